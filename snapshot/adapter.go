@@ -10,65 +10,64 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// An Adapter gives a workspace the module for snapshots: a provider says what the
-// workspace is and how it is read and brought back.
+// An Adapter implements the snapshot module of a workspace on top of what its
+// provider supplies: how to read the files, and how to roll them back.
 type Adapter struct {
 	Store     *Store
 	Provider  string
 	Workspace string
-	Session   string // on whose behalf the workspace was opened
-	Origin    string // id of the snapshot that the workspace started from; "" is none
+	Session   string // the session of the workspace
+	Origin    string // id of the snapshot that the workspace started from; may be ""
 
-	// Now returns the files of the workspace as they are. While it is read, and
-	// until done is called, nothing changes if frozen.
+	// Now returns the current files of the workspace. If View.Frozen is set,
+	// nothing changes until View.Done is called.
 	Now func(ctx context.Context) (View, error)
 
 	// Rollback brings the files of the workspace, in place, to another state.
 	Rollback func(ctx context.Context, to *RollbackTarget) error
 
-	// Seal, where it is set, turns the files into layers that never change, on
-	// which the workspace stands from then on, and returns those, as a base;
-	// moved is false where that can't be. Sealed, where it is set, is then
-	// called with a snapshot of the whole, to make it quick to start from.
-	// Running says why a workspace can't be sealed now.
+	// Seal, if set, turns the files into immutable layers that the workspace uses
+	// from then on, and returns them as a base; moved is false if that is not
+	// possible. Sealed, if set, is then called with a snapshot of the whole, to
+	// make starting from it fast. Running returns an error if the workspace can't
+	// be sealed now.
 	Seal    func(ctx context.Context) (layers Base, moved bool, err error)
 	Sealed  func(ctx context.Context, m *Manifest) error
 	Running func(ctx context.Context) error
 }
 
-// A RollbackTarget is the way to another state of a workspace.
+// A RollbackTarget describes the state that a rollback leads to.
 type RollbackTarget struct {
-	Target string   // the snapshot to return to
-	Before string   // the snapshot of what is there
-	Tree   Tree     // what the target holds
-	Paths  []string // where, at least, it differs from what is there
+	Target string   // the snapshot to roll back to
+	Before string   // the snapshot of the present state
+	Tree   Tree     // the files of the target
+	Paths  []string // a superset of the paths that differ
 }
 
-// A View is the files of a workspace at a moment.
+// A View is the files of a workspace at one moment.
 type View struct {
 	Tree   Tree
-	Base   Base   // what Tree is the upper layer of
+	Base   Base   // the lower layers of Tree
 	Start  Base   // the part of Base that the workspace started with
 	Cache  string // see TakeOptions
 	Frozen bool
-	Done   func() // nil is nothing
+	Done   func() // may be nil
 }
 
-// Labels of the snapshots that Croft takes by itself.
+// Labels of snapshots that Croft takes itself.
 const (
-	CauseLabel = "croft.cause" // "rollback", and what else made it
+	CauseLabel = "croft.cause" // why it was taken, such as "rollback"
 
-	// CauseTarget is the cause of a snapshot that a workspace was to be brought to
-	// and that nobody asked for.
+	// CauseTarget is the cause of a snapshot that holds the target state of Accept,
+	// and was not requested.
 	CauseTarget = "target"
 	SealLabel   = "croft.sealed"
 
-	// TemplateLabel is on what workspaces start from by a name: no rule of
-	// retention forgets it.
+	// TemplateLabel marks snapshots of templates, which retention never deletes.
 	TemplateLabel = "croft.template"
 )
 
-// Module returns the module.
+// Module returns the snapshot module.
 func (a *Adapter) Module() *driver.Snapshots {
 	m := &driver.Snapshots{Snapshotter: a, List: a.listSnapshots, Delete: a.deleteSnapshot, Files: a.snapshotFiles}
 	if a.Rollback != nil {
@@ -80,12 +79,12 @@ func (a *Adapter) Module() *driver.Snapshots {
 	return m
 }
 
-// Snapshot remembers the files as they are.
+// Snapshot takes a snapshot of the current files.
 func (a *Adapter) Snapshot(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
 	return infoOf(a.takeSnapshot(ctx, opts, nil))
 }
 
-// infoOf describes a snapshot that was taken.
+// infoOf returns the info of a taken snapshot.
 func infoOf(m *Manifest, err error) (driver.SnapshotInfo, error) {
 	if err != nil {
 		return driver.SnapshotInfo{}, err
@@ -139,8 +138,8 @@ func (a *Adapter) listSnapshots(ctx context.Context, opts *driver.ListSnapshotsO
 	return list, nil
 }
 
-// Find returns the snapshot that has an id, or the newest that has a name and is
-// of the workspace or, where it has none, of the session.
+// findSnapshot returns the snapshot with an id, or the workspace's newest snapshot
+// with a name.
 func (a *Adapter) findSnapshot(ctx context.Context, id string, access *driver.SnapshotAccess) (*Manifest, error) {
 	if driver.ValidID(id) {
 		m, err := a.Store.Get(ctx, id)
@@ -148,7 +147,7 @@ func (a *Adapter) findSnapshot(ctx context.Context, id string, access *driver.Sn
 			return nil, err
 		}
 		if id == a.Origin {
-			return m, nil // whoever opened the workspace was allowed to
+			return m, nil // access was checked when the workspace was opened
 		}
 		return m, m.Permit(a.Workspace, a.Session, access.CrossSession)
 	}
@@ -158,17 +157,18 @@ func (a *Adapter) findSnapshot(ctx context.Context, id string, access *driver.Sn
 	}
 	at := slices.IndexFunc(all, func(m *Manifest) bool { return id != "" && m.Name == id && m.Workspace == a.Workspace })
 	if at < 0 {
-		return nil, fmt.Errorf("snapshot: snapshot %q: %w: the workspace has none of that id or name", id, fault.NotFound)
+		return nil, fmt.Errorf("snapshot: snapshot %q: %w: the workspace has no snapshot with that id or name", id, fault.NotFound)
 	}
 	return all[at], nil
 }
 
-// Permit answers why a snapshot may not be used from a workspace of a session.
+// Permit returns an error if a snapshot may not be used from a workspace of a
+// session.
 func (m *Manifest) Permit(workspace, session string, crossSession bool) error {
 	if m.Workspace == workspace || m.Session == session || crossSession {
 		return nil
 	}
-	return fmt.Errorf("snapshot: snapshot %s: %w: it is of another session, which has to be asked for", m.ID, fault.PermissionDenied)
+	return fmt.Errorf("snapshot: snapshot %s: %w: it belongs to another session; cross-session access must be requested", m.ID, fault.PermissionDenied)
 }
 
 func (a *Adapter) deleteSnapshot(ctx context.Context, id string, access *driver.SnapshotAccess) error {
@@ -179,8 +179,8 @@ func (a *Adapter) deleteSnapshot(ctx context.Context, id string, access *driver.
 	return a.Store.Delete(ctx, m.ID)
 }
 
-// snapshotFiles returns the files of a snapshot or, for "", those of the workspace as they
-// are now.
+// snapshotFiles returns the files of a snapshot or, for "", the current files of
+// the workspace.
 func (a *Adapter) snapshotFiles(ctx context.Context, id string, access *driver.SnapshotAccess) (*driver.FS, error) {
 	switch id {
 	case "@origin":
@@ -191,7 +191,7 @@ func (a *Adapter) snapshotFiles(ctx context.Context, id string, access *driver.S
 	return a.filesOf(a.findSnapshot(ctx, id, access))
 }
 
-// filesOf returns the files of a snapshot that was found.
+// filesOf returns the files of a snapshot.
 func (a *Adapter) filesOf(m *Manifest, err error) (*driver.FS, error) {
 	if err != nil {
 		return nil, err
@@ -203,15 +203,15 @@ func (a *Adapter) filesOf(m *Manifest, err error) (*driver.FS, error) {
 	return Module(t), nil
 }
 
-// originFiles returns what the workspace started from: a snapshot, or else what its
-// files lie over.
+// originFiles returns the files that the workspace started from: those of a
+// snapshot, or of its base.
 func (a *Adapter) originFiles(ctx context.Context) (*driver.FS, error) {
 	if a.Origin != "" {
 		m, err := a.Store.Get(ctx, a.Origin)
 		if fault.Of(err) != fault.NotFound {
 			return a.filesOf(m, err)
 		}
-		// It was deleted since; what lies below the workspace may still be known.
+		// It was deleted; the base of the workspace may still be known.
 	}
 	v, err := a.Now(ctx)
 	if err != nil {
@@ -222,10 +222,10 @@ func (a *Adapter) originFiles(ctx context.Context) (*driver.FS, error) {
 	}
 	switch {
 	case v.Start == (Base{}) && a.Origin != "":
-		err := fmt.Errorf("snapshot: what the workspace started from: %w: the snapshot %s was deleted; name another one", fault.NotFound, a.Origin)
+		err := fmt.Errorf("snapshot: the origin of the workspace: %w: snapshot %s was deleted; name another snapshot", fault.NotFound, a.Origin)
 		return nil, fault.WithCause(err, fault.CauseGone)
 	case v.Start == (Base{}):
-		return nil, fmt.Errorf("snapshot: what the workspace started from: %w: it started empty", fault.NotFound)
+		return nil, fmt.Errorf("snapshot: the origin of the workspace: %w: the workspace started empty", fault.NotFound)
 	}
 	t, err := v.Start.Tree()
 	if err != nil {
@@ -234,7 +234,7 @@ func (a *Adapter) originFiles(ctx context.Context) (*driver.FS, error) {
 	return Module(t), nil
 }
 
-// storeCurrent puts the files as they are now into the store, without a snapshot.
+// storeCurrent writes the current files to the store without making a snapshot.
 func (a *Adapter) storeCurrent(ctx context.Context) (*Manifest, error) {
 	v, err := a.Now(ctx)
 	if err != nil {
@@ -251,8 +251,9 @@ func (a *Adapter) storeCurrent(ctx context.Context) (*Manifest, error) {
 	return m, nil
 }
 
-// rollbackTo remembers what is there and brings back what a snapshot holds. The
-// difference between the two, both of which are in the store, says what to write.
+// rollbackTo takes a snapshot of the present state and brings the workspace to
+// another snapshot. The difference between both, which are in the store, is
+// written.
 func (a *Adapter) rollbackTo(ctx context.Context, id string, access *driver.SnapshotAccess) (driver.SnapshotInfo, error) {
 	target, err := a.findSnapshot(ctx, id, access)
 	if err != nil {
@@ -277,9 +278,9 @@ func (a *Adapter) rollbackTo(ctx context.Context, id string, access *driver.Snap
 	return before.SnapshotInfo, err
 }
 
-// acceptFiles remembers what is there and brings the workspace to what files hold. That
-// is a snapshot, too, so that who finds it half-way knows where it was to go; it is
-// no state that anyone goes back to, and goes when it is reached.
+// acceptFiles takes a snapshot of the present state and brings the workspace to the
+// given files. These are stored as a temporary snapshot, so that a process that
+// finds an interrupted rollback knows its target; it is deleted at the end.
 func (a *Adapter) acceptFiles(ctx context.Context, files *driver.FS, paths []string, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
 	before, err := a.takeSnapshot(ctx, opts, nil)
 	if err != nil {
@@ -295,12 +296,12 @@ func (a *Adapter) acceptFiles(ctx context.Context, files *driver.FS, paths []str
 	if err := a.Rollback(ctx, &RollbackTarget{Target: next.ID, Before: before.ID, Tree: a.Store.StoredTree(next.Root), Paths: paths}); err != nil {
 		return before.SnapshotInfo, err
 	}
-	_ = a.Store.Delete(context.WithoutCancel(ctx), next.ID) // what stays is not a state, and retention takes it
+	_ = a.Store.Delete(context.WithoutCancel(ctx), next.ID) // on failure retention deletes it
 	return before.SnapshotInfo, nil
 }
 
-// changedBetween lists the paths at which two snapshots differ, at least: those over the
-// same base do so where their upper layers do.
+// changedBetween lists a superset of the paths at which two snapshots differ. For
+// snapshots with the same base it compares the upper layers alone.
 func (a *Adapter) changedBetween(ctx context.Context, before, target *Manifest, want Tree) ([]string, error) {
 	if before.Base == target.Base && before.Base != (Base{}) {
 		return a.Store.diffUppers(ctx, before, target)
@@ -320,7 +321,7 @@ func (a *Adapter) changedBetween(ctx context.Context, before, target *Manifest, 
 	return slices.Compact(paths), nil
 }
 
-// seal takes a snapshot of the whole, from which workspaces start at once.
+// seal takes a snapshot of the whole, from which workspaces start without a copy.
 func (a *Adapter) seal(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
 	if a.Running != nil {
 		if err := a.Running(ctx); err != nil {
@@ -345,7 +346,7 @@ func (a *Adapter) seal(ctx context.Context, opts *driver.SnapshotOptions) (drive
 	return a.sealCopy(ctx, &sealed)
 }
 
-// sealCopy takes a snapshot of the whole, from which a layer is made.
+// sealCopy takes a snapshot of the whole, and lets the provider make a layer of it.
 func (a *Adapter) sealCopy(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
 	v, err := a.Now(ctx)
 	if err != nil {
@@ -360,7 +361,7 @@ func (a *Adapter) sealCopy(ctx context.Context, opts *driver.SnapshotOptions) (d
 		return driver.SnapshotInfo{}, err
 	}
 	if o.Base != (Base{}) {
-		o.Base, o.Cache = Base{}, "" // the cache knows the upper layer alone
+		o.Base, o.Cache = Base{}, "" // the stat cache is of the upper layer
 	}
 	m, err := a.Store.Take(ctx, whole, o)
 	if err == nil {

@@ -15,40 +15,40 @@ import (
 
 // MergeOptions are the options of Merge.
 type MergeOptions struct {
-	// Only are the paths whose changes are taken, with all below them; nil is
-	// every change. One at which nothing changed is fault.NotFound.
+	// Only are the paths whose changes are merged, with their subtrees; nil is
+	// every change. A path without a change is fault.NotFound.
 	Only []string
 
-	// Hunks are, for paths of files, the hunks that are taken, counted from 1 in
-	// the order in which Diff lists them with the default context.
+	// Hunks are the hunks to merge by path, counted from 1 in the order of Diff
+	// with the default context.
 	Hunks map[string][]int
 
-	// Markers puts both sides of a conflict into a text, marked as git does it,
-	// and goes on.
+	// Markers writes both sides of a conflict into a text, with git's conflict
+	// markers, and continues.
 	Markers bool
 
-	// MaxText is how large a file may be to be merged as text; 0 is 4 MiB.
+	// MaxText is the maximum size of a file to be merged as text; 0 is 4 MiB.
 	MaxText int64
 }
 
-// A Merged is the outcome of a merge: what becomes of ours.
+// A Merged is the result of a merge: the changes to ours.
 type Merged struct {
 	Applied   []string   `json:"applied"`             // paths that change
-	Same      []string   `json:"same,omitempty"`      // paths that ours has already as theirs does
-	Conflicts []Conflict `json:"conflicts,omitempty"` // where nothing changes, or markers are
+	Same      []string   `json:"same,omitempty"`      // paths that are equal in ours and theirs
+	Conflicts []Conflict `json:"conflicts,omitempty"` // paths that stay unchanged, or get markers
 
 	patches map[string]patch
 }
 
-// A Conflict is a path that both sides changed in ways that do not go together.
+// A Conflict is a path that both sides changed incompatibly.
 type Conflict struct {
 	Path   string         `json:"path"`
 	Reason string         `json:"reason"`
 	Text   []TextConflict `json:"text,omitempty"`
 }
 
-// Merge finds what brings the changes from base to theirs into ours. Ours stays as
-// it is; see Apply.
+// Merge is a three-way merge: it finds the changes that bring those from base to
+// theirs into ours. It does not change ours; see Apply.
 func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*Merged, error) {
 	m := &merger{base: base, ours: ours, theirs: theirs, out: &Merged{Applied: []string{}, patches: map[string]patch{}}}
 	if opts != nil {
@@ -74,8 +74,8 @@ func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*M
 	if err := checkPathsChanged(only, d); err != nil {
 		return nil, err
 	}
-	// What goes, goes from the bottom up: a directory can only go when it is empty.
-	// What becomes something else comes afterwards, once.
+	// Removals are merged bottom-up: a directory is removed only if it is empty. A
+	// path that changes its type is merged once, afterwards.
 	stays := map[string]bool{}
 	for _, c := range d.Changes {
 		if c.Kind != Removed {
@@ -101,13 +101,13 @@ func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*M
 	return m.out, nil
 }
 
-// ApplyTo returns what ours, the tree that was merged into, becomes by the merge, and
-// the paths at which it changes.
+// ApplyTo returns ours, the tree that was merged into, with the merged changes, and
+// the paths of these.
 func (m *Merged) ApplyTo(ours Tree) (Tree, []string) {
 	return newPatchedTree(ours, m.patches), slices.Sorted(maps.Keys(m.patches))
 }
 
-// cleanHunks makes the paths of hunks the names that they are of.
+// cleanHunks normalises the paths of hunks.
 func (m *merger) cleanHunks() error {
 	hunks := make(map[string][]int, len(m.opts.Hunks))
 	for p, list := range m.opts.Hunks {
@@ -124,7 +124,7 @@ func (m *merger) cleanHunks() error {
 func checkPathsChanged(only []string, d *Comparison) error {
 	for _, p := range only {
 		if !slices.ContainsFunc(d.Changes, func(c FileChange) bool { return p == "." || c.Path == p || strings.HasPrefix(c.Path, p+"/") }) {
-			return fmt.Errorf("snapshot: apply %s: %w: nothing changed there", p, fault.NotFound)
+			return fmt.Errorf("snapshot: apply %s: %w: there is no change at this path", p, fault.NotFound)
 		}
 	}
 	return nil
@@ -136,7 +136,7 @@ type merger struct {
 	out                *Merged
 }
 
-// nodeAt describes what is at a path; nil is nothing.
+// nodeAt returns the node at a path, with its digest; nil if there is none.
 func nodeAt(ctx context.Context, t Tree, name string) (*Node, error) {
 	dir, n, err := Lookup(ctx, t, name)
 	if fault.Of(err) == fault.NotFound {
@@ -211,20 +211,20 @@ func (m *merger) mergePath(ctx context.Context, name string) error {
 func conflictReason(b, o, t *Node) string {
 	switch {
 	case o == nil:
-		return "it is gone here, and changed there"
+		return "removed in ours, changed in theirs"
 	case t == nil:
-		return "it was changed here, and is gone there"
+		return "changed in ours, removed in theirs"
 	case b == nil:
-		return "it is new on both sides, and differs"
+		return "added on both sides with different content"
 	}
-	return "it was changed on both sides, and is no text that can be merged"
+	return "changed on both sides, and not a text that can be merged"
 }
 
 func (m *merger) addConflict(name, reason string, text []TextConflict) {
 	m.out.Conflicts = append(m.out.Conflicts, Conflict{Path: name, Reason: reason, Text: text})
 }
 
-// mergeDirectory replaces or removes a directory, whose own files have had their turn.
+// mergeDirectory replaces or removes a directory, whose entries were merged before.
 func (m *merger) mergeDirectory(ctx context.Context, name string, t *Node) error {
 	dir, _, err := openDir(ctx, newPatchedTree(m.ours, m.out.patches), name)
 	if err != nil {
@@ -239,14 +239,14 @@ func (m *merger) mergeDirectory(ctx context.Context, name string, t *Node) error
 		return m.takeTheirs(ctx, name, t, fromTree(m.theirs, name))
 	}
 	if t == nil {
-		m.out.Same = append(m.out.Same, name) // it stays for what others have in it
+		m.out.Same = append(m.out.Same, name) // kept for its other entries
 		return nil
 	}
-	m.addConflict(name, "it is a directory here that has more in it", nil)
+	m.addConflict(name, "a directory in ours that is not empty", nil)
 	return nil
 }
 
-// takeTheirs makes a path what it is in theirs.
+// takeTheirs makes a path equal to theirs.
 func (m *merger) takeTheirs(ctx context.Context, name string, t *Node, open opener) error {
 	p := patch{open: open}
 	if t != nil {
@@ -262,7 +262,7 @@ func (m *merger) takeTheirs(ctx context.Context, name string, t *Node, open open
 	return nil
 }
 
-// addParents makes the directories that lead to a path and are not in ours.
+// addParents creates the parent directories that are missing in ours.
 func (m *merger) addParents(ctx context.Context, name string) error {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if p, ok := m.out.patches[dir]; ok && p.node != nil {
@@ -276,7 +276,7 @@ func (m *merger) addParents(ctx context.Context, name string) error {
 			return nil
 		}
 		if o != nil && o.Type != driver.TypeDir {
-			return nil // its own change has made it a directory, or is a conflict
+			return nil // its own merge made it a directory, or is a conflict
 		}
 		t, err := nodeAt(ctx, m.theirs, dir)
 		if err != nil {
@@ -291,7 +291,7 @@ func (m *merger) addParents(ctx context.Context, name string) error {
 	return nil
 }
 
-// mergeMode merges the modes of two directories or files of equal content.
+// mergeMode merges the modes of two directories, or of two files of equal content.
 func (m *merger) mergeMode(name string, b, o, t *Node) {
 	if b != nil && o.Mode == b.Mode {
 		n := *o
@@ -300,10 +300,10 @@ func (m *merger) mergeMode(name string, b, o, t *Node) {
 		m.out.Applied = append(m.out.Applied, name)
 		return
 	}
-	m.addConflict(name, fmt.Sprintf("its mode is %04o here and %04o there", o.Mode, t.Mode), nil)
+	m.addConflict(name, fmt.Sprintf("mode %04o in ours, %04o in theirs", o.Mode, t.Mode), nil)
 }
 
-// readText returns a file as text, or nil if it is none that can be merged.
+// readText returns a file's text; nil if it is binary or too large.
 func (m *merger) readText(ctx context.Context, t Tree, name string, n *Node) ([]byte, error) {
 	if n.Size > m.opts.MaxText {
 		return nil, nil
@@ -318,10 +318,10 @@ func (m *merger) readText(ctx context.Context, t Tree, name string, n *Node) ([]
 	return data, nil
 }
 
-// mergeHunks merges some of the changes of a file.
+// mergeHunks merges the chosen hunks of a file.
 func (m *merger) mergeHunks(ctx context.Context, name string, b, o, t *Node, chosen []int) error {
 	if !isType(driver.TypeFile, b, o, t) {
-		return fmt.Errorf("snapshot: apply hunks of %s: %w: it is not a file on all sides", name, fault.InvalidArgument)
+		return fmt.Errorf("snapshot: apply hunks of %s: %w: it must be a file on all sides", name, fault.InvalidArgument)
 	}
 	base, err := m.readText(ctx, m.base, name, b)
 	if err != nil {
@@ -332,27 +332,27 @@ func (m *merger) mergeHunks(ctx context.Context, name string, b, o, t *Node, cho
 		return err
 	}
 	if base == nil || theirs == nil {
-		return fmt.Errorf("snapshot: apply hunks of %s: %w: it is no text, or too large", name, fault.InvalidArgument)
+		return fmt.Errorf("snapshot: apply hunks of %s: %w: it is binary, or too large", name, fault.InvalidArgument)
 	}
 	picked, count := pickHunks(base, theirs, 3, chosen)
 	for _, c := range chosen {
 		if c < 1 || c > count {
-			return fmt.Errorf("snapshot: apply hunk %d of %s: %w: it has 1 to %d", c, name, fault.InvalidArgument, count)
+			return fmt.Errorf("snapshot: apply hunk %d of %s: %w: its hunks are 1 to %d", c, name, fault.InvalidArgument, count)
 		}
 	}
 	n := *t
-	n.Mode, n.Content = b.Mode, sum(picked) // the mode is no part of any hunk
+	n.Mode, n.Content = b.Mode, sum(picked) // a hunk has no mode
 	return m.mergeText(ctx, name, b, o, &n, picked)
 }
 
-// mergeText merges three files, of which theirs is given.
+// mergeText merges three versions of a file, with the text of theirs given.
 func (m *merger) mergeText(ctx context.Context, name string, b, o, t *Node, theirs []byte) error {
 	mode := o.Mode
 	switch {
 	case o.Mode == b.Mode:
 		mode = t.Mode
 	case t.Mode != b.Mode && t.Mode != o.Mode:
-		m.addConflict(name, fmt.Sprintf("its mode is %04o here and %04o there", o.Mode, t.Mode), nil)
+		m.addConflict(name, fmt.Sprintf("mode %04o in ours, %04o in theirs", o.Mode, t.Mode), nil)
 		return nil
 	}
 	n := *o
@@ -390,10 +390,10 @@ func (m *merger) mergeText(ctx context.Context, name string, b, o, t *Node, thei
 // ApplyOptions are the options of Apply.
 type ApplyOptions struct {
 	MergeOptions
-	DryRun bool // say what would be done
+	DryRun bool // only report the changes
 
-	// Undo is the store that keeps what the directory had before, so that the
-	// change can be undone; nil is none.
+	// Undo is the store for a snapshot of the old state, with which the change can
+	// be undone; nil takes none.
 	Undo *Store
 	Info driver.SnapshotInfo // of that snapshot
 
@@ -402,21 +402,21 @@ type ApplyOptions struct {
 	Owner    *Owner
 }
 
-// Applied says what Apply did.
+// Applied is the result of Apply.
 type Applied struct {
 	*Merged
-	Done bool   `json:"done"`           // false where there were conflicts, or in a dry run: nothing was changed
-	Undo string `json:"undo,omitempty"` // the snapshot that Undo takes
+	Done bool   `json:"done"`           // false if nothing was changed: conflicts, or a dry run
+	Undo string `json:"undo,omitempty"` // id of the snapshot for Undo
 }
 
-// AfterLabel is the label of a snapshot for Undo that holds the digest of what was
-// applied.
+// AfterLabel is the label of a snapshot for Undo with the digest of the applied
+// state.
 const AfterLabel = "croft.apply.after"
 
-// Apply merges the changes from base to theirs into a directory of this host: all of
-// them or, where there is a conflict and no markers were asked for, none. Each file
-// is replaced at once, and a kill leaves the old directory or, after Recover, the
-// new one.
+// Apply merges the changes from base to theirs into a directory of this host: all
+// of them or, if there is a conflict and Markers is not set, none. Each file is
+// replaced atomically. If the process is killed, the directory has its old state
+// or, after Recover, the new one.
 func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOptions) (*Applied, error) {
 	if opts == nil {
 		opts = &ApplyOptions{}
@@ -448,7 +448,7 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 	return res, nil
 }
 
-// saveUndo remembers what is at paths, before they become what they are in next.
+// saveUndo takes a snapshot of paths before they change.
 func saveUndo(ctx context.Context, opts *ApplyOptions, ours, next Tree, paths []string) (string, error) {
 	after, err := Digest(ctx, Subset(next, paths))
 	if err != nil {
@@ -469,14 +469,14 @@ func saveUndo(ctx context.Context, opts *ApplyOptions, ours, next Tree, paths []
 
 // UndoOptions are the options of Undo.
 type UndoOptions struct {
-	Force    bool // also where what was applied was changed since
+	Force    bool // also if the applied state was changed since
 	Stage    string
 	Journals string
 	Owner    *Owner
 }
 
-// Undo takes back what Apply did to a directory. Where what it applied was changed
-// since, that is fault.Conflict.
+// Undo reverts an Apply to a directory. If the applied paths were changed since, it
+// is fault.Conflict.
 func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*RestoreResult, error) {
 	if opts == nil {
 		opts = &UndoOptions{}
@@ -487,7 +487,7 @@ func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*Re
 	}
 	after, ok := m.Labels[AfterLabel]
 	if !ok || len(m.Paths) == 0 {
-		return nil, fmt.Errorf("snapshot: undo %s: %w: it is no snapshot that apply made", id, fault.InvalidArgument)
+		return nil, fmt.Errorf("snapshot: undo %s: %w: it is not a snapshot that apply made", id, fault.InvalidArgument)
 	}
 	if err := Recover(ctx, dir, opts.Stage, opts.Journals); err != nil {
 		return nil, err
@@ -498,7 +498,7 @@ func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*Re
 		return nil, err
 	}
 	if now != after && !opts.Force {
-		return nil, fmt.Errorf("snapshot: undo %s: %w: what was applied was changed since", id, fault.Conflict)
+		return nil, fmt.Errorf("snapshot: undo %s: %w: the applied files were changed since; force overwrites them", id, fault.Conflict)
 	}
 	return Restore(ctx, s.StoredTree(m.Root), dir, &RestoreOptions{Only: paths, Stage: opts.Stage, Journals: opts.Journals, Owner: opts.Owner})
 }

@@ -23,33 +23,32 @@ import (
 
 // TakeOptions are the options of Take.
 type TakeOptions struct {
-	// Info is what is known of the snapshot: name, labels, provider, workspace,
-	// session, frozen. The rest is filled in.
+	// Info describes the snapshot: name, labels, provider, workspace, session,
+	// frozen. Take fills in the rest.
 	Info driver.SnapshotInfo
 
-	Base   Base     // what the tree is the upper layer of
-	Paths  []string // what the tree is of, where it is a Subset
-	Ignore []string // patterns in the manner of .gitignore, to leave out
+	Base   Base     // the lower layers of the tree
+	Paths  []string // the paths of the tree, if it is a Subset
+	Ignore []string // .gitignore patterns to leave out
 
-	// Complete fails where a file can't be in the snapshot; see
-	// driver.SnapshotOptions.
+	// Complete makes Take fail if a file is unreadable; see driver.SnapshotOptions.
 	Complete bool
 
-	// NoCredentials leaves out files that are known to hold credentials (see
-	// secret.CredentialFiles), for a store that others read. The manifest says which.
+	// NoCredentials leaves out known credential files (see secret.CredentialFiles),
+	// for a store with other readers. The manifest lists them.
 	NoCredentials bool
 
-	// Cache names the tree, for one of this host, so that the next Take with the
-	// same name reads only what changed since. "" is never.
+	// Cache is the key of the stat cache of a tree of this host: the next Take with
+	// the same key reads only changed files. "" disables it.
 	Cache string
 
-	// Progress is told now and then how far it is; nil is whoever wants to know by
-	// the context (see driver.WithProgress).
+	// Progress is called now and then; nil is the callback of the context (see
+	// driver.WithProgress).
 	Progress func(files, bytes int64)
 }
 
-// Take remembers a tree. When it returns, the snapshot is on stable storage;
-// where it fails, there is none.
+// Take takes a snapshot of a tree. When it returns, the snapshot is on stable
+// storage; on an error there is no snapshot.
 func (s *Store) Take(ctx context.Context, t Tree, opts *TakeOptions) (*Manifest, error) {
 	if opts == nil {
 		opts = &TakeOptions{}
@@ -70,7 +69,7 @@ func (s *Store) Take(ctx context.Context, t Tree, opts *TakeOptions) (*Manifest,
 	}
 	defer out.Abort()
 	var cache sync.WaitGroup
-	cache.Go(func() { s.saveCache(opts.Cache, a) }) // while the disk is waited for
+	cache.Go(func() { s.saveCache(opts.Cache, a) }) // in parallel with the fsync
 	err = w.publish(ctx, out)
 	cache.Wait()
 	if err != nil {
@@ -79,9 +78,9 @@ func (s *Store) Take(ctx context.Context, t Tree, opts *TakeOptions) (*Manifest,
 	return m, nil
 }
 
-// Store puts a tree into the store without making it a snapshot: until the
-// returned function is called, gc leaves it alone where the backend has locks,
-// and for the grace period elsewhere.
+// Store writes a tree to the store without making it a snapshot. Until the returned
+// function is called, gc does not remove it if the backend has locks; otherwise not
+// for the grace period.
 func (s *Store) Store(ctx context.Context, t Tree, opts *TakeOptions) (*Manifest, func(), error) {
 	if opts == nil {
 		opts = &TakeOptions{}
@@ -102,8 +101,8 @@ func (s *Store) Store(ctx context.Context, t Tree, opts *TakeOptions) (*Manifest
 	return m, w.close, nil
 }
 
-// Publish makes a tree that is in the store a snapshot, with what m says of it;
-// a fresh id and time are filled in. It is how a snapshot is copied.
+// Publish makes a stored tree a snapshot, with the description m under a new id and
+// time. It is how a snapshot is copied.
 func (s *Store) Publish(ctx context.Context, m Manifest) (*Manifest, error) {
 	unlock, err := s.lockShared(ctx)
 	if err != nil {
@@ -118,11 +117,11 @@ func (s *Store) Publish(ctx context.Context, m Manifest) (*Manifest, error) {
 	return &m, s.publishManifest(ctx, &m)
 }
 
-// archive puts a tree, and describes it.
+// archive writes a tree, and describes it.
 func (w *objectWriter) archive(ctx context.Context, t Tree, opts *TakeOptions) (*archiver, *Manifest, error) {
 	a := &archiver{
 		w: w, opts: opts, tokens: make(chan struct{}, 2*runtime.GOMAXPROCS(0)), started: time.Now(),
-		missing: slices.Clone(opts.Info.Missing), missingTotal: opts.Info.MissingTotal, // of what is copied
+		missing: slices.Clone(opts.Info.Missing), missingTotal: opts.Info.MissingTotal, // of a copied snapshot
 	}
 	if len(opts.Ignore) > 0 {
 		a.ignore = (*search.Ignore)(nil).With(".", []byte(strings.Join(opts.Ignore, "\n")))
@@ -144,11 +143,11 @@ func (w *objectWriter) archive(ctx context.Context, t Tree, opts *TakeOptions) (
 	if err != nil {
 		return nil, nil, err
 	}
-	w.flushPartialBlocks() // beside what the manifest costs
+	w.flushPartialBlocks() // in parallel with the manifest
 	return a, a.buildManifest(top), nil
 }
 
-// buildManifest describes what was taken.
+// buildManifest describes the archived tree.
 func (a *archiver) buildManifest(top *treeDir) *Manifest {
 	digest := driver.NewTreeDigest()
 	if a.opts.Base != (Base{}) {
@@ -169,13 +168,13 @@ func (a *archiver) buildManifest(top *treeDir) *Manifest {
 	return m
 }
 
-// A archiver is a Take under way.
+// An archiver reads a tree into the store.
 type archiver struct {
 	w       *objectWriter
 	opts    *TakeOptions
 	ignore  *search.Ignore
 	secret  *search.Ignore
-	tokens  chan struct{} // who has one may start a goroutine
+	tokens  chan struct{} // limits concurrent goroutines
 	started time.Time
 	cache   statCache
 
@@ -191,11 +190,11 @@ type archiver struct {
 	missingTotal int64
 }
 
-// treeDir is a directory that was taken.
+// treeDir is an archived directory.
 type treeDir struct {
 	id    ID
 	nodes []Node
-	subs  []*treeDir // of the nodes that are directories, in order
+	subs  []*treeDir // of the directories in nodes, in order
 }
 
 func (d *treeDir) addToDigest(sum *driver.TreeDigest, at string) {
@@ -211,7 +210,7 @@ func (d *treeDir) addToDigest(sum *driver.TreeDigest, at string) {
 	}
 }
 
-// saveDir takes a directory with all that is in it.
+// saveDir archives a directory with its subtree.
 func (a *archiver) saveDir(ctx context.Context, dir Directory, at string, out *treeDir) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("snapshot: take: %w", err)
@@ -248,7 +247,8 @@ func (a *archiver) saveDir(ctx context.Context, dir Directory, at string, out *t
 	return err
 }
 
-// listNodes lists a directory. Where nothing is known of files, each is opened.
+// listNodes lists a directory. Without a cache every file is opened, so that it
+// need not be stat'ed here.
 func (a *archiver) listNodes(ctx context.Context, dir Directory) ([]Node, error) {
 	if host, ok := dir.(*hostDir); ok && a.cache == nil {
 		return host.listNodes(true)
@@ -256,7 +256,8 @@ func (a *archiver) listNodes(ctx context.Context, dir Directory) ([]Node, error)
 	return dir.Nodes(ctx)
 }
 
-// excluded reports whether a node stays out.
+// excluded reports whether a node is left out: ignored, a credential file, or a
+// special file.
 func (a *archiver) excluded(at string, n *Node) bool {
 	isDir := n.Type == driver.TypeDir
 	switch {
@@ -294,8 +295,8 @@ func (a *archiver) saveSubdir(ctx context.Context, dir Directory, at string, n *
 	return nil
 }
 
-// leaveOut drops a node that was listed and could not be opened or read, and notes
-// that it is missing. It returns the errors that end the snapshot.
+// leaveOut drops a node that was listed and could not be opened or read, and adds
+// it to the missing ones. It returns the errors that end the snapshot.
 func (a *archiver) leaveOut(ctx context.Context, dir Directory, at string, n *Node, err error) error {
 	switch fault.Of(err) {
 	case fault.NotFound, fault.Conflict, fault.InvalidArgument:
@@ -326,7 +327,7 @@ func wrapPath(at string, err error) error {
 	return fmt.Errorf("in %s: %w", shortenPath(strings.TrimSuffix(at, "/")), err)
 }
 
-// saveFiles takes the files among nodes, of which some are known from before.
+// saveFiles archives the files among nodes; known are those of the cache.
 func (a *archiver) saveFiles(ctx context.Context, dir Directory, at string, known []cachedFile, nodes []Node) error {
 	for i := range nodes {
 		n := &nodes[i]
@@ -352,7 +353,7 @@ func (a *archiver) saveFiles(ctx context.Context, dir Directory, at string, know
 	return nil
 }
 
-// fromCache fills in what the cache, or the tree itself, knows of a file whose
+// fromCache fills in a file from the stat cache, or from the tree itself, if its
 // content is in the store.
 func (a *archiver) fromCache(files []cachedFile, n *Node) bool {
 	if n.stat == nil {
@@ -371,7 +372,7 @@ func (a *archiver) fromCache(files []cachedFile, n *Node) bool {
 	return true
 }
 
-// isStored reports whether all of a file's content is in the store.
+// isStored reports whether the whole content of a file is in the store.
 func (a *archiver) isStored(n *Node) bool {
 	if n.Size == 0 {
 		return true
@@ -399,7 +400,7 @@ func (a *archiver) saveFile(ctx context.Context, dir Directory, n *Node) error {
 	return a.readStream(ctx, r, n)
 }
 
-// saveHostFile takes a file of this host, with its attributes.
+// saveHostFile archives a file of this host, with its extended attributes.
 func (a *archiver) saveHostFile(ctx context.Context, f *hostFile, n *Node) error {
 	attrs, err := listXattrs(f.fd)
 	if err != nil {
@@ -407,7 +408,7 @@ func (a *archiver) saveHostFile(ctx context.Context, f *hostFile, n *Node) error
 	}
 	n.Xattrs = userXattrs(attrs)
 	if a.isCacheable(n) && mayChangeUnseen(f.fd, a.started.Sub(n.stat.changeTime())) {
-		n.stat = nil // it is read again next time
+		n.stat = nil // do not cache it
 	}
 	if n.Size > ChunkSize {
 		return a.readSparse(ctx, f, n)
@@ -416,8 +417,8 @@ func (a *archiver) saveHostFile(ctx context.Context, f *hostFile, n *Node) error
 	return err
 }
 
-// readSmall takes a file that is said to have at most so many bytes, a chunk or less:
-// it is read to where it is to stay. Of one that has more, first is what was read.
+// readSmall reads a file of at most most bytes, one chunk or less, directly into a
+// block. If the file is larger, first is the data read so far.
 func (a *archiver) readSmall(r io.Reader, n *Node, most int) (first []byte, err error) {
 	f := a.w.acquireBlock()
 	start := len(f.buf)
@@ -437,13 +438,13 @@ func (a *archiver) readSmall(r io.Reader, n *Node, most int) (first []byte, err 
 	return nil, a.w.endObject(f, n.Content, count)
 }
 
-// maxFile is how many bytes a file may have: its chunks are listed in one object.
-// One that is larger is refused before it is read, which for a file of holes could
-// take days.
+// maxFile is the maximum size of a file: its chunk list must fit into one object. A
+// larger file is refused before it is read, which for a sparse file could take
+// days.
 const maxFile = maxObject / int64(len(ID{})) * ChunkSize
 
 func tooLarge(n *Node, size int64) error {
-	return fmt.Errorf("snapshot: file %s: %w: it has %d bytes; at most %d can be kept", n.Name, fault.ResourceExhausted, size, maxFile)
+	return fmt.Errorf("snapshot: file %s: %w: it has %d bytes; the maximum is %d", n.Name, fault.ResourceExhausted, size, maxFile)
 }
 
 // A chunkList collects the chunks of a large file.
@@ -478,7 +479,7 @@ func (l *chunkList) fillNode(n *Node) (err error) {
 	return err
 }
 
-// readStream takes a file of which it is not known how large it is.
+// readStream reads a file of unknown size.
 func (a *archiver) readStream(ctx context.Context, r io.Reader, n *Node) error {
 	first, err := a.readSmall(r, n, ChunkSize)
 	if err != nil || first == nil {
@@ -508,7 +509,7 @@ func (a *archiver) readStream(ctx context.Context, r io.Reader, n *Node) error {
 	}
 }
 
-// readSparse takes a large file of this host; what is a hole in it is not read.
+// readSparse reads a large file of this host; holes are not read.
 func (a *archiver) readSparse(ctx context.Context, f *hostFile, n *Node) error {
 	if f.size > maxFile {
 		return tooLarge(n, f.size)
@@ -517,7 +518,7 @@ func (a *archiver) readSparse(ctx context.Context, f *hostFile, n *Node) error {
 	var b buffer
 	defer b.release()
 	buf := b.get(ChunkSize)
-	var data int64 // where there is something, from off on
+	var data int64 // offset of the next data
 	for off := int64(0); off < f.size; {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("snapshot: take: %w", err)
@@ -539,18 +540,19 @@ func (a *archiver) readSparse(ctx context.Context, f *hostFile, n *Node) error {
 		}
 		off += int64(len(chunk))
 		if int64(len(chunk)) < want {
-			break // it was cut meanwhile
+			break // truncated meanwhile
 		}
 	}
 	return l.fillNode(n)
 }
 
-// A buffer is room for a chunk, and one byte more to see that there is more.
+// A buffer is a pooled buffer of a chunk and one more byte, which detects a larger
+// file.
 type buffer struct{ buf []byte }
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, ChunkSize+1); return &b }}
 
-// get returns room for a file that is said to have size bytes.
+// get returns a buffer for a file of the given size.
 func (b *buffer) get(size int64) []byte {
 	if b.buf == nil {
 		b.buf = *buffers.Get().(*[]byte)
@@ -564,7 +566,7 @@ func (b *buffer) release() {
 	}
 }
 
-// tasks runs functions, beside each other as far as there are tokens.
+// tasks runs functions concurrently while there are tokens, and inline otherwise.
 type tasks struct {
 	tokens chan struct{}
 	wg     sync.WaitGroup

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"compress/zlib"
 	"context"
-	"crypto/sha1" // the names that git gives
+	"crypto/sha1" // git object names
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -12,11 +12,11 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// maxBinary is how many bytes a file may have to be in a patch as it is.
+// maxBinary is the maximum size of a file whose content is put into a binary patch.
 const maxBinary = 32 << 20
 
-// fillBinaryPatch fills the patch of a file that is not compared as text. One that is too
-// large has none.
+// fillBinaryPatch sets c.Patch for a file that is not compared as text. A file
+// larger than maxBinary gets no patch.
 func (d *treeDiff) fillBinaryPatch(ctx context.Context, c *FileChange) error {
 	if !d.opts.Binary || sideSize(c.Old) > maxBinary || sideSize(c.New) > maxBinary {
 		return nil
@@ -31,13 +31,13 @@ func (d *treeDiff) fillBinaryPatch(ctx context.Context, c *FileChange) error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "index %s..%s\nGIT binary patch\n", gitName(c.Old, old), gitName(c.New, now))
-	writeBinaryLiteral(&b, now) // forth, and then back
+	writeBinaryLiteral(&b, now) // forward, then reverse
 	writeBinaryLiteral(&b, old)
 	c.Patch = b.String()
 	return nil
 }
 
-// readSide reads a side as it is.
+// readSide reads the raw content of a side.
 func (d *treeDiff) readSide(ctx context.Context, t Tree, name string, s *Side) ([]byte, error) {
 	switch {
 	case s == nil:
@@ -48,7 +48,7 @@ func (d *treeDiff) readSide(ctx context.Context, t Tree, name string, s *Side) (
 	return readFile(ctx, t, name, maxBinary)
 }
 
-// gitName is what git calls a content; zeros where there is none.
+// gitName is git's object name of a blob; zeros for a missing side.
 func gitName(s *Side, data []byte) string {
 	if s == nil {
 		return strings.Repeat("0", 2*sha1.Size)
@@ -59,8 +59,9 @@ func gitName(s *Side, data []byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// writeBinaryLiteral writes a content as git does: deflated, in lines of at most 52 bytes,
-// each with a letter for how many there are, in base 85.
+// writeBinaryLiteral writes a literal hunk of git's binary patch format:
+// zlib-deflated data in lines of at most 52 bytes, each with a length letter and
+// base 85 digits.
 func writeBinaryLiteral(b *strings.Builder, data []byte) {
 	var deflated bytes.Buffer
 	w := zlib.NewWriter(&deflated)
@@ -83,7 +84,7 @@ func writeBinaryLiteral(b *strings.Builder, data []byte) {
 
 const digits85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 
-// base85 writes five digits for each four bytes; those that are missing are zeros.
+// base85 writes five digits per four bytes, zero-padded.
 func base85(b *strings.Builder, data []byte) {
 	for ; len(data) > 0; data = data[min(4, len(data)):] {
 		var v uint32

@@ -12,7 +12,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// cachedFile is what is known of a file that looks like stat.
+// cachedFile is the stored result for a file whose stat data is stat.
 type cachedFile struct {
 	name    string
 	stat    stat
@@ -21,27 +21,26 @@ type cachedFile struct {
 	xattrs  []Xattr
 }
 
-// A statCache has, for each directory of a tree, what is known of the files in it, as
-// appendCached writes them. It is taken apart where it is needed: a directory is
-// looked at by one goroutine, and all of them at once by many.
+// A statCache maps each directory of a tree to its files, in the encoding of
+// appendCached. An entry is decoded by the goroutine that archives the directory.
 type statCache map[string][]byte
 
 const cacheHead = "croft-stat-cache 3\n"
 
-// clockStep is how old a change must be to be told from a later one: the clock of
-// file systems moves in steps.
+// clockStep is the granularity of file system timestamps: two changes within it may
+// have the same ctime.
 const clockStep = 50 * time.Millisecond
 
-// changeTime is when a file was last changed, as far as it shows.
+// changeTime is the newest of mtime and ctime.
 func (s *stat) changeTime() time.Time { return time.Unix(0, max(s.ctime, s.mtime)) }
 
-// isCacheable reports whether what a file looks like is kept for the next time. One
-// that was changed just now may be changed again without looking any different.
+// isCacheable reports whether a file's stat data may be cached. A file that changed
+// within clockStep may change again with the same timestamps.
 func (a *archiver) isCacheable(n *Node) bool {
 	return n.stat != nil && a.opts.Cache != "" && a.w.s.cache != "" && a.started.Sub(n.stat.changeTime()) >= clockStep
 }
 
-// rememberFiles notes what the files of a directory looked like, for the next time.
+// rememberFiles adds the files of a directory to the fresh stat cache.
 func (a *archiver) rememberFiles(at string, nodes []Node) {
 	if a.opts.Cache == "" || a.w.s.cache == "" {
 		return
@@ -71,8 +70,8 @@ func (s *Store) cachePath(key string) string {
 	return filepath.Join(s.cache, driver.DigestBytes([]byte(key))[len(driver.DigestPrefix):][:32])
 }
 
-// saveCache replaces what is kept of a tree. It is a help and no more: where it
-// can't be written, the next Take reads everything.
+// saveCache writes the stat cache of a tree. The cache is an optimisation: on
+// failure the next Take reads all files.
 func (s *Store) saveCache(key string, a *archiver) {
 	if key == "" || s.cache == "" {
 		return
@@ -90,11 +89,11 @@ func (s *Store) saveCache(key string, a *archiver) {
 	digest := sum(buf)
 	buf = append(buf, digest[:]...)
 	if err := os.MkdirAll(s.cache, 0o700); err != nil {
-		s.log.Warn("snapshot: the cache can't be written", "error", err)
+		s.log.Warn("snapshot: write the stat cache", "error", err)
 		return
 	}
 	if err := atomicfile.Write(s.cachePath(key), buf, atomicfile.Options{}); err != nil {
-		s.log.Warn("snapshot: the cache can't be written", "error", err)
+		s.log.Warn("snapshot: write the stat cache", "error", err)
 	}
 }
 
@@ -114,7 +113,7 @@ func appendCached(buf []byte, c *cachedFile) []byte {
 	return buf
 }
 
-// loadCache reads what is kept of a tree; one that is damaged is none.
+// loadCache reads the stat cache of a tree; nil if it is missing or damaged.
 func (s *Store) loadCache(key string) statCache {
 	if key == "" || s.cache == "" {
 		return nil
@@ -139,7 +138,7 @@ func (s *Store) loadCache(key string) statCache {
 	return all
 }
 
-// filesIn returns what is known of the files of a directory, in order of their names.
+// filesIn returns the cached files of a directory, sorted by name.
 func (c statCache) filesIn(at string) []cachedFile {
 	d := decoder{data: c[at]}
 	var all []cachedFile

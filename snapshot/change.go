@@ -14,32 +14,32 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A change to a directory is made ready in a stage. While there is no journal,
-// nothing was done; from then on the change is to be completed or, where a step of
-// it can't be done, taken back.
+// A change is a transaction on a directory. New content is written to a stage.
+// Before the journal is written, nothing is changed; afterwards the change is
+// completed or, if a step fails, rolled back.
 type change struct {
 	dir       string
 	opts      *RestoreOptions
 	only      *pathSet
 	installer *installer
-	root      int // the directory
+	root      int // fd of dir
 
-	stage     *stage // nil until something is made ready
-	keepStage bool   // the stage stays, for Recover
+	stage     *stage // nil until ensureStage
+	keepStage bool   // leave the stage for Recover
 	seq       int
 	ops       []op
 }
 
-// An op is a step of a change. Doing it twice is doing it once.
+// An op is an idempotent step of a change.
 type op struct {
 	Path     []byte `json:"path"`             // names are bytes
-	Temp     string `json:"temp,omitempty"`   // it becomes what is in the stage under this name
-	Ino      uint64 `json:"ino,omitempty"`    // the number of that, by which it is known when it is there
-	Remove   bool   `json:"remove,omitempty"` // it goes
-	Attr     *attr  `json:"attr,omitempty"`   // it has these attributes
-	TimeOnly bool   `json:"touch,omitempty"`  // only its time changed, by what was done below
+	Temp     string `json:"temp,omitempty"`   // name in the stage of the new entry
+	Ino      uint64 `json:"ino,omitempty"`    // inode of Temp, which tells whether the move was done
+	Remove   bool   `json:"remove,omitempty"` // remove the entry
+	Attr     *attr  `json:"attr,omitempty"`   // set these attributes
+	TimeOnly bool   `json:"touch,omitempty"`  // only its mtime changed, by steps below it
 
-	lost bool // what was there could not be kept
+	lost bool // the old entry could not be moved to the stage
 }
 
 type attr struct {
@@ -58,7 +58,7 @@ func newChange(dir string, opts *RestoreOptions) (*change, error) {
 	return &change{dir: dir, opts: opts, only: newPathSet(opts.Only), installer: newInstaller(opts), root: root}, nil
 }
 
-// ensureStage makes the stage.
+// ensureStage creates the stage on first use.
 func (c *change) ensureStage() (err error) {
 	if c.stage == nil {
 		c.stage, err = newStage(c.dir, c.opts.Stage, c.opts.Journals)
@@ -66,7 +66,7 @@ func (c *change) ensureStage() (err error) {
 	return err
 }
 
-// addNode makes a node ready, to be at name.
+// addNode writes a node to the stage and adds the step that moves it to name.
 func (c *change) addNode(ctx context.Context, from Directory, n *Node, name string) error {
 	if err := c.ensureStage(); err != nil {
 		return err
@@ -90,7 +90,8 @@ func (p *installer) attrsOf(n *Node) *attr {
 	return &attr{Mode: p.modeBits(n), Sec: n.ModTime.Unix(), Nsec: n.ModTime.Nanosecond(), Xattrs: n.Xattrs, Type: n.Type}
 }
 
-// commit writes down what is to be done, does it, and removes the stage.
+// commit writes the journal, carries out its steps, and lets close remove the
+// stage.
 func (c *change) commit(ctx context.Context) error {
 	if len(c.ops) == 0 {
 		return nil
@@ -105,7 +106,7 @@ func (c *change) commit(ctx context.Context) error {
 		return err
 	}
 	driver.Step(ctx, "journal")
-	// From here on nothing is left half-way, whatever the context says.
+	// From here on ctx no longer cancels: the change is completed or rolled back.
 	back, err := runOps(ctx, c.root, c.stage.fd, c.ops, c.opts)
 	if c.keepStage = !back; err != nil {
 		return err
@@ -114,7 +115,7 @@ func (c *change) commit(ctx context.Context) error {
 	return nil
 }
 
-// close ends the change: one that was not committed is undone.
+// close ends the change. Without a commit nothing was changed.
 func (c *change) close() {
 	unix.Close(c.root) //nolint:errcheck // nothing is written through it
 	if c.stage == nil {
@@ -126,9 +127,9 @@ func (c *change) close() {
 	c.stage.close()
 }
 
-// runOps carries out the steps: first what is put and removed, then attributes, those
-// of directories after those of what is in them. Where one can't be done those
-// before it are taken back. whole is false where not even that can be.
+// runOps carries out the steps: moves and removals first, then attributes, those of
+// a directory after those of its entries. If a step fails, the earlier ones are
+// reverted. whole is false if that failed, too.
 func runOps(ctx context.Context, root, stage int, ops []op, opts *RestoreOptions) (whole bool, err error) {
 	dirs := &parentCache{root: root, stage: stage}
 	defer dirs.close()
@@ -141,7 +142,7 @@ func runOps(ctx context.Context, root, stage int, ops []op, opts *RestoreOptions
 		}
 		driver.Step(ctx, "moved")
 	}
-	var were []op // what had other attributes
+	var were []op // old attributes, to revert
 	for i := len(ops) - 1; i >= 0; i-- {
 		if ops[i].Attr == nil {
 			continue
@@ -155,12 +156,12 @@ func runOps(ctx context.Context, root, stage int, ops []op, opts *RestoreOptions
 	return true, nil
 }
 
-// revertOps undoes the steps that were done before one failed, the last first.
+// revertOps undoes completed steps, last first.
 func (p *parentCache) revertOps(ops, were []op, cause error) (whole bool, err error) {
 	errs := []error{cause}
 	for i := len(were) - 1; i >= 0; i-- {
 		if _, err := p.setAttrs(&were[i], &RestoreOptions{}); err != nil {
-			errs = append(errs, hostError("take back", string(were[i].Path), err))
+			errs = append(errs, hostError("revert the change of", string(were[i].Path), err))
 		}
 	}
 	for i := len(ops) - 1; i >= 0; i-- {
@@ -168,15 +169,15 @@ func (p *parentCache) revertOps(ops, were []op, cause error) (whole bool, err er
 			continue
 		}
 		if err := p.revertMove(&ops[i], i); err != nil {
-			errs = append(errs, hostError("take back", string(ops[i].Path), err))
+			errs = append(errs, hostError("revert the change of", string(ops[i].Path), err))
 		}
 	}
 	return len(errs) == 1, errors.Join(errs...)
 }
 
-// parentCache keeps the directory that was used last open.
+// parentCache keeps the directory used last open.
 type parentCache struct {
-	root  int
+	root  int // fd of dir
 	stage int
 	name  string
 	fd    int
@@ -203,8 +204,8 @@ func (p *parentCache) openParent(name string) (fd int, base string, err error) {
 	return p.fd, base, nil
 }
 
-// applyMove puts or removes something. What was there is in the stage then, where the
-// file system can do that.
+// applyMove installs or removes one entry. The old entry is then in the stage, if
+// the file system supports that move.
 func (p *parentCache) applyMove(o *op, number int) error {
 	dir, base, err := p.openParent(string(o.Path))
 	if err != nil {
@@ -218,16 +219,17 @@ func (p *parentCache) applyMove(o *op, number int) error {
 		step = func() error { return moveToStage(p.stage, o, number, dir, base) }
 	}
 	err = step()
-	if errors.Is(err, unix.EACCES) && unix.Fchmod(dir, 0o700) == nil { // its own attributes come last
+	if errors.Is(err, unix.EACCES) && unix.Fchmod(dir, 0o700) == nil { // the attribute steps restore its mode
 		err = step()
 	}
 	return err
 }
 
-// moveFromStage makes what is ready in the stage that which is at base.
+// moveFromStage swaps the staged entry with the one at base by RENAME_EXCHANGE, or
+// renames it if the exchange is not possible.
 func moveFromStage(stage int, o *op, dir int, base string) error {
 	if o.Ino != 0 && inodeAt(dir, base) == o.Ino {
-		return nil // it was done before
+		return nil // done before
 	}
 	err := exchangeNames(stage, o.Temp, dir, base)
 	if err == nil {
@@ -248,17 +250,18 @@ func moveFromStage(stage int, o *op, dir int, base string) error {
 		}
 	}
 	if errors.Is(err, unix.ENOENT) && inodeAt(stage, o.Temp) == 0 {
-		return nil // it was done before
+		return nil // done before
 	}
 	return err
 }
 
-// moveToStage moves what goes into the stage.
+// moveToStage moves an entry that is removed into the stage, or deletes it if it
+// can't be moved.
 func moveToStage(stage int, o *op, number int, dir int, base string) error {
 	err := unix.Renameat(dir, base, stage, asideName(number))
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return nil // it was done before
+		return nil // done before
 	case err != nil && (cannotMove(err) || errors.Is(err, unix.EACCES)):
 		o.lost = true
 		return removeAll(dir, base)
@@ -268,8 +271,8 @@ func moveToStage(stage int, o *op, number int, dir int, base string) error {
 
 func asideName(number int) string { return "gone-" + strconv.Itoa(number) }
 
-// cannotMove reports whether it is the file system that can't move something, such
-// as a directory of a lower layer.
+// cannotMove reports whether the file system does not support the move, for example
+// of a directory of an overlayfs lower layer.
 func cannotMove(err error) bool {
 	for _, e := range []error{unix.EXDEV, unix.EINVAL, unix.ENOSYS, unix.ENOTSUP, unix.EEXIST, unix.ENOTEMPTY} {
 		if errors.Is(err, e) {
@@ -279,14 +282,14 @@ func cannotMove(err error) bool {
 	return false
 }
 
-var errNotKept = fmt.Errorf("what was there is not kept: %w", fault.Failed)
+var errNotKept = fmt.Errorf("the old entry was not kept: %w", fault.Failed)
 
-// revertMove is the opposite of move.
+// revertMove is the inverse of applyMove.
 func (p *parentCache) revertMove(o *op, number int) error {
 	dir, base, err := p.openParent(string(o.Path))
 	if err != nil {
 		if o.Remove && isNotExist(err) {
-			return nil // there was nothing to remove
+			return nil // nothing was removed
 		}
 		return err
 	}
@@ -299,13 +302,13 @@ func (p *parentCache) revertMove(o *op, number int) error {
 		return nil
 	case o.Ino == 0 || inodeAt(dir, base) != o.Ino:
 		return errNotKept
-	case inodeAt(p.stage, o.Temp) == 0: // there was nothing
+	case inodeAt(p.stage, o.Temp) == 0: // there was no old entry
 		return unix.Renameat(dir, base, p.stage, o.Temp)
 	}
 	return exchangeNames(p.stage, o.Temp, dir, base)
 }
 
-// inodeAt is the number of what is at a name; 0 is nothing.
+// inodeAt is the inode number of an entry; 0 if it does not exist.
 func inodeAt(dir int, name string) uint64 {
 	var st unix.Stat_t
 	if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
@@ -314,7 +317,7 @@ func inodeAt(dir int, name string) uint64 {
 	return st.Ino
 }
 
-// setAttrs gives what is there its attributes, and returns those that it had.
+// setAttrs sets the attributes of an entry, and returns the old ones.
 func (p *parentCache) setAttrs(o *op, opts *RestoreOptions) (was *attr, err error) {
 	dir, base, err := p.openParent(string(o.Path))
 	if err != nil {

@@ -16,33 +16,33 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Hunk is a part of a file that differs.
+// A Hunk is a changed part of a file.
 type Hunk = textdiff.Hunk
 
 // DiffOptions are the options of Diff.
 type DiffOptions struct {
-	Text    bool // fill hunks and the numbers of lines
-	Context int  // lines around a change; 0 is 3, and -1 none
+	Text    bool // fill hunks and line counts
+	Context int  // lines around a change; 0 is 3, and -1 is 0
 
-	// Only are the paths to compare, with all below them; nil is everything.
+	// Only are the paths to compare, with their subtrees; nil is all.
 	Only []string
 
-	// NoRenames tells a file that moved as one that was removed and one that
-	// was added.
+	// NoRenames reports a renamed file as one that was removed and one that was
+	// added.
 	NoRenames bool
 
-	// Binary fills, with Text, Patch for files that are no text, or have too many
-	// bytes to be compared as text.
+	// Binary fills, with Text, Patch for files that are binary, or too large to be
+	// compared as text.
 	Binary bool
 
-	// MaxText is how large a file may be to be compared as text; 0 is 4 MiB.
+	// MaxText is the maximum size of a file to be compared as text; 0 is 4 MiB.
 	MaxText int64
 }
 
-// ChangeKind says what happened to a path.
+// ChangeKind is the kind of a change.
 type ChangeKind string
 
-// What happens to paths.
+// The kinds of changes.
 const (
 	Added    ChangeKind = "added"
 	Removed  ChangeKind = "removed"
@@ -52,13 +52,13 @@ const (
 	Retyped  ChangeKind = "type" // a file became a directory, or the like
 )
 
-// A Comparison is what Diff found, sorted by path.
+// A Comparison is the result of Diff, sorted by path.
 type Comparison struct {
 	Changes []FileChange `json:"changes"`
 	Stats   Stats        `json:"stats"`
 }
 
-// Stats sums a comparison up.
+// Stats are the totals of a comparison.
 type Stats struct {
 	Added        int `json:"added"`
 	Removed      int `json:"removed"`
@@ -72,7 +72,7 @@ type Stats struct {
 // A FileChange is a path that differs.
 type FileChange struct {
 	Path   string     `json:"path"`
-	From   string     `json:"from,omitempty"` // where it was, if it was renamed
+	From   string     `json:"from,omitempty"` // the old path of a renamed file
 	Kind   ChangeKind `json:"kind"`
 	Old    *Side      `json:"old,omitempty"`
 	New    *Side      `json:"new,omitempty"`
@@ -83,13 +83,13 @@ type FileChange struct {
 	LinesRemoved int    `json:"linesRemoved,omitempty"`
 	Hunks        []Hunk `json:"hunks,omitempty"`
 
-	// Patch is what git diff --binary says of a file that has no hunks: its index
+	// Patch is the output of git diff --binary for a file without hunks: its index
 	// line, and the content of both sides. See DiffOptions.Binary.
 	Patch string `json:"patch,omitempty"`
 }
 
-// MarshalJSON adds pathB64 and fromB64 where those are not UTF-8, which JSON can't
-// hold: the usual keys have a readable form then.
+// MarshalJSON adds pathB64 and fromB64 for paths that are not UTF-8, which JSON
+// can't represent: path and from then have a readable form.
 func (c FileChange) MarshalJSON() ([]byte, error) {
 	type plain FileChange
 	out := struct {
@@ -126,7 +126,7 @@ func (c *FileChange) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// A Side is what is at a path in one of the trees.
+// A Side describes a path in one of the trees.
 type Side struct {
 	Type   driver.FileType `json:"type"`
 	Mode   fs.FileMode     `json:"mode"`
@@ -135,8 +135,8 @@ type Side struct {
 	Target string          `json:"target,omitempty"`
 }
 
-// Diff compares two trees. Times do not count. Directories and files that have
-// digests are compared by them, so that what is equal costs nothing.
+// Diff compares two trees. It ignores times. Directories and files with digests are
+// compared by these, so that equal subtrees cost nothing.
 func Diff(ctx context.Context, a, b Tree, opts *DiffOptions) (*Comparison, error) {
 	d := &treeDiff{a: a, b: b, out: &Comparison{Changes: []FileChange{}}}
 	if opts != nil {
@@ -228,7 +228,7 @@ func (d *treeDiff) compareDirs(ctx context.Context, a, b Directory, at string) e
 	return nil
 }
 
-// compareEntry compares what is under one name; either may be nil.
+// compareEntry compares the nodes of one name; either may be nil.
 func (d *treeDiff) compareEntry(ctx context.Context, a, b Directory, o, n *Node, at string) error {
 	one := o
 	if one == nil {
@@ -267,7 +267,7 @@ func (d *treeDiff) sameDir(ctx context.Context, a, b Directory, o, n *Node, name
 	return d.compareSubdirs(ctx, a, b, o, n, name)
 }
 
-// compareSubdirs compares directories, either of which may be missing.
+// compareSubdirs compares two directories; either may be missing.
 func (d *treeDiff) compareSubdirs(ctx context.Context, a, b Directory, o, n *Node, name string) error {
 	from, to := Directory(empty{}), Directory(empty{})
 	below, err := childPrefix("", name)
@@ -320,7 +320,7 @@ func (d *treeDiff) sameType(ctx context.Context, a, b Directory, o, n *Node, nam
 	return nil
 }
 
-// oneSided tells of something that is in one tree alone, with all below it.
+// oneSided adds a node of only one tree, with its subtree.
 func (d *treeDiff) oneSided(ctx context.Context, dir Directory, n *Node, name string, kind ChangeKind) error {
 	if n.Type == driver.TypeOther || n.Type == TypeWhiteout {
 		return nil
@@ -351,8 +351,8 @@ func (d *treeDiff) oneSided(ctx context.Context, dir Directory, n *Node, name st
 
 func (d *treeDiff) add(c FileChange) { d.out.Changes = append(d.out.Changes, c) }
 
-// detectRenames joins files that were removed with files of the same content that were
-// added. Empty files say nothing of where they come from.
+// detectRenames joins removed and added files of equal content. Empty files are
+// left out.
 func (d *treeDiff) detectRenames() {
 	gone := map[string][]int{}
 	for i, c := range d.out.Changes {
@@ -377,11 +377,11 @@ func (d *treeDiff) detectRenames() {
 	}
 }
 
-// maxTexts is how many bytes of texts are compared in all; what comes after is too
-// big.
+// maxTexts is the maximum of bytes of text in one comparison; further files are
+// marked TooBig.
 const maxTexts = 256 << 20
 
-// diffTexts compares what is in files.
+// diffTexts compares the contents of files.
 func (d *treeDiff) diffTexts(ctx context.Context) error {
 	slices.SortStableFunc(d.out.Changes, func(a, b FileChange) int { return strings.Compare(a.Path, b.Path) })
 	if !d.opts.Text {
@@ -396,7 +396,7 @@ func (d *treeDiff) diffTexts(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("snapshot: diff: %w", err)
 		}
-		if left < 0 { // what differs is in memory, all of it
+		if left < 0 { // all hunks are in memory
 			c.TooBig = true
 			continue
 		}
@@ -436,7 +436,7 @@ func (c *FileChange) isDir() bool {
 	return c.Old != nil && c.Old.Type == driver.TypeDir || c.New != nil && c.New.Type == driver.TypeDir
 }
 
-// readText reads a side as text. That of a symlink is its target.
+// readText reads a side as text; for a symlink its target.
 func (d *treeDiff) readText(ctx context.Context, t Tree, name string, s *Side, c *FileChange) ([]byte, error) {
 	switch {
 	case s == nil:
@@ -460,7 +460,7 @@ func (d *treeDiff) readText(ctx context.Context, t Tree, name string, s *Side, c
 // isBinary looks for a NUL, as git does.
 func isBinary(data []byte) bool { return bytes.IndexByte(data[:min(len(data), 8000)], 0) >= 0 }
 
-// readFile reads a file that has at most so many bytes.
+// readFile reads a file of at most most bytes.
 func readFile(ctx context.Context, t Tree, name string, most int64) ([]byte, error) {
 	r, _, err := OpenFile(ctx, t, name)
 	if err != nil {
@@ -472,7 +472,7 @@ func readFile(ctx context.Context, t Tree, name string, most int64) ([]byte, err
 		return nil, fmt.Errorf("snapshot: read %s: %w: %w", name, fault.Of(err), err)
 	}
 	if int64(len(data)) > most {
-		return nil, fmt.Errorf("snapshot: read %s: %w: it has more than %d bytes", name, fault.ResourceExhausted, most)
+		return nil, fmt.Errorf("snapshot: read %s: %w: it is larger than %d bytes", name, fault.ResourceExhausted, most)
 	}
 	return data, nil
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Dir returns the backend that keeps objects in a directory, which is made when
-// something is first put there.
+// Dir returns a backend that stores objects in a directory, which the first write
+// creates.
 func Dir(path string) Backend { return &dirBackend{root: path} }
 
 type dirBackend struct{ root string }
@@ -30,7 +30,7 @@ var (
 	_ Committer = (*dirBackend)(nil)
 )
 
-// tempDir holds what is being written.
+// tempDir holds uncommitted objects.
 const tempDir = "tmp"
 
 func (b *dirBackend) path(name string) string { return filepath.Join(b.root, filepath.FromSlash(name)) }
@@ -63,7 +63,7 @@ type pendingFile struct {
 	closed bool
 	done   bool
 	size   int64
-	sent   int64 // how much of it is on its way to the disk
+	sent   int64 // bytes whose writeback was started
 }
 
 func (p *pendingFile) Write(data []byte) (int, error) {
@@ -78,9 +78,9 @@ func (p *pendingFile) Write(data []byte) (int, error) {
 
 func (p *pendingFile) Commit(ctx context.Context) error { return p.b.CommitAll(ctx, []Pending{p}) }
 
-// CommitAll brings the contents to the disk together, which costs about what one
-// does, then gives them their names in order, and then brings those to the disk:
-// file systems keep the order of renames.
+// CommitAll fsyncs the contents in parallel, which costs about as much as one
+// fsync, renames the files in order, and fsyncs the directories: file systems keep
+// the order of renames.
 func (b *dirBackend) CommitAll(_ context.Context, list []Pending) error {
 	var g errgroup.Group
 	for _, p := range list {
@@ -107,7 +107,7 @@ func (b *dirBackend) CommitAll(_ context.Context, list []Pending) error {
 	return nil
 }
 
-// syncAndClose brings the content to the disk.
+// syncAndClose fsyncs and closes the file.
 func (p *pendingFile) syncAndClose() error {
 	err := p.f.Sync()
 	if cerr := p.f.Close(); err == nil {
@@ -117,7 +117,7 @@ func (p *pendingFile) syncAndClose() error {
 	return p.b.wrapError("write", p.object, err)
 }
 
-// renameToFinal makes the object visible, in the directory that it returns.
+// renameToFinal publishes the object by rename, and returns its directory.
 func (p *pendingFile) renameToFinal() (dir string, err error) {
 	final := p.b.path(p.object)
 	dir = filepath.Dir(final)
@@ -150,7 +150,7 @@ func (b *dirBackend) ReadRange(_ context.Context, name string, off, n int64) ([]
 	buf := make([]byte, n)
 	if _, err := f.ReadAt(buf, off); err != nil {
 		if errors.Is(err, io.EOF) {
-			return nil, corruptError("read %s: it ends before byte %d", name, off+n)
+			return nil, corruptError("read %s: the file ends before byte %d", name, off+n)
 		}
 		return nil, b.wrapError("read", name, err)
 	}
@@ -189,7 +189,7 @@ func (b *dirBackend) Delete(_ context.Context, name string) error {
 	return b.wrapError("delete", name, err)
 }
 
-// Lock locks a file of the store, with flock(2).
+// Lock takes the flock of the store's lock file.
 func (b *dirBackend) Lock(ctx context.Context, shared bool) (func(), error) {
 	if err := os.MkdirAll(b.root, 0o700); err != nil {
 		return nil, b.wrapError("lock", b.root, err)
@@ -203,7 +203,7 @@ func (b *dirBackend) Lock(ctx context.Context, shared bool) (func(), error) {
 		return nil, b.wrapError("lock", b.root, err)
 	}
 	return func() {
-		l.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+		l.Close() //nolint:errcheck // closing releases the flock in any case
 	}, nil
 }
 

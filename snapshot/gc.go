@@ -10,20 +10,21 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// GCResult says what GC did.
+// GCResult is the result of GC.
 type GCResult struct {
-	Snapshots int   `json:"snapshots"` // that are there
-	Objects   int   `json:"objects"`   // that they need
-	Packs     int   `json:"packs"`     // that are left
-	Removed   int   `json:"removed"`   // packs that were removed
-	Condemned int   `json:"condemned"` // packs that a later run removes
-	Rewritten int   `json:"rewritten"` // packs whose objects were moved into fuller ones
+	Snapshots int   `json:"snapshots"` // in the store
+	Objects   int   `json:"objects"`   // referenced by snapshots
+	Packs     int   `json:"packs"`     // remaining
+	Removed   int   `json:"removed"`   // removed packs
+	Condemned int   `json:"condemned"` // packs marked for removal by a later run
+	Rewritten int   `json:"rewritten"` // packs whose live objects were moved to new packs
 	Freed     int64 `json:"freed"`     // bytes
 }
 
-// GC removes what no snapshot needs. Packs that are mostly needless, or small,
-// are written anew. It refuses to remove anything while a manifest or a tree
-// can't be read, since then it is not known what is needed.
+// GC is a mark-and-sweep garbage collection. It removes packs without referenced
+// objects, and rewrites packs that are mostly unreferenced or small. If a manifest
+// or tree can't be read it removes nothing, since the set of referenced objects is
+// then unknown.
 func (s *Store) GC(ctx context.Context) (GCResult, error) {
 	locker, locks := s.be.(Locker)
 	if locks {
@@ -48,7 +49,7 @@ func (s *Store) GC(ctx context.Context) (GCResult, error) {
 	return g.res, errors.Join(err, s.refreshIndex(ctx))
 }
 
-// A gcRun is a GC under way.
+// A gcRun is the state of one GC.
 type gcRun struct {
 	s     *Store
 	live  map[ID]bool
@@ -56,7 +57,7 @@ type gcRun struct {
 	res   GCResult
 }
 
-// markLive finds all that is needed.
+// markLive collects the objects that snapshots reference.
 func (g *gcRun) markLive(ctx context.Context) error {
 	all, err := g.s.List(ctx)
 	if err != nil {
@@ -110,8 +111,7 @@ func (g *gcRun) markTree(ctx context.Context, id ID) error {
 	return nil
 }
 
-// small is a pack that is worth to be joined with others; many is how many of
-// them are.
+// Packs below smallPack bytes are merged once there are minSmallPacks of them.
 const (
 	smallPack     = packSize / 8
 	minSmallPacks = 8
@@ -145,7 +145,7 @@ func (g *gcRun) sweepPacks(ctx context.Context) error {
 	}
 	g.res.Packs = len(g.s.packs) - len(drop)
 	g.s.mu.RUnlock()
-	for _, name := range spared { // a snapshot that was being taken meanwhile needs it
+	for _, name := range spared { // a snapshot taken meanwhile references it
 		if err := g.s.be.Delete(ctx, kindCondemned+"/"+name); err != nil {
 			return err
 		}
@@ -168,7 +168,7 @@ func (g *gcRun) sweepPacks(ctx context.Context) error {
 	return nil
 }
 
-// rewritePacks copies what is needed in packs into new ones.
+// rewritePacks copies the live objects of packs into new packs.
 func (g *gcRun) rewritePacks(ctx context.Context, packs []string) error {
 	from := map[uint32]bool{}
 	g.s.mu.RLock()
@@ -205,7 +205,7 @@ func (g *gcRun) rewritePacks(ctx context.Context, packs []string) error {
 	return nil
 }
 
-// removePack removes a pack, or condemns it where those who write can't be waited for.
+// removePack removes a pack. On a backend without locks it condemns the pack first.
 func (g *gcRun) removePack(ctx context.Context, name string) error {
 	g.s.mu.RLock()
 	size := g.s.packs[name].size
@@ -233,8 +233,9 @@ func (g *gcRun) removePack(ctx context.Context, name string) error {
 	return nil
 }
 
-// condemnPack marks a pack that nobody is to build on any more, and reports whether
-// it was marked so long ago that nobody does. Times are those of the backend.
+// condemnPack marks a pack, so that no writer references its objects from then on,
+// and reports whether the mark is older than the grace period. Times are those of
+// the backend's clock.
 func (g *gcRun) condemnPack(ctx context.Context, name string) (ripe bool, err error) {
 	now, err := g.backendTime(ctx)
 	if err != nil {
@@ -252,13 +253,13 @@ func (g *gcRun) condemnPack(ctx context.Context, name string) (ripe bool, err er
 	return false, g.s.createObject(ctx, kindCondemned+"/"+name, []byte(name))
 }
 
-// backendTime asks the backend what time it is.
+// backendTime reads the backend's clock, by the modification time of a new object.
 func (g *gcRun) backendTime(ctx context.Context) (time.Time, error) {
 	id := "clock" + driver.NewID()
 	if err := g.s.createObject(ctx, kindCondemned+"/"+id, []byte("now")); err != nil {
 		return time.Time{}, err
 	}
-	defer g.s.be.Delete(ctx, kindCondemned+"/"+id) //nolint:errcheck // it condemns nothing, and the next run ignores it
+	defer g.s.be.Delete(ctx, kindCondemned+"/"+id) //nolint:errcheck // it names no pack, and the next run ignores it
 	marks, err := g.s.be.List(ctx, kindCondemned)
 	for _, m := range marks {
 		if m.ID == id {
@@ -266,7 +267,7 @@ func (g *gcRun) backendTime(ctx context.Context) (time.Time, error) {
 		}
 	}
 	if err == nil {
-		err = fmt.Errorf("snapshot: the backend does not list what was written: %w", fault.Unavailable)
+		err = fmt.Errorf("snapshot: the backend does not list an object that was just written: %w", fault.Unavailable)
 	}
 	return time.Time{}, err
 }

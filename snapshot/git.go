@@ -19,9 +19,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Repository is a git repository of this host, used by git's plumbing alone. Its
-// configuration and its hooks run nothing: no filter, no hook, no pager, no helper,
-// no transport; and neither its work tree nor its index is looked at.
+// A Repository is a git repository of this host, used by plumbing commands alone.
+// Its configuration and hooks run no program: no filter, hook, pager, helper or
+// transport. Its work tree and index are not read.
 type Repository struct{ dir string }
 
 // OpenRepository returns the repository at a path: a work tree, or a bare one.
@@ -32,12 +32,12 @@ func OpenRepository(ctx context.Context, path string) (*Repository, error) {
 	}
 	dir, prefix, _ := strings.Cut(strings.TrimSuffix(string(out), "\n"), "\n")
 	if prefix != "" {
-		return nil, fmt.Errorf("snapshot: repository %s: %w: it is the directory %s of a repository; name the top of its work tree", path, fault.InvalidArgument, prefix)
+		return nil, fmt.Errorf("snapshot: repository %s: %w: it is a subdirectory (%s) of a repository; name the top of its work tree", path, fault.InvalidArgument, prefix)
 	}
 	return &Repository{dir}, nil
 }
 
-// runGit runs a command of git's.
+// runGit runs a git command.
 func (r *Repository) runGit(ctx context.Context, in io.Reader, env []string, args ...string) ([]byte, error) {
 	cmd := r.gitCommand(ctx, env, args...)
 	cmd.Stdin = in
@@ -48,7 +48,7 @@ func (r *Repository) runGit(ctx context.Context, in io.Reader, env []string, arg
 		return nil, fmt.Errorf("git %s: %w", args[0], ctx.Err())
 	}
 	if errors.Is(err, exec.ErrNotFound) {
-		return nil, fmt.Errorf("git: %w: it is not installed", fault.Unavailable)
+		return nil, fmt.Errorf("git: %w: git is not installed", fault.Unavailable)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("git %s: %s: %w", args[0], strings.TrimSpace(stderr.String()), fault.Failed)
@@ -66,14 +66,14 @@ func (r *Repository) gitCommand(ctx context.Context, env []string, args ...strin
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0",
 		"GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_ATTR_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1",
-		// The user named this repository; whoever owns its files is no reason to
-		// refuse it, since nothing that it says is run.
+		// The user named this repository, so its owner does not matter: nothing in
+		// it is run.
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
 	}, env...)
 	return cmd
 }
 
-// Commit returns the commit that a revision stands for; "" is fault.NotFound.
+// Commit returns the commit of a revision; "" is fault.NotFound.
 func (r *Repository) Commit(ctx context.Context, revision string) (string, error) {
 	out, err := r.runGit(ctx, nil, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
 	if err != nil {
@@ -85,7 +85,7 @@ func (r *Repository) Commit(ctx context.Context, revision string) (string, error
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Tree returns the tree of a commit. Times are that of the commit; submodules are
+// Tree returns the tree of a commit. All times are the commit's; submodules are
 // empty directories.
 func (r *Repository) Tree(ctx context.Context, commit string) (Tree, error) {
 	raw, err := r.runGit(ctx, nil, nil, "cat-file", "commit", commit)
@@ -112,9 +112,9 @@ func (r *Repository) Tree(ctx context.Context, commit string) (Tree, error) {
 	return t, nil
 }
 
-// commitTime returns when a commit was made, from its object; an odd time is the
-// epoch. Commands that show commits would run what the configuration names to
-// verify signatures.
+// commitTime returns the committer time of a commit object; the epoch if it is
+// malformed. Commands that print commits would run the configured program for
+// signatures.
 func commitTime(raw []byte) time.Time {
 	head, _, _ := bytes.Cut(raw, []byte("\n\n"))
 	for line := range strings.Lines(string(head)) {
@@ -129,11 +129,11 @@ func commitTime(raw []byte) time.Time {
 // gitTree is the tree of a commit.
 type gitTree struct {
 	r     *Repository
-	dirs  map[string][]Node // by path, with a slash at the end
-	blobs map[string]string // git's names, by path
+	dirs  map[string][]Node // by path with a trailing slash
+	blobs map[string]string // object names, by path
 }
 
-// addEntry reads a line of ls-tree: mode, type, name, size and path.
+// addEntry parses a line of ls-tree: mode, type, object, size and path.
 func (t *gitTree) addEntry(ctx context.Context, line string, when time.Time) error {
 	head, name, ok := strings.Cut(line, "\t")
 	f := strings.Fields(head)
@@ -204,9 +204,9 @@ type gitFile struct {
 
 func (f *gitFile) Close() error {
 	if f.cmd.Process != nil {
-		f.cmd.Process.Kill() //nolint:errcheck // it may have ended
+		f.cmd.Process.Kill() //nolint:errcheck // the process may have exited
 	}
-	f.cmd.Wait() //nolint:errcheck // what it had to say was read
+	f.cmd.Wait() //nolint:errcheck // its output was read
 	return nil
 }
 
@@ -215,10 +215,10 @@ type BranchOptions struct {
 	MergeOptions
 	Message string // required
 	Author  string // "Name <address>"; "" is Croft
-	From    string // the revision to start from, where the branch is new; "" is HEAD
+	From    string // start revision of a new branch; "" is HEAD
 }
 
-// Branched says what ApplyBranch did.
+// Branched is the result of ApplyBranch.
 type Branched struct {
 	*Merged
 	Done   bool   `json:"done"`
@@ -227,17 +227,17 @@ type Branched struct {
 	Parent string `json:"parent,omitempty"`
 }
 
-// ApplyBranch merges the changes from base to theirs into a branch, which is made
-// where it does not exist, as one commit. Work tree, index and HEAD stay as they
-// are; so a branch that is checked out is refused.
+// ApplyBranch merges the changes from base to theirs into a branch, as one commit.
+// It creates a missing branch. Work tree, index and HEAD stay unchanged, so a
+// branch that is checked out is refused.
 func (r *Repository) ApplyBranch(ctx context.Context, base, theirs Tree, branch string, opts *BranchOptions) (*Branched, error) {
 	ref := "refs/heads/" + branch
 	if _, err := r.runGit(ctx, nil, nil, "check-ref-format", ref); err != nil || strings.TrimSpace(opts.Message) == "" {
-		return nil, fmt.Errorf("snapshot: branch %q: %w: it must be a valid name, and the message must not be empty", branch, fault.InvalidArgument)
+		return nil, fmt.Errorf("snapshot: branch %q: %w: the name must be valid, and the message must not be empty", branch, fault.InvalidArgument)
 	}
 	if where, err := r.checkedOut(ctx, ref); err != nil || where != "" {
 		if err == nil {
-			err = fmt.Errorf("snapshot: branch %q: %w: it is checked out in %s; name another one", branch, fault.WrongState, where)
+			err = fmt.Errorf("snapshot: branch %q: %w: the branch is checked out in %s; name another branch", branch, fault.WrongState, where)
 		}
 		return nil, err
 	}
@@ -273,7 +273,8 @@ func (r *Repository) ApplyBranch(ctx context.Context, base, theirs Tree, branch 
 	return res, nil
 }
 
-// checkedOut returns the work tree that has a branch; "" is none.
+// checkedOut returns the work tree that has a branch checked out; "" if there is
+// none.
 func (r *Repository) checkedOut(ctx context.Context, ref string) (string, error) {
 	out, err := r.runGit(ctx, nil, nil, "worktree", "list", "--porcelain", "-z")
 	if err != nil {
@@ -329,8 +330,8 @@ func (r *Repository) commitPatches(ctx context.Context, res *Branched, old, ref 
 	return commit, nil
 }
 
-// writeIndexEntry writes what update-index needs to know of a path. none is the name of no
-// object.
+// writeIndexEntry writes a path's line for update-index. none is the null object
+// name.
 func (r *Repository) writeIndexEntry(ctx context.Context, info *bytes.Buffer, none, name string, p patch) error {
 	if p.node == nil {
 		fmt.Fprintf(info, "0 %s\t%s\x00", none, name)
@@ -340,7 +341,7 @@ func (r *Repository) writeIndexEntry(ctx context.Context, info *bytes.Buffer, no
 	mode := "120000"
 	switch p.node.Type {
 	case driver.TypeDir:
-		return nil // git has no directories
+		return nil // git does not store directories
 	case driver.TypeFile:
 		rc, err := p.open(ctx)
 		if err != nil {
@@ -360,20 +361,20 @@ func (r *Repository) writeIndexEntry(ctx context.Context, info *bytes.Buffer, no
 	return nil
 }
 
-// authorEnv says who commits: who is named, or whom the repository's configuration
-// names, or Croft.
-func (r *Repository) authorEnv(ctx context.Context, who string) []string {
+// authorEnv returns the environment for author and committer: the given one, or
+// that of the repository's configuration, or Croft.
+func (r *Repository) authorEnv(ctx context.Context, author string) []string {
 	name, mail := r.configValue(ctx, "user.name"), r.configValue(ctx, "user.email")
 	if name == "" || mail == "" {
 		name, mail = "Croft", "croft@localhost"
 	}
-	if n, rest, ok := strings.Cut(who, "<"); ok {
+	if n, rest, ok := strings.Cut(author, "<"); ok {
 		name, mail = strings.TrimSpace(n), strings.TrimSuffix(strings.TrimSpace(rest), ">")
 	}
 	return []string{"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + mail, "GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + mail}
 }
 
-// configValue is a value of the repository's configuration; "" is none.
+// configValue is a value of the repository's configuration; "" if unset.
 func (r *Repository) configValue(ctx context.Context, key string) string {
 	out, err := r.runGit(ctx, nil, nil, "config", "--get", key)
 	if err != nil {
@@ -382,8 +383,8 @@ func (r *Repository) configValue(ctx context.Context, key string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// gitView is a tree as git would have it: files are 0644 or 0755. What is in a
-// directory .git, at the top or below it, is no content of a repository.
+// gitView is a tree with git's modes: files are 0644 or 0755. Directories .git at
+// any level are left out.
 type gitView struct{ Tree }
 
 func (v *gitView) Root(ctx context.Context) (Directory, error) {

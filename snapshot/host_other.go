@@ -11,10 +11,10 @@ import (
 
 const errNoAttr = unix.ENOATTR
 
-// nextData returns off: where files have holes is not asked for.
+// nextData returns off: holes are not detected.
 func nextData(_ int, off, _ int64) int64 { return off }
 
-// writeBack does nothing: Sync brings all of a file to the disk.
+// writeBack does nothing: Sync writes the whole file.
 func writeBack(*os.File, int64, int64) {}
 
 // readEntries lists an open directory.
@@ -26,6 +26,6 @@ func (d *hostDir) readEntries() (list []entryName, err error) {
 	return list, err
 }
 
-// mayChangeUnseen reports whether an open file may be changed without looking any different,
-// which here is not known.
+// mayChangeUnseen reports false: there are no leases here to detect writable
+// mappings.
 func mayChangeUnseen(int, time.Duration) bool { return false }

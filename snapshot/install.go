@@ -17,16 +17,16 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// An Owner is whose the files are that are made.
+// An Owner is the owner of created files.
 type Owner struct{ UID, GID int }
 
-// A installer makes what is in a tree in directories of this host that it is given,
-// by names that nobody else knows yet.
+// An installer creates the nodes of a tree in directories of this host, under names
+// that no other process uses yet.
 type installer struct {
 	owner      *Owner
 	sync       bool
-	plainModes bool // no set-user-id, set-group-id and sticky
-	layer      bool // whiteouts and opaque directories are made, too
+	plainModes bool // without set-user-id, set-group-id and sticky bits
+	layer      bool // create whiteouts and opaque directories
 	tokens     chan struct{}
 
 	files, bytes atomic.Int64
@@ -36,7 +36,7 @@ func newInstaller(o *RestoreOptions) *installer {
 	return &installer{owner: o.Owner, sync: o.Sync, plainModes: o.PlainModes, layer: o.Upper, tokens: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}
 }
 
-// installNode makes a node under a name in the directory to.
+// installNode creates a node under a name in the directory to.
 func (p *installer) installNode(ctx context.Context, from Directory, n *Node, to int, name string) error {
 	var err error
 	switch n.Type {
@@ -62,7 +62,8 @@ func (p *installer) installNode(ctx context.Context, from Directory, n *Node, to
 	return err
 }
 
-// setOwnerAndTime sets owner and time of what is not opened.
+// setOwnerAndTime sets owner and mtime of an entry that is not opened, such as a
+// symlink.
 func (p *installer) setOwnerAndTime(dir int, name string, n *Node) error {
 	if p.owner != nil {
 		if err := unix.Fchownat(dir, name, p.owner.UID, p.owner.GID, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -87,7 +88,7 @@ func (p *installer) modeBits(n *Node) uint32 {
 	return uint32(n.Mode & 0o7777)
 }
 
-// makeDir makes a directory with all that is in it.
+// makeDir creates a directory with its subtree.
 func (p *installer) makeDir(ctx context.Context, from Directory, n *Node, to int, name string) error {
 	if err := unix.Mkdirat(to, name, 0o700); err != nil {
 		return err
@@ -108,7 +109,7 @@ func (p *installer) makeDir(ctx context.Context, from Directory, n *Node, to int
 	return p.setDirAttrs(fd, n)
 }
 
-// installEntries makes all that is in a directory.
+// installEntries creates the entries of a directory in parallel.
 func (p *installer) installEntries(ctx context.Context, from Directory, to int) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("snapshot: restore: %w", err)
@@ -141,7 +142,7 @@ func (p *installer) installEntries(ctx context.Context, from Directory, to int) 
 	return g.wait()
 }
 
-// setDirAttrs gives an open directory what it has besides its entries.
+// setDirAttrs sets the attributes of an open directory, and overlayfs' opaque mark.
 func (p *installer) setDirAttrs(fd int, n *Node) error {
 	if p.layer && n.Opaque {
 		if err := setOpaque(fd); err != nil {
@@ -151,8 +152,8 @@ func (p *installer) setDirAttrs(fd int, n *Node) error {
 	return p.setAttrs(fd, n, true)
 }
 
-// setAttrs gives an open file or directory its attributes, owner, mode and time. The
-// owner comes before the mode, since a change of it clears bits of that.
+// setAttrs sets the extended attributes, owner, mode and mtime of an open file or
+// directory. The owner is set before the mode, since chown clears mode bits.
 func (p *installer) setAttrs(fd int, n *Node, fresh bool) error {
 	if !fresh || len(n.Xattrs) > 0 {
 		if err := setXattrs(fd, n.Xattrs); err != nil {
@@ -175,8 +176,8 @@ func (p *installer) setAttrs(fd int, n *Node, fresh bool) error {
 	return setTimeFD(fd, n)
 }
 
-// setXattrs makes the attributes of the user those that are given. A file system
-// that has none loses them.
+// setXattrs makes the user extended attributes equal to want. On a file system
+// without extended attributes they are lost.
 func setXattrs(fd int, want []Xattr) error {
 	have, err := listXattrs(fd)
 	if err != nil {
@@ -206,8 +207,7 @@ func hasXattr(list []Xattr, name string) bool {
 	return false
 }
 
-// makeFile makes a file. Where its content has zeros for the length of a page or
-// more, the file has a hole.
+// makeFile creates a file. Runs of zeros in its content become holes.
 func (p *installer) makeFile(ctx context.Context, from Directory, n *Node, to int, name string) (err error) {
 	r, err := from.Open(ctx, n)
 	if err != nil {
@@ -238,13 +238,13 @@ func (p *installer) makeFile(ctx context.Context, from Directory, n *Node, to in
 		n.Size = size
 	}
 	if size != n.Size {
-		return corruptError("file %s: it has %d bytes, not %d", n.Name, size, n.Size)
+		return corruptError("file %s: it has %d bytes, want %d", n.Name, size, n.Size)
 	}
 	p.reportProgress(ctx, size)
 	return p.setAttrs(fd, n, true)
 }
 
-// reportProgress says how far it is to whoever wants to know.
+// reportProgress calls the progress callback of ctx now and then.
 func (p *installer) reportProgress(ctx context.Context, size int64) {
 	files, bytes := p.files.Add(1), p.bytes.Add(size)
 	if files%256 == 0 {
@@ -254,7 +254,7 @@ func (p *installer) reportProgress(ctx context.Context, size int64) {
 	}
 }
 
-// copyContent writes what r yields to a file that is empty.
+// copyContent writes the content of r to an empty file.
 func copyContent(ctx context.Context, fd int, r io.Reader, n *Node) (int64, error) {
 	if f, ok := r.(*storedFile); ok {
 		return f.writeSparse(fd)
@@ -278,7 +278,7 @@ func copyContent(ctx context.Context, fd int, r io.Reader, n *Node) (int64, erro
 	}
 }
 
-// writeSparse writes the chunks of a file, but those of zeros.
+// writeSparse writes the chunks of a file; chunks of zeros become holes.
 func (f *storedFile) writeSparse(fd int) (int64, error) {
 	var off int64
 	for f.left > 0 {
@@ -313,8 +313,8 @@ func pwriteAll(fd int, data []byte, off int64) error {
 	return nil
 }
 
-// removeAll removes what is at name in the directory dir, and all below it.
-// What is not there is removed.
+// removeAll removes a subtree by descriptors, without following symlinks. A missing
+// name is not an error.
 func removeAll(dir int, name string) error {
 	err := unix.Unlinkat(dir, name, 0)
 	if err == nil || err == unix.ENOENT { //nolint:errorlint // an errno
@@ -341,7 +341,7 @@ func removeAll(dir int, name string) error {
 	if len(names) > 0 {
 		var st unix.Stat_t
 		if unix.Fstat(fd, &st) == nil && st.Mode&0o300 != 0o300 {
-			unix.Fchmod(fd, 0o700) //nolint:errcheck // the removal answers
+			unix.Fchmod(fd, 0o700) //nolint:errcheck // the removal reports errors
 		}
 	}
 	for _, sub := range names {
@@ -355,7 +355,7 @@ func removeAll(dir int, name string) error {
 	return nil
 }
 
-// openBelow opens the directory at a path below root, following no symlink.
+// openBelow opens the directory at a path below root, without following symlinks.
 func openBelow(root int, path string) (int, error) {
 	fd, err := openRetry(root, ".", unix.O_RDONLY|unix.O_DIRECTORY)
 	if path == "." || path == "" {
@@ -373,7 +373,7 @@ func openBelow(root int, path string) (int, error) {
 	return fd, err
 }
 
-// isNotExist reports whether something is not there, or something above it.
+// isNotExist reports whether a path, or a parent of it, does not exist.
 func isNotExist(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
 }

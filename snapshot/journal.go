@@ -13,14 +13,14 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A journal is a file that says what a change of a directory does. It is written
-// before the change begins and removed after its end, and a flock is held
-// meanwhile: a process that finds a journal and gets the lock completes the change.
-// There are two kinds. That of a stage has the steps of a change on this host, each
-// a rename. That of a rollback has the snapshot that files are brought to which are
-// written one by one, through a mount or by a guest.
+// A journal is a write-ahead log of a change of a directory. It is written before
+// the change begins and removed after its end, under a flock: a process that finds
+// a journal and gets its flock completes the change. There are two kinds. The
+// journal of a stage holds the steps of a change on this host, each a rename. The
+// journal of a rollback holds the target snapshot of files that are written one by
+// one, through a mount or by a guest.
 
-// journalHead begins a journal; the digest of what follows it comes next.
+// journalHead starts a journal, followed by the digest of the body.
 const journalHead = "croft-journal 1 "
 
 func encodeJournal(v any) ([]byte, error) {
@@ -43,9 +43,9 @@ func decodeJournal(data []byte, v any) error {
 	return nil
 }
 
-// lockFileAt opens a file in an open directory and takes its flock. It does not wait:
-// one that is locked is unix.EWOULDBLOCK. Package flock knows only paths, which
-// others could replace in a directory that they write to.
+// lockFileAt opens a file relative to an open directory and takes its flock without
+// waiting: unix.EWOULDBLOCK if it is locked. Package flockfile takes paths, which
+// another process could replace (TOCTOU) in a directory that it can write to.
 func lockFileAt(dir int, name string, flags int) (*os.File, error) {
 	fd, err := unix.Openat(dir, name, flags|unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
 	if err != nil {

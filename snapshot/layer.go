@@ -10,8 +10,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Layer returns the tree that upper, with its whiteouts and opaque directories,
-// makes of lower: what an overlay of the two shows.
+// Layer returns the merged view of an overlayfs: upper, with its whiteouts and
+// opaque directories, over lower.
 func Layer(lower, upper Tree) Tree { return &layered{lower, upper} }
 
 type layered struct{ lower, upper Tree }
@@ -29,16 +29,16 @@ func (t *layered) Root(ctx context.Context) (Directory, error) {
 	return &layeredDir{lower: lower, upper: upper}, nil
 }
 
-// layeredDir merges two directories; either may be nil. Each is listed once, since
-// many goroutines ask in which of them a name is.
+// layeredDir merges two directories; either may be nil. Each is listed at most
+// once, and shared by goroutines.
 type layeredDir struct {
 	lower, upper Directory
 
 	mu                   sync.Mutex
-	lowerList, upperList []Node // guarded by mu; nil until it was listed
+	lowerList, upperList []Node // guarded by mu; nil until listed
 }
 
-// listLayer returns the entries of one of the layers, sorted by name.
+// listLayer returns the entries of one layer, sorted by name.
 func (d *layeredDir) listLayer(ctx context.Context, dir Directory, kept *[]Node) ([]Node, error) {
 	if dir == nil {
 		return nil, nil
@@ -86,7 +86,7 @@ func (d *layeredDir) Nodes(ctx context.Context) ([]Node, error) {
 	return all, nil
 }
 
-// findIn finds a node by name in one of the layers; nil where it has none.
+// findIn finds a node by name in one layer; nil if it is missing.
 func (d *layeredDir) findIn(ctx context.Context, dir Directory, kept *[]Node, name string) (*Node, error) {
 	if dir == nil {
 		return nil, nil
@@ -115,18 +115,18 @@ func (d *layeredDir) find(ctx context.Context, name string) (*Node, error) {
 	return up, nil
 }
 
-// adjustUpper makes an entry of the upper layer what both layers show.
+// adjustUpper turns a node of the upper layer into one of the merged view.
 func (d *layeredDir) adjustUpper(n *Node) {
 	if n.Type != driver.TypeDir {
 		return
 	}
 	if !n.Opaque && d.lower != nil {
-		n.Content = ID{} // it may have more in it than the upper one has
+		n.Content = ID{} // the lower layer may add entries
 	}
 	n.Opaque = false
 }
 
-// searchNodes finds a node by name in a list that is in order; nil where it has none.
+// searchNodes finds a node by name in a sorted list; nil if it is missing.
 func searchNodes(nodes []Node, name string) *Node {
 	at, ok := slices.BinarySearchFunc(nodes, name, func(n Node, name string) int { return strings.Compare(n.Name, name) })
 	if !ok {

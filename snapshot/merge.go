@@ -7,8 +7,8 @@ import (
 	"github.com/croft-run/croft/internal/textdiff"
 )
 
-// A TextConflict is a place where both sides changed the same lines in different
-// ways. Lines are 1-based, in ours.
+// A TextConflict is a hunk that both sides changed differently. Lines are 1-based,
+// in ours.
 type TextConflict struct {
 	Line   int      `json:"line"`
 	Base   []string `json:"base"`
@@ -16,9 +16,8 @@ type TextConflict struct {
 	Theirs []string `json:"theirs"`
 }
 
-// MergeText merges two changes of one text. Where they touch the same lines and do
-// not agree there is a conflict: with markers, both are in the text, marked as git
-// does it; otherwise ours is.
+// MergeText is a three-way merge (diff3) of a text. A conflict is written with
+// git's markers if markers is set; otherwise ours is kept.
 func MergeText(base, ours, theirs []byte, markers bool) ([]byte, []TextConflict) {
 	m := &textMerge{base: textdiff.Split(base), ours: textdiff.Split(ours), theirs: textdiff.Split(theirs), markers: markers}
 	m.run(textdiff.Lines(m.base, m.ours), textdiff.Lines(m.base, m.theirs))
@@ -32,11 +31,11 @@ type textMerge struct {
 	conflicts          []TextConflict
 }
 
-// run goes through the edits of both sides in the order of the base. Edits that
-// overlap, or touch, belong together.
+// run walks the edits of both sides in the order of the base. Edits that overlap or
+// touch form one chunk.
 func (m *textMerge) run(ours, theirs []textdiff.Edit) {
 	at := 0                // in base
-	shiftO, shiftT := 0, 0 // how far ours and theirs are from base
+	shiftO, shiftT := 0, 0 // line offsets of ours and theirs against base
 	for len(ours) > 0 || len(theirs) > 0 {
 		start, end := len(m.base)+1, -1
 		var o, t []textdiff.Edit
@@ -59,8 +58,8 @@ func (m *textMerge) run(ours, theirs []textdiff.Edit) {
 	m.writeLines(m.base[at:])
 }
 
-// inChunk reports whether an edit is part of the chunk from start to end or,
-// where that is empty, is the first of all.
+// inChunk reports whether an edit belongs to the chunk from start to end or, if
+// that is empty, comes first on both sides.
 func inChunk(e textdiff.Edit, others []textdiff.Edit, start, end int) bool {
 	if end >= 0 {
 		return e.A0 <= end
@@ -68,7 +67,7 @@ func inChunk(e textdiff.Edit, others []textdiff.Edit, start, end int) bool {
 	return len(others) == 0 || e.A0 <= others[0].A0
 }
 
-// lineDelta is how many lines edits add.
+// lineDelta is the number of lines that edits add.
 func lineDelta(edits []textdiff.Edit) int {
 	n := 0
 	for _, e := range edits {
@@ -101,7 +100,7 @@ func (m *textMerge) writeChunk(start, end int, ours, theirs []string, byUs, byTh
 	}
 }
 
-// writeMarker writes a marker on a line of its own, and what follows it.
+// writeMarker writes a conflict marker on its own line, then lines.
 func (m *textMerge) writeMarker(marker string, lines []string) {
 	if s := m.out.String(); s != "" && !strings.HasSuffix(s, "\n") {
 		m.out.WriteByte('\n')
@@ -110,8 +109,9 @@ func (m *textMerge) writeMarker(marker string, lines []string) {
 	m.writeLines(lines)
 }
 
-// pickHunks returns base with some of the edits that lead to theirs: those of the
-// hunks, counted from 1, that hunks of the same context makes of them.
+// pickHunks returns base with the chosen hunks toward theirs applied, and the
+// number of hunks. Hunks are counted from 1, as textdiff.Hunks forms them with the
+// same context.
 func pickHunks(base, theirs []byte, context int, chosen []int) ([]byte, int) {
 	a, b := textdiff.Split(base), textdiff.Split(theirs)
 	edits := textdiff.Lines(a, b)

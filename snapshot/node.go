@@ -11,8 +11,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// TypeWhiteout is the type of an entry of an upper layer that hides what the
-// layers below have under the same name.
+// TypeWhiteout is the type of an overlayfs whiteout: an entry of an upper layer
+// that hides the same name in the lower layers.
 const TypeWhiteout driver.FileType = "whiteout"
 
 // A Node is an entry of a directory in a tree.
@@ -23,19 +23,19 @@ type Node struct {
 	Size    int64       // of a file
 	ModTime time.Time
 	Target  string // of a symlink
-	Opaque  bool   // of a directory of an upper layer: the layers below have no part in it
+	Opaque  bool   // of a directory of an upper layer: it hides the lower layers' entries
 	Xattrs  []Xattr
 
-	// Content is the digest of a file's content, or names the object of a
-	// directory. Zero means that nobody has computed it.
+	// Content is the digest of a file's content, or the tree object of a directory.
+	// Zero means not computed.
 	Content ID
 
-	// List names the object that lists the chunks of a file that is larger than
-	// one. Zero where the content is not in a store.
+	// List is the object that lists the chunks of a file larger than ChunkSize.
+	// Zero if the content is not in a store.
 	List ID
 
-	stat    *stat // of a file of this host: what it looked like
-	missing bool  // it was listed, and could not be taken
+	stat    *stat // of a file of this host
+	missing bool  // listed, but not readable
 }
 
 // An Xattr is an extended attribute.
@@ -44,7 +44,7 @@ type Xattr struct {
 	Value []byte `json:"value"`
 }
 
-// Info describes the node, found at the given path.
+// Info returns the node's driver.Info for a path.
 func (n *Node) Info(path string) driver.Info {
 	info := driver.Info{Path: path, Type: n.Type, Size: n.Size, Mode: n.Mode, ModTime: n.ModTime, Target: n.Target}
 	if n.Type == driver.TypeFile && !n.Content.IsZero() {
@@ -57,13 +57,13 @@ func (n *Node) Info(path string) driver.Info {
 	return info
 }
 
-// The form of a tree object: a version, the number of entries, and the entries
-// in the order of their names. There is one form for each directory.
+// The encoding of a tree object: version, number of entries, and the entries sorted
+// by name. The encoding is canonical.
 const treeVersion = 1
 
 var typeCodes = []driver.FileType{driver.TypeFile, driver.TypeDir, driver.TypeSymlink, TypeWhiteout}
 
-// encodeTree returns the object of a directory whose nodes are in order.
+// encodeTree encodes sorted nodes as a tree object.
 func encodeTree(nodes []Node) []byte {
 	buf := make([]byte, 0, 16+len(nodes)*96)
 	buf = append(buf, treeVersion)
@@ -107,15 +107,15 @@ func appendString(buf []byte, s string) []byte {
 	return append(binary.AppendUvarint(buf, uint64(len(s))), s...)
 }
 
-// decodeTree is the inverse of encodeTree. It takes that form alone.
+// decodeTree is the inverse of encodeTree. It rejects non-canonical input.
 func decodeTree(data []byte) ([]Node, error) {
 	d := decoder{data: data}
 	if v := d.readByte(); d.err == nil && v != treeVersion {
-		return nil, fmt.Errorf("a tree of version %d; %d is known", v, treeVersion)
+		return nil, fmt.Errorf("tree version %d is not supported; this program reads version %d", v, treeVersion)
 	}
 	count := d.readUvarint()
 	if count > uint64(len(data)) {
-		return nil, fmt.Errorf("it ends early")
+		return nil, fmt.Errorf("unexpected end of data")
 	}
 	nodes := make([]Node, 0, count)
 	for range count {
@@ -139,7 +139,7 @@ func validName(name string) bool {
 	return driver.ValidName(name) && name != "." && !strings.Contains(name, "/")
 }
 
-// A decoder reads what appendNode wrote. Its first error stays.
+// A decoder reads the encoding of appendNode. The first error is kept.
 type decoder struct {
 	data []byte
 	err  error
@@ -154,7 +154,7 @@ func (d *decoder) fail(format string, args ...any) {
 
 func (d *decoder) readBytes(n uint64) []byte {
 	if n > uint64(len(d.data)) {
-		d.fail("it ends early")
+		d.fail("unexpected end of data")
 		return nil
 	}
 	out := d.data[:n]
@@ -174,7 +174,7 @@ func (d *decoder) readID() (id ID) {
 	return id
 }
 
-// readUvarint takes the shortest form of a number alone.
+// readUvarint accepts only the shortest encoding of a number.
 func (d *decoder) readUvarint() uint64 {
 	v, n := binary.Uvarint(d.data)
 	if n <= 0 || n > 1 && d.data[n-1] == 0 {
@@ -236,13 +236,13 @@ func (d *decoder) readNode() Node {
 func (d *decoder) readXattrs(n *Node) {
 	count := d.readUvarint()
 	if count > uint64(len(d.data)) {
-		d.fail("it ends early")
+		d.fail("unexpected end of data")
 		return
 	}
 	for range count {
 		x := Xattr{Name: d.readString(), Value: []byte(d.readString())}
 		if !isUserXattr(x.Name) {
-			d.fail("the attribute %q of %q is none of the user's", x.Name, n.Name)
+			d.fail("the attribute %q of %q is not a user attribute", x.Name, n.Name)
 		}
 		if len(n.Xattrs) > 0 && n.Xattrs[len(n.Xattrs)-1].Name >= x.Name {
 			d.fail("the attributes of %q are not in order", n.Name)

@@ -10,26 +10,26 @@ import (
 )
 
 // A pack is a magic word, blocks, a footer and a trailer. A block is a zstd frame
-// of objects one after another. The footer says where blocks begin, and where in
-// them the objects are; the trailer says how long the footer is, and its digest.
+// of concatenated objects. The footer lists the blocks and the position of each
+// object; the trailer has the length and the digest of the footer.
 const (
 	packMagic   = "croftpk1"
 	trailerSize = 4 + 32 + len(packMagic)
 
-	blockSize = 512 << 10 // a block is closed when it has so many bytes
+	blockSize = 512 << 10 // a block is closed at this size
 	packSize  = 32 << 20  // and a pack
 
-	// No block that Croft writes is larger: a full one, and one object more.
+	// No block is larger: a full one, and one object more.
 	maxBlock  = blockSize + maxObject
 	maxObject = 64 << 20
 )
 
-// packBlock says where a block is in its pack, and how long it is in plain.
+// packBlock is the position of a block in its pack.
 type packBlock struct {
 	off  int64
 	size int64
 	raw  int64
-	sum  [8]byte // the first bytes of its digest
+	sum  [8]byte // prefix of the digest
 }
 
 func blockSum(data []byte) [8]byte {
@@ -37,15 +37,15 @@ func blockSum(data []byte) [8]byte {
 	return [8]byte(digest[:8])
 }
 
-// entry says where an object is.
+// entry is the position of an object in a pack.
 type entry struct {
 	id    ID
 	block int
-	off   int64 // in the plain block
+	off   int64 // in the decompressed block
 	size  int64
 }
 
-// footer is the end of a pack.
+// footer is the index of a pack.
 type footer struct {
 	blocks  []packBlock
 	entries []entry
@@ -68,15 +68,15 @@ func (f *footer) encode() []byte {
 	return buf
 }
 
-// encodeTrailer returns what follows the footer.
+// encodeTrailer returns the trailer of an encoded footer.
 func encodeTrailer(foot []byte) []byte {
 	digest := sum(foot)
 	buf := binary.BigEndian.AppendUint32(nil, uint32(len(foot)))
 	return append(append(buf, digest[:]...), packMagic...)
 }
 
-// decodeFooter checks that all that it says lies within a pack whose footer
-// begins at end.
+// decodeFooter decodes a footer that begins at end in its pack, and checks that all
+// positions are within the pack.
 func decodeFooter(data []byte, end int64) (*footer, error) {
 	d := decoder{data: data}
 	f := &footer{}
@@ -100,12 +100,12 @@ func decodeFooter(data []byte, end int64) (*footer, error) {
 		f.entries = append(f.entries, e)
 	}
 	if d.err == nil && (len(d.data) > 0 || off != end) {
-		d.err = fmt.Errorf("its parts do not add up")
+		d.err = fmt.Errorf("its blocks do not add up to its size")
 	}
 	return f, d.err
 }
 
-// readCount reads how many of something follow; each takes at least a byte.
+// readCount reads the number of elements that follow; each takes at least one byte.
 func (d *decoder) readCount() uint64 {
 	n := d.readUvarint()
 	if n > uint64(len(d.data)) {
@@ -128,7 +128,7 @@ func readFooter(ctx context.Context, b Backend, id string, size int64) (*footer,
 	}
 	end := tail[len(tail)-trailerSize:]
 	if string(end[4+32:]) != packMagic {
-		return nil, corruptError("pack %s: it does not end as a pack", id)
+		return nil, corruptError("pack %s: it does not end with the pack magic", id)
 	}
 	n := int64(binary.BigEndian.Uint32(end))
 	if n > size-int64(trailerSize+len(packMagic)) {
@@ -142,7 +142,7 @@ func readFooter(ctx context.Context, b Backend, id string, size int64) (*footer,
 		return nil, err
 	}
 	if digest := sum(foot); !bytes.Equal(digest[:], end[4:4+32]) {
-		return nil, corruptError("pack %s: its footer is not what was written", id)
+		return nil, corruptError("pack %s: the digest of its footer does not match", id)
 	}
 	f, err := decodeFooter(foot, at)
 	if err != nil {
@@ -151,7 +151,8 @@ func readFooter(ctx context.Context, b Backend, id string, size int64) (*footer,
 	return f, nil
 }
 
-// compressor and decompressor are safe for concurrent use by their All methods.
+// compressor and decompressor are safe for concurrent use by EncodeAll and
+// DecodeAll.
 var (
 	compressor   = must(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(16), zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<20)))
 	decompressor = must(zstd.NewReader(nil, zstd.WithDecoderConcurrency(16), zstd.WithDecoderMaxMemory(maxBlock+1<<20), zstd.WithDecoderMaxWindow(8<<20)))
@@ -171,7 +172,7 @@ func readBlock(ctx context.Context, be Backend, pack string, b packBlock) ([]byt
 		return nil, err
 	}
 	if blockSum(data) != b.sum {
-		return nil, corruptError("pack %s: the block at %d is not what was written", pack, b.off)
+		return nil, corruptError("pack %s: the digest of the block at %d does not match", pack, b.off)
 	}
 	plain, err := decompressor.DecodeAll(data, make([]byte, 0, b.raw))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Subset returns, of a tree, what is at the given paths and below them, and the
-// directories that lead there.
+// Subset returns the part of a tree at the given paths: their subtrees, and the
+// directories that lead to them.
 func Subset(t Tree, paths []string) Tree {
 	return &subset{t, newPathSet(slices.Clip(append([]string{}, paths...)))}
 }
@@ -50,20 +50,20 @@ func (d *subsetDir) Dir(ctx context.Context, n *Node) (Directory, error) {
 	return &subsetDir{sub, d.paths, d.at + n.Name + "/"}, nil
 }
 
-// A patch is what becomes of one path: with a nil node it goes.
+// A patch is the new state of one path; a nil node removes it.
 type patch struct {
 	node *Node
-	open opener // of a file
+	open opener // content of a file
 }
 
 type opener = func(ctx context.Context) (io.ReadCloser, error)
 
-// patchedTree is a tree with some paths changed. A directory that patches make holds
-// only what other patches put there.
+// patchedTree is a tree with some paths replaced or removed. A directory that a
+// patch creates contains only entries of other patches.
 type patchedTree struct {
 	t       Tree
 	patches map[string]patch
-	below   func() map[string][]string // names that patches make, by the directory that they are in
+	below   func() map[string][]string // names that patches create, by directory
 }
 
 func newPatchedTree(t Tree, patches map[string]patch) *patchedTree {
@@ -87,7 +87,7 @@ func (e *patchedTree) Root(ctx context.Context) (Directory, error) {
 
 type patchedDir struct {
 	e   *patchedTree
-	dir Directory // nil where the tree has none
+	dir Directory // nil if the tree has no such directory
 	at  string
 }
 
@@ -110,14 +110,15 @@ func (d *patchedDir) Nodes(ctx context.Context) ([]Node, error) {
 	}
 	for i := range nodes {
 		if nodes[i].Type == driver.TypeDir {
-			nodes[i].Content = ID{} // what is in it may have changed
+			nodes[i].Content = ID{} // entries below may be patched
 		}
 	}
 	slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 	return nodes, nil
 }
 
-// patchedNode is what a patch puts under a name; nil where there is none, or it goes.
+// patchedNode is the node that a patch puts at a name; nil if there is no patch, or
+// it removes the name.
 func (d *patchedDir) patchedNode(name string) *Node {
 	p := d.e.patches[d.at+name]
 	if p.node == nil {
@@ -135,7 +136,7 @@ func (d *patchedDir) find(ctx context.Context, name string) (n *Node, err error)
 		n, err = findNode(ctx, d.dir, name)
 	}
 	if n != nil && n.Type == driver.TypeDir {
-		n.Content = ID{} // what is in it may have changed
+		n.Content = ID{} // entries below may be patched
 	}
 	return n, err
 }
@@ -165,7 +166,7 @@ func (d *patchedDir) Close() {
 	}
 }
 
-// inMemory opens content that is at hand.
+// inMemory opens content that is in memory.
 func inMemory(data []byte) opener {
 	return func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
 }

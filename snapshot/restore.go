@@ -16,37 +16,37 @@ import (
 
 // RestoreOptions are the options of Restore.
 type RestoreOptions struct {
-	Owner      *Owner // of what is made; nil is who runs
-	Sync       bool   // on stable storage before it returns
+	Owner      *Owner // of created files; nil is the user of this process
+	Sync       bool   // fsync before returning
 	PlainModes bool   // without set-user-id, set-group-id and sticky bits
 	Upper      bool   // the directory is the upper layer of an overlay
 
-	// Only are the paths to restore, with all below them; nil is everything. One
-	// that is not in the tree is removed.
+	// Only are the paths to restore, with their subtrees; nil is all. A path that
+	// is not in the tree is removed.
 	Only []string
 
-	// Keep, where it is set, says which paths are left as they are, with all
-	// below them.
+	// Keep, if set, reports which paths are left unchanged, with their subtrees.
 	Keep func(path string) bool
 
-	// Stage is a directory on the same file system, outside the tree, in which
-	// what is new is made ready; "" is a hidden one in the tree.
+	// Stage is a directory on the same file system, outside the tree, for new
+	// content; "" is a hidden directory in the tree.
 	Stage string
 
-	// Journals is a directory, outside the tree and nobody else's, in which it is
-	// written down what is to be done, so that it can be completed; "" is the
-	// stage. It is needed where the stage is in a tree that others write to.
+	// Journals is a private directory outside the tree for the journal; "" is the
+	// stage. It is required if other users can write to the directory of the stage:
+	// a forged journal would make Recover carry out its steps.
 	Journals string
 }
 
-// RestoreResult says what Restore did.
+// RestoreResult is the result of Restore.
 type RestoreResult struct {
-	Changed int      `json:"changed"` // entries that were made, replaced, removed or given other attributes
+	Changed int      `json:"changed"` // entries created, replaced, removed or with new attributes
 	Paths   []string `json:"paths,omitempty"`
 }
 
-// Extract makes, in a directory that is empty, what is in a tree. It is the fast way
-// to a directory that nobody uses yet: where it fails, part of the tree is there.
+// Extract writes a tree into an empty directory, without a journal. It is the fast
+// way for a directory that is not in use yet: a failed Extract leaves a part of the
+// tree.
 func Extract(ctx context.Context, t Tree, dir string, opts *RestoreOptions) error {
 	if opts == nil {
 		opts = &RestoreOptions{}
@@ -73,9 +73,9 @@ func Extract(ctx context.Context, t Tree, dir string, opts *RestoreOptions) erro
 	return nil
 }
 
-// Restore makes a directory of this host equal to a tree, by writing what
-// differs. Pipes, sockets and devices in it stay. Where the process is killed the
-// directory is as it was or, after Recover, as it was to be.
+// Restore makes a directory of this host equal to a tree by writing the
+// differences. Pipes, sockets and devices in it are left alone. If the process is
+// killed, the directory has its old state or, after Recover, the new one.
 func Restore(ctx context.Context, t Tree, dir string, opts *RestoreOptions) (*RestoreResult, error) {
 	if opts == nil {
 		opts = &RestoreOptions{}
@@ -118,8 +118,8 @@ func (c *change) result() *RestoreResult {
 	return res
 }
 
-// compareDir finds what makes dst equal to src, and reports whether entries of dst
-// itself change.
+// compareDir adds the steps that make dst equal to src, and reports whether entries
+// of dst itself change.
 func (c *change) compareDir(ctx context.Context, src Directory, dst *hostDir, at string) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, fmt.Errorf("snapshot: restore: %w", err)
@@ -164,8 +164,7 @@ func (c *change) compareDir(ctx context.Context, src Directory, dst *hostDir, at
 	return changed, nil
 }
 
-// isSelected reports whether a path is to be restored, or has something below it
-// that is.
+// isSelected reports whether a path is restored.
 func (c *change) isSelected(name string) bool {
 	if c.opts.Keep != nil && c.opts.Keep(name) {
 		return false
@@ -173,12 +172,13 @@ func (c *change) isSelected(name string) bool {
 	return c.only.contains(name)
 }
 
-// mayEnter reports whether anything below a path may be selected.
+// mayEnter reports whether a path or something below it may be selected.
 func (c *change) mayEnter(name string) bool {
 	return c.isSelected(name) || c.only.hasBelow(name)
 }
 
-// compareEntry compares two entries of one name, and reports whether the entry is replaced.
+// compareEntry compares two entries of one name, and reports whether the entry is
+// replaced.
 func (c *change) compareEntry(ctx context.Context, src Directory, dst *hostDir, w, h *Node, at string) (bool, error) {
 	name := at + w.Name
 	if w.Type == driver.TypeDir && h.Type == driver.TypeDir && w.Opaque == h.Opaque {
@@ -232,7 +232,7 @@ func (c *change) compareSubdirs(ctx context.Context, src Directory, dst *hostDir
 	case selected && (changed || !c.sameAttrs(w, h)):
 		c.addAttr(w, name, c.sameAttrs(w, h))
 	case !selected && changed:
-		c.addAttr(h, name, true) // as it was, but for what was to be restored below it
+		c.addAttr(h, name, true) // keep its attributes; restoring below it changed the mtime
 	}
 	return nil
 }
@@ -247,13 +247,14 @@ func (c *change) sameAttrs(w, h *Node) bool {
 	})
 }
 
-// sameContent compares two files. What it has to read of h it notes there.
+// sameContent compares two files. It fills in Content of a node that it has to
+// read.
 func sameContent(ctx context.Context, src Directory, dst Directory, w, h *Node) (bool, error) {
 	if w.Size != h.Size {
 		return false, nil
 	}
 	if w.stat != nil && h.stat != nil && *w.stat == *h.stat {
-		return true, nil // it is one file
+		return true, nil // the same file
 	}
 	for _, side := range []struct {
 		dir Directory
@@ -275,7 +276,8 @@ func sameContent(ctx context.Context, src Directory, dst Directory, w, h *Node) 
 	return w.Content == h.Content, nil
 }
 
-// hashOpen reads a file to the end, and the attributes of one of this host.
+// hashOpen returns the digest of an open file, and reads the extended attributes of
+// a file of this host.
 func hashOpen(ctx context.Context, r interface{ Read([]byte) (int, error) }, n *Node) (ID, error) {
 	if f, ok := r.(*hostFile); ok {
 		attrs, err := listXattrs(f.fd)

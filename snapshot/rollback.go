@@ -15,22 +15,22 @@ import (
 	"github.com/croft-run/croft/internal/atomicfile"
 )
 
-// A Rollback is the journal of a rollback that writes one file after another. It
-// lies where nothing inside the workspace reaches it.
+// A Rollback is the journal of a rollback that writes file by file. It must be
+// outside the reach of the workspace's processes.
 type Rollback struct {
 	path string
 	file *os.File // locked
 	to   rollbackRecord
 }
 
-// rollbackRecord is what the journal says.
+// rollbackRecord is the content of the journal.
 type rollbackRecord struct {
 	Target string `json:"target"`
-	Before string `json:"before"` // in place of the target where that is gone
+	Before string `json:"before"` // used if the target was deleted
 }
 
-// BeginRollback writes a journal and locks it; Conflict where another process
-// holds it. One that was left is replaced: the caller has completed it.
+// BeginRollback writes a journal and locks it; Conflict if another process holds
+// it. A leftover journal is replaced: the caller has completed it.
 func BeginRollback(path string, to *RollbackTarget) (*Rollback, error) {
 	r := &Rollback{path: path, to: rollbackRecord{Target: to.Target, Before: to.Before}}
 	data, err := encodeJournal(r.to)
@@ -66,9 +66,9 @@ func (r *Rollback) write(data []byte) error {
 	return err
 }
 
-// FindRollback returns the rollback of a process that died, and locks it; nil where
-// there is none, or its process lives. A journal that is not whole is none: the
-// first file is written after the journal is on stable storage.
+// FindRollback returns the rollback of a process that died, locked; nil if there is
+// no journal, or its process lives. An incomplete journal is removed and ignored:
+// the first file is written only after the journal is on stable storage.
 func FindRollback(path string) (*Rollback, error) {
 	f, err := lockFileAt(unix.AT_FDCWD, path, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EWOULDBLOCK) {
@@ -89,11 +89,11 @@ func FindRollback(path string) (*Rollback, error) {
 	return r, nil
 }
 
-// Target is the snapshot that the rollback brings back.
+// Target is the snapshot that the rollback restores.
 func (r *Rollback) Target() string { return r.to.Target }
 
-// Tree is what the files are in the end: the target or, where that was deleted,
-// what was there before.
+// Tree is the final state of the files: the target or, if that was deleted, the
+// state before.
 func (r *Rollback) Tree(ctx context.Context, s *Store) (Tree, error) {
 	t, _, err := s.Whole(ctx, r.to.Target)
 	if fault.Of(err) == fault.NotFound {
@@ -102,14 +102,14 @@ func (r *Rollback) Tree(ctx context.Context, s *Store) (Tree, error) {
 	return t, err
 }
 
-// Release unlocks the journal and leaves it: the next process completes the
+// Release unlocks the journal and keeps it: the next process completes the
 // rollback.
 func (r *Rollback) Release() {
-	r.file.Close() // the lock ends with the descriptor, whatever it answers
+	r.file.Close() // closing releases the flock in any case
 }
 
-// End removes the journal: the rollback is complete, or no file was written. It is
-// emptied first, for a process that has just opened it.
+// End removes the journal: the rollback is complete, or no file was written. It
+// truncates the file first, for a process that has just opened it.
 func (r *Rollback) End() error {
 	defer r.Release()
 	if err := errors.Join(r.file.Truncate(0), os.Remove(r.path)); err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/croft-run/croft/internal/atomicfile"
 )
 
-// The order of snapshots is that of their times, except where the clock was set
-// back: what is taken then has a number of its own, behind all that was taken
-// before. The last number is noted beside the cache, once for the whole store.
+// Snapshots are ordered by creation time. If the clock was set back, a new snapshot
+// gets an explicit sequence number after all earlier ones. The last number is
+// stored beside the cache, for the whole store.
 
-// sequence is the place of a snapshot among others.
+// sequence is the sort key of a snapshot.
 func (m *Manifest) sequence() int64 {
 	if m.Order != 0 {
 		return m.Order
@@ -23,12 +23,12 @@ func (m *Manifest) sequence() int64 {
 	return m.Created.UnixNano()
 }
 
-// compareNewestFirst compares snapshots: the newest comes first.
+// compareNewestFirst sorts the newest snapshot first.
 func compareNewestFirst(a, b *Manifest) int {
 	return cmp.Or(cmp.Compare(b.sequence(), a.sequence()), b.Created.Compare(a.Created), strings.Compare(a.ID, b.ID))
 }
 
-// assignSequence puts a snapshot that is about to be published behind all others.
+// assignSequence orders a snapshot that is about to be published after all others.
 func (s *Store) assignSequence(ctx context.Context, m *Manifest) {
 	s.sequenceMu.Lock()
 	defer s.sequenceMu.Unlock()
@@ -43,8 +43,8 @@ func (s *Store) assignSequence(ctx context.Context, m *Manifest) {
 
 func (s *Store) sequencePath() string { return filepath.Join(s.cache, "order") }
 
-// loadSequence reads what this or another process noted. Where there is no note yet,
-// the snapshots say it.
+// loadSequence reads the last sequence number; without the file it is that of the
+// newest snapshot.
 func (s *Store) loadSequence(ctx context.Context) int64 {
 	if s.cache == "" {
 		return 0
@@ -54,15 +54,15 @@ func (s *Store) loadSequence(ctx context.Context) int64 {
 			return last
 		}
 	}
-	all, _ := s.List(ctx) // those that can't be read have no say
+	all, _ := s.List(ctx) // unreadable manifests are skipped
 	if len(all) == 0 {
 		return 0
 	}
 	return all[0].sequence()
 }
 
-// saveSequence notes the last number. Like the cache it is a help: where it can't be
-// written, snapshots are in the order of the clock.
+// saveSequence stores the last sequence number, best effort: on failure, snapshots
+// are ordered by the clock.
 func (s *Store) saveSequence(last int64) {
 	if s.cache == "" {
 		return
@@ -72,6 +72,6 @@ func (s *Store) saveSequence(last int64) {
 		err = atomicfile.Write(s.sequencePath(), strconv.AppendInt(nil, last, 10), atomicfile.Options{})
 	}
 	if err != nil {
-		s.log.Warn("snapshot: the order can't be written", "error", err)
+		s.log.Warn("snapshot: write the sequence number", "error", err)
 	}
 }

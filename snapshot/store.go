@@ -20,28 +20,27 @@ const (
 	kindCondemned = "condemned"
 )
 
-// ChunkSize is the size of the pieces in which large files are kept.
+// ChunkSize is the size of the chunks of large files.
 const ChunkSize = 1 << 20
 
 // Options are the options of Open.
 type Options struct {
-	// CacheDir is a directory of this host for what files looked like when they
-	// were last read, which makes further snapshots of a tree cost what changed.
-	// "" is none.
+	// CacheDir is a directory of this host for stat caches, with which a further
+	// snapshot of a tree reads only changed files. "" disables the cache.
 	CacheDir string
 
-	// Grace is how long a pack stays condemned, in a backend without locks,
-	// before gc removes it; a snapshot must not take longer. 0 is a day.
+	// Grace is how long a pack stays condemned, on a backend without locks, before
+	// gc removes it; taking a snapshot must not last longer. 0 is a day.
 	Grace time.Duration
 
-	// Needed reports whether a snapshot, by its id, has to stay, since a workspace
-	// started from it: Delete refuses it then. nil is never.
+	// Needed reports whether a snapshot is in use because a workspace started from
+	// it: Delete refuses it then. nil is never.
 	Needed func(ctx context.Context, id string) (bool, error)
 
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 
-	Log *slog.Logger // nil is silent
+	Log *slog.Logger // nil discards
 }
 
 // DefaultGrace is the default of Options.Grace.
@@ -59,19 +58,19 @@ type Store struct {
 
 	mu        sync.RWMutex
 	index     map[ID]location
-	packs     map[string]*packInfo // whose footers are in index
+	packs     map[string]*packInfo // packs in index
 	packNames []string
 	condemned map[string]bool
 	loaded    bool
 
-	sequenceMu   sync.Mutex // one at a time gets its place
-	lastSequence int64      // guarded by placing; order of the newest snapshot
+	sequenceMu   sync.Mutex // held while a sequence number is assigned
+	lastSequence int64      // guarded by sequenceMu; of the newest snapshot
 
-	loading sync.Mutex // one at a time reads footers
+	loading sync.Mutex // held while footers are read
 	blocks  blockCache
 }
 
-// location says where an object is.
+// location is the position of an object.
 type location struct {
 	pack  uint32 // in packNames
 	block uint32
@@ -85,7 +84,8 @@ type packInfo struct {
 	blocks []packBlock
 }
 
-// Open returns the store in a backend. Nothing is read or made before it is used.
+// Open returns the store in a backend. It reads and creates nothing before first
+// use.
 func Open(be Backend, opts *Options) *Store {
 	o := Options{}
 	if opts != nil {
@@ -103,7 +103,7 @@ func Open(be Backend, opts *Options) *Store {
 	return &Store{be: be, cache: o.CacheDir, grace: o.Grace, log: o.Log, isNeeded: o.Needed, now: o.Now, index: map[ID]location{}, packs: map[string]*packInfo{}}
 }
 
-// lockShared keeps gc from removing anything until the returned function is called.
+// lockShared takes the shared lock, which keeps gc out, if the backend has locks.
 func (s *Store) lockShared(ctx context.Context) (func(), error) {
 	if l, ok := s.be.(Locker); ok {
 		return l.Lock(ctx, true)
@@ -111,9 +111,8 @@ func (s *Store) lockShared(ctx context.Context) (func(), error) {
 	return func() {}, nil
 }
 
-// refreshIndex brings the index up to what is in the backend. A pack that can't be
-// read is left out and logged: what is in it is missed only where it is needed,
-// and Check names it.
+// refreshIndex updates the index from the backend. A damaged pack is skipped and
+// logged: only reads of its objects fail, and Check reports it.
 func (s *Store) refreshIndex(ctx context.Context) error {
 	s.loading.Lock()
 	defer s.loading.Unlock()
@@ -137,8 +136,8 @@ func (s *Store) refreshIndex(ctx context.Context) error {
 	return nil
 }
 
-// dropMissing forgets all packs where one of them is gone or was condemned:
-// another that is there may have the same objects.
+// dropMissing clears the index if a pack was removed or condemned: another pack may
+// have the same objects.
 func (s *Store) dropMissing(entries []Entry, condemned map[string]bool) {
 	present := make(map[string]bool, len(entries))
 	for _, e := range entries {
@@ -156,7 +155,7 @@ func (s *Store) dropMissing(entries []Entry, condemned map[string]bool) {
 	}
 }
 
-// loadPack reads the footer of a pack that is not known yet.
+// loadPack adds a pack to the index, unless it is there.
 func (s *Store) loadPack(ctx context.Context, e Entry) error {
 	s.mu.RLock()
 	_, known := s.packs[e.ID]
@@ -168,7 +167,7 @@ func (s *Store) loadPack(ctx context.Context, e Entry) error {
 	switch {
 	case fault.Of(err) == fault.NotFound: // removed since it was listed
 	case fault.CauseOf(err) == fault.CauseCorrupt:
-		s.log.Warn("snapshot: a pack is damaged", "pack", e.ID, "error", err)
+		s.log.Warn("snapshot: damaged pack", "pack", e.ID, "error", err)
 	case err != nil:
 		return err
 	default:
@@ -206,7 +205,7 @@ func (s *Store) addPack(id string, size int64, f *footer) {
 	}
 }
 
-// ensureIndex reads the index where that was never done.
+// ensureIndex loads the index on first use.
 func (s *Store) ensureIndex(ctx context.Context) error {
 	s.mu.RLock()
 	loaded := s.loaded
@@ -217,7 +216,7 @@ func (s *Store) ensureIndex(ctx context.Context) error {
 	return s.refreshIndex(ctx)
 }
 
-// hasObject reports whether an object is in a pack on which one may build.
+// hasObject reports whether an object is in a pack that is not condemned.
 func (s *Store) hasObject(id ID) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -225,8 +224,9 @@ func (s *Store) hasObject(id ID) bool {
 	return ok && !s.condemned[s.packNames[at.pack]]
 }
 
-// readObject reads an object and verifies it. Where the index knows no such object, or
-// its pack is gone, another process may have written or moved it since.
+// readObject reads and verifies an object. If the object is not in the index, or
+// its pack is gone, another process may have written or moved it: the index is
+// refreshed once.
 func (s *Store) readObject(ctx context.Context, id ID) ([]byte, error) {
 	if err := s.ensureIndex(ctx); err != nil {
 		return nil, err
@@ -239,7 +239,7 @@ func (s *Store) readObject(ctx context.Context, id ID) ([]byte, error) {
 		data, err = s.readIndexed(ctx, id)
 	}
 	if fault.Of(err) == fault.NotFound {
-		return nil, corruptError("object %s: it is in no pack", id)
+		return nil, corruptError("object %s: no pack has it", id)
 	}
 	return data, err
 }
@@ -277,7 +277,7 @@ func withObjectID(id ID, err error) error {
 	return err
 }
 
-// readTree reads the object of a directory.
+// readTree reads a tree object.
 func (s *Store) readTree(ctx context.Context, id ID) ([]Node, error) {
 	data, err := s.readObject(ctx, id)
 	if err != nil {
@@ -290,8 +290,8 @@ func (s *Store) readTree(ctx context.Context, id ID) ([]Node, error) {
 	return nodes, nil
 }
 
-// readChunkList reads the list of the chunks of a file of the given size. The zero id
-// stands for a chunk of zeros.
+// readChunkList reads the chunk list of a file of the given size. The zero id is a
+// chunk of zeros.
 func (s *Store) readChunkList(ctx context.Context, list ID, size int64) ([]ID, error) {
 	data, err := s.readObject(ctx, list)
 	if err != nil {
@@ -308,7 +308,7 @@ func (s *Store) readChunkList(ctx context.Context, list ID, size int64) ([]ID, e
 	return ids, nil
 }
 
-// A blockCache keeps the blocks that were read last.
+// A blockCache is a FIFO cache of decompressed blocks.
 type blockCache struct {
 	mu    sync.Mutex
 	items map[blockKey]*cachedBlock
@@ -329,15 +329,15 @@ type cachedBlock struct {
 
 const cacheBytes = 24 << 20
 
-// get returns a block, which load reads where it is not there. Those who want the
-// same block at the same time wait for one to read it.
+// get returns a block, and calls load on a miss. Concurrent callers for one block
+// share one load (singleflight).
 func (c *blockCache) get(key blockKey, load func() ([]byte, error)) ([]byte, error) {
 	c.mu.Lock()
 	if item, ok := c.items[key]; ok {
 		c.mu.Unlock()
 		<-item.ready
 		if item.err != nil && (errors.Is(item.err, context.Canceled) || errors.Is(item.err, context.DeadlineExceeded)) {
-			return load() // it was the other's context that ended
+			return load() // the context of the loading caller ended
 		}
 		return item.data, item.err
 	}
@@ -365,7 +365,7 @@ func (c *blockCache) get(key blockKey, load func() ([]byte, error)) ([]byte, err
 	return item.data, nil
 }
 
-// dropAll drops what is kept of packs that gc removed.
+// dropAll empties the cache after gc removed packs.
 func (c *blockCache) dropAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

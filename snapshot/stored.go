@@ -9,7 +9,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// StoredTree returns the tree in the store whose object is root.
+// StoredTree returns the stored tree with the given root object.
 func (s *Store) StoredTree(root ID) Tree { return &storedTree{s: s, root: root} }
 
 type storedTree struct {
@@ -17,7 +17,7 @@ type storedTree struct {
 	root ID
 
 	mu   sync.Mutex
-	last []dirListing // guarded by mu; directories in which something was looked for
+	last []dirListing // guarded by mu; recently searched directories
 }
 
 type dirListing struct {
@@ -25,12 +25,12 @@ type dirListing struct {
 	nodes []Node
 }
 
-// listings is how many directories a tree keeps, for who looks for much in them.
+// listings is the number of directory listings that a tree caches for lookups.
 const listings = 4
 
 func (t *storedTree) Root(context.Context) (Directory, error) { return &storedDir{t.s, t, t.root}, nil }
 
-// cachedNodes lists a directory for who changes nothing in what it gets.
+// cachedNodes lists a directory. The caller must not change the result.
 func (t *storedTree) cachedNodes(ctx context.Context, id ID) ([]Node, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,7 +72,7 @@ func (d *storedDir) Dir(_ context.Context, n *Node) (Directory, error) {
 
 func (d *storedDir) Close() {}
 
-// Open reads a file chunk by chunk, each verified.
+// Open opens a file that is read and verified chunk by chunk.
 func (d *storedDir) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {
 	r := &storedFile{ctx: ctx, s: d.s, name: n.Name, left: n.Size}
 	switch {
@@ -117,7 +117,7 @@ func (f *storedFile) Read(buf []byte) (int, error) {
 	return n, nil
 }
 
-// nextChunk makes the next chunk the present one.
+// nextChunk reads the next chunk into now.
 func (f *storedFile) nextChunk() error {
 	id := f.chunks[0]
 	f.chunks = f.chunks[1:]

@@ -8,8 +8,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// WriteUnified writes a comparison, made with DiffOptions.Text, in the form that
-// git has and patch(1) understands.
+// WriteUnified writes a comparison, made with DiffOptions.Text, as a git diff,
+// which patch(1) reads, too.
 func (c *Comparison) WriteUnified(w io.Writer) error {
 	var b strings.Builder
 	for i := range c.Changes {
@@ -23,8 +23,8 @@ func (c *Comparison) WriteUnified(w io.Writer) error {
 }
 
 func (c *FileChange) writeUnified(b *strings.Builder) {
-	if c.isDir() { // as git: a directory shows by what is in it
-		if c.Kind == ModeOnly { // between patches git and patch(1) read over what is none
+	if c.isDir() { // as in git, a directory shows only by its entries
+		if c.Kind == ModeOnly { // git and patch(1) skip other lines between patches
 			fmt.Fprintf(b, "directory %s: mode %04o -> %04o\n", gitQuote(c.Path), c.Old.Mode, c.New.Mode)
 		}
 		return
@@ -76,8 +76,8 @@ func (c *FileChange) headerName(prefix, path string, s *Side) string {
 	return gitQuote(prefix + path)
 }
 
-// tabAfterSpace ends a name with a space in it by a tab, as git does: patch(1) would take
-// what follows the space for a time.
+// tabAfterSpace adds a tab to a name with a space, as git does: patch(1) would take
+// the text after the space for a time.
 func tabAfterSpace(name string) string {
 	if strings.Contains(name, " ") {
 		return name + "\t"
@@ -93,9 +93,9 @@ func gitMode(s *Side) string {
 	return fmt.Sprintf("10%04o", s.Mode)
 }
 
-// gitQuote is a path as git writes it: in quotes where it has a special character,
-// and where an element of it ends in a space, after which git looks for another
-// name in a header otherwise.
+// gitQuote writes a path as git does: in quotes if it has a special character, or
+// if an element ends in a space, after which git looks for another name in a
+// header.
 func gitQuote(path string) string {
 	if !strings.Contains(path+"/", " /") && !strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == 0x7f || r > 0x7e }) {
 		return path
@@ -121,7 +121,7 @@ func gitQuote(path string) string {
 	return b.String()
 }
 
-// WriteStat writes one line for each change and a sum, as git diff --stat does.
+// WriteStat writes one line per change and a total, as git diff --stat does.
 func (c *Comparison) WriteStat(w io.Writer) error {
 	width := 0
 	for i := range c.Changes {

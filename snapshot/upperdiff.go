@@ -7,9 +7,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// diffUppers lists the paths at which two snapshots over the same base differ: where
-// their upper layers do. What is equal in both, and all that only the base has,
-// costs nothing.
+// diffUppers lists a superset of the paths at which two snapshots of one base
+// differ, by comparing their upper layers. Equal subtrees, and what only the base
+// has, cost nothing.
 func (s *Store) diffUppers(ctx context.Context, a, b *Manifest) ([]string, error) {
 	base, err := a.Base.Tree()
 	if err != nil {
@@ -26,7 +26,7 @@ type upperDiff struct {
 	paths []string
 }
 
-// compareDirs compares two directories; a zero id is one that a layer does not have.
+// compareDirs compares two directories; a zero id is a missing one.
 func (u *upperDiff) compareDirs(ctx context.Context, a, b ID, at string) error {
 	if a == b {
 		return nil
@@ -63,8 +63,8 @@ func (u *upperDiff) readNodes(ctx context.Context, id ID) ([]Node, error) {
 	return u.s.readTree(ctx, id)
 }
 
-// addOneSided is about an entry that only one of the layers has. A directory that is there
-// because of what changed in it differs no further than that.
+// addOneSided handles an entry of only one layer. A directory that also is in the
+// base with the same mode differs only in its entries.
 func (u *upperDiff) addOneSided(ctx context.Context, n *Node, at string, old bool) error {
 	if n.Type != driver.TypeDir || n.Opaque {
 		u.paths = append(u.paths, at+n.Name)

@@ -13,39 +13,39 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// blockRoom is what a block that is being filled has room for: one that is not full
-// yet, a chunk, and a byte more to see that there is more.
+// blockRoom is the capacity of an open block: a block that is almost full, a chunk,
+// and one more byte to detect a larger file.
 const blockRoom = blockSize + ChunkSize + 1
 
-// Room for blocks, plain and compressed, which is used again and again: to ask for
-// it anew each time is a tenth of the work of a snapshot.
+// Pools of plain and compressed blocks: allocating them anew took a tenth of the
+// time of a snapshot.
 var (
 	plainBlocks  = sync.Pool{New: func() any { return make([]byte, 0, blockRoom) }}
 	packedBlocks = sync.Pool{New: func() any { return make([]byte, 0, blockSize) }}
 )
 
-// A objectWriter puts objects into a store: into blocks, which are compressed beside
-// those who put, and blocks into packs. Nothing is to be relied on before flush.
+// An objectWriter writes objects to a store: into blocks, which are compressed in
+// the background, and blocks into packs. Objects are durable after flush.
 type objectWriter struct {
 	s       *Store
 	unlock  func()
 	started time.Time
 	base    context.Context // of the whole
-	ctx     context.Context // ends with the first error, too
+	ctx     context.Context // canceled by the first error, too
 	group   *errgroup.Group
-	moving  bool // objects are written although the store has them
+	moving  bool // write objects although the store has them (gc)
 
 	mu    sync.Mutex
-	fresh map[ID]bool  // put by this writer
-	idle  []*openBlock // that nobody fills at the moment
+	fresh map[ID]bool  // written by this writer
+	idle  []*openBlock // blocks that no goroutine fills at the moment
 	added int64        // bytes of packs
 
 	packMu sync.Mutex
 	pack   *openPack
 }
 
-// A openBlock is a block that is being filled. Each who puts has one, so that nobody
-// waits for another and files are read to where they stay.
+// An openBlock is a block that is being filled. Each goroutine has its own, so that
+// goroutines do not wait for each other and a file is read directly into its block.
 type openBlock struct {
 	buf  []byte
 	open []entry // what is in buf
@@ -59,14 +59,14 @@ type openPack struct {
 	foot footer
 }
 
-// newWriter begins to write. Until the writer is closed, gc does not remove what
-// it may build on.
+// newWriter starts a writer. Until it is closed, gc removes no object that the
+// writer may reference.
 func (s *Store) newWriter(ctx context.Context) (*objectWriter, error) {
 	unlock, err := s.lockShared(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// What gc removed since the index was read must not be built on.
+	// Objects that gc removed since the index was read must not be referenced.
 	if err := s.refreshIndex(ctx); err != nil {
 		unlock()
 		return nil, err
@@ -81,7 +81,8 @@ func (w *objectWriter) startGroup(ctx context.Context) {
 	w.group.SetLimit(runtime.GOMAXPROCS(0) + 1)
 }
 
-// hasObject reports whether an object need not be put.
+// hasObject reports whether an object is in the store, or was written by this
+// writer.
 func (w *objectWriter) hasObject(id ID) bool {
 	if w.s.hasObject(id) {
 		return true
@@ -91,8 +92,8 @@ func (w *objectWriter) hasObject(id ID) bool {
 	return w.fresh[id]
 }
 
-// putObject stores an object, unless it is there, and returns its name. data may be
-// used again by the caller.
+// putObject stores an object, unless it exists, and returns its id. The caller may
+// reuse data.
 func (w *objectWriter) putObject(data []byte) (ID, error) {
 	id := sum(data)
 	return id, w.putAs(id, data)
@@ -110,8 +111,8 @@ func (w *objectWriter) putAs(id ID, data []byte) error {
 	return w.endObject(f, id, len(data))
 }
 
-// claimObject reports whether an object is to be put by the caller: it is not there, and
-// nobody else puts it.
+// claimObject reports whether the caller has to write an object: it is not in the
+// store, and no other goroutine writes it.
 func (w *objectWriter) claimObject(id ID) bool {
 	if !w.moving && w.s.hasObject(id) {
 		return false
@@ -125,7 +126,8 @@ func (w *objectWriter) claimObject(id ID) bool {
 	return true
 }
 
-// acquireBlock returns a block to fill, which is the caller's until rest or fed.
+// acquireBlock returns a block to fill, which the caller owns until returnBlock or
+// endObject.
 func (w *objectWriter) acquireBlock() *openBlock {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -137,15 +139,15 @@ func (w *objectWriter) acquireBlock() *openBlock {
 	return &openBlock{buf: plainBlocks.Get().([]byte)}
 }
 
-// returnBlock leaves a block for the next who puts.
+// returnBlock returns a block for further objects.
 func (w *objectWriter) returnBlock(f *openBlock) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.idle = append(w.idle, f)
 }
 
-// endObject notes that the last size bytes of a block are an object, and begins to write
-// the block if it is full.
+// endObject records the last size bytes of a block as an object, and writes the
+// block if it is full.
 func (w *objectWriter) endObject(f *openBlock, id ID, size int) error {
 	f.open = append(f.open, entry{id: id, off: int64(len(f.buf) - size), size: int64(size)})
 	if len(f.buf) < blockSize {
@@ -153,7 +155,7 @@ func (w *objectWriter) endObject(f *openBlock, id ID, size int) error {
 		return nil
 	}
 	w.group.Go(func() error { return w.writeBlock(f.buf, f.open) })
-	return context.Cause(w.ctx) // why the group ended, rather than that it did
+	return context.Cause(w.ctx) // the cause, rather than context.Canceled
 }
 
 // writeBlock compresses a block and appends it to the pack.
@@ -161,7 +163,7 @@ func (w *objectWriter) writeBlock(plain []byte, objects []entry) error {
 	packed := packedBlocks.Get().([]byte)
 	data := compressor.EncodeAll(plain, packed[:0])
 	b := packBlock{size: int64(len(data)), raw: int64(len(plain)), sum: blockSum(data)}
-	if cap(plain) == blockRoom { // one that had to grow is not worth to be kept
+	if cap(plain) == blockRoom { // blocks that grew are not pooled
 		plainBlocks.Put(plain[:0]) //nolint:staticcheck // a header is nothing beside what it saves
 	}
 	defer packedBlocks.Put(data[:0]) //nolint:staticcheck // likewise
@@ -200,7 +202,7 @@ func (p *openPack) write(data []byte) error {
 	return err
 }
 
-// closePack commits the pack, and makes its objects known.
+// closePack commits the pack and adds it to the index.
 func (w *objectWriter) closePack(ctx context.Context) error {
 	p := w.pack
 	w.pack = nil
@@ -216,7 +218,7 @@ func (w *objectWriter) closePack(ctx context.Context) error {
 	return nil
 }
 
-// writeFooter writes what follows the blocks.
+// writeFooter writes footer and trailer.
 func (p *openPack) writeFooter() error {
 	foot := p.foot.encode()
 	return p.write(append(foot, encodeTrailer(foot)...))
@@ -227,8 +229,8 @@ func (w *objectWriter) registerPack(p *openPack) {
 	w.s.addPack(p.id, p.size, &p.foot)
 }
 
-// flushPartialBlocks begins to write what is in no full block yet, in as few as can be. Nothing
-// may be put after it.
+// flushPartialBlocks starts writing the blocks that are not full, merged into as
+// few as possible. No object may be written after it.
 func (w *objectWriter) flushPartialBlocks() {
 	w.mu.Lock()
 	idle := w.idle
@@ -255,13 +257,13 @@ func (w *objectWriter) flushPartialBlocks() {
 	}
 }
 
-// drain writes all that was put to packs.
+// drain waits until all objects are in packs.
 func (w *objectWriter) drain() error {
 	w.flushPartialBlocks()
 	return w.group.Wait()
 }
 
-// flush commits all that was put.
+// flush commits all objects.
 func (w *objectWriter) flush(ctx context.Context) error {
 	if err := w.drain(); err != nil || w.pack == nil {
 		return err
@@ -269,7 +271,7 @@ func (w *objectWriter) flush(ctx context.Context) error {
 	return w.closePack(ctx)
 }
 
-// publish commits all that was put, and then a manifest.
+// publish commits all objects, then the manifest.
 func (w *objectWriter) publish(ctx context.Context, manifest Pending) error {
 	if err := w.drain(); err != nil {
 		return err
@@ -296,18 +298,18 @@ func (w *objectWriter) publish(ctx context.Context, manifest Pending) error {
 	return nil
 }
 
-// checkGrace answers why what was written may no longer be relied on: where there are
-// no locks, gc may have removed what a snapshot that took too long builds on.
+// checkGrace returns an error if the snapshot took too long: without locks, gc may
+// have removed objects that it references.
 func (w *objectWriter) checkGrace() error {
 	if _, ok := w.s.be.(Locker); ok || time.Since(w.started) < w.s.grace/2 {
 		return nil
 	}
-	return fmt.Errorf("snapshot: it took longer than %v, after which gc may have removed what it builds on: %w", w.s.grace/2, fault.Conflict)
+	return fmt.Errorf("snapshot: taking the snapshot took longer than %v, so gc may have removed objects that it references: %w", w.s.grace/2, fault.Conflict)
 }
 
-// close ends the writer. What was not flushed is dropped.
+// close ends the writer. Objects that were not flushed are dropped.
 func (w *objectWriter) close() {
-	w.group.Wait() //nolint:errcheck // flush has answered it, or nobody wants to know
+	w.group.Wait() //nolint:errcheck // flush reported it, or the caller failed before
 	if w.pack != nil {
 		w.pack.out.Abort()
 		w.pack = nil
