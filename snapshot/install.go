@@ -17,36 +17,36 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// An Owner is whose the files are that are made.
+// An Owner is the owner of created files.
 type Owner struct{ UID, GID int }
 
-// A placer makes what is in a tree in directories of this host that it is given,
-// by names that nobody else knows yet.
-type placer struct {
-	owner  *Owner
-	sync   bool
-	plain  bool // no set-user-id, set-group-id and sticky
-	layer  bool // whiteouts and opaque directories are made, too
-	tokens chan struct{}
+// An installer creates the nodes of a tree in directories of this host, under names
+// that no other process uses yet.
+type installer struct {
+	owner      *Owner
+	sync       bool
+	plainModes bool // without set-user-id, set-group-id and sticky bits
+	layer      bool // create whiteouts and opaque directories
+	tokens     chan struct{}
 
 	files, bytes atomic.Int64
 }
 
-func newPlacer(o *RestoreOptions) *placer {
-	return &placer{owner: o.Owner, sync: o.Sync, plain: o.PlainModes, layer: o.Upper, tokens: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}
+func newInstaller(o *RestoreOptions) *installer {
+	return &installer{owner: o.Owner, sync: o.Sync, plainModes: o.PlainModes, layer: o.Upper, tokens: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}
 }
 
-// make makes a node under a name in the directory to.
-func (p *placer) make(ctx context.Context, from Directory, n *Node, to int, name string) error {
+// installNode creates a node under a name in the directory to.
+func (p *installer) installNode(ctx context.Context, from Directory, n *Node, to int, name string) error {
 	var err error
 	switch n.Type {
 	case driver.TypeFile:
-		err = p.file(ctx, from, n, to, name)
+		err = p.makeFile(ctx, from, n, to, name)
 	case driver.TypeDir:
-		err = p.dir(ctx, from, n, to, name)
+		err = p.makeDir(ctx, from, n, to, name)
 	case driver.TypeSymlink:
 		if err = unix.Symlinkat(n.Target, to, name); err == nil {
-			err = p.finish(to, name, n)
+			err = p.setOwnerAndTime(to, name, n)
 		}
 	case TypeWhiteout:
 		if !p.layer {
@@ -62,8 +62,9 @@ func (p *placer) make(ctx context.Context, from Directory, n *Node, to int, name
 	return err
 }
 
-// finish sets owner and time of what is not opened.
-func (p *placer) finish(dir int, name string, n *Node) error {
+// setOwnerAndTime sets owner and mtime of an entry that is not opened, such as a
+// symlink.
+func (p *installer) setOwnerAndTime(dir int, name string, n *Node) error {
 	if p.owner != nil {
 		if err := unix.Fchownat(dir, name, p.owner.UID, p.owner.GID, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return err
@@ -80,15 +81,15 @@ func setTime(dir int, name string, n *Node) error {
 	return unix.UtimesNanoAt(dir, name, []unix.Timespec{t, t}, unix.AT_SYMLINK_NOFOLLOW)
 }
 
-func (p *placer) mode(n *Node) uint32 {
-	if p.plain {
+func (p *installer) modeBits(n *Node) uint32 {
+	if p.plainModes {
 		return uint32(n.Mode & 0o777)
 	}
 	return uint32(n.Mode & 0o7777)
 }
 
-// dir makes a directory with all that is in it.
-func (p *placer) dir(ctx context.Context, from Directory, n *Node, to int, name string) error {
+// makeDir creates a directory with its subtree.
+func (p *installer) makeDir(ctx context.Context, from Directory, n *Node, to int, name string) error {
 	if err := unix.Mkdirat(to, name, 0o700); err != nil {
 		return err
 	}
@@ -102,14 +103,14 @@ func (p *placer) dir(ctx context.Context, from Directory, n *Node, to int, name 
 		return err
 	}
 	defer sub.Close()
-	if err := p.fill(ctx, sub, fd); err != nil {
+	if err := p.installEntries(ctx, sub, fd); err != nil {
 		return err
 	}
-	return p.setDir(fd, n)
+	return p.setDirAttrs(fd, n)
 }
 
-// fill makes all that is in a directory.
-func (p *placer) fill(ctx context.Context, from Directory, to int) error {
+// installEntries creates the entries of a directory in parallel.
+func (p *installer) installEntries(ctx context.Context, from Directory, to int) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("snapshot: restore: %w", err)
 	}
@@ -121,12 +122,12 @@ func (p *placer) fill(ctx context.Context, from Directory, to int) error {
 	const batch = 64
 	for start := 0; start < len(nodes); start += batch {
 		part := nodes[start:min(start+batch, len(nodes))]
-		g.do(func() error {
+		g.run(func() error {
 			for i := range part {
 				if part[i].Type == driver.TypeDir {
 					continue
 				}
-				if err := p.make(ctx, from, &part[i], to, part[i].Name); err != nil {
+				if err := p.installNode(ctx, from, &part[i], to, part[i].Name); err != nil {
 					return err
 				}
 			}
@@ -135,25 +136,25 @@ func (p *placer) fill(ctx context.Context, from Directory, to int) error {
 	}
 	for i := range nodes {
 		if n := &nodes[i]; n.Type == driver.TypeDir {
-			g.do(func() error { return p.make(ctx, from, n, to, n.Name) })
+			g.run(func() error { return p.installNode(ctx, from, n, to, n.Name) })
 		}
 	}
 	return g.wait()
 }
 
-// setDir gives an open directory what it has besides its entries.
-func (p *placer) setDir(fd int, n *Node) error {
+// setDirAttrs sets the attributes of an open directory, and overlayfs' opaque mark.
+func (p *installer) setDirAttrs(fd int, n *Node) error {
 	if p.layer && n.Opaque {
 		if err := setOpaque(fd); err != nil {
 			return err
 		}
 	}
-	return p.set(fd, n, true)
+	return p.setAttrs(fd, n, true)
 }
 
-// set gives an open file or directory its attributes, owner, mode and time. The
-// owner comes before the mode, since a change of it clears bits of that.
-func (p *placer) set(fd int, n *Node, fresh bool) error {
+// setAttrs sets the extended attributes, owner, mode and mtime of an open file or
+// directory. The owner is set before the mode, since chown clears mode bits.
+func (p *installer) setAttrs(fd int, n *Node, fresh bool) error {
 	if !fresh || len(n.Xattrs) > 0 {
 		if err := setXattrs(fd, n.Xattrs); err != nil {
 			return err
@@ -164,7 +165,7 @@ func (p *placer) set(fd int, n *Node, fresh bool) error {
 			return err
 		}
 	}
-	if err := unix.Fchmod(fd, p.mode(n)); err != nil {
+	if err := unix.Fchmod(fd, p.modeBits(n)); err != nil {
 		return err
 	}
 	if p.sync {
@@ -175,8 +176,8 @@ func (p *placer) set(fd int, n *Node, fresh bool) error {
 	return setTimeFD(fd, n)
 }
 
-// setXattrs makes the attributes of the user those that are given. A file system
-// that has none loses them.
+// setXattrs makes the user extended attributes equal to want. On a file system
+// without extended attributes they are lost.
 func setXattrs(fd int, want []Xattr) error {
 	have, err := listXattrs(fd)
 	if err != nil {
@@ -206,9 +207,8 @@ func hasXattr(list []Xattr, name string) bool {
 	return false
 }
 
-// file makes a file. Where its content has zeros for the length of a page or
-// more, the file has a hole.
-func (p *placer) file(ctx context.Context, from Directory, n *Node, to int, name string) (err error) {
+// makeFile creates a file. Runs of zeros in its content become holes.
+func (p *installer) makeFile(ctx context.Context, from Directory, n *Node, to int, name string) (err error) {
 	r, err := from.Open(ctx, n)
 	if err != nil {
 		return err
@@ -230,7 +230,7 @@ func (p *placer) file(ctx context.Context, from Directory, n *Node, to int, name
 			err = cerr
 		}
 	}()
-	size, err := copyTo(ctx, fd, r, n)
+	size, err := copyContent(ctx, fd, r, n)
 	if err != nil {
 		return err
 	}
@@ -238,14 +238,14 @@ func (p *placer) file(ctx context.Context, from Directory, n *Node, to int, name
 		n.Size = size
 	}
 	if size != n.Size {
-		return corrupt("file %s: it has %d bytes, not %d", n.Name, size, n.Size)
+		return corruptError("file %s: it has %d bytes, want %d", n.Name, size, n.Size)
 	}
-	p.tell(ctx, size)
-	return p.set(fd, n, true)
+	p.reportProgress(ctx, size)
+	return p.setAttrs(fd, n, true)
 }
 
-// tell says how far it is to whoever wants to know.
-func (p *placer) tell(ctx context.Context, size int64) {
+// reportProgress calls the progress callback of ctx now and then.
+func (p *installer) reportProgress(ctx context.Context, size int64) {
 	files, bytes := p.files.Add(1), p.bytes.Add(size)
 	if files%256 == 0 {
 		if f := driver.Progress(ctx); f != nil {
@@ -254,10 +254,10 @@ func (p *placer) tell(ctx context.Context, size int64) {
 	}
 }
 
-// copyTo writes what r yields to a file that is empty.
-func copyTo(ctx context.Context, fd int, r io.Reader, n *Node) (int64, error) {
+// copyContent writes the content of r to an empty file.
+func copyContent(ctx context.Context, fd int, r io.Reader, n *Node) (int64, error) {
 	if f, ok := r.(*storedFile); ok {
-		return f.writeTo(fd)
+		return f.writeSparse(fd)
 	}
 	var b buffer
 	defer b.release()
@@ -265,7 +265,7 @@ func copyTo(ctx context.Context, fd int, r io.Reader, n *Node) (int64, error) {
 	var off int64
 	for {
 		count, err := io.ReadFull(contextReader{ctx, r}, buf)
-		if err := pwrite(fd, buf[:count], off); err != nil {
+		if err := pwriteAll(fd, buf[:count], off); err != nil {
 			return off, err
 		}
 		off += int64(count)
@@ -278,16 +278,16 @@ func copyTo(ctx context.Context, fd int, r io.Reader, n *Node) (int64, error) {
 	}
 }
 
-// writeTo writes the chunks of a file, but those of zeros.
-func (f *storedFile) writeTo(fd int) (int64, error) {
+// writeSparse writes the chunks of a file; chunks of zeros become holes.
+func (f *storedFile) writeSparse(fd int) (int64, error) {
 	var off int64
 	for f.left > 0 {
 		hole := f.chunks[0].IsZero()
-		if err := f.next(); err != nil {
+		if err := f.nextChunk(); err != nil {
 			return off, err
 		}
 		if !hole {
-			if err := pwrite(fd, f.now, off); err != nil {
+			if err := pwriteAll(fd, f.now, off); err != nil {
 				return off, err
 			}
 		}
@@ -299,7 +299,7 @@ func (f *storedFile) writeTo(fd int) (int64, error) {
 	return off, nil
 }
 
-func pwrite(fd int, data []byte, off int64) error {
+func pwriteAll(fd int, data []byte, off int64) error {
 	for len(data) > 0 {
 		n, err := unix.Pwrite(fd, data, off)
 		if err == unix.EINTR {
@@ -313,8 +313,8 @@ func pwrite(fd int, data []byte, off int64) error {
 	return nil
 }
 
-// removeAll removes what is at name in the directory dir, and all below it.
-// What is not there is removed.
+// removeAll removes a subtree by descriptors, without following symlinks. A missing
+// name is not an error.
 func removeAll(dir int, name string) error {
 	err := unix.Unlinkat(dir, name, 0)
 	if err == nil || err == unix.ENOENT { //nolint:errorlint // an errno
@@ -341,7 +341,7 @@ func removeAll(dir int, name string) error {
 	if len(names) > 0 {
 		var st unix.Stat_t
 		if unix.Fstat(fd, &st) == nil && st.Mode&0o300 != 0o300 {
-			unix.Fchmod(fd, 0o700) //nolint:errcheck // the removal answers
+			unix.Fchmod(fd, 0o700) //nolint:errcheck // the removal reports errors
 		}
 	}
 	for _, sub := range names {
@@ -355,7 +355,7 @@ func removeAll(dir int, name string) error {
 	return nil
 }
 
-// openBelow opens the directory at a path below root, following no symlink.
+// openBelow opens the directory at a path below root, without following symlinks.
 func openBelow(root int, path string) (int, error) {
 	fd, err := openRetry(root, ".", unix.O_RDONLY|unix.O_DIRECTORY)
 	if path == "." || path == "" {
@@ -373,7 +373,7 @@ func openBelow(root int, path string) (int, error) {
 	return fd, err
 }
 
-// isNotExist reports whether something is not there, or something above it.
+// isNotExist reports whether a path, or a parent of it, does not exist.
 func isNotExist(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Subset returns, of a tree, what is at the given paths and below them, and the
-// directories that lead there.
+// Subset returns the part of a tree at the given paths: their subtrees, and the
+// directories that lead to them.
 func Subset(t Tree, paths []string) Tree {
 	return &subset{t, newPathSet(slices.Clip(append([]string{}, paths...)))}
 }
@@ -38,7 +38,7 @@ func (d *subsetDir) Nodes(ctx context.Context) ([]Node, error) {
 	nodes, err := d.Directory.Nodes(ctx)
 	return slices.DeleteFunc(nodes, func(n Node) bool {
 		name := d.at + n.Name
-		return !d.paths.has(name) && (n.Type != driver.TypeDir || !d.paths.leads(name))
+		return !d.paths.contains(name) && (n.Type != driver.TypeDir || !d.paths.hasBelow(name))
 	}), err
 }
 
@@ -50,24 +50,24 @@ func (d *subsetDir) Dir(ctx context.Context, n *Node) (Directory, error) {
 	return &subsetDir{sub, d.paths, d.at + n.Name + "/"}, nil
 }
 
-// A patch is what becomes of one path: with a nil node it goes.
+// A patch is the new state of one path; a nil node removes it.
 type patch struct {
 	node *Node
-	open opener // of a file
+	open opener // content of a file
 }
 
 type opener = func(ctx context.Context) (io.ReadCloser, error)
 
-// edited is a tree with some paths changed. A directory that patches make holds
-// only what other patches put there.
-type edited struct {
+// patchedTree is a tree with some paths replaced or removed. A directory that a
+// patch creates contains only entries of other patches.
+type patchedTree struct {
 	t       Tree
 	patches map[string]patch
-	below   func() map[string][]string // names that patches make, by the directory that they are in
+	below   func() map[string][]string // names that patches create, by directory
 }
 
-func newEdited(t Tree, patches map[string]patch) *edited {
-	return &edited{t, patches, sync.OnceValue(func() map[string][]string {
+func newPatchedTree(t Tree, patches map[string]patch) *patchedTree {
+	return &patchedTree{t, patches, sync.OnceValue(func() map[string][]string {
 		below := map[string][]string{}
 		for name, p := range patches {
 			if p.node == nil {
@@ -80,18 +80,18 @@ func newEdited(t Tree, patches map[string]patch) *edited {
 	})}
 }
 
-func (e *edited) Root(ctx context.Context) (Directory, error) {
+func (e *patchedTree) Root(ctx context.Context) (Directory, error) {
 	dir, err := e.t.Root(ctx)
-	return &editedDir{e, dir, ""}, err
+	return &patchedDir{e, dir, ""}, err
 }
 
-type editedDir struct {
-	e   *edited
-	dir Directory // nil where the tree has none
+type patchedDir struct {
+	e   *patchedTree
+	dir Directory // nil if the tree has no such directory
 	at  string
 }
 
-func (d *editedDir) Nodes(ctx context.Context) ([]Node, error) {
+func (d *patchedDir) Nodes(ctx context.Context) ([]Node, error) {
 	var nodes []Node
 	if d.dir != nil {
 		below, err := d.dir.Nodes(ctx)
@@ -106,19 +106,20 @@ func (d *editedDir) Nodes(ctx context.Context) ([]Node, error) {
 		}
 	}
 	for _, name := range d.e.below()[d.at] {
-		nodes = append(nodes, *d.patched(name))
+		nodes = append(nodes, *d.patchedNode(name))
 	}
 	for i := range nodes {
 		if nodes[i].Type == driver.TypeDir {
-			nodes[i].Content = ID{} // what is in it may have changed
+			nodes[i].Content = ID{} // entries below may be patched
 		}
 	}
 	slices.SortFunc(nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 	return nodes, nil
 }
 
-// patched is what a patch puts under a name; nil where there is none, or it goes.
-func (d *editedDir) patched(name string) *Node {
+// patchedNode is the node that a patch puts at a name; nil if there is no patch, or
+// it removes the name.
+func (d *patchedDir) patchedNode(name string) *Node {
 	p := d.e.patches[d.at+name]
 	if p.node == nil {
 		return nil
@@ -128,44 +129,44 @@ func (d *editedDir) patched(name string) *Node {
 	return &n
 }
 
-func (d *editedDir) find(ctx context.Context, name string) (n *Node, err error) {
+func (d *patchedDir) find(ctx context.Context, name string) (n *Node, err error) {
 	if _, ok := d.e.patches[d.at+name]; ok {
-		n = d.patched(name)
+		n = d.patchedNode(name)
 	} else if d.dir != nil {
-		n, err = find(ctx, d.dir, name)
+		n, err = findNode(ctx, d.dir, name)
 	}
 	if n != nil && n.Type == driver.TypeDir {
-		n.Content = ID{} // what is in it may have changed
+		n.Content = ID{} // entries below may be patched
 	}
 	return n, err
 }
 
-func (d *editedDir) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {
+func (d *patchedDir) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {
 	if p, ok := d.e.patches[d.at+n.Name]; ok {
 		return p.open(ctx)
 	}
 	return d.dir.Open(ctx, n)
 }
 
-func (d *editedDir) Dir(ctx context.Context, n *Node) (Directory, error) {
-	sub := &editedDir{e: d.e, at: d.at + n.Name + "/"}
+func (d *patchedDir) Dir(ctx context.Context, n *Node) (Directory, error) {
+	sub := &patchedDir{e: d.e, at: d.at + n.Name + "/"}
 	if d.dir == nil {
 		return sub, nil
 	}
-	below, err := find(ctx, d.dir, n.Name)
+	below, err := findNode(ctx, d.dir, n.Name)
 	if err == nil && below != nil && below.Type == driver.TypeDir {
 		sub.dir, err = d.dir.Dir(ctx, below)
 	}
 	return sub, err
 }
 
-func (d *editedDir) Close() {
+func (d *patchedDir) Close() {
 	if d.dir != nil {
 		d.dir.Close()
 	}
 }
 
-// inMemory opens content that is at hand.
+// inMemory opens content that is in memory.
 func inMemory(data []byte) opener {
 	return func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
 }

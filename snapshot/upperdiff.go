@@ -7,16 +7,16 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// uppers lists the paths at which two snapshots over the same base differ: where
-// their upper layers do. What is equal in both, and all that only the base has,
-// costs nothing.
-func (s *Store) uppers(ctx context.Context, a, b *Manifest) ([]string, error) {
+// diffUppers lists a superset of the paths at which two snapshots of one base
+// differ, by comparing their upper layers. Equal subtrees, and what only the base
+// has, cost nothing.
+func (s *Store) diffUppers(ctx context.Context, a, b *Manifest) ([]string, error) {
 	base, err := a.Base.Tree()
 	if err != nil {
 		return nil, err
 	}
 	u := &upperDiff{s: s, base: base}
-	err = u.dirs(ctx, a.Root, b.Root, "")
+	err = u.compareDirs(ctx, a.Root, b.Root, "")
 	return u.paths, err
 }
 
@@ -26,27 +26,27 @@ type upperDiff struct {
 	paths []string
 }
 
-// dirs compares two directories; a zero id is one that a layer does not have.
-func (u *upperDiff) dirs(ctx context.Context, a, b ID, at string) error {
+// compareDirs compares two directories; a zero id is a missing one.
+func (u *upperDiff) compareDirs(ctx context.Context, a, b ID, at string) error {
 	if a == b {
 		return nil
 	}
-	old, err := u.nodes(ctx, a)
+	old, err := u.readNodes(ctx, a)
 	if err != nil {
 		return err
 	}
-	now, err := u.nodes(ctx, b)
+	now, err := u.readNodes(ctx, b)
 	if err != nil {
 		return err
 	}
 	for len(old) > 0 || len(now) > 0 {
 		switch {
 		case len(now) == 0 || len(old) > 0 && old[0].Name < now[0].Name:
-			err, old = u.one(ctx, &old[0], at, true), old[1:]
+			err, old = u.addOneSided(ctx, &old[0], at, true), old[1:]
 		case len(old) == 0 || now[0].Name < old[0].Name:
-			err, now = u.one(ctx, &now[0], at, false), now[1:]
+			err, now = u.addOneSided(ctx, &now[0], at, false), now[1:]
 		default:
-			err = u.both(ctx, &old[0], &now[0], at)
+			err = u.compareEntries(ctx, &old[0], &now[0], at)
 			old, now = old[1:], now[1:]
 		}
 		if err != nil {
@@ -56,16 +56,16 @@ func (u *upperDiff) dirs(ctx context.Context, a, b ID, at string) error {
 	return nil
 }
 
-func (u *upperDiff) nodes(ctx context.Context, id ID) ([]Node, error) {
+func (u *upperDiff) readNodes(ctx context.Context, id ID) ([]Node, error) {
 	if id.IsZero() {
 		return nil, nil
 	}
-	return u.s.tree(ctx, id)
+	return u.s.readTree(ctx, id)
 }
 
-// one is about an entry that only one of the layers has. A directory that is there
-// because of what changed in it differs no further than that.
-func (u *upperDiff) one(ctx context.Context, n *Node, at string, old bool) error {
+// addOneSided handles an entry of only one layer. A directory that also is in the
+// base with the same mode differs only in its entries.
+func (u *upperDiff) addOneSided(ctx context.Context, n *Node, at string, old bool) error {
 	if n.Type != driver.TypeDir || n.Opaque {
 		u.paths = append(u.paths, at+n.Name)
 		return nil
@@ -82,12 +82,12 @@ func (u *upperDiff) one(ctx context.Context, n *Node, at string, old bool) error
 		return nil
 	}
 	if old {
-		return u.dirs(ctx, n.Content, ID{}, at+n.Name+"/")
+		return u.compareDirs(ctx, n.Content, ID{}, at+n.Name+"/")
 	}
-	return u.dirs(ctx, ID{}, n.Content, at+n.Name+"/")
+	return u.compareDirs(ctx, ID{}, n.Content, at+n.Name+"/")
 }
 
-func (u *upperDiff) both(ctx context.Context, o, n *Node, at string) error {
+func (u *upperDiff) compareEntries(ctx context.Context, o, n *Node, at string) error {
 	if o.Type != n.Type || o.Opaque != n.Opaque || o.Mode != n.Mode || o.Target != n.Target || o.Type == driver.TypeFile && o.Content != n.Content {
 		u.paths = append(u.paths, at+n.Name)
 		return nil
@@ -95,5 +95,5 @@ func (u *upperDiff) both(ctx context.Context, o, n *Node, at string) error {
 	if o.Type != driver.TypeDir {
 		return nil
 	}
-	return u.dirs(ctx, o.Content, n.Content, at+n.Name+"/")
+	return u.compareDirs(ctx, o.Content, n.Content, at+n.Name+"/")
 }

@@ -321,7 +321,7 @@ func TestAPolicyThatIsRefusedChangesNothing(t *testing.T) {
 	ws := g.acquireOK(id)
 	_, err := g.Update(t.Context(), id, workspace.Policy{Isolation: driver.IsolationVM})
 	wantCode(t, "update", err, fault.Unsupported)
-	rec, err := g.get(t.Context(), id)
+	rec, err := g.getRecord(t.Context(), id)
 	if err != nil || rec.Pending != nil || rec.Worker != "" || rec.Spec.Policy.Isolation != "" {
 		t.Errorf("the record is %+v, %v", rec, err)
 	}
@@ -353,11 +353,11 @@ func TestACrashDuringUpdateConverges(t *testing.T) {
 			id := g.create(nil)
 			g.acquireOK(id)
 			wish := workspace.Policy{ReadOnly: true}
-			if err := g.wish(t.Context(), id, wish); err != nil {
+			if err := g.storePending(t.Context(), id, wish); err != nil {
 				t.Fatal(err)
 			}
 			if tt.made {
-				rec, err := g.get(t.Context(), id)
+				rec, err := g.getRecord(t.Context(), id)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -369,12 +369,12 @@ func TestACrashDuringUpdateConverges(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := g.store.Leave(t.Context(), g.me.ID); err != nil { // the crash
+			if err := g.store.Leave(t.Context(), g.self.ID); err != nil { // the crash
 				t.Fatal(err)
 			}
 			next := g.twin(nil)
 			next.acquireOK(id)
-			rec, err := next.get(t.Context(), id)
+			rec, err := next.getRecord(t.Context(), id)
 			if err != nil || rec.Pending != nil || rec.Worker != "" || rec.Spec.Policy.ReadOnly != tt.want || rec.State != Ready {
 				t.Errorf("the record is %+v, %v", rec, err)
 			}
@@ -397,7 +397,7 @@ func TestAnUpdateOfUnknownOutcomeIsFoundOut(t *testing.T) {
 	if _, err := g.acquireOK(id).WriteFile(t.Context(), "a", nil, nil); err == nil {
 		t.Error("the policy that was made is not in force")
 	}
-	rec, err := g.get(t.Context(), id)
+	rec, err := g.getRecord(t.Context(), id)
 	if err != nil || rec.Pending != nil || !rec.Spec.Policy.ReadOnly {
 		t.Errorf("the record is %+v, %v", rec, err)
 	}

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setTimeFD sets the time of an open file.
+// setTimeFD sets the mtime of an open file.
 func setTimeFD(fd int, n *Node) error {
 	t, err := unix.TimeToTimespec(n.ModTime)
 	if err != nil {
@@ -16,13 +16,13 @@ func setTimeFD(fd int, n *Node) error {
 	return utimensFD(fd, &ts)
 }
 
-// makeWhiteout makes what hides a name of the layers below.
+// makeWhiteout creates an overlayfs whiteout: a character device 0:0.
 func makeWhiteout(dir int, name string) error {
 	return unix.Mknodat(dir, name, unix.S_IFCHR, 0)
 }
 
-// setOpaque hides all that the layers below have in a directory. Which of the two
-// attributes the kernel looks at depends on how the overlay is mounted.
+// setOpaque marks a directory of an upper layer as opaque. Which attribute the
+// kernel reads depends on the mount option userxattr.
 func setOpaque(fd int) error {
 	if os.Geteuid() == 0 {
 		if err := unix.Fsetxattr(fd, "trusted.overlay.opaque", []byte("y"), 0); ignoreNoXattr(err) != nil {
@@ -32,7 +32,7 @@ func setOpaque(fd int) error {
 	return ignoreNoXattr(unix.Fsetxattr(fd, "user.overlay.opaque", []byte("y"), 0))
 }
 
-// exchange swaps what is at two names, at once.
-func exchange(dir int, name string, otherDir int, other string) error {
+// exchangeNames swaps two entries atomically.
+func exchangeNames(dir int, name string, otherDir int, other string) error {
 	return unix.Renameat2(dir, name, otherDir, other, unix.RENAME_EXCHANGE)
 }

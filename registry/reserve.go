@@ -17,21 +17,21 @@ import (
 // the index of the log, without which a database can't even be read.
 const reserveSize = 1 << 20
 
-// reserve is the file that is removed where the disk is full. A store without one
+// diskReserve is the file that is removed where the disk is full. A store without one
 // works as well until then.
-func (s *sqliteStore) reserve() diskreserve.Reserve {
+func (s *sqliteStore) diskReserve() diskreserve.Reserve {
 	return diskreserve.Reserve{Path: s.path + ".reserve", Size: reserveSize}
 }
 
-// bringSomehow brings the schema up to date, on a full disk after the reserve is
+// migrateWithReserve brings the schema up to date, on a full disk after the reserve is
 // released, which Close makes again.
-func (s *sqliteStore) bringSomehow(ctx context.Context) error {
-	err := s.bring(ctx)
-	if err != nil && s.full(err) && s.reserve().Release() {
-		return s.bring(ctx)
+func (s *sqliteStore) migrateWithReserve(ctx context.Context) error {
+	err := s.migrateSchema(ctx)
+	if err != nil && s.full(err) && s.diskReserve().Release() {
+		return s.migrateSchema(ctx)
 	}
 	if err == nil {
-		_ = s.reserve().Make() // see reserve
+		_ = s.diskReserve().Make() // see reserve
 	}
 	return err
 }
@@ -39,7 +39,7 @@ func (s *sqliteStore) bringSomehow(ctx context.Context) error {
 // Close lets go of the database, whose log ends with the last one who does.
 func (s *sqliteStore) Close() error {
 	err := s.db.Close()
-	_ = s.reserve().Make() // see reserve
+	_ = s.diskReserve().Make() // see reserve
 	return err
 }
 
@@ -54,13 +54,13 @@ func (s *sqliteStore) isFull(err error) bool {
 	case sqlite3.SQLITE_FULL:
 		return true
 	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
-		return noRoom(filepath.Dir(s.path))
+		return isDiskFull(filepath.Dir(s.path))
 	}
 	return false
 }
 
-// noRoom tries whether there is room for what SQLite needs to read: 32 KiB.
-func noRoom(dir string) bool {
+// isDiskFull tries whether there is room for what SQLite needs to read: 32 KiB.
+func isDiskFull(dir string) bool {
 	f, err := os.CreateTemp(dir, ".room-*")
 	if err == nil {
 		defer os.Remove(f.Name())

@@ -195,11 +195,11 @@ func TestHeldByOneWhoDied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := (Holder{Host: host, PID: cmd.Process.Pid}).who(); !strings.Contains(got, "died") {
+	if got := (Holder{Host: host, PID: cmd.Process.Pid}).describe(); !strings.Contains(got, "died") {
 		t.Errorf("one who died: %q", got)
 	}
 	for _, h := range []Holder{{Host: host, PID: os.Getpid()}, {Host: "elsewhere", PID: cmd.Process.Pid}} {
-		if got := h.who(); strings.Contains(got, "died") {
+		if got := h.describe(); strings.Contains(got, "died") {
 			t.Errorf("one of whom that is not known: %q", got)
 		}
 	}

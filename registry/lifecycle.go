@@ -16,14 +16,14 @@ func (r *Registry) Reset(ctx context.Context, id string) (Record, error) {
 		return Record{}, err
 	}
 	defer done()
-	rec, err := r.change(ctx, id, func(rec *Record) error {
-		if err := rec.State.need("reset", Failed); err != nil {
+	rec, err := r.changeRecord(ctx, id, func(rec *Record) error {
+		if err := rec.State.requireState("reset", Failed); err != nil {
 			return fmt.Errorf("registry: workspace %s: %w", id, err)
 		}
 		if rec.Ref == nil {
-			rec.to(Intended) // Attempts stay: they tell that there may be something to remove
+			rec.moveTo(Intended) // Attempts stay: they tell that there may be something to remove
 		} else {
-			rec.to(Evicted)
+			rec.moveTo(Evicted)
 		}
 		rec.Error = nil
 		return nil
@@ -43,11 +43,11 @@ func (r *Registry) Close(ctx context.Context, id string) error {
 		return err
 	}
 	defer done()
-	_, err = r.change(ctx, id, func(rec *Record) error {
+	_, err = r.changeRecord(ctx, id, func(rec *Record) error {
 		if rec.State == Closed || rec.State == Failed {
 			return errUnchanged
 		}
-		rec.to(Closed)
+		rec.moveTo(Closed)
 		rec.Worker = ""
 		return nil
 	})
@@ -67,21 +67,21 @@ func (r *Registry) Destroy(ctx context.Context, id string) error {
 		return err
 	}
 	defer done()
-	rec, err := r.entomb(ctx, id)
+	rec, err := r.markDestroyed(ctx, id)
 	if err != nil {
 		return err
 	}
-	return r.remove(ctx, rec)
+	return r.removeDestroyed(ctx, rec)
 }
 
-// entomb records that a workspace is destroyed. One that is entombed already is
+// markDestroyed records that a workspace is destroyed. One that is entombed already is
 // returned as it is, so that its removal can go on.
-func (r *Registry) entomb(ctx context.Context, id string) (Record, error) {
-	rec, err := r.change(ctx, id, func(rec *Record) error {
+func (r *Registry) markDestroyed(ctx context.Context, id string) (Record, error) {
+	rec, err := r.changeRecord(ctx, id, func(rec *Record) error {
 		if _, err := r.mux.Provider(rec.Kind); err != nil {
 			return fmt.Errorf("registry: destroy %s: %w", id, err)
 		}
-		rec.bury()
+		rec.moveToDestroyed()
 		return nil
 	})
 	if fault.Of(err) != fault.NotFound {
@@ -93,21 +93,21 @@ func (r *Registry) entomb(ctx context.Context, id string) (Record, error) {
 	return Record{}, err
 }
 
-// bury moves a record to destroyed, wherever it is.
-func (r *Record) bury() {
+// moveToDestroyed moves a record to destroyed, wherever it is.
+func (r *Record) moveToDestroyed() {
 	if r.State != Closed {
-		r.to(Closed)
+		r.moveTo(Closed)
 	}
-	r.to(Destroyed)
+	r.moveTo(Destroyed)
 	r.Worker = ""
 }
 
-// remove removes what belongs to an entombed workspace, and then its record.
-func (r *Registry) remove(ctx context.Context, rec Record) error {
-	if err := r.ground(ctx, rec.ID); err != nil {
+// removeDestroyed removes what belongs to an entombed workspace, and then its record.
+func (r *Registry) removeDestroyed(ctx context.Context, rec Record) error {
+	if err := r.cancelOpen(ctx, rec.ID); err != nil {
 		return err
 	}
-	if err := r.unmake(ctx, rec); err != nil {
+	if err := r.removeFromProvider(ctx, rec); err != nil {
 		return fmt.Errorf("registry: destroy %s: the next sweep removes what is left: %w", rec.ID, err)
 	}
 	err := r.store.Delete(ctx, rec.ID, rec.Version)
@@ -117,11 +117,11 @@ func (r *Registry) remove(ctx context.Context, rec Record) error {
 	return err
 }
 
-// unmake has the provider remove what it made: through a handle, through the
+// removeFromProvider has the provider remove what it made: through a handle, through the
 // ref, or, where there is none that works, by sweeping.
-func (r *Registry) unmake(ctx context.Context, rec Record) error {
-	if e, ok := r.entry(rec.ID); ok {
-		return r.retire(ctx, e, true)
+func (r *Registry) removeFromProvider(ctx context.Context, rec Record) error {
+	if e, ok := r.liveEntry(rec.ID); ok {
+		return r.retireEntry(ctx, e, true)
 	}
 	if rec.Ref == nil && rec.Attempts == 0 {
 		return nil // nothing was ever made
@@ -131,12 +131,12 @@ func (r *Registry) unmake(ctx context.Context, rec Record) error {
 		return err
 	}
 	if rec.Ref != nil {
-		d, err := r.guard(ctx, rec, "resolve", func(ctx context.Context) (*driver.Workspace, error) { return p.Resolve(ctx, *rec.Ref) })
+		d, err := r.callProvider(ctx, rec, "resolve", func(ctx context.Context) (*driver.Workspace, error) { return p.Resolve(ctx, *rec.Ref) })
 		if err == nil {
 			return d.Life.Destroy(ctx)
 		}
 	}
-	return r.sweep(ctx, []driver.Provider{p})
+	return r.sweepProviders(ctx, []driver.Provider{p})
 }
 
 // Pause stops the processes of a workspace and frees what they hold, until
@@ -147,31 +147,31 @@ func (r *Registry) Pause(ctx context.Context, id string) error {
 		return err
 	}
 	defer done()
-	rec, err := r.get(ctx, id)
+	rec, err := r.getRecord(ctx, id)
 	if err != nil {
 		return err
 	}
-	if err := rec.State.need("pause", Ready, Evicted); err != nil {
+	if err := rec.State.requireState("pause", Ready, Evicted); err != nil {
 		return fmt.Errorf("registry: workspace %s: %w", id, err)
 	}
-	e, err := r.acquire(ctx, id)
+	e, err := r.acquireEntry(ctx, id)
 	if err != nil {
 		return err
 	}
 	if err := e.ws.Pause(ctx); err != nil {
 		return fmt.Errorf("registry: pause %s: %w", id, err)
 	}
-	_, err = r.change(ctx, id, func(rec *Record) error {
-		if err := rec.State.need("pause", Ready); err != nil {
+	_, err = r.changeRecord(ctx, id, func(rec *Record) error {
+		if err := rec.State.requireState("pause", Ready); err != nil {
 			return fmt.Errorf("registry: workspace %s: %w", id, err)
 		}
-		rec.to(Paused)
+		rec.moveTo(Paused)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return r.retire(ctx, e, false)
+	return r.retireEntry(ctx, e, false)
 }
 
 // Resume lets a paused workspace go on.
@@ -181,17 +181,17 @@ func (r *Registry) Resume(ctx context.Context, id string) error {
 		return err
 	}
 	defer done()
-	rec, err := r.get(ctx, id)
+	rec, err := r.getRecord(ctx, id)
 	if err != nil {
 		return err
 	}
-	if err := rec.State.need("resume", Paused); err != nil {
+	if err := rec.State.requireState("resume", Paused); err != nil {
 		return fmt.Errorf("registry: workspace %s: %w", id, err)
 	}
-	if err := r.resume(ctx, rec); err != nil {
+	if err := r.resumeProvider(ctx, rec); err != nil {
 		return fmt.Errorf("registry: resume %s: %w", id, err)
 	}
-	_, err = r.change(ctx, id, func(rec *Record) error {
+	_, err = r.changeRecord(ctx, id, func(rec *Record) error {
 		if rec.State != Paused {
 			return errUnchanged
 		}
@@ -201,15 +201,15 @@ func (r *Registry) Resume(ctx context.Context, id string) error {
 	return err
 }
 
-// resume has the provider resume, through a handle that lasts no longer.
-func (r *Registry) resume(ctx context.Context, rec Record) error {
-	d, _, unlock, err := r.reach(ctx, rec)
+// resumeProvider has the provider resume, through a handle that lasts no longer.
+func (r *Registry) resumeProvider(ctx context.Context, rec Record) error {
+	d, _, unlock, err := r.openOrResolve(ctx, rec)
 	defer unlock()
 	if err != nil {
 		return err
 	}
 	defer func() {
-		ctx, cancel := cleanup(ctx)
+		ctx, cancel := cleanupContext(ctx)
 		defer cancel()
 		if err := d.Life.Close(ctx); err != nil {
 			r.opts.Log.Warn("let go of a workspace", "workspace", rec.ID, "error", err)

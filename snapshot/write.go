@@ -16,12 +16,12 @@ import (
 
 // WriteOptions are the options of Write.
 type WriteOptions struct {
-	Only  []string // the paths to write, with all below them; nil is everything
-	Exact bool     // the module takes modes with all bits that there are
+	Only  []string // paths to write, with their subtrees; nil is all
+	Exact bool     // the module accepts mode bits beyond driver.MaxMode
 }
 
-// Write brings the files of a module to what is in a tree. Each file is replaced at
-// once; the whole is not. Doing it again completes what was cut short.
+// Write makes the files of a module equal to a tree. Each file is replaced
+// atomically; the whole is not. Repeating an interrupted Write completes it.
 func Write(ctx context.Context, t Tree, to *driver.FS, opts *WriteOptions) error {
 	w := &treeWriter{to: to, t: t, mask: driver.MaxMode, opened: map[string]bool{}}
 	if opts == nil {
@@ -34,9 +34,9 @@ func Write(ctx context.Context, t Tree, to *driver.FS, opts *WriteOptions) error
 	if err != nil {
 		return err
 	}
-	for _, c := range slices.Backward(d.Changes) { // what is in a directory goes before it
+	for _, c := range slices.Backward(d.Changes) { // children before their directory
 		if c.Kind == Removed {
-			if err := w.in(ctx, c.Path, func() error { return w.remove(ctx, c.Path) }); err != nil {
+			if err := w.withWritableParent(ctx, c.Path, func() error { return w.remove(ctx, c.Path) }); err != nil {
 				return err
 			}
 		}
@@ -46,24 +46,24 @@ func Write(ctx context.Context, t Tree, to *driver.FS, opts *WriteOptions) error
 		if c.Kind == Removed || c.New.Type == driver.TypeDir && c.Kind != Added {
 			continue
 		}
-		if err := w.in(ctx, c.Path, func() error { return w.one(ctx, c) }); err != nil {
+		if err := w.withWritableParent(ctx, c.Path, func() error { return w.writeEntry(ctx, c) }); err != nil {
 			return err
 		}
 	}
-	return w.modes(ctx, d.Changes)
+	return w.setDirModes(ctx, d.Changes)
 }
 
-// A treeWriter is a Write under way.
+// A treeWriter is the state of one Write.
 type treeWriter struct {
 	to     *driver.FS
 	t      Tree
 	mask   fs.FileMode
-	opened map[string]bool // directories that were made writable
+	opened map[string]bool // directories made writable; setDirModes restores their modes
 }
 
-// in makes a change in the directory of name, which it makes writable where it
-// is not; its mode is set in the end.
-func (w *treeWriter) in(ctx context.Context, name string, change func() error) error {
+// withWritableParent runs change, which changes name. On PermissionDenied it makes
+// the parent directory writable and tries once more.
+func (w *treeWriter) withWritableParent(ctx context.Context, name string, change func() error) error {
 	err := change()
 	dir := path.Dir(name)
 	if fault.Of(err) != fault.PermissionDenied || w.to.Chmod == nil || w.opened[dir] || dir == "." {
@@ -83,9 +83,9 @@ func (w *treeWriter) remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// one makes what is new, or another. Directories have a mode in which they can be
-// filled until all is done.
-func (w *treeWriter) one(ctx context.Context, c *FileChange) error {
+// writeEntry creates or replaces one entry. Directories stay writable until
+// setDirModes.
+func (w *treeWriter) writeEntry(ctx context.Context, c *FileChange) error {
 	mode := c.New.Mode & w.mask
 	switch {
 	case c.Kind == ModeOnly:
@@ -93,27 +93,27 @@ func (w *treeWriter) one(ctx context.Context, c *FileChange) error {
 	case c.New.Type == driver.TypeDir:
 		return w.to.Mkdir(ctx, c.Path, &driver.MkdirOptions{Parents: true, Mode: mode&0o777 | 0o700})
 	case c.New.Type == driver.TypeSymlink:
-		return w.relink(ctx, c)
+		return w.replaceSymlink(ctx, c)
 	}
 	r, n, err := OpenFile(ctx, w.t, c.Path)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	body, stop, err := readHere(r, n.Size)
+	body, stop, err := detachReader(r, n.Size)
 	if err != nil {
 		return err
 	}
 	_, err = w.to.Write(ctx, c.Path, body, &driver.WriteOptions{Mode: mode, SetMode: true, ModTime: n.ModTime})
 	stop()
-	if err == nil && mode == 0 { // which is a default to Write
+	if err == nil && mode == 0 { // Write takes 0 for the default mode
 		err = w.chmod(ctx, c.Path, mode)
 	}
 	return err
 }
 
-// modes gives directories their modes, those of what is in them first.
-func (w *treeWriter) modes(ctx context.Context, changes []FileChange) error {
+// setDirModes sets the final modes of directories, children first.
+func (w *treeWriter) setDirModes(ctx context.Context, changes []FileChange) error {
 	for _, c := range slices.Backward(changes) {
 		if c.Kind != Removed && c.New.Type == driver.TypeDir {
 			if err := w.chmod(ctx, c.Path, c.New.Mode&w.mask); err != nil {
@@ -138,10 +138,11 @@ func (w *treeWriter) modes(ctx context.Context, changes []FileChange) error {
 	return nil
 }
 
-// readHere returns what r yields, which is read by this goroutine or one of its
-// own: who writes may do so as a user who can't read the store. stop is called
-// when it is not wanted any more.
-func readHere(r io.Reader, size int64) (body io.Reader, stop func(), err error) {
+// detachReader returns a reader of r's content that does not read r in the calling
+// goroutine of the module's Write: that may run under the uid of the workspace,
+// which can't read the store. A small file is read into memory, a larger one
+// through a pipe. The caller calls stop when it is done.
+func detachReader(r io.Reader, size int64) (body io.Reader, stop func(), err error) {
 	if size <= ChunkSize {
 		data, err := io.ReadAll(r)
 		return onlyReader{bytes.NewReader(data)}, func() {}, err
@@ -158,7 +159,7 @@ func readHere(r io.Reader, size int64) (body io.Reader, stop func(), err error) 
 	}, nil
 }
 
-// onlyReader and onlyWriter hide all that one can do besides.
+// onlyReader and onlyWriter hide further methods such as WriteTo and ReadFrom.
 type (
 	onlyReader struct{ io.Reader }
 	onlyWriter struct{ io.Writer }
@@ -171,20 +172,20 @@ func (w *treeWriter) chmod(ctx context.Context, name string, mode fs.FileMode) e
 	return w.to.Chmod(ctx, name, mode)
 }
 
-// relink makes a symlink. One that leaves the workspace, which a process made
-// there, can't be made from outside, and is said.
-func (w *treeWriter) relink(ctx context.Context, c *FileChange) error {
+// replaceSymlink creates or replaces a symlink. A target outside the workspace,
+// which a process inside may have set, is refused with SandboxViolation.
+func (w *treeWriter) replaceSymlink(ctx context.Context, c *FileChange) error {
 	if c.Old != nil {
 		if err := w.remove(ctx, c.Path); err != nil {
 			return err
 		}
 	}
 	if w.to.Symlink == nil {
-		return fmt.Errorf("snapshot: symlink %s: %w: the workspace has none", c.Path, fault.Unsupported)
+		return fmt.Errorf("snapshot: symlink %s: %w: this workspace does not support symlinks", c.Path, fault.Unsupported)
 	}
 	err := w.to.Symlink(ctx, c.New.Target, c.Path)
 	if fault.Of(err) == fault.SandboxViolation {
-		return fmt.Errorf("snapshot: symlink %s to %q: %w: it leaves the workspace", c.Path, c.New.Target, fault.SandboxViolation)
+		return fmt.Errorf("snapshot: symlink %s to %q: %w: the target is outside the workspace", c.Path, c.New.Target, fault.SandboxViolation)
 	}
 	return err
 }
