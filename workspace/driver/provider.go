@@ -138,7 +138,7 @@ func NewID() string {
 // ValidID reports whether id has the form of a workspace id. Every function that takes
 // an id checks it, because providers build paths and host names from ids.
 func ValidID(id string) bool {
-	return len(id) == IDLength && onlyLowerAlnum(id)
+	return len(id) == IDLength && isLowerAlnum(id)
 }
 
 // ValidWorkspaceName reports whether name may name a workspace:
@@ -149,20 +149,20 @@ func ValidWorkspaceName(name string) bool {
 		return false
 	}
 	for _, c := range []byte(name) {
-		if c != '-' && !lowerAlnum(c) {
+		if c != '-' && !isLowerAlnumByte(c) {
 			return false
 		}
 	}
 	return true
 }
 
-func onlyLowerAlnum(s string) bool {
+func isLowerAlnum(s string) bool {
 	for _, c := range []byte(s) {
-		if !lowerAlnum(c) {
+		if !isLowerAlnumByte(c) {
 			return false
 		}
 	}
 	return true
 }
 
-func lowerAlnum(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
+func isLowerAlnumByte(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
