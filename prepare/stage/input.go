@@ -344,10 +344,10 @@ func (s *Stage) artifactStore(ctx context.Context) ArtifactStore {
 	return s.opts.Artifacts
 }
 
-// Fingerprint returns the fingerprint of the source of an input, without reading
+// InputFingerprint returns the fingerprint of the source of an input, without reading
 // content: while it is equal, staging again gives the same result. A missing source
 // is an error.
-func (s *Stage) Look(ctx context.Context, in Input) (string, error) {
+func (s *Stage) InputFingerprint(ctx context.Context, in Input) (string, error) {
 	src, err := s.parseInput(in)
 	if err != nil {
 		return "", err
@@ -465,8 +465,8 @@ func ListInside(ctx context.Context, ws *workspace.Workspace, name string, depth
 	return list, err
 }
 
-// Inside returns the path of an input in the workspace, or "" for another source.
-func (s *Stage) Inside(in Input) string {
+// InputPath returns the path of an input in the workspace, or "" for another source.
+func (s *Stage) InputPath(in Input) string {
 	src, err := s.parseInput(in)
 	if err != nil || src.scheme != schemeWorkspace && src.scheme != schemeSkill {
 		return ""
