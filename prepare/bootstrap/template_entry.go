@@ -21,32 +21,32 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// templateDoer fills the workspace from a template and, later, puts back what is
-// gone and brings in what changed there.
-type templateDoer struct {
+// templateHandler fills the workspace from a template. Later it restores entries that
+// are gone and copies entries that changed in the template.
+type templateHandler struct {
 	r     *Reconciler
 	dir   string
-	prune bool // what the template no longer has goes
+	prune bool // remove entries that the template no longer has
 }
 
-// A manifest is what a template brought, by path.
-type manifest map[string]made
+// A manifest lists the entries that a template brought, by path.
+type manifest map[string]manifestEntry
 
-// made is one entry of a template in a workspace.
-type made struct {
-	look   [lookSize]byte // when it was last as it should be or, where it is theirs, when that was seen
-	theirs bool           // somebody changed it since, and it stays so
+// manifestEntry is one entry of a template in a workspace.
+type manifestEntry struct {
+	look   [lookSize]byte // fingerprint of the entry when it was last correct or, if theirs is set, when the change was seen
+	theirs bool           // the entry was changed in the workspace since, and is kept
 }
 
 const lookSize = 8
 
-// seen is how an entry looks now.
-type seen struct {
+// presentEntry is the present state of an entry.
+type presentEntry struct {
 	look [lookSize]byte
 	dir  bool
 }
 
-// encode makes a manifest short: a record is written often.
+// encode returns a compact form of a manifest, because a record is written often.
 func (m manifest) encode() (string, error) {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
@@ -69,14 +69,14 @@ func (m manifest) encode() (string, error) {
 	return base64.RawStdEncoding.EncodeToString(out.Bytes()), nil
 }
 
-// decodeManifest reads what encode made; "" is an empty one.
+// decodeManifest is the inverse of encode; "" is an empty manifest.
 func decodeManifest(text string) (manifest, error) {
 	m := manifest{}
 	if text == "" {
 		return m, nil
 	}
 	bad := func(err error) (manifest, error) {
-		return nil, fmt.Errorf("bootstrap: the record of the template: %w: %w", fault.Failed, err)
+		return nil, fmt.Errorf("bootstrap: decode the record of the template: %w: %w", fault.Failed, err)
 	}
 	raw, err := base64.RawStdEncoding.DecodeString(text)
 	if err != nil {
@@ -98,26 +98,26 @@ func decodeManifest(text string) (manifest, error) {
 		}
 		name := string(data[size : size+int(n)])
 		data = data[size+int(n):]
-		m[name] = made{[lookSize]byte(data[1:]), data[0] == 1}
+		m[name] = manifestEntry{[lookSize]byte(data[1:]), data[0] == 1}
 		data = data[1+lookSize:]
 	}
 	return m, nil
 }
 
-// looks describes the entries of a manifest as they are; those that are gone, or
-// below something that is no directory, are not in it.
-func (r *Reconciler) looks(ctx context.Context, m manifest) (map[string]seen, error) {
+// fingerprints returns the fingerprints of existing entries of a manifest. Entries that are
+// gone, or whose parent is no longer a directory, are left out.
+func (r *Reconciler) fingerprints(ctx context.Context, m manifest) (map[string]presentEntry, error) {
 	dirs := map[string]bool{}
 	for name := range m {
 		dirs[path.Dir(name)] = true
 	}
-	there := map[string]seen{".": {dir: true}}
+	there := map[string]presentEntry{".": {dir: true}}
 	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
-		if at, ok := there[dir]; !ok || !at.dir { // a symlink in its place leads elsewhere
+		if at, ok := there[dir]; !ok || !at.dir { // a symlink in place of the directory leads elsewhere
 			continue
 		}
 		list, err := stage.ListInside(ctx, r.ws, dir, 1)
-		if astray(err) {
+		if isMissingOrReplaced(err) {
 			continue
 		}
 		if err != nil {
@@ -132,43 +132,43 @@ func (r *Reconciler) looks(ctx context.Context, m manifest) (map[string]seen, er
 				return nil, err
 			}
 			sum := sha256.Sum256([]byte(line))
-			there[i.Path] = seen{[lookSize]byte(sum[:]), i.Type == driver.TypeDir}
+			there[i.Path] = presentEntry{[lookSize]byte(sum[:]), i.Type == driver.TypeDir}
 		}
 	}
 	delete(there, ".")
 	return there, nil
 }
 
-// A state is a template beside what is in the workspace.
-type state struct {
-	m       manifest // brought up to date
+// A templateDiff is the comparison of a template with the workspace.
+type templateDiff struct {
+	m       manifest // updated manifest
 	fresh   bool     // m differs from the record
 	gone    []string
-	changed []string // as somebody left them
+	changed []string // entries that were changed in the workspace
 }
 
-// compare looks at what the template brought.
-func (d *templateDoer) compare(ctx context.Context, m manifest) (state, error) {
-	st := state{m: m}
-	there, err := d.r.looks(ctx, m)
+// compareManifest compares the workspace with the manifest.
+func (d *templateHandler) compareManifest(ctx context.Context, m manifest) (templateDiff, error) {
+	st := templateDiff{m: m}
+	there, err := d.r.fingerprints(ctx, m)
 	if err != nil {
 		return st, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		now, ok := there[name]
 		if !ok {
-			if !d.replaced(name, st.changed) {
+			if !d.isBelowChanged(name, st.changed) {
 				st.gone = append(st.gone, name)
 			}
 			continue
 		}
 		was := m[name]
 		if now.look != was.look {
-			same, err := d.same(ctx, name)
+			same, err := d.isUnchanged(ctx, name)
 			if err != nil {
 				return st, err
 			}
-			m[name], st.fresh = made{now.look, !same}, true
+			m[name], st.fresh = manifestEntry{now.look, !same}, true
 		}
 		if m[name].theirs {
 			st.changed = append(st.changed, name)
@@ -177,8 +177,8 @@ func (d *templateDoer) compare(ctx context.Context, m manifest) (state, error) {
 	return st, nil
 }
 
-// replaced reports whether a path is below one that somebody changed.
-func (d *templateDoer) replaced(name string, changed []string) bool {
+// isBelowChanged reports whether a path is below a path that was changed in the workspace.
+func (d *templateHandler) isBelowChanged(name string, changed []string) bool {
 	for at := path.Dir(name); at != "."; at = path.Dir(at) {
 		if slices.Contains(changed, at) {
 			return true
@@ -187,12 +187,12 @@ func (d *templateDoer) replaced(name string, changed []string) bool {
 	return false
 }
 
-// same reports whether an entry of the workspace is what the template has there.
-func (d *templateDoer) same(ctx context.Context, name string) (bool, error) {
+// isUnchanged reports whether an entry of the workspace equals that of the template.
+func (d *templateHandler) isUnchanged(ctx context.Context, name string) (bool, error) {
 	at := filepath.Join(d.dir, filepath.FromSlash(name))
 	fi, err := os.Lstat(at)
 	if err != nil {
-		return false, nil // it is gone there, so nothing tells
+		return false, nil // the template no longer has it
 	}
 	info, err := d.r.ws.Stat(ctx, name, &driver.StatOptions{NoFollow: true})
 	if err != nil {
@@ -221,12 +221,12 @@ func (d *templateDoer) same(ctx context.Context, name string) (bool, error) {
 	return got == want, err
 }
 
-func (d *templateDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verdict, error) {
+func (d *templateHandler) compare(ctx context.Context, rec stage.PreparedRecord) (comparison, error) {
 	look, err := stage.Fingerprint(d.dir)
 	if err != nil {
-		return verdict{}, err
+		return comparison{}, err
 	}
-	v := verdict{fingerprint: fingerprint("template", d.dir, look)}
+	v := comparison{fingerprint: digestParts("template", d.dir, look)}
 	if rec.Fingerprint != v.fingerprint || rec.Made == "" {
 		return v, nil
 	}
@@ -234,15 +234,15 @@ func (d *templateDoer) judge(ctx context.Context, rec stage.PreparedRecord) (ver
 	if err != nil {
 		return v, err
 	}
-	st, err := d.compare(ctx, m)
+	st, err := d.compareManifest(ctx, m)
 	if err != nil {
 		return v, err
 	}
 	if len(st.gone) > 0 {
-		v.drift = some(st.gone) + " is gone"
-		return v, nil // what is left to say, apply says
+		v.drift = firstNames(st.gone) + " is gone"
+		return v, nil // apply reports the rest
 	}
-	v.notes = theirs(st.changed)
+	v.notes = keptNote(st.changed)
 	if st.fresh {
 		next := rec
 		if next.Made, err = m.encode(); err != nil {
@@ -253,21 +253,21 @@ func (d *templateDoer) judge(ctx context.Context, rec stage.PreparedRecord) (ver
 	return v, nil
 }
 
-// theirs tells of what stays as somebody left it.
-func theirs(changed []string) []string {
+// keptNote returns a note about entries that stay as the workspace has them.
+func keptNote(changed []string) []string {
 	if len(changed) == 0 {
 		return nil
 	}
-	return []string{some(changed) + " was changed since, and stays; the template's comes back where it is removed"}
+	return []string{firstNames(changed) + " was changed since, and stays; the template's comes back where it is removed"}
 }
 
-func (d *templateDoer) apply(ctx context.Context, h *stage.Session, rec *stage.PreparedRecord) ([]string, error) {
+func (d *templateHandler) apply(ctx context.Context, h *stage.Session, rec *stage.PreparedRecord) ([]string, error) {
 	m, err := decodeManifest(rec.Made)
 	if err != nil {
 		return nil, err
 	}
 	var notes []string
-	names, skipped, err := d.survey()
+	names, skipped, err := d.listTemplate()
 	if err != nil {
 		return nil, err
 	}
@@ -277,17 +277,17 @@ func (d *templateDoer) apply(ctx context.Context, h *stage.Session, rec *stage.P
 			return nil, err
 		}
 		notes = leftOut(res)
-	} else if notes, err = d.merge(ctx, h, m, names); err != nil {
+	} else if notes, err = d.mergeTemplate(ctx, h, m, names); err != nil {
 		return notes, err
 	} else {
 		notes = append(notes, skipped...)
 	}
-	rec.Made, err = d.note(ctx, names, m)
+	rec.Made, err = d.encodePresent(ctx, names, m)
 	return notes, err
 }
 
-// survey lists what a template has, and tells of what can't be brought.
-func (d *templateDoer) survey() (names, notes []string, err error) {
+// listTemplate lists the entries of a template, and notes entries that can't be copied.
+func (d *templateHandler) listTemplate() (names, notes []string, err error) {
 	var res driver.ImportResult
 	_, err = stage.FingerprintEach(d.dir, func(name string, mode fs.FileMode) {
 		switch mode.Type() {
@@ -308,16 +308,16 @@ func (d *templateDoer) survey() (names, notes []string, err error) {
 	return names, leftOut(res), err
 }
 
-// merge puts back what is gone and brings in what changed in the template. What
-// somebody changed in the workspace stays.
-func (d *templateDoer) merge(ctx context.Context, h *stage.Session, m manifest, names []string) ([]string, error) {
+// mergeTemplate restores entries that are gone and copies entries that changed in the
+// template. Entries that were changed in the workspace stay.
+func (d *templateHandler) mergeTemplate(ctx context.Context, h *stage.Session, m manifest, names []string) ([]string, error) {
 	was := maps.Clone(m)
-	for _, name := range names { // also what is new in the template may be there
+	for _, name := range names { // a new entry of the template may exist in the workspace
 		if _, known := m[name]; !known {
-			m[name] = made{}
+			m[name] = manifestEntry{}
 		}
 	}
-	there, err := d.r.looks(ctx, m)
+	there, err := d.r.fingerprints(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -325,12 +325,12 @@ func (d *templateDoer) merge(ctx context.Context, h *stage.Session, m manifest, 
 	for _, name := range names {
 		now, ok := there[name]
 		if !ok {
-			if !d.replaced(name, stays) {
+			if !d.isBelowChanged(name, stays) {
 				put = append(put, name)
 			}
 			continue
 		}
-		same, err := d.same(ctx, name)
+		same, err := d.isUnchanged(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -341,20 +341,20 @@ func (d *templateDoer) merge(ctx context.Context, h *stage.Session, m manifest, 
 		} else if !same && !untouched {
 			stays = append(stays, name)
 		}
-		m[name] = made{now.look, !same && !untouched}
+		m[name] = manifestEntry{now.look, !same && !untouched}
 	}
-	if err := d.drop(ctx, m, was, there, names); err != nil {
+	if err := d.dropRemoved(ctx, m, was, there, names); err != nil {
 		return nil, err
 	}
 	if len(put) == 0 {
-		return theirs(stays), nil
+		return keptNote(stays), nil
 	}
-	return theirs(stays), h.PutFrom(ctx, d.dir, put)
+	return keptNote(stays), h.PutFrom(ctx, d.dir, put)
 }
 
-// drop forgets what the template no longer has and, where that is asked for, removes
-// it unless somebody changed it.
-func (d *templateDoer) drop(ctx context.Context, m, was manifest, there map[string]seen, names []string) error {
+// dropRemoved removes entries from the manifest that the template no longer has and, with
+// prune, removes their files unless they were changed in the workspace.
+func (d *templateHandler) dropRemoved(ctx context.Context, m, was manifest, there map[string]presentEntry, names []string) error {
 	var goes []string
 	for name, old := range was {
 		if _, still := slices.BinarySearch(names, name); still {
@@ -372,20 +372,20 @@ func (d *templateDoer) drop(ctx context.Context, m, was manifest, there map[stri
 	return d.r.removeMade(ctx, goes, there)
 }
 
-// note records how all that the template has looks now. What m says is theirs stays
-// so.
-func (d *templateDoer) note(ctx context.Context, names []string, m manifest) (string, error) {
+// encodePresent returns the encoded manifest with present fingerprints. Entries that m marks
+// as theirs keep the mark.
+func (d *templateHandler) encodePresent(ctx context.Context, names []string, m manifest) (string, error) {
 	next := manifest{}
 	for _, name := range names {
-		next[name] = made{theirs: m[name].theirs}
+		next[name] = manifestEntry{theirs: m[name].theirs}
 	}
-	there, err := d.r.looks(ctx, next)
+	there, err := d.r.fingerprints(ctx, next)
 	if err != nil {
 		return "", err
 	}
 	for name, e := range next {
 		now, ok := there[name]
-		if !ok { // it was left out, or is below what somebody has put there
+		if !ok { // left out, or below a path that was changed in the workspace
 			delete(next, name)
 			continue
 		}

@@ -12,26 +12,26 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// fileDoer does a file with its content.
-type fileDoer struct {
+// fileHandler writes a file with given content.
+type fileHandler struct {
 	r *Reconciler
 	f File
 }
 
-func (d *fileDoer) mode() string { return strconv.FormatUint(uint64(d.f.Mode), 8) }
+func (d *fileHandler) modeText() string { return strconv.FormatUint(uint64(d.f.Mode), 8) }
 
-func (d *fileDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verdict, error) {
+func (d *fileHandler) compare(ctx context.Context, rec stage.PreparedRecord) (comparison, error) {
 	sum := driver.DigestBytes(d.f.Content)
-	v := verdict{fingerprint: fingerprint("file", d.f.Target, d.mode(), sum)}
+	v := comparison{fingerprint: digestParts("file", d.f.Target, d.modeText(), sum)}
 	if rec.Fingerprint != v.fingerprint {
 		return v, nil
 	}
-	return d.r.unchanged(ctx, d.f.Target, rec, v, sum)
+	return d.r.compareRecord(ctx, d.f.Target, rec, v, sum)
 }
 
-// unchanged looks whether what was made still looks as it did and, where it does
-// not, whether it is still the same.
-func (r *Reconciler) unchanged(ctx context.Context, target string, rec stage.PreparedRecord, v verdict, sum string) (verdict, error) {
+// compareRecord compares the fingerprint of the result with the record and, if it
+// differs, the content.
+func (r *Reconciler) compareRecord(ctx context.Context, target string, rec stage.PreparedRecord, v comparison, sum string) (comparison, error) {
 	now, err := stage.FingerprintInside(ctx, r.ws, target)
 	if code := fault.Of(err); code == fault.NotFound || code == fault.SandboxViolation {
 		v.drift = target + " is gone"
@@ -53,23 +53,23 @@ func (r *Reconciler) unchanged(ctx context.Context, target string, rec stage.Pre
 	return v, nil
 }
 
-// modeChanged reports whether a file has another mode than the one that was noted.
+// modeChanged reports whether the mode of a file differs from the record.
 func modeChanged(ctx context.Context, r *Reconciler, target string, rec stage.PreparedRecord) bool {
 	info, err := r.ws.Stat(ctx, target, nil)
 	_, mode, ok := strings.Cut(rec.Digest, "/")
 	return err != nil || ok && mode != strconv.FormatUint(uint64(info.Mode), 8)
 }
 
-func (d *fileDoer) apply(ctx context.Context, h *stage.Session, rec *stage.PreparedRecord) ([]string, error) {
+func (d *fileHandler) apply(ctx context.Context, h *stage.Session, rec *stage.PreparedRecord) ([]string, error) {
 	if err := h.PutFile(ctx, stage.File{Path: d.f.Target, Content: d.f.Content, Mode: d.f.Mode}); err != nil {
 		return nil, err
 	}
 	rec.Source = driver.DigestBytes(d.f.Content)
-	return nil, d.r.seen(ctx, d.f.Target, rec)
+	return nil, d.r.recordFingerprint(ctx, d.f.Target, rec)
 }
 
-// seen notes how what was made looks.
-func (r *Reconciler) seen(ctx context.Context, target string, rec *stage.PreparedRecord) error {
+// recordFingerprint records the fingerprint of the result.
+func (r *Reconciler) recordFingerprint(ctx context.Context, target string, rec *stage.PreparedRecord) error {
 	info, err := r.ws.Stat(ctx, target, nil)
 	if err != nil {
 		return err
@@ -79,15 +79,15 @@ func (r *Reconciler) seen(ctx context.Context, target string, rec *stage.Prepare
 	return err
 }
 
-// inputDoer does a file that comes from elsewhere.
-type inputDoer struct {
+// inputHandler stages a file from another source.
+type inputHandler struct {
 	r *Reconciler
 	f File
 }
 
-// skill returns the name of the skill that the input is taken of, "" for none.
-func (d *inputDoer) skill() string {
-	rest, ok := strings.CutPrefix(d.r.st.Inside(*d.f.Input), stage.DirSkills+"/")
+// skillName returns the name of the skill that contains the input, or "".
+func (d *inputHandler) skillName() string {
+	rest, ok := strings.CutPrefix(d.r.st.InputPath(*d.f.Input), stage.DirSkills+"/")
 	if !ok || !strings.HasPrefix(d.f.Input.From, "skill:") {
 		return ""
 	}
@@ -95,69 +95,69 @@ func (d *inputDoer) skill() string {
 	return name
 }
 
-func (d *inputDoer) looksAt() []string {
-	if name := d.r.st.Inside(*d.f.Input); name != "" {
+func (d *inputHandler) dependsOn() []string {
+	if name := d.r.st.InputPath(*d.f.Input); name != "" {
 		return []string{name}
 	}
 	return nil
 }
 
-func (d *inputDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verdict, error) {
+func (d *inputHandler) compare(ctx context.Context, rec stage.PreparedRecord) (comparison, error) {
 	in := d.f.Input
-	look, err := d.r.st.Look(ctx, *in)
+	look, err := d.r.st.InputFingerprint(ctx, *in)
 	if err != nil {
-		return verdict{}, err
+		return comparison{}, err
 	}
-	v := verdict{fingerprint: fingerprint("input", d.f.Target, in.From, in.Mode, strconv.FormatBool(in.Pin), look)}
+	v := comparison{fingerprint: digestParts("input", d.f.Target, in.From, in.Mode, strconv.FormatBool(in.Pin), look)}
 	if rec.Fingerprint != v.fingerprint {
 		return v, nil
 	}
-	return d.r.unchanged(ctx, d.f.Target, rec, v, rec.Source)
+	return d.r.compareRecord(ctx, d.f.Target, rec, v, rec.Source)
 }
 
-func (d *inputDoer) apply(ctx context.Context, h *stage.Session, rec *stage.PreparedRecord) ([]string, error) {
+func (d *inputHandler) apply(ctx context.Context, h *stage.Session, rec *stage.PreparedRecord) ([]string, error) {
 	in := *d.f.Input
 	in.To = d.f.Target
 	if _, err := h.StageInputs(ctx, []stage.Input{in}); err != nil {
 		return nil, err
 	}
-	if err := d.r.seen(ctx, d.f.Target, rec); err != nil {
+	if err := d.r.recordFingerprint(ctx, d.f.Target, rec); err != nil {
 		return nil, err
 	}
 	var err error
-	rec.Source, err = d.r.ws.Digest(ctx, d.f.Target) // of what was made, to tell a change from a touch
+	rec.Source, err = d.r.ws.Digest(ctx, d.f.Target) // digest of the result: distinguishes a change from a touch
 	return nil, err
 }
 
-// commandDoer runs a command.
-type commandDoer struct {
+// commandHandler runs a command.
+type commandHandler struct {
 	r *Reconciler
 	c Command
 }
 
-func (d *commandDoer) looksAt() []string { return d.c.FingerprintInputs }
+func (d *commandHandler) dependsOn() []string { return d.c.FingerprintInputs }
 
-func (d *commandDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verdict, error) {
+func (d *commandHandler) compare(ctx context.Context, rec stage.PreparedRecord) (comparison, error) {
 	if !d.r.ws.Capabilities().Has(driver.CapShell) {
-		return verdict{}, fmt.Errorf("run %s: %w: this workspace has no shell", d.c.Cmd, fault.Unsupported)
+		return comparison{}, fmt.Errorf("run %s: %w: this workspace has no shell", d.c.Cmd, fault.Unsupported)
 	}
 	look := ""
 	for _, name := range d.c.FingerprintInputs {
 		l, err := stage.FingerprintInside(ctx, d.r.ws, name)
 		if err != nil && fault.Of(err) != fault.NotFound {
-			return verdict{}, err
+			return comparison{}, err
 		}
 		look += l + "\n"
 	}
 	next := rec
 	if rec.Source != look || rec.Digest == "" {
-		sum, err := d.inputs(ctx)
+		sum, err := d.inputsDigest(ctx)
 		if err != nil {
-			return verdict{}, err
+			return comparison{}, err
 		}
 		next.Source, next.Digest = look, sum
 	}
-	v := verdict{fingerprint: fingerprint("command", d.c.base(), next.Digest)}
+	v := comparison{fingerprint: digestParts("command", d.c.declarationFingerprint(), next.Digest)}
 	if next != rec {
 		v.refreshed = &next
 	}
@@ -165,9 +165,9 @@ func (d *commandDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verd
 		if name == "" {
 			continue
 		}
-		gone, err := d.r.missing(ctx, name)
+		gone, err := d.r.isMissing(ctx, name)
 		if err != nil {
-			return verdict{}, fmt.Errorf("path %q: %w", name, err)
+			return comparison{}, fmt.Errorf("path %q: %w", name, err)
 		}
 		if gone && v.drift == "" {
 			v.drift = name + " is gone"
@@ -176,8 +176,8 @@ func (d *commandDoer) judge(ctx context.Context, rec stage.PreparedRecord) (verd
 	return v, nil
 }
 
-// inputs is the digest of the files whose content counts.
-func (d *commandDoer) inputs(ctx context.Context) (string, error) {
+// inputsDigest returns the digest of the FingerprintInputs.
+func (d *commandHandler) inputsDigest(ctx context.Context) (string, error) {
 	parts := []string{"inputs"}
 	for _, name := range d.c.FingerprintInputs {
 		sum, err := d.r.ws.Digest(ctx, name)
@@ -186,19 +186,19 @@ func (d *commandDoer) inputs(ctx context.Context) (string, error) {
 		}
 		parts = append(parts, name, sum)
 	}
-	return fingerprint(parts...), nil
+	return digestParts(parts...), nil
 }
 
-func (d *commandDoer) apply(ctx context.Context, _ *stage.Session, rec *stage.PreparedRecord) ([]string, error) {
+func (d *commandHandler) apply(ctx context.Context, _ *stage.Session, rec *stage.PreparedRecord) ([]string, error) {
 	if err := d.c.run(ctx, d.r); err != nil {
 		return nil, err
 	}
-	if err := d.mark(ctx, rec); err != nil {
+	if err := d.makeMarker(ctx, rec); err != nil {
 		return nil, fmt.Errorf("marker %q: %w", d.c.MarkerPath, err)
 	}
 	var notes []string
 	for _, name := range d.c.ObservedPaths {
-		gone, err := d.r.missing(ctx, name)
+		gone, err := d.r.isMissing(ctx, name)
 		if err != nil {
 			return notes, fmt.Errorf("path %q: %w", name, err)
 		}
@@ -209,13 +209,13 @@ func (d *commandDoer) apply(ctx context.Context, _ *stage.Session, rec *stage.Pr
 	return notes, nil
 }
 
-// mark makes the file that says that the command was run, where the command made
-// nothing, and notes how it looks: what the record knows is ours to remove.
-func (d *commandDoer) mark(ctx context.Context, rec *stage.PreparedRecord) error {
+// makeMarker creates the marker file if the command did not, and records its fingerprint:
+// Prune removes only what is recorded.
+func (d *commandHandler) makeMarker(ctx context.Context, rec *stage.PreparedRecord) error {
 	if d.c.MarkerPath == "" {
 		return nil
 	}
-	gone, err := d.r.missing(ctx, d.c.MarkerPath)
+	gone, err := d.r.isMissing(ctx, d.c.MarkerPath)
 	if err != nil || !gone {
 		return err
 	}
@@ -227,7 +227,7 @@ func (d *commandDoer) mark(ctx context.Context, rec *stage.PreparedRecord) error
 	return err
 }
 
-// run runs the command. One that does not end well is an error.
+// run runs the command. A failed command is an error.
 func (c Command) run(ctx context.Context, r *Reconciler) error {
 	cmd := driver.Command{
 		Argv: append([]string{c.Cmd}, c.Args...), Env: c.Env, Dir: c.Cwd, Timeout: c.Timeout, Limits: c.Limits, Stdin: strings.NewReader(c.Stdin),
@@ -242,7 +242,7 @@ func (c Command) run(ctx context.Context, r *Reconciler) error {
 	return runError(c.Cmd, res)
 }
 
-// runError is the error of a command that did not end well, with what it said.
+// runError returns the error of a failed command, with its output.
 func runError(name string, res driver.Result) error {
 	if res.Succeeded() {
 		return nil
@@ -256,11 +256,11 @@ func runError(name string, res driver.Result) error {
 	case res.Signal != "":
 		how = "was ended by " + res.Signal
 	}
-	return fmt.Errorf("command %q %s: %w: stderr=%s stdout=%s", name, how, code, cut(res.Stderr), cut(res.Stdout))
+	return fmt.Errorf("command %q %s: %w: stderr=%s stdout=%s", name, how, code, outputTail(res.Stderr), outputTail(res.Stdout))
 }
 
-// cut is the end of what a program said, where the reason mostly is.
-func cut(out []byte) string {
+// outputTail returns the end of the output, which usually has the reason.
+func outputTail(out []byte) string {
 	const most = 2048
 	s := strings.TrimSpace(strings.ToValidUTF8(string(out), "?"))
 	if len(s) > most {
