@@ -54,7 +54,7 @@ func (e *Editor) run(ctx context.Context, c *tool.Call, path string, edit func(s
 	if _, err := e.language(path); err != nil {
 		return output{}, err
 	}
-	end, err := c.Turn(ctx, info.Path)
+	end, err := c.LockFile(ctx, info.Path)
 	if err != nil {
 		return output{}, err
 	}
@@ -72,7 +72,7 @@ func (e *Editor) run(ctx context.Context, c *tool.Call, path string, edit func(s
 	if err != nil {
 		return output{}, err
 	}
-	c.Mark(info.Path, change.Content, after(seen, change, res.Digest).Spans...)
+	c.RecordRead(info.Path, change.Content, after(seen, change, res.Digest).Spans...)
 	out := output{Path: info.Path, Line: change.Line, Before: change.Before, After: change.After, Count: change.Count, Digest: res.Digest}
 	out.text = change.Text(c.Tool, path) + c.AfterEdit(ctx, info.Path)
 	return out, nil

@@ -89,7 +89,7 @@ func (s *Set) write(ctx context.Context, c *tool.Call, list []FileEdit) (string,
 		names = append(names, f.Path)
 		seen, ok := c.Seen(f.Path)
 		if ok && seen.Digest == driver.DigestBytes(f.Before) && sameLines(f) {
-			c.Mark(f.Path, f.After, seen.Spans...)
+			c.RecordRead(f.Path, f.After, seen.Spans...)
 		}
 	}
 	return c.AfterEdit(ctx, names...), nil

@@ -28,7 +28,7 @@ func (o forkOutput) Text() string {
 
 func forkTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "fork", Family: tool.Memory, Needs: needs, FanOut: true,
+		Name: "fork", Family: tool.Snapshot, Needs: needs, FanOut: true,
 		Description: "Open a new workspace that begins as this one is now, or was in a snapshot. This one stays as it is. Use apply to bring back what changed there.",
 	}, fork)
 }
@@ -68,7 +68,7 @@ type wsSnapshotInput struct {
 
 func wsSnapshotTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "workspace_snapshot", Family: tool.Memory, Needs: needs, FanOut: true,
+		Name: "workspace_snapshot", Family: tool.Snapshot, Needs: needs, FanOut: true,
 		Description: "Remember all files of the workspace as they are, and return the id of the snapshot.",
 	}, func(ctx context.Context, c *tool.Call, in wsSnapshotInput) (createOutput, error) {
 		if in.Name != "" {
@@ -88,7 +88,7 @@ type wsRestoreInput struct {
 
 func wsRestoreTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "workspace_restore", Family: tool.Memory, Needs: needs, FanOut: true,
+		Name: "workspace_restore", Family: tool.Snapshot, Needs: needs, FanOut: true,
 		Description: "Open a new workspace from a snapshot. This one stays as it is; pass the new one as workspace to work there.",
 	}, func(ctx context.Context, c *tool.Call, in wsRestoreInput) (forkOutput, error) {
 		if _, err := find(ctx, c, in.Snapshot); err != nil {
@@ -100,14 +100,14 @@ func wsRestoreTool() *tool.Tool {
 
 func wsBranchTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "workspace_branch", Family: tool.Memory, Needs: needs, FanOut: true,
+		Name: "workspace_branch", Family: tool.Snapshot, Needs: needs, FanOut: true,
 		Description: "Open a new workspace that begins as this one is now, or was in a snapshot. This one stays as it is.",
 	}, fork)
 }
 
 func wsListTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "workspace_list_snapshots", Family: tool.Memory, Needs: needs, FanOut: true, ReadOnly: true, Idempotent: true,
+		Name: "workspace_list_snapshots", Family: tool.Snapshot, Needs: needs, FanOut: true, ReadOnly: true, Idempotent: true,
 		Description: "List the snapshots of the workspace, the newest first.",
 	}, list)
 }
@@ -118,7 +118,7 @@ type wsDeleteInput struct {
 
 func wsDeleteTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "workspace_delete_snapshot", Family: tool.Memory, Needs: needs, FanOut: true, Destructive: true,
+		Name: "workspace_delete_snapshot", Family: tool.Snapshot, Needs: needs, FanOut: true, Destructive: true,
 		Description: "Forget a snapshot. The files of the workspace stay as they are.",
 	}, func(ctx context.Context, c *tool.Call, in wsDeleteInput) (tool.Message, error) {
 		info, err := find(ctx, c, in.Snapshot)

@@ -50,7 +50,7 @@ func (o createOutput) Text() string {
 
 func createTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "snapshot_create", Family: tool.Memory, Needs: needs, FanOut: true,
+		Name: "snapshot_create", Family: tool.Snapshot, Needs: needs, FanOut: true,
 		Description: "Remember all files of the workspace as they are, under a name. A snapshot that has the name already is replaced; one that a fork started from stays, under its id.",
 	}, create)
 }
@@ -115,7 +115,7 @@ func (o listOutput) Text() string {
 
 func listTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "snapshot_list", Family: tool.Memory, Needs: needs, FanOut: true, ReadOnly: true, Idempotent: true,
+		Name: "snapshot_list", Family: tool.Snapshot, Needs: needs, FanOut: true, ReadOnly: true, Idempotent: true,
 		Description: "List the snapshots of the workspace, the newest first: name, digest, time and description.",
 	}, list)
 }
@@ -160,7 +160,7 @@ func (o movedOutput) Text() string {
 
 func restoreTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "snapshot_restore", Family: tool.Memory, Needs: needs, FanOut: true, Idempotent: true,
+		Name: "snapshot_restore", Family: tool.Snapshot, Needs: needs, FanOut: true, Idempotent: true,
 		Description: "Bring the files of the workspace back to a snapshot, in place. What is there becomes a snapshot first, so that undo takes it back.",
 	}, restore)
 }
@@ -192,7 +192,7 @@ func moved(ctx context.Context, c *tool.Call, verb string, to, before driver.Sna
 
 func deleteTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "snapshot_delete", Family: tool.Memory, Needs: needs, FanOut: true, Destructive: true,
+		Name: "snapshot_delete", Family: tool.Snapshot, Needs: needs, FanOut: true, Destructive: true,
 		Description: "Forget a snapshot. The files of the workspace stay as they are.",
 	}, func(ctx context.Context, c *tool.Call, in nameInput) (tool.Message, error) {
 		info, err := find(ctx, c, in.Name)
@@ -209,7 +209,7 @@ type undoInput struct {
 
 func undoTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "undo", Family: tool.Memory, Needs: needs, FanOut: true,
+		Name: "undo", Family: tool.Snapshot, Needs: needs, FanOut: true,
 		Description: "Bring the files of the workspace back to the latest snapshot or checkpoint before what is there, in place. With redo, take that back.",
 	}, func(ctx context.Context, c *tool.Call, in undoInput) (movedOutput, error) {
 		do, verb := history.Undo, "undone, back to"

@@ -70,7 +70,7 @@ type snapshotDiffInput struct {
 
 func snapshotDiffTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "snapshot_diff", Family: tool.Memory, Needs: needs, FanOut: true, ReadOnly: true, Idempotent: true,
+		Name: "snapshot_diff", Family: tool.Snapshot, Needs: needs, FanOut: true, ReadOnly: true, Idempotent: true,
 		Description: "Show what changed since a snapshot, as a patch.",
 	}, func(ctx context.Context, c *tool.Call, in snapshotDiffInput) (diffOutput, error) {
 		info, err := find(ctx, c, in.Name)
@@ -106,7 +106,7 @@ type diffInput struct {
 
 func diffTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "diff", Family: tool.Memory, Needs: needs, FanOut: true, ReadOnly: true, Idempotent: true,
+		Name: "diff", Family: tool.Snapshot, Needs: needs, FanOut: true, ReadOnly: true, Idempotent: true,
 		Description: "Show what changed in the workspace since it was opened or forked, or between two snapshots, as a patch.",
 	}, diff)
 }
@@ -178,7 +178,7 @@ func (o applyOutput) Text() string {
 
 func applyTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "apply", Family: tool.Memory, Needs: needs, FanOut: true,
+		Name: "apply", Family: tool.Snapshot, Needs: needs, FanOut: true,
 		Description: "Merge what changed in another workspace, such as a fork, into this one, line by line. Where both changed the same lines nothing is written and the conflicts are listed.",
 	}, apply)
 }
