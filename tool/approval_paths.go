@@ -12,7 +12,7 @@ import (
 
 // A ruleTarget is one of the things that a call is about.
 type ruleTarget struct {
-	text  string // as it is written; a path is cleaned
+	text     string // as it is written; a path is cleaned
 	resolved string // of a path with symlinks: the file that it is; "" is the same
 }
 

@@ -68,11 +68,11 @@ type Env struct {
 	Reads    *Tracker
 	Profiles *profile.Cache
 
-	tools   map[string]*Tool
-	results resultStore
-	scrubs  scrubbers
-	perWorkspace  workspaceValues
-	changes keylock.Locks[fileKey] // of the files that calls change
+	tools        map[string]*Tool
+	results      resultStore
+	scrubs       scrubbers
+	perWorkspace workspaceValues
+	changes      keylock.Locks[fileKey] // of the files that calls change
 }
 
 // NewEnv returns an Env. It refuses two tools of one name.

@@ -25,7 +25,7 @@ type workspaceValue struct {
 
 // workspaceValues holds what families keep for workspaces.
 type workspaceValues struct {
-	mu   sync.Mutex
+	mu      sync.Mutex
 	entries map[valueKey]*workspaceValue // guarded by mu
 }
 

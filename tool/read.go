@@ -140,9 +140,9 @@ type window struct {
 	first, count int
 	numbered     bool
 
-	text  strings.Builder
-	lines int      // of the file
-	shown int      // the last line in text; first-1 is none
+	text       strings.Builder
+	lines      int      // of the file
+	shown      int      // the last line in text; first-1 is none
 	lineHashes []uint32 // of every line; nil where there are too many
 
 	inLine bool         // the last part did not end its line

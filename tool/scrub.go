@@ -11,7 +11,7 @@ import (
 // scrubbers keeps the scrubber of each workspace for as long as its secrets are
 // the same.
 type scrubbers struct {
-	mu   sync.Mutex
+	mu     sync.Mutex
 	cached map[string]cachedScrubber // guarded by mu; by name of the workspace
 }
 

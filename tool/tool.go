@@ -17,18 +17,18 @@ type Family string
 
 // The families.
 const (
-	Files   Family = "files"
-	Search  Family = "search"
-	Shell   Family = "shell"
-	Verify  Family = "verify"
-	LSP     Family = "lsp"
-	AST     Family = "ast"
-	Render  Family = "render"
-	Secrets Family = "secrets"
-	Project Family = "project"
-	Code    Family = "code"
-	Snapshot  Family = "snapshot"
-	Extra   Family = "extra" // of a capability that the core does not know
+	Files    Family = "files"
+	Search   Family = "search"
+	Shell    Family = "shell"
+	Verify   Family = "verify"
+	LSP      Family = "lsp"
+	AST      Family = "ast"
+	Render   Family = "render"
+	Secrets  Family = "secrets"
+	Project  Family = "project"
+	Code     Family = "code"
+	Snapshot Family = "snapshot"
+	Extra    Family = "extra" // of a capability that the core does not know
 )
 
 // A Spec says what a tool is.
