@@ -80,7 +80,7 @@ func Providers() []Pattern {
 		{Name: "sourcegraph-access-token", Heads: []string{"sgp_"}, Form: `sgp_(?:(?:[a-fA-F0-9]{16}|local)_)?[a-fA-F0-9]{40}\b`, Entropy: 3},
 		{Name: "square-access-token", Heads: []string{"sq0atp-", "sq0csp-"}, Form: `sq0(?:atp|csp)-[\w-]{22,60}`, Entropy: 2},
 		{Name: "stripe-key", Heads: []string{"sk_test_", "sk_live_", "sk_prod_", "rk_test_", "rk_live_", "rk_prod_"}, Form: `[sr]k_(?:test|live|prod)_[a-zA-Z0-9]{10,}`, Entropy: 2},
-		{Name: "terraform-api-token", Heads: []string{".atlasv1."}, Form: `\.atlasv1\.[\w\-=]{60,70}`, Entropy: 3.5, Inside: true},
+		{Name: "terraform-api-token", Heads: []string{".atlasv1."}, Form: `\.atlasv1\.[\w\-=]{60,70}`, Entropy: 3.5, MidWord: true},
 		{Name: "vault-token", Heads: []string{"hvs.", "hvb."}, Form: `hv[sb]\.[\w-]{90,300}`, Entropy: 3.5},
 	}
 }

@@ -13,34 +13,34 @@ import (
 	"github.com/croft-run/croft/internal/strictjson"
 )
 
-// fit says in words which argument of a tool that workspaces bring does not fit its
+// checkValues says in words which argument of a tool that workspaces bring does not fit its
 // schema, and what would; nil where each does, as far as words go.
-func fit(schema *jsonschema.Schema, args map[string]any) error {
-	for _, name := range names(schema) {
+func checkValues(schema *jsonschema.Schema, args map[string]any) error {
+	for _, name := range argumentNames(schema) {
 		value, given := args[name]
 		if !given {
 			continue
 		}
-		if err := fitOne(schema.Properties[name], name, value); err != nil {
+		if err := checkValue(schema.Properties[name], name, value); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func fitOne(s *jsonschema.Schema, name string, value any) error {
-	if s.Type != "" && !isKind(s.Type, value) {
-		return Errorf(fault.InvalidArgument, "%s must be %s, not %s", name, wanted(s), strictjson.Kind(value))
+func checkValue(s *jsonschema.Schema, name string, value any) error {
+	if s.Type != "" && !hasJSONType(s.Type, value) {
+		return Errorf(fault.InvalidArgument, "%s must be %s, not %s", name, describeType(s), strictjson.Kind(value))
 	}
 	if n, ok := value.(float64); ok && (s.Minimum != nil && n < *s.Minimum || s.Maximum != nil && n > *s.Maximum) {
-		return Errorf(fault.InvalidArgument, "%s must be %s", name, between(s.Minimum, s.Maximum))
+		return Errorf(fault.InvalidArgument, "%s must be %s", name, describeRange(s.Minimum, s.Maximum))
 	}
-	if len(s.Enum) > 0 && plainValue(value) && !slices.Contains(s.Enum, value) {
-		return Errorf(fault.InvalidArgument, "%s must be one of %s", name, listed(s.Enum))
+	if len(s.Enum) > 0 && isScalar(value) && !slices.Contains(s.Enum, value) {
+		return Errorf(fault.InvalidArgument, "%s must be one of %s", name, joinValues(s.Enum))
 	}
 	if items, ok := value.([]any); ok && s.Items != nil {
 		for i, item := range items {
-			if err := fitOne(s.Items, fmt.Sprintf("%s[%d]", name, i), item); err != nil {
+			if err := checkValue(s.Items, fmt.Sprintf("%s[%d]", name, i), item); err != nil {
 				return err
 			}
 		}
@@ -48,8 +48,8 @@ func fitOne(s *jsonschema.Schema, name string, value any) error {
 	return nil
 }
 
-// wanted says what a schema takes, in words.
-func wanted(s *jsonschema.Schema) string {
+// describeType says what a schema takes, in words.
+func describeType(s *jsonschema.Schema) string {
 	switch s.Type {
 	case "integer":
 		return "an integer"
@@ -64,8 +64,8 @@ func wanted(s *jsonschema.Schema) string {
 	return "a " + s.Type
 }
 
-// isKind reports whether a value is of a type of JSON schema.
-func isKind(kind string, value any) bool {
+// hasJSONType reports whether a value is of a type of JSON schema.
+func hasJSONType(kind string, value any) bool {
 	switch v := value.(type) {
 	case string:
 		return kind == "string"
@@ -81,8 +81,8 @@ func isKind(kind string, value any) bool {
 	return kind == "null"
 }
 
-// plainValue reports whether a value can be compared.
-func plainValue(value any) bool {
+// isScalar reports whether a value can be compared.
+func isScalar(value any) bool {
 	switch value.(type) {
 	case string, bool, float64, nil:
 		return true
@@ -90,8 +90,8 @@ func plainValue(value any) bool {
 	return false
 }
 
-// between says what numbers are allowed. One of the bounds is there.
-func between(least, most *float64) string {
+// describeRange says what numbers are allowed. One of the bounds is there.
+func describeRange(least, most *float64) string {
 	switch {
 	case most == nil:
 		return fmt.Sprintf("at least %v", *least)
@@ -101,8 +101,8 @@ func between(least, most *float64) string {
 	return fmt.Sprintf("between %v and %v", *least, *most)
 }
 
-// listed writes values with commas between them.
-func listed(values []any) string {
+// joinValues writes values with commas between them.
+func joinValues(values []any) string {
 	var words []string
 	for _, v := range values {
 		if s, ok := v.(string); ok {

@@ -32,39 +32,39 @@ func Tools() []*tool.Tool {
 	}
 }
 
-// commands is what tools that run commands need.
-var commands = []workspace.Capability{driver.CapFS, driver.CapShell}
+// commandCaps is what tools that run commands need.
+var commandCaps = []workspace.Capability{driver.CapFS, driver.CapShell}
 
 // shownOutput bounds each stream in an answer; the session's log has the rest.
 const shownOutput = 32 << 10
 
-// scope are the arguments of tools that look at the project without running it.
-type scope struct {
+// checkInput are the arguments of tools that look at the project without running it.
+type checkInput struct {
 	Language string   `json:"language,omitempty" jsonschema:"which project, where there are several: go, rust, node, python, java or another that profile names; all runs each"`
 	Files    []string `json:"files,omitempty" jsonschema:"only what these files are about: paths relative to the workspace; default everything" croft:"path"`
 	Timeout  int      `json:"timeout,omitempty" jsonschema:"seconds after which it is ended; default 120, at most 600"`
 }
 
-// projects returns the projects that a call is about.
-func projects(ctx context.Context, c *tool.Call, language string, files []string) ([]profile.Project, error) {
+// selectProjects returns the projects that a call is about.
+func selectProjects(ctx context.Context, c *tool.Call, language string, files []string) ([]profile.Project, error) {
 	p, err := c.Profile(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if language == "" && len(files) > 0 {
-		if list := owners(p, files); len(list) > 0 {
+		if list := owningProjects(p, files); len(list) > 0 {
 			return list, nil
 		}
 	}
 	list, err := verify.Select(p, language)
 	if err != nil {
-		return nil, plain(err)
+		return nil, withoutCodePrefix(err)
 	}
 	return list, nil
 }
 
-// owners are the projects that files belong to.
-func owners(p profile.Profile, files []string) []profile.Project {
+// owningProjects are the projects that files belong to.
+func owningProjects(p profile.Profile, files []string) []profile.Project {
 	var out []profile.Project
 	for _, f := range files {
 		q, ok := p.For(f)
@@ -75,8 +75,8 @@ func owners(p profile.Profile, files []string) []profile.Project {
 	return out
 }
 
-// plain makes the words after an error's code the whole message.
-func plain(err error) error {
+// withoutCodePrefix makes the words after an error's code the whole message.
+func withoutCodePrefix(err error) error {
 	text, code := err.Error(), fault.Of(err)
 	if _, rest, ok := strings.Cut(text, code.Error()+": "); ok {
 		text = rest
@@ -84,17 +84,17 @@ func plain(err error) error {
 	return tool.Errorf(code, "%s", text)
 }
 
-// failed is the error of a tool whose command could not be run.
-func failed(name string, err error) error {
+// runError is the error of a tool whose command could not be run.
+func runError(name string, err error) error {
 	switch code := fault.Of(err); code {
 	case fault.NotFound, fault.InvalidArgument, fault.Unsupported, fault.WrongState:
-		return tool.Errorf(code, "%s: %s", name, tool.ErrorText(plain(err)))
+		return tool.Errorf(code, "%s: %s", name, tool.ErrorText(withoutCodePrefix(err)))
 	}
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// relative returns files as the workspace names them.
-func relative(c *tool.Call, files []string) []string {
+// relPaths returns files as the workspace names them.
+func relPaths(c *tool.Call, files []string) []string {
 	out := make([]string, len(files))
 	for i, f := range files {
 		out[i] = strings.TrimPrefix(strings.TrimPrefix(f, strings.TrimSuffix(c.Root(), "/")+"/"), "./")
@@ -102,19 +102,19 @@ func relative(c *tool.Call, files []string) []string {
 	return out
 }
 
-// options are what verify is told, with progress passed on.
-func options(c *tool.Call, files []string, timeout time.Duration) *verify.Options {
+// verifyOptions are what verify is told, with progress passed on.
+func verifyOptions(c *tool.Call, files []string, timeout time.Duration) *verify.Options {
 	return &verify.Options{
-		Files: relative(c, files), Timeout: timeout, MaxOutput: shownOutput,
+		Files: relPaths(c, files), Timeout: timeout, MaxOutput: shownOutput,
 		Progress: func(p verify.Progress) {
 			c.Progress(tool.Progress{Done: float64(p.Done), Message: p.Line})
 		},
 	}
 }
 
-// each runs something for every project and joins the texts where there are
+// forEachProject runs something for every project and joins the texts where there are
 // several. An error is the answer only where it is the only one.
-func each[T any](list []profile.Project, run func(profile.Project) (T, error), text func(T) string) ([]T, string, error) {
+func forEachProject[T any](list []profile.Project, run func(profile.Project) (T, error), text func(T) string) ([]T, string, error) {
 	var out []T
 	var b strings.Builder
 	var first error
@@ -139,23 +139,23 @@ func each[T any](list []profile.Project, run func(profile.Project) (T, error), t
 	return out, b.String(), nil
 }
 
-// memory is what is known of a workspace's last runs.
-type memory struct {
+// runHistory is what is known of a workspace's last runs.
+type runHistory struct {
 	mu       sync.Mutex
 	reports  []*verify.Report   // guarded by mu
 	coverage []*verify.Coverage // guarded by mu
 }
 
-func recall(c *tool.Call) *memory {
-	m, err := tool.PerWorkspace(c, func() (*memory, error) { return new(memory), nil })
+func historyOf(c *tool.Call) *runHistory {
+	m, err := tool.PerWorkspace(c, func() (*runHistory, error) { return new(runHistory), nil })
 	if err != nil {
-		return new(memory) // making one does not fail
+		return new(runHistory) // making one does not fail
 	}
 	return m
 }
 
-// keep remembers a run of the tests, in place of those of the same projects.
-func (m *memory) keep(list []*verify.Report) {
+// addReports remembers a run of the tests, in place of those of the same projects.
+func (m *runHistory) addReports(list []*verify.Report) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, r := range list {
@@ -164,8 +164,8 @@ func (m *memory) keep(list []*verify.Report) {
 	}
 }
 
-// last returns the reports of a language, or of all.
-func (m *memory) last(language string) []*verify.Report {
+// lastReports returns the reports of a language, or of all.
+func (m *runHistory) lastReports(language string) []*verify.Report {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	language = strings.ToLower(strings.TrimSpace(language))
@@ -178,21 +178,21 @@ func (m *memory) last(language string) []*verify.Report {
 	return out
 }
 
-func (m *memory) covered(c *verify.Coverage) {
+func (m *runHistory) addCoverage(c *verify.Coverage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.coverage = slices.DeleteFunc(m.coverage, func(old *verify.Coverage) bool { return old.Language == c.Language && old.Dir == c.Dir })
 	m.coverage = append(m.coverage, c)
 }
 
-func (m *memory) coverages() []*verify.Coverage {
+func (m *runHistory) coverages() []*verify.Coverage {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.coverage)
 }
 
-// ago says how long ago something was.
-func ago(t time.Time) string {
+// timeAgo says how long ago something was.
+func timeAgo(t time.Time) string {
 	d := time.Since(t)
 	switch {
 	case d < time.Second:
@@ -206,7 +206,7 @@ func ago(t time.Time) string {
 	}
 }
 
-func limited(name string, asked, otherwise, most int) (int, error) {
+func limitOr(name string, asked, otherwise, most int) (int, error) {
 	switch {
 	case asked == 0:
 		return otherwise, nil

@@ -12,21 +12,21 @@ type closer interface {
 	Close(ctx context.Context) error
 }
 
-type keepKey struct {
+type valueKey struct {
 	workspace string // id
 	kind      reflect.Type
 }
 
-type kept struct {
+type workspaceValue struct {
 	once  sync.Once
 	value any
 	err   error
 }
 
-// keeper holds what families keep for workspaces.
-type keeper struct {
-	mu   sync.Mutex
-	held map[keepKey]*kept // guarded by mu
+// workspaceValues holds what families keep for workspaces.
+type workspaceValues struct {
+	mu      sync.Mutex
+	entries map[valueKey]*workspaceValue // guarded by mu
 }
 
 // PerWorkspace returns the T that is kept for the workspace of a call, and makes it where
@@ -35,16 +35,16 @@ type keeper struct {
 // has a method Close(ctx) error is closed with the Env, or when the workspace is
 // forgotten. An error is not kept.
 func PerWorkspace[T any](c *Call, make func() (T, error)) (T, error) {
-	k := &c.Env.keeper
-	key := keepKey{c.Workspace.ID(), reflect.TypeFor[T]()}
+	k := &c.Env.perWorkspace
+	key := valueKey{c.Workspace.ID(), reflect.TypeFor[T]()}
 	k.mu.Lock()
-	if k.held == nil {
-		k.held = map[keepKey]*kept{}
+	if k.entries == nil {
+		k.entries = map[valueKey]*workspaceValue{}
 	}
-	e := k.held[key]
+	e := k.entries[key]
 	if e == nil {
-		e = &kept{}
-		k.held[key] = e
+		e = &workspaceValue{}
+		k.entries[key] = e
 	}
 	k.mu.Unlock()
 	e.once.Do(func() {
@@ -52,29 +52,29 @@ func PerWorkspace[T any](c *Call, make func() (T, error)) (T, error) {
 		e.value, e.err = v, err
 	})
 	if e.err != nil {
-		k.drop(key, e)
+		k.remove(key, e)
 		var zero T
 		return zero, e.err
 	}
 	return e.value.(T), nil
 }
 
-func (k *keeper) drop(key keepKey, e *kept) {
+func (k *workspaceValues) remove(key valueKey, e *workspaceValue) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.held[key] == e {
-		delete(k.held, key)
+	if k.entries[key] == e {
+		delete(k.entries, key)
 	}
 }
 
-// forget closes what is kept for a workspace; "" is all of them.
-func (k *keeper) forget(ctx context.Context, workspace string) error {
+// closeWorkspace closes what is kept for a workspace; "" is all of them.
+func (k *workspaceValues) closeWorkspace(ctx context.Context, workspace string) error {
 	k.mu.Lock()
-	var ended []*kept
-	for key, e := range k.held {
+	var ended []*workspaceValue
+	for key, e := range k.entries {
 		if workspace == "" || key.workspace == workspace {
 			ended = append(ended, e)
-			delete(k.held, key)
+			delete(k.entries, key)
 		}
 	}
 	k.mu.Unlock()

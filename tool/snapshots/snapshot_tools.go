@@ -14,9 +14,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// about says what a snapshot is: in the words of who took it, or by what it was
+// descriptionOf says what a snapshot is: in the words of who took it, or by what it was
 // taken.
-func about(s driver.SnapshotInfo) string {
+func descriptionOf(s driver.SnapshotInfo) string {
 	for _, key := range []string{descriptionLabel, history.StepLabel, snapshot.CauseLabel} {
 		if text := s.Labels[key]; text != "" {
 			return text
@@ -31,11 +31,11 @@ type createInput struct {
 }
 
 type createOutput struct {
-	Snapshot remembered `json:"snapshot"`
+	Snapshot snapshotOutput `json:"snapshot"`
 }
 
 func (o createOutput) Text() string {
-	text := fmt.Sprintf("snapshot %s created: %s", o.Snapshot.call(), o.Snapshot.ID)
+	text := fmt.Sprintf("snapshot %s created: %s", o.Snapshot.displayName(), o.Snapshot.ID)
 	if !o.Snapshot.Frozen {
 		text += "\n(not frozen: what changed while it was taken may be in it in part)"
 	}
@@ -50,12 +50,12 @@ func (o createOutput) Text() string {
 
 func createTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "snapshot_create", Family: tool.Memory, Needs: needs, FanOut: true,
+		Name: "snapshot_create", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
 		Description: "Remember all files of the workspace as they are, under a name. A snapshot that has the name already is replaced; one that a fork started from stays, under its id.",
-	}, create)
+	}, createSnapshot)
 }
 
-func create(ctx context.Context, c *tool.Call, in createInput) (createOutput, error) {
+func createSnapshot(ctx context.Context, c *tool.Call, in createInput) (createOutput, error) {
 	if err := checkName(in.Name); err != nil {
 		return createOutput{}, err
 	}
@@ -67,7 +67,7 @@ func create(ctx context.Context, c *tool.Call, in createInput) (createOutput, er
 	if err != nil {
 		return createOutput{}, err
 	}
-	return createOutput{describe(info)}, forgetOlder(ctx, c.Workspace, info)
+	return createOutput{newSnapshotOutput(info)}, forgetOlder(ctx, c.Workspace, info)
 }
 
 // forgetOlder deletes the snapshots whose name a new one took. One that a fork
@@ -89,12 +89,12 @@ func forgetOlder(ctx context.Context, ws *workspace.Workspace, fresh driver.Snap
 	return nil
 }
 
-type listInput struct {
+type listSnapshotsInput struct {
 	Limit int `json:"limit,omitempty" jsonschema:"the newest so many; default all"`
 }
 
 type listOutput struct {
-	Snapshots []remembered `json:"snapshots"`
+	Snapshots []snapshotOutput `json:"snapshots"`
 }
 
 func (o listOutput) Text() string {
@@ -108,19 +108,19 @@ func (o listOutput) Text() string {
 			s.Name = "" // the newest has the name; this one is called by its id
 		}
 		seen[s.Name] = true
-		lines = append(lines, s.line())
+		lines = append(lines, s.listLine())
 	}
 	return strings.Join(lines, "\n") + "\n"
 }
 
 func listTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "snapshot_list", Family: tool.Memory, Needs: needs, FanOut: true, ReadOnly: true, Idempotent: true,
+		Name: "snapshot_list", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true, ReadOnly: true, Idempotent: true,
 		Description: "List the snapshots of the workspace, the newest first: name, digest, time and description.",
-	}, list)
+	}, listSnapshots)
 }
 
-func list(ctx context.Context, c *tool.Call, in listInput) (listOutput, error) {
+func listSnapshots(ctx context.Context, c *tool.Call, in listSnapshotsInput) (listOutput, error) {
 	if in.Limit < 0 {
 		return listOutput{}, tool.Errorf(fault.InvalidArgument, "limit must not be negative")
 	}
@@ -128,9 +128,9 @@ func list(ctx context.Context, c *tool.Call, in listInput) (listOutput, error) {
 	if err != nil {
 		return listOutput{}, err
 	}
-	out := listOutput{Snapshots: []remembered{}}
+	out := listOutput{Snapshots: []snapshotOutput{}}
 	for _, s := range all {
-		out.Snapshots = append(out.Snapshots, describe(s))
+		out.Snapshots = append(out.Snapshots, newSnapshotOutput(s))
 	}
 	return out, nil
 }
@@ -140,15 +140,15 @@ type nameInput struct {
 }
 
 type movedOutput struct {
-	Snapshot remembered `json:"snapshot" jsonschema:"what the workspace is now"`
-	Before   remembered `json:"before" jsonschema:"the snapshot of what was there"`
-	Changed  []string   `json:"changed"`
+	Snapshot snapshotOutput `json:"snapshot" jsonschema:"what the workspace is now"`
+	Before   snapshotOutput `json:"before" jsonschema:"the snapshot of what was there"`
+	Changed  []string       `json:"changed"`
 
 	verb string
 }
 
 func (o movedOutput) Text() string {
-	head := fmt.Sprintf("%s snapshot %s", o.verb, o.Snapshot.call())
+	head := fmt.Sprintf("%s snapshot %s", o.verb, o.Snapshot.displayName())
 	if o.Snapshot.Description != "" && o.Snapshot.Name == "" {
 		head += " (" + o.Snapshot.Description + ")"
 	}
@@ -160,13 +160,13 @@ func (o movedOutput) Text() string {
 
 func restoreTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "snapshot_restore", Family: tool.Memory, Needs: needs, FanOut: true, Idempotent: true,
+		Name: "snapshot_restore", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true, Idempotent: true,
 		Description: "Bring the files of the workspace back to a snapshot, in place. What is there becomes a snapshot first, so that undo takes it back.",
-	}, restore)
+	}, restoreSnapshot)
 }
 
-func restore(ctx context.Context, c *tool.Call, in nameInput) (movedOutput, error) {
-	info, err := find(ctx, c, in.Name)
+func restoreSnapshot(ctx context.Context, c *tool.Call, in nameInput) (movedOutput, error) {
+	info, err := findSnapshot(ctx, c, in.Name)
 	if err != nil {
 		return movedOutput{}, err
 	}
@@ -174,16 +174,16 @@ func restore(ctx context.Context, c *tool.Call, in nameInput) (movedOutput, erro
 	if err != nil {
 		return movedOutput{}, err
 	}
-	return moved(ctx, c, "restored", info, before)
+	return newMovedOutput(ctx, c, "restored", info, before)
 }
 
-// moved tells what changed by going from one state to another.
-func moved(ctx context.Context, c *tool.Call, verb string, to, before driver.SnapshotInfo) (movedOutput, error) {
-	d, err := compare(ctx, c.Workspace, before.ID, to.ID, &snapshot.DiffOptions{})
+// newMovedOutput tells what changed by going from one state to another.
+func newMovedOutput(ctx context.Context, c *tool.Call, verb string, to, before driver.SnapshotInfo) (movedOutput, error) {
+	d, err := compareStates(ctx, c.Workspace, before.ID, to.ID, &snapshot.DiffOptions{})
 	if err != nil {
 		return movedOutput{}, err
 	}
-	out := movedOutput{Snapshot: describe(to), Before: describe(before), Changed: []string{}, verb: verb}
+	out := movedOutput{Snapshot: newSnapshotOutput(to), Before: newSnapshotOutput(before), Changed: []string{}, verb: verb}
 	for _, ch := range d.Changes {
 		out.Changed = append(out.Changed, ch.Path)
 	}
@@ -192,10 +192,10 @@ func moved(ctx context.Context, c *tool.Call, verb string, to, before driver.Sna
 
 func deleteTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "snapshot_delete", Family: tool.Memory, Needs: needs, FanOut: true, Destructive: true,
+		Name: "snapshot_delete", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true, Destructive: true,
 		Description: "Forget a snapshot. The files of the workspace stay as they are.",
 	}, func(ctx context.Context, c *tool.Call, in nameInput) (tool.Message, error) {
-		info, err := find(ctx, c, in.Name)
+		info, err := findSnapshot(ctx, c, in.Name)
 		if err == nil {
 			err = c.Workspace.DeleteSnapshot(ctx, info.ID, nil)
 		}
@@ -209,7 +209,7 @@ type undoInput struct {
 
 func undoTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "undo", Family: tool.Memory, Needs: needs, FanOut: true,
+		Name: "undo", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
 		Description: "Bring the files of the workspace back to the latest snapshot or checkpoint before what is there, in place. With redo, take that back.",
 	}, func(ctx context.Context, c *tool.Call, in undoInput) (movedOutput, error) {
 		do, verb := history.Undo, "undone, back to"
@@ -220,6 +220,6 @@ func undoTool() *tool.Tool {
 		if err != nil {
 			return movedOutput{}, err
 		}
-		return moved(ctx, c, verb, m.To, m.Before)
+		return newMovedOutput(ctx, c, verb, m.To, m.Before)
 	})
 }

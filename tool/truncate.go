@@ -22,27 +22,27 @@ const (
 	handlePrefix = "result-"
 )
 
-// results keeps the texts of answers that were cut, the latest first.
-type results struct {
+// resultStore keeps the texts of answers that were cut, the latest first.
+type resultStore struct {
 	mu    sync.Mutex
 	byID  map[string]*list.Element // guarded by mu
 	order list.List                // guarded by mu; of *kepttext
 	size  int                      // guarded by mu
 }
 
-type kepttext struct{ id, text string }
+type keptText struct{ id, text string }
 
-func (r *results) put(text string) string {
+func (r *resultStore) add(text string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.byID == nil {
 		r.byID = map[string]*list.Element{}
 	}
-	k := &kepttext{id: handlePrefix + rand.Text(), text: text}
+	k := &keptText{id: handlePrefix + rand.Text(), text: text}
 	r.byID[k.id] = r.order.PushFront(k)
 	r.size += len(text)
 	for r.size > maxKept && r.order.Len() > 1 {
-		old := r.order.Remove(r.order.Back()).(*kepttext)
+		old := r.order.Remove(r.order.Back()).(*keptText)
 		delete(r.byID, old.id)
 		r.size -= len(old.text)
 	}
@@ -57,18 +57,18 @@ func (e *Env) Kept(handle string) (string, error) {
 	if !ok {
 		return "", fmt.Errorf("tool: result %q: %w: it is not kept any more, or never was", handle, fault.NotFound)
 	}
-	return el.Value.(*kepttext).text, nil
+	return el.Value.(*keptText).text, nil
 }
 
-// cut shortens the text of an answer, and the long strings in its data.
-func (e *Env) cut(r Result) Result {
+// truncateResult shortens the text of an answer, and the long strings in its data.
+func (e *Env) truncateResult(r Result) Result {
 	if len(r.Text) <= e.MaxText {
 		return r
 	}
-	handle := e.results.put(r.Text)
+	handle := e.results.add(r.Text)
 	read := fmt.Sprintf("BashOutput with shell_id %q and an offset reads it", handle)
 	return Result{
-		Text: HeadTail(r.Text, e.MaxText, read), Structured: cutJSON(r.Structured, e.MaxText, read), Handle: handle,
+		Text: HeadTail(r.Text, e.MaxText, read), Structured: truncateJSON(r.Structured, e.MaxText, read), Handle: handle,
 		DataOnly: r.DataOnly, content: HeadTail(r.content, e.MaxText, read),
 	}
 }
@@ -92,8 +92,8 @@ func HeadTail(text string, limit int, more string) string {
 	return fmt.Sprintf("%s\n... (output truncated, %d bytes elided%s)\n%s", head, len(text)-len(head)-len(tail), more, tail)
 }
 
-// cutJSON applies HeadTail to every string within data.
-func cutJSON(data json.RawMessage, limit int, more string) json.RawMessage {
+// truncateJSON applies HeadTail to every string within data.
+func truncateJSON(data json.RawMessage, limit int, more string) json.RawMessage {
 	return mapStrings(data, func(s string) string { return HeadTail(s, limit, more) })
 }
 
@@ -107,7 +107,7 @@ func mapStrings(data json.RawMessage, f func(string) string) json.RawMessage {
 		return data
 	}
 	changed := false
-	v = mapAny(v, func(s string) string {
+	v = mapValue(v, func(s string) string {
 		now := f(s)
 		changed = changed || now != s
 		return now
@@ -122,17 +122,17 @@ func mapStrings(data json.RawMessage, f func(string) string) json.RawMessage {
 	return out
 }
 
-func mapAny(v any, f func(string) string) any {
+func mapValue(v any, f func(string) string) any {
 	switch v := v.(type) {
 	case string:
 		return f(v)
 	case []any:
 		for i := range v {
-			v[i] = mapAny(v[i], f)
+			v[i] = mapValue(v[i], f)
 		}
 	case map[string]any:
 		for k := range v {
-			v[k] = mapAny(v[k], f)
+			v[k] = mapValue(v[k], f)
 		}
 	}
 	return v

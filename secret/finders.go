@@ -18,7 +18,7 @@ func urlPassword(p []byte, at int) []Span {
 		return nil
 	}
 	colon := bytes.IndexByte(p[start:end], ':')
-	if colon < 0 || placeholder(p[start+colon+1:end]) {
+	if colon < 0 || isPlaceholder(p[start+colon+1:end]) {
 		return nil
 	}
 	return []Span{{start + colon + 1, end, "url-password"}}
@@ -28,9 +28,9 @@ func urlPassword(p []byte, at int) []Span {
 var placeholders = []string{"password", "passwd", "pass", "pwd", "pw", "secret", "token", "changeme", "example", "true", "false", "null", "none", "nil",
 	"undefined", "required", "optional", "string", "redacted", "hidden", "default", "test", "placeholder", "x-oauth-basic"}
 
-// placeholder reports whether a text stands for a secret instead of being one: it
+// isPlaceholder reports whether a text stands for a secret instead of being one: it
 // is empty, a word that says so, a variable, or one character again and again.
-func placeholder(text []byte) bool {
+func isPlaceholder(text []byte) bool {
 	if len(text) == 0 || bytes.ContainsAny(text[:1], "$%{<*[(") || bytes.Count(text, text[:1]) == len(text) {
 		return true
 	}
@@ -77,9 +77,9 @@ func privateKey(p []byte, at int) []Span {
 
 const valueEnds = " \t\r\n\"'`;,&|<>(){}[]\\$"
 
-// assigned finds the value of a variable, in the manner of a shell (NAME=value) or
+// assignedValue finds the value of a variable, in the manner of a shell (NAME=value) or
 // of data (NAME: value, "NAME": "value"). at is that of a word at its end.
-func assigned(p []byte, at, length int) []Span {
+func assignedValue(p []byte, at, length int) []Span {
 	pos := at + length
 	for pos < len(p) && p[pos] >= '0' && p[pos] <= '9' {
 		pos++
@@ -128,7 +128,7 @@ func upperName(p []byte, at int) bool {
 // secretValue reports whether a value looks like one that is secret. In the manner
 // of a shell nearly any does; elsewhere, where code is, it must look like chance.
 func secretValue(v []byte, shell bool) bool {
-	if len(v) < 6 || placeholder(v) || v[0] == '/' || v[0] == '.' || bytes.Contains(v, []byte("://")) {
+	if len(v) < 6 || isPlaceholder(v) || v[0] == '/' || v[0] == '.' || bytes.Contains(v, []byte("://")) {
 		return false
 	}
 	if shell && !bytes.ContainsAny(v, ".") {
