@@ -23,13 +23,13 @@ import (
 
 // Files of ours in a directory of artifacts, beside those of package agent.
 const (
-	diffName      = "changes.diff"
-	consoleName   = "assert.log.json" // what the code of the case wrote to its console
-	explainName   = "explain.json"    // what may be asked about a failure
-	explanationsName   = "explanations.json"
-	questionsName     = "explain" // a directory
-	cleanupName   = "workspace.cleanup-error.log"
-	workspaceName = "workspace.json"
+	diffName         = "changes.diff"
+	consoleName      = "assert.log.json" // what the code of the case wrote to its console
+	explainName      = "explain.json"    // what may be asked about a failure
+	explanationsName = "explanations.json"
+	questionsName    = "explain" // a directory
+	cleanupName      = "workspace.cleanup-error.log"
+	workspaceName    = "workspace.json"
 )
 
 // ownFiles are the files that are written after a session, if at all.

@@ -19,7 +19,7 @@ type assertEnv struct {
 	info        suite.EnvInfo
 	preparedEnv *preparedEnv
 	changes     *changes // nil where they are not known, with why
-	changesErr         error
+	changesErr  error
 	report      *session.Report
 	judge       JudgeFunc
 }

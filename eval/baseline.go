@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ func (b *baselines) tokenCount(r *session.Report) (float64, bool) {
 	return *n, true
 }
 
-func (b *baselines) metric() string { return first(b.Metric, "totalTokens") }
+func (b *baselines) metric() string { return cmp.Or(b.Metric, "totalTokens") }
 
 // A baselineEntry is what one case on one runner used.
 type baselineEntry struct {
@@ -67,7 +68,7 @@ func loadBaselines(p *plan) (*baselines, error) {
 		return nil, nil
 	}
 	b := *s
-	b.Path = first(p.Baselines, s.Path, filepath.Join(p.config.Dir, "skillgym.snapshots.json"))
+	b.Path = cmp.Or(p.Baselines, s.Path, filepath.Join(p.config.Dir, "skillgym.snapshots.json"))
 	return readBaselines(b, p.UpdateBaselines)
 }
 

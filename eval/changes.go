@@ -25,11 +25,11 @@ import (
 // Bounds of what is looked at to tell what an agent changed. Beyond them the
 // names are listed and not the text.
 const (
-	maxDiffFile  = 1 << 20  // bytes of a file whose text is compared
-	maxDiffBytes = 32 << 20 // of all that is set aside before the agent starts
-	maxDiffFiles = 4000     // files that are set aside
-	maxEntries   = 200_000  // entries of a workspace that is looked at
-	maxChangedPaths   = 5000     // changes that are looked at one by one; beyond, all is listed
+	maxDiffFile     = 1 << 20  // bytes of a file whose text is compared
+	maxDiffBytes    = 32 << 20 // of all that is set aside before the agent starts
+	maxDiffFiles    = 4000     // files that are set aside
+	maxEntries      = 200_000  // entries of a workspace that is looked at
+	maxChangedPaths = 5000     // changes that are looked at one by one; beyond, all is listed
 )
 
 // templateListing is what a template holds, read once.

@@ -48,9 +48,9 @@ func drawChart(title string, bars []bar, show func(float64) string) template.HTM
 
 // A measure is one thing that runs are compared by.
 type measure struct {
-	name string
-	show func(float64) string
-	values   func(o *observations) []float64
+	name   string
+	show   func(float64) string
+	values func(o *observations) []float64
 }
 
 var measures = []measure{

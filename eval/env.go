@@ -24,7 +24,7 @@ type Env struct {
 
 	dir          string                          // the workspace, as its processes see it
 	env          map[string]string               // of every command
-	sandboxed       bool                            // what runs here can't reach the host
+	sandboxed    bool                            // what runs here can't reach the host
 	loopback     *LoopbackServer                 // answers what runs here; nil is nothing, unless it is not fenced
 	onHost       bool                            // dir is a directory of the host with the very files
 	transport    http.RoundTripper               // asks hosts as what runs here would; nil is that nothing is in between

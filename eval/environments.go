@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,13 +60,13 @@ func (e *setupError) Unwrap() error { return e.err }
 
 // environments prepares the environments of a run.
 type environments struct {
-	plan   *plan
-	readDirs   []string // directories of the host that are shown
-	limits driver.Limits
-	policy driver.Policy
+	plan     *plan
+	readDirs []string // directories of the host that are shown
+	limits   driver.Limits
+	policy   driver.Policy
 
-	template string // what workspaces start from: templateDir, or what was made of it
-	bootstrapped     bool   // template was made for this run, bootstrapped
+	template     string // what workspaces start from: templateDir, or what was made of it
+	bootstrapped bool   // template was made for this run, bootstrapped
 
 	shared struct {
 		once sync.Once
@@ -124,7 +125,7 @@ func (v *environments) setReadDirs(ctx context.Context) {
 			continue // the session itself will say why
 		}
 		r.hosts = inv.Hosts
-		r.read = slices.Concat(programDirs(inv.Argv[0], first(inv.Env["PATH"], os.Getenv("PATH"))), namedDirs(inv.Argv[1:]))
+		r.read = slices.Concat(programDirs(inv.Argv[0], cmp.Or(inv.Env["PATH"], os.Getenv("PATH"))), namedDirs(inv.Argv[1:]))
 	}
 }
 
@@ -263,7 +264,7 @@ func (d *preparedEnv) runBootstrap(ctx context.Context, b *suite.Bootstrap, o en
 	env := map[string]string{}
 	maps.Copy(env, b.Env)
 	maps.Copy(env, skillgymEnv(d.env.Dir(), o, runDir))
-	timeout := first(b.Timeout, o.timeout)
+	timeout := cmp.Or(b.Timeout, o.timeout)
 	argv := append([]string{b.Command}, b.Args...)
 	start := time.Now()
 	res, err := d.env.runCommand(ctx, agent.Invocation{Argv: argv, Dir: d.env.Dir(), Env: env, Timeout: timeout, Stdout: stdout, Stderr: stderr})

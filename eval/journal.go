@@ -25,20 +25,20 @@ const journalName = "journal.jsonl"
 
 // A journalHeader is the first line of a journal: the plan.
 type journalHeader struct {
-	Version     int      `json:"version"` // journalVersion
-	Suite       string   `json:"suite"`
-	Config      string   `json:"config,omitempty"`
-	StartedAt   string   `json:"startedAt"`
-	Cases       []string `json:"cases"`   // ids
-	Runners     []string `json:"runners"` // ids
-	Tags        []string `json:"tags"`
-	Schedule    Schedule `json:"schedule"`
-	MaxParallel int      `json:"maxParallel"`
-	Repeat      int      `json:"repeat"`
-	RepeatFail  int      `json:"repeatFailure"`
-	Provider    string   `json:"provider"`
-	Cwd         string   `json:"cwd"`
-	Made        *RunSettings    `json:"made,omitempty"` // nil is not known
+	Version     int          `json:"version"` // journalVersion
+	Suite       string       `json:"suite"`
+	Config      string       `json:"config,omitempty"`
+	StartedAt   string       `json:"startedAt"`
+	Cases       []string     `json:"cases"`   // ids
+	Runners     []string     `json:"runners"` // ids
+	Tags        []string     `json:"tags"`
+	Schedule    Schedule     `json:"schedule"`
+	MaxParallel int          `json:"maxParallel"`
+	Repeat      int          `json:"repeat"`
+	RepeatFail  int          `json:"repeatFailure"`
+	Provider    string       `json:"provider"`
+	Cwd         string       `json:"cwd"`
+	Made        *RunSettings `json:"made,omitempty"` // nil is not known
 }
 
 // RunSettings is how a run was made, as far as one that goes on with it must be like it.
@@ -68,9 +68,9 @@ type journal struct {
 	dir  string
 	lock *flock.Flock // of the file: one process at a time runs a run
 
-	mu   sync.Mutex
-	file *os.File // guarded by mu
-	nextOffset   int64    // guarded by mu; where the next line begins
+	mu         sync.Mutex
+	file       *os.File // guarded by mu
+	nextOffset int64    // guarded by mu; where the next line begins
 }
 
 // A lineSpan is where a line is in the journal.

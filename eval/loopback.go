@@ -19,7 +19,7 @@ import (
 type LoopbackServer struct {
 	Base string // where it is reached inside, such as http://127.0.0.1:3128
 
-	mu sync.Mutex
+	mu       sync.Mutex
 	handlers map[string]http.Handler // guarded by mu; by workspace
 }
 

@@ -138,7 +138,10 @@ func consoleLines(name string, logs []suite.Log) []byte {
 }
 
 // showConsole shows lines that stay, above what runs.
-func (s *standardReporter) showConsole(lines []byte) bool { s.updateView(string(lines), nil); return true }
+func (s *standardReporter) showConsole(lines []byte) bool {
+	s.updateView(string(lines), nil)
+	return true
+}
 
 func (g *githubReporter) showConsole(lines []byte) bool { return g.standard.showConsole(lines) }
 

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -82,9 +83,9 @@ func newPlan(s Suite, cfg *suite.Config, o *Options) (*plan, error) {
 // applyDefaults sets the options that were not given to what the configuration says.
 func (p *plan) applyDefaults() (err error) {
 	def := p.config.Run
-	p.MaxParallel = first(p.MaxParallel, def.MaxParallel)
-	p.Repeat = max(1, first(p.Repeat, def.Repeat))
-	p.MaxSteps = first(p.MaxSteps, def.MaxSteps)
+	p.MaxParallel = cmp.Or(p.MaxParallel, def.MaxParallel)
+	p.Repeat = max(1, cmp.Or(p.Repeat, def.Repeat))
+	p.MaxSteps = cmp.Or(p.MaxSteps, def.MaxSteps)
 	if p.RepeatFailure == nil {
 		p.RepeatFailure = &def.RepeatFailure
 	}
@@ -98,7 +99,7 @@ func (p *plan) applyDefaults() (err error) {
 		p.Record, p.Replay = p.config.Croft.Record, p.config.Croft.Replay
 	}
 	p.workspace = suite.Workspace{Mode: suite.ModeNone}
-	if spec := first(p.suite.Workspace(), def.Workspace); spec != nil {
+	if spec := cmp.Or(p.suite.Workspace(), def.Workspace); spec != nil {
 		p.workspace = *spec
 	}
 	if p.Dir == "" {
@@ -106,21 +107,11 @@ func (p *plan) applyDefaults() (err error) {
 			return fmt.Errorf("eval: %w: %w", fault.Of(err), err)
 		}
 	}
-	p.OutputDir = first(p.OutputDir, def.OutputDir, filepath.Join(p.Dir, DefaultOutputDir))
+	p.OutputDir = cmp.Or(p.OutputDir, def.OutputDir, filepath.Join(p.Dir, DefaultOutputDir))
 	if p.Schedule == "" {
 		p.Schedule, err = ParseSchedule(def.Schedule)
 	}
 	return err
-}
-
-// first returns the first value that is set.
-func first[T comparable](list ...T) (none T) {
-	for _, v := range list {
-		if v != none {
-			return v
-		}
-	}
-	return none
 }
 
 // chooseCases plans the cases that the filters leave.
@@ -138,7 +129,7 @@ func (p *plan) chooseCases() error {
 		if len(p.Tags) > 0 && !slices.ContainsFunc(c.Tags, func(t string) bool { return slices.Contains(p.Tags, t) }) {
 			continue
 		}
-		timeout := first(c.Timeout, p.config.Timeout, defaultTimeout)
+		timeout := cmp.Or(c.Timeout, p.config.Timeout, defaultTimeout)
 		p.cases = append(p.cases, &plannedCase{Case: c, index: len(p.cases), key: keys[i], timeout: timeout})
 	}
 	if id := firstUnknown(p.Cases, ids); id != "" {
@@ -263,7 +254,7 @@ func (p *plan) findCwd() error {
 		p.notices = append(p.notices, `workspace mode "shared" without cwd, templateDir or bootstrap works in place, as skillgym 0.8 does; 0.9 would share an empty directory. `+
 			`Say mode "none" for the former, or add a template or a bootstrap for the latter.`)
 	}
-	dir := first(p.Cwd, spec.Cwd, p.config.Run.Cwd, p.Dir)
+	dir := cmp.Or(p.Cwd, spec.Cwd, p.config.Run.Cwd, p.Dir)
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(p.Dir, dir)
 	}
@@ -285,7 +276,7 @@ func (p *plan) serializeInPlace() error {
 		return nil
 	}
 	for _, w := range []struct{ path, use string }{
-		{first(p.Resume, p.OutputDir), "an output directory elsewhere (--output-dir)"}, {p.Record, "a directory of tapes elsewhere (--record)"},
+		{cmp.Or(p.Resume, p.OutputDir), "an output directory elsewhere (--output-dir)"}, {p.Record, "a directory of tapes elsewhere (--record)"},
 	} {
 		if w.path == "" {
 			continue

@@ -15,9 +15,9 @@ import (
 // it left beyond a bound goes when its session has ended, the largest files first, so
 // that those that follow have room, and the results.
 const (
-	maxArtifacts = 1 << 30  // bytes of the artifacts of a session
-	lowDiskBytes       = 64 << 20 // bytes: a disk with less is as good as full
-	maxArtifactsLowDisk    = 1 << 20  // maxArtifacts then
+	maxArtifacts        = 1 << 30  // bytes of the artifacts of a session
+	lowDiskBytes        = 64 << 20 // bytes: a disk with less is as good as full
+	maxArtifactsLowDisk = 1 << 20  // maxArtifacts then
 )
 
 // boundedLogs are files of artifacts that are bounded by themselves, and tell what happened.

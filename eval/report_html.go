@@ -25,7 +25,7 @@ var pageTemplate string
 // server and nothing from elsewhere.
 type htmlReporter struct {
 	standard *standardReporter // what people see meanwhile; nil is nothing
-	file     io.Writer // gets the page, too; nil is none
+	file     io.Writer         // gets the page, too; nil is none
 }
 
 // Report takes an event.

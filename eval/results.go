@@ -24,7 +24,7 @@ type runResults struct {
 
 	mu    sync.Mutex
 	list  []*ExecutionResult // guarded by mu; by execution, summaries
-	spans []lineSpan             // guarded by mu; where they are in the journal
+	spans []lineSpan         // guarded by mu; where they are in the journal
 }
 
 // openResults makes the directory of the run and its journal, or opens those of the run

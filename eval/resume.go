@@ -113,8 +113,8 @@ func (p *plan) runSettings() *RunSettings {
 
 // A InterruptedRun is a run that was cut short.
 type InterruptedRun struct {
-	Suite, Config string // files
-	Made          *RunSettings  // nil is not known: an earlier version began it
+	Suite, Config string       // files
+	Made          *RunSettings // nil is not known: an earlier version began it
 }
 
 // Resumable returns what is known of the run in dir.

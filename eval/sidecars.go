@@ -22,7 +22,7 @@ type sidecars struct {
 	agent   agent.Agent
 	tools   string   // URL inside; "" is none
 	traffic *traffic // nil is that models are asked directly
-	stops    []func() error
+	stops   []func() error
 }
 
 // The paths at which sidecars answer.

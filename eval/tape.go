@@ -42,15 +42,15 @@ func (t *tapes) tapePath(below, artifacts string) (string, error) {
 // A traffic is the way of a session to its models.
 type traffic struct {
 	transport http.RoundTripper
-	close   func() error
+	close     func() error
 
 	redirected bool // the agent asks here
 
-	mu   sync.Mutex
-	all  int   // guarded by mu; requests
+	mu      sync.Mutex
+	all     int   // guarded by mu; requests
 	missing error // guarded by mu; the first request that was not on the tape
-	busy int   // guarded by mu; requests of the agent that are being answered
-	closed bool  // guarded by mu; none are any more
+	busy    int   // guarded by mu; requests of the agent that are being answered
+	closed  bool  // guarded by mu; none are any more
 }
 
 // trackRequests lets h answer the agent until the traffic is settled.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -237,6 +238,6 @@ func (c acpAgent) Rejected(_ context.Context, _ Runner, _ Input, out Output) boo
 // Collect keeps what the agent wrote.
 func (acpAgent) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
 	raw, err := saveStream(in, out, func(r record) (string, bool) { return r.obj("result").text("sessionId") })
-	raw.SessionID = or(raw.SessionID, in.Resume)
+	raw.SessionID = cmp.Or(raw.SessionID, in.Resume)
 	return raw, err
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 
@@ -115,7 +116,7 @@ func acpTool(u record) string {
 	if title := u.str("title"); oneWord.MatchString(title) {
 		return title
 	}
-	return or(u.str("kind"), "other")
+	return cmp.Or(u.str("kind"), "other")
 }
 
 var oneWord = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)

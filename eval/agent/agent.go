@@ -39,7 +39,7 @@ type Input struct {
 	Resume    string        // the session to go on with; "" is a new one
 	Timeout   time.Duration // 0 is none
 	MaxSteps  int           // rounds with the model; 0 is any number
-	Sandboxed    bool          // a fence is around the agent: its own may be off
+	Sandboxed bool          // a fence is around the agent: its own may be off
 	Tools     string        // URL of an MCP server that the agent is to use, beside what it has; "" is none
 	MaxOutput int64         // bytes of each log; 0 is DefaultMaxOutput
 }

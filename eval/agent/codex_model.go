@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -49,9 +50,9 @@ func codexModel(cfg Config) (provider string, base *url.URL, err error) {
 	if p := s.Profiles[s.Profile]; p.Provider != "" {
 		provider = p.Provider
 	}
-	at := or(s.Providers[provider].Base, codexKnown[provider])
+	at := cmp.Or(s.Providers[provider].Base, codexKnown[provider])
 	if provider == "" || provider == "openai" {
-		provider, at = "", or(cfg.Env["OPENAI_BASE_URL"], or(s.OpenAI, "https://api.openai.com/v1"))
+		provider, at = "", cmp.Or(cfg.Env["OPENAI_BASE_URL"], cmp.Or(s.OpenAI, "https://api.openai.com/v1"))
 	}
 	if base, err = url.Parse(at); err != nil || base.Host == "" {
 		if provider == "" {

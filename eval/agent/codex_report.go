@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"strconv"
@@ -19,9 +20,9 @@ func (codex) Normalize(in Input, raw Raw) (*session.Report, error) {
 		n.raw = r.raw("payload")
 		switch r.kind() {
 		case "session_meta":
-			n.sessionDir = or(payload.str("cwd"), n.sessionDir)
+			n.sessionDir = cmp.Or(payload.str("cwd"), n.sessionDir)
 		case "turn_context":
-			n.turnDir = or(payload.str("cwd"), n.turnDir)
+			n.turnDir = cmp.Or(payload.str("cwd"), n.turnDir)
 		case "turn.completed":
 			n.turnUsage(r.obj("usage"))
 		case "item.completed":
@@ -37,12 +38,12 @@ func (codex) Normalize(in Input, raw Raw) (*session.Report, error) {
 }
 
 type codexReader struct {
-	b                  session.Builder
+	b                        session.Builder
 	dir, sessionDir, turnDir string
-	at                 string
-	raw                json.RawMessage // the payload that is read
-	calls              map[string]*codexCall
-	order              []*codexCall
+	at                       string
+	raw                      json.RawMessage // the payload that is read
+	calls                    map[string]*codexCall
+	order                    []*codexCall
 }
 
 // A codexCall is a call of a tool whose output is to come.
@@ -51,33 +52,19 @@ type codexCall struct {
 	dir      string
 	command  string // "" is none
 	at       string
-	reported     bool // the command is in the report
+	reported bool // the command is in the report
 	duration *float64
 	exit     *int
 }
 
-func or(s, def string) string {
-	if s != "" {
-		return s
-	}
-	return def
-}
-
-func orNum(n, def *float64) *float64 {
-	if n != nil {
-		return n
-	}
-	return def
-}
-
 // workingDir returns where a command runs whose call does not say.
-func (n *codexReader) workingDir() string { return or(n.turnDir, or(n.sessionDir, n.dir)) }
+func (n *codexReader) workingDir() string { return cmp.Or(n.turnDir, cmp.Or(n.sessionDir, n.dir)) }
 
 func (n *codexReader) turnUsage(usage record) {
 	t := &n.b.Tokens
-	t.Input = orNum(usage.num("input_tokens"), t.Input)
-	t.Output = orNum(usage.num("output_tokens"), t.Output)
-	t.Cache = orNum(usage.num("cached_input_tokens"), t.Cache)
+	t.Input = cmp.Or(usage.num("input_tokens"), t.Input)
+	t.Output = cmp.Or(usage.num("output_tokens"), t.Output)
+	t.Cache = cmp.Or(usage.num("cached_input_tokens"), t.Cache)
 }
 
 // readEvent reads an event of a session that was kept.
@@ -90,8 +77,8 @@ func (n *codexReader) readEvent(p record) {
 	case "token_count":
 		usage, t := p.obj("info").obj("total_token_usage"), &n.b.Tokens
 		n.turnUsage(usage)
-		t.Total = orNum(usage.num("total_tokens"), t.Total)
-		t.Reasoning = orNum(usage.num("reasoning_output_tokens"), t.Reasoning)
+		t.Total = cmp.Or(usage.num("total_tokens"), t.Total)
+		t.Reasoning = cmp.Or(usage.num("reasoning_output_tokens"), t.Reasoning)
 	case "exec_command_end":
 		n.setExit(p.str("call_id"), p)
 	case "item_completed":

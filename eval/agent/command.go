@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -78,7 +79,7 @@ func (command) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, 
 	for _, r := range readRecords(out.Stdout) {
 		switch r.kind() {
 		case "session":
-			raw.SessionID = or(r.str("id"), raw.SessionID)
+			raw.SessionID = cmp.Or(r.str("id"), raw.SessionID)
 		case "error":
 			return raw, &reportedError{r.str("message")}
 		}
@@ -140,7 +141,7 @@ func (n *commandReader) addMessage(r record, at string) {
 	if !ok {
 		return
 	}
-	e := session.Event{Type: session.Message, Role: session.Role(or(r.str("role"), string(session.Assistant))), Text: text, At: at}
+	e := session.Event{Type: session.Message, Role: session.Role(cmp.Or(r.str("role"), string(session.Assistant))), Text: text, At: at}
 	switch p := session.Phase(r.str("phase")); p {
 	case session.Thinking, session.Commentary, session.Final:
 		e.Phase = p

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -181,7 +182,7 @@ func (n *copilotReader) startCall(data record, at string) {
 // which counts only where the beginning did not.
 func (n *copilotReader) completeCall(data record, at string) {
 	call := n.calls[data.str("toolCallId")]
-	tool := or(data.str("toolName"), call.tool)
+	tool := cmp.Or(data.str("toolName"), call.tool)
 	if output := copilotOutput(data); output != "" {
 		n.b.Add(session.Event{Type: session.ToolResult, Tool: tool, Output: output, At: at})
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"regexp"
@@ -127,7 +128,7 @@ func (n *cursorReader) readCall(r record, at string) {
 	if id != "" && dir != "" {
 		n.dirs[id] = dir
 	}
-	dir = or(dir, n.dir)
+	dir = cmp.Or(dir, n.dir)
 	if !done && n.firstTime(id, "call", "") {
 		n.b.Add(session.Event{Type: session.ToolCall, Tool: tool, Args: entry.raw("args"), At: at})
 	}
@@ -170,7 +171,7 @@ func (n *cursorReader) setExit(id string, result record) {
 	for _, o := range []record{result.obj("success"), result.obj("failure"), result} {
 		if code := o.num("exitCode"); code != nil {
 			n.b.Commands[i-1].ExitCode = new(int(*code))
-			n.b.Commands[i-1].DurationMs = orNum(o.num("executionTime"), o.num("localExecutionTimeMs"))
+			n.b.Commands[i-1].DurationMs = cmp.Or(o.num("executionTime"), o.num("localExecutionTimeMs"))
 			return
 		}
 	}
@@ -185,8 +186,8 @@ func (n *cursorReader) readResult(r record) {
 	if in := usage.num("inputTokens"); in != nil {
 		t.Input = new(*in + valueOrZero(cache))
 	}
-	t.Output = orNum(usage.num("outputTokens"), t.Output)
-	t.Cache = orNum(cache, t.Cache)
+	t.Output = cmp.Or(usage.num("outputTokens"), t.Output)
+	t.Cache = cmp.Or(cache, t.Cache)
 }
 
 var camel = regexp.MustCompile(`([a-z0-9])([A-Z])`)

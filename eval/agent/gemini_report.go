@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -13,7 +14,7 @@ type geminiReader struct {
 	text  strings.Builder // of the message that comes in pieces
 	at    string
 	calls map[string]toolCall
-	saved  geminiSession
+	saved geminiSession
 }
 
 // A geminiSession is the session that Gemini CLI kept beside the stream. It alone has
@@ -139,7 +140,7 @@ func (n *geminiReader) readCall(r record, at string) {
 func (n *geminiReader) addCommand(command string, args record, at string) int {
 	dir := n.dir
 	if d, ok := args.firstText("dir_path", "directory"); ok {
-		dir, _ = session.Resolve(or(d, "."), n.dir)
+		dir, _ = session.Resolve(cmp.Or(d, "."), n.dir)
 	}
 	n.b.Run(command, dir, at)
 	for _, file := range filesRead(command) {
@@ -153,7 +154,7 @@ func (n *geminiReader) readResult(r record, at string) {
 	id := r.str("tool_id")
 	call := n.calls[id]
 	told, kept := n.saved.results[id]
-	output := or(told, or(r.str("output"), r.obj("error").str("message")))
+	output := cmp.Or(told, cmp.Or(r.str("output"), r.obj("error").str("message")))
 	if output != "" {
 		n.b.Add(session.Event{Type: session.ToolResult, Tool: call.tool, Output: output, At: at})
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -267,7 +268,7 @@ func (opencode) Normalize(in Input, raw Raw) (*session.Report, error) {
 	for _, m := range whole.list("messages") {
 		info := m.obj("info")
 		n.role, n.at = session.Role(info.str("role")), info.obj("time").timeText("created")
-		n.dir = or(info.obj("path").str("cwd"), in.Dir)
+		n.dir = cmp.Or(info.obj("path").str("cwd"), in.Dir)
 		n.addUsage(info)
 		for _, part := range m.list("parts") {
 			n.readPart(part)
@@ -340,7 +341,7 @@ func (n *opencodeReader) readTool(tool string, state record, at string) {
 	}
 	n.b.Add(session.Event{Type: session.ToolCall, Tool: tool, Args: state.raw("input"), At: at})
 	if output := state.textOrJSON("output"); output != "" {
-		end := or(state.obj("time").timeText("end"), at)
+		end := cmp.Or(state.obj("time").timeText("end"), at)
 		n.b.Add(session.Event{Type: session.ToolResult, Tool: tool, Output: output, At: end})
 	}
 	dir := n.dir

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -56,7 +57,7 @@ var ModelVariables = []string{"ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "GOOGLE_G
 
 // redirectVariable sets a variable that has the place of the model.
 func redirectVariable(cfg Config, name, def, base string) (Config, *url.URL, error) {
-	was := or(cfg.Env[name], def)
+	was := cmp.Or(cfg.Env[name], def)
 	up, err := url.Parse(was)
 	if err != nil || up.Host == "" {
 		return cfg, nil, fmt.Errorf("agent: redirect %s: %w: %s is %q, want a URL", cfg.Type, fault.InvalidArgument, name, was)

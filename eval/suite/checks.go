@@ -30,7 +30,7 @@ const (
 	aJudgment                      // a rubric
 	aScript                        // JavaScript
 
-	aList      paramKind = 1 << 8       // with one of the above: a list of them
+	aList      paramKind = 1 << 8        // with one of the above: a list of them
 	pathOrList           = aList | aPath // or one
 )
 

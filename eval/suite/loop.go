@@ -32,7 +32,7 @@ type vm struct {
 
 	// The rest belongs to the goroutine.
 	current  *execution
-	watchdog    *watchdog              // of the turn
+	watchdog *watchdog           // of the turn
 	started  map[*execution]bool // and not yet over
 	modules  map[string]goja.Value
 	host     *goja.Object
@@ -74,12 +74,12 @@ type execution struct {
 	env     AssertEnv
 	info    EnvInfo
 	report  []byte
-	state   *goja.Object // what the modules keep for it
-	pending int          // operations outside that will come back
-	settled bool         // its promise is
-	value   goja.Value   // of the promise
-	err     error        // why it can't go on: interrupted, exited
-	timers  []*pendingTimer     // timers, those that are due first before others
+	state   *goja.Object    // what the modules keep for it
+	pending int             // operations outside that will come back
+	settled bool            // its promise is
+	value   goja.Value      // of the promise
+	err     error           // why it can't go on: interrupted, exited
+	timers  []*pendingTimer // timers, those that are due first before others
 	logs    []Log
 	written int // bytes of logs
 	judged  []Judgement

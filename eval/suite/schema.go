@@ -90,9 +90,9 @@ func closedObject(properties schema, required ...string) schema {
 	return s
 }
 
-func textSchema() schema   { return schema{"type": "string", "minLength": 1} }
-func textListSchema() schema  { return schema{"type": "array", "items": textSchema()} }
-func amountSchema() schema { return schema{"type": "number", "minimum": 0} }
+func textSchema() schema     { return schema{"type": "string", "minLength": 1} }
+func textListSchema() schema { return schema{"type": "array", "items": textSchema()} }
+func amountSchema() schema   { return schema{"type": "number", "minimum": 0} }
 func envSchema() schema {
 	return schema{"type": "object", "additionalProperties": schema{"type": "string"}}
 }

@@ -11,10 +11,10 @@ import (
 // What a file holds, whether it was evaluated as JavaScript or parsed as YAML: nil
 // (null), undefined, bool, float64, string, list, *object, or opaque.
 type (
-	undefined struct{}
-	dataList      []any
-	opaque    string // what can't be data: "function", "symbol", "bigint"
-	dataObject    struct {
+	undefined  struct{}
+	dataList   []any
+	opaque     string // what can't be data: "function", "symbol", "bigint"
+	dataObject struct {
 		keys   []string // in the order of the file
 		fields map[string]any
 	}

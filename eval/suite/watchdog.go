@@ -16,13 +16,13 @@ const sampleInterval = 50 * time.Millisecond
 type watchdog struct {
 	v *vm
 
-	mu    sync.Mutex
-	timer *time.Timer   // guarded by mu
-	seen  time.Time     // guarded by mu; when it was looked at last
-	ran   time.Duration // guarded by mu; until then
-	heap  uint64        // guarded by mu; in use when it was first asked for, 0 before
-	stopped  bool          // guarded by mu
-	cause error         // guarded by mu; why it interrupted
+	mu      sync.Mutex
+	timer   *time.Timer   // guarded by mu
+	seen    time.Time     // guarded by mu; when it was looked at last
+	ran     time.Duration // guarded by mu; until then
+	heap    uint64        // guarded by mu; in use when it was first asked for, 0 before
+	stopped bool          // guarded by mu
+	cause   error         // guarded by mu; why it interrupted
 }
 
 // startWatchdog begins to watch a turn.

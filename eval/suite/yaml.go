@@ -24,7 +24,7 @@ func isYAML(path string) bool {
 
 // A yamlDocument is a YAML file as data, with the places of its parts.
 type yamlDocument struct {
-	value  any
+	value     any
 	positions map[string]valuePosition // by path: cases[0].assert
 }
 
