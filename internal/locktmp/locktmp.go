@@ -18,23 +18,23 @@ import (
 // locks are those of the directories that this process has, by path.
 var locks sync.Map
 
-// fresh begins the name of a directory that is not locked yet.
-const fresh = ".new-"
+// unlockedPrefix begins the name of a directory that is not locked yet.
+const unlockedPrefix = ".new-"
 
 // Make makes a directory whose name begins with prefix.
 func Make(prefix string) (string, error) {
-	made, err := os.MkdirTemp("", fresh+prefix)
+	made, err := os.MkdirTemp("", unlockedPrefix+prefix)
 	if err != nil {
 		return "", err
 	}
-	lock, err := take(made)
+	lock, err := tryLock(made)
 	if err == nil && lock == nil {
 		err = fmt.Errorf("lock %s: somebody else has it", made)
 	}
 	if err != nil {
 		return "", errors.Join(err, os.Remove(made))
 	}
-	dir := filepath.Join(filepath.Dir(made), strings.TrimPrefix(filepath.Base(made), fresh))
+	dir := filepath.Join(filepath.Dir(made), strings.TrimPrefix(filepath.Base(made), unlockedPrefix))
 	if err := os.Rename(made, dir); err != nil {
 		return "", errors.Join(err, os.Remove(made), lock.Close())
 	}
@@ -51,8 +51,8 @@ func Remove(dir string) error {
 	return err
 }
 
-// take locks a directory; nil is that another process has it.
-func take(dir string) (*flock.Flock, error) {
+// tryLock locks a directory; nil is that another process has it.
+func tryLock(dir string) (*flock.Flock, error) {
 	lock := flock.New(dir, flock.SetFlag(os.O_RDONLY))
 	ok, err := lock.TryLock()
 	if err != nil || !ok {
@@ -61,8 +61,8 @@ func take(dir string) (*flock.Flock, error) {
 	return lock, nil
 }
 
-// unlocked is how long a directory may have the name of one that is not locked yet.
-const unlocked = time.Minute
+// lockGrace is how long a directory may have the name of one that is not locked yet.
+const lockGrace = time.Minute
 
 // Sweep removes the directories with a prefix whose processes are gone. What it can't
 // remove, such as those of other users, stays.
@@ -73,15 +73,15 @@ func Sweep(prefix string) {
 		return // then none was made here, either
 	}
 	for _, e := range entries {
-		name, isFresh := strings.CutPrefix(e.Name(), fresh)
-		if !e.IsDir() || !strings.HasPrefix(name, prefix) || isFresh && !old(e) {
+		name, isFresh := strings.CutPrefix(e.Name(), unlockedPrefix)
+		if !e.IsDir() || !strings.HasPrefix(name, prefix) || isFresh && !isStale(e) {
 			continue
 		}
 		dir := filepath.Join(at, e.Name())
 		if _, ours := locks.Load(dir); ours {
 			continue
 		}
-		lock, err := take(dir)
+		lock, err := tryLock(dir)
 		if err != nil || lock == nil {
 			continue
 		}
@@ -90,7 +90,7 @@ func Sweep(prefix string) {
 	}
 }
 
-func old(e os.DirEntry) bool {
+func isStale(e os.DirEntry) bool {
 	info, err := e.Info()
-	return err == nil && time.Since(info.ModTime()) > unlocked
+	return err == nil && time.Since(info.ModTime()) > lockGrace
 }

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BeforeTheEnd returns n bytes behind which nothing can be read or written: who does
+// BytesBeforeGuardPage returns n bytes behind which nothing can be read or written: who does
 // so ends the test.
-func BeforeTheEnd(t *testing.T, n int) []byte {
+func BytesBeforeGuardPage(t *testing.T, n int) []byte {
 	t.Helper()
 	page := os.Getpagesize()
 	size := (n + page - 1) / page * page

@@ -21,10 +21,10 @@ var Kinds = []string{memory.Kind, local.Kind, sandbox.Kind}
 // Shells are those of Kinds that run commands.
 var Shells = []string{local.Kind, sandbox.Kind}
 
-// Place returns a provider of one of Kinds, as a user would have it, and a directory
+// NewProvider returns a provider of one of Kinds, as a user would have it, and a directory
 // of the host beside its workspaces. Where the host lacks what a sandbox needs the
 // test is skipped.
-func Place(t testing.TB, kind string) (p driver.Provider, host string) {
+func NewProvider(t testing.TB, kind string) (p driver.Provider, host string) {
 	t.Helper()
 	outer := t.TempDir()
 	host = filepath.Join(outer, "host")
