@@ -108,11 +108,11 @@ func (c Controller) String() string {
 
 // Groups are the cgroups of one supervisor and its workload.
 type Groups struct {
-	Name   string // of the cgroups, after Prefix
-	Limits Limits
-	Freeze bool // the workload may be frozen
-	Kill   bool // Remove kills all processes in them; version 2 only
-	Inside bool // the supervisor shares the limits of its workload
+	Name         string // of the cgroups, after Prefix
+	Limits       Limits
+	Freeze       bool // the workload may be frozen
+	Kill         bool // Remove kills all processes in them; version 2 only
+	SharedLimits bool // the supervisor shares the limits of its workload
 }
 
 // usedControllers lists the needed controllers that the host has.
@@ -186,7 +186,7 @@ func (g *Groups) Create() (*Files, error) {
 			continue
 		}
 		limit := g.Limits[c.Name]
-		if g.Inside {
+		if g.SharedLimits {
 			limit += supervisorReserve[c.Name]
 		}
 		if err := cgroupv1.Create(g.groupDir(c), c.Name, limit); err != nil {

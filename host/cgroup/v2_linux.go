@@ -148,7 +148,7 @@ func (g *Groups) createV2(dir string, names []string) error {
 	for name := range both {
 		both[name] += supervisorReserve[name]
 	}
-	if !g.Inside {
+	if !g.SharedLimits {
 		delete(both, CPU) // the CPU quota must not delay the supervisor
 	}
 	if both[Memory] > 0 { // without swap there is no such file
@@ -167,7 +167,7 @@ func (g *Groups) createV2(dir string, names []string) error {
 // openV2 opens the files of the three cgroups.
 func (g *Groups) openV2(f *Files, dir string, names []string) (err error) {
 	supervisor, work := filepath.Join(dir, supervisorGroup), filepath.Join(dir, workGroup)
-	if f.SpawnDir, err = os.Open(supervisor); err != nil || len(names) == 0 || g.Inside {
+	if f.SpawnDir, err = os.Open(supervisor); err != nil || len(names) == 0 || g.SharedLimits {
 		return err
 	}
 	if f.Work, err = os.OpenFile(filepath.Join(work, "cgroup.procs"), os.O_WRONLY, 0); err != nil {
