@@ -69,7 +69,7 @@ func checkGlob(pattern string) error {
 		return fmt.Errorf("%w: the glob %q is absolute; globs are relative", fault.SandboxViolation, pattern)
 	case !doublestar.ValidatePattern(pattern):
 		return fmt.Errorf("%w: the glob %q is malformed; allowed are *, **, ?, [class], {a,b} and \\ before a character", fault.InvalidArgument, pattern)
-	case alternatives(pattern) > maxAlternatives:
+	case countAlternatives(pattern) > maxAlternatives:
 		return fmt.Errorf("%w: the braces of the glob make more than %d alternatives", fault.InvalidArgument, maxAlternatives)
 	}
 	for elem := range strings.SplitSeq(pattern, "/") {
@@ -80,8 +80,8 @@ func checkGlob(pattern string) error {
 	return nil
 }
 
-// alternatives is at least as many as the braces of a pattern multiply to.
-func alternatives(pattern string) int {
+// countAlternatives is at least as many as the braces of a pattern multiply to.
+func countAlternatives(pattern string) int {
 	product, inner := 1, 1
 	for _, c := range pattern {
 		switch c {
@@ -100,11 +100,11 @@ func alternatives(pattern string) int {
 	return product * inner
 }
 
-const meta = `*?[{\`
+const metaChars = `*?[{\`
 
 func (g *Glob) analyse() {
 	g.all = g.pattern == "**" || g.pattern == "**/*"
-	if s, ok := strings.CutPrefix(g.pattern, "**/*"); ok && !strings.ContainsAny(s, meta+"/") {
+	if s, ok := strings.CutPrefix(g.pattern, "**/*"); ok && !strings.ContainsAny(s, metaChars+"/") {
 		g.suffix = s
 	}
 	for token := range strings.FieldsFuncSeq(g.pattern, func(r rune) bool { return strings.ContainsRune("/{},", r) }) {
@@ -131,7 +131,7 @@ func spansSlash(elems []string) bool {
 // start of the pattern that are plain names. It is "." for none.
 func (g *Glob) Base() string {
 	n := 0
-	for n < len(g.elems)-1 && !strings.ContainsAny(g.elems[n], meta) {
+	for n < len(g.elems)-1 && !strings.ContainsAny(g.elems[n], metaChars) {
 		n++
 	}
 	if n == 0 || g.anyName {

@@ -95,7 +95,7 @@ func (h *Hits) add(path string, found []driver.Match) {
 	bytes := 0
 	for i := range found {
 		found[i].Path = path
-		bytes += cost(&found[i])
+		bytes += matchSize(&found[i])
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,7 +115,7 @@ func (h *Hits) trimLocked() {
 	for i, found := range h.files {
 		h.total += len(found)
 		for j := range found {
-			h.bytes += cost(&found[j])
+			h.bytes += matchSize(&found[j])
 		}
 		if h.total > h.limit || h.bytes > driver.MaxGrepBytes {
 			clear(h.files[i+1:])
@@ -157,7 +157,7 @@ func (h *Hits) Result() driver.GrepResult {
 	if len(res.Matches) > h.limit {
 		res.Matches, res.Truncated = res.Matches[:h.limit], "matches"
 	}
-	if n := fitting(res.Matches); n < len(res.Matches) {
+	if n := countFitting(res.Matches); n < len(res.Matches) {
 		res.Matches, res.Truncated = slices.Clone(res.Matches[:n]), "size"
 	}
 	if h.late.Load() {
@@ -166,11 +166,11 @@ func (h *Hits) Result() driver.GrepResult {
 	return res
 }
 
-// fitting is how many of the first matches are no more than one answer has.
-func fitting(matches []driver.Match) int {
+// countFitting is how many of the first matches are no more than one answer has.
+func countFitting(matches []driver.Match) int {
 	bytes := 0
 	for i := range matches {
-		if bytes += cost(&matches[i]); bytes > driver.MaxGrepBytes {
+		if bytes += matchSize(&matches[i]); bytes > driver.MaxGrepBytes {
 			return i
 		}
 	}
@@ -183,8 +183,8 @@ const (
 	lineCost  = 16
 )
 
-// cost is about what a match takes in memory, and in an answer.
-func cost(m *driver.Match) int {
+// matchSize is about what a match takes in memory, and in an answer.
+func matchSize(m *driver.Match) int {
 	n := matchCost + len(m.Path) + len(m.Text)
 	for _, line := range m.Before {
 		n += lineCost + len(line)

@@ -96,7 +96,7 @@ func parseRule(line string) (rule, bool) {
 	if rest, ok := strings.CutSuffix(line, "/**"); ok {
 		line = rest + "/**/*" // all that is in it, but not the directory itself
 	}
-	return r, r.set(line)
+	return r, r.setPattern(line)
 }
 
 // trimSpaces removes spaces at the end that no backslash protects.
@@ -115,19 +115,19 @@ func trimSpaces(line string) string {
 	return line[:end]
 }
 
-// set finds the cheapest way to compare.
-func (r *rule) set(text string) bool {
+// setPattern finds the cheapest way to compare.
+func (r *rule) setPattern(text string) bool {
 	switch {
 	case text == "":
 		return false
-	case !strings.ContainsAny(text, meta+"]}"):
+	case !strings.ContainsAny(text, metaChars+"]}"):
 		r.kind, r.text = ruleEqual, text
-	case !r.path && text[0] == '*' && !strings.ContainsAny(text[1:], meta+"]}"):
+	case !r.path && text[0] == '*' && !strings.ContainsAny(text[1:], metaChars+"]}"):
 		r.kind, r.text = ruleSuffix, text[1:]
-	case !r.path && text[len(text)-1] == '*' && !strings.ContainsAny(text[:len(text)-1], meta+"]}"):
+	case !r.path && text[len(text)-1] == '*' && !strings.ContainsAny(text[:len(text)-1], metaChars+"]}"):
 		r.kind, r.text = rulePrefix, text[:len(text)-1]
 	default:
-		r.kind, r.text = ruleGlob, translate(text)
+		r.kind, r.text = ruleGlob, translateGitPattern(text)
 		return doublestar.ValidatePattern(r.text)
 	}
 	return true
@@ -139,8 +139,8 @@ var classes = strings.NewReplacer(
 	"[:space:]", " \t\n\r\f\v", "[:blank:]", " \t", "[:xdigit:]", "0-9A-Fa-f",
 )
 
-// translate turns a pattern of git, in which braces are plain, into one of ours.
-func translate(text string) string {
+// translateGitPattern turns a pattern of git, in which braces are plain, into one of ours.
+func translateGitPattern(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; c {
@@ -213,7 +213,7 @@ func (ig *Ignore) ignores(path string, isDir bool, stop func() bool) bool {
 			if r.matches(subject) {
 				return !r.negate
 			}
-			if work += len(r.text) + len(subject); work > askEvery {
+			if work += len(r.text) + len(subject); work > stopCheckInterval {
 				if work = 0; stop != nil && stop() {
 					return true
 				}

@@ -17,65 +17,65 @@ type literal struct {
 // for each costs more than it saves.
 const maxNeedles = 8
 
-// required returns texts, one of which every match of re contains; none where
+// requiredLiterals returns texts, one of which every match of re contains; none where
 // nothing is known.
-func required(re *syntax.Regexp) []literal {
+func requiredLiterals(re *syntax.Regexp) []literal {
 	switch re.Op {
 	case syntax.OpLiteral:
 		if l, ok := literalOf(re); ok {
 			return []literal{l}
 		}
 	case syntax.OpCapture:
-		return required(re.Sub[0])
+		return requiredLiterals(re.Sub[0])
 	case syntax.OpPlus:
-		return parts(required(re.Sub[0]))
+		return markPartial(requiredLiterals(re.Sub[0]))
 	case syntax.OpRepeat:
 		if re.Min > 0 {
-			return parts(required(re.Sub[0]))
+			return markPartial(requiredLiterals(re.Sub[0]))
 		}
 	case syntax.OpConcat:
 		var best []literal
 		for _, sub := range re.Sub {
-			if lits := required(sub); better(lits, best) {
+			if lits := requiredLiterals(sub); isFasterToFind(lits, best) {
 				best = lits
 			}
 		}
-		return parts(best)
+		return markPartial(best)
 	case syntax.OpAlternate:
 		var all []literal
 		for _, sub := range re.Sub {
-			lits := required(sub)
+			lits := requiredLiterals(sub)
 			if lits == nil || len(all)+len(lits) > maxNeedles {
 				return nil
 			}
 			all = append(all, lits...)
 		}
-		return parts(all)
+		return markPartial(all)
 	}
 	return nil
 }
 
-// parts says of texts that there is more to the match than they.
-func parts(lits []literal) []literal {
+// markPartial says of texts that there is more to the match than they.
+func markPartial(lits []literal) []literal {
 	for i := range lits {
 		lits[i].whole = false
 	}
 	return lits
 }
 
-// better reports whether looking for a is quicker than looking for b: its
+// isFasterToFind reports whether looking for a is quicker than looking for b: its
 // shortest text is longer, or there are fewer.
-func better(a, b []literal) bool {
+func isFasterToFind(a, b []literal) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return len(a) > 0
 	}
-	if x, y := shortest(a), shortest(b); x != y {
+	if x, y := shortestLen(a), shortestLen(b); x != y {
 		return x > y
 	}
 	return len(a) < len(b)
 }
 
-func shortest(lits []literal) int {
+func shortestLen(lits []literal) int {
 	n := len(lits[0].text)
 	for _, l := range lits {
 		n = min(n, len(l.text))
@@ -182,8 +182,8 @@ type cursor struct {
 	work int         // bytes compared since it was asked
 }
 
-// tired asks whether to stop, after some work.
-func (c *cursor) tired() bool {
+// shouldStop asks whether to stop, after some work.
+func (c *cursor) shouldStop() bool {
 	if c.work += len(c.needle.text); c.work < 1<<20 {
 		return false
 	}
@@ -191,9 +191,9 @@ func (c *cursor) tired() bool {
 	return c.stop != nil && c.stop()
 }
 
-// next returns the first occurrence at or after from, -1 for none. from never
+// nextMatch returns the first occurrence at or after from, -1 for none. from never
 // decreases between two calls.
-func (c *cursor) next(from int) int {
+func (c *cursor) nextMatch(from int) int {
 	if c.needle.lo != c.needle.up {
 		return c.nextFold(from)
 	}
@@ -205,10 +205,10 @@ func (c *cursor) next(from int) int {
 			return -1
 		}
 		at += i
-		if n.is(c.data[at:]) {
+		if n.isPrefixOf(c.data[at:]) {
 			return at
 		}
-		if at++; c.tired() {
+		if at++; c.shouldStop() {
 			return -1
 		}
 		if !n.fold && misses > 16+(at-from)/16 {
@@ -227,25 +227,25 @@ func (c *cursor) next(from int) int {
 func (c *cursor) nextFold(from int) int {
 	n := c.needle
 	for end := len(c.data) - len(n.text); from <= end; {
-		c.los = place(c.data, c.los, from+n.rare, n.lo)
-		c.ups = place(c.data, c.ups, from+n.rare, n.up)
+		c.los = nextByte(c.data, c.los, from+n.rare, n.lo)
+		c.ups = nextByte(c.data, c.ups, from+n.rare, n.up)
 		at := min(c.los, c.ups) - 1 - n.rare
 		if at > end {
 			return -1
 		}
-		if n.is(c.data[at:]) {
+		if n.isPrefixOf(c.data[at:]) {
 			return at
 		}
-		if from = at + 1; c.tired() {
+		if from = at + 1; c.shouldStop() {
 			return -1
 		}
 	}
 	return -1
 }
 
-// place returns the place of b at or after from, plus one, beyond the end for
+// nextByte returns the place of b at or after from, plus one, beyond the end for
 // none; known is what it returned before.
-func place(data []byte, known, from int, b byte) int {
+func nextByte(data []byte, known, from int, b byte) int {
 	if known > from {
 		return known
 	}
@@ -256,8 +256,8 @@ func place(data []byte, known, from int, b byte) int {
 	return from + i + 1
 }
 
-// is reports whether data begins with the needle.
-func (n *needle) is(data []byte) bool {
+// isPrefixOf reports whether data begins with the needle.
+func (n *needle) isPrefixOf(data []byte) bool {
 	if !n.fold {
 		return string(data[:len(n.text)]) == string(n.text)
 	}

@@ -58,10 +58,10 @@ func PlanGrep(o *driver.GrepOptions) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.include, err = filters(o.Include); err != nil {
+	if p.include, err = newFilters(o.Include); err != nil {
 		return nil, err
 	}
-	if p.exclude, err = filters(o.Exclude); err != nil {
+	if p.exclude, err = newFilters(o.Exclude); err != nil {
 		return nil, err
 	}
 	for _, pattern := range o.Exclude {
@@ -97,7 +97,7 @@ func newPlan(dir string, gitIgnore, hidden bool) (*Plan, error) {
 	return p, nil
 }
 
-func filters(patterns []string) ([]*Glob, error) {
+func newFilters(patterns []string) ([]*Glob, error) {
 	var globs []*Glob
 	for _, pattern := range patterns {
 		g, err := NewFilter(pattern)
@@ -123,7 +123,7 @@ func Join(dir, name string) string {
 // Enters reports whether the walk goes into the directory at path, which is
 // called name.
 func (p *Plan) Enters(path, name string, ig *Ignore) bool {
-	if !p.allows(path, name, ig, true) {
+	if !p.isVisible(path, name, ig, true) {
 		return false
 	}
 	rel := path[p.prefix:]
@@ -135,7 +135,7 @@ func (p *Plan) Enters(path, name string, ig *Ignore) bool {
 
 // Takes reports whether the thing at path, which is called name, is wanted.
 func (p *Plan) Takes(path, name string, isDir bool, ig *Ignore) bool {
-	if !p.allows(path, name, ig, isDir) {
+	if !p.isVisible(path, name, ig, isDir) {
 		return false
 	}
 	rel := path[p.prefix:]
@@ -149,18 +149,18 @@ func (p *Plan) Takes(path, name string, isDir bool, ig *Ignore) bool {
 // name is one.
 func (p *Plan) Reads(name string) bool { return p.GitIgnore && name == IgnoreFile }
 
-// allows judges dots and .gitignore.
-func (p *Plan) allows(path, name string, ig *Ignore, isDir bool) bool {
+// isVisible judges dots and .gitignore.
+func (p *Plan) isVisible(path, name string, ig *Ignore, isDir bool) bool {
 	if p.GitIgnore && name == ".git" {
 		return false
 	}
-	if name[0] == '.' && !p.hidden && !p.shows(name) {
+	if name[0] == '.' && !p.hidden && !p.showsDotName(name) {
 		return false
 	}
 	return ig == nil || !ig.ignores(path, isDir, p.Stop)
 }
 
-func (p *Plan) shows(name string) bool {
+func (p *Plan) showsDotName(name string) bool {
 	if p.glob != nil {
 		return p.glob.Shows(name)
 	}

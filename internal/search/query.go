@@ -47,7 +47,7 @@ func Compile(pattern string, o *driver.GrepOptions) (*Query, error) {
 	if o.Literal {
 		pattern = regexp.QuoteMeta(pattern)
 	}
-	return q, q.compile(pattern, o)
+	return q, q.compileRegexp(pattern, o)
 }
 
 // CheckGrep judges the numbers in the options of a Grep.
@@ -63,7 +63,7 @@ func CheckGrep(o *driver.GrepOptions) error {
 	return nil
 }
 
-func (q *Query) compile(pattern string, o *driver.GrepOptions) error {
+func (q *Query) compileRegexp(pattern string, o *driver.GrepOptions) error {
 	var flags string
 	if o.IgnoreCase {
 		flags += "i"
@@ -83,7 +83,7 @@ func (q *Query) compile(pattern string, o *driver.GrepOptions) error {
 		return fmt.Errorf("%w: the pattern is not a regular expression of RE2: %w", fault.InvalidArgument, err)
 	}
 	q.re = re
-	lits := required(tree)
+	lits := requiredLiterals(tree)
 	for _, l := range lits {
 		q.needles = append(q.needles, newNeedle(l.text, l.fold))
 	}
@@ -91,12 +91,12 @@ func (q *Query) compile(pattern string, o *driver.GrepOptions) error {
 		q.re = nil
 		return nil
 	}
-	return q.prepare(tree)
+	return q.analyseRegexp(tree)
 }
 
-// prepare finds out what the expression costs, and what it is behind the first
+// analyseRegexp finds out what the expression costs, and what it is behind the first
 // line.
-func (q *Query) prepare(tree *syntax.Regexp) error {
+func (q *Query) analyseRegexp(tree *syntax.Regexp) error {
 	q.rest = q.re
 	if dropBeginText(tree) {
 		var err error
@@ -132,7 +132,7 @@ func (q *Query) Find(data []byte, limit int) []driver.Match { return q.find(data
 
 // find is Find, which ends early when stop says so; that is asked now and then.
 func (q *Query) find(data []byte, limit int, stop func() bool) []driver.Match {
-	p := &page{q: q, data: data, limit: limit, stop: stop}
+	p := &fileSearch{q: q, data: data, limit: limit, stop: stop}
 	switch {
 	case q.never || len(data) == 0:
 	case q.multiline:

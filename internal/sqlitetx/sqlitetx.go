@@ -18,12 +18,12 @@ const (
 	// MaxWait is how long Begin waits for another writer.
 	MaxWait = 30 * time.Second
 
-	step = 500 * time.Millisecond // so late a canceled context is noticed
+	busyTimeout = 500 * time.Millisecond // so late a canceled context is noticed
 )
 
 // BusyTimeout is the pragma for the data source name of a database that Begin is
 // used with.
-func BusyTimeout() string { return fmt.Sprintf("busy_timeout(%d)", step.Milliseconds()) }
+func BusyTimeout() string { return fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()) }
 
 // Begin is db.BeginTx with a wait of up to MaxWait for another writer, which ends with
 // the context. The database must have been opened with BusyTimeout and, for

@@ -62,13 +62,13 @@ func Hunks(a, b []string, edits []Edit, context int) []Hunk {
 		for n < len(edits) && edits[n].A0-edits[n-1].A1 <= 2*context {
 			n++
 		}
-		out = append(out, hunk(a, b, edits[:n], context))
+		out = append(out, newHunk(a, b, edits[:n], context))
 		edits = edits[n:]
 	}
 	return out
 }
 
-func hunk(a, b []string, edits []Edit, context int) Hunk {
+func newHunk(a, b []string, edits []Edit, context int) Hunk {
 	first, last := edits[0], edits[len(edits)-1]
 	lead := min(context, first.A0)
 	tail := min(context, len(a)-last.A1)
@@ -98,7 +98,7 @@ func hunk(a, b []string, edits []Edit, context int) Hunk {
 // String returns the hunk as a part of a unified diff.
 func (h Hunk) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "@@ -%s +%s @@\n", span(h.OldStart, h.OldLines), span(h.NewStart, h.NewLines))
+	fmt.Fprintf(&b, "@@ -%s +%s @@\n", formatRange(h.OldStart, h.OldLines), formatRange(h.NewStart, h.NewLines))
 	for _, l := range h.Lines {
 		b.WriteString(l)
 		if !strings.HasSuffix(l, "\n") {
@@ -108,7 +108,7 @@ func (h Hunk) String() string {
 	return b.String()
 }
 
-func span(start, lines int) string {
+func formatRange(start, lines int) string {
 	if lines == 1 {
 		return strconv.Itoa(start)
 	}

@@ -38,8 +38,8 @@ type backend struct {
 
 var _ snapshot.Backend = (*backend)(nil)
 
-// failed gives an error of the bucket its code.
-func failed(verb, name string, err error) error {
+// wrapError gives an error of the bucket its code.
+func wrapError(verb, name string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (b *backend) Create(ctx context.Context, name string) (snapshot.Pending, er
 	w, err := b.b.NewWriter(ctx, b.prefix+name, &blob.WriterOptions{ContentType: "application/octet-stream"})
 	if err != nil {
 		cancel()
-		return nil, failed("create", name, err)
+		return nil, wrapError("create", name, err)
 	}
 	return &pending{w: w, name: name, cancel: cancel}, nil
 }
@@ -66,13 +66,13 @@ type pending struct {
 
 func (p *pending) Write(data []byte) (int, error) {
 	n, err := p.w.Write(data)
-	return n, failed("write", p.name, err)
+	return n, wrapError("write", p.name, err)
 }
 
 func (p *pending) Commit(context.Context) error {
 	p.done = true
 	defer p.cancel()
-	return failed("write", p.name, p.w.Close())
+	return wrapError("write", p.name, p.w.Close())
 }
 
 // Abort closes the writer under a context that has ended, which drops the object.
@@ -87,7 +87,7 @@ func (p *pending) Abort() {
 func (b *backend) ReadRange(ctx context.Context, name string, off, n int64) ([]byte, error) {
 	r, err := b.b.NewRangeReader(ctx, b.prefix+name, off, n, nil)
 	if err != nil {
-		return nil, failed("read", name, err)
+		return nil, wrapError("read", name, err)
 	}
 	defer r.Close() //nolint:errcheck // it was only read
 	buf := make([]byte, n)
@@ -96,7 +96,7 @@ func (b *backend) ReadRange(ctx context.Context, name string, off, n int64) ([]b
 			err := fmt.Errorf("snapshot: bucket: read %s: %w: it ends before byte %d", name, fault.Failed, off+n)
 			return nil, fault.WithCause(err, fault.CauseCorrupt)
 		}
-		return nil, failed("read", name, err)
+		return nil, wrapError("read", name, err)
 	}
 	return buf, nil
 }
@@ -110,7 +110,7 @@ func (b *backend) List(ctx context.Context, kind string) ([]snapshot.Entry, erro
 			return list, nil
 		}
 		if err != nil {
-			return nil, failed("list", kind, err)
+			return nil, wrapError("list", kind, err)
 		}
 		list = append(list, snapshot.Entry{ID: strings.TrimPrefix(o.Key, prefix), Size: o.Size, ModTime: o.ModTime})
 	}
@@ -121,5 +121,5 @@ func (b *backend) Delete(ctx context.Context, name string) error {
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		return nil
 	}
-	return failed("delete", name, err)
+	return wrapError("delete", name, err)
 }

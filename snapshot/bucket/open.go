@@ -24,11 +24,11 @@ var Schemes = []string{fileblob.Scheme, memblob.Scheme, s3blob.Scheme}
 func Open(ctx context.Context, address string) (*blob.Bucket, error) {
 	u, err := url.Parse(address)
 	if err != nil || !slices.Contains(Schemes, u.Scheme) {
-		return nil, fmt.Errorf("snapshot: bucket %q: %w: it is a URL of one of the schemes %v", redacted(u), fault.InvalidArgument, Schemes)
+		return nil, fmt.Errorf("snapshot: bucket %q: %w: it is a URL of one of the schemes %v", redactURL(u), fault.InvalidArgument, Schemes)
 	}
 	if u.Scheme == fileblob.Scheme {
 		if u.Host != "" || u.Path == "" {
-			return nil, fmt.Errorf("snapshot: bucket %q: %w: it is file:// and an absolute path", redacted(u), fault.InvalidArgument)
+			return nil, fmt.Errorf("snapshot: bucket %q: %w: it is file:// and an absolute path", redactURL(u), fault.InvalidArgument)
 		}
 		if err := os.MkdirAll(u.Path, 0o700); err != nil {
 			return nil, fmt.Errorf("snapshot: bucket %s: %w: %w", u.Path, fault.Of(err), err)
@@ -39,13 +39,13 @@ func Open(ctx context.Context, address string) (*blob.Bucket, error) {
 	}
 	b, err := blob.OpenBucket(ctx, u.String())
 	if err != nil {
-		return nil, fmt.Errorf("snapshot: bucket %s: %w: %w", redacted(u), fault.InvalidArgument, err)
+		return nil, fmt.Errorf("snapshot: bucket %s: %w: %w", redactURL(u), fault.InvalidArgument, err)
 	}
 	return b, nil
 }
 
-// redacted is a URL without what may be a secret in it.
-func redacted(u *url.URL) string {
+// redactURL is a URL without what may be a secret in it.
+func redactURL(u *url.URL) string {
 	if u == nil {
 		return ""
 	}

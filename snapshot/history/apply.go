@@ -26,7 +26,7 @@ func Files(ctx context.Context, ws *workspace.Workspace, name string, access *dr
 	}
 	files, err := ws.SnapshotFiles(ctx, name, access)
 	if name == Origin && fault.Of(err) == fault.NotFound && fault.CauseOf(err) != fault.CauseGone {
-		return earlier(ctx, ws)
+		return compareBase(ctx, ws)
 	}
 	return files, err
 }
@@ -40,8 +40,8 @@ func Tree(ctx context.Context, ws *workspace.Workspace, name string, access *dri
 	return snapshot.Files(files), nil
 }
 
-// earlier returns what a workspace that started empty is compared with.
-func earlier(ctx context.Context, ws *workspace.Workspace) (*driver.FS, error) {
+// compareBase returns what a workspace that started empty is compared with.
+func compareBase(ctx context.Context, ws *workspace.Workspace) (*driver.FS, error) {
 	list, err := ws.Snapshots(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func Apply(ctx context.Context, source, target *workspace.Workspace, opts *Apply
 		res.Done = len(paths) == 0 && len(m.Conflicts) == 0
 		return res, nil
 	}
-	before, err := accept(ctx, target, next, paths)
+	before, err := acceptTree(ctx, target, next, paths)
 	if err != nil {
 		return nil, err
 	}
@@ -113,9 +113,9 @@ func Apply(ctx context.Context, source, target *workspace.Workspace, opts *Apply
 	return res, nil
 }
 
-// accept brings a workspace to what it is to become. Where it can't do so at once
+// acceptTree brings a workspace to what it is to become. Where it can't do so at once
 // the files are written one by one, and it returns to what it was if that fails.
-func accept(ctx context.Context, target *workspace.Workspace, next snapshot.Tree, paths []string) (driver.SnapshotInfo, error) {
+func acceptTree(ctx context.Context, target *workspace.Workspace, next snapshot.Tree, paths []string) (driver.SnapshotInfo, error) {
 	opts := &driver.SnapshotOptions{Name: "before-apply", Labels: map[string]string{snapshot.CauseLabel: "apply"}}
 	before, err := target.Accept(ctx, snapshot.Module(next), paths, opts)
 	if fault.Of(err) != fault.Unsupported {
@@ -124,14 +124,14 @@ func accept(ctx context.Context, target *workspace.Workspace, next snapshot.Tree
 	if before, err = target.Snapshot(ctx, opts); err != nil {
 		return driver.SnapshotInfo{}, err
 	}
-	if err := snapshot.Write(ctx, next, files(target), &snapshot.WriteOptions{Only: paths}); err != nil {
+	if err := snapshot.Write(ctx, next, fileModule(target), &snapshot.WriteOptions{Only: paths}); err != nil {
 		_, back := target.Rollback(context.WithoutCancel(ctx), before.ID, nil)
 		return driver.SnapshotInfo{}, errors.Join(err, back)
 	}
 	return before, nil
 }
 
-// files are the files of a workspace as a module.
-func files(ws *workspace.Workspace) *driver.FS {
+// fileModule are the files of a workspace as a module.
+func fileModule(ws *workspace.Workspace) *driver.FS {
 	return &driver.FS{Files: ws, Chmod: ws.Chmod, Symlink: ws.Symlink}
 }

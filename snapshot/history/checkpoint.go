@@ -41,7 +41,7 @@ type Checkpoints struct {
 	mu     sync.Mutex
 	loaded bool                  // guarded by mu
 	last   string                // guarded by mu; digest of the newest state
-	held   []driver.SnapshotInfo // guarded by mu; checkpoints, the oldest first
+	kept   []driver.SnapshotInfo // guarded by mu; checkpoints, the oldest first
 }
 
 // NewCheckpoints returns the checkpoints of a workspace.
@@ -96,21 +96,21 @@ func (c *Checkpoints) loadLocked(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.last, c.held = "", nil
+	c.last, c.kept = "", nil
 	if r := NewRecord(list); r.Current != nil {
 		c.last = r.Current.Digest
 	}
 	for _, s := range slices.Backward(list) {
-		if automatic(s.Labels) {
-			c.held = append(c.held, s)
+		if isAutomatic(s.Labels) {
+			c.kept = append(c.kept, s)
 		}
 	}
 	return nil
 }
 
-// automatic reports whether a snapshot with these labels is one that nobody asked
+// isAutomatic reports whether a snapshot with these labels is one that nobody asked
 // for by name.
-func automatic(labels map[string]string) bool {
+func isAutomatic(labels map[string]string) bool {
 	switch labels[snapshot.CauseLabel] {
 	case CauseCheckpoint, CauseStart, causeRollback:
 		return true
@@ -122,7 +122,7 @@ func automatic(labels map[string]string) bool {
 func (c *Checkpoints) takeLocked(ctx context.Context, cause, done string) (driver.SnapshotInfo, error) {
 	labels := map[string]string{snapshot.CauseLabel: cause}
 	if done != "" {
-		labels[StepLabel] = cut(done)
+		labels[StepLabel] = stepLabel(done)
 	}
 	info, err := c.ws.Snapshot(ctx, &driver.SnapshotOptions{Labels: labels})
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *Checkpoints) takeLocked(ctx context.Context, cause, done string) (drive
 		return driver.SnapshotInfo{}, c.ws.DeleteSnapshot(ctx, info.ID, nil)
 	}
 	c.last = info.Digest
-	c.held = append(c.held, info)
+	c.kept = append(c.kept, info)
 	return info, nil
 }
 
@@ -141,22 +141,22 @@ func (c *Checkpoints) takeLocked(ctx context.Context, cause, done string) (drive
 func (c *Checkpoints) pruneLocked(ctx context.Context) error {
 	var errs []error
 	var spared []driver.SnapshotInfo
-	for len(c.held) > 0 && (len(c.held) > c.limits.Count || time.Since(c.held[0].Created) > c.limits.Age) {
-		switch err := c.ws.DeleteSnapshot(ctx, c.held[0].ID, nil); fault.Of(err) {
+	for len(c.kept) > 0 && (len(c.kept) > c.limits.Count || time.Since(c.kept[0].Created) > c.limits.Age) {
+		switch err := c.ws.DeleteSnapshot(ctx, c.kept[0].ID, nil); fault.Of(err) {
 		case "", fault.NotFound:
 		case fault.WrongState:
-			spared = append(spared, c.held[0])
+			spared = append(spared, c.kept[0])
 		default:
 			errs = append(errs, err)
 		}
-		c.held = c.held[1:]
+		c.kept = c.kept[1:]
 	}
-	c.held = append(spared, c.held...)
+	c.kept = append(spared, c.kept...)
 	return errors.Join(errs...)
 }
 
-// cut makes a label of what was done: one line, and not too long.
-func cut(s string) string {
+// stepLabel makes a label of what was done: one line, and not too long.
+func stepLabel(s string) string {
 	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "?")
 	if len(s) <= maxStep {
 		return s

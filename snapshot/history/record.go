@@ -82,8 +82,8 @@ func NewRecord(list []driver.SnapshotInfo) *Record {
 	return r
 }
 
-// back returns the newest state before what is there, which has the given digest.
-func (r *Record) back(digest string) *State {
+// undoTarget returns the newest state before what is there, which has the given digest.
+func (r *Record) undoTarget(digest string) *State {
 	s := r.Current
 	for s != nil && s.Digest == digest {
 		s = s.Parent
@@ -91,9 +91,9 @@ func (r *Record) back(digest string) *State {
 	return s
 }
 
-// forth returns the state that was left by going back, one step towards where
+// redoTarget returns the state that was left by going back, one step towards where
 // that began.
-func (r *Record) forth(digest string) *State {
+func (r *Record) redoTarget(digest string) *State {
 	if r.tip == nil || r.Current == nil || r.Current.Digest != digest {
 		return nil
 	}
@@ -119,21 +119,21 @@ type Move struct {
 
 // Undo returns a workspace to the state before the one that it is in.
 func Undo(ctx context.Context, ws *workspace.Workspace) (Move, error) {
-	return move(ctx, ws, (*Record).back, "there is no earlier state of it that differs from what is there")
+	return moveTo(ctx, ws, (*Record).undoTarget, "there is no earlier state of it that differs from what is there")
 }
 
 // Redo takes back the last Undo that was not taken back. Where anything changed
 // since there is nothing to redo.
 func Redo(ctx context.Context, ws *workspace.Workspace) (Move, error) {
-	return move(ctx, ws, (*Record).forth, "nothing was undone, or something changed since")
+	return moveTo(ctx, ws, (*Record).redoTarget, "nothing was undone, or something changed since")
 }
 
-func move(ctx context.Context, ws *workspace.Workspace, choose func(*Record, string) *State, otherwise string) (Move, error) {
+func moveTo(ctx context.Context, ws *workspace.Workspace, choose func(*Record, string) *State, otherwise string) (Move, error) {
 	r, err := Load(ctx, ws)
 	if err != nil {
 		return Move{}, err
 	}
-	digest, err := present(ctx, ws)
+	digest, err := currentDigest(ctx, ws)
 	if err != nil {
 		return Move{}, err
 	}
@@ -145,8 +145,8 @@ func move(ctx context.Context, ws *workspace.Workspace, choose func(*Record, str
 	return Move{To: to.SnapshotInfo, Before: before}, err
 }
 
-// present returns the digest of the files as they are.
-func present(ctx context.Context, ws *workspace.Workspace) (string, error) {
+// currentDigest returns the digest of the files as they are.
+func currentDigest(ctx context.Context, ws *workspace.Workspace) (string, error) {
 	info, err := ws.Snapshot(ctx, &driver.SnapshotOptions{Labels: map[string]string{snapshot.CauseLabel: "look"}})
 	if err != nil {
 		return "", err

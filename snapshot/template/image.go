@@ -21,10 +21,10 @@ import (
 	"github.com/croft-run/croft/snapshot"
 )
 
-// image returns the files of an image, laid out in a directory that done removes.
-func (c *Catalog) image(ctx context.Context, ref string) (_ snapshot.Tree, done func() error, err error) {
+// openImage returns the files of an image, laid out in a directory that done removes.
+func (c *Catalog) openImage(ctx context.Context, ref string) (_ snapshot.Tree, done func() error, err error) {
 	done = func() error { return nil }
-	img, err := c.find(ctx, ref)
+	img, err := c.findImage(ctx, ref)
 	if err != nil {
 		return nil, done, fmt.Errorf("template: image %s: %w", ref, err)
 	}
@@ -42,9 +42,9 @@ func (c *Catalog) image(ctx context.Context, ref string) (_ snapshot.Tree, done 
 	return snapshot.HostDir(dir, nil), done, nil
 }
 
-// find returns an image: what a path names is of this host, all else of a
+// findImage returns an image: what a path names is of this host, all else of a
 // registry.
-func (c *Catalog) find(ctx context.Context, ref string) (v1.Image, error) {
+func (c *Catalog) findImage(ctx context.Context, ref string) (v1.Image, error) {
 	platform := v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
 	if !filepath.IsAbs(ref) {
 		tag, err := name.ParseReference(ref)
@@ -57,7 +57,7 @@ func (c *Catalog) find(ctx context.Context, ref string) (v1.Image, error) {
 		}
 		return img, nil
 	}
-	if err := c.allowed(ref); err != nil {
+	if err := c.checkSourcePath(ref); err != nil {
 		return nil, err
 	}
 	info, err := os.Stat(ref)
@@ -75,14 +75,14 @@ func (c *Catalog) find(ctx context.Context, ref string) (v1.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: it is no OCI layout: %w", fault.InvalidArgument, err)
 	}
-	return pick(index, platform, 0)
+	return selectImage(index, platform, 0)
 }
 
 // maxNesting is how deep indexes of images may be nested.
 const maxNesting = 4
 
-// pick returns the image of an index for a platform, or its only one.
-func pick(index v1.ImageIndex, platform v1.Platform, depth int) (v1.Image, error) {
+// selectImage returns the image of an index for a platform, or its only one.
+func selectImage(index v1.ImageIndex, platform v1.Platform, depth int) (v1.Image, error) {
 	m, err := index.IndexManifest()
 	if err != nil || depth > maxNesting {
 		return nil, fmt.Errorf("%w: its index can't be read: %w", fault.InvalidArgument, err)
@@ -102,7 +102,7 @@ func pick(index v1.ImageIndex, platform v1.Platform, depth int) (v1.Image, error
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
 		}
-		return pick(below, platform, depth+1)
+		return selectImage(below, platform, depth+1)
 	}
 	img, err := index.Image(list[at].Digest)
 	if err != nil {

@@ -83,7 +83,7 @@ func (c *Catalog) Create(ctx context.Context, name string, s Source) (Template, 
 		}
 		return Template{}, err
 	}
-	tree, what, done, err := c.open(ctx, s)
+	tree, what, done, err := c.openSource(ctx, s)
 	if err != nil {
 		return Template{}, err
 	}
@@ -93,10 +93,10 @@ func (c *Catalog) Create(ctx context.Context, name string, s Source) (Template, 
 	if err = errors.Join(err, done()); err != nil {
 		return Template{}, err
 	}
-	return describe(m), nil
+	return templateFromManifest(m), nil
 }
 
-func describe(m *snapshot.Manifest) Template {
+func templateFromManifest(m *snapshot.Manifest) Template {
 	return Template{
 		Name: m.Labels[Label], Snapshot: m.ID, Source: m.Labels[sourceLabel], Created: m.Created, Files: m.Files, Bytes: m.Bytes, Digest: m.Digest,
 	}
@@ -110,7 +110,7 @@ func (c *Catalog) List(ctx context.Context) ([]Template, error) {
 	}
 	list := []Template{}
 	for _, m := range slices.Backward(all) { // the oldest first
-		t := describe(m)
+		t := templateFromManifest(m)
 		if t.Name != "" && m.Workspace == "" && !slices.ContainsFunc(list, func(x Template) bool { return x.Name == t.Name }) {
 			list = append(list, t)
 		}
@@ -158,14 +158,14 @@ func (c *Catalog) Tree(ctx context.Context, name string) (snapshot.Tree, error) 
 
 // Dir returns a directory of this host as a tree, where one may be a source.
 func (c *Catalog) Dir(dir string) (snapshot.Tree, error) {
-	if err := c.allowed(dir); err != nil {
+	if err := c.checkSourcePath(dir); err != nil {
 		return nil, err
 	}
 	return snapshot.HostDir(dir, nil), nil
 }
 
-// open returns the tree of a source and what it is; done lets go of it.
-func (c *Catalog) open(ctx context.Context, s Source) (_ snapshot.Tree, what string, done func() error, err error) {
+// openSource returns the tree of a source and what it is; done lets go of it.
+func (c *Catalog) openSource(ctx context.Context, s Source) (_ snapshot.Tree, what string, done func() error, err error) {
 	given := 0
 	for _, x := range []string{s.Dir, s.Snapshot, s.Git, s.Image} {
 		if x != "" {
@@ -180,27 +180,27 @@ func (c *Catalog) open(ctx context.Context, s Source) (_ snapshot.Tree, what str
 	switch {
 	case s.Dir != "":
 		what = "dir:" + s.Dir
-		if err = c.allowed(s.Dir); err == nil {
+		if err = c.checkSourcePath(s.Dir); err == nil {
 			tree = snapshot.HostDir(s.Dir, nil)
 		}
 	case s.Snapshot != "":
 		what = "snapshot:" + s.Snapshot
 		tree, _, err = c.Store.Whole(ctx, s.Snapshot)
 	case s.Git != "":
-		tree, what, err = c.commit(ctx, s)
+		tree, what, err = c.openCommit(ctx, s)
 	default:
 		what = "image:" + s.Image
-		tree, done, err = c.image(ctx, s.Image)
+		tree, done, err = c.openImage(ctx, s.Image)
 	}
 	return tree, what, done, err
 }
 
-// commit returns the files of a commit, read by git's plumbing alone.
-func (c *Catalog) commit(ctx context.Context, s Source) (snapshot.Tree, string, error) {
+// openCommit returns the files of a commit, read by git's plumbing alone.
+func (c *Catalog) openCommit(ctx context.Context, s Source) (snapshot.Tree, string, error) {
 	if isURL(s.Git) {
 		return nil, "", fmt.Errorf("template: source %q: %w: it must be a repository on disk; clone it first", s.Git, fault.InvalidArgument)
 	}
-	if err := c.allowed(s.Git); err != nil {
+	if err := c.checkSourcePath(s.Git); err != nil {
 		return nil, "", err
 	}
 	repo, err := snapshot.OpenRepository(ctx, s.Git)
@@ -218,8 +218,8 @@ func (c *Catalog) commit(ctx context.Context, s Source) (snapshot.Tree, string, 
 	return tree, "git:" + s.Git + "@" + id, err
 }
 
-// allowed refuses paths of the host that may not be a source.
-func (c *Catalog) allowed(dir string) error {
+// checkSourcePath refuses paths of the host that may not be a source.
+func (c *Catalog) checkSourcePath(dir string) error {
 	if !filepath.IsAbs(dir) {
 		return fmt.Errorf("template: source %q: %w: it must be an absolute path", dir, fault.InvalidArgument)
 	}
@@ -228,21 +228,21 @@ func (c *Catalog) allowed(dir string) error {
 		return fmt.Errorf("template: source %q: %w: %w", dir, fault.Of(err), err)
 	}
 	for _, f := range c.Forbidden {
-		if f, err := filepath.EvalSymlinks(f); err == nil && (holds(f, real) || holds(real, f)) {
+		if f, err := filepath.EvalSymlinks(f); err == nil && (contains(f, real) || contains(real, f)) {
 			return fmt.Errorf("template: source %q: %w: Croft keeps its data there", dir, fault.PermissionDenied)
 		}
 	}
 	if c.Roots == nil || slices.ContainsFunc(c.Roots, func(root string) bool {
 		at, err := filepath.EvalSymlinks(root)
-		return err == nil && holds(at, real)
+		return err == nil && contains(at, real)
 	}) {
 		return nil
 	}
 	return fmt.Errorf("template: source %q: %w: it lies in none of the directories of the host that may be used", dir, fault.PermissionDenied)
 }
 
-// holds reports whether a path is a directory or lies in it.
-func holds(dir, path string) bool {
+// contains reports whether a path is a directory or lies in it.
+func contains(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
 }

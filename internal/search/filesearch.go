@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	askEvery = 16 << 10 // bytes of a file, or of rules, between two looks at the clock; fewer where they are dear
-	maxSteps = 64 << 20 // of an expression that are made without one
+	stopCheckInterval = 16 << 10 // bytes of a file, or of rules, between two looks at the clock; fewer where they are dear
+	maxSteps          = 64 << 20 // of an expression that are made without one
 )
 
-// A page is the search of one file. It counts lines while matches are found from
+// A fileSearch is the search of one file. It counts lines while matches are found from
 // left to right.
-type page struct {
+type fileSearch struct {
 	q       *Query
 	data    []byte
 	limit   int // of matches; 0 is all
@@ -30,45 +30,45 @@ type page struct {
 	context int         // bytes that were read for context since
 }
 
-// ask asks whether to stop.
-func (p *page) ask() bool {
+// checkStop asks whether to stop.
+func (p *fileSearch) checkStop() bool {
 	p.stopped = p.stopped || p.stop != nil && p.stop()
 	return p.stopped
 }
 
-// ends reports whether the search is over at an offset: it was told to stop, or
+// isDone reports whether the search is over at an offset: it was told to stop, or
 // has found enough.
-func (p *page) ends(at int) bool {
-	if (at-p.asked)*(1+p.q.steps/64)+p.context > askEvery {
+func (p *fileSearch) isDone(at int) bool {
+	if (at-p.asked)*(1+p.q.steps/64)+p.context > stopCheckInterval {
 		p.asked, p.context = at, 0
-		p.ask()
+		p.checkStop()
 	}
 	return p.stopped || p.limit > 0 && len(p.found) >= p.limit || p.bytes > driver.MaxGrepBytes
 }
 
-// add records the lines from start to end, the end of the last without its line
+// addMatch records the lines from start to end, the end of the last without its line
 // ending.
-func (p *page) add(start, end, column int) {
+func (p *fileSearch) addMatch(start, end, column int) {
 	p.line += bytes.Count(p.data[p.counted:start], newline)
 	p.counted = start
 	m := driver.Match{Line: p.line + 1, Column: column + 1}
-	m.Text, m.Cut = clip(p.data[start:end])
+	m.Text, m.Cut = clipLine(p.data[start:end])
 	if p.q.before > 0 {
-		b := block{}
-		p.context += start - b.before(p.data, start, p.q.before)
+		b := contextLines{}
+		p.context += start - b.addBefore(p.data, start, p.q.before)
 		m.Before, m.Cut = b.lines, m.Cut || b.cut
 	}
 	if p.q.after > 0 {
-		b := block{}
-		p.context += b.after(p.data, end, p.q.after) - end
+		b := contextLines{}
+		p.context += b.addAfter(p.data, end, p.q.after) - end
 		m.After, m.Cut = b.lines, m.Cut || b.cut
 	}
-	p.bytes += cost(&m)
+	p.bytes += matchSize(&m)
 	p.found = append(p.found, m)
 }
 
-// clip returns what an answer has of a line, and whether that is not all.
-func clip(line []byte) (string, bool) {
+// clipLine returns what an answer has of a line, and whether that is not all.
+func clipLine(line []byte) (string, bool) {
 	const most = driver.MaxMatchText
 	if len(line) <= most {
 		return string(line), false
@@ -80,16 +80,16 @@ func clip(line []byte) (string, bool) {
 	return string(line[:end]), true
 }
 
-// A block is the context on one side of a match.
-type block struct {
+// A contextLines is the context on one side of a match.
+type contextLines struct {
 	lines []string
 	bytes int
 	cut   bool // a line, or the block
 }
 
 // add reports whether the line fits.
-func (b *block) add(line []byte) bool {
-	text, cut := clip(line)
+func (b *contextLines) add(line []byte) bool {
+	text, cut := clipLine(line)
 	if b.bytes += lineCost + len(text); b.bytes > driver.MaxMatchContext/2 {
 		b.cut = true
 		return false
@@ -98,9 +98,9 @@ func (b *block) add(line []byte) bool {
 	return true
 }
 
-// before adds up to n lines that end before start, and returns where it looked
+// addBefore adds up to n lines that end before start, and returns where it looked
 // first.
-func (b *block) before(data []byte, start, n int) int {
+func (b *contextLines) addBefore(data []byte, start, n int) int {
 	end := start
 	for ; n > 0 && end > 0; n-- {
 		begin := bytes.LastIndexByte(data[:end-1], '\n') + 1
@@ -115,9 +115,9 @@ func (b *block) before(data []byte, start, n int) int {
 	return end
 }
 
-// after adds up to n lines that follow the one that ends at end, and returns
+// addAfter adds up to n lines that follow the one that ends at end, and returns
 // where it looked last.
-func (b *block) after(data []byte, end, n int) int {
+func (b *contextLines) addAfter(data []byte, end, n int) int {
 	i := bytes.IndexByte(data[end:], '\n')
 	if i < 0 {
 		return len(data)
@@ -133,15 +133,17 @@ func (b *block) after(data []byte, end, n int) int {
 	return start
 }
 
-func (p *page) cursor(n *needle) cursor { return cursor{needle: n, data: p.data, stop: p.ask} }
+func (p *fileSearch) newCursor(n *needle) cursor {
+	return cursor{needle: n, data: p.data, stop: p.checkStop}
+}
 
 // findOne goes from one occurrence of the only needle to the next and asks the
 // expression about its line.
-func (p *page) findOne() {
+func (p *fileSearch) findOne() {
 	n := &p.q.needles[0]
-	c := p.cursor(n)
-	for from := 0; from < len(p.data) && !p.ends(from); {
-		at := c.next(from)
+	c := p.newCursor(n)
+	for from := 0; from < len(p.data) && !p.isDone(from); {
+		at := c.nextMatch(from)
 		if at < 0 {
 			return
 		}
@@ -149,28 +151,28 @@ func (p *page) findOne() {
 		end, next := lineEnd(p.data, start, at)
 		column, ok := at-start, at+len(n.text) <= end
 		if p.q.re != nil {
-			column, ok = p.match(p.q.re, p.data[start:end])
+			column, ok = p.matchLine(p.q.re, p.data[start:end])
 		}
 		if ok {
-			p.add(start, end, column)
+			p.addMatch(start, end, column)
 		}
 		from = next
 	}
 }
 
 // findAny is findOne for several needles, one of which is in every match.
-func (p *page) findAny() {
+func (p *fileSearch) findAny() {
 	cursors := make([]cursor, len(p.q.needles))
 	next := make([]int, len(p.q.needles))
 	for i := range cursors {
-		cursors[i] = p.cursor(&p.q.needles[i])
-		next[i] = cursors[i].next(0)
+		cursors[i] = p.newCursor(&p.q.needles[i])
+		next[i] = cursors[i].nextMatch(0)
 	}
-	for from := 0; from < len(p.data) && !p.ends(from); {
+	for from := 0; from < len(p.data) && !p.isDone(from); {
 		at := -1
 		for i := range next {
 			if next[i] >= 0 && next[i] < from {
-				next[i] = cursors[i].next(from)
+				next[i] = cursors[i].nextMatch(from)
 			}
 			if next[i] >= 0 && (at < 0 || next[i] < at) {
 				at = next[i]
@@ -181,27 +183,27 @@ func (p *page) findAny() {
 		}
 		start := from + bytes.LastIndexByte(p.data[from:at], '\n') + 1
 		end, after := lineEnd(p.data, start, at)
-		if column, ok := p.match(p.q.re, p.data[start:end]); ok {
-			p.add(start, end, column)
+		if column, ok := p.matchLine(p.q.re, p.data[start:end]); ok {
+			p.addMatch(start, end, column)
 		}
 		from = after
 	}
 }
 
 // findLines asks the expression about every line.
-func (p *page) findLines() {
-	for start := 0; start < len(p.data) && !p.ends(start); {
+func (p *fileSearch) findLines() {
+	for start := 0; start < len(p.data) && !p.isDone(start); {
 		end, next := lineEnd(p.data, start, start)
-		if column, ok := p.match(p.q.re, p.data[start:end]); ok {
-			p.add(start, end, column)
+		if column, ok := p.matchLine(p.q.re, p.data[start:end]); ok {
+			p.addMatch(start, end, column)
 		}
 		start = next
 	}
 }
 
-// match returns where in a line the first match begins.
-func (p *page) match(re matcher, line []byte) (column int, ok bool) {
-	loc := p.span(re, line)
+// matchLine returns where in a line the first match begins.
+func (p *fileSearch) matchLine(re matcher, line []byte) (column int, ok bool) {
+	loc := p.firstMatch(re, line)
 	if loc == nil {
 		return 0, false
 	}
@@ -214,29 +216,29 @@ type matcher interface {
 	FindReaderIndex(r io.RuneReader) []int
 }
 
-// span returns the first match in data. Package regexp can't be told to stop, but
+// firstMatch returns the first match in data. Package regexp can't be told to stop, but
 // what it reads can end: so it gets a text that may take long from a reader, which
 // is slower.
-func (p *page) span(re matcher, data []byte) []int {
+func (p *fileSearch) firstMatch(re matcher, data []byte) []int {
 	if len(data) <= maxSteps/max(p.q.steps, 1) {
 		return re.FindIndex(data)
 	}
-	loc := re.FindReaderIndex(&runes{page: p, data: data})
+	loc := re.FindReaderIndex(&stoppableReader{page: p, data: data})
 	if p.stopped {
 		return nil
 	}
 	return loc
 }
 
-// runes reads data until the page is told to stop.
-type runes struct {
-	page *page
+// stoppableReader reads data until the page is told to stop.
+type stoppableReader struct {
+	page *fileSearch
 	data []byte
 	n    uint
 }
 
-func (r *runes) ReadRune() (rune, int, error) {
-	if r.n++; len(r.data) == 0 || r.n%256 == 0 && r.page.ask() {
+func (r *stoppableReader) ReadRune() (rune, int, error) {
+	if r.n++; len(r.data) == 0 || r.n%256 == 0 && r.page.checkStop() {
 		return 0, 0, io.EOF
 	}
 	c, size := rune(r.data[0]), 1
@@ -249,30 +251,30 @@ func (r *runes) ReadRune() (rune, int, error) {
 
 // findSpans shows the whole file to the expression. Other matches that begin in a
 // line that was reported are part of that report: the search goes on behind it.
-func (p *page) findSpans() {
+func (p *fileSearch) findSpans() {
 	if !p.mayMatch() {
 		return
 	}
 	next := p.nextSpan()
-	for from := 0; from < len(p.data) && !p.ends(from); {
+	for from := 0; from < len(p.data) && !p.isDone(from); {
 		first, last := next(from)
 		if first < 0 || first == len(p.data) && p.data[first-1] == '\n' {
 			return
 		}
 		start := bytes.LastIndexByte(p.data[:first], '\n') + 1
 		end, after := lineEnd(p.data, start, max(first, last-1)) // a match that ends with a newline ends in that line
-		p.add(start, end, first-start)
+		p.addMatch(start, end, first-start)
 		from = after
 	}
 }
 
 // nextSpan returns what finds the first match at or after an offset, at which a
 // line begins; -1 is none.
-func (p *page) nextSpan() func(from int) (first, last int) {
+func (p *fileSearch) nextSpan() func(from int) (first, last int) {
 	if p.q.re == nil {
-		c := p.cursor(&p.q.needles[0])
+		c := p.newCursor(&p.q.needles[0])
 		return func(from int) (int, int) {
-			at := c.next(from)
+			at := c.nextMatch(from)
 			return at, at + len(c.needle.text)
 		}
 	}
@@ -281,7 +283,7 @@ func (p *page) nextSpan() func(from int) (first, last int) {
 		if from > 0 {
 			re = p.q.rest
 		}
-		loc := p.span(re, p.data[from:])
+		loc := p.firstMatch(re, p.data[from:])
 		if loc == nil {
 			return -1, -1
 		}
@@ -289,10 +291,10 @@ func (p *page) nextSpan() func(from int) (first, last int) {
 	}
 }
 
-func (p *page) mayMatch() bool {
+func (p *fileSearch) mayMatch() bool {
 	for i := range p.q.needles {
-		c := p.cursor(&p.q.needles[i])
-		if c.next(0) >= 0 {
+		c := p.newCursor(&p.q.needles[i])
+		if c.nextMatch(0) >= 0 {
 			return true
 		}
 	}
