@@ -41,7 +41,7 @@ func GlobFiles(ctx context.Context, files driver.Files, pattern string, o *drive
 	return res, ctx.Err()
 }
 
-// GlobLimit is how many entries a Glob answers at most.
+// GlobLimit is the maximum number of entries of a Glob.
 func GlobLimit(o *driver.GlobOptions) int {
 	if o.Limit == 0 {
 		return driver.MaxGlobLimit
@@ -49,7 +49,7 @@ func GlobLimit(o *driver.GlobOptions) int {
 	return o.Limit
 }
 
-// SortInfos sorts entries as Glob answers them: by path, byte by byte.
+// SortInfos sorts entries in the order of Glob: by path, bytewise.
 func SortInfos(infos []driver.Info) {
 	slices.SortFunc(infos, func(a, b driver.Info) int { return strings.Compare(a.Path, b.Path) })
 }
@@ -115,7 +115,7 @@ func grepFile(ctx context.Context, files driver.Files, q *Query, h *Hits, info d
 	return nil
 }
 
-// readAll reads a file, and at most one byte more than most.
+// readAll reads a file, at most most+1 bytes.
 func readAll(ctx context.Context, files driver.Files, name string, most int64) ([]byte, error) {
 	body, _, err := files.Read(ctx, name, &driver.ReadOptions{Limit: most + 1})
 	if err != nil {
@@ -125,7 +125,7 @@ func readAll(ctx context.Context, files driver.Files, name string, most int64) (
 	return io.ReadAll(body)
 }
 
-// A treeWalk goes through a tree, one directory at a time.
+// A treeWalk walks a tree sequentially.
 type treeWalk struct {
 	files driver.Files
 	plan  *Plan
@@ -137,7 +137,7 @@ func (w *treeWalk) walkFromStart(ctx context.Context) error {
 	ig, ok := w.plan.Above(func(dir string) []byte {
 		data, err := readAll(ctx, w.files, Join(dir, IgnoreFile), maxIgnore)
 		if err != nil {
-			return nil // none there, which is the rule
+			return nil // usually there is none
 		}
 		return data
 	})
@@ -185,8 +185,9 @@ func (w *treeWalk) walkDir(ctx context.Context, dir string, ig *Ignore) error {
 	return nil
 }
 
-// handleUnreadable judges a directory that can't be listed. Only what the caller named
-// is an error: the rest may go while we walk, or be someone else's.
+// handleUnreadable handles a directory that can't be listed. It is an error only
+// for the directory that the caller named: others may vanish during the walk, or
+// belong to another user.
 func (w *treeWalk) handleUnreadable(ctx context.Context, dir string, err error) error {
 	switch code := fault.Of(err); {
 	case ctx.Err() != nil:

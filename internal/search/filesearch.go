@@ -9,35 +9,35 @@ import (
 )
 
 const (
-	stopCheckInterval = 16 << 10 // bytes of a file, or of rules, between two looks at the clock; fewer where they are dear
-	maxSteps          = 64 << 20 // of an expression that are made without one
+	stopCheckInterval = 16 << 10 // bytes of a file, or of rules, between two checks of stop; fewer for costly expressions
+	maxSteps          = 64 << 20 // steps of an expression without a check
 )
 
-// A fileSearch is the search of one file. It counts lines while matches are found from
-// left to right.
+// A fileSearch is the search of one file. It counts lines while matches are found
+// from left to right.
 type fileSearch struct {
 	q       *Query
 	data    []byte
 	limit   int // of matches; 0 is all
-	counted int // newlines before this offset are in line
+	counted int // newlines before this offset are counted in line
 	line    int
 	found   []driver.Match
-	bytes   int // what they cost
+	bytes   int // size of found
 
-	stop    func() bool // nil for never
-	stopped bool        // it said so
-	asked   int         // offset where stop was asked last
-	context int         // bytes that were read for context since
+	stop    func() bool // may be nil
+	stopped bool        // stop returned true
+	asked   int         // offset of the last check of stop
+	context int         // bytes read for context since then
 }
 
-// checkStop asks whether to stop.
+// checkStop checks stop.
 func (p *fileSearch) checkStop() bool {
 	p.stopped = p.stopped || p.stop != nil && p.stop()
 	return p.stopped
 }
 
-// isDone reports whether the search is over at an offset: it was told to stop, or
-// has found enough.
+// isDone reports whether the search ends at an offset: it was stopped, or a limit
+// is reached.
 func (p *fileSearch) isDone(at int) bool {
 	if (at-p.asked)*(1+p.q.steps/64)+p.context > stopCheckInterval {
 		p.asked, p.context = at, 0
@@ -46,7 +46,7 @@ func (p *fileSearch) isDone(at int) bool {
 	return p.stopped || p.limit > 0 && len(p.found) >= p.limit || p.bytes > driver.MaxGrepBytes
 }
 
-// addMatch records the lines from start to end, the end of the last without its line
+// addMatch records the lines from start to end, which is without the last line
 // ending.
 func (p *fileSearch) addMatch(start, end, column int) {
 	p.line += bytes.Count(p.data[p.counted:start], newline)
@@ -67,7 +67,8 @@ func (p *fileSearch) addMatch(start, end, column int) {
 	p.found = append(p.found, m)
 }
 
-// clipLine returns what an answer has of a line, and whether that is not all.
+// clipLine returns the part of a line that a result has, and whether the line was
+// cut.
 func clipLine(line []byte) (string, bool) {
 	const most = driver.MaxMatchText
 	if len(line) <= most {
@@ -80,11 +81,11 @@ func clipLine(line []byte) (string, bool) {
 	return string(line[:end]), true
 }
 
-// A contextLines is the context on one side of a match.
+// contextLines is the context on one side of a match.
 type contextLines struct {
 	lines []string
 	bytes int
-	cut   bool // a line, or the block
+	cut   bool // a line or the context was cut
 }
 
 // add reports whether the line fits.
@@ -98,8 +99,8 @@ func (b *contextLines) add(line []byte) bool {
 	return true
 }
 
-// addBefore adds up to n lines that end before start, and returns where it looked
-// first.
+// addBefore adds up to n lines that end before start, and returns the start of the
+// first one.
 func (b *contextLines) addBefore(data []byte, start, n int) int {
 	end := start
 	for ; n > 0 && end > 0; n-- {
@@ -115,8 +116,8 @@ func (b *contextLines) addBefore(data []byte, start, n int) int {
 	return end
 }
 
-// addAfter adds up to n lines that follow the one that ends at end, and returns
-// where it looked last.
+// addAfter adds up to n lines after the one that ends at end, and returns the end
+// of the last one.
 func (b *contextLines) addAfter(data []byte, end, n int) int {
 	i := bytes.IndexByte(data[end:], '\n')
 	if i < 0 {
@@ -137,8 +138,8 @@ func (p *fileSearch) newCursor(n *needle) cursor {
 	return cursor{needle: n, data: p.data, stop: p.checkStop}
 }
 
-// findOne goes from one occurrence of the only needle to the next and asks the
-// expression about its line.
+// findOne iterates over the occurrences of the only needle and matches the
+// expression against their lines.
 func (p *fileSearch) findOne() {
 	n := &p.q.needles[0]
 	c := p.newCursor(n)
@@ -160,7 +161,7 @@ func (p *fileSearch) findOne() {
 	}
 }
 
-// findAny is findOne for several needles, one of which is in every match.
+// findAny is findOne for several needles, of which every match contains one.
 func (p *fileSearch) findAny() {
 	cursors := make([]cursor, len(p.q.needles))
 	next := make([]int, len(p.q.needles))
@@ -190,7 +191,7 @@ func (p *fileSearch) findAny() {
 	}
 }
 
-// findLines asks the expression about every line.
+// findLines matches the expression against every line.
 func (p *fileSearch) findLines() {
 	for start := 0; start < len(p.data) && !p.isDone(start); {
 		end, next := lineEnd(p.data, start, start)
@@ -201,7 +202,7 @@ func (p *fileSearch) findLines() {
 	}
 }
 
-// matchLine returns where in a line the first match begins.
+// matchLine returns the offset of the first match in a line.
 func (p *fileSearch) matchLine(re matcher, line []byte) (column int, ok bool) {
 	loc := p.firstMatch(re, line)
 	if loc == nil {
@@ -210,15 +211,15 @@ func (p *fileSearch) matchLine(re matcher, line []byte) (column int, ok bool) {
 	return loc[0], true
 }
 
-// A matcher is what a *regexp.Regexp does here.
+// A matcher is the used part of *regexp.Regexp.
 type matcher interface {
 	FindIndex(b []byte) []int
 	FindReaderIndex(r io.RuneReader) []int
 }
 
-// firstMatch returns the first match in data. Package regexp can't be told to stop, but
-// what it reads can end: so it gets a text that may take long from a reader, which
-// is slower.
+// firstMatch returns the first match in data. Package regexp can't be canceled, but
+// its input can end: a text that may take long is passed as a reader that checks
+// stop, which is slower.
 func (p *fileSearch) firstMatch(re matcher, data []byte) []int {
 	if len(data) <= maxSteps/max(p.q.steps, 1) {
 		return re.FindIndex(data)
@@ -230,7 +231,7 @@ func (p *fileSearch) firstMatch(re matcher, data []byte) []int {
 	return loc
 }
 
-// stoppableReader reads data until the page is told to stop.
+// stoppableReader reads data until the search is stopped.
 type stoppableReader struct {
 	page *fileSearch
 	data []byte
@@ -249,8 +250,8 @@ func (r *stoppableReader) ReadRune() (rune, int, error) {
 	return c, size, nil
 }
 
-// findSpans shows the whole file to the expression. Other matches that begin in a
-// line that was reported are part of that report: the search goes on behind it.
+// findSpans matches the expression against the whole file. Further matches that
+// begin in a reported line are part of that report: the search continues after it.
 func (p *fileSearch) findSpans() {
 	if !p.mayMatch() {
 		return
@@ -268,8 +269,8 @@ func (p *fileSearch) findSpans() {
 	}
 }
 
-// nextSpan returns what finds the first match at or after an offset, at which a
-// line begins; -1 is none.
+// nextSpan returns a function that finds the first match at or after an offset at
+// the beginning of a line, or -1.
 func (p *fileSearch) nextSpan() func(from int) (first, last int) {
 	if p.q.re == nil {
 		c := p.newCursor(&p.q.needles[0])

@@ -1,4 +1,5 @@
-// Package textdiff compares texts line by line.
+// Package textdiff compares texts line by line, by Myers' algorithm with a patience
+// diff fallback.
 package textdiff
 
 import (
@@ -23,9 +24,9 @@ func Split(data []byte) []string {
 // An Edit says that lines a[A0:A1] are replaced by b[B0:B1].
 type Edit struct{ A0, A1, B0, B1 int }
 
-// Lines returns the edits that turn a into b, in order. It is the shortest
-// list of them where that is not too far; between texts that have little in
-// common, lines that are unique in both hold it together.
+// Lines returns the edits that turn a into b, in order. The list is the shortest
+// one (Myers) up to maxDistance; for texts with more differences, lines that are
+// unique in both are anchors, as in a patience diff.
 func Lines(a, b []string) []Edit {
 	d := differ{}
 	ids := map[string]int{}
@@ -51,7 +52,7 @@ type differ struct {
 	edits []Edit
 }
 
-// add appends an edit, joined with the one before where they touch.
+// add appends an edit, merged with the previous one if they touch.
 func (d *differ) add(e Edit) {
 	if e.A0 == e.A1 && e.B0 == e.B1 {
 		return
@@ -89,11 +90,11 @@ func (d *differ) diffRange(a0, a1, b0, b1 int) {
 	d.diffRange(a0, a1, b0, b1)
 }
 
-// maxDistance is how many lines that differ are looked for.
+// maxDistance is the maximum edit distance of myersDiff.
 const maxDistance = 400
 
-// myersDiff finds the shortest way from a to b, as Myers describes it, unless it is
-// too long. v[k] is how far one gets in a on the diagonal k.
+// myersDiff finds the shortest edit script by Myers' algorithm, and reports false
+// if it is longer than maxDistance. v[k] is the furthest x on diagonal k.
 func (d *differ) myersDiff(a0, a1, b0, b1 int) bool {
 	n, m := a1-a0, b1-b0
 	const off = maxDistance + 1
@@ -119,7 +120,7 @@ func (d *differ) myersDiff(a0, a1, b0, b1 int) bool {
 	return false
 }
 
-// addTrace follows the trace back and adds what changed on the way.
+// addTrace follows the trace backwards and adds its edits.
 func (d *differ) addTrace(trace [][]int, dist, k, a0, b0 int) {
 	var steps []Edit
 	for ; dist > 0; dist-- {
@@ -143,8 +144,8 @@ func (d *differ) addTrace(trace [][]int, dist, k, a0, b0 int) {
 	}
 }
 
-// uniqueAnchors finds lines that are once in each part, in the longest order that both
-// have.
+// uniqueAnchors finds lines that occur once in each part, in their longest common
+// order.
 func (d *differ) uniqueAnchors(a0, a1, b0, b1 int) [][2]int {
 	type seen struct{ inA, inB, a, b int }
 	lines := map[int]*seen{}
@@ -170,8 +171,8 @@ func (d *differ) uniqueAnchors(a0, a1, b0, b1 int) [][2]int {
 	return longestIncreasing(pairs)
 }
 
-// longestIncreasing returns the longest run of pairs, which are in the order of their
-// first, whose second increase.
+// longestIncreasing returns the longest subsequence of pairs, sorted by their first
+// element, with increasing second elements.
 func longestIncreasing(pairs [][2]int) [][2]int {
 	var tops, prev []int // tops: ends of the best runs by length; prev: what is before each pair
 	for i, p := range pairs {

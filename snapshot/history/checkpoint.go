@@ -17,23 +17,23 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Limits say which checkpoints are kept.
+// Limits bound the checkpoints that are kept.
 type Limits struct {
-	Count int           // the newest so many; 0 is DefaultCount
-	Age   time.Duration // none that is older; 0 is DefaultAge
+	Count int           // maximum number; 0 is DefaultCount
+	Age   time.Duration // maximum age; 0 is DefaultAge
 }
 
-// What Limits are where nothing is said.
+// Defaults of Limits.
 const (
 	DefaultCount = 100
 	DefaultAge   = 7 * 24 * time.Hour
 )
 
-// maxStep is how many bytes of what was done a label keeps.
+// maxStep is the maximum number of bytes of a step's label.
 const maxStep = 200
 
-// Checkpoints leaves a state of a workspace behind after each step. It is safe for
-// concurrent use; steps at the same time may share a state.
+// Checkpoints takes a snapshot of a workspace after each step. It is safe for
+// concurrent use; concurrent steps may share a snapshot.
 type Checkpoints struct {
 	ws     *workspace.Workspace
 	limits Limits
@@ -41,7 +41,7 @@ type Checkpoints struct {
 	mu     sync.Mutex
 	loaded bool                  // guarded by mu
 	last   string                // guarded by mu; digest of the newest state
-	kept   []driver.SnapshotInfo // guarded by mu; checkpoints, the oldest first
+	kept   []driver.SnapshotInfo // guarded by mu; checkpoints, oldest first
 }
 
 // NewCheckpoints returns the checkpoints of a workspace.
@@ -55,13 +55,13 @@ func NewCheckpoints(ws *workspace.Workspace, limits Limits) *Checkpoints {
 	return &Checkpoints{ws: ws, limits: limits}
 }
 
-// Begin is called before a step: it remembers what is there, unless the newest
-// state is that.
+// Begin is called before a step. It takes a snapshot, unless the newest state
+// equals the current files.
 func (c *Checkpoints) Begin(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.loaded {
-		return nil // since then every step left its state
+		return nil // every later step took a checkpoint
 	}
 	if err := c.loadLocked(ctx); err != nil {
 		return err
@@ -71,8 +71,8 @@ func (c *Checkpoints) Begin(ctx context.Context) error {
 	return err
 }
 
-// Step is called after a step: it remembers what is there now, with what was done.
-// Where the step changed nothing there is no new state, and ok is false.
+// Step is called after a step. It takes a snapshot labelled with done. If the step
+// changed nothing there is no new snapshot, and ok is false.
 func (c *Checkpoints) Step(ctx context.Context, done string) (info driver.SnapshotInfo, ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,8 +83,8 @@ func (c *Checkpoints) Step(ctx context.Context, done string) (info driver.Snapsh
 	return info, true, c.pruneLocked(ctx)
 }
 
-// Moved is called where the workspace was brought to another state by something
-// that leaves a record of its own.
+// Moved is called when the workspace was brought to another state outside of steps,
+// such as by a rollback.
 func (c *Checkpoints) Moved() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,8 +108,7 @@ func (c *Checkpoints) loadLocked(ctx context.Context) error {
 	return nil
 }
 
-// isAutomatic reports whether a snapshot with these labels is one that nobody asked
-// for by name.
+// isAutomatic reports whether a snapshot with these labels was taken automatically.
 func isAutomatic(labels map[string]string) bool {
 	switch labels[snapshot.CauseLabel] {
 	case CauseCheckpoint, CauseStart, causeRollback:
@@ -136,8 +135,8 @@ func (c *Checkpoints) takeLocked(ctx context.Context, cause, done string) (drive
 	return info, nil
 }
 
-// pruneLocked forgets what is too old or too much. What a fork started from stays
-// for as long as the fork does.
+// pruneLocked deletes checkpoints beyond the limits. A snapshot that a fork started
+// from is kept as long as the fork exists.
 func (c *Checkpoints) pruneLocked(ctx context.Context) error {
 	var errs []error
 	var spared []driver.SnapshotInfo
@@ -155,7 +154,7 @@ func (c *Checkpoints) pruneLocked(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// stepLabel makes a label of what was done: one line, and not too long.
+// stepLabel shortens a description to one line of at most maxStep bytes.
 func stepLabel(s string) string {
 	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "?")
 	if len(s) <= maxStep {
@@ -168,14 +167,14 @@ func stepLabel(s string) string {
 	return s + "..."
 }
 
-// LimitsLabel is the label of a workspace whose steps leave checkpoints; its value
-// is what ParseLimits reads.
+// LimitsLabel is the label of a workspace with checkpoints; ParseLimits reads its
+// value.
 const LimitsLabel = "croft.checkpoints"
 
-// ParseLimits reads COUNT/AGE, such as "100/168h"; either may be left out, and
+// ParseLimits reads COUNT/AGE, such as "100/168h"; either part may be left out, and
 // then so may the slash.
 func ParseLimits(s string) (Limits, error) {
-	bad := fmt.Errorf("history: checkpoints %q: %w: write how many and how old they may be, as in 100/168h", s, fault.InvalidArgument)
+	bad := fmt.Errorf("history: checkpoints %q: %w: the form is COUNT/AGE, such as 100/168h", s, fault.InvalidArgument)
 	count, age, _ := strings.Cut(s, "/")
 	l := Limits{Count: DefaultCount, Age: DefaultAge}
 	var err error

@@ -21,7 +21,7 @@ import (
 	"github.com/croft-run/croft/snapshot"
 )
 
-// openImage returns the files of an image, laid out in a directory that done removes.
+// openImage unpacks an image into a temporary directory, which done removes.
 func (c *Catalog) openImage(ctx context.Context, ref string) (_ snapshot.Tree, done func() error, err error) {
 	done = func() error { return nil }
 	img, err := c.findImage(ctx, ref)
@@ -42,8 +42,8 @@ func (c *Catalog) openImage(ctx context.Context, ref string) (_ snapshot.Tree, d
 	return snapshot.HostDir(dir, nil), done, nil
 }
 
-// findImage returns an image: what a path names is of this host, all else of a
-// registry.
+// findImage returns an image: an absolute path is a file of this host, any other
+// name an image of a registry.
 func (c *Catalog) findImage(ctx context.Context, ref string) (v1.Image, error) {
 	platform := v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
 	if !filepath.IsAbs(ref) {
@@ -67,25 +67,25 @@ func (c *Catalog) findImage(ctx context.Context, ref string) (v1.Image, error) {
 	if !info.IsDir() {
 		img, err := tarball.ImageFromPath(ref, nil)
 		if err != nil {
-			return nil, fmt.Errorf("%w: it is no tarball of an image: %w", fault.InvalidArgument, err)
+			return nil, fmt.Errorf("%w: not an image tarball: %w", fault.InvalidArgument, err)
 		}
 		return img, nil
 	}
 	index, err := layout.ImageIndexFromPath(ref)
 	if err != nil {
-		return nil, fmt.Errorf("%w: it is no OCI layout: %w", fault.InvalidArgument, err)
+		return nil, fmt.Errorf("%w: not an OCI layout: %w", fault.InvalidArgument, err)
 	}
 	return selectImage(index, platform, 0)
 }
 
-// maxNesting is how deep indexes of images may be nested.
+// maxNesting is the maximum nesting of image indexes.
 const maxNesting = 4
 
 // selectImage returns the image of an index for a platform, or its only one.
 func selectImage(index v1.ImageIndex, platform v1.Platform, depth int) (v1.Image, error) {
 	m, err := index.IndexManifest()
 	if err != nil || depth > maxNesting {
-		return nil, fmt.Errorf("%w: its index can't be read: %w", fault.InvalidArgument, err)
+		return nil, fmt.Errorf("%w: the image index can't be read: %w", fault.InvalidArgument, err)
 	}
 	list := slices.DeleteFunc(slices.Clone(m.Manifests), func(d v1.Descriptor) bool {
 		return !d.MediaType.IsImage() && !d.MediaType.IsIndex() || d.Platform != nil && d.Platform.OS == "unknown"
@@ -95,7 +95,7 @@ func selectImage(index v1.ImageIndex, platform v1.Platform, depth int) (v1.Image
 		at = 0
 	}
 	if at < 0 {
-		return nil, fmt.Errorf("%w: it holds %d images, and not one for %s", fault.NotFound, len(list), platform.String())
+		return nil, fmt.Errorf("%w: none of its %d images is for %s", fault.NotFound, len(list), platform.String())
 	}
 	if list[at].MediaType.IsIndex() {
 		below, err := index.ImageIndex(list[at].Digest)
