@@ -20,7 +20,7 @@ type trieNode struct {
 }
 
 // add adds a text of at least MinLength bytes. The first owner of a text is kept.
-func (a *automaton) add(text string, who int) {
+func (a *automaton) add(text string, owner int) {
 	if len(a.nodes) == 0 {
 		a.nodes = make([]trieNode, 1, 1024)
 	}
@@ -39,7 +39,7 @@ func (a *automaton) add(text string, who int) {
 		at = next
 	}
 	if a.nodes[at].length == 0 {
-		a.nodes[at].length, a.nodes[at].owner = int32(len(text)), int32(who)
+		a.nodes[at].length, a.nodes[at].owner = int32(len(text)), int32(owner)
 	}
 }
 
@@ -89,7 +89,7 @@ func (a *automaton) next(at int32, b byte) int32 {
 
 // scan processes p from index i in state at, calls found for every text that ends there,
 // and returns the final state.
-func (a *automaton) scan(p []byte, i int, at int32, found func(start, end int, who int32)) int32 {
+func (a *automaton) scan(p []byte, i int, at int32, found func(start, end int, owner int32)) int32 {
 	if len(a.nodes) == 0 {
 		return 0
 	}

@@ -224,7 +224,7 @@ func (f *foldedSearch) dropPieces() {
 
 // addSpans records a text that ends in the last piece and begins in another one: a span for
 // each line.
-func (f *foldedSearch) addSpans(start, end int, who int32) {
+func (f *foldedSearch) addSpans(start, end int, owner int32) {
 	k := len(f.pieces) - 1
 	need := f.pieces[k].start - start // characters before the last piece
 	if need <= 0 || end-start < minFolded {
@@ -234,7 +234,7 @@ func (f *foldedSearch) addSpans(start, end int, who int32) {
 		k--
 		need -= f.pieces[k].end - f.pieces[k].start
 	}
-	at, tail := redaction{f.pieces[k].start - need, 0, f.s.names[who]}, 0
+	at, tail := redaction{f.pieces[k].start - need, 0, f.s.names[owner]}, 0
 	for ; k < len(f.pieces); k++ {
 		one := f.pieces[k]
 		if at.end > 0 && bytes.IndexByte(f.p[at.end:one.start], '\n') >= 0 {

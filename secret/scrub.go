@@ -240,7 +240,7 @@ func (st *stream) flush(dst []byte) []byte {
 
 // addSpan records a found text. Texts come in the order of their ends; overlapping ones are
 // merged.
-func (st *stream) addSpan(start, end int, who int32) {
+func (st *stream) addSpan(start, end int, owner int32) {
 	n := len(st.spans)
 	for n > 0 && st.spans[n-1].start >= start {
 		n--
@@ -250,7 +250,7 @@ func (st *stream) addSpan(start, end int, who int32) {
 		st.spans[n-1].end = end
 		return
 	}
-	st.spans = append(st.spans, redaction{start, end, st.s.names[who]})
+	st.spans = append(st.spans, redaction{start, end, st.s.names[owner]})
 }
 
 // emit appends the first limit bytes of buf, redacted, to dst. A secret that begins there

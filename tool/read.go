@@ -141,7 +141,7 @@ type window struct {
 
 	text       strings.Builder
 	lines      int      // of the file
-	shown      int      // the last line in text; first-1 is none
+	shown      int      // the last line in text; first-1 if the text is empty
 	lineHashes []uint32 // of every line; nil where there are too many
 
 	inLine bool         // the last part did not end its line

@@ -245,16 +245,16 @@ func (c *client) waitLoaded(ctx context.Context, first bool) {
 		c.stateMu.Unlock()
 		var calm <-chan time.Time // ends the wait; nil while the server is busy
 		if !busy {
-			patience := time.Duration(0)
+			delay := time.Duration(0)
 			switch {
 			case first && begun:
-				patience = calmTime
+				delay = calmTime
 			case first && c.announces:
-				patience = announceTime
+				delay = announceTime
 			case first:
-				patience = beginTime
+				delay = beginTime
 			}
-			calm = time.After(patience)
+			calm = time.After(delay)
 		}
 		select {
 		case <-changed:
@@ -292,9 +292,9 @@ func (c *client) kill() {
 // isAlive reports whether the server can be read from and written to.
 func (c *client) isAlive() bool {
 	c.outMu.Lock()
-	deaf := c.outErr != nil
+	writeFailed := c.outErr != nil
 	c.outMu.Unlock()
-	if deaf {
+	if writeFailed {
 		return false
 	}
 	select {

@@ -146,15 +146,15 @@ func (s *Set) acquire(ctx context.Context, sl *slot) (*client, error) {
 
 // startClient starts the server of a slot and records a failure. The caller holds sl.mu.
 func (s *Set) startClient(ctx context.Context, sl *slot) (*client, error) {
-	patient, cancel := context.WithTimeout(ctx, s.startTimeout)
+	startCtx, cancel := context.WithTimeout(ctx, s.startTimeout)
 	defer cancel()
-	c, err := startServer(patient, s.ws, sl.spec)
+	c, err := startServer(startCtx, s.ws, sl.spec)
 	sl.hung = false
 	switch {
 	case err == nil:
 	case errors.Is(err, errDied):
 		sl.noteFailureLocked()
-	case patient.Err() != nil && ctx.Err() == nil:
+	case startCtx.Err() != nil && ctx.Err() == nil:
 		// Without a backoff the next requests would wait as long.
 		sl.hung, sl.next = true, time.Now().Add(hungPause)
 		err = sl.backoffErrorLocked(hungPause, s.startTimeout)

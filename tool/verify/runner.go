@@ -73,7 +73,7 @@ func knownRunners() []testRunner {
 			name: "django", program: "manage.py",
 			prepare: func(j *job) { j.argv = append(slices.Clone(j.argv), "-v", "2", "--noinput") },
 			parse:   func(w runnerOutput, t runLocation) testResults { return parseUnittest(w.stderr, t) },
-			rerun:   djangoRerun,
+			rerun:   pytestRerun,
 		},
 		{
 			name: "vitest", program: "vitest",
@@ -224,8 +224,4 @@ func pytestRerun(base []string, failures []Failure, _ func(string) string) [][]s
 		out = append(out, f.selector)
 	}
 	return [][]string{out}
-}
-
-func djangoRerun(base []string, failures []Failure, _ func(string) string) [][]string {
-	return pytestRerun(base, failures, nil)
 }

@@ -59,11 +59,7 @@ func runChecker(ctx context.Context, c *tool.Call, in checkInput, verb string,
 
 // inspectError has its own text for a linter that is not installed.
 func inspectError(verb string, p profile.Project, err error) error {
-	c := p.Lint
-	if verb != "lint" {
-		c = p.Typecheck
-	}
-	if argv, ok := c.All(); ok && fault.Of(err) == fault.Unsupported && verb == "lint" {
+	if argv, ok := p.Lint.All(); ok && fault.Of(err) == fault.Unsupported && verb == "lint" {
 		return tool.Errorf(fault.Unsupported, "linter not installed: %s", argv[0])
 	}
 	return runError("run_"+verb, err)

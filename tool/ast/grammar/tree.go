@@ -61,14 +61,3 @@ func (t *Tree) Child(i int, field string) int {
 	}
 	return -1
 }
-
-// Line returns the line of a byte, 1-based.
-func (t *Tree) Line(offset int) int {
-	line := 1
-	for _, c := range t.Source[:min(offset, len(t.Source))] {
-		if c == '\n' {
-			line++
-		}
-	}
-	return line
-}
