@@ -8,7 +8,7 @@ import (
 
 func TestTheFilterStaysInItsText(t *testing.T) {
 	f := providerHeads(t)
-	text := testenv.BeforeTheEnd(t, 300)
+	text := testenv.BytesBeforeGuardPage(t, 300)
 	for _, of := range []string{"x", "ghp_ AKIA t:// "} {
 		for i := range text {
 			text[i] = of[i%len(of)]
