@@ -39,7 +39,7 @@ type EvalSystem struct {
 // EvalConfig configures an EvalSystem.
 type EvalConfig struct {
 	Settings *config.Config                      // with the data directory
-	Events   event.Sink                          // gets the requests to the network; nil is none
+	Events   event.Sink                          // gets the requests to the network; may be nil
 	Inside   func(workspace string) http.Handler // serves the programs in a workspace, at EvalInside; nil is nothing
 	Log      *slog.Logger                        // nil is silent
 }

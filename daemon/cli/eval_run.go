@@ -150,7 +150,7 @@ func (a *command) evalRun(ctx context.Context, o evalRunOptions, path string, f 
 
 // applyResumed copies the settings of a resumed run, except those that flags set.
 // Flags that would change the run are refused later.
-func (o *evalRunOptions) applyResumed(made *eval.Made, opts *eval.Options, f *pflag.FlagSet) {
+func (o *evalRunOptions) applyResumed(made *eval.RunSettings, opts *eval.Options, f *pflag.FlagSet) {
 	if made == nil {
 		return
 	}

@@ -132,7 +132,7 @@ type Rules struct {
 	Deny  []string `json:"deny,omitempty" jsonschema:"names that do not pass, whatever allow says"`
 }
 
-// Caps is the section caps. 0 is none.
+// Caps is the section caps. 0 is no cap.
 type Caps struct {
 	MaxOpen     Count `json:"maxOpen,omitempty" jsonschema:"live workspaces; 0 is no cap"`
 	MaxCommands Count `json:"maxCommands,omitempty" jsonschema:"commands that run at the same time, in all workspaces; 0 is no cap"`

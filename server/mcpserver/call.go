@@ -32,7 +32,7 @@ func (s *Server) toolHandler(t *tool.Tool, v view) mcp.ToolHandler {
 		if ask.question != "" && err != nil {
 			return ask.askResult(), nil
 		}
-		if t.Family == tool.Memory && !t.ReadOnly && err == nil {
+		if t.Family == tool.Snapshot && !t.ReadOnly && err == nil {
 			// It may have opened a workspace: update all clients.
 			if rerr := s.Refresh(ctx); rerr != nil {
 				s.log.Warn("update clients", "error", rerr)

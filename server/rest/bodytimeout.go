@@ -33,12 +33,12 @@ func boundDrain(w http.ResponseWriter) {
 
 // watchBody returns the request with a body that fails when it pauses for too
 // long, and what to call when the request is answered.
-func watchBody(w http.ResponseWriter, r *http.Request, patience time.Duration) (*http.Request, func()) {
+func watchBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) (*http.Request, func()) {
 	if r.Body == nil || r.Body == http.NoBody || r.Header.Get("Upgrade") != "" {
 		return r, func() {}
 	}
-	b := &watchedBody{ReadCloser: r.Body, conn: http.NewResponseController(w), timeout: patience}
-	b.timer = time.AfterFunc(patience, b.expire)
+	b := &watchedBody{ReadCloser: r.Body, conn: http.NewResponseController(w), timeout: timeout}
+	b.timer = time.AfterFunc(timeout, b.expire)
 	b.timer.Stop()
 	r = r.WithContext(r.Context())
 	r.Body = b

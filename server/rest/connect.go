@@ -124,7 +124,7 @@ func (x *exchange) serve(ctx context.Context) {
 }
 
 func (x *exchange) readRequest() (shellwire.Message, error) {
-	ctx, cancel := context.WithTimeout(x.live, patience)
+	ctx, cancel := context.WithTimeout(x.live, requestTimeout)
 	defer cancel()
 	m, _, _, err := x.conn.Receive(ctx)
 	if err == nil && (m.Command == nil || m.Type != shellwire.TypeRun && m.Type != shellwire.TypeStart) {
@@ -264,7 +264,7 @@ func delayEnd(ctx context.Context) (context.Context, context.CancelFunc) {
 	stop := context.AfterFunc(ctx, func() {
 		select {
 		case <-later.Done():
-		case <-time.After(patience):
+		case <-time.After(requestTimeout):
 			cancel()
 		}
 	})
@@ -282,7 +282,7 @@ func (x *exchange) sendWireError(wire fault.Wire) {
 // sendLast sends the last message and closes the connection, without waiting for a
 // client that does not answer.
 func (x *exchange) sendLast(m shellwire.Message) {
-	ctx, cancel := context.WithTimeout(x.live, patience)
+	ctx, cancel := context.WithTimeout(x.live, requestTimeout)
 	defer cancel()
 	if x.conn.Send(ctx, m) == nil {
 		x.conn.Close()

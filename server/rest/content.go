@@ -234,9 +234,9 @@ func (b *streamBody) Resolve(ctx huma.Context) []error {
 // that is still sending can read the answer. The connection is closed unless the body
 // has ended.
 func drainBody(w http.ResponseWriter, r *http.Request) {
-	const most, patience = 8 << 20, 2 * time.Second
+	const most, timeout = 8 << 20, 2 * time.Second
 	conn := http.NewResponseController(w)
-	if conn.SetReadDeadline(time.Now().Add(patience)) == nil {
+	if conn.SetReadDeadline(time.Now().Add(timeout)) == nil {
 		if _, err := io.CopyN(io.Discard, r.Body, most); errors.Is(err, io.EOF) && conn.SetReadDeadline(time.Time{}) == nil {
 			return
 		}

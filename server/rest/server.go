@@ -66,7 +66,7 @@ type Config struct {
 	// Levels tries every level of isolation; nil is for a host that has none.
 	Levels func(ctx context.Context) []Level
 
-	// Templates are what workspaces start from, by name; nil is none.
+	// Templates are what workspaces start from, by name; may be nil.
 	Templates *template.Catalog
 }
 

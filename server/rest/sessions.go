@@ -250,5 +250,5 @@ func (s *Server) waitSession(ctx context.Context, session *workspace.Session, in
 	return reply(session.Wait(ctx))
 }
 
-// patience bounds how long a new connection may take to send its request.
-const patience = 30 * time.Second
+// requestTimeout bounds how long a new connection may take to send its request.
+const requestTimeout = 30 * time.Second

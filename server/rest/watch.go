@@ -47,7 +47,7 @@ func (s *Server) watchPath(ctx context.Context, ws *workspace.Workspace, in *wat
 		return nil, err
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
-		defer watcher.Close() //nolint:errcheck // nobody is left to tell
+		defer watcher.Close() //nolint:errcheck // the client is gone
 		_, w := humago.Unwrap(hc)
 		events := &eventWriter{w: w, flush: http.NewResponseController(w)}
 		s.watchLoop(ctx, watcher, events)
