@@ -476,7 +476,7 @@ func TestAgentOverHTTP(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	if text, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusNotFound || !strings.Contains(string(text), `"code":"E_NOT_FOUND"`) || !strings.Contains(string(text), "there are /mcp and /sse") {
+	if text, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusNotFound || !strings.Contains(string(text), `"code":"E_NOT_FOUND"`) || !strings.Contains(string(text), "the routes are /mcp and /sse") {
 		t.Errorf("another path: %d %s, %v", res.StatusCode, text, err)
 	}
 }
