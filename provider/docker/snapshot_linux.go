@@ -93,7 +93,7 @@ func (h *handle) keeper(m *wsdir.State) *snapshot.Adapter {
 			err := h.still(ctx, &view)
 			return view, err
 		},
-		Become: h.become,
+		Rollback: h.become,
 	}
 }
 

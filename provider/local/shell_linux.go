@@ -68,7 +68,7 @@ func (s *shell) behindRules(ctx context.Context) (*driver.Shell, error) {
 		return nil, fmt.Errorf("local: run a command: %w", err)
 	}
 	rules := cmdpolicy.Local()
-	rules.Root, rules.Boundary = s.dir, s.root
+	rules.Root, rules.Files = s.dir, s.root
 	judge, err := cmdpolicy.New(rules)
 	if err != nil {
 		return nil, errors.Join(err, s.root.Close())

@@ -179,7 +179,7 @@ func (h *handle) keeper(l *level, m *wsdir.State) *snapshot.Adapter {
 	return &snapshot.Adapter{
 		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.shape().From,
 		Now:    func(ctx context.Context) (snapshot.View, error) { return h.now(ctx, l, m) },
-		Become: h.become,
+		Rollback: h.become,
 		Seal:   func(ctx context.Context) (snapshot.Base, bool, error) { return h.seal(ctx, l) },
 		Sealed: func(ctx context.Context, m *snapshot.Manifest) error {
 			if l.plain {
