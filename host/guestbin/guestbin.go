@@ -2,7 +2,7 @@
 // "make build" carries it inside; one that was built otherwise looks for it
 // beside itself and on PATH.
 //
-// It is apart from package guest because croft-guest itself links that one.
+// It is apart from package guest so that programs without embedded guests can use that one.
 package guestbin
 
 import (
