@@ -100,16 +100,16 @@ type options struct {
 	Sealed []string `json:"sealed,omitempty"`
 }
 
-// start lists the directories that the workspace started on, the topmost first.
-func (o *options) start() []string {
+// startDirs lists the directories that the workspace started on, the topmost first.
+func (o *options) startDirs() []string {
 	if o.Template == "" {
 		return nil
 	}
 	return append(slices.Clone(o.Layers), o.Template)
 }
 
-// lower lists the directories that the files lie over now, the topmost first.
-func (o *options) lower() []string { return append(slices.Clone(o.Sealed), o.start()...) }
+// lowerDirs lists the directories that the files lie over now, the topmost first.
+func (o *options) lowerDirs() []string { return append(slices.Clone(o.Sealed), o.startDirs()...) }
 
 // A bind is a directory of the host that commands see where it is.
 type bind struct {

@@ -22,21 +22,21 @@ import (
 
 const imageName = "disk.img"
 
-// leastDisk is what a file system needs to be one.
-const leastDisk = 1 << 20
+// minDisk is what a file system needs to be one.
+const minDisk = 1 << 20
 
 // diskLimit says, by trying once per process, whether a limit of disk can be kept.
 var diskLimit = sync.OnceValue(func() driver.Enforcement {
 	if os.Geteuid() != 0 {
 		return driver.Enforcement{Reason: "a file system of a limited size can be mounted by root alone"}
 	}
-	dir, err := probeDir()
+	dir, err := newProbeDir()
 	if err != nil {
 		return driver.Enforcement{Reason: err.Error()}
 	}
 	defer os.RemoveAll(dir)
 	image := filepath.Join(dir, imageName)
-	if err := makeImage(image, leastDisk, false); err != nil {
+	if err := makeImage(image, minDisk, false); err != nil {
 		return driver.Enforcement{Reason: err.Error()}
 	}
 	mount, err := mountImage(image, false)
@@ -47,9 +47,9 @@ var diskLimit = sync.OnceValue(func() driver.Enforcement {
 	return driver.Enforcement{By: "a file system of that size, in a file"}
 })
 
-// diskFor is diskLimit, but where nobody asked for a limit of disk it is not tried for
+// diskEnforcement is diskLimit, but where nobody asked for a limit of disk it is not tried for
 // what is soon gone: to make and mount a file system takes longer than to open that.
-func diskFor(policy driver.Policy, brief bool) driver.Enforcement {
+func diskEnforcement(policy driver.Policy, brief bool) driver.Enforcement {
 	if brief && policy.Limits[driver.ResourceDisk].Max == 0 {
 		return driver.Enforcement{Reason: "it was not tried, because none was asked for"}
 	}
@@ -67,7 +67,7 @@ func makeImage(path string, size int64, durable bool) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(f.Truncate(max(size, leastDisk)), f.Close())
+	err = errors.Join(f.Truncate(max(size, minDisk)), f.Close())
 	if err != nil {
 		return err
 	}
@@ -149,9 +149,9 @@ func attachLoop(path string) (*os.File, error) {
 	return nil, fmt.Errorf("no loop device is free: %w", fault.ResourceExhausted)
 }
 
-// limitedDisk reports whether a workspace at a level has an image.
-func (p *Provider) limitedDisk(l *level, policy driver.Policy) bool {
-	return policy.Limits[driver.ResourceDisk].Max > 0 && l.mapped && p.ids.root && diskLimit().Enforced()
+// hasDiskImage reports whether a workspace at a level has an image.
+func (p *Provider) hasDiskImage(l *level, policy driver.Policy) bool {
+	return policy.Limits[driver.ResourceDisk].Max > 0 && l.mapsIDs && p.ids.root && diskLimit().Enforced()
 }
 
 // checkDisk refuses a change of the limit.

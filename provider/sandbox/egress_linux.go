@@ -30,43 +30,43 @@ const (
 	bundleDir     = "/run/croft" // that directory inside
 )
 
-// newOutlets returns the proxies of the provider's workspaces.
-func (p *Provider) newOutlets() *proxies.Set {
+// newProxies returns the proxies of the provider's workspaces.
+func (p *Provider) newProxies() *proxies.Set {
 	return proxies.New(p.ctx, egress.Options{
 		Secrets: p.cfg.Secrets, Credentials: p.cfg.Credentials, Events: p.cfg.Events, Resolver: p.cfg.Resolver, RootCAs: p.cfg.RootCAs,
 		Inside: p.cfg.Inside,
 	}, p.log)
 }
 
-// places says where the proxy of a workspace keeps what is its own.
-func (p *Provider) places(id string) proxies.Paths {
+// proxyPaths says where the proxy of a workspace keeps what is its own.
+func (p *Provider) proxyPaths(id string) proxies.Paths {
 	return proxies.Paths{
-		Socket: p.ground.Path(id, egressName, guest.ProxySocket), Authority: p.ground.Path(id, authorityName), Roots: p.ground.Path(id, rootsName),
+		Socket: p.store.Path(id, egressName, guest.ProxySocket), Authority: p.store.Path(id, authorityName), Roots: p.store.Path(id, rootsName),
 	}
 }
 
 // Transport asks in the place of a program of a workspace; see outlet.Outlets.
 func (p *Provider) Transport(workspace string) (http.RoundTripper, error) {
-	return p.ways().Transport(workspace)
+	return p.proxies().Transport(workspace)
 }
 
 // Settle waits until the requests of a workspace whose programs have ended are told;
 // see outlet.Outlets.
 func (p *Provider) Settle(ctx context.Context, workspace string) error {
-	return p.ways().Settle(ctx, workspace)
+	return p.proxies().Settle(ctx, workspace)
 }
 
-// connect gives a guest that is to be launched its way out.
-func (u launchSpec) connect(l *launch) error {
+// configureProxy gives a guest that is to be launched its way out.
+func (u launchSpec) configureProxy(l *launch) error {
 	if l.Config.Kernel == nil {
-		if err := l.giveDir("egress", u.egress); err != nil {
+		if err := l.addDir("egress", u.egress); err != nil {
 			return err
 		}
 	}
 	cfg := l.Serving()
 	cfg.Relay = relayPort
 	bundle := ""
-	if u.roots != "" {
+	if u.caDir != "" {
 		bundle = bundleDir + "/" + proxies.BundleName
 	}
 	for name, value := range egress.Env(relayPort, bundle) {

@@ -15,53 +15,53 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// plan says how the guest of m runs at a level.
-func (p *Provider) plan(l *level, m *wsdir.State, opts options) (*launchSpec, error) {
+// newLaunchSpec says how the guest of m runs at a level.
+func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts options) (*launchSpec, error) {
 	bin, err := p.binary()
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
 	u := &launchSpec{
-		level: l, id: m.ID, files: p.ground.Files(m), inside: workspaceAt(m.Dir, &opts), policy: m.Policy, log: p.ground.Path(m.ID, logName),
-		throwaway: opts.Throwaway, lower: opts.lower(), inPlace: m.Dir != "", binds: opts.Binds, version: bin.Version,
+		level: l, id: m.ID, files: p.store.Files(m), guestDir: workspaceAt(m.Dir, &opts), policy: m.Policy, log: p.store.Path(m.ID, logName),
+		throwaway: opts.Throwaway, lower: opts.lowerDirs(), hostDir: m.Dir != "", binds: opts.Binds, version: bin.Version,
 	}
-	if p.ids.root && l.mapped {
+	if p.ids.root && l.mapsIDs {
 		u.owner = p.ids.base + workloadUID
 	}
-	if p.limitedDisk(l, m.Policy) {
-		u.image = p.ground.Path(m.ID, imageName)
+	if p.hasDiskImage(l, m.Policy) {
+		u.image = p.store.Path(m.ID, imageName)
 	}
 	if len(u.lower) > 0 {
-		u.layer = p.ground.Path(m.ID, layerName)
+		u.layer = p.store.Path(m.ID, layerName)
 	}
 	if !u.throwaway {
-		u.socket = p.ground.Path(m.ID, keep.SocketName)
+		u.socket = p.store.Path(m.ID, keep.SocketName)
 	}
-	if l.plain {
-		u.inside, u.tmp = u.files, p.ground.Path(m.ID, tmpName)
+	if l.noMounts {
+		u.guestDir, u.tmp = u.files, p.store.Path(m.ID, tmpName)
 	} else {
-		u.egress = p.ground.Path(m.ID, egressName)
+		u.egress = p.store.Path(m.ID, egressName)
 	}
 	if u.egress != "" && !m.Policy.Network.None() {
-		u.roots = p.ground.Path(m.ID, rootsName)
+		u.caDir = p.store.Path(m.ID, rootsName)
 	}
-	u.key, err = keep.Key(bin.Version, opts.Sealed, l.name, u.inside, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None())
+	u.key, err = keep.Key(bin.Version, opts.Sealed, l.name, u.guestDir, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None())
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
 	return u, nil
 }
 
-// adopt attaches to a guest that runs as planned, if there is one. The lock of
+// adoptGuest attaches to a guest that runs as planned, if there is one. The lock of
 // the guest is held.
-func (p *Provider) adopt(ctx context.Context, dir wsdir.Dir, u *launchSpec) *live {
+func (p *Provider) adoptGuest(ctx context.Context, dir wsdir.Dir, u *launchSpec) *guestConn {
 	c, rec := keep.Adopt(ctx, dir, u.key, u.version, u.id)
 	if c == nil {
 		return nil
 	}
-	g := newLive(c, u)
-	if u.mounted() {
-		if err := g.reach(rec, *u); err != nil {
+	g := newGuestConn(c, u)
+	if u.filesInMount() {
+		if err := g.openFiles(rec, *u); err != nil {
 			p.log.Warn("sandbox: the mount of a guest can't be reached; it is replaced", "workspace", u.id, "error", errors.Join(err, g.Close()))
 			return nil
 		}
@@ -69,33 +69,33 @@ func (p *Provider) adopt(ctx context.Context, dir wsdir.Dir, u *launchSpec) *liv
 	return g
 }
 
-// A live guest.
-type live struct {
+// A guestConn guest.
+type guestConn struct {
 	*guest.Client
 	root  *files.Root // of the workspace as the guest sees it, where files are reached so
 	files *driver.FS  // on root
-	world *os.File    // the namespace of the guest's mounts, where they keep files read-only
+	pinnedNS *os.File    // the namespace of the guest's mounts, where they keep files read-only
 	owner int         // whom files that are made belong to, where that is not this process's user; else 0
 
-	watched *watched // what was found in directories of the user's, where this process started the guest
+	autorun *autorunState // what was found in directories of the user's, where this process started the guest
 
-	top   *os.File // of the workspace as the guest sees it, once something was staged in it
-	ns    *os.File // of the guest's mounts
-	mount uint64   // that top is on
+	guestRoot   *os.File // of the workspace as the guest sees it, once something was staged in it
+	mountNS    *os.File // of the guest's mounts
+	rootMount uint64   // that top is on
 }
 
-func newLive(c *guest.Client, u *launchSpec) *live {
-	c.WhyLost, c.Left = oomSince(*u), guest.LeftIn(u.log)
-	return &live{Client: c, watched: u.watched, owner: u.owner}
+func newGuestConn(c *guest.Client, u *launchSpec) *guestConn {
+	c.WhyLost, c.Left = newOOMCheck(*u), guest.LeftIn(u.log)
+	return &guestConn{Client: c, autorun: u.autorun, owner: u.owner}
 }
 
 // Close lets go of the guest, which lives on.
-func (g *live) Close() error {
+func (g *guestConn) Close() error {
 	err := g.Client.Close()
 	if g.root != nil {
 		err = errors.Join(err, g.root.Close())
 	}
-	for _, f := range []*os.File{g.world, g.top, g.ns} {
+	for _, f := range []*os.File{g.pinnedNS, g.guestRoot, g.mountNS} {
 		if f != nil {
 			f.Close()
 		}
@@ -103,35 +103,35 @@ func (g *live) Close() error {
 	return err
 }
 
-// start starts the guest, after the end of any that is there. The lock of the
+// startGuest starts the guest, after the end of any that is there. The lock of the
 // guest is held.
-func (p *Provider) start(ctx context.Context, d wsdir.Dir, u *launchSpec) (*live, error) {
-	if err := p.end(ctx, d.Path); err != nil {
+func (p *Provider) startGuest(ctx context.Context, d wsdir.Dir, u *launchSpec) (*guestConn, error) {
+	if err := p.endGuestLocked(ctx, d.Path); err != nil {
 		return nil, err
 	}
-	u.watched = new(watched)
+	u.autorun = new(autorunState)
 	l := new(launch)
 	defer l.close()
 	g, err := p.launchGuest(ctx, d, u, l)
 	if err != nil {
-		unreserve(u.watched.Made) //nolint:errcheck // what is left is as good as nothing
-		return nil, errors.Join(err, p.end(context.WithoutCancel(ctx), d.Path))
+		removePlaceholders(u.autorun.Made) //nolint:errcheck // what is left is as good as nothing
+		return nil, errors.Join(err, p.endGuestLocked(context.WithoutCancel(ctx), d.Path))
 	}
 	return g, nil
 }
 
 // launchGuest prepares a guest, notes what is made for it, starts it and opens its files.
-func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, l *launch) (*live, error) {
-	if err := p.prepare(l, u); err != nil {
-		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", refusal(err), err)
+func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, l *launch) (*guestConn, error) {
+	if err := p.prepareLaunch(l, u); err != nil {
+		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", launchErrorCode(err), err)
 	}
-	rec := &keep.Record{Key: u.key, Groups: groupsOf(*u).Dirs(), Made: u.watched.Made}
+	rec := &keep.Record{Key: u.key, Groups: cgroupsOf(*u).Dirs(), Made: u.autorun.Made}
 	if !u.throwaway || len(rec.Groups)+len(rec.Made) > 0 { // before there is anything that only it tells of
-		if err := u.note(ctx, d, rec); err != nil {
+		if err := u.recordLaunch(ctx, d, rec); err != nil {
 			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 		}
 	}
-	if err := joinGroups(l, *u); err != nil {
+	if err := createCgroups(l, *u); err != nil {
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 	}
 	driver.Step(ctx, "groups made")
@@ -139,7 +139,7 @@ func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, 
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	g := newLive(r.Client, u)
+	g := newGuestConn(r.Client, u)
 	if r.Root == nil {
 		return g, nil
 	}
@@ -148,7 +148,7 @@ func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, 
 		err = rec.Write(ctx, d)
 	}
 	if err == nil {
-		err = g.use(r.Root, rec, *u)
+		err = g.setRoot(r.Root, rec, *u)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("sandbox: reach the files: %w: %w", fault.Failed, err), g.Close())
@@ -156,9 +156,9 @@ func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, 
 	return g, nil
 }
 
-// prepare makes what the guest needs in the directory of its workspace, and its launch.
-func (p *Provider) prepare(l *launch, u *launchSpec) error {
-	if err := p.giveLogs(u.level, u.log); err != nil {
+// prepareLaunch makes what the guest needs in the directory of its workspace, and its launch.
+func (p *Provider) prepareLaunch(l *launch, u *launchSpec) error {
+	if err := p.chownLogs(u.level, u.log); err != nil {
 		return err
 	}
 	if u.tmp != "" {
@@ -167,7 +167,7 @@ func (p *Provider) prepare(l *launch, u *launchSpec) error {
 		}
 	}
 	if u.layer != "" && u.image == "" {
-		if err := p.freshLayer(u.layer); err != nil {
+		if err := p.resetLayer(u.layer); err != nil {
 			return fmt.Errorf("make its layer: %w", err)
 		}
 	}
@@ -175,7 +175,7 @@ func (p *Provider) prepare(l *launch, u *launchSpec) error {
 		return err
 	}
 	if u.egress != "" {
-		if err := u.connect(l); err != nil {
+		if err := u.configureProxy(l); err != nil {
 			return err
 		}
 	}
@@ -187,13 +187,13 @@ func (p *Provider) prepare(l *launch, u *launchSpec) error {
 	return nil
 }
 
-// note writes down what is about to be made for a guest, and what was found.
-func (u *launchSpec) note(ctx context.Context, d wsdir.Dir, rec *keep.Record) error {
+// recordLaunch writes down what is about to be made for a guest, and what was found.
+func (u *launchSpec) recordLaunch(ctx context.Context, d wsdir.Dir, rec *keep.Record) error {
 	_, err := d.Update(ctx, false, func(m *wsdir.State) error {
 		if u.throwaway {
 			return rec.Note(m)
 		}
-		return errors.Join(rec.Note(m), u.watched.noteIn(m))
+		return errors.Join(rec.Note(m), u.autorun.writeTo(m))
 	})
 	return err
 }
@@ -204,8 +204,8 @@ func (p *Provider) endGuest(ctx context.Context, dir string) error {
 	return keep.EndIn(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
 }
 
-// end is endGuest while the lock of the guest is held.
-func (p *Provider) end(ctx context.Context, dir string) error {
+// endGuestLocked is endGuest while the lock of the guest is held.
+func (p *Provider) endGuestLocked(ctx context.Context, dir string) error {
 	return keep.End(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
 }
 
@@ -218,14 +218,14 @@ var hooks = &keep.Hooks{
 		}
 	},
 	After: func(_ context.Context, r *keep.Record) error {
-		unreserve(r.Made) //nolint:errcheck // what is left is as good as nothing
+		removePlaceholders(r.Made) //nolint:errcheck // what is left is as good as nothing
 		return cgroup.Remove(r.Groups)
 	},
 }
 
-// refusal is the code of an error of a launch: what the caller asked for and can
+// launchErrorCode is the code of an error of a launch: what the caller asked for and can
 // change keeps its own.
-func refusal(err error) fault.Code {
+func launchErrorCode(err error) fault.Code {
 	switch code := fault.Of(err); code {
 	case fault.PermissionDenied, fault.InvalidArgument, fault.ResourceExhausted:
 		return code

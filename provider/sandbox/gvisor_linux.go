@@ -28,31 +28,31 @@ import (
 // host, in <root>/<id>/ctl.
 
 const (
-	own     = "/.croft"
+	gvisorDir     = "/.croft"
 	ctlName = "ctl" // directory of the guest's socket; "sock" beside it is a symlink to that
 )
 
-// gvisor prepares a guest in a kernel in user space.
-func (p *Provider) gvisor(l *launch, u launchSpec) error {
-	program, err := p.runsc()
+// launchGVisor prepares a guest in a kernel in user space.
+func (p *Provider) launchGVisor(l *launch, u launchSpec) error {
+	program, err := p.openRunsc()
 	if err != nil {
 		return err
 	}
-	l.give("kernel", program)
+	l.addFile("kernel", program)
 	// gVisor moves directories without a look at what is mounted on them.
-	if err := u.untrapped("by gVisor"); err != nil {
+	if err := u.refuseAutorunFiles("by gVisor"); err != nil {
 		return err
 	}
 	logs := u.log
 	u.log = "" // as a mount, not as a descriptor
-	if err := p.namespaces(l, u); err != nil {
+	if err := p.launchNamespaces(l, u); err != nil {
 		return err
 	}
-	k := &kernel{p: p, launch: l, spec: u}
-	return k.build(logs)
+	k := &gvisorLaunch{p: p, launch: l, spec: u}
+	return k.rewriteConfig(logs)
 }
 
-func (p *Provider) runsc() (*os.File, error) {
+func (p *Provider) openRunsc() (*os.File, error) {
 	path := p.cfg.Runsc
 	if path == "" {
 		found, err := exec.LookPath("runsc")
@@ -68,10 +68,10 @@ func (p *Provider) runsc() (*os.File, error) {
 	return f, nil
 }
 
-// untrapped refuses directories with files that others run later, where those can't
+// refuseAutorunFiles refuses directories with files that others run later, where those can't
 // be kept read-only.
-func (u launchSpec) untrapped(how string) error {
-	found, err := u.trapped(u.files, u.inPlace)
+func (u launchSpec) refuseAutorunFiles(how string) error {
+	found, err := u.hasAutorunFiles(u.files, u.hostDir)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (u launchSpec) untrapped(how string) error {
 		return fmt.Errorf("a directory in place with files that others run later, which can't be kept read-only %s: %w", how, fault.Unsupported)
 	}
 	for _, b := range u.binds {
-		found, err := u.trapped(b.Dir, !b.ReadOnly)
+		found, err := u.hasAutorunFiles(b.Dir, !b.ReadOnly)
 		if err != nil {
 			return err
 		}
@@ -90,8 +90,8 @@ func (u launchSpec) untrapped(how string) error {
 	return nil
 }
 
-// A kernel is a launch of gVisor in the making.
-type kernel struct {
+// A gvisorLaunch is a launch of gVisor in the making.
+type gvisorLaunch struct {
 	p      *Provider
 	launch *launch
 	spec   launchSpec
@@ -99,44 +99,44 @@ type kernel struct {
 	mounts []specs.Mount
 }
 
-// build turns the launch of a guest in namespaces into one that hands over to
+// rewriteConfig turns the launch of a guest in namespaces into one that hands over to
 // gVisor.
-func (k *kernel) build(logs string) error {
+func (k *gvisorLaunch) rewriteConfig(logs string) error {
 	outer := &k.launch.Config
 	inner := *outer
 	k.inner = &inner
 	inner.NewRoot, inner.Mounts, inner.Same, inner.Hostname, inner.Loopback, inner.Files = "", nil, nil, "", false, false
 	inner.Paths = map[string]string{}
 	outer.Level, inner.Level, outer.Files = driver.IsolationGVisor, driver.IsolationGVisor, false
-	k.thin()
+	k.dropShadowedMounts()
 	mode := uint32(0o700)
 	if !k.p.ids.root {
 		mode = 0o001 // the workload is the same user as the guest, which needs no mode
 	}
 	outer.Mounts = slices.Concat([]guest.Mount{
-		{Kind: guest.MountDir, Target: own, Mode: mode},
-		{Kind: guest.MountTmpfs, Target: own + "/state", Data: "mode=700"},
+		{Kind: guest.MountDir, Target: gvisorDir, Mode: mode},
+		{Kind: guest.MountTmpfs, Target: gvisorDir + "/state", Data: "mode=700"},
 	}, outer.Mounts)
-	k.world()
+	k.addMounts()
 	for name, dir := range map[string]string{"log": logs, "egress": k.spec.egress} {
 		if dir == "" {
 			continue
 		}
-		if err := k.dir(name, dir); err != nil {
+		if err := k.addPrivateDir(name, dir); err != nil {
 			return err
 		}
-		inner.Paths[name] = own + "/" + name
+		inner.Paths[name] = gvisorDir + "/" + name
 	}
 	if k.spec.socket != "" {
-		if err := k.listen(); err != nil {
+		if err := k.setUpSocket(); err != nil {
 			return err
 		}
 	}
-	return k.bundle()
+	return k.addBundle()
 }
 
-// thin takes out of the outer world what gVisor puts over it anyway.
-func (k *kernel) thin() {
+// dropShadowedMounts takes out of the outer world what gVisor puts over it anyway.
+func (k *gvisorLaunch) dropShadowedMounts() {
 	mounts := slices.Clone(k.launch.Config.Mounts)
 	for i, m := range mounts {
 		if m.Kind == guest.MountTmpfs && m.Target != "/dev" && m.Data != emptyData {
@@ -146,42 +146,42 @@ func (k *kernel) thin() {
 	k.launch.Config.Mounts = mounts
 }
 
-// world lists what gVisor itself puts in place, above what the root shows.
-func (k *kernel) world() {
+// addMounts lists what gVisor itself puts in place, above what the root shows.
+func (k *gvisorLaunch) addMounts() {
 	memory := k.spec.policy.Limits[driver.ResourceMemory].Max
 	tmpfs := func(target, options string) {
 		k.mounts = append(k.mounts, specs.Mount{Destination: target, Type: "tmpfs", Source: "tmpfs", Options: append([]string{"nosuid", "nodev"}, strings.Split(options, ",")...)})
 	}
 	k.mounts = append(k.mounts, specs.Mount{Destination: "/proc", Type: "proc", Source: "proc"})
-	tmpfs("/dev/shm", "mode=1777"+size(memory, 8))
-	tmpfs("/tmp", "mode=1777"+size(memory, 2))
-	tmpfs("/run", "mode=755"+size(memory, 32))
-	tmpfs("/var/tmp", "mode=1777"+size(memory, 16))
+	tmpfs("/dev/shm", "mode=1777"+tmpfsSize(memory, 8))
+	tmpfs("/tmp", "mode=1777"+tmpfsSize(memory, 2))
+	tmpfs("/run", "mode=755"+tmpfsSize(memory, 32))
+	tmpfs("/var/tmp", "mode=1777"+tmpfsSize(memory, 16))
 	user := 0 // see attr
 	if k.p.ids.root {
 		user = workloadUID
 	}
-	tmpfs(home, fmt.Sprintf("mode=700,uid=%d,gid=%d%s", user, user, size(memory, 8)))
-	holding := func(b bind) bool { return holds(b.Dir, k.spec.inside) }
+	tmpfs(home, fmt.Sprintf("mode=700,uid=%d,gid=%d%s", user, user, tmpfsSize(memory, 8)))
+	holding := func(b bind) bool { return containsPath(b.Dir, k.spec.guestDir) }
 	for _, b := range k.spec.binds {
 		if holding(b) {
-			k.bind(b.Dir, b.ReadOnly || k.spec.policy.ReadOnly)
+			k.addBind(b.Dir, b.ReadOnly || k.spec.policy.ReadOnly)
 		}
 	}
-	k.bind(k.spec.inside, k.spec.policy.ReadOnly)
-	if k.spec.roots != "" {
-		k.bind(bundleDir, true)
+	k.addBind(k.spec.guestDir, k.spec.policy.ReadOnly)
+	if k.spec.caDir != "" {
+		k.addBind(bundleDir, true)
 	}
 	for _, b := range k.spec.binds {
 		if !holding(b) {
-			k.bind(b.Dir, b.ReadOnly || k.spec.policy.ReadOnly)
+			k.addBind(b.Dir, b.ReadOnly || k.spec.policy.ReadOnly)
 		}
 	}
 }
 
-// bind makes gVisor show what the world has at a path, and look there each time:
+// addBind makes gVisor show what the world has at a path, and look there each time:
 // the root itself it may remember, since nobody changes that.
-func (k *kernel) bind(path string, readOnly bool) {
+func (k *gvisorLaunch) addBind(path string, readOnly bool) {
 	mode := "rw"
 	if readOnly {
 		mode = "ro"
@@ -189,29 +189,29 @@ func (k *kernel) bind(path string, readOnly bool) {
 	k.mounts = append(k.mounts, specs.Mount{Destination: path, Type: "bind", Source: path, Options: []string{"rbind", mode, "nosuid", "nodev"}})
 }
 
-// dir makes a directory of the host one of the guest's own.
-func (k *kernel) dir(name, dir string) error {
-	m := guest.Mount{Kind: guest.MountBind, Source: dir, Target: own + "/" + name}
+// addPrivateDir makes a directory of the host one of the guest's own.
+func (k *gvisorLaunch) addPrivateDir(name, dir string) error {
+	m := guest.Mount{Kind: guest.MountBind, Source: dir, Target: gvisorDir + "/" + name}
 	if k.p.ids.root { // inside, nobody may walk there
 		tree, err := cloneTree(dir)
 		if err != nil {
 			return err
 		}
-		k.launch.give("own-"+name, tree)
+		k.launch.addFile("own-"+name, tree)
 		m.Kind, m.Source = guest.MountFD, "own-"+name
 	}
 	k.launch.Config.Mounts = append(k.launch.Config.Mounts, m)
-	k.bind(m.Target, false)
+	k.addBind(m.Target, false)
 	return nil
 }
 
-// listen makes the guest's socket one in a directory that both sides have.
-func (k *kernel) listen() error {
+// setUpSocket makes the guest's socket one in a directory that both sides have.
+func (k *gvisorLaunch) setUpSocket() error {
 	ctl := filepath.Join(filepath.Dir(k.spec.socket), ctlName)
 	if err := os.Mkdir(ctl, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	if err := k.p.give(ctl, 0); err != nil {
+	if err := k.p.chownInside(ctl, 0); err != nil {
 		return err
 	}
 	for _, path := range []string{k.spec.socket, filepath.Join(ctl, keep.SocketName)} {
@@ -222,8 +222,8 @@ func (k *kernel) listen() error {
 	if err := os.Symlink(filepath.Join(ctlName, keep.SocketName), k.spec.socket); err != nil {
 		return err
 	}
-	k.inner.Paths["listen"] = own + "/" + ctlName + "/" + keep.SocketName
-	return k.dir(ctlName, ctl)
+	k.inner.Paths["listen"] = gvisorDir + "/" + ctlName + "/" + keep.SocketName
+	return k.addPrivateDir(ctlName, ctl)
 }
 
 // guestCaps are what the guest needs inside gVisor, which is not what anyone
@@ -232,8 +232,8 @@ var guestCaps = []string{
 	"CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_KILL", "CAP_CHOWN", "CAP_FOWNER", "CAP_DAC_OVERRIDE", "CAP_SYS_ADMIN",
 }
 
-// bundle writes what gVisor is to run, and how.
-func (k *kernel) bundle() error {
+// addBundle writes what gVisor is to run, and how.
+func (k *gvisorLaunch) addBundle() error {
 	spec := specs.Spec{
 		Version: specs.Version,
 		Process: &specs.Process{
@@ -249,7 +249,7 @@ func (k *kernel) bundle() error {
 	if err != nil {
 		return err
 	}
-	const dir = own + "/bundle"
+	const dir = gvisorDir + "/bundle"
 	outer := &k.launch.Config
 	outer.Mounts = append(outer.Mounts, guest.Mount{Kind: guest.MountFile, Target: dir + "/config.json", Source: string(data)})
 	sockets := "create" // the guest's own
@@ -257,7 +257,7 @@ func (k *kernel) bundle() error {
 		sockets = "all" // and the proxy's
 	}
 	outer.Kernel = &guest.Kernel{Bundle: dir, Inner: k.inner, Args: []string{
-		"--root", own + "/state", "--platform=systrap", "--network=none", "--ignore-cgroups", "--overlay2=none", "--rootless", "--host-uds=" + sockets,
+		"--root", gvisorDir + "/state", "--platform=systrap", "--network=none", "--ignore-cgroups", "--overlay2=none", "--rootless", "--host-uds=" + sockets,
 	}}
 	return nil
 }

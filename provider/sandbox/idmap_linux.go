@@ -26,7 +26,7 @@ func cloneTree(path string) (*os.File, error) {
 // kernel, root inside may own files, too, as it does for the moment in which
 // gVisor makes them.
 func (p *Provider) mapOwner(tree *os.File, uid, gid int, kernel bool) error {
-	err := p.maps.use(owner{uid, gid, kernel}, p.ids.base, func(users *os.File) error {
+	err := p.userns.withUserns(owner{uid, gid, kernel}, p.ids.base, func(users *os.File) error {
 		return unix.MountSetattr(int(tree.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE,
 			&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(users.Fd())})
 	})
@@ -42,9 +42,9 @@ type owner struct {
 	root     bool
 }
 
-// owners keeps a user namespace for each owner that was mapped to the workload:
+// usernsCache keeps a user namespace for each owner that was mapped to the workload:
 // to make one takes a process, and nearly all files belong to the same few.
-type owners struct {
+type usernsCache struct {
 	mu    sync.Mutex
 	users map[owner]*os.File
 }
@@ -52,9 +52,9 @@ type owners struct {
 // maxOwners bounds the descriptors that are kept.
 const maxOwners = 64
 
-// use calls f with a namespace in which an owner is the workload, whose ids begin
+// withUserns calls f with a namespace in which an owner is the workload, whose ids begin
 // at base outside.
-func (o *owners) use(who owner, base int, f func(users *os.File) error) error {
+func (o *usernsCache) withUserns(who owner, base int, f func(users *os.File) error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if users := o.users[who]; users != nil {
@@ -71,7 +71,7 @@ func (o *owners) use(who owner, base int, f func(users *os.File) error) error {
 		return err
 	}
 	if len(o.users) >= maxOwners {
-		o.forgetLocked()
+		o.closeAllLocked()
 	}
 	if o.users == nil {
 		o.users = map[owner]*os.File{}
@@ -80,13 +80,13 @@ func (o *owners) use(who owner, base int, f func(users *os.File) error) error {
 	return f(users)
 }
 
-func (o *owners) forget() {
+func (o *usernsCache) closeAll() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.forgetLocked()
+	o.closeAllLocked()
 }
 
-func (o *owners) forgetLocked() {
+func (o *usernsCache) closeAllLocked() {
 	for _, users := range o.users {
 		users.Close()
 	}

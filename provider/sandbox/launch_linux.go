@@ -30,16 +30,16 @@ func hostIDs(base int) ids {
 	return ids{}
 }
 
-// inside is where a workspace is for its processes.
-const inside = "/workspace"
+// guestWorkspaceDir is where a workspace is for its processes.
+const guestWorkspaceDir = "/workspace"
 
 // allNamespaces is every kind that separates a workload from the host.
 const allNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 
-// attr is how the guest is started: alone in its namespaces, with the rights
+// sysProcAttr is how the guest is started: alone in its namespaces, with the rights
 // that it needs there and none outside.
-func (i ids) attr(kernel bool) *syscall.SysProcAttr {
+func (i ids) sysProcAttr(kernel bool) *syscall.SysProcAttr {
 	sys := &syscall.SysProcAttr{Cloneflags: allNamespaces, Setsid: true}
 	if i.root {
 		// The guest is root inside, and an id outside that owns nothing.
@@ -67,7 +67,7 @@ type launchSpec struct {
 	level  *level
 	id     string
 	files  string // directory of the host with its files
-	inside string // where it is inside
+	guestDir string // where it is inside
 	socket string // where the guest listens; "" dies with its stream
 	log    string // directory for the logs of sessions
 	policy driver.Policy
@@ -75,15 +75,15 @@ type launchSpec struct {
 	throwaway bool                            // the guest ends with its stream
 	lower     []string                        // directories below the files, the topmost first
 	layer     string                          // with those: directory of the layer above them
-	inPlace   bool                            // files is a directory of the user's
+	hostDir   bool                            // files is a directory of the user's
 	binds     []bind                          // directories of the host that are shown besides
-	roots     string                          // directory with the roots that programs trust; "" leaves them theirs
+	caDir     string                          // directory with the roots that programs trust; "" leaves them theirs
 	image     string                          // file that holds the file system of the files, where disk is limited
 	egress    string                          // directory with the socket of the proxy, where there is one
 	owner     int                             // whom files belong to outside that are made through the mount; 0 is this process's user
-	gate      func(change func() error) error // where files are reached through the mount: lets changes be committed
+	commitGuard      func(change func() error) error // where files are reached through the mount: lets changes be committed
 	tmp       string                          // directory for temporary files, where there are no mounts
-	watched   *watched                        // what is found in directories of the user's; nil if that is not asked
+	autorun   *autorunState                        // what is found in directories of the user's; nil if that is not asked
 
 	version string // of the guest
 	key     string // equal for guests that run the same way: one that runs under another key is replaced
@@ -102,80 +102,80 @@ func (l *launch) close() {
 	}
 }
 
-// give lets the guest have a file under a name.
-func (l *launch) give(name string, f *os.File) {
+// addFile lets the guest have a file under a name.
+func (l *launch) addFile(name string, f *os.File) {
 	l.open = append(l.open, f)
 	l.Files = append(l.Files, guest.Named{Name: name, File: f})
 }
 
-// giveDir lets the guest have a directory of the host; "" is none.
-func (l *launch) giveDir(name, dir string) error {
+// addDir lets the guest have a directory of the host; "" is none.
+func (l *launch) addDir(name, dir string) error {
 	if dir == "" {
 		return nil
 	}
 	f, err := os.Open(dir)
 	if err == nil {
-		l.give(name, f)
+		l.addFile(name, f)
 	}
 	return err
 }
 
-// namespaces prepares a guest with the fence that the kernel gives through
+// launchNamespaces prepares a guest with the fence that the kernel gives through
 // namespaces.
-func (p *Provider) namespaces(l *launch, u launchSpec) error {
+func (p *Provider) launchNamespaces(l *launch, u launchSpec) error {
 	bin, err := p.binary()
 	if err != nil {
 		return err
 	}
-	l.Binary, l.Sys, l.Socket, l.HandOff = bin.Path, p.ids.attr(u.level.kernel), u.socket, u.mounted()
+	l.Binary, l.Sys, l.Socket, l.HandOff = bin.Path, p.ids.sysProcAttr(u.level.gvisor), u.socket, u.filesInMount()
 	l.Config = guest.Config{
-		Workspace: u.id, Level: driver.IsolationNamespaces, Root: u.inside, NewRoot: stage, Hostname: hostname,
-		Loopback: true, UID: workloadUID, GID: workloadUID, Env: environment(u),
-		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.hostsFiles()},
+		Workspace: u.id, Level: driver.IsolationNamespaces, Root: u.guestDir, NewRoot: rootfsBuildDir, Hostname: hostname,
+		Loopback: true, UID: workloadUID, GID: workloadUID, Env: baseEnv(u),
+		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.writesHostFiles()},
 	}
 	if !p.ids.root {
 		l.Config.UID = -1
 	}
-	mounts, err := p.workspace(l, u)
+	mounts, err := p.workspaceMounts(l, u)
 	if err != nil {
 		return err
 	}
-	before, after, err := p.further(l, u)
+	before, after, err := p.extraMounts(l, u)
 	if err == nil && p.ids.root {
-		err = errors.Join(p.trees(l, before, "outer", u.level.kernel), p.trees(l, after, "bind", u.level.kernel))
+		err = errors.Join(p.cloneBinds(l, before, "outer", u.level.gvisor), p.cloneBinds(l, after, "bind", u.level.gvisor))
 	}
 	if err != nil {
 		return err
 	}
-	l.Config.Mounts = slices.Concat(world(u.policy.Limits[driver.ResourceMemory].Max), before, mounts, after)
-	return l.giveDir("log", u.log)
+	l.Config.Mounts = slices.Concat(baseMounts(u.policy.Limits[driver.ResourceMemory].Max), before, mounts, after)
+	return l.addDir("log", u.log)
 }
 
-// mounted reports whether files are what the guest's mount shows, and not what
+// filesInMount reports whether files are what the guest's mount shows, and not what
 // is in a directory.
-func (u launchSpec) mounted() bool {
-	return len(u.lower) > 0 || u.image != "" || u.inPlace && !u.level.plain
+func (u launchSpec) filesInMount() bool {
+	return len(u.lower) > 0 || u.image != "" || u.hostDir && !u.level.noMounts
 }
 
-// hostsFiles reports whether the workload writes files that others on the host
+// writesHostFiles reports whether the workload writes files that others on the host
 // can reach.
-func (u launchSpec) hostsFiles() bool { return u.inPlace || len(u.binds) > 0 }
+func (u launchSpec) writesHostFiles() bool { return u.hostDir || len(u.binds) > 0 }
 
-// workspace returns the mounts of the workspace itself.
-func (p *Provider) workspace(l *launch, u launchSpec) ([]guest.Mount, error) {
+// workspaceMounts returns the mounts of the workspace itself.
+func (p *Provider) workspaceMounts(l *launch, u launchSpec) ([]guest.Mount, error) {
 	if len(u.lower) > 0 {
-		return p.overlay(l, u)
+		return p.overlayMounts(l, u)
 	}
 	m, held, err := p.filesMount(l, &u)
 	if err != nil {
 		return nil, err
 	}
 	if p.ids.root {
-		tree, err := p.tree(u)
+		tree, err := p.filesTree(u)
 		if err != nil {
 			return nil, err
 		}
-		l.give("workspace", tree)
+		l.addFile("workspace", tree)
 		m.Kind, m.Source = guest.MountFD, "workspace"
 	}
 	return append([]guest.Mount{m}, held...), nil
@@ -185,38 +185,38 @@ func (p *Provider) workspace(l *launch, u launchSpec) ([]guest.Mount, error) {
 // later read-only in a directory in place. That directory was judged, and u.files
 // leads to it from then on.
 func (p *Provider) filesMount(l *launch, u *launchSpec) (m guest.Mount, held []guest.Mount, err error) {
-	m = guest.Mount{Kind: guest.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly}
-	if !u.inPlace {
+	m = guest.Mount{Kind: guest.MountBind, Source: u.files, Target: u.guestDir, ReadOnly: u.policy.ReadOnly}
+	if !u.hostDir {
 		return m, nil, nil
 	}
-	d, err := p.show(l, u.files, u.inside)
+	d, err := p.openMountSource(l, u.files, u.guestDir)
 	if err != nil {
 		return m, nil, err
 	}
-	m.Source, u.files = d.real, d.self()
-	held, err = u.protect(l, d, u.inside, u.policy.ReadOnly)
+	m.Source, u.files = d.real, d.procPath()
+	held, err = u.protectAutorun(l, d, u.guestDir, u.policy.ReadOnly)
 	return m, held, err
 }
 
-// tree returns a detached mount of the files, whose owner is the workload.
-func (p *Provider) tree(u launchSpec) (*os.File, error) {
+// filesTree returns a detached mount of the files, whose owner is the workload.
+func (p *Provider) filesTree(u launchSpec) (*os.File, error) {
 	if u.image == "" {
-		return p.mapped(u.files, u.level.kernel)
+		return p.idmappedTree(u.files, u.level.gvisor)
 	}
 	tree, err := mountImage(u.image, u.policy.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.mapOwner(tree, 0, 0, u.level.kernel); err != nil {
+	if err := p.mapOwner(tree, 0, 0, u.level.gvisor); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
 	return tree, nil
 }
 
-// overlay returns the mount of a workspace that lies over others.
-func (p *Provider) overlay(l *launch, u launchSpec) ([]guest.Mount, error) {
+// overlayMounts returns the mount of a workspace that lies over others.
+func (p *Provider) overlayMounts(l *launch, u launchSpec) ([]guest.Mount, error) {
 	m := guest.Mount{
-		Kind: guest.MountOverlay, Target: u.inside, ReadOnly: u.policy.ReadOnly, Data: "userxattr",
+		Kind: guest.MountOverlay, Target: u.guestDir, ReadOnly: u.policy.ReadOnly, Data: "userxattr",
 		Lower: u.lower, Upper: filepath.Join(u.layer, "upper"), Work: filepath.Join(u.layer, "work"),
 	}
 	if !u.policy.Durable {
@@ -227,19 +227,19 @@ func (p *Provider) overlay(l *launch, u launchSpec) ([]guest.Mount, error) {
 	}
 	m.Lower = nil
 	for i, dir := range u.lower {
-		lower, err := p.mapped(dir, false)
+		lower, err := p.idmappedTree(dir, false)
 		if err != nil {
 			return nil, err
 		}
 		name := fmt.Sprintf("lower%d", i)
-		l.give(name, lower)
+		l.addFile(name, lower)
 		m.Lower = append(m.Lower, "fd:"+name)
 	}
 	layer, err := p.layerTree(u)
 	if err != nil {
 		return nil, err
 	}
-	l.give("layer", layer)
+	l.addFile("layer", layer)
 	m.Upper, m.Work = "fd:layer/upper", "work"
 	return []guest.Mount{m}, nil
 }
@@ -253,14 +253,14 @@ func (p *Provider) layerTree(u launchSpec) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.freshLayer(fmt.Sprintf("/proc/self/fd/%d", tree.Fd())); err != nil {
+	if err := p.resetLayer(fmt.Sprintf("/proc/self/fd/%d", tree.Fd())); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
 	return tree, nil
 }
 
-// mapped returns a detached mount of a directory whose owner is the workload.
-func (p *Provider) mapped(dir string, kernel bool) (*os.File, error) {
+// idmappedTree returns a detached mount of a directory whose owner is the workload.
+func (p *Provider) idmappedTree(dir string, kernel bool) (*os.File, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return nil, err
@@ -280,8 +280,8 @@ func (p *Provider) mapped(dir string, kernel bool) (*os.File, error) {
 	return tree, nil
 }
 
-// environment is what every process inside starts with.
-func environment(u launchSpec) map[string]string {
+// baseEnv is what every process inside starts with.
+func baseEnv(u launchSpec) map[string]string {
 	env := map[string]string{
 		"PATH": process.DefaultPath, "HOME": home, "USER": workloadName, "LOGNAME": workloadName,
 		"SHELL": "/bin/bash", "LANG": "C.UTF-8", "TERM": "xterm-256color", "TMPDIR": "/tmp",

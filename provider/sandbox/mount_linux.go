@@ -37,13 +37,13 @@ func mountID(fd int) (uint64, error) {
 	return st.Mnt_id, nil
 }
 
-// reach opens the files of a workspace whose guest another process started.
-func (g *live) reach(rec *keep.Record, u launchSpec) error {
-	pid, err := u.pid(rec)
+// openFiles opens the files of a workspace whose guest another process started.
+func (g *guestConn) openFiles(rec *keep.Record, u launchSpec) error {
+	pid, err := u.guestPID(rec)
 	if err != nil {
 		return err
 	}
-	root, err := os.OpenFile(fmt.Sprintf("/proc/%d/root%s", pid, u.inside), unix.O_PATH|unix.O_DIRECTORY, 0)
+	root, err := os.OpenFile(fmt.Sprintf("/proc/%d/root%s", pid, u.guestDir), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
@@ -58,11 +58,11 @@ func (g *live) reach(rec *keep.Record, u launchSpec) error {
 	if id != rec.Mount || rec.Mount == 0 {
 		return fmt.Errorf("the mount is another one: %w", fault.Failed)
 	}
-	return g.use(root, rec, u)
+	return g.setRoot(root, rec, u)
 }
 
-// pid is the process of the guest itself: where bubblewrap started it, its child.
-func (u launchSpec) pid(rec *keep.Record) (int, error) {
+// guestPID is the process of the guest itself: where bubblewrap started it, its child.
+func (u launchSpec) guestPID(rec *keep.Record) (int, error) {
 	if u.level.name != driver.IsolationBubblewrap {
 		return rec.PID, nil
 	}
@@ -73,16 +73,16 @@ func (u launchSpec) pid(rec *keep.Record) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(data)))
 }
 
-// use makes the files below root, of which it takes a copy, those of the guest. Where
+// setRoot makes the files below root, of which it takes a copy, those of the guest. Where
 // mounts in a directory in place keep files read-only, those come apart with the
 // namespace that they are in; so that is kept open, too.
-func (g *live) use(root *os.File, rec *keep.Record, u launchSpec) error {
-	if u.inPlace {
-		pid, err := u.pid(rec)
+func (g *guestConn) setRoot(root *os.File, rec *keep.Record, u launchSpec) error {
+	if u.hostDir {
+		pid, err := u.guestPID(rec)
 		if err != nil {
 			return err
 		}
-		if g.world, err = os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid)); err != nil {
+		if g.pinnedNS, err = os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid)); err != nil {
 			return err
 		}
 		if !rec.Lives() {
@@ -93,20 +93,20 @@ func (g *live) use(root *os.File, rec *keep.Record, u launchSpec) error {
 	if err != nil {
 		return err
 	}
-	gate := u.gate
+	gate := u.commitGuard
 	if g.owner != 0 {
 		gate = guest.Elsewhere(gate)
 	}
-	r, err := files.FromFD(fd, &files.Options{ReadOnly: u.policy.ReadOnly, Sync: u.policy.Durable, KeepMounts: u.inPlace, Commit: gate})
+	r, err := files.FromFD(fd, &files.Options{ReadOnly: u.policy.ReadOnly, Sync: u.policy.Durable, KeepMounts: u.hostDir, Commit: gate})
 	if err != nil {
 		return err
 	}
-	g.root, g.files = r, g.as(r.Module())
+	g.root, g.files = r, g.asOwner(r.Module())
 	return nil
 }
 
-// as returns a module whose changes are made by the user that the workload is.
-func (g *live) as(files *driver.FS) *driver.FS {
+// asOwner returns a module whose changes are made by the user that the workload is.
+func (g *guestConn) asOwner(files *driver.FS) *driver.FS {
 	if g.owner == 0 {
 		return files
 	}

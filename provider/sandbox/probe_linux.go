@@ -29,13 +29,13 @@ type level struct {
 	lacks   []string
 	launch  func(p *Provider, l *launch, u launchSpec) error
 
-	mapped bool // where Croft is root, ids inside are others outside
-	kernel bool // the guest is in a kernel of its own, and in the limit groups
-	plain  bool // the workspace is where it is on the host, and there are no mounts
+	mapsIDs bool // where Croft is root, ids inside are others outside
+	gvisor bool // the guest is in a kernel of its own, and in the limit groups
+	noMounts  bool // the workspace is where it is on the host, and there are no mounts
 }
 
-// overlays reports whether workspaces of this level can lie over a directory.
-func (l *level) overlays() bool { return !l.plain && l.name != driver.IsolationBubblewrap }
+// canOverlay reports whether workspaces of this level can lie over a directory.
+func (l *level) canOverlay() bool { return !l.noMounts && l.name != driver.IsolationBubblewrap }
 
 // levels lists what there is, the strongest first and the fastest among equals.
 var levels = []*level{
@@ -49,14 +49,14 @@ var levels = []*level{
 			"no directory in place that holds files which others run later, such as .git/config",
 			"where Croft is not root, the workload is root inside, without any capability, and can end its own guest",
 		},
-		script: gvisorScript, launch: (*Provider).gvisor, mapped: true, kernel: true,
+		script: gvisorScript, launch: (*Provider).launchGVisor, mapsIDs: true, gvisor: true,
 	},
 	{
 		name: driver.IsolationNamespaces, by: "namespaces, a root of its own, seccomp, no new privileges, no capabilities",
 		network: "a network namespace with nothing but a loopback interface, and a proxy for what the policy allows",
 		proof: "a guest started in namespaces of its own; from inside, a file of the host could be neither read nor written, " +
 			"the system not changed, no process of the host seen, and no further namespace made",
-		script: namespaceScript, launch: (*Provider).namespaces, mapped: true,
+		script: namespaceScript, launch: (*Provider).launchNamespaces, mapsIDs: true,
 	},
 	{
 		name: driver.IsolationBubblewrap, by: "namespaces made by bubblewrap, seccomp, no new privileges, no capabilities",
@@ -68,7 +68,7 @@ var levels = []*level{
 			"what the kernel counts for the user who runs Croft, such as watches of files, can be used up by one workspace",
 			"where Croft is root, the workload is root's user without any capability: it reads what only root may read below /usr, /opt and the shown part of /etc",
 		},
-		script: namespaceScript, launch: (*Provider).bubblewrap,
+		script: namespaceScript, launch: (*Provider).launchBubblewrap,
 	},
 	{
 		name: driver.IsolationProcess, by: "Landlock, seccomp, no new privileges, no capabilities", network: "seccomp: no socket but a local one can be made",
@@ -85,7 +85,7 @@ var levels = []*level{
 			"no template, and no read-only files in a directory in place: there are no mounts",
 			"no terminals and no System V shared memory, semaphores or queues made by what runs inside: the host's would be among them",
 		},
-		script: processScript, launch: (*Provider).process, plain: true,
+		script: processScript, launch: (*Provider).launchProcess, noMounts: true,
 	},
 }
 
@@ -149,7 +149,7 @@ type probeKey struct {
 }
 
 type probe struct {
-	turn chan struct{}
+	sem chan struct{}
 	done bool
 	err  error
 }
@@ -159,7 +159,7 @@ func (p *Provider) Levels(ctx context.Context) []LevelReport {
 	var reports []LevelReport
 	for _, l := range levels {
 		r := LevelReport{Level: l.name, Works: true, Proof: l.proof, Lacks: l.lacks}
-		if err := p.try(ctx, l); err != nil {
+		if err := p.probeLevel(ctx, l); err != nil {
 			r = LevelReport{Level: l.name, Reason: err.Error(), Lacks: l.lacks}
 		}
 		reports = append(reports, r)
@@ -167,9 +167,9 @@ func (p *Provider) Levels(ctx context.Context) []LevelReport {
 	return reports
 }
 
-// choose returns the first level that is proven and meets the least one. Without
+// chooseLevel returns the first level that is proven and meets the least one. Without
 // one it fails, naming what was tried.
-func (p *Provider) choose(ctx context.Context, least driver.Isolation) (*level, error) {
+func (p *Provider) chooseLevel(ctx context.Context, least driver.Isolation) (*level, error) {
 	if least.Rank() < 0 {
 		return nil, fmt.Errorf("isolation %q: %w: the levels are %v", least, fault.InvalidArgument, driver.Isolations)
 	}
@@ -181,11 +181,11 @@ func (p *Provider) choose(ctx context.Context, least driver.Isolation) (*level, 
 		want = driver.IsolationNamespaces.Rank()
 	}
 	var tried []string
-	for _, l := range candidates(least, want) {
-		if p.only != "" && l.name != p.only {
+	for _, l := range candidateLevels(least, want) {
+		if p.onlyLevel != "" && l.name != p.onlyLevel {
 			continue
 		}
-		err := p.try(ctx, l)
+		err := p.probeLevel(ctx, l)
 		if err == nil {
 			return l, nil
 		}
@@ -206,9 +206,9 @@ func (p *Provider) choose(ctx context.Context, least driver.Isolation) (*level, 
 	return nil, fmt.Errorf("isolation %q: %w: tried %s%s", least, fault.Unsupported, strings.Join(tried, "; "), hint)
 }
 
-// candidates lists the levels that meet a rank: first the level that was named,
+// candidateLevels lists the levels that meet a rank: first the level that was named,
 // if one was, then the others from the weakest, which is the fastest.
-func candidates(named driver.Isolation, rank int) []*level {
+func candidateLevels(named driver.Isolation, rank int) []*level {
 	var list []*level
 	for _, l := range levels {
 		if l.name.Rank() >= rank {
@@ -227,24 +227,24 @@ func candidates(named driver.Isolation, rank int) []*level {
 	return list
 }
 
-// try proves a level, once per process.
-func (p *Provider) try(ctx context.Context, l *level) error {
+// probeLevel proves a level, once per process.
+func (p *Provider) probeLevel(ctx context.Context, l *level) error {
 	bin, err := p.binary()
 	if err != nil {
 		return err
 	}
-	v, _ := probed.LoadOrStore(probeKey{l.name, bin.Version}, &probe{turn: make(chan struct{}, 1)})
+	v, _ := probed.LoadOrStore(probeKey{l.name, bin.Version}, &probe{sem: make(chan struct{}, 1)})
 	pr := v.(*probe) // nothing else is stored
 	select {
-	case pr.turn <- struct{}{}:
+	case pr.sem <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-pr.turn }()
+	defer func() { <-pr.sem }()
 	if pr.done {
 		return pr.err
 	}
-	err = p.prove(ctx, l)
+	err = p.testLevel(ctx, l)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -252,9 +252,9 @@ func (p *Provider) try(ctx context.Context, l *level) error {
 	return err
 }
 
-// prove starts a guest at a level and lets it try the fence.
-func (p *Provider) prove(ctx context.Context, l *level) error {
-	dir, err := probeDir()
+// testLevel starts a guest at a level and lets it try the fence.
+func (p *Provider) testLevel(ctx context.Context, l *level) error {
+	dir, err := newProbeDir()
 	if err != nil {
 		return err
 	}
@@ -263,9 +263,9 @@ func (p *Provider) prove(ctx context.Context, l *level) error {
 	if err := errors.Join(os.Mkdir(files, 0o755), os.WriteFile(bait, []byte("bait"), 0o600), os.Chmod(bait, 0o666)); err != nil { // it is bait
 		return err
 	}
-	u := launchSpec{level: l, id: "probe", files: files, inside: inside, throwaway: true}
-	if l.plain {
-		u.inside, u.tmp = files, filepath.Join(dir, tmpName)
+	u := launchSpec{level: l, id: "probe", files: files, guestDir: guestWorkspaceDir, throwaway: true}
+	if l.noMounts {
+		u.guestDir, u.tmp = files, filepath.Join(dir, tmpName)
 		if err := os.Mkdir(u.tmp, 0o700); err != nil {
 			return err
 		}
@@ -295,8 +295,8 @@ func (p *Provider) prove(ctx context.Context, l *level) error {
 	return nil
 }
 
-// traitsOf says what a level gives on this host; disk is how a limit of that is kept.
-func (p *Provider) traitsOf(l *level, disk driver.Enforcement) driver.Traits {
+// levelTraits says what a level gives on this host; disk is how a limit of that is kept.
+func (p *Provider) levelTraits(l *level, disk driver.Enforcement) driver.Traits {
 	t := driver.Traits{
 		Isolation:  l.name,
 		IsolatedBy: driver.Enforcement{By: l.by},
@@ -311,19 +311,19 @@ func (p *Provider) traitsOf(l *level, disk driver.Enforcement) driver.Traits {
 		CopyOnWrite: "overlay",
 	}
 	for _, r := range []driver.Resource{driver.ResourceCPU, driver.ResourceMemory, driver.ResourcePIDs} {
-		t.Limits[r] = limited(string(r))
+		t.Limits[r] = limitEnforcement(string(r))
 	}
 	t.Limits[driver.ResourceDisk] = disk
 	t.Limits[driver.ResourceWall] = driver.Enforcement{By: "the guest, which ends the whole tree"}
 	t.Limits[driver.ResourceOpenFiles] = driver.Enforcement{By: "a hard resource limit of each process"}
-	if l.plain {
+	if l.noMounts {
 		t.Network = driver.NetworkNone
 		t.ReadOnly = driver.Enforcement{Reason: "without mounts nothing keeps a process from changing modes"}
 	}
-	if l.kernel {
+	if l.gvisor {
 		t.Limits[driver.ResourcePIDs] = driver.Enforcement{Reason: "processes are gVisor's own, which the host does not count"}
 	}
-	if !l.mapped {
+	if !l.mapsIDs {
 		t.CopyOnWrite = ""
 		t.Limits[driver.ResourceDisk] = driver.Enforcement{Reason: "a plain directory has no quota"}
 	}
@@ -332,9 +332,9 @@ func (p *Provider) traitsOf(l *level, disk driver.Enforcement) driver.Traits {
 
 const probePrefix = "croft-probe-"
 
-// probeDir makes a directory for a probe, whose name tells who made it: the number
+// newProbeDir makes a directory for a probe, whose name tells who made it: the number
 // of a process, and when that started, since numbers are used again.
-func probeDir() (string, error) {
+func newProbeDir() (string, error) {
 	pid := os.Getpid()
 	start, err := keep.StartTime(pid)
 	if err != nil {
@@ -352,7 +352,7 @@ func cleanProbes() error {
 	var errs error
 	for _, dir := range dirs {
 		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), probePrefix), "-")
-		if !dead(owner) {
+		if !probeOwnerDead(owner) {
 			continue
 		}
 		if err := os.RemoveAll(dir); err != nil && !errors.Is(err, os.ErrPermission) { // another user's is its own to remove
@@ -362,8 +362,8 @@ func cleanProbes() error {
 	return errs
 }
 
-// dead reports whether the process that the name of a probe tells of has ended.
-func dead(owner string) bool {
+// probeOwnerDead reports whether the process that the name of a probe tells of has ended.
+func probeOwnerDead(owner string) bool {
 	number, start, known := strings.Cut(owner, ".")
 	pid, err := strconv.Atoi(number)
 	if err != nil {

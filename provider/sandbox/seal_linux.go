@@ -33,15 +33,15 @@ const (
 	maxLayers = 16
 )
 
-// A sealing is what the journal says.
-type sealing struct {
+// A sealJournal is what the journal says.
+type sealJournal struct {
 	Layer string          `json:"layer"` // the directory that the files become
 	Inode uint64          `json:"inode"` // of the files: tells whether they are there
 	Own   json.RawMessage `json:"own"`   // what the state says then
 }
 
-// seal is the section of the state with the journal.
-const seal = wsdir.Section[sealing]("seal")
+// sealSection is the section of the state with the journal.
+const sealSection = wsdir.Section[sealJournal]("seal")
 
 func inodeOf(path string) (uint64, error) {
 	var st unix.Stat_t
@@ -51,8 +51,8 @@ func inodeOf(path string) (uint64, error) {
 
 // seal turns the files of a workspace, in which nothing runs, into a layer.
 func (h *handle) seal(ctx context.Context, l *level) (layers snapshot.Base, moved bool, err error) {
-	m, o := h.plot.State(), h.shape()
-	if !l.overlays() || m.Dir != "" || h.p.limitedDisk(l, m.Policy) || len(o.lower()) >= maxLayers || h.staged() {
+	m, o := h.dir.State(), h.currentOptions()
+	if !l.canOverlay() || m.Dir != "" || h.p.hasDiskImage(l, m.Policy) || len(o.lowerDirs()) >= maxLayers || h.hasImports() {
 		return snapshot.Base{}, false, nil
 	}
 	unlock, err := h.att.Lock(ctx)
@@ -69,30 +69,30 @@ func (h *handle) seal(ctx context.Context, l *level) (layers snapshot.Base, move
 	h.mu.Lock()
 	h.opts = o
 	h.mu.Unlock()
-	return snapshot.DirsBase(o.lower()), true, nil
+	return snapshot.DirsBase(o.lowerDirs()), true, nil
 }
 
 // sealLocked moves the files while nobody uses the handle, or the guest, which
 // ends. It notes the layer in o.
 func (h *handle) sealLocked(ctx context.Context, o *options) error {
-	dir := h.p.ground.Path(h.id)
+	dir := h.p.store.Path(h.id)
 	lock, err := keep.Lock(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
-	if err := h.plot.Current(); err != nil {
+	if err := h.dir.Current(); err != nil {
 		return err
 	}
-	if err := h.p.end(context.WithoutCancel(ctx), dir); err != nil {
+	if err := h.p.endGuestLocked(context.WithoutCancel(ctx), dir); err != nil {
 		return err
 	}
 	h.att.Drop()
-	files, err := h.p.own(dir, o)
+	files, err := h.p.ownDir(dir, o)
 	if err != nil {
 		return err
 	}
-	j := &sealing{Layer: filepath.Join(h.p.layers(), sealedPrefix+driver.NewID())}
+	j := &sealJournal{Layer: filepath.Join(h.p.layersDir(), sealedPrefix+driver.NewID())}
 	if j.Inode, err = inodeOf(files); err != nil {
 		return err
 	}
@@ -103,17 +103,17 @@ func (h *handle) sealLocked(ctx context.Context, o *options) error {
 	if err := h.p.prepareLayer(j.Layer, files); err != nil {
 		return err
 	}
-	note := func(j *sealing) error {
-		_, err := h.att.Dir.Update(ctx, true, func(m *wsdir.State) error { return seal.Set(m, j) })
+	note := func(j *sealJournal) error {
+		_, err := h.att.Dir.Update(ctx, true, func(m *wsdir.State) error { return sealSection.Set(m, j) })
 		return err
 	}
 	if err := note(j); err != nil {
 		return errors.Join(err, os.Remove(j.Layer))
 	}
 	driver.Step(ctx, "seal begun")
-	err = h.plot.ChangeState(ctx, func(m *wsdir.State) error {
+	err = h.dir.ChangeState(ctx, func(m *wsdir.State) error {
 		m.Own = j.Own
-		return errors.Join(seal.Set(m, nil), exchange(ctx, files, j.Layer))
+		return errors.Join(sealSection.Set(m, nil), exchangeDirs(ctx, files, j.Layer))
 	})
 	if at, ierr := inodeOf(j.Layer); err != nil && (ierr != nil || at != j.Inode) { // it is as it was
 		return errors.Join(err, note(nil), os.Remove(j.Layer))
@@ -121,19 +121,19 @@ func (h *handle) sealLocked(ctx context.Context, o *options) error {
 	return err
 }
 
-// own returns the directory that holds what is the workspace's own.
-func (p *Provider) own(dir string, o *options) (string, error) {
-	if len(o.lower()) == 0 {
+// ownDir returns the directory that holds what is the workspace's own.
+func (p *Provider) ownDir(dir string, o *options) (string, error) {
+	if len(o.lowerDirs()) == 0 {
 		return filepath.Join(dir, wsdir.FilesName), nil
 	}
 	layer := filepath.Join(dir, layerName)
-	return filepath.Join(layer, "upper"), p.freshLayer(layer)
+	return filepath.Join(layer, "upper"), p.resetLayer(layer)
 }
 
 // prepareLayer makes an empty directory that is like another one, which is on
 // stable storage from then on.
 func (p *Provider) prepareLayer(layer, like string) error {
-	if err := os.MkdirAll(p.layers(), 0o755); err != nil {
+	if err := os.MkdirAll(p.layersDir(), 0o755); err != nil {
 		return err
 	}
 	var st unix.Stat_t
@@ -164,8 +164,8 @@ func (p *Provider) prepareLayer(layer, like string) error {
 	return nil
 }
 
-// exchange lets two directories change places.
-func exchange(ctx context.Context, a, b string) error {
+// exchangeDirs lets two directories change places.
+func exchangeDirs(ctx context.Context, a, b string) error {
 	if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil {
 		return err
 	}
@@ -176,47 +176,47 @@ func exchange(ctx context.Context, a, b string) error {
 // recoverSeal completes a seal that was cut short, or drops one that moved nothing,
 // and returns what the workspace is then. Who is in the middle of one is waited for.
 func (p *Provider) recoverSeal(ctx context.Context, m *wsdir.State) (*wsdir.State, error) {
-	if !seal.In(m) {
+	if !sealSection.In(m) {
 		return m, nil
 	}
-	dir := p.ground.Dir(m.ID)
+	dir := p.store.Dir(m.ID)
 	lock, err := keep.Lock(ctx, dir.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
-	if m, err = p.ground.Read(m.ID); err != nil {
+	if m, err = p.store.Read(m.ID); err != nil {
 		return nil, err
 	}
-	j, err := seal.Get(m)
+	j, err := sealSection.Get(m)
 	if err != nil || j == nil {
 		return m, err
 	}
 	switch at, err := inodeOf(j.Layer); {
 	case err == nil && at == j.Inode:
-		if err := p.end(ctx, dir.Path); err != nil {
+		if err := p.endGuestLocked(ctx, dir.Path); err != nil {
 			return nil, err
 		}
-		return p.ground.ChangeState(ctx, m.ID, func(m *wsdir.State) error {
+		return p.store.ChangeState(ctx, m.ID, func(m *wsdir.State) error {
 			m.Own = j.Own
-			return seal.Set(m, nil)
+			return sealSection.Set(m, nil)
 		})
 	case err == nil:
 		if err := os.Remove(j.Layer); err != nil { // it is the empty one
 			return nil, err
 		}
 	}
-	return dir.Update(ctx, false, func(m *wsdir.State) error { return seal.Set(m, nil) })
+	return dir.Update(ctx, false, func(m *wsdir.State) error { return sealSection.Set(m, nil) })
 }
 
-// keepShape notes, in the options of a workspace that is there, what it was sealed
+// loadSealed notes, in the options of a workspace that is there, what it was sealed
 // into since it was opened.
-func (p *Provider) keepShape(ctx context.Context, spec driver.Spec, opts *options) error {
-	m, err := p.ground.Read(spec.ID)
+func (p *Provider) loadSealed(ctx context.Context, spec driver.Spec, opts *options) error {
+	m, err := p.store.Read(spec.ID)
 	if err != nil {
 		return nil // it is not there, or Ensure tells
 	}
-	if m, err = p.recover(ctx, m); err != nil {
+	if m, err = p.completeInterrupted(ctx, m); err != nil {
 		return err
 	}
 	var was options

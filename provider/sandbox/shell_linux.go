@@ -15,25 +15,25 @@ func (h *handle) shell(ctx context.Context) (*driver.Shell, error) {
 	}
 	s := *c.Shell()
 	run, attach := s.Run, s.Attach
-	s.Starter = starter{s.Starter, h}
+	s.Starter = autorunStarter{s.Starter, h}
 	s.Run = func(ctx context.Context, cmd driver.Command) (driver.Result, error) {
-		refused := h.p.ways().Refused(h.id)
+		refused := h.p.proxies().Refused(h.id)
 		moment := refused.Now()
 		res, err := run(ctx, cmd)
 		if err == nil {
-			res.AutorunChanges, res.Refused = h.planted(false), refused.Since(moment)
+			res.AutorunChanges, res.Refused = h.autorunChanges(false), refused.Since(moment)
 		}
 		return res, err
 	}
-	s.Attach = func(ctx context.Context, id string) (*driver.Session, error) { return h.telling(attach(ctx, id)) }
+	s.Attach = func(ctx context.Context, id string) (*driver.Session, error) { return h.reportAutorun(attach(ctx, id)) }
 	return &s, nil
 }
 
-type starter struct {
+type autorunStarter struct {
 	driver.Starter
 	h *handle
 }
 
-func (s starter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
-	return s.h.telling(s.Starter.Start(ctx, cmd))
+func (s autorunStarter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
+	return s.h.reportAutorun(s.Starter.Start(ctx, cmd))
 }

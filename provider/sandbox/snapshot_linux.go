@@ -23,18 +23,18 @@ import (
 // as its template: a layer, made of it once, that any number share.
 
 const (
-	stageName = "stage" // in the directory of a workspace: where a rollback makes ready what is new
-	newLayer  = ".new-" // begins the names of layers that are being made
+	rollbackStageName = "stage" // in the directory of a workspace: where a rollback makes ready what is new
+	newLayerPrefix  = ".new-" // begins the names of layers that are being made
 )
 
-// origin is what a workspace starts from, as a spec asks for it.
-type origin struct {
+// snapshotOrigin is what a workspace starts from, as a spec asks for it.
+type snapshotOrigin struct {
 	manifest *snapshot.Manifest
 	tree     snapshot.Tree
 }
 
-// origin finds the snapshot that a new workspace starts from.
-func (p *Provider) origin(ctx context.Context, spec driver.Spec) (*origin, error) {
+// findOrigin finds the snapshot that a new workspace starts from.
+func (p *Provider) findOrigin(ctx context.Context, spec driver.Spec) (*snapshotOrigin, error) {
 	if p.cfg.Snapshots == nil || spec.Dir != "" {
 		return nil, fmt.Errorf("sandbox: open: a snapshot to start from: %w: there is no store of them, or the directory is in place", fault.Unsupported)
 	}
@@ -48,40 +48,40 @@ func (p *Provider) origin(ctx context.Context, spec driver.Spec) (*origin, error
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: open: %w", err)
 	}
-	return &origin{m, tree}, nil
+	return &snapshotOrigin{m, tree}, nil
 }
 
 // startFrom finds what a workspace starts from, and notes it in its options. One
 // that is there already was made from it, whatever has become of the snapshot.
-func (p *Provider) startFrom(ctx context.Context, spec driver.Spec, l *level, opts *options) (*origin, error) {
+func (p *Provider) startFrom(ctx context.Context, spec driver.Spec, l *level, opts *options) (*snapshotOrigin, error) {
 	if spec.From.Snapshot == "" {
 		return nil, nil
 	}
 	opts.From = spec.From.Snapshot
-	if m, err := p.ground.Read(spec.ID); err == nil {
+	if m, err := p.store.Read(spec.ID); err == nil {
 		var was options
 		if err := driver.DecodeStrict(m.Own, &was); err == nil && was.From == opts.From {
 			opts.Template, opts.Layers = was.Template, was.Layers
 			return nil, nil
 		}
 	}
-	o, err := p.origin(ctx, spec)
+	o, err := p.findOrigin(ctx, spec)
 	if err == nil {
-		err = p.settleOrigin(ctx, o, l, opts)
+		err = p.setOriginLayers(ctx, o, l, opts)
 	}
-	if err == nil && o.manifest.Base.Name != "" && p.limitedDisk(l, spec.Policy) {
+	if err == nil && o.manifest.Base.Name != "" && p.hasDiskImage(l, spec.Policy) {
 		err = fmt.Errorf("sandbox: open: a snapshot over a template with a limit of disk: %w", fault.Unsupported)
 	}
 	return o, err
 }
 
-// settleOrigin says, in the options of a new workspace, what is below it, which is
+// setOriginLayers says, in the options of a new workspace, what is below it, which is
 // the snapshot's to say: a template that is configured besides is what the
 // workspace of which it was taken started with. Where there is no overlay the
 // files are copied instead.
-func (p *Provider) settleOrigin(ctx context.Context, o *origin, l *level, opts *options) error {
+func (p *Provider) setOriginLayers(ctx context.Context, o *snapshotOrigin, l *level, opts *options) error {
 	switch {
-	case o.manifest.Base.Name != "" && !l.overlays():
+	case o.manifest.Base.Name != "" && !l.canOverlay():
 		return fmt.Errorf("sandbox: open: a snapshot over a template: %w: isolation %s has no overlay", fault.Unsupported, l.name)
 	case o.manifest.Base.Name != "":
 		dirs, err := o.manifest.Base.Dirs()
@@ -92,8 +92,8 @@ func (p *Provider) settleOrigin(ctx context.Context, o *origin, l *level, opts *
 		if len(opts.Layers) == 0 {
 			opts.Layers = nil
 		}
-	case l.overlays():
-		layer, err := p.layer(ctx, o.manifest)
+	case l.canOverlay():
+		layer, err := p.ensureLayer(ctx, o.manifest)
 		if err != nil {
 			return fmt.Errorf("sandbox: open: make a layer: %w", err)
 		}
@@ -104,14 +104,14 @@ func (p *Provider) settleOrigin(ctx context.Context, o *origin, l *level, opts *
 	return nil
 }
 
-// layer returns the directory with all that a whole snapshot holds, which it makes
+// ensureLayer returns the directory with all that a whole snapshot holds, which it makes
 // where nobody has.
-func (p *Provider) layer(ctx context.Context, m *snapshot.Manifest) (string, error) {
-	dir := filepath.Join(p.layers(), strings.TrimPrefix(m.Root.String(), driver.DigestPrefix))
+func (p *Provider) ensureLayer(ctx context.Context, m *snapshot.Manifest) (string, error) {
+	dir := filepath.Join(p.layersDir(), strings.TrimPrefix(m.Root.String(), driver.DigestPrefix))
 	if _, err := os.Lstat(dir); err == nil {
 		return dir, nil
 	}
-	fresh := filepath.Join(p.layers(), newLayer+driver.NewID())
+	fresh := filepath.Join(p.layersDir(), newLayerPrefix+driver.NewID())
 	if err := os.MkdirAll(fresh, 0o755); err != nil {
 		return "", err
 	}
@@ -130,15 +130,15 @@ func (p *Provider) layer(ctx context.Context, m *snapshot.Manifest) (string, err
 	return "", err
 }
 
-func (p *Provider) layers() string {
+func (p *Provider) layersDir() string {
 	if p.cfg.Layers != "" {
 		return p.cfg.Layers
 	}
-	return p.ground.Path(".layers")
+	return p.store.Path(".layers")
 }
 
-// begin puts what a new workspace starts with into its directory.
-func (p *Provider) begin(ctx context.Context, o *origin, opts *options, dir string) error {
+// extractOrigin puts what a new workspace starts with into its directory.
+func (p *Provider) extractOrigin(ctx context.Context, o *snapshotOrigin, opts *options, dir string) error {
 	switch {
 	case o == nil || opts.Template != "" && o.manifest.Base == (snapshot.Base{}):
 		return nil
@@ -146,7 +146,7 @@ func (p *Provider) begin(ctx context.Context, o *origin, opts *options, dir stri
 		return snapshot.Extract(ctx, o.tree, filepath.Join(dir, wsdir.FilesName), nil)
 	}
 	layer := filepath.Join(dir, layerName)
-	if err := p.freshLayer(layer); err != nil {
+	if err := p.resetLayer(layer); err != nil {
 		return err
 	}
 	fill := &snapshot.RestoreOptions{Upper: true}
@@ -156,9 +156,9 @@ func (p *Provider) begin(ctx context.Context, o *origin, opts *options, dir stri
 	return snapshot.Extract(ctx, o.tree, filepath.Join(layer, "upper"), fill)
 }
 
-// recover completes what a process that died had begun: a seal, or a rollback of
+// completeInterrupted completes what a process that died had begun: a seal, or a rollback of
 // files that are plainly in their directory. It returns what the workspace is then.
-func (p *Provider) recover(ctx context.Context, m *wsdir.State) (*wsdir.State, error) {
+func (p *Provider) completeInterrupted(ctx context.Context, m *wsdir.State) (*wsdir.State, error) {
 	if p.cfg.Snapshots == nil || m.Dir != "" {
 		return m, nil
 	}
@@ -166,7 +166,7 @@ func (p *Provider) recover(ctx context.Context, m *wsdir.State) (*wsdir.State, e
 	if err != nil {
 		return nil, err
 	}
-	err = snapshot.Recover(ctx, p.ground.Files(m), p.ground.Path(m.ID, stageName), "")
+	err = snapshot.Recover(ctx, p.store.Files(m), p.store.Path(m.ID, rollbackStageName), "")
 	switch fault.Of(err) {
 	case fault.NotFound, fault.InvalidArgument, fault.Unavailable:
 		err = nil // there is no such directory, which Attach tells, or another process is at it
@@ -174,21 +174,21 @@ func (p *Provider) recover(ctx context.Context, m *wsdir.State) (*wsdir.State, e
 	return m, err
 }
 
-// keeper gives a workspace the module for snapshots.
-func (h *handle) keeper(l *level, m *wsdir.State) *snapshot.Adapter {
+// snapshotAdapter gives a workspace the module for snapshots.
+func (h *handle) snapshotAdapter(l *level, m *wsdir.State) *snapshot.Adapter {
 	return &snapshot.Adapter{
-		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.shape().From,
-		Now:    func(ctx context.Context) (snapshot.View, error) { return h.now(ctx, l, m) },
-		Become: h.become,
+		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.currentOptions().From,
+		Now:    func(ctx context.Context) (snapshot.View, error) { return h.snapshotView(ctx, l, m) },
+		Become: h.rollbackTo,
 		Seal:   func(ctx context.Context) (snapshot.Base, bool, error) { return h.seal(ctx, l) },
 		Sealed: func(ctx context.Context, m *snapshot.Manifest) error {
-			if l.plain {
+			if l.noMounts {
 				return nil
 			}
-			_, err := h.p.layer(ctx, m)
+			_, err := h.p.ensureLayer(ctx, m)
 			return err
 		},
-		Running: h.quiet,
+		Running: h.checkIdle,
 	}
 }
 
@@ -202,72 +202,72 @@ func (l *level) noCheckpoint() string {
 	return fmt.Sprintf("isolation %s runs processes on the kernel of this host, which does not save them", l.name)
 }
 
-// now returns the files as they are, frozen if that can be.
-func (h *handle) now(ctx context.Context, l *level, m *wsdir.State) (v snapshot.View, err error) {
-	if err := h.plot.Current(); err != nil {
+// snapshotView returns the files as they are, frozen if that can be.
+func (h *handle) snapshotView(ctx context.Context, l *level, m *wsdir.State) (v snapshot.View, err error) {
+	if err := h.dir.Current(); err != nil {
 		return v, err
 	}
-	if h.p.limitedDisk(l, m.Policy) || h.staged() { // the files are in a file system of their own, or in several
-		fs, err := h.plot.Via(ctx)
+	if h.p.hasDiskImage(l, m.Policy) || h.hasImports() { // the files are in a file system of their own, or in several
+		fs, err := h.dir.Via(ctx)
 		if err != nil {
 			return v, err
 		}
 		v.Tree = snapshot.Files(fs)
 	} else {
-		v = h.tree(m)
+		v = h.ownTree(m)
 	}
 	if m.Dir != "" {
 		return v, nil // others write there, too
 	}
-	v.Frozen, v.Done, err = h.hold(ctx)
+	v.Frozen, v.Done, err = h.acquireFreeze(ctx)
 	return v, err
 }
 
-// tree is the directory that holds what is the workspace's own.
-func (h *handle) tree(m *wsdir.State) snapshot.View {
-	o := h.shape()
-	lower := o.lower()
+// ownTree is the directory that holds what is the workspace's own.
+func (h *handle) ownTree(m *wsdir.State) snapshot.View {
+	o := h.currentOptions()
+	lower := o.lowerDirs()
 	if len(lower) == 0 {
-		return snapshot.View{Tree: snapshot.HostDir(h.p.ground.Files(m), nil), Cache: Kind + ":" + m.ID}
+		return snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), nil), Cache: Kind + ":" + m.ID}
 	}
-	v := snapshot.View{Base: snapshot.DirsBase(lower), Start: snapshot.DirsBase(o.start()), Cache: Kind + ":" + m.ID, Tree: snapshot.Empty}
-	upper := h.p.ground.Path(m.ID, layerName, "upper")
+	v := snapshot.View{Base: snapshot.DirsBase(lower), Start: snapshot.DirsBase(o.startDirs()), Cache: Kind + ":" + m.ID, Tree: snapshot.Empty}
+	upper := h.p.store.Path(m.ID, layerName, "upper")
 	if _, err := os.Lstat(upper); err == nil {
 		v.Tree = snapshot.HostDir(upper, &snapshot.HostOptions{Upper: true})
 	}
 	return v
 }
 
-// become brings the files to another state. Plain ones are changed in their
+// rollbackTo brings the files to another state. Plain ones are changed in their
 // directory, those that a mount shows through it; either has a journal.
-func (h *handle) become(ctx context.Context, to *snapshot.RollbackTarget) error {
-	if err := h.plot.Current(); err != nil {
+func (h *handle) rollbackTo(ctx context.Context, to *snapshot.RollbackTarget) error {
+	if err := h.dir.Current(); err != nil {
 		return err
 	}
-	m := h.plot.State()
+	m := h.dir.State()
 	if m.Policy.ReadOnly {
 		return fmt.Errorf("sandbox: roll back: %w: the workspace is read-only", fault.PermissionDenied)
 	}
-	if h.mounted() {
-		return h.rollback(ctx, to)
+	if h.filesInMount() {
+		return h.rollbackMounted(ctx, to)
 	}
-	stage := h.p.ground.Path(m.ID, stageName)
+	stage := h.p.store.Path(m.ID, rollbackStageName)
 	if err := os.MkdirAll(stage, 0o700); err != nil {
 		return fmt.Errorf("sandbox: roll back: %w: %w", fault.Of(err), err)
 	}
-	_, done, err := h.hold(ctx)
+	_, done, err := h.acquireFreeze(ctx)
 	if err != nil {
 		return err
 	}
 	if done != nil {
 		defer done()
 	}
-	_, err = snapshot.Restore(ctx, to.Tree, h.p.ground.Files(&m), &snapshot.RestoreOptions{Only: to.Paths, Stage: stage, Sync: m.Policy.Durable})
+	_, err = snapshot.Restore(ctx, to.Tree, h.p.store.Files(&m), &snapshot.RestoreOptions{Only: to.Paths, Stage: stage, Sync: m.Policy.Durable})
 	return err
 }
 
-// quiet answers what runs in the workspace, if anything does.
-func (h *handle) quiet(ctx context.Context) error {
+// checkIdle answers what runs in the workspace, if anything does.
+func (h *handle) checkIdle(ctx context.Context) error {
 	if keep.Read(h.att.Dir) == nil {
 		return nil
 	}
@@ -286,7 +286,7 @@ func (h *handle) quiet(ctx context.Context) error {
 // sweepLayers removes the layers that no workspace and no snapshot needs, and what
 // a crash left of others.
 func (p *Provider) sweepLayers(ctx context.Context) error {
-	entries, err := os.ReadDir(p.layers())
+	entries, err := os.ReadDir(p.layersDir())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -299,8 +299,8 @@ func (p *Provider) sweepLayers(ctx context.Context) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		path := filepath.Join(p.layers(), e.Name())
-		if needed[path] || strings.HasPrefix(e.Name(), newLayer) && young(e) {
+		path := filepath.Join(p.layersDir(), e.Name())
+		if needed[path] || strings.HasPrefix(e.Name(), newLayerPrefix) && isRecent(e) {
 			continue
 		}
 		errs = append(errs, files.RemoveTree(path))
@@ -308,7 +308,7 @@ func (p *Provider) sweepLayers(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func young(e fs.DirEntry) bool {
+func isRecent(e fs.DirEntry) bool {
 	info, err := e.Info()
 	return err == nil && time.Since(info.ModTime()) < time.Hour
 }
@@ -329,9 +329,9 @@ func (p *Provider) neededLayers(ctx context.Context) (map[string]bool, error) {
 		for _, dir := range dirs {
 			needed[dir] = true
 		}
-		needed[filepath.Join(p.layers(), strings.TrimPrefix(m.Root.String(), driver.DigestPrefix))] = true
+		needed[filepath.Join(p.layersDir(), strings.TrimPrefix(m.Root.String(), driver.DigestPrefix))] = true
 	}
-	entries, err := os.ReadDir(p.ground.Path())
+	entries, err := os.ReadDir(p.store.Path())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -339,16 +339,16 @@ func (p *Provider) neededLayers(ctx context.Context) (map[string]bool, error) {
 		if !driver.ValidID(e.Name()) {
 			continue
 		}
-		m, err := p.ground.Read(e.Name())
+		m, err := p.store.Read(e.Name())
 		if err != nil {
 			continue // of another kind, or not ours to judge
 		}
-		if j, err := seal.Get(m); err == nil && j != nil {
+		if j, err := sealSection.Get(m); err == nil && j != nil {
 			needed[j.Layer] = true
 		}
 		var opts options
 		if err := driver.DecodeStrict(m.Own, &opts); err == nil {
-			for _, dir := range opts.lower() {
+			for _, dir := range opts.lowerDirs() {
 				needed[dir] = true
 			}
 		}

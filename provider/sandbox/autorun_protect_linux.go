@@ -35,129 +35,129 @@ type placeholder struct {
 // commonDir names the directory itself, which means the same as no such file.
 var placeholders = []placeholder{{name: "commondir", content: ".\n"}, {name: "config"}, {name: "hooks", dir: true}}
 
-// watched is what was found, and made, in directories of the user's for a guest.
-type watched struct {
+// autorunState is what was found, and made, in directories of the user's for a guest.
+type autorunState struct {
 	Dirs map[string]map[string]string `json:"dirs"`           // what each holds, by its path on the host
 	Made []string                     `json:"made,omitempty"` // placeholders, as paths of the host
 }
 
-// note remembers what a directory holds.
-func (w *watched) note(dir string, s *survey) {
+// addDir remembers what a directory holds.
+func (w *autorunState) addDir(dir string, s *autorunScan) {
 	if w.Dirs == nil {
 		w.Dirs = map[string]map[string]string{}
 	}
-	w.Dirs[dir] = s.signs
+	w.Dirs[dir] = s.stamps
 }
 
-// trapped reports whether a directory that is to be written holds what others run
+// hasAutorunFiles reports whether a directory that is to be written holds what others run
 // later.
-func (u launchSpec) trapped(dir string, writable bool) (bool, error) {
+func (u launchSpec) hasAutorunFiles(dir string, writable bool) (bool, error) {
 	if !writable || u.policy.ReadOnly {
 		return false, nil
 	}
-	s, err := look(dir)
+	s, err := scanAutorun(dir)
 	if err != nil {
 		return false, err
 	}
-	if u.watched != nil {
-		u.watched.note(dir, s)
+	if u.autorun != nil {
+		u.autorun.addDir(dir, s)
 	}
-	return !s.empty(), nil
+	return !s.isEmpty(), nil
 }
 
-// protect returns mounts that make what others run later read-only in a
+// protectAutorun returns mounts that make what others run later read-only in a
 // directory that was judged and is at inside for the workspace. Directories on the
 // way are mounts as well, which can't be moved away.
-func (u launchSpec) protect(l *launch, d *place, inside string, readOnly bool) ([]guest.Mount, error) {
+func (u launchSpec) protectAutorun(l *launch, d *checkedDir, inside string, readOnly bool) ([]guest.Mount, error) {
 	if readOnly {
 		return nil, nil
 	}
-	s, err := look(d.self())
+	s, err := scanAutorun(d.procPath())
 	if err != nil {
 		return nil, err
 	}
-	p := &protection{launch: l, survey: s, self: d.self(), real: d.real, hold: map[string]bool{}}
-	if p.root, err = os.OpenRoot(d.self()); err != nil {
+	p := &autorunProtection{launch: l, scan: s, self: d.procPath(), real: d.real, binds: map[string]bool{}}
+	if p.root, err = os.OpenRoot(d.procPath()); err != nil {
 		return nil, err
 	}
 	defer p.root.Close() //nolint:errcheck // closing a directory can lose nothing
-	if err := p.all(); err != nil {
+	if err := p.collect(); err != nil {
 		return nil, err
 	}
-	if u.watched != nil {
-		u.watched.note(d.real, s)
+	if u.autorun != nil {
+		u.autorun.addDir(d.real, s)
 		for _, name := range p.made {
-			u.watched.Made = append(u.watched.Made, filepath.Join(d.real, name))
+			u.autorun.Made = append(u.autorun.Made, filepath.Join(d.real, name))
 		}
 	}
-	return p.mounts(inside), nil
+	return p.bindMounts(inside), nil
 }
 
-// A protection is what is to be held in one directory.
-type protection struct {
+// A autorunProtection is what is to be held in one directory.
+type autorunProtection struct {
 	launch *launch
 	root   *os.Root
 	self   string // a path that leads there
 	real   string // where it was
-	survey *survey
-	hold   map[string]bool // names, and whether they are read-only
+	scan *autorunScan
+	binds   map[string]bool // names, and whether they are read-only
 	made   []string
 }
 
-// all collects what is to be held.
-func (p *protection) all() error {
-	for _, name := range p.survey.links {
+// collect collects what is to be held.
+func (p *autorunProtection) collect() error {
+	for _, name := range p.scan.gitLinks {
 		info, err := p.root.Lstat(name)
 		switch {
 		case err == nil && info.Mode().IsRegular():
-			p.keep(name)
+			p.addReadOnly(name)
 		case err == nil && name == ".git":
 			return fmt.Errorf("its .git is neither a directory nor a file, and can't be kept as it is: %w", fault.Unsupported)
 		}
 	}
-	for _, name := range p.survey.traps {
+	for _, name := range p.scan.files {
 		// Further down they are left to who works there: packages bring their own.
-		if path.Dir(name) == "." || slices.Contains(topTraps, name) {
-			p.keepThere(name)
+		if path.Dir(name) == "." || slices.Contains(topAutorunNames, name) {
+			p.addExisting(name)
 		}
 	}
-	for name, to := range p.survey.leads {
-		if at := path.Dir(name); at == "." || path.Base(at) == "hooks" || slices.Contains(topTraps, name) {
-			p.keepThere(to)
+	for name, to := range p.scan.linkTargets {
+		if at := path.Dir(name); at == "." || path.Base(at) == "hooks" || slices.Contains(topAutorunNames, name) {
+			p.addExisting(to)
 		}
 	}
-	for _, name := range p.survey.repos {
-		if err := p.repo(name); err != nil {
+	for _, name := range p.scan.repos {
+		if err := p.addRepo(name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// keep holds a name read-only, and all on the way to it.
-func (p *protection) keep(name string) {
-	p.hold[name] = true
+// addReadOnly holds a name read-only, and all on the way to it.
+func (p *autorunProtection) addReadOnly(name string) {
+	p.binds[name] = true
 	for at := path.Dir(name); at != "."; at = path.Dir(at) {
-		if _, ok := p.hold[at]; !ok {
-			p.hold[at] = false
+		if _, ok := p.binds[at]; !ok {
+			p.binds[at] = false
 		}
 	}
 }
 
-// repo holds what Git runs, and takes its configuration from, in a repository.
-func (p *protection) repo(dir string) error {
+// addRepo holds what Git runs, and takes its configuration from, in a repository.
+func (p *autorunProtection) addRepo(dir string) error {
 	for _, h := range placeholders {
-		if err := p.reserve(dir, h); err != nil {
+		if err := p.reservePlaceholder(dir, h); err != nil {
 			return err
 		}
 	}
-	perTree, err := p.configured(dir)
+	perTree, err := p.addConfigured(dir)
 	if err != nil {
 		return err
 	}
-	p.keepThere(path.Join(dir, "config.worktree"))
-	p.keepThere(path.Join(dir, "info/attributes"))
-	trees, err := p.names(path.Join(dir, "worktrees"))
+	p.addExisting(path.Join(dir, "config.worktree"))
+	p.addExisting(path.Join(dir, "info/attributes"))
+	trees, err := p.readNames(path.Join(dir, "worktrees"))
 	if err != nil {
 		return nil // there are none
 	}
@@ -167,10 +167,10 @@ func (p *protection) repo(dir string) error {
 			continue
 		}
 		for _, name := range []string{"commondir", "gitdir", "config.worktree"} {
-			p.keepThere(path.Join(at, name))
+			p.addExisting(path.Join(at, name))
 		}
 		if perTree {
-			if err := p.reserve(at, placeholder{name: "config.worktree"}); err != nil {
+			if err := p.reservePlaceholder(at, placeholder{name: "config.worktree"}); err != nil {
 				return err
 			}
 		}
@@ -178,44 +178,44 @@ func (p *protection) repo(dir string) error {
 	return nil
 }
 
-// mostIncludes bounds how many files a configuration is read from.
-const mostIncludes = 64
+// maxIncludes bounds how many files a configuration is read from.
+const maxIncludes = 64
 
-// configured holds what the configuration of a repository names, and says whether
+// addConfigured holds what the configuration of a repository names, and says whether
 // its working trees have a configuration of their own.
-func (p *protection) configured(dir string) (perTree bool, err error) {
+func (p *autorunProtection) addConfigured(dir string) (perTree bool, err error) {
 	files := []string{path.Join(dir, "config"), path.Join(dir, "config.worktree")}
 	top := path.Dir(dir)
 	if path.Base(dir) != ".git" {
 		top = path.Clean(dir)
 	}
 	var hooks []string
-	for i := 0; i < len(files) && i < mostIncludes; i++ {
+	for i := 0; i < len(files) && i < maxIncludes; i++ {
 		if i > 1 { // what a file names that Git itself knows
-			if err := p.claim(files[i], false); err != nil {
+			if err := p.claimPath(files[i], false); err != nil {
 				return false, err
 			}
 		}
-		c := parseGitConfig(string(p.read(files[i], mostConfig)))
+		c := parseGitConfig(string(p.readFile(files[i], maxConfigSize)))
 		perTree = perTree || c.perTree
 		hooks = append(hooks, c.hooks...)
 		if c.worktree != "" {
-			top = p.locate(dir, c.worktree)
+			top = p.resolveConfigPath(dir, c.worktree)
 		}
 		for _, name := range c.includes {
-			if at := p.locate(path.Dir(files[i]), name); at != "" && !slices.Contains(files, at) {
+			if at := p.resolveConfigPath(path.Dir(files[i]), name); at != "" && !slices.Contains(files, at) {
 				files = append(files, at)
 			}
 		}
 	}
 	if perTree {
-		if err := p.reserve(dir, placeholder{name: "config.worktree"}); err != nil {
+		if err := p.reservePlaceholder(dir, placeholder{name: "config.worktree"}); err != nil {
 			return false, err
 		}
 	}
 	for _, name := range hooks {
-		for _, base := range append(p.workTrees(), top) {
-			if err := p.claim(p.locate(base, name), true); err != nil {
+		for _, base := range append(p.linkedWorktrees(), top) {
+			if err := p.claimPath(p.resolveConfigPath(base, name), true); err != nil {
 				return false, err
 			}
 		}
@@ -223,12 +223,12 @@ func (p *protection) configured(dir string) (perTree bool, err error) {
 	return perTree, nil
 }
 
-// mostConfig is as much as is read of a configuration.
-const mostConfig = 1 << 20
+// maxConfigSize is as much as is read of a configuration.
+const maxConfigSize = 1 << 20
 
-// read returns the beginning of a file, nothing where it is none: what is not one
+// readFile returns the beginning of a file, nothing where it is none: what is not one
 // could make its reader wait for ever.
-func (p *protection) read(name string, most int64) []byte {
+func (p *autorunProtection) readFile(name string, most int64) []byte {
 	f, err := p.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil
@@ -244,9 +244,9 @@ func (p *protection) read(name string, most int64) []byte {
 	return data
 }
 
-// locate returns where in the directory a name of a configuration leads that is
+// resolveConfigPath returns where in the directory a name of a configuration leads that is
 // relative to base, "" where it leads elsewhere: there nobody inside can write.
-func (p *protection) locate(base, name string) string {
+func (p *autorunProtection) resolveConfigPath(base, name string) string {
 	if rest, ok := strings.CutPrefix(name, "~/"); ok {
 		home, err := os.UserHomeDir()
 		if err != nil {
@@ -270,21 +270,21 @@ func (p *protection) locate(base, name string) string {
 	return ""
 }
 
-// workTrees lists the directories with a working tree of a repository that lies
+// linkedWorktrees lists the directories with a working tree of a repository that lies
 // elsewhere.
-func (p *protection) workTrees() []string {
+func (p *autorunProtection) linkedWorktrees() []string {
 	var dirs []string
-	for _, link := range p.survey.links {
-		if strings.Contains(string(p.read(link, 4<<10)), "/worktrees/") {
+	for _, link := range p.scan.gitLinks {
+		if strings.Contains(string(p.readFile(link, 4<<10)), "/worktrees/") {
 			dirs = append(dirs, path.Dir(link))
 		}
 	}
 	return dirs
 }
 
-// claim holds a name that Git was told of. Where it is not there, the first that is
+// claimPath holds a name that Git was told of. Where it is not there, the first that is
 // missing on the way to it is made, so that nobody else can.
-func (p *protection) claim(name string, dir bool) error {
+func (p *autorunProtection) claimPath(name string, dir bool) error {
 	if name == "" {
 		return nil
 	}
@@ -293,23 +293,23 @@ func (p *protection) claim(name string, dir bool) error {
 		at = path.Join(at, elem)
 		info, err := p.root.Lstat(at)
 		if errors.Is(err, os.ErrNotExist) {
-			return p.reserve(path.Dir(at), placeholder{name: elem, dir: dir || at != name})
+			return p.reservePlaceholder(path.Dir(at), placeholder{name: elem, dir: dir || at != name})
 		}
 		if err != nil {
 			return nil // it is nobody's to reach
 		}
 		if info.Mode()&os.ModeSymlink != 0 {
-			if to, _ := leadsTo(p.self, p.real, name); to != "" {
-				p.keepThere(to)
+			if to, _ := resolveInside(p.self, p.real, name); to != "" {
+				p.addExisting(to)
 			}
 			return nil
 		}
 	}
-	p.keep(name)
+	p.addReadOnly(name)
 	return nil
 }
 
-func (p *protection) names(dir string) ([]string, error) {
+func (p *autorunProtection) readNames(dir string) ([]string, error) {
 	f, err := p.root.Open(dir)
 	if err != nil {
 		return nil, err
@@ -318,25 +318,25 @@ func (p *protection) names(dir string) ([]string, error) {
 	return f.Readdirnames(-1)
 }
 
-// keepThere holds what is there. The way to it must not lead through symlinks,
+// addExisting holds what is there. The way to it must not lead through symlinks,
 // which could lead elsewhere by then.
-func (p *protection) keepThere(name string) {
+func (p *autorunProtection) addExisting(name string) {
 	for at := name; at != "."; at = path.Dir(at) {
 		if info, err := p.root.Lstat(at); err != nil || info.Mode()&os.ModeSymlink != 0 {
 			return
 		}
 	}
-	p.keep(name)
+	p.addReadOnly(name)
 }
 
-// reserve holds what Git looks at in a repository, after it has made what is not
+// reservePlaceholder holds what Git looks at in a repository, after it has made what is not
 // there. The guest has a lock on what was made, as long as it lives.
-func (p *protection) reserve(dir string, h placeholder) error {
+func (p *autorunProtection) reservePlaceholder(dir string, h placeholder) error {
 	name := path.Join(dir, h.name)
-	err := p.make(dir, name, h)
+	err := p.createPlaceholder(dir, name, h)
 	switch {
 	case errors.Is(err, os.ErrExist):
-		if p.ours(name, h) {
+		if p.isOurPlaceholder(name, h) {
 			p.made = append(p.made, name)
 		}
 	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
@@ -350,15 +350,15 @@ func (p *protection) reserve(dir string, h placeholder) error {
 		return fmt.Errorf("%s is a symlink, and can't be kept as it is: %w", name, fault.Unsupported)
 	}
 	if len(p.made) > 0 && p.made[len(p.made)-1] == name {
-		if err := p.lock(name); err != nil {
+		if err := p.lockPlaceholder(name); err != nil {
 			return err
 		}
 	}
-	p.keep(name)
+	p.addReadOnly(name)
 	return nil
 }
 
-func (p *protection) make(dir, name string, h placeholder) error {
+func (p *autorunProtection) createPlaceholder(dir, name string, h placeholder) error {
 	if h.dir {
 		if err := p.root.Mkdir(name, 0o755); err != nil {
 			return err
@@ -383,50 +383,50 @@ func (p *protection) make(dir, name string, h placeholder) error {
 	return nil
 }
 
-// ours reports whether something is what a guest, now or before, has reserved.
-func (p *protection) ours(name string, h placeholder) bool {
+// isOurPlaceholder reports whether something is what a guest, now or before, has reserved.
+func (p *autorunProtection) isOurPlaceholder(name string, h placeholder) bool {
 	if h.dir || h.content == "" {
 		return false // as empty as many are that someone else has made
 	}
-	return string(p.read(name, int64(len(h.content))+1)) == h.content
+	return string(p.readFile(name, int64(len(h.content))+1)) == h.content
 }
 
-// lock makes the guest hold a lock on a placeholder, by which others see that it
+// lockPlaceholder makes the guest hold a lock on a placeholder, by which others see that it
 // is needed.
-func (p *protection) lock(name string) error {
+func (p *autorunProtection) lockPlaceholder(name string) error {
 	f, err := p.root.Open(name)
 	if err != nil {
 		return fmt.Errorf("reserve %s: %w: %w", name, fault.Of(err), err)
 	}
-	p.launch.give(fmt.Sprintf("reserved%d", len(p.launch.Files)), f)
+	p.launch.addFile(fmt.Sprintf("reserved%d", len(p.launch.Files)), f)
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		return fmt.Errorf("reserve %s: %w: %w", name, fault.Unavailable, err)
 	}
 	return nil
 }
 
-// mounts returns what was collected, the outer before the inner.
-func (p *protection) mounts(inside string) []guest.Mount {
+// bindMounts returns what was collected, the outer before the inner.
+func (p *autorunProtection) bindMounts(inside string) []guest.Mount {
 	var mounts []guest.Mount
-	for _, name := range slices.Sorted(maps.Keys(p.hold)) {
-		mounts = append(mounts, guest.Mount{Kind: guest.MountHold, Target: filepath.Join(inside, name), ReadOnly: p.hold[name]})
+	for _, name := range slices.Sorted(maps.Keys(p.binds)) {
+		mounts = append(mounts, guest.Mount{Kind: guest.MountHold, Target: filepath.Join(inside, name), ReadOnly: p.binds[name]})
 	}
 	return mounts
 }
 
-// unreserve removes placeholders that no guest needs any more, and that are as
+// removePlaceholders removes placeholders that no guest needs any more, and that are as
 // they were made.
-func unreserve(made []string) error {
+func removePlaceholders(made []string) error {
 	var errs []error
 	for _, name := range made {
-		if err := unreserveOne(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := removePlaceholder(name); err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("remove the placeholder %s: %w: %w", name, fault.Of(err), err))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func unreserveOne(name string) error {
+func removePlaceholder(name string) error {
 	i := slices.IndexFunc(placeholders, func(h placeholder) bool { return h.name == filepath.Base(name) })
 	h := placeholder{name: filepath.Base(name)}
 	if i >= 0 {

@@ -12,9 +12,9 @@ import (
 // directories, other workspaces, /var, /run with its sockets, /sys, the host's
 // /tmp, its devices.
 
-// stage is where the guest builds the world before it moves in. It must exist,
+// rootfsBuildDir is where the guest builds the world before it moves in. It must exist,
 // and hide nothing that is needed while building; nothing below /sys is.
-const stage = "/sys"
+const rootfsBuildDir = "/sys"
 
 // systemDirs are shown as the host has them, read only.
 var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store"}
@@ -37,24 +37,24 @@ const (
 	home         = "/home/croft"
 )
 
-// size limits a file system in memory to a part of the memory that there is.
+// tmpfsSize limits a file system in memory to a part of the memory that there is.
 // All parts together leave room for programs: what is in such files can't be
 // freed by killing anyone.
-func size(memory, part int64) string {
+func tmpfsSize(memory, part int64) string {
 	if memory == 0 {
 		return ""
 	}
 	return fmt.Sprintf(",size=%d", max(memory/part, 64<<10))
 }
 
-// world returns the mounts of the system, without the workspace, for a workload
+// baseMounts returns the mounts of the system, without the workspace, for a workload
 // that may use so much memory; 0 is no limit.
-func world(memory int64) []guest.Mount {
+func baseMounts(memory int64) []guest.Mount {
 	var mounts []guest.Mount
 	for _, dir := range systemDirs {
-		mounts = append(mounts, systemDir(dir)...)
+		mounts = append(mounts, systemDirMount(dir)...)
 	}
-	mounts = append(mounts, etc()...)
+	mounts = append(mounts, etcMounts()...)
 	mounts = append(mounts,
 		guest.Mount{Kind: guest.MountProc, Target: "/proc", NoExec: true})
 	for _, name := range procHidden {
@@ -62,29 +62,29 @@ func world(memory int64) []guest.Mount {
 	}
 	return append(mounts,
 		guest.Mount{Kind: guest.MountTmpfs, Target: "/dev", Data: "mode=755,size=64k", NoExec: true},
-		device("/dev/null"), device("/dev/zero"), device("/dev/full"), device("/dev/random"), device("/dev/urandom"), device("/dev/tty"),
+		deviceMount("/dev/null"), deviceMount("/dev/zero"), deviceMount("/dev/full"), deviceMount("/dev/random"), deviceMount("/dev/urandom"), deviceMount("/dev/tty"),
 		guest.Mount{Kind: guest.MountDevPTS, Target: "/dev/pts", Data: "newinstance,ptmxmode=0666,mode=620,max=256", NoExec: true, Dev: true},
 		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/ptmx", Source: "pts/ptmx"},
 		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/fd", Source: "/proc/self/fd"},
 		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/stdin", Source: "/proc/self/fd/0"},
 		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/stdout", Source: "/proc/self/fd/1"},
 		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/stderr", Source: "/proc/self/fd/2"},
-		guest.Mount{Kind: guest.MountTmpfs, Target: "/dev/shm", Data: "mode=1777" + size(memory, 8)},
-		guest.Mount{Kind: guest.MountTmpfs, Target: "/tmp", Data: "mode=1777" + size(memory, 2)},
-		guest.Mount{Kind: guest.MountTmpfs, Target: "/run", Data: "mode=755" + size(memory, 32)},
+		guest.Mount{Kind: guest.MountTmpfs, Target: "/dev/shm", Data: "mode=1777" + tmpfsSize(memory, 8)},
+		guest.Mount{Kind: guest.MountTmpfs, Target: "/tmp", Data: "mode=1777" + tmpfsSize(memory, 2)},
+		guest.Mount{Kind: guest.MountTmpfs, Target: "/run", Data: "mode=755" + tmpfsSize(memory, 32)},
 		guest.Mount{Kind: guest.MountDir, Target: "/var"},
-		guest.Mount{Kind: guest.MountTmpfs, Target: "/var/tmp", Data: "mode=1777" + size(memory, 16)},
+		guest.Mount{Kind: guest.MountTmpfs, Target: "/var/tmp", Data: "mode=1777" + tmpfsSize(memory, 16)},
 		guest.Mount{Kind: guest.MountSymlink, Target: "/var/run", Source: "/run"},
-		guest.Mount{Kind: guest.MountTmpfs, Target: home, Data: "mode=700,uid=1000,gid=1000" + size(memory, 8)},
+		guest.Mount{Kind: guest.MountTmpfs, Target: home, Data: "mode=700,uid=1000,gid=1000" + tmpfsSize(memory, 8)},
 	)
 }
 
-func device(path string) guest.Mount {
+func deviceMount(path string) guest.Mount {
 	return guest.Mount{Kind: guest.MountBind, Source: path, Target: path, Dev: true}
 }
 
-// systemDir shows a directory of the host, or the symlink that it is there.
-func systemDir(dir string) []guest.Mount {
+// systemDirMount shows a directory of the host, or the symlink that it is there.
+func systemDirMount(dir string) []guest.Mount {
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return nil
@@ -98,16 +98,16 @@ func systemDir(dir string) []guest.Mount {
 	return []guest.Mount{{Kind: guest.MountBind, Source: dir, Target: dir, ReadOnly: true}}
 }
 
-// etc shows the host's /etc, with what tells of the host and its people covered
+// etcMounts shows the host's /etc, with what tells of the host and its people covered
 // by what programs need instead, or by nothing.
-func etc() []guest.Mount {
+func etcMounts() []guest.Mount {
 	mounts := []guest.Mount{
 		{Kind: guest.MountBind, Source: "/etc", Target: "/etc", ReadOnly: true},
-		file("/etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n"+workloadName+":x:1000:1000::"+home+":/bin/bash\nnobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n"),
-		file("/etc/group", "root:x:0:\n"+workloadName+":x:1000:\nnogroup:x:65534:\n"),
-		file("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
-		file("/etc/hostname", hostname+"\n"),
-		file("/etc/resolv.conf", "# there is no network here but through the proxy\n"),
+		maskFile("/etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n"+workloadName+":x:1000:1000::"+home+":/bin/bash\nnobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n"),
+		maskFile("/etc/group", "root:x:0:\n"+workloadName+":x:1000:\nnogroup:x:65534:\n"),
+		maskFile("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
+		maskFile("/etc/hostname", hostname+"\n"),
+		maskFile("/etc/resolv.conf", "# there is no network here but through the proxy\n"),
 	}
 	for _, name := range etcHidden {
 		mounts = append(mounts, guest.Mount{Kind: guest.MountCover, Target: "/etc/" + name, Optional: true})
@@ -115,7 +115,7 @@ func etc() []guest.Mount {
 	return mounts
 }
 
-func file(path, content string) guest.Mount {
+func maskFile(path, content string) guest.Mount {
 	return guest.Mount{Kind: guest.MountCover, Target: path, Source: content, Optional: true}
 }
 

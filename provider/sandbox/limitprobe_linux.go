@@ -23,53 +23,53 @@ import (
 
 // proofs are what was found for each controller, an error or true.
 var (
-	proofs  sync.Map
-	proving sync.Mutex
+	limitProofs  sync.Map
+	limitProofsMu sync.Mutex
 )
 
-// proveLimits tries the controllers that limits need and that were not tried yet.
+// probeLimits tries the controllers that limits need and that were not tried yet.
 // What it finds is in the Traits.
-func (p *Provider) proveLimits(ctx context.Context, l driver.Limits) {
-	proving.Lock()
-	defer proving.Unlock()
+func (p *Provider) probeLimits(ctx context.Context, l driver.Limits) {
+	limitProofsMu.Lock()
+	defer limitProofsMu.Unlock()
 	for _, r := range []driver.Resource{driver.ResourceMemory, driver.ResourcePIDs, driver.ResourceCPU} {
 		name := string(r)
-		if _, done := proofs.Load(name); done || l[r].Max == 0 || cgroup.Find(name).Err != nil {
+		if _, done := limitProofs.Load(name); done || l[r].Max == 0 || cgroup.Find(name).Err != nil {
 			continue
 		}
-		err := p.proveLimit(ctx, name)
+		err := p.probeLimit(ctx, name)
 		switch {
 		case ctx.Err() != nil:
 			return // another time
 		case err != nil:
-			proofs.Store(name, fmt.Errorf("the limit was set and does not hold: %w", err))
+			limitProofs.Store(name, fmt.Errorf("the limit was set and does not hold: %w", err))
 		default:
-			proofs.Store(name, true)
+			limitProofs.Store(name, true)
 		}
 	}
 }
 
-// tight are limits that nothing keeps to.
-var tight = cgroup.Limits{cgroup.Memory: 8 << 20, cgroup.PIDs: 1, cgroup.CPU: 20}
+// probedLimits are limits that nothing keeps to.
+var probedLimits = cgroup.Limits{cgroup.Memory: 8 << 20, cgroup.PIDs: 1, cgroup.CPU: 20}
 
-// proveLimit makes a group with a limit and sends a process there that goes beyond.
-func (p *Provider) proveLimit(ctx context.Context, name string) error {
+// probeLimit makes a group with a limit and sends a process there that goes beyond.
+func (p *Provider) probeLimit(ctx context.Context, name string) error {
 	bin, err := p.binary()
 	if err != nil {
 		return err
 	}
-	g := &cgroup.Groups{Name: cgroup.ProbeName(name), Limits: cgroup.Limits{name: tight[name]}}
+	g := &cgroup.Groups{Name: cgroup.ProbeName(name), Limits: cgroup.Limits{name: probedLimits[name]}}
 	defer cgroup.Remove(g.Dirs()) //nolint:errcheck // it is empty
 	files, err := g.Create()
 	if err = errors.Join(err, files.Close()); err != nil {
 		return err
 	}
-	return exhaust(ctx, name, bin.Path, g.Limited(name))
+	return exhaustLimit(ctx, name, bin.Path, g.Limited(name))
 }
 
-// exhaust sends the program to a group that a controller limits, and judges how it
+// exhaustLimit sends the program to a group that a controller limits, and judges how it
 // ended.
-func exhaust(ctx context.Context, controller, program, dir string) error {
+func exhaustLimit(ctx context.Context, controller, program, dir string) error {
 	procs, err := os.OpenFile(filepath.Join(dir, "cgroup.procs"), os.O_WRONLY, 0)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func exhaust(ctx context.Context, controller, program, dir string) error {
 	for {
 		select {
 		case <-done:
-			return stopped(controller, dir, cmd.ProcessState)
+			return checkStopped(controller, dir, cmd.ProcessState)
 		case <-time.After(5 * time.Millisecond):
 		}
 		if controller == cgroup.CPU && cgroup.Throttled(dir) { // which only makes it slow
@@ -101,8 +101,8 @@ func exhaust(ctx context.Context, controller, program, dir string) error {
 	}
 }
 
-// stopped judges how a process that went beyond a limit ended.
-func stopped(controller, dir string, state *os.ProcessState) error {
+// checkStopped judges how a process that went beyond a limit ended.
+func checkStopped(controller, dir string, state *os.ProcessState) error {
 	status, _ := state.Sys().(syscall.WaitStatus)
 	held := false
 	switch controller {

@@ -17,30 +17,30 @@ import (
 // What a workspace changed of its template is what its upper layer holds: copies
 // of what was written to, and marks in the place of what was removed.
 
-// mostTouched bounds the names that are looked at; beyond them a look at the
+// maxChangedPaths bounds the names that are looked at; beyond them a look at the
 // workspace itself is no worse.
-const mostTouched = 100_000
+const maxChangedPaths = 100_000
 
-// touched lists where the workspace differs from its template.
-func (h *handle) touched(ctx context.Context) ([]driver.ChangedPath, error) {
-	if err := h.plot.Current(); err != nil {
+// changedPaths lists where the workspace differs from its template.
+func (h *handle) changedPaths(ctx context.Context) ([]driver.ChangedPath, error) {
+	if err := h.dir.Current(); err != nil {
 		return nil, err
 	}
-	o, m := h.shape(), h.plot.State()
+	o, m := h.currentOptions(), h.dir.State()
 	l, err := h.p.checkPolicy(ctx, m.Policy)
 	if err != nil {
 		return nil, err
 	}
-	if o.Template == "" || o.From != "" || len(o.Sealed) > 0 || h.p.limitedDisk(l, m.Policy) || h.staged() {
+	if o.Template == "" || o.From != "" || len(o.Sealed) > 0 || h.p.hasDiskImage(l, m.Policy) || h.hasImports() {
 		return nil, fmt.Errorf("sandbox: touched: %w: the workspace is not one layer over its template", fault.Unsupported)
 	}
-	t := &touches{ctx: ctx}
-	fd, err := unix.Open(filepath.Join(h.p.ground.Path(h.id), layerName, "upper"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	t := &upperWalk{ctx: ctx}
+	fd, err := unix.Open(filepath.Join(h.p.store.Path(h.id), layerName, "upper"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil // no guest was needed yet
 	}
 	if err == nil {
-		err = t.walk(fd, "", 0)
+		err = t.walkDir(fd, "", 0)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: touched: %w: %w", fault.Of(err), err)
@@ -48,14 +48,14 @@ func (h *handle) touched(ctx context.Context) ([]driver.ChangedPath, error) {
 	return t.list, nil
 }
 
-// touches is a walk through an upper layer, in which the workload may be at work.
-type touches struct {
+// upperWalk is a walk through an upper layer, in which the workload may be at work.
+type upperWalk struct {
 	ctx  context.Context
 	list []driver.ChangedPath
 }
 
-// walk looks at a directory, by a descriptor that it closes, and at all below.
-func (t *touches) walk(fd int, rel string, depth int) error {
+// walkDir looks at a directory, by a descriptor that it closes, and at all below.
+func (t *upperWalk) walkDir(fd int, rel string, depth int) error {
 	dir := os.NewFile(uintptr(fd), "upper")
 	defer dir.Close()
 	if err := t.ctx.Err(); err != nil {
@@ -65,8 +65,8 @@ func (t *touches) walk(fd int, rel string, depth int) error {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	if len(t.list)+len(entries) > mostTouched || depth > mostDeep {
-		return fmt.Errorf("%w: there are more than %d changes, or they lie too deep", fault.ResourceExhausted, mostTouched)
+	if len(t.list)+len(entries) > maxChangedPaths || depth > maxDepth {
+		return fmt.Errorf("%w: there are more than %d changes, or they lie too deep", fault.ResourceExhausted, maxChangedPaths)
 	}
 	for _, e := range entries {
 		at := path.Join(rel, e.Name())
@@ -79,16 +79,16 @@ func (t *touches) walk(fd int, rel string, depth int) error {
 			t.list = append(t.list, driver.ChangedPath{Path: at, Replaced: true})
 			continue
 		}
-		t.list = append(t.list, driver.ChangedPath{Path: at, Replaced: opaque(sub)})
-		if err := t.walk(sub, at, depth+1); err != nil {
+		t.list = append(t.list, driver.ChangedPath{Path: at, Replaced: isOpaque(sub)})
+		if err := t.walkDir(sub, at, depth+1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// opaque reports whether a directory of an upper layer hides what is below it.
-func opaque(fd int) bool {
+// isOpaque reports whether a directory of an upper layer hides what is below it.
+func isOpaque(fd int) bool {
 	var value [8]byte
 	n, err := unix.Fgetxattr(fd, "user.overlay.opaque", value[:])
 	return err == nil && n > 0 && value[0] == 'y'

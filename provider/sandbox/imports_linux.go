@@ -32,78 +32,78 @@ import (
 // changes such names works on the directories below the mounts.
 
 const (
-	stagedName = "staged" // in the directory of a workspace: what was written over what was imported
-	maxStaged  = 256
+	importsName = "staged" // in the directory of a workspace: what was written over what was imported
+	maxImports  = 256
 )
 
-// stagedSection is the section of the state with the mounts.
-const stagedSection = wsdir.Section[[]staged]("staged")
+// importsSection is the section of the state with the mounts.
+const importsSection = wsdir.Section[[]importMount]("staged")
 
-// A staged is one mount.
-type staged struct {
+// A importMount is one mount.
+type importMount struct {
 	Name     string `json:"name"`             // where the mount point was made
-	Point    point  `json:"point"`            // what it is
+	Point    mountPoint  `json:"point"`            // what it is
 	Source   string `json:"source,omitempty"` // directory of the host; "" is the mount point itself
 	ReadOnly bool   `json:"readOnly,omitempty"`
 	Layer    string `json:"layer,omitempty"` // directory with what was written, below stagedName
 }
 
-// A point tells a directory from all others, also from one that has its number
+// A mountPoint tells a directory from all others, also from one that has its number
 // after it is gone.
-type point struct {
+type mountPoint struct {
 	Ino  uint64 `json:"ino"`
 	Born int64  `json:"born"`
 }
 
-// stages reports whether a workspace can have such mounts while nothing lies below
+// canImport reports whether a workspace can have such mounts while nothing lies below
 // its files: those in their directory, behind namespaces that this process may
 // enter.
-func (p *Provider) stages(l *level, m *wsdir.State) bool {
-	return p.ids.root && l.name == driver.IsolationNamespaces && m.Dir == "" && !p.limitedDisk(l, m.Policy)
+func (p *Provider) canImport(l *level, m *wsdir.State) bool {
+	return p.ids.root && l.name == driver.IsolationNamespaces && m.Dir == "" && !p.hasDiskImage(l, m.Policy)
 }
 
-func (h *handle) stagedPath(elem ...string) string {
-	return h.p.ground.Path(append([]string{h.id, stagedName}, elem...)...)
+func (h *handle) importsPath(elem ...string) string {
+	return h.p.store.Path(append([]string{h.id, importsName}, elem...)...)
 }
 
-// staged reports whether there may be mounts below the files.
-func (h *handle) staged() bool {
-	m := h.plot.State()
-	return h.stages && stagedSection.In(&m)
+// hasImports reports whether there may be mounts below the files.
+func (h *handle) hasImports() bool {
+	m := h.dir.State()
+	return h.canImport && importsSection.In(&m)
 }
 
-func (h *handle) readStaged() ([]staged, error) {
+func (h *handle) readImports() ([]importMount, error) {
 	m, err := h.att.Dir.Read()
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: the mounts of the workspace: %w", err)
 	}
-	list, err := stagedSection.Get(m)
+	list, err := importsSection.Get(m)
 	if err != nil || list == nil {
 		return nil, err
 	}
 	return *list, nil
 }
 
-// writeStaged replaces the list. Without mounts files are plainly in their directory
+// writeImports replaces the list. Without mounts files are plainly in their directory
 // again.
-func (h *handle) writeStaged(ctx context.Context, list []staged) error {
+func (h *handle) writeImports(ctx context.Context, list []importMount) error {
 	_, err := h.att.Dir.Update(ctx, false, func(m *wsdir.State) error {
 		if len(list) == 0 {
-			return stagedSection.Set(m, nil)
+			return importsSection.Set(m, nil)
 		}
-		return stagedSection.Set(m, &list)
+		return importsSection.Set(m, &list)
 	})
 	return err
 }
 
-// over is the guest's module, with changes of names made below the mounts.
-func (h *handle) over(g *live) *driver.FS {
+// importsModule is the guest's module, with changes of names made below the mounts.
+func (h *handle) importsModule(g *guestConn) *driver.FS {
 	own := *g.files
-	own.Files = overFiles{g.files.Files, h, g}
+	own.Files = importsFiles{g.files.Files, h, g}
 	own.Rename = func(ctx context.Context, from, to string, opts *driver.RenameOptions) error {
-		a, b := g.onMount(from), g.onMount(to)
+		a, b := g.isInImport(from), g.isInImport(to)
 		if !a && !b {
-			return h.plot.Direct().Rename(ctx, from, to, opts)
+			return h.dir.Direct().Rename(ctx, from, to, opts)
 		}
 		err := g.files.Rename(ctx, from, to, opts)
 		if !errors.Is(err, fault.Unsupported) || a == b {
@@ -126,33 +126,33 @@ func moveAcross(ctx context.Context, f *driver.FS, from, to string, opts *driver
 	return f.Remove(ctx, from, &driver.RemoveOptions{Recursive: true})
 }
 
-type overFiles struct {
+type importsFiles struct {
 	driver.Files
 	h *handle
-	g *live
+	g *guestConn
 }
 
 // Remove removes a mount point, or what holds one, below the mounts.
-func (f overFiles) Remove(ctx context.Context, name string, opts *driver.RemoveOptions) error {
-	if !f.g.onMount(name) {
-		return f.h.plot.Direct().Remove(ctx, name, opts)
+func (f importsFiles) Remove(ctx context.Context, name string, opts *driver.RemoveOptions) error {
+	if !f.g.isInImport(name) {
+		return f.h.dir.Direct().Remove(ctx, name, opts)
 	}
 	return f.Files.Remove(ctx, name, opts)
 }
 
-// onMount reports whether a name is of something in a staged mount.
-func (g *live) onMount(name string) bool {
+// isInImport reports whether a name is of something in a staged mount.
+func (g *guestConn) isInImport(name string) bool {
 	dir, err := g.openBeneath(path.Dir(name))
 	if err != nil {
 		return false // there is nothing in there to be changed
 	}
 	defer dir.Close()
 	id, err := mountID(int(dir.Fd()))
-	return err == nil && id != g.mount
+	return err == nil && id != g.rootMount
 }
 
-func (g *live) openBeneath(name string) (*os.File, error) {
-	fd, err := unix.Openat2(int(g.top.Fd()), name, &unix.OpenHow{
+func (g *guestConn) openBeneath(name string) (*os.File, error) {
+	fd, err := unix.Openat2(int(g.guestRoot.Fd()), name, &unix.OpenHow{
 		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS,
 	})
 	if err != nil {
@@ -166,10 +166,10 @@ func (g *live) openBeneath(name string) (*os.File, error) {
 func (h *handle) importDir(copied func(ctx context.Context, dir, name string, opts *driver.ImportOptions) (driver.ImportResult, error)) func(ctx context.Context, dir, name string, opts *driver.ImportOptions) (driver.ImportResult, error) {
 	return func(ctx context.Context, dir, name string, opts *driver.ImportOptions) (driver.ImportResult, error) {
 		whole := len(opts.Exclude) == 0 && opts.MaxBytes == 0 && opts.MaxFiles == 0
-		o := h.shape()
-		plain := len(o.lower()) == 0
+		o := h.currentOptions()
+		plain := len(o.lowerDirs()) == 0
 		if opts.Mount && whole && plain {
-			res, err := h.stage(ctx, dir, name, opts.ReadOnly)
+			res, err := h.importByMount(ctx, dir, name, opts.ReadOnly)
 			if !errors.Is(err, fault.Unsupported) {
 				return res, err
 			}
@@ -178,34 +178,34 @@ func (h *handle) importDir(copied func(ctx context.Context, dir, name string, op
 		if err != nil || !opts.ReadOnly {
 			return res, err
 		}
-		err = h.protect(ctx, name)
+		err = h.protectImported(ctx, name)
 		if errors.Is(err, fault.Unsupported) {
 			return res, nil // by its mode alone
 		}
 		if err != nil {
-			return driver.ImportResult{}, errors.Join(err, h.plot.Direct().Remove(context.WithoutCancel(ctx), name, &driver.RemoveOptions{Recursive: true}))
+			return driver.ImportResult{}, errors.Join(err, h.dir.Direct().Remove(context.WithoutCancel(ctx), name, &driver.RemoveOptions{Recursive: true}))
 		}
 		return res, nil
 	}
 }
 
-// protect makes what was brought in without permission to write a read-only mount.
-func (h *handle) protect(ctx context.Context, name string) error {
-	if o := h.shape(); len(o.lower()) > 0 {
+// protectImported makes what was brought in without permission to write a read-only mount.
+func (h *handle) protectImported(ctx context.Context, name string) error {
+	if o := h.currentOptions(); len(o.lowerDirs()) > 0 {
 		return fmt.Errorf("sandbox: make %s a read-only mount: %w: the workspace lies over a template", name, fault.Unsupported)
 	}
-	_, err := h.stage(ctx, "", name, true)
+	_, err := h.importByMount(ctx, "", name, true)
 	return err
 }
 
-// stage makes a mount at name, where nothing may be unless the source is "", which
+// importByMount makes a mount at name, where nothing may be unless the source is "", which
 // is what is there. Unsupported means that nothing was made.
-func (h *handle) stage(ctx context.Context, source, name string, readOnly bool) (res driver.ImportResult, err error) {
-	if h.plot.State().Policy.ReadOnly {
+func (h *handle) importByMount(ctx context.Context, source, name string, readOnly bool) (res driver.ImportResult, err error) {
+	if h.dir.State().Policy.ReadOnly {
 		return res, fmt.Errorf("sandbox: import %s: %w: the workspace is read-only", name, fault.PermissionDenied)
 	}
 	if source != "" {
-		if source, err = h.p.ground.CheckHost(source); err != nil {
+		if source, err = h.p.store.CheckHost(source); err != nil {
 			return res, fmt.Errorf("sandbox: import by a mount: %w: %w", fault.Unsupported, err)
 		}
 		if res, err = countTree(ctx, source); err != nil {
@@ -216,41 +216,41 @@ func (h *handle) stage(ctx context.Context, source, name string, readOnly bool) 
 	if err != nil {
 		return res, err
 	}
-	lock, err := keep.Lock(ctx, h.p.ground.Path(h.id))
+	lock, err := keep.Lock(ctx, h.p.store.Path(h.id))
 	if err != nil {
 		return res, fmt.Errorf("sandbox: lock the guest: %w", err)
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
-	if err := h.reachTop(g); err != nil {
+	if err := h.openGuestRoot(g); err != nil {
 		return res, fmt.Errorf("sandbox: import by a mount: %w: %w", fault.Unsupported, err)
 	}
-	if err := h.addStaged(ctx, g, staged{Name: name, Source: source, ReadOnly: readOnly}); err != nil {
+	if err := h.addImport(ctx, g, importMount{Name: name, Source: source, ReadOnly: readOnly}); err != nil {
 		return res, err
 	}
 	res.Method = driver.ImportMount
 	return res, nil
 }
 
-// addStaged makes a mount and notes it first. The lock of the guest is held.
-func (h *handle) addStaged(ctx context.Context, g *live, s staged) (err error) {
-	list, err := h.pruneStaged(ctx)
+// addImport makes a mount and notes it first. The lock of the guest is held.
+func (h *handle) addImport(ctx context.Context, g *guestConn, s importMount) (err error) {
+	list, err := h.pruneImports(ctx)
 	if err != nil {
 		return err
 	}
-	if len(list) >= maxStaged || g.onMount(s.Name) {
+	if len(list) >= maxImports || g.isInImport(s.Name) {
 		return fmt.Errorf("sandbox: import by a mount: %w: there are %d already, or the place is in one", fault.Unsupported, len(list))
 	}
-	direct := h.plot.Direct()
+	direct := h.dir.Direct()
 	if s.Source != "" {
 		if err := direct.Mkdir(ctx, s.Name, &driver.MkdirOptions{}); err != nil {
 			return err
 		}
 		defer func() {
 			if err != nil {
-				err = errors.Join(err, direct.Remove(context.WithoutCancel(ctx), s.Name, &driver.RemoveOptions{}), h.writeStaged(context.WithoutCancel(ctx), list))
+				err = errors.Join(err, direct.Remove(context.WithoutCancel(ctx), s.Name, &driver.RemoveOptions{}), h.writeImports(context.WithoutCancel(ctx), list))
 			}
 		}()
-		if s.Layer, err = h.makeLayer(s); err != nil {
+		if s.Layer, err = h.createImportLayer(s); err != nil {
 			return fmt.Errorf("sandbox: import by a mount: %w: %w", fault.Unsupported, err)
 		}
 	}
@@ -259,21 +259,21 @@ func (h *handle) addStaged(ctx context.Context, g *live, s staged) (err error) {
 		return fmt.Errorf("sandbox: import by a mount: %w: %w", fault.Of(err), err)
 	}
 	defer at.Close()
-	if s.Point, err = pointOf(at); err == nil {
-		err = h.writeStaged(ctx, append(slices.Clone(list), s))
+	if s.Point, err = identifyMountPoint(at); err == nil {
+		err = h.writeImports(ctx, append(slices.Clone(list), s))
 	}
 	if err == nil {
 		driver.Step(ctx, "mount noted")
-		err = h.mount(g, s, at)
+		err = h.mountImport(g, s, at)
 	}
 	if err != nil {
 		return fmt.Errorf("sandbox: import by a mount: %w: %w", fault.Unsupported, err)
 	}
-	return g.show(h)
+	return g.ensureFiles(h)
 }
 
-// makeLayer makes room for what is written over a source, for the workload.
-func (h *handle) makeLayer(s staged) (string, error) {
+// createImportLayer makes room for what is written over a source, for the workload.
+func (h *handle) createImportLayer(s importMount) (string, error) {
 	if s.ReadOnly {
 		return "", nil
 	}
@@ -282,15 +282,15 @@ func (h *handle) makeLayer(s staged) (string, error) {
 		return "", err
 	}
 	layer := driver.NewID()
-	if err := h.p.freshLayer(h.stagedPath(layer)); err != nil {
+	if err := h.p.resetLayer(h.importsPath(layer)); err != nil {
 		return "", err
 	}
-	return layer, os.Chmod(h.stagedPath(layer, "upper"), info.Mode().Perm()|0o700)
+	return layer, os.Chmod(h.importsPath(layer, "upper"), info.Mode().Perm()|0o700)
 }
 
-// reachTop opens the workspace as the guest sees it, once.
-func (h *handle) reachTop(g *live) error {
-	if g.top != nil {
+// openGuestRoot opens the workspace as the guest sees it, once.
+func (h *handle) openGuestRoot(g *guestConn) error {
+	if g.guestRoot != nil {
 		return nil
 	}
 	rec := keep.Read(h.att.Dir)
@@ -298,7 +298,7 @@ func (h *handle) reachTop(g *live) error {
 		return fmt.Errorf("no guest is noted: %w", fault.Evicted)
 	}
 	world := fmt.Sprintf("/proc/%d", rec.PID)
-	top, err := os.OpenFile(world+"/root"+inside, unix.O_PATH|unix.O_DIRECTORY, 0)
+	top, err := os.OpenFile(world+"/root"+guestWorkspaceDir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
@@ -306,24 +306,24 @@ func (h *handle) reachTop(g *live) error {
 	if err != nil {
 		return errors.Join(err, top.Close())
 	}
-	if err := h.recognizeTop(rec, top); err != nil {
+	if err := h.verifyGuestRoot(rec, top); err != nil {
 		return errors.Join(err, top.Close(), ns.Close())
 	}
-	if g.mount, err = mountID(int(top.Fd())); err != nil {
+	if g.rootMount, err = mountID(int(top.Fd())); err != nil {
 		return errors.Join(err, top.Close(), ns.Close())
 	}
-	g.top, g.ns = top, ns
+	g.guestRoot, g.mountNS = top, ns
 	return nil
 }
 
-// recognizeTop makes sure that it is the directory of the workspace, in the world
+// verifyGuestRoot makes sure that it is the directory of the workspace, in the world
 // of its guest: what the guest says is not asked for.
-func (h *handle) recognizeTop(rec *keep.Record, top *os.File) error {
+func (h *handle) verifyGuestRoot(rec *keep.Record, top *os.File) error {
 	if !rec.Lives() {
 		return fmt.Errorf("the guest has ended: %w", fault.Evicted)
 	}
-	m := h.plot.State()
-	is, err := files.Identify(h.p.ground.Files(&m))
+	m := h.dir.State()
+	is, err := files.Identify(h.p.store.Files(&m))
 	if err != nil {
 		return err
 	}
@@ -337,74 +337,74 @@ func (h *handle) recognizeTop(rec *keep.Record, top *os.File) error {
 	return nil
 }
 
-// show makes the guest's view the one by which files are reached.
-func (g *live) show(h *handle) error {
+// ensureFiles makes the guest's view the one by which files are reached.
+func (g *guestConn) ensureFiles(h *handle) error {
 	if g.files != nil {
 		return nil
 	}
-	m := h.plot.State()
-	return g.use(g.top, nil, launchSpec{policy: m.Policy, gate: h.plot.CommitGuard(&m)})
+	m := h.dir.State()
+	return g.setRoot(g.guestRoot, nil, launchSpec{policy: m.Policy, commitGuard: h.dir.CommitGuard(&m)})
 }
 
-// remount makes the mounts that a guest does not have. The lock of the guest is
+// restoreImports makes the mounts that a guest does not have. The lock of the guest is
 // held.
-func (h *handle) remount(ctx context.Context, g *live) error {
-	if err := h.reachTop(g); err != nil {
+func (h *handle) restoreImports(ctx context.Context, g *guestConn) error {
+	if err := h.openGuestRoot(g); err != nil {
 		return fmt.Errorf("sandbox: reach the files: %w: %w", fault.Failed, err)
 	}
-	list, err := h.pruneStaged(ctx)
+	list, err := h.pruneImports(ctx)
 	if err != nil {
 		return err
 	}
 	for _, s := range list {
-		at, err := h.where(s)
+		at, err := h.findMountPoint(s)
 		if err == nil {
-			err = h.mountAt(g, s, at)
+			err = h.mountImportAt(g, s, at)
 		}
 		if err != nil {
 			return fmt.Errorf("sandbox: mount what was imported to %s: %w: %w", s.Name, fault.Failed, err)
 		}
 	}
-	return g.show(h)
+	return g.ensureFiles(h)
 }
 
-func (h *handle) mountAt(g *live, s staged, name string) error {
+func (h *handle) mountImportAt(g *guestConn, s importMount, name string) error {
 	at, err := g.openBeneath(name)
 	if err != nil {
 		return err
 	}
 	defer at.Close()
-	if id, err := mountID(int(at.Fd())); err != nil || id != g.mount {
+	if id, err := mountID(int(at.Fd())); err != nil || id != g.rootMount {
 		return err // it is there: another process made it in the same guest
 	}
-	if is, err := pointOf(at); err != nil || is != s.Point {
+	if is, err := identifyMountPoint(at); err != nil || is != s.Point {
 		return fmt.Errorf("its mount point is being moved: %w", errors.Join(fault.Unavailable, err))
 	}
-	return h.mount(g, s, at)
+	return h.mountImport(g, s, at)
 }
 
-// mount puts a mount on a directory of the guest's world.
-func (h *handle) mount(g *live, s staged, at *os.File) error {
-	tree, err := h.stagedTree(g, s, at)
+// mountImport puts a mount on a directory of the guest's world.
+func (h *handle) mountImport(g *guestConn, s importMount, at *os.File) error {
+	tree, err := h.importTree(g, s, at)
 	if err != nil {
 		return err
 	}
 	defer tree.Close()
-	return inWorld(g.ns, func() error {
+	return inMountNS(g.mountNS, func() error {
 		return unix.MoveMount(int(tree.Fd()), "", int(at.Fd()), "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 	})
 }
 
-// stagedTree returns a detached mount of what is to be shown.
-func (h *handle) stagedTree(g *live, s staged, at *os.File) (*os.File, error) {
+// importTree returns a detached mount of what is to be shown.
+func (h *handle) importTree(g *guestConn, s importMount, at *os.File) (*os.File, error) {
 	attr := uint64(unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV)
-	if s.ReadOnly || h.plot.State().Policy.ReadOnly {
+	if s.ReadOnly || h.dir.State().Policy.ReadOnly {
 		attr |= unix.MOUNT_ATTR_RDONLY
 	}
 	var tree *os.File
 	var err error
 	if s.Source == "" {
-		err = inWorld(g.ns, func() error {
+		err = inMountNS(g.mountNS, func() error {
 			fd, err := unix.OpenTree(int(at.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
 			if err == nil {
 				tree = os.NewFile(uintptr(fd), s.Name)
@@ -412,7 +412,7 @@ func (h *handle) stagedTree(g *live, s staged, at *os.File) (*os.File, error) {
 			return err
 		})
 	} else {
-		tree, err = h.p.mapped(s.Source, false)
+		tree, err = h.p.idmappedTree(s.Source, false)
 	}
 	if err != nil {
 		return nil, err
@@ -420,10 +420,10 @@ func (h *handle) stagedTree(g *live, s staged, at *os.File) (*os.File, error) {
 	if s.Layer != "" {
 		lower := tree
 		defer lower.Close()
-		if err := h.p.freshLayer(h.stagedPath(s.Layer)); err != nil {
+		if err := h.p.resetLayer(h.importsPath(s.Layer)); err != nil {
 			return nil, err
 		}
-		if tree, err = overlayOf(lower, h.stagedPath(s.Layer), h.plot.State().Policy.Durable); err != nil {
+		if tree, err = newOverlay(lower, h.importsPath(s.Layer), h.dir.State().Policy.Durable); err != nil {
 			return nil, err
 		}
 	}
@@ -433,8 +433,8 @@ func (h *handle) stagedTree(g *live, s staged, at *os.File) (*os.File, error) {
 	return tree, nil
 }
 
-// overlayOf returns a detached overlay: lower below, and what is written in layer.
-func overlayOf(lower *os.File, layer string, durable bool) (*os.File, error) {
+// newOverlay returns a detached overlay: lower below, and what is written in layer.
+func newOverlay(lower *os.File, layer string, durable bool) (*os.File, error) {
 	fd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return nil, err
@@ -464,9 +464,9 @@ func overlayOf(lower *os.File, layer string, durable bool) (*os.File, error) {
 	return os.NewFile(uintptr(tree), layer), nil
 }
 
-// inWorld calls f on a thread that sees the mounts of a guest, and serves nobody
+// inMountNS calls f on a thread that sees the mounts of a guest, and serves nobody
 // else afterwards.
-func inWorld(ns *os.File, f func() error) error {
+func inMountNS(ns *os.File, f func() error) error {
 	answer := make(chan error, 1)
 	go func() { // ends with this call, which waits for the answer
 		runtime.LockOSThread() // and never unlocks: the thread ends with the goroutine
@@ -482,28 +482,28 @@ func inWorld(ns *os.File, f func() error) error {
 	return <-answer
 }
 
-// pointOf tells what a directory is, below the mount that may be on it.
-func pointOf(dir *os.File) (point, error) {
+// identifyMountPoint tells what a directory is, below the mount that may be on it.
+func identifyMountPoint(dir *os.File) (mountPoint, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(int(dir.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
-		return point{}, err
+		return mountPoint{}, err
 	}
 	if st.Mask&unix.STATX_BTIME == 0 {
-		return point{}, errors.New("the file system does not tell when a directory was made")
+		return mountPoint{}, errors.New("the file system does not tell when a directory was made")
 	}
-	return point{st.Ino, st.Btime.Sec*1e9 + int64(st.Btime.Nsec)}, nil
+	return mountPoint{st.Ino, st.Btime.Sec*1e9 + int64(st.Btime.Nsec)}, nil
 }
 
-// pruneStaged forgets the mounts whose mount points are gone, with what was
+// pruneImports forgets the mounts whose mount points are gone, with what was
 // written in them.
-func (h *handle) pruneStaged(ctx context.Context) ([]staged, error) {
-	list, err := h.readStaged()
+func (h *handle) pruneImports(ctx context.Context) ([]importMount, error) {
+	list, err := h.readImports()
 	if err != nil {
 		return nil, err
 	}
 	kept := list[:0:0]
 	for _, s := range list {
-		name, err := h.where(s)
+		name, err := h.findMountPoint(s)
 		if err != nil {
 			return nil, err
 		}
@@ -513,7 +513,7 @@ func (h *handle) pruneStaged(ctx context.Context) ([]staged, error) {
 			continue
 		}
 		if s.Layer != "" {
-			if err := files.RemoveTree(h.stagedPath(s.Layer)); err != nil {
+			if err := files.RemoveTree(h.importsPath(s.Layer)); err != nil {
 				return nil, err
 			}
 		}
@@ -521,20 +521,20 @@ func (h *handle) pruneStaged(ctx context.Context) ([]staged, error) {
 	if len(kept) == len(list) {
 		return kept, nil
 	}
-	return kept, h.writeStaged(ctx, kept)
+	return kept, h.writeImports(ctx, kept)
 }
 
-// where returns where the mount point of a mount is by now; "" is nowhere.
-func (h *handle) where(s staged) (string, error) {
-	m := h.plot.State()
-	root := h.p.ground.Files(&m)
+// findMountPoint returns where the mount point of a mount is by now; "" is nowhere.
+func (h *handle) findMountPoint(s importMount) (string, error) {
+	m := h.dir.State()
+	root := h.p.store.Files(&m)
 	is := func(name string) bool {
 		dir, err := os.OpenFile(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 		if err != nil {
 			return false
 		}
 		defer dir.Close()
-		p, err := pointOf(dir)
+		p, err := identifyMountPoint(dir)
 		return err == nil && p == s.Point
 	}
 	if is(filepath.Join(root, s.Name)) {

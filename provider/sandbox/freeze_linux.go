@@ -19,66 +19,66 @@ import (
 // shared flock meanwhile. The last one thaws them. Where it died, the next process
 // that meets the guest finds a frozen group without a lock, which is not paused, and
 // thaws it. The lock of the guest is held by whoever takes the flock or looks at it.
-const stillName = "still"
+const freezeName = "still"
 
-// A still is a hold on the processes of a workspace.
-type still struct {
+// A freezeRef is a hold on the processes of a workspace.
+type freezeRef struct {
 	frozen bool         // they are frozen, or there are none
 	lock   *flock.Flock // nil where there is nothing to thaw
 }
 
-// hold keeps the processes of the workspace frozen until done is called, if that
+// acquireFreeze keeps the processes of the workspace frozen until done is called, if that
 // can be; where there are none they are.
-func (h *handle) hold(ctx context.Context) (frozen bool, done func(), err error) {
+func (h *handle) acquireFreeze(ctx context.Context) (frozen bool, done func(), err error) {
 	lock, err := keep.Lock(ctx, h.att.Dir.Path)
 	if err != nil {
-		if cerr := h.plot.Current(); cerr != nil {
+		if cerr := h.dir.Current(); cerr != nil {
 			return false, nil, cerr
 		}
 		return false, nil, fmt.Errorf("sandbox: freeze: lock the guest: %w", err)
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
-	s, err := h.holdLocked(ctx)
+	s, err := h.acquireFreezeLocked(ctx)
 	if err != nil || s.lock == nil {
 		return s.frozen, nil, err
 	}
-	return s.frozen, func() { h.letGo(ctx, s) }, nil
+	return s.frozen, func() { h.unfreeze(ctx, s) }, nil
 }
 
-// holdLocked is hold while the lock of the guest is held.
-func (h *handle) holdLocked(ctx context.Context) (s still, err error) {
+// acquireFreezeLocked is hold while the lock of the guest is held.
+func (h *handle) acquireFreezeLocked(ctx context.Context) (s freezeRef, err error) {
 	rec := keep.Read(h.att.Dir)
 	if rec == nil {
-		return still{frozen: true}, nil
+		return freezeRef{frozen: true}, nil
 	}
 	group, ok := cgroup.FreezerOf(rec.Groups)
 	if !ok {
 		return s, nil
 	}
-	if _, err := h.thaw(ctx, rec); err != nil {
+	if _, err := h.thawUnused(ctx, rec); err != nil {
 		return s, err
 	}
 	if rec.Paused {
-		return still{frozen: true}, nil
+		return freezeRef{frozen: true}, nil
 	}
-	s = still{frozen: true, lock: h.stillLock()}
+	s = freezeRef{frozen: true, lock: h.freezeLock()}
 	if _, err := s.lock.TryRLock(); err != nil {
-		return still{}, fmt.Errorf("sandbox: freeze: %w: %w", fault.Of(err), err)
+		return freezeRef{}, fmt.Errorf("sandbox: freeze: %w: %w", fault.Of(err), err)
 	}
 	if err := cgroup.SetFrozen(ctx, group, true); err != nil {
-		h.letGoLocked(ctx, s)
+		h.unfreezeLocked(ctx, s)
 		// Either the guest has ended, or it is not frozen, and the snapshot says so.
-		return still{frozen: errors.Is(err, os.ErrNotExist)}, nil
+		return freezeRef{frozen: errors.Is(err, os.ErrNotExist)}, nil
 	}
 	return s, nil
 }
 
-func (h *handle) stillLock() *flock.Flock {
-	return flock.New(filepath.Join(h.att.Dir.Path, stillName), flock.SetPermissions(0o600))
+func (h *handle) freezeLock() *flock.Flock {
+	return flock.New(filepath.Join(h.att.Dir.Path, freezeName), flock.SetPermissions(0o600))
 }
 
-// letGo ends a hold; the last one thaws.
-func (h *handle) letGo(ctx context.Context, s still) {
+// unfreeze ends a hold; the last one thaws.
+func (h *handle) unfreeze(ctx context.Context, s freezeRef) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keep.EndTimeout)
 	defer cancel()
 	lock, err := keep.Lock(ctx, h.att.Dir.Path)
@@ -87,22 +87,22 @@ func (h *handle) letGo(ctx context.Context, s still) {
 		return
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
-	h.letGoLocked(ctx, s)
+	h.unfreezeLocked(ctx, s)
 }
 
-func (h *handle) letGoLocked(ctx context.Context, s still) {
+func (h *handle) unfreezeLocked(ctx context.Context, s freezeRef) {
 	if s.lock == nil {
 		return
 	}
 	s.lock.Close() //nolint:errcheck // the lock ends with the descriptor
-	if _, err := h.thaw(ctx, keep.Read(h.att.Dir)); err != nil {
+	if _, err := h.thawUnused(ctx, keep.Read(h.att.Dir)); err != nil {
 		h.p.log.Warn("sandbox: a workspace stays frozen", "workspace", h.id, "error", err)
 	}
 }
 
-// thaw thaws the processes of a guest that are not paused and that no process keeps
+// thawUnused thaws the processes of a guest that are not paused and that no process keeps
 // frozen, and reports whether one does. The lock of the guest is held.
-func (h *handle) thaw(ctx context.Context, rec *keep.Record) (held bool, err error) {
+func (h *handle) thawUnused(ctx context.Context, rec *keep.Record) (held bool, err error) {
 	if rec == nil {
 		return false, nil
 	}
@@ -110,7 +110,7 @@ func (h *handle) thaw(ctx context.Context, rec *keep.Record) (held bool, err err
 	if !ok {
 		return false, nil
 	}
-	lock := h.stillLock()
+	lock := h.freezeLock()
 	alone, err := lock.TryLock()
 	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
 	switch {

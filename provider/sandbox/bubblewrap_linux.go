@@ -1,0 +1,226 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// launchBubblewrap prepares a guest with the world that namespaces would build, built by
+// bubblewrap.
+func (p *Provider) launchBubblewrap(l *launch, u launchSpec) error {
+	bwrap, err := exec.LookPath("bwrap")
+	if err != nil {
+		return fmt.Errorf("bubblewrap (bwrap) is not installed: %w", fault.Unsupported)
+	}
+	bin, err := p.binary()
+	if err != nil {
+		return err
+	}
+	if len(u.lower) > 0 {
+		return fmt.Errorf("a template: bubblewrap mounts no overlay: %w", fault.Unsupported)
+	}
+	program, err := os.Open(bin.Path)
+	if err != nil {
+		return err
+	}
+	l.addFile("program", program)
+	l.Binary, l.Sys, l.Socket, l.HandOff = bin.Path, &syscall.SysProcAttr{Setsid: true}, u.socket, u.filesInMount()
+	l.Config = guest.Config{
+		Workspace: u.id, Level: driver.IsolationBubblewrap, Root: u.guestDir, UID: -1, Env: baseEnv(u),
+		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.writesHostFiles()},
+	}
+	b := &bwrapLaunch{launch: l, source: map[string]string{}}
+	mounts, err := p.bwrapMounts(b, u)
+	if err != nil {
+		return err
+	}
+	l.Wrap = func([]string) []string { return b.buildArgv(bwrap) }
+	return errors.Join(b.addMounts(mounts), l.addDir("log", u.log))
+}
+
+// bwrapMounts lists what bubblewrap is to mount: by path, so the guest looks
+// afterwards whether that was what was judged.
+func (p *Provider) bwrapMounts(b *bwrapLaunch, u launchSpec) ([]guest.Mount, error) {
+	files, held, err := p.filesMount(b.launch, &u)
+	if err != nil {
+		return nil, err
+	}
+	before, more, err := p.extraMounts(b.launch, u)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range slices.Concat(before, []guest.Mount{files}, more) {
+		if m.Kind == guest.MountBind {
+			b.source[m.Target] = m.Source
+		}
+	}
+	return slices.Concat(baseMounts(u.policy.Limits[driver.ResourceMemory].Max), before, []guest.Mount{files}, held, more), nil
+}
+
+// A bwrapLaunch is a call of bubblewrap in the making.
+type bwrapLaunch struct {
+	launch *launch
+	args   []func(descriptors map[string]int) []string
+	source map[string]string // what is bound where
+}
+
+func (b *bwrapLaunch) addArgs(args ...string) {
+	b.args = append(b.args, func(map[string]int) []string { return args })
+}
+
+// buildArgv is the whole call, once the descriptors have their numbers.
+func (b *bwrapLaunch) buildArgv(bwrap string) []string {
+	argv := []string{
+		bwrap, "--unshare-all", "--new-session", "--as-pid-1", "--uid", strconv.Itoa(workloadUID), "--gid", strconv.Itoa(workloadUID),
+		"--hostname", hostname, "--cap-drop", "ALL", "--clearenv",
+	}
+	d := b.launch.Config.Descriptors
+	for _, args := range b.args {
+		argv = append(argv, args(d)...)
+	}
+	return append(argv, "--chdir", "/", "--", fmt.Sprintf("/proc/self/fd/%d", d["program"]))
+}
+
+func (b *bwrapLaunch) addMounts(list []guest.Mount) error {
+	for _, m := range list {
+		if err := b.addMount(m); err != nil {
+			return err
+		}
+	}
+	b.addArgs("--remount-ro", "/")
+	return nil
+}
+
+func (b *bwrapLaunch) addMount(m guest.Mount) error {
+	switch m.Kind {
+	case guest.MountProc:
+		b.addArgs("--proc", m.Target)
+		return b.protectProc(m.Target)
+	case guest.MountTmpfs:
+		if m.Target == "/dev" {
+			b.addArgs("--dev", "/dev")
+			return nil
+		}
+		perms := "1777"
+		if m.Data == emptyData {
+			perms = "0755"
+		}
+		b.addArgs("--perms", perms, "--tmpfs", m.Target)
+	case guest.MountDevPTS:
+	case guest.MountDir:
+		b.addArgs("--dir", m.Target)
+	case guest.MountSymlink:
+		if filepath.Dir(m.Target) != "/dev" {
+			b.addArgs("--symlink", m.Source, m.Target)
+		}
+	case guest.MountBind:
+		b.addBind(m)
+	case guest.MountHold:
+		return b.addSelfBind(m)
+	case guest.MountCover:
+		return b.addMask(m)
+	default:
+		return fmt.Errorf("bubblewrap: a mount of kind %q: %w", m.Kind, fault.Unsupported)
+	}
+	return nil
+}
+
+// protectProc keeps what is in /proc and not of a process read-only: the kernel lets
+// the user root change its settings, one of which names a program that it runs
+// outside, whatever else was taken from that user.
+func (b *bwrapLaunch) protectProc(proc string) error {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if _, err := strconv.Atoi(name); err == nil || e.Type()&os.ModeSymlink != 0 {
+			continue // a process, or the way to one
+		}
+		if info, err := e.Info(); err != nil || !info.IsDir() && info.Mode()&0o222 == 0 {
+			continue // gone, or nobody's to write
+		}
+		b.addArgs("--ro-bind-try", filepath.Join("/proc", name), filepath.Join(proc, name))
+	}
+	return nil
+}
+
+func (b *bwrapLaunch) addBind(m guest.Mount) {
+	switch {
+	case m.Dev: // --dev makes them
+	case m.ReadOnly:
+		b.addArgs("--ro-bind", m.Source, m.Target)
+	default:
+		b.addArgs("--bind", m.Source, m.Target)
+	}
+}
+
+// addSelfBind binds a part of the workspace over itself.
+func (b *bwrapLaunch) addSelfBind(m guest.Mount) error {
+	for target, source := range b.source {
+		rel, err := filepath.Rel(target, m.Target)
+		if err != nil || !filepath.IsLocal(rel) {
+			continue
+		}
+		from := filepath.Join(source, rel)
+		if info, err := os.Lstat(from); err != nil || info.Mode()&os.ModeSymlink != 0 {
+			return fmt.Errorf("%s: it is a symlink, or gone: %w", rel, fault.InvalidArgument)
+		}
+		b.addBind(guest.Mount{Source: from, Target: m.Target, ReadOnly: m.ReadOnly})
+		return nil
+	}
+	return fmt.Errorf("bubblewrap: hold %s: %w", m.Target, fault.Internal)
+}
+
+// addMask hides a path of the host, or shows another content there.
+func (b *bwrapLaunch) addMask(m guest.Mount) error {
+	info, err := os.Stat(m.Target)
+	switch {
+	case err != nil:
+		return nil // there is nothing to hide
+	case info.IsDir():
+		b.addArgs("--perms", "0755", "--tmpfs", m.Target, "--remount-ro", m.Target)
+		return nil
+	}
+	f, err := newMemfd(m.Source)
+	if err != nil {
+		return err
+	}
+	name := "cover-" + strconv.Itoa(len(b.launch.open))
+	b.launch.addFile(name, f)
+	b.args = append(b.args, func(d map[string]int) []string {
+		return []string{"--perms", "0444", "--ro-bind-data", strconv.Itoa(d[name]), m.Target}
+	})
+	return nil
+}
+
+// newMemfd is a file in memory that holds text, to be read from its beginning.
+func newMemfd(text string) (*os.File, error) {
+	fd, err := unix.MemfdCreate("croft", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "content")
+	if _, err = f.WriteString(text); err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
