@@ -99,8 +99,8 @@ type autorunProtection struct {
 	root   *os.Root
 	self   string // a path that leads there
 	real   string // where it was
-	scan *autorunScan
-	binds   map[string]bool // names, and whether they are read-only
+	scan   *autorunScan
+	binds  map[string]bool // names, and whether they are read-only
 	made   []string
 }
 

@@ -41,22 +41,22 @@ const (
 	// repositories that it may find. Beyond, a directory is refused: what was not
 	// looked at can't be kept.
 	maxScanned = 2_000_000
-	maxRepos  = 2_000
+	maxRepos   = 2_000
 	maxDepth   = 100 // directories within directories; each holds a descriptor
 )
 
 // A autorunScan is what a directory of the user's holds that others run later. Names
 // are relative to it.
 type autorunScan struct {
-	repos []string          // directories that Git takes for a repository: ".git", "lib/.git", "lib.git"
-	gitLinks []string          // a .git that is a file and names such a directory
-	files []string          // other names, see trapNames
+	repos       []string          // directories that Git takes for a repository: ".git", "lib/.git", "lib.git"
+	gitLinks    []string          // a .git that is a file and names such a directory
+	files       []string          // other names, see trapNames
 	linkTargets map[string]string // symlinks among traps, and in hooks, that lead to what lies in the directory itself: to where
-	stamps map[string]string // what each of them is, by its name
-	topNames map[string]bool   // what is at the top, see note
-	visited int
-	topFD   int    // descriptor of the directory, while looking
-	real  string // its path
+	stamps      map[string]string // what each of them is, by its name
+	topNames    map[string]bool   // what is at the top, see note
+	visited     int
+	topFD       int    // descriptor of the directory, while looking
+	real        string // its path
 }
 
 // scanAutorun surveys a directory. It follows no symlink.

@@ -28,9 +28,9 @@ func (w *autorunState) writeTo(m *wsdir.State) error {
 
 // autorunWatch paces the looks at directories of the user's.
 type autorunWatch struct {
-	mu   sync.Mutex
-	next time.Time // not before
-	found *autorunState  // of a throw-away workspace, whose guest no other process finds; nil is that the state tells
+	mu    sync.Mutex
+	next  time.Time     // not before
+	found *autorunState // of a throw-away workspace, whose guest no other process finds; nil is that the state tells
 }
 
 // setFound remembers what was there when the guest started.

@@ -16,7 +16,7 @@ import (
 
 const maxBinds = 32
 
-// emptyData are the options of a file system with nothing in it but mount points.
+// emptyData are the options of a tmpfs that contains only mount points.
 const emptyData = "mode=755,size=64k,nr_inodes=256"
 
 // A visibleDir directory is what commands see at a path.
@@ -25,10 +25,10 @@ type visibleDir struct {
 	readOnly bool
 }
 
-// checkBinds judges the directories that are to be shown besides the workspace,
-// by the rules for one that is used in place. One may lie in another that is
-// read-only, and the workspace may: that is mounted first, and nobody can move
-// what is in it. Otherwise none may hold another.
+// checkBinds checks the bind mounts of a workspace by the rules for a directory in
+// place. A bind, or the workspace, may lie in a bind that is read-only: the outer one is
+// mounted first, and the workload can't move what is in it. Otherwise none may contain
+// another.
 func (p *Provider) checkBinds(spec driver.Spec, opts *options) error {
 	if len(opts.Binds) > maxBinds {
 		return fmt.Errorf("%d directories: %w: at most %d can be shown", len(opts.Binds), fault.InvalidArgument, maxBinds)
@@ -48,11 +48,11 @@ func (p *Provider) checkBinds(spec driver.Spec, opts *options) error {
 		taken = append(taken, this)
 		opts.Binds[i] = b
 	}
-	slices.SortStableFunc(opts.Binds, func(x, y bind) int { return len(x.Dir) - len(y.Dir) }) // what holds others comes first
+	slices.SortStableFunc(opts.Binds, func(x, y bind) int { return len(x.Dir) - len(y.Dir) }) // outer ones first
 	return nil
 }
 
-// checkNesting judges two directories of which one may hold the other.
+// checkNesting checks two directories of which one may contain the other.
 func (s visibleDir) checkNesting(other visibleDir) error {
 	outer, inner := other, s
 	if containsPath(s.dir, other.dir) {
@@ -62,16 +62,16 @@ func (s visibleDir) checkNesting(other visibleDir) error {
 		return nil
 	}
 	if !outer.readOnly || outer.dir == inner.dir {
-		return fmt.Errorf("directory %q: %w: one of it and %s holds the other", s.dir, fault.InvalidArgument, other.dir)
+		return fmt.Errorf("directory %q: %w: it contains %s or lies in it, which only a read-only bind may", s.dir, fault.InvalidArgument, other.dir)
 	}
-	// The mount of the inner one is found by its path, in files that are not ours.
+	// The guest resolves the inner mount point by its path, in the user's files.
 	if real, err := filepath.EvalSymlinks(inner.dir); err != nil || real != inner.dir {
 		return fmt.Errorf("directory %q in %s: %w: it must exist there, without symlinks on the way", inner.dir, outer.dir, fault.InvalidArgument)
 	}
 	return nil
 }
 
-// workspaceAt returns where a workspace is for its processes.
+// workspaceAt returns the path of a workspace inside.
 func workspaceAt(dir string, opts *options) string {
 	switch {
 	case dir != "":
@@ -82,7 +82,7 @@ func workspaceAt(dir string, opts *options) string {
 	return guestWorkspaceDir
 }
 
-// checkGuestPath judges the path that a workspace is to have.
+// checkGuestPath checks the path that a workspace is to have inside.
 func (o *options) checkGuestPath(spec driver.Spec, l *level) error {
 	if o.At == "" {
 		return nil
@@ -102,7 +102,8 @@ func (o *options) checkGuestPath(spec driver.Spec, l *level) error {
 	return checkNotSystem(o.At)
 }
 
-// checkHostDir returns where a directory that is shown really is.
+// checkHostDir checks a directory that is to be mounted, and returns its path without
+// symlinks.
 func (p *Provider) checkHostDir(dir string) (string, error) {
 	if err := checkNotSystem(dir); err != nil {
 		return "", err
@@ -122,17 +123,18 @@ func containsPath(dir, other string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// A checkedDir is a directory of the host that was judged. It is held by a descriptor:
-// what takes its path later was not judged.
+// A checkedDir is a directory of the host that was checked, held open by a descriptor.
+// Using the descriptor instead of the path prevents a TOCTOU race: a directory that
+// takes the path later was not checked.
 type checkedDir struct {
 	file *os.File
-	real string // where it was
+	real string // its path when it was checked
 }
 
-// procPath is a path that leads to the directory, whatever is at real now.
+// procPath returns a path that leads to the directory, whatever is at real now.
 func (d *checkedDir) procPath() string { return fmt.Sprintf("/proc/self/fd/%d", d.file.Fd()) }
 
-// openHostDir opens a directory of the host and judges what was opened.
+// openHostDir opens a directory of the host and checks what was opened.
 func (p *Provider) openHostDir(dir string) (*checkedDir, error) {
 	f, err := os.OpenFile(dir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -145,7 +147,7 @@ func (p *Provider) openHostDir(dir string) (*checkedDir, error) {
 		}
 	}
 	if err == nil && !sameFile(f, d.real) {
-		err = fmt.Errorf("directory %q: %w: it is moved about", dir, fault.Unavailable)
+		err = fmt.Errorf("directory %q: %w: it was moved during the check; try again", dir, fault.Unavailable)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -156,15 +158,15 @@ func (p *Provider) openHostDir(dir string) (*checkedDir, error) {
 	return d, nil
 }
 
-// sameFile reports whether a path leads to what is open.
+// sameFile reports whether path leads to the open file f.
 func sameFile(f *os.File, path string) bool {
 	here, err := f.Stat()
 	there, serr := os.Lstat(path)
 	return err == nil && serr == nil && os.SameFile(here, there)
 }
 
-// openMountSource judges a directory, and gives the guest what it needs to see that nothing
-// else is at target once all is mounted.
+// openMountSource opens and checks a directory. The guest gets its descriptor, by which
+// it verifies, after mounting, that no other directory is at target.
 func (p *Provider) openMountSource(l *launch, dir, target string) (*checkedDir, error) {
 	d, err := p.openHostDir(dir)
 	if err != nil {
@@ -176,15 +178,14 @@ func (p *Provider) openMountSource(l *launch, dir, target string) (*checkedDir, 
 	return d, nil
 }
 
-// extraMounts returns the mounts of what is shown beside the workspace: directories
-// of the host, and the roots that programs trust. Those that hold the workspace
-// come before it.
+// extraMounts returns the mounts besides the workspace: binds, and the certificates that
+// programs trust. Mounts that contain the workspace are in before.
 func (p *Provider) extraMounts(l *launch, u launchSpec) (before, after []guest.Mount, err error) {
 	if u.caDir != "" {
 		after = append(after, guest.Mount{Kind: guest.MountBind, Source: u.caDir, Target: bundleDir, ReadOnly: true, NoExec: true})
 	}
 	for _, b := range u.binds {
-		if b.Empty { // what lies in it is mounted later
+		if b.Empty { // mounts inside it come later
 			before = append(before, guest.Mount{Kind: guest.MountTmpfs, Target: b.Dir, Data: emptyData})
 			continue
 		}
@@ -194,11 +195,11 @@ func (p *Provider) extraMounts(l *launch, u launchSpec) (before, after []guest.M
 		}
 		source := d.real
 		if p.ids.root && u.level.mapsIDs {
-			source = d.procPath() // this process mounts it, and not the guest
+			source = d.procPath() // this process clones the mount, not the guest
 		}
 		ro := b.ReadOnly || u.policy.ReadOnly
 		m := guest.Mount{Kind: guest.MountBind, Source: source, Target: b.Dir, ReadOnly: ro}
-		if containsPath(b.Dir, u.guestDir) { // it is read-only, see checkBinds
+		if containsPath(b.Dir, u.guestDir) { // the bind is read-only, see checkBinds
 			before = append(before, m)
 			continue
 		}
@@ -211,8 +212,8 @@ func (p *Provider) extraMounts(l *launch, u launchSpec) (before, after []guest.M
 	return before, after, nil
 }
 
-// cloneBinds replaces binds by detached mounts, for a guest that can't reach what is
-// only its starter's. Their owner is the workload.
+// cloneBinds replaces binds by detached mounts, for a guest that has no permission to
+// reach their sources. The mounts are idmapped: their owner is the workload.
 func (p *Provider) cloneBinds(l *launch, mounts []guest.Mount, name string, kernel bool) error {
 	for i, m := range mounts {
 		if m.Kind != guest.MountBind {

@@ -18,8 +18,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// launchBubblewrap prepares a guest with the world that namespaces would build, built by
-// bubblewrap.
+// launchBubblewrap prepares a guest whose namespaces and rootfs are set up by bubblewrap.
 func (p *Provider) launchBubblewrap(l *launch, u launchSpec) error {
 	bwrap, err := exec.LookPath("bwrap")
 	if err != nil {
@@ -30,7 +29,7 @@ func (p *Provider) launchBubblewrap(l *launch, u launchSpec) error {
 		return err
 	}
 	if len(u.lower) > 0 {
-		return fmt.Errorf("a template: bubblewrap mounts no overlay: %w", fault.Unsupported)
+		return fmt.Errorf("a template: bubblewrap mounts no overlayfs: %w", fault.Unsupported)
 	}
 	program, err := os.Open(bin.Path)
 	if err != nil {
@@ -51,8 +50,8 @@ func (p *Provider) launchBubblewrap(l *launch, u launchSpec) error {
 	return errors.Join(b.addMounts(mounts), l.addDir("log", u.log))
 }
 
-// bwrapMounts lists what bubblewrap is to mount: by path, so the guest looks
-// afterwards whether that was what was judged.
+// bwrapMounts lists what bubblewrap mounts. It mounts by path, so the guest verifies
+// afterwards that the mounted directories are those that were checked (TOCTOU).
 func (p *Provider) bwrapMounts(b *bwrapLaunch, u launchSpec) ([]guest.Mount, error) {
 	files, held, err := p.filesMount(b.launch, &u)
 	if err != nil {
@@ -70,18 +69,18 @@ func (p *Provider) bwrapMounts(b *bwrapLaunch, u launchSpec) ([]guest.Mount, err
 	return slices.Concat(baseMounts(u.policy.Limits[driver.ResourceMemory].Max), before, []guest.Mount{files}, held, more), nil
 }
 
-// A bwrapLaunch is a call of bubblewrap in the making.
+// A bwrapLaunch collects the arguments of bubblewrap.
 type bwrapLaunch struct {
 	launch *launch
 	args   []func(descriptors map[string]int) []string
-	source map[string]string // what is bound where
+	source map[string]string // sources of bind mounts, by target
 }
 
 func (b *bwrapLaunch) addArgs(args ...string) {
 	b.args = append(b.args, func(map[string]int) []string { return args })
 }
 
-// buildArgv is the whole call, once the descriptors have their numbers.
+// buildArgv returns the command line, once the descriptors have their numbers.
 func (b *bwrapLaunch) buildArgv(bwrap string) []string {
 	argv := []string{
 		bwrap, "--unshare-all", "--new-session", "--as-pid-1", "--uid", strconv.Itoa(workloadUID), "--gid", strconv.Itoa(workloadUID),
@@ -138,9 +137,9 @@ func (b *bwrapLaunch) addMount(m guest.Mount) error {
 	return nil
 }
 
-// protectProc keeps what is in /proc and not of a process read-only: the kernel lets
-// the user root change its settings, one of which names a program that it runs
-// outside, whatever else was taken from that user.
+// protectProc mounts everything in /proc that does not belong to a process read-only. It
+// prevents that uid 0 changes kernel settings, such as core_pattern, which names a
+// program that the kernel runs on the host: /proc/sys checks the uid, not capabilities.
 func (b *bwrapLaunch) protectProc(proc string) error {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -149,10 +148,10 @@ func (b *bwrapLaunch) protectProc(proc string) error {
 	for _, e := range entries {
 		name := e.Name()
 		if _, err := strconv.Atoi(name); err == nil || e.Type()&os.ModeSymlink != 0 {
-			continue // a process, or the way to one
+			continue // a process, or a symlink to one
 		}
 		if info, err := e.Info(); err != nil || !info.IsDir() && info.Mode()&0o222 == 0 {
-			continue // gone, or nobody's to write
+			continue // gone, or not writable
 		}
 		b.addArgs("--ro-bind-try", filepath.Join("/proc", name), filepath.Join(proc, name))
 	}
@@ -169,7 +168,7 @@ func (b *bwrapLaunch) addBind(m guest.Mount) {
 	}
 }
 
-// addSelfBind binds a part of the workspace over itself.
+// addSelfBind bind-mounts a part of the workspace on itself.
 func (b *bwrapLaunch) addSelfBind(m guest.Mount) error {
 	for target, source := range b.source {
 		rel, err := filepath.Rel(target, m.Target)
@@ -183,10 +182,10 @@ func (b *bwrapLaunch) addSelfBind(m guest.Mount) error {
 		b.addBind(guest.Mount{Source: from, Target: m.Target, ReadOnly: m.ReadOnly})
 		return nil
 	}
-	return fmt.Errorf("bubblewrap: hold %s: %w", m.Target, fault.Internal)
+	return fmt.Errorf("bubblewrap: self bind mount of %s: %w", m.Target, fault.Internal)
 }
 
-// addMask hides a path of the host, or shows another content there.
+// addMask masks a path of the host by an empty directory or by a file with other content.
 func (b *bwrapLaunch) addMask(m guest.Mount) error {
 	info, err := os.Stat(m.Target)
 	switch {
@@ -200,7 +199,7 @@ func (b *bwrapLaunch) addMask(m guest.Mount) error {
 	if err != nil {
 		return err
 	}
-	name := "cover-" + strconv.Itoa(len(b.launch.open))
+	name := "mask-" + strconv.Itoa(len(b.launch.open))
 	b.launch.addFile(name, f)
 	b.args = append(b.args, func(d map[string]int) []string {
 		return []string{"--perms", "0444", "--ro-bind-data", strconv.Itoa(d[name]), m.Target}
@@ -208,7 +207,7 @@ func (b *bwrapLaunch) addMask(m guest.Mount) error {
 	return nil
 }
 
-// newMemfd is a file in memory that holds text, to be read from its beginning.
+// newMemfd returns a file in memory that contains text, at offset 0.
 func newMemfd(text string) (*os.File, error) {
 	fd, err := unix.MemfdCreate("croft", unix.MFD_CLOEXEC)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Limits are kept by control groups, which are the host's: inside there is no way
-// to them. The guest is their supervisor, see package cgroup.
+// Limits are enforced by cgroups of the host, which processes inside can't reach. The
+// guest is their supervisor, see package cgroup.
 
-// limitEnforcement says what enforces a limit by a controller.
+// limitEnforcement says how a limit is enforced by a cgroup controller.
 func limitEnforcement(name string) driver.Enforcement {
 	c := cgroup.Find(name)
 	if tried, ok := limitProofs.Load(name); ok && c.Err == nil {
@@ -23,9 +23,9 @@ func limitEnforcement(name string) driver.Enforcement {
 	return driver.Enforcement{By: c.String()}
 }
 
-// cgroupsOf says which groups a guest has. In gVisor the guest is limited together
-// with its workload, the host would count gVisor's threads as processes, and nothing
-// is frozen. Without a process namespace the groups are what ends everything.
+// cgroupsOf returns the cgroups of a guest. With gVisor the guest is limited together
+// with its workload, there is no PIDs limit (the host would count gVisor's threads), and
+// no freezer. Without a PID namespace the cgroup is what kills all processes.
 func cgroupsOf(u launchSpec) *cgroup.Groups {
 	l := u.policy.Limits
 	g := &cgroup.Groups{
@@ -38,7 +38,7 @@ func cgroupsOf(u launchSpec) *cgroup.Groups {
 	return g
 }
 
-// createCgroups makes the groups of a guest and gives them to its launch.
+// createCgroups creates the cgroups of a guest and adds them to its launch.
 func createCgroups(l *launch, u launchSpec) error {
 	files, err := cgroupsOf(u).Create()
 	l.open = append(l.open, files)
@@ -62,8 +62,8 @@ func createCgroups(l *launch, u launchSpec) error {
 	return nil
 }
 
-// newOOMCheck says why a guest is lost that is in the limit groups itself, as one in
-// gVisor is: when the kernel kills in its group, it is out of memory.
+// newOOMCheck returns a function that attributes the loss of a guest to the OOM killer.
+// It returns nil unless the guest itself is in a memory-limited cgroup, as with gVisor.
 func newOOMCheck(u launchSpec) func() driver.Cause {
 	if !u.level.gvisor || u.policy.Limits[driver.ResourceMemory].Max == 0 {
 		return nil

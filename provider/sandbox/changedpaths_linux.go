@@ -14,14 +14,14 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// What a workspace changed of its template is what its upper layer holds: copies
-// of what was written to, and marks in the place of what was removed.
+// The upper layer of the overlayfs contains what a workspace changed of its template:
+// copies of written files, and whiteouts of removed ones.
 
-// maxChangedPaths bounds the names that are looked at; beyond them a look at the
-// workspace itself is no worse.
+// maxChangedPaths bounds the walk; beyond it, walking the workspace itself is as fast.
 const maxChangedPaths = 100_000
 
-// changedPaths lists where the workspace differs from its template.
+// changedPaths lists the paths in the upper layer, where the workspace may differ from its
+// template.
 func (h *handle) changedPaths(ctx context.Context) ([]driver.ChangedPath, error) {
 	if err := h.dir.Current(); err != nil {
 		return nil, err
@@ -32,7 +32,7 @@ func (h *handle) changedPaths(ctx context.Context) ([]driver.ChangedPath, error)
 		return nil, err
 	}
 	if o.Template == "" || o.From != "" || len(o.Sealed) > 0 || h.p.hasDiskImage(l, m.Policy) || h.hasImports() {
-		return nil, fmt.Errorf("sandbox: touched: %w: the workspace is not one layer over its template", fault.Unsupported)
+		return nil, fmt.Errorf("sandbox: changed paths: %w: the workspace is not a single layer over its template", fault.Unsupported)
 	}
 	t := &upperWalk{ctx: ctx}
 	fd, err := unix.Open(filepath.Join(h.p.store.Path(h.id), layerName, "upper"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -43,18 +43,18 @@ func (h *handle) changedPaths(ctx context.Context) ([]driver.ChangedPath, error)
 		err = t.walkDir(fd, "", 0)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("sandbox: touched: %w: %w", fault.Of(err), err)
+		return nil, fmt.Errorf("sandbox: changed paths: %w: %w", fault.Of(err), err)
 	}
 	return t.list, nil
 }
 
-// upperWalk is a walk through an upper layer, in which the workload may be at work.
+// upperWalk walks an upper layer, which the workload may change meanwhile.
 type upperWalk struct {
 	ctx  context.Context
 	list []driver.ChangedPath
 }
 
-// walkDir looks at a directory, by a descriptor that it closes, and at all below.
+// walkDir walks a directory and all below it. It closes fd.
 func (t *upperWalk) walkDir(fd int, rel string, depth int) error {
 	dir := os.NewFile(uintptr(fd), "upper")
 	defer dir.Close()
@@ -66,7 +66,7 @@ func (t *upperWalk) walkDir(fd int, rel string, depth int) error {
 		return err
 	}
 	if len(t.list)+len(entries) > maxChangedPaths || depth > maxDepth {
-		return fmt.Errorf("%w: there are more than %d changes, or they lie too deep", fault.ResourceExhausted, maxChangedPaths)
+		return fmt.Errorf("%w: there are more than %d changes, or more than %d nested directories", fault.ResourceExhausted, maxChangedPaths, maxDepth)
 	}
 	for _, e := range entries {
 		at := path.Join(rel, e.Name())
@@ -75,7 +75,7 @@ func (t *upperWalk) walkDir(fd int, rel string, depth int) error {
 			continue
 		}
 		sub, err := unix.Openat(fd, e.Name(), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil { // gone, or replaced, or nobody's to read
+		if err != nil { // gone, replaced or not readable
 			t.list = append(t.list, driver.ChangedPath{Path: at, Replaced: true})
 			continue
 		}
@@ -87,7 +87,7 @@ func (t *upperWalk) walkDir(fd int, rel string, depth int) error {
 	return nil
 }
 
-// isOpaque reports whether a directory of an upper layer hides what is below it.
+// isOpaque reports whether a directory of an upper layer hides the one in the lower layer.
 func isOpaque(fd int) bool {
 	var value [8]byte
 	n, err := unix.Fgetxattr(fd, "user.overlay.opaque", value[:])

@@ -15,20 +15,23 @@ import (
 	"github.com/croft-run/croft/host/cgroup"
 )
 
-// A process that keeps the processes of a workspace frozen for a moment holds a
-// shared flock meanwhile. The last one thaws them. Where it died, the next process
-// that meets the guest finds a frozen group without a lock, which is not paused, and
-// thaws it. The lock of the guest is held by whoever takes the flock or looks at it.
-const freezeName = "still"
+// The cgroup freezer stops the processes of a workspace for a moment, such as for a
+// snapshot. Freezes are counted across processes by a shared flock on the file
+// "freeze". A process that gets the flock exclusively is the last user, and thaws. The
+// kernel drops the flock of a process that dies; the next process that connects to
+// the guest then finds a frozen cgroup that is neither paused nor locked, and thaws it.
+// Taking or testing the flock requires the guest lock.
+const freezeName = "freeze"
 
-// A freezeRef is a hold on the processes of a workspace.
+// A freezeRef is one reference on the cgroup freeze of a workspace.
 type freezeRef struct {
-	frozen bool         // they are frozen, or there are none
+	frozen bool         // the processes are frozen, or there are no processes
 	lock   *flock.Flock // nil where there is nothing to thaw
 }
 
-// acquireFreeze keeps the processes of the workspace frozen until done is called, if that
-// can be; where there are none they are.
+// acquireFreeze freezes the cgroup of the workspace until done is called. frozen is
+// false where the workspace has no freezer, and true where no guest runs. A nil done
+// means that there is nothing to thaw.
 func (h *handle) acquireFreeze(ctx context.Context) (frozen bool, done func(), err error) {
 	lock, err := keep.Lock(ctx, h.att.Dir.Path)
 	if err != nil {
@@ -45,7 +48,7 @@ func (h *handle) acquireFreeze(ctx context.Context) (frozen bool, done func(), e
 	return s.frozen, func() { h.unfreeze(ctx, s) }, nil
 }
 
-// acquireFreezeLocked is hold while the lock of the guest is held.
+// acquireFreezeLocked is acquireFreeze for a caller that has the guest lock.
 func (h *handle) acquireFreezeLocked(ctx context.Context) (s freezeRef, err error) {
 	rec := keep.Read(h.att.Dir)
 	if rec == nil {
@@ -67,7 +70,7 @@ func (h *handle) acquireFreezeLocked(ctx context.Context) (s freezeRef, err erro
 	}
 	if err := cgroup.SetFrozen(ctx, group, true); err != nil {
 		h.unfreezeLocked(ctx, s)
-		// Either the guest has ended, or it is not frozen, and the snapshot says so.
+		// The guest has ended, or its cgroup can't be frozen: the snapshot records which.
 		return freezeRef{frozen: errors.Is(err, os.ErrNotExist)}, nil
 	}
 	return s, nil
@@ -77,7 +80,7 @@ func (h *handle) freezeLock() *flock.Flock {
 	return flock.New(filepath.Join(h.att.Dir.Path, freezeName), flock.SetPermissions(0o600))
 }
 
-// unfreeze ends a hold; the last one thaws.
+// unfreeze drops a reference. The last one thaws the cgroup.
 func (h *handle) unfreeze(ctx context.Context, s freezeRef) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keep.EndTimeout)
 	defer cancel()
@@ -100,9 +103,9 @@ func (h *handle) unfreezeLocked(ctx context.Context, s freezeRef) {
 	}
 }
 
-// thawUnused thaws the processes of a guest that are not paused and that no process keeps
-// frozen, and reports whether one does. The lock of the guest is held.
-func (h *handle) thawUnused(ctx context.Context, rec *keep.Record) (held bool, err error) {
+// thawUnused thaws the cgroup of a guest, unless the workspace is paused or another
+// process has a reference on the freeze, which inUse reports. It requires the guest lock.
+func (h *handle) thawUnused(ctx context.Context, rec *keep.Record) (inUse bool, err error) {
 	if rec == nil {
 		return false, nil
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// newLaunchSpec says how the guest of m runs at a level.
+// newLaunchSpec returns the launch spec of the guest of m at a level.
 func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts options) (*launchSpec, error) {
 	bin, err := p.binary()
 	if err != nil {
@@ -52,8 +52,8 @@ func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts options) (*launc
 	return u, nil
 }
 
-// adoptGuest attaches to a guest that runs as planned, if there is one. The lock of
-// the guest is held.
+// adoptGuest connects to a running guest with the same launch key, if there is one. It
+// requires the guest lock.
 func (p *Provider) adoptGuest(ctx context.Context, dir wsdir.Dir, u *launchSpec) *guestConn {
 	c, rec := keep.Adopt(ctx, dir, u.key, u.version, u.id)
 	if c == nil {
@@ -62,26 +62,26 @@ func (p *Provider) adoptGuest(ctx context.Context, dir wsdir.Dir, u *launchSpec)
 	g := newGuestConn(c, u)
 	if u.filesInMount() {
 		if err := g.openFiles(rec, *u); err != nil {
-			p.log.Warn("sandbox: the mount of a guest can't be reached; it is replaced", "workspace", u.id, "error", errors.Join(err, g.Close()))
+			p.log.Warn("sandbox: the mount of the guest can't be opened; the guest is replaced", "workspace", u.id, "error", errors.Join(err, g.Close()))
 			return nil
 		}
 	}
 	return g
 }
 
-// A guestConn guest.
+// A guestConn is a connection to a running guest, with descriptors of its mounts.
 type guestConn struct {
 	*guest.Client
-	root  *files.Root // of the workspace as the guest sees it, where files are reached so
-	files *driver.FS  // on root
-	pinnedNS *os.File    // the namespace of the guest's mounts, where they keep files read-only
-	owner int         // whom files that are made belong to, where that is not this process's user; else 0
+	root     *files.Root // the workspace in the guest's mount; nil if files are not reached through it
+	files    *driver.FS  // on root
+	pinnedNS *os.File    // in place: the guest's mount namespace, kept open so that autorun files stay protected
+	owner    int         // uid of files that are created; 0 is this process's user
 
-	autorun *autorunState // what was found in directories of the user's, where this process started the guest
+	autorun *autorunState // autorun files at the start; nil for an adopted guest
 
-	guestRoot   *os.File // of the workspace as the guest sees it, once something was staged in it
-	mountNS    *os.File // of the guest's mounts
-	rootMount uint64   // that top is on
+	guestRoot *os.File // with imports: the workspace in the guest's mount
+	mountNS   *os.File // with imports: the guest's mount namespace
+	rootMount uint64   // mount id of guestRoot
 }
 
 func newGuestConn(c *guest.Client, u *launchSpec) *guestConn {
@@ -89,7 +89,7 @@ func newGuestConn(c *guest.Client, u *launchSpec) *guestConn {
 	return &guestConn{Client: c, autorun: u.autorun, owner: u.owner}
 }
 
-// Close lets go of the guest, which lives on.
+// Close closes the connection. The guest lives on.
 func (g *guestConn) Close() error {
 	err := g.Client.Close()
 	if g.root != nil {
@@ -103,8 +103,8 @@ func (g *guestConn) Close() error {
 	return err
 }
 
-// startGuest starts the guest, after the end of any that is there. The lock of the
-// guest is held.
+// startGuest ends a guest that may be running and starts a new one. It requires the guest
+// lock.
 func (p *Provider) startGuest(ctx context.Context, d wsdir.Dir, u *launchSpec) (*guestConn, error) {
 	if err := p.endGuestLocked(ctx, d.Path); err != nil {
 		return nil, err
@@ -114,19 +114,20 @@ func (p *Provider) startGuest(ctx context.Context, d wsdir.Dir, u *launchSpec) (
 	defer l.close()
 	g, err := p.launchGuest(ctx, d, u, l)
 	if err != nil {
-		removePlaceholders(u.autorun.Made) //nolint:errcheck // what is left is as good as nothing
+		removePlaceholders(u.autorun.Made) //nolint:errcheck // an empty placeholder is harmless
 		return nil, errors.Join(err, p.endGuestLocked(context.WithoutCancel(ctx), d.Path))
 	}
 	return g, nil
 }
 
-// launchGuest prepares a guest, notes what is made for it, starts it and opens its files.
+// launchGuest prepares a guest, records its cgroups and placeholders, starts it and opens
+// its files.
 func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, l *launch) (*guestConn, error) {
 	if err := p.prepareLaunch(l, u); err != nil {
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", launchErrorCode(err), err)
 	}
 	rec := &keep.Record{Key: u.key, Groups: cgroupsOf(*u).Dirs(), Made: u.autorun.Made}
-	if !u.throwaway || len(rec.Groups)+len(rec.Made) > 0 { // before there is anything that only it tells of
+	if !u.throwaway || len(rec.Groups)+len(rec.Made) > 0 { // recorded before it is created, so that a crash leaves no leak
 		if err := u.recordLaunch(ctx, d, rec); err != nil {
 			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 		}
@@ -144,19 +145,20 @@ func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, 
 		return g, nil
 	}
 	defer r.Root.Close()
-	if rec.Mount, err = mountID(int(r.Root.Fd())); err == nil && !u.throwaway { // which no other process adopts
+	if rec.Mount, err = mountID(int(r.Root.Fd())); err == nil && !u.throwaway { // no other process adopts a throwaway guest
 		err = rec.Write(ctx, d)
 	}
 	if err == nil {
 		err = g.setRoot(r.Root, rec, *u)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("sandbox: reach the files: %w: %w", fault.Failed, err), g.Close())
+		return nil, errors.Join(fmt.Errorf("sandbox: open the files: %w: %w", fault.Failed, err), g.Close())
 	}
 	return g, nil
 }
 
-// prepareLaunch makes what the guest needs in the directory of its workspace, and its launch.
+// prepareLaunch creates what the guest needs in the workspace directory, and fills in its
+// launch.
 func (p *Provider) prepareLaunch(l *launch, u *launchSpec) error {
 	if err := p.chownLogs(u.level, u.log); err != nil {
 		return err
@@ -168,7 +170,7 @@ func (p *Provider) prepareLaunch(l *launch, u *launchSpec) error {
 	}
 	if u.layer != "" && u.image == "" {
 		if err := p.resetLayer(u.layer); err != nil {
-			return fmt.Errorf("make its layer: %w", err)
+			return fmt.Errorf("create the overlayfs layer: %w", err)
 		}
 	}
 	if err := u.level.launch(p, l, *u); err != nil {
@@ -187,7 +189,8 @@ func (p *Provider) prepareLaunch(l *launch, u *launchSpec) error {
 	return nil
 }
 
-// recordLaunch writes down what is about to be made for a guest, and what was found.
+// recordLaunch writes the record of a guest that is about to start, and the autorun files
+// that were found, to the state.
 func (u *launchSpec) recordLaunch(ctx context.Context, d wsdir.Dir, rec *keep.Record) error {
 	_, err := d.Update(ctx, false, func(m *wsdir.State) error {
 		if u.throwaway {
@@ -198,33 +201,32 @@ func (u *launchSpec) recordLaunch(ctx context.Context, d wsdir.Dir, rec *keep.Re
 	return err
 }
 
-// endGuest ends the guest of the workspace in dir, if it has one, and whatever
-// ran in it.
+// endGuest ends the guest of the workspace in dir, if it has one, and all processes in it.
 func (p *Provider) endGuest(ctx context.Context, dir string) error {
 	return keep.EndIn(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
 }
 
-// endGuestLocked is endGuest while the lock of the guest is held.
+// endGuestLocked is endGuest for a caller that has the guest lock.
 func (p *Provider) endGuestLocked(ctx context.Context, dir string) error {
 	return keep.End(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
 }
 
-// hooks are about the control groups of a guest: what is frozen can't die, and
-// what is empty goes.
+// hooks thaw the cgroup of a guest before it is killed (a frozen process can't die), and
+// remove its cgroups and placeholders afterwards.
 var hooks = &keep.Hooks{
 	Before: func(ctx context.Context, r *keep.Record) {
 		if dir, ok := cgroup.FreezerOf(r.Groups); ok {
-			cgroup.SetFrozen(ctx, dir, false) //nolint:errcheck // then it is killed, and that tells
+			cgroup.SetFrozen(ctx, dir, false) //nolint:errcheck // a failure shows when the guest is killed
 		}
 	},
 	After: func(_ context.Context, r *keep.Record) error {
-		removePlaceholders(r.Made) //nolint:errcheck // what is left is as good as nothing
+		removePlaceholders(r.Made) //nolint:errcheck // an empty placeholder is harmless
 		return cgroup.Remove(r.Groups)
 	},
 }
 
-// launchErrorCode is the code of an error of a launch: what the caller asked for and can
-// change keeps its own.
+// launchErrorCode returns the code of a launch error. Errors that the caller can fix keep
+// their code; all others are Failed.
 func launchErrorCode(err error) fault.Code {
 	switch code := fault.Of(err); code {
 	case fault.PermissionDenied, fault.InvalidArgument, fault.ResourceExhausted:

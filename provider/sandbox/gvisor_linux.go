@@ -18,33 +18,33 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// gVisor runs inside the world that the level of namespaces builds: the same
-// mounts, ids and limit groups, and the end of its first process is the end of
-// everything. What is at stake if gVisor has a hole is that world, not the host.
+// gVisor runs inside the namespaces and rootfs of level namespaces, with the same mounts,
+// ids and cgroups, and the death of its first process kills everything. An escape from
+// gVisor reaches that rootfs, not the host.
 //
-// The guest is the first process of gVisor. It can be given streams, but no
-// directories and no sockets that listen, so it finds these below own, which
-// nobody else inside can enter: the socket that it makes there is one of the
-// host, in <root>/<id>/ctl.
+// The guest is the first process in gVisor. It can inherit streams, but no directories and
+// no listening sockets. It finds these below gvisorDir, which no other process inside can
+// enter. The socket that it creates there is on the host in <root>/<id>/ctl.
 
 const (
-	gvisorDir     = "/.croft"
-	ctlName = "ctl" // directory of the guest's socket; "sock" beside it is a symlink to that
+	gvisorDir = "/.croft"
+	ctlName   = "ctl" // directory of the guest's socket; "sock" beside it is a symlink to that
 )
 
-// launchGVisor prepares a guest in a kernel in user space.
+// launchGVisor prepares a guest in gVisor, a kernel in user space.
 func (p *Provider) launchGVisor(l *launch, u launchSpec) error {
 	program, err := p.openRunsc()
 	if err != nil {
 		return err
 	}
 	l.addFile("kernel", program)
-	// gVisor moves directories without a look at what is mounted on them.
+	// gVisor renames directories that have mounts on them, so read-only mounts would not
+	// protect autorun files.
 	if err := u.refuseAutorunFiles("by gVisor"); err != nil {
 		return err
 	}
 	logs := u.log
-	u.log = "" // as a mount, not as a descriptor
+	u.log = "" // passed as a mount, not as a descriptor
 	if err := p.launchNamespaces(l, u); err != nil {
 		return err
 	}
@@ -68,15 +68,15 @@ func (p *Provider) openRunsc() (*os.File, error) {
 	return f, nil
 }
 
-// refuseAutorunFiles refuses directories with files that others run later, where those can't
-// be kept read-only.
+// refuseAutorunFiles refuses writable directories of the host that contain autorun files,
+// at levels that can't make those read-only.
 func (u launchSpec) refuseAutorunFiles(how string) error {
 	found, err := u.hasAutorunFiles(u.files, u.hostDir)
 	if err != nil {
 		return err
 	}
 	if found {
-		return fmt.Errorf("a directory in place with files that others run later, which can't be kept read-only %s: %w", how, fault.Unsupported)
+		return fmt.Errorf("the directory in place contains autorun files, which can't be kept read-only %s: %w: choose isolation namespaces, or copy the directory", how, fault.Unsupported)
 	}
 	for _, b := range u.binds {
 		found, err := u.hasAutorunFiles(b.Dir, !b.ReadOnly)
@@ -84,13 +84,13 @@ func (u launchSpec) refuseAutorunFiles(how string) error {
 			return err
 		}
 		if found {
-			return fmt.Errorf("directory %q with files that others run later, which can't be kept read-only %s: %w", b.Dir, how, fault.Unsupported)
+			return fmt.Errorf("directory %q contains autorun files, which can't be kept read-only %s: %w: bind it read-only, or choose isolation namespaces", b.Dir, how, fault.Unsupported)
 		}
 	}
 	return nil
 }
 
-// A gvisorLaunch is a launch of gVisor in the making.
+// A gvisorLaunch turns a launch in namespaces into one in gVisor.
 type gvisorLaunch struct {
 	p      *Provider
 	launch *launch
@@ -99,8 +99,7 @@ type gvisorLaunch struct {
 	mounts []specs.Mount
 }
 
-// rewriteConfig turns the launch of a guest in namespaces into one that hands over to
-// gVisor.
+// rewriteConfig makes the guest in namespaces start gVisor, with an inner guest in it.
 func (k *gvisorLaunch) rewriteConfig(logs string) error {
 	outer := &k.launch.Config
 	inner := *outer
@@ -111,7 +110,7 @@ func (k *gvisorLaunch) rewriteConfig(logs string) error {
 	k.dropShadowedMounts()
 	mode := uint32(0o700)
 	if !k.p.ids.root {
-		mode = 0o001 // the workload is the same user as the guest, which needs no mode
+		mode = 0o001 // keeps the workload out, which is the same user; the guest has CAP_DAC_OVERRIDE
 	}
 	outer.Mounts = slices.Concat([]guest.Mount{
 		{Kind: guest.MountDir, Target: gvisorDir, Mode: mode},
@@ -135,7 +134,7 @@ func (k *gvisorLaunch) rewriteConfig(logs string) error {
 	return k.addBundle()
 }
 
-// dropShadowedMounts takes out of the outer world what gVisor puts over it anyway.
+// dropShadowedMounts drops tmpfs mounts of the outer rootfs over which gVisor mounts its own.
 func (k *gvisorLaunch) dropShadowedMounts() {
 	mounts := slices.Clone(k.launch.Config.Mounts)
 	for i, m := range mounts {
@@ -146,7 +145,7 @@ func (k *gvisorLaunch) dropShadowedMounts() {
 	k.launch.Config.Mounts = mounts
 }
 
-// addMounts lists what gVisor itself puts in place, above what the root shows.
+// addMounts lists the mounts of gVisor itself, above the rootfs.
 func (k *gvisorLaunch) addMounts() {
 	memory := k.spec.policy.Limits[driver.ResourceMemory].Max
 	tmpfs := func(target, options string) {
@@ -157,7 +156,7 @@ func (k *gvisorLaunch) addMounts() {
 	tmpfs("/tmp", "mode=1777"+tmpfsSize(memory, 2))
 	tmpfs("/run", "mode=755"+tmpfsSize(memory, 32))
 	tmpfs("/var/tmp", "mode=1777"+tmpfsSize(memory, 16))
-	user := 0 // see attr
+	user := 0 // see sysProcAttr
 	if k.p.ids.root {
 		user = workloadUID
 	}
@@ -179,8 +178,8 @@ func (k *gvisorLaunch) addMounts() {
 	}
 }
 
-// addBind makes gVisor show what the world has at a path, and look there each time:
-// the root itself it may remember, since nobody changes that.
+// addBind adds a bind mount of a path of the outer rootfs. gVisor revalidates files in
+// bind mounts, while it caches those of the rootfs, which never change.
 func (k *gvisorLaunch) addBind(path string, readOnly bool) {
 	mode := "rw"
 	if readOnly {
@@ -189,10 +188,10 @@ func (k *gvisorLaunch) addBind(path string, readOnly bool) {
 	k.mounts = append(k.mounts, specs.Mount{Destination: path, Type: "bind", Source: path, Options: []string{"rbind", mode, "nosuid", "nodev"}})
 }
 
-// addPrivateDir makes a directory of the host one of the guest's own.
+// addPrivateDir mounts a directory of the host below gvisorDir.
 func (k *gvisorLaunch) addPrivateDir(name, dir string) error {
 	m := guest.Mount{Kind: guest.MountBind, Source: dir, Target: gvisorDir + "/" + name}
-	if k.p.ids.root { // inside, nobody may walk there
+	if k.p.ids.root { // the guest's ids have no permission on the way to the source
 		tree, err := cloneTree(dir)
 		if err != nil {
 			return err
@@ -205,7 +204,7 @@ func (k *gvisorLaunch) addPrivateDir(name, dir string) error {
 	return nil
 }
 
-// setUpSocket makes the guest's socket one in a directory that both sides have.
+// setUpSocket puts the guest's socket into a directory that is visible inside and outside.
 func (k *gvisorLaunch) setUpSocket() error {
 	ctl := filepath.Join(filepath.Dir(k.spec.socket), ctlName)
 	if err := os.Mkdir(ctl, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
@@ -226,13 +225,13 @@ func (k *gvisorLaunch) setUpSocket() error {
 	return k.addPrivateDir(ctlName, ctl)
 }
 
-// guestCaps are what the guest needs inside gVisor, which is not what anyone
-// needs outside.
+// guestCaps are the capabilities of the guest in gVisor's kernel. They have no effect on
+// the host.
 var guestCaps = []string{
 	"CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_KILL", "CAP_CHOWN", "CAP_FOWNER", "CAP_DAC_OVERRIDE", "CAP_SYS_ADMIN",
 }
 
-// addBundle writes what gVisor is to run, and how.
+// addBundle adds the OCI bundle and the arguments of runsc.
 func (k *gvisorLaunch) addBundle() error {
 	spec := specs.Spec{
 		Version: specs.Version,
@@ -252,9 +251,9 @@ func (k *gvisorLaunch) addBundle() error {
 	const dir = gvisorDir + "/bundle"
 	outer := &k.launch.Config
 	outer.Mounts = append(outer.Mounts, guest.Mount{Kind: guest.MountFile, Target: dir + "/config.json", Source: string(data)})
-	sockets := "create" // the guest's own
+	sockets := "create" // the guest's socket
 	if k.spec.egress != "" {
-		sockets = "all" // and the proxy's
+		sockets = "all" // and connections to the proxy's
 	}
 	outer.Kernel = &guest.Kernel{Bundle: dir, Inner: k.inner, Args: []string{
 		"--root", gvisorDir + "/state", "--platform=systrap", "--network=none", "--ignore-cgroups", "--overlay2=none", "--rootless", "--host-uds=" + sockets,

@@ -17,38 +17,38 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A handle is a live workspace: its files, and its guest once that was needed.
+// A handle is an open workspace: its files, and its guest once one was needed.
 type handle struct {
 	p    *Provider
 	id   string
 	caps driver.Capabilities
-	dir *wsdir.Handle
+	dir  *wsdir.Handle
 
 	att *keep.Attachment[*guestConn]
 
-	canImport  bool         // directories may be brought in by mounts, where nothing lies below the files
-	viaGuestMount  bool         // files are reached through the guest's mount whatever they lie over
-	proxy   proxies.Part // used while att is locked
-	autorun autorunWatch
+	canImport     bool         // directories may be imported by mount, as long as the files are no overlayfs
+	viaGuestMount bool         // files are always reached through the guest's mount
+	proxy         proxies.Part // used while att is locked
+	autorun       autorunWatch
 
 	mu   sync.Mutex
 	opts options // guarded by mu
 }
 
-// currentOptions is what the workspace is made of, which Seal changes.
+// currentOptions returns the options of the workspace, which Seal changes.
 func (h *handle) currentOptions() options {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.opts
 }
 
-// filesInMount reports whether the files are what a mount of the guest shows.
+// filesInMount reports whether files are reached through the guest's mount.
 func (h *handle) filesInMount() bool {
 	o := h.currentOptions()
 	return h.viaGuestMount || len(o.lowerDirs()) > 0 || h.hasImports()
 }
 
-// filesModule is the module that calls for files go to: see the package doc.
+// filesModule returns the module that serves calls for files: see the package doc.
 func (h *handle) filesModule(ctx context.Context) (*driver.FS, error) {
 	if !h.filesInMount() {
 		return h.dir.Direct(), nil
@@ -63,7 +63,7 @@ func (h *handle) filesModule(ctx context.Context) (*driver.FS, error) {
 	return g.files, nil
 }
 
-// connectGuest attaches to the guest of the workspace, or starts it; see keep.Attachment.
+// connectGuest adopts or starts the guest of the workspace; see keep.Attachment.
 func (h *handle) connectGuest(ctx context.Context) (*guestConn, error) {
 	m := h.dir.State()
 	l, err := h.p.checkPolicy(ctx, m.Policy)
@@ -75,7 +75,7 @@ func (h *handle) connectGuest(ctx context.Context) (*guestConn, error) {
 		return nil, err
 	}
 	want.commitGuard = h.dir.CommitGuard(&m)
-	if !l.noMounts { // which has no port to reach it by
+	if !l.noMounts { // there, no port inside reaches a proxy
 		if err := h.proxy.Take(ctx, h.p.proxies(), h.id, h.p.proxyPaths(h.id), m.Policy.Network); err != nil {
 			return nil, fmt.Errorf("sandbox: %w", err)
 		}
@@ -93,8 +93,8 @@ func (h *handle) connectGuest(ctx context.Context) (*guestConn, error) {
 	return g, nil
 }
 
-// adoptOrStart adopts the guest, or starts it, and gives it the mounts of what was imported.
-// The lock of the guest is held.
+// adoptOrStart adopts the guest, or starts it, and mounts the imports in it. It requires
+// the guest lock.
 func (h *handle) adoptOrStart(ctx context.Context, want *launchSpec) (g *guestConn, err error) {
 	if !want.throwaway {
 		g = h.p.adoptGuest(ctx, h.att.Dir, want)
@@ -115,7 +115,7 @@ func (h *handle) adoptOrStart(ctx context.Context, want *launchSpec) (g *guestCo
 	return g, nil
 }
 
-// update changes the policy. A guest that does not run under the new one ends.
+// update changes the policy. It ends a guest that can't apply the new one.
 func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
 	l, err := h.p.checkPolicy(ctx, policy)
 	if now := h.dir.State(); err == nil {
@@ -136,7 +136,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 	return newRef(m, h.caps)
 }
 
-// endOutdatedGuest ends the guest if it does not run as m says.
+// endOutdatedGuest ends the guest if its launch spec differs from that of m.
 func (h *handle) endOutdatedGuest(ctx context.Context, l *level, m *wsdir.State) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keep.EndTimeout)
 	defer cancel()
@@ -155,7 +155,7 @@ func (h *handle) endOutdatedGuest(ctx context.Context, l *level, m *wsdir.State)
 	return h.att.Renew(ctx, want.key, hooks)
 }
 
-// close lets go of the workspace, and of its guest, which lives on.
+// close closes the workspace. Its guest lives on.
 func (h *handle) close(ctx context.Context) error {
 	h.autorunChanges(true)
 	return errors.Join(h.releaseGuest(context.WithoutCancel(ctx)), h.dir.Close())
@@ -168,7 +168,7 @@ func (h *handle) releaseGuest(ctx context.Context) error {
 	})
 }
 
-// destroy ends the workspace and its guest. A directory in place stays.
+// destroy ends the guest and removes the workspace. A directory in place stays.
 func (h *handle) destroy(ctx context.Context) error {
 	h.autorunChanges(true)
 	if err := h.att.Ends(ctx); err != nil {
@@ -180,7 +180,7 @@ func (h *handle) destroy(ctx context.Context) error {
 	return h.releaseGuest(ctx)
 }
 
-// noPause says why nothing of the workspace can be frozen, "" where it can.
+// noPause says why the workspace has no cgroup freezer, "" if it has one.
 func (h *handle) noPause(l *level) string {
 	switch err := cgroup.Find(cgroup.Freezer).Err; {
 	case l.gvisor:
@@ -193,22 +193,22 @@ func (h *handle) noPause(l *level) string {
 	return ""
 }
 
-// pause freezes all that runs in the workspace. Files can still be used.
+// pause freezes the cgroup of the workspace. Files can still be used.
 func (h *handle) pause(ctx context.Context) error { return h.setPaused(ctx, "pause", true) }
 
-// resume lets it go on.
+// resume thaws the cgroup of the workspace.
 func (h *handle) resume(ctx context.Context) error { return h.setPaused(ctx, "resume", false) }
 
-// lockUnfrozen takes the lock of the guest once no process keeps the workspace frozen for a
-// moment: that one would thaw it.
+// lockUnfrozen waits until no process has a reference on the freeze, and returns with the
+// guest lock: the last unfreeze would thaw a paused workspace.
 func (h *handle) lockUnfrozen(ctx context.Context, verb string) (io.Closer, error) {
 	for {
 		lock, err := keep.Lock(ctx, h.att.Dir.Path)
 		if err != nil {
 			return nil, fmt.Errorf("sandbox: %s: lock the guest: %w", verb, err)
 		}
-		held, err := h.thawUnused(ctx, keep.Read(h.att.Dir))
-		if err == nil && !held {
+		inUse, err := h.thawUnused(ctx, keep.Read(h.att.Dir))
+		if err == nil && !inUse {
 			return lock, nil
 		}
 		if err = errors.Join(err, lock.Close()); err != nil {
@@ -222,8 +222,8 @@ func (h *handle) lockUnfrozen(ctx context.Context, verb string) (io.Closer, erro
 	}
 }
 
-// setPaused notes that the workload is paused, or that it is not, before that is so: a
-// crash in between leaves a workload that runs, or one that the next process thaws.
+// setPaused records the pause in the state before it freezes or thaws the cgroup. A crash
+// in between leaves a workload that runs, or one that the next process thaws.
 func (h *handle) setPaused(ctx context.Context, verb string, frozen bool) error {
 	if err := h.dir.Current(); err != nil {
 		return err

@@ -41,11 +41,11 @@ const importsSection = wsdir.Section[[]importMount]("staged")
 
 // A importMount is one mount.
 type importMount struct {
-	Name     string `json:"name"`             // where the mount point was made
-	Point    mountPoint  `json:"point"`            // what it is
-	Source   string `json:"source,omitempty"` // directory of the host; "" is the mount point itself
-	ReadOnly bool   `json:"readOnly,omitempty"`
-	Layer    string `json:"layer,omitempty"` // directory with what was written, below stagedName
+	Name     string     `json:"name"`             // where the mount point was made
+	Point    mountPoint `json:"point"`            // what it is
+	Source   string     `json:"source,omitempty"` // directory of the host; "" is the mount point itself
+	ReadOnly bool       `json:"readOnly,omitempty"`
+	Layer    string     `json:"layer,omitempty"` // directory with what was written, below stagedName
 }
 
 // A mountPoint tells a directory from all others, also from one that has its number

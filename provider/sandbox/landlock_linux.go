@@ -11,7 +11,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// landlockReadable is what a workload without a root of its own may read.
+// landlockReadable are the paths of the host that a workload without a rootfs may read.
 var landlockReadable = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/proc",
 	"/etc/passwd", "/etc/group", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives",
@@ -20,12 +20,12 @@ var landlockReadable = []string{
 	"/etc/python3", "/etc/java", "/etc/perl", "/sys/devices/system/cpu", "/sys/fs/cgroup",
 }
 
-// landlockDevices is what it may also write to. Terminals by their path are not: those of
-// the same user on the host are among them.
+// landlockDevices are the paths that it may also write. Terminals are not among them:
+// terminals of the same user on the host would be.
 var landlockDevices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
 
-// launchProcess prepares a guest without any namespace, which fences what it starts with
-// Landlock and seccomp.
+// launchProcess prepares a guest without namespaces, which confines the processes that it
+// starts by Landlock and seccomp.
 func (p *Provider) launchProcess(l *launch, u launchSpec) error {
 	if len(u.lower) > 0 {
 		return fmt.Errorf("a template, without mounts: %w", fault.Unsupported)
@@ -33,9 +33,9 @@ func (p *Provider) launchProcess(l *launch, u launchSpec) error {
 	if err := u.refuseAutorunFiles("without mounts"); err != nil {
 		return err
 	}
-	const least = 3 // from which on truncation is covered
+	const least = 3 // the first that restricts truncation
 	if abi, err := guest.LandlockABI(); err != nil || abi < least {
-		return fmt.Errorf("landlock has version %d here, %d is the least (%v): %w", abi, least, err, fault.Unsupported) //nolint:errorlint // one code is enough
+		return fmt.Errorf("landlock has version %d here, at least %d is required (%v): %w", abi, least, err, fault.Unsupported) //nolint:errorlint // one code is enough
 	}
 	bin, err := p.binary()
 	if err != nil {
@@ -57,7 +57,7 @@ func (p *Provider) launchProcess(l *launch, u launchSpec) error {
 }
 
 // landlockPaths lists what a workload without mounts may write, and what it may read.
-// Directories of the user's are named by descriptors of what was judged.
+// Directories of the user are named by the descriptors that were checked.
 func (p *Provider) landlockPaths(l *launch, u launchSpec) (writable, visible []string, err error) {
 	writable, visible = append([]string{u.tmp}, landlockDevices...), slices.Clone(landlockReadable)
 	if !u.hostDir {
@@ -80,7 +80,7 @@ func (p *Provider) landlockPaths(l *launch, u launchSpec) (writable, visible []s
 	return writable, visible, nil
 }
 
-// addGrant adds a directory that is judged to a list.
+// addGrant opens and checks a directory, and adds its descriptor to a list.
 func (p *Provider) addGrant(l *launch, dir string, list []string) ([]string, error) {
 	d, err := p.openHostDir(dir)
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// ids says how users inside are numbered outside.
+// ids says how user ids inside map to ids on the host.
 type ids struct {
 	root bool // this process may map any id
-	base int  // root: id 0 inside is this one outside, and so on
+	base int  // root: the id on the host of id 0 inside
 }
 
-// hostIDs finds out what this process may do.
+// hostIDs returns the mapping that this process may use.
 func hostIDs(base int) ids {
 	if os.Geteuid() == 0 {
 		return ids{root: true, base: base}
@@ -30,27 +30,27 @@ func hostIDs(base int) ids {
 	return ids{}
 }
 
-// guestWorkspaceDir is where a workspace is for its processes.
+// guestWorkspaceDir is the default path of a workspace inside.
 const guestWorkspaceDir = "/workspace"
 
-// allNamespaces is every kind that separates a workload from the host.
+// allNamespaces are the clone flags of all namespaces of a guest.
 const allNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 
-// sysProcAttr is how the guest is started: alone in its namespaces, with the rights
-// that it needs there and none outside.
+// sysProcAttr returns how the guest is started: in new namespaces, with the capabilities
+// that it needs there and none on the host.
 func (i ids) sysProcAttr(kernel bool) *syscall.SysProcAttr {
 	sys := &syscall.SysProcAttr{Cloneflags: allNamespaces, Setsid: true}
 	if i.root {
-		// The guest is root inside, and an id outside that owns nothing.
+		// The guest is root inside; on the host, its id owns nothing.
 		all := []syscall.SysProcIDMap{{ContainerID: 0, HostID: i.base, Size: 65536}}
 		sys.UidMappings, sys.GidMappings, sys.GidMappingsEnableSetgroups = all, all, true
 		sys.Credential = &syscall.Credential{Uid: 0, Gid: 0}
 		return sys
 	}
-	// An ordinary user can map only itself, to the workload. So the guest is
-	// the same user, and what sets it apart is what it may do. gVisor wants to be
-	// root, so there that user is root, with no right that root would have.
+	// An ordinary user can map only its own id. So guest and workload are the same
+	// user, and differ in capabilities. gVisor must run as root inside, so there the
+	// id is mapped to root, without root's capabilities on the host.
 	inside := workloadUID
 	if kernel {
 		inside = 0
@@ -64,33 +64,33 @@ func (i ids) sysProcAttr(kernel bool) *syscall.SysProcAttr {
 
 // A launchSpec says how a guest is to run, and on which workspace.
 type launchSpec struct {
-	level  *level
-	id     string
-	files  string // directory of the host with its files
-	guestDir string // where it is inside
-	socket string // where the guest listens; "" dies with its stream
-	log    string // directory for the logs of sessions
-	policy driver.Policy
+	level    *level
+	id       string
+	files    string // directory of the files on the host
+	guestDir string // path of the workspace inside
+	socket   string // socket of the guest; "" for a guest that ends with its stream
+	log      string // directory of the logs of sessions
+	policy   driver.Policy
 
-	throwaway bool                            // the guest ends with its stream
-	lower     []string                        // directories below the files, the topmost first
-	layer     string                          // with those: directory of the layer above them
-	hostDir   bool                            // files is a directory of the user's
-	binds     []bind                          // directories of the host that are shown besides
-	caDir     string                          // directory with the roots that programs trust; "" leaves them theirs
-	image     string                          // file that holds the file system of the files, where disk is limited
-	egress    string                          // directory with the socket of the proxy, where there is one
-	owner     int                             // whom files belong to outside that are made through the mount; 0 is this process's user
-	commitGuard      func(change func() error) error // where files are reached through the mount: lets changes be committed
-	tmp       string                          // directory for temporary files, where there are no mounts
-	autorun   *autorunState                        // what is found in directories of the user's; nil if that is not asked
+	throwaway   bool                            // the guest ends with its stream
+	lower       []string                        // lower directories of the overlayfs, topmost first; none if the files are no overlayfs
+	layer       string                          // with lower: directory with upper and work
+	hostDir     bool                            // in place: files is a directory of the user
+	binds       []bind                          // further directories of the host
+	caDir       string                          // directory of the certificates that programs trust; "" leaves the host's
+	image       string                          // with a disk limit: the image with the files
+	egress      string                          // directory of the socket of the egress proxy; "" for no proxy
+	owner       int                             // uid on the host of files created through the mount; 0 is this process's user
+	commitGuard func(change func() error) error // called around the commit of a change through the mount
+	tmp         string                          // without mounts: directory of temporary files
+	autorun     *autorunState                   // receives the autorun files that were found, unless nil
 
 	version string // of the guest
-	key     string // equal for guests that run the same way: one that runs under another key is replaced
+	key     string // digest of the settings: a guest with another key is replaced
 }
 
-// A launch is the start of a guest in the making, with what is to be closed once
-// the guest has started or has failed to.
+// A launch is a prepared start of a guest, with the files to close once the guest has
+// started or failed to.
 type launch struct {
 	guest.Launch
 	open []io.Closer
@@ -102,13 +102,13 @@ func (l *launch) close() {
 	}
 }
 
-// addFile lets the guest have a file under a name.
+// addFile passes a file to the guest under a name.
 func (l *launch) addFile(name string, f *os.File) {
 	l.open = append(l.open, f)
 	l.Files = append(l.Files, guest.Named{Name: name, File: f})
 }
 
-// addDir lets the guest have a directory of the host; "" is none.
+// addDir passes a directory of the host to the guest, unless it is "".
 func (l *launch) addDir(name, dir string) error {
 	if dir == "" {
 		return nil
@@ -120,8 +120,8 @@ func (l *launch) addDir(name, dir string) error {
 	return err
 }
 
-// launchNamespaces prepares a guest with the fence that the kernel gives through
-// namespaces.
+// launchNamespaces prepares a guest that is isolated by namespaces, a rootfs that it
+// enters by pivot_root, and seccomp.
 func (p *Provider) launchNamespaces(l *launch, u launchSpec) error {
 	bin, err := p.binary()
 	if err != nil {
@@ -151,14 +151,14 @@ func (p *Provider) launchNamespaces(l *launch, u launchSpec) error {
 	return l.addDir("log", u.log)
 }
 
-// filesInMount reports whether files are what the guest's mount shows, and not what
-// is in a directory.
+// filesInMount reports whether files are reached through the guest's mount instead of
+// their directory.
 func (u launchSpec) filesInMount() bool {
 	return len(u.lower) > 0 || u.image != "" || u.hostDir && !u.level.noMounts
 }
 
-// writesHostFiles reports whether the workload writes files that others on the host
-// can reach.
+// writesHostFiles reports whether the workload writes files that programs on the host
+// can run.
 func (u launchSpec) writesHostFiles() bool { return u.hostDir || len(u.binds) > 0 }
 
 // workspaceMounts returns the mounts of the workspace itself.
@@ -181,9 +181,9 @@ func (p *Provider) workspaceMounts(l *launch, u launchSpec) ([]guest.Mount, erro
 	return append([]guest.Mount{m}, held...), nil
 }
 
-// filesMount returns the mount of the files, and those that keep what others run
-// later read-only in a directory in place. That directory was judged, and u.files
-// leads to it from then on.
+// filesMount returns the mount of the files, and for a directory in place the mounts
+// that make its autorun files read-only. That directory is checked, and u.files becomes
+// the path of its descriptor.
 func (p *Provider) filesMount(l *launch, u *launchSpec) (m guest.Mount, held []guest.Mount, err error) {
 	m = guest.Mount{Kind: guest.MountBind, Source: u.files, Target: u.guestDir, ReadOnly: u.policy.ReadOnly}
 	if !u.hostDir {
@@ -198,7 +198,7 @@ func (p *Provider) filesMount(l *launch, u *launchSpec) (m guest.Mount, held []g
 	return m, held, err
 }
 
-// filesTree returns a detached mount of the files, whose owner is the workload.
+// filesTree returns a detached, idmapped mount of the files.
 func (p *Provider) filesTree(u launchSpec) (*os.File, error) {
 	if u.image == "" {
 		return p.idmappedTree(u.files, u.level.gvisor)
@@ -213,7 +213,7 @@ func (p *Provider) filesTree(u launchSpec) (*os.File, error) {
 	return tree, nil
 }
 
-// overlayMounts returns the mount of a workspace that lies over others.
+// overlayMounts returns the overlayfs mount of a workspace with lower directories.
 func (p *Provider) overlayMounts(l *launch, u launchSpec) ([]guest.Mount, error) {
 	m := guest.Mount{
 		Kind: guest.MountOverlay, Target: u.guestDir, ReadOnly: u.policy.ReadOnly, Data: "userxattr",
@@ -244,7 +244,7 @@ func (p *Provider) overlayMounts(l *launch, u launchSpec) ([]guest.Mount, error)
 	return []guest.Mount{m}, nil
 }
 
-// layerTree returns a detached mount with the directories of an overlay.
+// layerTree returns a detached mount with the directories upper and work of an overlayfs.
 func (p *Provider) layerTree(u launchSpec) (*os.File, error) {
 	if u.image == "" {
 		return cloneTree(u.layer)
@@ -259,7 +259,7 @@ func (p *Provider) layerTree(u launchSpec) (*os.File, error) {
 	return tree, nil
 }
 
-// idmappedTree returns a detached mount of a directory whose owner is the workload.
+// idmappedTree returns a detached mount of a directory that maps its owner to the workload.
 func (p *Provider) idmappedTree(dir string, kernel bool) (*os.File, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -280,7 +280,7 @@ func (p *Provider) idmappedTree(dir string, kernel bool) (*os.File, error) {
 	return tree, nil
 }
 
-// baseEnv is what every process inside starts with.
+// baseEnv returns the environment of every process inside.
 func baseEnv(u launchSpec) map[string]string {
 	env := map[string]string{
 		"PATH": process.DefaultPath, "HOME": home, "USER": workloadName, "LOGNAME": workloadName,

@@ -23,12 +23,12 @@ import (
 
 // proofs are what was found for each controller, an error or true.
 var (
-	limitProofs  sync.Map
+	limitProofs   sync.Map
 	limitProofsMu sync.Mutex
 )
 
-// probeLimits tries the controllers that limits need and that were not tried yet.
-// What it finds is in the Traits.
+// probeLimits tests the controllers of limits that were not tested yet. The results show
+// in the Traits.
 func (p *Provider) probeLimits(ctx context.Context, l driver.Limits) {
 	limitProofsMu.Lock()
 	defer limitProofsMu.Unlock()
@@ -40,19 +40,19 @@ func (p *Provider) probeLimits(ctx context.Context, l driver.Limits) {
 		err := p.probeLimit(ctx, name)
 		switch {
 		case ctx.Err() != nil:
-			return // another time
+			return // the next call tests again
 		case err != nil:
-			limitProofs.Store(name, fmt.Errorf("the limit was set and does not hold: %w", err))
+			limitProofs.Store(name, fmt.Errorf("the limit was set and is not enforced: %w", err))
 		default:
 			limitProofs.Store(name, true)
 		}
 	}
 }
 
-// probedLimits are limits that nothing keeps to.
+// probedLimits are limits that the test exceeds at once.
 var probedLimits = cgroup.Limits{cgroup.Memory: 8 << 20, cgroup.PIDs: 1, cgroup.CPU: 20}
 
-// probeLimit makes a group with a limit and sends a process there that goes beyond.
+// probeLimit creates a cgroup with a limit and runs a process in it that exceeds the limit.
 func (p *Provider) probeLimit(ctx context.Context, name string) error {
 	bin, err := p.binary()
 	if err != nil {
@@ -67,16 +67,16 @@ func (p *Provider) probeLimit(ctx context.Context, name string) error {
 	return exhaustLimit(ctx, name, bin.Path, g.Limited(name))
 }
 
-// exhaustLimit sends the program to a group that a controller limits, and judges how it
-// ended.
+// exhaustLimit runs the program in a cgroup that a controller limits, and checks how the
+// program ended.
 func exhaustLimit(ctx context.Context, controller, program, dir string) error {
 	procs, err := os.OpenFile(filepath.Join(dir, "cgroup.procs"), os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
 	defer procs.Close()
-	const patience = 60 * time.Second // on a machine under load
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	const timeout = 60 * time.Second // enough on a machine under load
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, "exhaust-"+controller)
 	cmd.Env, cmd.ExtraFiles = []string{}, []*os.File{procs}
@@ -85,7 +85,7 @@ func exhaustLimit(ctx context.Context, controller, program, dir string) error {
 		return err
 	}
 	done := make(chan struct{})
-	go func() { // ends with the process, which is waited for
+	go func() { // ends with the process
 		defer close(done)
 		cmd.Wait() //nolint:errcheck // how it ended is in ProcessState
 	}()
@@ -95,26 +95,26 @@ func exhaustLimit(ctx context.Context, controller, program, dir string) error {
 			return checkStopped(controller, dir, cmd.ProcessState)
 		case <-time.After(5 * time.Millisecond):
 		}
-		if controller == cgroup.CPU && cgroup.Throttled(dir) { // which only makes it slow
+		if controller == cgroup.CPU && cgroup.Throttled(dir) { // throttling does not end the process
 			cancel()
 		}
 	}
 }
 
-// checkStopped judges how a process that went beyond a limit ended.
+// checkStopped checks that a process that exceeded a limit was stopped by it.
 func checkStopped(controller, dir string, state *os.ProcessState) error {
 	status, _ := state.Sys().(syscall.WaitStatus)
-	held := false
+	enforced := false
 	switch controller {
 	case cgroup.Memory:
-		held = status.Signal() == syscall.SIGKILL && cgroup.OOMKills(dir) > 0
+		enforced = status.Signal() == syscall.SIGKILL && cgroup.OOMKills(dir) > 0
 	case cgroup.PIDs:
-		held = state.ExitCode() == guest.Refused
+		enforced = state.ExitCode() == guest.Refused
 	case cgroup.CPU:
-		held = cgroup.Throttled(dir)
+		enforced = cgroup.Throttled(dir)
 	}
-	if !held {
-		return fmt.Errorf("a process went beyond it (%v): %w", state, fault.Failed)
+	if !enforced {
+		return fmt.Errorf("a process exceeded it (%v): %w", state, fault.Failed)
 	}
 	return nil
 }

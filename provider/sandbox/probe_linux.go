@@ -29,9 +29,9 @@ type level struct {
 	lacks   []string
 	launch  func(p *Provider, l *launch, u launchSpec) error
 
-	mapsIDs bool // where Croft is root, ids inside are others outside
-	gvisor bool // the guest is in a kernel of its own, and in the limit groups
-	noMounts  bool // the workspace is where it is on the host, and there are no mounts
+	mapsIDs  bool // where Croft is root, ids inside are others outside
+	gvisor   bool // the guest is in a kernel of its own, and in the limit groups
+	noMounts bool // the workspace is where it is on the host, and there are no mounts
 }
 
 // canOverlay reports whether workspaces of this level can lie over a directory.
@@ -149,7 +149,7 @@ type probeKey struct {
 }
 
 type probe struct {
-	sem chan struct{}
+	sem  chan struct{}
 	done bool
 	err  error
 }

@@ -25,16 +25,16 @@ import (
 
 // Provider opens workspaces behind a fence of the kernel.
 type Provider struct {
-	store *wsdir.Store
-	log    *slog.Logger
-	cfg    Config
-	ids    ids
-	binary func() (*guestbin.Binary, error)
-	proxies   func() *proxies.Set
-	userns   usernsCache
-	ctx    context.Context // of what runs for the provider, such as proxies, until Close
-	cancel context.CancelFunc
-	onlyLevel   driver.Isolation // in tests: a host that has no other level
+	store         *wsdir.Store
+	log           *slog.Logger
+	cfg           Config
+	ids           ids
+	binary        func() (*guestbin.Binary, error)
+	proxies       func() *proxies.Set
+	userns        usernsCache
+	ctx           context.Context // of what runs for the provider, such as proxies, until Close
+	cancel        context.CancelFunc
+	onlyLevel     driver.Isolation // in tests: a host that has no other level
 	afterDirCheck func(dir string) // in tests: called between the judgement of a directory and its mount
 }
 

@@ -10,14 +10,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Files that a mount shows are rolled back through it, one after another, while
-// all that runs there stands still. A journal in the directory of the workspace
-// has the snapshot: the process that next meets the guest, and finds the journal
-// unlocked, completes the rollback before anything else.
+// Files that are reached through the guest's mount are rolled back one by one, while the
+// cgroup is frozen. A journal in the workspace directory names the snapshot. A process
+// that connects to the guest and finds the journal unlocked completes the rollback first.
 
 const rollbackName = "rollback" // the journal
 
-// rollbackMounted brings files that a mount shows to another state.
+// rollbackMounted rolls back files through the guest's mount.
 func (h *handle) rollbackMounted(ctx context.Context, to *snapshot.RollbackTarget) error {
 	g, err := h.att.Guest(ctx)
 	if err != nil {
@@ -35,7 +34,7 @@ func (h *handle) rollbackMounted(ctx context.Context, to *snapshot.RollbackTarge
 	if done != nil {
 		defer done()
 	}
-	// From here on there is no way back, whatever the context says.
+	// From here on the rollback must complete, even if the context is cancelled.
 	if err := h.writeTree(context.WithoutCancel(ctx), g, to.Tree, to.Paths); err != nil {
 		journal.Release()
 		return err
@@ -44,8 +43,8 @@ func (h *handle) rollbackMounted(ctx context.Context, to *snapshot.RollbackTarge
 	return journal.End()
 }
 
-// completeRollback completes the rollback of a process that died. The lock of the
-// guest is held.
+// completeRollback completes the rollback of a process that died. It requires the guest
+// lock.
 func (h *handle) completeRollback(ctx context.Context, g *guestConn) error {
 	journal, err := snapshot.FindRollback(h.p.store.Path(h.id, rollbackName))
 	if err != nil || journal == nil {
@@ -62,14 +61,14 @@ func (h *handle) completeRollback(ctx context.Context, g *guestConn) error {
 	}
 	if err != nil {
 		journal.Release()
-		return fmt.Errorf("sandbox: complete a rollback to %s that was cut short: %w", journal.Target(), err)
+		return fmt.Errorf("sandbox: complete an interrupted rollback to %s: %w", journal.Target(), err)
 	}
-	h.p.log.Info("sandbox: a rollback that was cut short is complete", "workspace", h.id, "snapshot", journal.Target())
+	h.p.log.Info("sandbox: an interrupted rollback was completed", "workspace", h.id, "snapshot", journal.Target())
 	return journal.End()
 }
 
-// writeTree brings what a mount shows to what is in a tree: exactly, but for a directory
-// in place, whose owner is the user.
+// writeTree writes a tree through the guest's mount: exactly, except for a directory in
+// place, whose files keep their owner.
 func (h *handle) writeTree(ctx context.Context, g *guestConn, t snapshot.Tree, paths []string) error {
 	if h.dir.State().Dir != "" {
 		return snapshot.Write(ctx, t, g.files, &snapshot.WriteOptions{Only: paths})

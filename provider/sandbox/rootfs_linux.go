@@ -7,39 +7,39 @@ import (
 	"github.com/croft-run/croft/guest"
 )
 
-// The world inside: a tmpfs that holds the host's programs and libraries, read
-// only, and nothing of its people. What is not listed is not there: home
-// directories, other workspaces, /var, /run with its sockets, /sys, the host's
-// /tmp, its devices.
+// The rootfs is a tmpfs with read-only bind mounts of the host's programs and libraries,
+// which the guest enters by pivot_root. What is not listed here is not in it: home
+// directories, other workspaces, /var, /run with its sockets, /sys, the host's /tmp and
+// devices.
 
-// rootfsBuildDir is where the guest builds the world before it moves in. It must exist,
-// and hide nothing that is needed while building; nothing below /sys is.
+// rootfsBuildDir is the mount point on which the guest builds the rootfs before
+// pivot_root. It must exist, and hide nothing that is needed while building; nothing
+// below /sys is.
 const rootfsBuildDir = "/sys"
 
-// systemDirs are shown as the host has them, read only.
+// systemDirs are bind mounts of the host's directories, read-only.
 var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store"}
 
-// etcHidden are in /etc and nobody's business.
+// etcHidden are names in /etc that are masked: secrets and settings of host services.
 var etcHidden = []string{
 	"shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "ssl/private", "kubernetes", "docker", "NetworkManager",
 	"wireguard", "openvpn", "ppp", "krb5.keytab", "machine-id", "passwd-", "group-", "subuid", "subgid",
 	"security", "pam.d", "cron.d", "crontab", "systemd", "postgresql", "mysql", "redis", "croft",
 }
 
-// procHidden are in /proc, tell of the whole host, and help no program that is to
-// work here.
+// procHidden are names in /proc that are masked: they reveal state of the whole host, and
+// programs do not need them.
 var procHidden = []string{"keys", "key-users", "kcore", "timer_list", "latency_stats", "scsi", "acpi"}
 
-// workload is who the processes are, inside.
+// The user of the workload, inside.
 const (
 	workloadUID  = 1000
 	workloadName = "croft"
 	home         = "/home/croft"
 )
 
-// tmpfsSize limits a file system in memory to a part of the memory that there is.
-// All parts together leave room for programs: what is in such files can't be
-// freed by killing anyone.
+// tmpfsSize returns the mount option that limits a tmpfs to 1/part of the memory limit.
+// All parts together leave memory for programs: the OOM killer can't free tmpfs files.
 func tmpfsSize(memory, part int64) string {
 	if memory == 0 {
 		return ""
@@ -47,8 +47,8 @@ func tmpfsSize(memory, part int64) string {
 	return fmt.Sprintf(",size=%d", max(memory/part, 64<<10))
 }
 
-// baseMounts returns the mounts of the system, without the workspace, for a workload
-// that may use so much memory; 0 is no limit.
+// baseMounts returns the mounts of the rootfs without the workspace. memory is the memory
+// limit of the workload; 0 is no limit.
 func baseMounts(memory int64) []guest.Mount {
 	var mounts []guest.Mount
 	for _, dir := range systemDirs {
@@ -83,7 +83,7 @@ func deviceMount(path string) guest.Mount {
 	return guest.Mount{Kind: guest.MountBind, Source: path, Target: path, Dev: true}
 }
 
-// systemDirMount shows a directory of the host, or the symlink that it is there.
+// systemDirMount returns the bind mount of a directory of the host, or the same symlink.
 func systemDirMount(dir string) []guest.Mount {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -98,8 +98,8 @@ func systemDirMount(dir string) []guest.Mount {
 	return []guest.Mount{{Kind: guest.MountBind, Source: dir, Target: dir, ReadOnly: true}}
 }
 
-// etcMounts shows the host's /etc, with what tells of the host and its people covered
-// by what programs need instead, or by nothing.
+// etcMounts returns the mounts of /etc: the host's, read-only, with files about the host
+// and its users masked by neutral content or by empty files.
 func etcMounts() []guest.Mount {
 	mounts := []guest.Mount{
 		{Kind: guest.MountBind, Source: "/etc", Target: "/etc", ReadOnly: true},

@@ -6,8 +6,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// shell is the module of the guest. Results say what the proxy refused a command, and
-// what was planted; see planted.
+// shell returns the guest's Shell. Results also have the requests that the proxy refused
+// and the changed autorun files: see autorunChanges.
 func (h *handle) shell(ctx context.Context) (*driver.Shell, error) {
 	c, err := h.att.Guest(ctx)
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 // as its template: a layer, made of it once, that any number share.
 
 const (
-	rollbackStageName = "stage" // in the directory of a workspace: where a rollback makes ready what is new
-	newLayerPrefix  = ".new-" // begins the names of layers that are being made
+	rollbackStageName = "rollback-stage" // in the directory of a workspace: new files of a rollback
+	newLayerPrefix    = ".new-"          // begins the names of layers that are being made
 )
 
 // snapshotOrigin is what a workspace starts from, as a spec asks for it.
