@@ -18,30 +18,30 @@ import (
 	"github.com/croft-run/croft/guest"
 )
 
-// Where a workspace is a directory of the user's, what its user runs later lies
-// in it: hooks of Git, what its configuration names, tasks of editors. All that
-// is there when the guest starts is read-only for the workspace. What Git would
-// also look at and is not there is made, in its neutral form, so that nobody else
-// can make it, and removed with the guest. What comes later under other names
-// can't be kept from coming; it is told, see planted.
+// A directory in place or a writable bind contains autorun files, which the user's programs
+// run outside the sandbox: Git hooks, files that Git's configuration names, editor tasks.
+// Those that exist when the guest starts are read-only self bind mounts for the workspace.
+// Files that Git would read and that do not exist are created with neutral content
+// (placeholders), so that the workload can't create them, and removed with the guest. Not
+// prevented: new autorun files under other names. They are reported, see autorunChanges.
 
-// A placeholder is made where Git looks for something.
+// A placeholder is a file or directory that is created where Git would read one.
 type placeholder struct {
 	name    string
 	content string // of a file
 	dir     bool
 }
 
-// commonDir names the directory itself, which means the same as no such file.
+// The content of commondir names the directory itself, which is the default.
 var placeholders = []placeholder{{name: "commondir", content: ".\n"}, {name: "config"}, {name: "hooks", dir: true}}
 
-// autorunState is what was found, and made, in directories of the user's for a guest.
+// autorunState lists the autorun files and placeholders in directories of the user.
 type autorunState struct {
-	Dirs map[string]map[string]string `json:"dirs"`           // what each holds, by its path on the host
-	Made []string                     `json:"made,omitempty"` // placeholders, as paths of the host
+	Dirs map[string]map[string]string `json:"dirs"`           // stamps of autorun files, by directory on the host and name
+	Made []string                     `json:"made,omitempty"` // paths of placeholders on the host
 }
 
-// addDir remembers what a directory holds.
+// addDir records the autorun files of a directory.
 func (w *autorunState) addDir(dir string, s *autorunScan) {
 	if w.Dirs == nil {
 		w.Dirs = map[string]map[string]string{}
@@ -49,8 +49,7 @@ func (w *autorunState) addDir(dir string, s *autorunScan) {
 	w.Dirs[dir] = s.stamps
 }
 
-// hasAutorunFiles reports whether a directory that is to be written holds what others run
-// later.
+// hasAutorunFiles reports whether a writable directory contains autorun files.
 func (u launchSpec) hasAutorunFiles(dir string, writable bool) (bool, error) {
 	if !writable || u.policy.ReadOnly {
 		return false, nil
@@ -65,9 +64,9 @@ func (u launchSpec) hasAutorunFiles(dir string, writable bool) (bool, error) {
 	return !s.isEmpty(), nil
 }
 
-// protectAutorun returns mounts that make what others run later read-only in a
-// directory that was judged and is at inside for the workspace. Directories on the
-// way are mounts as well, which can't be moved away.
+// protectAutorun returns self bind mounts that make the autorun files of a checked
+// directory read-only; inside is its path for the workload. The directories above them are
+// self bind mounts, too: a mount point can't be renamed.
 func (u launchSpec) protectAutorun(l *launch, d *checkedDir, inside string, readOnly bool) ([]guest.Mount, error) {
 	if readOnly {
 		return nil, nil
@@ -97,14 +96,14 @@ func (u launchSpec) protectAutorun(l *launch, d *checkedDir, inside string, read
 type autorunProtection struct {
 	launch *launch
 	root   *os.Root
-	self   string // a path that leads there
-	real   string // where it was
+	self   string // path of its descriptor
+	real   string // its path when it was checked
 	scan   *autorunScan
 	binds  map[string]bool // names, and whether they are read-only
 	made   []string
 }
 
-// collect collects what is to be held.
+// collect fills in binds.
 func (p *autorunProtection) collect() error {
 	for _, name := range p.scan.gitLinks {
 		info, err := p.root.Lstat(name)
@@ -112,11 +111,11 @@ func (p *autorunProtection) collect() error {
 		case err == nil && info.Mode().IsRegular():
 			p.addReadOnly(name)
 		case err == nil && name == ".git":
-			return fmt.Errorf("its .git is neither a directory nor a file, and can't be kept as it is: %w", fault.Unsupported)
+			return fmt.Errorf(".git is neither a directory nor a file, and can't be made read-only: %w", fault.Unsupported)
 		}
 	}
 	for _, name := range p.scan.files {
-		// Further down they are left to who works there: packages bring their own.
+		// Further down they stay writable: packages bring their own.
 		if path.Dir(name) == "." || slices.Contains(topAutorunNames, name) {
 			p.addExisting(name)
 		}
@@ -134,7 +133,7 @@ func (p *autorunProtection) collect() error {
 	return nil
 }
 
-// addReadOnly holds a name read-only, and all on the way to it.
+// addReadOnly adds a read-only self bind mount, and writable ones of the directories above.
 func (p *autorunProtection) addReadOnly(name string) {
 	p.binds[name] = true
 	for at := path.Dir(name); at != "."; at = path.Dir(at) {
@@ -144,7 +143,7 @@ func (p *autorunProtection) addReadOnly(name string) {
 	}
 }
 
-// addRepo holds what Git runs, and takes its configuration from, in a repository.
+// addRepo adds the hooks and the configuration of a repository.
 func (p *autorunProtection) addRepo(dir string) error {
 	for _, h := range placeholders {
 		if err := p.reservePlaceholder(dir, h); err != nil {
@@ -159,7 +158,7 @@ func (p *autorunProtection) addRepo(dir string) error {
 	p.addExisting(path.Join(dir, "info/attributes"))
 	trees, err := p.readNames(path.Join(dir, "worktrees"))
 	if err != nil {
-		return nil // there are none
+		return nil // no worktrees
 	}
 	for _, tree := range trees {
 		at := path.Join(dir, "worktrees", tree)
@@ -178,11 +177,11 @@ func (p *autorunProtection) addRepo(dir string) error {
 	return nil
 }
 
-// maxIncludes bounds how many files a configuration is read from.
+// maxIncludes bounds the configuration files that are read.
 const maxIncludes = 64
 
-// addConfigured holds what the configuration of a repository names, and says whether
-// its working trees have a configuration of their own.
+// addConfigured adds the files that the configuration of a repository names, and reports
+// whether its worktrees have configurations of their own.
 func (p *autorunProtection) addConfigured(dir string) (perTree bool, err error) {
 	files := []string{path.Join(dir, "config"), path.Join(dir, "config.worktree")}
 	top := path.Dir(dir)
@@ -191,7 +190,7 @@ func (p *autorunProtection) addConfigured(dir string) (perTree bool, err error) 
 	}
 	var hooks []string
 	for i := 0; i < len(files) && i < maxIncludes; i++ {
-		if i > 1 { // what a file names that Git itself knows
+		if i > 1 { // an included file
 			if err := p.claimPath(files[i], false); err != nil {
 				return false, err
 			}
@@ -223,11 +222,11 @@ func (p *autorunProtection) addConfigured(dir string) (perTree bool, err error) 
 	return perTree, nil
 }
 
-// maxConfigSize is as much as is read of a configuration.
+// maxConfigSize bounds how much of a configuration file is read.
 const maxConfigSize = 1 << 20
 
-// readFile returns the beginning of a file, nothing where it is none: what is not one
-// could make its reader wait for ever.
+// readFile returns the beginning of a regular file, and nil otherwise: reading a FIFO could
+// block forever.
 func (p *autorunProtection) readFile(name string, most int64) []byte {
 	f, err := p.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -244,8 +243,8 @@ func (p *autorunProtection) readFile(name string, most int64) []byte {
 	return data
 }
 
-// resolveConfigPath returns where in the directory a name of a configuration leads that is
-// relative to base, "" where it leads elsewhere: there nobody inside can write.
+// resolveConfigPath returns the path in the directory of a configured name, which is
+// relative to base. It returns "" for a path outside, where the workload can't write.
 func (p *autorunProtection) resolveConfigPath(base, name string) string {
 	if rest, ok := strings.CutPrefix(name, "~/"); ok {
 		home, err := os.UserHomeDir()
@@ -270,8 +269,7 @@ func (p *autorunProtection) resolveConfigPath(base, name string) string {
 	return ""
 }
 
-// linkedWorktrees lists the directories with a working tree of a repository that lies
-// elsewhere.
+// linkedWorktrees lists the worktrees of repositories that lie elsewhere.
 func (p *autorunProtection) linkedWorktrees() []string {
 	var dirs []string
 	for _, link := range p.scan.gitLinks {
@@ -282,8 +280,8 @@ func (p *autorunProtection) linkedWorktrees() []string {
 	return dirs
 }
 
-// claimPath holds a name that Git was told of. Where it is not there, the first that is
-// missing on the way to it is made, so that nobody else can.
+// claimPath adds a path that Git's configuration names. If it does not exist, the first
+// missing element of the path is created, so that the workload can't create it.
 func (p *autorunProtection) claimPath(name string, dir bool) error {
 	if name == "" {
 		return nil
@@ -296,7 +294,7 @@ func (p *autorunProtection) claimPath(name string, dir bool) error {
 			return p.reservePlaceholder(path.Dir(at), placeholder{name: elem, dir: dir || at != name})
 		}
 		if err != nil {
-			return nil // it is nobody's to reach
+			return nil // not reachable
 		}
 		if info.Mode()&os.ModeSymlink != 0 {
 			if to, _ := resolveInside(p.self, p.real, name); to != "" {
@@ -318,8 +316,8 @@ func (p *autorunProtection) readNames(dir string) ([]string, error) {
 	return f.Readdirnames(-1)
 }
 
-// addExisting holds what is there. The way to it must not lead through symlinks,
-// which could lead elsewhere by then.
+// addExisting adds a path if it exists and has no symlink in it: a symlink could be
+// changed between this check and the mount (TOCTOU).
 func (p *autorunProtection) addExisting(name string) {
 	for at := name; at != "."; at = path.Dir(at) {
 		if info, err := p.root.Lstat(at); err != nil || info.Mode()&os.ModeSymlink != 0 {
@@ -329,8 +327,8 @@ func (p *autorunProtection) addExisting(name string) {
 	p.addReadOnly(name)
 }
 
-// reservePlaceholder holds what Git looks at in a repository, after it has made what is not
-// there. The guest has a lock on what was made, as long as it lives.
+// reservePlaceholder adds a file that Git reads, and creates it if it does not exist. The
+// guest holds a flock on what was created, as long as it lives.
 func (p *autorunProtection) reservePlaceholder(dir string, h placeholder) error {
 	name := path.Join(dir, h.name)
 	err := p.createPlaceholder(dir, name, h)
@@ -340,14 +338,14 @@ func (p *autorunProtection) reservePlaceholder(dir string, h placeholder) error 
 			p.made = append(p.made, name)
 		}
 	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
-		return nil // and nobody else can make it
+		return nil // the workload can't create it either
 	case err != nil:
 		return fmt.Errorf("reserve %s: %w: %w", name, fault.Of(err), err)
 	default:
 		p.made = append(p.made, name)
 	}
 	if info, err := p.root.Lstat(name); err != nil || info.Mode()&os.ModeSymlink != 0 {
-		return fmt.Errorf("%s is a symlink, and can't be kept as it is: %w", name, fault.Unsupported)
+		return fmt.Errorf("%s is a symlink, and can't be made read-only: %w", name, fault.Unsupported)
 	}
 	if len(p.made) > 0 && p.made[len(p.made)-1] == name {
 		if err := p.lockPlaceholder(name); err != nil {
@@ -383,16 +381,17 @@ func (p *autorunProtection) createPlaceholder(dir, name string, h placeholder) e
 	return nil
 }
 
-// isOurPlaceholder reports whether something is what a guest, now or before, has reserved.
+// isOurPlaceholder reports whether an existing file is a placeholder of this or another
+// guest.
 func (p *autorunProtection) isOurPlaceholder(name string, h placeholder) bool {
 	if h.dir || h.content == "" {
-		return false // as empty as many are that someone else has made
+		return false // can't be told from a user's empty one
 	}
 	return string(p.readFile(name, int64(len(h.content))+1)) == h.content
 }
 
-// lockPlaceholder makes the guest hold a lock on a placeholder, by which others see that it
-// is needed.
+// lockPlaceholder passes a shared flock on a placeholder to the guest, which shows other
+// processes that the placeholder is in use.
 func (p *autorunProtection) lockPlaceholder(name string) error {
 	f, err := p.root.Open(name)
 	if err != nil {
@@ -405,7 +404,7 @@ func (p *autorunProtection) lockPlaceholder(name string) error {
 	return nil
 }
 
-// bindMounts returns what was collected, the outer before the inner.
+// bindMounts returns the self bind mounts, outer ones first.
 func (p *autorunProtection) bindMounts(inside string) []guest.Mount {
 	var mounts []guest.Mount
 	for _, name := range slices.Sorted(maps.Keys(p.binds)) {
@@ -414,8 +413,7 @@ func (p *autorunProtection) bindMounts(inside string) []guest.Mount {
 	return mounts
 }
 
-// removePlaceholders removes placeholders that no guest needs any more, and that are as
-// they were made.
+// removePlaceholders removes placeholders that no guest uses and whose content is unchanged.
 func removePlaceholders(made []string) error {
 	var errs []error
 	for _, name := range made {
@@ -432,7 +430,7 @@ func removePlaceholder(name string) error {
 	if i >= 0 {
 		h = placeholders[i]
 	}
-	// The repository may have been replaced by then, but never by what lies outside.
+	// os.OpenRoot keeps the removal inside the directory, even if it was replaced since.
 	root, err := os.OpenRoot(filepath.Dir(name))
 	if err != nil {
 		return err
@@ -449,7 +447,7 @@ func removePlaceholder(name string) error {
 	}
 	defer f.Close()
 	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
-		return nil // another guest needs it
+		return nil // another guest uses it
 	}
 	if !h.dir {
 		if data, err := io.ReadAll(io.LimitReader(f, 16)); err != nil || string(data) != h.content {
@@ -458,7 +456,7 @@ func removePlaceholder(name string) error {
 	}
 	err = root.Remove(h.name)
 	if errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) {
-		return nil // it is in use by now
+		return nil // the user has put files into it
 	}
 	return err
 }

@@ -16,24 +16,24 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// autorunNames are what others run later, by its name in a project: tasks of editors
-// and configuration of tools that start by themselves. A process in the workspace
-// could plant there what its user then starts outside.
+// autorunNames are the names of autorun files in a project, besides Git's: editor tasks and
+// configuration of tools that run by themselves. A process in the workspace could write
+// code to them that the user then runs outside the sandbox.
 var autorunNames = []string{
 	".husky", ".vscode", ".idea", ".devcontainer", ".zed", ".fleet", ".envrc", ".mise.toml", "mise.toml", ".tool-versions", ".gitmodules",
 	".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml", ".ripgreprc",
 }
 
-// topAutorunNames are such names at the top of a project alone: what coding agents run by
-// themselves there, hooks and servers. In their homes, further down, they write the
-// same names all the time.
+// topAutorunNames are autorun files only at the top of a project: hooks and servers that
+// coding agents start. Further down, in their home directories, agents write the same
+// names all the time.
 var topAutorunNames = []string{
 	".claude/settings.json", ".claude/settings.local.json", ".mcp.json", ".cursor/mcp.json", ".cursor/hooks.json", ".codex/config.toml",
 	".gemini/settings.json", "opencode.json", "opencode.jsonc", ".opencode/plugin", ".opencode/plugins",
 }
 
-// packageDirs are directories that packages of others are put into, with whatever
-// editors their authors use.
+// packageDirs are directories of installed packages, which may contain editor settings of
+// their authors. autorunNames do not count there.
 var packageDirs = []string{"node_modules", "vendor", ".venv", "site-packages"}
 
 const (
@@ -42,11 +42,11 @@ const (
 	// looked at can't be kept.
 	maxScanned = 2_000_000
 	maxRepos   = 2_000
-	maxDepth   = 100 // directories within directories; each holds a descriptor
+	maxDepth   = 100 // of nested directories; each needs a descriptor
 )
 
-// A autorunScan is what a directory of the user's holds that others run later. Names
-// are relative to it.
+// An autorunScan lists the autorun files of a directory of the user. Names are relative to
+// it.
 type autorunScan struct {
 	repos       []string          // directories that Git takes for a repository: ".git", "lib/.git", "lib.git"
 	gitLinks    []string          // a .git that is a file and names such a directory
@@ -59,7 +59,7 @@ type autorunScan struct {
 	real        string // its path
 }
 
-// scanAutorun surveys a directory. It follows no symlink.
+// scanAutorun scans a directory for autorun files. It follows no symlinks.
 func scanAutorun(dir string) (*autorunScan, error) {
 	s := &autorunScan{stamps: map[string]string{}, linkTargets: map[string]string{}}
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -72,21 +72,21 @@ func scanAutorun(dir string) (*autorunScan, error) {
 		s.addTopFiles()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look for repositories in %s: %w: %w", dir, fault.Of(err), err)
+		return nil, fmt.Errorf("scan %s for autorun files: %w: %w", dir, fault.Of(err), err)
 	}
 	return s, nil
 }
 
-// walkDir looks at a directory, by a descriptor that it closes, and at all below.
+// walkDir scans a directory and all below it. It closes fd.
 func (s *autorunScan) walkDir(fd int, rel string, depth int, crowd bool) error {
 	dir := os.NewFile(uintptr(fd), fmt.Sprintf("/proc/self/fd/%d", fd))
 	defer dir.Close()
 	entries, err := dir.ReadDir(-1)
-	if err != nil && !errors.Is(err, os.ErrNotExist) { // what goes away meanwhile holds nothing
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // a directory that was removed is empty
 		return err
 	}
 	if s.visited += len(entries); s.visited > maxScanned {
-		return fmt.Errorf("it holds more than %d files: %w: name the project itself", maxScanned, fault.ResourceExhausted)
+		return fmt.Errorf("it contains more than %d files: %w: name the directory of the project", maxScanned, fault.ResourceExhausted)
 	}
 	if rel == "" {
 		s.recordTopNames(entries)
@@ -104,7 +104,7 @@ func (s *autorunScan) walkDir(fd int, rel string, depth int, crowd bool) error {
 		case slices.Contains(autorunNames, name) && !crowd:
 			s.files = append(s.files, at)
 			s.addStamp(fd, name, at)
-			if e.IsDir() && rel != "" { // where it is not kept, see protection
+			if e.IsDir() && rel != "" { // not protected there, see autorunProtection.collect
 				s.addTreeStamp(fd, name, at)
 			}
 			if e.Type()&os.ModeSymlink != 0 {
@@ -127,12 +127,12 @@ func (s *autorunScan) walkSubdir(fd int, name, at string, depth int, crowd bool)
 	}
 	sub, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	switch {
-	case err != nil && name == ".git": // whatever it is, it has that name
+	case err != nil && name == ".git": // it counts whatever its type
 		s.gitLinks = append(s.gitLinks, at)
 		s.addStamp(fd, name, at)
 		return nil
 	case err != nil:
-		return nil // gone, replaced, or not even its owner's to read, and then nobody runs what is in it
+		return nil // gone, replaced, or not readable even for its owner, so that no program runs what is in it
 	case name == ".git":
 		defer unix.Close(sub) //nolint:errcheck // it was only read
 		return s.addRepo(sub, at)
@@ -140,7 +140,7 @@ func (s *autorunScan) walkSubdir(fd int, name, at string, depth int, crowd bool)
 	return s.walkDir(sub, at, depth+1, crowd)
 }
 
-// isBareRepo reports whether Git takes a directory itself for a repository.
+// isBareRepo reports whether Git treats a directory itself as a repository.
 func isBareRepo(entries []os.DirEntry) bool {
 	found := 0
 	for _, e := range entries {
@@ -152,14 +152,15 @@ func isBareRepo(entries []os.DirEntry) bool {
 	return found == 3
 }
 
-// gitTodoFiles are what Git goes on with when its user tells it to, and that may name
-// programs to run. Who works in a repository needs them; what is left is told.
+// gitTodoFiles are the todo lists of an unfinished rebase or sequence, which may contain
+// commands that "git rebase --continue" runs. They stay writable, because work in a
+// repository needs them; changes are reported.
 var gitTodoFiles = []string{"rebase-merge/git-rebase-todo", "rebase-apply", "sequencer/todo"}
 
-// addRepo notes a repository, and those of its submodules, which lie in it.
+// addRepo adds a repository and the repositories of its submodules.
 func (s *autorunScan) addRepo(fd int, rel string) error {
 	if s.repos = append(s.repos, rel); len(s.repos) > maxRepos {
-		return fmt.Errorf("it holds more than %d repositories: %w: name the project itself", maxRepos, fault.ResourceExhausted)
+		return fmt.Errorf("it contains more than %d repositories: %w: name the directory of the project", maxRepos, fault.ResourceExhausted)
 	}
 	s.addStamp(fd, ".", rel)
 	for _, name := range gitTodoFiles {
@@ -168,13 +169,13 @@ func (s *autorunScan) addRepo(fd int, rel string) error {
 	s.addHookLinks(fd, rel)
 	modules, err := unix.Openat(fd, "modules", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil // it has none
+		return nil // no submodules
 	}
 	return s.walkDir(modules, path.Join(rel, "modules"), 0, true)
 }
 
-// addStamp notes what something is, so that a change is seen: of a directory only
-// which one it is, and of a file also when it was written.
+// addStamp records the type and inode of an entry, and size and mtime unless it is a
+// directory, so that a later scan detects changes.
 func (s *autorunScan) addStamp(fd int, name, at string) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -187,27 +188,27 @@ func (s *autorunScan) addStamp(fd int, name, at string) {
 	s.stamps[at] = sign
 }
 
-// recordTopNames keeps what is at the top. There are file systems that take names for the same
-// which differ in case.
+// recordTopNames records the names at the top in lower case, because some file systems are
+// case-insensitive.
 func (s *autorunScan) recordTopNames(entries []os.DirEntry) {
 	s.topNames = map[string]bool{}
 	for _, e := range entries {
 		name := e.Name()
 		if strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) {
-			s.topNames = nil // what such a name is the same as is not known here
+			s.topNames = nil // case folding beyond ASCII depends on the file system
 			return
 		}
 		s.topNames[strings.ToLower(name)] = true
 	}
 }
 
-// mayHaveTop reports whether something could be at a path from the top.
+// mayHaveTop reports whether a path from the top may exist.
 func (s *autorunScan) mayHaveTop(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	return s.topNames == nil || s.topNames[strings.ToLower(first)]
 }
 
-// addTopFiles looks for what counts at the top alone.
+// addTopFiles adds the files of topAutorunNames.
 func (s *autorunScan) addTopFiles() {
 	for _, name := range topAutorunNames {
 		if !s.mayHaveTop(name) {
@@ -225,8 +226,8 @@ func (s *autorunScan) addTopFiles() {
 	}
 }
 
-// addTreeStamp adds to the sign of a directory what is in it, as far as it is not too
-// much for what it is.
+// addTreeStamp adds a digest of the entries of a directory, of at most maxTreeEntries, to
+// its stamp.
 func (s *autorunScan) addTreeStamp(fd int, name, at string) {
 	sub, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -239,7 +240,7 @@ func (s *autorunScan) addTreeStamp(fd int, name, at string) {
 	s.stamps[at] += fmt.Sprintf(" %x", sum.Sum(nil)[:8])
 }
 
-// maxTreeEntries bounds the names that are looked at in such a directory.
+// maxTreeEntries bounds the entries that addTreeStamp and addHookLinks read.
 const maxTreeEntries = 10_000
 
 func (s *autorunScan) hashTree(fd int, rel string, depth int, sum io.Writer) {
@@ -260,7 +261,7 @@ func (s *autorunScan) hashTree(fd int, rel string, depth int, sum io.Writer) {
 	}
 }
 
-// addHookLinks follows the hooks of a repository that are symlinks.
+// addHookLinks adds the targets of hooks of a repository that are symlinks.
 func (s *autorunScan) addHookLinks(fd int, rel string) {
 	sub, err := unix.Openat(fd, "hooks", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -281,8 +282,8 @@ func (s *autorunScan) addHookLinks(fd int, rel string) {
 
 func (s *autorunScan) procPath() string { return fmt.Sprintf("/proc/self/fd/%d", s.topFD) }
 
-// addLinkTarget notes where a symlink leads. Where that does not exist someone could make
-// it.
+// addLinkTarget records the target of a symlink in its stamp, also when it does not exist:
+// the workload could create it.
 func (s *autorunScan) addLinkTarget(at string) {
 	to, sign := resolveInside(s.procPath(), s.real, at)
 	if s.stamps[at] += " " + sign; to != "" {
@@ -290,8 +291,9 @@ func (s *autorunScan) addLinkTarget(at string) {
 	}
 }
 
-// resolveInside follows a path in a directory, which is open as top and lies at real, and
-// returns where in the directory it leads, "" for elsewhere, and what is there.
+// resolveInside resolves the symlink at in a directory, which is open as top and has the
+// path real. It returns the target's path in the directory, "" if the target is outside,
+// and a stamp of the target.
 func resolveInside(top, real, at string) (to, sign string) {
 	fd, err := unix.Open(top+"/"+at, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -310,17 +312,17 @@ func resolveInside(top, real, at string) (to, sign string) {
 	return to, fmt.Sprintf("leads to %d %d %d.%09d", st.Ino, st.Size, st.Mtim.Sec, st.Mtim.Nsec)
 }
 
-// isEmpty reports whether there is nothing that others run later.
+// isEmpty reports whether the directory contains no autorun files.
 func (s *autorunScan) isEmpty() bool { return len(s.stamps) == 0 }
 
-// changedSince lists what is there now and was not before, or is something else.
+// changedSince lists the autorun files that are new or have another stamp.
 func (s *autorunScan) changedSince(before map[string]string) []string {
-	var news []string
-	for name, sign := range s.stamps {
-		if before[name] != sign {
-			news = append(news, name)
+	var changed []string
+	for name, stamp := range s.stamps {
+		if before[name] != stamp {
+			changed = append(changed, name)
 		}
 	}
-	slices.Sort(news)
-	return news
+	slices.Sort(changed)
+	return changed
 }

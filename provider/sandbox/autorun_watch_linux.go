@@ -15,10 +15,11 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// autorunSection says what directories of the user's held when the guest started.
-const autorunSection = wsdir.Section[autorunState]("watched")
+// autorunSection is the section of the state with the autorun files that directories of
+// the user contained when the guest started.
+const autorunSection = wsdir.Section[autorunState]("autorun")
 
-// writeTo puts what was found into a state that is being changed.
+// writeTo sets the section in a state that is being changed.
 func (w *autorunState) writeTo(m *wsdir.State) error {
 	if len(w.Dirs) == 0 {
 		w = nil
@@ -33,23 +34,22 @@ type autorunWatch struct {
 	found *autorunState // of a throw-away workspace, whose guest no other process finds; nil is that the state tells
 }
 
-// setFound remembers what was there when the guest started.
+// setFound sets the autorun files that existed when the guest started.
 func (l *autorunWatch) setFound(w *autorunState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.found = w
 }
 
-// scanPause is how many times as long as a look takes is the pause after it.
+// scanPause is the pause after a scan, as a multiple of the scan's duration.
 const scanPause = 10
 
-// maxReported bounds what one look tells of one directory.
+// maxReported bounds the changes that one scan reports per directory.
 const maxReported = 100
 
-// autorunChanges looks for what others run later and was made, or changed, in a directory
-// of the user's since the guest started or the last look. Each is told once: by an
-// event and to the caller. Looks cost at most a tenth of the time, but for the one
-// that must be.
+// autorunChanges scans the directories of the user for autorun files that were created or
+// changed since the guest started or since the last scan. It reports each change once, by
+// an event and in the result. Scans take at most a tenth of the time, unless must is set.
 func (h *handle) autorunChanges(must bool) []string {
 	if h.dir.State().Dir == "" && len(h.currentOptions().Binds) == 0 {
 		return nil
@@ -67,7 +67,7 @@ func (h *handle) autorunChanges(must bool) []string {
 			w, err = autorunSection.Get(m)
 		}
 		if err != nil || w == nil {
-			return nil // no guest has started yet, or all is read-only
+			return nil // no guest has started yet, or all directories are read-only
 		}
 	}
 	var found []string
@@ -76,15 +76,15 @@ func (h *handle) autorunChanges(must bool) []string {
 		if err != nil {
 			h.emitAutorunChange(at, err)
 			found = append(found, at)
-			delete(w.Dirs, at) // it is told once
+			delete(w.Dirs, at) // reported once
 			continue
 		}
-		news := s.changedSince(w.Dirs[at])
-		for _, name := range news[:min(len(news), maxReported)] {
+		changed := s.changedSince(w.Dirs[at])
+		for _, name := range changed[:min(len(changed), maxReported)] {
 			found = append(found, filepath.Join(at, name))
 			h.emitAutorunChange(filepath.Join(at, name), fault.SandboxViolation)
 		}
-		if len(news) > maxReported { // the directory stands for the rest
+		if len(changed) > maxReported { // the directory stands for the rest
 			found = append(found, at)
 			h.emitAutorunChange(at, fault.SandboxViolation)
 		}
@@ -92,30 +92,30 @@ func (h *handle) autorunChanges(must bool) []string {
 	}
 	if len(found) > 0 && h.autorun.found == nil {
 		if _, err := h.att.Dir.Update(context.WithoutCancel(h.p.ctx), false, w.writeTo); err != nil {
-			h.p.log.Warn("sandbox: what was told can't be noted", "workspace", h.id, "error", err)
+			h.p.log.Warn("sandbox: reported autorun changes can't be recorded, and will be reported again", "workspace", h.id, "error", err)
 		}
 	}
 	h.autorun.next = time.Now().Add(scanPause * time.Since(start))
 	return found
 }
 
-// emitAutorunChange emits the event of one that was found.
+// emitAutorunChange emits the event of one changed autorun file.
 func (h *handle) emitAutorunChange(name string, err error) {
 	if h.p.cfg.Events == nil {
 		return
 	}
 	h.p.cfg.Events.Emit(event.NewSandboxViolation(h.id, "", event.Violation{Tool: "run", Path: name, Err: fmt.Errorf(
-		"sandbox: %s was made or changed while the workspace could write there, and others run what it says: %w: look at it before you use it", name, err)}))
+		"sandbox: autorun file %s was created or changed while the workspace could write there: %w: review it before you run tools in that directory", name, err)}))
 }
 
-// reportAutorun makes the result of a session say what was planted.
+// reportAutorun adds autorun changes to the result of a session.
 func (h *handle) reportAutorun(s *driver.Session, err error) (*driver.Session, error) {
 	if err != nil || h.dir.State().Dir == "" && len(h.currentOptions().Binds) == 0 {
 		return s, err
 	}
-	told := *s
-	told.Process = autorunProcess{s.Process, h}
-	return &told, nil
+	wrapped := *s
+	wrapped.Process = autorunProcess{s.Process, h}
+	return &wrapped, nil
 }
 
 type autorunProcess struct {
@@ -123,7 +123,7 @@ type autorunProcess struct {
 	h *handle
 }
 
-// Wait waits for the session, and looks then.
+// Wait waits for the session, and scans for autorun changes.
 func (t autorunProcess) Wait(ctx context.Context) (driver.Result, error) {
 	res, err := t.Process.Wait(ctx)
 	if err == nil {

@@ -28,7 +28,7 @@ import (
 
 const (
 	gvisorDir = "/.croft"
-	ctlName   = "ctl" // directory of the guest's socket; "sock" beside it is a symlink to that
+	ctlName   = "ctl" // directory of the guest's socket; "sock" is a symlink to that socket
 )
 
 // launchGVisor prepares a guest in gVisor, a kernel in user space.

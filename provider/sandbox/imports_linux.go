@@ -20,44 +20,42 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A directory of the host that is imported may be a mount in the workspace: an
-// overlay, so that what is written stays in the workspace, or the directory
-// itself, read-only. Nothing is copied then. What was imported read-only by
-// copying is a read-only mount of itself, which no chmod undoes.
+// A directory of the host can be imported by mount instead of copied: as an overlayfs, so
+// that writes stay in the workspace, or as a read-only bind mount. A read-only import that
+// was copied becomes a read-only self bind mount, which the workload can't undo by chmod.
 //
-// Such mounts are in the guest's world alone. They are noted in the state of the
-// workspace and made again with each guest. A mount is found by what its mount
-// point is and not by its name: the host renames a mount point, or a directory
-// above one, with the mount on it, and by removing one it ends the mount. So who
-// changes such names works on the directories below the mounts.
+// The mounts exist only in the guest's mount namespace. They are recorded in the state,
+// section imports, and mounted again in each new guest. A mount point is identified by
+// inode and birth time, not by its name: renaming a directory on the host moves the mount
+// with it, and removing the directory ends the mount. So renames and removals of mount
+// points are made on the directory of the files, below the mounts.
 
 const (
-	importsName = "staged" // in the directory of a workspace: what was written over what was imported
+	importsName = "imports" // in the directory of a workspace: upper layers of imports
 	maxImports  = 256
 )
 
-// importsSection is the section of the state with the mounts.
-const importsSection = wsdir.Section[[]importMount]("staged")
+// importsSection is the section of the state with the imports by mount.
+const importsSection = wsdir.Section[[]importMount]("imports")
 
-// A importMount is one mount.
+// An importMount is one import by mount.
 type importMount struct {
-	Name     string     `json:"name"`             // where the mount point was made
-	Point    mountPoint `json:"point"`            // what it is
-	Source   string     `json:"source,omitempty"` // directory of the host; "" is the mount point itself
+	Name     string     `json:"name"`             // path of the mount point when it was made
+	Point    mountPoint `json:"point"`            // its identity
+	Source   string     `json:"source,omitempty"` // directory of the host; "" for a self bind mount
 	ReadOnly bool       `json:"readOnly,omitempty"`
-	Layer    string     `json:"layer,omitempty"` // directory with what was written, below stagedName
+	Layer    string     `json:"layer,omitempty"` // directory of upper and work, below importsName
 }
 
-// A mountPoint tells a directory from all others, also from one that has its number
-// after it is gone.
+// A mountPoint identifies a directory. The birth time tells it from a later directory
+// with the same inode number.
 type mountPoint struct {
 	Ino  uint64 `json:"ino"`
 	Born int64  `json:"born"`
 }
 
-// canImport reports whether a workspace can have such mounts while nothing lies below
-// its files: those in their directory, behind namespaces that this process may
-// enter.
+// canImport reports whether a workspace can have imports by mount: its files are in their
+// directory, and this process may enter the guest's mount namespace.
 func (p *Provider) canImport(l *level, m *wsdir.State) bool {
 	return p.ids.root && l.name == driver.IsolationNamespaces && m.Dir == "" && !p.hasDiskImage(l, m.Policy)
 }
@@ -66,7 +64,7 @@ func (h *handle) importsPath(elem ...string) string {
 	return h.p.store.Path(append([]string{h.id, importsName}, elem...)...)
 }
 
-// hasImports reports whether there may be mounts below the files.
+// hasImports reports whether the state has imports by mount.
 func (h *handle) hasImports() bool {
 	m := h.dir.State()
 	return h.canImport && importsSection.In(&m)
@@ -75,7 +73,7 @@ func (h *handle) hasImports() bool {
 func (h *handle) readImports() ([]importMount, error) {
 	m, err := h.att.Dir.Read()
 	if err != nil {
-		return nil, fmt.Errorf("sandbox: the mounts of the workspace: %w", err)
+		return nil, fmt.Errorf("sandbox: read the imports of the workspace: %w", err)
 	}
 	list, err := importsSection.Get(m)
 	if err != nil || list == nil {
@@ -84,7 +82,7 @@ func (h *handle) readImports() ([]importMount, error) {
 	return *list, nil
 }
 
-// writeImports replaces the list. Without mounts files are plainly in their directory
+// writeImports replaces the list. With an empty list, files are reached in their directory
 // again.
 func (h *handle) writeImports(ctx context.Context, list []importMount) error {
 	_, err := h.att.Dir.Update(ctx, false, func(m *wsdir.State) error {
@@ -96,7 +94,8 @@ func (h *handle) writeImports(ctx context.Context, list []importMount) error {
 	return err
 }
 
-// importsModule is the guest's module, with changes of names made below the mounts.
+// importsModule returns the guest's module, with renames and removals of mount points made
+// below the mounts.
 func (h *handle) importsModule(g *guestConn) *driver.FS {
 	own := *g.files
 	own.Files = importsFiles{g.files.Files, h, g}
@@ -114,7 +113,7 @@ func (h *handle) importsModule(g *guestConn) *driver.FS {
 	return &own
 }
 
-// moveAcross renames from one mount to another.
+// moveAcross renames from one mount to another, by a copy.
 func moveAcross(ctx context.Context, f *driver.FS, from, to string, opts *driver.RenameOptions) error {
 	o := &driver.CopyOptions{Recursive: true}
 	if opts != nil {
@@ -132,7 +131,7 @@ type importsFiles struct {
 	g *guestConn
 }
 
-// Remove removes a mount point, or what holds one, below the mounts.
+// Remove removes a mount point, or a directory above one, below the mounts.
 func (f importsFiles) Remove(ctx context.Context, name string, opts *driver.RemoveOptions) error {
 	if !f.g.isInImport(name) {
 		return f.h.dir.Direct().Remove(ctx, name, opts)
@@ -140,11 +139,11 @@ func (f importsFiles) Remove(ctx context.Context, name string, opts *driver.Remo
 	return f.Files.Remove(ctx, name, opts)
 }
 
-// isInImport reports whether a name is of something in a staged mount.
+// isInImport reports whether a path lies in an import.
 func (g *guestConn) isInImport(name string) bool {
 	dir, err := g.openBeneath(path.Dir(name))
 	if err != nil {
-		return false // there is nothing in there to be changed
+		return false // its directory does not exist
 	}
 	defer dir.Close()
 	id, err := mountID(int(dir.Fd()))
@@ -161,8 +160,8 @@ func (g *guestConn) openBeneath(name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// importDir brings a directory in by a mount where that is allowed and can be, and
-// makes what was copied read-only a read-only mount.
+// importDir returns an Import that imports by mount if that is allowed and supported, else
+// by copied, and makes a read-only copy a read-only mount.
 func (h *handle) importDir(copied func(ctx context.Context, dir, name string, opts *driver.ImportOptions) (driver.ImportResult, error)) func(ctx context.Context, dir, name string, opts *driver.ImportOptions) (driver.ImportResult, error) {
 	return func(ctx context.Context, dir, name string, opts *driver.ImportOptions) (driver.ImportResult, error) {
 		whole := len(opts.Exclude) == 0 && opts.MaxBytes == 0 && opts.MaxFiles == 0
@@ -180,7 +179,7 @@ func (h *handle) importDir(copied func(ctx context.Context, dir, name string, op
 		}
 		err = h.protectImported(ctx, name)
 		if errors.Is(err, fault.Unsupported) {
-			return res, nil // by its mode alone
+			return res, nil // only its mode protects it
 		}
 		if err != nil {
 			return driver.ImportResult{}, errors.Join(err, h.dir.Direct().Remove(context.WithoutCancel(ctx), name, &driver.RemoveOptions{Recursive: true}))
@@ -189,24 +188,24 @@ func (h *handle) importDir(copied func(ctx context.Context, dir, name string, op
 	}
 }
 
-// protectImported makes what was brought in without permission to write a read-only mount.
+// protectImported makes a read-only copy a read-only self bind mount.
 func (h *handle) protectImported(ctx context.Context, name string) error {
 	if o := h.currentOptions(); len(o.lowerDirs()) > 0 {
-		return fmt.Errorf("sandbox: make %s a read-only mount: %w: the workspace lies over a template", name, fault.Unsupported)
+		return fmt.Errorf("sandbox: make %s a read-only mount: %w: the workspace is an overlayfs", name, fault.Unsupported)
 	}
 	_, err := h.importByMount(ctx, "", name, true)
 	return err
 }
 
-// importByMount makes a mount at name, where nothing may be unless the source is "", which
-// is what is there. Unsupported means that nothing was made.
+// importByMount mounts source at name, which must not exist. With source "" it makes the
+// existing directory name a self bind mount. Unsupported means that nothing was changed.
 func (h *handle) importByMount(ctx context.Context, source, name string, readOnly bool) (res driver.ImportResult, err error) {
 	if h.dir.State().Policy.ReadOnly {
 		return res, fmt.Errorf("sandbox: import %s: %w: the workspace is read-only", name, fault.PermissionDenied)
 	}
 	if source != "" {
 		if source, err = h.p.store.CheckHost(source); err != nil {
-			return res, fmt.Errorf("sandbox: import by a mount: %w: %w", fault.Unsupported, err)
+			return res, fmt.Errorf("sandbox: import by mount: %w: %w", fault.Unsupported, err)
 		}
 		if res, err = countTree(ctx, source); err != nil {
 			return res, err
@@ -222,7 +221,7 @@ func (h *handle) importByMount(ctx context.Context, source, name string, readOnl
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
 	if err := h.openGuestRoot(g); err != nil {
-		return res, fmt.Errorf("sandbox: import by a mount: %w: %w", fault.Unsupported, err)
+		return res, fmt.Errorf("sandbox: import by mount: %w: %w", fault.Unsupported, err)
 	}
 	if err := h.addImport(ctx, g, importMount{Name: name, Source: source, ReadOnly: readOnly}); err != nil {
 		return res, err
@@ -231,14 +230,14 @@ func (h *handle) importByMount(ctx context.Context, source, name string, readOnl
 	return res, nil
 }
 
-// addImport makes a mount and notes it first. The lock of the guest is held.
+// addImport records an import and mounts it. It requires the guest lock.
 func (h *handle) addImport(ctx context.Context, g *guestConn, s importMount) (err error) {
 	list, err := h.pruneImports(ctx)
 	if err != nil {
 		return err
 	}
 	if len(list) >= maxImports || g.isInImport(s.Name) {
-		return fmt.Errorf("sandbox: import by a mount: %w: there are %d already, or the place is in one", fault.Unsupported, len(list))
+		return fmt.Errorf("sandbox: import by mount: %w: there are %d of at most %d imports, or %s lies in one", fault.Unsupported, len(list), maxImports, s.Name)
 	}
 	direct := h.dir.Direct()
 	if s.Source != "" {
@@ -251,12 +250,12 @@ func (h *handle) addImport(ctx context.Context, g *guestConn, s importMount) (er
 			}
 		}()
 		if s.Layer, err = h.createImportLayer(s); err != nil {
-			return fmt.Errorf("sandbox: import by a mount: %w: %w", fault.Unsupported, err)
+			return fmt.Errorf("sandbox: import by mount: %w: %w", fault.Unsupported, err)
 		}
 	}
 	at, err := g.openBeneath(s.Name)
 	if err != nil {
-		return fmt.Errorf("sandbox: import by a mount: %w: %w", fault.Of(err), err)
+		return fmt.Errorf("sandbox: import by mount: %w: %w", fault.Of(err), err)
 	}
 	defer at.Close()
 	if s.Point, err = identifyMountPoint(at); err == nil {
@@ -267,12 +266,12 @@ func (h *handle) addImport(ctx context.Context, g *guestConn, s importMount) (er
 		err = h.mountImport(g, s, at)
 	}
 	if err != nil {
-		return fmt.Errorf("sandbox: import by a mount: %w: %w", fault.Unsupported, err)
+		return fmt.Errorf("sandbox: import by mount: %w: %w", fault.Unsupported, err)
 	}
 	return g.ensureFiles(h)
 }
 
-// createImportLayer makes room for what is written over a source, for the workload.
+// createImportLayer creates the upper layer of a writable import.
 func (h *handle) createImportLayer(s importMount) (string, error) {
 	if s.ReadOnly {
 		return "", nil
@@ -288,21 +287,21 @@ func (h *handle) createImportLayer(s importMount) (string, error) {
 	return layer, os.Chmod(h.importsPath(layer, "upper"), info.Mode().Perm()|0o700)
 }
 
-// openGuestRoot opens the workspace as the guest sees it, once.
+// openGuestRoot opens the workspace in the guest's mount namespace, once.
 func (h *handle) openGuestRoot(g *guestConn) error {
 	if g.guestRoot != nil {
 		return nil
 	}
 	rec := keep.Read(h.att.Dir)
 	if rec == nil {
-		return fmt.Errorf("no guest is noted: %w", fault.Evicted)
+		return fmt.Errorf("the state has no guest: %w", fault.Evicted)
 	}
-	world := fmt.Sprintf("/proc/%d", rec.PID)
-	top, err := os.OpenFile(world+"/root"+guestWorkspaceDir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	proc := fmt.Sprintf("/proc/%d", rec.PID)
+	top, err := os.OpenFile(proc+"/root"+guestWorkspaceDir, unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
-	ns, err := os.Open(world + "/ns/mnt")
+	ns, err := os.Open(proc + "/ns/mnt")
 	if err != nil {
 		return errors.Join(err, top.Close())
 	}
@@ -316,8 +315,8 @@ func (h *handle) openGuestRoot(g *guestConn) error {
 	return nil
 }
 
-// verifyGuestRoot makes sure that it is the directory of the workspace, in the world
-// of its guest: what the guest says is not asked for.
+// verifyGuestRoot verifies by device and inode that top is the directory of the workspace,
+// and that the guest still lives. It does not rely on answers of the guest.
 func (h *handle) verifyGuestRoot(rec *keep.Record, top *os.File) error {
 	if !rec.Lives() {
 		return fmt.Errorf("the guest has ended: %w", fault.Evicted)
@@ -332,12 +331,12 @@ func (h *handle) verifyGuestRoot(rec *keep.Record, top *os.File) error {
 		return err
 	}
 	if st.Dev != is.Dev || st.Ino != is.Ino {
-		return fmt.Errorf("the mount is another one: %w", fault.Failed)
+		return fmt.Errorf("the guest's mount does not show the directory of the workspace: %w", fault.Failed)
 	}
 	return nil
 }
 
-// ensureFiles makes the guest's view the one by which files are reached.
+// ensureFiles opens the files through the guest's mount, once.
 func (g *guestConn) ensureFiles(h *handle) error {
 	if g.files != nil {
 		return nil
@@ -346,11 +345,11 @@ func (g *guestConn) ensureFiles(h *handle) error {
 	return g.setRoot(g.guestRoot, nil, launchSpec{policy: m.Policy, commitGuard: h.dir.CommitGuard(&m)})
 }
 
-// restoreImports makes the mounts that a guest does not have. The lock of the guest is
-// held.
+// restoreImports mounts the imports that the guest does not have. It requires the guest
+// lock.
 func (h *handle) restoreImports(ctx context.Context, g *guestConn) error {
 	if err := h.openGuestRoot(g); err != nil {
-		return fmt.Errorf("sandbox: reach the files: %w: %w", fault.Failed, err)
+		return fmt.Errorf("sandbox: open the files: %w: %w", fault.Failed, err)
 	}
 	list, err := h.pruneImports(ctx)
 	if err != nil {
@@ -362,7 +361,7 @@ func (h *handle) restoreImports(ctx context.Context, g *guestConn) error {
 			err = h.mountImportAt(g, s, at)
 		}
 		if err != nil {
-			return fmt.Errorf("sandbox: mount what was imported to %s: %w: %w", s.Name, fault.Failed, err)
+			return fmt.Errorf("sandbox: mount the import %s: %w: %w", s.Name, fault.Failed, err)
 		}
 	}
 	return g.ensureFiles(h)
@@ -375,7 +374,7 @@ func (h *handle) mountImportAt(g *guestConn, s importMount, name string) error {
 	}
 	defer at.Close()
 	if id, err := mountID(int(at.Fd())); err != nil || id != g.rootMount {
-		return err // it is there: another process made it in the same guest
+		return err // another process mounted it in the same guest
 	}
 	if is, err := identifyMountPoint(at); err != nil || is != s.Point {
 		return fmt.Errorf("its mount point is being moved: %w", errors.Join(fault.Unavailable, err))
@@ -383,7 +382,7 @@ func (h *handle) mountImportAt(g *guestConn, s importMount, name string) error {
 	return h.mountImport(g, s, at)
 }
 
-// mountImport puts a mount on a directory of the guest's world.
+// mountImport attaches an import to a directory in the guest's mount namespace.
 func (h *handle) mountImport(g *guestConn, s importMount, at *os.File) error {
 	tree, err := h.importTree(g, s, at)
 	if err != nil {
@@ -395,7 +394,7 @@ func (h *handle) mountImport(g *guestConn, s importMount, at *os.File) error {
 	})
 }
 
-// importTree returns a detached mount of what is to be shown.
+// importTree returns the detached mount of an import.
 func (h *handle) importTree(g *guestConn, s importMount, at *os.File) (*os.File, error) {
 	attr := uint64(unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV)
 	if s.ReadOnly || h.dir.State().Policy.ReadOnly {
@@ -433,7 +432,7 @@ func (h *handle) importTree(g *guestConn, s importMount, at *os.File) (*os.File,
 	return tree, nil
 }
 
-// newOverlay returns a detached overlay: lower below, and what is written in layer.
+// newOverlay returns a detached overlayfs with lower, and upper and work in layer.
 func newOverlay(lower *os.File, layer string, durable bool) (*os.File, error) {
 	fd, err := unix.Fsopen("overlay", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -442,11 +441,11 @@ func newOverlay(lower *os.File, layer string, durable bool) (*os.File, error) {
 	defer unix.Close(fd) //nolint:errcheck // nothing is lost with it
 	steps := [][2]string{{"source", "croft"}, {"upperdir", filepath.Join(layer, "upper")}, {"workdir", filepath.Join(layer, "work")}}
 	if err := unix.FsconfigSetFd(fd, "lowerdir+", int(lower.Fd())); err != nil {
-		return nil, fmt.Errorf("the layer below: %w", err)
+		return nil, fmt.Errorf("overlayfs: lowerdir: %w", err)
 	}
 	for _, s := range steps {
 		if err := unix.FsconfigSetString(fd, s[0], s[1]); err != nil {
-			return nil, fmt.Errorf("%s: %w", s[0], err)
+			return nil, fmt.Errorf("overlayfs: %s: %w", s[0], err)
 		}
 	}
 	if !durable {
@@ -455,7 +454,7 @@ func newOverlay(lower *os.File, layer string, durable bool) (*os.File, error) {
 		}
 	}
 	if err := unix.FsconfigCreate(fd); err != nil {
-		return nil, fmt.Errorf("make an overlay: %w", err)
+		return nil, fmt.Errorf("overlayfs: %w", err)
 	}
 	tree, err := unix.Fsmount(fd, unix.FSMOUNT_CLOEXEC, 0)
 	if err != nil {
@@ -464,12 +463,12 @@ func newOverlay(lower *os.File, layer string, durable bool) (*os.File, error) {
 	return os.NewFile(uintptr(tree), layer), nil
 }
 
-// inMountNS calls f on a thread that sees the mounts of a guest, and serves nobody
-// else afterwards.
+// inMountNS calls f on a thread that has entered a mount namespace (setns). The thread ends
+// afterwards: it can't serve other goroutines.
 func inMountNS(ns *os.File, f func() error) error {
 	answer := make(chan error, 1)
 	go func() { // ends with this call, which waits for the answer
-		runtime.LockOSThread() // and never unlocks: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		err := unix.Unshare(unix.CLONE_FS)
 		if err == nil {
 			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNS)
@@ -482,20 +481,19 @@ func inMountNS(ns *os.File, f func() error) error {
 	return <-answer
 }
 
-// identifyMountPoint tells what a directory is, below the mount that may be on it.
+// identifyMountPoint returns the identity of a directory.
 func identifyMountPoint(dir *os.File) (mountPoint, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(int(dir.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
 		return mountPoint{}, err
 	}
 	if st.Mask&unix.STATX_BTIME == 0 {
-		return mountPoint{}, errors.New("the file system does not tell when a directory was made")
+		return mountPoint{}, errors.New("the file system records no birth times")
 	}
 	return mountPoint{st.Ino, st.Btime.Sec*1e9 + int64(st.Btime.Nsec)}, nil
 }
 
-// pruneImports forgets the mounts whose mount points are gone, with what was
-// written in them.
+// pruneImports removes the imports whose mount points are gone, with their upper layers.
 func (h *handle) pruneImports(ctx context.Context) ([]importMount, error) {
 	list, err := h.readImports()
 	if err != nil {
@@ -524,7 +522,7 @@ func (h *handle) pruneImports(ctx context.Context) ([]importMount, error) {
 	return kept, h.writeImports(ctx, kept)
 }
 
-// findMountPoint returns where the mount point of a mount is by now; "" is nowhere.
+// findMountPoint returns the present path of the mount point of an import, "" if it is gone.
 func (h *handle) findMountPoint(s importMount) (string, error) {
 	m := h.dir.State()
 	root := h.p.store.Files(&m)
@@ -546,7 +544,7 @@ func (h *handle) findMountPoint(s importMount) (string, error) {
 			found = name
 			return fs.SkipAll
 		}
-		return nil // what can't be read holds no mount point
+		return nil // a directory that can't be read contains no mount point
 	})
 	if err != nil || found == "" {
 		return "", err
@@ -555,7 +553,7 @@ func (h *handle) findMountPoint(s importMount) (string, error) {
 	return filepath.ToSlash(rel), err
 }
 
-// countTree counts what a mount will show.
+// countTree counts the entries of a directory that is imported by mount.
 func countTree(ctx context.Context, dir string) (res driver.ImportResult, err error) {
 	err = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		switch {

@@ -17,11 +17,11 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A limit is believed once something was stopped by it: croft-guest, which is
-// told to go to a limit in a group of its own. It takes some milliseconds, and is
-// done once per process, by Probe and by who first asks for the limit.
+// A cgroup limit is reported as enforced only after a test: croft-guest exceeds the limit
+// in a cgroup of its own. The test takes some milliseconds. It runs once per process, in
+// Probe or when the limit is first used.
 
-// proofs are what was found for each controller, an error or true.
+// limitProofs has the result of the test of each controller, an error or true.
 var (
 	limitProofs   sync.Map
 	limitProofsMu sync.Mutex

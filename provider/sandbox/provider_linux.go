@@ -23,7 +23,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Provider opens workspaces behind a fence of the kernel.
+// Provider opens workspaces whose processes are isolated by the kernel.
 type Provider struct {
 	store         *wsdir.Store
 	log           *slog.Logger
@@ -32,10 +32,10 @@ type Provider struct {
 	binary        func() (*guestbin.Binary, error)
 	proxies       func() *proxies.Set
 	userns        usernsCache
-	ctx           context.Context // of what runs for the provider, such as proxies, until Close
+	ctx           context.Context // of the proxies; cancelled by Close
 	cancel        context.CancelFunc
 	onlyLevel     driver.Isolation // in tests: a host that has no other level
-	afterDirCheck func(dir string) // in tests: called between the judgement of a directory and its mount
+	afterDirCheck func(dir string) // in tests: called between the check of a directory and its mount
 }
 
 var _ driver.Provider = (*Provider)(nil)
@@ -80,8 +80,8 @@ func (p *Provider) Close() error {
 // Kind returns "sandbox".
 func (p *Provider) Kind() string { return Kind }
 
-// Probe starts a guest at each level of isolation and tries the fence from
-// inside; what it found is remembered for the life of this process.
+// Probe tests the default level of isolation, from inside a guest, and the cgroup limits.
+// Results are cached for the life of this process.
 func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	unlock, err := p.store.Lock(ctx)
 	if err != nil {
@@ -96,7 +96,7 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	return p.levelTraits(level, diskLimit()), nil
 }
 
-// Open makes the workspace spec.ID or returns it where it exists.
+// Open creates the workspace spec.ID or returns it if it exists.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
 	opts, l, err := p.checkSpec(ctx, spec)
 	if err != nil {
@@ -128,7 +128,7 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	return p.attachWorkspace(ctx, m, p.Capabilities())
 }
 
-// Capabilities is what a workspace has.
+// Capabilities returns the capabilities of a workspace.
 func (p *Provider) Capabilities() driver.Capabilities {
 	caps := capabilities.Clone()
 	if p.cfg.Snapshots != nil {
@@ -137,8 +137,8 @@ func (p *Provider) Capabilities() driver.Capabilities {
 	return caps
 }
 
-// checkSpec refuses, before anything is made, what the provider can't do, and
-// returns what is kept of the configuration.
+// checkSpec refuses a spec that the provider can't fulfil, before anything is created. It
+// returns the options to record and the level.
 func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *level, error) {
 	if err := driver.CheckOpen(spec, Kind); err != nil {
 		return nil, nil, err
@@ -148,13 +148,13 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 		return nil, nil, err
 	}
 	if opts.From != "" || opts.Layers != nil || opts.Sealed != nil {
-		return nil, nil, fmt.Errorf("sandbox: open: config: %w: \"from\", \"layers\" and \"sealed\" can't be configured; a snapshot is named in what to start from", fault.InvalidArgument)
+		return nil, nil, fmt.Errorf("sandbox: open: config: %w: \"from\", \"layers\" and \"sealed\" can't be configured; name the snapshot in Spec.From", fault.InvalidArgument)
 	}
 	if err := opts.checkTemplate(spec); err != nil {
 		return nil, nil, err
 	}
 	if opts.Template != "" {
-		if _, err := p.store.CheckHost(opts.Template); err != nil { // the data of Croft is no template, nor is what holds it
+		if _, err := p.store.CheckHost(opts.Template); err != nil { // Croft's data directories can't be templates
 			return nil, nil, fmt.Errorf("sandbox: open: template: %w", err)
 		}
 	}
@@ -185,11 +185,11 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 	return opts, l, nil
 }
 
-// checkTemplate judges what the workspace is to start from.
+// checkTemplate checks the template that the workspace is to start from.
 func (o *options) checkTemplate(spec driver.Spec) error {
 	if spec.From.Template != "" {
 		if o.Template != "" {
-			return fmt.Errorf("sandbox: open: %w: a template is given twice, in the configuration and to start from", fault.InvalidArgument)
+			return fmt.Errorf("sandbox: open: %w: the template is given twice, in the configuration and in Spec.From", fault.InvalidArgument)
 		}
 		o.Template = spec.From.Template
 	}
@@ -213,40 +213,41 @@ func (o *options) checkTemplate(spec driver.Spec) error {
 	return nil
 }
 
-// checkNotSystem refuses directories in place that would uncover the system.
+// checkNotSystem refuses directories of the system and of whole homes, which would expose
+// or change more than a project.
 func checkNotSystem(dir string) error {
-	if dir == "" || !filepath.IsAbs(dir) { // package plot has its own say
+	if dir == "" || !filepath.IsAbs(dir) { // package wsdir checks that
 		return nil
 	}
 	clean := filepath.Clean(dir)
 	for _, taken := range append([]string{"/etc", "/proc", "/dev", "/sys", "/run", "/boot"}, systemDirs...) {
 		if clean == taken || strings.HasPrefix(clean, taken+"/") {
-			return fmt.Errorf("directory %q: %w: %s is the system's", dir, fault.InvalidArgument, taken)
+			return fmt.Errorf("directory %q: %w: %s is a system directory", dir, fault.InvalidArgument, taken)
 		}
 	}
 	switch clean {
 	case "/", "/tmp", "/var", "/home", "/root", "/var/tmp", home:
-		return fmt.Errorf("directory %q: %w: it holds more than a project", dir, fault.InvalidArgument)
+		return fmt.Errorf("directory %q: %w: it contains more than a project; name the directory of the project", dir, fault.InvalidArgument)
 	}
 	if filepath.Dir(clean) == "/home" {
-		return fmt.Errorf("directory %q: %w: it is somebody's home, with what starts at each login, and keys", dir, fault.InvalidArgument)
+		return fmt.Errorf("directory %q: %w: it is a home directory, with keys and programs that run at login; name the directory of the project", dir, fault.InvalidArgument)
 	}
 	return nil
 }
 
-// checkRealDir is checkPlace for a directory and for where its symlinks lead.
+// checkRealDir is checkNotSystem for a directory and for its path without symlinks.
 func checkRealDir(dir string) error {
 	if err := checkNotSystem(dir); err != nil || dir == "" {
 		return err
 	}
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil || real == filepath.Clean(dir) {
-		return nil // package plot has its own say
+		return nil // package wsdir checks the rest
 	}
 	return checkLinkTarget(dir, real)
 }
 
-// checkLinkTarget is checkPlace for where the symlinks of a directory lead.
+// checkLinkTarget is checkNotSystem for the target of a symlink.
 func checkLinkTarget(dir, real string) error {
 	if err := checkNotSystem(real); err != nil {
 		return fmt.Errorf("directory %q: a symlink leads to %w", dir, err)
@@ -254,7 +255,7 @@ func checkLinkTarget(dir, real string) error {
 	return nil
 }
 
-// checkMinimums refuses limits that nothing can run under.
+// checkMinimums refuses limits that are too low for any process.
 func checkMinimums(l driver.Limits) error {
 	for _, x := range []struct {
 		name  driver.Resource
@@ -267,13 +268,13 @@ func checkMinimums(l driver.Limits) error {
 		{driver.ResourceOpenFiles, 8, "8"},
 	} {
 		if most := l[x.name].Max; most > 0 && most < x.least {
-			return fmt.Errorf("limit %s: %w: the least is %s", x.name, fault.InvalidArgument, x.text)
+			return fmt.Errorf("limit %s: %w: the minimum is %s", x.name, fault.InvalidArgument, x.text)
 		}
 	}
 	return nil
 }
 
-// checkPolicy chooses the level that a policy will run at.
+// checkPolicy chooses the level for a policy, and checks that it can enforce the policy.
 func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy) (*level, error) {
 	l, err := p.chooseLevel(ctx, policy.Isolation)
 	if err != nil {
@@ -286,14 +287,14 @@ func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy) (*leve
 	return l, policy.Check(p.levelTraits(l, diskEnforcement(policy, true)))
 }
 
-// Names in the directory of a workspace, besides those of package plot.
+// Names in the directory of a workspace, besides those of package wsdir.
 const (
 	logName   = "log"
-	tmpName   = "tmp"   // temporary files, where the fence has no mounts
-	layerName = "layer" // with a template: what was changed (upper), and room for the kernel (work)
+	tmpName   = "tmp"   // temporary files, at isolation process, which has no mounts
+	layerName = "layer" // with a template: the directories upper and work of overlayfs
 )
 
-// initDir adds to the directory of a new workspace, whose guest is to run at a level.
+// initDir creates the log directory of a new workspace.
 func (p *Provider) initDir(dir string, l *level) error {
 	logs := filepath.Join(dir, logName)
 	if err := os.Mkdir(logs, 0o700); err != nil {
@@ -307,7 +308,7 @@ func (p *Provider) initDir(dir string, l *level) error {
 	return nil
 }
 
-// logOwner is whom the logs belong to at a level; 0 is whoever this process is.
+// logOwner returns the uid of the logs at a level; 0 is this process's user.
 func (p *Provider) logOwner(l *level) int {
 	if p.ids.root && l.mapsIDs {
 		return p.ids.base
@@ -315,7 +316,7 @@ func (p *Provider) logOwner(l *level) int {
 	return 0
 }
 
-// chownLogs makes the logs belong to whom the guest is outside, at a level.
+// chownLogs gives the logs to the uid of the guest on the host, which depends on the level.
 func (p *Provider) chownLogs(l *level, logs string) error {
 	if !p.ids.root {
 		return nil
@@ -340,7 +341,7 @@ func (p *Provider) chownLogs(l *level, logs string) error {
 	return os.Chown(logs, owner, owner)
 }
 
-// chownInside makes a directory belong to a user inside.
+// chownInside gives a directory to a uid inside.
 func (p *Provider) chownInside(dir string, uid int) error {
 	if !p.ids.root {
 		return nil // the guest is this user
@@ -348,8 +349,8 @@ func (p *Provider) chownInside(dir string, uid int) error {
 	return os.Chown(dir, p.ids.base+uid, p.ids.base+uid)
 }
 
-// resetLayer makes the directories of an overlay. What the kernel left in its
-// own, after an end that was not clean, is of no use to it.
+// resetLayer creates the directories upper and work of an overlayfs. It removes an old
+// work directory, which after a crash overlayfs may refuse.
 func (p *Provider) resetLayer(layer string) error {
 	work := filepath.Join(layer, "work")
 	if err := files.RemoveTree(work); err != nil {
@@ -371,7 +372,7 @@ func (p *Provider) resetLayer(layer string) error {
 	return nil
 }
 
-// refPayload is all that a ref holds.
+// refPayload is the content of a ref.
 type refPayload struct {
 	ID string `json:"id"`
 }
@@ -386,7 +387,7 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	return p.attachWorkspace(ctx, m, ref.Capabilities)
 }
 
-// attachWorkspace builds the live workspace: Open and Resolve both end here.
+// attachWorkspace opens an existing workspace, for Open and Resolve.
 func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps driver.Capabilities) (*driver.Workspace, error) {
 	l, err := p.checkPolicy(ctx, m.Policy)
 	if err != nil {
@@ -397,7 +398,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps dri
 	}
 	h := &handle{p: p, id: m.ID}
 	if err := driver.DecodeStrict(m.Own, &h.opts); err != nil {
-		return nil, fmt.Errorf("sandbox: attach: the state of the workspace is not valid: %w", fault.Failed)
+		return nil, fmt.Errorf("sandbox: attach: the options in the state of the workspace are not valid: %w", fault.Failed)
 	}
 	if h.dir, err = p.store.Attach(ctx, m, wsdir.OpenDirectory); err != nil {
 		return nil, err
@@ -450,12 +451,12 @@ func (p *Provider) workspaceTraits(l *level, m *wsdir.State, opts options) drive
 	return t
 }
 
-// HasWorkspaces reports whether there is a directory of a workspace.
+// HasWorkspaces reports whether the store has a workspace directory.
 func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.store.HasWorkspaces() }
 
-// Sweep ends the guests of workspaces that are not in live, and removes their
-// directories and what a crash left. What belongs to providers of other kinds
-// stays.
+// Sweep ends the guests of workspaces that are not in live, and removes their directories,
+// stale cgroups, unused layers and other leftovers of crashes. Directories of providers of
+// other kinds stay.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
 	return errors.Join(p.store.Sweep(ctx, live, p.endGuest), cleanProbes(), cgroup.Collect(time.Now()), p.sweepLayers(ctx))
 }

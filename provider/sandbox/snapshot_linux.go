@@ -18,16 +18,16 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A snapshot of a workspace that starts from a template is of its upper layer
-// alone, over the template. A workspace that starts from a whole snapshot has that
-// as its template: a layer, made of it once, that any number share.
+// A snapshot of a workspace with a template contains only the upper layer of its overlayfs.
+// A workspace that starts from a complete snapshot uses it as its template: a layer that is
+// extracted once and shared by all such workspaces.
 
 const (
 	rollbackStageName = "rollback-stage" // in the directory of a workspace: new files of a rollback
-	newLayerPrefix    = ".new-"          // begins the names of layers that are being made
+	newLayerPrefix    = ".new-"          // prefix of the names of incomplete layers
 )
 
-// snapshotOrigin is what a workspace starts from, as a spec asks for it.
+// A snapshotOrigin is the snapshot that a new workspace starts from.
 type snapshotOrigin struct {
 	manifest *snapshot.Manifest
 	tree     snapshot.Tree
@@ -36,7 +36,7 @@ type snapshotOrigin struct {
 // findOrigin finds the snapshot that a new workspace starts from.
 func (p *Provider) findOrigin(ctx context.Context, spec driver.Spec) (*snapshotOrigin, error) {
 	if p.cfg.Snapshots == nil || spec.Dir != "" {
-		return nil, fmt.Errorf("sandbox: open: a snapshot to start from: %w: there is no store of them, or the directory is in place", fault.Unsupported)
+		return nil, fmt.Errorf("sandbox: open: a snapshot to start from: %w: there is no snapshot store, or the directory is in place", fault.Unsupported)
 	}
 	tree, m, err := p.cfg.Snapshots.Tree(ctx, spec.From.Snapshot)
 	if err == nil {
@@ -51,8 +51,8 @@ func (p *Provider) findOrigin(ctx context.Context, spec driver.Spec) (*snapshotO
 	return &snapshotOrigin{m, tree}, nil
 }
 
-// startFrom finds what a workspace starts from, and notes it in its options. One
-// that is there already was made from it, whatever has become of the snapshot.
+// startFrom finds the snapshot that a workspace starts from, and records it in the options.
+// An existing workspace keeps its layers, even if the snapshot was deleted.
 func (p *Provider) startFrom(ctx context.Context, spec driver.Spec, l *level, opts *options) (*snapshotOrigin, error) {
 	if spec.From.Snapshot == "" {
 		return nil, nil
@@ -75,14 +75,13 @@ func (p *Provider) startFrom(ctx context.Context, spec driver.Spec, l *level, op
 	return o, err
 }
 
-// setOriginLayers says, in the options of a new workspace, what is below it, which is
-// the snapshot's to say: a template that is configured besides is what the
-// workspace of which it was taken started with. Where there is no overlay the
-// files are copied instead.
+// setOriginLayers sets the lower layers in the options of a new workspace. The snapshot
+// decides: it overrides a configured template, which is the one of the workspace that the
+// snapshot is of. Without overlayfs the files are copied instead.
 func (p *Provider) setOriginLayers(ctx context.Context, o *snapshotOrigin, l *level, opts *options) error {
 	switch {
 	case o.manifest.Base.Name != "" && !l.canOverlay():
-		return fmt.Errorf("sandbox: open: a snapshot over a template: %w: isolation %s has no overlay", fault.Unsupported, l.name)
+		return fmt.Errorf("sandbox: open: a snapshot over a template: %w: isolation %s has no overlayfs", fault.Unsupported, l.name)
 	case o.manifest.Base.Name != "":
 		dirs, err := o.manifest.Base.Dirs()
 		if err != nil {
@@ -95,7 +94,7 @@ func (p *Provider) setOriginLayers(ctx context.Context, o *snapshotOrigin, l *le
 	case l.canOverlay():
 		layer, err := p.ensureLayer(ctx, o.manifest)
 		if err != nil {
-			return fmt.Errorf("sandbox: open: make a layer: %w", err)
+			return fmt.Errorf("sandbox: open: extract the snapshot into a layer: %w", err)
 		}
 		opts.Template = layer
 	default:
@@ -104,8 +103,8 @@ func (p *Provider) setOriginLayers(ctx context.Context, o *snapshotOrigin, l *le
 	return nil
 }
 
-// ensureLayer returns the directory with all that a whole snapshot holds, which it makes
-// where nobody has.
+// ensureLayer returns the layer with the files of a complete snapshot. It extracts the
+// snapshot if the layer does not exist.
 func (p *Provider) ensureLayer(ctx context.Context, m *snapshot.Manifest) (string, error) {
 	dir := filepath.Join(p.layersDir(), strings.TrimPrefix(m.Root.String(), driver.DigestPrefix))
 	if _, err := os.Lstat(dir); err == nil {
@@ -125,7 +124,7 @@ func (p *Provider) ensureLayer(ctx context.Context, m *snapshot.Manifest) (strin
 	}
 	err = errors.Join(err, files.RemoveTree(fresh))
 	if _, there := os.Lstat(dir); there == nil {
-		return dir, nil // another made the same meanwhile
+		return dir, nil // another process extracted the same snapshot meanwhile
 	}
 	return "", err
 }
@@ -137,7 +136,8 @@ func (p *Provider) layersDir() string {
 	return p.store.Path(".layers")
 }
 
-// extractOrigin puts what a new workspace starts with into its directory.
+// extractOrigin extracts the snapshot that a new workspace starts from into its directory,
+// unless a lower layer contains it.
 func (p *Provider) extractOrigin(ctx context.Context, o *snapshotOrigin, opts *options, dir string) error {
 	switch {
 	case o == nil || opts.Template != "" && o.manifest.Base == (snapshot.Base{}):
@@ -156,8 +156,8 @@ func (p *Provider) extractOrigin(ctx context.Context, o *snapshotOrigin, opts *o
 	return snapshot.Extract(ctx, o.tree, filepath.Join(layer, "upper"), fill)
 }
 
-// completeInterrupted completes what a process that died had begun: a seal, or a rollback of
-// files that are plainly in their directory. It returns what the workspace is then.
+// completeInterrupted completes a seal, or a rollback of files in their directory, of a
+// process that died. It returns the new state.
 func (p *Provider) completeInterrupted(ctx context.Context, m *wsdir.State) (*wsdir.State, error) {
 	if p.cfg.Snapshots == nil || m.Dir != "" {
 		return m, nil
@@ -169,12 +169,12 @@ func (p *Provider) completeInterrupted(ctx context.Context, m *wsdir.State) (*ws
 	err = snapshot.Recover(ctx, p.store.Files(m), p.store.Path(m.ID, rollbackStageName), "")
 	switch fault.Of(err) {
 	case fault.NotFound, fault.InvalidArgument, fault.Unavailable:
-		err = nil // there is no such directory, which Attach tells, or another process is at it
+		err = nil // the directory is missing, which Attach reports, or another process rolls back
 	}
 	return m, err
 }
 
-// snapshotAdapter gives a workspace the module for snapshots.
+// snapshotAdapter returns the snapshot adapter of the workspace.
 func (h *handle) snapshotAdapter(l *level, m *wsdir.State) *snapshot.Adapter {
 	return &snapshot.Adapter{
 		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.currentOptions().From,
@@ -192,9 +192,9 @@ func (h *handle) snapshotAdapter(l *level, m *wsdir.State) *snapshot.Adapter {
 	}
 }
 
-// noCheckpoint says why processes are not remembered. gVisor saves what runs in it,
-// but brings nothing back where it runs in a user namespace, as it does here at all
-// times: so that who gets out of it is nobody.
+// noCheckpoint says why processes can't be checkpointed. gVisor saves processes, but
+// restores none in a user namespace, in which Croft always runs it, so that an escape from
+// gVisor has no rights on the host.
 func (l *level) noCheckpoint() string {
 	if l.name == driver.IsolationGVisor {
 		return "gVisor restores no processes in rootless mode, in which Croft runs it"
@@ -202,12 +202,12 @@ func (l *level) noCheckpoint() string {
 	return fmt.Sprintf("isolation %s runs processes on the kernel of this host, which does not save them", l.name)
 }
 
-// snapshotView returns the files as they are, frozen if that can be.
+// snapshotView returns the files for a snapshot, with the cgroup frozen if possible.
 func (h *handle) snapshotView(ctx context.Context, l *level, m *wsdir.State) (v snapshot.View, err error) {
 	if err := h.dir.Current(); err != nil {
 		return v, err
 	}
-	if h.p.hasDiskImage(l, m.Policy) || h.hasImports() { // the files are in a file system of their own, or in several
+	if h.p.hasDiskImage(l, m.Policy) || h.hasImports() { // only the guest's mounts show all files
 		fs, err := h.dir.Via(ctx)
 		if err != nil {
 			return v, err
@@ -217,13 +217,13 @@ func (h *handle) snapshotView(ctx context.Context, l *level, m *wsdir.State) (v 
 		v = h.ownTree(m)
 	}
 	if m.Dir != "" {
-		return v, nil // others write there, too
+		return v, nil // programs of the host write there, too: a freeze would not help
 	}
 	v.Frozen, v.Done, err = h.acquireFreeze(ctx)
 	return v, err
 }
 
-// ownTree is the directory that holds what is the workspace's own.
+// ownTree returns the workspace's own files: its directory, or the upper layer.
 func (h *handle) ownTree(m *wsdir.State) snapshot.View {
 	o := h.currentOptions()
 	lower := o.lowerDirs()
@@ -238,8 +238,8 @@ func (h *handle) ownTree(m *wsdir.State) snapshot.View {
 	return v
 }
 
-// rollbackTo brings the files to another state. Plain ones are changed in their
-// directory, those that a mount shows through it; either has a journal.
+// rollbackTo rolls the files back: in their directory, or through the guest's mount.
+// Either way has a journal.
 func (h *handle) rollbackTo(ctx context.Context, to *snapshot.RollbackTarget) error {
 	if err := h.dir.Current(); err != nil {
 		return err
@@ -266,7 +266,7 @@ func (h *handle) rollbackTo(ctx context.Context, to *snapshot.RollbackTarget) er
 	return err
 }
 
-// checkIdle answers what runs in the workspace, if anything does.
+// checkIdle returns WrongState if a session runs in the workspace.
 func (h *handle) checkIdle(ctx context.Context) error {
 	if keep.Read(h.att.Dir) == nil {
 		return nil
@@ -283,8 +283,7 @@ func (h *handle) checkIdle(ctx context.Context) error {
 	return nil
 }
 
-// sweepLayers removes the layers that no workspace and no snapshot needs, and what
-// a crash left of others.
+// sweepLayers removes layers that no workspace and no snapshot uses, and incomplete ones.
 func (p *Provider) sweepLayers(ctx context.Context) error {
 	entries, err := os.ReadDir(p.layersDir())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -313,8 +312,7 @@ func isRecent(e fs.DirEntry) bool {
 	return err == nil && time.Since(info.ModTime()) < time.Hour
 }
 
-// neededLayers lists what workspaces and snapshots lie over, and what workspaces
-// may start from.
+// neededLayers lists the layers that workspaces and snapshots use or may start from.
 func (p *Provider) neededLayers(ctx context.Context) (map[string]bool, error) {
 	needed := map[string]bool{}
 	all, err := p.cfg.Snapshots.List(ctx)
@@ -324,7 +322,7 @@ func (p *Provider) neededLayers(ctx context.Context) (map[string]bool, error) {
 	for _, m := range all {
 		dirs, err := m.Base.Dirs()
 		if err != nil {
-			continue // of a provider that has no layers here
+			continue // a snapshot of another provider
 		}
 		for _, dir := range dirs {
 			needed[dir] = true
@@ -341,7 +339,7 @@ func (p *Provider) neededLayers(ctx context.Context) (map[string]bool, error) {
 		}
 		m, err := p.store.Read(e.Name())
 		if err != nil {
-			continue // of another kind, or not ours to judge
+			continue // another kind, or unreadable
 		}
 		if j, err := sealSection.Get(m); err == nil && j != nil {
 			needed[j.Layer] = true
