@@ -385,7 +385,7 @@ func (p *autorunProtection) createPlaceholder(dir, name string, h placeholder) e
 // guest.
 func (p *autorunProtection) isOurPlaceholder(name string, h placeholder) bool {
 	if h.dir || h.content == "" {
-		return false // can't be told from a user's empty one
+		return false // it could be an empty one of the user
 	}
 	return string(p.readFile(name, int64(len(h.content))+1)) == h.content
 }

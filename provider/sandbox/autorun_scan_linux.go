@@ -37,9 +37,8 @@ var topAutorunNames = []string{
 var packageDirs = []string{"node_modules", "vendor", ".venv", "site-packages"}
 
 const (
-	// maxScanned bounds the names that a survey looks at, and mostRepos the
-	// repositories that it may find. Beyond, a directory is refused: what was not
-	// looked at can't be kept.
+	// maxScanned bounds the entries, and maxRepos the repositories, of one scan. A larger
+	// directory is refused: what was not scanned can't be protected.
 	maxScanned = 2_000_000
 	maxRepos   = 2_000
 	maxDepth   = 100 // of nested directories; each needs a descriptor
@@ -48,14 +47,14 @@ const (
 // An autorunScan lists the autorun files of a directory of the user. Names are relative to
 // it.
 type autorunScan struct {
-	repos       []string          // directories that Git takes for a repository: ".git", "lib/.git", "lib.git"
+	repos       []string          // Git repositories: ".git", "lib/.git", "lib.git"
 	gitLinks    []string          // a .git that is a file and names such a directory
-	files       []string          // other names, see trapNames
-	linkTargets map[string]string // symlinks among traps, and in hooks, that lead to what lies in the directory itself: to where
-	stamps      map[string]string // what each of them is, by its name
-	topNames    map[string]bool   // what is at the top, see note
+	files       []string          // other autorun files, see autorunNames
+	linkTargets map[string]string // of symlinks among files and hooks: targets that lie in the directory
+	stamps      map[string]string // stamp of each autorun file, by name
+	topNames    map[string]bool   // names at the top in lower case; nil if unknown
 	visited     int
-	topFD       int    // descriptor of the directory, while looking
+	topFD       int    // descriptor of the directory, during the scan
 	real        string // its path
 }
 
@@ -181,11 +180,11 @@ func (s *autorunScan) addStamp(fd int, name, at string) {
 	if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return
 	}
-	sign := fmt.Sprintf("%o %d", st.Mode&unix.S_IFMT, st.Ino)
+	stamp := fmt.Sprintf("%o %d", st.Mode&unix.S_IFMT, st.Ino)
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		sign += fmt.Sprintf(" %d %d.%09d", st.Size, st.Mtim.Sec, st.Mtim.Nsec)
+		stamp += fmt.Sprintf(" %d %d.%09d", st.Size, st.Mtim.Sec, st.Mtim.Nsec)
 	}
-	s.stamps[at] = sign
+	s.stamps[at] = stamp
 }
 
 // recordTopNames records the names at the top in lower case, because some file systems are
@@ -218,8 +217,8 @@ func (s *autorunScan) addTopFiles() {
 			continue
 		}
 		s.files = append(s.files, name)
-		if to, sign := resolveInside(s.procPath(), s.real, name); to != name {
-			if s.stamps[name] += " " + sign; to != "" {
+		if to, stamp := resolveInside(s.procPath(), s.real, name); to != name {
+			if s.stamps[name] += " " + stamp; to != "" {
 				s.linkTargets[name] = to
 			}
 		}
@@ -285,8 +284,8 @@ func (s *autorunScan) procPath() string { return fmt.Sprintf("/proc/self/fd/%d",
 // addLinkTarget records the target of a symlink in its stamp, also when it does not exist:
 // the workload could create it.
 func (s *autorunScan) addLinkTarget(at string) {
-	to, sign := resolveInside(s.procPath(), s.real, at)
-	if s.stamps[at] += " " + sign; to != "" {
+	to, stamp := resolveInside(s.procPath(), s.real, at)
+	if s.stamps[at] += " " + stamp; to != "" {
 		s.linkTargets[at] = to
 	}
 }
@@ -294,7 +293,7 @@ func (s *autorunScan) addLinkTarget(at string) {
 // resolveInside resolves the symlink at in a directory, which is open as top and has the
 // path real. It returns the target's path in the directory, "" if the target is outside,
 // and a stamp of the target.
-func resolveInside(top, real, at string) (to, sign string) {
+func resolveInside(top, real, at string) (to, stamp string) {
 	fd, err := unix.Open(top+"/"+at, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", "leads nowhere"

@@ -27,11 +27,11 @@ func (w *autorunState) writeTo(m *wsdir.State) error {
 	return autorunSection.Set(m, w)
 }
 
-// autorunWatch paces the looks at directories of the user's.
+// autorunWatch limits how often directories of the user are scanned for autorun files.
 type autorunWatch struct {
 	mu    sync.Mutex
-	next  time.Time     // not before
-	found *autorunState // of a throw-away workspace, whose guest no other process finds; nil is that the state tells
+	next  time.Time     // of the next scan, at the earliest
+	found *autorunState // of a throwaway workspace; nil reads the section of the state
 }
 
 // setFound sets the autorun files that existed when the guest started.

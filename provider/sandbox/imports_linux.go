@@ -47,7 +47,7 @@ type importMount struct {
 	Layer    string     `json:"layer,omitempty"` // directory of upper and work, below importsName
 }
 
-// A mountPoint identifies a directory. The birth time tells it from a later directory
+// A mountPoint identifies a directory. The birth time distinguishes it from a later directory
 // with the same inode number.
 type mountPoint struct {
 	Ino  uint64 `json:"ino"`
