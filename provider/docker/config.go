@@ -128,7 +128,7 @@ var capabilities = driver.NewCapabilities(driver.CapFS, driver.CapShell)
 // Labels of what this provider makes in an engine.
 const (
 	LabelWorkspace = "run.croft.workspace" // id
-	LabelGround    = "run.croft.ground"    // which data directory: an id that is kept in it
+	LabelRootID    = "run.croft.root-id"   // which data directory: an id that is kept in it
 	LabelRoot      = "run.croft.root"      // where that is, on its host
 	LabelHost      = "run.croft.host"      // which host
 	LabelKey       = "run.croft.key"       // of how it runs

@@ -18,7 +18,7 @@ type Engine interface {
 	Info(ctx context.Context) (Info, error)
 
 	// Containers.
-	Create(ctx context.Context, u Unit) (id string, err error)
+	Create(ctx context.Context, u ContainerSpec) (id string, err error)
 	Start(ctx context.Context, id string) error
 	Attach(ctx context.Context, id string) (io.ReadWriteCloser, error)                     // standard input and output
 	Exec(ctx context.Context, id, user string, argv ...string) (io.ReadWriteCloser, error) // those of a further process
@@ -65,8 +65,8 @@ type Info struct {
 	Podman       bool // it is Podman, which speaks the API and differs here and there
 }
 
-// A Unit is a container to be made.
-type Unit struct {
+// A ContainerSpec is a container to be made.
+type ContainerSpec struct {
 	Name       string
 	Image      string
 	Labels     map[string]string

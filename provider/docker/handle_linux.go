@@ -20,12 +20,12 @@ import (
 
 // A handle is a live workspace: its files, and its guest once that was needed.
 type handle struct {
-	p    *Provider
-	id   string
-	opts options
-	caps driver.Capabilities
-	fact *fact // of the engine, when the handle was built
-	plot *wsdir.Handle
+	p     *Provider
+	id    string
+	opts  options
+	caps  driver.Capabilities
+	proof *engineProof // of the engine, when the handle was built
+	dir   *wsdir.Handle
 
 	att   *keep.Attachment[*guest.Client]
 	proxy proxies.Part // used while att is locked
@@ -34,31 +34,31 @@ type handle struct {
 // onVolume reports whether the files are the engine's to keep.
 func (h *handle) onVolume() bool { return h.opts.Files == FilesVolume }
 
-// files is the module for files: straight in their directory, as the workload, or
+// filesModule is the module for files: straight in their directory, as the workload, or
 // through the guest.
-func (h *handle) files(ctx context.Context) (*driver.FS, error) {
+func (h *handle) filesModule(ctx context.Context) (*driver.FS, error) {
 	if h.onVolume() {
-		c, err := h.guest(ctx)
+		c, err := h.guestClient(ctx)
 		if err != nil {
 			return nil, err
 		}
 		return c.Files(), nil
 	}
-	direct := h.plot.Direct()
+	direct := h.dir.Direct()
 	if os.Geteuid() != 0 {
 		return direct, nil
 	}
-	return guest.AsUser(direct, h.fact.Outside), nil
+	return guest.AsUser(direct, h.proof.HostUID), nil
 }
 
-// guest returns the connection to the guest: see keep.Attachment. The guest of a paused
+// guestClient returns the connection to the guest: see keep.Attachment. The guest of a paused
 // container does not answer.
-func (h *handle) guest(ctx context.Context) (*guest.Client, error) {
-	if err := h.plot.Current(); err != nil {
+func (h *handle) guestClient(ctx context.Context) (*guest.Client, error) {
+	if err := h.dir.Current(); err != nil {
 		return nil, err
 	}
-	m := h.plot.State()
-	if rec := keep.In(&m); rec != nil && rec.Paused && h.p.paused(ctx, rec.Container) {
+	m := h.dir.State()
+	if rec := keep.In(&m); rec != nil && rec.Paused && h.p.isPaused(ctx, rec.Container) {
 		return nil, errPaused
 	}
 	return h.att.Guest(ctx)
@@ -66,32 +66,32 @@ func (h *handle) guest(ctx context.Context) (*guest.Client, error) {
 
 var errPaused = fmt.Errorf("docker: the workspace is paused: %w: resume it first", fault.WrongState)
 
-// paused reports whether a container is paused, as far as the engine answers.
-func (p *Provider) paused(ctx context.Context, container string) bool {
+// isPaused reports whether a container is paused, as far as the engine answers.
+func (p *Provider) isPaused(ctx context.Context, container string) bool {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
 	defer cancel()
 	s, err := p.engine.Inspect(ctx, container)
 	return err == nil && s.Paused
 }
 
-// connect attaches to the guest of the workspace, or starts its container; see
+// connectGuest attaches to the guest of the workspace, or starts its container; see
 // keep.Attachment.
-func (h *handle) connect(ctx context.Context) (*guest.Client, error) {
-	m := h.plot.State()
+func (h *handle) connectGuest(ctx context.Context) (*guest.Client, error) {
+	m := h.dir.State()
 	f, err := h.p.checkPolicy(ctx, m.Policy, h.opts)
 	if err != nil {
 		return nil, fmt.Errorf("docker: start the guest: %w", err)
 	}
-	if err := h.wayOut(ctx, m.Policy.Network); err != nil {
+	if err := h.startProxy(ctx, m.Policy.Network); err != nil {
 		return nil, err
 	}
-	l, version, err := h.plan(f, &m)
+	l, version, err := h.newLaunch(f, &m)
 	if err != nil {
 		return nil, err
 	}
-	c, err := h.adopt(ctx, l, version)
+	c, err := h.adoptGuest(ctx, l, version)
 	if c == nil && err == nil {
-		c, err = h.begin(ctx, l)
+		c, err = h.startGuest(ctx, l)
 	}
 	if err != nil || !h.onVolume() {
 		return c, err
@@ -103,13 +103,13 @@ func (h *handle) connect(ctx context.Context) (*guest.Client, error) {
 	return c, nil
 }
 
-// plan says how the container of m runs.
-func (h *handle) plan(f *fact, m *wsdir.State) (*launch, string, error) {
+// newLaunch says how the container of m runs.
+func (h *handle) newLaunch(f *engineProof, m *wsdir.State) (*launch, string, error) {
 	bin, err := h.p.binary()
 	if err != nil {
 		return nil, "", fmt.Errorf("docker: %w", err)
 	}
-	trust, err := h.trust(m)
+	trust, err := h.readCABundle(m)
 	if err != nil {
 		return nil, "", err
 	}
@@ -121,14 +121,14 @@ func (h *handle) plan(f *fact, m *wsdir.State) (*launch, string, error) {
 		return nil, "", fmt.Errorf("docker: %w", err)
 	}
 	l := &launch{
-		dir: h.p.ground.Path(h.id), id: h.id, name: unitOf(h.id), image: h.opts.Image, files: h.p.ground.Files(m), fact: f,
+		dir: h.p.store.Path(h.id), id: h.id, name: containerName(h.id), image: h.opts.Image, files: h.p.store.Files(m), proof: f,
 		key: key, policy: m.Policy, proxied: true, lease: h.p.cfg.Lease,
 	}
 	switch {
 	case h.onVolume():
-		l.volume, l.trust = unitOf(h.id), trust
+		l.volume, l.caBundle = containerName(h.id), trust
 	case !m.Policy.Network.None():
-		l.roots = h.p.ground.Path(h.id, rootsName)
+		l.caDir = h.p.store.Path(h.id, rootsName)
 	}
 	if h.opts.Throwaway {
 		l.autoRemove, l.lease = true, throwawayLease
@@ -136,13 +136,13 @@ func (h *handle) plan(f *fact, m *wsdir.State) (*launch, string, error) {
 	return l, bin.Version, nil
 }
 
-// trust is what programs inside trust, where it can't be shown to them: a guest is
+// readCABundle is what programs inside trust, where it can't be shown to them: a guest is
 // told of it when it starts, and one that was told something else is replaced.
-func (h *handle) trust(m *wsdir.State) ([]byte, error) {
+func (h *handle) readCABundle(m *wsdir.State) ([]byte, error) {
 	if !h.onVolume() || m.Policy.Network.None() {
 		return nil, nil
 	}
-	data, err := os.ReadFile(h.p.ground.Path(h.id, rootsName, proxies.BundleName))
+	data, err := os.ReadFile(h.p.store.Path(h.id, rootsName, proxies.BundleName))
 	if err != nil && !errors.Is(err, os.ErrNotExist) { // which nobody in this process has needed yet
 		return nil, fmt.Errorf("docker: read what programs trust: %w: %w", fault.Of(err), err)
 	}
@@ -154,9 +154,9 @@ func (h *handle) trust(m *wsdir.State) ([]byte, error) {
 // under load.
 const throwawayLease = 20 * time.Second
 
-// adopt attaches to a guest that runs as planned, if there is one. A paused one is not
+// adoptGuest attaches to a guest that runs as planned, if there is one. A paused one is not
 // replaced. The lock of the guest is held.
-func (h *handle) adopt(ctx context.Context, l *launch, version string) (*guest.Client, error) {
+func (h *handle) adoptGuest(ctx context.Context, l *launch, version string) (*guest.Client, error) {
 	rec := keep.Read(h.att.Dir)
 	if rec == nil || rec.Key != l.key || rec.Token == "" {
 		return nil, nil
@@ -164,41 +164,41 @@ func (h *handle) adopt(ctx context.Context, l *launch, version string) (*guest.C
 	var c *guest.Client
 	var err error
 	if l.volume != "" {
-		c, err = h.p.reach(ctx, l, rec.Token, version)
+		c, err = h.p.connectByExec(ctx, l, rec.Token, version)
 	} else {
-		c, err = guest.Dial(ctx, l.box(guest.ContainerSocket), rec.Token, version, l.id)
+		c, err = guest.Dial(ctx, l.boxPath(guest.ContainerSocket), rec.Token, version, l.id)
 	}
 	if err != nil {
-		if h.p.paused(ctx, rec.Container) {
+		if h.p.isPaused(ctx, rec.Container) {
 			return nil, errPaused
 		}
 		return nil, nil // it is replaced
 	}
-	h.tend(c, l)
+	h.configureClient(c, l)
 	return c, nil
 }
 
-// tend has the client tell, once its guest is gone, why, and what its commands had
+// configureClient has the client tell, once its guest is gone, why, and what its commands had
 // written until then, where that is on this host. Where it is not, the way to the
 // proxy leads through the client.
-func (h *handle) tend(c *guest.Client, l *launch) {
+func (h *handle) configureClient(c *guest.Client, l *launch) {
 	c.WhyLost = h.whyLost(l)
 	if l.volume == "" {
-		c.Left = guest.LeftIn(l.box(guest.ContainerLog))
+		c.Left = guest.LeftIn(l.boxPath(guest.ContainerLog))
 		return
 	}
-	c.Relay(func(ctx context.Context) (net.Conn, error) { return h.p.outlets.Dial(ctx, h.id) })
+	c.Relay(func(ctx context.Context) (net.Conn, error) { return h.p.proxies.Dial(ctx, h.id) })
 }
 
-// begin starts the container, after the end of any that is there. The lock of the
+// startGuest starts the container, after the end of any that is there. The lock of the
 // guest is held.
-func (h *handle) begin(ctx context.Context, l *launch) (*guest.Client, error) {
+func (h *handle) startGuest(ctx context.Context, l *launch) (*guest.Client, error) {
 	d := h.att.Dir
 	if err := keep.End(ctx, d, h.p.hooks); err != nil {
 		return nil, fmt.Errorf("docker: end the container before: %w", err)
 	}
 	if l.volume != "" { // a container that names one which is gone would have an empty one
-		if err := h.p.haveVolume(ctx, h.id); err != nil {
+		if err := h.p.checkVolume(ctx, h.id); err != nil {
 			return nil, err
 		}
 	}
@@ -206,11 +206,11 @@ func (h *handle) begin(ctx context.Context, l *launch) (*guest.Client, error) {
 	if err := rec.Write(ctx, d); err != nil { // before there is anything that only it tells of
 		return nil, fmt.Errorf("docker: start the guest: %w: %w", fault.Of(err), err)
 	}
-	c, err := h.p.start(ctx, l)
+	c, err := h.p.startContainer(ctx, l)
 	if err != nil {
 		return nil, errors.Join(err, keep.End(context.WithoutCancel(ctx), d, h.p.hooks))
 	}
-	h.tend(c, l)
+	h.configureClient(c, l)
 	rec.Token = l.token // from here on it can be adopted
 	if err := rec.Write(ctx, d); err != nil {
 		err = fmt.Errorf("docker: start the guest: %w: %w", fault.Of(err), err)
@@ -221,16 +221,16 @@ func (h *handle) begin(ctx context.Context, l *launch) (*guest.Client, error) {
 
 // endContainer removes the container of a guest; see keep.Hooks.
 func (p *Provider) endContainer(ctx context.Context, rec *keep.Record) error {
-	if err := p.removeUnit(ctx, rec.Container); err != nil {
+	if err := p.removeContainer(ctx, rec.Container); err != nil {
 		return err
 	}
 	driver.Step(ctx, "container removed")
 	return nil
 }
 
-// wayOut has the proxy of the workspace obey a policy.
-func (h *handle) wayOut(ctx context.Context, n driver.Network) error {
-	box := h.p.ground.Path(h.id, boxName)
+// startProxy has the proxy of the workspace obey a policy.
+func (h *handle) startProxy(ctx context.Context, n driver.Network) error {
+	box := h.p.store.Path(h.id, boxName)
 	if err := os.Mkdir(box, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("docker: make the box: %w: %w", fault.Of(err), err)
 	}
@@ -241,10 +241,10 @@ func (h *handle) wayOut(ctx context.Context, n driver.Network) error {
 		}
 	}
 	at := proxies.Paths{
-		Socket:    h.p.ground.Path(h.id, boxName, guest.ContainerEgress, guest.ProxySocket),
-		Authority: h.p.ground.Path(h.id, authorityName), Roots: h.p.ground.Path(h.id, rootsName),
+		Socket:    h.p.store.Path(h.id, boxName, guest.ContainerEgress, guest.ProxySocket),
+		Authority: h.p.store.Path(h.id, authorityName), Roots: h.p.store.Path(h.id, rootsName),
 	}
-	if err := h.proxy.Take(ctx, h.p.outlets, h.id, at, n); err != nil {
+	if err := h.proxy.Take(ctx, h.p.proxies, h.id, at, n); err != nil {
 		return fmt.Errorf("docker: %w", err)
 	}
 	return nil
@@ -256,18 +256,18 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 	if err != nil {
 		return driver.Ref{}, fmt.Errorf("docker: update: %w", err)
 	}
-	m, err := h.plot.Update(ctx, policy)
+	m, err := h.dir.Update(ctx, policy)
 	if err != nil {
 		return driver.Ref{}, fmt.Errorf("docker: update: %w", err)
 	}
-	if err := h.renew(ctx, f, m); err != nil {
+	if err := h.endOutdatedContainer(ctx, f, m); err != nil {
 		return driver.Ref{}, fmt.Errorf("docker: update: %w", err)
 	}
 	return newRef(m, h.opts, h.caps)
 }
 
-// renew ends the container if it does not run as m says.
-func (h *handle) renew(ctx context.Context, f *fact, m *wsdir.State) error {
+// endOutdatedContainer ends the container if it does not run as m says.
+func (h *handle) endOutdatedContainer(ctx context.Context, f *engineProof, m *wsdir.State) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keep.EndTimeout)
 	defer cancel()
 	unlock, err := h.att.Lock(ctx)
@@ -275,10 +275,10 @@ func (h *handle) renew(ctx context.Context, f *fact, m *wsdir.State) error {
 		return err
 	}
 	defer unlock()
-	if err := h.p.outlets.Update(h.id, m.Policy.Network); err != nil {
+	if err := h.p.proxies.Update(h.id, m.Policy.Network); err != nil {
 		return err
 	}
-	want, _, err := h.plan(f, m)
+	want, _, err := h.newLaunch(f, m)
 	if err != nil {
 		return err
 	}
@@ -287,10 +287,10 @@ func (h *handle) renew(ctx context.Context, f *fact, m *wsdir.State) error {
 
 // close lets go of the workspace, and of its guest, which lives on.
 func (h *handle) close(ctx context.Context) error {
-	return errors.Join(h.release(context.WithoutCancel(ctx)), h.plot.Close())
+	return errors.Join(h.releaseGuest(context.WithoutCancel(ctx)), h.dir.Close())
 }
 
-func (h *handle) release(ctx context.Context) error {
+func (h *handle) releaseGuest(ctx context.Context) error {
 	return h.att.Close(ctx, func() error {
 		h.proxy.Leave(ctx)
 		return nil
@@ -302,26 +302,26 @@ func (h *handle) destroy(ctx context.Context) error {
 	if err := h.att.Ends(ctx); err != nil {
 		return err
 	}
-	if err := h.plot.Destroy(ctx, h.p.destroyIn); err != nil {
+	if err := h.dir.Destroy(ctx, h.p.destroyContainer); err != nil {
 		return fmt.Errorf("docker: destroy: %w", err)
 	}
-	return h.release(ctx)
+	return h.releaseGuest(ctx)
 }
 
 // pause freezes all that runs in the workspace. Files can still be used.
 func (h *handle) pause(ctx context.Context) error {
-	return h.freeze(ctx, "pause", true, h.p.engine.Pause)
+	return h.setPaused(ctx, "pause", true, h.p.engine.Pause)
 }
 
 // resume lets it go on.
 func (h *handle) resume(ctx context.Context) error {
-	return h.freeze(ctx, "resume", false, h.p.engine.Unpause)
+	return h.setPaused(ctx, "resume", false, h.p.engine.Unpause)
 }
 
-// freeze notes that the container is paused, or that it is not, for other handles, and
+// setPaused notes that the container is paused, or that it is not, for other handles, and
 // has the engine do it.
-func (h *handle) freeze(ctx context.Context, verb string, paused bool, do func(ctx context.Context, id string) error) error {
-	if err := h.plot.Current(); err != nil {
+func (h *handle) setPaused(ctx context.Context, verb string, paused bool, do func(ctx context.Context, id string) error) error {
+	if err := h.dir.Current(); err != nil {
 		return err
 	}
 	lock, err := keep.Lock(ctx, h.att.Dir.Path)

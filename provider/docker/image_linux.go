@@ -21,19 +21,19 @@ func (p *Provider) ensureImage(ctx context.Context, name string) (Image, error) 
 	img, err := p.engine.Image(soon, name)
 	cancel()
 	if err == nil || fault.Of(err) != fault.NotFound {
-		return img, p.hung(ctx, err)
+		return img, p.engineTimeout(ctx, err)
 	}
 	long, cancel := context.WithTimeout(ctx, p.cfg.PullTimeout)
 	defer cancel()
 	if err := p.engine.Pull(long, name); err != nil {
-		return Image{}, p.hung(ctx, unobtainable(ctx, name, err))
+		return Image{}, p.engineTimeout(ctx, pullError(ctx, name, err))
 	}
 	img, err = p.engine.Image(long, name)
-	return img, p.hung(ctx, err)
+	return img, p.engineTimeout(ctx, err)
 }
 
-// unobtainable is the error for an image that is not there and can't be pulled.
-func unobtainable(ctx context.Context, name string, err error) error {
+// pullError is the error for an image that is not there and can't be pulled.
+func pullError(ctx context.Context, name string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("docker: pull %s: %w", name, ctx.Err())
 	}

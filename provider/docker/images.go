@@ -48,8 +48,8 @@ func (i Images) List(ctx context.Context) ([]Image, error) {
 	}
 	list = slices.DeleteFunc(list, func(img Image) bool { return len(img.Names) == 0 || img.Names[0] == "<none>:<none>" })
 	slices.SortFunc(list, func(a, b Image) int {
-		if ours(a) != ours(b) {
-			if ours(a) {
+		if isCroftImage(a) != isCroftImage(b) {
+			if isCroftImage(a) {
 				return -1
 			}
 			return 1
@@ -59,7 +59,7 @@ func (i Images) List(ctx context.Context) ([]Image, error) {
 	return list, nil
 }
 
-func ours(img Image) bool { return img.Labels[LabelSource] != "" }
+func isCroftImage(img Image) bool { return img.Labels[LabelSource] != "" }
 
 // Remove takes a name from an image, and the image away with its last one.
 func (i Images) Remove(ctx context.Context, image string) error {
@@ -85,13 +85,13 @@ func (i Images) Import(ctx context.Context, source, image string) error {
 	if info.IsDir() && !isFile(filepath.Join(source, "index.json")) {
 		file = filepath.Join(source, "Dockerfile")
 	}
-	form, err := formOf(file)
+	form, err := detectFormat(file)
 	switch {
 	case file != source && errors.Is(err, fs.ErrNotExist), info.IsDir() && file == source: // a layout, or nothing
 	case err != nil:
 		return fmt.Errorf("docker: import %s: %w", source, err)
-	case form == formDockerfile:
-		return i.dockerfile(ctx, file, image)
+	case form == formatDockerfile:
+		return i.buildDockerfile(ctx, file, image)
 	case file != source:
 		return fmt.Errorf("docker: import %s: %w: its Dockerfile is none, but a tarball", source, fault.InvalidArgument)
 	}
@@ -103,15 +103,15 @@ func (i Images) Import(ctx context.Context, source, image string) error {
 	if err != nil {
 		return fmt.Errorf("docker: import %s: image %q: %w: %w", source, image, fault.InvalidArgument, err)
 	}
-	return i.piped(func(w io.Writer) error { return tarball.Write(tag, img, w) }, func(r io.Reader) error {
+	return i.streamTo(func(w io.Writer) error { return tarball.Write(tag, img, w) }, func(r io.Reader) error {
 		_, err := i.Engine.Load(ctx, r)
 		return err
 	})
 }
 
-// piped has one side read what the other writes, and answers with the error of
+// streamTo has one side read what the other writes, and answers with the error of
 // whoever failed first.
-func (i Images) piped(write func(io.Writer) error, read func(io.Reader) error) error {
+func (i Images) streamTo(write func(io.Writer) error, read func(io.Reader) error) error {
 	r, w := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
@@ -182,14 +182,14 @@ func openTar(path string) (io.ReadCloser, error) {
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
-		return readCloser{plain, closing(func() error { plain.Close(); return f.Close() })}, nil
+		return readCloser{plain, closerFunc(func() error { plain.Close(); return f.Close() })}, nil
 	}
 	return readCloser{buffered, f}, nil
 }
 
-type closing func() error
+type closerFunc func() error
 
-func (c closing) Close() error { return c() }
+func (c closerFunc) Close() error { return c() }
 
 type readCloser struct {
 	io.Reader
@@ -238,13 +238,13 @@ func checkTar(open func() (io.ReadCloser, error)) error {
 	return nil
 }
 
-// dockerfile builds an image by a Dockerfile.
-func (i Images) dockerfile(ctx context.Context, source, image string) error {
+// buildDockerfile builds an image by a Dockerfile.
+func (i Images) buildDockerfile(ctx context.Context, source, image string) error {
 	dir, base := filepath.Split(filepath.Clean(source))
 	if dir == "" {
 		dir = "."
 	}
-	return i.piped(func(w io.Writer) error { return tarDir(w, dir, base) }, func(r io.Reader) error {
+	return i.streamTo(func(w io.Writer) error { return tarDir(w, dir, base) }, func(r io.Reader) error {
 		return i.Engine.Build(ctx, r, base, image, map[string]string{LabelSource: "Dockerfile " + base})
 	})
 }
@@ -262,7 +262,7 @@ func (i Images) FromTree(ctx context.Context, tree snapshot.Tree, source, image 
 	if err := snapshot.Extract(ctx, tree, dir, nil); err != nil {
 		return fmt.Errorf("docker: make an image of %s: %w", source, err)
 	}
-	return i.piped(func(w io.Writer) error { return tarRoot(w, dir) }, func(r io.Reader) error {
+	return i.streamTo(func(w io.Writer) error { return tarRoot(w, dir) }, func(r io.Reader) error {
 		return i.Engine.Import(ctx, r, image, Commit{Env: []string{"PATH=" + defaultPath}, Labels: map[string]string{LabelSource: source}})
 	})
 }

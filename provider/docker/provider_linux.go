@@ -22,19 +22,19 @@ import (
 
 // Provider opens workspaces in containers.
 type Provider struct {
-	ground  *wsdir.Store
+	store   *wsdir.Store
 	log     *slog.Logger
 	cfg     Config
 	engine  Engine
 	binary  func() (*guestbin.Binary, error)
-	outlets *proxies.Set
+	proxies *proxies.Set
 	hooks   *keep.Hooks     // of the end of a guest: its container goes
 	ctx     context.Context // of what runs for the provider, such as proxies, until Close
 	cancel  context.CancelFunc
 
-	turn  chan struct{}    // held by who uses the fields below; waiting ends with the context
-	info  *Info            // what the engine said, once it did
-	facts map[string]*fact // what was proven of it, by runtime
+	sem    chan struct{}           // held by who uses the fields below; waiting ends with the context
+	info   *Info                   // what the engine said, once it did
+	proofs map[string]*engineProof // what was proven of it, by runtime
 }
 
 var _ driver.Provider = (*Provider)(nil)
@@ -46,21 +46,21 @@ func New(cfg *Config) (*Provider, error) {
 	if cfg != nil {
 		c = *cfg
 	}
-	ground, err := wsdir.New(&wsdir.Config{Kind: Kind, Root: c.Root, Log: c.Log, BootID: c.BootID})
+	store, err := wsdir.New(&wsdir.Config{Kind: Kind, Root: c.Root, Log: c.Log, BootID: c.BootID})
 	if err != nil {
 		return nil, err
 	}
-	if err := c.complete(); err != nil {
+	if err := c.setDefaults(); err != nil {
 		return nil, err
 	}
-	p := &Provider{ground: ground, log: ground.Log(), cfg: c, engine: c.Engine, turn: make(chan struct{}, 1), facts: map[string]*fact{}}
+	p := &Provider{store: store, log: store.Log(), cfg: c, engine: c.Engine, sem: make(chan struct{}, 1), proofs: map[string]*engineProof{}}
 	if p.engine == nil {
 		if p.engine, err = Connect(c.Host); err != nil {
 			return nil, err
 		}
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // it ends with Close
-	p.outlets = proxies.New(p.ctx, egress.Options{
+	p.proxies = proxies.New(p.ctx, egress.Options{
 		Secrets: c.Secrets, Credentials: c.Credentials, Events: c.Events, Resolver: c.Resolver, RootCAs: c.RootCAs,
 	}, p.log)
 	p.hooks = &keep.Hooks{After: p.endContainer}
@@ -68,8 +68,8 @@ func New(cfg *Config) (*Provider, error) {
 	return p, nil
 }
 
-// complete fills in the defaults.
-func (c *Config) complete() error {
+// setDefaults fills in the defaults.
+func (c *Config) setDefaults() error {
 	root, err := filepath.Abs(c.Root)
 	if err != nil {
 		return fmt.Errorf("docker: config: root %q: %w: %w", c.Root, fault.InvalidArgument, err)
@@ -115,36 +115,36 @@ func (p *Provider) Kind() string { return Kind }
 // Probe starts a container and tries the fence from inside. What it found of an
 // engine is remembered beside the workspaces.
 func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
-	unlock, err := p.ground.Lock(ctx)
+	unlock, err := p.store.Lock(ctx)
 	if err != nil {
-		return driver.Traits{}, p.ground.OpenFailed(ctx, "probe", err)
+		return driver.Traits{}, p.store.OpenFailed(ctx, "probe", err)
 	}
 	unlock()
-	if err := p.answers(ctx); err != nil {
+	if err := p.pingEngine(ctx); err != nil {
 		return driver.Traits{}, fmt.Errorf("docker: probe: %w", err)
 	}
-	volume, err := p.onVolume(ctx, "", p.cfg.Runtime)
-	var f *fact
+	volume, err := p.useVolume(ctx, "", p.cfg.Runtime)
+	var f *engineProof
 	if err == nil {
-		f, err = p.prove(ctx, p.cfg.Runtime, volume)
+		f, err = p.checkEngine(ctx, p.cfg.Runtime, volume)
 	}
 	if err != nil {
 		return driver.Traits{}, fmt.Errorf("docker: probe: %w", err)
 	}
-	return p.traitsOf(f), nil
+	return p.engineTraits(f), nil
 }
 
-// answers asks the engine whether it is there.
-func (p *Provider) answers(ctx context.Context) error {
+// pingEngine asks the engine whether it is there.
+func (p *Provider) pingEngine(ctx context.Context) error {
 	const patience = 30 * time.Second // on a machine under load
 	soon, cancel := context.WithTimeout(ctx, min(patience, p.cfg.AnswerTimeout))
 	defer cancel()
-	return p.hung(ctx, p.engine.Ping(soon))
+	return p.engineTimeout(ctx, p.engine.Ping(soon))
 }
 
-// hung makes the error of a call to the engine that took too long one of the
+// engineTimeout makes the error of a call to the engine that took too long one of the
 // engine, and not of the caller, who has not given up.
-func (p *Provider) hung(ctx context.Context, err error) error {
+func (p *Provider) engineTimeout(ctx context.Context, err error) error {
 	if ctx.Err() == nil && fault.Of(err) == fault.DeadlineExceeded {
 		return fmt.Errorf("docker: %w: the engine does not answer in time", fault.Unavailable)
 	}
@@ -153,11 +153,11 @@ func (p *Provider) hung(ctx context.Context, err error) error {
 
 // Open makes the workspace spec.ID or returns it where it exists.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
-	opts, f, err := p.check(ctx, spec)
+	opts, f, err := p.checkSpec(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	from, err := p.origin(ctx, spec)
+	from, err := p.findOrigin(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -165,20 +165,20 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if err != nil {
 		return nil, fmt.Errorf("docker: open: %w: %w", fault.Internal, err)
 	}
-	if err := p.obtain(ctx, spec.ID, opts.Image); err != nil {
-		return nil, p.ground.OpenFailed(ctx, "open", err)
+	if err := p.ensureNewImage(ctx, spec.ID, opts.Image); err != nil {
+		return nil, p.store.OpenFailed(ctx, "open", err)
 	}
-	m, err := p.ground.Ensure(ctx, spec, own, func(dir string) error { return p.build(ctx, dir, spec.ID, f, from, spec.Policy.Durable) })
+	m, err := p.store.Ensure(ctx, spec, own, func(dir string) error { return p.initDir(ctx, dir, spec.ID, f, from, spec.Policy.Durable) })
 	if err != nil {
-		return nil, p.ground.OpenFailed(ctx, "open", err)
+		return nil, p.store.OpenFailed(ctx, "open", err)
 	}
-	return p.attach(ctx, m, p.Capabilities())
+	return p.attachWorkspace(ctx, m, p.Capabilities())
 }
 
-// obtain makes sure that the engine has the image of a new workspace: Open fails
+// ensureNewImage makes sure that the engine has the image of a new workspace: Open fails
 // where it can't be had, not the first command.
-func (p *Provider) obtain(ctx context.Context, id, image string) error {
-	if _, err := p.ground.Read(id); err == nil {
+func (p *Provider) ensureNewImage(ctx context.Context, id, image string) error {
+	if _, err := p.store.Read(id); err == nil {
 		return nil
 	}
 	_, err := p.ensureImage(ctx, image)
@@ -194,9 +194,9 @@ func (p *Provider) Capabilities() driver.Capabilities {
 	return caps
 }
 
-// check refuses, before anything is made, what the provider can't do, and
+// checkSpec refuses, before anything is made, what the provider can't do, and
 // returns what is kept of the configuration.
-func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *fact, error) {
+func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *engineProof, error) {
 	if err := driver.CheckOpen(spec, Kind); err != nil {
 		return nil, nil, err
 	}
@@ -222,67 +222,67 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *fact
 	if missing := p.Capabilities().Missing(spec.Want); len(missing) > 0 {
 		return nil, nil, fmt.Errorf("docker: open: capabilities %v: %w: there are only %v", missing, fault.Failed, p.Capabilities().Names())
 	}
-	runtime, err := p.runtime(ctx, spec.Policy, *opts)
+	runtime, err := p.chooseRuntime(ctx, spec.Policy, *opts)
 	var volume bool
 	if err == nil {
-		volume, err = p.onVolume(ctx, opts.Files, runtime)
+		volume, err = p.useVolume(ctx, opts.Files, runtime)
 	}
 	opts.Files = ""
 	if volume {
 		opts.Files = FilesVolume
 	}
-	var f *fact
+	var f *engineProof
 	if err == nil {
 		f, err = p.checkPolicy(ctx, spec.Policy, *opts)
 	}
 	if err != nil {
-		return nil, nil, p.ground.OpenFailed(ctx, "open", err)
+		return nil, nil, p.store.OpenFailed(ctx, "open", err)
 	}
 	return opts, f, nil
 }
 
 // checkPolicy finds what runs a workspace under a policy, and refuses what that
 // does not give.
-func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy, opts options) (*fact, error) {
+func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy, opts options) (*engineProof, error) {
 	if policy.Isolation.Rank() < 0 {
 		return nil, fmt.Errorf("isolation %q: %w: the levels are %v", policy.Isolation, fault.InvalidArgument, driver.Isolations)
 	}
 	if policy.Network.Open {
 		return nil, fmt.Errorf("open network: %w: name the hosts that may be reached", fault.Unsupported)
 	}
-	runtime, err := p.runtime(ctx, policy, opts)
+	runtime, err := p.chooseRuntime(ctx, policy, opts)
 	if err != nil {
 		return nil, err
 	}
-	f, err := p.prove(ctx, runtime, opts.Files == FilesVolume)
+	f, err := p.checkEngine(ctx, runtime, opts.Files == FilesVolume)
 	if err != nil {
 		return nil, err
 	}
-	return f, policy.Check(p.traitsOf(f))
+	return f, policy.Check(p.engineTraits(f))
 }
 
 // Names in the directory of a workspace, besides those of package plot.
 const (
-	boxName       = "box"           // what the guest has of the host: see package guest
-	stageName     = "stage"         // where a rollback makes ready what is new
-	rootsName     = "roots"         // what programs inside trust
-	authorityName = "authority.pem" // keys of the workspace's authorities
+	boxName           = "box"            // what the guest has of the host: see package guest
+	rollbackStageName = "rollback-stage" // new files of a rollback
+	rootsName         = "roots"          // what programs inside trust
+	authorityName     = "authority.pem"  // keys of the workspace's authorities
 )
 
-// build adds to the directory of a new workspace.
-func (p *Provider) build(ctx context.Context, dir, id string, f *fact, from *origin, durable bool) error {
+// initDir adds to the directory of a new workspace.
+func (p *Provider) initDir(ctx context.Context, dir, id string, f *engineProof, from *snapshotOrigin, durable bool) error {
 	if f.Volume {
-		return p.makeVolume(ctx, id, f, from, durable)
+		return p.createVolume(ctx, id, f, from, durable)
 	}
-	if err := from.fill(ctx, filepath.Join(dir, wsdir.FilesName), f, durable); err != nil {
+	if err := from.extractTo(ctx, filepath.Join(dir, wsdir.FilesName), f, durable); err != nil {
 		return err
 	}
-	return f.give(filepath.Join(dir, wsdir.FilesName))
+	return f.chownPath(filepath.Join(dir, wsdir.FilesName))
 }
 
-// payload is all that a ref holds: what the container is rebuilt from is that, and
+// refPayload is all that a ref holds: what the container is rebuilt from is that, and
 // what lies beside the files. No identity of a container is in it.
-type payload struct {
+type refPayload struct {
 	ID      string `json:"id"`
 	Image   string `json:"image"`
 	Runtime string `json:"runtime,omitempty"`
@@ -291,8 +291,8 @@ type payload struct {
 
 // Resolve attaches to the workspace that ref names, if the engine answers.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
-	var pl payload
-	m, err := p.ground.Resolve(ctx, ref, &pl, &pl.ID, capabilities, p.cfg.Snapshots != nil)
+	var pl refPayload
+	m, err := p.store.Resolve(ctx, ref, &pl, &pl.ID, capabilities, p.cfg.Snapshots != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -303,52 +303,52 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	case opts.Image != pl.Image || opts.Runtime != pl.Runtime || opts.Files != pl.Files:
 		return nil, fmt.Errorf("docker: resolve: the ref and the workspace name different images, runtimes or places of files: %w", fault.Failed)
 	}
-	return p.attach(ctx, m, ref.Capabilities)
+	return p.attachWorkspace(ctx, m, ref.Capabilities)
 }
 
-// attach builds the live workspace: Open and Resolve both end here. The engine
+// attachWorkspace builds the live workspace: Open and Resolve both end here. The engine
 // must answer; the container is made when it is first needed.
-func (p *Provider) attach(ctx context.Context, m *wsdir.State, caps driver.Capabilities) (*driver.Workspace, error) {
+func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps driver.Capabilities) (*driver.Workspace, error) {
 	opts, err := optionsOf(m)
 	if err != nil {
 		return nil, fmt.Errorf("docker: attach: %w", err)
 	}
 	h := &handle{p: p, id: m.ID, caps: caps, opts: opts}
-	if err := p.answers(ctx); err != nil {
-		return nil, p.ground.OpenFailed(ctx, "attach", err)
+	if err := p.pingEngine(ctx); err != nil {
+		return nil, p.store.OpenFailed(ctx, "attach", err)
 	}
 	f, err := p.checkPolicy(ctx, m.Policy, h.opts)
 	if err != nil {
-		return nil, p.ground.OpenFailed(ctx, "attach", err)
+		return nil, p.store.OpenFailed(ctx, "attach", err)
 	}
-	h.fact = f
+	h.proof = f
 	if h.onVolume() {
-		err = p.haveVolume(ctx, m.ID)
+		err = p.checkVolume(ctx, m.ID)
 	} else {
-		err = p.recover(ctx, m)
+		err = p.recoverRollback(ctx, m)
 	}
 	if err != nil {
-		return nil, p.ground.OpenFailed(ctx, "attach", err)
+		return nil, p.store.OpenFailed(ctx, "attach", err)
 	}
-	if h.plot, err = p.ground.Attach(ctx, m, f.fence); err != nil {
+	if h.dir, err = p.store.Attach(ctx, m, f.openRoot); err != nil {
 		return nil, err
 	}
-	h.plot.Via = h.files
-	h.att = keep.NewAttachment(h.plot, p.ground.Dir(m.ID), h.connect)
+	h.dir.Via = h.filesModule
+	h.att = keep.NewAttachment(h.dir, p.store.Dir(m.ID), h.connectGuest)
 	ref, err := newRef(m, h.opts, caps)
 	if err != nil {
-		return nil, errors.Join(err, h.plot.Close())
+		return nil, errors.Join(err, h.dir.Close())
 	}
 	life := driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update, Pause: h.pause, Resume: h.resume}
 	if caps.Has(driver.CapSnapshot) {
-		life.Snapshot = h.keeper(m).Module()
+		life.Snapshot = h.snapshotAdapter(m).Module()
 	}
-	t := p.traitsOf(f)
-	t.Root = inside
+	t := p.engineTraits(f)
+	t.Root = guestWorkspaceDir
 	if !h.onVolume() { // the host whose power counts is another
-		t.Damaged = p.ground.Damaged(m)
+		t.Damaged = p.store.Damaged(m)
 	}
-	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.plot.FS(), Shell: keep.Shell(h.shell)}, nil
+	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.dir.FS(), Shell: keep.Shell(h.shell)}, nil
 }
 
 // optionsOf returns what the workspace was opened with.
@@ -360,18 +360,18 @@ func optionsOf(m *wsdir.State) (opts options, err error) {
 }
 
 func newRef(m *wsdir.State, opts options, caps driver.Capabilities) (driver.Ref, error) {
-	return driver.NewRef(Kind, payload{ID: m.ID, Image: opts.Image, Runtime: opts.Runtime, Files: opts.Files}, caps.Clone(), m.Revision)
+	return driver.NewRef(Kind, refPayload{ID: m.ID, Image: opts.Image, Runtime: opts.Runtime, Files: opts.Files}, caps.Clone(), m.Revision)
 }
 
 // HasWorkspaces reports whether there is a directory of a workspace.
-func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.ground.HasWorkspaces() }
+func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.store.HasWorkspaces() }
 
 // Sweep removes containers and directories of workspaces that are not in live,
 // and what a crash left. What belongs to other data directories, and to providers
 // of other kinds, stays.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
 	// What probes left may hold a volume that is to go.
-	return errors.Join(p.cleanProbes(), p.ground.Sweep(ctx, live, p.destroyIn), p.sweepEngine(ctx, live))
+	return errors.Join(p.cleanProbes(), p.store.Sweep(ctx, live, p.destroyContainer), p.sweepEngine(ctx, live))
 }
 
 // cachePath names a file of what workspaces share, and makes its directory.

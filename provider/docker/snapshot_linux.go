@@ -13,19 +13,19 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// origin is the snapshot that a new workspace starts from; nil is none.
-type origin struct{ tree snapshot.Tree }
+// snapshotOrigin is the snapshot that a new workspace starts from; nil is none.
+type snapshotOrigin struct{ tree snapshot.Tree }
 
-// origin finds it. A workspace that is there already was made from it, whatever
+// findOrigin finds it. A workspace that is there already was made from it, whatever
 // has become of the snapshot.
-func (p *Provider) origin(ctx context.Context, spec driver.Spec) (*origin, error) {
+func (p *Provider) findOrigin(ctx context.Context, spec driver.Spec) (*snapshotOrigin, error) {
 	if spec.From.Snapshot == "" {
 		return nil, nil
 	}
 	if p.cfg.Snapshots == nil {
 		return nil, fmt.Errorf("docker: open: a snapshot to start from: %w: there is no store of them", fault.Unsupported)
 	}
-	if m, err := p.ground.Read(spec.ID); err == nil {
+	if m, err := p.store.Read(spec.ID); err == nil {
 		if was, err := optionsOf(m); err == nil && was.From == spec.From.Snapshot {
 			return nil, nil
 		}
@@ -37,36 +37,36 @@ func (p *Provider) origin(ctx context.Context, spec driver.Spec) (*origin, error
 	if err != nil {
 		return nil, fmt.Errorf("docker: open: %w", err)
 	}
-	return &origin{tree}, nil
+	return &snapshotOrigin{tree}, nil
 }
 
-// fill puts what a new workspace starts with into its directory.
-func (o *origin) fill(ctx context.Context, dir string, f *fact, durable bool) error {
+// extractTo puts what a new workspace starts with into its directory.
+func (o *snapshotOrigin) extractTo(ctx context.Context, dir string, f *engineProof, durable bool) error {
 	if o == nil {
 		return nil
 	}
-	return snapshot.Extract(ctx, o.tree, dir, &snapshot.RestoreOptions{Sync: durable, Owner: f.owner(), PlainModes: true})
+	return snapshot.Extract(ctx, o.tree, dir, &snapshot.RestoreOptions{Sync: durable, Owner: f.fileOwner(), PlainModes: true})
 }
 
-// write brings the files of a new workspace to what it starts with.
-func (o *origin) write(ctx context.Context, to *driver.FS) error {
+// writeTo brings the files of a new workspace to what it starts with.
+func (o *snapshotOrigin) writeTo(ctx context.Context, to *driver.FS) error {
 	return snapshot.Write(ctx, o.tree, to, nil)
 }
 
-// owner is whose the files of a workspace are; nil is this process's user.
-func (f *fact) owner() *snapshot.Owner {
+// fileOwner is whose the files of a workspace are; nil is this process's user.
+func (f *engineProof) fileOwner() *snapshot.Owner {
 	if os.Geteuid() != 0 {
 		return nil
 	}
-	return &snapshot.Owner{UID: f.Outside, GID: f.Outside}
+	return &snapshot.Owner{UID: f.HostUID, GID: f.HostUID}
 }
 
-// recover completes a rollback that a process which died had begun.
-func (p *Provider) recover(ctx context.Context, m *wsdir.State) error {
+// recoverRollback completes a rollback that a process which died had begun.
+func (p *Provider) recoverRollback(ctx context.Context, m *wsdir.State) error {
 	if p.cfg.Snapshots == nil || m.Policy.ReadOnly {
 		return nil
 	}
-	err := snapshot.Recover(ctx, p.ground.Files(m), p.ground.Path(m.ID, stageName), "")
+	err := snapshot.Recover(ctx, p.store.Files(m), p.store.Path(m.ID, rollbackStageName), "")
 	switch fault.Of(err) {
 	case fault.NotFound, fault.InvalidArgument, fault.Unavailable:
 		return nil // there is no such directory, which Attach tells, or another process is at it
@@ -74,32 +74,32 @@ func (p *Provider) recover(ctx context.Context, m *wsdir.State) error {
 	return err
 }
 
-// keeper gives a workspace the module for snapshots.
-func (h *handle) keeper(m *wsdir.State) *snapshot.Adapter {
+// snapshotAdapter gives a workspace the module for snapshots.
+func (h *handle) snapshotAdapter(m *wsdir.State) *snapshot.Adapter {
 	return &snapshot.Adapter{
 		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.opts.From,
 		Now: func(ctx context.Context) (snapshot.View, error) {
-			if err := h.plot.Current(); err != nil {
+			if err := h.dir.Current(); err != nil {
 				return snapshot.View{}, err
 			}
 			if h.onVolume() {
-				files, err := h.files(ctx)
+				files, err := h.filesModule(ctx)
 				if err != nil {
 					return snapshot.View{}, err
 				}
 				return snapshot.View{Tree: snapshot.Files(files)}, nil // what runs goes on, since the guest has to
 			}
-			view := snapshot.View{Tree: snapshot.HostDir(h.p.ground.Files(m), nil), Cache: Kind + ":" + m.ID}
-			err := h.still(ctx, &view)
+			view := snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), nil), Cache: Kind + ":" + m.ID}
+			err := h.freezeContainer(ctx, &view)
 			return view, err
 		},
-		Become: h.become,
+		Become: h.rollbackTo,
 	}
 }
 
-// still makes what runs stand still while a snapshot is taken, until the view is
+// freezeContainer makes what runs stand still while a snapshot is taken, until the view is
 // done with. Where an engine can't, the snapshot says that it was not frozen.
-func (h *handle) still(ctx context.Context, v *snapshot.View) error {
+func (h *handle) freezeContainer(ctx context.Context, v *snapshot.View) error {
 	lock, err := keep.Lock(ctx, h.att.Dir.Path)
 	if err != nil {
 		return fmt.Errorf("docker: snapshot: lock the container: %w", err)
@@ -135,38 +135,38 @@ func (h *handle) still(ctx context.Context, v *snapshot.View) error {
 	return nil
 }
 
-// become brings the files to what is in a tree.
-func (h *handle) become(ctx context.Context, to *snapshot.RollbackTarget) error {
-	if err := h.plot.Current(); err != nil {
+// rollbackTo brings the files to what is in a tree.
+func (h *handle) rollbackTo(ctx context.Context, to *snapshot.RollbackTarget) error {
+	if err := h.dir.Current(); err != nil {
 		return err
 	}
-	m := h.plot.State()
+	m := h.dir.State()
 	if m.Policy.ReadOnly {
 		return fmt.Errorf("docker: roll back: %w: the workspace is read-only", fault.PermissionDenied)
 	}
 	if h.onVolume() {
-		return h.becomeAway(ctx, to)
+		return h.rollbackVolume(ctx, to)
 	}
-	stage := h.p.ground.Path(h.id, stageName)
+	stage := h.p.store.Path(h.id, rollbackStageName)
 	if err := os.MkdirAll(stage, 0o700); err != nil {
 		return fmt.Errorf("docker: roll back: %w: %w", fault.Of(err), err)
 	}
-	_, err := snapshot.Restore(ctx, to.Tree, h.p.ground.Files(&m), &snapshot.RestoreOptions{
-		Only: to.Paths, Stage: stage, Sync: m.Policy.Durable, Owner: h.fact.owner(), PlainModes: true,
+	_, err := snapshot.Restore(ctx, to.Tree, h.p.store.Files(&m), &snapshot.RestoreOptions{
+		Only: to.Paths, Stage: stage, Sync: m.Policy.Durable, Owner: h.proof.fileOwner(), PlainModes: true,
 	})
 	return err
 }
 
 const rollbackName = "rollback" // the journal of a rollback of files that are on a volume
 
-// becomeAway is become for files on a volume, which are written one after another.
+// rollbackVolume is become for files on a volume, which are written one after another.
 // Whoever next meets the guest completes what was cut short.
-func (h *handle) becomeAway(ctx context.Context, to *snapshot.RollbackTarget) error {
-	files, err := h.files(ctx)
+func (h *handle) rollbackVolume(ctx context.Context, to *snapshot.RollbackTarget) error {
+	files, err := h.filesModule(ctx)
 	if err != nil {
 		return err
 	}
-	journal, err := snapshot.BeginRollback(h.p.ground.Path(h.id, rollbackName), to)
+	journal, err := snapshot.BeginRollback(h.p.store.Path(h.id, rollbackName), to)
 	if err != nil {
 		return fmt.Errorf("docker: roll back: %w", err)
 	}
@@ -183,7 +183,7 @@ func (h *handle) becomeAway(ctx context.Context, to *snapshot.RollbackTarget) er
 // completeRollback completes the rollback of a process that died. The lock of the
 // guest is held.
 func (h *handle) completeRollback(ctx context.Context, c *guest.Client) error {
-	journal, err := snapshot.FindRollback(h.p.ground.Path(h.id, rollbackName))
+	journal, err := snapshot.FindRollback(h.p.store.Path(h.id, rollbackName))
 	if err != nil || journal == nil {
 		return err
 	}

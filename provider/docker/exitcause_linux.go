@@ -19,18 +19,18 @@ func (h *handle) whyLost(l *launch) func() driver.Cause {
 	if l.policy.Limits[driver.ResourceMemory].Max == 0 {
 		return nil
 	}
-	groups := h.p.groups(l)
+	groups := h.p.memoryCgroups(l)
 	before := cgroup.OOMKills(groups...)
 	return func() driver.Cause {
-		if cgroup.OOMKills(groups...) > before || h.p.diedOfMemory(l.name) {
+		if cgroup.OOMKills(groups...) > before || h.p.wasOOMKilled(l.name) {
 			return driver.CauseOOM
 		}
 		return ""
 	}
 }
 
-// diedOfMemory asks the engine, which may hear of a death a little later.
-func (p *Provider) diedOfMemory(name string) bool {
+// wasOOMKilled asks the engine, which may hear of a death a little later.
+func (p *Provider) wasOOMKilled(name string) bool {
 	const patience, look = 3 * time.Second, 20 * time.Millisecond
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
@@ -50,9 +50,9 @@ func (p *Provider) diedOfMemory(name string) bool {
 	}
 }
 
-// groups are the control groups in which the kernel counts what it killed for memory in
+// memoryCgroups are the control groups in which the kernel counts what it killed for memory in
 // a container; none where the engine is not on this host.
-func (p *Provider) groups(l *launch) (dirs []string) {
+func (p *Provider) memoryCgroups(l *launch) (dirs []string) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.cfg.AnswerTimeout)
 	defer cancel()
 	s, err := p.engine.Inspect(ctx, l.name)

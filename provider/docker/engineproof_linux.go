@@ -21,28 +21,28 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A fact is what was proven of an engine with one of its runtimes: it is not
+// A engineProof is what was proven of an engine with one of its runtimes: it is not
 // known from what the engine says of itself.
-type fact struct {
-	Proof   int    `json:"proof"`   // version of what was tried
-	Runtime string `json:"runtime"` // "" is the engine's default
-	UID     int    `json:"uid"`     // of the workload inside
-	Outside int    `json:"outside"` // of the same on this host
-	Kernel  bool   `json:"kernel"`  // the runtime has a kernel of its own: gVisor
-	Volume  bool   `json:"volume"`  // with files on a volume, which this host does not see
-	Apart   bool   `json:"apart"`   // nothing can be mounted: the engine does not see this host's files
+type engineProof struct {
+	Proof        int    `json:"proof"`        // version of what was tried
+	Runtime      string `json:"runtime"`      // "" is the engine's default
+	UID          int    `json:"uid"`          // of the workload inside
+	HostUID      int    `json:"hostUID"`      // of the same on this host
+	GVisor       bool   `json:"gvisor"`       // the runtime has a kernel of its own: gVisor
+	Volume       bool   `json:"volume"`       // with files on a volume, which this host does not see
+	NoHostMounts bool   `json:"noHostMounts"` // nothing can be mounted: the engine does not see this host's files
 
 	info Info
 }
 
 // proofVersion changes with what is tried.
-const proofVersion = 3
+const proofVersion = 4
 
 // gvisorRuntime is how an engine is told of gVisor by those who follow its manual.
 const gvisorRuntime = "runsc"
 
-// runtime chooses what runs a workspace.
-func (p *Provider) runtime(ctx context.Context, policy driver.Policy, opts options) (string, error) {
+// chooseRuntime chooses what runs a workspace.
+func (p *Provider) chooseRuntime(ctx context.Context, policy driver.Policy, opts options) (string, error) {
 	runtime := opts.Runtime
 	if runtime == "" {
 		runtime = p.cfg.Runtime
@@ -57,7 +57,7 @@ func (p *Provider) runtime(ctx context.Context, policy driver.Policy, opts optio
 	if runtime == "" {
 		return "", nil
 	}
-	info, err := p.describe(ctx)
+	info, err := p.engineInfo(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -67,27 +67,27 @@ func (p *Provider) runtime(ctx context.Context, policy driver.Policy, opts optio
 	return runtime, nil
 }
 
-// take takes the turn to use what is known of the engine.
-func (p *Provider) take(ctx context.Context) (give func(), err error) {
+// lockInfo takes the turn to use what is known of the engine.
+func (p *Provider) lockInfo(ctx context.Context) (give func(), err error) {
 	select {
-	case p.turn <- struct{}{}:
-		return func() { <-p.turn }, nil
+	case p.sem <- struct{}{}:
+		return func() { <-p.sem }, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("docker: %w", ctx.Err())
 	}
 }
 
-// describe asks the engine what it is, once per process.
-func (p *Provider) describe(ctx context.Context) (Info, error) {
-	give, err := p.take(ctx)
+// engineInfo asks the engine what it is, once per process.
+func (p *Provider) engineInfo(ctx context.Context) (Info, error) {
+	give, err := p.lockInfo(ctx)
 	if err != nil {
 		return Info{}, err
 	}
 	defer give()
-	return p.describeLocked(ctx)
+	return p.engineInfoLocked(ctx)
 }
 
-func (p *Provider) describeLocked(ctx context.Context) (Info, error) {
+func (p *Provider) engineInfoLocked(ctx context.Context) (Info, error) {
 	if p.info != nil {
 		return *p.info, nil
 	}
@@ -95,33 +95,33 @@ func (p *Provider) describeLocked(ctx context.Context) (Info, error) {
 	defer cancel()
 	info, err := p.engine.Info(soon)
 	if err != nil {
-		return Info{}, p.hung(ctx, err)
+		return Info{}, p.engineTimeout(ctx, err)
 	}
 	p.info = &info
 	return info, nil
 }
 
-// prove returns what is proven of the engine with a runtime, and with files in one
+// checkEngine returns what is proven of the engine with a runtime, and with files in one
 // place or the other: from memory, from the cache, or by trying.
-func (p *Provider) prove(ctx context.Context, runtime string, volume bool) (*fact, error) {
-	f, err := p.proven(ctx, runtime, volume)
-	if err == nil && f.Apart {
+func (p *Provider) checkEngine(ctx context.Context, runtime string, volume bool) (*engineProof, error) {
+	f, err := p.loadProof(ctx, runtime, volume)
+	if err == nil && f.NoHostMounts {
 		return nil, fmt.Errorf("docker: try the engine: %w", errNotShared)
 	}
 	return f, err
 }
 
-func (p *Provider) proven(ctx context.Context, runtime string, volume bool) (*fact, error) {
-	give, err := p.take(ctx)
+func (p *Provider) loadProof(ctx context.Context, runtime string, volume bool) (*engineProof, error) {
+	give, err := p.lockInfo(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer give()
 	key := fmt.Sprint(runtime, volume)
-	if f := p.facts[key]; f != nil {
+	if f := p.proofs[key]; f != nil {
 		return f, nil
 	}
-	info, err := p.describeLocked(ctx)
+	info, err := p.engineInfoLocked(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +131,7 @@ func (p *Provider) proven(ctx context.Context, runtime string, volume bool) (*fa
 	}
 	f := readProof(path, runtime, volume)
 	if f == nil {
-		if f, err = p.try(ctx, info, runtime, volume); err != nil {
+		if f, err = p.testEngine(ctx, info, runtime, volume); err != nil {
 			return nil, err
 		}
 		data, err := json.Marshal(f)
@@ -143,7 +143,7 @@ func (p *Provider) proven(ctx context.Context, runtime string, volume bool) (*fa
 		}
 	}
 	f.info = info
-	p.facts[key] = f
+	p.proofs[key] = f
 	return f, nil
 }
 
@@ -154,26 +154,26 @@ func (p *Provider) proofPath(info Info, key string) (string, error) {
 		return "", fmt.Errorf("docker: %w", err)
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{
-		info.ID, info.Name, key, bin.Version, fmt.Sprint(os.Geteuid(), p.cfg.UIDBase, info.UserNS, info.Rootless, p.ground.Boot()),
+		info.ID, info.Name, key, bin.Version, fmt.Sprint(os.Geteuid(), p.cfg.UIDBase, info.UserNS, info.Rootless, p.store.Boot()),
 	}))
 	return p.cachePath("proof-" + hex.EncodeToString(sum[:8]))
 }
 
-func readProof(path, runtime string, volume bool) *fact {
+func readProof(path, runtime string, volume bool) *engineProof {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil
 	}
-	f := new(fact)
+	f := new(engineProof)
 	if driver.DecodeStrict(data, f) != nil || f.Proof != proofVersion || f.Runtime != runtime || f.Volume != volume {
 		return nil
 	}
 	return f
 }
 
-// user is the workload's id inside: one that owns nothing on this host where that
+// workloadUID is the workload's id inside: one that owns nothing on this host where that
 // can be had, and else one that this process can share files with.
-func (p *Provider) user(info Info, volume bool) int {
+func (p *Provider) workloadUID(info Info, volume bool) int {
 	const workload = 1000
 	switch {
 	case volume && (info.UserNS || info.Rootless):
@@ -196,9 +196,9 @@ const (
 	probeID     = "probe" // in place of a workspace's
 )
 
-// fenceScript tries the fence from inside. It is given a file of the host that
+// isolationScript tries the fence from inside. It is given a file of the host that
 // everybody may write.
-const fenceScript = `
+const isolationScript = `
 bait=$1
 [ "$$" -lt 1000 ] || { echo "process numbers are the host's"; exit; }
 [ -e "$bait" ] && { echo "a file of the host is seen"; exit; }
@@ -209,18 +209,18 @@ for s in /var/run/docker.sock /run/docker.sock /run/podman/podman.sock; do [ -e 
 echo x > probe && [ "$(cat probe)" = x ] || { echo "the workspace can't be written"; exit; }
 [ "$(tail -n +3 /proc/net/dev | grep -vc 'lo:')" = 0 ] || { echo "there is a network"; exit; }
 grep -q '^CapEff:.*0000000000000000$' /proc/self/status || { echo "there are capabilities"; exit; }
-grep -qi gvisor /proc/version && { echo kernel; exit; }
+grep -qi gvisor /proc/version && { echo gvisor; exit; }
 grep -q '^Seccomp:.*2$' /proc/self/status || { echo "there is no seccomp filter"; exit; }
 grep -q '^NoNewPrivs:.*1$' /proc/self/status || { echo "there may be new privileges"; exit; }
-echo held
+echo isolated
 `
 
-// try starts a container and lets it try the fence.
-func (p *Provider) try(ctx context.Context, info Info, runtime string, volume bool) (*fact, error) {
-	f := &fact{Proof: proofVersion, Runtime: runtime, Volume: volume, UID: p.user(info, volume), info: info}
-	err := p.aside(ctx, func(dir string) error { return p.tryIn(ctx, dir, f) })
-	if notShared(err) && !volume {
-		f.Apart = true
+// testEngine starts a container and lets it try the fence.
+func (p *Provider) testEngine(ctx context.Context, info Info, runtime string, volume bool) (*engineProof, error) {
+	f := &engineProof{Proof: proofVersion, Runtime: runtime, Volume: volume, UID: p.workloadUID(info, volume), info: info}
+	err := p.withProbeDir(ctx, func(dir string) error { return p.testEngineIn(ctx, dir, f) })
+	if isNotShared(err) && !volume {
+		f.NoHostMounts = true
 		return f, nil
 	}
 	if err != nil {
@@ -229,14 +229,14 @@ func (p *Provider) try(ctx context.Context, info Info, runtime string, volume bo
 	return f, nil
 }
 
-func (p *Provider) tryIn(ctx context.Context, dir string, f *fact) error {
+func (p *Provider) testEngineIn(ctx context.Context, dir string, f *engineProof) error {
 	files, bait := filepath.Join(dir, "files"), filepath.Join(dir, "bait")
 	if err := errors.Join(os.Mkdir(files, 0o755), os.Chmod(files, 0o777), os.WriteFile(bait, []byte("bait"), 0o600), os.Chmod(bait, 0o666)); err != nil { // it is bait
 		return err
 	}
-	f.Outside = -1 // not known yet: whoever it is may write
+	f.HostUID = -1 // not known yet: whoever it is may write
 	u := &launch{
-		dir: dir, id: probeID, name: namePrefix + filepath.Base(dir), image: p.cfg.Image, files: files, fact: f, key: probeID, autoRemove: true,
+		dir: dir, id: probeID, name: namePrefix + filepath.Base(dir), image: p.cfg.Image, files: files, proof: f, key: probeID, autoRemove: true,
 		policy: driver.Policy{}, lease: time.Minute,
 	}
 	if f.Volume {
@@ -246,8 +246,8 @@ func (p *Provider) tryIn(ctx context.Context, dir string, f *fact) error {
 		}
 		defer done()
 	}
-	c, err := p.start(ctx, u)
-	defer p.removeUnit(ctx, u.name) //nolint:errcheck // it removes itself, or is swept
+	c, err := p.startContainer(ctx, u)
+	defer p.removeContainer(ctx, u.name) //nolint:errcheck // it removes itself, or is swept
 	if err != nil {
 		return err
 	}
@@ -256,23 +256,23 @@ func (p *Provider) tryIn(ctx context.Context, dir string, f *fact) error {
 	if os.Geteuid() == 0 || f.Volume {
 		closed = "closed" // see launch.seal, and ensureOwn
 	}
-	res, err := c.Shell().Run(ctx, driver.Command{Argv: []string{"sh", "-c", fenceScript, "probe", bait, closed}, Timeout: p.cfg.AnswerTimeout})
+	res, err := c.Shell().Run(ctx, driver.Command{Argv: []string{"sh", "-c", isolationScript, "probe", bait, closed}, Timeout: p.cfg.AnswerTimeout})
 	if err != nil {
 		return err
 	}
-	said := strings.TrimSpace(string(res.Stdout))
-	if said != "held" && said != "kernel" {
-		return fmt.Errorf("the fence does not hold: %q (exit %d, %q): %w", said, res.ExitCode, res.Stderr, fault.Failed)
+	out := strings.TrimSpace(string(res.Stdout))
+	if out != "isolated" && out != "gvisor" {
+		return fmt.Errorf("the isolation test failed: %q (exit %d, %q): %w", out, res.ExitCode, res.Stderr, fault.Failed)
 	}
-	f.Kernel = said == "kernel"
+	f.GVisor = out == "gvisor"
 	if f.Volume {
 		return nil
 	}
-	return f.learn(filepath.Join(files, "probe"))
+	return f.setHostUID(filepath.Join(files, "probe"))
 }
 
-// learn finds out who the workload is outside, by what it made.
-func (f *fact) learn(made string) error {
+// setHostUID finds out who the workload is outside, by what it made.
+func (f *engineProof) setHostUID(made string) error {
 	info, err := os.Lstat(made)
 	if err != nil {
 		return err
@@ -281,35 +281,35 @@ func (f *fact) learn(made string) error {
 	if !ok {
 		return errors.New("no owner is known")
 	}
-	f.Outside = int(st.Uid)
+	f.HostUID = int(st.Uid)
 	switch euid := os.Geteuid(); {
-	case euid == 0 && f.Outside == 0:
+	case euid == 0 && f.HostUID == 0:
 		return fmt.Errorf("files that are made inside belong to root outside: %w", fault.Failed)
-	case euid != 0 && f.Outside != euid:
-		return fmt.Errorf("files that are made inside belong to user %d outside, and this process is %d: %w: it can't share them", f.Outside, euid, fault.Unsupported)
+	case euid != 0 && f.HostUID != euid:
+		return fmt.Errorf("files that are made inside belong to user %d outside, and this process is %d: %w: it can't share them", f.HostUID, euid, fault.Unsupported)
 	}
 	return nil
 }
 
-// give makes a file or directory belong to the workload.
-func (f *fact) give(path string) error {
+// chownPath makes a file or directory belong to the workload.
+func (f *engineProof) chownPath(path string) error {
 	if os.Geteuid() != 0 {
 		return nil // it is this user
 	}
-	return os.Lchown(path, f.Outside, f.Outside)
+	return os.Lchown(path, f.HostUID, f.HostUID)
 }
 
-// fence opens the files of a workspace. Changes are made by a thread that is the
+// openRoot opens the files of a workspace. Changes are made by a thread that is the
 // workload for files, who can't read what the gate looks at.
-func (f *fact) fence(dir string, opts *files.Options) (*files.Root, error) {
+func (f *engineProof) openRoot(dir string, opts *files.Options) (*files.Root, error) {
 	if os.Geteuid() == 0 {
 		opts.Commit = guest.Elsewhere(opts.Commit)
 	}
 	return files.Open(dir, opts)
 }
 
-// traitsOf says what a container gives.
-func (p *Provider) traitsOf(f *fact) driver.Traits {
+// engineTraits says what a container gives.
+func (p *Provider) engineTraits(f *engineProof) driver.Traits {
 	by := f.info.Name + ": namespaces, a read-only root, seccomp, no new privileges, no capabilities, a user of its own"
 	t := driver.Traits{
 		Isolation:   driver.IsolationContainer,
@@ -322,9 +322,9 @@ func (p *Provider) traitsOf(f *fact) driver.Traits {
 		Streaming:   true,
 		CopyOnWrite: "copy",
 	}
-	t.Limits[driver.ResourceCPU] = has(f.info.CPU, "cpu")
-	t.Limits[driver.ResourceMemory] = has(f.info.Memory && f.info.Swap, "memory and swap")
-	t.Limits[driver.ResourcePIDs] = has(f.info.PIDs, "pids")
+	t.Limits[driver.ResourceCPU] = cgroupEnforcement(f.info.CPU, "cpu")
+	t.Limits[driver.ResourceMemory] = cgroupEnforcement(f.info.Memory && f.info.Swap, "memory and swap")
+	t.Limits[driver.ResourcePIDs] = cgroupEnforcement(f.info.PIDs, "pids")
 	t.Limits[driver.ResourceDisk] = driver.Enforcement{Reason: "a directory of the host that is mounted has no quota"}
 	t.Limits[driver.ResourceWall] = driver.Enforcement{By: "the guest, which ends the whole tree"}
 	t.Limits[driver.ResourceOpenFiles] = driver.Enforcement{By: "a hard resource limit of each process"}
@@ -332,7 +332,7 @@ func (p *Provider) traitsOf(f *fact) driver.Traits {
 		t.Limits[driver.ResourceDisk] = driver.Enforcement{Reason: "a volume of the engine has no quota"}
 		t.Durability = driver.DurableProcess
 	}
-	if f.Kernel {
+	if f.GVisor {
 		t.Isolation = driver.IsolationGVisor
 		t.IsolatedBy.By = f.info.Name + " with gVisor: a kernel in user space, a read-only root, no capabilities, a user of its own"
 		t.Limits[driver.ResourcePIDs] = driver.Enforcement{Reason: "processes are gVisor's own, which the host does not count"}
@@ -340,7 +340,7 @@ func (p *Provider) traitsOf(f *fact) driver.Traits {
 	return t
 }
 
-func has(yes bool, what string) driver.Enforcement {
+func cgroupEnforcement(yes bool, what string) driver.Enforcement {
 	if yes {
 		return driver.Enforcement{By: "control groups, by the engine"}
 	}

@@ -26,14 +26,14 @@ import (
 
 // What is where inside.
 const (
-	inside      = "/workspace"
-	boxInside   = "/.croft"       // what the guest has of the host
-	guestInside = "/.croft-guest" // its program
-	rootsInside = "/run/croft"    // what programs trust
-	home        = "/home/croft"
-	userName    = "croft"
-	hostname    = "croft"
-	relayPort   = egress.RelayPort
+	guestWorkspaceDir = "/workspace"
+	boxInside         = "/.croft"       // what the guest has of the host
+	guestInside       = "/.croft-guest" // its program
+	caDirInside       = "/run/croft"    // what programs trust
+	home              = "/home/croft"
+	userName          = "croft"
+	hostname          = "croft"
+	relayPort         = egress.RelayPort
 
 	// guestThreads is how many threads the guest keeps of its own: a limit of
 	// processes is so much higher for the engine than for the workload.
@@ -48,28 +48,28 @@ type launch struct {
 	image      string
 	files      string
 	volume     string // that holds the files; "" has them at files
-	fact       *fact
+	proof      *engineProof
 	key        string
 	policy     driver.Policy
 	proxied    bool   // there is a proxy, whose socket is in the box, or which the client reaches
-	roots      string // directory with what programs trust; "" leaves them theirs
-	trust      []byte // the same where nothing is mounted
+	caDir      string // directory with what programs trust; "" leaves them theirs
+	caBundle   []byte // the same where nothing is mounted
 	autoRemove bool
 	lease      time.Duration
 	token      string
 }
 
-func (l *launch) box(elem ...string) string {
+func (l *launch) boxPath(elem ...string) string {
 	return filepath.Join(append([]string{l.dir, boxName}, elem...)...)
 }
 
-// start makes the container and waits until its guest answers. Where it fails the
+// startContainer makes the container and waits until its guest answers. Where it fails the
 // container is left for the caller to remove.
-func (p *Provider) start(ctx context.Context, l *launch) (*guest.Client, error) {
+func (p *Provider) startContainer(ctx context.Context, l *launch) (*guest.Client, error) {
 	if l.volume != "" {
-		return p.startAway(ctx, l)
+		return p.startOnVolume(ctx, l)
 	}
-	bin, err := p.install()
+	bin, err := p.installGuest()
 	if err != nil {
 		return nil, err
 	}
@@ -77,35 +77,35 @@ func (p *Provider) start(ctx context.Context, l *launch) (*guest.Client, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := l.prepare(bin.version, img); err != nil {
+	if err := l.prepareBox(bin.version, img); err != nil {
 		return nil, fmt.Errorf("docker: prepare %s: %w: %w", l.name, fault.Of(err), err)
 	}
-	unit, err := p.unit(ctx, l, img, bin.path)
+	spec, err := p.containerSpec(ctx, l, img, bin.path)
 	if err != nil {
 		return nil, err
 	}
 	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
 	defer cancel()
-	if err := p.run(soon, unit); err != nil {
-		return nil, p.hung(ctx, err)
+	if err := p.runContainer(soon, spec); err != nil {
+		return nil, p.engineTimeout(ctx, err)
 	}
-	c, err := p.await(soon, l, bin.version)
+	c, err := p.awaitGuest(soon, l, bin.version)
 	if err != nil {
-		return nil, p.hung(ctx, err)
+		return nil, p.engineTimeout(ctx, err)
 	}
-	if err := l.seal(); err != nil {
+	if err := l.closeBox(); err != nil {
 		return nil, errors.Join(fmt.Errorf("docker: close the box of %s: %w: %w", l.name, fault.Of(err), err), c.Close())
 	}
 	return c, nil
 }
 
-// create makes a container in place of any that has its name, which a crash has
+// createContainer makes a container in place of any that has its name, which a crash has
 // left: the lock is held.
-func (p *Provider) create(ctx context.Context, u Unit) (id string, err error) {
-	id, err = p.ask(ctx, u)
+func (p *Provider) createContainer(ctx context.Context, u ContainerSpec) (id string, err error) {
+	id, err = p.requestCreate(ctx, u)
 	if fault.Of(err) == fault.AlreadyExists {
-		if err = p.removeUnit(ctx, u.Name); err == nil {
-			id, err = p.ask(ctx, u)
+		if err = p.removeContainer(ctx, u.Name); err == nil {
+			id, err = p.requestCreate(ctx, u)
 		}
 	}
 	if err == nil {
@@ -114,10 +114,10 @@ func (p *Provider) create(ctx context.Context, u Unit) (id string, err error) {
 	return id, err
 }
 
-// ask has the engine make a container, and hears the answer also where the caller gives
+// requestCreate has the engine make a container, and hears the answer also where the caller gives
 // up meanwhile: an engine that was asked goes on, and what it makes after its maker has
 // looked for it would be nobody's. One that does not answer is not waited for long.
-func (p *Provider) ask(ctx context.Context, u Unit) (string, error) {
+func (p *Provider) requestCreate(ctx context.Context, u ContainerSpec) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", fmt.Errorf("docker: create %s: %w", u.Name, err)
 	}
@@ -132,9 +132,9 @@ func (p *Provider) ask(ctx context.Context, u Unit) (string, error) {
 	return id, err
 }
 
-// run creates a container and starts it.
-func (p *Provider) run(ctx context.Context, u Unit) error {
-	id, err := p.create(ctx, u)
+// runContainer creates a container and starts it.
+func (p *Provider) runContainer(ctx context.Context, u ContainerSpec) error {
+	id, err := p.createContainer(ctx, u)
 	if err != nil {
 		return err
 	}
@@ -145,29 +145,29 @@ func (p *Provider) run(ctx context.Context, u Unit) error {
 	return nil
 }
 
-// prepare makes the box ready for a guest.
-func (l *launch) prepare(version string, img Image) error {
-	if err := ownDirectory(l.box()); err != nil {
+// prepareBox makes the box ready for a guest.
+func (l *launch) prepareBox(version string, img Image) error {
+	if err := ownDirectory(l.boxPath()); err != nil {
 		return err
 	}
 	for _, name := range []string{guest.ContainerConfig, guest.ContainerReport, guest.ContainerSocket} {
-		if err := os.Remove(l.box(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(l.boxPath(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	if err := ownDirectory(l.box(guest.ContainerLog)); err != nil {
+	if err := ownDirectory(l.boxPath(guest.ContainerLog)); err != nil {
 		return err
 	}
 	l.newToken()
-	cfg := l.config(version, img)
+	cfg := l.guestConfig(version, img)
 	data, err := cfg.Encode()
 	if err == nil {
-		err = os.WriteFile(l.box(guest.ContainerConfig), data, 0o600)
+		err = os.WriteFile(l.boxPath(guest.ContainerConfig), data, 0o600)
 	}
 	if err != nil {
 		return err
 	}
-	return l.open()
+	return l.openBox()
 }
 
 // ownDirectory makes a directory in the place of anything else, such as a link: where
@@ -194,19 +194,19 @@ func (l *launch) newToken() {
 	l.token = hex.EncodeToString(token)
 }
 
-// open lets the guest, who is not known to be anyone else than the workload, make
+// openBox lets the guest, who is not known to be anyone else than the workload, make
 // its socket in the box. Nobody else comes so far: the directory above is closed.
-func (l *launch) open() error {
+func (l *launch) openBox() error {
 	mode := fs.FileMode(0o700)
-	if l.fact.Outside < 0 {
+	if l.proof.HostUID < 0 {
 		mode = 0o777
 	}
-	for path, m := range map[string]fs.FileMode{l.box(): mode, l.box(guest.ContainerLog): mode, l.box(guest.ContainerConfig): mode &^ 0o111} {
+	for path, m := range map[string]fs.FileMode{l.boxPath(): mode, l.boxPath(guest.ContainerLog): mode, l.boxPath(guest.ContainerConfig): mode &^ 0o111} {
 		if err := os.Chmod(path, m); err != nil {
 			return err
 		}
-		if l.fact.Outside >= 0 {
-			if err := l.fact.give(path); err != nil {
+		if l.proof.HostUID >= 0 {
+			if err := l.proof.chownPath(path); err != nil {
 				return err
 			}
 		}
@@ -214,48 +214,48 @@ func (l *launch) open() error {
 	return nil
 }
 
-// seal closes the box, before anything of the workload runs: what the guest needs
+// closeBox closes the box, before anything of the workload runs: what the guest needs
 // of it, it has open. Where the workload is the same user as this process, the
 // token alone keeps it from speaking to the guest.
-func (l *launch) seal() error {
-	if err := errors.Join(os.Remove(l.box(guest.ContainerConfig)), os.Remove(l.box(guest.ContainerReport))); err != nil {
+func (l *launch) closeBox() error {
+	if err := errors.Join(os.Remove(l.boxPath(guest.ContainerConfig)), os.Remove(l.boxPath(guest.ContainerReport))); err != nil {
 		return err
 	}
 	if os.Geteuid() == 0 {
-		if err := os.Chown(l.box(), 0, 0); err != nil {
+		if err := os.Chown(l.boxPath(), 0, 0); err != nil {
 			return err
 		}
 	}
-	if l.fact.Kernel {
+	if l.proof.GVisor {
 		// gVisor reaches the proxy's socket by its path, as the workload. So what is in
 		// the box can be reached by name: the guest's socket, which wants the token,
 		// and the logs, which tell of the workload alone.
-		return os.Chmod(l.box(), 0o711)
+		return os.Chmod(l.boxPath(), 0o711)
 	}
-	return os.Chmod(l.box(), 0o700)
+	return os.Chmod(l.boxPath(), 0o700)
 }
 
-// config is what the guest is told.
-func (l *launch) config(version string, img Image) guest.Config {
+// guestConfig is what the guest is told.
+func (l *launch) guestConfig(version string, img Image) guest.Config {
 	level := driver.IsolationContainer
-	if l.fact.Kernel {
+	if l.proof.GVisor {
 		level = driver.IsolationGVisor
 	}
 	cfg := guest.Config{
-		Version: version, Workspace: l.id, Level: level, Root: inside, UID: -1, Token: l.token,
+		Version: version, Workspace: l.id, Level: level, Root: guestWorkspaceDir, UID: -1, Token: l.token,
 		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true}, Limits: l.policy.Limits, Lease: l.lease,
-		WatchDisk: true, Threads: guestThreads, Env: environment(img.Env, l.policy.Env),
+		WatchDisk: true, Threads: guestThreads, Env: baseEnv(img.Env, l.policy.Env),
 	}
 	if l.volume != "" {
 		cfg.Files, cfg.ReadOnly, cfg.Sync = true, l.policy.ReadOnly, l.policy.Durable
 	}
 	if l.proxied {
-		cfg.Relay, cfg.Away, cfg.Roots = relayPort, l.volume != "", l.trust
+		cfg.Relay, cfg.Away, cfg.Roots = relayPort, l.volume != "", l.caBundle
 		bundle := ""
 		switch {
-		case l.roots != "":
-			bundle = rootsInside + "/" + proxies.BundleName
-		case len(l.trust) > 0:
+		case l.caDir != "":
+			bundle = caDirInside + "/" + proxies.BundleName
+		case len(l.caBundle) > 0:
 			bundle = boxInside + "/" + guest.RootsName
 		}
 		for name, value := range egress.Env(relayPort, bundle) {
@@ -267,9 +267,9 @@ func (l *launch) config(version string, img Image) guest.Config {
 	return cfg
 }
 
-// environment is what every process inside starts with: what the image says, and
+// baseEnv is what every process inside starts with: what the image says, and
 // the policy over it.
-func environment(image []string, policy map[string]string) map[string]string {
+func baseEnv(image []string, policy map[string]string) map[string]string {
 	env := map[string]string{"PATH": process.DefaultPath, "LANG": "C.UTF-8"}
 	for _, pair := range image {
 		if name, value, ok := cutEnv(pair); ok {
@@ -283,61 +283,61 @@ func environment(image []string, policy map[string]string) map[string]string {
 	return env
 }
 
-// unit describes the container.
-func (p *Provider) unit(ctx context.Context, l *launch, img Image, program string) (Unit, error) {
-	mounts, err := p.mounts(l, program)
+// containerSpec describes the container.
+func (p *Provider) containerSpec(ctx context.Context, l *launch, img Image, program string) (ContainerSpec, error) {
+	mounts, err := p.containerMounts(l, program)
 	if err != nil {
-		return Unit{}, err
+		return ContainerSpec{}, err
 	}
-	labels, err := p.labels(ctx, l.id, l.key)
+	labels, err := p.objectLabels(ctx, l.id, l.key)
 	if err != nil {
-		return Unit{}, err
+		return ContainerSpec{}, err
 	}
 	memory := l.policy.Limits[driver.ResourceMemory].Max
-	private := fmt.Sprintf("mode=700,uid=%d,gid=%d", l.fact.UID, l.fact.UID)
-	if l.fact.info.Podman {
+	private := fmt.Sprintf("mode=700,uid=%d,gid=%d", l.proof.UID, l.proof.UID)
+	if l.proof.info.Podman {
 		private = "mode=1777" // it takes no owner, and there is no other user
 	}
-	u := Unit{
-		Name: l.name, Image: l.image, Labels: labels, Hostname: hostname, Dir: inside, Runtime: l.fact.Runtime,
+	u := ContainerSpec{
+		Name: l.name, Image: l.image, Labels: labels, Hostname: hostname, Dir: guestWorkspaceDir, Runtime: l.proof.Runtime,
 		Command: []string{guestInside, guest.ContainerVerb, boxInside},
-		User:    fmt.Sprintf("%d:%d", l.fact.UID, l.fact.UID),
+		User:    fmt.Sprintf("%d:%d", l.proof.UID, l.proof.UID),
 		Mounts:  mounts,
 		Tmpfs: map[string]string{
-			"/tmp":     "rw,nosuid,nodev,exec,mode=1777" + size(memory, 2),
-			"/run":     "rw,nosuid,nodev,mode=755" + size(memory, 32),
-			"/var/tmp": "rw,nosuid,nodev,exec,mode=1777" + size(memory, 16),
-			home:       "rw,nosuid,nodev,exec," + private + size(memory, 8),
+			"/tmp":     "rw,nosuid,nodev,exec,mode=1777" + tmpfsSize(memory, 2),
+			"/run":     "rw,nosuid,nodev,mode=755" + tmpfsSize(memory, 32),
+			"/var/tmp": "rw,nosuid,nodev,exec,mode=1777" + tmpfsSize(memory, 16),
+			home:       "rw,nosuid,nodev,exec," + private + tmpfsSize(memory, 8),
 		},
 		Memory: memory, MilliCPUs: l.policy.Limits[driver.ResourceCPU].Max, AutoRemove: l.autoRemove,
 	}
-	if pids := l.policy.Limits[driver.ResourcePIDs].Max; pids > 0 && !l.fact.Kernel {
+	if pids := l.policy.Limits[driver.ResourcePIDs].Max; pids > 0 && !l.proof.GVisor {
 		u.PIDs = pids + guestThreads
 	}
 	if l.volume != "" {
 		u.Command[1], u.Stdin = guest.StdioVerb, true
 	}
-	return u, u.cover(img, private, memory)
+	return u, u.maskVolumes(img, private, memory)
 }
 
-// uncovered is how large what an image declares as a volume may become where memory has
+// maskedVolumeSize is how large what an image declares as a volume may become where memory has
 // no limit.
-const uncovered = 256 << 20
+const maskedVolumeSize = 256 << 20
 
-// cover puts a file system in memory where the image declares a volume, which an engine
+// maskVolumes puts a file system in memory where the image declares a volume, which an engine
 // would make on its own disk, writable and without a limit. It is the workload's: some
 // engines give it the mode of the directory below.
-func (u *Unit) cover(img Image, private string, memory int64) error {
-	limit := size(memory, 8)
+func (u *ContainerSpec) maskVolumes(img Image, private string, memory int64) error {
+	limit := tmpfsSize(memory, 8)
 	if limit == "" {
-		limit = fmt.Sprintf(",size=%d", uncovered)
+		limit = fmt.Sprintf(",size=%d", maskedVolumeSize)
 	}
 	for _, at := range img.Volumes {
 		at = path.Clean("/" + at)
 		_, ours := u.Tmpfs[at]
 		switch {
 		case ours || slices.ContainsFunc(u.Mounts, func(m Mount) bool { return m.Target == at }):
-		case at == "/" || strings.HasPrefix(at, inside+"/") || strings.HasPrefix(at, boxInside+"/"):
+		case at == "/" || strings.HasPrefix(at, guestWorkspaceDir+"/") || strings.HasPrefix(at, boxInside+"/"):
 			return fmt.Errorf("docker: image %s: %w: it declares the volume %s, where nothing but the workspace can be", u.Image, fault.Unsupported, at)
 		default:
 			u.Tmpfs[at] = "rw,nosuid,nodev,exec," + private + limit
@@ -346,47 +346,47 @@ func (u *Unit) cover(img Image, private string, memory int64) error {
 	return nil
 }
 
-// mounts are what the container has of this host, or of its engine.
-func (p *Provider) mounts(l *launch, program string) ([]Mount, error) {
+// containerMounts are what the container has of this host, or of its engine.
+func (p *Provider) containerMounts(l *launch, program string) ([]Mount, error) {
 	if l.volume != "" {
-		return []Mount{{Source: l.volume, Target: inside, Volume: true, ReadOnly: l.policy.ReadOnly}, {Target: boxInside, Volume: true}}, nil
+		return []Mount{{Source: l.volume, Target: guestWorkspaceDir, Volume: true, ReadOnly: l.policy.ReadOnly}, {Target: boxInside, Volume: true}}, nil
 	}
-	accounts, err := p.accounts(l.fact.UID)
+	accounts, err := p.accountMounts(l.proof.UID)
 	if err != nil {
 		return nil, err
 	}
 	mounts := append([]Mount{
-		{Source: l.files, Target: inside, ReadOnly: l.policy.ReadOnly},
-		{Source: l.box(), Target: boxInside},
+		{Source: l.files, Target: guestWorkspaceDir, ReadOnly: l.policy.ReadOnly},
+		{Source: l.boxPath(), Target: boxInside},
 		{Source: program, Target: guestInside, ReadOnly: true},
 	}, accounts...)
-	if l.roots != "" {
-		mounts = append(mounts, Mount{Source: l.roots, Target: rootsInside, ReadOnly: true})
+	if l.caDir != "" {
+		mounts = append(mounts, Mount{Source: l.caDir, Target: caDirInside, ReadOnly: true})
 	}
 	return mounts, nil
 }
 
-// size limits a file system in memory to a part of the memory that there is: what
+// tmpfsSize limits a file system in memory to a part of the memory that there is: what
 // is in such files can't be freed by killing anyone.
-func size(memory, part int64) string {
+func tmpfsSize(memory, part int64) string {
 	if memory == 0 {
 		return ""
 	}
 	return fmt.Sprintf(",size=%d", max(memory/part, 64<<10))
 }
 
-// await waits until the guest of a container that was started answers.
-func (p *Provider) await(ctx context.Context, l *launch, version string) (*guest.Client, error) {
+// awaitGuest waits until the guest of a container that was started answers.
+func (p *Provider) awaitGuest(ctx context.Context, l *launch, version string) (*guest.Client, error) {
 	const look, often = 2 * time.Millisecond, 100
 	for i := 0; ; i++ {
-		said, err := os.ReadFile(l.box(guest.ContainerReport))
+		said, err := os.ReadFile(l.boxPath(guest.ContainerReport))
 		switch {
 		case err == nil && string(said) == "ok":
-			return guest.Dial(ctx, l.box(guest.ContainerSocket), l.token, version, l.id)
+			return guest.Dial(ctx, l.boxPath(guest.ContainerSocket), l.token, version, l.id)
 		case err == nil:
-			return nil, failedStart(said)
+			return nil, startError(said)
 		case i%often == often-1:
-			if err := p.stands(ctx, l.name); err != nil {
+			if err := p.checkRunning(ctx, l.name); err != nil {
 				return nil, err
 			}
 		}
@@ -398,8 +398,8 @@ func (p *Provider) await(ctx context.Context, l *launch, version string) (*guest
 	}
 }
 
-// failedStart is what a guest said that can't serve.
-func failedStart(said []byte) error {
+// startError is what a guest said that can't serve.
+func startError(said []byte) error {
 	var w fault.Wire
 	if json.Unmarshal(said, &w) == nil && w.Code != "" {
 		return fmt.Errorf("docker: start the guest: %w: %w", fault.Failed, w.Err())
@@ -407,8 +407,8 @@ func failedStart(said []byte) error {
 	return fmt.Errorf("docker: start the guest: %w: it said %q", fault.Failed, said)
 }
 
-// stands answers why a container does not run.
-func (p *Provider) stands(ctx context.Context, name string) error {
+// checkRunning answers why a container does not run.
+func (p *Provider) checkRunning(ctx context.Context, name string) error {
 	s, err := p.engine.Inspect(ctx, name)
 	switch {
 	case err != nil:
@@ -421,8 +421,8 @@ func (p *Provider) stands(ctx context.Context, name string) error {
 	return fmt.Errorf("docker: start the guest: %w: the container ended with status %d %s", fault.Failed, s.ExitCode, s.Error)
 }
 
-// removeUnit removes a container by its name, whatever it does.
-func (p *Provider) removeUnit(ctx context.Context, name string) error {
+// removeContainer removes a container by its name, whatever it does.
+func (p *Provider) removeContainer(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.AnswerTimeout)
 	defer cancel()
 	err := p.engine.Remove(ctx, name)
@@ -434,5 +434,5 @@ func (p *Provider) removeUnit(ctx context.Context, name string) error {
 			err = p.engine.Remove(ctx, name)
 		}
 	}
-	return p.hung(context.WithoutCancel(ctx), err)
+	return p.engineTimeout(context.WithoutCancel(ctx), err)
 }
