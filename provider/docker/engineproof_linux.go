@@ -21,8 +21,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A engineProof is what was proven of an engine with one of its runtimes: it is not
-// known from what the engine says of itself.
+// An engineProof is the result of testing an engine with one of its runtimes. The engine's
+// own description does not tell it.
 type engineProof struct {
 	Proof        int    `json:"proof"`        // version of what was tried
 	Runtime      string `json:"runtime"`      // "" is the engine's default
@@ -35,13 +35,13 @@ type engineProof struct {
 	info Info
 }
 
-// proofVersion changes with what is tried.
+// proofVersion changes with what is tested.
 const proofVersion = 4
 
-// gvisorRuntime is how an engine is told of gVisor by those who follow its manual.
+// gvisorRuntime is the runtime name of gVisor in its installation guide.
 const gvisorRuntime = "runsc"
 
-// chooseRuntime chooses what runs a workspace.
+// chooseRuntime returns the runtime for a policy; "" is the engine's default.
 func (p *Provider) chooseRuntime(ctx context.Context, policy driver.Policy, opts options) (string, error) {
 	runtime := opts.Runtime
 	if runtime == "" {
@@ -67,8 +67,8 @@ func (p *Provider) chooseRuntime(ctx context.Context, policy driver.Policy, opts
 	return runtime, nil
 }
 
-// lockInfo takes the turn to use what is known of the engine.
-func (p *Provider) lockInfo(ctx context.Context) (give func(), err error) {
+// lockInfo locks info and proofs. Waiting ends with the context.
+func (p *Provider) lockInfo(ctx context.Context) (unlock func(), err error) {
 	select {
 	case p.sem <- struct{}{}:
 		return func() { <-p.sem }, nil
@@ -77,13 +77,13 @@ func (p *Provider) lockInfo(ctx context.Context) (give func(), err error) {
 	}
 }
 
-// engineInfo asks the engine what it is, once per process.
+// engineInfo returns the engine's description, which it requests once per process.
 func (p *Provider) engineInfo(ctx context.Context) (Info, error) {
-	give, err := p.lockInfo(ctx)
+	unlock, err := p.lockInfo(ctx)
 	if err != nil {
 		return Info{}, err
 	}
-	defer give()
+	defer unlock()
 	return p.engineInfoLocked(ctx)
 }
 
@@ -101,22 +101,22 @@ func (p *Provider) engineInfoLocked(ctx context.Context) (Info, error) {
 	return info, nil
 }
 
-// checkEngine returns what is proven of the engine with a runtime, and with files in one
-// place or the other: from memory, from the cache, or by trying.
+// checkEngine returns the proof of the engine with a runtime, and with files in a directory
+// or on a volume: from memory, from the cache, or by a test.
 func (p *Provider) checkEngine(ctx context.Context, runtime string, volume bool) (*engineProof, error) {
 	f, err := p.loadProof(ctx, runtime, volume)
 	if err == nil && f.NoHostMounts {
-		return nil, fmt.Errorf("docker: try the engine: %w", errNotShared)
+		return nil, fmt.Errorf("docker: test the engine: %w", errNotShared)
 	}
 	return f, err
 }
 
 func (p *Provider) loadProof(ctx context.Context, runtime string, volume bool) (*engineProof, error) {
-	give, err := p.lockInfo(ctx)
+	unlock, err := p.lockInfo(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer give()
+	defer unlock()
 	key := fmt.Sprint(runtime, volume)
 	if f := p.proofs[key]; f != nil {
 		return f, nil
@@ -139,7 +139,7 @@ func (p *Provider) loadProof(ctx context.Context, runtime string, volume bool) (
 			err = atomicfile.Write(path, data, atomicfile.Options{})
 		}
 		if err != nil {
-			return nil, fmt.Errorf("docker: keep what was proven: %w: %w", fault.Of(err), err)
+			return nil, fmt.Errorf("docker: cache the proof of the engine: %w: %w", fault.Of(err), err)
 		}
 	}
 	f.info = info
@@ -147,7 +147,7 @@ func (p *Provider) loadProof(ctx context.Context, runtime string, volume bool) (
 	return f, nil
 }
 
-// proofPath names the file of a proof by all that it depends on.
+// proofPath returns the path of a cached proof, named by a digest of all that it depends on.
 func (p *Provider) proofPath(info Info, key string) (string, error) {
 	bin, err := p.binary()
 	if err != nil {
@@ -171,8 +171,8 @@ func readProof(path, runtime string, volume bool) *engineProof {
 	return f
 }
 
-// workloadUID is the workload's id inside: one that owns nothing on this host where that
-// can be had, and else one that this process can share files with.
+// workloadUID returns the uid of the workload inside: one that owns nothing on this host if
+// possible, else one that shares files with this process.
 func (p *Provider) workloadUID(info Info, volume bool) int {
 	const workload = 1000
 	switch {
@@ -181,7 +181,7 @@ func (p *Provider) workloadUID(info Info, volume bool) int {
 	case volume:
 		return p.cfg.UIDBase + workload
 	case info.Rootless && os.Geteuid() != 0:
-		return 0 // which is this very user outside
+		return 0 // a rootless engine maps it to this user
 	case os.Geteuid() != 0:
 		return os.Geteuid()
 	case info.UserNS || info.Rootless:
@@ -193,11 +193,11 @@ func (p *Provider) workloadUID(info Info, volume bool) int {
 const (
 	probePrefix = "probe-"
 	probeLock   = "probe.lock"
-	probeID     = "probe" // in place of a workspace's
+	probeID     = "probe" // instead of a workspace id
 )
 
-// isolationScript tries the fence from inside. It is given a file of the host that
-// everybody may write.
+// isolationScript tests the isolation from inside. It gets the path of a world-writable file
+// of the host, and prints "isolated", "gvisor" or what failed.
 const isolationScript = `
 bait=$1
 [ "$$" -lt 1000 ] || { echo "process numbers are the host's"; exit; }
@@ -215,7 +215,7 @@ grep -q '^NoNewPrivs:.*1$' /proc/self/status || { echo "there may be new privile
 echo isolated
 `
 
-// testEngine starts a container and lets it try the fence.
+// testEngine starts a container and runs isolationScript in it.
 func (p *Provider) testEngine(ctx context.Context, info Info, runtime string, volume bool) (*engineProof, error) {
 	f := &engineProof{Proof: proofVersion, Runtime: runtime, Volume: volume, UID: p.workloadUID(info, volume), info: info}
 	err := p.withProbeDir(ctx, func(dir string) error { return p.testEngineIn(ctx, dir, f) })
@@ -224,7 +224,7 @@ func (p *Provider) testEngine(ctx context.Context, info Info, runtime string, vo
 		return f, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("docker: try the engine: %w", err)
+		return nil, fmt.Errorf("docker: test the engine: %w", err)
 	}
 	return f, nil
 }
@@ -234,7 +234,7 @@ func (p *Provider) testEngineIn(ctx context.Context, dir string, f *engineProof)
 	if err := errors.Join(os.Mkdir(files, 0o755), os.Chmod(files, 0o777), os.WriteFile(bait, []byte("bait"), 0o600), os.Chmod(bait, 0o666)); err != nil { // it is bait
 		return err
 	}
-	f.HostUID = -1 // not known yet: whoever it is may write
+	f.HostUID = -1 // not known yet: modes let any uid write
 	u := &launch{
 		dir: dir, id: probeID, name: namePrefix + filepath.Base(dir), image: p.cfg.Image, files: files, proof: f, key: probeID, autoRemove: true,
 		policy: driver.Policy{}, lease: time.Minute,
@@ -254,7 +254,7 @@ func (p *Provider) testEngineIn(ctx context.Context, dir string, f *engineProof)
 	defer c.Close() //nolint:errcheck // nothing is lost with it
 	closed := ""
 	if os.Geteuid() == 0 || f.Volume {
-		closed = "closed" // see launch.seal, and ensureOwn
+		closed = "closed" // see launch.closeBox and ensureGuestImage
 	}
 	res, err := c.Shell().Run(ctx, driver.Command{Argv: []string{"sh", "-c", isolationScript, "probe", bait, closed}, Timeout: p.cfg.AnswerTimeout})
 	if err != nil {
@@ -271,7 +271,7 @@ func (p *Provider) testEngineIn(ctx context.Context, dir string, f *engineProof)
 	return f.setHostUID(filepath.Join(files, "probe"))
 }
 
-// setHostUID finds out who the workload is outside, by what it made.
+// setHostUID sets the workload's uid on this host, the owner of a file that it created.
 func (f *engineProof) setHostUID(made string) error {
 	info, err := os.Lstat(made)
 	if err != nil {
@@ -284,14 +284,14 @@ func (f *engineProof) setHostUID(made string) error {
 	f.HostUID = int(st.Uid)
 	switch euid := os.Geteuid(); {
 	case euid == 0 && f.HostUID == 0:
-		return fmt.Errorf("files that are made inside belong to root outside: %w", fault.Failed)
+		return fmt.Errorf("files created inside belong to root on the host: %w", fault.Failed)
 	case euid != 0 && f.HostUID != euid:
-		return fmt.Errorf("files that are made inside belong to user %d outside, and this process is %d: %w: it can't share them", f.HostUID, euid, fault.Unsupported)
+		return fmt.Errorf("files created inside belong to user %d on the host, but this process is user %d: %w: it can't share files", f.HostUID, euid, fault.Unsupported)
 	}
 	return nil
 }
 
-// chownPath makes a file or directory belong to the workload.
+// chownPath gives a file or directory to the workload.
 func (f *engineProof) chownPath(path string) error {
 	if os.Geteuid() != 0 {
 		return nil // it is this user
@@ -299,8 +299,8 @@ func (f *engineProof) chownPath(path string) error {
 	return os.Lchown(path, f.HostUID, f.HostUID)
 }
 
-// openRoot opens the files of a workspace. Changes are made by a thread that is the
-// workload for files, who can't read what the gate looks at.
+// openRoot opens the files of a workspace. Changes are made by a thread with the workload's
+// fsuid, which may not read the state, so the commit guard runs on another thread.
 func (f *engineProof) openRoot(dir string, opts *files.Options) (*files.Root, error) {
 	if os.Geteuid() == 0 {
 		opts.Commit = guest.Elsewhere(opts.Commit)
@@ -308,7 +308,7 @@ func (f *engineProof) openRoot(dir string, opts *files.Options) (*files.Root, er
 	return files.Open(dir, opts)
 }
 
-// engineTraits says what a container gives.
+// engineTraits returns the traits of workspaces in the engine.
 func (p *Provider) engineTraits(f *engineProof) driver.Traits {
 	by := f.info.Name + ": namespaces, a read-only root, seccomp, no new privileges, no capabilities, a user of its own"
 	t := driver.Traits{
@@ -316,8 +316,8 @@ func (p *Provider) engineTraits(f *engineProof) driver.Traits {
 		IsolatedBy:  driver.Enforcement{By: by},
 		Network:     driver.NetworkPolicy,
 		NetworkBy:   driver.Enforcement{By: "a container without a network but a loopback interface, and a proxy for what the policy allows"},
-		Limits:      driver.NoLimits("containers have nothing that bounds it"),
-		ReadOnly:    driver.Enforcement{By: "a read-only mount, and the boundary"},
+		Limits:      driver.NoLimits("containers do not limit this"),
+		ReadOnly:    driver.Enforcement{By: "a read-only mount, and checks before each change"},
 		Durability:  driver.DurablePower,
 		Streaming:   true,
 		CopyOnWrite: "copy",
@@ -326,7 +326,7 @@ func (p *Provider) engineTraits(f *engineProof) driver.Traits {
 	t.Limits[driver.ResourceMemory] = cgroupEnforcement(f.info.Memory && f.info.Swap, "memory and swap")
 	t.Limits[driver.ResourcePIDs] = cgroupEnforcement(f.info.PIDs, "pids")
 	t.Limits[driver.ResourceDisk] = driver.Enforcement{Reason: "a directory of the host that is mounted has no quota"}
-	t.Limits[driver.ResourceWall] = driver.Enforcement{By: "the guest, which ends the whole tree"}
+	t.Limits[driver.ResourceWall] = driver.Enforcement{By: "the guest, which kills the whole process tree"}
 	t.Limits[driver.ResourceOpenFiles] = driver.Enforcement{By: "a hard resource limit of each process"}
 	if f.Volume {
 		t.Limits[driver.ResourceDisk] = driver.Enforcement{Reason: "a volume of the engine has no quota"}

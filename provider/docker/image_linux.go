@@ -14,8 +14,7 @@ func cutEnv(pair string) (name, value string, ok bool) {
 	return name, value, ok && name != ""
 }
 
-// ensureImage returns an image that the engine has, or gets it: what this host has
-// a recipe for is made, any other comes from its registry.
+// ensureImage returns an image, and pulls it if the engine does not have it.
 func (p *Provider) ensureImage(ctx context.Context, name string) (Image, error) {
 	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
 	img, err := p.engine.Image(soon, name)
@@ -32,7 +31,7 @@ func (p *Provider) ensureImage(ctx context.Context, name string) (Image, error) 
 	return img, p.engineTimeout(ctx, err)
 }
 
-// pullError is the error for an image that is not there and can't be pulled.
+// pullError returns the error of an image that the engine neither has nor can pull.
 func pullError(ctx context.Context, name string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("docker: pull %s: %w", name, ctx.Err())

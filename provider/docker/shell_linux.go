@@ -6,7 +6,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// shell is the module of the guest. What the proxy refused a command is in its result.
+// shell returns the guest's Shell. Results also have the requests that the proxy refused.
 func (h *handle) shell(ctx context.Context) (*driver.Shell, error) {
 	c, err := h.guestClient(ctx)
 	if err != nil {
