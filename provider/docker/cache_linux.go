@@ -14,18 +14,18 @@ import (
 	"github.com/croft-run/croft/internal/atomicfile"
 )
 
-// cleanProbes removes what probes left whose process has died.
+// cleanProbes removes leftovers of probes whose process has died.
 func (p *Provider) cleanProbes() error {
 	lock := flock.New(filepath.Join(p.cfg.Cache, probeLock), flock.SetFlag(os.O_RDWR))
-	alone, err := lock.TryLock()
-	if err != nil || !alone {
-		return nil // there was no probe, or one is under way
+	locked, err := lock.TryLock()
+	if err != nil || !locked {
+		return nil // there was no probe, or one is running
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
 	return p.cleanProbesLocked(p.ctx)
 }
 
-// cleanProbesLocked is cleanProbes while the lock is held.
+// cleanProbesLocked is cleanProbes for a caller that has the lock.
 func (p *Provider) cleanProbesLocked(ctx context.Context) error {
 	dirs, err := filepath.Glob(filepath.Join(p.cfg.Cache, probePrefix+"*"))
 	if err != nil {
@@ -41,10 +41,10 @@ func (p *Provider) cleanProbesLocked(ctx context.Context) error {
 	return errs
 }
 
-// installedGuest is the guest's program where the engine can mount it.
+// installedGuest is the guest's program in the cache, where the engine can mount it.
 type installedGuest struct{ path, version string }
 
-// installGuest puts the guest's program, once, into the cache.
+// installGuest copies the guest's program into the cache, once.
 func (p *Provider) installGuest() (installedGuest, error) {
 	bin, err := p.binary()
 	if err != nil {
@@ -67,7 +67,8 @@ func (p *Provider) installGuest() (installedGuest, error) {
 	return installedGuest{path, bin.Version}, nil
 }
 
-// accountFiles tell who there is inside: programs ask for their user's name.
+// accountFiles returns the content of /etc/passwd and /etc/group: programs look up the name
+// of their user.
 func accountFiles(uid int) (passwd, group string) {
 	passwd = fmt.Sprintf("%s:x:%d:%d::%s:/bin/bash\n", userName, uid, uid, home)
 	group = fmt.Sprintf("%s:x:%d:\n", userName, uid)
@@ -78,7 +79,7 @@ func accountFiles(uid int) (passwd, group string) {
 	return passwd + "nobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n", group + "nogroup:x:65534:\n"
 }
 
-// accountMounts mounts them.
+// accountMounts returns the mounts of the account files.
 func (p *Provider) accountMounts(uid int) ([]Mount, error) {
 	passwd, group := accountFiles(uid)
 	files := map[string]string{"passwd": passwd, "group": group}

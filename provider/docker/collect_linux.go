@@ -15,10 +15,9 @@ import (
 )
 
 // Collect removes the containers and volumes of this host's workspaces, of any data
-// directory, whose own directories are gone: their owner has died and was taken
-// away without a sweep. Images that hold a guest of another version, which this
-// program starts no more, go as well, unless a container is made of them. Where the
-// engine does not answer there is nothing to be done.
+// directory, whose directories no longer exist: the data directory was deleted without a
+// sweep. It also removes images with a guest of another version, unless a container uses
+// them. It does nothing if the engine does not answer.
 func (p *Provider) Collect(ctx context.Context) ([]Leftover, error) {
 	if err := p.pingEngine(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -39,9 +38,9 @@ func (p *Provider) Collect(ctx context.Context) ([]Leftover, error) {
 	return removed, nil
 }
 
-// sweepEngine removes containers and volumes of this data directory whose workspaces
-// are not in live. Where no container was ever made the engine is not asked. A volume
-// of a workspace that is being made, or that is there, stays.
+// sweepEngine removes containers and volumes of this data directory whose workspaces are not
+// in live. It does not call the engine if no container was ever created. The volume of a
+// workspace that exists or is being created stays.
 func (p *Provider) sweepEngine(ctx context.Context, live []string) error {
 	if _, err := os.Lstat(p.store.Path(rootIDName)); err != nil {
 		return nil // see above
@@ -59,8 +58,8 @@ func (p *Provider) sweepEngine(ctx context.Context, live []string) error {
 	return nil
 }
 
-// removeLeftovers removes from the engine the containers and volumes of this provider that
-// have the labels and are left over. One that stays keeps no other.
+// removeLeftovers removes the containers and volumes of this provider that have the labels
+// and for which over returns true. It continues after an error.
 func (p *Provider) removeLeftovers(ctx context.Context, labels map[string]string, over func(Leftover) bool) (removed []Leftover, errs error) {
 	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
 	defer cancel()
@@ -92,11 +91,11 @@ func (p *Provider) removeLeftovers(ctx context.Context, labels map[string]string
 	return removed, errs
 }
 
-// collectImages removes what was made for guests of other versions.
+// collectImages removes images with guests of other versions.
 func (p *Provider) collectImages(ctx context.Context) error {
 	bin, err := p.binary()
 	if err != nil {
-		return nil // it is not known which version is the present one
+		return nil // the present version is unknown
 	}
 	images, err := p.engine.Images(ctx)
 	if err != nil {
@@ -109,9 +108,9 @@ func (p *Provider) collectImages(ctx context.Context) error {
 		}
 		for _, name := range img.Names {
 			if !strings.HasPrefix(name, OwnImages+":") {
-				continue // somebody's own, made of one of ours: labels are handed down
+				continue // built from one of Croft's images, whose labels it inherits
 			}
-			// AlreadyExists is what an engine says of one that a container is made of.
+			// An engine returns AlreadyExists for an image that a container uses.
 			if err := p.engine.RemoveImage(ctx, name); err != nil && fault.Of(err) != fault.AlreadyExists && fault.Of(err) != fault.NotFound {
 				return err
 			}
@@ -120,9 +119,8 @@ func (p *Provider) collectImages(ctx context.Context) error {
 	return nil
 }
 
-// hasOwnName reports whether something in the engine has the name that goes with its
-// labels. Those alone say little: a container has the labels of its image, too,
-// whoever made either.
+// hasOwnName reports whether a container or volume has the name that belongs to its labels.
+// Labels alone prove nothing: a container inherits the labels of its image.
 func hasOwnName(name string, labels map[string]string) bool {
 	if id := labels[LabelWorkspace]; id != probeID {
 		return driver.ValidID(id) && name == containerName(id)
@@ -130,25 +128,25 @@ func hasOwnName(name string, labels map[string]string) bool {
 	return strings.HasPrefix(name, namePrefix+probePrefix)
 }
 
-// isOrphan reports whether what something in the engine was made for is gone from
-// this host.
+// isOrphan reports whether the workspace of a container or volume no longer exists on this
+// host.
 func isOrphan(root, id string) bool {
 	if !filepath.IsAbs(root) {
-		return false // it is not one of ours
+		return false // not created by this provider
 	}
 	if !driver.ValidID(id) {
-		return !pathExists(root, "", "") // a probe's, which its data directory sweeps
+		return !pathExists(root, "", "") // of a probe: a sweep of its data directory removes it
 	}
 	return !pathExists(root, id, "", newPrefix, deadPrefix)
 }
 
-// Prefixes of the names of new and of dead workspaces; see package plot.
+// Prefixes of the names of new and of dead workspaces; see package wsdir.
 const (
 	newPrefix  = ".new-" + Kind + "-"
 	deadPrefix = ".dead-" + Kind + "-"
 )
 
-// pathExists reports whether one of the names is in root: what can't be looked at is.
+// pathExists reports whether one of the names exists in root. An error counts as existing.
 func pathExists(root, name string, prefixes ...string) bool {
 	return slices.ContainsFunc(prefixes, func(prefix string) bool {
 		_, err := os.Lstat(filepath.Join(root, prefix+name))
@@ -156,5 +154,5 @@ func pathExists(root, name string, prefixes ...string) bool {
 	})
 }
 
-// Images looks after the images of the engine.
+// Images returns the images of the engine.
 func (p *Provider) Images() Images { return Images{Engine: p.engine} }

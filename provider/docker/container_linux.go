@@ -24,36 +24,36 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// What is where inside.
+// Paths and names inside the container.
 const (
 	guestWorkspaceDir = "/workspace"
-	boxInside         = "/.croft"       // what the guest has of the host
-	guestInside       = "/.croft-guest" // its program
-	caDirInside       = "/run/croft"    // what programs trust
+	boxInside         = "/.croft"       // the box of the host
+	guestInside       = "/.croft-guest" // the guest's program
+	caDirInside       = "/run/croft"    // certificates that programs trust
 	home              = "/home/croft"
 	userName          = "croft"
 	hostname          = "croft"
 	relayPort         = egress.RelayPort
 
-	// guestThreads is how many threads the guest keeps of its own: a limit of
-	// processes is so much higher for the engine than for the workload.
+	// guestThreads is the number of threads of the guest. The engine's PIDs limit is
+	// higher than the workload's by this number.
 	guestThreads = 24
 )
 
-// A launch is a container to be started, with a guest in it.
+// A launch is a container to start, with a guest in it.
 type launch struct {
-	dir        string // of the workspace, which holds the box
+	dir        string // of the workspace, with the box
 	id         string // of the workspace
 	name       string // of the container
 	image      string
 	files      string
-	volume     string // that holds the files; "" has them at files
+	volume     string // with the files; "" if they are at files
 	proof      *engineProof
 	key        string
 	policy     driver.Policy
-	proxied    bool   // there is a proxy, whose socket is in the box, or which the client reaches
-	caDir      string // directory with what programs trust; "" leaves them theirs
-	caBundle   []byte // the same where nothing is mounted
+	proxied    bool   // there is an egress proxy, whose socket is in the box, or to which the client relays
+	caDir      string // directory of the certificates that programs trust; "" leaves those of the image
+	caBundle   []byte // the certificates themselves, if nothing can be mounted
 	autoRemove bool
 	lease      time.Duration
 	token      string
@@ -63,8 +63,8 @@ func (l *launch) boxPath(elem ...string) string {
 	return filepath.Join(append([]string{l.dir, boxName}, elem...)...)
 }
 
-// startContainer makes the container and waits until its guest answers. Where it fails the
-// container is left for the caller to remove.
+// startContainer creates the container and waits until its guest answers. After an error the
+// caller removes the container.
 func (p *Provider) startContainer(ctx context.Context, l *launch) (*guest.Client, error) {
 	if l.volume != "" {
 		return p.startOnVolume(ctx, l)
@@ -99,8 +99,8 @@ func (p *Provider) startContainer(ctx context.Context, l *launch) (*guest.Client
 	return c, nil
 }
 
-// createContainer makes a container in place of any that has its name, which a crash has
-// left: the lock is held.
+// createContainer creates a container, and replaces one of the same name, which is a leftover
+// of a crash. It requires the guest lock.
 func (p *Provider) createContainer(ctx context.Context, u ContainerSpec) (id string, err error) {
 	id, err = p.requestCreate(ctx, u)
 	if fault.Of(err) == fault.AlreadyExists {
@@ -114,17 +114,17 @@ func (p *Provider) createContainer(ctx context.Context, u ContainerSpec) (id str
 	return id, err
 }
 
-// requestCreate has the engine make a container, and hears the answer also where the caller gives
-// up meanwhile: an engine that was asked goes on, and what it makes after its maker has
-// looked for it would be nobody's. One that does not answer is not waited for long.
+// requestCreate creates a container, and waits for the answer for some time even if ctx is
+// cancelled: the engine completes a request that was sent, and a container that it creates
+// after the caller's cleanup would leak.
 func (p *Provider) requestCreate(ctx context.Context, u ContainerSpec) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", fmt.Errorf("docker: create %s: %w", u.Name, err)
 	}
-	const patience = 10 * time.Second
+	const grace = 10 * time.Second
 	whole, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(min(patience, p.cfg.AnswerTimeout), cancel) })()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(min(grace, p.cfg.AnswerTimeout), cancel) })()
 	id, err := p.engine.Create(whole, u)
 	if cut := ctx.Err(); cut != nil {
 		return "", fmt.Errorf("docker: create %s: %w", u.Name, cut)
@@ -145,7 +145,8 @@ func (p *Provider) runContainer(ctx context.Context, u ContainerSpec) error {
 	return nil
 }
 
-// prepareBox makes the box ready for a guest.
+// prepareBox creates the box, removes files of an earlier guest, and writes the guest's
+// configuration.
 func (l *launch) prepareBox(version string, img Image) error {
 	if err := ownDirectory(l.boxPath()); err != nil {
 		return err
@@ -170,9 +171,9 @@ func (l *launch) prepareBox(version string, img Image) error {
 	return l.openBox()
 }
 
-// ownDirectory makes a directory in the place of anything else, such as a link: where
-// the workload is the same user as this process, the box is the workload's as well.
-// Its container has ended.
+// ownDirectory creates a directory and replaces anything else at the path, such as a symlink,
+// which the workload of an earlier container could have created if it is the same user as
+// this process.
 func ownDirectory(path string) error {
 	info, err := os.Lstat(path)
 	if err == nil && !info.IsDir() {
@@ -187,15 +188,16 @@ func ownDirectory(path string) error {
 	return nil
 }
 
-// newToken makes up what the guest wants to hear.
+// newToken generates the token that clients of the guest must send.
 func (l *launch) newToken() {
 	token := make([]byte, 32)
 	rand.Read(token) // never fails
 	l.token = hex.EncodeToString(token)
 }
 
-// openBox lets the guest, who is not known to be anyone else than the workload, make
-// its socket in the box. Nobody else comes so far: the directory above is closed.
+// openBox gives the guest's uid access to the box, so that it can create its socket. In a
+// probe, where that uid is not known yet, every uid gets access; the directory above keeps
+// other users of the host out.
 func (l *launch) openBox() error {
 	mode := fs.FileMode(0o700)
 	if l.proof.HostUID < 0 {
@@ -214,9 +216,9 @@ func (l *launch) openBox() error {
 	return nil
 }
 
-// closeBox closes the box, before anything of the workload runs: what the guest needs
-// of it, it has open. Where the workload is the same user as this process, the
-// token alone keeps it from speaking to the guest.
+// closeBox removes access to the box before the workload starts; the guest has the files that
+// it needs open. If the workload is the same user as this process, only the token prevents
+// that it connects to the guest.
 func (l *launch) closeBox() error {
 	if err := errors.Join(os.Remove(l.boxPath(guest.ContainerConfig)), os.Remove(l.boxPath(guest.ContainerReport))); err != nil {
 		return err
@@ -227,15 +229,15 @@ func (l *launch) closeBox() error {
 		}
 	}
 	if l.proof.GVisor {
-		// gVisor reaches the proxy's socket by its path, as the workload. So what is in
-		// the box can be reached by name: the guest's socket, which wants the token,
-		// and the logs, which tell of the workload alone.
+		// gVisor opens the proxy's socket by its path, as the workload. So files in the box
+		// can be opened by name: the guest's socket, which requires the token, and the logs
+		// of the workload itself.
 		return os.Chmod(l.boxPath(), 0o711)
 	}
 	return os.Chmod(l.boxPath(), 0o700)
 }
 
-// guestConfig is what the guest is told.
+// guestConfig returns the guest's configuration.
 func (l *launch) guestConfig(version string, img Image) guest.Config {
 	level := driver.IsolationContainer
 	if l.proof.GVisor {
@@ -267,8 +269,8 @@ func (l *launch) guestConfig(version string, img Image) guest.Config {
 	return cfg
 }
 
-// baseEnv is what every process inside starts with: what the image says, and
-// the policy over it.
+// baseEnv returns the environment of every process inside: the image's, overridden by the
+// policy's.
 func baseEnv(image []string, policy map[string]string) map[string]string {
 	env := map[string]string{"PATH": process.DefaultPath, "LANG": "C.UTF-8"}
 	for _, pair := range image {
@@ -283,7 +285,7 @@ func baseEnv(image []string, policy map[string]string) map[string]string {
 	return env
 }
 
-// containerSpec describes the container.
+// containerSpec returns the spec of the container.
 func (p *Provider) containerSpec(ctx context.Context, l *launch, img Image, program string) (ContainerSpec, error) {
 	mounts, err := p.containerMounts(l, program)
 	if err != nil {
@@ -296,7 +298,7 @@ func (p *Provider) containerSpec(ctx context.Context, l *launch, img Image, prog
 	memory := l.policy.Limits[driver.ResourceMemory].Max
 	private := fmt.Sprintf("mode=700,uid=%d,gid=%d", l.proof.UID, l.proof.UID)
 	if l.proof.info.Podman {
-		private = "mode=1777" // it takes no owner, and there is no other user
+		private = "mode=1777" // Podman refuses uid and gid; there is no other user inside
 	}
 	u := ContainerSpec{
 		Name: l.name, Image: l.image, Labels: labels, Hostname: hostname, Dir: guestWorkspaceDir, Runtime: l.proof.Runtime,
@@ -320,13 +322,12 @@ func (p *Provider) containerSpec(ctx context.Context, l *launch, img Image, prog
 	return u, u.maskVolumes(img, private, memory)
 }
 
-// maskedVolumeSize is how large what an image declares as a volume may become where memory has
-// no limit.
+// maskedVolumeSize bounds a masked volume of the image if there is no memory limit.
 const maskedVolumeSize = 256 << 20
 
-// maskVolumes puts a file system in memory where the image declares a volume, which an engine
-// would make on its own disk, writable and without a limit. It is the workload's: some
-// engines give it the mode of the directory below.
+// maskVolumes mounts a tmpfs on each volume that the image declares. The engine would create a
+// writable volume without a size limit on its own disk. The tmpfs belongs to the workload,
+// because some engines give it the mode of the directory below.
 func (u *ContainerSpec) maskVolumes(img Image, private string, memory int64) error {
 	limit := tmpfsSize(memory, 8)
 	if limit == "" {
@@ -346,7 +347,7 @@ func (u *ContainerSpec) maskVolumes(img Image, private string, memory int64) err
 	return nil
 }
 
-// containerMounts are what the container has of this host, or of its engine.
+// containerMounts returns the bind mounts of the container, or its volumes.
 func (p *Provider) containerMounts(l *launch, program string) ([]Mount, error) {
 	if l.volume != "" {
 		return []Mount{{Source: l.volume, Target: guestWorkspaceDir, Volume: true, ReadOnly: l.policy.ReadOnly}, {Target: boxInside, Volume: true}}, nil
@@ -366,8 +367,8 @@ func (p *Provider) containerMounts(l *launch, program string) ([]Mount, error) {
 	return mounts, nil
 }
 
-// tmpfsSize limits a file system in memory to a part of the memory that there is: what
-// is in such files can't be freed by killing anyone.
+// tmpfsSize returns the mount option that limits a tmpfs to 1/part of the memory limit: the
+// OOM killer can't free tmpfs files.
 func tmpfsSize(memory, part int64) string {
 	if memory == 0 {
 		return ""
@@ -375,9 +376,9 @@ func tmpfsSize(memory, part int64) string {
 	return fmt.Sprintf(",size=%d", max(memory/part, 64<<10))
 }
 
-// awaitGuest waits until the guest of a container that was started answers.
+// awaitGuest waits until the guest of a started container answers.
 func (p *Provider) awaitGuest(ctx context.Context, l *launch, version string) (*guest.Client, error) {
-	const look, often = 2 * time.Millisecond, 100
+	const interval, inspectEvery = 2 * time.Millisecond, 100
 	for i := 0; ; i++ {
 		said, err := os.ReadFile(l.boxPath(guest.ContainerReport))
 		switch {
@@ -385,7 +386,7 @@ func (p *Provider) awaitGuest(ctx context.Context, l *launch, version string) (*
 			return guest.Dial(ctx, l.boxPath(guest.ContainerSocket), l.token, version, l.id)
 		case err == nil:
 			return nil, startError(said)
-		case i%often == often-1:
+		case i%inspectEvery == inspectEvery-1:
 			if err := p.checkRunning(ctx, l.name); err != nil {
 				return nil, err
 			}
@@ -393,12 +394,12 @@ func (p *Provider) awaitGuest(ctx context.Context, l *launch, version string) (*
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("docker: wait for the guest in %s: %w", l.name, ctx.Err())
-		case <-time.After(look):
+		case <-time.After(interval):
 		}
 	}
 }
 
-// startError is what a guest said that can't serve.
+// startError returns the error that a guest reported instead of serving.
 func startError(said []byte) error {
 	var w fault.Wire
 	if json.Unmarshal(said, &w) == nil && w.Code != "" {
@@ -407,7 +408,7 @@ func startError(said []byte) error {
 	return fmt.Errorf("docker: start the guest: %w: it said %q", fault.Failed, said)
 }
 
-// checkRunning answers why a container does not run.
+// checkRunning returns an error that says why a container does not run, nil if it runs.
 func (p *Provider) checkRunning(ctx context.Context, name string) error {
 	s, err := p.engine.Inspect(ctx, name)
 	switch {
@@ -421,7 +422,7 @@ func (p *Provider) checkRunning(ctx context.Context, name string) error {
 	return fmt.Errorf("docker: start the guest: %w: the container ended with status %d %s", fault.Failed, s.ExitCode, s.Error)
 }
 
-// removeContainer removes a container by its name, whatever it does.
+// removeContainer removes a container by its name, even if it runs or is paused.
 func (p *Provider) removeContainer(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.AnswerTimeout)
 	defer cancel()
@@ -429,7 +430,7 @@ func (p *Provider) removeContainer(ctx context.Context, name string) error {
 	if err == nil {
 		return nil
 	}
-	if s, ierr := p.engine.Inspect(ctx, name); ierr == nil && s.Paused { // what stands still can't end, for some engines
+	if s, ierr := p.engine.Inspect(ctx, name); ierr == nil && s.Paused { // some engines can't kill a paused container
 		if uerr := p.engine.Unpause(ctx, name); uerr == nil {
 			err = p.engine.Remove(ctx, name)
 		}

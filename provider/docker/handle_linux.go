@@ -18,7 +18,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A handle is a live workspace: its files, and its guest once that was needed.
+// A handle is an open workspace: its files, and its guest once one was needed.
 type handle struct {
 	p     *Provider
 	id    string
@@ -31,10 +31,10 @@ type handle struct {
 	proxy proxies.Part // used while att is locked
 }
 
-// onVolume reports whether the files are the engine's to keep.
+// onVolume reports whether the files are on a volume of the engine.
 func (h *handle) onVolume() bool { return h.opts.Files == FilesVolume }
 
-// filesModule is the module for files: straight in their directory, as the workload, or
+// filesModule returns the module for files: in their directory, with the workload's fsuid, or
 // through the guest.
 func (h *handle) filesModule(ctx context.Context) (*driver.FS, error) {
 	if h.onVolume() {
@@ -52,7 +52,7 @@ func (h *handle) filesModule(ctx context.Context) (*driver.FS, error) {
 }
 
 // guestClient returns the connection to the guest: see keep.Attachment. The guest of a paused
-// container does not answer.
+// container can't answer.
 func (h *handle) guestClient(ctx context.Context) (*guest.Client, error) {
 	if err := h.dir.Current(); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (h *handle) guestClient(ctx context.Context) (*guest.Client, error) {
 
 var errPaused = fmt.Errorf("docker: the workspace is paused: %w: resume it first", fault.WrongState)
 
-// isPaused reports whether a container is paused, as far as the engine answers.
+// isPaused reports whether a container is paused; false if the engine does not answer.
 func (p *Provider) isPaused(ctx context.Context, container string) bool {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
 	defer cancel()
@@ -74,7 +74,7 @@ func (p *Provider) isPaused(ctx context.Context, container string) bool {
 	return err == nil && s.Paused
 }
 
-// connectGuest attaches to the guest of the workspace, or starts its container; see
+// connectGuest adopts the guest of the workspace, or starts its container; see
 // keep.Attachment.
 func (h *handle) connectGuest(ctx context.Context) (*guest.Client, error) {
 	m := h.dir.State()
@@ -103,7 +103,7 @@ func (h *handle) connectGuest(ctx context.Context) (*guest.Client, error) {
 	return c, nil
 }
 
-// newLaunch says how the container of m runs.
+// newLaunch returns the launch of the container of m, and the version of the guest.
 func (h *handle) newLaunch(f *engineProof, m *wsdir.State) (*launch, string, error) {
 	bin, err := h.p.binary()
 	if err != nil {
@@ -136,26 +136,25 @@ func (h *handle) newLaunch(f *engineProof, m *wsdir.State) (*launch, string, err
 	return l, bin.Version, nil
 }
 
-// readCABundle is what programs inside trust, where it can't be shown to them: a guest is
-// told of it when it starts, and one that was told something else is replaced.
+// readCABundle returns the certificates that programs inside trust, if they can't be mounted.
+// The guest gets them at its start; a guest with other certificates is replaced.
 func (h *handle) readCABundle(m *wsdir.State) ([]byte, error) {
 	if !h.onVolume() || m.Policy.Network.None() {
 		return nil, nil
 	}
 	data, err := os.ReadFile(h.p.store.Path(h.id, rootsName, proxies.BundleName))
-	if err != nil && !errors.Is(err, os.ErrNotExist) { // which nobody in this process has needed yet
-		return nil, fmt.Errorf("docker: read what programs trust: %w: %w", fault.Of(err), err)
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // it is created when it is first needed
+		return nil, fmt.Errorf("docker: read the certificate bundle: %w: %w", fault.Of(err), err)
 	}
 	return data, nil
 }
 
-// throwawayLease is how long the container of a throw-away workspace outlives the
-// process that used it, and how long it waits for that to come at first, on a machine
-// under load.
+// throwawayLease is the lease of the guest of a throwaway workspace: how long it outlives its
+// process, and how long it waits for the first connection.
 const throwawayLease = 20 * time.Second
 
-// adoptGuest attaches to a guest that runs as planned, if there is one. A paused one is not
-// replaced. The lock of the guest is held.
+// adoptGuest connects to a running guest with the same launch key, if there is one. A paused
+// one is not replaced. It requires the guest lock.
 func (h *handle) adoptGuest(ctx context.Context, l *launch, version string) (*guest.Client, error) {
 	rec := keep.Read(h.att.Dir)
 	if rec == nil || rec.Key != l.key || rec.Token == "" {
@@ -172,15 +171,14 @@ func (h *handle) adoptGuest(ctx context.Context, l *launch, version string) (*gu
 		if h.p.isPaused(ctx, rec.Container) {
 			return nil, errPaused
 		}
-		return nil, nil // it is replaced
+		return nil, nil // the guest is replaced
 	}
 	h.configureClient(c, l)
 	return c, nil
 }
 
-// configureClient has the client tell, once its guest is gone, why, and what its commands had
-// written until then, where that is on this host. Where it is not, the way to the
-// proxy leads through the client.
+// configureClient sets how the client finds the cause of a lost guest, and how it salvages
+// output from logs on this host. With a volume, the client relays connections to the proxy.
 func (h *handle) configureClient(c *guest.Client, l *launch) {
 	c.WhyLost = h.whyLost(l)
 	if l.volume == "" {
@@ -190,20 +188,20 @@ func (h *handle) configureClient(c *guest.Client, l *launch) {
 	c.Relay(func(ctx context.Context) (net.Conn, error) { return h.p.proxies.Dial(ctx, h.id) })
 }
 
-// startGuest starts the container, after the end of any that is there. The lock of the
-// guest is held.
+// startGuest ends a container that may be running and starts a new one. It requires the guest
+// lock.
 func (h *handle) startGuest(ctx context.Context, l *launch) (*guest.Client, error) {
 	d := h.att.Dir
 	if err := keep.End(ctx, d, h.p.hooks); err != nil {
-		return nil, fmt.Errorf("docker: end the container before: %w", err)
+		return nil, fmt.Errorf("docker: end the previous container: %w", err)
 	}
-	if l.volume != "" { // a container that names one which is gone would have an empty one
+	if l.volume != "" { // the engine would create an empty volume for a missing one
 		if err := h.p.checkVolume(ctx, h.id); err != nil {
 			return nil, err
 		}
 	}
 	rec := &keep.Record{Key: l.key, Container: l.name}
-	if err := rec.Write(ctx, d); err != nil { // before there is anything that only it tells of
+	if err := rec.Write(ctx, d); err != nil { // recorded before it is created, so that a crash leaves no leak
 		return nil, fmt.Errorf("docker: start the guest: %w: %w", fault.Of(err), err)
 	}
 	c, err := h.p.startContainer(ctx, l)
@@ -228,7 +226,7 @@ func (p *Provider) endContainer(ctx context.Context, rec *keep.Record) error {
 	return nil
 }
 
-// startProxy has the proxy of the workspace obey a policy.
+// startProxy starts the egress proxy of the workspace with a network policy.
 func (h *handle) startProxy(ctx context.Context, n driver.Network) error {
 	box := h.p.store.Path(h.id, boxName)
 	if err := os.Mkdir(box, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
@@ -250,7 +248,7 @@ func (h *handle) startProxy(ctx context.Context, n driver.Network) error {
 	return nil
 }
 
-// update changes the policy. A container that does not run under the new one ends.
+// update changes the policy. It ends a container that can't apply the new one.
 func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
 	f, err := h.p.checkPolicy(ctx, policy, h.opts)
 	if err != nil {
@@ -266,7 +264,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 	return newRef(m, h.opts, h.caps)
 }
 
-// endOutdatedContainer ends the container if it does not run as m says.
+// endOutdatedContainer ends the container if its launch key differs from that of m.
 func (h *handle) endOutdatedContainer(ctx context.Context, f *engineProof, m *wsdir.State) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keep.EndTimeout)
 	defer cancel()
@@ -285,7 +283,7 @@ func (h *handle) endOutdatedContainer(ctx context.Context, f *engineProof, m *ws
 	return h.att.Renew(ctx, want.key, h.p.hooks)
 }
 
-// close lets go of the workspace, and of its guest, which lives on.
+// close closes the workspace. Its guest lives on.
 func (h *handle) close(ctx context.Context) error {
 	return errors.Join(h.releaseGuest(context.WithoutCancel(ctx)), h.dir.Close())
 }
@@ -297,7 +295,7 @@ func (h *handle) releaseGuest(ctx context.Context) error {
 	})
 }
 
-// destroy ends the workspace and its container.
+// destroy removes the workspace and its container.
 func (h *handle) destroy(ctx context.Context) error {
 	if err := h.att.Ends(ctx); err != nil {
 		return err
@@ -308,18 +306,18 @@ func (h *handle) destroy(ctx context.Context) error {
 	return h.releaseGuest(ctx)
 }
 
-// pause freezes all that runs in the workspace. Files can still be used.
+// pause pauses the container (cgroup freezer). Files can still be used.
 func (h *handle) pause(ctx context.Context) error {
 	return h.setPaused(ctx, "pause", true, h.p.engine.Pause)
 }
 
-// resume lets it go on.
+// resume unpauses the container.
 func (h *handle) resume(ctx context.Context) error {
 	return h.setPaused(ctx, "resume", false, h.p.engine.Unpause)
 }
 
-// setPaused notes that the container is paused, or that it is not, for other handles, and
-// has the engine do it.
+// setPaused records the pause in the state, for other handles, and pauses or unpauses the
+// container.
 func (h *handle) setPaused(ctx context.Context, verb string, paused bool, do func(ctx context.Context, id string) error) error {
 	if err := h.dir.Current(); err != nil {
 		return err

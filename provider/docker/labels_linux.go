@@ -13,15 +13,15 @@ import (
 
 const namePrefix = "croft-"
 
-// containerName names the container of a workspace.
+// containerName returns the name of the container and of the volume of a workspace.
 func containerName(id string) string { return namePrefix + id }
 
-// rootIDName is the file in the root whose content names it. It is locked while it is
-// read and written.
+// rootIDName is the file in the root with the root's id. It is flocked while it is read and
+// written.
 const rootIDName = ".rootID-" + Kind
 
-// rootID names the root of this provider. It is made when the first container
-// is.
+// rootID returns the id of the root of this provider. It is created with the first
+// container.
 func (p *Provider) rootID(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(p.cfg.Root, 0o700); err != nil {
 		return "", err
@@ -36,11 +36,11 @@ func (p *Provider) rootID(ctx context.Context) (string, error) {
 	if err != nil || driver.ValidID(string(data)) {
 		return string(data), err
 	}
-	id := driver.NewID() // there is none, or a crash has torn it
+	id := driver.NewID() // the file is new, or incomplete after a crash
 	return id, os.WriteFile(path, []byte(id), 0o600)
 }
 
-// objectLabels are on all that the provider makes in the engine.
+// objectLabels returns the labels of a container or volume.
 func (p *Provider) objectLabels(ctx context.Context, id, key string) (map[string]string, error) {
 	rootID, err := p.rootID(ctx)
 	if err != nil {
@@ -51,7 +51,7 @@ func (p *Provider) objectLabels(ctx context.Context, id, key string) (map[string
 	}, nil
 }
 
-// hostID names this host, for those who share an engine with others.
+// hostID identifies this host, because several hosts may share an engine.
 func hostID() string {
 	if data, err := os.ReadFile("/etc/machine-id"); err == nil && len(strings.TrimSpace(string(data))) > 0 {
 		return strings.TrimSpace(string(data))
