@@ -18,8 +18,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// CreateVolume makes a volume. Docker's belongs to root until something is put into
-// it; Podman's belongs to whom the volume was made for.
+// CreateVolume creates a volume. Docker's belongs to root until files are copied into it;
+// Podman's belongs to uid.
 func (e *remoteEngine) CreateVolume(ctx context.Context, name string, uid int, labels map[string]string) error {
 	opts := client.VolumeCreateOptions{Name: name, Labels: labels}
 	podman, err := e.isPodman(ctx)
@@ -33,7 +33,7 @@ func (e *remoteEngine) CreateVolume(ctx context.Context, name string, uid int, l
 	return wrapError("create volume "+name, err)
 }
 
-// Volume asks whether there is a volume.
+// Volume checks that a volume exists.
 func (e *remoteEngine) Volume(ctx context.Context, name string) error {
 	_, err := e.c.VolumeInspect(ctx, name, client.VolumeInspectOptions{})
 	return wrapError("inspect volume "+name, err)
@@ -64,7 +64,7 @@ func (e *remoteEngine) Image(ctx context.Context, name string) (Image, error) {
 	if err != nil {
 		return Image{}, wrapError("inspect image "+name, err)
 	}
-	created, _ := time.Parse(time.RFC3339Nano, in.Created) // "" of an image that does not say
+	created, _ := time.Parse(time.RFC3339Nano, in.Created) // "" for an image without a date
 	img := Image{ID: in.ID, Names: in.RepoTags, Size: in.Size, Created: created}
 	if in.Config != nil {
 		img.Labels, img.Env, img.Volumes = in.Config.Labels, in.Config.Env, slices.Sorted(maps.Keys(in.Config.Volumes))
@@ -94,8 +94,8 @@ func (e *remoteEngine) Pull(ctx context.Context, name string) error {
 	return readProgress("pull "+name, r, nil)
 }
 
-// readProgress reads what an engine says while it works, to its end; each, which may
-// be nil, is called with every line of text.
+// readProgress reads the engine's progress messages to their end, and returns the error in
+// them. each, which may be nil, is called with every line of text.
 func readProgress(verb string, r io.ReadCloser, each func(text string)) error {
 	defer r.Close()
 	dec := json.NewDecoder(r)
@@ -122,7 +122,7 @@ func readProgress(verb string, r io.ReadCloser, each func(text string)) error {
 	}
 }
 
-// Load takes in images as "docker save" writes them.
+// Load loads an archive of "docker save".
 func (e *remoteEngine) Load(ctx context.Context, archive io.Reader) ([]string, error) {
 	resp, err := e.c.ImageLoad(ctx, archive)
 	if err != nil {
@@ -139,7 +139,7 @@ func (e *remoteEngine) Load(ctx context.Context, archive io.Reader) ([]string, e
 	return names, err
 }
 
-// Import makes an image of a tar of files.
+// Import creates an image from a tar of files.
 func (e *remoteEngine) Import(ctx context.Context, files io.Reader, name string, c Commit) error {
 	var changes []string
 	for _, v := range c.Env {
@@ -162,8 +162,8 @@ func (e *remoteEngine) Import(ctx context.Context, files io.Reader, name string,
 	return readProgress("import "+name, r, nil)
 }
 
-// Build makes an image by a Dockerfile, in the engine's own builder and with the
-// network that the engine gives whoever builds.
+// Build builds an image from a Dockerfile with the engine's own builder, which has the
+// network access that the engine gives to builds.
 func (e *remoteEngine) Build(ctx context.Context, files io.Reader, dockerfile, name string, labels map[string]string) error {
 	resp, err := e.c.ImageBuild(ctx, files, client.ImageBuildOptions{
 		Tags: []string{name}, Dockerfile: dockerfile, Labels: labels, Remove: true, ForceRemove: true, Version: build.BuilderV1,
@@ -174,13 +174,13 @@ func (e *remoteEngine) Build(ctx context.Context, files io.Reader, dockerfile, n
 	return readProgress("build "+name, resp.Body, nil)
 }
 
-// Commit makes an image of what a container is now.
+// Commit creates an image of the present files of a container.
 func (e *remoteEngine) Commit(ctx context.Context, id, name string, labels map[string]string) error {
 	_, err := e.c.ContainerCommit(ctx, id, client.ContainerCommitOptions{Reference: name, Config: &container.Config{Labels: labels}})
-	return wrapError("make image "+name, err)
+	return wrapError("commit image "+name, err)
 }
 
-// RemoveImage takes a name from an image, and the image away with its last one.
+// RemoveImage removes a name of an image, and the image with its last name.
 func (e *remoteEngine) RemoveImage(ctx context.Context, name string) error {
 	_, err := e.c.ImageRemove(ctx, name, client.ImageRemoveOptions{PruneChildren: true})
 	return wrapError("remove image "+name, err)

@@ -31,7 +31,7 @@ type Engine interface {
 	// Volumes, by name. Creating a volume that exists succeeds, and so does removing one
 	// that does not.
 	CreateVolume(ctx context.Context, name string, uid int, labels map[string]string) error // for a user, where the engine can say that
-	Volume(ctx context.Context, name string) error                                          // NotFound where there is none
+	Volume(ctx context.Context, name string) error                                          // NotFound if it does not exist
 	Volumes(ctx context.Context, labels map[string]string) ([]Volume, error)
 	RemoveVolume(ctx context.Context, name string) error
 
@@ -54,7 +54,7 @@ type Info struct {
 	Name         string   // for display: "Docker 20.10.24"
 	Architecture string   // as GOARCH names it
 	Runtimes     []string // in alphabetical order
-	UserNS       bool     // users inside are others outside
+	UserNS       bool     // the engine maps users inside to other users of its host
 	Rootless     bool     // the engine itself is not root
 	Memory       bool     // it limits memory, and so on
 	Swap         bool

@@ -24,13 +24,13 @@ import (
 // An engineProof is the result of testing an engine with one of its runtimes. The engine's
 // own description does not tell it.
 type engineProof struct {
-	Proof        int    `json:"proof"`        // version of what was tried
+	Proof        int    `json:"proof"`        // version of the test
 	Runtime      string `json:"runtime"`      // "" is the engine's default
-	UID          int    `json:"uid"`          // of the workload inside
-	HostUID      int    `json:"hostUID"`      // of the same on this host
-	GVisor       bool   `json:"gvisor"`       // the runtime has a kernel of its own: gVisor
-	Volume       bool   `json:"volume"`       // with files on a volume, which this host does not see
-	NoHostMounts bool   `json:"noHostMounts"` // nothing can be mounted: the engine does not see this host's files
+	UID          int    `json:"uid"`          // of the workload, inside
+	HostUID      int    `json:"hostUID"`      // of the workload, on this host
+	GVisor       bool   `json:"gvisor"`       // the runtime is gVisor
+	Volume       bool   `json:"volume"`       // files are on a volume, which this host does not see
+	NoHostMounts bool   `json:"noHostMounts"` // the engine does not see files of this host, and can't mount them
 
 	info Info
 }

@@ -28,19 +28,19 @@ type Provider struct {
 	engine  Engine
 	binary  func() (*guestbin.Binary, error)
 	proxies *proxies.Set
-	hooks   *keep.Hooks     // of the end of a guest: its container goes
-	ctx     context.Context // of what runs for the provider, such as proxies, until Close
+	hooks   *keep.Hooks     // remove the container of a guest that has ended
+	ctx     context.Context // of the proxies; cancelled by Close
 	cancel  context.CancelFunc
 
-	sem    chan struct{}           // held by who uses the fields below; waiting ends with the context
-	info   *Info                   // what the engine said, once it did
-	proofs map[string]*engineProof // what was proven of it, by runtime
+	sem    chan struct{}           // mutex of the fields below; see lockInfo
+	info   *Info                   // the engine's description; nil until it was requested
+	proofs map[string]*engineProof // by runtime and location of files
 }
 
 var _ driver.Provider = (*Provider)(nil)
 
-// New returns a provider that keeps its workspaces below cfg.Root. It does not
-// speak to the engine yet.
+// New returns a provider that keeps its workspaces below cfg.Root. It does not call the
+// engine yet.
 func New(cfg *Config) (*Provider, error) {
 	c := Config{}
 	if cfg != nil {
@@ -68,7 +68,7 @@ func New(cfg *Config) (*Provider, error) {
 	return p, nil
 }
 
-// setDefaults fills in the defaults.
+// setDefaults fills in the defaults and checks the fields.
 func (c *Config) setDefaults() error {
 	root, err := filepath.Abs(c.Root)
 	if err != nil {
@@ -112,8 +112,8 @@ func (p *Provider) Close() error {
 // Kind returns "docker".
 func (p *Provider) Kind() string { return Kind }
 
-// Probe starts a container and tries the fence from inside. What it found of an
-// engine is remembered beside the workspaces.
+// Probe starts a container and tests the isolation from inside. The result is cached on disk
+// for each engine.
 func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	unlock, err := p.store.Lock(ctx)
 	if err != nil {
@@ -134,16 +134,16 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	return p.engineTraits(f), nil
 }
 
-// pingEngine asks the engine whether it is there.
+// pingEngine checks that the engine answers.
 func (p *Provider) pingEngine(ctx context.Context) error {
-	const patience = 30 * time.Second // on a machine under load
-	soon, cancel := context.WithTimeout(ctx, min(patience, p.cfg.AnswerTimeout))
+	const timeout = 30 * time.Second // enough on a machine under load
+	soon, cancel := context.WithTimeout(ctx, min(timeout, p.cfg.AnswerTimeout))
 	defer cancel()
 	return p.engineTimeout(ctx, p.engine.Ping(soon))
 }
 
-// engineTimeout makes the error of a call to the engine that took too long one of the
-// engine, and not of the caller, who has not given up.
+// engineTimeout turns DeadlineExceeded of an engine call into Unavailable, unless the
+// caller's own context has ended.
 func (p *Provider) engineTimeout(ctx context.Context, err error) error {
 	if ctx.Err() == nil && fault.Of(err) == fault.DeadlineExceeded {
 		return fmt.Errorf("docker: %w: the engine does not answer in time", fault.Unavailable)
@@ -151,7 +151,7 @@ func (p *Provider) engineTimeout(ctx context.Context, err error) error {
 	return err
 }
 
-// Open makes the workspace spec.ID or returns it where it exists.
+// Open creates the workspace spec.ID or returns it if it exists.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
 	opts, f, err := p.checkSpec(ctx, spec)
 	if err != nil {
@@ -175,8 +175,8 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	return p.attachWorkspace(ctx, m, p.Capabilities())
 }
 
-// ensureNewImage makes sure that the engine has the image of a new workspace: Open fails
-// where it can't be had, not the first command.
+// ensureNewImage ensures that the engine has the image of a new workspace, so that a missing
+// image fails Open and not the first command.
 func (p *Provider) ensureNewImage(ctx context.Context, id, image string) error {
 	if _, err := p.store.Read(id); err == nil {
 		return nil
@@ -185,7 +185,7 @@ func (p *Provider) ensureNewImage(ctx context.Context, id, image string) error {
 	return err
 }
 
-// Capabilities is what a workspace has.
+// Capabilities returns the capabilities of a workspace.
 func (p *Provider) Capabilities() driver.Capabilities {
 	caps := capabilities.Clone()
 	if p.cfg.Snapshots != nil {
@@ -194,8 +194,8 @@ func (p *Provider) Capabilities() driver.Capabilities {
 	return caps
 }
 
-// checkSpec refuses, before anything is made, what the provider can't do, and
-// returns what is kept of the configuration.
+// checkSpec refuses a spec that the provider can't fulfil, before anything is created. It
+// returns the options to record and the engine's proof.
 func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *engineProof, error) {
 	if err := driver.CheckOpen(spec, Kind); err != nil {
 		return nil, nil, err
@@ -206,7 +206,7 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 	}
 	switch {
 	case opts.From != "":
-		return nil, nil, fmt.Errorf("docker: open: config: %w: \"from\" can't be configured; a snapshot is named in what to start from", fault.InvalidArgument)
+		return nil, nil, fmt.Errorf("docker: open: config: %w: \"from\" can't be configured; name the snapshot in Spec.From", fault.InvalidArgument)
 	case spec.Dir != "":
 		return nil, nil, fmt.Errorf("docker: open: a directory in place: %w: a container has files of its own, which another user owns", fault.Unsupported)
 	case spec.From.Template != "":
@@ -241,8 +241,7 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 	return opts, f, nil
 }
 
-// checkPolicy finds what runs a workspace under a policy, and refuses what that
-// does not give.
+// checkPolicy chooses the runtime for a policy, and checks that it can enforce the policy.
 func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy, opts options) (*engineProof, error) {
 	if policy.Isolation.Rank() < 0 {
 		return nil, fmt.Errorf("isolation %q: %w: the levels are %v", policy.Isolation, fault.InvalidArgument, driver.Isolations)
@@ -261,7 +260,7 @@ func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy, opts o
 	return f, policy.Check(p.engineTraits(f))
 }
 
-// Names in the directory of a workspace, besides those of package plot.
+// Names in the directory of a workspace, besides those of package wsdir.
 const (
 	boxName           = "box"            // what the guest has of the host: see package guest
 	rollbackStageName = "rollback-stage" // new files of a rollback
@@ -269,7 +268,7 @@ const (
 	authorityName     = "authority.pem"  // keys of the workspace's authorities
 )
 
-// initDir adds to the directory of a new workspace.
+// initDir fills the directory, or the volume, of a new workspace.
 func (p *Provider) initDir(ctx context.Context, dir, id string, f *engineProof, from *snapshotOrigin, durable bool) error {
 	if f.Volume {
 		return p.createVolume(ctx, id, f, from, durable)
@@ -280,8 +279,8 @@ func (p *Provider) initDir(ctx context.Context, dir, id string, f *engineProof, 
 	return f.chownPath(filepath.Join(dir, wsdir.FilesName))
 }
 
-// refPayload is all that a ref holds: what the container is rebuilt from is that, and
-// what lies beside the files. No identity of a container is in it.
+// refPayload is the content of a ref. It does not name a container: containers are created
+// again from the ref and the state.
 type refPayload struct {
 	ID      string `json:"id"`
 	Image   string `json:"image"`
@@ -301,13 +300,13 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	case err != nil:
 		return nil, fmt.Errorf("docker: resolve: %w", err)
 	case opts.Image != pl.Image || opts.Runtime != pl.Runtime || opts.Files != pl.Files:
-		return nil, fmt.Errorf("docker: resolve: the ref and the workspace name different images, runtimes or places of files: %w", fault.Failed)
+		return nil, fmt.Errorf("docker: resolve: the ref and the workspace differ in image, runtime or location of files: %w", fault.Failed)
 	}
 	return p.attachWorkspace(ctx, m, ref.Capabilities)
 }
 
-// attachWorkspace builds the live workspace: Open and Resolve both end here. The engine
-// must answer; the container is made when it is first needed.
+// attachWorkspace opens an existing workspace, for Open and Resolve. The engine must answer;
+// the container is created when it is first needed.
 func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps driver.Capabilities) (*driver.Workspace, error) {
 	opts, err := optionsOf(m)
 	if err != nil {
@@ -345,16 +344,16 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps dri
 	}
 	t := p.engineTraits(f)
 	t.Root = guestWorkspaceDir
-	if !h.onVolume() { // the host whose power counts is another
+	if !h.onVolume() { // a power loss of the engine's host is not known here
 		t.Damaged = p.store.Damaged(m)
 	}
 	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.dir.FS(), Shell: keep.Shell(h.shell)}, nil
 }
 
-// optionsOf returns what the workspace was opened with.
+// optionsOf returns the options in the state of a workspace.
 func optionsOf(m *wsdir.State) (opts options, err error) {
 	if driver.DecodeStrict(m.Own, &opts) != nil {
-		err = fmt.Errorf("what the state of the workspace holds of the provider is not valid: %w", fault.Failed)
+		err = fmt.Errorf("the options in the state of the workspace are not valid: %w", fault.Failed)
 	}
 	return opts, err
 }
@@ -363,18 +362,17 @@ func newRef(m *wsdir.State, opts options, caps driver.Capabilities) (driver.Ref,
 	return driver.NewRef(Kind, refPayload{ID: m.ID, Image: opts.Image, Runtime: opts.Runtime, Files: opts.Files}, caps.Clone(), m.Revision)
 }
 
-// HasWorkspaces reports whether there is a directory of a workspace.
+// HasWorkspaces reports whether the store has a workspace directory.
 func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.store.HasWorkspaces() }
 
-// Sweep removes containers and directories of workspaces that are not in live,
-// and what a crash left. What belongs to other data directories, and to providers
-// of other kinds, stays.
+// Sweep removes containers, volumes and directories of workspaces that are not in live, and
+// leftovers of crashes. Those of other data directories and of providers of other kinds stay.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
-	// What probes left may hold a volume that is to go.
+	// A leftover container of a probe may use a volume that is to be removed.
 	return errors.Join(p.cleanProbes(), p.store.Sweep(ctx, live, p.destroyContainer), p.sweepEngine(ctx, live))
 }
 
-// cachePath names a file of what workspaces share, and makes its directory.
+// cachePath returns the path of a file in the cache, whose directory it creates.
 func (p *Provider) cachePath(name string) (string, error) {
 	if err := os.MkdirAll(p.cfg.Cache, 0o700); err != nil {
 		return "", fmt.Errorf("docker: %w: %w", fault.Of(err), err)

@@ -13,17 +13,17 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// snapshotOrigin is the snapshot that a new workspace starts from; nil is none.
+// A snapshotOrigin is the snapshot that a new workspace starts from; nil means empty.
 type snapshotOrigin struct{ tree snapshot.Tree }
 
-// findOrigin finds it. A workspace that is there already was made from it, whatever
-// has become of the snapshot.
+// findOrigin finds the snapshot that a new workspace starts from. It returns nil for a
+// workspace that exists, even if the snapshot was deleted.
 func (p *Provider) findOrigin(ctx context.Context, spec driver.Spec) (*snapshotOrigin, error) {
 	if spec.From.Snapshot == "" {
 		return nil, nil
 	}
 	if p.cfg.Snapshots == nil {
-		return nil, fmt.Errorf("docker: open: a snapshot to start from: %w: there is no store of them", fault.Unsupported)
+		return nil, fmt.Errorf("docker: open: a snapshot to start from: %w: there is no snapshot store", fault.Unsupported)
 	}
 	if m, err := p.store.Read(spec.ID); err == nil {
 		if was, err := optionsOf(m); err == nil && was.From == spec.From.Snapshot {
@@ -40,7 +40,7 @@ func (p *Provider) findOrigin(ctx context.Context, spec driver.Spec) (*snapshotO
 	return &snapshotOrigin{tree}, nil
 }
 
-// extractTo puts what a new workspace starts with into its directory.
+// extractTo extracts the snapshot into the directory of a new workspace.
 func (o *snapshotOrigin) extractTo(ctx context.Context, dir string, f *engineProof, durable bool) error {
 	if o == nil {
 		return nil
@@ -48,12 +48,12 @@ func (o *snapshotOrigin) extractTo(ctx context.Context, dir string, f *enginePro
 	return snapshot.Extract(ctx, o.tree, dir, &snapshot.RestoreOptions{Sync: durable, Owner: f.fileOwner(), PlainModes: true})
 }
 
-// writeTo brings the files of a new workspace to what it starts with.
+// writeTo writes the snapshot through the guest of a new workspace.
 func (o *snapshotOrigin) writeTo(ctx context.Context, to *driver.FS) error {
 	return snapshot.Write(ctx, o.tree, to, nil)
 }
 
-// fileOwner is whose the files of a workspace are; nil is this process's user.
+// fileOwner returns the owner of the files of a workspace; nil means this process's user.
 func (f *engineProof) fileOwner() *snapshot.Owner {
 	if os.Geteuid() != 0 {
 		return nil
@@ -61,7 +61,7 @@ func (f *engineProof) fileOwner() *snapshot.Owner {
 	return &snapshot.Owner{UID: f.HostUID, GID: f.HostUID}
 }
 
-// recoverRollback completes a rollback that a process which died had begun.
+// recoverRollback completes the rollback of a process that died.
 func (p *Provider) recoverRollback(ctx context.Context, m *wsdir.State) error {
 	if p.cfg.Snapshots == nil || m.Policy.ReadOnly {
 		return nil
@@ -69,12 +69,12 @@ func (p *Provider) recoverRollback(ctx context.Context, m *wsdir.State) error {
 	err := snapshot.Recover(ctx, p.store.Files(m), p.store.Path(m.ID, rollbackStageName), "")
 	switch fault.Of(err) {
 	case fault.NotFound, fault.InvalidArgument, fault.Unavailable:
-		return nil // there is no such directory, which Attach tells, or another process is at it
+		return nil // the directory is missing, which Attach reports, or another process rolls back
 	}
 	return err
 }
 
-// snapshotAdapter gives a workspace the module for snapshots.
+// snapshotAdapter returns the snapshot adapter of the workspace.
 func (h *handle) snapshotAdapter(m *wsdir.State) *snapshot.Adapter {
 	return &snapshot.Adapter{
 		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.opts.From,
@@ -87,7 +87,7 @@ func (h *handle) snapshotAdapter(m *wsdir.State) *snapshot.Adapter {
 				if err != nil {
 					return snapshot.View{}, err
 				}
-				return snapshot.View{Tree: snapshot.Files(files)}, nil // what runs goes on, since the guest has to
+				return snapshot.View{Tree: snapshot.Files(files)}, nil // not frozen: the guest must run to read the files
 			}
 			view := snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), nil), Cache: Kind + ":" + m.ID}
 			err := h.freezeContainer(ctx, &view)
@@ -97,8 +97,8 @@ func (h *handle) snapshotAdapter(m *wsdir.State) *snapshot.Adapter {
 	}
 }
 
-// freezeContainer makes what runs stand still while a snapshot is taken, until the view is
-// done with. Where an engine can't, the snapshot says that it was not frozen.
+// freezeContainer pauses the container (cgroup freezer) until the snapshot is done. If the
+// engine can't pause it, the snapshot records that it was not frozen.
 func (h *handle) freezeContainer(ctx context.Context, v *snapshot.View) error {
 	lock, err := keep.Lock(ctx, h.att.Dir.Path)
 	if err != nil {
@@ -129,13 +129,13 @@ func (h *handle) freezeContainer(ctx context.Context, v *snapshot.View) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.p.cfg.AnswerTimeout)
 		defer cancel()
 		if err := h.p.engine.Unpause(ctx, rec.Container); err != nil {
-			h.p.log.Error("docker: a container stands still after a snapshot", "workspace", h.id, "error", err)
+			h.p.log.Error("docker: a container stays paused after a snapshot", "workspace", h.id, "error", err)
 		}
 	}
 	return nil
 }
 
-// rollbackTo brings the files to what is in a tree.
+// rollbackTo rolls the files back to a snapshot.
 func (h *handle) rollbackTo(ctx context.Context, to *snapshot.RollbackTarget) error {
 	if err := h.dir.Current(); err != nil {
 		return err
@@ -159,8 +159,8 @@ func (h *handle) rollbackTo(ctx context.Context, to *snapshot.RollbackTarget) er
 
 const rollbackName = "rollback" // the journal of a rollback of files that are on a volume
 
-// rollbackVolume is become for files on a volume, which are written one after another.
-// Whoever next meets the guest completes what was cut short.
+// rollbackVolume rolls back files on a volume one by one, with a journal. The next process
+// that connects to the guest completes an interrupted rollback.
 func (h *handle) rollbackVolume(ctx context.Context, to *snapshot.RollbackTarget) error {
 	files, err := h.filesModule(ctx)
 	if err != nil {
@@ -171,7 +171,7 @@ func (h *handle) rollbackVolume(ctx context.Context, to *snapshot.RollbackTarget
 		return fmt.Errorf("docker: roll back: %w", err)
 	}
 	driver.Step(ctx, "journal")
-	// From here on there is no way back, whatever the context says.
+	// From here on the rollback must complete, even if the context is cancelled.
 	if err := snapshot.Write(context.WithoutCancel(ctx), to.Tree, files, &snapshot.WriteOptions{Only: to.Paths}); err != nil {
 		journal.Release()
 		return err
@@ -180,8 +180,8 @@ func (h *handle) rollbackVolume(ctx context.Context, to *snapshot.RollbackTarget
 	return journal.End()
 }
 
-// completeRollback completes the rollback of a process that died. The lock of the
-// guest is held.
+// completeRollback completes the rollback of a process that died. It requires the guest
+// lock.
 func (h *handle) completeRollback(ctx context.Context, c *guest.Client) error {
 	journal, err := snapshot.FindRollback(h.p.store.Path(h.id, rollbackName))
 	if err != nil || journal == nil {
@@ -189,7 +189,7 @@ func (h *handle) completeRollback(ctx context.Context, c *guest.Client) error {
 	}
 	if h.p.cfg.Snapshots == nil {
 		journal.Release()
-		return fmt.Errorf("docker: complete a rollback to %s that was cut short: %w: there is no store of snapshots", journal.Target(), fault.Unsupported)
+		return fmt.Errorf("docker: complete an interrupted rollback to %s: %w: there is no snapshot store", journal.Target(), fault.Unsupported)
 	}
 	tree, err := journal.Tree(ctx, h.p.cfg.Snapshots)
 	if err == nil {
@@ -197,8 +197,8 @@ func (h *handle) completeRollback(ctx context.Context, c *guest.Client) error {
 	}
 	if err != nil {
 		journal.Release()
-		return fmt.Errorf("docker: complete a rollback to %s that was cut short: %w", journal.Target(), err)
+		return fmt.Errorf("docker: complete an interrupted rollback to %s: %w", journal.Target(), err)
 	}
-	h.p.log.Info("docker: a rollback that was cut short is complete", "workspace", h.id, "snapshot", journal.Target())
+	h.p.log.Info("docker: an interrupted rollback was completed", "workspace", h.id, "snapshot", journal.Target())
 	return journal.End()
 }

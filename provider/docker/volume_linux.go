@@ -24,12 +24,12 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// errNotShared says that the engine does not see the directories of this host.
+// errNotShared is returned if the engine can't mount directories of this host.
 var errNotShared = fmt.Errorf("the engine does not see the directories of this host: %w", fault.Unsupported)
 
-// isNotShared reports whether an engine refused a container because what is to be
-// mounted is not there where it is, or is not for it to see, as root's files are not
-// for an engine that runs as an ordinary user.
+// isNotShared reports whether an engine refused a container because it does not see the
+// source of a bind mount: it runs on another host, or has no permission, such as a rootless
+// engine for root's files.
 func isNotShared(err error) bool {
 	if err == nil {
 		return false
@@ -38,9 +38,9 @@ func isNotShared(err error) bool {
 	return strings.Contains(text, `invalid mount config for type "bind"`) || strings.Contains(text, "statfs ") && strings.Contains(text, "no such file or directory")
 }
 
-// useVolume says where the files of a new workspace are to be: on a volume of the
-// engine where it is asked for, where the engine is reached over a network, and
-// where it was tried and does not see the data directory of this host.
+// useVolume reports whether the files of a new workspace are on a volume: if the option says
+// so, if the engine is reached over a network, or if a test shows that the engine does not
+// see the data directory.
 func (p *Provider) useVolume(ctx context.Context, files, runtime string) (bool, error) {
 	if files == "" {
 		files = p.cfg.Files
@@ -52,7 +52,7 @@ func (p *Provider) useVolume(ctx context.Context, files, runtime string) (bool, 
 		return false, nil
 	case "":
 	default:
-		return false, fmt.Errorf("files %q: %w: they are in a %q or on a %q", files, fault.InvalidArgument, FilesDirectory, FilesVolume)
+		return false, fmt.Errorf("files %q: %w: it must be %q or %q", files, fault.InvalidArgument, FilesDirectory, FilesVolume)
 	}
 	info, err := p.engineInfo(ctx)
 	if err != nil || info.Remote {
@@ -65,8 +65,8 @@ func (p *Provider) useVolume(ctx context.Context, files, runtime string) (bool, 
 	return false, err
 }
 
-// createVolume makes the volume of a workspace, which belongs to the workload, and
-// fills it.
+// createVolume creates the volume of a workspace, gives it to the workload, and fills it from
+// the snapshot, if there is one.
 func (p *Provider) createVolume(ctx context.Context, id string, f *engineProof, from *snapshotOrigin, durable bool) error {
 	labels, err := p.objectLabels(ctx, id, "")
 	if err != nil {
@@ -94,7 +94,7 @@ func (p *Provider) createVolume(ctx context.Context, id string, f *engineProof, 
 	})
 }
 
-// chownVolume gives a volume to the workload, without starting anything.
+// chownVolume gives a volume to the workload, without starting a container.
 func (p *Provider) chownVolume(ctx context.Context, l *launch) error {
 	if _, err := p.ensureImage(ctx, l.image); err != nil {
 		return err
@@ -119,9 +119,8 @@ func (p *Provider) removeVolume(ctx context.Context, name string) error {
 	return nil
 }
 
-// releaseVolumes removes the containers that hold volumes without being those of
-// their workspaces: of processes that died while they filled one. It waits for
-// processes that fill one now.
+// releaseVolumes removes the containers of processes that died while they filled a volume,
+// which keep the volume in use. It waits for processes that are filling one.
 func (p *Provider) releaseVolumes(ctx context.Context) error {
 	lock, err := flockfile.Lock(ctx, filepath.Join(p.cfg.Cache, probeLock))
 	if err != nil {
@@ -131,7 +130,7 @@ func (p *Provider) releaseVolumes(ctx context.Context) error {
 	return p.cleanProbesLocked(ctx)
 }
 
-// probeVolume makes the volume of a probe; done removes it.
+// probeVolume creates the volume of a probe; done removes it.
 func (p *Provider) probeVolume(ctx context.Context, l *launch) (done func(), err error) {
 	labels, err := p.objectLabels(ctx, probeID, l.key)
 	if err != nil {
@@ -145,7 +144,7 @@ func (p *Provider) probeVolume(ctx context.Context, l *launch) (done func(), err
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.AnswerTimeout)
 		defer cancel()
 		if err := errors.Join(p.removeContainer(clean, l.name), p.engine.RemoveVolume(clean, l.volume)); err != nil {
-			p.log.Warn("docker: a volume of a probe stays", "volume", l.volume, "error", err)
+			p.log.Warn("docker: the volume of a probe can't be removed", "volume", l.volume, "error", err)
 		}
 	}
 	if err := p.chownVolume(ctx, l); err != nil {
@@ -155,7 +154,7 @@ func (p *Provider) probeVolume(ctx context.Context, l *launch) (done func(), err
 	return done, nil
 }
 
-// checkVolume answers that the files of a workspace are gone, if they are.
+// checkVolume returns an error if the volume of a workspace does not exist.
 func (p *Provider) checkVolume(ctx context.Context, id string) error {
 	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
 	defer cancel()
@@ -166,8 +165,8 @@ func (p *Provider) checkVolume(ctx context.Context, id string) error {
 	return err
 }
 
-// startOnVolume begins the container of a launch with a volume: nothing of this host is in
-// it, and all that its guest is told goes through the engine.
+// startOnVolume starts a container with files on a volume. Nothing of this host is mounted;
+// the guest gets its configuration over standard input.
 func (p *Provider) startOnVolume(ctx context.Context, l *launch) (*guest.Client, error) {
 	bin, err := p.binary()
 	if err != nil {
@@ -210,8 +209,9 @@ func (p *Provider) startOnVolume(ctx context.Context, l *launch) (*guest.Client,
 	return c, p.engineTimeout(ctx, err)
 }
 
-// connectByExec attaches to the guest of a container whose standard input and output belong
-// to another process. It is a process of a user that the workload can't touch.
+// connectByExec connects to the guest of a container that another process started, through a
+// second process in the container. That process has another uid, so the workload can't
+// signal or trace it.
 func (p *Provider) connectByExec(ctx context.Context, l *launch, token, version string) (*guest.Client, error) {
 	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
 	defer cancel()
@@ -223,8 +223,8 @@ func (p *Provider) connectByExec(ctx context.Context, l *launch, token, version 
 	return guest.Reach(soon, conn, token, version, l.id)
 }
 
-// ensureGuestImage returns the name of an image that is another one, with the guest's
-// program and the workload's account in it. It is made once for each.
+// ensureGuestImage returns the name of an image derived from img, with the guest's program
+// and the workload's account. It is created once.
 func (p *Provider) ensureGuestImage(ctx context.Context, l *launch, img Image) (string, error) {
 	bin, err := p.binary()
 	if err != nil {
@@ -239,7 +239,7 @@ func (p *Provider) ensureGuestImage(ctx context.Context, l *launch, img Image) (
 		return name, p.engineTimeout(ctx, err)
 	}
 	if arch := l.proof.info.Architecture; arch != "" && arch != runtime.GOARCH {
-		return "", fmt.Errorf("docker: the engine runs programs for %s, and there is a %s for %s alone: %w", arch, guestbin.Name, runtime.GOARCH, fault.Unsupported)
+		return "", fmt.Errorf("docker: the engine's architecture is %s, but %s is for %s only: %w", arch, guestbin.Name, runtime.GOARCH, fault.Unsupported)
 	}
 	program, err := os.ReadFile(bin.Path)
 	if err != nil {
@@ -248,7 +248,7 @@ func (p *Provider) ensureGuestImage(ctx context.Context, l *launch, img Image) (
 	passwd, group := accountFiles(l.proof.UID)
 	entries := []tarEntry{
 		{name: guestInside, mode: 0o555, data: program},
-		{name: boxInside, mode: 0o1733, dir: true}, // who knows no name in it finds none
+		{name: boxInside, mode: 0o1733, dir: true}, // not readable: its entries can't be listed
 		{name: "/etc/passwd", mode: 0o644, data: []byte(passwd)},
 		{name: "/etc/group", mode: 0o644, data: []byte(group)},
 	}
@@ -263,7 +263,7 @@ func (p *Provider) ensureGuestImage(ctx context.Context, l *launch, img Image) (
 	return name, p.engineTimeout(ctx, err)
 }
 
-// An tarEntry is a file or directory for a container.
+// A tarEntry is a file or directory to copy into a container.
 type tarEntry struct {
 	name string // absolute, inside
 	mode int64
@@ -272,8 +272,8 @@ type tarEntry struct {
 	data []byte
 }
 
-// unpackFiles makes a container that never runs, puts files into it and its mounts, and
-// removes it when then, which may be nil, is done with it.
+// unpackFiles creates a container that never runs, copies files into it and its mounts, calls
+// then, which may be nil, and removes the container.
 func (p *Provider) unpackFiles(ctx context.Context, l *launch, mounts []Mount, entries []tarEntry, then func(id string) error) error {
 	labels, err := p.objectLabels(ctx, probeID, l.key)
 	if err != nil {
@@ -283,7 +283,7 @@ func (p *Provider) unpackFiles(ctx context.Context, l *launch, mounts []Mount, e
 	if err != nil {
 		return err
 	}
-	defer p.removeContainer(ctx, id) //nolint:errcheck // it is swept
+	defer p.removeContainer(ctx, id) //nolint:errcheck // a sweep removes it
 	files, err := tarEntries(entries)
 	if err != nil {
 		return fmt.Errorf("docker: %w: %w", fault.Internal, err)
@@ -312,8 +312,8 @@ func tarEntries(entries []tarEntry) (io.Reader, error) {
 	return &buf, w.Close()
 }
 
-// withProbeDir does something that needs a container of no workspace, which is named
-// after a directory of the cache: what a crash leaves of it, cleanProbes removes.
+// withProbeDir calls do with a directory of the cache that names a temporary container.
+// cleanProbes removes the leftovers of a crash by that name.
 func (p *Provider) withProbeDir(ctx context.Context, do func(dir string) error) error {
 	path, err := p.cachePath(probeLock)
 	if err != nil {
@@ -328,12 +328,12 @@ func (p *Provider) withProbeDir(ctx context.Context, do func(dir string) error) 
 	if err != nil {
 		return fmt.Errorf("docker: %w: %w", fault.Of(err), err)
 	}
-	defer os.RemoveAll(dir) // nothing of worth is in it
+	defer os.RemoveAll(dir)
 	return do(dir)
 }
 
-// destroyContainer ends the container of the workspace in dir, and removes its volume.
-// Where the state can't be read, sweepEngine finds both by their labels.
+// destroyContainer removes the container of the workspace in dir, and its volume. If the state
+// can't be read, sweepEngine finds both by their labels.
 func (p *Provider) destroyContainer(ctx context.Context, dir string) error {
 	d := wsdir.Dir{Path: dir, Kind: Kind}
 	if err := keep.EndIn(ctx, d, p.hooks); err != nil {
