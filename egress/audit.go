@@ -25,15 +25,15 @@ type record struct {
 	err        error // why it was refused or ended
 }
 
-// refused tells who asked for it that the policy has refused something.
-func (p *Proxy) refused(host string, why *refusal) {
+// reportRefusal tells who asked for it that the policy has refused something.
+func (p *Proxy) reportRefusal(host string, why *refusal) {
 	if p.opts.Refused != nil && host != "" && why.code == fault.PermissionDenied {
 		p.opts.Refused(host, why.reason)
 	}
 }
 
-// audit emits the event of a request.
-func (p *Proxy) audit(r *record) {
+// emitEvent emits the event of a request.
+func (p *Proxy) emitEvent(r *record) {
 	fields := map[string]any{
 		event.FieldProtocol: r.protocol,
 		event.FieldMethod:   r.method,

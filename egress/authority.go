@@ -81,8 +81,8 @@ func openAuthorities(file, workspace string) (*authorities, error) {
 	return as, nil
 }
 
-// cover makes an authority for the hosts with a credential that none may sign for.
-func (as *authorities) cover(rs *rules) error {
+// ensureAuthority makes an authority for the hosts with a credential that none may sign for.
+func (as *authorities) ensureAuthority(rs *rules) error {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	var names []string
@@ -93,7 +93,7 @@ func (as *authorities) cover(rs *rules) error {
 		}
 		name := r.name + strings.TrimPrefix(r.suffix, ".")
 		t := target{name: name, addr: r.prefix.Addr()}
-		if as.forLocked(t) != nil {
+		if as.findLocked(t) != nil {
 			continue
 		}
 		if name == "" {
@@ -178,17 +178,17 @@ func (as *authorities) saveLocked(all []*authority) error {
 	return nil
 }
 
-// forLocked returns an authority that may sign for a host and still lives long enough.
-func (as *authorities) forLocked(t target) *authority {
+// findLocked returns an authority that may sign for a host and still lives long enough.
+func (as *authorities) findLocked(t target) *authority {
 	for _, a := range as.all {
-		if time.Until(a.cert.NotAfter) > leafLife && a.permits(t) {
+		if time.Until(a.cert.NotAfter) > leafLife && a.permitsTarget(t) {
 			return a
 		}
 	}
 	return nil
 }
 
-func (a *authority) permits(t target) bool {
+func (a *authority) permitsTarget(t target) bool {
 	if t.name != "" {
 		return slices.ContainsFunc(a.cert.PermittedDNSDomains, func(d string) bool {
 			return t.name == d || strings.HasSuffix(t.name, "."+d)
@@ -197,8 +197,8 @@ func (a *authority) permits(t target) bool {
 	return slices.ContainsFunc(a.cert.PermittedIPRanges, func(n *net.IPNet) bool { return n.Contains(t.addr.AsSlice()) })
 }
 
-// pem returns the certificates.
-func (as *authorities) pem() []byte {
+// certsPEM returns the certificates.
+func (as *authorities) certsPEM() []byte {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	var out bytes.Buffer
@@ -208,31 +208,31 @@ func (as *authorities) pem() []byte {
 	return out.Bytes()
 }
 
-// config is for taking apart the TLS of a host.
-func (as *authorities) config(t target) *tls.Config {
+// tlsConfig is for taking apart the TLS of a host.
+func (as *authorities) tlsConfig(t target) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"http/1.1"},
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			return as.leaf(t)
+			return as.leafCert(t)
 		},
 		SessionTicketsDisabled: true,
 	}
 }
 
-// leaf returns a certificate for a host, made at first use.
-func (as *authorities) leaf(t target) (*tls.Certificate, error) {
+// leafCert returns a certificate for a host, made at first use.
+func (as *authorities) leafCert(t target) (*tls.Certificate, error) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	host := t.host()
 	if c := as.leaves[host]; c != nil && time.Until(c.Leaf.NotAfter) > renewBefore {
 		return c, nil
 	}
-	a := as.forLocked(t)
+	a := as.findLocked(t)
 	if a == nil {
 		return nil, fmt.Errorf("egress: sign for %s: %w: no authority may", host, fault.Internal)
 	}
-	c, err := a.sign(t)
+	c, err := a.signLeaf(t)
 	if err != nil {
 		return nil, fmt.Errorf("egress: sign for %s: %w: %w", host, fault.Internal, err)
 	}
@@ -243,7 +243,7 @@ func (as *authorities) leaf(t target) (*tls.Certificate, error) {
 	return c, nil
 }
 
-func (a *authority) sign(t target) (*tls.Certificate, error) {
+func (a *authority) signLeaf(t target) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err

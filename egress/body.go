@@ -15,7 +15,7 @@ import (
 type body struct {
 	c     *client
 	src   io.ReadCloser
-	watch *watch
+	watch *disconnectWatch
 	n     atomic.Int64
 	ended atomic.Bool // nothing may be read any more
 
@@ -26,7 +26,7 @@ type body struct {
 
 var errEnded = errors.New("egress: the request has ended")
 
-func newBody(c *client, req *http.Request, w *watch) *body {
+func newBody(c *client, req *http.Request, w *disconnectWatch) *body {
 	b := &body{c: c, src: req.Body, watch: w, expect: req.Header.Get("Expect") != "" && req.ContentLength != 0}
 	if req.ContentLength == 0 {
 		b.done = true
@@ -44,7 +44,7 @@ func (b *body) Read(p []byte) (int, error) {
 	if b.done {
 		return 0, io.EOF
 	}
-	if b.expect && !b.proceed() {
+	if b.expect && !b.sendContinue() {
 		return 0, errEnded
 	}
 	_ = b.c.conn.SetReadDeadline(deadline(b.c.p.opts.IdleTimeout))
@@ -61,8 +61,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// proceed asks the client for the body, unless its answer has begun.
-func (b *body) proceed() bool {
+// sendContinue asks the client for the body, unless its answer has begun.
+func (b *body) sendContinue() bool {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
 	if b.c.answering {
@@ -77,11 +77,11 @@ func (b *body) proceed() bool {
 // Close is for the transport; the body is closed by end.
 func (b *body) Close() error { return nil }
 
-func (b *body) sent() int64 { return b.n.Load() }
+func (b *body) bytesSent() int64 { return b.n.Load() }
 
-// rest reads what is left of a body that nobody wants, if it is little, and
+// drainBody reads what is left of a body that nobody wants, if it is little, and
 // reports whether the next request follows.
-func (b *body) rest() bool {
+func (b *body) drainBody() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.done {
@@ -98,8 +98,8 @@ func (b *body) rest() bool {
 	return b.done
 }
 
-// end stops reading and reports whether all was read.
-func (b *body) end() bool {
+// stopReading stops reading and reports whether all was read.
+func (b *body) stopReading() bool {
 	b.ended.Store(true)
 	if !b.mu.TryLock() {
 		_ = b.c.conn.SetReadDeadline(time.Unix(1, 0)) // wakes the reader
@@ -109,8 +109,8 @@ func (b *body) end() bool {
 	return b.done
 }
 
-// watch notices that the client goes away while an answer is awaited.
-type watch struct {
+// disconnectWatch notices that the client goes away while an answer is awaited.
+type disconnectWatch struct {
 	c    *client
 	gone func()
 
@@ -120,7 +120,7 @@ type watch struct {
 }
 
 // start begins to watch. Nothing else may read from the client until stop.
-func (w *watch) start() {
+func (w *disconnectWatch) start() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.done != nil || w.stopping.Load() {
@@ -136,7 +136,7 @@ func (w *watch) start() {
 }
 
 // stop ends watching and waits for it.
-func (w *watch) stop() {
+func (w *disconnectWatch) stop() {
 	w.stopping.Store(true)
 	w.mu.Lock()
 	defer w.mu.Unlock()

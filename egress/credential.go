@@ -49,7 +49,7 @@ func (p *Proxy) checkCredentials() error {
 	return nil
 }
 
-func (p *Proxy) credential(name string) Credential {
+func (p *Proxy) lookupCredential(name string) Credential {
 	c := p.opts.Credentials[name]
 	if c.Secret == "" {
 		c.Secret = name
@@ -57,16 +57,16 @@ func (p *Proxy) credential(name string) Credential {
 	return c
 }
 
-// prepare readies a request to a host that knows secrets: it adds the
+// addCredential readies a request to a host that knows secrets: it adds the
 // credential, "" for none, asks for an answer in which secrets can be seen, and
 // returns what scrubs it.
-func (p *Proxy) prepare(ctx context.Context, rs *rules, out *http.Request, name string) (*secret.Scrubber, error) {
+func (p *Proxy) addCredential(ctx context.Context, rs *rules, out *http.Request, name string) (*secret.Scrubber, error) {
 	values := map[string]secret.Value{}
 	for _, r := range rs.allow {
 		if r.spec.Credential == "" {
 			continue
 		}
-		v, err := p.value(ctx, p.credential(r.spec.Credential).Secret)
+		v, err := p.secretValue(ctx, p.lookupCredential(r.spec.Credential).Secret)
 		if err != nil && r.spec.Credential == name {
 			return nil, err
 		}
@@ -80,18 +80,18 @@ func (p *Proxy) prepare(ctx context.Context, rs *rules, out *http.Request, name 
 	}
 	out.Header.Set("Accept-Encoding", "identity")
 	if name != "" {
-		c := p.credential(name)
+		c := p.lookupCredential(name)
 		if out.URL.Scheme != protoHTTPS && !c.Plain {
 			return nil, &refusal{code: fault.PermissionDenied, reason: "a credential is sent over TLS only; use https"}
 		}
-		c.apply(out.Header, values[name])
+		c.applyTo(out.Header, values[name])
 	}
 	return p.scrub.get(values), nil
 }
 
-// value returns a secret that can be sent and scrubbed. Its refusals do not tell
+// secretValue returns a secret that can be sent and scrubbed. Its refusals do not tell
 // the workspace which other secrets there are.
-func (p *Proxy) value(ctx context.Context, name string) (secret.Value, error) {
+func (p *Proxy) secretValue(ctx context.Context, name string) (secret.Value, error) {
 	if p.opts.Secrets == nil {
 		return secret.Value{}, &refusal{code: fault.Unavailable, reason: "its credential is not there: there are no secrets"}
 	}
@@ -111,9 +111,9 @@ func (p *Proxy) value(ctx context.Context, name string) (secret.Value, error) {
 
 var placeholder = regexp.MustCompile(Placeholder + `[A-Za-z0-9_-]+`)
 
-// apply puts a secret into headers: in place of its placeholder, or else in the
+// applyTo puts a secret into headers: in place of its placeholder, or else in the
 // header of the credential, which then has nothing else.
-func (c Credential) apply(h http.Header, v secret.Value) {
+func (c Credential) applyTo(h http.Header, v secret.Value) {
 	swapped := false
 	swap := func(s string) string {
 		return placeholder.ReplaceAllStringFunc(s, func(m string) string {

@@ -80,10 +80,10 @@ type Options struct {
 	// the workspace hears of it; nil is nobody. It must not wait.
 	Refused func(host, reason string)
 
-	// Inside returns what answers requests of a workspace to the proxy itself, as to
+	// LocalHandler returns what answers requests of a workspace to the proxy itself, as to
 	// a server: http://127.0.0.1:PORT/path. They go nowhere, so no policy judges them
 	// and no event tells of them. Nil, or what returns nil, refuses them.
-	Inside func(workspace string) http.Handler
+	LocalHandler func(workspace string) http.Handler
 
 	Events   event.Sink     // nil is none
 	Resolver Resolver       // nil is the host's
@@ -113,15 +113,15 @@ type Resolver interface {
 
 // A Proxy is the way out of one workspace. It is safe for concurrent use.
 type Proxy struct {
-	opts      Options
-	transport *http.Transport
-	authority *authorities
-	scrub     scrubCache
-	slots     chan struct{} // one taken for each connection
-	turnedOff chan struct{} // one taken for each connection that is being refused
-	hurry     time.Duration // for such a connection to say what it wants
-	wg        sync.WaitGroup
-	connect   func(ctx context.Context, network, addr string) (net.Conn, error) // to an address, never to a name
+	opts           Options
+	transport      *http.Transport
+	authority      *authorities
+	scrub          scrubCache
+	slots          chan struct{} // one taken for each connection
+	refusalSlots   chan struct{} // one taken for each connection that is being refused
+	refusalTimeout time.Duration // for such a connection to say what it wants
+	wg             sync.WaitGroup
+	connect        func(ctx context.Context, network, addr string) (net.Conn, error) // to an address, never to a name
 
 	mu        sync.Mutex
 	rules     *rules
@@ -147,7 +147,7 @@ func New(opts *Options) (*Proxy, error) {
 		return nil, err
 	}
 	p.slots = make(chan struct{}, p.opts.MaxConns)
-	p.turnedOff, p.hurry = make(chan struct{}, 16), 2*time.Second
+	p.refusalSlots, p.refusalTimeout = make(chan struct{}, 16), 2*time.Second
 	p.transport = &http.Transport{
 		DialContext:            p.dialTransport,
 		TLSClientConfig:        &tls.Config{RootCAs: p.opts.RootCAs, MinVersion: tls.VersionTLS12},
@@ -198,11 +198,11 @@ func (o *Options) setDefaults() {
 // allowed is cut off before it returns. An authority for hosts that are new
 // among those with a credential is added; CAPEM has it from then on.
 func (p *Proxy) SetPolicy(n driver.Network) error {
-	rs, err := compile(n)
+	rs, err := compileRules(n)
 	if err != nil {
 		return err
 	}
-	if err := p.authority.cover(rs); err != nil {
+	if err := p.authority.ensureAuthority(rs); err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -221,7 +221,7 @@ func (p *Proxy) SetPolicy(n driver.Network) error {
 	return nil
 }
 
-func (p *Proxy) policy() *rules {
+func (p *Proxy) currentRules() *rules {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.rules
@@ -229,17 +229,17 @@ func (p *Proxy) policy() *rules {
 
 // CAPEM returns the certificates of the workspace's authorities, for the
 // programs in it to trust. It is empty while no rule has a credential.
-func (p *Proxy) CAPEM() []byte { return p.authority.pem() }
+func (p *Proxy) CAPEM() []byte { return p.authority.certsPEM() }
 
 // Serve accepts connections until ctx ends or the proxy is closed, and then
 // returns nil. It closes the listener. It may be called for several listeners.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
-	if !p.listen(l) {
+	if !p.addListener(l) {
 		l.Close()
 		return fmt.Errorf("egress: serve: %w: the proxy is closed", fault.WrongState)
 	}
 	defer p.wg.Done()
-	defer p.unlisten(l)
+	defer p.removeListener(l)
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
 	for {
@@ -257,11 +257,11 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 			}
 			return fmt.Errorf("egress: accept: %w: %w", fault.Unavailable, err)
 		}
-		p.start(ctx, c)
+		p.serveConn(ctx, c)
 	}
 }
 
-func (p *Proxy) listen(l net.Listener) bool {
+func (p *Proxy) addListener(l net.Listener) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -272,20 +272,20 @@ func (p *Proxy) listen(l net.Listener) bool {
 	return true
 }
 
-func (p *Proxy) unlisten(l net.Listener) {
+func (p *Proxy) removeListener(l net.Listener) {
 	l.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.listeners, l)
 }
 
-// start serves a connection, or tells it that there are too many.
-func (p *Proxy) start(ctx context.Context, conn net.Conn) {
+// serveConn serves a connection, or tells it that there are too many.
+func (p *Proxy) serveConn(ctx context.Context, conn net.Conn) {
 	serve, slots := (*client).serve, p.slots
 	select {
 	case slots <- struct{}{}:
 	default:
-		serve, slots = (*client).turnOff, p.turnedOff
+		serve, slots = (*client).refuseExcess, p.refusalSlots
 		select {
 		case slots <- struct{}{}:
 		default:

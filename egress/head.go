@@ -44,42 +44,42 @@ func parseHead(b []byte) (head, error) {
 	var h head
 	parts := strings.Split(lines[0], " ")
 	if len(parts) != 3 || !isToken(parts[0]) || parts[1] == "" || hasControl(parts[1]) {
-		return head{}, invalid("the request line is malformed")
+		return head{}, invalidRequest("the request line is malformed")
 	}
 	h.method, h.uri = parts[0], parts[1]
 	if v := parts[2]; v != "HTTP/1.1" && v != "HTTP/1.0" {
-		return head{}, invalid("the version must be HTTP/1.1 or HTTP/1.0")
+		return head{}, invalidRequest("the version must be HTTP/1.1 or HTTP/1.0")
 	}
 	var length, encoding int
 	for _, line := range lines[1:] {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || !isToken(name) || hasControl(strings.ReplaceAll(value, "\t", " ")) {
-			return head{}, invalid("a header line is malformed")
+			return head{}, invalidRequest("a header line is malformed")
 		}
 		value = strings.Trim(value, " \t")
 		switch strings.ToLower(name) {
 		case "host":
 			if h.hasHost {
-				return head{}, invalid("there are two Host headers")
+				return head{}, invalidRequest("there are two Host headers")
 			}
 			h.host, h.hasHost = value, true
 		case "content-length":
 			if length++; value == "" || strings.Trim(value, "0123456789") != "" {
-				return head{}, invalid("Content-Length must be a number")
+				return head{}, invalidRequest("Content-Length must be a number")
 			}
 		case "transfer-encoding":
 			if encoding++; !strings.EqualFold(value, "chunked") {
-				return head{}, invalid("Transfer-Encoding must be chunked")
+				return head{}, invalidRequest("Transfer-Encoding must be chunked")
 			}
 		}
 	}
 	switch {
 	case length+encoding > 1:
-		return head{}, invalid("the length of the body is given more than once")
+		return head{}, invalidRequest("the length of the body is given more than once")
 	case encoding > 0 && parts[2] == "HTTP/1.0":
-		return head{}, invalid("HTTP/1.0 has no Transfer-Encoding")
+		return head{}, invalidRequest("HTTP/1.0 has no Transfer-Encoding")
 	case !h.hasHost && parts[2] == "HTTP/1.1":
-		return head{}, invalid("there is no Host header")
+		return head{}, invalidRequest("there is no Host header")
 	}
 	return h, nil
 }

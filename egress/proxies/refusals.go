@@ -7,8 +7,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// mostRefused bounds what is remembered of refusals.
-const mostRefused = 100
+// maxRefusals bounds what is remembered of refusals.
+const maxRefusals = 100
 
 // Refusals remembers what the proxy of a workspace has refused of late, so that the
 // results of commands tell.
@@ -22,8 +22,8 @@ func (r *Refusals) add(host, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen++
-	if r.last = append(r.last, driver.Refusal{Host: host, Reason: reason}); len(r.last) > mostRefused {
-		r.last = slices.Delete(r.last, 0, len(r.last)-mostRefused)
+	if r.last = append(r.last, driver.Refusal{Host: host, Reason: reason}); len(r.last) > maxRefusals {
+		r.last = slices.Delete(r.last, 0, len(r.last)-maxRefusals)
 	}
 }
 

@@ -28,7 +28,7 @@ type handle struct {
 	dir   *wsdir.Handle
 
 	att   *keep.Attachment[*guest.Client]
-	proxy proxies.Part // used while att is locked
+	proxy proxies.Ref // used while att is locked
 }
 
 // onVolume reports whether the files are on a volume of the engine.
@@ -242,7 +242,7 @@ func (h *handle) startProxy(ctx context.Context, n driver.Network) error {
 		Socket:    h.p.store.Path(h.id, boxName, guest.ContainerEgress, guest.ProxySocket),
 		Authority: h.p.store.Path(h.id, authorityName), Roots: h.p.store.Path(h.id, rootsName),
 	}
-	if err := h.proxy.Take(ctx, h.p.proxies, h.id, at, n); err != nil {
+	if err := h.proxy.Acquire(ctx, h.p.proxies, h.id, at, n); err != nil {
 		return fmt.Errorf("docker: %w", err)
 	}
 	return nil
@@ -290,7 +290,7 @@ func (h *handle) close(ctx context.Context) error {
 
 func (h *handle) releaseGuest(ctx context.Context) error {
 	return h.att.Close(ctx, func() error {
-		h.proxy.Leave(ctx)
+		h.proxy.Release(ctx)
 		return nil
 	})
 }

@@ -34,21 +34,21 @@ type shell struct {
 	*keep.Attachment[*guest.Client]
 
 	root    *files.Root   // what the rules look at; nil until they were needed
-	guarded *driver.Shell // likewise: the guest, behind the rules
+	checked *driver.Shell // likewise: the guest, behind the rules
 	closed  bool          // these three are used under the lock of the attachment
 }
 
 // newShell returns the shell of a handle, which starts nothing yet.
 func (p *Provider) newShell(h *wsdir.Handle, m *wsdir.State) *shell {
-	s := &shell{p: p, h: h, id: m.ID, dir: p.ground.Files(m)}
-	s.Attachment = keep.NewAttachment(h, p.ground.Dir(m.ID), s.connect)
+	s := &shell{p: p, h: h, id: m.ID, dir: p.store.Files(m)}
+	s.Attachment = keep.NewAttachment(h, p.store.Dir(m.ID), s.connectGuest)
 	return s
 }
 
-func (s *shell) module() *driver.Shell { return keep.Shell(s.behindRules) }
+func (s *shell) shellModule() *driver.Shell { return keep.Shell(s.policyShell) }
 
-// behindRules returns the module that judges commands before the guest gets them.
-func (s *shell) behindRules(ctx context.Context) (*driver.Shell, error) {
+// policyShell returns the module that judges commands before the guest gets them.
+func (s *shell) policyShell(ctx context.Context) (*driver.Shell, error) {
 	unlock, err := s.Lock(ctx)
 	if err != nil {
 		return nil, err
@@ -57,8 +57,8 @@ func (s *shell) behindRules(ctx context.Context) (*driver.Shell, error) {
 	switch {
 	case s.closed:
 		return nil, fmt.Errorf("local: the workspace is closed: %w", fault.WrongState)
-	case s.guarded != nil:
-		return s.guarded, nil
+	case s.checked != nil:
+		return s.checked, nil
 	}
 	if s.root, err = files.Open(s.dir, nil); err != nil {
 		if gone := s.h.Current(); gone != nil {
@@ -72,12 +72,12 @@ func (s *shell) behindRules(ctx context.Context) (*driver.Shell, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.root.Close())
 	}
-	s.guarded = judge.Module(keep.Shell(s.ask))
-	return s.guarded, nil
+	s.checked = judge.Module(keep.Shell(s.guestShell))
+	return s.checked, nil
 }
 
-// ask returns the module of the guest, which it finds or starts.
-func (s *shell) ask(ctx context.Context) (*driver.Shell, error) {
+// guestShell returns the module of the guest, which it finds or starts.
+func (s *shell) guestShell(ctx context.Context) (*driver.Shell, error) {
 	if err := s.h.Current(); err != nil {
 		return nil, err
 	}
@@ -91,11 +91,11 @@ func (s *shell) ask(ctx context.Context) (*driver.Shell, error) {
 	return c.Shell(), nil
 }
 
-// connect attaches to the guest of the workspace, or starts it; see
+// connectGuest attaches to the guest of the workspace, or starts it; see
 // keep.Attachment.
-func (s *shell) connect(ctx context.Context) (*guest.Client, error) {
+func (s *shell) connectGuest(ctx context.Context) (*guest.Client, error) {
 	m := s.h.State()
-	bin, key, err := s.p.key(&m)
+	bin, key, err := s.p.launchKey(&m)
 	if err != nil {
 		return nil, err
 	}
@@ -106,12 +106,12 @@ func (s *shell) connect(ctx context.Context) (*guest.Client, error) {
 	if err := keep.End(ctx, s.Dir, nil); err != nil {
 		return nil, fmt.Errorf("local: end the guest before: %w", err)
 	}
-	return s.start(ctx, bin, key, &m)
+	return s.startGuest(ctx, bin, key, &m)
 }
 
-// key is equal for guests that run the same way.
-func (p *Provider) key(m *wsdir.State) (*guestbin.Binary, string, error) {
-	bin, err := p.guest()
+// launchKey is equal for guests that run the same way.
+func (p *Provider) launchKey(m *wsdir.State) (*guestbin.Binary, string, error) {
+	bin, err := p.guestBinary()
 	if err != nil {
 		return nil, "", fmt.Errorf("local: %w", err)
 	}
@@ -122,7 +122,7 @@ func (p *Provider) key(m *wsdir.State) (*guestbin.Binary, string, error) {
 	return bin, key, nil
 }
 
-func (s *shell) start(ctx context.Context, bin *guestbin.Binary, key string, m *wsdir.State) (*guest.Client, error) {
+func (s *shell) startGuest(ctx context.Context, bin *guestbin.Binary, key string, m *wsdir.State) (*guest.Client, error) {
 	dir := s.Dir.Path
 	logs := filepath.Join(dir, logName)
 	if err := os.Mkdir(logs, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
@@ -138,7 +138,7 @@ func (s *shell) start(ctx context.Context, bin *guestbin.Binary, key string, m *
 		Files: []guest.Named{{Name: "log", File: log}},
 		Config: guest.Config{
 			Version: bin.Version, Workspace: s.id, Level: driver.IsolationNone, Root: s.dir, UID: -1, Subreaper: true,
-			Env: environment(m.Policy.Env), Limits: m.Policy.Limits, Lease: s.p.lease,
+			Env: baseEnv(m.Policy.Env), Limits: m.Policy.Limits, Lease: s.p.lease,
 		},
 	}
 	r, err := keep.Start(ctx, s.Dir, l, &keep.Record{Key: key})
@@ -149,19 +149,19 @@ func (s *shell) start(ctx context.Context, bin *guestbin.Binary, key string, m *
 	return r.Client, nil
 }
 
-// passed are the variables of this process that commands get, besides LC_*.
-var passed = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "TZ"}
+// passedEnv are the variables of this process that commands get, besides LC_*.
+var passedEnv = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "TZ"}
 
-// environment is what every command starts with: of this process's own only
+// baseEnv is what every command starts with: of this process's own only
 // what is needed to find programs and people's settings.
-func environment(policy map[string]string) map[string]string {
+func baseEnv(policy map[string]string) map[string]string {
 	env := map[string]string{}
 	for _, pair := range os.Environ() {
 		if name, value, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "LC_") {
 			env[name] = value
 		}
 	}
-	for _, name := range passed {
+	for _, name := range passedEnv {
 		if value, ok := os.LookupEnv(name); ok {
 			env[name] = value
 		}
@@ -172,14 +172,14 @@ func environment(policy map[string]string) map[string]string {
 	return env
 }
 
-// renew ends the guest if it does not run as m says.
-func (s *shell) renew(ctx context.Context, m *wsdir.State) error {
+// endOutdatedGuest ends the guest if it does not run as m says.
+func (s *shell) endOutdatedGuest(ctx context.Context, m *wsdir.State) error {
 	unlock, err := s.Lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	_, key, err := s.p.key(m)
+	_, key, err := s.p.launchKey(m)
 	if err != nil {
 		return err
 	}

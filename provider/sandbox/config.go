@@ -49,12 +49,12 @@ type Config struct {
 	Lease time.Duration
 
 	// Options of the egress proxies; see the fields of the same names in egress.Options.
-	Secrets     egress.Secrets
-	Credentials map[string]egress.Credential
-	Events      event.Sink
-	Resolver    egress.Resolver
-	RootCAs     *x509.CertPool
-	Inside      func(workspace string) http.Handler
+	Secrets      egress.Secrets
+	Credentials  map[string]egress.Credential
+	Events       event.Sink
+	Resolver     egress.Resolver
+	RootCAs      *x509.CertPool
+	LocalHandler func(workspace string) http.Handler
 
 	// Snapshots is the store of snapshots; nil means no snapshots. Layers is the
 	// directory of the layers that workspaces share; "" means one in Root.

@@ -34,7 +34,7 @@ const (
 func (p *Provider) newProxies() *proxies.Set {
 	return proxies.New(p.ctx, egress.Options{
 		Secrets: p.cfg.Secrets, Credentials: p.cfg.Credentials, Events: p.cfg.Events, Resolver: p.cfg.Resolver, RootCAs: p.cfg.RootCAs,
-		Inside: p.cfg.Inside,
+		LocalHandler: p.cfg.LocalHandler,
 	}, p.log)
 }
 

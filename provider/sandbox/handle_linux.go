@@ -26,9 +26,9 @@ type handle struct {
 
 	att *keep.Attachment[*guestConn]
 
-	canImport     bool         // directories may be imported by mount, as long as the files are no overlayfs
-	viaGuestMount bool         // files are always reached through the guest's mount
-	proxy         proxies.Part // used while att is locked
+	canImport     bool        // directories may be imported by mount, as long as the files are no overlayfs
+	viaGuestMount bool        // files are always reached through the guest's mount
+	proxy         proxies.Ref // used while att is locked
 	autorun       autorunWatch
 
 	mu   sync.Mutex
@@ -76,7 +76,7 @@ func (h *handle) connectGuest(ctx context.Context) (*guestConn, error) {
 	}
 	want.commitGuard = h.dir.CommitGuard(&m)
 	if !l.noMounts { // there, no port inside reaches a proxy
-		if err := h.proxy.Take(ctx, h.p.proxies(), h.id, h.p.proxyPaths(h.id), m.Policy.Network); err != nil {
+		if err := h.proxy.Acquire(ctx, h.p.proxies(), h.id, h.p.proxyPaths(h.id), m.Policy.Network); err != nil {
 			return nil, fmt.Errorf("sandbox: %w", err)
 		}
 	}
@@ -163,7 +163,7 @@ func (h *handle) close(ctx context.Context) error {
 
 func (h *handle) releaseGuest(ctx context.Context) error {
 	return h.att.Close(ctx, func() error {
-		h.proxy.Leave(ctx)
+		h.proxy.Release(ctx)
 		return nil
 	})
 }

@@ -43,42 +43,42 @@ type Set struct {
 	log    *slog.Logger
 
 	mu   sync.Mutex
-	open map[string]*out // guarded by mu
+	open map[string]*workspaceProxy // guarded by mu
 }
 
 // New returns outlets that serve until ctx ends. common is what their proxies
 // share: all but Workspace, Policy, AuthorityFile and Refused.
 func New(ctx context.Context, common egress.Options, log *slog.Logger) *Set {
-	return &Set{ctx: ctx, common: common, log: log, open: map[string]*out{}}
+	return &Set{ctx: ctx, common: common, log: log, open: map[string]*workspaceProxy{}}
 }
 
-// An out is the proxy of one workspace.
-type out struct {
+// An workspaceProxy is the proxy of one workspace.
+type workspaceProxy struct {
 	proxy   *egress.Proxy
 	refused Refusals
 	socket  string
 	roots   string
-	held    int
+	refs    int
 	serve   sync.WaitGroup
 }
 
-// Hold makes the proxy of a workspace obey a policy, and starts it if this process
+// Acquire makes the proxy of a workspace obey a policy, and starts it if this process
 // has none. What is held is given back by Release.
-func (o *Set) Hold(id string, at Paths, n driver.Network) error {
+func (o *Set) Acquire(id string, at Paths, n driver.Network) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if one := o.open[id]; one != nil {
-		if err := one.set(n); err != nil {
+		if err := one.setPolicy(n); err != nil {
 			return err
 		}
-		one.held++
+		one.refs++
 		return nil
 	}
-	one, err := o.start(id, at, n)
+	one, err := o.startProxy(id, at, n)
 	if err != nil {
 		return err
 	}
-	one.held = 1
+	one.refs = 1
 	o.open[id] = one
 	return nil
 }
@@ -91,7 +91,7 @@ func (o *Set) Release(ctx context.Context, id string) error {
 	if one == nil {
 		return nil
 	}
-	if one.held--; one.held > 0 {
+	if one.refs--; one.refs > 0 {
 		return nil
 	}
 	delete(o.open, id)
@@ -100,33 +100,33 @@ func (o *Set) Release(ctx context.Context, id string) error {
 	return err
 }
 
-// A Part is what one handle holds of the proxy of its workspace. The zero value holds
+// A Ref is what one handle holds of the proxy of its workspace. The zero value holds
 // nothing. It is not safe for concurrent use.
-type Part struct {
-	of *Set
-	id string
+type Ref struct {
+	set *Set
+	id  string
 }
 
-// Take holds the proxy of a workspace, see Outlets.Hold, in place of what was held.
-func (p *Part) Take(ctx context.Context, o *Set, id string, at Paths, n driver.Network) error {
-	if err := o.Hold(id, at, n); err != nil {
+// Acquire holds the proxy of a workspace, see Outlets.Hold, in place of what was held.
+func (p *Ref) Acquire(ctx context.Context, o *Set, id string, at Paths, n driver.Network) error {
+	if err := o.Acquire(id, at, n); err != nil {
 		return fmt.Errorf("start the proxy: %w: %w", fault.Of(err), err)
 	}
-	p.Leave(ctx)
-	p.of, p.id = o, id
+	p.Release(ctx)
+	p.set, p.id = o, id
 	return nil
 }
 
 // closeTimeout bounds the end of a proxy.
 const closeTimeout = 10 * time.Second
 
-// Leave gives back what was held, if anything was.
-func (p *Part) Leave(ctx context.Context) {
-	o := p.of
+// Release gives back what was held, if anything was.
+func (p *Ref) Release(ctx context.Context) {
+	o := p.set
 	if o == nil {
 		return
 	}
-	p.of = nil
+	p.set = nil
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if err := o.Release(ctx, p.id); err != nil {
@@ -139,7 +139,7 @@ func (o *Set) Update(id string, n driver.Network) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if one := o.open[id]; one != nil {
-		return one.set(n)
+		return one.setPolicy(n)
 	}
 	return nil
 }
@@ -185,12 +185,12 @@ func (o *Set) Refused(id string) *Refusals {
 	return nil
 }
 
-func (o *Set) start(id string, at Paths, n driver.Network) (*out, error) {
+func (o *Set) startProxy(id string, at Paths, n driver.Network) (*workspaceProxy, error) {
 	const passable = 0o711 // whoever is inside may reach the socket by its name
 	if err := os.Mkdir(filepath.Dir(at.Socket), passable); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
-	one := &out{socket: at.Socket, roots: at.Roots}
+	one := &workspaceProxy{socket: at.Socket, roots: at.Roots}
 	opts := o.common
 	opts.Refused = one.refused.add
 	opts.Workspace, opts.Policy, opts.AuthorityFile = id, n, at.Authority
@@ -198,12 +198,12 @@ func (o *Set) start(id string, at Paths, n driver.Network) (*out, error) {
 	if one.proxy, err = egress.New(&opts); err != nil {
 		return nil, err
 	}
-	l, err := listen(at.Socket)
+	l, err := listenUnix(at.Socket)
 	if err != nil {
 		return nil, err
 	}
 	if !n.None() {
-		if err := one.bundle(); err != nil {
+		if err := one.writeBundle(); err != nil {
 			return nil, errors.Join(err, l.Close())
 		}
 	}
@@ -216,21 +216,21 @@ func (o *Set) start(id string, at Paths, n driver.Network) (*out, error) {
 	return one, nil
 }
 
-// set makes the proxy obey a policy, and programs inside trust what it then signs
+// setPolicy makes the proxy obey a policy, and programs inside trust what it then signs
 // for.
-func (one *out) set(n driver.Network) error {
+func (one *workspaceProxy) setPolicy(n driver.Network) error {
 	if err := one.proxy.SetPolicy(n); err != nil {
 		return err
 	}
 	if n.None() {
 		return nil
 	}
-	return one.bundle()
+	return one.writeBundle()
 }
 
-// bundle writes the roots of the system with the authorities of the workspace,
+// writeBundle writes the roots of the system with the authorities of the workspace,
 // atomically.
-func (one *out) bundle() error {
+func (one *workspaceProxy) writeBundle() error {
 	if err := os.Mkdir(one.roots, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
@@ -241,8 +241,8 @@ func (one *out) bundle() error {
 	return atomicfile.Write(filepath.Join(one.roots, BundleName), one.proxy.Bundle(roots), atomicfile.Options{Mode: 0o644}) // everyone inside reads it
 }
 
-// listen listens on a socket that takes the place of any that is there.
-func listen(path string) (net.Listener, error) {
+// listenUnix listens on a socket that takes the place of any that is there.
+func listenUnix(path string) (net.Listener, error) {
 	// Whoever is inside may be this very user, and have put a link there.
 	dir, err := os.OpenFile(filepath.Dir(path), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 // programs on to the proxy.
 const RelayPort = 3128
 
-// ownHandler returns what answers the next request if it asks the proxy itself, as
+// localHandler returns what answers the next request if it asks the proxy itself, as
 // one asks a server; nil where it is for somebody else, or nothing answers. What
 // is wrong with its head shows when it is read.
-func (c *client) ownHandler() http.Handler {
-	if c.fixed != nil || c.p.opts.Inside == nil {
+func (c *client) localHandler() http.Handler {
+	if c.fixed != nil || c.p.opts.LocalHandler == nil {
 		return nil
 	}
 	b, err := peekHead(c.br)
@@ -30,14 +30,14 @@ func (c *client) ownHandler() http.Handler {
 	if h, err := parseHead(b); err != nil || !strings.HasPrefix(h.uri, "/") {
 		return nil
 	}
-	return c.p.opts.Inside(c.p.opts.Workspace)
+	return c.p.opts.LocalHandler(c.p.opts.Workspace)
 }
 
-// serveInside lets a handler answer this connection to its end. No byte of its
+// serveLocal lets a handler answer this connection to its end. No byte of its
 // first request has been taken out of br.
-func (c *client) serveInside(ctx context.Context, h http.Handler) {
+func (c *client) serveLocal(ctx context.Context, h http.Handler) {
 	_ = c.conn.SetDeadline(time.Time{})
-	l := &oneConn{conn: &buffered{c.conn, c.br}, addr: c.conn.LocalAddr(), ended: make(chan struct{})}
+	l := &singleListener{conn: &bufferedConn{c.conn, c.br}, addr: c.conn.LocalAddr(), ended: make(chan struct{})}
 	srv := &http.Server{
 		Handler: h, ReadHeaderTimeout: c.p.opts.HeaderTimeout, IdleTimeout: c.p.opts.IdleTimeout, MaxHeaderBytes: c.p.opts.MaxHeader,
 		BaseContext: func(net.Listener) context.Context { return ctx }, ErrorLog: log.New(io.Discard, "", 0),
@@ -50,23 +50,23 @@ func (c *client) serveInside(ctx context.Context, h http.Handler) {
 	_ = srv.Serve(l) // it ends with the connection
 }
 
-// buffered is a connection of which something was read already.
-type buffered struct {
+// bufferedConn is a connection of which something was read already.
+type bufferedConn struct {
 	net.Conn
 	br *bufio.Reader
 }
 
-func (b *buffered) Read(p []byte) (int, error) { return b.br.Read(p) }
+func (b *bufferedConn) Read(p []byte) (int, error) { return b.br.Read(p) }
 
-// oneConn is a listener that has one connection, and ends with it.
-type oneConn struct {
+// singleListener is a listener that has one connection, and ends with it.
+type singleListener struct {
 	conn  net.Conn
 	addr  net.Addr
 	ended chan struct{}
 	once  sync.Once
 }
 
-func (l *oneConn) Accept() (net.Conn, error) {
+func (l *singleListener) Accept() (net.Conn, error) {
 	if c := l.conn; c != nil {
 		l.conn = nil
 		return c, nil
@@ -75,6 +75,6 @@ func (l *oneConn) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-func (l *oneConn) end()           { l.once.Do(func() { close(l.ended) }) }
-func (l *oneConn) Close() error   { return nil }
-func (l *oneConn) Addr() net.Addr { return l.addr }
+func (l *singleListener) end()           { l.once.Do(func() { close(l.ended) }) }
+func (l *singleListener) Close() error   { return nil }
+func (l *singleListener) Addr() net.Addr { return l.addr }
