@@ -1,11 +1,9 @@
-// Package proxies keeps the proxies of workspaces, package egress, for a provider
-// whose workspaces are on this host: one for each workspace, shared by all who
-// hold it in this process, behind a socket in a directory that the guest of the
-// workspace reaches.
+// Package proxies runs the egress proxies of a provider: one per workspace, shared by all
+// handles of this process, on a Unix socket that the workspace's guest reaches.
 //
-// Programs inside trust the roots of the system and, where the proxy adds
-// credentials, the authority of the workspace. Both are in one file, which is
-// shown inside and written anew when the authority changes.
+// Programs inside trust the root certificates of the system and, if the proxy adds
+// credentials, the certificate authority of the workspace. Both are in one file, which is
+// mounted inside and replaced when the authority changes.
 package proxies
 
 import (
@@ -26,19 +24,19 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// BundleName is the name of the file with the roots, in Places.Roots.
+// BundleName is the name of the certificate bundle, in Paths.Roots.
 const BundleName = "roots.pem"
 
-// Paths says where the proxy of a workspace keeps what is its own.
+// Paths are the paths of the files of a workspace's proxy.
 type Paths struct {
-	Socket    string // where it listens; its directory is made
-	Authority string // keys of the workspace's authorities: nothing inside may read it
-	Roots     string // directory of the bundle, made where a policy allows something
+	Socket    string // Unix socket; its directory is created
+	Authority string // keys of the certificate authorities: must not be readable inside
+	Roots     string // directory of the bundle, created if the policy allows a host
 }
 
-// Set are the proxies of a provider, by workspace.
+// A Set has the proxies of a provider, by workspace.
 type Set struct {
-	ctx    context.Context // of what they serve
+	ctx    context.Context // of all proxies
 	common egress.Options
 	log    *slog.Logger
 
@@ -46,8 +44,8 @@ type Set struct {
 	open map[string]*workspaceProxy // guarded by mu
 }
 
-// New returns outlets that serve until ctx ends. common is what their proxies
-// share: all but Workspace, Policy, AuthorityFile and Refused.
+// New returns a set whose proxies serve until ctx ends. common has their options, except
+// Workspace, Policy, AuthorityFile and Refused.
 func New(ctx context.Context, common egress.Options, log *slog.Logger) *Set {
 	return &Set{ctx: ctx, common: common, log: log, open: map[string]*workspaceProxy{}}
 }
@@ -62,8 +60,8 @@ type workspaceProxy struct {
 	serve   sync.WaitGroup
 }
 
-// Acquire makes the proxy of a workspace obey a policy, and starts it if this process
-// has none. What is held is given back by Release.
+// Acquire adds a reference on the proxy of a workspace and sets its policy. It starts the
+// proxy if this process has none. Release drops the reference.
 func (o *Set) Acquire(id string, at Paths, n driver.Network) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -83,7 +81,7 @@ func (o *Set) Acquire(id string, at Paths, n driver.Network) error {
 	return nil
 }
 
-// Release gives back what Hold gave; the last one closes the proxy.
+// Release drops a reference. The last one closes the proxy.
 func (o *Set) Release(ctx context.Context, id string) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -100,14 +98,14 @@ func (o *Set) Release(ctx context.Context, id string) error {
 	return err
 }
 
-// A Ref is what one handle holds of the proxy of its workspace. The zero value holds
-// nothing. It is not safe for concurrent use.
+// A Ref is the reference of one handle on the proxy of its workspace. The zero value is no
+// reference. It is not safe for concurrent use.
 type Ref struct {
 	set *Set
 	id  string
 }
 
-// Acquire holds the proxy of a workspace, see Outlets.Hold, in place of what was held.
+// Acquire replaces the reference by one on the proxy of a workspace: see Set.Acquire.
 func (p *Ref) Acquire(ctx context.Context, o *Set, id string, at Paths, n driver.Network) error {
 	if err := o.Acquire(id, at, n); err != nil {
 		return fmt.Errorf("start the proxy: %w: %w", fault.Of(err), err)
@@ -120,7 +118,7 @@ func (p *Ref) Acquire(ctx context.Context, o *Set, id string, at Paths, n driver
 // closeTimeout bounds the end of a proxy.
 const closeTimeout = 10 * time.Second
 
-// Release gives back what was held, if anything was.
+// Release drops the reference, if there is one.
 func (p *Ref) Release(ctx context.Context) {
 	o := p.set
 	if o == nil {
@@ -130,11 +128,11 @@ func (p *Ref) Release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if err := o.Release(ctx, p.id); err != nil {
-		o.log.Warn("outlet: the proxy of a workspace does not end", "workspace", p.id, "error", err)
+		o.log.Warn("proxies: the proxy of a workspace does not end", "workspace", p.id, "error", err)
 	}
 }
 
-// Update makes the proxy of a workspace obey a policy, if it is open.
+// Update sets the policy of the proxy of a workspace, if it runs.
 func (o *Set) Update(id string, n driver.Network) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -144,14 +142,14 @@ func (o *Set) Update(id string, n driver.Network) error {
 	return nil
 }
 
-// Dial reaches the proxy of a workspace, for a guest that can't: NotFound where
-// this process has none.
+// Dial connects to the proxy of a workspace, for a guest that can't reach its socket. It
+// returns NotFound if this process has no proxy for the workspace.
 func (o *Set) Dial(ctx context.Context, id string) (net.Conn, error) {
 	o.mu.Lock()
 	one := o.open[id]
 	o.mu.Unlock()
 	if one == nil {
-		return nil, fmt.Errorf("outlet: workspace %s has no proxy here: %w", id, fault.NotFound)
+		return nil, fmt.Errorf("proxies: workspace %s has no proxy in this process: %w", id, fault.NotFound)
 	}
 	dir, err := os.Open(filepath.Dir(one.socket))
 	if err != nil {
@@ -162,8 +160,8 @@ func (o *Set) Dial(ctx context.Context, id string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(one.socket)))
 }
 
-// Settle waits until nothing goes through the proxy of a workspace, if this process
-// has one; see egress.Proxy.
+// Settle waits until the proxy of a workspace, if this process has one, is idle; see
+// egress.Proxy.
 func (o *Set) Settle(ctx context.Context, id string) error {
 	o.mu.Lock()
 	one := o.open[id]
@@ -174,8 +172,7 @@ func (o *Set) Settle(ctx context.Context, id string) error {
 	return one.proxy.Settle(ctx)
 }
 
-// Refused returns what remembers the refusals of a workspace, nil where this
-// process has no proxy for it.
+// Refused returns the recent refusals of a workspace, nil if this process has no proxy for it.
 func (o *Set) Refused(id string) *Refusals {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -186,7 +183,7 @@ func (o *Set) Refused(id string) *Refusals {
 }
 
 func (o *Set) startProxy(id string, at Paths, n driver.Network) (*workspaceProxy, error) {
-	const passable = 0o711 // whoever is inside may reach the socket by its name
+	const passable = 0o711 // any uid inside may open the socket by its name
 	if err := os.Mkdir(filepath.Dir(at.Socket), passable); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
@@ -208,16 +205,16 @@ func (o *Set) startProxy(id string, at Paths, n driver.Network) (*workspaceProxy
 		}
 	}
 	one.serve.Go(func() {
-		// One that is given back at once is closed before it could begin.
+		// A proxy that is released at once is closed before Serve begins.
 		if err := one.proxy.Serve(o.ctx, l); err != nil && fault.Of(err) != fault.WrongState {
-			o.log.Error("outlet: the proxy of a workspace ended", "workspace", id, "error", err)
+			o.log.Error("proxies: the proxy of a workspace ended", "workspace", id, "error", err)
 		}
 	})
 	return one, nil
 }
 
-// setPolicy makes the proxy obey a policy, and programs inside trust what it then signs
-// for.
+// setPolicy sets the policy of the proxy, and updates the certificates that programs inside
+// trust.
 func (one *workspaceProxy) setPolicy(n driver.Network) error {
 	if err := one.proxy.SetPolicy(n); err != nil {
 		return err
@@ -228,36 +225,36 @@ func (one *workspaceProxy) setPolicy(n driver.Network) error {
 	return one.writeBundle()
 }
 
-// writeBundle writes the roots of the system with the authorities of the workspace,
-// atomically.
+// writeBundle writes the root certificates of the system and the certificate authorities of
+// the workspace, atomically.
 func (one *workspaceProxy) writeBundle() error {
 	if err := os.Mkdir(one.roots, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
 	roots, err := egress.SystemRoots()
 	if err != nil && len(one.proxy.CAPEM()) > 0 {
-		return err // what a program then trusts must not depend on who is asked
+		return err // a bundle without the system's roots would break all other hosts
 	}
-	return atomicfile.Write(filepath.Join(one.roots, BundleName), one.proxy.Bundle(roots), atomicfile.Options{Mode: 0o644}) // everyone inside reads it
+	return atomicfile.Write(filepath.Join(one.roots, BundleName), one.proxy.Bundle(roots), atomicfile.Options{Mode: 0o644}) // readable for every uid inside
 }
 
-// listenUnix listens on a socket that takes the place of any that is there.
+// listenUnix listens on a Unix socket, and replaces one that exists.
 func listenUnix(path string) (net.Listener, error) {
-	// Whoever is inside may be this very user, and have put a link there.
+	// O_NOFOLLOW: the workload may be this user, and could have put a symlink there.
 	dir, err := os.OpenFile(filepath.Dir(path), os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	// The address of a socket holds 108 bytes, so it goes through the descriptor.
-	there := fmt.Sprintf("/proc/self/fd/%d/", dir.Fd())
-	at := there + driver.NewID()
+	// A socket address has at most 108 bytes, so the path goes through the descriptor.
+	prefix := fmt.Sprintf("/proc/self/fd/%d/", dir.Fd())
+	at := prefix + driver.NewID()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: at, Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
 	l.SetUnlinkOnClose(false)
-	if err := errors.Join(os.Chmod(at, 0o666), os.Rename(at, there+filepath.Base(path))); err != nil { // the directory above is 0700
+	if err := errors.Join(os.Chmod(at, 0o666), os.Rename(at, prefix+filepath.Base(path))); err != nil { // the directory above is 0700
 		return nil, errors.Join(err, l.Close(), os.Remove(at))
 	}
 	return l, nil

@@ -21,33 +21,32 @@ const Kind = "local"
 
 // Config says where a provider keeps its workspaces.
 type Config struct {
-	// Root is the directory that holds them, made where it does not exist. It
-	// may be shared with providers of other kinds. Required.
+	// Root is the directory of the workspaces. It is created if it does not exist,
+	// and may be shared with providers of other kinds. Required.
 	Root string
 
-	// Forbidden are directories that no workspace may use in place, nor what is
-	// in them, nor what holds them: all that Croft keeps for itself. Root is one
-	// of them anyway.
+	// Forbidden are directories, besides Root, that no workspace may use in place,
+	// neither they nor a directory in them or above them: Croft's data directories.
 	Forbidden []string
 
-	// Roots are directories of the host that a directory in place must lie in;
-	// nil is any, and an empty list lets none be used.
+	// Roots are the directories of the host in which directories in place must lie.
+	// nil allows any; an empty list allows no directory.
 	Roots []string
 
 	// Guest is the path of croft-guest, which runs commands; "" looks for it, see
 	// package guestbin. Without one, workspaces have files alone.
 	Guest string
 
-	// Lease is how long a guest lives without anyone who holds its workspace;
-	// 0 is 15 minutes.
+	// Lease is how long a guest lives while no process has its workspace open;
+	// 0 means 15 minutes.
 	Lease time.Duration
 
-	// Snapshots keeps the snapshots of workspaces; nil is none.
+	// Snapshots is the store of snapshots; nil means no snapshots.
 	Snapshots *snapshot.Store
 
 	Log *slog.Logger // nil is silent
 
-	// BootID names the present boot of the host; "" is what the kernel says.
+	// BootID identifies the present boot of the host; "" reads it from the kernel.
 	BootID string
 }
 
@@ -87,7 +86,7 @@ const DefaultLease = 15 * time.Minute
 // Kind returns "local".
 func (p *Provider) Kind() string { return Kind }
 
-// Probe makes the root, locks it and opens it as a boundary.
+// Probe creates the root, locks it and opens it.
 func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	unlock, err := p.store.Lock(ctx)
 	if err != nil {
@@ -101,7 +100,7 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	return p.hostTraits(p.capabilitiesFor(nil)), root.Close()
 }
 
-// hostTraits says what workspaces with the given modules have.
+// hostTraits returns the traits of workspaces with the given capabilities.
 func (p *Provider) hostTraits(caps driver.Capabilities) driver.Traits {
 	none := driver.Enforcement{Reason: "a local workspace is a plain directory, and nothing runs in it"}
 	t := driver.Traits{
@@ -110,7 +109,7 @@ func (p *Provider) hostTraits(caps driver.Capabilities) driver.Traits {
 		Network:    driver.NetworkNone,
 		NetworkBy:  driver.Enforcement{By: "nothing runs in a local workspace"},
 		Limits:     driver.NoLimits(none.Reason),
-		ReadOnly:   driver.Enforcement{By: "the boundary, which carries out no change"},
+		ReadOnly:   driver.Enforcement{By: "checks before each change"},
 		Durability: driver.DurablePower,
 		InPlace:    true,
 	}
@@ -119,22 +118,22 @@ func (p *Provider) hostTraits(caps driver.Capabilities) driver.Traits {
 	if !caps.Has(driver.CapShell) {
 		return t
 	}
-	open := driver.Enforcement{Reason: "commands run as the user that Croft is, with rules that look at what they are called with and no more"}
+	open := driver.Enforcement{Reason: "commands run as Croft's user; the command policy checks only how they are called"}
 	t.IsolatedBy, t.NetworkBy, t.Network = open, open, driver.NetworkOpen
 	t.Limits = driver.NoLimits(open.Reason)
 	t.Limits[driver.ResourceDisk] = quota
-	t.Limits[driver.ResourceWall] = driver.Enforcement{By: "the guest, which ends the whole tree"}
+	t.Limits[driver.ResourceWall] = driver.Enforcement{By: "the guest, which kills the whole process tree"}
 	t.Limits[driver.ResourceOpenFiles] = driver.Enforcement{By: "a hard resource limit of each process"}
-	t.ReadOnly = driver.Enforcement{By: "the boundary, and that no command is run"}
+	t.ReadOnly = driver.Enforcement{By: "checks before each change, and no command is run"}
 	t.Streaming = true
 	return t
 }
 
-// Capabilities is what a workspace has, unless less is wanted.
+// Capabilities returns the capabilities of a workspace, unless the spec wants fewer.
 func (p *Provider) Capabilities() driver.Capabilities { return p.capabilitiesFor(nil) }
 
-// capabilitiesFor is what a workspace has of which want was declared: commands only
-// where there is a guest to run them, and where they were not left out.
+// capabilitiesFor returns the capabilities of a workspace whose spec wants want. Commands
+// require a guest.
 func (p *Provider) capabilitiesFor(want driver.Capabilities) driver.Capabilities {
 	caps := driver.NewCapabilities(driver.CapFS)
 	if _, err := p.guestBinary(); err == nil && (len(want.Names()) == 0 || want.Has(driver.CapShell)) {
@@ -146,7 +145,7 @@ func (p *Provider) capabilitiesFor(want driver.Capabilities) driver.Capabilities
 	return caps
 }
 
-// Open makes the workspace spec.ID or returns it where it exists.
+// Open creates the workspace spec.ID or returns it if it exists.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
 	caps := p.capabilitiesFor(spec.Want)
 	if err := p.checkSpec(spec, caps); err != nil {
@@ -163,7 +162,7 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	return p.attachWorkspace(ctx, m, caps)
 }
 
-// checkSpec refuses, before anything is made, what the provider can't do.
+// checkSpec refuses a spec that the provider can't fulfil, before anything is created.
 func (p *Provider) checkSpec(spec driver.Spec, caps driver.Capabilities) error {
 	if err := driver.CheckOpen(spec, Kind); err != nil {
 		return err
@@ -175,7 +174,7 @@ func (p *Provider) checkSpec(spec driver.Spec, caps driver.Capabilities) error {
 		return fmt.Errorf("local: open: a template to start from: %w", fault.Unsupported)
 	}
 	if spec.From.Snapshot != "" && (p.snapshots == nil || spec.Dir != "") {
-		return fmt.Errorf("local: open: a snapshot to start from: %w: there is no store of them, or the directory is in place", fault.Unsupported)
+		return fmt.Errorf("local: open: a snapshot to start from: %w: there is no snapshot store, or the directory is in place", fault.Unsupported)
 	}
 	if missing := caps.Missing(spec.Want); len(missing) > 0 {
 		_, err := p.guestBinary()
@@ -194,7 +193,7 @@ func reasonSuffix(err error) string {
 	return "; " + err.Error()
 }
 
-// refPayload is all that a ref holds.
+// refPayload is the content of a ref.
 type refPayload struct {
 	ID string `json:"id"`
 }
@@ -215,7 +214,7 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	return p.attachWorkspace(ctx, m, caps)
 }
 
-// attachWorkspace builds the live workspace: Open and Resolve both end here.
+// attachWorkspace opens an existing workspace, for Open and Resolve.
 func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps driver.Capabilities) (*driver.Workspace, error) {
 	h := &handle{p: p, caps: caps}
 	err := p.recoverRollback(ctx, m)
@@ -233,7 +232,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps dri
 		h.shell = p.newShell(h.dir, m)
 		ws.Shell = h.shell.shellModule()
 	}
-	if fault.Of(err) == fault.NotFound { // destroyed since it was looked at
+	if fault.Of(err) == fault.NotFound { // destroyed since it was read
 		err = p.store.Gone()
 	}
 	if err != nil {
@@ -256,15 +255,15 @@ func (p *Provider) workspaceTraits(m *wsdir.State, caps driver.Capabilities) dri
 	return t
 }
 
-// A handle is a live workspace.
+// A handle is an open workspace.
 type handle struct {
 	p     *Provider
 	caps  driver.Capabilities
 	dir   *wsdir.Handle
-	shell *shell // nil where there is none
+	shell *shell // nil without commands
 }
 
-// update changes the policy. A guest that does not run under the new one ends.
+// update changes the policy. It ends a guest that can't apply the new one.
 func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
 	if err := policy.Check(h.p.hostTraits(h.caps)); err != nil {
 		return driver.Ref{}, fmt.Errorf("local: update: %w", err)
@@ -279,7 +278,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 	return newRef(m, h.caps)
 }
 
-// close lets go of the workspace, and of its guest, which lives on.
+// close closes the workspace. Its guest lives on.
 func (h *handle) close(ctx context.Context) error {
 	if h.shell != nil {
 		if err := h.shell.close(ctx); err != nil {
@@ -289,7 +288,7 @@ func (h *handle) close(ctx context.Context) error {
 	return h.dir.Close()
 }
 
-// destroy ends the workspace and its guest. A directory in place stays.
+// destroy ends the guest and removes the workspace. A directory in place stays.
 func (h *handle) destroy(ctx context.Context) error {
 	if h.shell != nil {
 		if err := h.shell.Ends(ctx); err != nil {
@@ -305,12 +304,11 @@ func (h *handle) destroy(ctx context.Context) error {
 	return nil
 }
 
-// HasWorkspaces reports whether there is a directory of a workspace.
+// HasWorkspaces reports whether the store has a workspace directory.
 func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.store.HasWorkspaces() }
 
-// Sweep ends the guests of workspaces that are not in live, and removes their
-// directories and what a crash left. What belongs to providers of other kinds
-// stays.
+// Sweep ends the guests of workspaces that are not in live, and removes their directories and
+// leftovers of crashes. Directories of providers of other kinds stay.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
 	return p.store.Sweep(ctx, live, endGuest)
 }

@@ -23,8 +23,8 @@ const logName = "log" // logs of sessions, in the directory of a workspace
 
 func findGuest(path string) (*guestbin.Binary, error) { return guestbin.Find(path) }
 
-// A shell runs the commands of a handle: in a guest of the workspace, without
-// any fence but the rules of package cmdpolicy.
+// A shell runs the commands of a handle in a guest of the workspace, without isolation.
+// Package cmdpolicy checks each command before it is spawned.
 type shell struct {
 	p   *Provider
 	h   *wsdir.Handle
@@ -33,12 +33,12 @@ type shell struct {
 
 	*keep.Attachment[*guest.Client]
 
-	root    *files.Root   // what the rules look at; nil until they were needed
-	checked *driver.Shell // likewise: the guest, behind the rules
-	closed  bool          // these three are used under the lock of the attachment
+	root    *files.Root   // of the files, for the command policy; nil until it is needed
+	checked *driver.Shell // the guest behind the command policy; nil until it is needed
+	closed  bool          // root, checked and closed require the lock of the attachment
 }
 
-// newShell returns the shell of a handle, which starts nothing yet.
+// newShell returns the shell of a handle. It starts no guest yet.
 func (p *Provider) newShell(h *wsdir.Handle, m *wsdir.State) *shell {
 	s := &shell{p: p, h: h, id: m.ID, dir: p.store.Files(m)}
 	s.Attachment = keep.NewAttachment(h, p.store.Dir(m.ID), s.connectGuest)
@@ -47,7 +47,8 @@ func (p *Provider) newShell(h *wsdir.Handle, m *wsdir.State) *shell {
 
 func (s *shell) shellModule() *driver.Shell { return keep.Shell(s.policyShell) }
 
-// policyShell returns the module that judges commands before the guest gets them.
+// policyShell returns the module that checks commands by the command policy before the guest
+// gets them.
 func (s *shell) policyShell(ctx context.Context) (*driver.Shell, error) {
 	unlock, err := s.Lock(ctx)
 	if err != nil {
@@ -68,21 +69,21 @@ func (s *shell) policyShell(ctx context.Context) (*driver.Shell, error) {
 	}
 	rules := cmdpolicy.Local()
 	rules.Root, rules.Boundary = s.dir, s.root
-	judge, err := cmdpolicy.New(rules)
+	policy, err := cmdpolicy.New(rules)
 	if err != nil {
 		return nil, errors.Join(err, s.root.Close())
 	}
-	s.checked = judge.Module(keep.Shell(s.guestShell))
+	s.checked = policy.Module(keep.Shell(s.guestShell))
 	return s.checked, nil
 }
 
-// guestShell returns the module of the guest, which it finds or starts.
+// guestShell returns the module of the guest, which it adopts or starts.
 func (s *shell) guestShell(ctx context.Context) (*driver.Shell, error) {
 	if err := s.h.Current(); err != nil {
 		return nil, err
 	}
 	if s.h.State().Policy.ReadOnly {
-		return nil, fmt.Errorf("local: run a command: %w: the workspace is read-only, and nothing would keep a command from writing", fault.PermissionDenied)
+		return nil, fmt.Errorf("local: run a command: %w: the workspace is read-only, and without isolation a command could write", fault.PermissionDenied)
 	}
 	c, err := s.Guest(ctx)
 	if err != nil {
@@ -91,8 +92,7 @@ func (s *shell) guestShell(ctx context.Context) (*driver.Shell, error) {
 	return c.Shell(), nil
 }
 
-// connectGuest attaches to the guest of the workspace, or starts it; see
-// keep.Attachment.
+// connectGuest adopts the guest of the workspace, or starts it; see keep.Attachment.
 func (s *shell) connectGuest(ctx context.Context) (*guest.Client, error) {
 	m := s.h.State()
 	bin, key, err := s.p.launchKey(&m)
@@ -104,12 +104,12 @@ func (s *shell) connectGuest(ctx context.Context) (*guest.Client, error) {
 		return c, nil
 	}
 	if err := keep.End(ctx, s.Dir, nil); err != nil {
-		return nil, fmt.Errorf("local: end the guest before: %w", err)
+		return nil, fmt.Errorf("local: end the previous guest: %w", err)
 	}
 	return s.startGuest(ctx, bin, key, &m)
 }
 
-// launchKey is equal for guests that run the same way.
+// launchKey returns a digest of the guest's settings. A guest with another key is replaced.
 func (p *Provider) launchKey(m *wsdir.State) (*guestbin.Binary, string, error) {
 	bin, err := p.guestBinary()
 	if err != nil {
@@ -152,8 +152,8 @@ func (s *shell) startGuest(ctx context.Context, bin *guestbin.Binary, key string
 // passedEnv are the variables of this process that commands get, besides LC_*.
 var passedEnv = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "TZ"}
 
-// baseEnv is what every command starts with: of this process's own only
-// what is needed to find programs and people's settings.
+// baseEnv returns the environment of every command: the variables of this process in
+// passedEnv, and the policy's.
 func baseEnv(policy map[string]string) map[string]string {
 	env := map[string]string{}
 	for _, pair := range os.Environ() {
@@ -172,7 +172,7 @@ func baseEnv(policy map[string]string) map[string]string {
 	return env
 }
 
-// endOutdatedGuest ends the guest if it does not run as m says.
+// endOutdatedGuest ends the guest if its launch key differs from that of m.
 func (s *shell) endOutdatedGuest(ctx context.Context, m *wsdir.State) error {
 	unlock, err := s.Lock(ctx)
 	if err != nil {
@@ -186,7 +186,7 @@ func (s *shell) endOutdatedGuest(ctx context.Context, m *wsdir.State) error {
 	return s.Renew(ctx, key, nil)
 }
 
-// close lets go of the guest, which lives on.
+// close closes the connection to the guest, which lives on.
 func (s *shell) close(ctx context.Context) error {
 	return s.Close(context.WithoutCancel(ctx), func() error {
 		s.closed = true

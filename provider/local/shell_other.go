@@ -16,7 +16,7 @@ func findGuest(string) (*guestbin.Binary, error) {
 	return nil, fmt.Errorf("commands in a local workspace need Linux: %w", fault.Unsupported)
 }
 
-// A shell is never made here.
+// A shell does not exist on this system.
 type shell struct{}
 
 func (p *Provider) newShell(*wsdir.Handle, *wsdir.State) *shell { return nil }

@@ -13,18 +13,18 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Names in the directory of a workspace, besides those of package plot.
+// Names in the directory of a workspace, besides those of package wsdir.
 const (
 	rollbackStageName = "rollback-stage" // new files of a rollback
 )
 
-// guestSection is there while processes may run; see package keep.
+// guestSection exists while processes may run; see package keep.
 const guestSection = wsdir.Section[json.RawMessage]("guest")
 
-// journalsName is a name beside those of workspaces.
+// journalsName is the directory of journals, in the root.
 const journalsName = ".journals"
 
-// ownState is what the meta of a workspace keeps for this provider.
+// ownState is what this provider records in the state of a workspace.
 type ownState struct {
 	From string `json:"from,omitempty"` // the snapshot that it started with
 }
@@ -36,16 +36,17 @@ func encodeOwn(spec driver.Spec) (json.RawMessage, error) {
 	return json.Marshal(ownState{From: spec.From.Snapshot})
 }
 
-// originOf returns the snapshot that a workspace started with; "" is none.
+// originOf returns the snapshot that a workspace started from, "" if it started empty.
 func originOf(m *wsdir.State) string {
 	var o ownState
 	if driver.DecodeStrict(m.Own, &o) != nil {
-		return "" // it has nothing of its own
+		return "" // nothing was recorded
 	}
 	return o.From
 }
 
-// extractOrigin puts what a new workspace starts with into its directory.
+// extractOrigin returns a function that extracts the snapshot into the directory of a new
+// workspace, nil if it starts empty.
 func (p *Provider) extractOrigin(ctx context.Context, spec driver.Spec) func(dir string) error {
 	if spec.From.Snapshot == "" {
 		return nil
@@ -62,9 +63,8 @@ func (p *Provider) extractOrigin(ctx context.Context, spec driver.Spec) func(dir
 	}
 }
 
-// rollbackStage is where a change to the files of a workspace is made ready: beside them,
-// or hidden among those of a directory in place, which may be on another file
-// system.
+// rollbackStage returns the directory for the new files of a rollback. For a directory in
+// place, which may be on another file system, it is "": a hidden directory in it.
 func (p *Provider) rollbackStage(m *wsdir.State) string {
 	if m.Dir != "" {
 		return ""
@@ -72,11 +72,11 @@ func (p *Provider) rollbackStage(m *wsdir.State) string {
 	return p.store.Path(m.ID, rollbackStageName)
 }
 
-// journalsDir is where it is written down what is to be done to the files of a
-// directory in place, in which others can write.
+// journalsDir returns the directory of the rollback journals of directories in place: other
+// programs could change a journal in the directory itself.
 func (p *Provider) journalsDir() string { return p.store.Path(journalsName) }
 
-// recoverRollback completes a rollback that a process which died had begun.
+// recoverRollback completes the rollback of a process that died.
 func (p *Provider) recoverRollback(ctx context.Context, m *wsdir.State) error {
 	if p.snapshots == nil || m.Policy.ReadOnly {
 		return nil
@@ -84,12 +84,12 @@ func (p *Provider) recoverRollback(ctx context.Context, m *wsdir.State) error {
 	err := snapshot.Recover(ctx, p.store.Files(m), p.rollbackStage(m), p.journalsDir())
 	switch fault.Of(err) {
 	case fault.NotFound, fault.InvalidArgument, fault.Unavailable:
-		return nil // there is no such directory, which Attach tells, or another process is at it
+		return nil // the directory is missing, which Attach reports, or another process rolls back
 	}
 	return err
 }
 
-// snapshotAdapter gives a workspace the module for snapshots.
+// snapshotAdapter returns the snapshot adapter of the workspace.
 func (h *handle) snapshotAdapter(m *wsdir.State) *snapshot.Adapter {
 	return &snapshot.Adapter{
 		Store: h.p.snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: originOf(m),
@@ -105,7 +105,7 @@ func (h *handle) snapshotAdapter(m *wsdir.State) *snapshot.Adapter {
 	}
 }
 
-// rollbackTo brings the files to what is in a tree.
+// rollbackTo rolls the files back to a snapshot.
 func (h *handle) rollbackTo(ctx context.Context, to *snapshot.RollbackTarget) error {
 	if err := h.dir.Current(); err != nil {
 		return err
