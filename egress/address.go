@@ -6,8 +6,8 @@ import (
 	"net/netip"
 )
 
-// class says in words why an address is not one of the public internet, "" if
-// it is one. Words of a class end up in messages: "its address is loopback".
+// A class says why an address is not public, "" if it is. The text is used in messages: "its
+// address is loopback".
 type class string
 
 const (
@@ -72,9 +72,9 @@ var (
 	sixToFour = netip.MustParsePrefix("2002::/16")
 )
 
-// classify says what kind of address a is. An IPv6 address that carries an IPv4
-// address within (mapped, NAT64, 6to4, ISATAP) is what the inner one is, because
-// that is where packets end up. Of IPv6, what is not global unicast is nowhere.
+// classify returns the class of an address. An IPv6 address with an embedded IPv4 address
+// (mapped, NAT64, 6to4, ISATAP) has the class of that address, because packets go there.
+// IPv6 addresses that are not global unicast are not public.
 func classify(a netip.Addr) class {
 	a = a.Unmap()
 	for _, m := range metadataAddrs {
@@ -122,12 +122,12 @@ func embeddedIPv4(a netip.Addr) (netip.Addr, bool) {
 	return netip.AddrFrom4([4]byte(b[12:16])), true // the old "compatible" form
 }
 
-// isHostAddr reports whether a is an address of an interface of this host: behind
-// it are services that listen everywhere and expect nobody from outside.
+// isHostAddr reports whether a is an address of an interface of this host. Services that
+// listen on all interfaces often trust local clients.
 func isHostAddr(a netip.Addr, addrs func() ([]net.Addr, error)) bool {
 	all, err := addrs()
 	if err != nil {
-		return false // an address of another class is refused all the same
+		return false // private and loopback addresses are refused by their class
 	}
 	for _, x := range all {
 		n, ok := x.(*net.IPNet)

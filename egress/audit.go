@@ -10,7 +10,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A record gathers what the event of one request tells.
+// A record collects the fields of the event of one request.
 type record struct {
 	began      time.Time
 	target     target
@@ -25,14 +25,14 @@ type record struct {
 	err        error // why it was refused or ended
 }
 
-// reportRefusal tells who asked for it that the policy has refused something.
+// reportRefusal calls Options.Refused for a refusal of the policy.
 func (p *Proxy) reportRefusal(host string, why *refusal) {
 	if p.opts.Refused != nil && host != "" && why.code == fault.PermissionDenied {
 		p.opts.Refused(host, why.reason)
 	}
 }
 
-// emitEvent emits the event of a request.
+// emitEvent emits the audit event of a request.
 func (p *Proxy) emitEvent(r *record) {
 	fields := map[string]any{
 		event.FieldProtocol: r.protocol,

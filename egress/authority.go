@@ -25,9 +25,9 @@ import (
 	"github.com/croft-run/croft/internal/atomicfile"
 )
 
-// authorities sign certificates for the hosts with a credential. Each may sign
-// for the hosts that had one when it was made and for no others, and says so in
-// its certificate, so that a program that trusts it trusts it with nothing else.
+// authorities are the certificate authorities of a workspace, for hosts with a credential. The
+// name constraints of each allow only the hosts that had a credential when it was created, so
+// programs that trust it do not trust it for other hosts.
 type authorities struct {
 	file      string
 	workspace string
@@ -48,7 +48,7 @@ const (
 	renewBefore   = 24 * time.Hour
 )
 
-// openAuthorities reads the authorities of an earlier proxy.
+// openAuthorities reads the authorities that an earlier proxy stored.
 func openAuthorities(file, workspace string) (*authorities, error) {
 	as := &authorities{file: file, workspace: workspace, leaves: map[string]*tls.Certificate{}}
 	if file == "" {
@@ -81,7 +81,8 @@ func openAuthorities(file, workspace string) (*authorities, error) {
 	return as, nil
 }
 
-// ensureAuthority makes an authority for the hosts with a credential that none may sign for.
+// ensureAuthority creates an authority for the hosts with a credential for which no authority
+// may sign.
 func (as *authorities) ensureAuthority(rs *rules) error {
 	as.mu.Lock()
 	defer as.mu.Unlock()
@@ -139,7 +140,7 @@ func newAuthority(workspace string, names []string, nets []*net.IPNet) (*authori
 		PermittedDNSDomains:         names,
 		PermittedIPRanges:           nets,
 	}
-	// A kind of name that no constraint is about would be free.
+	// Without a constraint, every name of that kind would be allowed.
 	if len(names) == 0 {
 		tmpl.PermittedDNSDomains = []string{"invalid"}
 	}
@@ -158,7 +159,7 @@ func newAuthority(workspace string, names []string, nets []*net.IPNet) (*authori
 	return &authority{cert: cert, key: key}, nil
 }
 
-// saveLocked writes the authorities with their keys, atomically, for the owner alone.
+// saveLocked writes the authorities with their keys, atomically, readable for the owner only.
 func (as *authorities) saveLocked(all []*authority) error {
 	if as.file == "" {
 		return nil
@@ -178,7 +179,7 @@ func (as *authorities) saveLocked(all []*authority) error {
 	return nil
 }
 
-// findLocked returns an authority that may sign for a host and still lives long enough.
+// findLocked returns an authority that may sign for a host and does not expire soon.
 func (as *authorities) findLocked(t target) *authority {
 	for _, a := range as.all {
 		if time.Until(a.cert.NotAfter) > leafLife && a.permitsTarget(t) {
@@ -197,7 +198,7 @@ func (a *authority) permitsTarget(t target) bool {
 	return slices.ContainsFunc(a.cert.PermittedIPRanges, func(n *net.IPNet) bool { return n.Contains(t.addr.AsSlice()) })
 }
 
-// certsPEM returns the certificates.
+// certsPEM returns the certificates of the authorities.
 func (as *authorities) certsPEM() []byte {
 	as.mu.Lock()
 	defer as.mu.Unlock()
@@ -208,7 +209,7 @@ func (as *authorities) certsPEM() []byte {
 	return out.Bytes()
 }
 
-// tlsConfig is for taking apart the TLS of a host.
+// tlsConfig returns the configuration to intercept the TLS of a host.
 func (as *authorities) tlsConfig(t target) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
@@ -220,7 +221,7 @@ func (as *authorities) tlsConfig(t target) *tls.Config {
 	}
 }
 
-// leafCert returns a certificate for a host, made at first use.
+// leafCert returns a certificate for a host, created at first use.
 func (as *authorities) leafCert(t target) (*tls.Certificate, error) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
@@ -236,7 +237,7 @@ func (as *authorities) leafCert(t target) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("egress: sign for %s: %w: %w", host, fault.Internal, err)
 	}
-	if len(as.leaves) >= 256 { // a wildcard has no end of hosts
+	if len(as.leaves) >= 256 { // a wildcard rule has any number of hosts
 		clear(as.leaves)
 	}
 	as.leaves[host] = c

@@ -9,15 +9,14 @@ import (
 	"time"
 )
 
-// body is the body of a request on its way out. The transport reads it in a
-// goroutine of its own, perhaps still after the answer has begun; end makes sure
-// that it has stopped.
+// body is the body of an outgoing request. The transport reads it in its own goroutine,
+// possibly after the response has begun; stopReading waits until it has stopped.
 type body struct {
 	c     *client
 	src   io.ReadCloser
 	watch *disconnectWatch
 	n     atomic.Int64
-	ended atomic.Bool // nothing may be read any more
+	ended atomic.Bool // reads fail from now on
 
 	mu     sync.Mutex // held while reading
 	expect bool       // the client waits for 100 Continue
@@ -48,7 +47,7 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, errEnded
 	}
 	_ = b.c.conn.SetReadDeadline(deadline(b.c.p.opts.IdleTimeout))
-	if b.ended.Load() { // else end would wait for a deadline that it did not set
+	if b.ended.Load() { // stopReading may have set its deadline before the one above
 		return 0, errEnded
 	}
 	n, err := b.src.Read(p)
@@ -61,7 +60,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sendContinue asks the client for the body, unless its answer has begun.
+// sendContinue sends 100 Continue, unless the response has begun.
 func (b *body) sendContinue() bool {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
@@ -74,13 +73,13 @@ func (b *body) sendContinue() bool {
 	return err == nil
 }
 
-// Close is for the transport; the body is closed by end.
+// Close does nothing: stopReading ends the body.
 func (b *body) Close() error { return nil }
 
 func (b *body) bytesSent() int64 { return b.n.Load() }
 
-// drainBody reads what is left of a body that nobody wants, if it is little, and
-// reports whether the next request follows.
+// drainBody reads the rest of an unused body, if it is small, and reports whether the
+// connection can serve another request.
 func (b *body) drainBody() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,7 +97,7 @@ func (b *body) drainBody() bool {
 	return b.done
 }
 
-// stopReading stops reading and reports whether all was read.
+// stopReading stops the transport's reads and reports whether the body was read completely.
 func (b *body) stopReading() bool {
 	b.ended.Store(true)
 	if !b.mu.TryLock() {
@@ -109,7 +108,7 @@ func (b *body) stopReading() bool {
 	return b.done
 }
 
-// disconnectWatch notices that the client goes away while an answer is awaited.
+// disconnectWatch detects that the client disconnects before the response.
 type disconnectWatch struct {
 	c    *client
 	gone func()
@@ -119,7 +118,7 @@ type disconnectWatch struct {
 	stopping atomic.Bool
 }
 
-// start begins to watch. Nothing else may read from the client until stop.
+// start begins to watch. No other code may read from the client until stop.
 func (w *disconnectWatch) start() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,22 +15,21 @@ import (
 	"github.com/croft-run/croft/secret"
 )
 
-// Placeholder is what stands before the name of a secret in the text that a
-// workspace holds in its place: "croft-secret:NAME". In a header of a request
-// to a host whose rule has this credential it becomes the secret, also inside
-// the base64 of Basic authentication; anywhere else it stays as it is.
+// Placeholder is the prefix of the text that a workspace has instead of a secret:
+// "croft-secret:NAME". In headers of a request to a host whose rule has this credential, the
+// proxy replaces it by the secret, also in the base64 of Basic authentication. Elsewhere it
+// stays unchanged.
 const Placeholder = "croft-secret:"
 
-// A Credential says how a secret is sent. Its zero value sends the secret of the
-// same name as a bearer token, unless the request holds its placeholder, which
-// is then replaced instead.
+// A Credential says how a secret is sent. The zero value sends the secret of the same name as
+// a bearer token, unless the request contains its placeholder, which is then replaced.
 type Credential struct {
 	Secret      string // its name; "" is the name of the credential
 	Header      string // "" is Authorization
 	Format      string // of the header, with {secret} in it; "" is "Bearer {secret}"
 	User        string // not "": Basic authentication with this user and the secret as password
 	Placeholder bool   // replace the placeholder only; add no header
-	Plain       bool   // also over HTTP without TLS, where everyone on the way can read it
+	Plain       bool   // also over HTTP without TLS, where it can be read on the network
 }
 
 const formatMark = "{secret}"
@@ -57,9 +56,9 @@ func (p *Proxy) lookupCredential(name string) Credential {
 	return c
 }
 
-// addCredential readies a request to a host that knows secrets: it adds the
-// credential, "" for none, asks for an answer in which secrets can be seen, and
-// returns what scrubs it.
+// addCredential prepares a request to a host with a credential: it adds the credential name,
+// "" for none, requests a response without compression or ranges, and returns the scrubber
+// for the response.
 func (p *Proxy) addCredential(ctx context.Context, rs *rules, out *http.Request, name string) (*secret.Scrubber, error) {
 	values := map[string]secret.Value{}
 	for _, r := range rs.allow {
@@ -74,7 +73,7 @@ func (p *Proxy) addCredential(ctx context.Context, rs *rules, out *http.Request,
 			values[r.spec.Credential] = v
 		}
 	}
-	// A range would let a secret through in pieces.
+	// Ranges could return a secret in pieces, which the scrubber would miss.
 	for _, h := range []string{"Range", "If-Range"} {
 		out.Header.Del(h)
 	}
@@ -89,8 +88,8 @@ func (p *Proxy) addCredential(ctx context.Context, rs *rules, out *http.Request,
 	return p.scrub.get(values), nil
 }
 
-// secretValue returns a secret that can be sent and scrubbed. Its refusals do not tell
-// the workspace which other secrets there are.
+// secretValue returns a secret that can be sent and scrubbed. Its refusals do not reveal which
+// other secrets exist.
 func (p *Proxy) secretValue(ctx context.Context, name string) (secret.Value, error) {
 	if p.opts.Secrets == nil {
 		return secret.Value{}, &refusal{code: fault.Unavailable, reason: "its credential is not there: there are no secrets"}
@@ -111,8 +110,8 @@ func (p *Proxy) secretValue(ctx context.Context, name string) (secret.Value, err
 
 var placeholder = regexp.MustCompile(Placeholder + `[A-Za-z0-9_-]+`)
 
-// applyTo puts a secret into headers: in place of its placeholder, or else in the
-// header of the credential, which then has nothing else.
+// applyTo puts a secret into headers: instead of its placeholder, or else as the value of the
+// credential's header.
 func (c Credential) applyTo(h http.Header, v secret.Value) {
 	swapped := false
 	swap := func(s string) string {

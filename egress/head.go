@@ -9,15 +9,15 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A head is what a request's head says about where it goes and how long it is.
+// A head is the parsed head of a request.
 type head struct {
 	method, uri string
 	host        string // of the Host header
 	hasHost     bool
 }
 
-// peekHead returns the head of the next request, with its empty line, without
-// taking it out of br. It may be as long as the buffer of br.
+// peekHead returns the head of the next request, with its empty line, without consuming it. It
+// may be as long as the buffer of br.
 func peekHead(br *bufio.Reader) ([]byte, error) {
 	for n := 1; ; {
 		_, err := br.Peek(n)
@@ -35,10 +35,9 @@ func peekHead(br *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// parseHead reads a head more strictly than net/http does. That package repairs
-// what is doubtful; here, where two readers might repair in two ways, it is
-// refused: a length given twice or in two ways, lines that are folded or end in a
-// bare line feed, spaces around names.
+// parseHead parses a head more strictly than net/http, to prevent request smuggling: net/http
+// and the server might interpret an ambiguous head differently. It refuses a length that is
+// given twice or in two ways, folded lines, bare line feeds and spaces around names.
 func parseHead(b []byte) (head, error) {
 	lines := strings.Split(strings.TrimSuffix(string(b), "\r\n\r\n"), "\r\n")
 	var h head
@@ -104,7 +103,7 @@ func hasControl(s string) bool {
 	return false
 }
 
-// asRefusal returns err as a refusal; one of ours keeps its words.
+// asRefusal returns err as a refusal.
 func asRefusal(err error) *refusal {
 	var r *refusal
 	if errors.As(err, &r) {

@@ -12,13 +12,11 @@ import (
 	"time"
 )
 
-// RelayPort is the loopback port inside of workspaces on which guests pass
-// programs on to the proxy.
+// RelayPort is the loopback port inside workspaces that guests relay to the proxy.
 const RelayPort = 3128
 
-// localHandler returns what answers the next request if it asks the proxy itself, as
-// one asks a server; nil where it is for somebody else, or nothing answers. What
-// is wrong with its head shows when it is read.
+// localHandler returns the handler of the next request if it is for the proxy itself, as for a
+// server; else nil. Errors in its head are reported when it is read.
 func (c *client) localHandler() http.Handler {
 	if c.fixed != nil || c.p.opts.LocalHandler == nil {
 		return nil
@@ -33,8 +31,8 @@ func (c *client) localHandler() http.Handler {
 	return c.p.opts.LocalHandler(c.p.opts.Workspace)
 }
 
-// serveLocal lets a handler answer this connection to its end. No byte of its
-// first request has been taken out of br.
+// serveLocal serves this connection by a handler to its end. The first request is still
+// unread in br.
 func (c *client) serveLocal(ctx context.Context, h http.Handler) {
 	_ = c.conn.SetDeadline(time.Time{})
 	l := &singleListener{conn: &bufferedConn{c.conn, c.br}, addr: c.conn.LocalAddr(), ended: make(chan struct{})}
@@ -50,7 +48,7 @@ func (c *client) serveLocal(ctx context.Context, h http.Handler) {
 	_ = srv.Serve(l) // it ends with the connection
 }
 
-// bufferedConn is a connection of which something was read already.
+// bufferedConn is a connection that is read through a buffer.
 type bufferedConn struct {
 	net.Conn
 	br *bufio.Reader
@@ -58,7 +56,7 @@ type bufferedConn struct {
 
 func (b *bufferedConn) Read(p []byte) (int, error) { return b.br.Read(p) }
 
-// singleListener is a listener that has one connection, and ends with it.
+// singleListener is a listener with one connection, which ends with it.
 type singleListener struct {
 	conn  net.Conn
 	addr  net.Addr

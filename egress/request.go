@@ -22,8 +22,8 @@ import (
 	"github.com/croft-run/croft/secret"
 )
 
-// serveRequest judges one request, passes it on and answers it. It reports whether
-// another may follow on the connection.
+// serveRequest checks one request, forwards it and writes the response. It reports whether the
+// connection can serve another request.
 func (c *client) serveRequest(ctx context.Context, req *http.Request, h head) (keep bool) {
 	rec := &record{began: time.Now(), protocol: c.protocol, method: req.Method, host: h.host}
 	defer c.p.emitEvent(rec)
@@ -66,8 +66,8 @@ func (t target) hostOrEmpty() string {
 	return t.String()
 }
 
-// sendRequest sends a request if it may be sent. On success f has begun and the
-// caller ends it.
+// sendRequest sends a request if the policy allows it. On success it has added f, and the
+// caller removes it.
 func (c *client) sendRequest(ctx context.Context, req *http.Request, h head, body *body, rec *record, f *flow) (*http.Response, *secret.Scrubber, error) {
 	t, err := c.targetOf(req, h)
 	if err != nil {
@@ -108,7 +108,7 @@ func (c *client) sendRequest(ctx context.Context, req *http.Request, h head, bod
 	return nil, nil, err
 }
 
-// addrOf returns the address that a connection of the transport was judged by.
+// addrOf returns the checked address of a connection of the transport.
 func addrOf(c net.Conn) netip.Addr {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -119,8 +119,8 @@ func addrOf(c net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// targetOf finds where a request goes: by its absolute URL, or inside a tunnel
-// by the tunnel. The Host header must say the same.
+// targetOf returns the target of a request: of its absolute URL, or of the tunnel that it is
+// in. The Host header must be the same.
 func (c *client) targetOf(req *http.Request, h head) (target, error) {
 	port := 80
 	if c.https {
@@ -152,7 +152,7 @@ func (c *client) targetOf(req *http.Request, h head) (target, error) {
 	return t, nil
 }
 
-// hopByHop are the headers that are between two neighbours.
+// hopByHop are the headers of a single connection, which a proxy does not forward.
 var hopByHop = []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Expect", "Proxy-Status"}
 
@@ -167,7 +167,7 @@ func stripHops(h http.Header) {
 	}
 }
 
-// newOutgoing writes a request anew.
+// newOutgoing builds the request that is sent to the server.
 func (c *client) newOutgoing(ctx context.Context, req *http.Request, t target, body *body) *http.Request {
 	u := &url.URL{Scheme: protoHTTP, Host: t.urlHost(80), Path: req.URL.Path, RawPath: req.URL.RawPath,
 		RawQuery: req.URL.RawQuery, ForceQuery: req.URL.ForceQuery, Opaque: ""}
@@ -188,7 +188,7 @@ func (c *client) newOutgoing(ctx context.Context, req *http.Request, t target, b
 	return out
 }
 
-// urlHost is the target as a URL has it.
+// urlHost returns the target as the host of a URL; port is the default port.
 func (t target) urlHost(port int) string {
 	if t.port != port {
 		return t.String()
@@ -199,8 +199,8 @@ func (t target) urlHost(port int) string {
 	return t.host()
 }
 
-// checkResponse refuses answers that can't be passed on, and undoes a compression
-// in which a secret could not be seen.
+// checkResponse refuses responses that can't be forwarded, and decompresses a body that must be
+// scrubbed.
 func checkResponse(resp *http.Response, scrubbed bool) error {
 	if resp.StatusCode < 200 {
 		return &refusal{code: fault.Unsupported, reason: "it changes to another protocol"}
@@ -224,8 +224,8 @@ func checkResponse(resp *http.Response, scrubbed bool) error {
 	return nil
 }
 
-// gzipBody reads what a compressed body holds. Its reader is made at the first
-// read, because an answer may have no body.
+// gzipBody decompresses a body. Its reader is created at the first read, because a response may
+// have no body.
 type gzipBody struct {
 	body io.ReadCloser
 	zr   *gzip.Reader
@@ -244,7 +244,7 @@ func (g *gzipBody) Read(p []byte) (int, error) {
 
 func (g *gzipBody) Close() error { return g.body.Close() }
 
-// writeResponse writes an answer anew, scrubbed, and passes the body on as it comes.
+// writeResponse writes a response with scrubbed headers and streams its scrubbed body.
 func (c *client) writeResponse(req *http.Request, resp *http.Response, scrub *secret.Scrubber) (n int64, keep bool, err error) {
 	c.mu.Lock()
 	c.answering = true
@@ -284,12 +284,12 @@ func (c *client) writeResponse(req *http.Request, resp *http.Response, scrub *se
 	return n, keep && err == nil, errors.Join(err, bw.Flush())
 }
 
-// cleanHeader returns the headers of an answer that are for the client.
+// cleanHeader returns the headers of a response that are forwarded, scrubbed.
 func cleanHeader(from http.Header, scrub *secret.Scrubber) http.Header {
 	h := from.Clone()
 	stripHops(h)
 	h.Del("Content-Length")
-	h.Del("Alt-Svc") // leads to a protocol that does not come through here
+	h.Del("Alt-Svc") // names a protocol that the proxy does not support
 	if scrub == nil {
 		return h
 	}
@@ -305,7 +305,7 @@ func cleanHeader(from http.Header, scrub *secret.Scrubber) http.Header {
 	return clean
 }
 
-// copyBody passes a body on. What was read is sent before more is read.
+// copyBody copies a body, and flushes after each read.
 func copyBody(bw *bufio.Writer, r io.Reader, chunked bool) (n int64, err error) {
 	var w io.Writer = bw
 	if chunked {
@@ -339,7 +339,7 @@ func copyBody(bw *bufio.Writer, r io.Reader, chunked bool) (n int64, err error) 
 	}
 }
 
-// deadlineWriter gives every write a time of its own.
+// deadlineWriter sets a new deadline for every write.
 type deadlineWriter struct {
 	net.Conn
 	idle time.Duration

@@ -11,8 +11,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// SOCKS version 5, RFC 1928. Of its authentication methods it needs none: who
-// can reach the listener is the workspace.
+// SOCKS version 5, RFC 1928, without authentication: only the workspace reaches the listener.
 const (
 	socksVersion = 5
 	socksConnect = 1
@@ -63,7 +62,7 @@ func (c *client) greetSOCKS() (target, string, error) {
 	return readSOCKSRequest(c.br)
 }
 
-// readSOCKSGreeting reports whether the client is content without authentication.
+// readSOCKSGreeting reports whether the client accepts no authentication.
 func readSOCKSGreeting(r io.Reader) (bool, error) {
 	var b [255]byte
 	if _, err := io.ReadFull(r, b[:2]); err != nil {
@@ -84,8 +83,8 @@ func readSOCKSGreeting(r io.Reader) (bool, error) {
 	return false, nil
 }
 
-// readSOCKSRequest reads where the client wants to go. The string is the host as it
-// was said, for one that is refused.
+// readSOCKSRequest reads the target of a request. The string is the host as it was received,
+// for the event of a refusal.
 func readSOCKSRequest(r io.Reader) (target, string, error) {
 	var b [256]byte
 	if _, err := io.ReadFull(r, b[:4]); err != nil {
@@ -123,7 +122,7 @@ func readSOCKSRequest(r io.Reader) (target, string, error) {
 		return target{}, host, err
 	}
 	if command != socksConnect {
-		return target{}, host, &refusal{code: fault.InvalidArgument, reason: "of SOCKS only the command CONNECT is served", reply: socksCommand}
+		return target{}, host, &refusal{code: fault.InvalidArgument, reason: "SOCKS supports only the command CONNECT here", reply: socksCommand}
 	}
 	t, err := parseTarget(host, int(binary.BigEndian.Uint16(b[:2])))
 	if err != nil {

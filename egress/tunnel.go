@@ -22,7 +22,7 @@ func (c *client) serveConnect(ctx context.Context, h head) {
 	}
 	t, err := splitTarget(h.uri, 0)
 	if err == nil && h.hasHost {
-		// Clients differ in whether they add the port.
+		// Some clients leave out the port.
 		if said, herr := splitTarget(h.host, t.port); herr != nil || said != t {
 			err = invalidRequest("the Host header is not the host of the request")
 		}
@@ -47,15 +47,14 @@ func (c *client) serveConnect(ctx context.Context, h head) {
 	})
 }
 
-// serveTunnel serves a connection to a target. It calls answer once, with the reason
-// if it is refused.
+// serveTunnel serves a tunnel to a target. It calls answer once, with a refusal or nil.
 func (c *client) serveTunnel(ctx context.Context, t target, protocol string, answer func(*refusal) (int, error)) {
 	rec := &record{began: time.Now(), target: t, protocol: protocol, method: methodTunnel}
 	rs := c.p.currentRules()
 	seen := t.port == 80 || rs.hasCredential(t)
 	v := rs.checkRequest(t, methodTunnel)
 	if seen {
-		v = rs.checkHost(t) // each request inside is judged by itself
+		v = rs.checkHost(t) // each request inside is checked by itself
 	}
 	rec.rule = v.rule
 	if !v.allowed {
@@ -89,7 +88,7 @@ func (c *client) refuseTunnel(rec *record, why *refusal, answer func(*refusal) (
 	c.p.emitEvent(rec)
 }
 
-// readCheckedHello reads a TLS hello and checks it.
+// readCheckedHello reads a TLS hello and checks its server name.
 func (c *client) readCheckedHello(ctx context.Context, t target) (hello, error) {
 	_ = c.conn.SetReadDeadline(deadline(c.p.opts.HeaderTimeout))
 	h, err := readHello(ctx, c.br)
@@ -104,7 +103,8 @@ func (c *client) readCheckedHello(ctx context.Context, t target) (hello, error) 
 	return h, err
 }
 
-// interceptTLS takes TLS apart and serves the requests inside.
+// interceptTLS terminates TLS with the workspace's certificate authority and serves the
+// requests inside.
 func (c *client) interceptTLS(ctx context.Context, t target, rec *record) {
 	h, err := c.readCheckedHello(ctx, t)
 	if err != nil {
@@ -125,9 +125,9 @@ func (c *client) interceptTLS(ctx context.Context, t target, rec *record) {
 	_ = conn.CloseWrite()
 }
 
-// forwardTunnel connects, and passes bytes on unseen but for the first ones: on port 443
-// they must be a TLS hello for this host, and on other ports if they are a hello
-// at all.
+// forwardTunnel connects and copies bytes without inspection, except for the first ones: on
+// port 443 they must be a TLS hello for this host; on other ports a TLS hello is checked,
+// too, if there is one.
 func (c *client) forwardTunnel(ctx context.Context, t target, rec *record, answer func(*refusal) (int, error)) {
 	up, addr, err := c.p.dial(ctx, t)
 	if err != nil {
@@ -163,13 +163,13 @@ func (c *client) forwardTunnel(ctx context.Context, t target, rec *record, answe
 	c.p.emitEvent(rec)
 }
 
-// A splice passes bytes between a client and a server in both directions, each
-// as fast as its reader takes them, until both have ended or nothing moves.
+// A splice copies bytes between a client and a server in both directions, until both have
+// ended or the idle timeout.
 type splice struct {
 	c         *client
 	up        net.Conn
 	target    target
-	last      atomic.Int64 // when a byte moved, in Unix nanoseconds
+	last      atomic.Int64 // time of the last copied byte, in Unix nanoseconds
 	down, out atomic.Int64 // bytes
 }
 
@@ -194,7 +194,7 @@ func (s *splice) run(ctx context.Context) error {
 	return err
 }
 
-// sendClient passes on what the client says.
+// sendClient copies from the client to the server.
 func (s *splice) sendClient(ctx context.Context, first []byte) error {
 	if first == nil {
 		_ = s.c.conn.SetReadDeadline(deadline(s.c.p.opts.IdleTimeout))
@@ -210,8 +210,8 @@ func (s *splice) sendClient(ctx context.Context, first []byte) error {
 	return nil
 }
 
-// copyBytes moves bytes from r, which reads from src, to dst. At the end of r it ends
-// dst's direction alone; on an error both connections.
+// copyBytes copies from r, which reads from src, to dst. At the end of r it closes only dst's
+// write side; on an error both connections.
 func (s *splice) copyBytes(dst, src net.Conn, r io.Reader, n *atomic.Int64) {
 	buf := make([]byte, 32<<10)
 	idle := s.c.p.opts.IdleTimeout
