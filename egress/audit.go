@@ -10,8 +10,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A record collects the fields of the event of one request.
-type record struct {
+// A requestRecord collects the fields of the event of one request.
+type requestRecord struct {
 	began      time.Time
 	target     target
 	host       string // where there is no target, because it was not understood
@@ -33,7 +33,7 @@ func (p *Proxy) reportRefusal(host string, why *refusal) {
 }
 
 // emitEvent emits the audit event of a request.
-func (p *Proxy) emitEvent(r *record) {
+func (p *Proxy) emitEvent(r *requestRecord) {
 	fields := map[string]any{
 		event.FieldProtocol: r.protocol,
 		event.FieldMethod:   r.method,

@@ -60,7 +60,7 @@ func (c *client) serve(ctx context.Context) {
 // refuseExcess refuses a connection beyond MaxConns.
 func (c *client) refuseExcess(ctx context.Context) {
 	why := &refusal{code: fault.ResourceExhausted, reason: fmt.Sprintf("there are %d connections already", c.p.opts.MaxConns)}
-	rec := &record{began: time.Now(), protocol: c.protocol, err: why}
+	rec := &requestRecord{began: time.Now(), protocol: c.protocol, err: why}
 	_ = c.conn.SetDeadline(deadline(c.p.refusalTimeout))
 	if b, err := c.br.Peek(1); err != nil {
 		return
@@ -130,7 +130,7 @@ func (c *client) rejectMalformed(err error) {
 	if !errors.As(err, &why) {
 		return // the client disconnected or timed out
 	}
-	rec := &record{began: time.Now(), protocol: c.protocol, err: why}
+	rec := &requestRecord{began: time.Now(), protocol: c.protocol, err: why}
 	if c.fixed != nil {
 		rec.target = *c.fixed
 	}

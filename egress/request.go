@@ -25,7 +25,7 @@ import (
 // serveRequest checks one request, forwards it and writes the response. It reports whether the
 // connection can serve another request.
 func (c *client) serveRequest(ctx context.Context, req *http.Request, h head) (keep bool) {
-	rec := &record{began: time.Now(), protocol: c.protocol, method: req.Method, host: h.host}
+	rec := &requestRecord{began: time.Now(), protocol: c.protocol, method: req.Method, host: h.host}
 	defer c.p.emitEvent(rec)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -68,7 +68,7 @@ func (t target) hostOrEmpty() string {
 
 // sendRequest sends a request if the policy allows it. On success it has added f, and the
 // caller removes it.
-func (c *client) sendRequest(ctx context.Context, req *http.Request, h head, body *body, rec *record, f *flow) (*http.Response, *secret.Scrubber, error) {
+func (c *client) sendRequest(ctx context.Context, req *http.Request, h head, body *body, rec *requestRecord, f *flow) (*http.Response, *secret.Scrubber, error) {
 	t, err := c.targetOf(req, h)
 	if err != nil {
 		return nil, nil, err

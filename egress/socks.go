@@ -36,7 +36,7 @@ func (c *client) serveSOCKS(ctx context.Context) {
 	t, host, err := c.greetSOCKS()
 	if err != nil {
 		if why := (*refusal)(nil); errors.As(err, &why) {
-			c.refuseTunnel(&record{began: time.Now(), host: host, protocol: protoSOCKS, method: methodTunnel}, why, c.answerSOCKS)
+			c.refuseTunnel(&requestRecord{began: time.Now(), host: host, protocol: protoSOCKS, method: methodTunnel}, why, c.answerSOCKS)
 			c.linger()
 		}
 		return

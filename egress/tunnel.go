@@ -29,7 +29,7 @@ func (c *client) serveConnect(ctx context.Context, h head) {
 	}
 	if err != nil {
 		why := asRefusal(err)
-		rec := &record{began: time.Now(), host: h.uri, protocol: protoConnect, method: methodTunnel, err: why}
+		rec := &requestRecord{began: time.Now(), host: h.uri, protocol: protoConnect, method: methodTunnel, err: why}
 		rec.status = c.writeRefusal(&http.Request{Method: methodTunnel}, "", why, false)
 		c.p.emitEvent(rec)
 		c.linger()
@@ -49,7 +49,7 @@ func (c *client) serveConnect(ctx context.Context, h head) {
 
 // serveTunnel serves a tunnel to a target. It calls answer once, with a refusal or nil.
 func (c *client) serveTunnel(ctx context.Context, t target, protocol string, answer func(*refusal) (int, error)) {
-	rec := &record{began: time.Now(), target: t, protocol: protocol, method: methodTunnel}
+	rec := &requestRecord{began: time.Now(), target: t, protocol: protocol, method: methodTunnel}
 	rs := c.p.currentRules()
 	seen := t.port == 80 || rs.hasCredential(t)
 	v := rs.checkRequest(t, methodTunnel)
@@ -77,7 +77,7 @@ func (c *client) serveTunnel(ctx context.Context, t target, protocol string, ans
 }
 
 // refuseTunnel answers with a refusal and emits its event.
-func (c *client) refuseTunnel(rec *record, why *refusal, answer func(*refusal) (int, error)) {
+func (c *client) refuseTunnel(rec *requestRecord, why *refusal, answer func(*refusal) (int, error)) {
 	rec.err = why
 	if rec.protocol == protoSOCKS {
 		c.p.reportRefusal(rec.target.hostOrEmpty(), why)
@@ -105,7 +105,7 @@ func (c *client) readCheckedHello(ctx context.Context, t target) (hello, error) 
 
 // interceptTLS terminates TLS with the workspace's certificate authority and serves the
 // requests inside.
-func (c *client) interceptTLS(ctx context.Context, t target, rec *record) {
+func (c *client) interceptTLS(ctx context.Context, t target, rec *requestRecord) {
 	h, err := c.readCheckedHello(ctx, t)
 	if err != nil {
 		c.refuseTunnel(rec, asRefusal(err), nil)
@@ -128,7 +128,7 @@ func (c *client) interceptTLS(ctx context.Context, t target, rec *record) {
 // forwardTunnel connects and copies bytes without inspection, except for the first ones: on
 // port 443 they must be a TLS hello for this host; on other ports a TLS hello is checked,
 // too, if there is one.
-func (c *client) forwardTunnel(ctx context.Context, t target, rec *record, answer func(*refusal) (int, error)) {
+func (c *client) forwardTunnel(ctx context.Context, t target, rec *requestRecord, answer func(*refusal) (int, error)) {
 	up, addr, err := c.p.dial(ctx, t)
 	if err != nil {
 		c.refuseTunnel(rec, asRefusal(err), answer)

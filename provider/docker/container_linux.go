@@ -380,12 +380,12 @@ func tmpfsSize(memory, part int64) string {
 func (p *Provider) awaitGuest(ctx context.Context, l *launch, version string) (*guest.Client, error) {
 	const interval, inspectEvery = 2 * time.Millisecond, 100
 	for i := 0; ; i++ {
-		said, err := os.ReadFile(l.boxPath(guest.ContainerReport))
+		report, err := os.ReadFile(l.boxPath(guest.ContainerReport))
 		switch {
-		case err == nil && string(said) == "ok":
+		case err == nil && string(report) == "ok":
 			return guest.Dial(ctx, l.boxPath(guest.ContainerSocket), l.token, version, l.id)
 		case err == nil:
-			return nil, startError(said)
+			return nil, startError(report)
 		case i%inspectEvery == inspectEvery-1:
 			if err := p.checkRunning(ctx, l.name); err != nil {
 				return nil, err
@@ -400,12 +400,12 @@ func (p *Provider) awaitGuest(ctx context.Context, l *launch, version string) (*
 }
 
 // startError returns the error that a guest reported instead of serving.
-func startError(said []byte) error {
+func startError(report []byte) error {
 	var w fault.Wire
-	if json.Unmarshal(said, &w) == nil && w.Code != "" {
+	if json.Unmarshal(report, &w) == nil && w.Code != "" {
 		return fmt.Errorf("docker: start the guest: %w: %w", fault.Failed, w.Err())
 	}
-	return fmt.Errorf("docker: start the guest: %w: it said %q", fault.Failed, said)
+	return fmt.Errorf("docker: start the guest: %w: it reported %q", fault.Failed, report)
 }
 
 // checkRunning returns an error that says why a container does not run, nil if it runs.

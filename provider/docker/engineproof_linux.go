@@ -310,7 +310,7 @@ func (f *engineProof) openRoot(dir string, opts *files.Options) (*files.Root, er
 
 // engineTraits returns the traits of workspaces in the engine.
 func (p *Provider) engineTraits(f *engineProof) driver.Traits {
-	by := f.info.Name + ": namespaces, a read-only root, seccomp, no new privileges, no capabilities, a user of its own"
+	by := f.info.Name + ": namespaces, a read-only rootfs, seccomp, no new privileges, no capabilities, a user of its own"
 	t := driver.Traits{
 		Isolation:   driver.IsolationContainer,
 		IsolatedBy:  driver.Enforcement{By: by},
@@ -334,7 +334,7 @@ func (p *Provider) engineTraits(f *engineProof) driver.Traits {
 	}
 	if f.GVisor {
 		t.Isolation = driver.IsolationGVisor
-		t.IsolatedBy.By = f.info.Name + " with gVisor: a kernel in user space, a read-only root, no capabilities, a user of its own"
+		t.IsolatedBy.By = f.info.Name + " with gVisor: a kernel in user space, a read-only rootfs, no capabilities, a user of its own"
 		t.Limits[driver.ResourcePIDs] = driver.Enforcement{Reason: "processes are gVisor's own, which the host does not count"}
 	}
 	return t

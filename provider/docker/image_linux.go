@@ -38,7 +38,7 @@ func pullError(ctx context.Context, name string, err error) error {
 	}
 	switch fault.Of(err) {
 	case fault.DeadlineExceeded, fault.Unavailable, fault.ResourceExhausted:
-		return fmt.Errorf("docker: image %s is not in the engine, and to pull it took too long or failed: %w: %w (bring it in with \"croft image import\", or name another image)", name, fault.Unavailable, err)
+		return fmt.Errorf("docker: image %s is not in the engine, and pulling it failed or timed out: %w: %w (import it with \"croft image import\", or name another image)", name, fault.Unavailable, err)
 	}
-	return fmt.Errorf("docker: image %s is not in the engine, and can't be pulled: %w: %w (bring it in with \"croft image import\", or name another image)", name, fault.Failed, err)
+	return fmt.Errorf("docker: image %s is not in the engine, and can't be pulled: %w: %w (import it with \"croft image import\", or name another image)", name, fault.Failed, err)
 }

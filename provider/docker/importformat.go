@@ -58,7 +58,7 @@ func detectFormatOf(head []byte) (sourceFormat, error) {
 	const neither = "it is neither a tarball (plain, gzip or zstd) nor a Dockerfile"
 	for name, magic := range unsupportedMagic {
 		if bytes.HasPrefix(head, magic) {
-			return 0, fmt.Errorf("%w: %s: it is a %s file", fault.InvalidArgument, neither, name)
+			return 0, fmt.Errorf("%w: %s: it has the format %s", fault.InvalidArgument, neither, name)
 		}
 	}
 	word := firstInstruction(head)

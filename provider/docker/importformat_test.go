@@ -40,7 +40,7 @@ func TestFormIsToldByContent(t *testing.T) {
 		"run":      {"RUN true\n", 0, `it begins with "RUN"`}, "json": {`{"a": 1}`, 0, `it begins with "{\"a\":"`},
 		"empty": {"", 0, "it has no instruction"}, "remarks": {"# only\n", 0, "it has no instruction"},
 		"program": {"\x7fELF\x02\x01\x01\x00", 0, "it is no text"}, "zeros": {strings.Repeat("\x00", 1024), 0, "it is no text"},
-		"xz": {"\xfd7zXZ\x00\x00", 0, "it begins as xz does"}, "zip": {"PK\x03\x04", 0, "it begins as zip does"}, "long": {strings.Repeat("x", maxDockerfile), 0, "it begins with"},
+		"xz": {"\xfd7zXZ\x00\x00", 0, "it has the format xz"}, "zip": {"PK\x03\x04", 0, "it has the format zip"}, "long": {strings.Repeat("x", maxDockerfile), 0, "it begins with"},
 	} {
 		got, err := detectFormatOf([]byte(test.data))
 		switch {
@@ -71,7 +71,7 @@ func TestImportTellsWhatAFileIs(t *testing.T) {
 	engine := &asked{}
 	images := Images{engine}
 	for source, want := range map[string]string{
-		notes: `it begins with "hello"`, filepath.Dir(tarred): "its Dockerfile is none, but a tarball", filepath.Join(dir, "other"): `it begins with "COPY"`,
+		notes: `it begins with "hello"`, filepath.Dir(tarred): "the file Dockerfile in it is a tarball", filepath.Join(dir, "other"): `it begins with "COPY"`,
 		filepath.Join(dir, "nothing"): "it is no OCI layout, and has no Dockerfile", filepath.Join(dir, "none"): "not found",
 	} {
 		if err := images.Import(t.Context(), source, "x:1"); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), source) {

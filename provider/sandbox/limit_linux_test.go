@@ -174,7 +174,7 @@ func TestLimitThatIsNotEnforcedIsRefused(t *testing.T) {
 }
 
 // TestLimitsHaveMinima: what nothing can run under is refused when it is asked for,
-// and the least is named.
+// and the minimum is named.
 func TestLimitsHaveMinima(t *testing.T) {
 	p := newProvider(t, t.TempDir())
 	ws := open(t, p)
@@ -182,10 +182,10 @@ func TestLimitsHaveMinima(t *testing.T) {
 		limits driver.Limits
 		want   string
 	}{
-		{driver.Limits{driver.ResourceCPU: {Max: 9}}, "limit cpu: invalid argument: the least is 0.01 cores"},
-		{driver.Limits{driver.ResourceMemory: {Max: 1<<20 - 1}}, "limit memory: invalid argument: the least is 1 MiB"},
-		{driver.Limits{driver.ResourceDisk: {Max: 1}}, "limit disk: invalid argument: the least is 1 MiB"},
-		{driver.Limits{driver.ResourceOpenFiles: {Max: 7}}, "limit openFiles: invalid argument: the least is 8"},
+		{driver.Limits{driver.ResourceCPU: {Max: 9}}, "limit cpu: invalid argument: the minimum is 0.01 cores"},
+		{driver.Limits{driver.ResourceMemory: {Max: 1<<20 - 1}}, "limit memory: invalid argument: the minimum is 1 MiB"},
+		{driver.Limits{driver.ResourceDisk: {Max: 1}}, "limit disk: invalid argument: the minimum is 1 MiB"},
+		{driver.Limits{driver.ResourceOpenFiles: {Max: 7}}, "limit openFiles: invalid argument: the minimum is 8"},
 	} {
 		_, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Limits: tt.limits}})
 		if fault.Of(err) != fault.InvalidArgument || !strings.Contains(err.Error(), tt.want) {

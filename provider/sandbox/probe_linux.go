@@ -40,19 +40,19 @@ func (l *level) canOverlay() bool { return !l.noMounts && l.name != driver.Isola
 // levels lists all levels, the strongest first and the fastest among equals.
 var levels = []*level{
 	{
-		name: driver.IsolationGVisor, by: "gVisor (systrap) inside namespaces, a root of its own, seccomp, no new privileges, no capabilities",
+		name: driver.IsolationGVisor, by: "gVisor (systrap) inside namespaces, a rootfs of its own, seccomp, no new privileges, no capabilities",
 		network: "gVisor without a network but a loopback interface, and a proxy for what the policy allows",
 		proof: "a guest started in gVisor; from inside, the kernel was gVisor's, a file of the host could be neither read nor written, " +
 			"the system not changed, no process of the host seen",
 		lacks: []string{
 			"over its memory limit everything that runs in the workspace ends, not one process", "no limit of processes, and no pause",
-			"no directory in place that holds files which others run later, such as .git/config",
+			"no directory in place that contains autorun files, such as .git/config",
 			"where Croft is not root, the workload is root inside, without any capability, and can end its own guest",
 		},
 		script: gvisorScript, launch: (*Provider).launchGVisor, mapsIDs: true, gvisor: true,
 	},
 	{
-		name: driver.IsolationNamespaces, by: "namespaces, a root of its own, seccomp, no new privileges, no capabilities",
+		name: driver.IsolationNamespaces, by: "namespaces, a rootfs of its own, seccomp, no new privileges, no capabilities",
 		network: "a network namespace with nothing but a loopback interface, and a proxy for what the policy allows",
 		proof: "a guest started in namespaces of its own; from inside, a file of the host could be neither read nor written, " +
 			"the system not changed, no process of the host seen, and no further namespace made",
@@ -64,7 +64,7 @@ var levels = []*level{
 		proof: "a guest started by bubblewrap; from inside, a file of the host could be neither read nor written, " +
 			"the system not changed, no process of the host seen, and no further namespace made",
 		lacks: []string{
-			"no template: it mounts no overlay",
+			"no template: it mounts no overlayfs",
 			"what the kernel counts for the user who runs Croft, such as watches of files, can be used up by one workspace",
 			"where Croft is root, the workload is root's user without any capability: it reads what only root may read below /usr, /opt and the shown part of /etc",
 		},
