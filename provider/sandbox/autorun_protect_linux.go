@@ -92,7 +92,7 @@ func (u launchSpec) protectAutorun(l *launch, d *checkedDir, inside string, read
 	return p.bindMounts(inside), nil
 }
 
-// A autorunProtection is what is to be held in one directory.
+// An autorunProtection collects the self bind mounts of one directory.
 type autorunProtection struct {
 	launch *launch
 	root   *os.Root

@@ -48,7 +48,7 @@ const (
 // it.
 type autorunScan struct {
 	repos       []string          // Git repositories: ".git", "lib/.git", "lib.git"
-	gitLinks    []string          // a .git that is a file and names such a directory
+	gitLinks    []string          // .git files that name a repository elsewhere
 	files       []string          // other autorun files, see autorunNames
 	linkTargets map[string]string // of symlinks among files and hooks: targets that lie in the directory
 	stamps      map[string]string // stamp of each autorun file, by name
