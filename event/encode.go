@@ -77,12 +77,12 @@ func Unmarshal(line []byte) (Event, error) {
 		return Event{}, fmt.Errorf("event: read line: %w: it has no %q", fault.InvalidArgument, "event")
 	}
 	for name, v := range e.Fields {
-		e.Fields[name] = numbers(v)
+		e.Fields[name] = plainNumbers(v)
 	}
 	return e, nil
 }
 
-func numbers(v any) any {
+func plainNumbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:
 		if n, err := v.Int64(); err == nil {
@@ -94,11 +94,11 @@ func numbers(v any) any {
 		return v.String()
 	case []any:
 		for i := range v {
-			v[i] = numbers(v[i])
+			v[i] = plainNumbers(v[i])
 		}
 	case map[string]any:
 		for k := range v {
-			v[k] = numbers(v[k])
+			v[k] = plainNumbers(v[k])
 		}
 	}
 	return v

@@ -76,7 +76,7 @@ func OpenFile(path string, opts *FileOptions) (*File, error) {
 	if opts != nil {
 		o = *opts
 	}
-	if err := o.complete(); err != nil {
+	if err := o.setDefaults(); err != nil {
 		return nil, fmt.Errorf("event: open %s: %w", path, err)
 	}
 	f := &File{path: path, opts: o, stop: make(chan struct{})}
@@ -89,7 +89,7 @@ func OpenFile(path string, opts *FileOptions) (*File, error) {
 	return f, nil
 }
 
-func (o *FileOptions) complete() error {
+func (o *FileOptions) setDefaults() error {
 	if o.MaxSize == 0 {
 		o.MaxSize = DefaultMaxSize
 	}
@@ -142,7 +142,7 @@ func (f *File) Emit(e Event) {
 	}
 	err := f.appendLocked(line)
 	if err != nil {
-		f.loseLocked(e)
+		f.countLostLocked(e)
 	} else if f.opts.Sync == SyncAlways {
 		err = f.syncLocked()
 	}
@@ -262,10 +262,10 @@ func rotatedName(path string, i int) string {
 	return fmt.Sprintf("%s.%d", path, i)
 }
 
-// loseLocked counts e among what could not be written.
-func (f *File) loseLocked(e Event) {
+// countLostLocked counts e among what could not be written.
+func (f *File) countLostLocked(e Event) {
 	if f.lost.Kind == "" {
-		f.lost = dropped(DropWrite, 1, e)
+		f.lost = droppedEvent(DropWrite, 1, e)
 		return
 	}
 	f.lost.Sequence, f.lost.Time = e.Sequence, e.Time
@@ -299,13 +299,13 @@ func (f *File) syncLoop() {
 		case <-f.stop:
 			return
 		case <-tick.C:
-			f.syncAside()
+			f.syncUnlocked()
 		}
 	}
 }
 
-// syncAside forces the file to the disk while others go on writing.
-func (f *File) syncAside() {
+// syncUnlocked forces the file to the disk while others go on writing.
+func (f *File) syncUnlocked() {
 	f.mu.Lock()
 	if f.f == nil || !f.dirty {
 		f.mu.Unlock()

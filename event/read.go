@@ -100,7 +100,7 @@ func (r *Reader) readLine() (line []byte, whole bool, err error) {
 // has no events.
 func ReadFiles(path string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		files, err := openAll(path)
+		files, err := openRotated(path)
 		defer func() {
 			for _, f := range files {
 				f.Close()
@@ -135,11 +135,11 @@ func readFile(f *os.File, yield func(Event, error) bool) bool {
 	}
 }
 
-// openAll opens the files of a path, oldest first. It opens the newest first: a
+// openRotated opens the files of a path, oldest first. It opens the newest first: a
 // file that is rotated meanwhile is then seen twice, and left out once, instead
 // of not at all.
-func openAll(path string) ([]*os.File, error) {
-	names, err := filesOf(path)
+func openRotated(path string) ([]*os.File, error) {
+	names, err := rotatedFiles(path)
 	if err != nil {
 		return nil, err
 	}
@@ -171,9 +171,9 @@ func openAll(path string) ([]*os.File, error) {
 	return files, nil
 }
 
-// filesOf lists path and what was rotated from it, newest first, with one name
+// rotatedFiles lists path and what was rotated from it, newest first, with one name
 // more for a rotation that happens meanwhile.
-func filesOf(path string) ([]string, error) {
+func rotatedFiles(path string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -193,13 +193,13 @@ func filesOf(path string) ([]string, error) {
 	return names, nil
 }
 
-// tail is how much of the end of a file is read for its latest sequence.
-const tail = 2 * MaxLine
+// tailSize is how much of the end of a file is read for its latest sequence.
+const tailSize = 2 * MaxLine
 
 // LastSequence returns the latest sequence in the files at path, 0 if there is
 // none: what [Stream.Continue] takes. It reads no more than the end of a file.
 func LastSequence(path string) (uint64, error) {
-	files, err := openAll(path)
+	files, err := openRotated(path)
 	defer func() {
 		for _, f := range files {
 			f.Close()
@@ -209,16 +209,16 @@ func LastSequence(path string) (uint64, error) {
 		return 0, fmt.Errorf("event: read %s: %w", path, err)
 	}
 	for _, f := range slices.Backward(files) {
-		if last, err := lastIn(f); err != nil || last > 0 {
+		if last, err := lastSequenceIn(f); err != nil || last > 0 {
 			return last, err
 		}
 	}
 	return 0, nil
 }
 
-func lastIn(f *os.File) (last uint64, err error) {
-	if info, err := f.Stat(); err == nil && info.Size() > tail {
-		if _, err := f.Seek(-tail, io.SeekEnd); err != nil {
+func lastSequenceIn(f *os.File) (last uint64, err error) {
+	if info, err := f.Stat(); err == nil && info.Size() > tailSize {
+		if _, err := f.Seek(-tailSize, io.SeekEnd); err != nil {
 			return 0, fmt.Errorf("event: read %s: %w", f.Name(), err)
 		}
 	}

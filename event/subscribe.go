@@ -101,7 +101,7 @@ func (s *Stream) Subscribe(filter Filter, opts *SubscribeOptions) *Subscription 
 	sub.queue = slices.Grow(sub.queue, o.Buffer)[:o.Buffer]
 	sub.detach = s.attachLocked(sub)
 	s.mu.Unlock()
-	sub.done.Go(sub.pump)
+	sub.done.Go(sub.deliver)
 	return sub
 }
 
@@ -116,7 +116,7 @@ func (sub *Subscription) replay(ring *Ring, after, last uint64) int {
 	case after > last:
 		sub.lost = Event{Kind: Dropped, Time: time.Now().UTC(), Fields: map[string]any{FieldReason: DropUnknown, FieldCount: uint64(0)}}
 	case missing > 0:
-		sub.lost = dropped(DropExpired, missing, Event{Sequence: after + missing, Time: time.Now()})
+		sub.lost = droppedEvent(DropExpired, missing, Event{Sequence: after + missing, Time: time.Now()})
 	}
 	for _, e := range events {
 		if sub.filter.Match(e) {
@@ -129,8 +129,8 @@ func (sub *Subscription) replay(ring *Ring, after, last uint64) int {
 	return sub.count
 }
 
-// dropped stands for count events, of which e is the last.
-func dropped(reason string, count uint64, e Event) Event {
+// droppedEvent stands for count events, of which e is the last.
+func droppedEvent(reason string, count uint64, e Event) Event {
 	return Event{Kind: Dropped, Sequence: e.Sequence, Time: e.Time.UTC(), Fields: map[string]any{
 		FieldReason: reason, FieldCount: count, FieldFirst: e.Sequence - count + 1,
 	}}
@@ -155,7 +155,7 @@ func (sub *Subscription) Emit(e Event) {
 	}
 	sub.mu.Lock()
 	if sub.count == len(sub.queue) {
-		sub.loseLocked(sub.queue[sub.head])
+		sub.countLostLocked(sub.queue[sub.head])
 		sub.head = (sub.head + 1) % len(sub.queue)
 		sub.count--
 	}
@@ -168,8 +168,8 @@ func (sub *Subscription) Emit(e Event) {
 	}
 }
 
-// loseLocked counts e among the missing.
-func (sub *Subscription) loseLocked(e Event) {
+// countLostLocked counts e among the missing.
+func (sub *Subscription) countLostLocked(e Event) {
 	if sub.lost.Kind == "" {
 		sub.lost = Event{Kind: Dropped, Fields: map[string]any{FieldReason: DropSlow, FieldCount: uint64(0), FieldFirst: e.Sequence}}
 	}
@@ -177,11 +177,11 @@ func (sub *Subscription) loseLocked(e Event) {
 	sub.lost.Fields[FieldCount] = sub.lost.Fields[FieldCount].(uint64) + 1
 }
 
-// pump hands out events until the subscription is closed.
-func (sub *Subscription) pump() {
+// deliver hands out events until the subscription is closed.
+func (sub *Subscription) deliver() {
 	defer close(sub.c)
 	for {
-		e, ok := sub.take()
+		e, ok := sub.nextEvent()
 		if !ok {
 			select {
 			case <-sub.wake:
@@ -198,8 +198,8 @@ func (sub *Subscription) pump() {
 	}
 }
 
-// take returns the next event to hand out.
-func (sub *Subscription) take() (Event, bool) {
+// nextEvent returns the next event to hand out.
+func (sub *Subscription) nextEvent() (Event, bool) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
 	if sub.lost.Kind != "" {

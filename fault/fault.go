@@ -48,13 +48,13 @@ const (
 	Internal          Code = "internal"           // a defect of Croft, or an error nobody classified
 )
 
-var all = []Code{
+var allCodes = []Code{
 	InvalidArgument, Unauthenticated, PermissionDenied, SandboxViolation, NotFound, AlreadyExists, Conflict,
 	WrongState, ResourceExhausted, Unavailable, Failed, Evicted, Unsupported, Canceled, DeadlineExceeded, Internal,
 }
 
 // All returns every code, in the order of their declaration.
-func All() []Code { return slices.Clone(all) }
+func All() []Code { return slices.Clone(allCodes) }
 
 // Error returns the code as words: "not found".
 func (c Code) Error() string { return strings.ReplaceAll(string(c), "_", " ") }
@@ -67,7 +67,7 @@ func (c Code) Kind() string { return string(c) }
 
 // Parse returns the code that has the given wire name or kind.
 func Parse(s string) (Code, bool) {
-	for _, c := range all {
+	for _, c := range allCodes {
 		if s == string(c) || s == c.Wire() {
 			return c, true
 		}
@@ -82,24 +82,24 @@ func Of(err error) Code {
 	if err == nil {
 		return ""
 	}
-	if c, ok := find(err); ok {
+	if c, ok := findCode(err); ok {
 		return c
 	}
 	return Internal
 }
 
-// find walks err outside in, and left to right where an error wraps several.
-func find(err error) (Code, bool) {
+// findCode walks err outside in, and left to right where an error wraps several.
+func findCode(err error) (Code, bool) {
 	switch e := err.(type) { //nolint:errorlint // the walk itself unwraps; each node is judged alone
 	case nil:
 		return "", false
 	case Code:
 		return e, true
 	case syscall.Errno:
-		return ofErrno(e)
+		return codeOfErrno(e)
 	case interface{ Unwrap() []error }:
 		for _, inner := range e.Unwrap() {
-			if c, ok := find(inner); ok {
+			if c, ok := findCode(inner); ok {
 				return c, true
 			}
 		}
@@ -110,7 +110,7 @@ func find(err error) (Code, bool) {
 			return s.code, true
 		}
 	}
-	return find(errors.Unwrap(err))
+	return findCode(errors.Unwrap(err))
 }
 
 var sentinels = []struct {
@@ -127,7 +127,7 @@ var sentinels = []struct {
 	{errors.ErrUnsupported, Unsupported},
 }
 
-func ofErrno(e syscall.Errno) (Code, bool) {
+func codeOfErrno(e syscall.Errno) (Code, bool) {
 	switch e {
 	case syscall.ENOENT:
 		return NotFound, true

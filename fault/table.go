@@ -1,7 +1,7 @@
 package fault
 
-// A row says how one code looks at each edge of Croft.
-type row struct {
+// A edgeRow says how one code looks at each edge of Croft.
+type edgeRow struct {
 	status int // HTTP; numbers, so that the guest does not carry net/http for their names
 	tool   bool
 	exit   int // of the croft program
@@ -11,7 +11,7 @@ type row struct {
 //
 // Exit statuses start at 10, so that they never meet the shell's own (126 and
 // up), the usage error (2) or the verdicts of croft eval (1 and 2).
-var table = map[Code]row{
+var table = map[Code]edgeRow{
 	InvalidArgument:   {400, true, 10},
 	NotFound:          {404, true, 11},
 	AlreadyExists:     {409, true, 12},

@@ -28,17 +28,17 @@ type unowned struct{}
 func (unowned) LockShared(context.Context, string) (func(), error)    { return func() {}, nil }
 func (unowned) LockExclusive(context.Context, string) (func(), error) { return func() {}, nil }
 
-// enter keeps sweeping out of the store and of the ground.
-func (r *Registry) enter(ctx context.Context) (func(), error) {
-	return r.lock(ctx, false, r.opts.Owner.LockShared)
+// lockShared keeps sweeping out of the store and of the ground.
+func (r *Registry) lockShared(ctx context.Context) (func(), error) {
+	return r.lockStore(ctx, false, r.opts.Owner.LockShared)
 }
 
-// alone keeps opening out of the store and of the ground.
-func (r *Registry) alone(ctx context.Context) (func(), error) {
-	return r.lock(ctx, true, r.opts.Owner.LockExclusive)
+// lockExclusive keeps opening out of the store and of the ground.
+func (r *Registry) lockExclusive(ctx context.Context) (func(), error) {
+	return r.lockStore(ctx, true, r.opts.Owner.LockExclusive)
 }
 
-func (r *Registry) lock(ctx context.Context, exclusive bool, ground func(context.Context, string) (func(), error)) (func(), error) {
+func (r *Registry) lockStore(ctx context.Context, exclusive bool, ground func(context.Context, string) (func(), error)) (func(), error) {
 	unlock, err := r.store.Lock(ctx, exclusive)
 	if err != nil {
 		return nil, err

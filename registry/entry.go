@@ -40,8 +40,8 @@ const retired = -1
 // the users of one workspace fight for a cache line.
 const useGrain = int64(time.Millisecond)
 
-// take marks a use and returns the handle; ok is false if it has been retired.
-func (e *entry) take(now int64) (ws *workspace.Workspace, ok bool, err error) {
+// useHandle marks a use and returns the handle; ok is false if it has been retired.
+func (e *entry) useHandle(now int64) (ws *workspace.Workspace, ok bool, err error) {
 	for {
 		used := e.used.Load()
 		if used == retired {
@@ -60,17 +60,17 @@ func (e *entry) take(now int64) (ws *workspace.Workspace, ok bool, err error) {
 // under way, and zero if it is retired.
 func (e *entry) lastUse() time.Time {
 	if e.ws.Busy() {
-		e.mark()
+		e.markUsed()
 	}
 	used := e.used.Load()
 	if used == retired {
 		return time.Time{}
 	}
-	return moment(used)
+	return timeFromNanos(used)
 }
 
-// mark marks a use, unless the handle is retired.
-func (e *entry) mark() {
+// markUsed marks a use, unless the handle is retired.
+func (e *entry) markUsed() {
 	now := time.Now().UnixNano()
 	for {
 		used := e.used.Load()
@@ -87,12 +87,12 @@ type usage struct {
 }
 
 func (u usage) Emit(ev event.Event) {
-	u.e.mark()
+	u.e.markUsed()
 	u.Sink.Emit(ev)
 }
 
-// entry returns the live handle of a workspace.
-func (r *Registry) entry(id string) (*entry, bool) {
+// liveEntry returns the live handle of a workspace.
+func (r *Registry) liveEntry(id string) (*entry, bool) {
 	v, ok := r.live.Load(id)
 	if !ok {
 		return nil, false
@@ -100,14 +100,16 @@ func (r *Registry) entry(id string) (*entry, bool) {
 	return v.(*entry), true
 }
 
-// install makes a handle for what a provider returned, for all to find.
-func (r *Registry) install(rec Record, d *driver.Workspace) (*entry, error) {
+// installEntry makes a handle for what a provider returned, for all to find.
+func (r *Registry) installEntry(rec Record, d *driver.Workspace) (*entry, error) {
 	e := &entry{id: rec.ID, want: rec.Spec.Want, current: d}
 	e.used.Store(time.Now().UnixNano())
 	e.revision.Store(d.Ref.Revision)
 	ws, err := workspace.New(rec.ID, d, rec.Spec.Want, &workspace.Options{
 		Session: rec.Spec.Session, Log: r.opts.Log, Events: usage{r.opts.Events, e}, MaxFileSize: r.opts.MaxFileSize,
-		Renew: func(ctx context.Context, stale *driver.Workspace) (*driver.Workspace, error) { return r.renew(ctx, e) },
+		Renew: func(ctx context.Context, stale *driver.Workspace) (*driver.Workspace, error) {
+			return r.reattach(ctx, e)
+		},
 		// Others may hold the same handle; it ends when the registry ends it.
 		OnClose: func(context.Context) error { return nil },
 	})
@@ -119,25 +121,25 @@ func (r *Registry) install(rec Record, d *driver.Workspace) (*entry, error) {
 	return e, nil
 }
 
-// retire ends a handle: with destroy set the workspace, too. It waits for the
+// retireEntry ends a handle: with destroy set the workspace, too. It waits for the
 // calls that are under way. Retiring twice is retiring once.
-func (r *Registry) retire(ctx context.Context, e *entry, destroy bool) error {
+func (r *Registry) retireEntry(ctx context.Context, e *entry, destroy bool) error {
 	if e.ended.Load() {
 		return nil
 	}
-	used, err := r.letGo(ctx, e, destroy)
-	return errors.Join(err, r.store.Release(ctx, r.me.ID, map[string]time.Time{e.id: used}))
+	used, err := r.endHandle(ctx, e, destroy)
+	return errors.Join(err, r.store.Release(ctx, r.self.ID, map[string]time.Time{e.id: used}))
 }
 
-// letGo is retire without telling the store; it returns the last use.
-func (r *Registry) letGo(ctx context.Context, e *entry, destroy bool) (time.Time, error) {
+// endHandle is retire without telling the store; it returns the last use.
+func (r *Registry) endHandle(ctx context.Context, e *entry, destroy bool) (time.Time, error) {
 	if !e.ended.CompareAndSwap(false, true) {
 		return time.Time{}, nil
 	}
 	used := e.used.Swap(retired)
 	r.live.CompareAndDelete(e.id, e)
 	r.mu.Lock()
-	r.open--
+	r.openCount--
 	r.mu.Unlock()
 	end := e.ws.Detach
 	if destroy {
@@ -160,13 +162,13 @@ func (r *Registry) letGo(ctx context.Context, e *entry, destroy bool) (time.Time
 	if used == retired {
 		return time.Time{}, err
 	}
-	return moment(used), err
+	return timeFromNanos(used), err
 }
 
 // retireID ends the handle on a workspace, if this registry has one.
 func (r *Registry) retireID(ctx context.Context, id string) error {
-	if e, ok := r.entry(id); ok {
-		return r.retire(ctx, e, false)
+	if e, ok := r.liveEntry(id); ok {
+		return r.retireEntry(ctx, e, false)
 	}
 	return nil
 }

@@ -16,29 +16,29 @@ import (
 // pollOpening is how often one looks whether another process is done.
 const pollOpening = 50 * time.Millisecond
 
-// settle gets the provider's workspace for a record and stores what it learned:
+// claimAndOpen gets the provider's workspace for a record and stores what it learned:
 // the ref, or the failure. What it returns is ready and durable.
-func (r *Registry) settle(ctx context.Context, rec Record) (*driver.Workspace, Record, error) {
+func (r *Registry) claimAndOpen(ctx context.Context, rec Record) (*driver.Workspace, Record, error) {
 	for {
-		rec, err := r.claim(ctx, rec)
+		rec, err := r.claimOpening(ctx, rec)
 		if err != nil {
 			return nil, Record{}, err
 		}
-		d, settled, err := r.reachAndStore(ctx, rec)
+		d, settled, err := r.openAndStore(ctx, rec)
 		if fault.Of(err) != fault.Conflict {
 			return d, settled, err
 		}
-		if rec, err = r.get(ctx, rec.ID); err != nil {
+		if rec, err = r.getRecord(ctx, rec.ID); err != nil {
 			return nil, Record{}, err
 		}
 	}
 }
 
-// claim makes this registry the one that opens the workspace. A ready or an
+// claimOpening makes this registry the one that opens the workspace. A ready or an
 // evicted one needs no claim: any number may attach to it at once.
-func (r *Registry) claim(ctx context.Context, rec Record) (Record, error) {
+func (r *Registry) claimOpening(ctx context.Context, rec Record) (Record, error) {
 	for {
-		if err := rec.usable(); err != nil {
+		if err := rec.checkUsable(); err != nil {
 			return Record{}, err
 		}
 		if rec.State == Ready || rec.State == Evicted {
@@ -53,16 +53,16 @@ func (r *Registry) claim(ctx context.Context, rec Record) (Record, error) {
 		} else {
 			next := rec.clone()
 			if next.State != Opening {
-				next.to(Opening)
+				next.moveTo(Opening)
 			}
-			next.Worker = r.me.ID
+			next.Worker = r.self.ID
 			next.Attempts++
-			if stored, err := r.put(ctx, rec.State, next, r.store.Put); fault.Of(err) != fault.Conflict {
+			if stored, err := r.putRecord(ctx, rec.State, next, r.store.Put); fault.Of(err) != fault.Conflict {
 				return stored, err
 			}
 		}
 		var err error
-		if rec, err = r.get(ctx, rec.ID); err != nil {
+		if rec, err = r.getRecord(ctx, rec.ID); err != nil {
 			return Record{}, err
 		}
 	}
@@ -70,21 +70,21 @@ func (r *Registry) claim(ctx context.Context, rec Record) (Record, error) {
 
 // busyElsewhere reports whether another living registry works on the record.
 func (r *Registry) busyElsewhere(ctx context.Context, rec Record) (bool, error) {
-	if rec.Worker == "" || rec.Worker == r.me.ID {
+	if rec.Worker == "" || rec.Worker == r.self.ID {
 		return false, nil
 	}
 	return r.store.Alive(ctx, rec.Worker)
 }
 
-// reachAndStore opens or resolves, and stores the outcome. Sweeping is kept out
+// openAndStore opens or resolves, and stores the outcome. Sweeping is kept out
 // from before the provider is asked until the record says what became of it.
-func (r *Registry) reachAndStore(ctx context.Context, rec Record) (*driver.Workspace, Record, error) {
-	d, opened, unlock, err := r.reach(ctx, rec)
+func (r *Registry) openAndStore(ctx context.Context, rec Record) (*driver.Workspace, Record, error) {
+	d, opened, unlock, err := r.openOrResolve(ctx, rec)
 	defer unlock()
 	if err != nil {
-		return nil, Record{}, r.fail(ctx, rec, opened, err)
+		return nil, Record{}, r.storeFailure(ctx, rec, opened, err)
 	}
-	settled, err := r.commit(ctx, rec, d, opened)
+	settled, err := r.storeReady(ctx, rec, d, opened)
 	if err == nil {
 		return d, settled, nil
 	}
@@ -93,7 +93,7 @@ func (r *Registry) reachAndStore(ctx context.Context, rec Record) (*driver.Works
 	if fault.Of(err) == fault.NotFound {
 		end = d.Life.Destroy
 	}
-	ctx, cancel := cleanup(ctx)
+	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	if failure := end(ctx); failure != nil {
 		r.opts.Log.Warn("let go of a workspace", "workspace", rec.ID, "error", failure)
@@ -101,10 +101,10 @@ func (r *Registry) reachAndStore(ctx context.Context, rec Record) (*driver.Works
 	return nil, Record{}, err
 }
 
-// reach asks the provider: for the workspace of the ref where there is one. A
+// openOrResolve asks the provider: for the workspace of the ref where there is one. A
 // ref that is stale means that a change of policy was made and its new ref never
 // stored; opening with the policy that was wished for finds the way back.
-func (r *Registry) reach(ctx context.Context, rec Record) (d *driver.Workspace, opened bool, unlock func(), err error) {
+func (r *Registry) openOrResolve(ctx context.Context, rec Record) (d *driver.Workspace, opened bool, unlock func(), err error) {
 	unlock = func() {}
 	p, err := r.mux.Provider(rec.Kind)
 	if err != nil {
@@ -112,7 +112,7 @@ func (r *Registry) reach(ctx context.Context, rec Record) (d *driver.Workspace, 
 	}
 	spec := rec.Spec
 	if rec.Ref != nil {
-		d, err = r.retry(ctx, rec, "resolve", func(ctx context.Context) (*driver.Workspace, error) { return p.Resolve(ctx, *rec.Ref) })
+		d, err = r.retryTransient(ctx, rec, "resolve", func(ctx context.Context) (*driver.Workspace, error) { return p.Resolve(ctx, *rec.Ref) })
 		if fault.CauseOf(err) != fault.CauseStale {
 			return d, false, unlock, err
 		}
@@ -120,10 +120,10 @@ func (r *Registry) reach(ctx context.Context, rec Record) (d *driver.Workspace, 
 			spec.Policy = *rec.Pending
 		}
 	}
-	if unlock, err = r.enter(ctx); err != nil {
+	if unlock, err = r.lockShared(ctx); err != nil {
 		return nil, true, func() {}, notFailed{err}
 	}
-	d, err = r.retry(ctx, rec, "open", func(ctx context.Context) (*driver.Workspace, error) { return p.Open(ctx, spec) })
+	d, err = r.retryTransient(ctx, rec, "open", func(ctx context.Context) (*driver.Workspace, error) { return p.Open(ctx, spec) })
 	return d, true, unlock, err
 }
 
@@ -132,31 +132,31 @@ type notFailed struct{ error }
 
 func (e notFailed) Unwrap() error { return e.error }
 
-// retry repeats a call that fails for a while, with waits that double.
-func (r *Registry) retry(ctx context.Context, rec Record, verb string, call func(context.Context) (*driver.Workspace, error)) (*driver.Workspace, error) {
+// retryTransient repeats a call that fails for a while, with waits that double.
+func (r *Registry) retryTransient(ctx context.Context, rec Record, verb string, call func(context.Context) (*driver.Workspace, error)) (*driver.Workspace, error) {
 	for n := 0; ; n++ {
-		d, err := r.guard(ctx, rec, verb, call)
+		d, err := r.callProvider(ctx, rec, verb, call)
 		if err == nil || !fault.IsTransient(err) || n >= r.opts.Retries {
 			return d, err
 		}
 		r.opts.Log.Info("retry", "workspace", rec.ID, "provider", rec.Kind, "verb", verb, "code", fault.Of(err), "attempt", n+1)
-		if cut := sleep.For(ctx, r.delay(n)); cut != nil {
+		if cut := sleep.For(ctx, r.backoffDelay(n)); cut != nil {
 			return nil, fmt.Errorf("%w (while waiting to try again): %w", cut, err)
 		}
 	}
 }
 
-// delay is the wait before retry n. All of them together take RetryFor, less a
+// backoffDelay is the wait before retry n. All of them together take RetryFor, less a
 // little that keeps those who failed together apart.
-func (r *Registry) delay(n int) time.Duration {
+func (r *Registry) backoffDelay(n int) time.Duration {
 	share := float64(r.opts.RetryFor) / float64((int64(1)<<min(r.opts.Retries, 30))-1)
 	return time.Duration(share * float64(int64(1)<<min(n, 30)) * (1 - 0.1*rand.Float64()))
 }
 
-// guard holds one answer of a provider against the contract. A panic, a
+// callProvider holds one answer of a provider against the contract. A panic, a
 // workspace that is not what was promised, and Evicted, which only modules may
 // answer, are permanent failures.
-func (r *Registry) guard(ctx context.Context, rec Record, verb string, call func(context.Context) (*driver.Workspace, error)) (d *driver.Workspace, err error) {
+func (r *Registry) callProvider(ctx context.Context, rec Record, verb string, call func(context.Context) (*driver.Workspace, error)) (d *driver.Workspace, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.opts.Log.Error("provider panicked", "provider", rec.Kind, "workspace", rec.ID, "verb", verb, "panic", p, "stack", string(debug.Stack()))
@@ -188,22 +188,22 @@ func (r *Registry) closeInvalid(ctx context.Context, d *driver.Workspace) {
 	if d == nil || d.Life.Close == nil {
 		return
 	}
-	ctx, cancel := cleanup(ctx)
+	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	if err := d.Life.Close(ctx); err != nil {
 		r.opts.Log.Debug("close a workspace that broke the contract", "error", err)
 	}
 }
 
-// commit stores that the workspace is ready, with its ref. NotFound means that
+// storeReady stores that the workspace is ready, with its ref. NotFound means that
 // it was destroyed meanwhile, Conflict that a newer ref is known.
-func (r *Registry) commit(ctx context.Context, rec Record, d *driver.Workspace, opened bool) (Record, error) {
-	busy, err := r.updating(ctx, rec)
+func (r *Registry) storeReady(ctx context.Context, rec Record, d *driver.Workspace, opened bool) (Record, error) {
+	busy, err := r.isUpdating(ctx, rec)
 	if err != nil {
 		return Record{}, err
 	}
-	return r.change(ctx, rec.ID, func(now *Record) error {
-		if err := now.usable(); err != nil {
+	return r.changeRecord(ctx, rec.ID, func(now *Record) error {
+		if err := now.checkUsable(); err != nil {
 			return err
 		}
 		if now.Ref != nil && now.Ref.Revision > d.Ref.Revision {
@@ -225,13 +225,13 @@ func (r *Registry) commit(ctx context.Context, rec Record, d *driver.Workspace, 
 	})
 }
 
-// updating reports whether a living registry is changing the policy now: its
+// isUpdating reports whether a living registry is changing the policy now: its
 // wish is not for others to judge.
-func (r *Registry) updating(ctx context.Context, rec Record) (bool, error) {
+func (r *Registry) isUpdating(ctx context.Context, rec Record) (bool, error) {
 	if rec.Pending == nil || rec.Worker == "" {
 		return false, nil
 	}
-	if rec.Worker == r.me.ID {
+	if rec.Worker == r.self.ID {
 		return rec.State != Opening, nil
 	}
 	return r.store.Alive(ctx, rec.Worker)
@@ -241,26 +241,26 @@ func (r *Registry) updating(ctx context.Context, rec Record) (bool, error) {
 func (r *Record) becomeReady() {
 	switch r.State {
 	case Intended, Closed:
-		r.to(Opening, Ready)
+		r.moveTo(Opening, Ready)
 		r.Worker = ""
 	case Opening:
-		r.to(Ready)
+		r.moveTo(Ready)
 		r.Worker = ""
 	case Evicted, Paused:
-		r.to(Ready)
+		r.moveTo(Ready)
 	}
 	r.Error, r.Attempts = nil, 0
 }
 
-// fail stores a permanent failure and returns the error that everyone gets from
+// storeFailure stores a permanent failure and returns the error that everyone gets from
 // now on. It stores nothing where the caller gave up, where the store itself
 // failed, or where another process holds the workspace, which is then good there.
-func (r *Registry) fail(ctx context.Context, rec Record, opened bool, err error) error {
+func (r *Registry) storeFailure(ctx context.Context, rec Record, opened bool, err error) error {
 	cut := ctx.Err() != nil || errors.As(err, new(notFailed))
-	ctx, cancel := cleanup(ctx)
+	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	if cut {
-		return r.unclaim(ctx, rec, err)
+		return r.releaseClaim(ctx, rec, err)
 	}
 	if !opened && r.heldElsewhere(ctx, rec.ID) {
 		return fmt.Errorf("%w (another process holds it)", err)
@@ -270,12 +270,12 @@ func (r *Registry) fail(ctx context.Context, rec Record, opened bool, err error)
 		wire.Cause = fault.CauseOutage
 	}
 	wire.Transient = false // all retries are used up
-	stored, failure := r.change(ctx, rec.ID, func(now *Record) error {
+	stored, failure := r.changeRecord(ctx, rec.ID, func(now *Record) error {
 		switch now.State {
 		case Opening, Evicted:
-			now.to(Failed)
+			now.moveTo(Failed)
 		case Ready:
-			now.to(Evicted, Failed)
+			now.moveTo(Evicted, Failed)
 		default: // someone moved it elsewhere; the failure is only this caller's
 			return errUnchanged
 		}
@@ -293,10 +293,10 @@ func (r *Registry) fail(ctx context.Context, rec Record, opened bool, err error)
 	return err
 }
 
-// unclaim leaves an opening that was cut short for the next one to go on with.
-func (r *Registry) unclaim(ctx context.Context, rec Record, err error) error {
-	_, failure := r.change(ctx, rec.ID, func(now *Record) error {
-		if now.State != Opening || now.Worker != r.me.ID {
+// releaseClaim leaves an opening that was cut short for the next one to go on with.
+func (r *Registry) releaseClaim(ctx context.Context, rec Record, err error) error {
+	_, failure := r.changeRecord(ctx, rec.ID, func(now *Record) error {
+		if now.State != Opening || now.Worker != r.self.ID {
 			return errUnchanged
 		}
 		now.Worker = ""
@@ -314,7 +314,7 @@ func (r *Registry) heldElsewhere(ctx context.Context, id string) bool {
 		return true // in doubt nothing is judged
 	}
 	for _, h := range holders {
-		if h.ID != r.me.ID {
+		if h.ID != r.self.ID {
 			return true
 		}
 	}

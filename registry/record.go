@@ -48,9 +48,9 @@ func (r Record) failure() error {
 	return r.Error.Err()
 }
 
-// outage reports whether the workspace is failed although nothing is known against
+// isOutage reports whether the workspace is failed although nothing is known against
 // it: its provider could not be reached, and may be there again.
-func (r Record) outage() bool {
+func (r Record) isOutage() bool {
 	return r.State == Failed && r.Ref != nil && r.Error != nil && r.Error.Cause == fault.CauseOutage
 }
 
@@ -105,9 +105,9 @@ func (h Holder) Died() bool {
 	return errors.Is(err, os.ErrProcessDone)
 }
 
-// who names a holder for a message. One that crashed seems alive until its lease
+// describe names a holder for a message. One that crashed seems alive until its lease
 // ends, which is no riddle if it is said.
-func (h Holder) who() string {
+func (h Holder) describe() string {
 	who := fmt.Sprintf("process %d on %s", h.PID, h.Host)
 	if h.Died() {
 		who += fmt.Sprintf(", which has died: it is free at %s", h.Expires.Format(time.RFC3339))

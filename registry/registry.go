@@ -23,7 +23,7 @@ type Registry struct {
 	store Store
 	mux   *workspace.Mux
 	opts  Options
-	me    Holder
+	self  Holder
 
 	// base carries the values of the context that New was given, for what no
 	// caller waits for. It ends with Shutdown.
@@ -33,13 +33,13 @@ type Registry struct {
 	live    sync.Map              // id -> *entry
 	changes keylock.Locks[string] // by id; see lockWorkspace
 
-	mu      sync.Mutex
-	flights map[string]*flight // guarded by mu
-	open    int                // guarded by mu; entries and flights
-	down    bool               // guarded by mu
-	beating bool               // guarded by mu
-	leased  bool               // guarded by mu; there may be a lease to end
-	wg      sync.WaitGroup     // flights, the heartbeat, and handles that end
+	mu               sync.Mutex
+	openCalls        map[string]*openCall // guarded by mu
+	openCount        int                  // guarded by mu; entries and flights
+	isDown           bool                 // guarded by mu
+	heartbeatStarted bool                 // guarded by mu
+	leased           bool                 // guarded by mu; there may be a lease to end
+	wg               sync.WaitGroup       // flights, the heartbeat, and handles that end
 }
 
 // Options say how a registry behaves. The zero value is what most want.
@@ -105,9 +105,9 @@ func New(ctx context.Context, store Store, mux *workspace.Mux, opts *Options) (*
 	base, end := context.WithCancel(context.WithoutCancel(ctx))
 	return &Registry{
 		store: store, mux: mux, opts: opts.withDefaults(),
-		me:   Holder{ID: driver.NewID(), Host: host, PID: os.Getpid()},
+		self: Holder{ID: driver.NewID(), Host: host, PID: os.Getpid()},
 		base: base, end: end,
-		flights: map[string]*flight{},
+		openCalls: map[string]*openCall{},
 	}, nil
 }
 
@@ -118,12 +118,12 @@ func (r *Registry) Create(ctx context.Context, spec workspace.Spec) (Record, err
 	if fresh {
 		spec.ID = driver.NewID()
 	}
-	if err := r.check(spec); err != nil {
+	if err := r.checkSpec(spec); err != nil {
 		return Record{}, fmt.Errorf("registry: create: %w", err)
 	}
 	release := func() {}
 	if fresh {
-		spec.ID, release = r.reserve(spec)
+		spec.ID, release = r.reserveID(spec)
 	}
 	now := time.Now().UTC()
 	rec, err := r.store.Insert(ctx, Record{
@@ -134,7 +134,7 @@ func (r *Registry) Create(ctx context.Context, spec workspace.Spec) (Record, err
 		release()
 		return Record{}, err
 	}
-	r.tell(rec, "", Intended, "")
+	r.emitState(rec, "", Intended, "")
 	return rec, nil
 }
 
@@ -148,9 +148,9 @@ func (r *Registry) lockWorkspace(ctx context.Context, id string) (unlock func(),
 	return unlock, nil
 }
 
-// reserve returns the id of a workspace that the provider has ready, if it keeps
+// reserveID returns the id of a workspace that the provider has ready, if it keeps
 // any, and the one of spec if not; and what gives it back.
-func (r *Registry) reserve(spec workspace.Spec) (id string, release func()) {
+func (r *Registry) reserveID(spec workspace.Spec) (id string, release func()) {
 	id, release = spec.ID, func() {}
 	p, err := r.mux.Provider(spec.Kind)
 	if err != nil {
@@ -182,7 +182,7 @@ func (r *Registry) Lookup(ctx context.Context, owner, nameOrID string) (Record, 
 	missing := fmt.Errorf("registry: workspace %q: %w", nameOrID, fault.NotFound)
 	switch {
 	case driver.ValidID(nameOrID):
-		rec, err := r.get(ctx, nameOrID)
+		rec, err := r.getRecord(ctx, nameOrID)
 		if err == nil && owner != "" && rec.Owner != owner {
 			return Record{}, missing
 		}
@@ -197,14 +197,14 @@ func (r *Registry) Lookup(ctx context.Context, owner, nameOrID string) (Record, 
 				return rec, nil
 			}
 		}
-		return Record{}, fmt.Errorf("%w%s", missing, r.hint(ctx, owner, nameOrID))
+		return Record{}, fmt.Errorf("%w%s", missing, r.suggestName(ctx, owner, nameOrID))
 	}
 	return Record{}, fmt.Errorf("registry: workspace %q: %w: it is neither an id (%d of [a-z0-9]) nor a name ([a-z0-9][a-z0-9-]{0,62})",
 		nameOrID, fault.InvalidArgument, driver.IDLength)
 }
 
-// hint names a workspace of an owner that somebody may have meant.
-func (r *Registry) hint(ctx context.Context, owner, name string) string {
+// suggestName names a workspace of an owner that somebody may have meant.
+func (r *Registry) suggestName(ctx context.Context, owner, name string) string {
 	recs, err := r.store.List(ctx, Filter{Owner: owner})
 	if err != nil {
 		return ""
@@ -231,7 +231,7 @@ func (r *Registry) Revision(ctx context.Context) (string, error) {
 
 // Describe tells all there is to know of a workspace. It opens nothing.
 func (r *Registry) Describe(ctx context.Context, id string) (Description, error) {
-	rec, err := r.get(ctx, id)
+	rec, err := r.getRecord(ctx, id)
 	if err != nil {
 		return Description{}, err
 	}
@@ -239,7 +239,7 @@ func (r *Registry) Describe(ctx context.Context, id string) (Description, error)
 	if d.Holders, err = r.store.Holders(ctx, id); err != nil {
 		return Description{}, err
 	}
-	if e, ok := r.entry(id); ok {
+	if e, ok := r.liveEntry(id); ok {
 		traits := e.ws.Traits()
 		d.Live, d.Traits = true, &traits
 	}
@@ -251,14 +251,14 @@ func (r *Registry) SetLabels(ctx context.Context, id string, labels map[string]s
 	if err := checkLabels(labels); err != nil {
 		return Record{}, fmt.Errorf("registry: set labels of %s: %w", id, err)
 	}
-	return r.change(ctx, id, func(rec *Record) error {
+	return r.changeRecord(ctx, id, func(rec *Record) error {
 		rec.Labels = labels
 		return nil
 	})
 }
 
-// get returns a record that is not destroyed.
-func (r *Registry) get(ctx context.Context, id string) (Record, error) {
+// getRecord returns a record that is not destroyed.
+func (r *Registry) getRecord(ctx context.Context, id string) (Record, error) {
 	if !driver.ValidID(id) {
 		return Record{}, fmt.Errorf("registry: workspace id %q: %w: an id is %d of [a-z0-9]", id, fault.InvalidArgument, driver.IDLength)
 	}
@@ -267,23 +267,23 @@ func (r *Registry) get(ctx context.Context, id string) (Record, error) {
 		return Record{}, err
 	}
 	if rec.State == Destroyed {
-		return Record{}, destroyed(id)
+		return Record{}, destroyedError(id)
 	}
 	return rec, nil
 }
 
-func destroyed(id string) error {
+func destroyedError(id string) error {
 	return fmt.Errorf("registry: workspace %s was destroyed: %w", id, fault.NotFound)
 }
 
 // errUnchanged is what a change returns that finds nothing to do.
 var errUnchanged = errors.New("unchanged")
 
-// change applies f to the record and stores it; when someone else changed the
+// changeRecord applies f to the record and stores it; when someone else changed the
 // record meanwhile, f judges it anew. A destroyed record can't be changed.
-func (r *Registry) change(ctx context.Context, id string, f func(rec *Record) error) (Record, error) {
+func (r *Registry) changeRecord(ctx context.Context, id string, f func(rec *Record) error) (Record, error) {
 	for {
-		rec, err := r.get(ctx, id)
+		rec, err := r.getRecord(ctx, id)
 		if err != nil {
 			return Record{}, err
 		}
@@ -293,32 +293,32 @@ func (r *Registry) change(ctx context.Context, id string, f func(rec *Record) er
 		} else if err != nil {
 			return rec, err
 		}
-		stored, err := r.put(ctx, rec.State, next, r.store.Put)
+		stored, err := r.putRecord(ctx, rec.State, next, r.store.Put)
 		if fault.Of(err) != fault.Conflict || ctx.Err() != nil {
 			return stored, err
 		}
 	}
 }
 
-// put stores a record that came from the given state, and tells of its moves.
-func (r *Registry) put(ctx context.Context, from State, rec Record, store func(context.Context, Record) (Record, error)) (Record, error) {
+// putRecord stores a record that came from the given state, and tells of its moves.
+func (r *Registry) putRecord(ctx context.Context, from State, rec Record, store func(context.Context, Record) (Record, error)) (Record, error) {
 	rec.UpdatedAt = time.Now().UTC()
 	rec, err := store(ctx, rec)
 	if err != nil {
 		return Record{}, err
 	}
-	for _, to := range route(from, rec.State) {
+	for _, to := range shortestRoute(from, rec.State) {
 		var code string
 		if to == Failed && rec.Error != nil {
 			code = rec.Error.Code
 		}
-		r.tell(rec, from, to, code)
+		r.emitState(rec, from, to, code)
 		from = to
 	}
 	return rec, nil
 }
 
-func (r *Registry) tell(rec Record, from, to State, code string) {
+func (r *Registry) emitState(rec Record, from, to State, code string) {
 	fields := map[string]any{event.FieldFrom: string(from), event.FieldTo: string(to), event.FieldProvider: rec.Kind}
 	if code != "" {
 		fields[event.FieldCode] = code

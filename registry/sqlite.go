@@ -51,8 +51,8 @@ func openSQLite(ctx context.Context, path string) (Store, error) {
 		begin:     sqlitetx.Begin,
 		damaged:   isDamaged,
 	}}}
-	s.full, s.release = s.isFull, s.reserve().Release
-	if err := s.prepare(ctx); err != nil {
+	s.full, s.release = s.isFull, s.diskReserve().Release
+	if err := s.prepareSchema(ctx); err != nil {
 		db.Close()
 		return nil, fmt.Errorf("%w (the store is %s)", err, path)
 	}
@@ -65,7 +65,7 @@ func openSQLite(ctx context.Context, path string) (Store, error) {
 func makeFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return hide(path)
+		return restrictMode(path)
 	}
 	if err != nil {
 		return err
@@ -73,9 +73,9 @@ func makeFile(path string) error {
 	return errors.Join(f.Close(), atomicfile.SyncDir(filepath.Dir(path)))
 }
 
-// hide takes the rights of others from a file that is there, and from what lies
+// restrictMode takes the rights of others from a file that is there, and from what lies
 // beside it, unless they belong to someone else, who has to know.
-func hide(path string) error {
+func restrictMode(path string) error {
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		info, err := os.Stat(path + suffix)
 		if err == nil && info.Mode().Perm()&0o077 != 0 {
@@ -106,15 +106,15 @@ func sqliteDSN(path string) string {
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()
 }
 
-// prepare brings the schema up to date, one process at a time: switching a new
+// prepareSchema brings the schema up to date, one process at a time: switching a new
 // file to WAL does not wait for others as later writes do.
-func (s *sqliteStore) prepare(ctx context.Context) error {
+func (s *sqliteStore) prepareSchema(ctx context.Context) error {
 	unlock, err := s.lockFile(ctx, ".gate", true)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	return s.bringSomehow(ctx)
+	return s.migrateWithReserve(ctx)
 }
 
 // Lock takes the lock file, shared or exclusive. Whoever comes passes the gate

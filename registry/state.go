@@ -44,17 +44,17 @@ func States() []State { return slices.Clone(states) }
 // Moves returns the states that may follow s.
 func (s State) Moves() []State { return slices.Clone(moves[s]) }
 
-// need reports whether verb is allowed in state s.
-func (s State) need(verb string, allowed ...State) error {
+// requireState reports whether verb is allowed in state s.
+func (s State) requireState(verb string, allowed ...State) error {
 	if slices.Contains(allowed, s) {
 		return nil
 	}
 	return fmt.Errorf("cannot %s a workspace that is %s: %w: it must be one of %v", verb, s, fault.WrongState, allowed)
 }
 
-// to moves the record through the given states. An illegal move is a defect of
+// moveTo moves the record through the given states. An illegal move is a defect of
 // this package and panics.
-func (r *Record) to(next ...State) {
+func (r *Record) moveTo(next ...State) {
 	for _, s := range next {
 		if !slices.Contains(moves[r.State], s) {
 			panic(fmt.Sprintf("registry: workspace %s: illegal move from %s to %s", r.ID, r.State, s))
@@ -63,9 +63,9 @@ func (r *Record) to(next ...State) {
 	}
 }
 
-// route returns the shortest legal way between two states, without the first;
+// shortestRoute returns the shortest legal way between two states, without the first;
 // nil where from equals to. A pair without a way is a defect and panics.
-func route(from, to State) []State {
+func shortestRoute(from, to State) []State {
 	type path struct {
 		at    State
 		steps []State

@@ -55,7 +55,7 @@ type records interface {
 
 	// PutIdle is Put for a record that no living registry but me holds; if one
 	// does, it is fault.Conflict.
-	PutIdle(ctx context.Context, rec Record, me string) (Record, error)
+	PutIdle(ctx context.Context, rec Record, self string) (Record, error)
 
 	// Delete forgets a record and who holds it, if its version is still the
 	// given one.
@@ -67,15 +67,15 @@ type records interface {
 type leases interface {
 	// Hold gives me a lease of ttl, records that it uses the workspace now, and
 	// returns the record. A destroyed workspace is fault.NotFound.
-	Hold(ctx context.Context, id string, me Holder, ttl time.Duration) (Record, error)
+	Hold(ctx context.Context, id string, self Holder, ttl time.Duration) (Record, error)
 
 	// Beat renews the lease, stores when each workspace in uses was last used,
 	// and returns the records of those among them that exist. Holds that were
 	// lost because the lease ran out are put back.
-	Beat(ctx context.Context, me Holder, ttl time.Duration, uses map[string]time.Time) (map[string]Record, error)
+	Beat(ctx context.Context, self Holder, ttl time.Duration, uses map[string]time.Time) (map[string]Record, error)
 
 	// Release gives up what me holds of the workspaces, and records their last use.
-	Release(ctx context.Context, me string, uses map[string]time.Time) error
+	Release(ctx context.Context, self string, uses map[string]time.Time) error
 
 	// Holders lists the living registries that hold a workspace.
 	Holders(ctx context.Context, id string) ([]Holder, error)
@@ -84,7 +84,7 @@ type leases interface {
 	Alive(ctx context.Context, holder string) (bool, error)
 
 	// Leave ends a lease and all its holds.
-	Leave(ctx context.Context, me string) error
+	Leave(ctx context.Context, self string) error
 
 	// Reap forgets registries whose lease has run out.
 	Reap(ctx context.Context) error

@@ -1,10 +1,10 @@
 package secret
 
-// dump looks at the lines of a dump of bytes, as od, hexdump -C and xxd write them,
+// scanDump looks at the lines of a dump of bytes, as od, hexdump -C and xxd write them,
 // of which one is at i: an offset, bytes as two
 // hexadecimal digits each, alone or in groups, and what they are as characters. It
 // returns where to go on, or 0 where there is none.
-func (f *folder) dump(i int) int {
+func (f *foldedSearch) scanDump(i int) int {
 	for floor := max(f.floor, i-maxDump); i > floor && f.p[i-1] != '\n'; i-- {
 	}
 	f.at, f.pieces = 0, f.pieces[:0]
@@ -31,7 +31,7 @@ const (
 
 // dumpLine hands the bytes of a line to the automaton. It returns where the next one
 // begins, and how many bytes there were.
-func (f *folder) dumpLine(line int) (next, n int) {
+func (f *foldedSearch) dumpLine(line int) (next, n int) {
 	end := f.lineEnd(line, maxDump)
 	next = min(end+1, len(f.p))
 	groups, rest := f.dumpGroups(line, end)
@@ -40,7 +40,7 @@ func (f *folder) dumpLine(line int) (next, n int) {
 		tail = end // the characters
 	}
 	for _, g := range groups {
-		f.feed(piece{g[0], g[1], tail})
+		f.feedPiece(piece{g[0], g[1], tail})
 		n += (g[1] - g[0]) / 2
 	}
 	return next, n
@@ -48,7 +48,7 @@ func (f *folder) dumpLine(line int) (next, n int) {
 
 // dumpGroups returns where the groups of digits of a line are, and where what is
 // behind them begins.
-func (f *folder) dumpGroups(i, end int) (groups [][2]int, rest int) {
+func (f *foldedSearch) dumpGroups(i, end int) (groups [][2]int, rest int) {
 	i = f.dumpOffset(i, end)
 	for width, n := 0, 0; i < end; {
 		gap := i
@@ -76,7 +76,7 @@ func (f *folder) dumpGroups(i, end int) (groups [][2]int, rest int) {
 
 // dumpOffset returns what is behind the number of a line and the offset of its first
 // byte, if there are any.
-func (f *folder) dumpOffset(i, end int) int {
+func (f *foldedSearch) dumpOffset(i, end int) int {
 	for _, mark := range []byte("\t:") {
 		at := i
 		for at < end && (isHex(f.p[at]) || f.p[at] == ' ') {

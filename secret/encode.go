@@ -68,7 +68,7 @@ func hexForms(text string) []string {
 	return append(all, `\x`+strings.Join(apart, `\x`))
 }
 
-var escape = regexp.MustCompile(`%[0-9A-F]{2}`)
+var percentEscape = regexp.MustCompile(`%[0-9A-F]{2}`)
 
 // urlForms returns the text percent-encoded: for a query, for a path, and as
 // JavaScript's encodeURIComponent does, with digits in either case.
@@ -77,7 +77,7 @@ func urlForms(text string) []string {
 	script := strings.NewReplacer("+", "%20", "%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*").Replace(query)
 	forms := []string{query, strings.ReplaceAll(query, "+", "%20"), script, url.PathEscape(text)}
 	for _, f := range forms[:len(forms):len(forms)] {
-		forms = append(forms, escape.ReplaceAllStringFunc(f, strings.ToLower))
+		forms = append(forms, percentEscape.ReplaceAllStringFunc(f, strings.ToLower))
 	}
 	return forms
 }

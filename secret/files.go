@@ -15,9 +15,9 @@ import (
 // maxSize bounds the file of one secret.
 const maxSize = 64 << 10
 
-// files maps the names of the secrets in a directory to the names of their
+// listFiles maps the names of the secrets in a directory to the names of their
 // files. A directory that does not exist has none.
-func files(dir string) (map[string]string, error) {
+func listFiles(dir string) (map[string]string, error) {
 	if dir == "" {
 		return nil, nil
 	}
@@ -47,7 +47,7 @@ func files(dir string) (map[string]string, error) {
 // followed as long as it stays within the directory, which is how Kubernetes
 // mounts secrets. What someone else could have put there is refused.
 func readFile(dir, name string) (text string, ok bool, err error) {
-	names, err := files(dir)
+	names, err := listFiles(dir)
 	if err != nil {
 		return "", false, err
 	}
@@ -66,7 +66,7 @@ func readFile(dir, name string) (text string, ok bool, err error) {
 		return "", false, fmt.Errorf("secret: open %s: %w: %w", file, openCode(err), err)
 	}
 	defer f.Close()
-	if err := trusted(f); err != nil {
+	if err := checkTrusted(f); err != nil {
 		return "", false, err
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
@@ -89,10 +89,10 @@ func openCode(err error) fault.Code {
 	return fault.PermissionDenied
 }
 
-// trusted refuses a file that is not a regular one, that others than its owner
+// checkTrusted refuses a file that is not a regular one, that others than its owner
 // may write, or that belongs to neither this user nor root. Being readable is
 // not refused: Docker and Kubernetes mount secrets so.
-func trusted(f *os.File) error {
+func checkTrusted(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
 		return fmt.Errorf("secret: stat: %w", err)
@@ -102,13 +102,13 @@ func trusted(f *os.File) error {
 		return fmt.Errorf("secret: read %s: %w: not a regular file", f.Name(), fault.PermissionDenied)
 	case info.Mode().Perm()&0o022 != 0:
 		return fmt.Errorf("secret: read %s: %w: its mode %v lets others write it", f.Name(), fault.PermissionDenied, info.Mode())
-	case !ours(info):
+	case !ownedByUsOrRoot(info):
 		return fmt.Errorf("secret: read %s: %w: it belongs to another user", f.Name(), fault.PermissionDenied)
 	}
 	return nil
 }
 
-func ours(info fs.FileInfo) bool {
+func ownedByUsOrRoot(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return !ok || st.Uid == 0 || int(st.Uid) == os.Geteuid()
 }

@@ -5,14 +5,14 @@ import (
 	"encoding/binary"
 )
 
-// A folder finds the texts of secrets where they go on in another line: base64 and
+// A foldedSearch finds the texts of secrets where they go on in another line: base64 and
 // hexadecimal digits in lines of equal length, as programs fold them, and dumps of
 // bytes. It hands the parts that belong together to the automaton, one after the
 // other. What lies within one part is found without it.
 //
 // Such texts are rare. So it asks at every 32nd place whether the next sixteen bytes
 // may be of one: a line of at least minFold characters has sixteen in a row there.
-type folder struct {
+type foldedSearch struct {
 	s      *Scrubber
 	p      []byte
 	i      int   // where to look next
@@ -20,7 +20,7 @@ type folder struct {
 	digits bool  // there may be digits and blanks alone
 	at     int32 // state of the automaton
 	pieces []piece
-	spans  []span
+	spans  []redaction
 }
 
 // A piece is a part of a text that was folded.
@@ -38,12 +38,12 @@ const (
 	maxPieces  = 1 << 13                   // that are remembered
 )
 
-// look looks for texts that begin before a place, from where it was before on.
-func (f *folder) look(end int) {
+// searchUpTo looks for texts that begin before a place, from where it was before on.
+func (f *foldedSearch) searchUpTo(end int) {
 	for f.seek(end) {
-		next := f.lines(f.i)
+		next := f.scanLines(f.i)
 		if next == 0 {
-			next = f.dump(f.i)
+			next = f.scanDump(f.i)
 		}
 		if f.i += foldStride; next > 0 {
 			f.i, f.floor = next, next
@@ -53,12 +53,12 @@ func (f *folder) look(end int) {
 
 // seek goes on by whole strides to the next place at which such a text may be, and
 // reports whether there is one.
-func (f *folder) seek(end int) bool {
+func (f *foldedSearch) seek(end int) bool {
 	i, p := f.i, f.p[:min(end+foldLook, len(f.p))]
 	for ; i+foldLook <= len(p); i += foldStride {
 		w := (*[foldLook]byte)(p[i:])
 		x, y := binary.LittleEndian.Uint64(w[:]), binary.LittleEndian.Uint64(w[8:])
-		fold, dump := below(x, '+')|below(y, '+'), above(x, 'f')|above(y, 'f')
+		fold, dump := hasByteBelow(x, '+')|hasByteBelow(y, '+'), hasByteAbove(x, 'f')|hasByteAbove(y, 'f')
 		if fold&highBits == 0 || dump&highBits == 0 && x != eightBlanks {
 			f.i, f.digits = i, dump&highBits == 0
 			return true
@@ -74,11 +74,11 @@ const (
 	eightBlanks = ' ' * eachByte
 )
 
-// below has a high bit if a byte of a word is below c, which is at most 128.
-func below(x uint64, c byte) uint64 { return (x - uint64(c)*eachByte) &^ x }
+// hasByteBelow has a high bit if a byte of a word is below c, which is at most 128.
+func hasByteBelow(x uint64, c byte) uint64 { return (x - uint64(c)*eachByte) &^ x }
 
-// above has a high bit if a byte of a word is above c, which is less than 128.
-func above(x uint64, c byte) uint64 { return x + uint64(127-c)*eachByte | x }
+// hasByteAbove has a high bit if a byte of a word is above c, which is less than 128.
+func hasByteAbove(x uint64, c byte) uint64 { return x + uint64(127-c)*eachByte | x }
 
 // foldable are the characters of base64, as it is folded, and hexadecimal digits.
 var foldable = func() (is [256]bool) {
@@ -88,8 +88,8 @@ var foldable = func() (is [256]bool) {
 	return is
 }()
 
-// lines looks at the line that is folded at i, and at those that follow. It returns where to go on, or 0 where there is no such line.
-func (f *folder) lines(i int) int {
+// scanLines looks at the line that is folded at i, and at those that follow. It returns where to go on, or 0 where there is no such line.
+func (f *foldedSearch) scanLines(i int) int {
 	if !foldable[f.p[i]] {
 		return 0
 	}
@@ -97,33 +97,33 @@ func (f *folder) lines(i int) int {
 	for start > f.floor && foldable[f.p[start-1]] {
 		start--
 	}
-	end := f.run(i)
+	end := f.runEnd(i)
 	if end-start < minFold {
 		return 0
 	}
 	if f.nextLine(end) < 0 {
 		return end
 	}
-	next := f.block(start, end, false)
+	next := f.scanBlock(start, end, false)
 	if f.p[start] == '+' && f.opensLine(start) { // it may be a line that a difference adds
-		f.block(start, end, true)
+		f.scanBlock(start, end, true)
 	}
 	return next
 }
 
-// run returns the end of the characters from i on that may be folded.
-func (f *folder) run(i int) int {
+// runEnd returns the end of the characters from i on that may be folded.
+func (f *foldedSearch) runEnd(i int) int {
 	for i < len(f.p) && foldable[f.p[i]] {
 		i++
 	}
 	return i
 }
 
-func (f *folder) opensLine(i int) bool { return i == 0 || f.p[i-1] == '\n' }
+func (f *foldedSearch) opensLine(i int) bool { return i == 0 || f.p[i-1] == '\n' }
 
 // nextLine returns where the next line begins if one ends at i, and else -1. Within
 // strings an end is often written out.
-func (f *folder) nextLine(i int) int {
+func (f *foldedSearch) nextLine(i int) int {
 	for _, end := range []string{"\n", "\r\n", `\n`, `\r\n`} {
 		if len(f.p)-i >= len(end) && string(f.p[i:i+len(end)]) == end {
 			return i + len(end)
@@ -132,10 +132,10 @@ func (f *folder) nextLine(i int) int {
 	return -1
 }
 
-// block hands the lines of a text to the automaton, of which the first is given. It
+// scanBlock hands the lines of a text to the automaton, of which the first is given. It
 // returns the end of the last long one. A plus is at the beginning of each line
 // where that is said.
-func (f *folder) block(start, end int, plus bool) int {
+func (f *foldedSearch) scanBlock(start, end int, plus bool) int {
 	f.at, f.pieces = 0, f.pieces[:0]
 	long := end
 	for {
@@ -145,7 +145,7 @@ func (f *folder) block(start, end int, plus bool) int {
 			}
 			start++
 		}
-		f.feed(piece{start: start, end: end})
+		f.feedPiece(piece{start: start, end: end})
 		if end-start < minFold-1 {
 			return long
 		}
@@ -154,15 +154,15 @@ func (f *folder) block(start, end int, plus bool) int {
 		if line < 0 {
 			return long
 		}
-		if start, end = f.part(line); start == end {
+		if start, end = f.continuation(line); start == end {
 			return long
 		}
 	}
 }
 
-// part returns the part of a line that a text goes on with. It may be behind blanks,
+// continuation returns the part of a line that a text goes on with. It may be behind blanks,
 // a number or the name of a file, and the last one may have anything behind it.
-func (f *folder) part(line int) (start, end int) {
+func (f *foldedSearch) continuation(line int) (start, end int) {
 	start = line
 	for start < len(f.p) && (f.p[start] == ' ' || f.p[start] == '\t') {
 		start++
@@ -174,7 +174,7 @@ func (f *folder) part(line int) (start, end int) {
 	if number > start && number < len(f.p) && f.p[number] == '\t' {
 		start = number + 1
 	}
-	end = f.run(start)
+	end = f.runEnd(start)
 	if end == len(f.p) || f.nextLine(end) >= 0 {
 		return start, end
 	}
@@ -191,14 +191,14 @@ func (f *folder) part(line int) (start, end int) {
 	}
 	if end > start { // either may be it
 		at, n := f.at, len(f.pieces)
-		f.feed(piece{start: start, end: end})
+		f.feedPiece(piece{start: start, end: end})
 		f.at, f.pieces = at, f.pieces[:n]
 	}
 	return behind, last
 }
 
 // lineEnd returns the end of a line, or where it has had most bytes.
-func (f *folder) lineEnd(line, most int) int {
+func (f *foldedSearch) lineEnd(line, most int) int {
 	most = min(line+most, len(f.p))
 	if n := bytes.IndexByte(f.p[line:most], '\n'); n >= 0 {
 		return line + n
@@ -206,17 +206,17 @@ func (f *folder) lineEnd(line, most int) int {
 	return most
 }
 
-// feed hands a piece to the automaton.
-func (f *folder) feed(next piece) {
+// feedPiece hands a piece to the automaton.
+func (f *foldedSearch) feedPiece(next piece) {
 	if len(f.pieces) == maxPieces {
-		f.forget()
+		f.dropPieces()
 	}
 	f.pieces = append(f.pieces, next)
-	f.at = f.s.find.scan(f.p[:next.end], next.start, f.at, f.found)
+	f.at = f.s.find.scan(f.p[:next.end], next.start, f.at, f.addSpans)
 }
 
-// forget drops the pieces that no secret which is under way has begun in.
-func (f *folder) forget() {
+// dropPieces drops the pieces that no secret which is under way has begun in.
+func (f *foldedSearch) dropPieces() {
 	need, keep := int(f.s.find.nodes[f.at].depth), len(f.pieces)
 	for ; keep > 0 && need > 0; keep-- {
 		need -= f.pieces[keep-1].end - f.pieces[keep-1].start
@@ -224,9 +224,9 @@ func (f *folder) forget() {
 	f.pieces = append(f.pieces[:0], f.pieces[keep:]...)
 }
 
-// found takes note of a text that ends in the last piece, if it begins in another
+// addSpans takes note of a text that ends in the last piece, if it begins in another
 // one: a span for each line that it is in.
-func (f *folder) found(start, end int, who int32) {
+func (f *foldedSearch) addSpans(start, end int, who int32) {
 	k := len(f.pieces) - 1
 	need := f.pieces[k].start - start // characters before the last piece
 	if need <= 0 || end-start < minFolded {
@@ -236,7 +236,7 @@ func (f *folder) found(start, end int, who int32) {
 		k--
 		need -= f.pieces[k].end - f.pieces[k].start
 	}
-	at, tail := span{f.pieces[k].start - need, 0, f.s.names[who]}, 0
+	at, tail := redaction{f.pieces[k].start - need, 0, f.s.names[who]}, 0
 	for ; k < len(f.pieces); k++ {
 		one := f.pieces[k]
 		if at.end > 0 && bytes.IndexByte(f.p[at.end:one.start], '\n') >= 0 {

@@ -6,19 +6,19 @@ import (
 	"sync"
 )
 
-// words are what the name of a variable or a key that holds a secret ends with.
-var words = []string{"SECRET", "TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "API_KEY", "APIKEY", "ACCESS_KEY", "SECRET_KEY", "PRIVATE_KEY",
+// secretWords are what the name of a variable or a key that holds a secret ends with.
+var secretWords = []string{"SECRET", "TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "API_KEY", "APIKEY", "ACCESS_KEY", "SECRET_KEY", "PRIVATE_KEY",
 	"AUTH_KEY", "ENCRYPTION_KEY", "SIGNING_KEY", "CREDENTIAL", "CREDENTIALS"}
 
-var flat = strings.NewReplacer("_", "", "-", "", ".", "")
+var withoutSeparators = strings.NewReplacer("_", "", "-", "", ".", "")
 
 // flatWords are words without separators.
-var flatWords = strings.Split(flat.Replace(strings.Join(words, " ")), " ")
+var flatWords = strings.Split(withoutSeparators.Replace(strings.Join(secretWords, " ")), " ")
 
 // IsSecretName reports whether a name says that what it stands for is a secret: API_KEY,
 // authToken.
 func IsSecretName(name string) bool {
-	name = strings.ToUpper(flat.Replace(name))
+	name = strings.ToUpper(withoutSeparators.Replace(name))
 	return slices.ContainsFunc(flatWords, func(w string) bool { return strings.HasSuffix(name, w) })
 }
 

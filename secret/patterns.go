@@ -27,8 +27,8 @@ type Pattern struct {
 	// in documents have few. Zero is none.
 	Entropy float64
 
-	// Inside lets a secret begin within a word.
-	Inside bool
+	// MidWord lets a secret begin within a word.
+	MidWord bool
 }
 
 // Patterns finds secrets by their form: those of patterns, the passwords in URLs,
@@ -37,7 +37,7 @@ type Pattern struct {
 type Patterns struct {
 	first filter                  // of the first four bytes of each head
 	heads map[uint32][]headFinder // by those four bytes
-	slow  []form                  // without a head
+	slow  []compiledPattern       // without a head
 }
 
 // headFinder looks at a place where a head is.
@@ -46,7 +46,7 @@ type headFinder struct {
 	find func(p []byte, at int) []Span
 }
 
-type form struct {
+type compiledPattern struct {
 	Pattern
 	re *regexp.Regexp
 }
@@ -67,8 +67,8 @@ func NewPatterns(list []Pattern) (*Patterns, error) {
 		f.add(head, urlPassword)
 	}
 	f.add("BEGIN ", privateKey)
-	for _, word := range words {
-		f.add(word, func(p []byte, at int) []Span { return assigned(p, at, len(word)) })
+	for _, word := range secretWords {
+		f.add(word, func(p []byte, at int) []Span { return assignedValue(p, at, len(word)) })
 	}
 	return f, nil
 }
@@ -82,16 +82,16 @@ func (f *Patterns) addPattern(p Pattern) error {
 		if head, _ := whole.LiteralPrefix(); len(head) >= 3 {
 			p.Heads = []string{head}
 		} else {
-			f.slow = append(f.slow, form{p, whole})
+			f.slow = append(f.slow, compiledPattern{p, whole})
 			return nil
 		}
 	}
-	anchored := form{p, regexp.MustCompile(`^(?:` + p.Form + `)`)} // it compiles, since Form does
+	anchored := compiledPattern{p, regexp.MustCompile(`^(?:` + p.Form + `)`)} // it compiles, since Form does
 	for _, head := range p.Heads {
 		if len(head) < 3 {
 			return fmt.Errorf("secret: pattern %s: %w: head %q is shorter than three bytes", p.Name, fault.InvalidArgument, head)
 		}
-		f.add(head, anchored.at)
+		f.add(head, anchored.matchAt)
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (f *Patterns) add(head string, find func(p []byte, at int) []Span) {
 		return
 	}
 	f.first.add([]byte(head))
-	key := four([]byte(head))
+	key := firstFour([]byte(head))
 	f.heads[key] = append(f.heads[key], headFinder{head, find})
 }
 
@@ -117,7 +117,7 @@ const maxForm = 4 << 10
 func (f *Patterns) Find(p []byte) []Span {
 	var spans []Span
 	for i := f.first.next(p, 0); i+4 <= len(p); i = f.first.next(p, i+1) {
-		for _, hf := range f.heads[four(p[i:])] {
+		for _, hf := range f.heads[firstFour(p[i:])] {
 			if bytes.HasPrefix(p[i:], []byte(hf.head)) {
 				spans = append(spans, hf.find(p, i)...)
 			}
@@ -125,25 +125,25 @@ func (f *Patterns) Find(p []byte) []Span {
 	}
 	for _, sl := range f.slow {
 		for _, m := range sl.re.FindAllSubmatchIndex(p, -1) {
-			spans = append(spans, sl.span(p, 0, m)...)
+			spans = append(spans, sl.toSpans(p, 0, m)...)
 		}
 	}
 	return spans
 }
 
-// at looks for the form at one place.
-func (f form) at(p []byte, at int) []Span {
-	if !f.Inside && inWord(p, at) {
+// matchAt looks for the form at one place.
+func (f compiledPattern) matchAt(p []byte, at int) []Span {
+	if !f.MidWord && inWord(p, at) {
 		return nil
 	}
 	m := f.re.FindSubmatchIndex(p[at:min(len(p), at+maxForm)])
 	if m == nil {
 		return nil
 	}
-	return f.span(p, at, m)
+	return f.toSpans(p, at, m)
 }
 
-func (f form) span(p []byte, at int, m []int) []Span {
+func (f compiledPattern) toSpans(p []byte, at int, m []int) []Span {
 	start, end := m[0], m[1]
 	if len(m) > 2 && m[2] >= 0 {
 		start, end = m[2], m[3]
@@ -183,6 +183,6 @@ func entropy(p []byte) float64 {
 	return sum
 }
 
-func four(p []byte) uint32 {
+func firstFour(p []byte) uint32 {
 	return uint32(p[0]) | uint32(p[1])<<8 | uint32(p[2])<<16 | uint32(p[3])<<24
 }

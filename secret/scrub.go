@@ -56,7 +56,7 @@ func NewScrubber(values []Value, opts *ScrubOptions) *Scrubber {
 			}
 		}
 	}
-	s.find.link()
+	s.find.setFailLinks()
 	return s
 }
 
@@ -79,13 +79,13 @@ func (s *Scrubber) Bytes(p []byte) []byte {
 	}
 	for _, f := range s.finders {
 		for _, sp := range f.Find(p) {
-			st.spans = append(st.spans, span{start: sp.Start, end: sp.End, name: sp.Name})
+			st.spans = append(st.spans, redaction{start: sp.Start, end: sp.End, name: sp.Name})
 		}
 	}
 	if len(st.spans) == 0 {
 		return p
 	}
-	slices.SortStableFunc(st.spans, func(a, b span) int { return a.start - b.start })
+	slices.SortStableFunc(st.spans, func(a, b redaction) int { return a.start - b.start })
 	return st.emit(make([]byte, 0, len(p)), p, len(p))
 }
 
@@ -96,11 +96,11 @@ const atOnce = 16 << 10
 // searchWhole finds the values in a text that is whole, also those that go on in
 // another line.
 func (st *stream) searchWhole(p []byte) {
-	f := folder{s: st.s, p: p}
+	f := foldedSearch{s: st.s, p: p}
 	for from := 0; from < len(p); from += atOnce {
 		end := min(from+atOnce, len(p))
-		st.state = st.s.find.scan(p[:end], from, st.state, st.add)
-		f.look(end)
+		st.state = st.s.find.scan(p[:end], from, st.state, st.addSpan)
+		f.searchUpTo(end)
 	}
 	st.spans = append(st.spans, f.spans...)
 }
@@ -167,10 +167,10 @@ func (s *Scrubber) Reader(r io.Reader) io.Reader {
 	if s == nil {
 		return r
 	}
-	return &reader{r: r, st: stream{s: s}, in: make([]byte, 32<<10)}
+	return &scrubReader{r: r, st: stream{s: s}, in: make([]byte, 32<<10)}
 }
 
-type reader struct {
+type scrubReader struct {
 	r    io.Reader
 	st   stream
 	in   []byte
@@ -179,7 +179,7 @@ type reader struct {
 	err  error
 }
 
-func (r *reader) Read(p []byte) (int, error) {
+func (r *scrubReader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
@@ -202,16 +202,16 @@ func (r *reader) Read(p []byte) (int, error) {
 
 // A stream is the state between two chunks.
 type stream struct {
-	s     *Scrubber
-	state int32
-	held  []byte // the end of what was pushed, while it may be the beginning of a secret
-	buf   []byte // held and the chunk, kept for its memory
-	spans []span // within held and the chunk, in order, apart from each other
-	gone  int    // so many bytes of held are part of a secret whose mark is out
-	after string // the name of that mark, if nothing was put out since
+	s        *Scrubber
+	state    int32
+	pending  []byte      // the end of what was pushed, while it may be the beginning of a secret
+	buf      []byte      // held and the chunk, kept for its memory
+	spans    []redaction // within held and the chunk, in order, apart from each other
+	redacted int         // so many bytes of held are part of a secret whose mark is out
+	lastMark string      // the name of that mark, if nothing was put out since
 }
 
-type span struct {
+type redaction struct {
 	start, end int
 	name       string
 }
@@ -219,30 +219,30 @@ type span struct {
 // push appends to dst what is certain once p follows what came before.
 func (st *stream) push(dst, p []byte) []byte {
 	buf := p
-	if len(st.held) > 0 {
-		st.buf = append(append(st.buf[:0], st.held...), p...)
+	if len(st.pending) > 0 {
+		st.buf = append(append(st.buf[:0], st.pending...), p...)
 		buf = st.buf
 	}
-	st.state = st.s.find.scan(buf, len(st.held), st.state, st.add)
+	st.state = st.s.find.scan(buf, len(st.pending), st.state, st.addSpan)
 	depth := 0
 	if st.state != 0 {
 		depth = int(st.s.find.nodes[st.state].depth)
 	}
 	dst = st.emit(dst, buf, len(buf)-depth)
-	st.held = append(st.held[:0], buf[len(buf)-depth:]...)
+	st.pending = append(st.pending[:0], buf[len(buf)-depth:]...)
 	return dst
 }
 
 // flush appends to dst what was held back.
 func (st *stream) flush(dst []byte) []byte {
-	dst = st.emit(dst, st.held, len(st.held))
-	st.held, st.state = st.held[:0], 0
+	dst = st.emit(dst, st.pending, len(st.pending))
+	st.pending, st.state = st.pending[:0], 0
 	return dst
 }
 
-// add takes note of a text that was found. Texts come in the order of their
+// addSpan takes note of a text that was found. Texts come in the order of their
 // ends; one that overlaps others becomes one with them.
-func (st *stream) add(start, end int, who int32) {
+func (st *stream) addSpan(start, end int, who int32) {
 	n := len(st.spans)
 	for n > 0 && st.spans[n-1].start >= start {
 		n--
@@ -252,14 +252,14 @@ func (st *stream) add(start, end int, who int32) {
 		st.spans[n-1].end = end
 		return
 	}
-	st.spans = append(st.spans, span{start, end, st.s.names[who]})
+	st.spans = append(st.spans, redaction{start, end, st.s.names[who]})
 }
 
 // emit appends to dst the first limit bytes of buf with their marks. A secret
 // that begins there and ends later gets its mark now, and its rest is left out
 // later.
 func (st *stream) emit(dst, buf []byte, limit int) []byte {
-	pos := st.gone
+	pos := st.redacted
 	rest := st.spans[:0]
 	for _, sp := range st.spans {
 		if sp.start >= limit {
@@ -268,22 +268,22 @@ func (st *stream) emit(dst, buf []byte, limit int) []byte {
 		}
 		if sp.start > pos {
 			dst = append(dst, buf[pos:sp.start]...)
-			st.after = ""
+			st.lastMark = ""
 		}
-		if sp.start > pos || sp.start == pos && st.after != sp.name {
-			dst = append(dst, mark(sp.name)...)
-			st.after = sp.name
+		if sp.start > pos || sp.start == pos && st.lastMark != sp.name {
+			dst = append(dst, redactionMark(sp.name)...)
+			st.lastMark = sp.name
 		}
 		pos = max(pos, sp.end)
 	}
 	if pos < limit {
 		dst = append(dst, buf[pos:limit]...)
-		pos, st.after = limit, ""
+		pos, st.lastMark = limit, ""
 	}
 	for i := range rest {
 		rest[i].start -= limit
 		rest[i].end -= limit
 	}
-	st.spans, st.gone = rest, pos-limit
+	st.spans, st.redacted = rest, pos-limit
 	return dst
 }

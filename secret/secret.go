@@ -88,7 +88,7 @@ func New(opts *Options) (*Store, error) {
 // Names returns the names of the secrets that a workspace may ask for, in lower
 // case and sorted. The workspace "" has the shared ones alone.
 func (s *Store) Names(ctx context.Context, workspace string) ([]string, error) {
-	sets, err := s.sets(workspace)
+	sets, err := s.setsFor(workspace)
 	if err != nil {
 		return nil, err
 	}
@@ -97,10 +97,10 @@ func (s *Store) Names(ctx context.Context, workspace string) ([]string, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("secret: list names: %w", err)
 		}
-		for name := range s.variables(set) {
+		for name := range s.envSecrets(set) {
 			all[name] = true
 		}
-		files, err := files(set.Dir)
+		files, err := listFiles(set.Dir)
 		if err != nil {
 			return nil, err
 		}
@@ -120,7 +120,7 @@ func (s *Store) Get(ctx context.Context, workspace, name string) (Value, error) 
 	if !validName(name) {
 		return Value{}, &textError{fault.InvalidArgument, fmt.Sprintf("invalid secret name: %.80q", name)}
 	}
-	sets, err := s.sets(workspace)
+	sets, err := s.setsFor(workspace)
 	if err != nil {
 		return Value{}, err
 	}
@@ -129,7 +129,7 @@ func (s *Store) Get(ctx context.Context, workspace, name string) (Value, error) 
 		if err := ctx.Err(); err != nil {
 			return Value{}, fmt.Errorf("secret: get %s: %w", name, err)
 		}
-		if text, ok := s.variables(set)[name]; ok {
+		if text, ok := s.envSecrets(set)[name]; ok {
 			return Value{name: name, text: text, source: SourceEnv}, nil
 		}
 		text, ok, err := readFile(set.Dir, name)
@@ -140,7 +140,7 @@ func (s *Store) Get(ctx context.Context, workspace, name string) (Value, error) 
 			return Value{name: name, text: text, source: SourceFile}, nil
 		}
 	}
-	return Value{}, s.unknown(ctx, workspace, name)
+	return Value{}, s.unknownError(ctx, workspace, name)
 }
 
 // All returns every secret of a workspace, sorted by name. It is what a
@@ -161,7 +161,7 @@ func (s *Store) All(ctx context.Context, workspace string) ([]Value, error) {
 	return values, nil
 }
 
-func (s *Store) unknown(ctx context.Context, workspace, name string) error {
+func (s *Store) unknownError(ctx context.Context, workspace, name string) error {
 	names, err := s.Names(ctx, workspace)
 	if err != nil {
 		return err
@@ -172,10 +172,10 @@ func (s *Store) unknown(ctx context.Context, workspace, name string) error {
 	return &textError{fault.NotFound, fmt.Sprintf("unknown secret: %s (available: %s)", name, strings.Join(names, ", "))}
 }
 
-// sets returns where to look, in order. A prefix of one workspace that lies
+// setsFor returns where to look, in order. A prefix of one workspace that lies
 // within the shared one, or around it, would show the secrets of that workspace
 // to all others under a longer name, so it is refused.
-func (s *Store) sets(workspace string) ([]Set, error) {
+func (s *Store) setsFor(workspace string) ([]Set, error) {
 	if s.workspace == nil || workspace == "" {
 		return []Set{s.shared}, nil
 	}
@@ -190,9 +190,9 @@ func (s *Store) sets(workspace string) ([]Set, error) {
 	return []Set{own, s.shared}, nil
 }
 
-// variables returns the secrets of a set that are in the environment. An empty
+// envSecrets returns the secrets of a set that are in the environment. An empty
 // variable counts as none.
-func (s *Store) variables(set Set) map[string]string {
+func (s *Store) envSecrets(set Set) map[string]string {
 	if set.Prefix == "" {
 		return nil
 	}
@@ -247,21 +247,21 @@ func (v Value) Len() int { return len(v.text) }
 func (v Value) Reveal() string { return v.text }
 
 // String returns the mark that stands for the value.
-func (v Value) String() string { return mark(v.name) }
+func (v Value) String() string { return redactionMark(v.name) }
 
 // GoString is String, for %#v.
-func (v Value) GoString() string { return mark(v.name) }
+func (v Value) GoString() string { return redactionMark(v.name) }
 
 // Format writes the mark, whatever the verb.
-func (v Value) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(mark(v.name))) }
+func (v Value) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redactionMark(v.name))) }
 
 // MarshalText returns the mark.
-func (v Value) MarshalText() ([]byte, error) { return []byte(mark(v.name)), nil }
+func (v Value) MarshalText() ([]byte, error) { return []byte(redactionMark(v.name)), nil }
 
 // LogValue returns the mark.
-func (v Value) LogValue() slog.Value { return slog.StringValue(mark(v.name)) }
+func (v Value) LogValue() slog.Value { return slog.StringValue(redactionMark(v.name)) }
 
-func mark(name string) string { return "[REDACTED:" + name + "]" }
+func redactionMark(name string) string { return "[REDACTED:" + name + "]" }
 
 // textError has a text that is part of the contract of the secret tool, so it
 // does not carry the words of its code.

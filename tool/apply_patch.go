@@ -63,7 +63,7 @@ func applyPatch(ctx context.Context, c *Call, in applyPatchInput) (applyPatchOut
 	}
 	var steps []patchStep
 	for _, op := range ops {
-		s, err := c.plan(ctx, op)
+		s, err := c.planPatch(ctx, op)
 		if err != nil {
 			return applyPatchOutput{}, err
 		}
@@ -80,7 +80,7 @@ func applyPatch(ctx context.Context, c *Call, in applyPatchInput) (applyPatchOut
 			f.Path, f.From = s.op.to, s.op.path
 		}
 		if s.op.kind != 'D' {
-			changed = append(changed, c.clean(f.Path))
+			changed = append(changed, c.relPath(f.Path))
 		}
 		out.Files = append(out.Files, f)
 	}
@@ -92,24 +92,24 @@ func applyPatch(ctx context.Context, c *Call, in applyPatchInput) (applyPatchOut
 // that is made anew has another owner.
 func (c *Call) applyAll(ctx context.Context, steps []patchStep) error {
 	order := slices.Clone(steps)
-	slices.SortStableFunc(order, func(a, b patchStep) int { return deletes(a) - deletes(b) })
+	slices.SortStableFunc(order, func(a, b patchStep) int { return deleteRank(a) - deleteRank(b) })
 	for i, s := range order {
-		if err := c.apply(ctx, s); err != nil {
-			return errors.Join(err, c.takeBack(ctx, order[:i]))
+		if err := c.applyStep(ctx, s); err != nil {
+			return errors.Join(err, c.undoSteps(ctx, order[:i]))
 		}
 	}
 	return nil
 }
 
-func deletes(s patchStep) int {
+func deleteRank(s patchStep) int {
 	if s.op.kind == 'D' {
 		return 1
 	}
 	return 0
 }
 
-// plan computes what a file becomes. Nothing is changed.
-func (c *Call) plan(ctx context.Context, op patchOp) (patchStep, error) {
+// planPatch computes what a file becomes. Nothing is changed.
+func (c *Call) planPatch(ctx context.Context, op patchOp) (patchStep, error) {
 	s := patchStep{op: op}
 	for _, name := range []string{op.path, op.to} {
 		_, err := c.Workspace.Stat(ctx, name, nil)
@@ -128,7 +128,7 @@ func (c *Call) plan(ctx context.Context, op patchOp) (patchStep, error) {
 		return s, nil
 	}
 	var err error
-	if s.old, err = c.load(ctx, "patch", op.path); err != nil {
+	if s.old, err = c.loadFile(ctx, "patch", op.path); err != nil {
 		return s, err
 	}
 	s.seen, _ = c.Seen(s.old.path)
@@ -137,11 +137,11 @@ func (c *Call) plan(ctx context.Context, op patchOp) (patchStep, error) {
 	return s, err
 }
 
-// apply does one step, if the file is still as it was when it was planned.
-func (c *Call) apply(ctx context.Context, s patchStep) error {
+// applyStep does one step, if the file is still as it was when it was planned.
+func (c *Call) applyStep(ctx context.Context, s patchStep) error {
 	switch s.op.kind {
 	case 'A':
-		_, err := c.create(ctx, "patch", s.op.path, s.next)
+		_, err := c.createFile(ctx, "patch", s.op.path, s.next)
 		return err
 	case 'D':
 		if err := c.Workspace.Remove(ctx, s.op.path, nil); err != nil {
@@ -150,7 +150,7 @@ func (c *Call) apply(ctx context.Context, s patchStep) error {
 		c.Unread(s.old.path)
 		return nil
 	}
-	if _, err := c.save(ctx, "patch", s.op.path, s.old, s.next); err != nil {
+	if _, err := c.saveFile(ctx, "patch", s.op.path, s.old, s.next); err != nil {
 		return err
 	}
 	if s.seen.Digest != s.old.digest || !s.seen.Whole() {
@@ -160,14 +160,14 @@ func (c *Call) apply(ctx context.Context, s patchStep) error {
 		return nil
 	}
 	if err := c.Workspace.Rename(ctx, s.op.path, s.op.to, &driver.RenameOptions{CreateOnly: true, Parents: true}); err != nil {
-		return errors.Join(PathError("patch", s.op.to, err), c.putBack(ctx, s))
+		return errors.Join(PathError("patch", s.op.to, err), c.restoreFile(ctx, s))
 	}
-	c.moved(s.old.path, c.clean(s.op.to))
+	c.moveSeen(s.old.path, c.relPath(s.op.to))
 	return nil
 }
 
-// takeBack undoes steps, the last first, also where the call was cancelled.
-func (c *Call) takeBack(ctx context.Context, steps []patchStep) error {
+// undoSteps undoes steps, the last first, also where the call was cancelled.
+func (c *Call) undoSteps(ctx context.Context, steps []patchStep) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	var errs []error
@@ -175,26 +175,26 @@ func (c *Call) takeBack(ctx context.Context, steps []patchStep) error {
 		s := steps[i]
 		if s.op.kind == 'A' {
 			errs = append(errs, c.Workspace.Remove(ctx, s.op.path, nil))
-			c.Unread(c.clean(s.op.path))
+			c.Unread(c.relPath(s.op.path))
 			continue
 		}
 		if s.op.to != "" {
 			errs = append(errs, c.Workspace.Rename(ctx, s.op.to, s.op.path, nil))
 		}
-		errs = append(errs, c.putBack(ctx, s))
+		errs = append(errs, c.restoreFile(ctx, s))
 	}
 	return errors.Join(errs...)
 }
 
-// putBack gives a file its content again, with its mode where it is gone, and the
+// restoreFile gives a file its content again, with its mode where it is gone, and the
 // agent what it knew of it.
-func (c *Call) putBack(ctx context.Context, s patchStep) error {
+func (c *Call) restoreFile(ctx context.Context, s patchStep) error {
 	c.Unread(s.old.path)
 	if _, err := c.Workspace.WriteFile(ctx, s.op.path, s.old.content, &driver.WriteOptions{Mode: s.old.mode & driver.MaxMode}); err != nil {
 		return err
 	}
 	if s.seen.Digest == s.old.digest {
-		c.mark(s.old.path, s.seen.Digest, s.seen.Lines, s.seen.marks, s.seen.Spans...)
+		c.recordRead(s.old.path, s.seen.Digest, s.seen.Lines, s.seen.lineHashes, s.seen.Spans...)
 	}
 	return nil
 }

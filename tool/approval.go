@@ -67,7 +67,7 @@ func (a *Approval) decide(tool, subject string) (Decision, string) {
 		return Allow, ""
 	}
 	for _, r := range a.Rules {
-		if wild(r.Tool, tool) && (r.Subject == "" || wild(r.Subject, subject)) {
+		if matchWildcard(r.Tool, tool) && (r.Subject == "" || matchWildcard(r.Subject, subject)) {
 			return r.Decision, r.String()
 		}
 	}
@@ -77,21 +77,21 @@ func (a *Approval) decide(tool, subject string) (Decision, string) {
 	return a.Otherwise, "otherwise " + string(a.Otherwise)
 }
 
-// reads reports whether a rule for the tool has a pattern, so that it matters what
+// hasSubjectRule reports whether a rule for the tool has a pattern, so that it matters what
 // a call is about.
-func (a *Approval) reads(tool string) bool {
-	return slices.ContainsFunc(a.Rules, func(r Rule) bool { return r.Subject != "" && wild(r.Tool, tool) })
+func (a *Approval) hasSubjectRule(tool string) bool {
+	return slices.ContainsFunc(a.Rules, func(r Rule) bool { return r.Subject != "" && matchWildcard(r.Tool, tool) })
 }
 
-// strictest returns the decision on a call that is about several things, and which
+// strictestDecision returns the decision on a call that is about several things, and which
 // of them it is for: all of them must be allowed, as they are written and where they
 // lead.
-func (a *Approval) strictest(tool string, about []matter) (Decision, string, matter) {
+func (a *Approval) strictestDecision(tool string, about []ruleTarget) (Decision, string, ruleTarget) {
 	order := map[Decision]int{Allow: 0, Ask: 1, Deny: 2}
 	what := about[0]
 	d, rule := a.decide(tool, what.text)
 	for _, m := range about {
-		for _, text := range m.names() {
+		for _, text := range m.spellings() {
 			if od, orule := a.decide(tool, text); order[od] > order[d] {
 				d, rule, what = od, orule, m
 			}
@@ -100,10 +100,10 @@ func (a *Approval) strictest(tool string, about []matter) (Decision, string, mat
 	return d, rule, what
 }
 
-// allow returns nil where the call may go on. Each decision that a rule made is
+// checkCall returns nil where the call may go on. Each decision that a rule made is
 // told of.
-func (a *Approval) allow(ctx context.Context, c *Call, req Request, t *Tool, about []matter) error {
-	d, rule, what := a.strictest(t.Name, about)
+func (a *Approval) checkCall(ctx context.Context, c *Call, req Request, t *Tool, about []ruleTarget) error {
+	d, rule, what := a.strictestDecision(t.Name, about)
 	if rule == "" {
 		return nil
 	}
@@ -136,8 +136,8 @@ func (a *Approval) allow(ctx context.Context, c *Call, req Request, t *Tool, abo
 	return err
 }
 
-// spelled is a path as rules have it.
-func spelled(s, root string) string {
+// relativeToRoot is a path as rules have it.
+func relativeToRoot(s, root string) string {
 	s = path.Clean(s)
 	if below, ok := strings.CutPrefix(s, root+"/"); ok && root != "" {
 		return below
@@ -145,8 +145,8 @@ func spelled(s, root string) string {
 	return s
 }
 
-// wild matches text with a pattern in which * stands for any text.
-func wild(pattern, text string) bool {
+// matchWildcard matches text with a pattern in which * stands for any text.
+func matchWildcard(pattern, text string) bool {
 	head, rest, star := strings.Cut(pattern, "*")
 	if !star {
 		return pattern == text

@@ -46,10 +46,10 @@ func bashTool() *Tool {
 		Name: "Bash", Family: Shell, Needs: []workspace.Capability{driver.CapShell}, Destructive: true, OpenWorld: true,
 		Description: "Run a bash command in the workspace, behind its fence. Output is standard output and standard error together; " +
 			"a status other than 0 is shown at its end. All that it started ends with it, unless it runs in the background.",
-	}, bash)
+	}, runBash)
 }
 
-func bash(ctx context.Context, c *Call, in bashInput) (bashOutput, error) {
+func runBash(ctx context.Context, c *Call, in bashInput) (bashOutput, error) {
 	if strings.TrimSpace(in.Command) == "" {
 		return bashOutput{}, Errorf(fault.InvalidArgument, "command is required")
 	}
@@ -58,7 +58,7 @@ func bash(ctx context.Context, c *Call, in bashInput) (bashOutput, error) {
 		return bashOutput{}, err
 	}
 	if in.Background {
-		return c.background(ctx, in.Command)
+		return c.startBackground(ctx, in.Command)
 	}
 	res, err := c.Workspace.Run(ctx, driver.Command{
 		// On the line of the command, so that bash counts lines as the agent does.
@@ -94,7 +94,7 @@ func newBashOutput(res workspace.Result, seconds int) bashOutput {
 		o.ShellID = res.Session
 		head := min(maxBashOutput/2, len(res.Stdout))
 		b.Write(res.Stdout[:head])
-		fmt.Fprintf(&b, "\n... (output truncated, %d bytes elided%s)\n", res.StdoutDropped, o.more(head))
+		fmt.Fprintf(&b, "\n... (output truncated, %d bytes elided%s)\n", res.StdoutDropped, o.readMoreHint(head))
 		b.Write(res.Stdout[head:])
 	} else {
 		b.Write(res.Stdout)
@@ -117,13 +117,13 @@ func newBashOutput(res workspace.Result, seconds int) bashOutput {
 		fmt.Fprintf(&b, "exit: %d\n", o.ExitCode)
 	}
 	o.Refused, o.AutorunChanges = res.Refused, res.AutorunChanges
-	fenceText(&b, res)
+	writeSandboxNotes(&b, res)
 	o.text = b.String()
 	return o
 }
 
-// fenceText says what the fence has refused, and what its user will be warned of.
-func fenceText(b *strings.Builder, res workspace.Result) {
+// writeSandboxNotes says what the fence has refused, and what its user will be warned of.
+func writeSandboxNotes(b *strings.Builder, res workspace.Result) {
 	const most = 5
 	for i, r := range res.Refused {
 		if i == most {
@@ -141,8 +141,8 @@ func fenceText(b *strings.Builder, res workspace.Result) {
 	}
 }
 
-// more says how the output that was left out can be read.
-func (o bashOutput) more(offset int) string {
+// readMoreHint says how the output that was left out can be read.
+func (o bashOutput) readMoreHint(offset int) string {
 	if o.ShellID == "" {
 		return ""
 	}
@@ -174,8 +174,8 @@ func commandError(err error) error {
 	return err
 }
 
-// background starts a command that goes on after the call.
-func (c *Call) background(ctx context.Context, command string) (bashOutput, error) {
+// startBackground starts a command that goes on after the call.
+func (c *Call) startBackground(ctx context.Context, command string) (bashOutput, error) {
 	s, err := c.Workspace.Start(context.WithoutCancel(ctx), driver.Command{Script: command, Interactive: true})
 	if err != nil {
 		return bashOutput{}, commandError(err)

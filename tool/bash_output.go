@@ -55,7 +55,7 @@ func (o bashOutputOutput) Text() string {
 		}
 		return b.String()
 	}
-	fmt.Fprintf(&b, "command: %s\nstatus: %s\nstarted: %s\n\n", o.Command, o.status(), o.Started)
+	fmt.Fprintf(&b, "command: %s\nstatus: %s\nstarted: %s\n\n", o.Command, o.statusText(), o.Started)
 	for _, p := range o.Streams {
 		mark := ""
 		if p.Dropped > 0 {
@@ -69,7 +69,7 @@ func (o bashOutputOutput) Text() string {
 	return b.String()
 }
 
-func (o bashOutputOutput) status() string {
+func (o bashOutputOutput) statusText() string {
 	if o.Running {
 		return "running"
 	}
@@ -105,13 +105,13 @@ func showOutput(ctx context.Context, c *Call, in bashOutputInput) (bashOutputOut
 		return bashOutputOutput{}, Errorf(fault.InvalidArgument, "offset must not be negative")
 	}
 	if strings.HasPrefix(in.ShellID, handlePrefix) {
-		return c.keptOutput(in)
+		return c.readKeptText(in)
 	}
-	s, info, err := c.shell(ctx, in.ShellID)
+	s, info, err := c.attachShell(ctx, in.ShellID)
 	if err != nil {
 		return bashOutputOutput{}, err
 	}
-	out := bashOutputOutput{Command: commandOf(info), Running: info.Running, Started: info.Started.UTC().Format(time.RFC3339)}
+	out := bashOutputOutput{Command: commandText(info), Running: info.Running, Started: info.Started.UTC().Format(time.RFC3339)}
 	if info.Result != nil {
 		out.ExitCode, out.Cause = &info.Result.ExitCode, string(info.Result.Cause)
 	}
@@ -130,8 +130,8 @@ func showOutput(ctx context.Context, c *Call, in bashOutputInput) (bashOutputOut
 	return out, nil
 }
 
-// keptOutput reads a part of an answer that was cut.
-func (c *Call) keptOutput(in bashOutputInput) (bashOutputOutput, error) {
+// readKeptText reads a part of an answer that was cut.
+func (c *Call) readKeptText(in bashOutputInput) (bashOutputOutput, error) {
 	text, err := c.Env.Kept(in.ShellID)
 	if err != nil {
 		return bashOutputOutput{}, Errorf(fault.NotFound, "unknown shell_id: %s", in.ShellID)
@@ -146,8 +146,8 @@ func (c *Call) keptOutput(in bashOutputInput) (bashOutputOutput, error) {
 	return bashOutputOutput{Streams: []streamPart{p}, ExitCode: &zero, part: true}, nil
 }
 
-// shell returns a session by its id.
-func (c *Call) shell(ctx context.Context, id string) (*workspace.Session, workspace.SessionInfo, error) {
+// attachShell returns a session by its id.
+func (c *Call) attachShell(ctx context.Context, id string) (*workspace.Session, workspace.SessionInfo, error) {
 	s, err := c.Workspace.Attach(ctx, id)
 	if err == nil {
 		var info workspace.SessionInfo
@@ -161,7 +161,7 @@ func (c *Call) shell(ctx context.Context, id string) (*workspace.Session, worksp
 	return nil, workspace.SessionInfo{}, err
 }
 
-func commandOf(info workspace.SessionInfo) string {
+func commandText(info workspace.SessionInfo) string {
 	if info.Script != "" {
 		return strings.TrimPrefix(info.Script, "exec 2>&1; ")
 	}

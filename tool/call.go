@@ -53,25 +53,25 @@ func (c *Call) ProfileFor(ctx context.Context, file string) (profile.Profile, er
 // Root returns the path of the workspace as its processes see it.
 func (c *Call) Root() string { return c.Workspace.Traits().Root }
 
-// clean returns a path as Info.Path would have it.
-func (c *Call) clean(name string) string {
+// relPath returns a path as Info.Path would have it.
+func (c *Call) relPath(name string) string {
 	name = path.Clean("/" + strings.TrimPrefix(name, c.Root()))
 	return strings.TrimPrefix(name, "/")
 }
 
-// Turn waits until the call may change a file. Agents call tools at the same time:
+// LockFile waits until the call may change a file. Agents call tools at the same time:
 // without it, of two edits of different lines one would be refused, since the file
 // is no longer what was read. The function that it returns ends the turn.
-func (c *Call) Turn(ctx context.Context, name string) (end func(), err error) {
-	end, err = c.Env.changes.Lock(ctx, fileKey{workspace: c.Workspace.ID(), path: c.clean(name)})
+func (c *Call) LockFile(ctx context.Context, name string) (end func(), err error) {
+	end, err = c.Env.changes.Lock(ctx, fileKey{workspace: c.Workspace.ID(), path: c.relPath(name)})
 	if err != nil {
 		return nil, fmt.Errorf("tool: wait for other changes of %s: %w", name, err)
 	}
 	return end, nil
 }
 
-// reader returns who a read counts for.
-func (c *Call) reader() string {
+// readerKey returns who a read counts for.
+func (c *Call) readerKey() string {
 	if c.Env.Readers == ReadSession {
 		return c.Session
 	}

@@ -26,8 +26,8 @@ type file struct {
 	mode    fs.FileMode
 }
 
-// load reads a whole file; verb is for messages.
-func (c *Call) load(ctx context.Context, verb, name string) (file, error) {
+// loadFile reads a whole file; verb is for messages.
+func (c *Call) loadFile(ctx context.Context, verb, name string) (file, error) {
 	body, info, err := c.Workspace.Read(ctx, name, nil)
 	if err != nil {
 		return file{}, c.fileError(ctx, verb, name, err)
@@ -65,7 +65,7 @@ func readAll(body io.Reader, size int64) ([]byte, error) {
 // loadSeen is load for a file that is to be changed: it must have been read, and
 // be as it was then.
 func (c *Call) loadSeen(ctx context.Context, verb, name string) (file, Seen, error) {
-	f, err := c.load(ctx, verb, name)
+	f, err := c.loadFile(ctx, verb, name)
 	if err != nil {
 		return file{}, Seen{}, err
 	}
@@ -74,7 +74,7 @@ func (c *Call) loadSeen(ctx context.Context, verb, name string) (file, Seen, err
 		return file{}, Seen{}, Errorf(fault.PermissionDenied, "refusing to %s %s: Read it first", verb, name)
 	}
 	if seen.Digest != f.digest {
-		return file{}, Seen{}, c.stale(verb, name, seen, f.content)
+		return file{}, Seen{}, c.staleError(verb, name, seen, f.content)
 	}
 	return f, seen, nil
 }
@@ -89,14 +89,14 @@ func (c *Call) CheckSeen(ctx context.Context, verb, path string) error {
 // maxHintLines is how many lines of a changed file a refusal shows.
 const maxHintLines = 20
 
-// stale is the refusal of a file that has changed since it was read, with what is
+// staleError is the refusal of a file that has changed since it was read, with what is
 // there now.
-func (c *Call) stale(verb, name string, seen Seen, content []byte) error {
-	marks := marksOf(content)
-	span := seen.changed(marks)
+func (c *Call) staleError(verb, name string, seen Seen, content []byte) error {
+	marks := hashLines(content)
+	span := seen.changedSpan(marks)
 	var b strings.Builder
 	fmt.Fprintf(&b, "refusing to %s %s: it changed since it was read; Read it again\n", verb, name)
-	if seen.marks == nil && seen.Lines > 0 || marks == nil { // there are too many lines to say which
+	if seen.lineHashes == nil && seen.Lines > 0 || marks == nil { // there are too many lines to say which
 		return &textError{text: b.String(), code: fault.Conflict}
 	}
 	if span.Last < span.First {
@@ -121,26 +121,26 @@ func (c *Call) stale(verb, name string, seen Seen, content []byte) error {
 	return &textError{text: b.String(), code: fault.Conflict}
 }
 
-// save writes the new content of a file that was loaded, if it is still as it was
+// saveFile writes the new content of a file that was loaded, if it is still as it was
 // then, and notes what the agent knows of it now.
-func (c *Call) save(ctx context.Context, verb, name string, f file, content []byte, spans ...Span) (workspace.WriteResult, error) {
+func (c *Call) saveFile(ctx context.Context, verb, name string, f file, content []byte, spans ...Span) (workspace.WriteResult, error) {
 	res, err := c.Workspace.WriteFile(ctx, f.path, content, &driver.WriteOptions{IfMatch: f.digest})
 	if fault.Of(err) == fault.Conflict {
-		now, lerr := c.load(ctx, verb, name)
+		now, lerr := c.loadFile(ctx, verb, name)
 		if lerr != nil {
 			return res, lerr
 		}
-		return res, c.stale(verb, name, Seen{Lines: countLines(f.content), marks: marksOf(f.content)}, now.content)
+		return res, c.staleError(verb, name, Seen{Lines: countLines(f.content), lineHashes: hashLines(f.content)}, now.content)
 	}
 	if err != nil {
 		return res, PathError(verb, name, err)
 	}
-	c.Mark(f.path, content, spans...)
+	c.RecordRead(f.path, content, spans...)
 	return res, nil
 }
 
-// brokenLinks tells of other names of a file that keep the old content.
-func brokenLinks(res workspace.WriteResult) string {
+// brokenLinksNote tells of other names of a file that keep the old content.
+func brokenLinksNote(res workspace.WriteResult) string {
 	if !res.BrokeLinks {
 		return ""
 	}

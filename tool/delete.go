@@ -18,16 +18,16 @@ func deleteTool() *Tool {
 	return New(Spec{
 		Name: "delete", Family: Files, Needs: []workspace.Capability{driver.CapFS}, Destructive: true,
 		Description: "Remove a file, a symlink, or a directory, which must be empty unless recursive.",
-	}, remove)
+	}, deletePath)
 }
 
-func remove(ctx context.Context, c *Call, in deleteInput) (Message, error) {
+func deletePath(ctx context.Context, c *Call, in deleteInput) (Message, error) {
 	if in.Path == "" {
 		return Message{}, Errorf(fault.InvalidArgument, "path is required")
 	}
 	if err := c.Workspace.Remove(ctx, in.Path, &driver.RemoveOptions{Recursive: in.Recursive}); err != nil {
 		return Message{}, PathError("delete", in.Path, err)
 	}
-	c.Unread(c.clean(in.Path))
+	c.Unread(c.relPath(in.Path))
 	return Message{fmt.Sprintf("deleted %s", in.Path)}, nil
 }

@@ -33,23 +33,23 @@ func editTool() *Tool {
 	return New(Spec{
 		Name: "Edit", Family: Files, Needs: []workspace.Capability{driver.CapFS}, Destructive: true,
 		Description: "Replace text in a file. The lines that it is in must have been read, and the file not have changed since. Mode and owner of the file stay.",
-	}, edit)
+	}, editFile)
 }
 
-func edit(ctx context.Context, c *Call, in editInput) (editOutput, error) {
+func editFile(ctx context.Context, c *Call, in editInput) (editOutput, error) {
 	switch {
 	case in.FilePath == "":
 		return editOutput{}, Errorf(fault.InvalidArgument, "file_path is required")
 	case in.OldString == "":
 		return editOutput{}, Errorf(fault.InvalidArgument, "old_string must be non-empty")
 	}
-	return c.edit(ctx, in.FilePath, []workspace.Edit{{Old: in.OldString, New: in.NewString, All: in.ReplaceAll}}, "")
+	return c.applyEdits(ctx, in.FilePath, []workspace.Edit{{Old: in.OldString, New: in.NewString, All: in.ReplaceAll}}, "")
 }
 
-// edit applies edits to a file that was read, all or nothing. all is how the
+// applyEdits applies edits to a file that was read, all or nothing. all is how the
 // caller's argument for every occurrence is called; "" is replace_all.
-func (c *Call) edit(ctx context.Context, name string, edits []workspace.Edit, all string) (editOutput, error) {
-	end, err := c.Turn(ctx, name)
+func (c *Call) applyEdits(ctx context.Context, name string, edits []workspace.Edit, all string) (editOutput, error) {
+	end, err := c.LockFile(ctx, name)
 	if err != nil {
 		return editOutput{}, err
 	}
@@ -73,12 +73,12 @@ func (c *Call) edit(ctx context.Context, name string, edits []workspace.Edit, al
 		}
 		out.Replaced += n
 	}
-	res, err := c.save(ctx, "edit", name, f, content, seen.Spans...)
+	res, err := c.saveFile(ctx, "edit", name, f, content, seen.Spans...)
 	if err != nil {
 		return editOutput{}, err
 	}
 	out.Digest = res.Digest
-	out.Notes = brokenLinks(res) + c.AfterEdit(ctx, f.path)
+	out.Notes = brokenLinksNote(res) + c.AfterEdit(ctx, f.path)
 	return out, nil
 }
 
@@ -88,7 +88,7 @@ func applyEdit(content []byte, e workspace.Edit, seen *Seen, name, all string) (
 	if e.Old == "" {
 		return nil, 0, Errorf(fault.InvalidArgument, "old_string must be non-empty")
 	}
-	e = asInFile(content, e)
+	e = matchLineEndings(content, e)
 	n := bytes.Count(content, []byte(e.Old))
 	switch {
 	case n == 0:
@@ -99,15 +99,15 @@ func applyEdit(content []byte, e workspace.Edit, seen *Seen, name, all string) (
 	if size := driver.Replaced(len(content), n, len(e.Old), len(e.New)); size > maxEditSize {
 		return nil, 0, Errorf(fault.ResourceExhausted, "edit: %s would have %d bytes; at most %d can be edited as text", name, size, maxEditSize)
 	}
-	if err := seen.move(content, e, name); err != nil {
+	if err := seen.moveSpans(content, e, name); err != nil {
 		return nil, 0, err
 	}
 	return bytes.ReplaceAll(content, []byte(e.Old), []byte(e.New)), n, nil
 }
 
-// asInFile gives an edit the line endings of the file, since Read does not show
+// matchLineEndings gives an edit the line endings of the file, since Read does not show
 // them: where lines end in CRLF, an edit that has none gets them.
-func asInFile(content []byte, e workspace.Edit) workspace.Edit {
+func matchLineEndings(content []byte, e workspace.Edit) workspace.Edit {
 	if !bytes.Contains(content, []byte("\r\n")) || strings.Contains(e.Old+e.New, "\r") || bytes.Contains(content, []byte(e.Old)) && !strings.Contains(e.New, "\n") {
 		return e
 	}
@@ -118,9 +118,9 @@ func asInFile(content []byte, e workspace.Edit) workspace.Edit {
 	return e
 }
 
-// move checks that the lines of every occurrence were shown, and returns with the
+// moveSpans checks that the lines of every occurrence were shown, and returns with the
 // spans where the edit moves them.
-func (s *Seen) move(content []byte, e workspace.Edit, name string) error {
+func (s *Seen) moveSpans(content []byte, e workspace.Edit, name string) error {
 	old, height := []byte(e.Old), strings.Count(e.Old, "\n")
 	if strings.HasSuffix(e.Old, "\n") {
 		height--
@@ -150,7 +150,7 @@ func (s *Seen) move(content []byte, e workspace.Edit, name string) error {
 		spans = append(spans, Span{p.First + delta*before, p.Last + delta*(before+counts[i])})
 		before += counts[i]
 	}
-	s.Spans = merge(spans)
+	s.Spans = mergeSpans(spans)
 	s.Lines += delta * total
 	return nil
 }

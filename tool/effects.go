@@ -12,8 +12,8 @@ import (
 // and call Refresh for a file that it has rewritten.
 type Effect func(ctx context.Context, c *Call, paths []string) (string, error)
 
-// effectsBound is how long all effects of one call may take.
-const effectsBound = 2 * time.Second
+// effectsTimeout is how long all effects of one call may take.
+const effectsTimeout = 2 * time.Second
 
 // AfterEdit runs the effects for files that a tool has changed and returns what
 // they say, to be added to the text of the answer. A failure of an effect never
@@ -22,7 +22,7 @@ func (c *Call) AfterEdit(ctx context.Context, paths ...string) string {
 	if len(c.Env.Effects) == 0 {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, effectsBound)
+	ctx, cancel := context.WithTimeout(ctx, effectsTimeout)
 	defer cancel()
 	var b strings.Builder
 	for _, effect := range c.Env.Effects {
@@ -48,5 +48,5 @@ func (c *Call) Refresh(ctx context.Context, path string) {
 	if err != nil {
 		return // it counts as changed, and is read again
 	}
-	c.Mark(path, data)
+	c.RecordRead(path, data)
 }

@@ -68,11 +68,11 @@ type Env struct {
 	Reads    *Tracker
 	Profiles *profile.Cache
 
-	tools   map[string]*Tool
-	results results
-	scrubs  scrubbers
-	keeper  keeper
-	changes keylock.Locks[fileKey] // of the files that calls change
+	tools        map[string]*Tool
+	results      resultStore
+	scrubs       scrubbers
+	perWorkspace workspaceValues
+	changes      keylock.Locks[fileKey] // of the files that calls change
 }
 
 // NewEnv returns an Env. It refuses two tools of one name.
@@ -98,21 +98,21 @@ func NewEnv(cfg Config) (*Env, error) {
 
 // Close ends what families keep.
 func (e *Env) Close(ctx context.Context) error {
-	return e.keeper.forget(ctx, "")
+	return e.perWorkspace.closeWorkspace(ctx, "")
 }
 
 // Forget ends what is kept for a workspace, by its id.
 func (e *Env) Forget(ctx context.Context, id string) error {
-	e.Reads.forget(func(k fileKey) bool { return k.workspace == id })
+	e.Reads.removeIf(func(k fileKey) bool { return k.workspace == id })
 	e.Profiles.Forget(id)
-	e.scrubs.forget(id)
-	return e.keeper.forget(ctx, id)
+	e.scrubs.remove(id)
+	return e.perWorkspace.closeWorkspace(ctx, id)
 }
 
 // EndSession forgets what a client has read that has gone for good.
 func (e *Env) EndSession(session string) {
 	if e.Readers == ReadSession {
-		e.Reads.forget(func(k fileKey) bool { return k.reader == session })
+		e.Reads.removeIf(func(k fileKey) bool { return k.reader == session })
 	}
 }
 
@@ -141,12 +141,12 @@ func (e *Env) Available(ctx context.Context, only string) ([]*Tool, error) {
 	}
 	var out []*Tool
 	for _, t := range e.Tools {
-		if e.offers(t) && (len(t.Needs) == 0 || slices.ContainsFunc(list, t.fits)) {
+		if e.allowsTool(t) && (len(t.Needs) == 0 || slices.ContainsFunc(list, t.fitsWorkspace)) {
 			out = append(out, t)
 		}
 	}
-	for _, t := range e.sourced(ctx, list) {
-		if e.offers(t) {
+	for _, t := range e.workspaceTools(ctx, list) {
+		if e.allowsTool(t) {
 			out = append(out, t)
 		}
 	}
@@ -154,15 +154,15 @@ func (e *Env) Available(ctx context.Context, only string) ([]*Tool, error) {
 	return out, nil
 }
 
-// offers reports whether the Env lets a tool be called at all.
-func (e *Env) offers(t *Tool) bool { return t.ReadOnly || !e.ReadOnly }
+// allowsTool reports whether the Env lets a tool be called at all.
+func (e *Env) allowsTool(t *Tool) bool { return t.ReadOnly || !e.ReadOnly }
 
-// fits reports whether a workspace has what the tool needs, as far as is known.
-func (t *Tool) fits(entry Entry) bool {
-	return entry.Capabilities == nil || len(t.missing(entry.Capabilities)) == 0
+// fitsWorkspace reports whether a workspace has what the tool needs, as far as is known.
+func (t *Tool) fitsWorkspace(entry Entry) bool {
+	return entry.Capabilities == nil || len(t.missingCapabilities(entry.Capabilities)) == 0
 }
 
-func (t *Tool) missing(has workspace.Capabilities) []workspace.Capability {
+func (t *Tool) missingCapabilities(has workspace.Capabilities) []workspace.Capability {
 	var out []workspace.Capability
 	for _, c := range t.Needs {
 		if !has.Has(c) {
@@ -223,41 +223,41 @@ func (e *Env) Run(ctx context.Context, req Request) (Result, error) {
 
 func (e *Env) run(ctx context.Context, req Request) (Result, error) {
 	start := time.Now()
-	t, err := e.find(ctx, req.Tool)
+	t, err := e.findTool(ctx, req.Tool)
 	if err != nil {
 		return Result{}, err
 	}
-	args, err := split(req.Args)
+	args, err := splitArguments(req.Args)
 	if err != nil {
 		return Result{}, err
 	}
-	name, err := hint(args)
+	name, err := workspaceArgument(args)
 	if err != nil {
 		return Result{}, err
 	}
-	chosen, err := e.choose(ctx, t, req.Only, name)
+	chosen, err := e.chooseEntries(ctx, t, req.Only, name)
 	if err != nil {
-		if scrub, serr := e.scrubs.of(ctx, e, ""); serr == nil {
+		if scrub, serr := e.scrubs.scrubberFor(ctx, e, ""); serr == nil {
 			in, _ := t.decode(args) // as far as it goes
-			e.tell(req, "", scrub, t, about(t.subjects(in), ""), start, err)
+			e.emitCallEvent(req, "", scrub, t, primarySubject(t.subjects(in), ""), start, err)
 		}
 		return Result{}, err
 	}
 	if name == allWorkspaces {
 		return e.fanOut(ctx, t, req, chosen, args, start)
 	}
-	return e.one(ctx, t, req, chosen[0], args, start)
+	return e.runInWorkspace(ctx, t, req, chosen[0], args, start)
 }
 
-// find returns a tool by its name: a listed one, or one of a source.
-func (e *Env) find(ctx context.Context, name string) (*Tool, error) {
+// findTool returns a tool by its name: a listed one, or one of a source.
+func (e *Env) findTool(ctx context.Context, name string) (*Tool, error) {
 	t, ok := e.tools[name]
 	if !ok {
 		list, err := e.Workspaces.List(ctx)
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range e.sourced(ctx, list) {
+		for _, s := range e.workspaceTools(ctx, list) {
 			if s.Name == name {
 				t, ok = s, true
 			}
@@ -271,55 +271,55 @@ func (e *Env) find(ctx context.Context, name string) (*Tool, error) {
 			}
 		}
 		return nil, Errorf(fault.NotFound, "unknown tool %q", name)
-	case !e.offers(t):
+	case !e.allowsTool(t):
 		return nil, Errorf(fault.PermissionDenied, "%s changes things, and this server is read-only", name)
 	}
 	return t, nil
 }
 
-// one runs a call in one workspace and tells of it.
-func (e *Env) one(ctx context.Context, t *Tool, req Request, entry Entry, args map[string]json.RawMessage, start time.Time) (res Result, err error) {
+// runInWorkspace runs a call in one workspace and tells of it.
+func (e *Env) runInWorkspace(ctx context.Context, t *Tool, req Request, entry Entry, args map[string]json.RawMessage, start time.Time) (res Result, err error) {
 	ws, err := e.Workspaces.Get(ctx, entry.Name)
 	if err != nil {
 		return Result{}, err
 	}
-	scrub, err := e.scrubs.of(ctx, e, e.asWhom(entry.Name, ws.ID()))
+	scrub, err := e.scrubs.scrubberFor(ctx, e, e.secretScope(entry.Name, ws.ID()))
 	if err != nil {
 		return Result{}, fmt.Errorf("tool: secrets of %s: %w", entry.Name, err)
 	}
 	in, derr := t.decode(args)
 	subjects := t.subjects(in)
-	what := about(subjects, ws.Traits().Root)
-	defer func() { e.tell(req, ws.ID(), scrub, t, what, start, err) }()
-	if missing := t.missing(ws.Capabilities()); len(missing) > 0 {
+	what := primarySubject(subjects, ws.Traits().Root)
+	defer func() { e.emitCallEvent(req, ws.ID(), scrub, t, what, start, err) }()
+	if missing := t.missingCapabilities(ws.Capabilities()); len(missing) > 0 {
 		return Result{}, Errorf(fault.Unsupported, "%s needs the capability %s, which workspace %q does not have", t.Name, missing[0], entry.Name)
 	}
 	if derr != nil {
 		return Result{}, &textError{text: scrub.String(ErrorText(derr)), code: fault.Of(derr), err: derr}
 	}
 	c := &Call{Env: e, Tool: t.Name, Name: entry.Name, Workspace: ws, Session: req.Session, Args: args, progress: req.Progress, scrub: scrub}
-	if err := e.allow(ctx, c, req, t, subjects); err != nil {
+	if err := e.checkApproval(ctx, c, req, t, subjects); err != nil {
 		return Result{}, err
 	}
-	after, err := e.around(ctx, t, c, what.text)
+	after, err := e.beforeCall(ctx, t, c, what.text)
 	if err != nil {
-		return e.finish(t, c, answer{}, "", err)
+		return e.finishCall(t, c, answer{}, "", err)
 	}
-	a, err := e.protected(ctx, t, c, in)
-	return e.finish(t, c, a, after(), err)
+	a, err := e.callTool(ctx, t, c, in)
+	return e.finishCall(t, c, a, after(), err)
 }
 
-// allow asks the rules, if there are any.
-func (e *Env) allow(ctx context.Context, c *Call, req Request, t *Tool, subjects []subject) error {
+// checkApproval asks the rules, if there are any.
+func (e *Env) checkApproval(ctx context.Context, c *Call, req Request, t *Tool, subjects []subject) error {
 	if e.Approval == nil {
 		return nil
 	}
-	return e.Approval.allow(ctx, c, req, t, c.matters(ctx, subjects, e.Approval.reads(t.Name)))
+	return e.Approval.checkCall(ctx, c, req, t, c.ruleTargets(ctx, subjects, e.Approval.hasSubjectRule(t.Name)))
 }
 
-// around prepares for a call that may change something. What it returns is called
+// beforeCall prepares for a call that may change something. What it returns is called
 // afterwards and answers what the model should be told.
-func (e *Env) around(ctx context.Context, t *Tool, c *Call, what string) (after func() string, err error) {
+func (e *Env) beforeCall(ctx context.Context, t *Tool, c *Call, what string) (after func() string, err error) {
 	if e.Around == nil || t.ReadOnly {
 		return func() string { return "" }, nil
 	}
@@ -332,7 +332,7 @@ func (e *Env) around(ctx context.Context, t *Tool, c *Call, what string) (after 
 		return nil, err
 	}
 	return func() string {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), aroundBound)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), aroundTimeout)
 		defer cancel()
 		if err := end(ctx); err != nil {
 			e.Log.Warn("after a call", "tool", t.Name, "workspace", c.Name, "error", err)
@@ -342,12 +342,12 @@ func (e *Env) around(ctx context.Context, t *Tool, c *Call, what string) (after 
 	}, nil
 }
 
-// aroundBound is how long what follows a call may take, also where the client has
+// aroundTimeout is how long what follows a call may take, also where the client has
 // gone.
-const aroundBound = time.Minute
+const aroundTimeout = time.Minute
 
-// protected calls the function of a tool; a panic there is the call's error.
-func (e *Env) protected(ctx context.Context, t *Tool, c *Call, in any) (a answer, err error) {
+// callTool calls the function of a tool; a panic there is the call's error.
+func (e *Env) callTool(ctx context.Context, t *Tool, c *Call, in any) (a answer, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			e.Log.Error("tool panicked", "tool", t.Name, "panic", p, "stack", string(debug.Stack()))
@@ -357,8 +357,8 @@ func (e *Env) protected(ctx context.Context, t *Tool, c *Call, in any) (a answer
 	return t.call(ctx, c, in)
 }
 
-// finish scrubs and cuts what a call answers.
-func (e *Env) finish(t *Tool, c *Call, a answer, note string, err error) (Result, error) {
+// finishCall scrubs and cuts what a call answers.
+func (e *Env) finishCall(t *Tool, c *Call, a answer, note string, err error) (Result, error) {
 	if err != nil {
 		if fault.Of(err) == fault.Internal {
 			e.Log.Error("tool failed", "tool", t.Name, "workspace", c.Name, "error", err)
@@ -369,16 +369,16 @@ func (e *Env) finish(t *Tool, c *Call, a answer, note string, err error) (Result
 	if t.Unscrubbed {
 		scrub = nil
 	}
-	res, err := a.scrubbed(scrub)
+	res, err := a.toResult(scrub)
 	if err != nil {
 		return Result{}, fmt.Errorf("tool: encode the answer: %w: %w", fault.Internal, err)
 	}
 	res.Text += note
-	return e.cut(res), nil
+	return e.truncateResult(res), nil
 }
 
-// asWhom returns as whom a workspace asks for secrets.
-func (e *Env) asWhom(name, id string) string {
+// secretScope returns as whom a workspace asks for secrets.
+func (e *Env) secretScope(name, id string) string {
 	if e.SecretsOf == nil {
 		return name
 	}
@@ -390,14 +390,14 @@ func (e *Env) fanOut(ctx context.Context, t *Tool, req Request, list []Entry, ar
 	results, errs := make([]Result, len(list)), make([]error, len(list))
 	var wg sync.WaitGroup
 	for i, entry := range list {
-		wg.Go(func() { results[i], errs[i] = e.one(ctx, t, req, entry, args, start) })
+		wg.Go(func() { results[i], errs[i] = e.runInWorkspace(ctx, t, req, entry, args, start) })
 	}
 	wg.Wait()
 	return joinResults(list, results, errs)
 }
 
-// tell emits the event of a call, without secrets.
-func (e *Env) tell(req Request, id string, scrub *secret.Scrubber, t *Tool, what subject, start time.Time, err error) {
+// emitCallEvent emits the event of a call, without secrets.
+func (e *Env) emitCallEvent(req Request, id string, scrub *secret.Scrubber, t *Tool, what subject, start time.Time, err error) {
 	if errors.Is(err, ErrPending) {
 		return
 	}

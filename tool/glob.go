@@ -41,10 +41,10 @@ func globTool() *Tool {
 	return New(Spec{
 		Name: "Glob", Family: Search, Needs: []workspace.Capability{driver.CapFS}, ReadOnly: true, Idempotent: true, FanOut: true,
 		Description: "Find files by a pattern of their path, the newest first. What .gitignore files name is left out.",
-	}, glob)
+	}, runGlob)
 }
 
-func glob(ctx context.Context, c *Call, in globInput) (globOutput, error) {
+func runGlob(ctx context.Context, c *Call, in globInput) (globOutput, error) {
 	switch {
 	case in.Pattern == "":
 		return globOutput{}, Errorf(fault.InvalidArgument, "pattern is required")
@@ -62,7 +62,7 @@ func glob(ctx context.Context, c *Call, in globInput) (globOutput, error) {
 			return globOutput{}, Errorf(fault.InvalidArgument, "path is not a directory: %s", in.Path)
 		}
 	}
-	res, err := c.Workspace.Glob(ctx, globPattern(in.Pattern, c.clean(in.Path)), &driver.GlobOptions{Path: in.Path, GitIgnore: true, Hidden: true, Stat: true})
+	res, err := c.Workspace.Glob(ctx, globPattern(in.Pattern, c.relPath(in.Path)), &driver.GlobOptions{Path: in.Path, GitIgnore: true, Hidden: true, Stat: true})
 	if err != nil {
 		return globOutput{}, fmt.Errorf("glob: %w", err)
 	}

@@ -59,17 +59,17 @@ func grepTool() *Tool {
 	return New(Spec{
 		Name: "Grep", Family: Search, Needs: []workspace.Capability{driver.CapFS}, ReadOnly: true, Idempotent: true, FanOut: true,
 		Description: "Search the text of files for a regular expression. What .gitignore files name is left out.",
-	}, grep)
+	}, runGrep)
 }
 
-func grep(ctx context.Context, c *Call, in grepInput) (grepOutput, error) {
+func runGrep(ctx context.Context, c *Call, in grepInput) (grepOutput, error) {
 	if in.OutputMode == "" {
 		in.OutputMode = grepContent
 	}
-	if err := in.check(); err != nil {
+	if err := in.validate(); err != nil {
 		return grepOutput{}, err
 	}
-	opts, err := in.options()
+	opts, err := in.driverOptions()
 	if err != nil {
 		return grepOutput{}, err
 	}
@@ -83,7 +83,7 @@ func grep(ctx context.Context, c *Call, in grepInput) (grepOutput, error) {
 	return newGrepOutput(in, res), nil
 }
 
-func (in grepInput) check() error {
+func (in grepInput) validate() error {
 	switch {
 	case in.Pattern == "":
 		return Errorf(fault.InvalidArgument, "pattern is required")
@@ -97,7 +97,7 @@ func (in grepInput) check() error {
 	return nil
 }
 
-func (in grepInput) options() (*driver.GrepOptions, error) {
+func (in grepInput) driverOptions() (*driver.GrepOptions, error) {
 	opts := &driver.GrepOptions{
 		Path: in.Path, IgnoreCase: in.CaseInsensitive, Multiline: in.Multiline, GitIgnore: true, Hidden: true,
 		Before: max(in.Before, in.Context), After: max(in.After, in.Context),

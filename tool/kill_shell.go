@@ -23,7 +23,7 @@ func killShell(ctx context.Context, c *Call, in killShellInput) (Message, error)
 	if in.ShellID == "" {
 		return Message{}, Errorf(fault.InvalidArgument, "shell_id is required")
 	}
-	s, _, err := c.shell(ctx, in.ShellID)
+	s, _, err := c.attachShell(ctx, in.ShellID)
 	if err != nil {
 		return Message{}, err
 	}

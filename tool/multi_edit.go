@@ -37,5 +37,5 @@ func multiEdit(ctx context.Context, c *Call, in multiEditInput) (editOutput, err
 	for _, e := range in.Edits {
 		edits = append(edits, workspace.Edit{Old: e.OldString, New: e.NewString, All: e.ReplaceAll})
 	}
-	return c.edit(ctx, in.FilePath, edits, "")
+	return c.applyEdits(ctx, in.FilePath, edits, "")
 }

@@ -53,9 +53,9 @@ func parsePatch(text string) ([]patchOp, error) {
 	var err error
 	if i := slices.IndexFunc(lines, func(l string) bool { return strings.TrimSpace(l) == patchBegin }); i >= 0 {
 		p.at = i + 1
-		ops, err = p.marked()
+		ops, err = p.parseMarked()
 	} else {
-		ops, err = p.unified()
+		ops, err = p.parseUnified()
 	}
 	if err != nil {
 		return nil, err
@@ -82,8 +82,8 @@ func (p *patchParser) errorf(format string, args ...any) error {
 	return Errorf(fault.InvalidArgument, "patch: line %d: %s", p.at+1, fmt.Sprintf(format, args...))
 }
 
-// marked reads the form with *** lines.
-func (p *patchParser) marked() ([]patchOp, error) {
+// parseMarked reads the form with *** lines.
+func (p *patchParser) parseMarked() ([]patchOp, error) {
 	var ops []patchOp
 	for p.at < len(p.lines) {
 		line := p.lines[p.at]
@@ -102,7 +102,7 @@ func (p *patchParser) marked() ([]patchOp, error) {
 			p.at++
 			ops = append(ops, patchOp{kind: 'D', path: strings.TrimSpace(line[len(patchDelete):])})
 		case strings.HasPrefix(line, patchUpdate):
-			op, err := p.update(strings.TrimSpace(line[len(patchUpdate):]))
+			op, err := p.parseUpdate(strings.TrimSpace(line[len(patchUpdate):]))
 			if err != nil {
 				return nil, err
 			}
@@ -116,8 +116,8 @@ func (p *patchParser) marked() ([]patchOp, error) {
 	return nil, p.errorf("%q is missing", patchEnd)
 }
 
-// update reads the hunks of one file.
-func (p *patchParser) update(path string) (patchOp, error) {
+// parseUpdate reads the hunks of one file.
+func (p *patchParser) parseUpdate(path string) (patchOp, error) {
 	op := patchOp{kind: 'M', path: path}
 	p.at++
 	if p.at < len(p.lines) && strings.HasPrefix(p.lines[p.at], patchMove) {
@@ -140,7 +140,7 @@ func (p *patchParser) update(path string) (patchOp, error) {
 				op.hunks = append(op.hunks, hunk{})
 				h = &op.hunks[0]
 			}
-			if !h.add(line) {
+			if !h.addLine(line) {
 				return op, p.errorf("a line of a hunk begins with a blank, + or -")
 			}
 		}
@@ -160,8 +160,8 @@ func (p *patchParser) checkHunks(op patchOp) error {
 	return nil
 }
 
-// add takes a line of a hunk. An empty one is an empty line of context.
-func (h *hunk) add(line string) bool {
+// addLine takes a line of a hunk. An empty one is an empty line of context.
+func (h *hunk) addLine(line string) bool {
 	switch {
 	case line == "":
 		h.old, h.new = append(h.old, ""), append(h.new, "")
@@ -179,8 +179,8 @@ func (h *hunk) add(line string) bool {
 
 var hunkHeader = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
 
-// unified reads a unified diff, with or without git's lines.
-func (p *patchParser) unified() ([]patchOp, error) {
+// parseUnified reads a unified diff, with or without git's lines.
+func (p *patchParser) parseUnified() ([]patchOp, error) {
 	var ops []patchOp
 	for p.at < len(p.lines) {
 		if !strings.HasPrefix(p.lines[p.at], "--- ") || p.at+1 >= len(p.lines) || !strings.HasPrefix(p.lines[p.at+1], "+++ ") {
@@ -189,7 +189,7 @@ func (p *patchParser) unified() ([]patchOp, error) {
 		}
 		from, to := diffName(p.lines[p.at][4:], "a/"), diffName(p.lines[p.at+1][4:], "b/")
 		p.at += 2
-		hunks, err := p.unifiedHunks()
+		hunks, err := p.parseHunks()
 		if err != nil {
 			return nil, err
 		}
@@ -222,7 +222,7 @@ func diffName(s, prefix string) string {
 	return strings.TrimPrefix(s, prefix)
 }
 
-func (p *patchParser) unifiedHunks() ([]hunk, error) {
+func (p *patchParser) parseHunks() ([]hunk, error) {
 	var hunks []hunk
 	for p.at < len(p.lines) {
 		m := hunkHeader.FindStringSubmatch(p.lines[p.at])
@@ -230,8 +230,8 @@ func (p *patchParser) unifiedHunks() ([]hunk, error) {
 			return hunks, nil
 		}
 		p.at++
-		h := hunk{line: atoi(m[1], 0)}
-		oldLeft, newLeft := atoi(m[2], 1), atoi(m[4], 1)
+		h := hunk{line: atoiOr(m[1], 0)}
+		oldLeft, newLeft := atoiOr(m[2], 1), atoiOr(m[4], 1)
 		if oldLeft == 0 {
 			h.line++ // an insertion is after the line that is named
 		}
@@ -245,7 +245,7 @@ func (p *patchParser) unifiedHunks() ([]hunk, error) {
 				h.noNewline(p.lines[p.at-2])
 				continue
 			}
-			if !h.add(line) {
+			if !h.addLine(line) {
 				p.at--
 				return nil, p.errorf("a line of a hunk begins with a blank, + or -")
 			}
@@ -268,7 +268,7 @@ func (h *hunk) noNewline(before string) {
 	h.newNoEOL = h.newNoEOL || !strings.HasPrefix(before, "-")
 }
 
-func atoi(s string, otherwise int) int {
+func atoiOr(s string, otherwise int) int {
 	n, err := strconv.Atoi(s)
 	if err != nil {
 		return otherwise
@@ -300,7 +300,7 @@ func applyHunks(ctx context.Context, name, text string, hunks []hunk) (string, e
 		if err := ctx.Err(); err != nil { // each looks at the whole file
 			return "", fmt.Errorf("patch: %w", err)
 		}
-		at, err := h.find(lines, from, moved)
+		at, err := h.findPosition(lines, from, moved)
 		if err != nil {
 			return "", Errorf(fault.Conflict, "patch: hunk %d of %s: %s", i+1, name, ErrorText(err))
 		}
@@ -320,8 +320,8 @@ func applyHunks(ctx context.Context, name, text string, hunks []hunk) (string, e
 	return out, nil
 }
 
-// find returns where a hunk goes.
-func (h hunk) find(lines []string, from, moved int) (int, error) {
+// findPosition returns where a hunk goes.
+func (h hunk) findPosition(lines []string, from, moved int) (int, error) {
 	if h.anchor != "" {
 		i := slices.IndexFunc(lines[from:], func(l string) bool { return strings.TrimSpace(l) == h.anchor })
 		if i < 0 {

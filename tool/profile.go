@@ -43,7 +43,7 @@ func showProfile(ctx context.Context, c *Call, _ struct{}) (profileOutput, error
 			Dir: x.Dir, Name: x.Name, Ecosystem: string(x.Ecosystem), Language: x.Language,
 			PackageManager: x.PackageManager, Proof: x.Proof, Commands: map[string]string{},
 		}
-		for _, cmd := range commands(x) {
+		for _, cmd := range projectCommands(x) {
 			if !cmd.IsZero() {
 				o.Commands[cmd.verb] = cmd.String()
 			}
@@ -61,7 +61,7 @@ type namedCommand struct {
 	profile.Command
 }
 
-func commands(p profile.Project) []namedCommand {
+func projectCommands(p profile.Project) []namedCommand {
 	return []namedCommand{{"install", p.Install}, {"build", p.Build}, {"format", p.Format}, {"lint", p.Lint}, {"typecheck", p.Typecheck}, {"test", p.Test}}
 }
 

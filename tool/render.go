@@ -70,7 +70,7 @@ func (r renderer) spec(description string) Spec {
 }
 
 func (r renderer) render(ctx context.Context, c *Call, in renderInput) (renderOutput, error) {
-	format, seconds, err := r.check(ctx, c, in)
+	format, seconds, err := r.checkInput(ctx, c, in)
 	if err != nil {
 		return renderOutput{}, err
 	}
@@ -92,11 +92,11 @@ func (r renderer) render(ctx context.Context, c *Call, in renderInput) (renderOu
 	case res.ExitCode != 0:
 		return renderOutput{}, Errorf(fault.InvalidArgument, "%s: %s: exit status %d: %s", r.tool, r.program, res.ExitCode, strings.TrimSpace(string(res.Stdout)+string(res.Stderr)))
 	}
-	return r.place(ctx, c, temp, in.OutputPath, format)
+	return r.installOutput(ctx, c, temp, in.OutputPath, format)
 }
 
-// place moves what was drawn to where it belongs.
-func (r renderer) place(ctx context.Context, c *Call, temp, to, format string) (renderOutput, error) {
+// installOutput moves what was drawn to where it belongs.
+func (r renderer) installOutput(ctx context.Context, c *Call, temp, to, format string) (renderOutput, error) {
 	info, err := c.Workspace.Stat(ctx, temp, nil)
 	if err != nil {
 		return renderOutput{}, Errorf(fault.Unavailable, "%s: %s wrote nothing", r.tool, r.program)
@@ -108,12 +108,12 @@ func (r renderer) place(ctx context.Context, c *Call, temp, to, format string) (
 		return renderOutput{}, PathError(r.tool, to, err)
 	}
 	if data, err := c.Workspace.ReadFileMax(ctx, to, maxRenderOutput); err == nil {
-		c.Mark(c.clean(to), data)
+		c.RecordRead(c.relPath(to), data)
 	}
 	return renderOutput{Path: to, Bytes: info.Size, Format: format}, nil
 }
 
-func (r renderer) check(ctx context.Context, c *Call, in renderInput) (format string, seconds int, err error) {
+func (r renderer) checkInput(ctx context.Context, c *Call, in renderInput) (format string, seconds int, err error) {
 	switch {
 	case in.Source == "":
 		return "", 0, Errorf(fault.InvalidArgument, "source is required")

@@ -25,7 +25,7 @@ func (e *Env) Resource(ctx context.Context, name, path string) ([]byte, error) {
 	if err != nil {
 		return nil, PathError("read", path, err)
 	}
-	scrub, err := e.scrubs.of(ctx, e, e.asWhom(name, ws.ID()))
+	scrub, err := e.scrubs.scrubberFor(ctx, e, e.secretScope(name, ws.ID()))
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +74,8 @@ func (e *Env) allowResource(ctx context.Context, c *Call, info workspace.Info, p
 		tools = []string{"list", "workspace_ls"}
 	}
 	for _, name := range tools {
-		about := []matter{c.pathMatter(ctx, path, e.Approval.reads(name))}
-		if err := e.Approval.allow(ctx, c, Request{}, &Tool{Spec: Spec{Name: name}}, about); err != nil {
+		about := []ruleTarget{c.pathTarget(ctx, path, e.Approval.hasSubjectRule(name))}
+		if err := e.Approval.checkCall(ctx, c, Request{}, &Tool{Spec: Spec{Name: name}}, about); err != nil {
 			return err
 		}
 	}

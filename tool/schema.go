@@ -76,11 +76,11 @@ func schemaFor[T any](what string) *jsonschema.Schema {
 	return s
 }
 
-// A divided answer is one of a tool that is TextOnly: its data without the string
+// A contentSplitter answer is one of a tool that is TextOnly: its data without the string
 // under the key content, as a struct, and that string, which is nearly all of its
 // text.
-type divided interface {
-	divide() (beside any, content string)
+type contentSplitter interface {
+	splitContent() (beside any, content string)
 }
 
 // encode is JSON without the escapes that are for pages.
@@ -94,8 +94,8 @@ func encode(v any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// names lists the arguments of a schema, in order.
-func names(s *jsonschema.Schema) []string {
+// argumentNames lists the arguments of a schema, in order.
+func argumentNames(s *jsonschema.Schema) []string {
 	var list []string
 	for name := range s.Properties {
 		list = append(list, name)

@@ -43,11 +43,11 @@ func getSecret(ctx context.Context, c *Call, in secretInput) (secretOutput, erro
 	if err != nil {
 		return secretOutput{}, err
 	}
-	if named(held, in.Name) {
+	if containsFold(held, in.Name) {
 		return secretOutput{}, Errorf(fault.PermissionDenied, "secret %s is withheld: requests to the hosts it is for carry it by themselves (available: %s)",
 			strings.ToLower(in.Name), strings.Join(names, ", "))
 	}
-	v, err := c.Env.Secrets.Get(ctx, c.Env.asWhom(c.Name, c.Workspace.ID()), in.Name)
+	v, err := c.Env.Secrets.Get(ctx, c.Env.secretScope(c.Name, c.Workspace.ID()), in.Name)
 	if fault.Of(err) == fault.NotFound {
 		return secretOutput{}, Errorf(fault.NotFound, "unknown secret: %s (available: %s)", strings.ToLower(in.Name), strings.Join(names, ", "))
 	}
@@ -89,11 +89,11 @@ func (c *Call) secretNames(ctx context.Context) (names, held []string, err error
 			return []string{}, nil, err
 		}
 	}
-	all, err := c.Env.Secrets.Names(ctx, c.Env.asWhom(c.Name, c.Workspace.ID()))
-	names = slices.DeleteFunc(append([]string{}, all...), func(name string) bool { return named(held, name) })
+	all, err := c.Env.Secrets.Names(ctx, c.Env.secretScope(c.Name, c.Workspace.ID()))
+	names = slices.DeleteFunc(append([]string{}, all...), func(name string) bool { return containsFold(held, name) })
 	return names, held, err
 }
 
-func named(list []string, name string) bool {
+func containsFold(list []string, name string) bool {
 	return slices.ContainsFunc(list, func(s string) bool { return strings.EqualFold(s, name) })
 }

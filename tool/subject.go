@@ -89,8 +89,8 @@ func fieldSubjects(list []subject, v reflect.Value) []subject {
 	return list
 }
 
-// foreignSubjects returns the subjects of a tool that a workspace brings.
-func foreignSubjects(kinds map[string]driver.ArgumentKind, args map[string]json.RawMessage) []subject {
+// sourceSubjects returns the subjects of a tool that a workspace brings.
+func sourceSubjects(kinds map[string]driver.ArgumentKind, args map[string]json.RawMessage) []subject {
 	var list []subject
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		kind, ok := kinds[name]
@@ -122,10 +122,10 @@ func valueSubjects(list []subject, kind driver.ArgumentKind, v any, within bool)
 	return list
 }
 
-// about returns what a call is about first: its command, else its path, else what it
+// primarySubject returns what a call is about first: its command, else its path, else what it
 // names. A path is cleaned, and relative to the workspace where it is in it, so that
 // a rule can't be passed by another spelling.
-func about(subjects []subject, root string) subject {
+func primarySubject(subjects []subject, root string) subject {
 	for _, kind := range []driver.ArgumentKind{driver.ArgCommand, driver.ArgPath, driver.ArgName} {
 		i := slices.IndexFunc(subjects, func(s subject) bool { return s.kind == kind && !s.list && s.text != "" })
 		if i < 0 {
@@ -134,7 +134,7 @@ func about(subjects []subject, root string) subject {
 		what := subjects[i]
 		switch kind {
 		case driver.ArgPath:
-			what.text = spelled(what.text, root)
+			what.text = relativeToRoot(what.text, root)
 		case driver.ArgCommand:
 			for _, s := range subjects {
 				if s.kind == driver.ArgWord {

@@ -17,18 +17,18 @@ type Family string
 
 // The families.
 const (
-	Files   Family = "files"
-	Search  Family = "search"
-	Shell   Family = "shell"
-	Verify  Family = "verify"
-	LSP     Family = "lsp"
-	AST     Family = "ast"
-	Render  Family = "render"
-	Secrets Family = "secrets"
-	Project Family = "project"
-	Code    Family = "code"
-	Memory  Family = "snapshot"
-	Extra   Family = "extra" // of a capability that the core does not know
+	Files    Family = "files"
+	Search   Family = "search"
+	Shell    Family = "shell"
+	Verify   Family = "verify"
+	LSP      Family = "lsp"
+	AST      Family = "ast"
+	Render   Family = "render"
+	Secrets  Family = "secrets"
+	Project  Family = "project"
+	Code     Family = "code"
+	Snapshot Family = "snapshot"
+	Extra    Family = "extra" // of a capability that the core does not know
 )
 
 // A Spec says what a tool is.
@@ -85,7 +85,7 @@ type answer struct {
 // that is a mistake of the program.
 func New[In, Out any](spec Spec, f func(ctx context.Context, c *Call, in In) (Out, error)) *Tool {
 	t := &Tool{Spec: spec, Input: inputSchema[In](spec), Output: outputSchema[Out](spec)}
-	if _, ok := any(*new(Out)).(divided); ok != spec.TextOnly {
+	if _, ok := any(*new(Out)).(contentSplitter); ok != spec.TextOnly {
 		panic(fmt.Errorf("tool: %s: TextOnly is for answers that can be divided", spec.Name))
 	}
 	t.args = newArguments(reflect.TypeFor[In](), t.Input)

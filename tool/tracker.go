@@ -65,7 +65,7 @@ func (t *Tracker) putLocked(key fileKey, seen Seen) {
 		t.files = map[fileKey]*list.Element{}
 	}
 	t.files[key] = t.order.PushFront(&tracked{key, seen})
-	t.lines += len(seen.marks)
+	t.lines += len(seen.lineHashes)
 	for len(t.files) > 1 && (len(t.files) > maxTrackedFiles || t.lines > maxTrackedLines) {
 		t.dropLocked(t.order.Back().Value.(*tracked).key)
 	}
@@ -73,13 +73,13 @@ func (t *Tracker) putLocked(key fileKey, seen Seen) {
 
 func (t *Tracker) dropLocked(key fileKey) {
 	if el, ok := t.files[key]; ok {
-		t.lines -= len(t.order.Remove(el).(*tracked).seen.marks)
+		t.lines -= len(t.order.Remove(el).(*tracked).seen.lineHashes)
 		delete(t.files, key)
 	}
 }
 
-// forget drops what was read by whoever is so.
-func (t *Tracker) forget(is func(fileKey) bool) {
+// removeIf drops what was read by whoever is so.
+func (t *Tracker) removeIf(is func(fileKey) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for key := range t.files {
@@ -102,7 +102,7 @@ type Seen struct {
 	Lines  int    // of the file
 	Spans  []Span // that were shown, sorted, apart from each other
 
-	marks []uint32 // of every line, to tell later which have changed; nil where there are too many
+	lineHashes []uint32 // of every line, to tell later which have changed; nil where there are too many
 }
 
 // A Span is the lines First to Last.
@@ -130,18 +130,18 @@ func (s Seen) Gap() Span {
 	return Span{next, s.Lines}
 }
 
-// Mark notes that a file was shown to the agent with this content, as a whole or,
+// RecordRead notes that a file was shown to the agent with this content, as a whole or,
 // where there are spans, so many of its lines. path is as Info.Path has it. A
 // file with another content than before starts anew.
-func (c *Call) Mark(path string, content []byte, spans ...Span) {
+func (c *Call) RecordRead(path string, content []byte, spans ...Span) {
 	n := countLines(content)
 	if len(spans) == 0 {
 		spans = []Span{{1, n}}
 	}
-	c.mark(path, driver.DigestBytes(content), n, marksOf(content), spans...)
+	c.recordRead(path, driver.DigestBytes(content), n, hashLines(content), spans...)
 }
 
-func (c *Call) mark(path, digest string, lines int, marks []uint32, spans ...Span) {
+func (c *Call) recordRead(path, digest string, lines int, marks []uint32, spans ...Span) {
 	t, key := c.Env.Reads, c.trackKey(path)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -149,12 +149,12 @@ func (c *Call) mark(path, digest string, lines int, marks []uint32, spans ...Spa
 	if s.Digest != digest {
 		s = Seen{Digest: digest}
 	}
-	s.Lines, s.marks = lines, marks
-	s.Spans = merge(append(slices.Clone(s.Spans), spans...))
+	s.Lines, s.lineHashes = lines, marks
+	s.Spans = mergeSpans(append(slices.Clone(s.Spans), spans...))
 	t.putLocked(key, s)
 }
 
-func (c *Call) trackKey(path string) fileKey { return fileKey{c.reader(), c.Workspace.ID(), path} }
+func (c *Call) trackKey(path string) fileKey { return fileKey{c.readerKey(), c.Workspace.ID(), path} }
 
 // Seen returns what was read of a file, false for nothing.
 func (c *Call) Seen(path string) (Seen, bool) { return c.Env.Reads.get(c.trackKey(path)) }
@@ -167,8 +167,8 @@ func (c *Call) Unread(path string) {
 	t.dropLocked(c.trackKey(path))
 }
 
-// moved has what was read of a file hold for its new path.
-func (c *Call) moved(from, to string) {
+// moveSeen has what was read of a file hold for its new path.
+func (c *Call) moveSeen(from, to string) {
 	t := c.Env.Reads
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,8 +178,8 @@ func (c *Call) moved(from, to string) {
 	}
 }
 
-// merge sorts spans and joins those that touch.
-func merge(spans []Span) []Span {
+// mergeSpans sorts spans and joins those that touch.
+func mergeSpans(spans []Span) []Span {
 	slices.SortFunc(spans, func(a, b Span) int { return a.First - b.First })
 	var out []Span
 	for _, s := range spans {
@@ -197,8 +197,8 @@ func merge(spans []Span) []Span {
 
 var seed = maphash.MakeSeed()
 
-// maxMarks is how many lines a file may have of which each is marked.
-const maxMarks = 1 << 20
+// maxHashedLines is how many lines a file may have of which each is marked.
+const maxHashedLines = 1 << 20
 
 func countLines(content []byte) int {
 	n := bytes.Count(content, []byte("\n"))
@@ -208,10 +208,10 @@ func countLines(content []byte) int {
 	return n
 }
 
-// marksOf returns a mark for each line of a text; nil where there are too many.
-func marksOf(content []byte) []uint32 {
+// hashLines returns a mark for each line of a text; nil where there are too many.
+func hashLines(content []byte) []uint32 {
 	n := countLines(content)
-	if n > maxMarks {
+	if n > maxHashedLines {
 		return nil
 	}
 	out := make([]uint32, 0, n)
@@ -221,15 +221,15 @@ func marksOf(content []byte) []uint32 {
 	return out
 }
 
-// changed returns the lines of a text that are not those that were seen: all
+// changedSpan returns the lines of a text that are not those that were seen: all
 // between the first and the last that differ.
-func (s Seen) changed(now []uint32) Span {
+func (s Seen) changedSpan(now []uint32) Span {
 	first := 0
-	for first < len(now) && first < len(s.marks) && now[first] == s.marks[first] {
+	for first < len(now) && first < len(s.lineHashes) && now[first] == s.lineHashes[first] {
 		first++
 	}
-	last, old := len(now), len(s.marks)
-	for last > first && old > first && now[last-1] == s.marks[old-1] {
+	last, old := len(now), len(s.lineHashes)
+	for last > first && old > first && now[last-1] == s.lineHashes[old-1] {
 		last, old = last-1, old-1
 	}
 	return Span{first + 1, last}

@@ -51,7 +51,7 @@ func watchProcess(ctx context.Context, c *Call, in watchProcessInput) (bashOutpu
 	if err != nil {
 		return bashOutput{}, err
 	}
-	out, err := c.background(ctx, in.Command)
+	out, err := c.startBackground(ctx, in.Command)
 	if err != nil {
 		return bashOutput{}, err
 	}
@@ -59,7 +59,7 @@ func watchProcess(ctx context.Context, c *Call, in watchProcessInput) (bashOutpu
 	if err != nil {
 		return bashOutput{}, err
 	}
-	set.watch(ctx, s, patterns, time.Duration(idle)*time.Second)
+	set.start(ctx, s, patterns, time.Duration(idle)*time.Second)
 	return out, nil
 }
 
@@ -98,7 +98,7 @@ type watchEventsOutput struct {
 
 func (o watchEventsOutput) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "command: %s\nstatus: %s\nstarted: %s\n\n", o.Command, o.status(), o.Started)
+	fmt.Fprintf(&b, "command: %s\nstatus: %s\nstarted: %s\n\n", o.Command, o.statusText(), o.Started)
 	if o.Dropped > 0 {
 		fmt.Fprintf(&b, "NOTE: %d earlier events dropped (per-shell cap of %d reached)\n", o.Dropped, maxWatchEvents)
 	}
@@ -120,7 +120,7 @@ func watchEvents(ctx context.Context, c *Call, in watchEventsInput) (watchEvents
 	if in.ShellID == "" {
 		return watchEventsOutput{}, Errorf(fault.InvalidArgument, "shell_id is required")
 	}
-	_, info, err := c.shell(ctx, in.ShellID)
+	_, info, err := c.attachShell(ctx, in.ShellID)
 	if err != nil {
 		return watchEventsOutput{}, err
 	}
@@ -133,12 +133,12 @@ func watchEvents(ctx context.Context, c *Call, in watchEventsInput) (watchEvents
 		return watchEventsOutput{}, Errorf(fault.NotFound, "shell_id %s was not started by watch_process; use BashOutput instead", in.ShellID)
 	}
 	out := watchEventsOutput{bashOutputOutput: bashOutputOutput{
-		Command: commandOf(info), Running: info.Running, Started: info.Started.UTC().Format(time.RFC3339), Streams: []streamPart{},
+		Command: commandText(info), Running: info.Running, Started: info.Started.UTC().Format(time.RFC3339), Streams: []streamPart{},
 	}}
 	if info.Result != nil {
 		out.ExitCode, out.Cause = &info.Result.ExitCode, string(info.Result.Cause)
 		w.wait(ctx)
 	}
-	out.Events, out.Dropped = w.since(in.Since)
+	out.Events, out.Dropped = w.eventsSince(in.Since)
 	return out, nil
 }

@@ -46,11 +46,11 @@ func (s *watches) get(id string) *watch {
 	return s.list[id]
 }
 
-// watch begins to watch a command.
-func (s *watches) watch(ctx context.Context, session *workspace.Session, patterns []*regexp.Regexp, idle time.Duration) {
+// start begins to watch a command.
+func (s *watches) start(ctx context.Context, session *workspace.Session, patterns []*regexp.Regexp, idle time.Duration) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w := &watch{session: session, patterns: patterns, idle: idle, done: make(chan struct{}), active: make(chan struct{}, 1)}
-	w.note(watchEvent{Kind: "started"})
+	w.addEvent(watchEvent{Kind: "started"})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list[session.ID()] = w
@@ -94,7 +94,7 @@ func (e watchEvent) text() string {
 	return e.Kind
 }
 
-func (w *watch) note(e watchEvent) {
+func (w *watch) addEvent(e watchEvent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.next++
@@ -106,7 +106,7 @@ func (w *watch) note(e watchEvent) {
 	w.events = append(w.events, e)
 }
 
-func (w *watch) since(id int) ([]watchEvent, int) {
+func (w *watch) eventsSince(id int) ([]watchEvent, int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := []watchEvent{}
@@ -132,11 +132,11 @@ func (w *watch) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	ended, end := context.WithCancel(ctx)
 	defer end()
-	wg.Go(func() { w.follow(ctx, driver.Stdout, func([]byte) {}) })
+	wg.Go(func() { w.followStream(ctx, driver.Stdout, func([]byte) {}) })
 	wg.Go(func() {
 		var l lineScanner
-		w.follow(ctx, driver.Stderr, func(p []byte) { l.write(p, w.line) })
-		l.end(w.line)
+		w.followStream(ctx, driver.Stderr, func(p []byte) { l.write(p, w.matchLine) })
+		l.flush(w.matchLine)
 	})
 	var clock sync.WaitGroup
 	if w.idle > 0 {
@@ -147,13 +147,13 @@ func (w *watch) run(ctx context.Context) {
 	end()
 	clock.Wait()
 	if err == nil {
-		w.note(watchEvent{Kind: "exited", Exit: res.ExitCode})
+		w.addEvent(watchEvent{Kind: "exited", Exit: res.ExitCode})
 	}
 }
 
-// follow hands what a stream gets to f. Where the session can't be followed any
+// followStream hands what a stream gets to f. Where the session can't be followed any
 // more, its end says so.
-func (w *watch) follow(ctx context.Context, stream driver.Stream, f func([]byte)) {
+func (w *watch) followStream(ctx context.Context, stream driver.Stream, f func([]byte)) {
 	_ = w.session.Follow(ctx, stream, 0, func(c driver.LogChunk) error {
 		select {
 		case w.active <- struct{}{}:
@@ -164,11 +164,11 @@ func (w *watch) follow(ctx context.Context, stream driver.Stream, f func([]byte)
 	})
 }
 
-// line notes a line that a pattern matches; the first one does.
-func (w *watch) line(line []byte) {
+// matchLine notes a line that a pattern matches; the first one does.
+func (w *watch) matchLine(line []byte) {
 	for _, re := range w.patterns {
 		if re.Match(line) {
-			w.note(watchEvent{Kind: "error", Pattern: re.String(), Line: string(line)})
+			w.addEvent(watchEvent{Kind: "error", Pattern: re.String(), Line: string(line)})
 			return
 		}
 	}
@@ -186,7 +186,7 @@ func (w *watch) watchIdle(ctx context.Context) {
 			timer.Reset(w.idle)
 		case <-timer.C:
 			s := int(w.idle.Seconds())
-			w.note(watchEvent{Kind: "idle_timeout", Note: fmt.Sprintf("no output for %ds (configured idle_timeout=%ds)", s, s)})
+			w.addEvent(watchEvent{Kind: "idle_timeout", Note: fmt.Sprintf("no output for %ds (configured idle_timeout=%ds)", s, s)})
 			_ = w.session.Kill(ctx, 0) // its end, or that it can't be had, is seen by run
 			return
 		}
@@ -207,12 +207,12 @@ func (l *lineScanner) write(p []byte, f func([]byte)) {
 		if i < 0 {
 			return
 		}
-		l.end(f)
+		l.flush(f)
 		p = p[i+1:]
 	}
 }
 
-func (l *lineScanner) end(f func([]byte)) {
+func (l *lineScanner) flush(f func([]byte)) {
 	if len(l.rest) > 0 {
 		f(bytes.TrimSuffix(l.rest, []byte("\r")))
 	}

@@ -117,22 +117,22 @@ func entryNames(list []Entry) string {
 	return strings.Join(out, ", ")
 }
 
-// hint returns the workspace that a call names, trimmed.
-func hint(args map[string]json.RawMessage) (string, error) {
+// workspaceArgument returns the workspace that a call names, trimmed.
+func workspaceArgument(args map[string]json.RawMessage) (string, error) {
 	raw, ok := args[workspaceKey]
 	if !ok {
 		return "", nil
 	}
 	var name string
-	if err := decode(workspaceKey, raw, &name); err != nil {
+	if err := decodeArgument(workspaceKey, raw, &name); err != nil {
 		return "", err
 	}
 	return strings.TrimSpace(name), nil
 }
 
-// choose returns the entries that a call is for: one, or all of them. only is as
+// chooseEntries returns the entries that a call is for: one, or all of them. only is as
 // in Request.
-func (e *Env) choose(ctx context.Context, t *Tool, only, name string) ([]Entry, error) {
+func (e *Env) chooseEntries(ctx context.Context, t *Tool, only, name string) ([]Entry, error) {
 	if name != "" && only == "" && (name != allWorkspaces || !t.FanOut) {
 		entry, err := e.Workspaces.Find(ctx, name)
 		if err == nil {

@@ -67,18 +67,18 @@ func writeStdin(ctx context.Context, c *Call, in writeStdinInput) (stdinOutput, 
 	if yield < 0 || yield > maxYield {
 		return stdinOutput{}, Errorf(fault.InvalidArgument, "yield_time_ms must be between 1 and %d", maxYield.Milliseconds())
 	}
-	s, _, err := c.shell(ctx, in.ShellID)
+	s, _, err := c.attachShell(ctx, in.ShellID)
 	if err != nil {
 		return stdinOutput{}, err
 	}
-	if err := feed(ctx, s, in.Chars, in.Newline, in.EOF); err != nil {
+	if err := sendInput(ctx, s, in.Chars, in.Newline, in.EOF); err != nil {
 		return stdinOutput{}, fmt.Errorf("write_stdin: %w", err)
 	}
-	return poll(ctx, s, yield)
+	return pollOutput(ctx, s, yield)
 }
 
-// feed writes to the standard input of a command, and ends it where asked to.
-func feed(ctx context.Context, s *workspace.Session, chars string, newline, eof bool) error {
+// sendInput writes to the standard input of a command, and ends it where asked to.
+func sendInput(ctx context.Context, s *workspace.Session, chars string, newline, eof bool) error {
 	if newline {
 		chars += "\n"
 	}
@@ -93,8 +93,8 @@ func feed(ctx context.Context, s *workspace.Session, chars string, newline, eof 
 	return nil
 }
 
-// poll collects what a command writes until yield has passed or it has ended.
-func poll(ctx context.Context, s *workspace.Session, yield time.Duration) (stdinOutput, error) {
+// pollOutput collects what a command writes until yield has passed or it has ended.
+func pollOutput(ctx context.Context, s *workspace.Session, yield time.Duration) (stdinOutput, error) {
 	wait, cancel := context.WithTimeout(ctx, yield)
 	defer cancel()
 	if _, err := s.Wait(wait); err != nil && ctx.Err() != nil {

@@ -120,7 +120,7 @@ func wsRunCodeTool() *Tool {
 		if err != nil {
 			return codeOutput{}, err
 		}
-		return ended(c.Workspace.RunCode(ctx, driver.Code{Language: in.Language, Source: in.Code, Context: in.ContextID, Dir: in.Cwd, Env: in.Env, Timeout: limit}))
+		return newCodeResult(c.Workspace.RunCode(ctx, driver.Code{Language: in.Language, Source: in.Code, Context: in.ContextID, Dir: in.Cwd, Env: in.Env, Timeout: limit}))
 	})
 }
 
@@ -133,12 +133,12 @@ func wsRunScriptTool() *Tool {
 		if err != nil {
 			return codeOutput{}, err
 		}
-		return ended(c.Workspace.RunScript(ctx, driver.Code{Language: in.Language, Source: in.Code, Dir: in.Cwd, Env: in.Env, Timeout: limit}))
+		return newCodeResult(c.Workspace.RunScript(ctx, driver.Code{Language: in.Language, Source: in.Code, Dir: in.Cwd, Env: in.Env, Timeout: limit}))
 	})
 }
 
 func codeTime(code string, ms int64) (time.Duration, error) {
-	if err := required("code", code); err != nil {
+	if err := requireArgument("code", code); err != nil {
 		return 0, err
 	}
 	limit := time.Duration(ms) * time.Millisecond
@@ -148,7 +148,7 @@ func codeTime(code string, ms int64) (time.Duration, error) {
 	return limit, nil
 }
 
-func ended(res driver.CodeResult, err error) (codeOutput, error) {
+func newCodeResult(res driver.CodeResult, err error) (codeOutput, error) {
 	if err == nil && res.Cause == driver.CauseCanceled {
 		err = fmt.Errorf("run code: %w", fault.Canceled)
 	}
@@ -199,7 +199,7 @@ func wsDeleteContextTool() *Tool {
 		Name: "workspace_delete_context", Family: Code, Needs: codeOnly, Destructive: true,
 		Description: "End a context, with all that its code holds.",
 	}, func(ctx context.Context, c *Call, in wsDeleteContextInput) (wsContextOutput, error) {
-		if err := required("context_id", in.ContextID); err != nil {
+		if err := requireArgument("context_id", in.ContextID); err != nil {
 			return wsContextOutput{}, err
 		}
 		return wsContextOutput{ContextID: in.ContextID, Deleted: true}, c.Workspace.DeleteContext(ctx, in.ContextID)

@@ -38,7 +38,7 @@ func wsReadFileTool() *Tool {
 		Name: "workspace_read_file", Family: Files, Needs: fsOnly, ReadOnly: true, Idempotent: true,
 		Description: "Read a file of the workspace.",
 	}, func(ctx context.Context, c *Call, in wsReadInput) (wsReadOutput, error) {
-		if err := required("path", in.Path); err != nil {
+		if err := requireArgument("path", in.Path); err != nil {
 			return wsReadOutput{}, err
 		}
 		if in.Limit < 0 {
@@ -48,7 +48,7 @@ func wsReadFileTool() *Tool {
 		if w.count == 0 {
 			w.count = defaultReadLines
 		}
-		out, err := c.show(ctx, in.Path, w)
+		out, err := c.readWindow(ctx, in.Path, w)
 		return wsReadOutput(out), err
 	})
 }
@@ -63,10 +63,10 @@ func wsWriteFileTool() *Tool {
 		Name: "workspace_write_file", Family: Files, Needs: fsOnly, Destructive: true, Idempotent: true,
 		Description: "Write a file, with the directories above it. One that exists must have been read as a whole, and not have changed since.",
 	}, func(ctx context.Context, c *Call, in wsWriteInput) (writeOutput, error) {
-		if err := required("path", in.Path); err != nil {
+		if err := requireArgument("path", in.Path); err != nil {
 			return writeOutput{}, err
 		}
-		return write(ctx, c, writeInput{FilePath: in.Path, Content: in.Content})
+		return writeFile(ctx, c, writeInput{FilePath: in.Path, Content: in.Content})
 	})
 }
 
@@ -82,10 +82,10 @@ func wsEditFileTool() *Tool {
 		Name: "workspace_edit_file", Family: Files, Needs: fsOnly, Destructive: true,
 		Description: "Replace text in a file that was read.",
 	}, func(ctx context.Context, c *Call, in wsEditInput) (editOutput, error) {
-		if err := required("path", in.Path); err != nil {
+		if err := requireArgument("path", in.Path); err != nil {
 			return editOutput{}, err
 		}
-		return c.edit(ctx, in.Path, []workspace.Edit{{Old: in.Old, New: in.New, All: in.All}}, "all")
+		return c.applyEdits(ctx, in.Path, []workspace.Edit{{Old: in.Old, New: in.New, All: in.All}}, "all")
 	})
 }
 
@@ -121,7 +121,7 @@ func wsStatTool() *Tool {
 		Name: "workspace_stat", Family: Files, Needs: fsOnly, ReadOnly: true, Idempotent: true,
 		Description: "Describe a file, directory or symlink.",
 	}, func(ctx context.Context, c *Call, in wsPathInput) (wsStatOutput, error) {
-		if err := required("path", in.Path); err != nil {
+		if err := requireArgument("path", in.Path); err != nil {
 			return wsStatOutput{}, err
 		}
 		i, err := c.Workspace.Stat(ctx, in.Path, &driver.StatOptions{NoFollow: true})
@@ -142,7 +142,7 @@ func wsRmTool() *Tool {
 		Name: "workspace_rm", Family: Files, Needs: fsOnly, Destructive: true,
 		Description: "Remove a file, a symlink, or a directory, which must be empty unless recursive.",
 	}, func(ctx context.Context, c *Call, in wsRmInput) (Message, error) {
-		return remove(ctx, c, deleteInput(in))
+		return deletePath(ctx, c, deleteInput(in))
 	})
 }
 
@@ -156,7 +156,7 @@ func wsMkdirTool() *Tool {
 		Name: "workspace_mkdir", Family: Files, Needs: fsOnly, Idempotent: true,
 		Description: "Make a directory.",
 	}, func(ctx context.Context, c *Call, in wsMkdirInput) (Message, error) {
-		if err := required("path", in.Path); err != nil {
+		if err := requireArgument("path", in.Path); err != nil {
 			return Message{}, err
 		}
 		if err := c.Workspace.Mkdir(ctx, in.Path, &driver.MkdirOptions{Parents: in.Recursive}); err != nil {
@@ -171,8 +171,8 @@ func wsMkdirTool() *Tool {
 
 var fsOnly = []workspace.Capability{driver.CapFS}
 
-// required refuses an argument that is there and empty.
-func required(name, value string) error {
+// requireArgument refuses an argument that is there and empty.
+func requireArgument(name, value string) error {
 	if value == "" {
 		return Errorf(fault.InvalidArgument, "%s is required", name)
 	}

@@ -61,7 +61,7 @@ func wsRunTool() *Tool {
 }
 
 func wsRun(ctx context.Context, c *Call, in wsRunInput) (wsRunOutput, error) {
-	if err := required("cmd", in.Cmd); err != nil {
+	if err := requireArgument("cmd", in.Cmd); err != nil {
 		return wsRunOutput{}, err
 	}
 	limit := defaultRunTime
@@ -169,7 +169,7 @@ func wsExecTool() *Tool {
 }
 
 func wsExec(ctx context.Context, c *Call, in wsExecInput) (wsExecOutput, error) {
-	if err := required("command", in.Command); err != nil {
+	if err := requireArgument("command", in.Command); err != nil {
 		return wsExecOutput{}, err
 	}
 	seconds, err := Seconds("timeout_sec", in.TimeoutSec, int(defaultExecTime.Seconds()), 3600)
@@ -207,13 +207,13 @@ func wsExec(ctx context.Context, c *Call, in wsExecInput) (wsExecOutput, error) 
 		}
 		yield = maxRunTime + time.Minute
 	}
-	return collect(ctx, s, yield)
+	return collectOutput(ctx, s, yield)
 }
 
-// collect waits for a session, no longer than yield, and returns what it wrote
+// collectOutput waits for a session, no longer than yield, and returns what it wrote
 // since the last time.
-func collect(ctx context.Context, s *workspace.Session, yield time.Duration) (wsExecOutput, error) {
-	p, err := poll(ctx, s, yield)
+func collectOutput(ctx context.Context, s *workspace.Session, yield time.Duration) (wsExecOutput, error) {
+	p, err := pollOutput(ctx, s, yield)
 	if err != nil {
 		return wsExecOutput{}, err
 	}
@@ -247,18 +247,18 @@ func wsWriteStdinTool() *Tool {
 		Name: "workspace_write_stdin", Family: Shell, Needs: shellOnly, Destructive: true, OpenWorld: true,
 		Description: "Write to the standard input of a session, and show what it wrote since the last time.",
 	}, func(ctx context.Context, c *Call, in wsWriteStdinInput) (wsExecOutput, error) {
-		s, err := c.session(ctx, in.SessionID)
+		s, err := c.attachSession(ctx, in.SessionID)
 		if err != nil {
 			return wsExecOutput{}, err
 		}
-		if err := feed(ctx, s, in.Chars, in.Newline, in.EOF); err != nil {
+		if err := sendInput(ctx, s, in.Chars, in.Newline, in.EOF); err != nil {
 			return wsExecOutput{}, err
 		}
 		yield := defaultYield
 		if in.YieldMS > 0 {
 			yield = min(time.Duration(in.YieldMS)*time.Millisecond, maxYield)
 		}
-		return collect(ctx, s, yield)
+		return collectOutput(ctx, s, yield)
 	})
 }
 
@@ -277,7 +277,7 @@ func wsKillSessionTool() *Tool {
 		Name: "workspace_kill_session", Family: Shell, Needs: shellOnly, Destructive: true,
 		Description: "End a session with all that it started, and forget it.",
 	}, func(ctx context.Context, c *Call, in wsSessionInput) (wsKillOutput, error) {
-		s, err := c.session(ctx, in.SessionID)
+		s, err := c.attachSession(ctx, in.SessionID)
 		if err != nil {
 			return wsKillOutput{}, err
 		}
@@ -293,12 +293,12 @@ func wsKillSessionTool() *Tool {
 	})
 }
 
-// session is shell with the words of this toolset.
-func (c *Call) session(ctx context.Context, id string) (*workspace.Session, error) {
-	if err := required("session_id", id); err != nil {
+// attachSession is shell with the words of this toolset.
+func (c *Call) attachSession(ctx context.Context, id string) (*workspace.Session, error) {
+	if err := requireArgument("session_id", id); err != nil {
 		return nil, err
 	}
-	s, _, err := c.shell(ctx, id)
+	s, _, err := c.attachShell(ctx, id)
 	if fault.Of(err) == fault.NotFound {
 		return nil, Errorf(fault.NotFound, "unknown session_id: %s", id)
 	}

@@ -15,7 +15,7 @@ func wsGlobTool() *Tool {
 		Name: "workspace_glob", Family: Search, Needs: fsOnly, ReadOnly: true, Idempotent: true, FanOut: true,
 		Description: "Find files by a pattern of their path, the newest first.",
 	}, func(ctx context.Context, c *Call, in wsGlobInput) (globOutput, error) {
-		return glob(ctx, c, globInput{Pattern: in.Pattern, Limit: 1000})
+		return runGlob(ctx, c, globInput{Pattern: in.Pattern, Limit: 1000})
 	})
 }
 
@@ -40,6 +40,6 @@ func wsGrepTool() *Tool {
 		if in.MaxResults == 0 {
 			in.MaxResults = defaultGrepResults
 		}
-		return grep(ctx, c, grepInput{Pattern: in.Pattern, Path: in.Path, Glob: in.Include, CaseInsensitive: in.IgnoreCase, HeadLimit: in.MaxResults})
+		return runGrep(ctx, c, grepInput{Pattern: in.Pattern, Path: in.Path, Glob: in.Include, CaseInsensitive: in.IgnoreCase, HeadLimit: in.MaxResults})
 	})
 }

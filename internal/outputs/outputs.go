@@ -34,7 +34,7 @@ func (c *Collector) Text(kind driver.OutputKind, text string) {
 		return
 	}
 	if room := c.Limit - c.size; int64(len(text)) > room {
-		kept := cut(text, int(max(room, 0)))
+		kept := truncateText(text, int(max(room, 0)))
 		c.dropped += int64(len(text) - len(kept))
 		if text = kept; text == "" {
 			return
@@ -50,7 +50,7 @@ func (c *Collector) Text(kind driver.OutputKind, text string) {
 	}
 	c.size += int64(len(text))
 	c.text.WriteString(text)
-	c.tell(driver.Output{Kind: kind, Text: text})
+	c.callOnOutput(driver.Output{Kind: kind, Text: text})
 }
 
 // endText gives the last output its text.
@@ -74,14 +74,14 @@ func (c *Collector) Data(kind driver.OutputKind, data map[string][]byte) {
 	c.endText()
 	c.size += size
 	o := driver.Output{Kind: kind, Data: maps.Clone(data)}
-	c.tell(o)
+	c.callOnOutput(o)
 	c.out = append(c.out, o)
 }
 
 // Drop counts bytes that someone else left out.
 func (c *Collector) Drop(n int64) { c.dropped += n }
 
-func (c *Collector) tell(o driver.Output) {
+func (c *Collector) callOnOutput(o driver.Output) {
 	if c.OnOutput == nil {
 		return
 	}
@@ -99,11 +99,11 @@ const (
 // Error is an exception in words of the code's own, which are bounded: of a trace
 // the end stays, where the code is that failed.
 func (c *Collector) Error(name, value string, trace []string) *driver.CodeError {
-	e := &driver.CodeError{Name: c.bound(name, maxName), Value: c.bound(value, maxValue)}
+	e := &driver.CodeError{Name: c.truncateCounted(name, maxName), Value: c.truncateCounted(value, maxValue)}
 	room := maxTrace
 	for _, line := range slices.Backward(trace) {
 		if room > 0 {
-			e.Traceback = append(e.Traceback, c.bound(line, min(room, maxValue)))
+			e.Traceback = append(e.Traceback, c.truncateCounted(line, min(room, maxValue)))
 		} else {
 			c.dropped += int64(len(line))
 		}
@@ -113,14 +113,14 @@ func (c *Collector) Error(name, value string, trace []string) *driver.CodeError 
 	return e
 }
 
-func (c *Collector) bound(text string, n int) string {
-	kept := cut(text, n)
+func (c *Collector) truncateCounted(text string, n int) string {
+	kept := truncateText(text, n)
 	c.dropped += int64(len(text) - len(kept))
 	return kept
 }
 
-// Fill puts what was collected into a result.
-func (c *Collector) Fill(res *driver.CodeResult) {
+// AddTo puts what was collected into a result.
+func (c *Collector) AddTo(res *driver.CodeResult) {
 	c.endText()
 	if c.out == nil {
 		c.out = []driver.Output{} // on the wire it is a list
@@ -128,8 +128,8 @@ func (c *Collector) Fill(res *driver.CodeResult) {
 	res.Outputs, res.Dropped, res.CallbackErrors = c.out, c.dropped, c.errs
 }
 
-// cut returns at most n bytes of text, ending between two characters.
-func cut(text string, n int) string {
+// truncateText returns at most n bytes of text, ending between two characters.
+func truncateText(text string, n int) string {
 	if n >= len(text) {
 		return text
 	}

@@ -39,7 +39,7 @@ const maxDepth = 64
 func Decode(path string, data []byte, v any) error {
 	d := decoder{json.NewDecoder(bytes.NewReader(data))}
 	d.UseNumber()
-	if err := d.check(reflect.TypeOf(v).Elem(), path, 0); err != nil {
+	if err := d.checkValue(reflect.TypeOf(v).Elem(), path, 0); err != nil {
 		return err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
@@ -51,19 +51,19 @@ func Decode(path string, data []byte, v any) error {
 	}
 	var typ *json.UnmarshalTypeError
 	if errors.As(err, &typ) {
-		return mistyped(join(path, typ.Field), typ.Type, typ.Value)
+		return typeError(joinPath(path, typ.Field), typ.Type, typ.Value)
 	}
 	return errorf("%v", err)
 }
 
-func mistyped(path string, want reflect.Type, got string) error {
+func typeError(path string, want reflect.Type, got string) error {
 	if path == "" {
 		path = "the value"
 	}
 	return errorf("%s must be %s, not %s", path, kindOf(want), got)
 }
 
-func join(path, key string) string { return strings.Trim(path+"."+key, ".") }
+func joinPath(path, key string) string { return strings.Trim(path+"."+key, ".") }
 
 type decoder struct{ *json.Decoder }
 
@@ -81,9 +81,9 @@ var (
 	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// check reads one value and holds its keys and kinds against t. A nil t takes any keys
+// checkValue reads one value and holds its keys and kinds against t. A nil t takes any keys
 // that are not repeated.
-func (d decoder) check(t reflect.Type, path string, depth int) error {
+func (d decoder) checkValue(t reflect.Type, path string, depth int) error {
 	if depth > maxDepth {
 		return errorf("nested too deeply")
 	}
@@ -97,18 +97,18 @@ func (d decoder) check(t reflect.Type, path string, depth int) error {
 	if t != nil && (depth > 0 && reflect.PointerTo(t).Implements(unmarshaler) || reflect.PointerTo(t).Implements(textUnmarshaler)) {
 		t = nil
 	}
-	if t != nil && !fits(tok, t) {
-		return mistyped(path, t, Kind(tok))
+	if t != nil && !fitsType(tok, t) {
+		return typeError(path, t, Kind(tok))
 	}
 	switch tok {
 	case json.Delim('['):
 		for i := 0; d.More(); i++ {
-			if err := d.check(elem(t), fmt.Sprintf("%s[%d]", path, i), depth+1); err != nil {
+			if err := d.checkValue(elemType(t), fmt.Sprintf("%s[%d]", path, i), depth+1); err != nil {
 				return err
 			}
 		}
 	case json.Delim('{'):
-		if err := d.object(t, path, depth); err != nil {
+		if err := d.checkObject(t, path, depth); err != nil {
 			return err
 		}
 	default:
@@ -118,15 +118,15 @@ func (d decoder) check(t reflect.Type, path string, depth int) error {
 	return err
 }
 
-// elem returns the type of the parts of a list or a map, nil where any will do.
-func elem(t reflect.Type) reflect.Type {
+// elemType returns the type of the parts of a list or a map, nil where any will do.
+func elemType(t reflect.Type) reflect.Type {
 	if t == nil || t.Kind() == reflect.Interface || t.Kind() == reflect.Struct {
 		return nil
 	}
 	return t.Elem()
 }
 
-func (d decoder) object(t reflect.Type, path string, depth int) error {
+func (d decoder) checkObject(t reflect.Type, path string, depth int) error {
 	var fields map[string]reflect.Type
 	switch {
 	case t == nil:
@@ -147,25 +147,25 @@ func (d decoder) object(t reflect.Type, path string, depth int) error {
 			return err
 		}
 		key, _ := tok.(string)
-		at := join(path, key)
+		at := joinPath(path, key)
 		if seen[key] {
 			return errorf("key %q appears twice", at)
 		}
 		seen[key] = true
 		value, known := fields[key]
 		if fields == nil {
-			value = elem(t)
+			value = elemType(t)
 		} else if !known {
-			return errorf("unknown key %q; allowed are %s", at, allowed(fields))
+			return errorf("unknown key %q; allowed are %s", at, allowedKeys(fields))
 		}
-		if err := d.check(value, at, depth+1); err != nil {
+		if err := d.checkValue(value, at, depth+1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func allowed(fields map[string]reflect.Type) string {
+func allowedKeys(fields map[string]reflect.Type) string {
 	if len(fields) == 0 {
 		return "none"
 	}
@@ -197,9 +197,9 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	return fields
 }
 
-// fits reports whether a value that begins with a token can be of a type, as far as its
+// fitsType reports whether a value that begins with a token can be of a type, as far as its
 // kind goes. Null fits every type.
-func fits(tok json.Token, t reflect.Type) bool {
+func fitsType(tok json.Token, t reflect.Type) bool {
 	if tok == nil || t.Kind() == reflect.Interface {
 		return true
 	}

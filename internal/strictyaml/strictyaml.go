@@ -63,12 +63,12 @@ func Parse(data []byte, maxSize int) (ast.Node, error) {
 		return nil, Errorf(Position{}, "it has %d bytes; at most %d are read", len(data), maxSize)
 	}
 	tokens := lexer.Tokenize(string(data))
-	if err := check(tokens, true); err != nil {
+	if err := checkTokens(tokens, true); err != nil {
 		return nil, err
 	}
 	file, err := parser.Parse(tokens, 0)
 	if err != nil {
-		return nil, syntax(err)
+		return nil, syntaxError(err)
 	}
 	var body ast.Node
 	for _, d := range file.Docs {
@@ -89,24 +89,24 @@ func Parse(data []byte, maxSize int) (ast.Node, error) {
 // CheckBounds refuses a text that the parser would take too long for, and nothing else.
 // It is for files of other programs, in which anchors and the like are usual.
 func CheckBounds(data []byte) error {
-	if err := check(lexer.Tokenize(string(data)), false); err != nil {
+	if err := checkTokens(lexer.Tokenize(string(data)), false); err != nil {
 		return err
 	}
 	return nil
 }
 
-// A block is a mapping or a sequence whose parts begin at a column.
-type block struct {
+// A openBlock is a mapping or a sequence whose parts begin at a column.
+type openBlock struct {
 	column int
 	keys   int // 0 for a sequence
 }
 
-// check counts depth and keys and, where plain is set, refuses what is not plain data.
-func check(tokens token.Tokens, plain bool) *Error {
-	var blocks []block
+// checkTokens counts depth and keys and, where plain is set, refuses what is not plain data.
+func checkTokens(tokens token.Tokens, plain bool) *Error {
+	var blocks []openBlock
 	flow := 0
 	for _, t := range tokens {
-		if what := special[t.Type]; plain && what != "" {
+		if what := specialTokens[t.Type]; plain && what != "" {
 			return Errorf(position(t), "%s is not allowed; quote a text that begins so", what)
 		}
 		switch t.Type {
@@ -115,10 +115,10 @@ func check(tokens token.Tokens, plain bool) *Error {
 		case token.SequenceEndType, token.MappingEndType:
 			flow = max(0, flow-1)
 		case token.SequenceEntryType, token.MappingKeyType:
-			blocks = enter(blocks, position(t).Column, 0)
+			blocks = enterBlock(blocks, position(t).Column, 0)
 		case token.MappingValueType:
 			if flow == 0 && t.Prev != nil {
-				blocks = enter(blocks, position(t.Prev).Column, 1)
+				blocks = enterBlock(blocks, position(t.Prev).Column, 1)
 			}
 		}
 		if len(blocks)+flow > MaxDepth {
@@ -131,8 +131,8 @@ func check(tokens token.Tokens, plain bool) *Error {
 	return nil
 }
 
-// special are the tokens that plain data does not have.
-var special = map[token.Type]string{
+// specialTokens are the tokens that plain data does not have.
+var specialTokens = map[token.Type]string{
 	token.AnchorType:     "an anchor (&)",
 	token.AliasType:      "an alias (*)",
 	token.TagType:        "a tag (!)",
@@ -140,9 +140,9 @@ var special = map[token.Type]string{
 	token.MappingKeyType: "a mark of a key (?)",
 }
 
-// enter closes the blocks that a part at a column is not in, and counts it in its own,
+// enterBlock closes the blocks that a part at a column is not in, and counts it in its own,
 // which it may open. keys is 1 for a key of a mapping and 0 for an item of a sequence.
-func enter(blocks []block, column, keys int) []block {
+func enterBlock(blocks []openBlock, column, keys int) []openBlock {
 	for n := len(blocks); n > 0; n-- {
 		last := &blocks[n-1]
 		if last.column < column || last.column == column && keys == 0 && last.keys > 0 {
@@ -154,10 +154,10 @@ func enter(blocks []block, column, keys int) []block {
 		}
 		blocks = blocks[:n-1]
 	}
-	return append(blocks, block{column, keys})
+	return append(blocks, openBlock{column, keys})
 }
 
-func syntax(err error) *Error {
+func syntaxError(err error) *Error {
 	var located interface {
 		GetToken() *token.Token
 		GetMessage() string

@@ -19,7 +19,8 @@ import (
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/guest"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/host/process"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -151,19 +152,19 @@ func (l *launch) prepareBox(version string, img Image) error {
 	if err := ownDirectory(l.boxPath()); err != nil {
 		return err
 	}
-	for _, name := range []string{guest.ContainerConfig, guest.ContainerReport, guest.ContainerSocket} {
+	for _, name := range []string{guestproto.ContainerConfig, guestproto.ContainerReport, guestproto.ContainerSocket} {
 		if err := os.Remove(l.boxPath(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	if err := ownDirectory(l.boxPath(guest.ContainerLog)); err != nil {
+	if err := ownDirectory(l.boxPath(guestproto.ContainerLog)); err != nil {
 		return err
 	}
 	l.newToken()
 	cfg := l.guestConfig(version, img)
 	data, err := cfg.Encode()
 	if err == nil {
-		err = os.WriteFile(l.boxPath(guest.ContainerConfig), data, 0o600)
+		err = os.WriteFile(l.boxPath(guestproto.ContainerConfig), data, 0o600)
 	}
 	if err != nil {
 		return err
@@ -203,7 +204,7 @@ func (l *launch) openBox() error {
 	if l.proof.HostUID < 0 {
 		mode = 0o777
 	}
-	for path, m := range map[string]fs.FileMode{l.boxPath(): mode, l.boxPath(guest.ContainerLog): mode, l.boxPath(guest.ContainerConfig): mode &^ 0o111} {
+	for path, m := range map[string]fs.FileMode{l.boxPath(): mode, l.boxPath(guestproto.ContainerLog): mode, l.boxPath(guestproto.ContainerConfig): mode &^ 0o111} {
 		if err := os.Chmod(path, m); err != nil {
 			return err
 		}
@@ -220,7 +221,7 @@ func (l *launch) openBox() error {
 // it needs open. If the workload is the same user as this process, only the token prevents
 // that it connects to the guest.
 func (l *launch) closeBox() error {
-	if err := errors.Join(os.Remove(l.boxPath(guest.ContainerConfig)), os.Remove(l.boxPath(guest.ContainerReport))); err != nil {
+	if err := errors.Join(os.Remove(l.boxPath(guestproto.ContainerConfig)), os.Remove(l.boxPath(guestproto.ContainerReport))); err != nil {
 		return err
 	}
 	if os.Geteuid() == 0 {
@@ -238,27 +239,27 @@ func (l *launch) closeBox() error {
 }
 
 // guestConfig returns the guest's configuration.
-func (l *launch) guestConfig(version string, img Image) guest.Config {
+func (l *launch) guestConfig(version string, img Image) guestproto.Config {
 	level := driver.IsolationContainer
 	if l.proof.GVisor {
 		level = driver.IsolationGVisor
 	}
-	cfg := guest.Config{
+	cfg := guestproto.Config{
 		Version: version, Workspace: l.id, Level: level, Root: guestWorkspaceDir, UID: -1, Token: l.token,
-		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true}, Limits: l.policy.Limits, Lease: l.lease,
+		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true}, Limits: l.policy.Limits, Lease: l.lease,
 		WatchDisk: true, Threads: guestThreads, Env: baseEnv(img.Env, l.policy.Env),
 	}
 	if l.volume != "" {
 		cfg.Files, cfg.ReadOnly, cfg.Sync = true, l.policy.ReadOnly, l.policy.Durable
 	}
 	if l.proxied {
-		cfg.Relay, cfg.Away, cfg.Roots = relayPort, l.volume != "", l.caBundle
+		cfg.RelayPort, cfg.RemoteProxy, cfg.CACerts = relayPort, l.volume != "", l.caBundle
 		bundle := ""
 		switch {
 		case l.caDir != "":
 			bundle = caDirInside + "/" + proxies.BundleName
 		case len(l.caBundle) > 0:
-			bundle = boxInside + "/" + guest.RootsName
+			bundle = boxInside + "/" + guestproto.CACertsFile
 		}
 		for name, value := range egress.Env(relayPort, bundle) {
 			if _, set := cfg.Env[name]; !set {
@@ -302,7 +303,7 @@ func (p *Provider) containerSpec(ctx context.Context, l *launch, img Image, prog
 	}
 	u := ContainerSpec{
 		Name: l.name, Image: l.image, Labels: labels, Hostname: hostname, Dir: guestWorkspaceDir, Runtime: l.proof.Runtime,
-		Command: []string{guestInside, guest.ContainerVerb, boxInside},
+		Command: []string{guestInside, guestproto.ContainerVerb, boxInside},
 		User:    fmt.Sprintf("%d:%d", l.proof.UID, l.proof.UID),
 		Mounts:  mounts,
 		Tmpfs: map[string]string{
@@ -317,7 +318,7 @@ func (p *Provider) containerSpec(ctx context.Context, l *launch, img Image, prog
 		u.PIDs = pids + guestThreads
 	}
 	if l.volume != "" {
-		u.Command[1], u.Stdin = guest.StdioVerb, true
+		u.Command[1], u.Stdin = guestproto.StdioVerb, true
 	}
 	return u, u.maskVolumes(img, private, memory)
 }
@@ -380,10 +381,10 @@ func tmpfsSize(memory, part int64) string {
 func (p *Provider) awaitGuest(ctx context.Context, l *launch, version string) (*guest.Client, error) {
 	const interval, inspectEvery = 2 * time.Millisecond, 100
 	for i := 0; ; i++ {
-		report, err := os.ReadFile(l.boxPath(guest.ContainerReport))
+		report, err := os.ReadFile(l.boxPath(guestproto.ContainerReport))
 		switch {
 		case err == nil && string(report) == "ok":
-			return guest.Dial(ctx, l.boxPath(guest.ContainerSocket), l.token, version, l.id)
+			return guest.Dial(ctx, l.boxPath(guestproto.ContainerSocket), l.token, version, l.id)
 		case err == nil:
 			return nil, startError(report)
 		case i%inspectEvery == inspectEvery-1:

@@ -8,11 +8,11 @@
 // directory without the engine. The directory of a workspace, <root>/<id>, contains:
 //
 //	state-docker.json       the state, see package wsdir; its section is guest (package
-//	                        keep), which names the container
+//	                        supervise), which names the container
 //	state.lock              flock of the state and of commits, see package wsdir
 //	in-use, in-use.suspect  presence marker, see package wsdir
 //	guest.lock              flock while the container is found, started, paused or ended,
-//	                        see package keep
+//	                        see package supervise
 //	files                   the files; empty if they are on a volume
 //	box                     mounted at /.croft: the guest's socket, its logs, the directory
 //	                        of the proxy's socket; see package guest

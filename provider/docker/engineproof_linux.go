@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/workspace/driver"
@@ -303,7 +302,7 @@ func (f *engineProof) chownPath(path string) error {
 // fsuid, which may not read the state, so the commit guard runs on another thread.
 func (f *engineProof) openRoot(dir string, opts *files.Options) (*files.Root, error) {
 	if os.Geteuid() == 0 {
-		opts.Commit = guest.Elsewhere(opts.Commit)
+		opts.Commit = files.GuardAsProcess(opts.Commit)
 	}
 	return files.Open(dir, opts)
 }

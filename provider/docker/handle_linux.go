@@ -12,8 +12,10 @@ import (
 
 	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/guest"
+	"github.com/croft-run/croft/host/guest/supervise"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -27,7 +29,7 @@ type handle struct {
 	proof *engineProof // of the engine, when the handle was built
 	dir   *wsdir.Handle
 
-	att   *keep.Attachment[*guest.Client]
+	att   *supervise.Attachment[*guest.Client]
 	proxy proxies.Ref // used while att is locked
 }
 
@@ -48,17 +50,17 @@ func (h *handle) filesModule(ctx context.Context) (*driver.FS, error) {
 	if os.Geteuid() != 0 {
 		return direct, nil
 	}
-	return guest.AsUser(direct, h.proof.HostUID), nil
+	return files.AsUser(direct, h.proof.HostUID), nil
 }
 
-// guestClient returns the connection to the guest: see keep.Attachment. The guest of a paused
+// guestClient returns the connection to the guest: see supervise.Attachment. The guest of a paused
 // container can't answer.
 func (h *handle) guestClient(ctx context.Context) (*guest.Client, error) {
 	if err := h.dir.Current(); err != nil {
 		return nil, err
 	}
 	m := h.dir.State()
-	if rec := keep.In(&m); rec != nil && rec.Paused && h.p.isPaused(ctx, rec.Container) {
+	if rec := supervise.RecordIn(&m); rec != nil && rec.Paused && h.p.isPaused(ctx, rec.Container) {
 		return nil, errPaused
 	}
 	return h.att.Guest(ctx)
@@ -75,7 +77,7 @@ func (p *Provider) isPaused(ctx context.Context, container string) bool {
 }
 
 // connectGuest adopts the guest of the workspace, or starts its container; see
-// keep.Attachment.
+// supervise.Attachment.
 func (h *handle) connectGuest(ctx context.Context) (*guest.Client, error) {
 	m := h.dir.State()
 	f, err := h.p.checkPolicy(ctx, m.Policy, h.opts)
@@ -113,7 +115,7 @@ func (h *handle) newLaunch(f *engineProof, m *wsdir.State) (*launch, string, err
 	if err != nil {
 		return nil, "", err
 	}
-	key, err := keep.Key(
+	key, err := supervise.Key(
 		bin.Version, f.Runtime, f.UID, h.opts.Image, h.opts.Throwaway, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None(),
 		f.Volume && m.Policy.Durable, sha256.Sum256(trust),
 	)
@@ -156,7 +158,7 @@ const throwawayLease = 20 * time.Second
 // adoptGuest connects to a running guest with the same launch key, if there is one. A paused
 // one is not replaced. It requires the guest lock.
 func (h *handle) adoptGuest(ctx context.Context, l *launch, version string) (*guest.Client, error) {
-	rec := keep.Read(h.att.Dir)
+	rec := supervise.ReadRecord(h.att.Dir)
 	if rec == nil || rec.Key != l.key || rec.Token == "" {
 		return nil, nil
 	}
@@ -165,7 +167,7 @@ func (h *handle) adoptGuest(ctx context.Context, l *launch, version string) (*gu
 	if l.volume != "" {
 		c, err = h.p.connectByExec(ctx, l, rec.Token, version)
 	} else {
-		c, err = guest.Dial(ctx, l.boxPath(guest.ContainerSocket), rec.Token, version, l.id)
+		c, err = guest.Dial(ctx, l.boxPath(guestproto.ContainerSocket), rec.Token, version, l.id)
 	}
 	if err != nil {
 		if h.p.isPaused(ctx, rec.Container) {
@@ -182,7 +184,7 @@ func (h *handle) adoptGuest(ctx context.Context, l *launch, version string) (*gu
 func (h *handle) configureClient(c *guest.Client, l *launch) {
 	c.WhyLost = h.whyLost(l)
 	if l.volume == "" {
-		c.Left = guest.LeftIn(l.boxPath(guest.ContainerLog))
+		c.Salvage = guest.OutputFromLogs(l.boxPath(guestproto.ContainerLog))
 		return
 	}
 	c.Relay(func(ctx context.Context) (net.Conn, error) { return h.p.proxies.Dial(ctx, h.id) })
@@ -192,7 +194,7 @@ func (h *handle) configureClient(c *guest.Client, l *launch) {
 // lock.
 func (h *handle) startGuest(ctx context.Context, l *launch) (*guest.Client, error) {
 	d := h.att.Dir
-	if err := keep.End(ctx, d, h.p.hooks); err != nil {
+	if err := supervise.End(ctx, d, h.p.hooks); err != nil {
 		return nil, fmt.Errorf("docker: end the previous container: %w", err)
 	}
 	if l.volume != "" { // the engine would create an empty volume for a missing one
@@ -200,25 +202,25 @@ func (h *handle) startGuest(ctx context.Context, l *launch) (*guest.Client, erro
 			return nil, err
 		}
 	}
-	rec := &keep.Record{Key: l.key, Container: l.name}
+	rec := &supervise.Record{Key: l.key, Container: l.name}
 	if err := rec.Write(ctx, d); err != nil { // recorded before it is created, so that a crash leaves no leak
 		return nil, fmt.Errorf("docker: start the guest: %w: %w", fault.Of(err), err)
 	}
 	c, err := h.p.startContainer(ctx, l)
 	if err != nil {
-		return nil, errors.Join(err, keep.End(context.WithoutCancel(ctx), d, h.p.hooks))
+		return nil, errors.Join(err, supervise.End(context.WithoutCancel(ctx), d, h.p.hooks))
 	}
 	h.configureClient(c, l)
 	rec.Token = l.token // from here on it can be adopted
 	if err := rec.Write(ctx, d); err != nil {
 		err = fmt.Errorf("docker: start the guest: %w: %w", fault.Of(err), err)
-		return nil, errors.Join(err, c.Close(), keep.End(context.WithoutCancel(ctx), d, h.p.hooks))
+		return nil, errors.Join(err, c.Close(), supervise.End(context.WithoutCancel(ctx), d, h.p.hooks))
 	}
 	return c, nil
 }
 
-// endContainer removes the container of a guest; see keep.Hooks.
-func (p *Provider) endContainer(ctx context.Context, rec *keep.Record) error {
+// endContainer removes the container of a guest; see supervise.Hooks.
+func (p *Provider) endContainer(ctx context.Context, rec *supervise.Record) error {
 	if err := p.removeContainer(ctx, rec.Container); err != nil {
 		return err
 	}
@@ -233,13 +235,13 @@ func (h *handle) startProxy(ctx context.Context, n driver.Network) error {
 		return fmt.Errorf("docker: make the box: %w: %w", fault.Of(err), err)
 	}
 	// See ownDirectory; but the container may be running.
-	if info, err := os.Lstat(filepath.Join(box, guest.ContainerEgress)); err == nil && !info.IsDir() {
-		if err := os.Remove(filepath.Join(box, guest.ContainerEgress)); err != nil {
+	if info, err := os.Lstat(filepath.Join(box, guestproto.ContainerEgress)); err == nil && !info.IsDir() {
+		if err := os.Remove(filepath.Join(box, guestproto.ContainerEgress)); err != nil {
 			return fmt.Errorf("docker: make the box: %w: %w", fault.Of(err), err)
 		}
 	}
 	at := proxies.Paths{
-		Socket:    h.p.store.Path(h.id, boxName, guest.ContainerEgress, guest.ProxySocket),
+		Socket:    h.p.store.Path(h.id, boxName, guestproto.ContainerEgress, guestproto.ProxySocket),
 		Authority: h.p.store.Path(h.id, authorityName), Roots: h.p.store.Path(h.id, rootsName),
 	}
 	if err := h.proxy.Acquire(ctx, h.p.proxies, h.id, at, n); err != nil {
@@ -266,7 +268,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 
 // endOutdatedContainer ends the container if its launch key differs from that of m.
 func (h *handle) endOutdatedContainer(ctx context.Context, f *engineProof, m *wsdir.State) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keep.EndTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), supervise.EndTimeout)
 	defer cancel()
 	unlock, err := h.att.Lock(ctx)
 	if err != nil {
@@ -280,7 +282,7 @@ func (h *handle) endOutdatedContainer(ctx context.Context, f *engineProof, m *ws
 	if err != nil {
 		return err
 	}
-	return h.att.Renew(ctx, want.key, h.p.hooks)
+	return h.att.EndIfChanged(ctx, want.key, h.p.hooks)
 }
 
 // close closes the workspace. Its guest lives on.
@@ -297,7 +299,7 @@ func (h *handle) releaseGuest(ctx context.Context) error {
 
 // destroy removes the workspace and its container.
 func (h *handle) destroy(ctx context.Context) error {
-	if err := h.att.Ends(ctx); err != nil {
+	if err := h.att.ExpectEnd(ctx); err != nil {
 		return err
 	}
 	if err := h.dir.Destroy(ctx, h.p.destroyContainer); err != nil {
@@ -322,12 +324,12 @@ func (h *handle) setPaused(ctx context.Context, verb string, paused bool, do fun
 	if err := h.dir.Current(); err != nil {
 		return err
 	}
-	lock, err := keep.Lock(ctx, h.att.Dir.Path)
+	lock, err := supervise.Lock(ctx, h.att.Dir.Path)
 	if err != nil {
 		return fmt.Errorf("docker: %s: lock the guest: %w", verb, err)
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
-	rec := keep.Read(h.att.Dir)
+	rec := supervise.ReadRecord(h.att.Dir)
 	if rec == nil {
 		return nil // nothing runs
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/host/guestbin"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
@@ -28,8 +28,8 @@ type Provider struct {
 	engine  Engine
 	binary  func() (*guestbin.Binary, error)
 	proxies *proxies.Set
-	hooks   *keep.Hooks     // remove the container of a guest that has ended
-	ctx     context.Context // of the proxies; cancelled by Close
+	hooks   *supervise.Hooks // remove the container of a guest that has ended
+	ctx     context.Context  // of the proxies; cancelled by Close
 	cancel  context.CancelFunc
 
 	sem    chan struct{}           // mutex of the fields below; see lockInfo
@@ -63,7 +63,7 @@ func New(cfg *Config) (*Provider, error) {
 	p.proxies = proxies.New(p.ctx, egress.Options{
 		Secrets: c.Secrets, Credentials: c.Credentials, Events: c.Events, Resolver: c.Resolver, RootCAs: c.RootCAs,
 	}, p.log)
-	p.hooks = &keep.Hooks{After: p.endContainer}
+	p.hooks = &supervise.Hooks{After: p.endContainer}
 	p.binary = sync.OnceValues(func() (*guestbin.Binary, error) { return guestbin.Find(c.Guest) })
 	return p, nil
 }
@@ -333,7 +333,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps dri
 		return nil, err
 	}
 	h.dir.Via = h.filesModule
-	h.att = keep.NewAttachment(h.dir, p.store.Dir(m.ID), h.connectGuest)
+	h.att = supervise.NewAttachment(h.dir, p.store.Dir(m.ID), h.connectGuest)
 	ref, err := newRef(m, h.opts, caps)
 	if err != nil {
 		return nil, errors.Join(err, h.dir.Close())
@@ -347,7 +347,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps dri
 	if !h.onVolume() { // a power loss of the engine's host is not known here
 		t.Damaged = p.store.Damaged(m)
 	}
-	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.dir.FS(), Shell: keep.Shell(h.shell)}, nil
+	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.dir.FS(), Shell: supervise.Shell(h.shell)}, nil
 }
 
 // optionsOf returns the options in the state of a workspace.

@@ -16,9 +16,10 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/guest"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/host/guestbin"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/internal/flockfile"
 	"github.com/croft-run/croft/workspace/driver"
@@ -200,7 +201,7 @@ func (p *Provider) startOnVolume(ctx context.Context, l *launch) (*guest.Client,
 		return nil, p.engineTimeout(ctx, errors.Join(err, conn.Close()))
 	}
 	driver.Step(ctx, "container started")
-	c, err := guest.Converse(soon, conn, l.guestConfig(bin.Version, img))
+	c, err := guest.StartStdio(soon, conn, l.guestConfig(bin.Version, img))
 	if fault.Of(err) == fault.Unavailable {
 		if serr := p.checkRunning(soon, l.name); serr != nil {
 			err = serr
@@ -216,11 +217,11 @@ func (p *Provider) connectByExec(ctx context.Context, l *launch, token, version 
 	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
 	defer cancel()
 	other := fmt.Sprintf("%d:%d", l.proof.UID+1, l.proof.UID+1)
-	conn, err := p.engine.Exec(soon, l.name, other, guestInside, guest.ConnectVerb)
+	conn, err := p.engine.Exec(soon, l.name, other, guestInside, guestproto.ConnectVerb)
 	if err != nil {
 		return nil, err
 	}
-	return guest.Reach(soon, conn, token, version, l.id)
+	return guest.DialStdio(soon, conn, token, version, l.id)
 }
 
 // ensureGuestImage returns the name of an image derived from img, with the guest's program
@@ -336,7 +337,7 @@ func (p *Provider) withProbeDir(ctx context.Context, do func(dir string) error) 
 // can't be read, sweepEngine finds both by their labels.
 func (p *Provider) destroyContainer(ctx context.Context, dir string) error {
 	d := wsdir.Dir{Path: dir, Kind: Kind}
-	if err := keep.EndIn(ctx, d, p.hooks); err != nil {
+	if err := supervise.LockAndEnd(ctx, d, p.hooks); err != nil {
 		return fmt.Errorf("docker: end the container: %w", err)
 	}
 	m, err := d.Read()

@@ -18,7 +18,7 @@ const (
 	rollbackStageName = "rollback-stage" // new files of a rollback
 )
 
-// guestSection exists while processes may run; see package keep.
+// guestSection exists while processes may run; see package supervise.
 const guestSection = wsdir.Section[json.RawMessage]("guest")
 
 // journalsName is the directory of journals, in the root.
@@ -101,7 +101,7 @@ func (h *handle) snapshotAdapter(m *wsdir.State) *snapshot.Adapter {
 			quiet := !guestSection.In(&now) && m.Dir == ""
 			return snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), nil), Cache: Kind + ":" + m.ID, Frozen: quiet}, nil
 		},
-		Become: h.rollbackTo,
+		Rollback: h.rollbackTo,
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/guestproto"
 )
 
 // A directory in place or a writable bind contains autorun files, which the user's programs
@@ -67,7 +67,7 @@ func (u launchSpec) hasAutorunFiles(dir string, writable bool) (bool, error) {
 // protectAutorun returns self bind mounts that make the autorun files of a checked
 // directory read-only; inside is its path for the workload. The directories above them are
 // self bind mounts, too: a mount point can't be renamed.
-func (u launchSpec) protectAutorun(l *launch, d *checkedDir, inside string, readOnly bool) ([]guest.Mount, error) {
+func (u launchSpec) protectAutorun(l *launch, d *checkedDir, inside string, readOnly bool) ([]guestproto.Mount, error) {
 	if readOnly {
 		return nil, nil
 	}
@@ -405,10 +405,10 @@ func (p *autorunProtection) lockPlaceholder(name string) error {
 }
 
 // bindMounts returns the self bind mounts, outer ones first.
-func (p *autorunProtection) bindMounts(inside string) []guest.Mount {
-	var mounts []guest.Mount
+func (p *autorunProtection) bindMounts(inside string) []guestproto.Mount {
+	var mounts []guestproto.Mount
 	for _, name := range slices.Sorted(maps.Keys(p.binds)) {
-		mounts = append(mounts, guest.Mount{Kind: guest.MountHold, Target: filepath.Join(inside, name), ReadOnly: p.binds[name]})
+		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountSelf, Target: filepath.Join(inside, name), ReadOnly: p.binds[name]})
 	}
 	return mounts
 }

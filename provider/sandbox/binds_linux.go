@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -172,21 +172,21 @@ func (p *Provider) openMountSource(l *launch, dir, target string) (*checkedDir, 
 	if err != nil {
 		return nil, err
 	}
-	name := fmt.Sprintf("same%d", len(l.Config.Same))
+	name := fmt.Sprintf("same%d", len(l.Config.Verify))
 	l.addFile(name, d.file)
-	l.Config.Same = append(l.Config.Same, guest.Same{Path: target, File: name})
+	l.Config.Verify = append(l.Config.Verify, guestproto.SameFile{Path: target, File: name})
 	return d, nil
 }
 
 // extraMounts returns the mounts besides the workspace: binds, and the certificates that
 // programs trust. Mounts that contain the workspace are in before.
-func (p *Provider) extraMounts(l *launch, u launchSpec) (before, after []guest.Mount, err error) {
+func (p *Provider) extraMounts(l *launch, u launchSpec) (before, after []guestproto.Mount, err error) {
 	if u.caDir != "" {
-		after = append(after, guest.Mount{Kind: guest.MountBind, Source: u.caDir, Target: bundleDir, ReadOnly: true, NoExec: true})
+		after = append(after, guestproto.Mount{Kind: guestproto.MountBind, Source: u.caDir, Target: bundleDir, ReadOnly: true, NoExec: true})
 	}
 	for _, b := range u.binds {
 		if b.Empty { // mounts inside it come later
-			before = append(before, guest.Mount{Kind: guest.MountTmpfs, Target: b.Dir, Data: emptyData})
+			before = append(before, guestproto.Mount{Kind: guestproto.MountTmpfs, Target: b.Dir, Data: emptyData})
 			continue
 		}
 		d, err := p.openMountSource(l, b.Dir, b.Dir)
@@ -198,7 +198,7 @@ func (p *Provider) extraMounts(l *launch, u launchSpec) (before, after []guest.M
 			source = d.procPath() // this process clones the mount, not the guest
 		}
 		ro := b.ReadOnly || u.policy.ReadOnly
-		m := guest.Mount{Kind: guest.MountBind, Source: source, Target: b.Dir, ReadOnly: ro}
+		m := guestproto.Mount{Kind: guestproto.MountBind, Source: source, Target: b.Dir, ReadOnly: ro}
 		if containsPath(b.Dir, u.guestDir) { // the bind is read-only, see checkBinds
 			before = append(before, m)
 			continue
@@ -214,9 +214,9 @@ func (p *Provider) extraMounts(l *launch, u launchSpec) (before, after []guest.M
 
 // cloneBinds replaces binds by detached mounts, for a guest that has no permission to
 // reach their sources. The mounts are idmapped: their owner is the workload.
-func (p *Provider) cloneBinds(l *launch, mounts []guest.Mount, name string, kernel bool) error {
+func (p *Provider) cloneBinds(l *launch, mounts []guestproto.Mount, name string, kernel bool) error {
 	for i, m := range mounts {
-		if m.Kind != guest.MountBind {
+		if m.Kind != guestproto.MountBind {
 			continue
 		}
 		tree, err := p.idmappedTree(m.Source, kernel)
@@ -225,7 +225,7 @@ func (p *Provider) cloneBinds(l *launch, mounts []guest.Mount, name string, kern
 		}
 		at := fmt.Sprintf("%s%d", name, i)
 		l.addFile(at, tree)
-		mounts[i].Kind, mounts[i].Source = guest.MountFD, at
+		mounts[i].Kind, mounts[i].Source = guestproto.MountFD, at
 	}
 	return nil
 }

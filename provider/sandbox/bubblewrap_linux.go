@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -36,10 +36,10 @@ func (p *Provider) launchBubblewrap(l *launch, u launchSpec) error {
 		return err
 	}
 	l.addFile("program", program)
-	l.Binary, l.Sys, l.Socket, l.HandOff = bin.Path, &syscall.SysProcAttr{Setsid: true}, u.socket, u.filesInMount()
-	l.Config = guest.Config{
+	l.Binary, l.Sys, l.Socket, l.SendRoot = bin.Path, &syscall.SysProcAttr{Setsid: true}, u.socket, u.filesInMount()
+	l.Config = guestproto.Config{
 		Workspace: u.id, Level: driver.IsolationBubblewrap, Root: u.guestDir, UID: -1, Env: baseEnv(u),
-		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.writesHostFiles()},
+		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.writesHostFiles()},
 	}
 	b := &bwrapLaunch{launch: l, source: map[string]string{}}
 	mounts, err := p.bwrapMounts(b, u)
@@ -52,7 +52,7 @@ func (p *Provider) launchBubblewrap(l *launch, u launchSpec) error {
 
 // bwrapMounts lists what bubblewrap mounts. It mounts by path, so the guest verifies
 // afterwards that the mounted directories are those that were checked (TOCTOU).
-func (p *Provider) bwrapMounts(b *bwrapLaunch, u launchSpec) ([]guest.Mount, error) {
+func (p *Provider) bwrapMounts(b *bwrapLaunch, u launchSpec) ([]guestproto.Mount, error) {
 	files, held, err := p.filesMount(b.launch, &u)
 	if err != nil {
 		return nil, err
@@ -61,12 +61,12 @@ func (p *Provider) bwrapMounts(b *bwrapLaunch, u launchSpec) ([]guest.Mount, err
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range slices.Concat(before, []guest.Mount{files}, more) {
-		if m.Kind == guest.MountBind {
+	for _, m := range slices.Concat(before, []guestproto.Mount{files}, more) {
+		if m.Kind == guestproto.MountBind {
 			b.source[m.Target] = m.Source
 		}
 	}
-	return slices.Concat(baseMounts(u.policy.Limits[driver.ResourceMemory].Max), before, []guest.Mount{files}, held, more), nil
+	return slices.Concat(baseMounts(u.policy.Limits[driver.ResourceMemory].Max), before, []guestproto.Mount{files}, held, more), nil
 }
 
 // A bwrapLaunch collects the arguments of bubblewrap.
@@ -93,7 +93,7 @@ func (b *bwrapLaunch) buildArgv(bwrap string) []string {
 	return append(argv, "--chdir", "/", "--", fmt.Sprintf("/proc/self/fd/%d", d["program"]))
 }
 
-func (b *bwrapLaunch) addMounts(list []guest.Mount) error {
+func (b *bwrapLaunch) addMounts(list []guestproto.Mount) error {
 	for _, m := range list {
 		if err := b.addMount(m); err != nil {
 			return err
@@ -103,12 +103,12 @@ func (b *bwrapLaunch) addMounts(list []guest.Mount) error {
 	return nil
 }
 
-func (b *bwrapLaunch) addMount(m guest.Mount) error {
+func (b *bwrapLaunch) addMount(m guestproto.Mount) error {
 	switch m.Kind {
-	case guest.MountProc:
+	case guestproto.MountProc:
 		b.addArgs("--proc", m.Target)
 		return b.protectProc(m.Target)
-	case guest.MountTmpfs:
+	case guestproto.MountTmpfs:
 		if m.Target == "/dev" {
 			b.addArgs("--dev", "/dev")
 			return nil
@@ -118,18 +118,18 @@ func (b *bwrapLaunch) addMount(m guest.Mount) error {
 			perms = "0755"
 		}
 		b.addArgs("--perms", perms, "--tmpfs", m.Target)
-	case guest.MountDevPTS:
-	case guest.MountDir:
+	case guestproto.MountDevPTS:
+	case guestproto.MountDir:
 		b.addArgs("--dir", m.Target)
-	case guest.MountSymlink:
+	case guestproto.MountSymlink:
 		if filepath.Dir(m.Target) != "/dev" {
 			b.addArgs("--symlink", m.Source, m.Target)
 		}
-	case guest.MountBind:
+	case guestproto.MountBind:
 		b.addBind(m)
-	case guest.MountHold:
+	case guestproto.MountSelf:
 		return b.addSelfBind(m)
-	case guest.MountCover:
+	case guestproto.MountMask:
 		return b.addMask(m)
 	default:
 		return fmt.Errorf("bubblewrap: a mount of kind %q: %w", m.Kind, fault.Unsupported)
@@ -158,7 +158,7 @@ func (b *bwrapLaunch) protectProc(proc string) error {
 	return nil
 }
 
-func (b *bwrapLaunch) addBind(m guest.Mount) {
+func (b *bwrapLaunch) addBind(m guestproto.Mount) {
 	switch {
 	case m.Dev: // --dev makes them
 	case m.ReadOnly:
@@ -169,7 +169,7 @@ func (b *bwrapLaunch) addBind(m guest.Mount) {
 }
 
 // addSelfBind bind-mounts a part of the workspace on itself.
-func (b *bwrapLaunch) addSelfBind(m guest.Mount) error {
+func (b *bwrapLaunch) addSelfBind(m guestproto.Mount) error {
 	for target, source := range b.source {
 		rel, err := filepath.Rel(target, m.Target)
 		if err != nil || !filepath.IsLocal(rel) {
@@ -179,14 +179,14 @@ func (b *bwrapLaunch) addSelfBind(m guest.Mount) error {
 		if info, err := os.Lstat(from); err != nil || info.Mode()&os.ModeSymlink != 0 {
 			return fmt.Errorf("%s: it is a symlink, or gone: %w", rel, fault.InvalidArgument)
 		}
-		b.addBind(guest.Mount{Source: from, Target: m.Target, ReadOnly: m.ReadOnly})
+		b.addBind(guestproto.Mount{Source: from, Target: m.Target, ReadOnly: m.ReadOnly})
 		return nil
 	}
 	return fmt.Errorf("bubblewrap: self bind mount of %s: %w", m.Target, fault.Internal)
 }
 
 // addMask masks a path of the host by an empty directory or by a file with other content.
-func (b *bwrapLaunch) addMask(m guest.Mount) error {
+func (b *bwrapLaunch) addMask(m guestproto.Mount) error {
 	info, err := os.Stat(m.Target)
 	switch {
 	case err != nil:

@@ -3,8 +3,9 @@ package sandbox
 import (
 	"os"
 
-	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/host/cgroup"
+	"github.com/croft-run/croft/host/guest"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -50,13 +51,13 @@ func createCgroups(l *launch, u launchSpec) error {
 	}
 	for name, file := range files.Threads {
 		l.Config.Groups = append(l.Config.Groups, "group-"+name)
-		l.Files = append(l.Files, guest.Named{Name: "group-" + name, File: file})
+		l.Files = append(l.Files, guest.NamedFile{Name: "group-" + name, File: file})
 	}
 	for name, file := range map[string]*os.File{
-		guest.GroupWork: files.Work, guest.GroupGuest: files.Supervisor, guest.EventsOOM: files.OOM, guest.EventsPIDs: files.PIDs,
+		guestproto.GroupWork: files.Work, guestproto.GroupGuest: files.Supervisor, guestproto.EventsOOM: files.OOM, guestproto.EventsPIDs: files.PIDs,
 	} {
 		if file != nil {
-			l.Files = append(l.Files, guest.Named{Name: name, File: file})
+			l.Files = append(l.Files, guest.NamedFile{Name: name, File: file})
 		}
 	}
 	return nil

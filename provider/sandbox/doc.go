@@ -7,10 +7,10 @@
 // directory of a workspace, <root>/<id>, contains:
 //
 //	state-sandbox.json      the state, see package wsdir; its sections are guest (package
-//	                        keep), autorun, imports and seal
+//	                        supervise), autorun, imports and seal
 //	state.lock              flock of the state and of commits, see package wsdir
 //	in-use, in-use.suspect  presence marker, see package wsdir
-//	guest.lock              flock while the guest is found, started or ended, see package keep
+//	guest.lock              flock while the guest is found, started or ended, see package supervise
 //	freeze                  flock, shared, while a process keeps the cgroup frozen
 //	files                   the files, unless they are in place or in disk.img
 //	layer                   with a template: the directories upper and work of overlayfs

@@ -8,7 +8,7 @@ import (
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -41,7 +41,7 @@ func (p *Provider) newProxies() *proxies.Set {
 // proxyPaths returns the paths of the files of a workspace's proxy.
 func (p *Provider) proxyPaths(id string) proxies.Paths {
 	return proxies.Paths{
-		Socket: p.store.Path(id, egressName, guest.ProxySocket), Authority: p.store.Path(id, authorityName), Roots: p.store.Path(id, rootsName),
+		Socket: p.store.Path(id, egressName, guestproto.ProxySocket), Authority: p.store.Path(id, authorityName), Roots: p.store.Path(id, rootsName),
 	}
 }
 
@@ -59,13 +59,13 @@ func (p *Provider) Settle(ctx context.Context, workspace string) error {
 
 // configureProxy configures the relay to the proxy in the launch of a guest.
 func (u launchSpec) configureProxy(l *launch) error {
-	if l.Config.Kernel == nil {
+	if l.Config.GVisor == nil {
 		if err := l.addDir("egress", u.egress); err != nil {
 			return err
 		}
 	}
-	cfg := l.Serving()
-	cfg.Relay = relayPort
+	cfg := l.ServingConfig()
+	cfg.RelayPort = relayPort
 	bundle := ""
 	if u.caDir != "" {
 		bundle = bundleDir + "/" + proxies.BundleName

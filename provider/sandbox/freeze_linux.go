@@ -11,8 +11,8 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/cgroup"
+	"github.com/croft-run/croft/host/guest/supervise"
 )
 
 // The cgroup freezer stops the processes of a workspace for a moment, such as for a
@@ -33,7 +33,7 @@ type freezeRef struct {
 // false where the workspace has no freezer, and true where no guest runs. A nil done
 // means that there is nothing to thaw.
 func (h *handle) acquireFreeze(ctx context.Context) (frozen bool, done func(), err error) {
-	lock, err := keep.Lock(ctx, h.att.Dir.Path)
+	lock, err := supervise.Lock(ctx, h.att.Dir.Path)
 	if err != nil {
 		if cerr := h.dir.Current(); cerr != nil {
 			return false, nil, cerr
@@ -50,7 +50,7 @@ func (h *handle) acquireFreeze(ctx context.Context) (frozen bool, done func(), e
 
 // acquireFreezeLocked is acquireFreeze for a caller that has the guest lock.
 func (h *handle) acquireFreezeLocked(ctx context.Context) (s freezeRef, err error) {
-	rec := keep.Read(h.att.Dir)
+	rec := supervise.ReadRecord(h.att.Dir)
 	if rec == nil {
 		return freezeRef{frozen: true}, nil
 	}
@@ -82,9 +82,9 @@ func (h *handle) freezeLock() *flock.Flock {
 
 // unfreeze drops a reference. The last one thaws the cgroup.
 func (h *handle) unfreeze(ctx context.Context, s freezeRef) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keep.EndTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), supervise.EndTimeout)
 	defer cancel()
-	lock, err := keep.Lock(ctx, h.att.Dir.Path)
+	lock, err := supervise.Lock(ctx, h.att.Dir.Path)
 	if err != nil {
 		s.lock.Close() //nolint:errcheck // the workspace is gone, and its processes with it
 		return
@@ -98,14 +98,14 @@ func (h *handle) unfreezeLocked(ctx context.Context, s freezeRef) {
 		return
 	}
 	s.lock.Close() //nolint:errcheck // the lock ends with the descriptor
-	if _, err := h.thawUnused(ctx, keep.Read(h.att.Dir)); err != nil {
+	if _, err := h.thawUnused(ctx, supervise.ReadRecord(h.att.Dir)); err != nil {
 		h.p.log.Warn("sandbox: a workspace stays frozen", "workspace", h.id, "error", err)
 	}
 }
 
 // thawUnused thaws the cgroup of a guest, unless the workspace is paused or another
 // process has a reference on the freeze, which inUse reports. It requires the guest lock.
-func (h *handle) thawUnused(ctx context.Context, rec *keep.Record) (inUse bool, err error) {
+func (h *handle) thawUnused(ctx context.Context, rec *supervise.Record) (inUse bool, err error) {
 	if rec == nil {
 		return false, nil
 	}

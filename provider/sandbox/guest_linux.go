@@ -7,10 +7,10 @@ import (
 	"os"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/guest"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -35,7 +35,7 @@ func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts options) (*launc
 		u.layer = p.store.Path(m.ID, layerName)
 	}
 	if !u.throwaway {
-		u.socket = p.store.Path(m.ID, keep.SocketName)
+		u.socket = p.store.Path(m.ID, supervise.SocketName)
 	}
 	if l.noMounts {
 		u.guestDir, u.tmp = u.files, p.store.Path(m.ID, tmpName)
@@ -45,7 +45,7 @@ func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts options) (*launc
 	if u.egress != "" && !m.Policy.Network.None() {
 		u.caDir = p.store.Path(m.ID, rootsName)
 	}
-	u.key, err = keep.Key(bin.Version, opts.Sealed, l.name, u.guestDir, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None())
+	u.key, err = supervise.Key(bin.Version, opts.Sealed, l.name, u.guestDir, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None())
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
@@ -55,7 +55,7 @@ func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts options) (*launc
 // adoptGuest connects to a running guest with the same launch key, if there is one. It
 // requires the guest lock.
 func (p *Provider) adoptGuest(ctx context.Context, dir wsdir.Dir, u *launchSpec) *guestConn {
-	c, rec := keep.Adopt(ctx, dir, u.key, u.version, u.id)
+	c, rec := supervise.Adopt(ctx, dir, u.key, u.version, u.id)
 	if c == nil {
 		return nil
 	}
@@ -85,7 +85,7 @@ type guestConn struct {
 }
 
 func newGuestConn(c *guest.Client, u *launchSpec) *guestConn {
-	c.WhyLost, c.Left = newOOMCheck(*u), guest.LeftIn(u.log)
+	c.WhyLost, c.Salvage = newOOMCheck(*u), guest.OutputFromLogs(u.log)
 	return &guestConn{Client: c, autorun: u.autorun, owner: u.owner}
 }
 
@@ -126,7 +126,7 @@ func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, 
 	if err := p.prepareLaunch(l, u); err != nil {
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", launchErrorCode(err), err)
 	}
-	rec := &keep.Record{Key: u.key, Groups: cgroupsOf(*u).Dirs(), Made: u.autorun.Made}
+	rec := &supervise.Record{Key: u.key, Groups: cgroupsOf(*u).Dirs(), Made: u.autorun.Made}
 	if !u.throwaway || len(rec.Groups)+len(rec.Made) > 0 { // recorded before it is created, so that a crash leaves no leak
 		if err := u.recordLaunch(ctx, d, rec); err != nil {
 			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
@@ -136,7 +136,7 @@ func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, 
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 	}
 	driver.Step(ctx, "groups made")
-	r, err := keep.Start(ctx, d, &l.Launch, rec)
+	r, err := supervise.Start(ctx, d, &l.Launch, rec)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
@@ -181,45 +181,45 @@ func (p *Provider) prepareLaunch(l *launch, u *launchSpec) error {
 			return err
 		}
 	}
-	l.Config.Version, l.Serving().Version = u.version, u.version
-	l.Serving().Limits = u.policy.Limits
+	l.Config.Version, l.ServingConfig().Version = u.version, u.version
+	l.ServingConfig().Limits = u.policy.Limits
 	if !u.throwaway {
-		l.Serving().Lease = p.cfg.Lease
+		l.ServingConfig().Lease = p.cfg.Lease
 	}
 	return nil
 }
 
 // recordLaunch writes the record of a guest that is about to start, and the autorun files
 // that were found, to the state.
-func (u *launchSpec) recordLaunch(ctx context.Context, d wsdir.Dir, rec *keep.Record) error {
+func (u *launchSpec) recordLaunch(ctx context.Context, d wsdir.Dir, rec *supervise.Record) error {
 	_, err := d.Update(ctx, false, func(m *wsdir.State) error {
 		if u.throwaway {
-			return rec.Note(m)
+			return rec.PutIn(m)
 		}
-		return errors.Join(rec.Note(m), u.autorun.writeTo(m))
+		return errors.Join(rec.PutIn(m), u.autorun.writeTo(m))
 	})
 	return err
 }
 
 // endGuest ends the guest of the workspace in dir, if it has one, and all processes in it.
 func (p *Provider) endGuest(ctx context.Context, dir string) error {
-	return keep.EndIn(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
+	return supervise.LockAndEnd(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
 }
 
 // endGuestLocked is endGuest for a caller that has the guest lock.
 func (p *Provider) endGuestLocked(ctx context.Context, dir string) error {
-	return keep.End(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
+	return supervise.End(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
 }
 
 // hooks thaw the cgroup of a guest before it is killed (a frozen process can't die), and
 // remove its cgroups and placeholders afterwards.
-var hooks = &keep.Hooks{
-	Before: func(ctx context.Context, r *keep.Record) {
+var hooks = &supervise.Hooks{
+	Before: func(ctx context.Context, r *supervise.Record) {
 		if dir, ok := cgroup.FreezerOf(r.Groups); ok {
 			cgroup.SetFrozen(ctx, dir, false) //nolint:errcheck // a failure shows when the guest is killed
 		}
 	},
-	After: func(_ context.Context, r *keep.Record) error {
+	After: func(_ context.Context, r *supervise.Record) error {
 		removePlaceholders(r.Made) //nolint:errcheck // an empty placeholder is harmless
 		return cgroup.Remove(r.Groups)
 	},

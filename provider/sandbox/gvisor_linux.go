@@ -13,8 +13,8 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/guest/supervise"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -95,7 +95,7 @@ type gvisorLaunch struct {
 	p      *Provider
 	launch *launch
 	spec   launchSpec
-	inner  *guest.Config
+	inner  *guestproto.Config
 	mounts []specs.Mount
 }
 
@@ -104,7 +104,7 @@ func (k *gvisorLaunch) rewriteConfig(logs string) error {
 	outer := &k.launch.Config
 	inner := *outer
 	k.inner = &inner
-	inner.NewRoot, inner.Mounts, inner.Same, inner.Hostname, inner.Loopback, inner.Files = "", nil, nil, "", false, false
+	inner.NewRoot, inner.Mounts, inner.Verify, inner.Hostname, inner.Loopback, inner.Files = "", nil, nil, "", false, false
 	inner.Paths = map[string]string{}
 	outer.Level, inner.Level, outer.Files = driver.IsolationGVisor, driver.IsolationGVisor, false
 	k.dropShadowedMounts()
@@ -112,9 +112,9 @@ func (k *gvisorLaunch) rewriteConfig(logs string) error {
 	if !k.p.ids.root {
 		mode = 0o001 // keeps the workload out, which is the same user; the guest has CAP_DAC_OVERRIDE
 	}
-	outer.Mounts = slices.Concat([]guest.Mount{
-		{Kind: guest.MountDir, Target: gvisorDir, Mode: mode},
-		{Kind: guest.MountTmpfs, Target: gvisorDir + "/state", Data: "mode=700"},
+	outer.Mounts = slices.Concat([]guestproto.Mount{
+		{Kind: guestproto.MountDir, Target: gvisorDir, Mode: mode},
+		{Kind: guestproto.MountTmpfs, Target: gvisorDir + "/state", Data: "mode=700"},
 	}, outer.Mounts)
 	k.addMounts()
 	for name, dir := range map[string]string{"log": logs, "egress": k.spec.egress} {
@@ -138,8 +138,8 @@ func (k *gvisorLaunch) rewriteConfig(logs string) error {
 func (k *gvisorLaunch) dropShadowedMounts() {
 	mounts := slices.Clone(k.launch.Config.Mounts)
 	for i, m := range mounts {
-		if m.Kind == guest.MountTmpfs && m.Target != "/dev" && m.Data != emptyData {
-			mounts[i] = guest.Mount{Kind: guest.MountDir, Target: m.Target}
+		if m.Kind == guestproto.MountTmpfs && m.Target != "/dev" && m.Data != emptyData {
+			mounts[i] = guestproto.Mount{Kind: guestproto.MountDir, Target: m.Target}
 		}
 	}
 	k.launch.Config.Mounts = mounts
@@ -190,14 +190,14 @@ func (k *gvisorLaunch) addBind(path string, readOnly bool) {
 
 // addPrivateDir mounts a directory of the host below gvisorDir.
 func (k *gvisorLaunch) addPrivateDir(name, dir string) error {
-	m := guest.Mount{Kind: guest.MountBind, Source: dir, Target: gvisorDir + "/" + name}
+	m := guestproto.Mount{Kind: guestproto.MountBind, Source: dir, Target: gvisorDir + "/" + name}
 	if k.p.ids.root { // the guest's ids have no permission on the way to the source
 		tree, err := cloneTree(dir)
 		if err != nil {
 			return err
 		}
 		k.launch.addFile("own-"+name, tree)
-		m.Kind, m.Source = guest.MountFD, "own-"+name
+		m.Kind, m.Source = guestproto.MountFD, "own-"+name
 	}
 	k.launch.Config.Mounts = append(k.launch.Config.Mounts, m)
 	k.addBind(m.Target, false)
@@ -213,15 +213,15 @@ func (k *gvisorLaunch) setUpSocket() error {
 	if err := k.p.chownInside(ctl, 0); err != nil {
 		return err
 	}
-	for _, path := range []string{k.spec.socket, filepath.Join(ctl, keep.SocketName)} {
+	for _, path := range []string{k.spec.socket, filepath.Join(ctl, supervise.SocketName)} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
-	if err := os.Symlink(filepath.Join(ctlName, keep.SocketName), k.spec.socket); err != nil {
+	if err := os.Symlink(filepath.Join(ctlName, supervise.SocketName), k.spec.socket); err != nil {
 		return err
 	}
-	k.inner.Paths["listen"] = gvisorDir + "/" + ctlName + "/" + keep.SocketName
+	k.inner.Paths["listen"] = gvisorDir + "/" + ctlName + "/" + supervise.SocketName
 	return k.addPrivateDir(ctlName, ctl)
 }
 
@@ -250,12 +250,12 @@ func (k *gvisorLaunch) addBundle() error {
 	}
 	const dir = gvisorDir + "/bundle"
 	outer := &k.launch.Config
-	outer.Mounts = append(outer.Mounts, guest.Mount{Kind: guest.MountFile, Target: dir + "/config.json", Source: string(data)})
+	outer.Mounts = append(outer.Mounts, guestproto.Mount{Kind: guestproto.MountFile, Target: dir + "/config.json", Source: string(data)})
 	sockets := "create" // the guest's socket
 	if k.spec.egress != "" {
 		sockets = "all" // and connections to the proxy's
 	}
-	outer.Kernel = &guest.Kernel{Bundle: dir, Inner: k.inner, Args: []string{
+	outer.GVisor = &guestproto.GVisor{Bundle: dir, Inner: k.inner, Args: []string{
 		"--root", gvisorDir + "/state", "--platform=systrap", "--network=none", "--ignore-cgroups", "--overlay2=none", "--rootless", "--host-uds=" + sockets,
 	}}
 	return nil

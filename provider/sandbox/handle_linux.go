@@ -11,8 +11,8 @@ import (
 
 	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/cgroup"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -24,7 +24,7 @@ type handle struct {
 	caps driver.Capabilities
 	dir  *wsdir.Handle
 
-	att *keep.Attachment[*guestConn]
+	att *supervise.Attachment[*guestConn]
 
 	canImport     bool        // directories may be imported by mount, as long as the files are no overlayfs
 	viaGuestMount bool        // files are always reached through the guest's mount
@@ -63,7 +63,7 @@ func (h *handle) filesModule(ctx context.Context) (*driver.FS, error) {
 	return g.files, nil
 }
 
-// connectGuest adopts or starts the guest of the workspace; see keep.Attachment.
+// connectGuest adopts or starts the guest of the workspace; see supervise.Attachment.
 func (h *handle) connectGuest(ctx context.Context) (*guestConn, error) {
 	m := h.dir.State()
 	l, err := h.p.checkPolicy(ctx, m.Policy)
@@ -80,7 +80,7 @@ func (h *handle) connectGuest(ctx context.Context) (*guestConn, error) {
 			return nil, fmt.Errorf("sandbox: %w", err)
 		}
 	}
-	if _, err := h.thawUnused(ctx, keep.Read(h.att.Dir)); err != nil {
+	if _, err := h.thawUnused(ctx, supervise.ReadRecord(h.att.Dir)); err != nil {
 		return nil, err
 	}
 	g, err := h.adoptOrStart(ctx, want)
@@ -138,7 +138,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 
 // endOutdatedGuest ends the guest if its launch spec differs from that of m.
 func (h *handle) endOutdatedGuest(ctx context.Context, l *level, m *wsdir.State) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keep.EndTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), supervise.EndTimeout)
 	defer cancel()
 	unlock, err := h.att.Lock(ctx)
 	if err != nil {
@@ -152,7 +152,7 @@ func (h *handle) endOutdatedGuest(ctx context.Context, l *level, m *wsdir.State)
 	if err != nil {
 		return err
 	}
-	return h.att.Renew(ctx, want.key, hooks)
+	return h.att.EndIfChanged(ctx, want.key, hooks)
 }
 
 // close closes the workspace. Its guest lives on.
@@ -171,7 +171,7 @@ func (h *handle) releaseGuest(ctx context.Context) error {
 // destroy ends the guest and removes the workspace. A directory in place stays.
 func (h *handle) destroy(ctx context.Context) error {
 	h.autorunChanges(true)
-	if err := h.att.Ends(ctx); err != nil {
+	if err := h.att.ExpectEnd(ctx); err != nil {
 		return err
 	}
 	if err := h.dir.Destroy(ctx, h.p.endGuest); err != nil {
@@ -203,11 +203,11 @@ func (h *handle) resume(ctx context.Context) error { return h.setPaused(ctx, "re
 // guest lock: the last unfreeze would thaw a paused workspace.
 func (h *handle) lockUnfrozen(ctx context.Context, verb string) (io.Closer, error) {
 	for {
-		lock, err := keep.Lock(ctx, h.att.Dir.Path)
+		lock, err := supervise.Lock(ctx, h.att.Dir.Path)
 		if err != nil {
 			return nil, fmt.Errorf("sandbox: %s: lock the guest: %w", verb, err)
 		}
-		inUse, err := h.thawUnused(ctx, keep.Read(h.att.Dir))
+		inUse, err := h.thawUnused(ctx, supervise.ReadRecord(h.att.Dir))
 		if err == nil && !inUse {
 			return lock, nil
 		}
@@ -233,7 +233,7 @@ func (h *handle) setPaused(ctx context.Context, verb string, frozen bool) error 
 		return err
 	}
 	defer lock.Close()
-	rec := keep.Read(h.att.Dir)
+	rec := supervise.ReadRecord(h.att.Dir)
 	if rec == nil {
 		return nil // nothing runs
 	}

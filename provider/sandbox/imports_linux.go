@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -215,7 +215,7 @@ func (h *handle) importByMount(ctx context.Context, source, name string, readOnl
 	if err != nil {
 		return res, err
 	}
-	lock, err := keep.Lock(ctx, h.p.store.Path(h.id))
+	lock, err := supervise.Lock(ctx, h.p.store.Path(h.id))
 	if err != nil {
 		return res, fmt.Errorf("sandbox: lock the guest: %w", err)
 	}
@@ -292,7 +292,7 @@ func (h *handle) openGuestRoot(g *guestConn) error {
 	if g.guestRoot != nil {
 		return nil
 	}
-	rec := keep.Read(h.att.Dir)
+	rec := supervise.ReadRecord(h.att.Dir)
 	if rec == nil {
 		return fmt.Errorf("the state has no guest: %w", fault.Evicted)
 	}
@@ -317,8 +317,8 @@ func (h *handle) openGuestRoot(g *guestConn) error {
 
 // verifyGuestRoot verifies by device and inode that top is the directory of the workspace,
 // and that the guest still lives. It does not rely on answers of the guest.
-func (h *handle) verifyGuestRoot(rec *keep.Record, top *os.File) error {
-	if !rec.Lives() {
+func (h *handle) verifyGuestRoot(rec *supervise.Record, top *os.File) error {
+	if !rec.Alive() {
 		return fmt.Errorf("the guest has ended: %w", fault.Evicted)
 	}
 	m := h.dir.State()

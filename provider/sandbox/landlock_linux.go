@@ -7,7 +7,7 @@ import (
 	"syscall"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -34,7 +34,7 @@ func (p *Provider) launchProcess(l *launch, u launchSpec) error {
 		return err
 	}
 	const least = 3 // the first that restricts truncation
-	if abi, err := guest.LandlockABI(); err != nil || abi < least {
+	if abi, err := guestproto.LandlockABI(); err != nil || abi < least {
 		return fmt.Errorf("landlock has version %d here, at least %d is required (%v): %w", abi, least, err, fault.Unsupported) //nolint:errorlint // one code is enough
 	}
 	bin, err := p.binary()
@@ -49,9 +49,9 @@ func (p *Provider) launchProcess(l *launch, u launchSpec) error {
 		return err
 	}
 	l.Binary, l.Sys, l.Socket = bin.Path, &syscall.SysProcAttr{Setsid: true}, u.socket
-	l.Config = guest.Config{
+	l.Config = guestproto.Config{
 		Workspace: u.id, Level: driver.IsolationProcess, Root: u.guestDir, UID: -1, Env: env, Subreaper: true,
-		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoNetwork: true, NoSetID: true, ReadWrite: writable, ReadOnly: visible},
+		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoNetwork: true, NoSetID: true, ReadWrite: writable, ReadOnly: visible},
 	}
 	return l.addDir("log", u.log)
 }

@@ -11,7 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/guest"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/host/process"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -105,7 +106,7 @@ func (l *launch) close() {
 // addFile passes a file to the guest under a name.
 func (l *launch) addFile(name string, f *os.File) {
 	l.open = append(l.open, f)
-	l.Files = append(l.Files, guest.Named{Name: name, File: f})
+	l.Files = append(l.Files, guest.NamedFile{Name: name, File: f})
 }
 
 // addDir passes a directory of the host to the guest, unless it is "".
@@ -127,11 +128,11 @@ func (p *Provider) launchNamespaces(l *launch, u launchSpec) error {
 	if err != nil {
 		return err
 	}
-	l.Binary, l.Sys, l.Socket, l.HandOff = bin.Path, p.ids.sysProcAttr(u.level.gvisor), u.socket, u.filesInMount()
-	l.Config = guest.Config{
+	l.Binary, l.Sys, l.Socket, l.SendRoot = bin.Path, p.ids.sysProcAttr(u.level.gvisor), u.socket, u.filesInMount()
+	l.Config = guestproto.Config{
 		Workspace: u.id, Level: driver.IsolationNamespaces, Root: u.guestDir, NewRoot: rootfsBuildDir, Hostname: hostname,
 		Loopback: true, UID: workloadUID, GID: workloadUID, Env: baseEnv(u),
-		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.writesHostFiles()},
+		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.writesHostFiles()},
 	}
 	if !p.ids.root {
 		l.Config.UID = -1
@@ -162,7 +163,7 @@ func (u launchSpec) filesInMount() bool {
 func (u launchSpec) writesHostFiles() bool { return u.hostDir || len(u.binds) > 0 }
 
 // workspaceMounts returns the mounts of the workspace itself.
-func (p *Provider) workspaceMounts(l *launch, u launchSpec) ([]guest.Mount, error) {
+func (p *Provider) workspaceMounts(l *launch, u launchSpec) ([]guestproto.Mount, error) {
 	if len(u.lower) > 0 {
 		return p.overlayMounts(l, u)
 	}
@@ -176,16 +177,16 @@ func (p *Provider) workspaceMounts(l *launch, u launchSpec) ([]guest.Mount, erro
 			return nil, err
 		}
 		l.addFile("workspace", tree)
-		m.Kind, m.Source = guest.MountFD, "workspace"
+		m.Kind, m.Source = guestproto.MountFD, "workspace"
 	}
-	return append([]guest.Mount{m}, held...), nil
+	return append([]guestproto.Mount{m}, held...), nil
 }
 
 // filesMount returns the mount of the files, and for a directory in place the mounts
 // that make its autorun files read-only. That directory is checked, and u.files becomes
 // the path of its descriptor.
-func (p *Provider) filesMount(l *launch, u *launchSpec) (m guest.Mount, held []guest.Mount, err error) {
-	m = guest.Mount{Kind: guest.MountBind, Source: u.files, Target: u.guestDir, ReadOnly: u.policy.ReadOnly}
+func (p *Provider) filesMount(l *launch, u *launchSpec) (m guestproto.Mount, held []guestproto.Mount, err error) {
+	m = guestproto.Mount{Kind: guestproto.MountBind, Source: u.files, Target: u.guestDir, ReadOnly: u.policy.ReadOnly}
 	if !u.hostDir {
 		return m, nil, nil
 	}
@@ -214,16 +215,16 @@ func (p *Provider) filesTree(u launchSpec) (*os.File, error) {
 }
 
 // overlayMounts returns the overlayfs mount of a workspace with lower directories.
-func (p *Provider) overlayMounts(l *launch, u launchSpec) ([]guest.Mount, error) {
-	m := guest.Mount{
-		Kind: guest.MountOverlay, Target: u.guestDir, ReadOnly: u.policy.ReadOnly, Data: "userxattr",
+func (p *Provider) overlayMounts(l *launch, u launchSpec) ([]guestproto.Mount, error) {
+	m := guestproto.Mount{
+		Kind: guestproto.MountOverlay, Target: u.guestDir, ReadOnly: u.policy.ReadOnly, Data: "userxattr",
 		Lower: u.lower, Upper: filepath.Join(u.layer, "upper"), Work: filepath.Join(u.layer, "work"),
 	}
 	if !u.policy.Durable {
 		m.Data += ",volatile"
 	}
 	if !p.ids.root {
-		return []guest.Mount{m}, nil
+		return []guestproto.Mount{m}, nil
 	}
 	m.Lower = nil
 	for i, dir := range u.lower {
@@ -241,7 +242,7 @@ func (p *Provider) overlayMounts(l *launch, u launchSpec) ([]guest.Mount, error)
 	}
 	l.addFile("layer", layer)
 	m.Upper, m.Work = "fd:layer/upper", "work"
-	return []guest.Mount{m}, nil
+	return []guestproto.Mount{m}, nil
 }
 
 // layerTree returns a detached mount with the directories upper and work of an overlayfs.

@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -38,7 +37,7 @@ func mountID(fd int) (uint64, error) {
 }
 
 // openFiles opens the files through the mount of a guest that another process started.
-func (g *guestConn) openFiles(rec *keep.Record, u launchSpec) error {
+func (g *guestConn) openFiles(rec *supervise.Record, u launchSpec) error {
 	pid, err := u.guestPID(rec)
 	if err != nil {
 		return err
@@ -48,7 +47,7 @@ func (g *guestConn) openFiles(rec *keep.Record, u launchSpec) error {
 		return err
 	}
 	defer root.Close()
-	if !rec.Lives() {
+	if !rec.Alive() {
 		return fmt.Errorf("the guest has ended: %w", fault.Evicted)
 	}
 	id, err := mountID(int(root.Fd()))
@@ -63,7 +62,7 @@ func (g *guestConn) openFiles(rec *keep.Record, u launchSpec) error {
 
 // guestPID returns the process id of the guest itself: with bubblewrap, of the child of
 // the recorded process.
-func (u launchSpec) guestPID(rec *keep.Record) (int, error) {
+func (u launchSpec) guestPID(rec *supervise.Record) (int, error) {
 	if u.level.name != driver.IsolationBubblewrap {
 		return rec.PID, nil
 	}
@@ -77,7 +76,7 @@ func (u launchSpec) guestPID(rec *keep.Record) (int, error) {
 // setRoot makes a duplicate of root the root of the files. For a directory in place it
 // also keeps the guest's mount namespace open: the kernel removes the mounts that protect
 // autorun files when the last reference to their namespace goes.
-func (g *guestConn) setRoot(root *os.File, rec *keep.Record, u launchSpec) error {
+func (g *guestConn) setRoot(root *os.File, rec *supervise.Record, u launchSpec) error {
 	if u.hostDir {
 		pid, err := u.guestPID(rec)
 		if err != nil {
@@ -86,7 +85,7 @@ func (g *guestConn) setRoot(root *os.File, rec *keep.Record, u launchSpec) error
 		if g.pinnedNS, err = os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid)); err != nil {
 			return err
 		}
-		if !rec.Lives() {
+		if !rec.Alive() {
 			return fmt.Errorf("the guest has ended: %w", fault.Evicted)
 		}
 	}
@@ -96,7 +95,7 @@ func (g *guestConn) setRoot(root *os.File, rec *keep.Record, u launchSpec) error
 	}
 	gate := u.commitGuard
 	if g.owner != 0 {
-		gate = guest.Elsewhere(gate)
+		gate = files.GuardAsProcess(gate)
 	}
 	r, err := files.FromFD(fd, &files.Options{ReadOnly: u.policy.ReadOnly, Sync: u.policy.Durable, KeepMounts: u.hostDir, Commit: gate})
 	if err != nil {
@@ -107,9 +106,9 @@ func (g *guestConn) setRoot(root *os.File, rec *keep.Record, u launchSpec) error
 }
 
 // asOwner returns a module that makes changes as the user of the workload.
-func (g *guestConn) asOwner(files *driver.FS) *driver.FS {
+func (g *guestConn) asOwner(module *driver.FS) *driver.FS {
 	if g.owner == 0 {
-		return files
+		return module
 	}
-	return guest.AsUser(files, g.owner)
+	return files.AsUser(module, g.owner)
 }

@@ -15,9 +15,9 @@ import (
 
 	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/host/guestbin"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
@@ -404,7 +404,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps dri
 		return nil, err
 	}
 	h.caps = caps
-	h.att = keep.NewAttachment(h.dir, p.store.Dir(m.ID), h.connectGuest)
+	h.att = supervise.NewAttachment(h.dir, p.store.Dir(m.ID), h.connectGuest)
 	h.viaGuestMount = m.Dir != "" && !l.noMounts || p.hasDiskImage(l, m.Policy)
 	h.dir.Via = h.filesModule
 	h.canImport = p.canImport(l, m)
@@ -432,7 +432,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps dri
 		Traits: p.workspaceTraits(l, m, h.opts),
 		Life:   life,
 		FS:     files,
-		Shell:  keep.Shell(h.shell),
+		Shell:  supervise.Shell(h.shell),
 	}, nil
 }
 

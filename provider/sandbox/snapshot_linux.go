@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -178,9 +178,9 @@ func (p *Provider) completeInterrupted(ctx context.Context, m *wsdir.State) (*ws
 func (h *handle) snapshotAdapter(l *level, m *wsdir.State) *snapshot.Adapter {
 	return &snapshot.Adapter{
 		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.currentOptions().From,
-		Now:    func(ctx context.Context) (snapshot.View, error) { return h.snapshotView(ctx, l, m) },
-		Become: h.rollbackTo,
-		Seal:   func(ctx context.Context) (snapshot.Base, bool, error) { return h.seal(ctx, l) },
+		Now:      func(ctx context.Context) (snapshot.View, error) { return h.snapshotView(ctx, l, m) },
+		Rollback: h.rollbackTo,
+		Seal:     func(ctx context.Context) (snapshot.Base, bool, error) { return h.seal(ctx, l) },
 		Sealed: func(ctx context.Context, m *snapshot.Manifest) error {
 			if l.noMounts {
 				return nil
@@ -268,10 +268,10 @@ func (h *handle) rollbackTo(ctx context.Context, to *snapshot.RollbackTarget) er
 
 // checkIdle returns WrongState if a session runs in the workspace.
 func (h *handle) checkIdle(ctx context.Context) error {
-	if keep.Read(h.att.Dir) == nil {
+	if supervise.ReadRecord(h.att.Dir) == nil {
 		return nil
 	}
-	sessions, err := keep.Shell(h.shell).Sessions(ctx)
+	sessions, err := supervise.Shell(h.shell).Sessions(ctx)
 	if err != nil {
 		return err
 	}

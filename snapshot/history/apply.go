@@ -100,7 +100,7 @@ func Apply(ctx context.Context, source, target *workspace.Workspace, opts *Apply
 		return nil, err
 	}
 	res := &Applied{Merged: m}
-	next, paths := m.Onto(ours)
+	next, paths := m.ApplyTo(ours)
 	if len(m.Conflicts) > 0 && !o.Markers || o.DryRun || len(paths) == 0 {
 		res.Done = len(paths) == 0 && len(m.Conflicts) == 0
 		return res, nil

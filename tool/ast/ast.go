@@ -79,11 +79,11 @@ func (e *Error) Error() string { return e.Text }
 // Unwrap returns the code.
 func (e *Error) Unwrap() error { return e.Code }
 
-func invalid(format string, args ...any) error {
+func invalidf(format string, args ...any) error {
 	return &Error{fmt.Sprintf(format, args...), fault.InvalidArgument}
 }
 
-func missing(format string, args ...any) error {
+func notFoundf(format string, args ...any) error {
 	return &Error{fmt.Sprintf(format, args...), fault.NotFound}
 }
 
@@ -113,12 +113,12 @@ type language interface {
 	// outline returns the functions of a text in order, and the number of errors
 	// in it; err says what is wrong where that is all there is to say.
 	outline(ctx context.Context, name string, src []byte) (funcs []Func, errors []problem, err error)
-	// body lays out a new body for f, to replace bodyStart to bodyEnd.
-	body(ctx context.Context, src []byte, f *Func, text string) (string, error)
-	// signature lays out a new signature for f.
-	signature(src []byte, f *Func, text string) string
-	// method lays out a method to be inserted behind f.
-	method(ctx context.Context, src []byte, f *Func, text string) (string, error)
+	// layoutBody lays out a new body for f, to replace bodyStart to bodyEnd.
+	layoutBody(ctx context.Context, src []byte, f *Func, text string) (string, error)
+	// layoutSignature lays out a new signature for f.
+	layoutSignature(src []byte, f *Func, text string) string
+	// layoutMethod lays out a method to be inserted behind f.
+	layoutMethod(ctx context.Context, src []byte, f *Func, text string) (string, error)
 }
 
 // A problem is a place that does not parse.
@@ -128,7 +128,7 @@ type problem struct {
 	what       string
 }
 
-func (e *Editor) language(name string) (language, error) {
+func (e *Editor) languageFor(name string) (language, error) {
 	lang, ok := extensions[strings.ToLower(path.Ext(name))]
 	switch {
 	case !ok:
@@ -141,7 +141,7 @@ func (e *Editor) language(name string) (language, error) {
 
 // Outline returns the functions and methods of a text, in order.
 func (e *Editor) Outline(ctx context.Context, name string, src []byte) ([]Func, error) {
-	l, err := e.language(name)
+	l, err := e.languageFor(name)
 	if err != nil {
 		return nil, err
 	}
@@ -153,30 +153,30 @@ func (e *Editor) Outline(ctx context.Context, name string, src []byte) ([]Func, 
 // Class.method. The text may have the braces around it or not; "" is an empty
 // body.
 func (e *Editor) FunctionBody(ctx context.Context, name string, src []byte, function, text string) (Change, error) {
-	d, f, err := e.find(ctx, name, src, function)
+	d, f, err := e.findFunction(ctx, name, src, function)
 	if err != nil {
 		return Change{}, err
 	}
 	if f.bodyStart == f.bodyEnd {
-		return Change{}, invalid("%s has no body in %s", f.Display(), name)
+		return Change{}, invalidf("%s has no body in %s", f.Display(), name)
 	}
-	laid, err := d.body(ctx, src, f, text)
+	laid, err := d.layoutBody(ctx, src, f, text)
 	if err != nil {
 		return Change{}, err
 	}
-	return d.splice(ctx, f, f.bodyStart, f.bodyEnd, laid)
+	return d.replaceRange(ctx, f, f.bodyStart, f.bodyEnd, laid)
 }
 
 // Signature replaces all of a function that is before its body.
 func (e *Editor) Signature(ctx context.Context, name string, src []byte, function, text string) (Change, error) {
-	d, f, err := e.find(ctx, name, src, function)
+	d, f, err := e.findFunction(ctx, name, src, function)
 	if err != nil {
 		return Change{}, err
 	}
 	if strings.TrimSpace(text) == "" {
-		return Change{}, invalid("new_signature is required")
+		return Change{}, invalidf("new_signature is required")
 	}
-	return d.splice(ctx, f, f.sigStart, f.sigEnd, d.signature(src, f, strings.TrimSpace(text)))
+	return d.replaceRange(ctx, f, f.sigStart, f.sigEnd, d.layoutSignature(src, f, strings.TrimSpace(text)))
 }
 
 // InsertAfter inserts a method behind another of the same type or class.
@@ -185,17 +185,17 @@ func (e *Editor) InsertAfter(ctx context.Context, name string, src []byte, recei
 	if err != nil {
 		return Change{}, err
 	}
-	f, err := d.method(receiver, method)
+	f, err := d.lookupMethod(receiver, method)
 	if err != nil {
 		return Change{}, err
 	}
 	if strings.TrimSpace(text) == "" {
-		return Change{}, invalid("new_method is required")
+		return Change{}, invalidf("new_method is required")
 	}
-	laid, err := d.language.method(ctx, src, f, text)
+	laid, err := d.language.layoutMethod(ctx, src, f, text)
 	if err != nil {
 		return Change{}, err
 	}
 	end := d.lineEnd(f.end)
-	return d.splice(ctx, nil, end, end, laid)
+	return d.replaceRange(ctx, nil, end, end, laid)
 }

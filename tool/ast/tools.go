@@ -14,10 +14,10 @@ import (
 // grammar is compiled once for all workspaces of a server.
 func Tools() []*tool.Tool {
 	e := new(Editor)
-	return []*tool.Tool{editFunctionBody(e), changeFunctionSignature(e), insertAfterMethod(e), renameInFile(e)}
+	return []*tool.Tool{editFunctionBodyTool(e), changeSignatureTool(e), insertAfterMethodTool(e), renameInFileTool(e)}
 }
 
-func spec(name, description string) tool.Spec {
+func toolSpec(name, description string) tool.Spec {
 	return tool.Spec{
 		Name: name, Family: tool.AST, Needs: []workspace.Capability{driver.CapFS}, Destructive: true,
 		Description: description + " Works on Go, Python, JavaScript, TypeScript, Rust, Java, C and C++; nothing else of the file changes, and the result must parse. " +
@@ -25,8 +25,8 @@ func spec(name, description string) tool.Spec {
 	}
 }
 
-// An output is what the tools of this package answer.
-type output struct {
+// An editOutput is what the tools of this package answer.
+type editOutput struct {
 	Path   string `json:"path"`
 	Line   int    `json:"line" jsonschema:"where the change begins, counted from 1"`
 	Before string `json:"before,omitempty" jsonschema:"the text that was replaced"`
@@ -37,31 +37,31 @@ type output struct {
 	text string
 }
 
-func (o output) Text() string { return o.text }
+func (o editOutput) Text() string { return o.text }
 
-// run edits a file that was read, and tells what changed.
-func (e *Editor) run(ctx context.Context, c *tool.Call, path string, edit func(src []byte) (Change, error)) (output, error) {
+// editFile edits a file that was read, and tells what changed.
+func (e *Editor) editFile(ctx context.Context, c *tool.Call, path string, edit func(src []byte) (Change, error)) (editOutput, error) {
 	if path == "" {
-		return output{}, tool.Errorf(fault.InvalidArgument, "file_path is required")
+		return editOutput{}, tool.Errorf(fault.InvalidArgument, "file_path is required")
 	}
 	info, err := c.Workspace.Stat(ctx, path, nil)
 	if err != nil {
-		return output{}, tool.PathError(c.Tool, path, err)
+		return editOutput{}, tool.PathError(c.Tool, path, err)
 	}
 	if info.Type == driver.TypeDir {
-		return output{}, tool.Errorf(fault.InvalidArgument, "path is a directory: %s", path)
+		return editOutput{}, tool.Errorf(fault.InvalidArgument, "path is a directory: %s", path)
 	}
-	if _, err := e.language(path); err != nil {
-		return output{}, err
+	if _, err := e.languageFor(path); err != nil {
+		return editOutput{}, err
 	}
-	end, err := c.Turn(ctx, info.Path)
+	end, err := c.LockFile(ctx, info.Path)
 	if err != nil {
-		return output{}, err
+		return editOutput{}, err
 	}
 	defer end()
 	seen, ok := c.Seen(info.Path)
 	if !ok {
-		return output{}, tool.Errorf(fault.WrongState, "refusing to edit %s: Read it first", path)
+		return editOutput{}, tool.Errorf(fault.WrongState, "refusing to edit %s: Read it first", path)
 	}
 	change, res, err := e.Apply(ctx, c.Workspace, path, func(src []byte) (Change, error) {
 		if seen.Digest != driver.DigestBytes(src) {
@@ -70,17 +70,17 @@ func (e *Editor) run(ctx context.Context, c *tool.Call, path string, edit func(s
 		return edit(src)
 	})
 	if err != nil {
-		return output{}, err
+		return editOutput{}, err
 	}
-	c.Mark(info.Path, change.Content, after(seen, change, res.Digest).Spans...)
-	out := output{Path: info.Path, Line: change.Line, Before: change.Before, After: change.After, Count: change.Count, Digest: res.Digest}
+	c.RecordRead(info.Path, change.Content, seenAfter(seen, change, res.Digest).Spans...)
+	out := editOutput{Path: info.Path, Line: change.Line, Before: change.Before, After: change.After, Count: change.Count, Digest: res.Digest}
 	out.text = change.Text(c.Tool, path) + c.AfterEdit(ctx, info.Path)
 	return out, nil
 }
 
-// after is what the reader knows of a file that it changed: what it had seen
+// seenAfter is what the reader knows of a file that it changed: what it had seen
 // before the change, and the change.
-func after(seen tool.Seen, change Change, digest string) tool.Seen {
+func seenAfter(seen tool.Seen, change Change, digest string) tool.Seen {
 	lines := lineAt(change.Content, len(change.Content))
 	if n := len(change.Content); n > 0 && change.Content[n-1] == '\n' {
 		lines--
@@ -107,7 +107,7 @@ func after(seen tool.Seen, change Change, digest string) tool.Seen {
 // An argument is one that must not be empty.
 type argument struct{ name, value string }
 
-func required(args ...argument) error {
+func requireArguments(args ...argument) error {
 	for _, a := range args {
 		if a.value == "" {
 			return tool.Errorf(fault.InvalidArgument, "%s is required", a.name)
@@ -116,6 +116,6 @@ func required(args ...argument) error {
 	return nil
 }
 
-func renamed(tool, path, from, to string, count int) string {
+func renamedText(tool, path, from, to string, count int) string {
 	return fmt.Sprintf("%s: renamed %s to %s at %d place(s) in %s\n", tool, from, to, count, path)
 }

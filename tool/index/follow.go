@@ -23,8 +23,8 @@ type follower struct {
 	ended   atomic.Bool
 }
 
-// follow begins to watch; the watch outlives the call.
-func follow(ctx context.Context, x *Index) (*follower, error) {
+// newFollower begins to watch; the watch outlives the call.
+func newFollower(ctx context.Context, x *Index) (*follower, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	watcher, err := x.ws.Watch(ctx, ".", &workspace.WatchOptions{Recursive: true, Debounce: debounce})
 	if err != nil {
@@ -43,14 +43,14 @@ func (f *follower) start() {
 			if err != nil {
 				return
 			}
-			if err := f.take(changes); err != nil {
+			if err := f.applyChanges(changes); err != nil {
 				return // the next search looks for itself
 			}
 		}
 	})
 }
 
-func (f *follower) take(changes workspace.Changes) error {
+func (f *follower) applyChanges(changes workspace.Changes) error {
 	if changes.Overflow {
 		f.x.buildMu.Lock()
 		defer f.x.buildMu.Unlock()
@@ -60,11 +60,11 @@ func (f *follower) take(changes workspace.Changes) error {
 	for i, c := range changes.Changes {
 		names[i] = c.Path
 	}
-	return f.x.refresh(f.ctx, names)
+	return f.x.refreshPaths(f.ctx, names)
 }
 
-// alive reports whether changes are still told.
-func (f *follower) alive() bool { return f != nil && !f.ended.Load() }
+// isAlive reports whether changes are still told.
+func (f *follower) isAlive() bool { return f != nil && !f.ended.Load() }
 
 func (f *follower) close() error {
 	f.cancel()

@@ -25,7 +25,7 @@ type Index struct {
 	buildMu sync.Mutex // held while files are read in
 	watch   *follower  // nil before the first search, and where watching can't be
 
-	turns atomic.Int64 // of looking at a file
+	looks atomic.Int64 // of looking at a file
 
 	mu      sync.RWMutex
 	store   *store           // nil before the first search; guarded by mu
@@ -43,7 +43,7 @@ type stamp struct {
 // has looked earlier and comes later knows less.
 type entry struct {
 	stamp
-	turn int64
+	look int64
 }
 
 func stampOf(info workspace.Info) stamp { return stamp{info.Size, info.ModTime} }
@@ -77,7 +77,7 @@ type Result struct {
 // Search returns the declarations that match a query best.
 func (x *Index) Search(ctx context.Context, query string, limit int) (Result, error) {
 	var res Result
-	if err := x.ready(ctx, &res); err != nil {
+	if err := x.ensureBuilt(ctx, &res); err != nil {
 		return res, err
 	}
 	const tries = 3
@@ -89,32 +89,32 @@ func (x *Index) Search(ctx context.Context, query string, limit int) (Result, er
 		}
 		res.Hits, res.Files, res.Partial = x.store.search(query, limit), len(x.files), x.partial
 		x.mu.RUnlock()
-		stale, err := x.stale(ctx, res.Hits)
+		stale, err := x.staleFiles(ctx, res.Hits)
 		if err != nil || len(stale) == 0 {
 			return res, err
 		}
-		if err := x.refresh(ctx, stale); err != nil {
+		if err := x.refreshPaths(ctx, stale); err != nil {
 			return res, err
 		}
 	}
 	return res, nil
 }
 
-// ready builds the index if it is not, and otherwise takes in what changed.
-func (x *Index) ready(ctx context.Context, res *Result) error {
+// ensureBuilt builds the index if it is not, and otherwise takes in what changed.
+func (x *Index) ensureBuilt(ctx context.Context, res *Result) error {
 	x.buildMu.Lock()
 	defer x.buildMu.Unlock()
 	x.mu.RLock()
 	built := x.store != nil
 	x.mu.RUnlock()
 	if built {
-		if x.watch.alive() {
+		if x.watch.isAlive() {
 			return nil
 		}
 		return x.rescan(ctx) // nobody tells what changed
 	}
 	start := time.Now()
-	watch, err := follow(ctx, x) // before files are read, so that no change is missed
+	watch, err := newFollower(ctx, x) // before files are read, so that no change is missed
 	if err != nil && fault.Of(err) != fault.Unsupported && fault.Of(err) != fault.ResourceExhausted {
 		return fmt.Errorf("index: watch: %w", err)
 	}
@@ -140,8 +140,8 @@ func (x *Index) ready(ctx context.Context, res *Result) error {
 
 // rescan looks at the whole tree and reads what is new or different.
 func (x *Index) rescan(ctx context.Context) error {
-	turn := x.turns.Add(1)
-	infos, err := x.list(ctx, "**")
+	turn := x.looks.Add(1)
+	infos, err := x.listSources(ctx, "**")
 	if err != nil {
 		return err
 	}
@@ -159,16 +159,16 @@ func (x *Index) rescan(ctx context.Context) error {
 		}
 	}
 	for name, e := range x.files {
-		if !present[name] && e.turn < turn {
+		if !present[name] && e.look < turn {
 			x.removeLocked(name)
 		}
 	}
 	x.mu.Unlock()
-	return x.read(ctx, changed)
+	return x.readFiles(ctx, changed)
 }
 
-// below is the pattern for what is in a directory.
-func below(dir string, deep bool) string {
+// globBelow is the pattern for what is in a directory.
+func globBelow(dir string, deep bool) string {
 	pattern := "*"
 	if deep {
 		pattern = "**"
@@ -186,30 +186,30 @@ func below(dir string, deep bool) string {
 	return b.String() + "/" + pattern
 }
 
-// list returns the source files that match, without what is ignored.
-func (x *Index) list(ctx context.Context, pattern string) ([]workspace.Info, error) {
+// listSources returns the source files that match, without what is ignored.
+func (x *Index) listSources(ctx context.Context, pattern string) ([]workspace.Info, error) {
 	res, err := x.ws.Glob(ctx, pattern, &workspace.GlobOptions{GitIgnore: true, Stat: true})
 	if err != nil {
 		return nil, fmt.Errorf("index: list files: %w", err)
 	}
 	infos := res.Entries[:0]
 	for _, info := range res.Entries {
-		if info.Type == driver.TypeFile && wanted(info.Path) {
+		if info.Type == driver.TypeFile && isSource(info.Path) {
 			infos = append(infos, info)
 		}
 	}
 	return infos, nil
 }
 
-func wanted(name string) bool {
+func isSource(name string) bool {
 	return syntaxOf(name) != nil && !strings.HasPrefix(name, "node_modules/") && !strings.Contains(name, "/node_modules/")
 }
 
 // batch is how many files a worker takes at a time.
 const batch = 32
 
-// read reads files and takes in what they declare.
-func (x *Index) read(ctx context.Context, infos []workspace.Info) error {
+// readFiles reads files and takes in what they declare.
+func (x *Index) readFiles(ctx context.Context, infos []workspace.Info) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next atomic.Int64
@@ -223,7 +223,7 @@ func (x *Index) read(ctx context.Context, infos []workspace.Info) error {
 					return
 				}
 				for _, info := range infos[end-batch : min(end, len(infos))] {
-					if err := x.readOne(ctx, c, info); err != nil {
+					if err := x.readFile(ctx, c, info); err != nil {
 						cancel(err)
 						return
 					}
@@ -235,32 +235,32 @@ func (x *Index) read(ctx context.Context, infos []workspace.Info) error {
 	return context.Cause(ctx)
 }
 
-// readOne reads one file. One that can't be read has no declarations; only the
+// readFile reads one file. One that can't be read has no declarations; only the
 // end of ctx, or of the workspace, is an error.
-func (x *Index) readOne(ctx context.Context, c *counter, info workspace.Info) error {
+func (x *Index) readFile(ctx context.Context, c *counter, info workspace.Info) error {
 	var units []counted
-	turn := x.turns.Add(1)
+	turn := x.looks.Add(1)
 	c.reset()
 	if info.Size <= MaxFileSize {
-		data, is, err := x.content(ctx, info.Path)
+		data, is, err := x.readContent(ctx, info.Path)
 		switch code := fault.Of(err); {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case code == fault.WrongState || code == fault.Evicted || code == fault.Unavailable:
 			return fmt.Errorf("index: read %s: %w", info.Path, err)
 		case code == fault.NotFound:
-			x.forget(info.Path, turn)
+			x.removeOlder(info.Path, turn)
 			return nil
 		case err == nil:
 			info = is
-			for _, u := range scan(info.Path, data) {
-				units = append(units, c.count(u))
+			for _, u := range scanFile(info.Path, data) {
+				units = append(units, c.countTerms(u))
 			}
 		}
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.store == nil || x.files[info.Path].turn > turn {
+	if x.store == nil || x.files[info.Path].look > turn {
 		return nil // nobody searches it, or somebody has looked at the file since
 	}
 	if len(x.store.units) >= MaxUnits {
@@ -271,7 +271,7 @@ func (x *Index) readOne(ctx context.Context, c *counter, info workspace.Info) er
 	return nil
 }
 
-func (x *Index) content(ctx context.Context, name string) (string, workspace.Info, error) {
+func (x *Index) readContent(ctx context.Context, name string) (string, workspace.Info, error) {
 	body, info, err := x.ws.Read(ctx, name, &workspace.ReadOptions{Limit: MaxFileSize})
 	if err != nil {
 		return "", info, err
@@ -284,15 +284,15 @@ func (x *Index) content(ctx context.Context, name string) (string, workspace.Inf
 	return b.String(), info, err
 }
 
-// forget drops what was not there in a turn.
-func (x *Index) forget(name string, turn int64) {
+// removeOlder drops what was not there in a turn.
+func (x *Index) removeOlder(name string, turn int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.store == nil {
 		return
 	}
 	for other, e := range x.files { // name may have been a directory
-		if (other == name || strings.HasPrefix(other, name+"/")) && e.turn < turn {
+		if (other == name || strings.HasPrefix(other, name+"/")) && e.look < turn {
 			x.removeLocked(other)
 		}
 	}
@@ -304,8 +304,8 @@ func (x *Index) removeLocked(name string) {
 	delete(x.files, name)
 }
 
-// stale returns the files of hits that are not what was read.
-func (x *Index) stale(ctx context.Context, hits []Hit) ([]string, error) {
+// staleFiles returns the files of hits that are not what was read.
+func (x *Index) staleFiles(ctx context.Context, hits []Hit) ([]string, error) {
 	var stale []string
 	looked := map[string]bool{}
 	for _, h := range hits {
@@ -326,20 +326,20 @@ func (x *Index) stale(ctx context.Context, hits []Hit) ([]string, error) {
 	return stale, nil
 }
 
-// Touch tells that files changed, for those who can't wait for the watch. It does
+// Refresh tells that files changed, for those who can't wait for the watch. It does
 // nothing before the first search.
-func (x *Index) Touch(ctx context.Context, names ...string) error {
+func (x *Index) Refresh(ctx context.Context, names ...string) error {
 	x.mu.RLock()
 	built := x.store != nil
 	x.mu.RUnlock()
 	if !built {
 		return nil
 	}
-	return x.refresh(ctx, names)
+	return x.refreshPaths(ctx, names)
 }
 
-// refresh takes in what is at the given paths now: files, directories, nothing.
-func (x *Index) refresh(ctx context.Context, names []string) error {
+// refreshPaths takes in what is at the given paths now: files, directories, nothing.
+func (x *Index) refreshPaths(ctx context.Context, names []string) error {
 	dirs := map[string]bool{}
 	var known []workspace.Info
 	for _, name := range names {
@@ -348,17 +348,17 @@ func (x *Index) refresh(ctx context.Context, names []string) error {
 			defer x.buildMu.Unlock()
 			return x.rescan(ctx)
 		}
-		turn := x.turns.Add(1)
+		turn := x.looks.Add(1)
 		info, err := x.ws.Stat(ctx, name, &workspace.StatOptions{NoFollow: true})
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			x.forget(name, turn)
+			x.removeOlder(name, turn)
 		case info.Type == driver.TypeDir:
 			dirs[info.Path] = true
-		case info.Type == driver.TypeFile && wanted(info.Path):
-			if x.has(info.Path) {
+		case info.Type == driver.TypeFile && isSource(info.Path):
+			if x.hasFile(info.Path) {
 				known = append(known, info)
 			} else {
 				dirs[path.Dir(info.Path)] = false
@@ -366,27 +366,27 @@ func (x *Index) refresh(ctx context.Context, names []string) error {
 		}
 	}
 	for dir, deep := range dirs {
-		infos, err := x.list(ctx, below(dir, deep)) // from the top, so that what is ignored is known
+		infos, err := x.listSources(ctx, globBelow(dir, deep)) // from the top, so that what is ignored is known
 		if err != nil {
 			return err
 		}
 		for _, info := range infos {
-			if !x.current(info) {
+			if !x.isCurrent(info) {
 				known = append(known, info)
 			}
 		}
 	}
-	return x.read(ctx, known)
+	return x.readFiles(ctx, known)
 }
 
-func (x *Index) has(name string) bool {
+func (x *Index) hasFile(name string) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	_, ok := x.files[name]
 	return ok
 }
 
-func (x *Index) current(info workspace.Info) bool {
+func (x *Index) isCurrent(info workspace.Info) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.files[info.Path].stamp == stampOf(info)

@@ -27,8 +27,8 @@ const (
 
 // A posting says how often a term is in a unit.
 type posting struct {
-	unit  uint32
-	count uint16
+	unitID uint32
+	count  uint16
 }
 
 // A store is the inverted index. Units of files that changed are dead until
@@ -67,65 +67,65 @@ type termCount struct {
 // and numbers the terms it meets; what their numbers are in a store it finds out
 // when they are added.
 type counter struct {
-	buf    []byte
-	ids    map[string]uint32
-	names  []string
-	stop   []bool
-	unit   uint32   // serial number of the present unit
-	seen   []uint32 // per term: the last unit that has it
-	at     []int    // and where in that unit's list
-	slab   []termCount
-	global []uint32 // per term: number in the store, +1; 0 is not known
-	of     int      // generation of the store that global holds for
+	buf        []byte
+	ids        map[string]uint32
+	names      []string
+	stop       []bool
+	unitSerial uint32   // serial number of the present unit
+	seen       []uint32 // per term: the last unit that has it
+	slabIndex  []int    // and where in that unit's list
+	slab       []termCount
+	global     []uint32 // per term: number in the store, +1; 0 is not known
+	generation int      // generation of the store that global holds for
 }
 
-func newCounter() *counter { return &counter{ids: map[string]uint32{}, unit: 1} }
+func newCounter() *counter { return &counter{ids: map[string]uint32{}, unitSerial: 1} }
 
 // reset frees the lists of the units that were counted.
 func (c *counter) reset() { c.slab = c.slab[:0] }
 
-func (c *counter) id(term []byte) uint32 {
+func (c *counter) termID(term []byte) uint32 {
 	if id, ok := c.ids[string(term)]; ok {
 		return id
 	}
 	id, name := uint32(len(c.names)), string(term)
 	c.ids[name] = id
 	c.names, c.stop = append(c.names, name), append(c.stop, stopwords[name])
-	c.seen, c.at, c.global = append(c.seen, 0), append(c.at, 0), append(c.global, 0)
+	c.seen, c.slabIndex, c.global = append(c.seen, 0), append(c.slabIndex, 0), append(c.global, 0)
 	return id
 }
 
-func (c *counter) count(u Unit) counted {
+func (c *counter) countTerms(u Unit) counted {
 	start, size := len(c.slab), 0
-	c.unit++
+	c.unitSerial++
 	var weight uint16
 	emit := func(t []byte) {
-		id := c.id(t)
+		id := c.termID(t)
 		switch {
 		case c.stop[id]:
 			return
-		case c.seen[id] != c.unit:
-			c.seen[id], c.at[id] = c.unit, len(c.slab)
+		case c.seen[id] != c.unitSerial:
+			c.seen[id], c.slabIndex[id] = c.unitSerial, len(c.slab)
 			c.slab = append(c.slab, termCount{id, weight})
-		case c.slab[c.at[id]].count < math.MaxUint16-weight:
-			c.slab[c.at[id]].count += weight
+		case c.slab[c.slabIndex[id]].count < math.MaxUint16-weight:
+			c.slab[c.slabIndex[id]].count += weight
 		}
 		size += int(weight)
 	}
 	weight = symbolWeight
-	terms(u.Symbol, &c.buf, emit)
+	eachTerm(u.Symbol, &c.buf, emit)
 	weight = 1
-	terms(u.Signature, &c.buf, emit)
-	terms(u.Doc, &c.buf, emit)
-	terms(base(u.Path), &c.buf, emit)
+	eachTerm(u.Signature, &c.buf, emit)
+	eachTerm(u.Doc, &c.buf, emit)
+	eachTerm(baseName(u.Path), &c.buf, emit)
 	return counted{Unit: u, size: uint16(min(size, math.MaxUint16)), terms: c.slab[start:len(c.slab):len(c.slab)]}
 }
 
-// term returns the number that a counter's term has in the store.
-func (s *store) term(c *counter, id uint32) uint32 {
-	if c.of != s.generation {
+// termID returns the number that a counter's term has in the store.
+func (s *store) termID(c *counter, id uint32) uint32 {
+	if c.generation != s.generation {
 		clear(c.global)
-		c.of = s.generation
+		c.generation = s.generation
 	}
 	if n := c.global[id]; n > 0 {
 		return n - 1
@@ -156,7 +156,7 @@ func (s *store) add(path string, units []counted, c *counter) {
 		s.total += int(u.size)
 		ids = append(ids, id)
 		for _, t := range u.terms {
-			n := s.term(c, t.term)
+			n := s.termID(c, t.term)
 			s.lists[n] = append(s.lists[n], posting{id, t.count})
 			s.live[n]++
 		}
@@ -173,8 +173,8 @@ func (s *store) remove(path string) {
 	}
 	c := newCounter()
 	for _, id := range ids {
-		for _, t := range c.count(s.units[id]).terms {
-			s.live[s.term(c, t.term)]--
+		for _, t := range c.countTerms(s.units[id]).terms {
+			s.live[s.termID(c, t.term)]--
 		}
 		s.total -= int(s.sizes[id])
 		s.sizes[id], s.units[id] = 0, Unit{}
@@ -203,8 +203,8 @@ func (s *store) compact() {
 		}
 		list := make([]posting, 0, s.live[n])
 		for _, p := range s.lists[n] {
-			if s.sizes[p.unit] > 0 {
-				list = append(list, posting{moved[p.unit], p.count})
+			if s.sizes[p.unitID] > 0 {
+				list = append(list, posting{moved[p.unitID], p.count})
 			}
 		}
 		ids[term] = uint32(len(lists))
@@ -233,7 +233,7 @@ func (s *store) search(query string, limit int) []Hit {
 	}
 	var buf []byte
 	asked := map[uint32]bool{}
-	terms(query, &buf, func(t []byte) {
+	eachTerm(query, &buf, func(t []byte) {
 		if n, ok := s.ids[string(t)]; ok && !stopwords[string(t)] {
 			asked[n] = true
 		}
@@ -244,18 +244,18 @@ func (s *store) search(query string, limit int) []Hit {
 		have := float64(s.live[n])
 		idf := math.Log(1 + (float64(alive)-have+0.5)/(have+0.5))
 		for _, p := range s.lists[n] {
-			if size := s.sizes[p.unit]; size > 0 {
+			if size := s.sizes[p.unitID]; size > 0 {
 				tf := float64(p.count)
-				scores[p.unit] += float32(idf * tf * (k1 + 1) / (tf + k1*(1-b+b*float64(size)/average)))
+				scores[p.unitID] += float32(idf * tf * (k1 + 1) / (tf + k1*(1-b+b*float64(size)/average)))
 			}
 		}
 	}
-	return s.best(scores, limit)
+	return s.topHits(scores, limit)
 }
 
-// best returns the units with the highest scores, of equal ones the first by path
+// topHits returns the units with the highest scores, of equal ones the first by path
 // and line.
-func (s *store) best(scores []float32, limit int) []Hit {
+func (s *store) topHits(scores []float32, limit int) []Hit {
 	top := &ranking{store: s, scores: scores}
 	for id, score := range scores {
 		if score <= 0 {
@@ -263,13 +263,13 @@ func (s *store) best(scores []float32, limit int) []Hit {
 		}
 		if len(top.ids) < limit {
 			heap.Push(top, uint32(id))
-		} else if top.worse(top.ids[0], uint32(id)) {
+		} else if top.isWorse(top.ids[0], uint32(id)) {
 			top.ids[0] = uint32(id)
 			heap.Fix(top, 0)
 		}
 	}
 	slices.SortFunc(top.ids, func(a, b uint32) int {
-		if top.worse(b, a) {
+		if top.isWorse(b, a) {
 			return -1
 		}
 		return 1
@@ -288,7 +288,7 @@ type ranking struct {
 	ids    []uint32
 }
 
-func (r *ranking) worse(a, b uint32) bool {
+func (r *ranking) isWorse(a, b uint32) bool {
 	if c := cmp.Compare(r.scores[a], r.scores[b]); c != 0 {
 		return c < 0
 	}
@@ -300,7 +300,7 @@ func (r *ranking) worse(a, b uint32) bool {
 }
 
 func (r *ranking) Len() int           { return len(r.ids) }
-func (r *ranking) Less(i, j int) bool { return r.worse(r.ids[i], r.ids[j]) }
+func (r *ranking) Less(i, j int) bool { return r.isWorse(r.ids[i], r.ids[j]) }
 func (r *ranking) Swap(i, j int)      { r.ids[i], r.ids[j] = r.ids[j], r.ids[i] }
 func (r *ranking) Push(x any)         { r.ids = append(r.ids, x.(uint32)) }
 func (r *ranking) Pop() any {

@@ -33,12 +33,12 @@ type client struct {
 	docMu sync.Mutex
 	docs  map[string]*document // open in the server, by name; guarded by docMu
 
-	stateMu sync.Mutex
-	busy    map[string]bool          // progress that is under way; guarded by stateMu
-	begun   bool                     // it has been busy; guarded by stateMu
-	eased   chan struct{}            // closed and replaced at each change of state; guarded by stateMu
-	found   map[string]*publishedSet // diagnostics by URI; guarded by stateMu
-	result  *workspace.Result        // how the process ended; guarded by stateMu
+	stateMu      sync.Mutex
+	busy         map[string]bool          // progress that is under way; guarded by stateMu
+	begun        bool                     // it has been busy; guarded by stateMu
+	stateChanged chan struct{}            // closed and replaced at each change of state; guarded by stateMu
+	found        map[string]*publishedSet // diagnostics by URI; guarded by stateMu
+	result       *workspace.Result        // how the process ended; guarded by stateMu
 }
 
 // capabilities are what of a server's matters.
@@ -55,19 +55,19 @@ type publishedSet struct {
 	list    []wireDiagnostic
 }
 
-// start starts a server and initializes it. It lives on when ctx ends.
-func start(ctx context.Context, ws *workspace.Workspace, spec *server) (*client, error) {
+// startServer starts a server and initializes it. It lives on when ctx ends.
+func startServer(ctx context.Context, ws *workspace.Workspace, spec *server) (*client, error) {
 	root := ws.Traits().Root
 	if root == "" {
 		return nil, fmt.Errorf("lsp: start %s: %w: the workspace does not say where it is", spec.name, fault.Unsupported)
 	}
 	c := &client{
-		spec: spec, ws: ws, root: root, started: time.Now(), announces: spec.announcesIn(ctx, ws),
-		docs: map[string]*document{}, busy: map[string]bool{}, eased: make(chan struct{}), found: map[string]*publishedSet{},
+		spec: spec, ws: ws, root: root, started: time.Now(), announces: spec.announcesLoading(ctx, ws),
+		docs: map[string]*document{}, busy: map[string]bool{}, stateChanged: make(chan struct{}), found: map[string]*publishedSet{},
 	}
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
-	cmd := ws.Script(life, spec.script())
+	cmd := ws.Script(life, spec.startScript())
 	cmd.Env, cmd.Stderr = spec.env, &c.stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -85,8 +85,8 @@ func start(ctx context.Context, ws *workspace.Workspace, spec *server) (*client,
 	}
 	c.stdin = stdin
 	c.conn = newConn(stdin, c.handleServer)
-	c.wg.Go(func() { c.serve(stdout); stdout.Close() })
-	c.wg.Go(c.pump)
+	c.wg.Go(func() { c.readLoop(stdout); stdout.Close() })
+	c.wg.Go(c.writeLoop)
 	c.wg.Go(func() {
 		_ = cmd.Wait() // how it ended is in the result
 		c.stateMu.Lock()
@@ -95,18 +95,18 @@ func start(ctx context.Context, ws *workspace.Workspace, spec *server) (*client,
 	})
 	if err := c.initialize(ctx); err != nil {
 		c.kill()
-		return nil, c.explain(err)
+		return nil, c.explainStart(err)
 	}
 	return c, nil
 }
 
-// explain tells a server that is not installed from one that does not work.
-func (c *client) explain(err error) error {
+// explainStart tells a server that is not installed from one that does not work.
+func (c *client) explainStart(err error) error {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
 	switch {
 	case c.result != nil && c.result.ExitCode == notFound && c.result.Cause == "":
-		return &Error{c.spec.missing(), fault.Unavailable}
+		return &Error{c.spec.missingText(), fault.Unavailable}
 	case errors.Is(err, errDied) && c.stderr.String() != "":
 		return fmt.Errorf("%w: it said: %s", err, c.stderr.String())
 	}
@@ -152,12 +152,12 @@ func (c *client) handleServer(method string, params json.RawMessage) (any, error
 	case "textDocument/publishDiagnostics":
 		var p publishParams
 		if err := json.Unmarshal(params, &p); err == nil {
-			c.published(p)
+			c.storeDiagnostics(p)
 		}
 	case "$/progress":
-		c.progress(params)
+		c.noteProgress(params)
 	case "workspace/configuration":
-		return c.configuration(params), nil
+		return c.answerConfiguration(params), nil
 	case "workspace/applyEdit":
 		return map[string]bool{"applied": false}, nil // nobody changes files unasked
 	case "workspace/workspaceFolders":
@@ -166,7 +166,7 @@ func (c *client) handleServer(method string, params json.RawMessage) (any, error
 	return nil, nil // null is the answer to all others
 }
 
-func (c *client) configuration(params json.RawMessage) []any {
+func (c *client) answerConfiguration(params json.RawMessage) []any {
 	var p struct {
 		Items []struct {
 			Section string `json:"section"`
@@ -188,14 +188,14 @@ func (c *client) configuration(params json.RawMessage) []any {
 	return out
 }
 
-// changedLocked wakes those who wait for a change of state.
+// signalChangeLocked wakes those who wait for a change of state.
 // The caller holds c.stateMu.
-func (c *client) changedLocked() {
-	close(c.eased)
-	c.eased = make(chan struct{})
+func (c *client) signalChangeLocked() {
+	close(c.stateChanged)
+	c.stateChanged = make(chan struct{})
 }
 
-func (c *client) published(p publishParams) {
+func (c *client) storeDiagnostics(p publishParams) {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
 	set := &publishedSet{version: -1, list: p.Diagnostics, at: time.Now()}
@@ -207,10 +207,10 @@ func (c *client) published(p publishParams) {
 	}
 	set.serial++
 	c.found[p.URI] = set
-	c.changedLocked()
+	c.signalChangeLocked()
 }
 
-func (c *client) progress(params json.RawMessage) {
+func (c *client) noteProgress(params json.RawMessage) {
 	var p struct {
 		Token json.RawMessage `json:"token"`
 		Value struct {
@@ -230,19 +230,19 @@ func (c *client) progress(params json.RawMessage) {
 	default:
 		return
 	}
-	c.changedLocked()
+	c.signalChangeLocked()
 }
 
-// settle waits until the server is not busy loading the project, so that its
+// waitLoaded waits until the server is not busy loading the project, so that its
 // answers are not those of one that knows half of it: a rename would change half
 // of the files. Before the first question it waits for the work to begin, long
 // where the server is known to announce it.
-func (c *client) settle(ctx context.Context, first bool) {
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
+func (c *client) waitLoaded(ctx context.Context, first bool) {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	for {
 		c.stateMu.Lock()
-		changed, busy, begun := c.eased, len(c.busy) > 0, c.begun
+		changed, busy, begun := c.stateChanged, len(c.busy) > 0, c.begun
 		c.stateMu.Unlock()
 		var calm <-chan time.Time // ends the wait; never while the server is busy
 		if !busy {
@@ -290,8 +290,8 @@ func (c *client) kill() {
 	c.wg.Wait()
 }
 
-// alive reports whether the server still answers, and listens.
-func (c *client) alive() bool {
+// isAlive reports whether the server still answers, and listens.
+func (c *client) isAlive() bool {
 	c.outMu.Lock()
 	deaf := c.outErr != nil
 	c.outMu.Unlock()

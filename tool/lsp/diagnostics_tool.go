@@ -27,7 +27,7 @@ func (o diagnosticsOutput) Text() string {
 	fmt.Fprintf(&b, "%d diagnostic(s) for %s:\n", len(o.Diagnostics), o.Path)
 	for _, d := range o.Diagnostics {
 		fmt.Fprintf(&b, "%s:%d:%d: %s: %s", o.Path, d.Line, d.Col, d.Severity, d.Message)
-		if rule := d.rule(); rule != "" {
+		if rule := d.ruleName(); rule != "" {
 			b.WriteString(" (" + rule + ")")
 		}
 		b.WriteByte('\n')
@@ -35,8 +35,8 @@ func (o diagnosticsOutput) Text() string {
 	return b.String()
 }
 
-func diagnostics() *tool.Tool {
-	return ask("diagnostics", "Show the errors and warnings of a file as it is now.", fileInput.check,
+func diagnosticsTool() *tool.Tool {
+	return newQueryTool("diagnostics", "Show the errors and warnings of a file as it is now.", fileInput.resolveFile,
 		func(ctx context.Context, s *Set, name string, _ fileInput) (diagnosticsOutput, error) {
 			bounded, cancel := context.WithTimeout(ctx, diagnosticsTime)
 			defer cancel()

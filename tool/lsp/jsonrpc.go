@@ -87,8 +87,8 @@ func readMessage(r *bufio.Reader) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-// frame is a message as it is sent.
-func frame(m message) ([]byte, error) {
+// encodeFrame is a message as it is sent.
+func encodeFrame(m message) ([]byte, error) {
 	m.Version = "2.0"
 	data, err := json.Marshal(m)
 	if err != nil {
@@ -120,8 +120,8 @@ func newConn(w io.Writer, handle func(string, json.RawMessage) (any, error)) *co
 	return &conn{w: w, handle: handle, wake: make(chan struct{}, 1), pending: map[string]chan message{}, done: make(chan struct{})}
 }
 
-// serve reads until r ends.
-func (c *conn) serve(r io.Reader) {
+// readLoop reads until r ends.
+func (c *conn) readLoop(r io.Reader) {
 	br := bufio.NewReaderSize(r, maxHeader)
 	var err error
 	for {
@@ -134,7 +134,7 @@ func (c *conn) serve(r io.Reader) {
 			err = fmt.Errorf("a message that is not JSON: %w: %w", fault.InvalidArgument, err)
 			break
 		}
-		c.take(m)
+		c.dispatch(m)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -142,9 +142,9 @@ func (c *conn) serve(r io.Reader) {
 	close(c.done)
 }
 
-// take handles one message. Requests of the server are answered at once: they
+// dispatch handles one message. Requests of the server are answered at once: they
 // ask for settings and the like, and wait for nobody.
-func (c *conn) take(m message) {
+func (c *conn) dispatch(m message) {
 	if m.Method == "" {
 		c.mu.Lock()
 		waiting := c.pending[string(m.ID)]
@@ -165,12 +165,12 @@ func (c *conn) take(m message) {
 	} else if reply.Result, err = json.Marshal(result); err != nil {
 		reply.Error = &rpcError{Code: codeMethodNotFound, Message: err.Error()}
 	}
-	_ = c.write(reply) // a server that can't be written to ends its output, too
+	_ = c.enqueue(reply) // a server that can't be written to ends its output, too
 }
 
-// write puts a message into the queue.
-func (c *conn) write(m message) error {
-	data, err := frame(m)
+// enqueue puts a message into the queue.
+func (c *conn) enqueue(m message) error {
+	data, err := encodeFrame(m)
 	if err != nil {
 		return err
 	}
@@ -190,8 +190,8 @@ func (c *conn) write(m message) error {
 	return nil
 }
 
-// pump writes what is in the queue, until the server ends or can't be written to.
-func (c *conn) pump() {
+// writeLoop writes what is in the queue, until the server ends or can't be written to.
+func (c *conn) writeLoop() {
 	for {
 		select {
 		case <-c.wake:
@@ -230,8 +230,8 @@ func (c *conn) notify(method string, params any) error {
 	if err != nil {
 		return fmt.Errorf("lsp: %s: %w: %w", method, fault.Internal, err)
 	}
-	if err := c.write(message{Method: method, Params: data}); err != nil {
-		return c.dead(method, err)
+	if err := c.enqueue(message{Method: method, Params: data}); err != nil {
+		return c.diedError(method, err)
 	}
 	return nil
 }
@@ -249,14 +249,14 @@ func (c *conn) call(ctx context.Context, method string, params, result any) erro
 	answer := make(chan message, 1)
 	c.pending[id] = answer
 	c.mu.Unlock()
-	if err := c.write(message{ID: json.RawMessage(id), Method: method, Params: data}); err != nil {
-		return c.dead(method, err)
+	if err := c.enqueue(message{ID: json.RawMessage(id), Method: method, Params: data}); err != nil {
+		return c.diedError(method, err)
 	}
 	select {
 	case m := <-answer:
 		return decodeAnswer(method, m, result)
 	case <-c.done:
-		return c.dead(method, c.reason())
+		return c.diedError(method, c.endReason())
 	case <-ctx.Done():
 		c.mu.Lock()
 		delete(c.pending, id)
@@ -282,7 +282,7 @@ func decodeAnswer(method string, m message, result any) error {
 // errDied marks errors of a server that is gone.
 var errDied = errors.New("the language server ended")
 
-func (c *conn) reason() error {
+func (c *conn) endReason() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil || errors.Is(c.err, io.EOF) {
@@ -291,7 +291,7 @@ func (c *conn) reason() error {
 	return fmt.Errorf("%w: %w", errDied, c.err)
 }
 
-func (c *conn) dead(method string, err error) error {
+func (c *conn) diedError(method string, err error) error {
 	if !errors.Is(err, errDied) {
 		err = fmt.Errorf("%w: %w", errDied, err)
 	}

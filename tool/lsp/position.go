@@ -26,7 +26,7 @@ func lineOf(text []byte, line int) (content []byte, start int, ok bool) {
 	return bytes.TrimSuffix(content, []byte{'\r'}), start, line == 0
 }
 
-func units(r rune) int {
+func utf16Units(r rune) int {
 	if r > 0xffff {
 		return 2
 	}
@@ -50,7 +50,7 @@ func toWire(text []byte, line, col int) (wirePosition, error) {
 	wire := 0
 	for rest := content[:at]; len(rest) > 0; {
 		r, size := utf8.DecodeRune(rest)
-		wire += units(r)
+		wire += utf16Units(r)
 		rest = rest[size:]
 	}
 	return wirePosition{line - 1, wire}, nil
@@ -66,14 +66,14 @@ func fromWire(text []byte, p wirePosition) (line, col int) {
 	col = 1
 	for n := 0; n < p.Character && len(content) > 0; col++ {
 		r, size := utf8.DecodeRune(content)
-		n += units(r)
+		n += utf16Units(r)
 		content = content[size:]
 	}
 	return p.Line + 1, col
 }
 
-// offset converts to a byte of the text.
-func offset(text []byte, p wirePosition) (int, error) {
+// byteOffset converts to a byte of the text.
+func byteOffset(text []byte, p wirePosition) (int, error) {
 	content, start, ok := lineOf(text, p.Line)
 	if !ok {
 		if p.Character == 0 && p.Line == bytes.Count(text, []byte{'\n'})+1 {
@@ -84,7 +84,7 @@ func offset(text []byte, p wirePosition) (int, error) {
 	at := 0
 	for n := 0; n < p.Character && at < len(content); {
 		r, size := utf8.DecodeRune(content[at:])
-		n += units(r)
+		n += utf16Units(r)
 		at += size
 	}
 	return start + at, nil
@@ -99,11 +99,11 @@ func applyEdits(text []byte, edits []textEdit) ([]byte, error) {
 	}
 	list := make([]splice, len(edits))
 	for i, e := range edits {
-		start, err := offset(text, e.Range.Start)
+		start, err := byteOffset(text, e.Range.Start)
 		if err != nil {
 			return nil, err
 		}
-		end, err := offset(text, e.Range.End)
+		end, err := byteOffset(text, e.Range.End)
 		if err != nil {
 			return nil, err
 		}

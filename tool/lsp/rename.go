@@ -27,13 +27,13 @@ type FileEdit struct {
 func (s *Set) Rename(ctx context.Context, name string, line, col int, newName string) (list []FileEdit, err error) {
 	var found *workspaceEdit
 	more := map[string]any{"newName": newName}
-	err = s.at(ctx, name, line, col, "textDocument/rename", more, &found, func(ctx context.Context, c *client) error {
+	err = s.askPosition(ctx, name, line, col, "textDocument/rename", more, &found, func(ctx context.Context, c *client) error {
 		list, err = c.fileEdits(ctx, found)
 		return err
 	})
 	var refused *rpcError
 	if errors.As(err, &refused) {
-		if unknown(err) == nil {
+		if emptyIfNotFound(err) == nil {
 			return nil, nil
 		}
 		return nil, &Error{"rename_symbol: " + refused.Message, fault.InvalidArgument}
@@ -68,7 +68,7 @@ func (c *client) fileEdits(ctx context.Context, edit *workspaceEdit) ([]FileEdit
 		if !inside {
 			return nil, &Error{fmt.Sprintf("rename_symbol: it would change %s, which is outside the workspace", name), fault.SandboxViolation}
 		}
-		before, err := c.text(ctx, name)
+		before, err := c.documentText(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +101,7 @@ func (s *Set) Apply(ctx context.Context, list []FileEdit) (digests map[string]st
 	for i, f := range list {
 		res, err := s.ws.Write(ctx, f.Path, bytes.NewReader(f.After), &workspace.WriteOptions{IfMatch: driver.DigestBytes(f.Before)})
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("lsp: apply to %s: %w", f.Path, err), s.undo(ctx, list[:i]))
+			return nil, errors.Join(fmt.Errorf("lsp: apply to %s: %w", f.Path, err), s.undoWrites(ctx, list[:i]))
 		}
 		digests[f.Path] = res.Digest
 	}
@@ -109,12 +109,12 @@ func (s *Set) Apply(ctx context.Context, list []FileEdit) (digests map[string]st
 	for i, f := range list {
 		names[i] = f.Path
 	}
-	_ = s.Touch(ctx, names...) // a server that can not be told is dead, which the next question finds
+	_ = s.NotifyChanged(ctx, names...) // a server that can not be told is dead, which the next question finds
 	return digests, nil
 }
 
-// undo puts back what was written, unless someone changed it since.
-func (s *Set) undo(ctx context.Context, list []FileEdit) error {
+// undoWrites puts back what was written, unless someone changed it since.
+func (s *Set) undoWrites(ctx context.Context, list []FileEdit) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
 	var errs []error

@@ -95,9 +95,9 @@ var paths = []string{
 // notFound is the status of a script that found no server.
 const notFound = 127
 
-// script starts the first of the commands that there is. It is a script because
+// startScript starts the first of the commands that there is. It is a script because
 // only the inside of the workspace knows its PATH.
-func (s *server) script() string {
+func (s *server) startScript() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "export PATH=\"$PATH:%s\"\n", strings.Join(paths, ":"))
 	for _, c := range s.commands {
@@ -107,17 +107,17 @@ func (s *server) script() string {
 	return b.String()
 }
 
-// announcesIn reports whether the server tells when it begins to load the project of
+// announcesLoading reports whether the server tells when it begins to load the project of
 // a workspace.
-func (s *server) announcesIn(ctx context.Context, ws *workspace.Workspace) bool {
+func (s *server) announcesLoading(ctx context.Context, ws *workspace.Workspace) bool {
 	return s.announces || slices.ContainsFunc(s.projects, func(name string) bool {
 		info, err := ws.Stat(ctx, name, nil)
 		return err == nil && info.Size > int64(len("[]\r\n")) // more than an empty list
 	})
 }
 
-// missing says which program there is not.
-func (s *server) missing() string {
+// missingText says which program there is not.
+func (s *server) missingText() string {
 	var names []string
 	for _, c := range s.commands {
 		names = append(names, c[0])
@@ -127,8 +127,8 @@ func (s *server) missing() string {
 
 // Times of servers.
 const (
-	startTime    = 60 * time.Second       // to initialize
-	settleTime   = 60 * time.Second       // to load the project, before the first answer
+	initTimeout  = 60 * time.Second       // to initialize
+	loadTimeout  = 60 * time.Second       // to load the project, before the first answer
 	announceTime = 10 * time.Second       // to begin loading, where it says so
 	beginTime    = 500 * time.Millisecond // and where it may not
 	calmTime     = 100 * time.Millisecond // between two parts of loading

@@ -31,8 +31,8 @@ const (
 	fileDeleted = 3
 )
 
-// sync makes all open documents what the workspace has, and opens name.
-func (c *client) sync(ctx context.Context, name string) (*document, error) {
+// syncDocuments makes all open documents what the workspace has, and opens name.
+func (c *client) syncDocuments(ctx context.Context, name string) (*document, error) {
 	c.docMu.Lock()
 	defer c.docMu.Unlock()
 	for other := range c.docs {
@@ -67,7 +67,7 @@ func (c *client) syncOneLocked(ctx context.Context, name string, must bool) (*do
 			if err := c.notify("textDocument/didClose", map[string]any{"textDocument": map[string]any{"uri": uriOf(c.root, name)}}); err != nil {
 				return nil, err
 			}
-			if err := c.watched(map[string]int{name: fileDeleted}); err != nil {
+			if err := c.notifyWatched(map[string]int{name: fileDeleted}); err != nil {
 				return nil, err
 			}
 		}
@@ -118,8 +118,8 @@ func (c *client) sendLocked(name string, old, doc *document) (*document, error) 
 	return doc, c.notify("textDocument/didSave", map[string]any{"textDocument": map[string]any{"uri": uri}})
 }
 
-// watched tells of files that changed on disk.
-func (c *client) watched(changes map[string]int) error {
+// notifyWatched tells of files that changed on disk.
+func (c *client) notifyWatched(changes map[string]int) error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -130,8 +130,8 @@ func (c *client) watched(changes map[string]int) error {
 	return c.notify("workspace/didChangeWatchedFiles", map[string]any{"changes": events})
 }
 
-// text returns what the server believes a file to be, or what it is.
-func (c *client) text(ctx context.Context, name string) ([]byte, error) {
+// documentText returns what the server believes a file to be, or what it is.
+func (c *client) documentText(ctx context.Context, name string) ([]byte, error) {
 	c.docMu.Lock()
 	doc := c.docs[name]
 	c.docMu.Unlock()

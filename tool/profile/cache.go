@@ -77,7 +77,7 @@ func (c *Cache) get(key string, fsys fs.FS, matters func(stamp) bool) (Profile, 
 func (e *cached) freshLocked(fsys fs.FS, matters func(stamp) bool) bool {
 	now := time.Now()
 	for i := range e.stamps {
-		if matters(e.stamps[i]) && !e.stamps[i].same(fsys, now) {
+		if matters(e.stamps[i]) && !e.stamps[i].isUnchanged(fsys, now) {
 			return false
 		}
 	}

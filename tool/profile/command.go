@@ -46,7 +46,7 @@ func (c Command) IsZero() bool { return len(c.Argv) == 0 }
 func (c Command) String() string {
 	words := make([]string, len(c.Argv))
 	for i, a := range c.Argv {
-		words[i] = quote(a)
+		words[i] = shellQuote(a)
 	}
 	return strings.Join(words, " ")
 }
@@ -71,14 +71,14 @@ func (c Command) Expand(files []string) ([]string, bool) {
 	if c.IsZero() {
 		return nil, false
 	}
-	if files = c.relevant(files); len(files) == 0 {
+	if files = c.relevantFiles(files); len(files) == 0 {
 		return nil, false
 	}
 	mark := c.placeholder()
 	if mark == "" {
 		return slices.Clone(c.Argv), true
 	}
-	values := c.values(mark, files)
+	values := c.placeholderValues(mark, files)
 	if len(values) == 0 {
 		return nil, false
 	}
@@ -100,7 +100,7 @@ func (c Command) Expand(files []string) ([]string, bool) {
 
 // About reports whether the command has anything to say about file.
 func (c Command) About(file string) bool {
-	return !c.IsZero() && len(c.relevant([]string{file})) == 1
+	return !c.IsZero() && len(c.relevantFiles([]string{file})) == 1
 }
 
 func (c Command) placeholder() string {
@@ -112,25 +112,25 @@ func (c Command) placeholder() string {
 	return ""
 }
 
-// relevant returns the files the command is about, clean, each once.
-func (c Command) relevant(files []string) []string {
+// relevantFiles returns the files the command is about, clean, each once.
+func (c Command) relevantFiles(files []string) []string {
 	var out []string
 	for _, f := range files {
 		f = path.Clean(f)
-		if !inside(c.Dir, f) || c.Under != "" && !inside(c.Under, f) || slices.Contains(out, f) {
+		if !isInside(c.Dir, f) || c.Under != "" && !isInside(c.Under, f) || slices.Contains(out, f) {
 			continue
 		}
-		if slices.ContainsFunc(c.Except, func(d string) bool { return inside(d, f) }) {
+		if slices.ContainsFunc(c.Except, func(d string) bool { return isInside(d, f) }) {
 			continue
 		}
-		if len(c.Match) == 0 || slices.ContainsFunc(c.Match, func(p string) bool { return matches(p, path.Base(f)) }) {
+		if len(c.Match) == 0 || slices.ContainsFunc(c.Match, func(p string) bool { return matchName(p, path.Base(f)) }) {
 			out = append(out, f)
 		}
 	}
 	return out
 }
 
-func (c Command) values(mark string, files []string) []string {
+func (c Command) placeholderValues(mark string, files []string) []string {
 	var out []string
 	for _, f := range files {
 		var v string
@@ -143,7 +143,7 @@ func (c Command) values(mark string, files []string) []string {
 			v, ok = strings.TrimSuffix(base, path.Ext(base)), true
 		default:
 			// A file called "-x" must not turn into an option.
-			v, ok = relative(c.Dir, f), true
+			v, ok = relativeTo(c.Dir, f), true
 			if strings.HasPrefix(v, "-") {
 				v = "./" + v
 			}
@@ -157,11 +157,11 @@ func (c Command) values(mark string, files []string) []string {
 
 func (c Command) packageOf(file string) (string, bool) {
 	if len(c.Packages) == 0 {
-		return goPackage(relative(c.Dir, file))
+		return goPackage(relativeTo(c.Dir, file))
 	}
 	best := -1
 	for i, p := range c.Packages {
-		if inside(p.Dir, file) && (best < 0 || inside(c.Packages[best].Dir, p.Dir)) {
+		if isInside(p.Dir, file) && (best < 0 || isInside(c.Packages[best].Dir, p.Dir)) {
 			best = i
 		}
 	}
@@ -192,17 +192,17 @@ func goPackage(file string) (string, bool) {
 	return "./" + strings.Join(dirs, "/"), true
 }
 
-// inside reports whether name is dir or below it. Names that leave the
+// isInside reports whether name is dir or below it. Names that leave the
 // workspace are inside nothing.
-func inside(dir, name string) bool {
+func isInside(dir, name string) bool {
 	if path.IsAbs(name) || name == ".." || strings.HasPrefix(name, "../") {
 		return false
 	}
 	return dir == "." || dir == "" || name == dir || strings.HasPrefix(name, dir+"/")
 }
 
-// relative returns name, which is inside dir, as seen from dir.
-func relative(dir, name string) string {
+// relativeTo returns name, which is inside dir, as seen from dir.
+func relativeTo(dir, name string) string {
 	if dir == "." || dir == "" {
 		return name
 	}
@@ -212,13 +212,13 @@ func relative(dir, name string) string {
 	return strings.TrimPrefix(name, dir+"/")
 }
 
-func matches(pattern, name string) bool {
+func matchName(pattern, name string) bool {
 	ok, err := path.Match(pattern, name)
 	return err == nil && ok
 }
 
-// quote keeps the placeholders bare, so that the text reads as documented.
-func quote(arg string) string {
+// shellQuote keeps the placeholders bare, so that the text reads as documented.
+func shellQuote(arg string) string {
 	safe := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+$", r)
 	}

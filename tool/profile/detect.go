@@ -37,18 +37,18 @@ func (o *Options) orDefaults() Options {
 // with the file system's error. What is wrong further down is a warning.
 func Detect(fsys fs.FS, opts *Options) (Profile, error) {
 	s, o := newScan(fsys), opts.orDefaults()
-	if err := s.list(".").err; err != nil {
+	if err := s.listDir(".").err; err != nil {
 		return Profile{}, fmt.Errorf("profile: list workspace: %w", err)
 	}
 	truncated := s.walk(o)
-	s.settle()
+	s.separateProjects()
 	p := Profile{Projects: make([]Project, 0, len(s.found)), Truncated: truncated, Evidence: s.evidence()}
 	for _, q := range s.found {
 		p.Projects = append(p.Projects, *q)
 	}
 	for _, d := range p.Evidence.Dirs {
 		if err := s.dirs[d].err; err != nil {
-			p.Warnings = append(p.Warnings, Warning{File: d, Message: plain(err).Error()})
+			p.Warnings = append(p.Warnings, Warning{File: d, Message: withoutPath(err).Error()})
 		}
 	}
 	return p, nil
@@ -77,28 +77,28 @@ func (s *scan) walk(o Options) (truncated bool) {
 			return true
 		}
 		seen[dir] = true
-		s.visit(dir)
+		s.visitDir(dir)
 		if len(s.found) > o.MaxProjects {
 			s.found = s.found[:o.MaxProjects]
 			return true
 		}
-		queue = append(queue, s.extra...)
-		s.extra = nil
-		if depth(dir) < o.MaxDepth {
+		queue = append(queue, s.memberDirs...)
+		s.memberDirs = nil
+		if dirDepth(dir) < o.MaxDepth {
 			queue = append(queue, s.subdirs(dir)...)
 		}
 	}
 	return false
 }
 
-func depth(dir string) int {
+func dirDepth(dir string) int {
 	if dir == "." {
 		return 0
 	}
 	return strings.Count(dir, "/") + 1
 }
 
-func (s *scan) visit(dir string) {
+func (s *scan) visitDir(dir string) {
 	var here []*Project
 	for _, detect := range detectors {
 		if p := detect(s, dir); p != nil {
@@ -127,35 +127,35 @@ func boolRank(b bool) int {
 
 func (s *scan) subdirs(dir string) []string {
 	var out []string
-	for _, e := range s.list(dir).entries {
-		if e.IsDir() && !skipped(e.Name()) {
+	for _, e := range s.listDir(dir).entries {
+		if e.IsDir() && !isSkippedDir(e.Name()) {
 			out = append(out, path.Join(dir, e.Name()))
 		}
 	}
 	return out
 }
 
-// settle puts the projects in order and lets each command know which
+// separateProjects puts the projects in order and lets each command know which
 // directories below it are looked after by another.
-func (s *scan) settle() {
+func (s *scan) separateProjects() {
 	slices.SortStableFunc(s.found, func(a, b *Project) int {
-		return cmp.Or(cmp.Compare(depth(a.Dir), depth(b.Dir)), cmp.Compare(a.Dir, b.Dir))
+		return cmp.Or(cmp.Compare(dirDepth(a.Dir), dirDepth(b.Dir)), cmp.Compare(a.Dir, b.Dir))
 	})
 	for _, outer := range s.found {
 		for _, inner := range s.found {
-			if inner.Ecosystem == outer.Ecosystem && inner.Dir != outer.Dir && inside(outer.Dir, inner.Dir) {
+			if inner.Ecosystem == outer.Ecosystem && inner.Dir != outer.Dir && isInside(outer.Dir, inner.Dir) {
 				// A solution names its projects in a form of its own; it is taken to have them all.
 				member := s.workspaceOf(inner.Ecosystem, inner.Dir) == outer || outer.Ecosystem == Dotnet
-				except(outer, inner, member)
+				excludeInner(outer, inner, member)
 			}
 		}
 	}
 }
 
-// except leaves inner's files out of those commands of outer that inner has
+// excludeInner leaves inner's files out of those commands of outer that inner has
 // itself. A workspace's build tool works on its members as well, so there only
 // tools with a configuration of their own (format, lint) are separated.
-func except(outer, inner *Project, member bool) {
+func excludeInner(outer, inner *Project, member bool) {
 	outs, ins := outer.commands(), inner.commands()
 	for i := range outs {
 		if outs[i].IsZero() || ins[i].IsZero() || outs[i].Dir != outer.Dir || ins[i].Dir != inner.Dir {
@@ -168,9 +168,9 @@ func except(outer, inner *Project, member bool) {
 	}
 }
 
-// inherit gives a member the commands of its workspace that it lacks. They run
+// inheritCommands gives a member the commands of its workspace that it lacks. They run
 // where the workspace is, because that is where their configuration is found.
-func inherit(member, root *Project) {
+func inheritCommands(member, root *Project) {
 	outs, ins := root.commands(), member.commands()
 	for i := range outs {
 		if !ins[i].IsZero() || outs[i].IsZero() || outs[i] == &root.Build || outs[i] == &root.Test || outs[i] == &root.ScopedTest {
@@ -186,8 +186,8 @@ func inherit(member, root *Project) {
 	member.DepsDir = cmp.Or(member.DepsDir, root.DepsDir)
 }
 
-// never names directories that hold no project of the workspace, whatever it declares.
-func never(name string) bool {
+// neverHasProject names directories that hold no project of the workspace, whatever it declares.
+func neverHasProject(name string) bool {
 	switch name {
 	case "node_modules", ".git", ".hg", ".svn", "__pycache__", ".venv":
 		return true
@@ -195,10 +195,10 @@ func never(name string) bool {
 	return false
 }
 
-// skipped names directories that the walk does not enter: what tools make, what
+// isSkippedDir names directories that the walk does not enter: what tools make, what
 // was fetched, and what tests feed on.
-func skipped(name string) bool {
-	if never(name) || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
+func isSkippedDir(name string) bool {
+	if neverHasProject(name) || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
 		return true
 	}
 	switch name {

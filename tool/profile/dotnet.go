@@ -38,14 +38,14 @@ func detectDotnet(s *scan, dir string) *Project {
 
 func (p *Project) dotnetCommands(proof string, testable bool) {
 	target := path.Base(proof)
-	p.Install = p.at(proof, "dotnet", "restore", target)
-	p.Build = p.at(proof, "dotnet", "build", target).on(dotnetFiles)
-	p.Format = p.at(proof, "dotnet", "format", target, "--include", Files).on(dotnetFiles).whole("dotnet", "format", target)
-	p.Lint = p.at(proof, "dotnet", "format", target, "--verify-no-changes", "--include", Files).on(dotnetFiles).
-		whole("dotnet", "format", target, "--verify-no-changes")
+	p.Install = p.command(proof, "dotnet", "restore", target)
+	p.Build = p.command(proof, "dotnet", "build", target).matching(dotnetFiles)
+	p.Format = p.command(proof, "dotnet", "format", target, "--include", Files).matching(dotnetFiles).withWhole("dotnet", "format", target)
+	p.Lint = p.command(proof, "dotnet", "format", target, "--verify-no-changes", "--include", Files).matching(dotnetFiles).
+		withWhole("dotnet", "format", target, "--verify-no-changes")
 	p.Typecheck = p.Build
 	if testable {
-		p.Test = p.at(proof, "dotnet", "test", target).on(dotnetFiles)
+		p.Test = p.command(proof, "dotnet", "test", target).matching(dotnetFiles)
 		p.ScopedTest = p.Test
 	}
 }

@@ -41,7 +41,7 @@ func (s *scan) evidence() Evidence {
 // can't tell; [Cache.Get] notices it.
 func (e Evidence) Affects(name string) bool {
 	name = path.Clean(name)
-	if slices.ContainsFunc(strings.Split(path.Dir(name), "/"), never) && !slices.Contains(e.Dirs, path.Dir(name)) {
+	if slices.ContainsFunc(strings.Split(path.Dir(name), "/"), neverHasProject) && !slices.Contains(e.Dirs, path.Dir(name)) {
 		return false
 	}
 	base := path.Base(name)
@@ -49,7 +49,7 @@ func (e Evidence) Affects(name string) bool {
 		return true
 	}
 	for p := range e.patterns {
-		if matches(p, base) {
+		if matchName(p, base) {
 			return true
 		}
 	}
@@ -67,11 +67,11 @@ type stamp struct {
 	sum     [sha256.Size]byte
 }
 
-// tick is the coarsest clock a file system is assumed to stamp files with.
-const tick = 2 * time.Second
+// mtimeGranularity is the coarsest clock a file system is assumed to stamp files with.
+const mtimeGranularity = 2 * time.Second
 
-// look takes what a stat says.
-func (p *stamp) look(fsys fs.FS, now time.Time) {
+// stat takes what a stat says.
+func (p *stamp) stat(fsys fs.FS, now time.Time) {
 	info, err := fs.Stat(fsys, p.name)
 	if err != nil {
 		p.missing = true
@@ -81,16 +81,16 @@ func (p *stamp) look(fsys fs.FS, now time.Time) {
 	if p.dir {
 		p.size = 0 // differs between file systems and says nothing that the time does not
 	}
-	p.racy = p.mtime.IsZero() || now.Sub(p.mtime) < tick
+	p.racy = p.mtime.IsZero() || now.Sub(p.mtime) < mtimeGranularity
 }
 
-// same reports whether nothing has changed. It costs one stat, unless the time
+// isUnchanged reports whether nothing has changed. It costs one stat, unless the time
 // can't be trusted (there is none, or it is too fresh) or differs: then the
 // content decides, so that rewriting a file with the same text changes nothing.
 // What it learns is kept in p for the next time.
-func (p *stamp) same(fsys fs.FS, now time.Time) bool {
+func (p *stamp) isUnchanged(fsys fs.FS, now time.Time) bool {
 	q := stamp{name: p.name, dir: p.dir}
-	q.look(fsys, now)
+	q.stat(fsys, now)
 	if q.missing || p.missing {
 		return q.missing == p.missing
 	}

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// A runner is a test runner of Node: how it is started so that it ends, and how
+// A testRunner is a test runner of Node: how it is started so that it ends, and how
 // it takes files.
-type runner struct {
+type testRunner struct {
 	name    string
 	once    []string // arguments that make it run once
 	scoped  []string // arguments that make it take the files literally
@@ -16,7 +16,7 @@ type runner struct {
 	key     string   // key of package.json that proves it
 }
 
-var runners = []runner{
+var runners = []testRunner{
 	{name: "vitest", once: []string{"run"}, configs: nodeConfigs("vitest.config", "vitest.workspace")},
 	{name: "jest", scoped: []string{"--runTestsByPath"}, configs: append(nodeConfigs("jest.config"), "jest.config.json"), key: "jest"},
 	{name: "mocha", configs: []string{".mocharc.js", ".mocharc.cjs", ".mocharc.mjs", ".mocharc.yaml", ".mocharc.yml", ".mocharc.json", ".mocharc.jsonc"}, key: "mocha"},
@@ -33,8 +33,8 @@ func nodeConfigs(stems ...string) []string {
 	return out
 }
 
-func (n *node) tests() {
-	script := n.script("test")
+func (n *nodeProject) detectTests() {
+	script := n.scriptText("test")
 	if strings.Contains(script, "no test specified") {
 		script = "" // what npm init writes
 	}
@@ -44,7 +44,7 @@ func (n *node) tests() {
 		n.testsByEvidence()
 	case len(argv) > 0 && n.testsByProgram(argv, simple):
 	default:
-		n.Test = n.at(n.Proof, n.runScript("test")...).on(pageFiles)
+		n.Test = n.command(n.Proof, n.runScript("test")...).matching(pageFiles)
 		if strings.Contains(script, "react-scripts test") {
 			n.Test.Argv = append(n.Test.Argv, "--", "--watchAll=false")
 		}
@@ -54,22 +54,22 @@ func (n *node) tests() {
 
 // testsByProgram handles a test script that starts a runner we know. A script
 // that does more than that is run as it is.
-func (n *node) testsByProgram(argv []string, simple bool) bool {
+func (n *nodeProject) testsByProgram(argv []string, simple bool) bool {
 	scoped, once, known := n.startRunner(argv, simple)
 	if !known {
 		return false
 	}
-	n.ScopedTest = n.at(n.Proof, append(slices.Clone(scoped), Files)...).on(scriptFiles).whole(once...)
-	n.Test = n.at(n.Proof, once...).on(pageFiles)
+	n.ScopedTest = n.command(n.Proof, append(slices.Clone(scoped), Files)...).matching(scriptFiles).withWhole(once...)
+	n.Test = n.command(n.Proof, once...).matching(pageFiles)
 	if !simple {
-		n.Test = n.at(n.Proof, n.runScript("test")...).on(pageFiles)
-		n.ScopedTest = n.ScopedTest.whole(n.runScript("test")...)
+		n.Test = n.command(n.Proof, n.runScript("test")...).matching(pageFiles)
+		n.ScopedTest = n.ScopedTest.withWhole(n.runScript("test")...)
 	}
 	return true
 }
 
 // startRunner returns how to run some files and how to run all.
-func (n *node) startRunner(argv []string, simple bool) (scoped, once []string, known bool) {
+func (n *nodeProject) startRunner(argv []string, simple bool) (scoped, once []string, known bool) {
 	name := path.Base(argv[0])
 	flags, rest := runnerFlags(argv[1:])
 	if !simple {
@@ -87,15 +87,15 @@ func (n *node) startRunner(argv []string, simple bool) (scoped, once []string, k
 		}
 		scoped = append([]string{"node"}, flags...)
 		if name == "tsx" {
-			scoped = append(n.exec("tsx"), flags...)
+			scoped = append(n.execArgv("tsx"), flags...)
 		}
 		return scoped, append(slices.Clone(scoped), rest...), true
 	}
-	r := runners[slices.IndexFunc(runners, func(r runner) bool { return r.name == name })]
+	r := runners[slices.IndexFunc(runners, func(r testRunner) bool { return r.name == name })]
 	if len(rest) > 0 && slices.Contains([]string{"run", "watch", "dev"}, rest[0]) {
 		rest = rest[1:]
 	}
-	base := n.exec(r.name, append(slices.Clone(r.once), flags...)...)
+	base := n.execArgv(r.name, append(slices.Clone(r.once), flags...)...)
 	return append(slices.Clone(base), r.scoped...), append(slices.Clone(base), rest...), true
 }
 
@@ -128,33 +128,33 @@ func takesValue(flag string) bool {
 	return false
 }
 
-func (n *node) testsByEvidence() {
+func (n *nodeProject) testsByEvidence() {
 	n.scopedByEvidence()
 	if once, ok := n.ScopedTest.All(); ok {
-		n.Test = n.at(n.ScopedTest.Proof, once...).on(pageFiles)
+		n.Test = n.command(n.ScopedTest.Proof, once...).matching(pageFiles)
 		return
 	}
 	if n.PackageManager == "bun" {
-		n.ScopedTest = n.at(n.PackageManagerProof, "bun", "test", Files).on(scriptFiles).whole("bun", "test")
-		n.Test = n.at(n.PackageManagerProof, "bun", "test").on(pageFiles)
+		n.ScopedTest = n.command(n.PackageManagerProof, "bun", "test", Files).matching(scriptFiles).withWhole("bun", "test")
+		n.Test = n.command(n.PackageManagerProof, "bun", "test").matching(pageFiles)
 	}
 }
 
 // scopedByEvidence finds a runner by its configuration, or else by the
 // dependency on it.
-func (n *node) scopedByEvidence() {
+func (n *nodeProject) scopedByEvidence() {
 	for _, byDep := range []bool{false, true} {
 		for _, r := range runners {
-			proof := n.s.first(n.Dir, r.configs...)
-			if proof == "" && r.key != "" && n.manifest.has(r.key) || byDep && n.deps[r.name] {
+			proof := n.s.firstFile(n.Dir, r.configs...)
+			if proof == "" && r.key != "" && n.manifest.hasKey(r.key) || byDep && n.deps[r.name] {
 				proof = n.Proof
 			}
-			base := n.exec(r.name, r.once...)
+			base := n.execArgv(r.name, r.once...)
 			if proof == "" || base == nil {
 				continue
 			}
 			scoped := append(append(slices.Clone(base), r.scoped...), Files)
-			n.ScopedTest = n.at(proof, scoped...).on(scriptFiles).whole(base...)
+			n.ScopedTest = n.command(proof, scoped...).matching(scriptFiles).withWhole(base...)
 			return
 		}
 	}
@@ -166,7 +166,7 @@ func (n *node) scopedByEvidence() {
 func testProgram(script string) (argv []string, simple bool) {
 	segments := splitScript(script)
 	for _, words := range segments {
-		rest, bare := unwrap(words)
+		rest, bare := unwrapCommand(words)
 		if len(rest) == 0 {
 			continue
 		}
@@ -189,9 +189,9 @@ func splitScript(script string) [][]string {
 	return out
 }
 
-// unwrap drops what stands before the program: assignments, and programs whose
+// unwrapCommand drops what stands before the program: assignments, and programs whose
 // arguments are a program. It is bare if nothing was dropped that changes what runs.
-func unwrap(words []string) (rest []string, bare bool) {
+func unwrapCommand(words []string) (rest []string, bare bool) {
 	bare = true
 	for len(words) > 0 {
 		w := words[0]
@@ -228,5 +228,5 @@ func startsTests(argv []string) bool {
 }
 
 func isRunner(name string) bool {
-	return slices.ContainsFunc(runners, func(r runner) bool { return r.name == name })
+	return slices.ContainsFunc(runners, func(r testRunner) bool { return r.name == name })
 }

@@ -53,8 +53,8 @@ func parseYAML(data []byte) (table, error) {
 	return t, nil
 }
 
-// load parses a manifest. It is false, with a warning, for one that is broken.
-func (s *scan) load(p *Project, name string, parse func([]byte) (table, error)) (table, bool) {
+// loadTable parses a manifest. It is false, with a warning, for one that is broken.
+func (s *scan) loadTable(p *Project, name string, parse func([]byte) (table, error)) (table, bool) {
 	data, err := s.read(name)
 	if err == nil {
 		var t table
@@ -66,8 +66,8 @@ func (s *scan) load(p *Project, name string, parse func([]byte) (table, error)) 
 	return nil, false
 }
 
-// at follows keys.
-func (t table) at(keys ...string) any {
+// valueAt follows keys.
+func (t table) valueAt(keys ...string) any {
 	var v any = map[string]any(t)
 	for _, k := range keys {
 		m, ok := v.(map[string]any)
@@ -79,20 +79,20 @@ func (t table) at(keys ...string) any {
 	return v
 }
 
-func (t table) has(keys ...string) bool { return t.at(keys...) != nil }
+func (t table) hasKey(keys ...string) bool { return t.valueAt(keys...) != nil }
 
-func (t table) table(keys ...string) table {
-	m, _ := t.at(keys...).(map[string]any)
+func (t table) subtable(keys ...string) table {
+	m, _ := t.valueAt(keys...).(map[string]any)
 	return m
 }
 
-func (t table) text(keys ...string) string {
-	v, _ := t.at(keys...).(string)
+func (t table) stringAt(keys ...string) string {
+	v, _ := t.valueAt(keys...).(string)
 	return v
 }
 
-func (t table) list(keys ...string) []string {
-	items, _ := t.at(keys...).([]any)
+func (t table) stringsAt(keys ...string) []string {
+	items, _ := t.valueAt(keys...).([]any)
 	var out []string
 	for _, v := range items {
 		if str, ok := v.(string); ok {
@@ -117,13 +117,13 @@ func stripJSONC(data []byte) []byte {
 			if n := bytes.IndexByte(out[i:], '\n'); n >= 0 {
 				end = i + n
 			}
-			i = blank(out, i, end) - 1
+			i = blankOut(out, i, end) - 1
 		case c == '/' && i+1 < len(out) && out[i+1] == '*':
 			end := len(out)
 			if n := bytes.Index(out[i+2:], []byte("*/")); n >= 0 {
 				end = i + 2 + n + 2
 			}
-			i = blank(out, i, end) - 1
+			i = blankOut(out, i, end) - 1
 		case c == ' ', c == '\t', c == '\n', c == '\r':
 		case c == ',' && last != 0 && !bytes.ContainsRune([]byte("{[,:"), rune(last)):
 			comma, last = i, c
@@ -150,7 +150,7 @@ func endOfString(b []byte, i int) int {
 	return len(b)
 }
 
-func blank(b []byte, from, to int) int {
+func blankOut(b []byte, from, to int) int {
 	for i := from; i < to; i++ {
 		if b[i] != '\n' {
 			b[i] = ' '
@@ -173,9 +173,9 @@ func iniSections(data []byte) map[string]bool {
 	return out
 }
 
-// uncomment drops line comments that start with mark, so that what is commented
+// stripComments drops line comments that start with mark, so that what is commented
 // out proves nothing. It knows no strings; it is for searching, not for parsing.
-func uncomment(text, mark string) string {
+func stripComments(text, mark string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		code, _, cut := strings.Cut(line, mark)

@@ -80,10 +80,10 @@ func (p Profile) Primary() (Project, bool) {
 func (p Profile) For(file string) (Project, bool) {
 	best, bestSays := -1, false
 	for i, q := range p.Projects {
-		if !inside(q.Dir, file) {
+		if !isInside(q.Dir, file) {
 			continue
 		}
-		says := q.about(file)
+		says := q.isAbout(file)
 		deeper := best < 0 || len(q.Dir) > len(p.Projects[best].Dir) && q.Dir != "."
 		if best < 0 || says && !bestSays || says == bestSays && deeper && p.Projects[best].Dir != q.Dir {
 			best, bestSays = i, says
@@ -95,8 +95,8 @@ func (p Profile) For(file string) (Project, bool) {
 	return p.Projects[best], true
 }
 
-// about reports whether a command that is meant for certain files names this one.
-func (p Project) about(file string) bool {
+// isAbout reports whether a command that is meant for certain files names this one.
+func (p Project) isAbout(file string) bool {
 	for _, c := range []Command{p.Format, p.Lint, p.Typecheck, p.Test, p.ScopedTest} {
 		if len(c.Match) > 0 && c.About(file) {
 			return true
@@ -147,24 +147,24 @@ func (p *Project) warn(file, format string, args ...any) {
 	p.Warnings = append(p.Warnings, Warning{File: file, Message: strings.TrimSpace(fmt.Sprintf(format, args...))})
 }
 
-// at makes a command that runs in the directory of p.
-func (p *Project) at(proof string, argv ...string) Command {
+// command makes a command that runs in the directory of p.
+func (p *Project) command(proof string, argv ...string) Command {
 	if len(argv) == 0 || argv[0] == "" {
 		return Command{}
 	}
 	return Command{Dir: p.Dir, Argv: argv, Proof: proof}
 }
 
-// on narrows a command to files with such base names.
-func (c Command) on(patterns []string) Command {
+// matching narrows a command to files with such base names.
+func (c Command) matching(patterns []string) Command {
 	if !c.IsZero() {
 		c.Match = patterns
 	}
 	return c
 }
 
-// whole says what to run for the whole project.
-func (c Command) whole(argv ...string) Command {
+// withWhole says what to run for the whole project.
+func (c Command) withWhole(argv ...string) Command {
 	if !c.IsZero() {
 		c.Whole = argv
 	}

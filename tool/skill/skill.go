@@ -50,17 +50,17 @@ func Tools(opts Options) []*tool.Tool {
 
 type family struct{ opts Options }
 
-// staged is what is kept for a workspace.
-type staged struct{ *stage.Stage }
+// workspaceStage is what is kept for a workspace.
+type workspaceStage struct{ *stage.Stage }
 
-func (f *family) stage(c *tool.Call) (*stage.Stage, error) {
-	s, err := tool.PerWorkspace(c, func() (staged, error) {
+func (f *family) stageFor(c *tool.Call) (*stage.Stage, error) {
+	s, err := tool.PerWorkspace(c, func() (workspaceStage, error) {
 		opts := &stage.Options{State: f.opts.State}
 		if f.opts.Artifacts != nil {
 			opts.Artifacts = f.opts.Artifacts.In(c.Workspace.ID())
 		}
 		st, err := stage.New(c.Workspace, opts)
-		return staged{st}, err
+		return workspaceStage{st}, err
 	})
 	return s.Stage, err
 }
@@ -194,11 +194,11 @@ type runInput struct {
 	Env     map[string]string `json:"env,omitempty"`
 	Stdin   string            `json:"stdin,omitempty"`
 	Timeout int               `json:"timeout,omitempty" jsonschema:"seconds; default 300"`
-	Inputs  []input           `json:"inputs,omitempty" jsonschema:"what to stage before"`
+	Inputs  []skillInput      `json:"inputs,omitempty" jsonschema:"what to stage before"`
 	Outputs *outputs          `json:"outputs,omitempty" jsonschema:"what to collect after"`
 }
 
-type input struct {
+type skillInput struct {
 	From string `json:"from" jsonschema:"artifact://name[@version], workspace://path or skill://name/path" croft:"path"`
 	To   string `json:"to,omitempty" jsonschema:"path in the workspace; default work/inputs and the last element of from" croft:"path"`
 	Mode string `json:"mode,omitempty" jsonschema:"copy, which is the default, or link"`
@@ -216,16 +216,16 @@ type outputs struct {
 }
 
 type runOutput struct {
-	ExitCode   int      `json:"exit_code"`
-	TimedOut   bool     `json:"timed_out,omitempty"`
-	Stdout     string   `json:"stdout,omitempty"`
-	Stderr     string   `json:"stderr,omitempty"`
-	DurationMS int64    `json:"duration_ms"`
-	Files      []file   `json:"output_files,omitempty"`
-	Warnings   []string `json:"warnings,omitempty"`
+	ExitCode   int          `json:"exit_code"`
+	TimedOut   bool         `json:"timed_out,omitempty"`
+	Stdout     string       `json:"stdout,omitempty"`
+	Stderr     string       `json:"stderr,omitempty"`
+	DurationMS int64        `json:"duration_ms"`
+	Files      []outputFile `json:"output_files,omitempty"`
+	Warnings   []string     `json:"warnings,omitempty"`
 }
 
-type file struct {
+type outputFile struct {
 	Name      string `json:"name"`
 	MIMEType  string `json:"mime_type"`
 	SizeBytes int64  `json:"size_bytes"`
@@ -258,10 +258,10 @@ func (f *family) runTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "skill_run", Family: Family, Needs: []workspace.Capability{driver.CapFS, driver.CapShell}, Destructive: true, OpenWorld: true,
 		Description: "Run a command in the working copy of a skill, with SKILL_NAME, OUTPUT_DIR and WORK_DIR set; stage inputs before it, collect outputs after it.",
-	}, f.run)
+	}, f.runSkill)
 }
 
-func (f *family) run(ctx context.Context, c *tool.Call, in runInput) (runOutput, error) {
+func (f *family) runSkill(ctx context.Context, c *tool.Call, in runInput) (runOutput, error) {
 	if in.Command == "" {
 		return runOutput{}, tool.Errorf(fault.InvalidArgument, "command is required")
 	}
@@ -272,11 +272,11 @@ func (f *family) run(ctx context.Context, c *tool.Call, in runInput) (runOutput,
 	if err != nil {
 		return runOutput{}, err
 	}
-	st, err := f.stage(c)
+	st, err := f.stageFor(c)
 	if err != nil {
 		return runOutput{}, err
 	}
-	spec, err := f.needed(ctx, s, in.Inputs)
+	spec, err := f.neededSkills(ctx, s, in.Inputs)
 	if err != nil {
 		return runOutput{}, err
 	}
@@ -307,13 +307,13 @@ func (f *family) run(ctx context.Context, c *tool.Call, in runInput) (runOutput,
 		return runOutput{}, err
 	}
 	out := runOutput{Warnings: report.Warnings, ExitCode: res.ExitCode, TimedOut: res.Cause == driver.CauseTimeout, Stdout: string(res.Stdout), Stderr: string(res.Stderr), DurationMS: res.Duration.Milliseconds()}
-	err = collect(ctx, st, in.Outputs, &out)
+	err = collectOutputs(ctx, st, in.Outputs, &out)
 	return out, err
 }
 
-// needed says which skills must be there: the one that is run, and those that
+// neededSkills says which skills must be there: the one that is run, and those that
 // inputs are taken of.
-func (f *family) needed(ctx context.Context, s bootstrap.SkillInfo, inputs []input) (bootstrap.Spec, error) {
+func (f *family) neededSkills(ctx context.Context, s bootstrap.SkillInfo, inputs []skillInput) (bootstrap.Spec, error) {
 	spec := bootstrap.Spec{Skills: []bootstrap.Skill{s.Skill()}}
 	have := map[string]bool{s.Name: true}
 	for _, i := range inputs {
@@ -332,7 +332,7 @@ func (f *family) needed(ctx context.Context, s bootstrap.SkillInfo, inputs []inp
 	return spec, nil
 }
 
-func stageInputs(ctx context.Context, st *stage.Stage, list []input) error {
+func stageInputs(ctx context.Context, st *stage.Stage, list []skillInput) error {
 	var inputs []stage.Input
 	for _, i := range list {
 		if strings.HasPrefix(i.From, "host:") {
@@ -347,9 +347,9 @@ func stageInputs(ctx context.Context, st *stage.Stage, list []input) error {
 // maxInline bounds the content in an answer.
 const maxInline = 16 << 20
 
-// collect takes what a run made. Without being asked it lists up to 20 files of
+// collectOutputs takes what a run made. Without being asked it lists up to 20 files of
 // out.
-func collect(ctx context.Context, st *stage.Stage, o *outputs, out *runOutput) error {
+func collectOutputs(ctx context.Context, st *stage.Stage, o *outputs, out *runOutput) error {
 	const unasked = 20
 	spec := stage.OutputSpec{MaxFiles: unasked}
 	if o != nil {
@@ -363,7 +363,7 @@ func collect(ctx context.Context, st *stage.Stage, o *outputs, out *runOutput) e
 	}
 	man, err := st.CollectOutputs(ctx, spec)
 	for _, f := range man.Files {
-		got := file{Name: f.Name, MIMEType: f.MIMEType, SizeBytes: f.SizeBytes, Truncated: f.Truncated, Ref: "workspace://" + f.Name}
+		got := outputFile{Name: f.Name, MIMEType: f.MIMEType, SizeBytes: f.SizeBytes, Truncated: f.Truncated, Ref: "workspace://" + f.Name}
 		if stage.IsText(f.MIMEType) {
 			got.Content = f.Content
 		}
@@ -422,7 +422,7 @@ func (f *family) saveArtifactTool() *tool.Tool {
 		if top != stage.DirWork && top != stage.DirOut && top != stage.DirRuns || top == name {
 			return saveOutput{}, tool.Errorf(fault.InvalidArgument, "path must be a file below work, out or runs")
 		}
-		st, err := f.stage(c)
+		st, err := f.stageFor(c)
 		if err != nil {
 			return saveOutput{}, err
 		}

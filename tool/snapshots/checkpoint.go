@@ -22,7 +22,7 @@ func Around(wanted func(ctx context.Context, c *tool.Call) (history.Limits, bool
 		if err != nil {
 			return nil, err
 		}
-		if t.Family == tool.Memory {
+		if t.Family == tool.Snapshot {
 			return func(context.Context) error { points.Moved(); return nil }, nil
 		}
 		if err := points.Begin(ctx); err != nil {

@@ -35,8 +35,8 @@ func Workspace() []*tool.Tool {
 	return []*tool.Tool{wsSnapshotTool(), wsRestoreTool(), wsBranchTool(), wsListTool(), wsDeleteTool()}
 }
 
-// needs is the capability of all of them.
-var needs = []workspace.Capability{driver.CapSnapshot}
+// snapshotCaps is the capability of all of them.
+var snapshotCaps = []workspace.Capability{driver.CapSnapshot}
 
 // descriptionLabel keeps what an agent says of a snapshot.
 const descriptionLabel = "description"
@@ -54,8 +54,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// find returns a snapshot of the workspace of a call by its name or id.
-func find(ctx context.Context, c *tool.Call, name string) (driver.SnapshotInfo, error) {
+// findSnapshot returns a snapshot of the workspace of a call by its name or id.
+func findSnapshot(ctx context.Context, c *tool.Call, name string) (driver.SnapshotInfo, error) {
 	if err := checkName(name); err != nil {
 		return driver.SnapshotInfo{}, err
 	}
@@ -70,8 +70,8 @@ func find(ctx context.Context, c *tool.Call, name string) (driver.SnapshotInfo, 
 	return list[at], nil
 }
 
-// A remembered is a snapshot as answers have it.
-type remembered struct {
+// A snapshotOutput is a snapshot as answers have it.
+type snapshotOutput struct {
 	ID          string    `json:"id"`
 	Name        string    `json:"name,omitempty"`
 	Description string    `json:"description,omitempty"`
@@ -84,22 +84,22 @@ type remembered struct {
 	MissingTotal int64         `json:"missingTotal,omitempty"`
 }
 
-func describe(s driver.SnapshotInfo) remembered {
-	return remembered{
-		ID: s.ID, Name: s.Name, Description: about(s), Created: s.Created, Files: s.Files, Digest: s.Digest, Frozen: s.Frozen,
+func newSnapshotOutput(s driver.SnapshotInfo) snapshotOutput {
+	return snapshotOutput{
+		ID: s.ID, Name: s.Name, Description: descriptionOf(s), Created: s.Created, Files: s.Files, Digest: s.Digest, Frozen: s.Frozen,
 		Missing: s.Missing, MissingTotal: s.MissingTotal,
 	}
 }
 
-// call is how an agent calls a snapshot.
-func (s remembered) call() string {
+// displayName is how an agent calls a snapshot.
+func (s snapshotOutput) displayName() string {
 	if s.Name != "" {
 		return s.Name
 	}
 	return s.ID
 }
 
-// line shows a snapshot: name, beginning of the digest, time and what it is about.
-func (s remembered) line() string {
-	return fmt.Sprintf("%s\t%.12s\t%s\t%s", s.call(), strings.TrimPrefix(s.Digest, driver.DigestPrefix), s.Created.UTC().Format(time.RFC3339), s.Description)
+// listLine shows a snapshot: name, beginning of the digest, time and what it is about.
+func (s snapshotOutput) listLine() string {
+	return fmt.Sprintf("%s\t%.12s\t%s\t%s", s.displayName(), strings.TrimPrefix(s.Digest, driver.DigestPrefix), s.Created.UTC().Format(time.RFC3339), s.Description)
 }

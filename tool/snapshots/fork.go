@@ -16,45 +16,45 @@ type forkInput struct {
 }
 
 type forkOutput struct {
-	Fork     string     `json:"fork" jsonschema:"the new workspace, to be passed as workspace"`
-	Snapshot remembered `json:"snapshot" jsonschema:"what it began as"`
+	Fork     string         `json:"fork" jsonschema:"the new workspace, to be passed as workspace"`
+	Snapshot snapshotOutput `json:"snapshot" jsonschema:"what it began as"`
 
 	of string
 }
 
 func (o forkOutput) Text() string {
-	return fmt.Sprintf("forked %s as %s (snapshot %s); pass workspace %q to work there\n", o.of, o.Fork, o.Snapshot.call(), o.Fork)
+	return fmt.Sprintf("forked %s as %s (snapshot %s); pass workspace %q to work there\n", o.of, o.Fork, o.Snapshot.displayName(), o.Fork)
 }
 
 func forkTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "fork", Family: tool.Memory, Needs: needs, FanOut: true,
+		Name: "fork", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
 		Description: "Open a new workspace that begins as this one is now, or was in a snapshot. This one stays as it is. Use apply to bring back what changed there.",
-	}, fork)
+	}, forkWorkspace)
 }
 
-func fork(ctx context.Context, c *tool.Call, in forkInput) (forkOutput, error) {
+func forkWorkspace(ctx context.Context, c *tool.Call, in forkInput) (forkOutput, error) {
 	if in.Name != "" && string(c.Args["workspace"]) == `"all"` {
 		in.Name += "-" + c.Name // one name can't be that of several
 	}
-	info, err := begin(ctx, c, in.Snapshot)
+	info, err := forkStart(ctx, c, in.Snapshot)
 	if err != nil {
 		return forkOutput{}, err
 	}
-	name, err := open(ctx, c, info.ID, in.Name)
-	return forkOutput{Fork: name, Snapshot: describe(info), of: c.Name}, err
+	name, err := openFork(ctx, c, info.ID, in.Name)
+	return forkOutput{Fork: name, Snapshot: newSnapshotOutput(info), of: c.Name}, err
 }
 
-// begin finds the snapshot that a fork begins as, or takes it.
-func begin(ctx context.Context, c *tool.Call, name string) (driver.SnapshotInfo, error) {
+// forkStart finds the snapshot that a fork begins as, or takes it.
+func forkStart(ctx context.Context, c *tool.Call, name string) (driver.SnapshotInfo, error) {
 	if name != "" {
-		return find(ctx, c, name)
+		return findSnapshot(ctx, c, name)
 	}
 	return c.Workspace.Snapshot(ctx, &driver.SnapshotOptions{Labels: map[string]string{snapshot.CauseLabel: "fork"}})
 }
 
-// open opens a workspace from a snapshot.
-func open(ctx context.Context, c *tool.Call, id, name string) (string, error) {
+// openFork opens a workspace from a snapshot.
+func openFork(ctx context.Context, c *tool.Call, id, name string) (string, error) {
 	if c.Env.Fork == nil {
 		return "", tool.Errorf(fault.Unsupported, "%s: no workspace can be opened here", c.Tool)
 	}
@@ -68,7 +68,7 @@ type wsSnapshotInput struct {
 
 func wsSnapshotTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "workspace_snapshot", Family: tool.Memory, Needs: needs, FanOut: true,
+		Name: "workspace_snapshot", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
 		Description: "Remember all files of the workspace as they are, and return the id of the snapshot.",
 	}, func(ctx context.Context, c *tool.Call, in wsSnapshotInput) (createOutput, error) {
 		if in.Name != "" {
@@ -77,7 +77,7 @@ func wsSnapshotTool() *tool.Tool {
 			}
 		}
 		info, err := c.Workspace.Snapshot(ctx, &driver.SnapshotOptions{Name: in.Name, Labels: in.Labels})
-		return createOutput{describe(info)}, err
+		return createOutput{newSnapshotOutput(info)}, err
 	})
 }
 
@@ -88,28 +88,28 @@ type wsRestoreInput struct {
 
 func wsRestoreTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "workspace_restore", Family: tool.Memory, Needs: needs, FanOut: true,
+		Name: "workspace_restore", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
 		Description: "Open a new workspace from a snapshot. This one stays as it is; pass the new one as workspace to work there.",
 	}, func(ctx context.Context, c *tool.Call, in wsRestoreInput) (forkOutput, error) {
-		if _, err := find(ctx, c, in.Snapshot); err != nil {
+		if _, err := findSnapshot(ctx, c, in.Snapshot); err != nil {
 			return forkOutput{}, err
 		}
-		return fork(ctx, c, forkInput{Name: in.Name, Snapshot: in.Snapshot})
+		return forkWorkspace(ctx, c, forkInput{Name: in.Name, Snapshot: in.Snapshot})
 	})
 }
 
 func wsBranchTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "workspace_branch", Family: tool.Memory, Needs: needs, FanOut: true,
+		Name: "workspace_branch", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
 		Description: "Open a new workspace that begins as this one is now, or was in a snapshot. This one stays as it is.",
-	}, fork)
+	}, forkWorkspace)
 }
 
 func wsListTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "workspace_list_snapshots", Family: tool.Memory, Needs: needs, FanOut: true, ReadOnly: true, Idempotent: true,
+		Name: "workspace_list_snapshots", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true, ReadOnly: true, Idempotent: true,
 		Description: "List the snapshots of the workspace, the newest first.",
-	}, list)
+	}, listSnapshots)
 }
 
 type wsDeleteInput struct {
@@ -118,10 +118,10 @@ type wsDeleteInput struct {
 
 func wsDeleteTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "workspace_delete_snapshot", Family: tool.Memory, Needs: needs, FanOut: true, Destructive: true,
+		Name: "workspace_delete_snapshot", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true, Destructive: true,
 		Description: "Forget a snapshot. The files of the workspace stay as they are.",
 	}, func(ctx context.Context, c *tool.Call, in wsDeleteInput) (tool.Message, error) {
-		info, err := find(ctx, c, in.Snapshot)
+		info, err := findSnapshot(ctx, c, in.Snapshot)
 		if err == nil {
 			err = c.Workspace.DeleteSnapshot(ctx, info.ID, nil)
 		}

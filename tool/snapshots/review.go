@@ -13,8 +13,8 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// compare compares two states of a workspace.
-func compare(ctx context.Context, ws *workspace.Workspace, from, to string, opts *snapshot.DiffOptions) (*snapshot.Comparison, error) {
+// compareStates compares two states of a workspace.
+func compareStates(ctx context.Context, ws *workspace.Workspace, from, to string, opts *snapshot.DiffOptions) (*snapshot.Comparison, error) {
 	a, err := history.Tree(ctx, ws, from, nil)
 	if err != nil {
 		return nil, err
@@ -26,8 +26,8 @@ func compare(ctx context.Context, ws *workspace.Workspace, from, to string, opts
 	return snapshot.Diff(ctx, a, b, opts)
 }
 
-// A changed is a file that differs.
-type changed struct {
+// A changedFile is a file that differs.
+type changedFile struct {
 	Path         string `json:"path"`
 	From         string `json:"from,omitempty" jsonschema:"where it was, if it was renamed"`
 	Kind         string `json:"kind" jsonschema:"added, removed, modified, renamed, mode or type"`
@@ -37,8 +37,8 @@ type changed struct {
 }
 
 type diffOutput struct {
-	Files []changed `json:"files"`
-	Patch string    `json:"patch"`
+	Files []changedFile `json:"files"`
+	Patch string        `json:"patch"`
 }
 
 func (o diffOutput) Text() string {
@@ -48,10 +48,10 @@ func (o diffOutput) Text() string {
 	return o.Patch
 }
 
-func differences(d *snapshot.Comparison, stat bool) (diffOutput, error) {
-	out := diffOutput{Files: []changed{}}
+func newDiffOutput(d *snapshot.Comparison, stat bool) (diffOutput, error) {
+	out := diffOutput{Files: []changedFile{}}
 	for _, f := range d.Changes {
-		out.Files = append(out.Files, changed{f.Path, f.From, string(f.Kind), f.Binary, f.LinesAdded, f.LinesRemoved})
+		out.Files = append(out.Files, changedFile{f.Path, f.From, string(f.Kind), f.Binary, f.LinesAdded, f.LinesRemoved})
 	}
 	var b bytes.Buffer
 	write := d.WriteUnified
@@ -70,23 +70,23 @@ type snapshotDiffInput struct {
 
 func snapshotDiffTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "snapshot_diff", Family: tool.Memory, Needs: needs, FanOut: true, ReadOnly: true, Idempotent: true,
+		Name: "snapshot_diff", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true, ReadOnly: true, Idempotent: true,
 		Description: "Show what changed since a snapshot, as a patch.",
 	}, func(ctx context.Context, c *tool.Call, in snapshotDiffInput) (diffOutput, error) {
-		info, err := find(ctx, c, in.Name)
+		info, err := findSnapshot(ctx, c, in.Name)
 		if err != nil {
 			return diffOutput{}, err
 		}
-		d, err := compare(ctx, c.Workspace, info.ID, history.Now, &snapshot.DiffOptions{Text: true, Only: paths(c, in.Paths)})
+		d, err := compareStates(ctx, c.Workspace, info.ID, history.Now, &snapshot.DiffOptions{Text: true, Only: cleanPaths(c, in.Paths)})
 		if err != nil {
 			return diffOutput{}, err
 		}
-		return differences(d, false)
+		return newDiffOutput(d, false)
 	})
 }
 
-// paths makes the paths of a call those of trees.
-func paths(c *tool.Call, list []string) []string {
+// cleanPaths makes the paths of a call those of trees.
+func cleanPaths(c *tool.Call, list []string) []string {
 	var out []string
 	for _, p := range list {
 		if name, err := c.Workspace.Clean(p); err == nil {
@@ -106,12 +106,12 @@ type diffInput struct {
 
 func diffTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "diff", Family: tool.Memory, Needs: needs, FanOut: true, ReadOnly: true, Idempotent: true,
+		Name: "diff", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true, ReadOnly: true, Idempotent: true,
 		Description: "Show what changed in the workspace since it was opened or forked, or between two snapshots, as a patch.",
-	}, diff)
+	}, diffStates)
 }
 
-func diff(ctx context.Context, c *tool.Call, in diffInput) (diffOutput, error) {
+func diffStates(ctx context.Context, c *tool.Call, in diffInput) (diffOutput, error) {
 	from, to := history.Origin, history.Now
 	for _, x := range []struct {
 		name  string
@@ -120,17 +120,17 @@ func diff(ctx context.Context, c *tool.Call, in diffInput) (diffOutput, error) {
 		if x.name == "" {
 			continue
 		}
-		info, err := find(ctx, c, x.name)
+		info, err := findSnapshot(ctx, c, x.name)
 		if err != nil {
 			return diffOutput{}, err
 		}
 		*x.state = info.ID
 	}
-	d, err := compare(ctx, c.Workspace, from, to, &snapshot.DiffOptions{Text: true, Only: paths(c, in.Paths)})
+	d, err := compareStates(ctx, c.Workspace, from, to, &snapshot.DiffOptions{Text: true, Only: cleanPaths(c, in.Paths)})
 	if err != nil {
 		return diffOutput{}, err
 	}
-	return differences(d, in.Stat)
+	return newDiffOutput(d, in.Stat)
 }
 
 type applyInput struct {
@@ -178,22 +178,22 @@ func (o applyOutput) Text() string {
 
 func applyTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "apply", Family: tool.Memory, Needs: needs, FanOut: true,
+		Name: "apply", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
 		Description: "Merge what changed in another workspace, such as a fork, into this one, line by line. Where both changed the same lines nothing is written and the conflicts are listed.",
-	}, apply)
+	}, applyChanges)
 }
 
-func apply(ctx context.Context, c *tool.Call, in applyInput) (applyOutput, error) {
+func applyChanges(ctx context.Context, c *tool.Call, in applyInput) (applyOutput, error) {
 	list, err := c.Env.Workspaces.List(ctx)
 	if err != nil {
 		return applyOutput{}, err
 	}
-	source, err := other(ctx, c, list, strings.TrimSpace(in.Source))
+	source, err := findWorkspace(ctx, c, list, strings.TrimSpace(in.Source))
 	if err != nil {
 		return applyOutput{}, err
 	}
 	opts := &history.ApplyOptions{
-		From: in.Since, DryRun: in.DryRun, MergeOptions: snapshot.MergeOptions{Only: paths(c, in.Paths), Markers: in.Markers},
+		From: in.Since, DryRun: in.DryRun, MergeOptions: snapshot.MergeOptions{Only: cleanPaths(c, in.Paths), Markers: in.Markers},
 	}
 	res, err := history.Apply(ctx, source, c.Workspace, opts)
 	if err != nil {
@@ -217,8 +217,8 @@ func conflictText(list []conflict) string {
 	return b.String()
 }
 
-// other returns the workspace that an argument names.
-func other(ctx context.Context, c *tool.Call, list []tool.Entry, name string) (*workspace.Workspace, error) {
+// findWorkspace returns the workspace that an argument names.
+func findWorkspace(ctx context.Context, c *tool.Call, list []tool.Entry, name string) (*workspace.Workspace, error) {
 	if name == c.Name {
 		return nil, tool.Errorf(fault.InvalidArgument, "source and workspace are both %q", name)
 	}

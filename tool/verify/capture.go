@@ -31,7 +31,7 @@ func (c *capture) write(data []byte) {
 
 // String returns the text, with a line that says what is missing.
 func (c *capture) String() string {
-	c.trim()
+	c.trimTail()
 	if c.dropped == 0 {
 		return plainText(string(c.head) + string(c.tail))
 	}
@@ -39,7 +39,7 @@ func (c *capture) String() string {
 	return fmt.Sprintf("%s\n... (%d bytes dropped) ...\n%s", strings.TrimSuffix(head, "\n"), c.dropped, tail)
 }
 
-func (c *capture) trim() {
+func (c *capture) trimTail() {
 	if over := len(c.tail) - c.limit/2; over > 0 {
 		c.dropped += int64(over)
 		c.tail = c.tail[over:]
@@ -49,21 +49,21 @@ func (c *capture) trim() {
 // bytes returns what was kept, for a parser.
 func (c *capture) bytes() []byte { return append(bytes.Clone(c.head), c.tail...) }
 
-// lines calls back with whole lines, without their end. A line that is longer
+// lineWriter calls back with whole lines, without their end. A line that is longer
 // than the limit comes in parts.
-type lines struct {
+type lineWriter struct {
 	each  func([]byte)
 	part  []byte
 	limit int
 }
 
-func (l *lines) write(data []byte) {
+func (l *lineWriter) write(data []byte) {
 	for {
 		line, rest, ok := bytes.Cut(data, []byte("\n"))
 		if !ok {
 			l.part = append(l.part, data...)
 			if l.limit > 0 && len(l.part) > l.limit {
-				l.end()
+				l.flush()
 			}
 			return
 		}
@@ -76,7 +76,7 @@ func (l *lines) write(data []byte) {
 	}
 }
 
-func (l *lines) end() {
+func (l *lineWriter) flush() {
 	if len(l.part) > 0 {
 		l.each(l.part)
 		l.part = nil
@@ -97,16 +97,16 @@ func plainText(s string) string {
 	return s
 }
 
-// clip bounds a text, at its end.
-func clip(s string, limit int) string {
+// truncateEnd bounds a text, at its end.
+func truncateEnd(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
 	return strings.ToValidUTF8(s[:limit], "") + fmt.Sprintf("\n... (%d bytes dropped)", len(s)-limit)
 }
 
-// clipHead bounds a text, at its beginning.
-func clipHead(s string, limit int) string {
+// truncateStart bounds a text, at its beginning.
+func truncateStart(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}

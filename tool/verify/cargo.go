@@ -25,9 +25,9 @@ type cargoMessage struct {
 	}
 }
 
-// diagnostic returns what the compiler says, and whether it says something about
+// toDiagnostic returns what the compiler says, and whether it says something about
 // a place.
-func (m *cargoMessage) diagnostic(t tree) (Diagnostic, bool) {
+func (m *cargoMessage) toDiagnostic(t runLocation) (Diagnostic, bool) {
 	d := Diagnostic{Message: m.Message.Message, Severity: Error}
 	if m.Message.Level != "error" && !strings.HasPrefix(m.Message.Level, "error:") {
 		d.Severity = Warning
@@ -37,7 +37,7 @@ func (m *cargoMessage) diagnostic(t tree) (Diagnostic, bool) {
 	}
 	for _, s := range m.Message.Spans {
 		if s.IsPrimary {
-			d.File, d.Line, d.Column = t.file(s.FileName), s.LineStart, s.ColumnStart
+			d.File, d.Line, d.Column = t.relPath(s.FileName), s.LineStart, s.ColumnStart
 			return d, true
 		}
 	}
@@ -46,13 +46,13 @@ func (m *cargoMessage) diagnostic(t tree) (Diagnostic, bool) {
 
 // parseCargoMessages reads the compiler's messages of any cargo command. A
 // library that is built twice, for itself and for its tests, says all twice.
-func parseCargoMessages(text []byte, t tree) (list []Diagnostic, rendered []string) {
+func parseCargoMessages(text []byte, t runLocation) (list []Diagnostic, rendered []string) {
 	for line := range strings.Lines(string(text)) {
 		var m cargoMessage
 		if !strings.HasPrefix(line, `{"reason":"compiler-message"`) || json.Unmarshal([]byte(line), &m) != nil {
 			continue
 		}
-		if d, ok := m.diagnostic(t); ok && !slices.Contains(list, d) {
+		if d, ok := m.toDiagnostic(t); ok && !slices.Contains(list, d) {
 			list = append(list, d)
 			rendered = append(rendered, m.Message.Rendered)
 		}
@@ -72,17 +72,17 @@ var (
 
 // parseCargo reads what cargo test wrote, with the compiler's messages as JSON
 // and both streams in one.
-func parseCargo(text []byte, t tree) results {
+func parseCargo(text []byte, t runLocation) testResults {
 	p := cargoParser{tree: t, outcome: map[string]string{}}
 	for line := range strings.Lines(string(text)) {
-		p.line(strings.TrimSuffix(line, "\n"))
+		p.parseLine(strings.TrimSuffix(line, "\n"))
 	}
 	p.flush("")
 	list, rendered := parseCargoMessages(text, t)
 	for i, d := range list {
 		if d.Severity == Error {
 			p.res.understood = true
-			p.res.fail(Failure{Kind: KindBuild, File: d.File, Line: d.Line, Column: d.Column, Message: strings.TrimSpace(d.Message + ruleSuffix(d.Rule)), Output: rendered[i]})
+			p.res.addFailure(Failure{Kind: KindBuild, File: d.File, Line: d.Line, Column: d.Column, Message: strings.TrimSpace(d.Message + ruleSuffix(d.Rule)), Output: rendered[i]})
 		}
 	}
 	return p.res
@@ -96,15 +96,15 @@ func ruleSuffix(rule string) string {
 }
 
 type cargoParser struct {
-	tree    tree
-	res     results
+	tree    runLocation
+	res     testResults
 	target  string            // as cargo calls it: "src/lib.rs", "tests/it.rs", "doc gold"
 	failed  []string          // tests of the target, in the order of their output
 	outcome map[string]string // their output
 	block   string            // whose output is being read
 }
 
-func (p *cargoParser) line(line string) {
+func (p *cargoParser) parseLine(line string) {
 	if m := cargoTarget.FindStringSubmatch(line); m != nil {
 		p.flush("")
 		p.target = m[1]
@@ -120,7 +120,7 @@ func (p *cargoParser) line(line string) {
 		return
 	}
 	if m := cargoTest.FindStringSubmatch(line); m != nil && p.block == "" {
-		p.test(m[1], m[2])
+		p.addTest(m[1], m[2])
 		return
 	}
 	switch m := cargoBlock.FindStringSubmatch(line); {
@@ -133,9 +133,9 @@ func (p *cargoParser) line(line string) {
 	}
 }
 
-func (p *cargoParser) test(name, outcome string) {
+func (p *cargoParser) addTest(name, outcome string) {
 	p.res.understood = true
-	p.res.saw(p.target + " " + name)
+	p.res.noteRun(p.target + " " + name)
 	switch outcome {
 	case "ok":
 		p.res.passed++
@@ -153,16 +153,16 @@ func (p *cargoParser) flush(again string) {
 	for _, name := range p.failed {
 		f := Failure{Kind: KindTest, Package: p.target, Test: name, Output: p.outcome[name], Message: p.outcome[name]}
 		f.selector = p.target + " " + name
-		p.place(&f)
-		p.res.fail(f)
+		p.locatePanic(&f)
+		p.res.addFailure(f)
 		p.res.failures[len(p.res.failures)-1].again = strings.Fields(again)
 	}
 	p.failed, p.block = nil, ""
 	clear(p.outcome)
 }
 
-// place finds where a test panicked, and with what.
-func (p *cargoParser) place(f *Failure) {
+// locatePanic finds where a test panicked, and with what.
+func (p *cargoParser) locatePanic(f *Failure) {
 	out := p.outcome[f.Test]
 	if i := strings.Index(out, "stack backtrace:\n"); i >= 0 {
 		out = out[:i]
@@ -175,7 +175,7 @@ func (p *cargoParser) place(f *Failure) {
 	if m == nil {
 		return
 	}
-	f.File, f.Line, f.Column = p.tree.file(out[m[4]:m[5]]), atoi(out[m[6]:m[7]]), atoi(out[m[8]:m[9]])
+	f.File, f.Line, f.Column = p.tree.relPath(out[m[4]:m[5]]), atoiOrZero(out[m[6]:m[7]]), atoiOrZero(out[m[8]:m[9]])
 	f.Message = out[m[1]:]
 	if m[2] >= 0 { // Rust before 1.73 writes the message before the place
 		f.Message = out[m[2]:m[3]]

@@ -23,7 +23,7 @@ func Command(ctx context.Context, ws *workspace.Workspace, argv []string, dir st
 	o := opts.orZero()
 	out := &Run{Command: argv, Dir: dir}
 	stdout, stderr := &capture{limit: o.maxOutput()}, &capture{limit: o.maxOutput()}
-	show := lines{limit: 1 << 20, each: func(line []byte) {
+	show := lineWriter{limit: 1 << 20, each: func(line []byte) {
 		if o.Progress != nil {
 			o.Progress(Progress{Line: plainText(string(line))})
 		}
@@ -31,8 +31,8 @@ func Command(ctx context.Context, ws *workspace.Workspace, argv []string, dir st
 	j := job{argv: argv, dir: dir}
 	began := time.Now()
 	ran, err := j.run(ctx, ws, o, func(b []byte) { stdout.write(b); show.write(b) }, stderr.write)
-	show.end()
-	if err = notFound(argv, ran.Result, stdout, stderr, err); err != nil {
+	show.flush()
+	if err = unsupportedIfMissing(argv, ran.Result, stdout, stderr, err); err != nil {
 		return nil, err
 	}
 	out.ExitCode, out.Cause, out.Duration = ran.ExitCode, ran.Cause, time.Since(began)

@@ -32,14 +32,14 @@ type job struct {
 
 	// collect are base name patterns below directories of that name: reports that the
 	// tool writes into the tree, of which those written by this run come back.
-	collect []found
+	collect []reportPattern
 }
 
-// found says which files of the tree are reports.
-type found struct{ dir, name string }
+// reportPattern says which files of the tree are reports.
+type reportPattern struct{ dir, name string }
 
-// A ran is how a job ended.
-type ran struct {
+// A jobResult is how a job ended.
+type jobResult struct {
 	workspace.Result
 	reports [][]byte
 	lost    bool // reports were too long
@@ -53,16 +53,16 @@ const (
 
 // run runs a job. stdout and stderr are told all that the tool writes, reports
 // excluded.
-func (j *job) run(ctx context.Context, ws *workspace.Workspace, o *Options, stdout, stderr func([]byte)) (ran, error) {
-	mark, err := newMark()
+func (j *job) run(ctx context.Context, ws *workspace.Workspace, o *Options, stdout, stderr func([]byte)) (jobResult, error) {
+	mark, err := newMarker()
 	if err != nil {
-		return ran{}, err
+		return jobResult{}, err
 	}
 	cmd := driver.Command{Argv: j.argv, Dir: j.dir, Env: map[string]string{}, Timeout: o.Timeout, MaxOutput: int64(o.maxOutput())}
 	maps.Copy(cmd.Env, plainEnv)
 	scripted := j.merge || j.usesScratch()
 	if scripted {
-		cmd.Argv, cmd.Script = nil, j.script(mark)
+		cmd.Argv, cmd.Script = nil, j.buildScript(mark)
 	} else {
 		maps.Copy(cmd.Env, j.env)
 	}
@@ -70,14 +70,14 @@ func (j *job) run(ctx context.Context, ws *workspace.Workspace, o *Options, stdo
 	cmd.OnStdout = func(data []byte) error { split.write(data); return nil }
 	cmd.OnStderr = func(data []byte) error { stderr(data); return nil }
 	res, err := ws.Run(ctx, cmd)
-	split.end()
+	split.flush()
 	if scripted && (err != nil || res.Cause != "") {
-		clean(ctx, ws, mark)
+		removeScratch(ctx, ws, mark)
 	}
 	if err != nil {
-		return ran{}, fmt.Errorf("verify: run %s: %w", strings.Join(j.argv, " "), err)
+		return jobResult{}, fmt.Errorf("verify: run %s: %w", strings.Join(j.argv, " "), err)
 	}
-	return ran{Result: res, reports: split.reports(mark), lost: split.lost}, nil
+	return jobResult{Result: res, reports: split.reports(mark), lost: split.lost}, nil
 }
 
 // plainEnv asks tools for text without colours and for no questions.
@@ -90,7 +90,7 @@ func (o *Options) maxOutput() int {
 	return DefaultMaxOutput
 }
 
-func newMark() (string, error) {
+func newMarker() (string, error) {
 	var b [12]byte
 	if _, err := rand.Read(b[:]); err != nil {
 		return "", fmt.Errorf("verify: random name: %w: %w", fault.Internal, err)
@@ -103,10 +103,10 @@ func (j *job) usesScratch() bool {
 	return len(j.files) > 0 || len(j.collect) > 0 || slices.ContainsFunc(j.argv, has) || slices.ContainsFunc(slices.Collect(maps.Values(j.env)), has)
 }
 
-// script runs the command with a directory for throw-away files, and writes the
+// buildScript runs the command with a directory for throw-away files, and writes the
 // reports after a mark, so that nothing is left in the tree and nothing outside
 // the workspace needs to be read.
-func (j *job) script(mark string) string {
+func (j *job) buildScript(mark string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "d=\"${TMPDIR:-/tmp}/%s\"\nmkdir -p -m 700 \"$d/report\" || exit 125\ntrap 'rm -rf \"$d\"' EXIT\n", mark)
 	for _, name := range slices.Sorted(maps.Keys(j.files)) {
@@ -145,8 +145,8 @@ func (j *job) script(mark string) string {
 	return b.String()
 }
 
-// clean removes the scratch directory of a script that did not come to its end.
-func clean(ctx context.Context, ws *workspace.Workspace, mark string) {
+// removeScratch removes the scratch directory of a script that did not come to its end.
+func removeScratch(ctx context.Context, ws *workspace.Workspace, mark string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
 	// What can't be removed now is below a directory for throw-away files.
@@ -164,40 +164,40 @@ func shellQuote(word string) string {
 
 // A splitter passes on text up to a mark and keeps what follows.
 type splitter struct {
-	mark  []byte
-	text  func([]byte)
-	held  []byte // the last bytes of the text, which may be the beginning of the mark
-	found bool
-	rest  []byte
-	lost  bool
+	mark    []byte
+	text    func([]byte)
+	pending []byte // the last bytes of the text, which may be the beginning of the mark
+	found   bool
+	rest    []byte
+	lost    bool
 }
 
 func (s *splitter) write(data []byte) {
 	if s.found {
-		s.keep(data)
+		s.keepReport(data)
 		return
 	}
-	s.held = append(s.held, data...)
-	if i := bytes.Index(s.held, s.mark); i >= 0 {
+	s.pending = append(s.pending, data...)
+	if i := bytes.Index(s.pending, s.mark); i >= 0 {
 		s.found = true
-		s.pass(s.held[:i+1])
-		s.keep(s.held[i+len(s.mark):])
-		s.held = nil
+		s.passText(s.pending[:i+1])
+		s.keepReport(s.pending[i+len(s.mark):])
+		s.pending = nil
 		return
 	}
-	if n := len(s.held) - len(s.mark) + 1; n > 0 {
-		s.pass(s.held[:n])
-		s.held = append(s.held[:0], s.held[n:]...)
+	if n := len(s.pending) - len(s.mark) + 1; n > 0 {
+		s.passText(s.pending[:n])
+		s.pending = append(s.pending[:0], s.pending[n:]...)
 	}
 }
 
-func (s *splitter) pass(data []byte) {
+func (s *splitter) passText(data []byte) {
 	if len(data) > 0 {
 		s.text(data)
 	}
 }
 
-func (s *splitter) keep(data []byte) {
+func (s *splitter) keepReport(data []byte) {
 	if len(s.rest)+len(data) > maxReports {
 		s.lost = true
 		return
@@ -205,9 +205,9 @@ func (s *splitter) keep(data []byte) {
 	s.rest = append(s.rest, data...)
 }
 
-func (s *splitter) end() {
-	s.pass(s.held)
-	s.held = nil
+func (s *splitter) flush() {
+	s.passText(s.pending)
+	s.pending = nil
 }
 
 // reports takes what follows the mark apart: a line with a length before each.

@@ -42,9 +42,9 @@ func Format(ctx context.Context, ws *workspace.Workspace, p profile.Project, opt
 		argv, ok = p.Format.Expand(o.Files)
 	}
 	if !ok {
-		return nil, fmt.Errorf("verify: format %s: %w: no format command detected for the %s project%s", p.Dir, fault.NotFound, p.Ecosystem, about(o.Files))
+		return nil, fmt.Errorf("verify: format %s: %w: no format command detected for the %s project%s", p.Dir, fault.NotFound, p.Ecosystem, aboutFiles(o.Files))
 	}
-	before, err := contents(ctx, ws, o.Files)
+	before, err := readContents(ctx, ws, o.Files)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func Format(ctx context.Context, ws *workspace.Workspace, p profile.Project, opt
 	stdout, stderr := &capture{limit: o.maxOutput()}, &capture{limit: o.maxOutput()}
 	j := job{argv: argv, dir: p.Format.Dir}
 	ran, err := j.run(ctx, ws, o, stdout.write, stderr.write)
-	if err = notFound(argv, ran.Result, stdout, stderr, err); err != nil {
+	if err = unsupportedIfMissing(argv, ran.Result, stdout, stderr, err); err != nil {
 		return nil, err
 	}
 	out.ExitCode, out.Stdout, out.Stderr = ran.ExitCode, stdout.String(), stderr.String()
@@ -64,15 +64,15 @@ func Format(ctx context.Context, ws *workspace.Workspace, p profile.Project, opt
 	case ran.Cause != "":
 		out.Message = fmt.Sprintf("it was cut short: %s", ran.Cause)
 	case ran.ExitCode != 0:
-		out.Message = fmt.Sprintf("exit status %d: %s", ran.ExitCode, clip(strings.TrimSpace(out.Stderr+"\n"+out.Stdout), 2<<10))
+		out.Message = fmt.Sprintf("exit status %d: %s", ran.ExitCode, truncateEnd(strings.TrimSpace(out.Stderr+"\n"+out.Stdout), 2<<10))
 	}
-	return out, out.compare(context.WithoutCancel(ctx), ws, o.Files, before, ran.Cause != "")
+	return out, out.noteChanges(context.WithoutCancel(ctx), ws, o.Files, before, ran.Cause != "")
 }
 
-// compare notes what was changed. A file that a formatter has ruined is put back: one
+// noteChanges notes what was changed. A file that a formatter has ruined is put back: one
 // that it has emptied or removed, or that it was at when it was stopped.
-func (out *Formatting) compare(ctx context.Context, ws *workspace.Workspace, files []string, before map[string]content, stopped bool) error {
-	after, err := contents(ctx, ws, files)
+func (out *Formatting) noteChanges(ctx context.Context, ws *workspace.Workspace, files []string, before map[string]fileContent, stopped bool) error {
+	after, err := readContents(ctx, ws, files)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (out *Formatting) compare(ctx context.Context, ws *workspace.Workspace, fil
 	return nil
 }
 
-func about(files []string) string {
+func aboutFiles(files []string) string {
 	if len(files) == 0 {
 		return ""
 	}
@@ -103,17 +103,17 @@ func about(files []string) string {
 // maxFormatted is the size of a file beyond which no difference is shown.
 const maxFormatted = 4 << 20
 
-// content is what a file was before, or is after a formatter worked on it.
-type content struct {
+// fileContent is what a file was before, or is after a formatter worked on it.
+type fileContent struct {
 	text  string // of one that is too long its size and time
 	mode  fs.FileMode
 	whole bool // text is all of it
 }
 
-// contents reads files, to see what a formatter does to them. One that is gone is
+// readContents reads files, to see what a formatter does to them. One that is gone is
 // left out.
-func contents(ctx context.Context, ws *workspace.Workspace, files []string) (map[string]content, error) {
-	out := map[string]content{}
+func readContents(ctx context.Context, ws *workspace.Workspace, files []string) (map[string]fileContent, error) {
+	out := map[string]fileContent{}
 	for _, f := range files {
 		info, err := ws.Stat(ctx, f, nil)
 		if errors.Is(err, fault.NotFound) {
@@ -123,14 +123,14 @@ func contents(ctx context.Context, ws *workspace.Workspace, files []string) (map
 			return nil, fmt.Errorf("verify: format %s: %w", f, err)
 		}
 		if info.Size > maxFormatted {
-			out[f] = content{text: fmt.Sprintf("%d bytes of %v", info.Size, info.ModTime)}
+			out[f] = fileContent{text: fmt.Sprintf("%d bytes of %v", info.Size, info.ModTime)}
 			continue
 		}
 		data, err := ws.ReadFileMax(ctx, f, maxFormatted)
 		if err != nil {
 			return nil, fmt.Errorf("verify: format %s: %w", f, err)
 		}
-		out[f] = content{string(data), info.Mode, true}
+		out[f] = fileContent{string(data), info.Mode, true}
 	}
 	return out, nil
 }

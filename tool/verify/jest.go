@@ -33,8 +33,8 @@ type jestTest struct {
 }
 
 // parseJest reads reports of Jest or Vitest.
-func parseJest(reports [][]byte, t tree) results {
-	var res results
+func parseJest(reports [][]byte, t runLocation) testResults {
+	var res testResults
 	for _, report := range reports {
 		var r jestReport
 		if json.Unmarshal(report, &r) != nil || r.TestResults == nil {
@@ -42,17 +42,17 @@ func parseJest(reports [][]byte, t tree) results {
 		}
 		res.understood = true
 		for _, file := range r.TestResults {
-			name := t.file(file.Name)
+			name := t.relPath(file.Name)
 			if len(file.Assertions) == 0 && file.Status == "failed" {
-				res.fail(jestSuite(t, name, file.Message))
+				res.addFailure(jestSuite(t, name, file.Message))
 			}
 			for _, a := range file.Assertions {
-				res.saw(name + " " + a.FullName)
+				res.noteRun(name + " " + a.FullName)
 				switch a.Status {
 				case "passed":
 					res.passed++
 				case "failed":
-					res.fail(a.failure(t, name))
+					res.addFailure(a.toFailure(t, name))
 				default:
 					res.skipped++
 				}
@@ -63,7 +63,7 @@ func parseJest(reports [][]byte, t tree) results {
 }
 
 // jestSuite is a file that could not be loaded.
-func jestSuite(t tree, name, message string) Failure {
+func jestSuite(t runLocation, name, message string) Failure {
 	f := Failure{Kind: KindBuild, Package: name, File: name, Output: message, selector: name + " "}
 	f.Message = strings.TrimSpace(strings.Replace(withoutStack(plainText(message)), "● Test suite failed to run", "", 1))
 	if file, line, column := t.nodeFrame(message); file != "" {
@@ -81,7 +81,7 @@ var (
 	jestDiff    = regexp.MustCompile(`(?s)\n([^\n]*- Expected[^\n]*\n[^\n]*\+ Received[^\n]*\n\n.*)`)
 )
 
-func (a *jestTest) failure(t tree, file string) Failure {
+func (a *jestTest) toFailure(t runLocation, file string) Failure {
 	f := Failure{Kind: KindTest, Package: file, Test: strings.Join(append(slices.Clone(a.Ancestors), a.Title), " > "), File: file, selector: file + " " + a.FullName}
 	if a.Location != nil {
 		f.Line, f.Column = a.Location.Line, a.Location.Column
@@ -134,9 +134,9 @@ var jsMeta = regexp.MustCompile(`[.*+?^${}()|\[\]\\/]`)
 // jsQuote quotes a text for a JavaScript regular expression.
 func jsQuote(s string) string { return jsMeta.ReplaceAllString(s, `\$0`) }
 
-// byFile groups failures by their file; those of a file that could not be loaded
+// groupByFile groups failures by their file; those of a file that could not be loaded
 // have no names.
-func byFile(failures []Failure) (files []string, names map[string][]string) {
+func groupByFile(failures []Failure) (files []string, names map[string][]string) {
 	names = map[string][]string{}
 	for _, f := range failures {
 		if f.Package == "" {

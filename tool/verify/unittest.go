@@ -19,19 +19,19 @@ const unitRule = "==============================================================
 
 // parseUnittest reads what unittest's text runner writes to standard error, with
 // -v for the names of what passed. Django's runner and nose2 write the same.
-func parseUnittest(text []byte, t tree) results {
-	var res results
+func parseUnittest(text []byte, t runLocation) testResults {
+	var res testResults
 	all, total, failed := strings.Split(plainText(string(text)), "\n"), 0, map[string]bool{}
 	for i := 0; i < len(all); i++ {
 		if m := unitRan.FindStringSubmatch(all[i]); m != nil {
 			res.understood = true
-			total = atoi(m[1])
+			total = atoiOrZero(m[1])
 		}
 		if m := unitSkip.FindStringSubmatch(all[i]); m != nil && strings.Contains(all[i], "(") {
-			res.skipped = atoi(m[1])
+			res.skipped = atoiOrZero(m[1])
 		}
 		if m := unitName.FindStringSubmatch(all[i]); m != nil {
-			res.saw(unitID(m[1], m[2]))
+			res.noteRun(unitID(m[1], m[2]))
 		}
 		if all[i] != unitRule || i+1 >= len(all) {
 			continue
@@ -46,7 +46,7 @@ func parseUnittest(text []byte, t tree) results {
 		}
 		f := unitFailure(m, strings.Join(all[i+2:end], "\n"), t)
 		failed[f.selector] = true
-		res.fail(f)
+		res.addFailure(f)
 		i = end - 1
 	}
 	res.passed = max(0, total-res.skipped-len(failed))
@@ -62,7 +62,7 @@ func unitID(method, class string) string {
 	return class + "." + method
 }
 
-func unitFailure(m []string, body string, t tree) Failure {
+func unitFailure(m []string, body string, t runLocation) Failure {
 	f := Failure{Kind: KindTest, selector: unitID(m[2], m[3])}
 	if strings.Contains(m[3], "_FailedTest") {
 		f.Kind, f.Package, f.selector = KindBuild, m[2], m[2]
@@ -77,8 +77,8 @@ func unitFailure(m []string, body string, t tree) Failure {
 	}
 	body, _, _ = strings.Cut(body, "\n--------------------")
 	for _, p := range unitFrame.FindAllStringSubmatch(body, -1) {
-		if name := t.file(p[1]); t.inside(name) {
-			f.File, f.Line = name, atoi(p[2])
+		if name := t.relPath(p[1]); t.isProjectFile(name) {
+			f.File, f.Line = name, atoiOrZero(p[2])
 		}
 	}
 	f.Output, f.Message = body, afterTraceback(body)

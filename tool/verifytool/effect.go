@@ -15,8 +15,8 @@ import (
 // Servers returns the language servers of a call's workspace; nil is none.
 type Servers func(c *tool.Call) verify.Diagnoser
 
-// spare is the time that is left to the effects that follow.
-const spare = 150 * time.Millisecond
+// effectReserve is the time that is left to the effects that follow.
+const effectReserve = 150 * time.Millisecond
 
 // Effect returns what happens after files were changed: each is formatted and
 // linted by itself, and what there is to say comes with the answer of the tool
@@ -34,7 +34,7 @@ func Effect(servers Servers) tool.Effect {
 		if d, ok := ctx.Deadline(); ok {
 			until = d
 		}
-		until = until.Add(-spare)
+		until = until.Add(-effectReserve)
 		var b strings.Builder
 		for _, file := range paths {
 			if profile.Plain(file) {
@@ -52,7 +52,7 @@ func Effect(servers Servers) tool.Effect {
 			if edited.Formatted || len(edited.Notes) > 0 {
 				c.Refresh(ctx, file)
 			}
-			editedText(&b, edited)
+			writeEdited(&b, edited)
 		}
 		return b.String(), nil
 	}
@@ -61,7 +61,7 @@ func Effect(servers Servers) tool.Effect {
 // maxDiffLines bounds what is shown of what a formatter changed.
 const maxDiffLines = 500
 
-func editedText(b *strings.Builder, e verify.Edited) {
+func writeEdited(b *strings.Builder, e verify.Edited) {
 	if len(e.Diagnostics) > 0 {
 		fmt.Fprintf(b, "post-edit lint findings (%d):\n", len(e.Diagnostics))
 		for _, d := range e.Diagnostics {

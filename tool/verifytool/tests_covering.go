@@ -47,13 +47,13 @@ func testsCovering(ctx context.Context, c *tool.Call, in testsCoveringInput) (te
 	if in.Line < 0 {
 		return testsCoveringOutput{}, tool.Errorf(fault.InvalidArgument, "tests_covering: line must be at least 1")
 	}
-	file := path.Clean(relative(c, []string{in.File})[0])
+	file := path.Clean(relPaths(c, []string{in.File})[0])
 	if _, err := c.Workspace.Stat(ctx, file, nil); err != nil {
 		return testsCoveringOutput{}, tool.PathError("tests_covering", in.File, err)
 	}
 	out := testsCoveringOutput{File: file, Line: in.Line, Tests: []verify.TestRef{}}
 	measured := false
-	for _, cov := range recall(c).coverages() {
+	for _, cov := range historyOf(c).coverages() {
 		if cov.Knows(file) {
 			measured = true
 			out.Tests = append(out.Tests, cov.Tests(file, in.Line)...)
@@ -71,7 +71,7 @@ func testsCovering(ctx context.Context, c *tool.Call, in testsCoveringInput) (te
 		}
 		out.Method = verify.Imports
 		if out.Tests, err = verify.Importing(ctx, c.Workspace, q, file); err != nil {
-			return testsCoveringOutput{}, failed("tests_covering", err)
+			return testsCoveringOutput{}, runError("tests_covering", err)
 		}
 	}
 	out.text = coveringText(&out)

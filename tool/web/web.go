@@ -52,7 +52,7 @@ func (f fetcher) Tools() []driver.Tool {
 			"url":{"type":"string","description":"http or https"},
 			"timeout":{"type":"integer","minimum":1,"maximum":120,"description":"seconds; default 30"}}}`),
 		Output: json.RawMessage(`{"type":"object","required":["status","body"],"properties":{"status":{"type":"integer"},"content_type":{"type":"string"},"truncated":{"type":"boolean"},"body":{"type":"string"}}}`),
-		Call:   f.call,
+		Call:   f.fetch,
 	}}
 }
 
@@ -64,7 +64,7 @@ type page struct {
 	Body        string `json:"body"`
 }
 
-func (f fetcher) call(ctx context.Context, args json.RawMessage) (driver.ToolResult, error) {
+func (f fetcher) fetch(ctx context.Context, args json.RawMessage) (driver.ToolResult, error) {
 	var in struct {
 		URL     string
 		Timeout int

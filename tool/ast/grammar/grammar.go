@@ -90,7 +90,7 @@ func (s *Set) Parse(ctx context.Context, lang Language, src []byte) (*Tree, erro
 	if len(src) > MaxSource {
 		return nil, fmt.Errorf("grammar: parse %d bytes of %s: %w: at most %d are parsed", len(src), lang, fault.ResourceExhausted, MaxSource)
 	}
-	p, run, err := s.parser(ctx, lang)
+	p, run, err := s.parserFor(ctx, lang)
 	if err != nil {
 		return nil, err
 	}
@@ -111,14 +111,14 @@ func (s *Set) Parse(ctx context.Context, lang Language, src []byte) (*Tree, erro
 	return tree, nil
 }
 
-// parser returns the compiled grammar, compiling it at its first use.
-func (s *Set) parser(ctx context.Context, lang Language) (*parser, wazero.Runtime, error) {
+// parserFor returns the compiled grammar, compiling it at its first use.
+func (s *Set) parserFor(ctx context.Context, lang Language) (*parser, wazero.Runtime, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.parsers[lang]; p != nil {
 		return p, s.runtime, nil
 	}
-	code, err := module(lang)
+	code, err := loadModule(lang)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -150,7 +150,7 @@ func (s *Set) parser(ctx context.Context, lang Language) (*parser, wazero.Runtim
 	return p, s.runtime, nil
 }
 
-func module(lang Language) ([]byte, error) {
+func loadModule(lang Language) ([]byte, error) {
 	packed, err := modules.ReadFile(string(lang) + ".wasm.gz")
 	if err != nil {
 		return nil, fmt.Errorf("grammar: language %q: %w: there is no grammar for it", lang, fault.Unsupported)
@@ -175,7 +175,7 @@ func (p *parser) parse(ctx context.Context, run wazero.Runtime, src []byte) (*Tr
 			return nil, fmt.Errorf("start: %w: %w", fault.Internal, err)
 		}
 		p.live = live
-		if err := p.names(ctx); err != nil {
+		if err := p.loadNames(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -202,11 +202,11 @@ func (p *parser) parse(ctx context.Context, run wazero.Runtime, src []byte) (*Tr
 	if !ok {
 		return nil, fmt.Errorf("%w: the parser's answer is out of bounds", fault.Internal)
 	}
-	return p.tree(raw, src), nil
+	return p.decodeTree(raw, src), nil
 }
 
-// tree copies the answer out of the module's memory.
-func (p *parser) tree(raw, src []byte) *Tree {
+// decodeTree copies the answer out of the module's memory.
+func (p *parser) decodeTree(raw, src []byte) *Tree {
 	const size = 20
 	t := &Tree{Source: src, Nodes: make([]Node, len(raw)/size)}
 	for i := range t.Nodes {
@@ -214,32 +214,32 @@ func (p *parser) tree(raw, src []byte) *Tree {
 		word := func(n int) uint32 { return binary.LittleEndian.Uint32(rec[4*n:]) }
 		n := &t.Nodes[i]
 		n.flags = uint8(word(0) >> 16)
-		n.Kind = name(p.symbols, word(0)&0xffff)
-		n.Field = name(p.fields, word(1))
+		n.Kind = nameOf(p.symbols, word(0)&0xffff)
+		n.Field = nameOf(p.fields, word(1))
 		n.Start, n.End, n.Parent = int(word(2)), int(word(3)), int(word(4))
 	}
 	return t
 }
 
-func name(names []string, id uint32) string {
+func nameOf(names []string, id uint32) string {
 	if int(id) < len(names) {
 		return names[id]
 	}
 	return "ERROR" // which has the largest id there is
 }
 
-// names asks for the names of kinds and fields.
-func (p *parser) names(ctx context.Context) (err error) {
-	if p.symbols, err = p.list(ctx, "croft_symbols", "croft_symbol", 0); err != nil {
+// loadNames asks for the names of kinds and fields.
+func (p *parser) loadNames(ctx context.Context) (err error) {
+	if p.symbols, err = p.listNames(ctx, "croft_symbols", "croft_symbol", 0); err != nil {
 		return err
 	}
-	p.fields, err = p.list(ctx, "croft_fields", "croft_field", 1)
+	p.fields, err = p.listNames(ctx, "croft_fields", "croft_field", 1)
 	return err
 }
 
-// list asks for names by id. Ids of fields begin with 1, and the count does not
+// listNames asks for names by id. Ids of fields begin with 1, and the count does not
 // count the 0.
-func (p *parser) list(ctx context.Context, count, name string, first uint32) ([]string, error) {
+func (p *parser) listNames(ctx context.Context, count, name string, first uint32) ([]string, error) {
 	n, err := p.call(ctx, count)
 	if err != nil {
 		return nil, err
@@ -250,13 +250,13 @@ func (p *parser) list(ctx context.Context, count, name string, first uint32) ([]
 		if err != nil {
 			return nil, err
 		}
-		names[id] = p.text(at)
+		names[id] = p.readString(at)
 	}
 	return names, nil
 }
 
-// text reads a string that ends with NUL.
-func (p *parser) text(at uint32) string {
+// readString reads a string that ends with NUL.
+func (p *parser) readString(at uint32) string {
 	const longest = 128
 	mem := p.live.Memory()
 	raw, ok := mem.Read(at, min(longest, max(mem.Size(), at)-at))
