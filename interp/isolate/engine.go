@@ -31,9 +31,9 @@ const (
 	// twice that.
 	stackSize = 512 << 10
 	// countWord is the address of the loop counter of the interpreter (see
-	// internal/meter), and turns its start value: about 100 us.
-	countWord = 8
-	turns     = 20_000
+	// internal/meter), and countStart its start value: about 100 us.
+	countWord  = 8
+	countStart = 20_000
 )
 
 // defaultMost is the default of Engine.Most.
@@ -162,7 +162,7 @@ func hostFunctions(r wazero.Runtime) wazero.HostModuleBuilder {
 			return isolateOf(ctx).loadModule(ctx, name, outLen)
 		},
 		"host_interrupt": func(ctx context.Context, m api.Module) uint32 {
-			m.Memory().WriteUint32Le(countWord, turns)
+			m.Memory().WriteUint32Le(countWord, countStart)
 			if ctx.Err() != nil {
 				return 1
 			}

@@ -17,7 +17,7 @@ import (
 // A Provider is a provider with a command policy.
 type Provider struct {
 	driver.Provider
-	guard *cmdpolicy.Guard
+	policy *cmdpolicy.Guard
 }
 
 // Wrap returns p with a command policy. The rules can't be about paths, because the
@@ -27,7 +27,7 @@ func Wrap(p driver.Provider, rules *cmdpolicy.Options) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Provider{Provider: p, guard: g}, nil
+	return &Provider{Provider: p, policy: g}, nil
 }
 
 // Unwrap returns the wrapped provider.
@@ -48,7 +48,7 @@ func (p *Provider) wrapWorkspace(ws *driver.Workspace, err error) (*driver.Works
 		return ws, err
 	}
 	out := *ws
-	out.Shell = p.guard.Module(ws.Shell)
+	out.Shell = p.policy.Module(ws.Shell)
 	return &out, nil
 }
 
