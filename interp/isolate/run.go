@@ -217,7 +217,7 @@ func (r *scriptRun) runEventLoop(ctx context.Context, iso *isolate) error {
 // runResult returns the result of a run. err is what stopped the interpreter, or nil.
 func (r *scriptRun) runResult(ctx context.Context, err error, limit, took time.Duration) driver.CodeResult {
 	res := driver.CodeResult{Duration: took}
-	r.out.Fill(&res)
+	r.out.AddTo(&res)
 	var exit *sys.ExitError
 	switch {
 	case errors.As(err, &exit):

@@ -104,7 +104,7 @@ func (r *codeRun) result(end bridgeMessage) driver.CodeResult {
 	if res.Error != nil {
 		res.ExitCode = 1
 	}
-	r.out.Fill(&res)
+	r.out.AddTo(&res)
 	return res
 }
 
@@ -126,7 +126,7 @@ func (r *codeRun) lostResult(why string) driver.CodeResult {
 	if res.Cause == "" {
 		res.Cause = driver.CauseLost
 	}
-	r.out.Fill(&res)
+	r.out.AddTo(&res)
 	res.Error = &driver.CodeError{Name: "DeadKernel", Value: why}
 	return res
 }

@@ -21,7 +21,7 @@ import (
 func (w *space) snapshotAdapter(rec *record) *snapshot.Adapter {
 	return &snapshot.Adapter{
 		Store: w.p.cfg.Snapshots, Provider: Kind, Workspace: w.id, Session: rec.session, Origin: rec.origin,
-		Now: w.presentView, Become: w.rollbackTo,
+		Now: w.presentView, Rollback: w.rollbackTo,
 	}
 }
 

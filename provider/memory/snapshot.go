@@ -23,7 +23,7 @@ func (h *handle) snapshotAdapter() *snapshot.Adapter {
 			})
 			return view, err
 		},
-		Become: func(ctx context.Context, to *snapshot.RollbackTarget) error {
+		Rollback: func(ctx context.Context, to *snapshot.RollbackTarget) error {
 			return snapshot.Write(ctx, to.Tree, h.fsModule(), &snapshot.WriteOptions{Only: to.Paths})
 		},
 	}

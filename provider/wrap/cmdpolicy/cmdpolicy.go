@@ -17,7 +17,7 @@ import (
 // A Provider is a provider with a command policy.
 type Provider struct {
 	driver.Provider
-	policy *cmdpolicy.Guard
+	policy *cmdpolicy.Checker
 }
 
 // Wrap returns p with a command policy. The rules can't be about paths, because the
