@@ -12,43 +12,43 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// marks are files, one for each warm workspace, that its keeper holds locked.
-// The lock ends with the process, whatever ends that.
-type marks struct{ dir string }
+// flockFiles are flock files, one per pooled workspace. The kernel releases the flock when
+// the process ends.
+type flockFiles struct{ dir string }
 
-func (m marks) prepare() error {
+func (m flockFiles) makeDir() error {
 	if m.dir == "" {
-		return fmt.Errorf("pool: %w: a directory for the marks is required", fault.InvalidArgument)
+		return fmt.Errorf("pool: %w: Dir is required", fault.InvalidArgument)
 	}
 	if err := os.MkdirAll(m.dir, 0o700); err != nil {
-		return fmt.Errorf("pool: make the directory of marks: %w: %w", fault.Of(err), err)
+		return fmt.Errorf("pool: create the pool directory: %w: %w", fault.Of(err), err)
 	}
 	return nil
 }
 
-// mark says that a workspace is warm, until the function it returns is called.
-func (m marks) mark(id string) (unmark func(), err error) {
+// lockID takes the flock of a pooled workspace, until unmark is called.
+func (m flockFiles) lockID(id string) (unmark func(), err error) {
 	path := filepath.Join(m.dir, id)
 	lock := flock.New(path)
 	switch ok, err := lock.TryLock(); {
 	case err != nil:
 		return nil, fmt.Errorf("pool: mark %s: %w: %w", id, fault.Of(err), err)
 	case !ok:
-		return nil, fmt.Errorf("pool: mark %s: %w: it is marked", id, fault.AlreadyExists)
+		return nil, fmt.Errorf("pool: mark %s: %w: the workspace is in a pool already", id, fault.AlreadyExists)
 	}
-	// A sweep that came between making the file and locking it has removed it.
+	// A sweep between creating and locking the file has removed it.
 	if there, err := os.Stat(path); err != nil || !sameFile(lock, there) {
-		_ = lock.Unlock() // nobody sees it
-		return nil, fault.Transient(fmt.Errorf("pool: mark %s: %w: it was swept", id, fault.Conflict))
+		_ = lock.Unlock() // the file is removed already
+		return nil, fault.Transient(fmt.Errorf("pool: mark %s: %w: a sweep removed the file", id, fault.Conflict))
 	}
 	return func() {
-		_ = os.Remove(path) // what stays is removed by the next sweep
+		_ = os.Remove(path) // the next sweep removes what stays
 		_ = lock.Unlock()
 	}, nil
 }
 
-// held lists the ids whose keepers live, and removes the marks of the others.
-func (m marks) held() ([]string, error) {
+// liveIDs lists the ids whose process is alive, and removes the files of dead processes.
+func (m flockFiles) liveIDs() ([]string, error) {
 	entries, err := os.ReadDir(m.dir)
 	if err != nil {
 		return nil, fmt.Errorf("pool: list the marks: %w: %w", fault.Of(err), err)
@@ -64,7 +64,7 @@ func (m marks) held() ([]string, error) {
 		ok, err := lock.TryLock()
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // handed out meanwhile
-		case err != nil || !ok: // not known to be dead is alive
+		case err != nil || !ok: // assume alive unless known to be dead
 			ids = append(ids, id)
 		default:
 			_ = os.Remove(path) // a later sweep tries again

@@ -12,36 +12,36 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A part is an entry that a tree is to have. All parts of a change are made ready
-// first, large contents as announced objects, and then put in place by one
-// transaction: the tree is as it was, or as it is to be.
-type part struct {
+// A treePart is an entry to write to a tree. All parts of a change are prepared first,
+// large contents as announced objects, and then written by one transaction: the tree
+// has either all parts or none.
+type treePart struct {
 	path    string
-	typ     driver.FileType // "" is nothing: what is there goes
+	typ     driver.FileType // "" removes the entry
 	mode    fs.FileMode
 	mtime   int64
 	target  string
-	content *content
+	content *bodyContent
 }
 
-// partsInMemory bounds what of the contents of parts is held until they are put in
-// place; beyond it they are objects, whatever their size.
+// partsInMemory bounds the memory for contents of prepared parts; beyond it contents
+// become objects of any size.
 const partsInMemory = 64 << 20
 
-// parts makes ready what a new workspace starts with.
-func (p *Provider) parts(ctx context.Context, s *store, rec *record, spec driver.Spec) ([]part, error) {
+// initialParts prepares the initial content of a new workspace.
+func (p *Provider) initialParts(ctx context.Context, s *store, rec *record, spec driver.Spec) ([]treePart, error) {
 	if spec.From.Snapshot == "" {
 		return nil, nil
 	}
 	var known *record
 	err := s.view(ctx, func(t *tx) (err error) {
-		known, err = t.record(spec.ID)
+		known, err = t.readRecord(spec.ID)
 		return err
 	})
 	if err != nil {
 		return nil, openFailed(ctx, "open", err)
 	}
-	if known != nil { // it was made from it, whatever has become of the snapshot
+	if known != nil { // it was created from it, even if the snapshot is gone
 		return nil, nil
 	}
 	tree, m, err := p.cfg.Snapshots.Whole(ctx, spec.From.Snapshot)
@@ -51,16 +51,16 @@ func (p *Provider) parts(ctx context.Context, s *store, rec *record, spec driver
 	if err != nil {
 		return nil, fmt.Errorf("filestore: open: %w", err)
 	}
-	parts, err := (&space{p: p, s: s, id: spec.ID}).ready(ctx, rec, tree, nil)
+	parts, err := (&space{p: p, s: s, id: spec.ID}).prepareParts(ctx, rec, tree, nil)
 	if err != nil {
 		return nil, openFailed(ctx, "open", err)
 	}
 	return parts, nil
 }
 
-// ready makes parts ready of what is in a tree at the given paths; nil is at all.
-// Paths that are not in it are parts that go.
-func (w *space) ready(ctx context.Context, rec *record, tree snapshot.Tree, paths map[string]bool) (parts []part, err error) {
+// prepareParts prepares parts from a tree at the given paths; nil is all paths. Paths that
+// are not in the tree become removals.
+func (w *space) prepareParts(ctx context.Context, rec *record, tree snapshot.Tree, paths map[string]bool) (parts []treePart, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.s.abandonAll(ctx, parts))
@@ -73,9 +73,9 @@ func (w *space) ready(ctx context.Context, rec *record, tree snapshot.Tree, path
 			return true, nil
 		}
 		seen[path] = true
-		part := part{path: path, typ: n.Type, mode: n.Mode & 0o7777, mtime: n.ModTime.UnixNano(), target: n.Target}
+		part := treePart{path: path, typ: n.Type, mode: n.Mode & 0o7777, mtime: n.ModTime.UnixNano(), target: n.Target}
 		if n.Type == driver.TypeFile {
-			c, err := w.load(ctx, rec, dir, n, budget)
+			c, err := w.loadContent(ctx, rec, dir, n, budget)
 			if err != nil {
 				return false, err
 			}
@@ -90,14 +90,14 @@ func (w *space) ready(ctx context.Context, rec *record, tree snapshot.Tree, path
 	})
 	for path := range paths {
 		if !seen[path] {
-			parts = append(parts, part{path: path})
+			parts = append(parts, treePart{path: path})
 		}
 	}
 	return parts, err
 }
 
-// load reads the content of a file.
-func (w *space) load(ctx context.Context, rec *record, dir snapshot.Directory, n *snapshot.Node, budget int64) (*content, error) {
+// loadContent reads the content of a file.
+func (w *space) loadContent(ctx context.Context, rec *record, dir snapshot.Directory, n *snapshot.Node, budget int64) (*bodyContent, error) {
 	r, err := dir.Open(ctx, n)
 	if err != nil {
 		return nil, err
@@ -107,19 +107,19 @@ func (w *space) load(ctx context.Context, rec *record, dir snapshot.Directory, n
 	return w.receiveUpTo(ctx, rec, r, inline, &driver.WriteOptions{})
 }
 
-// abandonAll gives up the objects of parts that were not put in place.
-func (s *store) abandonAll(ctx context.Context, parts []part) error {
+// abandonAll deletes the objects of parts that were not written.
+func (s *store) abandonAll(ctx context.Context, parts []treePart) error {
 	var errs []error
 	for _, p := range parts {
 		if p.content != nil && p.content.object != "" {
-			errs = append(errs, s.abandon(ctx, p.content.object))
+			errs = append(errs, s.abandonObject(ctx, p.content.object))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// become brings the tree to another state, in one transaction.
-func (w *space) become(ctx context.Context, to *snapshot.RollbackTarget) error {
+// rollbackTo brings the tree to another state, in one transaction.
+func (w *space) rollbackTo(ctx context.Context, to *snapshot.RollbackTarget) error {
 	var rec *record
 	err := w.view(ctx, func(_ *tx, r *record, _ *node) error {
 		if rec = r; r.policy.ReadOnly {
@@ -128,45 +128,45 @@ func (w *space) become(ctx context.Context, to *snapshot.RollbackTarget) error {
 		return nil
 	})
 	if err != nil {
-		return failed("roll back", w.id, err)
+		return opError("roll back", w.id, err)
 	}
 	paths := make(map[string]bool, len(to.Paths))
 	for _, p := range to.Paths {
 		paths[p] = true
 	}
-	parts, err := w.ready(ctx, rec, to.Tree, paths)
+	parts, err := w.prepareParts(ctx, rec, to.Tree, paths)
 	if err != nil {
-		return failed("roll back", w.id, err)
+		return opError("roll back", w.id, err)
 	}
 	driver.Step(ctx, "ready")
-	err = w.change(ctx, false, func(t *tx, rec *record, _ *node) error { return t.fill(rec, parts) })
+	err = w.change(ctx, false, func(t *tx, rec *record, _ *node) error { return t.writeParts(rec, parts) })
 	if err != nil {
-		return failed("roll back", w.id, errors.Join(err, w.s.abandonAll(ctx, parts)))
+		return opError("roll back", w.id, errors.Join(err, w.s.abandonAll(ctx, parts)))
 	}
-	w.s.tidy(ctx)
+	w.s.tryCollectGarbage(ctx)
 	return nil
 }
 
-// fill puts parts in place.
-func (t *tx) fill(rec *record, parts []part) error {
-	f := &filling{t: t, rec: rec, dirs: map[string]int64{".": rec.root}}
+// writeParts writes parts.
+func (t *tx) writeParts(rec *record, parts []treePart) error {
+	f := &partWriter{t: t, rec: rec, dirs: map[string]int64{".": rec.root}}
 	gone := slices.Clone(parts)
-	slices.SortFunc(gone, func(a, b part) int { return strings.Compare(b.path, a.path) })
+	slices.SortFunc(gone, func(a, b treePart) int { return strings.Compare(b.path, a.path) })
 	for i := range gone {
 		if gone[i].typ == "" {
-			if err := f.remove(gone[i].path); err != nil {
+			if err := f.removePath(gone[i].path); err != nil {
 				return err
 			}
 		}
 	}
 	for i := range parts {
 		if parts[i].typ != "" {
-			if err := f.put(&parts[i]); err != nil {
+			if err := f.writePart(&parts[i]); err != nil {
 				return err
 			}
 		}
 	}
-	for i := range parts { // what was put into a directory touched it
+	for i := range parts { // writing into a directory changed its time
 		if parts[i].typ == driver.TypeDir {
 			if err := t.exec("UPDATE node SET mtime = ? WHERE id = ?", parts[i].mtime, f.dirs[parts[i].path]); err != nil {
 				return err
@@ -176,30 +176,31 @@ func (t *tx) fill(rec *record, parts []part) error {
 	return t.checkDisk(rec)
 }
 
-// A filling is a fill under way.
-type filling struct {
+// A partWriter writes parts in a transaction.
+type partWriter struct {
 	t    *tx
 	rec  *record
 	dirs map[string]int64 // by path
 }
 
-// dir finds a directory, which it makes where something else is in its place.
-func (f *filling) dir(path string) (int64, error) {
+// ensureDir returns the id of a directory. It creates the directory, and replaces an entry
+// of another type.
+func (f *partWriter) ensureDir(path string) (int64, error) {
 	if id, ok := f.dirs[path]; ok {
 		return id, nil
 	}
-	above, name := split(path)
-	parent, err := f.dir(above)
+	above, name := splitPath(path)
+	parent, err := f.ensureDir(above)
 	if err != nil {
 		return 0, err
 	}
-	n, err := f.clear(parent, name, driver.TypeDir)
+	n, err := f.clearName(parent, name, driver.TypeDir)
 	if err != nil {
 		return 0, err
 	}
 	if n == nil {
 		n = &node{name: name, typ: driver.TypeDir, mode: 0o755}
-		if err := f.t.insert(f.rec.id, parent, n); err != nil {
+		if err := f.t.insertNode(f.rec.id, parent, n); err != nil {
 			return 0, err
 		}
 	}
@@ -207,8 +208,8 @@ func (f *filling) dir(path string) (int64, error) {
 	return n.id, nil
 }
 
-// clear returns what is at a name if it is of a type, and removes it if not.
-func (f *filling) clear(dir int64, name string, typ driver.FileType) (*node, error) {
+// clearName returns the entry of a name if it has the type, and removes it otherwise.
+func (f *partWriter) clearName(dir int64, name string, typ driver.FileType) (*node, error) {
 	n, err := f.t.child(dir, name)
 	if err != nil || n == nil || n.typ == typ {
 		return n, err
@@ -216,9 +217,9 @@ func (f *filling) clear(dir int64, name string, typ driver.FileType) (*node, err
 	return nil, f.t.removeTree(n.id)
 }
 
-func (f *filling) remove(path string) error {
-	above, name := split(path)
-	parent, err := f.dir(above)
+func (f *partWriter) removePath(path string) error {
+	above, name := splitPath(path)
+	parent, err := f.ensureDir(above)
 	if err != nil {
 		return err
 	}
@@ -229,13 +230,13 @@ func (f *filling) remove(path string) error {
 	return f.t.removeTree(n.id)
 }
 
-func (f *filling) put(p *part) error {
-	above, name := split(p.path)
-	parent, err := f.dir(above)
+func (f *partWriter) writePart(p *treePart) error {
+	above, name := splitPath(p.path)
+	parent, err := f.ensureDir(above)
 	if err != nil {
 		return err
 	}
-	n, err := f.clear(parent, name, p.typ)
+	n, err := f.clearName(parent, name, p.typ)
 	if err != nil {
 		return err
 	}
@@ -247,7 +248,7 @@ func (f *filling) put(p *part) error {
 		want.size = int64(len(p.target))
 	}
 	if n == nil {
-		err = f.t.insert(f.rec.id, parent, &want)
+		err = f.t.insertNode(f.rec.id, parent, &want)
 	} else {
 		want.id = n.id
 		err = f.t.exec("UPDATE node SET mode = ?, size = ?, mtime = ?, target = ?, digest = ?, object = ? WHERE id = ?",
@@ -270,8 +271,8 @@ func (f *filling) put(p *part) error {
 	return f.t.setData(want.id, p.content)
 }
 
-// split cuts a path into the directory and the name in it.
-func split(path string) (dir, name string) {
+// splitPath splits a path into directory and name.
+func splitPath(path string) (dir, name string) {
 	if at := strings.LastIndexByte(path, '/'); at >= 0 {
 		return path[:at], path[at+1:]
 	}

@@ -1,15 +1,16 @@
-// Package interpreters gives the workspaces of any provider what can be made of what
-// they have: Script where there are files, by an interpreter in this process
-// (package script), and Code where there is a shell, by Jupyter kernels that run
-// as its sessions (package jupyter).
+// Package interpreters adds the modules Script and Code to the workspaces of any
+// provider.
 //
-// It is a decorator, and not a part of each provider, since nothing in it depends
-// on the provider: whatever guards its files and its commands guards scripts and
-// kernels, too, if it is wrapped first. And it is no fallback of package
-// workspace, since whoever imports that should not get a JavaScript engine with it.
+// Script needs files: an interpreter in this process (package isolate). Code needs a
+// shell: Jupyter kernels that run as its sessions (package jupyter).
 //
-// A provider that brings one of the two itself must not be wrapped: its refs
-// would lose it.
+// It is a decorator and not a part of each provider, because nothing in it depends on
+// the provider: a command policy that is wrapped first also applies to scripts and
+// kernels. It is not a fallback of package workspace, because importing that package
+// should not link a JavaScript engine.
+//
+// A provider that has one of the two modules must not be wrapped: its refs would lose
+// the module.
 package interpreters
 
 import (
@@ -22,14 +23,14 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Config says what the modules work with.
+// Config configures the modules.
 type Config struct {
 	Engine  *isolate.Engine // runs scripts; shared by providers. Required
-	Script  isolate.Options // but for Root, which is the workspace's
+	Script  isolate.Options // except Root, which is that of the workspace
 	Kernels jupyter.Options // of every workspace
 }
 
-// A Provider is one whose workspaces run code.
+// A Provider is a provider whose workspaces run code.
 type Provider struct {
 	driver.Provider
 	cfg Config
@@ -38,10 +39,10 @@ type Provider struct {
 // Wrap returns p with the modules added.
 func Wrap(p driver.Provider, cfg Config) *Provider { return &Provider{Provider: p, cfg: cfg} }
 
-// Unwrap returns the provider behind it.
+// Unwrap returns the wrapped provider.
 func (p *Provider) Unwrap() driver.Provider { return p.Provider }
 
-// Close closes the provider behind it, if it wants to be closed.
+// Close closes the wrapped provider, if it has a Close.
 func (p *Provider) Close() error {
 	if c, ok := p.Provider.(io.Closer); ok {
 		return c.Close()
@@ -49,8 +50,8 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// Capabilities adds ours to what the provider behind it has, nil where that does
-// not say.
+// Capabilities adds our modules to the capabilities of the wrapped provider; nil if
+// that reports none.
 func (p *Provider) Capabilities() driver.Capabilities {
 	inner, ok := driver.Find[driver.CapabilityReporter](p.Provider)
 	if !ok {
@@ -65,26 +66,25 @@ func (p *Provider) Capabilities() driver.Capabilities {
 	return caps
 }
 
-// basis is what each of our modules is made of.
+// basis is the module that each of our modules needs.
 var basis = map[driver.Capability]driver.Capability{driver.CapCode: driver.CapShell, driver.CapScript: driver.CapFS}
 
 // Open opens the workspace and adds the modules.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
-	spec.Want = without(spec.Want, true)
+	spec.Want = withoutModules(spec.Want, true)
 	ws, err := p.Provider.Open(ctx, spec)
-	return p.coded(ws, err)
+	return p.addModules(ws, err)
 }
 
 // Resolve attaches to the workspace and adds the modules.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
-	ref.Capabilities = without(ref.Capabilities, false)
+	ref.Capabilities = withoutModules(ref.Capabilities, false)
 	ws, err := p.Provider.Resolve(ctx, ref)
-	return p.coded(ws, err)
+	return p.addModules(ws, err)
 }
 
-// without returns caps less our own; what they are made of takes their place
-// where they are wanted.
-func without(caps driver.Capabilities, want bool) driver.Capabilities {
+// withoutModules returns caps without our modules; a wanted module is replaced by its basis.
+func withoutModules(caps driver.Capabilities, want bool) driver.Capabilities {
 	out := caps.Clone()
 	for ours, from := range basis {
 		if out.Has(ours) && want {
@@ -95,7 +95,7 @@ func without(caps driver.Capabilities, want bool) driver.Capabilities {
 	return out
 }
 
-func (p *Provider) coded(ws *driver.Workspace, err error) (*driver.Workspace, error) {
+func (p *Provider) addModules(ws *driver.Workspace, err error) (*driver.Workspace, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -108,8 +108,8 @@ func (p *Provider) coded(ws *driver.Workspace, err error) (*driver.Workspace, er
 	if out.Code == nil && out.Shell != nil {
 		kernels := jupyter.New(out.Shell, &p.cfg.Kernels)
 		out.Code = kernels.Module()
-		out.Life.Close = after(kernels.Close, ws.Life.Close)
-		out.Life.Destroy = after(kernels.Close, ws.Life.Destroy)
+		out.Life.Close = closeAfter(kernels.Close, ws.Life.Close)
+		out.Life.Destroy = closeAfter(kernels.Close, ws.Life.Destroy)
 	}
 	if update := ws.Life.Update; update != nil {
 		out.Life.Update = func(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
@@ -124,8 +124,8 @@ func (p *Provider) coded(ws *driver.Workspace, err error) (*driver.Workspace, er
 	return &out, nil
 }
 
-// after ends the kernels, however that goes, and then the rest.
-func after(kernels, rest func(context.Context) error) func(context.Context) error {
+// closeAfter closes the kernels, and then calls rest in any case.
+func closeAfter(kernels, rest func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := kernels(ctx)
 		return errors.Join(rest(ctx), err)
