@@ -13,35 +13,35 @@ import (
 
 // A bench collects the rows of the families.
 type bench struct {
-	family string
-	budget time.Duration
-	large  bool   // trees that take minutes, too
-	row    string // only rows that have this in their names; "" is all
-	least  int    // how often each side runs at least; 0 is 5
-	log    io.Writer
-	rows   []Row
-	left   bool // the last row was left out
-	clean  []func()
+	family     string
+	budget     time.Duration
+	large      bool   // trees that take minutes, too
+	row        string // only rows that have this in their names; "" is all
+	minRuns    int    // how often each side runs at least; 0 is 5
+	log        io.Writer
+	rows       []Row
+	skippedRow bool // the last row was left out
+	clean      []func()
 
 	between func() // called between turns, outside of the time that is taken; nil is nothing
 	before  func() // the same before each side
 }
 
 func (b *bench) runFamily(ctx context.Context, f family) error {
-	defer b.release()
+	defer b.runCleanups()
 	return f.run(ctx, b)
 }
 
-// release ends what was made so far.
-func (b *bench) release() {
+// runCleanups ends what was made so far.
+func (b *bench) runCleanups() {
 	for _, c := range slices.Backward(b.clean) {
 		c()
 	}
-	b.clean, b.between, b.before, b.least = nil, nil, nil, 0
+	b.clean, b.between, b.before, b.minRuns = nil, nil, nil, 0
 }
 
-// cleanup runs f when the family ends.
-func (b *bench) cleanup(f func()) { b.clean = append(b.clean, f) }
+// addCleanup runs f when the family ends.
+func (b *bench) addCleanup(f func()) { b.clean = append(b.clean, f) }
 
 // tempDir is a directory that goes when the family ends.
 func (b *bench) tempDir() (string, error) {
@@ -49,15 +49,15 @@ func (b *bench) tempDir() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	b.cleanup(func() { os.RemoveAll(dir) })
+	b.addCleanup(func() { os.RemoveAll(dir) })
 	return dir, nil
 }
 
 // A side is one of the two things that a row compares. It does the work n times.
 type side func(n int) error
 
-// once adapts work that is done once per call.
-func once(f func() error) side {
+// repeatSide adapts work that is done once per call.
+func repeatSide(f func() error) side {
 	return func(n int) error {
 		for range n {
 			if err := f(); err != nil {
@@ -68,10 +68,10 @@ func once(f func() error) side {
 	}
 }
 
-// compare adds a row: ours beside a reference, in turns, for the time of the
+// compareSides adds a row: ours beside a reference, in turns, for the time of the
 // budget. bound is the ratio that we promise, 0 for none.
-func (b *bench) compare(ctx context.Context, name, ref string, bound float64, ours, theirs side) error {
-	if b.left = !strings.Contains(name, b.row); b.left {
+func (b *bench) compareSides(ctx context.Context, name, ref string, bound float64, ours, theirs side) error {
+	if b.skippedRow = !strings.Contains(name, b.row); b.skippedRow {
 		return nil
 	}
 	batch, err := batchSize(theirs)
@@ -82,7 +82,7 @@ func (b *bench) compare(ctx context.Context, name, ref string, bound float64, ou
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	var a, r []time.Duration
-	least := cmp.Or(b.least, 5)
+	least := cmp.Or(b.minRuns, 5)
 	for start := time.Now(); len(a) < least || (time.Since(start) < b.budget && len(a) < 2000); {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -112,19 +112,19 @@ func (b *bench) compare(ctx context.Context, name, ref string, bound float64, ou
 	row := Row{Family: b.family, Name: name, Ref: ref, N: len(a), Bound: bound,
 		OursNS: median(a), RefNS: median(r)}
 	row.Ratio = float64(row.OursNS) / float64(max(row.RefNS, 1))
-	b.add(row)
+	b.addRow(row)
 	return nil
 }
 
-// add adds a row that was measured.
-func (b *bench) add(row Row) {
+// addRow adds a row that was measured.
+func (b *bench) addRow(row Row) {
 	b.rows = append(b.rows, row)
 	fmt.Fprintf(b.log, "%s/%s: %.2f of %s (n=%d)\n", b.family, row.Name, row.Ratio, row.Ref, row.N)
 }
 
 // atMost bounds ours in the row that was added last.
 func (b *bench) atMost(most int64) {
-	if !b.left {
+	if !b.skippedRow {
 		b.rows[len(b.rows)-1].Most = most
 	}
 }
@@ -132,7 +132,7 @@ func (b *bench) atMost(most int64) {
 // orAtMost sets what ours may take in the row that was added last even where the
 // ratio is above the bound.
 func (b *bench) orAtMost(fine int64) {
-	if !b.left {
+	if !b.skippedRow {
 		b.rows[len(b.rows)-1].Fine = fine
 	}
 }

@@ -11,7 +11,7 @@ import (
 func TestCompareMeasuresARatio(t *testing.T) {
 	b := &bench{family: "f", budget: 20 * time.Millisecond, log: io.Discard}
 	work := func(k int) side {
-		return once(func() error {
+		return repeatSide(func() error {
 			for range k {
 				time.Sleep(200 * time.Microsecond)
 			}
@@ -19,7 +19,7 @@ func TestCompareMeasuresARatio(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) { // where only a sleep takes time
-		if err := b.compare(t.Context(), "n", "r", 1, work(10), work(1)); err != nil {
+		if err := b.compareSides(t.Context(), "n", "r", 1, work(10), work(1)); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -28,7 +28,7 @@ func TestCompareMeasuresARatio(t *testing.T) {
 		t.Errorf("got %+v, want a ratio of 10 after 5 turns", r)
 	}
 	var out strings.Builder
-	table(&out, b.rows)
+	printTable(&out, b.rows)
 	if !strings.Contains(out.String(), "MISSED") {
 		t.Errorf("a missed bound is not shown:\n%s", out.String())
 	}

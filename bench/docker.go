@@ -28,7 +28,7 @@ func benchDocker(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	b.cleanup(func() { d.Stop() }) // what is left of it is in a temporary directory
+	b.addCleanup(func() { d.Stop() }) // what is left of it is in a temporary directory
 	dir, err := b.tempDir()
 	if err != nil {
 		return err
@@ -41,9 +41,9 @@ func benchDocker(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	b.cleanup(func() { p.Close() })
+	b.addCleanup(func() { p.Close() })
 	command := func(args ...string) side {
-		return once(func() error {
+		return repeatSide(func() error {
 			out, err := exec.CommandContext(ctx, "docker", append([]string{"-H", d.Host()}, args...)...).CombinedOutput()
 			if err != nil {
 				return fmt.Errorf("docker %v: %w: %s", args, err, out)
@@ -70,11 +70,11 @@ func dockerExec(ctx context.Context, b *bench, p *docker.Provider, name, config 
 		return err
 	}
 	defer ws.Life.Destroy(context.WithoutCancel(ctx)) // the engine ends with the family
-	ours := once(func() error { return runTrue(ctx, ws) })
+	ours := repeatSide(func() error { return runTrue(ctx, ws) })
 	if err := ours(1); err != nil {
 		return err
 	}
-	return b.compare(ctx, name, "docker exec", 0.05, ours, command("exec", "croft-"+id, "true"))
+	return b.compareSides(ctx, name, "docker exec", 0.05, ours, command("exec", "croft-"+id, "true"))
 }
 
 func dockerOpen(ctx context.Context, b *bench, p driver.Provider, command func(...string) side) error {
@@ -86,7 +86,7 @@ func dockerOpen(ctx context.Context, b *bench, p driver.Provider, command func(.
 		opened = nil
 	}
 	defer func() { b.between(); b.between = nil }()
-	ours := once(func() error {
+	ours := repeatSide(func() error {
 		ws, err := p.Open(ctx, driver.Spec{ID: driver.NewID(), Kind: docker.Kind})
 		if err != nil {
 			return err
@@ -94,7 +94,7 @@ func dockerOpen(ctx context.Context, b *bench, p driver.Provider, command func(.
 		opened = append(opened, ws)
 		return runTrue(ctx, ws)
 	})
-	return b.compare(ctx, "open to first output", "docker run --rm --network none", 1.35, ours, command("run", "--rm", "--network", "none", docker.DefaultImage, "true"))
+	return b.compareSides(ctx, "open to first output", "docker run --rm --network none", 1.35, ours, command("run", "--rm", "--network", "none", docker.DefaultImage, "true"))
 }
 
 // dockerPool takes workspaces from a pool, as the registry does.
@@ -126,7 +126,7 @@ func dockerPool(ctx context.Context, b *bench, inner driver.Provider, dir string
 	}
 	b.between = func() { full() } // an end of the context shows in the next turn
 	defer func() { b.between = nil }()
-	ours := once(func() error {
+	ours := repeatSide(func() error {
 		spec := shape
 		if spec.ID = p.Reserve(shape); spec.ID == "" {
 			return fmt.Errorf("the pool is empty")
@@ -138,7 +138,7 @@ func dockerPool(ctx context.Context, b *bench, inner driver.Provider, dir string
 		used = ws
 		return runTrue(ctx, ws)
 	})
-	if err := b.compare(ctx, "from the pool to first output", "docker run --rm --network none", 0, ours,
+	if err := b.compareSides(ctx, "from the pool to first output", "docker run --rm --network none", 0, ours,
 		command("run", "--rm", "--network", "none", docker.DefaultImage, "true")); err != nil {
 		return err
 	}

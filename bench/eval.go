@@ -21,14 +21,14 @@ func benchEval(ctx context.Context, b *bench) error {
 		return err
 	}
 	for _, schedule := range []string{"serial", "parallel"} {
-		if err := e.throughput(ctx, b, schedule, evalBound); err != nil {
+		if err := e.addThroughput(ctx, b, schedule, evalBound); err != nil {
 			return err
 		}
 	}
-	if err := e.startUp(ctx, b); err != nil {
+	if err := e.addStartUp(ctx, b); err != nil {
 		return err
 	}
-	return e.memory(ctx, b)
+	return e.addMemory(ctx, b)
 }
 
 const (
@@ -102,12 +102,12 @@ func newEvalBench(ctx context.Context, b *bench) (*evalBench, error) {
 	return e, os.Symlink(modules, filepath.Join(project, "node_modules"))
 }
 
-// settle lets the disk finish what was written and removed so far: of two that are
+// syncDisk lets the disk finish what was written and removed so far: of two that are
 // measured by turns, none is to wait for what the other one left.
-func settle() { syscall.Sync() }
+func syncDisk() { syscall.Sync() }
 
-// run runs a suite with one of the programs and returns what it left.
-func (e *evalBench) run(ctx context.Context, ours bool, suite string, args ...string) (out string, state *os.ProcessState, err error) {
+// runSuite runs a suite with one of the programs and returns what it left.
+func (e *evalBench) runSuite(ctx context.Context, ours bool, suite string, args ...string) (out string, state *os.ProcessState, err error) {
 	e.runs++
 	out = filepath.Join(e.dir, fmt.Sprintf("out%d", e.runs))
 	argv := []string{e.npm, "run"}
@@ -124,8 +124,8 @@ func (e *evalBench) run(ctx context.Context, ours bool, suite string, args ...st
 	return out, cmd.ProcessState, nil
 }
 
-// throughput adds a row of whole runs.
-func (e *evalBench) throughput(ctx context.Context, b *bench, schedule string, bound float64) error {
+// addThroughput adds a row of whole runs.
+func (e *evalBench) addThroughput(ctx context.Context, b *bench, schedule string, bound float64) error {
 	var a, r []time.Duration
 	for range evalTurns {
 		for _, ours := range []bool{true, false} { // ours leaves a twentieth of what the other one does
@@ -133,9 +133,9 @@ func (e *evalBench) throughput(ctx context.Context, b *bench, schedule string, b
 			if ours {
 				into = &a
 			}
-			settle()
+			syncDisk()
 			start := time.Now()
-			out, _, err := e.run(ctx, ours, "fifty.mjs", "--schedule", schedule)
+			out, _, err := e.runSuite(ctx, ours, "fifty.mjs", "--schedule", schedule)
 			if err != nil {
 				return err
 			}
@@ -147,19 +147,19 @@ func (e *evalBench) throughput(ctx context.Context, b *bench, schedule string, b
 	}
 	row := Row{Family: b.family, Name: fmt.Sprintf("%d cases, template of %d files, %s", evalCases, evalTemplate, schedule), Ref: "npm skillgym", N: evalTurns, Bound: bound, OursNS: median(a), RefNS: median(r)}
 	row.Ratio = float64(row.OursNS) / float64(row.RefNS)
-	b.add(row)
+	b.addRow(row)
 	return nil
 }
 
-// startUp adds a row of the time until the first agent runs.
-func (e *evalBench) startUp(ctx context.Context, b *bench) error {
+// addStartUp adds a row of the time until the first agent runs.
+func (e *evalBench) addStartUp(ctx context.Context, b *bench) error {
 	const turns = 5
 	var a, r []time.Duration
 	for range turns {
 		for ours, into := range map[bool]*[]time.Duration{true: &a, false: &r} {
-			settle()
+			syncDisk()
 			start := time.Now()
-			out, _, err := e.run(ctx, ours, "one.mjs")
+			out, _, err := e.runSuite(ctx, ours, "one.mjs")
 			if err != nil {
 				return err
 			}
@@ -180,16 +180,16 @@ func (e *evalBench) startUp(ctx context.Context, b *bench) error {
 	}
 	row := Row{Family: b.family, Name: "start of the program to the first agent", Ref: "npm skillgym", N: turns, OursNS: median(a), RefNS: median(r)}
 	row.Ratio = float64(row.OursNS) / float64(row.RefNS)
-	b.add(row)
+	b.addRow(row)
 	b.atMost(evalStartMost)
 	return nil
 }
 
-// memory adds a row of what the program needs for many cases.
-func (e *evalBench) memory(ctx context.Context, b *bench) error {
+// addMemory adds a row of what the program needs for many cases.
+func (e *evalBench) addMemory(ctx context.Context, b *bench) error {
 	most := map[string]int64{}
 	for _, suite := range []string{"hundred.mjs", "thousand.mjs"} {
-		_, state, err := e.run(ctx, true, suite, "--schedule", "parallel")
+		_, state, err := e.runSuite(ctx, true, suite, "--schedule", "parallel")
 		if err != nil {
 			return err
 		}
@@ -201,6 +201,6 @@ func (e *evalBench) memory(ctx context.Context, b *bench) error {
 	}
 	row := Row{Family: b.family, Name: "memory for 1,000 cases", Ref: "for 100 cases", N: 1, Unit: bytesUnit, OursNS: most["thousand.mjs"], RefNS: most["hundred.mjs"], Bound: 1.5}
 	row.Ratio = float64(row.OursNS) / float64(row.RefNS)
-	b.add(row)
+	b.addRow(row)
 	return nil
 }

@@ -30,7 +30,7 @@ func benchFiles(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	b.cleanup(func() { root.Close() })
+	b.addCleanup(func() { root.Close() })
 
 	read := func() error {
 		body, _, err := root.Read(ctx, name, &driver.ReadOptions{})
@@ -50,7 +50,7 @@ func benchFiles(ctx context.Context, b *bench) error {
 		_, err = io.ReadAll(f)
 		return err
 	}
-	if err := b.compare(ctx, "read 4 KiB at depth 3", "os.Open, io.ReadAll", 1.5, once(read), once(plainRead)); err != nil {
+	if err := b.compareSides(ctx, "read 4 KiB at depth 3", "os.Open, io.ReadAll", 1.5, repeatSide(read), repeatSide(plainRead)); err != nil {
 		return err
 	}
 	write := func() error {
@@ -58,7 +58,7 @@ func benchFiles(ctx context.Context, b *bench) error {
 		return err
 	}
 	plainWrite := func() error { return atomicWrite(plain, data) }
-	return b.compare(ctx, "atomic write 4 KiB at depth 3", "os.CreateTemp, os.Rename", 1.5, once(write), once(plainWrite))
+	return b.compareSides(ctx, "atomic write 4 KiB at depth 3", "os.CreateTemp, os.Rename", 1.5, repeatSide(write), repeatSide(plainWrite))
 }
 
 // atomicWrite is what a careful program does with package os.

@@ -43,17 +43,17 @@ type Row struct {
 	Unit string `json:"unit,omitempty"` // "" is nanoseconds; "bytes" where ours and the reference are memory
 }
 
-// missed reports whether the row does not hold what was promised.
-func (r Row) missed() bool {
+// missesBound reports whether the row does not hold what was promised.
+func (r Row) missesBound() bool {
 	return r.Bound > 0 && r.Ratio > r.Bound && r.OursNS > r.Fine || r.Most > 0 && r.OursNS > r.Most
 }
 
-// show prints a value of the row.
-func (r Row) show(value int64) string {
+// formatValue prints a value of the row.
+func (r Row) formatValue(value int64) string {
 	if r.Unit == bytesUnit {
 		return fmt.Sprintf("%.1f MiB", float64(value)/(1<<20))
 	}
-	return round(value).String()
+	return roundDuration(value).String()
 }
 
 const bytesUnit = "bytes"
@@ -92,7 +92,7 @@ func main() {
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	which := flags.String("family", "all", "all, or one of "+strings.Join(names(), ", "))
+	which := flags.String("family", "all", "all, or one of "+strings.Join(familyNames(), ", "))
 	file := flags.String("o", "", "write the rows as JSON to this file")
 	budget := flags.Duration("time", 4*time.Second, "time for each row")
 	large := flags.Bool("large", true, "also what takes minutes: snapshots of 100,000 files")
@@ -100,8 +100,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if *which != "all" && !slices.Contains(names(), *which) {
-		return fmt.Errorf("unknown family %q; the families are %s", *which, strings.Join(names(), ", "))
+	if *which != "all" && !slices.Contains(familyNames(), *which) {
+		return fmt.Errorf("unknown family %q; the families are %s", *which, strings.Join(familyNames(), ", "))
 	}
 	b := &bench{budget: *budget, large: *large, row: *row, log: os.Stderr}
 	for _, f := range families {
@@ -113,7 +113,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return fmt.Errorf("%s: %w", f.name, err)
 		}
 	}
-	table(out, b.rows)
+	printTable(out, b.rows)
 	if *file == "" {
 		return nil
 	}
@@ -124,7 +124,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return os.WriteFile(*file, append(data, '\n'), 0o644)
 }
 
-func names() []string {
+func familyNames() []string {
 	var list []string
 	for _, f := range families {
 		list = append(list, f.name)
@@ -132,7 +132,7 @@ func names() []string {
 	return list
 }
 
-func table(out io.Writer, rows []Row) {
+func printTable(out io.Writer, rows []Row) {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "family\tname\tours\tref\tref time\tratio\tbound\tn")
 	for _, r := range rows {
@@ -141,21 +141,21 @@ func table(out io.Writer, rows []Row) {
 			bound = fmt.Sprintf("<= %.2f", r.Bound)
 		}
 		if r.Fine > 0 {
-			bound += " or " + r.show(r.Fine)
+			bound += " or " + r.formatValue(r.Fine)
 		}
 		if r.Most > 0 {
-			bound = "<= " + r.show(r.Most)
+			bound = "<= " + r.formatValue(r.Most)
 		}
-		if r.missed() {
+		if r.missesBound() {
 			bound += " MISSED"
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%.2f\t%s\t%d\n", r.Family, r.Name,
-			r.show(r.OursNS), r.Ref, r.show(r.RefNS), r.Ratio, bound, r.N)
+			r.formatValue(r.OursNS), r.Ref, r.formatValue(r.RefNS), r.Ratio, bound, r.N)
 	}
 	w.Flush()
 }
 
-func round(ns int64) time.Duration {
+func roundDuration(ns int64) time.Duration {
 	d := time.Duration(ns)
 	switch {
 	case d > 10*time.Millisecond:

@@ -52,20 +52,20 @@ func (b *bench) buildCroft(ctx context.Context) (string, error) {
 	return bin, nil
 }
 
-// A caller is a client of a server that it has started: it writes a line and
+// A mcpClient is a client of a server that it has started: it writes a line and
 // takes the line that answers it. It does not decode answers, which takes a real
 // client far longer than the servers need for them, and as long for the one as
 // for the other.
-type caller struct {
+type mcpClient struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser
 	out  *bufio.Reader
 	last int
 }
 
-// serve starts a server of MCP and greets it.
-func (b *bench) serve(ctx context.Context, argv ...string) (*caller, error) {
-	c := &caller{cmd: exec.CommandContext(context.WithoutCancel(ctx), argv[0], argv[1:]...)}
+// startServer starts a server of MCP and greets it.
+func (b *bench) startServer(ctx context.Context, argv ...string) (*mcpClient, error) {
+	c := &mcpClient{cmd: exec.CommandContext(context.WithoutCancel(ctx), argv[0], argv[1:]...)}
 	var err error
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -85,8 +85,8 @@ func (b *bench) serve(ctx context.Context, argv ...string) (*caller, error) {
 			f.Fd()
 		}
 	}
-	b.cleanup(c.end)
-	_, err = c.ask("initialize", map[string]any{
+	b.addCleanup(c.stop)
+	_, err = c.sendRequest("initialize", map[string]any{
 		"protocolVersion": "2025-06-18", "capabilities": struct{}{}, "clientInfo": map[string]string{"name": "bench", "version": "1"},
 	})
 	if err == nil {
@@ -95,14 +95,14 @@ func (b *bench) serve(ctx context.Context, argv ...string) (*caller, error) {
 	return c, err
 }
 
-// end lets the server go, once.
-func (c *caller) end() {
+// stop lets the server go, once.
+func (c *mcpClient) stop() {
 	c.in.Close()
 	_ = c.cmd.Wait() // how it ends is not what is measured
 }
 
-// ask sends a request and returns the line that answers it.
-func (c *caller) ask(method string, params any) ([]byte, error) {
+// sendRequest sends a request and returns the line that answers it.
+func (c *mcpClient) sendRequest(method string, params any) ([]byte, error) {
 	c.last++
 	line, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": c.last, "method": method, "params": params})
 	if err != nil {
@@ -123,17 +123,17 @@ func (c *caller) ask(method string, params any) ([]byte, error) {
 const maxError = 8 << 10
 
 // serveCroft starts croft mcp on a directory.
-func (b *bench) serveCroft(ctx context.Context, bin, dir string) (*caller, error) {
+func (b *bench) serveCroft(ctx context.Context, bin, dir string) (*mcpClient, error) {
 	data, err := b.tempDir()
 	if err != nil {
 		return nil, err
 	}
-	return b.serve(ctx, bin, "mcp", "--data", filepath.Join(data, "data"), "--workspace", dir)
+	return b.startServer(ctx, bin, "mcp", "--data", filepath.Join(data, "data"), "--workspace", dir)
 }
 
-// call calls a tool, whose answer must contain want.
-func (c *caller) call(name, want string, args map[string]any) error {
-	answer, err := c.ask("tools/call", map[string]any{"name": name, "arguments": args})
+// callTool calls a tool, whose answer must contain want.
+func (c *mcpClient) callTool(name, want string, args map[string]any) error {
+	answer, err := c.sendRequest("tools/call", map[string]any{"name": name, "arguments": args})
 	if err == nil && !bytes.Contains(answer, []byte(want)) {
 		err = fmt.Errorf("%s: %.300q, want %q within", name, answer, want)
 	}
@@ -165,7 +165,7 @@ func (b *bench) mcpTree(ctx context.Context, bin string, n int) error {
 			return err
 		}
 	}
-	theirs, err := b.serve(ctx, mcpReference, dir)
+	theirs, err := b.startServer(ctx, mcpReference, dir)
 	if err != nil {
 		return err
 	}
@@ -178,55 +178,55 @@ func (b *bench) mcpTree(ctx context.Context, bin string, n int) error {
 
 const edited = "a line before\nthe value is one\na line after\n"
 
-func (b *bench) mcpRows(ctx context.Context, dir string, n int, ours, theirs *caller) error {
+func (b *bench) mcpRows(ctx context.Context, dir string, n int, ours, theirs *mcpClient) error {
 	in := fmt.Sprintf(", %d files", n)
 	file := filepath.Join("mod00", "pkg00", "file00007.go")
 	type args = map[string]any
 	read := func(name, want string) (side, side) {
-		return once(func() error { return ours.call("Read", want, args{"file_path": name}) }),
-			once(func() error {
-				return theirs.call("read_text_file", want, args{"path": filepath.Join(dir, name)})
+		return repeatSide(func() error { return ours.callTool("Read", want, args{"file_path": name}) }),
+			repeatSide(func() error {
+				return theirs.callTool("read_text_file", want, args{"path": filepath.Join(dir, name)})
 			})
 	}
 	a, t := read(file, needle)
-	if err := b.compare(ctx, "Read"+in, mcpReference, smallCallBound, a, t); err != nil {
+	if err := b.compareSides(ctx, "Read"+in, mcpReference, smallCallBound, a, t); err != nil {
 		return err
 	}
 	b.orAtMost(smallCallMost)
-	if err := ours.call("Read", "one", args{"file_path": "ours.txt"}); err != nil {
+	if err := ours.callTool("Read", "one", args{"file_path": "ours.txt"}); err != nil {
 		return err
 	}
-	a = flip(func(old, now string) error {
-		return ours.call("Edit", "replaced 1", args{"file_path": "ours.txt", "old_string": old, "new_string": now})
+	a = alternateEdits(func(old, now string) error {
+		return ours.callTool("Edit", "replaced 1", args{"file_path": "ours.txt", "old_string": old, "new_string": now})
 	})
-	t = flip(func(old, now string) error {
-		return theirs.call("edit_file", now, args{"path": filepath.Join(dir, "theirs.txt"), "edits": []args{{"oldText": old, "newText": now}}})
+	t = alternateEdits(func(old, now string) error {
+		return theirs.callTool("edit_file", now, args{"path": filepath.Join(dir, "theirs.txt"), "edits": []args{{"oldText": old, "newText": now}}})
 	})
-	if err := b.compare(ctx, "Edit"+in, mcpReference, smallCallBound, a, t); err != nil {
+	if err := b.compareSides(ctx, "Edit"+in, mcpReference, smallCallBound, a, t); err != nil {
 		return err
 	}
 	b.orAtMost(smallCallMost)
 	a, t = read(bigFile, "lorem")
-	if err := b.compare(ctx, "Read of 155 KB"+in, mcpReference, 1, a, t); err != nil {
+	if err := b.compareSides(ctx, "Read of 155 KB"+in, mcpReference, 1, a, t); err != nil {
 		return err
 	}
 	bound := 0.0
 	if n == 10_000 {
 		bound = 1.0 / 10
 	}
-	return b.compare(ctx, "Glob"+in, mcpReference, bound,
-		once(func() error {
-			return ours.call("Glob", "file00107.go", args{"pattern": "**/*07.go", "limit": n})
+	return b.compareSides(ctx, "Glob"+in, mcpReference, bound,
+		repeatSide(func() error {
+			return ours.callTool("Glob", "file00107.go", args{"pattern": "**/*07.go", "limit": n})
 		}),
-		once(func() error {
-			return theirs.call("search_files", "file00107.go", args{"path": dir, "pattern": "**/*07.go"})
+		repeatSide(func() error {
+			return theirs.callTool("search_files", "file00107.go", args{"path": dir, "pattern": "**/*07.go"})
 		}))
 }
 
-// flip changes a text back and forth.
-func flip(edit func(old, now string) error) side {
+// alternateEdits changes a text back and forth.
+func alternateEdits(edit func(old, now string) error) side {
 	old, now := "is one", "is two"
-	return once(func() error {
+	return repeatSide(func() error {
 		err := edit(old, now)
 		old, now = now, old
 		return err
@@ -244,9 +244,9 @@ func (b *bench) mcpBash(ctx context.Context, bin string) error {
 	if err != nil {
 		return err
 	}
-	fenced := once(func() error { return ours.call("Bash", "", map[string]any{"command": "true"}) })
-	plain := once(func() error { return exec.CommandContext(ctx, "bash", "-c", "true").Run() })
-	if err := b.compare(ctx, "Bash true in the fence", "bash -c true", 2.5, fenced, plain); err != nil {
+	fenced := repeatSide(func() error { return ours.callTool("Bash", "", map[string]any{"command": "true"}) })
+	plain := repeatSide(func() error { return exec.CommandContext(ctx, "bash", "-c", "true").Run() })
+	if err := b.compareSides(ctx, "Bash true in the fence", "bash -c true", 2.5, fenced, plain); err != nil {
 		return err
 	}
 	return b.mcpMemory(ctx, bin, dir)
@@ -260,22 +260,22 @@ func (b *bench) mcpMemory(ctx context.Context, bin, dir string) error {
 		if err != nil {
 			return err
 		}
-		if _, err := c.ask("tools/list", struct{}{}); err != nil {
+		if _, err := c.sendRequest("tools/list", struct{}{}); err != nil {
 			return err
 		}
-		if err := c.call("Bash", "", map[string]any{"command": "true"}); err != nil {
+		if err := c.callTool("Bash", "", map[string]any{"command": "true"}); err != nil {
 			return err
 		}
 		time.Sleep(2 * time.Second) // it comes to rest
-		held, _, err := weighProcess(strconv.Itoa(c.cmd.Process.Pid))
+		held, _, err := processMemory(strconv.Itoa(c.cmd.Process.Pid))
 		if err != nil {
 			return err
 		}
 		anon = append(anon, held)
 	}
-	row := Row{Family: b.family, Name: "idle server, RssAnon", OursNS: middle(anon), Ref: "what we promise", RefNS: idleServerMost,
+	row := Row{Family: b.family, Name: "idle server, RssAnon", OursNS: medianBytes(anon), Ref: "what we promise", RefNS: idleServerMost,
 		N: len(anon), Unit: bytesUnit, Most: idleServerMost}
 	row.Ratio = float64(row.OursNS) / float64(row.RefNS)
-	b.add(row)
+	b.addRow(row)
 	return nil
 }

@@ -40,38 +40,38 @@ func benchMemory(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		b.cleanup(func() { ws.Life.Destroy(context.WithoutCancel(ctx)) }) // the directory goes with the family
+		b.addCleanup(func() { ws.Life.Destroy(context.WithoutCancel(ctx)) }) // the directory goes with the family
 		for range 20 {
 			if err := runTrue(ctx, ws); err != nil {
 				return err
 			}
 		}
 		time.Sleep(200 * time.Millisecond) // it comes to rest
-		a, r, err := weigh(filepath.Join(dir, "ws", id))
+		a, r, err := guestMemory(filepath.Join(dir, "ws", id))
 		if err != nil {
 			return err
 		}
 		anon, resident = append(anon, a), append(resident, r)
 	}
 	for _, row := range []Row{
-		{Name: "idle guest, RssAnon", OursNS: middle(anon), RefNS: anonMost},
-		{Name: "idle guest, resident", OursNS: middle(resident), RefNS: residentMost},
+		{Name: "idle guest, RssAnon", OursNS: medianBytes(anon), RefNS: anonMost},
+		{Name: "idle guest, resident", OursNS: medianBytes(resident), RefNS: residentMost},
 	} {
 		row.Family, row.Ref, row.N, row.Unit, row.Most = b.family, "what we promise", len(anon), bytesUnit, row.RefNS
 		row.Ratio = float64(row.OursNS) / float64(row.RefNS)
-		b.add(row)
+		b.addRow(row)
 	}
 	return nil
 }
 
-func middle(list []int64) int64 {
+func medianBytes(list []int64) int64 {
 	s := slices.Sorted(slices.Values(list))
 	return s[len(s)/2]
 }
 
-// weigh asks the kernel what the guest of the workspace in dir holds: memory of
+// guestMemory asks the kernel what the guest of the workspace in dir holds: memory of
 // its own, and all that is resident.
-func weigh(dir string) (anon, resident int64, err error) {
+func guestMemory(dir string) (anon, resident int64, err error) {
 	data, err := os.ReadFile(filepath.Join(dir, wsdir.StateName(sandbox.Kind)))
 	if err != nil {
 		return 0, 0, err
@@ -82,11 +82,11 @@ func weigh(dir string) (anon, resident int64, err error) {
 	if err := json.Unmarshal(data, &state); err != nil {
 		return 0, 0, err
 	}
-	return weighProcess(strconv.Itoa(state.Sections.Guest.PID))
+	return processMemory(strconv.Itoa(state.Sections.Guest.PID))
 }
 
-// weighProcess is weigh for a process by its id.
-func weighProcess(pid string) (anon, resident int64, err error) {
+// processMemory is weigh for a process by its id.
+func processMemory(pid string) (anon, resident int64, err error) {
 	status, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
 	if err != nil {
 		return 0, 0, err

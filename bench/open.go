@@ -41,8 +41,8 @@ func benchOpen(ctx context.Context, b *bench) error {
 		}
 		opened = nil
 	}
-	b.cleanup(b.between)
-	ours := once(func() error {
+	b.addCleanup(b.between)
+	ours := repeatSide(func() error {
 		ws, err := openAndList(ctx, p, template)
 		if ws != nil {
 			opened = append(opened, ws)
@@ -53,21 +53,21 @@ func benchOpen(ctx context.Context, b *bench) error {
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		fmt.Fprintln(b.log, "open: no bwrap here to compare with")
 	} else {
-		bwrap := once(func() error {
+		bwrap := repeatSide(func() error {
 			return exec.CommandContext(ctx, "bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev",
 				"--bind", template, "/mnt", "--chdir", "/mnt", "ls", "d0").Run()
 		})
-		if err := b.compare(ctx, name, "bwrap in the template", 0, ours, bwrap); err != nil {
+		if err := b.compareSides(ctx, name, "bwrap in the template", 0, ours, bwrap); err != nil {
 			return err
 		}
 		b.atMost(openMost)
 	}
 	copies := 0
-	cp := once(func() error {
+	cp := repeatSide(func() error {
 		copies++
 		return exec.CommandContext(ctx, "cp", "-a", template, filepath.Join(dir, fmt.Sprintf("copy%d", copies))).Run()
 	})
-	if err := b.compare(ctx, name, "cp -a", 0, ours, cp); err != nil {
+	if err := b.compareSides(ctx, name, "cp -a", 0, ours, cp); err != nil {
 		return err
 	}
 	b.atMost(openMost)

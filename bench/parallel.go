@@ -26,9 +26,9 @@ func benchParallel(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	b.cleanup(func() { ws.Life.Destroy(context.WithoutCancel(ctx)) }) // the directory goes with the family
+	b.addCleanup(func() { ws.Life.Destroy(context.WithoutCancel(ctx)) }) // the directory goes with the family
 	plain := atOnce(func() error { return exec.CommandContext(ctx, "true").Run() })
-	if err := b.compare(ctx, "200 at once in a live sandbox", "fork and exec", 0, atOnce(func() error { return runTrue(ctx, ws) }), plain); err != nil {
+	if err := b.compareSides(ctx, "200 at once in a live sandbox", "fork and exec", 0, atOnce(func() error { return runTrue(ctx, ws) }), plain); err != nil {
 		return err
 	}
 	if _, err := exec.LookPath("bwrap"); err != nil {
@@ -38,12 +38,12 @@ func benchParallel(ctx context.Context, b *bench) error {
 	bwrap := atOnce(func() error {
 		return exec.CommandContext(ctx, "bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true").Run()
 	})
-	return b.compare(ctx, "200 at once, each in a sandbox of its own", "bwrap --unshare-all", 0, atOnce(func() error { return throwAway(ctx, p) }), bwrap)
+	return b.compareSides(ctx, "200 at once, each in a sandbox of its own", "bwrap --unshare-all", 0, atOnce(func() error { return runThrowaway(ctx, p) }), bwrap)
 }
 
 // atOnce does work parallelRuns times at the same time.
 func atOnce(f func() error) side {
-	return once(func() error {
+	return repeatSide(func() error {
 		errs := make([]error, parallelRuns)
 		var wg sync.WaitGroup
 		for i := range errs {
@@ -62,8 +62,8 @@ func runTrue(ctx context.Context, ws *driver.Workspace) error {
 	return err
 }
 
-// throwAway runs a command in a workspace that lives for it alone.
-func throwAway(ctx context.Context, p *sandbox.Provider) error {
+// runThrowaway runs a command in a workspace that lives for it alone.
+func runThrowaway(ctx context.Context, p *sandbox.Provider) error {
 	ws, err := p.Open(ctx, driver.Spec{ID: driver.NewID(), Kind: sandbox.Kind, Config: json.RawMessage(`{"throwaway":true}`)})
 	if err != nil {
 		return err

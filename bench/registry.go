@@ -21,12 +21,12 @@ func benchRegistry(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	b.cleanup(func() { store.Close() })
+	b.addCleanup(func() { store.Close() })
 	reg, err := registry.New(ctx, store, workspace.NewMux(new(memory.Provider)), nil)
 	if err != nil {
 		return err
 	}
-	b.cleanup(func() { reg.Shutdown(context.WithoutCancel(ctx)) })
+	b.addCleanup(func() { reg.Shutdown(context.WithoutCancel(ctx)) })
 	rec, err := reg.Create(ctx, workspace.Spec{Kind: "memory"})
 	if err != nil {
 		return err
@@ -38,5 +38,5 @@ func benchRegistry(ctx context.Context, b *bench) error {
 	var plain sync.Map
 	plain.Store(rec.ID, reg)
 	lookup := func() error { plain.Load(rec.ID); return nil }
-	return b.compare(ctx, "Acquire of a live workspace", "sync.Map.Load", 0, once(acquire), once(lookup))
+	return b.compareSides(ctx, "Acquire of a live workspace", "sync.Map.Load", 0, repeatSide(acquire), repeatSide(lookup))
 }

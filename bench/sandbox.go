@@ -23,28 +23,28 @@ func benchExec(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	b.cleanup(func() { ws.Life.Destroy(context.WithoutCancel(ctx)) }) // the directory goes with the family
-	ours := once(func() error { return runTrue(ctx, ws) })
-	plain := once(func() error { return exec.CommandContext(ctx, "true").Run() })
-	if err := b.compare(ctx, "true in a live sandbox", "fork and exec", 2, ours, plain); err != nil {
+	b.addCleanup(func() { ws.Life.Destroy(context.WithoutCancel(ctx)) }) // the directory goes with the family
+	ours := repeatSide(func() error { return runTrue(ctx, ws) })
+	plain := repeatSide(func() error { return exec.CommandContext(ctx, "true").Run() })
+	if err := b.compareSides(ctx, "true in a live sandbox", "fork and exec", 2, ours, plain); err != nil {
 		return err
 	}
 	w, err := workspace.New(driver.NewID(), ws, nil, nil)
 	if err != nil {
 		return err
 	}
-	library := once(func() error { return w.Command(ctx, "true").Run() })
-	if err := b.compare(ctx, "true by workspace.Command", "the driver alone", 1.5, library, ours); err != nil {
+	library := repeatSide(func() error { return w.Command(ctx, "true").Run() })
+	if err := b.compareSides(ctx, "true by workspace.Command", "the driver alone", 1.5, library, ours); err != nil {
 		return err
 	}
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		fmt.Fprintln(b.log, "exec: no bwrap here to compare with")
 		return nil
 	}
-	bwrap := once(func() error {
+	bwrap := repeatSide(func() error {
 		return exec.CommandContext(ctx, "bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true").Run()
 	})
-	return b.compare(ctx, "true in a live sandbox", "bwrap --unshare-all", 0, ours, bwrap)
+	return b.compareSides(ctx, "true in a live sandbox", "bwrap --unshare-all", 0, ours, bwrap)
 }
 
 // sandboxProvider builds croft-guest and a provider that uses it.
@@ -64,7 +64,7 @@ func sandboxProviderAt(ctx context.Context, b *bench, dir string) (*sandbox.Prov
 	}
 	p, err := sandbox.New(&sandbox.Config{Root: filepath.Join(dir, "ws"), Guest: bin})
 	if err == nil {
-		b.cleanup(func() { p.Close() })
+		b.addCleanup(func() { p.Close() })
 	}
 	return p, err
 }

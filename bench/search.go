@@ -12,8 +12,8 @@ import (
 
 const searchFiles = 20_000
 
-// searchGround makes the tree that grep and glob look at.
-func searchGround(b *bench) (string, *files.Root, error) {
+// makeSearchTree makes the tree that grep and glob look at.
+func makeSearchTree(b *bench) (string, *files.Root, error) {
 	if _, err := exec.LookPath("rg"); err != nil {
 		return "", nil, fmt.Errorf("ripgrep (rg) is the reference: %w", err)
 	}
@@ -28,12 +28,12 @@ func searchGround(b *bench) (string, *files.Root, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	b.cleanup(func() { root.Close() })
+	b.addCleanup(func() { root.Close() })
 	return dir, root, nil
 }
 
-// ripgrep runs rg and returns the number of lines that it printed.
-func ripgrep(ctx context.Context, dir string, args ...string) (int, error) {
+// runRipgrep runs rg and returns the number of lines that it printed.
+func runRipgrep(ctx context.Context, dir string, args ...string) (int, error) {
 	cmd := exec.CommandContext(ctx, "rg", args...)
 	cmd.Dir = dir
 	out, err := cmd.Output()
@@ -45,7 +45,7 @@ func ripgrep(ctx context.Context, dir string, args ...string) (int, error) {
 
 // benchGrep compares Grep with ripgrep, which searches with as many threads.
 func benchGrep(ctx context.Context, b *bench) error {
-	dir, root, err := searchGround(b)
+	dir, root, err := makeSearchTree(b)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func benchGrep(ctx context.Context, b *bench) error {
 	}
 	for _, r := range rows {
 		args := append([]string{"--line-number", "--no-ignore"}, r.rg...)
-		want, err := ripgrep(ctx, dir, args...)
+		want, err := runRipgrep(ctx, dir, args...)
 		if err != nil {
 			return err
 		}
@@ -74,8 +74,8 @@ func benchGrep(ctx context.Context, b *bench) error {
 			}
 			return err
 		}
-		theirs := func() error { _, err := ripgrep(ctx, dir, args...); return err }
-		if err := b.compare(ctx, r.name, "rg", r.bound, once(ours), once(theirs)); err != nil {
+		theirs := func() error { _, err := runRipgrep(ctx, dir, args...); return err }
+		if err := b.compareSides(ctx, r.name, "rg", r.bound, repeatSide(ours), repeatSide(theirs)); err != nil {
 			return err
 		}
 	}
@@ -84,7 +84,7 @@ func benchGrep(ctx context.Context, b *bench) error {
 
 // benchGlob compares Glob of everything with rg --files.
 func benchGlob(ctx context.Context, b *bench) error {
-	dir, root, err := searchGround(b)
+	dir, root, err := makeSearchTree(b)
 	if err != nil {
 		return err
 	}
@@ -103,8 +103,8 @@ func benchGlob(ctx context.Context, b *bench) error {
 			}
 			return err
 		}
-		theirs := func() error { _, err := ripgrep(ctx, dir, r.rg...); return err }
-		if err := b.compare(ctx, r.name, "rg --files", 1.3, once(ours), once(theirs)); err != nil {
+		theirs := func() error { _, err := runRipgrep(ctx, dir, r.rg...); return err }
+		if err := b.compareSides(ctx, r.name, "rg --files", 1.3, repeatSide(ours), repeatSide(theirs)); err != nil {
 			return err
 		}
 	}

@@ -59,7 +59,7 @@ func benchSearchCode(ctx context.Context, b *bench) error {
 	if err := codeTree(dir, codeFiles); err != nil {
 		return err
 	}
-	ws, err := b.inPlace(ctx, dir)
+	ws, err := b.openInPlace(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -72,12 +72,12 @@ func benchSearchCode(ctx context.Context, b *bench) error {
 		}
 		return err
 	}
-	if err := b.compare(ctx, "build, 10,000 files", "go/parser over the same", 0, once(build), once(func() error { return parseAll(dir) })); err != nil {
+	if err := b.compareSides(ctx, "build, 10,000 files", "go/parser over the same", 0, repeatSide(build), repeatSide(func() error { return parseAll(dir) })); err != nil {
 		return err
 	}
 	b.atMost(int64(2 * time.Second))
 	x := index.New(ws)
-	b.cleanup(func() { x.Close(ctx) })
+	b.addCleanup(func() { x.Close(ctx) })
 	ask := func() error {
 		res, err := x.Search(ctx, "parse the server's request queue", 20)
 		if err == nil && len(res.Hits) != 20 {
@@ -86,17 +86,17 @@ func benchSearchCode(ctx context.Context, b *bench) error {
 		return err
 	}
 	rg := func(pattern string) func() error {
-		return func() error { _, err := ripgrep(ctx, dir, "--line-number", "-i", pattern); return err }
+		return func() error { _, err := runRipgrep(ctx, dir, "--line-number", "-i", pattern); return err }
 	}
-	if err := b.compare(ctx, "ask, 10,000 files", "rg for one of its words", 0.5, once(ask), once(rg("func .*Queue"))); err != nil {
+	if err := b.compareSides(ctx, "ask, 10,000 files", "rg for one of its words", 0.5, repeatSide(ask), repeatSide(rg("func .*Queue"))); err != nil {
 		return err
 	}
 	b.atMost(int64(10 * time.Millisecond))
-	return b.freshness(ctx, dir, x, rg)
+	return b.benchFreshness(ctx, dir, x, rg)
 }
 
-// freshness writes a new declaration and asks until it is found.
-func (b *bench) freshness(ctx context.Context, dir string, x *index.Index, rg func(string) func() error) error {
+// benchFreshness writes a new declaration and asks until it is found.
+func (b *bench) benchFreshness(ctx context.Context, dir string, x *index.Index, rg func(string) func() error) error {
 	n := 0
 	fresh := func() (string, error) {
 		n++
@@ -120,15 +120,15 @@ func (b *bench) freshness(ctx context.Context, dir string, x *index.Index, rg fu
 		}
 		return rg("func " + name)()
 	}
-	if err := b.compare(ctx, "know of an edit", "the edit, and rg for it", 0, once(ours), once(theirs)); err != nil {
+	if err := b.compareSides(ctx, "know of an edit", "the edit, and rg for it", 0, repeatSide(ours), repeatSide(theirs)); err != nil {
 		return err
 	}
 	b.atMost(int64(time.Second))
 	return nil
 }
 
-// inPlace opens a directory as a workspace.
-func (b *bench) inPlace(ctx context.Context, dir string) (*workspace.Workspace, error) {
+// openInPlace opens a directory as a workspace.
+func (b *bench) openInPlace(ctx context.Context, dir string) (*workspace.Workspace, error) {
 	data, err := b.tempDir()
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (b *bench) inPlace(ctx context.Context, dir string) (*workspace.Workspace, 
 	if err != nil {
 		return nil, err
 	}
-	b.cleanup(func() { ws.Close(context.WithoutCancel(ctx)) })
+	b.addCleanup(func() { ws.Close(context.WithoutCancel(ctx)) })
 	return ws, nil
 }
 

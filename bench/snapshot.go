@@ -30,102 +30,102 @@ func benchSnapshot(ctx context.Context, b *bench) error {
 		sizes = append(sizes, 100_000)
 	}
 	for _, n := range sizes {
-		b.fewer(n)
-		g, err := newSnapshotGround(ctx, b, n)
+		b.limitRepetitions(n)
+		g, err := newSnapshotTree(ctx, b, n)
 		if err != nil {
 			return err
 		}
-		for _, part := range []func(context.Context, *bench) error{g.first, g.second, g.restore, g.fork} {
+		for _, part := range []func(context.Context, *bench) error{g.benchFirst, g.benchSecond, g.benchRestore, g.benchFork} {
 			err := part(ctx, b)
-			g.sweep()
+			g.removeTrash()
 			b.between = nil
 			if err != nil {
 				return err
 			}
 		}
-		b.release()
+		b.runCleanups()
 	}
 	return benchForks(ctx, b)
 }
 
-// fewer lowers how often each side runs where it works on many files.
-func (b *bench) fewer(files int) {
-	b.least = 0
+// limitRepetitions lowers how often each side runs where it works on many files.
+func (b *bench) limitRepetitions(files int) {
+	b.minRuns = 0
 	if files >= 100_000 {
-		b.least = 2
+		b.minRuns = 2
 	}
 }
 
-// A snapshotGround is a tree and room for what is made of it.
-type snapshotGround struct {
+// A snapshotTree is a tree and room for what is made of it.
+type snapshotTree struct {
 	n     int
 	dir   string
 	tree  string
-	turn  int
+	count int
 	trash []string
 }
 
-func newSnapshotGround(_ context.Context, b *bench, n int) (*snapshotGround, error) {
+func newSnapshotTree(_ context.Context, b *bench, n int) (*snapshotTree, error) {
 	dir, err := b.tempDir()
 	if err != nil {
 		return nil, err
 	}
-	g := &snapshotGround{n: n, dir: dir, tree: filepath.Join(dir, "tree")}
+	g := &snapshotTree{n: n, dir: dir, tree: filepath.Join(dir, "tree")}
 	return g, textTree(g.tree, n)
 }
 
-// fresh is a path that goes with the next sweep.
-func (g *snapshotGround) fresh(name string) string {
-	g.turn++
-	path := filepath.Join(g.dir, fmt.Sprintf("%s%d", name, g.turn))
+// newPath is a path that goes with the next sweep.
+func (g *snapshotTree) newPath(name string) string {
+	g.count++
+	path := filepath.Join(g.dir, fmt.Sprintf("%s%d", name, g.count))
 	g.trash = append(g.trash, path)
 	return path
 }
 
-func (g *snapshotGround) sweep() {
+func (g *snapshotTree) removeTrash() {
 	for _, path := range g.trash {
 		os.RemoveAll(path)
 	}
 	g.trash = nil
 }
 
-func (g *snapshotGround) name(what string) string { return fmt.Sprintf("%s, %d files", what, g.n) }
+func (g *snapshotTree) rowName(what string) string { return fmt.Sprintf("%s, %d files", what, g.n) }
 
 func openStore(dir string) *snapshot.Store {
 	return snapshot.Open(snapshot.Dir(dir), &snapshot.Options{CacheDir: filepath.Join(dir, "cache")})
 }
 
-// first compares the first snapshot of a tree, into an empty store.
-func (g *snapshotGround) first(ctx context.Context, b *bench) error {
-	b.between = g.sweep
-	b.before = settle // ours waits for the disk, and not for what tar and git leave unwritten
+// benchFirst compares the first snapshot of a tree, into an empty store.
+func (g *snapshotTree) benchFirst(ctx context.Context, b *bench) error {
+	b.between = g.removeTrash
+	b.before = syncDisk // ours waits for the disk, and not for what tar and git leave unwritten
 	defer func() { b.before = nil }()
-	ours := once(func() error {
-		_, err := openStore(g.fresh("store")).Take(ctx, snapshot.HostDir(g.tree, nil), &snapshot.TakeOptions{Cache: "tree"})
+	ours := repeatSide(func() error {
+		_, err := openStore(g.newPath("store")).Take(ctx, snapshot.HostDir(g.tree, nil), &snapshot.TakeOptions{Cache: "tree"})
 		return err
 	})
-	tar := once(func() error {
-		return shell(ctx, g.tree, `tar cf - . | zstd -1 -q -o "$1"`, g.fresh("tar"))
+	tar := repeatSide(func() error {
+		return runShell(ctx, g.tree, `tar cf - . | zstd -1 -q -o "$1"`, g.newPath("tar"))
 	})
-	if err := b.compare(ctx, g.name("first snapshot"), "tar | zstd -1", 1.45, ours, tar); err != nil {
+	if err := b.compareSides(ctx, g.rowName("first snapshot"), "tar | zstd -1", 1.45, ours, tar); err != nil {
 		return err
 	}
-	git := once(func() error {
-		return shell(ctx, g.tree, `export GIT_DIR="$1" GIT_WORK_TREE=.; git init -q && git add -A && `+commit, g.fresh("git"))
+	git := repeatSide(func() error {
+		return runShell(ctx, g.tree, `export GIT_DIR="$1" GIT_WORK_TREE=.; git init -q && git add -A && `+commit, g.newPath("git"))
 	})
-	return b.compare(ctx, g.name("first snapshot"), "git add -A && git commit", 1, ours, git)
+	return b.compareSides(ctx, g.rowName("first snapshot"), "git add -A && git commit", 1, ours, git)
 }
 
 const commit = `git -c gc.auto=0 -c user.name=b -c user.email=b@example.com commit -q --no-verify -m x`
 
-// second compares a snapshot in which ten files changed since the one before.
-func (g *snapshotGround) second(ctx context.Context, b *bench) error {
+// benchSecond compares a snapshot in which ten files changed since the one before.
+func (g *snapshotTree) benchSecond(ctx context.Context, b *bench) error {
 	time.Sleep(100 * time.Millisecond) // what was written just now is not cached
-	s, repo := openStore(g.fresh("store")), g.fresh("git")
+	s, repo := openStore(g.newPath("store")), g.newPath("git")
 	if _, err := s.Take(ctx, snapshot.HostDir(g.tree, nil), &snapshot.TakeOptions{Cache: "tree"}); err != nil {
 		return err
 	}
-	if err := shell(ctx, g.tree, `export GIT_DIR="$1" GIT_WORK_TREE=.; git init -q && git add -A && `+commit, repo); err != nil {
+	if err := runShell(ctx, g.tree, `export GIT_DIR="$1" GIT_WORK_TREE=.; git init -q && git add -A && `+commit, repo); err != nil {
 		return err
 	}
 	ours := func() error {
@@ -133,78 +133,78 @@ func (g *snapshotGround) second(ctx context.Context, b *bench) error {
 		return err
 	}
 	git := func() error {
-		return shell(ctx, g.tree, `export GIT_DIR="$1" GIT_WORK_TREE=.; git add -A && `+commit, repo)
+		return runShell(ctx, g.tree, `export GIT_DIR="$1" GIT_WORK_TREE=.; git add -A && `+commit, repo)
 	}
 	changed := func(f func() error) side {
-		return once(func() error {
-			g.turn++
-			if err := changeSome(g.tree, g.n, g.turn); err != nil {
+		return repeatSide(func() error {
+			g.count++
+			if err := changeSome(g.tree, g.n, g.count); err != nil {
 				return err
 			}
 			return f()
 		})
 	}
-	return b.compare(ctx, g.name("snapshot, 10 changed"), "git add -A && git commit", 1, changed(ours), changed(git))
+	return b.compareSides(ctx, g.rowName("snapshot, 10 changed"), "git add -A && git commit", 1, changed(ours), changed(git))
 }
 
-// restore compares a new directory from a snapshot with a copy of the tree, and a
+// benchRestore compares a new directory from a snapshot with a copy of the tree, and a
 // return to a snapshot with an rsync.
-func (g *snapshotGround) restore(ctx context.Context, b *bench) error {
+func (g *snapshotTree) benchRestore(ctx context.Context, b *bench) error {
 	store := filepath.Join(g.dir, "kept")
 	m, err := openStore(store).Take(ctx, snapshot.HostDir(g.tree, nil), nil)
 	if err != nil {
 		return err
 	}
-	b.between = g.sweep
-	ours := once(func() error {
-		to := g.fresh("restored")
+	b.between = g.removeTrash
+	ours := repeatSide(func() error {
+		to := g.newPath("restored")
 		if err := os.Mkdir(to, 0o755); err != nil {
 			return err
 		}
 		return snapshot.Extract(ctx, openStore(store).StoredTree(m.Root), to, nil)
 	})
-	cp := once(func() error { return exec.CommandContext(ctx, "cp", "-a", g.tree, g.fresh("copy")).Run() })
-	return b.compare(ctx, g.name("restore into a new directory"), "cp -a", 1.2, ours, cp)
+	cp := repeatSide(func() error { return exec.CommandContext(ctx, "cp", "-a", g.tree, g.newPath("copy")).Run() })
+	return b.compareSides(ctx, g.rowName("restore into a new directory"), "cp -a", 1.2, ours, cp)
 }
 
-// fork compares a snapshot of a sandbox in which ten files changed, and a new
+// benchFork compares a snapshot of a sandbox in which ten files changed, and a new
 // sandbox from it, with a copy of the tree.
-func (g *snapshotGround) fork(ctx context.Context, b *bench) error {
+func (g *snapshotTree) benchFork(ctx context.Context, b *bench) error {
 	p, err := snapshotSandbox(ctx, b)
 	if err != nil {
 		return err
 	}
-	ws, err := p.from(ctx, g.tree)
+	ws, err := p.openTree(ctx, g.tree)
 	if err != nil {
 		return err
 	}
-	if err := p.change(ctx, ws, g.n, 1); err != nil {
+	if err := p.changeFiles(ctx, ws, g.n, 1); err != nil {
 		return err
 	}
 	var opened []*driver.Workspace
 	b.between = func() {
-		g.sweep()
-		destroy(ctx, opened)
+		g.removeTrash()
+		destroyAll(ctx, opened)
 		opened = nil
 	}
-	b.cleanup(func() { destroy(ctx, append(opened, ws)) })
-	ours := once(func() error {
+	b.addCleanup(func() { destroyAll(ctx, append(opened, ws)) })
+	ours := repeatSide(func() error {
 		info, err := ws.Life.Snapshot.Snapshot(ctx, &driver.SnapshotOptions{})
 		if err != nil {
 			return err
 		}
-		fork, err := p.open(ctx, info.ID)
+		fork, err := p.openSnapshot(ctx, info.ID)
 		if err == nil {
 			opened = append(opened, fork)
 		}
 		return err
 	})
-	cp := once(func() error { return exec.CommandContext(ctx, "cp", "-a", g.tree, g.fresh("copy")).Run() })
+	cp := repeatSide(func() error { return exec.CommandContext(ctx, "cp", "-a", g.tree, g.newPath("copy")).Run() })
 	bound := forkBound
 	if g.n < 10_000 {
 		bound = 1 // a small tree is soon copied
 	}
-	err = b.compare(ctx, g.name("fork of a sandbox, 10 changed"), "cp -a", bound, ours, cp)
+	err = b.compareSides(ctx, g.rowName("fork of a sandbox, 10 changed"), "cp -a", bound, ours, cp)
 	if err == nil && g.n == 10_000 {
 		b.atMost(forkMost)
 	}
@@ -228,40 +228,40 @@ func benchForks(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		b.between = func() { small.sweep(ctx); large.sweep(ctx) }
-		b.cleanup(b.between)
-		ours := once(func() error { return large.fork(ctx) })
-		theirs := once(func() error { return small.fork(ctx) })
-		if err := b.compare(ctx, fmt.Sprintf("fork from a sealed layer of %d files", n), "from one of 1000", 1.5, ours, theirs); err != nil {
+		b.between = func() { small.destroyForks(ctx); large.destroyForks(ctx) }
+		b.addCleanup(b.between)
+		ours := repeatSide(func() error { return large.forkSandbox(ctx) })
+		theirs := repeatSide(func() error { return small.forkSandbox(ctx) })
+		if err := b.compareSides(ctx, fmt.Sprintf("fork from a sealed layer of %d files", n), "from one of 1000", 1.5, ours, theirs); err != nil {
 			return err
 		}
-		ours = once(func() error { return large.seal(ctx) })
-		theirs = once(func() error { return small.seal(ctx) })
-		if err := b.compare(ctx, fmt.Sprintf("seal a sandbox of %d files, 10 changed", n), "one of 1000", 1.5, ours, theirs); err != nil {
+		ours = repeatSide(func() error { return large.sealFork(ctx) })
+		theirs = repeatSide(func() error { return small.sealFork(ctx) })
+		if err := b.compareSides(ctx, fmt.Sprintf("seal a sandbox of %d files, 10 changed", n), "one of 1000", 1.5, ours, theirs); err != nil {
 			return err
 		}
 		b.between()
 		b.between = nil
 		if n == 10_000 {
-			if err := large.disk(ctx, b); err != nil {
+			if err := large.addDiskRow(ctx, b); err != nil {
 				return err
 			}
-			large.sweep(ctx)
+			large.destroyForks(ctx)
 		}
 	}
 	return nil
 }
 
-// sealed is a sandbox that was sealed.
-type sealed struct {
-	p    *snapshots
-	n    int
-	id   string
-	open []*driver.Workspace
+// sealedSandbox is a sandbox that was sealed.
+type sealedSandbox struct {
+	p     *snapshotProvider
+	n     int
+	id    string
+	forks []*driver.Workspace
 }
 
-func newSealed(ctx context.Context, b *bench, n int) (*sealed, error) {
-	g, err := newSnapshotGround(ctx, b, n)
+func newSealed(ctx context.Context, b *bench, n int) (*sealedSandbox, error) {
+	g, err := newSnapshotTree(ctx, b, n)
 	if err != nil {
 		return nil, err
 	}
@@ -269,50 +269,50 @@ func newSealed(ctx context.Context, b *bench, n int) (*sealed, error) {
 	if err != nil {
 		return nil, err
 	}
-	ws, err := p.from(ctx, g.tree)
+	ws, err := p.openTree(ctx, g.tree)
 	if err != nil {
 		return nil, err
 	}
-	defer destroy(ctx, []*driver.Workspace{ws})
+	defer destroyAll(ctx, []*driver.Workspace{ws})
 	info, err := ws.Life.Snapshot.Seal(ctx, &driver.SnapshotOptions{})
-	return &sealed{p: p, n: n, id: info.ID}, err
+	return &sealedSandbox{p: p, n: n, id: info.ID}, err
 }
 
-func (s *sealed) fork(ctx context.Context) error {
-	ws, err := s.p.open(ctx, s.id)
+func (s *sealedSandbox) forkSandbox(ctx context.Context) error {
+	ws, err := s.p.openSnapshot(ctx, s.id)
 	if err == nil {
-		s.open = append(s.open, ws)
+		s.forks = append(s.forks, ws)
 	}
 	return err
 }
 
-// seal forks it, changes ten files, and seals the fork.
-func (s *sealed) seal(ctx context.Context) error {
-	if err := s.fork(ctx); err != nil {
+// sealFork forks it, changes ten files, and seals the fork.
+func (s *sealedSandbox) sealFork(ctx context.Context) error {
+	if err := s.forkSandbox(ctx); err != nil {
 		return err
 	}
-	ws := s.open[len(s.open)-1]
-	if err := s.p.change(ctx, ws, s.n, 1); err != nil {
+	ws := s.forks[len(s.forks)-1]
+	if err := s.p.changeFiles(ctx, ws, s.n, 1); err != nil {
 		return err
 	}
 	_, err := ws.Life.Snapshot.Seal(ctx, &driver.SnapshotOptions{})
 	return err
 }
 
-func (s *sealed) sweep(ctx context.Context) {
-	destroy(ctx, s.open)
-	s.open = nil
+func (s *sealedSandbox) destroyForks(ctx context.Context) {
+	destroyAll(ctx, s.forks)
+	s.forks = nil
 }
 
-// disk compares the disk that the sealed layer and 100 forks take, in each of which
+// addDiskRow compares the disk that the sealed layer and 100 forks take, in each of which
 // ten files changed, with what it takes with one fork.
-func (s *sealed) disk(ctx context.Context, b *bench) error {
+func (s *sealedSandbox) addDiskRow(ctx context.Context, b *bench) error {
 	var one int64
 	for i := range 100 {
-		if err := s.fork(ctx); err != nil {
+		if err := s.forkSandbox(ctx); err != nil {
 			return err
 		}
-		if err := s.p.change(ctx, s.open[i], s.n, i); err != nil {
+		if err := s.p.changeFiles(ctx, s.forks[i], s.n, i); err != nil {
 			return err
 		}
 		if i == 0 {
@@ -326,18 +326,18 @@ func (s *sealed) disk(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	b.add(Row{Family: b.family, Name: "disk of 100 forks of 10000 files, 10 changed in each", Ref: "of one", OursNS: all, RefNS: one,
+	b.addRow(Row{Family: b.family, Name: "disk of 100 forks of 10000 files, 10 changed in each", Ref: "of one", OursNS: all, RefNS: one,
 		Ratio: float64(all) / float64(one), N: 1, Bound: forksBound, Unit: bytesUnit})
 	return nil
 }
 
-// snapshots is a provider of sandboxes with a store of snapshots.
-type snapshots struct {
+// snapshotProvider is a provider of sandboxes with a store of snapshots.
+type snapshotProvider struct {
 	*sandbox.Provider
 	dir string
 }
 
-func snapshotSandbox(ctx context.Context, b *bench) (*snapshots, error) {
+func snapshotSandbox(ctx context.Context, b *bench) (*snapshotProvider, error) {
 	bin, err := b.tempDir()
 	if err != nil {
 		return nil, err
@@ -354,25 +354,25 @@ func snapshotSandbox(ctx context.Context, b *bench) (*snapshots, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.cleanup(func() { p.Close() })
-	return &snapshots{p, dir}, nil
+	b.addCleanup(func() { p.Close() })
+	return &snapshotProvider{p, dir}, nil
 }
 
-// from opens a sandbox that starts as a tree is, from a snapshot of it.
-func (p *snapshots) from(ctx context.Context, tree string) (*driver.Workspace, error) {
+// openTree opens a sandbox that starts as a tree is, from a snapshot of it.
+func (p *snapshotProvider) openTree(ctx context.Context, tree string) (*driver.Workspace, error) {
 	m, err := openStore(filepath.Join(p.dir, "store")).Take(ctx, snapshot.HostDir(tree, nil), nil)
 	if err != nil {
 		return nil, err
 	}
-	return p.open(ctx, m.ID)
+	return p.openSnapshot(ctx, m.ID)
 }
 
-func (p *snapshots) open(ctx context.Context, id string) (*driver.Workspace, error) {
+func (p *snapshotProvider) openSnapshot(ctx context.Context, id string) (*driver.Workspace, error) {
 	return p.Open(ctx, driver.Spec{ID: driver.NewID(), Kind: sandbox.Kind, From: driver.Source{Snapshot: id}})
 }
 
-// change changes ten files in a sandbox.
-func (p *snapshots) change(ctx context.Context, ws *driver.Workspace, n, turn int) error {
+// changeFiles changes ten files in a sandbox.
+func (p *snapshotProvider) changeFiles(ctx context.Context, ws *driver.Workspace, n, turn int) error {
 	for k := range 10 {
 		i := (k*n/10 + turn) % n
 		name := fmt.Sprintf("mod%02d/pkg%02d/file%06d.txt", i/2000, i/40%50, i)
@@ -383,13 +383,13 @@ func (p *snapshots) change(ctx context.Context, ws *driver.Workspace, n, turn in
 	return nil
 }
 
-func destroy(ctx context.Context, list []*driver.Workspace) {
+func destroyAll(ctx context.Context, list []*driver.Workspace) {
 	for _, ws := range list {
 		ws.Life.Destroy(context.WithoutCancel(ctx)) // the directory goes with the family
 	}
 }
 
-func shell(ctx context.Context, dir, script string, args ...string) error {
+func runShell(ctx context.Context, dir, script string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", script, "sh"}, args...)...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -23,17 +23,17 @@ import (
 
 // Files of ours in a directory of artifacts, beside those of package agent.
 const (
-	diffName      = "changes.diff"
-	consoleName   = "assert.log.json" // what the code of the case wrote to its console
-	explainName   = "explain.json"    // what may be asked about a failure
-	answersName   = "explanations.json"
-	askedName     = "explain" // a directory
-	cleanupName   = "workspace.cleanup-error.log"
-	workspaceName = "workspace.json"
+	diffName         = "changes.diff"
+	consoleName      = "assert.log.json" // what the code of the case wrote to its console
+	explainName      = "explain.json"    // what may be asked about a failure
+	explanationsName = "explanations.json"
+	questionsName    = "explain" // a directory
+	cleanupName      = "workspace.cleanup-error.log"
+	workspaceName    = "workspace.json"
 )
 
 // ownFiles are the files that are written after a session, if at all.
-var ownFiles = []string{diffName, "error.json", "report.json", "judgements.json", consoleName, explainName, answersName, askedName}
+var ownFiles = []string{diffName, "error.json", "report.json", "judgements.json", consoleName, explainName, explanationsName, questionsName}
 
 // removeForged removes what an agent put in the place of files of ours.
 func removeForged(dir string, names ...string) error {
@@ -55,7 +55,7 @@ func removeAllForged(dir string) error {
 	}
 	var names []string
 	for _, e := range list {
-		if furtherTry.MatchString(e.Name()) {
+		if retryDir.MatchString(e.Name()) {
 			names = append(names, e.Name())
 		}
 	}
@@ -68,14 +68,14 @@ func removeAllForged(dir string) error {
 }
 
 var (
-	furtherTry = regexp.MustCompile(`^session-\d+$`)
+	retryDir = regexp.MustCompile(`^session-\d+$`)
 	// sessionPath is where the artifacts of a session are, in the directory of a run.
 	sessionPath = regexp.MustCompile(`^[^/]+/[^/]+/repeat-\d+(/session-\d+)?$`)
 )
 
-// isSession reports whether a directory holds the artifacts of a session. What an
+// isSessionDir reports whether a directory holds the artifacts of a session. What an
 // agent makes in them that looks like a run does not count: the run is the outermost.
-func isSession(dir string) bool {
+func isSessionDir(dir string) bool {
 	run := ""
 	for at := dir; at != filepath.Dir(at); at = filepath.Dir(at) {
 		for _, name := range []string{journalName, ResultsName} {
@@ -88,10 +88,10 @@ func isSession(dir string) bool {
 	return run != "" && err == nil && sessionPath.MatchString(filepath.ToSlash(rel))
 }
 
-// ownDir makes the directory at rel below base, of which agents may have made parts
+// makeOwnDir makes the directory at rel below base, of which agents may have made parts
 // before: what is no directory on the way, such as a link that leads elsewhere,
 // gives way to one.
-func ownDir(base, rel string) (string, error) {
+func makeOwnDir(base, rel string) (string, error) {
 	if _, err := files.Identify(base); err != nil || base != filepath.Clean(base) { // a symlink is on the way, or nothing is there
 		return "", fmt.Errorf("eval: make %s: %w: %s was replaced", filepath.Join(base, rel), fault.SandboxViolation, base)
 	}
@@ -115,9 +115,9 @@ func ownDir(base, rel string) (string, error) {
 	return at, nil
 }
 
-// freshDir is ownDir for a directory that is empty.
-func freshDir(base, rel string) (string, error) {
-	dir, err := ownDir(base, rel)
+// makeEmptyDir is ownDir for a directory that is empty.
+func makeEmptyDir(base, rel string) (string, error) {
+	dir, err := makeOwnDir(base, rel)
 	if err == nil {
 		err = files.RemoveTree(dir)
 	}

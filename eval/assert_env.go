@@ -19,7 +19,7 @@ type assertEnv struct {
 	info        suite.EnvInfo
 	preparedEnv *preparedEnv
 	changes     *changes // nil where they are not known, with why
-	why         error
+	changesErr  error
 	report      *session.Report
 	judge       JudgeFunc
 }
@@ -60,7 +60,7 @@ func (e *assertEnv) Stat(ctx context.Context, name string) (suite.FileInfo, erro
 // Changes lists what the agent changed.
 func (e *assertEnv) Changes(context.Context) ([]suite.Change, error) {
 	if e.changes == nil {
-		return nil, e.why
+		return nil, e.changesErr
 	}
 	list := []suite.Change{}
 	for _, c := range e.changes.list {
@@ -79,9 +79,9 @@ func (e *assertEnv) Changes(context.Context) ([]suite.Change, error) {
 // Diff returns what the agent changed, as text.
 func (e *assertEnv) Diff(_ context.Context, paths []string) (string, error) {
 	if e.changes == nil {
-		return "", e.why
+		return "", e.changesErr
 	}
-	return e.changes.unified(paths), nil
+	return e.changes.unifiedDiff(paths), nil
 }
 
 // commandTime bounds a command of an assertion that sets no time of its own.

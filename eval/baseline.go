@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,16 +19,16 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// tokens is a report's count of the baseline's metric.
-func (b *baselines) tokens(r *session.Report) (float64, bool) {
-	n := tokenCounts(r)[slices.Index(countNames, b.metric())]
+// tokenCount is a report's count of the baseline's metric.
+func (b *baselines) tokenCount(r *session.Report) (float64, bool) {
+	n := tokenCounts(r)[slices.Index(tokenCountNames, b.metric())]
 	if n == nil {
 		return 0, false
 	}
 	return *n, true
 }
 
-func (b *baselines) metric() string { return first(b.Metric, "totalTokens") }
+func (b *baselines) metric() string { return cmp.Or(b.Metric, "totalTokens") }
 
 // A baselineEntry is what one case on one runner used.
 type baselineEntry struct {
@@ -67,13 +68,13 @@ func loadBaselines(p *plan) (*baselines, error) {
 		return nil, nil
 	}
 	b := *s
-	b.Path = first(p.Baselines, s.Path, filepath.Join(p.config.Dir, "skillgym.snapshots.json"))
+	b.Path = cmp.Or(p.Baselines, s.Path, filepath.Join(p.config.Dir, "skillgym.snapshots.json"))
 	return readBaselines(b, p.UpdateBaselines)
 }
 
 func readBaselines(b suite.Snapshots, update bool) (*baselines, error) {
 	s := &baselines{Snapshots: b, update: update, file: baselineFile{Version: 1, Entries: map[string]baselineEntry{}}}
-	if !slices.Contains(countNames, s.metric()) {
+	if !slices.Contains(tokenCountNames, s.metric()) {
 		return nil, fmt.Errorf("eval: snapshots.metric %q: %w: expected one of: %s", b.Metric, fault.InvalidArgument, strings.Join(suite.Metrics, ", "))
 	}
 	data, err := os.ReadFile(b.Path)
@@ -102,7 +103,7 @@ func (s *baselines) check(caseID string, r session.Runner, reports []*session.Re
 	}
 	var values []float64
 	for _, rep := range reports {
-		n, ok := s.tokens(rep)
+		n, ok := s.tokenCount(rep)
 		if !ok {
 			return &ErrorInfo{Name: "Error", Message: fmt.Sprintf("Snapshot check requires provider token metric %s, but it was unavailable for %s / %s.", s.metric(), caseID, r.ID)}
 		}
@@ -118,16 +119,16 @@ func (s *baselines) check(caseID string, r session.Runner, reports []*session.Re
 		s.dirty = true
 		return nil
 	}
-	for _, allowed := range s.allowed(was.Value) {
+	for _, allowed := range s.allowedValues(was.Value) {
 		if actual > allowed {
-			return s.tooMuch(caseID, r.ID, was.Value, actual, allowed)
+			return s.mismatchError(caseID, r.ID, was.Value, actual, allowed)
 		}
 	}
 	return nil
 }
 
-// allowed lists the most that each bound allows.
-func (b *baselines) allowed(was float64) []float64 {
+// allowedValues lists the most that each bound allows.
+func (b *baselines) allowedValues(was float64) []float64 {
 	var list []float64
 	if b.Absolute != nil {
 		list = append(list, was+*b.Absolute)
@@ -138,18 +139,18 @@ func (b *baselines) allowed(was float64) []float64 {
 	return list
 }
 
-func (b *baselines) tooMuch(caseID, runnerID string, was, actual, allowed float64) *ErrorInfo {
+func (b *baselines) mismatchError(caseID, runnerID string, was, actual, allowed float64) *ErrorInfo {
 	percent := 0.0
 	if was != 0 {
 		percent = (actual - was) / was * 100
 	}
 	return &ErrorInfo{Name: "Error", Message: fmt.Sprintf(
 		"Snapshot mismatch for %s:\nactual %s > allowed %s\nbaseline %s, +%s tokens (+%.1f%%)\nkey: %s / %s\nRun with --update-snapshots to accept the new baseline.",
-		b.metric(), number(actual), number(allowed), number(was), number(actual-was), percent, caseID, runnerID)}
+		b.metric(), formatNumber(actual), formatNumber(allowed), formatNumber(was), formatNumber(actual-was), percent, caseID, runnerID)}
 }
 
-// number writes a number whole, or with two digits.
-func number(x float64) string {
+// formatNumber writes a number whole, or with two digits.
+func formatNumber(x float64) string {
 	if x == math.Trunc(x) {
 		return strconv.FormatFloat(x, 'f', -1, 64)
 	}

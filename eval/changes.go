@@ -25,22 +25,22 @@ import (
 // Bounds of what is looked at to tell what an agent changed. Beyond them the
 // names are listed and not the text.
 const (
-	maxDiffFile  = 1 << 20  // bytes of a file whose text is compared
-	maxDiffBytes = 32 << 20 // of all that is set aside before the agent starts
-	maxDiffFiles = 4000     // files that are set aside
-	maxEntries   = 200_000  // entries of a workspace that is looked at
-	maxTouched   = 5000     // changes that are looked at one by one; beyond, all is listed
+	maxDiffFile     = 1 << 20  // bytes of a file whose text is compared
+	maxDiffBytes    = 32 << 20 // of all that is set aside before the agent starts
+	maxDiffFiles    = 4000     // files that are set aside
+	maxEntries      = 200_000  // entries of a workspace that is looked at
+	maxChangedPaths = 5000     // changes that are looked at one by one; beyond, all is listed
 )
 
-// listed is what a template holds, read once.
-type listed struct {
+// templateListing is what a template holds, read once.
+type templateListing struct {
 	once  sync.Once
 	infos map[string]driver.Info
 	err   error
 }
 
-// of lists a directory of the host.
-func (l *listed) of(ctx context.Context, dir string) (map[string]driver.Info, error) {
+// load lists a directory of the host.
+func (l *templateListing) load(ctx context.Context, dir string) (map[string]driver.Info, error) {
 	l.once.Do(func() {
 		d, end, err := hostWorkspace(dir)
 		if err != nil {
@@ -52,15 +52,15 @@ func (l *listed) of(ctx context.Context, dir string) (map[string]driver.Info, er
 			l.err = errors.Join(err, end(ctx))
 			return
 		}
-		l.infos, l.err = entries(ctx, ws)
+		l.infos, l.err = listFiles(ctx, ws)
 		l.err = errors.Join(l.err, ws.Close(ctx))
 	})
 	return l.infos, l.err
 }
 
-// entries lists a workspace by path, without what Git keeps.
-func entries(ctx context.Context, ws *workspace.Workspace) (map[string]driver.Info, error) {
-	all, more, err := listing(ctx, ws, maxEntries)
+// listFiles lists a workspace by path, without what Git keeps.
+func listFiles(ctx context.Context, ws *workspace.Workspace) (map[string]driver.Info, error) {
+	all, more, err := listEntries(ctx, ws, maxEntries)
 	if err != nil {
 		return nil, err
 	}
@@ -69,18 +69,18 @@ func entries(ctx context.Context, ws *workspace.Workspace) (map[string]driver.In
 	}
 	infos := make(map[string]driver.Info, len(all))
 	for _, i := range all {
-		if !hidden(i.Path) && i.Type != driver.TypeDir {
+		if !isGitPath(i.Path) && i.Type != driver.TypeDir {
 			infos[i.Path] = i
 		}
 	}
 	return infos, nil
 }
 
-// hidden reports whether a name is of what Git keeps.
-func hidden(name string) bool { return name == ".git" || strings.HasPrefix(name, ".git/") }
+// isGitPath reports whether a name is of what Git keeps.
+func isGitPath(name string) bool { return name == ".git" || strings.HasPrefix(name, ".git/") }
 
-// before is a workspace as the agent found it.
-type before struct {
+// beforeState is a workspace as the agent found it.
+type beforeState struct {
 	pure     bool // it is the template, and nothing else
 	infos    map[string]driver.Info
 	template string // host directory that has the text of what is as it is there
@@ -90,11 +90,11 @@ type before struct {
 
 // snapshotBefore notes how the workspace is. What a bootstrap command has made, and what
 // was there in place, is set aside as far as it is small.
-func (v *environments) snapshotBefore(ctx context.Context, d *preparedEnv) (b *before, err error) {
-	b = &before{}
+func (v *environments) snapshotBefore(ctx context.Context, d *preparedEnv) (b *beforeState, err error) {
+	b = &beforeState{}
 	if d.path != "" && v.template != "" {
 		b.template = v.template
-		if b.original, err = v.templates.of(ctx, v.template); err != nil {
+		if b.original, err = v.templateFiles.load(ctx, v.template); err != nil {
 			return nil, err
 		}
 		if d.file.Bootstrap == nil {
@@ -105,20 +105,20 @@ func (v *environments) snapshotBefore(ctx context.Context, d *preparedEnv) (b *b
 	if d.path != "" && d.file.Bootstrap == nil {
 		return b, nil // it is empty
 	}
-	if b.infos, err = entries(ctx, d.env.Workspace); err != nil {
+	if b.infos, err = listFiles(ctx, d.env.Workspace); err != nil {
 		return nil, err
 	}
-	return b, b.setAside(ctx, d.env.Workspace)
+	return b, b.stashFiles(ctx, d.env.Workspace)
 }
 
-// setAside copies the text of files that the template does not have.
-func (b *before) setAside(ctx context.Context, ws *workspace.Workspace) (err error) {
+// stashFiles copies the text of files that the template does not have.
+func (b *beforeState) stashFiles(ctx context.Context, ws *workspace.Workspace) (err error) {
 	if b.stash, err = locktmp.Make(suite.ScratchPrefix); err != nil {
 		return err
 	}
 	total, files := int64(0), 0
 	for name, info := range b.infos {
-		if was, ok := b.original[name]; ok && same(was, info) || info.Type != driver.TypeFile || info.Size > maxDiffFile || strings.Contains(name, "node_modules/") {
+		if was, ok := b.original[name]; ok && sameInfo(was, info) || info.Type != driver.TypeFile || info.Size > maxDiffFile || strings.Contains(name, "node_modules/") {
 			continue
 		}
 		if total, files = total+info.Size, files+1; total > maxDiffBytes || files > maxDiffFiles {
@@ -131,7 +131,7 @@ func (b *before) setAside(ctx context.Context, ws *workspace.Workspace) (err err
 	return nil
 }
 
-func (b *before) forget() error {
+func (b *beforeState) removeStash() error {
 	if b == nil || b.stash == "" {
 		return nil
 	}
@@ -150,14 +150,14 @@ func exportText(ctx context.Context, ws *workspace.Workspace, info driver.Info, 
 	return writeFile(io.LimitReader(body, maxDiffFile), to, info.Mode.Perm()|0o600)
 }
 
-// same reports whether nothing tells two entries apart.
-func same(a, b driver.Info) bool {
+// sameInfo reports whether nothing tells two entries apart.
+func sameInfo(a, b driver.Info) bool {
 	return a.Type == b.Type && a.Size == b.Size && a.Mode == b.Mode && a.Target == b.Target && a.ModTime.Equal(b.ModTime)
 }
 
-// text returns what a file held before the agent started, if it is known.
-func (b *before) text(name string) (path string, known bool) {
-	if was, ok := b.original[name]; ok && same(was, b.infos[name]) {
+// originalText returns what a file held before the agent started, if it is known.
+func (b *beforeState) originalText(name string) (path string, known bool) {
+	if was, ok := b.original[name]; ok && sameInfo(was, b.infos[name]) {
 		return filepath.Join(b.template, name), was.Type == driver.TypeFile && was.Size <= maxDiffFile
 	}
 	if b.stash == "" {
@@ -179,9 +179,9 @@ type fileDiff struct {
 	text string
 }
 
-// since compares a workspace with what it was.
-func (b *before) since(ctx context.Context, ws *workspace.Workspace) (*changes, error) {
-	now, names, err := b.differing(ctx, ws)
+// changesSince compares a workspace with what it was.
+func (b *beforeState) changesSince(ctx context.Context, ws *workspace.Workspace) (*changes, error) {
+	now, names, err := b.changedNames(ctx, ws)
 	if err != nil {
 		return nil, err
 	}
@@ -189,29 +189,29 @@ func (b *before) since(ctx context.Context, ws *workspace.Workspace) (*changes, 
 		return &changes{}, nil
 	}
 	slices.Sort(names)
-	return b.compare(ctx, ws, now, names)
+	return b.diffFiles(ctx, ws, now, names)
 }
 
-// differing returns what differs from what was there, and how it is now. Where the
+// changedNames returns what differs from what was there, and how it is now. Where the
 // workspace is as its template was, but for what the provider says, nothing else
 // is looked at.
-func (b *before) differing(ctx context.Context, ws *workspace.Workspace) (now map[string]driver.Info, names []string, err error) {
+func (b *beforeState) changedNames(ctx context.Context, ws *workspace.Workspace) (now map[string]driver.Info, names []string, err error) {
 	was := b.infos
 	if b.pure {
 		touched, terr := ws.ChangedPaths(ctx)
-		if terr == nil && len(touched) <= maxTouched {
-			was = b.among(touched)
-			now, err = b.stats(ctx, ws, was, touched)
+		if terr == nil && len(touched) <= maxChangedPaths {
+			was = b.originalInfos(touched)
+			now, err = b.statFiles(ctx, ws, was, touched)
 		}
 	}
 	if now == nil && err == nil {
-		now, err = entries(ctx, ws)
+		now, err = listFiles(ctx, ws)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	for name, info := range now {
-		if was, ok := b.infos[name]; !ok || !same(was, info) {
+		if was, ok := b.infos[name]; !ok || !sameInfo(was, info) {
 			names = append(names, name)
 		}
 	}
@@ -223,8 +223,8 @@ func (b *before) differing(ctx context.Context, ws *workspace.Workspace) (now ma
 	return now, names, nil
 }
 
-// among returns what was there of which something may have become of late.
-func (b *before) among(touched []driver.ChangedPath) map[string]driver.Info {
+// originalInfos returns what was there of which something may have become of late.
+func (b *beforeState) originalInfos(touched []driver.ChangedPath) map[string]driver.Info {
 	some := map[string]driver.Info{}
 	whole := map[string]bool{}
 	for _, t := range touched {
@@ -247,12 +247,12 @@ func (b *before) among(touched []driver.ChangedPath) map[string]driver.Info {
 	return some
 }
 
-// stats returns how the files are that were touched, or were below something that
+// statFiles returns how the files are that were touched, or were below something that
 // was; those that are no more are not in it.
-func (b *before) stats(ctx context.Context, ws *workspace.Workspace, was map[string]driver.Info, touched []driver.ChangedPath) (map[string]driver.Info, error) {
+func (b *beforeState) statFiles(ctx context.Context, ws *workspace.Workspace, was map[string]driver.Info, touched []driver.ChangedPath) (map[string]driver.Info, error) {
 	now := map[string]driver.Info{}
 	look := func(name string) error {
-		if _, ok := now[name]; ok || hidden(name) {
+		if _, ok := now[name]; ok || isGitPath(name) {
 			return nil
 		}
 		info, err := ws.Stat(ctx, name, &driver.StatOptions{NoFollow: true})
@@ -277,9 +277,9 @@ func (b *before) stats(ctx context.Context, ws *workspace.Workspace, was map[str
 	return now, nil
 }
 
-// compare puts the files that may differ side by side, as far as their text is
+// diffFiles puts the files that may differ side by side, as far as their text is
 // known, and compares that.
-func (b *before) compare(ctx context.Context, ws *workspace.Workspace, now map[string]driver.Info, names []string) (_ *changes, err error) {
+func (b *beforeState) diffFiles(ctx context.Context, ws *workspace.Workspace, now map[string]driver.Info, names []string) (_ *changes, err error) {
 	dir, err := locktmp.Make(suite.ScratchPrefix)
 	if err != nil {
 		return nil, err
@@ -294,11 +294,11 @@ func (b *before) compare(ctx context.Context, ws *workspace.Workspace, now map[s
 	for _, name := range names {
 		was, had := b.infos[name]
 		is, has := now[name]
-		c.list = append(c.list, session.Change{Path: name, Kind: kindOf(had, has), Binary: true})
+		c.list = append(c.list, session.Change{Path: name, Kind: changeKind(had, has), Binary: true})
 		if texts++; texts > maxDiffFiles {
 			continue
 		}
-		if err := b.sideBySide(ctx, ws, was, is, had, has, oldDir, newDir); err != nil {
+		if err := b.exportPair(ctx, ws, was, is, had, has, oldDir, newDir); err != nil {
 			return nil, err
 		}
 	}
@@ -306,10 +306,10 @@ func (b *before) compare(ctx context.Context, ws *workspace.Workspace, now map[s
 	if err != nil {
 		return nil, err
 	}
-	return c, c.read(cmp, b.infos, now)
+	return c, c.addDiffs(cmp, b.infos, now)
 }
 
-func kindOf(had, has bool) session.ChangeKind {
+func changeKind(had, has bool) session.ChangeKind {
 	switch {
 	case !had:
 		return session.Added
@@ -319,13 +319,13 @@ func kindOf(had, has bool) session.ChangeKind {
 	return session.Modified
 }
 
-// sideBySide writes a file as it was and as it is, where both can be had.
-func (b *before) sideBySide(ctx context.Context, ws *workspace.Workspace, was, is driver.Info, had, has bool, oldDir, newDir string) error {
+// exportPair writes a file as it was and as it is, where both can be had.
+func (b *beforeState) exportPair(ctx context.Context, ws *workspace.Workspace, was, is driver.Info, had, has bool, oldDir, newDir string) error {
 	if had && was.Type != driver.TypeFile || has && (is.Type != driver.TypeFile || is.Size > maxDiffFile) {
 		return nil
 	}
 	if had {
-		from, known := b.text(was.Path)
+		from, known := b.originalText(was.Path)
 		if !known {
 			return nil
 		}
@@ -344,9 +344,9 @@ func (b *before) sideBySide(ctx context.Context, ws *workspace.Workspace, was, i
 	return err
 }
 
-// read takes the numbers of lines and the text from a comparison. What has the
+// addDiffs takes the numbers of lines and the text from a comparison. What has the
 // same text as before, and differs in time alone, is no change.
-func (c *changes) read(cmp *snapshot.Comparison, was, now map[string]driver.Info) error {
+func (c *changes) addDiffs(cmp *snapshot.Comparison, was, now map[string]driver.Info) error {
 	found := map[string]*snapshot.FileChange{}
 	for i := range cmp.Changes {
 		found[cmp.Changes[i].Path] = &cmp.Changes[i]
@@ -377,8 +377,8 @@ func (c *changes) read(cmp *snapshot.Comparison, was, now map[string]driver.Info
 	return nil
 }
 
-// unified is the text of the changes at and below paths, of all without any.
-func (c *changes) unified(paths []string) string {
+// unifiedDiff is the text of the changes at and below paths, of all without any.
+func (c *changes) unifiedDiff(paths []string) string {
 	var b strings.Builder
 	for _, d := range c.diff {
 		if len(paths) == 0 || slices.ContainsFunc(paths, func(p string) bool {

@@ -14,9 +14,9 @@ type bar struct {
 	color string // a variable of the page
 }
 
-// chart draws bars with their intervals, lying, as SVG: it scales and needs nothing
+// drawChart draws bars with their intervals, lying, as SVG: it scales and needs nothing
 // from elsewhere. Bars without observations say so.
-func chart(title string, bars []bar, show func(float64) string) template.HTML {
+func drawChart(title string, bars []bar, show func(float64) string) template.HTML {
 	const width, left, right, row, top = 420, 130, 84, 24, 28
 	most := 0.0
 	for _, b := range bars {
@@ -48,31 +48,31 @@ func chart(title string, bars []bar, show func(float64) string) template.HTML {
 
 // A measure is one thing that runs are compared by.
 type measure struct {
-	name string
-	show func(float64) string
-	of   func(o *observed) []float64
+	name   string
+	show   func(float64) string
+	values func(o *observations) []float64
 }
 
 var measures = []measure{
-	{"tokens", func(x float64) string { return fmt.Sprintf("%.0f", x) }, func(o *observed) []float64 { return o.tokens }},
-	{"time", func(x float64) string { return duration(x) }, func(o *observed) []float64 { return o.time }},
-	{"cost", func(x float64) string { return fmt.Sprintf("%.4f USD", x) }, func(o *observed) []float64 { return o.cost }},
+	{"tokens", func(x float64) string { return fmt.Sprintf("%.0f", x) }, func(o *observations) []float64 { return o.tokens }},
+	{"time", func(x float64) string { return formatDuration(x) }, func(o *observations) []float64 { return o.time }},
+	{"cost", func(x float64) string { return fmt.Sprintf("%.4f USD", x) }, func(o *observations) []float64 { return o.cost }},
 }
 
-// observed is what a runner's sessions showed.
-type observed struct {
+// observations is what a runner's sessions showed.
+type observations struct {
 	passed, n          int
 	tokens, time, cost []float64
 }
 
-// observe gathers the sessions of each runner: each repetition and retry counts.
-func observe(r *Result) map[string]*observed {
-	all := map[string]*observed{}
+// collectObservations gathers the sessions of each runner: each repetition and retry counts.
+func collectObservations(r *Result) map[string]*observations {
+	all := map[string]*observations{}
 	for _, c := range r.Cases {
 		for _, e := range c.RunnerResults {
 			o := all[e.Runner.ID]
 			if o == nil {
-				o = &observed{}
+				o = &observations{}
 				all[e.Runner.ID] = o
 			}
 			sessions := e.allSessions()
@@ -87,7 +87,7 @@ func observe(r *Result) map[string]*observed {
 	return all
 }
 
-func (o *observed) add(s *ExecutionResult) {
+func (o *observations) add(s *ExecutionResult) {
 	o.n++
 	if s.Passed {
 		o.passed++
@@ -109,10 +109,10 @@ func (o *observed) add(s *ExecutionResult) {
 
 func percentText(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) }
 
-// plotsOf draws a run: pass rate, tokens, time and cost by runner.
-func plotsOf(r *Result) []template.HTML {
-	seen := observe(r)
-	return charts(", by session", ", mean of a session", func(of func(*observed) Interval) (bars []bar) {
+// runCharts draws a run: pass rate, tokens, time and cost by runner.
+func runCharts(r *Result) []template.HTML {
+	seen := collectObservations(r)
+	return drawCharts(", by session", ", mean of a session", func(of func(*observations) Interval) (bars []bar) {
 		for _, s := range r.Runners {
 			if o := seen[s.Runner.ID]; o != nil {
 				bars = append(bars, bar{s.Runner.ID, of(o), "--a"})
@@ -122,11 +122,11 @@ func plotsOf(r *Result) []template.HTML {
 	})
 }
 
-// charts draws the pass rate and all measures. Their titles end in rate and mean.
-func charts(rate, mean string, bars func(of func(*observed) Interval) []bar) []template.HTML {
-	list := []template.HTML{chart("pass rate"+rate, bars(func(o *observed) Interval { return Wilson(o.passed, o.n) }), percentText)}
+// drawCharts draws the pass rate and all measures. Their titles end in rate and mean.
+func drawCharts(rate, mean string, bars func(of func(*observations) Interval) []bar) []template.HTML {
+	list := []template.HTML{drawChart("pass rate"+rate, bars(func(o *observations) Interval { return Wilson(o.passed, o.n) }), percentText)}
 	for _, m := range measures {
-		list = append(list, chart(m.name+mean, bars(func(o *observed) Interval { return Bootstrap(m.of(o)) }), m.show))
+		list = append(list, drawChart(m.name+mean, bars(func(o *observations) Interval { return Bootstrap(m.values(o)) }), m.show))
 	}
 	return list
 }

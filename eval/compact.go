@@ -31,7 +31,7 @@ func compactResult(r *ExecutionResult) *ExecutionResult {
 
 // expandResult rebuilds the reports that compactResult dropped.
 func expandResult(r *ExecutionResult) {
-	if !r.whole() || len(r.Repetitions) == 0 {
+	if !r.isComplete() || len(r.Repetitions) == 0 {
 		return
 	}
 	var good []*ExecutionResult
@@ -55,22 +55,22 @@ func expandResult(r *ExecutionResult) {
 	}
 }
 
-// summary is a result without what fills memory: the journal has it.
-func summary(r *ExecutionResult) *ExecutionResult {
+// resultSummary is a result without what fills memory: the journal has it.
+func resultSummary(r *ExecutionResult) *ExecutionResult {
 	if r == nil {
 		return nil
 	}
 	c := *r
 	c.diff = ""
 	c.Report = reportSummary(r.Report)
-	c.Sessions, c.Repetitions = summaries(r.Sessions), summaries(r.Repetitions)
+	c.Sessions, c.Repetitions = resultSummaries(r.Sessions), resultSummaries(r.Repetitions)
 	return &c
 }
 
-func summaries(list []*ExecutionResult) []*ExecutionResult {
+func resultSummaries(list []*ExecutionResult) []*ExecutionResult {
 	var out []*ExecutionResult
 	for _, r := range list {
-		out = append(out, summary(r))
+		out = append(out, resultSummary(r))
 	}
 	return out
 }

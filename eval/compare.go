@@ -54,11 +54,11 @@ type CaseChange struct {
 // them narrow.
 func Compare(a, b *Result) *Comparison {
 	c := &Comparison{A: a.ArtifactDir, B: b.ArtifactDir, Runners: []RunnerComparison{}, Changed: changedCases(a, b)}
-	wholeA, wholeB := a.executions(), b.executions()
+	wholeA, wholeB := a.countExecutions(), b.countExecutions()
 	a, b = a.sharedWith(b), b.sharedWith(a)
-	c.Common = b.executions()
+	c.Common = b.countExecutions()
 	c.OnlyA, c.OnlyB = wholeA-c.Common, wholeB-c.Common
-	seenA, seenB := observe(a), observe(b)
+	seenA, seenB := collectObservations(a), collectObservations(b)
 	for _, s := range b.Runners {
 		id := s.Runner.ID
 		if seenA[id] == nil || seenB[id] == nil {
@@ -69,8 +69,8 @@ func Compare(a, b *Result) *Comparison {
 	return c
 }
 
-// executions is how many there are results of.
-func (r *Result) executions() (n int) {
+// countExecutions is how many there are results of.
+func (r *Result) countExecutions() (n int) {
 	for _, c := range r.Cases {
 		n += len(c.RunnerResults)
 	}
@@ -117,34 +117,34 @@ func (c *Comparison) Measured() string {
 	return fmt.Sprintf("Measured by the executions that both runs have: %d. Only in A are %d, only in B %d.", c.Common, c.OnlyA, c.OnlyB)
 }
 
-// distinct reports whether an interval of a ratio leaves out 1, by more than rounding
+// excludesOne reports whether an interval of a ratio leaves out 1, by more than rounding
 // does. One observation does not tell how far others are from it.
-func distinct(ratio Interval) bool {
+func excludesOne(ratio Interval) bool {
 	const rounding = 1e-9
 	return ratio.N > 1 && (ratio.Low > 1+rounding || ratio.High < 1-rounding)
 }
 
-func compareRunner(a, b *observed) []Measure {
+func compareRunner(a, b *observations) []Measure {
 	rate := Measure{Name: "pass rate", A: Wilson(a.passed, a.n), B: Wilson(b.passed, b.n)}
 	rate.Diff = Newcombe(rate.A, rate.B)
 	rate.Significant, rate.Better = rate.Diff.Low > 0 || rate.Diff.High < 0, rate.Diff.Low > 0
-	rate.say(percentText, func(x float64) string { return fmt.Sprintf("%+.0f points", 100*x) })
+	rate.setTexts(percentText, func(x float64) string { return fmt.Sprintf("%+.0f points", 100*x) })
 	list := []Measure{rate}
 	for _, m := range measures {
-		as, bs := m.of(a), m.of(b)
+		as, bs := m.values(a), m.values(b)
 		if len(as) == 0 || len(bs) == 0 {
 			continue
 		}
 		x := Measure{Name: m.name, A: Bootstrap(as), B: Bootstrap(bs), Diff: BootstrapRatio(as, bs)}
-		x.Significant, x.Better = distinct(x.Diff), x.Diff.High < 1
-		x.say(m.show, func(r float64) string { return fmt.Sprintf("%+.1f %%", math.Round(1000*(r-1))/10+0) }) // + 0: there is no -0.0 %
+		x.Significant, x.Better = excludesOne(x.Diff), x.Diff.High < 1
+		x.setTexts(m.show, func(r float64) string { return fmt.Sprintf("%+.1f %%", math.Round(1000*(r-1))/10+0) }) // + 0: there is no -0.0 %
 		list = append(list, x)
 	}
 	return list
 }
 
-// say makes the texts.
-func (m *Measure) say(show, diff func(float64) string) {
+// setTexts makes the texts.
+func (m *Measure) setTexts(show, diff func(float64) string) {
 	text := func(i Interval) string {
 		return fmt.Sprintf("%s (%s to %s, n=%d)", show(i.Value), show(i.Low), show(i.High), i.N)
 	}
@@ -237,13 +237,13 @@ func orDash(s string) string {
 
 // ComparisonPage is a comparison as a page of HTML, with plots.
 func ComparisonPage(a, b *Result) ([]byte, error) {
-	return render("diff", map[string]any{"A": a, "B": b, "Comparison": Compare(a, b), "Plots": comparePlots(a, b)})
+	return renderPage("diff", map[string]any{"A": a, "B": b, "Comparison": Compare(a, b), "Plots": comparisonCharts(a, b)})
 }
 
-func comparePlots(a, b *Result) []template.HTML {
+func comparisonCharts(a, b *Result) []template.HTML {
 	a, b = a.sharedWith(b), b.sharedWith(a)
-	seenA, seenB := observe(a), observe(b)
-	return charts("", "", func(of func(*observed) Interval) (bars []bar) {
+	seenA, seenB := collectObservations(a), collectObservations(b)
+	return drawCharts("", "", func(of func(*observations) Interval) (bars []bar) {
 		for _, s := range b.Runners {
 			id := s.Runner.ID
 			if seenA[id] != nil && seenB[id] != nil {

@@ -24,7 +24,7 @@ type Env struct {
 
 	dir          string                          // the workspace, as its processes see it
 	env          map[string]string               // of every command
-	fenced       bool                            // what runs here can't reach the host
+	sandboxed    bool                            // what runs here can't reach the host
 	loopback     *LoopbackServer                 // answers what runs here; nil is nothing, unless it is not fenced
 	onHost       bool                            // dir is a directory of the host with the very files
 	transport    http.RoundTripper               // asks hosts as what runs here would; nil is that nothing is in between
@@ -39,21 +39,21 @@ type Env struct {
 // Dir returns the path of the workspace, which is the same inside and outside.
 func (p *Env) Dir() string { return p.dir }
 
-// run runs a command to its end. Whatever it started has ended then, too.
-func (p *Env) run(ctx context.Context, c agent.Invocation) (driver.Result, error) {
+// runCommand runs a command to its end. Whatever it started has ended then, too.
+func (p *Env) runCommand(ctx context.Context, c agent.Invocation) (driver.Result, error) {
 	name, err := filepath.Rel(p.dir, c.Dir)
 	if err != nil || !filepath.IsLocal(name) {
 		return driver.Result{}, fmt.Errorf("eval: run %s in %s: %w: it is not in the workspace %s", c.Argv[0], c.Dir, fault.InvalidArgument, p.dir)
 	}
-	argv, more := p.translate(c.Argv, c.Env)
+	argv, more := p.translatePaths(c.Argv, c.Env)
 	env := maps.Clone(p.env)
 	maps.Copy(env, more)
 	cmd := driver.Command{Argv: argv, Dir: filepath.ToSlash(name), Env: env, Timeout: c.Timeout, Stdin: c.Stdin, MaxOutput: 1 << 16}
-	cmd.OnStdout, cmd.OnStderr = into(c.Stdout), into(c.Stderr)
+	cmd.OnStdout, cmd.OnStderr = outputFunc(c.Stdout), outputFunc(c.Stderr)
 	return p.Workspace.Run(ctx, cmd)
 }
 
-func into(w io.Writer) func([]byte) error {
+func outputFunc(w io.Writer) func([]byte) error {
 	if w == nil {
 		return nil
 	}
@@ -65,7 +65,7 @@ func into(w io.Writer) func([]byte) error {
 
 // Run makes an Env an agent.Runner.
 func (p *Env) Run(ctx context.Context, inv agent.Invocation) (agent.Exit, error) {
-	res, err := p.run(ctx, inv)
+	res, err := p.runCommand(ctx, inv)
 	if err != nil {
 		return agent.Exit{}, err
 	}
@@ -88,8 +88,8 @@ type EnvFactory interface {
 	// Kind names what they are.
 	Kind() string
 
-	// Fenced reports whether what runs in them can't reach the host.
-	Fenced() bool
+	// Sandboxed reports whether what runs in them can't reach the host.
+	Sandboxed() bool
 
 	// Ready says why no environment can be opened on this host, if that is so.
 	Ready(ctx context.Context) error
@@ -113,8 +113,8 @@ type EnvSpec struct {
 	Policy   driver.Policy // what else is asked for; Hosts are allowed besides, and its limits do not count
 }
 
-// environ is the environment of this process as a map.
-func environ(list []string) map[string]string {
+// envMap is the environment of this process as a map.
+func envMap(list []string) map[string]string {
 	env := make(map[string]string, len(list))
 	for _, kv := range list {
 		if name, value, ok := strings.Cut(kv, "="); ok && name != "" {

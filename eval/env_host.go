@@ -22,8 +22,8 @@ type Host struct{}
 // Kind returns "local".
 func (Host) Kind() string { return "local" }
 
-// Fenced returns false.
-func (Host) Fenced() bool { return false }
+// Sandboxed returns false.
+func (Host) Sandboxed() bool { return false }
 
 // Ready always is.
 func (Host) Ready(context.Context) error { return nil }
@@ -35,7 +35,7 @@ func (Host) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 			return nil, fmt.Errorf("eval: limit %s: %w: the plain host has none; use the sandbox", r.Name, fault.Unsupported)
 		}
 	}
-	if err := hostMeets(req.Policy); err != nil {
+	if err := checkHostPolicy(req.Policy); err != nil {
 		return nil, err
 	}
 	if !req.InPlace {
@@ -51,13 +51,13 @@ func (Host) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 	if err != nil {
 		return nil, errors.Join(err, closers(ctx))
 	}
-	env := environ(os.Environ())
+	env := envMap(os.Environ())
 	maps.Copy(env, req.Policy.Env)
 	return &Env{Workspace: ws, dir: req.Dir, env: env, onHost: true, destroy: ws.Close}, nil
 }
 
-// hostMeets refuses a policy that only a fence can hold.
-func hostMeets(p driver.Policy) error {
+// checkHostPolicy refuses a policy that only a fence can hold.
+func checkHostPolicy(p driver.Policy) error {
 	for what, asked := range map[string]bool{
 		"isolation " + string(p.Isolation): p.Isolation.Rank() > 0, "network rules": len(p.Network.Allow)+len(p.Network.Deny) > 0, "readOnly": p.ReadOnly, "durable": p.Durable,
 	} {

@@ -31,8 +31,8 @@ type ProviderEnvs struct {
 // Kind returns the kind of the provider.
 func (o *ProviderEnvs) Kind() string { return o.Provider }
 
-// Fenced returns true: what runs there is not on the plain host.
-func (o *ProviderEnvs) Fenced() bool { return true }
+// Sandboxed returns true: what runs there is not on the plain host.
+func (o *ProviderEnvs) Sandboxed() bool { return true }
 
 // Ready opens a workspace with all that the provider has, and refuses a provider whose
 // workspaces have no shell.
@@ -81,7 +81,7 @@ func (o *ProviderEnvs) Open(ctx context.Context, req EnvSpec) (_ *Env, err error
 	}
 	env := map[string]string{}
 	maps.Copy(env, req.Policy.Env)
-	return &Env{Workspace: ws, dir: ws.Traits().Root, env: env, fenced: true, noHostMounts: true, template: req.Template, home: home, destroy: destroy}, nil
+	return &Env{Workspace: ws, dir: ws.Traits().Root, env: env, sandboxed: true, noHostMounts: true, template: req.Template, home: home, destroy: destroy}, nil
 }
 
 // importTemplate copies what is in a directory of the host to a workspace that is empty.
@@ -124,10 +124,10 @@ func importFile(ctx context.Context, ws *workspace.Workspace, from, to string) e
 	return err
 }
 
-// translate makes a command one for the inside of an environment that shows nothing of the
+// translatePaths makes a command one for the inside of an environment that shows nothing of the
 // host: what it names of the template it finds in the workspace, and its home is
 // one inside.
-func (p *Env) translate(argv []string, env map[string]string) ([]string, map[string]string) {
+func (p *Env) translatePaths(argv []string, env map[string]string) ([]string, map[string]string) {
 	if !p.noHostMounts {
 		return argv, env
 	}
@@ -146,8 +146,8 @@ func (p *Env) translate(argv []string, env map[string]string) ([]string, map[str
 	return argv, env
 }
 
-// streaming are the agents whose sessions come over their standard output, and that
+// streamingAgents are the agents whose sessions come over their standard output, and that
 // need no home that we make.
-var streaming = []string{"acp", "command"}
+var streamingAgents = []string{"acp", "command"}
 
 var _ agent.Runner = (*Env)(nil)

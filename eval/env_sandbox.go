@@ -38,8 +38,8 @@ type Sandbox struct {
 // Kind returns the kind of the provider.
 func (s *Sandbox) Kind() string { return s.Provider.Kind() }
 
-// Fenced returns true.
-func (s *Sandbox) Fenced() bool { return true }
+// Sandboxed returns true.
+func (s *Sandbox) Sandboxed() bool { return true }
 
 // Ready opens a workspace that nothing runs in, which fails where no fence can be
 // had on this host.
@@ -61,11 +61,11 @@ func (s *Sandbox) Ready(ctx context.Context) error {
 type sandboxConfig struct {
 	Throwaway bool        `json:"throwaway,omitempty"`
 	Template  string      `json:"template,omitempty"`
-	Binds     []shownBind `json:"binds,omitempty"`
+	Binds     []bindMount `json:"binds,omitempty"`
 	At        string      `json:"at,omitempty"`
 }
 
-type shownBind struct {
+type bindMount struct {
 	Dir      string `json:"dir"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
 	Empty    bool   `json:"empty,omitempty"`
@@ -80,13 +80,13 @@ func (s *Sandbox) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 	if s.Isolation != "" {
 		policy.Isolation = s.Isolation
 	}
-	cfg := sandboxConfig{Throwaway: true, Template: req.Template, Binds: binds(req)}
+	cfg := sandboxConfig{Throwaway: true, Template: req.Template, Binds: bindMounts(req)}
 	spec := driver.Spec{ID: driver.NewID(), Kind: s.Provider.Kind(), Policy: policy}
 	if req.InPlace {
 		spec.Dir = req.Dir
 	} else {
 		cfg.At = req.Dir
-		if slices.ContainsFunc(cfg.Binds, func(b shownBind) bool { return inDir(b.Dir, req.Dir) }) { // where no mount point can be made from inside
+		if slices.ContainsFunc(cfg.Binds, func(b bindMount) bool { return inDir(b.Dir, req.Dir) }) { // where no mount point can be made from inside
 			if err := os.MkdirAll(req.Dir, 0o755); err != nil {
 				return nil, fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)
 			}
@@ -108,9 +108,9 @@ func (s *Sandbox) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 	if _, err := ws.Sessions(ctx); err != nil {
 		return nil, errors.Join(err, ws.Destroy(context.WithoutCancel(ctx)))
 	}
-	env := insideEnv(os.Environ())
+	env := sandboxEnv(os.Environ())
 	maps.Copy(env, req.Policy.Env)
-	p := &Env{Workspace: ws, dir: req.Dir, env: env, fenced: true, loopback: s.Loopback, onHost: req.InPlace, destroy: ws.Destroy}
+	p := &Env{Workspace: ws, dir: req.Dir, env: env, sandboxed: true, loopback: s.Loopback, onHost: req.InPlace, destroy: ws.Destroy}
 	if t, ok := s.Provider.(egressProvider); ok {
 		p.transport = lazyTransport{t, spec.ID}
 		p.waitRequests = func(ctx context.Context) error { return t.Settle(ctx, spec.ID) }
@@ -158,28 +158,28 @@ func policyOf(req EnvSpec) (driver.Policy, error) {
 	return p, nil
 }
 
-// binds lists what is shown besides, without what is shown already. A directory
+// bindMounts lists what is shown besides, without what is shown already. A directory
 // to read may hold the workspace and those to write.
-func binds(req EnvSpec) []shownBind {
-	var list []shownBind
+func bindMounts(req EnvSpec) []bindMount {
+	var list []bindMount
 	add := func(dirs []string, readOnly bool) {
-		for _, dir := range byLength(dirs) {
-			shown := req.InPlace && inDir(req.Dir, dir) || slices.ContainsFunc(list, func(b shownBind) bool { return inDir(b.Dir, dir) })
+		for _, dir := range sortByLength(dirs) {
+			shown := req.InPlace && inDir(req.Dir, dir) || slices.ContainsFunc(list, func(b bindMount) bool { return inDir(b.Dir, dir) })
 			if !shown {
-				list = append(list, shownBind{Dir: dir, ReadOnly: readOnly})
+				list = append(list, bindMount{Dir: dir, ReadOnly: readOnly})
 			}
 		}
 	}
 	add(req.Write, false)
 	add(req.Read, true)
-	holds := func(b shownBind) bool { return b.ReadOnly && b.Dir != req.Hide && inDir(b.Dir, req.Hide) }
+	holds := func(b bindMount) bool { return b.ReadOnly && b.Dir != req.Hide && inDir(b.Dir, req.Hide) }
 	if req.Hide != "" && slices.ContainsFunc(list, holds) {
-		list = append(list, shownBind{Dir: req.Hide, ReadOnly: true, Empty: true})
+		list = append(list, bindMount{Dir: req.Hide, ReadOnly: true, Empty: true})
 	}
 	return list
 }
 
-func byLength(dirs []string) []string {
+func sortByLength(dirs []string) []string {
 	dirs = slices.Clone(dirs)
 	slices.SortStableFunc(dirs, func(a, b string) int { return len(a) - len(b) })
 	return slices.Compact(dirs)
@@ -204,9 +204,9 @@ func netRules(hosts []string) ([]driver.NetRule, error) {
 	return rules, nil
 }
 
-// hostOnly are variables that tell of the host and mean nothing, or mischief,
+// hostOnlyVars are variables that tell of the host and mean nothing, or mischief,
 // behind the fence. Those that end in * are prefixes.
-var hostOnly = []string{
+var hostOnlyVars = []string{
 	"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TMP", "TEMP", "PWD", "OLDPWD", "SHLVL", "_", "MAIL", "HOSTNAME", "DISPLAY", "WAYLAND_DISPLAY",
 	"XAUTHORITY", "SSH_*", "XDG_*", "DBUS_*", "LD_*", "CROFT_*", "GPG_*", "KRB5*", "DOCKER_*", "KUBECONFIG",
 	"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy", "NODE_USE_ENV_PROXY",
@@ -214,12 +214,12 @@ var hostOnly = []string{
 	"CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "npm_config_cafile",
 }
 
-// insideEnv is what of the host's environment is passed on behind the fence: all
+// sandboxEnv is what of the host's environment is passed on behind the fence: all
 // but what the fence has its own of.
-func insideEnv(list []string) map[string]string {
-	env := environ(list)
+func sandboxEnv(list []string) map[string]string {
+	env := envMap(list)
 	for name := range env {
-		if slices.ContainsFunc(hostOnly, func(p string) bool {
+		if slices.ContainsFunc(hostOnlyVars, func(p string) bool {
 			prefix, is := strings.CutSuffix(p, "*")
 			return name == p || is && strings.HasPrefix(name, prefix)
 		}) {

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,19 +60,19 @@ func (e *setupError) Unwrap() error { return e.err }
 
 // environments prepares the environments of a run.
 type environments struct {
-	plan   *plan
-	read   []string // directories of the host that are shown
-	limits driver.Limits
-	policy driver.Policy
+	plan     *plan
+	readDirs []string // directories of the host that are shown
+	limits   driver.Limits
+	policy   driver.Policy
 
-	template string // what workspaces start from: templateDir, or what was made of it
-	made     bool   // template was made for this run, bootstrapped
+	template     string // what workspaces start from: templateDir, or what was made of it
+	bootstrapped bool   // template was made for this run, bootstrapped
 
 	shared struct {
 		once sync.Once
 		err  error
 	}
-	templates listed // of template, once
+	templateFiles templateListing // of template, once
 }
 
 // newEnvironments decides, once, how the environments of the run are made.
@@ -80,12 +81,12 @@ func newEnvironments(ctx context.Context, p *plan) (*environments, error) {
 	if err := v.setPolicy(); err != nil {
 		return nil, err
 	}
-	v.setRead(ctx)
-	if err := v.clearTemplate(ctx); err != nil {
+	v.setReadDirs(ctx)
+	if err := v.resolveTemplate(ctx); err != nil {
 		return nil, err
 	}
 	if p.config.Croft.Bootstrap == "once" && p.workspace.Bootstrap != nil && p.workspace.Mode == suite.ModeIsolated {
-		return v, v.bootstrapOnce(ctx, envRequest{timeout: defaultTimeout, hosts: p.hosts(nil)})
+		return v, v.bootstrapOnce(ctx, envRequest{timeout: defaultTimeout, hosts: p.allowedHosts(nil)})
 	}
 	return v, nil
 }
@@ -103,20 +104,20 @@ func (v *environments) setPolicy() error {
 	return nil
 }
 
-// setRead lists the directories that executions see besides their workspace: those of
+// setReadDirs lists the directories that executions see besides their workspace: those of
 // the suite and its configuration, what the bootstrap command names, and the programs of
 // the agents.
-func (v *environments) setRead(ctx context.Context) {
+func (v *environments) setReadDirs(ctx context.Context) {
 	p := v.plan
-	if !p.Envs.Fenced() {
+	if !p.Envs.Sandboxed() {
 		return
 	}
-	v.read = realDirs(slices.Concat([]string{filepath.Dir(p.suite.Path()), p.config.Dir}, p.Read))
+	v.readDirs = realDirs(slices.Concat([]string{filepath.Dir(p.suite.Path()), p.config.Dir}, p.Read))
 	if p.Tmp != "" {
-		v.read = append(v.read, realDirs([]string{p.Tmp})...)
+		v.readDirs = append(v.readDirs, realDirs([]string{p.Tmp})...)
 	}
 	if b := p.workspace.Bootstrap; b != nil {
-		v.read = slices.Concat(v.read, programDirs(b.Command, os.Getenv("PATH")), namedDirs(b.Args))
+		v.readDirs = slices.Concat(v.readDirs, programDirs(b.Command, os.Getenv("PATH")), namedDirs(b.Args))
 	}
 	for _, r := range p.runners {
 		inv, err := dryRun(ctx, r)
@@ -124,7 +125,7 @@ func (v *environments) setRead(ctx context.Context) {
 			continue // the session itself will say why
 		}
 		r.hosts = inv.Hosts
-		r.read = slices.Concat(programDirs(inv.Argv[0], first(inv.Env["PATH"], os.Getenv("PATH"))), namedDirs(inv.Argv[1:]))
+		r.read = slices.Concat(programDirs(inv.Argv[0], cmp.Or(inv.Env["PATH"], os.Getenv("PATH"))), namedDirs(inv.Argv[1:]))
 	}
 }
 
@@ -145,22 +146,22 @@ type envRequest struct {
 	read             []string // what this runner needs to see
 }
 
-// of prepares the environment of a session of an execution.
-func (v *environments) of(ctx context.Context, e *execution, artifacts string) (*preparedEnv, error) {
+// forExecution prepares the environment of a session of an execution.
+func (v *environments) forExecution(ctx context.Context, e *execution, artifacts string) (*preparedEnv, error) {
 	return v.prepare(ctx, envRequest{caseID: e.c.ID, runnerID: e.runner.info.ID, caseKey: e.c.key, pathKey: e.runner.info.PathKey, artifacts: artifacts,
-		timeout: e.c.timeout, hosts: v.plan.hosts(e.runner), read: e.runner.read})
+		timeout: e.c.timeout, hosts: v.plan.allowedHosts(e.runner), read: e.runner.read})
 }
 
-// spec is the environment of a request, but for where it works.
-func (v *environments) spec(o envRequest) EnvSpec {
-	return EnvSpec{Write: []string{o.artifacts}, Read: slices.Concat(v.read, o.read), Hosts: o.hosts, Limits: v.limits, Policy: v.policy}
+// envSpec is the environment of a request, but for where it works.
+func (v *environments) envSpec(o envRequest) EnvSpec {
+	return EnvSpec{Write: []string{o.artifacts}, Read: slices.Concat(v.readDirs, o.read), Hosts: o.hosts, Limits: v.limits, Policy: v.policy}
 }
 
 // prepare makes the environment of one session.
 func (v *environments) prepare(ctx context.Context, o envRequest) (*preparedEnv, error) {
 	spec := &v.plan.workspace
 	d := &preparedEnv{file: v.workspaceFile("")}
-	req := v.spec(o)
+	req := v.envSpec(o)
 	switch {
 	case spec.InPlace():
 		req.Dir, req.InPlace = v.plan.cwd, true
@@ -169,10 +170,10 @@ func (v *environments) prepare(ctx context.Context, o envRequest) (*preparedEnv,
 		if v.shared.err != nil { // it is that of all executions
 			return d, v.shared.err
 		}
-		req.Dir, req.InPlace = v.dir(sharedName), true
+		req.Dir, req.InPlace = v.workspaceDir(sharedName), true
 		d.file = v.workspaceFile(req.Dir)
 	default:
-		d.path = v.dir(filepath.Join(o.caseKey, o.pathKey))
+		d.path = v.workspaceDir(filepath.Join(o.caseKey, o.pathKey))
 		req.Dir, req.Template = d.path, v.template
 		d.file = v.workspaceFile(d.path)
 		if err := v.checkTemplate(); err != nil {
@@ -182,14 +183,14 @@ func (v *environments) prepare(ctx context.Context, o envRequest) (*preparedEnv,
 			return d, &setupError{OriginWorkspace, "", fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)}
 		}
 	}
-	d.file.Cwd, req.Hide = req.Dir, v.hide(req)
+	d.file.Cwd, req.Hide = req.Dir, v.hiddenDir(req)
 	env, err := v.plan.Envs.Open(ctx, req)
 	if err != nil {
 		return d, &setupError{OriginWorkspace, "", err}
 	}
 	d.env = env
-	if d.path != "" && spec.Bootstrap != nil && !v.made {
-		return d, d.bootstrap(ctx, spec.Bootstrap, o, v.plan.runDir)
+	if d.path != "" && spec.Bootstrap != nil && !v.bootstrapped {
+		return d, d.runBootstrap(ctx, spec.Bootstrap, o, v.plan.runDir)
 	}
 	return d, nil
 }
@@ -218,23 +219,23 @@ func checkTemplate(dir string) error {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &plainError{fault.NotFound, "Workspace template directory does not exist: " + dir}
+		return &skillgymError{fault.NotFound, "Workspace template directory does not exist: " + dir}
 	case err != nil:
 		return fmt.Errorf("eval: template %s: %w: %w", dir, fault.Of(err), err)
 	case !info.IsDir():
-		return &plainError{fault.InvalidArgument, "Workspace template path is not a directory: " + dir}
+		return &skillgymError{fault.InvalidArgument, "Workspace template path is not a directory: " + dir}
 	}
 	return nil
 }
 
-// A plainError says what skillgym says, word for word, with a code of ours.
-type plainError struct {
+// A skillgymError says what skillgym says, word for word, with a code of ours.
+type skillgymError struct {
 	code fault.Code
 	text string
 }
 
-func (e *plainError) Error() string { return e.text }
-func (e *plainError) Unwrap() error { return e.code }
+func (e *skillgymError) Error() string { return e.text }
+func (e *skillgymError) Unwrap() error { return e.code }
 
 // skillgymEnv are the variables of a bootstrap command.
 func skillgymEnv(dir string, o envRequest, runDir string) map[string]string {
@@ -245,8 +246,8 @@ func skillgymEnv(dir string, o envRequest, runDir string) map[string]string {
 	return env
 }
 
-// bootstrap runs the bootstrap command in the workspace.
-func (d *preparedEnv) bootstrap(ctx context.Context, b *suite.Bootstrap, o envRequest, runDir string) error {
+// runBootstrap runs the bootstrap command in the workspace.
+func (d *preparedEnv) runBootstrap(ctx context.Context, b *suite.Bootstrap, o envRequest, runDir string) error {
 	f := &bootstrapFile{Command: b.Command, Args: append([]string{}, b.Args...),
 		StdoutPath: filepath.Join(o.artifacts, "bootstrap.stdout.log"), StderrPath: filepath.Join(o.artifacts, "bootstrap.stderr.log")}
 	failed := func(err error) error { return &setupError{OriginBootstrap, f.StderrPath, err} }
@@ -263,10 +264,10 @@ func (d *preparedEnv) bootstrap(ctx context.Context, b *suite.Bootstrap, o envRe
 	env := map[string]string{}
 	maps.Copy(env, b.Env)
 	maps.Copy(env, skillgymEnv(d.env.Dir(), o, runDir))
-	timeout := first(b.Timeout, o.timeout)
+	timeout := cmp.Or(b.Timeout, o.timeout)
 	argv := append([]string{b.Command}, b.Args...)
 	start := time.Now()
-	res, err := d.env.run(ctx, agent.Invocation{Argv: argv, Dir: d.env.Dir(), Env: env, Timeout: timeout, Stdout: stdout, Stderr: stderr})
+	res, err := d.env.runCommand(ctx, agent.Invocation{Argv: argv, Dir: d.env.Dir(), Env: env, Timeout: timeout, Stdout: stdout, Stderr: stderr})
 	d.file.Bootstrap, f.DurationMs = f, time.Since(start).Milliseconds()
 	line := strings.Join(argv, " ")
 	if err != nil {
@@ -281,14 +282,14 @@ func (d *preparedEnv) bootstrap(ctx context.Context, b *suite.Bootstrap, o envRe
 		if res.Cause == driver.CauseTimeout {
 			text += fmt.Sprintf(": it ran for longer than %v", timeout)
 		}
-		return failed(&plainError{fault.Failed, text})
+		return failed(&skillgymError{fault.Failed, text})
 	}
 	return nil
 }
 
-// end ends the environment of a session: the workspace is removed, or kept as a plain
+// finish ends the environment of a session: the workspace is removed, or kept as a plain
 // directory. Neither can fail the case; what went wrong is in workspace.json.
-func (d *preparedEnv) end(ctx context.Context, keep bool, artifacts string, closeEnv func(ctx context.Context, d *preparedEnv, failed func(error))) error {
+func (d *preparedEnv) finish(ctx context.Context, keep bool, artifacts string, closeEnv func(ctx context.Context, d *preparedEnv, failed func(error))) error {
 	ctx = context.WithoutCancel(ctx)
 	if err := removeForged(artifacts, cleanupName); err != nil {
 		return err
@@ -301,7 +302,7 @@ func (d *preparedEnv) end(ctx context.Context, keep bool, artifacts string, clos
 			if !keep {
 				d.file.Preserved = new(true)
 			}
-			if werr := writeWhole(filepath.Join(artifacts, cleanupName), []byte(err.Error())); werr != nil {
+			if werr := writeAtomic(filepath.Join(artifacts, cleanupName), []byte(err.Error())); werr != nil {
 				return werr
 			}
 		}
@@ -336,10 +337,10 @@ func (d *preparedEnv) keepOrRemove(ctx context.Context, keep bool) (preserved bo
 	return true, err
 }
 
-// hide returns the directory of results that agents must not see: that of all runs or,
+// hiddenDir returns the directory of results that agents must not see: that of all runs or,
 // where directories that agents need lie in it, that of this run. It keeps an agent from
 // the artifacts and credentials of other agents.
-func (v *environments) hide(req EnvSpec) string {
+func (v *environments) hiddenDir(req EnvSpec) string {
 	for _, dir := range []string{filepath.Dir(v.plan.runDir), v.plan.runDir} {
 		shown := slices.ContainsFunc(req.Read, func(read string) bool { return inDir(dir, read) })
 		if !shown && (!req.InPlace || !inDir(req.Dir, dir)) {

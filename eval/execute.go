@@ -23,17 +23,17 @@ type attempt func(ctx context.Context, e *execution, dir string) *ExecutionResul
 // execute repeats an execution until it has passed often enough, or failed for
 // good. It returns nil where ctx ended first.
 func (r *run) execute(ctx context.Context, e *execution) *ExecutionResult {
-	return repeated(ctx, e, r.Repeat, *r.RepeatFailure, r.sessions.run, func(reports []*session.Report) *ErrorInfo {
+	return runRepetitions(ctx, e, r.Repeat, *r.RepeatFailure, r.sessions.run, func(reports []*session.Report) *ErrorInfo {
 		return r.baselines.check(e.c.ID, e.runner.info, reports, session.Time(time.Now()))
 	})
 }
 
-// repeated is execute with what it needs given.
-func repeated(ctx context.Context, e *execution, repeat, repeatFailure int, try attempt, check func([]*session.Report) *ErrorInfo) *ExecutionResult {
+// runRepetitions is execute with what it needs given.
+func runRepetitions(ctx context.Context, e *execution, repeat, repeatFailure int, try attempt, check func([]*session.Report) *ErrorInfo) *ExecutionResult {
 	var repetitions, good []*ExecutionResult
 	var failed *ExecutionResult
 	for n := 1; n <= repeat && failed == nil; n++ {
-		r := repetition(ctx, e, n, repeatFailure, try)
+		r := runRepetition(ctx, e, n, repeatFailure, try)
 		if r == nil {
 			return nil
 		}
@@ -44,7 +44,7 @@ func repeated(ctx context.Context, e *execution, repeat, repeatFailure int, try 
 			failed = r
 		}
 	}
-	out := aggregate(e, repeat, repetitions, good, failed)
+	out := aggregateResults(e, repeat, repetitions, good, failed)
 	if check == nil || len(good) == 0 {
 		return out
 	}
@@ -56,14 +56,14 @@ func repeated(ctx context.Context, e *execution, repeat, repeatFailure int, try 
 	if why == nil {
 		return out
 	}
-	failure := &ExecutionResult{Runner: e.runner.info, Error: why, FailureOrigin: OriginSnapshot, FailureClass: classOf(OriginSnapshot, false), ArtifactDir: e.dir}
+	failure := &ExecutionResult{Runner: e.runner.info, Error: why, FailureOrigin: OriginSnapshot, FailureClass: defaultClass(OriginSnapshot, false), ArtifactDir: e.dir}
 	setStatus(failure, e.c.ExpectedFail)
-	return aggregate(e, repeat, repetitions, good, failure)
+	return aggregateResults(e, repeat, repetitions, good, failure)
 }
 
-// repetition is one repetition: a session, and further ones as long as it fails
+// runRepetition is one repetition: a session, and further ones as long as it fails
 // and may be tried again.
-func repetition(ctx context.Context, e *execution, n, repeatFailure int, try attempt) *ExecutionResult {
+func runRepetition(ctx context.Context, e *execution, n, repeatFailure int, try attempt) *ExecutionResult {
 	var sessions []*ExecutionResult
 	for s := 1; ; s++ {
 		one := try(ctx, e, sessionDir(e.dir, n, s))
@@ -80,10 +80,10 @@ func repetition(ctx context.Context, e *execution, n, repeatFailure int, try att
 	}
 }
 
-// aggregate makes the result of an execution of its repetitions: numbers are
+// aggregateResults makes the result of an execution of its repetitions: numbers are
 // means over those that passed, and the rest is that of the last one or of what
 // ended it.
-func aggregate(e *execution, repeat int, repetitions, good []*ExecutionResult, failed *ExecutionResult) *ExecutionResult {
+func aggregateResults(e *execution, repeat int, repetitions, good []*ExecutionResult, failed *ExecutionResult) *ExecutionResult {
 	last := repetitions[len(repetitions)-1]
 	out := &ExecutionResult{
 		Runner: e.runner.info, Passed: failed == nil, ExecutionDir: e.dir, ArtifactDir: last.ArtifactDir, Session: last.Session,
@@ -119,7 +119,7 @@ func meanReport(good []*ExecutionResult) (durationMs float64, report *session.Re
 		reports = append(reports, g.Report)
 	}
 	r := *good[len(good)-1].Report
-	r.DurationMs = meanOf(took)
+	r.DurationMs = optionalMean(took)
 	u, n := &r.Usage, meanCounts(reports)
 	u.InputTokens, u.OutputTokens, u.ReasoningTokens, u.CacheTokens, u.TotalTokens = n[0], n[1], n[2], n[3], n[4]
 	return mean(durations), &r

@@ -20,7 +20,7 @@ func outcomes(e *execution, list ...bool) (attempt, *[]string) {
 		r := &ExecutionResult{Passed: list[n], ArtifactDir: dir, DurationMs: float64(10 * (n + 1)), Report: session.Empty(e.runner.info, "")}
 		r.Report.Usage.TotalTokens = new(float64(100 * (n + 1)))
 		if !r.Passed {
-			r.FailureOrigin, r.FailureClass, r.Error = OriginAssertion, classOf(OriginAssertion, false), &ErrorInfo{Name: "AssertionError", Message: "no"}
+			r.FailureOrigin, r.FailureClass, r.Error = OriginAssertion, defaultClass(OriginAssertion, false), &ErrorInfo{Name: "AssertionError", Message: "no"}
 		}
 		setStatus(r, e.c.ExpectedFail)
 		return r
@@ -57,7 +57,7 @@ func TestRepetitions(t *testing.T) {
 	} {
 		e := oneExecution(c.expectedFail)
 		try, dirs := outcomes(e, c.sessions...)
-		got := repeated(t.Context(), e, c.repeat, c.repeatFailure, try, nil)
+		got := runRepetitions(t.Context(), e, c.repeat, c.repeatFailure, try, nil)
 		if got.Passed != c.passed || got.Status != c.status || *got.SuccessfulRepetitions != c.good || got.CompletedRepetitions != c.completed || got.StoppedAtRepetition != c.stop {
 			t.Errorf("%s: passed %v, %s, %d of %d good, stopped at %d", c.name, got.Passed, got.Status, *got.SuccessfulRepetitions, got.CompletedRepetitions, got.StoppedAtRepetition)
 		}
@@ -76,10 +76,10 @@ func TestRepetitions(t *testing.T) {
 func TestRejectedModelsAreNotTriedAgain(t *testing.T) {
 	e := oneExecution(false)
 	n := 0
-	got := repeated(t.Context(), e, 2, 5, func(context.Context, *execution, string) *ExecutionResult {
+	got := runRepetitions(t.Context(), e, 2, 5, func(context.Context, *execution, string) *ExecutionResult {
 		n++
 		r := &ExecutionResult{Report: session.Empty(e.runner.info, "")}
-		fail(r, OriginModelRejected, context.Canceled)
+		setFailure(r, OriginModelRejected, context.Canceled)
 		setStatus(r, false)
 		return r
 	}, nil)
@@ -90,7 +90,7 @@ func TestRejectedModelsAreNotTriedAgain(t *testing.T) {
 
 func TestOnlyAssertionsAreExpectedToFail(t *testing.T) {
 	r := &ExecutionResult{}
-	fail(r, OriginRunner, context.Canceled)
+	setFailure(r, OriginRunner, context.Canceled)
 	setStatus(r, true)
 	if r.Passed || r.Status != StatusFailed {
 		t.Errorf("an agent that crashes is %s where a failure is expected", r.Status)

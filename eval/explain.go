@@ -53,7 +53,7 @@ func FindExplain(dir string) (string, error) {
 		if e.IsDir() && e.Name() == "workspaces" {
 			return fs.SkipDir
 		}
-		if e.Name() == explainName && isSession(filepath.Dir(p)) {
+		if e.Name() == explainName && isSessionDir(filepath.Dir(p)) {
 			found = append(found, filepath.Dir(p))
 		}
 		return nil
@@ -73,7 +73,7 @@ func FindExplain(dir string) (string, error) {
 // workspace that is kept, and keeps the answers in explanations.json. Answers that
 // are there are returned, unless rerun.
 func Explain(ctx context.Context, dir string, cfg *suite.Config, opts *Options, rerun bool) (*Explained, error) {
-	path := filepath.Join(dir, answersName)
+	path := filepath.Join(dir, explanationsName)
 	var out Explained
 	if data, err := readOwnFile(path, maxRead); err == nil && !rerun {
 		if err := json.Unmarshal(data, &out); err != nil {
@@ -122,11 +122,11 @@ func newAsker(ctx context.Context, dir string, f explainFile, cfg *suite.Config,
 	if err := v.setPolicy(); err != nil {
 		return nil, err
 	}
-	v.setRead(ctx)
+	v.setReadDirs(ctx)
 	if _, err := os.Stat(f.Cwd); err != nil {
 		return nil, fmt.Errorf("eval: explain: %w: the workspace %s is gone", fault.NotFound, f.Cwd)
 	}
-	spec := v.spec(envRequest{artifacts: dir, read: r.read, hosts: slices.Concat(r.hosts, cfg.Croft.AllowNet, o.AllowNet)})
+	spec := v.envSpec(envRequest{artifacts: dir, read: r.read, hosts: slices.Concat(r.hosts, cfg.Croft.AllowNet, o.AllowNet)})
 	spec.Dir, spec.InPlace = f.Cwd, true
 	env, err := p.Envs.Open(ctx, spec)
 	if err != nil {
@@ -137,13 +137,13 @@ func newAsker(ctx context.Context, dir string, f explainFile, cfg *suite.Config,
 
 func (a *asker) ask(ctx context.Context, i int, q suite.Question) Explanation {
 	x := Explanation{Question: q.Question, Source: q.Source}
-	at, err := freshDir(a.dir, filepath.Join(askedName, fmt.Sprintf("question-%02d", i+1)))
+	at, err := makeEmptyDir(a.dir, filepath.Join(questionsName, fmt.Sprintf("question-%02d", i+1)))
 	if err != nil {
 		x.Error = err.Error()
 		return x
 	}
 	out, err := agent.Run(ctx, a.env, a.agent, agent.Input{Runner: a.info, Prompt: q.Question, Dir: a.file.Cwd, Artifacts: at, Runtime: a.dir,
-		UserHome: a.home, Resume: a.file.SessionID, Timeout: explainTime, Fenced: a.env.fenced})
+		UserHome: a.home, Resume: a.file.SessionID, Timeout: explainTime, Sandboxed: a.env.sandboxed})
 	switch {
 	case err != nil:
 		x.Error = err.Error()

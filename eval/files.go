@@ -19,7 +19,7 @@ func writeJSON(path string, v any) error {
 	if err != nil {
 		return fmt.Errorf("eval: write %s: %w: %w", path, fault.Internal, err)
 	}
-	return writeWhole(path, data)
+	return writeAtomic(path, data)
 }
 
 // encodeDocument is a value as an indented document, as skillgym writes one.
@@ -35,11 +35,11 @@ func encodeJSON(v any, indent string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// reportFile is how files that people read are written.
-var reportFile = atomicfile.Options{Mode: 0o644}
+// reportFileOptions is how files that people read are written.
+var reportFileOptions = atomicfile.Options{Mode: 0o644}
 
-func writeWhole(path string, data []byte) error {
-	if err := atomicfile.Write(path, data, reportFile); err != nil {
+func writeAtomic(path string, data []byte) error {
+	if err := atomicfile.Write(path, data, reportFileOptions); err != nil {
 		return fmt.Errorf("eval: write %s: %w: %w", path, fault.Of(err), err)
 	}
 	return nil

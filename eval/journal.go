@@ -25,24 +25,24 @@ const journalName = "journal.jsonl"
 
 // A journalHeader is the first line of a journal: the plan.
 type journalHeader struct {
-	Version     int      `json:"version"` // journalVersion
-	Suite       string   `json:"suite"`
-	Config      string   `json:"config,omitempty"`
-	StartedAt   string   `json:"startedAt"`
-	Cases       []string `json:"cases"`   // ids
-	Runners     []string `json:"runners"` // ids
-	Tags        []string `json:"tags"`
-	Schedule    Schedule `json:"schedule"`
-	MaxParallel int      `json:"maxParallel"`
-	Repeat      int      `json:"repeat"`
-	RepeatFail  int      `json:"repeatFailure"`
-	Provider    string   `json:"provider"`
-	Cwd         string   `json:"cwd"`
-	Made        *Made    `json:"made,omitempty"` // nil is not known
+	Version     int          `json:"version"` // journalVersion
+	Suite       string       `json:"suite"`
+	Config      string       `json:"config,omitempty"`
+	StartedAt   string       `json:"startedAt"`
+	Cases       []string     `json:"cases"`   // ids
+	Runners     []string     `json:"runners"` // ids
+	Tags        []string     `json:"tags"`
+	Schedule    Schedule     `json:"schedule"`
+	MaxParallel int          `json:"maxParallel"`
+	Repeat      int          `json:"repeat"`
+	RepeatFail  int          `json:"repeatFailure"`
+	Provider    string       `json:"provider"`
+	Cwd         string       `json:"cwd"`
+	Made        *RunSettings `json:"made,omitempty"` // nil is not known
 }
 
-// Made is how a run was made, as far as one that goes on with it must be like it.
-type Made struct {
+// RunSettings is how a run was made, as far as one that goes on with it must be like it.
+type RunSettings struct {
 	Provider   string           `json:"provider"`
 	Isolation  driver.Isolation `json:"isolation,omitempty"`
 	Tools      string           `json:"tools,omitempty"`  // Options.Toolset
@@ -68,13 +68,13 @@ type journal struct {
 	dir  string
 	lock *flock.Flock // of the file: one process at a time runs a run
 
-	mu   sync.Mutex
-	file *os.File // guarded by mu
-	at   int64    // guarded by mu; where the next line begins
+	mu         sync.Mutex
+	file       *os.File // guarded by mu
+	nextOffset int64    // guarded by mu; where the next line begins
 }
 
-// A span is where a line is in the journal.
-type span struct{ at, size int64 }
+// A lineSpan is where a line is in the journal.
+type lineSpan struct{ at, size int64 }
 
 // newJournal begins the journal of a run.
 func newJournal(dir string, p journalHeader) (*journal, error) {
@@ -105,25 +105,25 @@ func (j *journal) takeLock() error {
 }
 
 // add appends a line, whole or not at all as far as a reader is concerned.
-func (j *journal) add(v any) (span, error) {
+func (j *journal) add(v any) (lineSpan, error) {
 	data, err := encodeJSON(v, "")
 	if err != nil {
-		return span{}, fmt.Errorf("eval: write the journal: %w: %w", fault.Internal, err)
+		return lineSpan{}, fmt.Errorf("eval: write the journal: %w: %w", fault.Internal, err)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if _, err := j.file.WriteAt(data, j.at); err != nil {
+	if _, err := j.file.WriteAt(data, j.nextOffset); err != nil {
 		// What is there of it is written over: a disk that an agent has filled may have
 		// room again when the agent is gone.
-		return span{}, fmt.Errorf("eval: write the journal: %w: %w", fault.Of(err), err)
+		return lineSpan{}, fmt.Errorf("eval: write the journal: %w: %w", fault.Of(err), err)
 	}
-	s := span{j.at, int64(len(data))}
-	j.at += s.size
+	s := lineSpan{j.nextOffset, int64(len(data))}
+	j.nextOffset += s.size
 	return s, nil
 }
 
 // read returns a line that was written.
-func (j *journal) read(s span) (*journalEntry, error) {
+func (j *journal) read(s lineSpan) (*journalEntry, error) {
 	data := make([]byte, s.size)
 	j.mu.Lock()
 	_, err := j.file.ReadAt(data, s.at)
@@ -148,7 +148,7 @@ func (j *journal) close() error {
 // openJournal opens the journal of a run that was cut short, and returns its plan
 // and where each execution's line is. What comes after the last whole line is cut
 // off.
-func openJournal(dir string, each func(d *journalEntry, at span)) (*journal, journalHeader, error) {
+func openJournal(dir string, each func(d *journalEntry, at lineSpan)) (*journal, journalHeader, error) {
 	var p journalHeader
 	f, err := os.OpenFile(filepath.Join(dir, journalName), os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -168,12 +168,12 @@ func openJournal(dir string, each func(d *journalEntry, at span)) (*journal, jou
 	if err != nil {
 		return nil, p, errors.Join(fmt.Errorf("eval: the run in %s: %w", dir, err), j.lock.Close(), f.Close())
 	}
-	j.at = good
+	j.nextOffset = good
 	return j, p, nil
 }
 
 // readJournal reads whole lines, and returns where they end.
-func readJournal(r io.Reader, p *journalHeader, each func(d *journalEntry, at span)) (good int64, err error) {
+func readJournal(r io.Reader, p *journalHeader, each func(d *journalEntry, at lineSpan)) (good int64, err error) {
 	lines := bufio.NewReaderSize(r, 1<<16)
 	for n := 0; ; n++ {
 		line, err := lines.ReadBytes('\n')
@@ -196,7 +196,7 @@ func readJournal(r io.Reader, p *journalHeader, each func(d *journalEntry, at sp
 				return good, nil // a crash left it: this execution runs again
 			}
 			expandResult(d.Result)
-			each(&d, span{good, int64(len(line))})
+			each(&d, lineSpan{good, int64(len(line))})
 		}
 		good += int64(len(line))
 	}

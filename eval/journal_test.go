@@ -33,7 +33,7 @@ func TestJournalGoesOnAfterACrash(t *testing.T) {
 	f.WriteString(`{"case":"b","runner":"r","result":{"pas`) // the process died here
 	f.Close()
 	var cases []string
-	j, p, err := openJournal(dir, func(d *journalEntry, _ span) { cases = append(cases, d.Case) })
+	j, p, err := openJournal(dir, func(d *journalEntry, _ lineSpan) { cases = append(cases, d.Case) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestJournalHasAReportOnce(t *testing.T) {
 				n++
 				return &ExecutionResult{Passed: test.passes[n-1], DurationMs: float64(n), ExecutionDir: dir, ArtifactDir: dir, Report: r}
 			}
-			want := repeated(t.Context(), &execution{c: &plannedCase{}, runner: &plannedRunner{}}, test.repeat, test.retries, try, nil)
+			want := runRepetitions(t.Context(), &execution{c: &plannedCase{}, runner: &plannedRunner{}}, test.repeat, test.retries, try, nil)
 			j, err := newJournal(t.TempDir(), journalHeader{Version: journalVersion})
 			if err != nil {
 				t.Fatal(err)
@@ -109,13 +109,13 @@ func TestOneProcessRunsARun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := openJournal(dir, func(*journalEntry, span) {}); fault.Of(err) != fault.WrongState {
+	if _, _, err := openJournal(dir, func(*journalEntry, lineSpan) {}); fault.Of(err) != fault.WrongState {
 		t.Errorf("a run that is under way is resumed: %v", err)
 	}
 	if err := j.close(); err != nil {
 		t.Fatal(err)
 	}
-	again, _, err := openJournal(dir, func(*journalEntry, span) {})
+	again, _, err := openJournal(dir, func(*journalEntry, lineSpan) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func FuzzReadJournal(f *testing.F) {
 	f.Add([]byte(""))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var p journalHeader
-		good, err := readJournal(bytes.NewReader(data), &p, func(d *journalEntry, at span) {
+		good, err := readJournal(bytes.NewReader(data), &p, func(d *journalEntry, at lineSpan) {
 			if d.Result == nil || at.at+at.size > int64(len(data)) {
 				t.Errorf("a line at %v of %d bytes", at, len(data))
 			}

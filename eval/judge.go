@@ -11,9 +11,9 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// judgeOf returns what asks a model for the assertions of a session, nil where none
+// newJudge returns what asks a model for the assertions of a session, nil where none
 // is configured. client is how it asks; nil is the usual way.
-func (r *sessionRunner) judgeOf(env *assertEnv, client *http.Client) JudgeFunc {
+func (r *sessionRunner) newJudge(env *assertEnv, client *http.Client) JudgeFunc {
 	cfg := r.plan.config.Croft.Judge
 	if cfg == nil {
 		return nil
@@ -32,7 +32,7 @@ func (r *sessionRunner) judgeOf(env *assertEnv, client *http.Client) JudgeFunc {
 		if err != nil {
 			return suite.Judgement{}, err
 		}
-		subjects, err := env.subjects(ctx, q)
+		subjects, err := env.judgeSubjects(ctx, q)
 		if err != nil {
 			return suite.Judgement{}, err
 		}
@@ -44,8 +44,8 @@ func (r *sessionRunner) judgeOf(env *assertEnv, client *http.Client) JudgeFunc {
 	}
 }
 
-// subjects are what a judge looks at.
-func (e *assertEnv) subjects(ctx context.Context, q suite.Judge) ([]judge.Subject, error) {
+// judgeSubjects are what a judge looks at.
+func (e *assertEnv) judgeSubjects(ctx context.Context, q suite.Judge) ([]judge.Subject, error) {
 	list := []judge.Subject{{Name: "the agent's task", Text: e.report.Prompt}}
 	if q.Subject != "" {
 		list = append(list, judge.Subject{Name: "what is judged", Text: q.Subject})

@@ -19,29 +19,29 @@ import (
 type LoopbackServer struct {
 	Base string // where it is reached inside, such as http://127.0.0.1:3128
 
-	mu sync.Mutex
-	by map[string]http.Handler // guarded by mu; by workspace
+	mu       sync.Mutex
+	handlers map[string]http.Handler // guarded by mu; by workspace
 }
 
 // Handler returns what answers a workspace, nil where nothing does.
 func (i *LoopbackServer) Handler(workspace string) http.Handler {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.by[workspace]
+	return i.handlers[workspace]
 }
 
-// serve lets h answer a workspace until stop is called.
-func (i *LoopbackServer) serve(workspace string, h http.Handler) (stop func()) {
+// setHandler lets h answer a workspace until stop is called.
+func (i *LoopbackServer) setHandler(workspace string, h http.Handler) (stop func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.by == nil {
-		i.by = map[string]http.Handler{}
+	if i.handlers == nil {
+		i.handlers = map[string]http.Handler{}
 	}
-	i.by[workspace] = h
+	i.handlers[workspace] = h
 	return func() {
 		i.mu.Lock()
 		defer i.mu.Unlock()
-		delete(i.by, workspace)
+		delete(i.handlers, workspace)
 	}
 }
 
@@ -50,8 +50,8 @@ func (i *LoopbackServer) serve(workspace string, h http.Handler) (stop func()) {
 func (p *Env) serve(ctx context.Context, h http.Handler) (base string, stop func(), err error) {
 	switch {
 	case p.loopback != nil:
-		return p.loopback.Base, p.loopback.serve(p.Workspace.ID(), h), nil
-	case !p.fenced:
+		return p.loopback.Base, p.loopback.setHandler(p.Workspace.ID(), h), nil
+	case !p.sandboxed:
 		return serveOnHost(ctx, h)
 	}
 	return "", nil, fmt.Errorf("eval: answer what runs in the workspace: %w: its provider passes nothing on; use the sandbox", fault.Unsupported)

@@ -20,7 +20,7 @@ type notifier struct {
 	mu sync.Mutex // held while a reporter is called
 }
 
-func newNotifier(p *plan, r *results) *notifier {
+func newNotifier(p *plan, r *runResults) *notifier {
 	c := &Context{
 		IsInteractive: p.Interactive, Cwd: p.Dir, WorkspaceMode: p.workspace.Mode, SuitePath: p.suite.Path(), ArtifactDir: p.runDir,
 		SelectedCaseCount: len(p.cases), SelectedRunnerCount: len(p.runners), SelectedExecutionCount: len(p.executions), Repeat: p.Repeat,
@@ -28,10 +28,10 @@ func newNotifier(p *plan, r *results) *notifier {
 		TagFilter: p.Tags, DeclaredTags: p.declaredTags(), Provider: p.Envs.Kind(), Notices: p.notices,
 	}
 	if p.workspace.InPlace() {
-		c.Cwd, c.inPlace = p.cwd, true
+		c.Cwd, c.worksInCwd = p.cwd, true
 	}
 	for _, e := range p.executions {
-		if r.has(e) {
+		if r.hasResult(e) {
 			c.Done++
 		}
 	}
@@ -45,15 +45,15 @@ func (n *notifier) note(format string, args ...any) {
 	}
 }
 
-// tell passes an event to all reporters, one after the other.
-func (n *notifier) tell(e Event) {
+// sendEvent passes an event to all reporters, one after the other.
+func (n *notifier) sendEvent(e Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.tellLocked(e)
+	n.sendEventLocked(e)
 }
 
 // The caller holds n.mu.
-func (n *notifier) tellLocked(e Event) {
+func (n *notifier) sendEventLocked(e Event) {
 	e.Context = n.context
 	for _, r := range n.reporters {
 		if err := r.Report(e); err != nil {
@@ -62,27 +62,27 @@ func (n *notifier) tellLocked(e Event) {
 	}
 }
 
-// about is an event about a case.
-func (n *notifier) about(h Hook, c *plannedCase) Event {
-	return Event{Hook: h, Case: new(c.info()), CaseIndex: c.index + 1, TotalCases: n.total}
+// caseEvent is an event about a case.
+func (n *notifier) caseEvent(h Hook, c *plannedCase) Event {
+	return Event{Hook: h, Case: new(c.caseInfo()), CaseIndex: c.index + 1, TotalCases: n.total}
 }
 
-func (c *plannedCase) info() CaseInfo {
+func (c *plannedCase) caseInfo() CaseInfo {
 	return CaseInfo{ID: c.ID, Prompt: c.Prompt, Tags: slices.Concat([]string{}, c.Tags), ExpectedFail: c.ExpectedFail}
 }
 
-// start tells that the run starts, and shows what the suite wrote while it was loaded.
-func (n *notifier) start(p *plan) {
+// startRun tells that the run starts, and shows what the suite wrote while it was loaded.
+func (n *notifier) startRun(p *plan) {
 	e := Event{Hook: OnSuiteStart, StartedAt: p.startedAt}
 	for _, c := range p.cases {
-		e.Cases = append(e.Cases, c.info())
+		e.Cases = append(e.Cases, c.caseInfo())
 	}
 	for _, r := range p.runners {
 		e.Runners = append(e.Runners, r.info)
 	}
-	n.tell(e)
-	if f, ok := p.suite.(file); ok {
-		n.console("", f.Logs)
+	n.sendEvent(e)
+	if f, ok := p.suite.(fileSuite); ok {
+		n.printConsole("", f.Logs)
 	}
 }
 
@@ -92,11 +92,11 @@ func (n *notifier) startExecution(e *execution) {
 	defer n.mu.Unlock()
 	if !e.c.begun {
 		e.c.begun = true
-		n.tellLocked(n.about(OnCaseStart, e.c))
+		n.sendEventLocked(n.caseEvent(OnCaseStart, e.c))
 	}
-	start := n.about(OnRunnerStart, e.c)
+	start := n.caseEvent(OnRunnerStart, e.c)
 	start.Runner = &e.runner.info
-	n.tellLocked(start)
+	n.sendEventLocked(start)
 }
 
 // A consoleReporter is a reporter that may show what suites write to their console, and
@@ -105,9 +105,9 @@ type consoleReporter interface {
 	showConsole(lines []byte) bool
 }
 
-// console shows what the code of a suite wrote to its console, under the name of the
+// printConsole shows what the code of a suite wrote to its console, under the name of the
 // execution that it was about, if any: by the reporters that can, else as a note.
-func (n *notifier) console(name string, logs []suite.Log) {
+func (n *notifier) printConsole(name string, logs []suite.Log) {
 	if len(logs) == 0 {
 		return
 	}
@@ -138,7 +138,10 @@ func consoleLines(name string, logs []suite.Log) []byte {
 }
 
 // showConsole shows lines that stay, above what runs.
-func (s *standard) showConsole(lines []byte) bool { s.change(string(lines), nil); return true }
+func (s *standardReporter) showConsole(lines []byte) bool {
+	s.updateView(string(lines), nil)
+	return true
+}
 
 func (g *githubReporter) showConsole(lines []byte) bool { return g.standard.showConsole(lines) }
 

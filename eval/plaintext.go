@@ -34,11 +34,11 @@ func plainRune(r, other rune) rune {
 	return r
 }
 
-// A jobLog passes lines on to the log of a job of GitHub's, where a line that
+// A githubLog passes lines on to the log of a job of GitHub's, where a line that
 // begins with two colons, or has ##[ in it, is a command.
-type jobLog struct{ w io.Writer }
+type githubLog struct{ w io.Writer }
 
-func (l jobLog) Write(p []byte) (int, error) {
+func (l githubLog) Write(p []byte) (int, error) {
 	var b bytes.Buffer
 	for line := range bytes.Lines(p) {
 		if bytes.HasPrefix(bytes.TrimSpace(line), []byte("::")) {

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -68,10 +69,10 @@ func newPlan(s Suite, cfg *suite.Config, o *Options) (*plan, error) {
 	}
 	p.startedAt = session.Time(p.started)
 	p.notices = append(p.notices, cfg.Notices...)
-	if f, ok := s.(file); ok {
+	if f, ok := s.(fileSuite); ok {
 		p.notices = append(p.notices, f.Notices()...)
 	}
-	for _, step := range []func() error{p.complete, p.chooseCases, p.chooseRunners, p.checkTraffic, p.checkProviderEnvs, p.findCwd, p.serializeInPlace} {
+	for _, step := range []func() error{p.applyDefaults, p.chooseCases, p.chooseRunners, p.checkTraffic, p.checkProviderEnvs, p.findCwd, p.serializeInPlace} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -79,12 +80,12 @@ func newPlan(s Suite, cfg *suite.Config, o *Options) (*plan, error) {
 	return p, nil
 }
 
-// complete sets the options that were not given to what the configuration says.
-func (p *plan) complete() (err error) {
+// applyDefaults sets the options that were not given to what the configuration says.
+func (p *plan) applyDefaults() (err error) {
 	def := p.config.Run
-	p.MaxParallel = first(p.MaxParallel, def.MaxParallel)
-	p.Repeat = max(1, first(p.Repeat, def.Repeat))
-	p.MaxSteps = first(p.MaxSteps, def.MaxSteps)
+	p.MaxParallel = cmp.Or(p.MaxParallel, def.MaxParallel)
+	p.Repeat = max(1, cmp.Or(p.Repeat, def.Repeat))
+	p.MaxSteps = cmp.Or(p.MaxSteps, def.MaxSteps)
 	if p.RepeatFailure == nil {
 		p.RepeatFailure = &def.RepeatFailure
 	}
@@ -98,7 +99,7 @@ func (p *plan) complete() (err error) {
 		p.Record, p.Replay = p.config.Croft.Record, p.config.Croft.Replay
 	}
 	p.workspace = suite.Workspace{Mode: suite.ModeNone}
-	if spec := first(p.suite.Workspace(), def.Workspace); spec != nil {
+	if spec := cmp.Or(p.suite.Workspace(), def.Workspace); spec != nil {
 		p.workspace = *spec
 	}
 	if p.Dir == "" {
@@ -106,21 +107,11 @@ func (p *plan) complete() (err error) {
 			return fmt.Errorf("eval: %w: %w", fault.Of(err), err)
 		}
 	}
-	p.OutputDir = first(p.OutputDir, def.OutputDir, filepath.Join(p.Dir, DefaultOutputDir))
+	p.OutputDir = cmp.Or(p.OutputDir, def.OutputDir, filepath.Join(p.Dir, DefaultOutputDir))
 	if p.Schedule == "" {
 		p.Schedule, err = ParseSchedule(def.Schedule)
 	}
 	return err
-}
-
-// first returns the first value that is set.
-func first[T comparable](list ...T) (none T) {
-	for _, v := range list {
-		if v != none {
-			return v
-		}
-	}
-	return none
 }
 
 // chooseCases plans the cases that the filters leave.
@@ -138,18 +129,18 @@ func (p *plan) chooseCases() error {
 		if len(p.Tags) > 0 && !slices.ContainsFunc(c.Tags, func(t string) bool { return slices.Contains(p.Tags, t) }) {
 			continue
 		}
-		timeout := first(c.Timeout, p.config.Timeout, defaultTimeout)
+		timeout := cmp.Or(c.Timeout, p.config.Timeout, defaultTimeout)
 		p.cases = append(p.cases, &plannedCase{Case: c, index: len(p.cases), key: keys[i], timeout: timeout})
 	}
-	if id := missing(p.Cases, ids); id != "" {
-		return &plainError{fault.InvalidArgument, fmt.Sprintf("No cases matched the requested filters. There is no case %q; there are %s.", id, strings.Join(ids, ", "))}
+	if id := firstUnknown(p.Cases, ids); id != "" {
+		return &skillgymError{fault.InvalidArgument, fmt.Sprintf("No cases matched the requested filters. There is no case %q; there are %s.", id, strings.Join(ids, ", "))}
 	}
 	if len(p.cases) == 0 {
 		text := "No cases matched the requested filters."
 		if tags := p.declaredTags(); len(p.Tags) > 0 && len(tags) > 0 {
 			text += " There are the tags " + strings.Join(tags, ", ") + "."
 		}
-		return &plainError{fault.InvalidArgument, text}
+		return &skillgymError{fault.InvalidArgument, text}
 	}
 	return nil
 }
@@ -171,16 +162,16 @@ func (p *plan) chooseRunners() error {
 		p.runners = append(p.runners, &plannedRunner{index: len(p.runners), config: c, agent: a, info: info})
 	}
 	if len(ids) == 0 {
-		return &plainError{fault.InvalidArgument, "No runners configured."}
+		return &skillgymError{fault.InvalidArgument, "No runners configured."}
 	}
-	if id := missing(p.Runners, ids); id != "" {
-		return &plainError{fault.InvalidArgument, fmt.Sprintf("No runners matched the requested filter: %s. There are %s.", id, strings.Join(ids, ", "))}
+	if id := firstUnknown(p.Runners, ids); id != "" {
+		return &skillgymError{fault.InvalidArgument, fmt.Sprintf("No runners matched the requested filter: %s. There are %s.", id, strings.Join(ids, ", "))}
 	}
 	return nil
 }
 
-// missing returns the first of some ids that is not known, "" where all are.
-func missing(asked, known []string) string {
+// firstUnknown returns the first of some ids that is not known, "" where all are.
+func firstUnknown(asked, known []string) string {
 	for _, id := range asked {
 		if !slices.Contains(known, id) {
 			return id
@@ -242,9 +233,9 @@ func (p *plan) checkProviderEnvs() error {
 		return fmt.Errorf("eval: croft.bootstrap once: %w: with provider %s each workspace is prepared on its own", fault.Unsupported, f.Provider)
 	}
 	for _, r := range p.runners {
-		if !slices.Contains(streaming, r.agent.Type()) {
+		if !slices.Contains(streamingAgents, r.agent.Type()) {
 			return fmt.Errorf("eval: runner %s: %w: %s keeps its session in files that are not seen here with provider %s; use the sandbox, or one of %v",
-				r.info.ID, fault.Unsupported, r.agent.Type(), f.Provider, streaming)
+				r.info.ID, fault.Unsupported, r.agent.Type(), f.Provider, streamingAgents)
 		}
 	}
 	return nil
@@ -255,7 +246,7 @@ func (p *plan) findCwd() error {
 	spec := &p.workspace
 	if !spec.InPlace() {
 		if p.Cwd != "" {
-			return &plainError{fault.InvalidArgument, "CLI option --cwd is only supported when the effective workspace mode is none."}
+			return &skillgymError{fault.InvalidArgument, "CLI option --cwd is only supported when the effective workspace mode is none."}
 		}
 		return nil
 	}
@@ -263,7 +254,7 @@ func (p *plan) findCwd() error {
 		p.notices = append(p.notices, `workspace mode "shared" without cwd, templateDir or bootstrap works in place, as skillgym 0.8 does; 0.9 would share an empty directory. `+
 			`Say mode "none" for the former, or add a template or a bootstrap for the latter.`)
 	}
-	dir := first(p.Cwd, spec.Cwd, p.config.Run.Cwd, p.Dir)
+	dir := cmp.Or(p.Cwd, spec.Cwd, p.config.Run.Cwd, p.Dir)
 	if !filepath.IsAbs(dir) {
 		dir = filepath.Join(p.Dir, dir)
 	}
@@ -281,11 +272,11 @@ func (p *plan) findCwd() error {
 // started have ended before the next directory is made. Without a sandbox nothing is
 // prevented: agents reach the whole host anyway.
 func (p *plan) serializeInPlace() error {
-	if p.cwd == "" || !p.Envs.Fenced() || p.concurrency() < 2 {
+	if p.cwd == "" || !p.Envs.Sandboxed() || p.concurrency() < 2 {
 		return nil
 	}
 	for _, w := range []struct{ path, use string }{
-		{first(p.Resume, p.OutputDir), "an output directory elsewhere (--output-dir)"}, {p.Record, "a directory of tapes elsewhere (--record)"},
+		{cmp.Or(p.Resume, p.OutputDir), "an output directory elsewhere (--output-dir)"}, {p.Record, "a directory of tapes elsewhere (--record)"},
 	} {
 		if w.path == "" {
 			continue
@@ -324,8 +315,8 @@ func (p *plan) concurrency() int {
 // workers is how many workers the schedule has.
 func (p *plan) workers() int { return p.Schedule.workers(p.MaxParallel) }
 
-// expand makes the executions: each case on each runner.
-func (p *plan) expand(runDir string) {
+// addExecutions makes the executions: each case on each runner.
+func (p *plan) addExecutions(runDir string) {
 	p.runDir = runDir
 	for _, c := range p.cases {
 		for _, r := range p.runners {
@@ -339,9 +330,9 @@ func (p *plan) expand(runDir string) {
 	}
 }
 
-// hosts lists what a runner's agent may reach; without a runner, what the bootstrap
+// allowedHosts lists what a runner's agent may reach; without a runner, what the bootstrap
 // command may.
-func (p *plan) hosts(r *plannedRunner) []string {
+func (p *plan) allowedHosts(r *plannedRunner) []string {
 	hosts := slices.Concat(p.config.Croft.AllowNet, p.AllowNet)
 	if r != nil && !p.NoModelNet && p.Replay == "" {
 		hosts = append(hosts, r.hosts...)

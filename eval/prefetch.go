@@ -36,7 +36,7 @@ func newPrefetch(v *environments, n *notifier) *prefetch {
 	const further, closing = 2, 4
 	f := &prefetch{envs: v, notify: n, open: map[int]*opening{}, begun: map[int]bool{}, closing: make(chan struct{}, closing)}
 	p := v.plan
-	if p.Envs.Fenced() && p.workspace.Mode == suite.ModeIsolated && (p.workspace.Bootstrap == nil || v.made) {
+	if p.Envs.Sandboxed() && p.workspace.Mode == suite.ModeIsolated && (p.workspace.Bootstrap == nil || v.bootstrapped) {
 		f.depth = p.workers() + further - 1
 	}
 	return f
@@ -58,14 +58,14 @@ func (f *prefetch) prepare(ctx context.Context, next []*execution) {
 			defer close(o.ready)
 			dir := sessionDir(e.dir, 1, 1)
 			if o.err = makeArtifacts(f.envs.plan.runDir, e, dir); o.err == nil {
-				o.env, o.err = f.envs.of(ctx, e, dir)
+				o.env, o.err = f.envs.forExecution(ctx, e, dir)
 			}
 		})
 	}
 }
 
-// take returns the environment of a session: the one that was prepared, or a new one.
-func (f *prefetch) take(ctx context.Context, e *execution, artifacts string) (*preparedEnv, error) {
+// takeEnv returns the environment of a session: the one that was prepared, or a new one.
+func (f *prefetch) takeEnv(ctx context.Context, e *execution, artifacts string) (*preparedEnv, error) {
 	f.mu.Lock()
 	o := f.open[e.index]
 	f.begun[e.index] = true
@@ -76,7 +76,7 @@ func (f *prefetch) take(ctx context.Context, e *execution, artifacts string) (*p
 	}
 	f.mu.Unlock()
 	if o == nil {
-		return f.envs.of(ctx, e, artifacts)
+		return f.envs.forExecution(ctx, e, artifacts)
 	}
 	<-o.ready
 	if o.env == nil {
@@ -85,13 +85,13 @@ func (f *prefetch) take(ctx context.Context, e *execution, artifacts string) (*p
 	return o.env, o.err
 }
 
-// close closes an environment: at once on the host, where the next execution may meet
+// closeEnv closes an environment: at once on the host, where the next execution may meet
 // what it leaves, and where something may still run in it that could touch the
 // artifacts, such as what tools have started; else in the background.
-func (f *prefetch) close(ctx context.Context, d *preparedEnv, failed func(error)) {
+func (f *prefetch) closeEnv(ctx context.Context, d *preparedEnv, failed func(error)) {
 	ctx = context.WithoutCancel(ctx)
 	p := f.envs.plan
-	if !d.env.fenced || f.depth == 0 || p.Tools != nil || *p.RepeatFailure > 0 {
+	if !d.env.sandboxed || f.depth == 0 || p.Tools != nil || *p.RepeatFailure > 0 {
 		if err := d.env.close(ctx); err != nil {
 			failed(err)
 		}

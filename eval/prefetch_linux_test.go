@@ -17,7 +17,7 @@ type countedEnvs struct {
 }
 
 func (*countedEnvs) Kind() string                { return "counted" }
-func (*countedEnvs) Fenced() bool                { return true }
+func (*countedEnvs) Sandboxed() bool             { return true }
 func (*countedEnvs) Ready(context.Context) error { return nil }
 
 func (c *countedEnvs) Open(_ context.Context, req eval.EnvSpec) (*eval.Env, error) {

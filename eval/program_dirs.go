@@ -20,7 +20,7 @@ func dryRun(ctx context.Context, r *plannedRunner) (agent.Invocation, error) {
 		return agent.Invocation{}, err
 	}
 	defer locktmp.Remove(dir) //nolint:errcheck // the next evaluation removes it
-	return r.agent.Prepare(ctx, agent.Input{Runner: r.info, Prompt: "-", Dir: dir, Artifacts: dir, Fenced: true})
+	return r.agent.Prepare(ctx, agent.Input{Runner: r.info, Prompt: "-", Dir: dir, Artifacts: dir, Sandboxed: true})
 }
 
 // namedDirs are the directories of the arguments that are absolute paths.
@@ -49,16 +49,16 @@ func realDirs(paths []string) []string {
 		if !info.IsDir() {
 			real = filepath.Dir(real)
 		}
-		if !systemDir(real) && !slices.Contains(dirs, real) {
+		if !isSystemDir(real) && !slices.Contains(dirs, real) {
 			dirs = append(dirs, real)
 		}
 	}
 	return dirs
 }
 
-// systemDir reports whether a directory is one that every sandbox shows, or that
+// isSystemDir reports whether a directory is one that every sandbox shows, or that
 // none may be given.
-func systemDir(dir string) bool {
+func isSystemDir(dir string) bool {
 	for _, sys := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/proc", "/dev", "/sys", "/run", "/nix/store", "/gnu/store"} {
 		if inDir(sys, dir) {
 			return true
@@ -74,12 +74,12 @@ func systemDir(dir string) bool {
 func programDirs(program, path string) []string {
 	at := program
 	if !strings.Contains(program, "/") {
-		at = lookIn(program, path)
+		at = lookPathIn(program, path)
 	}
 	if at == "" || !filepath.IsAbs(at) {
 		return nil
 	}
-	dirs := realDirs(installed(filepath.Dir(at)))
+	dirs := realDirs(installDirs(filepath.Dir(at)))
 	real, err := filepath.EvalSymlinks(at)
 	if err != nil {
 		return dirs
@@ -88,17 +88,17 @@ func programDirs(program, path string) []string {
 	if before, _, ok := strings.Cut(real, "/node_modules/"); ok {
 		pkg = before + "/node_modules"
 	}
-	dirs = append(dirs, realDirs(installed(pkg))...)
-	if name := interpreter(real); name != "" && name != program {
+	dirs = append(dirs, realDirs(installDirs(pkg))...)
+	if name := shebangProgram(real); name != "" && name != program {
 		dirs = append(dirs, programDirs(name, path)...)
 	}
 	return dirs
 }
 
-// installed is a directory of programs, with what lies beside it where they need that:
+// installDirs is a directory of programs, with what lies beside it where they need that:
 // behind the shims of pyenv, asdf and the like are the programs that they choose from,
 // and beside Python, or a virtual environment of it, is its library.
-func installed(bin string) []string {
+func installDirs(bin string) []string {
 	beside := filepath.Dir(bin)
 	if filepath.Base(bin) == "shims" {
 		return []string{bin, beside}
@@ -111,8 +111,8 @@ func installed(bin string) []string {
 	return []string{bin}
 }
 
-// lookIn finds a program on a PATH.
-func lookIn(program, path string) string {
+// lookPathIn finds a program on a PATH.
+func lookPathIn(program, path string) string {
 	for _, dir := range filepath.SplitList(path) {
 		if p, err := exec.LookPath(filepath.Join(dir, program)); err == nil && filepath.IsAbs(p) {
 			return p
@@ -121,8 +121,8 @@ func lookIn(program, path string) string {
 	return ""
 }
 
-// interpreter is the program that a script asks for by its first line.
-func interpreter(script string) string {
+// shebangProgram is the program that a script asks for by its first line.
+func shebangProgram(script string) string {
 	f, err := os.Open(script)
 	if err != nil {
 		return ""

@@ -15,30 +15,30 @@ import (
 // it left beyond a bound goes when its session has ended, the largest files first, so
 // that those that follow have room, and the results.
 const (
-	maxArtifacts = 1 << 30  // bytes of the artifacts of a session
-	scarce       = 64 << 20 // bytes: a disk with less is as good as full
-	maxScarce    = 1 << 20  // maxArtifacts then
+	maxArtifacts        = 1 << 30  // bytes of the artifacts of a session
+	lowDiskBytes        = 64 << 20 // bytes: a disk with less is as good as full
+	maxArtifactsLowDisk = 1 << 20  // maxArtifacts then
 )
 
-// logs are files of artifacts that are bounded by themselves, and tell what happened.
-var logs = []string{"stdout.log", "stderr.log", "session.stream.jsonl"}
+// boundedLogs are files of artifacts that are bounded by themselves, and tell what happened.
+var boundedLogs = []string{"stdout.log", "stderr.log", "session.stream.jsonl"}
 
-// pruned makes the artifacts of a session that has ended small enough, and says what
+// pruneArtifacts makes the artifacts of a session that has ended small enough, and says what
 // went, "" where nothing did.
-func pruned(dir string) (told string, err error) {
+func pruneArtifacts(dir string) (told string, err error) {
 	most, why := int64(maxArtifacts), "they took more than is kept"
-	if free, err := freeBytes(dir); err == nil && free < scarce {
-		most, why = maxScarce, "the disk is full"
+	if free, err := freeBytes(dir); err == nil && free < lowDiskBytes {
+		most, why = maxArtifactsLowDisk, "the disk is full"
 	}
-	files, room, err := prune(dir, most)
+	files, room, err := removeLargest(dir, most)
 	if files > 0 {
 		told = fmt.Sprintf("%d files of its artifacts were removed, with %d MiB: %s", files, room>>20, why)
 	}
 	return told, err
 }
 
-// prune removes the largest files in a directory until all take at most so much.
-func prune(dir string, most int64) (files int, room int64, err error) {
+// removeLargest removes the largest files in a directory until all take at most so much.
+func removeLargest(dir string, most int64) (files int, room int64, err error) {
 	type file struct {
 		path string
 		size int64
@@ -57,7 +57,7 @@ func prune(dir string, most int64) (files int, room int64, err error) {
 		if st, ok := info.Sys().(*syscall.Stat_t); ok {
 			size = st.Blocks * 512
 		}
-		if total += size; filepath.Dir(path) != dir || !slices.Contains(logs, e.Name()) {
+		if total += size; filepath.Dir(path) != dir || !slices.Contains(boundedLogs, e.Name()) {
 			all = append(all, file{path, size})
 		}
 		return nil

@@ -25,10 +25,10 @@ func TestPrune(t *testing.T) {
 	if err := os.Truncate(filepath.Join(dir, "hole"), 1<<40); err != nil {
 		t.Fatal(err)
 	}
-	if files, _, err := prune(dir, 10<<20); files != 0 || err != nil {
+	if files, _, err := removeLargest(dir, 10<<20); files != 0 || err != nil {
 		t.Errorf("what is small enough: %d files go, %v", files, err)
 	}
-	if files, room, err := prune(dir, 1<<20); files != 1 || room < 800<<10 || err != nil {
+	if files, room, err := removeLargest(dir, 1<<20); files != 1 || room < 800<<10 || err != nil {
 		t.Errorf("%d files with %d bytes go, %v", files, room, err)
 	}
 	for name, want := range map[string]bool{"stdout.log": true, "home/large": true, "home/largest": false, "small": true, "hole": true} {

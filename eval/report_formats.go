@@ -63,23 +63,23 @@ func ReadResult(path string) (*Result, error) {
 	}
 	for _, c := range r.Cases {
 		for i := range c.RunnerResults {
-			if !c.RunnerResults[i].whole() {
+			if !c.RunnerResults[i].isComplete() {
 				return nil, fmt.Errorf("eval: read %s: %w: a result of the case %q is null", path, fault.InvalidArgument, c.CaseID)
 			}
-			c.RunnerResults[i] = summary(c.RunnerResults[i])
+			c.RunnerResults[i] = resultSummary(c.RunnerResults[i])
 		}
 	}
 	return &r, nil
 }
 
-// whole reports whether a result that was read has all that one has which a run
+// isComplete reports whether a result that was read has all that one has which a run
 // made.
-func (r *ExecutionResult) whole() bool {
+func (r *ExecutionResult) isComplete() bool {
 	if r == nil {
 		return false
 	}
 	for _, x := range slices.Concat(r.Sessions, r.Repetitions) {
-		if !x.whole() {
+		if !x.isComplete() {
 			return false
 		}
 	}
@@ -89,7 +89,7 @@ func (r *ExecutionResult) whole() bool {
 // githubReporter writes workflow commands that GitHub turns into annotations, and
 // a job summary.
 type githubReporter struct {
-	standard *standard
+	standard *standardReporter
 	out      io.Writer
 	summary  string
 }
@@ -102,8 +102,8 @@ func (g *githubReporter) Report(e Event) error {
 		return err
 	}
 	var b bytes.Buffer
-	for _, f := range r.failed() {
-		annotation(&b, f)
+	for _, f := range r.failedExecutions() {
+		writeAnnotation(&b, f)
 	}
 	_, werr := g.out.Write(b.Bytes())
 	err = errors.Join(err, werr)
@@ -126,12 +126,12 @@ var (
 	messageEscape  = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 )
 
-func annotation(b *bytes.Buffer, f failedExecution) {
+func writeAnnotation(b *bytes.Buffer, f failedExecution) {
 	props := []string{"title=" + propertyEscape.Replace(oneLine(f.caseID+" > "+f.Runner.ID))}
 	message := string(f.Status)
 	if f.Error != nil {
 		message = f.Error.Name + ": " + f.Error.Message
-		if at, ok := frameOf(f.Error.Stack); ok {
+		if at, ok := innermostFrame(f.Error.Stack); ok {
 			// A path below the checkout, so that GitHub finds the file.
 			file := at.file
 			if root := os.Getenv("GITHUB_WORKSPACE"); root != "" {
@@ -154,22 +154,22 @@ func writeMarkdown(b *bytes.Buffer, r *Result, most int) {
 			passed++
 		}
 	}
-	fmt.Fprintf(b, "## %s: %d of %d cases passed\n\n", cell(filepath.Base(r.SuitePath)), passed, len(r.Cases))
+	fmt.Fprintf(b, "## %s: %d of %d cases passed\n\n", tableCell(filepath.Base(r.SuitePath)), passed, len(r.Cases))
 	b.WriteString("| case |")
 	for _, s := range r.Runners {
-		fmt.Fprintf(b, " %s |", cell(s.Runner.ID))
+		fmt.Fprintf(b, " %s |", tableCell(s.Runner.ID))
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(r.Runners)) + "\n")
 	for _, c := range r.Cases {
-		fmt.Fprintf(b, "| %s |", cell(c.CaseID))
+		fmt.Fprintf(b, "| %s |", tableCell(c.CaseID))
 		for _, s := range r.Runners {
 			text := "-"
 			for _, e := range c.RunnerResults {
 				if e.Runner.ID == s.Runner.ID {
-					text = strings.TrimSpace(verdict(e.Passed) + " " + duration(e.DurationMs) + " " + remark(e))
+					text = strings.TrimSpace(verdictText(e.Passed) + " " + formatDuration(e.DurationMs) + " " + statusRemark(e))
 				}
 			}
-			fmt.Fprintf(b, " %s |", cell(text))
+			fmt.Fprintf(b, " %s |", tableCell(text))
 		}
 		b.WriteString("\n")
 	}
@@ -183,15 +183,15 @@ func writeMarkdown(b *bytes.Buffer, r *Result, most int) {
 		if s.CostUSD != nil {
 			cost = fmt.Sprintf("%.4f USD", *s.CostUSD)
 		}
-		fmt.Fprintf(b, "| %s | %d of %d (%.0f %%, 95 %%: %.0f to %.0f) | %s | %s | %s |\n", cell(s.Runner.ID), s.PassedCases, s.TotalCases,
-			100*ci.Value, 100*ci.Low, 100*ci.High, duration(s.AverageDurationMs), tokens, cost)
+		fmt.Fprintf(b, "| %s | %d of %d (%.0f %%, 95 %%: %.0f to %.0f) | %s | %s | %s |\n", tableCell(s.Runner.ID), s.PassedCases, s.TotalCases,
+			100*ci.Value, 100*ci.Low, 100*ci.High, formatDuration(s.AverageDurationMs), tokens, cost)
 	}
-	for i, f := range r.failed() {
+	for i, f := range r.failedExecutions() {
 		if most > 0 && i == most {
-			fmt.Fprintf(b, "\n...and %d more failures.\n", len(r.failed())-most)
+			fmt.Fprintf(b, "\n...and %d more failures.\n", len(r.failedExecutions())-most)
 			break
 		}
-		fmt.Fprintf(b, "\n<details><summary>%s &gt; %s: %s</summary>\n\n", markup(f.caseID), markup(f.Runner.ID), markup(f.class().Label+" ["+f.class().ID+"]"))
+		fmt.Fprintf(b, "\n<details><summary>%s &gt; %s: %s</summary>\n\n", escapeMarkup(f.caseID), escapeMarkup(f.Runner.ID), escapeMarkup(f.failureClass().Label+" ["+f.failureClass().ID+"]"))
 		if f.Error != nil {
 			fmt.Fprintf(b, "```text\n%s\n```\n", strings.ReplaceAll(PlainText(f.Error.Name+": "+f.Error.Message), "```", "'''"))
 		}
@@ -205,10 +205,10 @@ func writeMarkdown(b *bytes.Buffer, r *Result, most int) {
 	}
 }
 
-// cell makes a text fit for a table of Markdown.
-func cell(s string) string { return strings.ReplaceAll(markup(oneLine(s)), "|", `\|`) }
+// tableCell makes a text fit for a table of Markdown.
+func tableCell(s string) string { return strings.ReplaceAll(escapeMarkup(oneLine(s)), "|", `\|`) }
 
-func markup(s string) string {
+func escapeMarkup(s string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
 }
 
@@ -249,7 +249,7 @@ type junitFailure struct {
 
 // writeJUnit writes JUnit's XML: a test suite per runner, a test case per case.
 func writeJUnit(out io.Writer, r *Result) error {
-	all := junitSuites{Name: r.SuitePath, Time: seconds(r.DurationMs)}
+	all := junitSuites{Name: r.SuitePath, Time: formatSeconds(r.DurationMs)}
 	for _, sum := range r.Runners {
 		s := junitSuite{Name: sum.Runner.ID, Stamp: strings.TrimSuffix(r.StartedAt, "Z")}
 		total := 0.0
@@ -261,7 +261,7 @@ func writeJUnit(out io.Writer, r *Result) error {
 				}
 			}
 		}
-		s.Time = seconds(total)
+		s.Time = formatSeconds(total)
 		all.Suites, all.Tests, all.Fails, all.Errors = append(all.Suites, s), all.Tests+s.Tests, all.Fails+s.Fails, all.Errors+s.Errors
 	}
 	data, err := xml.MarshalIndent(all, "", "  ")
@@ -274,10 +274,10 @@ func writeJUnit(out io.Writer, r *Result) error {
 
 // add adds a case. What an assertion said is a failure; all else is an error.
 func (s *junitSuite) add(caseID string, x *ExecutionResult) {
-	c := junitCase{Name: caseID, Class: s.Name, Time: seconds(x.DurationMs)}
+	c := junitCase{Name: caseID, Class: s.Name, Time: formatSeconds(x.DurationMs)}
 	s.Tests++
 	if !x.Passed {
-		f := &junitFailure{Type: failedExecution{caseID, x}.class().ID, Message: string(x.Status)}
+		f := &junitFailure{Type: failedExecution{caseID, x}.failureClass().ID, Message: string(x.Status)}
 		if x.Error != nil {
 			f.Message, f.Text = x.Error.Message, x.Error.Stack
 		}
@@ -293,4 +293,4 @@ func (s *junitSuite) add(caseID string, x *ExecutionResult) {
 	s.Cases = append(s.Cases, c)
 }
 
-func seconds(ms float64) string { return fmt.Sprintf("%.3f", ms/1000) }
+func formatSeconds(ms float64) string { return fmt.Sprintf("%.3f", ms/1000) }

@@ -19,13 +19,13 @@ import (
 const reportName = "report.html"
 
 //go:embed report.html.tmpl
-var pageText string
+var pageTemplate string
 
 // htmlReporter writes report.html beside results.json: one file that needs no
 // server and nothing from elsewhere.
 type htmlReporter struct {
-	standard *standard // what people see meanwhile; nil is nothing
-	file     io.Writer // gets the page, too; nil is none
+	standard *standardReporter // what people see meanwhile; nil is nothing
+	file     io.Writer         // gets the page, too; nil is none
 }
 
 // Report takes an event.
@@ -44,7 +44,7 @@ func (h *htmlReporter) Report(e Event) error {
 	if err != nil {
 		return err
 	}
-	if err := writeWhole(path, page); err != nil || h.standard == nil {
+	if err := writeAtomic(path, page); err != nil || h.standard == nil {
 		if err == nil {
 			_, err = h.file.Write(page)
 		}
@@ -56,15 +56,15 @@ func (h *htmlReporter) Report(e Event) error {
 
 // Page is a result as a page of HTML.
 func Page(r *Result) ([]byte, error) {
-	return render("run", map[string]any{"Result": r, "Title": filepath.Base(r.SuitePath), "Plots": plotsOf(r), "Failed": len(r.failed())})
+	return renderPage("run", map[string]any{"Result": r, "Title": filepath.Base(r.SuitePath), "Plots": runCharts(r), "Failed": len(r.failedExecutions())})
 }
 
-// render fills the page.
-func render(name string, data any) ([]byte, error) {
+// renderPage fills the page.
+func renderPage(name string, data any) ([]byte, error) {
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"duration": duration, "tokens": tokensText, "remark": remark, "verdict": verdict,
+		"duration": formatDuration, "tokens": tokensText, "remark": statusRemark, "verdict": verdictText,
 		"percent": func(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) },
-		"usd":     func(x *float64) string { return usd(x) },
+		"usd":     func(x *float64) string { return formatUSD(x) },
 		"agent":   agentName,
 		"of": func(c CaseResult, runner string) *ExecutionResult {
 			for _, e := range c.RunnerResults {
@@ -74,13 +74,13 @@ func render(name string, data any) ([]byte, error) {
 			}
 			return nil
 		},
-		"class": func(e *ExecutionResult) string { return failedExecution{"", e}.class().ID },
-		"diff":  func(e *ExecutionResult) string { return fileText(filepath.Join(e.ArtifactDir, diffName)) },
+		"class": func(e *ExecutionResult) string { return failedExecution{"", e}.failureClass().ID },
+		"diff":  func(e *ExecutionResult) string { return readText(filepath.Join(e.ArtifactDir, diffName)) },
 		"tail":  func(e *ExecutionResult) string { return logTail(e.FailureLogPath) },
-		"trace": trace, "did": didIn, "bytes": bytesText,
-		"exited": func(status int) string { return verdict(status == 0) },
+		"trace": errorTrace, "did": readActivity, "bytes": formatMiB,
+		"exited": func(status int) string { return verdictText(status == 0) },
 		"json":   func(e *ExecutionResult) string { return filepath.Join(e.ArtifactDir, "report.json") },
-	}).Parse(pageText)
+	}).Parse(pageTemplate)
 	if err != nil {
 		return nil, err
 	}
@@ -91,15 +91,15 @@ func render(name string, data any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-func usd(x *float64) string {
+func formatUSD(x *float64) string {
 	if x == nil {
 		return "-"
 	}
 	return fmt.Sprintf("%.4f USD", *x)
 }
 
-// fileText is the beginning of a file, "" where there is none.
-func fileText(path string) string {
+// readText is the beginning of a file, "" where there is none.
+func readText(path string) string {
 	const most = 64 << 10
 	data, err := readOwnFile(path, most)
 	if err != nil {
@@ -108,8 +108,8 @@ func fileText(path string) string {
 	return strings.ToValidUTF8(string(data), "?")
 }
 
-// trace is an error with its stack, which may begin with the same words.
-func trace(e *ErrorInfo) string {
+// errorTrace is an error with its stack, which may begin with the same words.
+func errorTrace(e *ErrorInfo) string {
 	head := e.Name + ": " + e.Message
 	if e.Stack == "" {
 		return head
@@ -128,8 +128,8 @@ type activity struct {
 	More   int // commands that are not shown
 }
 
-// didIn is what an agent did, from its report; nil where that can't be read.
-func didIn(e *ExecutionResult) *activity {
+// readActivity is what an agent did, from its report; nil where that can't be read.
+func readActivity(e *ExecutionResult) *activity {
 	const most, commands, requests = 8 << 20, 100, 50
 	data, err := readOwnFile(filepath.Join(e.ArtifactDir, "report.json"), most)
 	d := &activity{Report: new(session.Report)}
@@ -154,4 +154,4 @@ func didIn(e *ExecutionResult) *activity {
 	return d
 }
 
-func bytesText(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
+func formatMiB(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }

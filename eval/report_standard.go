@@ -14,9 +14,9 @@ import (
 	"github.com/croft-run/croft/internal/live"
 )
 
-// standard is the reporter for people. On a terminal it shows what runs, how long
+// standardReporter is the reporter for people. On a terminal it shows what runs, how long
 // already, and how far the whole is; elsewhere it writes a line per case.
-type standard struct {
+type standardReporter struct {
 	out   io.Writer
 	live  bool
 	width int
@@ -36,8 +36,8 @@ type running struct {
 	since time.Time
 }
 
-func newStandard(cfg ReporterConfig) *standard {
-	s := &standard{out: cfg.Out, live: cfg.Interactive, width: cfg.Width}
+func newStandard(cfg ReporterConfig) *standardReporter {
+	s := &standardReporter{out: cfg.Out, live: cfg.Interactive, width: cfg.Width}
 	if s.width <= 0 {
 		s.width = 80
 	}
@@ -45,15 +45,15 @@ func newStandard(cfg ReporterConfig) *standard {
 }
 
 // Report takes an event.
-func (s *standard) Report(e Event) error {
+func (s *standardReporter) Report(e Event) error {
 	switch e.Hook {
 	case OnSuiteStart:
-		return s.start(e)
+		return s.printHeader(e)
 	case OnRunnerStart:
-		s.change("", func() { s.running = append(s.running, &running{e.Case.ID + " > " + e.Runner.ID, time.Now()}) })
+		s.updateView("", func() { s.running = append(s.running, &running{e.Case.ID + " > " + e.Runner.ID, time.Now()}) })
 	case OnRunnerFinish:
 		name := e.Case.ID + " > " + e.Runner.ID
-		s.change("", func() {
+		s.updateView("", func() {
 			s.done++
 			s.running = slices.DeleteFunc(s.running, func(r *running) bool { return r.name == name })
 			if res, ok := e.Result.(*ExecutionResult); ok && !res.Passed {
@@ -62,20 +62,20 @@ func (s *standard) Report(e Event) error {
 		})
 	case OnCaseFinish:
 		if c, ok := e.Result.(*CaseResult); ok {
-			s.change(caseLine(c), nil)
+			s.updateView(caseLine(c), nil)
 		}
 	case OnSuiteFinish:
 		if s.view != nil {
 			s.view.Stop()
 		}
 		if r, ok := e.Result.(*Result); ok {
-			return s.summary(r)
+			return s.printSummary(r)
 		}
 	}
 	return nil
 }
 
-func (s *standard) start(e Event) error {
+func (s *standardReporter) printHeader(e Event) error {
 	c := e.Context
 	s.began, s.total, s.done = time.Now(), c.SelectedExecutionCount, c.Done
 	var b bytes.Buffer
@@ -98,7 +98,7 @@ func (s *standard) start(e Event) error {
 	}
 	if s.live {
 		s.mu.Lock()
-		s.view = live.Start(s.out, s.width, s.table)
+		s.view = live.Start(s.out, s.width, s.statusLines)
 		s.mu.Unlock()
 	}
 	return nil
@@ -109,7 +109,7 @@ func modeText(c *Context) string {
 	case "isolated":
 		return "isolated per execution"
 	case "shared":
-		if !c.inPlace {
+		if !c.worksInCwd {
 			return "shared"
 		}
 		return "shared, in place (" + c.Cwd + ")"
@@ -117,8 +117,8 @@ func modeText(c *Context) string {
 	return "in place (" + c.Cwd + ")"
 }
 
-// change changes what is shown: what runs, by f, and a line that stays.
-func (s *standard) change(stays string, f func()) {
+// updateView changes what is shown: what runs, by f, and a line that stays.
+func (s *standardReporter) updateView(stays string, f func()) {
 	s.mu.Lock()
 	if f != nil {
 		f()
@@ -133,8 +133,8 @@ func (s *standard) change(stays string, f func()) {
 	}
 }
 
-// table returns the lines of what runs, the longest first.
-func (s *standard) table() []string {
+// statusLines returns the lines of what runs, the longest first.
+func (s *standardReporter) statusLines() []string {
 	const most = 12
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,38 +155,38 @@ func caseLine(c *CaseResult) string {
 			passed++
 		}
 	}
-	return fmt.Sprintf("%-4s  %-40s  %d/%d\n", verdict(c.Passed), oneLine(c.CaseID), passed, len(c.RunnerResults))
+	return fmt.Sprintf("%-4s  %-40s  %d/%d\n", verdictText(c.Passed), oneLine(c.CaseID), passed, len(c.RunnerResults))
 }
 
-func verdict(passed bool) string {
+func verdictText(passed bool) string {
 	if passed {
 		return "ok"
 	}
 	return "FAIL"
 }
 
-// summary writes what came out: a table per runner, the failures by class and one
+// printSummary writes what came out: a table per runner, the failures by class and one
 // by one, and the whole in numbers.
-func (s *standard) summary(r *Result) error {
+func (s *standardReporter) printSummary(r *Result) error {
 	var b bytes.Buffer
 	for _, sum := range r.Runners {
-		runnerTable(&b, r, sum)
+		writeRunnerTable(&b, r, sum)
 	}
-	classTable(&b, r)
-	failures(&b, r)
-	totals(&b, r)
+	writeClassTable(&b, r)
+	writeFailures(&b, r)
+	writeTotals(&b, r)
 	_, err := io.WriteString(s.out, PlainText(b.String()))
 	return err
 }
 
-func runnerTable(b *bytes.Buffer, r *Result, sum RunnerSummary) {
+func writeRunnerTable(b *bytes.Buffer, r *Result, sum RunnerSummary) {
 	fmt.Fprintf(b, "\nRunner: %s (%s)\n", sum.Runner.ID, agentName(sum.Runner.Agent))
 	w := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "\tcase\ttime\ttokens in / out / reason / cache / billable\t")
 	for _, c := range r.Cases {
 		for _, e := range c.RunnerResults {
 			if e.Runner.ID == sum.Runner.ID {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", verdict(e.Passed), oneLine(c.CaseID), duration(e.DurationMs), tokensText(e.Report), remark(e))
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", verdictText(e.Passed), oneLine(c.CaseID), formatDuration(e.DurationMs), tokensText(e.Report), statusRemark(e))
 			}
 		}
 	}
@@ -217,8 +217,8 @@ func sortedKs(m map[string]float64) []string {
 	return ks
 }
 
-// remark says what a verdict alone does not.
-func remark(e *ExecutionResult) string {
+// statusRemark says what a verdict alone does not.
+func statusRemark(e *ExecutionResult) string {
 	text := ""
 	switch e.Status {
 	case StatusExpectedFailed:
@@ -234,7 +234,7 @@ func remark(e *ExecutionResult) string {
 	return text
 }
 
-func duration(ms float64) string {
+func formatDuration(ms float64) string {
 	return (time.Duration(ms) * time.Millisecond).Round(time.Millisecond).String()
 }
 
@@ -251,8 +251,8 @@ func tokensText(r *session.Report) string {
 	return strings.Join(parts, " / ")
 }
 
-// failed lists the executions that failed, in order.
-func (r *Result) failed() (list []failedExecution) {
+// failedExecutions lists the executions that failed, in order.
+func (r *Result) failedExecutions() (list []failedExecution) {
 	for _, c := range r.Cases {
 		for _, e := range c.RunnerResults {
 			if !e.Passed {
@@ -268,19 +268,19 @@ type failedExecution struct {
 	*ExecutionResult
 }
 
-// class is the class of a failure, one that says so where there is none.
-func (f failedExecution) class() Class {
+// failureClass is the class of a failure, one that says so where there is none.
+func (f failedExecution) failureClass() Class {
 	if f.FailureClass == nil {
 		return Class{ID: "unknown", Label: "Unclassified"}
 	}
 	return *f.FailureClass
 }
 
-func classTable(b *bytes.Buffer, r *Result) {
+func writeClassTable(b *bytes.Buffer, r *Result) {
 	byClass := map[string][]failedExecution{}
 	var order []string
-	for _, f := range r.failed() {
-		id := f.class().ID
+	for _, f := range r.failedExecutions() {
+		id := f.failureClass().ID
 		if byClass[id] == nil {
 			order = append(order, id)
 		}
@@ -291,7 +291,7 @@ func classTable(b *bytes.Buffer, r *Result) {
 	}
 	b.WriteString("\nFailure classes\n")
 	for _, id := range order {
-		label := byClass[id][0].class().Label
+		label := byClass[id][0].failureClass().Label
 		fmt.Fprintf(b, "\n%s [%s] (%d)\n", strings.TrimSpace(label), id, len(byClass[id]))
 		for _, f := range byClass[id] {
 			fmt.Fprintf(b, "- %s > %s\n", oneLine(f.caseID), f.Runner.ID)
@@ -308,8 +308,8 @@ var originText = map[Origin]string{
 	OriginModelRejected: "The model that is configured is not to be had.",
 }
 
-func failures(b *bytes.Buffer, r *Result) {
-	list := r.failed()
+func writeFailures(b *bytes.Buffer, r *Result) {
+	list := r.failedExecutions()
 	if len(list) == 0 {
 		return
 	}
@@ -324,7 +324,7 @@ func failures(b *bytes.Buffer, r *Result) {
 		}
 		if f.Error != nil {
 			fmt.Fprintf(b, "%s: %s\n", f.Error.Name, f.Error.Message)
-			if at, ok := frameOf(f.Error.Stack); ok {
+			if at, ok := innermostFrame(f.Error.Stack); ok {
 				fmt.Fprintf(b, "at %s:%d:%d\n", at.file, at.line, at.column)
 			}
 		}
@@ -340,7 +340,7 @@ func failures(b *bytes.Buffer, r *Result) {
 	}
 }
 
-func totals(b *bytes.Buffer, r *Result) {
+func writeTotals(b *bytes.Buffer, r *Result) {
 	cases, executions, failedCases, failedExecutions, expected, unexpected := 0, 0, 0, 0, 0, 0
 	for _, c := range r.Cases {
 		cases++
@@ -365,7 +365,7 @@ func totals(b *bytes.Buffer, r *Result) {
 	fmt.Fprintf(w, "Cases\t%d failed | %d passed (%d)\n", failedCases, cases-failedCases, cases)
 	fmt.Fprintf(w, "Executions\t%d failed | %d passed (%d)\n", failedExecutions, executions-failedExecutions, executions)
 	fmt.Fprintf(w, "Statuses\t%d expected failures | %d unexpected passes\n", expected, unexpected)
-	fmt.Fprintf(w, "Duration\t%s\n", duration(r.DurationMs))
+	fmt.Fprintf(w, "Duration\t%s\n", formatDuration(r.DurationMs))
 	if r.Croft != nil && r.Croft.CostUSD > 0 {
 		fmt.Fprintf(w, "Cost\t%.4f USD\n", r.Croft.CostUSD)
 	}

@@ -22,7 +22,7 @@ func finished(t *testing.T) *Result {
 	rep := session.Empty(r, "<do> it")
 	rep.Usage.TotalTokens = new(120.0)
 	good := &ExecutionResult{Runner: r, Passed: true, Status: StatusPassed, DurationMs: 12, Report: rep}
-	bad := &ExecutionResult{Runner: r, Status: StatusFailed, DurationMs: 1500, Report: rep, FailureOrigin: OriginAssertion, FailureClass: classOf(OriginAssertion, false),
+	bad := &ExecutionResult{Runner: r, Status: StatusFailed, DurationMs: 1500, Report: rep, FailureOrigin: OriginAssertion, FailureClass: defaultClass(OriginAssertion, false),
 		Error: &ErrorInfo{Name: "AssertionError", Message: "no <b>, 100%\nreally", Stack: "AssertionError: no\n    at Object.assert (file:///repo/evals/s.ts:7:9)"}, WorkspacePath: "/ws"}
 	for _, e := range []*ExecutionResult{good, bad} {
 		one := *e
@@ -30,7 +30,7 @@ func finished(t *testing.T) *Result {
 	}
 	res := &Result{SuitePath: "/repo/evals/s.ts", StartedAt: "2026-11-15T09:00:00.000Z", DurationMs: 1600, ArtifactDir: t.TempDir(),
 		Cases: []CaseResult{{CaseID: "a | b", Passed: true, RunnerResults: []*ExecutionResult{good}}, {CaseID: "b<script>", RunnerResults: []*ExecutionResult{bad}}}}
-	res.Runners = summarize(res.Cases, []session.Runner{r})
+	res.Runners = summarizeRunners(res.Cases, []session.Runner{r})
 	if err := writeJSON(filepath.Join(res.ArtifactDir, ResultsName), res); err != nil {
 		t.Fatal(err)
 	}
@@ -149,13 +149,13 @@ func TestConsoleIsShown(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := &notifier{reporters: []Reporter{r, finalReporter(func(*Result) error { return nil })}, notes: func(string, ...any) { t.Errorf("%s: it is noted, too", name) }}
-		if m.console("a > main", logs); out.String() != want {
+		if m.printConsole("a > main", logs); out.String() != want {
 			t.Errorf("%s: %q, want %q", name, out.String(), want)
 		}
 	}
 	noted := ""
 	m := &notifier{reporters: []Reporter{finalReporter(func(*Result) error { return nil })}, notes: func(format string, args ...any) { noted += fmt.Sprintf(format, args...) }}
-	if m.console("a > main", logs); noted+"\n" != want {
+	if m.printConsole("a > main", logs); noted+"\n" != want {
 		t.Errorf("noted: %q, want %q", noted, want)
 	}
 }
@@ -189,9 +189,9 @@ func TestComparisonIsOfWhatBothHave(t *testing.T) {
 	if err := c.Write(&out); err != nil || !strings.Contains(out.String(), "executions that both runs have: 1. Only in A are 1, only in B 0.") {
 		t.Errorf("it says %s, %v", out.String(), err)
 	}
-	cost := func(usd ...float64) *observed { return &observed{n: len(usd), cost: usd} }
+	cost := func(usd ...float64) *observations { return &observations{n: len(usd), cost: usd} }
 	for _, test := range []struct {
-		a, b *observed
+		a, b *observations
 		want string
 	}{
 		{cost(0.0125, 0.0125, 0.0125), cost(0.0125), "no clear difference"},
@@ -255,7 +255,7 @@ func TestPageInAFile(t *testing.T) {
 // nor one to GitHub.
 func TestReportersObeyNobody(t *testing.T) {
 	r := finished(t)
-	failed := r.failed()[0]
+	failed := r.failedExecutions()[0]
 	failed.Error = &ErrorInfo{Name: "Error", Message: "no\x1b]0;owned\x07\u009b2J\u202e\n::error::injected\n  ::stop-commands::x\n##[set-env name=A]b\n```\n# end"}
 	for _, name := range []string{"standard", "github-actions", "markdown"} {
 		var out bytes.Buffer
@@ -279,7 +279,7 @@ func TestReportersObeyNobody(t *testing.T) {
 				commands++
 			}
 		}
-		if want := len(r.failed()); commands != want {
+		if want := len(r.failedExecutions()); commands != want {
 			t.Errorf("%d commands, want an annotation of each of %d failures:\n%s", commands, want, text)
 		}
 	}

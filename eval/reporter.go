@@ -78,7 +78,7 @@ type Context struct {
 	Notices  []string `json:"notices,omitempty"`
 	Done     int      `json:"done,omitempty"` // executions that an earlier part of the run has done
 
-	inPlace bool // agents work in Cwd
+	worksInCwd bool // agents work in Cwd
 }
 
 // ReporterNames are the reporters that are built in.
@@ -103,7 +103,7 @@ func NewReporter(name string, cfg ReporterConfig) (Reporter, error) {
 	case "json-summary":
 		return finalReporter(func(r *Result) error { return writeSummary(cfg.Out, r) }), nil
 	case "github-actions":
-		return &githubReporter{standard: newStandard(ReporterConfig{Out: jobLog{cfg.Out}}), out: cfg.Out, summary: cfg.Summary}, nil
+		return &githubReporter{standard: newStandard(ReporterConfig{Out: githubLog{cfg.Out}}), out: cfg.Out, summary: cfg.Summary}, nil
 	case "html":
 		if cfg.File {
 			return &htmlReporter{file: cfg.Out}, nil

@@ -26,8 +26,8 @@ func (r *Requests) Emit(e event.Event) {
 	text := func(name string) string { s, _ := e.Fields[name].(string); return s }
 	q := session.Request{
 		Host: text(event.FieldHost), Method: text(event.FieldMethod), Verdict: text(event.FieldVerdict), Reason: text(event.FieldReason),
-		Port: int(integer(e.Fields[event.FieldPort])), Status: int(integer(e.Fields[event.FieldStatus])),
-		BytesIn: integer(e.Fields[event.FieldBytesIn]), BytesOut: integer(e.Fields[event.FieldBytesOut]),
+		Port: int(toInt64(e.Fields[event.FieldPort])), Status: int(toInt64(e.Fields[event.FieldStatus])),
+		BytesIn: toInt64(e.Fields[event.FieldBytesIn]), BytesOut: toInt64(e.Fields[event.FieldBytesOut]),
 	}
 	if !e.Time.IsZero() {
 		q.At = session.Time(e.Time)
@@ -42,7 +42,7 @@ func (r *Requests) Emit(e event.Event) {
 	}
 }
 
-func integer(v any) int64 {
+func toInt64(v any) int64 {
 	switch n := v.(type) {
 	case int:
 		return int64(n)
@@ -56,8 +56,8 @@ func integer(v any) int64 {
 	return 0
 }
 
-// of returns the requests of a workspace so far.
-func (r *Requests) of(workspace string) []session.Request {
+// forWorkspace returns the requests of a workspace so far.
+func (r *Requests) forWorkspace(workspace string) []session.Request {
 	if r == nil {
 		return nil
 	}
@@ -66,8 +66,8 @@ func (r *Requests) of(workspace string) []session.Request {
 	return r.all[workspace]
 }
 
-// forget lets go of those of a workspace that has ended.
-func (r *Requests) forget(workspace string) {
+// dropWorkspace lets go of those of a workspace that has ended.
+func (r *Requests) dropWorkspace(workspace string) {
 	if r == nil {
 		return
 	}

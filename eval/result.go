@@ -113,8 +113,8 @@ type RunnerSummary struct {
 	CostUSD *float64           `json:"costUsd,omitempty"` // in all
 }
 
-// summarize counts each runner's results.
-func summarize(cases []CaseResult, runners []session.Runner) []RunnerSummary {
+// summarizeRunners counts each runner's results.
+func summarizeRunners(cases []CaseResult, runners []session.Runner) []RunnerSummary {
 	list := make([]RunnerSummary, 0, len(runners))
 	for _, r := range runners {
 		var results []*ExecutionResult
@@ -168,8 +168,8 @@ func (e *ExecutionResult) allSessions() []*ExecutionResult {
 	return all
 }
 
-// countNames are the names of tokenCounts.
-var countNames = []string{"inputTokens", "outputTokens", "reasoningTokens", "cacheTokens", "totalTokens"}
+// tokenCountNames are the names of tokenCounts.
+var tokenCountNames = []string{"inputTokens", "outputTokens", "reasoningTokens", "cacheTokens", "totalTokens"}
 
 // tokenCounts are the five counts of a report, as countNames names them.
 func tokenCounts(r *session.Report) [5]*float64 {
@@ -191,7 +191,7 @@ func meanCounts(reports []*session.Report) (means [5]*float64) {
 		}
 	}
 	for i := range counts {
-		means[i] = meanOf(counts[i])
+		means[i] = optionalMean(counts[i])
 	}
 	return means
 }

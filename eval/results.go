@@ -16,66 +16,66 @@ import (
 	"github.com/croft-run/croft/internal/atomicfile"
 )
 
-// results are what the executions of a run came to: a summary of each in memory, and
+// runResults are what the executions of a run came to: a summary of each in memory, and
 // all of it in the journal.
-type results struct {
+type runResults struct {
 	plan    *plan
 	journal *journal
 
 	mu    sync.Mutex
 	list  []*ExecutionResult // guarded by mu; by execution, summaries
-	spans []span             // guarded by mu; where they are in the journal
+	spans []lineSpan         // guarded by mu; where they are in the journal
 }
 
 // openResults makes the directory of the run and its journal, or opens those of the run
 // to resume.
-func openResults(p *plan) (*results, error) {
-	r := &results{plan: p}
+func openResults(p *plan) (*runResults, error) {
+	r := &runResults{plan: p}
 	if p.Resume != "" {
-		return r, r.resume(p)
+		return r, r.resumeRun(p)
 	}
 	dir, err := newRunDir(p.OutputDir, p.started)
 	if err != nil {
 		return nil, err
 	}
-	p.expand(dir)
-	r.makeRoom()
+	p.addExecutions(dir)
+	r.allocate()
 	r.journal, err = newJournal(dir, p.header())
 	return r, err
 }
 
-func (r *results) makeRoom() {
+func (r *runResults) allocate() {
 	n := len(r.plan.executions)
-	r.list, r.spans = make([]*ExecutionResult, n), make([]span, n)
+	r.list, r.spans = make([]*ExecutionResult, n), make([]lineSpan, n)
 }
 
-// has reports whether an execution has a result.
-func (r *results) has(e *execution) bool {
+// hasResult reports whether an execution has a result.
+func (r *runResults) hasResult(e *execution) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.list[e.index] != nil
 }
 
-// record writes a result to the journal, and returns where it is there.
-func (r *results) record(e *execution, res *ExecutionResult) (span, error) {
+// recordResult writes a result to the journal, and returns where it is there.
+func (r *runResults) recordResult(e *execution, res *ExecutionResult) (lineSpan, error) {
 	return r.journal.add(journalEntry{Case: e.c.ID, Runner: e.runner.info.ID, Result: compactResult(res)})
 }
 
-// keep keeps the summary of a result. It returns the result of the case where this was
+// storeResult keeps the summary of a result. It returns the result of the case where this was
 // the last one of its executions, else nil.
-func (r *results) keep(e *execution, res *ExecutionResult, at span) *CaseResult {
+func (r *runResults) storeResult(e *execution, res *ExecutionResult, at lineSpan) *CaseResult {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.list[e.index], r.spans[e.index] = summary(res), at
-	if c := r.ofCaseLocked(e.c); len(c.RunnerResults) == e.c.executions {
+	r.list[e.index], r.spans[e.index] = resultSummary(res), at
+	if c := r.caseResultLocked(e.c); len(c.RunnerResults) == e.c.executions {
 		return &c
 	}
 	return nil
 }
 
-// ofCaseLocked is what is known of a case.
+// caseResultLocked is what is known of a case.
 // The caller holds r.mu.
-func (r *results) ofCaseLocked(c *plannedCase) CaseResult {
+func (r *runResults) caseResultLocked(c *plannedCase) CaseResult {
 	cr := CaseResult{CaseID: c.ID, Tags: slices.Concat([]string{}, c.Tags), Passed: true, RunnerResults: []*ExecutionResult{}}
 	for _, e := range r.plan.executions {
 		if res := r.list[e.index]; e.c == c && res != nil {
@@ -86,15 +86,15 @@ func (r *results) ofCaseLocked(c *plannedCase) CaseResult {
 	return cr
 }
 
-// sum sums up what is done.
-func (r *results) sum(interrupted bool) *Result {
+// buildResult sums up what is done.
+func (r *runResults) buildResult(interrupted bool) *Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, ended := r.plan, time.Now()
 	out := &Result{SuitePath: p.suite.Path(), StartedAt: p.startedAt, EndedAt: session.Time(ended), DurationMs: millis(ended.Sub(p.started)),
 		ArtifactDir: p.runDir, DeclaredTags: p.declaredTags(), SelectedTags: slices.Concat([]string{}, p.Tags), Cases: []CaseResult{}}
 	for _, c := range p.cases {
-		cr := r.ofCaseLocked(c)
+		cr := r.caseResultLocked(c)
 		if len(cr.RunnerResults) < c.executions {
 			interrupted = true
 			cr.Passed = false
@@ -107,7 +107,7 @@ func (r *results) sum(interrupted bool) *Result {
 	for _, x := range p.runners {
 		runners = append(runners, x.info)
 	}
-	out.Runners = summarize(out.Cases, runners)
+	out.Runners = summarizeRunners(out.Cases, runners)
 	out.Croft = &About{Provider: p.Envs.Kind(), Workspace: p.workspace.Mode, Schedule: string(p.Schedule),
 		MaxParallel: p.workers(), Repeat: p.Repeat, Interrupted: interrupted, Notices: p.notices}
 	for _, s := range out.Runners {
@@ -118,12 +118,12 @@ func (r *results) sum(interrupted bool) *Result {
 	return out
 }
 
-// write writes results.json: the sum, with the executions as they are in the journal,
+// writeResults writes results.json: the sum, with the executions as they are in the journal,
 // one at a time.
-func (r *results) write(sum *Result) error {
-	err := atomicfile.WriteTo(filepath.Join(r.plan.runDir, ResultsName), reportFile, func(file io.Writer) error {
+func (r *runResults) writeResults(sum *Result) error {
+	err := atomicfile.WriteTo(filepath.Join(r.plan.runDir, ResultsName), reportFileOptions, func(file io.Writer) error {
 		w := bufio.NewWriterSize(file, 1<<16)
-		return errors.Join(r.stream(w, sum), w.Flush())
+		return errors.Join(r.streamResults(w, sum), w.Flush())
 	})
 	if err != nil {
 		return fmt.Errorf("eval: write the results: %w: %w", fault.Of(err), err)
@@ -131,12 +131,12 @@ func (r *results) write(sum *Result) error {
 	return nil
 }
 
-// stream writes a sum whose executions are in the journal.
-func (r *results) stream(w *bufio.Writer, sum *Result) error {
+// streamResults writes a sum whose executions are in the journal.
+func (r *runResults) streamResults(w *bufio.Writer, sum *Result) error {
 	var cases []*plannedCase // those of sum
 	byCase := map[*plannedCase][]*execution{}
 	for _, e := range r.plan.executions {
-		if !r.has(e) {
+		if !r.hasResult(e) {
 			continue
 		}
 		if byCase[e.c] == nil {
@@ -150,12 +150,12 @@ func (r *results) stream(w *bufio.Writer, sum *Result) error {
 		list, c := byCase[cases[i]], sum.Cases[i]
 		c.RunnerResults = nil
 		return streamList(w, c, "runnerResults", indent, len(list), func(i int, indent string) error {
-			full, err := r.recorded(list[i])
+			full, err := r.readRecorded(list[i])
 			if err != nil {
 				return err
 			}
 			data, err := encodeDocument(full)
-			fmt.Fprintf(w, "%s", indented(data, indent))
+			fmt.Fprintf(w, "%s", indentLines(data, indent))
 			return err
 		})
 	})
@@ -170,7 +170,7 @@ func streamList(w *bufio.Writer, doc any, key, indent string, n int, each func(i
 	if err != nil {
 		return err
 	}
-	before, after, ok := bytes.Cut(indented(data, indent), []byte(`"`+key+`": null`))
+	before, after, ok := bytes.Cut(indentLines(data, indent), []byte(`"`+key+`": null`))
 	if !ok {
 		return fmt.Errorf("%w: the document has no %s", fault.Internal, key)
 	}
@@ -188,14 +188,14 @@ func streamList(w *bufio.Writer, doc any, key, indent string, n int, each func(i
 	return nil
 }
 
-// indented puts an indent before each line of a document but the first.
-func indented(data []byte, indent string) []byte {
+// indentLines puts an indent before each line of a document but the first.
+func indentLines(data []byte, indent string) []byte {
 	return bytes.ReplaceAll(bytes.TrimRight(data, "\n"), []byte("\n"), []byte("\n"+indent))
 }
 
-// recorded returns a result as it is in the journal, or its summary where it could not
+// readRecorded returns a result as it is in the journal, or its summary where it could not
 // be written there.
-func (r *results) recorded(e *execution) (*ExecutionResult, error) {
+func (r *runResults) readRecorded(e *execution) (*ExecutionResult, error) {
 	r.mu.Lock()
 	res, at := r.list[e.index], r.spans[e.index]
 	r.mu.Unlock()

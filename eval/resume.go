@@ -10,9 +10,9 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// resume opens the journal of the run in o.Resume and takes over its plan: what the
+// resumeRun opens the journal of the run in o.Resume and takes over its plan: what the
 // journal has is done.
-func (r *results) resume(p *plan) error {
+func (r *runResults) resumeRun(p *plan) error {
 	dir, err := filepath.EvalSymlinks(p.Resume)
 	if err == nil {
 		dir, err = filepath.Abs(dir)
@@ -21,26 +21,26 @@ func (r *results) resume(p *plan) error {
 		return fmt.Errorf("eval: resume %s: %w: %w", p.Resume, fault.Of(err), err)
 	}
 	type key struct{ c, r string }
-	was, at := map[key]*ExecutionResult{}, map[key]span{}
-	j, header, err := openJournal(dir, func(d *journalEntry, s span) {
+	was, at := map[key]*ExecutionResult{}, map[key]lineSpan{}
+	j, header, err := openJournal(dir, func(d *journalEntry, s lineSpan) {
 		k := key{d.Case, d.Runner}
-		was[k], at[k] = summary(d.Result), s
+		was[k], at[k] = resultSummary(d.Result), s
 	})
 	if err != nil {
 		return err
 	}
 	r.journal = j
 	if header.Made != nil {
-		err = p.made().like(header.Made)
+		err = p.runSettings().checkSame(header.Made)
 	}
 	if err == nil {
-		err = p.adopt(header)
+		err = p.adoptHeader(header)
 	}
 	if err != nil {
 		return errors.Join(err, j.close())
 	}
-	p.expand(dir)
-	r.makeRoom()
+	p.addExecutions(dir)
+	r.allocate()
 	for _, e := range p.executions {
 		k := key{e.c.ID, e.runner.info.ID}
 		if res := was[k]; res != nil {
@@ -51,8 +51,8 @@ func (r *results) resume(p *plan) error {
 	return nil
 }
 
-// adopt takes over what the journal of a run says.
-func (p *plan) adopt(h journalHeader) error {
+// adoptHeader takes over what the journal of a run says.
+func (p *plan) adoptHeader(h journalHeader) error {
 	if h.Suite != p.suite.Path() {
 		return fmt.Errorf("eval: resume: %w: the run is of %s, and this suite is %s", fault.InvalidArgument, h.Suite, p.suite.Path())
 	}
@@ -78,7 +78,7 @@ func (p *plan) adopt(h journalHeader) error {
 // header is the plan as the journal has it.
 func (p *plan) header() journalHeader {
 	h := journalHeader{Version: journalVersion, Suite: p.suite.Path(), Config: p.config.Path, StartedAt: p.startedAt, Tags: p.Tags, Schedule: p.Schedule,
-		MaxParallel: p.MaxParallel, Repeat: p.Repeat, RepeatFail: *p.RepeatFailure, Provider: p.Envs.Kind(), Cwd: p.Dir, Made: p.made()}
+		MaxParallel: p.MaxParallel, Repeat: p.Repeat, RepeatFail: *p.RepeatFailure, Provider: p.Envs.Kind(), Cwd: p.Dir, Made: p.runSettings()}
 	for _, c := range p.cases {
 		h.Cases = append(h.Cases, c.ID)
 	}
@@ -88,9 +88,9 @@ func (p *plan) header() journalHeader {
 	return h
 }
 
-// like refuses to go on with a run in another way than it was begun: its results
+// checkSame refuses to go on with a run in another way than it was begun: its results
 // would be of neither.
-func (m *Made) like(was *Made) error {
+func (m *RunSettings) checkSame(was *RunSettings) error {
 	for _, x := range []struct{ what, was, is string }{
 		{"provider", was.Provider, m.Provider}, {"tools", was.Tools, m.Tools}, {"record", was.Record, m.Record}, {"replay", was.Replay, m.Replay},
 	} {
@@ -101,9 +101,9 @@ func (m *Made) like(was *Made) error {
 	return nil
 }
 
-// made is how this run is made.
-func (p *plan) made() *Made {
-	made := &Made{Provider: p.Envs.Kind(), Tools: p.Toolset, Record: p.Record, Replay: p.Replay,
+// runSettings is how this run is made.
+func (p *plan) runSettings() *RunSettings {
+	made := &RunSettings{Provider: p.Envs.Kind(), Tools: p.Toolset, Record: p.Record, Replay: p.Replay,
 		AllowNet: p.AllowNet, NoModelNet: p.NoModelNet, Read: p.Read, Limits: p.Limits}
 	if s, ok := p.Envs.(*Sandbox); ok {
 		made.Isolation = s.Isolation
@@ -111,17 +111,17 @@ func (p *plan) made() *Made {
 	return made
 }
 
-// A Begun is a run that was cut short.
-type Begun struct {
-	Suite, Config string // files
-	Made          *Made  // nil is not known: an earlier version began it
+// A InterruptedRun is a run that was cut short.
+type InterruptedRun struct {
+	Suite, Config string       // files
+	Made          *RunSettings // nil is not known: an earlier version began it
 }
 
 // Resumable returns what is known of the run in dir.
-func Resumable(dir string) (*Begun, error) {
-	j, p, err := openJournal(dir, func(*journalEntry, span) {})
+func Resumable(dir string) (*InterruptedRun, error) {
+	j, p, err := openJournal(dir, func(*journalEntry, lineSpan) {})
 	if err != nil {
 		return nil, err
 	}
-	return &Begun{p.Suite, p.Config, p.Made}, j.close()
+	return &InterruptedRun{p.Suite, p.Config, p.Made}, j.close()
 }

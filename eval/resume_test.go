@@ -12,7 +12,7 @@ import (
 // TestHowARunWasMadeIsInItsJournal writes it and reads it back.
 func TestHowARunWasMadeIsInItsJournal(t *testing.T) {
 	dir := t.TempDir()
-	want := &Made{Provider: "sandbox", Isolation: driver.IsolationNamespaces, Tools: "coding", Record: "/tapes", AllowNet: []string{"host:1"}, NoModelNet: true,
+	want := &RunSettings{Provider: "sandbox", Isolation: driver.IsolationNamespaces, Tools: "coding", Record: "/tapes", AllowNet: []string{"host:1"}, NoModelNet: true,
 		Read: []string{"/dir"}, Limits: driver.Limits{driver.ResourceMemory: {Max: 1 << 20}}}
 	j, err := newJournal(dir, journalHeader{Version: journalVersion, Suite: "/s.ts", Config: "/c.ts", Made: want})
 	if err != nil {
@@ -22,28 +22,28 @@ func TestHowARunWasMadeIsInItsJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := Resumable(dir)
-	if diff := cmp.Diff(&Begun{"/s.ts", "/c.ts", want}, got); diff != "" || err != nil {
+	if diff := cmp.Diff(&InterruptedRun{"/s.ts", "/c.ts", want}, got); diff != "" || err != nil {
 		t.Errorf("it differs, %v (-want +got):\n%s", err, diff)
 	}
 }
 
 func TestARunGoesOnAsItWasBegun(t *testing.T) {
-	was := Made{Provider: "sandbox", Tools: "coding", Record: "/tapes"}
+	was := RunSettings{Provider: "sandbox", Tools: "coding", Record: "/tapes"}
 	for name, c := range map[string]struct {
-		change func(*Made)
+		change func(*RunSettings)
 		want   fault.Code
 	}{
-		"the same":          {func(*Made) {}, ""},
-		"another network":   {func(m *Made) { m.AllowNet = []string{"more"} }, ""},
-		"another provider":  {func(m *Made) { m.Provider = "local" }, fault.InvalidArgument},
-		"without its tools": {func(m *Made) { m.Tools = "" }, fault.InvalidArgument},
-		"another tape":      {func(m *Made) { m.Record = "/other" }, fault.InvalidArgument},
-		"replayed":          {func(m *Made) { m.Record, m.Replay = "", "/tapes" }, fault.InvalidArgument},
+		"the same":          {func(*RunSettings) {}, ""},
+		"another network":   {func(m *RunSettings) { m.AllowNet = []string{"more"} }, ""},
+		"another provider":  {func(m *RunSettings) { m.Provider = "local" }, fault.InvalidArgument},
+		"without its tools": {func(m *RunSettings) { m.Tools = "" }, fault.InvalidArgument},
+		"another tape":      {func(m *RunSettings) { m.Record = "/other" }, fault.InvalidArgument},
+		"replayed":          {func(m *RunSettings) { m.Record, m.Replay = "", "/tapes" }, fault.InvalidArgument},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := was
 			c.change(&is)
-			err := is.like(&was)
+			err := is.checkSame(&was)
 			if (err == nil) != (c.want == "") || err != nil && fault.Of(err) != c.want {
 				t.Errorf("got %v, want %q", err, c.want)
 			}

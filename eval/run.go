@@ -74,7 +74,7 @@ type run struct {
 	sessions  *sessionRunner
 	envs      *environments
 	prefetch  *prefetch
-	results   *results
+	results   *runResults
 	baselines *baselines
 	notify    *notifier
 }
@@ -120,10 +120,10 @@ func newRun(ctx context.Context, s Suite, cfg *suite.Config, o *Options) (*run, 
 // run runs what is planned and not yet done.
 func (r *run) run(ctx context.Context) (*Result, error) {
 	defer r.results.journal.close() //nolint:errcheck // each line was written when it was there
-	r.notify.start(r.plan)
+	r.notify.startRun(r.plan)
 	var left []*execution
 	for _, e := range r.executions {
-		if !r.results.has(e) {
+		if !r.results.hasResult(e) {
 			left = append(left, e)
 		}
 	}
@@ -132,38 +132,38 @@ func (r *run) run(ctx context.Context) (*Result, error) {
 		if r.Schedule != ByRunner { // whose next one is of the same runner
 			r.prefetch.prepare(ctx, left[i+1:])
 		}
-		r.one(ctx, left[i])
+		r.runExecution(ctx, left[i])
 	})
 	r.prefetch.finish(context.WithoutCancel(ctx))
-	result := r.results.sum(ctx.Err() != nil)
-	err := errors.Join(r.envs.removeShared(result.Passed()), r.results.write(result), r.baselines.save())
-	r.notify.tell(Event{Hook: OnSuiteFinish, Result: result})
+	result := r.results.buildResult(ctx.Err() != nil)
+	err := errors.Join(r.envs.removeShared(result.Passed()), r.results.writeResults(result), r.baselines.save())
+	r.notify.sendEvent(Event{Hook: OnSuiteFinish, Result: result})
 	if ctx.Err() != nil {
 		err = errors.Join(fmt.Errorf("eval: run: %w", fault.Canceled), err)
 	}
 	if err != nil {
-		r.notify.tell(Event{Hook: OnError, Error: &ErrorInfo{Name: "Error", Message: err.Error()}})
+		r.notify.sendEvent(Event{Hook: OnError, Error: &ErrorInfo{Name: "Error", Message: err.Error()}})
 	}
 	return result, err
 }
 
-// one runs an execution and keeps its result.
-func (r *run) one(ctx context.Context, e *execution) {
+// runExecution runs an execution and keeps its result.
+func (r *run) runExecution(ctx context.Context, e *execution) {
 	r.notify.startExecution(e)
 	res := r.execute(ctx, e)
 	if res == nil {
 		return // interrupted: it runs again when the run is resumed
 	}
-	at, err := r.results.record(e, res)
+	at, err := r.results.recordResult(e, res)
 	if err != nil {
 		r.notify.note("%v", err)
 	}
-	end := r.notify.about(OnRunnerFinish, e.c)
+	end := r.notify.caseEvent(OnRunnerFinish, e.c)
 	end.Runner, end.Result = &e.runner.info, res
-	r.notify.tell(end)
-	if c := r.results.keep(e, res, at); c != nil {
-		over := r.notify.about(OnCaseFinish, e.c)
+	r.notify.sendEvent(end)
+	if c := r.results.storeResult(e, res, at); c != nil {
+		over := r.notify.caseEvent(OnCaseFinish, e.c)
 		over.Result = c
-		r.notify.tell(over)
+		r.notify.sendEvent(over)
 	}
 }

@@ -29,14 +29,14 @@ type sessionRunner struct {
 func (r *sessionRunner) run(ctx context.Context, e *execution, dir string) *ExecutionResult {
 	res := &ExecutionResult{Runner: e.runner.info, ExecutionDir: dir, ArtifactDir: dir, Report: session.Empty(e.runner.info, e.c.Prompt)}
 	if err := makeArtifacts(r.plan.runDir, e, dir); err != nil {
-		fail(res, OriginWorkspace, err)
+		setFailure(res, OriginWorkspace, err)
 		return r.classify(ctx, e, res)
 	}
 	if e.runner.rejected.Load() {
-		r.refuse(e, res)
+		r.failRejectedModel(e, res)
 		return r.classify(ctx, e, r.writeArtifacts(res, nil))
 	}
-	outcome, cwd := r.inWorkspace(ctx, e, res)
+	outcome, cwd := r.runInWorkspace(ctx, e, res)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (r *sessionRunner) run(ctx context.Context, e *execution, dir string) *Exec
 	}
 	r.writeArtifacts(res, outcome)
 	if outcome != nil {
-		r.notify.console(e.name(), outcome.Logs)
+		r.notify.printConsole(e.name(), outcome.Logs)
 	}
 	r.writeQuestions(e, res, outcome, cwd)
 	return r.classify(ctx, e, res)
@@ -62,30 +62,30 @@ func makeArtifacts(runDir string, e *execution, dir string) error {
 		return fmt.Errorf("eval: make %s: %w: %w", dir, fault.Internal, err)
 	}
 	if filepath.Dir(dir) == e.dir { // what is prepared ahead of its turn has it already
-		_, err = ownDir(runDir, rel)
+		_, err = makeOwnDir(runDir, rel)
 	} else {
-		_, err = freshDir(runDir, rel)
+		_, err = makeEmptyDir(runDir, rel)
 	}
 	return err
 }
 
-// refuse is the result of an execution whose runner's model is known not to be
+// failRejectedModel is the result of an execution whose runner's model is known not to be
 // had.
-func (r *sessionRunner) refuse(e *execution, res *ExecutionResult) {
-	fail(res, OriginModelRejected, &plainError{fault.Unsupported, fmt.Sprintf("Runner rejected configured model %q during initial execution.", e.runner.info.Agent.Model)})
+func (r *sessionRunner) failRejectedModel(e *execution, res *ExecutionResult) {
+	setFailure(res, OriginModelRejected, &skillgymError{fault.Unsupported, fmt.Sprintf("Runner rejected configured model %q during initial execution.", e.runner.info.Agent.Model)})
 }
 
-// fail makes res one that failed.
-func fail(res *ExecutionResult, origin Origin, err error) {
-	res.Passed, res.FailureOrigin, res.FailureClass = false, origin, classOf(origin, false)
+// setFailure makes res one that failed.
+func setFailure(res *ExecutionResult, origin Origin, err error) {
+	res.Passed, res.FailureOrigin, res.FailureClass = false, origin, defaultClass(origin, false)
 	res.Error = &ErrorInfo{Name: "Error", Message: err.Error()}
 }
 
-// inWorkspace does the work of a session between the preparation and the end of
+// runInWorkspace does the work of a session between the preparation and the end of
 // its workspace.
-func (r *sessionRunner) inWorkspace(ctx context.Context, e *execution, res *ExecutionResult) (outcome *suite.Outcome, cwd string) {
+func (r *sessionRunner) runInWorkspace(ctx context.Context, e *execution, res *ExecutionResult) (outcome *suite.Outcome, cwd string) {
 	start := time.Now()
-	d, err := r.prefetch.take(ctx, e, res.ArtifactDir)
+	d, err := r.prefetch.takeEnv(ctx, e, res.ArtifactDir)
 	res.PreparationMs = millis(time.Since(start))
 	started := time.Now()
 	if err != nil {
@@ -93,23 +93,23 @@ func (r *sessionRunner) inWorkspace(ctx context.Context, e *execution, res *Exec
 		if !errors.As(err, &setup) {
 			setup = &setupError{OriginWorkspace, "", err}
 		}
-		fail(res, setup.origin, err)
+		setFailure(res, setup.origin, err)
 		res.FailureLogPath, res.DurationMs = setup.log, millis(time.Since(start))
 	} else {
 		outcome = r.runAgent(ctx, e, d, res)
 		res.DurationMs = millis(time.Since(started))
 	}
 	if d.env != nil {
-		r.plan.Requests.forget(d.env.Workspace.ID())
+		r.plan.Requests.dropWorkspace(d.env.Workspace.ID())
 	}
-	if told, err := pruned(res.ArtifactDir); err != nil || told != "" {
+	if told, err := pruneArtifacts(res.ArtifactDir); err != nil || told != "" {
 		r.notify.note("eval: %s: %s", e.name(), errorOr(told, err))
 	}
 	keep := !res.Passed && ctx.Err() == nil
 	if keep && d.path != "" {
 		res.WorkspacePath = d.path
 	}
-	if err := d.end(ctx, keep, res.ArtifactDir, r.prefetch.close); err != nil {
+	if err := d.finish(ctx, keep, res.ArtifactDir, r.prefetch.closeEnv); err != nil {
 		r.notify.note("eval: %s: the workspace: %v", e.name(), err)
 	}
 	if p := d.file.Preserved; p != nil && !*p {
@@ -130,17 +130,17 @@ func millis(d time.Duration) float64 { return float64(d.Milliseconds()) }
 // runAgent lets the agent work, looks at what it did, and judges it.
 func (r *sessionRunner) runAgent(ctx context.Context, e *execution, d *preparedEnv, res *ExecutionResult) *suite.Outcome {
 	was, unknown := r.envs.snapshotBefore(ctx, d)
-	defer was.forget() //nolint:errcheck // a directory of temporary files
+	defer was.removeStash() //nolint:errcheck // a directory of temporary files
 	k, err := r.startSidecars(ctx, e, d, res.ArtifactDir)
 	defer func() { r.stopSidecars(e, k, res) }()
 	if err != nil {
-		fail(res, OriginRunner, err)
+		setFailure(res, OriginRunner, err)
 		return nil
 	}
 	start := time.Now()
 	out, err := agent.Run(ctx, d.env, k.agent, agent.Input{
 		Runner: e.runner.info, Prompt: e.c.Prompt, Dir: d.env.Dir(), Artifacts: res.ArtifactDir, UserHome: r.plan.UserHome,
-		Timeout: e.c.timeout, MaxSteps: r.plan.MaxSteps, Fenced: d.env.fenced, Tools: k.tools,
+		Timeout: e.c.timeout, MaxSteps: r.plan.MaxSteps, Sandboxed: d.env.sandboxed, Tools: k.tools,
 		MaxOutput: r.plan.config.Croft.OutputBytes,
 	})
 	took := time.Since(start)
@@ -148,15 +148,15 @@ func (r *sessionRunner) runAgent(ctx context.Context, e *execution, d *preparedE
 		res.Report = out.Report
 	}
 	if err != nil {
-		fail(res, OriginRunner, err)
+		setFailure(res, OriginRunner, err)
 		return nil
 	}
-	env := r.inspect(ctx, e, d, res, was, unknown, took)
-	env.judge = r.judgeOf(env, k.client())
+	env := r.inspectWorkspace(ctx, e, d, res, was, unknown, took)
+	env.judge = r.newJudge(env, k.judgeClient())
 	if f := out.Failure; f != nil {
 		res.Passed, res.FailureOrigin, res.FailureLogPath = false, Origin(f.Origin), f.Log
 		res.Error = &ErrorInfo{Name: f.Name, Message: f.Message}
-		res.FailureClass = classOf(res.FailureOrigin, false)
+		res.FailureClass = defaultClass(res.FailureOrigin, false)
 		if f.Class != "" {
 			res.FailureClass = &Class{ID: f.Class, Label: f.Label}
 		}
@@ -169,44 +169,44 @@ func (r *sessionRunner) runAgent(ctx context.Context, e *execution, d *preparedE
 // it is a failure.
 func (r *sessionRunner) stopSidecars(e *execution, k *sidecars, res *ExecutionResult) {
 	if k.traffic != nil {
-		if err := k.traffic.doubt(); err != nil {
+		if err := k.traffic.checkTape(); err != nil {
 			r.notify.note("eval: %s: %v", e.name(), err)
 		}
 	}
-	if err := k.end(); err != nil {
+	if err := k.stop(); err != nil {
 		r.notify.note("eval: %s: %v", e.name(), err)
 		if res.Passed && r.plan.Record != "" {
-			fail(res, OriginCollection, err)
+			setFailure(res, OriginCollection, err)
 		}
 	}
 }
 
-// network is what an agent that has ended asked of others. A request is told when its
+// networkRequests is what an agent that has ended asked of others. A request is told when its
 // connection ends, which may be a moment after the agent did, and what an agent left
 // running keeps nobody waiting for long.
-func (r *sessionRunner) network(ctx context.Context, p *Env) []session.Request {
+func (r *sessionRunner) networkRequests(ctx context.Context, p *Env) []session.Request {
 	const patience = 10 * time.Second
 	if p.waitRequests != nil && r.plan.Requests != nil {
 		soon, cancel := context.WithTimeout(ctx, patience)
 		p.waitRequests(soon) //nolint:errcheck // what has arrived by then counts
 		cancel()
 	}
-	return r.plan.Requests.of(p.Workspace.ID())
+	return r.plan.Requests.forWorkspace(p.Workspace.ID())
 }
 
-// inspect completes the report with what the workspace tells, and returns what
+// inspectWorkspace completes the report with what the workspace tells, and returns what
 // assertions see.
-func (r *sessionRunner) inspect(ctx context.Context, e *execution, d *preparedEnv, res *ExecutionResult, was *before, unknown error, took time.Duration) *assertEnv {
-	env := &assertEnv{preparedEnv: d, report: res.Report, why: unknown}
+func (r *sessionRunner) inspectWorkspace(ctx context.Context, e *execution, d *preparedEnv, res *ExecutionResult, was *beforeState, unknown error, took time.Duration) *assertEnv {
+	env := &assertEnv{preparedEnv: d, report: res.Report, changesErr: unknown}
 	if unknown == nil {
-		env.changes, env.why = was.since(ctx, d.env.Workspace)
+		env.changes, env.changesErr = was.changesSince(ctx, d.env.Workspace)
 	}
 	if env.changes != nil {
-		res.Report.Files.Changed, res.diff = env.changes.list, env.changes.unified(nil)
+		res.Report.Files.Changed, res.diff = env.changes.list, env.changes.unifiedDiff(nil)
 	}
-	res.Report.Network = r.network(ctx, d.env)
+	res.Report.Network = r.networkRequests(ctx, d.env)
 	env.info = suite.EnvInfo{CaseID: e.c.ID, RunnerID: e.runner.info.ID, OutputDir: r.plan.runDir, ArtifactDir: res.ArtifactDir,
-		Usage: usageOf(res.Report, took, len(res.Report.Network), d.env.fenced)}
+		Usage: usageOf(res.Report, took, len(res.Report.Network), d.env.sandboxed)}
 	if d.env.onHost {
 		env.info.Workspace = d.env.Dir()
 	}
@@ -217,19 +217,19 @@ func (r *sessionRunner) inspect(ctx context.Context, e *execution, d *preparedEn
 func (r *sessionRunner) assert(ctx context.Context, e *execution, res *ExecutionResult, env *assertEnv) *suite.Outcome {
 	data, err := json.Marshal(res.Report)
 	if err != nil {
-		fail(res, OriginNormalization, fmt.Errorf("eval: encode the report: %w: %w", fault.Internal, err))
+		setFailure(res, OriginNormalization, fmt.Errorf("eval: encode the report: %w: %w", fault.Internal, err))
 		return nil
 	}
 	outcome, err := r.plan.suite.Assert(ctx, e.c.ID, data, env)
 	if err != nil {
-		fail(res, OriginAssertHook, err)
+		setFailure(res, OriginAssertHook, err)
 		return nil
 	}
 	if res.Passed = outcome.Passed; res.Passed {
 		return outcome
 	}
 	res.FailureOrigin = Origin(outcome.Origin)
-	res.FailureClass = classOf(res.FailureOrigin, false)
+	res.FailureClass = defaultClass(res.FailureOrigin, false)
 	if outcome.Class != nil {
 		res.FailureClass = &Class{ID: outcome.Class.ID, Label: outcome.Class.Label}
 	}
@@ -272,7 +272,7 @@ func (r *sessionRunner) writeArtifacts(res *ExecutionResult, outcome *suite.Outc
 	}
 	put("report.json", res.Report)
 	if res.diff != "" {
-		if err := writeWhole(filepath.Join(res.ArtifactDir, diffName), []byte(res.diff)); err != nil {
+		if err := writeAtomic(filepath.Join(res.ArtifactDir, diffName), []byte(res.diff)); err != nil {
 			r.notify.note("eval: %v", err)
 		}
 	}

@@ -23,8 +23,8 @@ const (
 	bootstrappedName = ".bootstrapped"
 )
 
-// dir is a directory below that of the workspaces.
-func (v *environments) dir(name string) string {
+// workspaceDir is a directory below that of the workspaces.
+func (v *environments) workspaceDir(name string) string {
 	return filepath.Join(v.plan.runDir, "workspaces", name)
 }
 
@@ -34,14 +34,14 @@ func (v *environments) makeShared(ctx context.Context, o envRequest) error {
 	if err := v.checkTemplate(); err != nil {
 		return err
 	}
-	return v.setUp(ctx, o, v.dir(sharedName))
+	return v.bootstrapDir(ctx, o, v.workspaceDir(sharedName))
 }
 
-// setUp makes dir a copy of the template and runs the bootstrap command in it, in
+// bootstrapDir makes dir a copy of the template and runs the bootstrap command in it, in
 // place, if there is one. Its logs go to a directory of their own.
-func (v *environments) setUp(ctx context.Context, o envRequest, dir string) error {
+func (v *environments) bootstrapDir(ctx context.Context, o envRequest, dir string) error {
 	failed := func(err error) error { return &setupError{OriginWorkspace, "", err} }
-	o.caseID, o.runnerID, o.artifacts = "", "", v.dir(setupName)
+	o.caseID, o.runnerID, o.artifacts = "", "", v.workspaceDir(setupName)
 	if err := os.MkdirAll(o.artifacts, 0o755); err != nil {
 		return failed(fmt.Errorf("eval: make %s: %w: %w", o.artifacts, fault.Of(err), err))
 	}
@@ -53,13 +53,13 @@ func (v *environments) setUp(ctx context.Context, o envRequest, dir string) erro
 	var err error
 	if b := v.plan.workspace.Bootstrap; b != nil {
 		o.read = nil // that of a runner
-		req := v.spec(o)
+		req := v.envSpec(o)
 		req.Dir, req.InPlace = dir, true
-		req.Hide = v.hide(req)
+		req.Hide = v.hiddenDir(req)
 		if d.env, err = v.plan.Envs.Open(ctx, req); err != nil {
 			return failed(err)
 		}
-		err = d.bootstrap(ctx, b, o, v.plan.runDir)
+		err = d.runBootstrap(ctx, b, o, v.plan.runDir)
 		if cerr := d.env.close(ctx); cerr != nil && err == nil {
 			err = failed(cerr)
 		}
@@ -76,15 +76,15 @@ func (v *environments) removeShared(passed bool) error {
 	}
 	var errs []error
 	for _, name := range names {
-		errs = append(errs, files.RemoveTree(v.dir(name)))
+		errs = append(errs, files.RemoveTree(v.workspaceDir(name)))
 	}
 	return errors.Join(errs...)
 }
 
-// clearTemplate makes a template of its own where the results of this run lie in the one
+// resolveTemplate makes a template of its own where the results of this run lie in the one
 // that is given: the lower directory of an overlayfs must not change while it is mounted,
 // and results are no part of what an agent starts with.
-func (v *environments) clearTemplate(ctx context.Context) error {
+func (v *environments) resolveTemplate(ctx context.Context) error {
 	v.template = v.plan.workspace.TemplateDir
 	if v.template == "" || checkTemplate(v.template) != nil {
 		return nil // each execution says so
@@ -101,17 +101,17 @@ func (v *environments) clearTemplate(ctx context.Context) error {
 	if exclude == real {
 		exclude = v.plan.runDir
 	}
-	v.template = v.dir(templateName)
+	v.template = v.workspaceDir(templateName)
 	return fillDir(ctx, real, v.template, exclude)
 }
 
 // bootstrapOnce runs the bootstrap command once, and lets all workspaces start
 // from what it left.
 func (v *environments) bootstrapOnce(ctx context.Context, o envRequest) error {
-	dir := v.dir(bootstrappedName)
-	if err := v.setUp(ctx, o, dir); err != nil {
+	dir := v.workspaceDir(bootstrappedName)
+	if err := v.bootstrapDir(ctx, o, dir); err != nil {
 		return err
 	}
-	v.template, v.made = dir, true
+	v.template, v.bootstrapped = dir, true
 	return nil
 }

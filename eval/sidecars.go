@@ -22,7 +22,7 @@ type sidecars struct {
 	agent   agent.Agent
 	tools   string   // URL inside; "" is none
 	traffic *traffic // nil is that models are asked directly
-	ends    []func() error
+	stops   []func() error
 }
 
 // The paths at which sidecars answer.
@@ -43,13 +43,13 @@ func (r *sessionRunner) startSidecars(ctx context.Context, e *execution, d *prep
 	if err != nil {
 		return k, err
 	}
-	k.ends = append(k.ends, func() error { stop(); return nil })
-	if k.traffic, err = r.tapes.open(artifacts, r.dirsOf(d, artifacts), d.env.transport); err != nil {
+	k.stops = append(k.stops, func() error { stop(); return nil })
+	if k.traffic, err = r.tapes.open(artifacts, r.volatileDirs(d, artifacts), d.env.transport); err != nil {
 		return k, err
 	}
 	if k.traffic != nil {
-		k.ends = append(k.ends, func() error { k.traffic.settle(); return k.traffic.close() })
-		if err := k.redirect(e.runner.config, base, mux); err != nil {
+		k.stops = append(k.stops, func() error { k.traffic.waitAnswered(); return k.traffic.close() })
+		if err := k.redirectModel(e.runner.config, base, mux); err != nil {
 			return k, err
 		}
 	}
@@ -60,7 +60,7 @@ func (r *sessionRunner) startSidecars(ctx context.Context, e *execution, d *prep
 	if err != nil {
 		return k, err
 	}
-	k.ends = append(k.ends, func() error {
+	k.stops = append(k.stops, func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sidecarTimeout)
 		defer cancel()
 		return end(ctx)
@@ -73,8 +73,8 @@ func (r *sessionRunner) startSidecars(ctx context.Context, e *execution, d *prep
 // sidecarTimeout bounds the end of the tools of a session, and of what its model answers.
 const sidecarTimeout = 10 * time.Second
 
-// redirect lets the agent ask the tape instead of its model.
-func (k *sidecars) redirect(cfg agent.Config, base string, mux *http.ServeMux) error {
+// redirectModel lets the agent ask the tape instead of its model.
+func (k *sidecars) redirectModel(cfg agent.Config, base string, mux *http.ServeMux) error {
 	moved, up, err := agent.Redirect(cfg, base+modelPath)
 	if err != nil || up == nil {
 		return err
@@ -82,30 +82,30 @@ func (k *sidecars) redirect(cfg agent.Config, base string, mux *http.ServeMux) e
 	if k.agent, err = agent.New(moved); err != nil {
 		return err
 	}
-	k.traffic.moved = true
-	mux.Handle(modelPath+"/", k.traffic.answering(http.StripPrefix(modelPath, replay.Handler(up, agentTransport{k.traffic}))))
+	k.traffic.redirected = true
+	mux.Handle(modelPath+"/", k.traffic.trackRequests(http.StripPrefix(modelPath, replay.Handler(up, agentTransport{k.traffic}))))
 	return nil
 }
 
-// client is how a judge asks its model.
-func (k *sidecars) client() *http.Client {
+// judgeClient is how a judge asks its model.
+func (k *sidecars) judgeClient() *http.Client {
 	if k == nil || k.traffic == nil {
 		return nil
 	}
 	return &http.Client{Transport: k.traffic}
 }
 
-// end lets go of what the sidecars has, the last thing first.
-func (k *sidecars) end() error {
+// stop lets go of what the sidecars has, the last thing first.
+func (k *sidecars) stop() error {
 	var errs []error
-	for i := len(k.ends) - 1; i >= 0; i-- {
-		errs = append(errs, k.ends[i]())
+	for i := len(k.stops) - 1; i >= 0; i-- {
+		errs = append(errs, k.stops[i]())
 	}
 	return errors.Join(errs...)
 }
 
-// dirsOf lists the directories that agents name and that differ from run to run,
+// volatileDirs lists the directories that agents name and that differ from run to run,
 // always in this order.
-func (r *sessionRunner) dirsOf(d *preparedEnv, artifacts string) []string {
+func (r *sessionRunner) volatileDirs(d *preparedEnv, artifacts string) []string {
 	return []string{d.env.Dir(), artifacts, r.plan.runDir, filepath.Dir(r.plan.suite.Path()), r.plan.config.Dir}
 }

@@ -32,11 +32,11 @@ var skillName = regexp.MustCompile(`^[a-z0-9-]+$`)
 // Skill returns a text for agents that write suites.
 func Skill(name string) (string, error) {
 	if !skillName.MatchString(name) {
-		return "", &plainError{fault.InvalidArgument, "Invalid skill name: " + name}
+		return "", &skillgymError{fault.InvalidArgument, "Invalid skill name: " + name}
 	}
 	data, err := skills.ReadFile("skills/" + name + ".md")
 	if err != nil {
-		return "", &plainError{fault.NotFound, fmt.Sprintf("Unknown bundled skill: %s (there are %s)", name, strings.Join(Skills(), ", "))}
+		return "", &skillgymError{fault.NotFound, fmt.Sprintf("Unknown bundled skill: %s (there are %s)", name, strings.Join(Skills(), ", "))}
 	}
 	return string(data), nil
 }

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// A frame is a place in a source file.
-type frame struct {
+// A stackFrame is a place in a source file.
+type stackFrame struct {
 	file         string // a path, never a URL
 	line, column int
 }
 
 var stackLine = regexp.MustCompile(`^\s*at (?:.*\()?((?:file://)?/[^()]*?):(\d+):(\d+)\)?\s*$`)
 
-// frameOf finds the innermost place of a stack that is in a file.
-func frameOf(stack string) (frame, bool) {
+// innermostFrame finds the innermost place of a stack that is in a file.
+func innermostFrame(stack string) (stackFrame, bool) {
 	for line := range strings.Lines(stack) {
 		m := stackLine.FindStringSubmatch(strings.TrimRight(line, "\n"))
 		if m == nil {
@@ -29,8 +29,8 @@ func frameOf(stack string) (frame, bool) {
 		n, err1 := strconv.Atoi(m[2])
 		col, err2 := strconv.Atoi(m[3])
 		if err1 == nil && err2 == nil {
-			return frame{file, n, col}, true
+			return stackFrame{file, n, col}, true
 		}
 	}
-	return frame{}, false
+	return stackFrame{}, false
 }

@@ -21,8 +21,8 @@ func mean(xs []float64) float64 {
 	return sum(xs) / float64(len(xs))
 }
 
-// meanOf is the mean, nil of nothing.
-func meanOf(xs []float64) *float64 {
+// optionalMean is the mean, nil of nothing.
+func optionalMean(xs []float64) *float64 {
 	if len(xs) == 0 {
 		return nil
 	}
@@ -61,8 +61,8 @@ func Newcombe(a, b Interval) Interval {
 	return Interval{Value: d, Low: low, High: high, N: min(a.N, b.N)}
 }
 
-// draws is how often Bootstrap draws anew.
-const draws = 2000
+// resamples is how often Bootstrap draws anew.
+const resamples = 2000
 
 // Bootstrap returns the mean of observations with its bootstrap interval: the
 // middle 95 % of the means of samples drawn from them. The same observations
@@ -73,7 +73,7 @@ func Bootstrap(xs []float64) Interval {
 		return Interval{Value: m, Low: m, High: m, N: len(xs)}
 	}
 	rng := rand.New(rand.NewPCG(uint64(len(xs)), math.Float64bits(sum(xs)))) // chance, not secrecy
-	return middle(mean(xs), len(xs), func() float64 { return draw(rng, xs) })
+	return percentileInterval(mean(xs), len(xs), func() float64 { return resampleMean(rng, xs) })
 }
 
 // BootstrapRatio returns mean(b)/mean(a) with its bootstrap interval.
@@ -83,25 +83,25 @@ func BootstrapRatio(a, b []float64) Interval {
 	}
 	rng := rand.New(rand.NewPCG(uint64(len(a)), uint64(len(b)))) // chance, not secrecy
 	value := mean(b) / mean(a)
-	return middle(value, min(len(a), len(b)), func() float64 {
-		if over := draw(rng, a); over != 0 {
-			return draw(rng, b) / over
+	return percentileInterval(value, min(len(a), len(b)), func() float64 {
+		if over := resampleMean(rng, a); over != 0 {
+			return resampleMean(rng, b) / over
 		}
 		return value
 	})
 }
 
-func middle(value float64, n int, next func() float64) Interval {
-	means := make([]float64, draws)
+func percentileInterval(value float64, n int, next func() float64) Interval {
+	means := make([]float64, resamples)
 	for i := range means {
 		means[i] = next()
 	}
 	slices.Sort(means)
-	return Interval{Value: value, Low: means[draws/40], High: means[draws-1-draws/40], N: n}
+	return Interval{Value: value, Low: means[resamples/40], High: means[resamples-1-resamples/40], N: n}
 }
 
-// draw is the mean of as many observations as there are, drawn with replacement.
-func draw(rng *rand.Rand, xs []float64) float64 {
+// resampleMean is the mean of as many observations as there are, drawn with replacement.
+func resampleMean(rng *rand.Rand, xs []float64) float64 {
 	s := 0.0
 	for range xs {
 		s += xs[rng.IntN(len(xs))]

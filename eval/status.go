@@ -28,8 +28,8 @@ const (
 	OriginSnapshot      Origin = "snapshot"      // it used more tokens than it did
 )
 
-// labels are the labels of the default classes, by their ids.
-var labels = map[string]string{
+// classLabels are the labels of the default classes, by their ids.
+var classLabels = map[string]string{
 	"assertion": "Assertion failure", "assert-hook": "Assert hook crash", "max-steps": "Max steps exceeded",
 	"model-rejected": "Rejected model", "runner-crash": "Runner crash", "timeout": "Timeout",
 	"workspace-bootstrap": "Workspace bootstrap", "workspace": "Workspace",
@@ -37,8 +37,8 @@ var labels = map[string]string{
 	"unexpected-passed": "Unexpected pass",
 }
 
-// classOf is the default class of a failure.
-func classOf(o Origin, timeout bool) *Class {
+// defaultClass is the default class of a failure.
+func defaultClass(o Origin, timeout bool) *Class {
 	id := string(o)
 	switch {
 	case o == OriginRunner && timeout:
@@ -46,7 +46,7 @@ func classOf(o Origin, timeout bool) *Class {
 	case o == OriginRunner:
 		id = "runner-crash"
 	}
-	return &Class{ID: id, Label: labels[id]}
+	return &Class{ID: id, Label: classLabels[id]}
 }
 
 // setStatus sets the status of a session whose outcome is known, by what its case
@@ -60,7 +60,7 @@ func setStatus(e *ExecutionResult, expectedFail bool) {
 	case e.Passed:
 		e.Passed, e.Status = false, StatusUnexpectedPassed
 		if e.FailureClass == nil {
-			e.FailureClass = &Class{ID: string(StatusUnexpectedPassed), Label: labels[string(StatusUnexpectedPassed)]}
+			e.FailureClass = &Class{ID: string(StatusUnexpectedPassed), Label: classLabels[string(StatusUnexpectedPassed)]}
 		}
 	case e.FailureOrigin == OriginAssertion:
 		e.Passed, e.Status = true, StatusExpectedFailed

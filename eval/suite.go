@@ -11,16 +11,16 @@ import (
 )
 
 // File is a suite that was loaded from a file.
-func File(s *suite.Suite) Suite { return file{s} }
+func File(s *suite.Suite) Suite { return fileSuite{s} }
 
-type file struct{ *suite.Suite }
+type fileSuite struct{ *suite.Suite }
 
-func (f file) Path() string                { return f.Suite.Path }
-func (f file) Cases() []suite.Case         { return f.Suite.Cases }
-func (f file) Workspace() *suite.Workspace { return f.Suite.Workspace }
+func (f fileSuite) Path() string                { return f.Suite.Path }
+func (f fileSuite) Cases() []suite.Case         { return f.Suite.Cases }
+func (f fileSuite) Workspace() *suite.Workspace { return f.Suite.Workspace }
 
 // Notices are what the user should know of the file.
-func (f file) Notices() []string { return f.Suite.Notices }
+func (f fileSuite) Notices() []string { return f.Suite.Notices }
 
 // Cases is a suite that is written in Go.
 type Cases struct {

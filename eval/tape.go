@@ -29,9 +29,9 @@ type tapes struct {
 	rules          []driver.NetRule // that allow something
 }
 
-// path is where the tape of a session is, whose artifacts are in a directory of
+// tapePath is where the tape of a session is, whose artifacts are in a directory of
 // the run.
-func (t *tapes) path(below, artifacts string) (string, error) {
+func (t *tapes) tapePath(below, artifacts string) (string, error) {
 	rel, err := filepath.Rel(t.runDir, artifacts)
 	if err != nil {
 		return "", fmt.Errorf("eval: tape of %s: %w: %w", artifacts, fault.Internal, err)
@@ -41,24 +41,24 @@ func (t *tapes) path(below, artifacts string) (string, error) {
 
 // A traffic is the way of a session to its models.
 type traffic struct {
-	through http.RoundTripper
-	close   func() error
+	transport http.RoundTripper
+	close     func() error
 
-	moved bool // the agent asks here
+	redirected bool // the agent asks here
 
-	mu   sync.Mutex
-	all  int   // guarded by mu; requests
-	lost error // guarded by mu; the first request that was not on the tape
-	busy int   // guarded by mu; requests of the agent that are being answered
-	over bool  // guarded by mu; none are any more
+	mu      sync.Mutex
+	all     int   // guarded by mu; requests
+	missing error // guarded by mu; the first request that was not on the tape
+	busy    int   // guarded by mu; requests of the agent that are being answered
+	closed  bool  // guarded by mu; none are any more
 }
 
-// answering lets h answer the agent until the traffic is settled.
-func (t *traffic) answering(h http.Handler) http.Handler {
+// trackRequests lets h answer the agent until the traffic is settled.
+func (t *traffic) trackRequests(h http.Handler) http.Handler {
 	count := func(n int) bool {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if t.over && n > 0 {
+		if t.closed && n > 0 {
 			return false
 		}
 		t.busy += n
@@ -74,13 +74,13 @@ func (t *traffic) answering(h http.Handler) http.Handler {
 	})
 }
 
-// settle waits until all that the agent asked is answered, and so on the tape: it may
+// waitAnswered waits until all that the agent asked is answered, and so on the tape: it may
 // have ended before the answer did. It waits at most sidecarTimeout.
-func (t *traffic) settle() {
+func (t *traffic) waitAnswered() {
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
 		t.mu.Lock()
-		t.over = t.busy == 0 || time.Since(start) > sidecarTimeout
-		over := t.over
+		t.closed = t.busy == 0 || time.Since(start) > sidecarTimeout
+		over := t.closed
 		t.mu.Unlock()
 		if over {
 			return
@@ -90,25 +90,25 @@ func (t *traffic) settle() {
 
 // RoundTrip counts, and remembers what is not on the tape.
 func (t *traffic) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := t.through.RoundTrip(r)
+	resp, err := t.transport.RoundTrip(r)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.all++
-	if err != nil && t.lost == nil && fault.Of(err) == fault.NotFound {
-		t.lost = err
+	if err != nil && t.missing == nil && fault.Of(err) == fault.NotFound {
+		t.missing = err
 	}
 	return resp, err
 }
 
-// doubt says what is odd about what was asked: a request that is not on the tape,
+// checkTape says what is odd about what was asked: a request that is not on the tape,
 // or an agent that asked its model in another way.
-func (t *traffic) doubt() error {
+func (t *traffic) checkTape() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.lost == nil && t.all == 0 && t.moved {
+	if t.missing == nil && t.all == 0 && t.redirected {
 		return fmt.Errorf("%w: the agent asked no model here: its own settings may name another one, which then is neither recorded nor replayed", fault.NotFound)
 	}
-	return t.lost
+	return t.missing
 }
 
 // trafficOf opens the tape of a session; nil is that models are asked directly.
@@ -159,7 +159,7 @@ func (t agentTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (t *tapes) recordTo(artifacts string, dirs []string, way http.RoundTripper) (*traffic, error) {
-	path, err := t.path(t.record, artifacts)
+	path, err := t.tapePath(t.record, artifacts)
 	if err != nil {
 		return nil, err
 	}
@@ -171,13 +171,13 @@ func (t *tapes) recordTo(artifacts string, dirs []string, way http.RoundTripper)
 		return nil, fmt.Errorf("eval: record: %w: %w", fault.Of(err), err)
 	}
 	rec := replay.NewRecorder(credentialTransport{way, t.rules}, f)
-	return &traffic{through: rec.In(dirs...), close: func() error { return errors.Join(rec.Err(), f.Close()) }}, nil
+	return &traffic{transport: rec.In(dirs...), close: func() error { return errors.Join(rec.Err(), f.Close()) }}, nil
 }
 
 // replayFrom opens the tape of a session. A repetition or another try that was not
 // recorded is answered as the first one was.
 func (t *tapes) replayFrom(artifacts string, dirs []string) (*traffic, error) {
-	path, err := t.path(t.replay, artifacts)
+	path, err := t.tapePath(t.replay, artifacts)
 	if err != nil {
 		return nil, err
 	}
@@ -191,5 +191,5 @@ func (t *tapes) replayFrom(artifacts string, dirs []string) (*traffic, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &traffic{through: tape.In(dirs...), close: func() error { return nil }}, nil
+	return &traffic{transport: tape.In(dirs...), close: func() error { return nil }}, nil
 }

@@ -60,7 +60,7 @@ func TestWhatIsBeingAnsweredIsWaitedFor(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			tr := new(traffic)
-			h := tr.answering(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(c.takes) }))
+			h := tr.trackRequests(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(c.takes) }))
 			ask := func() int {
 				w := httptest.NewRecorder()
 				h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://model/", nil))
@@ -70,7 +70,7 @@ func TestWhatIsBeingAnsweredIsWaitedFor(t *testing.T) {
 			wg.Go(func() { ask() })
 			synctest.Wait() // until it is being answered
 			start := time.Now()
-			tr.settle()
+			tr.waitAnswered()
 			if took := time.Since(start).Round(time.Second); took != c.want {
 				t.Errorf("%s: it is waited for %v, want %v", name, took, c.want)
 			}

@@ -105,9 +105,9 @@ func writeFile(src io.Reader, to string, mode fs.FileMode) error {
 	return errors.Join(err, dst.Chmod(mode), dst.Close())
 }
 
-// listing is what is in a workspace, parents before children: all of it, or so many
+// listEntries is what is in a workspace, parents before children: all of it, or so many
 // entries and that there are more.
-func listing(ctx context.Context, ws *workspace.Workspace, most int) (all []driver.Info, more bool, err error) {
+func listEntries(ctx context.Context, ws *workspace.Workspace, most int) (all []driver.Info, more bool, err error) {
 	for after := ""; ; {
 		page, err := ws.List(ctx, ".", &driver.ListOptions{Depth: -1, Limit: min(driver.MaxListLimit, most+1-len(all)), After: after})
 		if err != nil {
@@ -133,7 +133,7 @@ const (
 // exportWorkspace makes a directory of the host hold all that a workspace does. What can't
 // be read is left out, and returned.
 func exportWorkspace(ctx context.Context, ws *workspace.Workspace, to string) (left []string, err error) {
-	all, more, err := listing(ctx, ws, maxKeptEntries)
+	all, more, err := listEntries(ctx, ws, maxKeptEntries)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func copySparse(dst *os.File, src io.Reader) error {
 	for {
 		n, err := io.ReadFull(src, buf)
 		if n > 0 {
-			if !zeros(buf[:n]) {
+			if !isZero(buf[:n]) {
 				if _, err := dst.WriteAt(buf[:n], size); err != nil {
 					return err
 				}
@@ -219,8 +219,8 @@ func copySparse(dst *os.File, src io.Reader) error {
 	}
 }
 
-// zeros reports whether there is nothing else in p, which holds at most as many
+// isZero reports whether there is nothing else in p, which holds at most as many
 // bytes as nothing.
-func zeros(p []byte) bool { return bytes.Equal(p, nothing[:len(p)]) }
+func isZero(p []byte) bool { return bytes.Equal(p, zeroBlock[:len(p)]) }
 
-var nothing = make([]byte, 64<<10)
+var zeroBlock = make([]byte, 64<<10)

@@ -41,11 +41,11 @@ type Executor struct {
 	making sync.Mutex // of workspaces of code: those who run code under one id at once share one
 
 	mu   sync.Mutex
-	live map[string]*place // guarded by mu
+	open map[string]*openWorkspace // guarded by mu
 }
 
-// A place is a workspace that is open.
-type place struct {
+// A openWorkspace is a workspace that is open.
+type openWorkspace struct {
 	*stage.Stage
 	ws      *workspace.Workspace
 	persist bool
@@ -64,7 +64,7 @@ var (
 
 // New returns an executor on a provider, after asking it whether it works here.
 func New(ctx context.Context, p driver.Provider, opts *Options) (*Executor, error) {
-	e := &Executor{mux: workspace.NewMux(p), kind: p.Kind(), live: map[string]*place{}}
+	e := &Executor{mux: workspace.NewMux(p), kind: p.Kind(), open: map[string]*openWorkspace{}}
 	if opts != nil {
 		e.opts = *opts
 	}
@@ -127,10 +127,10 @@ func (e *Executor) CreateWorkspace(ctx context.Context, execID string, pol codee
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	id := execID
-	if _, taken := e.live[id]; taken || id == "" {
+	if _, taken := e.open[id]; taken || id == "" {
 		id += "~" + ws.ID()
 	}
-	e.live[id] = &place{st, ws, pol.Persist, make(chan struct{}, 1)}
+	e.open[id] = &openWorkspace{st, ws, pol.Persist, make(chan struct{}, 1)}
 	return codeexecutor.Workspace{ID: id, Path: path.Join("/", ws.Traits().Root)}, nil
 }
 
@@ -138,16 +138,16 @@ func (e *Executor) CreateWorkspace(ctx context.Context, execID string, pol codee
 // that is not known is fine: nothing is removed that was not made here.
 func (e *Executor) Cleanup(ctx context.Context, ws codeexecutor.Workspace) error {
 	e.mu.Lock()
-	p := e.live[ws.ID]
-	delete(e.live, ws.ID)
+	p := e.open[ws.ID]
+	delete(e.open, ws.ID)
 	e.mu.Unlock()
 	if p == nil {
 		return nil
 	}
-	return e.end(ctx, p)
+	return e.endWorkspace(ctx, p)
 }
 
-func (e *Executor) end(ctx context.Context, p *place) error {
+func (e *Executor) endWorkspace(ctx context.Context, p *openWorkspace) error {
 	if p.persist {
 		return p.ws.Close(ctx)
 	}
@@ -157,12 +157,12 @@ func (e *Executor) end(ctx context.Context, p *place) error {
 // Close ends all workspaces that are open.
 func (e *Executor) Close(ctx context.Context) error {
 	e.mu.Lock()
-	all := e.live
-	e.live = map[string]*place{}
+	all := e.open
+	e.open = map[string]*openWorkspace{}
 	e.mu.Unlock()
 	var errs []error
 	for _, p := range all {
-		errs = append(errs, e.end(ctx, p))
+		errs = append(errs, e.endWorkspace(ctx, p))
 	}
 	return errors.Join(errs...)
 }
@@ -170,26 +170,26 @@ func (e *Executor) Close(ctx context.Context) error {
 // Workspace returns Croft's handle on a workspace, for what trpc-agent-go's
 // interfaces have no word for.
 func (e *Executor) Workspace(ws codeexecutor.Workspace) (*workspace.Workspace, error) {
-	p, err := e.at(ws)
+	p, err := e.findWorkspace(ws)
 	if err != nil {
 		return nil, err
 	}
 	return p.ws, nil
 }
 
-func (e *Executor) at(ws codeexecutor.Workspace) (*place, error) {
+func (e *Executor) findWorkspace(ws codeexecutor.Workspace) (*openWorkspace, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p, ok := e.live[ws.ID]
+	p, ok := e.open[ws.ID]
 	if !ok {
 		return nil, fmt.Errorf("trpcagent: workspace %q: %w: %w", ws.ID, fault.NotFound, codeexecutor.ErrWorkspaceStale)
 	}
 	return p, nil
 }
 
-// stale marks an error by which the workspace is gone the way that trpc-agent-go
+// markStale marks an error by which the workspace is gone the way that trpc-agent-go
 // knows it.
-func stale(err error) error {
+func markStale(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -210,12 +210,12 @@ func (e *Executor) CodeBlockDelimiter() codeexecutor.CodeBlockDelimiter {
 // others have one of their own. A block that fails is output, and those after it
 // are not run.
 func (e *Executor) ExecuteCode(ctx context.Context, in codeexecutor.CodeExecutionInput) (codeexecutor.CodeExecutionResult, error) {
-	ws, done, err := e.scratch(ctx, in.ExecutionID)
+	ws, done, err := e.codeWorkspace(ctx, in.ExecutionID)
 	if err != nil {
 		return codeexecutor.CodeExecutionResult{}, err
 	}
 	defer done()
-	p, err := e.at(ws)
+	p, err := e.findWorkspace(ws)
 	if err != nil {
 		return codeexecutor.CodeExecutionResult{}, err
 	}
@@ -225,22 +225,22 @@ func (e *Executor) ExecuteCode(ctx context.Context, in codeexecutor.CodeExecutio
 	case <-ctx.Done():
 		return codeexecutor.CodeExecutionResult{}, fmt.Errorf("trpcagent: wait for code of the same id: %w", ctx.Err())
 	}
-	out, err := e.blocks(ctx, p, in.CodeBlocks)
+	out, err := e.runBlocks(ctx, p, in.CodeBlocks)
 	if err != nil {
-		return codeexecutor.CodeExecutionResult{Output: out}, stale(err)
+		return codeexecutor.CodeExecutionResult{Output: out}, markStale(err)
 	}
 	files, err := e.Collect(ctx, ws, []string{stage.DirOut + "/**"})
 	return codeexecutor.CodeExecutionResult{Output: out, OutputFiles: files}, err
 }
 
-// scratch returns the workspace of an execution id.
-func (e *Executor) scratch(ctx context.Context, id string) (codeexecutor.Workspace, func(), error) {
+// codeWorkspace returns the workspace of an execution id.
+func (e *Executor) codeWorkspace(ctx context.Context, id string) (codeexecutor.Workspace, func(), error) {
 	if id != "" {
 		id = "code:" + id // apart from those of sessions
 		e.making.Lock()
 		defer e.making.Unlock()
 		e.mu.Lock()
-		p := e.live[id]
+		p := e.open[id]
 		e.mu.Unlock()
 		if p != nil {
 			return codeexecutor.Workspace{ID: id, Path: path.Join("/", p.ws.Traits().Root)}, func() {}, nil
@@ -256,8 +256,8 @@ func (e *Executor) scratch(ctx context.Context, id string) (codeexecutor.Workspa
 	}, err
 }
 
-// blocks runs blocks, and returns what they wrote.
-func (e *Executor) blocks(ctx context.Context, p *place, list []codeexecutor.CodeBlock) (string, error) {
+// runBlocks runs blocks, and returns what they wrote.
+func (e *Executor) runBlocks(ctx context.Context, p *openWorkspace, list []codeexecutor.CodeBlock) (string, error) {
 	blocks := make([]codeblock.Block, len(list))
 	for i, b := range list {
 		blocks[i] = codeblock.NewBlock(b.Language, b.Code)

@@ -16,7 +16,7 @@ import (
 
 // PutFiles puts files into a workspace, all or none.
 func (e *Executor) PutFiles(ctx context.Context, ws codeexecutor.Workspace, files []codeexecutor.PutFile) error {
-	p, err := e.at(ws)
+	p, err := e.findWorkspace(ws)
 	if err != nil {
 		return err
 	}
@@ -24,22 +24,22 @@ func (e *Executor) PutFiles(ctx context.Context, ws codeexecutor.Workspace, file
 	for i, f := range files {
 		list[i] = stage.File{Path: f.Path, Content: f.Content, Mode: fs.FileMode(f.Mode)}
 	}
-	return stale(p.PutFiles(ctx, list))
+	return markStale(p.PutFiles(ctx, list))
 }
 
 // StageDirectory brings a directory of the host into a workspace.
 func (e *Executor) StageDirectory(ctx context.Context, ws codeexecutor.Workspace, src, to string, opt codeexecutor.StageOptions) error {
-	p, err := e.at(ws)
+	p, err := e.findWorkspace(ws)
 	if err != nil {
 		return err
 	}
 	_, err = p.StageDirectory(ctx, src, to, &stage.DirectoryOptions{ReadOnly: opt.ReadOnly, AllowMount: opt.AllowMount})
-	return stale(err)
+	return markStale(err)
 }
 
 // StageInputs brings inputs into a workspace, all or none.
 func (e *Executor) StageInputs(ctx context.Context, ws codeexecutor.Workspace, specs []codeexecutor.InputSpec) error {
-	p, err := e.at(ws)
+	p, err := e.findWorkspace(ws)
 	if err != nil {
 		return err
 	}
@@ -47,19 +47,19 @@ func (e *Executor) StageInputs(ctx context.Context, ws codeexecutor.Workspace, s
 	for i, s := range specs {
 		list[i] = stage.Input(s)
 	}
-	_, err = p.StageInputs(bridged(ctx), list)
-	return stale(err)
+	_, err = p.StageInputs(withArtifacts(ctx), list)
+	return markStale(err)
 }
 
 // Collect returns the files that patterns match.
 func (e *Executor) Collect(ctx context.Context, ws codeexecutor.Workspace, patterns []string) ([]codeexecutor.File, error) {
-	p, err := e.at(ws)
+	p, err := e.findWorkspace(ws)
 	if err != nil {
 		return nil, err
 	}
 	man, err := p.Collect(ctx, patterns)
 	if err != nil {
-		return nil, stale(err)
+		return nil, markStale(err)
 	}
 	files := make([]codeexecutor.File, len(man.Files))
 	for i, f := range man.Files {
@@ -71,11 +71,11 @@ func (e *Executor) Collect(ctx context.Context, ws codeexecutor.Workspace, patte
 // CollectOutputs takes files out of a workspace. Where some could not be saved,
 // the manifest has those that were, and the error matches ErrPartialOutputCommit.
 func (e *Executor) CollectOutputs(ctx context.Context, ws codeexecutor.Workspace, spec codeexecutor.OutputSpec) (codeexecutor.OutputManifest, error) {
-	p, err := e.at(ws)
+	p, err := e.findWorkspace(ws)
 	if err != nil {
 		return codeexecutor.OutputManifest{}, err
 	}
-	man, err := p.CollectOutputs(bridged(ctx), stage.OutputSpec(spec))
+	man, err := p.CollectOutputs(withArtifacts(ctx), stage.OutputSpec(spec))
 	out := codeexecutor.OutputManifest{LimitsHit: man.LimitsHit, Files: make([]codeexecutor.FileRef, len(man.Files))}
 	for i, f := range man.Files {
 		out.Files[i] = codeexecutor.FileRef{
@@ -88,22 +88,22 @@ func (e *Executor) CollectOutputs(ctx context.Context, ws codeexecutor.Workspace
 	if err != nil && len(out.Files) > 0 {
 		err = errors.Join(err, codeexecutor.ErrPartialOutputCommit)
 	}
-	return out, stale(err)
+	return out, markStale(err)
 }
 
-// bridged makes the artifact service in a context the one that stages use.
-func bridged(ctx context.Context) context.Context {
+// withArtifacts makes the artifact service in a context the one that stages use.
+func withArtifacts(ctx context.Context) context.Context {
 	if svc, ok := codeexecutor.ArtifactServiceFromContext(ctx); !ok || svc == nil {
 		return ctx
 	}
-	return stage.WithArtifacts(ctx, service{})
+	return stage.WithArtifacts(ctx, artifactService{})
 }
 
-// service is the artifact service of whatever context a call has.
-type service struct{}
+// artifactService is the artifact service of whatever context a call has.
+type artifactService struct{}
 
 // Save has all of body in memory, as the service takes it.
-func (service) Save(ctx context.Context, name string, body io.Reader, mime string) (stage.Artifact, error) {
+func (artifactService) Save(ctx context.Context, name string, body io.Reader, mime string) (stage.Artifact, error) {
 	data, err := io.ReadAll(body)
 	if err != nil {
 		return stage.Artifact{}, err
@@ -116,7 +116,7 @@ func (service) Save(ctx context.Context, name string, body io.Reader, mime strin
 }
 
 // Open loads a version, or the latest.
-func (service) Open(ctx context.Context, name string, version int) (io.ReadCloser, stage.Artifact, error) {
+func (artifactService) Open(ctx context.Context, name string, version int) (io.ReadCloser, stage.Artifact, error) {
 	var want *int
 	if version != stage.Latest {
 		want = &version

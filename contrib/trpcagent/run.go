@@ -17,8 +17,8 @@ import (
 // environment.
 const cleanPath = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
-// command is a spec as Croft runs it. Limits are enforced, or the run is refused.
-func (e *Executor) command(spec codeexecutor.RunProgramSpec) driver.Command {
+// makeCommand is a spec as Croft runs it. Limits are enforced, or the run is refused.
+func (e *Executor) makeCommand(spec codeexecutor.RunProgramSpec) driver.Command {
 	cmd := driver.Command{
 		Argv: append([]string{spec.Cmd}, spec.Args...), Dir: spec.Cwd, Env: maps.Clone(spec.Env), Clean: spec.CleanEnv,
 		Timeout: spec.Timeout, MaxOutput: e.opts.MaxOutput,
@@ -28,8 +28,8 @@ func (e *Executor) command(spec codeexecutor.RunProgramSpec) driver.Command {
 	}
 	const percent, mib = 10, 1 << 20 // thousandths of a core
 	cmd.Limits = driver.Limits{
-		driver.ResourceCPU:    {Max: times(int64(spec.Limits.CPUPercent), percent)},
-		driver.ResourceMemory: {Max: times(int64(spec.Limits.MemoryMB), mib)},
+		driver.ResourceCPU:    {Max: saturatingMul(int64(spec.Limits.CPUPercent), percent)},
+		driver.ResourceMemory: {Max: saturatingMul(int64(spec.Limits.MemoryMB), mib)},
 		driver.ResourcePIDs:   {Max: int64(spec.Limits.MaxPIDs)},
 	}
 	if cmd.Env == nil {
@@ -41,9 +41,9 @@ func (e *Executor) command(spec codeexecutor.RunProgramSpec) driver.Command {
 	return cmd
 }
 
-// times multiplies, and stays at the most there is: a limit that is beyond measure
+// saturatingMul multiplies, and stays at the most there is: a limit that is beyond measure
 // must not become none.
-func times(n, unit int64) int64 {
+func saturatingMul(n, unit int64) int64 {
 	if n > math.MaxInt64/unit {
 		return math.MaxInt64
 	}
@@ -53,16 +53,16 @@ func times(n, unit int64) int64 {
 // RunProgram runs a program to its end, or to that of its time, with all that it
 // started. A program that can't be found exits with 127 and says so.
 func (e *Executor) RunProgram(ctx context.Context, ws codeexecutor.Workspace, spec codeexecutor.RunProgramSpec) (codeexecutor.RunResult, error) {
-	p, err := e.at(ws)
+	p, err := e.findWorkspace(ws)
 	if err != nil {
 		return codeexecutor.RunResult{}, err
 	}
-	cmd := e.command(spec)
+	cmd := e.makeCommand(spec)
 	if spec.Stdin != "" {
 		cmd.Stdin = strings.NewReader(spec.Stdin)
 	}
 	if cmd, err = p.Command(ctx, cmd); err != nil {
-		return codeexecutor.RunResult{}, stale(err)
+		return codeexecutor.RunResult{}, markStale(err)
 	}
 	res, err := p.ws.Run(ctx, cmd)
 	if err != nil {
@@ -70,12 +70,12 @@ func (e *Executor) RunProgram(ctx context.Context, ws codeexecutor.Workspace, sp
 			const notFound = 127 // as shells say it
 			return codeexecutor.RunResult{ExitCode: notFound, Stderr: err.Error() + "\n"}, nil
 		}
-		return codeexecutor.RunResult{}, stale(err)
+		return codeexecutor.RunResult{}, markStale(err)
 	}
-	return result(res), ctx.Err()
+	return runResult(res), ctx.Err()
 }
 
-func result(res driver.Result) codeexecutor.RunResult {
+func runResult(res driver.Result) codeexecutor.RunResult {
 	return codeexecutor.RunResult{
 		Stdout: string(res.Stdout), Stderr: string(res.Stderr), ExitCode: res.ExitCode, Duration: res.Duration, TimedOut: res.Cause == driver.CauseTimeout,
 	}

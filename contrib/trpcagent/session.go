@@ -23,27 +23,27 @@ const callTime = 30 * time.Second
 // StartProgram starts a program as a session. It lives until it ends, its time
 // runs out or the workspace goes, whatever becomes of ctx.
 func (e *Executor) StartProgram(ctx context.Context, ws codeexecutor.Workspace, spec codeexecutor.InteractiveProgramSpec) (codeexecutor.ProgramSession, error) {
-	p, err := e.at(ws)
+	p, err := e.findWorkspace(ws)
 	if err != nil {
 		return nil, err
 	}
-	cmd := e.command(spec.RunProgramSpec)
+	cmd := e.makeCommand(spec.RunProgramSpec)
 	cmd.Interactive = true
 	if spec.TTY {
 		cmd.TTY = &driver.Size{Cols: 80, Rows: 24}
 	}
 	if cmd, err = p.Command(ctx, cmd); err != nil {
-		return nil, stale(err)
+		return nil, markStale(err)
 	}
 	life := context.WithoutCancel(ctx)
 	s, err := p.ws.Start(life, cmd)
 	if err != nil {
-		return nil, stale(err)
+		return nil, markStale(err)
 	}
 	session := &session{s: s, ctx: life}
 	if spec.Stdin != "" {
 		if err := session.Write(spec.Stdin, false); err != nil {
-			return nil, errors.Join(stale(err), session.Close())
+			return nil, errors.Join(markStale(err), session.Close())
 		}
 	}
 	return session, nil
@@ -79,18 +79,18 @@ var (
 // ID identifies the session.
 func (s *session) ID() string { return s.s.ID() }
 
-func (s *session) call() (context.Context, context.CancelFunc) {
+func (s *session) callContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.ctx, callTime)
 }
 
 // drainLocked takes what came since, each byte once.
 func (s *session) drainLocked() {
-	ctx, cancel := s.call()
+	ctx, cancel := s.callContext()
 	defer cancel()
 	for !s.drained {
 		poll, err := s.s.Poll(ctx, 1<<20)
 		if err != nil {
-			s.drained = ended(err)
+			s.drained = isSessionGone(err)
 			return
 		}
 		s.kept = append(append(s.kept, poll.Stdout...), poll.Stderr...)
@@ -106,9 +106,9 @@ func (s *session) drainLocked() {
 	}
 }
 
-// ended reports whether an answer about a session means that there is none any
+// isSessionGone reports whether an answer about a session means that there is none any
 // more: its workspace is gone, or what ran it.
-func ended(err error) bool {
+func isSessionGone(err error) bool {
 	switch fault.Of(err) {
 	case fault.NotFound, fault.Evicted, fault.Failed, fault.WrongState:
 		return true
@@ -162,7 +162,7 @@ func firstLines(text []byte, limit *int) string {
 }
 
 func (s *session) exitCode() *int {
-	ctx, cancel := s.call()
+	ctx, cancel := s.callContext()
 	defer cancel()
 	info, err := s.s.State(ctx)
 	if err != nil || info.Result == nil {
@@ -177,28 +177,28 @@ func (s *session) Write(data string, newline bool) error {
 	if newline {
 		data += "\n"
 	}
-	ctx, cancel := s.call()
+	ctx, cancel := s.callContext()
 	defer cancel()
 	return s.s.Write(ctx, []byte(data))
 }
 
 // CloseStdin ends the program's input.
 func (s *session) CloseStdin() error {
-	ctx, cancel := s.call()
+	ctx, cancel := s.callContext()
 	defer cancel()
 	return s.s.CloseStdin(ctx)
 }
 
 // Signal sends a signal.
 func (s *session) Signal(name string) error {
-	ctx, cancel := s.call()
+	ctx, cancel := s.callContext()
 	defer cancel()
 	return s.s.Signal(ctx, name)
 }
 
 // Resize changes the size of a terminal.
 func (s *session) Resize(cols, rows int) error {
-	ctx, cancel := s.call()
+	ctx, cancel := s.callContext()
 	defer cancel()
 	return s.s.Resize(ctx, workspace.Size{Cols: cols, Rows: rows})
 }
@@ -212,7 +212,7 @@ func (s *session) Kill(grace time.Duration) error {
 
 // Close forgets the session, and ends what still runs.
 func (s *session) Close() error {
-	ctx, cancel := s.call()
+	ctx, cancel := s.callContext()
 	defer cancel()
 	s.mu.Lock()
 	s.drainLocked()
@@ -222,7 +222,7 @@ func (s *session) Close() error {
 
 // State says whether the program runs, and moves no cursor.
 func (s *session) State() codeexecutor.ProgramState {
-	ctx, cancel := s.call()
+	ctx, cancel := s.callContext()
 	defer cancel()
 	info, err := s.s.State(ctx)
 	if err != nil || !info.Running {
@@ -237,7 +237,7 @@ func (s *session) State() codeexecutor.ProgramState {
 
 // RunResult returns how the program ended; nothing while it runs.
 func (s *session) RunResult() codeexecutor.RunResult {
-	ctx, cancel := s.call()
+	ctx, cancel := s.callContext()
 	defer cancel()
 	if info, err := s.s.State(ctx); err != nil || info.Running {
 		return codeexecutor.RunResult{}
@@ -246,5 +246,5 @@ func (s *session) RunResult() codeexecutor.RunResult {
 	if err != nil {
 		return codeexecutor.RunResult{}
 	}
-	return result(res)
+	return runResult(res)
 }

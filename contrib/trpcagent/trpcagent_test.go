@@ -37,7 +37,7 @@ func everywhere(t *testing.T, f func(t *testing.T, e *trpcagent.Executor)) {
 
 func open(t *testing.T, kind string, opts *trpcagent.Options) *trpcagent.Executor {
 	t.Helper()
-	p, _ := shelltest.Place(t, kind)
+	p, _ := shelltest.NewProvider(t, kind)
 	e, err := trpcagent.New(t.Context(), p, opts)
 	must(t, err)
 	t.Cleanup(func() {

@@ -13,14 +13,14 @@ import (
 
 // TestGoingOnTakesOverHowARunWasMade resumes with and without flags of its own.
 func TestGoingOnTakesOverHowARunWasMade(t *testing.T) {
-	made := &eval.Made{Provider: "local", Tools: "coding", Record: "/tapes", AllowNet: []string{"host:1"}, NoModelNet: true, Read: []string{"/dir"},
+	made := &eval.RunSettings{Provider: "local", Tools: "coding", Record: "/tapes", AllowNet: []string{"host:1"}, NoModelNet: true, Read: []string{"/dir"},
 		Limits: workspace.Limits{driver.ResourcePIDs: {Max: 9}}}
 	for name, c := range map[string]struct {
 		flags []string
-		want  eval.Made
+		want  eval.RunSettings
 	}{
 		"no flags": {nil, *made},
-		"some": {[]string{"--tools", "workspace", "--allow-net", "other:2", "--record", "/else"}, eval.Made{Provider: "local", Tools: "workspace", Record: "/else",
+		"some": {[]string{"--tools", "workspace", "--allow-net", "other:2", "--record", "/else"}, eval.RunSettings{Provider: "local", Tools: "workspace", Record: "/else",
 			AllowNet: []string{"other:2"}, NoModelNet: true, Read: made.Read, Limits: made.Limits}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -35,7 +35,7 @@ func TestGoingOnTakesOverHowARunWasMade(t *testing.T) {
 				t.Fatal(err)
 			}
 			o.goOn(made, opts, f)
-			got := eval.Made{Provider: o.env.provider, Tools: o.env.tools, Record: opts.Record, Replay: opts.Replay, AllowNet: opts.AllowNet,
+			got := eval.RunSettings{Provider: o.env.provider, Tools: o.env.tools, Record: opts.Record, Replay: opts.Replay, AllowNet: opts.AllowNet,
 				NoModelNet: opts.NoModelNet, Read: opts.Read, Limits: opts.Limits}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("it differs (-want +got):\n%s", diff)

@@ -151,7 +151,7 @@ func (a *command) evalRun(ctx context.Context, o evalRunOptions, path string, f 
 
 // goOn takes over how a run was made, but for what the flags say: of those some are
 // refused later, because the run must go on as it was begun.
-func (o *evalRunOptions) goOn(made *eval.Made, opts *eval.Options, f *pflag.FlagSet) {
+func (o *evalRunOptions) goOn(made *eval.RunSettings, opts *eval.Options, f *pflag.FlagSet) {
 	if made == nil {
 		return
 	}

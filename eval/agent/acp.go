@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -24,15 +25,15 @@ func (c acpAgent) Prepare(_ context.Context, in Input) (Invocation, error) {
 		return Invocation{}, fmt.Errorf("agent: start an agent over ACP: %w: no command", fault.InvalidArgument)
 	}
 	return Invocation{
-		Argv: append([]string{c.cfg.Command}, c.cfg.CommandArgs...), Env: c.env(nil), Dir: in.Dir,
+		Argv: append([]string{c.cfg.Command}, c.cfg.CommandArgs...), Env: c.envOver(nil), Dir: in.Dir,
 		Converse: func(ctx context.Context, stdin io.Writer, stdout io.Reader) error {
-			return c.turn(ctx, in, stdin, stdout)
+			return c.runTurn(ctx, in, stdin, stdout)
 		},
 	}, nil
 }
 
-// turn does one turn of a conversation.
-func (c acpAgent) turn(ctx context.Context, in Input, stdin io.Writer, stdout io.Reader) error {
+// runTurn does one turn of a conversation.
+func (c acpAgent) runTurn(ctx context.Context, in Input, stdin io.Writer, stdout io.Reader) error {
 	conn := acp.NewClientSideConnection(acpClient{}, stdin, stdout)
 	conn.SetLogger(slog.New(slog.DiscardHandler))
 	defer func() { // the connection reads until there is nothing to read from
@@ -43,22 +44,22 @@ func (c acpAgent) turn(ctx context.Context, in Input, stdin io.Writer, stdout io
 	hello, err := conn.Initialize(ctx, acp.InitializeRequest{ProtocolVersion: acp.ProtocolVersionNumber,
 		ClientInfo: &acp.Implementation{Name: "croft", Version: "1"}})
 	if err != nil {
-		return acpFault("initialize", err)
+		return acpError("initialize", err)
 	}
-	id, err := c.session(ctx, conn, in, hello)
+	id, err := c.openSession(ctx, conn, in, hello)
 	if err != nil {
 		return err
 	}
 	_, err = conn.Prompt(ctx, acp.PromptRequest{SessionId: id, Prompt: []acp.ContentBlock{acp.TextBlock(in.Prompt)}})
 	if err != nil {
-		return acpFault("prompt", err)
+		return acpError("prompt", err)
 	}
 	return nil
 }
 
-// session opens a session, or the one to go on with, with the configured model
+// openSession opens a session, or the one to go on with, with the configured model
 // where the agent lets its clients choose.
-func (c acpAgent) session(ctx context.Context, conn *acp.ClientSideConnection, in Input, hello acp.InitializeResponse) (acp.SessionId, error) {
+func (c acpAgent) openSession(ctx context.Context, conn *acp.ClientSideConnection, in Input, hello acp.InitializeResponse) (acp.SessionId, error) {
 	servers, err := acpTools(in, hello)
 	if err != nil {
 		return "", err
@@ -69,13 +70,13 @@ func (c acpAgent) session(ctx context.Context, conn *acp.ClientSideConnection, i
 			return "", fmt.Errorf("agent: resume %s over ACP: %w: the agent can't load sessions", id, fault.Unsupported)
 		}
 		_, err := conn.LoadSession(ctx, acp.LoadSessionRequest{SessionId: id, Cwd: in.Dir, McpServers: servers})
-		return id, acpFault("load the session", err)
+		return id, acpError("load the session", err)
 	}
 	s, err := conn.NewSession(ctx, acp.NewSessionRequest{Cwd: in.Dir, McpServers: servers})
 	if err != nil {
-		return "", acpFault("open a session", err)
+		return "", acpError("open a session", err)
 	}
-	return s.SessionId, c.choose(ctx, conn, s)
+	return s.SessionId, c.setModel(ctx, conn, s)
 }
 
 // acpTools are the servers of tools that a session is given.
@@ -90,9 +91,9 @@ func acpTools(in Input, hello acp.InitializeResponse) ([]acp.McpServer, error) {
 	return append(servers, acp.McpServer{Http: &acp.McpServerHttpInline{Type: "http", Name: toolServer, Url: in.Tools, Headers: []acp.HttpHeader{}}}), nil
 }
 
-// choose sets the configured model, in one of the two ways in which agents offer
+// setModel sets the configured model, in one of the two ways in which agents offer
 // theirs. One that offers none has its model in its own settings.
-func (c acpAgent) choose(ctx context.Context, conn *acp.ClientSideConnection, s acp.NewSessionResponse) error {
+func (c acpAgent) setModel(ctx context.Context, conn *acp.ClientSideConnection, s acp.NewSessionResponse) error {
 	if c.cfg.Model == "" {
 		return nil
 	}
@@ -101,7 +102,7 @@ func (c acpAgent) choose(ctx context.Context, conn *acp.ClientSideConnection, s 
 			return nil
 		}
 		_, err := conn.UnstableSetSessionModel(ctx, acp.UnstableSetSessionModelRequest{SessionId: s.SessionId, ModelId: acp.UnstableModelId(c.cfg.Model)})
-		return acpFault("set the model", err)
+		return acpError("set the model", err)
 	}
 	for _, o := range s.ConfigOptions {
 		if o.Select == nil || o.Select.Id != "model" || string(o.Select.CurrentValue) == c.cfg.Model {
@@ -109,12 +110,12 @@ func (c acpAgent) choose(ctx context.Context, conn *acp.ClientSideConnection, s 
 		}
 		set := &acp.SetSessionConfigOptionValueId{SessionId: s.SessionId, ConfigId: o.Select.Id, Value: acp.SessionConfigValueId(c.cfg.Model)}
 		_, err := conn.SetSessionConfigOption(ctx, acp.SetSessionConfigOptionRequest{ValueId: set})
-		return acpFault("set the model", err)
+		return acpError("set the model", err)
 	}
 	return nil
 }
 
-func acpFault(what string, err error) error {
+func acpError(what string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -179,7 +180,7 @@ func (acpAgent) Steps() func([]byte) int {
 		open = true
 	}
 	return func(line []byte) int {
-		u := parse(line).obj("params").obj("update")
+		u := parseRecord(line).obj("params").obj("update")
 		switch u.str("sessionUpdate") {
 		case "agent_message_chunk", "agent_thought_chunk":
 			begin()
@@ -196,8 +197,8 @@ func (acpAgent) Steps() func([]byte) int {
 	}
 }
 
-// acpRound reports whether an update is of what a model said or called.
-func acpRound(u record) bool {
+// isModelUpdate reports whether an update is of what a model said or called.
+func isModelUpdate(u record) bool {
 	switch u.str("sessionUpdate") {
 	case "agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update":
 		return true
@@ -212,7 +213,7 @@ func (c acpAgent) Rejected(_ context.Context, _ Runner, _ Input, out Output) boo
 		return false
 	}
 	all := allRecords(out.Stdout)
-	if slices.ContainsFunc(all, func(r record) bool { return acpRound(r.obj("params").obj("update")) }) {
+	if slices.ContainsFunc(all, func(r record) bool { return isModelUpdate(r.obj("params").obj("update")) }) {
 		return false
 	}
 	for _, r := range all {
@@ -236,7 +237,7 @@ func (c acpAgent) Rejected(_ context.Context, _ Runner, _ Input, out Output) boo
 
 // Collect keeps what the agent wrote.
 func (acpAgent) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
-	raw, err := keepStream(in, out, func(r record) (string, bool) { return r.obj("result").text("sessionId") })
-	raw.SessionID = or(raw.SessionID, in.Resume)
+	raw, err := saveStream(in, out, func(r record) (string, bool) { return r.obj("result").text("sessionId") })
+	raw.SessionID = cmp.Or(raw.SessionID, in.Resume)
 	return raw, err
 }

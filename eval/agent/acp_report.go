@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 
@@ -11,13 +12,13 @@ import (
 func (acpAgent) Normalize(in Input, raw Raw) (*session.Report, error) {
 	n := acpReader{dir: in.Dir, calls: map[string]*acpCall{}}
 	n.b.Tokens.Partial = true
-	for _, r := range records(raw.Session) {
+	for _, r := range readRecords(raw.Session) {
 		if r.str("method") == "session/update" {
-			n.update(r.obj("params").obj("update"))
+			n.readUpdate(r.obj("params").obj("update"))
 		}
-		n.usage(r.obj("result"))
+		n.readUsage(r.obj("result"))
 	}
-	n.say()
+	n.flushText()
 	return n.b.Report(in.Runner, in.Prompt), nil
 }
 
@@ -39,26 +40,26 @@ type acpCall struct {
 	done    bool
 }
 
-func (n *acpReader) update(u record) {
+func (n *acpReader) readUpdate(u record) {
 	switch kind := u.str("sessionUpdate"); kind {
 	case "agent_message_chunk", "agent_thought_chunk":
 		if kind != n.kind {
-			n.say()
+			n.flushText()
 		}
 		n.kind = kind
 		n.text.WriteString(u.obj("content").str("text"))
 	case "tool_call", "tool_call_update":
-		n.say()
-		n.call(u)
+		n.flushText()
+		n.readCall(u)
 	case "usage_update":
 		if cost := u.obj("cost"); cost.str("currency") == "USD" {
-			n.b.Cost = &session.Cost{USD: zero(cost.num("amount"))}
+			n.b.Cost = &session.Cost{USD: valueOrZero(cost.num("amount"))}
 		}
 	}
 }
 
-// say tells what came in chunks as one message.
-func (n *acpReader) say() {
+// flushText tells what came in chunks as one message.
+func (n *acpReader) flushText() {
 	text := n.text.String()
 	n.text.Reset()
 	switch {
@@ -71,8 +72,8 @@ func (n *acpReader) say() {
 	n.kind = ""
 }
 
-// call reads what is told of a call: its beginning, more of its input, its end.
-func (n *acpReader) call(u record) {
+// readCall reads what is told of a call: its beginning, more of its input, its end.
+func (n *acpReader) readCall(u record) {
 	id := u.str("toolCallId")
 	call, input := n.calls[id], u.obj("rawInput")
 	if call == nil {
@@ -83,7 +84,7 @@ func (n *acpReader) call(u record) {
 	if len(input) > 0 { // it may come later than the call, and in parts
 		n.b.Events[call.event].Args = u.raw("rawInput")
 	}
-	if skill, ok := input.first("name", "skill"); ok && !call.skill && (call.tool == "skill" || call.tool == "activate_skill") {
+	if skill, ok := input.firstText("name", "skill"); ok && !call.skill && (call.tool == "skill" || call.tool == "activate_skill") {
 		call.skill = true
 		n.b.Skill(skill, "Loaded via skill tool", "")
 	}
@@ -99,7 +100,7 @@ func (n *acpReader) call(u record) {
 	}
 	if status := u.str("status"); (status == "completed" || status == "failed") && !call.done {
 		call.done = true
-		n.end(call, u)
+		n.addResult(call, u)
 	}
 }
 
@@ -108,14 +109,14 @@ func (n *acpReader) call(u record) {
 func acpTool(u record) string {
 	meta := u.obj("_meta")
 	for _, o := range []record{meta, meta.obj("claudeCode"), meta.obj("gemini")} {
-		if name, ok := o.first("toolName", "tool_name"); ok {
+		if name, ok := o.firstText("toolName", "tool_name"); ok {
 			return name
 		}
 	}
 	if title := u.str("title"); oneWord.MatchString(title) {
 		return title
 	}
-	return or(u.str("kind"), "other")
+	return cmp.Or(u.str("kind"), "other")
 }
 
 var oneWord = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
@@ -131,8 +132,8 @@ func acpCommand(u, input record) (string, bool) {
 	return "", false
 }
 
-// end tells the result of a call.
-func (n *acpReader) end(call *acpCall, u record) {
+// addResult tells the result of a call.
+func (n *acpReader) addResult(call *acpCall, u record) {
 	var parts []string
 	for _, c := range u.list("content") {
 		switch c.kind() {
@@ -145,7 +146,7 @@ func (n *acpReader) end(call *acpCall, u record) {
 	output := strings.Join(parts, "\n")
 	raw := u.obj("rawOutput")
 	if output == "" && u.has("rawOutput") {
-		output = u.shown("rawOutput")
+		output = u.textOrJSON("rawOutput")
 	}
 	n.b.Add(session.Event{Type: session.ToolResult, Tool: call.tool, Output: output})
 	if call.command == 0 {
@@ -161,9 +162,9 @@ func (n *acpReader) end(call *acpCall, u record) {
 	}
 }
 
-// usage reads what an answer tells of tokens, in the protocol's field or, as
+// readUsage reads what an answer tells of tokens, in the protocol's field or, as
 // Gemini CLI does, beside it.
-func (n *acpReader) usage(result record) {
+func (n *acpReader) readUsage(result record) {
 	t := &n.b.Tokens
 	if u := result.obj("usage"); u != nil {
 		t.Input, t.Output = u.num("inputTokens"), u.num("outputTokens")

@@ -25,7 +25,7 @@ type Config struct {
 	Env         map[string]string // over the environment
 	UserHome    string            // of the user, whose settings some programs have; "" is none
 
-	behind []string // arguments of Redirect, behind the word for what the program is to do
+	execArgs []string // arguments of Redirect, behind the word for what the program is to do
 }
 
 // An Input is one session to be run.
@@ -39,7 +39,7 @@ type Input struct {
 	Resume    string        // the session to go on with; "" is a new one
 	Timeout   time.Duration // 0 is none
 	MaxSteps  int           // rounds with the model; 0 is any number
-	Fenced    bool          // a fence is around the agent: its own may be off
+	Sandboxed bool          // a fence is around the agent: its own may be off
 	Tools     string        // URL of an MCP server that the agent is to use, beside what it has; "" is none
 	MaxOutput int64         // bytes of each log; 0 is DefaultMaxOutput
 }
@@ -47,8 +47,8 @@ type Input struct {
 // DefaultMaxOutput is how much of what an agent writes is kept.
 const DefaultMaxOutput = 64 << 20
 
-// home returns where the agent's own files are.
-func (in Input) home() string {
+// homeDir returns where the agent's own files are.
+func (in Input) homeDir() string {
 	if in.Runtime != "" {
 		return in.Runtime
 	}
@@ -146,8 +146,8 @@ type Raw struct {
 	Telemetry     []byte
 }
 
-// kinds are the kinds of agents, as configurations name them.
-var kinds = map[string]func(p program) Agent{
+// constructors are the kinds of agents, as configurations name them.
+var constructors = map[string]func(p program) Agent{
 	"acp":          func(p program) Agent { return acpAgent{p} },
 	"claude-code":  func(p program) Agent { return claude{p} },
 	"codex":        func(p program) Agent { return codex{p} },
@@ -159,14 +159,14 @@ var kinds = map[string]func(p program) Agent{
 }
 
 // Types are the kinds of agents, sorted.
-func Types() []string { return slices.Sorted(maps.Keys(kinds)) }
+func Types() []string { return slices.Sorted(maps.Keys(constructors)) }
 
 // New returns the agent of a configuration.
 func New(cfg Config) (Agent, error) {
 	if strings.TrimSpace(cfg.Model) == "" && cfg.Type != "command" && cfg.Type != "acp" {
 		return nil, fmt.Errorf("agent: make a %s: %w: no model", cfg.Type, fault.InvalidArgument)
 	}
-	kind, ok := kinds[cfg.Type]
+	kind, ok := constructors[cfg.Type]
 	if !ok {
 		return nil, fmt.Errorf("agent: make an agent: %w: type %q, want one of %s", fault.InvalidArgument, cfg.Type, strings.Join(Types(), ", "))
 	}
@@ -176,44 +176,44 @@ func New(cfg Config) (Agent, error) {
 // A program is what all agents have in common.
 type program struct{ cfg Config }
 
-// argv returns the command line: the program, its own arguments, those of its
+// buildArgv returns the command line: the program, its own arguments, those of its
 // kind, and the prompt last. A prompt that looks like an option is set off.
-func (p program) argv(command, prompt string, args ...string) []string {
-	all := slices.Concat([]string{p.command(command)}, p.cfg.CommandArgs, args)
+func (p program) buildArgv(command, prompt string, args ...string) []string {
+	all := slices.Concat([]string{p.commandName(command)}, p.cfg.CommandArgs, args)
 	if strings.HasPrefix(prompt, "-") {
 		all = append(all, "--")
 	}
 	return append(all, prompt)
 }
 
-func (p program) command(def string) string {
+func (p program) commandName(def string) string {
 	if p.cfg.Command != "" {
 		return p.cfg.Command
 	}
 	return def
 }
 
-// env returns the environment: the configuration's, and own over it.
-func (p program) env(own map[string]string) map[string]string {
-	return merged(p.cfg.Env, own)
+// envOver returns the environment: the configuration's, and own over it.
+func (p program) envOver(own map[string]string) map[string]string {
+	return mergeEnv(p.cfg.Env, own)
 }
 
 // envUnder returns the environment: def, and the configuration's over it.
 func (p program) envUnder(def map[string]string) map[string]string {
-	return merged(def, p.cfg.Env)
+	return mergeEnv(def, p.cfg.Env)
 }
 
-// merged returns some variables with others over them.
-func merged(under, over map[string]string) map[string]string {
+// mergeEnv returns some variables with others over them.
+func mergeEnv(under, over map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, under)
 	maps.Copy(all, over)
 	return all
 }
 
-// hosts returns what the program must reach: where the environment says that the
+// modelHosts returns what the program must reach: where the environment says that the
 // model is, else the provider's own host.
-func (p program) hosts(base string, def ...string) []string {
+func (p program) modelHosts(base string, def ...string) []string {
 	u, err := url.Parse(p.cfg.Env[base])
 	if err != nil || u.Host == "" {
 		return def

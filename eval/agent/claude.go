@@ -28,7 +28,7 @@ func (c claude) Prepare(_ context.Context, in Input) (Invocation, error) {
 	args := []string{"-p"}
 	if in.Resume != "" {
 		args = append(args, "-r", in.Resume)
-	} else if err := trust(d, in.Dir); err != nil {
+	} else if err := trustWorkspace(d, in.Dir); err != nil {
 		return Invocation{}, err
 	}
 	tools, err := offerTools(c.Type(), d, in, nil)
@@ -38,20 +38,20 @@ func (c claude) Prepare(_ context.Context, in Input) (Invocation, error) {
 	args = append(args, tools...)
 	args = append(args, "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions", "--model", c.cfg.Model)
 	env := map[string]string{"CLAUDE_CONFIG_DIR": d.path(claudeHome)}
-	if in.Fenced {
+	if in.Sandboxed {
 		env["IS_SANDBOX"] = "1" // without which it refuses to work unasked for a root, even of a namespace
 		maps.Copy(env, quietClaude)
 	}
-	return Invocation{Argv: c.argv("claude", in.Prompt, args...), Env: c.envUnder(env), Dir: in.Dir,
-		Hosts: c.hosts("ANTHROPIC_BASE_URL", "api.anthropic.com")}, nil
+	return Invocation{Argv: c.buildArgv("claude", in.Prompt, args...), Env: c.envUnder(env), Dir: in.Dir,
+		Hosts: c.modelHosts("ANTHROPIC_BASE_URL", "api.anthropic.com")}, nil
 }
 
-// trust tells Claude Code that somebody has accepted the workspace, without whom
+// trustWorkspace tells Claude Code that somebody has accepted the workspace, without whom
 // it leaves out the servers and hooks of the project. Whoever lets it run unasked
 // has.
-func trust(d *dir, workspace string) error {
+func trustWorkspace(d *agentDir, workspace string) error {
 	state := map[string]any{"hasCompletedOnboarding": true, "projects": map[string]any{workspace: map[string]any{"hasTrustDialogAccepted": true}}}
-	return d.write(filepath.Join(claudeHome, ".claude.json"), encode(state), 0o600)
+	return d.write(filepath.Join(claudeHome, ".claude.json"), encodeJSON(state), 0o600)
 }
 
 // quietClaude keeps Claude Code from asking hosts that it does not need.
@@ -61,7 +61,7 @@ var quietClaude = map[string]string{"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": 
 func (claude) Steps() func([]byte) int {
 	seen := map[string]bool{}
 	return func(line []byte) int {
-		if r := parse(line); r.kind() == "assistant" {
+		if r := parseRecord(line); r.kind() == "assistant" {
 			if id, ok := r.obj("message").text("id"); ok {
 				seen[id] = true
 			}
@@ -77,7 +77,7 @@ const synthetic = "<synthetic>"
 // in a session in which no model said anything.
 func (claude) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	refused := false
-	for _, r := range records(out.Stdout) {
+	for _, r := range readRecords(out.Stdout) {
 		switch r.kind() {
 		case "assistant":
 			if r.obj("message").str("model") != synthetic {
@@ -85,7 +85,7 @@ func (claude) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 			}
 		case "result":
 			status := r.num("api_error_status")
-			refused = r.is("is_error") && status != nil && *status == 404
+			refused = r.isTrue("is_error") && status != nil && *status == 404
 		}
 	}
 	return refused
@@ -93,29 +93,29 @@ func (claude) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 
 // Collect keeps the stream.
 func (claude) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
-	return keepStream(in, out, func(r record) (string, bool) {
+	return saveStream(in, out, func(r record) (string, bool) {
 		id, ok := r.text("session_id")
 		return id, ok && (r.kind() == "system" || r.kind() == "result")
 	})
 }
 
-// keepStream writes the standard output as session.stream.jsonl, which is the
+// saveStream writes the standard output as session.stream.jsonl, which is the
 // session of agents that leave no better one. The id of the session is the first that
 // sessionID finds in a record.
-func keepStream(in Input, out Output, sessionID func(record) (string, bool)) (Raw, error) {
+func saveStream(in Input, out Output, sessionID func(record) (string, bool)) (Raw, error) {
 	const name = "session.stream.jsonl"
 	d, err := openDir(in.Artifacts)
 	if err != nil {
 		return Raw{}, err
 	}
 	defer d.Close() //nolint:errcheck // only read from
-	if !d.same(out.log, name) {
+	if !d.linkLog(out.log, name) {
 		if err := d.write(name, out.Stdout, 0o644); err != nil {
 			return Raw{}, err
 		}
 	}
 	raw := Raw{Output: out, Session: out.Stdout, ExportPath: d.path(name)}
-	for _, r := range records(out.Stdout) {
+	for _, r := range readRecords(out.Stdout) {
 		if id, ok := sessionID(r); ok {
 			raw.SessionID = id
 			break
@@ -131,22 +131,22 @@ func noSessionID(record) (string, bool) { return "", false }
 func (claude) Normalize(in Input, raw Raw) (*session.Report, error) {
 	n := claudeReader{in: in, calls: map[string]toolCall{}}
 	n.b.Fallback, n.b.Tokens.Partial = raw.Stdout, true
-	for _, r := range records(raw.Session) {
+	for _, r := range readRecords(raw.Session) {
 		switch r.kind() {
 		case "assistant":
 			n.at = r.str("timestamp")
 			for _, block := range r.obj("message").list("content") {
-				n.block(block)
+				n.readBlock(block)
 			}
 		case "user":
 			n.at = r.str("timestamp")
 			for _, block := range r.obj("message").list("content") {
 				if block.kind() == "tool_result" {
-					n.result(block, r.obj("tool_use_result"))
+					n.readResult(block, r.obj("tool_use_result"))
 				}
 			}
 		case "result":
-			n.end(r)
+			n.readEnd(r)
 		}
 	}
 	return n.b.Report(in.Runner, in.Prompt), nil
@@ -159,8 +159,8 @@ type claudeReader struct {
 	calls map[string]toolCall
 }
 
-// block reads one block of what the assistant says.
-func (n *claudeReader) block(block record) {
+// readBlock reads one block of what the assistant says.
+func (n *claudeReader) readBlock(block record) {
 	switch block.kind() {
 	case "thinking":
 		if text := block.str("thinking"); text != "" {
@@ -171,14 +171,14 @@ func (n *claudeReader) block(block record) {
 			n.b.Say(session.Final, text, "")
 		}
 	case "tool_use":
-		n.call(block)
+		n.readCall(block)
 	}
 }
 
-func (n *claudeReader) call(block record) {
+func (n *claudeReader) readCall(block record) {
 	name, input := block.str("name"), block.obj("input")
 	if name == "Skill" {
-		if skill, ok := input.first("skill", "name"); ok {
+		if skill, ok := input.firstText("skill", "name"); ok {
 			n.b.Skill(skill, "Loaded via Skill tool", "")
 		}
 	}
@@ -204,8 +204,8 @@ func (n *claudeReader) call(block record) {
 	}
 }
 
-// result reads what a tool answered. more is what Claude Code knows of it besides.
-func (n *claudeReader) result(block, more record) {
+// readResult reads what a tool answered. more is what Claude Code knows of it besides.
+func (n *claudeReader) readResult(block, more record) {
 	call := n.calls[block.str("tool_use_id")]
 	output := contentText(block["content"])
 	if output != "" {
@@ -215,17 +215,17 @@ func (n *claudeReader) result(block, more record) {
 		return
 	}
 	cmd := &n.b.Commands[call.command-1]
-	cmd.DurationMs = between(cmd.At, n.at)
+	cmd.DurationMs = millisBetween(cmd.At, n.at)
 	switch code, said := exitCodeIn(output, "Exit code "); {
 	case said:
 		cmd.ExitCode = &code
-	case !block.is("is_error") && !more.is("interrupted") && !more.has("backgroundTaskId"):
+	case !block.isTrue("is_error") && !more.isTrue("interrupted") && !more.has("backgroundTaskId"):
 		cmd.ExitCode = new(0)
 	}
 }
 
-// end reads the record that ends a session.
-func (n *claudeReader) end(r record) {
+// readEnd reads the record that ends a session.
+func (n *claudeReader) readEnd(r record) {
 	if text, ok := r.text("result"); ok {
 		n.b.Output = &text
 	}
@@ -255,7 +255,7 @@ func contentText(raw json.RawMessage) string {
 		return ""
 	}
 	if raw[0] != '[' {
-		return string(compact(raw))
+		return string(compactJSON(raw))
 	}
 	var items []json.RawMessage
 	if json.Unmarshal(raw, &items) != nil {
@@ -263,10 +263,10 @@ func contentText(raw json.RawMessage) string {
 	}
 	var parts []string
 	for _, item := range items {
-		r := parse(item)
+		r := parseRecord(item)
 		text, ok := r.text("text")
 		if r != nil && !ok {
-			text = string(compact(item))
+			text = string(compactJSON(item))
 		}
 		if text != "" {
 			parts = append(parts, text)

@@ -33,41 +33,41 @@ func (c codex) Prepare(_ context.Context, in Input) (Invocation, error) {
 	if err != nil {
 		return Invocation{}, err
 	}
-	env := c.env(map[string]string{"CODEX_HOME": d.path(codexHome), "CODEX_SQLITE_HOME": d.path(sqlite)})
-	hosts := c.hosts("OPENAI_BASE_URL", "api.openai.com", "chatgpt.com", "auth.openai.com")
+	env := c.envOver(map[string]string{"CODEX_HOME": d.path(codexHome), "CODEX_SQLITE_HOME": d.path(sqlite)})
+	hosts := c.modelHosts("OPENAI_BASE_URL", "api.openai.com", "chatgpt.com", "auth.openai.com")
 	if provider, base, err := codexModel(c.cfg); err == nil && provider != "" { // of settings that are wrong it says so itself
 		hosts = []string{base.Host}
 	}
-	return Invocation{Argv: c.line(in, tools), Env: env, Dir: in.Dir, Hosts: hosts}, nil
+	return Invocation{Argv: c.execArgv(in, tools), Env: env, Dir: in.Dir, Hosts: hosts}, nil
 }
 
-// line returns the command line. The program is npx by default, which is told the
+// execArgv returns the command line. The program is npx by default, which is told the
 // word codex; a program that is codex itself is not.
-func (c codex) line(in Input, tools []string) []string {
+func (c codex) execArgv(in Input, tools []string) []string {
 	var args []string
-	if program := c.command("npx"); strings.TrimSuffix(filepath.Base(program), ".js") != "codex" {
+	if program := c.commandName("npx"); strings.TrimSuffix(filepath.Base(program), ".js") != "codex" {
 		args = append(args, "codex")
 	}
-	args = slices.Concat(args, []string{"exec"}, c.cfg.behind, tools)
-	if in.Fenced {
+	args = slices.Concat(args, []string{"exec"}, c.cfg.execArgs, tools)
+	if in.Sandboxed {
 		args = append(args, "--dangerously-bypass-approvals-and-sandbox")
 	}
 	args = append(args, "--model", c.cfg.Model) // a session that is resumed does not remember it
 	if in.Resume != "" {
 		args = append(args, "--skip-git-repo-check", "resume")
 		if strings.HasPrefix(in.Prompt, "-") {
-			return c.argv("npx", in.Prompt, append(args, "--json", in.Resume)...)
+			return c.buildArgv("npx", in.Prompt, append(args, "--json", in.Resume)...)
 		}
-		return append(c.argv("npx", in.Prompt, append(args, in.Resume)...), "--json")
+		return append(c.buildArgv("npx", in.Prompt, append(args, in.Resume)...), "--json")
 	}
-	return c.argv("npx", in.Prompt, append(args, "--json", "--skip-git-repo-check", "-C", in.Dir)...)
+	return c.buildArgv("npx", in.Prompt, append(args, "--json", "--skip-git-repo-check", "-C", in.Dir)...)
 }
 
 // Steps counts messages of the agent.
 func (codex) Steps() func([]byte) int {
 	seen, steps := map[string]bool{}, 0
 	return func(line []byte) int {
-		r := parse(line)
+		r := parseRecord(line)
 		if r.kind() != "item.completed" || r.obj("item").kind() != "agent_message" {
 			return steps
 		}
@@ -86,24 +86,24 @@ func (codex) Steps() func([]byte) int {
 // no model said or did anything.
 func (codex) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	refused := false
-	for _, r := range records(out.Stdout) {
+	for _, r := range readRecords(out.Stdout) {
 		switch r.kind() {
 		case "item.completed":
 			if k := r.obj("item").kind(); k != "error" {
 				return false
 			}
 		case "error":
-			refused = refused || aboutModel(r.str("message"))
+			refused = refused || isModelError(r.str("message"))
 		case "turn.failed":
-			refused = refused || aboutModel(r.obj("error").str("message"))
+			refused = refused || isModelError(r.obj("error").str("message"))
 		}
 	}
 	return refused
 }
 
-// aboutModel reports whether a message of an API says that a model is not to be
+// isModelError reports whether a message of an API says that a model is not to be
 // had.
-func aboutModel(message string) bool {
+func isModelError(message string) bool {
 	for _, said := range []string{"model is not supported", "model_not_found", "Model not found", "Cannot use this model:",
 		"does not exist or you do not have access"} {
 		if strings.Contains(message, said) {
@@ -117,12 +117,12 @@ func aboutModel(message string) bool {
 // its standard output.
 func (codex) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
 	raw := Raw{Output: out, Session: out.Stdout}
-	d, err := openDir(in.home())
+	d, err := openDir(in.homeDir())
 	if err != nil {
 		return raw, err
 	}
 	defer d.Close() //nolint:errcheck // only read from
-	kept := d.newest(filepath.Join(codexHome, "sessions"), ".jsonl", out.Started)
+	kept := d.newestFile(filepath.Join(codexHome, "sessions"), ".jsonl", out.Started)
 	if kept != "" {
 		text, err := d.read(kept)
 		if err != nil {
@@ -143,9 +143,9 @@ func (codex) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, er
 	return raw, a.write("session.jsonl", raw.Session, 0o644)
 }
 
-// newest returns the file below a directory that was changed last and not before
+// newestFile returns the file below a directory that was changed last and not before
 // a time, "" where there is none.
-func (d *dir) newest(below, ext string, since time.Time) string {
+func (d *agentDir) newestFile(below, ext string, since time.Time) string {
 	found, changed := "", since.Add(-time.Second)
 	walk := func(name string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() || !strings.HasSuffix(name, ext) {
@@ -172,7 +172,7 @@ func codexSession(stdout []record, raw Raw) string {
 				return id
 			}
 		case "session_meta":
-			if id, ok := r.first("thread_id", "session_id"); ok {
+			if id, ok := r.firstText("thread_id", "session_id"); ok {
 				return id
 			}
 		}
@@ -180,7 +180,7 @@ func codexSession(stdout []record, raw Raw) string {
 	if raw.SessionPath == "" {
 		return ""
 	}
-	for _, r := range records(raw.Session) {
+	for _, r := range readRecords(raw.Session) {
 		if id, ok := r.obj("payload").text("id"); ok && r.kind() == "session_meta" {
 			return id
 		}
@@ -198,7 +198,7 @@ func codexSession(stdout []record, raw Raw) string {
 // shellCommand returns the command that a call of one of Codex's tools for
 // commands runs: a script, or the words of a shell's command line.
 func shellCommand(args record) (string, bool) {
-	if s, ok := args.first("cmd", "command"); ok {
+	if s, ok := args.firstText("cmd", "command"); ok {
 		return s, true
 	}
 	for _, key := range []string{"command", "cmd"} {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -44,14 +45,14 @@ func codexModel(cfg Config) (provider string, base *url.URL, err error) {
 			return "", nil, fmt.Errorf("agent: settings of codex: %w: %w", fault.InvalidArgument, err)
 		}
 	}
-	s.override(cfg.CommandArgs)
+	s.applyArgs(cfg.CommandArgs)
 	provider = s.Provider
 	if p := s.Profiles[s.Profile]; p.Provider != "" {
 		provider = p.Provider
 	}
-	at := or(s.Providers[provider].Base, codexKnown[provider])
+	at := cmp.Or(s.Providers[provider].Base, codexKnown[provider])
 	if provider == "" || provider == "openai" {
-		provider, at = "", or(cfg.Env["OPENAI_BASE_URL"], or(s.OpenAI, "https://api.openai.com/v1"))
+		provider, at = "", cmp.Or(cfg.Env["OPENAI_BASE_URL"], cmp.Or(s.OpenAI, "https://api.openai.com/v1"))
 	}
 	if base, err = url.Parse(at); err != nil || base.Host == "" {
 		if provider == "" {
@@ -62,8 +63,8 @@ func codexModel(cfg Config) (provider string, base *url.URL, err error) {
 	return provider, base, nil
 }
 
-// override takes over what arguments set: -c KEY=VALUE, and a profile.
-func (s *codexSettings) override(args []string) {
+// applyArgs takes over what arguments set: -c KEY=VALUE, and a profile.
+func (s *codexSettings) applyArgs(args []string) {
 	for i, arg := range args {
 		flag, value, joined := strings.Cut(arg, "=")
 		if !joined && i+1 < len(args) {
@@ -74,7 +75,7 @@ func (s *codexSettings) override(args []string) {
 			s.Profile = value
 		case "-c", "--config":
 			key, value, _ := strings.Cut(value, "=")
-			s.set(strings.TrimSpace(key), literal(value))
+			s.set(strings.TrimSpace(key), tomlString(value))
 		}
 	}
 }
@@ -98,9 +99,9 @@ func (s *codexSettings) set(key, value string) {
 	}
 }
 
-// literal is a value of TOML that is a text, or the text itself where it is none, as
+// tomlString is a value of TOML that is a text, or the text itself where it is none, as
 // Codex takes it.
-func literal(value string) string {
+func tomlString(value string) string {
 	var v struct{ V string }
 	if toml.Unmarshal([]byte("V = "+value), &v) == nil {
 		return v.V
@@ -120,7 +121,7 @@ func redirectCodex(cfg Config, base string) (Config, *url.URL, error) {
 			return cfg, nil, fmt.Errorf("agent: redirect codex: %w: the provider %q has a name that no argument can have", fault.Unsupported, provider)
 		}
 	}
-	cfg.behind = []string{"-c", fmt.Sprintf("%s=%q", key, base+up.Path)}
+	cfg.execArgs = []string{"-c", fmt.Sprintf("%s=%q", key, base+up.Path)}
 	up.Path = ""
 	return cfg, up, nil
 }

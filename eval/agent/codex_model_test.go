@@ -58,8 +58,8 @@ model_provider = "other"
 			if err != nil {
 				t.Fatal(err)
 			}
-			if up.String() != c.up || !slices.Equal(got.behind, []string{"-c", c.want}) {
-				t.Errorf("it asks %s with %q, want %s with %q", up, got.behind, c.up, c.want)
+			if up.String() != c.up || !slices.Equal(got.execArgs, []string{"-c", c.want}) {
+				t.Errorf("it asks %s with %q, want %s with %q", up, got.execArgs, c.up, c.want)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"regexp"
 	"strconv"
@@ -13,36 +14,36 @@ import (
 func (codex) Normalize(in Input, raw Raw) (*session.Report, error) {
 	n := codexReader{dir: in.Dir, calls: map[string]*codexCall{}}
 	n.b.Fallback = raw.Stdout
-	for _, r := range records(raw.Session) {
+	for _, r := range readRecords(raw.Session) {
 		n.at = r.str("timestamp")
 		payload := r.obj("payload")
 		n.raw = r.raw("payload")
 		switch r.kind() {
 		case "session_meta":
-			n.session = or(payload.str("cwd"), n.session)
+			n.sessionDir = cmp.Or(payload.str("cwd"), n.sessionDir)
 		case "turn_context":
-			n.turn = or(payload.str("cwd"), n.turn)
+			n.turnDir = cmp.Or(payload.str("cwd"), n.turnDir)
 		case "turn.completed":
 			n.turnUsage(r.obj("usage"))
 		case "item.completed":
-			n.item(r.obj("item"))
+			n.readItem(r.obj("item"))
 		case "event_msg":
-			n.message(payload)
+			n.readEvent(payload)
 		case "response_item":
-			n.response(payload)
+			n.readResponse(payload)
 		}
 	}
-	n.flush()
+	n.flushCalls()
 	return n.b.Report(in.Runner, in.Prompt), nil
 }
 
 type codexReader struct {
-	b                  session.Builder
-	dir, session, turn string
-	at                 string
-	raw                json.RawMessage // the payload that is read
-	calls              map[string]*codexCall
-	order              []*codexCall
+	b                        session.Builder
+	dir, sessionDir, turnDir string
+	at                       string
+	raw                      json.RawMessage // the payload that is read
+	calls                    map[string]*codexCall
+	order                    []*codexCall
 }
 
 // A codexCall is a call of a tool whose output is to come.
@@ -51,37 +52,23 @@ type codexCall struct {
 	dir      string
 	command  string // "" is none
 	at       string
-	told     bool // the command is in the report
+	reported bool // the command is in the report
 	duration *float64
 	exit     *int
 }
 
-func or(s, def string) string {
-	if s != "" {
-		return s
-	}
-	return def
-}
-
-func orNum(n, def *float64) *float64 {
-	if n != nil {
-		return n
-	}
-	return def
-}
-
-// base returns where a command runs whose call does not say.
-func (n *codexReader) base() string { return or(n.turn, or(n.session, n.dir)) }
+// workingDir returns where a command runs whose call does not say.
+func (n *codexReader) workingDir() string { return cmp.Or(n.turnDir, cmp.Or(n.sessionDir, n.dir)) }
 
 func (n *codexReader) turnUsage(usage record) {
 	t := &n.b.Tokens
-	t.Input = orNum(usage.num("input_tokens"), t.Input)
-	t.Output = orNum(usage.num("output_tokens"), t.Output)
-	t.Cache = orNum(usage.num("cached_input_tokens"), t.Cache)
+	t.Input = cmp.Or(usage.num("input_tokens"), t.Input)
+	t.Output = cmp.Or(usage.num("output_tokens"), t.Output)
+	t.Cache = cmp.Or(usage.num("cached_input_tokens"), t.Cache)
 }
 
-// message reads an event of a session that was kept.
-func (n *codexReader) message(p record) {
+// readEvent reads an event of a session that was kept.
+func (n *codexReader) readEvent(p record) {
 	switch p.kind() {
 	case "agent_message":
 		if text := p.str("message"); text != "" {
@@ -90,20 +77,20 @@ func (n *codexReader) message(p record) {
 	case "token_count":
 		usage, t := p.obj("info").obj("total_token_usage"), &n.b.Tokens
 		n.turnUsage(usage)
-		t.Total = orNum(usage.num("total_tokens"), t.Total)
-		t.Reasoning = orNum(usage.num("reasoning_output_tokens"), t.Reasoning)
+		t.Total = cmp.Or(usage.num("total_tokens"), t.Total)
+		t.Reasoning = cmp.Or(usage.num("reasoning_output_tokens"), t.Reasoning)
 	case "exec_command_end":
-		n.ended(p.str("call_id"), p)
+		n.setExit(p.str("call_id"), p)
 	case "item_completed":
 		if it := p.obj("item"); it.kind() == "CommandExecution" {
-			n.ended(it.str("id"), it)
+			n.setExit(it.str("id"), it)
 		}
 	}
 }
 
-// ended takes down how the command of a call ended, before its output is told.
+// setExit takes down how the command of a call ended, before its output is told.
 // What is told of its duration may be that of its start alone.
-func (n *codexReader) ended(id string, end record) {
+func (n *codexReader) setExit(id string, end record) {
 	call := n.calls[id]
 	if call == nil {
 		return
@@ -112,18 +99,18 @@ func (n *codexReader) ended(id string, end record) {
 		call.exit = new(int(*code))
 	}
 	if d := end.obj("duration"); d != nil {
-		call.took(zero(d.num("secs"))*1000 + zero(d.num("nanos"))/1e6)
+		call.setDuration(valueOrZero(d.num("secs"))*1000 + valueOrZero(d.num("nanos"))/1e6)
 	}
 }
 
-// took takes down a duration that is one.
-func (c *codexCall) took(ms float64) {
+// setDuration takes down a duration that is one.
+func (c *codexCall) setDuration(ms float64) {
 	if ms >= 1 {
 		c.duration = &ms
 	}
 }
 
-func zero(n *float64) float64 {
+func valueOrZero(n *float64) float64 {
 	if n == nil {
 		return 0
 	}
@@ -137,11 +124,11 @@ func codexPhase(phase string) session.Phase {
 	return session.Final
 }
 
-// response reads an item that went to the model or came from it.
-func (n *codexReader) response(p record) {
+// readResponse reads an item that went to the model or came from it.
+func (n *codexReader) readResponse(p record) {
 	switch p.kind() {
 	case "message":
-		n.said(p)
+		n.addMessage(p)
 	case "reasoning":
 		if text := p.str("text"); text != "" {
 			n.b.Say(session.Thinking, text, n.at)
@@ -149,13 +136,13 @@ func (n *codexReader) response(p record) {
 			n.b.Say(session.Thinking, text, n.at)
 		}
 	case "function_call", "local_shell_call", "custom_tool_call":
-		n.call(p)
+		n.readCall(p)
 	case "function_call_output", "custom_tool_call_output":
-		n.output(p)
+		n.readOutput(p)
 	}
 }
 
-func (n *codexReader) said(p record) {
+func (n *codexReader) addMessage(p record) {
 	text, ok := p.text("text")
 	if !ok {
 		text = partsText(p.list("content"))
@@ -185,13 +172,13 @@ func partsText(parts []record) string {
 	return strings.Join(all, "\n")
 }
 
-func (n *codexReader) call(p record) {
-	tool, named := p.first("name", "tool")
+func (n *codexReader) readCall(p record) {
+	tool, named := p.firstText("name", "tool")
 	args := codexArgs(p)
-	call := &codexCall{dir: n.base(), at: n.at}
-	if o := parse(args); o != nil {
-		if dir, ok := o.first("workdir", "cwd", "working_directory"); ok && dir != "" {
-			call.dir, _ = session.Resolve(dir, n.base())
+	call := &codexCall{dir: n.workingDir(), at: n.at}
+	if o := parseRecord(args); o != nil {
+		if dir, ok := o.firstText("workdir", "cwd", "working_directory"); ok && dir != "" {
+			call.dir, _ = session.Resolve(dir, n.workingDir())
 		}
 		if isShell(tool) || p.kind() == "local_shell_call" {
 			call.command, _ = shellCommand(o)
@@ -204,7 +191,7 @@ func (n *codexReader) call(p record) {
 	if named {
 		n.b.Add(session.Event{Type: session.ToolCall, Tool: tool, Args: args, At: n.at})
 	}
-	if id, ok := p.first("call_id", "callId"); ok {
+	if id, ok := p.firstText("call_id", "callId"); ok {
 		n.calls[id] = call
 		n.order = append(n.order, call)
 	}
@@ -222,10 +209,10 @@ func isShell(tool string) bool {
 func codexArgs(p record) json.RawMessage {
 	for _, key := range []string{"arguments", "input"} {
 		if text, ok := p.text(key); ok {
-			if raw := compact([]byte(text)); raw != nil && json.Valid(raw) {
+			if raw := compactJSON([]byte(text)); raw != nil && json.Valid(raw) {
 				return raw
 			}
-			return encode(text)
+			return encodeJSON(text)
 		}
 	}
 	for _, key := range []string{"arguments", "args", "action"} {
@@ -238,44 +225,44 @@ func codexArgs(p record) json.RawMessage {
 
 var outputCommand = regexp.MustCompile(`(?m)^Command:\s+.*?\s-lc\s+(.+)$`)
 
-// output reads what a tool answered. A command is what the output says that it
+// readOutput reads what a tool answered. A command is what the output says that it
 // was, else what the call asked for.
-func (n *codexReader) output(p record) {
-	text := p.shown("output")
+func (n *codexReader) readOutput(p record) {
+	text := p.textOrJSON("output")
 	if !p.has("output") {
 		text = string(n.raw)
 	}
-	id, _ := p.first("call_id", "callId")
+	id, _ := p.firstText("call_id", "callId")
 	call := n.calls[id]
 	if call == nil {
-		call = &codexCall{dir: n.base()}
+		call = &codexCall{dir: n.workingDir()}
 	}
 	e := session.Event{Type: session.ToolResult, Tool: call.tool, Output: text, At: n.at}
 	command := call.command
 	if strings.Contains(text, "Command:") {
 		e.Tool = "exec_command"
 		if m := outputCommand.FindStringSubmatch(text); m != nil {
-			command = unquote(m[1])
+			command = trimQuotes(m[1])
 		}
 	}
 	n.b.Add(e)
-	if command != "" && !call.told {
+	if command != "" && !call.reported {
 		asked := call.at
 		call.command, call.at = command, n.at
 		if code, ms := codexExit(text); call.exit == nil {
 			call.exit = code
-			call.took(ms)
+			call.setDuration(ms)
 		}
 		if call.duration == nil {
-			call.duration = between(asked, n.at)
+			call.duration = millisBetween(asked, n.at)
 		}
-		n.tell(call)
+		n.addCommand(call)
 	}
 }
 
-// tell reports a command and the files that it reads.
-func (n *codexReader) tell(call *codexCall) {
-	call.told = true
+// addCommand reports a command and the files that it reads.
+func (n *codexReader) addCommand(call *codexCall) {
+	call.reported = true
 	cmd := n.b.Run(call.command, call.dir, call.at)
 	cmd.ExitCode, cmd.DurationMs = call.exit, call.duration
 	for _, file := range filesRead(call.command) {
@@ -283,11 +270,11 @@ func (n *codexReader) tell(call *codexCall) {
 	}
 }
 
-// flush reports the commands that were called and never answered.
-func (n *codexReader) flush() {
+// flushCalls reports the commands that were called and never answered.
+func (n *codexReader) flushCalls() {
 	for _, call := range n.order {
-		if call.command != "" && !call.told {
-			n.tell(call)
+		if call.command != "" && !call.reported {
+			n.addCommand(call)
 		}
 	}
 }
@@ -301,11 +288,11 @@ var (
 // Codex tells the model: a text with a header, or JSON with metadata.
 func codexExit(output string) (*int, float64) {
 	var code *int
-	if meta := parse([]byte(output)).obj("metadata"); meta != nil {
+	if meta := parseRecord([]byte(output)).obj("metadata"); meta != nil {
 		if c := meta.num("exit_code"); c != nil {
 			code = new(int(*c))
 		}
-		return code, zero(meta.num("duration_seconds")) * 1000
+		return code, valueOrZero(meta.num("duration_seconds")) * 1000
 	}
 	head, _, _ := strings.Cut(output, "\nOutput:")
 	if m := codexStatus.FindStringSubmatch(head); m != nil {
@@ -321,9 +308,9 @@ func codexExit(output string) (*int, float64) {
 	return code, 0
 }
 
-// item reads an item of the stream, which is all there is where Codex kept no
+// readItem reads an item of the stream, which is all there is where Codex kept no
 // session.
-func (n *codexReader) item(it record) {
+func (n *codexReader) readItem(it record) {
 	switch it.kind() {
 	case "agent_message":
 		if text := it.str("text"); text != "" {
@@ -334,27 +321,27 @@ func (n *codexReader) item(it record) {
 			n.b.Say(session.Thinking, text, n.at)
 		}
 	case "command_execution":
-		n.executed(it)
+		n.addExecution(it)
 	case "mcp_tool_call":
 		tool := it.str("tool")
 		n.b.Add(session.Event{Type: session.ToolCall, Tool: tool, Args: it.raw("arguments"), At: n.at})
 		if it.has("result") {
-			n.b.Add(session.Event{Type: session.ToolResult, Tool: tool, Output: it.shown("result"), At: n.at})
+			n.b.Add(session.Event{Type: session.ToolResult, Tool: tool, Output: it.textOrJSON("result"), At: n.at})
 		}
 	case "file_change":
 		n.b.Add(session.Event{Type: session.ToolCall, Tool: "apply_patch", Args: it.raw("changes"), At: n.at})
 	}
 }
 
-func (n *codexReader) executed(it record) {
+func (n *codexReader) addExecution(it record) {
 	command := unwrapShell(it.str("command"))
-	n.b.Add(session.Event{Type: session.ToolCall, Tool: "exec_command", Args: encode(map[string]string{"cmd": command}), At: n.at})
+	n.b.Add(session.Event{Type: session.ToolCall, Tool: "exec_command", Args: encodeJSON(map[string]string{"cmd": command}), At: n.at})
 	if out := it.str("aggregated_output"); out != "" {
 		n.b.Add(session.Event{Type: session.ToolResult, Tool: "exec_command", Output: out, At: n.at})
 	}
-	call := &codexCall{dir: n.base(), command: command, at: n.at}
+	call := &codexCall{dir: n.workingDir(), command: command, at: n.at}
 	if code := it.num("exit_code"); code != nil {
 		call.exit = new(int(*code))
 	}
-	n.tell(call)
+	n.addCommand(call)
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -29,7 +30,7 @@ func (c command) Prepare(_ context.Context, in Input) (Invocation, error) {
 	defer d.Close() //nolint:errcheck // only read from
 	env := map[string]string{
 		"CROFT_EVAL_PROMPT": in.Prompt, "CROFT_EVAL_MODEL": c.cfg.Model, "CROFT_EVAL_WORKSPACE": in.Dir,
-		"CROFT_EVAL_HOME": filepath.Join(in.home(), "home"), "CROFT_EVAL_RUNNER": in.Runner.ID,
+		"CROFT_EVAL_HOME": filepath.Join(in.homeDir(), "home"), "CROFT_EVAL_RUNNER": in.Runner.ID,
 	}
 	if in.Resume != "" {
 		env["CROFT_EVAL_SESSION"] = in.Resume
@@ -45,7 +46,7 @@ func (c command) Prepare(_ context.Context, in Input) (Invocation, error) {
 func (command) Steps() func([]byte) int {
 	steps := 0
 	return func(line []byte) int {
-		if parse(line).kind() == "step" {
+		if parseRecord(line).kind() == "step" {
 			steps++
 		}
 		return steps
@@ -54,7 +55,7 @@ func (command) Steps() func([]byte) int {
 
 // Rejected looks for an error with that code.
 func (command) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
-	for _, r := range records(out.Stdout) {
+	for _, r := range readRecords(out.Stdout) {
 		if r.kind() == "error" && r.str("code") == string(OriginModelRejected) {
 			return true
 		}
@@ -62,25 +63,25 @@ func (command) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	return false
 }
 
-// A toldError is a failure that the program itself tells of.
-type toldError struct{ message string }
+// A reportedError is a failure that the program itself tells of.
+type reportedError struct{ message string }
 
-func (e *toldError) Error() string { return "The agent says: " + e.message }
+func (e *reportedError) Error() string { return "The agent says: " + e.message }
 
-func (e *toldError) Unwrap() error { return fault.Failed }
+func (e *reportedError) Unwrap() error { return fault.Failed }
 
 // Collect keeps the stream. An error that the program tells is one.
 func (command) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
-	raw, err := keepStream(in, out, noSessionID)
+	raw, err := saveStream(in, out, noSessionID)
 	if err != nil {
 		return Raw{}, err
 	}
-	for _, r := range records(out.Stdout) {
+	for _, r := range readRecords(out.Stdout) {
 		switch r.kind() {
 		case "session":
-			raw.SessionID = or(r.str("id"), raw.SessionID)
+			raw.SessionID = cmp.Or(r.str("id"), raw.SessionID)
 		case "error":
-			return raw, &toldError{r.str("message")}
+			return raw, &reportedError{r.str("message")}
 		}
 	}
 	return raw, nil
@@ -90,12 +91,12 @@ func (command) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, 
 func (command) Normalize(in Input, raw Raw) (*session.Report, error) {
 	n := commandReader{dir: in.Dir}
 	n.b.Fallback, n.b.Tokens.Partial = bytes.TrimSpace(raw.Stdout), true
-	for _, r := range records(raw.Session) {
-		n.read(r)
+	for _, r := range readRecords(raw.Session) {
+		n.readRecord(r)
 	}
 	t := &n.b.Tokens
 	if t.Input != nil {
-		t.Input = new(*t.Input + zero(t.Cache))
+		t.Input = new(*t.Input + valueOrZero(t.Cache))
 	}
 	return n.b.Report(in.Runner, in.Prompt), nil
 }
@@ -105,19 +106,19 @@ type commandReader struct {
 	dir string
 }
 
-func (n *commandReader) read(r record) {
+func (n *commandReader) readRecord(r record) {
 	at := r.str("at")
 	switch session.EventType(r.kind()) {
 	case session.Message:
-		n.message(r, at)
+		n.addMessage(r, at)
 	case session.ToolCall:
 		if tool, ok := r.text("tool"); ok {
 			n.b.Add(session.Event{Type: session.ToolCall, Tool: tool, Args: r.raw("args"), At: at})
 		}
 	case session.ToolResult:
-		n.b.Add(session.Event{Type: session.ToolResult, Tool: r.str("tool"), Output: r.shown("output"), At: at})
+		n.b.Add(session.Event{Type: session.ToolResult, Tool: r.str("tool"), Output: r.textOrJSON("output"), At: at})
 	case session.CommandRun:
-		n.command(r, at)
+		n.addCommand(r, at)
 	case session.FileRead:
 		n.b.Read(r.str("path"), n.dir, at)
 	case session.SkillSignal:
@@ -125,7 +126,7 @@ func (n *commandReader) read(r record) {
 			n.b.Skill(skill, "Loaded via skill tool", at)
 		}
 	case "usage":
-		n.usage(r)
+		n.addUsage(r)
 	case "error":
 		n.b.Fallback = nil // the stream of one that failed is no answer
 	case "output":
@@ -135,12 +136,12 @@ func (n *commandReader) read(r record) {
 	}
 }
 
-func (n *commandReader) message(r record, at string) {
+func (n *commandReader) addMessage(r record, at string) {
 	text, ok := r.text("text")
 	if !ok {
 		return
 	}
-	e := session.Event{Type: session.Message, Role: session.Role(or(r.str("role"), string(session.Assistant))), Text: text, At: at}
+	e := session.Event{Type: session.Message, Role: session.Role(cmp.Or(r.str("role"), string(session.Assistant))), Text: text, At: at}
 	switch p := session.Phase(r.str("phase")); p {
 	case session.Thinking, session.Commentary, session.Final:
 		e.Phase = p
@@ -154,7 +155,7 @@ func (n *commandReader) message(r record, at string) {
 	}
 }
 
-func (n *commandReader) command(r record, at string) {
+func (n *commandReader) addCommand(r record, at string) {
 	text, ok := r.text("command")
 	if !ok {
 		return
@@ -170,13 +171,13 @@ func (n *commandReader) command(r record, at string) {
 	cmd.DurationMs = r.num("durationMs")
 }
 
-// usage adds what one record tells to what was told before.
-func (n *commandReader) usage(r record) {
+// addUsage adds what one record tells to what was told before.
+func (n *commandReader) addUsage(r record) {
 	t := &n.b.Tokens
-	t.Input = sum(t.Input, r.num("inputTokens"))
-	t.Output = sum(t.Output, r.num("outputTokens"))
-	t.Reasoning = sum(t.Reasoning, r.num("reasoningTokens"))
-	t.Cache = sum(t.Cache, r.num("cacheTokens"))
+	t.Input = addCounts(t.Input, r.num("inputTokens"))
+	t.Output = addCounts(t.Output, r.num("outputTokens"))
+	t.Reasoning = addCounts(t.Reasoning, r.num("reasoningTokens"))
+	t.Cache = addCounts(t.Cache, r.num("cacheTokens"))
 	if usd := r.num("costUsd"); usd != nil {
 		if n.b.Cost == nil {
 			n.b.Cost = &session.Cost{}

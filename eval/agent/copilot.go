@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -31,7 +32,7 @@ func (c copilot) Prepare(_ context.Context, in Input) (Invocation, error) {
 	if _, err := offerTools(c.Type(), d, in, nil); err != nil {
 		return Invocation{}, err
 	}
-	argv := append([]string{c.command("copilot")}, c.cfg.CommandArgs...)
+	argv := append([]string{c.commandName("copilot")}, c.cfg.CommandArgs...)
 	argv = append(argv, "-p", in.Prompt)
 	if in.Resume != "" {
 		argv = append(argv, "--resume="+in.Resume)
@@ -40,18 +41,18 @@ func (c copilot) Prepare(_ context.Context, in Input) (Invocation, error) {
 		"--disable-builtin-mcps", "--no-remote", "--allow-all-tools", "--disallow-temp-dir", "-C", in.Dir)
 	env := map[string]string{"COPILOT_HOME": d.path(copilotHome), "COPILOT_AUTO_UPDATE": "false", "NO_COLOR": "1",
 		"COPILOT_OTEL_FILE_EXPORTER_PATH": filepath.Join(in.Artifacts, copilotOTel)}
-	if in.Fenced && c.cfg.Env["COPILOT_PROVIDER_BASE_URL"] != "" {
+	if in.Sandboxed && c.cfg.Env["COPILOT_PROVIDER_BASE_URL"] != "" {
 		env["COPILOT_OFFLINE"] = "true" // a model of one's own needs nothing of GitHub
 	}
 	return Invocation{Argv: argv, Env: c.envUnder(env), Dir: in.Dir,
-		Hosts: c.hosts("COPILOT_PROVIDER_BASE_URL", "api.githubcopilot.com", "*.githubcopilot.com", "api.github.com")}, nil
+		Hosts: c.modelHosts("COPILOT_PROVIDER_BASE_URL", "api.githubcopilot.com", "*.githubcopilot.com", "api.github.com")}, nil
 }
 
 // Steps counts messages of the assistant.
 func (copilot) Steps() func([]byte) int {
 	seen := map[string]bool{}
 	return func(line []byte) int {
-		if r := parse(line); r.kind() == "assistant.message" {
+		if r := parseRecord(line); r.kind() == "assistant.message" {
 			if id, ok := r.obj("data").text("messageId"); ok {
 				seen[id] = true
 			}
@@ -64,29 +65,29 @@ func (copilot) Steps() func([]byte) int {
 // model said anything.
 func (copilot) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	refused := false
-	for _, r := range records(out.Stdout) {
+	for _, r := range readRecords(out.Stdout) {
 		switch r.kind() {
 		case "assistant.message", "tool.execution_start":
 			return false
 		case "session.error":
-			refused = refused || aboutCopilotModel(r.obj("data").str("message"))
+			refused = refused || isCopilotModelError(r.obj("data").str("message"))
 		}
 	}
-	return refused || aboutCopilotModel(string(out.Stderr))
+	return refused || isCopilotModelError(string(out.Stderr))
 }
 
-func aboutCopilotModel(message string) bool {
-	return aboutModel(message) || (strings.Contains(message, "Model ") && strings.Contains(message, " is not available")) ||
+func isCopilotModelError(message string) bool {
+	return isModelError(message) || (strings.Contains(message, "Model ") && strings.Contains(message, " is not available")) ||
 		(strings.Contains(message, "--model") && strings.Contains(message, "is not available"))
 }
 
 // Collect keeps the stream and finds the telemetry.
 func (copilot) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
-	raw, err := keepStream(in, out, noSessionID)
+	raw, err := saveStream(in, out, noSessionID)
 	if err != nil {
 		return Raw{}, err
 	}
-	for _, r := range records(out.Stdout) { // the last one counts
+	for _, r := range readRecords(out.Stdout) { // the last one counts
 		if id, ok := r.text("sessionId"); ok {
 			raw.SessionID = id
 		} else if id, ok := r.obj("data").text("sessionId"); ok {
@@ -111,8 +112,8 @@ func (copilot) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, 
 func (copilot) Normalize(in Input, raw Raw) (*session.Report, error) {
 	n := copilotReader{dir: in.Dir, calls: map[string]toolCall{}}
 	n.b.Fallback = raw.Stdout
-	for _, r := range records(raw.Session) {
-		n.read(r.kind(), r.obj("data"), r.str("timestamp"))
+	for _, r := range readRecords(raw.Session) {
+		n.readRecord(r.kind(), r.obj("data"), r.str("timestamp"))
 	}
 	n.b.Tokens = copilotTokens(allRecords(raw.Telemetry))
 	n.b.Reads = unique(n.b.Reads)
@@ -125,7 +126,7 @@ type copilotReader struct {
 	calls map[string]toolCall
 }
 
-func (n *copilotReader) read(kind string, data record, at string) {
+func (n *copilotReader) readRecord(kind string, data record, at string) {
 	text := data.str("content")
 	switch kind {
 	case "user.message":
@@ -141,9 +142,9 @@ func (n *copilotReader) read(kind string, data record, at string) {
 			n.b.Say(session.Thinking, text, at)
 		}
 	case "tool.execution_start":
-		n.start(data, at)
+		n.startCall(data, at)
 	case "tool.execution_complete":
-		n.complete(data, at)
+		n.completeCall(data, at)
 	}
 }
 
@@ -155,13 +156,13 @@ func copilotPhase(phase string) session.Phase {
 	return session.Final
 }
 
-func (n *copilotReader) start(data record, at string) {
+func (n *copilotReader) startCall(data record, at string) {
 	tool, named := data.text("toolName")
 	args := data.obj("arguments")
 	if named {
 		n.b.Add(session.Event{Type: session.ToolCall, Tool: tool, Args: data.raw("arguments"), At: at})
 	}
-	if skill, ok := args.first("skill", "name"); ok && tool == "skill" {
+	if skill, ok := args.firstText("skill", "name"); ok && tool == "skill" {
 		n.b.Skill(skill, "Loaded via skill tool", at)
 	}
 	call := toolCall{tool: tool}
@@ -177,17 +178,17 @@ func (n *copilotReader) start(data record, at string) {
 	}
 }
 
-// complete reads the end of a call. Its telemetry names the command once more,
+// completeCall reads the end of a call. Its telemetry names the command once more,
 // which counts only where the beginning did not.
-func (n *copilotReader) complete(data record, at string) {
+func (n *copilotReader) completeCall(data record, at string) {
 	call := n.calls[data.str("toolCallId")]
-	tool := or(data.str("toolName"), call.tool)
+	tool := cmp.Or(data.str("toolName"), call.tool)
 	if output := copilotOutput(data); output != "" {
 		n.b.Add(session.Event{Type: session.ToolResult, Tool: tool, Output: output, At: at})
 	}
 	if call.command > 0 {
 		cmd := &n.b.Commands[call.command-1]
-		cmd.ExitCode, cmd.DurationMs = copilotExit(data), between(cmd.At, at)
+		cmd.ExitCode, cmd.DurationMs = copilotExit(data), millisBetween(cmd.At, at)
 	} else if command, ok := copilotCommand(tool, nil, data); ok {
 		n.b.Run(command, n.dir, at).ExitCode = copilotExit(data)
 	}
@@ -223,12 +224,12 @@ func copilotOutput(data record) string {
 		if message, ok := e.text("message"); ok {
 			return message
 		}
-		return data.shown("error")
+		return data.textOrJSON("error")
 	}
-	if text, ok := data.obj("result").first("detailedContent", "content"); ok {
+	if text, ok := data.obj("result").firstText("detailedContent", "content"); ok {
 		return text
 	}
-	return data.shown("result")
+	return data.textOrJSON("result")
 }
 
 // copilotTokens reads the span of the whole session, or of the first call of the

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"regexp"
@@ -25,7 +26,7 @@ func (c cursor) Prepare(_ context.Context, in Input) (Invocation, error) {
 		args = append(args, "--resume", in.Resume)
 	}
 	args = append(args, "--model", c.cfg.Model)
-	return Invocation{Argv: c.argv("agent", in.Prompt, args...), Env: c.env(nil), Dir: in.Dir,
+	return Invocation{Argv: c.buildArgv("agent", in.Prompt, args...), Env: c.envOver(nil), Dir: in.Dir,
 		Hosts: []string{"api2.cursor.sh", "*.cursor.sh"}}, nil
 }
 
@@ -33,7 +34,7 @@ func (c cursor) Prepare(_ context.Context, in Input) (Invocation, error) {
 func (cursor) Steps() func([]byte) int {
 	seen, steps := map[string]bool{}, 0
 	return func(line []byte) int {
-		r := parse(line)
+		r := parseRecord(line)
 		switch r.kind() {
 		case "tool_call":
 			if id, ok := r.text("model_call_id"); ok && r.str("subtype") == "started" && !seen[id] {
@@ -50,7 +51,7 @@ func (cursor) Steps() func([]byte) int {
 // Rejected looks for what the agent says of the model on its standard error, in a
 // session in which no model said anything.
 func (cursor) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
-	for _, r := range records(out.Stdout) {
+	for _, r := range readRecords(out.Stdout) {
 		if k := r.kind(); k == "assistant" || k == "tool_call" {
 			return false
 		}
@@ -60,15 +61,15 @@ func (cursor) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 
 // Collect keeps the stream.
 func (cursor) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
-	return keepStream(in, out, func(r record) (string, bool) { return r.text("session_id") })
+	return saveStream(in, out, func(r record) (string, bool) { return r.text("session_id") })
 }
 
 // Normalize reads the stream.
 func (cursor) Normalize(in Input, raw Raw) (*session.Report, error) {
 	n := cursorReader{dir: in.Dir, seen: map[string]bool{}, dirs: map[string]string{}, commands: map[string]int{}}
 	n.b.Fallback, n.b.Tokens.Partial = raw.Stdout, true
-	for _, r := range records(raw.Session) {
-		at := r.at("timestamp_ms")
+	for _, r := range readRecords(raw.Session) {
+		at := r.timeText("timestamp_ms")
 		switch kind := r.kind(); kind {
 		case "system":
 			if dir, ok := r.text("cwd"); ok && r.str("subtype") == "init" {
@@ -83,9 +84,9 @@ func (cursor) Normalize(in Input, raw Raw) (*session.Report, error) {
 				n.b.Add(e)
 			}
 		case "tool_call":
-			n.call(r, at)
+			n.readCall(r, at)
 		case "result":
-			n.end(r)
+			n.readResult(r)
 		}
 	}
 	n.b.Reads = unique(n.b.Reads)
@@ -100,9 +101,9 @@ type cursorReader struct {
 	commands map[string]int    // places in b.Commands + 1, by the call's id
 }
 
-// once reports whether something is told of a call for the first time. Calls
+// firstTime reports whether something is told of a call for the first time. Calls
 // without an id are all different.
-func (n *cursorReader) once(id, kind, what string) bool {
+func (n *cursorReader) firstTime(id, kind, what string) bool {
 	key := kind + "\x00" + id + "\x00" + what
 	if id == "" || !n.seen[key] {
 		n.seen[key] = true
@@ -111,58 +112,58 @@ func (n *cursorReader) once(id, kind, what string) bool {
 	return false
 }
 
-// call reads a record of a call, of which there is one when it begins and one
+// readCall reads a record of a call, of which there is one when it begins and one
 // when it is completed.
-func (n *cursorReader) call(r record, at string) {
+func (n *cursorReader) readCall(r record, at string) {
 	tool, entry := cursorTool(r["tool_call"])
 	if entry == nil {
 		return
 	}
-	id, _ := r.first("call_id", "model_call_id")
+	id, _ := r.firstText("call_id", "model_call_id")
 	args, done := entry.obj("args"), r.str("subtype") == "completed"
 	dir := n.dirs[id]
-	if d, ok := args.first("workingDirectory", "cwd"); ok {
+	if d, ok := args.firstText("workingDirectory", "cwd"); ok {
 		dir = d
 	}
 	if id != "" && dir != "" {
 		n.dirs[id] = dir
 	}
-	dir = or(dir, n.dir)
-	if !done && n.once(id, "call", "") {
+	dir = cmp.Or(dir, n.dir)
+	if !done && n.firstTime(id, "call", "") {
 		n.b.Add(session.Event{Type: session.ToolCall, Tool: tool, Args: entry.raw("args"), At: at})
 	}
-	n.detail(tool, id, dir, args, at)
+	n.addDetails(tool, id, dir, args, at)
 	if _, ok := entry["result"]; ok && done {
-		n.b.Add(session.Event{Type: session.ToolResult, Tool: tool, Output: entry.shown("result"), At: at})
-		n.ended(id, entry.obj("result"))
+		n.b.Add(session.Event{Type: session.ToolResult, Tool: tool, Output: entry.textOrJSON("result"), At: at})
+		n.setExit(id, entry.obj("result"))
 	}
 }
 
-// detail tells what a call does besides being one.
-func (n *cursorReader) detail(tool, id, dir string, args record, at string) {
+// addDetails tells what a call does besides being one.
+func (n *cursorReader) addDetails(tool, id, dir string, args record, at string) {
 	read := func(path string) {
-		if p, ok := session.Resolve(path, dir); ok && n.once(id, "read", p) {
+		if p, ok := session.Resolve(path, dir); ok && n.firstTime(id, "read", p) {
 			n.b.Read(p, dir, at)
 		}
 	}
-	if command, ok := args.text("command"); ok && strings.Contains(tool, "shell") && n.once(id, "command", command) {
+	if command, ok := args.text("command"); ok && strings.Contains(tool, "shell") && n.firstTime(id, "command", command) {
 		n.b.Run(command, dir, at)
 		n.commands[id] = len(n.b.Commands)
 		for _, file := range filesRead(command) {
 			read(file)
 		}
 	}
-	if path, ok := args.first("filePath", "file_path", "path"); ok && strings.Contains(tool, "read") {
+	if path, ok := args.firstText("filePath", "file_path", "path"); ok && strings.Contains(tool, "read") {
 		read(path)
 	}
-	if skill, ok := args.first("name", "skill"); ok && strings.Contains(tool, "skill") && n.once(id, "skill", skill) {
+	if skill, ok := args.firstText("name", "skill"); ok && strings.Contains(tool, "skill") && n.firstTime(id, "skill", skill) {
 		n.b.Skill(skill, "Loaded via skill tool", at)
 	}
 }
 
-// ended completes a command by what its call answered, which is a success or a
+// setExit completes a command by what its call answered, which is a success or a
 // failure with an exit code and a time.
-func (n *cursorReader) ended(id string, result record) {
+func (n *cursorReader) setExit(id string, result record) {
 	i := n.commands[id]
 	if i == 0 || id == "" {
 		return
@@ -170,23 +171,23 @@ func (n *cursorReader) ended(id string, result record) {
 	for _, o := range []record{result.obj("success"), result.obj("failure"), result} {
 		if code := o.num("exitCode"); code != nil {
 			n.b.Commands[i-1].ExitCode = new(int(*code))
-			n.b.Commands[i-1].DurationMs = orNum(o.num("executionTime"), o.num("localExecutionTimeMs"))
+			n.b.Commands[i-1].DurationMs = cmp.Or(o.num("executionTime"), o.num("localExecutionTimeMs"))
 			return
 		}
 	}
 }
 
-func (n *cursorReader) end(r record) {
+func (n *cursorReader) readResult(r record) {
 	if text, ok := r.text("result"); ok {
 		n.b.Output = &text
 	}
 	usage, t := r.obj("usage"), &n.b.Tokens
 	cache := usage.num("cacheReadTokens")
 	if in := usage.num("inputTokens"); in != nil {
-		t.Input = new(*in + zero(cache))
+		t.Input = new(*in + valueOrZero(cache))
 	}
-	t.Output = orNum(usage.num("outputTokens"), t.Output)
-	t.Cache = orNum(cache, t.Cache)
+	t.Output = cmp.Or(usage.num("outputTokens"), t.Output)
+	t.Cache = cmp.Or(cache, t.Cache)
 }
 
 var camel = regexp.MustCompile(`([a-z0-9])([A-Z])`)
@@ -194,8 +195,8 @@ var camel = regexp.MustCompile(`([a-z0-9])([A-Z])`)
 // cursorTool returns the tool of a call and what is said of it: the first field
 // whose name ends so.
 func cursorTool(raw json.RawMessage) (string, record) {
-	fields := parse(raw)
-	for _, key := range keys(raw) {
+	fields := parseRecord(raw)
+	for _, key := range fieldNames(raw) {
 		name, ok := strings.CutSuffix(key, "ToolCall")
 		if entry := fields.obj(key); ok && entry != nil {
 			return strings.ToLower(camel.ReplaceAllString(name, "$1-$2")), entry
@@ -204,8 +205,8 @@ func cursorTool(raw json.RawMessage) (string, record) {
 	return "", nil
 }
 
-// keys returns the names of an object's fields in their order.
-func keys(raw json.RawMessage) []string {
+// fieldNames returns the names of an object's fields in their order.
+func fieldNames(raw json.RawMessage) []string {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
 		return nil

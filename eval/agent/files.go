@@ -16,15 +16,15 @@ import (
 // maxFile is how much of a file is read that an agent left behind.
 const maxFile = 256 << 20
 
-// A dir is a directory that an agent may write to while we do. Nothing is read or
+// A agentDir is a directory that an agent may write to while we do. Nothing is read or
 // written through a link that leaves it, and nothing there can make us wait.
-type dir struct {
+type agentDir struct {
 	root *os.Root
 	name string
 }
 
 // openDir makes a directory, if it is not there, and opens it.
-func openDir(name string) (*dir, error) {
+func openDir(name string) (*agentDir, error) {
 	if !filepath.IsAbs(name) {
 		return nil, fmt.Errorf("agent: open %q: %w: the path is not absolute", name, fault.InvalidArgument)
 	}
@@ -35,23 +35,23 @@ func openDir(name string) (*dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("agent: open %s: %w", name, err)
 	}
-	return &dir{root: root, name: name}, nil
+	return &agentDir{root: root, name: name}, nil
 }
 
-func (d *dir) Close() error { return d.root.Close() }
+func (d *agentDir) Close() error { return d.root.Close() }
 
-func (d *dir) path(name string) string { return filepath.Join(d.name, name) }
+func (d *agentDir) path(name string) string { return filepath.Join(d.name, name) }
 
 // openHome opens the directory in which an agent has its home, and makes the homes
 // there. Files of the user's, in from below the user's own home, are copied to the first
 // one for a session that is not resumed. The caller closes it.
-func (in Input) openHome(from string, files []string, homes ...string) (*dir, error) {
-	d, err := openDir(in.home())
+func (in Input) openHome(from string, files []string, homes ...string) (*agentDir, error) {
+	d, err := openDir(in.homeDir())
 	if err != nil {
 		return nil, err
 	}
-	if err = d.mkdir(homes...); err == nil && in.UserHome != "" && in.Resume == "" {
-		err = d.seed(filepath.Join(in.UserHome, from), homes[0], files...)
+	if err = d.makeDirs(homes...); err == nil && in.UserHome != "" && in.Resume == "" {
+		err = d.copyFiles(filepath.Join(in.UserHome, from), homes[0], files...)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.Close())
@@ -60,7 +60,7 @@ func (in Input) openHome(from string, files []string, homes ...string) (*dir, er
 }
 
 // read returns a regular file.
-func (d *dir) read(name string) ([]byte, error) {
+func (d *agentDir) read(name string) ([]byte, error) {
 	f, err := d.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("agent: read %s: %w", d.path(name), err)
@@ -88,8 +88,8 @@ func readRegular(f fs.File, name string) ([]byte, error) {
 }
 
 // write puts a file in the place of what has the name, with its directories.
-func (d *dir) write(name string, data []byte, mode fs.FileMode) error {
-	f, err := d.fresh(name, mode)
+func (d *agentDir) write(name string, data []byte, mode fs.FileMode) error {
+	f, err := d.createFile(name, mode)
 	if err != nil {
 		return err
 	}
@@ -103,9 +103,9 @@ func (d *dir) write(name string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// same gives the log of the standard output a second name, which takes no room. It
+// linkLog gives the log of the standard output a second name, which takes no room. It
 // reports whether it could: not where the agent has put something else there.
-func (d *dir) same(log fs.FileInfo, name string) bool {
+func (d *agentDir) linkLog(log fs.FileInfo, name string) bool {
 	if log == nil || d.root.RemoveAll(name) != nil || d.root.Link(stdoutName, name) != nil {
 		return false
 	}
@@ -116,8 +116,8 @@ func (d *dir) same(log fs.FileInfo, name string) bool {
 // stdoutName is the log of the standard output.
 const stdoutName = "stdout.log"
 
-// fresh makes a file that did not exist, in the place of one that did.
-func (d *dir) fresh(name string, mode fs.FileMode) (*os.File, error) {
+// createFile makes a file that did not exist, in the place of one that did.
+func (d *agentDir) createFile(name string, mode fs.FileMode) (*os.File, error) {
 	if f, err := d.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode); err == nil {
 		return f, nil // nothing was there, but the directory
 	}
@@ -134,8 +134,8 @@ func (d *dir) fresh(name string, mode fs.FileMode) (*os.File, error) {
 	return f, nil
 }
 
-// mkdir makes a directory with those above it.
-func (d *dir) mkdir(names ...string) error {
+// makeDirs makes a directory with those above it.
+func (d *agentDir) makeDirs(names ...string) error {
 	for _, name := range names {
 		if err := d.root.MkdirAll(name, 0o755); err != nil {
 			return fmt.Errorf("agent: make %s: %w", d.path(name), err)
@@ -144,8 +144,8 @@ func (d *dir) mkdir(names ...string) error {
 	return nil
 }
 
-// seed copies files of the user's into the directory, those that there are.
-func (d *dir) seed(from, to string, names ...string) error {
+// copyFiles copies files of the user's into the directory, those that there are.
+func (d *agentDir) copyFiles(from, to string, names ...string) error {
 	for _, name := range names {
 		f, err := os.OpenFile(filepath.Join(from, name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -166,9 +166,9 @@ func (d *dir) seed(from, to string, names ...string) error {
 	return nil
 }
 
-// log makes a log of at most limit bytes.
-func (d *dir) log(name string, limit int64) (*logFile, error) {
-	f, err := d.fresh(name, 0o644)
+// createLog makes a log of at most limit bytes.
+func (d *agentDir) createLog(name string, limit int64) (*logFile, error) {
+	f, err := d.createFile(name, 0o644)
 	if err != nil {
 		return nil, err
 	}

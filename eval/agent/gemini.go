@@ -32,7 +32,7 @@ func (c gemini) Prepare(_ context.Context, in Input) (Invocation, error) {
 	if in.Resume != "" {
 		args = append(args, "--resume", in.Resume)
 	}
-	argv := append([]string{c.command("gemini")}, c.cfg.CommandArgs...)
+	argv := append([]string{c.commandName("gemini")}, c.cfg.CommandArgs...)
 	argv = append(argv, args...)
 	// A prompt that looks like an option is joined to its flag.
 	if strings.HasPrefix(in.Prompt, "-") {
@@ -42,7 +42,7 @@ func (c gemini) Prepare(_ context.Context, in Input) (Invocation, error) {
 	}
 	env := c.envUnder(map[string]string{"GEMINI_CLI_HOME": d.path(geminiHome), "GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"})
 	return Invocation{Argv: argv, Env: env, Dir: in.Dir,
-		Hosts: c.hosts("GOOGLE_GEMINI_BASE_URL", "generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com")}, nil
+		Hosts: c.modelHosts("GOOGLE_GEMINI_BASE_URL", "generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com")}, nil
 }
 
 // Steps counts what the model says or calls after something else happened: a
@@ -50,7 +50,7 @@ func (c gemini) Prepare(_ context.Context, in Input) (Invocation, error) {
 func (gemini) Steps() func([]byte) int {
 	steps, open := 0, false
 	return func(line []byte) int {
-		r := parse(line)
+		r := parseRecord(line)
 		switch k := r.kind(); {
 		case k == "tool_use", k == "message" && r.str("role") == "assistant":
 			if !open {
@@ -68,42 +68,42 @@ func (gemini) Steps() func([]byte) int {
 // anything.
 func (gemini) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	refused := false
-	for _, r := range records(out.Stdout) {
+	for _, r := range readRecords(out.Stdout) {
 		switch k := r.kind(); {
 		case k == "tool_use", k == "message" && r.str("role") == "assistant":
 			return false
 		case k == "error":
-			refused = refused || aboutGeminiModel(r.str("message"))
+			refused = refused || isGeminiModelError(r.str("message"))
 		case k == "result":
 			e := r.obj("error")
-			refused = refused || e.kind() == "ModelNotFoundError" || aboutGeminiModel(e.str("message"))
+			refused = refused || e.kind() == "ModelNotFoundError" || isGeminiModelError(e.str("message"))
 		}
 	}
 	return refused || bytes.Contains(out.Stderr, []byte("ModelNotFoundError"))
 }
 
-func aboutGeminiModel(message string) bool {
-	return aboutModel(message) || strings.Contains(message, "Requested entity was not found") ||
+func isGeminiModelError(message string) bool {
+	return isModelError(message) || strings.Contains(message, "Requested entity was not found") ||
 		(strings.Contains(message, "models/") && strings.Contains(message, "is not found"))
 }
 
 // Collect keeps the stream, and finds the session that Gemini CLI kept, which has
 // what the stream leaves out.
 func (gemini) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
-	raw, err := keepStream(in, out, func(r record) (string, bool) {
+	raw, err := saveStream(in, out, func(r record) (string, bool) {
 		id, ok := r.text("session_id")
 		return id, ok && r.kind() == "init"
 	})
 	if err != nil {
 		return Raw{}, err
 	}
-	d, err := openDir(in.home())
+	d, err := openDir(in.homeDir())
 	if err != nil {
 		return raw, err
 	}
 	defer d.Close() //nolint:errcheck // only read from
 	for _, ext := range []string{".jsonl", ".json"} {
-		kept := d.newest(filepath.Join(geminiHome, ".gemini", "tmp"), ext, out.Started)
+		kept := d.newestFile(filepath.Join(geminiHome, ".gemini", "tmp"), ext, out.Started)
 		if !strings.Contains(filepath.ToSlash(kept), "/chats/") {
 			continue
 		}
@@ -119,21 +119,21 @@ func (gemini) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, e
 
 // Normalize reads the stream.
 func (gemini) Normalize(in Input, raw Raw) (*session.Report, error) {
-	n := geminiReader{dir: in.Dir, calls: map[string]toolCall{}, kept: readGemini(raw.Telemetry)}
+	n := geminiReader{dir: in.Dir, calls: map[string]toolCall{}, saved: readGemini(raw.Telemetry)}
 	n.b.Fallback = raw.Stdout
-	for _, r := range records(raw.Session) {
+	for _, r := range readRecords(raw.Session) {
 		at := r.str("timestamp")
 		switch r.kind() {
 		case "message":
-			n.message(r, at)
+			n.readMessage(r, at)
 		case "tool_use":
-			n.call(r, at)
+			n.readCall(r, at)
 		case "tool_result":
-			n.result(r, at)
+			n.readResult(r, at)
 		case "result":
-			n.end(r.obj("stats"))
+			n.readStats(r.obj("stats"))
 		}
 	}
-	n.flush()
+	n.flushMessage()
 	return n.b.Report(in.Runner, in.Prompt), nil
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -13,14 +14,14 @@ type geminiReader struct {
 	text  strings.Builder // of the message that comes in pieces
 	at    string
 	calls map[string]toolCall
-	kept  geminiKept
+	saved geminiSession
 }
 
-// A geminiKept is the session that Gemini CLI kept beside the stream. It alone has
+// A geminiSession is the session that Gemini CLI kept beside the stream. It alone has
 // the thoughts, their tokens, and what tools answered to the model.
-type geminiKept struct {
+type geminiSession struct {
 	messages []record          // of the model, each as it was written last
-	told     int               // so many of them are done with
+	done     int               // so many of them are done with
 	saying   map[string][]int  // which of them have a content
 	calling  map[string][]int  // which of them call a tool, by the call's id
 	results  map[string]string // what the model was told, by the call's id
@@ -28,10 +29,10 @@ type geminiKept struct {
 }
 
 // readGemini reads a session that was kept: lines, or one document.
-func readGemini(text []byte) geminiKept {
-	k := geminiKept{results: map[string]string{}, saying: map[string][]int{}, calling: map[string][]int{}}
+func readGemini(text []byte) geminiSession {
+	k := geminiSession{results: map[string]string{}, saying: map[string][]int{}, calling: map[string][]int{}}
 	lines := allRecords(text)
-	if whole := parse(text); whole != nil {
+	if whole := parseRecord(text); whole != nil {
 		lines = whole.list("messages")
 	}
 	place := map[string]int{}
@@ -48,11 +49,11 @@ func readGemini(text []byte) geminiKept {
 	}
 	for i, m := range k.messages {
 		k.saying[m.str("content")] = append(k.saying[m.str("content")], i)
-		k.thoughts = sum(k.thoughts, m.obj("tokens").num("thoughts"))
+		k.thoughts = addCounts(k.thoughts, m.obj("tokens").num("thoughts"))
 		for _, call := range m.list("toolCalls") {
 			var parts []string
 			for _, p := range call.list("result") {
-				if said, ok := p.obj("functionResponse").obj("response").first("output", "error"); ok {
+				if said, ok := p.obj("functionResponse").obj("response").firstText("output", "error"); ok {
 					parts = append(parts, said)
 				}
 			}
@@ -64,16 +65,16 @@ func readGemini(text []byte) geminiKept {
 	return k
 }
 
-// think tells the thoughts of the messages up to the first of some that is not done
+// addThoughts tells the thoughts of the messages up to the first of some that is not done
 // with, which it then is. The places of those are in order.
-func (n *geminiReader) think(places []int) {
-	k := &n.kept
-	first, _ := slices.BinarySearch(places, k.told)
+func (n *geminiReader) addThoughts(places []int) {
+	k := &n.saved
+	first, _ := slices.BinarySearch(places, k.done)
 	if first == len(places) {
 		return
 	}
 	end := places[first] + 1
-	for _, m := range k.messages[k.told:end] {
+	for _, m := range k.messages[k.done:end] {
 		for _, thought := range m.list("thoughts") {
 			text := strings.TrimSpace(thought.str("subject") + "\n" + thought.str("description"))
 			if text != "" {
@@ -81,11 +82,11 @@ func (n *geminiReader) think(places []int) {
 			}
 		}
 	}
-	k.told = end
+	k.done = end
 }
 
-// message reads a message, or a piece of one.
-func (n *geminiReader) message(r record, at string) {
+// readMessage reads a message, or a piece of one.
+func (n *geminiReader) readMessage(r record, at string) {
 	text := r.str("content")
 	switch {
 	case r.str("role") == "user" && text != "":
@@ -95,27 +96,27 @@ func (n *geminiReader) message(r record, at string) {
 			n.at = at
 		}
 		n.text.WriteString(text)
-		if !r.is("delta") {
-			n.flush()
+		if !r.isTrue("delta") {
+			n.flushMessage()
 		}
 	}
 }
 
-// flush tells the message that came in pieces.
-func (n *geminiReader) flush() {
+// flushMessage tells the message that came in pieces.
+func (n *geminiReader) flushMessage() {
 	text := n.text.String()
 	if text == "" {
 		return
 	}
-	n.think(n.kept.saying[text])
+	n.addThoughts(n.saved.saying[text])
 	n.b.Say(session.Final, text, n.at)
 	n.text.Reset()
 }
 
-func (n *geminiReader) call(r record, at string) {
-	n.flush()
+func (n *geminiReader) readCall(r record, at string) {
+	n.flushMessage()
 	id := r.str("tool_id")
-	n.think(n.kept.calling[id])
+	n.addThoughts(n.saved.calling[id])
 	tool, args := r.str("tool_name"), r.obj("parameters")
 	if skill, ok := args.text("name"); ok && tool == "activate_skill" {
 		n.b.Skill(skill, "Loaded via activate_skill tool", at)
@@ -125,21 +126,21 @@ func (n *geminiReader) call(r record, at string) {
 	switch tool {
 	case "run_shell_command":
 		if command, ok := args.text("command"); ok {
-			call.command = n.run(command, args, at)
+			call.command = n.addCommand(command, args, at)
 		}
 	case "read_file":
-		if path, ok := args.first("file_path", "absolute_path", "path"); ok {
+		if path, ok := args.firstText("file_path", "absolute_path", "path"); ok {
 			n.b.Read(path, n.dir, at)
 		}
 	}
 	n.calls[id] = call
 }
 
-// run tells a command and the files that it reads, and returns its place.
-func (n *geminiReader) run(command string, args record, at string) int {
+// addCommand tells a command and the files that it reads, and returns its place.
+func (n *geminiReader) addCommand(command string, args record, at string) int {
 	dir := n.dir
-	if d, ok := args.first("dir_path", "directory"); ok {
-		dir, _ = session.Resolve(or(d, "."), n.dir)
+	if d, ok := args.firstText("dir_path", "directory"); ok {
+		dir, _ = session.Resolve(cmp.Or(d, "."), n.dir)
 	}
 	n.b.Run(command, dir, at)
 	for _, file := range filesRead(command) {
@@ -148,12 +149,12 @@ func (n *geminiReader) run(command string, args record, at string) int {
 	return len(n.b.Commands)
 }
 
-func (n *geminiReader) result(r record, at string) {
-	n.flush()
+func (n *geminiReader) readResult(r record, at string) {
+	n.flushMessage()
 	id := r.str("tool_id")
 	call := n.calls[id]
-	told, kept := n.kept.results[id]
-	output := or(told, or(r.str("output"), r.obj("error").str("message")))
+	told, kept := n.saved.results[id]
+	output := cmp.Or(told, cmp.Or(r.str("output"), r.obj("error").str("message")))
 	if output != "" {
 		n.b.Add(session.Event{Type: session.ToolResult, Tool: call.tool, Output: output, At: at})
 	}
@@ -161,7 +162,7 @@ func (n *geminiReader) result(r record, at string) {
 		return
 	}
 	cmd := &n.b.Commands[call.command-1]
-	cmd.DurationMs = between(cmd.At, at)
+	cmd.DurationMs = millisBetween(cmd.At, at)
 	if code, ok := exitCodeIn(told, "Exit Code: "); ok {
 		cmd.ExitCode = &code
 	} else if kept && r.str("status") == "success" && !strings.Contains(told, "\nSignal: ") {
@@ -169,8 +170,8 @@ func (n *geminiReader) result(r record, at string) {
 	}
 }
 
-// end reads the statistics of a session.
-func (n *geminiReader) end(stats record) {
+// readStats reads the statistics of a session.
+func (n *geminiReader) readStats(stats record) {
 	n.b.Tokens = session.Tokens{Partial: true, Input: stats.num("input_tokens"), Output: stats.num("output_tokens"),
-		Reasoning: n.kept.thoughts, Cache: stats.num("cached")}
+		Reasoning: n.saved.thoughts, Cache: stats.num("cached")}
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,7 +27,7 @@ const opencodeHome = "opencode-xdg"
 // Prepare gives opencode homes by the variables of XDG, with the user's
 // credentials.
 func (c opencode) Prepare(_ context.Context, in Input) (Invocation, error) {
-	d, err := in.openHome(".local/share/opencode", []string{"auth.json"}, filepath.Join(xdg("data"), "opencode"), xdg("config"), xdg("state"), xdg("cache"))
+	d, err := in.openHome(".local/share/opencode", []string{"auth.json"}, filepath.Join(xdgDir("data"), "opencode"), xdgDir("config"), xdgDir("state"), xdgDir("cache"))
 	if err != nil {
 		return Invocation{}, err
 	}
@@ -36,29 +37,29 @@ func (c opencode) Prepare(_ context.Context, in Input) (Invocation, error) {
 		args = append(args, "--session", in.Resume)
 	}
 	args = append(args, "--format", "json", "--thinking")
-	env := c.homes(in)
+	env := c.homeEnv(in)
 	if _, err := offerTools(c.Type(), d, in, env); err != nil {
 		return Invocation{}, err
 	}
-	return Invocation{Argv: c.argv("opencode", in.Prompt, args...), Env: env, Dir: in.Dir, Hosts: c.provider()}, nil
+	return Invocation{Argv: c.buildArgv("opencode", in.Prompt, args...), Env: env, Dir: in.Dir, Hosts: c.providerHosts()}, nil
 }
 
-func xdg(kind string) string { return filepath.Join(opencodeHome, kind) }
+func xdgDir(kind string) string { return filepath.Join(opencodeHome, kind) }
 
-func (c opencode) homes(in Input) map[string]string {
+func (c opencode) homeEnv(in Input) map[string]string {
 	own := map[string]string{}
-	if in.Fenced {
+	if in.Sandboxed {
 		maps.Copy(own, map[string]string{"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1"})
 	}
 	for _, kind := range []string{"data", "config", "state", "cache"} {
-		own["XDG_"+strings.ToUpper(kind)+"_HOME"] = filepath.Join(in.home(), xdg(kind))
+		own["XDG_"+strings.ToUpper(kind)+"_HOME"] = filepath.Join(in.homeDir(), xdgDir(kind))
 	}
-	return c.env(own)
+	return c.envOver(own)
 }
 
-// provider returns the host of the model's provider, which is the first part of
+// providerHosts returns the host of the model's provider, which is the first part of
 // the model's name.
-func (c opencode) provider() []string {
+func (c opencode) providerHosts() []string {
 	name, _, _ := strings.Cut(c.cfg.Model, "/")
 	hosts := map[string]string{"anthropic": "api.anthropic.com", "openai": "api.openai.com", "google": "generativelanguage.googleapis.com",
 		"openrouter": "openrouter.ai", "opencode": "opencode.ai", "github-copilot": "api.githubcopilot.com", "xai": "api.x.ai",
@@ -73,7 +74,7 @@ func (c opencode) provider() []string {
 func (opencode) Steps() func([]byte) int {
 	steps := 0
 	return func(line []byte) int {
-		if parse(line).kind() == "step_finish" {
+		if parseRecord(line).kind() == "step_finish" {
 			steps++
 		}
 		return steps
@@ -84,7 +85,7 @@ func (opencode) Steps() func([]byte) int {
 // opencode tells an error without saying which, its list of models does.
 func (c opencode) Rejected(ctx context.Context, r Runner, in Input, out Output) bool {
 	refused, unknown := false, false
-	for _, rec := range records(out.Stdout) {
+	for _, rec := range readRecords(out.Stdout) {
 		switch rec.kind() {
 		case "text", "tool_use", "reasoning", "step_finish":
 			return false
@@ -97,23 +98,23 @@ func (c opencode) Rejected(ctx context.Context, r Runner, in Input, out Output) 
 	if refused || bytes.Contains(out.Stderr, []byte("ProviderModelNotFoundError")) {
 		return true
 	}
-	return unknown && c.lacks(ctx, r, in)
+	return unknown && c.lacksModel(ctx, r, in)
 }
 
-// lacks reports whether the configured model is not among those that opencode
+// lacksModel reports whether the configured model is not among those that opencode
 // knows here.
-func (c opencode) lacks(ctx context.Context, r Runner, in Input) bool {
-	var models, errs limited
-	argv := slices.Concat([]string{c.command("opencode")}, c.cfg.CommandArgs, []string{"models"})
-	exit, err := r.Run(ctx, Invocation{Argv: argv, Env: c.homes(in), Dir: in.Dir, Timeout: salvage, Stdout: &models, Stderr: &errs})
+func (c opencode) lacksModel(ctx context.Context, r Runner, in Input) bool {
+	var models, errs limitedBuffer
+	argv := slices.Concat([]string{c.commandName("opencode")}, c.cfg.CommandArgs, []string{"models"})
+	exit, err := r.Run(ctx, Invocation{Argv: argv, Env: c.homeEnv(in), Dir: in.Dir, Timeout: salvageTimeout, Stdout: &models, Stderr: &errs})
 	known := strings.Fields(models.String())
 	return err == nil && exit.OK() && len(known) > 0 && !slices.Contains(known, c.cfg.Model)
 }
 
-// limited keeps the first megabyte of what is written to it.
-type limited struct{ bytes.Buffer }
+// limitedBuffer keeps the first megabyte of what is written to it.
+type limitedBuffer struct{ bytes.Buffer }
 
-func (l *limited) Write(p []byte) (int, error) {
+func (l *limitedBuffer) Write(p []byte) (int, error) {
 	l.Buffer.Write(p[:min(len(p), max(0, 1<<20-l.Len()))])
 	return len(p), nil
 }
@@ -134,22 +135,22 @@ var sessionID = regexp.MustCompile(`\b(ses_[A-Za-z0-9]+)\b`)
 func (c opencode) Collect(ctx context.Context, r Runner, in Input, out Output) (Raw, error) {
 	raw := Raw{Output: out}
 	for _, text := range [][]byte{out.Stdout, out.Stderr} {
-		for _, rec := range records(text) {
+		for _, rec := range readRecords(text) {
 			if _, message := opencodeError(rec); rec.kind() == "error" && message != "" {
-				return raw, told("OpenCode run failed: " + message)
+				return raw, skillgymError("OpenCode run failed: " + message)
 			}
 		}
 	}
-	d, err := openDir(in.home())
+	d, err := openDir(in.homeDir())
 	if err != nil {
 		return raw, err
 	}
 	defer d.Close() //nolint:errcheck // only read from
 	raw.SessionID = opencodeSession(d, out)
 	if raw.SessionID == "" {
-		return raw, told("OpenCode run did not emit a session id; cannot export structured session data.")
+		return raw, skillgymError("OpenCode run did not emit a session id; cannot export structured session data.")
 	}
-	exported, err := c.export(ctx, r, in, raw.SessionID, out.Exit.OK())
+	exported, err := c.exportSession(ctx, r, in, raw.SessionID, out.Exit.OK())
 	if err != nil {
 		return raw, err
 	}
@@ -160,7 +161,7 @@ func (c opencode) Collect(ctx context.Context, r Runner, in Input, out Output) (
 	defer a.Close() //nolint:errcheck // only read from
 	var pretty bytes.Buffer
 	if err := json.Indent(&pretty, exported, "", "  "); err != nil {
-		return raw, told("OpenCode export returned invalid JSON: " + err.Error())
+		return raw, skillgymError("OpenCode export returned invalid JSON: " + err.Error())
 	}
 	if err := a.write("session.export.json", append(pretty.Bytes(), '\n'), 0o644); err != nil {
 		return raw, err
@@ -169,7 +170,7 @@ func (c opencode) Collect(ctx context.Context, r Runner, in Input, out Output) (
 		return raw, err
 	}
 	raw.Session, raw.ExportPath = exported, a.path("session.export.json")
-	if id, ok := parse(exported).obj("info").text("id"); ok {
+	if id, ok := parseRecord(exported).obj("info").text("id"); ok {
 		raw.SessionID = id
 	}
 	return raw, nil
@@ -177,14 +178,14 @@ func (c opencode) Collect(ctx context.Context, r Runner, in Input, out Output) (
 
 // opencodeSession returns the id of the session: what a record of the stream says,
 // else what looks like one in the output, else in the newest log.
-func opencodeSession(d *dir, out Output) string {
-	for _, r := range records(out.Stdout) {
+func opencodeSession(d *agentDir, out Output) string {
+	for _, r := range readRecords(out.Stdout) {
 		if id := r.str("sessionID"); sessionID.MatchString(id) {
 			return id
 		}
 	}
 	texts := [][]byte{out.Stdout, out.Stderr}
-	if log := d.newest(filepath.Join(xdg("data"), "opencode", "log"), ".log", out.Started); log != "" {
+	if log := d.newestFile(filepath.Join(xdgDir("data"), "opencode", "log"), ".log", out.Started); log != "" {
 		if text, err := d.read(log); err == nil {
 			texts = append(texts, text)
 		}
@@ -201,18 +202,18 @@ func opencodeSession(d *dir, out Output) string {
 // before it has written.
 var exportPauses = []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second}
 
-// salvage is how long the export of a session that failed may take.
-const salvage = 20 * time.Second
+// salvageTimeout is how long the export of a session that failed may take.
+const salvageTimeout = 20 * time.Second
 
-// export runs "opencode export" until it answers with a session. Of a session that
+// exportSession runs "opencode export" until it answers with a session. Of a session that
 // did not end well it is tried once.
-func (c opencode) export(ctx context.Context, r Runner, in Input, id string, well bool) (json.RawMessage, error) {
-	inv := Invocation{Env: c.homes(in), Dir: in.Dir, Timeout: in.Timeout}
+func (c opencode) exportSession(ctx context.Context, r Runner, in Input, id string, well bool) (json.RawMessage, error) {
+	inv := Invocation{Env: c.homeEnv(in), Dir: in.Dir, Timeout: in.Timeout}
 	pauses := exportPauses
 	if !well {
-		inv.Timeout, pauses = salvage, nil
+		inv.Timeout, pauses = salvageTimeout, nil
 	}
-	inv.Argv = append([]string{c.command("opencode")}, c.cfg.CommandArgs...)
+	inv.Argv = append([]string{c.commandName("opencode")}, c.cfg.CommandArgs...)
 	inv.Argv = append(inv.Argv, "export", id)
 	d, err := openDir(filepath.Join(in.Artifacts, "export-command"))
 	if err != nil {
@@ -221,12 +222,12 @@ func (c opencode) export(ctx context.Context, r Runner, in Input, id string, wel
 	defer d.Close() //nolint:errcheck // only read from
 	none := func([]byte) int { return 0 }
 	for try := 0; ; try++ {
-		o, _, err := execute(ctx, r, d, inv, in, none)
+		o, _, err := runLogged(ctx, r, d, inv, in, none)
 		if err != nil {
-			return nil, notRun(inv, err)
+			return nil, startFailure(inv, err)
 		}
 		if !o.Exit.OK() {
-			return nil, badExit(inv, in, o)
+			return nil, exitFailure(inv, in, o)
 		}
 		exported, err := parseExport(o.Stdout)
 		if err == nil || try >= len(pauses) {
@@ -248,33 +249,33 @@ func parseExport(text []byte) (json.RawMessage, error) {
 	}
 	var b bytes.Buffer
 	if err := json.Compact(&b, text); err != nil {
-		return nil, told("OpenCode export returned invalid JSON: " + err.Error())
+		return nil, skillgymError("OpenCode export returned invalid JSON: " + err.Error())
 	}
 	raw := b.Bytes()
-	if r := parse(raw); r.obj("info") == nil || len(r["messages"]) == 0 || r["messages"][0] != '[' {
-		return nil, told("OpenCode export was missing required session fields.")
+	if r := parseRecord(raw); r.obj("info") == nil || len(r["messages"]) == 0 || r["messages"][0] != '[' {
+		return nil, skillgymError("OpenCode export was missing required session fields.")
 	}
 	return raw, nil
 }
 
 // Normalize reads the export.
 func (opencode) Normalize(in Input, raw Raw) (*session.Report, error) {
-	whole := parse(raw.Session)
+	whole := parseRecord(raw.Session)
 	if whole.obj("info") == nil {
-		return nil, told("OpenCode artifacts did not include a structured export session.")
+		return nil, skillgymError("OpenCode artifacts did not include a structured export session.")
 	}
 	var n opencodeReader
 	for _, m := range whole.list("messages") {
 		info := m.obj("info")
-		n.role, n.at = session.Role(info.str("role")), info.obj("time").at("created")
-		n.dir = or(info.obj("path").str("cwd"), in.Dir)
-		n.tokens(info)
+		n.role, n.at = session.Role(info.str("role")), info.obj("time").timeText("created")
+		n.dir = cmp.Or(info.obj("path").str("cwd"), in.Dir)
+		n.addUsage(info)
 		for _, part := range m.list("parts") {
-			n.part(part)
+			n.readPart(part)
 		}
 	}
 	if n.b.Tokens.Input != nil {
-		n.b.Tokens.Input = new(*n.b.Tokens.Input + zero(n.b.Tokens.Cache))
+		n.b.Tokens.Input = new(*n.b.Tokens.Input + valueOrZero(n.b.Tokens.Cache))
 	}
 	return n.b.Report(in.Runner, in.Prompt), nil
 }
@@ -286,13 +287,13 @@ type opencodeReader struct {
 	at   string
 }
 
-// tokens adds what one message took.
-func (n *opencodeReader) tokens(info record) {
+// addUsage adds what one message took.
+func (n *opencodeReader) addUsage(info record) {
 	tokens, t := info.obj("tokens"), &n.b.Tokens
-	t.Input = sum(t.Input, tokens.num("input"))
-	t.Output = sum(t.Output, tokens.num("output"))
-	t.Reasoning = sum(t.Reasoning, tokens.num("reasoning"))
-	t.Cache = sum(t.Cache, tokens.obj("cache").num("read"))
+	t.Input = addCounts(t.Input, tokens.num("input"))
+	t.Output = addCounts(t.Output, tokens.num("output"))
+	t.Reasoning = addCounts(t.Reasoning, tokens.num("reasoning"))
+	t.Cache = addCounts(t.Cache, tokens.obj("cache").num("read"))
 	if usd := info.num("cost"); usd != nil {
 		if n.b.Cost == nil {
 			n.b.Cost = &session.Cost{}
@@ -301,19 +302,19 @@ func (n *opencodeReader) tokens(info record) {
 	}
 }
 
-// sum adds counts, nil where none was told.
-func sum(a, b *float64) *float64 {
+// addCounts adds counts, nil where none was told.
+func addCounts(a, b *float64) *float64 {
 	if b == nil {
 		return a
 	}
-	return new(zero(a) + *b)
+	return new(valueOrZero(a) + *b)
 }
 
-func (n *opencodeReader) part(p record) {
+func (n *opencodeReader) readPart(p record) {
 	state := p.obj("state")
 	at := n.at
 	if at == "" {
-		at = state.obj("time").at("start")
+		at = state.obj("time").timeText("start")
 	}
 	switch text, isText := p.text("text"); {
 	case p.kind() == "reasoning" && isText:
@@ -328,23 +329,23 @@ func (n *opencodeReader) part(p record) {
 		n.b.Add(session.Event{Type: session.Message, Role: session.User, Text: text, At: at})
 	case p.kind() == "tool":
 		if tool, ok := p.text("tool"); ok {
-			n.tool(tool, state, at)
+			n.readTool(tool, state, at)
 		}
 	}
 }
 
-func (n *opencodeReader) tool(tool string, state record, at string) {
+func (n *opencodeReader) readTool(tool string, state record, at string) {
 	input := state.obj("input")
 	if skill, ok := input.text("name"); ok && tool == "skill" {
 		n.b.Skill(skill, "Loaded via skill tool", at)
 	}
 	n.b.Add(session.Event{Type: session.ToolCall, Tool: tool, Args: state.raw("input"), At: at})
-	if output := state.shown("output"); output != "" {
-		end := or(state.obj("time").at("end"), at)
+	if output := state.textOrJSON("output"); output != "" {
+		end := cmp.Or(state.obj("time").timeText("end"), at)
 		n.b.Add(session.Event{Type: session.ToolResult, Tool: tool, Output: output, At: end})
 	}
 	dir := n.dir
-	if d, ok := input.first("workdir", "cwd"); ok {
+	if d, ok := input.firstText("workdir", "cwd"); ok {
 		dir = d
 	}
 	if command, ok := input.text("command"); ok {

@@ -53,7 +53,7 @@ func TestInvocations(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.cfg.Model = "m"
 			in := input(t, tt.cfg)
-			in.Prompt, in.Resume, in.Fenced = tt.prompt, tt.resume, tt.fenced
+			in.Prompt, in.Resume, in.Sandboxed = tt.prompt, tt.resume, tt.fenced
 			inv, err := mustNew(t, tt.cfg).Prepare(t.Context(), in)
 			if err != nil {
 				t.Fatal(err)

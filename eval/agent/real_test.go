@@ -259,7 +259,7 @@ func (c cli) start(t *testing.T, model func(dir string) http.Handler) (Agent, In
 	bin := testenv.NeedsAgent(t, c.bin)
 	testenv.OwnNetwork(t)
 	top := realDir(t)
-	in := Input{Prompt: realPrompt, Dir: top + "/work", Artifacts: top + "/artifacts", UserHome: top + "/home", Fenced: true, Timeout: 10 * time.Minute,
+	in := Input{Prompt: realPrompt, Dir: top + "/work", Artifacts: top + "/artifacts", UserHome: top + "/home", Sandboxed: true, Timeout: 10 * time.Minute,
 		Runner: session.NewRunner(c.bin, session.Agent{Type: c.cfg.Type, Model: c.cfg.Model})}
 	base := serve(t, model(in.Dir))
 	put(t, in.Dir, map[string]string{"notes.txt": "one\ntwo\n"})

@@ -22,13 +22,13 @@ type record map[string]json.RawMessage
 // ours: what comes after them is as if it had not been written.
 const maxRecords = 200_000
 
-// records reads lines of JSON, one after another. Lines that are no object are left
+// readRecords reads lines of JSON, one after another. Lines that are no object are left
 // out.
-func records(text []byte) iter.Seq2[int, record] {
+func readRecords(text []byte) iter.Seq2[int, record] {
 	return func(yield func(int, record) bool) {
 		n := 0
 		for line := range bytes.Lines(text) {
-			r := parse(line)
+			r := parseRecord(line)
 			if r == nil {
 				continue
 			}
@@ -45,13 +45,13 @@ func records(text []byte) iter.Seq2[int, record] {
 // allRecords is records at once, for who looks at them more than once.
 func allRecords(text []byte) []record {
 	var all []record
-	for _, r := range records(text) {
+	for _, r := range readRecords(text) {
 		all = append(all, r)
 	}
 	return all
 }
 
-func parse(raw []byte) record {
+func parseRecord(raw []byte) record {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || raw[0] != '{' {
 		return nil
@@ -85,8 +85,8 @@ func (r record) str(key string) string {
 	return s
 }
 
-// first returns the first of some fields that is a string.
-func (r record) first(keys ...string) (string, bool) {
+// firstText returns the first of some fields that is a string.
+func (r record) firstText(keys ...string) (string, bool) {
 	for _, k := range keys {
 		if s, ok := r.text(k); ok {
 			return s, true
@@ -113,11 +113,11 @@ func (r record) num(key string) *float64 {
 	return &n
 }
 
-// is reports whether a field is true.
-func (r record) is(key string) bool { return string(r[key]) == "true" }
+// isTrue reports whether a field is true.
+func (r record) isTrue(key string) bool { return string(r[key]) == "true" }
 
 // obj returns a field that is an object, nil where it is not.
-func (r record) obj(key string) record { return parse(r[key]) }
+func (r record) obj(key string) record { return parseRecord(r[key]) }
 
 // list returns the objects in a field that is an array.
 func (r record) list(key string) []record {
@@ -131,7 +131,7 @@ func (r record) list(key string) []record {
 	}
 	var all []record
 	for _, it := range items[:min(len(items), maxRecords)] {
-		if o := parse(it); o != nil {
+		if o := parseRecord(it); o != nil {
 			all = append(all, o)
 		}
 	}
@@ -147,10 +147,10 @@ func (r record) raw(key string) json.RawMessage {
 	if !ok {
 		return nil
 	}
-	return compact(raw)
+	return compactJSON(raw)
 }
 
-func compact(raw []byte) json.RawMessage {
+func compactJSON(raw []byte) json.RawMessage {
 	var b bytes.Buffer
 	if json.Compact(&b, raw) != nil {
 		return nil
@@ -158,17 +158,17 @@ func compact(raw []byte) json.RawMessage {
 	return b.Bytes()
 }
 
-// shown returns a field as a text: a string as it is, anything else as JSON, ""
+// textOrJSON returns a field as a text: a string as it is, anything else as JSON, ""
 // where it is missing.
-func (r record) shown(key string) string {
+func (r record) textOrJSON(key string) string {
 	if s, ok := r.text(key); ok {
 		return s
 	}
 	return string(r.raw(key))
 }
 
-// at returns a field of milliseconds since 1970 as a time of a report.
-func (r record) at(key string) string {
+// timeText returns a field of milliseconds since 1970 as a time of a report.
+func (r record) timeText(key string) string {
 	n := r.num(key)
 	if n == nil || math.Abs(*n) > 8.64e15 {
 		return ""
@@ -176,8 +176,8 @@ func (r record) at(key string) string {
 	return session.Time(time.UnixMilli(int64(*n)))
 }
 
-// encode returns a value as JSON that is known to be encodable.
-func encode(v any) json.RawMessage {
+// encodeJSON returns a value as JSON that is known to be encodable.
+func encodeJSON(v any) json.RawMessage {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return nil
@@ -200,9 +200,9 @@ func exitCodeIn(text, prefix string) (int, bool) {
 	return 0, false
 }
 
-// between returns the milliseconds from one time to another, nil where either is
+// millisBetween returns the milliseconds from one time to another, nil where either is
 // not known.
-func between(from, to string) *float64 {
+func millisBetween(from, to string) *float64 {
 	a, err := time.Parse(time.RFC3339, from)
 	if err != nil {
 		return nil

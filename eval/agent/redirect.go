@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -28,22 +29,22 @@ func Redirect(cfg Config, base string) (Config, *url.URL, error) {
 	}
 	switch cfg.Type {
 	case "claude-code":
-		return moved(cfg, "ANTHROPIC_BASE_URL", "https://api.anthropic.com", base)
+		return redirectVariable(cfg, "ANTHROPIC_BASE_URL", "https://api.anthropic.com", base)
 	case "gemini":
-		return moved(cfg, "GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com", base)
+		return redirectVariable(cfg, "GOOGLE_GEMINI_BASE_URL", "https://generativelanguage.googleapis.com", base)
 	case "codex":
 		return redirectCodex(cfg, base)
 	case "opencode":
-		return movedProvider(cfg, base)
+		return redirectOpencode(cfg, base)
 	case "copilot":
 		if cfg.Env["COPILOT_PROVIDER_BASE_URL"] == "" {
 			return cfg, nil, fmt.Errorf("agent: redirect copilot: %w: only a model of one's own can be moved, which COPILOT_PROVIDER_BASE_URL names", fault.Unsupported)
 		}
-		return moved(cfg, "COPILOT_PROVIDER_BASE_URL", "", base)
+		return redirectVariable(cfg, "COPILOT_PROVIDER_BASE_URL", "", base)
 	case "command", "acp":
 		for _, name := range ModelVariables {
 			if cfg.Env[name] != "" {
-				return moved(cfg, name, "", base)
+				return redirectVariable(cfg, name, "", base)
 			}
 		}
 		return cfg, nil, nil
@@ -54,9 +55,9 @@ func Redirect(cfg Config, base string) (Config, *url.URL, error) {
 // ModelVariables are those by which programs are told where their model is.
 var ModelVariables = []string{"ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"}
 
-// moved sets a variable that has the place of the model.
-func moved(cfg Config, name, def, base string) (Config, *url.URL, error) {
-	was := or(cfg.Env[name], def)
+// redirectVariable sets a variable that has the place of the model.
+func redirectVariable(cfg Config, name, def, base string) (Config, *url.URL, error) {
+	was := cmp.Or(cfg.Env[name], def)
 	up, err := url.Parse(was)
 	if err != nil || up.Host == "" {
 		return cfg, nil, fmt.Errorf("agent: redirect %s: %w: %s is %q, want a URL", cfg.Type, fault.InvalidArgument, name, was)
@@ -73,9 +74,9 @@ var opencodeProviders = map[string]string{
 	"groq": "https://api.groq.com/openai/v1", "mistral": "https://api.mistral.ai/v1", "deepseek": "https://api.deepseek.com",
 }
 
-// movedProvider sets the place of opencode's provider in a piece of configuration
+// redirectOpencode sets the place of opencode's provider in a piece of configuration
 // that is laid over all others.
-func movedProvider(cfg Config, base string) (Config, *url.URL, error) {
+func redirectOpencode(cfg Config, base string) (Config, *url.URL, error) {
 	const name = "OPENCODE_CONFIG_CONTENT"
 	id, _, _ := strings.Cut(cfg.Model, "/")
 	known, ok := opencodeProviders[id]
@@ -85,7 +86,7 @@ func movedProvider(cfg Config, base string) (Config, *url.URL, error) {
 			return cfg, nil, fmt.Errorf("agent: redirect opencode: %w: %s: %w", fault.InvalidArgument, name, err)
 		}
 	}
-	options := within(within(within(content, "provider"), id), "options")
+	options := subObject(subObject(subObject(content, "provider"), id), "options")
 	if was, isText := options["baseURL"].(string); isText {
 		known, ok = was, true
 	}
@@ -98,13 +99,13 @@ func movedProvider(cfg Config, base string) (Config, *url.URL, error) {
 		return cfg, nil, fmt.Errorf("agent: redirect opencode: %w: the provider %q is at %q, want a URL", fault.InvalidArgument, id, known)
 	}
 	options["baseURL"] = base + up.Path
-	cfg.Env[name] = string(encode(content))
+	cfg.Env[name] = string(encodeJSON(content))
 	up.Path = ""
 	return cfg, up, nil
 }
 
-// within returns an object inside another, made where it is not.
-func within(m map[string]any, key string) map[string]any {
+// subObject returns an object inside another, made where it is not.
+func subObject(m map[string]any, key string) map[string]any {
 	inner, ok := m[key].(map[string]any)
 	if !ok {
 		inner = map[string]any{}

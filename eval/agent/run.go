@@ -68,11 +68,11 @@ func Run(ctx context.Context, r Runner, a Agent, in Input) (Outcome, error) {
 	defer d.Close() //nolint:errcheck // only read from
 	inv, err := a.Prepare(ctx, in)
 	if err != nil {
-		out.Failure = failure(OriginRunner, err)
+		out.Failure = newFailure(OriginRunner, err)
 		return out, nil
 	}
 	inv.Timeout = in.Timeout
-	o, steps, err := execute(ctx, r, d, inv, in, a.Steps())
+	o, steps, err := runLogged(ctx, r, d, inv, in, a.Steps())
 	out.Exit, out.Steps = o.Exit, steps
 	if ctx.Err() != nil {
 		return out, fmt.Errorf("agent: run %s: %w: %w", in.Runner.ID, fault.Canceled, context.Cause(ctx))
@@ -81,37 +81,37 @@ func Run(ctx context.Context, r Runner, a Agent, in Input) (Outcome, error) {
 	case in.MaxSteps > 0 && steps > in.MaxSteps:
 		out.Failure = tooManySteps(in, steps)
 	case (err == nil || len(o.Stdout) > 0) && a.Rejected(ctx, r, in, o):
-		out.Failure = rejected(in)
+		out.Failure = modelRejected(in)
 	case err != nil:
-		out.Failure = notRun(inv, err)
+		out.Failure = startFailure(inv, err)
 	case !o.Exit.OK():
-		out.Failure = badExit(inv, in, o)
+		out.Failure = exitFailure(inv, in, o)
 	}
-	finish(ctx, r, a, in, o, &out)
+	makeReport(ctx, r, a, in, o, &out)
 	return out, ctx.Err()
 }
 
-// finish makes the report. What can't be collected of a session that has failed
+// makeReport makes the report. What can't be collected of a session that has failed
 // already is no second failure.
-func finish(ctx context.Context, r Runner, a Agent, in Input, o Output, out *Outcome) {
+func makeReport(ctx context.Context, r Runner, a Agent, in Input, o Output, out *Outcome) {
 	first := out.Failure != nil
 	if first && len(o.Stdout) == 0 {
 		return
 	}
 	raw, err := a.Collect(ctx, r, in, o)
-	if told := new(toldError); errors.As(err, &told) { // what it did until then is there all the same
+	if told := new(reportedError); errors.As(err, &told) { // what it did until then is there all the same
 		if err = nil; !first {
-			out.Failure, first = failure(OriginRunner, told), true
+			out.Failure, first = newFailure(OriginRunner, told), true
 			out.Failure.Log = o.StderrPath
 		}
 	}
 	if err != nil && !first {
-		out.Failure = failure(OriginCollection, err)
+		out.Failure = newFailure(OriginCollection, err)
 	}
 	if err == nil {
 		report, nerr := a.Normalize(in, raw)
 		if nerr != nil && !first {
-			out.Failure = failure(OriginNormalization, nerr)
+			out.Failure = newFailure(OriginNormalization, nerr)
 		}
 		if nerr == nil {
 			out.Report = report
@@ -126,9 +126,9 @@ func finish(ctx context.Context, r Runner, a Agent, in Input, o Output, out *Out
 	rep.Steps, rep.PeakMemoryBytes = out.Steps, o.Exit.PeakMemory
 }
 
-// execute runs an invocation with its logs. It ends the program when it takes more
+// runLogged runs an invocation with its logs. It ends the program when it takes more
 // steps than in allows.
-func execute(ctx context.Context, r Runner, d *dir, inv Invocation, in Input, count func([]byte) int) (Output, int, error) {
+func runLogged(ctx context.Context, r Runner, d *agentDir, inv Invocation, in Input, count func([]byte) int) (Output, int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	limit := in.MaxOutput
@@ -136,24 +136,24 @@ func execute(ctx context.Context, r Runner, d *dir, inv Invocation, in Input, co
 		limit = DefaultMaxOutput
 	}
 	o := Output{StdoutPath: d.path(stdoutName), StderrPath: d.path("stderr.log"), Started: time.Now()}
-	outLog, err := d.log(stdoutName, limit)
+	outLog, err := d.createLog(stdoutName, limit)
 	if err != nil {
 		return o, 0, err
 	}
 	defer outLog.Close()
-	errLog, err := d.log("stderr.log", limit)
+	errLog, err := d.createLog("stderr.log", limit)
 	if err != nil {
 		return o, 0, err
 	}
 	defer errLog.Close()
-	w := &watcher{count: count, limit: in.MaxSteps, stop: cancel}
+	w := &stepCounter{count: count, limit: in.MaxSteps, stop: cancel}
 	inv.Stdout, inv.Stderr = io.MultiWriter(outLog, w), errLog
 	if inv.Converse != nil {
 		o.Exit, err = converse(ctx, r, inv)
 	} else {
 		o.Exit, err = r.Run(ctx, inv)
 	}
-	w.end()
+	w.endLine()
 	o.Ended = time.Now()
 	o.Stdout, o.Stderr = outLog.text(), errLog.text()
 	if info, serr := outLog.Stat(); serr == nil {
@@ -162,8 +162,8 @@ func execute(ctx context.Context, r Runner, d *dir, inv Invocation, in Input, co
 	return o, w.steps, err
 }
 
-// parting is how long a program may take to end after its conversation did.
-const parting = 5 * time.Second
+// exitGrace is how long a program may take to end after its conversation did.
+const exitGrace = 5 * time.Second
 
 // converse runs a program and speaks with it. Both come to an end when either
 // does; a program whose conversation ended well has ended well.
@@ -172,7 +172,7 @@ func converse(ctx context.Context, r Runner, inv Invocation) (Exit, error) {
 	defer cancel()
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
-	inv.Stdin, inv.Stdout = inR, &sink{first: inv.Stdout, pipe: outW}
+	inv.Stdin, inv.Stdout = inR, &teeWriter{first: inv.Stdout, pipe: outW}
 	var talk error
 	var parted bool // the program did not end by itself
 	var wg sync.WaitGroup
@@ -183,7 +183,7 @@ func converse(ctx context.Context, r Runner, inv Invocation) (Exit, error) {
 		outR.Close() //nolint:errcheck // never fails
 		select {
 		case <-ended:
-		case <-time.After(parting):
+		case <-time.After(exitGrace):
 			parted = true
 			cancel()
 		}
@@ -202,13 +202,13 @@ func converse(ctx context.Context, r Runner, inv Invocation) (Exit, error) {
 	return exit, err
 }
 
-// A sink writes to the log, and to the pipe for as long as somebody reads there.
-type sink struct {
+// A teeWriter writes to the log, and to the pipe for as long as somebody reads there.
+type teeWriter struct {
 	first io.Writer
 	pipe  *io.PipeWriter
 }
 
-func (s *sink) Write(p []byte) (int, error) {
+func (s *teeWriter) Write(p []byte) (int, error) {
 	if n, err := s.first.Write(p); err != nil {
 		return n, err
 	}
@@ -221,9 +221,9 @@ func (s *sink) Write(p []byte) (int, error) {
 // maxLine is how long a line may be to be looked at while the program runs.
 const maxLine = 16 << 20
 
-// A watcher counts steps as lines come in, and stops the program when there are
+// A stepCounter counts steps as lines come in, and stops the program when there are
 // too many.
-type watcher struct {
+type stepCounter struct {
 	count func([]byte) int
 	limit int
 	stop  func()
@@ -232,7 +232,7 @@ type watcher struct {
 	skip  bool // the present line is too long
 }
 
-func (w *watcher) Write(p []byte) (int, error) {
+func (w *stepCounter) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 {
 		part, rest, ended := bytes.Cut(p, []byte("\n"))
@@ -244,14 +244,14 @@ func (w *watcher) Write(p []byte) (int, error) {
 			w.line = append(w.line, part...)
 		}
 		if ended {
-			w.end()
+			w.endLine()
 		}
 	}
 	return n, nil
 }
 
-// end takes the present line as whole.
-func (w *watcher) end() {
+// endLine takes the present line as whole.
+func (w *stepCounter) endLine() {
 	if len(w.line) > 0 && !w.skip {
 		w.steps = w.count(w.line)
 	}
@@ -261,15 +261,15 @@ func (w *watcher) end() {
 	}
 }
 
-// told is an error in the words that skillgym uses, for those who look for them.
-type told string
+// skillgymError is an error in the words that skillgym uses, for those who look for them.
+type skillgymError string
 
-func (t told) Error() string { return string(t) }
+func (t skillgymError) Error() string { return string(t) }
 
 // Unwrap returns the code: what an agent says about itself is a failure.
-func (told) Unwrap() error { return fault.Failed }
+func (skillgymError) Unwrap() error { return fault.Failed }
 
-func failure(origin Origin, err error) *Failure {
+func newFailure(origin Origin, err error) *Failure {
 	return &Failure{Origin: origin, Name: "Error", Message: err.Error(), Err: err}
 }
 
@@ -279,16 +279,16 @@ func tooManySteps(in Input, steps int) *Failure {
 			steps, in.MaxSteps, in.Runner.ID, in.Runner.Agent.Type)}
 }
 
-func rejected(in Input) *Failure {
+func modelRejected(in Input) *Failure {
 	return &Failure{Origin: OriginModelRejected, Name: "Error", Err: fault.Unsupported, Log: in.Artifacts + "/stderr.log",
 		Message: fmt.Sprintf("Runner rejected configured model %q during initial execution.", in.Runner.Agent.Model)}
 }
 
-func notRun(inv Invocation, err error) *Failure {
+func startFailure(inv Invocation, err error) *Failure {
 	return &Failure{Origin: OriginRunner, Name: "Error", Message: fmt.Sprintf("Command failed: %s: %v", inv, err), Err: err}
 }
 
-func badExit(inv Invocation, in Input, o Output) *Failure {
+func exitFailure(inv Invocation, in Input, o Output) *Failure {
 	f := &Failure{Origin: OriginRunner, Name: "Error", Log: o.StderrPath, Err: fault.Failed,
 		Message: fmt.Sprintf("Command failed: %s (exit %d)", inv, o.Exit.Code)}
 	switch o.Exit.Cause {

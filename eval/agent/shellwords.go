@@ -29,7 +29,7 @@ func filesRead(command string) []string {
 		if len(words) == 0 {
 			continue
 		}
-		file := unquote(words[0])
+		file := trimQuotes(words[0])
 		if file != "" && !strings.HasPrefix(file, "-") {
 			found = append(found, file)
 		}
@@ -37,8 +37,8 @@ func filesRead(command string) []string {
 	return unique(found)
 }
 
-// unquote removes a quote at the beginning and one at the end.
-func unquote(s string) string {
+// trimQuotes removes a quote at the beginning and one at the end.
+func trimQuotes(s string) string {
 	if s != "" && (s[0] == '\'' || s[0] == '"') {
 		s = s[1:]
 	}

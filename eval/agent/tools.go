@@ -22,7 +22,7 @@ const toolServer = "croft"
 // offerTools tells a program of this kind of the server of in.Tools: by a file below
 // d, the home that it was given, by arguments behind the word for what it is to do,
 // or in its environment. A program that can't be told is Unsupported.
-func offerTools(kind string, d *dir, in Input, env map[string]string) (args []string, err error) {
+func offerTools(kind string, d *agentDir, in Input, env map[string]string) (args []string, err error) {
 	if in.Tools == "" {
 		return nil, nil
 	}
@@ -30,7 +30,7 @@ func offerTools(kind string, d *dir, in Input, env map[string]string) (args []st
 	case "claude-code":
 		const name = claudeHome + "/croft-tools.json"
 		servers := map[string]any{"mcpServers": map[string]any{toolServer: map[string]any{"type": "http", "url": in.Tools, "alwaysLoad": true}}}
-		return []string{"--mcp-config", d.path(name)}, d.write(name, encode(servers), 0o600)
+		return []string{"--mcp-config", d.path(name)}, d.write(name, encodeJSON(servers), 0o600)
 	case "codex":
 		set := func(key, value string) []string {
 			return []string{"-c", "mcp_servers." + toolServer + "." + key + "=" + value}
@@ -40,13 +40,13 @@ func offerTools(kind string, d *dir, in Input, env map[string]string) (args []st
 		return append(args, set("tool_timeout_sec", "1800")...), nil
 	case "opencode":
 		server := map[string]any{"type": "remote", "url": in.Tools, "oauth": false}
-		return nil, inContent(env, func(content map[string]any) { within(content, "mcp")[toolServer] = server })
+		return nil, editOpencodeConfig(env, func(content map[string]any) { subObject(content, "mcp")[toolServer] = server })
 	case "gemini":
 		server := map[string]any{"httpUrl": in.Tools, "trust": true, "timeout": 1800000}
-		return nil, inFile(d, filepath.Join(geminiHome, ".gemini", "settings.json"), func(s map[string]any) { within(s, "mcpServers")[toolServer] = server })
+		return nil, editSettings(d, filepath.Join(geminiHome, ".gemini", "settings.json"), func(s map[string]any) { subObject(s, "mcpServers")[toolServer] = server })
 	case "copilot":
 		server := map[string]any{"type": "http", "url": in.Tools, "tools": []string{"*"}}
-		return nil, inFile(d, filepath.Join(copilotHome, "mcp-config.json"), func(s map[string]any) { within(s, "mcpServers")[toolServer] = server })
+		return nil, editSettings(d, filepath.Join(copilotHome, "mcp-config.json"), func(s map[string]any) { subObject(s, "mcpServers")[toolServer] = server })
 	case "command":
 		env["CROFT_EVAL_TOOLS"] = in.Tools
 		return nil, nil
@@ -54,9 +54,9 @@ func offerTools(kind string, d *dir, in Input, env map[string]string) (args []st
 	return nil, fmt.Errorf("agent: give %s tools: %w: it takes them from the user's own settings only", kind, fault.Unsupported)
 }
 
-// inContent changes the piece of configuration that opencode takes from its
+// editOpencodeConfig changes the piece of configuration that opencode takes from its
 // environment.
-func inContent(env map[string]string, change func(map[string]any)) error {
+func editOpencodeConfig(env map[string]string, change func(map[string]any)) error {
 	const name = "OPENCODE_CONFIG_CONTENT"
 	content := map[string]any{}
 	if text := env[name]; text != "" {
@@ -65,12 +65,12 @@ func inContent(env map[string]string, change func(map[string]any)) error {
 		}
 	}
 	change(content)
-	env[name] = string(encode(content))
+	env[name] = string(encodeJSON(content))
 	return nil
 }
 
-// inFile changes a file of settings in JSON, which need not be there.
-func inFile(d *dir, name string, change func(map[string]any)) error {
+// editSettings changes a file of settings in JSON, which need not be there.
+func editSettings(d *agentDir, name string, change func(map[string]any)) error {
 	content := map[string]any{}
 	data, err := d.read(name)
 	switch {
@@ -83,5 +83,5 @@ func inFile(d *dir, name string, change func(map[string]any)) error {
 		}
 	}
 	change(content)
-	return d.write(name, encode(content), 0o600)
+	return d.write(name, encodeJSON(content), 0o600)
 }

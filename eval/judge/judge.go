@@ -97,10 +97,10 @@ func (j *Judge) Ask(ctx context.Context, q Question) (Verdict, error) {
 	if strings.TrimSpace(q.Criterion) == "" {
 		return Verdict{}, fmt.Errorf("judge: ask: %w: no criterion", fault.InvalidArgument)
 	}
-	talk := []message{{"user", prompt(q)}}
+	talk := []chatMessage{{"user", buildPrompt(q)}}
 	var bad error
 	for range 2 {
-		said, err := j.complete(ctx, talk)
+		said, err := j.nextMessage(ctx, talk)
 		if err != nil {
 			return Verdict{}, err
 		}
@@ -109,15 +109,15 @@ func (j *Judge) Ask(ctx context.Context, q Question) (Verdict, error) {
 			return v, nil
 		}
 		bad = fmt.Errorf("%w; it answered %.200q", err, said)
-		talk = append(talk, message{"assistant", said},
-			message{"user", "That is not the form asked for (" + err.Error() + "). Answer with the JSON object alone."})
+		talk = append(talk, chatMessage{"assistant", said},
+			chatMessage{"user", "That is not the form asked for (" + err.Error() + "). Answer with the JSON object alone."})
 	}
 	return Verdict{}, fmt.Errorf("judge: ask %s: %w", j.cfg.Model, bad)
 }
 
-// prompt puts a question into words. The mark around a subject follows from the
+// buildPrompt puts a question into words. The mark around a subject follows from the
 // text, so that no text can contain the end of its own.
-func prompt(q Question) string {
+func buildPrompt(q Question) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Criterion:\n%s\n", q.Criterion)
 	for _, s := range q.Subjects {
@@ -162,13 +162,13 @@ func Parse(text string) (Verdict, error) {
 	return Verdict{Pass: *v.Pass, Score: *v.Score, Reason: *v.Reason}, nil
 }
 
-type message struct {
+type chatMessage struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
 }
 
-// complete returns what the model says next in a conversation.
-func (j *Judge) complete(ctx context.Context, talk []message) (string, error) {
+// nextMessage returns what the model says next in a conversation.
+func (j *Judge) nextMessage(ctx context.Context, talk []chatMessage) (string, error) {
 	body, path := any(nil), ""
 	header := http.Header{"Content-Type": {"application/json"}}
 	switch j.cfg.Style {
@@ -184,22 +184,22 @@ func (j *Judge) complete(ctx context.Context, talk []message) (string, error) {
 		if j.cfg.Key != "" {
 			header.Set("Authorization", "Bearer "+j.cfg.Key)
 		}
-		body = map[string]any{"model": j.cfg.Model, "messages": append([]message{{"system", instructions}}, talk...)}
+		body = map[string]any{"model": j.cfg.Model, "messages": append([]chatMessage{{"system", instructions}}, talk...)}
 	}
 	data, err := json.Marshal(body)
 	if err != nil {
 		return "", fmt.Errorf("judge: ask %s: %w: %w", j.cfg.Model, fault.InvalidArgument, err)
 	}
-	answer, err := j.post(ctx, j.cfg.BaseURL+path, header, data)
+	answer, err := j.postJSON(ctx, j.cfg.BaseURL+path, header, data)
 	if err != nil {
 		return "", err
 	}
-	return read(answer)
+	return answerText(answer)
 }
 
 const maxAnswer = 4 << 20
 
-func (j *Judge) post(ctx context.Context, url string, header http.Header, data []byte) ([]byte, error) {
+func (j *Judge) postJSON(ctx context.Context, url string, header http.Header, data []byte) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(data))
 	if err != nil {
 		return nil, fmt.Errorf("judge: ask %s: %w: %w", j.cfg.Model, fault.InvalidArgument, err)
@@ -219,13 +219,13 @@ func (j *Judge) post(ctx context.Context, url string, header http.Header, data [
 		return nil, fmt.Errorf("judge: ask %s: %w: %w", j.cfg.Model, fault.Unavailable, err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("judge: ask %s: %w: %s: %.300s", j.cfg.Model, codeOf(resp.StatusCode), resp.Status, answer)
+		return nil, fmt.Errorf("judge: ask %s: %w: %s: %.300s", j.cfg.Model, faultCode(resp.StatusCode), resp.Status, answer)
 	}
 	return answer, nil
 }
 
-// codeOf returns what a status of the endpoint means for whoever asked.
-func codeOf(status int) fault.Code {
+// faultCode returns what a status of the endpoint means for whoever asked.
+func faultCode(status int) fault.Code {
 	switch {
 	case status == http.StatusUnauthorized:
 		return fault.Unauthenticated
@@ -242,11 +242,11 @@ func codeOf(status int) fault.Code {
 	}
 }
 
-// read finds the text of an answer of either style.
-func read(answer []byte) (text string, err error) {
+// answerText finds the text of an answer of either style.
+func answerText(answer []byte) (text string, err error) {
 	var a struct {
 		Choices []struct {
-			Message message `json:"message"`
+			Message chatMessage `json:"message"`
 		} `json:"choices"`
 		Content []struct {
 			Type string `json:"type"`

@@ -20,7 +20,7 @@ func Handler(upstream *url.URL, rt http.RoundTripper) http.Handler {
 			p.SetURL(upstream)
 			p.Out.Host = upstream.Host
 		},
-		ErrorHandler: refuse,
+		ErrorHandler: writeError,
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") != "" {
@@ -33,9 +33,9 @@ func Handler(upstream *url.URL, rt http.RoundTripper) http.Handler {
 	})
 }
 
-// refuse answers in the form in which models' APIs tell errors, with a status
+// writeError answers in the form in which models' APIs tell errors, with a status
 // after which nobody tries again.
-func refuse(w http.ResponseWriter, _ *http.Request, err error) {
+func writeError(w http.ResponseWriter, _ *http.Request, err error) {
 	status := http.StatusBadGateway
 	if fault.Of(err) == fault.NotFound {
 		status = http.StatusBadRequest // of a 404 some would say that the model is gone, and others try again

@@ -16,9 +16,9 @@ import (
 // What differs from run to run in what agents send: ids of sessions, users and
 // requests, times, and names of temporary directories.
 var (
-	volatile = map[string]bool{"metadata": true, "user": true, "prompt_cache_key": true, "client_metadata": true, "session_id": true,
+	volatileFields = map[string]bool{"metadata": true, "user": true, "prompt_cache_key": true, "client_metadata": true, "session_id": true,
 		"request_id": true, "conversation_id": true, "safety_identifier": true, "user_prompt_id": true, "project": true}
-	masks = []struct {
+	volatilePatterns = []struct {
 		of *regexp.Regexp
 		to string
 	}{
@@ -41,9 +41,9 @@ var (
 // of. Requests of different runs that mean the same have the same key, also where
 // they name the directories of their run.
 func Key(r *http.Request, body []byte, dirs ...string) (key string, norm []byte) {
-	norm = normalise([]byte(hide(string(body), dirs)))
+	norm = normaliseBody([]byte(insertPlaceholders(string(body), dirs)))
 	h := sha256.New()
-	for _, part := range []string{r.Method, strings.ToLower(host(r)), r.URL.Path, query(r.URL)} {
+	for _, part := range []string{r.Method, strings.ToLower(requestHost(r)), r.URL.Path, publicQuery(r.URL)} {
 		h.Write([]byte(part))
 		h.Write([]byte{0})
 	}
@@ -51,7 +51,7 @@ func Key(r *http.Request, body []byte, dirs ...string) (key string, norm []byte)
 	return hex.EncodeToString(h.Sum(nil)), norm
 }
 
-func host(r *http.Request) string {
+func requestHost(r *http.Request) string {
 	h := r.URL.Hostname()
 	if h == "" {
 		h, _, _ = strings.Cut(r.Host, ":")
@@ -59,18 +59,18 @@ func host(r *http.Request) string {
 	return h
 }
 
-// query returns the query without what is secret or differs.
-func query(u *url.URL) string {
+// publicQuery returns the query without what is secret or differs.
+func publicQuery(u *url.URL) string {
 	q := u.Query()
-	for _, name := range append([]string{"client_version"}, keyQueries...) {
+	for _, name := range append([]string{"client_version"}, credentialQueries...) {
 		q.Del(name)
 	}
 	return q.Encode()
 }
 
-// normalise returns a body with its fields sorted and what is volatile masked. A
+// normaliseBody returns a body with its fields sorted and what is volatile masked. A
 // body that is no JSON stays as it is.
-func normalise(body []byte) []byte {
+func normaliseBody(body []byte) []byte {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil
 	}
@@ -78,36 +78,36 @@ func normalise(body []byte) []byte {
 	dec.UseNumber()
 	var v any
 	if dec.Decode(&v) != nil || dec.More() {
-		return mask(body)
+		return maskVolatile(body)
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if enc.Encode(strip(v, 0)) != nil {
-		return mask(body)
+	if enc.Encode(dropVolatile(v, 0)) != nil {
+		return maskVolatile(body)
 	}
-	return mask(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+	return maskVolatile(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
 }
 
-// strip leaves out volatile fields of the outermost object and of the one inside
+// dropVolatile leaves out volatile fields of the outermost object and of the one inside
 // it that some providers wrap a request in.
-func strip(v any, depth int) any {
+func dropVolatile(v any, depth int) any {
 	m, ok := v.(map[string]any)
 	if !ok || depth > 1 {
 		return v
 	}
 	for name, inner := range m {
-		if volatile[name] {
+		if volatileFields[name] {
 			delete(m, name)
 		} else {
-			m[name] = strip(inner, depth+1)
+			m[name] = dropVolatile(inner, depth+1)
 		}
 	}
 	return m
 }
 
-func mask(b []byte) []byte {
-	for _, m := range masks {
+func maskVolatile(b []byte) []byte {
+	for _, m := range volatilePatterns {
 		b = m.of.ReplaceAll(b, []byte(m.to))
 	}
 	return b
@@ -116,33 +116,33 @@ func mask(b []byte) []byte {
 // A placeholder is what stands on a tape for a directory of a run.
 type placeholder struct{ dir, mark string }
 
-var noWord = regexp.MustCompile(`[^A-Za-z0-9]`)
+var nonWord = regexp.MustCompile(`[^A-Za-z0-9]`)
 
-// placeholders returns the placeholders of directories, the longest first: one may be inside
+// dirPlaceholders returns the placeholders of directories, the longest first: one may be inside
 // another. Some agents name a directory with dashes for all that is no letter.
-func placeholders(dirs []string) []placeholder {
+func dirPlaceholders(dirs []string) []placeholder {
 	var all []placeholder
 	for i, d := range dirs {
 		if d == "" {
 			continue
 		}
-		all = append(all, placeholder{d, fmt.Sprintf("{{croft-dir-%d}}", i)}, placeholder{noWord.ReplaceAllString(d, "-"), fmt.Sprintf("{{croft-dir-%d-name}}", i)})
+		all = append(all, placeholder{d, fmt.Sprintf("{{croft-dir-%d}}", i)}, placeholder{nonWord.ReplaceAllString(d, "-"), fmt.Sprintf("{{croft-dir-%d-name}}", i)})
 	}
 	slices.SortStableFunc(all, func(a, b placeholder) int { return len(b.dir) - len(a.dir) })
 	return all
 }
 
-// hide puts placeholders where directories are named.
-func hide(text string, dirs []string) string {
-	for _, p := range placeholders(dirs) {
+// insertPlaceholders puts placeholders where directories are named.
+func insertPlaceholders(text string, dirs []string) string {
+	for _, p := range dirPlaceholders(dirs) {
 		text = strings.ReplaceAll(text, p.dir, p.mark)
 	}
 	return text
 }
 
-// show puts the directories of this run where placeholders are.
-func show(text string, dirs []string) string {
-	for _, p := range placeholders(dirs) {
+// expandPlaceholders puts the directories of this run where placeholders are.
+func expandPlaceholders(text string, dirs []string) string {
+	for _, p := range dirPlaceholders(dirs) {
 		text = strings.ReplaceAll(text, p.mark, p.dir)
 	}
 	return text

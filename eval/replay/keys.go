@@ -16,28 +16,28 @@ import (
 
 // credential headers, and those parts of a query that are secret.
 var (
-	keyHeaders = []string{"Authorization", "Proxy-Authorization", "X-Api-Key", "X-Goog-Api-Key", "Api-Key"}
-	keyQueries = []string{"key", "api_key", "access_token"}
+	credentialHeaders = []string{"Authorization", "Proxy-Authorization", "X-Api-Key", "X-Goog-Api-Key", "Api-Key"}
+	credentialQueries = []string{"key", "api_key", "access_token"}
 )
 
-// leastKey is the length of the shortest text that is taken for a key.
-const leastKey = 12
+// minKeyLength is the length of the shortest text that is taken for a key.
+const minKeyLength = 12
 
-// keys are the credentials of a run: those that requests were made with, and those
+// credentials are the credentials of a run: those that requests were made with, and those
 // in the environment of this process, which agents have as well.
-type keys struct {
-	mu   sync.Mutex
-	seen map[string]bool  // guarded by mu
-	find *secret.Scrubber // guarded by mu; of what was seen
+type credentials struct {
+	mu       sync.Mutex
+	values   map[string]bool  // guarded by mu
+	scrubber *secret.Scrubber // guarded by mu; of what was seen
 }
 
-// of returns what hides the keys known when a request is made.
-func (k *keys) of(r *http.Request) *secret.Scrubber {
+// scrubberFor returns what hides the keys known when a request is made.
+func (k *credentials) scrubberFor(r *http.Request) *secret.Scrubber {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	was := len(k.seen)
-	if k.seen == nil {
-		k.seen = map[string]bool{}
+	was := len(k.values)
+	if k.values == nil {
+		k.values = map[string]bool{}
 		for _, pair := range os.Environ() {
 			name, value, _ := strings.Cut(pair, "=")
 			if secret.IsSecretName(name) || strings.HasSuffix(strings.ToUpper(name), "_KEY") || strings.HasPrefix(name, secret.DefaultPrefix) {
@@ -45,7 +45,7 @@ func (k *keys) of(r *http.Request) *secret.Scrubber {
 			}
 		}
 	}
-	for _, name := range keyHeaders {
+	for _, name := range credentialHeaders {
 		for _, value := range r.Header.Values(name) {
 			if _, after, ok := strings.Cut(value, " "); ok { // behind the scheme
 				value = after
@@ -54,27 +54,27 @@ func (k *keys) of(r *http.Request) *secret.Scrubber {
 		}
 	}
 	q := r.URL.Query()
-	for _, name := range keyQueries {
+	for _, name := range credentialQueries {
 		k.add(q.Get(name))
 	}
-	if k.find == nil || len(k.seen) != was {
+	if k.scrubber == nil || len(k.values) != was {
 		var values []secret.Value
-		for text := range k.seen {
+		for text := range k.values {
 			values = append(values, secret.NewValue("key", text))
 		}
-		k.find = secret.NewScrubber(values, nil)
+		k.scrubber = secret.NewScrubber(values, nil)
 	}
-	return k.find
+	return k.scrubber
 }
 
 // The caller holds k.mu.
-func (k *keys) add(text string) {
-	if text = strings.TrimSpace(text); len(text) >= leastKey {
-		k.seen[text] = true
+func (k *credentials) add(text string) {
+	if text = strings.TrimSpace(text); len(text) >= minKeyLength {
+		k.values[text] = true
 	}
 }
 
-// forms finds keys of well-known services by what they look like.
-var forms = sync.OnceValue(func() *secret.Scrubber {
+// knownKeyForms finds keys of well-known services by what they look like.
+var knownKeyForms = sync.OnceValue(func() *secret.Scrubber {
 	return secret.NewScrubber(nil, &secret.ScrubOptions{Finders: []secret.Finder{secret.Known()}})
 })

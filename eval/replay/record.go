@@ -18,8 +18,8 @@ import (
 // A Recorder asks somebody else and writes what they answered to a tape. It is
 // safe for use by several goroutines.
 type Recorder struct {
-	next http.RoundTripper
-	keys keys
+	next        http.RoundTripper
+	credentials credentials
 
 	mu  sync.Mutex
 	out io.Writer // guarded by mu
@@ -41,21 +41,21 @@ func (r *Recorder) Err() error {
 
 // RoundTrip asks and records. The exchange is written when the body of the answer
 // was read to its end; one that was given up is not recorded.
-func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) { return r.ask(req, nil) }
+func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) { return r.roundTrip(req, nil) }
 
 // In returns the recorder for a run that works in some directories: the tape has
 // places for them, which [Tape.In] fills.
 func (r *Recorder) In(dirs ...string) http.RoundTripper {
-	return tripper(func(req *http.Request) (*http.Response, error) { return r.ask(req, dirs) })
+	return roundTripFunc(func(req *http.Request) (*http.Response, error) { return r.roundTrip(req, dirs) })
 }
 
-func (r *Recorder) ask(req *http.Request, dirs []string) (*http.Response, error) {
-	body, err := drain(req)
+func (r *Recorder) roundTrip(req *http.Request, dirs []string) (*http.Response, error) {
+	body, err := readBody(req)
 	if err != nil {
 		return nil, err
 	}
-	hidden := r.keys.of(req)
-	key, norm := Key(req, forms().Bytes(hidden.Bytes(body)), dirs...)
+	hidden := r.credentials.scrubberFor(req)
+	key, norm := Key(req, knownKeyForms().Bytes(hidden.Bytes(body)), dirs...)
 	// An answer that is compressed could not be read by people, nor played in parts.
 	req.Header.Del("Accept-Encoding")
 	resp, err := r.next.RoundTrip(req)
@@ -63,18 +63,18 @@ func (r *Recorder) ask(req *http.Request, dirs []string) (*http.Response, error)
 		return nil, err
 	}
 	shown := *req.URL
-	shown.RawQuery = query(req.URL)
+	shown.RawQuery = publicQuery(req.URL)
 	shown.User = nil
-	e := Exchange{Version: Version, Key: key, Method: req.Method, URL: hidden.String(shown.String()), Status: resp.StatusCode, Header: keep(resp.Header)}
+	e := Exchange{Version: Version, Key: key, Method: req.Method, URL: hidden.String(shown.String()), Status: resp.StatusCode, Header: replayedHeaders(resp.Header)}
 	if json.Valid(norm) {
 		e.Request = norm
 	}
-	resp.Body = &taping{body: resp.Body, e: e, r: r, dirs: dirs, keys: hidden, last: time.Now()}
+	resp.Body = &recordingBody{body: resp.Body, e: e, r: r, dirs: dirs, scrubber: hidden, last: time.Now()}
 	return resp, nil
 }
 
-// keep returns the headers of a response that matter to whoever reads it.
-func keep(h http.Header) http.Header {
+// replayedHeaders returns the headers of a response that matter to whoever reads it.
+func replayedHeaders(h http.Header) http.Header {
 	kept := http.Header{}
 	for _, name := range []string{"Content-Type", "Retry-After", "X-Should-Retry"} {
 		if v := h.Values(name); len(v) > 0 {
@@ -84,54 +84,54 @@ func keep(h http.Header) http.Header {
 	return kept
 }
 
-// taping is the body of an answer that is recorded as it is read.
-type taping struct {
-	body io.ReadCloser
-	e    Exchange
-	r    *Recorder
-	dirs []string
-	keys *secret.Scrubber
-	last time.Time
-	part []byte // of an event that is not whole yet
-	done bool
+// recordingBody is the body of an answer that is recorded as it is read.
+type recordingBody struct {
+	body     io.ReadCloser
+	e        Exchange
+	r        *Recorder
+	dirs     []string
+	scrubber *secret.Scrubber
+	last     time.Time
+	part     []byte // of an event that is not whole yet
+	done     bool
 }
 
-func (t *taping) Read(b []byte) (int, error) {
+func (t *recordingBody) Read(b []byte) (int, error) {
 	n, err := t.body.Read(b)
 	if n > 0 {
 		t.part = append(t.part, b[:n]...)
 		for i := bytes.Index(t.part, eventEnd); i >= 0; i = bytes.Index(t.part, eventEnd) {
-			t.chunk(i + len(eventEnd))
+			t.addChunk(i + len(eventEnd))
 		}
 	}
 	if errors.Is(err, io.EOF) && !t.done {
 		t.done = true
 		if len(t.part) > 0 {
-			t.chunk(len(t.part))
+			t.addChunk(len(t.part))
 		}
-		t.r.write(t.e)
+		t.r.writeExchange(t.e)
 	}
 	return n, err
 }
 
-func (t *taping) Close() error { return t.body.Close() }
+func (t *recordingBody) Close() error { return t.body.Close() }
 
 // eventEnd is between the events of a stream.
 var eventEnd = []byte("\n\n")
 
-// chunk takes down the first n bytes of what came.
-func (t *taping) chunk(n int) {
+// addChunk takes down the first n bytes of what came.
+func (t *recordingBody) addChunk(n int) {
 	now := time.Now()
 	c := Chunk{After: now.Sub(t.last).Milliseconds()}
-	if b := t.keys.Bytes(t.part[:n]); utf8.Valid(b) {
-		c.Text = hide(string(b), t.dirs)
+	if b := t.scrubber.Bytes(t.part[:n]); utf8.Valid(b) {
+		c.Text = insertPlaceholders(string(b), t.dirs)
 	} else {
 		c.Binary = bytes.Clone(b)
 	}
 	t.e.Chunks, t.last, t.part = append(t.e.Chunks, c), now, t.part[n:]
 }
 
-func (r *Recorder) write(e Exchange) {
+func (r *Recorder) writeExchange(e Exchange) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

@@ -61,17 +61,17 @@ type Chunk struct {
 	Binary []byte `json:"binary,omitempty"` // where it is no UTF-8
 }
 
-func (c Chunk) bytes(dirs []string) []byte {
+func (c Chunk) bodyBytes(dirs []string) []byte {
 	if c.Binary != nil {
 		return c.Binary
 	}
-	return []byte(show(c.Text, dirs))
+	return []byte(expandPlaceholders(c.Text, dirs))
 }
 
 // A Tape answers requests as they were answered before, at once. It is safe for use by
 // several goroutines.
 type Tape struct {
-	keys keys
+	credentials credentials
 
 	mu   sync.Mutex
 	all  map[string][]Exchange // guarded by mu
@@ -132,33 +132,33 @@ func (t *Tape) RoundTrip(r *http.Request) (*http.Response, error) { return t.ans
 // In returns the tape for a run that works in some directories, in the order in
 // which the recorder was told its own.
 func (t *Tape) In(dirs ...string) http.RoundTripper {
-	return tripper(func(r *http.Request) (*http.Response, error) { return t.answer(r, dirs) })
+	return roundTripFunc(func(r *http.Request) (*http.Response, error) { return t.answer(r, dirs) })
 }
 
-type tripper func(*http.Request) (*http.Response, error)
+type roundTripFunc func(*http.Request) (*http.Response, error)
 
-func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func (t *Tape) answer(r *http.Request, dirs []string) (*http.Response, error) {
-	body, err := drain(r)
+	body, err := readBody(r)
 	if err != nil {
 		return nil, err
 	}
-	key, norm := Key(r, forms().Bytes(t.keys.of(r).Bytes(body)), dirs...)
-	e, ok := t.take(key)
+	key, norm := Key(r, knownKeyForms().Bytes(t.credentials.scrubberFor(r).Bytes(body)), dirs...)
+	e, ok := t.nextExchange(key)
 	if !ok {
-		return nil, fmt.Errorf("replay: %s %s: %w: no such request was recorded (key %s)%s", r.Method, r.URL.Redacted(), fault.NotFound, key[:12], t.nearest(r, norm))
+		return nil, fmt.Errorf("replay: %s %s: %w: no such request was recorded (key %s)%s", r.Method, r.URL.Redacted(), fault.NotFound, key[:12], t.nearestText(r, norm))
 	}
 	var parts []io.Reader // each is a read of its own, so that what was streamed is streamed again
 	for _, c := range e.Chunks {
-		parts = append(parts, bytes.NewReader(c.bytes(dirs)))
+		parts = append(parts, bytes.NewReader(c.bodyBytes(dirs)))
 	}
 	return &http.Response{Status: fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status)), StatusCode: e.Status,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: e.Header.Clone(), Body: io.NopCloser(io.MultiReader(parts...)), ContentLength: -1, Request: r}, nil
 }
 
-// take returns the next answer to a request.
-func (t *Tape) take(key string) (Exchange, bool) {
+// nextExchange returns the next answer to a request.
+func (t *Tape) nextExchange(key string) (Exchange, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := t.all[key]
@@ -170,9 +170,9 @@ func (t *Tape) take(key string) (Exchange, bool) {
 	return all[i], true
 }
 
-// nearest tells how a request differs from the recorded one that is most like it,
+// nearestText tells how a request differs from the recorded one that is most like it,
 // so that whoever reads the error knows what changed.
-func (t *Tape) nearest(r *http.Request, norm []byte) string {
+func (t *Tape) nearestText(r *http.Request, norm []byte) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	best, at := Exchange{}, -1
@@ -181,7 +181,7 @@ func (t *Tape) nearest(r *http.Request, norm []byte) string {
 			if u, err := url.Parse(e.URL); err != nil || e.Method != r.Method || u.Path != r.URL.Path {
 				continue
 			}
-			if n := common(norm, e.Request); n > at {
+			if n := commonPrefix(norm, e.Request); n > at {
 				best, at = e, n
 			}
 		}
@@ -192,7 +192,7 @@ func (t *Tape) nearest(r *http.Request, norm []byte) string {
 	return fmt.Sprintf("; the nearest differs at byte %d: %q, recorded %q", at, excerpt(norm, at), excerpt(best.Request, at))
 }
 
-func common(a, b []byte) int {
+func commonPrefix(a, b []byte) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
 		n++
@@ -205,8 +205,8 @@ func excerpt(b []byte, at int) string { return string(b[max(0, at-20):min(len(b)
 // maxBody is how large a request may be.
 const maxBody = 64 << 20
 
-// drain reads the body of a request and puts a copy in its place.
-func drain(r *http.Request) ([]byte, error) {
+// readBody reads the body of a request and puts a copy in its place.
+func readBody(r *http.Request) ([]byte, error) {
 	if r.Body == nil {
 		return nil, nil
 	}

@@ -199,7 +199,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		for key := range tape.all {
-			if _, ok := tape.take(key); !ok {
+			if _, ok := tape.nextExchange(key); !ok {
 				t.Errorf("%q is not on the tape", key)
 			}
 		}

@@ -18,8 +18,8 @@ const (
 	perEvent  = 256      // bytes of an event beside its texts, in memory
 )
 
-// begun is the beginning of a text that is too long, with a remark that says so.
-func begun(text string, most int) string {
+// truncateText is the beginning of a text that is too long, with a remark that says so.
+func truncateText(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
@@ -27,54 +27,54 @@ func begun(text string, most int) string {
 	return fmt.Sprintf("%s\n... (%d more bytes are in the log of the agent)", head, len(text)-len(head))
 }
 
-// keep is what of a text goes into an event.
-func (b *Builder) keep(text string) string {
+// truncate is what of a text goes into an event.
+func (b *Builder) truncate(text string) string {
 	most := maxText
 	if b.texts > manyTexts {
 		most = shortText
 	}
-	text = begun(text, most)
+	text = truncateText(text, most)
 	b.texts += len(text)
 	return text
 }
 
-// bound leaves out what is beyond a report: events, files and commands after those
+// truncateReport leaves out what is beyond a report: events, files and commands after those
 // that fill it.
-func (b *Builder) bound() {
+func (b *Builder) truncateReport() {
 	for i := range b.Events {
-		b.Events[i].short()
+		b.Events[i].truncateFields()
 	}
 	for i := range b.Commands {
-		b.Commands[i].Command = begun(b.Commands[i].Command, maxText)
+		b.Commands[i].Command = truncateText(b.Commands[i].Command, maxText)
 	}
 	left := maxEvents
-	kept := first(b.Events, func(e Event) bool {
+	kept := takeWhile(b.Events, func(e Event) bool {
 		left -= perEvent + len(e.Text) + len(e.Output) + len(e.Args) + len(e.Command) + len(e.Path) + len(e.Tool) + len(e.Skill) + len(e.At)
 		return left >= 0
 	})
 	b.leftOut, b.Events = len(b.Events)-len(kept), kept
 	left = maxListed
-	b.Reads = first(b.Reads, func(p string) bool { left -= perEvent + len(p); return left >= 0 })
+	b.Reads = takeWhile(b.Reads, func(p string) bool { left -= perEvent + len(p); return left >= 0 })
 	left = maxListed
-	b.Commands = first(b.Commands, func(c Command) bool {
+	b.Commands = takeWhile(b.Commands, func(c Command) bool {
 		left -= perEvent + len(c.Command) + len(c.Dir)
 		return left >= 0
 	})
 	left = maxListed
-	b.skills = first(b.skills, func(s string) bool { left -= perEvent + len(s); return left >= 0 })
+	b.skills = takeWhile(b.skills, func(s string) bool { left -= perEvent + len(s); return left >= 0 })
 }
 
-// short cuts what is no text of a message or a tool, so that one event does not fill a
+// truncateFields cuts what is no text of a message or a tool, so that one event does not fill a
 // report alone.
-func (e *Event) short() {
-	e.Command, e.Path = begun(e.Command, maxText), begun(e.Path, maxText)
+func (e *Event) truncateFields() {
+	e.Command, e.Path = truncateText(e.Command, maxText), truncateText(e.Path, maxText)
 	if len(e.Args) > maxText {
 		e.Args = json.RawMessage(fmt.Sprintf(`{"leftOut":"%d bytes are in the log of the agent"}`, len(e.Args)))
 	}
 }
 
-// first returns the elements before the first that is refused.
-func first[T any](list []T, ok func(T) bool) []T {
+// takeWhile returns the elements before the first that is refused.
+func takeWhile[T any](list []T, ok func(T) bool) []T {
 	for i, x := range list {
 		if !ok(x) {
 			return list[:i:i]

@@ -20,10 +20,10 @@ type Builder struct {
 	loaded   map[string]bool // those in skills
 	evidence string
 
-	texts   int     // bytes of texts in Events
-	said    *string // the last message of the assistant, all of it; nil is none
-	thought int     // characters of what it thought
-	leftOut int     // events that are not in the report
+	texts        int     // bytes of texts in Events
+	lastMessage  *string // the last message of the assistant, all of it; nil is none
+	thoughtChars int     // characters of what it thought
+	leftOut      int     // events that are not in the report
 }
 
 // Tokens are counts as a provider tells them; nil is not told.
@@ -41,12 +41,12 @@ type Tokens struct {
 func (b *Builder) Add(e Event) {
 	if e.Type == Message && e.Role == Assistant {
 		text := e.Text
-		b.said = &text
+		b.lastMessage = &text
 	}
 	if e.Type == Message && e.Phase == Thinking {
-		b.thought += Length(e.Text)
+		b.thoughtChars += Length(e.Text)
 	}
-	e.Text, e.Output = b.keep(e.Text), b.keep(e.Output)
+	e.Text, e.Output = b.truncate(e.Text), b.truncate(e.Output)
 	b.Events = append(b.Events, e)
 }
 
@@ -88,21 +88,21 @@ func (b *Builder) Skill(name, evidence, at string) {
 // was gathered.
 func (b *Builder) Report(runner Runner, prompt string) *Report {
 	r := Empty(runner, prompt)
-	b.bound()
+	b.truncateReport()
 	if b.Events != nil {
 		r.Events = b.Events
 	}
 	r.LeftOut = b.leftOut
 	output := b.finalOutput()
-	r.FinalOutput = begun(output, maxText)
-	r.Usage = b.usage(prompt, output)
+	r.FinalOutput = truncateText(output, maxText)
+	r.Usage = b.makeUsage(prompt, output)
 	for _, p := range b.Reads {
 		r.Files.ObservedReads = append(r.Files.ObservedReads, p)
 		if strings.HasSuffix(p, skillFile) {
 			r.Files.ObservedSkillReads = append(r.Files.ObservedSkillReads, p)
 		}
 	}
-	r.DetectedSkills = merge(InferSkills(b.Reads), b.skills, b.evidence)
+	r.DetectedSkills = mergeSkills(InferSkills(b.Reads), b.skills, b.evidence)
 	r.Commands, r.Cost = b.Commands, b.Cost
 	return r
 }
@@ -111,34 +111,34 @@ func (b *Builder) finalOutput() string {
 	switch {
 	case b.Output != nil:
 		return *b.Output
-	case b.said != nil:
-		return *b.said
+	case b.lastMessage != nil:
+		return *b.lastMessage
 	}
 	return string(b.Fallback)
 }
 
-func (b *Builder) usage(prompt, output string) Usage {
+func (b *Builder) makeUsage(prompt, output string) Usage {
 	t := b.Tokens
 	u := Usage{
 		InputTokens: t.Input, OutputTokens: t.Output, ReasoningTokens: t.Reasoning, CacheTokens: t.Cache, TotalTokens: t.Total,
 		InputChars: Length(prompt), OutputChars: Length(output),
-		Source: UsageSource{Input: source(t.Input), Output: source(t.Output), Reasoning: source(t.Reasoning)},
+		Source: UsageSource{Input: usageSource(t.Input), Output: usageSource(t.Output), Reasoning: usageSource(t.Reasoning)},
 	}
 	if t.Input != nil && t.Output != nil && (t.Reasoning != nil || t.Partial) {
-		u.TotalTokens = new(*t.Input + *t.Output + value(t.Reasoning) - value(t.Cache))
+		u.TotalTokens = new(*t.Input + *t.Output + valueOrZero(t.Reasoning) - valueOrZero(t.Cache))
 	}
-	u.ReasoningChars = b.thought
+	u.ReasoningChars = b.thoughtChars
 	return u
 }
 
-func source(n *float64) Source {
+func usageSource(n *float64) Source {
 	if n == nil {
 		return Chars
 	}
 	return Provider
 }
 
-func value(n *float64) float64 {
+func valueOrZero(n *float64) float64 {
 	if n == nil {
 		return 0
 	}
@@ -187,8 +187,8 @@ func InferSkills(paths []string) []DetectedSkill {
 	return found
 }
 
-// merge adds the skills that were loaded explicitly to those inferred.
-func merge(found []DetectedSkill, explicit []string, evidence string) []DetectedSkill {
+// mergeSkills adds the skills that were loaded explicitly to those inferred.
+func mergeSkills(found []DetectedSkill, explicit []string, evidence string) []DetectedSkill {
 	if found == nil {
 		found = []DetectedSkill{}
 	}

@@ -17,8 +17,8 @@ import (
 // such case, the report is not JSON, or ctx ended.
 func (s *Suite) Assert(ctx context.Context, caseID string, report json.RawMessage, env AssertEnv) (*Outcome, error) {
 	var out *Outcome
-	err := s.execute(ctx, caseID, report, env, func(r *realm) goja.Callable { return r.vm.handlers.run }, func(r *realm, ex *execution) (err error) {
-		out, err = r.outcome(ex)
+	err := s.runHandler(ctx, caseID, report, env, func(r *realm) goja.Callable { return r.vm.handlers.run }, func(r *realm, ex *execution) (err error) {
+		out, err = r.readOutcome(ex)
 		return err
 	})
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *Suite) Assert(ctx context.Context, caseID string, report json.RawMessag
 // error.
 func (s *Suite) Classify(ctx context.Context, caseID string, result json.RawMessage) (*FailureClass, error) {
 	var class *FailureClass
-	err := s.execute(ctx, caseID, result, nil, func(r *realm) goja.Callable { return r.vm.handlers.classify }, func(r *realm, ex *execution) error {
+	err := s.runHandler(ctx, caseID, result, nil, func(r *realm) goja.Callable { return r.vm.handlers.classify }, func(r *realm, ex *execution) error {
 		if err := r.vm.loadError("classify a failure of case "+caseID+" of", s.Path, ex); err != nil {
 			return err
 		}
@@ -44,11 +44,11 @@ func (s *Suite) Classify(ctx context.Context, caseID string, result json.RawMess
 	return class, nil
 }
 
-// execute calls a handler for a case, in an engine that works. Where another execution
+// runHandler calls a handler for a case, in an engine that works. Where another execution
 // breaks the engine meanwhile, it is done again, once.
-func (s *Suite) execute(ctx context.Context, caseID string, data json.RawMessage, env AssertEnv, handler func(*realm) goja.Callable, end func(*realm, *execution) error) error {
+func (s *Suite) runHandler(ctx context.Context, caseID string, data json.RawMessage, env AssertEnv, handler func(*realm) goja.Callable, end func(*realm, *execution) error) error {
 	for again := true; ; again = false {
-		r, err := s.current(ctx)
+		r, err := s.currentRealm(ctx)
 		if err != nil {
 			return err
 		}
@@ -56,28 +56,28 @@ func (s *Suite) execute(ctx context.Context, caseID string, data json.RawMessage
 		if env != nil {
 			ex.info = env.Info()
 		}
-		err = r.vm.do(ctx, ex, func() error {
-			c, value, err := r.arguments(caseID, data)
+		err = r.vm.runExecution(ctx, ex, func() error {
+			c, value, err := r.callArguments(caseID, data)
 			if err != nil {
 				return err
 			}
-			return r.call(ex, handler(r), c, value)
+			return r.callHandler(ex, handler(r), c, value)
 		}, func() error {
-			if errors.Is(ex.err, errLost) {
-				return errLost
+			if errors.Is(ex.err, errEngineLost) {
+				return errEngineLost
 			}
 			return end(r, ex)
 		})
 		switch {
-		case !errors.Is(err, errLost):
+		case !errors.Is(err, errEngineLost):
 			return err
 		case !again:
-			return fmt.Errorf("suite: %w: %w twice, by others", fault.Unavailable, errLost)
+			return fmt.Errorf("suite: %w: %w twice, by others", fault.Unavailable, errEngineLost)
 		}
 	}
 }
 
-func (r *realm) arguments(caseID string, data json.RawMessage) (*goja.Object, goja.Value, error) {
+func (r *realm) callArguments(caseID string, data json.RawMessage) (*goja.Object, goja.Value, error) {
 	c, ok := r.cases[caseID]
 	if !ok {
 		return nil, nil, &failure{fmt.Errorf("%w: the suite has no case %q", fault.NotFound, caseID)}
@@ -103,8 +103,8 @@ type failure struct{ error }
 
 func (f *failure) Unwrap() error { return f.error }
 
-// call calls one of the handlers as the work of ex.
-func (r *realm) call(ex *execution, fn goja.Callable, args ...goja.Value) error {
+// callHandler calls one of the handlers as the work of ex.
+func (r *realm) callHandler(ex *execution, fn goja.Callable, args ...goja.Value) error {
 	state, err := r.vm.handlers.begin(goja.Undefined())
 	if err != nil {
 		return err
@@ -114,17 +114,17 @@ func (r *realm) call(ex *execution, fn goja.Callable, args ...goja.Value) error 
 	if err != nil {
 		return err
 	}
-	return r.vm.await(ex, promise, nil)
+	return r.vm.awaitPromise(ex, promise, nil)
 }
 
-// outcome is how an execution ended.
-func (r *realm) outcome(ex *execution) (*Outcome, error) {
+// readOutcome is how an execution ended.
+func (r *realm) readOutcome(ex *execution) (*Outcome, error) {
 	var f *failure
 	if errors.As(ex.err, &f) {
 		return nil, f.error
 	}
 	out := &Outcome{}
-	value, thrown := r.vm.cause(ex.err)
+	value, thrown := r.vm.thrownValue(ex.err)
 	if ex.err != nil && !thrown { // it was interrupted, or it asked to exit
 		out.Origin = OriginHook
 		out.Error = &ErrorInfo{Name: "Error", Message: withoutCode(ex.err)}
@@ -152,7 +152,7 @@ func (v *vm) decode(value goja.Value, to any) error {
 	if value == nil || goja.IsUndefined(value) || goja.IsNull(value) {
 		return nil
 	}
-	raw, err := json.Marshal(plain(toData(v.rt, value)))
+	raw, err := json.Marshal(toPlain(toData(v.rt, value)))
 	if err == nil {
 		err = json.Unmarshal(raw, to)
 	}
@@ -162,8 +162,8 @@ func (v *vm) decode(value goja.Value, to any) error {
 	return nil
 }
 
-// describe returns what is known of a thrown value.
-func (v *vm) describe(value goja.Value) ErrorInfo {
+// describeError returns what is known of a thrown value.
+func (v *vm) describeError(value goja.Value) ErrorInfo {
 	info := ErrorInfo{Name: "Error", Message: value.String()}
 	out, err := v.handlers.describe(goja.Undefined(), value)
 	if err == nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A source is what is bundled: a file, or the text that stands for one.
-type source struct {
+// A bundleInput is what is bundled: a file, or the text that stands for one.
+type bundleInput struct {
 	path string // absolute
 	text string // what the file means, line by line, where it is not JavaScript itself
 }
@@ -33,10 +33,10 @@ var builtins = map[string]string{
 	"timers": "timers", "timers/promises": "timers/promises",
 }
 
-// bundle makes one program of a source and all that it imports. The program's value
+// bundleSource makes one program of a source and all that it imports. The program's value
 // is an async function of (require, exported): require gives our modules, and
 // exported is called with the namespace of the source.
-func bundle(src source) (*goja.Program, error) {
+func bundleSource(src bundleInput) (*goja.Program, error) {
 	entry := src.path
 	if src.text != "" {
 		entry = "croft:text"
@@ -65,16 +65,16 @@ func bundle(src source) (*goja.Program, error) {
 		Sourcemap: api.SourceMapExternal, SourcesContent: api.SourcesContentExclude,
 		Banner:  map[string]string{"js": "(async (__croft_require, __croft_exported) => {"},
 		Footer:  map[string]string{"js": "})"},
-		Plugins: []api.Plugin{modules(src)},
+		Plugins: []api.Plugin{modulePlugin(src)},
 	})
 	if len(res.Errors) > 0 {
 		return nil, bundleError(src.path, res.Errors)
 	}
-	return compile(src.path, res.OutputFiles)
+	return compileBundle(src.path, res.OutputFiles)
 }
 
-// compile parses what esbuild put out, so that places in it are those of the sources.
-func compile(path string, files []api.OutputFile) (*goja.Program, error) {
+// compileBundle parses what esbuild put out, so that places in it are those of the sources.
+func compileBundle(path string, files []api.OutputFile) (*goja.Program, error) {
 	var code, mapped []byte
 	for _, f := range files {
 		if strings.HasSuffix(f.Path, ".map") {
@@ -139,9 +139,9 @@ const (
 	textNamespace    = "croft-text"
 )
 
-// modules is how imports are found: ours by name, files as esbuild finds them, and
+// modulePlugin is how imports are found: ours by name, files as esbuild finds them, and
 // anything else is refused with its name.
-func modules(src source) api.Plugin {
+func modulePlugin(src bundleInput) api.Plugin {
 	return api.Plugin{Name: "croft", Setup: func(b api.PluginBuild) {
 		b.OnResolve(api.OnResolveOptions{Filter: `^croft:`}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
 			if name, ok := strings.CutPrefix(a.Path, "croft:builtin/"); ok && a.Namespace == textNamespace {
@@ -150,7 +150,7 @@ func modules(src source) api.Plugin {
 			if a.Path == "croft:text" && src.text != "" {
 				return api.OnResolveResult{Path: src.path, Namespace: textNamespace}, nil
 			}
-			return api.OnResolveResult{}, fmt.Errorf("import %q: a suite has %s", a.Path, available())
+			return api.OnResolveResult{}, fmt.Errorf("import %q: a suite has %s", a.Path, availableModules())
 		})
 		b.OnResolve(api.OnResolveOptions{Filter: `^[a-z@]`}, resolveBare)
 		b.OnResolve(api.OnResolveOptions{Filter: `^\.\.?/`}, resolveOwnSource)
@@ -198,7 +198,7 @@ func resolveBare(a api.OnResolveArgs) (api.OnResolveResult, error) {
 		return api.OnResolveResult{Path: ours, Namespace: builtinNamespace}, nil
 	}
 	if prefixed || slices.Contains(nodeOnly, name) {
-		return api.OnResolveResult{}, fmt.Errorf("import %q: a suite can't use this module of Node; it has %s", a.Path, available())
+		return api.OnResolveResult{}, fmt.Errorf("import %q: a suite can't use this module of Node; it has %s", a.Path, availableModules())
 	}
 	return api.OnResolveResult{}, nil // esbuild looks for it in node_modules and in the paths of a tsconfig
 }
@@ -211,7 +211,7 @@ var nodeOnly = []string{
 	"tls", "tty", "v8", "vm", "worker_threads", "zlib",
 }
 
-func available() string {
+func availableModules() string {
 	names := []string{"skillgym"}
 	for name := range builtins {
 		if name != "skillgym" {
@@ -275,7 +275,7 @@ func bundleError(path string, messages []api.Message) error {
 		text = fmt.Sprintf("%s:%d:%d: %s", strings.TrimPrefix(m.Location.File, textNamespace+":"), m.Location.Line, m.Location.Column+1, text)
 	}
 	if strings.HasPrefix(m.Text, "Could not resolve \"") {
-		text += "; a suite has " + available() + ", files beside it, and what is installed in node_modules"
+		text += "; a suite has " + availableModules() + ", files beside it, and what is installed in node_modules"
 	}
 	code := fault.InvalidArgument
 	if (m.Location == nil || m.Location.File == entryName) && strings.HasPrefix(m.Text, "Could not resolve \""+path) {

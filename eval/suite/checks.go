@@ -30,28 +30,28 @@ const (
 	aJudgment                      // a rubric
 	aScript                        // JavaScript
 
-	some      paramKind = 1 << 8       // with one of the above: a list of them
-	somePaths           = some | aPath // or one
+	aList      paramKind = 1 << 8        // with one of the above: a list of them
+	pathOrList           = aList | aPath // or one
 )
 
 // checks are the assertions that can be written as data: those of the groups, with
 // their arguments.
 var checks = func() map[string][]param {
 	m := map[string][]param{
-		"skills.has": {{"skill", aText}}, "skills.notHas": {{"skill", aText}}, "skills.includes": {{"skills", some | aText}},
-		"skills.count": {{"skill", aText}, {"count", aNumber}}, "skills.exactlyOne": {{"skill", aText}}, "skills.only": {{"skills", some | aText}},
+		"skills.has": {{"skill", aText}}, "skills.notHas": {{"skill", aText}}, "skills.includes": {{"skills", aList | aText}},
+		"skills.count": {{"skill", aText}, {"count", aNumber}}, "skills.exactlyOne": {{"skill", aText}}, "skills.only": {{"skills", aList | aText}},
 
 		"toolCalls.has": {{"matcher", aTool}}, "toolCalls.count": {{"matcher", aTool}, {"count", aNumber}},
 		"toolCalls.atLeast": {{"matcher", aTool}, {"min", aNumber}}, "toolCalls.atMost": {{"matcher", aTool}, {"max", aNumber}},
 		"toolCalls.before":   {{"first", aTool}, {"second", aTool}},
-		"toolCalls.sequence": {{"matchers", some | aTool}}, "toolCalls.only": {{"matchers", some | aTool}},
+		"toolCalls.sequence": {{"matchers", aList | aTool}}, "toolCalls.only": {{"matchers", aList | aTool}},
 
 		"output.includes": {{"matcher", aMatcher}}, "output.notEmpty": {{"", aTrue}},
 
 		"files.exists": {{"path", aText}}, "files.notExists": {{"path", aText}},
 		"files.contains": {{"path", aText}, {"matcher", aMatcher}}, "files.notContains": {{"path", aText}, {"matcher", aMatcher}},
 		"files.equals": {{"path", aText}, {"text", aText}}, "files.changed": {{"path", aPath}}, "files.unchanged": {{"path", aPath}},
-		"files.onlyChanged": {{"paths", somePaths}},
+		"files.onlyChanged": {{"paths", pathOrList}},
 
 		"diff.includes": {{"matcher", aMatcher}}, "diff.notIncludes": {{"matcher", aMatcher}}, "diff.empty": {{"", aTrue}}, "diff.notEmpty": {{"", aTrue}},
 
@@ -65,7 +65,7 @@ var checks = func() map[string][]param {
 		m[group+".atLeast"] = []param{{"matcher", one}, {"min", aNumber}}
 		m[group+".atMost"] = []param{{"matcher", one}, {"max", aNumber}}
 		m[group+".before"] = []param{{"first", one}, {"second", one}}
-		m[group+".only"] = []param{{"matchers", some | one}}
+		m[group+".only"] = []param{{"matchers", aList | one}}
 		m[group+".size"] = []param{{"count", aNumber}}
 	}
 	return m
@@ -87,129 +87,129 @@ type check struct {
 	script  string         // JavaScript
 }
 
-// check reads an assertion that is written as data: one key is its name.
-func (r *reader) check(v any, path string) check {
-	o := r.object(v, path)
+// readCheck reads an assertion that is written as data: one key is its name.
+func (r *valueReader) readCheck(v any, path string) check {
+	o := r.readObject(v, path)
 	var c check
 	for _, key := range o.keys {
 		switch _, known := checks[key]; {
 		case known && c.Name == "":
 			c.Name = key
 		case known:
-			r.bad(join(path, key), "expected one assertion in each entry; this one has %s, too", c.Name)
+			r.reportInvalid(joinPath(path, key), "expected one assertion in each entry; this one has %s, too", c.Name)
 		case !slices.Contains(checkOptions, key):
-			r.fail(join(path, key), unknownCheck(key))
+			r.setError(joinPath(path, key), unknownCheck(key))
 		}
 	}
 	if c.Name == "" {
-		r.bad(path, "expected an assertion: one of %s", strings.Join(checkNames, ", "))
+		r.reportInvalid(path, "expected an assertion: one of %s", strings.Join(checkNames, ", "))
 		return c
 	}
 	r.checkOptions(o, path, &c)
-	at := join(path, c.Name)
+	at := joinPath(path, c.Name)
 	params := checks[c.Name]
 	if params[0].kind == aScript {
-		c.script = r.required(o.get(c.Name), at)
+		c.script = r.requireText(o.get(c.Name), at)
 		return c
 	}
-	c.Args = r.arguments(o.get(c.Name), at, params)
+	c.Args = r.readArguments(o.get(c.Name), at, params)
 	return c
 }
 
-func (r *reader) checkOptions(o *object, path string, c *check) {
-	c.Soft = r.flag(o.get("soft"), join(path, "soft"))
+func (r *valueReader) checkOptions(o *dataObject, path string, c *check) {
+	c.Soft = r.readBool(o.get("soft"), joinPath(path, "soft"))
 	c.Options = map[string]any{}
-	if s := r.text(o.get("message"), join(path, "message")); s != "" {
+	if s := r.readText(o.get("message"), joinPath(path, "message")); s != "" {
 		c.Options["message"] = s
 	}
-	if s := r.text(o.get("question"), join(path, "question")); s != "" {
+	if s := r.readText(o.get("question"), joinPath(path, "question")); s != "" {
 		c.Options["explain"] = map[string]any{"question": s}
 	}
 	group, _, _ := strings.Cut(c.Name, ".")
 	only := func(key, for_ string) bool {
-		if absent(o.get(key)) {
+		if isAbsent(o.get(key)) {
 			return false
 		}
 		if group != for_ && c.Name != for_ {
-			r.bad(join(path, key), "expected this key to be omitted: it is for %s", for_)
+			r.reportInvalid(joinPath(path, key), "expected this key to be omitted: it is for %s", for_)
 		}
 		return true
 	}
 	if only("minConfidence", "skills") {
-		c.Options["minConfidence"] = r.oneOf(o.get("minConfidence"), join(path, "minConfidence"), "weak", "medium", "strong", "explicit")
+		c.Options["minConfidence"] = r.readEnum(o.get("minConfidence"), joinPath(path, "minConfidence"), "weak", "medium", "strong", "explicit")
 	}
 	if only("kind", "files.changed") {
-		c.Options["kind"] = r.oneOf(o.get("kind"), join(path, "kind"), Added, Modified, Deleted)
+		c.Options["kind"] = r.readEnum(o.get("kind"), joinPath(path, "kind"), Added, Modified, Deleted)
 	}
 	if only("paths", "diff") {
-		c.Options["paths"] = r.texts(o.get("paths"), join(path, "paths"))
+		c.Options["paths"] = r.readTexts(o.get("paths"), joinPath(path, "paths"))
 	}
 	switch class := o.get("class").(type) {
 	case undefined:
 	case string:
-		c.Class = r.text(class, join(path, "class"))
+		c.Class = r.readText(class, joinPath(path, "class"))
 	default:
-		f := r.object(class, join(path, "class"), "id", "label")
-		made := map[string]any{"id": r.required(f.get("id"), join(path, "class.id"))}
-		if label := r.text(f.get("label"), join(path, "class.label")); label != "" {
+		f := r.readObject(class, joinPath(path, "class"), "id", "label")
+		made := map[string]any{"id": r.requireText(f.get("id"), joinPath(path, "class.id"))}
+		if label := r.readText(f.get("label"), joinPath(path, "class.label")); label != "" {
 			made["label"] = label
 		}
 		c.Class = made
 	}
 }
 
-// arguments reads the arguments of an assertion: the one it takes, or a list or an
+// readArguments reads the arguments of an assertion: the one it takes, or a list or an
 // object of them all.
-func (r *reader) arguments(v any, path string, params []param) []any {
+func (r *valueReader) readArguments(v any, path string, params []param) []any {
 	if len(params) == 1 {
 		if params[0].kind == aTrue {
 			if v != true {
-				r.bad(path, "expected true")
+				r.reportInvalid(path, "expected true")
 			}
 			return []any{}
 		}
-		return []any{r.argument(v, path, params[0].kind)}
+		return []any{r.readArgument(v, path, params[0].kind)}
 	}
 	args := make([]any, len(params))
 	names := make([]string, len(params))
 	for i, p := range params {
 		names[i] = p.name
 	}
-	if items, ok := v.(list); ok {
+	if items, ok := v.(dataList); ok {
 		if len(items) != len(params) {
-			r.bad(path, "expected %d items: %s", len(params), strings.Join(names, ", "))
+			r.reportInvalid(path, "expected %d items: %s", len(params), strings.Join(names, ", "))
 			return args
 		}
 		for i, p := range params {
-			args[i] = r.argument(items[i], fmt.Sprintf("%s[%d]", path, i), p.kind)
+			args[i] = r.readArgument(items[i], fmt.Sprintf("%s[%d]", path, i), p.kind)
 		}
 		return args
 	}
-	o := r.object(v, path, names...)
+	o := r.readObject(v, path, names...)
 	for i, p := range params {
-		args[i] = r.argument(o.get(p.name), join(path, p.name), p.kind)
+		args[i] = r.readArgument(o.get(p.name), joinPath(path, p.name), p.kind)
 	}
 	return args
 }
 
-// argument reads one argument.
-func (r *reader) argument(v any, path string, kind paramKind) any {
-	if kind&some != 0 {
-		if _, ok := v.(list); kind == somePaths && !ok {
-			return []any{r.argument(v, path, aPath)}
+// readArgument reads one argument.
+func (r *valueReader) readArgument(v any, path string, kind paramKind) any {
+	if kind&aList != 0 {
+		if _, ok := v.(dataList); kind == pathOrList && !ok {
+			return []any{r.readArgument(v, path, aPath)}
 		}
-		return r.each(v, path, kind&^some)
+		return r.readList(v, path, kind&^aList)
 	}
 	switch kind {
 	case aText:
-		return r.required(v, path)
+		return r.requireText(v, path)
 	case aNumber:
-		if absent(v) {
-			r.bad(path, "expected integer >= 0")
+		if isAbsent(v) {
+			r.reportInvalid(path, "expected integer >= 0")
 		}
-		return r.integer(v, path, 0)
+		return r.readInt(v, path, 0)
 	case aMatcher, aPath:
-		return r.matcher(v, path)
+		return r.readMatcher(v, path)
 	case aCommand:
 		return r.commandMatcher(v, path)
 	case aTool:
@@ -217,9 +217,9 @@ func (r *reader) argument(v any, path string, kind paramKind) any {
 	case aRun:
 		return r.runArgument(v, path)
 	case aBudget:
-		return r.budget(v, path)
+		return r.readBudget(v, path)
 	case aJudgment:
-		return r.judgment(v, path)
+		return r.readJudgment(v, path)
 	}
 	return nil
 }
@@ -238,69 +238,69 @@ func unknownCheck(key string) string {
 	return fmt.Sprintf("%s (assertions: %s; options: %s)", text, strings.Join(checkNames, ", "), strings.Join(checkOptions, ", "))
 }
 
-func (r *reader) each(v any, path string, kind paramKind) []any {
-	items, ok := v.(list)
+func (r *valueReader) readList(v any, path string, kind paramKind) []any {
+	items, ok := v.(dataList)
 	if !ok {
-		r.bad(path, "expected a list")
+		r.reportInvalid(path, "expected a list")
 	}
 	out := make([]any, 0, len(items))
 	for i, item := range items {
-		out = append(out, r.argument(item, fmt.Sprintf("%s[%d]", path, i), kind))
+		out = append(out, r.readArgument(item, fmt.Sprintf("%s[%d]", path, i), kind))
 	}
 	return out
 }
 
-// matcher reads a text, or an expression as {regex, flags}, which goes to JavaScript
+// readMatcher reads a text, or an expression as {regex, flags}, which goes to JavaScript
 // under the same keys.
-func (r *reader) matcher(v any, path string) any {
+func (r *valueReader) readMatcher(v any, path string) any {
 	if s, ok := v.(string); ok {
 		return s
 	}
-	if _, ok := v.(*object); !ok {
-		r.bad(path, "expected a string, or an object with regex")
+	if _, ok := v.(*dataObject); !ok {
+		r.reportInvalid(path, "expected a string, or an object with regex")
 		return ""
 	}
-	o := r.object(v, path, "regex", "flags")
-	m := map[string]any{"regex": r.required(o.get("regex"), join(path, "regex"))}
-	flags := r.text(o.get("flags"), join(path, "flags"))
+	o := r.readObject(v, path, "regex", "flags")
+	m := map[string]any{"regex": r.requireText(o.get("regex"), joinPath(path, "regex"))}
+	flags := r.readText(o.get("flags"), joinPath(path, "flags"))
 	if strings.Trim(flags, "imsu") != "" {
-		r.bad(join(path, "flags"), "expected letters of i, m, s and u")
+		r.reportInvalid(joinPath(path, "flags"), "expected letters of i, m, s and u")
 	}
 	m["flags"] = flags
 	return m
 }
 
-func (r *reader) commandMatcher(v any, path string) any {
-	o, ok := v.(*object)
-	if !ok || !absent(o.get("regex")) {
-		return r.matcher(v, path)
+func (r *valueReader) commandMatcher(v any, path string) any {
+	o, ok := v.(*dataObject)
+	if !ok || !isAbsent(o.get("regex")) {
+		return r.readMatcher(v, path)
 	}
-	r.object(v, path, "executable", "positionals", "options", "endOfOptions", "strict", "exact")
+	r.readObject(v, path, "executable", "positionals", "options", "endOfOptions", "strict", "exact")
 	m := map[string]any{}
-	if e := o.get("executable"); !absent(e) {
-		m["executable"] = r.matcher(e, join(path, "executable"))
+	if e := o.get("executable"); !isAbsent(e) {
+		m["executable"] = r.readMatcher(e, joinPath(path, "executable"))
 	}
-	if p := o.get("positionals"); !absent(p) {
-		m["positionals"] = r.each(p, join(path, "positionals"), aMatcher)
+	if p := o.get("positionals"); !isAbsent(p) {
+		m["positionals"] = r.readList(p, joinPath(path, "positionals"), aMatcher)
 	}
-	if p := o.get("options"); !absent(p) {
-		options := r.object(p, join(path, "options"))
+	if p := o.get("options"); !isAbsent(p) {
+		options := r.readObject(p, joinPath(path, "options"))
 		made := map[string]any{}
 		for _, name := range options.keys {
-			made[name] = r.optionValue(options.fields[name], join(path, "options."+name))
+			made[name] = r.optionValue(options.fields[name], joinPath(path, "options."+name))
 		}
 		m["options"] = made
 	}
 	for _, key := range []string{"endOfOptions", "strict", "exact"} {
-		if f := o.get(key); !absent(f) {
-			m[key] = r.flag(f, join(path, key))
+		if f := o.get(key); !isAbsent(f) {
+			m[key] = r.readBool(f, joinPath(path, key))
 		}
 	}
 	return m
 }
 
-func (r *reader) optionValue(v any, path string) any {
-	if items, ok := v.(list); ok {
+func (r *valueReader) optionValue(v any, path string) any {
+	if items, ok := v.(dataList); ok {
 		out := make([]any, len(items))
 		for i, item := range items {
 			out[i] = r.optionValue(item, fmt.Sprintf("%s[%d]", path, i))
@@ -310,62 +310,62 @@ func (r *reader) optionValue(v any, path string) any {
 	if v == true {
 		return true
 	}
-	return r.matcher(v, path)
+	return r.readMatcher(v, path)
 }
 
 // toolMatcher reads {tool, args}: a call fits whose arguments have at least these.
-func (r *reader) toolMatcher(v any, path string) any {
+func (r *valueReader) toolMatcher(v any, path string) any {
 	if s, ok := v.(string); ok {
 		return map[string]any{"tool": s}
 	}
-	o := r.object(v, path, "tool", "args", "regex", "flags")
-	if !absent(o.get("regex")) {
-		return map[string]any{"tool": r.matcher(v, path)}
+	o := r.readObject(v, path, "tool", "args", "regex", "flags")
+	if !isAbsent(o.get("regex")) {
+		return map[string]any{"tool": r.readMatcher(v, path)}
 	}
 	m := map[string]any{}
-	if t := o.get("tool"); !absent(t) {
-		m["tool"] = r.matcher(t, join(path, "tool"))
+	if t := o.get("tool"); !isAbsent(t) {
+		m["tool"] = r.readMatcher(t, joinPath(path, "tool"))
 	}
-	if a := o.get("args"); !absent(a) {
-		m["args"] = plain(r.object(a, join(path, "args")))
+	if a := o.get("args"); !isAbsent(a) {
+		m["args"] = toPlain(r.readObject(a, joinPath(path, "args")))
 	}
 	return m
 }
 
 // runArgument reads a command: a text for the shell, a list, or an object with more.
-func (r *reader) runArgument(v any, path string) any {
+func (r *valueReader) runArgument(v any, path string) any {
 	switch v.(type) {
-	case string, list:
-		v = &object{keys: []string{"command"}, fields: map[string]any{"command": v}}
+	case string, dataList:
+		v = &dataObject{keys: []string{"command"}, fields: map[string]any{"command": v}}
 	}
-	o := r.object(v, path, "command", "cwd", "env", "stdin", "timeoutMs", "exitCode", "stdout", "stderr")
+	o := r.readObject(v, path, "command", "cwd", "env", "stdin", "timeoutMs", "exitCode", "stdout", "stderr")
 	m := map[string]any{}
 	switch c := o.get("command").(type) {
-	case list:
-		m["command"] = r.texts(c, join(path, "command"))
+	case dataList:
+		m["command"] = r.readTexts(c, joinPath(path, "command"))
 		if len(c) == 0 {
-			r.bad(join(path, "command"), "expected a program and its arguments")
+			r.reportInvalid(joinPath(path, "command"), "expected a program and its arguments")
 		}
 	default:
-		m["command"] = r.required(c, join(path, "command"))
+		m["command"] = r.requireText(c, joinPath(path, "command"))
 	}
 	for _, key := range []string{"cwd", "stdin"} {
-		if s := r.text(o.get(key), join(path, key)); s != "" {
+		if s := r.readText(o.get(key), joinPath(path, key)); s != "" {
 			m[key] = s
 		}
 	}
-	if env := r.env(o.get("env"), join(path, "env")); env != nil {
+	if env := r.readEnv(o.get("env"), joinPath(path, "env")); env != nil {
 		m["env"] = env
 	}
-	if t := o.get("timeoutMs"); !absent(t) {
-		m["timeoutMs"] = r.integer(t, join(path, "timeoutMs"), 1)
+	if t := o.get("timeoutMs"); !isAbsent(t) {
+		m["timeoutMs"] = r.readInt(t, joinPath(path, "timeoutMs"), 1)
 	}
-	if c := o.get("exitCode"); !absent(c) {
-		m["exitCode"] = r.integer(c, join(path, "exitCode"), 0)
+	if c := o.get("exitCode"); !isAbsent(c) {
+		m["exitCode"] = r.readInt(c, joinPath(path, "exitCode"), 0)
 	}
 	for _, key := range []string{"stdout", "stderr"} {
-		if s := o.get(key); !absent(s) {
-			m[key] = r.matcher(s, join(path, key))
+		if s := o.get(key); !isAbsent(s) {
+			m[key] = r.readMatcher(s, joinPath(path, key))
 		}
 	}
 	return m
@@ -374,35 +374,35 @@ func (r *reader) runArgument(v any, path string) any {
 // budgetUnits are what can be limited.
 var budgetUnits = []string{"durationMs", "inputTokens", "outputTokens", "totalTokens", "costUsd", "steps", "toolCalls", "commands", "peakMemoryBytes", "requests"}
 
-func (r *reader) budget(v any, path string) any {
-	o := r.object(v, path, budgetUnits...)
+func (r *valueReader) readBudget(v any, path string) any {
+	o := r.readObject(v, path, budgetUnits...)
 	if len(o.keys) == 0 {
-		r.bad(path, "expected at least one limit of %s", strings.Join(budgetUnits, ", "))
+		r.reportInvalid(path, "expected at least one limit of %s", strings.Join(budgetUnits, ", "))
 	}
 	m := map[string]any{}
 	for _, key := range o.keys {
-		if n := r.number(o.fields[key], join(path, key)); n != nil {
+		if n := r.readNumber(o.fields[key], joinPath(path, key)); n != nil {
 			m[key] = *n
 		}
 	}
 	return m
 }
 
-func (r *reader) judgment(v any, path string) any {
+func (r *valueReader) readJudgment(v any, path string) any {
 	if s, ok := v.(string); ok {
-		return map[string]any{"rubric": r.text(s, path)}
+		return map[string]any{"rubric": r.readText(s, path)}
 	}
-	o := r.object(v, path, "rubric", "subject", "files", "diff", "model", "minScore")
-	m := map[string]any{"rubric": r.required(o.get("rubric"), join(path, "rubric")), "diff": r.flag(o.get("diff"), join(path, "diff"))}
+	o := r.readObject(v, path, "rubric", "subject", "files", "diff", "model", "minScore")
+	m := map[string]any{"rubric": r.requireText(o.get("rubric"), joinPath(path, "rubric")), "diff": r.readBool(o.get("diff"), joinPath(path, "diff"))}
 	for _, key := range []string{"subject", "model"} {
-		if s := r.text(o.get(key), join(path, key)); s != "" {
+		if s := r.readText(o.get(key), joinPath(path, key)); s != "" {
 			m[key] = s
 		}
 	}
-	if f := r.texts(o.get("files"), join(path, "files")); f != nil {
+	if f := r.readTexts(o.get("files"), joinPath(path, "files")); f != nil {
 		m["files"] = f
 	}
-	if n := r.number(o.get("minScore"), join(path, "minScore")); n != nil {
+	if n := r.readNumber(o.get("minScore"), joinPath(path, "minScore")); n != nil {
 		m["minScore"] = *n
 	}
 	return m

@@ -128,44 +128,44 @@ func parseTokens(tokens []string) parsedCommand {
 		case word == "--":
 			p.EndOfOptions = true
 		default:
-			i += p.option(word, tokens[i+1:])
+			i += p.addOptionWord(word, tokens[i+1:])
 		}
 	}
 	return p
 }
 
-// option adds what a word with a dash says. It returns how many of the words behind
+// addOptionWord adds what a word with a dash says. It returns how many of the words behind
 // it are part of it.
-func (p *parsedCommand) option(word string, rest []string) int {
+func (p *parsedCommand) addOptionWord(word string, rest []string) int {
 	long := strings.HasPrefix(word, "--")
 	if name, value, ok := strings.Cut(word, "="); long && ok {
-		p.push(name, value)
+		p.addOption(name, value)
 		return 0
 	}
 	runes := []rune(word)
 	if !long && len(runes) > 2 {
-		if letters(word[1:]) {
+		if isLetters(word[1:]) {
 			for _, c := range runes[1:] {
-				p.push("-"+string(c), true)
+				p.addOption("-"+string(c), true)
 			}
 			return 0
 		}
-		p.push(string(runes[:2]), string(runes[2:]))
+		p.addOption(string(runes[:2]), string(runes[2:]))
 		return 0
 	}
 	if len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
-		p.push(word, rest[0])
+		p.addOption(word, rest[0])
 		return 1
 	}
-	p.push(word, true)
+	p.addOption(word, true)
 	return 0
 }
 
-func letters(s string) bool {
+func isLetters(s string) bool {
 	return !strings.ContainsFunc(s, func(c rune) bool { return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') })
 }
 
-func (p *parsedCommand) push(name string, value any) {
+func (p *parsedCommand) addOption(name string, value any) {
 	i := slices.IndexFunc(p.Options, func(o parsedOption) bool { return o.Name == name })
 	if i < 0 {
 		i = len(p.Options)

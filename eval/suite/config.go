@@ -131,7 +131,7 @@ func (l *Loader) LoadConfig(ctx context.Context, suitePath, explicit string) (*C
 		return nil, &Error{Verb: "read config", File: path + at(bad.path), Code: fault.InvalidArgument, Message: bad.message}
 	}
 	cfg.Path, cfg.Dir = path, filepath.Dir(path)
-	cfg.resolve()
+	cfg.resolvePaths()
 	return cfg, nil
 }
 
@@ -202,127 +202,127 @@ func configsIn(dir string) ([]string, error) {
 }
 
 func parseConfig(v any) (*Config, *badValue) {
-	r := &reader{what: "config"}
-	o := r.object(v, "", "run", "defaults", "runners", "snapshots", "croft")
+	r := &valueReader{what: "config"}
+	o := r.readObject(v, "", "run", "defaults", "runners", "snapshots", "croft")
 	cfg := &Config{}
-	if run := o.get("run"); !absent(run) {
-		r.run(run, cfg)
+	if run := o.get("run"); !isAbsent(run) {
+		r.readRun(run, cfg)
 	}
-	if d := o.get("defaults"); !absent(d) {
-		cfg.Timeout = r.millis(r.object(d, "defaults", "timeoutMs").get("timeoutMs"), "defaults.timeoutMs")
+	if d := o.get("defaults"); !isAbsent(d) {
+		cfg.Timeout = r.readMillis(r.readObject(d, "defaults", "timeoutMs").get("timeoutMs"), "defaults.timeoutMs")
 	}
-	cfg.Runners = r.runners(o.get("runners"))
-	if s := o.get("snapshots"); !absent(s) {
-		cfg.Snapshots = r.snapshots(s)
+	cfg.Runners = r.readRunners(o.get("runners"))
+	if s := o.get("snapshots"); !isAbsent(s) {
+		cfg.Snapshots = r.readSnapshots(s)
 	}
-	if c := o.get("croft"); !absent(c) {
-		cfg.Croft = r.croft(c)
+	if c := o.get("croft"); !isAbsent(c) {
+		cfg.Croft = r.readCroft(c)
 	}
 	return cfg, r.err
 }
 
-func (r *reader) run(v any, cfg *Config) {
-	o := r.object(v, "run", "cwd", "outputDir", "reporter", "schedule", "workspace", "maxSteps", "maxParallel",
+func (r *valueReader) readRun(v any, cfg *Config) {
+	o := r.readObject(v, "run", "cwd", "outputDir", "reporter", "schedule", "workspace", "maxSteps", "maxParallel",
 		"repeat", "repeatFailure", "retryFailed", "tags")
 	run := &cfg.Run
-	run.MaxSteps = r.integer(o.get("maxSteps"), "run.maxSteps", 1)
-	run.MaxParallel = r.integer(o.get("maxParallel"), "run.maxParallel", 1)
-	run.Repeat = r.integer(o.get("repeat"), "run.repeat", 1)
-	run.RepeatFailure = r.integer(o.get("repeatFailure"), "run.repeatFailure", 0)
-	if old := o.get("retryFailed"); !absent(old) {
-		n := r.integer(old, "run.retryFailed", 0)
+	run.MaxSteps = r.readInt(o.get("maxSteps"), "run.maxSteps", 1)
+	run.MaxParallel = r.readInt(o.get("maxParallel"), "run.maxParallel", 1)
+	run.Repeat = r.readInt(o.get("repeat"), "run.repeat", 1)
+	run.RepeatFailure = r.readInt(o.get("repeatFailure"), "run.repeatFailure", 0)
+	if old := o.get("retryFailed"); !isAbsent(old) {
+		n := r.readInt(old, "run.retryFailed", 0)
 		cfg.Notices = append(cfg.Notices, "run.retryFailed is deprecated: use run.repeatFailure")
-		if absent(o.get("repeatFailure")) {
+		if isAbsent(o.get("repeatFailure")) {
 			run.RepeatFailure = n
 		}
 	}
-	run.Cwd = r.text(o.get("cwd"), "run.cwd")
-	run.OutputDir = r.text(o.get("outputDir"), "run.outputDir")
-	run.Reporter = r.text(o.get("reporter"), "run.reporter")
-	run.Schedule = r.oneOf(o.get("schedule"), "run.schedule", Schedules...)
-	if w := o.get("workspace"); !absent(w) {
-		run.Workspace = r.workspace(w, "run.workspace")
+	run.Cwd = r.readText(o.get("cwd"), "run.cwd")
+	run.OutputDir = r.readText(o.get("outputDir"), "run.outputDir")
+	run.Reporter = r.readText(o.get("reporter"), "run.reporter")
+	run.Schedule = r.readEnum(o.get("schedule"), "run.schedule", Schedules...)
+	if w := o.get("workspace"); !isAbsent(w) {
+		run.Workspace = r.readWorkspace(w, "run.workspace")
 	}
-	run.Tags = r.texts(o.get("tags"), "run.tags")
+	run.Tags = r.readTexts(o.get("tags"), "run.tags")
 }
 
-func (r *reader) runners(v any) []Runner {
-	o := r.object(v, "runners")
+func (r *valueReader) readRunners(v any) []Runner {
+	o := r.readObject(v, "runners")
 	if len(o.keys) == 0 {
-		r.bad("runners", "expected non-empty object")
+		r.reportInvalid("runners", "expected non-empty object")
 	}
 	var runners []Runner
 	for _, id := range o.keys {
-		path := join("runners", id)
-		agent := r.object(o.fields[id], path, "agent").get("agent")
-		runners = append(runners, Runner{ID: id, Agent: r.agent(agent, join(path, "agent"))})
+		path := joinPath("runners", id)
+		agent := r.readObject(o.fields[id], path, "agent").get("agent")
+		runners = append(runners, Runner{ID: id, Agent: r.readAgent(agent, joinPath(path, "agent"))})
 	}
 	return runners
 }
 
-func (r *reader) agent(v any, path string) Agent {
-	o := r.object(v, path)
+func (r *valueReader) readAgent(v any, path string) Agent {
+	o := r.readObject(v, path)
 	kind, ok := o.get("type").(string)
 	if !ok || !slices.Contains(AgentTypes, kind) {
 		last := len(AgentTypes) - 1
-		r.bad(join(path, "type"), `expected "%s", or %q`, strings.Join(AgentTypes[:last], `", "`), AgentTypes[last])
+		r.reportInvalid(joinPath(path, "type"), `expected "%s", or %q`, strings.Join(AgentTypes[:last], `", "`), AgentTypes[last])
 	}
-	r.object(v, path, "type", "command", "commandArgs", "env", "model")
+	r.readObject(v, path, "type", "command", "commandArgs", "env", "model")
 	a := Agent{
 		Type:        kind,
-		Command:     r.text(o.get("command"), join(path, "command")),
-		CommandArgs: r.texts(o.get("commandArgs"), join(path, "commandArgs")),
-		Env:         r.env(o.get("env"), join(path, "env")),
+		Command:     r.readText(o.get("command"), joinPath(path, "command")),
+		CommandArgs: r.readTexts(o.get("commandArgs"), joinPath(path, "commandArgs")),
+		Env:         r.readEnv(o.get("env"), joinPath(path, "env")),
 	}
 	if kind == "command" || kind == "acp" { // any program: only it knows whether there is a model
-		a.Model = r.text(o.get("model"), join(path, "model"))
-		r.required(o.get("command"), join(path, "command"))
+		a.Model = r.readText(o.get("model"), joinPath(path, "model"))
+		r.requireText(o.get("command"), joinPath(path, "command"))
 	} else {
-		a.Model = r.required(o.get("model"), join(path, "model"))
+		a.Model = r.requireText(o.get("model"), joinPath(path, "model"))
 	}
 	return a
 }
 
-func (r *reader) snapshots(v any) *Snapshots {
-	o := r.object(v, "snapshots", "path", "metric", "tolerance")
-	t := r.object(o.get("tolerance"), "snapshots.tolerance", "absolute", "percent")
+func (r *valueReader) readSnapshots(v any) *Snapshots {
+	o := r.readObject(v, "snapshots", "path", "metric", "tolerance")
+	t := r.readObject(o.get("tolerance"), "snapshots.tolerance", "absolute", "percent")
 	s := &Snapshots{
-		Absolute: r.number(t.get("absolute"), "snapshots.tolerance.absolute"),
-		Percent:  r.number(t.get("percent"), "snapshots.tolerance.percent"),
-		Path:     r.text(o.get("path"), "snapshots.path"),
-		Metric:   r.oneOf(o.get("metric"), "snapshots.metric", Metrics...),
+		Absolute: r.readNumber(t.get("absolute"), "snapshots.tolerance.absolute"),
+		Percent:  r.readNumber(t.get("percent"), "snapshots.tolerance.percent"),
+		Path:     r.readText(o.get("path"), "snapshots.path"),
+		Metric:   r.readEnum(o.get("metric"), "snapshots.metric", Metrics...),
 	}
 	if s.Absolute == nil && s.Percent == nil {
-		r.bad("snapshots.tolerance", "expected at least one of absolute or percent")
+		r.reportInvalid("snapshots.tolerance", "expected at least one of absolute or percent")
 	}
 	return s
 }
 
-func (r *reader) croft(v any) Croft {
-	o := r.object(v, "croft", "provider", "policy", "allowNet", "limits", "bootstrap", "record", "replay", "tools", "judge")
+func (r *valueReader) readCroft(v any) Croft {
+	o := r.readObject(v, "croft", "provider", "policy", "allowNet", "limits", "bootstrap", "record", "replay", "tools", "judge")
 	c := Croft{
-		Provider:  r.text(o.get("provider"), "croft.provider"),
-		AllowNet:  r.texts(o.get("allowNet"), "croft.allowNet"),
-		Bootstrap: r.oneOf(o.get("bootstrap"), "croft.bootstrap", "each", "once"),
-		Record:    r.text(o.get("record"), "croft.record"),
-		Replay:    r.text(o.get("replay"), "croft.replay"),
-		Tools:     r.oneOf(o.get("tools"), "croft.tools", Toolsets...),
+		Provider:  r.readText(o.get("provider"), "croft.provider"),
+		AllowNet:  r.readTexts(o.get("allowNet"), "croft.allowNet"),
+		Bootstrap: r.readEnum(o.get("bootstrap"), "croft.bootstrap", "each", "once"),
+		Record:    r.readText(o.get("record"), "croft.record"),
+		Replay:    r.readText(o.get("replay"), "croft.replay"),
+		Tools:     r.readEnum(o.get("tools"), "croft.tools", Toolsets...),
 	}
-	if p := o.get("policy"); !absent(p) {
-		raw, err := json.Marshal(plain(r.object(p, "croft.policy")))
+	if p := o.get("policy"); !isAbsent(p) {
+		raw, err := json.Marshal(toPlain(r.readObject(p, "croft.policy")))
 		if err != nil {
-			r.bad("croft.policy", "expected plain data")
+			r.reportInvalid("croft.policy", "expected plain data")
 		}
 		c.Policy = raw
 	}
-	if l := o.get("limits"); !absent(l) {
-		c.Limits, c.OutputBytes = r.limits(l)
+	if l := o.get("limits"); !isAbsent(l) {
+		c.Limits, c.OutputBytes = r.readLimits(l)
 	}
-	if j := o.get("judge"); !absent(j) {
-		c.Judge = r.judge(j)
+	if j := o.get("judge"); !isAbsent(j) {
+		c.Judge = r.readJudge(j)
 	}
 	if c.Record != "" && c.Replay != "" {
-		r.bad("croft.replay", "expected this key to be omitted when croft.record is set")
+		r.reportInvalid("croft.replay", "expected this key to be omitted when croft.record is set")
 	}
 	return c
 }
@@ -335,41 +335,41 @@ func limitKey(r driver.ResourceInfo) string {
 
 const outputKey = "outputBytes"
 
-// limits reads croft.limits: those of workspaces, and that of logs.
-func (r *reader) limits(v any) (driver.Limits, int64) {
+// readLimits reads croft.limits: those of workspaces, and that of logs.
+func (r *valueReader) readLimits(v any) (driver.Limits, int64) {
 	const p = "croft.limits."
 	keys := []string{outputKey}
 	for _, res := range driver.Resources {
 		keys = append(keys, limitKey(res))
 	}
-	o := r.object(v, "croft.limits", keys...)
+	o := r.readObject(v, "croft.limits", keys...)
 	limits := driver.Limits{}
 	for _, res := range driver.Resources {
 		key := limitKey(res)
 		most := int64(0)
 		switch v := o.get(key); res.Unit {
 		case driver.UnitMillicores:
-			if n := r.number(v, p+key); n != nil && *n > 0 {
+			if n := r.readNumber(v, p+key); n != nil && *n > 0 {
 				most = int64(max(1, math.Round(*n*1000)))
 			}
 		case driver.UnitNanoseconds:
-			most = int64(r.millis(v, p+key))
+			most = int64(r.readMillis(v, p+key))
 		default:
-			most = int64(r.integer(v, p+key, 1))
+			most = int64(r.readInt(v, p+key, 1))
 		}
 		limits[res.Name] = driver.Limit{Max: most}
 	}
-	return limits.With(nil), int64(r.integer(o.get(outputKey), p+outputKey, 1))
+	return limits.With(nil), int64(r.readInt(o.get(outputKey), p+outputKey, 1))
 }
 
-func (r *reader) judge(v any) *JudgeConfig {
+func (r *valueReader) readJudge(v any) *JudgeConfig {
 	const p = "croft.judge"
-	o := r.object(v, p, "api", "url", "model", "keyEnv")
+	o := r.readObject(v, p, "api", "url", "model", "keyEnv")
 	j := &JudgeConfig{
-		API:    r.oneOf(o.get("api"), p+".api", "openai", "anthropic"),
-		URL:    r.text(o.get("url"), p+".url"),
-		Model:  r.required(o.get("model"), p+".model"),
-		KeyEnv: r.text(o.get("keyEnv"), p+".keyEnv"),
+		API:    r.readEnum(o.get("api"), p+".api", "openai", "anthropic"),
+		URL:    r.readText(o.get("url"), p+".url"),
+		Model:  r.requireText(o.get("model"), p+".model"),
+		KeyEnv: r.readText(o.get("keyEnv"), p+".keyEnv"),
 	}
 	if j.API == "" {
 		j.API = "openai"
@@ -377,8 +377,8 @@ func (r *reader) judge(v any) *JudgeConfig {
 	return j
 }
 
-// resolve makes the paths of the file absolute.
-func (cfg *Config) resolve() {
+// resolvePaths makes the paths of the file absolute.
+func (cfg *Config) resolvePaths() {
 	abs := func(p string) string { return resolveFrom(cfg.Dir, p) }
 	run := &cfg.Run
 	run.Cwd, run.OutputDir = abs(run.Cwd), abs(run.OutputDir)
@@ -386,13 +386,13 @@ func (cfg *Config) resolve() {
 		run.Reporter = abs(run.Reporter)
 	}
 	if run.Workspace != nil {
-		run.Workspace.resolve(cfg.Dir)
+		run.Workspace.resolvePaths(cfg.Dir)
 	}
 	for i := range cfg.Runners {
 		a := &cfg.Runners[i].Agent
-		a.Command = pathLike(cfg.Dir, a.Command)
+		a.Command = resolvePathLike(cfg.Dir, a.Command)
 		for j := range a.CommandArgs {
-			a.CommandArgs[j] = pathLike(cfg.Dir, a.CommandArgs[j])
+			a.CommandArgs[j] = resolvePathLike(cfg.Dir, a.CommandArgs[j])
 		}
 	}
 	if cfg.Snapshots != nil {

@@ -28,7 +28,7 @@ const internalPrefix = "croft:"
 // with all others.
 var programs sync.Map // name -> func() (*goja.Program, error)
 
-func program(name string) (*goja.Program, error) {
+func compiledModule(name string) (*goja.Program, error) {
 	compile, _ := programs.LoadOrStore(name, sync.OnceValues(func() (*goja.Program, error) {
 		text, err := fs.ReadFile(scripts, "js/"+strings.ReplaceAll(name, "/", "-")+".js")
 		if err != nil {
@@ -44,7 +44,7 @@ func (v *vm) require(name string) (goja.Value, error) {
 	if m, ok := v.modules[name]; ok {
 		return m.ToObject(v.rt).Get("exports"), nil
 	}
-	prog, err := program(name)
+	prog, err := compiledModule(name)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (v *vm) require(name string) (goja.Value, error) {
 func (v *vm) requireJS(call goja.FunctionCall) goja.Value {
 	m, err := v.require(call.Argument(0).String())
 	if err != nil {
-		panic(v.throwable(err))
+		panic(v.toJSError(err))
 	}
 	return m
 }
@@ -89,7 +89,7 @@ func (v *vm) boot(l *Loader, dirs []string) error {
 	v.host = v.newHost(l)
 	v.rt.SetMaxCallStackSize(4096)
 	v.rt.SetAsyncContextTracker(v)
-	v.rt.SetPromiseRejectionTracker(v.rejected)
+	v.rt.SetPromiseRejectionTracker(v.trackRejection)
 	if _, err := v.require("globals"); err != nil {
 		return err
 	}
@@ -108,8 +108,8 @@ func (v *vm) boot(l *Loader, dirs []string) error {
 	return nil
 }
 
-// rejected keeps the rejections that nobody handles, until somebody does.
-func (v *vm) rejected(p *goja.Promise, op goja.PromiseRejectionOperation) {
+// trackRejection keeps the rejections that nobody handles, until somebody does.
+func (v *vm) trackRejection(p *goja.Promise, op goja.PromiseRejectionOperation) {
 	ex := v.current
 	if ex == nil {
 		return
@@ -121,9 +121,9 @@ func (v *vm) rejected(p *goja.Promise, op goja.PromiseRejectionOperation) {
 	ex.unhandled = slices.DeleteFunc(ex.unhandled, func(other *goja.Promise) bool { return other == p })
 }
 
-// evaluate runs a program, and calls with the namespace of what it exports. It is a
+// evaluateBundle runs a program, and calls with the namespace of what it exports. It is a
 // turn of ex, whose promise is that of the evaluation.
-func (v *vm) evaluate(ex *execution, prog *goja.Program, exported func(*goja.Object) error) error {
+func (v *vm) evaluateBundle(ex *execution, prog *goja.Program, exported func(*goja.Object) error) error {
 	made, err := v.rt.RunProgram(prog)
 	if err != nil {
 		return err
@@ -140,12 +140,12 @@ func (v *vm) evaluate(ex *execution, prog *goja.Program, exported func(*goja.Obj
 	if err != nil {
 		return err
 	}
-	return v.await(ex, out, func() error { return failed })
+	return v.awaitPromise(ex, out, func() error { return failed })
 }
 
-// await makes the outcome of a promise that of ex. check is asked when it is
+// awaitPromise makes the outcome of a promise that of ex. check is asked when it is
 // fulfilled.
-func (v *vm) await(ex *execution, promise goja.Value, check func() error) error {
+func (v *vm) awaitPromise(ex *execution, promise goja.Value, check func() error) error {
 	then, ok := goja.AssertFunction(promise.ToObject(v.rt).Get("then"))
 	if !ok {
 		return fmt.Errorf("suite: wait: %w: it is no promise", fault.Internal)
@@ -171,9 +171,9 @@ type thrown struct{ value goja.Value }
 
 func (t *thrown) Error() string { return t.value.String() }
 
-// do runs an execution to its end: begin is its first turn, and end, also on the
+// runExecution runs an execution to its end: begin is its first turn, and end, also on the
 // engine, its last.
-func (v *vm) do(ctx context.Context, ex *execution, begin func() error, end func() error) error {
+func (v *vm) runExecution(ctx context.Context, ex *execution, begin func() error, end func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ex.ctx = ctx
@@ -203,8 +203,8 @@ func (v *vm) do(ctx context.Context, ex *execution, begin func() error, end func
 	}
 }
 
-// cause returns what JavaScript threw, where err is that.
-func (v *vm) cause(err error) (goja.Value, bool) {
+// thrownValue returns what JavaScript threw, where err is that.
+func (v *vm) thrownValue(err error) (goja.Value, bool) {
 	var t *thrown
 	if errors.As(err, &t) {
 		return t.value, true

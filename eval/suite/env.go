@@ -25,7 +25,7 @@ func (v *vm) envOf(what string) (*execution, AssertEnv, error) {
 func (v *vm) envCall(op string, arg goja.Value) goja.Value {
 	ex, env, err := v.envOf("look at the workspace")
 	if err != nil {
-		panic(v.throwable(err))
+		panic(v.toJSError(err))
 	}
 	var out any
 	switch op {
@@ -53,7 +53,7 @@ func (v *vm) envCall(op string, arg goja.Value) goja.Value {
 		if fault.Of(err) == fault.NotFound {
 			return goja.Null()
 		}
-		panic(v.throwable(err))
+		panic(v.toJSError(err))
 	}
 	return v.fromJSON(out)
 }
@@ -65,11 +65,11 @@ func (v *vm) fromJSON(data any) goja.Value {
 	}
 	raw, err := json.Marshal(data)
 	if err != nil {
-		panic(v.throwable(fmt.Errorf("suite: %w: %w", fault.Internal, err)))
+		panic(v.toJSError(fmt.Errorf("suite: %w: %w", fault.Internal, err)))
 	}
 	out, err := v.parseJSON(raw)
 	if err != nil {
-		panic(v.throwable(err))
+		panic(v.toJSError(err))
 	}
 	return out
 }
@@ -78,7 +78,7 @@ func (v *vm) fromJSON(data any) goja.Value {
 func (v *vm) envAsync(op string, arg goja.Value) goja.Value {
 	ex, env, err := v.envOf("use the workspace")
 	if err != nil {
-		panic(v.throwable(err))
+		panic(v.toJSError(err))
 	}
 	switch op {
 	case "run":
@@ -91,17 +91,17 @@ func (v *vm) envAsync(op string, arg goja.Value) goja.Value {
 			TimeoutMs float64
 		}
 		if err := v.decode(arg, &c); err != nil {
-			panic(v.throwable(err))
+			panic(v.toJSError(err))
 		}
 		cmd := Command{Argv: c.Argv, Script: c.Script, Dir: c.Dir, Env: c.Env, Stdin: c.Stdin, Timeout: time.Duration(c.TimeoutMs * float64(time.Millisecond))}
-		return v.promise(func(ctx context.Context) (any, error) { return env.Run(ctx, cmd) }, v.fromJSON)
+		return v.newPromise(func(ctx context.Context) (any, error) { return env.Run(ctx, cmd) }, v.fromJSON)
 	case "judge":
 		q := Judge{}
 		if err := v.decode(arg, &q); err != nil {
-			panic(v.throwable(err))
+			panic(v.toJSError(err))
 		}
 		q.Report = ex.report
-		return v.promise(func(ctx context.Context) (any, error) {
+		return v.newPromise(func(ctx context.Context) (any, error) {
 			j, err := env.Judge(ctx, q)
 			if j.Rubric == "" {
 				j.Rubric = q.Rubric
@@ -112,5 +112,5 @@ func (v *vm) envAsync(op string, arg goja.Value) goja.Value {
 			return v.fromJSON(out)
 		})
 	}
-	panic(v.throwable(fmt.Errorf("suite: %s: %w", op, fault.Internal)))
+	panic(v.toJSError(fmt.Errorf("suite: %s: %w", op, fault.Internal)))
 }

@@ -205,7 +205,7 @@ func TestLimitsEndAnExecutionAlone(t *testing.T) {
 		{"recurses", "Maximum call stack size exceeded", time.Hour}, {"exits", "the suite called process.exit(2)", 2 * time.Second},
 		{"never", "it waits for a promise that nothing will settle", time.Hour},
 	} {
-		r, err := s.current(t.Context())
+		r, err := s.currentRealm(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,7 +219,7 @@ func TestLimitsEndAnExecutionAlone(t *testing.T) {
 			t.Errorf("after %s: %+v, want passed", test.id, out.Error)
 		}
 	}
-	r, err := s.current(t.Context())
+	r, err := s.currentRealm(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

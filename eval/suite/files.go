@@ -89,8 +89,8 @@ func newFileError(op, path string, err error) error {
 	return e
 }
 
-// find returns the root that holds a path, and the name of it there.
-func (f *fileModule) find(path string, more []string) (*files.Root, string, error) {
+// findRoot returns the root that holds a path, and the name of it there.
+func (f *fileModule) findRoot(path string, more []string) (*files.Root, string, error) {
 	if !filepath.IsAbs(path) {
 		cwd, err := os.Getwd()
 		if err != nil {
@@ -133,17 +133,17 @@ func (v *vm) fileCall(op, path string, arg, opts goja.Value) goja.Value {
 		}
 	}
 	if ctx == nil {
-		panic(v.throwable(fmt.Errorf("suite: use a file: %w: no execution is under way", fault.WrongState)))
+		panic(v.toJSError(fmt.Errorf("suite: use a file: %w: no execution is under way", fault.WrongState)))
 	}
-	root, name, err := v.files.find(path, more)
+	root, name, err := v.files.findRoot(path, more)
 	if err == nil {
 		var out goja.Value
 		c := fileOp{v: v, ctx: ctx, root: root, name: name, arg: arg, opts: opts}
-		if out, err = c.do(op); err == nil {
+		if out, err = c.runOp(op); err == nil {
 			return out
 		}
 	}
-	panic(v.throwable(newFileError(op, path, err)))
+	panic(v.toJSError(newFileError(op, path, err)))
 }
 
 // A fileOp is one operation on one path.
@@ -155,7 +155,7 @@ type fileOp struct {
 	arg, opts goja.Value
 }
 
-func (c *fileOp) option(name string) goja.Value {
+func (c *fileOp) getOption(name string) goja.Value {
 	if o, ok := c.opts.(*goja.Object); ok {
 		if value := o.Get(name); value != nil {
 			return value
@@ -164,7 +164,7 @@ func (c *fileOp) option(name string) goja.Value {
 	return goja.Undefined()
 }
 
-func (c *fileOp) do(op string) (goja.Value, error) {
+func (c *fileOp) runOp(op string) (goja.Value, error) {
 	switch op {
 	case "open":
 		return c.read()
@@ -175,15 +175,15 @@ func (c *fileOp) do(op string) (goja.Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		return c.v.rt.ToValue(stat(info)), nil
+		return c.v.rt.ToValue(statObject(info)), nil
 	case "mkdir":
-		err := c.root.Mkdir(c.ctx, c.name, &driver.MkdirOptions{Parents: c.option("recursive").ToBoolean()})
+		err := c.root.Mkdir(c.ctx, c.name, &driver.MkdirOptions{Parents: c.getOption("recursive").ToBoolean()})
 		return goja.Undefined(), err
 	case "scandir":
 		return c.list()
 	case "rm":
-		err := c.root.Remove(c.ctx, c.name, &driver.RemoveOptions{Recursive: c.option("recursive").ToBoolean()})
-		if errors.Is(err, fault.NotFound) && c.option("force").ToBoolean() {
+		err := c.root.Remove(c.ctx, c.name, &driver.RemoveOptions{Recursive: c.getOption("recursive").ToBoolean()})
+		if errors.Is(err, fault.NotFound) && c.getOption("force").ToBoolean() {
 			err = nil
 		}
 		return goja.Undefined(), err
@@ -191,8 +191,8 @@ func (c *fileOp) do(op string) (goja.Value, error) {
 	return nil, fmt.Errorf("%w: %s is not known", fault.Unsupported, op)
 }
 
-// stat is what a Stats of Node is made of.
-func stat(info driver.Info) map[string]any {
+// statObject is what a Stats of Node is made of.
+func statObject(info driver.Info) map[string]any {
 	return map[string]any{"kind": string(info.Type), "size": info.Size, "mode": uint32(info.Mode.Perm()), "mtimeMs": float64(info.ModTime.UnixNano()) / float64(time.Millisecond)}
 }
 
@@ -209,7 +209,7 @@ func (c *fileOp) read() (goja.Value, error) {
 	if len(data) > maxRead {
 		return nil, fmt.Errorf("%w: the file is larger than %d bytes", fault.ResourceExhausted, maxRead)
 	}
-	if c.option("text").ToBoolean() {
+	if c.getOption("text").ToBoolean() {
 		return c.v.rt.ToValue(strings.ToValidUTF8(string(data), "\uFFFD")), nil
 	}
 	return c.v.rt.ToValue(c.v.rt.NewArrayBuffer(data)), nil
@@ -220,7 +220,7 @@ func (c *fileOp) write() error {
 	if err != nil {
 		return err
 	}
-	if c.option("append").ToBoolean() {
+	if c.getOption("append").ToBoolean() {
 		old, err := c.read()
 		switch {
 		case err == nil:
@@ -230,7 +230,7 @@ func (c *fileOp) write() error {
 			return err
 		}
 	}
-	_, err = c.root.Write(c.ctx, c.name, bytes.NewReader(data), &driver.WriteOptions{CreateOnly: c.option("exclusive").ToBoolean()})
+	_, err = c.root.Write(c.ctx, c.name, bytes.NewReader(data), &driver.WriteOptions{CreateOnly: c.getOption("exclusive").ToBoolean()})
 	return err
 }
 
@@ -254,7 +254,7 @@ func (c *fileOp) list() (goja.Value, error) {
 	}
 	out := make([]any, len(entries))
 	for i, e := range entries {
-		s := stat(e)
+		s := statObject(e)
 		s["name"] = filepath.Base(e.Path)
 		out[i] = s
 	}

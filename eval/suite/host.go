@@ -27,22 +27,22 @@ func (v *vm) newHost(l *Loader) *goja.Object {
 	set("parseCommand", func(line string) goja.Value { return v.fromJSON(parseCommand(line)) })
 	set("stack", v.nodeStack)
 	set("frame", v.userFrame)
-	set("log", func(level, text string) { v.log(l, Log{Level: level, Text: text}) })
+	set("log", func(level, text string) { v.writeLog(l, Log{Level: level, Text: text}) })
 	set("callText", func(stack string) string {
-		if frames := v.frames(stack); len(frames) > 0 {
+		if frames := v.mappedFrames(stack); len(frames) > 0 {
 			return v.sources.callText(frames[0])
 		}
 		return ""
 	})
-	set("exit", v.exit)
-	set("timer", v.timer)
+	set("exit", v.exitExecution)
+	set("timer", v.startTimer)
 	set("fs", v.fileCall)
 	set("env", v.envCall)
 	set("envAsync", v.envAsync)
 	set("unicodeClasses", unicodeClasses)
 	set("lazyNode", v.lazyNode)
-	set("room", v.room)
-	v.setFacts(set, l)
+	set("room", v.memoryRefusal)
+	v.setHostFacts(set, l)
 	return h
 }
 
@@ -53,8 +53,8 @@ func must(err error) {
 	}
 }
 
-// setFacts sets what a suite may know of the machine.
-func (v *vm) setFacts(set func(string, any), l *Loader) {
+// setHostFacts sets what a suite may know of the machine.
+func (v *vm) setHostFacts(set func(string, any), l *Loader) {
 	env := v.rt.NewObject()
 	for _, pair := range os.Environ() {
 		if name, value, ok := strings.Cut(pair, "="); ok && name != "" {
@@ -87,15 +87,15 @@ func (v *vm) setFacts(set func(string, any), l *Loader) {
 	set("uptime", func() float64 { return time.Since(started).Seconds() })
 }
 
-// logged is how much an execution may write to its console.
-const logged = 1 << 20
+// maxLogBytes is how much an execution may write to its console.
+const maxLogBytes = 1 << 20
 
-func (v *vm) log(l *Loader, line Log) {
+func (v *vm) writeLog(l *Loader, line Log) {
 	ex := v.current
 	if ex == nil {
 		return
 	}
-	if ex.written += len(line.Text); ex.written > logged {
+	if ex.written += len(line.Text); ex.written > maxLogBytes {
 		return
 	}
 	ex.logs = append(ex.logs, line)
@@ -104,30 +104,30 @@ func (v *vm) log(l *Loader, line Log) {
 	}
 }
 
-// exit ends the execution: the process is not the suite's to end. What the suite does
+// exitExecution ends the execution: the process is not the suite's to end. What the suite does
 // with the error changes nothing.
-func (v *vm) exit(code int) {
+func (v *vm) exitExecution(code int) {
 	err := fmt.Errorf("suite: %w: the suite called process.exit(%d)", fault.Failed, code)
 	if v.current != nil {
 		v.current.fail(err)
 	}
-	panic(v.throwable(err))
+	panic(v.toJSError(err))
 }
 
-// room says why there is no room for an operation of the engine: undefined where there is.
-func (v *vm) room(bytes float64) goja.Value {
-	if v.watch == nil { // the engine is being made
+// memoryRefusal says why there is no room for an operation of the engine: undefined where there is.
+func (v *vm) memoryRefusal(bytes float64) goja.Value {
+	if v.watchdog == nil { // the engine is being made
 		return goja.Undefined()
 	}
-	if err := v.watch.room(bytes); err != nil {
+	if err := v.watchdog.checkMemory(bytes); err != nil {
 		return v.rt.ToValue(withoutCode(err))
 	}
 	return goja.Undefined()
 }
 
-// throwable makes an error of Go one of JavaScript: with the code of the fault, or
+// toJSError makes an error of Go one of JavaScript: with the code of the fault, or
 // that of Node where it is a file's.
-func (v *vm) throwable(err error) *goja.Object {
+func (v *vm) toJSError(err error) *goja.Object {
 	var js *goja.Exception
 	if errors.As(err, &js) {
 		if o, ok := js.Value().(*goja.Object); ok {

@@ -59,11 +59,11 @@ func Load(ctx context.Context, path string, cfg *Config) (*Suite, error) {
 
 // Load is as the function of that name.
 func (l *Loader) Load(ctx context.Context, path string, cfg *Config) (*Suite, error) {
-	s, err := bundled(path)
+	s, err := bundleSuite(path)
 	if err != nil {
 		return nil, err
 	}
-	return l.ready(ctx, s, cfg)
+	return l.evaluateSuite(ctx, s, cfg)
 }
 
 // LoadBoth reads a suite and its configuration, which LoadConfig finds, at the same
@@ -74,7 +74,7 @@ func (l *Loader) LoadBoth(ctx context.Context, path, config string) (*Suite, *Co
 		s   *Suite
 		bad error
 	)
-	wg.Go(func() { s, bad = bundled(path) })
+	wg.Go(func() { s, bad = bundleSuite(path) })
 	cfg, err := l.LoadConfig(ctx, path, config)
 	wg.Wait()
 	if err != nil {
@@ -83,12 +83,12 @@ func (l *Loader) LoadBoth(ctx context.Context, path, config string) (*Suite, *Co
 	if bad != nil {
 		return nil, nil, bad
 	}
-	s, err = l.ready(ctx, s, cfg)
+	s, err = l.evaluateSuite(ctx, s, cfg)
 	return s, cfg, err
 }
 
-// bundled is the suite at path before anything of it was evaluated.
-func bundled(path string) (*Suite, error) {
+// bundleSuite is the suite at path before anything of it was evaluated.
+func bundleSuite(path string) (*Suite, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("suite: load %s: %w: %w", path, fault.Of(err), err)
@@ -97,15 +97,15 @@ func bundled(path string) (*Suite, error) {
 	if err != nil {
 		return nil, err
 	}
-	prog, err := bundle(src)
+	prog, err := bundleSource(src)
 	if err != nil {
 		return nil, err
 	}
 	return &Suite{Path: path, Dir: filepath.Dir(path), prog: prog, text: src.text}, nil
 }
 
-// ready evaluates a suite that is bundled.
-func (l *Loader) ready(ctx context.Context, s *Suite, cfg *Config) (_ *Suite, err error) {
+// evaluateSuite evaluates a suite that is bundled.
+func (l *Loader) evaluateSuite(ctx context.Context, s *Suite, cfg *Config) (_ *Suite, err error) {
 	s.dirs = []string{s.Dir}
 	if cfg != nil && cfg.Dir != "" {
 		s.dirs = append(s.dirs, cfg.Dir)
@@ -113,14 +113,14 @@ func (l *Loader) ready(ctx context.Context, s *Suite, cfg *Config) (_ *Suite, er
 	if s.loader, s.tmp, err = l.withTmp(); err != nil {
 		return nil, err
 	}
-	if err := s.begin(ctx); err != nil {
-		return nil, joined(err, s.Close())
+	if err := s.evaluateFirst(ctx); err != nil {
+		return nil, joinErrors(err, s.Close())
 	}
 	return s, nil
 }
 
-// begin evaluates the suite for the first time, and keeps what it exports.
-func (s *Suite) begin(ctx context.Context) error {
+// evaluateFirst evaluates the suite for the first time, and keeps what it exports.
+func (s *Suite) evaluateFirst(ctx context.Context) error {
 	r, read, err := s.newRealm(ctx)
 	if err != nil {
 		return err
@@ -132,8 +132,8 @@ func (s *Suite) begin(ctx context.Context) error {
 	return nil
 }
 
-// current returns the realm to use: a new one where the last was broken.
-func (s *Suite) current(ctx context.Context) (*realm, error) {
+// currentRealm returns the realm to use: a new one where the last was broken.
+func (s *Suite) currentRealm(ctx context.Context) (*realm, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -160,21 +160,21 @@ func (r *realm) close() error {
 }
 
 // sourceOf returns what to bundle for a file.
-func sourceOf(path string) (source, error) {
+func sourceOf(path string) (bundleInput, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return source{}, &Error{Verb: "load", File: path, Code: fault.Of(err), Message: "the suite file can't be read"}
+		return bundleInput{}, &Error{Verb: "load", File: path, Code: fault.Of(err), Message: "the suite file can't be read"}
 	case info.IsDir():
-		return source{}, &Error{Verb: "load", File: path, Code: fault.InvalidArgument, Message: "it is a directory; name a suite file"}
+		return bundleInput{}, &Error{Verb: "load", File: path, Code: fault.InvalidArgument, Message: "it is a directory; name a suite file"}
 	case isYAML(path):
 		return yamlSuite(path)
 	}
 	switch filepath.Ext(path) {
 	case ".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx":
-		return source{path: path}, nil
+		return bundleInput{path: path}, nil
 	}
-	return source{}, &Error{Verb: "load", File: path, Code: fault.InvalidArgument,
+	return bundleInput{}, &Error{Verb: "load", File: path, Code: fault.InvalidArgument,
 		Message: "a suite ends in .ts, .mts, .cts, .tsx, .js, .mjs, .cjs, .jsx, .yaml or .yml"}
 }
 
@@ -203,8 +203,8 @@ func removeTmp(tmp string) error {
 	return locktmp.Remove(tmp)
 }
 
-// joined is err, with another that came after it.
-func joined(err, after error) error {
+// joinErrors is err, with another that came after it.
+func joinErrors(err, after error) error {
 	if after == nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (s *Suite) Close() error {
 	if s.realm != nil {
 		err = s.realm.close()
 	}
-	if err := joined(err, removeTmp(s.tmp)); err != nil {
+	if err := joinErrors(err, removeTmp(s.tmp)); err != nil {
 		return fmt.Errorf("suite: close %s: %w: %w", s.Path, fault.Of(err), err)
 	}
 	return nil
@@ -252,15 +252,15 @@ func (s *Suite) newRealm(ctx context.Context) (*realm, *Suite, error) {
 	read := &Suite{Path: s.Path, Dir: s.Dir}
 	ex := &execution{}
 	var bad error
-	err = v.do(ctx, ex, func() error {
-		return v.evaluate(ex, s.prog, func(ns *goja.Object) error { bad = read.read(r, ns); return nil })
+	err = v.runExecution(ctx, ex, func() error {
+		return v.evaluateBundle(ex, s.prog, func(ns *goja.Object) error { bad = read.readExports(r, ns); return nil })
 	}, func() error { return v.loadError("load", s.Path, ex) })
 	read.Logs = ex.logs
 	if err == nil {
 		err = bad
 	}
 	if err != nil {
-		return nil, nil, joined(err, r.close())
+		return nil, nil, joinErrors(err, r.close())
 	}
 	return r, read, nil
 }
@@ -273,11 +273,11 @@ func (v *vm) loadError(verb, path string, ex *execution) error {
 		}
 		ex.err = &thrown{ex.unhandled[0].Result()}
 	}
-	value, ok := v.cause(ex.err)
+	value, ok := v.thrownValue(ex.err)
 	if !ok {
 		return &Error{Verb: verb, File: path, Code: fault.Of(ex.err), Message: withoutCode(ex.err)}
 	}
-	info := v.describe(value)
+	info := v.describeError(value)
 	return &Error{Verb: verb, File: path, Code: codeOf(value), Message: info.headline(), Info: &info}
 }
 
@@ -298,14 +298,14 @@ func (e ErrorInfo) headline() string {
 	return text
 }
 
-// read takes what the module exports apart. It is stricter than skillgym, which lets
+// readExports takes what the module exports apart. It is stricter than skillgym, which lets
 // a suite without ids or assertions run to its end first.
-func (s *Suite) read(realm *realm, ns *goja.Object) error {
+func (s *Suite) readExports(realm *realm, ns *goja.Object) error {
 	def := ns.Get("default")
 	if def == nil || goja.IsUndefined(def) {
 		return &Error{Verb: "load", File: s.Path, Code: fault.InvalidArgument, Message: "Suite file does not have a default export: " + s.Path}
 	}
-	r := &reader{what: "suite"}
+	r := &valueReader{what: "suite"}
 	if o, ok := def.(*goja.Object); ok && isData(o) {
 		keys := o.Keys()
 		for i, key := range keys {
@@ -316,15 +316,15 @@ func (s *Suite) read(realm *realm, ns *goja.Object) error {
 			s.readCase(realm, r, o.Get(key), at)
 		}
 		if len(keys) == 0 {
-			r.bad("default export", "expected at least one case")
+			r.reportInvalid("default export", "expected at least one case")
 		}
 	} else {
-		r.bad("default export", "expected an array or an object of cases")
+		r.reportInvalid("default export", "expected an array or an object of cases")
 	}
 	if w := ns.Get("workspace"); w != nil && !goja.IsUndefined(w) {
 		r.what = "suite config"
-		s.Workspace = r.workspace(toData(realm.vm.rt, w), "workspace")
-		s.Workspace.resolve(s.Dir)
+		s.Workspace = r.readWorkspace(toData(realm.vm.rt, w), "workspace")
+		s.Workspace.resolvePaths(s.Dir)
 	}
 	if r.err != nil {
 		return &Error{Verb: "load", File: s.Path, Code: fault.InvalidArgument, Message: r.err.message}
@@ -340,17 +340,17 @@ func isData(o *goja.Object) bool {
 
 var caseKeys = []string{"id", "prompt", "tags", "timeoutMs", "expectedFail", "classifyFailure", "assert"}
 
-func (s *Suite) readCase(realm *realm, r *reader, v goja.Value, at string) {
+func (s *Suite) readCase(realm *realm, r *valueReader, v goja.Value, at string) {
 	o, ok := v.(*goja.Object)
 	if !ok || !isData(o) || o.ClassName() == "Array" {
-		r.bad(at, "expected an object")
+		r.reportInvalid(at, "expected an object")
 		return
 	}
 	get := func(key string) any { return toData(realm.vm.rt, o.Get(key)) }
 	c := Case{}
 	id, _ := get("id").(string)
 	if strings.TrimSpace(id) == "" {
-		r.bad(at+": id", "expected non-empty string")
+		r.reportInvalid(at+": id", "expected non-empty string")
 		return
 	}
 	c.ID, at = id, "case "+id
@@ -360,18 +360,18 @@ func (s *Suite) readCase(realm *realm, r *reader, v goja.Value, at string) {
 		}
 	}
 	if _, twice := realm.cases[id]; twice {
-		r.fail(at, fmt.Sprintf("Duplicate case id: %s", id))
+		r.setError(at, fmt.Sprintf("Duplicate case id: %s", id))
 	}
-	c.Prompt = r.required(get("prompt"), at+": prompt")
-	c.Tags = r.tags(get("tags"), id)
-	c.Timeout = r.millis(get("timeoutMs"), at+": timeoutMs")
-	c.ExpectedFail = r.flag(get("expectedFail"), at+": expectedFail")
+	c.Prompt = r.requireText(get("prompt"), at+": prompt")
+	c.Tags = r.readTags(get("tags"), id)
+	c.Timeout = r.readMillis(get("timeoutMs"), at+": timeoutMs")
+	c.ExpectedFail = r.readBool(get("expectedFail"), at+": expectedFail")
 	if _, ok := goja.AssertFunction(o.Get("assert")); !ok {
-		r.bad(at+": assert", "expected a function (report, ctx)")
+		r.reportInvalid(at+": assert", "expected a function (report, ctx)")
 	}
 	if f := o.Get("classifyFailure"); f != nil && !goja.IsUndefined(f) {
 		if _, c.HasClassify = goja.AssertFunction(f); !c.HasClassify {
-			r.bad(at+": classifyFailure", "expected a function (result)")
+			r.reportInvalid(at+": classifyFailure", "expected a function (result)")
 		}
 	}
 	realm.cases[id] = o
@@ -383,21 +383,21 @@ func (s *Suite) readCase(realm *realm, r *reader, v goja.Value, at string) {
 	}
 }
 
-// tags reads the tags of a case, each once.
-func (r *reader) tags(v any, id string) []string {
-	if absent(v) {
+// readTags reads the tags of a case, each once.
+func (r *valueReader) readTags(v any, id string) []string {
+	if isAbsent(v) {
 		return nil
 	}
-	items, ok := v.(list)
+	items, ok := v.(dataList)
 	if !ok {
-		r.fail("", fmt.Sprintf("Invalid tags for case %s: expected array of non-empty strings", id))
+		r.setError("", fmt.Sprintf("Invalid tags for case %s: expected array of non-empty strings", id))
 		return nil
 	}
 	var tags []string
 	for i, item := range items {
 		tag, ok := item.(string)
 		if !ok || strings.TrimSpace(tag) == "" {
-			r.fail("", fmt.Sprintf("Invalid tag for case %s at index %d: expected non-empty string", id, i))
+			r.setError("", fmt.Sprintf("Invalid tag for case %s at index %d: expected non-empty string", id, i))
 		}
 		if !slices.Contains(tags, tag) {
 			tags = append(tags, tag)
@@ -406,16 +406,16 @@ func (r *reader) tags(v any, id string) []string {
 	return tags
 }
 
-// A module is a file of the user's that was evaluated in an engine of its own.
-type module struct {
+// A userModule is a file of the user's that was evaluated in an engine of its own.
+type userModule struct {
 	*realm
 	tmp string // its temporary directory; "" is none of its own
 }
 
 // openModule evaluates a file and passes what it exports to exported. Close the module
 // after use. verb is for errors.
-func (l *Loader) openModule(ctx context.Context, verb, path string, exported func(v *vm, ns *goja.Object)) (*module, error) {
-	prog, err := bundle(source{path: path})
+func (l *Loader) openModule(ctx context.Context, verb, path string, exported func(v *vm, ns *goja.Object)) (*userModule, error) {
+	prog, err := bundleSource(bundleInput{path: path})
 	if err != nil {
 		if e := new(Error); errors.As(err, &e) {
 			e.Verb = verb
@@ -428,20 +428,20 @@ func (l *Loader) openModule(ctx context.Context, verb, path string, exported fun
 	}
 	v, err := use.newVM([]string{filepath.Dir(path)})
 	if err != nil {
-		return nil, joined(err, removeTmp(tmp))
+		return nil, joinErrors(err, removeTmp(tmp))
 	}
-	m, ex := &module{&realm{vm: v}, tmp}, &execution{}
-	err = v.do(ctx, ex, func() error {
-		return v.evaluate(ex, prog, func(ns *goja.Object) error { exported(v, ns); return nil })
+	m, ex := &userModule{&realm{vm: v}, tmp}, &execution{}
+	err = v.runExecution(ctx, ex, func() error {
+		return v.evaluateBundle(ex, prog, func(ns *goja.Object) error { exported(v, ns); return nil })
 	}, func() error { return v.loadError(verb, path, ex) })
 	if err != nil {
-		return nil, joined(err, m.Close())
+		return nil, joinErrors(err, m.Close())
 	}
 	return m, nil
 }
 
 // Close ends the engine and removes its temporary files.
-func (m *module) Close() error { return joined(m.close(), removeTmp(m.tmp)) }
+func (m *userModule) Close() error { return joinErrors(m.close(), removeTmp(m.tmp)) }
 
 // evalData evaluates a module that exports data: a configuration.
 func (l *Loader) evalData(ctx context.Context, path string) (data any, err error) {
@@ -462,8 +462,8 @@ func (l *Loader) evalData(ctx context.Context, path string) (data any, err error
 // toData copies a value out of the engine. What can't be data is opaque.
 func toData(rt *goja.Runtime, v goja.Value) any { return copyData(rt, v, 0) }
 
-// deepest is how deep data may be nested; what refers to itself ends there.
-const deepest = 64
+// maxDataDepth is how deep data may be nested; what refers to itself ends there.
+const maxDataDepth = 64
 
 func copyData(rt *goja.Runtime, v goja.Value, depth int) any {
 	switch {
@@ -471,7 +471,7 @@ func copyData(rt *goja.Runtime, v goja.Value, depth int) any {
 		return undefined{}
 	case goja.IsNull(v):
 		return nil
-	case depth > deepest:
+	case depth > maxDataDepth:
 		return opaque("too deep")
 	}
 	o, ok := v.(*goja.Object)
@@ -489,7 +489,7 @@ func copyData(rt *goja.Runtime, v goja.Value, depth int) any {
 	}
 	if o.ClassName() == "Array" {
 		n := int(o.Get("length").ToInteger())
-		items := make(list, 0, n)
+		items := make(dataList, 0, n)
 		for i := range n {
 			items = append(items, copyData(rt, o.Get(fmt.Sprint(i)), depth+1))
 		}

@@ -21,7 +21,7 @@ type vm struct {
 	done   chan struct{} // closed when the goroutine has ended
 
 	mu     sync.Mutex
-	turns  []turn        // guarded by mu
+	queue  []task        // guarded by mu
 	closed bool          // guarded by mu
 	wake   chan struct{} // holds one token while turns wait
 
@@ -32,7 +32,7 @@ type vm struct {
 
 	// The rest belongs to the goroutine.
 	current  *execution
-	watch    *watch              // of the turn
+	watchdog *watchdog           // of the turn
 	started  map[*execution]bool // and not yet over
 	modules  map[string]goja.Value
 	host     *goja.Object
@@ -47,22 +47,22 @@ type Limit struct {
 	Memory uint64        // growth of the heap in a turn; 0 is 1 GiB
 }
 
-func (l Limit) turn() time.Duration {
+func (l Limit) turnLimit() time.Duration {
 	if l.Turn == 0 {
 		return 10 * time.Second
 	}
 	return l.Turn
 }
 
-func (l Limit) memory() uint64 {
+func (l Limit) memoryLimit() uint64 {
 	if l.Memory == 0 {
 		return 1 << 30
 	}
 	return l.Memory
 }
 
-// A turn is a piece of work for the engine, on behalf of an execution.
-type turn struct {
+// A task is a piece of work for the engine, on behalf of an execution.
+type task struct {
 	ex  *execution
 	run func() error
 }
@@ -74,12 +74,12 @@ type execution struct {
 	env     AssertEnv
 	info    EnvInfo
 	report  []byte
-	state   *goja.Object // what the modules keep for it
-	pending int          // operations outside that will come back
-	settled bool         // its promise is
-	value   goja.Value   // of the promise
-	err     error        // why it can't go on: interrupted, exited
-	alarms  []*alarm     // timers, those that are due first before others
+	state   *goja.Object    // what the modules keep for it
+	pending int             // operations outside that will come back
+	settled bool            // its promise is
+	value   goja.Value      // of the promise
+	err     error           // why it can't go on: interrupted, exited
+	timers  []*pendingTimer // timers, those that are due first before others
 	logs    []Log
 	written int // bytes of logs
 	judged  []Judgement
@@ -104,14 +104,14 @@ func (v *vm) loop() {
 				v.mu.Unlock()
 				return
 			}
-			if len(v.turns) == 0 {
+			if len(v.queue) == 0 {
 				v.mu.Unlock()
 				break
 			}
-			next := v.turns[0]
-			v.turns = v.turns[1:]
+			next := v.queue[0]
+			v.queue = v.queue[1:]
 			v.mu.Unlock()
-			v.take(next)
+			v.runTask(next)
 		}
 	}
 }
@@ -123,7 +123,7 @@ func (v *vm) submit(ex *execution, run func() error) bool {
 	if v.closed {
 		return false
 	}
-	v.turns = append(v.turns, turn{ex, run})
+	v.queue = append(v.queue, task{ex, run})
 	v.signalLocked()
 	return true
 }
@@ -150,30 +150,30 @@ func (v *vm) close() {
 	v.work.Wait()
 }
 
-// errLost is why an execution ends on an engine that another one has broken. It may be
+// errEngineLost is why an execution ends on an engine that another one has broken. It may be
 // run again on a new one.
-var errLost = errors.New("the engine was interrupted")
+var errEngineLost = errors.New("the engine was interrupted")
 
-// take runs a turn under its limits. An engine that was interrupted in the middle is
+// runTask runs a turn under its limits. An engine that was interrupted in the middle is
 // not fit for more: all that is under way on it ends.
-func (v *vm) take(t turn) {
+func (v *vm) runTask(t task) {
 	ex := t.ex
 	if ex.finish == nil { // it is over; what comes back late is dropped
 		return
 	}
 	if v.broken.Load() {
-		ex.fail(errLost)
-		v.settle(ex)
+		ex.fail(errEngineLost)
+		v.finishIfDone(ex)
 		return
 	}
 	v.started[ex] = true
-	v.watch = v.guard()
+	v.watchdog = v.startWatchdog()
 	v.current = ex
 	err := t.run()
 	v.current = nil
-	cause := v.watch.stop()
+	cause := v.watchdog.stop()
 	if cause == nil {
-		cause = uncatchable(err)
+		cause = uncatchableError(err)
 	}
 	if cause != nil {
 		v.broken.Store(true)
@@ -182,17 +182,17 @@ func (v *vm) take(t turn) {
 	if err != nil {
 		ex.fail(err)
 	}
-	v.settle(ex)
+	v.finishIfDone(ex)
 	if cause != nil {
 		for other := range v.started {
-			other.fail(errLost)
-			v.settle(other)
+			other.fail(errEngineLost)
+			v.finishIfDone(other)
 		}
 	}
 }
 
-// uncatchable is what ends a turn and no JavaScript can catch.
-func uncatchable(err error) error {
+// uncatchableError is what ends a turn and no JavaScript can catch.
+func uncatchableError(err error) error {
 	var deep *goja.StackOverflowError
 	var stopped *goja.InterruptedError
 	switch {
@@ -210,14 +210,14 @@ func (ex *execution) fail(err error) {
 	}
 }
 
-// settle ends an execution that has nothing more to wait for: it is settled, or it
+// finishIfDone ends an execution that has nothing more to wait for: it is settled, or it
 // waits for a promise that nothing is left to settle.
-func (v *vm) settle(ex *execution) {
+func (v *vm) finishIfDone(ex *execution) {
 	if ex.finish == nil || ex.err == nil && ex.pending > 0 {
 		return
 	}
 	if ex.err == nil && !ex.settled {
-		if len(ex.alarms) > 0 || v.live.Load() > 1 {
+		if len(ex.timers) > 0 || v.live.Load() > 1 {
 			return
 		}
 		ex.fail(fmt.Errorf("suite: %w: it waits for a promise that nothing will settle", fault.Failed))
@@ -230,9 +230,9 @@ func (v *vm) settle(ex *execution) {
 	v.current = nil
 }
 
-// outside runs work that blocks beside the engine, and then back on it, as a turn of
+// runOutside runs work that blocks beside the engine, and then back on it, as a turn of
 // the execution that is current now. The execution waits for it.
-func (v *vm) outside(work func(ctx context.Context) (any, error), back func(any, error) error) {
+func (v *vm) runOutside(work func(ctx context.Context) (any, error), back func(any, error) error) {
 	ex := v.current
 	ex.pending++
 	v.work.Go(func() {
@@ -244,12 +244,12 @@ func (v *vm) outside(work func(ctx context.Context) (any, error), back func(any,
 	})
 }
 
-// promise is outside as a promise of the engine.
-func (v *vm) promise(work func(ctx context.Context) (any, error), wrap func(any) goja.Value) goja.Value {
+// newPromise is outside as a promise of the engine.
+func (v *vm) newPromise(work func(ctx context.Context) (any, error), wrap func(any) goja.Value) goja.Value {
 	p, resolve, reject := v.rt.NewPromise()
-	v.outside(work, func(value any, err error) error {
+	v.runOutside(work, func(value any, err error) error {
 		if err != nil {
-			return reject(v.throwable(err))
+			return reject(v.toJSError(err))
 		}
 		return resolve(wrap(value))
 	})

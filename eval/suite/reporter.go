@@ -20,7 +20,7 @@ var Hooks = []string{"onSuiteStart", "onCaseStart", "onRunnerStart", "onRunnerFi
 type Reporter struct {
 	Hooks  []string // those that it has
 	path   string
-	module *module
+	module *userModule
 	hooks  *goja.Object // belongs to the goroutine of the engine
 }
 
@@ -32,18 +32,18 @@ func (l *Loader) LoadReporter(ctx context.Context, path string) (*Reporter, erro
 		return nil, fmt.Errorf("suite: load reporter %s: %w: %w", path, fault.Of(err), err)
 	}
 	r := &Reporter{path: path}
-	r.module, err = l.openModule(ctx, "load reporter", path, func(_ *vm, ns *goja.Object) { r.find(ns) })
+	r.module, err = l.openModule(ctx, "load reporter", path, func(_ *vm, ns *goja.Object) { r.findHooks(ns) })
 	if err != nil {
 		return nil, err
 	}
 	if len(r.Hooks) == 0 {
-		return nil, joined(&Error{Verb: "load reporter", File: path, Code: fault.InvalidArgument,
+		return nil, joinErrors(&Error{Verb: "load reporter", File: path, Code: fault.InvalidArgument,
 			Message: "Reporter module must export an object with at least one hook, as default or as reporter"}, r.Close())
 	}
 	return r, nil
 }
 
-func (r *Reporter) find(ns *goja.Object) {
+func (r *Reporter) findHooks(ns *goja.Object) {
 	for _, name := range []string{"default", "reporter"} {
 		o, ok := ns.Get(name).(*goja.Object)
 		if !ok {
@@ -69,7 +69,7 @@ func (r *Reporter) Call(ctx context.Context, hook string, event json.RawMessage)
 		return nil
 	}
 	v, ex := r.module.vm, &execution{}
-	return v.do(ctx, ex, func() error {
+	return v.runExecution(ctx, ex, func() error {
 		fn, _ := goja.AssertFunction(r.hooks.Get(hook))
 		value, err := v.parseJSON(event)
 		if err != nil {
@@ -80,7 +80,7 @@ func (r *Reporter) Call(ctx context.Context, hook string, event json.RawMessage)
 			return err
 		}
 		if o, ok := out.(*goja.Object); ok && o.Get("then") != nil {
-			return v.await(ex, out, nil)
+			return v.awaitPromise(ex, out, nil)
 		}
 		ex.settled = true
 		return nil

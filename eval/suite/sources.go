@@ -32,9 +32,9 @@ func (s *sources) line(path string, n int) []rune {
 
 func isWord(c rune) bool { return c == '_' || c == '$' || unicode.IsLetter(c) || unicode.IsDigit(c) }
 
-// settle moves a place from the parenthesis of a call, where goja sees it, to the name
+// alignFrame moves a place from the parenthesis of a call, where goja sees it, to the name
 // that is called, where V8 does.
-func (s *sources) settle(f *stackFrame) {
+func (s *sources) alignFrame(f *stackFrame) {
 	line := s.line(f.file, f.line)
 	i := f.col - 1
 	for i >= 0 && i < len(line) && line[i] == ' ' { // before new

@@ -43,11 +43,11 @@ func parseStack(text string) []stackFrame {
 	return frames
 }
 
-// frames are those of a stack, with the places that V8 would name.
-func (v *vm) frames(stack string) []stackFrame {
+// mappedFrames are those of a stack, with the places that V8 would name.
+func (v *vm) mappedFrames(stack string) []stackFrame {
 	frames := parseStack(stack)
 	for i := range frames {
-		v.sources.settle(&frames[i])
+		v.sources.alignFrame(&frames[i])
 	}
 	return frames
 }
@@ -57,7 +57,7 @@ func (v *vm) frames(stack string) []stackFrame {
 func (v *vm) nodeStack(headline, stack string) string {
 	var b strings.Builder
 	b.WriteString(headline)
-	for _, f := range v.frames(stack) {
+	for _, f := range v.mappedFrames(stack) {
 		b.WriteString("\n    at ")
 		at := fileURL(f.file) + ":" + strconv.Itoa(f.line) + ":" + strconv.Itoa(f.col)
 		if f.fn == "" || f.fn == "<anonymous>" {
@@ -71,7 +71,7 @@ func (v *vm) nodeStack(headline, stack string) string {
 
 // userFrame returns the innermost place that the author of the suite wrote.
 func (v *vm) userFrame(stack string) goja.Value {
-	for _, f := range v.frames(stack) {
+	for _, f := range v.mappedFrames(stack) {
 		if strings.Contains(f.file, "/node_modules/") {
 			continue
 		}

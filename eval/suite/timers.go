@@ -9,18 +9,18 @@ import (
 	"github.com/dop251/goja"
 )
 
-// An alarm is a timer of an execution that has not gone off.
-type alarm struct {
+// An pendingTimer is a timer of an execution that has not gone off.
+type pendingTimer struct {
 	due time.Time
 	fn  goja.Callable
 }
 
-// timer calls fn after ms, unless what it returns is called before. A timer keeps an
+// startTimer calls fn after ms, unless what it returns is called before. A timer keeps an
 // execution waiting only as far as its promise does.
 //
 // Timers wake in any order on a busy machine. Whichever does, the one that is due
 // first goes off: each wakes once, so that all do, in their order.
-func (v *vm) timer(fn goja.Callable, ms float64) goja.Value {
+func (v *vm) startTimer(fn goja.Callable, ms float64) goja.Value {
 	ex := v.current
 	if ex == nil {
 		return goja.Undefined()
@@ -29,14 +29,14 @@ func (v *vm) timer(fn goja.Callable, ms float64) goja.Value {
 		ms = 1
 	}
 	wait := time.Duration(min(ms, 1<<31) * float64(time.Millisecond))
-	a := &alarm{time.Now().Add(wait), fn}
-	at, _ := slices.BinarySearchFunc(ex.alarms, a, func(b, a *alarm) int {
+	a := &pendingTimer{time.Now().Add(wait), fn}
+	at, _ := slices.BinarySearchFunc(ex.timers, a, func(b, a *pendingTimer) int {
 		if b.due.After(a.due) {
 			return 1
 		}
 		return -1 // those that are due at the same time go off as they were set
 	})
-	ex.alarms = slices.Insert(ex.alarms, at, a)
+	ex.timers = slices.Insert(ex.timers, at, a)
 	ctx, cancel := context.WithCancel(ex.ctx)
 	v.work.Go(func() {
 		t := time.NewTimer(wait)
@@ -44,22 +44,22 @@ func (v *vm) timer(fn goja.Callable, ms float64) goja.Value {
 		select {
 		case <-ctx.Done():
 		case <-t.C:
-			v.submit(ex, func() error { return ex.ring() })
+			v.submit(ex, func() error { return ex.fireTimer() })
 		}
 	})
 	return v.rt.ToValue(func() {
 		cancel()
-		ex.alarms = slices.DeleteFunc(ex.alarms, func(b *alarm) bool { return a == b })
+		ex.timers = slices.DeleteFunc(ex.timers, func(b *pendingTimer) bool { return a == b })
 	})
 }
 
-// ring lets the alarm that is due first go off.
-func (ex *execution) ring() error {
-	if len(ex.alarms) == 0 || ex.alarms[0].due.After(time.Now()) {
+// fireTimer lets the alarm that is due first go off.
+func (ex *execution) fireTimer() error {
+	if len(ex.timers) == 0 || ex.timers[0].due.After(time.Now()) {
 		return nil // it was stopped after it woke
 	}
-	a := ex.alarms[0]
-	ex.alarms = ex.alarms[1:]
+	a := ex.timers[0]
+	ex.timers = ex.timers[1:]
 	_, err := a.fn(goja.Undefined())
 	return err
 }

@@ -90,7 +90,7 @@ func writeTable(b *strings.Builder, t *unicode.RangeTable, not, inClass bool) {
 		add(rune(r.Lo), rune(r.Hi), rune(r.Stride))
 	}
 	if not && inClass {
-		ranges = complement(ranges)
+		ranges = complementRanges(ranges)
 		not = false
 	}
 	if !inClass {
@@ -107,7 +107,7 @@ func writeTable(b *strings.Builder, t *unicode.RangeTable, not, inClass bool) {
 	}
 }
 
-func complement(ranges [][2]rune) [][2]rune {
+func complementRanges(ranges [][2]rune) [][2]rune {
 	var out [][2]rune
 	next := rune(0)
 	for _, r := range ranges {

@@ -5,24 +5,24 @@ import (
 	"strings"
 )
 
-// workspace reads where agents work. Both generations of skillgym are understood:
+// readWorkspace reads where agents work. Both generations of skillgym are understood:
 // shared with cwd, or with nothing, is the older one, which runs in place; shared
 // with a template or a bootstrap is the newer one.
-func (r *reader) workspace(v any, path string) *Workspace {
-	o := r.object(v, path, "mode", "cwd", "templateDir", "bootstrap")
+func (r *valueReader) readWorkspace(v any, path string) *Workspace {
+	o := r.readObject(v, path, "mode", "cwd", "templateDir", "bootstrap")
 	w := &Workspace{}
 	mode, ok := o.get("mode").(string)
 	if !ok || mode != ModeNone && mode != ModeShared && mode != ModeIsolated {
-		r.bad(join(path, "mode"), `expected "none", "shared", or "isolated"`)
+		r.reportInvalid(joinPath(path, "mode"), `expected "none", "shared", or "isolated"`)
 	}
 	w.Mode = mode
-	w.Cwd = r.text(o.get("cwd"), join(path, "cwd"))
-	w.TemplateDir = r.text(o.get("templateDir"), join(path, "templateDir"))
-	if b := o.get("bootstrap"); !absent(b) {
-		w.Bootstrap = r.bootstrap(b, join(path, "bootstrap"))
+	w.Cwd = r.readText(o.get("cwd"), joinPath(path, "cwd"))
+	w.TemplateDir = r.readText(o.get("templateDir"), joinPath(path, "templateDir"))
+	if b := o.get("bootstrap"); !isAbsent(b) {
+		w.Bootstrap = r.readBootstrap(b, joinPath(path, "bootstrap"))
 	}
 	omit := func(key string) {
-		r.bad(join(path, key), "expected this key to be omitted when workspace mode is %q", mode)
+		r.reportInvalid(joinPath(path, key), "expected this key to be omitted when workspace mode is %q", mode)
 	}
 	switch {
 	case mode == ModeIsolated && w.Cwd != "":
@@ -39,23 +39,23 @@ func (r *reader) workspace(v any, path string) *Workspace {
 	return w
 }
 
-func (r *reader) bootstrap(v any, path string) *Bootstrap {
-	o := r.object(v, path, "command", "args", "timeoutMs", "env")
+func (r *valueReader) readBootstrap(v any, path string) *Bootstrap {
+	o := r.readObject(v, path, "command", "args", "timeoutMs", "env")
 	return &Bootstrap{
-		Command: r.required(o.get("command"), join(path, "command")),
-		Args:    r.texts(o.get("args"), join(path, "args")),
-		Timeout: r.millis(o.get("timeoutMs"), join(path, "timeoutMs")),
-		Env:     r.env(o.get("env"), join(path, "env")),
+		Command: r.requireText(o.get("command"), joinPath(path, "command")),
+		Args:    r.readTexts(o.get("args"), joinPath(path, "args")),
+		Timeout: r.readMillis(o.get("timeoutMs"), joinPath(path, "timeoutMs")),
+		Env:     r.readEnv(o.get("env"), joinPath(path, "env")),
 	}
 }
 
-// resolve makes the paths absolute, from the directory of the file they are in.
-func (w *Workspace) resolve(dir string) {
+// resolvePaths makes the paths absolute, from the directory of the file they are in.
+func (w *Workspace) resolvePaths(dir string) {
 	w.Cwd, w.TemplateDir = resolveFrom(dir, w.Cwd), resolveFrom(dir, w.TemplateDir)
 	if b := w.Bootstrap; b != nil {
-		b.Command = pathLike(dir, b.Command)
+		b.Command = resolvePathLike(dir, b.Command)
 		for i := range b.Args {
-			b.Args[i] = pathLike(dir, b.Args[i])
+			b.Args[i] = resolvePathLike(dir, b.Args[i])
 		}
 	}
 }
@@ -68,9 +68,9 @@ func resolveFrom(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// pathLike makes a word absolute that says itself that it is a relative path. A bare
+// resolvePathLike makes a word absolute that says itself that it is a relative path. A bare
 // word, and one with a path inside it, stay as they are.
-func pathLike(dir, word string) string {
+func resolvePathLike(dir, word string) string {
 	if word == "." || word == ".." || strings.HasPrefix(word, "./") || strings.HasPrefix(word, "../") ||
 		strings.HasPrefix(word, `.\`) || strings.HasPrefix(word, `..\`) {
 		return filepath.Join(dir, word)

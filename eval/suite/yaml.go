@@ -22,14 +22,14 @@ func isYAML(path string) bool {
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// A document is a YAML file as data, with the places of its parts.
-type document struct {
-	value  any
-	places map[string]placeInFile // by path: cases[0].assert
+// A yamlDocument is a YAML file as data, with the places of its parts.
+type yamlDocument struct {
+	value     any
+	positions map[string]valuePosition // by path: cases[0].assert
 }
 
-// A placeInFile is where a value is, and where its text begins, from 1.
-type placeInFile struct {
+// A valuePosition is where a value is, and where its text begins, from 1.
+type valuePosition struct {
 	strictyaml.Position
 	text   int // line of the first line of a block of text; 0 where it has none
 	indent int // of that block
@@ -41,13 +41,13 @@ func readYAML(verb, path string) (any, func(string) string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return doc.value, doc.at, nil
+	return doc.value, doc.positionOf, nil
 }
 
-// at says where a path is, or the nearest above it that the file has.
-func (d *document) at(path string) string {
+// positionOf says where a path is, or the nearest above it that the file has.
+func (d *yamlDocument) positionOf(path string) string {
 	for {
-		if p, ok := d.places[path]; ok {
+		if p, ok := d.positions[path]; ok {
 			return p.String()
 		}
 		i := strings.LastIndexAny(path, ".[")
@@ -58,7 +58,7 @@ func (d *document) at(path string) string {
 	}
 }
 
-func parseYAMLFile(verb, path string) (*document, error) {
+func parseYAMLFile(verb, path string) (*yamlDocument, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, &Error{Verb: verb, File: path, Code: fault.Of(err), Message: "the file can't be read"}
@@ -72,21 +72,21 @@ func parseYAMLFile(verb, path string) (*document, error) {
 }
 
 // parseYAML reads text as data. Each error is a *strictyaml.Error.
-func parseYAML(data []byte) (*document, error) {
+func parseYAML(data []byte) (*yamlDocument, error) {
 	n, err := strictyaml.Parse(data, maxYAML)
 	if err != nil {
 		return nil, err
 	}
-	doc := &document{places: map[string]placeInFile{}}
-	doc.value, err = doc.convert(n, "")
+	doc := &yamlDocument{positions: map[string]valuePosition{}}
+	doc.value, err = doc.convertNode(n, "")
 	return doc, err
 }
 
-// convert makes data of a node, and notes where it was.
-func (d *document) convert(n ast.Node, path string) (any, error) {
-	d.places[path] = placeInFile{Position: strictyaml.At(n)}
+// convertNode makes data of a node, and notes where it was.
+func (d *yamlDocument) convertNode(n ast.Node, path string) (any, error) {
+	d.positions[path] = valuePosition{Position: strictyaml.At(n)}
 	if pairs, ok := strictyaml.Pairs(n); ok {
-		return d.mapping(pairs, path)
+		return d.convertMapping(pairs, path)
 	}
 	switch x := n.(type) {
 	case *ast.NullNode:
@@ -94,7 +94,7 @@ func (d *document) convert(n ast.Node, path string) (any, error) {
 	case *ast.BoolNode:
 		return x.Value, nil
 	case *ast.IntegerNode:
-		return number(x, x.Token.Value)
+		return parseNumber(x, x.Token.Value)
 	case *ast.FloatNode:
 		return x.Value, nil
 	case *ast.InfinityNode:
@@ -104,15 +104,15 @@ func (d *document) convert(n ast.Node, path string) (any, error) {
 	case *ast.StringNode:
 		return x.Value, nil
 	case *ast.LiteralNode:
-		d.block(x, path)
+		d.noteBlock(x, path)
 		return x.Value.Value, nil
 	case *ast.SequenceNode:
-		return d.sequence(x, path)
+		return d.convertSequence(x, path)
 	}
 	return nil, strictyaml.Errorf(strictyaml.At(n), "%.40q is no plain data", n.String())
 }
 
-func number(n ast.Node, text string) (any, error) {
+func parseNumber(n ast.Node, text string) (any, error) {
 	text = strings.ReplaceAll(text, "_", "")
 	if i, err := strconv.ParseInt(text, 0, 64); err == nil {
 		return float64(i), nil
@@ -124,13 +124,13 @@ func number(n ast.Node, text string) (any, error) {
 	return f, nil
 }
 
-// block notes where the text of a literal begins, so that places in a script are
+// noteBlock notes where the text of a literal begins, so that places in a script are
 // those of the file.
-func (d *document) block(n *ast.LiteralNode, path string) {
+func (d *yamlDocument) noteBlock(n *ast.LiteralNode, path string) {
 	if n.Start == nil || n.Start.Position == nil || n.Value.Token == nil {
 		return
 	}
-	p := d.places[path]
+	p := d.positions[path]
 	p.text = n.Start.Position.Line + 1
 	origin := n.Value.Token.Origin
 	for line := range strings.Lines(origin) {
@@ -140,13 +140,13 @@ func (d *document) block(n *ast.LiteralNode, path string) {
 		}
 		p.text++
 	}
-	d.places[path] = p
+	d.positions[path] = p
 }
 
-func (d *document) sequence(n *ast.SequenceNode, path string) (any, error) {
-	items := make(list, 0, len(n.Values))
+func (d *yamlDocument) convertSequence(n *ast.SequenceNode, path string) (any, error) {
+	items := make(dataList, 0, len(n.Values))
 	for i, item := range n.Values {
-		v, err := d.convert(item, fmt.Sprintf("%s[%d]", path, i))
+		v, err := d.convertNode(item, fmt.Sprintf("%s[%d]", path, i))
 		if err != nil {
 			return nil, err
 		}
@@ -155,14 +155,14 @@ func (d *document) sequence(n *ast.SequenceNode, path string) (any, error) {
 	return items, nil
 }
 
-func (d *document) mapping(pairs []*ast.MappingValueNode, path string) (any, error) {
+func (d *yamlDocument) convertMapping(pairs []*ast.MappingValueNode, path string) (any, error) {
 	o := newObject()
 	for _, pair := range pairs {
 		if _, ok := pair.Key.(ast.ScalarNode); !ok {
 			return nil, strictyaml.Errorf(strictyaml.At(pair.Key), "a key must be a text")
 		}
 		key, _ := strictyaml.Key(pair.Key)
-		v, err := d.convert(pair.Value, join(path, key))
+		v, err := d.convertNode(pair.Value, joinPath(path, key))
 		if err != nil {
 			return nil, err
 		}

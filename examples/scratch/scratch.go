@@ -43,12 +43,12 @@ func (p *Provider) Probe(context.Context) (driver.Traits, error) {
 	if err := os.MkdirAll(p.Root, 0o700); err != nil {
 		return driver.Traits{}, fmt.Errorf("scratch: probe: %w: %w", fault.Failed, err)
 	}
-	return traits(), nil
+	return claimedTraits(), nil
 }
 
-// traits claim little, and every claim is one that the suite tries to refute. A
+// claimedTraits claim little, and every claim is one that the suite tries to refute. A
 // limit that nothing enforces needs the reason why.
-func traits() driver.Traits {
+func claimedTraits() driver.Traits {
 	none := driver.Enforcement{Reason: "a scratch workspace is a plain directory"}
 	return driver.Traits{
 		Isolation: driver.IsolationNone, IsolatedBy: none,
@@ -78,7 +78,7 @@ type state struct {
 // Open makes a workspace, or returns it where it exists. It refuses what it
 // can't do before it makes anything.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
-	if err := check(spec); err != nil {
+	if err := checkSpec(spec); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -86,19 +86,19 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	}
 	// MkdirAll is idempotent, and the name is the id: a crash between any two
 	// effects leaves something that Open can go on with and Sweep can find.
-	if err := os.MkdirAll(p.path(spec.ID, "files"), 0o700); err != nil {
+	if err := os.MkdirAll(p.joinRoot(spec.ID, "files"), 0o700); err != nil {
 		return nil, fmt.Errorf("scratch: open %s: %w: %w", spec.ID, fault.Failed, err)
 	}
 	driver.Step(ctx, "directories made")
-	st, err := p.converge(ctx, spec)
+	st, err := p.updateState(ctx, spec)
 	if err != nil {
 		return nil, fmt.Errorf("scratch: open %s: %w: %w", spec.ID, fault.Failed, err)
 	}
-	return p.attach(spec.ID, st)
+	return p.attachWorkspace(spec.ID, st)
 }
 
-// converge brings what is kept to the policy that is asked for.
-func (p *Provider) converge(ctx context.Context, spec driver.Spec) (state, error) {
+// updateState brings what is kept to the policy that is asked for.
+func (p *Provider) updateState(ctx context.Context, spec driver.Spec) (state, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	st, err := p.readState(spec.ID)
@@ -113,26 +113,26 @@ func (p *Provider) converge(ctx context.Context, spec driver.Spec) (state, error
 	if err != nil {
 		return state{}, err
 	}
-	temp := p.path(spec.ID, "state.new")
+	temp := p.joinRoot(spec.ID, "state.new")
 	if err := os.WriteFile(temp, data, 0o600); err != nil {
 		return state{}, err
 	}
 	driver.Step(ctx, "state written")
-	err = os.Rename(temp, p.path(spec.ID, "state"))
+	err = os.Rename(temp, p.joinRoot(spec.ID, "state"))
 	driver.Step(ctx, "state in place")
 	return st, err
 }
 
 func (p *Provider) readState(id string) (state, error) {
 	var st state
-	data, err := os.ReadFile(p.path(id, "state"))
+	data, err := os.ReadFile(p.joinRoot(id, "state"))
 	if err != nil {
 		return st, err
 	}
 	return st, driver.DecodeStrict(data, &st)
 }
 
-func check(spec driver.Spec) error {
+func checkSpec(spec driver.Spec) error {
 	if err := driver.CheckOpen(spec, Kind); err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func check(spec driver.Spec) error {
 	if err := driver.DecodeConfig(spec, new(struct{})); err != nil {
 		return err
 	}
-	if err := spec.Policy.Check(traits()); err != nil {
+	if err := spec.Policy.Check(claimedTraits()); err != nil {
 		return fmt.Errorf("scratch: open: %w", err)
 	}
 	return nil
@@ -179,12 +179,12 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if err := driver.CheckRevision(ref, st.Revision); err != nil {
 		return nil, err
 	}
-	return p.attach(pl.ID, st)
+	return p.attachWorkspace(pl.ID, st)
 }
 
-// attach is the one helper behind Open and Resolve, so that they can't drift.
-func (p *Provider) attach(id string, st state) (*driver.Workspace, error) {
-	root, err := files.Open(p.path(id, "files"), &files.Options{ReadOnly: st.Policy.ReadOnly})
+// attachWorkspace is the one helper behind Open and Resolve, so that they can't drift.
+func (p *Provider) attachWorkspace(id string, st state) (*driver.Workspace, error) {
+	root, err := files.Open(p.joinRoot(id, "files"), &files.Options{ReadOnly: st.Policy.ReadOnly})
 	if err != nil {
 		return nil, fmt.Errorf("scratch: attach: %w: %w", fault.Failed, err)
 	}
@@ -193,10 +193,10 @@ func (p *Provider) attach(id string, st state) (*driver.Workspace, error) {
 		return nil, errors.Join(err, root.Close())
 	}
 	return &driver.Workspace{
-		Ref: ref, Traits: traits(), FS: root.Module(),
+		Ref: ref, Traits: claimedTraits(), FS: root.Module(),
 		Life: driver.Life{
 			Close:   func(context.Context) error { return closeOnce(root) },
-			Destroy: func(ctx context.Context) error { return errors.Join(closeOnce(root), p.remove(ctx, id)) },
+			Destroy: func(ctx context.Context) error { return errors.Join(closeOnce(root), p.removeWorkspace(ctx, id)) },
 		},
 	}, nil
 }
@@ -209,14 +209,14 @@ func closeOnce(root *files.Root) error {
 	return nil
 }
 
-// remove ends a workspace. What a crash leaves of it still has its id for a
+// removeWorkspace ends a workspace. What a crash leaves of it still has its id for a
 // name, so Destroy can be repeated, and Sweep finds it.
-func (p *Provider) remove(ctx context.Context, id string) error {
-	err := os.RemoveAll(p.path(id))
+func (p *Provider) removeWorkspace(ctx context.Context, id string) error {
+	err := os.RemoveAll(p.joinRoot(id))
 	// A call that is under way in another process may add to the tree meanwhile.
 	for end := time.Now().Add(10 * time.Second); errors.Is(err, fs.ErrExist) && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
-		err = os.RemoveAll(p.path(id))
+		err = os.RemoveAll(p.joinRoot(id))
 	}
 	if err != nil {
 		return fmt.Errorf("scratch: destroy %s: %w: %w", id, fault.Of(err), err)
@@ -238,12 +238,12 @@ func (p *Provider) Sweep(ctx context.Context, live []string) error {
 	var errs []error
 	for _, e := range entries {
 		if driver.ValidID(e.Name()) && !slices.Contains(live, e.Name()) {
-			errs = append(errs, p.remove(ctx, e.Name()))
+			errs = append(errs, p.removeWorkspace(ctx, e.Name()))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (p *Provider) path(elem ...string) string {
+func (p *Provider) joinRoot(elem ...string) string {
 	return filepath.Join(append([]string{p.Root}, elem...)...)
 }

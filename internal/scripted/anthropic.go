@@ -6,7 +6,7 @@ import (
 )
 
 // readMessages reads a request of Anthropic's messages.
-func readMessages(body []byte) (asked, error) {
+func readMessages(body []byte) (modelRequest, error) {
 	var req struct {
 		Stream bool `json:"stream"`
 		Tools  []struct {
@@ -17,11 +17,11 @@ func readMessages(body []byte) (asked, error) {
 		} `json:"messages"`
 	}
 	if err := json.Unmarshal(body, &req); err != nil {
-		return asked{}, err
+		return modelRequest{}, err
 	}
-	a := asked{stream: req.Stream}
+	a := modelRequest{stream: req.Stream}
 	for _, t := range req.Tools {
-		a.offers = append(a.offers, Offer{Name: t.Name})
+		a.tools = append(a.tools, Offer{Name: t.Name})
 	}
 	for _, msg := range req.Messages {
 		var parts []struct {
@@ -33,14 +33,14 @@ func readMessages(body []byte) (asked, error) {
 		}
 		for _, p := range parts {
 			if p.Type == "tool_result" {
-				a.results = append(a.results, texts(p.Content))
+				a.results = append(a.results, contentText(p.Content))
 			}
 		}
 	}
 	return a, nil
 }
 
-func writeMessages(a answer) reply {
+func writeMessages(a modelAnswer) reply {
 	usage := map[string]any{"input_tokens": 10, "output_tokens": 5}
 	message := func(content []any, stop any) map[string]any {
 		return map[string]any{"id": fmt.Sprintf("msg_%d", a.round), "type": "message", "role": "assistant", "model": "scripted",

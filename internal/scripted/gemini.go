@@ -3,7 +3,7 @@ package scripted
 import "encoding/json"
 
 // readGemini reads a request of Gemini's generateContent.
-func readGemini(body []byte) (asked, error) {
+func readGemini(body []byte) (modelRequest, error) {
 	var req struct {
 		Tools []struct {
 			Declarations []struct {
@@ -19,26 +19,26 @@ func readGemini(body []byte) (asked, error) {
 		} `json:"contents"`
 	}
 	if err := json.Unmarshal(body, &req); err != nil {
-		return asked{}, err
+		return modelRequest{}, err
 	}
-	var a asked
+	var a modelRequest
 	for _, t := range req.Tools {
 		for _, d := range t.Declarations {
-			a.offers = append(a.offers, Offer{Name: d.Name})
+			a.tools = append(a.tools, Offer{Name: d.Name})
 		}
 	}
 	for _, c := range req.Contents {
 		for _, p := range c.Parts {
 			if p.Response != nil {
-				a.results = append(a.results, outcome(p.Response.Response))
+				a.results = append(a.results, responseText(p.Response.Response))
 			}
 		}
 	}
 	return a, nil
 }
 
-// outcome returns the text of a function's response: its output, or its error.
-func outcome(raw json.RawMessage) string {
+// responseText returns the text of a function's response: its output, or its error.
+func responseText(raw json.RawMessage) string {
 	var r struct{ Output, Error string }
 	if json.Unmarshal(raw, &r) == nil && r.Output+r.Error != "" {
 		return r.Output + r.Error
@@ -46,7 +46,7 @@ func outcome(raw json.RawMessage) string {
 	return string(raw)
 }
 
-func writeGemini(a answer) reply {
+func writeGemini(a modelAnswer) reply {
 	part := map[string]any{"text": a.text}
 	if a.call.Name != "" {
 		part = map[string]any{"functionCall": map[string]any{"id": a.id, "name": a.call.Name, "args": a.args}}

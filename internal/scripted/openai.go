@@ -7,7 +7,7 @@ import (
 
 // readResponses reads a request of OpenAI's responses. Tools may come in
 // namespaces.
-func readResponses(body []byte) (asked, error) {
+func readResponses(body []byte) (modelRequest, error) {
 	type named struct {
 		Type  string            `json:"type"`
 		Name  string            `json:"name"`
@@ -19,20 +19,20 @@ func readResponses(body []byte) (asked, error) {
 		Input  json.RawMessage `json:"input"`
 	}
 	if err := json.Unmarshal(body, &req); err != nil {
-		return asked{}, err
+		return modelRequest{}, err
 	}
-	a := asked{stream: req.Stream}
+	a := modelRequest{stream: req.Stream}
 	for _, t := range req.Tools {
 		if t.Type != "namespace" {
-			a.offers = append(a.offers, Offer{Name: t.Name})
+			a.tools = append(a.tools, Offer{Name: t.Name})
 			continue
 		}
 		for _, raw := range t.Tools {
 			var in named
 			if err := json.Unmarshal(raw, &in); err != nil {
-				return asked{}, err
+				return modelRequest{}, err
 			}
-			a.offers = append(a.offers, Offer{Name: in.Name, Namespace: t.Name})
+			a.tools = append(a.tools, Offer{Name: in.Name, Namespace: t.Name})
 		}
 	}
 	var items []struct {
@@ -42,14 +42,14 @@ func readResponses(body []byte) (asked, error) {
 	if json.Unmarshal(req.Input, &items) == nil {
 		for _, it := range items {
 			if it.Type == "function_call_output" {
-				a.results = append(a.results, texts(it.Output))
+				a.results = append(a.results, contentText(it.Output))
 			}
 		}
 	}
 	return a, nil
 }
 
-func writeResponses(a answer) reply {
+func writeResponses(a modelAnswer) reply {
 	item := map[string]any{"type": "message", "id": fmt.Sprintf("msg_%d", a.round), "role": "assistant", "status": "completed",
 		"content": []any{map[string]any{"type": "output_text", "text": a.text, "annotations": []any{}}}}
 	if a.call.Name != "" {
@@ -70,7 +70,7 @@ func writeResponses(a answer) reply {
 }
 
 // readChat reads a request of OpenAI's chat completions.
-func readChat(body []byte) (asked, error) {
+func readChat(body []byte) (modelRequest, error) {
 	var req struct {
 		Stream bool `json:"stream"`
 		Tools  []struct {
@@ -84,21 +84,21 @@ func readChat(body []byte) (asked, error) {
 		} `json:"messages"`
 	}
 	if err := json.Unmarshal(body, &req); err != nil {
-		return asked{}, err
+		return modelRequest{}, err
 	}
-	a := asked{stream: req.Stream}
+	a := modelRequest{stream: req.Stream}
 	for _, t := range req.Tools {
-		a.offers = append(a.offers, Offer{Name: t.Function.Name})
+		a.tools = append(a.tools, Offer{Name: t.Function.Name})
 	}
 	for _, msg := range req.Messages {
 		if msg.Role == "tool" {
-			a.results = append(a.results, texts(msg.Content))
+			a.results = append(a.results, contentText(msg.Content))
 		}
 	}
 	return a, nil
 }
 
-func writeChat(a answer) reply {
+func writeChat(a modelAnswer) reply {
 	message := map[string]any{"role": "assistant", "content": a.text}
 	finish := "stop"
 	if a.call.Name != "" {

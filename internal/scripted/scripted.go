@@ -39,7 +39,7 @@ type Model struct {
 	Last   string // said when all steps are done
 
 	mu       sync.Mutex
-	offers   []Offer  // guarded by mu; of the last request that had tools of Server
+	tools    []Offer  // guarded by mu; of the last request that had tools of Server
 	results  []string // guarded by mu; of the steps, as far as they are known
 	requests []string // guarded by mu; what was asked, for a test that fails
 }
@@ -50,8 +50,8 @@ func (m *Model) Offers() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var names []string
-	for _, o := range m.offers {
-		if name, ok := o.of(m.Server); ok {
+	for _, o := range m.tools {
+		if name, ok := o.nameAt(m.Server); ok {
 			names = append(names, name)
 		}
 	}
@@ -64,8 +64,8 @@ func (m *Model) Others() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var names []string
-	for _, o := range m.offers {
-		if _, ok := o.of(m.Server); !ok {
+	for _, o := range m.tools {
+		if _, ok := o.nameAt(m.Server); !ok {
 			names = append(names, o.Name)
 		}
 	}
@@ -86,9 +86,9 @@ func (m *Model) Requests() []string {
 	return slices.Clone(m.requests)
 }
 
-// of returns the name that a tool has at its server, if it is of that server.
+// nameAt returns the name that a tool has at its server, if it is of that server.
 // Agents put the server's name before it, each in a way of its own.
-func (o Offer) of(server string) (string, bool) {
+func (o Offer) nameAt(server string) (string, bool) {
 	if server == "" {
 		return o.Name, o.Namespace == ""
 	}
@@ -103,15 +103,15 @@ func (o Offer) of(server string) (string, bool) {
 	return "", false
 }
 
-// asked is what a request says, whatever its protocol.
-type asked struct {
-	offers  []Offer
+// modelRequest is what a request says, whatever its protocol.
+type modelRequest struct {
+	tools   []Offer
 	results []string
 	stream  bool
 }
 
-// answer is what the model does next: it calls a tool, or says something.
-type answer struct {
+// modelAnswer is what the model does next: it calls a tool, or says something.
+type modelAnswer struct {
 	round int    // counts from 1; 0 is beside the script
 	id    string // of the call
 	call  Offer  // none if its name is empty
@@ -119,28 +119,28 @@ type answer struct {
 	text  string
 }
 
-// next decides what to do. Agents ask their model for more than the work, such as
+// nextAnswer decides what to do. Agents ask their model for more than the work, such as
 // a title for it; such requests offer no tools of the server.
-func (m *Model) next(a asked) answer {
+func (m *Model) nextAnswer(a modelRequest) modelAnswer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !slices.ContainsFunc(a.offers, func(o Offer) bool { _, ok := o.of(m.Server); return ok }) {
-		return answer{text: "ok"}
+	if !slices.ContainsFunc(a.tools, func(o Offer) bool { _, ok := o.nameAt(m.Server); return ok }) {
+		return modelAnswer{text: "ok"}
 	}
-	m.offers = a.offers
+	m.tools = a.tools
 	if len(a.results) > len(m.results) {
 		m.results = a.results
 	}
 	n := len(a.results)
 	if n >= len(m.Steps) {
-		return answer{round: n + 1, text: m.Last}
+		return modelAnswer{round: n + 1, text: m.Last}
 	}
-	for _, o := range a.offers {
-		if name, ok := o.of(m.Server); ok && name == m.Steps[n].Tool {
-			return answer{round: n + 1, id: fmt.Sprintf("call_%d", n+1), call: o, args: m.Steps[n].Args}
+	for _, o := range a.tools {
+		if name, ok := o.nameAt(m.Server); ok && name == m.Steps[n].Tool {
+			return modelAnswer{round: n + 1, id: fmt.Sprintf("call_%d", n+1), call: o, args: m.Steps[n].Args}
 		}
 	}
-	return answer{text: "no tool " + m.Steps[n].Tool + " is offered"}
+	return modelAnswer{text: "no tool " + m.Steps[n].Tool + " is offered"}
 }
 
 // ServeHTTP answers in the protocol that the path belongs to.
@@ -158,22 +158,22 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method != http.MethodPost:
 		http.Error(w, `{"error":{"message":"not here"}}`, http.StatusNotFound)
 	case strings.HasSuffix(path, "/messages"):
-		serve(w, body, m.next, readMessages, writeMessages)
+		serveAnswer(w, body, m.nextAnswer, readMessages, writeMessages)
 	case strings.HasSuffix(path, "/responses"):
-		serve(w, body, m.next, readResponses, writeResponses)
+		serveAnswer(w, body, m.nextAnswer, readResponses, writeResponses)
 	case strings.HasSuffix(path, "/chat/completions"):
-		serve(w, body, m.next, readChat, writeChat)
+		serveAnswer(w, body, m.nextAnswer, readChat, writeChat)
 	case strings.HasSuffix(path, ":generateContent"), strings.HasSuffix(path, ":streamGenerateContent"):
-		read := func(body []byte) (asked, error) {
+		read := func(body []byte) (modelRequest, error) {
 			a, err := readGemini(body)
 			a.stream = strings.HasSuffix(path, ":streamGenerateContent")
 			return a, err
 		}
-		serve(w, body, m.next, read, writeGemini)
+		serveAnswer(w, body, m.nextAnswer, read, writeGemini)
 	case strings.HasSuffix(path, "/count_tokens"):
-		write(w, map[string]any{"input_tokens": 10})
+		writeJSON(w, map[string]any{"input_tokens": 10})
 	case strings.HasSuffix(path, ":countTokens"):
-		write(w, map[string]any{"totalTokens": 10})
+		writeJSON(w, map[string]any{"totalTokens": 10})
 	default:
 		http.Error(w, `{"error":{"message":"not here"}}`, http.StatusNotFound)
 	}
@@ -191,7 +191,7 @@ type frame struct {
 	data  any
 }
 
-func serve(w http.ResponseWriter, body []byte, next func(asked) answer, read func([]byte) (asked, error), form func(answer) reply) {
+func serveAnswer(w http.ResponseWriter, body []byte, next func(modelRequest) modelAnswer, read func([]byte) (modelRequest, error), form func(modelAnswer) reply) {
 	a, err := read(body)
 	if err != nil {
 		http.Error(w, fmt.Sprintf(`{"error":{"message":%q}}`, err), http.StatusBadRequest)
@@ -199,7 +199,7 @@ func serve(w http.ResponseWriter, body []byte, next func(asked) answer, read fun
 	}
 	r := form(next(a))
 	if !a.stream {
-		write(w, r.whole)
+		writeJSON(w, r.whole)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -218,13 +218,13 @@ func serve(w http.ResponseWriter, body []byte, next func(asked) answer, read fun
 	}
 }
 
-func write(w http.ResponseWriter, v any) {
+func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(v) // the agent has gone
 }
 
-// texts joins what a content says, which is a string or a list of parts.
-func texts(raw json.RawMessage) string {
+// contentText joins what a content says, which is a string or a list of parts.
+func contentText(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
 		return s

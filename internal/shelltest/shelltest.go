@@ -24,12 +24,12 @@ type Provider struct {
 	files *local.Provider
 	root  string
 
-	mu   sync.Mutex
-	held map[string]*held // guarded by mu; by id
+	mu       sync.Mutex
+	managers map[string]*sharedManager // guarded by mu; by id
 }
 
-// held is a manager and how many handles are on it.
-type held struct {
+// sharedManager is a manager and how many handles are on it.
+type sharedManager struct {
 	m     *process.Manager
 	count int
 }
@@ -42,7 +42,7 @@ func New(root string) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Provider{files: files, root: root, held: map[string]*held{}}, nil
+	return &Provider{files: files, root: root, managers: map[string]*sharedManager{}}, nil
 }
 
 // Kind returns the kind.
@@ -65,7 +65,7 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if err != nil {
 		return nil, err
 	}
-	return p.build(w, spec.ID, spec.Policy.Env)
+	return p.addShell(w, spec.ID, spec.Policy.Env)
 }
 
 // payload wraps the ref of the files.
@@ -86,11 +86,11 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if err != nil {
 		return nil, err
 	}
-	return p.build(w, pl.ID, pl.Env)
+	return p.addShell(w, pl.ID, pl.Env)
 }
 
-func (p *Provider) build(w *driver.Workspace, id string, env map[string]string) (*driver.Workspace, error) {
-	m, release, err := p.hold(id, env)
+func (p *Provider) addShell(w *driver.Workspace, id string, env map[string]string) (*driver.Workspace, error) {
+	m, release, err := p.acquireManager(id, env)
 	if err != nil {
 		return nil, err
 	}
@@ -131,11 +131,11 @@ func (p *Provider) build(w *driver.Workspace, id string, env map[string]string) 
 	return &out, nil
 }
 
-// hold returns the manager of a workspace, which the handles share.
-func (p *Provider) hold(id string, env map[string]string) (*process.Manager, func(context.Context, bool) error, error) {
+// acquireManager returns the manager of a workspace, which the handles share.
+func (p *Provider) acquireManager(id string, env map[string]string) (*process.Manager, func(context.Context, bool) error, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	h := p.held[id]
+	h := p.managers[id]
 	if h == nil {
 		logs := filepath.Join(p.root, "logs", id)
 		if err := os.MkdirAll(logs, 0o700); err != nil {
@@ -145,19 +145,19 @@ func (p *Provider) hold(id string, env map[string]string) (*process.Manager, fun
 		if err != nil {
 			return nil, nil, fmt.Errorf("shelltest: %w: %w", fault.Failed, err)
 		}
-		h = &held{m: m}
-		p.held[id] = h
+		h = &sharedManager{m: m}
+		p.managers[id] = h
 	}
 	h.count++
-	return h.m, func(ctx context.Context, end bool) error { return p.release(ctx, id, h, end) }, nil
+	return h.m, func(ctx context.Context, end bool) error { return p.releaseManager(ctx, id, h, end) }, nil
 }
 
-func (p *Provider) release(ctx context.Context, id string, h *held, end bool) error {
+func (p *Provider) releaseManager(ctx context.Context, id string, h *sharedManager, end bool) error {
 	p.mu.Lock()
 	h.count--
 	last := h.count == 0 || end
-	if last && p.held[id] == h {
-		delete(p.held, id)
+	if last && p.managers[id] == h {
+		delete(p.managers, id)
 	}
 	p.mu.Unlock()
 	if !last {

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// patience is how long a program may take to answer: the machine may do nothing for
+// startTimeout is how long a program may take to answer: the machine may do nothing for
 // seconds now and then.
-const patience = 3 * time.Minute
+const startTimeout = 3 * time.Minute
 
-// start starts a child and returns what is closed once it has ended. For the kernel
+// startChild starts a child and returns what is closed once it has ended. For the kernel
 // the parent of a child is the thread that started it, and Go ends a thread with the
 // goroutine that locked it, whoever used it before. So that a child which is to die
 // with its parent does not die with any such thread, it gets one for itself.
-func start(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
+func startChild(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
 	started, done := make(chan error, 1), make(chan struct{})
 	go func() { // ends with the child, which who asked for it ends and waits for
 		defer close(done)

@@ -59,7 +59,7 @@ func StartDockerd(ctx context.Context, args ...string) (*Dockerd, error) {
 	if err != nil {
 		return nil, err
 	}
-	return (&Dockerd{Dir: dir, args: args}).begin(ctx)
+	return (&Dockerd{Dir: dir, args: args}).setUp(ctx)
 }
 
 // StartMappedDockerd starts an engine whose users inside containers are others
@@ -78,7 +78,7 @@ func StartMappedDockerd(ctx context.Context, base int) (*Dockerd, error) {
 	}
 	const own = `mount --bind "$0" /etc/subuid && mount --bind "$0" /etc/subgid && exec "$@"`
 	d := &Dockerd{Dir: dir, wrap: []string{"unshare", "-m", "sh", "-c", own, table}, args: []string{"--userns-remap=nobody:nogroup"}}
-	return d.begin(ctx)
+	return d.setUp(ctx)
 }
 
 // RootlessMissing says what the host lacks to start an engine as an ordinary user;
@@ -113,7 +113,7 @@ func StartRootlessDockerd(ctx context.Context) (*Dockerd, error) {
 		env HOME="$1" XDG_RUNTIME_DIR="$1" rootlesskit --net=host --copy-up=/etc --copy-up=/run --state-dir "$1/kit" \
 		sh -c 'rm -f /run/docker /run/containerd /run/xtables.lock; echo "{}" > "$0/none.json"; exec dockerd --rootless --data-root "$0/root" --exec-root "$0/exec" -H "unix://$0/docker.sock" -p "$0/pid" --config-file "$0/none.json" --iptables=false --bridge=none' "$1"`
 	d := &Dockerd{Dir: dir, socket: filepath.Join(own, "docker.sock"), argv: []string{"unshare", "-m", "sh", "-c", script, table, own}}
-	return d.begin(ctx)
+	return d.setUp(ctx)
 }
 
 // PodmanMissing says what the host lacks to start Podman; "" is nothing.
@@ -146,10 +146,10 @@ func StartPodman(ctx context.Context) (*Dockerd, error) {
 		"podman", "--root", filepath.Join(dir, "root"), "--runroot", filepath.Join(dir, "run"), "--tmpdir", filepath.Join(dir, "tmp"),
 		"--cgroup-manager", "cgroupfs", "--events-backend", "file", "--runtime", "runc", "system", "service", "--time", "0", d.Host(),
 	}
-	return d.begin(ctx)
+	return d.setUp(ctx)
 }
 
-func (d *Dockerd) begin(ctx context.Context) (*Dockerd, error) {
+func (d *Dockerd) setUp(ctx context.Context) (*Dockerd, error) {
 	dir := d.Dir
 	settings := map[string]any{}
 	if path := Runsc(); path != "" {
@@ -203,19 +203,19 @@ func (d *Dockerd) Start(ctx context.Context) error {
 	d.cmd = exec.CommandContext(context.WithoutCancel(ctx), argv[0], argv[1:]...)
 	d.cmd.Stdout, d.cmd.Stderr, d.cmd.Env = d.log, d.log, append(os.Environ(), d.env...)
 	d.cmd.SysProcAttr = dieWithParent(syscall.SIGTERM)
-	done, err := start(d.cmd)
+	done, err := startChild(d.cmd)
 	if err != nil {
 		return err
 	}
 	d.done = done
-	return d.await(ctx)
+	return d.waitReady(ctx)
 }
 
-// await waits until the engine answers.
-func (d *Dockerd) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// waitReady waits until the engine answers.
+func (d *Dockerd) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	client := d.client()
+	client := d.httpClient()
 	for {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://docker/_ping", http.NoBody)
 		if err != nil {
@@ -229,23 +229,23 @@ func (d *Dockerd) await(ctx context.Context) error {
 		}
 		select {
 		case <-d.done:
-			return fmt.Errorf("dockerd ended: %s", d.tail())
+			return fmt.Errorf("dockerd ended: %s", d.logTail())
 		case <-ctx.Done():
-			return fmt.Errorf("dockerd does not answer: %w: %s", ctx.Err(), d.tail())
+			return fmt.Errorf("dockerd does not answer: %w: %s", ctx.Err(), d.logTail())
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
 
-// client speaks to the engine.
-func (d *Dockerd) client() *http.Client {
+// httpClient speaks to the engine.
+func (d *Dockerd) httpClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", d.Socket())
 	}}}
 }
 
-// tail is the end of what the engine said.
-func (d *Dockerd) tail() string {
+// logTail is the end of what the engine said.
+func (d *Dockerd) logTail() string {
 	data, _ := os.ReadFile(filepath.Join(d.Dir, "log"))
 	const most = 2000
 	return string(data[max(0, len(data)-most):])
@@ -263,7 +263,7 @@ func (d *Dockerd) Kill() {
 		return
 	}
 	words := filepath.Join("/proc", strings.TrimSpace(string(data)), "cmdline") // of a zombie there are none
-	for till := time.Now().Add(patience); time.Now().Before(till); time.Sleep(10 * time.Millisecond) {
+	for till := time.Now().Add(startTimeout); time.Now().Before(till); time.Sleep(10 * time.Millisecond) {
 		if said, err := os.ReadFile(words); err != nil || !strings.Contains(string(said), d.Dir+"/") {
 			os.Remove(file) // the engine says so then
 			return
@@ -280,7 +280,7 @@ func (d *Dockerd) Stop() error {
 		d.cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it has ended by itself then
 		select {
 		case <-d.done:
-		case <-time.After(patience):
+		case <-time.After(startTimeout):
 			d.Kill()
 		}
 	}
@@ -288,11 +288,11 @@ func (d *Dockerd) Stop() error {
 	if d.log != nil {
 		d.log.Close()
 	}
-	d.unmount()
+	d.unmountAll()
 	err := os.RemoveAll(d.Dir)
-	for till := time.Now().Add(patience); err != nil && time.Now().Before(till); err = os.RemoveAll(d.Dir) {
+	for till := time.Now().Add(startTimeout); err != nil && time.Now().Before(till); err = os.RemoveAll(d.Dir) {
 		time.Sleep(100 * time.Millisecond) // what ran in containers may take a moment to end
-		d.unmount()
+		d.unmountAll()
 	}
 	return err
 }
@@ -300,7 +300,7 @@ func (d *Dockerd) Stop() error {
 // endStrays ends processes that belong to this engine, and waits until they have
 // ended, so that nobody writes to what is removed next.
 func (d *Dockerd) endStrays() {
-	for till := time.Now().Add(patience); d.killStrays() > 0 && time.Now().Before(till); {
+	for till := time.Now().Add(startTimeout); d.killStrays() > 0 && time.Now().Before(till); {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
@@ -326,8 +326,8 @@ func (d *Dockerd) killStrays() (n int) {
 	return n
 }
 
-// unmount lets go of what the engine left mounted.
-func (d *Dockerd) unmount() {
+// unmountAll lets go of what the engine left mounted.
+func (d *Dockerd) unmountAll() {
 	data, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		return

@@ -26,15 +26,15 @@ import (
 // kernel for Python needs, without documents and translations.
 const DockerImage = "debian:stable-slim"
 
-// A want is a package of the image; one that is optional is in it where this host
+// A wantedPackage is a package of the image; one that is optional is in it where this host
 // has it.
-type want struct {
+type wantedPackage struct {
 	name     string
 	optional bool
 }
 
 // wanted are the packages of the image.
-var wanted = []want{
+var wanted = []wantedPackage{
 	{"base-files", false}, {"bash", false}, {"coreutils", false}, {"dash", false}, {"diffutils", false}, {"findutils", false},
 	{"grep", false}, {"gzip", false}, {"hostname", false}, {"libc-bin", false}, {"ncurses-base", false}, {"sed", false}, {"tar", false},
 	{"util-linux", false}, {"procps", true}, {"mawk", true}, {"gawk", true}, {"patch", true}, {"less", true}, {"xz-utils", true}, {"unzip", true},
@@ -49,19 +49,19 @@ var unneeded = []string{
 	"login", "passwd", "adduser", "tzdata-legacy",
 }
 
-// leftOut begins the paths that stay out.
-var leftOut = []string{
+// excludedPaths begins the paths that stay out.
+var excludedPaths = []string{
 	"/usr/share/doc/", "/usr/share/man/", "/usr/share/info/", "/usr/share/locale/", "/usr/share/lintian/", "/usr/share/bug/", "/usr/share/doc-base/",
 	"/usr/share/bash-completion/", "/usr/share/zsh/", "/usr/share/gitweb/", "/var/lib/dpkg/", "/etc/cron", "/etc/systemd/", "/lib/systemd/", "/usr/lib/systemd/",
 	"/etc/init.d/", "/etc/pam.d/", "/etc/default/", "/etc/logrotate.d/", "/usr/share/git-core/contrib/", "/usr/share/menu/",
 }
 
-// made are files that scripts of packages make, and that belong to no package.
-var made = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/nsswitch.conf", "/etc/os-release"}
+// generatedFiles are files that scripts of packages make, and that belong to no package.
+var generatedFiles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/nsswitch.conf", "/etc/os-release"}
 
 // importImage puts DockerImage into the engine.
 func (d *Dockerd) importImage(ctx context.Context) error {
-	list, err := packages(ctx, wanted)
+	list, err := resolvePackages(ctx, wanted)
 	if err != nil {
 		return fmt.Errorf("make the image %s: %w", DockerImage, err)
 	}
@@ -76,7 +76,7 @@ func (d *Dockerd) importImage(ctx context.Context) error {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/x-tar")
-	resp, err := d.client().Do(req)
+	resp, err := d.httpClient().Do(req)
 	if err != nil {
 		return fmt.Errorf("make the image %s: %w", DockerImage, err)
 	}
@@ -95,9 +95,9 @@ type installedPackage struct {
 	files         []string
 }
 
-// packages returns the wanted packages with all that they need.
-func packages(ctx context.Context, wanted []want) ([]installedPackage, error) {
-	known, err := database(ctx)
+// resolvePackages returns the wanted packages with all that they need.
+func resolvePackages(ctx context.Context, wanted []wantedPackage) ([]installedPackage, error) {
+	known, err := readPackages(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -133,8 +133,8 @@ func packages(ctx context.Context, wanted []want) ([]installedPackage, error) {
 	return list, nil
 }
 
-// database reads which packages this host has, and what they need.
-func database(ctx context.Context) (map[string]*installedPackage, error) {
+// readPackages reads which packages this host has, and what they need.
+func readPackages(ctx context.Context) (map[string]*installedPackage, error) {
 	program, err := exec.LookPath("dpkg-query")
 	if err != nil {
 		return nil, errors.New("this host has no packages of Debian")
@@ -202,39 +202,39 @@ type rootfsWriter struct {
 func writeRootfs(w io.Writer, list []installedPackage) error {
 	b := &rootfsWriter{tar: tar.NewWriter(w), done: map[string]bool{"/": true}}
 	for _, dir := range []string{"/usr", "/usr/bin", "/usr/lib", "/usr/sbin", "/etc", "/var", "/var/tmp", "/tmp", "/run", "/proc", "/sys", "/dev", "/home", "/root", "/workspace"} {
-		if err := b.dir(dir); err != nil {
+		if err := b.addDir(dir); err != nil {
 			return err
 		}
 	}
 	for _, link := range []string{"bin", "lib", "sbin", "lib64", "lib32", "libx32"} {
 		if target, err := os.Readlink("/" + link); err == nil {
-			if err := b.add("/" + link); err != nil {
+			if err := b.addPath("/" + link); err != nil {
 				return err
 			}
-			if err := b.dir(path.Join("/", target)); err != nil {
+			if err := b.addDir(path.Join("/", target)); err != nil {
 				return err
 			}
 		}
 	}
 	for _, pkg := range list {
 		for _, file := range pkg.files {
-			if err := b.file(file); err != nil {
+			if err := b.addFile(file); err != nil {
 				return fmt.Errorf("%s of package %s: %w", file, pkg.name, err)
 			}
 		}
 	}
-	for _, file := range made {
-		if err := b.file(file); err != nil {
+	for _, file := range generatedFiles {
+		if err := b.addFile(file); err != nil {
 			return err
 		}
 	}
 	return b.tar.Close()
 }
 
-// file adds a path of the host, and what it leads to where that is one of the
+// addFile adds a path of the host, and what it leads to where that is one of the
 // alternatives which packages share.
-func (b *rootfsWriter) file(file string) error {
-	if file == "/." || slices.ContainsFunc(leftOut, func(p string) bool { return strings.HasPrefix(file+"/", p) }) {
+func (b *rootfsWriter) addFile(file string) error {
+	if file == "/." || slices.ContainsFunc(excludedPaths, func(p string) bool { return strings.HasPrefix(file+"/", p) }) {
 		return nil
 	}
 	real, err := filepath.EvalSymlinks(filepath.Dir(file)) // /bin is /usr/bin
@@ -242,17 +242,17 @@ func (b *rootfsWriter) file(file string) error {
 		return nil // the host does without it
 	}
 	file = filepath.Join(real, filepath.Base(file))
-	if err := b.add(file); err != nil {
+	if err := b.addPath(file); err != nil {
 		return err
 	}
 	if !strings.HasPrefix(file, "/usr/bin/") && !strings.HasPrefix(file, "/usr/lib/") {
 		return nil
 	}
-	return b.alternatives(file)
+	return b.addAlternatives(file)
 }
 
-// alternatives adds the names by which a program is known besides: awk for mawk.
-func (b *rootfsWriter) alternatives(file string) error {
+// addAlternatives adds the names by which a program is known besides: awk for mawk.
+func (b *rootfsWriter) addAlternatives(file string) error {
 	for name, alternative := range map[string]string{"/usr/bin/mawk": "awk", "/usr/bin/gawk": "awk", "/usr/bin/less": "pager"} {
 		if file != name || b.done["/usr/bin/"+alternative] {
 			continue
@@ -266,12 +266,12 @@ func (b *rootfsWriter) alternatives(file string) error {
 	return nil
 }
 
-// dir adds a directory, and those above it.
-func (b *rootfsWriter) dir(dir string) error {
+// addDir adds a directory, and those above it.
+func (b *rootfsWriter) addDir(dir string) error {
 	if b.done[dir] {
 		return nil
 	}
-	if err := b.dir(path.Dir(dir)); err != nil {
+	if err := b.addDir(path.Dir(dir)); err != nil {
 		return err
 	}
 	b.done[dir] = true
@@ -282,9 +282,9 @@ func (b *rootfsWriter) dir(dir string) error {
 	return b.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimPrefix(dir, "/") + "/", Mode: mode, ModTime: time.Unix(0, 0)})
 }
 
-// add adds what is at a path of the host. What is gone there, or no file, is left
+// addPath adds what is at a path of the host. What is gone there, or no file, is left
 // out.
-func (b *rootfsWriter) add(file string) error {
+func (b *rootfsWriter) addPath(file string) error {
 	if b.done[file] {
 		return nil
 	}
@@ -295,11 +295,11 @@ func (b *rootfsWriter) add(file string) error {
 	if err != nil {
 		return err
 	}
-	if err := b.dir(path.Dir(file)); err != nil {
+	if err := b.addDir(path.Dir(file)); err != nil {
 		return err
 	}
 	if info.IsDir() {
-		return b.dir(file)
+		return b.addDir(file)
 	}
 	b.done[file] = true
 	h := &tar.Header{Name: strings.TrimPrefix(file, "/"), Mode: int64(info.Mode().Perm()), ModTime: info.ModTime().Truncate(time.Second)}
@@ -313,10 +313,10 @@ func (b *rootfsWriter) add(file string) error {
 	case !info.Mode().IsRegular() || info.Mode()&0o004 == 0: // what is not for everybody here is for nobody there
 		return nil
 	}
-	return b.content(h, file)
+	return b.writeContent(h, file)
 }
 
-func (b *rootfsWriter) content(h *tar.Header, file string) error {
+func (b *rootfsWriter) writeContent(h *tar.Header, file string) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err

@@ -42,12 +42,12 @@ func NeedsPostgres(t testing.TB) *Postgres {
 	}
 	t.Cleanup(func() { os.RemoveAll(p.dir) })
 	p.becomeUser(t)
-	p.run(t, "initdb", "-D", p.data(), "--auth=trust", "-U", "postgres", "--no-sync")
-	p.start(t)
+	p.runProgram(t, "initdb", "-D", p.dataDir(), "--auth=trust", "-U", "postgres", "--no-sync")
+	p.startServer(t)
 	return p
 }
 
-func (p *Postgres) data() string { return filepath.Join(p.dir, "data") }
+func (p *Postgres) dataDir() string { return filepath.Join(p.dir, "data") }
 
 // becomeUser makes the server run as its own user where the test is root, which
 // PostgreSQL refuses to be.
@@ -72,7 +72,7 @@ func (p *Postgres) becomeUser(t testing.TB) {
 	}
 }
 
-func (p *Postgres) run(t testing.TB, name string, args ...string) {
+func (p *Postgres) runProgram(t testing.TB, name string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(p.bin, name), args...)
 	cmd.Dir, cmd.SysProcAttr = p.dir, &syscall.SysProcAttr{Credential: p.attr.Credential}
@@ -81,21 +81,21 @@ func (p *Postgres) run(t testing.TB, name string, args ...string) {
 	}
 }
 
-// start runs the server as a child of the test, and waits until it answers.
-func (p *Postgres) start(t testing.TB) {
+// startServer runs the server as a child of the test, and waits until it answers.
+func (p *Postgres) startServer(t testing.TB) {
 	t.Helper()
 	var log bytes.Buffer
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	cmd := exec.CommandContext(ctx, filepath.Join(p.bin, "postgres"), "-D", p.data(), "-k", p.dir, "-h", "", "-c", "max_connections=200")
+	cmd := exec.CommandContext(ctx, filepath.Join(p.bin, "postgres"), "-D", p.dataDir(), "-k", p.dir, "-h", "", "-c", "max_connections=200")
 	cmd.Dir, cmd.SysProcAttr, cmd.Stdout, cmd.Stderr = p.dir, p.attr, &log, &log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // at once: nothing of it is kept
-	exited, err := start(cmd)
+	exited, err := startChild(cmd)
 	if err != nil {
 		cancel()
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cancel(); <-exited })
-	for till := time.Now().Add(patience); ; {
+	for till := time.Now().Add(startTimeout); ; {
 		ready := exec.CommandContext(t.Context(), filepath.Join(p.bin, "pg_isready"), "-q", "-h", p.dir)
 		if ready.Run() == nil {
 			return
@@ -118,7 +118,7 @@ func (p *Postgres) Database(t testing.TB) string {
 	t.Helper()
 	p.n++
 	name := fmt.Sprintf("test%d", p.n)
-	p.run(t, "createdb", "-h", p.dir, "-U", "postgres", name)
+	p.runProgram(t, "createdb", "-h", p.dir, "-U", "postgres", name)
 	query := url.Values{"host": {p.dir}, "user": {"postgres"}, "sslmode": {"disable"}}
 	return "postgres:///" + name + "?" + strings.ReplaceAll(query.Encode(), "+", "%20")
 }

@@ -9,11 +9,11 @@ import (
 
 // Runsc returns the path of gVisor's program, on PATH or where "go install" puts
 // programs, as scripts/deps does; "" where the host has none.
-func Runsc() string { return installed("runsc") }
+func Runsc() string { return lookProgram("runsc") }
 
-// installed returns the path of a program, on PATH or where "go install" puts
+// lookProgram returns the path of a program, on PATH or where "go install" puts
 // programs; "" where there is none.
-func installed(name string) string {
+func lookProgram(name string) string {
 	if path, err := exec.LookPath(name); err == nil {
 		return path
 	}

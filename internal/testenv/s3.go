@@ -17,7 +17,7 @@ import (
 // environment of the test.
 func NeedsS3(t testing.TB) string {
 	t.Helper()
-	program := installed("versitygw")
+	program := lookProgram("versitygw")
 	if program == "" {
 		t.Skip("skipped: host: versitygw, a server that speaks S3, is not installed: scripts/deps installs it")
 	}
@@ -38,7 +38,7 @@ func NeedsS3(t testing.TB) string {
 	}
 	defer log.Close()
 	cmd.Stdout, cmd.Stderr = log, log
-	ended, err := start(cmd)
+	ended, err := startChild(cmd)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func NeedsS3(t testing.TB) string {
 		cmd.Process.Kill() //nolint:errcheck // it may have ended by itself
 		<-ended
 	})
-	for till := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	for till := time.Now().Add(startTimeout); ; time.Sleep(20 * time.Millisecond) {
 		res, err := http.Get("http://" + address) //nolint:noctx // it answers at once, or not at all
 		if err == nil {
 			res.Body.Close()

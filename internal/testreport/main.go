@@ -18,7 +18,7 @@ import (
 	"strings"
 )
 
-type line struct {
+type testEvent struct {
 	Action      string
 	Package     string
 	ImportPath  string // instead of Package, in what a build says
@@ -49,21 +49,21 @@ func main() {
 	page := flag.String("providers", "", "file for what the conformance suite says of each provider")
 	flag.Parse()
 	r := newReport()
-	if err := r.read(os.Stdin, os.Stdout); err != nil {
+	if err := r.readEvents(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(1)
 	}
-	if err := r.page(*page); err != nil {
+	if err := r.writeProviders(*page); err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(1)
 	}
-	if !r.print(os.Stdout) {
+	if !r.printReport(os.Stdout) {
 		os.Exit(1)
 	}
 }
 
-// page writes the table of providers, if there is one to write.
-func (r *report) page(name string) error {
+// writeProviders writes the table of providers, if there is one to write.
+func (r *report) writeProviders(name string) error {
 	if name == "" || len(r.table.checks) == 0 {
 		return nil
 	}
@@ -71,7 +71,7 @@ func (r *report) page(name string) error {
 	if err != nil {
 		return err
 	}
-	r.table.write(f)
+	r.table.writePage(f)
 	return f.Close()
 }
 
@@ -79,35 +79,35 @@ func newReport() *report {
 	return &report{output: map[key]*strings.Builder{}, running: map[key]bool{}}
 }
 
-func (r *report) read(in io.Reader, out io.Writer) error {
+func (r *report) readEvents(in io.Reader, out io.Writer) error {
 	sc := bufio.NewScanner(in)
 	sc.Buffer(make([]byte, 1<<20), 64<<20)
 	for sc.Scan() {
-		var l line
+		var l testEvent
 		if err := json.Unmarshal(sc.Bytes(), &l); err != nil {
 			fmt.Fprintln(out, sc.Text()) // not of ours: a build error, a race report
 			continue
 		}
-		r.take(l, out)
+		r.addEvent(l, out)
 	}
 	return sc.Err()
 }
 
-func (r *report) take(l line, out io.Writer) {
+func (r *report) addEvent(l testEvent, out io.Writer) {
 	k := key{l.Package, l.Test}
 	switch l.Action {
 	case "run":
 		r.running[k] = true
 	case "pass", "fail", "skip":
 		delete(r.running, k)
-		r.table.note(k, l.Action, r.reason(k))
+		r.table.addCell(k, l.Action, r.skipReason(k))
 	}
 	switch l.Action {
 	case "output":
-		r.write(k, l.Output)
+		r.appendOutput(k, l.Output)
 		return
 	case "build-output":
-		r.write(key{l.ImportPath, ""}, l.Output)
+		r.appendOutput(key{l.ImportPath, ""}, l.Output)
 		return
 	case "pass":
 		if l.Test != "" {
@@ -115,11 +115,11 @@ func (r *report) take(l line, out io.Writer) {
 		}
 	case "fail":
 		if b := r.output[key{l.FailedBuild, ""}]; l.FailedBuild != "" && b != nil && l.FailedBuild != l.Package {
-			r.write(k, b.String())
+			r.appendOutput(k, b.String())
 		}
 		r.failed = append(r.failed, k)
 		if l.Test == "" {
-			r.unfinished(l.Package)
+			r.failUnfinished(l.Package)
 		}
 	case commandFail:
 		r.commands = append(r.commands, k)
@@ -140,27 +140,27 @@ func (r *report) take(l line, out io.Writer) {
 	}
 }
 
-// unfinished counts as failed what still ran when the program of a package ended:
+// failUnfinished counts as failed what still ran when the program of a package ended:
 // a crash has its words there.
-func (r *report) unfinished(pkg string) {
+func (r *report) failUnfinished(pkg string) {
 	for _, k := range slices.SortedFunc(maps.Keys(r.running), func(a, b key) int { return strings.Compare(a.test, b.test) }) {
 		if k.pkg == pkg && k.test != "" {
-			r.write(k, "it did not end\n")
+			r.appendOutput(k, "it did not end\n")
 			r.failed = append(r.failed, k)
 			delete(r.running, k)
 		}
 	}
 }
 
-func (r *report) write(k key, text string) {
+func (r *report) appendOutput(k key, text string) {
 	if r.output[k] == nil {
 		r.output[k] = new(strings.Builder)
 	}
 	r.output[k].WriteString(text)
 }
 
-// print reports whether all is well.
-func (r *report) print(out io.Writer) bool {
+// printReport reports whether all is well.
+func (r *report) printReport(out io.Writer) bool {
 	if len(r.failed) == 0 {
 		r.failed = r.commands
 	}
@@ -184,22 +184,22 @@ func (r *report) print(out io.Writer) bool {
 	return len(r.failed) == 0
 }
 
-// lastLines is how much of a log is sure to be kept.
-const lastLines = 40
+// maxSummaryLines is how much of a log is sure to be kept.
+const maxSummaryLines = 40
 
 // printFailed ends the report with what failed and the end of what it said, all
 // of it in the last lines.
 func (r *report) printFailed(out io.Writer) {
-	failed := r.leaves()
-	names := min(len(failed), lastLines-1) // one line for those that have no room
+	failed := r.leafFailures()
+	names := min(len(failed), maxSummaryLines-1) // one line for those that have no room
 	if names == 0 {
 		return
 	}
-	left := lastLines - 1 - names
+	left := maxSummaryLines - 1 - names
 	each := max(left/names, 5) // where there are many, the first ones tell
 	for _, k := range failed[:names] {
 		fmt.Fprintln(out, strings.TrimSpace("FAILED "+k.pkg+" "+k.test))
-		said := r.said(k, min(each, left))
+		said := r.lastOutput(k, min(each, left))
 		left -= len(said)
 		for _, l := range said {
 			fmt.Fprintln(out, l)
@@ -210,9 +210,9 @@ func (r *report) printFailed(out io.Writer) {
 	}
 }
 
-// leaves are the failures that no other explains: a test fails with its
+// leafFailures are the failures that no other explains: a test fails with its
 // subtests, and a package with its tests.
-func (r *report) leaves() []key {
+func (r *report) leafFailures() []key {
 	var leaves []key
 	for _, k := range r.failed {
 		explained := slices.ContainsFunc(r.failed, func(o key) bool {
@@ -225,8 +225,8 @@ func (r *report) leaves() []key {
 	return leaves
 }
 
-// said are the last n lines that a failure wrote, without those of the machinery.
-func (r *report) said(k key, n int) []string {
+// lastOutput are the last n lines that a failure wrote, without those of the machinery.
+func (r *report) lastOutput(k key, n int) []string {
 	b := r.output[k]
 	if b == nil {
 		return nil
@@ -241,17 +241,17 @@ func (r *report) said(k key, n int) []string {
 	return lines[max(len(lines)-n, 0):]
 }
 
-// reasons counts the skips by their reason.
-func (r *report) reasons() map[string]int {
+// countReasons counts the skips by their reason.
+func (r *report) countReasons() map[string]int {
 	count := map[string]int{}
 	for _, k := range r.skipped {
-		count[r.reason(k)]++
+		count[r.skipReason(k)]++
 	}
 	return count
 }
 
 func (r *report) printReasons(out io.Writer) {
-	count := r.reasons()
+	count := r.countReasons()
 	var names []string
 	for n := range count {
 		names = append(names, n)
@@ -262,8 +262,8 @@ func (r *report) printReasons(out io.Writer) {
 	}
 }
 
-// reason is the last line that a skipped test wrote.
-func (r *report) reason(k key) string {
+// skipReason is the last line that a skipped test wrote.
+func (r *report) skipReason(k key) string {
 	b := r.output[k]
 	if b == nil {
 		return "(no reason given)"

@@ -39,11 +39,11 @@ func TestReport(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newReport()
-			if err := r.read(strings.NewReader(tt.in), io.Discard); err != nil {
+			if err := r.readEvents(strings.NewReader(tt.in), io.Discard); err != nil {
 				t.Fatal(err)
 			}
 			var out strings.Builder
-			if ok := r.print(&out); ok != tt.ok {
+			if ok := r.printReport(&out); ok != tt.ok {
 				t.Errorf("ok = %v, want %v", ok, tt.ok)
 			}
 			for _, w := range tt.want {
@@ -88,16 +88,16 @@ func TestFailuresComeLast(t *testing.T) {
 	}
 	for _, tt := range tests {
 		r := newReport()
-		if err := r.read(strings.NewReader(stream+failing(tt.n)), io.Discard); err != nil {
+		if err := r.readEvents(strings.NewReader(stream+failing(tt.n)), io.Discard); err != nil {
 			t.Fatal(err)
 		}
 		var out strings.Builder
-		r.print(&out)
+		r.printReport(&out)
 		lines := slices.Collect(strings.Lines(out.String()))
-		last := strings.Join(lines[max(0, len(lines)-lastLines):], "")
+		last := strings.Join(lines[max(0, len(lines)-maxSummaryLines):], "")
 		for _, w := range tt.want {
 			if !strings.Contains(last, w) {
-				t.Errorf("with %d failures the last %d lines lack %q:\n%s", tt.n, lastLines, w, last)
+				t.Errorf("with %d failures the last %d lines lack %q:\n%s", tt.n, maxSummaryLines, w, last)
 			}
 		}
 		if strings.Contains(last, "FAILED p TestBad\n") || strings.Contains(last, "FAILED p\n") {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// suite begins the name of a test that holds a provider against the contract.
-const suite = "TestConformance"
+// suitePrefix begins the name of a test that holds a provider against the contract.
+const suitePrefix = "TestConformance"
 
 // A table is what the suite says of each provider.
 type table struct {
@@ -26,7 +26,7 @@ func columnOf(k key) (column, check string) {
 		return "", ""
 	}
 	name, check, ok := strings.Cut(k.test, "/")
-	if level, is := strings.CutPrefix(name, suite); ok && is && strings.Count(check, "/") == 1 {
+	if level, is := strings.CutPrefix(name, suitePrefix); ok && is && strings.Count(check, "/") == 1 {
 		column = path.Base(k.pkg)
 		if level != "" {
 			column += " " + strings.ToLower(level)
@@ -36,8 +36,8 @@ func columnOf(k key) (column, check string) {
 	return "", ""
 }
 
-// note takes the outcome of a check into the table.
-func (t *table) note(k key, outcome, why string) {
+// addCell takes the outcome of a check into the table.
+func (t *table) addCell(k key, outcome, why string) {
 	column, check := columnOf(k)
 	if column == "" {
 		return
@@ -54,7 +54,7 @@ func (t *table) note(k key, outcome, why string) {
 	}
 	cell := map[string]string{"pass": "yes", "fail": "**no**"}[outcome]
 	if outcome == "skip" {
-		cell = t.reason(strings.TrimPrefix(why, "skipped: "))
+		cell = t.reasonMark(strings.TrimPrefix(why, "skipped: "))
 	}
 	if old := t.cells[check][column]; old == "**no**" { // it ran twice, raced and not
 		cell = old
@@ -62,8 +62,8 @@ func (t *table) note(k key, outcome, why string) {
 	t.cells[check][column] = cell
 }
 
-// reason returns the mark of why a check does not apply.
-func (t *table) reason(why string) string {
+// reasonMark returns the mark of why a check does not apply.
+func (t *table) reasonMark(why string) string {
 	i := slices.Index(t.reasons, why)
 	if i < 0 {
 		i = len(t.reasons)
@@ -72,8 +72,8 @@ func (t *table) reason(why string) string {
 	return fmt.Sprintf("(%d)", i+1)
 }
 
-// write writes the page.
-func (t *table) write(w io.Writer) {
+// writePage writes the page.
+func (t *table) writePage(w io.Writer) {
 	fmt.Fprint(w, `# Providers, held against the contract
 
 This page is made of the results of the tests (`+"`make docs` after `make test`"+`), never by hand: each row is a check of

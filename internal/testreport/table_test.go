@@ -18,11 +18,11 @@ func TestTable(t *testing.T) {
 {"Action":"pass","Package":"x/provider/wrap/coded","Test":"TestConformance/Write/is-atomic"}
 `
 	r := newReport()
-	if err := r.read(strings.NewReader(in), io.Discard); err != nil {
+	if err := r.readEvents(strings.NewReader(in), io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	r.table.write(&out)
+	r.table.writePage(&out)
 	for _, want := range []string{
 		"| check | memory | sandbox bubblewrap |\n",
 		"| Write/is atomic | yes | yes |\n",

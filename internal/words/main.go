@@ -47,7 +47,7 @@ func run(out io.Writer, module fs.FS, byPackage bool, dirs []string) error {
 
 func printFindings(out io.Writer, s *scan, dirs []string) {
 	for kind, title := range titles {
-		list := slices.DeleteFunc(s.findings[kind], func(f finding) bool { return !selected(path.Dir(f.file), dirs) })
+		list := slices.DeleteFunc(s.findings[kind], func(f finding) bool { return !isSelected(path.Dir(f.file), dirs) })
 		slices.SortFunc(list, func(a, b finding) int {
 			return cmp.Or(strings.Compare(a.file, b.file), cmp.Compare(a.line, b.line))
 		})
@@ -63,7 +63,7 @@ func printFindings(out io.Writer, s *scan, dirs []string) {
 func printPackages(out io.Writer, s *scan, dirs []string) {
 	var list []string
 	for dir := range s.counts {
-		if selected(dir, dirs) {
+		if isSelected(dir, dirs) {
 			list = append(list, dir)
 		}
 	}
@@ -84,7 +84,7 @@ func printPackages(out io.Writer, s *scan, dirs []string) {
 func printTotals(out io.Writer, s *scan, dirs []string) {
 	var f, c share
 	for dir, n := range s.counts {
-		if selected(dir, dirs) {
+		if isSelected(dir, dirs) {
 			f = share{f.some + n.functions.some, f.all + n.functions.all}
 			c = share{c.some + n.comments.some, c.all + n.comments.all}
 		}
@@ -95,9 +95,9 @@ func printTotals(out io.Writer, s *scan, dirs []string) {
 	fmt.Fprintln(out, "\trestic 0.1 %, go-cloud 0.1 %, go-sdk 0.2 %, runc 0.3 %")
 }
 
-// selected reports whether a directory is one of dirs, or in one that ends in
+// isSelected reports whether a directory is one of dirs, or in one that ends in
 // "/...". Without dirs all are.
-func selected(dir string, dirs []string) bool {
+func isSelected(dir string, dirs []string) bool {
 	return len(dirs) == 0 || slices.ContainsFunc(dirs, func(d string) bool {
 		d = path.Clean(d)
 		parent, tree := strings.CutSuffix("/"+d, "/...")

@@ -41,7 +41,7 @@ func kernels(t testing.TB, opts *jupyter.Options) *driver.Interpreter {
 // kernelsOf returns those of a workspace of a kind that users have.
 func kernelsOf(t testing.TB, kind string, opts *jupyter.Options) *driver.Interpreter {
 	t.Helper()
-	p, _ := shelltest.Place(t, kind)
+	p, _ := shelltest.NewProvider(t, kind)
 	ws, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: kind})
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func open(t *testing.T, kind string, opts stage.Options) *rig {
 
 func openWith(t *testing.T, kind string, opts stage.Options, wopts *workspace.Options) *rig {
 	t.Helper()
-	p, host := shelltest.Place(t, kind)
+	p, host := shelltest.NewProvider(t, kind)
 	ws, err := workspace.NewMux(p).Open(t.Context(), workspace.Spec{Kind: kind, ID: workspace.NewID()}, wopts)
 	if err != nil {
 		t.Fatal(err)

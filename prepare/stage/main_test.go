@@ -35,7 +35,7 @@ type rig struct {
 
 func open(t *testing.T, kind string, opts stage.Options) *rig {
 	t.Helper()
-	p, host := shelltest.Place(t, kind)
+	p, host := shelltest.NewProvider(t, kind)
 	ws, err := workspace.NewMux(p).Open(t.Context(), workspace.Spec{Kind: kind, ID: workspace.NewID()}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ func open(t *testing.T, kind string, files map[string]string) (*workspace.Worksp
 			t.Fatal(err)
 		}
 	}
-	p, _ := shelltest.Place(t, kind)
+	p, _ := shelltest.NewProvider(t, kind)
 	d, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: kind, Dir: dir})
 	if err != nil {
 		t.Fatal(err)

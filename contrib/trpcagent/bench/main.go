@@ -98,12 +98,12 @@ func run(ctx context.Context, n int, only string) (rows []row, err error) {
 		name string
 		run  func(context.Context) error
 	}{
-		{"create", e.create}, {"collect", e.collect}, {"stage", e.stage}, {"shared", e.stageShared}, {"run", e.runTrue}, {"line", e.longLine}, {"noop", e.noop},
+		{"create", e.benchCreate}, {"collect", e.benchCollect}, {"stage", e.benchStage}, {"shared", e.benchStageShared}, {"run", e.benchRunTrue}, {"line", e.benchLongLine}, {"noop", e.benchNoop},
 	} {
 		if only != "" && only != part.name {
 			continue
 		}
-		settle()
+		syncAndCollect()
 		if err := part.run(ctx); err != nil {
 			return e.rows, err
 		}
@@ -111,23 +111,23 @@ func run(ctx context.Context, n int, only string) (rows []row, err error) {
 	return e.rows, nil
 }
 
-// settle lets the disk, and the collector, finish what the part before has left: it
+// syncAndCollect lets the disk, and the collector, finish what the part before has left: it
 // would weigh on the next one's shortest calls.
-func settle() {
+func syncAndCollect() {
 	syscall.Sync()
 	runtime.GC()
 }
 
-// compare runs both sides in turns and adds the row of their medians.
-func (e *engines) compare(name string, bound float64, ours, ref func() error) error {
-	return e.compareIn(e.n, name, bound, ours, ref)
+// compareSides runs both sides in turns and adds the row of their medians.
+func (e *engines) compareSides(name string, bound float64, ours, ref func() error) error {
+	return e.compareTurns(e.n, name, bound, ours, ref)
 }
 
-// often is how many more turns those get that take milliseconds: others on the
+// shortCallFactor is how many more turns those get that take milliseconds: others on the
 // machine weigh on them more.
-const often = 10
+const shortCallFactor = 10
 
-func (e *engines) compareIn(n int, name string, bound float64, ours, ref func() error) error {
+func (e *engines) compareTurns(n int, name string, bound float64, ours, ref func() error) error {
 	var a, b []time.Duration
 	for i := range n + 1 {
 		for _, side := range []struct {
@@ -154,15 +154,15 @@ func median(d []time.Duration) int64 {
 	return int64(d[len(d)/2])
 }
 
-// both makes a workspace on each side.
-func (e *engines) both(ctx context.Context, id string) (ours, ref codeexecutor.Workspace, err error) {
+// createBoth makes a workspace on each side.
+func (e *engines) createBoth(ctx context.Context, id string) (ours, ref codeexecutor.Workspace, err error) {
 	if ours, err = e.ours.Manager().CreateWorkspace(ctx, id, codeexecutor.WorkspacePolicy{}); err == nil {
 		ref, err = e.ref.Manager().CreateWorkspace(ctx, id, codeexecutor.WorkspacePolicy{})
 	}
 	return ours, ref, err
 }
 
-func (e *engines) create(ctx context.Context) error {
+func (e *engines) benchCreate(ctx context.Context) error {
 	cycle := func(m codeexecutor.WorkspaceManager) func() error {
 		return func() error {
 			for range 20 {
@@ -177,11 +177,11 @@ func (e *engines) create(ctx context.Context) error {
 			return nil
 		}
 	}
-	return e.compareIn(often*e.n, "create and cleanup, 20 times", 2, cycle(e.ours.Manager()), cycle(e.ref.Manager()))
+	return e.compareTurns(shortCallFactor*e.n, "create and cleanup, 20 times", 2, cycle(e.ours.Manager()), cycle(e.ref.Manager()))
 }
 
-func (e *engines) collect(ctx context.Context) error {
-	ours, ref, err := e.both(ctx, "collect")
+func (e *engines) benchCollect(ctx context.Context) error {
+	ours, ref, err := e.createBoth(ctx, "collect")
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (e *engines) collect(ctx context.Context) error {
 	if err := e.ref.FS().PutFiles(ctx, ref, files); err != nil {
 		return err
 	}
-	if err := e.compare("CollectOutputs of 1,000 x 1 KiB", 0.05, take(e.ours, ours), take(e.ref, ref)); err != nil {
+	if err := e.compareSides("CollectOutputs of 1,000 x 1 KiB", 0.05, take(e.ours, ours), take(e.ref, ref)); err != nil {
 		return err
 	}
 	var before, after runtime.MemStats
@@ -217,8 +217,8 @@ func (e *engines) collect(ctx context.Context) error {
 	return nil
 }
 
-// source makes a directory with 5,000 files of 2 KiB.
-func (e *engines) source() (string, error) {
+// makeSource makes a directory with 5,000 files of 2 KiB.
+func (e *engines) makeSource() (string, error) {
 	src := filepath.Join(e.dir, "src")
 	if _, err := os.Stat(src); err == nil {
 		return src, nil
@@ -237,8 +237,8 @@ func (e *engines) source() (string, error) {
 	return src, nil
 }
 
-// putter stages the source, each time to another place.
-func (e *engines) putter(ctx context.Context, eng codeexecutor.Engine, ws codeexecutor.Workspace, src string) func() error {
+// stageSource stages the source, each time to another place.
+func (e *engines) stageSource(ctx context.Context, eng codeexecutor.Engine, ws codeexecutor.Workspace, src string) func() error {
 	turn := 0
 	return func() error {
 		turn++
@@ -246,22 +246,22 @@ func (e *engines) putter(ctx context.Context, eng codeexecutor.Engine, ws codeex
 	}
 }
 
-func (e *engines) stage(ctx context.Context) error {
-	src, err := e.source()
+func (e *engines) benchStage(ctx context.Context) error {
+	src, err := e.makeSource()
 	if err != nil {
 		return err
 	}
-	ours, ref, err := e.both(ctx, "stage")
+	ours, ref, err := e.createBoth(ctx, "stage")
 	if err != nil {
 		return err
 	}
-	return e.compare("StageDirectory of 5,000 files, copied", 0.82, e.putter(ctx, e.ours, ours, src), e.putter(ctx, e.ref, ref, src))
+	return e.compareSides("StageDirectory of 5,000 files, copied", 0.82, e.stageSource(ctx, e.ours, ours, src), e.stageSource(ctx, e.ref, ref, src))
 }
 
-// stageShared stages in a sandbox, where a mount shows the directory and what is
+// benchStageShared stages in a sandbox, where a mount shows the directory and what is
 // written goes to a layer above it.
-func (e *engines) stageShared(ctx context.Context) error {
-	src, err := e.source()
+func (e *engines) benchStageShared(ctx context.Context) error {
+	src, err := e.makeSource()
 	if err != nil {
 		return err
 	}
@@ -288,7 +288,7 @@ func (e *engines) stageShared(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return e.compare("StageDirectory of 5,000 files, copy-on-write", 0.2, e.putter(ctx, exec, ours, src), e.putter(ctx, e.ref, ref, src))
+	return e.compareSides("StageDirectory of 5,000 files, copy-on-write", 0.2, e.stageSource(ctx, exec, ours, src), e.stageSource(ctx, e.ref, ref, src))
 }
 
 // checkMount makes sure that it is a mount that is measured.
@@ -304,8 +304,8 @@ func (e *engines) checkMount(ctx context.Context, exec *trpcagent.Executor, ws c
 	return err
 }
 
-func (e *engines) runTrue(ctx context.Context) error {
-	ours, ref, err := e.both(ctx, "run")
+func (e *engines) benchRunTrue(ctx context.Context) error {
+	ours, ref, err := e.createBoth(ctx, "run")
 	if err != nil {
 		return err
 	}
@@ -319,11 +319,11 @@ func (e *engines) runTrue(ctx context.Context) error {
 			return nil
 		}
 	}
-	return e.compareIn(often*e.n, "RunProgram true, 20 times", 2.5, prog(e.ours, ours), prog(e.ref, ref))
+	return e.compareTurns(shortCallFactor*e.n, "RunProgram true, 20 times", 2.5, prog(e.ours, ours), prog(e.ref, ref))
 }
 
-// longLine is ours alone: the reference takes more than ten seconds.
-func (e *engines) longLine(ctx context.Context) error {
+// benchLongLine is ours alone: the reference takes more than ten seconds.
+func (e *engines) benchLongLine(ctx context.Context) error {
 	ws, err := e.ours.Manager().CreateWorkspace(ctx, "line", codeexecutor.WorkspacePolicy{})
 	if err != nil {
 		return err
@@ -347,7 +347,7 @@ func (e *engines) longLine(ctx context.Context) error {
 	return nil
 }
 
-func (e *engines) noop(ctx context.Context) error {
+func (e *engines) benchNoop(ctx context.Context) error {
 	dir := filepath.Join(e.dir, "skill")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
