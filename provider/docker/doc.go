@@ -8,12 +8,12 @@
 // through package boundary, straight from this process: they need no engine.
 // What there is in the directory of a workspace, <root>/<id>:
 //
-//	state-docker.json   the state, see package plot; its section is guest (package keep),
+//	state-docker.json   the state, see package plot; its section is guest (package supervise),
 //	                    which names the container
 //	state.lock          flock of the state and of commits, see package plot
 //	held, held.suspect  which processes hold the workspace, see package plot
 //	guest.lock          flock while the container is found, started, paused or ended, see
-//	                    package keep
+//	                    package supervise
 //	files               the files; empty where they are on a volume
 //	box                 mounted at /.croft: the guest's socket, its logs, the directory of
 //	                    the proxy's socket; see package guest

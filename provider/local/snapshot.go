@@ -18,7 +18,7 @@ const (
 	stageName = "stage" // where a rollback makes ready what is new
 )
 
-// guestSection is there while processes may run; see package keep.
+// guestSection is there while processes may run; see package supervise.
 const guestSection = wsdir.Section[json.RawMessage]("guest")
 
 // journalsName is a name beside those of workspaces.

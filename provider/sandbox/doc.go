@@ -7,10 +7,10 @@
 // says. What there is in the directory of a workspace, <root>/<id>:
 //
 //	state-sandbox.json  the state, see package plot; its sections are guest (package
-//	                    keep), watched, staged and seal
+//	                    supervise), watched, staged and seal
 //	state.lock          flock of the state and of commits, see package plot
 //	held, held.suspect  which processes hold the workspace, see package plot
-//	guest.lock          flock while the guest is found, started or ended, see package keep
+//	guest.lock          flock while the guest is found, started or ended, see package supervise
 //	still               flock, shared, while a process keeps the workload frozen
 //	files               the files, unless they are in place or in disk.img
 //	layer               with a template: what was changed (upper), room for overlayfs (work)

@@ -457,5 +457,5 @@ func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.groun
 // directories and what a crash left. What belongs to providers of other kinds
 // stays.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
-	return errors.Join(p.ground.Sweep(ctx, live, p.endGuest), cleanProbes(), cgroup.Collect(time.Now()), p.sweepLayers(ctx))
+	return errors.Join(p.ground.Sweep(ctx, live, p.endGuest), cleanProbes(), cgroup.RemoveStale(time.Now()), p.sweepLayers(ctx))
 }
