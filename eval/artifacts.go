@@ -144,7 +144,7 @@ func logTail(path string) string {
 		return io.ReadAll(io.NewSectionReader(f, max(0, size-most), most))
 	})
 	if err != nil {
-		return "" // what can't be read is not shown
+		return "" // an unreadable log is not shown
 	}
 	all := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(data), "")), "\n")
 	return PlainText(strings.Join(all[max(0, len(all)-lines):], "\n"))

@@ -25,16 +25,16 @@ var boundedLogs = []string{"stdout.log", "stderr.log", "session.stream.jsonl"}
 
 // pruneArtifacts removes files from the artifacts of a session, and returns a message
 // about them, "" if none was removed.
-func pruneArtifacts(dir string) (told string, err error) {
+func pruneArtifacts(dir string) (removed string, err error) {
 	most, why := int64(maxArtifacts), "they took more than is kept"
 	if free, err := freeBytes(dir); err == nil && free < lowDiskBytes {
 		most, why = maxArtifactsLowDisk, "the disk is full"
 	}
 	files, room, err := removeLargest(dir, most)
 	if files > 0 {
-		told = fmt.Sprintf("%d files of its artifacts were removed, with %d MiB: %s", files, room>>20, why)
+		removed = fmt.Sprintf("%d files of its artifacts were removed, with %d MiB: %s", files, room>>20, why)
 	}
-	return told, err
+	return removed, err
 }
 
 // removeLargest removes the largest files of a directory until the rest is at most max
