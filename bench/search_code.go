@@ -49,8 +49,8 @@ func codeTree(dir string, n int) error {
 	return nil
 }
 
-// benchSearchCode measures the index of search_code: to build it, to ask it, and
-// until it knows of an edit.
+// benchSearchCode measures the index of search_code: building it, searching, and the
+// delay after an edit.
 func benchSearchCode(ctx context.Context, b *bench) error {
 	dir, err := b.tempDir()
 	if err != nil {

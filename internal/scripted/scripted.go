@@ -1,12 +1,9 @@
-// Package scripted plays the model of an agent. Programs such as Claude Code or
-// Codex ask a model over HTTP what to do next; a Model answers them with the next
-// step of a script, in the protocol of the one who asks: Anthropic's messages,
-// OpenAI's responses and chat completions, and Gemini's generateContent. So the
-// real programs can be tested without a network, a key, or luck.
+// Package scripted is an HTTP server that plays an agent's model from a script, so that
+// agents can be tested without network, key or chance. It speaks Anthropic's messages,
+// OpenAI's responses and chat completions, and Gemini's generateContent.
 //
-// A Model keeps no position in its script: the results of tools that a request
-// carries tell how far it has come. A request that is repeated gets the same
-// answer.
+// A Model keeps no position in its script: the number of tool results in a request is the
+// position. A repeated request gets the same answer.
 package scripted
 
 import (
@@ -112,7 +109,7 @@ type modelRequest struct {
 
 // modelAnswer is what the model does next: it calls a tool, or says something.
 type modelAnswer struct {
-	round int    // counts from 1; 0 is beside the script
+	round int    // counts from 1; 0 is not part of the script
 	id    string // of the call
 	call  Offer  // none if its name is empty
 	args  map[string]any
@@ -183,7 +180,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type reply struct {
 	whole  any
 	events []frame
-	end    string // data of a last event that is no JSON
+	end    string // data of a last event that is not JSON
 }
 
 type frame struct {
@@ -206,7 +203,7 @@ func serveAnswer(w http.ResponseWriter, body []byte, next func(modelRequest) mod
 	for _, f := range r.events {
 		data, err := json.Marshal(f.data)
 		if err != nil {
-			panic(err) // an argument of a script that is no JSON
+			panic(err) // an argument of the script is not JSON
 		}
 		if f.event != "" {
 			fmt.Fprintf(w, "event: %s\n", f.event)

@@ -19,22 +19,22 @@ const startTimeout = 3 * time.Minute
 // with its parent does not die with any such thread, it gets one for itself.
 func startChild(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
 	started, done := make(chan error, 1), make(chan struct{})
-	go func() { // ends with the child, which who asked for it ends and waits for
+	go func() { // ends with the child, which the caller kills
 		defer close(done)
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // how it ends is of no interest
+			_ = cmd.Wait() // its exit status is not needed
 		}
 	}()
 	return done, <-started
 }
 
-// Loopback returns an address and a port of this host that nobody listens on, for a
-// program that can't choose a port and tell which. On Linux the address is this
-// process's alone: else another program might get the port before that one does.
+// Loopback returns an unused address and port of this host, for a program that can't
+// choose a port itself. On Linux the address is derived from the process id, so that no
+// other program takes the port first.
 func Loopback() (string, error) {
 	pid := os.Getpid()
 	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.%d:0", 1+pid>>16&0x7f, pid>>8&0xff, pid&0xff)) //nolint:noctx // it only finds a free port
