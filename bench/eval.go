@@ -102,8 +102,7 @@ func newEvalBench(ctx context.Context, b *bench) (*evalBench, error) {
 	return e, os.Symlink(modules, filepath.Join(project, "node_modules"))
 }
 
-// syncDisk lets the disk finish what was written and removed so far: of two that are
-// measured by turns, none is to wait for what the other one left.
+// syncDisk writes dirty pages, so that neither side waits for writes of the other one.
 func syncDisk() { syscall.Sync() }
 
 // runSuite runs a suite with one of the programs and returns its output directory.

@@ -46,8 +46,8 @@ func (p *Provider) Probe(context.Context) (driver.Traits, error) {
 	return claimedTraits(), nil
 }
 
-// claimedTraits claim little, and every claim is one that the suite tries to refute. A
-// limit that nothing enforces needs the reason why.
+// claimedTraits claims little: the conformance suite tests every claim. A limit that is
+// not enforced needs a reason.
 func claimedTraits() driver.Traits {
 	none := driver.Enforcement{Reason: "a scratch workspace is a plain directory"}
 	return driver.Traits{
@@ -209,7 +209,7 @@ func closeOnce(root *files.Root) error {
 	return nil
 }
 
-// removeWorkspace ends a workspace. What a crash leaves of it still has its id for a
+// removeWorkspace destroys a workspace. After a crash the rest still has its id as its
 // name, so Destroy can be repeated, and Sweep finds it.
 func (p *Provider) removeWorkspace(ctx context.Context, id string) error {
 	err := os.RemoveAll(p.joinRoot(id))

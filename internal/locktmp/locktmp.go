@@ -51,7 +51,7 @@ func Remove(dir string) error {
 	return err
 }
 
-// tryLock locks a directory; nil is that another process has it.
+// tryLock takes the flock of a directory. It returns nil if another process holds it.
 func tryLock(dir string) (*flock.Flock, error) {
 	lock := flock.New(dir, flock.SetFlag(os.O_RDONLY))
 	ok, err := lock.TryLock()

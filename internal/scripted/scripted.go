@@ -83,8 +83,8 @@ func (m *Model) Requests() []string {
 	return slices.Clone(m.requests)
 }
 
-// nameAt returns the name that a tool has at its server, if it is of that server.
-// Agents put the server's name before it, each in a way of its own.
+// nameAt returns the name of a tool at its server, if it belongs to the server. Agents
+// prefix it with the server's name, each in its own way.
 func (o Offer) nameAt(server string) (string, bool) {
 	if server == "" {
 		return o.Name, o.Namespace == ""
@@ -100,14 +100,14 @@ func (o Offer) nameAt(server string) (string, bool) {
 	return "", false
 }
 
-// modelRequest is what a request says, whatever its protocol.
+// modelRequest is a request of any protocol.
 type modelRequest struct {
 	tools   []Offer
 	results []string
 	stream  bool
 }
 
-// modelAnswer is what the model does next: it calls a tool, or says something.
+// modelAnswer is the next answer of the model: a tool call or a text.
 type modelAnswer struct {
 	round int    // counts from 1; 0 is not part of the script
 	id    string // of the call
@@ -116,8 +116,8 @@ type modelAnswer struct {
 	text  string
 }
 
-// nextAnswer decides what to do. Agents ask their model for more than the work, such as
-// a title for it; such requests offer no tools of the server.
+// nextAnswer returns the next answer. Agents also send requests that are not part of the
+// task, such as for a title; these offer no tools of the server.
 func (m *Model) nextAnswer(a modelRequest) modelAnswer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -220,7 +220,7 @@ func writeJSON(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the agent has gone
 }
 
-// contentText joins what a content says, which is a string or a list of parts.
+// contentText joins a content, which is a string or a list of parts.
 func contentText(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {

@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// startTimeout is how long a program may take to answer: the machine may do nothing for
-// seconds now and then.
+// startTimeout bounds the start of a program: a busy machine may stall for seconds.
 const startTimeout = 3 * time.Minute
 
-// startChild starts a child and returns what is closed once it has ended. For the kernel
-// the parent of a child is the thread that started it, and Go ends a thread with the
-// goroutine that locked it, whoever used it before. So that a child which is to die
-// with its parent does not die with any such thread, it gets one for itself.
+// startChild starts a child and returns a channel that is closed when it has ended. The
+// parent-death signal is sent when the thread that started the child ends, and Go ends a
+// thread with the goroutine that locked it. So the child gets a locked thread of its own,
+// which lives as long as the child.
 func startChild(cmd *exec.Cmd) (ended <-chan struct{}, err error) {
 	started, done := make(chan error, 1), make(chan struct{})
 	go func() { // ends with the child, which the caller kills
