@@ -140,8 +140,8 @@ func (r *report) addEvent(l testEvent, out io.Writer) {
 	}
 }
 
-// failUnfinished counts as failed what still ran when the program of a package ended:
-// a crash has its words there.
+// failUnfinished counts tests as failed that were running when the program of their
+// package ended, such as after a crash.
 func (r *report) failUnfinished(pkg string) {
 	for _, k := range slices.SortedFunc(maps.Keys(r.running), func(a, b key) int { return strings.Compare(a.test, b.test) }) {
 		if k.pkg == pkg && k.test != "" {
