@@ -385,7 +385,7 @@ func TestConcurrentEmitters(t *testing.T) {
 func TestIntervalSync(t *testing.T) {
 	f := openFile(t, filepath.Join(t.TempDir(), "e"), nil)
 	f.Emit(Event{Kind: Operation})
-	f.syncAside()
+	f.syncUnlocked()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.dirty || f.failed != nil {

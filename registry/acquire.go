@@ -9,43 +9,44 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// A flight is one attempt to bring a workspace to life, for all who wait.
-type flight struct {
+// An openCall is one attempt to open a workspace, shared by concurrent callers
+// (singleflight).
+type openCall struct {
 	done   chan struct{}
 	cancel context.CancelFunc
 	e      *entry
 	err    error
 
 	waiters   int  // guarded by Registry.mu
-	abandoned bool // guarded by Registry.mu; all waiters left
+	abandoned bool // guarded by Registry.mu; all callers left
 }
 
-// Acquire returns a live handle on the workspace, opening or attaching to it
-// first where that is needed; concurrent calls share one attempt, which goes on
-// while anyone waits for it. The handle is shared with others: closing it does
-// nothing, and it ends when the registry lets go of the workspace.
+// Acquire returns a live handle on the workspace, and opens or attaches to it if
+// necessary. Concurrent calls share one attempt (singleflight), which continues
+// while a caller waits for it. The handle is shared: closing it does nothing, and
+// it ends when the registry ends it.
 //
-// A workspace that failed answers with the error of its failure until Reset. One
-// that could not be reached for a while (fault.CauseOutage) is tried again.
+// A failed workspace returns the error of its failure until Reset. One whose
+// provider was unreachable (fault.CauseOutage) is tried again.
 func (r *Registry) Acquire(ctx context.Context, id string) (*workspace.Workspace, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("registry: acquire %s: %w", id, err)
 	}
-	e, err := r.acquire(ctx, id)
+	e, err := r.acquireEntry(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	return e.ws, nil
 }
 
-func (r *Registry) acquire(ctx context.Context, id string) (*entry, error) {
+func (r *Registry) acquireEntry(ctx context.Context, id string) (*entry, error) {
 	for {
-		if e, ok := r.entry(id); ok {
-			if _, ok, err := e.take(time.Now().UnixNano()); ok {
+		if e, ok := r.liveEntry(id); ok {
+			if _, ok, err := e.useHandle(time.Now().UnixNano()); ok {
 				return e, err
 			}
 		}
-		f, member, err := r.board(ctx, id)
+		f, member, err := r.joinOpen(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +54,7 @@ func (r *Registry) acquire(ctx context.Context, id string) (*entry, error) {
 		case <-f.done:
 		case <-ctx.Done():
 			if member {
-				r.leave(f)
+				r.leaveOpen(f)
 			}
 			return nil, fmt.Errorf("registry: acquire %s: %w", id, ctx.Err())
 		}
@@ -63,48 +64,48 @@ func (r *Registry) acquire(ctx context.Context, id string) (*entry, error) {
 	}
 }
 
-// board joins the flight of a workspace, or starts one. One that everyone has
-// left can only be waited for: member is false.
-func (r *Registry) board(ctx context.Context, id string) (f *flight, member bool, err error) {
+// joinOpen joins the open call of a workspace, or starts one. A call that all its
+// callers have left can only be waited for: member is false.
+func (r *Registry) joinOpen(ctx context.Context, id string) (f *openCall, member bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.down {
+	if r.isDown {
 		return nil, false, fmt.Errorf("registry: acquire %s: %w: the registry is shut down", id, fault.Unavailable)
 	}
-	if f := r.flights[id]; f != nil {
+	if f := r.openCalls[id]; f != nil {
 		if !f.abandoned {
 			f.waiters++
 		}
 		return f, !f.abandoned, nil
 	}
-	if r.opts.MaxOpen > 0 && r.open >= r.opts.MaxOpen {
-		return nil, false, fmt.Errorf("registry: acquire %s: %w: %d workspaces are open, which is the cap", id, fault.ResourceExhausted, r.open)
+	if r.opts.MaxOpen > 0 && r.openCount >= r.opts.MaxOpen {
+		return nil, false, fmt.Errorf("registry: acquire %s: %w: %d workspaces are open, which is the limit", id, fault.ResourceExhausted, r.openCount)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.OpenTimeout)
-	f = &flight{done: make(chan struct{}), cancel: cancel, waiters: 1}
-	r.flights[id] = f
-	r.open++
+	f = &openCall{done: make(chan struct{}), cancel: cancel, waiters: 1}
+	r.openCalls[id] = f
+	r.openCount++
 	r.wg.Go(func() {
 		defer cancel()
-		f.e, f.err = r.bring(ctx, id)
-		r.land(id, f)
+		f.e, f.err = r.openEntry(ctx, id)
+		r.finishOpen(id, f)
 	})
 	return f, true, nil
 }
 
-// land ends a flight.
-func (r *Registry) land(id string, f *flight) {
+// finishOpen publishes the result of an open call.
+func (r *Registry) finishOpen(id string, f *openCall) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.flights, id)
+	delete(r.openCalls, id)
 	if f.err != nil {
-		r.open--
+		r.openCount--
 	}
 	close(f.done)
 }
 
-// leave gives up waiting; the last one to leave ends the attempt.
-func (r *Registry) leave(f *flight) {
+// leaveOpen ends the wait of one caller; the last one cancels the call.
+func (r *Registry) leaveOpen(f *openCall) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if f.waiters--; f.waiters == 0 {
@@ -113,10 +114,11 @@ func (r *Registry) leave(f *flight) {
 	}
 }
 
-// ground ends the flight of a workspace, if there is one, and waits for it.
-func (r *Registry) ground(ctx context.Context, id string) error {
+// cancelOpen cancels the open call of a workspace, if there is one, and waits for
+// its end.
+func (r *Registry) cancelOpen(ctx context.Context, id string) error {
 	r.mu.Lock()
-	f := r.flights[id]
+	f := r.openCalls[id]
 	r.mu.Unlock()
 	if f == nil {
 		return nil
@@ -126,61 +128,61 @@ func (r *Registry) ground(ctx context.Context, id string) error {
 	case <-f.done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("registry: wait for the opening of %s to end: %w", id, ctx.Err())
+		return fmt.Errorf("registry: wait until opening %s has ended: %w", id, ctx.Err())
 	}
 }
 
-// bring brings a workspace to life, and returns its entry.
-func (r *Registry) bring(ctx context.Context, id string) (*entry, error) {
-	rec, err := r.get(ctx, id)
+// openEntry opens a workspace, or attaches to it, and returns its entry.
+func (r *Registry) openEntry(ctx context.Context, id string) (*entry, error) {
+	rec, err := r.getRecord(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if rec, err = r.afterOutage(ctx, rec); err != nil {
 		return nil, err
 	}
-	if err := rec.usable(); err != nil {
+	if err := rec.checkUsable(); err != nil {
 		return nil, err
 	}
 	if _, err := r.mux.Provider(rec.Kind); err != nil {
 		return nil, fmt.Errorf("registry: acquire %s: %w", id, err)
 	}
-	if rec, err = r.store.Hold(ctx, id, r.me, r.opts.Lease); err != nil {
+	if rec, err = r.store.Hold(ctx, id, r.self, r.opts.Lease); err != nil {
 		return nil, err
 	}
-	r.startBeating()
-	e, err := r.attach(ctx, rec)
+	r.startHeartbeat()
+	e, err := r.attachHandle(ctx, rec)
 	if err != nil {
-		r.release(ctx, id)
+		r.releaseHold(ctx, id)
 		return nil, err
 	}
 	return e, nil
 }
 
-// outagePause is how long a workspace that could not be reached fails fast, so that
-// calls that come at once do not each wait for all retries.
+// outagePause is how long an unreachable workspace fails fast, so that concurrent
+// calls do not each wait for all retries.
 const outagePause = 2 * time.Second
 
-// afterOutage lets a workspace that could not be reached be tried again.
+// afterOutage makes an unreachable workspace eligible for another attempt.
 func (r *Registry) afterOutage(ctx context.Context, rec Record) (Record, error) {
-	if !rec.outage() || time.Since(rec.UpdatedAt) < outagePause {
+	if !rec.isOutage() || time.Since(rec.UpdatedAt) < outagePause {
 		return rec, nil
 	}
-	return r.change(ctx, rec.ID, func(now *Record) error {
-		if !now.outage() {
+	return r.changeRecord(ctx, rec.ID, func(now *Record) error {
+		if !now.isOutage() {
 			return errUnchanged
 		}
-		now.to(Evicted)
+		now.moveTo(Evicted)
 		now.Error = nil
 		return nil
 	})
 }
 
-// usable reports whether a workspace in this state may be used, and if not why.
-func (r Record) usable() error {
+// checkUsable returns an error if a workspace can't be used in this state.
+func (r Record) checkUsable() error {
 	switch r.State {
 	case Destroyed:
-		return destroyed(r.ID)
+		return destroyedError(r.ID)
 	case Failed:
 		return r.failure()
 	case Paused:
@@ -189,27 +191,27 @@ func (r Record) usable() error {
 	return nil
 }
 
-// attach settles the record and installs a handle. Closing and destroying move
-// the record before they look for a handle, and attach looks at the record after
-// it has installed one, so that neither misses the other.
-func (r *Registry) attach(ctx context.Context, rec Record) (*entry, error) {
+// attachHandle opens or resolves the workspace and installs a handle. Close and
+// Destroy change the record before they look for a handle, and attachHandle reads
+// the record after it has installed one, so that neither misses the other.
+func (r *Registry) attachHandle(ctx context.Context, rec Record) (*entry, error) {
 	for {
-		d, settled, err := r.settle(ctx, rec)
+		d, settled, err := r.claimAndOpen(ctx, rec)
 		if err != nil {
 			return nil, err
 		}
-		e, err := r.install(settled, d)
+		e, err := r.installEntry(settled, d)
 		if err != nil {
 			return nil, err
 		}
-		now, err := r.get(ctx, rec.ID)
+		now, err := r.getRecord(ctx, rec.ID)
 		if err == nil {
-			err = now.usable()
+			err = now.checkUsable()
 		}
 		if err == nil && now.State != Closed && now.Ref != nil && now.Ref.Revision == e.revision.Load() {
 			return e, nil
 		}
-		r.discard(ctx, e)
+		r.discardEntry(ctx, e)
 		if err != nil {
 			return nil, err
 		}
@@ -217,28 +219,29 @@ func (r *Registry) attach(ctx context.Context, rec Record) (*entry, error) {
 	}
 }
 
-// discard takes back a handle that came too late. The flight still counts it
-// as open.
-func (r *Registry) discard(ctx context.Context, e *entry) {
-	ctx, cancel := cleanup(ctx)
+// discardEntry ends a handle that came too late. The open call still counts it as
+// open.
+func (r *Registry) discardEntry(ctx context.Context, e *entry) {
+	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	r.mu.Lock()
-	r.open++ // retire counts down
+	r.openCount++ // retireEntry decrements it
 	r.mu.Unlock()
-	if err := r.retire(ctx, e, false); err != nil {
-		r.opts.Log.Warn("let go of a workspace", "workspace", e.id, "error", err)
+	if err := r.retireEntry(ctx, e, false); err != nil {
+		r.opts.Log.Warn("close a workspace handle", "workspace", e.id, "error", err)
 	}
 }
 
-func (r *Registry) release(ctx context.Context, id string) {
-	ctx, cancel := cleanup(ctx)
+func (r *Registry) releaseHold(ctx context.Context, id string) {
+	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
-	if err := r.store.Release(ctx, r.me.ID, map[string]time.Time{id: {}}); err != nil {
+	if err := r.store.Release(ctx, r.self.ID, map[string]time.Time{id: {}}); err != nil {
 		r.opts.Log.Warn("release a workspace", "workspace", id, "error", err)
 	}
 }
 
-// cleanup is for work that must be done although the caller has gone.
-func cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
+// cleanupContext returns a context for work that must be done although the caller's
+// context has ended.
+func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 }

@@ -46,7 +46,7 @@ func TestTheIntentIsStoredBeforeOpenAndTheRefBeforeAcquireReturns(t *testing.T) 
 		time.Sleep(time.Millisecond)
 	}
 	rec, err := openStore(t, g.url).Get(t.Context(), id)
-	if err != nil || rec.State != Opening || rec.Spec.ID != id || rec.Worker != g.me.ID {
+	if err != nil || rec.State != Opening || rec.Spec.ID != id || rec.Worker != g.self.ID {
 		t.Errorf("while it is opened another process sees %+v, %v", rec, err)
 	}
 	close(gate)
@@ -108,7 +108,7 @@ func TestAWaiterThatLeavesDoesNotEndTheOthersWait(t *testing.T) {
 func (g *rig) waiters(id string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if f := g.flights[id]; f != nil {
+	if f := g.openCalls[id]; f != nil {
 		return f.waiters
 	}
 	return 0
@@ -140,7 +140,7 @@ func TestTransientFailuresAreRetriedWithinTenSeconds(t *testing.T) {
 		if n := g.p.Count("open"); n != 4 {
 			t.Errorf("%d opens, want 4", n)
 		}
-		if rec, err := g.get(t.Context(), id); err != nil || rec.Attempts != 0 || rec.Error != nil {
+		if rec, err := g.getRecord(t.Context(), id); err != nil || rec.Attempts != 0 || rec.Error != nil {
 			t.Errorf("the record says %+v, %v", rec, err)
 		}
 	})

@@ -14,34 +14,34 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// An entry is a live handle and what the registry knows of it.
+// An entry is a live handle with its state.
 type entry struct {
 	id       string
 	want     driver.Capabilities
 	ws       *workspace.Workspace
-	revision atomic.Int64 // of the newest ref that the handle obeys
+	revision atomic.Int64 // of the newest ref of the handle
 
-	// used is when the handle was last asked for, in nanoseconds, or retired.
+	// used is the time of the last use in nanoseconds, or retired.
 	used  atomic.Int64
 	ended atomic.Bool
 
-	// failed is set when the workspace could not be attached to again.
+	// failed is set when attaching again failed.
 	failed atomic.Pointer[error]
 
 	mu      sync.Mutex
-	current *driver.Workspace   // guarded by mu; what the handle rests on
-	stale   []*driver.Workspace // guarded by mu; those that were evicted, closed with the handle
+	current *driver.Workspace   // guarded by mu; the provider's workspace
+	stale   []*driver.Workspace // guarded by mu; evicted ones, closed with the handle
 }
 
-// retired is the use of a handle that nobody may be given any more.
+// retired is the value of used for a handle that must not be handed out any more.
 const retired = -1
 
-// useGrain is how exactly uses are known: marking every one of them would make
-// the users of one workspace fight for a cache line.
+// useGrain is the resolution of use times: storing every use would make concurrent
+// users contend for a cache line.
 const useGrain = int64(time.Millisecond)
 
-// take marks a use and returns the handle; ok is false if it has been retired.
-func (e *entry) take(now int64) (ws *workspace.Workspace, ok bool, err error) {
+// useHandle records a use and returns the handle; ok is false if it is retired.
+func (e *entry) useHandle(now int64) (ws *workspace.Workspace, ok bool, err error) {
 	for {
 		used := e.used.Load()
 		if used == retired {
@@ -56,21 +56,21 @@ func (e *entry) take(now int64) (ws *workspace.Workspace, ok bool, err error) {
 	}
 }
 
-// lastUse returns when the handle was last used, which is now while a call is
-// under way, and zero if it is retired.
+// lastUse returns the time of the last use: now while a call is running, and zero
+// if the handle is retired.
 func (e *entry) lastUse() time.Time {
 	if e.ws.Busy() {
-		e.mark()
+		e.markUsed()
 	}
 	used := e.used.Load()
 	if used == retired {
 		return time.Time{}
 	}
-	return moment(used)
+	return timeFromNanos(used)
 }
 
-// mark marks a use, unless the handle is retired.
-func (e *entry) mark() {
+// markUsed records a use, unless the handle is retired.
+func (e *entry) markUsed() {
 	now := time.Now().UnixNano()
 	for {
 		used := e.used.Load()
@@ -80,19 +80,19 @@ func (e *entry) mark() {
 	}
 }
 
-// usage marks a use whenever an operation on the handle ends.
+// usage records a use whenever an operation on the handle ends.
 type usage struct {
 	event.Sink
 	e *entry
 }
 
 func (u usage) Emit(ev event.Event) {
-	u.e.mark()
+	u.e.markUsed()
 	u.Sink.Emit(ev)
 }
 
-// entry returns the live handle of a workspace.
-func (r *Registry) entry(id string) (*entry, bool) {
+// liveEntry returns the live handle of a workspace.
+func (r *Registry) liveEntry(id string) (*entry, bool) {
 	v, ok := r.live.Load(id)
 	if !ok {
 		return nil, false
@@ -100,15 +100,17 @@ func (r *Registry) entry(id string) (*entry, bool) {
 	return v.(*entry), true
 }
 
-// install makes a handle for what a provider returned, for all to find.
-func (r *Registry) install(rec Record, d *driver.Workspace) (*entry, error) {
+// installEntry makes and publishes a handle for a provider's workspace.
+func (r *Registry) installEntry(rec Record, d *driver.Workspace) (*entry, error) {
 	e := &entry{id: rec.ID, want: rec.Spec.Want, current: d}
 	e.used.Store(time.Now().UnixNano())
 	e.revision.Store(d.Ref.Revision)
 	ws, err := workspace.New(rec.ID, d, rec.Spec.Want, &workspace.Options{
 		Session: rec.Spec.Session, Log: r.opts.Log, Events: usage{r.opts.Events, e}, MaxFileSize: r.opts.MaxFileSize,
-		Renew: func(ctx context.Context, stale *driver.Workspace) (*driver.Workspace, error) { return r.renew(ctx, e) },
-		// Others may hold the same handle; it ends when the registry ends it.
+		Renew: func(ctx context.Context, stale *driver.Workspace) (*driver.Workspace, error) {
+			return r.reattach(ctx, e)
+		},
+		// Other callers may use the same handle; only the registry ends it.
 		OnClose: func(context.Context) error { return nil },
 	})
 	if err != nil {
@@ -119,25 +121,25 @@ func (r *Registry) install(rec Record, d *driver.Workspace) (*entry, error) {
 	return e, nil
 }
 
-// retire ends a handle: with destroy set the workspace, too. It waits for the
-// calls that are under way. Retiring twice is retiring once.
-func (r *Registry) retire(ctx context.Context, e *entry, destroy bool) error {
+// retireEntry ends a handle and, with destroy, the workspace. It waits for running
+// calls. It is idempotent.
+func (r *Registry) retireEntry(ctx context.Context, e *entry, destroy bool) error {
 	if e.ended.Load() {
 		return nil
 	}
-	used, err := r.letGo(ctx, e, destroy)
-	return errors.Join(err, r.store.Release(ctx, r.me.ID, map[string]time.Time{e.id: used}))
+	used, err := r.endHandle(ctx, e, destroy)
+	return errors.Join(err, r.store.Release(ctx, r.self.ID, map[string]time.Time{e.id: used}))
 }
 
-// letGo is retire without telling the store; it returns the last use.
-func (r *Registry) letGo(ctx context.Context, e *entry, destroy bool) (time.Time, error) {
+// endHandle is retireEntry without the store; it returns the last use.
+func (r *Registry) endHandle(ctx context.Context, e *entry, destroy bool) (time.Time, error) {
 	if !e.ended.CompareAndSwap(false, true) {
 		return time.Time{}, nil
 	}
 	used := e.used.Swap(retired)
 	r.live.CompareAndDelete(e.id, e)
 	r.mu.Lock()
-	r.open--
+	r.openCount--
 	r.mu.Unlock()
 	end := e.ws.Detach
 	if destroy {
@@ -145,14 +147,14 @@ func (r *Registry) letGo(ctx context.Context, e *entry, destroy bool) (time.Time
 	}
 	err := end(ctx)
 	if err != nil {
-		err = fmt.Errorf("registry: let go of workspace %s: %w", e.id, err)
+		err = fmt.Errorf("registry: close the handle of workspace %s: %w", e.id, err)
 	}
 	e.mu.Lock()
 	stale := e.stale
 	e.stale = nil
 	e.mu.Unlock()
 	for _, d := range stale {
-		// What was evicted has nothing left to lose; its error helps nobody.
+		// An error of an evicted workspace is not actionable.
 		if err := d.Life.Close(ctx); err != nil {
 			r.opts.Log.Debug("close an evicted workspace", "workspace", e.id, "code", fault.Of(err))
 		}
@@ -160,13 +162,13 @@ func (r *Registry) letGo(ctx context.Context, e *entry, destroy bool) (time.Time
 	if used == retired {
 		return time.Time{}, err
 	}
-	return moment(used), err
+	return timeFromNanos(used), err
 }
 
-// retireID ends the handle on a workspace, if this registry has one.
+// retireID ends this registry's handle on a workspace, if it has one.
 func (r *Registry) retireID(ctx context.Context, id string) error {
-	if e, ok := r.entry(id); ok {
-		return r.retire(ctx, e, false)
+	if e, ok := r.liveEntry(id); ok {
+		return r.retireEntry(ctx, e, false)
 	}
 	return nil
 }

@@ -7,21 +7,21 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// renew attaches again after a module of the handle answered Evicted. Package
-// workspace calls it once for all calls that met the same eviction, and repeats
-// each of them once.
-func (r *Registry) renew(ctx context.Context, e *entry) (*driver.Workspace, error) {
+// reattach resolves the ref again after a module of the handle returned Evicted.
+// Package workspace calls it once for all calls that met the same eviction, and
+// repeats each of them once.
+func (r *Registry) reattach(ctx context.Context, e *entry) (*driver.Workspace, error) {
 	if failure := e.failed.Load(); failure != nil {
 		return nil, *failure
 	}
-	rec, err := r.change(ctx, e.id, func(rec *Record) error {
-		if err := rec.usable(); err != nil {
+	rec, err := r.changeRecord(ctx, e.id, func(rec *Record) error {
+		if err := rec.checkUsable(); err != nil {
 			return err
 		}
 		if rec.State != Ready {
 			return errUnchanged
 		}
-		rec.to(Evicted)
+		rec.moveTo(Evicted)
 		return nil
 	})
 	if err != nil {
@@ -29,7 +29,7 @@ func (r *Registry) renew(ctx context.Context, e *entry) (*driver.Workspace, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.opts.OpenTimeout)
 	defer cancel()
-	d, settled, err := r.settle(ctx, rec)
+	d, settled, err := r.claimAndOpen(ctx, rec)
 	if err != nil {
 		if ctx.Err() == nil {
 			r.markFailed(ctx, e)
@@ -44,10 +44,10 @@ func (r *Registry) renew(ctx context.Context, e *entry) (*driver.Workspace, erro
 	return d, nil
 }
 
-// markFailed makes a handle fail fast where its record says that it failed. The
-// handle itself can't end here: the call that found the eviction still uses it.
+// markFailed makes a handle fail fast if its record is failed. The handle can't end
+// here: the call that found the eviction still uses it.
 func (r *Registry) markFailed(ctx context.Context, e *entry) {
-	rec, err := r.get(ctx, e.id)
+	rec, err := r.getRecord(ctx, e.id)
 	if err == nil && rec.State == Failed {
 		failure := rec.failure()
 		e.failed.Store(&failure)

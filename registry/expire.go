@@ -8,9 +8,10 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// Expire ends the workspaces that nobody used for as long as their policy says,
-// and returns how many. One that is to persist is closed, any other destroyed.
-// What a living registry elsewhere holds is left to it, and what is paused waits.
+// Expire ends the workspaces that were idle for as long as their policy allows, and
+// returns how many. A persistent workspace is closed, any other destroyed.
+// Workspaces that are paused, or held by a living registry elsewhere, are left
+// alone.
 func (r *Registry) Expire(ctx context.Context) (int, error) {
 	if err := r.store.Reap(ctx); err != nil {
 		return 0, err
@@ -22,10 +23,10 @@ func (r *Registry) Expire(ctx context.Context) (int, error) {
 	n := 0
 	var errs []error
 	for _, rec := range recs {
-		if !rec.expires() || !r.idle(rec, time.Now()) {
+		if !rec.canExpire() || !r.isIdle(rec, time.Now()) {
 			continue
 		}
-		done, err := r.expire(ctx, rec.ID)
+		done, err := r.expireWorkspace(ctx, rec.ID)
 		if done {
 			n++
 		}
@@ -34,8 +35,8 @@ func (r *Registry) Expire(ctx context.Context) (int, error) {
 	return n, errors.Join(errs...)
 }
 
-// expires reports whether idleness ends a workspace in this state.
-func (r Record) expires() bool {
+// canExpire reports whether a workspace expires in this state.
+func (r Record) canExpire() bool {
 	switch {
 	case r.Spec.Policy.Idle <= 0, r.State == Paused, r.State == Destroyed:
 		return false
@@ -45,10 +46,10 @@ func (r Record) expires() bool {
 	return true
 }
 
-// idle reports whether a workspace was not used for as long as its policy says.
-func (r *Registry) idle(rec Record, now time.Time) bool {
+// isIdle reports whether a workspace was unused for as long as its policy allows.
+func (r *Registry) isIdle(rec Record, now time.Time) bool {
 	used := rec.LastUsed
-	if e, ok := r.entry(rec.ID); ok {
+	if e, ok := r.liveEntry(rec.ID); ok {
 		if last := e.lastUse(); last.After(used) {
 			used = last
 		}
@@ -56,26 +57,26 @@ func (r *Registry) idle(rec Record, now time.Time) bool {
 	return now.Sub(used) >= rec.Spec.Policy.Idle
 }
 
-// expire ends one workspace, unless someone came to use it meanwhile.
-func (r *Registry) expire(ctx context.Context, id string) (bool, error) {
+// expireWorkspace ends one workspace, unless it was used meanwhile.
+func (r *Registry) expireWorkspace(ctx context.Context, id string) (bool, error) {
 	done, err := r.lockWorkspace(ctx, id)
 	if err != nil {
 		return false, err
 	}
 	defer done()
-	rec, err := r.get(ctx, id)
+	rec, err := r.getRecord(ctx, id)
 	if fault.Of(err) == fault.NotFound {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	e, live := r.entry(id)
+	e, live := r.liveEntry(id)
 	var used int64
 	if live {
 		used = e.used.Load()
 	}
-	if !rec.expires() || !r.idle(rec, time.Now()) || r.inFlight(id) {
+	if !rec.canExpire() || !r.isIdle(rec, time.Now()) || r.isOpening(id) {
 		return false, nil
 	}
 	if live && (used == retired || !e.used.CompareAndSwap(used, retired)) {
@@ -83,30 +84,30 @@ func (r *Registry) expire(ctx context.Context, id string) (bool, error) {
 	}
 	next := rec.clone()
 	if rec.Spec.Policy.Persist {
-		next.to(Closed)
+		next.moveTo(Closed)
 	} else {
-		next.bury()
+		next.moveToDestroyed()
 	}
-	stored, err := r.put(ctx, rec.State, next, func(ctx context.Context, rec Record) (Record, error) {
-		return r.store.PutIdle(ctx, rec, r.me.ID)
+	stored, err := r.putRecord(ctx, rec.State, next, func(ctx context.Context, rec Record) (Record, error) {
+		return r.store.PutIdle(ctx, rec, r.self.ID)
 	})
 	if err != nil {
 		if live {
 			e.used.Store(used)
 		}
 		if code := fault.Of(err); code == fault.Conflict || code == fault.NotFound {
-			return false, nil // someone uses it, or ended it
+			return false, nil // it was used or ended meanwhile
 		}
 		return false, err
 	}
 	if stored.State == Destroyed {
-		return true, r.remove(ctx, stored)
+		return true, r.removeDestroyed(ctx, stored)
 	}
 	return true, r.retireID(ctx, id)
 }
 
-func (r *Registry) inFlight(id string) bool {
+func (r *Registry) isOpening(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.flights[id] != nil
+	return r.openCalls[id] != nil
 }

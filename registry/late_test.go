@@ -46,11 +46,11 @@ func TestVerbsThatMeetAnAcquire(t *testing.T) {
 // destroyAnyhow is Destroy without waiting for the flight, which is the one that
 // calls it.
 func destroyAnyhow(ctx context.Context, r *Registry, id string) error {
-	rec, err := r.entomb(ctx, id)
+	rec, err := r.markDestroyed(ctx, id)
 	if err != nil {
 		return err
 	}
-	return r.unmake(ctx, rec)
+	return r.removeFromProvider(ctx, rec)
 }
 
 func meetAcquire(t *testing.T, at int, verb func(context.Context, *Registry, string) error) bool {
@@ -72,7 +72,7 @@ func meetAcquire(t *testing.T, at int, verb func(context.Context, *Registry, str
 		}
 	}
 	ws, err := r.Acquire(t.Context(), id)
-	_, live := r.entry(id)
+	_, live := r.liveEntry(id)
 	state := g.state(id)
 	switch {
 	case live && state != Ready:

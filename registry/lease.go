@@ -10,16 +10,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// startBeating starts the heartbeat, once. It runs until Shutdown: a lease lasts
-// as long as there is something to hold.
-func (r *Registry) startBeating() {
+// startHeartbeat starts the heartbeat, once. It renews the lease until Shutdown.
+func (r *Registry) startHeartbeat() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.leased = true
-	if r.beating || r.down {
+	if r.heartbeatStarted || r.isDown {
 		return
 	}
-	r.beating = true
+	r.heartbeatStarted = true
 	r.wg.Go(func() {
 		ticker := time.NewTicker(r.opts.Lease / 3)
 		defer ticker.Stop()
@@ -28,7 +27,7 @@ func (r *Registry) startBeating() {
 			case <-r.base.Done():
 				return
 			case <-ticker.C:
-				if err := r.beat(r.base); err != nil && r.base.Err() == nil {
+				if err := r.renewLease(r.base); err != nil && r.base.Err() == nil {
 					r.opts.Log.Warn("renew the lease", "error", err)
 				}
 			}
@@ -36,9 +35,9 @@ func (r *Registry) startBeating() {
 	})
 }
 
-// beat renews the lease, stores uses, and ends the handles on workspaces that
-// others have changed.
-func (r *Registry) beat(ctx context.Context) error {
+// renewLease renews the lease, stores uses, and ends the handles on workspaces that
+// other processes have changed.
+func (r *Registry) renewLease(ctx context.Context) error {
 	uses := map[string]time.Time{}
 	var entries []*entry
 	r.live.Range(func(_, v any) bool {
@@ -48,48 +47,49 @@ func (r *Registry) beat(ctx context.Context) error {
 		return true
 	})
 	r.mu.Lock()
-	for id := range r.flights {
+	for id := range r.openCalls {
 		if _, ok := uses[id]; !ok {
 			uses[id] = time.Time{}
 		}
 	}
 	r.mu.Unlock()
-	recs, err := r.store.Beat(ctx, r.me, r.opts.Lease, uses)
+	recs, err := r.store.Beat(ctx, r.self, r.opts.Lease, uses)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		rec, ok := recs[e.id]
 		destroyed := !ok || rec.State == Destroyed
-		if !destroyed && e.good(rec) {
+		if !destroyed && e.matchesRecord(rec) {
 			continue
 		}
-		// Calls under way may take their time; the lease may not.
+		// Running calls may take long; the heartbeat must not wait for them.
 		r.wg.Go(func() {
-			ctx, cancel := cleanup(r.base)
+			ctx, cancel := cleanupContext(r.base)
 			defer cancel()
-			if err := r.retire(ctx, e, destroyed); err != nil {
-				r.opts.Log.Warn("let go of a workspace", "workspace", e.id, "error", err)
+			if err := r.retireEntry(ctx, e, destroyed); err != nil {
+				r.opts.Log.Warn("close a workspace handle", "workspace", e.id, "error", err)
 			}
 		})
 	}
 	return nil
 }
 
-// good reports whether a handle still stands for what the record says.
-func (e *entry) good(rec Record) bool {
+// matchesRecord reports whether a handle still matches its record.
+func (e *entry) matchesRecord(rec Record) bool {
 	switch rec.State {
 	case Ready, Evicted:
 		return e.failed.Load() == nil && rec.Ref != nil && rec.Ref.Revision <= e.revision.Load()
 	case Failed:
-		return e.failed.Load() != nil && !rec.outage() // after an outage another handle is to be made
+		return e.failed.Load() != nil && !rec.isOutage() // after an outage a new handle is made
 	}
 	return false
 }
 
-// Run does what a registry does by itself, until ctx ends: it sweeps leftovers,
-// at the start and whenever a removal was cut short, notes what ended with a process
-// that died, and expires idle workspaces. Run it once in a program that runs for long.
+// Run does the background work of a registry until ctx ends: it sweeps leftovers,
+// at the start and after interrupted removals, marks workspaces that ended with a
+// dead process as failed, and expires idle workspaces. A long-running program calls
+// it once.
 func (r *Registry) Run(ctx context.Context) error {
 	if err := r.Sweep(ctx); err != nil && ctx.Err() == nil {
 		r.opts.Log.Warn("sweep", "error", err)
@@ -100,8 +100,8 @@ func (r *Registry) Run(ctx context.Context) error {
 	for n := 1; ; n++ {
 		if looking {
 			var err error
-			if looking, err = r.noteVanished(ctx); err != nil && ctx.Err() == nil {
-				r.opts.Log.Warn("look for what vanished", "error", err)
+			if looking, err = r.markVanished(ctx); err != nil && ctx.Err() == nil {
+				r.opts.Log.Warn("check for vanished workspaces", "error", err)
 			}
 		}
 		select {
@@ -112,43 +112,41 @@ func (r *Registry) Run(ctx context.Context) error {
 		if _, err := r.Expire(ctx); err != nil && ctx.Err() == nil {
 			r.opts.Log.Warn("expire", "error", err)
 		}
-		if n%sweepTurns != 0 {
+		if n%sweepEvery != 0 {
 			continue
 		}
-		if err := r.sweepTombs(ctx); err != nil && ctx.Err() == nil {
+		if err := r.sweepDestroyed(ctx); err != nil && ctx.Err() == nil {
 			r.opts.Log.Warn("sweep", "error", err)
 		}
 	}
 }
 
-// sweepTurns is how many turns of Run pass between looks for removals that were
-// cut short.
-const sweepTurns = 12
+// sweepEvery is the number of ticks of Run between checks for interrupted removals.
+const sweepEvery = 12
 
-// Shutdown lets go of every live workspace and ends what the registry does in
-// the background. What others wait for in Acquire is cut short. The store stays
-// open. Shutting down twice is shutting down once.
+// Shutdown ends every live handle and the background work. It cancels running
+// Acquire calls. The store stays open. Shutdown is idempotent.
 func (r *Registry) Shutdown(ctx context.Context) error {
 	r.mu.Lock()
-	r.down = true
-	for _, f := range r.flights {
+	r.isDown = true
+	for _, f := range r.openCalls {
 		f.cancel()
 	}
 	r.mu.Unlock()
 	r.end()
-	if err := r.settleDown(ctx); err != nil {
+	if err := r.waitBackground(ctx); err != nil {
 		return err
 	}
-	uses, err := r.letGoOfAll(ctx)
+	uses, err := r.endAllHandles(ctx)
 	r.endLease(ctx, uses)
 	return err
 }
 
-// leaveTime bounds how long the end of a lease may take.
-const leaveTime = 5 * time.Second
+// endLeaseTimeout bounds the time for ending the lease.
+const endLeaseTimeout = 5 * time.Second
 
-// endLease tells the store that this registry has gone. That is a courtesy: a
-// lease that nobody ends runs out. A registry that held nothing has none.
+// endLease ends the lease in the store, best effort: otherwise it runs out. A
+// registry that held nothing has no lease.
 func (r *Registry) endLease(ctx context.Context, uses map[string]time.Time) {
 	r.mu.Lock()
 	had := r.leased
@@ -157,19 +155,19 @@ func (r *Registry) endLease(ctx context.Context, uses map[string]time.Time) {
 	if !had {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	ctx, cancel := context.WithTimeout(ctx, endLeaseTimeout)
 	defer cancel()
-	err := r.store.Release(ctx, r.me.ID, uses)
+	err := r.store.Release(ctx, r.self.ID, uses)
 	if err == nil {
-		err = r.store.Leave(ctx, r.me.ID)
+		err = r.store.Leave(ctx, r.self.ID)
 	}
 	if err != nil {
 		r.opts.Log.Warn("end the lease", "error", err)
 	}
 }
 
-// letGoOfAll ends all handles, many at a time, and returns their last uses.
-func (r *Registry) letGoOfAll(ctx context.Context) (map[string]time.Time, error) {
+// endAllHandles ends all handles, many at a time, and returns their last uses.
+func (r *Registry) endAllHandles(ctx context.Context) (map[string]time.Time, error) {
 	var mu sync.Mutex
 	var errs []error
 	uses := map[string]time.Time{}
@@ -178,7 +176,7 @@ func (r *Registry) letGoOfAll(ctx context.Context) (map[string]time.Time, error)
 	r.live.Range(func(_, v any) bool {
 		group.Go(func() error {
 			e := v.(*entry)
-			used, err := r.letGo(ctx, e, false)
+			used, err := r.endHandle(ctx, e, false)
 			mu.Lock()
 			defer mu.Unlock()
 			uses[e.id], errs = used, append(errs, err)
@@ -192,10 +190,10 @@ func (r *Registry) letGoOfAll(ctx context.Context) (map[string]time.Time, error)
 	return uses, errors.Join(errs...)
 }
 
-// settleDown waits for everything that runs in the background.
-func (r *Registry) settleDown(ctx context.Context) error {
+// waitBackground waits for all background work.
+func (r *Registry) waitBackground(ctx context.Context) error {
 	done := make(chan struct{})
-	go func() { // ends with the last of what it waits for
+	go func() { // ends with the background work
 		r.wg.Wait()
 		close(done)
 	}()
@@ -203,6 +201,6 @@ func (r *Registry) settleDown(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("registry: shut down: %w: something is still under way", ctx.Err())
+		return fmt.Errorf("registry: shut down: %w: background work is still running", ctx.Err())
 	}
 }

@@ -120,7 +120,7 @@ func TestAHandleEndsWhenAnotherRegistryEndsTheWorkspace(t *testing.T) {
 				}
 				time.Sleep(testLease)
 				synctest.Wait()
-				if _, live := other.entry(id); live {
+				if _, live := other.liveEntry(id); live {
 					t.Error("the other registry still has its handle")
 				}
 				_, err := ws.Stat(t.Context(), ".", nil)
@@ -163,7 +163,7 @@ func TestAnOpeningOfACrashedRegistryIsTakenOver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		rec.to(Opening)
+		rec.moveTo(Opening)
 		rec.Worker, rec.Attempts = dead.ID, 1
 		if _, err := g.store.Put(t.Context(), rec); err != nil {
 			t.Fatal(err)

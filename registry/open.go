@@ -13,32 +13,33 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// pollOpening is how often one looks whether another process is done.
+// pollOpening is the interval of polling a workspace that another process is
+// opening.
 const pollOpening = 50 * time.Millisecond
 
-// settle gets the provider's workspace for a record and stores what it learned:
-// the ref, or the failure. What it returns is ready and durable.
-func (r *Registry) settle(ctx context.Context, rec Record) (*driver.Workspace, Record, error) {
+// claimAndOpen gets the provider's workspace for a record and stores the result:
+// the ref, or the failure. The returned workspace is ready and durable.
+func (r *Registry) claimAndOpen(ctx context.Context, rec Record) (*driver.Workspace, Record, error) {
 	for {
-		rec, err := r.claim(ctx, rec)
+		rec, err := r.claimOpening(ctx, rec)
 		if err != nil {
 			return nil, Record{}, err
 		}
-		d, settled, err := r.reachAndStore(ctx, rec)
+		d, settled, err := r.openAndStore(ctx, rec)
 		if fault.Of(err) != fault.Conflict {
 			return d, settled, err
 		}
-		if rec, err = r.get(ctx, rec.ID); err != nil {
+		if rec, err = r.getRecord(ctx, rec.ID); err != nil {
 			return nil, Record{}, err
 		}
 	}
 }
 
-// claim makes this registry the one that opens the workspace. A ready or an
-// evicted one needs no claim: any number may attach to it at once.
-func (r *Registry) claim(ctx context.Context, rec Record) (Record, error) {
+// claimOpening makes this registry the worker that opens the workspace. A ready or
+// evicted workspace needs no claim: any number of registries may attach to it.
+func (r *Registry) claimOpening(ctx context.Context, rec Record) (Record, error) {
 	for {
-		if err := rec.usable(); err != nil {
+		if err := rec.checkUsable(); err != nil {
 			return Record{}, err
 		}
 		if rec.State == Ready || rec.State == Evicted {
@@ -53,16 +54,16 @@ func (r *Registry) claim(ctx context.Context, rec Record) (Record, error) {
 		} else {
 			next := rec.clone()
 			if next.State != Opening {
-				next.to(Opening)
+				next.moveTo(Opening)
 			}
-			next.Worker = r.me.ID
+			next.Worker = r.self.ID
 			next.Attempts++
-			if stored, err := r.put(ctx, rec.State, next, r.store.Put); fault.Of(err) != fault.Conflict {
+			if stored, err := r.putRecord(ctx, rec.State, next, r.store.Put); fault.Of(err) != fault.Conflict {
 				return stored, err
 			}
 		}
 		var err error
-		if rec, err = r.get(ctx, rec.ID); err != nil {
+		if rec, err = r.getRecord(ctx, rec.ID); err != nil {
 			return Record{}, err
 		}
 	}
@@ -70,41 +71,41 @@ func (r *Registry) claim(ctx context.Context, rec Record) (Record, error) {
 
 // busyElsewhere reports whether another living registry works on the record.
 func (r *Registry) busyElsewhere(ctx context.Context, rec Record) (bool, error) {
-	if rec.Worker == "" || rec.Worker == r.me.ID {
+	if rec.Worker == "" || rec.Worker == r.self.ID {
 		return false, nil
 	}
 	return r.store.Alive(ctx, rec.Worker)
 }
 
-// reachAndStore opens or resolves, and stores the outcome. Sweeping is kept out
-// from before the provider is asked until the record says what became of it.
-func (r *Registry) reachAndStore(ctx context.Context, rec Record) (*driver.Workspace, Record, error) {
-	d, opened, unlock, err := r.reach(ctx, rec)
+// openAndStore opens or resolves, and stores the outcome. Sweep is excluded from
+// before the provider is called until the record is stored.
+func (r *Registry) openAndStore(ctx context.Context, rec Record) (*driver.Workspace, Record, error) {
+	d, opened, unlock, err := r.openOrResolve(ctx, rec)
 	defer unlock()
 	if err != nil {
-		return nil, Record{}, r.fail(ctx, rec, opened, err)
+		return nil, Record{}, r.storeFailure(ctx, rec, opened, err)
 	}
-	settled, err := r.commit(ctx, rec, d, opened)
+	settled, err := r.storeReady(ctx, rec, d, opened)
 	if err == nil {
 		return d, settled, nil
 	}
-	// Whoever destroyed the record may have found nothing to remove yet.
+	// The process that destroyed the record may have found nothing to remove yet.
 	end := d.Life.Close
 	if fault.Of(err) == fault.NotFound {
 		end = d.Life.Destroy
 	}
-	ctx, cancel := cleanup(ctx)
+	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	if failure := end(ctx); failure != nil {
-		r.opts.Log.Warn("let go of a workspace", "workspace", rec.ID, "error", failure)
+		r.opts.Log.Warn("close a workspace handle", "workspace", rec.ID, "error", failure)
 	}
 	return nil, Record{}, err
 }
 
-// reach asks the provider: for the workspace of the ref where there is one. A
-// ref that is stale means that a change of policy was made and its new ref never
-// stored; opening with the policy that was wished for finds the way back.
-func (r *Registry) reach(ctx context.Context, rec Record) (d *driver.Workspace, opened bool, unlock func(), err error) {
+// openOrResolve calls the provider: Resolve if there is a ref, otherwise Open. A
+// stale ref means that a change of policy was made and its new ref never stored;
+// opening with the pending policy recovers it.
+func (r *Registry) openOrResolve(ctx context.Context, rec Record) (d *driver.Workspace, opened bool, unlock func(), err error) {
 	unlock = func() {}
 	p, err := r.mux.Provider(rec.Kind)
 	if err != nil {
@@ -112,7 +113,7 @@ func (r *Registry) reach(ctx context.Context, rec Record) (d *driver.Workspace, 
 	}
 	spec := rec.Spec
 	if rec.Ref != nil {
-		d, err = r.retry(ctx, rec, "resolve", func(ctx context.Context) (*driver.Workspace, error) { return p.Resolve(ctx, *rec.Ref) })
+		d, err = r.retryTransient(ctx, rec, "resolve", func(ctx context.Context) (*driver.Workspace, error) { return p.Resolve(ctx, *rec.Ref) })
 		if fault.CauseOf(err) != fault.CauseStale {
 			return d, false, unlock, err
 		}
@@ -120,43 +121,42 @@ func (r *Registry) reach(ctx context.Context, rec Record) (d *driver.Workspace, 
 			spec.Policy = *rec.Pending
 		}
 	}
-	if unlock, err = r.enter(ctx); err != nil {
+	if unlock, err = r.lockShared(ctx); err != nil {
 		return nil, true, func() {}, notFailed{err}
 	}
-	d, err = r.retry(ctx, rec, "open", func(ctx context.Context) (*driver.Workspace, error) { return p.Open(ctx, spec) })
+	d, err = r.retryTransient(ctx, rec, "open", func(ctx context.Context) (*driver.Workspace, error) { return p.Open(ctx, spec) })
 	return d, true, unlock, err
 }
 
-// notFailed is an error that says nothing about the workspace.
+// notFailed is an error that is not a failure of the workspace.
 type notFailed struct{ error }
 
 func (e notFailed) Unwrap() error { return e.error }
 
-// retry repeats a call that fails for a while, with waits that double.
-func (r *Registry) retry(ctx context.Context, rec Record, verb string, call func(context.Context) (*driver.Workspace, error)) (*driver.Workspace, error) {
+// retryTransient repeats a call that fails transiently, with exponential backoff.
+func (r *Registry) retryTransient(ctx context.Context, rec Record, verb string, call func(context.Context) (*driver.Workspace, error)) (*driver.Workspace, error) {
 	for n := 0; ; n++ {
-		d, err := r.guard(ctx, rec, verb, call)
+		d, err := r.callProvider(ctx, rec, verb, call)
 		if err == nil || !fault.IsTransient(err) || n >= r.opts.Retries {
 			return d, err
 		}
 		r.opts.Log.Info("retry", "workspace", rec.ID, "provider", rec.Kind, "verb", verb, "code", fault.Of(err), "attempt", n+1)
-		if cut := sleep.For(ctx, r.delay(n)); cut != nil {
+		if cut := sleep.For(ctx, r.backoffDelay(n)); cut != nil {
 			return nil, fmt.Errorf("%w (while waiting to try again): %w", cut, err)
 		}
 	}
 }
 
-// delay is the wait before retry n. All of them together take RetryFor, less a
-// little that keeps those who failed together apart.
-func (r *Registry) delay(n int) time.Duration {
+// backoffDelay is the wait before retry n. The delays double, their sum is
+// RetryFor, and jitter of a tenth keeps callers that failed together apart.
+func (r *Registry) backoffDelay(n int) time.Duration {
 	share := float64(r.opts.RetryFor) / float64((int64(1)<<min(r.opts.Retries, 30))-1)
 	return time.Duration(share * float64(int64(1)<<min(n, 30)) * (1 - 0.1*rand.Float64()))
 }
 
-// guard holds one answer of a provider against the contract. A panic, a
-// workspace that is not what was promised, and Evicted, which only modules may
-// answer, are permanent failures.
-func (r *Registry) guard(ctx context.Context, rec Record, verb string, call func(context.Context) (*driver.Workspace, error)) (d *driver.Workspace, err error) {
+// callProvider calls a provider and checks the contract. A panic, an invalid
+// workspace, and Evicted, which only modules may return, are permanent failures.
+func (r *Registry) callProvider(ctx context.Context, rec Record, verb string, call func(context.Context) (*driver.Workspace, error)) (d *driver.Workspace, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.opts.Log.Error("provider panicked", "provider", rec.Kind, "workspace", rec.ID, "verb", verb, "panic", p, "stack", string(debug.Stack()))
@@ -166,10 +166,10 @@ func (r *Registry) guard(ctx context.Context, rec Record, verb string, call func
 	d, err = call(ctx)
 	switch {
 	case errors.Is(err, fault.Evicted):
-		return nil, fmt.Errorf("registry: %s %s: %w: provider %s broke the contract: only modules are evicted", verb, rec.ID, fault.Failed, rec.Kind)
+		return nil, fmt.Errorf("registry: %s %s: %w: provider %s broke the contract: only modules may return Evicted", verb, rec.ID, fault.Failed, rec.Kind)
 	case err != nil && fault.Of(err) == fault.Internal:
-		r.opts.Log.Error("provider answered without a code", "provider", rec.Kind, "workspace", rec.ID, "verb", verb, "error", err)
-		return nil, fmt.Errorf("registry: %s %s: %w: provider %s answered with an internal error", verb, rec.ID, fault.Failed, rec.Kind)
+		r.opts.Log.Error("provider returned an error without a code", "provider", rec.Kind, "workspace", rec.ID, "verb", verb, "error", err)
+		return nil, fmt.Errorf("registry: %s %s: %w: provider %s returned an internal error", verb, rec.ID, fault.Failed, rec.Kind)
 	case err != nil:
 		return nil, fmt.Errorf("registry: %s %s: %w", verb, rec.ID, err)
 	}
@@ -179,7 +179,7 @@ func (r *Registry) guard(ctx context.Context, rec Record, verb string, call func
 	}
 	if d.Ref.Provider != rec.Kind {
 		r.closeInvalid(ctx, d)
-		return nil, fmt.Errorf("registry: %s %s: %w: provider %s returned a ref of another one", verb, rec.ID, fault.Failed, rec.Kind)
+		return nil, fmt.Errorf("registry: %s %s: %w: provider %s returned a ref of another provider", verb, rec.ID, fault.Failed, rec.Kind)
 	}
 	return d, nil
 }
@@ -188,22 +188,22 @@ func (r *Registry) closeInvalid(ctx context.Context, d *driver.Workspace) {
 	if d == nil || d.Life.Close == nil {
 		return
 	}
-	ctx, cancel := cleanup(ctx)
+	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	if err := d.Life.Close(ctx); err != nil {
 		r.opts.Log.Debug("close a workspace that broke the contract", "error", err)
 	}
 }
 
-// commit stores that the workspace is ready, with its ref. NotFound means that
+// storeReady stores that the workspace is ready, with its ref. NotFound means that
 // it was destroyed meanwhile, Conflict that a newer ref is known.
-func (r *Registry) commit(ctx context.Context, rec Record, d *driver.Workspace, opened bool) (Record, error) {
-	busy, err := r.updating(ctx, rec)
+func (r *Registry) storeReady(ctx context.Context, rec Record, d *driver.Workspace, opened bool) (Record, error) {
+	busy, err := r.isUpdating(ctx, rec)
 	if err != nil {
 		return Record{}, err
 	}
-	return r.change(ctx, rec.ID, func(now *Record) error {
-		if err := now.usable(); err != nil {
+	return r.changeRecord(ctx, rec.ID, func(now *Record) error {
+		if err := now.checkUsable(); err != nil {
 			return err
 		}
 		if now.Ref != nil && now.Ref.Revision > d.Ref.Revision {
@@ -225,42 +225,43 @@ func (r *Registry) commit(ctx context.Context, rec Record, d *driver.Workspace, 
 	})
 }
 
-// updating reports whether a living registry is changing the policy now: its
-// wish is not for others to judge.
-func (r *Registry) updating(ctx context.Context, rec Record) (bool, error) {
+// isUpdating reports whether a living registry is changing the policy now; its
+// pending policy must be left alone.
+func (r *Registry) isUpdating(ctx context.Context, rec Record) (bool, error) {
 	if rec.Pending == nil || rec.Worker == "" {
 		return false, nil
 	}
-	if rec.Worker == r.me.ID {
+	if rec.Worker == r.self.ID {
 		return rec.State != Opening, nil
 	}
 	return r.store.Alive(ctx, rec.Worker)
 }
 
-// becomeReady moves a record to ready, wherever it is.
+// becomeReady moves a record to ready, from any state.
 func (r *Record) becomeReady() {
 	switch r.State {
 	case Intended, Closed:
-		r.to(Opening, Ready)
+		r.moveTo(Opening, Ready)
 		r.Worker = ""
 	case Opening:
-		r.to(Ready)
+		r.moveTo(Ready)
 		r.Worker = ""
 	case Evicted, Paused:
-		r.to(Ready)
+		r.moveTo(Ready)
 	}
 	r.Error, r.Attempts = nil, 0
 }
 
-// fail stores a permanent failure and returns the error that everyone gets from
-// now on. It stores nothing where the caller gave up, where the store itself
-// failed, or where another process holds the workspace, which is then good there.
-func (r *Registry) fail(ctx context.Context, rec Record, opened bool, err error) error {
+// storeFailure stores a permanent failure and returns the error that every Acquire
+// returns from now on. It stores nothing if the caller's context ended, if the
+// store itself failed, or if another process holds the workspace, which then works
+// there.
+func (r *Registry) storeFailure(ctx context.Context, rec Record, opened bool, err error) error {
 	cut := ctx.Err() != nil || errors.As(err, new(notFailed))
-	ctx, cancel := cleanup(ctx)
+	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	if cut {
-		return r.unclaim(ctx, rec, err)
+		return r.releaseClaim(ctx, rec, err)
 	}
 	if !opened && r.heldElsewhere(ctx, rec.ID) {
 		return fmt.Errorf("%w (another process holds it)", err)
@@ -270,13 +271,13 @@ func (r *Registry) fail(ctx context.Context, rec Record, opened bool, err error)
 		wire.Cause = fault.CauseOutage
 	}
 	wire.Transient = false // all retries are used up
-	stored, failure := r.change(ctx, rec.ID, func(now *Record) error {
+	stored, failure := r.changeRecord(ctx, rec.ID, func(now *Record) error {
 		switch now.State {
 		case Opening, Evicted:
-			now.to(Failed)
+			now.moveTo(Failed)
 		case Ready:
-			now.to(Evicted, Failed)
-		default: // someone moved it elsewhere; the failure is only this caller's
+			now.moveTo(Evicted, Failed)
+		default: // moved to another state meanwhile; the failure is only this caller's
 			return errUnchanged
 		}
 		now.Error, now.Worker = &wire, ""
@@ -293,17 +294,17 @@ func (r *Registry) fail(ctx context.Context, rec Record, opened bool, err error)
 	return err
 }
 
-// unclaim leaves an opening that was cut short for the next one to go on with.
-func (r *Registry) unclaim(ctx context.Context, rec Record, err error) error {
-	_, failure := r.change(ctx, rec.ID, func(now *Record) error {
-		if now.State != Opening || now.Worker != r.me.ID {
+// releaseClaim leaves an interrupted opening to the next Acquire.
+func (r *Registry) releaseClaim(ctx context.Context, rec Record, err error) error {
+	_, failure := r.changeRecord(ctx, rec.ID, func(now *Record) error {
+		if now.State != Opening || now.Worker != r.self.ID {
 			return errUnchanged
 		}
 		now.Worker = ""
 		return nil
 	})
 	if fault.Of(failure) == fault.NotFound {
-		return failure // it was destroyed, which is why it was cut short
+		return failure // destroyed, which canceled the opening
 	}
 	return err
 }
@@ -311,10 +312,10 @@ func (r *Registry) unclaim(ctx context.Context, rec Record, err error) error {
 func (r *Registry) heldElsewhere(ctx context.Context, id string) bool {
 	holders, err := r.store.Holders(ctx, id)
 	if err != nil {
-		return true // in doubt nothing is judged
+		return true // in doubt the workspace is not failed
 	}
 	for _, h := range holders {
-		if h.ID != r.me.ID {
+		if h.ID != r.self.ID {
 			return true
 		}
 	}

@@ -18,29 +18,29 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// postgresStore keeps records in PostgreSQL, for many servers.
+// postgresStore stores records in PostgreSQL, for many servers.
 type postgresStore struct {
 	sqlStore
 
-	// Locks are kept on connections of their own, one for all who came within
-	// the same moment, so that a thousand openings don't take a thousand.
-	locks *sql.DB
-	mu    sync.Mutex
-	party *party // the latest one; newcomers may join it
+	// Advisory locks use connections of their own. Callers within joinWindow share
+	// one connection, so that a thousand openings don't take a thousand.
+	locks  *sql.DB
+	mu     sync.Mutex
+	shared *sharedLock // the latest one, which callers may join
 }
 
-// A party shares one shared lock.
-type party struct {
-	ready chan struct{} // closed when the lock is there or err is set
-	err   error
-	conn  *sql.Conn
-	since time.Time
-	left  int // members that still need the lock
+// A sharedLock is one shared advisory lock for a batch of callers.
+type sharedLock struct {
+	ready   chan struct{} // closed when the lock is taken or err is set
+	err     error
+	conn    *sql.Conn
+	since   time.Time
+	members int // callers that still need the lock
 }
 
-// partyTime bounds how long others may join a party. Who comes later asks the
-// server anew, and queues there behind anyone who waits for the exclusive lock.
-const partyTime = time.Second
+// joinWindow bounds how long callers may join a sharedLock. A later caller asks the
+// server, and queues there behind waiters for the exclusive lock.
+const joinWindow = time.Second
 
 // lockKey is the advisory lock of the registry: "croft" in ASCII.
 const lockKey = 0x63726f6674
@@ -53,7 +53,7 @@ func openPostgres(ctx context.Context, url string) (Store, error) {
 		// pgx hides passwords in this error.
 		return nil, fmt.Errorf("registry: open store: %w: %w", fault.InvalidArgument, err)
 	}
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // one try a second
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // one attempt per second
 	if err != nil {
 		return nil, fmt.Errorf("registry: open store: %w: %w", fault.Internal, err)
 	}
@@ -74,13 +74,13 @@ func openPostgres(ctx context.Context, url string) (Store, error) {
 	s.db.SetMaxOpenConns(postgresConns)
 	s.db.SetMaxIdleConns(postgresConns)
 	s.locks.SetMaxIdleConns(-1) // a connection that is closed ends its lock
-	if err := s.bring(ctx); err != nil {
+	if err := s.migrateSchema(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-// postgresNow is the server's clock: that of a client may be wrong.
+// postgresNow is the server's clock: those of clients may be wrong.
 func postgresNow(ctx context.Context, q querier) (now int64, err error) {
 	err = q.QueryRowContext(ctx, `SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint`).Scan(&now)
 	return now, err
@@ -92,16 +92,16 @@ func (s *postgresStore) Close() error {
 
 func (s *postgresStore) Lock(ctx context.Context, exclusive bool) (func(), error) {
 	if exclusive {
-		conn, err := s.lock(ctx, `SELECT pg_advisory_lock($1)`)
+		conn, err := s.advisoryLock(ctx, `SELECT pg_advisory_lock($1)`)
 		if err != nil {
 			return nil, err
 		}
 		return func() { _ = conn.Close() }, nil // a lock ends with its connection, however that ends
 	}
 	for {
-		p, first := s.join()
+		p, first := s.joinLock()
 		if first {
-			conn, err := s.lock(ctx, `SELECT pg_advisory_lock_shared($1)`)
+			conn, err := s.advisoryLock(ctx, `SELECT pg_advisory_lock_shared($1)`)
 			s.mu.Lock()
 			p.conn, p.err = conn, err
 			s.mu.Unlock()
@@ -110,53 +110,53 @@ func (s *postgresStore) Lock(ctx context.Context, exclusive bool) (func(), error
 		select {
 		case <-p.ready:
 		case <-ctx.Done():
-			s.leave(p)
+			s.leaveLock(p)
 			return nil, fmt.Errorf("registry: wait for the lock of the store: %w", ctx.Err())
 		}
 		if p.err == nil {
-			return sync.OnceFunc(func() { s.leave(p) }), nil
+			return sync.OnceFunc(func() { s.leaveLock(p) }), nil
 		}
-		s.leave(p)
+		s.leaveLock(p)
 		if first {
 			return nil, p.err
 		}
-		// The one who asked for all gave up; ask again.
+		// The caller that asked the server gave up; ask again.
 	}
 }
 
-// lock opens a connection and takes a lock on it.
-func (s *postgresStore) lock(ctx context.Context, query string) (*sql.Conn, error) {
+// advisoryLock opens a connection and takes an advisory lock on it.
+func (s *postgresStore) advisoryLock(ctx context.Context, query string) (*sql.Conn, error) {
 	conn, err := s.locks.Conn(ctx)
 	if err != nil {
-		return nil, s.classify("lock the store", err)
+		return nil, s.classifyError("lock the store", err)
 	}
 	if _, err := conn.ExecContext(ctx, query, int64(lockKey)); err != nil {
-		_ = conn.Close() // the lock's own error is the one to tell
-		return nil, s.classify("lock the store", err)
+		_ = conn.Close() // the lock's own error is returned
+		return nil, s.classifyError("lock the store", err)
 	}
 	return conn, nil
 }
 
-// join finds a party to share a lock with, or founds one; first says that this
-// member has to ask the server.
-func (s *postgresStore) join() (p *party, first bool) {
+// joinLock joins the latest sharedLock, or makes a new one; first says that this
+// caller has to ask the server.
+func (s *postgresStore) joinLock() (p *sharedLock, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.party == nil || time.Since(s.party.since) > partyTime {
-		s.party, first = &party{ready: make(chan struct{}), since: time.Now()}, true
+	if s.shared == nil || time.Since(s.shared.since) > joinWindow {
+		s.shared, first = &sharedLock{ready: make(chan struct{}), since: time.Now()}, true
 	}
-	s.party.left++
-	return s.party, first
+	s.shared.members++
+	return s.shared, first
 }
 
-// leave ends one membership; the last one ends the lock. The member who asks
-// the server leaves after it has the answer, so conn is settled by then.
-func (s *postgresStore) leave(p *party) {
+// leaveLock removes one caller; the last one ends the lock. The caller that asks
+// the server leaves after it has the answer, so conn is final by then.
+func (s *postgresStore) leaveLock(p *sharedLock) {
 	s.mu.Lock()
-	p.left--
-	last := p.left == 0
-	if s.party == p && (last || p.err != nil) {
-		s.party = nil
+	p.members--
+	last := p.members == 0
+	if s.shared == p && (last || p.err != nil) {
+		s.shared = nil
 	}
 	s.mu.Unlock()
 	if last && p.conn != nil {

@@ -17,26 +17,26 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A dialect is what differs between the databases.
+// A dialect is the difference between the databases.
 type dialect struct {
 	name      goose.Dialect
 	migrate   []goose.ProviderOption
 	numbered  bool   // parameters are $1 instead of ?
-	forUpdate string // keeps the rows that a transaction has read
+	forUpdate string // locks the rows that a transaction reads
 
-	// now is the clock of the store, in nanoseconds.
+	// now is the store's clock, in nanoseconds.
 	now func(ctx context.Context, q querier) (int64, error)
 
-	// begin begins a transaction. The wait for other writers ends with the context.
+	// begin starts a transaction. ctx bounds the wait for other writers.
 	begin func(ctx context.Context, db *sql.DB, opts *sql.TxOptions) (*sql.Tx, error)
 
-	// duplicate reports whether err says that a unique row exists.
+	// duplicate reports whether err is a violation of a unique constraint.
 	duplicate func(err error) bool
 
-	// full reports whether err says that there is no room.
+	// full reports whether err means that the disk is full.
 	full func(err error) bool
 
-	// damaged reports whether err says that the store can't be read for good.
+	// damaged reports whether err means that the store is permanently unreadable.
 	damaged func(err error) bool
 
 	// release frees the disk reserve, and reports whether there was one.
@@ -53,52 +53,52 @@ type sqlStore struct {
 
 const columns = `id, version, owner, name, kind, state, spec, ref, pending, failure, attempts, worker, created_at, updated_at, last_used`
 
-// bring brings the schema up to date, and learns the store's id.
-func (s *sqlStore) bring(ctx context.Context) error {
-	if !s.current(ctx) {
-		if err := s.up(ctx); err != nil {
+// migrateSchema brings the schema up to date, and loads the store's id.
+func (s *sqlStore) migrateSchema(ctx context.Context) error {
+	if !s.isSchemaCurrent(ctx) {
+		if err := s.runMigrations(ctx); err != nil {
 			return err
 		}
 	}
-	return s.identify(ctx)
+	return s.loadID(ctx)
 }
 
-// identify reads the id of the store, which it makes where there is none.
-func (s *sqlStore) identify(ctx context.Context) error {
+// loadID reads the id of the store, and creates it if there is none.
+func (s *sqlStore) loadID(ctx context.Context) error {
 	for range 2 {
 		err := s.db.QueryRowContext(ctx, `SELECT id FROM identity WHERE one = 1`).Scan(&s.id)
 		if !errors.Is(err, sql.ErrNoRows) {
-			return s.classify("identify store", err)
+			return s.classifyError("identify store", err)
 		}
 		_, err = s.db.ExecContext(ctx, s.rebind(`INSERT INTO identity (one, id, created_at) VALUES (1, ?, ?) ON CONFLICT (one) DO NOTHING`),
 			driver.NewID(), time.Now().UnixNano())
 		if err != nil {
-			return s.classify("identify store", err)
+			return s.classifyError("identify store", err)
 		}
 	}
-	return fmt.Errorf("registry: identify store: %w: it has no id", fault.Unavailable)
+	return fmt.Errorf("registry: identify store: %w: the store has no id", fault.Unavailable)
 }
 
 func (s *sqlStore) ID() string { return s.id }
 
-func (s *sqlStore) up(ctx context.Context) error {
+func (s *sqlStore) runMigrations(ctx context.Context) error {
 	dir, err := fs.Sub(migrations, "migrations")
 	if err != nil {
 		return fmt.Errorf("registry: migrate store: %w: %w", fault.Internal, err)
 	}
 	p, err := goose.NewProvider(s.name, s.db, dir, append(s.migrate, goose.WithDisableGlobalRegistry(true))...)
 	if err != nil {
-		return s.classify("migrate store", err)
+		return s.classifyError("migrate store", err)
 	}
 	if _, err := p.Up(ctx); err != nil {
-		return s.classify("migrate store", err)
+		return s.classifyError("migrate store", err)
 	}
 	return nil
 }
 
-// current reports whether the schema is that of the newest migration, so that a
-// command line pays one query instead of a migration's dozen.
-func (s *sqlStore) current(ctx context.Context) bool {
+// isSchemaCurrent reports whether the newest migration is applied: one query
+// instead of the dozen of a migration.
+func (s *sqlStore) isSchemaCurrent(ctx context.Context) bool {
 	files, err := migrations.ReadDir("migrations")
 	if err != nil {
 		return false
@@ -110,7 +110,7 @@ func (s *sqlStore) current(ctx context.Context) bool {
 
 func (s *sqlStore) Insert(ctx context.Context, rec Record) (Record, error) {
 	rec.Version = 1
-	row, err := encode(rec)
+	row, err := encodeRecord(rec)
 	if err != nil {
 		return Record{}, err
 	}
@@ -120,7 +120,7 @@ func (s *sqlStore) Insert(ctx context.Context, rec Record) (Record, error) {
 		return err
 	})
 	if s.isDuplicate(err) {
-		return Record{}, s.taken(ctx, rec)
+		return Record{}, s.duplicateError(ctx, rec)
 	}
 	if err != nil {
 		return Record{}, err
@@ -128,8 +128,8 @@ func (s *sqlStore) Insert(ctx context.Context, rec Record) (Record, error) {
 	return rec.clone(), nil
 }
 
-// taken says whether it was the id or the name that exists already.
-func (s *sqlStore) taken(ctx context.Context, rec Record) error {
+// duplicateError returns the error for an id or a name that exists.
+func (s *sqlStore) duplicateError(ctx context.Context, rec Record) error {
 	if _, err := s.Get(ctx, rec.ID); err == nil {
 		return fmt.Errorf("registry: insert: workspace %s: %w", rec.ID, fault.AlreadyExists)
 	}
@@ -137,7 +137,7 @@ func (s *sqlStore) taken(ctx context.Context, rec Record) error {
 }
 
 func (s *sqlStore) Get(ctx context.Context, id string) (Record, error) {
-	return s.get(ctx, s.db, id, "")
+	return s.getRecord(ctx, s.db, id, "")
 }
 
 // querier is a database or a transaction.
@@ -146,13 +146,13 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-func (s *sqlStore) get(ctx context.Context, q querier, id, suffix string) (Record, error) {
-	rec, err := decode(q.QueryRowContext(ctx, s.rebind(`SELECT `+columns+` FROM workspaces WHERE id = ?`+suffix), id))
+func (s *sqlStore) getRecord(ctx context.Context, q querier, id, suffix string) (Record, error) {
+	rec, err := decodeRecord(q.QueryRowContext(ctx, s.rebind(`SELECT `+columns+` FROM workspaces WHERE id = ?`+suffix), id))
 	if errors.Is(err, sql.ErrNoRows) {
 		return Record{}, fmt.Errorf("registry: workspace %s: %w", id, fault.NotFound)
 	}
 	if err != nil {
-		return Record{}, s.classify("get "+id, err)
+		return Record{}, s.classifyError("get "+id, err)
 	}
 	return rec, nil
 }
@@ -168,7 +168,7 @@ func (s *sqlStore) List(ctx context.Context, f Filter) ([]Record, error) {
 			and(eq.column+" = ?", eq.value)
 		}
 	}
-	if f.From != "" && driver.ValidID(f.From) { // most of those that don't match need not be decoded
+	if f.From != "" && driver.ValidID(f.From) { // saves decoding most other records
 		and("spec LIKE ?", "%"+f.From+"%")
 	}
 	if len(f.States) == 0 {
@@ -180,7 +180,7 @@ func (s *sqlStore) List(ctx context.Context, f Filter) ([]Record, error) {
 		}
 		and("state IN ("+strings.Repeat(", ?", len(values))[2:]+")", values...)
 	}
-	recs, err := s.query(ctx, s.db, query+` ORDER BY created_at, id`, args...)
+	recs, err := s.queryRecords(ctx, s.db, query+` ORDER BY created_at, id`, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -198,64 +198,64 @@ func (s *sqlStore) Revision(ctx context.Context) (string, error) {
 	err := s.db.QueryRowContext(ctx, `SELECT count(*), CAST(coalesce(sum(version), 0) AS bigint), coalesce(max(created_at), 0) FROM workspaces`).
 		Scan(&count, &versions, &newest)
 	if err != nil {
-		return "", s.classify("revision", err)
+		return "", s.classifyError("revision", err)
 	}
 	return fmt.Sprintf("%d-%d-%d", count, versions, newest), nil
 }
 
-func (s *sqlStore) query(ctx context.Context, q querier, query string, args ...any) ([]Record, error) {
+func (s *sqlStore) queryRecords(ctx context.Context, q querier, query string, args ...any) ([]Record, error) {
 	rows, err := q.QueryContext(ctx, s.rebind(query), args...)
 	if err != nil {
-		return nil, s.classify("list", err)
+		return nil, s.classifyError("list", err)
 	}
 	defer rows.Close()
 	recs := []Record{}
 	for rows.Next() {
-		rec, err := decode(rows)
+		rec, err := decodeRecord(rows)
 		if err != nil {
-			return nil, s.classify("list", err)
+			return nil, s.classifyError("list", err)
 		}
 		recs = append(recs, rec)
 	}
 	if err := rows.Err(); err != nil {
-		return nil, s.classify("list", err)
+		return nil, s.classifyError("list", err)
 	}
 	return recs, nil
 }
 
 func (s *sqlStore) Put(ctx context.Context, rec Record) (Record, error) {
 	var stored Record
-	err := s.tx(ctx, "put "+rec.ID, func(tx *sql.Tx) (err error) {
-		stored, err = s.put(ctx, tx, rec)
+	err := s.withTx(ctx, "put "+rec.ID, func(tx *sql.Tx) (err error) {
+		stored, err = s.putRecord(ctx, tx, rec)
 		return err
 	})
 	return stored, err
 }
 
-func (s *sqlStore) PutIdle(ctx context.Context, rec Record, me string) (Record, error) {
+func (s *sqlStore) PutIdle(ctx context.Context, rec Record, self string) (Record, error) {
 	var stored Record
-	err := s.tx(ctx, "put "+rec.ID, func(tx *sql.Tx) error {
-		if _, err := s.get(ctx, tx, rec.ID, s.forUpdate); err != nil {
+	err := s.withTx(ctx, "put "+rec.ID, func(tx *sql.Tx) error {
+		if _, err := s.getRecord(ctx, tx, rec.ID, s.forUpdate); err != nil {
 			return err
 		}
-		holders, err := s.holders(ctx, tx, rec.ID)
+		holders, err := s.listHolders(ctx, tx, rec.ID)
 		if err != nil {
 			return err
 		}
 		for _, h := range holders {
-			if h.ID != me {
-				return fmt.Errorf("registry: workspace %s is held by %s: %w", rec.ID, h.who(), fault.Conflict)
+			if h.ID != self {
+				return fmt.Errorf("registry: workspace %s is held by %s: %w", rec.ID, h.describe(), fault.Conflict)
 			}
 		}
-		stored, err = s.put(ctx, tx, rec)
+		stored, err = s.putRecord(ctx, tx, rec)
 		return err
 	})
 	return stored, err
 }
 
-// put replaces a record of the same version.
-func (s *sqlStore) put(ctx context.Context, tx *sql.Tx, rec Record) (Record, error) {
-	old, err := s.get(ctx, tx, rec.ID, s.forUpdate)
+// putRecord replaces a record of the same version.
+func (s *sqlStore) putRecord(ctx context.Context, tx *sql.Tx, rec Record) (Record, error) {
+	old, err := s.getRecord(ctx, tx, rec.ID, s.forUpdate)
 	if err != nil {
 		return Record{}, err
 	}
@@ -266,7 +266,7 @@ func (s *sqlStore) put(ctx context.Context, tx *sql.Tx, rec Record) (Record, err
 	if rec.LastUsed.Before(old.LastUsed) {
 		rec.LastUsed = old.LastUsed
 	}
-	row, err := encode(rec)
+	row, err := encodeRecord(rec)
 	if err != nil {
 		return Record{}, err
 	}
@@ -276,19 +276,19 @@ func (s *sqlStore) put(ctx context.Context, tx *sql.Tx, rec Record) (Record, err
 		return Record{}, fmt.Errorf("registry: workspace name %q: %w: names are unique per owner", rec.Name, fault.AlreadyExists)
 	}
 	if err != nil {
-		return Record{}, s.classify("put "+rec.ID, err)
+		return Record{}, s.classifyError("put "+rec.ID, err)
 	}
 	return rec.clone(), nil
 }
 
 func (s *sqlStore) Delete(ctx context.Context, id string, version int64) error {
-	return s.tx(ctx, "delete "+id, func(tx *sql.Tx) error {
+	return s.withTx(ctx, "delete "+id, func(tx *sql.Tx) error {
 		res, err := tx.ExecContext(ctx, s.rebind(`DELETE FROM workspaces WHERE id = ? AND version = ?`), id, version)
 		if err != nil {
 			return err
 		}
 		if n, err := res.RowsAffected(); err != nil || n == 0 {
-			if _, gone := s.get(ctx, tx, id, ""); gone != nil {
+			if _, gone := s.getRecord(ctx, tx, id, ""); gone != nil {
 				return gone
 			}
 			return fmt.Errorf("registry: workspace %s changed since version %d: %w", id, version, fault.Conflict)
@@ -300,9 +300,9 @@ func (s *sqlStore) Delete(ctx context.Context, id string, version int64) error {
 
 func (s *sqlStore) Close() error { return s.db.Close() }
 
-// tx runs f in a transaction, and on a full disk once more without the reserve:
-// all but Insert may release it, since they lead to removal.
-func (s *sqlStore) tx(ctx context.Context, what string, f func(tx *sql.Tx) error) error {
+// withTx runs f in a transaction, and on a full disk once more after releasing the
+// disk reserve: all callers but Insert may use it, since they lead to removal.
+func (s *sqlStore) withTx(ctx context.Context, what string, f func(tx *sql.Tx) error) error {
 	err := s.tryTx(ctx, what, f)
 	if fault.Of(err) == fault.ResourceExhausted && s.release() {
 		return s.tryTx(ctx, what, f)
@@ -313,18 +313,18 @@ func (s *sqlStore) tx(ctx context.Context, what string, f func(tx *sql.Tx) error
 func (s *sqlStore) tryTx(ctx context.Context, what string, f func(tx *sql.Tx) error) error {
 	tx, err := s.begin(ctx, s.db, nil)
 	if err != nil {
-		return s.classify(what, err)
+		return s.classifyError(what, err)
 	}
 	defer tx.Rollback() // does nothing after Commit
 	if err := f(tx); err != nil {
-		return s.classify(what, err)
+		return s.classifyError(what, err)
 	}
-	return s.classify(what, tx.Commit())
+	return s.classifyError(what, tx.Commit())
 }
 
-// classify gives a code to what the database says. The caller's context and
-// errors that have a code already keep it.
-func (s *sqlStore) classify(what string, err error) error {
+// classifyError adds an error code to a database error. Errors of the caller's
+// context, and errors with a code, are kept.
+func (s *sqlStore) classifyError(what string, err error) error {
 	var known fault.Code
 	switch {
 	case err == nil:
@@ -336,14 +336,14 @@ func (s *sqlStore) classify(what string, err error) error {
 	case s.full(err):
 		return fmt.Errorf("registry: %s: %w: %w", what, fault.ResourceExhausted, err)
 	case s.damaged(err):
-		return fmt.Errorf("registry: %s: %w: the store is damaged, or no database: %w", what, fault.Failed, err)
+		return fmt.Errorf("registry: %s: %w: the store is damaged, or not a database: %w", what, fault.Failed, err)
 	}
 	return fmt.Errorf("registry: %s: %w: %w", what, fault.Unavailable, err)
 }
 
 func (s *sqlStore) isDuplicate(err error) bool { return err != nil && s.duplicate(err) }
 
-// rebind writes parameters as the database wants them.
+// rebind rewrites "?" parameters for the database.
 func (s *sqlStore) rebind(query string) string {
 	if !s.numbered {
 		return query
@@ -361,8 +361,8 @@ func (s *sqlStore) rebind(query string) string {
 	return b.String()
 }
 
-// encode returns the values of a record in the order of columns.
-func encode(rec Record) ([]any, error) {
+// encodeRecord returns the values of a record in the order of columns.
+func encodeRecord(rec Record) ([]any, error) {
 	rec.Spec.Labels = rec.Labels
 	var text [4]string
 	for i, v := range []any{rec.Spec, rec.Ref, rec.Pending, rec.Error} {
@@ -374,12 +374,12 @@ func encode(rec Record) ([]any, error) {
 	}
 	return []any{
 		rec.ID, rec.Version, rec.Owner, rec.Name, rec.Kind, string(rec.State), text[0], text[1], text[2], text[3],
-		rec.Attempts, rec.Worker, nanos(rec.CreatedAt), nanos(rec.UpdatedAt), nanos(rec.LastUsed),
+		rec.Attempts, rec.Worker, unixNanos(rec.CreatedAt), unixNanos(rec.UpdatedAt), unixNanos(rec.LastUsed),
 	}, nil
 }
 
-// decode reads a record from a row of columns.
-func decode(row interface{ Scan(dest ...any) error }) (Record, error) {
+// decodeRecord reads a record from a row of columns.
+func decodeRecord(row interface{ Scan(dest ...any) error }) (Record, error) {
 	var rec Record
 	var spec, ref, pending, failure string
 	var created, updated, used int64
@@ -397,18 +397,18 @@ func decode(row interface{ Scan(dest ...any) error }) (Record, error) {
 		}
 	}
 	rec.Labels = rec.Spec.Labels
-	rec.CreatedAt, rec.UpdatedAt, rec.LastUsed = moment(created), moment(updated), moment(used)
+	rec.CreatedAt, rec.UpdatedAt, rec.LastUsed = timeFromNanos(created), timeFromNanos(updated), timeFromNanos(used)
 	return rec, nil
 }
 
-func nanos(t time.Time) int64 {
+func unixNanos(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
 	}
 	return t.UnixNano()
 }
 
-func moment(n int64) time.Time {
+func timeFromNanos(n int64) time.Time {
 	if n == 0 {
 		return time.Time{}
 	}

@@ -10,63 +10,63 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-func (s *sqlStore) Hold(ctx context.Context, id string, me Holder, ttl time.Duration) (Record, error) {
+func (s *sqlStore) Hold(ctx context.Context, id string, self Holder, ttl time.Duration) (Record, error) {
 	var rec Record
-	err := s.tx(ctx, "hold "+id, func(tx *sql.Tx) (err error) {
+	err := s.withTx(ctx, "hold "+id, func(tx *sql.Tx) (err error) {
 		// The lease comes first, as in Beat: two transactions that lock the same
-		// rows in different orders would wait for each other.
-		now, err := s.renew(ctx, tx, me, ttl)
+		// rows in different orders would deadlock.
+		now, err := s.renewLease(ctx, tx, self, ttl)
 		if err != nil {
 			return err
 		}
-		if rec, err = s.get(ctx, tx, id, s.forUpdate); err != nil {
+		if rec, err = s.getRecord(ctx, tx, id, s.forUpdate); err != nil {
 			return err
 		}
 		if rec.State == Destroyed {
-			return destroyed(id)
+			return destroyedError(id)
 		}
-		rec.LastUsed = moment(now)
-		if err := s.use(ctx, tx, id, rec.LastUsed); err != nil {
+		rec.LastUsed = timeFromNanos(now)
+		if err := s.updateLastUsed(ctx, tx, id, rec.LastUsed); err != nil {
 			return err
 		}
-		return s.hold(ctx, tx, id, me.ID)
+		return s.insertHold(ctx, tx, id, self.ID)
 	})
 	return rec, err
 }
 
-func (s *sqlStore) Beat(ctx context.Context, me Holder, ttl time.Duration, uses map[string]time.Time) (map[string]Record, error) {
+func (s *sqlStore) Beat(ctx context.Context, self Holder, ttl time.Duration, uses map[string]time.Time) (map[string]Record, error) {
 	held := map[string]Record{}
-	err := s.tx(ctx, "renew the lease", func(tx *sql.Tx) error {
-		if _, err := s.renew(ctx, tx, me, ttl); err != nil {
+	err := s.withTx(ctx, "renew the lease", func(tx *sql.Tx) error {
+		if _, err := s.renewLease(ctx, tx, self, ttl); err != nil {
 			return err
 		}
-		recs, err := s.query(ctx, tx, `SELECT `+prefixed+` FROM workspaces w JOIN holds h ON h.workspace = w.id WHERE h.holder = ? ORDER BY w.id`, me.ID)
+		recs, err := s.queryRecords(ctx, tx, `SELECT `+prefixed+` FROM workspaces w JOIN holds h ON h.workspace = w.id WHERE h.holder = ? ORDER BY w.id`, self.ID)
 		if err != nil {
 			return err
 		}
 		for _, rec := range recs {
 			if used, ours := uses[rec.ID]; ours {
 				held[rec.ID] = rec
-				if err := s.use(ctx, tx, rec.ID, used); err != nil {
+				if err := s.updateLastUsed(ctx, tx, rec.ID, used); err != nil {
 					return err
 				}
 			}
 		}
-		return s.regain(ctx, tx, me.ID, uses, held)
+		return s.restoreHolds(ctx, tx, self.ID, uses, held)
 	})
 	return held, err
 }
 
 const prefixed = `w.id, w.version, w.owner, w.name, w.kind, w.state, w.spec, w.ref, w.pending, w.failure, w.attempts, w.worker, w.created_at, w.updated_at, w.last_used`
 
-// regain puts back the holds that were reaped while the lease had run out, and
+// restoreHolds restores the holds that were reaped while the lease had run out, and
 // adds their records to held.
-func (s *sqlStore) regain(ctx context.Context, tx *sql.Tx, me string, uses map[string]time.Time, held map[string]Record) error {
+func (s *sqlStore) restoreHolds(ctx context.Context, tx *sql.Tx, self string, uses map[string]time.Time, held map[string]Record) error {
 	for _, id := range slices.Sorted(maps.Keys(uses)) {
 		if _, ok := held[id]; ok {
 			continue
 		}
-		rec, err := s.get(ctx, tx, id, s.forUpdate)
+		rec, err := s.getRecord(ctx, tx, id, s.forUpdate)
 		if fault.Of(err) == fault.NotFound {
 			continue
 		}
@@ -77,20 +77,20 @@ func (s *sqlStore) regain(ctx context.Context, tx *sql.Tx, me string, uses map[s
 		if rec.State == Destroyed {
 			continue
 		}
-		if err := s.hold(ctx, tx, id, me); err != nil {
+		if err := s.insertHold(ctx, tx, id, self); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *sqlStore) Release(ctx context.Context, me string, uses map[string]time.Time) error {
-	return s.tx(ctx, "release", func(tx *sql.Tx) error {
+func (s *sqlStore) Release(ctx context.Context, self string, uses map[string]time.Time) error {
+	return s.withTx(ctx, "release", func(tx *sql.Tx) error {
 		for _, id := range slices.Sorted(maps.Keys(uses)) {
-			if err := s.use(ctx, tx, id, uses[id]); err != nil {
+			if err := s.updateLastUsed(ctx, tx, id, uses[id]); err != nil {
 				return err
 			}
-			if _, err := tx.ExecContext(ctx, s.rebind(`DELETE FROM holds WHERE workspace = ? AND holder = ?`), id, me); err != nil {
+			if _, err := tx.ExecContext(ctx, s.rebind(`DELETE FROM holds WHERE workspace = ? AND holder = ?`), id, self); err != nil {
 				return err
 			}
 		}
@@ -99,11 +99,11 @@ func (s *sqlStore) Release(ctx context.Context, me string, uses map[string]time.
 }
 
 func (s *sqlStore) Holders(ctx context.Context, id string) ([]Holder, error) {
-	holders, err := s.holders(ctx, s.db, id)
-	return holders, s.classify("list holders of "+id, err)
+	holders, err := s.listHolders(ctx, s.db, id)
+	return holders, s.classifyError("list holders of "+id, err)
 }
 
-func (s *sqlStore) holders(ctx context.Context, q querier, id string) ([]Holder, error) {
+func (s *sqlStore) listHolders(ctx context.Context, q querier, id string) ([]Holder, error) {
 	now, err := s.now(ctx, q)
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (s *sqlStore) holders(ctx context.Context, q querier, id string) ([]Holder,
 		if err := rows.Scan(&h.ID, &h.Host, &h.PID, &expires); err != nil {
 			return nil, err
 		}
-		h.Expires = moment(expires)
+		h.Expires = timeFromNanos(expires)
 		holders = append(holders, h)
 	}
 	return holders, rows.Err()
@@ -130,17 +130,17 @@ func (s *sqlStore) holders(ctx context.Context, q querier, id string) ([]Holder,
 func (s *sqlStore) Alive(ctx context.Context, holder string) (bool, error) {
 	now, err := s.now(ctx, s.db)
 	if err != nil {
-		return false, s.classify("look for a lease", err)
+		return false, s.classifyError("look for a lease", err)
 	}
 	var n int
 	err = s.db.QueryRowContext(ctx, s.rebind(`SELECT count(*) FROM holders WHERE id = ? AND expires_at > ?`), holder, now).Scan(&n)
-	return n > 0, s.classify("look for a lease", err)
+	return n > 0, s.classifyError("look for a lease", err)
 }
 
-func (s *sqlStore) Leave(ctx context.Context, me string) error {
-	return s.tx(ctx, "end the lease", func(tx *sql.Tx) error {
+func (s *sqlStore) Leave(ctx context.Context, self string) error {
+	return s.withTx(ctx, "end the lease", func(tx *sql.Tx) error {
 		for _, query := range []string{`DELETE FROM holds WHERE holder = ?`, `DELETE FROM holders WHERE id = ?`} {
-			if _, err := tx.ExecContext(ctx, s.rebind(query), me); err != nil {
+			if _, err := tx.ExecContext(ctx, s.rebind(query), self); err != nil {
 				return err
 			}
 		}
@@ -149,7 +149,7 @@ func (s *sqlStore) Leave(ctx context.Context, me string) error {
 }
 
 func (s *sqlStore) Reap(ctx context.Context) error {
-	return s.tx(ctx, "reap leases", func(tx *sql.Tx) error {
+	return s.withTx(ctx, "reap leases", func(tx *sql.Tx) error {
 		now, err := s.now(ctx, tx)
 		if err != nil {
 			return err
@@ -162,25 +162,25 @@ func (s *sqlStore) Reap(ctx context.Context) error {
 	})
 }
 
-// renew gives me a lease that starts now, and returns the time.
-func (s *sqlStore) renew(ctx context.Context, tx *sql.Tx, me Holder, ttl time.Duration) (int64, error) {
+// renewLease gives self a lease that starts now, and returns the time.
+func (s *sqlStore) renewLease(ctx context.Context, tx *sql.Tx, self Holder, ttl time.Duration) (int64, error) {
 	now, err := s.now(ctx, tx)
 	if err != nil {
 		return 0, err
 	}
 	_, err = tx.ExecContext(ctx, s.rebind(`INSERT INTO holders (id, host, pid, expires_at) VALUES (?, ?, ?, ?)
-		ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at`), me.ID, me.Host, me.PID, now+int64(ttl))
+		ON CONFLICT (id) DO UPDATE SET expires_at = excluded.expires_at`), self.ID, self.Host, self.PID, now+int64(ttl))
 	return now, err
 }
 
-func (s *sqlStore) hold(ctx context.Context, tx *sql.Tx, id, me string) error {
-	_, err := tx.ExecContext(ctx, s.rebind(`INSERT INTO holds (workspace, holder) VALUES (?, ?) ON CONFLICT (workspace, holder) DO NOTHING`), id, me)
+func (s *sqlStore) insertHold(ctx context.Context, tx *sql.Tx, id, self string) error {
+	_, err := tx.ExecContext(ctx, s.rebind(`INSERT INTO holds (workspace, holder) VALUES (?, ?) ON CONFLICT (workspace, holder) DO NOTHING`), id, self)
 	return err
 }
 
-// use records that a workspace was used; it never goes back in time, and it is
-// no change of the record.
-func (s *sqlStore) use(ctx context.Context, tx *sql.Tx, id string, at time.Time) error {
-	_, err := tx.ExecContext(ctx, s.rebind(`UPDATE workspaces SET last_used = ? WHERE id = ? AND last_used < ?`), nanos(at), id, nanos(at))
+// updateLastUsed records a use of a workspace; it never decreases, and does not
+// change the record's version.
+func (s *sqlStore) updateLastUsed(ctx context.Context, tx *sql.Tx, id string, at time.Time) error {
+	_, err := tx.ExecContext(ctx, s.rebind(`UPDATE workspaces SET last_used = ? WHERE id = ? AND last_used < ?`), unixNanos(at), id, unixNanos(at))
 	return err
 }

@@ -8,53 +8,53 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A State is where a workspace is in its life.
+// A State is a state of a workspace's life cycle.
 type State string
 
-// The states. Their values are stored and served.
+// The states. Their values are stored and part of the API.
 const (
-	Intended  State = "intended"  // wished for; nothing was made yet
-	Opening   State = "opening"   // a provider was asked to make it or attach to it
+	Intended  State = "intended"  // created; nothing was opened yet
+	Opening   State = "opening"   // a provider opens it or attaches to it
 	Ready     State = "ready"     // it is there
-	Evicted   State = "evicted"   // the live thing vanished; the ref finds it again
-	Paused    State = "paused"    // it is there, and its processes are stopped
-	Failed    State = "failed"    // it can't be opened or found; see Record.Error
-	Closed    State = "closed"    // it is there, and nobody holds it; using it opens it again
+	Evicted   State = "evicted"   // the live instance vanished; the ref resolves to it again
+	Paused    State = "paused"    // its processes are stopped
+	Failed    State = "failed"    // it can't be opened or resolved; see Record.Error
+	Closed    State = "closed"    // it exists, and no process holds it; Acquire opens it again
 	Destroyed State = "destroyed" // ended; the record stays until the provider has removed everything
 )
 
-// states lists them in the order of a life.
+// states lists the states in the order of the life cycle.
 var states = []State{Intended, Opening, Ready, Evicted, Paused, Failed, Closed, Destroyed}
 
-// moves is the whole life of a workspace. A move that is not listed is a bug.
+// moves is the state machine of a workspace. A move that is not listed is a bug.
 var moves = map[State][]State{
 	Intended:  {Opening, Closed},
 	Opening:   {Ready, Failed, Closed},
 	Ready:     {Evicted, Paused, Closed},
 	Evicted:   {Ready, Failed, Closed},
 	Paused:    {Ready, Closed},
-	Failed:    {Intended, Evicted, Closed}, // Reset: without a ref it is opened anew, with one it is resolved
+	Failed:    {Intended, Evicted, Closed}, // Reset: opened again without a ref, resolved with one
 	Closed:    {Opening, Destroyed},
 	Destroyed: {},
 }
 
-// States returns every state, in the order of a life.
+// States returns every state, in the order of the life cycle.
 func States() []State { return slices.Clone(states) }
 
 // Moves returns the states that may follow s.
 func (s State) Moves() []State { return slices.Clone(moves[s]) }
 
-// need reports whether verb is allowed in state s.
-func (s State) need(verb string, allowed ...State) error {
+// requireState returns an error if verb is not allowed in state s.
+func (s State) requireState(verb string, allowed ...State) error {
 	if slices.Contains(allowed, s) {
 		return nil
 	}
 	return fmt.Errorf("cannot %s a workspace that is %s: %w: it must be one of %v", verb, s, fault.WrongState, allowed)
 }
 
-// to moves the record through the given states. An illegal move is a defect of
+// moveTo moves the record through the given states. An illegal move is a defect of
 // this package and panics.
-func (r *Record) to(next ...State) {
+func (r *Record) moveTo(next ...State) {
 	for _, s := range next {
 		if !slices.Contains(moves[r.State], s) {
 			panic(fmt.Sprintf("registry: workspace %s: illegal move from %s to %s", r.ID, r.State, s))
@@ -63,9 +63,10 @@ func (r *Record) to(next ...State) {
 	}
 }
 
-// route returns the shortest legal way between two states, without the first;
-// nil where from equals to. A pair without a way is a defect and panics.
-func route(from, to State) []State {
+// shortestRoute returns the shortest sequence of legal moves between two states,
+// without the first; nil if from equals to. A pair without a route is a defect and
+// panics.
+func shortestRoute(from, to State) []State {
 	type path struct {
 		at    State
 		steps []State
@@ -83,7 +84,7 @@ func route(from, to State) []State {
 			}
 		}
 	}
-	panic(fmt.Sprintf("registry: no way from %s to %s", from, to))
+	panic(fmt.Sprintf("registry: no route from %s to %s", from, to))
 }
 
 // Diagram returns the table of moves as a Mermaid state diagram.

@@ -29,12 +29,12 @@ func TestEveryStateCanEnd(t *testing.T) {
 		if from == Destroyed {
 			continue
 		}
-		steps := route(from, Destroyed)
+		steps := shortestRoute(from, Destroyed)
 		if n := len(steps); n < 1 || n > 2 {
 			t.Errorf("from %s it takes %v to be destroyed, want closed and destroyed", from, steps)
 		}
 		rec := Record{State: from}
-		rec.bury()
+		rec.moveToDestroyed()
 		if rec.State != Destroyed {
 			t.Errorf("burying a %s workspace leaves it %s", from, rec.State)
 		}
@@ -47,7 +47,7 @@ func TestEveryStateCanEnd(t *testing.T) {
 func TestEveryStateCanBeReached(t *testing.T) {
 	for _, to := range states {
 		if rec := (Record{State: Intended}); to != Intended {
-			rec.to(route(Intended, to)...)
+			rec.moveTo(shortestRoute(Intended, to)...)
 		}
 	}
 }
@@ -80,15 +80,15 @@ func TestAnIllegalMovePanics(t *testing.T) {
 		}
 	}()
 	rec := Record{State: Intended}
-	rec.to(Ready)
+	rec.moveTo(Ready)
 }
 
 func TestNeed(t *testing.T) {
-	if err := Ready.need("reset", Failed); fault.Of(err) != fault.WrongState || !strings.Contains(err.Error(), "reset") ||
+	if err := Ready.requireState("reset", Failed); fault.Of(err) != fault.WrongState || !strings.Contains(err.Error(), "reset") ||
 		!strings.Contains(err.Error(), "ready") || !strings.Contains(err.Error(), "failed") {
 		t.Errorf("need: %v, want WrongState naming verb, state and what is allowed", err)
 	}
-	if err := Failed.need("reset", Failed); err != nil {
+	if err := Failed.requireState("reset", Failed); err != nil {
 		t.Error(err)
 	}
 }

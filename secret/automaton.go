@@ -1,28 +1,28 @@
 package secret
 
-// An automaton finds many texts in one pass (Aho and Corasick). Its nodes are
-// the prefixes of the texts. The transitions are not spelt out, because most
-// nodes have one child and a long secret has thousands of nodes; instead the
-// bytes at which nothing can begin are skipped by a hash of the next four.
+// An automaton is an Aho-Corasick automaton: it finds many texts in one pass. Its nodes are
+// the prefixes of the texts. Transitions are not stored as tables, because most nodes have
+// one child and a long secret has thousands of nodes; instead a hash of the next four bytes
+// skips positions at which no text begins.
 type automaton struct {
-	nodes []node
+	nodes []trieNode
 	root  [256]int32 // the children of node 0
 	heads filter
 }
 
-type node struct {
-	child, sibling int32 // 0 is none
+type trieNode struct {
+	child, sibling int32 // 0 if absent
 	fail           int32 // the node of the longest proper suffix
 	depth          int32
 	length         int32 // of the longest text that ends here, 0 if none does
-	who            int32 // whose text that is
+	owner          int32 // index of the secret
 	b              byte
 }
 
-// add enters a text of at least MinLength bytes. The first owner of a text keeps it.
-func (a *automaton) add(text string, who int) {
+// add adds a text of at least MinLength bytes. The first owner of a text is kept.
+func (a *automaton) add(text string, owner int) {
 	if len(a.nodes) == 0 {
-		a.nodes = make([]node, 1, 1024)
+		a.nodes = make([]trieNode, 1, 1024)
 	}
 	a.heads.add([]byte(text[:MinLength]))
 	at := int32(0)
@@ -30,7 +30,7 @@ func (a *automaton) add(text string, who int) {
 		next := a.childOf(at, text[i])
 		if next == 0 {
 			next = int32(len(a.nodes))
-			a.nodes = append(a.nodes, node{sibling: a.nodes[at].child, depth: int32(i + 1), b: text[i]})
+			a.nodes = append(a.nodes, trieNode{sibling: a.nodes[at].child, depth: int32(i + 1), b: text[i]})
 			a.nodes[at].child = next
 			if at == 0 {
 				a.root[text[i]] = next
@@ -39,12 +39,12 @@ func (a *automaton) add(text string, who int) {
 		at = next
 	}
 	if a.nodes[at].length == 0 {
-		a.nodes[at].length, a.nodes[at].who = int32(len(text)), int32(who)
+		a.nodes[at].length, a.nodes[at].owner = int32(len(text)), int32(owner)
 	}
 }
 
-// link sets the fail links, breadth first, once all texts are in.
-func (a *automaton) link() {
+// setFailLinks sets the fail links, breadth first, after all texts were added.
+func (a *automaton) setFailLinks() {
 	if len(a.nodes) == 0 {
 		return
 	}
@@ -58,7 +58,7 @@ func (a *automaton) link() {
 			f := a.next(a.nodes[at].fail, a.nodes[c].b)
 			a.nodes[c].fail = f
 			if a.nodes[c].length == 0 {
-				a.nodes[c].length, a.nodes[c].who = a.nodes[f].length, a.nodes[f].who
+				a.nodes[c].length, a.nodes[c].owner = a.nodes[f].length, a.nodes[f].owner
 			}
 			queue = append(queue, c)
 		}
@@ -87,29 +87,29 @@ func (a *automaton) next(at int32, b byte) int32 {
 	return a.root[b]
 }
 
-// scan reads p from index i in state at, tells found of every text that ends
-// there, and returns the state at the end of p.
-func (a *automaton) scan(p []byte, i int, at int32, found func(start, end int, who int32)) int32 {
+// scan processes p from index i in state at, calls found for every text that ends there,
+// and returns the final state.
+func (a *automaton) scan(p []byte, i int, at int32, found func(start, end int, owner int32)) int32 {
 	if len(a.nodes) == 0 {
 		return 0
 	}
 	for i < len(p) {
 		if at == 0 {
-			if i = a.skip(p, i); i == len(p) {
+			if i = a.nextCandidate(p, i); i == len(p) {
 				return 0
 			}
 		}
 		at = a.next(at, p[i])
 		i++
 		if n := &a.nodes[at]; n.length > 0 {
-			found(i-int(n.length), i, n.who)
+			found(i-int(n.length), i, n.owner)
 		}
 	}
 	return at
 }
 
-// skip returns the first index from i on at which a text may begin.
-func (a *automaton) skip(p []byte, i int) int {
+// nextCandidate returns the first index from i on at which a text may begin.
+func (a *automaton) nextCandidate(p []byte, i int) int {
 	if i = a.heads.next(p, i); i+MinLength <= len(p) {
 		return i
 	}

@@ -2,22 +2,22 @@ package secret
 
 import "encoding/binary"
 
-// hash maps four bytes to 16 bits.
-func hash(p []byte) uint32 { return binary.LittleEndian.Uint32(p) * 0x9e3779b1 >> 16 }
+// hashFour maps four bytes to 16 bits.
+func hashFour(p []byte) uint32 { return binary.LittleEndian.Uint32(p) * 0x9e3779b1 >> 16 }
 
-// A filter finds the places at which one of many texts may begin: those whose
-// next four bytes are, but for collisions, the first four of a text. It asks at
-// every second place for the first three of these bytes or the last three, which
-// is quicker than to ask everywhere, and then looks closer.
+// A filter is a Bloom-like filter for positions at which one of many texts may begin: the
+// next four bytes are, but for collisions, the first four of a text. It tests only every
+// second position with three-byte hashes, which is faster, and then checks candidates
+// exactly.
 type filter struct {
 	four  [1024]uint64 // a bit for the hash of the first four bytes of each text
 	three [1024]uint64 // a bit for the hashes of three of these
 }
 
-// add enters a text of four bytes or more.
+// add adds a text of four bytes or more.
 func (f *filter) add(text []byte) {
 	set := func(table *[1024]uint64, h uint32) { table[h>>6] |= 1 << (h & 63) }
-	set(&f.four, hash(text))
+	set(&f.four, hashFour(text))
 	w := binary.LittleEndian.Uint32(text)
 	set(&f.three, hashThree(w))
 	set(&f.three, hashThree(w>>8))
@@ -26,8 +26,8 @@ func (f *filter) add(text []byte) {
 // hashThree maps the three low bytes of a word to 16 bits.
 func hashThree(w uint32) uint32 { return w << 8 * 0x9e3779b1 >> 16 }
 
-// next returns the first index from i on at which a text may begin, or the first
-// that is closer than four bytes to the end.
+// next returns the first index from i on at which a text may begin, or the first index less
+// than four bytes before the end.
 func (f *filter) next(p []byte, i int) int {
 	from := i
 	for ; i+8 <= len(p); i += 6 {
@@ -37,22 +37,22 @@ func (f *filter) next(p []byte, i int) int {
 		if f.three[a>>22]>>(a>>16&63)&1|f.three[b>>22]>>(b>>16&63)&1|f.three[c>>22]>>(c>>16&63)&1 == 0 {
 			continue
 		}
-		if at := f.closer(p, max(i-1, from), i+5); at >= 0 {
+		if at := f.findExact(p, max(i-1, from), i+5); at >= 0 {
 			return at
 		}
 	}
 	i = max(i-1, from)
-	if at := f.closer(p, i, len(p)-3); at >= 0 {
+	if at := f.findExact(p, i, len(p)-3); at >= 0 {
 		return at
 	}
 	return max(i, len(p)-3)
 }
 
-// closer returns the first index from i on, and before end, at which a text may
-// begin, or -1.
-func (f *filter) closer(p []byte, i, end int) int {
+// findExact returns the first index from i on, and before end, at which a text may begin,
+// or -1.
+func (f *filter) findExact(p []byte, i, end int) int {
 	for ; i < end; i++ {
-		if h := hash(p[i:]); f.four[h>>6]&(1<<(h&63)) != 0 {
+		if h := hashFour(p[i:]); f.four[h>>6]&(1<<(h&63)) != 0 {
 			return i
 		}
 	}

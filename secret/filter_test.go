@@ -21,7 +21,7 @@ func checkPlaces(t *testing.T, f *Patterns, p []byte) {
 	t.Helper()
 	got := places(&f.first, p)
 	for i := range len(p) - 3 {
-		if _, head := f.heads[four(p[i:])]; head && !slices.Contains(got, i) {
+		if _, head := f.heads[firstFour(p[i:])]; head && !slices.Contains(got, i) {
 			t.Fatalf("%q: found at %v, want %d among them", p, got, i)
 		}
 	}

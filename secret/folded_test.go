@@ -81,9 +81,9 @@ func TestScrubFolded(t *testing.T) {
 }
 
 // foldedIn returns what goes on in another line.
-func foldedIn(s *Scrubber, text string) []span {
-	f := folder{s: s, p: []byte(text)}
-	f.look(len(text))
+func foldedIn(s *Scrubber, text string) []redaction {
+	f := foldedSearch{s: s, p: []byte(text)}
+	f.searchUpTo(len(text))
 	return f.spans
 }
 

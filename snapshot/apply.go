@@ -15,40 +15,40 @@ import (
 
 // MergeOptions are the options of Merge.
 type MergeOptions struct {
-	// Only are the paths whose changes are taken, with all below them; nil is
-	// every change. One at which nothing changed is fault.NotFound.
+	// Only are the paths whose changes are merged, with their subtrees; nil is
+	// every change. A path without a change is fault.NotFound.
 	Only []string
 
-	// Hunks are, for paths of files, the hunks that are taken, counted from 1 in
-	// the order in which Diff lists them with the default context.
+	// Hunks are the hunks to merge by path, counted from 1 in the order of Diff
+	// with the default context.
 	Hunks map[string][]int
 
-	// Markers puts both sides of a conflict into a text, marked as git does it,
-	// and goes on.
+	// Markers writes both sides of a conflict into a text, with git's conflict
+	// markers, and continues.
 	Markers bool
 
-	// MaxText is how large a file may be to be merged as text; 0 is 4 MiB.
+	// MaxText is the maximum size of a file to be merged as text; 0 is 4 MiB.
 	MaxText int64
 }
 
-// A Merged is the outcome of a merge: what becomes of ours.
+// A Merged is the result of a merge: the changes to ours.
 type Merged struct {
 	Applied   []string   `json:"applied"`             // paths that change
-	Same      []string   `json:"same,omitempty"`      // paths that ours has already as theirs does
-	Conflicts []Conflict `json:"conflicts,omitempty"` // where nothing changes, or markers are
+	Same      []string   `json:"same,omitempty"`      // paths that are equal in ours and theirs
+	Conflicts []Conflict `json:"conflicts,omitempty"` // paths that stay unchanged, or get markers
 
 	patches map[string]patch
 }
 
-// A Conflict is a path that both sides changed in ways that do not go together.
+// A Conflict is a path that both sides changed incompatibly.
 type Conflict struct {
 	Path   string         `json:"path"`
 	Reason string         `json:"reason"`
 	Text   []TextConflict `json:"text,omitempty"`
 }
 
-// Merge finds what brings the changes from base to theirs into ours. Ours stays as
-// it is; see Apply.
+// Merge is a three-way merge: it finds the changes that bring those from base to
+// theirs into ours. It does not change ours; see Apply.
 func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*Merged, error) {
 	m := &merger{base: base, ours: ours, theirs: theirs, out: &Merged{Applied: []string{}, patches: map[string]patch{}}}
 	if opts != nil {
@@ -71,11 +71,11 @@ func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*M
 	if err != nil {
 		return nil, err
 	}
-	if err := found(only, d); err != nil {
+	if err := checkPathsChanged(only, d); err != nil {
 		return nil, err
 	}
-	// What goes, goes from the bottom up: a directory can only go when it is empty.
-	// What becomes something else comes afterwards, once.
+	// Removals are merged bottom-up: a directory is removed only if it is empty. A
+	// path that changes its type is merged once, afterwards.
 	stays := map[string]bool{}
 	for _, c := range d.Changes {
 		if c.Kind != Removed {
@@ -84,14 +84,14 @@ func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*M
 	}
 	for _, c := range slices.Backward(d.Changes) {
 		if c.Kind == Removed && !stays[c.Path] {
-			if err := m.path(ctx, c.Path); err != nil {
+			if err := m.mergePath(ctx, c.Path); err != nil {
 				return nil, err
 			}
 		}
 	}
 	for _, c := range d.Changes {
 		if c.Kind != Removed {
-			if err := m.path(ctx, c.Path); err != nil {
+			if err := m.mergePath(ctx, c.Path); err != nil {
 				return nil, err
 			}
 		}
@@ -101,7 +101,13 @@ func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*M
 	return m.out, nil
 }
 
-// cleanHunks makes the paths of hunks the names that they are of.
+// ApplyTo returns ours, the tree that was merged into, with the merged changes, and
+// the paths of these.
+func (m *Merged) ApplyTo(ours Tree) (Tree, []string) {
+	return newPatchedTree(ours, m.patches), slices.Sorted(maps.Keys(m.patches))
+}
+
+// cleanHunks normalises the paths of hunks.
 func (m *merger) cleanHunks() error {
 	hunks := make(map[string][]int, len(m.opts.Hunks))
 	for p, list := range m.opts.Hunks {
@@ -115,10 +121,10 @@ func (m *merger) cleanHunks() error {
 	return nil
 }
 
-func found(only []string, d *Comparison) error {
+func checkPathsChanged(only []string, d *Comparison) error {
 	for _, p := range only {
 		if !slices.ContainsFunc(d.Changes, func(c FileChange) bool { return p == "." || c.Path == p || strings.HasPrefix(c.Path, p+"/") }) {
-			return fmt.Errorf("snapshot: apply %s: %w: nothing changed there", p, fault.NotFound)
+			return fmt.Errorf("snapshot: apply %s: %w: there is no change at this path", p, fault.NotFound)
 		}
 	}
 	return nil
@@ -130,8 +136,8 @@ type merger struct {
 	out                *Merged
 }
 
-// at describes what is at a path; nil is nothing.
-func at(ctx context.Context, t Tree, name string) (*Node, error) {
+// nodeAt returns the node at a path, with its digest; nil if there is none.
+func nodeAt(ctx context.Context, t Tree, name string) (*Node, error) {
 	dir, n, err := Lookup(ctx, t, name)
 	if fault.Of(err) == fault.NotFound {
 		return nil, nil
@@ -146,8 +152,8 @@ func at(ctx context.Context, t Tree, name string) (*Node, error) {
 	return n, err
 }
 
-// equal compares two nodes, without times.
-func equal(a, b *Node) bool {
+// equalNodes compares two nodes, without times.
+func equalNodes(a, b *Node) bool {
 	switch {
 	case a == nil || b == nil:
 		return a == b
@@ -163,64 +169,64 @@ func isType(t driver.FileType, nodes ...*Node) bool {
 	return !slices.ContainsFunc(nodes, func(n *Node) bool { return n == nil || n.Type != t })
 }
 
-// path merges one path.
-func (m *merger) path(ctx context.Context, name string) error {
-	b, err := at(ctx, m.base, name)
+// mergePath merges one path.
+func (m *merger) mergePath(ctx context.Context, name string) error {
+	b, err := nodeAt(ctx, m.base, name)
 	if err != nil {
 		return err
 	}
-	o, err := at(ctx, m.ours, name)
+	o, err := nodeAt(ctx, m.ours, name)
 	if err != nil {
 		return err
 	}
-	t, err := at(ctx, m.theirs, name)
+	t, err := nodeAt(ctx, m.theirs, name)
 	if err != nil {
 		return err
 	}
 	chosen, some := m.opts.Hunks[name]
 	switch {
 	case some:
-		return m.hunks(ctx, name, b, o, t, chosen)
-	case equal(o, t):
+		return m.mergeHunks(ctx, name, b, o, t, chosen)
+	case equalNodes(o, t):
 		m.out.Same = append(m.out.Same, name)
 		return nil
 	case isType(driver.TypeDir, o) && (t == nil || t.Type != driver.TypeDir):
-		return m.directory(ctx, name, t)
-	case equal(o, b):
-		return m.take(ctx, name, t, fromTree(m.theirs, name))
+		return m.mergeDirectory(ctx, name, t)
+	case equalNodes(o, b):
+		return m.takeTheirs(ctx, name, t, fromTree(m.theirs, name))
 	case isType(driver.TypeDir, o, t):
-		m.mode(name, b, o, t)
+		m.mergeMode(name, b, o, t)
 		return nil
 	case isType(driver.TypeFile, b, o, t):
-		theirs, err := m.read(ctx, m.theirs, name, t)
+		theirs, err := m.readText(ctx, m.theirs, name, t)
 		if err != nil {
 			return err
 		}
-		return m.text(ctx, name, b, o, t, theirs)
+		return m.mergeText(ctx, name, b, o, t, theirs)
 	}
-	m.conflict(name, why(b, o, t), nil)
+	m.addConflict(name, conflictReason(b, o, t), nil)
 	return nil
 }
 
-func why(b, o, t *Node) string {
+func conflictReason(b, o, t *Node) string {
 	switch {
 	case o == nil:
-		return "it is gone here, and changed there"
+		return "removed in ours, changed in theirs"
 	case t == nil:
-		return "it was changed here, and is gone there"
+		return "changed in ours, removed in theirs"
 	case b == nil:
-		return "it is new on both sides, and differs"
+		return "added on both sides with different content"
 	}
-	return "it was changed on both sides, and is no text that can be merged"
+	return "changed on both sides, and not a text that can be merged"
 }
 
-func (m *merger) conflict(name, reason string, text []TextConflict) {
+func (m *merger) addConflict(name, reason string, text []TextConflict) {
 	m.out.Conflicts = append(m.out.Conflicts, Conflict{Path: name, Reason: reason, Text: text})
 }
 
-// directory replaces or removes a directory, whose own files have had their turn.
-func (m *merger) directory(ctx context.Context, name string, t *Node) error {
-	dir, _, err := openDir(ctx, newEdited(m.ours, m.out.patches), name)
+// mergeDirectory replaces or removes a directory, whose entries were merged before.
+func (m *merger) mergeDirectory(ctx context.Context, name string, t *Node) error {
+	dir, _, err := openDir(ctx, newPatchedTree(m.ours, m.out.patches), name)
 	if err != nil {
 		return err
 	}
@@ -230,24 +236,24 @@ func (m *merger) directory(ctx context.Context, name string, t *Node) error {
 		return err
 	}
 	if len(nodes) == 0 {
-		return m.take(ctx, name, t, fromTree(m.theirs, name))
+		return m.takeTheirs(ctx, name, t, fromTree(m.theirs, name))
 	}
 	if t == nil {
-		m.out.Same = append(m.out.Same, name) // it stays for what others have in it
+		m.out.Same = append(m.out.Same, name) // kept for its other entries
 		return nil
 	}
-	m.conflict(name, "it is a directory here that has more in it", nil)
+	m.addConflict(name, "a directory in ours that is not empty", nil)
 	return nil
 }
 
-// take makes a path what it is in theirs.
-func (m *merger) take(ctx context.Context, name string, t *Node, open opener) error {
+// takeTheirs makes a path equal to theirs.
+func (m *merger) takeTheirs(ctx context.Context, name string, t *Node, open opener) error {
 	p := patch{open: open}
 	if t != nil {
 		n := *t
 		n.stat, n.ModTime, n.Opaque, n.Mode = nil, time.Now(), false, n.Mode&0o777
 		p.node = &n
-		if err := m.above(ctx, name); err != nil {
+		if err := m.addParents(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -256,13 +262,13 @@ func (m *merger) take(ctx context.Context, name string, t *Node, open opener) er
 	return nil
 }
 
-// above makes the directories that lead to a path and are not in ours.
-func (m *merger) above(ctx context.Context, name string) error {
+// addParents creates the parent directories that are missing in ours.
+func (m *merger) addParents(ctx context.Context, name string) error {
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if p, ok := m.out.patches[dir]; ok && p.node != nil {
 			continue
 		}
-		o, err := at(ctx, m.ours, dir)
+		o, err := nodeAt(ctx, m.ours, dir)
 		if err != nil {
 			return err
 		}
@@ -270,9 +276,9 @@ func (m *merger) above(ctx context.Context, name string) error {
 			return nil
 		}
 		if o != nil && o.Type != driver.TypeDir {
-			return nil // its own change has made it a directory, or is a conflict
+			return nil // its own merge made it a directory, or is a conflict
 		}
-		t, err := at(ctx, m.theirs, dir)
+		t, err := nodeAt(ctx, m.theirs, dir)
 		if err != nil {
 			return err
 		}
@@ -285,8 +291,8 @@ func (m *merger) above(ctx context.Context, name string) error {
 	return nil
 }
 
-// mode merges the modes of two directories or files of equal content.
-func (m *merger) mode(name string, b, o, t *Node) {
+// mergeMode merges the modes of two directories, or of two files of equal content.
+func (m *merger) mergeMode(name string, b, o, t *Node) {
 	if b != nil && o.Mode == b.Mode {
 		n := *o
 		n.Mode, n.stat = t.Mode, nil
@@ -294,11 +300,11 @@ func (m *merger) mode(name string, b, o, t *Node) {
 		m.out.Applied = append(m.out.Applied, name)
 		return
 	}
-	m.conflict(name, fmt.Sprintf("its mode is %04o here and %04o there", o.Mode, t.Mode), nil)
+	m.addConflict(name, fmt.Sprintf("mode %04o in ours, %04o in theirs", o.Mode, t.Mode), nil)
 }
 
-// read returns a file as text, or nil if it is none that can be merged.
-func (m *merger) read(ctx context.Context, t Tree, name string, n *Node) ([]byte, error) {
+// readText returns a file's text; nil if it is binary or too large.
+func (m *merger) readText(ctx context.Context, t Tree, name string, n *Node) ([]byte, error) {
 	if n.Size > m.opts.MaxText {
 		return nil, nil
 	}
@@ -312,82 +318,82 @@ func (m *merger) read(ctx context.Context, t Tree, name string, n *Node) ([]byte
 	return data, nil
 }
 
-// hunks merges some of the changes of a file.
-func (m *merger) hunks(ctx context.Context, name string, b, o, t *Node, chosen []int) error {
+// mergeHunks merges the chosen hunks of a file.
+func (m *merger) mergeHunks(ctx context.Context, name string, b, o, t *Node, chosen []int) error {
 	if !isType(driver.TypeFile, b, o, t) {
-		return fmt.Errorf("snapshot: apply hunks of %s: %w: it is not a file on all sides", name, fault.InvalidArgument)
+		return fmt.Errorf("snapshot: apply hunks of %s: %w: it must be a file on all sides", name, fault.InvalidArgument)
 	}
-	base, err := m.read(ctx, m.base, name, b)
+	base, err := m.readText(ctx, m.base, name, b)
 	if err != nil {
 		return err
 	}
-	theirs, err := m.read(ctx, m.theirs, name, t)
+	theirs, err := m.readText(ctx, m.theirs, name, t)
 	if err != nil {
 		return err
 	}
 	if base == nil || theirs == nil {
-		return fmt.Errorf("snapshot: apply hunks of %s: %w: it is no text, or too large", name, fault.InvalidArgument)
+		return fmt.Errorf("snapshot: apply hunks of %s: %w: it is binary, or too large", name, fault.InvalidArgument)
 	}
 	picked, count := pickHunks(base, theirs, 3, chosen)
 	for _, c := range chosen {
 		if c < 1 || c > count {
-			return fmt.Errorf("snapshot: apply hunk %d of %s: %w: it has 1 to %d", c, name, fault.InvalidArgument, count)
+			return fmt.Errorf("snapshot: apply hunk %d of %s: %w: its hunks are 1 to %d", c, name, fault.InvalidArgument, count)
 		}
 	}
 	n := *t
-	n.Mode, n.Content = b.Mode, sum(picked) // the mode is no part of any hunk
-	return m.text(ctx, name, b, o, &n, picked)
+	n.Mode, n.Content = b.Mode, sum(picked) // a hunk has no mode
+	return m.mergeText(ctx, name, b, o, &n, picked)
 }
 
-// text merges three files, of which theirs is given.
-func (m *merger) text(ctx context.Context, name string, b, o, t *Node, theirs []byte) error {
+// mergeText merges three versions of a file, with the text of theirs given.
+func (m *merger) mergeText(ctx context.Context, name string, b, o, t *Node, theirs []byte) error {
 	mode := o.Mode
 	switch {
 	case o.Mode == b.Mode:
 		mode = t.Mode
 	case t.Mode != b.Mode && t.Mode != o.Mode:
-		m.conflict(name, fmt.Sprintf("its mode is %04o here and %04o there", o.Mode, t.Mode), nil)
+		m.addConflict(name, fmt.Sprintf("mode %04o in ours, %04o in theirs", o.Mode, t.Mode), nil)
 		return nil
 	}
 	n := *o
 	n.Mode, n.stat, n.ModTime = mode, nil, time.Now()
 	if o.Content == t.Content || t.Content == b.Content {
-		return m.take(ctx, name, &n, fromTree(m.ours, name))
+		return m.takeTheirs(ctx, name, &n, fromTree(m.ours, name))
 	}
-	base, err := m.read(ctx, m.base, name, b)
+	base, err := m.readText(ctx, m.base, name, b)
 	if err != nil {
 		return err
 	}
-	ours, err := m.read(ctx, m.ours, name, o)
+	ours, err := m.readText(ctx, m.ours, name, o)
 	if err != nil {
 		return err
 	}
 	if base == nil || ours == nil || theirs == nil {
 		if o.Content == b.Content {
 			n.Content, n.Size, n.List = t.Content, t.Size, t.List
-			return m.take(ctx, name, &n, fromTree(m.theirs, name))
+			return m.takeTheirs(ctx, name, &n, fromTree(m.theirs, name))
 		}
-		m.conflict(name, why(b, o, t), nil)
+		m.addConflict(name, conflictReason(b, o, t), nil)
 		return nil
 	}
 	merged, conflicts := MergeText(base, ours, theirs, m.opts.Markers)
 	if len(conflicts) > 0 {
-		m.conflict(name, "both sides changed the same lines", conflicts)
+		m.addConflict(name, "both sides changed the same lines", conflicts)
 		if !m.opts.Markers {
 			return nil
 		}
 	}
 	n.Content, n.Size, n.List = sum(merged), int64(len(merged)), ID{}
-	return m.take(ctx, name, &n, inMemory(merged))
+	return m.takeTheirs(ctx, name, &n, inMemory(merged))
 }
 
 // ApplyOptions are the options of Apply.
 type ApplyOptions struct {
 	MergeOptions
-	DryRun bool // say what would be done
+	DryRun bool // only report the changes
 
-	// Undo is the store that keeps what the directory had before, so that the
-	// change can be undone; nil is none.
+	// Undo is the store for a snapshot of the old state, with which the change can
+	// be undone; nil takes none.
 	Undo *Store
 	Info driver.SnapshotInfo // of that snapshot
 
@@ -396,21 +402,21 @@ type ApplyOptions struct {
 	Owner    *Owner
 }
 
-// Applied says what Apply did.
+// Applied is the result of Apply.
 type Applied struct {
 	*Merged
-	Done bool   `json:"done"`           // false where there were conflicts, or in a dry run: nothing was changed
-	Undo string `json:"undo,omitempty"` // the snapshot that Undo takes
+	Done bool   `json:"done"`           // false if nothing was changed: conflicts, or a dry run
+	Undo string `json:"undo,omitempty"` // id of the snapshot for Undo
 }
 
-// AfterLabel is the label of a snapshot for Undo that holds the digest of what was
-// applied.
+// AfterLabel is the label of a snapshot for Undo with the digest of the applied
+// state.
 const AfterLabel = "croft.apply.after"
 
-// Apply merges the changes from base to theirs into a directory of this host: all of
-// them or, where there is a conflict and no markers were asked for, none. Each file
-// is replaced at once, and a kill leaves the old directory or, after Recover, the
-// new one.
+// Apply merges the changes from base to theirs into a directory of this host: all
+// of them or, if there is a conflict and Markers is not set, none. Each file is
+// replaced atomically. If the process is killed, the directory has its old state
+// or, after Recover, the new one.
 func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOptions) (*Applied, error) {
 	if opts == nil {
 		opts = &ApplyOptions{}
@@ -429,9 +435,9 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 		return res, nil
 	}
 	paths := slices.Sorted(maps.Keys(m.patches))
-	next := newEdited(ours, m.patches)
+	next := newPatchedTree(ours, m.patches)
 	if opts.Undo != nil {
-		if res.Undo, err = keepUndo(ctx, opts, ours, next, paths); err != nil {
+		if res.Undo, err = saveUndo(ctx, opts, ours, next, paths); err != nil {
 			return nil, err
 		}
 	}
@@ -442,8 +448,8 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 	return res, nil
 }
 
-// keepUndo remembers what is at paths, before they become what they are in next.
-func keepUndo(ctx context.Context, opts *ApplyOptions, ours, next Tree, paths []string) (string, error) {
+// saveUndo takes a snapshot of paths before they change.
+func saveUndo(ctx context.Context, opts *ApplyOptions, ours, next Tree, paths []string) (string, error) {
 	after, err := Digest(ctx, Subset(next, paths))
 	if err != nil {
 		return "", err
@@ -463,14 +469,14 @@ func keepUndo(ctx context.Context, opts *ApplyOptions, ours, next Tree, paths []
 
 // UndoOptions are the options of Undo.
 type UndoOptions struct {
-	Force    bool // also where what was applied was changed since
+	Force    bool // also if the applied state was changed since
 	Stage    string
 	Journals string
 	Owner    *Owner
 }
 
-// Undo takes back what Apply did to a directory. Where what it applied was changed
-// since, that is fault.Conflict.
+// Undo reverts an Apply to a directory. If the applied paths were changed since, it
+// is fault.Conflict.
 func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*RestoreResult, error) {
 	if opts == nil {
 		opts = &UndoOptions{}
@@ -481,18 +487,18 @@ func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*Re
 	}
 	after, ok := m.Labels[AfterLabel]
 	if !ok || len(m.Paths) == 0 {
-		return nil, fmt.Errorf("snapshot: undo %s: %w: it is no snapshot that apply made", id, fault.InvalidArgument)
+		return nil, fmt.Errorf("snapshot: undo %s: %w: it is not a snapshot that apply made", id, fault.InvalidArgument)
 	}
 	if err := Recover(ctx, dir, opts.Stage, opts.Journals); err != nil {
 		return nil, err
 	}
-	paths := m.paths()
+	paths := m.pathStrings()
 	now, err := Digest(ctx, Subset(HostDir(dir, nil), paths))
 	if err != nil {
 		return nil, err
 	}
 	if now != after && !opts.Force {
-		return nil, fmt.Errorf("snapshot: undo %s: %w: what was applied was changed since", id, fault.Conflict)
+		return nil, fmt.Errorf("snapshot: undo %s: %w: the applied files were changed since; force overwrites them", id, fault.Conflict)
 	}
 	return Restore(ctx, s.StoredTree(m.Root), dir, &RestoreOptions{Only: paths, Stage: opts.Stage, Journals: opts.Journals, Owner: opts.Owner})
 }

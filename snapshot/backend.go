@@ -6,32 +6,31 @@ import (
 	"time"
 )
 
-// A Backend keeps the objects of a store, each under a name of the form
-// "kind/id". Objects are made at once and never changed. Missing ones are
+// A Backend stores the objects of a store, each under a name of the form "kind/id".
+// Objects are created atomically and never changed. A missing object is
 // fault.NotFound.
 type Backend interface {
-	// Create begins an object. Nobody sees it before Pending.Commit.
+	// Create begins an object. It is invisible until Pending.Commit.
 	Create(ctx context.Context, name string) (Pending, error)
 
-	// ReadRange reads n bytes at off; all of them, or it fails.
+	// ReadRange reads exactly n bytes at off, or fails.
 	ReadRange(ctx context.Context, name string, off, n int64) ([]byte, error)
 
 	// List lists the objects of a kind, in any order.
 	List(ctx context.Context, kind string) ([]Entry, error)
 
-	// Delete removes an object. One that is gone already is no error.
+	// Delete removes an object. A missing object is not an error.
 	Delete(ctx context.Context, name string) error
 }
 
-// A Locker is a backend on which those who write can be told from those who
-// remove. Locks end with their process.
+// A Locker is a backend with a reader-writer lock: writers of snapshots share it,
+// and gc holds it exclusively. A lock ends with its process.
 type Locker interface {
-	// Lock waits until nobody excludes the caller: those who share exclude those
-	// who do not.
+	// Lock waits for the lock, shared or exclusive.
 	Lock(ctx context.Context, shared bool) (unlock func(), err error)
 
-	// Clean removes what was begun and never committed. It is called while
-	// nobody else has a lock.
+	// Clean removes objects that were begun and never committed. The caller holds
+	// the exclusive lock.
 	Clean(ctx context.Context) error
 }
 
@@ -39,18 +38,18 @@ type Locker interface {
 type Pending interface {
 	io.Writer
 
-	// Commit makes the object visible, whole and on stable storage.
+	// Commit publishes the object atomically, on stable storage.
 	Commit(ctx context.Context) error
 
-	// Abort removes what was written. After Commit it does nothing.
+	// Abort discards the object. After Commit it does nothing.
 	Abort()
 }
 
-// A Committer is a backend that commits several objects for less than one after
-// another would take.
+// A Committer is a backend that commits several objects at less cost than one by
+// one.
 type Committer interface {
-	// CommitAll is Pending.Commit of each, in order: none is on stable storage
-	// before all before it are.
+	// CommitAll commits the objects in order: each is on stable storage only after
+	// all earlier ones are.
 	CommitAll(ctx context.Context, list []Pending) error
 }
 

@@ -10,19 +10,17 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Base names the layer below a tree, in the words of the provider that
-// understands it.
+// A Base names the lower layers of a tree, in a form that the provider resolves.
 type Base struct {
 	Kind string `json:"kind,omitempty"`
 	Name string `json:"name,omitempty"`
 }
 
-// kindDirs is the kind of a base of directories of this host.
+// kindDirs is the kind of a base that consists of directories of this host.
 const kindDirs = "dir"
 
-// DirsBase is the base of directories of this host that lie over each other, the
-// topmost first: all but the last are upper layers of overlays. Of none it is the
-// zero Base.
+// DirsBase is the base of stacked directories of this host, topmost first: all but
+// the last are overlayfs upper layers. Without directories it is the zero Base.
 func DirsBase(dirs []string) Base {
 	switch len(dirs) {
 	case 0:
@@ -34,7 +32,7 @@ func DirsBase(dirs []string) Base {
 	return Base{Kind: kindDirs, Name: string(list)}
 }
 
-// Dirs returns the directories of a base that DirsBase made, the topmost first.
+// Dirs returns the directories of a base that DirsBase made, topmost first.
 func (b Base) Dirs() ([]string, error) {
 	if b == (Base{}) {
 		return nil, nil
@@ -47,12 +45,12 @@ func (b Base) Dirs() ([]string, error) {
 		}
 	}
 	if b.Kind != kindDirs || len(dirs) == 0 || slices.ContainsFunc(dirs, func(d string) bool { return !filepath.IsAbs(d) }) {
-		return nil, fmt.Errorf("snapshot: a snapshot over %s %q: %w: only directories of this host are known", b.Kind, b.Name, fault.Unsupported)
+		return nil, fmt.Errorf("snapshot: snapshot with base %s %q: %w: a base must be directories of this host", b.Kind, b.Name, fault.Unsupported)
 	}
 	return dirs, nil
 }
 
-// Tree returns what the directories of a base show together.
+// Tree returns the merged view of a base's directories.
 func (b Base) Tree() (Tree, error) {
 	dirs, err := b.Dirs()
 	if err != nil {
@@ -61,7 +59,7 @@ func (b Base) Tree() (Tree, error) {
 	t := Empty
 	for i, dir := range slices.Backward(dirs) {
 		if _, err := os.Stat(dir); err != nil {
-			return nil, fmt.Errorf("snapshot: the layer %s that a snapshot lies over: %w: %w", dir, fault.Of(err), err)
+			return nil, fmt.Errorf("snapshot: layer %s of the snapshot's base: %w: %w", dir, fault.Of(err), err)
 		}
 		if i == len(dirs)-1 {
 			t = HostDir(dir, nil)

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"compress/zlib"
 	"context"
-	"crypto/sha1" // the names that git gives
+	"crypto/sha1" // git object names
 	"encoding/hex"
 	"fmt"
 	"strings"
@@ -12,33 +12,33 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// maxBinary is how many bytes a file may have to be in a patch as it is.
+// maxBinary is the maximum size of a file whose content is put into a binary patch.
 const maxBinary = 32 << 20
 
-// binary fills the patch of a file that is not compared as text. One that is too
-// large has none.
-func (d *comparing) binary(ctx context.Context, c *FileChange) error {
-	if !d.opts.Binary || size(c.Old) > maxBinary || size(c.New) > maxBinary {
+// fillBinaryPatch sets c.Patch for a file that is not compared as text. A file
+// larger than maxBinary gets no patch.
+func (d *treeDiff) fillBinaryPatch(ctx context.Context, c *FileChange) error {
+	if !d.opts.Binary || sideSize(c.Old) > maxBinary || sideSize(c.New) > maxBinary {
 		return nil
 	}
-	old, err := d.bytes(ctx, d.a, c.Path, c.Old)
+	old, err := d.readSide(ctx, d.a, c.Path, c.Old)
 	if err != nil {
 		return err
 	}
-	now, err := d.bytes(ctx, d.b, c.Path, c.New)
+	now, err := d.readSide(ctx, d.b, c.Path, c.New)
 	if err != nil {
 		return err
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "index %s..%s\nGIT binary patch\n", gitName(c.Old, old), gitName(c.New, now))
-	literal(&b, now) // forth, and then back
-	literal(&b, old)
+	writeBinaryLiteral(&b, now) // forward, then reverse
+	writeBinaryLiteral(&b, old)
 	c.Patch = b.String()
 	return nil
 }
 
-// bytes reads a side as it is.
-func (d *comparing) bytes(ctx context.Context, t Tree, name string, s *Side) ([]byte, error) {
+// readSide reads the raw content of a side.
+func (d *treeDiff) readSide(ctx context.Context, t Tree, name string, s *Side) ([]byte, error) {
 	switch {
 	case s == nil:
 		return nil, nil
@@ -48,7 +48,7 @@ func (d *comparing) bytes(ctx context.Context, t Tree, name string, s *Side) ([]
 	return readFile(ctx, t, name, maxBinary)
 }
 
-// gitName is what git calls a content; zeros where there is none.
+// gitName is git's object name of a blob; zeros for a missing side.
 func gitName(s *Side, data []byte) string {
 	if s == nil {
 		return strings.Repeat("0", 2*sha1.Size)
@@ -59,9 +59,10 @@ func gitName(s *Side, data []byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// literal writes a content as git does: deflated, in lines of at most 52 bytes,
-// each with a letter for how many there are, in base 85.
-func literal(b *strings.Builder, data []byte) {
+// writeBinaryLiteral writes a literal hunk of git's binary patch format:
+// zlib-deflated data in lines of at most 52 bytes, each with a length letter and
+// base 85 digits.
+func writeBinaryLiteral(b *strings.Builder, data []byte) {
 	var deflated bytes.Buffer
 	w := zlib.NewWriter(&deflated)
 	w.Write(data) //nolint:errcheck // to memory
@@ -83,7 +84,7 @@ func literal(b *strings.Builder, data []byte) {
 
 const digits85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 
-// base85 writes five digits for each four bytes; those that are missing are zeros.
+// base85 writes five digits per four bytes, zero-padded.
 func base85(b *strings.Builder, data []byte) {
 	for ; len(data) > 0; data = data[min(4, len(data)):] {
 		var v uint32

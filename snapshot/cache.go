@@ -12,8 +12,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// cached is what is known of a file that looks like stat.
-type cached struct {
+// cachedFile is the stored result for a file whose stat data is stat.
+type cachedFile struct {
 	name    string
 	stat    stat
 	content ID
@@ -21,84 +21,83 @@ type cached struct {
 	xattrs  []Xattr
 }
 
-// A statCache has, for each directory of a tree, what is known of the files in it, as
-// appendCached writes them. It is taken apart where it is needed: a directory is
-// looked at by one goroutine, and all of them at once by many.
+// A statCache maps each directory of a tree to its files, in the encoding of
+// appendCached. An entry is decoded by the goroutine that archives the directory.
 type statCache map[string][]byte
 
 const cacheHead = "croft-stat-cache 3\n"
 
-// settle is how old a change must be to be told from a later one: the clock of
-// file systems moves in steps.
-const settle = 50 * time.Millisecond
+// clockStep is the granularity of file system timestamps: two changes within it may
+// have the same ctime.
+const clockStep = 50 * time.Millisecond
 
-// changed is when a file was last changed, as far as it shows.
-func (s *stat) changed() time.Time { return time.Unix(0, max(s.ctime, s.mtime)) }
+// changeTime is the newest of mtime and ctime.
+func (s *stat) changeTime() time.Time { return time.Unix(0, max(s.ctime, s.mtime)) }
 
-// remembers reports whether what a file looks like is kept for the next time. One
-// that was changed just now may be changed again without looking any different.
-func (k *taker) remembers(n *Node) bool {
-	return n.stat != nil && k.opts.Cache != "" && k.w.s.cache != "" && k.started.Sub(n.stat.changed()) >= settle
+// isCacheable reports whether a file's stat data may be cached. A file that changed
+// within clockStep may change again with the same timestamps.
+func (a *archiver) isCacheable(n *Node) bool {
+	return n.stat != nil && a.opts.Cache != "" && a.w.s.cache != "" && a.started.Sub(n.stat.changeTime()) >= clockStep
 }
 
-// remember notes what the files of a directory looked like, for the next time.
-func (k *taker) remember(at string, nodes []Node) {
-	if k.opts.Cache == "" || k.w.s.cache == "" {
+// rememberFiles adds the files of a directory to the fresh stat cache.
+func (a *archiver) rememberFiles(at string, nodes []Node) {
+	if a.opts.Cache == "" || a.w.s.cache == "" {
 		return
 	}
 	var buf []byte
 	for i := range nodes {
-		if n := &nodes[i]; n.Type == driver.TypeFile && k.remembers(n) && n.Size == n.stat.size {
+		if n := &nodes[i]; n.Type == driver.TypeFile && a.isCacheable(n) && n.Size == n.stat.size {
 			const usual = 128
 			if buf == nil {
 				buf = make([]byte, 0, (len(nodes)-i)*usual)
 			}
-			buf = appendCached(buf, &cached{n.Name, *n.stat, n.Content, n.List, n.Xattrs})
+			buf = appendCached(buf, &cachedFile{n.Name, *n.stat, n.Content, n.List, n.Xattrs})
 		}
 	}
 	if len(buf) == 0 {
 		return
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.fresh == nil {
-		k.fresh = statCache{}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.fresh == nil {
+		a.fresh = statCache{}
 	}
-	k.fresh[at] = buf
+	a.fresh[at] = buf
 }
 
 func (s *Store) cachePath(key string) string {
 	return filepath.Join(s.cache, driver.DigestBytes([]byte(key))[len(driver.DigestPrefix):][:32])
 }
 
-// saveCache replaces what is kept of a tree. It is a help and no more: where it
-// can't be written, the next Take reads everything.
-func (s *Store) saveCache(key string, k *taker) {
+// saveCache writes the stat cache of a tree. The cache is an optimisation: on
+// failure the next Take reads all files.
+func (s *Store) saveCache(key string, a *archiver) {
 	if key == "" || s.cache == "" {
 		return
 	}
 	buf := []byte(cacheHead)
 	size := len(cacheHead) + len(ID{})
-	for at, files := range k.fresh {
+	for at, files := range a.fresh {
 		size += len(at) + len(files) + 2*binary.MaxVarintLen64
 	}
 	buf = slices.Grow(buf, size)
-	for at, files := range k.fresh {
+	for at, files := range a.fresh {
 		buf = append(appendString(buf, at), binary.AppendUvarint(nil, uint64(len(files)))...)
 		buf = append(buf, files...)
 	}
 	digest := sum(buf)
 	buf = append(buf, digest[:]...)
 	if err := os.MkdirAll(s.cache, 0o700); err != nil {
-		s.log.Warn("snapshot: the cache can't be written", "error", err)
+		s.log.Warn("snapshot: write the stat cache", "error", err)
 		return
 	}
 	if err := atomicfile.Write(s.cachePath(key), buf, atomicfile.Options{}); err != nil {
-		s.log.Warn("snapshot: the cache can't be written", "error", err)
+		s.log.Warn("snapshot: write the stat cache", "error", err)
 	}
 }
 
-func appendCached(buf []byte, c *cached) []byte {
+func appendCached(buf []byte, c *cachedFile) []byte {
 	buf = appendString(buf, c.name)
 	for _, v := range []uint64{c.stat.dev, c.stat.ino, uint64(c.stat.size), uint64(c.stat.mtime), uint64(c.stat.ctime)} {
 		buf = binary.LittleEndian.AppendUint64(buf, v)
@@ -114,7 +113,7 @@ func appendCached(buf []byte, c *cached) []byte {
 	return buf
 }
 
-// loadCache reads what is kept of a tree; one that is damaged is none.
+// loadCache reads the stat cache of a tree; nil if it is missing or damaged.
 func (s *Store) loadCache(key string) statCache {
 	if key == "" || s.cache == "" {
 		return nil
@@ -130,8 +129,8 @@ func (s *Store) loadCache(key string) statCache {
 	d := decoder{data: body[len(cacheHead):]}
 	all := statCache{}
 	for len(d.data) > 0 && d.err == nil {
-		at := d.string()
-		all[at] = d.take(d.uvarint())
+		at := d.readString()
+		all[at] = d.readBytes(d.readUvarint())
 	}
 	if d.err != nil {
 		return nil
@@ -139,20 +138,20 @@ func (s *Store) loadCache(key string) statCache {
 	return all
 }
 
-// files returns what is known of the files of a directory, in order of their names.
-func (c statCache) files(at string) []cached {
+// filesIn returns the cached files of a directory, sorted by name.
+func (c statCache) filesIn(at string) []cachedFile {
 	d := decoder{data: c[at]}
-	var all []cached
+	var all []cachedFile
 	for len(d.data) > 0 && d.err == nil {
-		f := cached{name: d.string()}
-		f.stat.dev, f.stat.ino = d.uint64(), d.uint64()
-		f.stat.size, f.stat.mtime, f.stat.ctime = int64(d.uint64()), int64(d.uint64()), int64(d.uint64())
-		f.content = d.id()
+		f := cachedFile{name: d.readString()}
+		f.stat.dev, f.stat.ino = d.readUint64(), d.readUint64()
+		f.stat.size, f.stat.mtime, f.stat.ctime = int64(d.readUint64()), int64(d.readUint64()), int64(d.readUint64())
+		f.content = d.readID()
 		if f.stat.size > ChunkSize {
-			f.list = d.id()
+			f.list = d.readID()
 		}
 		var n Node
-		d.xattrs(&n)
+		d.readXattrs(&n)
 		f.xattrs = n.Xattrs
 		all = append(all, f)
 	}
@@ -162,8 +161,8 @@ func (c statCache) files(at string) []cached {
 	return all
 }
 
-func (d *decoder) uint64() uint64 {
-	if b := d.take(8); b != nil {
+func (d *decoder) readUint64() uint64 {
+	if b := d.readBytes(8); b != nil {
 		return binary.LittleEndian.Uint64(b)
 	}
 	return 0

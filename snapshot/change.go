@@ -14,32 +14,32 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A change to a directory is made ready in a stage. While there is no journal,
-// nothing was done; from then on the change is to be completed or, where a step of
-// it can't be done, taken back.
+// A change is a transaction on a directory. New content is written to a stage.
+// Before the journal is written, nothing is changed; afterwards the change is
+// completed or, if a step fails, rolled back.
 type change struct {
-	dir   string
-	opts  *RestoreOptions
-	only  *pathSet
-	place *placer
-	root  int // the directory
+	dir       string
+	opts      *RestoreOptions
+	only      *pathSet
+	installer *installer
+	root      int // fd of dir
 
-	stage *stage // nil until something is made ready
-	keep  bool   // the stage stays, for Recover
-	seq   int
-	ops   []op
+	stage     *stage // nil until ensureStage
+	keepStage bool   // leave the stage for Recover
+	seq       int
+	ops       []op
 }
 
-// An op is a step of a change. Doing it twice is doing it once.
+// An op is an idempotent step of a change.
 type op struct {
-	Path   []byte `json:"path"`             // names are bytes
-	Temp   string `json:"temp,omitempty"`   // it becomes what is in the stage under this name
-	Ino    uint64 `json:"ino,omitempty"`    // the number of that, by which it is known when it is there
-	Remove bool   `json:"remove,omitempty"` // it goes
-	Attr   *attr  `json:"attr,omitempty"`   // it has these attributes
-	Touch  bool   `json:"touch,omitempty"`  // only its time changed, by what was done below
+	Path     []byte `json:"path"`             // names are bytes
+	Temp     string `json:"temp,omitempty"`   // name in the stage of the new entry
+	Ino      uint64 `json:"ino,omitempty"`    // inode of Temp, which tells whether the move was done
+	Remove   bool   `json:"remove,omitempty"` // remove the entry
+	Attr     *attr  `json:"attr,omitempty"`   // set these attributes
+	TimeOnly bool   `json:"touch,omitempty"`  // only its mtime changed, by steps below it
 
-	lost bool // what was there could not be kept
+	lost bool // the old entry could not be moved to the stage
 }
 
 type attr struct {
@@ -55,42 +55,43 @@ func newChange(dir string, opts *RestoreOptions) (*change, error) {
 	if err != nil {
 		return nil, hostError("open", dir, err)
 	}
-	return &change{dir: dir, opts: opts, only: newPathSet(opts.Only), place: newPlacer(opts), root: root}, nil
+	return &change{dir: dir, opts: opts, only: newPathSet(opts.Only), installer: newInstaller(opts), root: root}, nil
 }
 
-// ready makes the stage.
-func (c *change) ready() (err error) {
+// ensureStage creates the stage on first use.
+func (c *change) ensureStage() (err error) {
 	if c.stage == nil {
 		c.stage, err = newStage(c.dir, c.opts.Stage, c.opts.Journals)
 	}
 	return err
 }
 
-// put makes a node ready, to be at name.
-func (c *change) put(ctx context.Context, from Directory, n *Node, name string) error {
-	if err := c.ready(); err != nil {
+// addNode writes a node to the stage and adds the step that moves it to name.
+func (c *change) addNode(ctx context.Context, from Directory, n *Node, name string) error {
+	if err := c.ensureStage(); err != nil {
 		return err
 	}
 	c.seq++
 	temp := strconv.Itoa(c.seq)
-	if err := c.place.make(ctx, from, n, c.stage.fd, temp); err != nil {
-		return within(name, err)
+	if err := c.installer.installNode(ctx, from, n, c.stage.fd, temp); err != nil {
+		return wrapPath(name, err)
 	}
-	c.ops = append(c.ops, op{Path: []byte(name), Temp: temp, Ino: inode(c.stage.fd, temp)})
+	c.ops = append(c.ops, op{Path: []byte(name), Temp: temp, Ino: inodeAt(c.stage.fd, temp)})
 	return nil
 }
 
-func (c *change) remove(name string) { c.ops = append(c.ops, op{Path: []byte(name), Remove: true}) }
+func (c *change) addRemoval(name string) { c.ops = append(c.ops, op{Path: []byte(name), Remove: true}) }
 
-func (c *change) attr(n *Node, name string, touch bool) {
-	c.ops = append(c.ops, op{Path: []byte(name), Attr: c.place.attr(n), Touch: touch})
+func (c *change) addAttr(n *Node, name string, touch bool) {
+	c.ops = append(c.ops, op{Path: []byte(name), Attr: c.installer.attrsOf(n), TimeOnly: touch})
 }
 
-func (p *placer) attr(n *Node) *attr {
-	return &attr{Mode: p.mode(n), Sec: n.ModTime.Unix(), Nsec: n.ModTime.Nanosecond(), Xattrs: n.Xattrs, Type: n.Type}
+func (p *installer) attrsOf(n *Node) *attr {
+	return &attr{Mode: p.modeBits(n), Sec: n.ModTime.Unix(), Nsec: n.ModTime.Nanosecond(), Xattrs: n.Xattrs, Type: n.Type}
 }
 
-// commit writes down what is to be done, does it, and removes the stage.
+// commit writes the journal, carries out its steps, and lets close remove the
+// stage.
 func (c *change) commit(ctx context.Context) error {
 	if len(c.ops) == 0 {
 		return nil
@@ -98,100 +99,100 @@ func (c *change) commit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("snapshot: restore: %w", err)
 	}
-	if err := c.ready(); err != nil {
+	if err := c.ensureStage(); err != nil {
 		return err
 	}
-	if err := c.stage.begin(c.ops, c.opts.Sync); err != nil {
+	if err := c.stage.writeJournal(c.ops, c.opts.Sync); err != nil {
 		return err
 	}
 	driver.Step(ctx, "journal")
-	// From here on nothing is left half-way, whatever the context says.
-	back, err := do(ctx, c.root, c.stage.fd, c.ops, c.opts)
-	if c.keep = !back; err != nil {
+	// From here on ctx no longer cancels: the change is completed or rolled back.
+	back, err := runOps(ctx, c.root, c.stage.fd, c.ops, c.opts)
+	if c.keepStage = !back; err != nil {
 		return err
 	}
 	driver.Step(ctx, "done")
 	return nil
 }
 
-// close ends the change: one that was not committed is undone.
+// close ends the change. Without a commit nothing was changed.
 func (c *change) close() {
 	unix.Close(c.root) //nolint:errcheck // nothing is written through it
 	if c.stage == nil {
 		return
 	}
-	if !c.keep {
+	if !c.keepStage {
 		c.stage.remove() //nolint:errcheck // Recover removes what is left
 	}
 	c.stage.close()
 }
 
-// do carries out the steps: first what is put and removed, then attributes, those
-// of directories after those of what is in them. Where one can't be done those
-// before it are taken back. whole is false where not even that can be.
-func do(ctx context.Context, root, stage int, ops []op, opts *RestoreOptions) (whole bool, err error) {
-	dirs := &parents{root: root, stage: stage}
+// runOps carries out the steps: moves and removals first, then attributes, those of
+// a directory after those of its entries. If a step fails, the earlier ones are
+// reverted. whole is false if that failed, too.
+func runOps(ctx context.Context, root, stage int, ops []op, opts *RestoreOptions) (whole bool, err error) {
+	dirs := &parentCache{root: root, stage: stage}
 	defer dirs.close()
 	for i := range ops {
 		if ops[i].Attr != nil {
 			continue
 		}
-		if err := dirs.move(&ops[i], i); err != nil {
-			return dirs.takeBack(ops[:i], nil, hostError("change", string(ops[i].Path), err))
+		if err := dirs.applyMove(&ops[i], i); err != nil {
+			return dirs.revertOps(ops[:i], nil, hostError("change", string(ops[i].Path), err))
 		}
 		driver.Step(ctx, "moved")
 	}
-	var were []op // what had other attributes
+	var were []op // old attributes, to revert
 	for i := len(ops) - 1; i >= 0; i-- {
 		if ops[i].Attr == nil {
 			continue
 		}
-		was, err := dirs.attr(&ops[i], opts)
+		was, err := dirs.setAttrs(&ops[i], opts)
 		if err != nil {
-			return dirs.takeBack(ops, were, hostError("change", string(ops[i].Path), err))
+			return dirs.revertOps(ops, were, hostError("change", string(ops[i].Path), err))
 		}
 		were = append(were, op{Path: ops[i].Path, Attr: was})
 	}
 	return true, nil
 }
 
-// takeBack undoes the steps that were done before one failed, the last first.
-func (p *parents) takeBack(ops, were []op, cause error) (whole bool, err error) {
+// revertOps undoes completed steps, last first.
+func (p *parentCache) revertOps(ops, were []op, cause error) (whole bool, err error) {
 	errs := []error{cause}
 	for i := len(were) - 1; i >= 0; i-- {
-		if _, err := p.attr(&were[i], &RestoreOptions{}); err != nil {
-			errs = append(errs, hostError("take back", string(were[i].Path), err))
+		if _, err := p.setAttrs(&were[i], &RestoreOptions{}); err != nil {
+			errs = append(errs, hostError("revert the change of", string(were[i].Path), err))
 		}
 	}
 	for i := len(ops) - 1; i >= 0; i-- {
 		if ops[i].Attr != nil {
 			continue
 		}
-		if err := p.unmove(&ops[i], i); err != nil {
-			errs = append(errs, hostError("take back", string(ops[i].Path), err))
+		if err := p.revertMove(&ops[i], i); err != nil {
+			errs = append(errs, hostError("revert the change of", string(ops[i].Path), err))
 		}
 	}
 	return len(errs) == 1, errors.Join(errs...)
 }
 
-// parents keeps the directory that was used last open.
-type parents struct {
-	root  int
+// parentCache keeps the directory used last open.
+type parentCache struct {
+	root  int // fd of dir
 	stage int
 	name  string
 	fd    int
 	open  bool
 }
 
-func (p *parents) close() {
+func (p *parentCache) close() {
 	if p.open {
 		unix.Close(p.fd) //nolint:errcheck // nothing is written through it
 		p.open = false
 	}
 }
 
-func (p *parents) of(name string) (fd int, base string, err error) {
-	dir, base := parent(name)
+func (p *parentCache) openParent(name string) (fd int, base string, err error) {
+	dir, base := splitParent(name)
 	if p.open && p.name == dir {
 		return p.fd, base, nil
 	}
@@ -203,40 +204,41 @@ func (p *parents) of(name string) (fd int, base string, err error) {
 	return p.fd, base, nil
 }
 
-// move puts or removes something. What was there is in the stage then, where the
-// file system can do that.
-func (p *parents) move(o *op, number int) error {
-	dir, base, err := p.of(string(o.Path))
+// applyMove installs or removes one entry. The old entry is then in the stage, if
+// the file system supports that move.
+func (p *parentCache) applyMove(o *op, number int) error {
+	dir, base, err := p.openParent(string(o.Path))
 	if err != nil {
 		if o.Remove && isNotExist(err) {
 			return nil
 		}
 		return err
 	}
-	step := func() error { return place(p.stage, o, dir, base) }
+	step := func() error { return moveFromStage(p.stage, o, dir, base) }
 	if o.Remove {
-		step = func() error { return setAside(p.stage, o, number, dir, base) }
+		step = func() error { return moveToStage(p.stage, o, number, dir, base) }
 	}
 	err = step()
-	if errors.Is(err, unix.EACCES) && unix.Fchmod(dir, 0o700) == nil { // its own attributes come last
+	if errors.Is(err, unix.EACCES) && unix.Fchmod(dir, 0o700) == nil { // the attribute steps restore its mode
 		err = step()
 	}
 	return err
 }
 
-// place makes what is ready in the stage that which is at base.
-func place(stage int, o *op, dir int, base string) error {
-	if o.Ino != 0 && inode(dir, base) == o.Ino {
-		return nil // it was done before
+// moveFromStage swaps the staged entry with the one at base by RENAME_EXCHANGE, or
+// renames it if the exchange is not possible.
+func moveFromStage(stage int, o *op, dir int, base string) error {
+	if o.Ino != 0 && inodeAt(dir, base) == o.Ino {
+		return nil // done before
 	}
-	err := exchange(stage, o.Temp, dir, base)
+	err := exchangeNames(stage, o.Temp, dir, base)
 	if err == nil {
 		return nil
 	}
 	if !errors.Is(err, unix.ENOENT) && !cannotMove(err) {
 		return err
 	}
-	o.lost = inode(dir, base) != 0
+	o.lost = inodeAt(dir, base) != 0
 	err = unix.Renameat(stage, o.Temp, dir, base)
 	for _, clash := range []error{unix.EISDIR, unix.ENOTDIR, unix.ENOTEMPTY, unix.EEXIST} {
 		if errors.Is(err, clash) {
@@ -247,18 +249,19 @@ func place(stage int, o *op, dir int, base string) error {
 			break
 		}
 	}
-	if errors.Is(err, unix.ENOENT) && inode(stage, o.Temp) == 0 {
-		return nil // it was done before
+	if errors.Is(err, unix.ENOENT) && inodeAt(stage, o.Temp) == 0 {
+		return nil // done before
 	}
 	return err
 }
 
-// setAside moves what goes into the stage.
-func setAside(stage int, o *op, number int, dir int, base string) error {
-	err := unix.Renameat(dir, base, stage, aside(number))
+// moveToStage moves an entry that is removed into the stage, or deletes it if it
+// can't be moved.
+func moveToStage(stage int, o *op, number int, dir int, base string) error {
+	err := unix.Renameat(dir, base, stage, asideName(number))
 	switch {
 	case errors.Is(err, unix.ENOENT):
-		return nil // it was done before
+		return nil // done before
 	case err != nil && (cannotMove(err) || errors.Is(err, unix.EACCES)):
 		o.lost = true
 		return removeAll(dir, base)
@@ -266,10 +269,10 @@ func setAside(stage int, o *op, number int, dir int, base string) error {
 	return err
 }
 
-func aside(number int) string { return "gone-" + strconv.Itoa(number) }
+func asideName(number int) string { return "gone-" + strconv.Itoa(number) }
 
-// cannotMove reports whether it is the file system that can't move something, such
-// as a directory of a lower layer.
+// cannotMove reports whether the file system does not support the move, for example
+// of a directory of an overlayfs lower layer.
 func cannotMove(err error) bool {
 	for _, e := range []error{unix.EXDEV, unix.EINVAL, unix.ENOSYS, unix.ENOTSUP, unix.EEXIST, unix.ENOTEMPTY} {
 		if errors.Is(err, e) {
@@ -279,34 +282,34 @@ func cannotMove(err error) bool {
 	return false
 }
 
-var errNotKept = fmt.Errorf("what was there is not kept: %w", fault.Failed)
+var errNotKept = fmt.Errorf("the old entry was not kept: %w", fault.Failed)
 
-// unmove is the opposite of move.
-func (p *parents) unmove(o *op, number int) error {
-	dir, base, err := p.of(string(o.Path))
+// revertMove is the inverse of applyMove.
+func (p *parentCache) revertMove(o *op, number int) error {
+	dir, base, err := p.openParent(string(o.Path))
 	if err != nil {
 		if o.Remove && isNotExist(err) {
-			return nil // there was nothing to remove
+			return nil // nothing was removed
 		}
 		return err
 	}
 	switch {
 	case o.lost:
 		return errNotKept
-	case o.Remove && inode(p.stage, aside(number)) != 0:
-		return unix.Renameat(p.stage, aside(number), dir, base)
+	case o.Remove && inodeAt(p.stage, asideName(number)) != 0:
+		return unix.Renameat(p.stage, asideName(number), dir, base)
 	case o.Remove:
 		return nil
-	case o.Ino == 0 || inode(dir, base) != o.Ino:
+	case o.Ino == 0 || inodeAt(dir, base) != o.Ino:
 		return errNotKept
-	case inode(p.stage, o.Temp) == 0: // there was nothing
+	case inodeAt(p.stage, o.Temp) == 0: // there was no old entry
 		return unix.Renameat(dir, base, p.stage, o.Temp)
 	}
-	return exchange(p.stage, o.Temp, dir, base)
+	return exchangeNames(p.stage, o.Temp, dir, base)
 }
 
-// inode is the number of what is at a name; 0 is nothing.
-func inode(dir int, name string) uint64 {
+// inodeAt is the inode number of an entry; 0 if it does not exist.
+func inodeAt(dir int, name string) uint64 {
 	var st unix.Stat_t
 	if unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		return 0
@@ -314,9 +317,9 @@ func inode(dir int, name string) uint64 {
 	return st.Ino
 }
 
-// attr gives what is there its attributes, and returns those that it had.
-func (p *parents) attr(o *op, opts *RestoreOptions) (was *attr, err error) {
-	dir, base, err := p.of(string(o.Path))
+// setAttrs sets the attributes of an entry, and returns the old ones.
+func (p *parentCache) setAttrs(o *op, opts *RestoreOptions) (was *attr, err error) {
+	dir, base, err := p.openParent(string(o.Path))
 	if err != nil {
 		return nil, err
 	}
@@ -325,9 +328,9 @@ func (p *parents) attr(o *op, opts *RestoreOptions) (was *attr, err error) {
 	if err := unix.Fstatat(dir, base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return nil, err
 	}
-	old := nodeOf(base, &st)
+	old := nodeFromStat(base, &st)
 	if n.Type == driver.TypeSymlink {
-		return (&placer{}).attr(&old), setTime(dir, base, n)
+		return (&installer{}).attrsOf(&old), setTime(dir, base, n)
 	}
 	flags := unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
 	fd, err := openRetry(dir, base, flags)
@@ -343,5 +346,5 @@ func (p *parents) attr(o *op, opts *RestoreOptions) (was *attr, err error) {
 		return nil, err
 	}
 	old.Xattrs = userXattrs(attrs)
-	return (&placer{}).attr(&old), (&placer{sync: opts.Sync}).set(fd, n, false)
+	return (&installer{}).attrsOf(&old), (&installer{sync: opts.Sync}).setAttrs(fd, n, false)
 }

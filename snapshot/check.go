@@ -9,30 +9,30 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Report is what Check found.
+// A Report is the result of Check.
 type Report struct {
 	Snapshots int    `json:"snapshots"`
 	Packs     int    `json:"packs"`
-	Objects   int    `json:"objects"`  // that were read and verified
-	Unneeded  int    `json:"unneeded"` // objects that no snapshot needs, for gc to remove
+	Objects   int    `json:"objects"`  // verified objects
+	Unneeded  int    `json:"unneeded"` // objects that no snapshot references
 	Problems  []Flaw `json:"problems"`
 }
 
-// OK reports whether nothing is wrong.
+// OK reports whether there are no problems.
 func (r *Report) OK() bool { return len(r.Problems) == 0 }
 
-// A Flaw is something in a store that is not as it must be.
+// A Flaw is a missing or damaged part of a store.
 type Flaw struct {
 	What     string `json:"what"`               // the object, pack or snapshot
-	Snapshot string `json:"snapshot,omitempty"` // one that can't be restored for it
+	Snapshot string `json:"snapshot,omitempty"` // a snapshot that can't be restored because of it
 	Error    string `json:"error"`
 }
 
-// Check reads all that is in the store and verifies it: every pack, every object
-// and, for every snapshot, that all that it needs is there. Reasons why it could
-// not look are the error; what it found is the report.
+// Check reads and verifies the store: every pack, every object, and that each
+// snapshot's objects exist. What it finds is in the report; an error means that it
+// could not finish.
 func (s *Store) Check(ctx context.Context) (*Report, error) {
-	unlock, err := s.share(ctx)
+	unlock, err := s.lockShared(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -42,13 +42,13 @@ func (s *Store) Check(ctx context.Context) (*Report, error) {
 	if err != nil {
 		return r, err
 	}
-	if err := s.refresh(ctx); err != nil {
+	if err := s.refreshIndex(ctx); err != nil {
 		return r, err
 	}
 	return r, s.checkSnapshots(ctx, r, good)
 }
 
-// checkPacks verifies every object of every pack and returns those that are good.
+// checkPacks verifies every object of every pack, and returns the good ones.
 func (s *Store) checkPacks(ctx context.Context, r *Report) (map[ID]bool, error) {
 	good := map[ID]bool{}
 	packs, err := s.be.List(ctx, kindPacks)
@@ -62,7 +62,7 @@ func (s *Store) checkPacks(ctx context.Context, r *Report) (map[ID]bool, error) 
 			err = s.checkHead(ctx, e.ID)
 		}
 		if err != nil {
-			if err := r.note("pack "+e.ID, "", err); err != nil {
+			if err := r.addProblem("pack "+e.ID, "", err); err != nil {
 				return nil, err
 			}
 			continue
@@ -77,7 +77,7 @@ func (s *Store) checkPacks(ctx context.Context, r *Report) (map[ID]bool, error) 
 func (s *Store) checkHead(ctx context.Context, pack string) error {
 	head, err := s.be.ReadRange(ctx, kindPacks+"/"+pack, 0, int64(len(packMagic)))
 	if err == nil && string(head) != packMagic {
-		err = corrupt("pack %s: it does not begin as a pack", pack)
+		err = corruptError("pack %s: it does not start with the pack magic", pack)
 	}
 	return err
 }
@@ -87,7 +87,7 @@ func (s *Store) checkBlocks(ctx context.Context, r *Report, pack string, f *foot
 	for i, b := range f.blocks {
 		plain, err := readBlock(ctx, s.be, pack, b)
 		if err != nil {
-			if err := r.note("pack "+pack, "", err); err != nil {
+			if err := r.addProblem("pack "+pack, "", err); err != nil {
 				return err
 			}
 		}
@@ -98,7 +98,7 @@ func (s *Store) checkBlocks(ctx context.Context, r *Report, pack string, f *foot
 			}
 			r.Objects++
 			if got := sum(plain[e.off : e.off+e.size]); got != e.id {
-				r.Problems = append(r.Problems, Flaw{What: "object " + e.id.String(), Error: fmt.Sprintf("in pack %s its content has the digest %s", pack, got)})
+				r.Problems = append(r.Problems, Flaw{What: "object " + e.id.String(), Error: fmt.Sprintf("its content in pack %s has the digest %s", pack, got)})
 				continue
 			}
 			good[e.id] = true
@@ -107,8 +107,9 @@ func (s *Store) checkBlocks(ctx context.Context, r *Report, pack string, f *foot
 	return nil
 }
 
-// note adds a problem, unless the error is no property of the store.
-func (r *Report) note(what, snapshot string, err error) error {
+// addProblem adds a problem. An error that is not a property of the store is
+// returned.
+func (r *Report) addProblem(what, snapshot string, err error) error {
 	code := fault.Of(err)
 	if fault.CauseOf(err) != fault.CauseCorrupt && code != fault.NotFound {
 		return err
@@ -117,7 +118,7 @@ func (r *Report) note(what, snapshot string, err error) error {
 	return nil
 }
 
-// checkSnapshots verifies that all that snapshots need is among the good.
+// checkSnapshots verifies that every object of every snapshot is good.
 func (s *Store) checkSnapshots(ctx context.Context, r *Report, good map[ID]bool) error {
 	entries, err := s.be.List(ctx, kindSnapshots)
 	if err != nil {
@@ -125,23 +126,23 @@ func (s *Store) checkSnapshots(ctx context.Context, r *Report, good map[ID]bool)
 	}
 	needed := map[ID]bool{}
 	for _, e := range entries {
-		m, err := s.read(ctx, e)
+		m, err := s.readManifest(ctx, e)
 		if fault.Of(err) == fault.NotFound {
 			continue
 		}
 		r.Snapshots++
 		if err == nil {
-			g := &collection{s: s, live: map[ID]bool{}}
+			g := &gcRun{s: s, live: map[ID]bool{}}
 			err = g.markTree(ctx, m.Root)
 			for id := range g.live {
 				needed[id] = true
 				if !good[id] {
-					r.Problems = append(r.Problems, Flaw{What: "object " + id.String(), Snapshot: e.ID, Error: "it is missing or damaged"})
+					r.Problems = append(r.Problems, Flaw{What: "object " + id.String(), Snapshot: e.ID, Error: "the object is missing or damaged"})
 				}
 			}
 		}
 		if err != nil {
-			if err := r.note("snapshot "+e.ID, e.ID, err); err != nil {
+			if err := r.addProblem("snapshot "+e.ID, e.ID, err); err != nil {
 				return err
 			}
 		}
@@ -154,8 +155,8 @@ func (s *Store) checkSnapshots(ctx context.Context, r *Report, good map[ID]bool)
 	return nil
 }
 
-// inOrder sorts objects by where they are, so that each block is read once.
-func (s *Store) inOrder(ids []ID) []ID {
+// sortByLocation sorts objects by pack and block, so that each block is read once.
+func (s *Store) sortByLocation(ids []ID) []ID {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	slices.SortFunc(ids, func(a, b ID) int {

@@ -9,15 +9,15 @@ import (
 
 // CopyOptions are the options of Copy.
 type CopyOptions struct {
-	// Credentials takes files along that are known to hold credentials, which are
-	// left out otherwise: others may read the store that the copy goes to.
+	// Credentials includes known credential files (see secret.CredentialFiles). By
+	// default they are left out, since the target store may have other readers.
 	Credentials bool
 
 	Progress func(files, bytes int64) // see TakeOptions
 }
 
-// Copy copies a snapshot, whole, to another store, where it has an id of its own.
-// What the other store has of it already is not written again.
+// Copy copies a snapshot, with its base, to another store, under a new id. Objects
+// that the target store has are not written again.
 func (s *Store) Copy(ctx context.Context, id string, to *Store, opts *CopyOptions) (*Manifest, error) {
 	if opts == nil {
 		opts = &CopyOptions{}
@@ -27,7 +27,7 @@ func (s *Store) Copy(ctx context.Context, id string, to *Store, opts *CopyOption
 		return nil, err
 	}
 	if len(m.Paths) > 0 {
-		return nil, fmt.Errorf("snapshot: copy %s: %w: it is of some paths alone", id, fault.InvalidArgument)
+		return nil, fmt.Errorf("snapshot: copy %s: %w: a snapshot of single paths can't be copied", id, fault.InvalidArgument)
 	}
 	return to.Take(ctx, t, &TakeOptions{Info: m.SnapshotInfo, Complete: true, NoCredentials: !opts.Credentials, Progress: opts.Progress})
 }

@@ -115,7 +115,7 @@ func TestPathSet(t *testing.T) {
 	for name, want := range map[string][2]bool{
 		"a": {false, true}, "a/b": {true, false}, "a/b/c": {true, false}, "a/bc": {false, false}, "c": {true, false}, "c/d": {true, false}, "a.x": {true, false}, "b": {false, false},
 	} {
-		if got := [2]bool{s.has(name), s.leads(name)}; got != want {
+		if got := [2]bool{s.contains(name), s.hasBelow(name)}; got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}

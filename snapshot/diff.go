@@ -16,33 +16,33 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Hunk is a part of a file that differs.
+// A Hunk is a changed part of a file.
 type Hunk = textdiff.Hunk
 
 // DiffOptions are the options of Diff.
 type DiffOptions struct {
-	Text    bool // fill hunks and the numbers of lines
-	Context int  // lines around a change; 0 is 3, and -1 none
+	Text    bool // fill hunks and line counts
+	Context int  // lines around a change; 0 is 3, and -1 is 0
 
-	// Only are the paths to compare, with all below them; nil is everything.
+	// Only are the paths to compare, with their subtrees; nil is all.
 	Only []string
 
-	// NoRenames tells a file that moved as one that was removed and one that
-	// was added.
+	// NoRenames reports a renamed file as one that was removed and one that was
+	// added.
 	NoRenames bool
 
-	// Binary fills, with Text, Patch for files that are no text, or have too many
-	// bytes to be compared as text.
+	// Binary fills, with Text, Patch for files that are binary, or too large to be
+	// compared as text.
 	Binary bool
 
-	// MaxText is how large a file may be to be compared as text; 0 is 4 MiB.
+	// MaxText is the maximum size of a file to be compared as text; 0 is 4 MiB.
 	MaxText int64
 }
 
-// ChangeKind says what happened to a path.
+// ChangeKind is the kind of a change.
 type ChangeKind string
 
-// What happens to paths.
+// The kinds of changes.
 const (
 	Added    ChangeKind = "added"
 	Removed  ChangeKind = "removed"
@@ -52,13 +52,13 @@ const (
 	Retyped  ChangeKind = "type" // a file became a directory, or the like
 )
 
-// A Comparison is what Diff found, sorted by path.
+// A Comparison is the result of Diff, sorted by path.
 type Comparison struct {
 	Changes []FileChange `json:"changes"`
 	Stats   Stats        `json:"stats"`
 }
 
-// Stats sums a comparison up.
+// Stats are the totals of a comparison.
 type Stats struct {
 	Added        int `json:"added"`
 	Removed      int `json:"removed"`
@@ -72,7 +72,7 @@ type Stats struct {
 // A FileChange is a path that differs.
 type FileChange struct {
 	Path   string     `json:"path"`
-	From   string     `json:"from,omitempty"` // where it was, if it was renamed
+	From   string     `json:"from,omitempty"` // the old path of a renamed file
 	Kind   ChangeKind `json:"kind"`
 	Old    *Side      `json:"old,omitempty"`
 	New    *Side      `json:"new,omitempty"`
@@ -83,13 +83,13 @@ type FileChange struct {
 	LinesRemoved int    `json:"linesRemoved,omitempty"`
 	Hunks        []Hunk `json:"hunks,omitempty"`
 
-	// Patch is what git diff --binary says of a file that has no hunks: its index
+	// Patch is the output of git diff --binary for a file without hunks: its index
 	// line, and the content of both sides. See DiffOptions.Binary.
 	Patch string `json:"patch,omitempty"`
 }
 
-// MarshalJSON adds pathB64 and fromB64 where those are not UTF-8, which JSON can't
-// hold: the usual keys have a readable form then.
+// MarshalJSON adds pathB64 and fromB64 for paths that are not UTF-8, which JSON
+// can't represent: path and from then have a readable form.
 func (c FileChange) MarshalJSON() ([]byte, error) {
 	type plain FileChange
 	out := struct {
@@ -126,7 +126,7 @@ func (c *FileChange) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// A Side is what is at a path in one of the trees.
+// A Side describes a path in one of the trees.
 type Side struct {
 	Type   driver.FileType `json:"type"`
 	Mode   fs.FileMode     `json:"mode"`
@@ -135,10 +135,10 @@ type Side struct {
 	Target string          `json:"target,omitempty"`
 }
 
-// Diff compares two trees. Times do not count. Directories and files that have
-// digests are compared by them, so that what is equal costs nothing.
+// Diff compares two trees. It ignores times. Directories and files with digests are
+// compared by these, so that equal subtrees cost nothing.
 func Diff(ctx context.Context, a, b Tree, opts *DiffOptions) (*Comparison, error) {
-	d := &comparing{a: a, b: b, out: &Comparison{Changes: []FileChange{}}}
+	d := &treeDiff{a: a, b: b, out: &Comparison{Changes: []FileChange{}}}
 	if opts != nil {
 		d.opts = *opts
 	}
@@ -166,36 +166,36 @@ func Diff(ctx context.Context, a, b Tree, opts *DiffOptions) (*Comparison, error
 		return nil, err
 	}
 	defer to.Close()
-	if err := d.dirs(ctx, from, to, ""); err != nil {
+	if err := d.compareDirs(ctx, from, to, ""); err != nil {
 		return nil, err
 	}
 	if !d.opts.NoRenames {
-		d.renames()
+		d.detectRenames()
 	}
-	if err := d.texts(ctx); err != nil {
+	if err := d.diffTexts(ctx); err != nil {
 		return nil, err
 	}
-	d.sum()
+	d.countStats()
 	return d.out, nil
 }
 
-type comparing struct {
+type treeDiff struct {
 	a, b Tree
 	opts DiffOptions
 	only *pathSet
 	out  *Comparison
 }
 
-func sideOf(n *Node) *Side {
+func sideFromNode(n *Node) *Side {
 	info := n.Info("")
 	return &Side{Type: info.Type, Mode: info.Mode, Size: info.Size, Digest: info.Digest, Target: info.Target}
 }
 
-func (d *comparing) wants(name string, dir bool) bool {
-	return d.only.has(name) || dir && d.only.leads(name)
+func (d *treeDiff) isSelected(name string, dir bool) bool {
+	return d.only.contains(name) || dir && d.only.hasBelow(name)
 }
 
-func (d *comparing) dirs(ctx context.Context, a, b Directory, at string) error {
+func (d *treeDiff) compareDirs(ctx context.Context, a, b Directory, at string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("snapshot: diff: %w", err)
 	}
@@ -221,22 +221,22 @@ func (d *comparing) dirs(ctx context.Context, a, b Directory, at string) error {
 		if n != nil {
 			now = now[1:]
 		}
-		if err := d.entry(ctx, a, b, o, n, at); err != nil {
+		if err := d.compareEntry(ctx, a, b, o, n, at); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// entry compares what is under one name; either may be nil.
-func (d *comparing) entry(ctx context.Context, a, b Directory, o, n *Node, at string) error {
+// compareEntry compares the nodes of one name; either may be nil.
+func (d *treeDiff) compareEntry(ctx context.Context, a, b Directory, o, n *Node, at string) error {
 	one := o
 	if one == nil {
 		one = n
 	}
 	name := at + one.Name
 	isDir := o != nil && o.Type == driver.TypeDir || n != nil && n.Type == driver.TypeDir
-	if !d.wants(name, isDir) {
+	if !d.isSelected(name, isDir) {
 		return nil
 	}
 	same := o != nil && n != nil && o.Type == n.Type
@@ -257,20 +257,20 @@ func (d *comparing) entry(ctx context.Context, a, b Directory, o, n *Node, at st
 	return nil
 }
 
-func (d *comparing) sameDir(ctx context.Context, a, b Directory, o, n *Node, name string) error {
-	if o.Mode != n.Mode && d.wants(name, false) {
-		d.add(FileChange{Path: name, Kind: ModeOnly, Old: sideOf(o), New: sideOf(n)})
+func (d *treeDiff) sameDir(ctx context.Context, a, b Directory, o, n *Node, name string) error {
+	if o.Mode != n.Mode && d.isSelected(name, false) {
+		d.add(FileChange{Path: name, Kind: ModeOnly, Old: sideFromNode(o), New: sideFromNode(n)})
 	}
 	if !o.Content.IsZero() && o.Content == n.Content {
 		return nil
 	}
-	return d.descend(ctx, a, b, o, n, name)
+	return d.compareSubdirs(ctx, a, b, o, n, name)
 }
 
-// descend compares directories, either of which may be missing.
-func (d *comparing) descend(ctx context.Context, a, b Directory, o, n *Node, name string) error {
+// compareSubdirs compares two directories; either may be missing.
+func (d *treeDiff) compareSubdirs(ctx context.Context, a, b Directory, o, n *Node, name string) error {
 	from, to := Directory(empty{}), Directory(empty{})
-	below, err := into("", name)
+	below, err := childPrefix("", name)
 	if err != nil {
 		return err
 	}
@@ -286,19 +286,19 @@ func (d *comparing) descend(ctx context.Context, a, b Directory, o, n *Node, nam
 		}
 		defer to.Close()
 	}
-	return d.dirs(ctx, from, to, below)
+	return d.compareDirs(ctx, from, to, below)
 }
 
-func (d *comparing) sameType(ctx context.Context, a, b Directory, o, n *Node, name string) error {
+func (d *treeDiff) sameType(ctx context.Context, a, b Directory, o, n *Node, name string) error {
 	switch o.Type {
 	case driver.TypeSymlink:
 		if o.Target != n.Target {
-			d.add(FileChange{Path: name, Kind: Modified, Old: sideOf(o), New: sideOf(n)})
+			d.add(FileChange{Path: name, Kind: Modified, Old: sideFromNode(o), New: sideFromNode(n)})
 		}
 	case driver.TypeFile:
 		same, err := sameContent(ctx, a, b, o, n)
 		if err != nil {
-			return within(name, err)
+			return wrapPath(name, err)
 		}
 		switch {
 		case !same:
@@ -308,52 +308,52 @@ func (d *comparing) sameType(ctx context.Context, a, b Directory, o, n *Node, na
 			}{{a, o}, {b, n}} {
 				if side.n.Content.IsZero() {
 					if side.n.Content, err = contentID(ctx, side.dir, side.n); err != nil {
-						return within(name, err)
+						return wrapPath(name, err)
 					}
 				}
 			}
-			d.add(FileChange{Path: name, Kind: Modified, Old: sideOf(o), New: sideOf(n)})
+			d.add(FileChange{Path: name, Kind: Modified, Old: sideFromNode(o), New: sideFromNode(n)})
 		case o.Mode != n.Mode:
-			d.add(FileChange{Path: name, Kind: ModeOnly, Old: sideOf(o), New: sideOf(n)})
+			d.add(FileChange{Path: name, Kind: ModeOnly, Old: sideFromNode(o), New: sideFromNode(n)})
 		}
 	}
 	return nil
 }
 
-// oneSided tells of something that is in one tree alone, with all below it.
-func (d *comparing) oneSided(ctx context.Context, dir Directory, n *Node, name string, kind ChangeKind) error {
+// oneSided adds a node of only one tree, with its subtree.
+func (d *treeDiff) oneSided(ctx context.Context, dir Directory, n *Node, name string, kind ChangeKind) error {
 	if n.Type == driver.TypeOther || n.Type == TypeWhiteout {
 		return nil
 	}
 	if n.Type == driver.TypeFile && n.Content.IsZero() {
 		var err error
 		if n.Content, err = contentID(ctx, dir, n); err != nil {
-			return within(name, err)
+			return wrapPath(name, err)
 		}
 	}
 	c := FileChange{Path: name, Kind: kind}
 	if kind == Added {
-		c.New = sideOf(n)
+		c.New = sideFromNode(n)
 	} else {
-		c.Old = sideOf(n)
+		c.Old = sideFromNode(n)
 	}
-	if d.wants(name, false) {
+	if d.isSelected(name, false) {
 		d.add(c)
 	}
 	if n.Type != driver.TypeDir {
 		return nil
 	}
 	if kind == Added {
-		return d.descend(ctx, nil, dir, nil, n, name)
+		return d.compareSubdirs(ctx, nil, dir, nil, n, name)
 	}
-	return d.descend(ctx, dir, nil, n, nil, name)
+	return d.compareSubdirs(ctx, dir, nil, n, nil, name)
 }
 
-func (d *comparing) add(c FileChange) { d.out.Changes = append(d.out.Changes, c) }
+func (d *treeDiff) add(c FileChange) { d.out.Changes = append(d.out.Changes, c) }
 
-// renames joins files that were removed with files of the same content that were
-// added. Empty files say nothing of where they come from.
-func (d *comparing) renames() {
+// detectRenames joins removed and added files of equal content. Empty files are
+// left out.
+func (d *treeDiff) detectRenames() {
 	gone := map[string][]int{}
 	for i, c := range d.out.Changes {
 		if c.Kind == Removed && c.Old.Type == driver.TypeFile && c.Old.Size > 0 {
@@ -377,12 +377,12 @@ func (d *comparing) renames() {
 	}
 }
 
-// maxTexts is how many bytes of texts are compared in all; what comes after is too
-// big.
+// maxTexts is the maximum of bytes of text in one comparison; further files are
+// marked TooBig.
 const maxTexts = 256 << 20
 
-// texts compares what is in files.
-func (d *comparing) texts(ctx context.Context) error {
+// diffTexts compares the contents of files.
+func (d *treeDiff) diffTexts(ctx context.Context) error {
 	slices.SortStableFunc(d.out.Changes, func(a, b FileChange) int { return strings.Compare(a.Path, b.Path) })
 	if !d.opts.Text {
 		return nil
@@ -396,20 +396,20 @@ func (d *comparing) texts(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("snapshot: diff: %w", err)
 		}
-		if left < 0 { // what differs is in memory, all of it
+		if left < 0 { // all hunks are in memory
 			c.TooBig = true
 			continue
 		}
-		old, err := d.load(ctx, d.a, c.Path, c.Old, c)
+		old, err := d.readText(ctx, d.a, c.Path, c.Old, c)
 		if err != nil {
 			return err
 		}
-		now, err := d.load(ctx, d.b, c.Path, c.New, c)
+		now, err := d.readText(ctx, d.b, c.Path, c.New, c)
 		if err != nil {
 			return err
 		}
 		if c.Binary || c.TooBig {
-			if err := d.binary(ctx, c); err != nil {
+			if err := d.fillBinaryPatch(ctx, c); err != nil {
 				return err
 			}
 			left -= len(c.Patch)
@@ -436,8 +436,8 @@ func (c *FileChange) isDir() bool {
 	return c.Old != nil && c.Old.Type == driver.TypeDir || c.New != nil && c.New.Type == driver.TypeDir
 }
 
-// load reads a side as text. That of a symlink is its target.
-func (d *comparing) load(ctx context.Context, t Tree, name string, s *Side, c *FileChange) ([]byte, error) {
+// readText reads a side as text; for a symlink its target.
+func (d *treeDiff) readText(ctx context.Context, t Tree, name string, s *Side, c *FileChange) ([]byte, error) {
 	switch {
 	case s == nil:
 		return nil, nil
@@ -460,7 +460,7 @@ func (d *comparing) load(ctx context.Context, t Tree, name string, s *Side, c *F
 // isBinary looks for a NUL, as git does.
 func isBinary(data []byte) bool { return bytes.IndexByte(data[:min(len(data), 8000)], 0) >= 0 }
 
-// readFile reads a file that has at most so many bytes.
+// readFile reads a file of at most most bytes.
 func readFile(ctx context.Context, t Tree, name string, most int64) ([]byte, error) {
 	r, _, err := OpenFile(ctx, t, name)
 	if err != nil {
@@ -472,12 +472,12 @@ func readFile(ctx context.Context, t Tree, name string, most int64) ([]byte, err
 		return nil, fmt.Errorf("snapshot: read %s: %w: %w", name, fault.Of(err), err)
 	}
 	if int64(len(data)) > most {
-		return nil, fmt.Errorf("snapshot: read %s: %w: it has more than %d bytes", name, fault.ResourceExhausted, most)
+		return nil, fmt.Errorf("snapshot: read %s: %w: it is larger than %d bytes", name, fault.ResourceExhausted, most)
 	}
 	return data, nil
 }
 
-func (d *comparing) sum() {
+func (d *treeDiff) countStats() {
 	s := &d.out.Stats
 	for _, c := range d.out.Changes {
 		switch c.Kind {

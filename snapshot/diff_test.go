@@ -459,5 +459,5 @@ func (d *countingDir) find(ctx context.Context, name string) (*Node, error) {
 	if _, ok := d.Directory.(finder); !ok {
 		d.c.n.Add(1)
 	}
-	return find(ctx, d.Directory, name)
+	return findNode(ctx, d.Directory, name)
 }

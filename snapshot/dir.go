@@ -18,8 +18,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Dir returns the backend that keeps objects in a directory, which is made when
-// something is first put there.
+// Dir returns a backend that stores objects in a directory, which the first write
+// creates.
 func Dir(path string) Backend { return &dirBackend{root: path} }
 
 type dirBackend struct{ root string }
@@ -30,12 +30,12 @@ var (
 	_ Committer = (*dirBackend)(nil)
 )
 
-// tempDir holds what is being written.
+// tempDir holds uncommitted objects.
 const tempDir = "tmp"
 
 func (b *dirBackend) path(name string) string { return filepath.Join(b.root, filepath.FromSlash(name)) }
 
-func (b *dirBackend) fail(verb, name string, err error) error {
+func (b *dirBackend) wrapError(verb, name string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -51,7 +51,7 @@ func (b *dirBackend) Create(_ context.Context, name string) (Pending, error) {
 		}
 	}
 	if err != nil {
-		return nil, b.fail("create", name, err)
+		return nil, b.wrapError("create", name, err)
 	}
 	return &pendingFile{b: b, f: f, object: name}, nil
 }
@@ -63,7 +63,7 @@ type pendingFile struct {
 	closed bool
 	done   bool
 	size   int64
-	sent   int64 // how much of it is on its way to the disk
+	sent   int64 // bytes whose writeback was started
 }
 
 func (p *pendingFile) Write(data []byte) (int, error) {
@@ -73,25 +73,25 @@ func (p *pendingFile) Write(data []byte) (int, error) {
 		writeBack(p.f, p.sent, p.size-p.sent)
 		p.sent = p.size
 	}
-	return n, p.b.fail("write", p.object, err)
+	return n, p.b.wrapError("write", p.object, err)
 }
 
 func (p *pendingFile) Commit(ctx context.Context) error { return p.b.CommitAll(ctx, []Pending{p}) }
 
-// CommitAll brings the contents to the disk together, which costs about what one
-// does, then gives them their names in order, and then brings those to the disk:
-// file systems keep the order of renames.
+// CommitAll fsyncs the contents in parallel, which costs about as much as one
+// fsync, renames the files in order, and fsyncs the directories: file systems keep
+// the order of renames.
 func (b *dirBackend) CommitAll(_ context.Context, list []Pending) error {
 	var g errgroup.Group
 	for _, p := range list {
-		g.Go(p.(*pendingFile).finish)
+		g.Go(p.(*pendingFile).syncAndClose)
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
 	dirs := []string{}
 	for _, p := range list {
-		dir, err := p.(*pendingFile).name()
+		dir, err := p.(*pendingFile).renameToFinal()
 		if err != nil {
 			return err
 		}
@@ -101,24 +101,24 @@ func (b *dirBackend) CommitAll(_ context.Context, list []Pending) error {
 	}
 	for _, dir := range dirs {
 		if err := atomicfile.SyncDir(dir); err != nil {
-			return b.fail("write", filepath.Base(dir), err)
+			return b.wrapError("write", filepath.Base(dir), err)
 		}
 	}
 	return nil
 }
 
-// finish brings the content to the disk.
-func (p *pendingFile) finish() error {
+// syncAndClose fsyncs and closes the file.
+func (p *pendingFile) syncAndClose() error {
 	err := p.f.Sync()
 	if cerr := p.f.Close(); err == nil {
 		err = cerr
 	}
 	p.closed = true
-	return p.b.fail("write", p.object, err)
+	return p.b.wrapError("write", p.object, err)
 }
 
-// name makes the object visible, in the directory that it returns.
-func (p *pendingFile) name() (dir string, err error) {
+// renameToFinal publishes the object by rename, and returns its directory.
+func (p *pendingFile) renameToFinal() (dir string, err error) {
 	final := p.b.path(p.object)
 	dir = filepath.Dir(final)
 	err = os.Rename(p.f.Name(), final)
@@ -128,7 +128,7 @@ func (p *pendingFile) name() (dir string, err error) {
 		}
 	}
 	p.done = err == nil
-	return dir, p.b.fail("write", p.object, err)
+	return dir, p.b.wrapError("write", p.object, err)
 }
 
 func (p *pendingFile) Abort() {
@@ -144,15 +144,15 @@ func (p *pendingFile) Abort() {
 func (b *dirBackend) ReadRange(_ context.Context, name string, off, n int64) ([]byte, error) {
 	f, err := os.Open(b.path(name))
 	if err != nil {
-		return nil, b.fail("read", name, err)
+		return nil, b.wrapError("read", name, err)
 	}
 	defer f.Close()
 	buf := make([]byte, n)
 	if _, err := f.ReadAt(buf, off); err != nil {
 		if errors.Is(err, io.EOF) {
-			return nil, corrupt("read %s: it ends before byte %d", name, off+n)
+			return nil, corruptError("read %s: the file ends before byte %d", name, off+n)
 		}
-		return nil, b.fail("read", name, err)
+		return nil, b.wrapError("read", name, err)
 	}
 	return buf, nil
 }
@@ -163,7 +163,7 @@ func (b *dirBackend) List(_ context.Context, kind string) ([]Entry, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, b.fail("list", kind, err)
+		return nil, b.wrapError("list", kind, err)
 	}
 	list := make([]Entry, 0, len(entries))
 	for _, e := range entries {
@@ -172,7 +172,7 @@ func (b *dirBackend) List(_ context.Context, kind string) ([]Entry, error) {
 			continue
 		}
 		if err != nil {
-			return nil, b.fail("list", kind, err)
+			return nil, b.wrapError("list", kind, err)
 		}
 		if info.Mode().IsRegular() {
 			list = append(list, Entry{ID: e.Name(), Size: info.Size(), ModTime: info.ModTime()})
@@ -186,13 +186,13 @@ func (b *dirBackend) Delete(_ context.Context, name string) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return b.fail("delete", name, err)
+	return b.wrapError("delete", name, err)
 }
 
-// Lock locks a file of the store, with flock(2).
+// Lock takes the flock of the store's lock file.
 func (b *dirBackend) Lock(ctx context.Context, shared bool) (func(), error) {
 	if err := os.MkdirAll(b.root, 0o700); err != nil {
-		return nil, b.fail("lock", b.root, err)
+		return nil, b.wrapError("lock", b.root, err)
 	}
 	take := flockfile.Lock
 	if shared {
@@ -200,10 +200,10 @@ func (b *dirBackend) Lock(ctx context.Context, shared bool) (func(), error) {
 	}
 	l, err := take(ctx, b.path("lock"))
 	if err != nil {
-		return nil, b.fail("lock", b.root, err)
+		return nil, b.wrapError("lock", b.root, err)
 	}
 	return func() {
-		l.Close() //nolint:errcheck // the lock ends with the descriptor, whatever it answers
+		l.Close() //nolint:errcheck // closing releases the flock in any case
 	}, nil
 }
 
@@ -217,5 +217,5 @@ func (b *dirBackend) Clean(context.Context) error {
 			err = rerr
 		}
 	}
-	return b.fail("clean", tempDir, err)
+	return b.wrapError("clean", tempDir, err)
 }

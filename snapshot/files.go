@@ -11,8 +11,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Files returns the tree of a module for files, such as that of a workspace. Where
-// the module is one that Module made, it is the tree behind it.
+// Files returns the tree of a file module, such as that of a workspace. For a
+// module made by Module it is the original tree.
 func Files(m *driver.FS) Tree {
 	if f, ok := m.Files.(*treeFiles); ok {
 		return f.t
@@ -67,18 +67,18 @@ func (d filesDir) Dir(_ context.Context, n *Node) (Directory, error) {
 
 func (d filesDir) Close() {}
 
-// Module returns a tree as a module for files that can only be read.
+// Module returns a tree as a read-only file module.
 func Module(t Tree) *driver.FS { return &driver.FS{Files: &treeFiles{t}} }
 
 type treeFiles struct{ t Tree }
 
-var errReadOnly = fmt.Errorf("snapshot: %w: a snapshot does not change", fault.PermissionDenied)
+var errReadOnly = fmt.Errorf("snapshot: %w: a snapshot is read-only", fault.PermissionDenied)
 
-// Stat follows symlinks that stay inside, unless it is told not to.
+// Stat follows symlinks inside the tree, unless opts.NoFollow is set.
 func (f *treeFiles) Stat(ctx context.Context, name string, opts *driver.StatOptions) (driver.Info, error) {
 	if !opts.NoFollow {
 		var err error
-		if name, err = f.follow(ctx, name); err != nil {
+		if name, err = f.resolveSymlinks(ctx, name); err != nil {
 			return driver.Info{}, err
 		}
 	}
@@ -97,11 +97,11 @@ func (f *treeFiles) Stat(ctx context.Context, name string, opts *driver.StatOpti
 	return n.Info(name), nil
 }
 
-// follow resolves the symlinks of a name.
-func (f *treeFiles) follow(ctx context.Context, name string) (string, error) {
+// resolveSymlinks resolves all symlinks of a name.
+func (f *treeFiles) resolveSymlinks(ctx context.Context, name string) (string, error) {
 	const most = 40
 	for range most {
-		next, err := f.resolve(ctx, name)
+		next, err := f.resolveFirstSymlink(ctx, name)
 		if err != nil || next == name {
 			return next, err
 		}
@@ -110,8 +110,9 @@ func (f *treeFiles) follow(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("snapshot: %s: %w: too many symlinks", name, fault.InvalidArgument)
 }
 
-// resolve replaces the first symlink of a name by its target.
-func (f *treeFiles) resolve(ctx context.Context, name string) (string, error) {
+// resolveFirstSymlink replaces the first symlink of a name by its target. A target
+// outside the tree is refused.
+func (f *treeFiles) resolveFirstSymlink(ctx context.Context, name string) (string, error) {
 	elems := strings.Split(name, "/")
 	for i := range elems {
 		at := path.Join(elems[:i+1]...)
@@ -127,7 +128,7 @@ func (f *treeFiles) resolve(ctx context.Context, name string) (string, error) {
 		}
 		next := path.Join(path.Dir(at), n.Target, path.Join(elems[i+1:]...))
 		if strings.HasPrefix(n.Target, "/") || next == ".." || strings.HasPrefix(next, "../") {
-			return "", fmt.Errorf("snapshot: %s: %w: the symlink leaves the snapshot", name, fault.SandboxViolation)
+			return "", fmt.Errorf("snapshot: %s: %w: a symlink points outside the snapshot", name, fault.SandboxViolation)
 		}
 		return next, nil
 	}
@@ -135,7 +136,7 @@ func (f *treeFiles) resolve(ctx context.Context, name string) (string, error) {
 }
 
 func (f *treeFiles) ReadDir(ctx context.Context, name string) ([]driver.Info, error) {
-	name, err := f.follow(ctx, name)
+	name, err := f.resolveSymlinks(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +159,7 @@ func (f *treeFiles) ReadDir(ctx context.Context, name string) ([]driver.Info, er
 	return infos, nil
 }
 
-// openDir opens the directory at name; nil where it is none.
+// openDir opens the directory at name; nil if name is not a directory.
 func openDir(ctx context.Context, t Tree, name string) (Directory, *Node, error) {
 	dir, n, err := Lookup(ctx, t, name)
 	if err != nil {
@@ -177,7 +178,7 @@ func openDir(ctx context.Context, t Tree, name string) (Directory, *Node, error)
 }
 
 func (f *treeFiles) Read(ctx context.Context, name string, opts *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
-	name, err := f.follow(ctx, name)
+	name, err := f.resolveSymlinks(ctx, name)
 	if err != nil {
 		return nil, driver.Info{}, err
 	}

@@ -10,20 +10,21 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// GCResult says what GC did.
+// GCResult is the result of GC.
 type GCResult struct {
-	Snapshots int   `json:"snapshots"` // that are there
-	Objects   int   `json:"objects"`   // that they need
-	Packs     int   `json:"packs"`     // that are left
-	Removed   int   `json:"removed"`   // packs that were removed
-	Condemned int   `json:"condemned"` // packs that a later run removes
-	Rewritten int   `json:"rewritten"` // packs whose objects were moved into fuller ones
+	Snapshots int   `json:"snapshots"` // in the store
+	Objects   int   `json:"objects"`   // referenced by snapshots
+	Packs     int   `json:"packs"`     // remaining
+	Removed   int   `json:"removed"`   // removed packs
+	Condemned int   `json:"condemned"` // packs marked for removal by a later run
+	Rewritten int   `json:"rewritten"` // packs whose live objects were moved to new packs
 	Freed     int64 `json:"freed"`     // bytes
 }
 
-// GC removes what no snapshot needs. Packs that are mostly needless, or small,
-// are written anew. It refuses to remove anything while a manifest or a tree
-// can't be read, since then it is not known what is needed.
+// GC is a mark-and-sweep garbage collection. It removes packs without referenced
+// objects, and rewrites packs that are mostly unreferenced or small. If a manifest
+// or tree can't be read it removes nothing, since the set of referenced objects is
+// then unknown.
 func (s *Store) GC(ctx context.Context) (GCResult, error) {
 	locker, locks := s.be.(Locker)
 	if locks {
@@ -36,28 +37,28 @@ func (s *Store) GC(ctx context.Context) (GCResult, error) {
 			return GCResult{}, err
 		}
 	}
-	if err := s.refresh(ctx); err != nil {
+	if err := s.refreshIndex(ctx); err != nil {
 		return GCResult{}, err
 	}
-	g := &collection{s: s, live: map[ID]bool{}, locks: locks}
-	if err := g.mark(ctx); err != nil {
+	g := &gcRun{s: s, live: map[ID]bool{}, locks: locks}
+	if err := g.markLive(ctx); err != nil {
 		return g.res, fmt.Errorf("snapshot: gc: nothing was removed: %w", err)
 	}
-	err := g.sweep(ctx)
-	s.blocks.forget()
-	return g.res, errors.Join(err, s.refresh(ctx))
+	err := g.sweepPacks(ctx)
+	s.blocks.dropAll()
+	return g.res, errors.Join(err, s.refreshIndex(ctx))
 }
 
-// A collection is a GC under way.
-type collection struct {
+// A gcRun is the state of one GC.
+type gcRun struct {
 	s     *Store
 	live  map[ID]bool
 	locks bool
 	res   GCResult
 }
 
-// mark finds all that is needed.
-func (g *collection) mark(ctx context.Context) error {
+// markLive collects the objects that snapshots reference.
+func (g *gcRun) markLive(ctx context.Context) error {
 	all, err := g.s.List(ctx)
 	if err != nil {
 		return err
@@ -72,14 +73,14 @@ func (g *collection) mark(ctx context.Context) error {
 	return nil
 }
 
-func (g *collection) markTree(ctx context.Context, id ID) error {
+func (g *gcRun) markTree(ctx context.Context, id ID) error {
 	if g.live[id] {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	nodes, err := g.s.tree(ctx, id)
+	nodes, err := g.s.readTree(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func (g *collection) markTree(ctx context.Context, id ID) error {
 		case n.Size <= ChunkSize:
 			g.live[n.Content] = true
 		case !g.live[n.List]:
-			chunks, err := g.s.chunks(ctx, n.List, n.Size)
+			chunks, err := g.s.readChunkList(ctx, n.List, n.Size)
 			if err != nil {
 				return err
 			}
@@ -110,15 +111,14 @@ func (g *collection) markTree(ctx context.Context, id ID) error {
 	return nil
 }
 
-// small is a pack that is worth to be joined with others; many is how many of
-// them are.
+// Packs below smallPack bytes are merged once there are minSmallPacks of them.
 const (
-	small = packSize / 8
-	many  = 8
+	smallPack     = packSize / 8
+	minSmallPacks = 8
 )
 
-// sweep rewrites and removes packs.
-func (g *collection) sweep(ctx context.Context) error {
+// sweepPacks rewrites and removes packs.
+func (g *gcRun) sweepPacks(ctx context.Context) error {
 	g.s.mu.RLock()
 	liveIn := map[uint32]int64{} // bytes
 	for id := range g.live {
@@ -139,37 +139,37 @@ func (g *collection) sweep(ctx context.Context) error {
 			sparse = append(sparse, name)
 		case g.s.condemned[name]:
 			spared = append(spared, name)
-		case p.size < small:
+		case p.size < smallPack:
 			tiny = append(tiny, name)
 		}
 	}
 	g.res.Packs = len(g.s.packs) - len(drop)
 	g.s.mu.RUnlock()
-	for _, name := range spared { // a snapshot that was being taken meanwhile needs it
+	for _, name := range spared { // a snapshot taken meanwhile references it
 		if err := g.s.be.Delete(ctx, kindCondemned+"/"+name); err != nil {
 			return err
 		}
 	}
-	if len(tiny) >= many {
+	if len(tiny) >= minSmallPacks {
 		sparse = append(sparse, tiny...)
 	}
 	if len(sparse) > 0 {
-		if err := g.rewrite(ctx, sparse); err != nil {
+		if err := g.rewritePacks(ctx, sparse); err != nil {
 			return err
 		}
 		g.res.Rewritten = len(sparse)
 		drop = append(drop, sparse...)
 	}
 	for _, name := range drop {
-		if err := g.remove(ctx, name); err != nil {
+		if err := g.removePack(ctx, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// rewrite copies what is needed in packs into new ones.
-func (g *collection) rewrite(ctx context.Context, packs []string) error {
+// rewritePacks copies the live objects of packs into new packs.
+func (g *gcRun) rewritePacks(ctx context.Context, packs []string) error {
 	from := map[uint32]bool{}
 	g.s.mu.RLock()
 	for _, name := range packs {
@@ -183,11 +183,11 @@ func (g *collection) rewrite(ctx context.Context, packs []string) error {
 	}
 	before := len(g.s.packs)
 	g.s.mu.RUnlock()
-	w := &writer{s: g.s, unlock: func() {}, base: ctx, fresh: map[ID]bool{}, moving: true}
-	w.begin(ctx)
+	w := &objectWriter{s: g.s, unlock: func() {}, base: ctx, fresh: map[ID]bool{}, moving: true}
+	w.startGroup(ctx)
 	defer w.close()
-	for _, id := range g.s.inOrder(move) {
-		data, err := g.s.get(ctx, id)
+	for _, id := range g.s.sortByLocation(move) {
+		data, err := g.s.readObject(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -205,13 +205,13 @@ func (g *collection) rewrite(ctx context.Context, packs []string) error {
 	return nil
 }
 
-// remove removes a pack, or condemns it where those who write can't be waited for.
-func (g *collection) remove(ctx context.Context, name string) error {
+// removePack removes a pack. On a backend without locks it condemns the pack first.
+func (g *gcRun) removePack(ctx context.Context, name string) error {
 	g.s.mu.RLock()
 	size := g.s.packs[name].size
 	g.s.mu.RUnlock()
 	if !g.locks {
-		ripe, err := g.condemn(ctx, name)
+		ripe, err := g.condemnPack(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -233,10 +233,11 @@ func (g *collection) remove(ctx context.Context, name string) error {
 	return nil
 }
 
-// condemn marks a pack that nobody is to build on any more, and reports whether
-// it was marked so long ago that nobody does. Times are those of the backend.
-func (g *collection) condemn(ctx context.Context, name string) (ripe bool, err error) {
-	now, err := g.clock(ctx)
+// condemnPack marks a pack, so that no writer references its objects from then on,
+// and reports whether the mark is older than the grace period. Times are those of
+// the backend's clock.
+func (g *gcRun) condemnPack(ctx context.Context, name string) (ripe bool, err error) {
+	now, err := g.backendTime(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -249,16 +250,16 @@ func (g *collection) condemn(ctx context.Context, name string) (ripe bool, err e
 			return now.Sub(m.ModTime) >= g.s.grace, nil
 		}
 	}
-	return false, g.s.put(ctx, kindCondemned+"/"+name, []byte(name))
+	return false, g.s.createObject(ctx, kindCondemned+"/"+name, []byte(name))
 }
 
-// clock asks the backend what time it is.
-func (g *collection) clock(ctx context.Context) (time.Time, error) {
+// backendTime reads the backend's clock, by the modification time of a new object.
+func (g *gcRun) backendTime(ctx context.Context) (time.Time, error) {
 	id := "clock" + driver.NewID()
-	if err := g.s.put(ctx, kindCondemned+"/"+id, []byte("now")); err != nil {
+	if err := g.s.createObject(ctx, kindCondemned+"/"+id, []byte("now")); err != nil {
 		return time.Time{}, err
 	}
-	defer g.s.be.Delete(ctx, kindCondemned+"/"+id) //nolint:errcheck // it condemns nothing, and the next run ignores it
+	defer g.s.be.Delete(ctx, kindCondemned+"/"+id) //nolint:errcheck // it names no pack, and the next run ignores it
 	marks, err := g.s.be.List(ctx, kindCondemned)
 	for _, m := range marks {
 		if m.ID == id {
@@ -266,12 +267,12 @@ func (g *collection) clock(ctx context.Context) (time.Time, error) {
 		}
 	}
 	if err == nil {
-		err = fmt.Errorf("snapshot: the backend does not list what was written: %w", fault.Unavailable)
+		err = fmt.Errorf("snapshot: the backend does not list an object that was just written: %w", fault.Unavailable)
 	}
 	return time.Time{}, err
 }
 
-func (s *Store) put(ctx context.Context, name string, data []byte) error {
+func (s *Store) createObject(ctx context.Context, name string, data []byte) error {
 	out, err := s.be.Create(ctx, name)
 	if err != nil {
 		return err

@@ -19,27 +19,27 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Repository is a git repository of this host, used by git's plumbing alone. Its
-// configuration and its hooks run nothing: no filter, no hook, no pager, no helper,
-// no transport; and neither its work tree nor its index is looked at.
+// A Repository is a git repository of this host, used by plumbing commands alone.
+// Its configuration and hooks run no program: no filter, hook, pager, helper or
+// transport. Its work tree and index are not read.
 type Repository struct{ dir string }
 
 // OpenRepository returns the repository at a path: a work tree, or a bare one.
 func OpenRepository(ctx context.Context, path string) (*Repository, error) {
-	out, err := (&Repository{path}).git(ctx, nil, nil, "rev-parse", "--absolute-git-dir", "--show-prefix")
+	out, err := (&Repository{path}).runGit(ctx, nil, nil, "rev-parse", "--absolute-git-dir", "--show-prefix")
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: repository %s: %w: %w", path, fault.InvalidArgument, err)
 	}
 	dir, prefix, _ := strings.Cut(strings.TrimSuffix(string(out), "\n"), "\n")
 	if prefix != "" {
-		return nil, fmt.Errorf("snapshot: repository %s: %w: it is the directory %s of a repository; name the top of its work tree", path, fault.InvalidArgument, prefix)
+		return nil, fmt.Errorf("snapshot: repository %s: %w: it is a subdirectory (%s) of a repository; name the top of its work tree", path, fault.InvalidArgument, prefix)
 	}
 	return &Repository{dir}, nil
 }
 
-// git runs a command of git's.
-func (r *Repository) git(ctx context.Context, in io.Reader, env []string, args ...string) ([]byte, error) {
-	cmd := r.command(ctx, env, args...)
+// runGit runs a git command.
+func (r *Repository) runGit(ctx context.Context, in io.Reader, env []string, args ...string) ([]byte, error) {
+	cmd := r.gitCommand(ctx, env, args...)
 	cmd.Stdin = in
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -48,7 +48,7 @@ func (r *Repository) git(ctx context.Context, in io.Reader, env []string, args .
 		return nil, fmt.Errorf("git %s: %w", args[0], ctx.Err())
 	}
 	if errors.Is(err, exec.ErrNotFound) {
-		return nil, fmt.Errorf("git: %w: it is not installed", fault.Unavailable)
+		return nil, fmt.Errorf("git: %w: git is not installed", fault.Unavailable)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("git %s: %s: %w", args[0], strings.TrimSpace(stderr.String()), fault.Failed)
@@ -56,7 +56,7 @@ func (r *Repository) git(ctx context.Context, in io.Reader, env []string, args .
 	return out, nil
 }
 
-func (r *Repository) command(ctx context.Context, env []string, args ...string) *exec.Cmd {
+func (r *Repository) gitCommand(ctx context.Context, env []string, args ...string) *exec.Cmd {
 	safe := []string{
 		"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.attributesFile=/dev/null", "-c", "core.pager=cat",
 		"-c", "core.untrackedCache=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "protocol.allow=never", "-c", "core.alternateRefsCommand=",
@@ -66,16 +66,16 @@ func (r *Repository) command(ctx context.Context, env []string, args ...string) 
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0",
 		"GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1", "GIT_ATTR_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1",
-		// The user named this repository; whoever owns its files is no reason to
-		// refuse it, since nothing that it says is run.
+		// The user named this repository, so its owner does not matter: nothing in
+		// it is run.
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
 	}, env...)
 	return cmd
 }
 
-// Commit returns the commit that a revision stands for; "" is fault.NotFound.
+// Commit returns the commit of a revision; "" is fault.NotFound.
 func (r *Repository) Commit(ctx context.Context, revision string) (string, error) {
-	out, err := r.git(ctx, nil, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
+	out, err := r.runGit(ctx, nil, nil, "rev-parse", "--verify", "--quiet", "--end-of-options", revision+"^{commit}")
 	if err != nil {
 		if ctx.Err() != nil {
 			return "", err
@@ -85,15 +85,15 @@ func (r *Repository) Commit(ctx context.Context, revision string) (string, error
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Tree returns the tree of a commit. Times are that of the commit; submodules are
+// Tree returns the tree of a commit. All times are the commit's; submodules are
 // empty directories.
 func (r *Repository) Tree(ctx context.Context, commit string) (Tree, error) {
-	raw, err := r.git(ctx, nil, nil, "cat-file", "commit", commit)
+	raw, err := r.runGit(ctx, nil, nil, "cat-file", "commit", commit)
 	if err != nil {
 		return nil, err
 	}
-	when := committed(raw)
-	out, err := r.git(ctx, nil, nil, "ls-tree", "-r", "-t", "-z", "-l", "--full-tree", "--end-of-options", commit)
+	when := commitTime(raw)
+	out, err := r.runGit(ctx, nil, nil, "ls-tree", "-r", "-t", "-z", "-l", "--full-tree", "--end-of-options", commit)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func (r *Repository) Tree(ctx context.Context, commit string) (Tree, error) {
 		if line == "" {
 			continue
 		}
-		if err := t.add(ctx, line, when); err != nil {
+		if err := t.addEntry(ctx, line, when); err != nil {
 			return nil, err
 		}
 	}
@@ -112,10 +112,10 @@ func (r *Repository) Tree(ctx context.Context, commit string) (Tree, error) {
 	return t, nil
 }
 
-// committed returns when a commit was made, from its object; an odd time is the
-// epoch. Commands that show commits would run what the configuration names to
-// verify signatures.
-func committed(raw []byte) time.Time {
+// commitTime returns the committer time of a commit object; the epoch if it is
+// malformed. Commands that print commits would run the configured program for
+// signatures.
+func commitTime(raw []byte) time.Time {
 	head, _, _ := bytes.Cut(raw, []byte("\n\n"))
 	for line := range strings.Lines(string(head)) {
 		if f := strings.Fields(line); len(f) > 2 && f[0] == "committer" {
@@ -129,18 +129,18 @@ func committed(raw []byte) time.Time {
 // gitTree is the tree of a commit.
 type gitTree struct {
 	r     *Repository
-	dirs  map[string][]Node // by path, with a slash at the end
-	blobs map[string]string // git's names, by path
+	dirs  map[string][]Node // by path with a trailing slash
+	blobs map[string]string // object names, by path
 }
 
-// add reads a line of ls-tree: mode, type, name, size and path.
-func (t *gitTree) add(ctx context.Context, line string, when time.Time) error {
+// addEntry parses a line of ls-tree: mode, type, object, size and path.
+func (t *gitTree) addEntry(ctx context.Context, line string, when time.Time) error {
 	head, name, ok := strings.Cut(line, "\t")
 	f := strings.Fields(head)
 	if !ok || len(f) != 4 || !driver.ValidName(name) {
-		return corrupt("the repository lists %q", line)
+		return corruptError("the repository lists %q", line)
 	}
-	dir, base := parent(name)
+	dir, base := splitParent(name)
 	if dir != "" {
 		dir += "/"
 	}
@@ -150,7 +150,7 @@ func (t *gitTree) add(ctx context.Context, line string, when time.Time) error {
 		n.Type, n.Mode = driver.TypeDir, 0o755
 		t.dirs[name+"/"] = nil
 	case "120000":
-		target, err := t.r.git(ctx, nil, nil, "cat-file", "blob", f[2])
+		target, err := t.r.runGit(ctx, nil, nil, "cat-file", "blob", f[2])
 		if err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (t *gitTree) add(ctx context.Context, line string, when time.Time) error {
 		}
 		var err error
 		if n.Size, err = strconv.ParseInt(f[3], 10, 64); err != nil {
-			return corrupt("the repository lists %q", line)
+			return corruptError("the repository lists %q", line)
 		}
 	}
 	t.blobs[name] = f[2]
@@ -186,7 +186,7 @@ func (d *gitDir) Dir(_ context.Context, n *Node) (Directory, error) {
 func (d *gitDir) Close() {}
 
 func (d *gitDir) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {
-	cmd := d.t.r.command(ctx, nil, "cat-file", "blob", d.t.blobs[d.at+n.Name])
+	cmd := d.t.r.gitCommand(ctx, nil, "cat-file", "blob", d.t.blobs[d.at+n.Name])
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -204,9 +204,9 @@ type gitFile struct {
 
 func (f *gitFile) Close() error {
 	if f.cmd.Process != nil {
-		f.cmd.Process.Kill() //nolint:errcheck // it may have ended
+		f.cmd.Process.Kill() //nolint:errcheck // the process may have exited
 	}
-	f.cmd.Wait() //nolint:errcheck // what it had to say was read
+	f.cmd.Wait() //nolint:errcheck // its output was read
 	return nil
 }
 
@@ -215,10 +215,10 @@ type BranchOptions struct {
 	MergeOptions
 	Message string // required
 	Author  string // "Name <address>"; "" is Croft
-	From    string // the revision to start from, where the branch is new; "" is HEAD
+	From    string // start revision of a new branch; "" is HEAD
 }
 
-// Branched says what ApplyBranch did.
+// Branched is the result of ApplyBranch.
 type Branched struct {
 	*Merged
 	Done   bool   `json:"done"`
@@ -227,17 +227,17 @@ type Branched struct {
 	Parent string `json:"parent,omitempty"`
 }
 
-// ApplyBranch merges the changes from base to theirs into a branch, which is made
-// where it does not exist, as one commit. Work tree, index and HEAD stay as they
-// are; so a branch that is checked out is refused.
+// ApplyBranch merges the changes from base to theirs into a branch, as one commit.
+// It creates a missing branch. Work tree, index and HEAD stay unchanged, so a
+// branch that is checked out is refused.
 func (r *Repository) ApplyBranch(ctx context.Context, base, theirs Tree, branch string, opts *BranchOptions) (*Branched, error) {
 	ref := "refs/heads/" + branch
-	if _, err := r.git(ctx, nil, nil, "check-ref-format", ref); err != nil || strings.TrimSpace(opts.Message) == "" {
-		return nil, fmt.Errorf("snapshot: branch %q: %w: it must be a valid name, and the message must not be empty", branch, fault.InvalidArgument)
+	if _, err := r.runGit(ctx, nil, nil, "check-ref-format", ref); err != nil || strings.TrimSpace(opts.Message) == "" {
+		return nil, fmt.Errorf("snapshot: branch %q: %w: the name must be valid, and the message must not be empty", branch, fault.InvalidArgument)
 	}
 	if where, err := r.checkedOut(ctx, ref); err != nil || where != "" {
 		if err == nil {
-			err = fmt.Errorf("snapshot: branch %q: %w: it is checked out in %s; name another one", branch, fault.WrongState, where)
+			err = fmt.Errorf("snapshot: branch %q: %w: the branch is checked out in %s; name another branch", branch, fault.WrongState, where)
 		}
 		return nil, err
 	}
@@ -266,16 +266,17 @@ func (r *Repository) ApplyBranch(ctx context.Context, base, theirs Tree, branch 
 	if len(res.Conflicts) > 0 && !opts.Markers || len(res.patches) == 0 {
 		return res, nil
 	}
-	if res.Commit, err = r.commit(ctx, res, old, ref, opts); err != nil {
+	if res.Commit, err = r.commitPatches(ctx, res, old, ref, opts); err != nil {
 		return nil, err
 	}
 	res.Done = true
 	return res, nil
 }
 
-// checkedOut returns the work tree that has a branch; "" is none.
+// checkedOut returns the work tree that has a branch checked out; "" if there is
+// none.
 func (r *Repository) checkedOut(ctx context.Context, ref string) (string, error) {
-	out, err := r.git(ctx, nil, nil, "worktree", "list", "--porcelain", "-z")
+	out, err := r.runGit(ctx, nil, nil, "worktree", "list", "--porcelain", "-z")
 	if err != nil {
 		return "", err
 	}
@@ -291,31 +292,31 @@ func (r *Repository) checkedOut(ctx context.Context, ref string) (string, error)
 	return "", nil
 }
 
-// commit writes the patches as a commit on top of the parent.
-func (r *Repository) commit(ctx context.Context, res *Branched, old, ref string, opts *BranchOptions) (string, error) {
+// commitPatches writes the patches as a commit on top of the parent.
+func (r *Repository) commitPatches(ctx context.Context, res *Branched, old, ref string, opts *BranchOptions) (string, error) {
 	temp, err := os.MkdirTemp("", "croft-index-*")
 	if err != nil {
 		return "", hostError("make", "an index", err)
 	}
 	defer os.RemoveAll(temp)
-	env := append([]string{"GIT_INDEX_FILE=" + filepath.Join(temp, "index")}, r.author(ctx, opts.Author)...)
-	if _, err := r.git(ctx, nil, env, "read-tree", "--end-of-options", res.Parent); err != nil {
+	env := append([]string{"GIT_INDEX_FILE=" + filepath.Join(temp, "index")}, r.authorEnv(ctx, opts.Author)...)
+	if _, err := r.runGit(ctx, nil, env, "read-tree", "--end-of-options", res.Parent); err != nil {
 		return "", err
 	}
 	var info bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(res.patches)) {
-		if err := r.entry(ctx, &info, strings.Repeat("0", len(res.Parent)), name, res.patches[name]); err != nil {
+		if err := r.writeIndexEntry(ctx, &info, strings.Repeat("0", len(res.Parent)), name, res.patches[name]); err != nil {
 			return "", err
 		}
 	}
-	if _, err := r.git(ctx, &info, env, "update-index", "-z", "--index-info"); err != nil {
+	if _, err := r.runGit(ctx, &info, env, "update-index", "-z", "--index-info"); err != nil {
 		return "", err
 	}
-	tree, err := r.git(ctx, nil, env, "write-tree")
+	tree, err := r.runGit(ctx, nil, env, "write-tree")
 	if err != nil {
 		return "", err
 	}
-	out, err := r.git(ctx, strings.NewReader(opts.Message), env, "commit-tree", "-p", res.Parent, "-F", "-", strings.TrimSpace(string(tree)))
+	out, err := r.runGit(ctx, strings.NewReader(opts.Message), env, "commit-tree", "-p", res.Parent, "-F", "-", strings.TrimSpace(string(tree)))
 	if err != nil {
 		return "", err
 	}
@@ -323,15 +324,15 @@ func (r *Repository) commit(ctx context.Context, res *Branched, old, ref string,
 	if old == "" {
 		old = strings.Repeat("0", len(commit))
 	}
-	if _, err := r.git(ctx, nil, env, "update-ref", "-m", "croft: apply", ref, commit, old); err != nil {
+	if _, err := r.runGit(ctx, nil, env, "update-ref", "-m", "croft: apply", ref, commit, old); err != nil {
 		return "", fmt.Errorf("snapshot: branch %s: %w: %w", res.Branch, fault.Conflict, err)
 	}
 	return commit, nil
 }
 
-// entry writes what update-index needs to know of a path. none is the name of no
-// object.
-func (r *Repository) entry(ctx context.Context, info *bytes.Buffer, none, name string, p patch) error {
+// writeIndexEntry writes a path's line for update-index. none is the null object
+// name.
+func (r *Repository) writeIndexEntry(ctx context.Context, info *bytes.Buffer, none, name string, p patch) error {
 	if p.node == nil {
 		fmt.Fprintf(info, "0 %s\t%s\x00", none, name)
 		return nil
@@ -340,7 +341,7 @@ func (r *Repository) entry(ctx context.Context, info *bytes.Buffer, none, name s
 	mode := "120000"
 	switch p.node.Type {
 	case driver.TypeDir:
-		return nil // git has no directories
+		return nil // git does not store directories
 	case driver.TypeFile:
 		rc, err := p.open(ctx)
 		if err != nil {
@@ -352,7 +353,7 @@ func (r *Repository) entry(ctx context.Context, info *bytes.Buffer, none, name s
 			mode = "100755"
 		}
 	}
-	sha, err := r.git(ctx, body, nil, "hash-object", "-w", "--stdin", "--no-filters")
+	sha, err := r.runGit(ctx, body, nil, "hash-object", "-w", "--stdin", "--no-filters")
 	if err != nil {
 		return err
 	}
@@ -360,30 +361,30 @@ func (r *Repository) entry(ctx context.Context, info *bytes.Buffer, none, name s
 	return nil
 }
 
-// author says who commits: who is named, or whom the repository's configuration
-// names, or Croft.
-func (r *Repository) author(ctx context.Context, who string) []string {
-	name, mail := r.configured(ctx, "user.name"), r.configured(ctx, "user.email")
+// authorEnv returns the environment for author and committer: the given one, or
+// that of the repository's configuration, or Croft.
+func (r *Repository) authorEnv(ctx context.Context, author string) []string {
+	name, mail := r.configValue(ctx, "user.name"), r.configValue(ctx, "user.email")
 	if name == "" || mail == "" {
 		name, mail = "Croft", "croft@localhost"
 	}
-	if n, rest, ok := strings.Cut(who, "<"); ok {
+	if n, rest, ok := strings.Cut(author, "<"); ok {
 		name, mail = strings.TrimSpace(n), strings.TrimSuffix(strings.TrimSpace(rest), ">")
 	}
 	return []string{"GIT_AUTHOR_NAME=" + name, "GIT_AUTHOR_EMAIL=" + mail, "GIT_COMMITTER_NAME=" + name, "GIT_COMMITTER_EMAIL=" + mail}
 }
 
-// configured is a value of the repository's configuration; "" is none.
-func (r *Repository) configured(ctx context.Context, key string) string {
-	out, err := r.git(ctx, nil, nil, "config", "--get", key)
+// configValue is a value of the repository's configuration; "" if unset.
+func (r *Repository) configValue(ctx context.Context, key string) string {
+	out, err := r.runGit(ctx, nil, nil, "config", "--get", key)
 	if err != nil {
 		return ""
 	}
 	return strings.TrimSpace(string(out))
 }
 
-// gitView is a tree as git would have it: files are 0644 or 0755. What is in a
-// directory .git, at the top or below it, is no content of a repository.
+// gitView is a tree with git's modes: files are 0644 or 0755. Directories .git at
+// any level are left out.
 type gitView struct{ Tree }
 
 func (v *gitView) Root(ctx context.Context) (Directory, error) {

@@ -20,14 +20,15 @@ import (
 
 // HostOptions are the options of HostDir.
 type HostOptions struct {
-	// Upper says that the directory is the upper layer of an overlay: its
-	// whiteouts and opaque directories are told as such.
+	// Upper marks the directory as an overlayfs upper layer: whiteouts and opaque
+	// directories are reported as such.
 	Upper bool
 }
 
-// HostDir returns the tree in a directory of this host. Whoever writes there
-// meanwhile can't lead it out: every element is opened below the one before, and
-// no symlink is followed. Temporary files of package boundary are not in it.
+// HostDir returns the tree in a directory of this host. Concurrent changes can't
+// lead it outside the directory (TOCTOU): each path element is opened relative to
+// its parent's descriptor with O_NOFOLLOW. Temporary files of package files are
+// left out.
 func HostDir(path string, opts *HostOptions) Tree {
 	t := &hostTree{path: path}
 	if opts != nil {
@@ -67,8 +68,9 @@ func openRetry(dir int, name string, flags int) (int, error) {
 	}
 }
 
-// A stat is what a file looked like; a file that still looks so has the same
-// content, since nobody can set the time of its last change.
+// A stat identifies a version of a file's content. A process can't set ctime, so an
+// equal stat means equal content, except for writes through a mapping (see
+// mayChangeUnseen).
 type stat struct {
 	dev, ino     uint64
 	size         int64
@@ -79,15 +81,15 @@ func (d *hostDir) fd() int { return int(d.f.Fd()) }
 
 func (d *hostDir) Close() { d.f.Close() }
 
-func (d *hostDir) Nodes(context.Context) ([]Node, error) { return d.list(false) }
+func (d *hostDir) Nodes(context.Context) ([]Node, error) { return d.listNodes(false) }
 
-// list lists the directory. Of files that are to be opened anyway, opened leaves out
-// all but their names, which opening them tells.
-func (d *hostDir) list(opened bool) ([]Node, error) {
+// listNodes lists the directory. With opened, regular files have only name and
+// type: the caller opens them, which fills in the rest.
+func (d *hostDir) listNodes(opened bool) ([]Node, error) {
 	if _, err := d.f.Seek(0, io.SeekStart); err != nil {
 		return nil, hostError("list", d.f.Name(), err)
 	}
-	entries, err := d.entries()
+	entries, err := d.readEntries()
 	if err != nil {
 		return nil, hostError("list", d.f.Name(), err)
 	}
@@ -101,7 +103,7 @@ func (d *hostDir) list(opened bool) ([]Node, error) {
 			nodes = append(nodes, Node{Name: e.name, Type: driver.TypeFile})
 			continue
 		}
-		n, err := d.node(e.name)
+		n, err := d.statNode(e.name)
 		if errors.Is(err, unix.ENOENT) {
 			continue // removed since it was listed
 		}
@@ -113,17 +115,17 @@ func (d *hostDir) list(opened bool) ([]Node, error) {
 	return nodes, nil
 }
 
-// An entryName is an entry of a directory, as listing it tells.
+// An entryName is a directory entry as getdents(2) reports it.
 type entryName struct {
 	name string
-	file bool // it is known to be a regular file
+	file bool // known to be a regular file
 }
 
 func (d *hostDir) find(_ context.Context, name string) (*Node, error) {
 	if files.IsTemp(name) {
 		return nil, nil
 	}
-	n, err := d.node(name)
+	n, err := d.statNode(name)
 	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
 	}
@@ -133,13 +135,13 @@ func (d *hostDir) find(_ context.Context, name string) (*Node, error) {
 	return &n, nil
 }
 
-// node describes an entry.
-func (d *hostDir) node(name string) (Node, error) {
+// statNode describes an entry.
+func (d *hostDir) statNode(name string) (Node, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(d.fd(), name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return Node{}, err
 	}
-	n := nodeOf(name, &st)
+	n := nodeFromStat(name, &st)
 	switch n.Type {
 	case driver.TypeSymlink:
 		target, err := readlink(d.fd(), name, int(st.Size))
@@ -157,7 +159,7 @@ func (d *hostDir) node(name string) (Node, error) {
 	return n, nil
 }
 
-func nodeOf(name string, st *unix.Stat_t) Node {
+func nodeFromStat(name string, st *unix.Stat_t) Node {
 	mtime := time.Unix(st.Mtim.Unix())
 	n := Node{Name: name, Mode: fs.FileMode(uint32(st.Mode) & 0o7777), ModTime: mtime.UTC(), Type: driver.TypeOther}
 	switch uint32(st.Mode) & unix.S_IFMT {
@@ -184,8 +186,8 @@ func readlink(dir int, name string, size int) (string, error) {
 	}
 }
 
-// dirAttrs reads the attributes of a directory. One that can't be opened has
-// none: who can't read it fails later, where it is entered.
+// dirAttrs reads the extended attributes of a directory. A directory that can't be
+// opened has none here; entering it fails later.
 func (d *hostDir) dirAttrs(n *Node) error {
 	fd, err := openRetry(d.fd(), n.Name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
@@ -202,7 +204,7 @@ func (d *hostDir) dirAttrs(n *Node) error {
 			n.Opaque = d.t.opts.Upper && string(x.Value) == "y"
 		case "trusted.overlay.redirect", "user.overlay.redirect":
 			if d.t.opts.Upper {
-				return fmt.Errorf("a directory that the overlay redirects: %w", fault.Unsupported)
+				return fmt.Errorf("a directory with an overlayfs redirect: %w", fault.Unsupported)
 			}
 		}
 	}
@@ -210,7 +212,7 @@ func (d *hostDir) dirAttrs(n *Node) error {
 	return nil
 }
 
-// userXattrs leaves those that the user may set, and the kernel does not.
+// userXattrs keeps the attributes that users may set, without those of overlayfs.
 func userXattrs(attrs []Xattr) []Xattr {
 	return slices.DeleteFunc(attrs, func(x Xattr) bool { return !isUserXattr(x.Name) })
 }
@@ -219,8 +221,8 @@ func isUserXattr(name string) bool {
 	return strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, "user.overlay.")
 }
 
-// listXattrs reads the attributes of an open file, sorted by name; none where the
-// file system has none.
+// listXattrs reads the user and overlayfs attributes of an open file, sorted by
+// name. A file system without extended attributes has none.
 func listXattrs(fd int) ([]Xattr, error) {
 	n, err := unix.Flistxattr(fd, nil)
 	if err != nil || n == 0 {
@@ -235,7 +237,7 @@ func listXattrs(fd int) ([]Xattr, error) {
 		if !strings.HasPrefix(name, "user.") && !strings.HasPrefix(name, "trusted.overlay.") {
 			continue
 		}
-		value := make([]byte, 64<<10) // the most that Linux keeps
+		value := make([]byte, 64<<10) // the maximum on Linux
 		n, err := unix.Fgetxattr(fd, name, value)
 		if err != nil {
 			if err := ignoreNoXattr(err); err != nil {
@@ -258,17 +260,17 @@ func ignoreNoXattr(err error) error {
 	return err
 }
 
-// Open opens a file. It never waits: what has become a pipe since it was listed
-// is refused.
+// Open opens a regular file without blocking. If the entry has become a pipe or
+// device since it was listed, Open refuses it.
 func (d *hostDir) Open(_ context.Context, n *Node) (io.ReadCloser, error) {
-	f, err := d.open(n)
+	f, err := d.openFile(n)
 	if err != nil {
 		return nil, hostError("read", n.Name, err)
 	}
 	return f, nil
 }
 
-func (d *hostDir) open(n *Node) (*hostFile, error) {
+func (d *hostDir) openFile(n *Node) (*hostFile, error) {
 	fd, err := openRetry(d.fd(), n.Name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, err
@@ -277,17 +279,17 @@ func (d *hostDir) open(n *Node) (*hostFile, error) {
 	if err := unix.Fstat(fd, &st); err != nil || uint32(st.Mode)&unix.S_IFMT != unix.S_IFREG {
 		unix.Close(fd) //nolint:errcheck // it was only read
 		if err == nil {
-			err = fmt.Errorf("it is no regular file any more: %w", fault.Conflict)
+			err = fmt.Errorf("it is no longer a regular file: %w", fault.Conflict)
 		}
 		return nil, err
 	}
-	now := nodeOf(n.Name, &st)
+	now := nodeFromStat(n.Name, &st)
 	n.Size, n.Mode, n.ModTime, n.stat = now.Size, now.Mode, now.ModTime, now.stat
 	return &hostFile{fd: fd, name: n.Name, size: n.Size}, nil
 }
 
-// A hostFile is an open file of this host, up to the size that it had when it was
-// opened: who appends to it all the time does not keep its reader forever.
+// A hostFile is an open file of this host, read up to the size at the time of
+// opening, so that a file that grows is not read forever.
 type hostFile struct {
 	fd   int
 	name string

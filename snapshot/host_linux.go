@@ -9,9 +9,9 @@ import (
 	"github.com/croft-run/croft/host/files"
 )
 
-// entries lists an open directory. What the file system says of an entry is enough
-// to know a file.
-func (d *hostDir) entries() (list []entryName, err error) {
+// readEntries lists an open directory by getdents(2). d_type tells regular files
+// without a stat.
+func (d *hostDir) readEntries() (list []entryName, err error) {
 	err = files.EachEntry(d.fd(), func(name []byte, typ byte) {
 		list = append(list, entryName{string(name), typ == unix.DT_REG})
 	})
@@ -20,8 +20,9 @@ func (d *hostDir) entries() (list []entryName, err error) {
 
 const errNoAttr = unix.ENODATA
 
-// nextData returns where, from off on, a file has data: off itself where the file
-// system does not tell holes, and size where there is none.
+// nextData returns the offset of the next data at or after off, by SEEK_DATA: off
+// itself if the file system does not report holes, and size if there is no more
+// data.
 func nextData(fd int, off, size int64) int64 {
 	at, err := unix.Seek(fd, off, unix.SEEK_DATA)
 	switch {
@@ -33,25 +34,25 @@ func nextData(fd int, off, size int64) int64 {
 	return at
 }
 
-// writeBack begins to bring a part of a file to the disk, so that there is less to
-// wait for when it is synced. It is a hint.
+// writeBack starts writeback of a part of a file by sync_file_range(2), so that a
+// later fsync has less to do. It is a hint.
 func writeBack(f *os.File, off, n int64) {
-	unix.SyncFileRange(int(f.Fd()), off, n, unix.SYNC_FILE_RANGE_WRITE) //nolint:errcheck // Sync tells
+	unix.SyncFileRange(int(f.Fd()), off, n, unix.SYNC_FILE_RANGE_WRITE) //nolint:errcheck // Sync reports errors
 }
 
-// written is how long ago a change must be for it to be on the disk: the kernel
-// leaves it in memory for half a minute or so.
-const written = 10 * time.Minute
+// writebackDelay is a safe upper bound for the kernel's writeback of dirty pages,
+// which takes about half a minute.
+const writebackDelay = 10 * time.Minute
 
-// unseen reports whether an open file, last changed so long ago, may be changed
-// without looking any different. Who has mapped it into memory, and wrote there,
-// writes there again without a new time until the kernel has brought it to the
-// disk, which for one that is only in memory is never. A lease for reading, which
-// is let go at once, is to be had only of a file that nobody has open or mapped for
-// writing. Where there are no leases, or on an overlay that does not pass them on,
-// nothing is known.
-func unseen(fd int, ago time.Duration) bool {
-	if ago > written {
+// mayChangeUnseen reports whether an open file, last changed that long ago, may
+// change without a new ctime. A process that wrote through a shared mapping can
+// write again without a timestamp update until the kernel has written the page
+// back, which on tmpfs never happens. The test is a read lease (F_SETLEASE), which
+// the kernel grants only if the file is not open or mapped for writing; it is
+// released at once. Without lease support, as on some overlayfs mounts, the result
+// is false.
+func mayChangeUnseen(fd int, ago time.Duration) bool {
+	if ago > writebackDelay {
 		var fs unix.Statfs_t
 		if unix.Fstatfs(fd, &fs) == nil && fs.Type != unix.TMPFS_MAGIC {
 			return false
@@ -60,6 +61,6 @@ func unseen(fd int, ago time.Duration) bool {
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK); err != nil {
 		return err == unix.EAGAIN
 	}
-	unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK) //nolint:errcheck // closing the file lets go of it, too
+	unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK) //nolint:errcheck // closing the file releases it, too
 	return false
 }

@@ -11,14 +11,14 @@ import (
 
 const errNoAttr = unix.ENOATTR
 
-// nextData returns off: where files have holes is not asked for.
+// nextData returns off: holes are not detected.
 func nextData(_ int, off, _ int64) int64 { return off }
 
-// writeBack does nothing: Sync brings all of a file to the disk.
+// writeBack does nothing: Sync writes the whole file.
 func writeBack(*os.File, int64, int64) {}
 
-// entries lists an open directory.
-func (d *hostDir) entries() (list []entryName, err error) {
+// readEntries lists an open directory.
+func (d *hostDir) readEntries() (list []entryName, err error) {
 	names, err := d.f.Readdirnames(-1)
 	for _, name := range names {
 		list = append(list, entryName{name: name})
@@ -26,6 +26,6 @@ func (d *hostDir) entries() (list []entryName, err error) {
 	return list, err
 }
 
-// unseen reports whether an open file may be changed without looking any different,
-// which here is not known.
-func unseen(int, time.Duration) bool { return false }
+// mayChangeUnseen reports false: there are no leases here to detect writable
+// mappings.
+func mayChangeUnseen(int, time.Duration) bool { return false }

@@ -10,7 +10,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// An ID names an object: the BLAKE3 digest of its content.
+// An ID is the BLAKE3 digest of an object's content.
 type ID [32]byte
 
 func sum(data []byte) ID { return blake3.Sum256(data) }
@@ -21,11 +21,11 @@ func (id ID) String() string { return driver.DigestPrefix + hex.EncodeToString(i
 // IsZero reports whether id names nothing.
 func (id ID) IsZero() bool { return id == ID{} }
 
-// ParseID returns the id that s, a digest, stands for.
+// ParseID parses a digest.
 func ParseID(s string) (ID, error) {
 	var id ID
 	if !driver.ValidDigest(s) {
-		return id, fmt.Errorf("snapshot: digest %q: %w: it is %q and 64 hex digits", s, fault.InvalidArgument, driver.DigestPrefix)
+		return id, fmt.Errorf("snapshot: digest %q: %w: a digest is %q and 64 hex digits", s, fault.InvalidArgument, driver.DigestPrefix)
 	}
 	hex.Decode(id[:], []byte(s[len(driver.DigestPrefix):])) //nolint:errcheck // it was validated
 	return id, nil
@@ -52,8 +52,9 @@ func (id *ID) UnmarshalText(text []byte) error {
 	return err
 }
 
-// corrupt is the error of something in the store that is not what it must be.
-func corrupt(format string, args ...any) error {
+// corruptError reports a damaged part of the store, with the cause
+// fault.CauseCorrupt.
+func corruptError(format string, args ...any) error {
 	err := fmt.Errorf("snapshot: "+format+": %w", append(args, fault.Failed)...)
 	return fault.WithCause(err, fault.CauseCorrupt)
 }

@@ -2,31 +2,25 @@ package snapshot
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A journal is a file that says what a change of a directory does. It is written
-// before the change begins and removed after its end, and a flock is held
-// meanwhile: a process that finds a journal and gets the lock completes the change.
-// There are two kinds. That of a stage has the steps of a change on this host, each
-// a rename. That of a rollback has the snapshot that files are brought to which are
-// written one by one, through a mount or by a guest.
+// A journal is a write-ahead log of a change of a directory. It is written before
+// the change begins and removed after its end, under a flock: a process that finds
+// a journal and gets its flock completes the change. There are two kinds. The
+// journal of a stage holds the steps of a change on this host, each a rename. The
+// journal of a rollback holds the target snapshot of files that are written one by
+// one, through a mount or by a guest.
 
-// journalHead begins a journal; the digest of what follows it comes next.
+// journalHead starts a journal, followed by the digest of the body.
 const journalHead = "croft-journal 1 "
 
 func encodeJournal(v any) ([]byte, error) {
@@ -41,18 +35,18 @@ func decodeJournal(data []byte, v any) error {
 	head, body, _ := bytes.Cut(data, []byte("\n"))
 	digest, ok := strings.CutPrefix(string(head), journalHead)
 	if !ok || driver.DigestBytes(body) != digest {
-		return corrupt("the journal of a change to the directory is damaged")
+		return corruptError("the journal of a change to the directory is damaged")
 	}
 	if err := driver.DecodeStrict(body, v); err != nil {
-		return corrupt("the journal of a change to the directory: %v", err)
+		return corruptError("the journal of a change to the directory: %v", err)
 	}
 	return nil
 }
 
-// lockIn opens a file in an open directory and takes its flock. It does not wait:
-// one that is locked is unix.EWOULDBLOCK. Package flock knows only paths, which
-// others could replace in a directory that they write to.
-func lockIn(dir int, name string, flags int) (*os.File, error) {
+// lockFileAt opens a file relative to an open directory and takes its flock without
+// waiting: unix.EWOULDBLOCK if it is locked. Package flockfile takes paths, which
+// another process could replace (TOCTOU) in a directory that it can write to.
+func lockFileAt(dir int, name string, flags int) (*os.File, error) {
 	fd, err := unix.Openat(dir, name, flags|unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, err
@@ -63,107 +57,4 @@ func lockIn(dir int, name string, flags int) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
-}
-
-// A Rollback is the journal of a rollback that writes one file after another. It
-// lies where nothing inside the workspace reaches it.
-type Rollback struct {
-	path string
-	file *os.File // locked
-	to   rollback
-}
-
-// rollback is what the journal says.
-type rollback struct {
-	Target string `json:"target"`
-	Before string `json:"before"` // in place of the target where that is gone
-}
-
-// BeginRollback writes a journal and locks it; Conflict where another process
-// holds it. One that was left is replaced: the caller has completed it.
-func BeginRollback(path string, to *RollbackTarget) (*Rollback, error) {
-	r := &Rollback{path: path, to: rollback{Target: to.Target, Before: to.Before}}
-	data, err := encodeJournal(r.to)
-	if err != nil {
-		return nil, err
-	}
-	r.file, err = lockIn(unix.AT_FDCWD, path, unix.O_CREAT)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, fmt.Errorf("snapshot: begin a rollback: %w: another rollback is under way", fault.Conflict)
-	}
-	if err == nil {
-		if err = r.write(data); err != nil {
-			r.Release()
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("snapshot: begin a rollback: %w: %w", fault.Of(err), err)
-	}
-	return r, nil
-}
-
-func (r *Rollback) write(data []byte) error {
-	err := r.file.Truncate(0)
-	if err == nil {
-		_, err = r.file.WriteAt(data, 0)
-	}
-	if err == nil {
-		err = r.file.Sync()
-	}
-	if err == nil {
-		err = atomicfile.SyncDir(filepath.Dir(r.path))
-	}
-	return err
-}
-
-// FindRollback returns the rollback of a process that died, and locks it; nil where
-// there is none, or its process lives. A journal that is not whole is none: the
-// first file is written after the journal is on stable storage.
-func FindRollback(path string) (*Rollback, error) {
-	f, err := lockIn(unix.AT_FDCWD, path, 0)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("snapshot: complete a rollback: %w: %w", fault.Of(err), err)
-	}
-	r := &Rollback{path: path, file: f}
-	data, err := io.ReadAll(f)
-	if err != nil {
-		r.Release()
-		return nil, fmt.Errorf("snapshot: complete a rollback: %w: %w", fault.Of(err), err)
-	}
-	if decodeJournal(data, &r.to) != nil {
-		return nil, r.End()
-	}
-	return r, nil
-}
-
-// Target is the snapshot that the rollback brings back.
-func (r *Rollback) Target() string { return r.to.Target }
-
-// Tree is what the files are in the end: the target or, where that was deleted,
-// what was there before.
-func (r *Rollback) Tree(ctx context.Context, s *Store) (Tree, error) {
-	t, _, err := s.Whole(ctx, r.to.Target)
-	if fault.Of(err) == fault.NotFound {
-		t, _, err = s.Whole(ctx, r.to.Before)
-	}
-	return t, err
-}
-
-// Release unlocks the journal and leaves it: the next process completes the
-// rollback.
-func (r *Rollback) Release() {
-	r.file.Close() // the lock ends with the descriptor, whatever it answers
-}
-
-// End removes the journal: the rollback is complete, or no file was written. It is
-// emptied first, for a process that has just opened it.
-func (r *Rollback) End() error {
-	defer r.Release()
-	if err := errors.Join(r.file.Truncate(0), os.Remove(r.path)); err != nil {
-		return fmt.Errorf("snapshot: end a rollback: %w: %w", fault.Of(err), err)
-	}
-	return nil
 }

@@ -120,7 +120,7 @@ func TestKilledApply(t *testing.T) {
 			t.Fatalf("round %d, step %d: after the kill the directory is neither the old nor the new one", i, step)
 		}
 		seen[states[got]]++
-		if left, err := stages(at("target")); err != nil || len(left) > 0 {
+		if left, err := listStages(at("target")); err != nil || len(left) > 0 {
 			t.Errorf("round %d: %q is left, %v", i, left, err)
 		}
 		s := Open(Dir(at("store")), nil)

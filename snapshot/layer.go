@@ -10,8 +10,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Layer returns the tree that upper, with its whiteouts and opaque directories,
-// makes of lower: what an overlay of the two shows.
+// Layer returns the merged view of an overlayfs: upper, with its whiteouts and
+// opaque directories, over lower.
 func Layer(lower, upper Tree) Tree { return &layered{lower, upper} }
 
 type layered struct{ lower, upper Tree }
@@ -29,17 +29,17 @@ func (t *layered) Root(ctx context.Context) (Directory, error) {
 	return &layeredDir{lower: lower, upper: upper}, nil
 }
 
-// layeredDir merges two directories; either may be nil. Each is listed once, since
-// many goroutines ask in which of them a name is.
+// layeredDir merges two directories; either may be nil. Each is listed at most
+// once, and shared by goroutines.
 type layeredDir struct {
 	lower, upper Directory
 
 	mu                   sync.Mutex
-	lowerList, upperList []Node // guarded by mu; nil until it was listed
+	lowerList, upperList []Node // guarded by mu; nil until listed
 }
 
-// list returns the entries of one of the layers, sorted by name.
-func (d *layeredDir) list(ctx context.Context, dir Directory, kept *[]Node) ([]Node, error) {
+// listLayer returns the entries of one layer, sorted by name.
+func (d *layeredDir) listLayer(ctx context.Context, dir Directory, kept *[]Node) ([]Node, error) {
 	if dir == nil {
 		return nil, nil
 	}
@@ -62,7 +62,7 @@ func (d *layeredDir) list(ctx context.Context, dir Directory, kept *[]Node) ([]N
 func (d *layeredDir) Nodes(ctx context.Context) ([]Node, error) {
 	var all []Node
 	hidden := map[string]bool{}
-	nodes, err := d.list(ctx, d.upper, &d.upperList)
+	nodes, err := d.listLayer(ctx, d.upper, &d.upperList)
 	if err != nil {
 		return nil, err
 	}
@@ -71,10 +71,10 @@ func (d *layeredDir) Nodes(ctx context.Context) ([]Node, error) {
 		if n.Type == TypeWhiteout {
 			continue
 		}
-		d.shown(&n)
+		d.adjustUpper(&n)
 		all = append(all, n)
 	}
-	if nodes, err = d.list(ctx, d.lower, &d.lowerList); err != nil {
+	if nodes, err = d.listLayer(ctx, d.lower, &d.lowerList); err != nil {
 		return nil, err
 	}
 	for _, n := range nodes {
@@ -86,8 +86,8 @@ func (d *layeredDir) Nodes(ctx context.Context) ([]Node, error) {
 	return all, nil
 }
 
-// in finds a node by name in one of the layers; nil where it has none.
-func (d *layeredDir) in(ctx context.Context, dir Directory, kept *[]Node, name string) (*Node, error) {
+// findIn finds a node by name in one layer; nil if it is missing.
+func (d *layeredDir) findIn(ctx context.Context, dir Directory, kept *[]Node, name string) (*Node, error) {
 	if dir == nil {
 		return nil, nil
 	}
@@ -95,39 +95,39 @@ func (d *layeredDir) in(ctx context.Context, dir Directory, kept *[]Node, name s
 	nodes := *kept
 	d.mu.Unlock()
 	if nodes == nil {
-		return find(ctx, dir, name)
+		return findNode(ctx, dir, name)
 	}
-	return entryOf(nodes, name), nil
+	return searchNodes(nodes, name), nil
 }
 
 func (d *layeredDir) find(ctx context.Context, name string) (*Node, error) {
-	up, err := d.in(ctx, d.upper, &d.upperList, name)
+	up, err := d.findIn(ctx, d.upper, &d.upperList, name)
 	if err != nil || up == nil {
 		if err == nil {
-			up, err = d.in(ctx, d.lower, &d.lowerList, name)
+			up, err = d.findIn(ctx, d.lower, &d.lowerList, name)
 		}
 		return up, err
 	}
 	if up.Type == TypeWhiteout {
 		return nil, nil
 	}
-	d.shown(up)
+	d.adjustUpper(up)
 	return up, nil
 }
 
-// shown makes an entry of the upper layer what both layers show.
-func (d *layeredDir) shown(n *Node) {
+// adjustUpper turns a node of the upper layer into one of the merged view.
+func (d *layeredDir) adjustUpper(n *Node) {
 	if n.Type != driver.TypeDir {
 		return
 	}
 	if !n.Opaque && d.lower != nil {
-		n.Content = ID{} // it may have more in it than the upper one has
+		n.Content = ID{} // the lower layer may add entries
 	}
 	n.Opaque = false
 }
 
-// entryOf finds a node by name in a list that is in order; nil where it has none.
-func entryOf(nodes []Node, name string) *Node {
+// searchNodes finds a node by name in a sorted list; nil if it is missing.
+func searchNodes(nodes []Node, name string) *Node {
 	at, ok := slices.BinarySearchFunc(nodes, name, func(n Node, name string) int { return strings.Compare(n.Name, name) })
 	if !ok {
 		return nil
@@ -137,7 +137,7 @@ func entryOf(nodes []Node, name string) *Node {
 }
 
 func (d *layeredDir) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {
-	up, err := d.in(ctx, d.upper, &d.upperList, n.Name)
+	up, err := d.findIn(ctx, d.upper, &d.upperList, n.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func (d *layeredDir) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {
 }
 
 func (d *layeredDir) Dir(ctx context.Context, n *Node) (Directory, error) {
-	up, err := d.in(ctx, d.upper, &d.upperList, n.Name)
+	up, err := d.findIn(ctx, d.upper, &d.upperList, n.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (d *layeredDir) Dir(ctx context.Context, n *Node) (Directory, error) {
 	}
 	sub := &layeredDir{}
 	if !up.Opaque {
-		low, err := d.in(ctx, d.lower, &d.lowerList, n.Name)
+		low, err := d.findIn(ctx, d.lower, &d.lowerList, n.Name)
 		if err != nil {
 			return nil, err
 		}

@@ -14,24 +14,25 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Manifest is what a store keeps of a snapshot besides its objects.
+// A Manifest describes a snapshot; its objects are in packs.
 type Manifest struct {
 	driver.SnapshotInfo
 
-	// Root names the object of the directory at the top.
+	// Root is the tree object of the top directory.
 	Root ID `json:"root"`
 
-	// Base is what the tree is the upper layer of; zero where it is whole.
+	// Base is the lower layers of the tree; zero if the tree is complete.
 	Base Base `json:"base,omitzero"`
 
-	// Paths are what the snapshot is of, where that is not all: names are bytes.
+	// Paths are the paths of a snapshot that is not of the whole tree, as bytes:
+	// names need not be UTF-8.
 	Paths [][]byte `json:"paths,omitempty"`
 
-	Ignore  []string `json:"ignore,omitempty"`  // what was left out on request
-	LeftOut []string `json:"leftOut,omitempty"` // credential files that were left out; the first of them
+	Ignore  []string `json:"ignore,omitempty"`  // patterns that were left out
+	LeftOut []string `json:"leftOut,omitempty"` // credential files that were left out, up to a limit
 }
 
-func (m *Manifest) paths() []string {
+func (m *Manifest) pathStrings() []string {
 	var paths []string
 	for _, p := range m.Paths {
 		paths = append(paths, string(p))
@@ -39,7 +40,7 @@ func (m *Manifest) paths() []string {
 	return paths
 }
 
-// manifestHead begins a manifest; the digest of what follows it comes next.
+// manifestHead starts a manifest, followed by the digest of the body.
 const manifestHead = "croft-snapshot 1 "
 
 func encodeManifest(m *Manifest) ([]byte, error) {
@@ -55,7 +56,7 @@ func decodeManifest(data []byte) (*Manifest, error) {
 	head, body, ok := bytes.Cut(data, []byte("\n"))
 	digest, isHead := strings.CutPrefix(string(head), manifestHead)
 	if !ok || !isHead {
-		return nil, errors.New("it does not begin as a manifest")
+		return nil, errors.New("it does not start with the manifest header")
 	}
 	if got := driver.DigestBytes(body); got != digest {
 		return nil, fmt.Errorf("its content has the digest %s, not %s", got, digest)
@@ -67,9 +68,9 @@ func decodeManifest(data []byte) (*Manifest, error) {
 	return m, nil
 }
 
-// publish makes a snapshot visible. All that it needs is on stable storage.
-func (s *Store) publish(ctx context.Context, m *Manifest) error {
-	out, err := s.ready(ctx, m)
+// publishManifest publishes a snapshot whose objects are on stable storage.
+func (s *Store) publishManifest(ctx context.Context, m *Manifest) error {
+	out, err := s.writePendingManifest(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -77,8 +78,8 @@ func (s *Store) publish(ctx context.Context, m *Manifest) error {
 	return out.Commit(ctx)
 }
 
-// ready writes a manifest that nobody sees yet.
-func (s *Store) ready(ctx context.Context, m *Manifest) (Pending, error) {
+// writePendingManifest writes a manifest without publishing it.
+func (s *Store) writePendingManifest(ctx context.Context, m *Manifest) (Pending, error) {
 	data, err := encodeManifest(m)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: write the manifest: %w: %w", fault.InvalidArgument, err)
@@ -107,13 +108,13 @@ func (s *Store) Get(ctx context.Context, id string) (*Manifest, error) {
 	if at < 0 {
 		return nil, fmt.Errorf("snapshot: snapshot %s: %w", id, fault.NotFound)
 	}
-	return s.read(ctx, list[at])
+	return s.readManifest(ctx, list[at])
 }
 
-func (s *Store) read(ctx context.Context, e Entry) (*Manifest, error) {
+func (s *Store) readManifest(ctx context.Context, e Entry) (*Manifest, error) {
 	const most = 16 << 20
 	if e.Size > most {
-		return nil, corrupt("snapshot %s: its manifest has %d bytes", e.ID, e.Size)
+		return nil, corruptError("snapshot %s: its manifest has %d bytes", e.ID, e.Size)
 	}
 	data, err := s.be.ReadRange(ctx, kindSnapshots+"/"+e.ID, 0, e.Size)
 	if fault.Of(err) == fault.NotFound {
@@ -124,16 +125,16 @@ func (s *Store) read(ctx context.Context, e Entry) (*Manifest, error) {
 	}
 	m, err := decodeManifest(data)
 	if err != nil {
-		return nil, corrupt("snapshot %s: %v", e.ID, err)
+		return nil, corruptError("snapshot %s: %v", e.ID, err)
 	}
 	if m.ID != e.ID {
-		return nil, corrupt("snapshot %s: its manifest is that of %s", e.ID, m.ID)
+		return nil, corruptError("snapshot %s: it holds the manifest of %s", e.ID, m.ID)
 	}
 	return m, nil
 }
 
-// List lists all snapshots, the newest first. Those whose manifests are damaged
-// are in the error, which comes with all others.
+// List lists all snapshots, newest first. Damaged manifests are reported by the
+// error, which comes with the readable ones.
 func (s *Store) List(ctx context.Context) ([]*Manifest, error) {
 	entries, err := s.be.List(ctx, kindSnapshots)
 	if err != nil {
@@ -142,7 +143,7 @@ func (s *Store) List(ctx context.Context) ([]*Manifest, error) {
 	var all []*Manifest
 	var errs []error
 	for _, e := range entries {
-		m, err := s.read(ctx, e)
+		m, err := s.readManifest(ctx, e)
 		switch {
 		case fault.Of(err) == fault.NotFound: // deleted since it was listed
 		case err != nil:
@@ -151,40 +152,39 @@ func (s *Store) List(ctx context.Context) ([]*Manifest, error) {
 			all = append(all, m)
 		}
 	}
-	slices.SortFunc(all, later)
+	slices.SortFunc(all, compareNewestFirst)
 	return all, errors.Join(errs...)
 }
 
-// Delete forgets a snapshot. What only it needed is removed by GC. One that has to
-// stay (see Options.Needed) is fault.WrongState.
+// Delete deletes a snapshot; GC removes its objects. If Options.Needed reports that
+// it is in use, Delete returns fault.WrongState.
 func (s *Store) Delete(ctx context.Context, id string) error {
 	if _, err := s.Get(ctx, id); err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
 		return err
 	}
-	if s.need != nil {
-		needed, err := s.need(ctx, id)
+	if s.isNeeded != nil {
+		needed, err := s.isNeeded(ctx, id)
 		if err != nil {
 			return err
 		}
 		if needed {
-			return fmt.Errorf("snapshot: delete %s: %w: workspaces that are there started from it", id, fault.WrongState)
+			return fmt.Errorf("snapshot: delete %s: %w: existing workspaces started from it", id, fault.WrongState)
 		}
 	}
 	return s.be.Delete(ctx, kindSnapshots+"/"+id)
 }
 
-// Unlabel takes a label off a snapshot.
+// Unlabel removes a label from a snapshot.
 func (s *Store) Unlabel(ctx context.Context, id, label string) error {
 	m, err := s.Get(ctx, id)
 	if err != nil {
 		return err
 	}
 	delete(m.Labels, label)
-	return s.publish(ctx, m)
+	return s.publishManifest(ctx, m)
 }
 
-// Tree returns the tree of a snapshot, which for one with a Base is the upper
-// layer alone.
+// Tree returns the tree of a snapshot; with a Base it is the upper layer alone.
 func (s *Store) Tree(ctx context.Context, id string) (Tree, *Manifest, error) {
 	m, err := s.Get(ctx, id)
 	if err != nil {
@@ -193,20 +193,20 @@ func (s *Store) Tree(ctx context.Context, id string) (Tree, *Manifest, error) {
 	return s.StoredTree(m.Root), m, nil
 }
 
-// Whole returns all that a snapshot holds, with what it lies over.
+// Whole returns the full tree of a snapshot, over its base.
 func (s *Store) Whole(ctx context.Context, id string) (Tree, *Manifest, error) {
 	m, err := s.Get(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
-	t, err := s.whole(m)
+	t, err := s.fullTree(m)
 	return t, m, err
 }
 
-func (s *Store) whole(m *Manifest) (Tree, error) { return over(m.Base, s.StoredTree(m.Root)) }
+func (s *Store) fullTree(m *Manifest) (Tree, error) { return layerOver(m.Base, s.StoredTree(m.Root)) }
 
-// over returns what upper makes of its base.
-func over(b Base, upper Tree) (Tree, error) {
+// layerOver returns upper over its base.
+func layerOver(b Base, upper Tree) (Tree, error) {
 	if b == (Base{}) {
 		return upper, nil
 	}
@@ -217,19 +217,18 @@ func over(b Base, upper Tree) (Tree, error) {
 	return Layer(lower, upper), nil
 }
 
-// Retention says which snapshots to keep. Zero keeps all.
+// Retention is a rule for deleting snapshots. The zero value keeps all.
 type Retention struct {
-	Keep   int           // the newest so many; 0 is no such rule
-	MaxAge time.Duration // those that are younger; 0 is no such rule
+	Keep   int           // keep this many of the newest; 0 disables the rule
+	MaxAge time.Duration // keep those that are younger; 0 disables the rule
 
-	// Spare are snapshots, by id, that stay in any case; they count all the same.
+	// Spare are ids of snapshots that are always kept; they count toward Keep.
 	Spare map[string]bool
 }
 
-func (r *Retention) none() bool { return r.Keep <= 0 && r.MaxAge <= 0 }
+func (r *Retention) isZero() bool { return r.Keep <= 0 && r.MaxAge <= 0 }
 
-// PruneEach is Prune for the snapshots of each workspace by themselves: so many of
-// each are kept.
+// PruneEach is Prune for each workspace separately.
 func (s *Store) PruneEach(ctx context.Context, r Retention, match func(*Manifest) bool) ([]*Manifest, error) {
 	all, err := s.List(ctx)
 	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
@@ -252,11 +251,11 @@ func (s *Store) PruneEach(ctx context.Context, r Retention, match func(*Manifest
 	return gone, nil
 }
 
-// Prune deletes, of the snapshots that match, those that no rule keeps, and
-// returns them. With both rules a snapshot that either keeps stays. Templates
-// always do, and do not count.
+// Prune deletes the matching snapshots that no rule keeps, and returns them. With
+// both rules, a snapshot is kept if either keeps it. Templates are always kept, and
+// do not count.
 func (s *Store) Prune(ctx context.Context, r Retention, match func(*Manifest) bool) ([]*Manifest, error) {
-	if r.none() {
+	if r.isZero() {
 		return nil, nil
 	}
 	all, err := s.List(ctx)

@@ -35,7 +35,7 @@ func TestMapped(t *testing.T) {
 		s := Open(Memory(), &Options{CacheDir: t.TempDir()})
 		look := func(want string) {
 			t.Helper()
-			time.Sleep(2 * settle)
+			time.Sleep(2 * clockStep)
 			m, err := s.Take(t.Context(), HostDir(dir, nil), &TakeOptions{Cache: "tree"})
 			must0(t, err)
 			data, err := readFile(t.Context(), s.StoredTree(m.Root), "f", 100)
@@ -49,12 +49,12 @@ func TestMapped(t *testing.T) {
 			copy(mem, text)
 			look(text)
 		}
-		if known := s.loadCache("tree").files(""); len(known) != 1 {
+		if known := s.loadCache("tree").filesIn(""); len(known) != 1 {
 			t.Errorf("in %s %d files are remembered, want the one that nobody has mapped", dir, len(known))
 		}
 		must0(t, unix.Munmap(mem))
 		look("state 3")
-		if known := s.loadCache("tree").files(""); len(known) != 2 {
+		if known := s.loadCache("tree").filesIn(""); len(known) != 2 {
 			t.Errorf("in %s %d files are remembered, want both when nobody has one mapped", dir, len(known))
 		}
 	}

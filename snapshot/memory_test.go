@@ -53,7 +53,7 @@ func (b *memoryBackend) ReadRange(_ context.Context, name string, off, n int64) 
 		return nil, fmt.Errorf("snapshot: read %s: %w", name, fault.NotFound)
 	}
 	if off < 0 || n < 0 || off+n > int64(len(o.data)) {
-		return nil, corrupt("read %s: it ends before byte %d", name, off+n)
+		return nil, corruptError("read %s: it ends before byte %d", name, off+n)
 	}
 	return o.data[off : off+n], nil
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/croft-run/croft/internal/textdiff"
 )
 
-// A TextConflict is a place where both sides changed the same lines in different
-// ways. Lines are 1-based, in ours.
+// A TextConflict is a hunk that both sides changed differently. Lines are 1-based,
+// in ours.
 type TextConflict struct {
 	Line   int      `json:"line"`
 	Base   []string `json:"base"`
@@ -16,60 +16,59 @@ type TextConflict struct {
 	Theirs []string `json:"theirs"`
 }
 
-// MergeText merges two changes of one text. Where they touch the same lines and do
-// not agree there is a conflict: with markers, both are in the text, marked as git
-// does it; otherwise ours is.
+// MergeText is a three-way merge (diff3) of a text. A conflict is written with
+// git's markers if markers is set; otherwise ours is kept.
 func MergeText(base, ours, theirs []byte, markers bool) ([]byte, []TextConflict) {
-	m := &merging{base: textdiff.Split(base), ours: textdiff.Split(ours), theirs: textdiff.Split(theirs), markers: markers}
+	m := &textMerge{base: textdiff.Split(base), ours: textdiff.Split(ours), theirs: textdiff.Split(theirs), markers: markers}
 	m.run(textdiff.Lines(m.base, m.ours), textdiff.Lines(m.base, m.theirs))
 	return []byte(m.out.String()), m.conflicts
 }
 
-type merging struct {
+type textMerge struct {
 	base, ours, theirs []string
 	markers            bool
 	out                strings.Builder
 	conflicts          []TextConflict
 }
 
-// run goes through the edits of both sides in the order of the base. Edits that
-// overlap, or touch, belong together.
-func (m *merging) run(ours, theirs []textdiff.Edit) {
+// run walks the edits of both sides in the order of the base. Edits that overlap or
+// touch form one chunk.
+func (m *textMerge) run(ours, theirs []textdiff.Edit) {
 	at := 0                // in base
-	shiftO, shiftT := 0, 0 // how far ours and theirs are from base
+	shiftO, shiftT := 0, 0 // line offsets of ours and theirs against base
 	for len(ours) > 0 || len(theirs) > 0 {
 		start, end := len(m.base)+1, -1
 		var o, t []textdiff.Edit
 		for grew := true; grew; {
 			grew = false
-			if len(ours) > 0 && belongs(ours[0], theirs, start, end) {
+			if len(ours) > 0 && inChunk(ours[0], theirs, start, end) {
 				start, end = min(start, ours[0].A0), max(end, ours[0].A1)
 				o, ours, grew = append(o, ours[0]), ours[1:], true
 			}
-			if len(theirs) > 0 && belongs(theirs[0], ours, start, end) {
+			if len(theirs) > 0 && inChunk(theirs[0], ours, start, end) {
 				start, end = min(start, theirs[0].A0), max(end, theirs[0].A1)
 				t, theirs, grew = append(t, theirs[0]), theirs[1:], true
 			}
 		}
-		m.write(m.base[at:start])
-		m.chunk(start, end, m.ours[start+shiftO:end+shiftO+delta(o)], m.theirs[start+shiftT:end+shiftT+delta(t)], len(o) > 0, len(t) > 0, start+shiftO)
-		shiftO, shiftT = shiftO+delta(o), shiftT+delta(t)
+		m.writeLines(m.base[at:start])
+		m.writeChunk(start, end, m.ours[start+shiftO:end+shiftO+lineDelta(o)], m.theirs[start+shiftT:end+shiftT+lineDelta(t)], len(o) > 0, len(t) > 0, start+shiftO)
+		shiftO, shiftT = shiftO+lineDelta(o), shiftT+lineDelta(t)
 		at = end
 	}
-	m.write(m.base[at:])
+	m.writeLines(m.base[at:])
 }
 
-// belongs reports whether an edit is part of the chunk from start to end or,
-// where that is empty, is the first of all.
-func belongs(e textdiff.Edit, others []textdiff.Edit, start, end int) bool {
+// inChunk reports whether an edit belongs to the chunk from start to end or, if
+// that is empty, comes first on both sides.
+func inChunk(e textdiff.Edit, others []textdiff.Edit, start, end int) bool {
 	if end >= 0 {
 		return e.A0 <= end
 	}
 	return len(others) == 0 || e.A0 <= others[0].A0
 }
 
-// delta is how many lines edits add.
-func delta(edits []textdiff.Edit) int {
+// lineDelta is the number of lines that edits add.
+func lineDelta(edits []textdiff.Edit) int {
 	n := 0
 	for _, e := range edits {
 		n += (e.B1 - e.B0) - (e.A1 - e.A0)
@@ -77,41 +76,42 @@ func delta(edits []textdiff.Edit) int {
 	return n
 }
 
-func (m *merging) write(lines []string) {
+func (m *textMerge) writeLines(lines []string) {
 	for _, l := range lines {
 		m.out.WriteString(l)
 	}
 }
 
-func (m *merging) chunk(start, end int, ours, theirs []string, byUs, byThem bool, line int) {
+func (m *textMerge) writeChunk(start, end int, ours, theirs []string, byUs, byThem bool, line int) {
 	switch {
 	case !byThem || slices.Equal(ours, theirs):
-		m.write(ours)
+		m.writeLines(ours)
 	case !byUs:
-		m.write(theirs)
+		m.writeLines(theirs)
 	default:
 		m.conflicts = append(m.conflicts, TextConflict{Line: line + 1, Base: m.base[start:end], Ours: ours, Theirs: theirs})
 		if !m.markers {
-			m.write(ours)
+			m.writeLines(ours)
 			return
 		}
-		m.mark("<<<<<<< ours\n", ours)
-		m.mark("=======\n", theirs)
-		m.mark(">>>>>>> theirs\n", nil)
+		m.writeMarker("<<<<<<< ours\n", ours)
+		m.writeMarker("=======\n", theirs)
+		m.writeMarker(">>>>>>> theirs\n", nil)
 	}
 }
 
-// mark writes a marker on a line of its own, and what follows it.
-func (m *merging) mark(marker string, lines []string) {
+// writeMarker writes a conflict marker on its own line, then lines.
+func (m *textMerge) writeMarker(marker string, lines []string) {
 	if s := m.out.String(); s != "" && !strings.HasSuffix(s, "\n") {
 		m.out.WriteByte('\n')
 	}
 	m.out.WriteString(marker)
-	m.write(lines)
+	m.writeLines(lines)
 }
 
-// pickHunks returns base with some of the edits that lead to theirs: those of the
-// hunks, counted from 1, that hunks of the same context makes of them.
+// pickHunks returns base with the chosen hunks toward theirs applied, and the
+// number of hunks. Hunks are counted from 1, as textdiff.Hunks forms them with the
+// same context.
 func pickHunks(base, theirs []byte, context int, chosen []int) ([]byte, int) {
 	a, b := textdiff.Split(base), textdiff.Split(theirs)
 	edits := textdiff.Lines(a, b)

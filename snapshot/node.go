@@ -11,8 +11,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// TypeWhiteout is the type of an entry of an upper layer that hides what the
-// layers below have under the same name.
+// TypeWhiteout is the type of an overlayfs whiteout: an entry of an upper layer
+// that hides the same name in the lower layers.
 const TypeWhiteout driver.FileType = "whiteout"
 
 // A Node is an entry of a directory in a tree.
@@ -23,19 +23,19 @@ type Node struct {
 	Size    int64       // of a file
 	ModTime time.Time
 	Target  string // of a symlink
-	Opaque  bool   // of a directory of an upper layer: the layers below have no part in it
+	Opaque  bool   // of a directory of an upper layer: it hides the lower layers' entries
 	Xattrs  []Xattr
 
-	// Content is the digest of a file's content, or names the object of a
-	// directory. Zero means that nobody has computed it.
+	// Content is the digest of a file's content, or the tree object of a directory.
+	// Zero means not computed.
 	Content ID
 
-	// List names the object that lists the chunks of a file that is larger than
-	// one. Zero where the content is not in a store.
+	// List is the object that lists the chunks of a file larger than ChunkSize.
+	// Zero if the content is not in a store.
 	List ID
 
-	stat    *stat // of a file of this host: what it looked like
-	missing bool  // it was listed, and could not be taken
+	stat    *stat // of a file of this host
+	missing bool  // listed, but not readable
 }
 
 // An Xattr is an extended attribute.
@@ -44,7 +44,7 @@ type Xattr struct {
 	Value []byte `json:"value"`
 }
 
-// Info describes the node, found at the given path.
+// Info returns the node's driver.Info for a path.
 func (n *Node) Info(path string) driver.Info {
 	info := driver.Info{Path: path, Type: n.Type, Size: n.Size, Mode: n.Mode, ModTime: n.ModTime, Target: n.Target}
 	if n.Type == driver.TypeFile && !n.Content.IsZero() {
@@ -57,13 +57,13 @@ func (n *Node) Info(path string) driver.Info {
 	return info
 }
 
-// The form of a tree object: a version, the number of entries, and the entries
-// in the order of their names. There is one form for each directory.
+// The encoding of a tree object: version, number of entries, and the entries sorted
+// by name. The encoding is canonical.
 const treeVersion = 1
 
 var typeCodes = []driver.FileType{driver.TypeFile, driver.TypeDir, driver.TypeSymlink, TypeWhiteout}
 
-// encodeTree returns the object of a directory whose nodes are in order.
+// encodeTree encodes sorted nodes as a tree object.
 func encodeTree(nodes []Node) []byte {
 	buf := make([]byte, 0, 16+len(nodes)*96)
 	buf = append(buf, treeVersion)
@@ -107,19 +107,19 @@ func appendString(buf []byte, s string) []byte {
 	return append(binary.AppendUvarint(buf, uint64(len(s))), s...)
 }
 
-// decodeTree is the inverse of encodeTree. It takes that form alone.
+// decodeTree is the inverse of encodeTree. It rejects non-canonical input.
 func decodeTree(data []byte) ([]Node, error) {
 	d := decoder{data: data}
-	if v := d.byte(); d.err == nil && v != treeVersion {
-		return nil, fmt.Errorf("a tree of version %d; %d is known", v, treeVersion)
+	if v := d.readByte(); d.err == nil && v != treeVersion {
+		return nil, fmt.Errorf("tree version %d is not supported; this program reads version %d", v, treeVersion)
 	}
-	count := d.uvarint()
+	count := d.readUvarint()
 	if count > uint64(len(data)) {
-		return nil, fmt.Errorf("it ends early")
+		return nil, fmt.Errorf("unexpected end of data")
 	}
 	nodes := make([]Node, 0, count)
 	for range count {
-		n := d.node()
+		n := d.readNode()
 		if d.err != nil {
 			return nil, d.err
 		}
@@ -139,7 +139,7 @@ func validName(name string) bool {
 	return driver.ValidName(name) && name != "." && !strings.Contains(name, "/")
 }
 
-// A decoder reads what appendNode wrote. Its first error stays.
+// A decoder reads the encoding of appendNode. The first error is kept.
 type decoder struct {
 	data []byte
 	err  error
@@ -152,9 +152,9 @@ func (d *decoder) fail(format string, args ...any) {
 	d.data = nil
 }
 
-func (d *decoder) take(n uint64) []byte {
+func (d *decoder) readBytes(n uint64) []byte {
 	if n > uint64(len(d.data)) {
-		d.fail("it ends early")
+		d.fail("unexpected end of data")
 		return nil
 	}
 	out := d.data[:n]
@@ -162,20 +162,20 @@ func (d *decoder) take(n uint64) []byte {
 	return out
 }
 
-func (d *decoder) byte() byte {
-	if b := d.take(1); b != nil {
+func (d *decoder) readByte() byte {
+	if b := d.readBytes(1); b != nil {
 		return b[0]
 	}
 	return 0
 }
 
-func (d *decoder) id() (id ID) {
-	copy(id[:], d.take(uint64(len(id))))
+func (d *decoder) readID() (id ID) {
+	copy(id[:], d.readBytes(uint64(len(id))))
 	return id
 }
 
-// uvarint takes the shortest form of a number alone.
-func (d *decoder) uvarint() uint64 {
+// readUvarint accepts only the shortest encoding of a number.
+func (d *decoder) readUvarint() uint64 {
 	v, n := binary.Uvarint(d.data)
 	if n <= 0 || n > 1 && d.data[n-1] == 0 {
 		d.fail("a number is malformed")
@@ -185,8 +185,8 @@ func (d *decoder) uvarint() uint64 {
 	return v
 }
 
-func (d *decoder) varint() int64 {
-	u := d.uvarint()
+func (d *decoder) readVarint() int64 {
+	u := d.readUvarint()
 	v := int64(u >> 1)
 	if u&1 != 0 {
 		v = ^v
@@ -194,13 +194,13 @@ func (d *decoder) varint() int64 {
 	return v
 }
 
-func (d *decoder) string() string { return string(d.take(d.uvarint())) }
+func (d *decoder) readString() string { return string(d.readBytes(d.readUvarint())) }
 
-func (d *decoder) node() Node {
-	n := Node{Name: d.string()}
-	code := d.byte()
-	n.Mode = fs.FileMode(d.uvarint())
-	sec, nsec := d.varint(), d.uvarint()
+func (d *decoder) readNode() Node {
+	n := Node{Name: d.readString()}
+	code := d.readByte()
+	n.Mode = fs.FileMode(d.readUvarint())
+	sec, nsec := d.readVarint(), d.readUvarint()
 	if d.err == nil && (!validName(n.Name) || int(code) >= len(typeCodes) || n.Mode > 0o7777 || nsec > 999_999_999) {
 		d.fail("the entry %q is not valid", n.Name)
 	}
@@ -211,38 +211,38 @@ func (d *decoder) node() Node {
 	n.ModTime = time.Unix(sec, int64(nsec)).UTC()
 	switch n.Type {
 	case driver.TypeFile:
-		n.Size = int64(d.uvarint())
+		n.Size = int64(d.readUvarint())
 		if n.Size < 0 {
 			d.fail("the entry %q is not valid", n.Name)
 		}
-		n.Content = d.id()
+		n.Content = d.readID()
 		if n.Size > ChunkSize {
-			n.List = d.id()
+			n.List = d.readID()
 		}
 	case driver.TypeDir:
-		opaque := d.byte()
+		opaque := d.readByte()
 		if opaque > 1 {
 			d.fail("the entry %q is not valid", n.Name)
 		}
 		n.Opaque = opaque == 1
-		n.Content = d.id()
+		n.Content = d.readID()
 	case driver.TypeSymlink:
-		n.Target = d.string()
+		n.Target = d.readString()
 	}
-	d.xattrs(&n)
+	d.readXattrs(&n)
 	return n
 }
 
-func (d *decoder) xattrs(n *Node) {
-	count := d.uvarint()
+func (d *decoder) readXattrs(n *Node) {
+	count := d.readUvarint()
 	if count > uint64(len(d.data)) {
-		d.fail("it ends early")
+		d.fail("unexpected end of data")
 		return
 	}
 	for range count {
-		x := Xattr{Name: d.string(), Value: []byte(d.string())}
+		x := Xattr{Name: d.readString(), Value: []byte(d.readString())}
 		if !isUserXattr(x.Name) {
-			d.fail("the attribute %q of %q is none of the user's", x.Name, n.Name)
+			d.fail("the attribute %q of %q is not a user attribute", x.Name, n.Name)
 		}
 		if len(n.Xattrs) > 0 && n.Xattrs[len(n.Xattrs)-1].Name >= x.Name {
 			d.fail("the attributes of %q are not in order", n.Name)

@@ -10,8 +10,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// cleanPaths returns paths, as somebody wrote them, as the names that they are of:
-// "./src/" is "src". One that leaves the tree is refused.
+// cleanPaths normalises paths of user input: "./src/" is "src". A path outside the
+// tree is refused.
 func cleanPaths(paths []string) ([]string, error) {
 	if paths == nil {
 		return nil, nil
@@ -20,16 +20,16 @@ func cleanPaths(paths []string) ([]string, error) {
 	for i, p := range paths {
 		clean[i] = path.Clean(p)
 		if p == "" || !driver.ValidName(clean[i]) {
-			return nil, fmt.Errorf("snapshot: path %q: %w: paths are relative to the tree, and stay in it", p, fault.InvalidArgument)
+			return nil, fmt.Errorf("snapshot: path %q: %w: a path must be relative and inside the tree", p, fault.InvalidArgument)
 		}
 	}
 	return clean, nil
 }
 
-// A pathSet is paths with all below them. Nil is everything.
+// A pathSet is a set of paths with their subtrees. Nil contains everything.
 type pathSet struct {
-	all    bool            // "." is in it
-	exact  map[string]bool //
+	all    bool // "." is in it
+	exact  map[string]bool
 	sorted []string
 }
 
@@ -45,8 +45,8 @@ func newPathSet(paths []string) *pathSet {
 	return s
 }
 
-// has reports whether name is one of the paths, or below one.
-func (s *pathSet) has(name string) bool {
+// contains reports whether name is one of the paths, or below one.
+func (s *pathSet) contains(name string) bool {
 	if s == nil || s.all || s.exact[name] {
 		return true
 	}
@@ -58,8 +58,8 @@ func (s *pathSet) has(name string) bool {
 	return false
 }
 
-// leads reports whether one of the paths is below the directory name.
-func (s *pathSet) leads(name string) bool {
+// hasBelow reports whether one of the paths is below the directory name.
+func (s *pathSet) hasBelow(name string) bool {
 	if s == nil || s.all {
 		return true
 	}

@@ -16,37 +16,37 @@ import (
 
 // RestoreOptions are the options of Restore.
 type RestoreOptions struct {
-	Owner      *Owner // of what is made; nil is who runs
-	Sync       bool   // on stable storage before it returns
+	Owner      *Owner // of created files; nil is the user of this process
+	Sync       bool   // fsync before returning
 	PlainModes bool   // without set-user-id, set-group-id and sticky bits
 	Upper      bool   // the directory is the upper layer of an overlay
 
-	// Only are the paths to restore, with all below them; nil is everything. One
-	// that is not in the tree is removed.
+	// Only are the paths to restore, with their subtrees; nil is all. A path that
+	// is not in the tree is removed.
 	Only []string
 
-	// Keep, where it is set, says which paths are left as they are, with all
-	// below them.
+	// Keep, if set, reports which paths are left unchanged, with their subtrees.
 	Keep func(path string) bool
 
-	// Stage is a directory on the same file system, outside the tree, in which
-	// what is new is made ready; "" is a hidden one in the tree.
+	// Stage is a directory on the same file system, outside the tree, for new
+	// content; "" is a hidden directory in the tree.
 	Stage string
 
-	// Journals is a directory, outside the tree and nobody else's, in which it is
-	// written down what is to be done, so that it can be completed; "" is the
-	// stage. It is needed where the stage is in a tree that others write to.
+	// Journals is a private directory outside the tree for the journal; "" is the
+	// stage. It is required if other users can write to the directory of the stage:
+	// a forged journal would make Recover carry out its steps.
 	Journals string
 }
 
-// RestoreResult says what Restore did.
+// RestoreResult is the result of Restore.
 type RestoreResult struct {
-	Changed int      `json:"changed"` // entries that were made, replaced, removed or given other attributes
+	Changed int      `json:"changed"` // entries created, replaced, removed or with new attributes
 	Paths   []string `json:"paths,omitempty"`
 }
 
-// Extract makes, in a directory that is empty, what is in a tree. It is the fast way
-// to a directory that nobody uses yet: where it fails, part of the tree is there.
+// Extract writes a tree into an empty directory, without a journal. It is the fast
+// way for a directory that is not in use yet: a failed Extract leaves a part of the
+// tree.
 func Extract(ctx context.Context, t Tree, dir string, opts *RestoreOptions) error {
 	if opts == nil {
 		opts = &RestoreOptions{}
@@ -61,8 +61,8 @@ func Extract(ctx context.Context, t Tree, dir string, opts *RestoreOptions) erro
 		return err
 	}
 	defer root.Close()
-	p := newPlacer(opts)
-	if err := p.fill(ctx, root, fd); err != nil {
+	p := newInstaller(opts)
+	if err := p.installEntries(ctx, root, fd); err != nil {
 		return err
 	}
 	if opts.Sync {
@@ -73,9 +73,9 @@ func Extract(ctx context.Context, t Tree, dir string, opts *RestoreOptions) erro
 	return nil
 }
 
-// Restore makes a directory of this host equal to a tree, by writing what
-// differs. Pipes, sockets and devices in it stay. Where the process is killed the
-// directory is as it was or, after Recover, as it was to be.
+// Restore makes a directory of this host equal to a tree by writing the
+// differences. Pipes, sockets and devices in it are left alone. If the process is
+// killed, the directory has its old state or, after Recover, the new one.
 func Restore(ctx context.Context, t Tree, dir string, opts *RestoreOptions) (*RestoreResult, error) {
 	if opts == nil {
 		opts = &RestoreOptions{}
@@ -98,7 +98,7 @@ func Restore(ctx context.Context, t Tree, dir string, opts *RestoreOptions) (*Re
 		return nil, err
 	}
 	defer dst.Close()
-	if _, err := r.compare(ctx, src, dst.(*hostDir), ""); err != nil {
+	if _, err := r.compareDir(ctx, src, dst.(*hostDir), ""); err != nil {
 		return nil, err
 	}
 	return r.result(), r.commit(ctx)
@@ -108,7 +108,7 @@ func (c *change) result() *RestoreResult {
 	res := &RestoreResult{}
 	seen := map[string]bool{}
 	for _, o := range c.ops {
-		if p := string(o.Path); !o.Touch && !seen[p] {
+		if p := string(o.Path); !o.TimeOnly && !seen[p] {
 			seen[p] = true
 			res.Paths = append(res.Paths, p)
 		}
@@ -118,9 +118,9 @@ func (c *change) result() *RestoreResult {
 	return res
 }
 
-// compare finds what makes dst equal to src, and reports whether entries of dst
-// itself change.
-func (c *change) compare(ctx context.Context, src Directory, dst *hostDir, at string) (bool, error) {
+// compareDir adds the steps that make dst equal to src, and reports whether entries
+// of dst itself change.
+func (c *change) compareDir(ctx context.Context, src Directory, dst *hostDir, at string) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, fmt.Errorf("snapshot: restore: %w", err)
 	}
@@ -138,15 +138,15 @@ func (c *change) compare(ctx context.Context, src Directory, dst *hostDir, at st
 		case len(want) == 0 || len(have) > 0 && have[0].Name < want[0].Name:
 			h := &have[0]
 			have = have[1:]
-			if h.Type != driver.TypeOther && c.selects(at+h.Name) {
-				c.remove(at + h.Name)
+			if h.Type != driver.TypeOther && c.isSelected(at+h.Name) {
+				c.addRemoval(at + h.Name)
 				changed = true
 			}
 		case len(have) == 0 || want[0].Name < have[0].Name:
 			w := &want[0]
 			want = want[1:]
-			if c.selects(at+w.Name) && (w.Type != TypeWhiteout || c.opts.Upper) {
-				if err := c.put(ctx, src, w, at+w.Name); err != nil {
+			if c.isSelected(at+w.Name) && (w.Type != TypeWhiteout || c.opts.Upper) {
+				if err := c.addNode(ctx, src, w, at+w.Name); err != nil {
 					return false, err
 				}
 				changed = true
@@ -154,7 +154,7 @@ func (c *change) compare(ctx context.Context, src Directory, dst *hostDir, at st
 		default:
 			w, h := &want[0], &have[0]
 			want, have = want[1:], have[1:]
-			replaced, err := c.both(ctx, src, dst, w, h, at)
+			replaced, err := c.compareEntry(ctx, src, dst, w, h, at)
 			if err != nil {
 				return false, err
 			}
@@ -164,31 +164,31 @@ func (c *change) compare(ctx context.Context, src Directory, dst *hostDir, at st
 	return changed, nil
 }
 
-// selects reports whether a path is to be restored, or has something below it
-// that is.
-func (c *change) selects(name string) bool {
+// isSelected reports whether a path is restored.
+func (c *change) isSelected(name string) bool {
 	if c.opts.Keep != nil && c.opts.Keep(name) {
 		return false
 	}
-	return c.only.has(name)
+	return c.only.contains(name)
 }
 
-// enters reports whether anything below a path may be selected.
-func (c *change) enters(name string) bool {
-	return c.selects(name) || c.only.leads(name)
+// mayEnter reports whether a path or something below it may be selected.
+func (c *change) mayEnter(name string) bool {
+	return c.isSelected(name) || c.only.hasBelow(name)
 }
 
-// both compares two entries of one name, and reports whether the entry is replaced.
-func (c *change) both(ctx context.Context, src Directory, dst *hostDir, w, h *Node, at string) (bool, error) {
+// compareEntry compares two entries of one name, and reports whether the entry is
+// replaced.
+func (c *change) compareEntry(ctx context.Context, src Directory, dst *hostDir, w, h *Node, at string) (bool, error) {
 	name := at + w.Name
 	if w.Type == driver.TypeDir && h.Type == driver.TypeDir && w.Opaque == h.Opaque {
-		return false, c.dirs(ctx, src, dst, w, h, name)
+		return false, c.compareSubdirs(ctx, src, dst, w, h, name)
 	}
-	if !c.selects(name) || w.Type == TypeWhiteout && h.Type == TypeWhiteout {
+	if !c.isSelected(name) || w.Type == TypeWhiteout && h.Type == TypeWhiteout {
 		return false, nil
 	}
 	if w.Type != h.Type || w.Type == driver.TypeDir || w.Type == driver.TypeSymlink && w.Target != h.Target {
-		return true, c.put(ctx, src, w, name)
+		return true, c.addNode(ctx, src, w, name)
 	}
 	if w.Type == driver.TypeFile {
 		same, err := sameContent(ctx, src, dst, w, h)
@@ -196,21 +196,21 @@ func (c *change) both(ctx context.Context, src Directory, dst *hostDir, w, h *No
 			return false, err
 		}
 		if !same {
-			return true, c.put(ctx, src, w, name)
+			return true, c.addNode(ctx, src, w, name)
 		}
 	}
 	if !c.sameAttrs(w, h) {
-		c.attr(w, name, false)
+		c.addAttr(w, name, false)
 	}
 	return false, nil
 }
 
-// dirs compares two directories.
-func (c *change) dirs(ctx context.Context, src Directory, dst *hostDir, w, h *Node, name string) error {
-	if !c.enters(name) || c.opts.Keep != nil && c.opts.Keep(name) {
+// compareSubdirs compares two directories.
+func (c *change) compareSubdirs(ctx context.Context, src Directory, dst *hostDir, w, h *Node, name string) error {
+	if !c.mayEnter(name) || c.opts.Keep != nil && c.opts.Keep(name) {
 		return nil
 	}
-	below, err := into("", name)
+	below, err := childPrefix("", name)
 	if err != nil {
 		return err
 	}
@@ -224,15 +224,15 @@ func (c *change) dirs(ctx context.Context, src Directory, dst *hostDir, w, h *No
 		return err
 	}
 	defer to.Close()
-	changed, err := c.compare(ctx, from, to.(*hostDir), below)
+	changed, err := c.compareDir(ctx, from, to.(*hostDir), below)
 	if err != nil {
 		return err
 	}
-	switch selected := c.selects(name); {
+	switch selected := c.isSelected(name); {
 	case selected && (changed || !c.sameAttrs(w, h)):
-		c.attr(w, name, c.sameAttrs(w, h))
+		c.addAttr(w, name, c.sameAttrs(w, h))
 	case !selected && changed:
-		c.attr(h, name, true) // as it was, but for what was to be restored below it
+		c.addAttr(h, name, true) // keep its attributes; restoring below it changed the mtime
 	}
 	return nil
 }
@@ -247,13 +247,14 @@ func (c *change) sameAttrs(w, h *Node) bool {
 	})
 }
 
-// sameContent compares two files. What it has to read of h it notes there.
+// sameContent compares two files. It fills in Content of a node that it has to
+// read.
 func sameContent(ctx context.Context, src Directory, dst Directory, w, h *Node) (bool, error) {
 	if w.Size != h.Size {
 		return false, nil
 	}
 	if w.stat != nil && h.stat != nil && *w.stat == *h.stat {
-		return true, nil // it is one file
+		return true, nil // the same file
 	}
 	for _, side := range []struct {
 		dir Directory
@@ -275,7 +276,8 @@ func sameContent(ctx context.Context, src Directory, dst Directory, w, h *Node) 
 	return w.Content == h.Content, nil
 }
 
-// hashOpen reads a file to the end, and the attributes of one of this host.
+// hashOpen returns the digest of an open file, and reads the extended attributes of
+// a file of this host.
 func hashOpen(ctx context.Context, r interface{ Read([]byte) (int, error) }, n *Node) (ID, error) {
 	if f, ok := r.(*hostFile); ok {
 		attrs, err := listXattrs(f.fd)
@@ -291,7 +293,7 @@ func hashOpen(ctx context.Context, r interface{ Read([]byte) (int, error) }, n *
 	return ParseID(id)
 }
 
-func parent(name string) (dir, base string) {
+func splitParent(name string) (dir, base string) {
 	dir, base = path.Split(name)
 	return strings.TrimSuffix(dir, "/"), base
 }

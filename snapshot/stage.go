@@ -19,18 +19,18 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A stage is a hidden directory on the file system of a directory that is changed,
-// with what is new, a lock that is held while the change is under way, and a
-// journal, which says what is to be done. Where others write to the directory that
-// the stage is in, the journal is kept elsewhere: whoever could write one would
-// have the next change do what it says.
+// A stage is a hidden directory on the file system of a directory that is changed.
+// It holds the new content, a lock file whose flock is held during the change, and
+// the journal. If other users can write to the directory of the stage, the journal
+// is kept in a private directory instead: a forged journal would make the next
+// change carry out its steps.
 type stage struct {
 	name     string
-	above    int // the directory that it is in
+	above    int // fd of the parent directory
 	fd       int
 	lock     *os.File
-	journals string // where journals are; "" is in the stage
-	dir      string // that is changed
+	journals string // directory of journals; "" is the stage
+	dir      string // the directory that is changed
 }
 
 const (
@@ -39,13 +39,13 @@ const (
 	journalName = "journal"
 )
 
-// journal is what the journal of a stage says.
-type journal struct {
+// stageJournal is the content of a stage's journal.
+type stageJournal struct {
 	Dir string `json:"dir"`
 	Ops []op   `json:"ops"`
 }
 
-// newStage makes a stage for a change of dir.
+// newStage creates a stage for a change of dir.
 func newStage(dir, above, journals string) (*stage, error) {
 	if above == "" {
 		above = dir
@@ -67,27 +67,27 @@ func newStage(dir, above, journals string) (*stage, error) {
 	return s, err
 }
 
-// openStage opens and locks a stage in the directory above, which is the stage's
-// from then on. One that another has locked is fault.Unavailable.
+// openStage opens and locks a stage in the directory above, whose descriptor the
+// stage then owns. A locked stage is fault.Unavailable.
 func openStage(dir string, above int, name, journals string) (*stage, error) {
 	s := &stage{name: name, above: above, fd: -1, journals: journals, dir: dir}
 	var err error
 	if s.fd, err = openRetry(above, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW); err != nil {
 		return nil, hostError("open", name, err)
 	}
-	if s.lock, err = lockIn(s.fd, lockName, unix.O_CREAT); err == nil {
+	if s.lock, err = lockFileAt(s.fd, lockName, unix.O_CREAT); err == nil {
 		return s, nil
 	}
 	s.above = -1
 	s.close()
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return nil, fmt.Errorf("snapshot: a change to the directory is under way: %w", fault.Unavailable)
+		return nil, fmt.Errorf("snapshot: another change of the directory is running: %w", fault.Unavailable)
 	}
 	return nil, hostError("lock", name, err)
 }
 
 func (s *stage) close() {
-	s.lock.Close() // which for nil, where it could not be had, does nothing
+	s.lock.Close() // nil if it was not taken
 	for _, fd := range []int{s.fd, s.above} {
 		if fd >= 0 {
 			unix.Close(fd) //nolint:errcheck // nothing is written through it
@@ -95,9 +95,9 @@ func (s *stage) close() {
 	}
 }
 
-// begin writes down what is to be done.
-func (s *stage) begin(ops []op, durable bool) error {
-	data, err := encodeJournal(journal{s.dir, ops})
+// writeJournal writes the steps.
+func (s *stage) writeJournal(ops []op, durable bool) error {
+	data, err := encodeJournal(stageJournal{s.dir, ops})
 	if err != nil {
 		return err
 	}
@@ -109,22 +109,22 @@ func (s *stage) begin(ops []op, durable bool) error {
 		if err != nil {
 			return hostError("write", "the journal", err)
 		}
-		data = nil // that there is one
+		data = nil // an empty file marks that there is one
 	}
-	if err := writeIn(s.fd, journalName, data, durable); err != nil {
+	if err := writeFileAt(s.fd, journalName, data, durable); err != nil {
 		return hostError("write", "the journal", err)
 	}
 	return nil
 }
 
-// writeIn makes a file in an open directory, at once.
-func writeIn(dir int, name string, data []byte, durable bool) error {
+// writeFileAt writes a file in an open directory atomically.
+func writeFileAt(dir int, name string, data []byte, durable bool) error {
 	temp := name + ".new"
 	fd, err := unix.Openat(dir, temp, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}
-	err = pwrite(fd, data, 0)
+	err = pwriteAll(fd, data, 0)
 	if err == nil && durable {
 		err = unix.Fsync(fd)
 	}
@@ -138,30 +138,30 @@ func writeIn(dir int, name string, data []byte, durable bool) error {
 	return err
 }
 
-// steps reads what was written down: nil where nothing was.
-func (s *stage) steps() ([]op, error) {
-	begun := inode(s.fd, journalName) != 0
+// readJournal reads the steps; nil if there is no journal.
+func (s *stage) readJournal() ([]op, error) {
+	begun := inodeAt(s.fd, journalName) != 0
 	var data []byte
 	var err error
 	if s.journals != "" {
 		data, err = os.ReadFile(filepath.Join(s.journals, s.name))
 	} else {
-		data, err = readIn(s.fd, journalName)
+		data, err = readFileAt(s.fd, journalName)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		if begun && s.journals != "" {
-			return nil, fmt.Errorf("snapshot: %s in the directory is of a change that is not known here: %w: "+
-				"another data directory has it, with which it can be completed, or somebody else made it; remove it otherwise", s.name, fault.WrongState)
+			return nil, fmt.Errorf("snapshot: %s in the directory belongs to a change with an unknown journal: %w: "+
+				"run the command with the data directory that has the journal, or remove the directory if another program made it", s.name, fault.WrongState)
 		}
 		return nil, nil
 	}
 	if err != nil {
 		return nil, hostError("read", "the journal", err)
 	}
-	return decodeSteps(data)
+	return decodeOps(data)
 }
 
-func readIn(dir int, name string) ([]byte, error) {
+func readFileAt(dir int, name string) ([]byte, error) {
 	fd, err := openRetry(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK)
 	if err != nil {
 		return nil, err
@@ -171,24 +171,24 @@ func readIn(dir int, name string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// decodeSteps reads a journal. Steps that would lead out of the directory or of the
-// stage are none that Croft wrote.
-func decodeSteps(data []byte) ([]op, error) {
-	var j journal
+// decodeOps decodes a journal. It rejects steps that lead outside the directory or
+// the stage, which Croft never writes.
+func decodeOps(data []byte) ([]op, error) {
+	var j stageJournal
 	if err := decodeJournal(data, &j); err != nil {
 		return nil, err
 	}
 	for _, o := range j.Ops {
 		name := string(o.Path)
 		if !driver.ValidName(name) || name == "." || strings.Trim(o.Temp, "0123456789") != "" {
-			return nil, corrupt("the journal of a change to the directory: a step at %q is not valid", name)
+			return nil, corruptError("the journal of a change to the directory: a step at %q is not valid", name)
 		}
 	}
 	return j.Ops, nil
 }
 
-// remove removes the stage. The journal goes first, lest a part of a change be
-// repeated, and the sign that there is one before it.
+// remove removes the stage: first the mark that there is a journal, then the
+// journal, so that a change is never repeated in part.
 func (s *stage) remove() error {
 	if err := unix.Unlinkat(s.fd, journalName, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
@@ -201,16 +201,15 @@ func (s *stage) remove() error {
 	return removeAll(s.above, s.name)
 }
 
-// Recover completes what a process that was killed had begun to do to a directory,
-// and removes what another only made ready. stage and journals are those of
-// RestoreOptions of what they did. A change that is under way is
-// fault.Unavailable.
+// Recover completes the changes of a directory that killed processes left, and
+// removes stages without a journal. stage and journals are the values of
+// RestoreOptions for that change. A change that is running is fault.Unavailable.
 func Recover(ctx context.Context, dir, stage, journals string) error {
 	above := stage
 	if above == "" {
 		above = dir
 	}
-	names, err := stages(above)
+	names, err := listStages(above)
 	if err != nil || len(names) == 0 {
 		return err
 	}
@@ -227,8 +226,8 @@ func Recover(ctx context.Context, dir, stage, journals string) error {
 	return nil
 }
 
-// stages lists the stages in a directory.
-func stages(above string) ([]string, error) {
+// listStages lists the stages in a directory.
+func listStages(above string) ([]string, error) {
 	d, err := os.Open(above)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -253,24 +252,24 @@ func recoverStage(ctx context.Context, root int, dir, above, name, journals stri
 	if err != nil {
 		unix.Close(fd) //nolint:errcheck // nothing is written through it
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // someone else has just recovered it
+		case errors.Is(err, fs.ErrNotExist): // another process has recovered it
 			return nil
-		case errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP): // it is no stage, whatever its name
+		case errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP): // not a stage
 			return nil
 		}
 		return err
 	}
 	defer s.close()
-	ops, err := s.steps()
+	ops, err := s.readJournal()
 	if err != nil {
 		return err
 	}
 	if ops != nil {
-		if whole, err := do(ctx, root, s.fd, ops, &RestoreOptions{}); err != nil {
+		if whole, err := runOps(ctx, root, s.fd, ops, &RestoreOptions{}); err != nil {
 			if whole {
 				err = errors.Join(err, s.remove())
 			}
-			return fmt.Errorf("snapshot: complete a change that was cut short: %w", err)
+			return fmt.Errorf("snapshot: complete an interrupted change: %w", err)
 		}
 	}
 	if err := s.remove(); err != nil {

@@ -18,7 +18,7 @@ func plantJournal(t testing.TB, dir string, ops ...op) string {
 	t.Helper()
 	stage := filepath.Join(dir, stagePrefix+"planted0000000000000")
 	must0(t, os.Mkdir(stage, 0o700))
-	data, err := encodeJournal(journal{dir, ops})
+	data, err := encodeJournal(stageJournal{dir, ops})
 	must0(t, err)
 	must0(t, os.WriteFile(filepath.Join(stage, journalName), data, 0o600))
 	must0(t, os.WriteFile(filepath.Join(stage, "1"), []byte("evil\n"), 0o755))
@@ -66,7 +66,7 @@ func TestPlantedJournal(t *testing.T) {
 		if _, err := Apply(t.Context(), base, theirs, dir, &ApplyOptions{Journals: journals}); err != nil {
 			t.Errorf("an apply beside a stage without a journal: %v", err)
 		}
-		if left, err := stages(dir); err != nil || len(left) > 0 {
+		if left, err := listStages(dir); err != nil || len(left) > 0 {
 			t.Errorf("%q is left, %v", left, err)
 		}
 		if left, err := os.ReadDir(journals); err != nil || len(left) > 0 {
@@ -118,7 +118,7 @@ func TestChangeThatFailsHalfWay(t *testing.T) {
 			if got != want {
 				t.Errorf("the directory is not as it was:\n%s", cmp.Diff(old, harvest(t, dir)))
 			}
-			if left, err := stages(dir); err != nil || len(left) > 0 {
+			if left, err := listStages(dir); err != nil || len(left) > 0 {
 				t.Errorf("%q is left, %v", left, err)
 			}
 			res, err := Apply(t.Context(), HostDir(base, nil), HostDir(theirs, nil), dir, nil)

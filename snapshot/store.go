@@ -20,28 +20,27 @@ const (
 	kindCondemned = "condemned"
 )
 
-// ChunkSize is the size of the pieces in which large files are kept.
+// ChunkSize is the size of the chunks of large files.
 const ChunkSize = 1 << 20
 
 // Options are the options of Open.
 type Options struct {
-	// CacheDir is a directory of this host for what files looked like when they
-	// were last read, which makes further snapshots of a tree cost what changed.
-	// "" is none.
+	// CacheDir is a directory of this host for stat caches, with which a further
+	// snapshot of a tree reads only changed files. "" disables the cache.
 	CacheDir string
 
-	// Grace is how long a pack stays condemned, in a backend without locks,
-	// before gc removes it; a snapshot must not take longer. 0 is a day.
+	// Grace is how long a pack stays condemned, on a backend without locks, before
+	// gc removes it; taking a snapshot must not last longer. 0 is a day.
 	Grace time.Duration
 
-	// Needed reports whether a snapshot, by its id, has to stay, since a workspace
-	// started from it: Delete refuses it then. nil is never.
+	// Needed reports whether a snapshot is in use because a workspace started from
+	// it: Delete refuses it then. nil is never.
 	Needed func(ctx context.Context, id string) (bool, error)
 
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 
-	Log *slog.Logger // nil is silent
+	Log *slog.Logger // nil discards
 }
 
 // DefaultGrace is the default of Options.Grace.
@@ -50,28 +49,28 @@ const DefaultGrace = 24 * time.Hour
 // A Store holds snapshots in a backend. Its methods may be called from many
 // goroutines, and any number of stores may be open on one backend.
 type Store struct {
-	be    Backend
-	cache string
-	grace time.Duration
-	log   *slog.Logger
-	need  func(ctx context.Context, id string) (bool, error)
-	now   func() time.Time
+	be       Backend
+	cache    string
+	grace    time.Duration
+	log      *slog.Logger
+	isNeeded func(ctx context.Context, id string) (bool, error)
+	now      func() time.Time
 
 	mu        sync.RWMutex
 	index     map[ID]location
-	packs     map[string]*packInfo // whose footers are in index
+	packs     map[string]*packInfo // packs in index
 	packNames []string
 	condemned map[string]bool
 	loaded    bool
 
-	placing sync.Mutex // one at a time gets its place
-	last    int64      // guarded by placing; order of the newest snapshot
+	sequenceMu   sync.Mutex // held while a sequence number is assigned
+	lastSequence int64      // guarded by sequenceMu; of the newest snapshot
 
-	loading sync.Mutex // one at a time reads footers
+	loading sync.Mutex // held while footers are read
 	blocks  blockCache
 }
 
-// location says where an object is.
+// location is the position of an object.
 type location struct {
 	pack  uint32 // in packNames
 	block uint32
@@ -82,10 +81,11 @@ type location struct {
 type packInfo struct {
 	number uint32
 	size   int64
-	blocks []block
+	blocks []packBlock
 }
 
-// Open returns the store in a backend. Nothing is read or made before it is used.
+// Open returns the store in a backend. It reads and creates nothing before first
+// use.
 func Open(be Backend, opts *Options) *Store {
 	o := Options{}
 	if opts != nil {
@@ -100,21 +100,20 @@ func Open(be Backend, opts *Options) *Store {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Store{be: be, cache: o.CacheDir, grace: o.Grace, log: o.Log, need: o.Needed, now: o.Now, index: map[ID]location{}, packs: map[string]*packInfo{}}
+	return &Store{be: be, cache: o.CacheDir, grace: o.Grace, log: o.Log, isNeeded: o.Needed, now: o.Now, index: map[ID]location{}, packs: map[string]*packInfo{}}
 }
 
-// share keeps gc from removing anything until the returned function is called.
-func (s *Store) share(ctx context.Context) (func(), error) {
+// lockShared takes the shared lock, which keeps gc out, if the backend has locks.
+func (s *Store) lockShared(ctx context.Context) (func(), error) {
 	if l, ok := s.be.(Locker); ok {
 		return l.Lock(ctx, true)
 	}
 	return func() {}, nil
 }
 
-// refresh brings the index up to what is in the backend. A pack that can't be
-// read is left out and logged: what is in it is missed only where it is needed,
-// and Check names it.
-func (s *Store) refresh(ctx context.Context) error {
+// refreshIndex updates the index from the backend. A damaged pack is skipped and
+// logged: only reads of its objects fail, and Check reports it.
+func (s *Store) refreshIndex(ctx context.Context) error {
 	s.loading.Lock()
 	defer s.loading.Unlock()
 	gone, err := s.condemnedPacks(ctx)
@@ -137,8 +136,8 @@ func (s *Store) refresh(ctx context.Context) error {
 	return nil
 }
 
-// dropMissing forgets all packs where one of them is gone or was condemned:
-// another that is there may have the same objects.
+// dropMissing clears the index if a pack was removed or condemned: another pack may
+// have the same objects.
 func (s *Store) dropMissing(entries []Entry, condemned map[string]bool) {
 	present := make(map[string]bool, len(entries))
 	for _, e := range entries {
@@ -156,7 +155,7 @@ func (s *Store) dropMissing(entries []Entry, condemned map[string]bool) {
 	}
 }
 
-// loadPack reads the footer of a pack that is not known yet.
+// loadPack adds a pack to the index, unless it is there.
 func (s *Store) loadPack(ctx context.Context, e Entry) error {
 	s.mu.RLock()
 	_, known := s.packs[e.ID]
@@ -168,7 +167,7 @@ func (s *Store) loadPack(ctx context.Context, e Entry) error {
 	switch {
 	case fault.Of(err) == fault.NotFound: // removed since it was listed
 	case fault.CauseOf(err) == fault.CauseCorrupt:
-		s.log.Warn("snapshot: a pack is damaged", "pack", e.ID, "error", err)
+		s.log.Warn("snapshot: damaged pack", "pack", e.ID, "error", err)
 	case err != nil:
 		return err
 	default:
@@ -206,51 +205,52 @@ func (s *Store) addPack(id string, size int64, f *footer) {
 	}
 }
 
-// ensure reads the index where that was never done.
-func (s *Store) ensure(ctx context.Context) error {
+// ensureIndex loads the index on first use.
+func (s *Store) ensureIndex(ctx context.Context) error {
 	s.mu.RLock()
 	loaded := s.loaded
 	s.mu.RUnlock()
 	if loaded {
 		return nil
 	}
-	return s.refresh(ctx)
+	return s.refreshIndex(ctx)
 }
 
-// has reports whether an object is in a pack on which one may build.
-func (s *Store) has(id ID) bool {
+// hasObject reports whether an object is in a pack that is not condemned.
+func (s *Store) hasObject(id ID) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	at, ok := s.index[id]
 	return ok && !s.condemned[s.packNames[at.pack]]
 }
 
-// get reads an object and verifies it. Where the index knows no such object, or
-// its pack is gone, another process may have written or moved it since.
-func (s *Store) get(ctx context.Context, id ID) ([]byte, error) {
-	if err := s.ensure(ctx); err != nil {
+// readObject reads and verifies an object. If the object is not in the index, or
+// its pack is gone, another process may have written or moved it: the index is
+// refreshed once.
+func (s *Store) readObject(ctx context.Context, id ID) ([]byte, error) {
+	if err := s.ensureIndex(ctx); err != nil {
 		return nil, err
 	}
-	data, err := s.getKnown(ctx, id)
+	data, err := s.readIndexed(ctx, id)
 	if fault.Of(err) == fault.NotFound {
-		if err := s.refresh(ctx); err != nil {
+		if err := s.refreshIndex(ctx); err != nil {
 			return nil, err
 		}
-		data, err = s.getKnown(ctx, id)
+		data, err = s.readIndexed(ctx, id)
 	}
 	if fault.Of(err) == fault.NotFound {
-		return nil, corrupt("object %s: it is in no pack", id)
+		return nil, corruptError("object %s: no pack has it", id)
 	}
 	return data, err
 }
 
 var errNoObject = fmt.Errorf("no such object: %w", fault.NotFound)
 
-func (s *Store) getKnown(ctx context.Context, id ID) ([]byte, error) {
+func (s *Store) readIndexed(ctx context.Context, id ID) ([]byte, error) {
 	s.mu.RLock()
 	at, ok := s.index[id]
 	var name string
-	var b block
+	var b packBlock
 	if ok {
 		name = s.packNames[at.pack]
 		b = s.packs[name].blocks[at.block]
@@ -261,45 +261,45 @@ func (s *Store) getKnown(ctx context.Context, id ID) ([]byte, error) {
 	}
 	plain, err := s.blocks.get(blockKey{name, b.off}, func() ([]byte, error) { return readBlock(ctx, s.be, name, b) })
 	if err != nil {
-		return nil, named(id, err)
+		return nil, withObjectID(id, err)
 	}
 	data := plain[at.off : at.off+at.size]
 	if got := sum(data); got != id {
-		return nil, corrupt("object %s in pack %s: its content has the digest %s", id, name, got)
+		return nil, corruptError("object %s in pack %s: its content has the digest %s", id, name, got)
 	}
 	return data, nil
 }
 
-func named(id ID, err error) error {
+func withObjectID(id ID, err error) error {
 	if fault.CauseOf(err) == fault.CauseCorrupt {
 		return fmt.Errorf("object %s: %w", id, err)
 	}
 	return err
 }
 
-// tree reads the object of a directory.
-func (s *Store) tree(ctx context.Context, id ID) ([]Node, error) {
-	data, err := s.get(ctx, id)
+// readTree reads a tree object.
+func (s *Store) readTree(ctx context.Context, id ID) ([]Node, error) {
+	data, err := s.readObject(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	nodes, err := decodeTree(data)
 	if err != nil {
-		return nil, corrupt("tree %s: %v", id, err)
+		return nil, corruptError("tree %s: %v", id, err)
 	}
 	return nodes, nil
 }
 
-// chunks reads the list of the chunks of a file of the given size. The zero id
-// stands for a chunk of zeros.
-func (s *Store) chunks(ctx context.Context, list ID, size int64) ([]ID, error) {
-	data, err := s.get(ctx, list)
+// readChunkList reads the chunk list of a file of the given size. The zero id is a
+// chunk of zeros.
+func (s *Store) readChunkList(ctx context.Context, list ID, size int64) ([]ID, error) {
+	data, err := s.readObject(ctx, list)
 	if err != nil {
 		return nil, err
 	}
 	want := (size + ChunkSize - 1) / ChunkSize
 	if int64(len(data)) != want*int64(len(ID{})) {
-		return nil, corrupt("list %s: it does not describe a file of %d bytes", list, size)
+		return nil, corruptError("list %s: it does not describe a file of %d bytes", list, size)
 	}
 	ids := make([]ID, want)
 	for i := range ids {
@@ -308,7 +308,7 @@ func (s *Store) chunks(ctx context.Context, list ID, size int64) ([]ID, error) {
 	return ids, nil
 }
 
-// A blockCache keeps the blocks that were read last.
+// A blockCache is a FIFO cache of decompressed blocks.
 type blockCache struct {
 	mu    sync.Mutex
 	items map[blockKey]*cachedBlock
@@ -329,15 +329,15 @@ type cachedBlock struct {
 
 const cacheBytes = 24 << 20
 
-// get returns a block, which load reads where it is not there. Those who want the
-// same block at the same time wait for one to read it.
+// get returns a block, and calls load on a miss. Concurrent callers for one block
+// share one load (singleflight).
 func (c *blockCache) get(key blockKey, load func() ([]byte, error)) ([]byte, error) {
 	c.mu.Lock()
 	if item, ok := c.items[key]; ok {
 		c.mu.Unlock()
 		<-item.ready
 		if item.err != nil && (errors.Is(item.err, context.Canceled) || errors.Is(item.err, context.DeadlineExceeded)) {
-			return load() // it was the other's context that ended
+			return load() // the context of the loading caller ended
 		}
 		return item.data, item.err
 	}
@@ -365,8 +365,8 @@ func (c *blockCache) get(key blockKey, load func() ([]byte, error)) ([]byte, err
 	return item.data, nil
 }
 
-// forget drops what is kept of packs that gc removed.
-func (c *blockCache) forget() {
+// dropAll empties the cache after gc removed packs.
+func (c *blockCache) dropAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, key := range c.order {

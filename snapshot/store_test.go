@@ -69,7 +69,7 @@ func TestCacheSeesChanges(t *testing.T) {
 	must0(t, os.WriteFile(path, []byte("aaaa"), 0o644))
 	old := time.Now().Add(-time.Hour)
 	must0(t, os.Chtimes(path, old, old))
-	time.Sleep(2 * settle)
+	time.Sleep(2 * clockStep)
 	first := take(t, s, dir, &TakeOptions{Cache: "k"})
 	if again := take(t, s, dir, &TakeOptions{Cache: "k"}); again.Digest != first.Digest {
 		t.Errorf("an unchanged tree has the digests %s and %s", first.Digest, again.Digest)
@@ -96,7 +96,7 @@ func TestCacheKnowsWhatGCRemoved(t *testing.T) {
 	s := Open(Dir(store), &Options{CacheDir: filepath.Join(store, "cache")})
 	must0(t, os.WriteFile(filepath.Join(dir, "f"), bytes.Repeat([]byte("0123456789"), 200_000), 0o644))
 	must0(t, os.WriteFile(filepath.Join(dir, "g"), []byte("small"), 0o644))
-	time.Sleep(2 * settle)
+	time.Sleep(2 * clockStep)
 	m := take(t, s, dir, &TakeOptions{Cache: "k"})
 	must0(t, s.Delete(t.Context(), m.ID))
 	if _, err := s.GC(t.Context()); err != nil {
@@ -430,7 +430,7 @@ func TestGCWithoutLocks(t *testing.T) {
 	must0(t, s.Delete(t.Context(), m.ID))
 	w, err := s.newWriter(t.Context())
 	must0(t, err)
-	_, late, err := w.take(t.Context(), HostDir(dir, nil), &TakeOptions{}) // builds on what is there
+	_, late, err := w.archive(t.Context(), HostDir(dir, nil), &TakeOptions{}) // builds on what is there
 	must0(t, err)
 	must0(t, w.flush(t.Context()))
 	res, err := other.GC(t.Context())
@@ -438,8 +438,8 @@ func TestGCWithoutLocks(t *testing.T) {
 	if res.Condemned != 1 || res.Removed != 0 {
 		t.Errorf("the first gc: %+v, want one condemned", res)
 	}
-	must0(t, w.late())
-	must0(t, s.publish(t.Context(), late))
+	must0(t, w.checkGrace())
+	must0(t, s.publishManifest(t.Context(), late))
 	w.close()
 	memory.age(grace)
 	res, err = other.GC(t.Context())
@@ -464,7 +464,7 @@ func TestGCWithoutLocks(t *testing.T) {
 	slow, err := s.newWriter(t.Context())
 	must0(t, err)
 	slow.started = slow.started.Add(-grace)
-	if err := slow.late(); fault.Of(err) != fault.Conflict {
+	if err := slow.checkGrace(); fault.Of(err) != fault.Conflict {
 		t.Errorf("a snapshot that took too long: %v, want Conflict", err)
 	}
 	slow.close()
@@ -577,7 +577,7 @@ func FuzzDecodeTree(f *testing.F) {
 }
 
 func FuzzDecodeFooter(f *testing.F) {
-	foot := footer{blocks: []block{{size: 10, raw: 20}}, entries: []entry{{block: 0, off: 5, size: 15}}}
+	foot := footer{blocks: []packBlock{{size: 10, raw: 20}}, entries: []entry{{block: 0, off: 5, size: 15}}}
 	f.Add(foot.encode(), int64(18))
 	f.Fuzz(func(t *testing.T, data []byte, end int64) {
 		got, err := decodeFooter(data, end)

@@ -9,7 +9,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// StoredTree returns the tree in the store whose object is root.
+// StoredTree returns the stored tree with the given root object.
 func (s *Store) StoredTree(root ID) Tree { return &storedTree{s: s, root: root} }
 
 type storedTree struct {
@@ -17,21 +17,21 @@ type storedTree struct {
 	root ID
 
 	mu   sync.Mutex
-	last []listing // guarded by mu; directories in which something was looked for
+	last []dirListing // guarded by mu; recently searched directories
 }
 
-type listing struct {
+type dirListing struct {
 	id    ID
 	nodes []Node
 }
 
-// listings is how many directories a tree keeps, for who looks for much in them.
+// listings is the number of directory listings that a tree caches for lookups.
 const listings = 4
 
 func (t *storedTree) Root(context.Context) (Directory, error) { return &storedDir{t.s, t, t.root}, nil }
 
-// listed lists a directory for who changes nothing in what it gets.
-func (t *storedTree) listed(ctx context.Context, id ID) ([]Node, error) {
+// cachedNodes lists a directory. The caller must not change the result.
+func (t *storedTree) cachedNodes(ctx context.Context, id ID) ([]Node, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, l := range t.last {
@@ -39,14 +39,14 @@ func (t *storedTree) listed(ctx context.Context, id ID) ([]Node, error) {
 			return l.nodes, nil
 		}
 	}
-	nodes, err := t.s.tree(ctx, id)
+	nodes, err := t.s.readTree(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if len(t.last) == listings {
 		t.last = slices.Delete(t.last, 0, 1)
 	}
-	t.last = append(t.last, listing{id, nodes})
+	t.last = append(t.last, dirListing{id, nodes})
 	return nodes, nil
 }
 
@@ -57,14 +57,14 @@ type storedDir struct {
 }
 
 func (d *storedDir) find(ctx context.Context, name string) (*Node, error) {
-	nodes, err := d.t.listed(ctx, d.id)
+	nodes, err := d.t.cachedNodes(ctx, d.id)
 	if err != nil {
 		return nil, err
 	}
-	return entryOf(nodes, name), nil
+	return searchNodes(nodes, name), nil
 }
 
-func (d *storedDir) Nodes(ctx context.Context) ([]Node, error) { return d.s.tree(ctx, d.id) }
+func (d *storedDir) Nodes(ctx context.Context) ([]Node, error) { return d.s.readTree(ctx, d.id) }
 
 func (d *storedDir) Dir(_ context.Context, n *Node) (Directory, error) {
 	return &storedDir{d.s, d.t, n.Content}, nil
@@ -72,7 +72,7 @@ func (d *storedDir) Dir(_ context.Context, n *Node) (Directory, error) {
 
 func (d *storedDir) Close() {}
 
-// Open reads a file chunk by chunk, each verified.
+// Open opens a file that is read and verified chunk by chunk.
 func (d *storedDir) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {
 	r := &storedFile{ctx: ctx, s: d.s, name: n.Name, left: n.Size}
 	switch {
@@ -81,7 +81,7 @@ func (d *storedDir) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {
 		r.chunks = []ID{n.Content}
 	default:
 		var err error
-		if r.chunks, err = d.s.chunks(ctx, n.List, n.Size); err != nil {
+		if r.chunks, err = d.s.readChunkList(ctx, n.List, n.Size); err != nil {
 			return nil, err
 		}
 	}
@@ -108,7 +108,7 @@ func (f *storedFile) Read(buf []byte) (int, error) {
 		if f.left == 0 {
 			return 0, io.EOF
 		}
-		if err := f.next(); err != nil {
+		if err := f.nextChunk(); err != nil {
 			return 0, err
 		}
 	}
@@ -117,8 +117,8 @@ func (f *storedFile) Read(buf []byte) (int, error) {
 	return n, nil
 }
 
-// next makes the next chunk the present one.
-func (f *storedFile) next() error {
+// nextChunk reads the next chunk into now.
+func (f *storedFile) nextChunk() error {
 	id := f.chunks[0]
 	f.chunks = f.chunks[1:]
 	want := min(f.left, ChunkSize)
@@ -127,12 +127,12 @@ func (f *storedFile) next() error {
 		f.now = zeros[:want]
 		return nil
 	}
-	data, err := f.s.get(f.ctx, id)
+	data, err := f.s.readObject(f.ctx, id)
 	if err != nil {
 		return err
 	}
 	if int64(len(data)) != want {
-		return corrupt("file %s: the chunk %s has %d bytes, not %d", f.name, id, len(data), want)
+		return corruptError("file %s: the chunk %s has %d bytes, not %d", f.name, id, len(data), want)
 	}
 	f.now = data
 	return nil

@@ -11,30 +11,29 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Tree is something with files. Its methods may be called from many goroutines.
+// A Tree is a tree of files. Its methods are safe for concurrent use.
 type Tree interface {
 	// Root opens the directory at the top.
 	Root(ctx context.Context) (Directory, error)
 }
 
-// A Directory is an open directory of a tree. It follows no symlinks.
+// A Directory is an open directory of a tree. It does not follow symlinks.
 type Directory interface {
-	// Nodes lists it, sorted by name.
+	// Nodes lists the directory, sorted by name.
 	Nodes(ctx context.Context) ([]Node, error)
 
-	// Open opens a file in it, which Nodes listed.
+	// Open opens a file that Nodes listed.
 	Open(ctx context.Context, n *Node) (io.ReadCloser, error)
 
-	// Dir opens a directory in it, which Nodes listed.
+	// Dir opens a subdirectory that Nodes listed.
 	Dir(ctx context.Context, n *Node) (Directory, error)
 
-	// Close lets go of it.
+	// Close releases the directory.
 	Close()
 }
 
-// Walk calls visit with everything in the tree, parents before what is in them,
-// siblings in order. In what visit returns, descend says whether to enter a
-// directory.
+// Walk calls visit for each node of the tree, parents before children, siblings in
+// order. visit returns whether to enter a directory.
 func Walk(ctx context.Context, t Tree, visit func(path string, dir Directory, n *Node) (descend bool, err error)) error {
 	root, err := t.Root(ctx)
 	if err != nil {
@@ -44,21 +43,20 @@ func Walk(ctx context.Context, t Tree, visit func(path string, dir Directory, n 
 	return walk(ctx, root, "", visit)
 }
 
-// maxPath is how many bytes the path of a directory in a tree may have: four times
-// of what can be named. Who walks a tree holds the paths of all that leads to where
-// it is, which grow with the square of this.
+// maxPath is the maximum length of a directory's path, four times PATH_MAX. A walk
+// holds the paths of all parents, which takes memory quadratic in this.
 const maxPath = 16 << 10
 
-// into returns the prefix of all that is in a directory.
-func into(at, name string) (string, error) {
+// childPrefix returns the path prefix of a directory's entries.
+func childPrefix(at, name string) (string, error) {
 	if len(at)+len(name) > maxPath {
-		return "", fmt.Errorf("snapshot: directory %s: %w: its path has more than %d bytes", brief(at+name), fault.ResourceExhausted, maxPath)
+		return "", fmt.Errorf("snapshot: directory %s: %w: its path is longer than %d bytes", shortenPath(at+name), fault.ResourceExhausted, maxPath)
 	}
 	return at + name + "/", nil
 }
 
-// brief is the end of a path that is too long to be read.
-func brief(path string) string {
+// shortenPath keeps the end of a long path.
+func shortenPath(path string) string {
 	const most = 300
 	if len(path) <= most {
 		return path
@@ -84,7 +82,7 @@ func walk(ctx context.Context, dir Directory, at string, visit func(string, Dire
 		if n.Type != driver.TypeDir || !descend {
 			continue
 		}
-		below, err := into(at, n.Name)
+		below, err := childPrefix(at, n.Name)
 		if err != nil {
 			return err
 		}
@@ -101,7 +99,7 @@ func walk(ctx context.Context, dir Directory, at string, visit func(string, Dire
 	return nil
 }
 
-// Digest is the digest of a tree, as driver.TreeDigest has it.
+// Digest is the digest of a tree, as driver.TreeDigest defines it.
 func Digest(ctx context.Context, t Tree) (string, error) {
 	sum := driver.NewTreeDigest()
 	err := Walk(ctx, t, func(name string, dir Directory, n *Node) (bool, error) {
@@ -117,7 +115,7 @@ func Digest(ctx context.Context, t Tree) (string, error) {
 	return sum.Sum(), err
 }
 
-// contentID reads a file to know its digest.
+// contentID reads a file to compute its digest.
 func contentID(ctx context.Context, dir Directory, n *Node) (ID, error) {
 	r, err := dir.Open(ctx, n)
 	if err != nil {
@@ -143,8 +141,8 @@ func (c contextReader) Read(buf []byte) (int, error) {
 	return c.r.Read(buf)
 }
 
-// Lookup finds what is at name in a tree; "." is a directory. The directory that
-// has it must be closed, unless it is nil.
+// Lookup finds the node at name in a tree. The caller must close the directory of
+// the node, which is nil for ".".
 func Lookup(ctx context.Context, t Tree, name string) (Directory, *Node, error) {
 	if !driver.ValidName(name) {
 		return nil, nil, fmt.Errorf("snapshot: name %q: %w", name, fault.InvalidArgument)
@@ -158,7 +156,7 @@ func Lookup(ctx context.Context, t Tree, name string) (Directory, *Node, error) 
 	}
 	elems := strings.Split(name, "/")
 	for i, elem := range elems {
-		n, err := find(ctx, dir, elem)
+		n, err := findNode(ctx, dir, elem)
 		if err == nil && n == nil {
 			err = fmt.Errorf("snapshot: %s: %w", name, fault.NotFound)
 		}
@@ -181,14 +179,13 @@ func Lookup(ctx context.Context, t Tree, name string) (Directory, *Node, error) 
 	panic("unreachable")
 }
 
-// A finder is a directory that need not be listed to find one entry: who looks for
-// many in a large one would list it as often.
+// A finder is a directory that finds one entry without listing all of them.
 type finder interface {
 	find(ctx context.Context, name string) (*Node, error)
 }
 
-// find returns what is under a name; nil is nothing.
-func find(ctx context.Context, dir Directory, name string) (*Node, error) {
+// findNode returns the node under a name; nil if there is none.
+func findNode(ctx context.Context, dir Directory, name string) (*Node, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
@@ -217,28 +214,28 @@ func OpenFile(ctx context.Context, t Tree, name string) (io.ReadCloser, *Node, e
 		if dir != nil {
 			dir.Close()
 		}
-		return nil, nil, fmt.Errorf("snapshot: read %s: %w: it is no regular file", name, fault.InvalidArgument)
+		return nil, nil, fmt.Errorf("snapshot: read %s: %w: it is not a regular file", name, fault.InvalidArgument)
 	}
 	r, err := dir.Open(ctx, n)
 	if err != nil {
 		dir.Close()
 		return nil, nil, err
 	}
-	return &fileOf{r, dir}, n, nil
+	return &openedFile{r, dir}, n, nil
 }
 
-// fileOf is a file that holds its directory.
-type fileOf struct {
+// openedFile is an open file that keeps its directory open.
+type openedFile struct {
 	io.ReadCloser
 	dir Directory
 }
 
-func (f *fileOf) Close() error {
+func (f *openedFile) Close() error {
 	f.dir.Close()
 	return f.ReadCloser.Close()
 }
 
-// Empty is the tree with nothing in it.
+// Empty is the empty tree.
 var Empty Tree = empty{}
 
 type empty struct{}

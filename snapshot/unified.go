@@ -8,13 +8,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// WriteUnified writes a comparison, made with DiffOptions.Text, in the form that
-// git has and patch(1) understands.
+// WriteUnified writes a comparison, made with DiffOptions.Text, as a git diff,
+// which patch(1) reads, too.
 func (c *Comparison) WriteUnified(w io.Writer) error {
 	var b strings.Builder
 	for i := range c.Changes {
 		b.Reset()
-		c.Changes[i].unified(&b)
+		c.Changes[i].writeUnified(&b)
 		if _, err := io.WriteString(w, b.String()); err != nil {
 			return err
 		}
@@ -22,10 +22,10 @@ func (c *Comparison) WriteUnified(w io.Writer) error {
 	return nil
 }
 
-func (c *FileChange) unified(b *strings.Builder) {
-	if c.isDir() { // as git: a directory shows by what is in it
-		if c.Kind == ModeOnly { // between patches git and patch(1) read over what is none
-			fmt.Fprintf(b, "directory %s: mode %04o -> %04o\n", quoted(c.Path), c.Old.Mode, c.New.Mode)
+func (c *FileChange) writeUnified(b *strings.Builder) {
+	if c.isDir() { // as in git, a directory shows only by its entries
+		if c.Kind == ModeOnly { // git and patch(1) skip other lines between patches
+			fmt.Fprintf(b, "directory %s: mode %04o -> %04o\n", gitQuote(c.Path), c.Old.Mode, c.New.Mode)
 		}
 		return
 	}
@@ -33,52 +33,52 @@ func (c *FileChange) unified(b *strings.Builder) {
 	if c.From != "" {
 		from = c.From
 	}
-	fmt.Fprintf(b, "diff --git %s %s\n", quoted("a/"+from), quoted("b/"+c.Path))
+	fmt.Fprintf(b, "diff --git %s %s\n", gitQuote("a/"+from), gitQuote("b/"+c.Path))
 	switch c.Kind {
 	case Added:
 		fmt.Fprintf(b, "new file mode %s\n", gitMode(c.New))
 	case Removed:
 		fmt.Fprintf(b, "deleted file mode %s\n", gitMode(c.Old))
 	case Renamed:
-		c.modes(b)
-		fmt.Fprintf(b, "similarity index 100%%\nrename from %s\nrename to %s\n", quoted(from), quoted(c.Path))
+		c.writeModes(b)
+		fmt.Fprintf(b, "similarity index 100%%\nrename from %s\nrename to %s\n", gitQuote(from), gitQuote(c.Path))
 		return
 	default:
-		c.modes(b)
+		c.writeModes(b)
 	}
 	if c.Patch != "" {
 		b.WriteString(c.Patch)
 		return
 	}
 	if c.Binary || c.TooBig {
-		fmt.Fprintf(b, "Binary files %s and %s differ\n", c.name("a/", from, c.Old), c.name("b/", c.Path, c.New))
+		fmt.Fprintf(b, "Binary files %s and %s differ\n", c.headerName("a/", from, c.Old), c.headerName("b/", c.Path, c.New))
 		return
 	}
 	if len(c.Hunks) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "--- %s\n+++ %s\n", tabbed(c.name("a/", from, c.Old)), tabbed(c.name("b/", c.Path, c.New)))
+	fmt.Fprintf(b, "--- %s\n+++ %s\n", tabAfterSpace(c.headerName("a/", from, c.Old)), tabAfterSpace(c.headerName("b/", c.Path, c.New)))
 	for _, h := range c.Hunks {
 		b.WriteString(h.String())
 	}
 }
 
-func (c *FileChange) modes(b *strings.Builder) {
+func (c *FileChange) writeModes(b *strings.Builder) {
 	if c.Old.Mode != c.New.Mode && c.Old.Type != driver.TypeSymlink {
 		fmt.Fprintf(b, "old mode %s\nnew mode %s\n", gitMode(c.Old), gitMode(c.New))
 	}
 }
 
-func (c *FileChange) name(prefix, path string, s *Side) string {
+func (c *FileChange) headerName(prefix, path string, s *Side) string {
 	if s == nil {
 		return "/dev/null"
 	}
-	return quoted(prefix + path)
+	return gitQuote(prefix + path)
 }
 
-// tabbed ends a name with a space in it by a tab, as git does: patch(1) would take
-// what follows the space for a time.
-func tabbed(name string) string {
+// tabAfterSpace adds a tab to a name with a space, as git does: patch(1) would take
+// the text after the space for a time.
+func tabAfterSpace(name string) string {
 	if strings.Contains(name, " ") {
 		return name + "\t"
 	}
@@ -93,10 +93,10 @@ func gitMode(s *Side) string {
 	return fmt.Sprintf("10%04o", s.Mode)
 }
 
-// quoted is a path as git writes it: in quotes where it has a special character,
-// and where an element of it ends in a space, after which git looks for another
-// name in a header otherwise.
-func quoted(path string) string {
+// gitQuote writes a path as git does: in quotes if it has a special character, or
+// if an element ends in a space, after which git looks for another name in a
+// header.
+func gitQuote(path string) string {
 	if !strings.Contains(path+"/", " /") && !strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == '"' || r == '\\' || r == 0x7f || r > 0x7e }) {
 		return path
 	}
@@ -121,25 +121,25 @@ func quoted(path string) string {
 	return b.String()
 }
 
-// WriteStat writes one line for each change and a sum, as git diff --stat does.
+// WriteStat writes one line per change and a total, as git diff --stat does.
 func (c *Comparison) WriteStat(w io.Writer) error {
 	width := 0
 	for i := range c.Changes {
-		width = max(width, len(c.Changes[i].title()))
+		width = max(width, len(c.Changes[i].displayName()))
 	}
 	for i := range c.Changes {
 		ch := &c.Changes[i]
 		if ch.isDir() && ch.Kind != ModeOnly {
 			continue
 		}
-		what := fmt.Sprintf("%d %s", ch.LinesAdded+ch.LinesRemoved, bar(ch.LinesAdded, ch.LinesRemoved))
+		what := fmt.Sprintf("%d %s", ch.LinesAdded+ch.LinesRemoved, changeBar(ch.LinesAdded, ch.LinesRemoved))
 		switch {
 		case ch.Binary || ch.TooBig:
-			what = fmt.Sprintf("Bin %d -> %d bytes", size(ch.Old), size(ch.New))
+			what = fmt.Sprintf("Bin %d -> %d bytes", sideSize(ch.Old), sideSize(ch.New))
 		case ch.Kind == ModeOnly:
 			what = fmt.Sprintf("mode %04o -> %04o", ch.Old.Mode, ch.New.Mode)
 		}
-		if _, err := fmt.Fprintf(w, " %-*s | %s\n", width, ch.title(), strings.TrimRight(what, " ")); err != nil {
+		if _, err := fmt.Fprintf(w, " %-*s | %s\n", width, ch.displayName(), strings.TrimRight(what, " ")); err != nil {
 			return err
 		}
 	}
@@ -149,22 +149,22 @@ func (c *Comparison) WriteStat(w io.Writer) error {
 	return err
 }
 
-func (c *FileChange) title() string {
+func (c *FileChange) displayName() string {
 	if c.From != "" {
-		return quoted(c.From) + " => " + quoted(c.Path)
+		return gitQuote(c.From) + " => " + gitQuote(c.Path)
 	}
-	return quoted(c.Path)
+	return gitQuote(c.Path)
 }
 
-func size(s *Side) int64 {
+func sideSize(s *Side) int64 {
 	if s == nil {
 		return 0
 	}
 	return s.Size
 }
 
-// bar draws pluses and minuses, at most forty.
-func bar(added, removed int) string {
+// changeBar draws pluses and minuses, at most forty.
+func changeBar(added, removed int) string {
 	const most = 40
 	if sum := added + removed; sum > most {
 		scaled := added * most / sum

@@ -13,40 +13,40 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// blockRoom is what a block that is being filled has room for: one that is not full
-// yet, a chunk, and a byte more to see that there is more.
+// blockRoom is the capacity of an open block: a block that is almost full, a chunk,
+// and one more byte to detect a larger file.
 const blockRoom = blockSize + ChunkSize + 1
 
-// Room for blocks, plain and compressed, which is used again and again: to ask for
-// it anew each time is a tenth of the work of a snapshot.
+// Pools of plain and compressed blocks: allocating them anew took a tenth of the
+// time of a snapshot.
 var (
 	plainBlocks  = sync.Pool{New: func() any { return make([]byte, 0, blockRoom) }}
 	packedBlocks = sync.Pool{New: func() any { return make([]byte, 0, blockSize) }}
 )
 
-// A writer puts objects into a store: into blocks, which are compressed beside
-// those who put, and blocks into packs. Nothing is to be relied on before flush.
-type writer struct {
+// An objectWriter writes objects to a store: into blocks, which are compressed in
+// the background, and blocks into packs. Objects are durable after flush.
+type objectWriter struct {
 	s       *Store
 	unlock  func()
 	started time.Time
 	base    context.Context // of the whole
-	ctx     context.Context // ends with the first error, too
+	ctx     context.Context // canceled by the first error, too
 	group   *errgroup.Group
-	moving  bool // objects are written although the store has them
+	moving  bool // write objects although the store has them (gc)
 
 	mu    sync.Mutex
-	fresh map[ID]bool // put by this writer
-	idle  []*filling  // that nobody fills at the moment
-	added int64       // bytes of packs
+	fresh map[ID]bool  // written by this writer
+	idle  []*openBlock // blocks that no goroutine fills at the moment
+	added int64        // bytes of packs
 
 	packMu sync.Mutex
 	pack   *openPack
 }
 
-// A filling is a block that is being filled. Each who puts has one, so that nobody
-// waits for another and files are read to where they stay.
-type filling struct {
+// An openBlock is a block that is being filled. Each goroutine has its own, so that
+// goroutines do not wait for each other and a file is read directly into its block.
+type openBlock struct {
 	buf  []byte
 	open []entry // what is in buf
 }
@@ -59,31 +59,32 @@ type openPack struct {
 	foot footer
 }
 
-// newWriter begins to write. Until the writer is closed, gc does not remove what
-// it may build on.
-func (s *Store) newWriter(ctx context.Context) (*writer, error) {
-	unlock, err := s.share(ctx)
+// newWriter starts a writer. Until it is closed, gc removes no object that the
+// writer may reference.
+func (s *Store) newWriter(ctx context.Context) (*objectWriter, error) {
+	unlock, err := s.lockShared(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// What gc removed since the index was read must not be built on.
-	if err := s.refresh(ctx); err != nil {
+	// Objects that gc removed since the index was read must not be referenced.
+	if err := s.refreshIndex(ctx); err != nil {
 		unlock()
 		return nil, err
 	}
-	w := &writer{s: s, unlock: unlock, started: time.Now(), base: ctx, fresh: map[ID]bool{}}
-	w.begin(ctx)
+	w := &objectWriter{s: s, unlock: unlock, started: time.Now(), base: ctx, fresh: map[ID]bool{}}
+	w.startGroup(ctx)
 	return w, nil
 }
 
-func (w *writer) begin(ctx context.Context) {
+func (w *objectWriter) startGroup(ctx context.Context) {
 	w.group, w.ctx = errgroup.WithContext(ctx)
 	w.group.SetLimit(runtime.GOMAXPROCS(0) + 1)
 }
 
-// has reports whether an object need not be put.
-func (w *writer) has(id ID) bool {
-	if w.s.has(id) {
+// hasObject reports whether an object is in the store, or was written by this
+// writer.
+func (w *objectWriter) hasObject(id ID) bool {
+	if w.s.hasObject(id) {
 		return true
 	}
 	w.mu.Lock()
@@ -91,29 +92,29 @@ func (w *writer) has(id ID) bool {
 	return w.fresh[id]
 }
 
-// put stores an object, unless it is there, and returns its name. data may be
-// used again by the caller.
-func (w *writer) put(data []byte) (ID, error) {
+// putObject stores an object, unless it exists, and returns its id. The caller may
+// reuse data.
+func (w *objectWriter) putObject(data []byte) (ID, error) {
 	id := sum(data)
 	return id, w.putAs(id, data)
 }
 
-func (w *writer) putAs(id ID, data []byte) error {
+func (w *objectWriter) putAs(id ID, data []byte) error {
 	if len(data) > maxObject {
 		return fmt.Errorf("snapshot: an object of %d bytes: %w: a directory has too many entries", len(data), fault.ResourceExhausted)
 	}
-	if !w.claim(id) {
+	if !w.claimObject(id) {
 		return nil
 	}
-	f := w.fill()
+	f := w.acquireBlock()
 	f.buf = append(f.buf, data...)
-	return w.fed(f, id, len(data))
+	return w.endObject(f, id, len(data))
 }
 
-// claim reports whether an object is to be put by the caller: it is not there, and
-// nobody else puts it.
-func (w *writer) claim(id ID) bool {
-	if !w.moving && w.s.has(id) {
+// claimObject reports whether the caller has to write an object: it is not in the
+// store, and no other goroutine writes it.
+func (w *objectWriter) claimObject(id ID) bool {
+	if !w.moving && w.s.hasObject(id) {
 		return false
 	}
 	w.mu.Lock()
@@ -125,8 +126,9 @@ func (w *writer) claim(id ID) bool {
 	return true
 }
 
-// fill returns a block to fill, which is the caller's until rest or fed.
-func (w *writer) fill() *filling {
+// acquireBlock returns a block to fill, which the caller owns until returnBlock or
+// endObject.
+func (w *objectWriter) acquireBlock() *openBlock {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := len(w.idle); n > 0 {
@@ -134,34 +136,34 @@ func (w *writer) fill() *filling {
 		w.idle = w.idle[:n-1]
 		return f
 	}
-	return &filling{buf: plainBlocks.Get().([]byte)}
+	return &openBlock{buf: plainBlocks.Get().([]byte)}
 }
 
-// rest leaves a block for the next who puts.
-func (w *writer) rest(f *filling) {
+// returnBlock returns a block for further objects.
+func (w *objectWriter) returnBlock(f *openBlock) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.idle = append(w.idle, f)
 }
 
-// fed notes that the last size bytes of a block are an object, and begins to write
-// the block if it is full.
-func (w *writer) fed(f *filling, id ID, size int) error {
+// endObject records the last size bytes of a block as an object, and writes the
+// block if it is full.
+func (w *objectWriter) endObject(f *openBlock, id ID, size int) error {
 	f.open = append(f.open, entry{id: id, off: int64(len(f.buf) - size), size: int64(size)})
 	if len(f.buf) < blockSize {
-		w.rest(f)
+		w.returnBlock(f)
 		return nil
 	}
 	w.group.Go(func() error { return w.writeBlock(f.buf, f.open) })
-	return context.Cause(w.ctx) // why the group ended, rather than that it did
+	return context.Cause(w.ctx) // the cause, rather than context.Canceled
 }
 
 // writeBlock compresses a block and appends it to the pack.
-func (w *writer) writeBlock(plain []byte, objects []entry) error {
+func (w *objectWriter) writeBlock(plain []byte, objects []entry) error {
 	packed := packedBlocks.Get().([]byte)
 	data := compressor.EncodeAll(plain, packed[:0])
-	b := block{size: int64(len(data)), raw: int64(len(plain)), sum: blockSum(data)}
-	if cap(plain) == blockRoom { // one that had to grow is not worth to be kept
+	b := packBlock{size: int64(len(data)), raw: int64(len(plain)), sum: blockSum(data)}
+	if cap(plain) == blockRoom { // blocks that grew are not pooled
 		plainBlocks.Put(plain[:0]) //nolint:staticcheck // a header is nothing beside what it saves
 	}
 	defer packedBlocks.Put(data[:0]) //nolint:staticcheck // likewise
@@ -200,11 +202,11 @@ func (p *openPack) write(data []byte) error {
 	return err
 }
 
-// closePack commits the pack, and makes its objects known.
-func (w *writer) closePack(ctx context.Context) error {
+// closePack commits the pack and adds it to the index.
+func (w *objectWriter) closePack(ctx context.Context) error {
 	p := w.pack
 	w.pack = nil
-	err := p.end()
+	err := p.writeFooter()
 	if err == nil {
 		err = p.out.Commit(ctx)
 	}
@@ -212,29 +214,29 @@ func (w *writer) closePack(ctx context.Context) error {
 		p.out.Abort()
 		return err
 	}
-	w.closed(p)
+	w.registerPack(p)
 	return nil
 }
 
-// end writes what follows the blocks.
-func (p *openPack) end() error {
+// writeFooter writes footer and trailer.
+func (p *openPack) writeFooter() error {
 	foot := p.foot.encode()
-	return p.write(append(foot, trailer(foot)...))
+	return p.write(append(foot, encodeTrailer(foot)...))
 }
 
-func (w *writer) closed(p *openPack) {
+func (w *objectWriter) registerPack(p *openPack) {
 	w.added += p.size
 	w.s.addPack(p.id, p.size, &p.foot)
 }
 
-// last begins to write what is in no full block yet, in as few as can be. Nothing
-// may be put after it.
-func (w *writer) last() {
+// flushPartialBlocks starts writing the blocks that are not full, merged into as
+// few as possible. No object may be written after it.
+func (w *objectWriter) flushPartialBlocks() {
 	w.mu.Lock()
 	idle := w.idle
 	w.idle = nil
 	w.mu.Unlock()
-	var all *filling
+	var all *openBlock
 	for _, f := range idle {
 		switch {
 		case all == nil:
@@ -255,22 +257,22 @@ func (w *writer) last() {
 	}
 }
 
-// drain writes all that was put to packs.
-func (w *writer) drain() error {
-	w.last()
+// drain waits until all objects are in packs.
+func (w *objectWriter) drain() error {
+	w.flushPartialBlocks()
 	return w.group.Wait()
 }
 
-// flush commits all that was put.
-func (w *writer) flush(ctx context.Context) error {
+// flush commits all objects.
+func (w *objectWriter) flush(ctx context.Context) error {
 	if err := w.drain(); err != nil || w.pack == nil {
 		return err
 	}
 	return w.closePack(ctx)
 }
 
-// publish commits all that was put, and then a manifest.
-func (w *writer) publish(ctx context.Context, manifest Pending) error {
+// publish commits all objects, then the manifest.
+func (w *objectWriter) publish(ctx context.Context, manifest Pending) error {
 	if err := w.drain(); err != nil {
 		return err
 	}
@@ -278,36 +280,36 @@ func (w *writer) publish(ctx context.Context, manifest Pending) error {
 	if !together || w.pack == nil {
 		err := w.flush(ctx)
 		if err == nil {
-			err = w.late()
+			err = w.checkGrace()
 		}
 		if err == nil {
 			err = manifest.Commit(ctx)
 		}
 		return err
 	}
-	if err := w.pack.end(); err != nil {
+	if err := w.pack.writeFooter(); err != nil {
 		return err
 	}
 	if err := c.CommitAll(ctx, []Pending{w.pack.out, manifest}); err != nil {
 		return err
 	}
-	w.closed(w.pack)
+	w.registerPack(w.pack)
 	w.pack = nil
 	return nil
 }
 
-// late answers why what was written may no longer be relied on: where there are
-// no locks, gc may have removed what a snapshot that took too long builds on.
-func (w *writer) late() error {
+// checkGrace returns an error if the snapshot took too long: without locks, gc may
+// have removed objects that it references.
+func (w *objectWriter) checkGrace() error {
 	if _, ok := w.s.be.(Locker); ok || time.Since(w.started) < w.s.grace/2 {
 		return nil
 	}
-	return fmt.Errorf("snapshot: it took longer than %v, after which gc may have removed what it builds on: %w", w.s.grace/2, fault.Conflict)
+	return fmt.Errorf("snapshot: taking the snapshot took longer than %v, so gc may have removed objects that it references: %w", w.s.grace/2, fault.Conflict)
 }
 
-// close ends the writer. What was not flushed is dropped.
-func (w *writer) close() {
-	w.group.Wait() //nolint:errcheck // flush has answered it, or nobody wants to know
+// close ends the writer. Objects that were not flushed are dropped.
+func (w *objectWriter) close() {
+	w.group.Wait() //nolint:errcheck // flush reported it, or the caller failed before
 	if w.pack != nil {
 		w.pack.out.Abort()
 		w.pack = nil

@@ -19,13 +19,13 @@ type applyPatchInput struct {
 
 type applyPatchOutput struct {
 	Files []patchedFile `json:"files"`
-	Notes string        `json:"notes,omitempty" jsonschema:"what formatting and linting said"`
+	Notes string        `json:"notes,omitempty" jsonschema:"output of the formatter and the linter"`
 }
 
 type patchedFile struct {
 	Op   string `json:"op" jsonschema:"A for added, M for modified, D for deleted"`
 	Path string `json:"path"`
-	From string `json:"from,omitempty" jsonschema:"where it was, if it was moved"`
+	From string `json:"from,omitempty" jsonschema:"old path of a moved file"`
 }
 
 func (o applyPatchOutput) Text() string {
@@ -40,16 +40,16 @@ func (o applyPatchOutput) Text() string {
 func applyPatchTool() *Tool {
 	return New(Spec{
 		Name: "apply_patch", Family: Files, Needs: []workspace.Capability{driver.CapFS}, Destructive: true,
-		Description: "Apply a patch to files of the workspace, all of it or nothing. It is a unified diff, or has the form " +
+		Description: "Apply a patch to files of the workspace, all or nothing. The patch is a unified diff, or has the form " +
 			"*** Begin Patch / *** Update File: p / @@ / lines that begin with a blank, - or + / *** End Patch, with *** Add File, *** Delete File and *** Move to.",
 	}, applyPatch)
 }
 
-// A patchStep is one change of a file, and how it is taken back.
+// A patchStep is one change of a file, with what is needed to undo it.
 type patchStep struct {
 	op   patchOp
-	old  file // what is there before; zero for an added file
-	seen Seen // what the agent knows of that
+	old  file // the file before the step; zero for an added file
+	seen Seen // what the agent has read of old
 	next []byte
 }
 
@@ -63,7 +63,7 @@ func applyPatch(ctx context.Context, c *Call, in applyPatchInput) (applyPatchOut
 	}
 	var steps []patchStep
 	for _, op := range ops {
-		s, err := c.plan(ctx, op)
+		s, err := c.planPatch(ctx, op)
 		if err != nil {
 			return applyPatchOutput{}, err
 		}
@@ -80,7 +80,7 @@ func applyPatch(ctx context.Context, c *Call, in applyPatchInput) (applyPatchOut
 			f.Path, f.From = s.op.to, s.op.path
 		}
 		if s.op.kind != 'D' {
-			changed = append(changed, c.clean(f.Path))
+			changed = append(changed, c.relPath(f.Path))
 		}
 		out.Files = append(out.Files, f)
 	}
@@ -88,28 +88,28 @@ func applyPatch(ctx context.Context, c *Call, in applyPatchInput) (applyPatchOut
 	return out, nil
 }
 
-// applyAll does the steps, all or none. What is deleted goes last, since a file
-// that is made anew has another owner.
+// applyAll applies the steps, all or none. Deletions go last: undoing a deletion creates
+// the file anew, with another owner.
 func (c *Call) applyAll(ctx context.Context, steps []patchStep) error {
 	order := slices.Clone(steps)
-	slices.SortStableFunc(order, func(a, b patchStep) int { return deletes(a) - deletes(b) })
+	slices.SortStableFunc(order, func(a, b patchStep) int { return deleteRank(a) - deleteRank(b) })
 	for i, s := range order {
-		if err := c.apply(ctx, s); err != nil {
-			return errors.Join(err, c.takeBack(ctx, order[:i]))
+		if err := c.applyStep(ctx, s); err != nil {
+			return errors.Join(err, c.undoSteps(ctx, order[:i]))
 		}
 	}
 	return nil
 }
 
-func deletes(s patchStep) int {
+func deleteRank(s patchStep) int {
 	if s.op.kind == 'D' {
 		return 1
 	}
 	return 0
 }
 
-// plan computes what a file becomes. Nothing is changed.
-func (c *Call) plan(ctx context.Context, op patchOp) (patchStep, error) {
+// planPatch computes the new content of a file. It changes nothing.
+func (c *Call) planPatch(ctx context.Context, op patchOp) (patchStep, error) {
 	s := patchStep{op: op}
 	for _, name := range []string{op.path, op.to} {
 		_, err := c.Workspace.Stat(ctx, name, nil)
@@ -118,7 +118,7 @@ func (c *Call) plan(ctx context.Context, op patchOp) (patchStep, error) {
 		case err != nil:
 			return s, PathError("patch", name, err)
 		default:
-			return s, Errorf(fault.AlreadyExists, "patch: %s is there already", name)
+			return s, Errorf(fault.AlreadyExists, "patch: %s already exists", name)
 		}
 	}
 	if op.kind == 'A' {
@@ -128,7 +128,7 @@ func (c *Call) plan(ctx context.Context, op patchOp) (patchStep, error) {
 		return s, nil
 	}
 	var err error
-	if s.old, err = c.load(ctx, "patch", op.path); err != nil {
+	if s.old, err = c.loadFile(ctx, "patch", op.path); err != nil {
 		return s, err
 	}
 	s.seen, _ = c.Seen(s.old.path)
@@ -137,11 +137,11 @@ func (c *Call) plan(ctx context.Context, op patchOp) (patchStep, error) {
 	return s, err
 }
 
-// apply does one step, if the file is still as it was when it was planned.
-func (c *Call) apply(ctx context.Context, s patchStep) error {
+// applyStep applies one step, if the file is unchanged since it was planned.
+func (c *Call) applyStep(ctx context.Context, s patchStep) error {
 	switch s.op.kind {
 	case 'A':
-		_, err := c.create(ctx, "patch", s.op.path, s.next)
+		_, err := c.createFile(ctx, "patch", s.op.path, s.next)
 		return err
 	case 'D':
 		if err := c.Workspace.Remove(ctx, s.op.path, nil); err != nil {
@@ -150,7 +150,7 @@ func (c *Call) apply(ctx context.Context, s patchStep) error {
 		c.Unread(s.old.path)
 		return nil
 	}
-	if _, err := c.save(ctx, "patch", s.op.path, s.old, s.next); err != nil {
+	if _, err := c.saveFile(ctx, "patch", s.op.path, s.old, s.next); err != nil {
 		return err
 	}
 	if s.seen.Digest != s.old.digest || !s.seen.Whole() {
@@ -160,14 +160,14 @@ func (c *Call) apply(ctx context.Context, s patchStep) error {
 		return nil
 	}
 	if err := c.Workspace.Rename(ctx, s.op.path, s.op.to, &driver.RenameOptions{CreateOnly: true, Parents: true}); err != nil {
-		return errors.Join(PathError("patch", s.op.to, err), c.putBack(ctx, s))
+		return errors.Join(PathError("patch", s.op.to, err), c.restoreFile(ctx, s))
 	}
-	c.moved(s.old.path, c.clean(s.op.to))
+	c.moveSeen(s.old.path, c.relPath(s.op.to))
 	return nil
 }
 
-// takeBack undoes steps, the last first, also where the call was cancelled.
-func (c *Call) takeBack(ctx context.Context, steps []patchStep) error {
+// undoSteps undoes steps in reverse order. It runs even if the call was cancelled.
+func (c *Call) undoSteps(ctx context.Context, steps []patchStep) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	var errs []error
@@ -175,26 +175,26 @@ func (c *Call) takeBack(ctx context.Context, steps []patchStep) error {
 		s := steps[i]
 		if s.op.kind == 'A' {
 			errs = append(errs, c.Workspace.Remove(ctx, s.op.path, nil))
-			c.Unread(c.clean(s.op.path))
+			c.Unread(c.relPath(s.op.path))
 			continue
 		}
 		if s.op.to != "" {
 			errs = append(errs, c.Workspace.Rename(ctx, s.op.to, s.op.path, nil))
 		}
-		errs = append(errs, c.putBack(ctx, s))
+		errs = append(errs, c.restoreFile(ctx, s))
 	}
 	return errors.Join(errs...)
 }
 
-// putBack gives a file its content again, with its mode where it is gone, and the
-// agent what it knew of it.
-func (c *Call) putBack(ctx context.Context, s patchStep) error {
+// restoreFile writes back the old content, and the mode if the file is gone, and restores
+// the read state of the agent.
+func (c *Call) restoreFile(ctx context.Context, s patchStep) error {
 	c.Unread(s.old.path)
 	if _, err := c.Workspace.WriteFile(ctx, s.op.path, s.old.content, &driver.WriteOptions{Mode: s.old.mode & driver.MaxMode}); err != nil {
 		return err
 	}
 	if s.seen.Digest == s.old.digest {
-		c.mark(s.old.path, s.seen.Digest, s.seen.Lines, s.seen.marks, s.seen.Spans...)
+		c.recordRead(s.old.path, s.seen.Digest, s.seen.Lines, s.seen.lineHashes, s.seen.Spans...)
 	}
 	return nil
 }

@@ -19,9 +19,9 @@ const (
 )
 
 type bashOutputInput struct {
-	ShellID string `json:"shell_id" jsonschema:"of a command in the background, or of an output that was cut" croft:"name"`
+	ShellID string `json:"shell_id" jsonschema:"id of a background command or of truncated output" croft:"name"`
 	Stream  string `json:"stream,omitempty" jsonschema:"with offset: stdout (the default) or stderr"`
-	Offset  *int64 `json:"offset,omitempty" jsonschema:"read one stream from this byte on; default both, head and tail where they are long"`
+	Offset  *int64 `json:"offset,omitempty" jsonschema:"read one stream from this byte on; default both streams, head and tail of long ones"`
 	Limit   int64  `json:"limit,omitempty" jsonschema:"with offset: how many bytes; default 102400, at most 1048576"`
 }
 
@@ -29,7 +29,7 @@ type bashOutputOutput struct {
 	Command  string       `json:"command,omitempty"`
 	Running  bool         `json:"running"`
 	ExitCode *int         `json:"exit_code,omitempty" jsonschema:"once it has ended"`
-	Cause    string       `json:"cause,omitempty" jsonschema:"why it ended other than by itself"`
+	Cause    string       `json:"cause,omitempty" jsonschema:"why it was ended, if it did not exit by itself"`
 	Started  string       `json:"started,omitempty"`
 	Streams  []streamPart `json:"streams"`
 
@@ -42,7 +42,7 @@ type streamPart struct {
 	Size    int64  `json:"size" jsonschema:"bytes of the stream so far"`
 	Offset  int64  `json:"offset" jsonschema:"of the first byte of data"`
 	Next    int64  `json:"next_offset" jsonschema:"of the first byte after data"`
-	Dropped int64  `json:"dropped,omitempty" jsonschema:"bytes between head and tail that are left out"`
+	Dropped int64  `json:"dropped,omitempty" jsonschema:"bytes dropped between head and tail"`
 }
 
 func (o bashOutputOutput) Text() string {
@@ -55,7 +55,7 @@ func (o bashOutputOutput) Text() string {
 		}
 		return b.String()
 	}
-	fmt.Fprintf(&b, "command: %s\nstatus: %s\nstarted: %s\n\n", o.Command, o.status(), o.Started)
+	fmt.Fprintf(&b, "command: %s\nstatus: %s\nstarted: %s\n\n", o.Command, o.statusText(), o.Started)
 	for _, p := range o.Streams {
 		mark := ""
 		if p.Dropped > 0 {
@@ -69,7 +69,7 @@ func (o bashOutputOutput) Text() string {
 	return b.String()
 }
 
-func (o bashOutputOutput) status() string {
+func (o bashOutputOutput) statusText() string {
 	if o.Running {
 		return "running"
 	}
@@ -82,7 +82,7 @@ func (o bashOutputOutput) status() string {
 func bashOutputTool() *Tool {
 	return New(Spec{
 		Name: "BashOutput", Family: Shell, Needs: []workspace.Capability{driver.CapShell}, ReadOnly: true, Idempotent: true,
-		Description: "Show what a command in the background has written so far, or, with an offset, any part of an output. It can be called again and again.",
+		Description: "Show the output of a background command so far or, with an offset, any part of an output.",
 	}, showOutput)
 }
 
@@ -105,13 +105,13 @@ func showOutput(ctx context.Context, c *Call, in bashOutputInput) (bashOutputOut
 		return bashOutputOutput{}, Errorf(fault.InvalidArgument, "offset must not be negative")
 	}
 	if strings.HasPrefix(in.ShellID, handlePrefix) {
-		return c.keptOutput(in)
+		return c.readKeptText(in)
 	}
-	s, info, err := c.shell(ctx, in.ShellID)
+	s, info, err := c.attachShell(ctx, in.ShellID)
 	if err != nil {
 		return bashOutputOutput{}, err
 	}
-	out := bashOutputOutput{Command: commandOf(info), Running: info.Running, Started: info.Started.UTC().Format(time.RFC3339)}
+	out := bashOutputOutput{Command: commandText(info), Running: info.Running, Started: info.Started.UTC().Format(time.RFC3339)}
 	if info.Result != nil {
 		out.ExitCode, out.Cause = &info.Result.ExitCode, string(info.Result.Cause)
 	}
@@ -130,8 +130,8 @@ func showOutput(ctx context.Context, c *Call, in bashOutputInput) (bashOutputOut
 	return out, nil
 }
 
-// keptOutput reads a part of an answer that was cut.
-func (c *Call) keptOutput(in bashOutputInput) (bashOutputOutput, error) {
+// readKeptText reads a part of a truncated answer.
+func (c *Call) readKeptText(in bashOutputInput) (bashOutputOutput, error) {
 	text, err := c.Env.Kept(in.ShellID)
 	if err != nil {
 		return bashOutputOutput{}, Errorf(fault.NotFound, "unknown shell_id: %s", in.ShellID)
@@ -146,8 +146,8 @@ func (c *Call) keptOutput(in bashOutputInput) (bashOutputOutput, error) {
 	return bashOutputOutput{Streams: []streamPart{p}, ExitCode: &zero, part: true}, nil
 }
 
-// shell returns a session by its id.
-func (c *Call) shell(ctx context.Context, id string) (*workspace.Session, workspace.SessionInfo, error) {
+// attachShell returns the session with an id.
+func (c *Call) attachShell(ctx context.Context, id string) (*workspace.Session, workspace.SessionInfo, error) {
 	s, err := c.Workspace.Attach(ctx, id)
 	if err == nil {
 		var info workspace.SessionInfo
@@ -161,14 +161,14 @@ func (c *Call) shell(ctx context.Context, id string) (*workspace.Session, worksp
 	return nil, workspace.SessionInfo{}, err
 }
 
-func commandOf(info workspace.SessionInfo) string {
+func commandText(info workspace.SessionInfo) string {
 	if info.Script != "" {
 		return strings.TrimPrefix(info.Script, "exec 2>&1; ")
 	}
 	return strings.Join(info.Argv, " ")
 }
 
-// readLog reads at most limit bytes of a log from an offset on.
+// readLog reads at most limit bytes of a log, from offset on.
 func readLog(ctx context.Context, s *workspace.Session, stream driver.Stream, offset, limit int64) (streamPart, error) {
 	p := streamPart{Stream: string(stream), Offset: offset, Next: offset}
 	var data []byte
@@ -190,7 +190,7 @@ func readLog(ctx context.Context, s *workspace.Session, stream driver.Stream, of
 	return p, nil
 }
 
-// headTailLog reads a whole log, or its beginning and end.
+// headTailLog reads a whole log or, if it is long, its head and tail.
 func headTailLog(ctx context.Context, s *workspace.Session, stream driver.Stream) (streamPart, error) {
 	p, err := readLog(ctx, s, stream, 0, maxStreamShown/2)
 	if err != nil || p.Next >= p.Size {

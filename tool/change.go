@@ -15,10 +15,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// maxEditSize is the size of the largest file that is edited as a text.
+// maxEditSize is the size of the largest file that can be edited as text.
 const maxEditSize = 64 << 20
 
-// A file is a file of the workspace with its content, as it was loaded.
+// A file is a file of the workspace with its content.
 type file struct {
 	path    string // as Info.Path has it
 	content []byte
@@ -26,8 +26,8 @@ type file struct {
 	mode    fs.FileMode
 }
 
-// load reads a whole file; verb is for messages.
-func (c *Call) load(ctx context.Context, verb, name string) (file, error) {
+// loadFile reads a whole file. verb is for error texts.
+func (c *Call) loadFile(ctx context.Context, verb, name string) (file, error) {
 	body, info, err := c.Workspace.Read(ctx, name, nil)
 	if err != nil {
 		return file{}, c.fileError(ctx, verb, name, err)
@@ -43,7 +43,7 @@ func (c *Call) load(ctx context.Context, verb, name string) (file, error) {
 	return file{path: info.Path, content: data, digest: driver.DigestBytes(data), mode: info.Mode}, nil
 }
 
-// readAll reads a file that had so many bytes when it was opened.
+// readAll reads a file that had size bytes when it was opened.
 func readAll(body io.Reader, size int64) ([]byte, error) {
 	data := make([]byte, 0, size+1) // one more shows the end
 	for len(data) <= maxEditSize {
@@ -62,10 +62,10 @@ func readAll(body io.Reader, size int64) ([]byte, error) {
 	return data, nil
 }
 
-// loadSeen is load for a file that is to be changed: it must have been read, and
-// be as it was then.
+// loadSeen is loadFile for a file that is to be changed: the agent must have read it, and
+// it must be unchanged since.
 func (c *Call) loadSeen(ctx context.Context, verb, name string) (file, Seen, error) {
-	f, err := c.load(ctx, verb, name)
+	f, err := c.loadFile(ctx, verb, name)
 	if err != nil {
 		return file{}, Seen{}, err
 	}
@@ -74,29 +74,29 @@ func (c *Call) loadSeen(ctx context.Context, verb, name string) (file, Seen, err
 		return file{}, Seen{}, Errorf(fault.PermissionDenied, "refusing to %s %s: Read it first", verb, name)
 	}
 	if seen.Digest != f.digest {
-		return file{}, Seen{}, c.stale(verb, name, seen, f.content)
+		return file{}, Seen{}, c.staleError(verb, name, seen, f.content)
 	}
 	return f, seen, nil
 }
 
-// CheckSeen refuses a change of a file that was not read, or has changed since;
-// verb says what was to be done: "refusing to <verb> <path>: Read it first".
+// CheckSeen returns an error unless the agent has read a file and the file is unchanged
+// since. verb is for the error: "refusing to <verb> <path>: Read it first".
 func (c *Call) CheckSeen(ctx context.Context, verb, path string) error {
 	_, _, err := c.loadSeen(ctx, verb, path)
 	return err
 }
 
-// maxHintLines is how many lines of a changed file a refusal shows.
+// maxHintLines is the number of changed lines that an error shows.
 const maxHintLines = 20
 
-// stale is the refusal of a file that has changed since it was read, with what is
-// there now.
-func (c *Call) stale(verb, name string, seen Seen, content []byte) error {
-	marks := marksOf(content)
-	span := seen.changed(marks)
+// staleError is the error for a file that has changed since it was read. It shows the lines
+// that are there now.
+func (c *Call) staleError(verb, name string, seen Seen, content []byte) error {
+	marks := hashLines(content)
+	span := seen.changedSpan(marks)
 	var b strings.Builder
 	fmt.Fprintf(&b, "refusing to %s %s: it changed since it was read; Read it again\n", verb, name)
-	if seen.marks == nil && seen.Lines > 0 || marks == nil { // there are too many lines to say which
+	if seen.lineHashes == nil && seen.Lines > 0 || marks == nil { // there are too many lines to say which
 		return &textError{text: b.String(), code: fault.Conflict}
 	}
 	if span.Last < span.First {
@@ -121,26 +121,26 @@ func (c *Call) stale(verb, name string, seen Seen, content []byte) error {
 	return &textError{text: b.String(), code: fault.Conflict}
 }
 
-// save writes the new content of a file that was loaded, if it is still as it was
-// then, and notes what the agent knows of it now.
-func (c *Call) save(ctx context.Context, verb, name string, f file, content []byte, spans ...Span) (workspace.WriteResult, error) {
+// saveFile writes the new content of a loaded file, if the file is unchanged since, and
+// records what the agent has read of it.
+func (c *Call) saveFile(ctx context.Context, verb, name string, f file, content []byte, spans ...Span) (workspace.WriteResult, error) {
 	res, err := c.Workspace.WriteFile(ctx, f.path, content, &driver.WriteOptions{IfMatch: f.digest})
 	if fault.Of(err) == fault.Conflict {
-		now, lerr := c.load(ctx, verb, name)
+		now, lerr := c.loadFile(ctx, verb, name)
 		if lerr != nil {
 			return res, lerr
 		}
-		return res, c.stale(verb, name, Seen{Lines: countLines(f.content), marks: marksOf(f.content)}, now.content)
+		return res, c.staleError(verb, name, Seen{Lines: countLines(f.content), lineHashes: hashLines(f.content)}, now.content)
 	}
 	if err != nil {
 		return res, PathError(verb, name, err)
 	}
-	c.Mark(f.path, content, spans...)
+	c.RecordRead(f.path, content, spans...)
 	return res, nil
 }
 
-// brokenLinks tells of other names of a file that keep the old content.
-func brokenLinks(res workspace.WriteResult) string {
+// brokenLinksNote returns a note if other hard links of the file keep the old content.
+func brokenLinksNote(res workspace.WriteResult) string {
 	if !res.BrokeLinks {
 		return ""
 	}

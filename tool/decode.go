@@ -16,8 +16,7 @@ import (
 	"github.com/croft-run/croft/internal/strictjson"
 )
 
-// arguments says how the arguments of a tool are decoded: strictly, and so that
-// every error names the argument.
+// arguments decodes the arguments of a tool strictly; every error names the argument.
 type arguments struct {
 	fields   map[string]int // argument -> index of the field
 	required []string
@@ -26,7 +25,7 @@ type arguments struct {
 }
 
 func newArguments(t reflect.Type, schema *jsonschema.Schema) arguments {
-	a := arguments{fields: map[string]int{}, required: schema.Required, known: names(schema), schema: schema}
+	a := arguments{fields: map[string]int{}, required: schema.Required, known: argumentNames(schema), schema: schema}
 	if t.Kind() != reflect.Struct {
 		panic(fmt.Errorf("tool: arguments are a %s, not a struct", t))
 	}
@@ -39,9 +38,9 @@ func newArguments(t reflect.Type, schema *jsonschema.Schema) arguments {
 	return a
 }
 
-// split takes the arguments of a call apart. Null stands for an argument that is
-// left out.
-func split(args json.RawMessage) (map[string]json.RawMessage, error) {
+// splitArguments splits the JSON object of a call into its arguments. An argument that is
+// null is omitted.
+func splitArguments(args json.RawMessage) (map[string]json.RawMessage, error) {
 	if len(bytes.TrimSpace(args)) == 0 || string(bytes.TrimSpace(args)) == "null" {
 		return map[string]json.RawMessage{}, nil
 	}
@@ -57,8 +56,8 @@ func split(args json.RawMessage) (map[string]json.RawMessage, error) {
 	return m, nil
 }
 
-// check refuses unknown and missing arguments.
-func (a arguments) check(args map[string]json.RawMessage) error {
+// checkNames returns an error for unknown and missing arguments.
+func (a arguments) checkNames(args map[string]json.RawMessage) error {
 	var unknown []string
 	for k := range args {
 		if !slices.Contains(a.known, k) {
@@ -77,9 +76,9 @@ func (a arguments) check(args map[string]json.RawMessage) error {
 	return nil
 }
 
-// decode fills in, a struct, with args, which may hold "workspace", too.
+// decode decodes args into in, a struct. args may contain "workspace".
 func (a arguments) decode(args map[string]json.RawMessage, in reflect.Value) error {
-	if err := a.check(args); err != nil {
+	if err := a.checkNames(args); err != nil {
 		return err
 	}
 	for _, k := range a.known {
@@ -88,15 +87,15 @@ func (a arguments) decode(args map[string]json.RawMessage, in reflect.Value) err
 		if !given || !ours {
 			continue
 		}
-		if err := decode(k, raw, in.Field(i).Addr().Interface()); err != nil {
+		if err := decodeArgument(k, raw, in.Field(i).Addr().Interface()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// decode decodes one argument.
-func decode(name string, raw json.RawMessage, v any) error {
+// decodeArgument decodes one argument.
+func decodeArgument(name string, raw json.RawMessage, v any) error {
 	err := strictjson.Decode(name, raw, v)
 	var bad *strictjson.Error
 	switch {

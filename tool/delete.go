@@ -11,23 +11,23 @@ import (
 
 type deleteInput struct {
 	Path      string `json:"path" jsonschema:"file, symlink or directory to remove" croft:"path"`
-	Recursive bool   `json:"recursive,omitempty" jsonschema:"a directory with all that is in it"`
+	Recursive bool   `json:"recursive,omitempty" jsonschema:"remove a directory with its content"`
 }
 
 func deleteTool() *Tool {
 	return New(Spec{
 		Name: "delete", Family: Files, Needs: []workspace.Capability{driver.CapFS}, Destructive: true,
 		Description: "Remove a file, a symlink, or a directory, which must be empty unless recursive.",
-	}, remove)
+	}, deletePath)
 }
 
-func remove(ctx context.Context, c *Call, in deleteInput) (Message, error) {
+func deletePath(ctx context.Context, c *Call, in deleteInput) (Message, error) {
 	if in.Path == "" {
 		return Message{}, Errorf(fault.InvalidArgument, "path is required")
 	}
 	if err := c.Workspace.Remove(ctx, in.Path, &driver.RemoveOptions{Recursive: in.Recursive}); err != nil {
 		return Message{}, PathError("delete", in.Path, err)
 	}
-	c.Unread(c.clean(in.Path))
+	c.Unread(c.relPath(in.Path))
 	return Message{fmt.Sprintf("deleted %s", in.Path)}, nil
 }

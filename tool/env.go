@@ -27,55 +27,54 @@ type Config struct {
 	Tools      []*Tool
 	Workspaces Workspaces
 
-	// Sources are asked for further tools of each workspace, beside its own
-	// extras that are tool sources.
+	// Sources provide further tools for each workspace, in addition to its extras that are
+	// tool sources.
 	Sources []Source
 
-	Effects []Effect // after files were changed
+	Effects []Effect // run after files were changed
 
-	// Around is called before a call of a tool that may change something, with
-	// what the call is about; where it fails the call is refused. What it returns
-	// is called afterwards, whatever came of the call. Nil is nothing.
+	// Around is called before each call of a tool that may change something, with the
+	// subject of the call. If it fails, the call is refused. The returned function is
+	// called after the call, whatever its result. Nil does nothing.
 	Around func(ctx context.Context, c *Call, t *Tool, about string) (after func(context.Context) error, err error)
 
-	// Fork opens a workspace from a snapshot of that of a call, and returns how
-	// agents call it: name, or what it chooses where that is empty. Nil is that
-	// there are no new ones.
+	// Fork opens a workspace from a snapshot of the call's workspace and returns its name
+	// for agents: name, or a generated one if name is empty. Nil disables forks.
 	Fork func(ctx context.Context, c *Call, snapshot, name string) (string, error)
 
-	Secrets *secret.Store // nil is none
+	Secrets *secret.Store // may be nil
 
-	// SecretsOf says as whom a workspace asks Secrets, by the name that agents
-	// use and its id; nil is by that name.
+	// SecretsOf maps the name and the id of a workspace to the name under which Secrets has
+	// its set. Nil is the name itself.
 	SecretsOf func(name, id string) string
 
-	// Withheld names the secrets that no agent may have in the workspace of this
-	// id, since the network proxy adds them on the way out; nil is none.
+	// Withheld lists the secrets that agents in the workspace with this id may not read,
+	// because the egress proxy adds them to requests. Nil withholds none.
 	Withheld func(ctx context.Context, id string) ([]string, error)
 
-	Finders  []secret.Finder // texts to be scrubbed by their form
+	Finders  []secret.Finder // find secrets by their form
 	Approval *Approval       // nil allows everything
 	Events   event.Sink      // nil is event.Discard
-	Log      *slog.Logger    // nil is silent
-	ReadOnly bool            // only tools that change nothing
-	Readers  ReadScope       // who a Read counts for; "" is ReadProcess
-	MaxText  int             // bytes of one answer's text; 0 is DefaultMaxText
+	Log      *slog.Logger    // nil discards
+	ReadOnly bool            // offer only read-only tools
+	Readers  ReadScope       // the scope of a Read; "" is ReadProcess
+	MaxText  int             // maximum bytes of one answer's text; 0 is DefaultMaxText
 }
 
-// An Env is what the calls of one server share. It is safe for concurrent use.
+// An Env is the state that the calls of one server share. It is safe for concurrent use.
 type Env struct {
 	Config
 	Reads    *Tracker
 	Profiles *profile.Cache
 
-	tools   map[string]*Tool
-	results results
-	scrubs  scrubbers
-	keeper  keeper
-	changes keylock.Locks[fileKey] // of the files that calls change
+	tools        map[string]*Tool
+	results      resultStore
+	scrubs       scrubbers
+	perWorkspace workspaceValues
+	changes      keylock.Locks[fileKey] // keyed mutexes of files
 }
 
-// NewEnv returns an Env. It refuses two tools of one name.
+// NewEnv returns an Env. Two tools with one name are an error.
 func NewEnv(cfg Config) (*Env, error) {
 	e := &Env{Config: cfg, Reads: new(Tracker), Profiles: profile.NewCache(), tools: map[string]*Tool{}}
 	if e.Events == nil {
@@ -96,27 +95,27 @@ func NewEnv(cfg Config) (*Env, error) {
 	return e, nil
 }
 
-// Close ends what families keep.
+// Close closes the per-workspace values of all workspaces.
 func (e *Env) Close(ctx context.Context) error {
-	return e.keeper.forget(ctx, "")
+	return e.perWorkspace.closeWorkspace(ctx, "")
 }
 
-// Forget ends what is kept for a workspace, by its id.
+// Forget closes the per-workspace values of a workspace and drops what was recorded for it.
 func (e *Env) Forget(ctx context.Context, id string) error {
-	e.Reads.forget(func(k fileKey) bool { return k.workspace == id })
+	e.Reads.removeIf(func(k fileKey) bool { return k.workspace == id })
 	e.Profiles.Forget(id)
-	e.scrubs.forget(id)
-	return e.keeper.forget(ctx, id)
+	e.scrubs.remove(id)
+	return e.perWorkspace.closeWorkspace(ctx, id)
 }
 
-// EndSession forgets what a client has read that has gone for good.
+// EndSession drops the reads of a client that has disconnected for good.
 func (e *Env) EndSession(session string) {
 	if e.Readers == ReadSession {
-		e.Reads.forget(func(k fileKey) bool { return k.reader == session })
+		e.Reads.removeIf(func(k fileKey) bool { return k.reader == session })
 	}
 }
 
-// Entries lists the workspaces of a client that has one alone, or all of them.
+// Entries lists the workspaces that a client may use: all, or only the named one.
 func (e *Env) Entries(ctx context.Context, only string) ([]Entry, error) {
 	if only == "" {
 		return e.Workspaces.List(ctx)
@@ -131,9 +130,9 @@ func (e *Env) Entries(ctx context.Context, only string) ([]Entry, error) {
 	return []Entry{entry}, nil
 }
 
-// Available lists the tools that can be called now: those whose capabilities some
-// workspace has, and in a read-only Env those that change nothing. They are
-// sorted by name. only is as in Request.
+// Available lists the tools that can be called now, sorted by name: those for which a
+// workspace has the capabilities and, in a read-only Env, those that change nothing. only
+// is as in Request.
 func (e *Env) Available(ctx context.Context, only string) ([]*Tool, error) {
 	list, err := e.Entries(ctx, only)
 	if err != nil {
@@ -141,12 +140,12 @@ func (e *Env) Available(ctx context.Context, only string) ([]*Tool, error) {
 	}
 	var out []*Tool
 	for _, t := range e.Tools {
-		if e.offers(t) && (len(t.Needs) == 0 || slices.ContainsFunc(list, t.fits)) {
+		if e.allowsTool(t) && (len(t.Needs) == 0 || slices.ContainsFunc(list, t.fitsWorkspace)) {
 			out = append(out, t)
 		}
 	}
-	for _, t := range e.sourced(ctx, list) {
-		if e.offers(t) {
+	for _, t := range e.workspaceTools(ctx, list) {
+		if e.allowsTool(t) {
 			out = append(out, t)
 		}
 	}
@@ -154,15 +153,15 @@ func (e *Env) Available(ctx context.Context, only string) ([]*Tool, error) {
 	return out, nil
 }
 
-// offers reports whether the Env lets a tool be called at all.
-func (e *Env) offers(t *Tool) bool { return t.ReadOnly || !e.ReadOnly }
+// allowsTool reports whether a read-only Env permits a tool.
+func (e *Env) allowsTool(t *Tool) bool { return t.ReadOnly || !e.ReadOnly }
 
-// fits reports whether a workspace has what the tool needs, as far as is known.
-func (t *Tool) fits(entry Entry) bool {
-	return entry.Capabilities == nil || len(t.missing(entry.Capabilities)) == 0
+// fitsWorkspace reports whether a workspace has the needed capabilities, as far as known.
+func (t *Tool) fitsWorkspace(entry Entry) bool {
+	return entry.Capabilities == nil || len(t.missingCapabilities(entry.Capabilities)) == 0
 }
 
-func (t *Tool) missing(has workspace.Capabilities) []workspace.Capability {
+func (t *Tool) missingCapabilities(has workspace.Capabilities) []workspace.Capability {
 	var out []workspace.Capability
 	for _, c := range t.Needs {
 		if !has.Has(c) {
@@ -172,45 +171,43 @@ func (t *Tool) missing(has workspace.Capabilities) []workspace.Capability {
 	return out
 }
 
-// A Request is one call as it came in.
+// A Request is one call as received from a client.
 type Request struct {
 	Tool    string
 	Args    json.RawMessage
 	Session string // of the client
-	Only    string // the one workspace there is for this client; "" is all
+	Only    string // the only workspace that this client may use; "" is all
 
-	// Progress is told how the call goes; nil is nobody.
+	// Progress receives progress reports; may be nil.
 	Progress func(Progress)
 
-	// Ask asks the user whether a call may go on; nil is a client that can't.
+	// Ask asks the user for approval; nil if the client can't ask.
 	Ask func(ctx context.Context, question string) (bool, error)
 }
 
-// A Result is what a tool answers: text for the model, and the same as data.
+// A Result is the answer of a tool: text for the model, and the same as data.
 type Result struct {
 	Text       string
-	Structured json.RawMessage // the data; nil of a tool that is TextOnly, see Data
-	DataOnly   json.RawMessage // of such a tool: the data without the text
-	Handle     string          // of the whole text, where Text is its head and tail
+	Structured json.RawMessage // the data; nil for a TextOnly tool, see Data
+	DataOnly   json.RawMessage // for a TextOnly tool: the data without the text
+	Handle     string          // reads the whole text, if Text is head and tail
 
-	content string // with Beside: the text in the data
+	content string // with DataOnly: the text in the data
 }
 
-// Data returns the data, whatever the tool.
+// Data returns the complete data for any tool.
 func (r Result) Data() json.RawMessage {
 	if r.DataOnly == nil {
 		return r.Structured
 	}
-	content, _ := encode(r.content) // a string always has a form
+	content, _ := encode(r.content) // a string can always be encoded
 	return fmt.Appendf(nil, `%s,"content":%s}`, bytes.TrimSuffix(r.DataOnly, []byte("}")), content)
 }
 
-// maxErrorText is how long the words of an error may be: they may hold what a
-// client has sent.
+// maxErrorText bounds the text of an error, which may quote input of the client.
 const maxErrorText = 16 << 10
 
-// Run runs one call. An error has a code and words that a model can read
-// (ErrorText).
+// Run runs one call. An error has a code and a text for the model (ErrorText).
 func (e *Env) Run(ctx context.Context, req Request) (Result, error) {
 	res, err := e.run(ctx, req)
 	if err != nil {
@@ -223,41 +220,41 @@ func (e *Env) Run(ctx context.Context, req Request) (Result, error) {
 
 func (e *Env) run(ctx context.Context, req Request) (Result, error) {
 	start := time.Now()
-	t, err := e.find(ctx, req.Tool)
+	t, err := e.findTool(ctx, req.Tool)
 	if err != nil {
 		return Result{}, err
 	}
-	args, err := split(req.Args)
+	args, err := splitArguments(req.Args)
 	if err != nil {
 		return Result{}, err
 	}
-	name, err := hint(args)
+	name, err := workspaceArgument(args)
 	if err != nil {
 		return Result{}, err
 	}
-	chosen, err := e.choose(ctx, t, req.Only, name)
+	chosen, err := e.chooseEntries(ctx, t, req.Only, name)
 	if err != nil {
-		if scrub, serr := e.scrubs.of(ctx, e, ""); serr == nil {
+		if scrub, serr := e.scrubs.scrubberFor(ctx, e, ""); serr == nil {
 			in, _ := t.decode(args) // as far as it goes
-			e.tell(req, "", scrub, t, about(t.subjects(in), ""), start, err)
+			e.emitCallEvent(req, "", scrub, t, primarySubject(t.subjects(in), ""), start, err)
 		}
 		return Result{}, err
 	}
 	if name == allWorkspaces {
 		return e.fanOut(ctx, t, req, chosen, args, start)
 	}
-	return e.one(ctx, t, req, chosen[0], args, start)
+	return e.runInWorkspace(ctx, t, req, chosen[0], args, start)
 }
 
-// find returns a tool by its name: a listed one, or one of a source.
-func (e *Env) find(ctx context.Context, name string) (*Tool, error) {
+// findTool returns a tool by its name: a listed one, or one of a source.
+func (e *Env) findTool(ctx context.Context, name string) (*Tool, error) {
 	t, ok := e.tools[name]
 	if !ok {
 		list, err := e.Workspaces.List(ctx)
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range e.sourced(ctx, list) {
+		for _, s := range e.workspaceTools(ctx, list) {
 			if s.Name == name {
 				t, ok = s, true
 			}
@@ -271,55 +268,55 @@ func (e *Env) find(ctx context.Context, name string) (*Tool, error) {
 			}
 		}
 		return nil, Errorf(fault.NotFound, "unknown tool %q", name)
-	case !e.offers(t):
+	case !e.allowsTool(t):
 		return nil, Errorf(fault.PermissionDenied, "%s changes things, and this server is read-only", name)
 	}
 	return t, nil
 }
 
-// one runs a call in one workspace and tells of it.
-func (e *Env) one(ctx context.Context, t *Tool, req Request, entry Entry, args map[string]json.RawMessage, start time.Time) (res Result, err error) {
+// runInWorkspace runs a call in one workspace and emits its event.
+func (e *Env) runInWorkspace(ctx context.Context, t *Tool, req Request, entry Entry, args map[string]json.RawMessage, start time.Time) (res Result, err error) {
 	ws, err := e.Workspaces.Get(ctx, entry.Name)
 	if err != nil {
 		return Result{}, err
 	}
-	scrub, err := e.scrubs.of(ctx, e, e.asWhom(entry.Name, ws.ID()))
+	scrub, err := e.scrubs.scrubberFor(ctx, e, e.secretScope(entry.Name, ws.ID()))
 	if err != nil {
 		return Result{}, fmt.Errorf("tool: secrets of %s: %w", entry.Name, err)
 	}
 	in, derr := t.decode(args)
 	subjects := t.subjects(in)
-	what := about(subjects, ws.Traits().Root)
-	defer func() { e.tell(req, ws.ID(), scrub, t, what, start, err) }()
-	if missing := t.missing(ws.Capabilities()); len(missing) > 0 {
+	what := primarySubject(subjects, ws.Traits().Root)
+	defer func() { e.emitCallEvent(req, ws.ID(), scrub, t, what, start, err) }()
+	if missing := t.missingCapabilities(ws.Capabilities()); len(missing) > 0 {
 		return Result{}, Errorf(fault.Unsupported, "%s needs the capability %s, which workspace %q does not have", t.Name, missing[0], entry.Name)
 	}
 	if derr != nil {
 		return Result{}, &textError{text: scrub.String(ErrorText(derr)), code: fault.Of(derr), err: derr}
 	}
 	c := &Call{Env: e, Tool: t.Name, Name: entry.Name, Workspace: ws, Session: req.Session, Args: args, progress: req.Progress, scrub: scrub}
-	if err := e.allow(ctx, c, req, t, subjects); err != nil {
+	if err := e.checkApproval(ctx, c, req, t, subjects); err != nil {
 		return Result{}, err
 	}
-	after, err := e.around(ctx, t, c, what.text)
+	after, err := e.beforeCall(ctx, t, c, what.text)
 	if err != nil {
-		return e.finish(t, c, answer{}, "", err)
+		return e.finishCall(t, c, answer{}, "", err)
 	}
-	a, err := e.protected(ctx, t, c, in)
-	return e.finish(t, c, a, after(), err)
+	a, err := e.callTool(ctx, t, c, in)
+	return e.finishCall(t, c, a, after(), err)
 }
 
-// allow asks the rules, if there are any.
-func (e *Env) allow(ctx context.Context, c *Call, req Request, t *Tool, subjects []subject) error {
+// checkApproval checks the approval rules, if there are any.
+func (e *Env) checkApproval(ctx context.Context, c *Call, req Request, t *Tool, subjects []subject) error {
 	if e.Approval == nil {
 		return nil
 	}
-	return e.Approval.allow(ctx, c, req, t, c.matters(ctx, subjects, e.Approval.reads(t.Name)))
+	return e.Approval.checkCall(ctx, c, req, t, c.ruleTargets(ctx, subjects, e.Approval.hasSubjectRule(t.Name)))
 }
 
-// around prepares for a call that may change something. What it returns is called
-// afterwards and answers what the model should be told.
-func (e *Env) around(ctx context.Context, t *Tool, c *Call, what string) (after func() string, err error) {
+// beforeCall calls Config.Around for a call that may change something. The returned
+// function is called after the call and returns a note for the model.
+func (e *Env) beforeCall(ctx context.Context, t *Tool, c *Call, what string) (after func() string, err error) {
 	if e.Around == nil || t.ReadOnly {
 		return func() string { return "" }, nil
 	}
@@ -332,7 +329,7 @@ func (e *Env) around(ctx context.Context, t *Tool, c *Call, what string) (after 
 		return nil, err
 	}
 	return func() string {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), aroundBound)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), aroundTimeout)
 		defer cancel()
 		if err := end(ctx); err != nil {
 			e.Log.Warn("after a call", "tool", t.Name, "workspace", c.Name, "error", err)
@@ -342,12 +339,11 @@ func (e *Env) around(ctx context.Context, t *Tool, c *Call, what string) (after 
 	}, nil
 }
 
-// aroundBound is how long what follows a call may take, also where the client has
-// gone.
-const aroundBound = time.Minute
+// aroundTimeout bounds the work after a call, which also runs if the client has gone.
+const aroundTimeout = time.Minute
 
-// protected calls the function of a tool; a panic there is the call's error.
-func (e *Env) protected(ctx context.Context, t *Tool, c *Call, in any) (a answer, err error) {
+// callTool calls the function of a tool; a panic becomes the error of the call.
+func (e *Env) callTool(ctx context.Context, t *Tool, c *Call, in any) (a answer, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			e.Log.Error("tool panicked", "tool", t.Name, "panic", p, "stack", string(debug.Stack()))
@@ -357,8 +353,8 @@ func (e *Env) protected(ctx context.Context, t *Tool, c *Call, in any) (a answer
 	return t.call(ctx, c, in)
 }
 
-// finish scrubs and cuts what a call answers.
-func (e *Env) finish(t *Tool, c *Call, a answer, note string, err error) (Result, error) {
+// finishCall scrubs and truncates the answer of a call.
+func (e *Env) finishCall(t *Tool, c *Call, a answer, note string, err error) (Result, error) {
 	if err != nil {
 		if fault.Of(err) == fault.Internal {
 			e.Log.Error("tool failed", "tool", t.Name, "workspace", c.Name, "error", err)
@@ -369,35 +365,35 @@ func (e *Env) finish(t *Tool, c *Call, a answer, note string, err error) (Result
 	if t.Unscrubbed {
 		scrub = nil
 	}
-	res, err := a.scrubbed(scrub)
+	res, err := a.toResult(scrub)
 	if err != nil {
 		return Result{}, fmt.Errorf("tool: encode the answer: %w: %w", fault.Internal, err)
 	}
 	res.Text += note
-	return e.cut(res), nil
+	return e.truncateResult(res), nil
 }
 
-// asWhom returns as whom a workspace asks for secrets.
-func (e *Env) asWhom(name, id string) string {
+// secretScope returns the name under which the secret store has the workspace's set.
+func (e *Env) secretScope(name, id string) string {
 	if e.SecretsOf == nil {
 		return name
 	}
 	return e.SecretsOf(name, id)
 }
 
-// fanOut runs a call in several workspaces at once.
+// fanOut runs a call in several workspaces concurrently.
 func (e *Env) fanOut(ctx context.Context, t *Tool, req Request, list []Entry, args map[string]json.RawMessage, start time.Time) (Result, error) {
 	results, errs := make([]Result, len(list)), make([]error, len(list))
 	var wg sync.WaitGroup
 	for i, entry := range list {
-		wg.Go(func() { results[i], errs[i] = e.one(ctx, t, req, entry, args, start) })
+		wg.Go(func() { results[i], errs[i] = e.runInWorkspace(ctx, t, req, entry, args, start) })
 	}
 	wg.Wait()
 	return joinResults(list, results, errs)
 }
 
-// tell emits the event of a call, without secrets.
-func (e *Env) tell(req Request, id string, scrub *secret.Scrubber, t *Tool, what subject, start time.Time, err error) {
+// emitCallEvent emits the event of a call, scrubbed.
+func (e *Env) emitCallEvent(req Request, id string, scrub *secret.Scrubber, t *Tool, what subject, start time.Time, err error) {
 	if errors.Is(err, ErrPending) {
 		return
 	}

@@ -11,18 +11,18 @@ import (
 
 type moveInput struct {
 	From      string `json:"from" jsonschema:"file or directory to move" croft:"path"`
-	To        string `json:"to" jsonschema:"its new path; directories above it are made" croft:"path"`
-	Overwrite bool   `json:"overwrite,omitempty" jsonschema:"replace a file that is there"`
+	To        string `json:"to" jsonschema:"its new path; missing parent directories are created" croft:"path"`
+	Overwrite bool   `json:"overwrite,omitempty" jsonschema:"replace an existing file"`
 }
 
 func moveTool() *Tool {
 	return New(Spec{
 		Name: "move", Family: Files, Needs: []workspace.Capability{driver.CapFS}, Destructive: true,
 		Description: "Move or rename a file or directory within the workspace.",
-	}, move)
+	}, movePath)
 }
 
-func move(ctx context.Context, c *Call, in moveInput) (Message, error) {
+func movePath(ctx context.Context, c *Call, in moveInput) (Message, error) {
 	for name, v := range map[string]string{"from": in.From, "to": in.To} {
 		if v == "" {
 			return Message{}, Errorf(fault.InvalidArgument, "%s is required", name)
@@ -36,15 +36,15 @@ func move(ctx context.Context, c *Call, in moveInput) (Message, error) {
 	default:
 		return Message{}, PathError("move", in.From, err)
 	}
-	c.follow(ctx, in.From, in.To)
+	c.trackMove(ctx, in.From, in.To)
 	return Message{fmt.Sprintf("moved %s to %s", in.From, in.To)}, nil
 }
 
-// follow has what was read of a file hold for its new path.
-func (c *Call) follow(ctx context.Context, from, to string) {
+// trackMove moves what was read of a file to its new path.
+func (c *Call) trackMove(ctx context.Context, from, to string) {
 	info, err := c.Workspace.Stat(ctx, to, nil)
 	if err != nil {
 		return
 	}
-	c.moved(c.clean(from), info.Path)
+	c.moveSeen(c.relPath(from), info.Path)
 }

@@ -18,24 +18,24 @@ import (
 // Limits of Read.
 const (
 	defaultReadLines = 2000
-	maxReadText      = 8 << 20  // bytes of one answer; what follows is read with an offset
-	maxReadLine      = 16 << 20 // bytes of a line that is shown
-	maxReadFile      = 4 << 30  // bytes of a file, all of which is looked at
-	binaryLook       = 8 << 10  // bytes in which a NUL makes a file binary
+	maxReadText      = 8 << 20  // bytes of one answer; the rest is read with an offset
+	maxReadLine      = 16 << 20 // bytes of one line
+	maxReadFile      = 4 << 30  // bytes of a file; all of it is scanned
+	binaryLook       = 8 << 10  // a NUL in these first bytes makes a file binary
 )
 
 type readInput struct {
 	FilePath string `json:"file_path" jsonschema:"path of the file, relative to the workspace or absolute within it" croft:"path"`
 	Offset   int    `json:"offset,omitempty" jsonschema:"first line, counted from 1; default 1"`
-	Limit    int    `json:"limit,omitempty" jsonschema:"how many lines; default 2000"`
+	Limit    int    `json:"limit,omitempty" jsonschema:"maximum number of lines; default 2000"`
 }
 
 type readOutput struct {
 	Path       string `json:"path"`
 	Content    string `json:"content" jsonschema:"each line with its number and a tab before it"`
-	Lines      int    `json:"lines" jsonschema:"lines of the file"`
-	NextOffset int    `json:"next_offset,omitempty" jsonschema:"first line that was not shown, where there are more"`
-	Digest     string `json:"digest" jsonschema:"of the whole file"`
+	Lines      int    `json:"lines" jsonschema:"number of lines of the file"`
+	NextOffset int    `json:"next_offset,omitempty" jsonschema:"first line that was not shown, if there are more"`
+	Digest     string `json:"digest" jsonschema:"digest of the whole file"`
 }
 
 func (o readOutput) Text() string {
@@ -45,7 +45,7 @@ func (o readOutput) Text() string {
 	return o.Content + fmt.Sprintf("... (%d more lines; Read with offset=%d shows them)\n", o.Lines-o.NextOffset+1, o.NextOffset)
 }
 
-func (o readOutput) divide() (beside any, content string) {
+func (o readOutput) splitContent() (data any, content string) {
 	return struct {
 		Path       string `json:"path"`
 		Lines      int    `json:"lines"`
@@ -59,10 +59,10 @@ func readTool() *Tool {
 		Name: "Read", Family: Files, Needs: []workspace.Capability{driver.CapFS}, ReadOnly: true, Idempotent: true, TextOnly: true,
 		Description: "Read a file of the workspace. Each line is shown with its number and a tab before it. " +
 			"A file must have been read before Edit or Write may change it.",
-	}, read)
+	}, readFile)
 }
 
-func read(ctx context.Context, c *Call, in readInput) (readOutput, error) {
+func readFile(ctx context.Context, c *Call, in readInput) (readOutput, error) {
 	if in.FilePath == "" {
 		return readOutput{}, Errorf(fault.InvalidArgument, "file_path is required")
 	}
@@ -73,11 +73,11 @@ func read(ctx context.Context, c *Call, in readInput) (readOutput, error) {
 	if w.count == 0 {
 		w.count = defaultReadLines
 	}
-	return c.show(ctx, in.FilePath, w)
+	return c.readWindow(ctx, in.FilePath, w)
 }
 
-// show reads a window of a file's lines and notes that they were seen.
-func (c *Call) show(ctx context.Context, name string, w window) (readOutput, error) {
+// readWindow reads a window of a file's lines and records them as read.
+func (c *Call) readWindow(ctx context.Context, name string, w window) (readOutput, error) {
 	body, info, err := c.Workspace.Read(ctx, name, nil)
 	if err != nil {
 		return readOutput{}, c.fileError(ctx, "read", name, err)
@@ -102,12 +102,11 @@ func (c *Call) show(ctx context.Context, name string, w window) (readOutput, err
 	if w.shown < w.lines {
 		out.NextOffset = w.shown + 1
 	}
-	c.mark(info.Path, out.Digest, w.lines, w.marks, Span{w.first, w.shown})
+	c.recordRead(info.Path, out.Digest, w.lines, w.lineHashes, Span{w.first, w.shown})
 	return out, nil
 }
 
-// fileError is PathError for a file that could not be opened: it tells a
-// directory from other trouble.
+// fileError is PathError for a file that could not be opened; a directory has its own text.
 func (c *Call) fileError(ctx context.Context, verb, name string, err error) error {
 	if code := fault.Of(err); code != fault.NotFound && code != fault.SandboxViolation {
 		if info, serr := c.Workspace.Stat(ctx, name, nil); serr == nil && info.Type == driver.TypeDir {
@@ -122,7 +121,7 @@ var (
 	errLongLine = errors.New("a line is too long")
 )
 
-// contextReader ends with a context.
+// contextReader fails when its context ends.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -140,24 +139,24 @@ type window struct {
 	first, count int
 	numbered     bool
 
-	text  strings.Builder
-	lines int      // of the file
-	shown int      // the last line in text; first-1 is none
-	marks []uint32 // of every line; nil where there are too many
+	text       strings.Builder
+	lines      int      // of the file
+	shown      int      // the last line in text; first-1 if the text is empty
+	lineHashes []uint32 // of every line; nil where there are too many
 
 	inLine bool         // the last part did not end its line
 	hash   maphash.Hash // of the line that came in parts
 }
 
-// expect makes room for a file of so many bytes.
-func (w *window) expect(size int64) {
+// preallocate reserves memory for a file of size bytes.
+func (w *window) preallocate(size int64) {
 	if w.first == 1 && size > 0 && size <= maxReadText {
 		w.text.Grow(int(size+size/8) + 64)
-		w.marks = make([]uint32, 0, min(size/24, 4096)+1)
+		w.lineHashes = make([]uint32, 0, min(size/24, 4096)+1)
 	}
 }
 
-// Bytes of a file that are looked at at a time. A line that has more comes in parts.
+// Sizes of the read buffer. A longer line is processed in parts.
 const (
 	minChunk = 4 << 10
 	maxChunk = 64 << 10
@@ -165,14 +164,14 @@ const (
 
 // scan reads all of r, which has about size bytes, and returns its digest.
 func (w *window) scan(r io.Reader, size int64) (digest string, err error) {
-	w.expect(size)
+	w.preallocate(size)
 	w.shown = w.first - 1
 	w.hash.SetSeed(seed)
 	sum := driver.NewDigest()
 	chunk := make([]byte, max(minChunk, min(size+1, maxChunk))) // one more shows the end
 	for first, kept := true, 0; ; first = false {
 		n, err := io.ReadFull(r, chunk[kept:])
-		last := err == io.EOF || err == io.ErrUnexpectedEOF // ReadFull answers just these
+		last := err == io.EOF || err == io.ErrUnexpectedEOF // the two ends of ReadFull
 		if err != nil && !last {
 			return "", err
 		}
@@ -182,27 +181,27 @@ func (w *window) scan(r io.Reader, size int64) (digest string, err error) {
 		}
 		sum.Write(data[kept:])
 		if last {
-			w.take(data)
+			w.addChunk(data)
 			break
 		}
 		whole := bytes.LastIndexByte(data, '\n') + 1
 		if whole == 0 {
-			whole = len(data) // of a line that is longer
+			whole = len(data) // a part of a longer line
 		}
-		if w.take(data[:whole]); w.long() {
+		if w.addChunk(data[:whole]); w.tooLong() {
 			return "", errLongLine
 		}
 		kept = copy(chunk, data[whole:])
 	}
 	if w.inLine {
-		w.end()
-		w.endMark()
+		w.endLine()
+		w.endLineHash()
 	}
 	return driver.SumDigest(sum), nil
 }
 
-// take takes the next part of a file.
-func (w *window) take(data []byte) {
+// addChunk processes the next part of the file.
+func (w *window) addChunk(data []byte) {
 	for len(data) > 0 {
 		part := data
 		i := bytes.IndexByte(data, '\n')
@@ -213,13 +212,13 @@ func (w *window) take(data []byte) {
 		if !w.inLine {
 			w.lines++
 		}
-		w.add(part, !w.inLine)
+		w.addPart(part, !w.inLine)
 		switch {
 		case i >= 0 && !w.inLine:
-			w.mark(uint32(maphash.Bytes(seed, part)))
+			w.addLineHash(uint32(maphash.Bytes(seed, part)))
 		case i >= 0:
 			w.hash.Write(part)
-			w.endMark()
+			w.endLineHash()
 		default:
 			w.hash.Write(part)
 		}
@@ -227,9 +226,9 @@ func (w *window) take(data []byte) {
 	}
 }
 
-// add takes a part of the present line. What would make the text too long ends
-// the window, unless it is the window's only line.
-func (w *window) add(part []byte, first bool) {
+// addPart adds a part of the present line to the text. A full text ends the window, unless
+// the line is its only one.
+func (w *window) addPart(part []byte, first bool) {
 	if w.lines < w.first || w.lines >= w.first+w.count {
 		return
 	}
@@ -252,32 +251,32 @@ func (w *window) add(part []byte, first bool) {
 	if n := len(part); n > 0 && part[n-1] == '\n' && w.numbered {
 		part = bytes.TrimSuffix(part[:n-1], []byte("\r"))
 		w.text.Write(part)
-		w.end()
+		w.endLine()
 		return
 	}
 	w.text.Write(part)
 }
 
-// endMark notes the mark of the line that ends.
-func (w *window) endMark() {
-	w.mark(uint32(w.hash.Sum64()))
+// endLineHash records the hash of a line that came in parts.
+func (w *window) endLineHash() {
+	w.addLineHash(uint32(w.hash.Sum64()))
 	w.hash.Reset()
 }
 
-// mark notes the mark of a line, unless there are too many.
-func (w *window) mark(m uint32) {
-	if w.lines <= maxMarks {
-		w.marks = append(w.marks, m)
+// addLineHash records the hash of a line; with too many lines, all hashes are dropped.
+func (w *window) addLineHash(m uint32) {
+	if w.lines <= maxHashedLines {
+		w.lineHashes = append(w.lineHashes, m)
 	} else {
-		w.marks = nil
+		w.lineHashes = nil
 	}
 }
 
-// long reports whether the line that is shown is too long to be.
-func (w *window) long() bool { return w.text.Len() > maxReadText+maxReadLine }
+// tooLong reports whether the shown line exceeds the limit.
+func (w *window) tooLong() bool { return w.text.Len() > maxReadText+maxReadLine }
 
-// end ends a line of the text.
-func (w *window) end() {
+// endLine ends a line of the text.
+func (w *window) endLine() {
 	if w.numbered && w.shown == w.lines {
 		w.text.WriteByte('\n')
 	}

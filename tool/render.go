@@ -24,7 +24,7 @@ const (
 type renderInput struct {
 	Source     string `json:"source" jsonschema:"the diagram as text"`
 	OutputPath string `json:"output_path" jsonschema:"file to write: .svg, .png or .pdf" croft:"path"`
-	Timeout    int    `json:"timeout,omitempty" jsonschema:"seconds after which it is ended; default 60, at most 300"`
+	Timeout    int    `json:"timeout,omitempty" jsonschema:"time limit in seconds; default 60, at most 300"`
 }
 
 type renderOutput struct {
@@ -37,7 +37,7 @@ func (o renderOutput) Text() string {
 	return fmt.Sprintf("wrote %d bytes to %s (%s)", o.Bytes, o.Path, o.Format)
 }
 
-// A renderer is a program that draws what it reads into a file.
+// A renderer runs a program that draws a diagram into a file.
 type renderer struct {
 	tool, program, missing string
 	argv                   func(format, output string) []string
@@ -70,11 +70,11 @@ func (r renderer) spec(description string) Spec {
 }
 
 func (r renderer) render(ctx context.Context, c *Call, in renderInput) (renderOutput, error) {
-	format, seconds, err := r.check(ctx, c, in)
+	format, seconds, err := r.checkInput(ctx, c, in)
 	if err != nil {
 		return renderOutput{}, err
 	}
-	// The file appears as a whole, or not at all.
+	// Written to a temporary file and renamed, so that the output is complete or absent.
 	temp := ".render-" + rand.Text() + "." + format
 	defer c.removeTemp(ctx, temp)
 	res, err := c.Workspace.Run(ctx, driver.Command{
@@ -92,11 +92,11 @@ func (r renderer) render(ctx context.Context, c *Call, in renderInput) (renderOu
 	case res.ExitCode != 0:
 		return renderOutput{}, Errorf(fault.InvalidArgument, "%s: %s: exit status %d: %s", r.tool, r.program, res.ExitCode, strings.TrimSpace(string(res.Stdout)+string(res.Stderr)))
 	}
-	return r.place(ctx, c, temp, in.OutputPath, format)
+	return r.installOutput(ctx, c, temp, in.OutputPath, format)
 }
 
-// place moves what was drawn to where it belongs.
-func (r renderer) place(ctx context.Context, c *Call, temp, to, format string) (renderOutput, error) {
+// installOutput renames the temporary file to the output path.
+func (r renderer) installOutput(ctx context.Context, c *Call, temp, to, format string) (renderOutput, error) {
 	info, err := c.Workspace.Stat(ctx, temp, nil)
 	if err != nil {
 		return renderOutput{}, Errorf(fault.Unavailable, "%s: %s wrote nothing", r.tool, r.program)
@@ -108,12 +108,12 @@ func (r renderer) place(ctx context.Context, c *Call, temp, to, format string) (
 		return renderOutput{}, PathError(r.tool, to, err)
 	}
 	if data, err := c.Workspace.ReadFileMax(ctx, to, maxRenderOutput); err == nil {
-		c.Mark(c.clean(to), data)
+		c.RecordRead(c.relPath(to), data)
 	}
 	return renderOutput{Path: to, Bytes: info.Size, Format: format}, nil
 }
 
-func (r renderer) check(ctx context.Context, c *Call, in renderInput) (format string, seconds int, err error) {
+func (r renderer) checkInput(ctx context.Context, c *Call, in renderInput) (format string, seconds int, err error) {
 	switch {
 	case in.Source == "":
 		return "", 0, Errorf(fault.InvalidArgument, "source is required")
@@ -137,7 +137,7 @@ func (r renderer) check(ctx context.Context, c *Call, in renderInput) (format st
 	return ext[1:], seconds, err
 }
 
-// removeTemp removes what a program has left, where it did not come to be moved.
+// removeTemp removes a temporary file that was not renamed.
 func (c *Call) removeTemp(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

@@ -8,21 +8,20 @@ import (
 	"github.com/croft-run/croft/secret"
 )
 
-// scrubbers keeps the scrubber of each workspace for as long as its secrets are
-// the same.
+// scrubbers caches the scrubber of each workspace until its secrets change.
 type scrubbers struct {
-	mu   sync.Mutex
-	made map[string]madeScrubber // guarded by mu; by name of the workspace
+	mu     sync.Mutex
+	cached map[string]cachedScrubber // guarded by mu; by name of the workspace
 }
 
-type madeScrubber struct {
+type cachedScrubber struct {
 	values []secret.Value
 	scrub  *secret.Scrubber
 }
 
-// of returns the scrubber of a workspace; nil, which changes nothing, where there
-// is nothing to look for.
-func (s *scrubbers) of(ctx context.Context, e *Env, workspace string) (*secret.Scrubber, error) {
+// scrubberFor returns the scrubber of a workspace; nil, which changes nothing, if there are
+// no secrets and no finders.
+func (s *scrubbers) scrubberFor(ctx context.Context, e *Env, workspace string) (*secret.Scrubber, error) {
 	var values []secret.Value
 	if e.Secrets != nil {
 		var err error
@@ -35,40 +34,40 @@ func (s *scrubbers) of(ctx context.Context, e *Env, workspace string) (*secret.S
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if m, ok := s.made[workspace]; ok && slices.Equal(m.values, values) {
+	if m, ok := s.cached[workspace]; ok && slices.Equal(m.values, values) {
 		return m.scrub, nil
 	}
-	if s.made == nil {
-		s.made = map[string]madeScrubber{}
+	if s.cached == nil {
+		s.cached = map[string]cachedScrubber{}
 	}
-	m := madeScrubber{values, secret.NewScrubber(values, &secret.ScrubOptions{Finders: e.Finders})}
-	s.made[workspace] = m
+	m := cachedScrubber{values, secret.NewScrubber(values, &secret.ScrubOptions{Finders: e.Finders})}
+	s.cached[workspace] = m
 	return m.scrub, nil
 }
 
-// forget drops the scrubber of a workspace.
-func (s *scrubbers) forget(workspace string) {
+// remove drops the scrubber of a workspace.
+func (s *scrubbers) remove(workspace string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.made, workspace)
+	delete(s.cached, workspace)
 }
 
-// scrubbed returns the text and the data of an answer without secrets. The strings
-// within the data are scrubbed one by one, so that it stays JSON.
-func (a answer) scrubbed(scrub *secret.Scrubber) (Result, error) {
+// toResult returns the scrubbed text and data of an answer. Strings within the data are
+// scrubbed one by one, so that it stays valid JSON.
+func (a answer) toResult(scrub *secret.Scrubber) (Result, error) {
 	text := scrub.String(a.text)
 	clean := func(s string) string {
-		if s == a.text { // often it is the largest of them
+		if s == a.text { // often the largest string
 			return text
 		}
 		return scrub.String(s)
 	}
 	data, content := a.structured, ""
-	d, apart := a.value.(divided)
+	d, apart := a.value.(contentSplitter)
 	if a.value != nil {
 		value, err := a.value, error(nil)
 		if apart {
-			value, content = d.divide()
+			value, content = d.splitContent()
 		}
 		if data, err = encode(value); err != nil {
 			return Result{}, err

@@ -26,7 +26,7 @@ func (o secretOutput) Text() string { return o.Value }
 func secretTool() *Tool {
 	return New(Spec{
 		Name: "secret", Family: Secrets, ReadOnly: true, Idempotent: true, Unscrubbed: true,
-		Description: "Get a secret that the operator has configured for this workspace. Every call is audited. The value is hidden wherever else it shows up.",
+		Description: "Get a secret that the operator configured for this workspace. Every call is audited. The value is redacted in all other answers.",
 	}, getSecret)
 }
 
@@ -43,11 +43,11 @@ func getSecret(ctx context.Context, c *Call, in secretInput) (secretOutput, erro
 	if err != nil {
 		return secretOutput{}, err
 	}
-	if named(held, in.Name) {
+	if containsFold(held, in.Name) {
 		return secretOutput{}, Errorf(fault.PermissionDenied, "secret %s is withheld: requests to the hosts it is for carry it by themselves (available: %s)",
 			strings.ToLower(in.Name), strings.Join(names, ", "))
 	}
-	v, err := c.Env.Secrets.Get(ctx, c.Env.asWhom(c.Name, c.Workspace.ID()), in.Name)
+	v, err := c.Env.Secrets.Get(ctx, c.Env.secretScope(c.Name, c.Workspace.ID()), in.Name)
 	if fault.Of(err) == fault.NotFound {
 		return secretOutput{}, Errorf(fault.NotFound, "unknown secret: %s (available: %s)", strings.ToLower(in.Name), strings.Join(names, ", "))
 	}
@@ -69,7 +69,7 @@ func (o secretsOutput) Text() string { return strings.Join(o.Names, "\n") }
 func secretsAvailableTool() *Tool {
 	return New(Spec{
 		Name: "secrets_available", Family: Secrets, ReadOnly: true, Idempotent: true,
-		Description: "List the names of the secrets that this workspace may ask for.",
+		Description: "List the names of the secrets that this workspace may read.",
 	}, secretsAvailable)
 }
 
@@ -81,19 +81,18 @@ func secretsAvailable(ctx context.Context, c *Call, _ struct{}) (secretsOutput, 
 	return secretsOutput{Names: names}, err
 }
 
-// secretNames returns the secrets that the workspace may ask for, and those that
-// are held back from it.
+// secretNames returns the secrets that the workspace may read, and those withheld from it.
 func (c *Call) secretNames(ctx context.Context) (names, held []string, err error) {
 	if c.Env.Withheld != nil {
 		if held, err = c.Env.Withheld(ctx, c.Workspace.ID()); err != nil {
 			return []string{}, nil, err
 		}
 	}
-	all, err := c.Env.Secrets.Names(ctx, c.Env.asWhom(c.Name, c.Workspace.ID()))
-	names = slices.DeleteFunc(append([]string{}, all...), func(name string) bool { return named(held, name) })
+	all, err := c.Env.Secrets.Names(ctx, c.Env.secretScope(c.Name, c.Workspace.ID()))
+	names = slices.DeleteFunc(append([]string{}, all...), func(name string) bool { return containsFold(held, name) })
 	return names, held, err
 }
 
-func named(list []string, name string) bool {
+func containsFold(list []string, name string) bool {
 	return slices.ContainsFunc(list, func(s string) bool { return strings.EqualFold(s, name) })
 }

@@ -15,14 +15,14 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Source gives the further tools of a workspace; nil for none.
+// A Source returns the further tools of a workspace, or nil.
 type Source func(ws *workspace.Workspace) driver.ToolSource
 
 func byName(a, b *Tool) int { return strings.Compare(a.Name, b.Name) }
 
-// sourced returns the tools that the workspaces bring themselves, one for each
-// name. A workspace that can't be had now brings none.
-func (e *Env) sourced(ctx context.Context, list []Entry) []*Tool {
+// workspaceTools returns the tools of the workspaces' own sources, one for each name. A
+// workspace that can't be resolved contributes none.
+func (e *Env) workspaceTools(ctx context.Context, list []Entry) []*Tool {
 	var out []*Tool
 	seen := map[string]bool{}
 	for _, entry := range list {
@@ -34,12 +34,12 @@ func (e *Env) sourced(ctx context.Context, list []Entry) []*Tool {
 			e.Log.Warn("tools of a workspace", "workspace", entry.Name, "error", err)
 			continue
 		}
-		for _, d := range e.foreign(ws) {
+		for _, d := range e.sourceTools(ws) {
 			if seen[d.Name] {
 				continue
 			}
 			seen[d.Name] = true
-			t, err := e.adapt(d)
+			t, err := e.adaptTool(d)
 			if err != nil {
 				e.Log.Warn("tool refused", "workspace", entry.Name, "tool", d.Name, "error", err)
 				continue
@@ -51,15 +51,15 @@ func (e *Env) sourced(ctx context.Context, list []Entry) []*Tool {
 	return out
 }
 
-// hasExtras reports whether a workspace may have capabilities that the core does
-// not know.
+// hasExtras reports whether a workspace may have capabilities that the core does not
+// define.
 func hasExtras(entry Entry) bool {
 	known := []workspace.Capability{driver.CapFS, driver.CapShell, driver.CapCode, driver.CapScript, driver.CapSnapshot}
 	return slices.ContainsFunc(entry.Capabilities.Names(), func(c workspace.Capability) bool { return !slices.Contains(known, c) })
 }
 
-// foreign lists the tools of a workspace that are not Croft's.
-func (e *Env) foreign(ws *workspace.Workspace) []driver.Tool {
+// sourceTools lists the tools of a workspace's extras and of the configured sources.
+func (e *Env) sourceTools(ws *workspace.Workspace) []driver.Tool {
 	var out []driver.Tool
 	extras := ws.Extras()
 	for _, name := range slices.Sorted(maps.Keys(extras)) {
@@ -75,18 +75,18 @@ func (e *Env) foreign(ws *workspace.Workspace) []driver.Tool {
 	return out
 }
 
-// adapt makes a Tool of a foreign one. Its function looks for the tool again in
-// the workspace that the call is for, which may not have it.
-func (e *Env) adapt(d driver.Tool) (*Tool, error) {
+// adaptTool adapts a driver.Tool to a Tool. Its function looks the tool up again in the
+// workspace of the call, which may not have it.
+func (e *Env) adaptTool(d driver.Tool) (*Tool, error) {
 	switch {
 	case strings.HasPrefix(d.Name, driver.ReservedToolPrefix):
 		return nil, fmt.Errorf("tool: %s: %w: names that begin with %s are reserved", d.Name, fault.InvalidArgument, driver.ReservedToolPrefix)
 	case e.tools[d.Name] != nil:
-		return nil, fmt.Errorf("tool: %s: %w: it is the name of one of Croft's tools", d.Name, fault.AlreadyExists)
+		return nil, fmt.Errorf("tool: %s: %w: Croft has a tool of this name", d.Name, fault.AlreadyExists)
 	}
 	var in jsonschema.Schema
 	if err := json.Unmarshal(d.Input, &in); err != nil || in.Type != "object" {
-		return nil, fmt.Errorf("tool: %s: %w: its input schema is no object", d.Name, fault.InvalidArgument)
+		return nil, fmt.Errorf("tool: %s: %w: its input schema must have the type object", d.Name, fault.InvalidArgument)
 	}
 	check, err := in.Resolve(nil)
 	if err != nil {
@@ -106,18 +106,18 @@ func (e *Env) adapt(d driver.Tool) (*Tool, error) {
 			return nil, fmt.Errorf("tool: %s: output schema: %w: %w", d.Name, fault.InvalidArgument, err)
 		}
 	}
-	t.args = arguments{required: in.Required, known: names(t.Input), schema: t.Input}
+	t.args = arguments{required: in.Required, known: argumentNames(t.Input), schema: t.Input}
 	t.Arguments = d.Arguments
-	t.decode = func(args map[string]json.RawMessage) (any, error) { return args, t.args.check(args) }
-	t.subjects = func(in any) []subject { return foreignSubjects(d.Arguments, in.(map[string]json.RawMessage)) }
+	t.decode = func(args map[string]json.RawMessage) (any, error) { return args, t.args.checkNames(args) }
+	t.subjects = func(in any) []subject { return sourceSubjects(d.Arguments, in.(map[string]json.RawMessage)) }
 	t.call = func(ctx context.Context, c *Call, in any) (answer, error) {
-		return c.foreign(ctx, d.Name, check, in.(map[string]json.RawMessage))
+		return c.callSourceTool(ctx, d.Name, check, in.(map[string]json.RawMessage))
 	}
 	return t, nil
 }
 
-// foreign calls a tool of the workspace itself.
-func (c *Call) foreign(ctx context.Context, name string, check *jsonschema.Resolved, args map[string]json.RawMessage) (answer, error) {
+// callSourceTool calls a tool of the workspace's own sources.
+func (c *Call) callSourceTool(ctx context.Context, name string, check *jsonschema.Resolved, args map[string]json.RawMessage) (answer, error) {
 	args = maps.Clone(args)
 	delete(args, workspaceKey)
 	raw, err := encode(args)
@@ -128,16 +128,16 @@ func (c *Call) foreign(ctx context.Context, name string, check *jsonschema.Resol
 	if err := json.Unmarshal(raw, &value); err != nil {
 		return answer{}, Errorf(fault.InvalidArgument, "%s: %v", name, err)
 	}
-	if err := fit(check.Schema(), value); err != nil {
+	if err := checkValues(check.Schema(), value); err != nil {
 		return answer{}, err
 	}
 	if err := check.Validate(value); err != nil {
 		return answer{}, Errorf(fault.InvalidArgument, "%s: %v", name, err)
 	}
-	if raw, err = encode(value); err != nil { // numbers as they are usually written
+	if raw, err = encode(value); err != nil { // normalises numbers
 		return answer{}, err
 	}
-	for _, d := range c.Env.foreign(c.Workspace) {
+	for _, d := range c.Env.sourceTools(c.Workspace) {
 		if d.Name == name {
 			res, err := d.Call(ctx, raw)
 			return answer{text: res.Text, structured: res.Structured}, err

@@ -29,12 +29,12 @@ func TestTrackerIsBounded(t *testing.T) {
 	}
 	marks := make([]uint32, maxTrackedLines/2)
 	for i := range 3 {
-		put(key(-1-i), Seen{Digest: "d", marks: marks})
+		put(key(-1-i), Seen{Digest: "d", lineHashes: marks})
 	}
 	if got := tr.Len(); got != 2 || tr.lines != maxTrackedLines {
 		t.Errorf("%d files with %d lines are known, want 2 with %d", got, tr.lines, maxTrackedLines)
 	}
-	tr.forget(func(k fileKey) bool { return k.reader == "s" })
+	tr.removeIf(func(k fileKey) bool { return k.reader == "s" })
 	if tr.Len() != 0 || tr.lines != 0 {
 		t.Errorf("%d files with %d lines are known of a client that is gone", tr.Len(), tr.lines)
 	}

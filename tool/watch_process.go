@@ -18,20 +18,20 @@ const (
 	maxIdleSeconds = 3600
 )
 
-// defaultPatterns are what an error looks like where nobody says.
+// defaultPatterns match errors if a call has no error_patterns.
 var defaultPatterns = []string{`^Error:`, `^Fatal:`, `^panic:`, `\buncaught\b`, `UnhandledPromiseRejection`}
 
 type watchProcessInput struct {
-	Command       string    `json:"command" jsonschema:"what bash is to run in the background" croft:"command"`
+	Command       string    `json:"command" jsonschema:"bash script to run in the background" croft:"command"`
 	Description   string    `json:"description,omitempty" jsonschema:"what it is for, in a few words"`
-	ErrorPatterns *[]string `json:"error_patterns,omitempty" jsonschema:"regular expressions of lines on standard error that are events; at most 32; an empty list is none"`
-	IdleTimeout   int       `json:"idle_timeout_seconds,omitempty" jsonschema:"end it when it wrote nothing for so long; default never, at most 3600"`
+	ErrorPatterns *[]string `json:"error_patterns,omitempty" jsonschema:"regular expressions; a matching line of standard error is an event; at most 32"`
+	IdleTimeout   int       `json:"idle_timeout_seconds,omitempty" jsonschema:"kill it after so many seconds without output; default never, at most 3600"`
 }
 
 func watchProcessTool() *Tool {
 	return New(Spec{
 		Name: "watch_process", Family: Shell, Needs: []workspace.Capability{driver.CapShell}, Destructive: true, OpenWorld: true,
-		Description: "Run a command in the background and note when it starts, prints an error, is idle for too long, or ends. watch_process_events shows these.",
+		Description: "Run a command in the background and record when it starts, prints an error, is idle for too long, or exits. watch_process_events shows the events.",
 	}, watchProcess)
 }
 
@@ -51,7 +51,7 @@ func watchProcess(ctx context.Context, c *Call, in watchProcessInput) (bashOutpu
 	if err != nil {
 		return bashOutput{}, err
 	}
-	out, err := c.background(ctx, in.Command)
+	out, err := c.startBackground(ctx, in.Command)
 	if err != nil {
 		return bashOutput{}, err
 	}
@@ -59,7 +59,7 @@ func watchProcess(ctx context.Context, c *Call, in watchProcessInput) (bashOutpu
 	if err != nil {
 		return bashOutput{}, err
 	}
-	set.watch(ctx, s, patterns, time.Duration(idle)*time.Second)
+	set.start(ctx, s, patterns, time.Duration(idle)*time.Second)
 	return out, nil
 }
 
@@ -93,12 +93,12 @@ type watchEventsInput struct {
 type watchEventsOutput struct {
 	bashOutputOutput
 	Events  []watchEvent `json:"events"`
-	Dropped int          `json:"dropped_events,omitempty" jsonschema:"earlier ones that are not kept"`
+	Dropped int          `json:"dropped_events,omitempty" jsonschema:"number of earlier events that were dropped"`
 }
 
 func (o watchEventsOutput) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "command: %s\nstatus: %s\nstarted: %s\n\n", o.Command, o.status(), o.Started)
+	fmt.Fprintf(&b, "command: %s\nstatus: %s\nstarted: %s\n\n", o.Command, o.statusText(), o.Started)
 	if o.Dropped > 0 {
 		fmt.Fprintf(&b, "NOTE: %d earlier events dropped (per-shell cap of %d reached)\n", o.Dropped, maxWatchEvents)
 	}
@@ -112,7 +112,7 @@ func (o watchEventsOutput) Text() string {
 func watchEventsTool() *Tool {
 	return New(Spec{
 		Name: "watch_process_events", Family: Shell, Needs: []workspace.Capability{driver.CapShell}, ReadOnly: true, Idempotent: true,
-		Description: "Show what has happened to a command that watch_process started.",
+		Description: "Show the events of a command that watch_process started.",
 	}, watchEvents)
 }
 
@@ -120,7 +120,7 @@ func watchEvents(ctx context.Context, c *Call, in watchEventsInput) (watchEvents
 	if in.ShellID == "" {
 		return watchEventsOutput{}, Errorf(fault.InvalidArgument, "shell_id is required")
 	}
-	_, info, err := c.shell(ctx, in.ShellID)
+	_, info, err := c.attachShell(ctx, in.ShellID)
 	if err != nil {
 		return watchEventsOutput{}, err
 	}
@@ -133,12 +133,12 @@ func watchEvents(ctx context.Context, c *Call, in watchEventsInput) (watchEvents
 		return watchEventsOutput{}, Errorf(fault.NotFound, "shell_id %s was not started by watch_process; use BashOutput instead", in.ShellID)
 	}
 	out := watchEventsOutput{bashOutputOutput: bashOutputOutput{
-		Command: commandOf(info), Running: info.Running, Started: info.Started.UTC().Format(time.RFC3339), Streams: []streamPart{},
+		Command: commandText(info), Running: info.Running, Started: info.Started.UTC().Format(time.RFC3339), Streams: []streamPart{},
 	}}
 	if info.Result != nil {
 		out.ExitCode, out.Cause = &info.Result.ExitCode, string(info.Result.Cause)
 		w.wait(ctx)
 	}
-	out.Events, out.Dropped = w.since(in.Since)
+	out.Events, out.Dropped = w.eventsSince(in.Since)
 	return out, nil
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Limits of what a watch keeps.
+// Limits of a watch.
 const (
 	maxWatchEvents = 1024
-	dropEvents     = 102      // how many of the oldest go at once
-	maxWatchLine   = 64 << 10 // bytes of a line that are looked at
+	dropEvents     = 102      // the oldest events are dropped in batches of this size
+	maxWatchLine   = 64 << 10 // bytes of a line that are matched
 )
 
 // watches are the watched commands of one workspace.
@@ -29,7 +29,7 @@ type watches struct {
 
 func newWatches() *watches { return &watches{list: map[string]*watch{}} }
 
-// Close ends the watching, not the commands: those end with the workspace.
+// Close stops the watches, not the commands: those end with the workspace.
 func (s *watches) Close(context.Context) error {
 	s.mu.Lock()
 	for _, stop := range s.stop {
@@ -46,11 +46,11 @@ func (s *watches) get(id string) *watch {
 	return s.list[id]
 }
 
-// watch begins to watch a command.
-func (s *watches) watch(ctx context.Context, session *workspace.Session, patterns []*regexp.Regexp, idle time.Duration) {
+// start watches a command.
+func (s *watches) start(ctx context.Context, session *workspace.Session, patterns []*regexp.Regexp, idle time.Duration) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w := &watch{session: session, patterns: patterns, idle: idle, done: make(chan struct{}), active: make(chan struct{}, 1)}
-	w.note(watchEvent{Kind: "started"})
+	w.addEvent(watchEvent{Kind: "started"})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list[session.ID()] = w
@@ -63,8 +63,8 @@ type watch struct {
 	session  *workspace.Session
 	patterns []*regexp.Regexp
 	idle     time.Duration
-	active   chan struct{} // something was written
-	done     chan struct{} // the end was noted
+	active   chan struct{} // signals output
+	done     chan struct{} // closed after the exit event
 
 	mu      sync.Mutex
 	events  []watchEvent // guarded by mu
@@ -94,7 +94,7 @@ func (e watchEvent) text() string {
 	return e.Kind
 }
 
-func (w *watch) note(e watchEvent) {
+func (w *watch) addEvent(e watchEvent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.next++
@@ -106,7 +106,7 @@ func (w *watch) note(e watchEvent) {
 	w.events = append(w.events, e)
 }
 
-func (w *watch) since(id int) ([]watchEvent, int) {
+func (w *watch) eventsSince(id int) ([]watchEvent, int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := []watchEvent{}
@@ -118,7 +118,7 @@ func (w *watch) since(id int) ([]watchEvent, int) {
 	return out, w.dropped
 }
 
-// wait waits until the end of a command that has ended was noted.
+// wait waits for the exit event of a command that has exited.
 func (w *watch) wait(ctx context.Context) {
 	select {
 	case <-w.done:
@@ -126,17 +126,17 @@ func (w *watch) wait(ctx context.Context) {
 	}
 }
 
-// run follows both streams and the clock until the command has ended.
+// run follows both streams and the idle timer until the command has exited.
 func (w *watch) run(ctx context.Context) {
 	defer close(w.done)
 	var wg sync.WaitGroup
 	ended, end := context.WithCancel(ctx)
 	defer end()
-	wg.Go(func() { w.follow(ctx, driver.Stdout, func([]byte) {}) })
+	wg.Go(func() { w.followStream(ctx, driver.Stdout, func([]byte) {}) })
 	wg.Go(func() {
 		var l lineScanner
-		w.follow(ctx, driver.Stderr, func(p []byte) { l.write(p, w.line) })
-		l.end(w.line)
+		w.followStream(ctx, driver.Stderr, func(p []byte) { l.write(p, w.matchLine) })
+		l.flush(w.matchLine)
 	})
 	var clock sync.WaitGroup
 	if w.idle > 0 {
@@ -147,13 +147,13 @@ func (w *watch) run(ctx context.Context) {
 	end()
 	clock.Wait()
 	if err == nil {
-		w.note(watchEvent{Kind: "exited", Exit: res.ExitCode})
+		w.addEvent(watchEvent{Kind: "exited", Exit: res.ExitCode})
 	}
 }
 
-// follow hands what a stream gets to f. Where the session can't be followed any
-// more, its end says so.
-func (w *watch) follow(ctx context.Context, stream driver.Stream, f func([]byte)) {
+// followStream passes the chunks of a stream to f. An error is ignored: run sees the end of
+// the session.
+func (w *watch) followStream(ctx context.Context, stream driver.Stream, f func([]byte)) {
 	_ = w.session.Follow(ctx, stream, 0, func(c driver.LogChunk) error {
 		select {
 		case w.active <- struct{}{}:
@@ -164,17 +164,18 @@ func (w *watch) follow(ctx context.Context, stream driver.Stream, f func([]byte)
 	})
 }
 
-// line notes a line that a pattern matches; the first one does.
-func (w *watch) line(line []byte) {
+// matchLine records an error event for a line that matches a pattern; the first match
+// counts.
+func (w *watch) matchLine(line []byte) {
 	for _, re := range w.patterns {
 		if re.Match(line) {
-			w.note(watchEvent{Kind: "error", Pattern: re.String(), Line: string(line)})
+			w.addEvent(watchEvent{Kind: "error", Pattern: re.String(), Line: string(line)})
 			return
 		}
 	}
 }
 
-// watchIdle ends a command that is silent for too long.
+// watchIdle kills a command that has been silent for too long.
 func (w *watch) watchIdle(ctx context.Context) {
 	timer := time.NewTimer(w.idle)
 	defer timer.Stop()
@@ -186,14 +187,14 @@ func (w *watch) watchIdle(ctx context.Context) {
 			timer.Reset(w.idle)
 		case <-timer.C:
 			s := int(w.idle.Seconds())
-			w.note(watchEvent{Kind: "idle_timeout", Note: fmt.Sprintf("no output for %ds (configured idle_timeout=%ds)", s, s)})
-			_ = w.session.Kill(ctx, 0) // its end, or that it can't be had, is seen by run
+			w.addEvent(watchEvent{Kind: "idle_timeout", Note: fmt.Sprintf("no output for %ds (configured idle_timeout=%ds)", s, s)})
+			_ = w.session.Kill(ctx, 0) // run sees the end of the session
 			return
 		}
 	}
 }
 
-// A lineScanner cuts a stream into lines; of a very long one it keeps the start.
+// A lineScanner splits a stream into lines and keeps only the start of a very long one.
 type lineScanner struct{ rest []byte }
 
 func (l *lineScanner) write(p []byte, f func([]byte)) {
@@ -207,12 +208,12 @@ func (l *lineScanner) write(p []byte, f func([]byte)) {
 		if i < 0 {
 			return
 		}
-		l.end(f)
+		l.flush(f)
 		p = p[i+1:]
 	}
 }
 
-func (l *lineScanner) end(f func([]byte)) {
+func (l *lineScanner) flush(f func([]byte)) {
 	if len(l.rest) > 0 {
 		f(bytes.TrimSuffix(l.rest, []byte("\r")))
 	}

@@ -17,9 +17,9 @@ type writeInput struct {
 type writeOutput struct {
 	Path    string `json:"path"`
 	Bytes   int    `json:"bytes"`
-	Created bool   `json:"created,omitempty" jsonschema:"there was no such file before"`
+	Created bool   `json:"created,omitempty" jsonschema:"the file is new"`
 	Digest  string `json:"digest"`
-	Notes   string `json:"notes,omitempty" jsonschema:"what formatting and linting said"`
+	Notes   string `json:"notes,omitempty" jsonschema:"output of the formatter and the linter"`
 }
 
 func (o writeOutput) Text() string {
@@ -29,20 +29,20 @@ func (o writeOutput) Text() string {
 func writeTool() *Tool {
 	return New(Spec{
 		Name: "Write", Family: Files, Needs: []workspace.Capability{driver.CapFS}, Destructive: true, Idempotent: true,
-		Description: "Write a file, with the directories above it. One that exists must have been read as a whole, and not have changed since.",
-	}, write)
+		Description: "Write a file, and create missing parent directories. An existing file must have been read as a whole, and must be unchanged since.",
+	}, writeFile)
 }
 
-func write(ctx context.Context, c *Call, in writeInput) (writeOutput, error) {
+func writeFile(ctx context.Context, c *Call, in writeInput) (writeOutput, error) {
 	if in.FilePath == "" {
 		return writeOutput{}, Errorf(fault.InvalidArgument, "file_path is required")
 	}
-	end, err := c.Turn(ctx, in.FilePath)
+	end, err := c.LockFile(ctx, in.FilePath)
 	if err != nil {
 		return writeOutput{}, err
 	}
 	defer end()
-	out, err := c.write(ctx, "overwrite", in.FilePath, []byte(in.Content))
+	out, err := c.writeSeen(ctx, "overwrite", in.FilePath, []byte(in.Content))
 	if err != nil {
 		return writeOutput{}, err
 	}
@@ -51,12 +51,12 @@ func write(ctx context.Context, c *Call, in writeInput) (writeOutput, error) {
 	return out, nil
 }
 
-// write makes a file, or replaces one that was read.
-func (c *Call) write(ctx context.Context, verb, name string, content []byte) (writeOutput, error) {
+// writeSeen creates a file, or replaces one that was read.
+func (c *Call) writeSeen(ctx context.Context, verb, name string, content []byte) (writeOutput, error) {
 	info, err := c.Workspace.Stat(ctx, name, nil)
 	switch {
 	case fault.Of(err) == fault.NotFound:
-		return c.create(ctx, verb, name, content)
+		return c.createFile(ctx, verb, name, content)
 	case err != nil:
 		return writeOutput{}, PathError("write", name, err)
 	case info.Type == driver.TypeDir:
@@ -70,12 +70,12 @@ func (c *Call) write(ctx context.Context, verb, name string, content []byte) (wr
 		gap := seen.Gap()
 		return writeOutput{}, Errorf(fault.PermissionDenied, "refusing to %s %s: lines %d-%d were not read; Read them first", verb, name, gap.First, gap.Last)
 	}
-	res, err := c.save(ctx, verb, name, f, content)
-	return writeOutput{Path: f.path, Bytes: len(content), Digest: res.Digest, Notes: brokenLinks(res)}, err
+	res, err := c.saveFile(ctx, verb, name, f, content)
+	return writeOutput{Path: f.path, Bytes: len(content), Digest: res.Digest, Notes: brokenLinksNote(res)}, err
 }
 
-// create makes a file that is not there.
-func (c *Call) create(ctx context.Context, verb, name string, content []byte) (writeOutput, error) {
+// createFile creates a file.
+func (c *Call) createFile(ctx context.Context, verb, name string, content []byte) (writeOutput, error) {
 	res, err := c.Workspace.WriteFile(ctx, name, content, &driver.WriteOptions{CreateOnly: true, Parents: true})
 	if fault.Of(err) == fault.AlreadyExists {
 		return writeOutput{}, Errorf(fault.PermissionDenied, "refusing to %s %s: Read it first", verb, name)
@@ -83,6 +83,6 @@ func (c *Call) create(ctx context.Context, verb, name string, content []byte) (w
 	if err != nil {
 		return writeOutput{}, PathError("write", name, err)
 	}
-	c.Mark(res.Info.Path, content)
+	c.RecordRead(res.Info.Path, content)
 	return writeOutput{Path: res.Info.Path, Bytes: len(content), Created: true, Digest: res.Digest}, nil
 }

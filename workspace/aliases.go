@@ -2,31 +2,31 @@ package workspace
 
 import "github.com/croft-run/croft/workspace/driver"
 
-// The words of the contract, for those who hold a workspace and never write a
-// provider. Package driver has the whole of each.
+// The types of the contract, for programs that use workspaces and implement no
+// provider. Package driver documents each type.
 
 type (
 	// Ref is what Resolve needs to attach to a workspace again.
 	Ref = driver.Ref
-	// Spec is a wish for a workspace.
+	// Spec is a request for a workspace.
 	Spec = driver.Spec
-	// SessionRef is on whose behalf a workspace is used.
+	// SessionRef names the session, agent and user that use a workspace.
 	SessionRef = driver.SessionRef
 	// Source is what a workspace starts from.
 	Source = driver.Source
-	// Policy is what is asked for: isolation, network, limits and life.
+	// Policy is what a caller requests: isolation, network, limits and lifetime.
 	Policy = driver.Policy
 	// Limits is what a workspace may use.
 	Limits = driver.Limits
 	// Limit is one of Limits.
 	Limit = driver.Limit
-	// Network is what may be reached.
+	// Network is what the workspace may reach.
 	Network = driver.Network
 	// NetRule is one rule of Network.
 	NetRule = driver.NetRule
 	// Isolation is a level of separation from the host.
 	Isolation = driver.Isolation
-	// Traits is what is enforced, and by what.
+	// Traits is what is enforced, and by which mechanism.
 	Traits = driver.Traits
 	// Capability is the name of a module.
 	Capability = driver.Capability
@@ -55,7 +55,7 @@ type (
 	ListOptions = driver.ListOptions
 	// Listing is one page of List.
 	Listing = driver.Listing
-	// Edit is a text to be replaced by another.
+	// Edit is the replacement of one text by another.
 	Edit = driver.Edit
 	// EditOptions is the options of Edit.
 	EditOptions = driver.EditOptions
@@ -67,7 +67,7 @@ type (
 	GlobResult = driver.GlobResult
 	// GrepOptions is the options of Grep.
 	GrepOptions = driver.GrepOptions
-	// GrepResult is what Grep found and what it did not look at.
+	// GrepResult is what Grep found and what Grep did not search.
 	GrepResult = driver.GrepResult
 	// Match is one match of Grep.
 	Match = driver.Match
@@ -84,7 +84,7 @@ type (
 
 	// Result is how a command ended.
 	Result = driver.Result
-	// SessionInfo is how a session stands.
+	// SessionInfo is the state of a session.
 	SessionInfo = driver.SessionInfo
 	// Size is the size of a terminal.
 	Size = driver.Size
@@ -105,11 +105,11 @@ type (
 	SnapshotInfo = driver.SnapshotInfo
 	// SnapshotOptions is the options of Snapshot, Seal and Checkpoint.
 	SnapshotOptions = driver.SnapshotOptions
-	// SnapshotAccess is whose snapshots may be used.
+	// SnapshotAccess is which snapshots may be used.
 	SnapshotAccess = driver.SnapshotAccess
 	// ListSnapshotsOptions is the options of Snapshots.
 	ListSnapshotsOptions = driver.ListSnapshotsOptions
 )
 
-// NewID returns a fresh workspace id.
+// NewID returns a random workspace id.
 func NewID() string { return driver.NewID() }

@@ -15,18 +15,18 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// ImportArchive is Import of a directory that comes as a tar stream, whose names
-// are relative to it, each directory before what is in it. Exclude and Mount do
-// not count. Whatever the stream holds, nothing is made but below path.
+// ImportArchive is Import of a tar stream. Names in the stream are relative to path,
+// and each directory precedes its content. Exclude and Mount are ignored. Whatever
+// the stream holds, nothing is written outside path.
 func (w *Workspace) ImportArchive(ctx context.Context, stream io.Reader, path string, opts *ImportOptions) (res ImportResult, err error) {
 	opts = orZero(opts)
 	begun := false
-	err = w.files2Host(ctx, "", path, func(ctx context.Context, fs *driver.FS, name string) error {
+	err = w.callFSHost(ctx, "", path, func(ctx context.Context, fs *driver.FS, name string) error {
 		if name == "." {
 			return fmt.Errorf("import to %q: %w: it is the workspace itself", path, fault.InvalidArgument)
 		}
 		if begun { // a stream can't be read twice
-			return fmt.Errorf("import to %q: %w: the workspace was lost meanwhile", path, fault.Unavailable)
+			return fmt.Errorf("import to %q: %w: the workspace was evicted during the import, and a stream can't be read twice; import again", path, fault.Unavailable)
 		}
 		if err := makeParents(ctx, fs, name); err != nil {
 			return err
@@ -39,10 +39,10 @@ func (w *Workspace) ImportArchive(ctx context.Context, stream io.Reader, path st
 			treeImport: treeImport{fs: fs, to: name, opts: opts, maxSize: w.opts.MaxFileSize, res: ImportResult{Method: driver.ImportCopy}},
 			modes:      map[string]iofs.FileMode{".": 0},
 		}
-		err := i.all(ctx, tar.NewReader(stream))
+		err := i.importEntries(ctx, tar.NewReader(stream))
 		if err == nil && opts.ReadOnly && fs.Protect != nil {
 			if err = fs.Protect(ctx, name); errors.Is(err, fault.Unsupported) {
-				err = nil // by its modes alone
+				err = nil // only the permission bits protect it
 			}
 		}
 		if err != nil {
@@ -54,24 +54,24 @@ func (w *Workspace) ImportArchive(ctx context.Context, stream io.Reader, path st
 	return res, err
 }
 
-// An archiveImport is an import whose source is a stream.
+// An archiveImport imports a tar stream.
 type archiveImport struct {
 	treeImport
-	dirs  []string                 // in the order in which they were made
-	modes map[string]iofs.FileMode // of these, which they get when they are filled; 0 is none
+	dirs  []string                 // in the order in which they were created
+	modes map[string]iofs.FileMode // final modes of dirs, set by finish; 0 is none
 }
 
-func (i *archiveImport) all(ctx context.Context, in *tar.Reader) error {
+func (i *archiveImport) importEntries(ctx context.Context, in *tar.Reader) error {
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		head, err := in.Next()
 		if errors.Is(err, io.EOF) {
-			return i.finish(ctx)
+			return i.setDirModes(ctx)
 		}
 		if err == nil {
-			err = i.one(ctx, head, in)
+			err = i.importEntry(ctx, head, in)
 		} else {
 			err = archiveError(err)
 		}
@@ -81,8 +81,8 @@ func (i *archiveImport) all(ctx context.Context, in *tar.Reader) error {
 	}
 }
 
-// archiveError gives what is wrong with a stream its code, unless whoever reads it
-// did so.
+// archiveError adds InvalidArgument to an error of the tar format. An error of the
+// underlying stream keeps its code.
 func archiveError(err error) error {
 	var code fault.Code
 	if errors.As(err, &code) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -91,7 +91,7 @@ func archiveError(err error) error {
 	return fmt.Errorf("import: read the archive: %w: %w", fault.InvalidArgument, err)
 }
 
-func (i *archiveImport) one(ctx context.Context, head *tar.Header, body io.Reader) error {
+func (i *archiveImport) importEntry(ctx context.Context, head *tar.Header, body io.Reader) error {
 	at := strings.TrimSuffix(strings.TrimPrefix(head.Name, "./"), "/")
 	if at == "" {
 		at = "."
@@ -106,27 +106,27 @@ func (i *archiveImport) one(ctx context.Context, head *tar.Header, body io.Reade
 		return bad("it is no path below the directory")
 	}
 	for key := range head.PAXRecords {
-		if strings.HasPrefix(key, "GNU.sparse.") { // which is small here and would be large there
+		if strings.HasPrefix(key, "GNU.sparse.") { // a sparse file is small in the archive and may be huge on disk
 			return bad("it is sparse")
 		}
 	}
 	dest, info := path.Join(i.to, at), head.FileInfo()
 	switch head.Typeflag {
 	case tar.TypeDir:
-		return i.mkdir(ctx, at, dest, i.mode(info))
+		return i.makeDir(ctx, at, dest, i.dirMode(info))
 	case tar.TypeReg:
-		return i.write(ctx, dest, body, info)
+		return i.writeFile(ctx, dest, body, info)
 	case tar.TypeSymlink:
-		return i.link(ctx, at, head.Linkname, dest)
+		return i.makeSymlink(ctx, at, head.Linkname, dest)
 	}
 	i.res.Skip(at, driver.ImportSpecial)
 	return nil
 }
 
-// mkdir makes a directory that can be filled, and remembers its mode.
-func (i *archiveImport) mkdir(ctx context.Context, at, dest string, mode iofs.FileMode) error {
+// makeDir creates a directory that can be filled, and records its mode.
+func (i *archiveImport) makeDir(ctx context.Context, at, dest string, mode iofs.FileMode) error {
 	if at != "." {
-		if err := i.count(&i.res.Dirs, 0); err != nil {
+		if err := i.countEntry(&i.res.Dirs, 0); err != nil {
 			return err
 		}
 		const usable = 0o755
@@ -139,8 +139,8 @@ func (i *archiveImport) mkdir(ctx context.Context, at, dest string, mode iofs.Fi
 	return nil
 }
 
-// finish gives directories their modes, inner ones first.
-func (i *archiveImport) finish(ctx context.Context) error {
+// setDirModes sets the modes of directories, inner ones first.
+func (i *archiveImport) setDirModes(ctx context.Context) error {
 	if i.fs.Chmod == nil {
 		return nil
 	}

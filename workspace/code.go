@@ -10,35 +10,35 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// RunCode runs code in a context that keeps state, or in a fresh one. An
-// exception in the code is a result. Code is never run twice.
+// RunCode runs code in a context that keeps state, or in a new one. An exception in
+// the code is a result. Code is never run twice.
 func (w *Workspace) RunCode(ctx context.Context, code driver.Code) (driver.CodeResult, error) {
 	return w.runCode(ctx, verbCode, code, func(d *live) *driver.Interpreter { return d.Code })
 }
 
-// RunScript runs code in an isolate that is thrown away afterwards. An exception
-// in the code is a result. Code is never run twice.
+// RunScript runs code in an isolate that is discarded afterwards. An exception in the
+// code is a result. Code is never run twice.
 func (w *Workspace) RunScript(ctx context.Context, code driver.Code) (driver.CodeResult, error) {
 	return w.runCode(ctx, verbScript, code, func(d *live) *driver.Interpreter { return d.Script })
 }
 
 func (w *Workspace) runCode(ctx context.Context, v *verb, code driver.Code, module func(*live) *driver.Interpreter) (res driver.CodeResult, err error) {
 	var ran atomic.Bool
-	if call, left := code.OnOutput, w.gate.exiting(); call != nil {
+	if call, left := code.OnOutput, w.inflight.closing(); call != nil {
 		code.OnOutput = func(o driver.Output) error {
 			ran.Store(true)
-			return aside(left, func() error { return call(o) })
+			return runAbandonable(left, func() error { return call(o) })
 		}
 	}
-	ctx, release := w.gate.hold(ctx)
+	ctx, release := w.inflight.withCloseCancel(ctx)
 	defer release()
-	err = w.do(ctx, v, subject{dir: code.Dir}, func(ctx context.Context, d *live) error {
+	err = w.call(ctx, v, subject{dir: code.Dir}, func(ctx context.Context, d *live) error {
 		m := module(d)
 		if m == nil {
-			return w.lacks("running code", d)
+			return w.unsupported("running code", d)
 		}
 		if ran.Load() {
-			return fmt.Errorf("run code: %w: the workspace was evicted after the code had put something out; it is not run again", fault.Unavailable)
+			return fmt.Errorf("run code: %w: the workspace was evicted after the code had written output; the code is not run again", fault.Unavailable)
 		}
 		code, err := checkCode(code, m, d.Traits.Root)
 		if err != nil {
@@ -50,16 +50,16 @@ func (w *Workspace) runCode(ctx context.Context, v *verb, code driver.Code, modu
 	return res, err
 }
 
-// checkCode judges code once for all providers.
+// checkCode validates code, for all providers.
 func checkCode(code driver.Code, m *driver.Interpreter, root string) (driver.Code, error) {
 	if err := checkLanguage(code.Language, m); err != nil {
 		return code, err
 	}
 	if code.Context != "" && !m.Stateful() {
-		return code, fmt.Errorf("run code: context %q: %w: nothing keeps state here", code.Context, fault.Unsupported)
+		return code, fmt.Errorf("run code: context %q: %w: this interpreter has no contexts", code.Context, fault.Unsupported)
 	}
 	if code.Timeout < 0 {
-		return code, fmt.Errorf("run code: time-out %v: %w: it must not be negative", code.Timeout, fault.InvalidArgument)
+		return code, fmt.Errorf("run code: time-out %v: %w: must not be negative", code.Timeout, fault.InvalidArgument)
 	}
 	if code.Dir == "" {
 		return code, nil
@@ -77,7 +77,8 @@ func checkLanguage(language string, m *driver.Interpreter) error {
 	return nil
 }
 
-// Languages lists what RunCode takes, the default first; nil without the module.
+// Languages lists the languages of RunCode, the default first; nil without the
+// module.
 func (w *Workspace) Languages() []string {
 	if m := w.current.Load().Code; m != nil {
 		return slices.Clone(m.Languages)
@@ -85,7 +86,7 @@ func (w *Workspace) Languages() []string {
 	return nil
 }
 
-// ScriptLanguages lists what RunScript takes, the default first; nil without
+// ScriptLanguages lists the languages of RunScript, the default first; nil without
 // the module.
 func (w *Workspace) ScriptLanguages() []string {
 	if m := w.current.Load().Script; m != nil {
@@ -94,20 +95,20 @@ func (w *Workspace) ScriptLanguages() []string {
 	return nil
 }
 
-// contexts runs an operation on contexts of the Code module.
-func (w *Workspace) contexts(ctx context.Context, call func(ctx context.Context, d *live) error) error {
-	return w.do(ctx, verbContext, subject{}, func(ctx context.Context, d *live) error {
+// callContexts runs an operation on contexts of the Code module.
+func (w *Workspace) callContexts(ctx context.Context, call func(ctx context.Context, d *live) error) error {
+	return w.call(ctx, verbContext, subject{}, func(ctx context.Context, d *live) error {
 		if !d.Code.Stateful() {
-			return w.lacks("code contexts", d)
+			return w.unsupported("code contexts", d)
 		}
 		return call(ctx, d)
 	})
 }
 
-// CreateContext makes a context, which keeps state until it is deleted.
+// CreateContext creates a context, which keeps state until it is deleted.
 func (w *Workspace) CreateContext(ctx context.Context, language string, opts *driver.ContextOptions) (c driver.CodeContext, err error) {
 	o := *orZero(opts)
-	err = w.contexts(ctx, func(ctx context.Context, d *live) error {
+	err = w.callContexts(ctx, func(ctx context.Context, d *live) error {
 		if err := checkLanguage(language, d.Code); err != nil {
 			return err
 		}
@@ -124,7 +125,7 @@ func (w *Workspace) CreateContext(ctx context.Context, language string, opts *dr
 
 // Contexts lists the contexts.
 func (w *Workspace) Contexts(ctx context.Context) (list []driver.CodeContext, err error) {
-	err = w.contexts(ctx, func(ctx context.Context, d *live) error {
+	err = w.callContexts(ctx, func(ctx context.Context, d *live) error {
 		list, err = d.Code.Contexts(ctx)
 		return err
 	})
@@ -133,15 +134,16 @@ func (w *Workspace) Contexts(ctx context.Context) (list []driver.CodeContext, er
 
 // RestartContext gives a context a fresh state.
 func (w *Workspace) RestartContext(ctx context.Context, id string) error {
-	return w.contexts(ctx, func(ctx context.Context, d *live) error { return d.Code.Restart(ctx, id) })
+	return w.callContexts(ctx, func(ctx context.Context, d *live) error { return d.Code.Restart(ctx, id) })
 }
 
-// InterruptContext stops what a context runs, and keeps its state.
+// InterruptContext stops the code that a context runs, and keeps the state of the
+// context.
 func (w *Workspace) InterruptContext(ctx context.Context, id string) error {
-	return w.contexts(ctx, func(ctx context.Context, d *live) error { return d.Code.Interrupt(ctx, id) })
+	return w.callContexts(ctx, func(ctx context.Context, d *live) error { return d.Code.Interrupt(ctx, id) })
 }
 
-// DeleteContext ends a context.
+// DeleteContext removes a context.
 func (w *Workspace) DeleteContext(ctx context.Context, id string) error {
-	return w.contexts(ctx, func(ctx context.Context, d *live) error { return d.Code.DeleteContext(ctx, id) })
+	return w.callContexts(ctx, func(ctx context.Context, d *live) error { return d.Code.DeleteContext(ctx, id) })
 }

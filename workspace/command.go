@@ -15,30 +15,30 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Cmd is a command to run in a workspace. It mirrors exec.Cmd: fill it, then
-// call Run, Output or CombinedOutput, or Start and Wait. It is used once.
+// A Cmd is a command to run in a workspace. It mirrors exec.Cmd: fill it, then call
+// Run, Output or CombinedOutput, or Start and Wait. A Cmd is used once.
 //
-// Unlike there, Env is laid over the environment of the workspace instead of
+// Unlike exec.Cmd, Env is added to the environment of the workspace instead of
 // replacing it, and a pipe may be read while Wait waits: Wait returns after all
-// that the command wrote was read, or the pipe was closed.
+// output of the command was read or the pipe was closed.
 type Cmd struct {
 	Args   []string  // the program and its arguments; empty for a script
 	Dir    string    // "" is the workspace
-	Env    []string  // "KEY=value", over the environment of the workspace; of two the later wins
-	Clean  bool      // Env alone
+	Env    []string  // "KEY=value", added to the environment of the workspace; the last of equal keys wins
+	Clean  bool      // only Env
 	Stdin  io.Reader // nil is empty
-	Stdout io.Writer // nil is nowhere
-	Stderr io.Writer // nil is nowhere; may be the same as Stdout
+	Stdout io.Writer // nil discards
+	Stderr io.Writer // nil discards; may be the same as Stdout
 
 	TTY     *Size         // run on a terminal, which has only Stdout
-	Timeout time.Duration // ends the whole tree; 0 is the workspace's, if any
-	Grace   time.Duration // between SIGTERM and SIGKILL at the time-out; 0 is at once
-	Limits  Limits        // below the workspace's
+	Timeout time.Duration // ends the whole process tree; 0 is the limit of the workspace, if any
+	Grace   time.Duration // time between SIGTERM and SIGKILL at the time-out; 0 is none
+	Limits  Limits        // within the limits of the workspace
 
 	// Session is the started command, once Start returned.
 	Session *Session
 
-	// Result says how it ended, once Wait returned.
+	// Result says how the command ended, once Wait returned.
 	Result *Result
 
 	w      *Workspace
@@ -49,23 +49,23 @@ type Cmd struct {
 
 	started  atomic.Pointer[Session]
 	writeErr firstError
-	ended    chan ending // has room for one
+	ended    chan commandEnd // buffered: capacity 1
 	waited   bool
 }
 
-// Command returns a Cmd that runs a program with arguments, never through a
-// shell. It is killed when ctx ends.
+// Command returns a Cmd that runs a program with arguments, never through a shell.
+// The command is killed when ctx ends.
 func (w *Workspace) Command(ctx context.Context, name string, args ...string) *Cmd {
 	return &Cmd{w: w, ctx: ctx, Args: append([]string{name}, args...)}
 }
 
-// Script returns a Cmd that runs a script with bash -c. It is killed when ctx
-// ends.
+// Script returns a Cmd that runs a script with bash -c. The command is killed when
+// ctx ends.
 func (w *Workspace) Script(ctx context.Context, script string) *Cmd {
 	return &Cmd{w: w, ctx: ctx, script: script}
 }
 
-// String returns the command as people write it, for messages.
+// String returns the command for messages.
 func (c *Cmd) String() string {
 	if c.script != "" {
 		return c.script
@@ -73,11 +73,11 @@ func (c *Cmd) String() string {
 	return strings.Join(c.Args, " ")
 }
 
-// An ExitError is a command that ended otherwise than with status 0. Its code,
-// for fault.Of, tells why where it did not end by itself.
+// An ExitError is a command that did not end with status 0. Its fault code (see
+// fault.Of) is the exit cause, if the command did not end by itself.
 type ExitError struct {
 	Result
-	Stderr []byte // of Output, the head and tail of what was not collected otherwise
+	Stderr []byte // with Output: head and tail of standard error, unless Stderr is set
 }
 
 // Error says how the command ended.
@@ -92,7 +92,7 @@ func (e *ExitError) Error() string {
 	}
 }
 
-// Unwrap returns the fault code of the cause, nil where the command ended by
+// Unwrap returns the fault code of the exit cause, nil if the command ended by
 // itself.
 func (e *ExitError) Unwrap() error {
 	switch e.Cause {
@@ -109,8 +109,8 @@ func (e *ExitError) Unwrap() error {
 	}
 }
 
-// Run starts the command and waits for it. A command that ends otherwise than
-// with status 0 is an *ExitError.
+// Run starts the command and waits for it. A command that does not end with status 0
+// is an *ExitError.
 func (c *Cmd) Run() error {
 	if c.started.Load() == nil && !c.waited && !c.inPipe && len(c.pipes) == 0 && c.Stdin == nil && c.TTY == nil {
 		return c.runThrough()
@@ -121,11 +121,10 @@ func (c *Cmd) Run() error {
 	return c.Wait()
 }
 
-// runThrough runs a command that nobody can reach while it runs: in one call,
-// without a session to keep. Input may come late, or never, and is no reason to
-// wait with the start; so there is none.
+// runThrough runs a command in one call of the driver, without a session. It requires
+// that Stdin is nil: a reader could block, and must not delay the start.
 func (c *Cmd) runThrough() error {
-	cmd, err := c.command()
+	cmd, err := c.driverCommand()
 	if err != nil {
 		return err
 	}
@@ -134,17 +133,17 @@ func (c *Cmd) runThrough() error {
 	if err != nil {
 		return err
 	}
-	if res.Session != "" { // it wrote more than a result holds, to nobody
+	if res.Session != "" { // the output exceeded the result
 		if s, err := c.w.Attach(context.WithoutCancel(c.ctx), res.Session); err == nil {
-			s.Close(context.WithoutCancel(c.ctx)) //nolint:errcheck // it is forgotten in time, too
+			s.Close(context.WithoutCancel(c.ctx)) //nolint:errcheck // sessions also expire
 		}
 		res.Session = ""
 	}
-	return c.judge(res)
+	return c.resultError(res)
 }
 
-// judge is what Run and Wait answer for a result.
-func (c *Cmd) judge(res Result) error {
+// resultError converts a result to the error of Run and Wait.
+func (c *Cmd) resultError(res Result) error {
 	c.Result = &res
 	if res.ExitCode != 0 || res.Cause != "" {
 		return &ExitError{Result: res}
@@ -152,11 +151,11 @@ func (c *Cmd) judge(res Result) error {
 	return c.writeErr.get()
 }
 
-// Output runs the command and returns what it wrote to its standard output. An
-// *ExitError holds what it wrote to standard error, unless Stderr is set.
+// Output runs the command and returns its standard output. Unless Stderr is set, an
+// *ExitError holds the standard error.
 func (c *Cmd) Output() ([]byte, error) {
 	if c.Stdout != nil {
-		return nil, c.misused("Stdout is set already")
+		return nil, c.wrongState("Stdout is set already")
 	}
 	var out bytes.Buffer
 	c.Stdout = &out
@@ -169,11 +168,10 @@ func (c *Cmd) Output() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// CombinedOutput runs the command and returns what it wrote to standard output
-// and standard error.
+// CombinedOutput runs the command and returns its standard output and standard error.
 func (c *Cmd) CombinedOutput() ([]byte, error) {
 	if c.Stdout != nil || c.Stderr != nil {
-		return nil, c.misused("Stdout or Stderr is set already")
+		return nil, c.wrongState("Stdout or Stderr is set already")
 	}
 	var out bytes.Buffer
 	c.Stdout, c.Stderr = &out, &out
@@ -181,26 +179,26 @@ func (c *Cmd) CombinedOutput() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// StdinPipe returns a pipe to the command's standard input, to be written to
-// after Start and closed when there is no more.
+// StdinPipe returns a pipe to the command's standard input. Write to the pipe after
+// Start, and close it at the end.
 func (c *Cmd) StdinPipe() (io.WriteCloser, error) {
 	if c.Stdin != nil || c.inPipe || c.started.Load() != nil {
-		return nil, c.misused("Stdin is set already, or the command was started")
+		return nil, c.wrongState("Stdin is set already, or the command was started")
 	}
 	c.inPipe = true
 	return stdin{c.ctx, &c.started}, nil
 }
 
-// StdoutPipe returns a pipe from the command's standard output. The command
-// waits while nobody reads.
-func (c *Cmd) StdoutPipe() (io.ReadCloser, error) { return c.pipe(&c.Stdout) }
+// StdoutPipe returns a pipe from the command's standard output. The command blocks
+// while the pipe is not read.
+func (c *Cmd) StdoutPipe() (io.ReadCloser, error) { return c.openPipe(&c.Stdout) }
 
 // StderrPipe returns a pipe from the command's standard error.
-func (c *Cmd) StderrPipe() (io.ReadCloser, error) { return c.pipe(&c.Stderr) }
+func (c *Cmd) StderrPipe() (io.ReadCloser, error) { return c.openPipe(&c.Stderr) }
 
-func (c *Cmd) pipe(stream *io.Writer) (io.ReadCloser, error) {
+func (c *Cmd) openPipe(stream *io.Writer) (io.ReadCloser, error) {
 	if *stream != nil || c.started.Load() != nil {
-		return nil, c.misused("the stream is set already, or the command was started")
+		return nil, c.wrongState("the stream is set already, or the command was started")
 	}
 	r, w := io.Pipe()
 	*stream = w
@@ -208,42 +206,42 @@ func (c *Cmd) pipe(stream *io.Writer) (io.ReadCloser, error) {
 	return r, nil
 }
 
-func (c *Cmd) misused(why string) error {
+func (c *Cmd) wrongState(why string) error {
 	return fmt.Errorf("workspace: command %s: %w: %s", c.Args, fault.WrongState, why)
 }
 
-// Start starts the command and does not wait for it. Wait must follow.
+// Start starts the command and does not wait for it. The caller must call Wait.
 func (c *Cmd) Start() error {
 	if c.started.Load() != nil || c.waited {
-		return c.misused("it was started already")
+		return c.wrongState("it was started already")
 	}
-	cmd, err := c.command()
+	cmd, err := c.driverCommand()
 	if err != nil {
 		return err
 	}
-	ctx, release := c.w.gate.hold(c.ctx)
+	ctx, release := c.w.inflight.withCloseCancel(c.ctx)
 	s, err := c.w.Start(ctx, cmd)
 	if err == nil {
-		err = c.w.gate.enter()
+		err = c.w.inflight.enter()
 	}
 	if err != nil {
 		release()
 		c.closePipes(err)
 		return err
 	}
-	c.Session, c.ended = s, make(chan ending, 1)
+	c.Session, c.ended = s, make(chan commandEnd, 1)
 	c.started.Store(s)
-	go func() { // Wait waits for it, and so does closing the handle
+	go func() { // Wait and closing the handle wait for this goroutine
 		defer release()
-		// A pipe that nobody reads must not keep the command from being killed.
+		// A pipe that is not read must not prevent the kill.
 		defer context.AfterFunc(ctx, func() { c.closePipes(context.Cause(ctx)) })()
-		c.ended <- c.finish(ctx, s)
+		c.ended <- c.waitSession(ctx, s)
 	}()
 	return nil
 }
 
-// command is the driver's view of c.
-func (c *Cmd) command() (driver.Command, error) {
+// driverCommand converts c to the command of the driver.
+func (c *Cmd) driverCommand() (driver.Command, error) {
 	cmd := driver.Command{
 		Argv: c.Args, Script: c.script, Dir: c.Dir, Clean: c.Clean, Stdin: c.Stdin, Interactive: c.inPipe,
 		TTY: c.TTY, Timeout: c.Timeout, Grace: c.Grace, Limits: c.Limits,
@@ -251,7 +249,7 @@ func (c *Cmd) command() (driver.Command, error) {
 	for _, pair := range c.Env {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok {
-			return cmd, fmt.Errorf("workspace: command %s: environment %q: %w: it must be KEY=value", c.Args, pair, fault.InvalidArgument)
+			return cmd, fmt.Errorf("workspace: command %s: environment %q: %w: an entry has the form KEY=value", c.Args, pair, fault.InvalidArgument)
 		}
 		if cmd.Env == nil {
 			cmd.Env = map[string]string{}
@@ -262,19 +260,20 @@ func (c *Cmd) command() (driver.Command, error) {
 	if c.Stdout != nil && sameWriter(c.Stdout, c.Stderr) {
 		mu = new(sync.Mutex)
 	}
-	cmd.OnStdout, cmd.OnStderr = c.w.gate.listener(c.sink(c.Stdout, mu)), c.w.gate.listener(c.sink(c.Stderr, mu))
+	cmd.OnStdout, cmd.OnStderr = c.w.inflight.abandonableCallback(c.writerCallback(c.Stdout, mu)), c.w.inflight.abandonableCallback(c.writerCallback(c.Stderr, mu))
 	return cmd, nil
 }
 
-// sameWriter compares as exec.Cmd does; writers that can't be compared differ.
+// sameWriter compares writers as exec.Cmd does; writers that can't be compared
+// differ.
 func sameWriter(a, b io.Writer) (same bool) {
 	defer func() { recover() }() //nolint:errcheck // the comparison panics for such types
 	return a == b
 }
 
-// sink returns a callback that writes to a writer, nil if there is none. mu is
-// held where two streams share it.
-func (c *Cmd) sink(to io.Writer, mu *sync.Mutex) func([]byte) error {
+// writerCallback returns a callback that writes to a writer, nil without a writer. mu
+// serializes writes if both streams share the writer.
+func (c *Cmd) writerCallback(to io.Writer, mu *sync.Mutex) func([]byte) error {
 	if to == nil {
 		return nil
 	}
@@ -284,14 +283,14 @@ func (c *Cmd) sink(to io.Writer, mu *sync.Mutex) func([]byte) error {
 			defer mu.Unlock()
 		}
 		_, err := to.Write(data)
-		if !errors.Is(err, io.ErrClosedPipe) { // a pipe that is not read to its end is nobody's error
+		if !errors.Is(err, io.ErrClosedPipe) { // closing a pipe before its end is not an error
 			c.writeErr.set(err)
 		}
 		return err
 	}
 }
 
-// firstError remembers the first error that a writer returned.
+// firstError keeps the first error that a writer returned.
 type firstError struct {
 	mu  sync.Mutex
 	err error
@@ -311,71 +310,71 @@ func (f *firstError) get() error {
 	return f.err
 }
 
-// Wait waits for the command to end and for its output to be taken. Where ctx
-// ends, or the handle is closed, the command is killed.
+// Wait waits until the command has ended and its output has been written. If ctx ends
+// or the handle is closed, the command is killed.
 func (c *Cmd) Wait() error {
 	if c.started.Load() == nil || c.waited {
-		return c.misused("it was not started, or was waited for already")
+		return c.wrongState("it was not started, or was waited for already")
 	}
 	c.waited = true
 	end := <-c.ended
 	if end.err != nil {
 		return end.err
 	}
-	return c.judge(end.res)
+	return c.resultError(end.res)
 }
 
-// Resize tells the terminal of a command that was started its new size.
+// Resize sets the size of the terminal of a started command.
 func (c *Cmd) Resize(size Size) error {
 	s := c.started.Load()
 	if s == nil {
-		return c.misused("it was not started")
+		return c.wrongState("it was not started")
 	}
 	return s.Resize(c.ctx, size)
 }
 
-// ending is how a command ended.
-type ending struct {
+// commandEnd is how a command ended.
+type commandEnd struct {
 	res Result
 	err error
 }
 
-// finish waits for the session and leaves nothing running and nobody waiting. It
-// is a call under way on the handle, which Start let in.
-func (c *Cmd) finish(ctx context.Context, s *Session) (end ending) {
-	defer c.w.gate.exit()
+// waitSession waits for the session, and then no process and no reader of a pipe is left.
+// It counts as a running call of the handle, which Start has entered.
+func (c *Cmd) waitSession(ctx context.Context, s *Session) (end commandEnd) {
+	defer c.w.inflight.exit()
 	defer func() { c.closePipes(io.EOF) }()
-	ctx, op := c.w.begin(ctx, verbWait, subject{})
+	ctx, op := c.w.beginOperation(ctx, verbWait, subject{})
 	defer func() { op.end(ctx, end.err) }()
-	end.err = c.w.guard(ctx, c.w.current.Load(), func(ctx context.Context, _ *live) error {
-		p := s.now()
-		res, err := finish(ctx, p, false)
+	end.err = c.w.callRecovering(ctx, c.w.current.Load(), func(ctx context.Context, _ *live) error {
+		p := s.currentSession()
+		res, err := waitSession(ctx, p, false)
 		if fault.Of(err) == fault.Evicted {
-			res, err = s.lost(ctx), nil
-			p = s.now()
+			res, err = s.lostResult(ctx), nil
+			p = s.currentSession()
 		}
 		if err != nil {
 			return err
 		}
 		noteResult(ctx, res, err)
-		res.Session = "" // which is forgotten now
+		res.Session = "" // it is closed now
 		end.res = res
-		return forget(ctx, p)
+		return closeSession(ctx, p)
 	})
 	return end
 }
 
-func forget(ctx context.Context, p *driver.Session) error {
+func closeSession(ctx context.Context, p *driver.Session) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
 	err := p.Close(ctx)
 	if fault.Of(err) == fault.Evicted {
-		return nil // it is forgotten indeed
+		return nil // it is closed already
 	}
 	return err
 }
 
-// closePipes ends what reads from the command: with EOF, or with an error.
+// closePipes ends the pipes that read from the command: with EOF, or with an error.
 func (c *Cmd) closePipes(err error) {
 	for _, p := range c.pipes {
 		p.CloseWithError(err)

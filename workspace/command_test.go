@@ -263,7 +263,7 @@ func TestASessionIsFoundAgainAfterAnEviction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inner := s.now().Process
+	inner := s.currentSession().Process
 	s.current.Load().Process = evictedProcess{inner, &evicted}
 	h.started[s.ID()] = &driver.Session{Process: inner}
 	evicted = true

@@ -1,38 +1,37 @@
-// Package workspace is what people hold: a bounded place with files, a shell,
-// code and snapshots, wherever it really is.
+// Package workspace is the API of a workspace: an isolated directory with files, a
+// shell, interpreters and snapshots, the same for every provider.
 //
-// A [Workspace] wraps what a provider returned (package driver) and does, once,
-// everything that must be the same everywhere: it judges paths, applies limits,
-// makes up for what a provider does not have, repeats a call that found the
-// workspace evicted, and tells of each operation in spans and events. It feels
-// like the standard library: [Workspace.FS] is an fs.FS that also writes, and
+// A [Workspace] wraps what a provider returned (package driver) and implements once
+// what must be the same for every provider: it checks paths, applies limits,
+// implements functions that a provider lacks, repeats a call that found the workspace
+// evicted, and reports each operation in spans and events. Its API follows the
+// standard library: [Workspace.FS] is an fs.FS that also writes, and
 // [Workspace.Command] mirrors os/exec.
 //
-// Most programs get a Workspace from a registry, which owns identity and
-// remembers. A program that wants neither can open one itself:
+// Most programs get a Workspace from a registry, which owns identity and stores refs.
+// A program without a registry opens a workspace itself:
 //
 //	mux := workspace.NewMux(new(memory.Provider))
 //	ws, err := mux.Open(ctx, workspace.Spec{Kind: "memory", ID: workspace.NewID()}, nil)
 //
 // # Closing
 //
-// [Workspace.Close] lets go: commands and watches that are under way are ended,
-// other calls are waited for, and later ones answer fault.WrongState. So a driver
-// never sees a call beside or after the last one. A call that is made within
-// another (by a callback, or by the body of a write) is refused meanwhile and
-// never waits.
+// [Workspace.Close] ends commands and watches that are running, waits for other
+// calls, and makes later calls fail with fault.WrongState. So a driver never gets a
+// call during or after its Close. A call that is made within another call (by a
+// callback, or by the body of a write) is refused during closing and never blocks.
 //
 // # Repeating
 //
-// A call that finds the workspace evicted is repeated once after
-// Options.Renew. A command or code that may have begun is never run again: where
-// it was lost, its result says so (driver.CauseLost).
+// A call that finds the workspace evicted is repeated once after Options.Renew. A
+// command or code that may have started is never run again: if it was lost, its
+// result says so (driver.CauseLost).
 //
 // # Paths
 //
 // A path is relative to the workspace and uses slashes. "", "." and "/" are the
-// workspace itself; where the provider has a root inside (Traits.Root, such as
-// /workspace), absolute paths below it are understood, too. ".." is resolved on
-// the words of the path, before any symlink is looked at. A path that would
-// leave is a fault.SandboxViolation, whether or not anything is there.
+// workspace itself. If the provider has a root inside (Traits.Root, such as
+// /workspace), absolute paths below that root are accepted, too. ".." is resolved
+// lexically, before any symlink is resolved. A path that would leave the workspace is
+// a fault.SandboxViolation, whether or not it exists.
 package workspace

@@ -11,18 +11,17 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// What follows makes up for function fields of driver.FS that a provider left
-// nil, with the required driver.Files alone (and the fields that are there).
-// None of it is atomic where the provider's own would be, except per file.
+// The functions of this file implement function fields of driver.FS that a provider
+// left nil, with the required driver.Files (and the fields that are set). They are
+// atomic per file only.
 
 const defaultPage = 1000 // ListOptions.Limit
 
-// walk visits what is below dir, parents before children and siblings in byte
-// order, beginning after the path after, which is relative to dir ("" is from
-// the start). depth is how many levels to go down; a negative one is all. visit
-// says whether to descend into a directory. One that is removed meanwhile is no
-// error.
-func walk(ctx context.Context, fs *driver.FS, dir string, depth int, after string, visit func(Info) (bool, error)) error {
+// walkTree visits the tree below dir, parents before children and siblings in byte order.
+// It starts after the path after, which is relative to dir ("" is the start). depth
+// is the number of levels; a negative depth is all. visit reports whether to descend
+// into a directory. A directory that is removed during the walk is no error.
+func walkTree(ctx context.Context, fs *driver.FS, dir string, depth int, after string, visit func(Info) (bool, error)) error {
 	entries, err := fs.ReadDir(ctx, dir)
 	if err != nil {
 		return err
@@ -68,8 +67,8 @@ func walkEntries(ctx context.Context, fs *driver.FS, entries []Info, depth int, 
 // errPageFull ends the walk of list.
 var errPageFull = errors.New("page is full")
 
-// list is the fallback of FS.List.
-func list(ctx context.Context, fs *driver.FS, name string, opts *ListOptions) (Listing, error) {
+// listFallback is the fallback of FS.List.
+func listFallback(ctx context.Context, fs *driver.FS, name string, opts *ListOptions) (Listing, error) {
 	limit, depth, after := opts.Limit, opts.Depth, opts.After
 	if limit == 0 {
 		limit = defaultPage
@@ -78,13 +77,13 @@ func list(ctx context.Context, fs *driver.FS, name string, opts *ListOptions) (L
 		depth = 1
 	}
 	if after != "" && name != "." {
-		if !below(after, name) {
+		if !isBelow(after, name) {
 			return Listing{}, fmt.Errorf("list %s: after %q: %w: it is not the next of a page of this listing", name, after, fault.InvalidArgument)
 		}
 		after = after[len(name)+1:]
 	}
 	page := Listing{Entries: []Info{}}
-	err := walk(ctx, fs, name, depth, after, func(e Info) (bool, error) {
+	err := walkTree(ctx, fs, name, depth, after, func(e Info) (bool, error) {
 		if len(page.Entries) == limit {
 			page.Next = page.Entries[limit-1].Path
 			return false, errPageFull
@@ -98,16 +97,16 @@ func list(ctx context.Context, fs *driver.FS, name string, opts *ListOptions) (L
 	return page, nil
 }
 
-// below reports whether name is inside the directory dir, and not dir itself.
-func below(name, dir string) bool {
+// isBelow reports whether name is inside the directory dir, and not dir itself.
+func isBelow(name, dir string) bool {
 	if dir == "." {
 		return name != "."
 	}
 	return len(name) > len(dir) && name[len(dir)] == '/' && name[:len(dir)] == dir
 }
 
-// digest is the fallback of FS.Digest.
-func digest(ctx context.Context, fs *driver.FS, name string) (string, error) {
+// digestFallback is the fallback of FS.Digest.
+func digestFallback(ctx context.Context, fs *driver.FS, name string) (string, error) {
 	info, err := fs.Stat(ctx, name, &driver.StatOptions{})
 	if err != nil {
 		return "", err
@@ -116,7 +115,7 @@ func digest(ctx context.Context, fs *driver.FS, name string) (string, error) {
 		return fileDigest(ctx, fs, name)
 	}
 	tree := driver.NewTreeDigest()
-	err = walk(ctx, fs, name, -1, "", func(e Info) (bool, error) {
+	err = walkTree(ctx, fs, name, -1, "", func(e Info) (bool, error) {
 		content := ""
 		if e.Type == driver.TypeFile {
 			var err error
@@ -150,9 +149,9 @@ func fileDigest(ctx context.Context, fs *driver.FS, name string) (string, error)
 	return sum, nil
 }
 
-// edit is the fallback of Edit: it writes on the condition that nobody else has
-// since, and looks again where somebody has.
-func edit(ctx context.Context, fs *driver.FS, name string, edits []Edit, opts *EditOptions, maxSize int64) (EditResult, error) {
+// editFallback is the fallback of Edit: optimistic concurrency. It writes with IfMatch, and
+// reads again if another writer changed the file meanwhile.
+func editFallback(ctx context.Context, fs *driver.FS, name string, edits []Edit, opts *EditOptions, maxSize int64) (EditResult, error) {
 	const attempts = 10
 	for attempt := 1; ; attempt++ {
 		old, err := readAll(ctx, fs, name, driver.MaxEdit)

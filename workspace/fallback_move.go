@@ -12,18 +12,18 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// cleanupTime bounds the removal of what a copy that went wrong left behind.
+// cleanupTime bounds the removal of a partial copy.
 const cleanupTime = 30 * time.Second
 
-// rename is the fallback of FS.Rename: a copy, and then the removal of what was
-// copied. What goes wrong before the removal leaves from as it was.
-func rename(ctx context.Context, fs *driver.FS, from, to string, opts *RenameOptions) error {
+// renameFallback is the fallback of FS.Rename: a copy, and then the removal of the source. An
+// error before the removal leaves the source unchanged.
+func renameFallback(ctx context.Context, fs *driver.FS, from, to string, opts *RenameOptions) error {
 	info, err := fs.Stat(ctx, from, &driver.StatOptions{NoFollow: true})
 	if err != nil {
 		return err
 	}
-	if below(to, from) {
-		return fmt.Errorf("rename %s to %s: %w: it would be inside itself", from, to, fault.InvalidArgument)
+	if isBelow(to, from) {
+		return fmt.Errorf("rename %s to %s: %w: the new name is inside the directory", from, to, fault.InvalidArgument)
 	}
 	was, err := fs.Stat(ctx, to, &driver.StatOptions{NoFollow: true})
 	switch {
@@ -32,7 +32,7 @@ func rename(ctx context.Context, fs *driver.FS, from, to string, opts *RenameOpt
 	case err == nil && from == to:
 		return nil
 	case err == nil:
-		if err := replaceable(ctx, fs, info, was); err != nil {
+		if err := makeReplaceable(ctx, fs, info, was); err != nil {
 			return err
 		}
 	case !errors.Is(err, fault.NotFound):
@@ -43,9 +43,10 @@ func rename(ctx context.Context, fs *driver.FS, from, to string, opts *RenameOpt
 			return err
 		}
 	}
-	// What was at to has made room, so a directory there now is somebody else's.
+	// replaceable has removed what was at the new name, so a directory that is there
+	// now was made by another program.
 	c := copier{fs: fs, times: true, createOnly: opts.CreateOnly || info.Type == driver.TypeDir}
-	if err := c.entry(ctx, info, to); err != nil {
+	if err := c.copyEntry(ctx, info, to); err != nil {
 		if c.made == to {
 			err = errors.Join(err, cleanUp(ctx, fs, to))
 		}
@@ -54,15 +55,15 @@ func rename(ctx context.Context, fs *driver.FS, from, to string, opts *RenameOpt
 	return fs.Remove(ctx, from, &driver.RemoveOptions{Recursive: info.Type == driver.TypeDir})
 }
 
-// replaceable judges, as rename(2) does, whether what was at the new name may
-// make room for what comes, and removes it where a copy would not.
-func replaceable(ctx context.Context, fs *driver.FS, comes, was Info) error {
+// makeReplaceable checks, by the rules of rename(2), whether the entry at the new name
+// may be replaced, and removes it if a copy would not replace it.
+func makeReplaceable(ctx context.Context, fs *driver.FS, comes, was Info) error {
 	comesDir, wasDir := comes.Type == driver.TypeDir, was.Type == driver.TypeDir
 	switch {
 	case comesDir != wasDir:
 		return fmt.Errorf("rename %s to %s: %w: a %s can't replace a %s", comes.Path, was.Path, fault.InvalidArgument, comes.Type, was.Type)
 	case wasDir || was.Type == driver.TypeSymlink || comes.Type == driver.TypeSymlink:
-		return fs.Remove(ctx, was.Path, &driver.RemoveOptions{}) // a directory only if it is empty
+		return fs.Remove(ctx, was.Path, &driver.RemoveOptions{}) // fails for a directory that is not empty
 	}
 	return nil
 }
@@ -85,9 +86,9 @@ func cleanUp(ctx context.Context, fs *driver.FS, name string) error {
 	return err
 }
 
-// copyTree is the fallback of FS.Copy. A tree is merged into a directory that
-// is there; what goes wrong in the middle leaves what was copied so far.
-func copyTree(ctx context.Context, fs *driver.FS, from, to string, opts *CopyOptions) error {
+// copyFallback is the fallback of FS.Copy. A tree is merged into an existing directory;
+// an error leaves what was copied before.
+func copyFallback(ctx context.Context, fs *driver.FS, from, to string, opts *CopyOptions) error {
 	info, err := fs.Stat(ctx, from, &driver.StatOptions{})
 	if err != nil {
 		return err
@@ -111,7 +112,7 @@ func copyTree(ctx context.Context, fs *driver.FS, from, to string, opts *CopyOpt
 	}
 	info.Path = from
 	c := copier{fs: fs, createOnly: opts.CreateOnly}
-	return c.entry(ctx, info, to)
+	return c.copyEntry(ctx, info, to)
 }
 
 // A copier copies entries with their modes.
@@ -119,32 +120,32 @@ type copier struct {
 	fs         *driver.FS
 	times      bool // copy modification times of files, too
 	createOnly bool
-	made       string // the first directory that it made
+	made       string // the first directory that was created
 }
 
-func (c *copier) entry(ctx context.Context, info Info, to string) error {
+func (c *copier) copyEntry(ctx context.Context, info Info, to string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	switch info.Type {
 	case driver.TypeFile:
-		return c.file(ctx, info, to)
+		return c.copyFile(ctx, info, to)
 	case driver.TypeDir:
-		return c.dir(ctx, info, to)
+		return c.copyDir(ctx, info, to)
 	case driver.TypeSymlink:
-		return c.symlink(ctx, info, to)
+		return c.copySymlink(ctx, info, to)
 	default:
 		return fmt.Errorf("copy %s to %s: %w: it is neither a file, a directory nor a symlink", info.Path, to, fault.InvalidArgument)
 	}
 }
 
-func (c *copier) file(ctx context.Context, info Info, to string) error {
+func (c *copier) copyFile(ctx context.Context, info Info, to string) error {
 	body, info, err := c.fs.Read(ctx, info.Path, &driver.ReadOptions{})
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	info.Mode &= driver.MaxMode // what runs as its owner does not multiply
+	info.Mode &= driver.MaxMode // never copy set-user-id, set-group-id and sticky
 	opts := driver.WriteOptions{Mode: info.Mode, SetMode: info.Mode != 0, CreateOnly: c.createOnly}
 	if c.times {
 		opts.ModTime = info.ModTime
@@ -152,14 +153,14 @@ func (c *copier) file(ctx context.Context, info Info, to string) error {
 	if _, err := c.fs.Write(ctx, to, body, &opts); err != nil {
 		return err
 	}
-	if info.Mode == 0 { // which Write takes for "the default"
+	if info.Mode == 0 { // Write takes 0 for the default
 		return c.chmod(ctx, to, 0)
 	}
 	return nil
 }
 
-func (c *copier) dir(ctx context.Context, info Info, to string) error {
-	const usable = 0o700 // while it is filled
+func (c *copier) copyDir(ctx context.Context, info Info, to string) error {
+	const usable = 0o700 // mode while it is filled
 	info.Mode &= driver.MaxMode
 	err := c.fs.Mkdir(ctx, to, &driver.MkdirOptions{Mode: info.Mode | usable})
 	made := err == nil
@@ -180,7 +181,7 @@ func (c *copier) dir(ctx context.Context, info Info, to string) error {
 		return err
 	}
 	for _, e := range entries {
-		if err := c.entry(ctx, e, path.Join(to, e.Name())); err != nil {
+		if err := c.copyEntry(ctx, e, path.Join(to, e.Name())); err != nil {
 			return err
 		}
 	}
@@ -190,7 +191,7 @@ func (c *copier) dir(ctx context.Context, info Info, to string) error {
 	return nil
 }
 
-func (c *copier) symlink(ctx context.Context, info Info, to string) error {
+func (c *copier) copySymlink(ctx context.Context, info Info, to string) error {
 	if c.fs.Symlink == nil {
 		return fmt.Errorf("copy %s to %s: symlinks: %w by this provider", info.Path, to, fault.Unsupported)
 	}
@@ -211,7 +212,7 @@ func (c *copier) symlink(ctx context.Context, info Info, to string) error {
 	return c.fs.Symlink(ctx, info.Target, to)
 }
 
-// chmod sets a mode that neither Write nor Mkdir could, where it can be set.
+// chmod sets a mode that neither Write nor Mkdir can set, if the provider has Chmod.
 func (c *copier) chmod(ctx context.Context, name string, mode iofs.FileMode) error {
 	if c.fs.Chmod == nil {
 		return nil

@@ -14,13 +14,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// files runs an operation of the FS module on a path.
-func (w *Workspace) files(ctx context.Context, v *verb, p string, call func(ctx context.Context, fs *driver.FS, name string) error) error {
-	return w.do(ctx, v, subject{path: p}, func(ctx context.Context, d *live) error {
+// callFS runs an operation of the FS module on a path.
+func (w *Workspace) callFS(ctx context.Context, v *verb, p string, call func(ctx context.Context, fs *driver.FS, name string) error) error {
+	return w.call(ctx, v, subject{path: p}, func(ctx context.Context, d *live) error {
 		if d.FS == nil {
-			return w.lacks("files", d)
+			return w.unsupported("files", d)
 		}
-		name, err := w.name(p, d)
+		name, err := w.cleanPath(p, d)
 		if err != nil {
 			return err
 		}
@@ -28,17 +28,17 @@ func (w *Workspace) files(ctx context.Context, v *verb, p string, call func(ctx 
 	})
 }
 
-// files2 is files for operations on two paths.
-func (w *Workspace) files2(ctx context.Context, v *verb, from, to string, call func(ctx context.Context, fs *driver.FS, from, to string) error) error {
-	return w.do(ctx, v, subject{path: from, to: to}, func(ctx context.Context, d *live) error {
+// callFSTwo runs an operation of the FS module on two paths.
+func (w *Workspace) callFSTwo(ctx context.Context, v *verb, from, to string, call func(ctx context.Context, fs *driver.FS, from, to string) error) error {
+	return w.call(ctx, v, subject{path: from, to: to}, func(ctx context.Context, d *live) error {
 		if d.FS == nil {
-			return w.lacks("files", d)
+			return w.unsupported("files", d)
 		}
-		from, err := w.name(from, d)
+		from, err := w.cleanPath(from, d)
 		if err != nil {
 			return err
 		}
-		to, err := w.name(to, d)
+		to, err := w.cleanPath(to, d)
 		if err != nil {
 			return err
 		}
@@ -46,13 +46,13 @@ func (w *Workspace) files2(ctx context.Context, v *verb, from, to string, call f
 	})
 }
 
-// search is files for operations that look for a pattern.
-func (w *Workspace) search(ctx context.Context, v *verb, p, pattern string, call func(ctx context.Context, fs *driver.FS, name string) error) error {
-	return w.do(ctx, v, subject{path: p, pattern: pattern}, func(ctx context.Context, d *live) error {
+// callFSPattern runs an operation of the FS module that searches for a pattern.
+func (w *Workspace) callFSPattern(ctx context.Context, v *verb, p, pattern string, call func(ctx context.Context, fs *driver.FS, name string) error) error {
+	return w.call(ctx, v, subject{path: p, pattern: pattern}, func(ctx context.Context, d *live) error {
 		if d.FS == nil {
-			return w.lacks("files", d)
+			return w.unsupported("files", d)
 		}
-		name, err := w.name(p, d)
+		name, err := w.cleanPath(p, d)
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (w *Workspace) search(ctx context.Context, v *verb, p, pattern string, call
 	})
 }
 
-// orZero returns opts, or zero options where it is nil.
+// orZero returns opts, or zero options if opts is nil.
 func orZero[T any](opts *T) *T {
 	if opts == nil {
 		return new(T)
@@ -68,7 +68,7 @@ func orZero[T any](opts *T) *T {
 	return opts
 }
 
-// orEmpty returns a list that is an empty array in JSON, never null.
+// orEmpty returns a list that is never null in JSON.
 func orEmpty[T any](list []T) []T {
 	if list == nil {
 		return []T{}
@@ -76,9 +76,9 @@ func orEmpty[T any](list []T) []T {
 	return list
 }
 
-// Stat describes what is at path.
+// Stat describes path.
 func (w *Workspace) Stat(ctx context.Context, path string, opts *StatOptions) (info Info, err error) {
-	err = w.files(ctx, verbStat, path, func(ctx context.Context, fs *driver.FS, name string) error {
+	err = w.callFS(ctx, verbStat, path, func(ctx context.Context, fs *driver.FS, name string) error {
 		info, err = fs.Stat(ctx, name, orZero(opts))
 		return err
 	})
@@ -87,7 +87,7 @@ func (w *Workspace) Stat(ctx context.Context, path string, opts *StatOptions) (i
 
 // ReadDir lists a directory, one level, sorted by name.
 func (w *Workspace) ReadDir(ctx context.Context, path string) (entries []Info, err error) {
-	err = w.files(ctx, verbReadDir, path, func(ctx context.Context, fs *driver.FS, name string) error {
+	err = w.callFS(ctx, verbReadDir, path, func(ctx context.Context, fs *driver.FS, name string) error {
 		entries, err = fs.ReadDir(ctx, name)
 		return err
 	})
@@ -97,14 +97,14 @@ func (w *Workspace) ReadDir(ctx context.Context, path string) (entries []Info, e
 // List lists a directory to any depth, in pages.
 func (w *Workspace) List(ctx context.Context, path string, opts *ListOptions) (page Listing, err error) {
 	opts = orZero(opts)
-	err = w.files(ctx, verbList, path, func(ctx context.Context, fs *driver.FS, name string) error {
+	err = w.callFS(ctx, verbList, path, func(ctx context.Context, fs *driver.FS, name string) error {
 		if opts.Depth < -1 || opts.Limit < 0 || opts.Limit > driver.MaxListLimit {
 			return fmt.Errorf("list %q: depth %d, limit %d: %w: depth is at least -1 and limit 0 to %d", path, opts.Depth, opts.Limit, fault.InvalidArgument, driver.MaxListLimit)
 		}
 		if fs.List != nil {
 			page, err = fs.List(ctx, name, opts)
 		} else {
-			page, err = list(ctx, fs, name, opts)
+			page, err = listFallback(ctx, fs, name, opts)
 		}
 		return err
 	})
@@ -112,14 +112,13 @@ func (w *Workspace) List(ctx context.Context, path string, opts *ListOptions) (p
 	return page, err
 }
 
-// Read opens a file for reading, from any offset. The Info is of the very file
-// that is read. Until body is closed, the workspace is in use. Closing the handle,
-// or destroying the workspace, does not wait for body to be read to its end: its
-// next Read answers that error.
+// Read opens a file for reading, from any offset. The Info describes the opened file.
+// The workspace is in use until body is closed. Closing the handle or destroying the
+// workspace does not wait for body: its next Read returns an error.
 func (w *Workspace) Read(ctx context.Context, path string, opts *ReadOptions) (body io.ReadCloser, info Info, err error) {
 	opts = orZero(opts)
-	ctx, release := w.gate.hold(ctx)
-	err = w.files(ctx, verbRead, path, func(ctx context.Context, fs *driver.FS, name string) error {
+	ctx, release := w.inflight.withCloseCancel(ctx)
+	err = w.callFS(ctx, verbRead, path, func(ctx context.Context, fs *driver.FS, name string) error {
 		if opts.Offset < 0 || opts.Limit < 0 {
 			return fmt.Errorf("read %q: %w: offset and limit must not be negative", path, fault.InvalidArgument)
 		}
@@ -127,7 +126,7 @@ func (w *Workspace) Read(ctx context.Context, path string, opts *ReadOptions) (b
 		if err != nil {
 			return err
 		}
-		body, info = w.reading(from, release), of
+		body, info = w.trackReader(from, release), of
 		return nil
 	})
 	if err != nil {
@@ -139,18 +138,18 @@ func (w *Workspace) Read(ctx context.Context, path string, opts *ReadOptions) (b
 
 // ReadFile returns the content of a file.
 func (w *Workspace) ReadFile(ctx context.Context, path string) (data []byte, err error) {
-	err = w.files(ctx, verbRead, path, func(ctx context.Context, fs *driver.FS, name string) error {
+	err = w.callFS(ctx, verbRead, path, func(ctx context.Context, fs *driver.FS, name string) error {
 		data, err = readAll(ctx, fs, name, math.MaxInt64)
 		return err
 	})
 	return data, err
 }
 
-// ReadFileMax is ReadFile for a file that may have at most so many bytes: one that
-// has more is fault.ResourceExhausted, and not read. Whoever reads what somebody
-// else made does so, since a file without content can have any size.
+// ReadFileMax is ReadFile with a maximum size. A larger file is
+// fault.ResourceExhausted, and is not read. Use it for files that processes of the
+// workspace created: a sparse file can have any size.
 func (w *Workspace) ReadFileMax(ctx context.Context, path string, most int64) (data []byte, err error) {
-	err = w.files(ctx, verbRead, path, func(ctx context.Context, fs *driver.FS, name string) error {
+	err = w.callFS(ctx, verbRead, path, func(ctx context.Context, fs *driver.FS, name string) error {
 		data, err = readAll(ctx, fs, name, most)
 		return err
 	})
@@ -164,12 +163,12 @@ func readAll(ctx context.Context, fs *driver.FS, name string, limit int64) ([]by
 	}
 	defer body.Close()
 	tooBig := func(size int64) error {
-		return fmt.Errorf("read %s: %w: it has %d bytes or more, and at most %d are read", name, fault.ResourceExhausted, size, limit)
+		return fmt.Errorf("read %s: %w: the file has at least %d bytes; the maximum is %d", name, fault.ResourceExhausted, size, limit)
 	}
 	if info.Size > limit {
 		return nil, tooBig(info.Size)
 	}
-	const most = 64 << 20 // to believe a size before it is read
+	const most = 64 << 20 // do not allocate more than this by a reported size
 	buf := make([]byte, 0, max(min(info.Size, most), 0)+1)
 	for {
 		n, err := body.Read(buf[len(buf):cap(buf)])
@@ -189,20 +188,20 @@ func readAll(ctx context.Context, fs *driver.FS, name string, limit int64) ([]by
 	}
 }
 
-// Write makes or replaces a file with what body yields, atomically. If body
-// fails, or anything else does, the file is as it was. Where ctx ends, or the
-// handle is closed, while body keeps the write waiting, Write returns and body is
-// left: a Read that is under way may last until whoever owns it ends it.
+// Write creates or replaces a file with the content of body, atomically. On any
+// error, also of body, the file is unchanged. If ctx ends or the handle is closed
+// while body blocks, Write returns and abandons body: its running Read may continue
+// until the owner of body ends it.
 func (w *Workspace) Write(ctx context.Context, path string, body io.Reader, opts *WriteOptions) (res WriteResult, err error) {
 	o := *orZero(opts)
 	if limit := w.opts.MaxFileSize; limit > 0 && (o.MaxSize == 0 || o.MaxSize > limit) {
 		o.MaxSize = limit
 	}
 	in := newInput(body)
-	ctx, release := w.gate.hold(ctx)
+	ctx, release := w.inflight.withCloseCancel(ctx)
 	defer release()
-	in.until(ctx)
-	err = w.files(ctx, verbWrite, path, func(ctx context.Context, fs *driver.FS, name string) error {
+	in.abandonWith(ctx)
+	err = w.callFS(ctx, verbWrite, path, func(ctx context.Context, fs *driver.FS, name string) error {
 		if name == "." {
 			return fmt.Errorf("write %q: %w: it is the workspace itself", path, fault.InvalidArgument)
 		}
@@ -219,7 +218,7 @@ func (w *Workspace) Write(ctx context.Context, path string, body io.Reader, opts
 			return fmt.Errorf("write %q: %w", path, err)
 		}
 		res, err = fs.Write(ctx, name, in.reader(), &o)
-		return in.explain(err)
+		return in.classifyError(err)
 	})
 	return res, err
 }
@@ -238,16 +237,16 @@ func checkMode(verb, path string, mode iofs.FileMode) error {
 	return nil
 }
 
-// WriteFile makes or replaces a file with data.
+// WriteFile creates or replaces a file with data.
 func (w *Workspace) WriteFile(ctx context.Context, path string, data []byte, opts *WriteOptions) (WriteResult, error) {
 	return w.Write(ctx, path, bytes.NewReader(data), opts)
 }
 
-// Edit replaces text in a file, all or nothing: every edit applies, in order, or
-// the file stays as it was.
+// Edit replaces text in a file, all or nothing: either every edit applies, in order,
+// or the file is unchanged.
 func (w *Workspace) Edit(ctx context.Context, path string, edits []Edit, opts *EditOptions) (res EditResult, err error) {
 	opts = orZero(opts)
-	err = w.files(ctx, verbEdit, path, func(ctx context.Context, fs *driver.FS, name string) error {
+	err = w.callFS(ctx, verbEdit, path, func(ctx context.Context, fs *driver.FS, name string) error {
 		if err := checkIfMatch("edit", path, opts.IfMatch); err != nil {
 			return err
 		}
@@ -257,15 +256,15 @@ func (w *Workspace) Edit(ctx context.Context, path string, edits []Edit, opts *E
 		}
 		w.editMu.Lock()
 		defer w.editMu.Unlock()
-		res, err = edit(ctx, fs, name, edits, opts, w.opts.MaxFileSize)
+		res, err = editFallback(ctx, fs, name, edits, opts, w.opts.MaxFileSize)
 		return err
 	})
 	return res, err
 }
 
-// Mkdir makes a directory.
+// Mkdir creates a directory.
 func (w *Workspace) Mkdir(ctx context.Context, path string, opts *MkdirOptions) error {
-	return w.files(ctx, verbMkdir, path, func(ctx context.Context, fs *driver.FS, name string) error {
+	return w.callFS(ctx, verbMkdir, path, func(ctx context.Context, fs *driver.FS, name string) error {
 		opts := orZero(opts)
 		if err := checkMode("mkdir", path, opts.Mode); err != nil {
 			return err
@@ -276,7 +275,7 @@ func (w *Workspace) Mkdir(ctx context.Context, path string, opts *MkdirOptions) 
 
 // Remove removes a file, a symlink or a directory.
 func (w *Workspace) Remove(ctx context.Context, path string, opts *RemoveOptions) error {
-	return w.files(ctx, verbRemove, path, func(ctx context.Context, fs *driver.FS, name string) error {
+	return w.callFS(ctx, verbRemove, path, func(ctx context.Context, fs *driver.FS, name string) error {
 		if name == "." {
 			return fmt.Errorf("remove %q: %w: it is the workspace itself", path, fault.InvalidArgument)
 		}
@@ -286,7 +285,7 @@ func (w *Workspace) Remove(ctx context.Context, path string, opts *RemoveOptions
 
 // Rename moves a file, a symlink or a directory.
 func (w *Workspace) Rename(ctx context.Context, from, to string, opts *RenameOptions) error {
-	return w.files2(ctx, verbRename, from, to, func(ctx context.Context, fs *driver.FS, from, to string) error {
+	return w.callFSTwo(ctx, verbRename, from, to, func(ctx context.Context, fs *driver.FS, from, to string) error {
 		if from == "." || to == "." {
 			return fmt.Errorf("rename %s to %s: %w: it is the workspace itself", from, to, fault.InvalidArgument)
 		}
@@ -294,7 +293,7 @@ func (w *Workspace) Rename(ctx context.Context, from, to string, opts *RenameOpt
 		if fs.Rename != nil {
 			err = fs.Rename(ctx, from, to, orZero(opts))
 		} else {
-			err = rename(ctx, fs, from, to, orZero(opts))
+			err = renameFallback(ctx, fs, from, to, orZero(opts))
 		}
 		if fault.Of(err) == fault.NotFound && !orZero(opts).Parents && !w.opts.Relay {
 			return missingAbove(ctx, fs, "rename", from, to, err)
@@ -303,8 +302,8 @@ func (w *Workspace) Rename(ctx context.Context, from, to string, opts *RenameOpt
 	})
 }
 
-// missingAbove says of a call that found nothing whether it was the directory
-// above the new name that is missing.
+// missingAbove adds to a NotFound error that the parent directory of the new name is
+// missing, if that is the cause.
 func missingAbove(ctx context.Context, fs *driver.FS, verb, from, to string, err error) error {
 	above := path.Dir(to)
 	if _, serr := fs.Stat(ctx, from, &driver.StatOptions{NoFollow: true}); serr != nil || above == "." {
@@ -313,27 +312,27 @@ func missingAbove(ctx context.Context, fs *driver.FS, verb, from, to string, err
 	if _, serr := fs.Stat(ctx, above, &driver.StatOptions{}); fault.Of(serr) != fault.NotFound {
 		return err
 	}
-	return fmt.Errorf("%s %s to %s: %w: there is no directory %s; with parents it is made", verb, from, to, fault.NotFound, above)
+	return fmt.Errorf("%s %s to %s: %w: directory %s does not exist; create it, or set parents", verb, from, to, fault.NotFound, above)
 }
 
-// Copy copies a file or, where opts say so, a tree.
+// Copy copies a file or, with opts.Recursive, a tree.
 func (w *Workspace) Copy(ctx context.Context, from, to string, opts *CopyOptions) error {
-	return w.files2(ctx, verbCopy, from, to, func(ctx context.Context, fs *driver.FS, from, to string) error {
-		if to == "." || from == to || below(to, from) {
+	return w.callFSTwo(ctx, verbCopy, from, to, func(ctx context.Context, fs *driver.FS, from, to string) error {
+		if to == "." || from == to || isBelow(to, from) {
 			return fmt.Errorf("copy %s to %s: %w: the copy would be inside itself", from, to, fault.InvalidArgument)
 		}
 		if fs.Copy != nil {
 			return fs.Copy(ctx, from, to, orZero(opts))
 		}
-		return copyTree(ctx, fs, from, to, orZero(opts))
+		return copyFallback(ctx, fs, from, to, orZero(opts))
 	})
 }
 
 // Chmod sets the permission bits of a file or directory.
 func (w *Workspace) Chmod(ctx context.Context, path string, mode iofs.FileMode) error {
-	return w.files(ctx, verbChmod, path, func(ctx context.Context, fs *driver.FS, name string) error {
+	return w.callFS(ctx, verbChmod, path, func(ctx context.Context, fs *driver.FS, name string) error {
 		if fs.Chmod == nil {
-			return w.lacks("chmod", w.current.Load())
+			return w.unsupported("chmod", w.current.Load())
 		}
 		if err := checkMode("chmod", path, mode); err != nil {
 			return err
@@ -342,11 +341,12 @@ func (w *Workspace) Chmod(ctx context.Context, path string, mode iofs.FileMode) 
 	})
 }
 
-// Symlink makes path point to target, which must stay inside.
+// Symlink creates the symlink path with the given target, which must be inside the
+// workspace.
 func (w *Workspace) Symlink(ctx context.Context, target, path string) error {
-	return w.files(ctx, verbSymlink, path, func(ctx context.Context, fs *driver.FS, name string) error {
+	return w.callFS(ctx, verbSymlink, path, func(ctx context.Context, fs *driver.FS, name string) error {
 		if fs.Symlink == nil {
-			return w.lacks("symlinks", w.current.Load())
+			return w.unsupported("symlinks", w.current.Load())
 		}
 		return fs.Symlink(ctx, target, name)
 	})
@@ -355,7 +355,7 @@ func (w *Workspace) Symlink(ctx context.Context, target, path string) error {
 // Glob lists what matches a pattern: * ? [a-z] {a,b} and ** for any depth.
 func (w *Workspace) Glob(ctx context.Context, pattern string, opts *GlobOptions) (res GlobResult, err error) {
 	o := *orZero(opts)
-	err = w.search(ctx, verbGlob, o.Path, pattern, func(ctx context.Context, fs *driver.FS, name string) error {
+	err = w.callFSPattern(ctx, verbGlob, o.Path, pattern, func(ctx context.Context, fs *driver.FS, name string) error {
 		if o.Limit < 0 || o.Limit > driver.MaxGlobLimit {
 			return fmt.Errorf("glob %q: limit %d: %w: 0 to %d are allowed", pattern, o.Limit, fault.InvalidArgument, driver.MaxGlobLimit)
 		}
@@ -363,7 +363,7 @@ func (w *Workspace) Glob(ctx context.Context, pattern string, opts *GlobOptions)
 		if fs.Glob != nil {
 			res, err = fs.Glob(ctx, pattern, &o)
 		} else {
-			res, err = glob(ctx, fs, pattern, &o)
+			res, err = globFallback(ctx, fs, pattern, &o)
 		}
 		return err
 	})
@@ -371,11 +371,11 @@ func (w *Workspace) Glob(ctx context.Context, pattern string, opts *GlobOptions)
 	return res, err
 }
 
-// Grep searches the text of files for a regular expression (RE2), and says what
-// it did not look at.
+// Grep searches the text of files for a regular expression (RE2), and reports what it
+// did not search.
 func (w *Workspace) Grep(ctx context.Context, pattern string, opts *GrepOptions) (res GrepResult, err error) {
 	o := *orZero(opts)
-	err = w.search(ctx, verbGrep, o.Path, pattern, func(ctx context.Context, fs *driver.FS, name string) error {
+	err = w.callFSPattern(ctx, verbGrep, o.Path, pattern, func(ctx context.Context, fs *driver.FS, name string) error {
 		if err := search.CheckGrep(&o); err != nil {
 			return fmt.Errorf("grep %q: %w", pattern, err)
 		}
@@ -383,7 +383,7 @@ func (w *Workspace) Grep(ctx context.Context, pattern string, opts *GrepOptions)
 		if fs.Grep != nil {
 			res, err = fs.Grep(ctx, pattern, &o)
 		} else {
-			res, err = grep(ctx, fs, pattern, &o)
+			res, err = grepFallback(ctx, fs, pattern, &o)
 		}
 		return err
 	})
@@ -393,17 +393,17 @@ func (w *Workspace) Grep(ctx context.Context, pattern string, opts *GrepOptions)
 
 // Watch reports changes at and below path until the watcher is closed.
 func (w *Workspace) Watch(ctx context.Context, path string, opts *WatchOptions) (watcher Watcher, err error) {
-	err = w.files(ctx, verbWatch, path, func(ctx context.Context, fs *driver.FS, name string) error {
+	err = w.callFS(ctx, verbWatch, path, func(ctx context.Context, fs *driver.FS, name string) error {
 		if fs.Watch == nil {
-			return w.lacks("watching files", w.current.Load())
+			return w.unsupported("watching files", w.current.Load())
 		}
 		opts := orZero(opts)
 		if opts.Debounce < 0 {
-			return fmt.Errorf("watch %q: debounce %v: %w: it must not be negative", path, opts.Debounce, fault.InvalidArgument)
+			return fmt.Errorf("watch %q: debounce %v: %w: must not be negative", path, opts.Debounce, fault.InvalidArgument)
 		}
 		found, err := fs.Watch(ctx, name, opts)
 		if err == nil {
-			watcher = w.watching(ctx, found)
+			watcher = w.trackWatcher(ctx, found)
 		}
 		return err
 	})
@@ -413,24 +413,24 @@ func (w *Workspace) Watch(ctx context.Context, path string, opts *WatchOptions) 
 // Digest returns the digest of a file, or of a tree: its paths, types, modes,
 // contents and symlinks.
 func (w *Workspace) Digest(ctx context.Context, path string) (sum string, err error) {
-	err = w.files(ctx, verbDigest, path, func(ctx context.Context, fs *driver.FS, name string) error {
+	err = w.callFS(ctx, verbDigest, path, func(ctx context.Context, fs *driver.FS, name string) error {
 		if fs.Digest != nil {
 			sum, err = fs.Digest(ctx, name)
 		} else {
-			sum, err = digest(ctx, fs, name)
+			sum, err = digestFallback(ctx, fs, name)
 		}
 		return err
 	})
 	return sum, err
 }
 
-// ChangedPaths lists where the workspace may differ from the template that it started
-// from; elsewhere it does not. It is Unsupported where only a look at everything
-// tells.
+// ChangedPaths lists the paths where the workspace may differ from its template; all
+// other paths are unchanged. Unsupported means that the caller must compare the whole
+// tree.
 func (w *Workspace) ChangedPaths(ctx context.Context) (list []driver.ChangedPath, err error) {
-	err = w.files(ctx, verbChangedPaths, ".", func(ctx context.Context, fs *driver.FS, _ string) error {
+	err = w.callFS(ctx, verbChangedPaths, ".", func(ctx context.Context, fs *driver.FS, _ string) error {
 		if fs.ChangedPaths == nil {
-			return fmt.Errorf("touched: %w: the provider keeps no record of it", fault.Unsupported)
+			return fmt.Errorf("changed paths: %w: the provider does not record them", fault.Unsupported)
 		}
 		list, err = fs.ChangedPaths(ctx)
 		return err

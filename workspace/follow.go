@@ -9,35 +9,35 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// How often Follow looks: at once after something came, and ever more seldom
-// while nothing does, yet often enough for somebody who types.
+// Polling intervals of Follow, with exponential backoff while there is no output. The
+// maximum is short enough for an interactive session.
 const (
 	followLeast = time.Millisecond
 	followMost  = 20 * time.Millisecond
 )
 
-// Follow gives f what the log of a stream holds from offset on, and then what
-// comes, until the command has ended and f has seen all. It moves no cursor, so
-// any number may follow one session. An error of f ends it and is returned. It is
+// Follow calls f with the log of a stream from offset on, and then with new output,
+// until the command has ended and f got everything. It moves no cursor, so a session
+// can be followed any number of times. An error of f ends it and is returned. It is
 // one operation, however long it takes.
 func (s *Session) Follow(ctx context.Context, stream driver.Stream, offset int64, f func(driver.LogChunk) error) error {
-	ctx, release := s.w.gate.hold(ctx)
+	ctx, release := s.w.inflight.withCloseCancel(ctx)
 	defer release()
-	return s.do(ctx, verbFollow, func(ctx context.Context, p *driver.Session) error {
+	return s.call(ctx, verbFollow, func(ctx context.Context, p *driver.Session) error {
 		if p.Log == nil {
 			return fmt.Errorf("session %s: logs: %w by this provider", s.id, fault.Unsupported)
 		}
 		if offset < 0 || stream != driver.Stdout && stream != driver.Stderr {
 			return fmt.Errorf("follow: %w: the streams are %s and %s, and the offset must not be negative", fault.InvalidArgument, driver.Stdout, driver.Stderr)
 		}
-		left := s.w.gate.exiting()
-		return follow(ctx, p, stream, offset, func(chunk driver.LogChunk) error {
-			return aside(left, func() error { return f(chunk) })
+		left := s.w.inflight.closing()
+		return followLog(ctx, p, stream, offset, func(chunk driver.LogChunk) error {
+			return runAbandonable(left, func() error { return f(chunk) })
 		})
 	})
 }
 
-func follow(ctx context.Context, p *driver.Session, stream driver.Stream, offset int64, f func(driver.LogChunk) error) error {
+func followLog(ctx context.Context, p *driver.Session, stream driver.Stream, offset int64, f func(driver.LogChunk) error) error {
 	pause := followLeast
 	for over := false; ; {
 		chunk, err := p.Log(ctx, stream, offset, 0)
@@ -59,7 +59,7 @@ func follow(ctx context.Context, p *driver.Session, stream driver.Stream, offset
 			return err
 		}
 		if over = !info.Running; over {
-			continue // what it wrote last may have come after the look at the log
+			continue // it may have written between the read of the log and its end
 		}
 		select {
 		case <-ctx.Done():

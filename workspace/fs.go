@@ -13,11 +13,11 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// An FS is a workspace as an fs.FS that also writes, so that whatever takes an
-// fs.FS works on a workspace. Its errors are *fs.PathError values: errors.Is
-// finds fs.ErrNotExist and its siblings as well as the fault code.
+// An FS is a workspace as an fs.FS that also writes. Its errors are *fs.PathError
+// values: errors.Is finds fs.ErrNotExist and the other errors of io/fs as well as the
+// fault code.
 //
-// Names are those of io/fs: no leading slash, no "." or ".." within.
+// Names follow io/fs: no leading slash, no "." or ".." within.
 type FS struct {
 	w   *Workspace
 	ctx context.Context // io/fs has no contexts; With binds one
@@ -45,23 +45,23 @@ func (f FS) With(ctx context.Context) FS {
 	return f
 }
 
-// at returns the path of name in the workspace.
-func (f FS) at(op, name string) (string, error) {
+// resolve returns the path of name in the workspace.
+func (f FS) resolve(op, name string) (string, error) {
 	if !iofs.ValidPath(name) {
 		return "", &iofs.PathError{Op: op, Path: name, Err: iofs.ErrInvalid}
 	}
 	return path.Join(f.dir, name), nil
 }
 
-// wrap makes err what people expect of an fs.FS.
-func wrap(op, name string, err error) error {
+// pathError converts err to an *fs.PathError that matches the errors of io/fs.
+func pathError(op, name string, err error) error {
 	if err == nil {
 		return nil
 	}
 	return &iofs.PathError{Op: op, Path: name, Err: sentinel{err}}
 }
 
-// A sentinel is an error that is also the one of io/fs with the same meaning.
+// A sentinel is an error that also matches the error of io/fs with the same meaning.
 type sentinel struct{ error }
 
 func (s sentinel) Unwrap() error { return s.error }
@@ -85,48 +85,48 @@ func (s sentinel) Is(target error) bool {
 	}
 }
 
-// Open opens a file or a directory. A file can be sought in; one that was
-// replaced meanwhile is a fault.Conflict then.
+// Open opens a file or a directory. The file has Seek; a read after Seek is a
+// fault.Conflict if the file was replaced meanwhile.
 func (f FS) Open(name string) (iofs.File, error) {
-	p, err := f.at("open", name)
+	p, err := f.resolve("open", name)
 	if err != nil {
 		return nil, err
 	}
 	info, err := f.w.Stat(f.ctx, p, nil)
 	if err != nil {
-		return nil, wrap("open", name, err)
+		return nil, pathError("open", name, err)
 	}
 	if info.Type == driver.TypeDir {
 		return &openDir{fs: f, name: name, info: info}, nil
 	}
 	body, info, err := f.w.Read(f.ctx, p, nil)
 	if err != nil {
-		return nil, wrap("open", name, err)
+		return nil, pathError("open", name, err)
 	}
 	return &openFile{fs: f, name: name, path: p, info: info, body: body}, nil
 }
 
-// Stat describes what is at name, following symlinks.
+// Stat describes name, following symlinks.
 func (f FS) Stat(name string) (iofs.FileInfo, error) { return f.stat("stat", name, false) }
 
-// Lstat describes what is at name, without following a symlink.
+// Lstat describes name, without following a symlink.
 func (f FS) Lstat(name string) (iofs.FileInfo, error) { return f.stat("lstat", name, true) }
 
 func (f FS) stat(op, name string, noFollow bool) (iofs.FileInfo, error) {
-	p, err := f.at(op, name)
+	p, err := f.resolve(op, name)
 	if err != nil {
 		return nil, err
 	}
 	info, err := f.w.Stat(f.ctx, p, &StatOptions{NoFollow: noFollow})
 	if err != nil {
-		return nil, wrap(op, name, err)
+		return nil, pathError(op, name, err)
 	}
 	return fileInfo{info, path.Base(name)}, nil
 }
 
 // ReadLink returns the target of a symlink.
 func (f FS) ReadLink(name string) (string, error) {
-	p, err := f.at("readlink", name)
+	p, err := f.resolve("readlink", name)
 	if err != nil {
 		return "", err
 	}
@@ -134,33 +134,33 @@ func (f FS) ReadLink(name string) (string, error) {
 	if err == nil && info.Type != driver.TypeSymlink {
 		err = fault.InvalidArgument
 	}
-	return info.Target, wrap("readlink", name, err)
+	return info.Target, pathError("readlink", name, err)
 }
 
 // ReadFile returns the content of a file.
 func (f FS) ReadFile(name string) ([]byte, error) {
-	p, err := f.at("open", name)
+	p, err := f.resolve("open", name)
 	if err != nil {
 		return nil, err
 	}
 	data, err := f.w.ReadFile(f.ctx, p)
-	return data, wrap("open", name, err)
+	return data, pathError("open", name, err)
 }
 
 // ReadDir lists a directory, sorted by name.
 func (f FS) ReadDir(name string) ([]iofs.DirEntry, error) {
-	p, err := f.at("readdir", name)
+	p, err := f.resolve("readdir", name)
 	if err != nil {
 		return nil, err
 	}
 	infos, err := f.w.ReadDir(f.ctx, p)
 	if err != nil {
-		return nil, wrap("readdir", name, err)
+		return nil, pathError("readdir", name, err)
 	}
-	return entries(infos), nil
+	return dirEntries(infos), nil
 }
 
-func entries(infos []Info) []iofs.DirEntry {
+func dirEntries(infos []Info) []iofs.DirEntry {
 	list := make([]iofs.DirEntry, len(infos))
 	for i, info := range infos {
 		list[i] = iofs.FileInfoToDirEntry(fileInfo{info, info.Name()})
@@ -168,7 +168,7 @@ func entries(infos []Info) []iofs.DirEntry {
 	return list
 }
 
-// Glob is fs.Glob, with its patterns; Workspace.Glob knows more.
+// Glob is fs.Glob, with its patterns; Workspace.Glob has more.
 func (f FS) Glob(pattern string) ([]string, error) { return iofs.Glob(noGlob{f}, pattern) }
 
 // noGlob hides Glob from fs.Glob.
@@ -180,7 +180,7 @@ func (n noGlob) ReadDir(name string) ([]iofs.DirEntry, error) { return n.fs.Read
 
 // Sub returns the files below dir; it is an FS, too.
 func (f FS) Sub(dir string) (iofs.FS, error) {
-	p, err := f.at("sub", dir)
+	p, err := f.resolve("sub", dir)
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func (f FS) Sub(dir string) (iofs.FS, error) {
 	return f, nil
 }
 
-// fileInfo is an Info as io/fs shows it.
+// fileInfo is an Info as an fs.FileInfo.
 type fileInfo struct {
 	info Info
 	name string
@@ -200,7 +200,7 @@ func (i fileInfo) ModTime() time.Time { return i.info.ModTime }
 func (i fileInfo) IsDir() bool        { return i.info.Type == driver.TypeDir }
 func (i fileInfo) Sys() any           { return i.info }
 
-// The bits of chmod(2) that io/fs has elsewhere.
+// Bits of chmod(2) that io/fs has at other positions.
 const (
 	setuid, setgid, sticky = 0o4000, 0o2000, 0o1000
 )
@@ -224,7 +224,7 @@ func (i fileInfo) Mode() iofs.FileMode {
 	return mode
 }
 
-// modeBits is a mode of io/fs as chmod(2) takes it.
+// modeBits converts a mode of io/fs to the bits of chmod(2).
 func modeBits(mode iofs.FileMode) iofs.FileMode {
 	bits := mode.Perm()
 	for bit, flag := range map[iofs.FileMode]iofs.FileMode{setuid: iofs.ModeSetuid, setgid: iofs.ModeSetgid, sticky: iofs.ModeSticky} {
@@ -235,7 +235,7 @@ func modeBits(mode iofs.FileMode) iofs.FileMode {
 	return bits
 }
 
-// An openDir is a directory that was opened.
+// An openDir is an open directory.
 type openDir struct {
 	fs   FS
 	name string
@@ -271,7 +271,7 @@ func (d *openDir) ReadDir(n int) ([]iofs.DirEntry, error) {
 	return list, nil
 }
 
-// An openFile is a file that was opened.
+// An openFile is an open file.
 type openFile struct {
 	fs     FS
 	name   string
@@ -290,18 +290,18 @@ func (f *openFile) Read(p []byte) (int, error) {
 	}
 	if f.body == nil {
 		if err := f.reopen(); err != nil {
-			return 0, wrap("read", f.name, err)
+			return 0, pathError("read", f.name, err)
 		}
 	}
 	n, err := f.body.Read(p)
 	f.offset += int64(n)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = wrap("read", f.name, err)
+		err = pathError("read", f.name, err)
 	}
 	return n, err
 }
 
-// reopen reads on from offset, if it is still the same file.
+// reopen opens the file at offset, and fails if the file was replaced.
 func (f *openFile) reopen() error {
 	body, info, err := f.fs.w.Read(f.fs.ctx, f.path, &ReadOptions{Offset: f.offset})
 	if err != nil {
@@ -315,7 +315,7 @@ func (f *openFile) reopen() error {
 	return nil
 }
 
-// Seek moves where the next Read begins.
+// Seek sets the offset of the next Read.
 func (f *openFile) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:
@@ -343,5 +343,5 @@ func (f *openFile) Close() error {
 	if f.body == nil {
 		return nil
 	}
-	return wrap("close", f.name, f.body.Close())
+	return pathError("close", f.name, f.body.Close())
 }

@@ -1,9 +1,9 @@
 package workspace
 
-// Functions names the optional file functions that the provider itself has; see
-// driver.FS. Of those that it lacks, chmod, symlink and watch answer
-// fault.Unsupported, and the others are made up for. "seal" is named, too, where
-// the module for snapshots can seal.
+// Functions names the optional file functions that the provider implements; see
+// driver.FS. Of those that the provider lacks, chmod, symlink and watch return
+// fault.Unsupported, and this package implements the rest. The list has "seal" if the
+// snapshot module can seal.
 func (w *Workspace) Functions() []string {
 	d := w.current.Load()
 	names := d.FS.Functions()

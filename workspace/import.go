@@ -18,22 +18,22 @@ import (
 // ImportOptions is the options of Import.
 type ImportOptions = driver.ImportOptions
 
-// ImportResult is what Import brought in.
+// ImportResult is what Import copied or mounted.
 type ImportResult = driver.ImportResult
 
-// Import brings a directory of this host to path, where nothing may be: with all
-// below it or, where anything fails, nothing. Symlinks are brought as they are and
-// never followed; those that would leave the workspace, FIFOs, sockets and devices
-// stay out, and the result lists them. dir is an absolute path. It is the caller
-// who judges whether that may be read.
+// Import copies or mounts a directory of this host to path, which must not exist. It
+// is all or nothing. Symlinks are copied as symlinks and never followed. Symlinks
+// that would leave the workspace, FIFOs, sockets and devices are left out, and the
+// result lists them. dir is an absolute path. The caller must check whether dir may
+// be read.
 func (w *Workspace) Import(ctx context.Context, dir, path string, opts *ImportOptions) (res ImportResult, err error) {
 	opts = orZero(opts)
-	err = w.files2Host(ctx, dir, path, func(ctx context.Context, fs *driver.FS, name string) error {
+	err = w.callFSHost(ctx, dir, path, func(ctx context.Context, fs *driver.FS, name string) error {
 		if !filepath.IsAbs(dir) {
 			return fmt.Errorf("import %q: %w: the directory must be an absolute path", dir, fault.InvalidArgument)
 		}
 		if name == "." {
-			return fmt.Errorf("import %q to %q: %w: it is the workspace itself", dir, path, fault.InvalidArgument)
+			return fmt.Errorf("import %q to %q: %w: the target is the workspace itself", dir, path, fault.InvalidArgument)
 		}
 		if fs.Import != nil && w.opts.MaxFileSize == 0 {
 			if res, err = fs.Import(ctx, dir, name, opts); !errors.Is(err, fault.Unsupported) {
@@ -46,11 +46,12 @@ func (w *Workspace) Import(ctx context.Context, dir, path string, opts *ImportOp
 	return res, err
 }
 
-// files2Host is files for operations whose other path is the host's.
-func (w *Workspace) files2Host(ctx context.Context, dir, p string, call func(ctx context.Context, fs *driver.FS, name string) error) error {
-	return w.do(ctx, verbImport, subject{host: dir, to: p}, func(ctx context.Context, d *live) error {
+// callFSHost runs an operation of the FS module with a path of the host and a path of
+// the workspace.
+func (w *Workspace) callFSHost(ctx context.Context, dir, p string, call func(ctx context.Context, fs *driver.FS, name string) error) error {
+	return w.call(ctx, verbImport, subject{host: dir, to: p}, func(ctx context.Context, d *live) error {
 		if d.FS == nil {
-			return w.lacks("files", d)
+			return w.unsupported("files", d)
 		}
 		name, err := cleanName(p, d.Traits.Root)
 		if err != nil {
@@ -60,14 +61,14 @@ func (w *Workspace) files2Host(ctx context.Context, dir, p string, call func(ctx
 	})
 }
 
-// importTree is the fallback of FS.Import: it makes the tree in its place, and
-// removes it again where anything fails.
+// importTree is the fallback of FS.Import: it creates the tree at its final path, and
+// removes it if anything fails.
 func importTree(ctx context.Context, fs *driver.FS, dir, name string, opts *ImportOptions, maxSize int64) (ImportResult, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return ImportResult{}, fmt.Errorf("import %s: %w: %w", dir, fault.Of(err), err)
 	}
-	defer root.Close() //nolint:errcheck // nothing is written through it
+	defer root.Close() //nolint:errcheck // read only
 	if err := makeParents(ctx, fs, name); err != nil {
 		return ImportResult{}, err
 	}
@@ -75,7 +76,7 @@ func importTree(ctx context.Context, fs *driver.FS, dir, name string, opts *Impo
 	if err := fs.Mkdir(ctx, name, &driver.MkdirOptions{}); err != nil {
 		return ImportResult{}, err
 	}
-	if err := i.dir(ctx, "."); err != nil {
+	if err := i.importDir(ctx, "."); err != nil {
 		return ImportResult{}, errors.Join(err, cleanUp(ctx, fs, name))
 	}
 	return i.res, nil
@@ -90,9 +91,9 @@ type treeImport struct {
 	res     ImportResult
 }
 
-// dir brings in what is in a directory, which is made already, and then gives it
-// its mode.
-func (i *treeImport) dir(ctx context.Context, rel string) error {
+// importDir imports the content of a directory, which exists already, and then sets the
+// mode of the directory.
+func (i *treeImport) importDir(ctx context.Context, rel string) error {
 	d, err := i.root.Open(rel)
 	if err != nil {
 		return importError(rel, err)
@@ -114,17 +115,17 @@ func (i *treeImport) dir(ctx context.Context, rel string) error {
 		if slices.Contains(i.opts.Exclude, at) {
 			continue
 		}
-		if err := i.entry(ctx, at, e.Type()); err != nil {
+		if err := i.importEntry(ctx, at, e.Type()); err != nil {
 			return err
 		}
 	}
 	if i.fs.Chmod == nil {
 		return nil
 	}
-	return i.fs.Chmod(ctx, path.Join(i.to, rel), i.mode(info))
+	return i.fs.Chmod(ctx, path.Join(i.to, rel), i.dirMode(info))
 }
 
-func (i *treeImport) mode(info iofs.FileInfo) iofs.FileMode {
+func (i *treeImport) dirMode(info iofs.FileInfo) iofs.FileMode {
 	mode := info.Mode().Perm() & driver.MaxMode
 	if i.opts.ReadOnly {
 		mode &^= 0o222
@@ -132,29 +133,29 @@ func (i *treeImport) mode(info iofs.FileInfo) iofs.FileMode {
 	return mode
 }
 
-func (i *treeImport) entry(ctx context.Context, at string, typ iofs.FileMode) error {
+func (i *treeImport) importEntry(ctx context.Context, at string, typ iofs.FileMode) error {
 	dest := path.Join(i.to, at)
 	switch typ.Type() {
 	case 0:
-		return i.file(ctx, at, dest)
+		return i.importFile(ctx, at, dest)
 	case iofs.ModeDir:
-		const usable = 0o755 // while it is filled
-		if err := i.count(&i.res.Dirs, 0); err != nil {
+		const usable = 0o755 // mode while it is filled
+		if err := i.countEntry(&i.res.Dirs, 0); err != nil {
 			return err
 		}
 		if err := i.fs.Mkdir(ctx, dest, &driver.MkdirOptions{Mode: usable}); err != nil {
 			return err
 		}
-		return i.dir(ctx, at)
+		return i.importDir(ctx, at)
 	case iofs.ModeSymlink:
-		return i.symlink(ctx, at, dest)
+		return i.importSymlink(ctx, at, dest)
 	}
 	i.res.Skip(at, driver.ImportSpecial)
 	return nil
 }
 
-func (i *treeImport) file(ctx context.Context, at, dest string) error {
-	f, err := i.root.OpenFile(at, os.O_RDONLY|nonBlocking, 0) // it may have become a FIFO
+func (i *treeImport) importFile(ctx context.Context, at, dest string) error {
+	f, err := i.root.OpenFile(at, os.O_RDONLY|nonBlocking, 0) // O_NONBLOCK: it may have become a FIFO
 	if err != nil {
 		return importError(at, err)
 	}
@@ -167,30 +168,28 @@ func (i *treeImport) file(ctx context.Context, at, dest string) error {
 		i.res.Skip(at, driver.ImportSpecial)
 		return nil
 	}
-	return i.write(ctx, dest, f, info)
+	return i.writeFile(ctx, dest, f, info)
 }
 
-// write makes a file.
-func (i *treeImport) write(ctx context.Context, dest string, body io.Reader, info iofs.FileInfo) error {
-	if err := i.count(&i.res.Files, info.Size()); err != nil {
+func (i *treeImport) writeFile(ctx context.Context, dest string, body io.Reader, info iofs.FileInfo) error {
+	if err := i.countEntry(&i.res.Files, info.Size()); err != nil {
 		return err
 	}
-	o := &driver.WriteOptions{Mode: i.mode(info), CreateOnly: true, ModTime: info.ModTime(), MaxSize: i.maxSize}
+	o := &driver.WriteOptions{Mode: i.dirMode(info), CreateOnly: true, ModTime: info.ModTime(), MaxSize: i.maxSize}
 	o.SetMode = o.Mode != 0
 	_, err := i.fs.Write(ctx, dest, body, o)
 	return err
 }
 
-func (i *treeImport) symlink(ctx context.Context, at, dest string) error {
+func (i *treeImport) importSymlink(ctx context.Context, at, dest string) error {
 	target, err := i.root.Readlink(at)
 	if err != nil {
 		return importError(at, err)
 	}
-	return i.link(ctx, at, target, dest)
+	return i.makeSymlink(ctx, at, target, dest)
 }
 
-// link makes a symlink.
-func (i *treeImport) link(ctx context.Context, at, target, dest string) error {
+func (i *treeImport) makeSymlink(ctx context.Context, at, target, dest string) error {
 	if i.fs.Symlink == nil {
 		i.res.Skip(at, driver.ImportNoLinks)
 		return nil
@@ -203,18 +202,18 @@ func (i *treeImport) link(ctx context.Context, at, target, dest string) error {
 	if err != nil {
 		return err
 	}
-	return i.count(&i.res.Symlinks, 0)
+	return i.countEntry(&i.res.Symlinks, 0)
 }
 
-// count counts an entry, and refuses the one that is too much.
-func (i *treeImport) count(what *int, size int64) error {
+// countEntry counts an entry, and refuses it beyond MaxFiles or MaxBytes.
+func (i *treeImport) countEntry(what *int, size int64) error {
 	*what++
 	i.res.Bytes += size
 	if n := i.res.Files + i.res.Dirs + i.res.Symlinks; i.opts.MaxFiles > 0 && n > i.opts.MaxFiles {
-		return fmt.Errorf("import: %w: there are more than %d entries", fault.ResourceExhausted, i.opts.MaxFiles)
+		return fmt.Errorf("import: %w: the directory has more than %d entries", fault.ResourceExhausted, i.opts.MaxFiles)
 	}
 	if i.opts.MaxBytes > 0 && i.res.Bytes > i.opts.MaxBytes {
-		return fmt.Errorf("import: %w: there are more than %d bytes", fault.ResourceExhausted, i.opts.MaxBytes)
+		return fmt.Errorf("import: %w: the files have more than %d bytes", fault.ResourceExhausted, i.opts.MaxBytes)
 	}
 	return nil
 }

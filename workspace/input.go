@@ -8,39 +8,39 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// An input is what a call reads, such as the body of a write: it can be read
-// again where the call is repeated, if that is possible at all.
-type input struct {
+// An callInput is what a call reads, such as the body of a write. It can be read again
+// when the call is repeated, if the body can seek or was not read yet.
+type callInput struct {
 	body   io.Reader
 	seeker io.Seeker // nil if body can't seek
 	start  int64
 	tries  int
 	read   bool  // body was read from
-	err    error // that body failed with
+	err    error // error of body
 
-	exit *exit  // when to wait for body no more; nil is never
-	buf  []byte // what body reads into, as it may do so after that
+	exit *abandonSignal // when to abandon body; nil is never
+	buf  []byte         // buffer of body, which may be used after body was abandoned
 }
 
-// until says to leave body, whatever it waits for, when ctx ends.
-func (in *input) until(ctx context.Context) {
-	x := exitOf(ctx)
+// abandonWith makes reads of body return when ctx ends, even if body blocks.
+func (in *callInput) abandonWith(ctx context.Context) {
+	x := contextSignal(ctx)
 	in.exit = &x
 }
 
-func newInput(body io.Reader) *input {
-	in := &input{body: body}
+func newInput(body io.Reader) *callInput {
+	in := &callInput{body: body}
 	if s, ok := body.(io.Seeker); ok {
-		if start, err := s.Seek(0, io.SeekCurrent); err == nil { // a pipe is a seeker that can't
+		if start, err := s.Seek(0, io.SeekCurrent); err == nil { // a pipe has Seek, but it fails
 			in.seeker, in.start = s, start
 		}
 	}
 	return in
 }
 
-// rewind makes the body readable from where it was at first. A body that can't
-// seek, and that a first try began to read, can't be read by a second.
-func (in *input) rewind() error {
+// rewind seeks the body back to its start. It fails if the body can't seek and a
+// first attempt has read from it.
+func (in *callInput) rewind() error {
 	in.tries++
 	switch {
 	case in.tries == 1 || in.body == nil:
@@ -50,27 +50,27 @@ func (in *input) rewind() error {
 			return fmt.Errorf("%w: the body can't be read again: %w", fault.Unavailable, err)
 		}
 	case in.read:
-		return fmt.Errorf("%w: the workspace was evicted after part of the body, which can't be read again, was taken; repeat the call", fault.Unavailable)
+		return fmt.Errorf("%w: the workspace was evicted after part of the body was read, and the body can't seek; repeat the call", fault.Unavailable)
 	}
 	return nil
 }
 
-// reader is what the driver gets. A body that can seek is passed as it is, since
-// drivers know better ways to copy a file than to read it.
-func (in *input) reader() io.Reader {
+// reader returns what the driver reads. A body that can seek is passed unchanged,
+// because drivers can copy a file faster than by reading it.
+func (in *callInput) reader() io.Reader {
 	if in.body == nil || in.seeker != nil {
 		return in.body
 	}
 	return (*inputReader)(in)
 }
 
-type inputReader input
+type inputReader callInput
 
 func (r *inputReader) Read(p []byte) (int, error) {
 	r.read = true
 	if r.exit == nil {
 		n, err := r.body.Read(p)
-		r.note(err)
+		r.recordError(err)
 		return n, err
 	}
 	if most := min(len(p), maxInput); len(r.buf) < most {
@@ -79,7 +79,7 @@ func (r *inputReader) Read(p []byte) (int, error) {
 	var n int
 	var failed error
 	buf := r.buf[:min(len(p), len(r.buf))]
-	err := aside(*r.exit, func() error {
+	err := runAbandonable(*r.exit, func() error {
 		m, err := r.body.Read(buf)
 		n, failed = m, err
 		return nil
@@ -87,22 +87,22 @@ func (r *inputReader) Read(p []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	r.note(failed)
+	r.recordError(failed)
 	return copy(p, buf[:n]), failed
 }
 
-// maxInput is how much is read at once from a body that may be left.
+// maxInput bounds one read from a body that may be abandoned.
 const maxInput = 256 << 10
 
-func (r *inputReader) note(err error) {
+func (r *inputReader) recordError(err error) {
 	if err != nil && err != io.EOF { //nolint:errorlint // a wrapped EOF is a failure
 		r.err = err
 	}
 }
 
-// explain gives an error that comes from the body, and that nobody classified, a
-// code: it is no defect of ours.
-func (in *input) explain(err error) error {
+// classifyError adds a code to an error of the body that has none, so that it does not
+// count as an internal error.
+func (in *callInput) classifyError(err error) error {
 	if err != nil && in.err != nil && fault.Of(err) == fault.Internal {
 		return fmt.Errorf("%w: the body could not be read: %w", fault.Unavailable, err)
 	}

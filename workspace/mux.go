@@ -14,7 +14,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Mux finds the provider of a kind. The zero value has none. It is safe for
+// A Mux maps kinds to providers. The zero value has no provider. A Mux is safe for
 // concurrent use.
 type Mux struct {
 	mu        sync.RWMutex
@@ -30,8 +30,8 @@ func NewMux(providers ...driver.Provider) *Mux {
 	return m
 }
 
-// Register adds a provider. It panics if there is one of that kind already,
-// since that is a mistake of the program.
+// Register adds a provider. It panics if the kind is registered already, which is a
+// bug of the program.
 func (m *Mux) Register(p driver.Provider) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -51,8 +51,8 @@ func (m *Mux) Kinds() []string {
 	return slices.Sorted(maps.Keys(m.providers))
 }
 
-// Provider returns the provider of a kind. An unknown kind is InvalidArgument,
-// and the error lists the known ones.
+// Provider returns the provider of a kind. An unknown kind is InvalidArgument, and
+// the error lists the known kinds.
 func (m *Mux) Provider(kind string) (driver.Provider, error) {
 	m.mu.RLock()
 	p, ok := m.providers[kind]
@@ -63,7 +63,7 @@ func (m *Mux) Provider(kind string) (driver.Provider, error) {
 	return p, nil
 }
 
-// Open opens the workspace that spec asks for.
+// Open opens the workspace of spec.
 func (m *Mux) Open(ctx context.Context, spec Spec, opts *Options) (*Workspace, error) {
 	if !driver.ValidID(spec.ID) {
 		return nil, fmt.Errorf("workspace id %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)
@@ -77,8 +77,8 @@ func (m *Mux) Open(ctx context.Context, spec Spec, opts *Options) (*Workspace, e
 	})
 }
 
-// Resolve attaches to the workspace that ref names; id is the one it was opened
-// with and want the capabilities that must be there.
+// Resolve attaches to the workspace that ref names. id is the id of the workspace,
+// and want lists the required capabilities.
 func (m *Mux) Resolve(ctx context.Context, id string, ref Ref, want Capabilities, opts *Options) (*Workspace, error) {
 	p, err := m.Provider(ref.Provider)
 	if err != nil {
@@ -89,17 +89,17 @@ func (m *Mux) Resolve(ctx context.Context, id string, ref Ref, want Capabilities
 	})
 }
 
-// attach asks a provider for a workspace, makes a handle of it, and tells of it.
-// What breaks the contract is let go of.
+// attach gets a workspace from a provider, returns a handle on it, and reports the
+// operation. A workspace that violates the contract is closed.
 func (m *Mux) attach(ctx context.Context, v *verb, id, kind string, want Capabilities, opts *Options, get func(context.Context) (*driver.Workspace, error)) (w *Workspace, err error) {
 	start := time.Now()
 	ctx, span := startSpan(ctx, v, id, kind)
 	defer func() {
 		code := fault.Of(err)
 		endSpan(span, code)
-		measure(ctx, v, kind, code, start)
+		recordDuration(ctx, v, kind, code, start)
 	}()
-	defer rescue(logger(opts), id, kind, &err)
+	defer recoverPanic(logger(opts), id, kind, &err)
 	d, err := get(ctx)
 	if err != nil {
 		return nil, err
@@ -110,6 +110,6 @@ func (m *Mux) attach(ctx context.Context, v *verb, id, kind string, want Capabil
 		}
 		return nil, err
 	}
-	w.tell(v, subject{}, nil, start)
+	w.emitOperation(v, subject{}, nil, start)
 	return w, nil
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A verb names an operation: in events and metrics by its name, in traces by
-// its span, which is trpc-agent-go's where that has the same operation.
+// A verb names an operation: by name in events and metrics, by span in traces. The
+// span is that of trpc-agent-go if it has the same operation.
 type verb struct{ name, span string }
 
 func newVerb(name string) *verb { return &verb{name, "workspace." + name} }
@@ -69,7 +69,7 @@ var (
 	verbRollback     = newVerb("rollback")
 )
 
-// A subject is what an operation is about. Empty fields are not told.
+// A subject is what an operation acts on. Empty fields are not reported.
 type subject struct {
 	path, to     string
 	command, dir string
@@ -79,18 +79,18 @@ type subject struct {
 
 const scope = "github.com/croft-run/croft/workspace"
 
-// The instruments of the global providers pass on to an SDK whenever main sets
-// one up, so they are asked for once.
+// The instruments of the global providers forward to an SDK, also to one that main
+// sets later, so they are created once.
 var (
 	tracer    = sync.OnceValue(func() trace.Tracer { return otel.Tracer(scope) })
 	histogram = sync.OnceValue(func() metric.Float64Histogram {
-		// The name and unit are valid, so there is no error but a nil instrument.
+		// The name and unit are valid, so the only failure is a nil instrument.
 		h, _ := otel.Meter(scope).Float64Histogram("workspace.duration", metric.WithUnit("s"))
 		return h
 	})
 )
 
-// An operation is one that is under way.
+// An operation is a running operation.
 type operation struct {
 	w        *Workspace
 	verb     *verb
@@ -100,8 +100,8 @@ type operation struct {
 	start    time.Time
 }
 
-// begin starts the span of an operation.
-func (w *Workspace) begin(ctx context.Context, v *verb, about subject) (context.Context, operation) {
+// beginOperation starts the span of an operation.
+func (w *Workspace) beginOperation(ctx context.Context, v *verb, about subject) (context.Context, operation) {
 	op := operation{w: w, verb: v, about: about, provider: w.current.Load().Ref.Provider, start: time.Now()}
 	ctx, op.span = startSpan(ctx, v, w.id, op.provider)
 	if op.span.IsRecording() {
@@ -130,15 +130,15 @@ func endSpan(span trace.Span, code fault.Code) {
 	span.End()
 }
 
-// end ends the span and tells the metrics and the event stream.
+// end ends the span and records metrics and the event.
 func (op *operation) end(ctx context.Context, err error) {
 	code := fault.Of(err)
 	endSpan(op.span, code)
-	measure(ctx, op.verb, op.provider, code, op.start)
-	op.w.tell(op.verb, op.about, err, op.start)
+	recordDuration(ctx, op.verb, op.provider, code, op.start)
+	op.w.emitOperation(op.verb, op.about, err, op.start)
 }
 
-func measure(ctx context.Context, v *verb, provider string, code fault.Code, start time.Time) {
+func recordDuration(ctx context.Context, v *verb, provider string, code fault.Code, start time.Time) {
 	h := histogram()
 	if h == nil || !h.Enabled(ctx) {
 		return
@@ -147,8 +147,8 @@ func measure(ctx context.Context, v *verb, provider string, code fault.Code, sta
 		attribute.String("verb", v.name), attribute.String("code", string(code))))
 }
 
-// tell emits one event per operation, and one more for a violation of the fence.
-func (w *Workspace) tell(v *verb, about subject, err error, start time.Time) {
+// emitOperation emits one event per operation, and a second one for a sandbox violation.
+func (w *Workspace) emitOperation(v *verb, about subject, err error, start time.Time) {
 	if w.opts.Events == event.Discard {
 		return
 	}

@@ -13,9 +13,10 @@ const (
 	maxName = 255  // NAME_MAX
 )
 
-// name is cleanName for paths of this workspace. A path that leaves goes on as it
-// is where the other side of the driver is the one to refuse it.
-func (w *Workspace) name(p string, d *live) (string, error) {
+// cleanPath cleans a path of this workspace; see cleanName. With Options.Relay a path that
+// leaves the workspace is passed on unchanged, because the remote side refuses and
+// audits it.
+func (w *Workspace) cleanPath(p string, d *live) (string, error) {
 	name, err := cleanName(p, d.Traits.Root)
 	if w.opts.Relay && fault.Of(err) == fault.SandboxViolation {
 		return p, nil
@@ -23,16 +24,16 @@ func (w *Workspace) name(p string, d *live) (string, error) {
 	return name, err
 }
 
-// cleanName turns a path as people write it into a name as drivers get it. root
-// is Traits.Root.
+// cleanName converts a path of a caller to a name of the driver contract. root is
+// Traits.Root.
 func cleanName(p, root string) (string, error) {
 	if strings.IndexByte(p, 0) >= 0 {
-		return "", fmt.Errorf("path %q: %w: it contains a NUL byte", p, fault.InvalidArgument)
+		return "", fmt.Errorf("path %q: %w: a path has no NUL byte", p, fault.InvalidArgument)
 	}
 	if len(p) >= maxPath {
 		return "", fmt.Errorf("path of %d bytes: %w: at most %d are allowed", len(p), fault.InvalidArgument, maxPath-1)
 	}
-	rel, err := relative(p, root)
+	rel, err := trimRoot(p, root)
 	if err != nil {
 		return "", err
 	}
@@ -42,7 +43,7 @@ func cleanName(p, root string) (string, error) {
 		case elem == "" || elem == ".":
 		case elem == "..":
 			if depth--; depth < 0 {
-				return "", violation(p)
+				return "", outsideError(p)
 			}
 		case len(elem) > maxName:
 			return "", fmt.Errorf("path element of %d bytes: %w: at most %d are allowed", len(elem), fault.InvalidArgument, maxName)
@@ -53,28 +54,28 @@ func cleanName(p, root string) (string, error) {
 	return path.Clean(rel), nil // "." for ""
 }
 
-// Clean returns a path as package workspace understands it: relative to the
-// workspace, "." for the workspace itself. One that would leave is a
-// SandboxViolation. It looks at no file.
+// Clean returns the cleaned path relative to the workspace, "." for the workspace
+// itself. A path that would leave is a SandboxViolation. Clean is lexical: it
+// accesses no file.
 func (w *Workspace) Clean(path string) (string, error) {
 	return cleanName(path, w.current.Load().Traits.Root)
 }
 
-// relative strips the root from an absolute path.
-func relative(p, root string) (string, error) {
+// trimRoot strips the root from an absolute path.
+func trimRoot(p, root string) (string, error) {
 	if !strings.HasPrefix(p, "/") || p == "/" {
 		return strings.TrimPrefix(p, "/"), nil
 	}
 	if root == "" {
-		return "", violation(p)
+		return "", outsideError(p)
 	}
 	rest, ok := strings.CutPrefix(p, strings.TrimSuffix(root, "/"))
 	if !ok || rest != "" && rest[0] != '/' {
-		return "", violation(p)
+		return "", outsideError(p)
 	}
 	return strings.TrimLeft(rest, "/"), nil
 }
 
-func violation(p string) error {
+func outsideError(p string) error {
 	return fmt.Errorf("path %q is outside the workspace: %w", p, fault.SandboxViolation)
 }

@@ -15,30 +15,30 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// shell runs an operation of the Shell module.
-func (w *Workspace) shell(ctx context.Context, v *verb, about subject, call func(ctx context.Context, d *live) error) error {
-	return w.do(ctx, v, about, func(ctx context.Context, d *live) error {
+// callShell runs an operation of the Shell module.
+func (w *Workspace) callShell(ctx context.Context, v *verb, about subject, call func(ctx context.Context, d *live) error) error {
+	return w.call(ctx, v, about, func(ctx context.Context, d *live) error {
 		if d.Shell == nil {
-			return w.lacks("commands", d)
+			return w.unsupported("commands", d)
 		}
 		return call(ctx, d)
 	})
 }
 
-// Start starts a command as a session. Unless cmd.Detached, it ends when ctx
-// does or the handle is closed.
+// Start starts a command as a session. Unless cmd.Detached, it is killed when ctx
+// ends or the handle is closed.
 func (w *Workspace) Start(ctx context.Context, cmd driver.Command) (s *Session, err error) {
 	in := newInput(cmd.Stdin)
-	err = w.shell(ctx, verbStart, aboutCommand(cmd), func(ctx context.Context, d *live) error {
-		s, err = w.start(ctx, d, cmd, in)
+	err = w.callShell(ctx, verbStart, aboutCommand(cmd), func(ctx context.Context, d *live) error {
+		s, err = w.startOnce(ctx, d, cmd, in)
 		return err
 	})
 	return s, err
 }
 
-// start is one try to start a command. Evicted means that nothing ran, so the
-// next try may.
-func (w *Workspace) start(ctx context.Context, d *live, cmd driver.Command, in *input) (*Session, error) {
+// startOnce makes one attempt to start a command. Evicted means that nothing ran, so the
+// attempt may be repeated.
+func (w *Workspace) startOnce(ctx context.Context, d *live, cmd driver.Command, in *callInput) (*Session, error) {
 	cmd, err := w.checkCommand(cmd, d)
 	if err != nil {
 		return nil, err
@@ -57,36 +57,35 @@ func (w *Workspace) start(ctx context.Context, d *live, cmd driver.Command, in *
 	return newSession(w, s, d.generation), nil
 }
 
-// Run runs a command to its end. A non-zero exit is a result, and so is one that
-// time, a limit or the end of ctx brought about: Result.Cause says so. An error
-// means that the command did not run, or that the handle was closed meanwhile.
-// A command is never run twice.
+// Run runs a command to its end. A non-zero exit is a result, and so is an end by
+// time, a limit or ctx: see Result.Cause. An error means that the command did not
+// run, or that the handle was closed meanwhile. A command is never run twice.
 func (w *Workspace) Run(ctx context.Context, cmd driver.Command) (res Result, err error) {
 	in := newInput(cmd.Stdin)
 	var ran atomic.Bool
-	cmd.OnStdout, cmd.OnStderr = noting(&ran, cmd.OnStdout), noting(&ran, cmd.OnStderr)
-	ctx, release := w.gate.hold(ctx)
+	cmd.OnStdout, cmd.OnStderr = recordOutput(&ran, cmd.OnStdout), recordOutput(&ran, cmd.OnStderr)
+	ctx, release := w.inflight.withCloseCancel(ctx)
 	defer release()
-	if !cmd.Detached { // which lives on
-		in.until(ctx)
-		cmd.OnStdout, cmd.OnStderr = w.gate.listener(cmd.OnStdout), w.gate.listener(cmd.OnStderr)
+	if !cmd.Detached { // a detached one continues
+		in.abandonWith(ctx)
+		cmd.OnStdout, cmd.OnStderr = w.inflight.abandonableCallback(cmd.OnStdout), w.inflight.abandonableCallback(cmd.OnStderr)
 	}
-	err = w.shell(ctx, verbRun, aboutCommand(cmd), func(ctx context.Context, d *live) error {
+	err = w.callShell(ctx, verbRun, aboutCommand(cmd), func(ctx context.Context, d *live) error {
 		if ran.Load() {
-			return fmt.Errorf("run: %w: the workspace was evicted after the command had written output; it is not run again", fault.Unavailable)
+			return fmt.Errorf("run: %w: the workspace was evicted after the command had written output; the command is not run again", fault.Unavailable)
 		}
-		res, err = w.run(ctx, d, cmd, in)
+		res, err = w.runOnce(ctx, d, cmd, in)
 		noteResult(ctx, res, err)
 		return err
 	})
 	if err == nil && res.Cause == driver.CauseCanceled {
-		err = w.gate.why() // nil unless the handle was closed
+		err = w.inflight.closeReason() // nil unless the handle was closed
 	}
 	return res, err
 }
 
-// noting returns a callback that notes that there was output.
-func noting(ran *atomic.Bool, call func([]byte) error) func([]byte) error {
+// recordOutput returns a callback that records that there was output.
+func recordOutput(ran *atomic.Bool, call func([]byte) error) func([]byte) error {
 	if call == nil {
 		return nil
 	}
@@ -96,9 +95,9 @@ func noting(ran *atomic.Bool, call func([]byte) error) func([]byte) error {
 	}
 }
 
-// run is one try to run a command, with the provider's own Run or with Start
-// and Wait. Once it was started nothing answers Evicted.
-func (w *Workspace) run(ctx context.Context, d *live, cmd driver.Command, in *input) (Result, error) {
+// runOnce makes one attempt to run a command, with the provider's Run or with Start and
+// Wait. After the start it never returns Evicted.
+func (w *Workspace) runOnce(ctx context.Context, d *live, cmd driver.Command, in *callInput) (Result, error) {
 	if d.Shell.Run != nil {
 		cmd, err := w.checkCommand(cmd, d)
 		if err != nil {
@@ -110,21 +109,20 @@ func (w *Workspace) run(ctx context.Context, d *live, cmd driver.Command, in *in
 		cmd.Stdin = in.reader()
 		return d.Shell.Run(ctx, cmd)
 	}
-	s, err := w.start(ctx, d, cmd, in)
+	s, err := w.startOnce(ctx, d, cmd, in)
 	if err != nil {
 		return Result{}, err
 	}
-	res, err := finish(ctx, s.now(), cmd.Detached)
+	res, err := waitSession(ctx, s.currentSession(), cmd.Detached)
 	if fault.Of(err) == fault.Evicted {
-		return s.lost(ctx), nil
+		return s.lostResult(ctx), nil
 	}
 	return res, err
 }
 
-// lost is the result of a session whose provider has lost it: what the workspace,
-// found again, still knows of it, such as what it has written until then, or that
-// nothing is known.
-func (s *Session) lost(ctx context.Context) Result {
+// lostResult returns the result of a session that its provider lost: the output that the
+// workspace, attached again, still has, or an unknown result.
+func (s *Session) lostResult(ctx context.Context) Result {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
 	if res, err := s.Wait(ctx); err == nil {
@@ -133,12 +131,12 @@ func (s *Session) lost(ctx context.Context) Result {
 	return Result{ExitCode: -1, Cause: driver.CauseLost, Session: s.ID()}
 }
 
-// endTime bounds how long a command that was killed may take to end.
+// endTime bounds how long a killed command may take to end.
 const endTime = 30 * time.Second
 
-// finish waits for a session; one that is not detached is killed when ctx ends,
-// and its partial output comes back with the cause.
-func finish(ctx context.Context, s *driver.Session, detached bool) (Result, error) {
+// waitSession waits for a session. A session that is not detached is killed when ctx ends,
+// and its partial output is returned with the cause.
+func waitSession(ctx context.Context, s *driver.Session, detached bool) (Result, error) {
 	res, err := s.Wait(ctx)
 	if err == nil || ctx.Err() == nil || detached {
 		return res, err
@@ -163,12 +161,12 @@ func noteResult(ctx context.Context, res Result, err error) {
 	}
 }
 
-// Sessions lists the sessions of the workspace, those that ended and are still
-// remembered included.
+// Sessions lists the sessions of the workspace, also those that ended and were not
+// closed.
 func (w *Workspace) Sessions(ctx context.Context) (list []SessionInfo, err error) {
-	err = w.shell(ctx, verbSessions, subject{}, func(ctx context.Context, d *live) error {
+	err = w.callShell(ctx, verbSessions, subject{}, func(ctx context.Context, d *live) error {
 		if d.Shell.Sessions == nil {
-			return w.lacks("a list of sessions", d)
+			return w.unsupported("a list of sessions", d)
 		}
 		list, err = d.Shell.Sessions(ctx)
 		return err
@@ -178,8 +176,8 @@ func (w *Workspace) Sessions(ctx context.Context) (list []SessionInfo, err error
 
 // Attach returns a session by its id.
 func (w *Workspace) Attach(ctx context.Context, id string) (s *Session, err error) {
-	err = w.shell(ctx, verbAttach, subject{}, func(ctx context.Context, d *live) error {
-		inner, err := w.attach(ctx, d, id)
+	err = w.callShell(ctx, verbAttach, subject{}, func(ctx context.Context, d *live) error {
+		inner, err := w.attachSession(ctx, d, id)
 		if err == nil {
 			s = newSession(w, inner, d.generation)
 		}
@@ -188,18 +186,18 @@ func (w *Workspace) Attach(ctx context.Context, id string) (s *Session, err erro
 	return s, err
 }
 
-func (w *Workspace) attach(ctx context.Context, d *live, id string) (*driver.Session, error) {
+func (w *Workspace) attachSession(ctx context.Context, d *live, id string) (*driver.Session, error) {
 	if d.Shell == nil || d.Shell.Attach == nil {
-		return nil, w.lacks("attaching to sessions", d)
+		return nil, w.unsupported("attaching to sessions", d)
 	}
 	return d.Shell.Attach(ctx, id)
 }
 
-// checkCommand judges a command once for all providers.
+// checkCommand validates a command, for all providers.
 func (w *Workspace) checkCommand(cmd driver.Command, d *live) (driver.Command, error) {
 	var err error
 	if cmd.Dir != "" {
-		if cmd.Dir, err = w.name(cmd.Dir, d); err != nil {
+		if cmd.Dir, err = w.cleanPath(cmd.Dir, d); err != nil {
 			return cmd, err
 		}
 	}
@@ -241,7 +239,7 @@ func validSize(s Size) bool {
 	return s.Rows > 0 && s.Cols > 0 && s.Rows <= most && s.Cols <= most
 }
 
-// aboutCommand is what spans and events say of a command.
+// aboutCommand returns what spans and events report of a command.
 func aboutCommand(cmd driver.Command) subject {
 	text := cmd.Script
 	if len(cmd.Argv) > 0 {
@@ -250,8 +248,8 @@ func aboutCommand(cmd driver.Command) subject {
 	return subject{command: text, dir: cmd.Dir}
 }
 
-// A Session is a command that was started. It is safe for concurrent use. Where
-// the workspace is evicted and found again, so is the session, by its id.
+// A Session is a started command. It is safe for concurrent use. If the workspace is
+// evicted and attached again, the session is attached again by its id.
 type Session struct {
 	w       *Workspace
 	id      string
@@ -269,15 +267,15 @@ func newSession(w *Workspace, s *driver.Session, generation int) *Session {
 	return x
 }
 
-func (s *Session) now() *driver.Session { return s.current.Load().Session }
+func (s *Session) currentSession() *driver.Session { return s.current.Load().Session }
 
-// do runs an operation of the session, attaching to it anew where the workspace
-// was renewed since.
-func (s *Session) do(ctx context.Context, v *verb, call func(context.Context, *driver.Session) error) error {
-	return s.w.do(ctx, v, subject{}, func(ctx context.Context, d *live) error {
+// call runs an operation of the session. It first attaches to the session again if the
+// workspace was renewed.
+func (s *Session) call(ctx context.Context, v *verb, call func(context.Context, *driver.Session) error) error {
+	return s.w.call(ctx, v, subject{}, func(ctx context.Context, d *live) error {
 		now := s.current.Load()
 		if now.generation < d.generation {
-			inner, err := s.w.attach(ctx, d, s.id)
+			inner, err := s.w.attachSession(ctx, d, s.id)
 			if err != nil {
 				return err
 			}
@@ -292,11 +290,11 @@ func (s *Session) do(ctx context.Context, v *verb, call func(context.Context, *d
 func (s *Session) ID() string { return s.id }
 
 // Poll returns output that no Poll returned before, at most limit bytes (0 is 64
-// KiB), and whether the command still runs. It does not wait.
+// KiB), and whether the command still runs. It does not block.
 func (s *Session) Poll(ctx context.Context, limit int64) (poll driver.Poll, err error) {
-	err = s.do(ctx, verbPoll, func(ctx context.Context, p *driver.Session) error {
+	err = s.call(ctx, verbPoll, func(ctx context.Context, p *driver.Session) error {
 		if limit < 0 {
-			return fmt.Errorf("poll: limit %d: %w: it must not be negative", limit, fault.InvalidArgument)
+			return fmt.Errorf("poll: limit %d: %w: must not be negative", limit, fault.InvalidArgument)
 		}
 		poll, err = p.Poll(ctx, limit)
 		return err
@@ -307,7 +305,7 @@ func (s *Session) Poll(ctx context.Context, limit int64) (poll driver.Poll, err 
 // Log reads the log of a stream from any offset, without moving the cursor of
 // Poll.
 func (s *Session) Log(ctx context.Context, stream driver.Stream, offset, limit int64) (chunk driver.LogChunk, err error) {
-	err = s.do(ctx, verbLog, func(ctx context.Context, p *driver.Session) error {
+	err = s.call(ctx, verbLog, func(ctx context.Context, p *driver.Session) error {
 		if p.Log == nil {
 			return fmt.Errorf("session %s: logs: %w by this provider", s.id, fault.Unsupported)
 		}
@@ -320,22 +318,22 @@ func (s *Session) Log(ctx context.Context, stream driver.Stream, offset, limit i
 	return chunk, err
 }
 
-// Write writes to standard input. It waits while the pipe is full.
+// Write writes to standard input. It blocks while the pipe is full.
 func (s *Session) Write(ctx context.Context, data []byte) error {
-	ctx, release := s.w.gate.hold(ctx)
+	ctx, release := s.w.inflight.withCloseCancel(ctx)
 	defer release()
-	return s.do(ctx, verbInput, func(ctx context.Context, p *driver.Session) error { return p.Write(ctx, data) })
+	return s.call(ctx, verbInput, func(ctx context.Context, p *driver.Session) error { return p.Write(ctx, data) })
 }
 
 // CloseStdin ends standard input; on a terminal it sends end-of-file.
 func (s *Session) CloseStdin(ctx context.Context) error {
-	return s.do(ctx, verbInput, func(ctx context.Context, p *driver.Session) error { return p.CloseStdin(ctx) })
+	return s.call(ctx, verbInput, func(ctx context.Context, p *driver.Session) error { return p.CloseStdin(ctx) })
 }
 
-// Signal sends a signal, by its name such as "SIGINT", to the whole foreground
+// Signal sends a signal, by its name such as "SIGINT", to the foreground process
 // group.
 func (s *Session) Signal(ctx context.Context, signal string) error {
-	return s.do(ctx, verbSignal, func(ctx context.Context, p *driver.Session) error {
+	return s.call(ctx, verbSignal, func(ctx context.Context, p *driver.Session) error {
 		if p.Signal == nil {
 			return fmt.Errorf("session %s: signals: %w by this provider", s.id, fault.Unsupported)
 		}
@@ -343,9 +341,9 @@ func (s *Session) Signal(ctx context.Context, signal string) error {
 	})
 }
 
-// Resize tells a terminal its new size.
+// Resize sets the size of the terminal.
 func (s *Session) Resize(ctx context.Context, size Size) error {
-	return s.do(ctx, verbResize, func(ctx context.Context, p *driver.Session) error {
+	return s.call(ctx, verbResize, func(ctx context.Context, p *driver.Session) error {
 		if p.Resize == nil {
 			return fmt.Errorf("session %s: resizing: %w by this provider", s.id, fault.Unsupported)
 		}
@@ -356,17 +354,17 @@ func (s *Session) Resize(ctx context.Context, size Size) error {
 	})
 }
 
-// Kill ends the whole tree: SIGTERM, then SIGKILL after grace.
+// Kill ends the whole process tree: SIGTERM, then SIGKILL after grace.
 func (s *Session) Kill(ctx context.Context, grace time.Duration) error {
-	return s.do(ctx, verbKill, func(ctx context.Context, p *driver.Session) error { return p.Kill(ctx, max(grace, 0)) })
+	return s.call(ctx, verbKill, func(ctx context.Context, p *driver.Session) error { return p.Kill(ctx, max(grace, 0)) })
 }
 
-// Wait waits for the end and returns the result, again and again. It leaves the
-// command as it is where ctx ends, or the handle is closed, first.
+// Wait waits for the end and returns the result. It can be called repeatedly. If ctx
+// ends or the handle is closed first, Wait returns and the command continues.
 func (s *Session) Wait(ctx context.Context) (res Result, err error) {
-	ctx, release := s.w.gate.hold(ctx)
+	ctx, release := s.w.inflight.withCloseCancel(ctx)
 	defer release()
-	err = s.do(ctx, verbWait, func(ctx context.Context, p *driver.Session) error {
+	err = s.call(ctx, verbWait, func(ctx context.Context, p *driver.Session) error {
 		res, err = p.Wait(ctx)
 		return err
 	})
@@ -376,18 +374,18 @@ func (s *Session) Wait(ctx context.Context) (res Result, err error) {
 	return res, err
 }
 
-// State tells how it stands without moving any cursor.
+// State returns the state without moving any cursor.
 func (s *Session) State(ctx context.Context) (info SessionInfo, err error) {
-	err = s.do(ctx, verbState, func(ctx context.Context, p *driver.Session) error {
+	err = s.call(ctx, verbState, func(ctx context.Context, p *driver.Session) error {
 		info, err = p.State(ctx)
 		return err
 	})
 	return info, err
 }
 
-// Close forgets the session, killing what still runs.
+// Close removes the session and kills its processes.
 func (s *Session) Close(ctx context.Context) error {
-	return s.do(ctx, verbForget, func(ctx context.Context, p *driver.Session) error { return p.Close(ctx) })
+	return s.call(ctx, verbForget, func(ctx context.Context, p *driver.Session) error { return p.Close(ctx) })
 }
 
 // stdin is the writing end of a session's standard input.

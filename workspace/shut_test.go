@@ -194,7 +194,7 @@ func TestLeavingDoesNotWaitForABody(t *testing.T) {
 				if err := way.leave(w, t.Context()); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
-				if err := <-failed; fault.Of(err) != way.code || !errors.Is(err, w.gate.why()) {
+				if err := <-failed; fault.Of(err) != way.code || !errors.Is(err, w.inflight.closeReason()) {
 					t.Errorf("write: %v, want %v", err, way.code)
 				}
 			})
@@ -281,7 +281,7 @@ func TestOpenReaderIsUse(t *testing.T) {
 
 func TestFailedReadIsNoUse(t *testing.T) {
 	w := newMemory(t, nil)
-	if body, _, err := w.Read(t.Context(), "none", nil); body != nil || fault.Of(err) != fault.NotFound || w.Busy() || len(w.gate.long) != 0 {
+	if body, _, err := w.Read(t.Context(), "none", nil); body != nil || fault.Of(err) != fault.NotFound || w.Busy() || len(w.inflight.long) != 0 {
 		t.Errorf("read: %v, %v; busy %v", body, err, w.Busy())
 	}
 }
@@ -428,8 +428,8 @@ func TestWhatLeavingCutsShortSaysWhy(t *testing.T) {
 				if err := way.leave(w, t.Context()); err != nil {
 					t.Errorf("%s: %v", name, err)
 				}
-				if err := <-failed; fault.Of(err) != way.code || !errors.Is(err, w.gate.why()) {
-					t.Errorf("got %v, want %v", err, w.gate.why())
+				if err := <-failed; fault.Of(err) != way.code || !errors.Is(err, w.inflight.closeReason()) {
+					t.Errorf("got %v, want %v", err, w.inflight.closeReason())
 				}
 			})
 		}

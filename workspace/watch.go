@@ -6,37 +6,38 @@ import (
 	"io"
 )
 
-// A watching is a watcher that ends with its handle.
-type watching struct {
+// A trackedWatcher is a watcher that is closed with its handle.
+type trackedWatcher struct {
 	w       *Workspace
 	watcher Watcher
-	opened  *opened
+	opened  *openResource
 
 	ended context.Context // ends when the watcher or the handle is closed
 	end   func()
 }
 
-// watching ties what a driver returned to the handle, within the call.
-func (w *Workspace) watching(ctx context.Context, watcher Watcher) *watching {
-	ended, end := w.gate.hold(context.WithoutCancel(ctx))
-	x := &watching{w: w, watcher: watcher, ended: ended, end: end}
-	x.opened = w.gate.keep(func() error {
+// trackWatcher registers the watcher that a driver returned with the handle, within the
+// call.
+func (w *Workspace) trackWatcher(ctx context.Context, watcher Watcher) *trackedWatcher {
+	ended, end := w.inflight.withCloseCancel(context.WithoutCancel(ctx))
+	x := &trackedWatcher{w: w, watcher: watcher, ended: ended, end: end}
+	x.opened = w.inflight.register(func() error {
 		x.end()
-		return w.guard(x.ended, w.current.Load(), func(context.Context, *live) error { return watcher.Close() })
+		return w.callRecovering(x.ended, w.current.Load(), func(context.Context, *live) error { return watcher.Close() })
 	})
 	return x
 }
 
 // Next waits for a batch, until the watcher or its handle is closed.
-func (x *watching) Next(ctx context.Context) (changes Changes, err error) {
-	if x.w.gate.enter() != nil {
+func (x *trackedWatcher) Next(ctx context.Context) (changes Changes, err error) {
+	if x.w.inflight.enter() != nil {
 		return Changes{}, io.EOF
 	}
-	defer x.w.gate.exit()
+	defer x.w.inflight.exit()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(x.ended, cancel)()
-	err = x.w.guard(ctx, x.w.current.Load(), func(ctx context.Context, _ *live) error {
+	err = x.w.callRecovering(ctx, x.w.current.Load(), func(ctx context.Context, _ *live) error {
 		changes, err = x.watcher.Next(ctx)
 		return err
 	})
@@ -46,6 +47,6 @@ func (x *watching) Next(ctx context.Context) (changes Changes, err error) {
 	return changes, err
 }
 
-// Close ends the watcher; Next answers io.EOF from then on. Closing the handle
-// has closed it, too.
-func (x *watching) Close() error { return x.w.gate.drop(x.opened) }
+// Close ends the watcher; from then on Next returns io.EOF. Closing the handle closes
+// it, too.
+func (x *trackedWatcher) Close() error { return x.w.inflight.closeResource(x.opened) }

@@ -15,60 +15,61 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Workspace is a live handle on a workspace. It is safe for concurrent use.
+// A Workspace is an open handle on a workspace. It is safe for concurrent use.
 type Workspace struct {
 	id   string
 	want driver.Capabilities
 	opts Options
 
-	// current is what calls go to. Renewing replaces it, and so does a change
-	// of policy; both hold renewMu.
+	// current receives the calls. A renewal and a change of policy replace it; both
+	// hold renewMu.
 	current atomic.Pointer[live]
 	renewMu sync.Mutex
 
-	editMu sync.Mutex // held by edits that the provider can't do itself
-	gate   gate
+	editMu   sync.Mutex // held by the edit fallback
+	inflight inflight
 }
 
-// live is a driver's workspace in use. One that was renewed has the next
-// generation; one whose policy changed stays in its own.
+// live is a driver's workspace in use. A renewed one has the next generation; a
+// changed policy keeps the generation.
 type live struct {
 	*driver.Workspace
 	generation int
-	built      Capabilities // of it, which stay
+	built      Capabilities // its capabilities, which never change
 }
 
 func newLive(d *driver.Workspace, generation int) *live { return &live{d, generation, d.Built()} }
 
-// Options say how a handle behaves. The zero value is a plain handle.
+// Options configure a handle. The zero value has no session, log, events or renewal.
 type Options struct {
-	Session driver.SessionRef // on whose behalf; goes into events
+	Session driver.SessionRef // for events
 	Log     *slog.Logger      // nil is silent
 	Events  event.Sink        // nil is event.Discard
 
-	// Renew attaches anew after a call answered Evicted, and is told which
-	// handle did; nil means that Evicted reaches the caller. The registry sets it.
+	// Renew attaches again after a call returned Evicted; stale is the evicted
+	// workspace. If Renew is nil, the caller gets Evicted. The registry sets it.
 	Renew func(ctx context.Context, stale *driver.Workspace) (*driver.Workspace, error)
 
-	// OnClose is called instead of closing the driver's workspace. The registry
-	// sets it, since others may hold the same handle.
+	// OnClose is called instead of closing the driver's workspace. The registry sets
+	// it, because several owners may share the handle.
 	OnClose func(ctx context.Context) error
 
-	// Relay says that the driver speaks to a Workspace of another process, which
-	// judges every path and keeps the audit: a path that leaves is handed to it as
-	// it was written, so that the attempt is told where the workspace is.
+	// Relay means that the driver is a client of a Workspace in another process,
+	// which checks every path and keeps the audit log. A path that leaves the
+	// workspace is then sent unchanged, so that the remote audit log records the
+	// attempt.
 	Relay bool
 
-	// Kind is how errors name the provider; "" is as the ref does, which of a
-	// relayed workspace names the relay.
+	// Kind is the name of the provider in errors; "" is the provider of the ref,
+	// which of a relayed workspace is the relay.
 	Kind string
 
-	// MaxFileSize bounds every write; 0 is no limit but the provider's own.
+	// MaxFileSize bounds every write; 0 leaves it to the provider.
 	MaxFileSize int64
 }
 
-// New returns a handle on what a provider returned, after holding it against
-// the contract and against the capabilities that are wanted.
+// New returns a handle on what a provider returned, after checking it against the
+// contract and the wanted capabilities.
 func New(id string, d *driver.Workspace, want driver.Capabilities, opts *Options) (*Workspace, error) {
 	if err := d.Validate(want); err != nil {
 		return nil, err
@@ -98,11 +99,11 @@ func (w *Workspace) ID() string { return w.id }
 // Ref returns what Resolve needs to attach to this workspace again.
 func (w *Workspace) Ref() Ref { return w.current.Load().Ref }
 
-// Traits returns what is enforced here and by what.
+// Traits returns what is enforced, and by which mechanism.
 func (w *Workspace) Traits() Traits { return w.current.Load().Traits }
 
-// Capabilities returns the modules that this workspace has. The set is for all who
-// ask, and must not be changed.
+// Capabilities returns the modules of this workspace. The set is shared and must not
+// be changed.
 func (w *Workspace) Capabilities() Capabilities { return w.current.Load().built }
 
 // Extra returns the extra capability of the given name, nil if there is none.
@@ -111,10 +112,10 @@ func (w *Workspace) Extra(name string) any { return w.current.Load().Extra[name]
 // Extras returns the extra capabilities by name.
 func (w *Workspace) Extras() map[string]any { return w.current.Load().Extra }
 
-// Close lets go of the workspace, which lives on. Commands, watches, open readers
-// and writes that wait for their body are ended, other calls are waited for, and
-// later ones answer WrongState.
-// Closing twice is closing once. Where ctx ends first, closing can be repeated.
+// Close closes the handle; the workspace continues to exist. Commands, watches, open
+// readers and writes that wait for their body are ended. Close waits for other calls,
+// and later calls return WrongState. Close is idempotent. If ctx ends first, Close
+// can be repeated.
 func (w *Workspace) Close(ctx context.Context) error {
 	if w.opts.OnClose != nil {
 		return w.opts.OnClose(ctx)
@@ -122,72 +123,71 @@ func (w *Workspace) Close(ctx context.Context) error {
 	return w.Detach(ctx)
 }
 
-// Detach is Close without OnClose: it ends this very handle, for everyone who
-// holds it.
+// Detach is Close without OnClose: it closes the handle for all its owners.
 func (w *Workspace) Detach(ctx context.Context) error {
-	return w.leave(ctx, verbClose, fmt.Errorf("workspace %s: the handle is closed: %w", w.id, fault.WrongState),
+	return w.closeWith(ctx, verbClose, fmt.Errorf("workspace %s: the handle is closed: %w", w.id, fault.WrongState),
 		func(ctx context.Context, d *driver.Workspace) error { return d.Life.Close(ctx) })
 }
 
-// Destroy ends the workspace and removes all that belongs to it. A directory
-// that was given in place stays. One that was cut short can be repeated; it is
-// not for a handle that was closed. Programs with a registry destroy through it.
+// Destroy removes the workspace and everything that belongs to it. A directory in
+// place stays. An interrupted Destroy can be repeated, but not on a closed handle.
+// Programs with a registry destroy through the registry.
 func (w *Workspace) Destroy(ctx context.Context) error {
-	return w.leave(ctx, verbDestroy, fmt.Errorf("workspace %s: it was destroyed: %w", w.id, fault.NotFound),
+	return w.closeWith(ctx, verbDestroy, fmt.Errorf("workspace %s: the workspace was destroyed: %w", w.id, fault.NotFound),
 		func(ctx context.Context, d *driver.Workspace) error { return d.Life.Destroy(ctx) })
 }
 
-// leave shuts the gate and then makes the last call.
-func (w *Workspace) leave(ctx context.Context, v *verb, why error, last func(context.Context, *driver.Workspace) error) (err error) {
-	ctx, op := w.begin(ctx, v, subject{})
+// closeWith refuses new calls, waits for running ones and then makes the last call.
+func (w *Workspace) closeWith(ctx context.Context, v *verb, why error, last func(context.Context, *driver.Workspace) error) (err error) {
+	ctx, op := w.beginOperation(ctx, v, subject{})
 	defer func() { op.end(ctx, err) }()
-	if err := w.gate.shut(ctx, why); err != nil {
-		return fmt.Errorf("workspace %s: %s: %w: calls are still under way", w.id, v.name, err)
+	if err := w.inflight.closeAndWait(ctx, why); err != nil {
+		return fmt.Errorf("workspace %s: %s: %w: calls are still running; repeat it", w.id, v.name, err)
 	}
-	w.gate.lastMu.Lock()
-	defer w.gate.lastMu.Unlock()
-	if w.gate.left != nil && v == verbDestroy && w.gate.left == verbClose {
-		return w.gate.why()
+	w.inflight.lastMu.Lock()
+	defer w.inflight.lastMu.Unlock()
+	if w.inflight.left != nil && v == verbDestroy && w.inflight.left == verbClose {
+		return w.inflight.closeReason()
 	}
-	if w.gate.left != nil && v == verbClose {
+	if w.inflight.left != nil && v == verbClose {
 		return nil
 	}
-	if err := w.guard(ctx, w.current.Load(), func(ctx context.Context, d *live) error { return last(ctx, d.Workspace) }); err != nil {
+	if err := w.callRecovering(ctx, w.current.Load(), func(ctx context.Context, d *live) error { return last(ctx, d.Workspace) }); err != nil {
 		return err
 	}
-	w.gate.left = v
+	w.inflight.left = v
 	return nil
 }
 
-// Pause stops the processes of the workspace and frees what they hold.
+// Pause stops the processes of the workspace and frees their memory.
 func (w *Workspace) Pause(ctx context.Context) error {
-	return w.do(ctx, verbPause, subject{}, func(ctx context.Context, d *live) error {
+	return w.call(ctx, verbPause, subject{}, func(ctx context.Context, d *live) error {
 		if d.Life.Pause == nil && d.Life.NoPause != "" {
 			return fmt.Errorf("workspace %s: pausing: %w: %s", w.id, fault.Unsupported, d.Life.NoPause)
 		}
 		if d.Life.Pause == nil {
-			return w.lacks("pausing", d)
+			return w.unsupported("pausing", d)
 		}
 		return d.Life.Pause(ctx)
 	})
 }
 
-// Resume goes on where Pause stopped.
+// Resume continues the processes that Pause stopped.
 func (w *Workspace) Resume(ctx context.Context) error {
-	return w.do(ctx, verbResume, subject{}, func(ctx context.Context, d *live) error {
+	return w.call(ctx, verbResume, subject{}, func(ctx context.Context, d *live) error {
 		if d.Life.Resume == nil {
-			return w.lacks("resuming", d)
+			return w.unsupported("resuming", d)
 		}
 		return d.Life.Resume(ctx)
 	})
 }
 
 // Update changes the policy in place and returns the new ref. Programs with a
-// registry update through it, so that the ref is kept.
+// registry update through the registry, which stores the ref.
 func (w *Workspace) Update(ctx context.Context, policy Policy) (ref Ref, err error) {
-	err = w.do(ctx, verbUpdate, subject{}, func(ctx context.Context, d *live) error {
+	err = w.call(ctx, verbUpdate, subject{}, func(ctx context.Context, d *live) error {
 		if d.Life.Update == nil {
-			return w.lacks("a change of policy in place", d)
+			return w.unsupported("a change of policy in place", d)
 		}
 		w.renewMu.Lock()
 		defer w.renewMu.Unlock()
@@ -203,56 +203,58 @@ func (w *Workspace) Update(ctx context.Context, policy Policy) (ref Ref, err err
 	return ref, err
 }
 
-// do runs one operation: it keeps the handle open meanwhile, repeats the call
-// once if the workspace turns out to be evicted, turns a panic of a provider
-// into that call's error, says of one that the closing of the handle cut short
-// why, and tells of it.
-func (w *Workspace) do(ctx context.Context, v *verb, about subject, call func(context.Context, *live) error) (err error) {
-	ctx, op := w.begin(ctx, v, about)
+// call runs one operation. It keeps the handle open meanwhile, repeats the call once if
+// the workspace was evicted, turns a panic of a provider into an error of the call,
+// replaces the error of a call that the closing of the handle canceled by the reason,
+// and reports the operation.
+func (w *Workspace) call(ctx context.Context, v *verb, about subject, call func(context.Context, *live) error) (err error) {
+	ctx, op := w.beginOperation(ctx, v, about)
 	defer func() {
-		err = w.gate.cut(ctx, err)
+		err = w.inflight.closeCause(ctx, err)
 		op.end(ctx, err)
 	}()
-	if err := w.gate.enter(); err != nil {
+	if err := w.inflight.enter(); err != nil {
 		return err
 	}
-	defer w.gate.exit()
+	defer w.inflight.exit()
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("workspace %s: %s: %w", w.id, v.name, err)
 	}
-	return w.attempt(ctx, call)
+	return w.callRenewing(ctx, call)
 }
 
-// attempt makes a call, and once more where the first found the workspace
-// evicted and it could be renewed.
-func (w *Workspace) attempt(ctx context.Context, call func(context.Context, *live) error) error {
+// callRenewing makes a call, and repeats it once if the workspace was evicted and could be
+// renewed.
+func (w *Workspace) callRenewing(ctx context.Context, call func(context.Context, *live) error) error {
 	d := w.current.Load()
-	err := w.guard(ctx, d, call)
+	err := w.callRecovering(ctx, d, call)
 	if err == nil || w.opts.Renew == nil || !errors.Is(err, fault.Evicted) {
 		return err
 	}
-	if d, err = w.renew(ctx, d); err != nil {
+	if d, err = w.renewOnce(ctx, d); err != nil {
 		return err
 	}
-	return w.guard(ctx, d, call)
+	return w.callRecovering(ctx, d, call)
 }
 
-// guard makes a panic in a provider the error of the call that met it.
-func (w *Workspace) guard(ctx context.Context, d *live, call func(context.Context, *live) error) (err error) {
-	defer rescue(w.opts.Log, w.id, d.Ref.Provider, &err)
+// callRecovering runs call and turns a panic in a provider into its error.
+func (w *Workspace) callRecovering(ctx context.Context, d *live, call func(context.Context, *live) error) (err error) {
+	defer recoverPanic(w.opts.Log, w.id, d.Ref.Provider, &err)
 	return call(ctx, d)
 }
 
-// rescue is deferred around calls to a provider.
-func rescue(log *slog.Logger, id, provider string, err *error) {
+// recoverPanic recovers from a panic in a provider; it is deferred around calls to a
+// provider.
+func recoverPanic(log *slog.Logger, id, provider string, err *error) {
 	if p := recover(); p != nil {
 		log.Error("provider panicked", "provider", provider, "workspace", id, "panic", p, "stack", string(debug.Stack()))
 		*err = fmt.Errorf("workspace %s: provider %s panicked: %w", id, provider, fault.Internal)
 	}
 }
 
-// renew replaces what was found evicted, once for all calls that met it.
-func (w *Workspace) renew(ctx context.Context, stale *live) (*live, error) {
+// renewOnce replaces an evicted workspace, once for all calls that found it evicted
+// (singleflight).
+func (w *Workspace) renewOnce(ctx context.Context, stale *live) (*live, error) {
 	w.renewMu.Lock()
 	defer w.renewMu.Unlock()
 	now := w.current.Load()
@@ -271,8 +273,7 @@ func (w *Workspace) renew(ctx context.Context, stale *live) (*live, error) {
 	return next, nil
 }
 
-// lacks is the error for something that this provider has no module or
-// function for.
-func (w *Workspace) lacks(what string, d *live) error {
+// unsupported returns the error for a module or function that the provider does not have.
+func (w *Workspace) unsupported(what string, d *live) error {
 	return fmt.Errorf("workspace %s: %s: %w: provider %s has %v", w.id, what, fault.Unsupported, cmp.Or(w.opts.Kind, d.Ref.Provider), d.Built().Names())
 }

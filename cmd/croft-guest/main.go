@@ -1,11 +1,11 @@
 // Command croft-guest runs the processes of one workspace inside its boundary.
-// Croft starts it; see package guest.
+// Croft starts it; see package guestd.
 package main
 
 import (
 	"os"
 
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/guestd"
 )
 
-func main() { os.Exit(guest.Main()) }
+func main() { os.Exit(guestd.Main()) }

@@ -64,10 +64,10 @@ func TestEveryLimitHasAFlag(t *testing.T) {
 	}
 }
 
-// TestLimitsAreDocumented compares the table of limits in docs/fence.md with the
+// TestLimitsAreDocumented compares the table of limits in docs/isolation.md with the
 // resources.
 func TestLimitsAreDocumented(t *testing.T) {
-	const page, head = "../../docs/fence.md", "| flag | limit of | `limits` in a policy | at the limit |\n|---|---|---|---|\n"
+	const page, head = "../../docs/isolation.md", "| flag | limit of | `limits` in a policy | at the limit |\n|---|---|---|---|\n"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

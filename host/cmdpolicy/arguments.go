@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// maxDirs is how many directories a script may change to before what is
-// relative in it is no longer judged.
+// maxDirs is the number of directories that a script may change to before its relative
+// paths are no longer checked.
 const maxDirs = 16
 
-// directories returns where the commands of a finding may run: in dir, and
-// wherever a cd in a script leads. certain is false where that can't be told.
-func (f *fence) directories(found *finding, dir string) (dirs []string, certain bool) {
+// possibleDirs returns the directories in which the commands of an analysis may run: dir,
+// and the target of each cd in a script. certain is false if a target is not known.
+func (f *pathChecker) possibleDirs(found *analysis, dir string) (dirs []string, certain bool) {
 	dirs = []string{dir}
 	for _, c := range found.calls {
 		if name := c.words[0].text; name != "cd" && name != "pushd" {
@@ -29,11 +29,11 @@ func (f *fence) directories(found *finding, dir string) (dirs []string, certain 
 			return dirs, false
 		}
 		for _, d := range slices.Clone(dirs) {
-			rel, ok := f.inside(to.text)
+			rel, ok := f.relativeToRoot(to.text)
 			if ok {
 				d = "."
 			} else if strings.HasPrefix(to.text, "/") {
-				continue // it is refused where it is judged for itself
+				continue // the argument of cd is refused by its own check
 			}
 			if next := path.Join(d, rel); next != ".." && !strings.HasPrefix(next, "../") && !slices.Contains(dirs, next) {
 				dirs = append(dirs, next)
@@ -43,31 +43,31 @@ func (f *fence) directories(found *finding, dir string) (dirs []string, certain 
 	return dirs, true
 }
 
-// sayers are a shell's builtins that open none of their arguments.
-var sayers = set("echo printf : true false test [ type hash kill wait exit return set shift read let")
+// nonFileBuiltins are builtins of a shell that open none of their arguments.
+var nonFileBuiltins = wordSet("echo printf : true false test [ type hash kill wait exit return set shift read let")
 
-// matchers take a pattern or a program before files: options whose value is one,
-// without which the first argument is.
-var matchers = map[string]string{
+// patternPrograms take a pattern or a program before files. The value lists the options
+// that give the pattern; without such an option the first argument is the pattern.
+var patternPrograms = map[string]string{
 	"grep": "-e --regexp", "egrep": "-e --regexp", "fgrep": "-e --regexp", "rg": "-e --regexp", "ag": "", "ack": "",
 	"sed": "-e --expression", "gsed": "-e --expression", "awk": "-e --source", "gawk": "-e --source", "mawk": "", "nawk": "",
 	"jq": "", "yq": "", "perl": "-e -E", "tr": "", "sd": "",
 }
 
-// messages are options of git whose value is text.
-var messages = set("-m --message --grep --author --committer --format --pretty -S -G -L --date")
+// gitTextOptions are options of git whose value is text.
+var gitTextOptions = wordSet("-m --message --grep --author --committer --format --pretty -S -G -L --date")
 
-// arguments are the words of a call that may name files. Patterns, programs and
-// messages begin with a slash or a tilde often enough, and name none.
-func arguments(c call) []word {
+// fileArguments returns the words of a call that may name files, without patterns, programs
+// and messages.
+func fileArguments(c call) []word {
 	name, args := programName(c.words[0].text), c.words[1:]
-	if c.script && sayers[name] {
+	if c.script && nonFileBuiltins[name] {
 		return nil
 	}
 	if name == "git" {
-		return withoutValues(args, func(o string) bool { return messages[o] })
+		return withoutValues(args, func(o string) bool { return gitTextOptions[o] })
 	}
-	options, ok := matchers[name]
+	options, ok := patternPrograms[name]
 	if !ok {
 		return args
 	}
@@ -84,8 +84,8 @@ func arguments(c call) []word {
 	return args
 }
 
-// withoutValues leaves out the word after each option that match names, and the
-// value of one that is written --option=value.
+// withoutValues removes each option for which match is true, with its value in the next
+// word or after "=".
 func withoutValues(args []word, match func(string) bool) []word {
 	var out []word
 	for i := 0; i < len(args); i++ {
@@ -99,18 +99,17 @@ func withoutValues(args []word, match func(string) bool) []word {
 	return out
 }
 
-// attached are options of compilers whose value is the rest of the word.
-const attached = "ILDUWfmOl"
+// attachedOptions are options of compilers whose value is the rest of the word.
+const attachedOptions = "ILDUWfmOl"
 
-// maxValues is how many "=" of an argument are looked behind.
+// maxValues is the number of "=" in an argument after which a path is looked for.
 const maxValues = 64
 
-// candidates are the parts of an argument that may be paths: all of it, what
-// follows each "=", what follows the letters of an option, and what follows an @,
-// by which curl and compilers name a file to read. A URL is judged as the
-// relative path that it also is, "https:" being a directory like any other; one
-// of a file is that file, too.
-func candidates(w word) []word {
+// pathCandidates returns the parts of an argument that may be paths: all of it, the text
+// after each "=", the text after the letters of an option, and the text after an @, with
+// which curl and compilers name a file to read. A URL is checked as the relative path that
+// it also is, with "https:" as a directory; a file URL is checked as its path, too.
+func pathCandidates(w word) []word {
 	text := w.text
 	var out []word
 	add := func(s string) {
@@ -137,7 +136,7 @@ func candidates(w word) []word {
 	}
 	key, rest, ok := strings.Cut(text, "=")
 	if strings.ContainsAny(key, " \t\n") {
-		return out // a sentence, not NAME=VALUE
+		return out // text with blanks, not NAME=VALUE
 	}
 	for n := 0; ok && n < maxValues; n++ {
 		add(rest)
@@ -149,14 +148,14 @@ func candidates(w word) []word {
 	return out
 }
 
-// optionValues are the paths that may be attached to a short option: -I/abs,
-// -xzf/abs, -C../up, -o~/x.
+// optionValues returns the paths that may be attached to a short option: -I/abs, -xzf/abs,
+// -C../up, -o~/x.
 func optionValues(text string) []string {
 	if strings.HasPrefix(text, "--") || len(text) < 3 {
 		return nil
 	}
 	values := []string{text[2:]}
-	if strings.IndexByte(attached, text[1]) >= 0 {
+	if strings.IndexByte(attachedOptions, text[1]) >= 0 {
 		return values
 	}
 	end := 2

@@ -11,13 +11,13 @@ import (
 	"github.com/croft-run/croft/host/files"
 )
 
-// Options say which rules are on. The zero value has none but the refusal of
-// empty commands and of NUL; start from [Local], [Strict] or [Sandbox].
+// Options are the rules of a Checker. The zero value refuses only empty commands and NUL;
+// start from [Local], [Strict] or [Sandbox].
 type Options struct {
-	// Root is the workspace as commands see it, an absolute path, and Boundary
-	// the files there. Both are required where Paths.Check is set.
-	Root     string
-	Boundary *files.Root
+	// Root is the absolute path of the workspace as commands see it, and Files gives
+	// access to it. Both are required if Paths.Check is set.
+	Root  string
+	Files *files.Root
 
 	Commands Commands
 	Argv     Argv
@@ -25,29 +25,29 @@ type Options struct {
 	Env      Env
 	Limits   Limits
 
-	// Control refuses control characters other than tab, newline and carriage
-	// return. NUL is always refused: no process can be given one.
+	// Control refuses control characters other than tab, newline and carriage return. NUL
+	// is always refused, because execve can't pass it.
 	Control bool
 }
 
-// Commands are the rules for programs. A pattern is a name, in which * and ? and
-// [...] have their usual meaning.
+// Commands are the rules for programs. A pattern is a name in which *, ? and [...] have
+// their usual meaning.
 type Commands struct {
-	// Allow, where it is not empty, names the only programs that may run,
-	// programs that run others included. A pattern without a slash stands for
+	// Allow, if not empty, names the only programs that may run,
+	// including programs that run other programs. A pattern without a slash stands for
 	// the program of that name in PATH, one with a slash for that path alone;
 	// names that are known only at run time are refused. Functions that a script
 	// declares and builtins that run nothing need not be listed.
 	Allow []string
 
-	// Deny names programs that may not run, wherever they are: a pattern is held
-	// against the last element of the program's path, in lower case and without
+	// Deny names programs that may not run, in any directory: a pattern is compared
+	// with the last element of the program's path, in lower case and without
 	// ".exe".
 	Deny []string
 
-	// Unparsed lets scripts run that are not valid bash, for their part that is
-	// not; else they are refused, because a shell runs what comes before the
-	// mistake.
+	// Unparsed allows scripts that are not valid bash; the part that can't be parsed is not
+	// checked. Otherwise such scripts are refused, because a shell runs the commands before
+	// a syntax error.
 	Unparsed bool
 }
 
@@ -58,60 +58,60 @@ type Argv struct {
 	Globs          bool // arguments with *, ? or [ are refused
 }
 
-// Paths are the rules for what names a file.
+// Paths are the rules for paths.
 type Paths struct {
-	// Check has the boundary judge arguments, redirections and the directory.
+	// Check checks arguments, redirections and the directory against Root.
 	Check bool
 
-	// Allow are paths outside that may be named; one that ends in a slash
+	// Allow are paths outside the workspace that may be named; one that ends in a slash
 	// stands for everything below it.
 	Allow []string
 
-	// Home is what HOME is for commands that do not set it themselves: ~ and
-	// $HOME are judged as this path. "" is somewhere outside.
+	// Home is the HOME of commands that do not set it: ~ and $HOME are checked as this
+	// path. "" counts as outside.
 	Home string
 
-	// Programs are directories outside from which a program may be named by its
-	// path. A bare name is looked up in PATH and needs no entry.
+	// Programs are directories outside the workspace from which a program may be named by
+	// its path. A bare name is looked up in PATH and needs no entry.
 	Programs []string
 }
 
-// Env are the rules for variables that come with a command. A pattern is a name
-// in which * has its usual meaning; case does not count. What the workspace gives
-// every command is not seen here.
+// Env are the rules for variables of a command. A pattern is a name in which * has its
+// usual meaning; case is ignored. Variables that the workspace gives every command are not
+// checked.
 type Env struct {
 	Allow  []string // the only names that pass; empty is all
 	Deny   []string // names that do not pass, whatever Allow says
-	Refuse bool     // refuse the command; else the variable is left out
+	Refuse bool     // refuse the command; otherwise the variable is removed
 }
 
-// Limits are caps in bytes. 0 is none, but a script beyond MaxScript is never
-// judged, and refused.
+// Limits are limits in bytes; 0 is unlimited. A script longer than MaxScript is always
+// refused.
 type Limits struct {
 	Argv   int // all arguments together
 	Env    int // all variables of a command together
 	Script int
 }
 
-// MaxScript is what Linux passes in one argument.
+// MaxScript is the largest argument that Linux passes to a program.
 const MaxScript = 128<<10 - 1
 
-// DefaultDeny returns the programs that no preset lets run.
+// DefaultDeny returns the programs that every preset refuses.
 func DefaultDeny() []string {
 	return []string{"sudo", "su", "shutdown", "reboot", "halt", "poweroff", "chroot", "mount", "umount", "mkfs", "mkfs.*"}
 }
 
-// systemDirs are where a path names what its bare name would.
+// systemDirs are directories of PATH: a program may be named by a path in them.
 var systemDirs = []string{"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin", "/opt/homebrew/bin"}
 
-// devices are harmless, and part of how scripts are written.
+// devices are harmless devices that scripts commonly use.
 var devices = []string{
 	"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty",
 	"/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/",
 }
 
-// Local returns the rules where nothing else stands between a command and the
-// host: everything that a shell can live with. Root and Boundary remain to be set.
+// Local returns the rules for commands that run on the host without isolation. The caller
+// sets Root and Files.
 func Local() *Options {
 	return &Options{
 		Commands: Commands{Deny: append(DefaultDeny(), "dd")},
@@ -122,9 +122,9 @@ func Local() *Options {
 	}
 }
 
-// Strict returns the rules of Local for those who need no shell: programs by
-// bare name or from the workspace, with plain arguments and an environment that
-// is taken whole or not at all. Root and Boundary remain to be set.
+// Strict returns the rules of Local for callers that need no shell: programs by bare name
+// or from the workspace, with plain arguments, and no removal of variables: a command with
+// a denied variable is refused. The caller sets Root and Files.
 func Strict() *Options {
 	o := Local()
 	o.Argv = Argv{Only: true, Metacharacters: true, Globs: true}
@@ -133,33 +133,33 @@ func Strict() *Options {
 	return o
 }
 
-// Sandbox returns the rules where the kernel is the fence: the deny list, which
-// saves an agent from trying what can't work.
+// Sandbox returns the rules for commands that the kernel isolates: only the deny list,
+// which tells an agent early what can't work.
 func Sandbox() *Options {
 	return &Options{Commands: Commands{Deny: DefaultDeny(), Unparsed: true}}
 }
 
-func (o *Options) check() error {
-	if o.Paths.Check && (o.Boundary == nil || !filepath.IsAbs(o.Root)) {
-		return fmt.Errorf("guard: new: %w: Paths.Check needs a Boundary and an absolute Root, not %q", fault.InvalidArgument, o.Root)
+func (o *Options) validate() error {
+	if o.Paths.Check && (o.Files == nil || !filepath.IsAbs(o.Root)) {
+		return fmt.Errorf("cmdpolicy: new: %w: Paths.Check needs Files and an absolute Root, not %q", fault.InvalidArgument, o.Root)
 	}
 	for _, list := range [][]string{o.Commands.Allow, o.Commands.Deny, o.Env.Allow, o.Env.Deny} {
 		for _, pattern := range list {
 			if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-				return fmt.Errorf("guard: new: %w: pattern %q; a pattern is a name with *, ? or [...]", fault.InvalidArgument, pattern)
+				return fmt.Errorf("cmdpolicy: new: %w: pattern %q; a pattern is a name with *, ? or [...]", fault.InvalidArgument, pattern)
 			}
 		}
 	}
 	for _, name := range slices.Concat(o.Paths.Allow, o.Paths.Programs, []string{o.Paths.Home}) {
 		if name != "" && !strings.HasPrefix(name, "/") {
-			return fmt.Errorf("guard: new: %w: path %q is not absolute", fault.InvalidArgument, name)
+			return fmt.Errorf("cmdpolicy: new: %w: path %q is not absolute", fault.InvalidArgument, name)
 		}
 	}
 	for name, n := range map[string]int{
 		"Limits.Argv": o.Limits.Argv, "Limits.Env": o.Limits.Env, "Limits.Script": o.Limits.Script,
 	} {
 		if n < 0 {
-			return fmt.Errorf("guard: new: %w: %s %d must not be negative", fault.InvalidArgument, name, n)
+			return fmt.Errorf("cmdpolicy: new: %w: %s %d must not be negative", fault.InvalidArgument, name, n)
 		}
 	}
 	return nil

@@ -13,76 +13,75 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// maxLinks is how many symlinks a path may go through, as Linux has it.
+// maxLinks is the number of symlinks that a path may lead through, as in Linux.
 const maxLinks = 40
 
-// maxName is how many bytes a path may have, as Linux and macOS have it.
+// maxName is the number of bytes of a path, as in Linux and macOS.
 const maxName = 4095
 
-// A fence judges what names a file.
-type fence struct {
+// A pathChecker checks paths against the workspace.
+type pathChecker struct {
 	root     *files.Root
 	roots    []string // spellings of the workspace's own path
 	allow    []string
 	programs []string
 }
 
-func newFence(o *Options) *fence {
-	f := &fence{root: o.Boundary, roots: []string{path.Clean(o.Root)}, allow: o.Paths.Allow, programs: o.Paths.Programs}
+func newPathChecker(o *Options) *pathChecker {
+	f := &pathChecker{root: o.Files, roots: []string{path.Clean(o.Root)}, allow: o.Paths.Allow, programs: o.Paths.Programs}
 	if real, err := filepath.EvalSymlinks(o.Root); err == nil && real != f.roots[0] {
 		f.roots = append(f.roots, real)
 	}
 	return f
 }
 
-// check judges the directory of a command, its programs, arguments and
-// redirections.
-func (f *fence) check(ctx context.Context, found *finding, dir, home string) error {
+// checkCommand checks the directory, programs, arguments and redirections of a command.
+func (f *pathChecker) checkCommand(ctx context.Context, found *analysis, dir, home string) error {
 	if dir == "" {
 		dir = "."
 	}
-	if err := f.judge(ctx, []string{"."}, dir); err != nil {
+	if err := f.checkPath(ctx, []string{"."}, dir); err != nil {
 		return err
 	}
-	if rel, ok := f.inside(dir); ok {
+	if rel, ok := f.relativeToRoot(dir); ok {
 		dir = rel
 	}
-	c := checker{fence: f, home: home}
-	c.dirs, c.certain = f.directories(found, dir)
+	c := wordChecker{pathChecker: f, home: home}
+	c.dirs, c.dirsKnown = f.possibleDirs(found, dir)
 	for _, call := range found.calls {
-		if err := c.program(ctx, call.words[0]); err != nil {
+		if err := c.checkProgram(ctx, call.words[0]); err != nil {
 			return err
 		}
-		if err := c.words(ctx, arguments(call)); err != nil {
+		if err := c.checkWords(ctx, fileArguments(call)); err != nil {
 			return err
 		}
 	}
-	return c.words(ctx, found.redirects)
+	return c.checkWords(ctx, found.redirects)
 }
 
-// A checker judges the words of one command.
-type checker struct {
-	*fence
-	home    string   // where ~ leads; "" is outside
-	dirs    []string // where the command may run
-	certain bool     // and there are no others
+// A wordChecker checks the words of one command.
+type wordChecker struct {
+	*pathChecker
+	home      string   // the path of ~; "" is outside
+	dirs      []string // possible working directories
+	dirsKnown bool     // dirs is complete
 }
 
-// program judges a program that is named by a path.
-func (c *checker) program(ctx context.Context, w word) error {
+// checkProgram checks a program that is named by a path.
+func (c *wordChecker) checkProgram(ctx context.Context, w word) error {
 	if !strings.Contains(w.text, "/") && !strings.HasPrefix(w.text, "~") {
 		return nil
 	}
 	if clean := path.Clean(w.text); w.known && slices.Contains(c.programs, path.Dir(clean)) {
 		return nil
 	}
-	return c.word(ctx, w)
+	return c.checkWord(ctx, w)
 }
 
-func (c *checker) words(ctx context.Context, words []word) error {
+func (c *wordChecker) checkWords(ctx context.Context, words []word) error {
 	for _, w := range words {
-		for _, part := range candidates(w) {
-			if err := c.word(ctx, part); err != nil {
+		for _, part := range pathCandidates(w) {
+			if err := c.checkWord(ctx, part); err != nil {
 				return err
 			}
 		}
@@ -90,16 +89,15 @@ func (c *checker) words(ctx context.Context, words []word) error {
 	return nil
 }
 
-// word judges what can be told of a word: all of it, or the directory that its
-// known beginning names.
-func (c *checker) word(ctx context.Context, w word) error {
+// checkWord checks a word, or the directory of its known beginning.
+func (c *wordChecker) checkWord(ctx context.Context, w word) error {
 	text := w.text
 	if rest, ok := strings.CutPrefix(text, "~"); w.tilde && ok {
-		if c.home == "" || rest != "" && rest[0] != '/' { // no home, or another's
-			return refuse(RulePaths, fault.SandboxViolation, TextHome, text)
+		if c.home == "" || rest != "" && rest[0] != '/' { // no home directory, or that of another user
+			return newRefusal(RulePaths, fault.SandboxViolation, TextHome, text)
 		}
-		if err := c.judge(ctx, c.dirs[:1], c.home+rest); err != nil {
-			return refuse(RulePaths, fault.SandboxViolation, TextHome, text)
+		if err := c.checkPath(ctx, c.dirs[:1], c.home+rest); err != nil {
+			return newRefusal(RulePaths, fault.SandboxViolation, TextHome, text)
 		}
 		return nil
 	}
@@ -109,30 +107,30 @@ func (c *checker) word(ctx context.Context, w word) error {
 	if !w.known {
 		text = text[:strings.LastIndexByte(text, '/')+1]
 	}
-	if text == "" || !c.certain && text[0] != '/' {
+	if text == "" || !c.dirsKnown && text[0] != '/' {
 		return nil
 	}
-	return c.judge(ctx, c.dirs, text)
+	return c.checkPath(ctx, c.dirs, text)
 }
 
-// judge refuses a path that leaves from wherever in dirs it may be used.
-func (f *fence) judge(ctx context.Context, dirs []string, name string) error {
+// checkPath refuses a path that leads outside from every directory in dirs.
+func (f *pathChecker) checkPath(ctx context.Context, dirs []string, name string) error {
 	var text string
 	for _, dir := range dirs {
 		var err error
-		if text, err = f.resolve(ctx, dir, name); err != nil {
+		if text, err = f.resolvePath(ctx, dir, name); err != nil {
 			return err
 		}
 		if text == "" {
 			return nil
 		}
 	}
-	return refuse(RulePaths, fault.SandboxViolation, text, name)
+	return newRefusal(RulePaths, fault.SandboxViolation, text, name)
 }
 
-// inside returns an absolute path relative to the workspace, if it is there. It
-// keeps the dots of the part below the workspace, which may cross symlinks.
-func (f *fence) inside(name string) (string, bool) {
+// relativeToRoot returns an absolute path relative to the workspace, if it is inside. It
+// keeps ".." elements below the workspace, which may follow symlinks.
+func (f *pathChecker) relativeToRoot(name string) (string, bool) {
 	if !strings.HasPrefix(name, "/") {
 		return name, false
 	}
@@ -150,20 +148,20 @@ func (f *fence) inside(name string) (string, bool) {
 	return "", false
 }
 
-func (f *fence) allowed(name string) bool {
+func (f *pathChecker) isAllowed(name string) bool {
 	clean := path.Clean(name)
 	return slices.ContainsFunc(f.allow, func(a string) bool {
 		return clean == a || strings.HasSuffix(a, "/") && strings.HasPrefix(clean, a)
 	})
 }
 
-// resolve returns "" for a path that stays inside, and else the text that says
-// how it does not. A path must stay inside as it is written, for programs that
-// clean it up, and as the kernel follows it.
-func (f *fence) resolve(ctx context.Context, dir, name string) (string, error) {
+// resolvePath returns "" for a path that stays inside, or else the text of the refusal. A
+// path must stay inside both lexically, for programs that clean it, and as the kernel
+// follows it.
+func (f *pathChecker) resolvePath(ctx context.Context, dir, name string) (string, error) {
 	if strings.HasPrefix(name, "/") {
-		rel, ok := f.inside(name)
-		if !ok && f.allowed(name) {
+		rel, ok := f.relativeToRoot(name)
+		if !ok && f.isAllowed(name) {
 			return "", nil
 		}
 		if !ok {
@@ -177,12 +175,12 @@ func (f *fence) resolve(ctx context.Context, dir, name string) (string, error) {
 	if len(name) > maxName {
 		return "", nil // no program can open it
 	}
-	return f.follow(ctx, strings.Split(dir+"/"+name, "/"))
+	return f.followSymlinks(ctx, strings.Split(dir+"/"+name, "/"))
 }
 
-// follow goes the way that the kernel would, element by element. What does not
-// exist can't be a symlink, so from there on the path is what is written.
-func (f *fence) follow(ctx context.Context, todo []string) (string, error) {
+// followSymlinks resolves a path element by element, as the kernel would. From the first
+// element that does not exist on, the path is lexical.
+func (f *pathChecker) followSymlinks(ctx context.Context, todo []string) (string, error) {
 	var done []string
 	links, missing := 0, false
 	for len(todo) > 0 {
@@ -209,7 +207,7 @@ func (f *fence) follow(ctx context.Context, todo []string) (string, error) {
 			missing = true
 			continue
 		case fault.Canceled, fault.DeadlineExceeded:
-			return "", fmt.Errorf("guard: check: %w", err)
+			return "", fmt.Errorf("cmdpolicy: check: %w", err)
 		case fault.SandboxViolation:
 			return TextResolvesOutside, nil
 		default:
@@ -224,8 +222,8 @@ func (f *fence) follow(ctx context.Context, todo []string) (string, error) {
 		target := info.Target
 		done = done[:len(done)-1]
 		if strings.HasPrefix(target, "/") {
-			rel, ok := f.inside(target)
-			if !ok && f.allowed(target) {
+			rel, ok := f.relativeToRoot(target)
+			if !ok && f.isAllowed(target) {
 				return "", nil
 			}
 			if !ok {

@@ -12,7 +12,7 @@ import (
 )
 
 // workspace makes a tree with a file outside, and the guard of a preset for it.
-func workspace(t *testing.T, opts *Options) (*Guard, string) {
+func workspace(t *testing.T, opts *Options) (*Checker, string) {
 	t.Helper()
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -42,7 +42,7 @@ func workspace(t *testing.T, opts *Options) (*Guard, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { root.Close() })
-	opts.Root, opts.Boundary = dir, root
+	opts.Root, opts.Files = dir, root
 	return mustNew(t, opts), dir
 }
 
@@ -129,7 +129,7 @@ func TestProgramsByPath(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for _, g := range []struct {
-			guard *Guard
+			guard *Checker
 			want  string
 		}{{local, tt.local}, {strict, tt.strict}} {
 			r := refusal(t, g.guard, driver.Command{Argv: []string{tt.program}})
@@ -138,7 +138,7 @@ func TestProgramsByPath(t *testing.T) {
 			}
 		}
 	}
-	for g, d := range map[*Guard]string{local: dir, strict: strictDir} {
+	for g, d := range map[*Checker]string{local: dir, strict: strictDir} {
 		if r := refusal(t, g, driver.Command{Argv: []string{d + "/sub/tool"}}); r != nil {
 			t.Errorf("a program of the workspace by its whole path: %v", r)
 		}
@@ -208,7 +208,7 @@ func TestSymlinkedRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	o.Root, o.Boundary = link, root
+	o.Root, o.Files = link, root
 	g := mustNew(t, o)
 	for arg, want := range map[string]string{link + "/a.txt": "", dir + "/a.txt": "", link: "", "absin": "", "/etc/hosts": TextOutside, link + "/secret": TextResolvesOutside} {
 		if got := textOf(refusal(t, g, driver.Command{Argv: []string{"cat", arg}})); got != want {
@@ -220,7 +220,7 @@ func TestSymlinkedRoot(t *testing.T) {
 func TestClosedBoundaryRefuses(t *testing.T) {
 	o := Local()
 	g, _ := workspace(t, o)
-	o.Boundary.Close()
+	o.Files.Close()
 	if got := textOf(refusal(t, g, driver.Command{Argv: []string{"cat", "a.txt"}})); got != TextUnresolvable {
 		t.Errorf("with a closed boundary: %q, want %q", got, TextUnresolvable)
 	}
@@ -237,7 +237,7 @@ func FuzzPath(f *testing.F) {
 	}
 	f.Cleanup(func() { root.Close() })
 	o := Local()
-	o.Root, o.Boundary, o.Paths.Allow, o.Control = dir, root, nil, false
+	o.Root, o.Files, o.Paths.Allow, o.Control = dir, root, nil, false
 	g, err := New(o)
 	if err != nil {
 		f.Fatal(err)

@@ -33,7 +33,7 @@ func TestWithProcesses(t *testing.T) {
 	}
 	defer root.Close()
 	opts := cmdpolicy.Local()
-	opts.Root, opts.Boundary = dir, root
+	opts.Root, opts.Files = dir, root
 	g, err := cmdpolicy.New(opts)
 	if err != nil {
 		t.Fatal(err)

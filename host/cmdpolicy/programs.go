@@ -8,14 +8,14 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// checkPrograms holds the programs of a finding against the lists.
-func (g *Guard) checkPrograms(f *finding) error {
-	for _, c := range f.calls {
-		p := c.words[0]
-		if name, ok := denied(p, g.opts.Commands.Deny); ok {
-			return refuse(RuleCommands, fault.SandboxViolation, named(TextDenied, name), "")
+// checkPrograms checks the programs of an analysis against the deny and allow lists.
+func (c *Checker) checkPrograms(f *analysis) error {
+	for _, program := range f.calls {
+		p := program.words[0]
+		if name, ok := matchDenied(p, c.opts.Commands.Deny); ok {
+			return newRefusal(RuleCommands, fault.SandboxViolation, withName(TextDenied, name), "")
 		}
-		if r := g.checkAllowed(f, c); r != nil {
+		if r := c.checkAllowed(f, program); r != nil {
 			return r
 		}
 	}
@@ -23,66 +23,68 @@ func (g *Guard) checkPrograms(f *finding) error {
 	case "":
 		return nil
 	case TextUnparsed:
-		if g.opts.Commands.Unparsed && len(g.opts.Commands.Allow) == 0 {
+		if c.opts.Commands.Unparsed && len(c.opts.Commands.Allow) == 0 {
 			return nil
 		}
 	}
-	return refuse(RuleWellFormed, fault.InvalidArgument, f.problem, f.where)
+	return newRefusal(RuleWellFormed, fault.InvalidArgument, f.problem, f.where)
 }
 
-// denied reports whether a program is, or by its pattern could be, on the list.
-func denied(p word, deny []string) (string, bool) {
+// matchDenied reports whether a program matches the deny list, or is a glob that could.
+func matchDenied(p word, deny []string) (string, bool) {
 	if !p.known {
 		return "", false
 	}
 	name := programName(p.text)
 	for _, d := range deny {
 		d = strings.ToLower(d)
-		if match(d, name) || p.glob && match(name, d) {
+		if matchPattern(d, name) || p.glob && matchPattern(name, d) {
 			return name, true
 		}
 	}
 	return "", false
 }
 
-// checkAllowed refuses a program that is not on the allow list, where there is one.
-func (g *Guard) checkAllowed(f *finding, c call) *Refusal {
-	p, allow := c.words[0], g.opts.Commands.Allow
+// checkAllowed refuses a program that is not on the allow list, if there is one.
+func (c *Checker) checkAllowed(f *analysis, program call) *Refusal {
+	p, allow := program.words[0], c.opts.Commands.Allow
 	if len(allow) == 0 {
 		return nil
 	}
 	if !p.known || p.glob && p.text != "[" {
-		return refuse(RuleCommands, fault.PermissionDenied, TextUnknown, p.text)
+		return newRefusal(RuleCommands, fault.PermissionDenied, TextUnknown, p.text)
 	}
-	if c.script && (builtins[p.text] || f.functions[p.text]) {
+	if program.script && (builtins[p.text] || f.functions[p.text]) {
 		return nil
 	}
-	if slices.ContainsFunc(allow, func(pattern string) bool { return match(pattern, p.text) }) {
+	if slices.ContainsFunc(allow, func(pattern string) bool { return matchPattern(pattern, p.text) }) {
 		return nil
 	}
-	return refuse(RuleCommands, fault.PermissionDenied, named(TextNotAllowed, p.text), "")
+	return newRefusal(RuleCommands, fault.PermissionDenied, withName(TextNotAllowed, p.text), "")
 }
 
-// match is path.Match, for patterns that may come from a script: a bad one
+// matchPattern is path.Match for patterns that may come from a script: an invalid one
 // matches nothing.
-func match(pattern, name string) bool {
+func matchPattern(pattern, name string) bool {
 	ok, err := path.Match(pattern, name)
 	return ok && err == nil
 }
 
-// programName is what a program is called, wherever it is.
+// programName returns the last element of a program's path, in lower case and without
+// ".exe".
 func programName(p string) string {
 	name := strings.ToLower(strings.TrimSpace(p))
 	name = name[strings.LastIndexByte(name, '/')+1:]
 	return strings.TrimSuffix(name, ".exe")
 }
 
-// builtins are of the shell, and run nothing but what is found elsewhere.
-var builtins = set(`: [ [[ alias bg break builtin cd command continue declare dirs echo eval exec exit export false fg
+// builtins are builtins of the shell that run no program; the analysis finds programs in
+// their arguments separately.
+var builtins = wordSet(`: [ [[ alias bg break builtin cd command continue declare dirs echo eval exec exit export false fg
 	getopts hash help jobs kill let local mapfile popd printf pushd pwd read readarray readonly return set shift shopt
 	test time times trap true type typeset ulimit umask unalias unset wait`)
 
-func set(words string) map[string]bool {
+func wordSet(words string) map[string]bool {
 	m := map[string]bool{}
 	for _, w := range strings.Fields(words) {
 		m[w] = true
@@ -90,11 +92,11 @@ func set(words string) map[string]bool {
 	return m
 }
 
-// A wrapper is how a program that runs another finds it among its arguments.
+// A wrapper describes how a program that runs another one finds it in its arguments.
 type wrapper struct {
 	short  string // options that take a value, by letter
 	long   string // options that take a value in the next word
-	idle   string // options by which it runs nothing
+	noRun  string // options with which it runs no program
 	script string // options, by letter or word, whose value is a script
 	skip   int    // arguments before the program
 	assign bool   // NAME=VALUE may stand before the program
@@ -106,15 +108,15 @@ var wrappers = map[string]wrapper{
 	"nohup":            {},
 	"setsid":           {},
 	"exec":             {short: "a"},
-	"command":          {idle: "vV"},
+	"command":          {noRun: "vV"},
 	"builtin":          {},
 	"time":             {short: "fo", long: "format output"},
 	"timeout":          {short: "sk", long: "signal kill-after", skip: 1},
 	"stdbuf":           {short: "ioe", long: "input output error"},
 	"xargs":            {short: "adEILnPsJRS", long: "arg-file delimiter max-lines max-args max-procs max-chars replace process-slot-var"},
-	"ionice":           {short: "cn", long: "class classdata", idle: "pPu"},
-	"chrt":             {short: "TPD", long: "sched-runtime sched-period sched-deadline", idle: "pm", skip: 1},
-	"taskset":          {idle: "p", skip: 1},
+	"ionice":           {short: "cn", long: "class classdata", noRun: "pPu"},
+	"chrt":             {short: "TPD", long: "sched-runtime sched-period sched-deadline", noRun: "pm", skip: 1},
+	"taskset":          {noRun: "p", skip: 1},
 	"numactl":          {short: "iNCmpl", long: "interleave cpunodebind physcpubind membind preferred"},
 	"prlimit":          {short: "po", long: "pid output"},
 	"setpriv":          {long: "ruid euid rgid egid reuid regid groups inh-caps ambient-caps bounding-set securebits pdeathsig selinux-label apparmor-profile"},
@@ -158,14 +160,14 @@ var wrappers = map[string]wrapper{
 	"sg":               {script: "c", skip: 1},
 }
 
-// shells take scripts.
-var shells = set("sh bash dash ash zsh ksh mksh rbash busybox-sh yash posh fish")
+// shells run scripts.
+var shells = wordSet("sh bash dash ash zsh ksh mksh rbash busybox-sh yash posh fish")
 
-// call adds a call, and what it runs in its turn.
-func (f *finding) call(words []word, depth int) {
+// addCall adds a call and the calls that it runs in turn.
+func (f *analysis) addCall(words []word, depth int) {
 	for len(words) > 0 {
 		if depth > maxDepth {
-			f.fail(TextNested, "")
+			f.setProblem(TextNested, "")
 			return
 		}
 		at := len(f.calls)
@@ -173,44 +175,42 @@ func (f *finding) call(words []word, depth int) {
 		if !words[0].known {
 			return
 		}
-		own, rest, deeper := f.runs(words, depth)
+		own, rest, deeper := f.splitInnerCall(words, depth)
 		f.calls[at].words = own
 		words, depth = rest, depth+deeper
 	}
 }
 
-// runs splits the words of a call into its own and those of the program that it
-// runs, adding what it runs otherwise. deeper is 1 where rest is not just the
-// end of words.
-func (f *finding) runs(words []word, depth int) (own, rest []word, deeper int) {
+// splitInnerCall splits the words of a call into its own and those of the program that it
+// runs, and adds scripts that it runs. deeper is 1 if rest is not just the end of words.
+func (f *analysis) splitInnerCall(words []word, depth int) (own, rest []word, deeper int) {
 	name := programName(words[0].text)
 	w, ok := wrappers[name]
-	if !ok && strings.HasPrefix(name, "ld-") && strings.Contains(name, ".so") { // the dynamic loader runs what it is given
+	if !ok && strings.HasPrefix(name, "ld-") && strings.Contains(name, ".so") { // the dynamic loader runs its argument
 		w, ok = wrapper{long: "library-path inhibit-rpath audit preload argv0"}, true
 	}
 	switch {
 	case shells[name]:
-		return f.shell(words, depth), nil, 0
+		return f.addShell(words, depth), nil, 0
 	case name == "env":
-		return envRuns(words)
+		return splitEnvCall(words)
 	case !ok:
-		return f.special(name, words, depth), nil, 0
+		return f.addSpecial(name, words, depth), nil, 0
 	}
-	rest, scripts := w.inner(words[1:])
+	rest, scripts := w.splitArgs(words[1:])
 	own = words[:len(words)-len(rest)]
 	for _, s := range scripts {
-		f.nested(s, depth)
+		f.addNestedScript(s, depth)
 		own = slices.DeleteFunc(slices.Clone(own), func(o word) bool { return o == s })
 	}
 	return own, rest, 0
 }
 
-// nested adds a script that is an argument.
-func (f *finding) nested(s word, depth int) { f.script(s.script(), depth+1) }
+// addNestedScript adds a script that is an argument.
+func (f *analysis) addNestedScript(s word, depth int) { f.addScript(s.asScript(), depth+1) }
 
-// inner splits the arguments of a wrapper into those that are the program it
-// runs, and scripts.
-func (w wrapper) inner(args []word) (rest, scripts []word) {
+// splitArgs returns the arguments of a wrapper that are the program it runs, and scripts.
+func (w wrapper) splitArgs(args []word) (rest, scripts []word) {
 	i := 0
 	for i < len(args) && args[i].known {
 		t := args[i].text
@@ -225,11 +225,11 @@ func (w wrapper) inner(args []word) (rest, scripts []word) {
 		if t == "--" {
 			break
 		}
-		takes, value, isScript, idle := w.option(t)
+		takes, value, isScript, idle := w.parseOption(t)
 		if idle {
 			return nil, scripts
 		}
-		v := plain(value)
+		v := literalWord(value)
 		if takes && value == "" && i < len(args) {
 			v = args[i]
 			i++
@@ -250,9 +250,9 @@ func (w wrapper) inner(args []word) (rest, scripts []word) {
 	return args[i:], scripts
 }
 
-// option reads a word of options: whether the last takes a value, and that value
-// where it is part of the word.
-func (w wrapper) option(t string) (takes bool, value string, isScript, idle bool) {
+// parseOption parses a word of options: whether the last option takes a value, and that
+// value if it is part of the word.
+func (w wrapper) parseOption(t string) (takes bool, value string, isScript, idle bool) {
 	if name, ok := strings.CutPrefix(t, "--"); ok {
 		name, value, has := strings.Cut(name, "=")
 		isScript = len(name) > 1 && slices.Contains(strings.Fields(w.script), name)
@@ -260,7 +260,7 @@ func (w wrapper) option(t string) (takes bool, value string, isScript, idle bool
 	}
 	for j := 1; j < len(t); j++ {
 		c := t[j : j+1]
-		if strings.Contains(w.idle, c) {
+		if strings.Contains(w.noRun, c) {
 			return false, "", false, true
 		}
 		if isScript = w.script != "" && c == w.script[:1]; isScript || strings.Contains(w.short, c) {

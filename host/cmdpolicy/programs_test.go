@@ -9,7 +9,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func mustNew(t testing.TB, o *Options) *Guard {
+func mustNew(t testing.TB, o *Options) *Checker {
 	t.Helper()
 	g, err := New(o)
 	if err != nil {
@@ -19,7 +19,7 @@ func mustNew(t testing.TB, o *Options) *Guard {
 }
 
 // refusal checks a command and returns why it was refused, nil where it was not.
-func refusal(t testing.TB, g *Guard, cmd driver.Command) *Refusal {
+func refusal(t testing.TB, g *Checker, cmd driver.Command) *Refusal {
 	t.Helper()
 	_, err := g.Check(t.Context(), cmd)
 	if err == nil {
@@ -242,7 +242,7 @@ func FuzzScript(f *testing.F) {
 		if r := refusal(t, g, driver.Command{Script: s + "\nsudo id\n"}); r == nil && !strings.Contains(s, "<<") && !strings.HasSuffix(s, "\\") {
 			t.Fatalf("sudo passes after %q", s)
 		}
-		var found finding
-		found.argv(append([]string{"env"}, strings.Fields(s)...))
+		var found analysis
+		found.addArgv(append([]string{"env"}, strings.Fields(s)...))
 	})
 }

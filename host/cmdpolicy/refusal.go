@@ -32,7 +32,7 @@ const (
 	TextHome            = "Sandbox violation: command references home path outside workspace sandbox"
 )
 
-// A Rule is what a command was refused by.
+// A Rule is the rule that refused a command.
 type Rule string
 
 // Rules.
@@ -45,35 +45,35 @@ const (
 	RuleEnv        Rule = "env"
 )
 
-// A Refusal is why a command may not run. Its code is fault.SandboxViolation for
-// paths outside and denied programs, fault.PermissionDenied for what the options
-// do not allow, and fault.InvalidArgument for what no options would.
+// A Refusal is the reason why a command may not run. Its code is fault.SandboxViolation for
+// paths outside and denied programs, fault.PermissionDenied for commands that other options
+// could allow, and fault.InvalidArgument for commands that no options allow.
 type Refusal struct {
 	Rule    Rule
 	Code    fault.Code
-	Text    string // one of the constants, with the name it speaks of
+	Text    string // one of the constants, with the name it is about
 	Subject string // the argument, path, program or position that it is about; may be empty
 }
 
 // Error returns the text with its subject.
 func (r *Refusal) Error() string {
 	if r.Subject == "" {
-		return "guard: " + r.Text
+		return "cmdpolicy: " + r.Text
 	}
-	return fmt.Sprintf("guard: %s: %s", shown(r.Subject), r.Text)
+	return fmt.Sprintf("cmdpolicy: %s: %s", quoteSubject(r.Subject), r.Text)
 }
 
 // Unwrap returns the code.
 func (r *Refusal) Unwrap() error { return r.Code }
 
-func refuse(rule Rule, code fault.Code, text, subject string) *Refusal {
+func newRefusal(rule Rule, code fault.Code, text, subject string) *Refusal {
 	return &Refusal{Rule: rule, Code: code, Text: text, Subject: subject}
 }
 
-func named(text, name string) string { return fmt.Sprintf("%s %q", text, name) }
+func withName(text, name string) string { return fmt.Sprintf("%s %q", text, name) }
 
-// shown is something of the caller's as it appears in a message.
-func shown(s string) string {
+// quoteSubject quotes and shortens text of the caller for an error.
+func quoteSubject(s string) string {
 	const most = 120
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "") + "..."

@@ -9,8 +9,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Seatbelt runs each command under macOS's sandbox-exec with a profile from a
-// file. It is a wrapper for package process.
+// A Seatbelt runs each command under macOS's sandbox-exec with a profile from a file. It is
+// a process.Wrapper.
 type Seatbelt struct {
 	Program string // sandbox-exec; "" is /usr/bin/sandbox-exec
 	File    string // the profile, an absolute path that commands can't write to
@@ -19,10 +19,10 @@ type Seatbelt struct {
 // Wrap returns the call of sandbox-exec that runs a program.
 func (s *Seatbelt) Wrap(program string, args []string, cwd string) (string, []string, error) {
 	if !path.IsAbs(s.File) {
-		return "", nil, fmt.Errorf("guard: seatbelt: %w: profile %q is not an absolute path", fault.InvalidArgument, s.File)
+		return "", nil, fmt.Errorf("cmdpolicy: seatbelt: %w: profile %q is not an absolute path", fault.InvalidArgument, s.File)
 	}
-	if program == "" || program[0] == '-' { // sandbox-exec would read its own options from it
-		return "", nil, fmt.Errorf("guard: seatbelt: %w: program %q", fault.InvalidArgument, program)
+	if program == "" || program[0] == '-' { // sandbox-exec would parse it as its own option
+		return "", nil, fmt.Errorf("cmdpolicy: seatbelt: %w: program %q", fault.InvalidArgument, program)
 	}
 	name := s.Program
 	if name == "" {
@@ -31,22 +31,21 @@ func (s *Seatbelt) Wrap(program string, args []string, cwd string) (string, []st
 	return name, append([]string{"-f", s.File, program}, args...), nil
 }
 
-// A Profile is what a command may do under Seatbelt. All paths are absolute and
-// free of symlinks: the kernel compares what they resolve to, so that /tmp is
-// /private/tmp.
+// A Profile lists what a command may do under Seatbelt. All paths are absolute and without
+// symlinks: the kernel compares resolved paths, so /tmp is /private/tmp.
 //
-// It prevents writing outside Writable, reading Hidden, signalling processes
-// outside and, without Network, sockets other than local ones. It does not
-// prevent reading what is not Hidden, nor limit anything.
+// It prevents writing outside Writable, reading Hidden, signalling processes outside the
+// sandbox and, without Network, sockets other than local ones. It does not prevent reading
+// other files, and limits no resources.
 type Profile struct {
 	Writable  []string // with all below them, the workspace first
 	Protected []string // within Writable, but read-only
-	Hidden    []string // can't be read either, unless Writable
+	Hidden    []string // can't be read, unless Writable
 	Network   bool
 }
 
-// Text returns the profile in the language of sandbox-exec. The same profile has
-// the same text. A later rule wins over an earlier one.
+// Text returns the profile in the language of sandbox-exec (SBPL). Equal profiles have
+// equal text. A later rule overrides an earlier one.
 func (p *Profile) Text() (string, error) {
 	var b strings.Builder
 	b.WriteString(profileHead)
@@ -86,14 +85,14 @@ func (p *Profile) WriteFile(name string) error {
 	}
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return fmt.Errorf("guard: write profile: %w: %w", fault.Of(err), err)
+		return fmt.Errorf("cmdpolicy: write profile: %w: %w", fault.Of(err), err)
 	}
 	_, err = f.WriteString(text)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
 	if err != nil {
-		return fmt.Errorf("guard: write profile: %w: %w", fault.Of(err), err)
+		return fmt.Errorf("cmdpolicy: write profile: %w: %w", fault.Of(err), err)
 	}
 	return nil
 }
@@ -137,14 +136,14 @@ const profileNetwork = `
     (global-name "com.apple.trustd.agent"))
 `
 
-// sbplString quotes a path as a string of the profile language, whose strings
-// know no escape but those of the quote and the backslash.
+// sbplString quotes a path as a string of SBPL, which escapes only the quote and the
+// backslash.
 func sbplString(name string) (string, error) {
 	switch {
 	case !path.IsAbs(name) || path.Clean(name) != name:
-		return "", fmt.Errorf("guard: profile: %w: path %q; a path is absolute and clean", fault.InvalidArgument, name)
+		return "", fmt.Errorf("cmdpolicy: profile: %w: path %q; a path is absolute and clean", fault.InvalidArgument, name)
 	case strings.ContainsFunc(name, isControl) || strings.ContainsAny(name, "\n\r\t"):
-		return "", fmt.Errorf("guard: profile: %w: path %q has a control character", fault.InvalidArgument, name)
+		return "", fmt.Errorf("cmdpolicy: profile: %w: path %q has a control character", fault.InvalidArgument, name)
 	}
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`, nil
 }

@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// TestDocumentedTable proves that what docs/fence.md says of the rules is what
+// TestDocumentedTable proves that what docs/isolation.md says of the rules is what
 // they are.
 func TestDocumentedTable(t *testing.T) {
-	page, err := os.ReadFile("../../docs/fence.md")
+	page, err := os.ReadFile("../../docs/isolation.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(page), "\n"+table()+"\n") {
-		t.Errorf("docs/fence.md has another table than the presets:\n%s", table())
+		t.Errorf("docs/isolation.md has another table than the presets:\n%s", table())
 	}
 }

@@ -8,38 +8,38 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// A word is an argument as far as it is known before anything runs.
+// A word is an argument as far as it is known before the command runs.
 type word struct {
 	text  string // all of it, or its beginning
 	known bool   // text is all of it
 	glob  bool   // it has pattern characters that a shell would expand
-	rest  string // where it is not known: what follows text, with unknown in place of what is not
+	rest  string // if not known: the text after the known beginning, with unknownText for unknown parts
 	tilde bool   // a ~ at its beginning, or after a =, stands for a home directory
 }
 
-func plain(text string) word { return word{text: text, known: true, tilde: true} }
+func literalWord(text string) word { return word{text: text, known: true, tilde: true} }
 
-func plains(argv []string) []word {
+func literalWords(argv []string) []word {
 	words := make([]word, len(argv))
 	for i, a := range argv {
-		words[i] = plain(a)
+		words[i] = literalWord(a)
 	}
 	return words
 }
 
-// maxBraces is how many words one word's braces may become; beyond it they are
-// left as they are.
+// maxBraces is the number of words that the braces of one word may expand to; with more,
+// braces are not expanded.
 const maxBraces = 64
 
-// fields are the words that a shell makes of w, but for what depends on
+// expandWord returns the words that a shell makes of w, without expansions that depend on
 // variables and files.
-func fields(w *syntax.Word) []word {
-	if at := slices.IndexFunc(w.Parts, separates); at >= 0 {
+func expandWord(w *syntax.Word) []word {
+	if at := slices.IndexFunc(w.Parts, isIFS); at >= 0 {
 		before, after := *w, *w
 		before.Parts, after.Parts = w.Parts[:at], w.Parts[at+1:]
-		words := fields(&after)
+		words := expandWord(&after)
 		if at > 0 {
-			words = append(fields(&before), words...)
+			words = append(expandWord(&before), words...)
 		}
 		return slices.DeleteFunc(words, func(w word) bool { return w.known && w.text == "" })
 	}
@@ -48,7 +48,7 @@ func fields(w *syntax.Word) []word {
 	}
 	split := *w
 	split.Parts = append([]syntax.WordPart(nil), w.Parts...)
-	if !syntax.SplitBraces(&split) || braces(&split) > maxBraces {
+	if !syntax.SplitBraces(&split) || countBraceWords(&split) > maxBraces {
 		return []word{wordOf(w)}
 	}
 	var words []word
@@ -61,9 +61,8 @@ func fields(w *syntax.Word) []word {
 	return words
 }
 
-// separates reports whether a part of a word, outside quotes, is what a shell
-// splits words at.
-func separates(p syntax.WordPart) bool {
+// isIFS reports whether an unquoted part of a word is $IFS, at which a shell splits words.
+func isIFS(p syntax.WordPart) bool {
 	v, ok := p.(*syntax.ParamExp)
 	return ok && v.Param != nil && v.Param.Value == "IFS" && !v.Excl && !v.Length && v.Exp == nil && v.Repl == nil
 }
@@ -73,9 +72,9 @@ func hasBrace(p syntax.WordPart) bool {
 	return ok && strings.Contains(lit.Value, "{")
 }
 
-// braces counts the words that w becomes, up to maxBraces+1. A sequence counts
+// countBraceWords counts the words that w expands to, up to maxBraces+1. A sequence counts
 // as too many: its elements are numbers and letters, not names.
-func braces(w *syntax.Word) int {
+func countBraceWords(w *syntax.Word) int {
 	n := 1
 	for _, p := range w.Parts {
 		b, ok := p.(*syntax.BraceExp)
@@ -84,7 +83,7 @@ func braces(w *syntax.Word) int {
 		}
 		sum := 0
 		for _, e := range b.Elems {
-			sum += braces(e)
+			sum += countBraceWords(e)
 		}
 		if b.Sequence {
 			sum = maxBraces + 1
@@ -96,11 +95,11 @@ func braces(w *syntax.Word) int {
 	return n
 }
 
-// unknown stands in a script for what is known only when it is put together.
-const unknown = "${_}"
+// unknownText stands in a script for a part that is known only at run time.
+const unknownText = "${_}"
 
-// script is the word as a script, as far as it is known.
-func (w word) script() string { return w.text + w.rest }
+// asScript returns the word as a script, as far as it is known.
+func (w word) asScript() string { return w.text + w.rest }
 
 func wordOf(w *syntax.Word) word {
 	var b wordBuilder
@@ -109,7 +108,7 @@ func wordOf(w *syntax.Word) word {
 			b.tilde = b.tilde || i == 0 && strings.HasPrefix(lit.Value, "~") || strings.Contains(lit.Value, "=~")
 			b.glob = b.glob || hasGlob(lit.Value)
 		}
-		b.part(p, false)
+		b.addPart(p, false)
 	}
 	return word{text: b.text.String(), rest: b.rest.String(), known: !b.unknown, glob: b.glob, tilde: b.tilde}
 }
@@ -119,7 +118,7 @@ type wordBuilder struct {
 	unknown, glob, tilde bool
 }
 
-func (b *wordBuilder) part(p syntax.WordPart, double bool) {
+func (b *wordBuilder) addPart(p syntax.WordPart, double bool) {
 	switch p := p.(type) {
 	case *syntax.Lit:
 		b.add(unescape(p.Value, double))
@@ -133,18 +132,18 @@ func (b *wordBuilder) part(p syntax.WordPart, double bool) {
 		}
 	case *syntax.DblQuoted:
 		for _, q := range p.Parts {
-			b.part(q, true)
+			b.addPart(q, true)
 		}
 	case *syntax.ParamExp:
-		b.param(p)
+		b.addParam(p)
 	default:
 		b.addUnknown()
 	}
 }
 
-// param adds a variable. Two are as good as known where a path begins: $HOME is
+// addParam adds a variable. At the beginning of a path, two variables are known: $HOME is
 // ~, and $PWD is ".".
-func (b *wordBuilder) param(p *syntax.ParamExp) {
+func (b *wordBuilder) addParam(p *syntax.ParamExp) {
 	begins := !b.unknown && (b.text.Len() == 0 || strings.HasSuffix(b.text.String(), "="))
 	simple := p.Param != nil && !p.Excl && !p.Length && !p.Width && p.Index == nil && p.Slice == nil && p.Repl == nil && p.Exp == nil
 	switch {
@@ -171,11 +170,11 @@ func (b *wordBuilder) add(s string) {
 
 func (b *wordBuilder) addUnknown() {
 	b.unknown = true
-	b.rest.WriteString(unknown)
+	b.rest.WriteString(unknownText)
 }
 
-// unescape takes away the backslashes that quote, of which there are fewer kinds
-// within double quotes.
+// unescape removes quoting backslashes, of which there are fewer kinds within double
+// quotes.
 func unescape(s string, double bool) string {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s

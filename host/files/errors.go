@@ -8,44 +8,43 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// ErrClosed is the answer of a root that was closed before the call: nothing happened.
+// ErrClosed is the error of a call on a root that was closed before: the call did nothing.
 var ErrClosed = fmt.Errorf("%w: the root is closed", fault.WrongState)
 
-// Errors of our own that several operations share. They carry their code, so
-// that failed does not judge them again.
+// Errors that several operations share. They carry their code, which opError keeps.
 var (
 	errReadOnly   = fmt.Errorf("%w: the root is read-only", fault.PermissionDenied)
 	errIsDir      = fmt.Errorf("%w: it is a directory", fault.InvalidArgument)
 	errNotDir     = fmt.Errorf("%w: it is not a directory", fault.InvalidArgument)
 	errNotRegular = fmt.Errorf("%w: it is neither a regular file nor a directory; FIFOs, sockets and devices are refused", fault.InvalidArgument)
-	errHeld       = fmt.Errorf("%w: it is a mount point, and stays as it is", fault.PermissionDenied)
-	errRoot       = fmt.Errorf("%w: the root itself stays as it is", fault.InvalidArgument)
+	errMountPoint = fmt.Errorf("%w: it is a mount point, which can't be replaced or removed", fault.PermissionDenied)
+	errRoot       = fmt.Errorf("%w: the root itself can't be changed; name something in it", fault.InvalidArgument)
 	errLeaves     = fmt.Errorf("%w: the path leaves the root", fault.SandboxViolation)
 	errConflict   = fmt.Errorf("%w: the content is not what IfMatch says", fault.Conflict)
-	errExists     = fmt.Errorf("%w: there is something of that name", fault.AlreadyExists)
+	errExists     = fmt.Errorf("%w: the name exists", fault.AlreadyExists)
 )
 
-// failed says which call failed, on what, and gives an errno its code.
-func failed(verb, name string, err error) error {
+// opError adds the operation and the name to an error, and gives an errno its code.
+func opError(verb, name string, err error) error {
 	if err == nil {
 		return nil
 	}
 	var code fault.Code
 	if errors.As(err, &code) {
-		return fmt.Errorf("boundary: %s %s: %w", verb, shown(name), err)
+		return fmt.Errorf("files: %s %s: %w", verb, quoteName(name), err)
 	}
 	if code = fault.Of(err); code == fault.Internal {
-		code = codeOf(err)
+		code = errnoCode(err)
 	}
 	if err.Error() == code.Error() {
-		return fmt.Errorf("boundary: %s %s: %w", verb, shown(name), code) // once says it
+		return fmt.Errorf("files: %s %s: %w", verb, quoteName(name), code)
 	}
-	return fmt.Errorf("boundary: %s %s: %w: %w", verb, shown(name), code, err)
+	return fmt.Errorf("files: %s %s: %w: %w", verb, quoteName(name), code, err)
 }
 
-// codeOf judges the errnos that package fault leaves open, because they mean
-// something only to someone who works on files.
-func codeOf(err error) fault.Code {
+// errnoCode returns the code of the errnos that package fault leaves open, because their
+// meaning is specific to files.
+func errnoCode(err error) fault.Code {
 	var errno syscall.Errno
 	if !errors.As(err, &errno) {
 		return fault.Internal
@@ -54,7 +53,7 @@ func codeOf(err error) fault.Code {
 	case syscall.ENXIO, syscall.ENODEV:
 		return fault.InvalidArgument // a socket, a FIFO or a device
 	case syscall.EXDEV:
-		return fault.Unsupported // across a mount; openat2's is judged where it is called
+		return fault.Unsupported // across a mount; resolvePath handles EXDEV of openat2
 	case syscall.EBUSY, syscall.ETXTBSY, syscall.EAGAIN, syscall.EINTR, syscall.EIO, syscall.ESTALE:
 		return fault.Unavailable
 	case syscall.EMLINK, syscall.EOVERFLOW:

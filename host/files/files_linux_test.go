@@ -476,7 +476,7 @@ func TestFromFD(t *testing.T) {
 func TestMessages(t *testing.T) {
 	r, _ := open(t, nil)
 	_, err := r.Stat(t.Context(), "none", nil)
-	if got, want := fmt.Sprint(err), `boundary: stat "none": not found: no such file or directory`; got != want {
+	if got, want := fmt.Sprint(err), `files: stat "none": not found: no such file or directory`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -7,34 +7,33 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// An Identity tells a directory from every other one that exists at the same
-// time. A path does not: another directory may come to be there. The number of a
-// device may change when the host starts anew or the file system is mounted
-// again, and that of an inode is used again when the directory is gone.
+// An Identity is the device and inode number of a directory: it differs from that of every
+// other directory that exists at the same time. The device number may change at a reboot or
+// a new mount; an inode number may be reused after the directory is removed.
 type Identity struct{ Dev, Ino uint64 }
 
-var errNotPlain = fmt.Errorf("%w: the path leads through a symlink", fault.SandboxViolation)
+var errSymlinkInPath = fmt.Errorf("%w: the path has a symlink", fault.SandboxViolation)
 
-// Identify returns the identity of the directory at a path. Where any element of
-// the path is a symlink, that is fault.SandboxViolation.
+// Identify returns the identity of the directory at a path. If any element of the path is a
+// symlink, the error is fault.SandboxViolation.
 func Identify(dir string) (Identity, error) {
-	is, err := identify(dir)
-	return is, failed("identify", dir, err)
+	is, err := identifyDir(dir)
+	return is, opError("identify", dir, err)
 }
 
-// Lineage returns the identities of the directory at a path and of all above it, up
-// to the root of the host. Where any element of the path is a symlink, that is
+// Lineage returns the identities of the directory at a path and of all its ancestors, up to
+// the root of the host. If any element of the path is a symlink, the error is
 // fault.SandboxViolation.
 func Lineage(dir string) ([]Identity, error) {
-	line, err := lineage(dir)
-	return line, failed("identify", dir, err)
+	line, err := dirLineage(dir)
+	return line, opError("identify", dir, err)
 }
 
-// lineageByPath is lineage by the path of each directory.
+// lineageByPath is dirLineage by the path of each ancestor.
 func lineageByPath(dir string) ([]Identity, error) {
 	var line []Identity
 	for at := dir; ; at = filepath.Dir(at) {
-		is, err := identify(at)
+		is, err := identifyDir(at)
 		if err != nil {
 			return nil, err
 		}
@@ -45,18 +44,17 @@ func lineageByPath(dir string) ([]Identity, error) {
 	}
 }
 
-// Identity returns the identity of the root's directory, wherever that is now.
+// Identity returns the identity of the root's directory, also after it was renamed.
 func (r *Root) Identity() (Identity, error) {
 	if !r.acquire() {
-		return Identity{}, failed("identify", ".", ErrClosed)
+		return Identity{}, opError("identify", ".", ErrClosed)
 	}
-	defer r.done()
-	is, err := r.sys.identity()
-	return is, failed("identify", ".", err)
+	defer r.endCall()
+	is, err := r.sys.dirIdentity()
+	return is, opError("identify", ".", err)
 }
 
-// Resolve is where a path of the host leads: with the symlinks followed of as much of
-// it as is there.
+// Resolve returns a path of the host with symlinks followed in the part of it that exists.
 func Resolve(path string) string {
 	path = filepath.Clean(path)
 	for dir, rest := path, ""; ; dir, rest = filepath.Dir(dir), filepath.Join(filepath.Base(dir), rest) {

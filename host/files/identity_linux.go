@@ -9,53 +9,53 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openPlain opens a directory by a path without symlinks.
-func openPlain(dir string, flags int) (int, error) {
+// openDirNoSymlinks opens a directory with RESOLVE_NO_SYMLINKS.
+func openDirNoSymlinks(dir string, flags int) (int, error) {
 	oh := unix.OpenHow{Flags: uint64(flags | unix.O_DIRECTORY | unix.O_CLOEXEC), Resolve: unix.RESOLVE_NO_SYMLINKS}
 	fd, err := retry(func() (int, error) { return unix.Openat2(unix.AT_FDCWD, dir, &oh) })
 	switch {
 	case errors.Is(err, unix.ELOOP):
-		return -1, errNotPlain
+		return -1, errSymlinkInPath
 	case errors.Is(err, unix.ENOTDIR):
 		if fi, err := os.Lstat(dir); err == nil && fi.Mode()&fs.ModeSymlink != 0 {
-			return -1, errNotPlain
+			return -1, errSymlinkInPath
 		}
 		return -1, errNotDir
 	}
 	return fd, err
 }
 
-func identify(dir string) (Identity, error) {
-	fd, err := openPlain(dir, unix.O_PATH)
+func identifyDir(dir string) (Identity, error) {
+	fd, err := openDirNoSymlinks(dir, unix.O_PATH)
 	if err != nil {
 		return Identity{}, err
 	}
 	defer closeFD(fd)
-	return system{fd: fd}.identity()
+	return system{fd: fd}.dirIdentity()
 }
 
-// lineage asks the directory itself what is above it, which takes one call for each
-// and can't be led astray by who moves things about.
-func lineage(dir string) ([]Identity, error) {
-	fd, err := openPlain(dir, unix.O_PATH)
+// dirLineage stats "..", "../.." and so on from a descriptor of the directory: one system
+// call for each ancestor, and no TOCTOU race if a directory is renamed meanwhile.
+func dirLineage(dir string) ([]Identity, error) {
+	fd, err := openDirNoSymlinks(dir, unix.O_PATH)
 	if err != nil {
 		return nil, err
 	}
 	defer closeFD(fd)
-	last, err := system{fd: fd}.identity()
+	last, err := system{fd: fd}.dirIdentity()
 	if err != nil {
 		return nil, err
 	}
 	line := []Identity{last}
-	deep := strings.Count(strings.TrimSuffix(dir, "/"), "/") // how many are above
+	deep := strings.Count(strings.TrimSuffix(dir, "/"), "/") // number of ancestors
 	for up := ".."; ; up += "/.." {
 		var st unix.Stat_t
 		if err := unix.Fstatat(fd, up, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return lineageByPath(dir) // what may not be entered has no way up
+			return lineageByPath(dir) // ".." needs search permission
 		}
 		is := Identity{Dev: st.Dev, Ino: st.Ino}
-		// Only the root is its own parent, but for a directory that is mounted in
-		// itself.
+		// Only the root directory is its own parent, except for a directory that is mounted
+		// in itself.
 		if is == last && len(line) > deep {
 			return line, nil
 		}
@@ -63,7 +63,7 @@ func lineage(dir string) ([]Identity, error) {
 	}
 }
 
-func (s system) identity() (Identity, error) {
+func (s system) dirIdentity() (Identity, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(s.fd, &st); err != nil {
 		return Identity{}, err
@@ -71,8 +71,8 @@ func (s system) identity() (Identity, error) {
 	return Identity{Dev: st.Dev, Ino: st.Ino}, nil
 }
 
-// SameMount reports whether two directories are known to lie in one mount: then the
-// one is in the other if, and only if, its path says so.
+// SameMount reports whether two directories are known to lie in one mount. Within one
+// mount, a directory lies in another one exactly if its path says so.
 func SameMount(a, b string) bool {
 	var at [2]unix.Statx_t
 	for i, dir := range [2]string{a, b} {

@@ -17,22 +17,22 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Import brings a directory of the host to name, where nothing may be. It is made
-// aside, under a name that nothing lists, and renamed when it is whole. Symlinks
-// are brought as they are, unless they lead out of the root; FIFOs, sockets and
-// devices stay out. dir itself is the caller's word; below it nothing is followed.
+// Import copies a directory of the host to name, which must not exist. The tree is built
+// under a temporary name and renamed when it is complete. Symlinks are copied unless they
+// lead out of the root; FIFOs, sockets and devices are skipped. The caller is trusted for
+// dir itself; no symlink below it is followed.
 func (r *Root) Import(ctx context.Context, dir, name string, opts *driver.ImportOptions) (driver.ImportResult, error) {
-	t, err := r.begin(ctx, changes, "import", name)
+	t, err := r.beginCall(ctx, changes, "import", name)
 	if err != nil {
 		return driver.ImportResult{}, err
 	}
-	defer r.done()
+	defer r.endCall()
 	if t.name == "." {
-		return driver.ImportResult{}, failed("import", name, errRoot)
+		return driver.ImportResult{}, opError("import", name, errRoot)
 	}
 	src, err := retry(func() (int, error) { return unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
 	if err != nil {
-		return driver.ImportResult{}, failed("import", dir, err)
+		return driver.ImportResult{}, opError("import", dir, err)
 	}
 	defer closeFD(src)
 	m := &importer{root: r, opts: *orZero(opts), ctx: ctx, top: t.name, spare: make(chan struct{}, runtime.GOMAXPROCS(0)-1)}
@@ -41,7 +41,7 @@ func (r *Root) Import(ctx context.Context, dir, name string, opts *driver.Import
 		m.opts.Make = func(step func() error) error { return step() }
 	}
 	if err := m.run(src); err != nil {
-		return driver.ImportResult{}, failed("import", name, err)
+		return driver.ImportResult{}, opError("import", name, err)
 	}
 	if m.copied.Load() || m.res.Files == 0 {
 		m.res.Method = driver.ImportCopy
@@ -49,16 +49,15 @@ func (r *Root) Import(ctx context.Context, dir, name string, opts *driver.Import
 	return m.res, nil
 }
 
-// An importer brings one directory in. Directories are filled by whoever is
-// free: the one who found them, or a further goroutine for each processor.
+// An importer copies one directory, with one goroutine for each processor.
 type importer struct {
 	root *Root
 	opts driver.ImportOptions
-	ctx  context.Context // of the one call that an importer is
-	top  string          // the name that the tree is to have
+	ctx  context.Context // of the call of Import
+	top  string          // the name of the new tree
 
-	mask    uint32        // permissions that the process can't give when it makes a file
-	spare   chan struct{} // a slot for each further goroutine
+	mask    uint32        // the umask of the process
+	spare   chan struct{} // semaphore of the additional goroutines
 	copied  atomic.Bool   // a file was copied, because it could not be cloned
 	noClone atomic.Bool
 
@@ -66,32 +65,32 @@ type importer struct {
 	res driver.ImportResult // guarded by mu
 }
 
-// run makes the tree aside and puts it in its place.
+// run builds the tree under a temporary name and renames it.
 func (m *importer) run(src int) error {
-	p, err := m.root.sys.parent(m.top)
+	p, err := m.root.sys.openParent(m.top)
 	if err != nil {
 		return err
 	}
 	defer p.close()
 	var st unix.Stat_t
-	if err := unix.Fstatat(p.fd, p.base, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
+	if err := unix.Fstatat(p.dirfd, p.base, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
 		return errExists
 	}
-	temp := place{fd: p.fd, base: tempName()}
-	dst, err := m.begin(temp)
+	temp := atPath{dirfd: p.dirfd, base: tempName()}
+	dst, err := m.makeTempDir(temp)
 	if err != nil {
 		return err
 	}
 	defer closeFD(dst)
-	if err = m.dir(src, dst, "."); err == nil {
-		err = m.finish(src, dst)
+	if err = m.importDir(src, dst, "."); err == nil {
+		err = m.copyDirMode(src, dst)
 	}
 	if err == nil && m.root.opts.Sync {
 		err = unix.Syncfs(dst)
 	}
 	if err == nil {
-		err = m.root.sys.commit.do(func() error {
-			return m.opts.Make(func() error { return unix.Renameat2(p.fd, temp.base, p.fd, p.base, unix.RENAME_NOREPLACE) })
+		err = m.root.sys.commit.run(func() error {
+			return m.opts.Make(func() error { return unix.Renameat2(p.dirfd, temp.base, p.dirfd, p.base, unix.RENAME_NOREPLACE) })
 		})
 	}
 	if err == nil && m.root.opts.Sync {
@@ -103,15 +102,15 @@ func (m *importer) run(src int) error {
 	return err
 }
 
-// begin makes the directory aside, locks it against those who clean up, and
-// learns from its mode what the process may not give.
-func (m *importer) begin(temp place) (dst int, err error) {
+// makeTempDir creates the temporary directory, flocks it against CleanTemps, and derives
+// the umask from its mode.
+func (m *importer) makeTempDir(temp atPath) (dst int, err error) {
 	const all = 0o777
 	err = m.opts.Make(func() error {
-		if err := unix.Mkdirat(temp.fd, temp.base, all); err != nil {
+		if err := unix.Mkdirat(temp.dirfd, temp.base, all); err != nil {
 			return err
 		}
-		dst, err = openDirAt(temp.fd, temp.base)
+		dst, err = openDirAt(temp.dirfd, temp.base)
 		return err
 	})
 	if err != nil {
@@ -129,17 +128,17 @@ func (m *importer) begin(temp place) (dst int, err error) {
 	return dst, nil
 }
 
-// finish gives a directory that is full the mode of its source.
-func (m *importer) finish(src, dst int) error {
+// copyDirMode gives a complete directory the mode of its source.
+func (m *importer) copyDirMode(src, dst int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(src, &st); err != nil {
 		return err
 	}
-	return m.opts.Make(func() error { return unix.Fchmod(dst, m.mode(&st)) })
+	return m.opts.Make(func() error { return unix.Fchmod(dst, m.entryMode(&st)) })
 }
 
-// mode is what an entry is to have: never more than permissions.
-func (m *importer) mode(st *unix.Stat_t) uint32 {
+// entryMode returns the mode of a new entry: permission bits only.
+func (m *importer) entryMode(st *unix.Stat_t) uint32 {
 	mode := st.Mode & uint32(driver.MaxMode)
 	if m.opts.ReadOnly {
 		mode &^= 0o222
@@ -147,14 +146,14 @@ func (m *importer) mode(st *unix.Stat_t) uint32 {
 	return mode
 }
 
-type entry struct {
+type importEntry struct {
 	name string
 	typ  byte
 }
 
-// dir brings in what is in a directory. src and dst are its caller's.
-func (m *importer) dir(src, dst int, rel string) error {
-	entries, err := m.list(src, rel)
+// importDir copies the entries of a directory. The caller closes src and dst.
+func (m *importer) importDir(src, dst int, rel string) error {
+	entries, err := m.listEntries(src, rel)
 	if err != nil {
 		return err
 	}
@@ -183,10 +182,10 @@ func (m *importer) dir(src, dst int, rel string) error {
 		case m.spare <- struct{}{}:
 			wg.Go(func() {
 				defer func() { <-m.spare }()
-				note(m.entries(src, dst, rel, part))
+				note(m.importEntries(src, dst, rel, part))
 			})
 		default:
-			note(m.entries(src, dst, rel, part))
+			note(m.importEntries(src, dst, rel, part))
 		}
 	}
 	wg.Wait()
@@ -196,16 +195,15 @@ func (m *importer) dir(src, dst int, rel string) error {
 	return nil
 }
 
-func (m *importer) list(src int, rel string) ([]entry, error) {
-	var entries []entry
-	buf := make([]byte, 32<<10)
-	err := eachEntry(src, buf, func(name []byte, typ byte) {
-		e := entry{string(name), typ}
-		at := join(rel, e.name)
+func (m *importer) listEntries(src int, rel string) ([]importEntry, error) {
+	var entries []importEntry
+	err := EachEntry(src, func(name []byte, typ byte) {
+		e := importEntry{string(name), typ}
+		at := joinName(rel, e.name)
 		switch {
 		case slices.Contains(m.opts.Exclude, at):
 		case IsTemp(e.name):
-			m.skip(at, driver.ImportNamed)
+			m.recordSkip(at, driver.ImportNamed)
 		default:
 			if typ == unix.DT_UNKNOWN {
 				e.typ = typeOf(src, e.name)
@@ -216,35 +214,35 @@ func (m *importer) list(src int, rel string) ([]entry, error) {
 	return entries, err
 }
 
-func (m *importer) skip(path string, reason driver.ImportReason) {
+func (m *importer) recordSkip(path string, reason driver.ImportReason) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.res.Skip(path, reason)
 }
 
-func (m *importer) entries(src, dst int, rel string, part []entry) error {
+func (m *importer) importEntries(src, dst int, rel string, part []importEntry) error {
 	buf := bodyBuffers.Get().(*[]byte)
 	defer bodyBuffers.Put(buf)
 	for _, e := range part {
 		if err := m.ctx.Err(); err != nil {
 			return err
 		}
-		at := join(rel, e.name)
+		at := joinName(rel, e.name)
 		var err error
 		switch e.typ {
 		case unix.DT_REG:
-			err = m.file(src, dst, e.name, at, *buf)
+			err = m.importFile(src, dst, e.name, at, *buf)
 		case unix.DT_DIR:
-			err = m.sub(src, dst, e.name, at)
+			err = m.importSubdir(src, dst, e.name, at)
 		case unix.DT_LNK:
-			err = m.symlink(src, dst, e.name, at)
+			err = m.importSymlink(src, dst, e.name, at)
 		default:
-			m.skip(at, driver.ImportSpecial)
+			m.recordSkip(at, driver.ImportSpecial)
 		}
 		if err != nil {
 			var code fault.Code
 			if !errors.As(err, &code) {
-				return fmt.Errorf("%s: %w", shown(at), err)
+				return fmt.Errorf("%s: %w", quoteName(at), err)
 			}
 			return err
 		}
@@ -252,17 +250,16 @@ func (m *importer) entries(src, dst int, rel string, part []entry) error {
 	return nil
 }
 
-// sub brings in a directory of a directory.
-func (m *importer) sub(src, dst int, name, at string) error {
+func (m *importer) importSubdir(src, dst int, name, at string) error {
 	if strings.Count(at, "/") > maxOpenDirs*2 {
-		return fmt.Errorf("%s: %w: the tree is deeper than %d directories", shown(at), fault.ResourceExhausted, maxOpenDirs*2)
+		return fmt.Errorf("%s: %w: the tree is deeper than %d directories", quoteName(at), fault.ResourceExhausted, maxOpenDirs*2)
 	}
 	from, err := openDirAt(src, name)
 	if err != nil {
 		return err
 	}
 	defer closeFD(from)
-	if err := m.count(func(r *driver.ImportResult) { r.Dirs++ }, 0); err != nil {
+	if err := m.countEntry(func(r *driver.ImportResult) { r.Dirs++ }, 0); err != nil {
 		return err
 	}
 	const usable = 0o700 // while it is filled
@@ -276,31 +273,31 @@ func (m *importer) sub(src, dst int, name, at string) error {
 		return err
 	}
 	defer closeFD(to)
-	if err := m.dir(from, to, at); err != nil {
+	if err := m.importDir(from, to, at); err != nil {
 		return err
 	}
-	return m.finish(from, to)
+	return m.copyDirMode(from, to)
 }
 
-// symlink brings in a symlink as it is written, where it does not lead out by
-// its own words.
-func (m *importer) symlink(src, dst int, name, at string) error {
+// importSymlink copies a symlink, unless its target is absolute or lexically outside the
+// root.
+func (m *importer) importSymlink(src, dst int, name, at string) error {
 	target, err := readlink(src, name)
 	if err != nil {
 		return err
 	}
-	if path.IsAbs(target) || climbs([]string{path.Dir(join(m.top, at)), target}) {
-		m.skip(at, driver.ImportLeaves)
+	if path.IsAbs(target) || climbsOut([]string{path.Dir(joinName(m.top, at)), target}) {
+		m.recordSkip(at, driver.ImportLeaves)
 		return nil
 	}
-	if err := m.count(func(r *driver.ImportResult) { r.Symlinks++ }, 0); err != nil {
+	if err := m.countEntry(func(r *driver.ImportResult) { r.Symlinks++ }, 0); err != nil {
 		return err
 	}
 	return m.opts.Make(func() error { return unix.Symlinkat(target, dst, name) })
 }
 
-// count counts an entry, and refuses the one that is too much.
-func (m *importer) count(what func(*driver.ImportResult), size int64) error {
+// countEntry counts an entry and checks the limits.
+func (m *importer) countEntry(what func(*driver.ImportResult), size int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	what(&m.res)

@@ -9,7 +9,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Import is not there on this system; package workspace writes file by file.
+// Import is not supported on this system; package workspace then writes file by file.
 func (r *Root) Import(_ context.Context, _, name string, _ *driver.ImportOptions) (driver.ImportResult, error) {
-	return driver.ImportResult{}, failed("import", name, fault.Unsupported)
+	return driver.ImportResult{}, opError("import", name, fault.Unsupported)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// file brings in one regular file, with its mode and time.
-func (m *importer) file(src, dst int, name, at string, buf []byte) error {
+// importFile copies one regular file with its mode and modification time.
+func (m *importer) importFile(src, dst int, name, at string, buf []byte) error {
 	from, err := openFileAt(src, name)
 	if err != nil {
 		return err
@@ -22,13 +22,13 @@ func (m *importer) file(src, dst int, name, at string, buf []byte) error {
 		return err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		m.skip(at, driver.ImportSpecial) // it was another one a moment ago
+		m.recordSkip(at, driver.ImportSpecial) // it was replaced since the directory was listed
 		return nil
 	}
-	if err := m.count(func(r *driver.ImportResult) { r.Files++ }, st.Size); err != nil {
+	if err := m.countEntry(func(r *driver.ImportResult) { r.Files++ }, st.Size); err != nil {
 		return err
 	}
-	to, mode := -1, m.mode(&st)
+	to, mode := -1, m.entryMode(&st)
 	if err := m.opts.Make(func() (err error) {
 		to, err = unix.Openat(dst, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
 		if err == nil && mode&m.mask != 0 {
@@ -41,9 +41,9 @@ func (m *importer) file(src, dst int, name, at string, buf []byte) error {
 		}
 		return err
 	}
-	err = m.content(from, to, &st, buf)
+	err = m.copyContent(from, to, &st, buf)
 	if err == nil {
-		// Who may not set times has the file all the same.
+		// Setting the time is best effort.
 		_ = unix.UtimesNanoAt(to, "", []unix.Timespec{st.Mtim, st.Mtim}, unix.AT_EMPTY_PATH)
 	}
 	if cerr := unix.Close(to); err == nil {
@@ -52,9 +52,9 @@ func (m *importer) file(src, dst int, name, at string, buf []byte) error {
 	return err
 }
 
-// content brings in what a file holds: by sharing its blocks where the file
-// system can, else by copying, without the holes of a sparse file.
-func (m *importer) content(from, to int, st *unix.Stat_t, buf []byte) error {
+// copyContent clones the file (reflink) if the file system can, or else copies it without
+// the holes of a sparse file.
+func (m *importer) copyContent(from, to int, st *unix.Stat_t, buf []byte) error {
 	if st.Size == 0 {
 		return nil
 	}
@@ -67,13 +67,13 @@ func (m *importer) content(from, to int, st *unix.Stat_t, buf []byte) error {
 	m.copied.Store(true)
 	const sector = 512
 	if st.Size > int64(len(buf)) && st.Blocks*sector < st.Size {
-		return m.sparse(from, to, st.Size, buf)
+		return m.copySparse(from, to, st.Size, buf)
 	}
 	return copyRange(m.ctx, from, to, 0, -1, buf)
 }
 
-// sparse copies what of a file is data.
-func (m *importer) sparse(from, to int, size int64, buf []byte) error {
+// copySparse copies the data ranges of a sparse file.
+func (m *importer) copySparse(from, to int, size int64, buf []byte) error {
 	for off := int64(0); off < size; {
 		data, err := unix.Seek(from, off, unix.SEEK_DATA)
 		if errors.Is(err, unix.ENXIO) {
@@ -94,10 +94,10 @@ func (m *importer) sparse(from, to int, size int64, buf []byte) error {
 	return unix.Ftruncate(to, size)
 }
 
-// copyRange copies an open file from one offset to another, -1 being its end, to
-// the same offsets of another file.
+// copyRange copies a range of an open file to the same offsets of another one. end -1 is
+// the end of the file.
 func copyRange(ctx context.Context, from, to int, off, end int64, buf []byte) error {
-	const most = 16 << 20 // between two looks at the context
+	const most = 16 << 20 // bytes between two checks of the context
 	for end < 0 || off < end {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -114,7 +114,7 @@ func copyRange(ctx context.Context, from, to int, off, end int64, buf []byte) er
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-		if err == io.EOF || err == nil && n == 0 { //nolint:errorlint // as pread answers it
+		if err == io.EOF || err == nil && n == 0 { //nolint:errorlint // pread returns it unwrapped
 			return nil
 		}
 		if err != nil {

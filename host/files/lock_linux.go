@@ -12,17 +12,17 @@ import (
 	"github.com/croft-run/croft/internal/keylock"
 )
 
-// lock makes the writers of one file take turns: those of this process always,
-// and those of other processes where what is written depends on what is there.
-func (w *writer) lock(ctx context.Context) (unlock func(), err error) {
+// lock serialises the writers of one file: within this process by a keyed mutex and, with
+// IfMatch, also across processes by a flock on the directory.
+func (w *fileWriter) lock(ctx context.Context) (unlock func(), err error) {
 	if w.opts.IfMatch == "" {
-		return w.place.lock(ctx)
+		return w.dest.lock(ctx)
 	}
-	release, err := w.place.reserve(ctx)
+	release, err := w.dest.flockDir(ctx)
 	if err != nil {
 		return nil, err
 	}
-	leave, err := w.place.lock(ctx)
+	leave, err := w.dest.lock(ctx)
 	if err != nil {
 		release()
 		return nil, err
@@ -30,35 +30,34 @@ func (w *writer) lock(ctx context.Context) (unlock func(), err error) {
 	return func() { leave(); release() }, nil
 }
 
-// A fileKey is a file of a directory, there or not.
+// A fileKey identifies a file by its directory and name; the file need not exist.
 type fileKey struct {
 	dev, ino uint64 // of the directory
 	base     string
 }
 
-// writeLocks make the writers of one file in this process take turns.
+// writeLocks is the keyed mutex of the files that this process writes.
 var writeLocks keylock.Locks[fileKey]
 
-func (p place) lock(ctx context.Context) (unlock func(), err error) {
+func (p atPath) lock(ctx context.Context) (unlock func(), err error) {
 	var st unix.Stat_t
-	if err := unix.Fstat(p.fd, &st); err != nil {
+	if err := unix.Fstat(p.dirfd, &st); err != nil {
 		return nil, err
 	}
 	return writeLocks.Lock(ctx, fileKey{st.Dev, st.Ino, p.base})
 }
 
-// patience is how long a writer waits for the lock of a directory. Croft holds
-// it for a moment only, but whoever can open the directory can lock it.
-const patience = 10 * time.Second
+// flockTimeout is how long a writer waits for the flock of a directory. Croft holds it for
+// a moment only, but any process that can open the directory can lock it.
+const flockTimeout = 10 * time.Second
 
-// reserve locks the directory of the place against all who do the same, in this
-// process and in others. The lock is the kernel's: it ends with the process, and
-// leaves nothing in the directory. A directory that may not be read, and a file
-// system without locks, have none.
-func (p place) reserve(ctx context.Context) (release func(), err error) {
-	// A descriptor of its own, since those who share one share its lock.
+// flockDir takes an exclusive flock on the directory. The kernel releases it when the
+// process ends, and it leaves no file. If the directory is not readable, or the file system
+// has no locks, there is no lock.
+func (p atPath) flockDir(ctx context.Context) (release func(), err error) {
+	// A new descriptor, because a flock belongs to the open file description.
 	fd, err := retry(func() (int, error) {
-		return unix.Openat(p.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		return unix.Openat(p.dirfd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	})
 	if errors.Is(err, unix.EACCES) {
 		return func() {}, nil
@@ -66,22 +65,21 @@ func (p place) reserve(ctx context.Context) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := flockDir(ctx, fd); err != nil {
+	if err := waitFlock(ctx, fd); err != nil {
 		closeFD(fd)
 		return nil, err
 	}
 	return func() { closeFD(fd) }, nil
 }
 
-// flockDir waits for the lock by asking again and again, so that waiting ends
-// with the context.
-func flockDir(ctx context.Context, fd int) error {
+// waitFlock polls for the flock with a backoff, so that waiting ends with the context.
+func waitFlock(ctx context.Context, fd int) error {
 	const first, longest = 50 * time.Microsecond, 5 * time.Millisecond
-	end := time.Now().Add(patience)
+	end := time.Now().Add(flockTimeout)
 	for wait := first; ; wait = min(2*wait, longest) {
 		_, err := retry(func() (int, error) { return 0, unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) })
 		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil // also where there are no locks
+			return nil // nil, or a file system without locks
 		}
 		if time.Now().After(end) {
 			return fault.Transient(fmt.Errorf("%w: another process keeps the directory locked", fault.Unavailable))

@@ -11,16 +11,15 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// TempPrefix starts the names of temporary files, and StagePrefix those of
-// directories in which others put something aside; an id follows. Names with an
-// element of these very forms are refused, and what has such a name is not listed
-// (see IsTemp).
+// TempPrefix starts the names of temporary files, and StagePrefix those of directories in
+// which other packages stage a change; an id follows. Names with an element of these exact
+// forms are refused, and such entries are not listed (see IsTemp).
 const (
 	TempPrefix  = ".croft-tmp-"
 	StagePrefix = TempPrefix + "stage-"
 )
 
-// tempDigits is how many digits, of base 36, the name of a temporary file has.
+// tempDigits is the number of base 36 digits in the name of a temporary file.
 const tempDigits = 13
 
 func tempName() string {
@@ -28,8 +27,8 @@ func tempName() string {
 	return TempPrefix + strings.Repeat("0", tempDigits-len(digits)) + digits
 }
 
-// IsTemp reports whether an element of a name is one that we give to what is
-// temporary. Another that only begins like one is somebody's own.
+// IsTemp reports whether an element of a name has the exact form of a temporary name. A
+// name that only begins with TempPrefix is an ordinary name.
 func IsTemp(elem string) bool {
 	rest, ok := strings.CutPrefix(elem, TempPrefix)
 	if !ok {
@@ -46,7 +45,7 @@ func IsTemp(elem string) bool {
 			return false
 		}
 	}
-	return rest[0] <= '3' // the largest number begins with it
+	return rest[0] <= '3' // the largest uint64 in base 36 begins with 3
 }
 
 const (
@@ -54,52 +53,52 @@ const (
 	maxName = 4095 // bytes of a name, PATH_MAX without the NUL
 )
 
-// A target is a clean name: "." or elements without "", "." and "..".
-type target struct {
-	name string
-	dir  bool // it was written with a slash at the end, so it must be a directory
+// A cleanName is "." or a path without empty, "." and ".." elements.
+type cleanName struct {
+	name      string
+	mustBeDir bool // the name had a trailing slash
 }
 
-// split returns the directory and the last element of a clean name.
-func split(name string) (dir, base string) {
+// splitName returns the directory and the last element of a clean name.
+func splitName(name string) (dir, base string) {
 	if i := strings.LastIndexByte(name, '/'); i >= 0 {
 		return name[:i], name[i+1:]
 	}
 	return ".", name
 }
 
-// join is the inverse of split.
-func join(dir, base string) string {
+// joinName is the inverse of splitName.
+func joinName(dir, base string) string {
 	if dir == "." {
 		return base
 	}
 	return dir + "/" + base
 }
 
-// clean judges a name and makes it a target. It never looks at any file.
-func clean(name string) (target, error) {
+// parseName checks and cleans a name. It accesses no file.
+func parseName(name string) (cleanName, error) {
 	switch {
 	case name == "":
-		return target{}, fmt.Errorf("%w: the name is empty; \".\" is the root", fault.InvalidArgument)
+		return cleanName{}, fmt.Errorf("%w: the name is empty; \".\" is the root", fault.InvalidArgument)
 	case len(name) > maxName:
-		return target{}, fmt.Errorf("%w: the name has %d bytes; at most %d are allowed", fault.InvalidArgument, len(name), maxName)
+		return cleanName{}, fmt.Errorf("%w: the name has %d bytes; at most %d are allowed", fault.InvalidArgument, len(name), maxName)
 	case strings.IndexByte(name, 0) >= 0:
-		return target{}, fmt.Errorf("%w: the name has a NUL byte", fault.InvalidArgument)
+		return cleanName{}, fmt.Errorf("%w: the name has a NUL byte", fault.InvalidArgument)
 	case name[0] == '/':
-		return target{}, fmt.Errorf("%w: the name is absolute; names are relative to the root", fault.SandboxViolation)
+		return cleanName{}, fmt.Errorf("%w: the name is absolute; names are relative to the root", fault.SandboxViolation)
 	}
-	t := target{name: name, dir: strings.HasSuffix(name, "/") || strings.HasSuffix(name, "/.") || strings.HasSuffix(name, "/..")}
+	t := cleanName{name: name, mustBeDir: strings.HasSuffix(name, "/") || strings.HasSuffix(name, "/.") || strings.HasSuffix(name, "/..")}
 	if !isClean(name) {
 		t.name = path.Clean(name)
 	}
 	if t.name == ".." || strings.HasPrefix(t.name, "../") {
-		return target{}, fmt.Errorf("%w: the name climbs out of the root", fault.SandboxViolation)
+		return cleanName{}, fmt.Errorf("%w: the name climbs out of the root", fault.SandboxViolation)
 	}
 	return t, checkElems(t.name)
 }
 
-// isClean reports whether path.Clean would change nothing. It may err to the
-// side of no.
+// isClean reports whether path.Clean would change nothing. It may return false for a clean
+// name.
 func isClean(name string) bool {
 	return name == "." || name[0] != '.' && !strings.Contains(name, "/.") && !strings.Contains(name, "//") && name[len(name)-1] != '/'
 }
@@ -122,8 +121,8 @@ func checkElems(name string) error {
 	return nil
 }
 
-// shown is a name as it appears in a message.
-func shown(name string) string {
+// quoteName quotes and shortens a name for an error.
+func quoteName(name string) string {
 	const most = 120
 	if len(name) > most {
 		name = name[:most] + "..."

@@ -14,18 +14,18 @@ import (
 func TestClean(t *testing.T) {
 	tests := []struct {
 		in   string
-		want target
+		want cleanName
 		code fault.Code
 	}{
-		{".", target{".", false}, ""}, {"./", target{".", true}, ""}, {"a", target{"a", false}, ""}, {"a/", target{"a", true}, ""},
-		{"a/.", target{"a", true}, ""}, {"./a//b", target{"a/b", false}, ""}, {"a/../b", target{"b", false}, ""}, {"a/..", target{".", true}, ""},
-		{"..foo", target{"..foo", false}, ""}, {"a/..b", target{"a/..b", false}, ""}, {".hidden", target{".hidden", false}, ""},
-		{"", target{}, fault.InvalidArgument}, {"..", target{}, fault.SandboxViolation}, {"a/../..", target{}, fault.SandboxViolation},
-		{"/", target{}, fault.SandboxViolation}, {"a\x00", target{}, fault.InvalidArgument},
-		{strings.Repeat("a", 256), target{}, fault.InvalidArgument}, {"x/" + tempName(), target{}, fault.InvalidArgument},
+		{".", cleanName{".", false}, ""}, {"./", cleanName{".", true}, ""}, {"a", cleanName{"a", false}, ""}, {"a/", cleanName{"a", true}, ""},
+		{"a/.", cleanName{"a", true}, ""}, {"./a//b", cleanName{"a/b", false}, ""}, {"a/../b", cleanName{"b", false}, ""}, {"a/..", cleanName{".", true}, ""},
+		{"..foo", cleanName{"..foo", false}, ""}, {"a/..b", cleanName{"a/..b", false}, ""}, {".hidden", cleanName{".hidden", false}, ""},
+		{"", cleanName{}, fault.InvalidArgument}, {"..", cleanName{}, fault.SandboxViolation}, {"a/../..", cleanName{}, fault.SandboxViolation},
+		{"/", cleanName{}, fault.SandboxViolation}, {"a\x00", cleanName{}, fault.InvalidArgument},
+		{strings.Repeat("a", 256), cleanName{}, fault.InvalidArgument}, {"x/" + tempName(), cleanName{}, fault.InvalidArgument},
 	}
 	for _, tt := range tests {
-		got, err := clean(tt.in)
+		got, err := parseName(tt.in)
 		if fault.Of(err) != tt.code || err == nil && got != tt.want {
 			t.Errorf("clean(%q) = %+v, %v; want %+v, %q", tt.in, got, err, tt.want, tt.code)
 		}
@@ -53,7 +53,7 @@ func FuzzName(f *testing.F) {
 	}
 	f.Cleanup(func() { r.Close() })
 	f.Fuzz(func(t *testing.T, name string) {
-		if got, err := clean(name); err == nil && !driver.ValidName(got.name) {
+		if got, err := parseName(name); err == nil && !driver.ValidName(got.name) {
 			t.Errorf("clean(%q) = %q, which is not valid", name, got.name)
 		}
 		for op, err := range use(t.Context(), r, name) {

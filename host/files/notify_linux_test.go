@@ -55,12 +55,12 @@ func TestKernelOverflow(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.file = os.NewFile(uintptr(fd), "inotify")
-	n.dirs = map[int32]*watched{}
+	n.dirs = map[int32]*watchedDir{}
 	if err := os.Mkdir(filepath.Join(dir, "missed"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	n.event(-1, unix.IN_Q_OVERFLOW, "")
-	if c := b.take(); !c.Overflow {
+	n.handleEvent(-1, unix.IN_Q_OVERFLOW, "")
+	if c := b.drain(); !c.Overflow {
 		t.Error("the batch does not tell of the overflow")
 	}
 	n.wg.Go(n.run)

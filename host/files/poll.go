@@ -7,11 +7,11 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// pollEvery is how often a poller looks, at most.
+// pollEvery is the shortest interval between two scans.
 const pollEvery = 250 * time.Millisecond
 
-// A poller watches by looking at everything again and again. It is for systems
-// that can't watch a directory by its descriptor.
+// A poller detects changes by scanning the tree repeatedly. It is for systems without
+// inotify on descriptors.
 type poller struct {
 	sys   system
 	name  string
@@ -23,11 +23,10 @@ type poller struct {
 	wg    sync.WaitGroup
 }
 
-// watchByPolling starts a poller. What is there now is what changes are
-// measured by.
-func (s system) watchByPolling(name string, isDir bool, o *driver.WatchOptions, b *batch) (source, error) {
+// watchByPolling starts a poller. Changes are relative to the present state of the tree.
+func (s system) watchByPolling(name string, isDir bool, o *driver.WatchOptions, b *batch) (changeSource, error) {
 	p := &poller{sys: s, name: name, isDir: isDir, deep: o.Recursive, batch: b, stop: make(chan struct{})}
-	p.seen = p.look()
+	p.seen = p.scanTree()
 	p.wg.Go(func() {
 		tick := time.NewTicker(max(pollEvery, o.Debounce))
 		defer tick.Stop()
@@ -36,7 +35,7 @@ func (s system) watchByPolling(name string, isDir bool, o *driver.WatchOptions, 
 			case <-p.stop:
 				return
 			case <-tick.C:
-				p.compare(p.look())
+				p.reportChanges(p.scanTree())
 			}
 		}
 	})
@@ -49,12 +48,12 @@ func (p *poller) close() error {
 	return nil
 }
 
-// look describes all that is watched. What can't be read is not there.
-func (p *poller) look() map[string]driver.Info {
+// scanTree describes all watched entries. Directories that can't be read count as empty.
+func (p *poller) scanTree() map[string]driver.Info {
 	seen := map[string]driver.Info{}
 	var visit func(name string)
 	visit = func(name string) {
-		infos, err := p.sys.readDir(target{name: name}, false)
+		infos, err := p.sys.readDir(cleanName{name: name}, false)
 		if err != nil {
 			return
 		}
@@ -71,13 +70,13 @@ func (p *poller) look() map[string]driver.Info {
 	if p.isDir {
 		visit(p.name)
 	} else {
-		dir, _ := split(p.name)
+		dir, _ := splitName(p.name)
 		visit(dir)
 	}
 	return seen
 }
 
-func (p *poller) compare(now map[string]driver.Info) {
+func (p *poller) reportChanges(now map[string]driver.Info) {
 	for path, info := range now {
 		before, known := p.seen[path]
 		switch {

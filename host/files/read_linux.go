@@ -14,35 +14,35 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// openFlags opens what may turn out to be a FIFO or a terminal without waiting
-// for it and without adopting it.
+// openFlags opens a FIFO without blocking, and a terminal without making it the controlling
+// terminal.
 const openFlags = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY
 
-func (s system) read(t target, o *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
-	if t.dir {
+func (s system) read(t cleanName, o *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
+	if t.mustBeDir {
 		return nil, driver.Info{}, errIsDir
 	}
 	fd, err := s.open(t.name, openFlags)
 	if err != nil {
-		return nil, driver.Info{}, notRegular(err)
+		return nil, driver.Info{}, nonRegularError(err)
 	}
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil {
-		err = regular(&st)
+		err = checkRegular(&st)
 	}
 	if err != nil {
 		closeFD(fd)
 		return nil, driver.Info{}, err
 	}
-	f := &reader{fd: fd, off: o.Offset, left: -1}
+	f := &rangeReader{fd: fd, off: o.Offset, left: -1}
 	if o.Limit > 0 {
 		f.left = o.Limit
 	}
 	return f, infoOf(t.name, &st), nil
 }
 
-// regular returns nil for a regular file.
-func regular(st *unix.Stat_t) error {
+// checkRegular returns an error for anything but a regular file.
+func checkRegular(st *unix.Stat_t) error {
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		return nil
@@ -52,9 +52,9 @@ func regular(st *unix.Stat_t) error {
 	return errNotRegular
 }
 
-// notRegular explains the errnos by which an open tells of a socket, of a FIFO
-// without a reader, and of a device without a driver.
-func notRegular(err error) error {
+// nonRegularError converts the errnos of opening a socket, a FIFO without a reader, or a
+// device without a driver.
+func nonRegularError(err error) error {
 	switch {
 	case errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV), errors.Is(err, unix.EOPNOTSUPP):
 		return errNotRegular
@@ -64,21 +64,21 @@ func notRegular(err error) error {
 	return err
 }
 
-// A reader reads a range of a regular file. It is a bare descriptor: files need
-// no poller, and a read costs one system call and nothing else.
-type reader struct {
-	mu   sync.Mutex // Close must not race with a read, or that reads another file
+// A rangeReader reads a range of a regular file from a raw descriptor, with one pread(2)
+// for each Read and without the netpoller of os.File.
+type rangeReader struct {
+	mu   sync.Mutex // Close must not race with Read: the descriptor number may be reused
 	fd   int        // -1 when closed
 	off  int64
-	left int64 // -1 is up to the end
+	left int64 // -1 reads to the end
 }
 
-func (f *reader) Read(buf []byte) (int, error) {
+func (f *rangeReader) Read(buf []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.fd < 0:
-		return 0, failed("read", "file", fs.ErrClosed)
+		return 0, opError("read", "file", fs.ErrClosed)
 	case len(buf) == 0:
 		return 0, nil
 	case f.left == 0:
@@ -86,8 +86,7 @@ func (f *reader) Read(buf []byte) (int, error) {
 	case f.left > 0 && int64(len(buf)) > f.left:
 		buf = buf[:f.left]
 	}
-	// The kernel refuses a range that ends behind the last offset there is; no
-	// file reaches that far.
+	// The kernel refuses a range that ends after the largest offset.
 	if room := math.MaxInt64 - f.off; int64(len(buf)) > room {
 		buf = buf[:room]
 	}
@@ -96,7 +95,7 @@ func (f *reader) Read(buf []byte) (int, error) {
 	}
 	n, err := pread(f.fd, buf, f.off)
 	if err != nil {
-		return 0, failed("read", "file", err)
+		return 0, opError("read", "file", err)
 	}
 	if n == 0 {
 		return 0, io.EOF
@@ -117,7 +116,7 @@ func pread(fd int, buf []byte, off int64) (int, error) {
 	}
 }
 
-func (f *reader) Close() error {
+func (f *rangeReader) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fd < 0 {
@@ -125,11 +124,11 @@ func (f *reader) Close() error {
 	}
 	err := unix.Close(f.fd)
 	f.fd = -1
-	return failed("close", "file", err)
+	return opError("close", "file", err)
 }
 
-// readDir lists a directory, with marks where they are asked for.
-func (s system) readDir(t target, marks bool) ([]driver.Info, error) {
+// readDir lists a directory, with change tokens if requested.
+func (s system) readDir(t cleanName, tokens bool) ([]driver.Info, error) {
 	fd, err := s.open(t.name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
@@ -141,8 +140,8 @@ func (s system) readDir(t target, marks bool) ([]driver.Info, error) {
 	}
 	infos := make([]driver.Info, 0, len(names))
 	for _, base := range names {
-		info, err := lstat(fd, base, join(t.name, base), marks)
-		if errors.Is(err, unix.ENOENT) { // it went since it was listed
+		info, err := lstat(fd, base, joinName(t.name, base), tokens)
+		if errors.Is(err, unix.ENOENT) { // removed since it was listed
 			continue
 		}
 		if err != nil {
@@ -153,15 +152,15 @@ func (s system) readDir(t target, marks bool) ([]driver.Info, error) {
 	return infos, nil
 }
 
-// lstat describes an entry of a directory, never what it points to.
-func lstat(fd int, base, name string, marked bool) (driver.Info, error) {
+// lstat describes an entry of a directory without following it.
+func lstat(fd int, base, name string, token bool) (driver.Info, error) {
 	var st unix.Stat_t
 	if _, err := retry(func() (int, error) { return 0, unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) }); err != nil {
 		return driver.Info{}, err
 	}
 	info := infoOf(name, &st)
-	if marked {
-		info.ChangeToken = mark(&st)
+	if token {
+		info.ChangeToken = changeToken(&st)
 	}
 	var err error
 	if info.Type == driver.TypeSymlink {
@@ -173,9 +172,7 @@ func lstat(fd int, base, name string, marked bool) (driver.Info, error) {
 // readNames lists a directory, sorted, without temporary files.
 func readNames(fd int) ([]string, error) {
 	var names []string
-	buf := dirBuffers.Get().(*[]byte)
-	defer dirBuffers.Put(buf)
-	err := eachEntry(fd, *buf, func(name []byte, _ byte) {
+	err := EachEntry(fd, func(name []byte, _ byte) {
 		if !IsTemp(string(name)) {
 			names = append(names, string(name))
 		}
@@ -186,16 +183,15 @@ func readNames(fd int) ([]string, error) {
 
 var dirBuffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
 
-// EachEntry calls f with the name and the type, as in a Dirent, of every entry of an
-// open directory but "." and "..". The name is valid only during the call.
+// EachEntry calls f with the name and the type, as in a Dirent, of every entry of an open
+// directory except "." and "..". The name is valid only during the call.
 func EachEntry(fd int, f func(name []byte, typ byte)) error {
 	buf := dirBuffers.Get().(*[]byte)
 	defer dirBuffers.Put(buf)
 	return eachEntry(fd, *buf, f)
 }
 
-// eachEntry calls f with the name and type of every entry but "." and "..". The
-// name is valid only during the call.
+// eachEntry is EachEntry with the caller's buffer for getdents.
 func eachEntry(fd int, buf []byte, f func(name []byte, typ byte)) error {
 	for {
 		n, err := unix.Getdents(fd, buf)
@@ -208,7 +204,7 @@ func eachEntry(fd int, buf []byte, f func(name []byte, typ byte)) error {
 		for rest := buf[:n]; len(rest) > 0; {
 			d := (*unix.Dirent)(unsafe.Pointer(&rest[0]))
 			name := rest[unsafe.Offsetof(d.Name):d.Reclen]
-			name = name[:clen(name)]
+			name = name[:cstringLen(name)]
 			typ := d.Type
 			rest = rest[d.Reclen:]
 			if string(name) != "." && string(name) != ".." {
@@ -218,7 +214,7 @@ func eachEntry(fd int, buf []byte, f func(name []byte, typ byte)) error {
 	}
 }
 
-func clen(b []byte) int {
+func cstringLen(b []byte) int {
 	for i, c := range b {
 		if c == 0 {
 			return i

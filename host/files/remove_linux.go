@@ -12,16 +12,16 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func (s system) remove(ctx context.Context, t target, o *driver.RemoveOptions, sync bool) error {
-	p, err := s.parent(t.name)
+func (s system) remove(ctx context.Context, t cleanName, o *driver.RemoveOptions, sync bool) error {
+	p, err := s.openParent(t.name)
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	if t.dir {
+	if t.mustBeDir {
 		err = unix.EISDIR
 	} else {
-		err = s.unlink(p.fd, p.base, 0)
+		err = s.unlink(p.dirfd, p.base, 0)
 	}
 	if errors.Is(err, unix.EISDIR) {
 		if o.Recursive {
@@ -37,9 +37,9 @@ func (s system) remove(ctx context.Context, t target, o *driver.RemoveOptions, s
 	return err
 }
 
-// unlink is unlink for what may be a mount point.
+// unlink is unlink with the check of KeepMounts.
 func (s system) unlink(fd int, base string, flags int) error {
-	if err := s.mayReplace(place{fd: fd, base: base}); err != nil {
+	if err := s.mayReplace(atPath{dirfd: fd, base: base}); err != nil {
 		return err
 	}
 	return unlink(fd, base, flags)
@@ -50,17 +50,17 @@ func unlink(fd int, base string, flags int) error {
 	return err
 }
 
-// removeEmpty removes a directory that has nothing but what a crash left.
-func (s system) removeEmpty(ctx context.Context, p place) error {
-	err := s.unlink(p.fd, p.base, unix.AT_REMOVEDIR)
+// removeEmpty removes a directory that has no entries besides stale temporary files.
+func (s system) removeEmpty(ctx context.Context, p atPath) error {
+	err := s.unlink(p.dirfd, p.base, unix.AT_REMOVEDIR)
 	switch {
 	case errors.Is(err, unix.ENOTDIR):
 		return errNotDir
 	case !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EEXIST):
 		return err
 	}
-	full := fmt.Errorf("%w: the directory is not empty; removing it with all below it has to be asked for", fault.AlreadyExists)
-	fd, err := openDirAt(p.fd, p.base)
+	full := fmt.Errorf("%w: the directory is not empty; set Recursive to remove a tree", fault.AlreadyExists)
+	fd, err := openDirAt(p.dirfd, p.base)
 	if err != nil {
 		return err
 	}
@@ -71,33 +71,33 @@ func (s system) removeEmpty(ctx context.Context, p place) error {
 	if err := removeTemps(ctx, fd); err != nil {
 		return err
 	}
-	if s.unlink(p.fd, p.base, unix.AT_REMOVEDIR) != nil {
+	if s.unlink(p.dirfd, p.base, unix.AT_REMOVEDIR) != nil {
 		return full
 	}
 	return nil
 }
 
-// openDirAt opens a directory in a directory and follows nothing.
+// openDirAt opens a directory in a directory without following a symlink.
 func openDirAt(fd int, base string) (int, error) {
 	return retry(func() (int, error) {
 		return unix.Openat(fd, base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	})
 }
 
-// maxOpenDirs bounds how many descriptors a remover holds. What is deeper is
-// moved up to the top of the tree first, so any depth can be removed.
+// maxOpenDirs bounds the descriptors of a remover. Deeper directories are moved to the top
+// of the tree first, so that trees of any depth can be removed.
 const maxOpenDirs = 64
 
 // removeTree removes a directory with all below it.
-func removeTree(ctx context.Context, p place) error {
+func removeTree(ctx context.Context, p atPath) error {
 	r := remover{stopped: ctx.Err}
 	return r.remove(p)
 }
 
-// forceRemove removes what is at a path of the host, with all below it.
+// forceRemove removes a path of the host and all below it.
 func forceRemove(path string) error {
-	p := place{fd: unix.AT_FDCWD, base: path}
-	err := unlink(p.fd, p.base, 0)
+	p := atPath{dirfd: unix.AT_FDCWD, base: path}
+	err := unlink(p.dirfd, p.base, 0)
 	if errors.Is(err, unix.EISDIR) {
 		r := remover{stopped: func() error { return nil }, force: true}
 		err = r.remove(p)
@@ -110,15 +110,15 @@ func forceRemove(path string) error {
 
 // A remover removes one tree.
 type remover struct {
-	stopped func() error // why to go no further, nil for nothing
-	sys     system       // says whether mount points stay
-	force   bool         // modes of directories are changed where they are in the way
+	stopped func() error // returns an error when the removal is cancelled
+	sys     system       // for KeepMounts
+	force   bool         // changes modes of directories that prevent the removal
 	top     int          // the directory at the top of the tree
-	moved   bool         // something was moved to top and is still to be removed
+	moved   bool         // a directory was moved to top and is not removed yet
 }
 
-func (r *remover) remove(p place) (err error) {
-	r.top, err = r.open(p.fd, p.base)
+func (r *remover) remove(p atPath) (err error) {
+	r.top, err = r.openDir(p.dirfd, p.base)
 	if errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) {
 		return errNotDir
 	}
@@ -128,15 +128,15 @@ func (r *remover) remove(p place) (err error) {
 	defer closeFD(r.top)
 	for r.moved = true; r.moved; {
 		r.moved = false
-		if err := r.empty(r.top, 0); err != nil {
+		if err := r.removeEntries(r.top, 0); err != nil {
 			return err
 		}
 	}
-	return r.sys.unlink(p.fd, p.base, unix.AT_REMOVEDIR)
+	return r.sys.unlink(p.dirfd, p.base, unix.AT_REMOVEDIR)
 }
 
-// open opens a directory that is to be emptied.
-func (r *remover) open(at int, base string) (int, error) {
+// openDir opens a directory for removal of its entries.
+func (r *remover) openDir(at int, base string) (int, error) {
 	fd, err := openDirAt(at, base)
 	if !r.force {
 		return fd, err
@@ -157,19 +157,18 @@ func (r *remover) open(at int, base string) (int, error) {
 	}
 	var st unix.Stat_t
 	if err == nil && unix.Fstat(fd, &st) == nil && st.Mode&usable != usable {
-		_ = unix.Fchmod(fd, usable) // the removal of what is in it answers
+		_ = unix.Fchmod(fd, usable) // the removal of the entries reports an error
 	}
 	return fd, err
 }
 
-// empty removes all that is in a directory, which lies so many below the top.
-func (r *remover) empty(fd, depth int) error {
+// removeEntries removes all entries of a directory, which is depth levels below the top.
+func (r *remover) removeEntries(fd, depth int) error {
 	var names []string
-	buf := make([]byte, 32<<10)
-	if err := eachEntry(fd, buf, func(name []byte, _ byte) { names = append(names, string(name)) }); err != nil {
+	if err := EachEntry(fd, func(name []byte, _ byte) { names = append(names, string(name)) }); err != nil {
 		return err
 	}
-	if fd == r.top { // read again from the start, in the next round
+	if fd == r.top { // the next round reads it from the start
 		if _, err := unix.Seek(fd, 0, 0); err != nil {
 			return err
 		}
@@ -180,7 +179,7 @@ func (r *remover) empty(fd, depth int) error {
 		}
 		err := r.sys.unlink(fd, base, 0)
 		if errors.Is(err, unix.EISDIR) {
-			err = r.below(fd, base, depth+1)
+			err = r.removeSubdir(fd, base, depth+1)
 		}
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
@@ -189,19 +188,19 @@ func (r *remover) empty(fd, depth int) error {
 	return nil
 }
 
-func (r *remover) below(fd int, base string, depth int) error {
+func (r *remover) removeSubdir(fd int, base string, depth int) error {
 	if depth > maxOpenDirs {
-		if err := r.sys.mayReplace(place{fd: fd, base: base}); err != nil {
+		if err := r.sys.mayReplace(atPath{dirfd: fd, base: base}); err != nil {
 			return err
 		}
 		r.moved = true
 		return unix.Renameat(fd, base, r.top, tempName())
 	}
-	sub, err := r.open(fd, base)
+	sub, err := r.openDir(fd, base)
 	if err != nil {
 		return err
 	}
-	err = r.empty(sub, depth)
+	err = r.removeEntries(sub, depth)
 	closeFD(sub)
 	if err != nil {
 		return err
@@ -209,16 +208,16 @@ func (r *remover) below(fd int, base string, depth int) error {
 	return r.sys.unlink(fd, base, unix.AT_REMOVEDIR)
 }
 
-// cleanTemps removes temporary files that nobody writes from the whole tree.
+// cleanTemps removes unlocked temporary files from the whole tree.
 func (s system) cleanTemps(ctx context.Context) error {
 	var visit func(name string) error
 	visit = func(name string) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		fd, err := s.resolve(name, unix.O_RDONLY|unix.O_DIRECTORY, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+		fd, err := s.openDirBelow(name)
 		if err != nil {
-			return nil // it went, or is not ours to read
+			return nil // removed meanwhile, or not readable
 		}
 		defer closeFD(fd)
 		if err := removeTemps(ctx, fd); err != nil {
@@ -228,8 +227,7 @@ func (s system) cleanTemps(ctx context.Context) error {
 			return err
 		}
 		var dirs []string
-		buf := make([]byte, 32<<10)
-		if err := eachEntry(fd, buf, func(base []byte, typ byte) {
+		if err := EachEntry(fd, func(base []byte, typ byte) {
 			if typ == unix.DT_DIR || typ == unix.DT_UNKNOWN {
 				dirs = append(dirs, string(base))
 			}
@@ -237,7 +235,7 @@ func (s system) cleanTemps(ctx context.Context) error {
 			return err
 		}
 		for _, base := range dirs {
-			if err := visit(join(name, base)); err != nil {
+			if err := visit(joinName(name, base)); err != nil {
 				return err
 			}
 		}
@@ -246,15 +244,13 @@ func (s system) cleanTemps(ctx context.Context) error {
 	return visit(".")
 }
 
-// removeTemps removes the temporary files of one directory that nobody has
-// locked.
+// removeTemps removes the unlocked temporary files of one directory.
 func removeTemps(ctx context.Context, fd int) error {
 	if _, err := unix.Seek(fd, 0, 0); err != nil {
 		return err
 	}
 	var temps []string
-	buf := make([]byte, 32<<10)
-	if err := eachEntry(fd, buf, func(base []byte, _ byte) {
+	if err := EachEntry(fd, func(base []byte, _ byte) {
 		if IsTemp(string(base)) {
 			temps = append(temps, string(base))
 		}
@@ -267,8 +263,8 @@ func removeTemps(ctx context.Context, fd int) error {
 	return nil
 }
 
-// removeStale removes a temporary file unless its writer lives. It holds the
-// lock meanwhile, so that a writer who comes to lock the file finds it gone.
+// removeStale removes a temporary file or directory unless its writer holds the flock. It
+// holds the flock meanwhile, so that lockTemp of a new writer finds the file removed.
 func removeStale(ctx context.Context, dir int, base string) {
 	fd, err := retry(func() (int, error) {
 		return unix.Openat(dir, base, openFlags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -281,13 +277,13 @@ func removeStale(ctx context.Context, dir int, base string) {
 	if unix.Fstat(fd, &st) != nil {
 		return
 	}
-	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR // a tree that was being imported
-	if !isDir && regular(&st) != nil || unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
+	isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR // an unfinished import
+	if !isDir && checkRegular(&st) != nil || unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return
 	}
-	// Another cleaner may have been faster, and what is left is there the next time.
+	// Errors are ignored: another process may remove it too, and the next cleaning retries.
 	if isDir {
-		_ = removeTree(context.WithoutCancel(ctx), place{fd: dir, base: base})
+		_ = removeTree(context.WithoutCancel(ctx), atPath{dirfd: dir, base: base})
 		return
 	}
 	_ = unlink(dir, base, 0)

@@ -7,36 +7,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLinks is how many symlinks one path may lead through, as the kernel has it.
+// maxLinks is the number of symlinks that one path may lead through, as in the kernel.
 const maxLinks = 40
 
-// walkBeneath is openat2 for kernels that lack it, as gVisor's does: element by
-// element, through descriptors, following no symlink but by its text. Whatever is
-// renamed meanwhile, each element is looked up in a directory that was reached from
-// the root, and ".." goes back to the descriptor that it was reached from. As that of
-// openat2, EAGAIN means that something changed on the way.
+// walkBeneath emulates openat2 for kernels without it, such as gVisor's. It opens element
+// by element through descriptors and follows a symlink only by reading its text. Whatever
+// is renamed meanwhile, each element is looked up in a directory that was reached from the
+// root, and ".." returns to the descriptor of the parent. As with openat2, EAGAIN means
+// that the path changed during the walk.
 func (s system) walkBeneath(name string, flags int, how uint64) (int, error) {
-	w := beneath{dirs: []int{s.fd}, todo: strings.Split(name, "/"), flags: flags, how: how}
+	w := beneathWalk{dirs: []int{s.fd}, todo: strings.Split(name, "/"), flags: flags, how: how}
 	defer w.close()
 	return w.run()
 }
 
-// beneath is one walk.
-type beneath struct {
-	dirs  []int // from the root, which is the caller's, to where the walk is
+// beneathWalk is the state of one walkBeneath.
+type beneathWalk struct {
+	dirs  []int // from the root, which the caller closes, to the current directory
 	todo  []string
 	flags int
 	how   uint64
 	links int
 }
 
-func (w *beneath) close() {
+func (w *beneathWalk) close() {
 	for _, fd := range w.dirs[1:] {
 		closeFD(fd)
 	}
 }
 
-func (w *beneath) run() (int, error) {
+func (w *beneathWalk) run() (int, error) {
 	for len(w.todo) > 0 {
 		elem := w.todo[0]
 		w.todo = w.todo[1:]
@@ -52,19 +52,19 @@ func (w *beneath) run() (int, error) {
 			w.dirs = w.dirs[:last]
 			continue
 		}
-		if fd, err := w.enter(elem); fd >= 0 || err != nil {
+		if fd, err := w.openElem(elem); fd >= 0 || err != nil {
 			return fd, err
 		}
 	}
 	return w.openat(".", w.flags&^unix.O_NOFOLLOW)
 }
 
-func (w *beneath) openat(elem string, flags int) (int, error) {
+func (w *beneathWalk) openat(elem string, flags int) (int, error) {
 	return retry(func() (int, error) { return unix.Openat(w.dirs[len(w.dirs)-1], elem, flags|unix.O_CLOEXEC, 0) })
 }
 
-// enter goes one element further. What it returns other than -1 is the end.
-func (w *beneath) enter(elem string) (int, error) {
+// openElem opens the next element. A result other than -1 ends the walk.
+func (w *beneathWalk) openElem(elem string) (int, error) {
 	fd, err := w.openat(elem, unix.O_PATH|unix.O_NOFOLLOW)
 	if err != nil {
 		return -1, err
@@ -78,7 +78,7 @@ func (w *beneath) enter(elem string) (int, error) {
 	switch typ := st.Mode & unix.S_IFMT; {
 	case typ == unix.S_IFLNK && (!last || w.flags&unix.O_NOFOLLOW == 0):
 		closeFD(fd)
-		return -1, w.follow(elem)
+		return -1, w.followSymlink(elem)
 	case !last && typ == unix.S_IFDIR:
 		w.dirs = append(w.dirs, fd)
 		return -1, nil
@@ -89,13 +89,13 @@ func (w *beneath) enter(elem string) (int, error) {
 	closeFD(fd)
 	end, err := w.openat(elem, w.flags|unix.O_NOFOLLOW)
 	if errors.Is(err, unix.ELOOP) && w.flags&unix.O_NOFOLLOW == 0 {
-		return -1, unix.EAGAIN // it became a symlink since
+		return -1, unix.EAGAIN // it was replaced by a symlink
 	}
 	return end, err
 }
 
-// follow puts the text of a symlink before what is left to do.
-func (w *beneath) follow(elem string) error {
+// followSymlink inserts the elements of a symlink before the remaining ones.
+func (w *beneathWalk) followSymlink(elem string) error {
 	if w.links++; w.links > maxLinks || w.how&unix.RESOLVE_NO_SYMLINKS != 0 {
 		return unix.ELOOP
 	}
@@ -103,7 +103,7 @@ func (w *beneath) follow(elem string) error {
 	n, err := retry(func() (int, error) { return unix.Readlinkat(w.dirs[len(w.dirs)-1], elem, text) })
 	switch {
 	case errors.Is(err, unix.EINVAL):
-		return unix.EAGAIN // it was replaced since
+		return unix.EAGAIN // it was replaced
 	case err != nil:
 		return err
 	case text[0] == '/':

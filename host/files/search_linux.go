@@ -17,50 +17,50 @@ func (r *Root) glob(ctx context.Context, pattern string, o *driver.GlobOptions) 
 		return driver.GlobResult{}, err
 	}
 	p.Stop = func() bool { return ctx.Err() != nil }
-	if _, err := clean(p.Start); err != nil {
+	if _, err := parseName(p.Start); err != nil {
 		return driver.GlobResult{}, err
 	}
-	if ok, err := r.sys.startsAt(p); !ok {
+	if ok, err := r.sys.checkStart(p); !ok {
 		return driver.GlobResult{}, err
 	}
-	ig, ok := r.sys.above(p)
+	ig, ok := r.sys.ignoreRulesAbove(p)
 	if !ok {
 		return driver.GlobResult{}, nil
 	}
-	top := &dir{path: p.Start, ig: ig}
+	top := &walkDir{path: p.Start, ig: ig}
 	g := &globber{opts: o}
 	w := &walk{ctx: ctx, plan: p, do: g}
 	if err := w.run(r.sys, top); err != nil {
 		return driver.GlobResult{}, err
 	}
-	res := driver.GlobResult{Entries: make([]driver.Info, 0, count(top))}
-	collect(top, &res.Entries)
+	res := driver.GlobResult{Entries: make([]driver.Info, 0, countItems(top))}
+	collectInfos(top, &res.Entries)
 	if limit := search.GlobLimit(o); len(res.Entries) > limit {
 		res.Entries, res.Truncated = res.Entries[:limit], true
 	}
 	return res, ctx.Err()
 }
 
-// A globber keeps what is found where it was found. The directories make a tree
-// that has all paths in order once it is complete.
+// A globber is the visitor of Glob. It stores results in the tree of walkDirs, which yields
+// all paths in order when the walk is complete.
 type globber struct{ opts *driver.GlobOptions }
 
-func (g *globber) enters(string) bool { return true }
-func (g *globber) unreadable(string)  {}
+func (g *globber) shouldEnter(string) bool { return true }
+func (g *globber) reportUnreadable(string) {}
 
-func (g *globber) files(*worker, *dir, []item) {}
+func (g *globber) visitFiles(*worker, *walkDir, []walkItem) {}
 
-func (g *globber) entries(w *worker, d *dir) {
-	w.subs(d)
+func (g *globber) visitEntries(w *worker, d *walkDir) {
+	w.queueSubdirs(d)
 	kept := d.items[:0]
 	for _, it := range d.items {
 		if it.sub == nil && it.typ == unix.DT_DIR && !g.opts.Dirs {
 			continue
 		}
 		if it.sub == nil && g.opts.Stat {
-			info, err := lstat(d.fd, it.path[d.prefix():], it.path, false)
+			info, err := lstat(d.fd, it.path[d.prefixLen():], it.path, false)
 			if err != nil {
-				continue // it went since it was listed
+				continue // removed since it was listed
 			}
 			it.info = &info
 		}
@@ -69,11 +69,11 @@ func (g *globber) entries(w *worker, d *dir) {
 	d.items = kept
 }
 
-func count(d *dir) int {
+func countItems(d *walkDir) int {
 	n := 0
 	for i := range d.items {
 		if sub := d.items[i].sub; sub != nil {
-			n += count(sub)
+			n += countItems(sub)
 		} else {
 			n++
 		}
@@ -81,11 +81,11 @@ func count(d *dir) int {
 	return n
 }
 
-func collect(d *dir, infos *[]driver.Info) {
+func collectInfos(d *walkDir, infos *[]driver.Info) {
 	for i := range d.items {
 		switch it := &d.items[i]; {
 		case it.sub != nil:
-			collect(it.sub, infos)
+			collectInfos(it.sub, infos)
 		case it.info != nil:
 			*infos = append(*infos, *it.info)
 		default:
@@ -123,38 +123,38 @@ func (r *Root) grep(ctx context.Context, pattern string, o *driver.GrepOptions) 
 	return g.hits.Result(), nil
 }
 
-// run searches the file or the directory that the caller named.
+// run searches the file or the directory of the plan.
 func (g *grepper) run(ctx context.Context, s system, p *search.Plan) error {
 	w := &walk{ctx: ctx, plan: p, do: g}
 	fd, err := s.open(p.Path, openFlags)
 	if err != nil {
-		return notRegular(err)
+		return nonRegularError(err)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		defer closeFD(fd)
 		if err == nil {
-			err = regular(&st)
+			err = checkRegular(&st)
 		}
 		if err != nil {
 			return err
 		}
 		wk := &worker{walk: w}
-		g.search(wk, fd, p.Path)
+		g.searchFile(wk, fd, p.Path)
 		return ctx.Err()
 	}
 	closeFD(fd)
-	ig, _ := s.above(p)
-	return w.run(s, &dir{path: p.Path, ig: ig})
+	ig, _ := s.ignoreRulesAbove(p)
+	return w.run(s, &walkDir{path: p.Path, ig: ig})
 }
 
-// A grepper searches what is found.
+// A grepper is the visitor of Grep.
 type grepper struct {
 	query *search.Query
 	hits  *search.Hits
 }
 
-func (g *grepper) enters(path string) bool {
+func (g *grepper) shouldEnter(path string) bool {
 	if g.hits.Late() {
 		g.hits.Skip(path, driver.SkipTime)
 		return false
@@ -162,32 +162,32 @@ func (g *grepper) enters(path string) bool {
 	return !g.hits.Beyond(path + "/")
 }
 
-func (g *grepper) unreadable(path string) { g.hits.Skip(path, driver.SkipUnreadable) }
+func (g *grepper) reportUnreadable(path string) { g.hits.Skip(path, driver.SkipUnreadable) }
 
-// share is how many files of one directory a worker keeps to itself; of more,
-// others may take some.
-const share = 64
+// filesPerTask is the number of files of one directory that a worker searches itself; other
+// workers take the rest.
+const filesPerTask = 64
 
-func (g *grepper) entries(w *worker, d *dir) {
-	w.subs(d)
-	files := make([]item, 0, len(d.items))
+func (g *grepper) visitEntries(w *worker, d *walkDir) {
+	w.queueSubdirs(d)
+	files := make([]walkItem, 0, len(d.items))
 	for _, it := range d.items {
 		if it.typ == unix.DT_REG {
 			files = append(files, it)
 		}
 	}
 	d.items = nil
-	for len(files) > share {
-		cut := len(files) - share
+	for len(files) > filesPerTask {
+		cut := len(files) - filesPerTask
 		d.users.Add(1)
 		w.add(task{dir: d, items: files[cut:]})
 		files = files[:cut]
 	}
-	g.files(w, d, files)
+	g.visitFiles(w, d, files)
 }
 
-func (g *grepper) files(w *worker, d *dir, items []item) {
-	prefix := d.prefix()
+func (g *grepper) visitFiles(w *worker, d *walkDir, items []walkItem) {
+	prefix := d.prefixLen()
 	for i := range items {
 		path := items[i].path
 		switch {
@@ -202,7 +202,7 @@ func (g *grepper) files(w *worker, d *dir, items []item) {
 		fd, err := openFileAt(d.fd, path[prefix:])
 		switch {
 		case err == nil:
-			g.search(w, fd, path)
+			g.searchFile(w, fd, path)
 			closeFD(fd)
 		case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO): // no longer a file
 		default:
@@ -211,10 +211,9 @@ func (g *grepper) files(w *worker, d *dir, items []item) {
 	}
 }
 
-// search searches an open file.
-func (g *grepper) search(w *worker, fd int, path string) {
+func (g *grepper) searchFile(w *worker, fd int, path string) {
 	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil || regular(&st) != nil {
+	if unix.Fstat(fd, &st) != nil || checkRegular(&st) != nil {
 		g.hits.Skip(path, driver.SkipUnreadable)
 		return
 	}
@@ -222,7 +221,7 @@ func (g *grepper) search(w *worker, fd int, path string) {
 		g.hits.Skip(path, driver.SkipTooBig)
 		return
 	}
-	n, err := w.load(fd, st.Size, g.hits)
+	n, err := w.loadFile(fd, st.Size, g.hits)
 	switch {
 	case err != nil:
 		g.hits.Skip(path, driver.SkipUnreadable)
@@ -237,9 +236,9 @@ func (g *grepper) search(w *worker, fd int, path string) {
 	}
 }
 
-// load reads a file into w.data. A read that ends where the file was said to end
-// is the last; a file that grows is read until it does not, or is too big.
-func (w *worker) load(fd int, size int64, h *search.Hits) (int, error) {
+// loadFile reads a file into w.data. It stops at the size that stat reported; a file that
+// grows is read until its end or the limit.
+func (w *worker) loadFile(fd int, size int64, h *search.Hits) (int, error) {
 	if need := size + 1; int64(len(w.data)) < need {
 		w.data = make([]byte, max(need, 64<<10))
 	}

@@ -17,16 +17,16 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// system is the root as Linux knows it: a descriptor of the directory.
+// system is the root on Linux: a descriptor of the directory.
 type system struct {
 	fd         int
-	commit     commit
+	commit     commitFunc
 	keepMounts bool
 }
 
 func openSystem(dir string, noSymlinks bool) (system, error) {
 	if noSymlinks {
-		fd, err := openPlain(dir, unix.O_RDONLY)
+		fd, err := openDirNoSymlinks(dir, unix.O_RDONLY)
 		return system{fd: fd}, err
 	}
 	fd, err := retry(func() (int, error) {
@@ -38,10 +38,10 @@ func openSystem(dir string, noSymlinks bool) (system, error) {
 	return system{fd: fd}, err
 }
 
-// FromFD returns the root at a directory that is open already, and takes the
-// descriptor over: Close closes it, and so does FromFD where it fails.
+// FromFD returns the root at an open directory and takes ownership of the descriptor: Close
+// closes it, and so does FromFD on an error.
 func FromFD(fd int, opts *Options) (*Root, error) {
-	// An O_PATH descriptor can't be listed, so the directory is opened anew.
+	// An O_PATH descriptor can't be listed, so the directory is opened again.
 	dir, err := retry(func() (int, error) {
 		return unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	})
@@ -53,32 +53,32 @@ func FromFD(fd int, opts *Options) (*Root, error) {
 		err = errClose
 	}
 	if err != nil {
-		return nil, failed("open", "descriptor "+strconv.Itoa(fd), err)
+		return nil, opError("open", "descriptor "+strconv.Itoa(fd), err)
 	}
 	return newRoot(system{fd: dir}, opts), nil
 }
 
 func (s system) close() error { return unix.Close(s.fd) }
 
-// again opens the same directory once more.
-func (s system) again() (system, error) {
+// reopen opens the same directory again.
+func (s system) reopen() (system, error) {
 	fd, err := retry(func() (int, error) {
 		return unix.Openat(s.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	})
 	return system{fd: fd}, err
 }
 
-// openTries bounds how often openat2 is repeated: it answers EAGAIN when
-// anything on the machine was renamed while it resolved "..".
+// openTries bounds the repetitions of openat2, which answers EAGAIN if any rename or mount
+// on the machine races with resolving "..".
 const openTries = 1000
 
-// open opens a path below the root. This is the fence: every path that has more
-// than one element, or whose last element may be followed, goes through here.
+// open opens a path below the root. This is the sandbox boundary: every path with more than
+// one element, or whose last element may be followed, is resolved here.
 func (s system) open(name string, flags int) (int, error) {
-	return s.resolve(name, flags, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_MAGICLINKS)
+	return s.resolvePath(name, flags, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_MAGICLINKS)
 }
 
-func (s system) resolve(name string, flags int, how uint64) (int, error) {
+func (s system) resolvePath(name string, flags int, how uint64) (int, error) {
 	oh := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: how}
 	for try := 0; ; try++ {
 		fd, err := s.openat2(name, &oh)
@@ -92,19 +92,19 @@ func (s system) resolve(name string, flags int, how uint64) (int, error) {
 				runtime.Gosched()
 				continue
 			}
-			return -1, fault.Transient(fmt.Errorf("%w: the path kept moving", fault.Unavailable))
+			return -1, fault.Transient(fmt.Errorf("%w: the path kept changing; try again", fault.Unavailable))
 		case unix.EXDEV:
 			return -1, errLeaves
 		case unix.ENOTDIR:
 			return -1, errNotDir
 		case unix.ELOOP:
-			return -1, fmt.Errorf("%w: too many symlinks, or one that the kernel resolves by magic", fault.InvalidArgument)
+			return -1, fmt.Errorf("%w: too many symlinks, or a magic link of /proc", fault.InvalidArgument)
 		}
 		return -1, err
 	}
 }
 
-// openat2 opens a path as the kernel does, or as it would.
+// openat2 calls openat2(2), or walkBeneath if the kernel lacks it.
 func (s system) openat2(name string, how *unix.OpenHow) (int, error) {
 	fd, err := unix.Openat2(s.fd, name, how)
 	if errors.Is(err, unix.ENOSYS) {
@@ -113,11 +113,11 @@ func (s system) openat2(name string, how *unix.OpenHow) (int, error) {
 	return fd, err
 }
 
-// closeFD closes a descriptor that was only read from, or whose content was made
-// safe before: what it answers changes nothing.
+// closeFD closes a descriptor whose close error does not matter: it was only read from, or
+// is synced.
 func closeFD(fd int) { _ = unix.Close(fd) }
 
-// retry repeats a system call that a signal interrupted.
+// retry repeats a system call on EINTR.
 func retry[T any](call func() (T, error)) (T, error) {
 	for {
 		v, err := call()
@@ -127,46 +127,47 @@ func retry[T any](call func() (T, error)) (T, error) {
 	}
 }
 
-// A place is a directory and the name of something in it, there or not.
-type place struct {
-	fd   int
-	base string
-	own  bool // fd is to be closed
+// An atPath is a directory descriptor and the name of an entry in that directory, which
+// need not exist: the arguments of the *at system calls.
+type atPath struct {
+	dirfd int
+	base  string
+	owned bool // close closes dirfd
 }
 
-// parent opens the directory of a clean name other than ".".
-func (s system) parent(name string) (place, error) {
-	dir, base := split(name)
+// openParent opens the directory of a clean name other than ".".
+func (s system) openParent(name string) (atPath, error) {
+	dir, base := splitName(name)
 	if dir == "." {
-		return place{fd: s.fd, base: base}, nil
+		return atPath{dirfd: s.fd, base: base}, nil
 	}
 	fd, err := s.open(dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if errors.Is(err, unix.EACCES) { // searchable, but not readable
 		fd, err = s.open(dir, unix.O_PATH|unix.O_DIRECTORY)
 	}
-	return place{fd: fd, base: base, own: true}, err
+	return atPath{dirfd: fd, base: base, owned: true}, err
 }
 
-func (p place) close() {
-	if p.own {
-		closeFD(p.fd)
+func (p atPath) close() {
+	if p.owned {
+		closeFD(p.dirfd)
 	}
 }
 
-// sync puts the directory of the place on stable storage.
-func (p place) sync() error { return fsync(p.fd) }
+// sync calls fsync on the directory.
+func (p atPath) sync() error { return fsync(p.dirfd) }
 
 func fsync(fd int) error {
 	_, err := retry(func() (int, error) { return 0, unix.Fsync(fd) })
 	return err
 }
 
-func (s system) stat(ctx context.Context, t target, o *driver.StatOptions) (driver.Info, error) {
+func (s system) stat(ctx context.Context, t cleanName, o *driver.StatOptions) (driver.Info, error) {
 	flags := unix.O_PATH
-	if t.dir {
+	if t.mustBeDir {
 		flags |= unix.O_DIRECTORY
 	}
-	if o.NoFollow && !t.dir {
+	if o.NoFollow && !t.mustBeDir {
 		flags |= unix.O_NOFOLLOW
 	}
 	fd, err := s.open(t.name, flags)
@@ -183,18 +184,17 @@ func (s system) stat(ctx context.Context, t target, o *driver.StatOptions) (driv
 		info.Target, err = readlink(fd, "")
 	}
 	if o.Digest && info.Type == driver.TypeFile {
-		// The digest must be of the file that was described, so the descriptor
-		// is opened again and not the name.
+		// The digest and the description must be of one descriptor.
 		info, err = s.statDigest(ctx, t)
 	}
 	if o.ChangeToken {
-		info.ChangeToken = mark(&st)
+		info.ChangeToken = changeToken(&st)
 	}
 	return info, err
 }
 
-// statDigest describes a file from the descriptor that it is read from.
-func (s system) statDigest(ctx context.Context, t target) (driver.Info, error) {
+// statDigest describes a file from the descriptor that the digest is read from.
+func (s system) statDigest(ctx context.Context, t cleanName) (driver.Info, error) {
 	body, info, err := s.read(t, new(driver.ReadOptions))
 	if err != nil {
 		return info, err
@@ -204,7 +204,7 @@ func (s system) statDigest(ctx context.Context, t target) (driver.Info, error) {
 	return info, err
 }
 
-// infoOf describes what st is of.
+// infoOf converts stat data.
 func infoOf(name string, st *unix.Stat_t) driver.Info {
 	info := driver.Info{
 		Path: name, Type: driver.TypeOther, Size: st.Size, Mode: fs.FileMode(st.Mode & 0o7777),
@@ -221,14 +221,14 @@ func infoOf(name string, st *unix.Stat_t) driver.Info {
 	return info
 }
 
-// mark tells an inode from others and from what it was before it was changed.
-func mark(st *unix.Stat_t) string {
+// changeToken returns the ctime and inode number of a file: see driver.Info.ChangeToken.
+func changeToken(st *unix.Stat_t) string {
 	const base = 36
 	buf := strconv.AppendInt(make([]byte, 0, 24), st.Ctim.Nano(), base)
 	return string(strconv.AppendUint(append(buf, '.'), st.Ino, base))
 }
 
-// readlink returns what a symlink says. base may be "" where fd is the symlink.
+// readlink returns the target of a symlink. base is "" if fd is the symlink itself.
 func readlink(fd int, base string) (string, error) {
 	buf := make([]byte, maxName+1)
 	n, err := retry(func() (int, error) { return unix.Readlinkat(fd, base, buf) })
@@ -238,7 +238,7 @@ func readlink(fd int, base string) (string, error) {
 	return string(buf[:n]), nil
 }
 
-func (s system) mkdir(t target, o *driver.MkdirOptions, sync bool) error {
+func (s system) mkdir(t cleanName, o *driver.MkdirOptions, sync bool) error {
 	if t.name == "." {
 		if o.Parents {
 			return nil
@@ -246,11 +246,11 @@ func (s system) mkdir(t target, o *driver.MkdirOptions, sync bool) error {
 		return errExists
 	}
 	if o.Parents {
-		if err := s.mkdirAbove(t.name, sync); err != nil {
+		if err := s.mkdirParents(t.name, sync); err != nil {
 			return err
 		}
 	}
-	p, err := s.parent(t.name)
+	p, err := s.openParent(t.name)
 	if err != nil {
 		return err
 	}
@@ -261,39 +261,36 @@ func (s system) mkdir(t target, o *driver.MkdirOptions, sync bool) error {
 	}
 	err = p.mkdir(mode, sync)
 	if errors.Is(err, unix.EEXIST) && o.Parents {
-		return s.isDir(t.name)
+		return s.checkExistingDir(t.name)
 	}
 	return err
 }
 
-// isDir returns nil where name is a directory, or a symlink to one.
-func (s system) isDir(name string) error {
-	fd, err := s.open(name, unix.O_PATH|unix.O_DIRECTORY)
+// checkExistingDir is checkDir for a name that exists: any other type is errExists.
+func (s system) checkExistingDir(name string) error {
+	err := s.checkDir(name)
 	if errors.Is(err, errNotDir) {
 		return errExists
 	}
-	if err != nil {
-		return err
-	}
-	return unix.Close(fd)
+	return err
 }
 
-// mkdir makes a directory with exactly that mode, whatever the umask.
-func (p place) mkdir(mode fs.FileMode, sync bool) error {
-	_, err := retry(func() (int, error) { return 0, unix.Mkdirat(p.fd, p.base, uint32(mode.Perm())) })
+// mkdir creates a directory with exactly that mode, regardless of the umask.
+func (p atPath) mkdir(mode fs.FileMode, sync bool) error {
+	_, err := retry(func() (int, error) { return 0, unix.Mkdirat(p.dirfd, p.base, uint32(mode.Perm())) })
 	if err != nil {
 		return err
 	}
 	var st unix.Stat_t
-	if err := unix.Fstatat(p.fd, p.base, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && st.Mode&0o7777 != uint32(mode) {
+	if err := unix.Fstatat(p.dirfd, p.base, &st, unix.AT_SYMLINK_NOFOLLOW); err == nil && st.Mode&0o7777 != uint32(mode) {
 		fd, err := retry(func() (int, error) {
-			return unix.Openat(p.fd, p.base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+			return unix.Openat(p.dirfd, p.base, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		})
 		if err != nil {
 			return err
 		}
 		defer closeFD(fd)
-		// A directory takes over the set-group-id bit of the one it is in.
+		// A directory inherits the set-group-id bit of its parent.
 		if err := unix.Fchmod(fd, uint32(mode)|st.Mode&unix.S_ISGID); err != nil {
 			return err
 		}
@@ -304,23 +301,19 @@ func (p place) mkdir(mode fs.FileMode, sync bool) error {
 	return nil
 }
 
-// mkdirAbove makes the directories above name that are missing.
-func (s system) mkdirAbove(name string, sync bool) error {
-	dir, _ := split(name)
+// mkdirParents creates the missing parents of name.
+func (s system) mkdirParents(name string, sync bool) error {
+	dir, _ := splitName(name)
 	if dir == "." {
 		return nil
 	}
-	fd, err := s.open(dir, unix.O_PATH|unix.O_DIRECTORY)
-	if err == nil {
-		return unix.Close(fd)
-	}
-	if !errors.Is(err, unix.ENOENT) {
+	if err := s.checkDir(dir); !errors.Is(err, unix.ENOENT) {
 		return err
 	}
-	if err := s.mkdirAbove(dir, sync); err != nil {
+	if err := s.mkdirParents(dir, sync); err != nil {
 		return err
 	}
-	p, err := s.parent(dir)
+	p, err := s.openParent(dir)
 	if err != nil {
 		return err
 	}
@@ -331,34 +324,34 @@ func (s system) mkdirAbove(name string, sync bool) error {
 	return nil
 }
 
-func (s system) rename(from, to target, o *driver.RenameOptions, sync bool) error {
+func (s system) rename(from, to cleanName, o *driver.RenameOptions, sync bool) error {
 	if o.Parents {
-		if err := s.mkdirAbove(to.name, sync); err != nil {
+		if err := s.mkdirParents(to.name, sync); err != nil {
 			return err
 		}
 	}
-	f, err := s.parent(from.name)
+	f, err := s.openParent(from.name)
 	if err != nil {
 		return err
 	}
 	defer f.close()
-	t, err := s.parent(to.name)
+	t, err := s.openParent(to.name)
 	if err != nil {
 		return err
 	}
 	defer t.close()
-	for _, p := range []place{f, t} {
+	for _, p := range []atPath{f, t} {
 		if err := s.mayReplace(p); err != nil && !errors.Is(err, unix.ENOENT) {
 			return err
 		}
 	}
-	// With a slash at the end the kernel itself demands a directory.
-	fbase, tbase := f.base+slash(from), t.base+slash(to)
+	// With a trailing slash the kernel requires a directory.
+	fbase, tbase := f.base+trailingSlash(from), t.base+trailingSlash(to)
 	var flags uint
 	if o.CreateOnly {
 		flags = unix.RENAME_NOREPLACE
 	}
-	if _, err := retry(func() (int, error) { return 0, unix.Renameat2(f.fd, fbase, t.fd, tbase, flags) }); err != nil {
+	if _, err := retry(func() (int, error) { return 0, unix.Renameat2(f.dirfd, fbase, t.dirfd, tbase, flags) }); err != nil {
 		return err
 	}
 	if sync {
@@ -367,18 +360,18 @@ func (s system) rename(from, to target, o *driver.RenameOptions, sync bool) erro
 	return nil
 }
 
-func slash(t target) string {
-	if t.dir {
+func trailingSlash(t cleanName) string {
+	if t.mustBeDir {
 		return "/"
 	}
 	return ""
 }
 
-// chmod changes a mode that belongs to this name alone: a file with more hard
-// links, which may be outside, is unlinked from them first, as Write does it.
-func (s system) chmod(ctx context.Context, t target, mode fs.FileMode, sync bool) error {
+// chmod changes the mode of this name only: a file with more hard links, which may be
+// outside the root, is replaced by a copy first, as in Write.
+func (s system) chmod(ctx context.Context, t cleanName, mode fs.FileMode, sync bool) error {
 	flags := unix.O_PATH
-	if t.dir {
+	if t.mustBeDir {
 		flags |= unix.O_DIRECTORY
 	}
 	fd, err := s.open(t.name, flags)
@@ -394,7 +387,7 @@ func (s system) chmod(ctx context.Context, t target, mode fs.FileMode, sync bool
 		return errNotRegular
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFREG && st.Nlink > 1 {
-		if err := s.unlinkOthers(ctx, t, sync); err != nil {
+		if err := s.breakHardLinks(ctx, t, sync); err != nil {
 			return err
 		}
 		return s.chmod(ctx, t, mode, sync)
@@ -406,18 +399,18 @@ func (s system) chmod(ctx context.Context, t target, mode fs.FileMode, sync bool
 	return err
 }
 
-// chmodPath is fchmod for a descriptor that was opened with O_PATH.
+// chmodPath is fchmod for an O_PATH descriptor.
 func chmodPath(fd int, mode uint32) error {
 	err := unix.Fchmodat(fd, "", mode, unix.AT_EMPTY_PATH)
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL) {
-		// Before Linux 6.6 only /proc reaches what an O_PATH descriptor is of.
+		// Before Linux 6.6, only /proc/self/fd gives access to the file of an O_PATH descriptor.
 		err = unix.Chmod(procPath(fd), mode)
 	}
 	return err
 }
 
-// unlinkOthers replaces a file by a copy that has no other links.
-func (s system) unlinkOthers(ctx context.Context, t target, sync bool) error {
+// breakHardLinks replaces a file by a copy that has no other links.
+func (s system) breakHardLinks(ctx context.Context, t cleanName, sync bool) error {
 	body, info, err := s.read(t, new(driver.ReadOptions))
 	if err != nil {
 		return err
@@ -427,10 +420,10 @@ func (s system) unlinkOthers(ctx context.Context, t target, sync bool) error {
 	return err
 }
 
-// procPath names an open descriptor.
+// procPath returns the path of an open descriptor in /proc.
 func procPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-func (s system) syncFile(t target) error {
+func (s system) syncFile(t cleanName) error {
 	fd, err := s.open(t.name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
 	if err != nil {
 		return err
@@ -440,21 +433,21 @@ func (s system) syncFile(t target) error {
 }
 
 func (s system) symlink(dest, name string, sync bool) error {
-	dir, _ := split(name)
-	if err := s.staysInside(dir, dest); err != nil {
+	dir, _ := splitName(name)
+	if err := s.checkStaysInside(dir, dest); err != nil {
 		return err
 	}
-	return s.symlinkAsIs(dest, name, sync)
+	return s.symlinkUnchecked(dest, name, sync)
 }
 
-// symlinkAsIs makes a symlink and does not ask where it leads.
-func (s system) symlinkAsIs(dest, name string, sync bool) error {
-	p, err := s.parent(name)
+// symlinkUnchecked creates a symlink with any target.
+func (s system) symlinkUnchecked(dest, name string, sync bool) error {
+	p, err := s.openParent(name)
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	if _, err := retry(func() (int, error) { return 0, unix.Symlinkat(dest, p.fd, p.base) }); err != nil {
+	if _, err := retry(func() (int, error) { return 0, unix.Symlinkat(dest, p.dirfd, p.base) }); err != nil {
 		return err
 	}
 	if sync {
@@ -463,10 +456,10 @@ func (s system) symlinkAsIs(dest, name string, sync bool) error {
 	return nil
 }
 
-// staysInside resolves dest from dir as far as it exists, since dir may itself
-// lead through symlinks and then ".." is not what the words say. Up to the last
-// ".." all must be directories.
-func (s system) staysInside(dir, dest string) error {
+// checkStaysInside resolves dest from dir as far as it exists, because dir may contain
+// symlinks, after which ".." differs from its lexical meaning. All elements before the last
+// ".." must be directories.
+func (s system) checkStaysInside(dir, dest string) error {
 	elems := strings.Split(dest, "/")
 	at := dir
 	for i, elem := range elems {
@@ -483,7 +476,7 @@ func (s system) staysInside(dir, dest string) error {
 		case err == nil:
 			closeFD(fd)
 		case back && (errors.Is(err, unix.ENOENT) || errors.Is(err, errNotDir)):
-			return errBack
+			return errDotDotTarget
 		case errors.Is(err, unix.ENOENT):
 			return nil
 		default:
@@ -493,8 +486,8 @@ func (s system) staysInside(dir, dest string) error {
 	return nil
 }
 
-// same reports whether two names are one directory.
-func (s system) same(a, b string) (bool, error) {
+// sameFile reports whether two names are the same inode.
+func (s system) sameFile(a, b string) (bool, error) {
 	var st [2]unix.Stat_t
 	for i, name := range []string{a, b} {
 		fd, err := s.open(name, unix.O_PATH)

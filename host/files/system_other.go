@@ -22,16 +22,16 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// system is the root as os.Root knows it.
+// system is the root through os.Root.
 type system struct {
 	root       *os.Root
-	commit     commit
-	keepMounts bool // there is no root on the mounts of others
+	commit     commitFunc
+	keepMounts bool // unused: there are no mount namespaces
 }
 
 func openSystem(dir string, noSymlinks bool) (system, error) {
 	if noSymlinks {
-		if _, err := identify(dir); err != nil {
+		if _, err := identifyDir(dir); err != nil {
 			return system{}, err
 		}
 	}
@@ -42,25 +42,26 @@ func openSystem(dir string, noSymlinks bool) (system, error) {
 	return system{root: root}, err
 }
 
-// again opens the same directory once more.
-func (s system) again() (system, error) {
+// reopen opens the same directory again.
+func (s system) reopen() (system, error) {
 	root, err := s.root.OpenRoot(".")
 	return system{root: root}, err
 }
 
-// SameMount is not known here.
+// SameMount returns false: mounts are not known on this system.
 func SameMount(_, _ string) bool { return false }
 
-func lineage(dir string) ([]Identity, error) { return lineageByPath(dir) }
+func dirLineage(dir string) ([]Identity, error) { return lineageByPath(dir) }
 
-// identify looks at the path and then at the directory: there is no one step.
-func identify(dir string) (Identity, error) {
+// identifyDir checks the path for symlinks and then stats the directory. These are two
+// steps: a TOCTOU race remains on this system.
+func identifyDir(dir string) (Identity, error) {
 	plain, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return Identity{}, err
 	}
 	if plain != filepath.Clean(dir) {
-		return Identity{}, errNotPlain
+		return Identity{}, errSymlinkInPath
 	}
 	fi, err := os.Lstat(dir)
 	if err != nil {
@@ -69,7 +70,7 @@ func identify(dir string) (Identity, error) {
 	return identityOf(fi)
 }
 
-func (s system) identity() (Identity, error) {
+func (s system) dirIdentity() (Identity, error) {
 	fi, err := s.root.Stat(".")
 	if err != nil {
 		return Identity{}, err
@@ -90,8 +91,8 @@ func identityOf(fi fs.FileInfo) (Identity, error) {
 
 func (s system) close() error { return s.root.Close() }
 
-// judge gives an error of os.Root its code.
-func judge(err error) error {
+// osRootError gives an error of os.Root its code.
+func osRootError(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -103,19 +104,19 @@ func judge(err error) error {
 	return err
 }
 
-func (s system) stat(ctx context.Context, t target, o *driver.StatOptions) (driver.Info, error) {
+func (s system) stat(ctx context.Context, t cleanName, o *driver.StatOptions) (driver.Info, error) {
 	stat := s.root.Stat
-	if o.NoFollow && !t.dir {
+	if o.NoFollow && !t.mustBeDir {
 		stat = s.root.Lstat
 	}
 	fi, err := stat(t.name)
 	if err != nil {
-		return driver.Info{}, judge(err)
+		return driver.Info{}, osRootError(err)
 	}
-	if t.dir && !fi.IsDir() {
+	if t.mustBeDir && !fi.IsDir() {
 		return driver.Info{}, errNotDir
 	}
-	info, err := s.info(t.name, fi)
+	info, err := s.infoOf(t.name, fi)
 	if err == nil && o.Digest && info.Type == driver.TypeFile {
 		var body io.ReadCloser
 		if body, info, err = s.read(t, new(driver.ReadOptions)); err == nil {
@@ -126,7 +127,7 @@ func (s system) stat(ctx context.Context, t target, o *driver.StatOptions) (driv
 	return info, err
 }
 
-func (s system) info(name string, fi fs.FileInfo) (driver.Info, error) {
+func (s system) infoOf(name string, fi fs.FileInfo) (driver.Info, error) {
 	info := driver.Info{Path: name, Type: driver.TypeOther, Size: fi.Size(), Mode: chmodBits(fi.Mode()), ModTime: fi.ModTime().UTC()}
 	var err error
 	switch {
@@ -138,10 +139,10 @@ func (s system) info(name string, fi fs.FileInfo) (driver.Info, error) {
 		info.Type = driver.TypeSymlink
 		info.Target, err = s.root.Readlink(name)
 	}
-	return info, judge(err)
+	return info, osRootError(err)
 }
 
-// chmodBits turns Go's mode into the bits that chmod takes.
+// chmodBits converts a Go file mode to the bits of chmod.
 func chmodBits(m fs.FileMode) fs.FileMode {
 	bits := m.Perm()
 	for flag, bit := range map[fs.FileMode]fs.FileMode{fs.ModeSetuid: 0o4000, fs.ModeSetgid: 0o2000, fs.ModeSticky: 0o1000} {
@@ -163,16 +164,16 @@ func goMode(bits fs.FileMode) fs.FileMode {
 	return m
 }
 
-// readDir lists a directory. There are no marks here.
-func (s system) readDir(t target, _ bool) ([]driver.Info, error) {
+// readDir lists a directory. Change tokens are not supported here.
+func (s system) readDir(t cleanName, _ bool) ([]driver.Info, error) {
 	f, err := s.root.Open(t.name)
 	if err != nil {
-		return nil, judge(err)
+		return nil, osRootError(err)
 	}
 	defer f.Close()
 	names, err := f.Readdirnames(-1)
 	if err != nil {
-		return nil, judge(err)
+		return nil, osRootError(err)
 	}
 	slices.Sort(names)
 	var infos []driver.Info
@@ -180,14 +181,14 @@ func (s system) readDir(t target, _ bool) ([]driver.Info, error) {
 		if IsTemp(base) {
 			continue
 		}
-		fi, err := s.root.Lstat(join(t.name, base))
+		fi, err := s.root.Lstat(joinName(t.name, base))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return nil, judge(err)
+			return nil, osRootError(err)
 		}
-		info, err := s.info(join(t.name, base), fi)
+		info, err := s.infoOf(joinName(t.name, base), fi)
 		if err != nil {
 			return nil, err
 		}
@@ -196,13 +197,13 @@ func (s system) readDir(t target, _ bool) ([]driver.Info, error) {
 	return infos, nil
 }
 
-func (s system) read(t target, o *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
-	if t.dir {
+func (s system) read(t cleanName, o *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
+	if t.mustBeDir {
 		return nil, driver.Info{}, errIsDir
 	}
 	f, err := s.root.OpenFile(t.name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, driver.Info{}, judge(err)
+		return nil, driver.Info{}, osRootError(err)
 	}
 	fi, err := f.Stat()
 	if err == nil {
@@ -210,22 +211,22 @@ func (s system) read(t target, o *driver.ReadOptions) (io.ReadCloser, driver.Inf
 	}
 	var info driver.Info
 	if err == nil {
-		info, err = s.info(t.name, fi)
+		info, err = s.infoOf(t.name, fi)
 	}
 	if err == nil && o.Offset > 0 {
 		_, err = f.Seek(o.Offset, io.SeekStart)
 	}
 	if err != nil {
 		f.Close()
-		return nil, driver.Info{}, judge(err)
+		return nil, driver.Info{}, osRootError(err)
 	}
 	if o.Limit > 0 {
-		return limited{io.LimitReader(f, o.Limit), f}, info, nil
+		return limitedReader{io.LimitReader(f, o.Limit), f}, info, nil
 	}
 	return f, info, nil
 }
 
-type limited struct {
+type limitedReader struct {
 	io.Reader
 	io.Closer
 }
@@ -241,7 +242,7 @@ func regularInfo(fi fs.FileInfo) error {
 }
 
 func (s system) syncDir(name string) error {
-	dir, _ := split(name)
+	dir, _ := splitName(name)
 	f, err := s.root.Open(dir)
 	if err != nil {
 		return err
@@ -250,13 +251,13 @@ func (s system) syncDir(name string) error {
 	return f.Sync()
 }
 
-func (s system) mkdir(t target, o *driver.MkdirOptions, sync bool) error {
+func (s system) mkdir(t cleanName, o *driver.MkdirOptions, sync bool) error {
 	mode := o.Mode
 	if mode == 0 {
 		mode = 0o755
 	}
 	var err error
-	dir, _ := split(t.name)
+	dir, _ := splitName(t.name)
 	if o.Parents && dir != "." {
 		err = s.root.MkdirAll(dir, 0o755)
 	}
@@ -274,12 +275,12 @@ func (s system) mkdir(t target, o *driver.MkdirOptions, sync bool) error {
 	if err == nil && sync {
 		err = s.syncDir(t.name)
 	}
-	return judge(err)
+	return osRootError(err)
 }
 
-func (s system) remove(_ context.Context, t target, o *driver.RemoveOptions, sync bool) error {
+func (s system) remove(_ context.Context, t cleanName, o *driver.RemoveOptions, sync bool) error {
 	fi, err := s.root.Lstat(t.name)
-	if err == nil && t.dir && !fi.IsDir() {
+	if err == nil && t.mustBeDir && !fi.IsDir() {
 		return errNotDir
 	}
 	if err == nil && o.Recursive {
@@ -290,50 +291,50 @@ func (s system) remove(_ context.Context, t target, o *driver.RemoveOptions, syn
 	if err == nil && sync {
 		err = s.syncDir(t.name)
 	}
-	return judge(err)
+	return osRootError(err)
 }
 
-func (s system) rename(from, to target, o *driver.RenameOptions, sync bool) error {
-	if dir, _ := split(to.name); o.Parents && dir != "." {
+func (s system) rename(from, to cleanName, o *driver.RenameOptions, sync bool) error {
+	if dir, _ := splitName(to.name); o.Parents && dir != "." {
 		if err := s.root.MkdirAll(dir, 0o755); err != nil {
-			return judge(err)
+			return osRootError(err)
 		}
 	}
 	fi, err := s.root.Lstat(from.name)
 	if err != nil {
-		return judge(err)
+		return osRootError(err)
 	}
-	if (from.dir || to.dir) && !fi.IsDir() {
+	if (from.mustBeDir || to.mustBeDir) && !fi.IsDir() {
 		return errNotDir
 	}
 	if o.CreateOnly {
-		// There is no rename that never replaces: this is exact for files,
-		// which a link takes over, and within this process.
+		// os.Root has no RENAME_NOREPLACE: another process may create
+		// the name between the check and the rename.
 		if _, err := s.root.Lstat(to.name); err == nil {
 			return errExists
 		}
 	}
 	if err := s.root.Rename(from.name, to.name); err != nil || !sync {
-		return judge(err)
+		return osRootError(err)
 	}
 	return errors.Join(s.syncDir(from.name), s.syncDir(to.name))
 }
 
-func (s system) chmod(_ context.Context, t target, mode fs.FileMode, _ bool) error {
+func (s system) chmod(_ context.Context, t cleanName, mode fs.FileMode, _ bool) error {
 	fi, err := s.root.Stat(t.name)
 	switch {
 	case err != nil:
-		return judge(err)
-	case t.dir && !fi.IsDir():
+		return osRootError(err)
+	case t.mustBeDir && !fi.IsDir():
 		return errNotDir
 	case !fi.IsDir() && !fi.Mode().IsRegular():
 		return errNotRegular
 	}
-	return judge(s.root.Chmod(t.name, goMode(mode)))
+	return osRootError(s.root.Chmod(t.name, goMode(mode)))
 }
 
 func (s system) symlink(dest, name string, sync bool) error {
-	dir, _ := split(name)
+	dir, _ := splitName(name)
 	elems := strings.Split(dest, "/")
 	at := dir
 	for i, elem := range elems {
@@ -342,36 +343,36 @@ func (s system) symlink(dest, name string, sync bool) error {
 			break
 		}
 		if fi, err := s.root.Lstat(at); err != nil || !fi.IsDir() {
-			return errBack
+			return errDotDotTarget
 		}
 	}
-	if _, err := s.root.Stat(join(dir, dest)); judge(err) != nil && errors.Is(judge(err), errLeaves) {
+	if _, err := s.root.Stat(joinName(dir, dest)); osRootError(err) != nil && errors.Is(osRootError(err), errLeaves) {
 		return errLeaves
 	}
-	return s.symlinkAsIs(dest, name, sync)
+	return s.symlinkUnchecked(dest, name, sync)
 }
 
-func (s system) symlinkAsIs(dest, name string, sync bool) error {
+func (s system) symlinkUnchecked(dest, name string, sync bool) error {
 	err := s.root.Symlink(dest, name)
 	if err == nil && sync {
 		err = s.syncDir(name)
 	}
-	return judge(err)
+	return osRootError(err)
 }
 
-func (s system) same(a, b string) (bool, error) {
+func (s system) sameFile(a, b string) (bool, error) {
 	x, err := s.root.Stat(a)
 	if err != nil {
-		return false, judge(err)
+		return false, osRootError(err)
 	}
 	y, err := s.root.Stat(b)
-	return err == nil && os.SameFile(x, y), judge(err)
+	return err == nil && os.SameFile(x, y), osRootError(err)
 }
 
-// staleAfter is how old a temporary file must be before cleanTemps takes it.
+// staleAfter is the age at which cleanTemps removes a temporary file.
 const staleAfter = time.Minute
 
-// cleanTemps goes by age alone: os.Root can't lock.
+// cleanTemps goes by age, because os.Root can't flock.
 func (s system) cleanTemps(ctx context.Context) error {
 	before := time.Now().Add(-staleAfter)
 	return fs.WalkDir(s.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
@@ -379,13 +380,13 @@ func (s system) cleanTemps(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if fi, err := d.Info(); err == nil && fi.Mode().IsRegular() && fi.ModTime().Before(before) {
-			_ = s.root.Remove(name) // another cleaner may have been faster
+			_ = s.root.Remove(name) // another process may remove it, too
 		}
 		return ctx.Err()
 	})
 }
 
-func (s system) watch(name string, isDir bool, o *driver.WatchOptions, b *batch) (source, error) {
+func (s system) watch(name string, isDir bool, o *driver.WatchOptions, b *batch) (changeSource, error) {
 	return s.watchByPolling(name, isDir, o, b)
 }
 
@@ -397,8 +398,7 @@ func (r *Root) grep(ctx context.Context, pattern string, o *driver.GrepOptions) 
 	return search.GrepFiles(ctx, r, pattern, o)
 }
 
-// FromFD returns the root at a directory that is open already. Only Linux can
-// name a directory by its descriptor alone.
+// FromFD is supported on Linux only.
 func FromFD(fd int, _ *Options) (*Root, error) {
-	return nil, failed("open", "descriptor "+strconv.Itoa(fd), fmt.Errorf("%w: only Linux opens a root by its descriptor", fault.Unsupported))
+	return nil, opError("open", "descriptor "+strconv.Itoa(fd), fmt.Errorf("%w: only Linux opens a root by its descriptor", fault.Unsupported))
 }

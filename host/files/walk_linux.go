@@ -16,56 +16,55 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A walk goes through a tree with one worker for each processor. A worker takes
-// a directory, leaves those in it for whoever is free, and does its files itself.
+// A walk visits a tree with one worker for each processor. A worker reads a directory,
+// queues its subdirectories for any worker, and visits its files itself.
 type walk struct {
 	ctx  context.Context
-	base system // where the plan starts, which may be behind a symlink that the caller named
+	base system // where the plan starts, after symlinks that the caller named
 	plan *search.Plan
 	do   visitor
 
 	mu   sync.Mutex
 	more *sync.Cond
-	todo []task // guarded by mu; the last is taken first, which keeps it short
+	todo []task // guarded by mu; a stack, which stays short
 	busy int    // workers that may still add to todo; guarded by mu
-	err  error  // that ended the walk; guarded by mu
+	err  error  // the first error; guarded by mu
 }
 
-// A visitor is what Glob and Grep do differently.
+// A visitor is the part of a walk in which Glob and Grep differ.
 type visitor interface {
-	// enters is asked before a directory is read.
-	enters(path string) bool
-	// unreadable is told of a directory that can't be read.
-	unreadable(path string)
-	// entries gets what was found in a directory. It may leave files to be
-	// searched, which files then gets, some at a time.
-	entries(w *worker, d *dir)
-	files(w *worker, d *dir, items []item)
+	// shouldEnter reports whether to read a directory.
+	shouldEnter(path string) bool
+	// reportUnreadable records a directory that can't be read.
+	reportUnreadable(path string)
+	// visitEntries handles the entries of a directory. It may queue files, which visitFiles
+	// then handles in parts.
+	visitEntries(w *worker, d *walkDir)
+	visitFiles(w *worker, d *walkDir, items []walkItem)
 }
 
-// A task is a directory to be read or, with items, files in one to be searched.
+// A task is a directory to read or, with items, files of a directory to search.
 type task struct {
-	dir   *dir
-	items []item
+	dir   *walkDir
+	items []walkItem
 }
 
-// A dir is a directory on the walk.
-type dir struct {
+// A walkDir is a directory of the walk.
+type walkDir struct {
 	path  string
 	ig    *search.Ignore
 	fd    int
 	users atomic.Int32 // tasks that use fd
-	items []item       // what the plan takes, and the directories that it enters
+	items []walkItem   // entries that the plan selects, and directories that it enters
 }
 
-// An item is an entry of a directory. Those that the walk enters have a slash
-// at the end of their path, which puts them where all below them belongs in the
-// order of paths.
-type item struct {
+// A walkItem is an entry of a directory. A directory that the walk enters has a trailing
+// slash in its path, which sorts it where the paths below it belong.
+type walkItem struct {
 	path string
 	typ  byte
-	sub  *dir         // of a directory that is entered
-	info *driver.Info // where it was asked for
+	sub  *walkDir     // set if the directory is entered
+	info *driver.Info // if requested
 }
 
 // A worker has the buffers of one goroutine of a walk.
@@ -77,27 +76,27 @@ type worker struct {
 	data  []byte // content of a file
 }
 
-// prefix is how much of the path of an entry is not its name.
-func (d *dir) prefix() int {
+// prefixLen is the length of an entry's path before its name.
+func (d *walkDir) prefixLen() int {
 	if d.path == "." {
 		return 0
 	}
 	return len(d.path) + 1
 }
 
-func (d *dir) release() {
+func (d *walkDir) release() {
 	if d.users.Add(-1) == 0 {
 		closeFD(d.fd)
 	}
 }
 
-// below opens a directory without following anything.
-func (s system) below(name string) (int, error) {
-	return s.resolve(name, unix.O_RDONLY|unix.O_DIRECTORY, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
+// openDirBelow opens a directory without following any symlink.
+func (s system) openDirBelow(name string) (int, error) {
+	return s.resolvePath(name, unix.O_RDONLY|unix.O_DIRECTORY, unix.RESOLVE_BENEATH|unix.RESOLVE_NO_SYMLINKS)
 }
 
-// relative is path as seen from dir, which it is in.
-func relative(dir, path string) string {
+// relativePath returns path relative to dir, which contains it.
+func relativePath(dir, path string) string {
 	switch dir {
 	case path:
 		return "."
@@ -107,8 +106,8 @@ func relative(dir, path string) string {
 	return path[len(dir)+1:]
 }
 
-// run walks below the directory where the plan starts and waits for all workers.
-func (w *walk) run(s system, top *dir) error {
+// run walks the tree and waits for all workers.
+func (w *walk) run(s system, top *walkDir) error {
 	fd, err := s.open(w.plan.Start, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err
@@ -117,15 +116,15 @@ func (w *walk) run(s system, top *dir) error {
 	w.base = system{fd: fd}
 	w.more = sync.NewCond(&w.mu)
 	w.todo = []task{{dir: top}}
-	stop := context.AfterFunc(w.ctx, func() { w.fail(w.ctx.Err()) })
+	stop := context.AfterFunc(w.ctx, func() { w.stopWith(w.ctx.Err()) })
 	defer stop()
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
 			wk := &worker{walk: w, dents: make([]byte, 32<<10), data: make([]byte, 64<<10)}
-			for t, ok := w.take(); ok; t, ok = w.take() {
-				wk.perform(t)
-				w.finish()
+			for t, ok := w.nextTask(); ok; t, ok = w.nextTask() {
+				wk.runTask(t)
+				w.finishTask()
 			}
 		})
 	}
@@ -140,7 +139,7 @@ func (w *walk) run(s system, top *dir) error {
 	return w.err
 }
 
-func (w *walk) fail(err error) {
+func (w *walk) stopWith(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err == nil {
@@ -149,7 +148,7 @@ func (w *walk) fail(err error) {
 	w.more.Broadcast()
 }
 
-func (w *walk) take() (task, bool) {
+func (w *walk) nextTask() (task, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.todo) == 0 && w.busy > 0 && w.err == nil {
@@ -164,7 +163,7 @@ func (w *walk) take() (task, bool) {
 	return t, true
 }
 
-func (w *walk) finish() {
+func (w *walk) finishTask() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.busy--; w.busy == 0 && len(w.todo) == 0 {
@@ -183,38 +182,38 @@ func (w *walk) add(tasks ...task) {
 	}
 }
 
-func (w *worker) perform(t task) {
+func (w *worker) runTask(t task) {
 	if t.items != nil {
-		w.do.files(w, t.dir, t.items)
+		w.do.visitFiles(w, t.dir, t.items)
 		t.dir.release()
 		return
 	}
-	if !w.do.enters(t.dir.path) {
+	if !w.do.shouldEnter(t.dir.path) {
 		return
 	}
-	if err := w.readDir(t.dir); unlessGone(err) != nil || errors.Is(err, unix.EACCES) {
-		w.do.unreadable(t.dir.path)
+	if err := w.readDir(t.dir); ignoreGone(err) != nil || errors.Is(err, unix.EACCES) {
+		w.do.reportUnreadable(t.dir.path)
 	}
 }
 
-// readDir lists a directory by the rules of the plan.
-func (w *worker) readDir(d *dir) error {
-	fd, err := w.base.below(relative(w.plan.Start, d.path))
+// readDir lists a directory by the rules of the plan and visits it.
+func (w *worker) readDir(d *walkDir) error {
+	fd, err := w.base.openDirBelow(relativePath(w.plan.Start, d.path))
 	if err != nil {
 		return err
 	}
 	d.fd = fd
 	d.users.Store(1)
 	defer d.release()
-	if err := w.list(d); err != nil {
+	if err := w.listDir(d); err != nil {
 		return err
 	}
-	w.do.entries(w, d)
+	w.do.visitEntries(w, d)
 	return nil
 }
 
-// list fills d.items.
-func (w *worker) list(d *dir) error {
+// listDir sets d.items.
+func (w *worker) listDir(d *walkDir) error {
 	w.names, w.types = w.names[:0], w.types[:0]
 	var prefix string
 	if d.path != "." {
@@ -239,14 +238,14 @@ func (w *worker) list(d *dir) error {
 			d.ig = d.ig.With(d.path, data)
 		}
 	}
-	w.choose(d, string(w.names), len(prefix))
+	w.applyPlan(d, string(w.names), len(prefix))
 	return nil
 }
 
-// choose asks the plan about each entry. names has all of their paths, each
-// with a slash behind it, so that one allocation holds them all.
-func (w *worker) choose(d *dir, names string, prefix int) {
-	d.items = make([]item, 0, len(w.types))
+// applyPlan keeps the entries that the plan selects. names has the paths of all entries,
+// each with a trailing slash, in one allocation.
+func (w *worker) applyPlan(d *walkDir, names string, prefix int) {
+	d.items = make([]walkItem, 0, len(w.types))
 	for _, typ := range w.types {
 		end := prefix + strings.IndexByte(names[prefix:], '/')
 		path, name, under := names[:end], names[prefix:end], names[:end+1]
@@ -256,16 +255,16 @@ func (w *worker) choose(d *dir, names string, prefix int) {
 		}
 		isDir := typ == unix.DT_DIR
 		if w.plan.Takes(path, name, isDir, d.ig) {
-			d.items = append(d.items, item{path: path, typ: typ})
+			d.items = append(d.items, walkItem{path: path, typ: typ})
 		}
 		if isDir && w.plan.Enters(path, name, d.ig) {
-			d.items = append(d.items, item{path: under, typ: typ, sub: &dir{path: path, ig: d.ig}})
+			d.items = append(d.items, walkItem{path: under, typ: typ, sub: &walkDir{path: path, ig: d.ig}})
 		}
 	}
-	slices.SortFunc(d.items, func(a, b item) int { return strings.Compare(a.path[prefix:], b.path[prefix:]) })
+	slices.SortFunc(d.items, func(a, b walkItem) int { return strings.Compare(a.path[prefix:], b.path[prefix:]) })
 }
 
-// typeOf asks for the type of an entry where the file system does not list it.
+// typeOf stats an entry whose type getdents does not report.
 func typeOf(fd int, name string) byte {
 	var st unix.Stat_t
 	if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
@@ -274,10 +273,10 @@ func typeOf(fd int, name string) byte {
 	return byte(st.Mode & unix.S_IFMT >> 12)
 }
 
-// subs leaves the directories in d to whoever is free.
-func (w *worker) subs(d *dir) {
+// queueSubdirs queues the directories in d.
+func (w *worker) queueSubdirs(d *walkDir) {
 	var tasks []task
-	for i := len(d.items) - 1; i >= 0; i-- { // the first is taken first
+	for i := len(d.items) - 1; i >= 0; i-- { // the queue is a stack
 		if sub := d.items[i].sub; sub != nil {
 			tasks = append(tasks, task{dir: sub})
 		}
@@ -287,7 +286,7 @@ func (w *worker) subs(d *dir) {
 	}
 }
 
-// readSmall reads a file in a directory, following nothing.
+// readSmall reads a file in a directory without following a symlink.
 func readSmall(dir int, name string) ([]byte, error) {
 	fd, err := openFileAt(dir, name)
 	if err != nil {
@@ -299,7 +298,7 @@ func readSmall(dir int, name string) ([]byte, error) {
 		return nil, err
 	}
 	const most = 10 << 20
-	if err := regular(&st); err != nil || st.Size > most {
+	if err := checkRegular(&st); err != nil || st.Size > most {
 		return nil, errNotRegular
 	}
 	buf := make([]byte, st.Size)
@@ -316,8 +315,8 @@ func openFileAt(dir int, name string) (int, error) {
 	}
 }
 
-// above collects the rules of .gitignore that hold where the plan starts.
-func (s system) above(p *search.Plan) (*search.Ignore, bool) {
+// ignoreRulesAbove collects the rules of .gitignore files above the start of the plan.
+func (s system) ignoreRulesAbove(p *search.Plan) (*search.Ignore, bool) {
 	return p.Above(func(path string) []byte {
 		fd, err := s.open(path, unix.O_RDONLY|unix.O_DIRECTORY)
 		if err != nil {
@@ -332,13 +331,13 @@ func (s system) above(p *search.Plan) (*search.Ignore, bool) {
 	})
 }
 
-// startsAt judges where a plan starts, before it is walked. It returns false
-// where nothing can be found.
-func (s system) startsAt(p *search.Plan) (bool, error) {
-	if err := s.isDirectory(p.Path); err != nil || p.Start == p.Path {
+// checkStart checks the directory where a plan starts. It returns false if nothing can
+// match.
+func (s system) checkStart(p *search.Plan) (bool, error) {
+	if err := s.checkDir(p.Path); err != nil || p.Start == p.Path {
 		return err == nil, err
 	}
-	err := s.isDirectory(p.Start)
+	err := s.checkDir(p.Start)
 	switch fault.Of(err) {
 	case "":
 		return true, nil
@@ -348,7 +347,7 @@ func (s system) startsAt(p *search.Plan) (bool, error) {
 	return false, err
 }
 
-func (s system) isDirectory(name string) error {
+func (s system) checkDir(name string) error {
 	fd, err := s.open(name, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return err

@@ -16,16 +16,16 @@ import (
 const (
 	defaultDebounce = 50 * time.Millisecond
 
-	// maxPending bounds the paths of one batch. A reader that is slower than
-	// that is told to look at everything again.
+	// maxPending bounds the paths of one batch. Beyond it the batch reports an overflow,
+	// and the reader must scan the tree.
 	maxPending = 50_000
 )
 
-// Watch reports changes at and below name. A directory is watched, through a
-// symlink at its end, too; a file is watched by its name, so that it may be
-// replaced. The watcher must be closed.
+// Watch reports changes at and below name. It follows name if that is a symlink to a
+// directory. A file is watched by its name, so that it may be replaced. The watcher must be
+// closed.
 func (r *Root) Watch(ctx context.Context, name string, opts *driver.WatchOptions) (driver.Watcher, error) {
-	t, err := r.begin(ctx, reads, "watch", name)
+	t, err := r.beginCall(ctx, reads, "watch", name)
 	if err != nil {
 		return nil, err
 	}
@@ -43,62 +43,62 @@ func (r *Root) Watch(ctx context.Context, name string, opts *driver.WatchOptions
 	if err == nil && info.Type != driver.TypeDir && info.Type != driver.TypeFile {
 		err = errNotRegular
 	}
-	w := &watcher{r: r, batch: newBatch(o.Debounce)}
+	w := &fsWatcher{r: r, batch: newBatch(o.Debounce)}
 	if err == nil {
-		w.source, err = r.sys.watch(t.name, info.Type == driver.TypeDir, &o, w.batch)
+		w.changes, err = r.sys.watch(t.name, info.Type == driver.TypeDir, &o, w.batch)
 	}
 	if err != nil {
-		r.done()
-		return nil, failed("watch", name, err)
+		r.endCall()
+		return nil, opError("watch", name, err)
 	}
 	return w, nil
 }
 
-// A source feeds a batch until it is closed.
-type source interface{ close() error }
+// A changeSource adds changes to a batch until it is closed.
+type changeSource interface{ close() error }
 
-// watcher is a driver.Watcher. It holds on to the root until it is closed.
-type watcher struct {
-	r      *Root
-	source source
+// fsWatcher is a driver.Watcher. It holds a reference to the root until it is closed.
+type fsWatcher struct {
+	r       *Root
+	changes changeSource
 	*batch
 	once sync.Once
 	err  error
 }
 
-func (w *watcher) Close() error {
+func (w *fsWatcher) Close() error {
 	w.once.Do(func() {
 		close(w.done)
-		w.err = w.source.close()
-		if err := w.r.end(); w.err == nil {
+		w.err = w.changes.close()
+		if err := w.r.releaseRef(); w.err == nil {
 			w.err = err
 		}
 	})
-	return failed("close", "watcher", w.err)
+	return opError("close", "watcher", w.err)
 }
 
-// A batch gathers changes until someone asks for them.
+// A batch collects changes until Next returns them.
 type batch struct {
 	debounce time.Duration
 	done     chan struct{} // closed by Close
-	turn     chan struct{} // held by the one that waits in Next
-	some     chan struct{} // has a token while there may be something
+	nextSem  chan struct{} // semaphore: one call of Next at a time
+	ready    chan struct{} // has a token while changes may be pending
 
 	mu       sync.Mutex
-	first    time.Time                  // when what is pending began; guarded by mu
+	first    time.Time                  // time of the first pending change; guarded by mu
 	pending  map[string]driver.ChangeOp // guarded by mu
 	overflow bool                       // guarded by mu
 }
 
 func newBatch(debounce time.Duration) *batch {
 	return &batch{
-		debounce: debounce, done: make(chan struct{}), turn: make(chan struct{}, 1), some: make(chan struct{}, 1),
+		debounce: debounce, done: make(chan struct{}), nextSem: make(chan struct{}, 1), ready: make(chan struct{}, 1),
 		pending: map[string]driver.ChangeOp{},
 	}
 }
 
-// add records a change. To write to what was created a moment ago is part of its
-// creation; otherwise the latest counts.
+// add records a change. A write to a newly created file is part of its creation; otherwise
+// the latest change counts.
 func (b *batch) add(path string, op driver.ChangeOp) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -118,18 +118,18 @@ func (b *batch) wakeLocked() {
 		b.first = time.Now()
 	}
 	select {
-	case b.some <- struct{}{}:
+	case b.ready <- struct{}{}:
 	default:
 	}
 }
 
-// Next waits for a batch.
+// Next waits for changes, and then for the debounce time.
 func (b *batch) Next(ctx context.Context) (driver.Changes, error) {
-	if err := b.wait(ctx, b.turn, nil); err != nil {
+	if err := b.waitChan(ctx, b.nextSem, nil); err != nil {
 		return driver.Changes{}, err
 	}
-	defer func() { <-b.turn }()
-	if err := b.wait(ctx, nil, b.some); err != nil {
+	defer func() { <-b.nextSem }()
+	if err := b.waitChan(ctx, nil, b.ready); err != nil {
 		return driver.Changes{}, err
 	}
 	b.mu.Lock()
@@ -144,14 +144,14 @@ func (b *batch) Next(ctx context.Context) (driver.Changes, error) {
 	case <-ctx.Done():
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.wakeLocked() // what is pending is for the next call
-		return driver.Changes{}, failed("watch", "changes", ctx.Err())
+		b.wakeLocked() // the next call returns the pending changes
+		return driver.Changes{}, opError("watch", "changes", ctx.Err())
 	}
-	return b.take(), nil
+	return b.drain(), nil
 }
 
-// wait waits until it can send to one channel or receive from another.
-func (b *batch) wait(ctx context.Context, send chan<- struct{}, receive <-chan struct{}) error {
+// waitChan waits until it can send to one channel or receive from the other.
+func (b *batch) waitChan(ctx context.Context, send chan<- struct{}, receive <-chan struct{}) error {
 	select {
 	case <-b.done:
 		return io.EOF
@@ -163,12 +163,12 @@ func (b *batch) wait(ctx context.Context, send chan<- struct{}, receive <-chan s
 	case <-b.done:
 		return io.EOF
 	case <-ctx.Done():
-		return failed("watch", "changes", ctx.Err())
+		return opError("watch", "changes", ctx.Err())
 	}
 	return nil
 }
 
-func (b *batch) take() driver.Changes {
+func (b *batch) drain() driver.Changes {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := driver.Changes{Overflow: b.overflow, Changes: make([]driver.Change, 0, len(b.pending))}
@@ -178,8 +178,8 @@ func (b *batch) take() driver.Changes {
 	slices.SortFunc(c.Changes, func(x, y driver.Change) int { return strings.Compare(x.Path, y.Path) })
 	clear(b.pending)
 	b.overflow, b.first = false, time.Time{}
-	select { // what was said to be there is taken
-	case <-b.some:
+	select {
+	case <-b.ready:
 	default:
 	}
 	return c

@@ -15,32 +15,32 @@ import (
 const watchMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
 	unix.IN_DELETE_SELF | unix.IN_MOVE_SELF | unix.IN_ONLYDIR | unix.IN_EXCL_UNLINK
 
-// A notifier watches directories with inotify. Each is opened below the root and
-// watched by its descriptor, so no name is resolved outside.
+// A notifier watches directories with inotify. Each directory is opened below the root and
+// watched by its descriptor, so no name is resolved outside the root.
 type notifier struct {
-	base  system // the top of what is watched
-	top   string // its name
-	only  string // where a file is watched, its name
+	base  system // the watched directory
+	top   string // name of base
+	only  string // the name of a watched file, or ""
 	deep  bool
 	batch *batch
 	file  *os.File // inotify; closing it ends run
 	wg    sync.WaitGroup
 
-	// Owned by run once that is started.
-	dirs map[int32]*watched
+	// Owned by run after it is started.
+	dirs map[int32]*watchedDir
 }
 
-// A watched directory knows what is in it, because inotify tells alike of a new
-// file and of one that replaces another.
-type watched struct {
+// A watchedDir has the names of its entries, because inotify reports a new file and the
+// replacement of a file alike.
+type watchedDir struct {
 	path  string
 	names map[string]bool
 }
 
-func (s system) watch(name string, isDir bool, o *driver.WatchOptions, b *batch) (source, error) {
+func (s system) watch(name string, isDir bool, o *driver.WatchOptions, b *batch) (changeSource, error) {
 	top, only := name, ""
 	if !isDir {
-		top, only = split(name)
+		top, only = splitName(name)
 	}
 	dir, err := s.open(top, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
@@ -53,7 +53,7 @@ func (s system) watch(name string, isDir bool, o *driver.WatchOptions, b *batch)
 	}
 	n := &notifier{
 		base: system{fd: dir}, top: top, only: only, deep: o.Recursive && isDir, batch: b,
-		file: os.NewFile(uintptr(fd), "inotify"), dirs: map[int32]*watched{},
+		file: os.NewFile(uintptr(fd), "inotify"), dirs: map[int32]*watchedDir{},
 	}
 	if err := n.watchDir(top, false); err != nil {
 		_ = n.close() // the call fails anyway
@@ -66,7 +66,7 @@ func (s system) watch(name string, isDir bool, o *driver.WatchOptions, b *batch)
 	return n, nil
 }
 
-// hasProc reports whether descriptors have names.
+// hasProc reports whether /proc/self/fd is available.
 func hasProc() bool { return unix.Access("/proc/self/fd", unix.F_OK) == nil }
 
 func (n *notifier) close() error {
@@ -75,16 +75,16 @@ func (n *notifier) close() error {
 	return errors.Join(err, n.base.close())
 }
 
-// watchDir watches a directory and, where that is asked for, those below it. It
-// watches first and looks then, so that what is made meanwhile is seen at least
-// once. With report, all that is there is new.
+// watchDir watches a directory and, if recursive, those below it. It adds the watch before
+// it lists the directory, so that entries created meanwhile are reported at least once.
+// With report, all entries are reported as new.
 func (n *notifier) watchDir(path string, report bool) error {
-	fd, err := n.base.below(relative(n.top, path))
+	fd, err := n.base.openDirBelow(relativePath(n.top, path))
 	if err != nil {
 		return err
 	}
 	defer closeFD(fd)
-	conn, err := n.inotify()
+	conn, err := n.inotifyFD()
 	if err != nil {
 		return err
 	}
@@ -92,52 +92,52 @@ func (n *notifier) watchDir(path string, report bool) error {
 	if err != nil {
 		return err
 	}
-	d := &watched{path: path, names: map[string]bool{}}
+	d := &watchedDir{path: path, names: map[string]bool{}}
 	n.dirs[int32(wd)] = d
 	var subs []string
-	err = eachEntry(fd, make([]byte, 32<<10), func(name []byte, typ byte) {
+	err = EachEntry(fd, func(name []byte, typ byte) {
 		base := string(name)
 		if IsTemp(base) {
 			return
 		}
 		d.names[base] = true
 		if report {
-			n.report(join(path, base), base, driver.OpCreate)
+			n.reportChange(joinName(path, base), base, driver.OpCreate)
 		}
 		if typ == unix.DT_UNKNOWN {
 			typ = typeOf(fd, base)
 		}
 		if typ == unix.DT_DIR && n.deep {
-			subs = append(subs, join(path, base))
+			subs = append(subs, joinName(path, base))
 		}
 	})
 	for _, sub := range subs {
 		if err == nil {
-			err = unlessDeep(n.watchDir(sub, report))
+			err = ignoreGoneOrDeep(n.watchDir(sub, report))
 		}
 	}
 	return err
 }
 
-// unlessGone takes directories that went, or are not ours to read, as not there.
-func unlessGone(err error) error {
+// ignoreGone drops the error of a directory that was removed or is not readable.
+func ignoreGone(err error) error {
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EACCES) || errors.Is(err, errNotDir) {
 		return nil
 	}
 	return err
 }
 
-// unlessDeep is unlessGone, also of directories that lie too deep to have a name.
-func unlessDeep(err error) error {
+// ignoreGoneOrDeep is ignoreGone, also for paths that are too long.
+func ignoreGoneOrDeep(err error) error {
 	if errors.Is(err, unix.ENAMETOOLONG) {
 		return nil
 	}
-	return unlessGone(err)
+	return ignoreGone(err)
 }
 
-// inotify returns the descriptor of n.file. It does not make it blocking, as
-// os.File.Fd may.
-func (n *notifier) inotify() (int, error) {
+// inotifyFD returns the descriptor of n.file. Unlike os.File.Fd it does not make the
+// descriptor blocking.
+func (n *notifier) inotifyFD() (int, error) {
 	conn, err := n.file.SyscallConn()
 	if err != nil {
 		return -1, err
@@ -154,7 +154,7 @@ func (n *notifier) run() {
 		m, err := n.file.Read(buf)
 		if err != nil {
 			if !errors.Is(err, os.ErrClosed) {
-				n.batch.lost()
+				n.batch.markOverflow()
 			}
 			return
 		}
@@ -162,16 +162,16 @@ func (n *notifier) run() {
 			ev := (*unix.InotifyEvent)(unsafe.Pointer(&rest[0]))
 			end := unix.SizeofInotifyEvent + int(ev.Len)
 			name := rest[unix.SizeofInotifyEvent:end]
-			n.event(ev.Wd, ev.Mask, string(name[:clen(name)]))
+			n.handleEvent(ev.Wd, ev.Mask, string(name[:cstringLen(name)]))
 			rest = rest[end:]
 		}
 	}
 }
 
-func (n *notifier) event(wd int32, mask uint32, base string) {
+func (n *notifier) handleEvent(wd int32, mask uint32, base string) {
 	if mask&unix.IN_Q_OVERFLOW != 0 {
-		n.batch.lost()
-		n.again()
+		n.batch.markOverflow()
+		n.rescan()
 		return
 	}
 	d := n.dirs[wd]
@@ -179,43 +179,43 @@ func (n *notifier) event(wd int32, mask uint32, base string) {
 		return
 	}
 	if base == "" {
-		n.self(wd, d, mask)
+		n.handleSelf(wd, d, mask)
 		return
 	}
-	path := join(d.path, base)
+	path := joinName(d.path, base)
 	switch {
 	case mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0:
-		n.appeared(d, base, path, mask)
+		n.handleCreate(d, base, path, mask)
 	case mask&(unix.IN_DELETE|unix.IN_MOVED_FROM) != 0:
 		delete(d.names, base)
 		if mask&unix.IN_MOVED_FROM != 0 && mask&unix.IN_ISDIR != 0 {
-			n.forget(path) // of what was deleted, the kernel forgets by itself
+			n.dropWatches(path) // for deleted directories the kernel removes the watches
 		}
-		n.report(path, base, driver.OpRemove)
+		n.reportChange(path, base, driver.OpRemove)
 	case mask&unix.IN_MODIFY != 0:
-		n.report(path, base, driver.OpWrite)
+		n.reportChange(path, base, driver.OpWrite)
 	case mask&unix.IN_ATTRIB != 0:
-		n.report(path, base, driver.OpChmod)
+		n.reportChange(path, base, driver.OpChmod)
 	}
 }
 
-func (n *notifier) appeared(d *watched, base, path string, mask uint32) {
+func (n *notifier) handleCreate(d *watchedDir, base, path string, mask uint32) {
 	op := driver.OpCreate
 	if d.names[base] && mask&unix.IN_MOVED_TO != 0 {
-		op = driver.OpWrite // it replaces another
+		op = driver.OpWrite // it replaces an entry
 	}
 	d.names[base] = true
-	n.report(path, base, op)
+	n.reportChange(path, base, op)
 	if mask&unix.IN_ISDIR != 0 && n.deep {
-		if unlessDeep(n.watchDir(path, true)) != nil {
-			n.batch.lost() // too many watches: from here on it is blind
+		if ignoreGoneOrDeep(n.watchDir(path, true)) != nil {
+			n.batch.markOverflow() // too many watches: changes below it are not seen
 		}
 	}
 }
 
-// self handles what happens to a watched directory as such. For those below the
-// top the directory above tells the same.
-func (n *notifier) self(wd int32, d *watched, mask uint32) {
+// handleSelf handles events of a watched directory itself. Below the top, the watch of the
+// parent reports the same events.
+func (n *notifier) handleSelf(wd int32, d *watchedDir, mask uint32) {
 	switch {
 	case mask&unix.IN_IGNORED != 0:
 		delete(n.dirs, wd)
@@ -226,9 +226,9 @@ func (n *notifier) self(wd int32, d *watched, mask uint32) {
 	}
 }
 
-// forget ends the watches of a directory that moved away, and of all below it.
-func (n *notifier) forget(path string) {
-	fd, err := n.inotify()
+// dropWatches removes the watches of a directory that was moved away, and of all below it.
+func (n *notifier) dropWatches(path string) {
+	fd, err := n.inotifyFD()
 	for wd, d := range n.dirs {
 		if d.path != path && !strings.HasPrefix(d.path, path+"/") {
 			continue
@@ -240,22 +240,22 @@ func (n *notifier) forget(path string) {
 	}
 }
 
-// again looks for directories that are not watched because news of them was lost.
-func (n *notifier) again() {
-	if err := unlessGone(n.watchDir(n.top, false)); err != nil {
-		n.batch.lost()
+// rescan adds watches for directories whose events were lost.
+func (n *notifier) rescan() {
+	if err := ignoreGone(n.watchDir(n.top, false)); err != nil {
+		n.batch.markOverflow()
 	}
 }
 
-// report tells of a change, unless only another name is watched.
-func (n *notifier) report(path, base string, op driver.ChangeOp) {
+// reportChange adds a change, unless a single other name is watched.
+func (n *notifier) reportChange(path, base string, op driver.ChangeOp) {
 	if n.only == "" || n.only == base {
 		n.batch.add(path, op)
 	}
 }
 
-// lost records that changes were missed.
-func (b *batch) lost() {
+// markOverflow records that changes were missed.
+func (b *batch) markOverflow() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.overflow = true

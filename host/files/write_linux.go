@@ -18,27 +18,27 @@ import (
 
 func (s system) write(ctx context.Context, name string, body io.Reader, o *driver.WriteOptions) (driver.WriteResult, error) {
 	if o.Parents {
-		if err := s.mkdirAbove(name, o.Sync); err != nil {
+		if err := s.mkdirParents(name, o.Sync); err != nil {
 			return driver.WriteResult{}, err
 		}
 	}
-	w := writer{opts: o, commit: s.commit, fd: -1}
+	w := fileWriter{opts: o, commit: s.commit, fd: -1}
 	var err error
-	if w.place, err = s.destination(name, &w.was, !o.CreateOnly); err != nil {
+	if w.dest, err = s.resolveDest(name, &w.old, !o.CreateOnly); err != nil {
 		return driver.WriteResult{}, err
 	}
-	defer w.place.close()
-	if err := w.refuse(); err != nil {
+	defer w.dest.close()
+	if err := w.checkTarget(); err != nil {
 		return driver.WriteResult{}, err
 	}
-	if err := w.spool(ctx, body); err != nil {
+	if err := w.spoolBody(ctx, body); err != nil {
 		return driver.WriteResult{}, err
 	}
 	defer w.discard()
 	if o.InPlace {
 		err = w.overwrite(ctx)
 	} else {
-		err = w.replace(ctx)
+		err = w.replaceFile(ctx)
 	}
 	if err != nil {
 		return driver.WriteResult{}, err
@@ -47,19 +47,18 @@ func (s system) write(ctx context.Context, name string, body io.Reader, o *drive
 	return w.res, nil
 }
 
-// destination finds where a write to name goes: the directory of the file itself,
-// after the symlinks at the end of name, each resolved by the kernel from the
-// root. was is what is there, with mode 0 for nothing.
-func (s system) destination(name string, was *unix.Stat_t, follow bool) (place, error) {
-	const maxLinks = 40 // as the kernel
+// resolveDest returns the directory and name that a write to name replaces, after the
+// symlinks at the end of name, each resolved by the kernel from the root. was is the stat
+// data of the existing entry, with mode 0 if there is no such entry.
+func (s system) resolveDest(name string, was *unix.Stat_t, follow bool) (atPath, error) {
 	at := name
 	for range maxLinks {
-		p, err := s.parent(at)
+		p, err := s.openParent(at)
 		if err != nil {
-			return place{}, err
+			return atPath{}, err
 		}
 		if err = s.mayReplace(p); err == nil {
-			err = unix.Fstatat(p.fd, p.base, was, unix.AT_SYMLINK_NOFOLLOW)
+			err = unix.Fstatat(p.dirfd, p.base, was, unix.AT_SYMLINK_NOFOLLOW)
 		}
 		if errors.Is(err, unix.ENOENT) {
 			*was, err = unix.Stat_t{}, nil
@@ -69,49 +68,49 @@ func (s system) destination(name string, was *unix.Stat_t, follow bool) (place, 
 		}
 		var dest string
 		if err == nil {
-			dest, err = readlink(p.fd, p.base)
+			dest, err = readlink(p.dirfd, p.base)
 		}
 		p.close()
 		if err != nil {
-			return place{}, err
+			return atPath{}, err
 		}
-		if at, err = linked(at, dest); err != nil {
-			return place{}, err
+		if at, err = symlinkPath(at, dest); err != nil {
+			return atPath{}, err
 		}
 	}
-	return place{}, unix.ELOOP
+	return atPath{}, unix.ELOOP
 }
 
-// mayReplace refuses a mount point, where those stay. A name that is none now does not
-// become one before it is used: mounts are made before this root is handed out, and in
-// the namespace that they are in the kernel lets no mount point be renamed.
-func (s system) mayReplace(p place) error {
+// mayReplace refuses a mount point if KeepMounts is set. There is no TOCTOU race: all
+// mounts are made before this root is handed out, and the kernel refuses to rename a mount
+// point in its own namespace.
+func (s system) mayReplace(p atPath) error {
 	if !s.keepMounts {
 		return nil
 	}
 	var st unix.Statx_t
-	err := unix.Statx(p.fd, p.base, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st)
+	err := unix.Statx(p.dirfd, p.base, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st)
 	switch {
 	case err != nil:
 		return err
 	case st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0:
-		return fmt.Errorf("%w: this kernel does not tell what is a mount point", fault.Unsupported)
+		return fmt.Errorf("%w: this kernel does not report mount points (statx)", fault.Unsupported)
 	case st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0:
-		return errHeld
+		return errMountPoint
 	}
 	return nil
 }
 
-// linked is the path that a symlink at name stands for. It is not cleaned: only
-// the kernel knows what ".." means behind another symlink.
-func linked(name, dest string) (string, error) {
-	dir, _ := split(name)
-	at := join(dir, dest)
+// symlinkPath returns the path that a symlink at name leads to. It is not cleaned, because
+// only the kernel can resolve ".." after another symlink.
+func symlinkPath(name, dest string) (string, error) {
+	dir, _ := splitName(name)
+	at := joinName(dir, dest)
 	switch base := path.Base(dest); {
 	case path.IsAbs(dest):
 		return "", errLeaves
 	case base == "." || base == "..", dest[len(dest)-1] == '/':
-		if climbs([]string{dir, dest}) {
+		if climbsOut([]string{dir, dest}) {
 			return "", errLeaves
 		}
 		return "", errIsDir
@@ -121,22 +120,23 @@ func linked(name, dest string) (string, error) {
 	return at, nil
 }
 
-// A writer replaces one file. The new content is in a temporary file beside it
-// before anything that others see is touched.
-type writer struct {
+// A fileWriter replaces one file. The new content is in a temporary file beside it before
+// any visible change.
+type fileWriter struct {
 	opts   *driver.WriteOptions
-	commit commit
-	place  place
-	was    unix.Stat_t // what was there when the write began; a hint until the lock is held
-	temp   string      // name of the temporary file, "" when there is none
-	fd     int         // of the temporary file, -1 when there is none
+	commit commitFunc
+	dest   atPath
+	old    unix.Stat_t // the existing file; a hint until the lock is held
+	temp   string      // name of the temporary file, or ""
+	fd     int         // of the temporary file, or -1
 	size   int64
 	res    driver.WriteResult
 }
 
-// refuse fails early, before the body is read, where the end is clear.
-func (w *writer) refuse() error {
-	switch kind := w.was.Mode & unix.S_IFMT; {
+// checkTarget checks the existing file. It is called before the body is read, and again
+// under the lock.
+func (w *fileWriter) checkTarget() error {
+	switch kind := w.old.Mode & unix.S_IFMT; {
 	case kind == 0:
 		if w.opts.IfMatch != "" {
 			return fmt.Errorf("%w: there is no such file", fault.Conflict)
@@ -145,13 +145,13 @@ func (w *writer) refuse() error {
 	case w.opts.CreateOnly:
 		return errExists
 	}
-	return regular(&w.was)
+	return checkRegular(&w.old)
 }
 
 var bodyBuffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
 
-// spool takes the body into a temporary file, and leaves none where it fails.
-func (w *writer) spool(ctx context.Context, body io.Reader) (err error) {
+// spoolBody reads the body into a temporary file, which it removes on an error.
+func (w *fileWriter) spoolBody(ctx context.Context, body io.Reader) (err error) {
 	if err := w.makeTemp(); err != nil {
 		return err
 	}
@@ -170,11 +170,11 @@ func (w *writer) spool(ctx context.Context, body io.Reader) (err error) {
 		n, errBody := body.Read(*buf)
 		if data := (*buf)[:n]; n > 0 {
 			w.size += int64(n)
-			if err := w.fits(w.size); err != nil {
+			if err := w.checkSize(w.size); err != nil {
 				return err
 			}
 			h.Write(data)
-			if hole = isZero(data); hole { // which takes no room on the disk
+			if hole = isZero(data); hole { // leave a hole in the file
 				_, err = unix.Seek(w.fd, int64(n), io.SeekCurrent)
 			} else {
 				err = writeAll(w.fd, data)
@@ -202,14 +202,14 @@ func isZero(data []byte) bool {
 	return len(data) >= page && data[0] == 0 && bytes.Equal(data[:len(data)-1], data[1:])
 }
 
-func (w *writer) fits(size int64) error {
+func (w *fileWriter) checkSize(size int64) error {
 	if w.opts.MaxSize > 0 && size > w.opts.MaxSize {
 		return fmt.Errorf("%w: the content is larger than the limit of %d bytes", fault.ResourceExhausted, w.opts.MaxSize)
 	}
 	return nil
 }
 
-// bodyError keeps the code of what the caller's reader answered.
+// bodyError keeps the code of an error of the caller's reader.
 func bodyError(err error) error { return fmt.Errorf("read the body: %w", err) }
 
 func writeAll(fd int, data []byte) error {
@@ -226,10 +226,10 @@ func writeAll(fd int, data []byte) error {
 	return nil
 }
 
-// newMode is the mode that the file will have. New content does not run with the
-// rights that were given to the old one: set-user-id and set-group-id go, as when
-// an ordinary user writes to the file.
-func (w *writer) newMode(was *unix.Stat_t) uint32 {
+// newMode returns the mode of the new file. It clears set-user-id and set-group-id, as the
+// kernel does when an ordinary user writes to a file, so that new content does not run with
+// the rights of the old one.
+func (w *fileWriter) newMode(was *unix.Stat_t) uint32 {
 	if was.Mode != 0 && !w.opts.SetMode {
 		return was.Mode & 0o1777
 	}
@@ -239,8 +239,8 @@ func (w *writer) newMode(was *unix.Stat_t) uint32 {
 	return uint32(w.opts.Mode)
 }
 
-// replace makes the temporary file the file.
-func (w *writer) replace(ctx context.Context) error {
+// replaceFile renames the temporary file over the existing file, under the lock.
+func (w *fileWriter) replaceFile(ctx context.Context) error {
 	unlock, err := w.lock(ctx)
 	if err != nil {
 		return err
@@ -253,12 +253,12 @@ func (w *writer) replace(ctx context.Context) error {
 	if old >= 0 {
 		defer closeFD(old)
 	}
-	return w.install(old)
+	return w.installTemp(old)
 }
 
-// install gives the temporary file what belongs to the name, and the name.
-func (w *writer) install(old int) error {
-	if err := w.dress(old); err != nil {
+// installTemp gives the temporary file the metadata of the existing file, and renames it.
+func (w *fileWriter) installTemp(old int) error {
+	if err := w.copyMetadata(old); err != nil {
 		return err
 	}
 	if w.opts.Sync {
@@ -266,69 +266,69 @@ func (w *writer) install(old int) error {
 			return err
 		}
 	}
-	if err := w.commit.do(w.rename); err != nil {
+	if err := w.commit.run(w.rename); err != nil {
 		return err
 	}
 	w.temp = ""
 	if w.opts.Sync {
-		return w.place.sync()
+		return w.dest.sync()
 	}
 	return nil
 }
 
-// openOld opens the file that is to be replaced, -1 for none or for one that
-// can't be read, and judges it by that descriptor.
-func (w *writer) openOld() (int, error) {
-	w.was = unix.Stat_t{}
+// openOld opens the existing file, or returns -1 if it is missing or not readable, and
+// checks it by that descriptor.
+func (w *fileWriter) openOld() (int, error) {
+	w.old = unix.Stat_t{}
 	fd, err := retry(func() (int, error) {
-		return unix.Openat(w.place.fd, w.place.base, openFlags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		return unix.Openat(w.dest.dirfd, w.dest.base, openFlags|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	})
 	switch {
 	case err == nil:
-		err = unix.Fstat(fd, &w.was)
+		err = unix.Fstat(fd, &w.old)
 	case errors.Is(err, unix.ENOENT):
 		fd, err = -1, nil
 	case errors.Is(err, unix.ELOOP):
-		err = fmt.Errorf("%w: it became a symlink", fault.Conflict)
+		err = fmt.Errorf("%w: the file was replaced by a symlink", fault.Conflict)
 	case errors.Is(err, unix.EACCES) && w.opts.IfMatch == "":
-		fd, err = -1, unix.Fstatat(w.place.fd, w.place.base, &w.was, unix.AT_SYMLINK_NOFOLLOW)
+		fd, err = -1, unix.Fstatat(w.dest.dirfd, w.dest.base, &w.old, unix.AT_SYMLINK_NOFOLLOW)
 	}
 	if err == nil {
-		err = w.refuse()
+		err = w.checkTarget()
 	}
 	if err == nil && w.opts.IfMatch != "" {
-		err = matches(fd, w.opts.IfMatch)
+		err = checkDigest(fd, w.opts.IfMatch)
 	}
 	if err != nil && fd >= 0 {
 		closeFD(fd)
 		fd = -1
 	}
-	w.res.Created = w.was.Mode == 0
-	w.res.BrokeLinks = w.was.Nlink > 1 && !w.opts.InPlace
-	return fd, notRegular(err)
+	w.res.Created = w.old.Mode == 0
+	w.res.BrokeLinks = w.old.Nlink > 1 && !w.opts.InPlace
+	return fd, nonRegularError(err)
 }
 
-// matches compares the content of an open file with a digest.
-func matches(fd int, digest string) error {
-	got, err := driver.DigestReader(&reader{fd: fd, left: -1})
+// checkDigest compares the content of an open file with a digest.
+func checkDigest(fd int, digest string) error {
+	got, err := driver.DigestReader(&rangeReader{fd: fd, left: -1})
 	if err == nil && got != digest {
 		err = errConflict
 	}
 	return err
 }
 
-// dress gives the temporary file what the old one has: owner, extended
-// attributes, mode.
-func (w *writer) dress(old int) error {
+// copyMetadata sets owner, extended attributes, mode and modification time of the temporary
+// file.
+func (w *fileWriter) copyMetadata(old int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(w.fd, &st); err != nil {
 		return err
 	}
-	if w.was.Mode != 0 && (st.Uid != w.was.Uid || st.Gid != w.was.Gid) {
-		// Only a privileged process may give files away; another one at
-		// least keeps the group where it is a member.
-		if unix.Fchown(w.fd, int(w.was.Uid), int(w.was.Gid)) != nil {
-			_ = unix.Fchown(w.fd, -1, int(w.was.Gid))
+	if w.old.Mode != 0 && (st.Uid != w.old.Uid || st.Gid != w.old.Gid) {
+		// Only a privileged process may change the owner; another one keeps the group if it
+		// is a member.
+		if unix.Fchown(w.fd, int(w.old.Uid), int(w.old.Gid)) != nil {
+			_ = unix.Fchown(w.fd, -1, int(w.old.Gid))
 		}
 		st.Mode = 0 // a change of owner may clear bits
 	}
@@ -337,7 +337,7 @@ func (w *writer) dress(old int) error {
 			return err
 		}
 	}
-	if mode := w.newMode(&w.was); st.Mode&0o7777 != mode {
+	if mode := w.newMode(&w.old); st.Mode&0o7777 != mode {
 		if err := unix.Fchmod(w.fd, mode); err != nil {
 			return err
 		}
@@ -352,8 +352,8 @@ func (w *writer) dress(old int) error {
 	return nil
 }
 
-// setTime sets the modification time where one is asked for. What st then has is
-// what the file system made of it, which may know fewer times.
+// setTime sets the modification time, unless it is zero, and stores the time as rounded by
+// the file system in st.
 func setTime(fd int, t time.Time, st *unix.Stat_t) error {
 	if t.IsZero() {
 		return nil
@@ -376,19 +376,19 @@ func setTime(fd int, t time.Time, st *unix.Stat_t) error {
 }
 
 // rename moves the temporary file to its name.
-func (w *writer) rename() error {
-	p := w.place
+func (w *fileWriter) rename() error {
+	p := w.dest
 	if !w.opts.CreateOnly {
-		_, err := retry(func() (int, error) { return 0, unix.Renameat(p.fd, w.temp, p.fd, p.base) })
+		_, err := retry(func() (int, error) { return 0, unix.Renameat(p.dirfd, w.temp, p.dirfd, p.base) })
 		return err
 	}
 	_, err := retry(func() (int, error) {
-		return 0, unix.Renameat2(p.fd, w.temp, p.fd, p.base, unix.RENAME_NOREPLACE)
+		return 0, unix.Renameat2(p.dirfd, w.temp, p.dirfd, p.base, unix.RENAME_NOREPLACE)
 	})
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		// A file system without RENAME_NOREPLACE: a link never replaces either.
-		if err = unix.Linkat(p.fd, w.temp, p.fd, p.base, 0); err == nil {
-			err = unix.Unlinkat(p.fd, w.temp, 0)
+		// A file system without RENAME_NOREPLACE: linkat never replaces, either.
+		if err = unix.Linkat(p.dirfd, w.temp, p.dirfd, p.base, 0); err == nil {
+			err = unix.Unlinkat(p.dirfd, w.temp, 0)
 		}
 	}
 	return err

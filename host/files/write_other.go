@@ -18,27 +18,27 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-var writeLock sync.Mutex // writers of this process take turns
+var writeLock sync.Mutex // serialises the writers of this process
 
 func (s system) write(ctx context.Context, name string, body io.Reader, o *driver.WriteOptions) (driver.WriteResult, error) {
 	var res driver.WriteResult
-	if dir, _ := split(name); o.Parents && dir != "." {
+	if dir, _ := splitName(name); o.Parents && dir != "." {
 		if err := s.root.MkdirAll(dir, 0o755); err != nil {
-			return res, judge(err)
+			return res, osRootError(err)
 		}
 	}
-	at, err := s.destination(name, !o.CreateOnly)
+	at, err := s.resolveDest(name, !o.CreateOnly)
 	if err != nil {
 		return res, err
 	}
-	dir, _ := split(at)
-	temp := join(dir, tempName())
+	dir, _ := splitName(at)
+	temp := joinName(dir, tempName())
 	f, err := s.root.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return res, judge(err)
+		return res, osRootError(err)
 	}
-	defer s.root.Remove(temp) //nolint:errcheck // it is gone where all went well
-	defer f.Close()           // synced and closed below where it matters
+	defer s.root.Remove(temp) //nolint:errcheck // renamed already on success
+	defer f.Close()           // installTemp syncs and closes it on success
 	h := driver.NewDigest()
 	src := withContext(ctx, body)
 	if o.MaxSize > 0 {
@@ -46,42 +46,42 @@ func (s system) write(ctx context.Context, name string, body io.Reader, o *drive
 	}
 	n, err := io.Copy(io.MultiWriter(f, h), src)
 	if err != nil {
-		return res, judge(err)
+		return res, osRootError(err)
 	}
 	if o.MaxSize > 0 && n > o.MaxSize {
 		return res, fmt.Errorf("%w: the content is larger than the limit of %d bytes", fault.ResourceExhausted, o.MaxSize)
 	}
 	res.Digest = driver.SumDigest(h)
 	if o.IfMatch != "" {
-		release, err := s.reserve(ctx, dir)
+		release, err := s.flockDir(ctx, dir)
 		if err != nil {
-			return res, judge(err)
+			return res, osRootError(err)
 		}
 		defer release()
 	}
 	writeLock.Lock()
 	defer writeLock.Unlock()
-	old, err := s.check(ctx, at, o)
+	old, err := s.checkTarget(ctx, at, o)
 	if err != nil {
 		return res, err
 	}
 	res.Created = old == nil
-	if err := s.commit.do(func() error { return s.install(f, temp, at, old, o) }); err != nil {
-		return res, judge(err)
+	if err := s.commit.run(func() error { return s.installTemp(f, temp, at, old, o) }); err != nil {
+		return res, osRootError(err)
 	}
 	if old != nil && !o.InPlace {
-		res.BrokeLinks = nlink(old) > 1
+		res.BrokeLinks = linkCount(old) > 1
 	}
 	fi, err := s.root.Lstat(at)
 	if err != nil {
-		return res, judge(err)
+		return res, osRootError(err)
 	}
-	res.Info, err = s.info(name, fi)
+	res.Info, err = s.infoOf(name, fi)
 	return res, err
 }
 
-// destination follows the symlinks at the end of name.
-func (s system) destination(name string, follow bool) (string, error) {
+// resolveDest follows the symlinks at the end of name.
+func (s system) resolveDest(name string, follow bool) (string, error) {
 	at := name
 	for range 40 {
 		fi, err := s.root.Lstat(at)
@@ -89,17 +89,17 @@ func (s system) destination(name string, follow bool) (string, error) {
 			return at, nil
 		}
 		if err != nil {
-			return "", judge(err)
+			return "", osRootError(err)
 		}
 		if fi.Mode()&fs.ModeSymlink == 0 || !follow {
 			return at, nil
 		}
 		dest, err := s.root.Readlink(at)
 		if err != nil {
-			return "", judge(err)
+			return "", osRootError(err)
 		}
-		dir, _ := split(at)
-		if path.IsAbs(dest) || climbs([]string{dir, dest}) {
+		dir, _ := splitName(at)
+		if path.IsAbs(dest) || climbsOut([]string{dir, dest}) {
 			return "", errLeaves
 		}
 		at = path.Join(dir, dest)
@@ -107,8 +107,8 @@ func (s system) destination(name string, follow bool) (string, error) {
 	return "", syscall.ELOOP
 }
 
-// check judges what is there now, nil for nothing.
-func (s system) check(ctx context.Context, at string, o *driver.WriteOptions) (fs.FileInfo, error) {
+// checkTarget checks the existing file and returns nil if it is missing.
+func (s system) checkTarget(ctx context.Context, at string, o *driver.WriteOptions) (fs.FileInfo, error) {
 	fi, err := s.root.Lstat(at)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && o.IfMatch != "":
@@ -116,22 +116,22 @@ func (s system) check(ctx context.Context, at string, o *driver.WriteOptions) (f
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, judge(err)
+		return nil, osRootError(err)
 	case o.CreateOnly:
 		return nil, errExists
 	}
 	if err := regularInfo(fi); err != nil || o.IfMatch == "" {
 		return fi, err
 	}
-	info, err := s.stat(ctx, target{name: at}, &driver.StatOptions{Digest: true})
+	info, err := s.stat(ctx, cleanName{name: at}, &driver.StatOptions{Digest: true})
 	if err == nil && info.Digest != o.IfMatch {
 		err = errConflict
 	}
 	return fi, err
 }
 
-// reserve locks a directory against other processes that do the same.
-func (s system) reserve(ctx context.Context, dir string) (release func(), err error) {
+// flockDir takes an exclusive flock on a directory.
+func (s system) flockDir(ctx context.Context, dir string) (release func(), err error) {
 	f, err := s.root.Open(dir)
 	if errors.Is(err, fs.ErrPermission) {
 		return func() {}, nil
@@ -150,8 +150,8 @@ func (s system) reserve(ctx context.Context, dir string) (release func(), err er
 	return func() { f.Close() }, nil
 }
 
-// install makes the temporary file the file.
-func (s system) install(f *os.File, temp, at string, old fs.FileInfo, o *driver.WriteOptions) error {
+// installTemp renames the temporary file to its name.
+func (s system) installTemp(f *os.File, temp, at string, old fs.FileInfo, o *driver.WriteOptions) error {
 	mode := o.Mode
 	if mode == 0 {
 		mode = 0o644
@@ -160,7 +160,7 @@ func (s system) install(f *os.File, temp, at string, old fs.FileInfo, o *driver.
 		mode = chmodBits(old.Mode())
 	}
 	if old != nil && o.InPlace {
-		return s.refill(f, at, mode, o)
+		return s.overwriteContent(f, at, mode, o)
 	}
 	if err := f.Chmod(goMode(mode)); err != nil {
 		return err
@@ -187,13 +187,13 @@ func (s system) install(f *os.File, temp, at string, old fs.FileInfo, o *driver.
 	return s.syncDir(at)
 }
 
-// refill gives the file at the name the content of the temporary one.
-func (s system) refill(f *os.File, at string, mode fs.FileMode, o *driver.WriteOptions) error {
+// overwriteContent copies the temporary file into the existing file.
+func (s system) overwriteContent(f *os.File, at string, mode fs.FileMode, o *driver.WriteOptions) error {
 	dst, err := s.root.OpenFile(at, os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
-	defer dst.Close() // closed below where it matters
+	defer dst.Close() // closed below on success
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
@@ -216,15 +216,15 @@ func (s system) refill(f *os.File, at string, mode fs.FileMode, o *driver.WriteO
 	return err
 }
 
-// nlink returns how many hard links a file has, 1 where that is not known.
-func nlink(fi fs.FileInfo) uint64 {
+// linkCount returns the number of hard links of a file, or 1 if unknown.
+func linkCount(fi fs.FileInfo) uint64 {
 	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
 		return uint64(st.Nlink)
 	}
 	return 1
 }
 
-// forceRemove removes what is at a path of the host, with all below it.
+// forceRemove removes a path of the host and all below it.
 func forceRemove(path string) error {
 	err := os.RemoveAll(path)
 	if !errors.Is(err, fs.ErrPermission) {
@@ -235,7 +235,7 @@ func forceRemove(path string) error {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // nothing is written through it
-	// WalkDir calls for a directory before it reads it.
+	// WalkDir calls the function for a directory before it reads it.
 	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
 			err = root.Chmod(name, 0o700)

@@ -7,9 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copyXattrs gives one open file the extended attributes of another. Those that
-// this process may not set are left out, as is the case where a file system has
-// none at all.
+// copyXattrs copies the extended attributes of one open file to another. It skips those
+// that this process may not set, and file systems without extended attributes.
 func copyXattrs(from, to int) error {
 	pooled := bodyBuffers.Get().(*[]byte)
 	defer bodyBuffers.Put(pooled)

@@ -8,17 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// firstThread reports whether the calling thread is the one that its process
-// began with.
+// firstThread reports whether the calling thread is the main thread of the process.
 func firstThread() bool { return unix.Gettid() == os.Getpid() }
 
-// exited reports whether the child has ended.
-func (c Child) exited() bool { return c.waitid(unix.WNOHANG) }
+func (c Child) hasExited() bool { return c.waitid(unix.WNOHANG) }
 
-// await returns when the child has ended.
-func (c Child) await() { c.waitid(0) }
+// waitExit blocks until the child has exited.
+func (c Child) waitExit() { c.waitid(0) }
 
-// waitid leaves the child to be reaped, so that its number stays its own until the
+// waitid waits with WNOWAIT, which does not reap the child: its pid is not reused until the
 // rest of its tree is killed. os.Process.Wait would reap it.
 func (c Child) waitid(flags int) bool {
 	var info unix.Siginfo
@@ -30,7 +28,7 @@ func (c Child) waitid(flags int) bool {
 	}
 }
 
-// reap takes the status of a child that has ended.
+// reap collects the exit status of a child that has exited.
 func (c Child) reap() (syscall.WaitStatus, syscall.Rusage, error) { return wait4(c.PID) }
 
 func maxRSS(ru syscall.Rusage) int64 { return ru.Maxrss * 1024 }

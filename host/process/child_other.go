@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// statuses holds what wait4 said, for those who ask later.
-var statuses sync.Map // pid -> waited
+// waitStatuses holds the results of wait4 for hasExited and reap.
+var waitStatuses sync.Map // pid -> waited
 
 type waited struct {
 	ws  syscall.WaitStatus
@@ -18,21 +18,21 @@ type waited struct {
 
 func firstThread() bool { return false }
 
-func (c Child) exited() bool {
-	_, ok := statuses.Load(c.PID)
+func (c Child) hasExited() bool {
+	_, ok := waitStatuses.Load(c.PID)
 	return ok
 }
 
-// await waits by reaping: this system has no wait that leaves the status. A
-// group outlives its leader as long as it has a member, so what is sent to it
-// afterwards still finds the right one, or none.
-func (c Child) await() {
+// waitExit reaps the child, because this system has no wait that leaves the status. A
+// process group outlives its leader while it has a member, so a later signal to the group
+// reaches the right processes or none.
+func (c Child) waitExit() {
 	ws, ru, err := wait4(c.PID)
-	statuses.Store(c.PID, waited{ws, ru, err})
+	waitStatuses.Store(c.PID, waited{ws, ru, err})
 }
 
 func (c Child) reap() (syscall.WaitStatus, syscall.Rusage, error) {
-	v, _ := statuses.LoadAndDelete(c.PID)
+	v, _ := waitStatuses.LoadAndDelete(c.PID)
 	w, _ := v.(waited)
 	return w.ws, w.ru, w.err
 }

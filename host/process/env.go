@@ -10,15 +10,15 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// marker names the variable that tells a process, and the walk over /proc, to
-// which session it belongs.
-const marker = "CROFT_SESSION"
+// sessionEnv is the variable with the id of the session of a process; the scan of /proc
+// reads it.
+const sessionEnv = "CROFT_SESSION"
 
 // allowedEnv are the variables that commands get from BaseEnv.
 var allowedEnv = []string{"PATH", "HOME", "USER", "LANG", "LC_*", "TERM", "TMPDIR", "TZ"}
 
-// matchName reports whether a pattern allows a variable: its name, or a prefix
-// that ends in *.
+// matchName reports whether a pattern, a name or a prefix that ends in *, matches a
+// variable.
 func matchName(pattern, name string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(name, prefix)
@@ -26,7 +26,7 @@ func matchName(pattern, name string) bool {
 	return pattern == name
 }
 
-// baseEnv is what commands without Clean start from.
+// baseEnv returns the environment of commands that do not set Clean.
 func baseEnv(o *Options) (map[string]string, error) {
 	env := map[string]string{"PATH": DefaultPath, "HOME": o.Root}
 	allow := slices.Concat(allowedEnv, o.AllowEnv)
@@ -43,7 +43,7 @@ func baseEnv(o *Options) (map[string]string, error) {
 	return env, nil
 }
 
-// checkEnv refuses what no process can be given.
+// checkEnv refuses names and values that execve can't pass.
 func checkEnv(env map[string]string) error {
 	for name, value := range env {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
@@ -56,9 +56,9 @@ func checkEnv(env map[string]string) error {
 	return nil
 }
 
-// environ is the environment of one command, and the PATH that its program is
-// looked up in.
-func (m *Manager) environ(cmd *driver.Command, id, dir string) (list []string, path string, err error) {
+// buildEnv returns the environment of one command, and the PATH for the lookup of its
+// program.
+func (m *Manager) buildEnv(cmd *driver.Command, id, dir string) (list []string, path string, err error) {
 	if err := checkEnv(cmd.Env); err != nil {
 		return nil, "", err
 	}
@@ -72,7 +72,7 @@ func (m *Manager) environ(cmd *driver.Command, id, dir string) (list []string, p
 	}
 	maps.Copy(env, cmd.Env)
 	if !cmd.Clean {
-		env[marker] = id
+		env[sessionEnv] = id
 	}
 	path, ok := env["PATH"]
 	if !ok {

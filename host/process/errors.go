@@ -9,16 +9,16 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// codeOf gives an error of the system its code, also those that package fault
-// leaves open because they mean something only where processes are started.
-func codeOf(err error) fault.Code {
+// errorCode returns the code of an error. It also knows errnos that package fault leaves
+// open because their meaning is specific to starting processes.
+func errorCode(err error) fault.Code {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
 		switch errno {
 		case syscall.ENOEXEC, syscall.E2BIG, syscall.ENXIO:
 			return fault.InvalidArgument
 		case syscall.EAGAIN:
-			return fault.ResourceExhausted // no process can be made
+			return fault.ResourceExhausted // no process can be created
 		case syscall.ETXTBSY, syscall.EBUSY, syscall.EIO, syscall.ESTALE:
 			return fault.Unavailable
 		case syscall.EPIPE, syscall.ESRCH:
@@ -28,7 +28,7 @@ func codeOf(err error) fault.Code {
 	return fault.Of(err)
 }
 
-// ctxErr says that the caller gave up on verb.
+// ctxErr returns the error of a call whose context ended.
 func ctxErr(ctx context.Context, verb, id string) error {
 	err := context.Cause(ctx)
 	code := fault.Canceled

@@ -30,9 +30,9 @@ func FuzzParseSignal(f *testing.F) {
 func FuzzParseJournal(f *testing.F) {
 	id := "abcdefghij0123456789"
 	info := driver.SessionInfo{ID: id, Result: &driver.Result{}}
-	for _, r := range []record{
+	for _, r := range []journalRecord{
 		{Op: opStart, Info: info}, {Op: opForget, Info: info},
-		{Op: opEnd, Info: info, Streams: []extent{{Size: 9, Logged: 5, Head: 3, Tail: 3}, {}}},
+		{Op: opEnd, Info: info, Streams: []streamExtent{{Size: 9, Logged: 5, Head: 3, Tail: 3}, {}}},
 	} {
 		line, err := json.Marshal(r)
 		if err != nil {
@@ -42,7 +42,7 @@ func FuzzParseJournal(f *testing.F) {
 		f.Add(append(line, line[:20]...))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		l := &logs{dir: t.TempDir(), max: 100}
+		l := &logStore{dir: t.TempDir(), max: 100}
 		for id, r := range parseJournal(data) {
 			if !driver.ValidID(id) || r.Info.ID != id {
 				t.Fatalf("session %q came through", id)
@@ -51,10 +51,10 @@ func FuzzParseJournal(f *testing.F) {
 				if r.Op != opEnd {
 					continue
 				}
-				o := restored(l, id+".stdout", x) // whose files are not there
-				o.result()
+				o := restoredOutput(l, id+".stdout", x) // whose files are not there
+				o.headAndTail()
 				o.read(x.Size/2, 10)
-				o.take(10)
+				o.readNew(10)
 			}
 		}
 	})
@@ -67,8 +67,8 @@ func FuzzOutput(f *testing.F) {
 	f.Add(uint8(255), uint8(255), true, []byte{})
 	f.Fuzz(func(t *testing.T, maxOutput, maxLog uint8, write bool, steps []byte) {
 		steps = steps[:min(len(steps), 100)] // each is checked against all before it
-		l := &logs{dir: t.TempDir(), max: int64(maxLog)}
-		l.room.Store(1000)
+		l := &logStore{dir: t.TempDir(), max: int64(maxLog)}
+		l.quota.Store(1000)
 		o := newOutput(l, "x", int64(maxOutput)+1, write)
 		var whole, polled []byte
 		var dropped int64
@@ -77,7 +77,7 @@ func FuzzOutput(f *testing.F) {
 			o.add(chunk)
 			whole = append(whole, chunk...)
 			if n%3 == 0 {
-				data, gone, err := o.take(int64(n))
+				data, gone, err := o.readNew(int64(n))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -88,14 +88,14 @@ func FuzzOutput(f *testing.F) {
 			}
 			checkOutput(t, o, whole, int64(maxOutput)+1)
 		}
-		before, _ := o.result()
-		o.seal()
+		before, _ := o.headAndTail()
+		o.finish()
 		checkOutput(t, o, whole, int64(maxOutput)+1)
-		if after, _ := o.result(); !bytes.Equal(before, after) {
+		if after, _ := o.headAndTail(); !bytes.Equal(before, after) {
 			t.Fatalf("the result was %q and is %q", before, after)
 		}
 		for {
-			data, gone, err := o.take(7)
+			data, gone, err := o.readNew(7)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,15 +107,15 @@ func FuzzOutput(f *testing.F) {
 		if int64(len(polled))+dropped != int64(len(whole)) {
 			t.Fatalf("polled %d, dropped %d, of %d", len(polled), dropped, len(whole))
 		}
-		if o.remove(); l.room.Load() != 1000 {
-			t.Fatalf("room is %d", l.room.Load())
+		if o.remove(); l.quota.Load() != 1000 {
+			t.Fatalf("room is %d", l.quota.Load())
 		}
 	})
 }
 
-func checkOutput(t *testing.T, o *output, whole []byte, maxOutput int64) {
+func checkOutput(t *testing.T, o *outputBuffer, whole []byte, maxOutput int64) {
 	t.Helper()
-	got, dropped := o.result()
+	got, dropped := o.headAndTail()
 	if int64(len(got)) > maxOutput || int64(len(got))+dropped != int64(len(whole)) {
 		t.Fatalf("result has %d bytes, %d dropped, of %d; at most %d", len(got), dropped, len(whole), maxOutput)
 	}

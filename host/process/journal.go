@@ -19,64 +19,62 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A journal is the file in LogDir that says which sessions there are: a line of
-// JSON when one starts, when it ends, and when it is forgotten. A line that a
-// crash cut short is passed over. There is no file before there is a line.
-type journal struct {
+// sessionJournal is the append-only file in LogDir that records sessions: a line of JSON
+// when a session starts, ends and is forgotten. A line that a crash cut short is ignored.
+// The file is created with its first line.
+type sessionJournal struct {
 	path string
 	lock *flock.Flock // on the directory
 
 	mu     sync.Mutex
-	file   *os.File // nil until there is something to tell
+	file   *os.File // nil before the first line
 	lines  int
-	live   map[string]record // what the file must still tell
+	live   map[string]journalRecord // the records that a rewrite keeps
 	closed bool
 }
 
-// Operations of records.
 const (
 	opStart  = "start"
 	opEnd    = "end"
 	opForget = "forget"
 )
 
-// A record is one line.
-type record struct {
+// A journalRecord is one line.
+type journalRecord struct {
 	Op      string             `json:"op"`
 	Info    driver.SessionInfo `json:"info"`
 	Boot    string             `json:"boot,omitempty"` // id of the boot in which it was started
 	Ended   time.Time          `json:"ended,omitzero"`
-	Streams []extent           `json:"streams,omitempty"`
+	Streams []streamExtent     `json:"streams,omitempty"`
 }
 
-// openJournal takes the directory for this process alone and returns the
-// sessions that its journal tells of.
-func openJournal(dir string) (j *journal, found map[string]record, err error) {
+// openJournal takes the flock of the directory and returns the sessions of its journal.
+func openJournal(dir string) (j *sessionJournal, found map[string]journalRecord, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("process: open log directory: %w", err)
 		}
 	}()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", codeOf(err), err)
+		return nil, nil, fmt.Errorf("%w: %w", errorCode(err), err)
 	}
 	lock := flock.New(dir, flock.SetFlag(os.O_RDONLY))
 	locked, err := lock.TryLock()
 	if err == nil && !locked {
-		return nil, nil, errors.Join(fmt.Errorf("%w: another process has it", fault.Unavailable), lock.Close())
+		return nil, nil, errors.Join(fmt.Errorf("%w: another process has it locked", fault.Unavailable), lock.Close())
 	}
-	j = &journal{path: filepath.Join(dir, "sessions.jsonl"), lock: lock}
+	j = &sessionJournal{path: filepath.Join(dir, "sessions.jsonl"), lock: lock}
 	if err == nil {
-		found, err = j.load()
+		found, err = j.loadRecords()
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", codeOf(err), errors.Join(err, lock.Close()))
+		return nil, nil, fmt.Errorf("%w: %w", errorCode(err), errors.Join(err, lock.Close()))
 	}
 	return j, found, nil
 }
 
-// load reads the journal, and replaces it by one that tells only what is live.
-func (j *journal) load() (map[string]record, error) {
+// loadRecords reads the journal and rewrites it with the live records only.
+func (j *sessionJournal) loadRecords() (map[string]journalRecord, error) {
 	data, err := os.ReadFile(j.path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -86,14 +84,14 @@ func (j *journal) load() (map[string]record, error) {
 	if len(data) == 0 {
 		return found, nil
 	}
-	return found, j.rewriteLocked() // it is not shared yet
+	return found, j.rewriteLocked() // no other goroutine has j yet
 }
 
-// parseJournal returns the last word on each session.
-func parseJournal(data []byte) map[string]record {
-	live := map[string]record{}
+// parseJournal returns the last record of each session.
+func parseJournal(data []byte) map[string]journalRecord {
+	live := map[string]journalRecord{}
 	for line := range bytes.Lines(data) {
-		var r record
+		var r journalRecord
 		if json.Unmarshal(line, &r) != nil || !driver.ValidID(r.Info.ID) {
 			continue
 		}
@@ -111,9 +109,9 @@ func parseJournal(data []byte) map[string]record {
 	return live
 }
 
-// validExtents refuses numbers that no session leaves, so that a damaged line
-// can't make a reader ask for the impossible.
-func validExtents(r record) bool {
+// validExtents checks the numbers of a record, so that a damaged line can't cause reads of
+// impossible sizes.
+func validExtents(r journalRecord) bool {
 	want := 2
 	if r.Info.TTY {
 		want = 1
@@ -127,23 +125,23 @@ func validExtents(r record) bool {
 	return len(r.Streams) == want
 }
 
-func (j *journal) start(s *session) {
-	j.append(record{Op: opStart, Info: s.info, Boot: bootID()})
+func (j *sessionJournal) recordStart(s *session) {
+	j.appendRecord(journalRecord{Op: opStart, Info: s.info, Boot: bootID()})
 }
 
-func (j *journal) end(s *session, xs [2]extent) {
-	r := record{Op: opEnd, Info: s.info, Ended: s.ended, Streams: xs[:len(s.outs)]}
+func (j *sessionJournal) recordEnd(s *session, xs [2]streamExtent) {
+	r := journalRecord{Op: opEnd, Info: s.info, Ended: s.ended, Streams: xs[:len(s.outs)]}
 	r.Info.Result = s.result
-	j.append(r)
+	j.appendRecord(r)
 }
 
-func (j *journal) forget(id string) {
-	j.append(record{Op: opForget, Info: driver.SessionInfo{ID: id}})
+func (j *sessionJournal) recordForget(id string) {
+	j.appendRecord(journalRecord{Op: opForget, Info: driver.SessionInfo{ID: id}})
 }
 
-// append writes a line. A journal that can't be written is not an error of the
-// command: the next Manager will know less.
-func (j *journal) append(r record) {
+// appendRecord writes a line. A failure does not fail the command: the next Manager then
+// lacks the record.
+func (j *sessionJournal) appendRecord(r journalRecord) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.closed {
@@ -168,8 +166,8 @@ func (j *journal) append(r record) {
 	}
 }
 
-// rewriteLocked replaces the file by one that tells only what is live.
-func (j *journal) rewriteLocked() error {
+// rewriteLocked replaces the file by one with the live records only.
+func (j *sessionJournal) rewriteLocked() error {
 	var buf bytes.Buffer
 	for _, r := range j.live {
 		line, err := json.Marshal(r)
@@ -192,7 +190,7 @@ func (j *journal) rewriteLocked() error {
 	return nil
 }
 
-func (j *journal) close() {
+func (j *sessionJournal) close() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.file != nil {
@@ -203,7 +201,7 @@ func (j *journal) close() {
 	j.lock.Close() //nolint:errcheck // the end of the process releases it too
 }
 
-// bootID identifies this boot, "" where that can't be known.
+// bootID identifies this boot, or is "" if unknown.
 var bootID = sync.OnceValue(func() string {
 	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

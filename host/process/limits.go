@@ -13,10 +13,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// limit applies the limits of a command to spec and returns how long it may run, 0 for
-// ever. Wall and openFiles are enforced, memory is where best effort is enough, and
-// other limits are refused.
-func (m *Manager) limit(spec *Spec, cmd *driver.Command) (time.Duration, error) {
+// applyLimits applies the limits of a command to spec and returns its time limit, 0 for
+// none. It enforces wall and openFiles, and memory if best effort is enough; it refuses
+// other limits.
+func (m *Manager) applyLimits(spec *Spec, cmd *driver.Command) (time.Duration, error) {
 	wall := cmd.Timeout
 	if wall == 0 {
 		wall = m.opts.Timeout
@@ -39,19 +39,19 @@ func (m *Manager) limit(spec *Spec, cmd *driver.Command) (time.Duration, error) 
 				r.Name, fault.Unsupported)
 		}
 	}
-	return wall, rl.apply(spec)
+	return wall, rl.wrapInShell(spec)
 }
 
-// rlimits are the limits that each process of a tree carries by itself.
+// rlimits are limits of setrlimit(2), which each process of a tree has separately.
 type rlimits struct {
-	openFiles int64 // 0 is as it is
+	openFiles int64 // 0 leaves it unchanged
 	data      int64 // bytes of private writable memory
 }
 
-// apply lets a shell set the limits and become the program, so that none of the
-// program's code runs without them. The shell sees a constant script; argv stays
-// words.
-func (r rlimits) apply(spec *Spec) error {
+// wrapInShell runs the program through a shell that sets the limits and then execs it, so
+// that no code of the program runs without them. The script is constant; argv is passed as
+// arguments and not parsed.
+func (r rlimits) wrapInShell(spec *Spec) error {
 	if r == (rlimits{}) {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (r rlimits) apply(spec *Spec) error {
 		{"-d", unix.RLIMIT_DATA, r.data, 1024},
 	} {
 		if l.max > 0 {
-			script += "ulimit " + l.option + " " + strconv.FormatInt(capped(l.resource, l.max)/l.unit, 10) + " && "
+			script += "ulimit " + l.option + " " + strconv.FormatInt(clampToHardLimit(l.resource, l.max)/l.unit, 10) + " && "
 		}
 	}
 	shell, err := lookPath("sh", "/", DefaultPath)
@@ -78,8 +78,9 @@ func (r rlimits) apply(spec *Spec) error {
 	return nil
 }
 
-// capped is the limit that can be set: nobody raises a hard limit.
-func capped(resource int, limit int64) int64 {
+// clampToHardLimit returns the limit or the present hard limit, if that is lower: an
+// unprivileged process can't raise it.
+func clampToHardLimit(resource int, limit int64) int64 {
 	var now syscall.Rlimit
 	if err := syscall.Getrlimit(resource, &now); err == nil && now.Max < math.MaxInt64 && int64(now.Max) < limit {
 		return int64(now.Max)

@@ -14,10 +14,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// bufferSize is what is read at once: as much as a pipe holds.
+// bufferSize is the size of one read: the capacity of a pipe.
 const bufferSize = 64 << 10
 
-// maxLate bounds what is still read from processes that can't be killed.
+// maxLate bounds the bytes that are still read from processes that can't be killed.
 const maxLate = 1 << 20
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, bufferSize); return &b }}
@@ -25,16 +25,16 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, bufferSize); return 
 func getBuffer() *[]byte  { return buffers.Get().(*[]byte) }
 func putBuffer(b *[]byte) { buffers.Put(b) }
 
-// journalAfter is how long a foreground command runs before the journal tells of
-// it. Most end sooner, and cost no write.
+// journalAfter is how long a foreground command runs before it is recorded in the journal.
+// Most commands end sooner and cost no write.
 const journalAfter = 20 * time.Millisecond
 
-// loop sees a command through to its end and leaves a result. It alone reads the
-// output and reaps the child.
+// loop waits for the end of a command and stores its result. Only loop reads the output and
+// reaps the child.
 func (s *session) loop() {
 	ended, copied := make(chan struct{}), make(chan struct{}, len(s.files))
 	go func() {
-		s.child.await()
+		s.child.waitExit()
 		close(ended)
 	}()
 	for i := range s.files {
@@ -46,17 +46,17 @@ func (s *session) loop() {
 	select {
 	case <-ended:
 	case <-time.After(journalAfter):
-		s.note()
+		s.recordInJournal()
 		<-ended
 	}
 	s.finishOutput(copied)
-	s.settle()
-	s.conclude()
+	s.endTree()
+	s.finishSession()
 }
 
-// finishOutput waits for the end of the output. Descendants of the leader that hold
-// it open get WaitDelay, then they are killed. Where one can't be killed, the output
-// ends WaitDelay after that.
+// finishOutput waits for the end of the output. Descendants that keep it open after the
+// leader's exit are killed after WaitDelay. If one can't be killed, reading stops WaitDelay
+// after that.
 func (s *session) finishOutput(copied <-chan struct{}) {
 	delay := s.m.opts.WaitDelay
 	timeout := time.After(delay)
@@ -64,7 +64,7 @@ func (s *session) finishOutput(copied <-chan struct{}) {
 		select {
 		case <-copied:
 		case <-timeout:
-			s.cull()
+			s.killLeftovers()
 			for _, f := range s.files {
 				f.SetReadDeadline(time.Now().Add(delay)) //nolint:errcheck // pipes and terminals have deadlines
 			}
@@ -73,73 +73,73 @@ func (s *session) finishOutput(copied <-chan struct{}) {
 	}
 }
 
-// note writes a command down that does not end at once, so that it is found if
-// this process does not survive it.
-func (s *session) note() {
-	if !s.noted && s.m.journal != nil {
-		s.noted = true
-		s.m.journal.start(s)
+// recordInJournal records a command that does not end at once, so that the next Manager
+// finds it if this process dies.
+func (s *session) recordInJournal() {
+	if !s.inJournal && s.m.journal != nil {
+		s.inJournal = true
+		s.m.journal.recordStart(s)
 		for _, o := range s.outs {
-			o.spill()
+			o.writeToLog()
 		}
 	}
 }
 
-// copyOutput hands on what a stream brings until its end or its read deadline.
+// copyOutput reads a stream until its end or its read deadline.
 func (s *session) copyOutput(i int) {
 	buf := getBuffer()
 	defer putBuffer(buf)
 	for {
 		n, err := s.files[i].Read(*buf)
 		if n > 0 {
-			s.deliver(i, (*buf)[:n])
+			s.handleOutput(i, (*buf)[:n])
 		}
 		switch {
 		case err == nil:
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			s.drain(i, *buf)
+			s.readPending(i, *buf)
 			return
 		case errors.Is(err, io.EOF) || errors.Is(err, syscall.EIO): // the end of a pipe, and of a terminal
 			return
 		default:
-			s.complain(streamNames[i], err)
+			s.addCallbackError(streamNames[i], err)
 			return
 		}
 	}
 }
 
-// drain hands on what was written before the deadline, which a slow callback kept
-// from being read, and waits for no more.
-func (s *session) drain(i int, buf []byte) {
+// readPending reads, without blocking, the bytes that were written before the deadline
+// while a slow callback delayed reading.
+func (s *session) readPending(i int, buf []byte) {
 	raw, err := s.files[i].SyscallConn()
 	if err != nil {
 		return
 	}
 	for late := 0; late <= maxLate; {
 		n := 0
-		raw.Control(func(fd uintptr) { n, _ = syscall.Read(int(fd), buf) }) //nolint:errcheck // nothing came then
+		raw.Control(func(fd uintptr) { n, _ = syscall.Read(int(fd), buf) }) //nolint:errcheck // n stays 0 then
 		if n <= 0 {
 			return
 		}
-		s.deliver(i, buf[:n])
+		s.handleOutput(i, buf[:n])
 		late += n
 	}
 }
 
 var streamNames = [...]string{"stdout", "stderr"}
 
-func (s *session) deliver(i int, data []byte) {
+func (s *session) handleOutput(i int, data []byte) {
 	s.outs[i].add(data)
 	if s.calls[i] != nil {
-		if err := call(s.calls[i], data); err != nil {
-			s.complain(streamNames[i], err)
+		if err := callWithRecover(s.calls[i], data); err != nil {
+			s.addCallbackError(streamNames[i], err)
 		}
 	}
 }
 
-// call is a callback whose panic is an error like any other: it must not end the
-// loop that reaps the child.
-func call(f func([]byte) error, data []byte) (err error) {
+// callWithRecover calls a callback and turns its panic into an error, because a panic must
+// not end the loop that reaps the child.
+func callWithRecover(f func([]byte) error, data []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
@@ -148,42 +148,41 @@ func call(f func([]byte) error, data []byte) (err error) {
 	return f(data)
 }
 
-// cull kills what the leader left behind, after the grace of a kill that is under
-// way.
-func (s *session) cull() {
+// killLeftovers kills the rest of the tree, after the grace period of a kill under way.
+func (s *session) killLeftovers() {
 	s.mu.Lock()
-	spare := s.spare
+	grace := s.graceEnd
 	s.mu.Unlock()
-	if !spare.IsZero() {
-		s.linger(spare)
+	if !grace.IsZero() {
+		s.waitGrace(grace)
 	}
 	s.killMu.Lock()
 	defer s.killMu.Unlock()
-	// Processes of a tree that was signalled die while the list of children is read,
-	// so that list decides nothing then.
-	if spare.IsZero() && s.m.childless(s.child, s.tracked) {
+	// Processes of a signalled tree die while the list of children is read, so the list
+	// proves nothing then.
+	if grace.IsZero() && s.m.hasNoDescendants(s.child, s.tracked) {
 		return
 	}
 	if err := s.tracked.Kill(s.child.PID); err != nil {
-		s.complain("kill", err)
+		s.addCallbackError("kill", err)
 	}
 }
 
-// settle ends the tree and reaps the child.
-func (s *session) settle() {
-	s.cull()
+// endTree kills the rest of the tree and reaps the child.
+func (s *session) endTree() {
+	s.killLeftovers()
 	if s.tty == nil {
 		closeAll(s.files)
 	}
 	if s.in != nil {
-		s.in.shut()
+		s.in.closePipe()
 	}
 	s.killMu.Lock()
 	ws, usage, err := s.child.reap()
 	s.reaped = true
-	if s.struck && ws.Signaled() && ws.Signal() == syscall.SIGHUP {
-		// Killing a tree stops it first, and gVisor hangs up what is stopped when
-		// others of it die. What ended it is the kill.
+	if s.killedRunning && ws.Signaled() && ws.Signal() == syscall.SIGHUP {
+		// Killing a tree stops it first, and gVisor sends SIGHUP to stopped processes when
+		// other members die. The real cause is the kill.
 		ws = syscall.WaitStatus(syscall.SIGKILL)
 	}
 	if s.tty != nil {
@@ -192,12 +191,12 @@ func (s *session) settle() {
 	s.killMu.Unlock()
 	s.tracked.Release()
 	s.timer.stop()
-	s.watch.stop()
-	s.decide(ws, usage, err)
+	s.ctxWatch.stop()
+	s.setResult(ws, usage, err)
 }
 
-// decide says how the command ended.
-func (s *session) decide(ws syscall.WaitStatus, usage syscall.Rusage, err error) {
+// setResult stores the exit status, usage and cause of the command.
+func (s *session) setResult(ws syscall.WaitStatus, usage syscall.Rusage, err error) {
 	r := &driver.Result{ExitCode: -1, Duration: time.Since(s.started)}
 	switch {
 	case err != nil:
@@ -222,16 +221,16 @@ func (s *session) decide(ws syscall.WaitStatus, usage syscall.Rusage, err error)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r.CallbackErrors = slices.Clone(s.complaints)
-	if s.unlisted > 0 {
-		r.CallbackErrors = append(r.CallbackErrors, fmt.Sprintf("and %d more", s.unlisted))
+	r.CallbackErrors = slices.Clone(s.callbackErrors)
+	if s.unlistedErrors > 0 {
+		r.CallbackErrors = append(r.CallbackErrors, fmt.Sprintf("and %d more", s.unlistedErrors))
 	}
 	s.result, s.ended = r, time.Now()
 }
 
-// startError classifies what a Starter returned.
+// startError classifies an error of a Starter.
 func startError(spec *Spec, err error) error {
-	code := codeOf(err)
+	code := errorCode(err)
 	if code == fault.Internal {
 		code = fault.Unavailable
 	}

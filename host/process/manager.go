@@ -15,31 +15,31 @@ import (
 
 // A Manager runs the commands of one workspace. It is safe for concurrent use.
 type Manager struct {
-	opts    Options
-	base    map[string]string // the environment of commands
-	null    *os.File
-	logs    *logs
-	journal *journal // nil without LogDir
-	reaper  *reaper  // nil unless Options.Subreaper
+	opts     Options
+	base     map[string]string // base environment of commands
+	null     *os.File
+	logStore *logStore
+	journal  *sessionJournal // nil without LogDir
+	reaper   *reaper         // nil unless Options.Subreaper
 
-	// reapMu is held for reading while a child is started and not yet known, so
-	// that the reaper takes no child for an orphan.
+	// reapMu is held for reading while a child is started and not yet in pids, so that the
+	// reaper does not take it for an orphan.
 	reapMu sync.RWMutex
 
-	mu       sync.Mutex
-	closed   bool
-	sessions map[string]*session
-	running  int
-	pids     map[int]bool // children that are not reaped
-	sweeper  *time.Timer
+	mu          sync.Mutex
+	closed      bool
+	sessions    map[string]*session
+	running     int
+	pids        map[int]bool // children that are not reaped
+	expiryTimer *time.Timer
 
-	wg      sync.WaitGroup // every session's loop, and whoever works for one
+	wg      sync.WaitGroup // loops of sessions, and goroutines that work for one
 	drained func() <-chan struct{}
 }
 
-// New returns a Manager. Where LogDir has what an earlier one left, it is taken
-// over: sessions that ended are remembered as long as they were to be, and those
-// that were running have ended with the cause lost.
+// New returns a Manager. It takes over the sessions in LogDir of an earlier Manager: ended
+// sessions are remembered until they expire, and running ones have ended with the cause
+// lost.
 func New(opts *Options) (*Manager, error) {
 	m := &Manager{opts: *opts, sessions: map[string]*session{}, pids: map[int]bool{}}
 	if err := m.opts.normalize(); err != nil {
@@ -53,25 +53,25 @@ func New(opts *Options) (*Manager, error) {
 		m.opts.Tree = defaultTree()
 	}
 	if m.opts.Starter == nil {
-		m.opts.Starter = direct{}
+		m.opts.Starter = directStarter{}
 	}
-	m.logs = &logs{dir: m.opts.LogDir, max: m.opts.MaxLog}
-	m.logs.room.Store(m.opts.MaxLogs)
-	m.drained = sync.OnceValue(m.drain)
+	m.logStore = &logStore{dir: m.opts.LogDir, max: m.opts.MaxLog}
+	m.logStore.quota.Store(m.opts.MaxLogs)
+	m.drained = sync.OnceValue(m.releaseAfterUse)
 	if m.null, err = os.OpenFile(os.DevNull, os.O_RDWR, 0); err != nil {
-		return nil, fmt.Errorf("process: open %s: %w: %w", os.DevNull, codeOf(err), err)
+		return nil, fmt.Errorf("process: open %s: %w: %w", os.DevNull, errorCode(err), err)
 	}
-	if err := m.open(); err != nil {
+	if err := m.takeOver(); err != nil {
 		m.null.Close()
 		return nil, err
 	}
 	return m, nil
 }
 
-// open takes over LogDir and the orphans.
-func (m *Manager) open() error {
+// takeOver recovers the sessions of LogDir and starts the reaper.
+func (m *Manager) takeOver() error {
 	if m.opts.LogDir != "" {
-		if err := m.recover(); err != nil {
+		if err := m.recoverSessions(); err != nil {
 			return err
 		}
 	}
@@ -93,25 +93,25 @@ func (m *Manager) Module() *driver.Shell {
 	return &driver.Shell{Starter: m, Run: m.Run, Sessions: m.Sessions, Attach: m.Attach}
 }
 
-// Start starts a command as a session. Unless it is detached it is killed when
+// Start starts a command as a session. Unless the session is detached, it is killed when
 // ctx ends.
 func (m *Manager) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
-	s, err := m.start(ctx, &cmd, false)
+	s, err := m.startSession(ctx, &cmd, false)
 	if err != nil {
 		return nil, err
 	}
-	go s.loop() // admitted: Close waits for it
-	return s.handle(), nil
+	go s.loop() // addSession counted it: Close waits for it
+	return s.driverSession(), nil
 }
 
-// Run runs a command in the foreground. When ctx ends it is killed, and the
-// result says so.
+// Run runs a command in the foreground. When ctx ends the command is killed, with the cause
+// canceled in the result.
 func (m *Manager) Run(ctx context.Context, cmd driver.Command) (driver.Result, error) {
 	if cmd.Interactive {
-		return driver.Result{}, fmt.Errorf("process: run: %w: nobody can write to a foreground command; start it as a session", fault.InvalidArgument)
+		return driver.Result{}, fmt.Errorf("process: run: %w: a foreground command has no interactive input; start a session", fault.InvalidArgument)
 	}
 	cmd.Detached = false
-	s, err := m.start(ctx, &cmd, true)
+	s, err := m.startSession(ctx, &cmd, true)
 	if err != nil {
 		return driver.Result{}, err
 	}
@@ -119,7 +119,7 @@ func (m *Manager) Run(ctx context.Context, cmd driver.Command) (driver.Result, e
 	return *s.final, nil
 }
 
-// Sessions lists what runs and what is remembered, in the order of its start.
+// Sessions lists running and remembered sessions in the order of their start.
 func (m *Manager) Sessions(context.Context) ([]driver.SessionInfo, error) {
 	m.mu.Lock()
 	var infos []driver.SessionInfo
@@ -144,11 +144,11 @@ func (m *Manager) Attach(_ context.Context, id string) (*driver.Session, error) 
 	if !ok {
 		return nil, fmt.Errorf("process: attach %.40q: %w: no session of this id is running or remembered", id, fault.NotFound)
 	}
-	return s.handle(), nil
+	return s.driverSession(), nil
 }
 
-// admit makes room for a session, or says which cap is reached.
-func (m *Manager) admit(s *session) error {
+// addSession registers a session, or returns which limit is reached.
+func (m *Manager) addSession(s *session) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -167,8 +167,8 @@ func (m *Manager) admit(s *session) error {
 	return nil
 }
 
-// dismiss takes back admit, for a session that was never started.
-func (m *Manager) dismiss(s *session) {
+// dropSession undoes addSession for a session that did not start.
+func (m *Manager) dropSession(s *session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.sessions, s.info.ID)
@@ -176,8 +176,9 @@ func (m *Manager) dismiss(s *session) {
 	m.wg.Done()
 }
 
-// spawn runs f in a goroutine that Close waits for, unless it is closed.
-func (m *Manager) spawn(f func()) bool {
+// goUnlessClosed runs f in a goroutine that Close waits for. It returns false if the
+// Manager is closed.
+func (m *Manager) goUnlessClosed(f func()) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {
@@ -187,8 +188,8 @@ func (m *Manager) spawn(f func()) bool {
 	return true
 }
 
-// leaders are the children that are not reaped.
-func (m *Manager) leaders() map[int]bool {
+// childPIDs returns the children that are not reaped.
+func (m *Manager) childPIDs() map[int]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	pids := make(map[int]bool, len(m.pids))
@@ -198,25 +199,25 @@ func (m *Manager) leaders() map[int]bool {
 	return pids
 }
 
-// Close kills everything, with the cause destroyed, and waits until the last
-// process and goroutine has ended. What is remembered stays in LogDir. A reader
-// or callback of a caller that does not return can hold it up until ctx ends.
+// Close kills all commands, with the cause destroyed, and waits until the last process and
+// goroutine has ended. Remembered sessions stay in LogDir. A reader or callback of a caller
+// that does not return delays Close until ctx ends.
 func (m *Manager) Close(ctx context.Context) error {
 	m.mu.Lock()
 	m.closed = true
-	if m.sweeper != nil {
-		m.sweeper.Stop()
+	if m.expiryTimer != nil {
+		m.expiryTimer.Stop()
 	}
 	var live []*session
 	for _, s := range m.sessions {
-		if s.ready && !s.over() {
+		if s.ready && !s.hasEnded() {
 			live = append(live, s)
 		}
 	}
 	m.mu.Unlock()
 	var kills sync.WaitGroup
 	for _, s := range live {
-		kills.Go(func() { s.kill(driver.CauseDestroyed, 0) }) //nolint:errcheck // its result tells
+		kills.Go(func() { s.kill(driver.CauseDestroyed, 0) }) //nolint:errcheck // the result of the session reports it
 	}
 	kills.Wait()
 	select {
@@ -227,8 +228,8 @@ func (m *Manager) Close(ctx context.Context) error {
 	}
 }
 
-// drain releases what the Manager holds once all that used it has ended.
-func (m *Manager) drain() <-chan struct{} {
+// releaseAfterUse closes the files of the Manager after all its goroutines have ended.
+func (m *Manager) releaseAfterUse() <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -10,8 +10,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// DefaultPath is where programs are looked for unless a policy says otherwise:
-// the directories of the system, and where Go's own installer puts it.
+// DefaultPath is the PATH of commands unless a policy sets another: the directories of the
+// system, and that of Go's installer.
 const DefaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin"
 
 // Defaults of Options and of commands.
@@ -24,73 +24,72 @@ const (
 	DefaultMaxProcs    = 512
 	DefaultWaitDelay   = 250 * time.Millisecond
 
-	maxMaxOutput = 64 << 20 // what a result holds of a stream, whatever was asked for
+	maxMaxOutput = 64 << 20 // upper bound of MaxOutput
 )
 
-// Options say how a Manager runs commands. Only Root is required.
+// Options configure a Manager. Only Root is required.
 type Options struct {
-	// Root is the directory that is "." for commands, as this process sees it.
+	// Root is the working directory of commands, as a path of this process.
 	Root string
 
-	// LogDir keeps logs and what must outlive this process. It belongs to one
-	// Manager at a time and must not be writable for commands. "" keeps output
-	// in memory alone, and forgets all at the end of the process.
+	// LogDir has the logs and the journal of sessions. It belongs to one Manager at a time
+	// and must not be writable for commands. "" keeps output in memory only, and forgets
+	// all sessions at the end of the process.
 	LogDir string
 
 	MaxLog  int64 // of a stream's log, in bytes; 0 is DefaultMaxLog
 	MaxLogs int64 // of all logs together; 0 is DefaultMaxLogs
 
-	// BaseEnv is where commands get the variables from that are on the allowlist
-	// (PATH HOME USER LANG LC_* TERM TMPDIR TZ) or in AllowEnv; nil is the
-	// environment of this process. No other variable of it is passed on.
+	// BaseEnv is the source of the variables on the allowlist (PATH HOME USER LANG LC_*
+	// TERM TMPDIR TZ) or in AllowEnv; nil is the environment of this process. No other
+	// variable of it is passed on.
 	BaseEnv []string
 
 	AllowEnv []string          // more names for the allowlist; one that ends in * is a prefix
 	Env      map[string]string // for every command, over BaseEnv
 
-	// Retain is how long a session is remembered after its end; 0 is an hour,
-	// which is also the least.
+	// Retain is how long a session is remembered after its end; 0 is an hour, which is also
+	// the minimum.
 	Retain time.Duration
 
 	MaxSessions int // running and remembered; 0 is DefaultMaxSessions
 	MaxProcs    int // commands that run at a time; 0 is DefaultMaxProcs
 
-	Timeout   time.Duration // of a command that sets none; 0 is none
+	Timeout   time.Duration // of commands without a time-out; 0 is unlimited
 	WaitDelay time.Duration // for output after the leader's end; 0 is DefaultWaitDelay
 
-	// Tree is how a tree is ended; nil is Walk on Linux and Group elsewhere.
+	// Tree kills process trees; nil is Walk on Linux and Group elsewhere.
 	Tree Tree
 
-	// Subreaper says that this process exists for the commands of this Manager
-	// alone: it becomes the subreaper of its descendants (process 1 of a
-	// namespace is one anyway), reaps orphans and kills those that belong to
-	// no running command. A child that was started elsewhere in this process is
-	// left alone as long as it stays in the session of this process.
+	// Subreaper says that this process exists for the commands of this Manager only: it
+	// becomes the subreaper of its descendants (pid 1 of a namespace is one anyway), reaps
+	// orphans and kills those that belong to no running command. Children that other parts
+	// of this process started are left alone while they stay in the session of this
+	// process.
 	Subreaper bool
 
-	// Starter starts the children; nil forks from whatever thread there is.
+	// Starter starts the children; nil forks from the calling thread.
 	Starter Starter
 
-	// Wrapper rewrites what is run, after everything else was decided.
+	// Wrapper rewrites the program and its arguments, as the last step.
 	Wrapper Wrapper
 
-	// Cause is asked why a command ended that was not ended from here and did
-	// not exit with 0: it may know of an OOM kill, or that processes or disk ran
-	// out. "" says that it does not.
+	// Cause returns the exit cause of a command that was not killed by the Manager and did
+	// not exit with 0, such as an OOM kill or a lack of pids or disk space. "" is unknown.
 	Cause func(End) driver.Cause
 }
 
-// A Wrapper rewrites what is run, such as into a call of sandbox-exec.
+// A Wrapper rewrites a program and its arguments, such as into a call of sandbox-exec.
 type Wrapper interface {
 	Wrap(program string, args []string, cwd string) (newProgram string, newArgs []string, err error)
 }
 
-// An End is what Options.Cause is told.
+// An End describes the end of a command for Options.Cause.
 type End struct {
 	ID       string
 	PID      int
 	ExitCode int
-	Signal   string // "" where it exited by itself
+	Signal   string // "" if it was not killed by a signal
 }
 
 func (o *Options) normalize() error {
@@ -98,12 +97,12 @@ func (o *Options) normalize() error {
 		return fmt.Errorf("process: root %q: %w: must be an absolute path", o.Root, fault.InvalidArgument)
 	}
 	if info, err := os.Stat(o.Root); err != nil {
-		return fmt.Errorf("process: root: %w: %w", codeOf(err), err)
+		return fmt.Errorf("process: root: %w: %w", errorCode(err), err)
 	} else if !info.IsDir() {
 		return fmt.Errorf("process: root %s: %w: not a directory", o.Root, fault.InvalidArgument)
 	}
 	if o.Retain != 0 && o.Retain < DefaultRetain {
-		return fmt.Errorf("process: retain %v: %w: the least is %v", o.Retain, fault.InvalidArgument, DefaultRetain)
+		return fmt.Errorf("process: retain %v: %w: the minimum is %v", o.Retain, fault.InvalidArgument, DefaultRetain)
 	}
 	for name, n := range map[string]int64{
 		"MaxLog": o.MaxLog, "MaxLogs": o.MaxLogs, "MaxSessions": int64(o.MaxSessions), "MaxProcs": int64(o.MaxProcs),

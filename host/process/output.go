@@ -10,54 +10,54 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// An output is what a command wrote to one stream: its beginning and its end in
-// memory, all of it in a log where there is one.
+// An outputBuffer keeps the output of one stream: its head and its tail in memory, and all
+// of it in a log if there is one.
 //
-// The log is always a prefix of the stream: once a byte could not be written no
-// later one is. So what can be read is head, log and tail, and the one gap that
-// can be lies before the tail.
-type output struct {
+// The log is always a prefix of the stream: after a failed write the log gets no later
+// byte. So the readable parts are head, log and tail, and the only possible gap is before
+// the tail.
+type outputBuffer struct {
 	mu     sync.Mutex
-	total  int64 // bytes that came
+	total  int64 // bytes of the stream
 	head   []byte
-	tail   ring
+	tail   tailRing
 	log    logFile
-	write  bool // the log gets everything as it comes, not only when memory is full
+	logAll bool // the log gets every byte at once, not only after memory is full
 	cursor int64
 
 	headMax int
-	sealed  *extent // set at the end: what is on disk in place of memory
+	final   *streamExtent // set at the end of the stream: which parts are on disk instead of in memory
 }
 
-// An extent tells where the bytes of a stream are after its end.
-type extent struct {
-	Size   int64 `json:"size"`             // bytes that came
+// A streamExtent says where the bytes of a stream are after its end.
+type streamExtent struct {
+	Size   int64 `json:"size"`             // bytes of the stream
 	Logged int64 `json:"logged,omitempty"` // in the log
-	Head   int64 `json:"head,omitempty"`   // of a result, in the log
-	Tail   int64 `json:"tail,omitempty"`   // of a result, at the end of the log or in a file of its own
+	Head   int64 `json:"head,omitempty"`   // head of a result, in the log
+	Tail   int64 `json:"tail,omitempty"`   // tail of a result, at the end of the log or in its own file
 }
 
-// logs is what all logs of a Manager share.
-type logs struct {
-	dir  string
-	max  int64 // of one log
-	room atomic.Int64
+// logStore is shared by all logs of a Manager.
+type logStore struct {
+	dir   string
+	max   int64 // of one log
+	quota atomic.Int64
 }
 
-func newOutput(l *logs, name string, maxOutput int64, write bool) *output {
+func newOutput(l *logStore, name string, maxOutput int64, write bool) *outputBuffer {
 	half := int(maxOutput / 2)
-	return &output{
-		headMax: half, tail: ring{max: int(maxOutput) - half},
-		log: logFile{logs: l, name: name}, write: write,
+	return &outputBuffer{
+		headMax: half, tail: tailRing{max: int(maxOutput) - half},
+		log: logFile{store: l, name: name}, logAll: write,
 	}
 }
 
-// add takes what came. It keeps no reference to p.
-func (o *output) add(p []byte) {
+// add appends p. It keeps no reference to p.
+func (o *outputBuffer) add(p []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.total += int64(len(p))
-	if o.write {
+	if o.logAll {
 		o.log.append(p)
 	}
 	rest := p
@@ -68,122 +68,121 @@ func (o *output) add(p []byte) {
 	if len(rest) == 0 {
 		return
 	}
-	if !o.write && o.tail.len()+len(rest) > o.tail.max {
-		o.write = true // memory is full for the first time: the log starts with what memory has
+	if !o.logAll && o.tail.len()+len(rest) > o.tail.max {
+		o.logAll = true // memory is full for the first time: the log starts with its content
 		o.log.append(o.head)
-		o.log.append(o.tail.bytes(0, o.tail.len()))
+		o.log.append(o.tail.copyRange(0, o.tail.len()))
 		o.log.append(rest)
 	}
 	o.tail.add(rest)
 }
 
-// spill writes to the log what there is in memory, and all that comes from now on:
-// whoever this process does not survive can read it there.
-func (o *output) spill() {
+// writeToLog writes the content of memory and all further output to the log, so that the
+// output can be salvaged if this process dies.
+func (o *outputBuffer) writeToLog() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.write || o.total > int64(len(o.head)+o.tail.len()) {
+	if o.logAll || o.total > int64(len(o.head)+o.tail.len()) {
 		return
 	}
-	o.write = true
+	o.logAll = true
 	o.log.append(o.head)
-	o.log.append(o.tail.bytes(0, o.tail.len()))
+	o.log.append(o.tail.copyRange(0, o.tail.len()))
 }
 
-// lacks is how many bytes can't be read any more, from memory or from disk.
-func (o *output) lacks() int64 {
+// missingBytes returns the number of bytes that are neither in memory nor on disk.
+func (o *outputBuffer) missingBytes() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	have := max(int64(len(o.head)), o.log.size)
 	tail := int64(o.tail.len())
-	if o.sealed != nil {
-		have, tail = max(o.sealed.Logged, int64(len(o.head))), o.sealed.Tail
+	if o.final != nil {
+		have, tail = max(o.final.Logged, int64(len(o.head))), o.final.Tail
 	}
 	return max(0, o.total-tail-have)
 }
 
-// result is the head and the tail, and how many bytes lie between.
-func (o *output) result() ([]byte, int64) {
+// headAndTail returns the head and the tail, and the number of bytes between them.
+func (o *outputBuffer) headAndTail() ([]byte, int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.sealed == nil {
+	if o.final == nil {
 		out := make([]byte, 0, len(o.head)+o.tail.len())
 		out = append(out, o.head...)
-		out = append(out, o.tail.bytes(0, o.tail.len())...)
-		return orNil(out), o.total - int64(len(out))
+		out = append(out, o.tail.copyRange(0, o.tail.len())...)
+		return nilIfEmpty(out), o.total - int64(len(out))
 	}
-	x := o.sealed
+	x := o.final
 	var out []byte
 	for _, part := range [][2]int64{{0, x.Head}, {x.Size - x.Tail, x.Size}} {
 		for off := part[0]; off < part[1]; {
-			data, _, err := o.readLocked(off, part[1]-off) // in pieces, where a part lies in two files
+			data, _, err := o.readLocked(off, part[1]-off) // in pieces, if a part is in two files
 			if err != nil || len(data) == 0 {
-				break // it is gone: what is missing counts as dropped
+				break // the missing rest counts as dropped
 			}
 			out, off = append(out, data...), off+int64(len(data))
 		}
 	}
-	return orNil(out), x.Size - int64(len(out))
+	return nilIfEmpty(out), x.Size - int64(len(out))
 }
 
-func orNil(b []byte) []byte {
+func nilIfEmpty(b []byte) []byte {
 	if len(b) == 0 {
 		return nil
 	}
 	return b
 }
 
-// size is how many bytes came.
-func (o *output) size() int64 {
+func (o *outputBuffer) totalBytes() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.total
 }
 
-// read returns at most limit bytes from off on, and the offset of the first,
-// which is past off where what was asked for is no longer there.
-func (o *output) read(off, limit int64) (data []byte, start, size int64, err error) {
+// read returns at most limit bytes from off on, and the offset of the first byte, which is
+// greater than off if earlier bytes are missing.
+func (o *outputBuffer) read(off, limit int64) (data []byte, start, size int64, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	data, start, err = o.readLocked(off, limit)
 	return data, start, o.total, err
 }
 
-func (o *output) readLocked(off, limit int64) ([]byte, int64, error) {
+func (o *outputBuffer) readLocked(off, limit int64) ([]byte, int64, error) {
 	if off >= o.total || limit <= 0 {
 		return nil, off, nil
 	}
 	tail := o.total - int64(o.tail.len())
-	if o.sealed != nil && o.sealed.Logged < o.total {
-		tail = o.total - o.sealed.Tail
+	if o.final != nil && o.final.Logged < o.total {
+		tail = o.total - o.final.Tail
 	}
 	switch {
 	case off < int64(len(o.head)):
 		return append([]byte(nil), o.head[off:min(int64(len(o.head)), off+limit)]...), off, nil
-	case off < o.log.size && (off < tail || o.sealed != nil):
+	case off < o.log.size && (off < tail || o.final != nil):
 		data, err := o.log.readAt(o.log.name, off, min(limit, o.log.size-off))
 		return data, off, err
 	case off < tail:
 		off = tail
 	}
-	if o.sealed != nil {
+	if o.final != nil {
 		data, err := o.log.readAt(o.log.name+".tail", off-tail, min(limit, o.total-off))
 		return data, off, err
 	}
 	from := int(off - tail)
-	return o.tail.bytes(from, int(min(limit, int64(o.tail.len()-from)))), off, nil
+	return o.tail.copyRange(from, int(min(limit, int64(o.tail.len()-from)))), off, nil
 }
 
-// available is how many bytes take would return without a limit.
-func (o *output) available() int64 {
+// unreadBytes returns the number of bytes that readNew would return without a limit.
+func (o *outputBuffer) unreadBytes() int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.total - o.cursor
 }
 
-// take returns at most limit bytes that no take returned before, and how many
-// went by that can't be had any more.
-func (o *output) take(limit int64) (data []byte, dropped int64, err error) {
+// readNew returns at most limit bytes that no earlier call returned, and the number of
+// bytes that were skipped because they are missing.
+func (o *outputBuffer) readNew(limit int64) (data []byte, dropped int64, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for int64(len(data)) < limit && o.cursor < o.total {
@@ -201,54 +200,54 @@ func (o *output) take(limit int64) (data []byte, dropped int64, err error) {
 	return data, dropped, nil
 }
 
-// seal closes the log at the end of the stream and, where all is on disk, frees
-// the memory.
-func (o *output) seal() extent {
+// finish closes the log at the end of the stream and frees the memory if all of it is on
+// disk.
+func (o *outputBuffer) finish() streamExtent {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	x := extent{Size: o.total, Logged: o.log.size, Head: int64(len(o.head)), Tail: int64(o.tail.len())}
+	x := streamExtent{Size: o.total, Logged: o.log.size, Head: int64(len(o.head)), Tail: int64(o.tail.len())}
 	o.log.close()
-	if x.Logged < x.Size && !o.log.writeTail(o.tail.bytes(0, o.tail.len())) {
-		return x // no disk: memory goes on holding it
+	if x.Logged < x.Size && !o.log.writeTail(o.tail.copyRange(0, o.tail.len())) {
+		return x // not on disk: the memory is kept
 	}
 	if x.Logged < x.Head {
 		return x
 	}
-	o.head, o.tail.buf, o.sealed = nil, nil, &x
+	o.head, o.tail.buf, o.final = nil, nil, &x
 	return x
 }
 
-// restored is the output of a session of an earlier Manager.
-func restored(l *logs, name string, x extent) *output {
-	o := &output{log: logFile{logs: l, name: name, size: x.Logged, tail: x.Logged < x.Size}, total: x.Size, sealed: &x}
-	l.room.Add(-x.Logged)
+// restoredOutput returns the output of a session of an earlier Manager.
+func restoredOutput(l *logStore, name string, x streamExtent) *outputBuffer {
+	o := &outputBuffer{log: logFile{store: l, name: name, size: x.Logged, tail: x.Logged < x.Size}, total: x.Size, final: &x}
+	l.quota.Add(-x.Logged)
 	return o
 }
 
-// remove deletes what is on disk.
-func (o *output) remove() {
+// remove deletes the log.
+func (o *outputBuffer) remove() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.log.remove()
 }
 
-// A ring holds the last max bytes that were added.
-type ring struct {
+// A tailRing is a ring buffer of the last max bytes.
+type tailRing struct {
 	buf   []byte
-	start int // of the oldest byte, once buf is full
+	start int // index of the oldest byte, after buf is full
 	max   int
 }
 
-func (r *ring) len() int { return len(r.buf) }
+func (r *tailRing) len() int { return len(r.buf) }
 
-func (r *ring) add(p []byte) {
+func (r *tailRing) add(p []byte) {
 	if len(p) >= r.max {
 		r.buf = append(r.buf[:0], p[len(p)-r.max:]...)
 		r.start = 0
 		return
 	}
 	if n := min(r.max-len(r.buf), len(p)); n > 0 {
-		r.buf = append(r.buf, p[:n]...) // never wrapped before it is full
+		r.buf = append(r.buf, p[:n]...) // wraps only after it is full
 		p = p[n:]
 	}
 	for len(p) > 0 {
@@ -258,8 +257,8 @@ func (r *ring) add(p []byte) {
 	}
 }
 
-// bytes returns a copy of n bytes from the i-th oldest on.
-func (r *ring) bytes(i, n int) []byte {
+// copyRange returns a copy of n bytes, starting with the i-th oldest.
+func (r *tailRing) copyRange(i, n int) []byte {
 	out := make([]byte, 0, n)
 	for n > 0 {
 		at := (r.start + i) % len(r.buf)
@@ -270,26 +269,26 @@ func (r *ring) bytes(i, n int) []byte {
 	return out
 }
 
-// A logFile is made by its first byte.
+// A logFile is the log of one stream. Its first byte creates the file.
 type logFile struct {
-	logs *logs
-	name string
-	file *os.File
-	size int64
-	full bool
-	tail bool // there is a file with the end of the stream
+	store *logStore
+	name  string
+	file  *os.File
+	size  int64
+	full  bool
+	tail  bool // there is a separate file with the tail of the stream
 }
 
-// append writes p, or as much of it as there is room for. What can't be written
-// is not an error of the command: readers see that it is missing.
+// append writes p, or as much of it as the limits allow. A failure does not fail the
+// command: the bytes are missing for readers.
 func (f *logFile) append(p []byte) {
-	if f.full || f.logs.dir == "" || len(p) == 0 {
+	if f.full || f.store.dir == "" || len(p) == 0 {
 		return
 	}
-	n := min(int64(len(p)), f.logs.max-f.size)
-	if left := f.logs.room.Add(-n); left < 0 {
+	n := min(int64(len(p)), f.store.max-f.size)
+	if left := f.store.quota.Add(-n); left < 0 {
 		back := min(n, -left)
-		f.logs.room.Add(back)
+		f.store.quota.Add(back)
 		n -= back
 	}
 	f.full = n < int64(len(p))
@@ -297,7 +296,7 @@ func (f *logFile) append(p []byte) {
 		file, err := os.OpenFile(f.path(f.name), os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
 		if err != nil {
 			f.full = true
-			f.logs.room.Add(n)
+			f.store.quota.Add(n)
 			return
 		}
 		f.file = file
@@ -305,16 +304,16 @@ func (f *logFile) append(p []byte) {
 	if n > 0 {
 		done, err := f.file.Write(p[:n])
 		f.size += int64(done)
-		f.logs.room.Add(n - int64(done))
+		f.store.quota.Add(n - int64(done))
 		f.full = f.full || err != nil
 	}
 }
 
-func (f *logFile) path(name string) string { return f.logs.dir + "/" + name }
+func (f *logFile) path(name string) string { return f.store.dir + "/" + name }
 
-// writeTail keeps the end of a stream that the log has no room for.
+// writeTail writes the tail of a stream whose log is incomplete to its own file.
 func (f *logFile) writeTail(p []byte) bool {
-	f.tail = f.logs.dir != "" && os.WriteFile(f.path(f.name+".tail"), p, 0o600) == nil
+	f.tail = f.store.dir != "" && os.WriteFile(f.path(f.name+".tail"), p, 0o600) == nil
 	return f.tail
 }
 
@@ -333,7 +332,7 @@ func (f *logFile) readAt(name string, off, n int64) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", fault.Unavailable, syscallErr(err))
 	}
 	if got == 0 {
-		return nil, fmt.Errorf("%w: the log is shorter than it was", fault.Unavailable)
+		return nil, fmt.Errorf("%w: the log was truncated", fault.Unavailable)
 	}
 	return data[:got], nil
 }
@@ -350,7 +349,7 @@ func (f *logFile) remove() {
 	f.full = true
 	if f.size > 0 {
 		os.Remove(f.path(f.name))
-		f.logs.room.Add(f.size)
+		f.store.quota.Add(f.size)
 		f.size = 0
 	}
 	if f.tail {

@@ -12,28 +12,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A proc is what /proc/PID/stat says of a process.
+// A proc is the content of /proc/PID/stat.
 type proc struct {
 	pid, ppid, pgrp, sid int
 	state                byte
-	start                uint64 // in ticks since the boot: with pid, who it is
-	kernel               bool   // a thread of the kernel
+	start                uint64 // in ticks since boot
+	kernelThread         bool   // PF_KTHREAD
 }
 
-// A who names a process for good: numbers are used again.
-type who struct {
+// A procID identifies a process by pid and start time, because pids are reused.
+type procID struct {
 	pid   int
 	start uint64
 }
 
-func (p proc) who() who { return who{p.pid, p.start} }
+func (p proc) procID() procID { return procID{p.pid, p.start} }
 
-// alive reports whether it still runs: a zombie in /proc does not.
-func (p proc) alive() bool { return p.state != 'Z' && p.state != 'X' && p.state != 'x' }
+// isAlive reports whether the process is no zombie.
+func (p proc) isAlive() bool { return p.state != 'Z' && p.state != 'X' && p.state != 'x' }
 
-// parseStat reads the line of /proc/PID/stat. The name of the program is in
-// parentheses and may have any byte in it, parentheses and spaces included, so
-// the fields are counted from the last one.
+// parseStat parses /proc/PID/stat. The program name is in parentheses and may contain any
+// byte, also parentheses and spaces, so the fields are counted from the last parenthesis.
 func parseStat(data []byte) (proc, bool) {
 	open, shut := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
 	if open < 2 || shut < open {
@@ -54,7 +53,7 @@ func parseStat(data []byte) (proc, bool) {
 	if err != nil {
 		return proc{}, false
 	}
-	p.kernel = flags&0x200000 != 0 // PF_KTHREAD
+	p.kernelThread = flags&0x200000 != 0 // PF_KTHREAD
 	p.start, err = strconv.ParseUint(string(fields[19]), 10, 64)
 	return p, err == nil
 }
@@ -68,7 +67,7 @@ func readProc(pid int) (proc, bool) {
 	return p, ok && p.pid == pid
 }
 
-// allPIDs lists the processes that /proc shows.
+// allPIDs lists the processes in /proc.
 func allPIDs() ([]int, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -88,15 +87,14 @@ func allPIDs() ([]int, error) {
 	return pids, nil
 }
 
-// procWorks reports whether /proc shows the processes that this one sees.
+// procWorks reports whether /proc is mounted for the pid namespace of this process.
 var procWorks = sync.OnceValue(func() bool {
 	self, err := os.Readlink("/proc/self")
 	return err == nil && self == strconv.Itoa(os.Getpid())
 })
 
-// hasMarker reports whether a process has one of the given entries in the
-// environment that it was started with, and whether it has none at all: then it
-// may be in the middle of exec.
+// hasMarker reports whether the initial environment of a process has one of the entries,
+// and whether the environment is empty, as it is during execve.
 func hasMarker(pid int, entries ...string) (has, bare bool) {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
@@ -110,20 +108,21 @@ func hasMarker(pid int, entries ...string) (has, bare bool) {
 	return false, len(env) == 0
 }
 
-// signalProc signals exactly the process that p was read from.
+// signalProc signals the process that p was read from, through a pidfd, so that a reused
+// pid is not hit.
 func signalProc(p proc, sig syscall.Signal) error {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}
 	if err == nil {
-		defer unix.Close(fd) //nolint:errcheck // it was only signalled
+		defer unix.Close(fd) //nolint:errcheck // nothing was written to it
 	}
 	if now, ok := readProc(p.pid); !ok || now.start != p.start {
-		return nil // it is gone, and its number is another's
+		return nil // it has ended, and its pid was reused
 	}
 	if err != nil {
-		err = unix.Kill(p.pid, sig) // no descriptors here: the check above must do
+		err = unix.Kill(p.pid, sig) // a kernel without pidfds: a race with pid reuse remains
 	} else {
 		err = unix.PidfdSendSignal(fd, sig, nil, 0)
 	}

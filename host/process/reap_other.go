@@ -11,14 +11,14 @@ import (
 type reaper struct{}
 
 func startReaper(*Manager) (*reaper, error) {
-	return nil, fmt.Errorf("process: become subreaper: %w: this system has none", fault.Unsupported)
+	return nil, fmt.Errorf("process: become subreaper: %w: this system has no subreapers", fault.Unsupported)
 }
 
-func (*reaper) poke() {}
-func (*reaper) stop() {}
+func (*reaper) requestPass() {}
+func (*reaper) stop()        {}
 
-// killMarked finds nobody: this system does not show environments.
+// killMarked does nothing: this system does not show environments.
 func killMarked([]string) error { return nil }
 
-// childless knows nothing here.
-func (m *Manager) childless(Child, Tracked) bool { return false }
+// hasNoDescendants returns false: this system has no subreapers.
+func (m *Manager) hasNoDescendants(Child, Tracked) bool { return false }

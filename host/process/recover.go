@@ -9,9 +9,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// recover takes over what the journal tells of. A session without an end is
-// lost; what still runs of it is killed, since nobody can say how it ends.
-func (m *Manager) recover() error {
+// recoverSessions restores the sessions of the journal. A session without an end is lost,
+// and its remaining processes are killed, because no process can wait for their exit
+// status.
+func (m *Manager) recoverSessions() error {
 	j, found, err := openJournal(m.opts.LogDir)
 	if err != nil {
 		return err
@@ -31,19 +32,19 @@ func (m *Manager) recover() error {
 	}
 	for _, r := range found {
 		if r.Op == opStart {
-			m.lose(&r)
+			m.markLost(&r)
 		}
-		m.adopt(r)
+		m.restoreSession(r)
 	}
-	m.tidy()
+	m.removeUnknownLogs()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.scheduleLocked()
+	m.scheduleExpiryLocked()
 	return nil
 }
 
-// lose gives a session that its Manager did not survive an end.
-func (m *Manager) lose(r *record) {
+// markLost records the end of a session whose Manager died.
+func (m *Manager) markLost(r *journalRecord) {
 	r.Op, r.Ended = opEnd, time.Now()
 	r.Info.Result = &driver.Result{
 		ExitCode: -1, Cause: driver.CauseLost, Session: r.Info.ID, Duration: max(0, time.Since(r.Info.Started)),
@@ -59,27 +60,27 @@ func (m *Manager) lose(r *record) {
 			size = info.Size()
 		}
 		head := min(size, DefaultMaxOutput/2)
-		r.Streams = append(r.Streams, extent{Size: size, Logged: size, Head: head, Tail: min(size-head, DefaultMaxOutput/2)})
+		r.Streams = append(r.Streams, streamExtent{Size: size, Logged: size, Head: head, Tail: min(size-head, DefaultMaxOutput/2)})
 	}
-	m.journal.append(*r)
+	m.journal.appendRecord(*r)
 }
 
-// adopt remembers a session that has ended.
-func (m *Manager) adopt(r record) {
+// restoreSession adds a session that has ended.
+func (m *Manager) restoreSession(r journalRecord) {
 	s := &session{
 		m: m, info: r.Info, ready: true, reaped: true, started: r.Info.Started,
 		result: r.Info.Result, ended: r.Ended, done: make(chan struct{}),
 	}
 	s.info.Result, s.info.Running = nil, false
 	for i, x := range r.Streams {
-		s.outs = append(s.outs, restored(m.logs, r.Info.ID+"."+streamNames[i], x))
+		s.outs = append(s.outs, restoredOutput(m.logStore, r.Info.ID+"."+streamNames[i], x))
 	}
 	close(s.done)
 	m.sessions[r.Info.ID] = s
 }
 
-// tidy removes logs of sessions that nobody knows: a crash came between.
-func (m *Manager) tidy() {
+// removeUnknownLogs removes logs of sessions that are not in the journal, left by a crash.
+func (m *Manager) removeUnknownLogs() {
 	entries, err := os.ReadDir(m.opts.LogDir)
 	if err != nil {
 		return
@@ -92,8 +93,8 @@ func (m *Manager) tidy() {
 	}
 }
 
-// forget removes a session that has ended, and its logs.
-func (m *Manager) forget(s *session) {
+// forgetSession removes an ended session and its logs.
+func (m *Manager) forgetSession(s *session) {
 	m.mu.Lock()
 	_, known := m.sessions[s.info.ID]
 	delete(m.sessions, s.info.ID)
@@ -102,16 +103,16 @@ func (m *Manager) forget(s *session) {
 		return
 	}
 	if m.journal != nil {
-		m.journal.forget(s.info.ID)
+		m.journal.recordForget(s.info.ID)
 	}
 	for _, o := range s.outs {
 		o.remove()
 	}
 }
 
-// scheduleLocked sets the timer for the next session whose time is over.
-func (m *Manager) scheduleLocked() {
-	if m.sweeper != nil || m.closed {
+// scheduleExpiryLocked sets the timer for the next session that expires.
+func (m *Manager) scheduleExpiryLocked() {
+	if m.expiryTimer != nil || m.closed {
 		return
 	}
 	var first time.Time
@@ -121,12 +122,12 @@ func (m *Manager) scheduleLocked() {
 		}
 	}
 	if !first.IsZero() {
-		m.sweeper = time.AfterFunc(max(0, time.Until(first.Add(m.opts.Retain))), m.sweep)
+		m.expiryTimer = time.AfterFunc(max(0, time.Until(first.Add(m.opts.Retain))), m.forgetExpired)
 	}
 }
 
-// sweep forgets the sessions whose time is over.
-func (m *Manager) sweep() {
+// forgetExpired forgets the sessions that ended more than Options.Retain ago.
+func (m *Manager) forgetExpired() {
 	m.mu.Lock()
 	if m.closed {
 		m.mu.Unlock()
@@ -142,12 +143,12 @@ func (m *Manager) sweep() {
 	}
 	m.mu.Unlock()
 	for _, s := range old {
-		m.forget(s)
+		m.forgetSession(s)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sweeper = nil
-	m.scheduleLocked()
+	m.expiryTimer = nil
+	m.scheduleExpiryLocked()
 }
 
 func (s *session) endTime() time.Time {

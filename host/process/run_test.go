@@ -130,13 +130,13 @@ func TestEnvironment(t *testing.T) {
 			t.Errorf("%s is %q, want %q", k, got[k], want)
 		}
 	}
-	allowed := append(slices.Clone(allowedEnv), "GOOD_*", "POLICY", "MINE", "PWD", marker)
+	allowed := append(slices.Clone(allowedEnv), "GOOD_*", "POLICY", "MINE", "PWD", sessionEnv)
 	for k := range got {
 		if !slices.ContainsFunc(allowed, func(p string) bool { return matchName(p, k) }) {
 			t.Errorf("%s=%s came through", k, got[k])
 		}
 	}
-	if got := env(driver.Command{}); got["POLICY"] != "set" || !driver.ValidID(got[marker]) {
+	if got := env(driver.Command{}); got["POLICY"] != "set" || !driver.ValidID(got[sessionEnv]) {
 		t.Errorf("without its own variables a command has %v", got)
 	}
 	only := map[string]string{"A": "1"}
@@ -148,19 +148,19 @@ func TestEnvironment(t *testing.T) {
 // TestEnvironmentHasEachOnce: what every command has of its own is not there twice,
 // whichever way its environment is made.
 func TestEnvironmentHasEachOnce(t *testing.T) {
-	m := newManager(t, &Options{Env: map[string]string{"PWD": "/elsewhere", marker: "another"}})
+	m := newManager(t, &Options{Env: map[string]string{"PWD": "/elsewhere", sessionEnv: "another"}})
 	for _, cmd := range []driver.Command{{}, {Env: map[string]string{"A": "1"}}} {
 		cmd.Argv = []string{"env", "-0"}
 		var got []string
 		for kv := range strings.SplitSeq(string(run(t, m, cmd).Stdout), "\x00") {
 			if strings.HasPrefix(kv, "PWD=") {
 				got = append(got, kv)
-			} else if id, ok := strings.CutPrefix(kv, marker+"="); ok && id != "another" {
-				got = append(got, marker)
+			} else if id, ok := strings.CutPrefix(kv, sessionEnv+"="); ok && id != "another" {
+				got = append(got, sessionEnv)
 			}
 		}
 		slices.Sort(got)
-		if want := []string{marker, "PWD=" + m.opts.Root}; !slices.Equal(got, want) {
+		if want := []string{sessionEnv, "PWD=" + m.opts.Root}; !slices.Equal(got, want) {
 			t.Errorf("with %v it has %q, want %q", cmd.Env, got, want)
 		}
 	}
@@ -320,7 +320,7 @@ func TestCallbackErrorsNeverChangeTheExit(t *testing.T) {
 		Script:   "for i in $(seq 40); do echo $i; sleep 0.002; done",
 		OnStdout: func([]byte) error { return errors.New("full") },
 	})
-	if n := len(r.CallbackErrors); n > maxComplaints+1 || n == 0 {
+	if n := len(r.CallbackErrors); n > maxCallbackErrors+1 || n == 0 {
 		t.Errorf("%d errors are listed", n)
 	}
 }
@@ -378,7 +378,7 @@ func TestTruncation(t *testing.T) {
 			t.Errorf("%s is left of a closed session", e.Name())
 		}
 	}
-	if got := m.logs.room.Load(); got != m.opts.MaxLogs {
+	if got := m.logStore.quota.Load(); got != m.opts.MaxLogs {
 		t.Errorf("room for logs is %d, want all of %d", got, m.opts.MaxLogs)
 	}
 }
@@ -442,13 +442,13 @@ func TestLogsShareACap(t *testing.T) {
 	if len(r.Stdout) != 100 || r.StdoutDropped != 79900 {
 		t.Errorf("got %d bytes, %d dropped", len(r.Stdout), r.StdoutDropped)
 	}
-	if got := m.logs.room.Load(); got != 0 {
+	if got := m.logStore.quota.Load(); got != 0 {
 		t.Errorf("room is %d, want 0", got)
 	}
 	if err := a.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := m.logs.room.Load(); got != 80_000 {
+	if got := m.logStore.quota.Load(); got != 80_000 {
 		t.Errorf("room is %d after a log was removed, want 80000", got)
 	}
 }

@@ -12,65 +12,65 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// maxComplaints is how many errors of callbacks a result lists.
-const maxComplaints = 16
+// maxCallbackErrors is the number of callback errors that a result lists.
+const maxCallbackErrors = 16
 
-// A session is one command, from its start until it is forgotten. It is the
-// driver's Process.
+// A session is one command, from its start until it is forgotten. It implements
+// driver.Process.
 type session struct {
-	m       *Manager
-	info    driver.SessionInfo // what never changes
-	front   bool               // Run waits for it
-	ready   bool               // under Manager.mu: it was started, others may see it
-	outs    []*output          // stdout and stderr; a terminal has only stdout
-	started time.Time
+	m          *Manager
+	info       driver.SessionInfo // the constant part
+	foreground bool               // Run waits for it
+	ready      bool               // guarded by Manager.mu: it was started and is visible
+	outs       []*outputBuffer    // stdout and stderr; a terminal has only stdout
+	started    time.Time
 
-	// What the loop works with. A session of an earlier Manager has none of it.
-	child   Child
-	tracked Tracked
-	in      *input
-	tty     *os.File
-	calls   [2]func([]byte) error
-	files   []*os.File // what is read from, as outs
-	noted   bool       // the journal tells of it
+	// The state of the loop. A session of an earlier Manager has no loop.
+	child     Child
+	tracked   Tracked
+	in        *stdin
+	tty       *os.File
+	calls     [2]func([]byte) error
+	files     []*os.File // read ends, in the order of outs
+	inJournal bool       // it is recorded in the journal
 
-	killMu sync.Mutex
-	reaped bool // under killMu: the number of the child may be another's
-	struck bool // under killMu: the tree was killed while the child ran
+	killMu        sync.Mutex
+	reaped        bool // guarded by killMu: the pid may be reused
+	killedRunning bool // guarded by killMu: the tree was killed while the child ran
 
-	pollMu sync.Mutex // a Poll takes from both streams at once
+	pollMu sync.Mutex // serialises Poll, which reads both streams
 
-	mu         sync.Mutex
-	cause      driver.Cause
-	spare      time.Time // until when the tree may end by itself
-	complaints []string
-	unlisted   int            // complaints past maxComplaints
-	result     *driver.Result // without output, once it ended
-	final      *driver.Result // with it, for Run
-	ended      time.Time
+	mu             sync.Mutex
+	cause          driver.Cause
+	graceEnd       time.Time // end of the grace period of a kill; zero without a kill
+	callbackErrors []string
+	unlistedErrors int            // callback errors beyond maxCallbackErrors
+	result         *driver.Result // without output; set at the end
+	final          *driver.Result // with output, for Run
+	ended          time.Time
 
-	done chan struct{} // there is a result
+	done chan struct{} // closed when there is a result
 
-	timer, watch stopper
+	timer, ctxWatch killTimer
 }
 
-// A stopper is something that may call kill later: stop returns when it is sure
-// that it will not, or has.
-type stopper struct {
+// A killTimer may call kill later. stop returns after that call has returned or can't
+// happen any more.
+type killTimer struct {
 	cancel func() bool
 	ran    chan struct{}
 }
 
-func (s stopper) stop() {
+func (s killTimer) stop() {
 	if s.cancel != nil && !s.cancel() {
 		<-s.ran
 	}
 }
 
-func (s *session) handle() *driver.Session {
-	h := &driver.Session{Process: s, Log: s.readLog, Signal: s.signal}
+func (s *session) driverSession() *driver.Session {
+	h := &driver.Session{Process: s, Log: s.readLog, Signal: s.signalForeground}
 	if s.info.TTY {
-		h.Resize = s.resize
+		h.Resize = s.resizeTTY
 	}
 	return h
 }
@@ -78,11 +78,11 @@ func (s *session) handle() *driver.Session {
 // ID identifies the session.
 func (s *session) ID() string { return s.info.ID }
 
-func (s *session) fail(verb string, err error) error {
+func (s *session) opError(verb string, err error) error {
 	return fmt.Errorf("process: %s %s: %w", verb, s.info.ID, err)
 }
 
-func (s *session) over() bool {
+func (s *session) hasEnded() bool {
 	select {
 	case <-s.done:
 		return true
@@ -94,7 +94,7 @@ func (s *session) over() bool {
 // Poll returns output that no Poll returned before.
 func (s *session) Poll(ctx context.Context, limit int64) (driver.Poll, error) {
 	if limit < 0 {
-		return driver.Poll{}, s.fail("poll", fmt.Errorf("%w: limit %d is negative", fault.InvalidArgument, limit))
+		return driver.Poll{}, s.opError("poll", fmt.Errorf("%w: limit %d is negative", fault.InvalidArgument, limit))
 	}
 	if limit == 0 {
 		limit = 64 << 10
@@ -102,15 +102,15 @@ func (s *session) Poll(ctx context.Context, limit int64) (driver.Poll, error) {
 	limit = min(limit, maxMaxOutput)
 	s.pollMu.Lock()
 	defer s.pollMu.Unlock()
-	p := driver.Poll{Running: !s.over()} // before the output: what is over writes no more
+	p := driver.Poll{Running: !s.hasEnded()} // read before the output: an ended command writes no more
 	var err error
 	rest := limit
 	for i, o := range s.outs {
 		share := rest
 		if i == 0 && len(s.outs) > 1 {
-			share = max(limit/2, limit-s.outs[1].available()) // no stream starves the other
+			share = max(limit/2, limit-s.outs[1].unreadBytes()) // no stream starves the other
 		}
-		data, dropped, terr := o.take(share)
+		data, dropped, terr := o.readNew(share)
 		if i == 0 {
 			p.Stdout = data
 		} else {
@@ -119,17 +119,17 @@ func (s *session) Poll(ctx context.Context, limit int64) (driver.Poll, error) {
 		p.Dropped += dropped
 		rest -= int64(len(data))
 		if terr != nil && err == nil {
-			err = s.fail("poll", terr)
+			err = s.opError("poll", terr)
 		}
 	}
 	if len(p.Stdout)+len(p.Stderr) > 0 {
-		err = nil // what was taken must reach the caller; the error comes again
+		err = nil // return the output; the next call repeats the error
 	}
 	return p, err
 }
 
 func (s *session) readLog(ctx context.Context, stream driver.Stream, offset, limit int64) (driver.LogChunk, error) {
-	var o *output
+	var o *outputBuffer
 	switch {
 	case stream == driver.Stdout:
 		o = s.outs[0]
@@ -138,35 +138,35 @@ func (s *session) readLog(ctx context.Context, stream driver.Stream, offset, lim
 	case stream == driver.Stderr:
 		return driver.LogChunk{Data: nil}, nil // a terminal has one stream
 	default:
-		return driver.LogChunk{}, s.fail("read log", fmt.Errorf("%w: stream %q: want stdout or stderr", fault.InvalidArgument, stream))
+		return driver.LogChunk{}, s.opError("read log", fmt.Errorf("%w: stream %q: want stdout or stderr", fault.InvalidArgument, stream))
 	}
 	if limit == 0 {
 		limit = 64 << 10
 	}
-	if size := o.size(); offset < 0 || limit < 0 || offset > size {
-		return driver.LogChunk{}, s.fail("read log", fmt.Errorf("%w: offset %d, limit %d: the log has %d bytes",
+	if size := o.totalBytes(); offset < 0 || limit < 0 || offset > size {
+		return driver.LogChunk{}, s.opError("read log", fmt.Errorf("%w: offset %d, limit %d: the log has %d bytes",
 			fault.InvalidArgument, offset, limit, size))
 	}
 	data, start, size, err := o.read(offset, min(limit, maxMaxOutput))
 	if err != nil {
-		return driver.LogChunk{}, s.fail("read log", err)
+		return driver.LogChunk{}, s.opError("read log", err)
 	}
 	return driver.LogChunk{Data: data, Offset: start, Next: start + int64(len(data)), Size: size}, nil
 }
 
 // Write writes to standard input.
 func (s *session) Write(ctx context.Context, data []byte) error {
-	if s.in == nil || s.over() {
-		return s.fail("write", s.noInput())
+	if s.in == nil || s.hasEnded() {
+		return s.opError("write", s.noInput())
 	}
 	if _, err := s.in.write(ctx, data); err != nil {
-		return s.fail("write", fmt.Errorf("%w: %w", codeOf(err), err))
+		return s.opError("write", fmt.Errorf("%w: %w", errorCode(err), err))
 	}
 	return nil
 }
 
 func (s *session) noInput() error {
-	if s.over() {
+	if s.hasEnded() {
 		return fmt.Errorf("%w: the command has ended", fault.WrongState)
 	}
 	return fmt.Errorf("%w: it was not started as interactive", fault.WrongState)
@@ -174,65 +174,65 @@ func (s *session) noInput() error {
 
 // CloseStdin ends standard input.
 func (s *session) CloseStdin(ctx context.Context) error {
-	if s.over() || s.in == nil && !s.info.TTY {
+	if s.hasEnded() || s.in == nil && !s.info.TTY {
 		return nil // it is at its end
 	}
-	if err := s.in.eof(ctx); err != nil {
-		return s.fail("close stdin", fmt.Errorf("%w: %w", codeOf(err), err))
+	if err := s.in.sendEOF(ctx); err != nil {
+		return s.opError("close stdin", fmt.Errorf("%w: %w", errorCode(err), err))
 	}
 	return nil
 }
 
-func (s *session) resize(_ context.Context, size driver.Size) error {
+func (s *session) resizeTTY(_ context.Context, size driver.Size) error {
 	if !validSize(size) {
-		return s.fail("resize", fmt.Errorf("%w: %dx%d: rows and columns are 1 to 65535", fault.InvalidArgument, size.Rows, size.Cols))
+		return s.opError("resize", fmt.Errorf("%w: %dx%d: rows and columns are 1 to 65535", fault.InvalidArgument, size.Rows, size.Cols))
 	}
 	s.killMu.Lock()
 	defer s.killMu.Unlock()
 	if s.tty == nil || s.reaped {
-		return s.fail("resize", fmt.Errorf("%w: the command has ended", fault.WrongState))
+		return s.opError("resize", fmt.Errorf("%w: the command has ended", fault.WrongState))
 	}
-	if err := resize(s.tty, size); err != nil {
-		return s.fail("resize", fmt.Errorf("%w: %w", codeOf(err), err))
+	if err := setTTYSize(s.tty, size); err != nil {
+		return s.opError("resize", fmt.Errorf("%w: %w", errorCode(err), err))
 	}
 	return nil
 }
 
-// signal sends a signal to the foreground group: the one of the leader, or the
-// one that the terminal says.
-func (s *session) signal(_ context.Context, name string) error {
+// signalForeground signals the foreground process group: that of the leader, or that of the
+// terminal.
+func (s *session) signalForeground(_ context.Context, name string) error {
 	sig, err := parseSignal(name)
 	if err != nil {
 		return err
 	}
 	s.killMu.Lock()
 	defer s.killMu.Unlock()
-	if s.reaped || s.child.PID == 0 || s.child.exited() {
-		return s.fail("signal", fmt.Errorf("%w: the command has ended", fault.WrongState))
+	if s.reaped || s.child.PID == 0 || s.child.hasExited() {
+		return s.opError("signal", fmt.Errorf("%w: the command has ended", fault.WrongState))
 	}
 	pgid := s.child.PID
 	if s.tty != nil {
-		if fg, err := foreground(s.tty); err == nil && fg > 1 {
+		if fg, err := foregroundGroup(s.tty); err == nil && fg > 1 {
 			pgid = fg
 		}
 	}
 	if err := syscall.Kill(-pgid, sig); err != nil {
-		return s.fail("signal", fmt.Errorf("%w: %w", codeOf(err), err))
+		return s.opError("signal", fmt.Errorf("%w: %w", errorCode(err), err))
 	}
 	return nil
 }
 
-// Kill ends the whole tree. It goes on when the caller gives up.
+// Kill kills the whole tree. The kill continues if ctx ends.
 func (s *session) Kill(ctx context.Context, grace time.Duration) error {
 	if grace < 0 {
-		return s.fail("kill", fmt.Errorf("%w: grace %v is negative", fault.InvalidArgument, grace))
+		return s.opError("kill", fmt.Errorf("%w: grace %v is negative", fault.InvalidArgument, grace))
 	}
-	if s.over() {
+	if s.hasEnded() {
 		return nil
 	}
 	result := make(chan error, 1)
-	if !s.m.spawn(func() { result <- s.kill(driver.CauseKilled, grace) }) {
-		return nil // the Manager closes, and kills it
+	if !s.m.goUnlessClosed(func() { result <- s.kill(driver.CauseKilled, grace) }) {
+		return nil // Manager.Close kills it
 	}
 	select {
 	case err := <-result:
@@ -242,52 +242,53 @@ func (s *session) Kill(ctx context.Context, grace time.Duration) error {
 	}
 }
 
-// kill ends the tree: politely where there is grace. It is called by whoever
-// has a reason, from any goroutine, any number of times; the first reason that
-// finds the command running is its cause.
+// kill kills the tree, after SIGTERM and the grace period if that is not 0. It may be
+// called repeatedly and from any goroutine; the first call that finds the command running
+// sets the cause.
 func (s *session) kill(cause driver.Cause, grace time.Duration) error {
-	s.accuse(cause, grace)
+	s.recordCause(cause, grace)
 	if grace > 0 {
 		s.killMu.Lock()
 		if !s.reaped {
-			s.tracked.Signal(s.child.PID, syscall.SIGTERM) //nolint:errcheck // SIGKILL tells
+			s.tracked.Signal(s.child.PID, syscall.SIGTERM) //nolint:errcheck // SIGKILL follows
 		}
 		s.killMu.Unlock()
-		s.linger(time.Now().Add(grace))
+		s.waitGrace(time.Now().Add(grace))
 	}
 	s.killMu.Lock()
 	defer s.killMu.Unlock()
 	if s.reaped {
 		return nil
 	}
-	s.struck = s.struck || !s.child.exited()
+	s.killedRunning = s.killedRunning || !s.child.hasExited()
 	return s.tracked.Kill(s.child.PID)
 }
 
-func (s *session) accuse(cause driver.Cause, grace time.Duration) {
+func (s *session) recordCause(cause driver.Cause, grace time.Duration) {
 	s.killMu.Lock()
-	late := s.reaped || s.child.exited()
+	late := s.reaped || s.child.hasExited()
 	s.killMu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cause == "" && !late {
 		s.cause = cause
 	}
-	if till := time.Now().Add(grace); s.spare.IsZero() || till.Before(s.spare) {
-		s.spare = till // the least patient decides
+	if till := time.Now().Add(grace); s.graceEnd.IsZero() || till.Before(s.graceEnd) {
+		s.graceEnd = till // the earliest end counts
 	}
 }
 
-// linger waits until the tree has ended, or till, or someone kills without grace.
-func (s *session) linger(till time.Time) {
+// waitGrace waits, with a backoff, until the tree has ended, till is reached, or another
+// kill ends the grace period.
+func (s *session) waitGrace(till time.Time) {
 	for pause := time.Millisecond; time.Now().Before(till); pause = min(2*pause, 50*time.Millisecond) {
 		s.killMu.Lock()
 		left := !s.reaped && s.tracked.Alive(s.child.PID)
 		s.killMu.Unlock()
 		s.mu.Lock()
-		impatient := !s.spare.IsZero() && !time.Now().Before(s.spare)
+		expired := !s.graceEnd.IsZero() && !time.Now().Before(s.graceEnd)
 		s.mu.Unlock()
-		if !left || impatient {
+		if !left || expired {
 			return
 		}
 		time.Sleep(min(pause, time.Until(till)))
@@ -298,37 +299,36 @@ func (s *session) linger(till time.Time) {
 func (s *session) Wait(ctx context.Context) (driver.Result, error) {
 	select {
 	case <-s.done:
-		return s.full(), nil
+		return s.resultWithOutput(), nil
 	default:
 	}
 	select {
 	case <-s.done:
-		return s.full(), nil
+		return s.resultWithOutput(), nil
 	case <-ctx.Done():
 		return driver.Result{}, ctxErr(ctx, "wait for", s.info.ID)
 	}
 }
 
-// full is the result with output.
-func (s *session) full() driver.Result {
+func (s *session) resultWithOutput() driver.Result {
 	s.mu.Lock()
 	r := *s.result
 	s.mu.Unlock()
-	r.Stdout, r.StdoutDropped = s.outs[0].result()
+	r.Stdout, r.StdoutDropped = s.outs[0].headAndTail()
 	if len(s.outs) > 1 {
-		r.Stderr, r.StderrDropped = s.outs[1].result()
+		r.Stderr, r.StderrDropped = s.outs[1].headAndTail()
 	}
 	return r
 }
 
-// State tells how it stands.
+// State returns the present state of the session.
 func (s *session) State(context.Context) (driver.SessionInfo, error) { return s.state(), nil }
 
 func (s *session) state() driver.SessionInfo {
 	info := s.info
-	info.Running = !s.over()
+	info.Running = !s.hasEnded()
 	for _, o := range s.outs {
-		info.LogDropped += o.lacks()
+		info.LogDropped += o.missingBytes()
 	}
 	if !info.Running {
 		s.mu.Lock()
@@ -339,9 +339,9 @@ func (s *session) state() driver.SessionInfo {
 	return info
 }
 
-// Close forgets the session, killing what still runs.
+// Close forgets the session, after killing what still runs.
 func (s *session) Close(ctx context.Context) error {
-	if !s.over() {
+	if !s.hasEnded() {
 		if err := s.Kill(ctx, 0); err != nil {
 			return err
 		}
@@ -349,17 +349,17 @@ func (s *session) Close(ctx context.Context) error {
 			return err
 		}
 	}
-	s.m.forget(s)
+	s.m.forgetSession(s)
 	return nil
 }
 
-// complain notes an error of a callback or of the reader of standard input.
-func (s *session) complain(who string, err error) {
+// addCallbackError records an error of a callback or of the reader of standard input.
+func (s *session) addCallbackError(source string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.complaints) == maxComplaints {
-		s.unlisted++
+	if len(s.callbackErrors) == maxCallbackErrors {
+		s.unlistedErrors++
 		return
 	}
-	s.complaints = append(s.complaints, fmt.Sprintf("%s: %.500s", who, err.Error()))
+	s.callbackErrors = append(s.callbackErrors, fmt.Sprintf("%s: %.500s", source, err.Error()))
 }

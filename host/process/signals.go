@@ -10,7 +10,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// parseSignal understands a signal's name, with or without "SIG".
+// parseSignal parses the name of a signal, with or without "SIG".
 func parseSignal(name string) (syscall.Signal, error) {
 	full := name
 	if !strings.HasPrefix(full, "SIG") {
@@ -22,7 +22,7 @@ func parseSignal(name string) (syscall.Signal, error) {
 	return 0, fmt.Errorf("process: signal %.40q: %w: want a name such as \"SIGINT\"", name, fault.InvalidArgument)
 }
 
-// signalName is the name that results use.
+// signalName returns the name of a signal for results.
 func signalName(sig syscall.Signal) string {
 	if name := unix.SignalName(sig); name != "" {
 		return name

@@ -9,7 +9,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Spec is a child about to be started, everything decided.
+// A Spec describes a child that is about to be started.
 type Spec struct {
 	ID    string // of the session
 	Path  string // of the program
@@ -20,22 +20,22 @@ type Spec struct {
 	Sys   *syscall.SysProcAttr
 }
 
-// A Child is what a Starter started: a child of this process.
+// A Child is a child process of this process.
 type Child struct{ PID int }
 
-// A Starter starts children. An error means that none was started.
+// A Starter starts children. An error means that no child was started.
 type Starter interface {
 	Start(spec *Spec) (Child, error)
 }
 
-// direct forks from the thread it is called on.
-type direct struct{}
+// directStarter forks from the calling thread.
+type directStarter struct{}
 
-func (direct) Start(spec *Spec) (Child, error) { return forkExec(spec) }
+func (directStarter) Start(spec *Spec) (Child, error) { return forkExec(spec) }
 
-// A ThreadStarter starts every child from one operating system thread, whose
-// credentials, groups, seccomp filter, Landlock domain and no-new-privileges
-// flag its children inherit while the rest of this process has none of them.
+// A ThreadStarter starts every child from one operating system thread. Children inherit
+// that thread's credentials, groups, seccomp filter, Landlock domain and no-new-privileges
+// flag, which the rest of this process does not have.
 type ThreadStarter struct {
 	jobs chan func()
 	quit chan struct{}
@@ -43,29 +43,28 @@ type ThreadStarter struct {
 	once sync.Once
 }
 
-// NewThreadStarter starts the thread and calls setup on it, once. The caller
-// closes the starter after the Manager that uses it.
+// NewThreadStarter starts the thread and calls setup on it once. The caller closes the
+// starter after the Manager that uses it.
 func NewThreadStarter(setup func() error) (*ThreadStarter, error) {
 	t := &ThreadStarter{jobs: make(chan func()), quit: make(chan struct{}), done: make(chan struct{})}
 	ready := make(chan error)
-	runtime.LockOSThread() // the first thread, where this is it, stays taken until another one is found
+	runtime.LockOSThread() // if this is the main thread, it stays locked until another one is found
 	defer runtime.UnlockOSThread()
 	go t.run(setup, ready)
 	if err := <-ready; err != nil {
 		<-t.done
-		return nil, fmt.Errorf("process: set up the starter thread: %w: %w", codeOf(err), err)
+		return nil, fmt.Errorf("process: set up the starter thread: %w: %w", errorCode(err), err)
 	}
 	return t, nil
 }
 
-// run never unlocks its thread: what setup did to it can't be undone, so the
-// thread ends with the goroutine. The first thread of the process is left alone:
-// for signals and for memory the kernel takes its credentials for those of the whole
-// process.
+// run never unlocks its thread: the effects of setup can't be undone, so the thread ends
+// with the goroutine. It does not use the main thread, because the kernel takes the
+// credentials of the main thread for those of the process, for signals and memory access.
 func (t *ThreadStarter) run(setup func() error, ready chan<- error) {
 	runtime.LockOSThread()
 	if firstThread() {
-		go t.run(setup, ready) // on another one, while this one is taken
+		go t.run(setup, ready) // on another thread, while this one is locked
 		<-t.done
 		runtime.UnlockOSThread()
 		return
@@ -105,8 +104,7 @@ func (t *ThreadStarter) Start(spec *Spec) (child Child, err error) {
 	}
 }
 
-// Close ends the thread. Children that it started and that asked for a signal at
-// the death of their parent get it now.
+// Close ends the thread. Children with PR_SET_PDEATHSIG get their signal now.
 func (t *ThreadStarter) Close() {
 	t.once.Do(func() { close(t.quit) })
 	<-t.done

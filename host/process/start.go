@@ -10,51 +10,49 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// start brings a command to life. The caller runs its loop.
-func (m *Manager) start(ctx context.Context, cmd *driver.Command, front bool) (*session, error) {
+// startSession starts a command. The caller runs its loop.
+func (m *Manager) startSession(ctx context.Context, cmd *driver.Command, front bool) (*session, error) {
 	if ctx.Err() != nil {
 		return nil, ctxErr(ctx, "start", "command")
 	}
-	s := m.newSession(nameOf(ctx), cmd, front)
-	spec, wall, err := m.plan(cmd, s.info.ID)
+	s := m.newSession(sessionIDFrom(ctx), cmd, front)
+	spec, wall, err := m.buildSpec(cmd, s.info.ID)
 	if err != nil {
 		return nil, err
 	}
-	if err := m.admit(s); err != nil {
+	if err := m.addSession(s); err != nil {
 		return nil, err
 	}
-	if err := m.launch(s, spec, cmd); err != nil {
-		m.dismiss(s)
+	if err := m.startChild(s, spec, cmd); err != nil {
+		m.dropSession(s)
 		return nil, err
 	}
 	if !front {
-		s.note()
+		s.recordInJournal()
 	}
-	s.arm(ctx, wall, cmd)
+	s.startTimers(ctx, wall, cmd)
 	m.mu.Lock()
 	closed := m.closed
 	m.mu.Unlock()
-	if closed { // it may have come too late for Close to see it
-		s.kill(driver.CauseDestroyed, 0) //nolint:errcheck // the result tells
+	if closed { // Close may not have seen the session
+		s.kill(driver.CauseDestroyed, 0) //nolint:errcheck // the result reports it
 	}
 	return s, nil
 }
 
-// namedKey is the key of a context for the id of a session.
-type namedKey struct{}
+type sessionIDKey struct{}
 
-// WithSessionID makes the next command that is run with ctx have an id that the caller
-// has made up, by which it finds the logs of one that it hears no more of. An id
-// that is not valid does nothing.
+// WithSessionID sets the id of the next command that is run with ctx, so that the caller
+// finds the logs of the command if it gets no result. An invalid id is ignored.
 func WithSessionID(ctx context.Context, id string) context.Context {
 	if !driver.ValidID(id) {
 		return ctx
 	}
-	return context.WithValue(ctx, namedKey{}, id)
+	return context.WithValue(ctx, sessionIDKey{}, id)
 }
 
-func nameOf(ctx context.Context) string {
-	if id, ok := ctx.Value(namedKey{}).(string); ok {
+func sessionIDFrom(ctx context.Context) string {
+	if id, ok := ctx.Value(sessionIDKey{}).(string); ok {
 		return id
 	}
 	return driver.NewID()
@@ -67,12 +65,12 @@ func (m *Manager) newSession(id string, cmd *driver.Command, front bool) *sessio
 	}
 	maxOutput = min(maxOutput, maxMaxOutput)
 	s := &session{
-		m: m, front: front, started: time.Now(), done: make(chan struct{}),
+		m: m, foreground: front, started: time.Now(), done: make(chan struct{}),
 		calls: [2]func([]byte) error{cmd.OnStdout, cmd.OnStderr},
-		outs:  []*output{newOutput(m.logs, id+".stdout", maxOutput, !front)},
+		outs:  []*outputBuffer{newOutput(m.logStore, id+".stdout", maxOutput, !front)},
 	}
 	if cmd.TTY == nil {
-		s.outs = append(s.outs, newOutput(m.logs, id+".stderr", maxOutput, !front))
+		s.outs = append(s.outs, newOutput(m.logStore, id+".stderr", maxOutput, !front))
 	}
 	s.info = driver.SessionInfo{
 		ID: id, Argv: cmd.Argv, Script: cmd.Script, Dir: cmd.Dir, TTY: cmd.TTY != nil,
@@ -81,9 +79,9 @@ func (m *Manager) newSession(id string, cmd *driver.Command, front bool) *sessio
 	return s
 }
 
-// launch starts the child. After an error nothing is left of it.
-func (m *Manager) launch(s *session, spec *Spec, cmd *driver.Command) (err error) {
-	var theirs []*os.File // the child's ends
+// startChild starts the child. After an error nothing is left of it.
+func (m *Manager) startChild(s *session, spec *Spec, cmd *driver.Command) (err error) {
+	var theirs []*os.File // the child's ends of pipes and terminal
 	defer func() {
 		closeAll(theirs)
 		if err != nil {
@@ -94,24 +92,25 @@ func (m *Manager) launch(s *session, spec *Spec, cmd *driver.Command) (err error
 		}
 	}()
 	if cmd.TTY != nil {
-		err = s.plumbTTY(spec, cmd, &theirs)
+		err = s.setupTTY(spec, cmd, &theirs)
 	} else {
-		err = s.plumbPipes(spec, cmd, &theirs)
+		err = s.setupPipes(spec, cmd, &theirs)
 	}
 	if err != nil {
-		return fmt.Errorf("process: start %q: %w: %w", spec.Argv[0], codeOf(err), err)
+		return fmt.Errorf("process: start %q: %w: %w", spec.Argv[0], errorCode(err), err)
 	}
 	if s.tracked, err = m.opts.Tree.Track(spec); err != nil {
 		return err
 	}
-	if err = m.fork(s, spec); err != nil {
+	if err = m.forkChild(s, spec); err != nil {
 		s.tracked.Release()
 	}
 	return err
 }
 
-// fork starts the child and makes it known in one step, as the reaper sees it.
-func (m *Manager) fork(s *session, spec *Spec) error {
+// forkChild starts the child and registers it while it holds reapMu, so that the reaper
+// does not take it for an orphan.
+func (m *Manager) forkChild(s *session, spec *Spec) error {
 	m.reapMu.RLock()
 	defer m.reapMu.RUnlock()
 	child, err := m.opts.Starter.Start(spec)
@@ -126,9 +125,9 @@ func (m *Manager) fork(s *session, spec *Spec) error {
 	return nil
 }
 
-// plumbPipes gives the child a pipe for each of its outputs, and one for its
-// input if it has any.
-func (s *session) plumbPipes(spec *Spec, cmd *driver.Command, theirs *[]*os.File) error {
+// setupPipes gives the child a pipe for each of its outputs, and one for its input if it
+// has any.
+func (s *session) setupPipes(spec *Spec, cmd *driver.Command, theirs *[]*os.File) error {
 	spec.Files = []uintptr{s.m.null.Fd()}
 	for range s.outs {
 		r, w, err := os.Pipe()
@@ -150,8 +149,8 @@ func (s *session) plumbPipes(spec *Spec, cmd *driver.Command, theirs *[]*os.File
 	return nil
 }
 
-// plumbTTY makes a terminal the child's input and both of its outputs.
-func (s *session) plumbTTY(spec *Spec, cmd *driver.Command, theirs *[]*os.File) error {
+// setupTTY makes a pseudo-terminal the child's input and both of its outputs.
+func (s *session) setupTTY(spec *Spec, cmd *driver.Command, theirs *[]*os.File) error {
 	master, slave, err := openTTY(*cmd.TTY)
 	if err != nil {
 		return err
@@ -169,58 +168,58 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// arm lets time and context end the command, and standard input begin.
-func (s *session) arm(ctx context.Context, wall time.Duration, cmd *driver.Command) {
+// startTimers starts the time-out, the watch of ctx, and the copying of standard input.
+func (s *session) startTimers(ctx context.Context, wall time.Duration, cmd *driver.Command) {
 	if wall > 0 {
 		ran := make(chan struct{})
 		grace := cmd.Grace
 		timer := time.AfterFunc(wall, func() {
 			defer close(ran)
-			s.kill(driver.CauseTimeout, grace) //nolint:errcheck // the result tells
+			s.kill(driver.CauseTimeout, grace) //nolint:errcheck // the result reports it
 		})
-		s.timer = stopper{timer.Stop, ran}
+		s.timer = killTimer{timer.Stop, ran}
 	}
 	if !cmd.Detached && ctx.Done() != nil {
 		ran := make(chan struct{})
 		stop := context.AfterFunc(ctx, func() {
 			defer close(ran)
-			s.kill(driver.CauseCanceled, 0) //nolint:errcheck // the result tells
+			s.kill(driver.CauseCanceled, 0) //nolint:errcheck // the result reports it
 		})
-		s.watch = stopper{stop, ran}
+		s.ctxWatch = killTimer{stop, ran}
 	}
 	if cmd.TTY != nil && cmd.Stdin == nil && !cmd.Interactive {
-		cmd.Stdin = strings.NewReader("") // types end-of-file
+		cmd.Stdin = strings.NewReader("") // sends the end-of-file key
 	}
 	if cmd.Stdin != nil {
 		r, ctx := cmd.Stdin, context.WithoutCancel(ctx)
-		s.m.wg.Go(func() { s.feed(ctx, r) }) // the session itself is counted, so Close has not seen the end
+		s.m.wg.Go(func() { s.copyStdin(ctx, r) }) // wg counts the session, too, so Close still waits
 	}
 }
 
-// conclude leaves the result where it can be found, and forgets a foreground
-// command whose result holds everything.
-func (s *session) conclude() {
+// finishSession publishes the result, and forgets a foreground command whose result holds
+// all output.
+func (s *session) finishSession() {
 	m := s.m
-	keep := !s.front
-	if !s.front {
+	keep := !s.foreground
+	if !s.foreground {
 		s.result.Session = s.info.ID
 	} else {
-		r := s.full()
+		r := s.resultWithOutput()
 		if keep = r.StdoutDropped+r.StderrDropped > 0 && m.opts.LogDir != ""; keep {
 			s.result.Session, r.Session = s.info.ID, s.info.ID
 		}
 		s.final = &r
 	}
 	if keep {
-		var xs [2]extent
+		var xs [2]streamExtent
 		for i, o := range s.outs {
-			xs[i] = o.seal()
+			xs[i] = o.finish()
 		}
 		if m.journal != nil {
-			m.journal.end(s, xs)
+			m.journal.recordEnd(s, xs)
 		}
-	} else if s.noted {
-		m.journal.forget(s.info.ID)
+	} else if s.inJournal {
+		m.journal.recordForget(s.info.ID)
 		for _, o := range s.outs {
 			o.remove()
 		}
@@ -229,14 +228,14 @@ func (s *session) conclude() {
 	delete(m.pids, s.child.PID)
 	m.running--
 	if keep {
-		m.scheduleLocked()
+		m.scheduleExpiryLocked()
 	} else {
 		delete(m.sessions, s.info.ID)
 	}
 	m.mu.Unlock()
 	close(s.done)
 	if m.reaper != nil {
-		m.reaper.poke()
+		m.reaper.requestPass()
 	}
 	m.wg.Done()
 }

@@ -23,7 +23,7 @@ import (
 // lives reports whether a process runs; a zombie does not.
 func lives(pid int) bool {
 	p, ok := readProc(pid)
-	return ok && p.alive()
+	return ok && p.isAlive()
 }
 
 // fugitives is a script whose descendants leave their group, their session and

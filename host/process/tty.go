@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// control calls f with the descriptor of a terminal.
-func control(tty *os.File, f func(fd int) error) error {
+// withTTYDescriptor calls f with the descriptor of a terminal.
+func withTTYDescriptor(tty *os.File, f func(fd int) error) error {
 	raw, err := tty.SyscallConn()
 	if err != nil {
 		return err
@@ -19,10 +19,10 @@ func control(tty *os.File, f func(fd int) error) error {
 	return inner
 }
 
-// veof is the key that means end-of-file on a terminal.
-func veof(tty *os.File) byte {
+// eofKey returns the end-of-file key (VEOF) of a terminal.
+func eofKey(tty *os.File) byte {
 	key := byte(4)
-	control(tty, func(fd int) error { //nolint:errcheck // the default will do
+	withTTYDescriptor(tty, func(fd int) error { //nolint:errcheck // the default applies then
 		t, err := unix.IoctlGetTermios(fd, getTermios)
 		if err == nil && t.Cc[unix.VEOF] != 0 {
 			key = t.Cc[unix.VEOF]
@@ -32,10 +32,10 @@ func veof(tty *os.File) byte {
 	return key
 }
 
-// foreground is the process group that the terminal's keys reach.
-func foreground(tty *os.File) (int, error) {
+// foregroundGroup returns the foreground process group of a terminal.
+func foregroundGroup(tty *os.File) (int, error) {
 	var pgid int
-	err := control(tty, func(fd int) (err error) {
+	err := withTTYDescriptor(tty, func(fd int) (err error) {
 		pgid, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 		return err
 	})

@@ -12,19 +12,19 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// handleFiles is the module of a handle: each call goes to the boundary, after a look
-// at whether the handle still stands for the workspace.
+// handleFiles implements the files module of a handle. Each call first checks that the
+// handle is current, and then calls package files.
 type handleFiles struct{ h *Handle }
 
 var _ driver.Files = handleFiles{}
 
-// ask makes a call that answers something. Where the handle was bound anew after it
-// had told which files there are, those refuse before anything happened, and the call
-// is made of the new ones: whoever changes the policy does not disturb others.
-func ask[T any](ctx context.Context, h *Handle, call func(*driver.FS) (T, error)) (T, error) {
+// callFS makes a call on the current files module and returns its result. If the handle was
+// bound to a new root between the lookup and the call, the old root answers ErrClosed
+// before it changes anything, and callFS repeats the call on the new root.
+func callFS[T any](ctx context.Context, h *Handle, call func(*driver.FS) (T, error)) (T, error) {
 	var zero T
 	for before := (*driver.FS)(nil); ; {
-		fs, err := h.files(ctx)
+		fs, err := h.activeFS(ctx)
 		if err != nil {
 			return zero, err
 		}
@@ -36,14 +36,13 @@ func ask[T any](ctx context.Context, h *Handle, call func(*driver.FS) (T, error)
 	}
 }
 
-// tell makes a call that answers nothing.
-func tell(ctx context.Context, h *Handle, call func(*driver.FS) error) error {
-	_, err := ask(ctx, h, func(fs *driver.FS) (struct{}, error) { return struct{}{}, call(fs) })
+// callFSErr is callFS for a call that returns only an error.
+func callFSErr(ctx context.Context, h *Handle, call func(*driver.FS) error) error {
+	_, err := callFS(ctx, h, func(fs *driver.FS) (struct{}, error) { return struct{}{}, call(fs) })
 	return err
 }
 
-// FS is the module for files, each call of which is made on the workspace as it
-// stands then.
+// FS returns the files module. Each call acts on the present state of the workspace.
 func (h *Handle) FS() *driver.FS {
 	f := handleFiles{h}
 	return &driver.FS{
@@ -53,16 +52,16 @@ func (h *Handle) FS() *driver.FS {
 }
 
 func (f handleFiles) Stat(ctx context.Context, name string, opts *driver.StatOptions) (driver.Info, error) {
-	return ask(ctx, f.h, func(fs *driver.FS) (driver.Info, error) { return fs.Stat(ctx, name, opts) })
+	return callFS(ctx, f.h, func(fs *driver.FS) (driver.Info, error) { return fs.Stat(ctx, name, opts) })
 }
 
 func (f handleFiles) ReadDir(ctx context.Context, name string) ([]driver.Info, error) {
-	return ask(ctx, f.h, func(fs *driver.FS) ([]driver.Info, error) { return fs.ReadDir(ctx, name) })
+	return callFS(ctx, f.h, func(fs *driver.FS) ([]driver.Info, error) { return fs.ReadDir(ctx, name) })
 }
 
 func (f handleFiles) Read(ctx context.Context, name string, opts *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
 	var info driver.Info
-	r, err := ask(ctx, f.h, func(fs *driver.FS) (r io.ReadCloser, err error) {
+	r, err := callFS(ctx, f.h, func(fs *driver.FS) (r io.ReadCloser, err error) {
 		r, info, err = fs.Read(ctx, name, opts)
 		return r, err
 	})
@@ -70,61 +69,61 @@ func (f handleFiles) Read(ctx context.Context, name string, opts *driver.ReadOpt
 }
 
 func (f handleFiles) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (driver.WriteResult, error) {
-	return ask(ctx, f.h, func(fs *driver.FS) (driver.WriteResult, error) { return fs.Write(ctx, name, body, opts) })
+	return callFS(ctx, f.h, func(fs *driver.FS) (driver.WriteResult, error) { return fs.Write(ctx, name, body, opts) })
 }
 
 func (f handleFiles) Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions) error {
-	return tell(ctx, f.h, func(fs *driver.FS) error { return fs.Mkdir(ctx, name, opts) })
+	return callFSErr(ctx, f.h, func(fs *driver.FS) error { return fs.Mkdir(ctx, name, opts) })
 }
 
 func (f handleFiles) Remove(ctx context.Context, name string, opts *driver.RemoveOptions) error {
-	return tell(ctx, f.h, func(fs *driver.FS) error { return fs.Remove(ctx, name, opts) })
+	return callFSErr(ctx, f.h, func(fs *driver.FS) error { return fs.Remove(ctx, name, opts) })
 }
 
 func (f handleFiles) List(ctx context.Context, name string, opts *driver.ListOptions) (driver.Listing, error) {
-	return ask(ctx, f.h, func(fs *driver.FS) (driver.Listing, error) { return fs.List(ctx, name, opts) })
+	return callFS(ctx, f.h, func(fs *driver.FS) (driver.Listing, error) { return fs.List(ctx, name, opts) })
 }
 
 func (f handleFiles) Edit(ctx context.Context, name string, edits []driver.Edit, opts *driver.EditOptions) (driver.EditResult, error) {
-	return ask(ctx, f.h, func(fs *driver.FS) (driver.EditResult, error) { return fs.Edit(ctx, name, edits, opts) })
+	return callFS(ctx, f.h, func(fs *driver.FS) (driver.EditResult, error) { return fs.Edit(ctx, name, edits, opts) })
 }
 
 func (f handleFiles) Rename(ctx context.Context, from, to string, opts *driver.RenameOptions) error {
-	return tell(ctx, f.h, func(fs *driver.FS) error { return fs.Rename(ctx, from, to, opts) })
+	return callFSErr(ctx, f.h, func(fs *driver.FS) error { return fs.Rename(ctx, from, to, opts) })
 }
 
 func (f handleFiles) Copy(ctx context.Context, from, to string, opts *driver.CopyOptions) error {
-	return tell(ctx, f.h, func(fs *driver.FS) error { return fs.Copy(ctx, from, to, opts) })
+	return callFSErr(ctx, f.h, func(fs *driver.FS) error { return fs.Copy(ctx, from, to, opts) })
 }
 
 func (f handleFiles) Chmod(ctx context.Context, name string, mode iofs.FileMode) error {
-	return tell(ctx, f.h, func(fs *driver.FS) error { return fs.Chmod(ctx, name, mode) })
+	return callFSErr(ctx, f.h, func(fs *driver.FS) error { return fs.Chmod(ctx, name, mode) })
 }
 
 func (f handleFiles) Symlink(ctx context.Context, target, name string) error {
-	return tell(ctx, f.h, func(fs *driver.FS) error { return fs.Symlink(ctx, target, name) })
+	return callFSErr(ctx, f.h, func(fs *driver.FS) error { return fs.Symlink(ctx, target, name) })
 }
 
 func (f handleFiles) Glob(ctx context.Context, pattern string, opts *driver.GlobOptions) (driver.GlobResult, error) {
-	return ask(ctx, f.h, func(fs *driver.FS) (driver.GlobResult, error) { return fs.Glob(ctx, pattern, opts) })
+	return callFS(ctx, f.h, func(fs *driver.FS) (driver.GlobResult, error) { return fs.Glob(ctx, pattern, opts) })
 }
 
 func (f handleFiles) Grep(ctx context.Context, pattern string, opts *driver.GrepOptions) (driver.GrepResult, error) {
-	return ask(ctx, f.h, func(fs *driver.FS) (driver.GrepResult, error) { return fs.Grep(ctx, pattern, opts) })
+	return callFS(ctx, f.h, func(fs *driver.FS) (driver.GrepResult, error) { return fs.Grep(ctx, pattern, opts) })
 }
 
 func (f handleFiles) Watch(ctx context.Context, name string, opts *driver.WatchOptions) (driver.Watcher, error) {
-	return ask(ctx, f.h, func(fs *driver.FS) (driver.Watcher, error) { return fs.Watch(ctx, name, opts) })
+	return callFS(ctx, f.h, func(fs *driver.FS) (driver.Watcher, error) { return fs.Watch(ctx, name, opts) })
 }
 
 func (f handleFiles) Digest(ctx context.Context, name string) (string, error) {
-	return ask(ctx, f.h, func(fs *driver.FS) (string, error) { return fs.Digest(ctx, name) })
+	return callFS(ctx, f.h, func(fs *driver.FS) (string, error) { return fs.Digest(ctx, name) })
 }
 
 func (f handleFiles) Import(ctx context.Context, dir, name string, opts *driver.ImportOptions) (driver.ImportResult, error) {
-	return ask(ctx, f.h, func(fs *driver.FS) (driver.ImportResult, error) {
+	return callFS(ctx, f.h, func(fs *driver.FS) (driver.ImportResult, error) {
 		if fs.Import == nil {
-			return driver.ImportResult{}, fmt.Errorf("plot: import %s: %w: these files are changed one by one", name, fault.Unsupported)
+			return driver.ImportResult{}, fmt.Errorf("wsdir: import %s: %w: this workspace does not import directories; write its files one by one", name, fault.Unsupported)
 		}
 		return fs.Import(ctx, dir, name, opts)
 	})

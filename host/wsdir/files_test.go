@@ -20,7 +20,7 @@ func TestCallsOutliveAnUpdate(t *testing.T) {
 	h := attach(t, g, driver.Spec{ID: driver.NewID(), Kind: "test"})
 	update := false
 	h.Via = func(ctx context.Context) (*driver.FS, error) {
-		fs, err := h.current()
+		fs, err := h.currentFS()
 		if update {
 			update = false
 			if _, err := h.Update(ctx, driver.Policy{Env: map[string]string{"A": "b"}}); err != nil {
@@ -56,7 +56,7 @@ func TestCallsOutliveAnUpdate(t *testing.T) {
 	}
 	h.Via = func(context.Context) (*driver.FS, error) {
 		defer h.Close() // the call after it tells
-		return h.current()
+		return h.currentFS()
 	}
 	if _, err := fs.Stat(t.Context(), ".", &driver.StatOptions{}); fault.Of(err) != fault.WrongState {
 		t.Errorf("closed meanwhile: %v, want %v", err, fault.WrongState)

@@ -15,66 +15,67 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A OpenRoot opens the files of a workspace, with options that hold its policy. dir
-// is Ground.Files.
+// OpenRoot opens the files of a workspace with options that enforce its policy. dir is
+// Store.Files.
 type OpenRoot func(dir string, opts *files.Options) (*files.Root, error)
 
-// OpenDirectory is the fence of files that are plainly in their directory.
+// OpenDirectory is the OpenRoot of a workspace whose files are in dir itself, without
+// overlayfs layers.
 func OpenDirectory(dir string, opts *files.Options) (*files.Root, error) {
 	return files.Open(dir, opts)
 }
 
-// A Handle is a live workspace. Its methods may be called from many goroutines.
+// A Handle is an open workspace. It is safe for concurrent use.
 type Handle struct {
-	g     *Store
-	id    string
-	dir   string      // where the files are
-	info  fs.FileInfo // of dir, unless it is in place
-	is    files.Identity
-	fence OpenRoot
+	store    *Store
+	id       string
+	dir      string      // Store.Files
+	info     fs.FileInfo // of dir, if the workspace is not in place
+	identity files.Identity
+	openFunc OpenRoot
 
-	// Via, where it is set before the first call, gives the module that calls go
-	// to, for files that are not plainly in their directory.
+	// Via, if set before the first call, returns the files module for all calls, for
+	// workspaces whose files are not in their directory itself.
 	Via func(ctx context.Context) (*driver.FS, error)
 
-	mu     sync.RWMutex
-	pin    *os.File    // the state that was last read; see look
-	seen   fs.FileInfo // of pin; nil is another state than meta
-	meta   State       // that the handle was bound to
-	root   *files.Root // under the policy of meta
-	module *driver.FS
-	held   *holder
-	closed bool
+	mu       sync.RWMutex
+	pin      *os.File    // the state file that was last read; see readState
+	seen     fs.FileInfo // of pin; nil if the file on disk does not match state
+	state    State       // that root was opened for
+	root     *files.Root // enforces the policy of state
+	module   *driver.FS
+	presence *presence
+	closed   bool
 }
 
-// Attach builds the live workspace that m describes: Open and Resolve of a
-// provider both end here.
-func (g *Store) Attach(ctx context.Context, m *State, fence OpenRoot) (*Handle, error) {
-	h := &Handle{g: g, id: m.ID, dir: g.Files(m), fence: fence}
-	root, err := h.open(m)
+// Attach opens a handle of the workspace that m describes. Open and Resolve of a provider
+// both end here.
+func (s *Store) Attach(ctx context.Context, m *State, open OpenRoot) (*Handle, error) {
+	h := &Handle{store: s, id: m.ID, dir: s.Files(m), openFunc: open}
+	root, err := h.openRoot(m)
 	if err == nil {
-		err = h.know(m, root)
+		err = h.recordIdentity(m, root)
 	}
 	if err == nil {
-		err = h.bind(m, root)
+		err = h.bindRoot(m, root)
 	}
 	if err == nil {
-		h.held, err = hold(ctx, g.Path(m.ID, HeldName), root, m.Policy.ReadOnly, m.Dir != "")
+		h.presence, err = acquirePresence(ctx, s.Path(m.ID, InUseName), root, m.Policy.ReadOnly, m.Dir != "")
 	}
 	if err != nil {
-		if fault.Of(err) == fault.NotFound { // destroyed since it was looked at
-			err = g.Gone()
+		if fault.Of(err) == fault.NotFound { // destroyed since its state was read
+			err = s.Gone()
 		}
-		return nil, errors.Join(g.OpenFailed(ctx, "attach", err), h.Close())
+		return nil, errors.Join(s.OpenFailed(ctx, "attach", err), h.Close())
 	}
 	return h, nil
 }
 
-// know keeps what tells the directory from another one. A root that it can't be
-// told of is closed.
-func (h *Handle) know(m *State, root *files.Root) (err error) {
+// recordIdentity records the identity of the directory, by which dirUnchanged recognizes
+// it. It closes root on an error.
+func (h *Handle) recordIdentity(m *State, root *files.Root) (err error) {
 	if m.Dir != "" {
-		h.is, err = root.Identity()
+		h.identity, err = root.Identity()
 	} else {
 		h.info, err = os.Lstat(h.dir)
 	}
@@ -84,15 +85,15 @@ func (h *Handle) know(m *State, root *files.Root) (err error) {
 	return nil
 }
 
-// bind makes calls go to root, which obeys the policy of m, the state on disk.
-// Calls under way on the root before end on that.
-func (h *Handle) bind(m *State, root *files.Root) error {
-	now, err := h.look()
+// bindRoot makes root, which enforces the policy of m, the root of all further calls, if m
+// is still the state on disk. Calls under way end on the former root.
+func (h *Handle) bindRoot(m *State, root *files.Root) error {
+	now, err := h.readState()
 	if err == nil && now.Revision != m.Revision {
 		err = fault.Transient(fmt.Errorf("%w: the policy was changed meanwhile", fault.Failed))
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		err = h.g.Gone()
+		err = h.store.Gone()
 	}
 	if err != nil {
 		return errors.Join(err, root.Close())
@@ -100,14 +101,14 @@ func (h *Handle) bind(m *State, root *files.Root) error {
 	if h.root != nil {
 		h.root.Close() //nolint:errcheck // nothing was written through the descriptor
 	}
-	h.meta, h.root, h.module = *m, root, root.Module()
+	h.state, h.root, h.module = *m, root, root.Module()
 	return nil
 }
 
-// look reads the state on disk, and remembers which file it is. The file stays open,
-// so that its inode is not used again. h.mu is held.
-func (h *Handle) look() (*State, error) {
-	pin, err := os.Open(h.g.Dir(h.id).state())
+// readState reads the state file and keeps it open, so that its inode number is not reused
+// while it is compared. h.mu is held.
+func (h *Handle) readState() (*State, error) {
+	pin, err := os.Open(h.store.Dir(h.id).statePath())
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func (h *Handle) look() (*State, error) {
 	if err == nil {
 		var data []byte
 		if data, err = io.ReadAll(pin); err == nil {
-			m, err = parse(data, h.g.kind)
+			m, err = parseState(data, h.store.kind)
 		}
 	}
 	if err != nil {
@@ -129,92 +130,93 @@ func (h *Handle) look() (*State, error) {
 	return m, nil
 }
 
-// Current answers why no call may be made, if there is a reason: the handle is
-// closed, or does not stand for the workspace any more.
+// Current returns an error if the handle is closed, or if the workspace was destroyed or
+// its policy changed.
 func (h *Handle) Current() error {
-	_, err := h.current()
+	_, err := h.currentFS()
 	return err
 }
 
-// State is the state as the last call of Current found it.
+// State returns the state that the last call read.
 func (h *Handle) State() State {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return h.meta
+	return h.state
 }
 
-// Direct is the module of the files in their directory, without Via and without
-// a look at whether the handle still stands for the workspace.
+// Direct returns the module of the files in their directory, without Via and without the
+// check of Current.
 func (h *Handle) Direct() *driver.FS {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.module
 }
 
-// files returns the module that calls go to, or why there is none.
-func (h *Handle) files(ctx context.Context) (*driver.FS, error) {
-	fs, err := h.current()
+// activeFS returns the module for a call, or the error of Current.
+func (h *Handle) activeFS(ctx context.Context) (*driver.FS, error) {
+	fs, err := h.currentFS()
 	if err != nil || h.Via == nil {
 		return fs, err
 	}
 	return h.Via(ctx)
 }
 
-// current is files without Via.
-func (h *Handle) current() (*driver.FS, error) {
+// currentFS is activeFS without Via.
+func (h *Handle) currentFS() (*driver.FS, error) {
 	h.mu.RLock()
-	module, err, changed := h.module, h.usable(), !h.closed && !h.unchanged()
+	module, err, changed := h.module, h.checkUsable(), !h.closed && !h.stateUnchanged()
 	h.mu.RUnlock()
 	if changed {
-		return h.refresh()
+		return h.refreshState()
 	}
 	return module, err
 }
 
-// usable says why no call may be made, whatever the state on disk says. h.mu is held.
-func (h *Handle) usable() error {
+// checkUsable returns an error if the handle is closed or its directory was replaced. h.mu
+// is held.
+func (h *Handle) checkUsable() error {
 	switch {
 	case h.closed:
-		return fmt.Errorf("%s: the workspace is closed: %w", h.g.kind, fault.WrongState)
-	case !h.stands():
-		return fmt.Errorf("%s: the directory of the workspace is another one now, or none: %w", h.g.kind, fault.Evicted)
+		return fmt.Errorf("%s: the workspace is closed: %w", h.store.kind, fault.WrongState)
+	case !h.dirUnchanged():
+		return fmt.Errorf("%s: the directory of the workspace was replaced or removed: %w", h.store.kind, fault.Evicted)
 	}
 	return nil
 }
 
-// unchanged reports whether the state on disk is the file that was last read. h.mu
-// is held.
-func (h *Handle) unchanged() bool {
-	now, err := os.Lstat(h.g.Dir(h.id).state())
+// stateUnchanged reports whether the state on disk is the file that was last read. h.mu is
+// held.
+func (h *Handle) stateUnchanged() bool {
+	now, err := os.Lstat(h.store.Dir(h.id).statePath())
 	return err == nil && h.seen != nil && os.SameFile(now, h.seen)
 }
 
-// refresh looks at a state that was written since: another policy or another shape
-// of the workspace evicts the handle.
-func (h *Handle) refresh() (*driver.FS, error) {
+// refreshState reads a state file that was replaced. Another policy or another
+// configuration of the provider evicts the handle.
+func (h *Handle) refreshState() (*driver.FS, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return nil, h.usable()
+		return nil, h.checkUsable()
 	}
-	m, err := h.look()
-	if err != nil || m.ID != h.id || m.Revision != h.meta.Revision || !bytes.Equal(m.Own, h.meta.Own) {
-		h.seen = nil // each call looks again, and finds the same
-		return nil, fmt.Errorf("%s: the workspace was destroyed or its policy changed: %w", h.g.kind, fault.Evicted)
+	m, err := h.readState()
+	if err != nil || m.ID != h.id || m.Revision != h.state.Revision || !bytes.Equal(m.Own, h.state.Own) {
+		h.seen = nil // each further call reads the file again
+		return nil, fmt.Errorf("%s: the workspace was destroyed or its policy changed: %w", h.store.kind, fault.Evicted)
 	}
-	h.meta = *m
-	return h.module, h.usable()
+	h.state = *m
+	return h.module, h.checkUsable()
 }
 
-// Update changes the policy, which the caller has checked, and returns the state
-// of the new revision. The handle obeys it from then on; others are evicted.
+// Update changes the policy, which the caller has checked, and returns the state of the new
+// revision. The handle enforces the new policy at once; other handles are evicted.
 func (h *Handle) Update(ctx context.Context, policy driver.Policy) (*State, error) {
-	unlock, err := h.g.Lock(ctx)
+	unlock, err := h.store.Lock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	m, err := h.g.Read(h.id)
+	m, err := h.store.Read(h.id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the workspace is gone: %w", fault.Evicted)
 	}
@@ -228,22 +230,21 @@ func (h *Handle) Update(ctx context.Context, policy driver.Policy) (*State, erro
 	}
 	next := *m
 	next.Policy = policy
-	root, err := h.open(&next)
+	root, err := h.openRoot(&next)
 	if err != nil {
 		return nil, err
 	}
-	if err := h.g.setPolicy(ctx, m, policy); err != nil {
+	if err := h.store.setPolicy(ctx, m, policy); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
-	return m, h.bind(m, root)
+	return m, h.bindRoot(m, root)
 }
 
-// ChangeState changes what the provider keeps in the state, together with what change
-// does to the files: their directory may be another one after it. No change of a file
-// is committed meanwhile. The handle stands for what there is then; others are
-// evicted where Own is another one.
+// ChangeState changes the provider's part of the state, together with what change does to
+// the files, which may move to another directory. No change of a file commits meanwhile.
+// The handle follows the new state; other handles are evicted if Own changed.
 func (h *Handle) ChangeState(ctx context.Context, change func(*State) error) error {
-	unlock, err := h.g.Lock(ctx)
+	unlock, err := h.store.Lock(ctx)
 	if err != nil {
 		return err
 	}
@@ -253,21 +254,21 @@ func (h *Handle) ChangeState(ctx context.Context, change func(*State) error) err
 	if h.closed {
 		return fmt.Errorf("the workspace is closed: %w", fault.WrongState)
 	}
-	m, err := h.g.reshape(ctx, h.id, change)
+	m, err := h.store.changeStateLocked(ctx, h.id, change)
 	if err != nil {
 		return err
 	}
-	root, err := h.open(m)
+	root, err := h.openRoot(m)
 	if err != nil {
 		return err
 	}
-	if err := h.know(m, root); err != nil {
+	if err := h.recordIdentity(m, root); err != nil {
 		return err
 	}
-	return h.bind(m, root)
+	return h.bindRoot(m, root)
 }
 
-// Close lets go of the workspace. Closing twice is closing once.
+// Close releases the workspace. A second Close does nothing.
 func (h *Handle) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -282,45 +283,44 @@ func (h *Handle) Close() error {
 	if h.pin != nil {
 		errs = append(errs, h.pin.Close())
 	}
-	if h.held != nil {
-		errs = append(errs, h.held.release())
+	if h.presence != nil {
+		errs = append(errs, h.presence.release())
 	}
 	return errors.Join(errs...)
 }
 
-// Destroy ends the workspace; a directory in place stays. end, which may be nil,
-// is called with the path of the workspace's directory once that has the name of
-// a dead one, and before it is removed; after an error of it the directory
-// stays, for a second try or a sweep.
+// Destroy removes the workspace; a directory in place stays. end, which may be nil, is
+// called with the workspace directory after it got its .dead- name and before it is
+// removed. If end fails, the directory stays for a second Destroy or for Sweep.
 func (h *Handle) Destroy(ctx context.Context, end func(ctx context.Context, dir string) error) error {
-	h.tidy(ctx)
+	h.removeStaleTemps(ctx)
 	if err := h.Close(); err != nil {
 		return err
 	}
-	dead, err := h.g.buryOne(ctx, h.id)
+	dead, err := h.store.lockAndRenameDead(ctx, h.id)
 	if err != nil {
 		return err
 	}
-	if err := h.g.end(ctx, dead, end); err != nil {
+	if err := h.store.callEnd(ctx, dead, end); err != nil {
 		return err
 	}
-	if err := files.RemoveTree(h.g.Path(dead)); err != nil {
+	if err := files.RemoveTree(h.store.Path(dead)); err != nil {
 		return err
 	}
 	driver.Step(ctx, "removed")
 	return nil
 }
 
-// tidy removes from a directory in place the temporary files that nobody writes
-// any more: there is no later moment to do so. It asks for no sign of a crash,
-// since one that happened while others held the workspace left none.
-func (h *Handle) tidy(ctx context.Context) {
+// removeStaleTemps removes unlocked temporary files from a directory in place, since no
+// later call does. It does so without a presence marker, because a crash while another
+// handle was open leaves no mark.
+func (h *Handle) removeStaleTemps(ctx context.Context) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	if h.closed || h.dir == h.g.Path(h.id, FilesName) || h.meta.Policy.ReadOnly {
+	if h.closed || h.dir == h.store.Path(h.id, FilesName) || h.state.Policy.ReadOnly {
 		return
 	}
 	if err := h.root.CleanTemps(ctx); err != nil {
-		h.g.log.Warn(h.g.kind+": temporary files stay in a directory in place", "workspace", h.id, "error", err)
+		h.store.log.Warn(h.store.kind+": temporary files stay in a directory in place", "workspace", h.id, "error", err)
 	}
 }

@@ -21,30 +21,30 @@ import (
 // stateVersion is the version of the state file that this code reads and writes.
 const stateVersion = 1
 
-// A State is the state of a workspace, besides its files.
+// A State is the content of the state file: all of a workspace besides its files.
 type State struct {
 	Version  int             `json:"version"`
 	Kind     string          `json:"kind"`
 	ID       string          `json:"id"`
 	Revision int64           `json:"revision"`
 	Policy   driver.Policy   `json:"policy"`
-	Session  string          `json:"session,omitempty"` // on whose behalf it was opened
+	Session  string          `json:"session,omitempty"` // the session that it was opened for
 	Dir      string          `json:"dir,omitempty"`     // in place: as the user wrote it
-	Real     string          `json:"real,omitempty"`    // in place: where that was when it was opened
-	Is       *Identity       `json:"is,omitempty"`      // in place: what was there then
-	Boot     string          `json:"boot,omitempty"`    // of the host, when the policy was last set
-	Damaged  bool            `json:"damaged,omitempty"` // an earlier boot may have done harm
-	Own      json.RawMessage `json:"own,omitempty"`     // the provider's: what shapes the workspace; a change of it evicts handles
+	Real     string          `json:"real,omitempty"`    // in place: Dir without symlinks, when it was opened
+	Is       *Identity       `json:"is,omitempty"`      // in place: the identity of Real
+	Boot     string          `json:"boot,omitempty"`    // boot of the host when the policy was last set
+	Damaged  bool            `json:"damaged,omitempty"` // files may be lost or torn since an earlier boot
+	Own      json.RawMessage `json:"own,omitempty"`     // the provider's configuration of the workspace; a change evicts handles
 
-	// Sections are what the provider and its supervisor of guests note while the
-	// workspace lives, by name: see Section. A change of them evicts no handle.
+	// Sections are records of the provider and of the guest client, by name: see Section. A
+	// change of them evicts no handle.
 	Sections map[string]json.RawMessage `json:"sections,omitempty"`
 }
 
-// A Section is a typed part of the state, by its name.
+// A Section is a typed part of the state, identified by its name.
 type Section[T any] string
 
-// Get returns what the section holds; nil is nothing.
+// Get returns the content of the section, or nil if it is absent.
 func (s Section[T]) Get(m *State) (*T, error) {
 	data, ok := m.Sections[string(s)]
 	if !ok {
@@ -57,10 +57,10 @@ func (s Section[T]) Get(m *State) (*T, error) {
 	return v, nil
 }
 
-// In reports whether the section holds anything.
+// In reports whether the section is present.
 func (s Section[T]) In(m *State) bool { return m.Sections[string(s)] != nil }
 
-// Set replaces what the section holds; nil removes it.
+// Set replaces the content of the section; nil removes the section.
 func (s Section[T]) Set(m *State, v *T) error {
 	if v == nil {
 		delete(m.Sections, string(s))
@@ -77,31 +77,31 @@ func (s Section[T]) Set(m *State, v *T) error {
 	return nil
 }
 
-// A Dir is the directory of a workspace of a kind: also of a new one that has no
-// name yet, and of a dead one.
+// A Dir is the directory of a workspace of a kind, under its id, its .new- name or its
+// .dead- name.
 type Dir struct{ Path, Kind string }
 
-// Dir is the directory of the workspace with that id.
-func (g *Store) Dir(id string) Dir { return Dir{g.Path(id), g.kind} }
+// Dir returns the directory of the workspace with that id.
+func (s *Store) Dir(id string) Dir { return Dir{s.Path(id), s.kind} }
 
-func (d Dir) state() string { return filepath.Join(d.Path, StateName(d.Kind)) }
+func (d Dir) statePath() string { return filepath.Join(d.Path, StateName(d.Kind)) }
 
-// Read reads the state: fs.ErrNotExist where there is none, and Failed with
-// fault.CauseGone where a power loss has torn it.
+// Read reads the state. The error is fs.ErrNotExist if the state is missing, and Failed
+// with fault.CauseGone if a power loss has torn it.
 func (d Dir) Read() (*State, error) {
-	data, err := os.ReadFile(d.state())
+	data, err := os.ReadFile(d.statePath())
 	if err != nil {
 		return nil, err
 	}
-	return parse(data, d.Kind)
+	return parseState(data, d.Kind)
 }
 
-// Update changes the state. It holds the exclusive lock meanwhile: no other process
-// changes the state, and no change of a file is committed. An error of change leaves
-// the state as it was. It is fs.ErrNotExist where the workspace is gone. The new
-// state is on stable storage where durable or the policy says so.
+// Update changes the state under the exclusive flock: no other process changes the state,
+// and no change of a file commits meanwhile. If change fails, the state stays as it was.
+// The error is fs.ErrNotExist if the workspace is gone. The new state is on stable storage
+// if durable is set or the policy is durable.
 func (d Dir) Update(ctx context.Context, durable bool, change func(*State) error) (*State, error) {
-	lock, err := flockfile.Lock(ctx, filepath.Join(d.Path, lockName), existing)
+	lock, err := flockfile.Lock(ctx, filepath.Join(d.Path, lockName), existingFile)
 	if err != nil {
 		return nil, err
 	}
@@ -116,45 +116,45 @@ func (d Dir) Update(ctx context.Context, durable bool, change func(*State) error
 	return m, d.write(m, durable || m.Policy.Durable)
 }
 
-// write replaces the state. The lock is held, or no other process knows the
-// directory.
+// write replaces the state file. The caller holds the exclusive flock, or the directory has
+// its .new- name.
 func (d Dir) write(m *State, durable bool) error {
 	data, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(d.state(), data, atomicfile.Options{Durable: durable, Temp: d.state() + ".new"})
+	return atomicfile.Write(d.statePath(), data, atomicfile.Options{Durable: durable, Temp: d.statePath() + ".new"})
 }
 
-// first writes the state of a new workspace, and makes its lock.
-func (d Dir) first(m *State) error {
+// writeInitial creates the lock file and the state of a new workspace.
+func (d Dir) writeInitial(m *State) error {
 	if err := os.WriteFile(filepath.Join(d.Path, lockName), nil, 0o600); err != nil {
 		return err
 	}
 	return d.write(m, m.Policy.Durable)
 }
 
-// existing locks a file only where there is one: it must not come back after its
-// workspace.
-var existing = flock.SetFlag(os.O_RDONLY)
+// existingFile makes flock fail if the file does not exist, so that a lock file does not
+// come back after its workspace was removed.
+var existingFile = flock.SetFlag(os.O_RDONLY)
 
-// Files is where the files of a workspace are.
-func (g *Store) Files(m *State) string {
+// Files returns the directory with the files of a workspace.
+func (s *Store) Files(m *State) string {
 	if m.Dir != "" {
 		return m.Real
 	}
-	return g.Path(m.ID, FilesName)
+	return s.Path(m.ID, FilesName)
 }
 
-// Read reads the state of a workspace: fs.ErrNotExist where there is none, and
-// Failed, without a word of what it holds, where it is not a valid one of this
-// kind.
-func (g *Store) Read(id string) (*State, error) {
-	m, err := g.Dir(id).Read()
+// Read reads the state of a workspace. The error is fs.ErrNotExist if there is no workspace
+// directory, and Failed if the state is not a valid one of this kind; the error does not
+// quote the state.
+func (s *Store) Read(id string) (*State, error) {
+	m, err := s.Dir(id).Read()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if _, there := os.Lstat(g.Path(id)); there == nil {
-			return nil, fmt.Errorf("%w: the directory of the workspace has no state file %s", fault.Failed, StateName(g.kind))
+		if _, there := os.Lstat(s.Path(id)); there == nil {
+			return nil, fmt.Errorf("%w: the directory of the workspace has no state file %s", fault.Failed, StateName(s.kind))
 		}
 	case err == nil && m.ID != id:
 		return nil, errInvalid
@@ -164,19 +164,19 @@ func (g *Store) Read(id string) (*State, error) {
 
 var errInvalid = fmt.Errorf("%w: the state of the workspace is not valid", fault.Failed)
 
-func parse(data []byte, kind string) (*State, error) {
-	if torn(data) {
-		return nil, gone(kind)
+func parseState(data []byte, kind string) (*State, error) {
+	if isTorn(data) {
+		return nil, goneError(kind)
 	}
-	var is struct{ Version int }
-	if err := json.Unmarshal(data, &is); err != nil {
+	var header struct{ Version int }
+	if err := json.Unmarshal(data, &header); err != nil {
 		return nil, errInvalid
 	}
-	if is.Version != stateVersion {
-		return nil, fmt.Errorf("%w: the state of the workspace has version %d, and this croft reads version %d", fault.Failed, is.Version, stateVersion)
+	if header.Version != stateVersion {
+		return nil, fmt.Errorf("%w: the state of the workspace has version %d, and this croft reads version %d", fault.Failed, header.Version, stateVersion)
 	}
 	m := new(State)
-	if err := driver.DecodeStrict(data, m); err != nil || m.Revision <= 0 || !m.validPlace() {
+	if err := driver.DecodeStrict(data, m); err != nil || m.Revision <= 0 || !m.hasValidDir() {
 		return nil, errInvalid
 	}
 	if m.Kind != kind {
@@ -185,29 +185,28 @@ func parse(data []byte, kind string) (*State, error) {
 	return m, nil
 }
 
-// torn reports whether a state is what a loss of power leaves of one that was not
-// on stable storage yet: its name, and nothing in it.
-func torn(data []byte) bool { return len(bytes.Trim(data, "\x00")) == 0 }
+// isTorn reports whether a state file is empty or all zero bytes: what a power loss leaves
+// of a file that was not on stable storage yet.
+func isTorn(data []byte) bool { return len(bytes.Trim(data, "\x00")) == 0 }
 
-// samePolicy compares what would be stored.
+// samePolicy compares the JSON forms of two policies.
 func samePolicy(a, b driver.Policy) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// setPolicy brings a workspace to a policy, under the next revision. The lock of
-// the root is held.
-func (g *Store) setPolicy(ctx context.Context, m *State, policy driver.Policy) error {
+// setPolicy writes a new policy and increments the revision. The lock of the root is held.
+func (s *Store) setPolicy(ctx context.Context, m *State, policy driver.Policy) error {
 	if policy.Durable && !m.Policy.Durable {
-		if err := syncTree(g.Files(m)); err != nil { // what was written before is durable from now on, too
+		if err := syncTree(s.Files(m)); err != nil { // earlier writes become durable, too
 			return err
 		}
 		driver.Step(ctx, "files synced")
 	}
-	next, err := g.Dir(m.ID).Update(ctx, true, func(m *State) error {
-		m.Damaged = g.damaged(m)
-		m.Boot = g.boot
+	next, err := s.Dir(m.ID).Update(ctx, true, func(m *State) error {
+		m.Damaged = s.isDamaged(m)
+		m.Boot = s.boot
 		m.Policy = policy
 		m.Revision++
 		return nil
@@ -220,39 +219,39 @@ func (g *Store) setPolicy(ctx context.Context, m *State, policy driver.Policy) e
 	return nil
 }
 
-// ChangeState is Handle.Reshape for a workspace that this process has no handle of.
-func (g *Store) ChangeState(ctx context.Context, id string, change func(*State) error) (*State, error) {
-	unlock, err := g.Lock(ctx)
+// ChangeState is Handle.ChangeState for a workspace of which this process has no handle.
+func (s *Store) ChangeState(ctx context.Context, id string, change func(*State) error) (*State, error) {
+	unlock, err := s.Lock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	return g.reshape(ctx, id, change)
+	return s.changeStateLocked(ctx, id, change)
 }
 
-// reshape does it while the lock of the root is held.
-func (g *Store) reshape(ctx context.Context, id string, change func(*State) error) (*State, error) {
-	m, err := g.Dir(id).Update(ctx, true, change)
+// changeStateLocked is ChangeState for a caller that holds the lock of the root.
+func (s *Store) changeStateLocked(ctx context.Context, id string, change func(*State) error) (*State, error) {
+	m, err := s.Dir(id).Update(ctx, true, change)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the workspace is gone: %w", fault.Evicted)
 	}
 	if err != nil {
 		return nil, err
 	}
-	driver.Step(ctx, "reshaped")
+	driver.Step(ctx, "state changed")
 	return m, nil
 }
 
-// damaged reports whether the host went down while the workspace was not durable.
-func (g *Store) damaged(m *State) bool {
-	return m.Damaged || m.Boot != g.boot && !m.Policy.Durable
+// isDamaged reports whether the host rebooted while the workspace was not durable.
+func (s *Store) isDamaged(m *State) bool {
+	return m.Damaged || m.Boot != s.boot && !m.Policy.Durable
 }
 
-// Damaged says why what is in a workspace may not be what was written, for its
-// Traits; "" is no doubt.
-func (g *Store) Damaged(m *State) string {
-	if !g.damaged(m) {
+// Damaged returns the reason why files of a workspace may be lost or torn, for its Traits,
+// or "".
+func (s *Store) Damaged(m *State) string {
+	if !s.isDamaged(m) {
 		return ""
 	}
-	return "the host has started anew since the workspace was opened, and its policy was not durable: recent changes may be lost or torn"
+	return "the host was rebooted since the workspace was opened, and its policy was not durable: recent changes may be lost or torn"
 }

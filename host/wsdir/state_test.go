@@ -31,7 +31,7 @@ func TestWhatLostItsStateIsGoneAndSwept(t *testing.T) {
 			if _, err := g.Ensure(t.Context(), spec, nil, nil); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(g.Dir(spec.ID).state(), left, 0o600); err != nil {
+			if err := os.WriteFile(g.Dir(spec.ID).statePath(), left, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := g.Read(spec.ID); fault.Of(err) != fault.Failed || fault.CauseOf(err) != fault.CauseGone {

@@ -10,35 +10,36 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Unsupported is a provider that opens nothing, of a kind that needs Linux.
+// Unsupported is a provider of a kind that needs Linux: each call fails with
+// fault.Unsupported.
 type Unsupported struct{ Name, Reason string }
 
 var _ driver.Provider = Unsupported{}
 
-func (u Unsupported) refuse(verb string) error {
+func (u Unsupported) unsupported(verb string) error {
 	return fmt.Errorf("%s: %s: %w: %s", u.Name, verb, fault.Unsupported, u.Reason)
 }
 
 // Kind returns the kind.
 func (u Unsupported) Kind() string { return u.Name }
 
-// Probe says that nothing works here.
+// Probe fails.
 func (u Unsupported) Probe(context.Context) (driver.Traits, error) {
-	return driver.Traits{}, u.refuse("probe")
+	return driver.Traits{}, u.unsupported("probe")
 }
 
-// Open is refused.
+// Open fails.
 func (u Unsupported) Open(context.Context, driver.Spec) (*driver.Workspace, error) {
-	return nil, u.refuse("open")
+	return nil, u.unsupported("open")
 }
 
-// Resolve is refused.
+// Resolve fails.
 func (u Unsupported) Resolve(context.Context, driver.Ref) (*driver.Workspace, error) {
-	return nil, u.refuse("resolve")
+	return nil, u.unsupported("resolve")
 }
 
-// Sweep finds nothing.
+// Sweep does nothing.
 func (Unsupported) Sweep(context.Context, []string) error { return nil }
 
-// Close has nothing to end.
+// Close does nothing.
 func (Unsupported) Close() error { return nil }

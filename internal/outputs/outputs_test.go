@@ -26,7 +26,7 @@ func TestCollectorKeepsTheOrderAndTheLimit(t *testing.T) {
 	c.Text(driver.OutputStdout, "aéaé") // four bytes are free, and the last character does not fit
 	c.Drop(7)
 	var res driver.CodeResult
-	c.Fill(&res)
+	c.AddTo(&res)
 	want := driver.CodeResult{
 		Outputs: []driver.Output{
 			{Kind: driver.OutputStdout, Text: "one two"},
@@ -59,7 +59,7 @@ func TestCollectorBoundsWhatItIsTold(t *testing.T) {
 	long := strings.Repeat("é", 1<<20)
 	e := c.Error(long, long, []string{"first", long, long, long, long, long, "last"})
 	var res driver.CodeResult
-	c.Fill(&res)
+	c.AddTo(&res)
 	if n := len(res.Outputs); n != maxOutputs || len(res.Outputs[0].Text) != 1<<20 {
 		t.Errorf("%d outputs, of which the first has %d bytes; want %d and %d", n, len(res.Outputs[0].Text), maxOutputs, 1<<20)
 	}

@@ -217,7 +217,7 @@ func (r *run) loop(ctx context.Context, iso *isolate) error {
 // result tells how a run ended: err is what stopped the interpreter, if anything.
 func (r *run) result(ctx context.Context, err error, limit, took time.Duration) driver.CodeResult {
 	res := driver.CodeResult{Duration: took}
-	r.out.Fill(&res)
+	r.out.AddTo(&res)
 	var exit *sys.ExitError
 	switch {
 	case errors.As(err, &exit):

@@ -104,7 +104,7 @@ func (r *running) result(end message) driver.CodeResult {
 	if res.Error != nil {
 		res.ExitCode = 1
 	}
-	r.out.Fill(&res)
+	r.out.AddTo(&res)
 	return res
 }
 
@@ -126,7 +126,7 @@ func (r *running) lost(why string) driver.CodeResult {
 	if res.Cause == "" {
 		res.Cause = driver.CauseLost
 	}
-	r.out.Fill(&res)
+	r.out.AddTo(&res)
 	res.Error = &driver.CodeError{Name: "DeadKernel", Value: why}
 	return res
 }

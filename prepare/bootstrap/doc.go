@@ -1,9 +1,9 @@
-// Package bootstrap brings a workspace to a state that was described: what must
-// exist before anyone works in it.
+// Package bootstrap reconciles a workspace with a declared state: template, files,
+// skills and commands that must exist before the workspace is used.
 //
 // A [Spec] lists what is wanted: a template, files, skills, and commands. Apply
-// compares it with what is there and does what is missing, in that order and, within
-// each kind, in the order of declaration:
+// compares the Spec with the workspace and does what is missing, in that order and,
+// within each kind, in the order of declaration:
 //
 //	r := bootstrap.New(st, nil)
 //	report, err := r.Apply(ctx, bootstrap.Spec{
@@ -16,22 +16,22 @@
 //
 // # What is done again
 //
-// Each entry has a fingerprint of all that it says (content, mode, environment,
-// directory, inputs, salt). It is done where there is no record of it, where the
-// fingerprint changed, or where what it made is not as it was: a file that was
-// edited or removed, a marker or an observed path that is gone. Otherwise nothing
-// is started, and nothing is read whose size, time and mode are what they were.
+// Each entry has a fingerprint of its declaration (content, mode, environment,
+// directory, inputs, salt). Apply does an entry if there is no record of it, if the
+// fingerprint changed, or if its result drifted: a file was edited or removed, or a
+// marker or an observed path is gone. Otherwise nothing is started, and no file with
+// unchanged stat data is read.
 //
 // # What survives
 //
-// Each entry is recorded when it is done, in the memory of package stage, which no
-// program inside can change. A process that is killed leaves what it had done, and
-// the next Apply goes on from there. Two processes that prepare one workspace take
-// turns; the second finds everything done.
+// Each entry is recorded when it is done, in the state of package stage, which no
+// program inside the workspace can change. After a crash the next Apply continues
+// with the first entry that is not recorded. Two processes that prepare one workspace
+// are serialized by a lock; the second finds everything done.
 //
-// An optional entry that fails is a warning in the report. It is not tried again
-// until it is changed, and says so each time.
+// A failed optional entry is a warning in the report. It is not tried again until its
+// declaration changes; each report repeats the warning.
 //
-// Templates and bootstrap commands as skillgym has them are [Template]; callbacks
-// that run once, when a workspace was made, are [Hook].
+// [Template] has templates and bootstrap commands as in skillgym. A [Hook] is a
+// callback that runs once, after a workspace was created.
 package bootstrap

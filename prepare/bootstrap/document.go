@@ -16,8 +16,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// document is a Spec as people write it in YAML.
-type document struct {
+// specDocument is the YAML form of a Spec.
+type specDocument struct {
 	Version  int               `json:"version"`
 	Template *string           `json:"template"`
 	Files    []documentFile    `json:"files"`
@@ -57,11 +57,11 @@ type documentCommand struct {
 	Optional bool              `json:"optional"`
 }
 
-// ParseSpec reads a spec in YAML, strictly. Paths of the host are relative to dir.
-// Skills without a directory are found by find; nil is that there are none. One that
-// is optional and not found is a warning of Apply.
+// ParseSpec decodes a spec in YAML, strictly. Paths of the host are relative to dir.
+// find looks up skills without a directory; it may be nil. An optional skill that is
+// not found is a warning of Apply.
 func ParseSpec(data []byte, dir string, find func(name string) (SkillInfo, error)) (Spec, error) {
-	var doc document
+	var doc specDocument
 	if err := decodeYAML(data, &doc); err != nil {
 		return Spec{}, fmt.Errorf("bootstrap: read the spec: %w", err)
 	}
@@ -71,9 +71,9 @@ func ParseSpec(data []byte, dir string, find func(name string) (SkillInfo, error
 	spec := Spec{Prune: doc.Prune}
 	if doc.Template != nil {
 		if *doc.Template == "" {
-			return Spec{}, fmt.Errorf("bootstrap: read the spec: template: %w: it is empty; it is a directory, or left out", fault.InvalidArgument)
+			return Spec{}, fmt.Errorf("bootstrap: read the spec: template: %w: the value is empty; give a directory, or omit it", fault.InvalidArgument)
 		}
-		spec.Template = resolve(dir, *doc.Template)
+		spec.Template = resolvePath(dir, *doc.Template)
 	}
 	for _, f := range doc.Files {
 		mode, err := parseMode(f.Mode)
@@ -86,14 +86,14 @@ func ParseSpec(data []byte, dir string, find func(name string) (SkillInfo, error
 		spec.Files = append(spec.Files, File{Input: &in})
 	}
 	for _, k := range doc.Skills {
-		skill, err := k.skill(dir, find)
+		skill, err := k.toSkill(dir, find)
 		if err != nil {
 			return Spec{}, err
 		}
 		spec.Skills = append(spec.Skills, skill)
 	}
 	for i, c := range doc.Commands {
-		cmd, err := c.command()
+		cmd, err := c.toCommand()
 		if err != nil {
 			return Spec{}, fmt.Errorf("bootstrap: command %d: %w", i, err)
 		}
@@ -102,7 +102,7 @@ func ParseSpec(data []byte, dir string, find func(name string) (SkillInfo, error
 	return spec, nil
 }
 
-// decodeYAML decodes YAML as strictly as we decode JSON.
+// decodeYAML decodes YAML as strictly as JSON.
 func decodeYAML(data []byte, v any) error {
 	n, err := strictyaml.Parse(data, 1<<20)
 	if err != nil {
@@ -125,13 +125,13 @@ func parseMode(s string) (fs.FileMode, error) {
 	}
 	n, err := strconv.ParseUint(s, 8, 32)
 	if err != nil || driver.CheckMode(fs.FileMode(n)) != nil {
-		return 0, fmt.Errorf("mode %q: %w: it is octal, such as \"0755\", and 0777 at most", s, fault.InvalidArgument)
+		return 0, fmt.Errorf("mode %q: %w: a mode is octal, such as \"0755\", and at most 0777", s, fault.InvalidArgument)
 	}
 	return fs.FileMode(n), nil
 }
 
-func (k documentSkill) skill(dir string, find func(string) (SkillInfo, error)) (Skill, error) {
-	s := Skill{Name: k.Name, Dir: resolve(dir, k.Dir), ReadOnly: k.ReadOnly, Optional: k.Optional}
+func (k documentSkill) toSkill(dir string, find func(string) (SkillInfo, error)) (Skill, error) {
+	s := Skill{Name: k.Name, Dir: resolvePath(dir, k.Dir), ReadOnly: k.ReadOnly, Optional: k.Optional}
 	if k.Dir != "" {
 		if s.Name == "" {
 			s.Name = filepath.Base(s.Dir)
@@ -157,7 +157,7 @@ func (k documentSkill) skill(dir string, find func(string) (SkillInfo, error)) (
 	return s, nil
 }
 
-func (c documentCommand) command() (Command, error) {
+func (c documentCommand) toCommand() (Command, error) {
 	cmd := Command{
 		Key: c.Key, Env: c.Env, Cwd: c.Cwd, Stdin: c.Stdin, MarkerPath: c.Marker, ObservedPaths: c.Observed,
 		FingerprintInputs: c.Inputs, FingerprintSalt: c.Salt, Optional: c.Optional,
@@ -173,14 +173,14 @@ func (c documentCommand) command() (Command, error) {
 	if c.Timeout != "" {
 		d, err := time.ParseDuration(c.Timeout)
 		if err != nil || d <= 0 {
-			return Command{}, fmt.Errorf("timeout %q: %w: it is a duration above 0, such as \"10m\", and at most 2562047h", c.Timeout, fault.InvalidArgument)
+			return Command{}, fmt.Errorf("timeout %q: %w: a time-out is a duration above 0, such as \"10m\", and at most 2562047h", c.Timeout, fault.InvalidArgument)
 		}
 		cmd.Timeout = d
 	}
 	return cmd, nil
 }
 
-func resolve(dir, name string) string {
+func resolvePath(dir, name string) string {
 	if name == "" || filepath.IsAbs(name) {
 		return name
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/croft-run/croft/prepare/stage"
 )
 
-// A Hook runs once, after a workspace was made and before it is handed out.
+// A Hook runs once, after a workspace was created and before the caller gets it.
 type Hook func(ctx context.Context, st *stage.Stage) error
 
-// NewHook returns the hook that brings a workspace to the state of the spec.
+// NewHook returns the hook that applies the spec to a workspace.
 func NewHook(spec Spec) Hook {
 	return func(ctx context.Context, st *stage.Stage) error {
 		_, err := New(st, nil).Apply(ctx, spec)
@@ -20,15 +20,15 @@ func NewHook(spec Spec) Hook {
 	}
 }
 
-// cleanupTime bounds the end of a workspace whose hooks failed.
+// cleanupTime bounds the removal of a workspace whose hooks failed.
 const cleanupTime = 30 * time.Second
 
-// RunHooks runs hooks in order. Where one fails, cleanup, which destroys the
-// workspace, is called, and the error says which hook it was.
+// RunHooks runs hooks in order. If a hook fails, RunHooks calls cleanup, which
+// destroys the workspace, and the error names the hook.
 func RunHooks(ctx context.Context, st *stage.Stage, cleanup func(ctx context.Context) error, hooks ...Hook) error {
 	for i, h := range hooks {
 		if h == nil {
-			return fmt.Errorf("bootstrap: workspace init hook %d: %w: it is nil", i, fault.InvalidArgument)
+			return fmt.Errorf("bootstrap: workspace init hook %d: %w: the hook is nil", i, fault.InvalidArgument)
 		}
 	}
 	for i, h := range hooks {

@@ -18,7 +18,7 @@ func TestManifest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(made{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(manifestEntry{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

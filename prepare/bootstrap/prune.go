@@ -11,7 +11,7 @@ import (
 	"github.com/croft-run/croft/prepare/stage"
 )
 
-// prune undoes what is recorded and no longer wanted.
+// prune undoes recorded entries that the spec no longer has.
 func (r *Reconciler) prune(ctx context.Context, h *stage.Session, entries []entry, apply bool, report *Report) error {
 	keys, targets := map[string]bool{}, []string{}
 	for _, e := range entries {
@@ -24,7 +24,7 @@ func (r *Reconciler) prune(ctx context.Context, h *stage.Session, entries []entr
 		if keys[key] {
 			continue
 		}
-		p := &pruning{r: r, rec: h.Prepared[key], wanted: targets, apply: apply}
+		p := &recordPruner{r: r, rec: h.Prepared[key], wanted: targets, apply: apply}
 		err := p.run(ctx)
 		report.Steps = append(report.Steps, p.step)
 		if p.warning != "" {
@@ -48,18 +48,18 @@ func (r *Reconciler) prune(ctx context.Context, h *stage.Session, entries []entr
 	return nil
 }
 
-// A pruning is the end of one record. Only what was put there, and is still as it
-// was, goes.
-type pruning struct {
+// A recordPruner removes one record. It removes only paths that Apply created and that are
+// unchanged.
+type recordPruner struct {
 	r       *Reconciler
 	rec     stage.PreparedRecord
-	wanted  []string // targets of what is wanted
+	wanted  []string // targets of the present spec
 	apply   bool
 	step    Step
 	warning string
 }
 
-func (p *pruning) run(ctx context.Context) error {
+func (p *recordPruner) run(ctx context.Context) error {
 	rec := p.rec
 	p.step = Step{Key: rec.Key, Kind: rec.Kind, Target: rec.Target, Action: ActionForget}
 	switch {
@@ -67,7 +67,7 @@ func (p *pruning) run(ctx context.Context) error {
 		p.step.Reason = "it had failed"
 		return nil
 	case rec.Kind == KindTemplate:
-		return p.template(ctx)
+		return p.pruneTemplate(ctx)
 	case rec.Kind == KindCommand && rec.Seen == "":
 		p.step.Reason = "what the command made stays"
 		return nil
@@ -75,12 +75,12 @@ func (p *pruning) run(ctx context.Context) error {
 		p.step.Reason = rec.Target + " is wanted otherwise"
 		return nil
 	}
-	same, err := p.r.recognises(ctx, rec)
+	same, err := p.r.isUnchanged(ctx, rec)
 	switch {
 	case fault.Of(err) == fault.NotFound:
 		p.step.Reason = rec.Target + " is gone already"
 		return nil
-	case err != nil && fault.Of(err) != fault.SandboxViolation: // which is a symlink in its place
+	case err != nil && fault.Of(err) != fault.SandboxViolation: // SandboxViolation: a symlink in its place
 		return err
 	case !same:
 		p.step.Reason = "it was changed since, and stays"
@@ -94,13 +94,13 @@ func (p *pruning) run(ctx context.Context) error {
 	return p.r.st.Remove(ctx, rec.Target)
 }
 
-// isWanted reports whether a path is, is in, or holds what is wanted.
-func (p *pruning) isWanted(name string) bool {
-	return slices.ContainsFunc(p.wanted, func(t string) bool { return within(name, t) || within(t, name) })
+// isWanted reports whether a path equals, is below, or contains a target of the spec.
+func (p *recordPruner) isWanted(name string) bool {
+	return slices.ContainsFunc(p.wanted, func(t string) bool { return isWithin(name, t) || isWithin(t, name) })
 }
 
-// recognises reports whether what a record tells of is as it was made.
-func (r *Reconciler) recognises(ctx context.Context, rec stage.PreparedRecord) (bool, error) {
+// isUnchanged reports whether the result of a record is unchanged.
+func (r *Reconciler) isUnchanged(ctx context.Context, rec stage.PreparedRecord) (bool, error) {
 	now, err := stage.FingerprintInside(ctx, r.ws, rec.Target)
 	if err != nil || rec.Seen == "" {
 		return false, err
@@ -115,15 +115,15 @@ func (r *Reconciler) recognises(ctx context.Context, rec stage.PreparedRecord) (
 	return err == nil && sum == rec.Source && !modeChanged(ctx, r, rec.Target, rec), err
 }
 
-// template removes what a template brought, file by file.
-func (p *pruning) template(ctx context.Context) error {
+// pruneTemplate removes the entries of a template, file by file.
+func (p *recordPruner) pruneTemplate(ctx context.Context) error {
 	m, err := decodeManifest(p.rec.Made)
 	if err != nil || len(m) == 0 {
 		p.step.Reason = "what it brought is not recorded, and stays"
 		p.warning = "the files of the template stay: it is not recorded which they are"
 		return err
 	}
-	there, err := p.r.looks(ctx, m)
+	there, err := p.r.fingerprints(ctx, m)
 	if err != nil {
 		return err
 	}
@@ -142,8 +142,8 @@ func (p *pruning) template(ctx context.Context) error {
 		p.step.Action = ActionPrune
 	}
 	if len(stays) > 0 {
-		p.step.Reason = some(stays) + " stays"
-		p.warning = some(stays) + " was changed since, or is wanted otherwise, and stays"
+		p.step.Reason = firstNames(stays) + " stays"
+		p.warning = firstNames(stays) + " was changed since, or is wanted otherwise, and stays"
 	}
 	if !p.apply {
 		return nil
@@ -151,9 +151,9 @@ func (p *pruning) template(ctx context.Context) error {
 	return p.r.removeMade(ctx, goes, there)
 }
 
-// removeMade removes files, and directories that are empty then.
-func (r *Reconciler) removeMade(ctx context.Context, names []string, there map[string]seen) error {
-	for _, name := range slices.Backward(names) { // what is in a directory comes after it
+// removeMade removes files, and then directories that are empty.
+func (r *Reconciler) removeMade(ctx context.Context, names []string, there map[string]presentEntry) error {
+	for _, name := range slices.Backward(names) { // children follow their directory
 		err := r.ws.Remove(ctx, name, nil)
 		if err != nil && fault.Of(err) != fault.NotFound && !there[name].dir {
 			return err
@@ -162,8 +162,8 @@ func (r *Reconciler) removeMade(ctx context.Context, names []string, there map[s
 	return nil
 }
 
-// some names the first of several.
-func some(names []string) string {
+// firstNames returns the first of several names.
+func firstNames(names []string) string {
 	if len(names) == 1 {
 		return names[0]
 	}

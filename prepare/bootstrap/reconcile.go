@@ -19,8 +19,8 @@ type Options struct {
 	Now func() time.Time // nil is time.Now
 }
 
-// A Reconciler brings one workspace to the state that a spec describes. It is safe
-// for concurrent use.
+// A Reconciler brings one workspace to the state of a spec. It is safe for concurrent
+// use.
 type Reconciler struct {
 	st  *stage.Stage
 	ws  *workspace.Workspace
@@ -40,21 +40,21 @@ func New(st *stage.Stage, opts *Options) *Reconciler {
 	return r
 }
 
-// An Action says what is done about an entry.
+// An Action says what is done with an entry.
 type Action string
 
 // Actions.
 const (
-	ActionNone   Action = "none"   // it is as it should be
-	ActionCreate Action = "create" // it was never done here
-	ActionUpdate Action = "update" // the entry, or what it comes from, changed
-	ActionRepair Action = "repair" // what it made is not as it was
-	ActionPrune  Action = "prune"  // it is no longer wanted, and removed
-	ActionForget Action = "forget" // it is no longer wanted, and what it made stays, for the reason that is given
-	ActionFailed Action = "failed" // it failed; an optional one that failed before is not tried again until it is changed
+	ActionNone   Action = "none"   // nothing to do
+	ActionCreate Action = "create" // there is no record of it
+	ActionUpdate Action = "update" // its declaration, or its source, changed
+	ActionRepair Action = "repair" // its result drifted
+	ActionPrune  Action = "prune"  // it is no longer wanted; its result is removed
+	ActionForget Action = "forget" // it is no longer wanted; its result stays, for the given reason
+	ActionFailed Action = "failed" // it failed; an optional entry is not tried again until its declaration changes
 )
 
-// A Step is what was, or would be, done about one entry.
+// A Step is what was done, or would be done, with one entry.
 type Step struct {
 	Key    string `json:"key"`
 	Kind   string `json:"kind"`
@@ -66,52 +66,53 @@ type Step struct {
 // A Report says what Apply did, or Plan would do.
 type Report struct {
 	Steps    []Step   `json:"steps"`
-	Warnings []string `json:"warnings,omitempty"` // of optional entries that failed, and of what stayed out of a tree, or as others left it
+	Warnings []string `json:"warnings,omitempty"` // failed optional entries, files that were left out, and files that stay as the workspace has them
 }
 
-// Changed reports whether anything is to be done.
+// Changed reports whether there is anything to do.
 func (r Report) Changed() bool {
 	return slices.ContainsFunc(r.Steps, func(s Step) bool { return s.Action != ActionNone && s.Action != ActionFailed })
 }
 
-// A doer does one kind of entry.
-type doer interface {
-	// judge says what is to be done. rec is the record of the last time; its Seen,
-	// Source and Digest may be brought up to date, which is told by refreshed.
-	judge(ctx context.Context, rec stage.PreparedRecord) (v verdict, err error)
+// A entryHandler implements one kind of entry.
+type entryHandler interface {
+	// compare compares the entry with the workspace. rec is the last record. compare may
+	// update its Seen, Source and Digest, and then sets refreshed.
+	compare(ctx context.Context, rec stage.PreparedRecord) (v comparison, err error)
 
-	// apply does it, and fills what the record needs beside the fingerprint. notes
-	// are what the caller should know.
+	// apply does the entry, and fills the record, except its fingerprint. notes are
+	// warnings for the caller.
 	apply(ctx context.Context, h *stage.Session, rec *stage.PreparedRecord) (notes []string, err error)
 }
 
-// A verdict is what judge found.
-type verdict struct {
+// A comparison is the result of compare.
+type comparison struct {
 	fingerprint string
-	drift       string   // what is not as it was, "" for nothing
-	notes       []string // what the caller should know in any case
+	drift       string   // what drifted; "" is nothing
+	notes       []string // warnings for the caller in any case
 	refreshed   *stage.PreparedRecord
 }
 
-// A looker is a doer that looks at paths of the workspace which others may make.
-type looker interface{ looksAt() []string }
+// A pathDependent is an entryHandler that depends on paths of the workspace which other entries may
+// create.
+type pathDependent interface{ dependsOn() []string }
 
-// Apply brings the workspace to the state of the spec. The report has what was
-// done, also where it returns an error: that of the first required entry that
-// failed, with the output of a command that did.
+// Apply brings the workspace to the state of the spec. The report has what was done,
+// also with an error. The error is that of the first required entry that failed, with
+// the output of a failed command.
 func (r *Reconciler) Apply(ctx context.Context, spec Spec) (Report, error) {
 	return r.reconcile(ctx, spec, true)
 }
 
-// Plan says what Apply would do, and does nothing. What depends on an entry that
-// is yet to be done may come out otherwise.
+// Plan returns what Apply would do, and changes nothing. Entries that depend on an
+// entry which is yet to be done may differ.
 func (r *Reconciler) Plan(ctx context.Context, spec Spec) (Report, error) {
 	return r.reconcile(ctx, spec, false)
 }
 
 func (r *Reconciler) reconcile(ctx context.Context, spec Spec, apply bool) (Report, error) {
 	report := Report{Steps: []Step{}}
-	entries, err := spec.entries(r)
+	entries, err := spec.listEntries(r)
 	if err != nil {
 		return report, err
 	}
@@ -120,12 +121,12 @@ func (r *Reconciler) reconcile(ctx context.Context, spec Spec, apply bool) (Repo
 		return report, err
 	}
 	defer h.End()
-	stale := false // a record was brought up to date, and nothing else
+	stale := false // a record was updated, and nothing else
 	for _, e := range entries {
 		if err := ctx.Err(); err != nil {
 			return report, fmt.Errorf("bootstrap: %s: %w", e.key, err)
 		}
-		refreshed, err := r.one(ctx, h, e, apply, &report)
+		refreshed, err := r.reconcileEntry(ctx, h, e, apply, &report)
 		stale = stale || refreshed
 		if err != nil {
 			return report, err
@@ -142,11 +143,11 @@ func (r *Reconciler) reconcile(ctx context.Context, spec Spec, apply bool) (Repo
 	return report, nil
 }
 
-// one judges an entry and does it where that is needed.
-func (r *Reconciler) one(ctx context.Context, h *stage.Session, e entry, apply bool, report *Report) (refreshed bool, err error) {
+// reconcileEntry compares an entry and applies it if needed.
+func (r *Reconciler) reconcileEntry(ctx context.Context, h *stage.Session, e entry, apply bool, report *Report) (refreshed bool, err error) {
 	rec, known := h.Prepared[e.key]
 	step := Step{Key: e.key, Kind: e.kind, Target: e.target}
-	v, err := e.do.judge(ctx, rec)
+	v, err := e.do.compare(ctx, rec)
 	if !apply && fault.Of(err) == fault.NotFound && report.Changed() {
 		step.Action, step.Reason = ActionCreate, "unless what is done before it changes that: "+err.Error()
 		report.Steps = append(report.Steps, step)
@@ -155,11 +156,11 @@ func (r *Reconciler) one(ctx context.Context, h *stage.Session, e entry, apply b
 	if err != nil {
 		step.Action = ActionFailed
 		report.Steps = append(report.Steps, step)
-		return false, r.failed(ctx, h, e, "", apply, err, report)
+		return false, r.optionalFailure(ctx, h, e, "", apply, err, report)
 	}
-	step.Action, step.Reason = decide(rec, known, v)
+	step.Action, step.Reason = decideAction(rec, known, v)
 	if !apply && step.Action == ActionNone {
-		step.Action, step.Reason = foresee(e, report.Steps)
+		step.Action, step.Reason = predictAction(e, report.Steps)
 	}
 	report.Steps = append(report.Steps, step)
 	for _, n := range v.notes {
@@ -178,11 +179,11 @@ func (r *Reconciler) one(ctx context.Context, h *stage.Session, e entry, apply b
 	if !apply {
 		return false, nil
 	}
-	return false, r.do(ctx, h, e, rec, v, report)
+	return false, r.applyEntry(ctx, h, e, rec, v, report)
 }
 
-// do does an entry, and records it.
-func (r *Reconciler) do(ctx context.Context, h *stage.Session, e entry, rec stage.PreparedRecord, v verdict, report *Report) error {
+// applyEntry applies an entry, and records it.
+func (r *Reconciler) applyEntry(ctx context.Context, h *stage.Session, e entry, rec stage.PreparedRecord, v comparison, report *Report) error {
 	next := stage.PreparedRecord{
 		Key: e.key, Kind: e.kind, Fingerprint: v.fingerprint, Target: e.target, Source: rec.Source, Digest: rec.Digest, Seen: rec.Seen, Made: rec.Made,
 	}
@@ -195,24 +196,24 @@ func (r *Reconciler) do(ctx context.Context, h *stage.Session, e entry, rec stag
 	}
 	if err != nil {
 		report.Steps[len(report.Steps)-1].Action = ActionFailed
-		return r.failed(ctx, h, e, v.fingerprint, true, err, report)
+		return r.optionalFailure(ctx, h, e, v.fingerprint, true, err, report)
 	}
 	next.PreparedAt = r.now().UTC()
 	h.Prepared[e.key] = next
 	return h.Save(ctx)
 }
 
-// foresee says what becomes of an entry with nothing to do, where what it looks at
-// is to change before its turn.
-func foresee(e entry, before []Step) (Action, string) {
-	l, ok := e.do.(looker)
+// predictAction returns the action of an entry with nothing to do, if an earlier step
+// changes a path that the entry depends on.
+func predictAction(e entry, before []Step) (Action, string) {
+	l, ok := e.do.(pathDependent)
 	if !ok {
 		return ActionNone, ""
 	}
-	for _, name := range l.looksAt() {
+	for _, name := range l.dependsOn() {
 		for _, s := range before {
 			does := s.Action == ActionCreate || s.Action == ActionUpdate || s.Action == ActionRepair
-			if does && s.Kind != KindCommand && s.Target != "" && (within(name, s.Target) || within(s.Target, name)) {
+			if does && s.Kind != KindCommand && s.Target != "" && (isWithin(name, s.Target) || isWithin(s.Target, name)) {
 				return ActionUpdate, s.Target + " changes before it"
 			}
 		}
@@ -220,11 +221,11 @@ func foresee(e entry, before []Step) (Action, string) {
 	return ActionNone, ""
 }
 
-// within reports whether a path is another, or below it.
-func within(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
+// isWithin reports whether name is dir, or below dir.
+func isWithin(name, dir string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
 
-// decide compares what is wanted with what is recorded.
-func decide(rec stage.PreparedRecord, known bool, v verdict) (Action, string) {
+// decideAction compares the declaration with the record.
+func decideAction(rec stage.PreparedRecord, known bool, v comparison) (Action, string) {
 	switch {
 	case !known:
 		return ActionCreate, ""
@@ -238,9 +239,9 @@ func decide(rec stage.PreparedRecord, known bool, v verdict) (Action, string) {
 	return ActionNone, ""
 }
 
-// failed makes the failure of an optional entry a warning, which is remembered
-// where the entry has a fingerprint.
-func (r *Reconciler) failed(ctx context.Context, h *stage.Session, e entry, print string, apply bool, err error, report *Report) error {
+// optionalFailure turns the failure of an optional entry into a warning, which is recorded if
+// the entry has a fingerprint.
+func (r *Reconciler) optionalFailure(ctx context.Context, h *stage.Session, e entry, print string, apply bool, err error, report *Report) error {
 	if !e.optional || ctx.Err() != nil {
 		return fmt.Errorf("bootstrap: %s: %w", e.key, err)
 	}
@@ -253,9 +254,9 @@ func (r *Reconciler) failed(ctx context.Context, h *stage.Session, e entry, prin
 	return h.Save(ctx)
 }
 
-// missing reports whether nothing is at a path. A symlink that leads out of the
-// workspace, such as that to the interpreter of a virtual environment, is something.
-func (r *Reconciler) missing(ctx context.Context, name string) (bool, error) {
+// isMissing reports whether a path does not exist. A symlink that leaves the workspace,
+// such as that to the interpreter of a virtual environment, exists.
+func (r *Reconciler) isMissing(ctx context.Context, name string) (bool, error) {
 	_, err := r.ws.Stat(ctx, name, nil)
 	if fault.Of(err) == fault.SandboxViolation {
 		_, err = r.ws.Stat(ctx, name, &workspace.StatOptions{NoFollow: true})

@@ -17,16 +17,16 @@ import (
 	"github.com/croft-run/croft/prepare/stage"
 )
 
-// SkillFile is the file that makes a directory a skill.
+// SkillFile is the file that marks a directory as a skill.
 const SkillFile = "SKILL.md"
 
-// maxDoc bounds what is read of one document of a skill.
+// maxDoc bounds the size of one document of a skill.
 const maxDoc = 1 << 20
 
-// Skills are the skills in some directories of the host: each directory below one
-// of the roots that holds a SKILL.md.
+// Skills are the skills in directories of the host: each directory below one of the
+// roots that has a SKILL.md.
 type Skills struct {
-	Roots []string // of two skills of one name, that of the earlier root counts
+	Roots []string // of skills with the same name, the one in the first root is used
 }
 
 // SkillInfo describes a skill.
@@ -36,7 +36,7 @@ type SkillInfo struct {
 	Dir         string `json:"-"`
 }
 
-// List lists the skills, sorted by name. A root that is missing has none.
+// List lists the skills, sorted by name. A missing root has no skills.
 func (s *Skills) List(ctx context.Context) ([]SkillInfo, error) {
 	found := map[string]SkillInfo{}
 	for _, root := range s.Roots {
@@ -65,7 +65,7 @@ func (s *Skills) List(ctx context.Context) ([]SkillInfo, error) {
 	return list, nil
 }
 
-// Find returns a skill by its name. The error lists those that there are.
+// Find returns a skill by its name. The error lists the existing skills.
 func (s *Skills) Find(ctx context.Context, name string) (SkillInfo, error) {
 	list, err := s.List(ctx)
 	if err != nil {
@@ -79,13 +79,13 @@ func (s *Skills) Find(ctx context.Context, name string) (SkillInfo, error) {
 		names = append(names, info.Name)
 	}
 	if len(names) == 0 {
-		return SkillInfo{}, fmt.Errorf("bootstrap: skill %.80q: %w: there are none; skills in croft.yaml lists the directories that they are looked for in", name, fault.NotFound)
+		return SkillInfo{}, fmt.Errorf("bootstrap: skill %.80q: %w: no skill was found; set skills in croft.yaml to directories with skills", name, fault.NotFound)
 	}
-	return SkillInfo{}, fmt.Errorf("bootstrap: skill %.80q: %w: there are %s", name, fault.NotFound, strings.Join(names, ", "))
+	return SkillInfo{}, fmt.Errorf("bootstrap: skill %.80q: %w: the skills are %s", name, fault.NotFound, strings.Join(names, ", "))
 }
 
-// readSkill describes the skill in a directory; false where there is none. Its
-// name is the one that it says, or that of the directory.
+// readSkill describes the skill in a directory; false if there is no skill. Its name
+// is that of the front matter, or of the directory.
 func readSkill(dir string) (SkillInfo, bool) {
 	data, err := readDoc(dir, SkillFile)
 	if err != nil {
@@ -105,8 +105,8 @@ func readSkill(dir string) (SkillInfo, bool) {
 	return info, stage.CheckSkillName(info.Name) == nil
 }
 
-// decodeFront reads what describes a skill, which is as plain as what prep reads: a
-// few lines must not mean gigabytes.
+// decodeFront decodes the front matter of a skill as strictly as a spec. It prevents
+// YAML expansion, where a few lines become gigabytes.
 func decodeFront(front string, v any) error {
 	n, err := strictyaml.Parse([]byte(front), maxDoc)
 	if err != nil {
@@ -115,8 +115,8 @@ func decodeFront(front string, v any) error {
 	return yaml.NodeToValue(n, v)
 }
 
-// oneLine makes one line of a text, and cuts it where it is longer than a
-// description should be: it stands in a list.
+// oneLine joins the lines of a text, and truncates it to the length of a description
+// in a list.
 func oneLine(text string) string {
 	const most = 1024
 	text = strings.Join(strings.Fields(text), " ")
@@ -126,7 +126,7 @@ func oneLine(text string) string {
 	return text
 }
 
-// frontMatter splits what is between two lines of dashes from the rest.
+// frontMatter splits the text between two lines of dashes from the rest.
 func frontMatter(text string) (front, rest string) {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	after, ok := strings.CutPrefix(text, "---\n")
@@ -140,7 +140,7 @@ func frontMatter(text string) (front, rest string) {
 	return front, strings.TrimLeft(strings.TrimLeft(rest, "-"), "\n")
 }
 
-// Body returns the instructions of a skill: SKILL.md without what describes it.
+// Body returns the instructions of a skill: SKILL.md without the front matter.
 func (i SkillInfo) Body() (string, error) {
 	data, err := readDoc(i.Dir, SkillFile)
 	if err != nil {
@@ -150,14 +150,14 @@ func (i SkillInfo) Body() (string, error) {
 	return body, nil
 }
 
-// Docs lists the documents of a skill beside SKILL.md: Markdown and text, by their
-// paths in it.
+// Docs lists the documents of a skill except SKILL.md: Markdown and text files, by
+// their paths in the skill.
 func (i SkillInfo) Docs() ([]string, error) {
 	root, err := os.OpenRoot(i.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("bootstrap: skill %s: %w: %w", i.Name, fault.Of(err), err)
 	}
-	defer root.Close() //nolint:errcheck // only read from
+	defer root.Close() //nolint:errcheck // read only
 	docs := []string{}
 	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -178,16 +178,17 @@ func (i SkillInfo) Docs() ([]string, error) {
 // Doc returns a document of a skill.
 func (i SkillInfo) Doc(name string) (string, error) { return readDoc(i.Dir, name) }
 
-// readDoc reads a document below a directory, never one outside.
+// readDoc reads a document below a directory. os.Root prevents that a symlink leads
+// to a file outside.
 func readDoc(dir, name string) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return "", fmt.Errorf("bootstrap: read %s: %w: %w", dir, fault.Of(err), err)
 	}
-	defer root.Close() //nolint:errcheck // only read from
+	defer root.Close() //nolint:errcheck // read only
 	info, err := root.Stat(name)
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxDoc) {
-		return "", fmt.Errorf("bootstrap: read %q: %w: it is no file of at most %d bytes", name, fault.InvalidArgument, maxDoc)
+		return "", fmt.Errorf("bootstrap: read %q: %w: a document is a file of at most %d bytes", name, fault.InvalidArgument, maxDoc)
 	}
 	var data []byte
 	if err == nil {
@@ -195,7 +196,7 @@ func readDoc(dir, name string) (string, error) {
 	}
 	if err != nil {
 		code := fault.Of(err)
-		if code == fault.Internal { // os.Root has no sentinel for a path that escapes
+		if code == fault.Internal { // os.Root has no sentinel error for a path that escapes
 			code = fault.SandboxViolation
 		}
 		return "", fmt.Errorf("bootstrap: read %q: %w: %w", name, code, err)

@@ -18,45 +18,46 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Spec is what must exist in a workspace before anyone works in it.
+// A Spec is what must exist in a workspace before it is used.
 type Spec struct {
-	// Template is a directory of the host whose contents the workspace has at its
-	// top; "" is none. What of it is gone is put back, and what changes there is
-	// brought in; what somebody changed in the workspace is their work, and stays.
+	// Template is a directory of the host whose content is copied to the root of the
+	// workspace; "" is no template. Entries that are gone are restored, and changes
+	// of the template are copied. Entries that were changed in the workspace are
+	// kept.
 	Template string
 	Files    []File
 	Skills   []Skill
 	Commands []Command
 
-	// Prune undoes what an earlier spec brought about and this one does not have:
-	// what was put there, and is still as it was, is removed. What was changed
-	// since, and what commands made, stays.
+	// Prune undoes entries that an earlier spec had and this one does not: files that
+	// Apply created and that are unchanged are removed. Changed files, and what
+	// commands created, stay.
 	Prune bool
 }
 
-// A File is a file, or an input, that must be there.
+// A File is a file, or an input, that must exist.
 type File struct {
-	Key      string       // "" is made of the target
+	Key      string       // default: derived from the target
 	Target   string       // in the workspace; "" is the default of Input
 	Content  []byte       // of a file without Input; nil is an empty file
 	Mode     fs.FileMode  // 0 is 0o644
-	Input    *stage.Input // where it comes from, in place of Content
+	Input    *stage.Input // source, instead of Content
 	Optional bool
 }
 
-// A Skill is a directory that must be at skills/<name>.
+// A Skill is a directory that must exist at skills/<name>.
 type Skill struct {
 	Name     string
 	Dir      string // of the host
-	ReadOnly bool   // programs can't write to it; by default they may, as to any working copy
+	ReadOnly bool   // programs can't write to it; the default is a working copy
 	Optional bool
 
-	Lost error // why there is no Dir; it is what preparing the skill fails with
+	Lost error // why Dir is missing; preparing the skill fails with it
 }
 
-// A Command is a program that must have been run.
+// A Command is a program that must have run.
 type Command struct {
-	Key     string // "" is made of all that is fingerprinted but inputs
+	Key     string // default: derived from the fingerprint without inputs
 	Cmd     string
 	Args    []string
 	Env     map[string]string
@@ -65,17 +66,17 @@ type Command struct {
 	Timeout time.Duration // 0 is DefaultTimeout
 	Limits  driver.Limits
 
-	MarkerPath        string   // what says that it was run, by being there; a file is made where the command makes nothing, and it is run again without
-	ObservedPaths     []string // files and directories that it makes, without which it is run again
-	FingerprintInputs []string // files whose content counts
-	FingerprintSalt   string   // what else counts
+	MarkerPath        string   // file whose existence means that the command ran; created if the command does not create it
+	ObservedPaths     []string // files and directories that it creates; if one is missing, the command runs again
+	FingerprintInputs []string // files whose content is part of the fingerprint
+	FingerprintSalt   string   // further text of the fingerprint
 	Optional          bool
 }
 
-// DefaultTimeout is that of a command: long enough to install things.
+// DefaultTimeout is the time-out of a command: long enough to install packages.
 const DefaultTimeout = 15 * time.Minute
 
-// Kinds of entries, in the order in which they are done.
+// Kinds of entries, in the order in which they are applied.
 const (
 	KindTemplate = "template"
 	KindFile     = "file"
@@ -83,29 +84,29 @@ const (
 	KindCommand  = "command"
 )
 
-// An entry is one thing that a spec wants.
+// An entry is one wanted item of a spec.
 type entry struct {
 	key, kind string
 	optional  bool
-	target    string // what it makes, "" where that is not one path
-	do        doer
+	target    string // the path that it creates; "" if that is not one path
+	do        entryHandler
 }
 
-// entries lists what the spec wants, in order, each under a key of its own.
-func (s Spec) entries(r *Reconciler) ([]entry, error) {
+// listEntries lists the entries of the spec, in order, each with its own key.
+func (s Spec) listEntries(r *Reconciler) ([]entry, error) {
 	var list []entry
 	if s.Template != "" {
-		list = append(list, entry{key: "template", kind: KindTemplate, do: &templateDoer{r, s.Template, s.Prune}})
+		list = append(list, entry{key: "template", kind: KindTemplate, do: &templateHandler{r, s.Template, s.Prune}})
 	}
 	skills := map[string]entry{}
 	for _, k := range s.Skills {
-		if err := k.check(); err != nil {
+		if err := k.validate(); err != nil {
 			return nil, err
 		}
 		if _, dup := skills[k.Name]; dup {
 			return nil, fmt.Errorf("bootstrap: skill %q: %w: two entries have this name", k.Name, fault.InvalidArgument)
 		}
-		skills[k.Name] = entry{"skill:" + k.Name, KindSkill, k.Optional, k.target(), &skillDoer{r, k}}
+		skills[k.Name] = entry{"skill:" + k.Name, KindSkill, k.Optional, k.targetPath(), &skillHandler{r, k}}
 	}
 	take := func(name string) {
 		if e, left := skills[name]; left {
@@ -114,12 +115,12 @@ func (s Spec) entries(r *Reconciler) ([]entry, error) {
 		}
 	}
 	for _, f := range s.Files {
-		e, err := f.entry(r)
+		e, err := f.toEntry(r)
 		if err != nil {
 			return nil, err
 		}
-		if in, ok := e.do.(*inputDoer); ok {
-			take(in.skill()) // before what is taken of it
+		if in, ok := e.do.(*inputHandler); ok {
+			take(in.skillName()) // before the file that is in it
 		}
 		list = append(list, e)
 	}
@@ -127,31 +128,31 @@ func (s Spec) entries(r *Reconciler) ([]entry, error) {
 		take(k.Name)
 	}
 	for _, c := range s.Commands {
-		e, err := c.entry(r)
+		e, err := c.toEntry(r)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, e)
 	}
-	return distinct(list)
+	return checkDistinct(list)
 }
 
-func (k Skill) target() string { return path.Join(stage.DirSkills, k.Name) }
+func (k Skill) targetPath() string { return path.Join(stage.DirSkills, k.Name) }
 
-func (k Skill) check() error {
+func (k Skill) validate() error {
 	if k.Dir == "" && k.Lost == nil {
-		return fmt.Errorf("bootstrap: skill %.80q: %w: it has no directory", k.Name, fault.InvalidArgument)
+		return fmt.Errorf("bootstrap: skill %.80q: %w: the skill has no directory", k.Name, fault.InvalidArgument)
 	}
 	return stage.CheckSkillName(k.Name)
 }
 
-func (c Command) entry(r *Reconciler) (entry, error) {
+func (c Command) toEntry(r *Reconciler) (entry, error) {
 	if c.Cmd == "" {
 		return entry{}, fmt.Errorf("bootstrap: command: %w: cmd is empty", fault.InvalidArgument)
 	}
 	key := c.Key
 	if key == "" {
-		key = "cmd:" + c.base()[:16]
+		key = "cmd:" + c.declarationFingerprint()[:16]
 	}
 	if c.MarkerPath != "" {
 		marker, err := r.ws.Clean(c.MarkerPath)
@@ -159,7 +160,7 @@ func (c Command) entry(r *Reconciler) (entry, error) {
 			return entry{}, fmt.Errorf("bootstrap: %s: marker: %w", key, err)
 		}
 		if marker == "." {
-			return entry{}, fmt.Errorf("bootstrap: %s: marker %q: %w: it is the workspace itself, which is always there", key, c.MarkerPath, fault.InvalidArgument)
+			return entry{}, fmt.Errorf("bootstrap: %s: marker %q: %w: the path is the workspace itself, which always exists", key, c.MarkerPath, fault.InvalidArgument)
 		}
 		c.MarkerPath = marker
 	}
@@ -170,13 +171,13 @@ func (c Command) entry(r *Reconciler) (entry, error) {
 			}
 		}
 	}
-	return entry{key, KindCommand, c.Optional, c.MarkerPath, &commandDoer{r, c}}, nil
+	return entry{key, KindCommand, c.Optional, c.MarkerPath, &commandHandler{r, c}}, nil
 }
 
-func (f File) entry(r *Reconciler) (entry, error) {
+func (f File) toEntry(r *Reconciler) (entry, error) {
 	target := f.Target
 	if f.Input != nil && len(f.Content) > 0 {
-		return entry{}, fmt.Errorf("bootstrap: file %q: %w: it has content and an input", f.Target, fault.InvalidArgument)
+		return entry{}, fmt.Errorf("bootstrap: file %q: %w: give content or an input, not both", f.Target, fault.InvalidArgument)
 	}
 	if f.Input != nil {
 		in := *f.Input
@@ -202,21 +203,20 @@ func (f File) entry(r *Reconciler) (entry, error) {
 		key = "file:" + target
 	}
 	if f.Input != nil {
-		return entry{key, KindFile, f.Optional, target, &inputDoer{r, f}}, nil
+		return entry{key, KindFile, f.Optional, target, &inputHandler{r, f}}, nil
 	}
-	return entry{key, KindFile, f.Optional, target, &fileDoer{r, f}}, nil
+	return entry{key, KindFile, f.Optional, target, &fileHandler{r, f}}, nil
 }
 
-// distinct refuses two entries of one key or target. Commands that say the same
-// twice are run twice.
-func distinct(list []entry) ([]entry, error) {
+// checkDistinct refuses two entries with the same key or target. Equal commands run twice.
+func checkDistinct(list []entry) ([]entry, error) {
 	seen, targets := map[string]int{}, map[string]string{}
 	for i := range list {
 		e := &list[i]
 		if seen[e.key]++; seen[e.key] > 1 {
-			c, ok := e.do.(*commandDoer)
+			c, ok := e.do.(*commandHandler)
 			if !ok || c.c.Key != "" {
-				return nil, fmt.Errorf("bootstrap: key %q: %w: two entries have it", e.key, fault.InvalidArgument)
+				return nil, fmt.Errorf("bootstrap: key %q: %w: two entries have this key", e.key, fault.InvalidArgument)
 			}
 			e.key += "#" + strconv.Itoa(seen[e.key])
 		}
@@ -224,15 +224,15 @@ func distinct(list []entry) ([]entry, error) {
 			continue
 		}
 		if other, dup := targets[e.target]; dup {
-			return nil, fmt.Errorf("bootstrap: target %q: %w: %s and %s both make it", e.target, fault.InvalidArgument, other, e.key)
+			return nil, fmt.Errorf("bootstrap: target %q: %w: %s and %s both create it", e.target, fault.InvalidArgument, other, e.key)
 		}
 		targets[e.target] = e.key
 	}
 	return list, nil
 }
 
-// fingerprint is the digest of parts, each preceded by its length.
-func fingerprint(parts ...string) string {
+// digestParts returns the digest of parts, each preceded by its length.
+func digestParts(parts ...string) string {
 	h := sha256.New()
 	var n [8]byte
 	for _, p := range parts {
@@ -243,12 +243,12 @@ func fingerprint(parts ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// base is the fingerprint of what a command says itself.
-func (c Command) base() string {
+// declarationFingerprint returns the fingerprint of the declaration of a command.
+func (c Command) declarationFingerprint() string {
 	parts := []string{"cmd", c.Cmd, strconv.Itoa(len(c.Args))}
 	parts = append(parts, c.Args...)
 	for _, k := range slices.Sorted(maps.Keys(c.Env)) {
 		parts = append(parts, k, c.Env[k])
 	}
-	return fingerprint(append(parts, "in", c.Cwd, c.Stdin, c.FingerprintSalt)...)
+	return digestParts(append(parts, "in", c.Cwd, c.Stdin, c.FingerprintSalt)...)
 }

@@ -23,39 +23,39 @@ import (
 	"github.com/croft-run/croft/internal/flockfile"
 )
 
-// Artifacts keeps named, versioned contents in a bucket. A version, once saved, is
-// never changed and its number never used again. The first is 0.
+// Artifacts stores named, versioned content in a bucket. A saved version never
+// changes, and its number is never reused. The first version is 0.
 //
-// Each version is an object of its own beside a claim, an empty object that can be
-// made once. Whoever makes the claim owns the number, so savers in any number of
-// processes never meet; a claim without content is a save that did not succeed.
-// That is as good as the bucket's promise to make an object only where there is
-// none. Those of S3, Google and Azure keep it; directories don't, so these have a
-// lock: see OpenArtifacts.
+// Each version is an object beside a claim: an empty object that is created only if
+// it does not exist. The writer that creates the claim owns the number, so concurrent
+// writers in any number of processes do not collide. A claim without content is a
+// save that failed. This relies on the bucket's create-if-absent. S3, Google and
+// Azure have it; directories do not, so these use a flock: see OpenArtifacts.
 type Artifacts struct {
-	bucket *blob.Bucket
-	prefix string
-	turn   func(ctx context.Context) (done func(), err error) // of claims
+	bucket     *blob.Bucket
+	prefix     string
+	lockClaims func(ctx context.Context) (done func(), err error) // lock for claims; nil without a directory
 }
 
-// NewArtifacts returns the artifacts below a prefix of a bucket, such as those of
-// a session. Whoever opened the bucket closes it.
+// NewArtifacts returns the artifacts below a prefix of a bucket, such as those of a
+// session. The caller closes the bucket.
 func NewArtifacts(bucket *blob.Bucket, prefix string) *Artifacts {
 	var mu sync.Mutex
-	return &Artifacts{bucket, folder(prefix), func(context.Context) (func(), error) {
+	return &Artifacts{bucket, withSlash(prefix), func(context.Context) (func(), error) {
 		mu.Lock()
 		return mu.Unlock, nil
 	}}
 }
 
-// OpenArtifacts returns the artifacts in a directory of the host, which is made
-// where it is missing; any number of processes may use it. The bucket is the
-// caller's to close.
+// OpenArtifacts returns the artifacts in a directory of the host, which is created if
+// it is missing. Any number of processes may use the directory. The caller closes the
+// bucket.
 func OpenArtifacts(dir, prefix string) (*Artifacts, *blob.Bucket, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("stage: make the artifacts' directory: %w: %w", fault.Of(err), err)
+		return nil, nil, fmt.Errorf("stage: create the artifact directory: %w: %w", fault.Of(err), err)
 	}
-	// Temporary files are beside what they become, on the same file system.
+	// Temporary files are in the same directory as their target, so the rename stays
+	// on one file system.
 	bucket, err := fileblob.OpenBucket(dir, &fileblob.Options{NoTempDir: true})
 	if err != nil {
 		return nil, nil, blobError("open", dir, err)
@@ -63,19 +63,19 @@ func OpenArtifacts(dir, prefix string) (*Artifacts, *blob.Bucket, error) {
 	turn := func(ctx context.Context) (func(), error) {
 		l, err := flockfile.Lock(ctx, filepath.Join(dir, ".lock"))
 		if err != nil {
-			return nil, fmt.Errorf("stage: wait for the artifacts: %w: %w", fault.Of(err), err)
+			return nil, fmt.Errorf("stage: lock the artifact directory: %w: %w", fault.Of(err), err)
 		}
 		return func() { _ = l.Close() }, nil // closing the file releases the lock in any case
 	}
-	return &Artifacts{bucket, folder(prefix), turn}, bucket, nil
+	return &Artifacts{bucket, withSlash(prefix), turn}, bucket, nil
 }
 
 // In returns the artifacts below another prefix of the same bucket.
 func (a *Artifacts) In(prefix string) *Artifacts {
-	return &Artifacts{a.bucket, folder(prefix), a.turn}
+	return &Artifacts{a.bucket, withSlash(prefix), a.lockClaims}
 }
 
-func folder(prefix string) string {
+func withSlash(prefix string) string {
 	if prefix != "" && !strings.HasSuffix(prefix, "/") {
 		prefix += "/"
 	}
@@ -91,18 +91,18 @@ type Artifact struct {
 	Created time.Time `json:"created_at"`
 }
 
-// Ref returns the artifact as an input names it: "artifact://name@version".
+// Ref returns the artifact in the form of Input.From: "artifact://name@version".
 func (a Artifact) Ref() string {
 	return "artifact://" + a.Name + "@" + strconv.Itoa(a.Version)
 }
 
-// Latest as a version is the highest that there is.
+// Latest as a version is the highest existing version.
 const Latest = -1
 
 // ParseRef splits "name@version". Without a version it is Latest.
 func ParseRef(ref string) (name string, version int, err error) {
 	name, version = ref, Latest
-	if at := strings.LastIndexByte(ref, '@'); at >= 0 && digits(ref[at+1:]) {
+	if at := strings.LastIndexByte(ref, '@'); at >= 0 && isDigits(ref[at+1:]) {
 		name = ref[:at]
 		version, err = strconv.Atoi(ref[at+1:])
 		if err != nil || version > maxVersion {
@@ -115,7 +115,7 @@ func ParseRef(ref string) (name string, version int, err error) {
 	return name, version, nil
 }
 
-func digits(s string) bool {
+func isDigits(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
 }
 
@@ -125,8 +125,8 @@ const (
 	maxArtifactName = 512
 )
 
-// CheckName refuses what can't name an artifact: a slash path without empty, "."
-// or ".." elements, of printable UTF-8, which does not end like a version.
+// CheckName refuses invalid artifact names. A valid name is a slash path of printable
+// UTF-8 without empty, "." or ".." elements that does not end like a version.
 func CheckName(name string) error {
 	bad := func(why string) error {
 		return fmt.Errorf("stage: artifact name %.80q: %w: %s", name, fault.InvalidArgument, why)
@@ -141,7 +141,7 @@ func CheckName(name string) error {
 	case strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }):
 		return bad("it has a control character or a backslash")
 	}
-	if at := strings.LastIndexByte(name, '@'); at >= 0 && digits(name[at+1:]) {
+	if at := strings.LastIndexByte(name, '@'); at >= 0 && isDigits(name[at+1:]) {
 		return bad("it ends like a version")
 	}
 	for elem := range strings.SplitSeq(name, "/") {
@@ -152,8 +152,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// SafeName makes a name of one that CheckName may refuse, such as the path of a
-// file: what is not allowed becomes "_".
+// SafeName converts text such as a file path to a valid name: characters that
+// CheckName refuses become "_".
 func SafeName(name string) string {
 	var elems []string
 	for elem := range strings.SplitSeq(strings.ToValidUTF8(name, "_"), "/") {
@@ -171,22 +171,22 @@ func SafeName(name string) string {
 		}
 	}
 	safe := strings.Join(elems, "/")
-	if at := strings.LastIndexByte(safe, '@'); at >= 0 && digits(safe[at+1:]) {
+	if at := strings.LastIndexByte(safe, '@'); at >= 0 && isDigits(safe[at+1:]) {
 		safe = safe[:at] + "_" + safe[at+1:]
 	}
 	return safe
 }
 
-// key is where the objects of a name are. "@" does not occur in an encoded name.
-func (a *Artifacts) key(name string) string { return a.prefix + encodeName(name) + "/@" }
+// objectPrefix is the prefix of the objects of a name. "@" does not occur in an encoded name.
+func (a *Artifacts) objectPrefix(name string) string { return a.prefix + encodeName(name) + "/@" }
 
 func (a *Artifacts) versionKey(name string, version int) string {
-	return fmt.Sprintf("%s%0*d", a.key(name), versionDigits, version)
+	return fmt.Sprintf("%s%0*d", a.objectPrefix(name), versionDigits, version)
 }
 
 const claimSuffix = ".claim"
 
-// encodeName keeps what every bucket takes and encodes the rest.
+// encodeName keeps characters that every bucket accepts and encodes the rest.
 func encodeName(name string) string {
 	var b strings.Builder
 	for _, c := range []byte(name) {
@@ -200,20 +200,20 @@ func encodeName(name string) string {
 	return b.String()
 }
 
-// Save saves what body yields as a new version. Where body or the bucket fails,
-// there is no such version.
+// Save saves body as a new version. If body or the bucket fails, the version does not
+// exist.
 func (a *Artifacts) Save(ctx context.Context, name string, body io.Reader, mime string) (Artifact, error) {
 	if err := CheckName(name); err != nil {
 		return Artifact{}, err
 	}
-	version, err := a.claim(ctx, name)
+	version, err := a.claimVersion(ctx, name)
 	if err != nil {
 		return Artifact{}, err
 	}
 	if mime == "" {
 		mime = "application/octet-stream"
 	}
-	ctx, cancel := context.WithCancel(ctx) // a writer whose context ends makes nothing
+	ctx, cancel := context.WithCancel(ctx) // canceling makes the writer discard the object
 	defer cancel()
 	w, err := a.bucket.NewWriter(ctx, a.versionKey(name, version), &blob.WriterOptions{ContentType: mime, IfNotExist: true})
 	if err != nil {
@@ -222,7 +222,7 @@ func (a *Artifacts) Save(ctx context.Context, name string, body io.Reader, mime 
 	size, err := io.Copy(w, body)
 	if err != nil {
 		cancel()
-		_ = w.Close() // which fails, because of cancel
+		_ = w.Close() // fails, because of cancel
 		return Artifact{}, blobError("save", name, err)
 	}
 	if err := w.Close(); err != nil {
@@ -231,16 +231,16 @@ func (a *Artifacts) Save(ctx context.Context, name string, body io.Reader, mime 
 	return Artifact{Name: name, Version: version, MIME: mime, Size: size, Created: time.Now().UTC()}, nil
 }
 
-// claim takes the next version for itself.
-func (a *Artifacts) claim(ctx context.Context, name string) (int, error) {
-	done, err := a.turn(ctx)
+// claimVersion reserves the next version number.
+func (a *Artifacts) claimVersion(ctx context.Context, name string) (int, error) {
+	done, err := a.lockClaims(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer done()
 	next := 0
-	err = a.each(ctx, a.key(name), func(key string, _ *blob.ListObject) {
-		if v, ok := version(strings.TrimSuffix(key, claimSuffix)); ok {
+	err = a.eachObject(ctx, a.objectPrefix(name), func(key string, _ *blob.ListObject) {
+		if v, ok := parseVersion(strings.TrimSuffix(key, claimSuffix)); ok {
 			next = max(next, v+1)
 		}
 	})
@@ -250,7 +250,7 @@ func (a *Artifacts) claim(ctx context.Context, name string) (int, error) {
 	const tries = 1000
 	for range tries {
 		if next > maxVersion {
-			return 0, fmt.Errorf("stage: save artifact %q: %w: it has too many versions", name, fault.ResourceExhausted)
+			return 0, fmt.Errorf("stage: save artifact %q: %w: the artifact has too many versions", name, fault.ResourceExhausted)
 		}
 		err := a.bucket.WriteAll(ctx, a.versionKey(name, next)+claimSuffix, nil, &blob.WriterOptions{IfNotExist: true})
 		if err == nil {
@@ -261,25 +261,24 @@ func (a *Artifacts) claim(ctx context.Context, name string) (int, error) {
 		}
 		next++
 	}
-	return 0, fmt.Errorf("stage: save artifact %q: %w: others save it all the time", name, fault.Unavailable)
+	return 0, fmt.Errorf("stage: save artifact %q: %w: other writers took every version that was tried; try again", name, fault.Unavailable)
 }
 
-func version(key string) (int, bool) {
+func parseVersion(key string) (int, bool) {
 	at := strings.LastIndexByte(key, '@')
-	if at < 0 || !digits(key[at+1:]) {
+	if at < 0 || !isDigits(key[at+1:]) {
 		return 0, false
 	}
 	v, err := strconv.Atoi(key[at+1:])
 	return v, err == nil
 }
 
-// each visits the objects below a prefix. A bucket of files answers that something
-// is missing where another process removes a temporary file meanwhile; then it is
-// asked again.
-func (a *Artifacts) each(ctx context.Context, prefix string, f func(key string, obj *blob.ListObject)) error {
+// eachObject visits the objects below a prefix. A bucket of files returns NotFound if
+// another process removes a temporary file during the listing; then each lists again.
+func (a *Artifacts) eachObject(ctx context.Context, prefix string, f func(key string, obj *blob.ListObject)) error {
 	const tries = 20
 	for try := 1; ; try++ {
-		list, err := a.objects(ctx, prefix)
+		list, err := a.listObjects(ctx, prefix)
 		if err != nil && (gcerrors.Code(err) != gcerrors.NotFound || try == tries) {
 			return blobError("list", prefix, err)
 		}
@@ -292,12 +291,12 @@ func (a *Artifacts) each(ctx context.Context, prefix string, f func(key string, 
 	}
 }
 
-func (a *Artifacts) objects(ctx context.Context, prefix string) ([]*blob.ListObject, error) {
+func (a *Artifacts) listObjects(ctx context.Context, prefix string) ([]*blob.ListObject, error) {
 	var list []*blob.ListObject
 	it := a.bucket.List(&blob.ListOptions{Prefix: prefix})
 	for {
 		obj, err := it.Next(ctx)
-		if err == io.EOF { //nolint:errorlint // as the iterator answers it
+		if err == io.EOF { //nolint:errorlint // the iterator returns it unwrapped
 			return list, nil
 		}
 		if err != nil {
@@ -307,7 +306,7 @@ func (a *Artifacts) objects(ctx context.Context, prefix string) ([]*blob.ListObj
 	}
 }
 
-// Open opens a version, or the latest. The Artifact says which one that is.
+// Open opens a version, or the latest. The Artifact says which version it is.
 func (a *Artifacts) Open(ctx context.Context, name string, version int) (io.ReadCloser, Artifact, error) {
 	if err := CheckName(name); err != nil {
 		return nil, Artifact{}, err
@@ -324,7 +323,7 @@ func (a *Artifacts) Open(ctx context.Context, name string, version int) (io.Read
 	}
 	r, err := a.bucket.NewReader(ctx, a.versionKey(name, version), nil)
 	if gcerrors.Code(err) == gcerrors.NotFound {
-		return nil, Artifact{}, fmt.Errorf("stage: artifact %q: %w: it has no version %d", name, fault.NotFound, version)
+		return nil, Artifact{}, fmt.Errorf("stage: artifact %q: %w: version %d does not exist", name, fault.NotFound, version)
 	}
 	if err != nil {
 		return nil, Artifact{}, blobError("open", fmt.Sprintf("%s@%d", name, version), err)
@@ -332,7 +331,7 @@ func (a *Artifacts) Open(ctx context.Context, name string, version int) (io.Read
 	return r, Artifact{Name: name, Version: version, MIME: r.ContentType(), Size: r.Size(), Created: r.ModTime().UTC()}, nil
 }
 
-// Versions lists the versions of a name, lowest first; none is no error.
+// Versions lists the versions of a name, lowest first. An unknown name has none.
 func (a *Artifacts) Versions(ctx context.Context, name string) ([]int, error) {
 	all, err := a.History(ctx, name)
 	var list []int
@@ -342,15 +341,15 @@ func (a *Artifacts) Versions(ctx context.Context, name string) ([]int, error) {
 	return list, err
 }
 
-// History describes the versions of a name, lowest first; none is no error. What is
-// listed has no MIME type.
+// History describes the versions of a name, lowest first. An unknown name has none.
+// The MIME type is not set.
 func (a *Artifacts) History(ctx context.Context, name string) ([]Artifact, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
 	list := []Artifact{}
-	err := a.each(ctx, a.key(name), func(key string, obj *blob.ListObject) {
-		if v, ok := version(key); ok {
+	err := a.eachObject(ctx, a.objectPrefix(name), func(key string, obj *blob.ListObject) {
+		if v, ok := parseVersion(key); ok {
 			list = append(list, Artifact{Name: name, Version: v, Size: obj.Size, Created: obj.ModTime.UTC()})
 		}
 	})
@@ -358,13 +357,13 @@ func (a *Artifacts) History(ctx context.Context, name string) ([]Artifact, error
 	return list, err
 }
 
-// List lists the latest version of every artifact, sorted by name. What is listed
-// has no MIME type.
+// List lists the latest version of every artifact, sorted by name. The MIME type is
+// not set.
 func (a *Artifacts) List(ctx context.Context) ([]Artifact, error) {
 	latest := map[string]Artifact{}
-	err := a.each(ctx, a.prefix, func(key string, obj *blob.ListObject) {
+	err := a.eachObject(ctx, a.prefix, func(key string, obj *blob.ListObject) {
 		at := strings.LastIndex(key, "/@")
-		v, ok := version(key)
+		v, ok := parseVersion(key)
 		if at < len(a.prefix) || !ok {
 			return
 		}
@@ -381,8 +380,8 @@ func (a *Artifacts) List(ctx context.Context) ([]Artifact, error) {
 	return list, err
 }
 
-// Delete deletes a version, or with Latest all of them. Their numbers do not come
-// back. Deleting twice is deleting once.
+// Delete deletes a version, or all versions with Latest. Their numbers are not
+// reused. Delete is idempotent.
 func (a *Artifacts) Delete(ctx context.Context, name string, version int) error {
 	list := []int{version}
 	if version == Latest {
@@ -401,7 +400,7 @@ func (a *Artifacts) Delete(ctx context.Context, name string, version int) error 
 	return nil
 }
 
-// blobError gives an error of a bucket its code.
+// blobError adds the fault code to an error of a bucket.
 func blobError(verb, name string, err error) error {
 	return fmt.Errorf("stage: %s artifact %q: %w: %w", verb, name, blobs.Code(err), err)
 }

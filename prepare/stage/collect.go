@@ -16,29 +16,29 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// CollectOutputs takes files out of the workspace. One that can't be taken is
-// listed as skipped and never fails the rest: symlinks that lead out, FIFOs, files
-// that go meanwhile, patterns that lead through such. Where an artifact could not be
-// saved, the manifest is returned together with an error, says of which file that
-// is, and has those that were saved.
+// CollectOutputs collects files of the workspace. A file that can't be collected is
+// listed as skipped and never fails the rest: symlinks that leave the workspace,
+// FIFOs, files that vanish meanwhile, patterns through such paths. If an artifact
+// could not be saved, the manifest is returned together with an error; it names that
+// file and has the files that were saved.
 func (s *Stage) CollectOutputs(ctx context.Context, spec OutputSpec) (Manifest, error) {
 	return s.CollectTo(ctx, spec, nil)
 }
 
-// A Sink takes the content of a file that is collected. What it does not read is
-// not counted.
+// A Sink receives the content of a collected file. What the Sink does not read is not
+// counted.
 type Sink func(ref FileRef, info workspace.Info, body io.Reader) error
 
-// CollectTo is CollectOutputs, and hands the content of each file to a sink, besides.
-// A file beyond the limits is not handed over, and its FileRef says so; one that the
-// sink has an error for is as one that could not be saved.
+// CollectTo is CollectOutputs, and passes the content of each file to a sink, too. A
+// file beyond the limits is not passed, and its FileRef says so. An error of the sink
+// counts as a file that could not be saved.
 func (s *Stage) CollectTo(ctx context.Context, spec OutputSpec, to Sink) (man Manifest, err error) {
-	ctx, span := s.span(ctx, SpanCollect, attribute.StringSlice(AttrPatterns, spec.Globs))
+	ctx, span := s.startSpan(ctx, SpanCollect, attribute.StringSlice(AttrPatterns, spec.Globs))
 	defer func() {
 		span.SetAttributes(attribute.Int(AttrCount, len(man.Files)))
-		end(span, err)
+		endSpan(span, err)
 	}()
-	c, err := s.collector(ctx, spec)
+	c, err := s.newCollector(ctx, spec)
 	if err != nil {
 		return Manifest{}, err
 	}
@@ -47,24 +47,24 @@ func (s *Stage) CollectTo(ctx context.Context, spec OutputSpec, to Sink) (man Ma
 		return c.man, err
 	}
 	if err := s.recordOutput(ctx, c); err != nil {
-		return c.man, errors.Join(fmt.Errorf("stage: collected, and not recorded: %w", err), c.saveError())
+		return c.man, errors.Join(fmt.Errorf("stage: the outputs were collected but not recorded: %w", err), c.saveError())
 	}
 	return c.man, c.saveError()
 }
 
-// Collect returns the files that patterns match, with their content: at most 4 MiB
-// of each, 64 MiB and 10,000 files in all. It is not recorded.
+// Collect returns the files that match patterns, with their content: at most 4 MiB of
+// each, 64 MiB and 10,000 files in total. The collection is not recorded.
 func (s *Stage) Collect(ctx context.Context, patterns []string) (man Manifest, err error) {
-	ctx, span := s.span(ctx, SpanCollect, attribute.StringSlice(AttrPatterns, patterns))
+	ctx, span := s.startSpan(ctx, SpanCollect, attribute.StringSlice(AttrPatterns, patterns))
 	defer func() {
 		span.SetAttributes(attribute.Int(AttrCount, len(man.Files)))
-		end(span, err)
+		endSpan(span, err)
 	}()
 	if len(patterns) == 0 {
 		return Manifest{Files: []FileRef{}}, nil
 	}
 	const most = 10_000
-	c, err := s.collector(ctx, OutputSpec{Globs: patterns, Inline: true, MaxFiles: most})
+	c, err := s.newCollector(ctx, OutputSpec{Globs: patterns, Inline: true, MaxFiles: most})
 	if err == nil {
 		err = c.run(ctx)
 	}
@@ -74,23 +74,23 @@ func (s *Stage) Collect(ctx context.Context, patterns []string) (man Manifest, e
 	return c.man, nil
 }
 
-// A collector is one collection.
+// A collector runs one collection.
 type collector struct {
 	s      *Stage
 	spec   OutputSpec
 	naming *Naming
 	store  ArtifactStore
 	sink   Sink
-	found  []find
-	left   int64           // bytes that may still be taken
-	taken  map[string]bool // where files are that are in the manifest
+	found  []matchedFile
+	left   int64           // bytes left of MaxTotalBytes
+	taken  map[string]bool // resolved paths of files in the manifest
 	man    Manifest
 	failed error // the first failure to save or to write
 	fails  int
 }
 
-func (s *Stage) collector(ctx context.Context, spec OutputSpec) (*collector, error) {
-	spec, err := spec.limits()
+func (s *Stage) newCollector(ctx context.Context, spec OutputSpec) (*collector, error) {
+	spec, err := spec.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -101,27 +101,27 @@ func (s *Stage) collector(ctx context.Context, spec OutputSpec) (*collector, err
 		}
 	}
 	if spec.Save {
-		if c.store = s.artifacts(ctx); c.store == nil {
-			return nil, fmt.Errorf("stage: save outputs: %w: there is no artifact store here", fault.Unsupported)
+		if c.store = s.artifactStore(ctx); c.store == nil {
+			return nil, fmt.Errorf("stage: save outputs: %w: this stage has no artifact store", fault.Unsupported)
 		}
 	}
 	patterns := spec.Globs
 	if len(patterns) == 0 {
 		patterns = []string{DirOut + "/**"}
 	}
-	if c.spec.Globs, err = s.globs(ctx, patterns); err != nil {
+	if c.spec.Globs, err = s.cleanGlobs(ctx, patterns); err != nil {
 		return nil, err
 	}
-	m, err := s.match(ctx, c.spec.Globs)
+	m, err := s.matchPatterns(ctx, c.spec.Globs)
 	c.found, c.man.LimitsHit = m.found, m.cut
 	for _, skipped := range m.skipped {
-		c.skip(skipped)
+		c.addSkipped(skipped)
 	}
 	return c, err
 }
 
-// skip tells of what could not be taken.
-func (c *collector) skip(s Skipped) {
+// addSkipped records a match that could not be collected.
+func (c *collector) addSkipped(s Skipped) {
 	if c.man.Skips++; c.man.Skips <= MaxSkipped {
 		c.man.Skipped = append(c.man.Skipped, s)
 	}
@@ -136,7 +136,7 @@ func (c *collector) run(ctx context.Context) error {
 			c.man.LimitsHit, c.man.Left = true, len(c.found)-i
 			return nil
 		}
-		ref, err := c.take(ctx, f)
+		ref, err := c.collectFile(ctx, f)
 		switch {
 		case err == nil && ref != nil:
 			c.man.Files = append(c.man.Files, *ref)
@@ -144,21 +144,22 @@ func (c *collector) run(ctx context.Context) error {
 		case err == nil:
 		case ctx.Err() != nil:
 			return fmt.Errorf("stage: collect: %w", ctx.Err())
-		case fault.Of(err) == fault.NotFound && strings.Contains(f.at, asidePrefix): // of a call that has ended meanwhile
+		case fault.Of(err) == fault.NotFound && strings.Contains(f.at, asidePrefix): // a temporary path of a transaction that has ended meanwhile
 		default:
-			c.skip(Skipped{Name: f.Path, Code: fault.Of(err), Reason: err.Error()})
+			c.addSkipped(Skipped{Name: f.Path, Code: fault.Of(err), Reason: err.Error()})
 		}
 	}
 	return nil
 }
 
-// takes reports whether content goes into the manifest or the store.
-func (c *collector) takes() bool { return c.spec.Inline || c.spec.Save }
+// wantsContent reports whether content goes into the manifest or the store.
+func (c *collector) wantsContent() bool { return c.spec.Inline || c.spec.Save }
 
-// take takes one file; nil is one that was taken already, or a directory.
-func (c *collector) take(ctx context.Context, f find) (*FileRef, error) {
+// collectFile collects one file. It returns nil for a file that is in the manifest already,
+// and for a directory.
+func (c *collector) collectFile(ctx context.Context, f matchedFile) (*FileRef, error) {
 	if f.Type == driver.TypeSymlink {
-		at, info, err := c.s.follow(ctx, f.at)
+		at, info, err := c.s.resolveSymlink(ctx, f.at)
 		if err != nil {
 			return nil, err
 		}
@@ -168,12 +169,12 @@ func (c *collector) take(ctx context.Context, f find) (*FileRef, error) {
 		f.at = at
 	}
 	if f.Type == driver.TypeOther {
-		return nil, fmt.Errorf("%w: it is neither a file nor a symlink", fault.InvalidArgument)
+		return nil, fmt.Errorf("%w: the path is neither a file nor a symlink", fault.InvalidArgument)
 	}
 	ref := &FileRef{Name: f.Path}
-	if !c.takes() && c.sink == nil && f.Type == driver.TypeFile && knownType(f.Path) {
+	if !c.wantsContent() && c.sink == nil && f.Type == driver.TypeFile && knownType(f.Path) {
 		ref.SizeBytes, ref.MIMEType = f.Size, MIMEType(f.Path, nil)
-		c.count(ref)
+		c.countFile(ref)
 		return ref, nil
 	}
 	body, info, err := c.s.ws.Read(ctx, f.at, nil)
@@ -182,10 +183,10 @@ func (c *collector) take(ctx context.Context, f find) (*FileRef, error) {
 	}
 	defer body.Close()
 	ref.SizeBytes = info.Size
-	if !c.takes() {
-		return ref, c.pass(ref, info, body)
+	if !c.wantsContent() {
+		return ref, c.passToSink(ref, info, body)
 	}
-	if err := c.content(ctx, ref, body); err != nil || c.sink == nil || ref.Error != "" {
+	if err := c.readContent(ctx, ref, body); err != nil || c.sink == nil || ref.Error != "" {
 		return ref, err
 	}
 	again, info, err := c.s.ws.Read(ctx, f.at, nil)
@@ -193,17 +194,17 @@ func (c *collector) take(ctx context.Context, f find) (*FileRef, error) {
 		return nil, err
 	}
 	defer again.Close()
-	c.fail(ref, c.sink(*ref, info, &counter{r: again, limit: ref.SizeBytes}))
+	c.recordFailure(ref, c.sink(*ref, info, &limitedReader{r: again, limit: ref.SizeBytes}))
 	return ref, nil
 }
 
-// follow returns where a symlink leads, and what is there.
-func (s *Stage) follow(ctx context.Context, name string) (string, workspace.Info, error) {
+// resolveSymlink resolves a symlink, and describes its target.
+func (s *Stage) resolveSymlink(ctx context.Context, name string) (string, workspace.Info, error) {
 	info, err := s.ws.Stat(ctx, name, nil)
 	if err != nil && fault.Of(err) != fault.SandboxViolation {
 		return "", info, err
 	}
-	at, ierr := s.inner(ctx, name)
+	at, ierr := s.resolveInside(ctx, name)
 	if ierr != nil {
 		return name, info, err
 	}
@@ -213,16 +214,16 @@ func (s *Stage) follow(ctx context.Context, name string) (string, workspace.Info
 	return at, info, err
 }
 
-// count counts a file that is only listed, and says whether it is beyond the limits.
-func (c *collector) count(ref *FileRef) {
+// countFile counts a file that is only listed, and marks it if it is beyond the limits.
+func (c *collector) countFile(ref *FileRef) {
 	limit := min(c.spec.MaxFileBytes, c.left)
 	ref.Truncated = ref.SizeBytes > limit
 	c.man.LimitsHit = c.man.LimitsHit || ref.Truncated
 	c.left -= min(ref.SizeBytes, limit)
 }
 
-// pass lists a file, and hands its content to the sink where there is one.
-func (c *collector) pass(ref *FileRef, info workspace.Info, body io.Reader) error {
+// passToSink lists a file, and passes its content to the sink if there is one.
+func (c *collector) passToSink(ref *FileRef, info workspace.Info, body io.Reader) error {
 	limit := min(c.spec.MaxFileBytes, c.left)
 	head, err := readUpTo(body, SniffLen, ref.SizeBytes)
 	if err != nil {
@@ -230,14 +231,14 @@ func (c *collector) pass(ref *FileRef, info workspace.Info, body io.Reader) erro
 	}
 	ref.MIMEType = MIMEType(ref.Name, head)
 	if c.sink == nil || ref.SizeBytes > limit {
-		c.count(ref)
+		c.countFile(ref)
 		if c.sink != nil {
-			ref.Error = beyond(ref.SizeBytes, limit)
+			ref.Error = limitText(ref.SizeBytes, limit)
 		}
 		return nil
 	}
-	counted := &counter{r: io.MultiReader(bytes.NewReader(head), body), limit: limit}
-	c.fail(ref, c.sink(*ref, info, counted))
+	counted := &limitedReader{r: io.MultiReader(bytes.NewReader(head), body), limit: limit}
+	c.recordFailure(ref, c.sink(*ref, info, counted))
 	c.left -= counted.n
 	if ref.Error == "" {
 		ref.SizeBytes = counted.n
@@ -245,21 +246,22 @@ func (c *collector) pass(ref *FileRef, info workspace.Info, body io.Reader) erro
 	return nil
 }
 
-func beyond(size, limit int64) string {
-	return fmt.Sprintf("%s: it has %d bytes, and %d may be taken", fault.ResourceExhausted, size, limit)
+func limitText(size, limit int64) string {
+	return fmt.Sprintf("%s: the file has %d bytes; the limit is %d", fault.ResourceExhausted, size, limit)
 }
 
-// content takes what a file holds, as far as the limits let it.
-func (c *collector) content(ctx context.Context, ref *FileRef, body io.Reader) error {
+// readContent reads a file up to the limits.
+func (c *collector) readContent(ctx context.Context, ref *FileRef, body io.Reader) error {
 	limit := min(c.spec.MaxFileBytes, c.left)
 	if !c.spec.Inline && ref.SizeBytes <= limit {
-		return c.stream(ctx, ref, body, limit)
+		return c.saveStream(ctx, ref, body, limit)
 	}
 	data, err := readUpTo(body, limit+1, ref.SizeBytes)
 	if err != nil {
 		return err
 	}
-	// The file is as long as it is found to be, and not as it was before.
+	// The size is that of the content that was read; the file may have changed since
+	// it was listed.
 	if ref.Truncated = int64(len(data)) > limit; ref.Truncated {
 		ref.SizeBytes, data = max(ref.SizeBytes, int64(len(data))), data[:limit]
 	} else {
@@ -273,29 +275,29 @@ func (c *collector) content(ctx context.Context, ref *FileRef, body io.Reader) e
 	}
 	switch {
 	case ref.Truncated && (c.spec.Save || c.sink != nil):
-		ref.Error = beyond(ref.SizeBytes, limit)
+		ref.Error = limitText(ref.SizeBytes, limit)
 	case c.spec.Save:
-		c.save(ctx, ref, bytes.NewReader(data))
+		c.saveArtifact(ctx, ref, bytes.NewReader(data))
 	}
 	return nil
 }
 
-// readUpTo reads at most limit bytes, into as much memory as that takes.
+// readUpTo reads at most limit bytes, and allocates no more than needed.
 func readUpTo(r io.Reader, limit, size int64) ([]byte, error) {
 	buf := bytes.NewBuffer(make([]byte, 0, min(limit, max(size, 0))+bytes.MinRead))
 	_, err := buf.ReadFrom(io.LimitReader(r, limit))
 	return buf.Bytes(), err
 }
 
-// stream saves a file without having it in memory.
-func (c *collector) stream(ctx context.Context, ref *FileRef, body io.Reader, limit int64) error {
+// saveStream saves a file without holding it in memory.
+func (c *collector) saveStream(ctx context.Context, ref *FileRef, body io.Reader, limit int64) error {
 	head, err := readUpTo(body, min(SniffLen, limit), ref.SizeBytes)
 	if err != nil {
 		return err
 	}
 	ref.MIMEType = MIMEType(ref.Name, head)
-	counted := &counter{r: io.LimitReader(io.MultiReader(bytes.NewReader(head), body), limit+1), limit: limit}
-	c.save(ctx, ref, counted)
+	counted := &limitedReader{r: io.LimitReader(io.MultiReader(bytes.NewReader(head), body), limit+1), limit: limit}
+	c.saveArtifact(ctx, ref, counted)
 	c.left -= counted.n
 	if ref.Error == "" {
 		ref.SizeBytes = counted.n
@@ -303,13 +305,13 @@ func (c *collector) stream(ctx context.Context, ref *FileRef, body io.Reader, li
 	return nil
 }
 
-// A counter counts what is read, and fails where it is more than the limit.
-type counter struct {
+// A limitedReader counts what is read, and fails beyond the limit.
+type limitedReader struct {
 	r        io.Reader
 	n, limit int64
 }
 
-func (c *counter) Read(p []byte) (int, error) {
+func (c *limitedReader) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	if c.n += int64(n); c.n > c.limit {
 		return 0, fmt.Errorf("%w: the file grew beyond the limit", fault.ResourceExhausted)
@@ -317,19 +319,19 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *collector) save(ctx context.Context, ref *FileRef, body io.Reader) {
+func (c *collector) saveArtifact(ctx context.Context, ref *FileRef, body io.Reader) {
 	name, err := c.naming.Name(outputName(ref.Name, len(c.man.Files), c.s.ws.ID()))
 	var art Artifact
 	if err == nil {
 		art, err = c.store.Save(ctx, name, body, ref.MIMEType)
 	}
-	if c.fail(ref, err); err == nil {
+	if c.recordFailure(ref, err); err == nil {
 		ref.SavedAs, ref.Version = art.Name, art.Version
 	}
 }
 
-// fail notes that a file could not be saved or written, where there is an error.
-func (c *collector) fail(ref *FileRef, err error) {
+// recordFailure records that a file could not be saved or written, if err is not nil.
+func (c *collector) recordFailure(ref *FileRef, err error) {
 	if err == nil {
 		return
 	}
@@ -346,9 +348,8 @@ func (c *collector) saveError() error {
 	return fmt.Errorf("stage: collect: %d of %d files failed: %w", c.fails, len(c.man.Files), c.failed)
 }
 
-// recordOutput remembers a collection, also one whose saves failed in part. It waits
-// for nobody: a call that prepares the workspace for minutes has files to be
-// collected meanwhile.
+// recordOutput records a collection, also one whose saves failed in part. It takes no
+// lock, because a call that prepares the workspace may hold the lock for minutes.
 func (s *Stage) recordOutput(ctx context.Context, c *collector) error {
 	rec := OutputRecord{Globs: c.spec.Globs, LimitsHit: c.man.LimitsHit, Timestamp: s.opts.Now().UTC()}
 	for _, f := range c.man.Files {
@@ -365,8 +366,8 @@ func (s *Stage) recordOutput(ctx context.Context, c *collector) error {
 	return s.refreshCopy(ctx)
 }
 
-// copyWait is how long a collection waits to bring the copy of the metadata up to
-// date. Where others have the workspace for longer, they do it.
+// copyWait bounds how long a collection waits for the lock to update the copy of the
+// metadata. A process that holds the lock for longer updates the copy itself.
 const copyWait = 100 * time.Millisecond
 
 func (s *Stage) refreshCopy(ctx context.Context) error {
@@ -382,7 +383,7 @@ func (s *Stage) refreshCopy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h, err := s.resume(ctx, unlock)
+	h, err := s.beginLocked(ctx, unlock)
 	if err != nil {
 		return err
 	}
@@ -397,16 +398,16 @@ func (s *Stage) refreshCopy(ctx context.Context) error {
 	return h.Save(ctx)
 }
 
-// SaveFile saves one file of the workspace as an artifact, whatever its size up to
-// limit; 0 is no limit. name "" is its path.
+// SaveFile saves one file of the workspace as an artifact. limit is the maximum size;
+// 0 is no limit. The default name is the path.
 func (s *Stage) SaveFile(ctx context.Context, file, name string, limit int64) (Artifact, error) {
-	store := s.artifacts(ctx)
+	store := s.artifactStore(ctx)
 	if store == nil {
-		return Artifact{}, fmt.Errorf("stage: save %q: %w: there is no artifact store here", file, fault.Unsupported)
+		return Artifact{}, fmt.Errorf("stage: save %q: %w: this stage has no artifact store", file, fault.Unsupported)
 	}
 	if strings.ContainsAny(file, "*?[{") {
 		if _, err := s.ws.Stat(ctx, file, nil); err != nil {
-			return Artifact{}, fmt.Errorf("stage: save %q: %w: it is one file, not a pattern", file, fault.InvalidArgument)
+			return Artifact{}, fmt.Errorf("stage: save %q: %w: give the path of one file, not a pattern", file, fault.InvalidArgument)
 		}
 	}
 	body, info, err := s.ws.Read(ctx, file, nil)
@@ -415,7 +416,7 @@ func (s *Stage) SaveFile(ctx context.Context, file, name string, limit int64) (A
 	}
 	defer body.Close()
 	if limit > 0 && info.Size > limit {
-		return Artifact{}, fmt.Errorf("stage: save %q: %w: it has %d bytes; at most %d are allowed", file, fault.ResourceExhausted, info.Size, limit)
+		return Artifact{}, fmt.Errorf("stage: save %q: %w: the file has %d bytes; at most %d are allowed", file, fault.ResourceExhausted, info.Size, limit)
 	}
 	head, err := readUpTo(body, SniffLen, info.Size)
 	if err != nil {
@@ -426,7 +427,7 @@ func (s *Stage) SaveFile(ctx context.Context, file, name string, limit int64) (A
 	}
 	rest := io.MultiReader(bytes.NewReader(head), body)
 	if limit > 0 {
-		rest = &counter{r: rest, limit: limit}
+		rest = &limitedReader{r: rest, limit: limit}
 	}
 	return store.Save(ctx, name, rest, MIMEType(info.Path, head))
 }

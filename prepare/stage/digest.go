@@ -18,32 +18,32 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// DirDigest returns the digest of a directory of the host, which counts paths,
-// types, modes, contents, the targets of symlinks and empty directories. It is that
-// of Workspace.Digest, so a tree and its copy in a workspace can be compared. FIFOs,
-// sockets and devices are left out, and no symlink is followed.
+// DirDigest returns the digest of a directory of the host: of paths, types, modes,
+// contents, targets of symlinks and empty directories. It equals Workspace.Digest, so
+// a tree and its copy in a workspace can be compared. FIFOs, sockets and devices are
+// left out, and no symlink is followed.
 func DirDigest(ctx context.Context, dir string) (string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return "", fmt.Errorf("stage: digest %s: %w: %w", dir, fault.Of(err), err)
 	}
-	defer root.Close() //nolint:errcheck // nothing is written through it
+	defer root.Close() //nolint:errcheck // read only
 	d := &digester{ctx: ctx, root: root, buf: make([]byte, 64<<10), tree: driver.NewTreeDigest()}
-	if err := d.add("."); err != nil {
+	if err := d.addDir("."); err != nil {
 		return "", fmt.Errorf("stage: digest %s: %w: %w", dir, fault.Of(err), err)
 	}
 	return d.tree.Sum(), nil
 }
 
 type digester struct {
-	ctx  context.Context // of the one call that a digester is
+	ctx  context.Context // context of the one call
 	root *os.Root
 	buf  []byte
 	tree *driver.TreeDigest
 }
 
-// list lists a directory in byte order.
-func (d *digester) list(dir string) ([]fs.DirEntry, error) {
+// readDir lists a directory in byte order.
+func (d *digester) readDir(dir string) ([]fs.DirEntry, error) {
 	if err := d.ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -57,8 +57,8 @@ func (d *digester) list(dir string) ([]fs.DirEntry, error) {
 	return entries, err
 }
 
-func (d *digester) add(dir string) error {
-	entries, err := d.list(dir)
+func (d *digester) addDir(dir string) error {
+	entries, err := d.readDir(dir)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (d *digester) add(dir string) error {
 		switch e.Type() {
 		case 0:
 			info.Type = driver.TypeFile
-			if content, err = d.file(at); err != nil {
+			if content, err = d.fileDigest(at); err != nil {
 				return err
 			}
 		case fs.ModeDir:
@@ -87,7 +87,7 @@ func (d *digester) add(dir string) error {
 		}
 		d.tree.Add(at, info, content)
 		if e.IsDir() {
-			if err := d.add(at); err != nil {
+			if err := d.addDir(at); err != nil {
 				return err
 			}
 		}
@@ -95,7 +95,7 @@ func (d *digester) add(dir string) error {
 	return nil
 }
 
-func (d *digester) file(at string) (string, error) {
+func (d *digester) fileDigest(at string) (string, error) {
 	f, err := d.root.OpenFile(at, os.O_RDONLY|nonBlocking, 0)
 	if err != nil {
 		return "", err
@@ -111,15 +111,15 @@ func (d *digester) file(at string) (string, error) {
 // onlyReader hides WriteTo, which would not use the buffer.
 type onlyReader struct{ io.Reader }
 
-// Fingerprint describes how a directory or file of the host looks without reading any
-// content: the digest of the paths, sizes, times, modes and inodes below it. While
-// it is the same, so is the content, unless someone set the clock back.
+// Fingerprint is a digest of the stat data of a tree of the host: paths, sizes,
+// times, modes and inodes, without reading any content. An equal fingerprint means
+// equal content, unless the clock was set back.
 func Fingerprint(dir string) (string, error) {
 	return FingerprintEach(dir, func(string, fs.FileMode) {})
 }
 
-// FingerprintEach is Look, and calls each with the slash path and the mode of each entry
-// below the directory.
+// FingerprintEach is Fingerprint, and calls each with the slash path and the mode of
+// each entry below the directory.
 func FingerprintEach(dir string, each func(name string, mode fs.FileMode)) (string, error) {
 	h := driver.NewDigest()
 	var line []byte
@@ -149,7 +149,7 @@ func FingerprintEach(dir string, each func(name string, mode fs.FileMode)) (stri
 		})
 	}
 	if err != nil {
-		return "", fmt.Errorf("stage: look at %s: %w: %w", dir, fault.Of(err), err)
+		return "", fmt.Errorf("stage: fingerprint of %s: %w: %w", dir, fault.Of(err), err)
 	}
 	return driver.SumDigest(h), nil
 }

@@ -19,20 +19,20 @@ import (
 
 // DirectoryOptions are the options of StageDirectory.
 type DirectoryOptions struct {
-	ReadOnly   bool     // without permission to write
-	AllowMount bool     // a mount may show the source, which must not change then; what is written in the workspace never shows there
-	Exclude    []string // paths below the source that stay out
-	MaxFiles   int      // ResourceExhausted beyond so many entries; 0 is no limit
-	MaxBytes   int64    // ResourceExhausted beyond so many bytes; 0 is no limit
+	ReadOnly   bool     // without write permission
+	AllowMount bool     // a mount may replace the copy; then the source must not change; writes in the workspace never reach it
+	Exclude    []string // paths below the source that are left out
+	MaxFiles   int      // ResourceExhausted beyond this many entries; 0 is no limit
+	MaxBytes   int64    // ResourceExhausted beyond this many bytes; 0 is no limit
 }
 
-// StageDirectory brings a directory of the host to a path of the workspace,
-// replacing what is there, all or nothing. It is the caller who judges whether the
-// directory may be read; StageInputs judges for those who may not be trusted with
-// that. The result says how it was done and what stayed out.
+// StageDirectory copies or mounts a directory of the host to a path of the workspace,
+// replacing what is there, all or nothing. The caller must check whether the
+// directory may be read; for untrusted callers StageInputs checks that. The result
+// says which method was used and what was left out.
 //
-// Symlinks in the tree are kept as they are, unless they lead out of the
-// workspace. Where src itself is a symlink, it is what that points to.
+// Symlinks in the tree are copied as symlinks, unless they leave the workspace. If
+// src itself is a symlink, its target is used.
 func (s *Stage) StageDirectory(ctx context.Context, src, to string, opts *DirectoryOptions) (workspace.ImportResult, error) {
 	h, err := s.Begin(ctx)
 	if err != nil {
@@ -42,15 +42,15 @@ func (s *Stage) StageDirectory(ctx context.Context, src, to string, opts *Direct
 	return h.StageDirectory(ctx, src, to, opts)
 }
 
-// StageDirectory is that of the stage for who holds the memory.
+// StageDirectory is Stage.StageDirectory within a session.
 func (h *Session) StageDirectory(ctx context.Context, src, to string, opts *DirectoryOptions) (res workspace.ImportResult, err error) {
 	s := h.s
-	ctx, span := s.span(ctx, SpanDir, attribute.String(AttrHostPath, src), attribute.String(AttrTo, to))
+	ctx, span := s.startSpan(ctx, SpanDir, attribute.String(AttrHostPath, src), attribute.String(AttrTo, to))
 	defer func() {
-		span.SetAttributes(attribute.Bool(AttrMountUsed, shared(res)), attribute.Int(AttrCount, res.Files))
-		end(span, err)
+		span.SetAttributes(attribute.Bool(AttrMountUsed, isShared(res)), attribute.Int(AttrCount, res.Files))
+		endSpan(span, err)
 	}()
-	target, err := s.target(to)
+	target, err := s.cleanTarget(to)
 	if err != nil {
 		return res, fmt.Errorf("stage: stage directory: %w", err)
 	}
@@ -65,13 +65,14 @@ func (h *Session) StageDirectory(ctx context.Context, src, to string, opts *Dire
 	return *got, nil
 }
 
-// shared reports whether content is shared with the source.
-func shared(res workspace.ImportResult) bool {
+// isShared reports whether blocks or files are shared with the source (reflink or
+// mount).
+func isShared(res workspace.ImportResult) bool {
 	return res.Method == driver.ImportReflink || res.Method == driver.ImportMount
 }
 
-// directoryStep returns the step that brings a directory in, and where its result
-// will be.
+// directoryStep returns the step that imports a directory, and a pointer to its
+// result.
 func (s *Stage) directoryStep(dir, target string, opts *DirectoryOptions) (step, *workspace.ImportResult) {
 	o := DirectoryOptions{}
 	if opts != nil {
@@ -100,44 +101,43 @@ func hostDir(src string) (string, error) {
 		return "", fmt.Errorf("stage: directory %s: %w: %w", src, fault.Of(err), err)
 	}
 	if !info.IsDir() {
-		return "", fmt.Errorf("stage: directory %s: %w: it is not a directory", src, fault.InvalidArgument)
+		return "", fmt.Errorf("stage: directory %s: %w: the path is not a directory", src, fault.InvalidArgument)
 	}
 	return dir, nil
 }
 
-// FillWorkspace brings what is in a directory of the host to the top of the
-// workspace: its contents, hidden ones included. What is there of the same name
-// is replaced.
+// FillWorkspace copies the content of a directory of the host, hidden files included,
+// to the root of the workspace. Entries of the same name are replaced.
 func (h *Session) FillWorkspace(ctx context.Context, src string, opts *DirectoryOptions) (res workspace.ImportResult, err error) {
 	s := h.s
-	ctx, span := s.span(ctx, SpanDir, attribute.String(AttrHostPath, src), attribute.String(AttrTo, "."))
+	ctx, span := s.startSpan(ctx, SpanDir, attribute.String(AttrHostPath, src), attribute.String(AttrTo, "."))
 	defer func() {
-		span.SetAttributes(attribute.Bool(AttrMountUsed, shared(res)), attribute.Int(AttrCount, res.Files))
-		end(span, err)
+		span.SetAttributes(attribute.Bool(AttrMountUsed, isShared(res)), attribute.Int(AttrCount, res.Files))
+		endSpan(span, err)
 	}()
 	dir, err := hostDir(src)
 	if err != nil {
 		return res, err
 	}
-	whole := aside("x")
+	whole := temporaryPath("x")
 	st, got := s.directoryStep(dir, whole, opts)
 	h.Pending = append(h.Pending, Aside{Path: whole, Target: ".", Done: true})
 	if err = h.Save(ctx); err == nil {
 		err = st.make(ctx, whole)
 	}
 	if err == nil {
-		err = s.spread(ctx, h, whole)
+		err = s.moveToRoot(ctx, h, whole)
 	}
 	if err != nil {
 		cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTime)
 		defer cancel()
-		return res, fmt.Errorf("stage: fill the workspace from %s: %w", src, errors.Join(err, h.recover(cctx)))
+		return res, fmt.Errorf("stage: fill the workspace from %s: %w", src, errors.Join(err, h.rollbackJournal(cctx)))
 	}
 	return *got, nil
 }
 
-// spread moves what is in a directory to the top.
-func (s *Stage) spread(ctx context.Context, h *Session, whole string) error {
+// moveToRoot moves the content of a directory to the root.
+func (s *Stage) moveToRoot(ctx context.Context, h *Session, whole string) error {
 	entries, err := s.ws.ReadDir(ctx, whole)
 	if err != nil {
 		return err
@@ -151,9 +151,9 @@ func (s *Stage) spread(ctx context.Context, h *Session, whole string) error {
 	return h.transact(ctx, steps, func() {})
 }
 
-// PutFrom brings some of what is below a directory of the host to the same paths of
-// the workspace, replacing what is there: all of it or, where anything fails,
-// nothing. Of a directory that is named, what is in it is not brought along.
+// PutFrom copies some paths below a directory of the host to the same paths of the
+// workspace, replacing what is there, all or nothing. A directory is created without
+// its content.
 func (h *Session) PutFrom(ctx context.Context, src string, names []string) error {
 	dir, err := hostDir(src)
 	if err != nil {
@@ -163,14 +163,14 @@ func (h *Session) PutFrom(ctx context.Context, src string, names []string) error
 	if err != nil {
 		return fmt.Errorf("stage: directory %s: %w: %w", src, fault.Of(err), err)
 	}
-	defer root.Close() //nolint:errcheck // only read from
+	defer root.Close() //nolint:errcheck // read only
 	steps := make([]step, 0, len(names))
 	for _, name := range names {
-		target, err := h.s.target(name)
+		target, err := h.s.cleanTarget(name)
 		if err != nil {
 			return err
 		}
-		steps = append(steps, step{target, func(ctx context.Context, at string) error { return h.s.bring(ctx, root, name, at) }})
+		steps = append(steps, step{target, func(ctx context.Context, at string) error { return h.s.copyEntry(ctx, root, name, at) }})
 	}
 	if err := h.transact(ctx, steps, func() {}); err != nil {
 		return fmt.Errorf("stage: stage %d of %s: %w", len(names), src, err)
@@ -178,8 +178,8 @@ func (h *Session) PutFrom(ctx context.Context, src string, names []string) error
 	return nil
 }
 
-// bring makes one entry of the host's at a path of the workspace.
-func (s *Stage) bring(ctx context.Context, root *os.Root, name, at string) error {
+// copyEntry copies one entry of the host to a path of the workspace.
+func (s *Stage) copyEntry(ctx context.Context, root *os.Root, name, at string) error {
 	info, err := root.Lstat(name)
 	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		var to string
@@ -199,21 +199,21 @@ func (s *Stage) bring(ctx context.Context, root *os.Root, name, at string) error
 	}
 	defer f.Close()
 	if info, err = f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return fmt.Errorf("stage: read %q: %w: it is not a file any more", name, fault.Unavailable)
+		return fmt.Errorf("stage: read %q: %w: the path is no longer a file", name, fault.Unavailable)
 	}
 	mode := info.Mode().Perm()
 	_, err = s.ws.Write(ctx, at, f, &driver.WriteOptions{Mode: mode, SetMode: mode != 0, CreateOnly: true, ModTime: info.ModTime()})
 	return err
 }
 
-// underRoot opens a path of the host that is below one of the allowed roots. No
-// symlink on the way leads out of that root.
+// underRoot opens a path of the host below one of the allowed roots (os.Root). No
+// symlink of the path can leave that root.
 func (s *Stage) underRoot(name string) (root *os.Root, rel string, err error) {
 	if !filepath.IsAbs(name) {
-		return nil, "", fmt.Errorf("stage: host path %q: %w: it must be absolute", name, fault.InvalidArgument)
+		return nil, "", fmt.Errorf("stage: host path %q: %w: the path must be absolute", name, fault.InvalidArgument)
 	}
 	if len(s.opts.HostRoots) == 0 {
-		return nil, "", fmt.Errorf("stage: host path %q: %w: no directory of the host is allowed here", name, fault.PermissionDenied)
+		return nil, "", fmt.Errorf("stage: host path %q: %w: no host root is configured", name, fault.PermissionDenied)
 	}
 	clean := filepath.Clean(name)
 	for _, dir := range s.opts.HostRoots {
@@ -227,17 +227,18 @@ func (s *Stage) underRoot(name string) (root *os.Root, rel string, err error) {
 		rel := strings.TrimPrefix(strings.TrimPrefix(clean, strings.TrimSuffix(dir, "/")), "/")
 		return root, path.Join(".", rel), nil
 	}
-	return nil, "", fmt.Errorf("stage: host path %q: %w: only what is below %s is allowed", name, fault.PermissionDenied, strings.Join(s.opts.HostRoots, ", "))
+	return nil, "", fmt.Errorf("stage: host path %q: %w: the allowed roots are %s", name, fault.PermissionDenied, strings.Join(s.opts.HostRoots, ", "))
 }
 
-// hostInfo describes a path below a root. One that leads out is a violation.
+// hostInfo describes a path below a root. A path that leaves the root is a
+// SandboxViolation.
 func hostInfo(root *os.Root, name, rel string) (fs.FileInfo, error) {
 	info, err := root.Stat(rel)
 	if err == nil {
 		return info, nil
 	}
 	code := fault.Of(err)
-	if code == fault.Internal { // os.Root has no sentinel for a path that escapes
+	if code == fault.Internal { // os.Root has no sentinel error for a path that escapes
 		code = fault.SandboxViolation
 	}
 	return nil, fmt.Errorf("stage: host path %q: %w: %w", name, code, err)

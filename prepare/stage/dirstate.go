@@ -17,40 +17,39 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A DirState is a State in a directory of the host: a file for each workspace,
-// replaced as a whole and on stable storage before Save returns, and a lock that
-// holds among processes.
+// A DirState is a State in a directory of the host: one file per workspace, replaced
+// atomically and fsynced before Save returns, and a flock that serializes processes.
 type DirState struct{ dir string }
 
-// NewDirState returns the state in dir, which is made, for its owner alone, where
-// it is missing.
+// NewDirState returns the state in dir. dir is created with mode 0700 if it is
+// missing.
 func NewDirState(dir string) (*DirState, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("stage: make the state's directory: %w: %w", fault.Of(err), err)
+		return nil, fmt.Errorf("stage: create the state directory: %w: %w", fault.Of(err), err)
 	}
 	return &DirState{dir}, nil
 }
 
-func (d *DirState) file(id, ext string) (string, error) {
+func (d *DirState) statePath(id, ext string) (string, error) {
 	if !driver.ValidID(id) {
-		return "", fmt.Errorf("stage: state of workspace %q: %w: it is no id", id, fault.InvalidArgument)
+		return "", fmt.Errorf("stage: state of workspace %q: %w: the id is not valid", id, fault.InvalidArgument)
 	}
 	return filepath.Join(d.dir, id+ext), nil
 }
 
-// Lock waits until no process holds the workspace.
+// Lock takes the flock of the workspace.
 func (d *DirState) Lock(ctx context.Context, id string) (func(), error) {
 	return d.lock(ctx, id, ".lock")
 }
 
 func (d *DirState) lock(ctx context.Context, id, ext string) (func(), error) {
-	name, err := d.file(id, ext)
+	name, err := d.statePath(id, ext)
 	if err != nil {
 		return nil, err
 	}
 	l, err := flockfile.Lock(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("stage: wait for workspace %s: %w: %w", id, fault.Of(err), err)
+		return nil, fmt.Errorf("stage: lock workspace %s: %w: %w", id, fault.Of(err), err)
 	}
 	return func() { _ = l.Close() }, nil // closing the file releases the lock in any case
 }
@@ -68,13 +67,13 @@ func (d *DirState) Load(_ context.Context, id string) (*Metadata, error) {
 	if !ok {
 		m = nil
 	}
-	outs, err := d.outputs(id)
+	outs, err := d.readOutputs(id)
 	return withOutputs(m, outs), err
 }
 
-// read hands the content of a file to decode, where there is such a file.
+// read decodes a file, and reports whether it exists.
 func (d *DirState) read(id, ext string, decode func([]byte) error) (bool, error) {
-	name, err := d.file(id, ext)
+	name, err := d.statePath(id, ext)
 	if err != nil {
 		return false, err
 	}
@@ -91,7 +90,7 @@ func (d *DirState) read(id, ext string, decode func([]byte) error) (bool, error)
 	return true, nil
 }
 
-func (d *DirState) outputs(id string) (outs []OutputRecord, err error) {
+func (d *DirState) readOutputs(id string) (outs []OutputRecord, err error) {
 	_, err = d.read(id, outputsExt, func(data []byte) error {
 		if err := driver.DecodeStrict(data, &outs); err != nil {
 			return fmt.Errorf("outputs: %w: %v", fault.Failed, err) //nolint:errorlint // it is not the caller's argument that is invalid
@@ -101,16 +100,16 @@ func (d *DirState) outputs(id string) (outs []OutputRecord, err error) {
 	return outs, err
 }
 
-// outputsExt ends the name of the file that has the collections.
+// outputsExt is the suffix of the file with the recorded collections.
 const outputsExt = ".outputs.json"
 
-// Save keeps the metadata of a workspace.
+// Save stores the metadata of a workspace.
 func (d *DirState) Save(_ context.Context, id string, m *Metadata) error {
 	return d.write(id, ".json", m)
 }
 
 func (d *DirState) write(id, ext string, v any) error {
-	name, err := d.file(id, ext)
+	name, err := d.statePath(id, ext)
 	if err != nil {
 		return err
 	}
@@ -118,15 +117,15 @@ func (d *DirState) write(id, ext string, v any) error {
 	if err != nil {
 		return fmt.Errorf("stage: encode metadata: %w: %w", fault.Internal, err)
 	}
-	// The lock is held, so the temporary file always has the same name.
+	// The lock is held, so the temporary file can have a fixed name.
 	if err := atomicfile.Write(name, data, atomicfile.Options{Durable: true, Temp: name + ".new"}); err != nil {
 		return fmt.Errorf("stage: write %s: %w: %w", name, fault.Of(err), err)
 	}
 	return nil
 }
 
-// Record adds a collection. Those that the metadata has from before there was a file
-// for them go along.
+// Record adds a collection. Collections that an earlier version stored in the
+// metadata are kept.
 func (d *DirState) Record(ctx context.Context, id string, rec OutputRecord, keep int) error {
 	unlock, err := d.lock(ctx, id, ".outputs.lock")
 	if err != nil {
@@ -141,25 +140,25 @@ func (d *DirState) Record(ctx context.Context, id string, rec OutputRecord, keep
 	if m != nil {
 		outs = m.Outputs
 	}
-	return d.write(id, outputsExt, last(append(outs, rec), keep))
+	return d.write(id, outputsExt, lastN(append(outs, rec), keep))
 }
 
-// Delete forgets a workspace. The lock stays, since another process may wait for
-// it.
+// Delete removes the state of a workspace. The lock file stays, because another
+// process may wait for it.
 func (d *DirState) Delete(_ context.Context, id string) error {
 	for _, ext := range []string{outputsExt, ".json"} {
-		name, err := d.file(id, ext)
+		name, err := d.statePath(id, ext)
 		if err != nil {
 			return err
 		}
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("stage: forget workspace %s: %w: %w", id, fault.Of(err), err)
+			return fmt.Errorf("stage: delete the state of workspace %s: %w: %w", id, fault.Of(err), err)
 		}
 	}
 	return nil
 }
 
-// Sweep forgets all workspaces but those in live.
+// Sweep deletes the state of all workspaces except live.
 func (d *DirState) Sweep(ctx context.Context, live []string) error {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {

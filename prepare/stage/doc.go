@@ -1,9 +1,9 @@
-// Package stage brings files into a workspace and takes results out of it.
+// Package stage copies or mounts inputs into a workspace and collects outputs from it.
 //
 // A [Stage] is a workspace with a layout: skills for working copies of skills,
-// work for what programs share, runs for the directory of each run, and out for
-// results. Programs learn where these are from WORKSPACE_DIR, SKILLS_DIR,
-// WORK_DIR, OUTPUT_DIR and RUN_DIR.
+// work for files that programs share, runs for the directory of each run, and out for
+// results. The environment variables WORKSPACE_DIR, SKILLS_DIR, WORK_DIR, OUTPUT_DIR
+// and RUN_DIR have the paths.
 //
 //	st, err := stage.New(ws, &stage.Options{State: state, Artifacts: artifacts})
 //	err = st.PutFiles(ctx, []stage.File{{Path: "work/data.csv", Content: data}})
@@ -13,24 +13,24 @@
 //
 // # All or nothing
 //
-// What brings several things in (PutFiles, StageInputs, StageDirectory) either
-// brings all of them or leaves everything as it was. New things are made aside,
-// what they replace is moved aside, and a crash in between is put right by the
-// next call: what was being done is noted in the [State] first.
+// Calls that stage several paths (PutFiles, StageInputs, StageDirectory) are
+// transactions with a journal. New entries are created at temporary paths, and old
+// entries are moved to temporary paths. The journal is saved in the [State] first, so
+// the next call rolls back after a crash.
 //
-// # Where the memory is
+// # Where the metadata is
 //
-// What was staged, collected and prepared is remembered in a [State], outside the
-// workspace, so that a program inside can't forge it. metadata.json in the
-// workspace is a copy for people and programs to read; nothing reads it back.
+// A [State] outside the workspace records what was staged, collected and prepared, so
+// a program inside can't forge it. metadata.json in the workspace is a copy for people
+// and programs; Croft never reads it back.
 //
 // # What is prevented, what is not
 //
-// Paths are judged by package workspace: no target, glob or symlink leads out.
+// Package workspace checks paths: no target, glob or symlink leaves the workspace.
 // host:// reads only below directories that the operator allowed
-// ([Options.HostRoots]); with none, there is no host://. Whatever a workspace
-// holds is data: names may have newlines and need not be UTF-8, files may be FIFOs
-// or as large as the disk, and no call here waits for one or reads the other into
-// memory. A program that keeps changing its files while they are collected gets
-// what it had at some moment, file by file.
+// ([Options.HostRoots]); without any, host:// is disabled. The content of a workspace
+// is untrusted: names may have newlines and need not be UTF-8, files may be FIFOs or as
+// large as the disk. No call blocks on a FIFO or reads a file of any size into memory.
+// A collection is not a snapshot: a program that changes its files meanwhile gives a
+// consistent state per file at most.
 package stage

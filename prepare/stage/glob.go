@@ -14,10 +14,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// NormalizeGlobs turns patterns that begin with a variable of the layout, such as
-// $OUTPUT_DIR/** or ${WORK_DIR}/a, into patterns relative to the workspace. Blanks
-// around are dropped, and so are empty patterns and repeated ones. Others stay as
-// they are, also those of other variables, which a collection refuses.
+// NormalizeGlobs converts patterns that begin with a variable of the layout, such as
+// $OUTPUT_DIR/** or ${WORK_DIR}/a, to patterns relative to the workspace. It trims
+// blanks and drops empty and repeated patterns. Other patterns are unchanged, also
+// those with other variables, which a collection refuses.
 func NormalizeGlobs(patterns []string) []string {
 	var out []string
 	for _, p := range patterns {
@@ -29,8 +29,8 @@ func NormalizeGlobs(patterns []string) []string {
 	return out
 }
 
-// expandPrefix replaces a variable at the start of a pattern. run is what RUN_DIR
-// stands for; "" leaves it.
+// expandPrefix replaces a variable at the start of a pattern. run is the value of
+// RUN_DIR; "" leaves the variable.
 func expandPrefix(p, run string) string {
 	for _, v := range []struct{ name, dir string }{
 		{EnvWorkspace, "."}, {EnvSkills, DirSkills}, {EnvWork, DirWork}, {EnvOutput, DirOut}, {EnvRun, run},
@@ -53,7 +53,7 @@ func expandPrefix(p, run string) string {
 	return p
 }
 
-// cutVariable cuts $NAME or ${NAME} off. A longer name is another variable.
+// cutVariable removes the prefix $NAME or ${NAME}. A longer name is another variable.
 func cutVariable(p, name string) (rest string, ok bool) {
 	if rest, ok := strings.CutPrefix(p, "${"+name+"}"); ok {
 		return rest, true
@@ -65,8 +65,8 @@ func cutVariable(p, name string) (rest string, ok bool) {
 	return rest, true
 }
 
-// globs judges patterns and makes them relative to the workspace.
-func (s *Stage) globs(ctx context.Context, patterns []string) ([]string, error) {
+// cleanGlobs validates patterns and makes them relative to the workspace.
+func (s *Stage) cleanGlobs(ctx context.Context, patterns []string) ([]string, error) {
 	var out []string
 	for _, p := range patterns {
 		p = strings.TrimSpace(p)
@@ -79,10 +79,10 @@ func (s *Stage) globs(ctx context.Context, patterns []string) ([]string, error) 
 		}
 		p = expandPrefix(p, run)
 		if variable.MatchString(p) {
-			return nil, fmt.Errorf("stage: pattern %.200q: %w: it begins with a variable other than $%s; a name that begins with $ is written \\$",
+			return nil, fmt.Errorf("stage: pattern %.200q: %w: the pattern begins with a variable other than $%s; write a literal $ as \\$",
 				p, fault.InvalidArgument, strings.Join([]string{EnvOutput, EnvWork, EnvSkills, EnvRun, EnvWorkspace}, ", $"))
 		}
-		p, err := s.relative(p)
+		p, err := s.relativeGlob(p)
 		if err != nil {
 			return nil, err
 		}
@@ -97,15 +97,16 @@ func (s *Stage) globs(ctx context.Context, patterns []string) ([]string, error) 
 	return out, nil
 }
 
-// variable is how a pattern begins that was meant to be expanded.
+// variable matches a pattern that begins with a variable.
 var variable = regexp.MustCompile(`^\$[{A-Za-z_]`)
 
-// relative makes a pattern relative. One that would lead out is a violation.
-func (s *Stage) relative(p string) (string, error) {
+// relativeGlob makes a pattern relative to the workspace. A pattern that leaves it is a
+// SandboxViolation.
+func (s *Stage) relativeGlob(p string) (string, error) {
 	if p == "" {
 		return "", nil
 	}
-	bad := fmt.Errorf("stage: pattern %.200q: %w: it leads out of the workspace", p, fault.SandboxViolation)
+	bad := fmt.Errorf("stage: pattern %.200q: %w: the pattern leaves the workspace", p, fault.SandboxViolation)
 	if strings.HasPrefix(p, "/") {
 		rest, ok := s.belowRoot(p)
 		if !ok {
@@ -126,7 +127,7 @@ func (s *Stage) relative(p string) (string, error) {
 	return clean, nil
 }
 
-// belowRoot makes a path relative that programs in the workspace use.
+// belowRoot converts a path of programs in the workspace to a relative path.
 func (s *Stage) belowRoot(p string) (string, bool) {
 	root := strings.TrimSuffix(s.ws.Traits().Root, "/")
 	if root == "" {
@@ -138,7 +139,7 @@ func (s *Stage) belowRoot(p string) (string, bool) {
 	return strings.CutPrefix(p, root+"/")
 }
 
-// latestRun is the directory of the run that began last.
+// latestRun returns the directory of the latest run.
 func (s *Stage) latestRun(ctx context.Context) (string, error) {
 	entries, err := s.ws.ReadDir(ctx, DirRuns)
 	if err != nil && fault.Of(err) != fault.NotFound {
@@ -149,28 +150,28 @@ func (s *Stage) latestRun(ctx context.Context) (string, error) {
 			return e.Path, nil
 		}
 	}
-	return "", fmt.Errorf("stage: $%s: %w: nothing ran here yet", EnvRun, fault.NotFound)
+	return "", fmt.Errorf("stage: $%s: %w: there was no run yet", EnvRun, fault.NotFound)
 }
 
-// A find is a file or a symlink that a pattern matches.
-type find struct {
+// A matchedFile is a file or a symlink that matches a pattern.
+type matchedFile struct {
 	workspace.Info
-	at string // where it is read: its path, or where links of the path lead
+	at string // resolved path to read: without symlinks
 }
 
-// matches are what patterns match.
-type matches struct {
-	found   []find
-	skipped []Skipped // patterns that lead through what can't be passed, and directories that can't be listed
-	cut     bool      // there are more
+// matchResult is the result of matching patterns.
+type matchResult struct {
+	found   []matchedFile
+	skipped []Skipped // patterns through paths that can't be followed, and directories that can't be listed
+	cut     bool      // there are more matches
 }
 
-// match lists the files and symlinks that patterns match, each once, in the order
-// of the patterns and then of their paths. A pattern that is the path of a
-// directory means all that is in it. What a program may have put in the way of one
-// pattern never fails the others.
-func (s *Stage) match(ctx context.Context, patterns []string) (matches, error) {
-	var m matches
+// matchPatterns lists the files and symlinks that match patterns, each once, in the order of
+// the patterns and then of their paths. A pattern that is the path of a directory
+// matches its whole tree. An error of one pattern, which a program can cause, never
+// fails the others.
+func (s *Stage) matchPatterns(ctx context.Context, patterns []string) (matchResult, error) {
+	var m matchResult
 	seen := map[string]bool{}
 	aside := false
 	for _, p := range patterns {
@@ -179,7 +180,7 @@ func (s *Stage) match(ctx context.Context, patterns []string) (matches, error) {
 		case err == nil:
 		case fault.Of(err) == fault.NotFound:
 			continue
-		case ofWorkspace(ctx, err):
+		case isWorkspaceError(ctx, err):
 			return m, fmt.Errorf("stage: pattern %.200q: %w", p, err)
 		default:
 			m.skipped = append(m.skipped, Skipped{Name: p, Code: fault.Of(err), Reason: err.Error()})
@@ -197,7 +198,7 @@ func (s *Stage) match(ctx context.Context, patterns []string) (matches, error) {
 				continue
 			}
 			if i+1 == len(list) || !strings.HasPrefix(list[i+1].Path, f.Path+"/") {
-				if bad := s.unlistable(ctx, f); bad != nil {
+				if bad := s.checkListable(ctx, f); bad != nil {
 					m.skipped = append(m.skipped, *bad)
 				}
 			}
@@ -210,9 +211,9 @@ func (s *Stage) match(ctx context.Context, patterns []string) (matches, error) {
 	return m, err
 }
 
-// ofWorkspace reports whether an error is not of what a path leads to, but of the
-// workspace, or of who asks.
-func ofWorkspace(ctx context.Context, err error) bool {
+// isWorkspaceError reports whether an error concerns the workspace or the caller, and not
+// the path.
+func isWorkspaceError(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return true
 	}
@@ -223,8 +224,8 @@ func ofWorkspace(ctx context.Context, err error) bool {
 	return true
 }
 
-// matchOne lists what one pattern matches, directories too.
-func (s *Stage) matchOne(ctx context.Context, p string) (list []find, cut bool, err error) {
+// matchOne lists what matches one pattern, directories included.
+func (s *Stage) matchOne(ctx context.Context, p string) (list []matchedFile, cut bool, err error) {
 	if !strings.ContainsAny(p, `*?[{\`) {
 		info, err := s.ws.Stat(ctx, p, &driver.StatOptions{NoFollow: true})
 		if err == nil && info.Type == driver.TypeDir {
@@ -239,19 +240,19 @@ func (s *Stage) matchOne(ctx context.Context, p string) (list []find, cut bool, 
 	res, err := s.ws.Glob(ctx, p, opts)
 	real, base := g.Base(), g.Base()
 	if fault.Of(err) == fault.SandboxViolation && base != "." {
-		if at, ierr := s.inner(ctx, base); ierr == nil {
+		if at, ierr := s.resolveInside(ctx, base); ierr == nil {
 			real = at
 			res, err = s.ws.Glob(ctx, path.Join(real, strings.TrimPrefix(p, base)), opts)
 		}
 	}
 	if err == nil && len(res.Entries) == 0 && base != "." {
-		err = s.passable(ctx, real)
+		err = s.checkDir(ctx, real)
 	}
 	if err != nil {
 		return nil, false, err
 	}
 	for _, info := range res.Entries {
-		f := find{Info: info, at: info.Path}
+		f := matchedFile{Info: info, at: info.Path}
 		if real != base {
 			rest := info.Path
 			if real != "." {
@@ -264,9 +265,9 @@ func (s *Stage) matchOne(ctx context.Context, p string) (list []find, cut bool, 
 	return list, res.Truncated, nil
 }
 
-// passable says why nothing can be below a directory: where it is none, or can't be
-// reached.
-func (s *Stage) passable(ctx context.Context, dir string) error {
+// checkDir returns why a directory has no content: it is not a directory, or is not
+// reachable.
+func (s *Stage) checkDir(ctx context.Context, dir string) error {
 	info, err := s.ws.Stat(ctx, dir, nil)
 	if err == nil && info.Type != driver.TypeDir {
 		err = fmt.Errorf("stage: %.200q: %w: it is not a directory", dir, fault.InvalidArgument)
@@ -274,9 +275,8 @@ func (s *Stage) passable(ctx context.Context, dir string) error {
 	return err
 }
 
-// unlistable tells of a directory of which nothing was found because it can't be
-// listed.
-func (s *Stage) unlistable(ctx context.Context, dir find) *Skipped {
+// checkListable reports a directory without matches that can't be listed.
+func (s *Stage) checkListable(ctx context.Context, dir matchedFile) *Skipped {
 	_, err := s.ws.ReadDir(ctx, dir.at)
 	if code := fault.Of(err); err != nil && code != fault.NotFound {
 		return &Skipped{Name: dir.Path, Code: code, Reason: err.Error()}
@@ -284,14 +284,14 @@ func (s *Stage) unlistable(ctx context.Context, dir find) *Skipped {
 	return nil
 }
 
-// hideAsides drops what calls that are under way have put aside, and nothing else
-// that is named alike: what they have is noted before it is there.
-func (s *Stage) hideAsides(ctx context.Context, m *matches) error {
-	meta, err := s.load(ctx)
+// hideAsides drops temporary paths of running transactions, and no other path with a
+// similar name: the journal has these paths before they exist.
+func (s *Stage) hideAsides(ctx context.Context, m *matchResult) error {
+	meta, err := s.loadMetadata(ctx)
 	if err != nil {
 		return err
 	}
-	m.found = slices.DeleteFunc(m.found, func(f find) bool {
+	m.found = slices.DeleteFunc(m.found, func(f matchedFile) bool {
 		return slices.ContainsFunc(meta.Pending, func(a Aside) bool {
 			return f.at == a.Path || strings.HasPrefix(f.at, a.Path+"/")
 		})
@@ -299,13 +299,13 @@ func (s *Stage) hideAsides(ctx context.Context, m *matches) error {
 	return nil
 }
 
-// inner follows the symlinks of a path, also absolute ones that lead to files of the
-// workspace itself, which are ways out for those who look from outside. What it
-// returns had no symlinks when it was looked at, and whoever opens it is judged
-// again.
-func (s *Stage) inner(ctx context.Context, name string) (string, error) {
-	out := fmt.Errorf("stage: %.200q: %w: it leads out of the workspace", name, fault.SandboxViolation)
-	const most = 40 // as kernels have it
+// resolveInside resolves the symlinks of a path, also absolute ones that point to files of
+// the workspace, which from outside look like escapes. The result had no symlinks
+// when it was checked; a change afterwards (TOCTOU) is caught, because opening the
+// result is checked again.
+func (s *Stage) resolveInside(ctx context.Context, name string) (string, error) {
+	out := fmt.Errorf("stage: %.200q: %w: the path leaves the workspace", name, fault.SandboxViolation)
+	const most = 40 // limit of the Linux kernel
 	done, todo := ".", strings.Split(name, "/")
 	for links := 0; len(todo) > 0; {
 		elem := todo[0]
@@ -329,7 +329,7 @@ func (s *Stage) inner(ctx context.Context, name string) (string, error) {
 			continue
 		}
 		if links++; links > most {
-			return "", fmt.Errorf("stage: %.200q: %w: there are more than %d symlinks", name, fault.InvalidArgument, most)
+			return "", fmt.Errorf("stage: %.200q: %w: the path has more than %d symlinks", name, fault.InvalidArgument, most)
 		}
 		target := info.Target
 		if strings.HasPrefix(target, "/") {

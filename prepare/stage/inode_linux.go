@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// appendInode appends what tells one state of a file from another: the time of its
-// last change, which can't be set, its number and its device.
+// appendInode appends what identifies a state of a file: its ctime, which programs
+// can't set, its inode number and its device.
 func appendInode(b []byte, fi fs.FileInfo) []byte {
 	st, ok := fi.Sys().(*syscall.Stat_t)
 	if !ok {

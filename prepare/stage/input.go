@@ -20,14 +20,14 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// An Input says what to bring in, and to where.
+// An Input says what to stage, and where.
 type Input struct {
 	// From is artifact://name[@version], host:///absolute/path,
 	// workspace://path or skill://name/path.
 	From string `json:"from"`
-	To   string `json:"to,omitempty"`   // "" is work/inputs/ and the last element of From
-	Mode string `json:"mode,omitempty"` // "copy", which is the default, or "link", which is a copy where no link can be
-	Pin  bool   `json:"pin,omitempty"`  // an artifact without a version stays the one that was staged here first
+	To   string `json:"to,omitempty"`   // default: work/inputs/ and the last element of From
+	Mode string `json:"mode,omitempty"` // "copy" (default) or "link"; a link falls back to a copy
+	Pin  bool   `json:"pin,omitempty"`  // an artifact without a version keeps the version that was staged first
 }
 
 // Modes of inputs.
@@ -44,7 +44,7 @@ const (
 	schemeSkill     = "skill"
 )
 
-// source is an Input, parsed.
+// source is a parsed Input.
 type source struct {
 	Input
 	scheme  string
@@ -54,7 +54,7 @@ type source struct {
 	target  string
 }
 
-// parseInput judges the words of an input. It looks at nothing.
+// parseInput validates the syntax of an input. It accesses no file.
 func (s *Stage) parseInput(in Input) (source, error) {
 	bad := func(why string) error {
 		return fmt.Errorf("stage: input %.200q: %w: %s", in.From, fault.InvalidArgument, why)
@@ -91,7 +91,7 @@ func (s *Stage) parseInput(in Input) (source, error) {
 		}
 		src.rest = rel
 	case schemeWorkspace:
-		rel, err := s.target(src.rest)
+		rel, err := s.cleanTarget(src.rest)
 		if err != nil {
 			return source{}, err
 		}
@@ -106,13 +106,14 @@ func (s *Stage) parseInput(in Input) (source, error) {
 		in.To = path.Join(DirInputs, base)
 	}
 	var err error
-	if src.target, err = s.target(in.To); err != nil {
+	if src.target, err = s.cleanTarget(in.To); err != nil {
 		return source{}, fmt.Errorf("stage: input to: %w", err)
 	}
 	return src, nil
 }
 
-// skillPath is where a path of a skill is. It stays in that skill.
+// skillPath returns the workspace path of a path of a skill. A path that leaves the
+// skill is refused.
 func (s *Stage) skillPath(rest string) (string, error) {
 	name, rel, _ := strings.Cut(rest, "/")
 	if err := CheckSkillName(name); err != nil {
@@ -120,13 +121,13 @@ func (s *Stage) skillPath(rest string) (string, error) {
 	}
 	clean, err := s.ws.Clean(path.Join(".", rel))
 	if err != nil || strings.HasPrefix(rel, "/") {
-		return "", fmt.Errorf("stage: skill path %q: %w: it leaves the skill", rest, fault.SandboxViolation)
+		return "", fmt.Errorf("stage: skill path %q: %w: the path leaves the skill", rest, fault.SandboxViolation)
 	}
 	return path.Join(DirSkills, name, clean), nil
 }
 
-// CheckSkillName refuses what can't name a skill: 1 to 64 of letters, digits, dot,
-// dash and underscore, the first of them a letter or a digit.
+// CheckSkillName refuses invalid skill names. A valid name has 1 to 64 letters,
+// digits, dots, dashes and underscores, and begins with a letter or a digit.
 func CheckSkillName(name string) error {
 	const most = 64
 	ok := name != "" && len(name) <= most
@@ -135,16 +136,16 @@ func CheckSkillName(name string) error {
 		ok = ok && (alnum || i > 0 && strings.IndexByte("._-", c) >= 0)
 	}
 	if !ok {
-		return fmt.Errorf("stage: skill name %.80q: %w: it is 1 to %d of letters, digits, '.', '-' and '_', and begins with a letter or a digit", name, fault.InvalidArgument, most)
+		return fmt.Errorf("stage: skill name %.80q: %w: a name has 1 to %d letters, digits, '.', '-' and '_', and begins with a letter or a digit", name, fault.InvalidArgument, most)
 	}
 	return nil
 }
 
-// StageInputs brings inputs in: all of them or, where anything fails, none. The
-// records say what each resolved to.
+// StageInputs stages inputs, all or nothing. The records say what each input resolved
+// to.
 func (s *Stage) StageInputs(ctx context.Context, inputs []Input) (recs []InputRecord, err error) {
-	ctx, span := s.span(ctx, SpanFiles, attribute.Int(AttrCount, len(inputs)))
-	defer func() { end(span, err) }()
+	ctx, span := s.startSpan(ctx, SpanFiles, attribute.Int(AttrCount, len(inputs)))
+	defer func() { endSpan(span, err) }()
 	if len(inputs) == 0 {
 		return nil, nil
 	}
@@ -156,10 +157,10 @@ func (s *Stage) StageInputs(ctx context.Context, inputs []Input) (recs []InputRe
 		}
 		targets[i] = sources[i].target
 	}
-	if err := apart(targets); err != nil {
+	if err := checkDisjoint(targets); err != nil {
 		return nil, err
 	}
-	if err := s.layout(ctx); err != nil {
+	if err := s.ensureLayoutOnce(ctx); err != nil {
 		return nil, err
 	}
 	h, err := s.Begin(ctx)
@@ -170,9 +171,9 @@ func (s *Stage) StageInputs(ctx context.Context, inputs []Input) (recs []InputRe
 	return h.StageInputs(ctx, inputs)
 }
 
-// StageInputs is that of the stage for who holds the memory.
+// StageInputs is Stage.StageInputs within a session.
 func (h *Session) StageInputs(ctx context.Context, inputs []Input) ([]InputRecord, error) {
-	st := &staging{h: h, recs: make([]InputRecord, len(inputs))}
+	st := &inputStaging{h: h, recs: make([]InputRecord, len(inputs))}
 	defer st.close()
 	var steps []step
 	for i, in := range inputs {
@@ -180,10 +181,10 @@ func (h *Session) StageInputs(ctx context.Context, inputs []Input) ([]InputRecor
 		if err != nil {
 			return nil, err
 		}
-		h.pin(&src)
+		h.pinVersion(&src)
 		st.recs[i] = InputRecord{From: in.From, To: src.target, Mode: ModeCopy, Timestamp: h.s.opts.Now().UTC()}
 		steps = append(steps, step{src.target, func(ctx context.Context, at string) error {
-			return st.make(ctx, src, at, &st.recs[i])
+			return st.stageInput(ctx, src, at, &st.recs[i])
 		}})
 	}
 	if err := h.transact(ctx, steps, func() { h.Inputs = append(h.Inputs, st.recs...) }); err != nil {
@@ -192,8 +193,8 @@ func (h *Session) StageInputs(ctx context.Context, inputs []Input) ([]InputRecor
 	return st.recs, nil
 }
 
-// pin gives an input that is to stay as it was the version that it had.
-func (h *Session) pin(src *source) {
+// pinVersion sets the version of a pinned input to the version that was staged first.
+func (h *Session) pinVersion(src *source) {
 	if !src.Pin || src.version != Latest {
 		return
 	}
@@ -209,33 +210,33 @@ func (h *Session) pin(src *source) {
 	}
 }
 
-// A staging is the inputs of one call.
-type staging struct {
+// A inputStaging stages the inputs of one call.
+type inputStaging struct {
 	h    *Session
 	recs []InputRecord
-	open []io.Closer // held until the end, since paths refer to them
+	open []io.Closer // open until the end, because paths refer to their descriptors
 }
 
-func (st *staging) close() {
+func (st *inputStaging) close() {
 	for _, c := range st.open {
-		_ = c.Close() // only read from
+		_ = c.Close() // read only
 	}
 }
 
-func (st *staging) make(ctx context.Context, src source, at string, rec *InputRecord) error {
+func (st *inputStaging) stageInput(ctx context.Context, src source, at string, rec *InputRecord) error {
 	switch src.scheme {
 	case schemeArtifact:
-		return st.artifact(ctx, src, at, rec)
+		return st.stageArtifact(ctx, src, at, rec)
 	case schemeHost:
-		return st.host(ctx, src, at, rec)
+		return st.stageHostPath(ctx, src, at, rec)
 	}
-	return st.within(ctx, src, at, rec)
+	return st.stageWorkspacePath(ctx, src, at, rec)
 }
 
-func (st *staging) artifact(ctx context.Context, src source, at string, rec *InputRecord) error {
-	arts := st.h.s.artifacts(ctx)
+func (st *inputStaging) stageArtifact(ctx context.Context, src source, at string, rec *InputRecord) error {
+	arts := st.h.s.artifactStore(ctx)
 	if arts == nil {
-		return fmt.Errorf("stage: input %q: %w: there is no artifact store here", src.From, fault.Unsupported)
+		return fmt.Errorf("stage: input %q: %w: this stage has no artifact store", src.From, fault.Unsupported)
 	}
 	body, art, err := arts.Open(ctx, src.name, src.version)
 	if err != nil {
@@ -247,9 +248,9 @@ func (st *staging) artifact(ctx context.Context, src source, at string, rec *Inp
 	return err
 }
 
-// host copies from the host. A link would lead out of the workspace, so there is
-// none.
-func (st *staging) host(ctx context.Context, src source, at string, rec *InputRecord) error {
+// stageHostPath copies from the host. It never links, because a link would leave the
+// workspace.
+func (st *inputStaging) stageHostPath(ctx context.Context, src source, at string, rec *InputRecord) error {
 	s := st.h.s
 	root, rel, err := s.underRoot(src.rest)
 	if err != nil {
@@ -261,7 +262,7 @@ func (st *staging) host(ctx context.Context, src source, at string, rec *InputRe
 		return err
 	}
 	if !info.IsDir() && !info.Mode().IsRegular() { // a device is not even opened
-		return fmt.Errorf("stage: host path %q: %w: it is neither a file nor a directory", src.rest, fault.InvalidArgument)
+		return fmt.Errorf("stage: host path %q: %w: the path is neither a file nor a directory", src.rest, fault.InvalidArgument)
 	}
 	rec.Resolved = filepath.Join(root.Name(), rel)
 	f, err := root.OpenFile(rel, os.O_RDONLY|nonBlocking, 0)
@@ -269,32 +270,32 @@ func (st *staging) host(ctx context.Context, src source, at string, rec *InputRe
 		return fmt.Errorf("stage: host path %q: %w: %w", src.rest, fault.Of(err), err)
 	}
 	st.open = append(st.open, f)
-	if info, err = f.Stat(); err != nil { // somebody may have put another in its place
+	if info, err = f.Stat(); err != nil { // TOCTOU: the path may have been replaced before the open
 		return fmt.Errorf("stage: host path %q: %w: %w", src.rest, fault.Of(err), err)
 	}
 	switch {
 	case info.IsDir():
-		_, err := s.ws.Import(ctx, opened(f, rec.Resolved), at, nil)
+		_, err := s.ws.Import(ctx, fdPath(f, rec.Resolved), at, nil)
 		return err
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("stage: host path %q: %w: it is neither a file nor a directory", src.rest, fault.InvalidArgument)
+		return fmt.Errorf("stage: host path %q: %w: the path is neither a file nor a directory", src.rest, fault.InvalidArgument)
 	}
 	mode := info.Mode().Perm()
 	_, err = s.ws.Write(ctx, at, f, &driver.WriteOptions{Mode: mode, SetMode: mode != 0, CreateOnly: true})
 	return err
 }
 
-// opened is a path to a directory that is open, so that nobody can put another in
-// its place.
-func opened(f *os.File, name string) string {
+// fdPath returns a path to an open directory by its descriptor (/proc/self/fd), so
+// that the directory can't be replaced meanwhile (TOCTOU).
+func fdPath(f *os.File, name string) string {
 	if runtime.GOOS == "linux" {
 		return fmt.Sprintf("/proc/self/fd/%d", f.Fd())
 	}
 	return name
 }
 
-// within links or copies what is in the workspace already.
-func (st *staging) within(ctx context.Context, src source, at string, rec *InputRecord) error {
+// stageWorkspacePath links or copies a path of the workspace itself.
+func (st *inputStaging) stageWorkspacePath(ctx context.Context, src source, at string, rec *InputRecord) error {
 	ws := st.h.s.ws
 	rec.Resolved = src.rest
 	info, err := ws.Stat(ctx, src.rest, nil)
@@ -320,9 +321,8 @@ func (st *staging) within(ctx context.Context, src source, at string, rec *Input
 
 type artifactsKey struct{}
 
-// WithArtifacts returns a context under which calls use the given artifacts in
-// place of those of the stage: for frameworks that have an artifact service for
-// each session.
+// WithArtifacts returns a context under which calls use the given artifacts instead
+// of those of the stage: for frameworks with an artifact service per session.
 func WithArtifacts(ctx context.Context, a ArtifactStore) context.Context {
 	return context.WithValue(ctx, artifactsKey{}, a)
 }
@@ -333,8 +333,8 @@ type ArtifactStore interface {
 	Open(ctx context.Context, name string, version int) (io.ReadCloser, Artifact, error)
 }
 
-// artifacts returns the store for a call, nil for none.
-func (s *Stage) artifacts(ctx context.Context) ArtifactStore {
+// artifactStore returns the store for a call, or nil.
+func (s *Stage) artifactStore(ctx context.Context) ArtifactStore {
 	if a, ok := ctx.Value(artifactsKey{}).(ArtifactStore); ok {
 		return a
 	}
@@ -344,10 +344,10 @@ func (s *Stage) artifacts(ctx context.Context) ArtifactStore {
 	return s.opts.Artifacts
 }
 
-// Look describes how what an input comes from looks, without reading any of it:
-// while it is the same, staging it again brings the same. Sources that are missing
-// are an error.
-func (s *Stage) Look(ctx context.Context, in Input) (string, error) {
+// InputFingerprint returns the fingerprint of the source of an input, without reading
+// content: while it is equal, staging again gives the same result. A missing source
+// is an error.
+func (s *Stage) InputFingerprint(ctx context.Context, in Input) (string, error) {
 	src, err := s.parseInput(in)
 	if err != nil {
 		return "", err
@@ -360,7 +360,7 @@ func (s *Stage) Look(ctx context.Context, in Input) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		defer root.Close() //nolint:errcheck // only read from
+		defer root.Close() //nolint:errcheck // read only
 		if _, err := hostInfo(root, src.rest, rel); err != nil {
 			return "", err
 		}
@@ -373,7 +373,7 @@ func (s *Stage) lookArtifact(ctx context.Context, src source) (string, error) {
 	if src.version != Latest || src.Pin {
 		return fmt.Sprintf("%s@%d", src.name, src.version), nil
 	}
-	store, ok := s.artifacts(ctx).(interface {
+	store, ok := s.artifactStore(ctx).(interface {
 		Versions(ctx context.Context, name string) ([]int, error)
 	})
 	if !ok {
@@ -389,9 +389,9 @@ func (s *Stage) lookArtifact(ctx context.Context, src source) (string, error) {
 	return fmt.Sprintf("%s@%d", src.name, list[len(list)-1]), nil
 }
 
-// FingerprintInside describes how a file or a tree of a workspace looks. Where the
-// provider tells of each entry whether it was changed, nothing is read, and who sets
-// times back does not hide a change; elsewhere files are read for it.
+// FingerprintInside returns the fingerprint of a file or tree of a workspace. If the
+// provider has change tokens, nothing is read, and a program that sets times back
+// can't hide a change. Otherwise files are read.
 func FingerprintInside(ctx context.Context, ws *workspace.Workspace, name string) (string, error) {
 	info, err := ws.Stat(ctx, name, &driver.StatOptions{ChangeToken: true})
 	if err != nil {
@@ -411,13 +411,13 @@ func FingerprintInside(ctx context.Context, ws *workspace.Workspace, name string
 	return driver.SumDigest(h), err
 }
 
-// FingerprintOf describes how one entry of a workspace looks, which was listed or asked for
-// with its mark. Of a directory it does not count what is in it.
+// FingerprintOf returns the fingerprint of one entry of a workspace, which must have
+// been listed with its change token. The content of a directory is not part of it.
 func FingerprintOf(ctx context.Context, ws *workspace.Workspace, i workspace.Info) (string, error) {
 	when := i.ModTime.UnixNano()
 	switch {
 	case i.Type == driver.TypeDir:
-		i.ChangeToken, when = "", 0 // both change with what is in it
+		i.ChangeToken, when = "", 0 // both change with the content of the directory
 	case i.Type == driver.TypeFile && i.ChangeToken == "":
 		now, err := ws.Stat(ctx, i.Path, &driver.StatOptions{Digest: true})
 		if err != nil {
@@ -436,7 +436,7 @@ func FingerprintOf(ctx context.Context, ws *workspace.Workspace, i workspace.Inf
 	return string(append(append(append(buf, ' '), i.ChangeToken...), '\n')), nil
 }
 
-// eachInside visits what is below a directory of a workspace, with marks.
+// eachInside visits the entries below a directory of a workspace, with change tokens.
 func eachInside(ctx context.Context, ws *workspace.Workspace, name string, depth int, visit func(workspace.Info) error) error {
 	for after := ""; ; {
 		page, err := ws.List(ctx, name, &driver.ListOptions{Depth: depth, Limit: driver.MaxListLimit, After: after, ChangeToken: true})
@@ -454,8 +454,8 @@ func eachInside(ctx context.Context, ws *workspace.Workspace, name string, depth
 	}
 }
 
-// ListInside lists what is below a directory of a workspace, to the given depth,
-// with marks; -1 is all.
+// ListInside lists the entries below a directory of a workspace, to the given depth,
+// with change tokens; -1 is all.
 func ListInside(ctx context.Context, ws *workspace.Workspace, name string, depth int) ([]workspace.Info, error) {
 	var list []workspace.Info
 	err := eachInside(ctx, ws, name, depth, func(i workspace.Info) error {
@@ -465,9 +465,8 @@ func ListInside(ctx context.Context, ws *workspace.Workspace, name string, depth
 	return list, err
 }
 
-// Inside returns the path of the workspace that an input comes from, "" where it
-// comes from elsewhere.
-func (s *Stage) Inside(in Input) string {
+// InputPath returns the path of an input in the workspace, or "" for another source.
+func (s *Stage) InputPath(in Input) string {
 	src, err := s.parseInput(in)
 	if err != nil || src.scheme != schemeWorkspace && src.scheme != schemeSkill {
 		return ""
@@ -475,7 +474,7 @@ func (s *Stage) Inside(in Input) string {
 	return src.rest
 }
 
-// Target returns where an input goes.
+// Target returns the path to which an input is staged.
 func (s *Stage) Target(in Input) (string, error) {
 	src, err := s.parseInput(in)
 	return src.target, err

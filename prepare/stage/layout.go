@@ -21,36 +21,36 @@ import (
 // The layout of a workspace.
 const (
 	DirSkills = "skills" // working copies of skills
-	DirWork   = "work"   // what programs share
+	DirWork   = "work"   // files that programs share
 	DirRuns   = "runs"   // a directory for each run
 	DirOut    = "out"    // results
 	DirInputs = "work/inputs"
 	MetaFile  = "metadata.json" // a copy of the metadata, for reading
 )
 
-// The variables by which programs find the layout.
+// Environment variables with the paths of the layout.
 const (
 	EnvWorkspace = "WORKSPACE_DIR"
 	EnvSkills    = "SKILLS_DIR"
 	EnvWork      = "WORK_DIR"
 	EnvOutput    = "OUTPUT_DIR"
 	EnvRun       = "RUN_DIR"
-	EnvSkill     = "SKILL_NAME" // where a skill runs
+	EnvSkill     = "SKILL_NAME" // name of the running skill
 )
 
-// Options say what a Stage may use. The zero value has no artifacts and reads
-// nothing of the host.
+// Options configure a Stage. The zero value has no artifacts and no access to the
+// host.
 type Options struct {
-	State     State      // nil remembers until the Stage is gone
-	Artifacts *Artifacts // of artifact:// and of outputs that are saved; nil is none
-	HostRoots []string   // absolute directories that host:// may read; none is none
-	History   int        // how many input and output records are kept, of each; 0 is DefaultHistory
+	State     State      // nil keeps the state in memory
+	Artifacts *Artifacts // of artifact:// for artifact:// and saved outputs; may be nil
+	HostRoots []string   // absolute directories that host:// absolute directories that host:// may read; empty disables host://
+	History   int        // number of input and of output records to keep; 0 is DefaultHistory
 	NoCopy    bool       // no metadata.json in the workspace
 	Log       *slog.Logger
 	Now       func() time.Time // nil is time.Now
 }
 
-// DefaultHistory is how many input and output records are kept, of each.
+// DefaultHistory is the number of input and of output records to keep.
 const DefaultHistory = 256
 
 // A Stage is a workspace with a layout. It is safe for concurrent use.
@@ -62,16 +62,16 @@ type Stage struct {
 	laid bool // guarded by mu
 }
 
-// New returns the stage of a workspace. The layout is made with the first call
-// that needs it, or by EnsureLayout.
+// New returns the stage of a workspace. The first call that needs the layout creates
+// it, or EnsureLayout does.
 func New(ws *workspace.Workspace, opts *Options) (*Stage, error) {
 	if ws == nil {
-		return nil, fmt.Errorf("stage: %w: there is no workspace", fault.InvalidArgument)
+		return nil, fmt.Errorf("stage: %w: the workspace is nil", fault.InvalidArgument)
 	}
 	s := &Stage{ws: ws}
 	if opts != nil {
 		s.opts = *opts
-		s.opts.HostRoots = slices.Clone(opts.HostRoots) // the caller's may be those of other stages too
+		s.opts.HostRoots = slices.Clone(opts.HostRoots) // the caller may share the slice
 	}
 	if s.opts.State == nil {
 		s.opts.State = NewMemoryState()
@@ -87,7 +87,7 @@ func New(ws *workspace.Workspace, opts *Options) (*Stage, error) {
 	}
 	for i, root := range s.opts.HostRoots {
 		if !filepath.IsAbs(root) {
-			return nil, fmt.Errorf("stage: host root %q: %w: it must be an absolute path", root, fault.InvalidArgument)
+			return nil, fmt.Errorf("stage: host root %q: %w: a root must be an absolute path", root, fault.InvalidArgument)
 		}
 		s.opts.HostRoots[i] = filepath.Clean(root)
 	}
@@ -97,15 +97,15 @@ func New(ws *workspace.Workspace, opts *Options) (*Stage, error) {
 // Workspace returns the workspace of the stage.
 func (s *Stage) Workspace() *workspace.Workspace { return s.ws }
 
-// EnsureLayout makes the directories of the layout that are missing, and returns
-// where each is for the programs inside.
+// EnsureLayout creates missing directories of the layout, and returns the path of
+// each as programs inside see it.
 func (s *Stage) EnsureLayout(ctx context.Context) (map[string]string, error) {
 	dirs := map[string]string{}
 	for _, dir := range []string{DirSkills, DirWork, DirRuns, DirOut} {
 		if err := s.ws.Mkdir(ctx, dir, &workspace.MkdirOptions{Parents: true}); err != nil {
-			return nil, fmt.Errorf("stage: make %s: %w", dir, err)
+			return nil, fmt.Errorf("stage: create %s: %w", dir, err)
 		}
-		dirs[dir] = s.inside(dir)
+		dirs[dir] = s.guestPath(dir)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,8 +113,8 @@ func (s *Stage) EnsureLayout(ctx context.Context) (map[string]string, error) {
 	return dirs, nil
 }
 
-// layout is EnsureLayout, once.
-func (s *Stage) layout(ctx context.Context) error {
+// ensureLayoutOnce calls EnsureLayout once.
+func (s *Stage) ensureLayoutOnce(ctx context.Context) error {
 	s.mu.Lock()
 	laid := s.laid
 	s.mu.Unlock()
@@ -125,45 +125,44 @@ func (s *Stage) layout(ctx context.Context) error {
 	return err
 }
 
-// inside is a path as the programs of the workspace see it.
-func (s *Stage) inside(name string) string {
+// guestPath returns a path as programs in the workspace see it.
+func (s *Stage) guestPath(name string) string {
 	return path.Join("/", s.ws.Traits().Root, name)
 }
 
-// Env returns the variables of the layout. run is the directory of the run, ""
-// for none.
+// Env returns the environment variables of the layout. run is the directory of the
+// run; it may be "".
 func (s *Stage) Env(run string) map[string]string {
 	env := map[string]string{
-		EnvWorkspace: s.inside("."), EnvSkills: s.inside(DirSkills), EnvWork: s.inside(DirWork), EnvOutput: s.inside(DirOut),
+		EnvWorkspace: s.guestPath("."), EnvSkills: s.guestPath(DirSkills), EnvWork: s.guestPath(DirWork), EnvOutput: s.guestPath(DirOut),
 	}
 	if run != "" {
-		env[EnvRun] = s.inside(run)
+		env[EnvRun] = s.guestPath(run)
 	}
 	return env
 }
 
-// NewRun makes a directory for a run, which is no other run's, and returns its
-// path in the workspace.
+// NewRun creates a directory for a run, and returns its path in the workspace.
 func (s *Stage) NewRun(ctx context.Context) (string, error) {
-	if err := s.layout(ctx); err != nil {
+	if err := s.ensureLayoutOnce(ctx); err != nil {
 		return "", err
 	}
 	name := path.Join(DirRuns, "run_"+s.opts.Now().UTC().Format("20060102T150405.000")+"_"+rand.Text()[:8])
 	err := s.ws.Mkdir(ctx, name, nil)
-	if errors.Is(err, fault.NotFound) { // a program has removed the directory of all runs
+	if errors.Is(err, fault.NotFound) { // a program has removed the runs directory
 		if _, err := s.EnsureLayout(ctx); err != nil {
 			return "", err
 		}
 		err = s.ws.Mkdir(ctx, name, nil)
 	}
 	if err != nil {
-		return "", fmt.Errorf("stage: make the directory of a run: %w", err)
+		return "", fmt.Errorf("stage: create the run directory: %w", err)
 	}
 	return name, nil
 }
 
-// Run runs a command with the variables of the layout and a directory of its own
-// for RUN_DIR. Explicit values of cmd.Env win over everything.
+// Run runs a command with the variables of the layout and its own RUN_DIR. Explicit
+// values of cmd.Env have precedence.
 func (s *Stage) Run(ctx context.Context, cmd driver.Command) (driver.Result, error) {
 	cmd, err := s.Command(ctx, cmd)
 	if err != nil {
@@ -172,7 +171,7 @@ func (s *Stage) Run(ctx context.Context, cmd driver.Command) (driver.Result, err
 	return s.ws.Run(ctx, cmd)
 }
 
-// Command returns cmd as Run would run it, and makes the directory of the run.
+// Command returns cmd as Run would run it, and creates the run directory.
 func (s *Stage) Command(ctx context.Context, cmd driver.Command) (driver.Command, error) {
 	run, err := s.NewRun(ctx)
 	if err != nil {
@@ -183,7 +182,7 @@ func (s *Stage) Command(ctx context.Context, cmd driver.Command) (driver.Command
 	cmd.Env = env
 	if cmd.Dir != "" && cmd.Dir != "." {
 		if err := s.ws.Mkdir(ctx, cmd.Dir, &workspace.MkdirOptions{Parents: true}); err != nil {
-			return cmd, fmt.Errorf("stage: make the working directory: %w", err)
+			return cmd, fmt.Errorf("stage: create the working directory: %w", err)
 		}
 	}
 	return cmd, nil

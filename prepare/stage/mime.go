@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// SniffLen is how much of a content MIMEType looks at.
+// SniffLen is how many bytes MIMEType reads of the content.
 const SniffLen = 512
 
-// types are those that people and models ask for by their ending, whatever the
-// tables of the host say.
+// types are common types by file extension, independent of the tables of the host.
 var types = map[string]string{
 	".json": "application/json", ".jsonl": "application/jsonl", ".ndjson": "application/x-ndjson", ".ipynb": "application/x-ipynb+json",
 	".csv": "text/csv; charset=utf-8", ".tsv": "text/tab-separated-values; charset=utf-8",
@@ -28,8 +27,8 @@ var types = map[string]string{
 	".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
 }
 
-// MIMEType returns the type of a file by the ending of its name or, where that
-// says nothing, by how its content begins.
+// MIMEType returns the type of a file by its extension or, if that is unknown, by the
+// start of its content.
 func MIMEType(name string, head []byte) string {
 	if t, ok := types[strings.ToLower(path.Ext(name))]; ok {
 		return t
@@ -43,7 +42,7 @@ func knownType(name string) bool {
 	return ok
 }
 
-// IsText reports whether a type is a text that may stand as it is in a message.
+// IsText reports whether content of the type can be shown as text.
 func IsText(mime string) bool {
 	base, _, _ := strings.Cut(strings.ToLower(mime), ";")
 	base = strings.TrimSpace(base)

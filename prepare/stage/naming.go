@@ -11,31 +11,31 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Naming gives saved outputs their names. It is a template of package
-// text/template with the fields of OutputName and the functions lower, upper and
-// slug; or, where there is no "{{" in it, what is put before the path.
+// A Naming creates the names of saved outputs. It is a text/template with the fields
+// of OutputName and the functions lower, upper and slug. Text without "{{" is a
+// prefix of the path.
 type Naming struct {
 	prefix string
 	tmpl   *template.Template
 }
 
-// OutputName is what the template of a name may use.
+// OutputName has the fields of a name template.
 type OutputName struct {
 	Name  string // the path in the workspace: out/plots/a.png
 	Dir   string // out/plots
 	Base  string // a.png
 	Stem  string // a
 	Ext   string // .png
-	Index int    // 0 for the first that is collected
-	ID    string // of the workspace
+	Index int    // 0 for the first collected file
+	ID    string // id of the workspace
 }
 
 const maxNaming = 1024
 
 var namingFuncs = template.FuncMap{"lower": strings.ToLower, "upper": strings.ToUpper, "slug": slug}
 
-// ParseNaming judges a template. Only text, fields and the functions are allowed:
-// one comes from a model, and must end.
+// ParseNaming parses a template. Only text, fields and the functions are allowed,
+// because a template comes from a model and must terminate.
 func ParseNaming(text string) (*Naming, error) {
 	bad := func(why any) error {
 		return fmt.Errorf("stage: name template %.80q: %w: %v", text, fault.InvalidArgument, why)
@@ -56,7 +56,7 @@ func ParseNaming(text string) (*Naming, error) {
 		return nil, bad("it defines another template")
 	}
 	for _, node := range t.Root.Nodes {
-		if err := plain(node); err != nil {
+		if err := checkTemplateNode(node); err != nil {
 			return nil, bad(err)
 		}
 	}
@@ -67,20 +67,20 @@ func ParseNaming(text string) (*Naming, error) {
 	return n, nil
 }
 
-// plain refuses all but text, fields and our functions.
-func plain(node parse.Node) error {
+// checkTemplateNode refuses template nodes except text, fields and our functions.
+func checkTemplateNode(node parse.Node) error {
 	switch n := node.(type) {
 	case *parse.TextNode, *parse.FieldNode, *parse.StringNode, *parse.CommentNode:
 		return nil
 	case *parse.ActionNode:
-		return plain(n.Pipe)
+		return checkTemplateNode(n.Pipe)
 	case *parse.PipeNode:
 		if len(n.Decl) > 0 {
 			return fmt.Errorf("variables are not allowed")
 		}
 		for _, c := range n.Cmds {
 			for _, arg := range c.Args {
-				if err := plain(arg); err != nil {
+				if err := checkTemplateNode(arg); err != nil {
 					return err
 				}
 			}
@@ -95,9 +95,9 @@ func plain(node parse.Node) error {
 	return fmt.Errorf("%s is not allowed; text, fields and the functions lower, upper and slug are", node)
 }
 
-// Name returns the name of an output. Characters that no artifact may have become
-// "_"; a name that would lead up is refused, since whoever wrote it meant something
-// else than they would get.
+// Name returns the name of an output. Characters that are not valid in artifact names
+// become "_". A name with ".." is refused, because the result would differ from the
+// intention.
 func (n *Naming) Name(o OutputName) (string, error) {
 	if n == nil {
 		return SafeName(o.Name), nil
@@ -112,21 +112,21 @@ func (n *Naming) Name(o OutputName) (string, error) {
 	}
 	elems := strings.Split(name, "/")
 	if slices.Contains(elems, "..") {
-		return "", fmt.Errorf("stage: name template: %w: it gives %.80q, and no element of a name may be \"..\"", fault.InvalidArgument, name)
+		return "", fmt.Errorf("stage: name template: %w: the result %.80q has an element \"..\", which is not allowed", fault.InvalidArgument, name)
 	}
-	elems = slices.DeleteFunc(elems, func(e string) bool { return e == "." }) // such as the Dir of what is at the top
+	elems = slices.DeleteFunc(elems, func(e string) bool { return e == "." }) // such as Dir of a file in the root
 	name = SafeName(strings.Join(elems, "/"))
 	return name, CheckName(name)
 }
 
-// outputName describes an output for its naming.
+// outputName returns the template fields of an output.
 func outputName(name string, index int, id string) OutputName {
 	base := path.Base(name)
 	ext := path.Ext(base)
 	return OutputName{Name: name, Dir: path.Dir(name), Base: base, Stem: strings.TrimSuffix(base, ext), Ext: ext, Index: index, ID: id}
 }
 
-// slug keeps letters and digits, and makes one dash of all else.
+// slug keeps letters and digits, and replaces every other sequence by one dash.
 func slug(s string) string {
 	return strings.Trim(strings.Join(strings.FieldsFunc(strings.ToLower(s), func(r rune) bool {
 		return (r < 'a' || 'z' < r) && (r < '0' || '9' < r)

@@ -4,5 +4,5 @@ package stage
 
 import "syscall"
 
-// nonBlocking keeps an open from waiting where a file has become a FIFO.
+// nonBlocking prevents open from blocking on a FIFO.
 const nonBlocking = syscall.O_NONBLOCK

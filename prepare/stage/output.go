@@ -9,15 +9,15 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// An OutputSpec says what to take out of a workspace.
+// An OutputSpec says what to collect.
 type OutputSpec struct {
-	Globs         []string `json:"globs"`                     // none is out/**
+	Globs         []string `json:"globs"`                     // default: out/**
 	MaxFiles      int      `json:"max_files,omitempty"`       // 0 is 100
-	MaxFileBytes  int64    `json:"max_file_bytes,omitempty"`  // of each; 0 is 4 MiB, or none where nothing is inlined or saved
-	MaxTotalBytes int64    `json:"max_total_bytes,omitempty"` // of all; 0 is 64 MiB, likewise
-	Save          bool     `json:"save,omitempty"`            // as artifacts
-	NameTemplate  string   `json:"name_template,omitempty"`   // of artifacts; see Naming
-	Inline        bool     `json:"inline,omitempty"`          // content in the manifest
+	MaxFileBytes  int64    `json:"max_file_bytes,omitempty"`  // per file; 0 is 4 MiB, or no limit if nothing is inlined or saved
+	MaxTotalBytes int64    `json:"max_total_bytes,omitempty"` // in total; 0 is 64 MiB, or no limit if nothing is inlined or saved
+	Save          bool     `json:"save,omitempty"`            // save as artifacts
+	NameTemplate  string   `json:"name_template,omitempty"`   // for artifacts; see Naming
+	Inline        bool     `json:"inline,omitempty"`          // return content in the manifest
 }
 
 // Defaults of OutputSpec.
@@ -27,11 +27,11 @@ const (
 	DefaultMaxTotalBytes = 64 << 20
 )
 
-// UnmarshalJSON takes keys in snake case (max_files) and as Go spells them
-// (MaxFiles); the former win.
+// UnmarshalJSON accepts keys in snake case (max_files) and as Go spells them
+// (MaxFiles); snake case has precedence.
 func (s *OutputSpec) UnmarshalJSON(data []byte) error {
-	type snake OutputSpec // which has json's own way
-	var spelled struct {  // as Go does; the same fields in the same order
+	type snake OutputSpec // without this method
+	var spelled struct {  // as Go spells them; the same fields in the same order
 		Globs         []string
 		MaxFiles      int
 		MaxFileBytes  int64
@@ -52,15 +52,15 @@ func (s *OutputSpec) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// limits returns the spec with its defaults, after judging it.
-func (s OutputSpec) limits() (OutputSpec, error) {
+// withDefaults validates the spec and returns it with defaults.
+func (s OutputSpec) withDefaults() (OutputSpec, error) {
 	if s.MaxFiles < 0 || s.MaxFileBytes < 0 || s.MaxTotalBytes < 0 {
 		return s, fmt.Errorf("stage: output spec: %w: limits must not be negative", fault.InvalidArgument)
 	}
 	if s.MaxFiles == 0 {
 		s.MaxFiles = DefaultMaxFiles
 	}
-	const none = math.MaxInt64 - 1 // one more is read to see that there is more
+	const none = math.MaxInt64 - 1 // one byte more is read to detect a larger file
 	ofFile, ofAll := int64(DefaultMaxFileBytes), int64(DefaultMaxTotalBytes)
 	if !s.Inline && !s.Save {
 		ofFile, ofAll = none, none
@@ -75,32 +75,31 @@ func (s OutputSpec) limits() (OutputSpec, error) {
 	return s, nil
 }
 
-// A Manifest is what was collected.
+// A Manifest lists what was collected.
 type Manifest struct {
 	Files     []FileRef `json:"files"`
-	LimitsHit bool      `json:"limits_hit"`        // something was cut or left out because of a limit
-	Skipped   []Skipped `json:"skipped,omitempty"` // what matches, but could not be taken: the first MaxSkipped
-	Skips     int       `json:"skips,omitempty"`   // how many of these there are
-	Left      int       `json:"left,omitempty"`    // how many matches there were beyond the limits
+	LimitsHit bool      `json:"limits_hit"`        // content was truncated or left out because of a limit
+	Skipped   []Skipped `json:"skipped,omitempty"` // matches that could not be collected: the first MaxSkipped
+	Skips     int       `json:"skips,omitempty"`   // number of all skipped matches
+	Left      int       `json:"left,omitempty"`    // number of matches beyond the limits
 }
 
-// MaxSkipped is how much a manifest says of what could not be taken.
+// MaxSkipped bounds Manifest.Skipped.
 const MaxSkipped = 100
 
 // A FileRef is one file of a manifest.
 type FileRef struct {
-	Name      string `json:"name"` // path in the workspace; JSON has nameB64, too, where it is not UTF-8
+	Name      string `json:"name"` // path in the workspace; JSON also has nameB64 if it is not UTF-8
 	MIMEType  string `json:"mime_type"`
-	Content   string `json:"-"` // of Inline, as it is; JSON has it under content, or contentB64 where it is not UTF-8
+	Content   string `json:"-"` // of Inline; JSON has content, or contentB64 if it is not UTF-8
 	SavedAs   string `json:"saved_as,omitempty"`
 	Version   int    `json:"version"`
-	SizeBytes int64  `json:"size_bytes"`          // of the file
-	Truncated bool   `json:"truncated,omitempty"` // it is larger than the limits, so Content is its beginning
-	Error     string `json:"error,omitempty"`     // why it was not saved or written
+	SizeBytes int64  `json:"size_bytes"`          // size of the file
+	Truncated bool   `json:"truncated,omitempty"` // the file exceeds the limits, so Content is its beginning
+	Error     string `json:"error,omitempty"`     // why the file was not saved or written
 }
 
-// MarshalJSON adds the content in a form that JSON can hold, and the bytes of a name
-// that it can't.
+// MarshalJSON adds the content in base64 if it is not UTF-8, and likewise the name.
 func (f FileRef) MarshalJSON() ([]byte, error) {
 	type plain FileRef
 	out := struct {
@@ -109,22 +108,22 @@ func (f FileRef) MarshalJSON() ([]byte, error) {
 		Content    string `json:"content,omitempty"`
 		ContentB64 []byte `json:"contentB64,omitempty"`
 	}{plain: plain(f)}
-	out.NameB64 = odd(f.Name)
-	if out.ContentB64 = odd(f.Content); out.ContentB64 == nil {
+	out.NameB64 = bytesIfNotUTF8(f.Name)
+	if out.ContentB64 = bytesIfNotUTF8(f.Content); out.ContentB64 == nil {
 		out.Content = f.Content
 	}
 	return json.Marshal(out)
 }
 
-// odd returns the bytes of a text that is not UTF-8.
-func odd(s string) []byte {
+// bytesIfNotUTF8 returns the bytes of a text that is not UTF-8.
+func bytesIfNotUTF8(s string) []byte {
 	if utf8.ValidString(s) {
 		return nil
 	}
 	return []byte(s)
 }
 
-// UnmarshalJSON is the way back.
+// UnmarshalJSON is the inverse of MarshalJSON.
 func (f *FileRef) UnmarshalJSON(data []byte) error {
 	type plain FileRef
 	var in struct {
@@ -146,8 +145,8 @@ func (f *FileRef) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Skipped is a match that could not be taken, or a pattern that leads through
-// something that can't be passed.
+// Skipped is a match that could not be collected, or a pattern whose path can't be
+// followed.
 type Skipped struct {
 	Name   string     `json:"name"`
 	Code   fault.Code `json:"code"`

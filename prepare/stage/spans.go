@@ -34,17 +34,17 @@ const (
 
 var tracer = sync.OnceValue(func() trace.Tracer { return otel.Tracer("github.com/croft-run/croft/prepare/stage") })
 
-// span starts a span; end ends it with the error that the call returns.
-func (s *Stage) span(ctx context.Context, name string, attrs ...attribute.KeyValue) (context.Context, trace.Span) {
+// startSpan starts a span. The caller ends it with end.
+func (s *Stage) startSpan(ctx context.Context, name string, attrs ...attribute.KeyValue) (context.Context, trace.Span) {
 	ctx, span := tracer().Start(ctx, name)
 	if span.IsRecording() {
-		span.SetAttributes(attribute.String(AttrExecID, s.ws.ID()), attribute.String(AttrPath, s.inside(".")))
+		span.SetAttributes(attribute.String(AttrExecID, s.ws.ID()), attribute.String(AttrPath, s.guestPath(".")))
 		span.SetAttributes(attrs...)
 	}
 	return ctx, span
 }
 
-func end(span trace.Span, err error) {
+func endSpan(span trace.Span, err error) {
 	if code := fault.Of(err); code != "" && span.IsRecording() {
 		span.SetStatus(codes.Error, string(code))
 		span.SetAttributes(attribute.String("code", string(code)))

@@ -15,8 +15,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Metadata is what is remembered about a workspace: what was staged into it,
-// collected from it, and prepared in it.
+// Metadata is the state of staging of a workspace: what was staged, collected and
+// prepared.
 type Metadata struct {
 	Version    int                       `json:"version"`
 	CreatedAt  time.Time                 `json:"created_at"`
@@ -27,15 +27,15 @@ type Metadata struct {
 	Outputs    []OutputRecord            `json:"outputs,omitempty"`
 	Prepared   map[string]PreparedRecord `json:"prepared,omitempty"`
 
-	// Pending is the journal of a transaction: what it has put aside.
+	// Pending is the journal of a transaction: its temporary paths.
 	Pending []Aside `json:"pending,omitempty"`
 
-	// Copied is set where metadata.json in the workspace is our copy, and not a
-	// file of somebody else's.
+	// Copied means that metadata.json in the workspace is our copy, and not a file of
+	// the user.
 	Copied bool `json:"copied,omitempty"`
 }
 
-// metadataVersion is the version of the form of Metadata.
+// metadataVersion is the version of the format of Metadata.
 const metadataVersion = 1
 
 // SkillMeta describes a staged skill.
@@ -47,17 +47,17 @@ type SkillMeta struct {
 	StagedAt time.Time `json:"staged_at"`
 }
 
-// An InputRecord tells how an input was staged.
+// An InputRecord says how an input was staged.
 type InputRecord struct {
 	From      string    `json:"from"`
 	To        string    `json:"to"`
 	Resolved  string    `json:"resolved,omitempty"`
 	Version   *int      `json:"version,omitempty"`
-	Mode      string    `json:"mode,omitempty"` // that was used
+	Mode      string    `json:"mode,omitempty"` // mode that was used
 	Timestamp time.Time `json:"ts"`
 }
 
-// An OutputRecord tells of one collection.
+// An OutputRecord describes one collection.
 type OutputRecord struct {
 	Globs     []string  `json:"globs"`
 	SavedAs   []string  `json:"saved_as,omitempty"`
@@ -66,7 +66,7 @@ type OutputRecord struct {
 	Timestamp time.Time `json:"ts"`
 }
 
-// A PreparedRecord tells what package bootstrap brought about.
+// A PreparedRecord describes an entry that package bootstrap prepared.
 type PreparedRecord struct {
 	Key         string    `json:"key"`
 	Kind        string    `json:"kind"`
@@ -74,53 +74,52 @@ type PreparedRecord struct {
 	Target      string    `json:"target,omitempty"`
 	PreparedAt  time.Time `json:"prepared_at"`
 
-	// Seen is how what was made looked, so that it need not be read again while
-	// it looks the same.
+	// Seen is the fingerprint of the result. While it is equal, the result is not
+	// read again.
 	Seen string `json:"seen,omitempty"`
 
-	// Source is how the source looked, likewise, and Digest of what it was then.
+	// Source is the fingerprint of the source, and Digest the digest of the source at
+	// that time.
 	Source string `json:"source,omitempty"`
 	Digest string `json:"digest,omitempty"`
 
-	// Made lists what was made, where that is more than Target, in a form of
+	// Made lists the created paths, if there are more than Target, in a format of
 	// package bootstrap.
 	Made string `json:"made,omitempty"`
 
-	// Warning is why an optional entry could not be prepared.
+	// Warning says why an optional entry could not be prepared.
 	Warning string `json:"warning,omitempty"`
 }
 
-// An Aside is a path that a transaction uses beside a target.
+// An Aside is a temporary path that a transaction uses beside a target.
 type Aside struct {
 	Path   string `json:"path"`
 	Target string `json:"target"`
-	Old    bool   `json:"old,omitempty"`  // it is what was at Target
-	Done   bool   `json:"done,omitempty"` // what replaced it is recorded, so it is to go
+	Old    bool   `json:"old,omitempty"`  // it is the former content of Target
+	Done   bool   `json:"done,omitempty"` // the transaction is committed, so the path must be removed
 }
 
-// A State remembers the metadata of workspaces, by their ids, outside of them.
+// A State stores the metadata of workspaces by their ids, outside the workspaces.
 type State interface {
-	// Lock waits until nobody else, in this process or in another, holds the
-	// workspace.
+	// Lock takes the lock of the workspace, across goroutines and processes.
 	Lock(ctx context.Context, id string) (unlock func(), err error)
 
-	// Load returns the metadata of a workspace, nil where there is none.
+	// Load returns the metadata of a workspace, or nil.
 	Load(ctx context.Context, id string) (*Metadata, error)
 
-	// Save keeps the metadata, but for Outputs, once Record was called. What it
-	// acknowledged survives a crash as far as the state survives one at all.
+	// Save stores the metadata, without Outputs once Record was called. It is as
+	// durable as the state itself.
 	Save(ctx context.Context, id string, m *Metadata) error
 
-	// Record adds a collection to Outputs, of which it keeps the last so many. It is
-	// apart from Save so that it needs no lock: who collects waits for nobody.
+	// Record adds a collection to Outputs and keeps the last keep records. It needs
+	// no lock, so that collecting never waits for a call that prepares the workspace.
 	Record(ctx context.Context, id string, rec OutputRecord, keep int) error
 
-	// Delete forgets a workspace.
+	// Delete removes the metadata of a workspace.
 	Delete(ctx context.Context, id string) error
 }
 
-// MemoryState is a State that lives as long as the process. It is safe for
-// concurrent use.
+// MemoryState is a State in memory. It is safe for concurrent use.
 type MemoryState struct {
 	locks keylock.Locks[string]
 	mu    sync.Mutex
@@ -133,11 +132,11 @@ func NewMemoryState() *MemoryState {
 	return &MemoryState{known: map[string][]byte{}, outs: map[string][]OutputRecord{}}
 }
 
-// Lock waits until no other call holds the workspace.
+// Lock takes the lock of the workspace.
 func (s *MemoryState) Lock(ctx context.Context, id string) (func(), error) {
 	unlock, err := s.locks.Lock(ctx, id)
 	if err != nil {
-		return nil, fmt.Errorf("stage: wait for workspace %s: %w: %w", id, ctx.Err(), err)
+		return nil, fmt.Errorf("stage: lock workspace %s: %w: %w", id, ctx.Err(), err)
 	}
 	return unlock, nil
 }
@@ -158,7 +157,7 @@ func (s *MemoryState) Load(_ context.Context, id string) (*Metadata, error) {
 	return withOutputs(m, outs), nil
 }
 
-// withOutputs returns metadata with the collections that were recorded; nil for
+// withOutputs returns metadata with the recorded collections; nil if there is
 // neither.
 func withOutputs(m *Metadata, outs []OutputRecord) *Metadata {
 	if len(outs) == 0 {
@@ -179,11 +178,11 @@ func withOutputs(m *Metadata, outs []OutputRecord) *Metadata {
 func (s *MemoryState) Record(_ context.Context, id string, rec OutputRecord, keep int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.outs[id] = last(append(s.outs[id], rec), keep)
+	s.outs[id] = lastN(append(s.outs[id], rec), keep)
 	return nil
 }
 
-// Save keeps the metadata of a workspace.
+// Save stores the metadata of a workspace.
 func (s *MemoryState) Save(_ context.Context, id string, m *Metadata) error {
 	data, err := json.Marshal(m)
 	if err != nil {
@@ -195,7 +194,7 @@ func (s *MemoryState) Save(_ context.Context, id string, m *Metadata) error {
 	return nil
 }
 
-// Delete forgets a workspace.
+// Delete removes the metadata of a workspace.
 func (s *MemoryState) Delete(_ context.Context, id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,8 +203,8 @@ func (s *MemoryState) Delete(_ context.Context, id string) error {
 	return nil
 }
 
-// decodeMetadata reads metadata. What can't be read is an error, never taken for
-// nothing: to forget what was prepared is to do it again.
+// decodeMetadata decodes metadata. Invalid data is an error and never treated as
+// absent, because then everything would be prepared again.
 func decodeMetadata(data []byte) (*Metadata, error) {
 	m := new(Metadata)
 	if err := driver.DecodeStrict(data, m); err != nil {
@@ -217,16 +216,16 @@ func decodeMetadata(data []byte) (*Metadata, error) {
 	return m, nil
 }
 
-// Metadata returns what is remembered about the workspace.
+// Metadata returns the metadata of the workspace.
 func (s *Stage) Metadata(ctx context.Context) (Metadata, error) {
-	m, err := s.load(ctx)
+	m, err := s.loadMetadata(ctx)
 	if err != nil {
 		return Metadata{}, err
 	}
 	return *m, nil
 }
 
-func (s *Stage) load(ctx context.Context) (*Metadata, error) {
+func (s *Stage) loadMetadata(ctx context.Context) (*Metadata, error) {
 	m, err := s.opts.State.Load(ctx, s.ws.ID())
 	if err != nil {
 		return nil, err
@@ -244,49 +243,49 @@ func (s *Stage) load(ctx context.Context) (*Metadata, error) {
 	return m, nil
 }
 
-// A Session is a hold on the memory of a workspace: nobody else changes it
-// meanwhile, in this process or in another.
+// A Session holds the lock of a workspace's metadata: no other goroutine or process
+// changes it meanwhile.
 type Session struct {
 	*Metadata
 	s      *Stage
 	unlock func()
 }
 
-// Begin waits for the memory of the workspace, and puts right what a call that was
-// cut short left. End must follow.
+// Begin takes the lock of the workspace's metadata, and rolls back an interrupted
+// transaction. The caller must call End.
 func (s *Stage) Begin(ctx context.Context) (*Session, error) {
 	unlock, err := s.opts.State.Lock(ctx, s.ws.ID())
 	if err != nil {
 		return nil, err
 	}
-	return s.resume(ctx, unlock)
+	return s.beginLocked(ctx, unlock)
 }
 
-// resume is Begin, after the wait.
-func (s *Stage) resume(ctx context.Context, unlock func()) (*Session, error) {
-	m, err := s.load(ctx)
+// beginLocked continues Begin after the lock is taken.
+func (s *Stage) beginLocked(ctx context.Context, unlock func()) (*Session, error) {
+	m, err := s.loadMetadata(ctx)
 	if err != nil {
 		unlock()
 		return nil, err
 	}
 	h := &Session{Metadata: m, s: s, unlock: unlock}
-	if err := h.recover(ctx); err != nil {
+	if err := h.rollbackJournal(ctx); err != nil {
 		unlock()
-		return nil, fmt.Errorf("stage: roll back what was cut short: %w", err)
+		return nil, fmt.Errorf("stage: roll back an interrupted transaction: %w", err)
 	}
 	return h, nil
 }
 
-// End lets go.
+// End releases the lock.
 func (h *Session) End() { h.unlock() }
 
-// Save keeps what was changed, and copies it into the workspace.
+// Save stores the changed metadata, and copies it into the workspace.
 func (h *Session) Save(ctx context.Context) error {
 	now := h.s.opts.Now().UTC()
 	h.UpdatedAt, h.LastAccess = now, now
 	keep := h.s.opts.History
-	h.Inputs = last(h.Inputs, keep)
-	h.Outputs = last(h.Outputs, keep)
+	h.Inputs = lastN(h.Inputs, keep)
+	h.Outputs = lastN(h.Outputs, keep)
 	h.claimCopy(ctx)
 	if err := h.s.opts.State.Save(ctx, h.s.ws.ID(), h.Metadata); err != nil {
 		return err
@@ -295,14 +294,14 @@ func (h *Session) Save(ctx context.Context) error {
 	return nil
 }
 
-func last[T any](list []T, n int) []T {
+func lastN[T any](list []T, n int) []T {
 	if len(list) > n {
 		return append([]T(nil), list[len(list)-n:]...)
 	}
 	return list
 }
 
-// claimCopy takes the name of the copy for us, where nothing is there.
+// claimCopy reserves the name of the copy if no file exists there.
 func (h *Session) claimCopy(ctx context.Context) {
 	if h.Copied || len(h.Pending) > 0 || h.s.opts.NoCopy {
 		return
@@ -311,19 +310,19 @@ func (h *Session) claimCopy(ctx context.Context) {
 	h.Copied = errors.Is(err, fault.NotFound)
 }
 
-// copyInside writes the copy that programs may read. Nothing depends on it, so
-// what goes wrong is only told.
+// copyInside writes the copy that programs may read. Nothing depends on the copy, so
+// an error is only logged.
 func (h *Session) copyInside(ctx context.Context) {
 	if len(h.Pending) > 0 || h.s.opts.NoCopy || !h.Copied {
 		return
 	}
 	shown := *h.Metadata
 	if now, err := h.s.opts.State.Load(ctx, h.s.ws.ID()); err == nil && now != nil {
-		shown.Outputs = now.Outputs // of those who collected meanwhile
+		shown.Outputs = now.Outputs // collections that ran meanwhile
 	}
 	shown.Prepared = maps.Clone(shown.Prepared)
 	for key, rec := range shown.Prepared {
-		rec.Made = "" // which nobody reads
+		rec.Made = "" // internal format
 		shown.Prepared[key] = rec
 	}
 	data, err := json.MarshalIndent(shown, "", "  ")
@@ -335,8 +334,8 @@ func (h *Session) copyInside(ctx context.Context) {
 	}
 }
 
-// replaceFile writes a file of Croft's own, also where a program has put
-// something else in its place.
+// replaceFile writes a file of Croft, also if a program has replaced it by another
+// type of entry.
 func (s *Stage) replaceFile(ctx context.Context, name string, data []byte) error {
 	info, err := s.ws.Stat(ctx, name, &driver.StatOptions{NoFollow: true})
 	if err == nil && info.Type != driver.TypeFile {

@@ -14,44 +14,44 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// asidePrefix starts the names of what a transaction puts beside its targets.
+// asidePrefix starts the names of temporary paths of a transaction.
 const asidePrefix = ".croft-aside-"
 
 // rollbackTime bounds the rollback of a transaction that failed.
 const rollbackTime = 2 * time.Minute
 
-// A step brings about one path.
+// A step creates one path.
 type step struct {
 	target string
-	make   func(ctx context.Context, at string) error // at is free, and its directory exists
+	make   func(ctx context.Context, at string) error // at does not exist, but its directory does
 }
 
-// A transaction brings about several paths, or none. Its journal is
-// Metadata.Pending: the paths beside targets that it uses. The journal is saved
-// before the first of them exists. The transaction is committed by the save that
-// has what it brought about; a journal that is found before that is rolled back.
+// A transaction creates several paths, all or nothing. Its journal is
+// Metadata.Pending: the temporary paths beside the targets. The journal is saved
+// before the first of them exists. Saving the metadata with the result commits the
+// transaction; a journal that is found before that is rolled back.
 type transaction struct {
 	h      *Session
-	before []Aside // what the journal has besides: of the caller, or of a transaction that could not be cleaned up
-	plan   []placed
+	before []Aside // entries of the journal before: of the caller, or of a transaction that could not be cleaned up
+	plan   []stepPaths
 	made   []string        // directories that were missing, outermost first
-	there  map[string]bool // directories that are there
+	there  map[string]bool // directories that exist
 }
 
-// placed says where a step does its work.
-type placed struct {
+// stepPaths has the paths of a step.
+type stepPaths struct {
 	step
-	fresh string // where the new one is made; the target itself where that is free
-	old   string // where the old one goes; "" where there is none
-	made  bool   // the new one is at fresh
+	fresh string // where the new entry is created; the target itself if it does not exist
+	old   string // where the old entry is moved; "" if it does not exist
+	made  bool   // the new entry is at fresh
 }
 
-// transact runs the steps and then record, which notes in the metadata what was
-// done. Where anything fails, everything is as it was.
+// transact runs the steps and then record, which adds the result to the metadata. If
+// anything fails, everything is rolled back.
 func (h *Session) transact(ctx context.Context, steps []step, record func()) error {
 	t := &transaction{h: h, before: slices.Clone(h.Pending)}
 	was := *h.Metadata
-	if err := t.do(ctx, steps); err != nil {
+	if err := t.apply(ctx, steps); err != nil {
 		return t.rollback(ctx, &was, err)
 	}
 	journal := h.Pending
@@ -72,10 +72,10 @@ func (h *Session) transact(ctx context.Context, steps []step, record func()) err
 	return h.cleanUp(ctx)
 }
 
-// do saves the journal, makes what is new, and swaps it in.
-func (t *transaction) do(ctx context.Context, steps []step) error {
+// apply saves the journal, creates the new entries, and swaps them in.
+func (t *transaction) apply(ctx context.Context, steps []step) error {
 	for _, s := range steps {
-		p, err := t.place(ctx, s)
+		p, err := t.planStep(ctx, s)
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (t *transaction) do(ctx context.Context, steps []step) error {
 	}
 	for i := range t.plan {
 		p := &t.plan[i]
-		if err := t.parents(ctx, p.target); err != nil {
+		if err := t.makeParents(ctx, p.target); err != nil {
 			return err
 		}
 		if err := p.make(ctx, p.fresh); err != nil {
@@ -112,18 +112,18 @@ func (t *transaction) rename(ctx context.Context, from, to string) error {
 	return t.h.s.ws.Rename(ctx, from, to, &driver.RenameOptions{CreateOnly: true})
 }
 
-func (t *transaction) place(ctx context.Context, s step) (placed, error) {
+func (t *transaction) planStep(ctx context.Context, s step) (stepPaths, error) {
 	_, err := t.h.s.ws.Stat(ctx, s.target, &driver.StatOptions{NoFollow: true})
 	switch {
 	case err == nil:
-		return placed{step: s, fresh: aside(s.target), old: aside(s.target)}, nil
+		return stepPaths{step: s, fresh: temporaryPath(s.target), old: temporaryPath(s.target)}, nil
 	case errors.Is(err, fault.NotFound):
-		return placed{step: s, fresh: s.target}, nil
+		return stepPaths{step: s, fresh: s.target}, nil
 	}
-	return placed{}, err
+	return stepPaths{}, err
 }
 
-func aside(target string) string {
+func temporaryPath(target string) string {
 	return path.Join(path.Dir(target), asidePrefix+strings.ToLower(rand.Text()[:16]))
 }
 
@@ -139,8 +139,8 @@ func (t *transaction) saveJournal(ctx context.Context) error {
 	return t.h.Save(ctx)
 }
 
-// parents makes the directories above a target, and remembers which were missing.
-func (t *transaction) parents(ctx context.Context, target string) error {
+// makeParents creates the parent directories of a target, and records which were missing.
+func (t *transaction) makeParents(ctx context.Context, target string) error {
 	dir := path.Dir(target)
 	if dir == "." {
 		return nil
@@ -164,7 +164,7 @@ func (t *transaction) parents(ctx context.Context, target string) error {
 	return t.h.s.ws.Mkdir(ctx, dir, &driver.MkdirOptions{Parents: true})
 }
 
-// rollback undoes what was done, also where ctx has ended.
+// rollback undoes the steps, also if ctx has ended.
 func (t *transaction) rollback(ctx context.Context, was *Metadata, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTime)
 	defer cancel()
@@ -177,9 +177,9 @@ func (t *transaction) rollback(ctx context.Context, was *Metadata, cause error) 
 			errs = append(errs, h.s.removeAll(ctx, p.target))
 		}
 	}
-	errs = append(errs, h.recover(ctx))
+	errs = append(errs, h.rollbackJournal(ctx))
 	for _, dir := range slices.Backward(t.made) {
-		_ = h.s.ws.Remove(ctx, dir, nil) // another process may have filled it
+		_ = h.s.ws.Remove(ctx, dir, nil) // fails if another process has filled it
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%w (and rolling back: %w)", cause, err)
@@ -187,8 +187,8 @@ func (t *transaction) rollback(ctx context.Context, was *Metadata, cause error) 
 	return cause
 }
 
-// cleanUp removes what was replaced. The transaction is committed, so what can't be
-// removed now goes with the next call.
+// cleanUp removes what was replaced. The transaction is committed, so the next call
+// removes what can't be removed now.
 func (h *Session) cleanUp(ctx context.Context) error {
 	if len(h.Pending) == 0 {
 		return nil
@@ -203,10 +203,10 @@ func (h *Session) cleanUp(ctx context.Context) error {
 	return h.Save(ctx)
 }
 
-// recover rolls back, by its journal, a transaction that failed or was cut short:
-// what it made goes, and what it moved comes back. One that was committed is
+// rollbackJournal rolls back, by its journal, a transaction that failed or was interrupted:
+// it removes new entries and moves old entries back. A committed transaction is
 // cleaned up.
-func (h *Session) recover(ctx context.Context) error {
+func (h *Session) rollbackJournal(ctx context.Context) error {
 	if len(h.Pending) == 0 {
 		return nil
 	}
@@ -235,12 +235,12 @@ func (h *Session) recover(ctx context.Context) error {
 	return h.Save(ctx)
 }
 
-// removeAll removes what is at a path, also a tree that was staged read-only.
-// Nothing there is fine.
+// removeAll removes a path, also a tree that was staged read-only. A missing path is
+// no error.
 func (s *Stage) removeAll(ctx context.Context, name string) error {
 	err := s.ws.Remove(ctx, name, &driver.RemoveOptions{Recursive: true})
 	if errors.Is(err, fault.PermissionDenied) {
-		if err := s.writable(ctx, name); err != nil {
+		if err := s.makeWritable(ctx, name); err != nil {
 			return err
 		}
 		err = s.ws.Remove(ctx, name, &driver.RemoveOptions{Recursive: true})
@@ -251,18 +251,19 @@ func (s *Stage) removeAll(ctx context.Context, name string) error {
 	return err
 }
 
-// Remove removes what is at a path of the workspace, also a tree that was staged
-// read-only. Nothing there is fine.
+// Remove removes a path of the workspace, also a tree that was staged read-only. A
+// missing path is no error.
 func (s *Stage) Remove(ctx context.Context, name string) error {
-	target, err := s.target(name)
+	target, err := s.cleanTarget(name)
 	if err != nil {
 		return err
 	}
 	return s.removeAll(ctx, target)
 }
 
-// writable lets the directories of a tree be emptied.
-func (s *Stage) writable(ctx context.Context, dir string) error {
+// makeWritable adds write permission to the directories of a tree, so that it can be
+// removed.
+func (s *Stage) makeWritable(ctx context.Context, dir string) error {
 	const usable = 0o700
 	if err := s.ws.Chmod(ctx, dir, usable); err != nil {
 		return err
@@ -273,7 +274,7 @@ func (s *Stage) writable(ctx context.Context, dir string) error {
 	}
 	for _, e := range entries {
 		if e.Type == driver.TypeDir {
-			if err := s.writable(ctx, e.Path); err != nil {
+			if err := s.makeWritable(ctx, e.Path); err != nil {
 				return err
 			}
 		}
@@ -281,13 +282,13 @@ func (s *Stage) writable(ctx context.Context, dir string) error {
 	return nil
 }
 
-// apart refuses targets of one call that are the same, or one inside the other.
-func apart(targets []string) error {
+// checkDisjoint refuses targets of one call that are equal, or one inside another.
+func checkDisjoint(targets []string) error {
 	sorted := slices.Sorted(slices.Values(targets))
 	for i, name := range sorted {
 		for _, other := range sorted[i+1:] {
 			if other == name || strings.HasPrefix(other, name+"/") {
-				return fmt.Errorf("stage: targets %q and %q: %w: one call brings each path about once", name, other, fault.InvalidArgument)
+				return fmt.Errorf("stage: targets %q and %q: %w: targets of one call must differ, and none may be inside another", name, other, fault.InvalidArgument)
 			}
 			if !strings.HasPrefix(other, name) {
 				break
@@ -297,14 +298,14 @@ func apart(targets []string) error {
 	return nil
 }
 
-// target cleans a path that something is to be brought to.
-func (s *Stage) target(name string) (string, error) {
+// cleanTarget cleans and checks the path of a target.
+func (s *Stage) cleanTarget(name string) (string, error) {
 	clean, err := s.ws.Clean(name)
 	if err != nil {
 		return "", err
 	}
 	if clean == "." {
-		return "", fmt.Errorf("stage: path %q: %w: it is the workspace itself", name, fault.InvalidArgument)
+		return "", fmt.Errorf("stage: path %q: %w: the path is the workspace itself", name, fault.InvalidArgument)
 	}
 	return clean, nil
 }

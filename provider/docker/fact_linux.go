@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/workspace/driver"
@@ -303,7 +302,7 @@ func (f *fact) give(path string) error {
 // workload for files, who can't read what the gate looks at.
 func (f *fact) fence(dir string, opts *files.Options) (*files.Root, error) {
 	if os.Geteuid() == 0 {
-		opts.Commit = guest.Elsewhere(opts.Commit)
+		opts.Commit = files.GuardAsProcess(opts.Commit)
 	}
 	return files.Open(dir, opts)
 }

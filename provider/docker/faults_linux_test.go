@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace/driver"
@@ -58,7 +58,7 @@ func (s *scene) near() bool { return s.p.cfg.Host != os.Getenv(farVar) }
 // wrote reports whether the output of the command has come to its log.
 func (s *scene) wrote(t *testing.T) bool {
 	t.Helper()
-	logs, err := filepath.Glob(s.p.ground.Path(s.id, boxName, guest.ContainerLog, "*.stdout"))
+	logs, err := filepath.Glob(s.p.ground.Path(s.id, boxName, guestproto.ContainerLog, "*.stdout"))
 	if err != nil {
 		t.Fatal(err)
 	}

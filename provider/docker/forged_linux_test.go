@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -54,7 +54,7 @@ func TestPlantedBox(t *testing.T) {
 	if err := os.Mkdir(l.box(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{guest.ContainerLog, guest.ContainerConfig} {
+	for _, name := range []string{guestproto.ContainerLog, guestproto.ContainerConfig} {
 		if err := os.Symlink(out, l.box(name)); err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func TestPlantedBox(t *testing.T) {
 	if info, err := os.Lstat(out); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("what is outside has the mode %v, %v", info.Mode(), err)
 	}
-	for name, want := range map[string]fs.FileMode{guest.ContainerLog: fs.ModeDir, guest.ContainerConfig: 0} {
+	for name, want := range map[string]fs.FileMode{guestproto.ContainerLog: fs.ModeDir, guestproto.ContainerConfig: 0} {
 		if info, err := os.Lstat(l.box(name)); err != nil || info.Mode().Type() != want {
 			t.Errorf("%s is %v, %v", name, info, err)
 		}

@@ -12,8 +12,10 @@ import (
 
 	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/guest"
+	"github.com/croft-run/croft/host/guest/supervise"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -27,7 +29,7 @@ type handle struct {
 	fact *fact // of the engine, when the handle was built
 	plot *wsdir.Handle
 
-	att   *keep.Attachment[*guest.Client]
+	att   *supervise.Attachment[*guest.Client]
 	proxy proxies.Part // used while att is locked
 }
 
@@ -48,17 +50,17 @@ func (h *handle) files(ctx context.Context) (*driver.FS, error) {
 	if os.Geteuid() != 0 {
 		return direct, nil
 	}
-	return guest.AsUser(direct, h.fact.Outside), nil
+	return files.AsUser(direct, h.fact.Outside), nil
 }
 
-// guest returns the connection to the guest: see keep.Attachment. The guest of a paused
+// guest returns the connection to the guest: see supervise.Attachment. The guest of a paused
 // container does not answer.
 func (h *handle) guest(ctx context.Context) (*guest.Client, error) {
 	if err := h.plot.Current(); err != nil {
 		return nil, err
 	}
 	m := h.plot.State()
-	if rec := keep.In(&m); rec != nil && rec.Paused && h.p.paused(ctx, rec.Container) {
+	if rec := supervise.RecordIn(&m); rec != nil && rec.Paused && h.p.paused(ctx, rec.Container) {
 		return nil, errPaused
 	}
 	return h.att.Guest(ctx)
@@ -75,7 +77,7 @@ func (p *Provider) paused(ctx context.Context, container string) bool {
 }
 
 // connect attaches to the guest of the workspace, or starts its container; see
-// keep.Attachment.
+// supervise.Attachment.
 func (h *handle) connect(ctx context.Context) (*guest.Client, error) {
 	m := h.plot.State()
 	f, err := h.p.checkPolicy(ctx, m.Policy, h.opts)
@@ -113,7 +115,7 @@ func (h *handle) plan(f *fact, m *wsdir.State) (*launch, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	key, err := keep.Key(
+	key, err := supervise.Key(
 		bin.Version, f.Runtime, f.UID, h.opts.Image, h.opts.Throwaway, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None(),
 		f.Volume && m.Policy.Durable, sha256.Sum256(trust),
 	)
@@ -157,7 +159,7 @@ const throwawayLease = 20 * time.Second
 // adopt attaches to a guest that runs as planned, if there is one. A paused one is not
 // replaced. The lock of the guest is held.
 func (h *handle) adopt(ctx context.Context, l *launch, version string) (*guest.Client, error) {
-	rec := keep.Read(h.att.Dir)
+	rec := supervise.ReadRecord(h.att.Dir)
 	if rec == nil || rec.Key != l.key || rec.Token == "" {
 		return nil, nil
 	}
@@ -166,7 +168,7 @@ func (h *handle) adopt(ctx context.Context, l *launch, version string) (*guest.C
 	if l.volume != "" {
 		c, err = h.p.reach(ctx, l, rec.Token, version)
 	} else {
-		c, err = guest.Dial(ctx, l.box(guest.ContainerSocket), rec.Token, version, l.id)
+		c, err = guest.Dial(ctx, l.box(guestproto.ContainerSocket), rec.Token, version, l.id)
 	}
 	if err != nil {
 		if h.p.paused(ctx, rec.Container) {
@@ -184,7 +186,7 @@ func (h *handle) adopt(ctx context.Context, l *launch, version string) (*guest.C
 func (h *handle) tend(c *guest.Client, l *launch) {
 	c.WhyLost = h.whyLost(l)
 	if l.volume == "" {
-		c.Left = guest.LeftIn(l.box(guest.ContainerLog))
+		c.Salvage = guest.OutputFromLogs(l.box(guestproto.ContainerLog))
 		return
 	}
 	c.Relay(func(ctx context.Context) (net.Conn, error) { return h.p.outlets.Dial(ctx, h.id) })
@@ -194,7 +196,7 @@ func (h *handle) tend(c *guest.Client, l *launch) {
 // guest is held.
 func (h *handle) begin(ctx context.Context, l *launch) (*guest.Client, error) {
 	d := h.att.Dir
-	if err := keep.End(ctx, d, h.p.hooks); err != nil {
+	if err := supervise.End(ctx, d, h.p.hooks); err != nil {
 		return nil, fmt.Errorf("docker: end the container before: %w", err)
 	}
 	if l.volume != "" { // a container that names one which is gone would have an empty one
@@ -202,25 +204,25 @@ func (h *handle) begin(ctx context.Context, l *launch) (*guest.Client, error) {
 			return nil, err
 		}
 	}
-	rec := &keep.Record{Key: l.key, Container: l.name}
+	rec := &supervise.Record{Key: l.key, Container: l.name}
 	if err := rec.Write(ctx, d); err != nil { // before there is anything that only it tells of
 		return nil, fmt.Errorf("docker: start the guest: %w: %w", fault.Of(err), err)
 	}
 	c, err := h.p.start(ctx, l)
 	if err != nil {
-		return nil, errors.Join(err, keep.End(context.WithoutCancel(ctx), d, h.p.hooks))
+		return nil, errors.Join(err, supervise.End(context.WithoutCancel(ctx), d, h.p.hooks))
 	}
 	h.tend(c, l)
 	rec.Token = l.token // from here on it can be adopted
 	if err := rec.Write(ctx, d); err != nil {
 		err = fmt.Errorf("docker: start the guest: %w: %w", fault.Of(err), err)
-		return nil, errors.Join(err, c.Close(), keep.End(context.WithoutCancel(ctx), d, h.p.hooks))
+		return nil, errors.Join(err, c.Close(), supervise.End(context.WithoutCancel(ctx), d, h.p.hooks))
 	}
 	return c, nil
 }
 
-// endContainer removes the container of a guest; see keep.Hooks.
-func (p *Provider) endContainer(ctx context.Context, rec *keep.Record) error {
+// endContainer removes the container of a guest; see supervise.Hooks.
+func (p *Provider) endContainer(ctx context.Context, rec *supervise.Record) error {
 	if err := p.removeUnit(ctx, rec.Container); err != nil {
 		return err
 	}
@@ -235,13 +237,13 @@ func (h *handle) wayOut(ctx context.Context, n driver.Network) error {
 		return fmt.Errorf("docker: make the box: %w: %w", fault.Of(err), err)
 	}
 	// See ownDirectory; but the container may be running.
-	if info, err := os.Lstat(filepath.Join(box, guest.ContainerEgress)); err == nil && !info.IsDir() {
-		if err := os.Remove(filepath.Join(box, guest.ContainerEgress)); err != nil {
+	if info, err := os.Lstat(filepath.Join(box, guestproto.ContainerEgress)); err == nil && !info.IsDir() {
+		if err := os.Remove(filepath.Join(box, guestproto.ContainerEgress)); err != nil {
 			return fmt.Errorf("docker: make the box: %w: %w", fault.Of(err), err)
 		}
 	}
 	at := proxies.Paths{
-		Socket:    h.p.ground.Path(h.id, boxName, guest.ContainerEgress, guest.ProxySocket),
+		Socket:    h.p.ground.Path(h.id, boxName, guestproto.ContainerEgress, guestproto.ProxySocket),
 		Authority: h.p.ground.Path(h.id, authorityName), Roots: h.p.ground.Path(h.id, rootsName),
 	}
 	if err := h.proxy.Take(ctx, h.p.outlets, h.id, at, n); err != nil {
@@ -268,7 +270,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 
 // renew ends the container if it does not run as m says.
 func (h *handle) renew(ctx context.Context, f *fact, m *wsdir.State) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keep.EndTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), supervise.EndTimeout)
 	defer cancel()
 	unlock, err := h.att.Lock(ctx)
 	if err != nil {
@@ -282,7 +284,7 @@ func (h *handle) renew(ctx context.Context, f *fact, m *wsdir.State) error {
 	if err != nil {
 		return err
 	}
-	return h.att.Renew(ctx, want.key, h.p.hooks)
+	return h.att.EndIfChanged(ctx, want.key, h.p.hooks)
 }
 
 // close lets go of the workspace, and of its guest, which lives on.
@@ -299,7 +301,7 @@ func (h *handle) release(ctx context.Context) error {
 
 // destroy ends the workspace and its container.
 func (h *handle) destroy(ctx context.Context) error {
-	if err := h.att.Ends(ctx); err != nil {
+	if err := h.att.ExpectEnd(ctx); err != nil {
 		return err
 	}
 	if err := h.plot.Destroy(ctx, h.p.destroyIn); err != nil {
@@ -324,12 +326,12 @@ func (h *handle) freeze(ctx context.Context, verb string, paused bool, do func(c
 	if err := h.plot.Current(); err != nil {
 		return err
 	}
-	lock, err := keep.Lock(ctx, h.att.Dir.Path)
+	lock, err := supervise.Lock(ctx, h.att.Dir.Path)
 	if err != nil {
 		return fmt.Errorf("docker: %s: lock the guest: %w", verb, err)
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
-	rec := keep.Read(h.att.Dir)
+	rec := supervise.ReadRecord(h.att.Dir)
 	if rec == nil {
 		return nil // nothing runs
 	}

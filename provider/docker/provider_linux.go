@@ -14,7 +14,7 @@ import (
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/host/guestbin"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
@@ -28,8 +28,8 @@ type Provider struct {
 	engine  Engine
 	binary  func() (*guestbin.Binary, error)
 	outlets *proxies.Set
-	hooks   *keep.Hooks     // of the end of a guest: its container goes
-	ctx     context.Context // of what runs for the provider, such as proxies, until Close
+	hooks   *supervise.Hooks // of the end of a guest: its container goes
+	ctx     context.Context  // of what runs for the provider, such as proxies, until Close
 	cancel  context.CancelFunc
 
 	turn  chan struct{}    // held by who uses the fields below; waiting ends with the context
@@ -63,7 +63,7 @@ func New(cfg *Config) (*Provider, error) {
 	p.outlets = proxies.New(p.ctx, egress.Options{
 		Secrets: c.Secrets, Credentials: c.Credentials, Events: c.Events, Resolver: c.Resolver, RootCAs: c.RootCAs,
 	}, p.log)
-	p.hooks = &keep.Hooks{After: p.endContainer}
+	p.hooks = &supervise.Hooks{After: p.endContainer}
 	p.binary = sync.OnceValues(func() (*guestbin.Binary, error) { return guestbin.Find(c.Guest) })
 	return p, nil
 }
@@ -334,7 +334,7 @@ func (p *Provider) attach(ctx context.Context, m *wsdir.State, caps driver.Capab
 		return nil, err
 	}
 	h.plot.Via = h.files
-	h.att = keep.NewAttachment(h.plot, p.ground.Dir(m.ID), h.connect)
+	h.att = supervise.NewAttachment(h.plot, p.ground.Dir(m.ID), h.connect)
 	ref, err := newRef(m, h.opts, caps)
 	if err != nil {
 		return nil, errors.Join(err, h.plot.Close())
@@ -348,7 +348,7 @@ func (p *Provider) attach(ctx context.Context, m *wsdir.State, caps driver.Capab
 	if !h.onVolume() { // the host whose power counts is another
 		t.Damaged = p.ground.Damaged(m)
 	}
-	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.plot.FS(), Shell: keep.Shell(h.shell)}, nil
+	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.plot.FS(), Shell: supervise.Shell(h.shell)}, nil
 }
 
 // optionsOf returns what the workspace was opened with.

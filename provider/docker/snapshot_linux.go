@@ -6,8 +6,8 @@ import (
 	"os"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/guest"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -93,20 +93,20 @@ func (h *handle) keeper(m *wsdir.State) *snapshot.Adapter {
 			err := h.still(ctx, &view)
 			return view, err
 		},
-		Become: h.become,
+		Rollback: h.become,
 	}
 }
 
 // still makes what runs stand still while a snapshot is taken, until the view is
 // done with. Where an engine can't, the snapshot says that it was not frozen.
 func (h *handle) still(ctx context.Context, v *snapshot.View) error {
-	lock, err := keep.Lock(ctx, h.att.Dir.Path)
+	lock, err := supervise.Lock(ctx, h.att.Dir.Path)
 	if err != nil {
 		return fmt.Errorf("docker: snapshot: lock the container: %w", err)
 	}
 	unlock := func() { lock.Close() } //nolint:errcheck // the lock ends with the descriptor
 	v.Done = unlock
-	rec := keep.Read(h.att.Dir)
+	rec := supervise.ReadRecord(h.att.Dir)
 	if rec == nil {
 		v.Frozen = true
 		return nil

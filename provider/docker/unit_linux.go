@@ -19,7 +19,8 @@ import (
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/guest"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/host/process"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -150,19 +151,19 @@ func (l *launch) prepare(version string, img Image) error {
 	if err := ownDirectory(l.box()); err != nil {
 		return err
 	}
-	for _, name := range []string{guest.ContainerConfig, guest.ContainerReport, guest.ContainerSocket} {
+	for _, name := range []string{guestproto.ContainerConfig, guestproto.ContainerReport, guestproto.ContainerSocket} {
 		if err := os.Remove(l.box(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
-	if err := ownDirectory(l.box(guest.ContainerLog)); err != nil {
+	if err := ownDirectory(l.box(guestproto.ContainerLog)); err != nil {
 		return err
 	}
 	l.newToken()
 	cfg := l.config(version, img)
 	data, err := cfg.Encode()
 	if err == nil {
-		err = os.WriteFile(l.box(guest.ContainerConfig), data, 0o600)
+		err = os.WriteFile(l.box(guestproto.ContainerConfig), data, 0o600)
 	}
 	if err != nil {
 		return err
@@ -201,7 +202,7 @@ func (l *launch) open() error {
 	if l.fact.Outside < 0 {
 		mode = 0o777
 	}
-	for path, m := range map[string]fs.FileMode{l.box(): mode, l.box(guest.ContainerLog): mode, l.box(guest.ContainerConfig): mode &^ 0o111} {
+	for path, m := range map[string]fs.FileMode{l.box(): mode, l.box(guestproto.ContainerLog): mode, l.box(guestproto.ContainerConfig): mode &^ 0o111} {
 		if err := os.Chmod(path, m); err != nil {
 			return err
 		}
@@ -218,7 +219,7 @@ func (l *launch) open() error {
 // of it, it has open. Where the workload is the same user as this process, the
 // token alone keeps it from speaking to the guest.
 func (l *launch) seal() error {
-	if err := errors.Join(os.Remove(l.box(guest.ContainerConfig)), os.Remove(l.box(guest.ContainerReport))); err != nil {
+	if err := errors.Join(os.Remove(l.box(guestproto.ContainerConfig)), os.Remove(l.box(guestproto.ContainerReport))); err != nil {
 		return err
 	}
 	if os.Geteuid() == 0 {
@@ -236,27 +237,27 @@ func (l *launch) seal() error {
 }
 
 // config is what the guest is told.
-func (l *launch) config(version string, img Image) guest.Config {
+func (l *launch) config(version string, img Image) guestproto.Config {
 	level := driver.IsolationContainer
 	if l.fact.Kernel {
 		level = driver.IsolationGVisor
 	}
-	cfg := guest.Config{
+	cfg := guestproto.Config{
 		Version: version, Workspace: l.id, Level: level, Root: inside, UID: -1, Token: l.token,
-		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true}, Limits: l.policy.Limits, Lease: l.lease,
+		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true}, Limits: l.policy.Limits, Lease: l.lease,
 		WatchDisk: true, Threads: guestThreads, Env: environment(img.Env, l.policy.Env),
 	}
 	if l.volume != "" {
 		cfg.Files, cfg.ReadOnly, cfg.Sync = true, l.policy.ReadOnly, l.policy.Durable
 	}
 	if l.proxied {
-		cfg.Relay, cfg.Away, cfg.Roots = relayPort, l.volume != "", l.trust
+		cfg.RelayPort, cfg.RemoteProxy, cfg.CACerts = relayPort, l.volume != "", l.trust
 		bundle := ""
 		switch {
 		case l.roots != "":
 			bundle = rootsInside + "/" + proxies.BundleName
 		case len(l.trust) > 0:
-			bundle = boxInside + "/" + guest.RootsName
+			bundle = boxInside + "/" + guestproto.CACertsFile
 		}
 		for name, value := range egress.Env(relayPort, bundle) {
 			if _, set := cfg.Env[name]; !set {
@@ -300,7 +301,7 @@ func (p *Provider) unit(ctx context.Context, l *launch, img Image, program strin
 	}
 	u := Unit{
 		Name: l.name, Image: l.image, Labels: labels, Hostname: hostname, Dir: inside, Runtime: l.fact.Runtime,
-		Command: []string{guestInside, guest.ContainerVerb, boxInside},
+		Command: []string{guestInside, guestproto.ContainerVerb, boxInside},
 		User:    fmt.Sprintf("%d:%d", l.fact.UID, l.fact.UID),
 		Mounts:  mounts,
 		Tmpfs: map[string]string{
@@ -315,7 +316,7 @@ func (p *Provider) unit(ctx context.Context, l *launch, img Image, program strin
 		u.PIDs = pids + guestThreads
 	}
 	if l.volume != "" {
-		u.Command[1], u.Stdin = guest.StdioVerb, true
+		u.Command[1], u.Stdin = guestproto.StdioVerb, true
 	}
 	return u, u.cover(img, private, memory)
 }
@@ -379,10 +380,10 @@ func size(memory, part int64) string {
 func (p *Provider) await(ctx context.Context, l *launch, version string) (*guest.Client, error) {
 	const look, often = 2 * time.Millisecond, 100
 	for i := 0; ; i++ {
-		said, err := os.ReadFile(l.box(guest.ContainerReport))
+		said, err := os.ReadFile(l.box(guestproto.ContainerReport))
 		switch {
 		case err == nil && string(said) == "ok":
-			return guest.Dial(ctx, l.box(guest.ContainerSocket), l.token, version, l.id)
+			return guest.Dial(ctx, l.box(guestproto.ContainerSocket), l.token, version, l.id)
 		case err == nil:
 			return nil, failedStart(said)
 		case i%often == often-1:

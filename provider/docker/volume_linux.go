@@ -16,9 +16,10 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/guest"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/host/guestbin"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/internal/flockfile"
 	"github.com/croft-run/croft/workspace/driver"
@@ -201,7 +202,7 @@ func (p *Provider) startAway(ctx context.Context, l *launch) (*guest.Client, err
 		return nil, p.hung(ctx, errors.Join(err, conn.Close()))
 	}
 	driver.Step(ctx, "container started")
-	c, err := guest.Converse(soon, conn, l.config(bin.Version, img))
+	c, err := guest.StartStdio(soon, conn, l.config(bin.Version, img))
 	if fault.Of(err) == fault.Unavailable {
 		if serr := p.stands(soon, l.name); serr != nil {
 			err = serr
@@ -216,11 +217,11 @@ func (p *Provider) reach(ctx context.Context, l *launch, token, version string) 
 	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
 	defer cancel()
 	other := fmt.Sprintf("%d:%d", l.fact.UID+1, l.fact.UID+1)
-	conn, err := p.engine.Exec(soon, l.name, other, guestInside, guest.ConnectVerb)
+	conn, err := p.engine.Exec(soon, l.name, other, guestInside, guestproto.ConnectVerb)
 	if err != nil {
 		return nil, err
 	}
-	return guest.Reach(soon, conn, token, version, l.id)
+	return guest.DialStdio(soon, conn, token, version, l.id)
 }
 
 // ensureOwn returns the name of an image that is another one, with the guest's
@@ -336,7 +337,7 @@ func (p *Provider) aside(ctx context.Context, do func(dir string) error) error {
 // Where the state can't be read, sweepEngine finds both by their labels.
 func (p *Provider) destroyIn(ctx context.Context, dir string) error {
 	d := wsdir.Dir{Path: dir, Kind: Kind}
-	if err := keep.EndIn(ctx, d, p.hooks); err != nil {
+	if err := supervise.LockAndEnd(ctx, d, p.hooks); err != nil {
 		return fmt.Errorf("docker: end the container: %w", err)
 	}
 	m, err := d.Read()

@@ -21,7 +21,7 @@ import (
 func (w *space) keeper(rec *record) *snapshot.Adapter {
 	return &snapshot.Adapter{
 		Store: w.p.cfg.Snapshots, Provider: Kind, Workspace: w.id, Session: rec.session, Origin: rec.origin,
-		Now: w.now, Become: w.become,
+		Now: w.now, Rollback: w.become,
 	}
 }
 

@@ -461,7 +461,7 @@ func TestTemporaryFilesOfACrashAreRemoved(t *testing.T) {
 		t.Fatal("the tree was searched although nobody crashed")
 	}
 	// A crash is a mark that nobody holds a lock for.
-	held := filepath.Join(data, "ws", id, wsdir.HeldName)
+	held := filepath.Join(data, "ws", id, wsdir.InUseName)
 	if err := os.WriteFile(held, []byte("1"), 0o600); err != nil {
 		t.Fatal(err)
 	}

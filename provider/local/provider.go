@@ -292,7 +292,7 @@ func (h *handle) close(ctx context.Context) error {
 // destroy ends the workspace and its guest. A directory in place stays.
 func (h *handle) destroy(ctx context.Context) error {
 	if h.shell != nil {
-		if err := h.shell.Ends(ctx); err != nil {
+		if err := h.shell.ExpectEnd(ctx); err != nil {
 			return err
 		}
 	}

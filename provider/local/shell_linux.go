@@ -10,11 +10,12 @@ import (
 	"syscall"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/cmdpolicy"
 	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/guest"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/host/guestbin"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -31,7 +32,7 @@ type shell struct {
 	id  string
 	dir string // of the files
 
-	*keep.Attachment[*guest.Client]
+	*supervise.Attachment[*guest.Client]
 
 	root    *files.Root   // what the rules look at; nil until they were needed
 	guarded *driver.Shell // likewise: the guest, behind the rules
@@ -41,11 +42,11 @@ type shell struct {
 // newShell returns the shell of a handle, which starts nothing yet.
 func (p *Provider) newShell(h *wsdir.Handle, m *wsdir.State) *shell {
 	s := &shell{p: p, h: h, id: m.ID, dir: p.ground.Files(m)}
-	s.Attachment = keep.NewAttachment(h, p.ground.Dir(m.ID), s.connect)
+	s.Attachment = supervise.NewAttachment(h, p.ground.Dir(m.ID), s.connect)
 	return s
 }
 
-func (s *shell) module() *driver.Shell { return keep.Shell(s.behindRules) }
+func (s *shell) module() *driver.Shell { return supervise.Shell(s.behindRules) }
 
 // behindRules returns the module that judges commands before the guest gets them.
 func (s *shell) behindRules(ctx context.Context) (*driver.Shell, error) {
@@ -67,12 +68,12 @@ func (s *shell) behindRules(ctx context.Context) (*driver.Shell, error) {
 		return nil, fmt.Errorf("local: run a command: %w", err)
 	}
 	rules := cmdpolicy.Local()
-	rules.Root, rules.Boundary = s.dir, s.root
+	rules.Root, rules.Files = s.dir, s.root
 	judge, err := cmdpolicy.New(rules)
 	if err != nil {
 		return nil, errors.Join(err, s.root.Close())
 	}
-	s.guarded = judge.Module(keep.Shell(s.ask))
+	s.guarded = judge.Module(supervise.Shell(s.ask))
 	return s.guarded, nil
 }
 
@@ -92,18 +93,18 @@ func (s *shell) ask(ctx context.Context) (*driver.Shell, error) {
 }
 
 // connect attaches to the guest of the workspace, or starts it; see
-// keep.Attachment.
+// supervise.Attachment.
 func (s *shell) connect(ctx context.Context) (*guest.Client, error) {
 	m := s.h.State()
 	bin, key, err := s.p.key(&m)
 	if err != nil {
 		return nil, err
 	}
-	if c, _ := keep.Adopt(ctx, s.Dir, key, bin.Version, s.id); c != nil {
-		c.Left = guest.LeftIn(filepath.Join(s.Dir.Path, logName))
+	if c, _ := supervise.Adopt(ctx, s.Dir, key, bin.Version, s.id); c != nil {
+		c.Salvage = guest.OutputFromLogs(filepath.Join(s.Dir.Path, logName))
 		return c, nil
 	}
-	if err := keep.End(ctx, s.Dir, nil); err != nil {
+	if err := supervise.End(ctx, s.Dir, nil); err != nil {
 		return nil, fmt.Errorf("local: end the guest before: %w", err)
 	}
 	return s.start(ctx, bin, key, &m)
@@ -115,7 +116,7 @@ func (p *Provider) key(m *wsdir.State) (*guestbin.Binary, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("local: %w", err)
 	}
-	key, err := keep.Key(bin.Version, m.Policy.Env, m.Policy.Limits, m.Policy.ReadOnly)
+	key, err := supervise.Key(bin.Version, m.Policy.Env, m.Policy.Limits, m.Policy.ReadOnly)
 	if err != nil {
 		return nil, "", fmt.Errorf("local: %w", err)
 	}
@@ -134,18 +135,18 @@ func (s *shell) start(ctx context.Context, bin *guestbin.Binary, key string, m *
 	}
 	defer log.Close()
 	l := &guest.Launch{
-		Binary: bin.Path, Socket: filepath.Join(dir, keep.SocketName), Sys: &syscall.SysProcAttr{Setsid: true},
-		Files: []guest.Named{{Name: "log", File: log}},
-		Config: guest.Config{
+		Binary: bin.Path, Socket: filepath.Join(dir, supervise.SocketName), Sys: &syscall.SysProcAttr{Setsid: true},
+		Files: []guest.NamedFile{{Name: "log", File: log}},
+		Config: guestproto.Config{
 			Version: bin.Version, Workspace: s.id, Level: driver.IsolationNone, Root: s.dir, UID: -1, Subreaper: true,
 			Env: environment(m.Policy.Env), Limits: m.Policy.Limits, Lease: s.p.lease,
 		},
 	}
-	r, err := keep.Start(ctx, s.Dir, l, &keep.Record{Key: key})
+	r, err := supervise.Start(ctx, s.Dir, l, &supervise.Record{Key: key})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("local: %w", err), keep.End(context.WithoutCancel(ctx), s.Dir, nil))
+		return nil, errors.Join(fmt.Errorf("local: %w", err), supervise.End(context.WithoutCancel(ctx), s.Dir, nil))
 	}
-	r.Left = guest.LeftIn(logs)
+	r.Salvage = guest.OutputFromLogs(logs)
 	return r.Client, nil
 }
 
@@ -183,7 +184,7 @@ func (s *shell) renew(ctx context.Context, m *wsdir.State) error {
 	if err != nil {
 		return err
 	}
-	return s.Renew(ctx, key, nil)
+	return s.EndIfChanged(ctx, key, nil)
 }
 
 // close lets go of the guest, which lives on.
@@ -199,5 +200,5 @@ func (s *shell) close(ctx context.Context) error {
 
 // endGuest ends the guest of the workspace in dir, if it has one.
 func endGuest(ctx context.Context, dir string) error {
-	return keep.EndIn(ctx, wsdir.Dir{Path: dir, Kind: Kind}, nil)
+	return supervise.LockAndEnd(ctx, wsdir.Dir{Path: dir, Kind: Kind}, nil)
 }

@@ -23,7 +23,7 @@ func (p *Provider) newShell(*wsdir.Handle, *wsdir.State) *shell { return nil }
 
 func (*shell) module() *driver.Shell                     { return nil }
 func (*shell) renew(context.Context, *wsdir.State) error { return nil }
-func (*shell) Ends(context.Context) error                { return nil }
+func (*shell) ExpectEnd(context.Context) error           { return nil }
 func (*shell) close(context.Context) error               { return nil }
 
 func endGuest(context.Context, string) error { return nil }

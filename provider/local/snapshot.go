@@ -101,7 +101,7 @@ func (h *handle) keeper(m *wsdir.State) *snapshot.Adapter {
 			quiet := !guestSection.In(&now) && m.Dir == ""
 			return snapshot.View{Tree: snapshot.HostDir(h.p.ground.Files(m), nil), Cache: Kind + ":" + m.ID, Frozen: quiet}, nil
 		},
-		Become: h.become,
+		Rollback: h.become,
 	}
 }
 

@@ -23,7 +23,7 @@ func (h *handle) keeper() *snapshot.Adapter {
 			})
 			return view, err
 		},
-		Become: func(ctx context.Context, to *snapshot.RollbackTarget) error {
+		Rollback: func(ctx context.Context, to *snapshot.RollbackTarget) error {
 			return snapshot.Write(ctx, to.Tree, h.module(), &snapshot.WriteOptions{Only: to.Paths})
 		},
 	}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -170,22 +170,22 @@ func (p *Provider) show(l *launch, dir, target string) (*place, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := fmt.Sprintf("same%d", len(l.Config.Same))
+	name := fmt.Sprintf("same%d", len(l.Config.Verify))
 	l.give(name, d.file)
-	l.Config.Same = append(l.Config.Same, guest.Same{Path: target, File: name})
+	l.Config.Verify = append(l.Config.Verify, guestproto.SameFile{Path: target, File: name})
 	return d, nil
 }
 
 // further returns the mounts of what is shown beside the workspace: directories
 // of the host, and the roots that programs trust. Those that hold the workspace
 // come before it.
-func (p *Provider) further(l *launch, u launchSpec) (before, after []guest.Mount, err error) {
+func (p *Provider) further(l *launch, u launchSpec) (before, after []guestproto.Mount, err error) {
 	if u.roots != "" {
-		after = append(after, guest.Mount{Kind: guest.MountBind, Source: u.roots, Target: bundleDir, ReadOnly: true, NoExec: true})
+		after = append(after, guestproto.Mount{Kind: guestproto.MountBind, Source: u.roots, Target: bundleDir, ReadOnly: true, NoExec: true})
 	}
 	for _, b := range u.binds {
 		if b.Empty { // what lies in it is mounted later
-			before = append(before, guest.Mount{Kind: guest.MountTmpfs, Target: b.Dir, Data: emptyData})
+			before = append(before, guestproto.Mount{Kind: guestproto.MountTmpfs, Target: b.Dir, Data: emptyData})
 			continue
 		}
 		d, err := p.show(l, b.Dir, b.Dir)
@@ -197,7 +197,7 @@ func (p *Provider) further(l *launch, u launchSpec) (before, after []guest.Mount
 			source = d.self() // this process mounts it, and not the guest
 		}
 		ro := b.ReadOnly || u.policy.ReadOnly
-		m := guest.Mount{Kind: guest.MountBind, Source: source, Target: b.Dir, ReadOnly: ro}
+		m := guestproto.Mount{Kind: guestproto.MountBind, Source: source, Target: b.Dir, ReadOnly: ro}
 		if holds(b.Dir, u.inside) { // it is read-only, see checkBinds
 			before = append(before, m)
 			continue
@@ -213,9 +213,9 @@ func (p *Provider) further(l *launch, u launchSpec) (before, after []guest.Mount
 
 // trees replaces binds by detached mounts, for a guest that can't reach what is
 // only its starter's. Their owner is the workload.
-func (p *Provider) trees(l *launch, mounts []guest.Mount, name string, kernel bool) error {
+func (p *Provider) trees(l *launch, mounts []guestproto.Mount, name string, kernel bool) error {
 	for i, m := range mounts {
-		if m.Kind != guest.MountBind {
+		if m.Kind != guestproto.MountBind {
 			continue
 		}
 		tree, err := p.mapped(m.Source, kernel)
@@ -224,7 +224,7 @@ func (p *Provider) trees(l *launch, mounts []guest.Mount, name string, kernel bo
 		}
 		at := fmt.Sprintf("%s%d", name, i)
 		l.give(at, tree)
-		mounts[i].Kind, mounts[i].Source = guest.MountFD, at
+		mounts[i].Kind, mounts[i].Source = guestproto.MountFD, at
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -41,7 +41,7 @@ func (p *Provider) newOutlets() *proxies.Set {
 // places says where the proxy of a workspace keeps what is its own.
 func (p *Provider) places(id string) proxies.Paths {
 	return proxies.Paths{
-		Socket: p.ground.Path(id, egressName, guest.ProxySocket), Authority: p.ground.Path(id, authorityName), Roots: p.ground.Path(id, rootsName),
+		Socket: p.ground.Path(id, egressName, guestproto.ProxySocket), Authority: p.ground.Path(id, authorityName), Roots: p.ground.Path(id, rootsName),
 	}
 }
 
@@ -58,13 +58,13 @@ func (p *Provider) Settle(ctx context.Context, workspace string) error {
 
 // connect gives a guest that is to be launched its way out.
 func (u launchSpec) connect(l *launch) error {
-	if l.Config.Kernel == nil {
+	if l.Config.GVisor == nil {
 		if err := l.giveDir("egress", u.egress); err != nil {
 			return err
 		}
 	}
-	cfg := l.Serving()
-	cfg.Relay = relayPort
+	cfg := l.ServingConfig()
+	cfg.RelayPort = relayPort
 	bundle := ""
 	if u.roots != "" {
 		bundle = bundleDir + "/" + proxies.BundleName

@@ -3,8 +3,9 @@ package sandbox
 import (
 	"os"
 
-	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/host/cgroup"
+	"github.com/croft-run/croft/host/guest"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -30,7 +31,7 @@ func groupsOf(u launchSpec) *cgroup.Groups {
 	l := u.policy.Limits
 	g := &cgroup.Groups{
 		Name: u.id, Limits: cgroup.Limits{cgroup.Memory: l[driver.ResourceMemory].Max, cgroup.PIDs: l[driver.ResourcePIDs].Max, cgroup.CPU: l[driver.ResourceCPU].Max},
-		Freeze: !u.throwaway && !u.level.kernel, Kill: u.tmp != "", Inside: u.level.kernel,
+		Freeze: !u.throwaway && !u.level.kernel, Kill: u.tmp != "", SharedLimits: u.level.kernel,
 	}
 	if u.level.kernel {
 		delete(g.Limits, cgroup.PIDs)
@@ -45,18 +46,18 @@ func joinGroups(l *launch, u launchSpec) error {
 	if err != nil {
 		return err
 	}
-	if files.Birth != nil {
-		l.Sys.UseCgroupFD, l.Sys.CgroupFD = true, int(files.Birth.Fd())
+	if files.SpawnDir != nil {
+		l.Sys.UseCgroupFD, l.Sys.CgroupFD = true, int(files.SpawnDir.Fd())
 	}
 	for name, file := range files.Threads {
 		l.Config.Groups = append(l.Config.Groups, "group-"+name)
-		l.Files = append(l.Files, guest.Named{Name: "group-" + name, File: file})
+		l.Files = append(l.Files, guest.NamedFile{Name: "group-" + name, File: file})
 	}
 	for name, file := range map[string]*os.File{
-		guest.GroupWork: files.Work, guest.GroupGuest: files.Supervisor, guest.EventsOOM: files.OOM, guest.EventsPIDs: files.PIDs,
+		guestproto.GroupWork: files.Work, guestproto.GroupGuest: files.Supervisor, guestproto.EventsOOM: files.OOM, guestproto.EventsPIDs: files.PIDs,
 	} {
 		if file != nil {
-			l.Files = append(l.Files, guest.Named{Name: name, File: file})
+			l.Files = append(l.Files, guest.NamedFile{Name: name, File: file})
 		}
 	}
 	return nil

@@ -7,10 +7,10 @@ import (
 	"os"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/guest"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -35,7 +35,7 @@ func (p *Provider) plan(l *level, m *wsdir.State, opts options) (*launchSpec, er
 		u.layer = p.ground.Path(m.ID, layerName)
 	}
 	if !u.throwaway {
-		u.socket = p.ground.Path(m.ID, keep.SocketName)
+		u.socket = p.ground.Path(m.ID, supervise.SocketName)
 	}
 	if l.plain {
 		u.inside, u.tmp = u.files, p.ground.Path(m.ID, tmpName)
@@ -45,7 +45,7 @@ func (p *Provider) plan(l *level, m *wsdir.State, opts options) (*launchSpec, er
 	if u.egress != "" && !m.Policy.Network.None() {
 		u.roots = p.ground.Path(m.ID, rootsName)
 	}
-	u.key, err = keep.Key(bin.Version, opts.Sealed, l.name, u.inside, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None())
+	u.key, err = supervise.Key(bin.Version, opts.Sealed, l.name, u.inside, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None())
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
@@ -55,7 +55,7 @@ func (p *Provider) plan(l *level, m *wsdir.State, opts options) (*launchSpec, er
 // adopt attaches to a guest that runs as planned, if there is one. The lock of
 // the guest is held.
 func (p *Provider) adopt(ctx context.Context, dir wsdir.Dir, u *launchSpec) *live {
-	c, rec := keep.Adopt(ctx, dir, u.key, u.version, u.id)
+	c, rec := supervise.Adopt(ctx, dir, u.key, u.version, u.id)
 	if c == nil {
 		return nil
 	}
@@ -85,7 +85,7 @@ type live struct {
 }
 
 func newLive(c *guest.Client, u *launchSpec) *live {
-	c.WhyLost, c.Left = oomSince(*u), guest.LeftIn(u.log)
+	c.WhyLost, c.Salvage = oomSince(*u), guest.OutputFromLogs(u.log)
 	return &live{Client: c, watched: u.watched, owner: u.owner}
 }
 
@@ -125,7 +125,7 @@ func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, 
 	if err := p.prepare(l, u); err != nil {
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", refusal(err), err)
 	}
-	rec := &keep.Record{Key: u.key, Groups: groupsOf(*u).Dirs(), Made: u.watched.Made}
+	rec := &supervise.Record{Key: u.key, Groups: groupsOf(*u).Dirs(), Made: u.watched.Made}
 	if !u.throwaway || len(rec.Groups)+len(rec.Made) > 0 { // before there is anything that only it tells of
 		if err := u.note(ctx, d, rec); err != nil {
 			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
@@ -135,7 +135,7 @@ func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, 
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 	}
 	driver.Step(ctx, "groups made")
-	r, err := keep.Start(ctx, d, &l.Launch, rec)
+	r, err := supervise.Start(ctx, d, &l.Launch, rec)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
@@ -179,21 +179,21 @@ func (p *Provider) prepare(l *launch, u *launchSpec) error {
 			return err
 		}
 	}
-	l.Config.Version, l.Serving().Version = u.version, u.version
-	l.Serving().Limits = u.policy.Limits
+	l.Config.Version, l.ServingConfig().Version = u.version, u.version
+	l.ServingConfig().Limits = u.policy.Limits
 	if !u.throwaway {
-		l.Serving().Lease = p.cfg.Lease
+		l.ServingConfig().Lease = p.cfg.Lease
 	}
 	return nil
 }
 
 // note writes down what is about to be made for a guest, and what was found.
-func (u *launchSpec) note(ctx context.Context, d wsdir.Dir, rec *keep.Record) error {
+func (u *launchSpec) note(ctx context.Context, d wsdir.Dir, rec *supervise.Record) error {
 	_, err := d.Update(ctx, false, func(m *wsdir.State) error {
 		if u.throwaway {
-			return rec.Note(m)
+			return rec.PutIn(m)
 		}
-		return errors.Join(rec.Note(m), u.watched.noteIn(m))
+		return errors.Join(rec.PutIn(m), u.watched.noteIn(m))
 	})
 	return err
 }
@@ -201,23 +201,23 @@ func (u *launchSpec) note(ctx context.Context, d wsdir.Dir, rec *keep.Record) er
 // endGuest ends the guest of the workspace in dir, if it has one, and whatever
 // ran in it.
 func (p *Provider) endGuest(ctx context.Context, dir string) error {
-	return keep.EndIn(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
+	return supervise.LockAndEnd(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
 }
 
 // end is endGuest while the lock of the guest is held.
 func (p *Provider) end(ctx context.Context, dir string) error {
-	return keep.End(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
+	return supervise.End(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
 }
 
 // hooks are about the control groups of a guest: what is frozen can't die, and
 // what is empty goes.
-var hooks = &keep.Hooks{
-	Before: func(ctx context.Context, r *keep.Record) {
+var hooks = &supervise.Hooks{
+	Before: func(ctx context.Context, r *supervise.Record) {
 		if dir, ok := cgroup.FreezerOf(r.Groups); ok {
 			cgroup.SetFrozen(ctx, dir, false) //nolint:errcheck // then it is killed, and that tells
 		}
 	},
-	After: func(_ context.Context, r *keep.Record) error {
+	After: func(_ context.Context, r *supervise.Record) error {
 		unreserve(r.Made) //nolint:errcheck // what is left is as good as nothing
 		return cgroup.Remove(r.Groups)
 	},

@@ -13,8 +13,8 @@ import (
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/guest/supervise"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -95,7 +95,7 @@ type kernel struct {
 	p      *Provider
 	launch *launch
 	spec   launchSpec
-	inner  *guest.Config
+	inner  *guestproto.Config
 	mounts []specs.Mount
 }
 
@@ -105,7 +105,7 @@ func (k *kernel) build(logs string) error {
 	outer := &k.launch.Config
 	inner := *outer
 	k.inner = &inner
-	inner.NewRoot, inner.Mounts, inner.Same, inner.Hostname, inner.Loopback, inner.Files = "", nil, nil, "", false, false
+	inner.NewRoot, inner.Mounts, inner.Verify, inner.Hostname, inner.Loopback, inner.Files = "", nil, nil, "", false, false
 	inner.Paths = map[string]string{}
 	outer.Level, inner.Level, outer.Files = driver.IsolationGVisor, driver.IsolationGVisor, false
 	k.thin()
@@ -113,9 +113,9 @@ func (k *kernel) build(logs string) error {
 	if !k.p.ids.root {
 		mode = 0o001 // the workload is the same user as the guest, which needs no mode
 	}
-	outer.Mounts = slices.Concat([]guest.Mount{
-		{Kind: guest.MountDir, Target: own, Mode: mode},
-		{Kind: guest.MountTmpfs, Target: own + "/state", Data: "mode=700"},
+	outer.Mounts = slices.Concat([]guestproto.Mount{
+		{Kind: guestproto.MountDir, Target: own, Mode: mode},
+		{Kind: guestproto.MountTmpfs, Target: own + "/state", Data: "mode=700"},
 	}, outer.Mounts)
 	k.world()
 	for name, dir := range map[string]string{"log": logs, "egress": k.spec.egress} {
@@ -139,8 +139,8 @@ func (k *kernel) build(logs string) error {
 func (k *kernel) thin() {
 	mounts := slices.Clone(k.launch.Config.Mounts)
 	for i, m := range mounts {
-		if m.Kind == guest.MountTmpfs && m.Target != "/dev" && m.Data != emptyData {
-			mounts[i] = guest.Mount{Kind: guest.MountDir, Target: m.Target}
+		if m.Kind == guestproto.MountTmpfs && m.Target != "/dev" && m.Data != emptyData {
+			mounts[i] = guestproto.Mount{Kind: guestproto.MountDir, Target: m.Target}
 		}
 	}
 	k.launch.Config.Mounts = mounts
@@ -191,14 +191,14 @@ func (k *kernel) bind(path string, readOnly bool) {
 
 // dir makes a directory of the host one of the guest's own.
 func (k *kernel) dir(name, dir string) error {
-	m := guest.Mount{Kind: guest.MountBind, Source: dir, Target: own + "/" + name}
+	m := guestproto.Mount{Kind: guestproto.MountBind, Source: dir, Target: own + "/" + name}
 	if k.p.ids.root { // inside, nobody may walk there
 		tree, err := cloneTree(dir)
 		if err != nil {
 			return err
 		}
 		k.launch.give("own-"+name, tree)
-		m.Kind, m.Source = guest.MountFD, "own-"+name
+		m.Kind, m.Source = guestproto.MountFD, "own-"+name
 	}
 	k.launch.Config.Mounts = append(k.launch.Config.Mounts, m)
 	k.bind(m.Target, false)
@@ -214,15 +214,15 @@ func (k *kernel) listen() error {
 	if err := k.p.give(ctl, 0); err != nil {
 		return err
 	}
-	for _, path := range []string{k.spec.socket, filepath.Join(ctl, keep.SocketName)} {
+	for _, path := range []string{k.spec.socket, filepath.Join(ctl, supervise.SocketName)} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
-	if err := os.Symlink(filepath.Join(ctlName, keep.SocketName), k.spec.socket); err != nil {
+	if err := os.Symlink(filepath.Join(ctlName, supervise.SocketName), k.spec.socket); err != nil {
 		return err
 	}
-	k.inner.Paths["listen"] = own + "/" + ctlName + "/" + keep.SocketName
+	k.inner.Paths["listen"] = own + "/" + ctlName + "/" + supervise.SocketName
 	return k.dir(ctlName, ctl)
 }
 
@@ -251,12 +251,12 @@ func (k *kernel) bundle() error {
 	}
 	const dir = own + "/bundle"
 	outer := &k.launch.Config
-	outer.Mounts = append(outer.Mounts, guest.Mount{Kind: guest.MountFile, Target: dir + "/config.json", Source: string(data)})
+	outer.Mounts = append(outer.Mounts, guestproto.Mount{Kind: guestproto.MountFile, Target: dir + "/config.json", Source: string(data)})
 	sockets := "create" // the guest's own
 	if k.spec.egress != "" {
 		sockets = "all" // and the proxy's
 	}
-	outer.Kernel = &guest.Kernel{Bundle: dir, Inner: k.inner, Args: []string{
+	outer.GVisor = &guestproto.GVisor{Bundle: dir, Inner: k.inner, Args: []string{
 		"--root", own + "/state", "--platform=systrap", "--network=none", "--ignore-cgroups", "--overlay2=none", "--rootless", "--host-uds=" + sockets,
 	}}
 	return nil

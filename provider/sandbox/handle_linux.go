@@ -11,8 +11,8 @@ import (
 
 	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/cgroup"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -24,7 +24,7 @@ type handle struct {
 	caps driver.Capabilities
 	plot *wsdir.Handle
 
-	att *keep.Attachment[*live]
+	att *supervise.Attachment[*live]
 
 	stages  bool         // directories may be brought in by mounts, where nothing lies below the files
 	handed  bool         // files are reached through the guest's mount whatever they lie over
@@ -63,7 +63,7 @@ func (h *handle) via(ctx context.Context) (*driver.FS, error) {
 	return g.files, nil
 }
 
-// connect attaches to the guest of the workspace, or starts it; see keep.Attachment.
+// connect attaches to the guest of the workspace, or starts it; see supervise.Attachment.
 func (h *handle) connect(ctx context.Context) (*live, error) {
 	m := h.plot.State()
 	l, err := h.p.checkPolicy(ctx, m.Policy)
@@ -80,7 +80,7 @@ func (h *handle) connect(ctx context.Context) (*live, error) {
 			return nil, fmt.Errorf("sandbox: %w", err)
 		}
 	}
-	if _, err := h.thaw(ctx, keep.Read(h.att.Dir)); err != nil {
+	if _, err := h.thaw(ctx, supervise.ReadRecord(h.att.Dir)); err != nil {
 		return nil, err
 	}
 	g, err := h.find(ctx, want)
@@ -138,7 +138,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 
 // renew ends the guest if it does not run as m says.
 func (h *handle) renew(ctx context.Context, l *level, m *wsdir.State) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keep.EndTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), supervise.EndTimeout)
 	defer cancel()
 	unlock, err := h.att.Lock(ctx)
 	if err != nil {
@@ -152,7 +152,7 @@ func (h *handle) renew(ctx context.Context, l *level, m *wsdir.State) error {
 	if err != nil {
 		return err
 	}
-	return h.att.Renew(ctx, want.key, hooks)
+	return h.att.EndIfChanged(ctx, want.key, hooks)
 }
 
 // close lets go of the workspace, and of its guest, which lives on.
@@ -171,7 +171,7 @@ func (h *handle) release(ctx context.Context) error {
 // destroy ends the workspace and its guest. A directory in place stays.
 func (h *handle) destroy(ctx context.Context) error {
 	h.planted(true)
-	if err := h.att.Ends(ctx); err != nil {
+	if err := h.att.ExpectEnd(ctx); err != nil {
 		return err
 	}
 	if err := h.plot.Destroy(ctx, h.p.endGuest); err != nil {
@@ -203,11 +203,11 @@ func (h *handle) resume(ctx context.Context) error { return h.freeze(ctx, "resum
 // moment: that one would thaw it.
 func (h *handle) alone(ctx context.Context, verb string) (io.Closer, error) {
 	for {
-		lock, err := keep.Lock(ctx, h.att.Dir.Path)
+		lock, err := supervise.Lock(ctx, h.att.Dir.Path)
 		if err != nil {
 			return nil, fmt.Errorf("sandbox: %s: lock the guest: %w", verb, err)
 		}
-		held, err := h.thaw(ctx, keep.Read(h.att.Dir))
+		held, err := h.thaw(ctx, supervise.ReadRecord(h.att.Dir))
 		if err == nil && !held {
 			return lock, nil
 		}
@@ -233,7 +233,7 @@ func (h *handle) freeze(ctx context.Context, verb string, frozen bool) error {
 		return err
 	}
 	defer lock.Close()
-	rec := keep.Read(h.att.Dir)
+	rec := supervise.ReadRecord(h.att.Dir)
 	if rec == nil {
 		return nil // nothing runs
 	}

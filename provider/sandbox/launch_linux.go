@@ -11,7 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/guest"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/host/process"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -105,7 +106,7 @@ func (l *launch) close() {
 // give lets the guest have a file under a name.
 func (l *launch) give(name string, f *os.File) {
 	l.open = append(l.open, f)
-	l.Files = append(l.Files, guest.Named{Name: name, File: f})
+	l.Files = append(l.Files, guest.NamedFile{Name: name, File: f})
 }
 
 // giveDir lets the guest have a directory of the host; "" is none.
@@ -127,11 +128,11 @@ func (p *Provider) namespaces(l *launch, u launchSpec) error {
 	if err != nil {
 		return err
 	}
-	l.Binary, l.Sys, l.Socket, l.HandOff = bin.Path, p.ids.attr(u.level.kernel), u.socket, u.mounted()
-	l.Config = guest.Config{
+	l.Binary, l.Sys, l.Socket, l.SendRoot = bin.Path, p.ids.attr(u.level.kernel), u.socket, u.mounted()
+	l.Config = guestproto.Config{
 		Workspace: u.id, Level: driver.IsolationNamespaces, Root: u.inside, NewRoot: stage, Hostname: hostname,
 		Loopback: true, UID: workloadUID, GID: workloadUID, Env: environment(u),
-		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.hostsFiles()},
+		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.hostsFiles()},
 	}
 	if !p.ids.root {
 		l.Config.UID = -1
@@ -162,7 +163,7 @@ func (u launchSpec) mounted() bool {
 func (u launchSpec) hostsFiles() bool { return u.inPlace || len(u.binds) > 0 }
 
 // workspace returns the mounts of the workspace itself.
-func (p *Provider) workspace(l *launch, u launchSpec) ([]guest.Mount, error) {
+func (p *Provider) workspace(l *launch, u launchSpec) ([]guestproto.Mount, error) {
 	if len(u.lower) > 0 {
 		return p.overlay(l, u)
 	}
@@ -176,16 +177,16 @@ func (p *Provider) workspace(l *launch, u launchSpec) ([]guest.Mount, error) {
 			return nil, err
 		}
 		l.give("workspace", tree)
-		m.Kind, m.Source = guest.MountFD, "workspace"
+		m.Kind, m.Source = guestproto.MountFD, "workspace"
 	}
-	return append([]guest.Mount{m}, held...), nil
+	return append([]guestproto.Mount{m}, held...), nil
 }
 
 // filesMount returns the mount of the files, and those that keep what others run
 // later read-only in a directory in place. That directory was judged, and u.files
 // leads to it from then on.
-func (p *Provider) filesMount(l *launch, u *launchSpec) (m guest.Mount, held []guest.Mount, err error) {
-	m = guest.Mount{Kind: guest.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly}
+func (p *Provider) filesMount(l *launch, u *launchSpec) (m guestproto.Mount, held []guestproto.Mount, err error) {
+	m = guestproto.Mount{Kind: guestproto.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly}
 	if !u.inPlace {
 		return m, nil, nil
 	}
@@ -214,16 +215,16 @@ func (p *Provider) tree(u launchSpec) (*os.File, error) {
 }
 
 // overlay returns the mount of a workspace that lies over others.
-func (p *Provider) overlay(l *launch, u launchSpec) ([]guest.Mount, error) {
-	m := guest.Mount{
-		Kind: guest.MountOverlay, Target: u.inside, ReadOnly: u.policy.ReadOnly, Data: "userxattr",
+func (p *Provider) overlay(l *launch, u launchSpec) ([]guestproto.Mount, error) {
+	m := guestproto.Mount{
+		Kind: guestproto.MountOverlay, Target: u.inside, ReadOnly: u.policy.ReadOnly, Data: "userxattr",
 		Lower: u.lower, Upper: filepath.Join(u.layer, "upper"), Work: filepath.Join(u.layer, "work"),
 	}
 	if !u.policy.Durable {
 		m.Data += ",volatile"
 	}
 	if !p.ids.root {
-		return []guest.Mount{m}, nil
+		return []guestproto.Mount{m}, nil
 	}
 	m.Lower = nil
 	for i, dir := range u.lower {
@@ -241,7 +242,7 @@ func (p *Provider) overlay(l *launch, u launchSpec) ([]guest.Mount, error) {
 	}
 	l.give("layer", layer)
 	m.Upper, m.Work = "fd:layer/upper", "work"
-	return []guest.Mount{m}, nil
+	return []guestproto.Mount{m}, nil
 }
 
 // layerTree returns a detached mount with the directories of an overlay.

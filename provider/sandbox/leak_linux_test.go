@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/cgroup"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -269,14 +269,14 @@ func killedRound(t *testing.T, dir string) (guests int) {
 }
 
 // guestsIn returns the records of guests of the workspaces below dir.
-func guestsIn(t *testing.T, dir string) (recs []*keep.Record) {
+func guestsIn(t *testing.T, dir string) (recs []*supervise.Record) {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(dir, "ws", "*"))
 	if err != nil {
 		t.Error(err)
 	}
 	for _, path := range all {
-		if rec := keep.Read(wsdir.Dir{Path: path, Kind: Kind}); rec != nil {
+		if rec := supervise.ReadRecord(wsdir.Dir{Path: path, Kind: Kind}); rec != nil {
 			recs = append(recs, rec)
 		}
 	}
@@ -286,7 +286,7 @@ func guestsIn(t *testing.T, dir string) (recs []*keep.Record) {
 // killChildren kills what a guest runs. Numbers of processes are used again, and
 // this host has other processes: a child is killed through a descriptor, and only
 // if the guest is the one of the record after that was opened.
-func killChildren(rec *keep.Record) {
+func killChildren(rec *supervise.Record) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", rec.PID))
 	for _, file := range files {
 		data, err := os.ReadFile(file)
@@ -304,7 +304,7 @@ func killChildren(rec *keep.Record) {
 			}
 			stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 			_, rest, _ := strings.Cut(string(stat), ") ")
-			if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(rec.PID) && rec.Lives() {
+			if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(rec.PID) && rec.Alive() {
 				unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) // it may be dead
 			}
 			unix.Close(fd)

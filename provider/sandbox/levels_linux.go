@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -38,10 +38,10 @@ func (p *Provider) bubblewrap(l *launch, u launchSpec) error {
 		return err
 	}
 	l.give("program", program)
-	l.Binary, l.Sys, l.Socket, l.HandOff = bin.Path, &syscall.SysProcAttr{Setsid: true}, u.socket, u.mounted()
-	l.Config = guest.Config{
+	l.Binary, l.Sys, l.Socket, l.SendRoot = bin.Path, &syscall.SysProcAttr{Setsid: true}, u.socket, u.mounted()
+	l.Config = guestproto.Config{
 		Workspace: u.id, Level: driver.IsolationBubblewrap, Root: u.inside, UID: -1, Env: environment(u),
-		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.hostsFiles()},
+		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.hostsFiles()},
 	}
 	b := &wrapping{launch: l, source: map[string]string{}}
 	mounts, err := p.wrappedMounts(b, u)
@@ -54,7 +54,7 @@ func (p *Provider) bubblewrap(l *launch, u launchSpec) error {
 
 // wrappedMounts lists what bubblewrap is to mount: by path, so the guest looks
 // afterwards whether that was what was judged.
-func (p *Provider) wrappedMounts(b *wrapping, u launchSpec) ([]guest.Mount, error) {
+func (p *Provider) wrappedMounts(b *wrapping, u launchSpec) ([]guestproto.Mount, error) {
 	files, held, err := p.filesMount(b.launch, &u)
 	if err != nil {
 		return nil, err
@@ -63,12 +63,12 @@ func (p *Provider) wrappedMounts(b *wrapping, u launchSpec) ([]guest.Mount, erro
 	if err != nil {
 		return nil, err
 	}
-	for _, m := range slices.Concat(before, []guest.Mount{files}, more) {
-		if m.Kind == guest.MountBind {
+	for _, m := range slices.Concat(before, []guestproto.Mount{files}, more) {
+		if m.Kind == guestproto.MountBind {
 			b.source[m.Target] = m.Source
 		}
 	}
-	return slices.Concat(world(u.policy.Limits[driver.ResourceMemory].Max), before, []guest.Mount{files}, held, more), nil
+	return slices.Concat(world(u.policy.Limits[driver.ResourceMemory].Max), before, []guestproto.Mount{files}, held, more), nil
 }
 
 // A wrapping is a call of bubblewrap in the making.
@@ -95,7 +95,7 @@ func (b *wrapping) command(bwrap string) []string {
 	return append(argv, "--chdir", "/", "--", fmt.Sprintf("/proc/self/fd/%d", d["program"]))
 }
 
-func (b *wrapping) mounts(list []guest.Mount) error {
+func (b *wrapping) mounts(list []guestproto.Mount) error {
 	for _, m := range list {
 		if err := b.mount(m); err != nil {
 			return err
@@ -105,12 +105,12 @@ func (b *wrapping) mounts(list []guest.Mount) error {
 	return nil
 }
 
-func (b *wrapping) mount(m guest.Mount) error {
+func (b *wrapping) mount(m guestproto.Mount) error {
 	switch m.Kind {
-	case guest.MountProc:
+	case guestproto.MountProc:
 		b.add("--proc", m.Target)
 		return b.settings(m.Target)
-	case guest.MountTmpfs:
+	case guestproto.MountTmpfs:
 		if m.Target == "/dev" {
 			b.add("--dev", "/dev")
 			return nil
@@ -120,18 +120,18 @@ func (b *wrapping) mount(m guest.Mount) error {
 			perms = "0755"
 		}
 		b.add("--perms", perms, "--tmpfs", m.Target)
-	case guest.MountDevPTS:
-	case guest.MountDir:
+	case guestproto.MountDevPTS:
+	case guestproto.MountDir:
 		b.add("--dir", m.Target)
-	case guest.MountSymlink:
+	case guestproto.MountSymlink:
 		if filepath.Dir(m.Target) != "/dev" {
 			b.add("--symlink", m.Source, m.Target)
 		}
-	case guest.MountBind:
+	case guestproto.MountBind:
 		b.bind(m)
-	case guest.MountHold:
+	case guestproto.MountSelf:
 		return b.hold(m)
-	case guest.MountCover:
+	case guestproto.MountMask:
 		return b.cover(m)
 	default:
 		return fmt.Errorf("bubblewrap: a mount of kind %q: %w", m.Kind, fault.Unsupported)
@@ -160,7 +160,7 @@ func (b *wrapping) settings(proc string) error {
 	return nil
 }
 
-func (b *wrapping) bind(m guest.Mount) {
+func (b *wrapping) bind(m guestproto.Mount) {
 	switch {
 	case m.Dev: // --dev makes them
 	case m.ReadOnly:
@@ -171,7 +171,7 @@ func (b *wrapping) bind(m guest.Mount) {
 }
 
 // hold binds a part of the workspace over itself.
-func (b *wrapping) hold(m guest.Mount) error {
+func (b *wrapping) hold(m guestproto.Mount) error {
 	for target, source := range b.source {
 		rel, err := filepath.Rel(target, m.Target)
 		if err != nil || !filepath.IsLocal(rel) {
@@ -181,14 +181,14 @@ func (b *wrapping) hold(m guest.Mount) error {
 		if info, err := os.Lstat(from); err != nil || info.Mode()&os.ModeSymlink != 0 {
 			return fmt.Errorf("%s: it is a symlink, or gone: %w", rel, fault.InvalidArgument)
 		}
-		b.bind(guest.Mount{Source: from, Target: m.Target, ReadOnly: m.ReadOnly})
+		b.bind(guestproto.Mount{Source: from, Target: m.Target, ReadOnly: m.ReadOnly})
 		return nil
 	}
 	return fmt.Errorf("bubblewrap: hold %s: %w", m.Target, fault.Internal)
 }
 
 // cover hides a path of the host, or shows another content there.
-func (b *wrapping) cover(m guest.Mount) error {
+func (b *wrapping) cover(m guestproto.Mount) error {
 	info, err := os.Stat(m.Target)
 	switch {
 	case err != nil:
@@ -249,7 +249,7 @@ func (p *Provider) process(l *launch, u launchSpec) error {
 		return err
 	}
 	const least = 3 // from which on truncation is covered
-	if abi, err := guest.LandlockABI(); err != nil || abi < least {
+	if abi, err := guestproto.LandlockABI(); err != nil || abi < least {
 		return fmt.Errorf("landlock has version %d here, %d is the least (%v): %w", abi, least, err, fault.Unsupported) //nolint:errorlint // one code is enough
 	}
 	bin, err := p.binary()
@@ -264,9 +264,9 @@ func (p *Provider) process(l *launch, u launchSpec) error {
 		return err
 	}
 	l.Binary, l.Sys, l.Socket = bin.Path, &syscall.SysProcAttr{Setsid: true}, u.socket
-	l.Config = guest.Config{
+	l.Config = guestproto.Config{
 		Workspace: u.id, Level: driver.IsolationProcess, Root: u.inside, UID: -1, Env: env, Subreaper: true,
-		Confine: guest.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoNetwork: true, NoSetID: true, ReadWrite: writable, ReadOnly: visible},
+		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoNetwork: true, NoSetID: true, ReadWrite: writable, ReadOnly: visible},
 	}
 	return l.giveDir("log", u.log)
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -67,17 +67,17 @@ func idOf(t testing.TB, ws *driver.Workspace) string {
 	return pl.ID
 }
 
-func guestOf(t testing.TB, p *Provider, ws *driver.Workspace) *keep.Record {
+func guestOf(t testing.TB, p *Provider, ws *driver.Workspace) *supervise.Record {
 	t.Helper()
-	rec := keep.Read(p.ground.Dir(idOf(t, ws)))
+	rec := supervise.ReadRecord(p.ground.Dir(idOf(t, ws)))
 	if rec == nil {
 		t.Fatal("no record of a guest")
 	}
 	return rec
 }
 
-func alive(r *keep.Record) bool {
-	if !r.Lives() {
+func alive(r *supervise.Record) bool {
+	if !r.Alive() {
 		return false
 	}
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(r.PID), "stat"))
@@ -283,7 +283,7 @@ func TestUpdateReplacesTheGuestOfAnotherPolicy(t *testing.T) {
 func TestDestroyAndSweepEndGuests(t *testing.T) {
 	p := newProvider(t, t.TempDir())
 	a, b, c := open(t, p), open(t, p), open(t, p)
-	var recs []*keep.Record
+	var recs []*supervise.Record
 	for _, ws := range []*driver.Workspace{a, b, c} {
 		output(t, ws, "echo works")
 		recs = append(recs, guestOf(t, p, ws))

@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
-	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -38,7 +37,7 @@ func mountID(fd int) (uint64, error) {
 }
 
 // reach opens the files of a workspace whose guest another process started.
-func (g *live) reach(rec *keep.Record, u launchSpec) error {
+func (g *live) reach(rec *supervise.Record, u launchSpec) error {
 	pid, err := u.pid(rec)
 	if err != nil {
 		return err
@@ -48,7 +47,7 @@ func (g *live) reach(rec *keep.Record, u launchSpec) error {
 		return err
 	}
 	defer root.Close()
-	if !rec.Lives() {
+	if !rec.Alive() {
 		return fmt.Errorf("the guest has ended: %w", fault.Evicted)
 	}
 	id, err := mountID(int(root.Fd()))
@@ -62,7 +61,7 @@ func (g *live) reach(rec *keep.Record, u launchSpec) error {
 }
 
 // pid is the process of the guest itself: where bubblewrap started it, its child.
-func (u launchSpec) pid(rec *keep.Record) (int, error) {
+func (u launchSpec) pid(rec *supervise.Record) (int, error) {
 	if u.level.name != driver.IsolationBubblewrap {
 		return rec.PID, nil
 	}
@@ -76,7 +75,7 @@ func (u launchSpec) pid(rec *keep.Record) (int, error) {
 // use makes the files below root, of which it takes a copy, those of the guest. Where
 // mounts in a directory in place keep files read-only, those come apart with the
 // namespace that they are in; so that is kept open, too.
-func (g *live) use(root *os.File, rec *keep.Record, u launchSpec) error {
+func (g *live) use(root *os.File, rec *supervise.Record, u launchSpec) error {
 	if u.inPlace {
 		pid, err := u.pid(rec)
 		if err != nil {
@@ -85,7 +84,7 @@ func (g *live) use(root *os.File, rec *keep.Record, u launchSpec) error {
 		if g.world, err = os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid)); err != nil {
 			return err
 		}
-		if !rec.Lives() {
+		if !rec.Alive() {
 			return fmt.Errorf("the guest has ended: %w", fault.Evicted)
 		}
 	}
@@ -95,7 +94,7 @@ func (g *live) use(root *os.File, rec *keep.Record, u launchSpec) error {
 	}
 	gate := u.gate
 	if g.owner != 0 {
-		gate = guest.Elsewhere(gate)
+		gate = files.GuardAsProcess(gate)
 	}
 	r, err := files.FromFD(fd, &files.Options{ReadOnly: u.policy.ReadOnly, Sync: u.policy.Durable, KeepMounts: u.inPlace, Commit: gate})
 	if err != nil {
@@ -106,9 +105,9 @@ func (g *live) use(root *os.File, rec *keep.Record, u launchSpec) error {
 }
 
 // as returns a module whose changes are made by the user that the workload is.
-func (g *live) as(files *driver.FS) *driver.FS {
+func (g *live) as(module *driver.FS) *driver.FS {
 	if g.owner == 0 {
-		return files
+		return module
 	}
-	return guest.AsUser(files, g.owner)
+	return files.AsUser(module, g.owner)
 }

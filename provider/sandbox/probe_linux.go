@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -275,7 +275,7 @@ func (p *Provider) prove(ctx context.Context, l *level) error {
 	if err := l.launch(p, start, u); err != nil {
 		return err
 	}
-	start.Config.Version, start.Serving().Version = "probe", "probe"
+	start.Config.Version, start.ServingConfig().Version = "probe", "probe"
 	r, err := start.Start(ctx)
 	if err != nil {
 		return err
@@ -336,7 +336,7 @@ const probePrefix = "croft-probe-"
 // of a process, and when that started, since numbers are used again.
 func probeDir() (string, error) {
 	pid := os.Getpid()
-	start, err := keep.StartTime(pid)
+	start, err := supervise.StartTime(pid)
 	if err != nil {
 		return "", err
 	}
@@ -372,6 +372,6 @@ func dead(owner string) bool {
 	if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
 		return true
 	}
-	now, err := keep.StartTime(pid)
+	now, err := supervise.StartTime(pid)
 	return known && err == nil && now != start
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
 	"github.com/croft-run/croft/host/cgroup"
+	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -109,7 +109,7 @@ func stopped(controller, dir string, state *os.ProcessState) error {
 	case cgroup.Memory:
 		held = status.Signal() == syscall.SIGKILL && cgroup.OOMKills(dir) > 0
 	case cgroup.PIDs:
-		held = state.ExitCode() == guest.Refused
+		held = state.ExitCode() == guestproto.Refused
 	case cgroup.CPU:
 		held = cgroup.Throttled(dir)
 	}

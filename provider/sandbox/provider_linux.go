@@ -15,9 +15,9 @@ import (
 
 	"github.com/croft-run/croft/egress/proxies"
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/host/guestbin"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
@@ -403,7 +403,7 @@ func (p *Provider) attach(ctx context.Context, m *wsdir.State, caps driver.Capab
 		return nil, err
 	}
 	h.caps = caps
-	h.att = keep.NewAttachment(h.plot, p.ground.Dir(m.ID), h.connect)
+	h.att = supervise.NewAttachment(h.plot, p.ground.Dir(m.ID), h.connect)
 	h.handed = m.Dir != "" && !l.plain || p.limitedDisk(l, m.Policy)
 	h.plot.Via = h.via
 	h.stages = p.stages(l, m)
@@ -431,7 +431,7 @@ func (p *Provider) attach(ctx context.Context, m *wsdir.State, caps driver.Capab
 		Traits: p.traits(l, m, h.opts),
 		Life:   life,
 		FS:     files,
-		Shell:  keep.Shell(h.shell),
+		Shell:  supervise.Shell(h.shell),
 	}, nil
 }
 
@@ -457,5 +457,5 @@ func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.groun
 // directories and what a crash left. What belongs to providers of other kinds
 // stays.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
-	return errors.Join(p.ground.Sweep(ctx, live, p.endGuest), cleanProbes(), cgroup.Collect(time.Now()), p.sweepLayers(ctx))
+	return errors.Join(p.ground.Sweep(ctx, live, p.endGuest), cleanProbes(), cgroup.RemoveStale(time.Now()), p.sweepLayers(ctx))
 }

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/keep"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -76,7 +76,7 @@ func (h *handle) seal(ctx context.Context, l *level) (layers snapshot.Base, move
 // ends. It notes the layer in o.
 func (h *handle) sealLocked(ctx context.Context, o *options) error {
 	dir := h.p.ground.Path(h.id)
-	lock, err := keep.Lock(ctx, dir)
+	lock, err := supervise.Lock(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (h *handle) sealLocked(ctx context.Context, o *options) error {
 	if err := h.p.end(context.WithoutCancel(ctx), dir); err != nil {
 		return err
 	}
-	h.att.Drop()
+	h.att.Disconnect()
 	files, err := h.p.own(dir, o)
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func (p *Provider) recoverSeal(ctx context.Context, m *wsdir.State) (*wsdir.Stat
 		return m, nil
 	}
 	dir := p.ground.Dir(m.ID)
-	lock, err := keep.Lock(ctx, dir.Path)
+	lock, err := supervise.Lock(ctx, dir.Path)
 	if err != nil {
 		return nil, err
 	}

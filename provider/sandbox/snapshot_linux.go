@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -179,7 +179,7 @@ func (h *handle) keeper(l *level, m *wsdir.State) *snapshot.Adapter {
 	return &snapshot.Adapter{
 		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.shape().From,
 		Now:    func(ctx context.Context) (snapshot.View, error) { return h.now(ctx, l, m) },
-		Become: h.become,
+		Rollback: h.become,
 		Seal:   func(ctx context.Context) (snapshot.Base, bool, error) { return h.seal(ctx, l) },
 		Sealed: func(ctx context.Context, m *snapshot.Manifest) error {
 			if l.plain {
@@ -268,10 +268,10 @@ func (h *handle) become(ctx context.Context, to *snapshot.RollbackTarget) error 
 
 // quiet answers what runs in the workspace, if anything does.
 func (h *handle) quiet(ctx context.Context) error {
-	if keep.Read(h.att.Dir) == nil {
+	if supervise.ReadRecord(h.att.Dir) == nil {
 		return nil
 	}
-	sessions, err := keep.Shell(h.shell).Sessions(ctx)
+	sessions, err := supervise.Shell(h.shell).Sessions(ctx)
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/guest/supervise"
 	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -216,7 +216,7 @@ func (h *handle) stage(ctx context.Context, source, name string, readOnly bool) 
 	if err != nil {
 		return res, err
 	}
-	lock, err := keep.Lock(ctx, h.p.ground.Path(h.id))
+	lock, err := supervise.Lock(ctx, h.p.ground.Path(h.id))
 	if err != nil {
 		return res, fmt.Errorf("sandbox: lock the guest: %w", err)
 	}
@@ -293,7 +293,7 @@ func (h *handle) reachTop(g *live) error {
 	if g.top != nil {
 		return nil
 	}
-	rec := keep.Read(h.att.Dir)
+	rec := supervise.ReadRecord(h.att.Dir)
 	if rec == nil {
 		return fmt.Errorf("no guest is noted: %w", fault.Evicted)
 	}
@@ -318,8 +318,8 @@ func (h *handle) reachTop(g *live) error {
 
 // recognizeTop makes sure that it is the directory of the workspace, in the world
 // of its guest: what the guest says is not asked for.
-func (h *handle) recognizeTop(rec *keep.Record, top *os.File) error {
-	if !rec.Lives() {
+func (h *handle) recognizeTop(rec *supervise.Record, top *os.File) error {
+	if !rec.Alive() {
 		return fmt.Errorf("the guest has ended: %w", fault.Evicted)
 	}
 	m := h.plot.State()

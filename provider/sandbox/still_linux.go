@@ -11,8 +11,8 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest/keep"
 	"github.com/croft-run/croft/host/cgroup"
+	"github.com/croft-run/croft/host/guest/supervise"
 )
 
 // A process that keeps the processes of a workspace frozen for a moment holds a
@@ -30,7 +30,7 @@ type still struct {
 // hold keeps the processes of the workspace frozen until done is called, if that
 // can be; where there are none they are.
 func (h *handle) hold(ctx context.Context) (frozen bool, done func(), err error) {
-	lock, err := keep.Lock(ctx, h.att.Dir.Path)
+	lock, err := supervise.Lock(ctx, h.att.Dir.Path)
 	if err != nil {
 		if cerr := h.plot.Current(); cerr != nil {
 			return false, nil, cerr
@@ -47,7 +47,7 @@ func (h *handle) hold(ctx context.Context) (frozen bool, done func(), err error)
 
 // holdLocked is hold while the lock of the guest is held.
 func (h *handle) holdLocked(ctx context.Context) (s still, err error) {
-	rec := keep.Read(h.att.Dir)
+	rec := supervise.ReadRecord(h.att.Dir)
 	if rec == nil {
 		return still{frozen: true}, nil
 	}
@@ -79,9 +79,9 @@ func (h *handle) stillLock() *flock.Flock {
 
 // letGo ends a hold; the last one thaws.
 func (h *handle) letGo(ctx context.Context, s still) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keep.EndTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), supervise.EndTimeout)
 	defer cancel()
-	lock, err := keep.Lock(ctx, h.att.Dir.Path)
+	lock, err := supervise.Lock(ctx, h.att.Dir.Path)
 	if err != nil {
 		s.lock.Close() //nolint:errcheck // the workspace is gone, and its processes with it
 		return
@@ -95,14 +95,14 @@ func (h *handle) letGoLocked(ctx context.Context, s still) {
 		return
 	}
 	s.lock.Close() //nolint:errcheck // the lock ends with the descriptor
-	if _, err := h.thaw(ctx, keep.Read(h.att.Dir)); err != nil {
+	if _, err := h.thaw(ctx, supervise.ReadRecord(h.att.Dir)); err != nil {
 		h.p.log.Warn("sandbox: a workspace stays frozen", "workspace", h.id, "error", err)
 	}
 }
 
 // thaw thaws the processes of a guest that are not paused and that no process keeps
 // frozen, and reports whether one does. The lock of the guest is held.
-func (h *handle) thaw(ctx context.Context, rec *keep.Record) (held bool, err error) {
+func (h *handle) thaw(ctx context.Context, rec *supervise.Record) (held bool, err error) {
 	if rec == nil {
 		return false, nil
 	}

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/guestproto"
 )
 
 // Where a workspace is a directory of the user's, what its user runs later lies
@@ -68,7 +68,7 @@ func (u launchSpec) trapped(dir string, writable bool) (bool, error) {
 // protect returns mounts that make what others run later read-only in a
 // directory that was judged and is at inside for the workspace. Directories on the
 // way are mounts as well, which can't be moved away.
-func (u launchSpec) protect(l *launch, d *place, inside string, readOnly bool) ([]guest.Mount, error) {
+func (u launchSpec) protect(l *launch, d *place, inside string, readOnly bool) ([]guestproto.Mount, error) {
 	if readOnly {
 		return nil, nil
 	}
@@ -406,10 +406,10 @@ func (p *protection) lock(name string) error {
 }
 
 // mounts returns what was collected, the outer before the inner.
-func (p *protection) mounts(inside string) []guest.Mount {
-	var mounts []guest.Mount
+func (p *protection) mounts(inside string) []guestproto.Mount {
+	var mounts []guestproto.Mount
 	for _, name := range slices.Sorted(maps.Keys(p.hold)) {
-		mounts = append(mounts, guest.Mount{Kind: guest.MountHold, Target: filepath.Join(inside, name), ReadOnly: p.hold[name]})
+		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountSelf, Target: filepath.Join(inside, name), ReadOnly: p.hold[name]})
 	}
 	return mounts
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/croft-run/croft/guest"
+	"github.com/croft-run/croft/host/guestproto"
 )
 
 // The world inside: a tmpfs that holds the host's programs and libraries, read
@@ -49,60 +49,60 @@ func size(memory, part int64) string {
 
 // world returns the mounts of the system, without the workspace, for a workload
 // that may use so much memory; 0 is no limit.
-func world(memory int64) []guest.Mount {
-	var mounts []guest.Mount
+func world(memory int64) []guestproto.Mount {
+	var mounts []guestproto.Mount
 	for _, dir := range systemDirs {
 		mounts = append(mounts, systemDir(dir)...)
 	}
 	mounts = append(mounts, etc()...)
 	mounts = append(mounts,
-		guest.Mount{Kind: guest.MountProc, Target: "/proc", NoExec: true})
+		guestproto.Mount{Kind: guestproto.MountProc, Target: "/proc", NoExec: true})
 	for _, name := range procHidden {
-		mounts = append(mounts, guest.Mount{Kind: guest.MountCover, Target: "/proc/" + name, Optional: true})
+		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountMask, Target: "/proc/" + name, Optional: true})
 	}
 	return append(mounts,
-		guest.Mount{Kind: guest.MountTmpfs, Target: "/dev", Data: "mode=755,size=64k", NoExec: true},
+		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: "/dev", Data: "mode=755,size=64k", NoExec: true},
 		device("/dev/null"), device("/dev/zero"), device("/dev/full"), device("/dev/random"), device("/dev/urandom"), device("/dev/tty"),
-		guest.Mount{Kind: guest.MountDevPTS, Target: "/dev/pts", Data: "newinstance,ptmxmode=0666,mode=620,max=256", NoExec: true, Dev: true},
-		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/ptmx", Source: "pts/ptmx"},
-		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/fd", Source: "/proc/self/fd"},
-		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/stdin", Source: "/proc/self/fd/0"},
-		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/stdout", Source: "/proc/self/fd/1"},
-		guest.Mount{Kind: guest.MountSymlink, Target: "/dev/stderr", Source: "/proc/self/fd/2"},
-		guest.Mount{Kind: guest.MountTmpfs, Target: "/dev/shm", Data: "mode=1777" + size(memory, 8)},
-		guest.Mount{Kind: guest.MountTmpfs, Target: "/tmp", Data: "mode=1777" + size(memory, 2)},
-		guest.Mount{Kind: guest.MountTmpfs, Target: "/run", Data: "mode=755" + size(memory, 32)},
-		guest.Mount{Kind: guest.MountDir, Target: "/var"},
-		guest.Mount{Kind: guest.MountTmpfs, Target: "/var/tmp", Data: "mode=1777" + size(memory, 16)},
-		guest.Mount{Kind: guest.MountSymlink, Target: "/var/run", Source: "/run"},
-		guest.Mount{Kind: guest.MountTmpfs, Target: home, Data: "mode=700,uid=1000,gid=1000" + size(memory, 8)},
+		guestproto.Mount{Kind: guestproto.MountDevPTS, Target: "/dev/pts", Data: "newinstance,ptmxmode=0666,mode=620,max=256", NoExec: true, Dev: true},
+		guestproto.Mount{Kind: guestproto.MountSymlink, Target: "/dev/ptmx", Source: "pts/ptmx"},
+		guestproto.Mount{Kind: guestproto.MountSymlink, Target: "/dev/fd", Source: "/proc/self/fd"},
+		guestproto.Mount{Kind: guestproto.MountSymlink, Target: "/dev/stdin", Source: "/proc/self/fd/0"},
+		guestproto.Mount{Kind: guestproto.MountSymlink, Target: "/dev/stdout", Source: "/proc/self/fd/1"},
+		guestproto.Mount{Kind: guestproto.MountSymlink, Target: "/dev/stderr", Source: "/proc/self/fd/2"},
+		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: "/dev/shm", Data: "mode=1777" + size(memory, 8)},
+		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: "/tmp", Data: "mode=1777" + size(memory, 2)},
+		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: "/run", Data: "mode=755" + size(memory, 32)},
+		guestproto.Mount{Kind: guestproto.MountDir, Target: "/var"},
+		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: "/var/tmp", Data: "mode=1777" + size(memory, 16)},
+		guestproto.Mount{Kind: guestproto.MountSymlink, Target: "/var/run", Source: "/run"},
+		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: home, Data: "mode=700,uid=1000,gid=1000" + size(memory, 8)},
 	)
 }
 
-func device(path string) guest.Mount {
-	return guest.Mount{Kind: guest.MountBind, Source: path, Target: path, Dev: true}
+func device(path string) guestproto.Mount {
+	return guestproto.Mount{Kind: guestproto.MountBind, Source: path, Target: path, Dev: true}
 }
 
 // systemDir shows a directory of the host, or the symlink that it is there.
-func systemDir(dir string) []guest.Mount {
+func systemDir(dir string) []guestproto.Mount {
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return nil
 	}
 	if info.Mode()&os.ModeSymlink != 0 {
 		if target, err := os.Readlink(dir); err == nil {
-			return []guest.Mount{{Kind: guest.MountSymlink, Target: dir, Source: target}}
+			return []guestproto.Mount{{Kind: guestproto.MountSymlink, Target: dir, Source: target}}
 		}
 		return nil
 	}
-	return []guest.Mount{{Kind: guest.MountBind, Source: dir, Target: dir, ReadOnly: true}}
+	return []guestproto.Mount{{Kind: guestproto.MountBind, Source: dir, Target: dir, ReadOnly: true}}
 }
 
 // etc shows the host's /etc, with what tells of the host and its people covered
 // by what programs need instead, or by nothing.
-func etc() []guest.Mount {
-	mounts := []guest.Mount{
-		{Kind: guest.MountBind, Source: "/etc", Target: "/etc", ReadOnly: true},
+func etc() []guestproto.Mount {
+	mounts := []guestproto.Mount{
+		{Kind: guestproto.MountBind, Source: "/etc", Target: "/etc", ReadOnly: true},
 		file("/etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n"+workloadName+":x:1000:1000::"+home+":/bin/bash\nnobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n"),
 		file("/etc/group", "root:x:0:\n"+workloadName+":x:1000:\nnogroup:x:65534:\n"),
 		file("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
@@ -110,13 +110,13 @@ func etc() []guest.Mount {
 		file("/etc/resolv.conf", "# there is no network here but through the proxy\n"),
 	}
 	for _, name := range etcHidden {
-		mounts = append(mounts, guest.Mount{Kind: guest.MountCover, Target: "/etc/" + name, Optional: true})
+		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountMask, Target: "/etc/" + name, Optional: true})
 	}
 	return mounts
 }
 
-func file(path, content string) guest.Mount {
-	return guest.Mount{Kind: guest.MountCover, Target: path, Source: content, Optional: true}
+func file(path, content string) guestproto.Mount {
+	return guestproto.Mount{Kind: guestproto.MountMask, Target: path, Source: content, Optional: true}
 }
 
 const hostname = "croft"

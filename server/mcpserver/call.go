@@ -32,7 +32,7 @@ func (s *Server) call(t *tool.Tool, v view) mcp.ToolHandler {
 		if ask.question != "" && err != nil {
 			return ask.result(), nil
 		}
-		if t.Family == tool.Memory && !t.ReadOnly && err == nil {
+		if t.Family == tool.Snapshot && !t.ReadOnly && err == nil {
 			// It may have opened a workspace, of which all clients are told.
 			if rerr := s.Refresh(ctx); rerr != nil {
 				s.log.Warn("tell clients of workspaces", "error", rerr)

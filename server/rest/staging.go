@@ -21,7 +21,7 @@ import (
 const ArtifactHeader = "Croft-Artifact"
 
 const (
-	stagingPath    = onePath + "/staging"
+	stagingPath   = onePath + "/staging"
 	artifactsPath = onePath + "/artifacts"
 	artifactPath  = artifactsPath + "/content"
 	allArtifacts  = "/v1/artifacts"

@@ -69,7 +69,7 @@ var families = []struct {
 }{
 	{tool.Files, "Files"}, {tool.Search, "Search"}, {tool.Shell, "Shell"}, {tool.Verify, "Verify"}, {tool.LSP, "Language servers"},
 	{tool.AST, "Syntax trees"}, {tool.Render, "Render"}, {tool.Secrets, "Secrets"}, {tool.Project, "Project"}, {tool.Code, "Code"},
-	{tool.Memory, "Snapshots"}, {skill.Family, "Skills and artifacts"}, {tool.Extra, "Extras"},
+	{tool.Snapshot, "Snapshots"}, {skill.Family, "Skills and artifacts"}, {tool.Extra, "Extras"},
 }
 
 func links(tools []*tool.Tool, f tool.Family) []string {

@@ -12,10 +12,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Apply reads a file, edits it and writes it back. Where it changed meanwhile
-// the error is Conflict and nothing is written; mode and owner stay.
+// Apply reads a file, edits it and writes it back. If the file changed meanwhile, the error
+// is Conflict and nothing is written. Mode and owner are kept.
 func (e *Editor) Apply(ctx context.Context, ws *workspace.Workspace, path string, edit func(src []byte) (Change, error)) (Change, workspace.WriteResult, error) {
-	src, err := read(ctx, ws, path)
+	src, err := readSource(ctx, ws, path)
 	if err != nil {
 		return Change{}, workspace.WriteResult{}, err
 	}
@@ -27,7 +27,7 @@ func (e *Editor) Apply(ctx context.Context, ws *workspace.Workspace, path string
 	return change, res, err
 }
 
-func read(ctx context.Context, ws *workspace.Workspace, path string) ([]byte, error) {
+func readSource(ctx context.Context, ws *workspace.Workspace, path string) ([]byte, error) {
 	body, _, err := ws.Read(ctx, path, &workspace.ReadOptions{Limit: maxSource + 1})
 	if err != nil {
 		return nil, err
@@ -42,21 +42,21 @@ func read(ctx context.Context, ws *workspace.Workspace, path string) ([]byte, er
 
 const maxSource = 8 << 20
 
-// Text tells of a change as an agent reads it.
+// Text describes a change for the agent.
 func (c *Change) Text(tool, path string) string {
 	var b strings.Builder
 	if c.Before == "" {
 		fmt.Fprintf(&b, "%s: inserted %d bytes in %s at line %d\n", tool, len(c.After), path, c.Line)
-		prefix(&b, "+", c.After)
+		writePrefixed(&b, "+", c.After)
 		return b.String()
 	}
 	fmt.Fprintf(&b, "%s: modified %s at line %d\n--- before\n+++ after\n@@ starting line %d @@\n", tool, path, c.Line, c.Line)
-	prefix(&b, "-", c.Before)
-	prefix(&b, "+", c.After)
+	writePrefixed(&b, "-", c.Before)
+	writePrefixed(&b, "+", c.After)
 	return b.String()
 }
 
-func prefix(b *strings.Builder, mark, text string) {
+func writePrefixed(b *strings.Builder, mark, text string) {
 	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
 		b.WriteString(mark + strings.TrimSuffix(line, "\r") + "\n")
 	}

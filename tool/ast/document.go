@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A document is a text that was read.
-type document struct {
+// A parsedFile is a parsed text.
+type parsedFile struct {
 	language
 	name   string
 	src    []byte
@@ -17,47 +17,47 @@ type document struct {
 	errors []problem
 }
 
-func (e *Editor) open(ctx context.Context, name string, src []byte) (*document, error) {
-	l, err := e.language(name)
+func (e *Editor) open(ctx context.Context, name string, src []byte) (*parsedFile, error) {
+	l, err := e.languageFor(name)
 	if err != nil {
 		return nil, err
 	}
-	d := &document{language: l, name: name, src: src}
+	d := &parsedFile{language: l, name: name, src: src}
 	if d.funcs, d.errors, err = l.outline(ctx, name, src); err != nil {
 		return nil, err
 	}
 	return d, nil
 }
 
-// find opens a text and looks for a function in it.
-func (e *Editor) find(ctx context.Context, name string, src []byte, function string) (*document, *Func, error) {
+// findFunction parses a text and looks a function up in it.
+func (e *Editor) findFunction(ctx context.Context, name string, src []byte, function string) (*parsedFile, *Func, error) {
 	d, err := e.open(ctx, name, src)
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := d.function(function)
+	f, err := d.lookupFunction(function)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, p := range d.errors {
 		if p.start < f.end && f.start <= p.end {
-			return nil, nil, invalid("parse error: %s:%d:%d: %s", name, p.line, p.col, p.what)
+			return nil, nil, invalidf("parse error: %s:%d:%d: %s", name, p.line, p.col, p.what)
 		}
 	}
 	return d, f, nil
 }
 
-// function returns the one function that is meant.
-func (d *document) function(spec string) (*Func, error) {
+// lookupFunction returns the function that spec names; it must be unique.
+func (d *parsedFile) lookupFunction(spec string) (*Func, error) {
 	spec = strings.TrimSpace(spec)
 	if spec == "" {
-		return nil, invalid("function_name is required")
+		return nil, invalidf("function_name is required")
 	}
 	receiver, bare, isGoMethod := goMethod(spec)
 	var exact, loose []*Func
 	for i := range d.funcs {
 		f := &d.funcs[i]
-		want := dotted(spec)
+		want := dottedName(spec)
 		switch {
 		case isGoMethod:
 			if f.Name == bare && strings.TrimSpace(f.Receiver) == receiver {
@@ -80,14 +80,14 @@ func (d *document) function(spec string) (*Func, error) {
 		for _, f := range exact {
 			lines = append(lines, fmt.Sprintf("line %d", f.Line))
 		}
-		return nil, invalid("ambiguous: %s matches %d declarations at %s", spec, len(exact), strings.Join(lines, ", "))
+		return nil, invalidf("ambiguous: %s matches %d declarations at %s", spec, len(exact), strings.Join(lines, ", "))
 	case isGoMethod:
-		return nil, missing("method %s not found in %s", spec, d.name)
+		return nil, notFoundf("method %s not found in %s", spec, d.name)
 	}
-	return nil, missing("function %s not found in %s", spec, d.name)
+	return nil, notFoundf("function %s not found in %s", spec, d.name)
 }
 
-// goMethod takes (*T).M and (T).M apart.
+// goMethod splits (*T).M and (T).M.
 func goMethod(spec string) (receiver, name string, ok bool) {
 	if !strings.HasPrefix(spec, "(") {
 		return "", "", false
@@ -99,17 +99,17 @@ func goMethod(spec string) (receiver, name string, ok bool) {
 	return strings.TrimSpace(spec[1:end]), spec[end+2:], true
 }
 
-// dotted makes A::b and A#b into A.b.
-func dotted(spec string) string { return strings.NewReplacer("::", ".", "#", ".").Replace(spec) }
+// dottedName converts A::b and A#b to A.b.
+func dottedName(spec string) string { return strings.NewReplacer("::", ".", "#", ".").Replace(spec) }
 
-// method returns the last method of that name on a type or class.
-func (d *document) method(receiver, method string) (*Func, error) {
-	receiver = dotted(strings.Trim(strings.TrimSpace(receiver), "()"))
+// lookupMethod returns the last method of that name on a type or class.
+func (d *parsedFile) lookupMethod(receiver, method string) (*Func, error) {
+	receiver = dottedName(strings.Trim(strings.TrimSpace(receiver), "()"))
 	if receiver == "" {
-		return nil, invalid("receiver_type is required")
+		return nil, invalidf("receiver_type is required")
 	}
 	if method = strings.TrimSpace(method); method == "" {
-		return nil, invalid("method_name is required")
+		return nil, invalidf("method_name is required")
 	}
 	bare := strings.TrimPrefix(receiver, "*")
 	var found *Func
@@ -129,9 +129,9 @@ func (d *document) method(receiver, method string) (*Func, error) {
 		return found, nil
 	}
 	if len(available) == 0 {
-		return nil, missing("method %s not found on %s in %s (no methods found on that receiver)", method, receiver, d.name)
+		return nil, notFoundf("method %s not found on %s in %s (no methods found on that receiver)", method, receiver, d.name)
 	}
-	return nil, missing("method %s not found on %s in %s (available: %s)", method, receiver, d.name, strings.Join(available, ", "))
+	return nil, notFoundf("method %s not found on %s in %s (available: %s)", method, receiver, d.name, strings.Join(available, ", "))
 }
 
 func cutLast(path string) (owner, name string, ok bool) {
@@ -142,61 +142,61 @@ func cutLast(path string) (owner, name string, ok bool) {
 	return path[:i], path[i+1:], true
 }
 
-// splice replaces src[start:end] and holds the result against the promises of
-// this package. f is the function that may change; nil for an insertion.
-func (d *document) splice(ctx context.Context, f *Func, start, end int, text string) (Change, error) {
+// replaceRange replaces src[start:end] and checks the guarantees of this package. f is the
+// function that may change; nil for an insertion.
+func (d *parsedFile) replaceRange(ctx context.Context, f *Func, start, end int, text string) (Change, error) {
 	if bytes.Contains(d.src, []byte("\r\n")) {
 		text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n", "\r\n")
 	}
 	content := slices.Concat(d.src[:start], []byte(text), d.src[end:])
 	after, errors, err := d.outline(ctx, d.name, content)
 	if err != nil {
-		return Change{}, invalid("replacement did not parse: %s", strings.TrimPrefix(err.Error(), "parse error: "))
+		return Change{}, invalidf("replacement did not parse: %s", strings.TrimPrefix(err.Error(), "parse error: "))
 	}
 	newEnd := start + len(text)
 	for _, p := range errors {
 		if len(errors) > len(d.errors) || p.start <= newEnd && start <= p.end {
 			line, col := p.line, p.col
-			if p.start < start { // the parser gave up from there on; what is new is to blame
+			if p.start < start { // the parser gave up before the new text; report the new text
 				at := newEnd - len(strings.TrimLeft(text, " \t\r\n"))
 				line, col = lineAt(content, at), at-bytes.LastIndexByte(content[:at], '\n')
 			}
-			return Change{}, invalid("replacement did not parse: %s:%d:%d: %s", d.name, line, col, p.what)
+			return Change{}, invalidf("replacement did not parse: %s:%d:%d: %s", d.name, line, col, p.what)
 		}
 	}
-	if was, is := keys(d.src, d.funcs, start, end, f != nil), keys(content, after, start, newEnd, f != nil); !slices.Equal(was, is) {
-		return Change{}, invalid("replacement did not parse: %s:%d:1: it changes more of the file than what was named", d.name, lineAt(content, start))
+	if was, is := outlineKeys(d.src, d.funcs, start, end, f != nil), outlineKeys(content, after, start, newEnd, f != nil); !slices.Equal(was, is) {
+		return Change{}, invalidf("replacement did not parse: %s:%d:1: it changes more of the file than the named declaration", d.name, lineAt(content, start))
 	}
 	if bytes.Equal(content, d.src) {
-		return Change{}, invalid("no change: the new text equals the old")
+		return Change{}, invalidf("no change: the new text equals the old")
 	}
-	return d.change(f, start, end, text, content), nil
+	return d.newChange(f, start, end, text, content), nil
 }
 
-// keys are what must not differ between two outlines, given where one text was
-// replaced by another: the functions outside it, whole; those around it, by name;
-// and of one whose signature it is, the body.
-func keys(src []byte, funcs []Func, start, end int, replaced bool) []string {
+// outlineKeys returns what must be equal in the outlines before and after a replacement:
+// functions outside the range with their text, functions around it by name, and the body of
+// a function whose signature is replaced.
+func outlineKeys(src []byte, funcs []Func, start, end int, replaced bool) []string {
 	var list []string
 	for i := range funcs {
 		f := &funcs[i]
 		switch {
 		case f.end <= start || f.start >= end:
 			list = append(list, f.Path+"\x00"+string(src[f.start:f.end]))
-		case f.start >= start && f.end <= end: // new, or gone with what it was in
+		case f.start >= start && f.end <= end: // inside the replaced range
 		case replaced && f.start == start && (f.bodyStart >= end || f.bodyStart == f.bodyEnd):
 			list = append(list, "\x00"+string(src[f.bodyStart:f.bodyEnd]))
 		case f.start <= start && f.end >= end:
 			list = append(list, f.Path)
 		default:
-			list = append(list, f.Path+"\x00cut") // which no outline of a whole has
+			list = append(list, f.Path+"\x00cut") // a function cut by the range
 		}
 	}
 	return list
 }
 
-// change describes the edit by whole lines of the function, or of the insertion.
-func (d *document) change(f *Func, start, end int, text string, content []byte) Change {
+// newChange describes the edit by whole lines of the function or insertion.
+func (d *parsedFile) newChange(f *Func, start, end int, text string, content []byte) Change {
 	if f == nil {
 		trimmed := strings.TrimLeft(text, "\r\n")
 		return Change{Line: lineAt(content, start+len(text)-len(trimmed)), After: trimmed, Content: content, Count: 1}
@@ -209,9 +209,9 @@ func (d *document) change(f *Func, start, end int, text string, content []byte) 
 	}
 }
 
-// lineEnd returns the end of the line that offset is in, where only spaces, a
-// semicolon and a comment follow; otherwise offset.
-func (d *document) lineEnd(offset int) int {
+// lineEnd returns the end of the line of offset if only spaces, a semicolon and a comment
+// follow; else offset.
+func (d *parsedFile) lineEnd(offset int) int {
 	rest := d.src[offset:]
 	if i := bytes.IndexByte(rest, '\n'); i >= 0 {
 		rest = rest[:i]
@@ -228,7 +228,7 @@ func lineAt(src []byte, offset int) int {
 	return bytes.Count(src[:min(offset, len(src))], []byte{'\n'}) + 1
 }
 
-// indentAt returns the spaces that the line of offset begins with.
+// indentAt returns the indentation of the line of offset.
 func indentAt(src []byte, offset int) string {
 	start := bytes.LastIndexByte(src[:offset], '\n') + 1
 	end := start

@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// golang is the language that the standard library reads.
+// golang parses Go with the standard library.
 type golang struct{}
 
 func (golang) outline(_ context.Context, name string, src []byte) ([]Func, []problem, error) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, name, src, parser.SkipObjectResolution)
 	if err != nil {
-		return nil, nil, invalid("parse error: %s", firstError(err))
+		return nil, nil, invalidf("parse error: %s", firstError(err))
 	}
 	var funcs []Func
 	for _, decl := range file.Decls {
@@ -58,7 +58,7 @@ func goFunc(at *token.File, src []byte, d *ast.FuncDecl) Func {
 	return f
 }
 
-// receiverName is the type of a receiver without its parameters: "*T".
+// receiverName returns the type of a receiver without type parameters: "*T".
 func receiverName(typ ast.Expr) string {
 	switch t := typ.(type) {
 	case *ast.StarExpr:
@@ -75,9 +75,9 @@ func receiverName(typ ast.Expr) string {
 	return ""
 }
 
-// body is formatted as gofmt does, if it can be parsed by itself; where not, the
-// whole is refused later, with the place.
-func (golang) body(_ context.Context, _ []byte, _ *Func, text string) (string, error) {
+// layoutBody formats the body like gofmt, if it parses by itself; if not, replaceRange
+// reports the error.
+func (golang) layoutBody(_ context.Context, _ []byte, _ *Func, text string) (string, error) {
 	text = strings.Trim(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	if strings.TrimSpace(text) == "" {
 		return "{\n}", nil
@@ -94,13 +94,13 @@ func (golang) body(_ context.Context, _ []byte, _ *Func, text string) (string, e
 	return strings.TrimSuffix(strings.TrimPrefix(string(formatted), before), "\n"), nil
 }
 
-// oneBlock reports whether text is a block and nothing behind it.
+// oneBlock reports whether text is exactly one block.
 func oneBlock(text string) bool {
 	file, err := parser.ParseFile(token.NewFileSet(), "", "package p\nfunc _() "+text, parser.SkipObjectResolution)
 	return err == nil && len(file.Decls) == 1
 }
 
-func (golang) signature(_ []byte, _ *Func, text string) string {
+func (golang) layoutSignature(_ []byte, _ *Func, text string) string {
 	text = strings.TrimSpace(strings.TrimSuffix(text, "{"))
 	if !strings.HasPrefix(text, "func") {
 		text = "func " + text
@@ -108,7 +108,7 @@ func (golang) signature(_ []byte, _ *Func, text string) string {
 	return text
 }
 
-func (golang) method(_ context.Context, _ []byte, _ *Func, text string) (string, error) {
+func (golang) layoutMethod(_ context.Context, _ []byte, _ *Func, text string) (string, error) {
 	text = strings.Trim(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	const before = "package p\n\n"
 	if formatted, err := format.Source([]byte(before + text + "\n")); err == nil {
@@ -116,10 +116,10 @@ func (golang) method(_ context.Context, _ []byte, _ *Func, text string) (string,
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "new_method", before+text+"\n", parser.SkipObjectResolution)
 	if err != nil {
-		return "", invalid("replacement did not parse: %s", firstError(err))
+		return "", invalidf("replacement did not parse: %s", firstError(err))
 	}
 	if len(file.Decls) == 0 || len(file.Imports) > 0 {
-		return "", fmt.Errorf("%w", invalid("replacement did not parse: new_method has no declaration"))
+		return "", fmt.Errorf("%w", invalidf("replacement did not parse: new_method has no declaration"))
 	}
 	return "\n\n" + text, nil
 }

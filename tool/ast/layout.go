@@ -6,32 +6,32 @@ import (
 	"strings"
 )
 
-// body lays out a new body: with the indentation of the old one, or one step
-// deeper than the function.
-func (l *treeLanguage) body(ctx context.Context, src []byte, f *Func, text string) (string, error) {
+// layoutBody formats a new body with the indentation of the old one, or one step deeper
+// than the function.
+func (l *treeLanguage) layoutBody(ctx context.Context, src []byte, f *Func, text string) (string, error) {
 	outer := indentAt(src, f.start)
-	inner := l.inner(src, f, outer)
+	inner := l.innerIndent(src, f, outer)
 	text = strings.Trim(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	if l.python {
 		if strings.TrimSpace(text) == "" {
 			text = "pass"
 		}
-		laid, err := l.indent(ctx, text, inner)
+		laid, err := l.indentText(ctx, text, inner)
 		return "\n" + laid, err
 	}
-	if block := strings.TrimSpace(text); strings.HasPrefix(block, "{") && matching(block) == len(block)-1 {
+	if block := strings.TrimSpace(text); strings.HasPrefix(block, "{") && matchingBrace(block) == len(block)-1 {
 		text = strings.Trim(block[1:len(block)-1], "\n")
 	}
 	if strings.TrimSpace(text) == "" {
 		return "{}", nil
 	}
-	laid, err := l.indent(ctx, text, inner)
+	laid, err := l.indentText(ctx, text, inner)
 	return "{\n" + laid + "\n" + outer + "}", err
 }
 
-// matching returns where the brace that text begins with is closed, by a count
-// that knows no strings: a wrong answer is refused by the parser afterwards.
-func matching(text string) int {
+// matchingBrace returns the index of the brace that closes the first one. It ignores
+// strings; a wrong result fails to parse later.
+func matchingBrace(text string) int {
 	depth := 0
 	for i := range len(text) {
 		switch text[i] {
@@ -46,8 +46,8 @@ func matching(text string) int {
 	return -1
 }
 
-// inner returns the indentation of a function's statements.
-func (l *treeLanguage) inner(src []byte, f *Func, outer string) string {
+// innerIndent returns the indentation of a function's statements.
+func (l *treeLanguage) innerIndent(src []byte, f *Func, outer string) string {
 	old := src[f.bodyStart:f.bodyEnd]
 	for line := range bytes.SplitSeq(old, []byte{'\n'}) {
 		text := bytes.TrimLeft(line, " \t")
@@ -56,11 +56,11 @@ func (l *treeLanguage) inner(src []byte, f *Func, outer string) string {
 			return indent
 		}
 	}
-	return outer + l.step(src)
+	return outer + l.indentStep(src)
 }
 
-// step returns one step of indentation as the file has it.
-func (l *treeLanguage) step(src []byte) string {
+// indentStep returns one step of the file's indentation.
+func (l *treeLanguage) indentStep(src []byte) string {
 	for line := range bytes.SplitSeq(src, []byte{'\n'}) {
 		text := bytes.TrimLeft(line, " \t")
 		if n := len(line) - len(text); n > 1 && len(text) > 1 && text[0] != '*' {
@@ -72,12 +72,12 @@ func (l *treeLanguage) step(src []byte) string {
 			return "\t"
 		}
 	}
-	return l.unit
+	return l.indentUnit
 }
 
-// indent moves text so that its least indented line begins with indent. Lines
-// that begin inside a string stay as they are.
-func (l *treeLanguage) indent(ctx context.Context, text, indent string) (string, error) {
+// indentText indents text so that its least indented line begins with indent. Lines that
+// begin inside a string are kept.
+func (l *treeLanguage) indentText(ctx context.Context, text, indent string) (string, error) {
 	inside, err := l.inStrings(ctx, text)
 	if err != nil {
 		return "", err
@@ -121,7 +121,7 @@ func (l *treeLanguage) inStrings(ctx context.Context, text string) (map[int]bool
 	index := lineIndex(t.Source)
 	for i := range t.Nodes {
 		if n := &t.Nodes[i]; strings.Contains(n.Kind, "string") {
-			for line := index.at(n.Start); line < index.at(n.End); line++ {
+			for line := index.lineOf(n.Start); line < index.lineOf(n.End); line++ {
 				inside[line] = true // the next line, counted from 0
 			}
 		}
@@ -129,7 +129,7 @@ func (l *treeLanguage) inStrings(ctx context.Context, text string) (map[int]bool
 	return inside, nil
 }
 
-func (l *treeLanguage) signature(src []byte, f *Func, text string) string {
+func (l *treeLanguage) layoutSignature(src []byte, f *Func, text string) string {
 	switch {
 	case l.python:
 		return strings.TrimSpace(strings.TrimSuffix(text, ":"))
@@ -147,8 +147,8 @@ func (l *treeLanguage) signature(src []byte, f *Func, text string) string {
 	return text
 }
 
-func (l *treeLanguage) method(ctx context.Context, src []byte, f *Func, text string) (string, error) {
+func (l *treeLanguage) layoutMethod(ctx context.Context, src []byte, f *Func, text string) (string, error) {
 	text = strings.Trim(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
-	laid, err := l.indent(ctx, text, indentAt(src, f.start))
+	laid, err := l.indentText(ctx, text, indentAt(src, f.start))
 	return "\n\n" + laid, err
 }

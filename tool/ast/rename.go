@@ -11,36 +11,36 @@ import (
 	"github.com/croft-run/croft/tool/ast/grammar"
 )
 
-// Rename renames something inside one file. line picks a declaration or use where
-// the name means several things; 0 is none. What other files say is not looked
-// at: for a name that they can see, rename_symbol asks a language server.
+// Rename renames a symbol inside one file. line selects a declaration or use if the name is
+// ambiguous; 0 selects none. Other files are not read: for a name that they use,
+// rename_symbol asks a language server.
 func (e *Editor) Rename(ctx context.Context, name string, src []byte, from, to string, line int) (Change, error) {
-	l, err := e.language(name)
+	l, err := e.languageFor(name)
 	if err != nil {
 		return Change{}, err
 	}
 	for _, word := range []struct{ arg, text string }{{"old_name", from}, {"new_name", to}} {
-		if !identifier(word.text) {
-			return Change{}, invalid("%s %q is not a name", word.arg, word.text)
+		if !isIdentifier(word.text) {
+			return Change{}, invalidf("%s %q is not a name", word.arg, word.text)
 		}
 	}
 	if from == to {
-		return Change{}, invalid("no change: the new name equals the old")
+		return Change{}, invalidf("no change: the new name equals the old")
 	}
 	var places []int
 	switch l := l.(type) {
 	case golang:
 		places, err = renameGo(name, src, from, to, line)
 	case *treeLanguage:
-		places, err = l.places(ctx, name, src, from, to, line)
+		places, err = l.renamePlaces(ctx, name, src, from, to, line)
 	}
 	if err != nil {
 		return Change{}, err
 	}
-	return e.replace(ctx, l, name, src, from, to, places)
+	return e.replaceNames(ctx, l, name, src, from, to, places)
 }
 
-func identifier(word string) bool {
+func isIdentifier(word string) bool {
 	for i, r := range word {
 		if r != '_' && r != '$' && !unicode.IsLetter(r) && (i == 0 || !unicode.IsDigit(r)) {
 			return false
@@ -49,8 +49,8 @@ func identifier(word string) bool {
 	return word != ""
 }
 
-// replace puts one name for another at the places, and parses the result.
-func (e *Editor) replace(ctx context.Context, l language, name string, src []byte, from, to string, places []int) (Change, error) {
+// replaceNames replaces a name at the given offsets, and checks that the result parses.
+func (e *Editor) replaceNames(ctx context.Context, l language, name string, src []byte, from, to string, places []int) (Change, error) {
 	slices.Sort(places)
 	places = slices.Compact(places)
 	var content []byte
@@ -75,7 +75,7 @@ func (e *Editor) replace(ctx context.Context, l language, name string, src []byt
 	}
 	_, is, err := l.outline(ctx, name, content)
 	if err != nil || len(is) > len(was) {
-		return Change{}, invalid("replacement did not parse: %s: %q can't be a name there", name, to)
+		return Change{}, invalidf("replacement did not parse: %s: %q can't be a name there", name, to)
 	}
 	return Change{
 		Line: lineAt(src, places[0]), Content: content, Count: len(places),
@@ -92,51 +92,51 @@ func lineText(src []byte, offset int) string {
 	return strings.TrimSuffix(string(src[start:offset+end]), "\r")
 }
 
-// places finds the names to change in a tree, which knows no types: the whole
-// file, or the function around line where the name is one of its parameters or
-// variables. It refuses where a name could mean two things.
-func (l *treeLanguage) places(ctx context.Context, name string, src []byte, from, to string, line int) ([]int, error) {
+// renamePlaces finds the names to change in a syntax tree, which has no types: in the whole
+// file or, if the name is a local of the function around line, in that function. An
+// ambiguous name is an error.
+func (l *treeLanguage) renamePlaces(ctx context.Context, name string, src []byte, from, to string, line int) ([]int, error) {
 	t, err := l.set.Parse(ctx, l.lang, src)
 	if err != nil {
 		return nil, err
 	}
-	funcs := l.functions(t)
+	funcs := l.listFunctions(t)
 	start, end := 0, len(src)
 	local := false
 	if line > 0 {
-		if f := innermost(funcs, line); f != nil && l.declares(t, f, from) {
+		if f := innermostFunc(funcs, line); f != nil && l.declaresName(t, f, from) {
 			start, end, local = f.start, f.end, true
 		}
 	}
 	var places []int
 	for i := range t.Nodes {
 		n := &t.Nodes[i]
-		if n.Start < start || n.End > end || !l.idents[n.Kind] || l.foreign(t, i) {
+		if n.Start < start || n.End > end || !l.idents[n.Kind] || l.isForeignName(t, i) {
 			continue
 		}
 		switch t.Text(i) {
 		case to:
-			return nil, invalid("%s is in use at line %d of %s; rename_symbol can tell whether they are the same", to, lineAt(src, n.Start), name)
+			return nil, invalidf("%s is in use at line %d of %s; use rename_symbol, which knows whether they are the same", to, lineAt(src, n.Start), name)
 		case from:
 			if strings.HasPrefix(n.Kind, "shorthand") {
-				return nil, invalid("%s at line %d of %s is also the name of a property; use rename_symbol", from, lineAt(src, n.Start), name)
+				return nil, invalidf("%s at line %d of %s is also the name of a property; use rename_symbol", from, lineAt(src, n.Start), name)
 			}
 			places = append(places, n.Start)
 		}
 	}
 	if len(places) == 0 {
-		return nil, missing("%s not found in %s", from, name)
+		return nil, notFoundf("%s not found in %s", from, name)
 	}
 	for i := range funcs {
 		f := &funcs[i]
-		if inside := f.start > start && f.end <= end || !local; inside && l.declares(t, f, from) {
-			return nil, invalid("%s means another thing in %s at line %d of %s; pass line to pick one, or use rename_symbol", from, f.Display(), f.Line, name)
+		if inside := f.start > start && f.end <= end || !local; inside && l.declaresName(t, f, from) {
+			return nil, invalidf("%s has another meaning in %s at line %d of %s; pass line to pick one, or use rename_symbol", from, f.Display(), f.Line, name)
 		}
 	}
 	return places, nil
 }
 
-func innermost(funcs []Func, line int) *Func {
+func innermostFunc(funcs []Func, line int) *Func {
 	var found *Func
 	for i := range funcs {
 		if f := &funcs[i]; f.Line <= line && line <= f.EndLine && (found == nil || f.start >= found.start) {
@@ -146,9 +146,9 @@ func innermost(funcs []Func, line int) *Func {
 	return found
 }
 
-// foreign reports whether a name belongs to something else: the property of an
-// object, or the keyword of an argument.
-func (l *treeLanguage) foreign(t *grammar.Tree, i int) bool {
+// isForeignName reports whether a name belongs to another scope: a property of an object,
+// or the keyword of an argument.
+func (l *treeLanguage) isForeignName(t *grammar.Tree, i int) bool {
 	n, p := &t.Nodes[i], &t.Nodes[t.Nodes[i].Parent]
 	switch p.Kind {
 	case "attribute", "field_access", "method_invocation", "member_expression", "field_expression":
@@ -159,7 +159,7 @@ func (l *treeLanguage) foreign(t *grammar.Tree, i int) bool {
 	return false
 }
 
-// bindings are the kinds of nodes, and their fields, that declare a name.
+// bindings maps kinds of nodes to the field that declares a name; "" is any.
 var bindings = map[string]string{
 	"assignment": "left", "for_statement": "left", "for_in_clause": "left", "named_expression": "name", "as_pattern_target": "",
 	"parameters": "", "default_parameter": "name", "typed_parameter": "", "typed_default_parameter": "name", "list_splat_pattern": "",
@@ -172,9 +172,9 @@ var bindings = map[string]string{
 	"for_in_statement": "left", "arrow_function": "parameter", "mut_pattern": "", "ref_pattern": "", "slice_pattern": "",
 }
 
-// declares reports whether a function has a parameter or variable of that name,
-// or one in it has.
-func (l *treeLanguage) declares(t *grammar.Tree, f *Func, name string) bool {
+// declaresName reports whether a function, or a nested one, has a parameter or variable of
+// that name.
+func (l *treeLanguage) declaresName(t *grammar.Tree, f *Func, name string) bool {
 	for i := range t.Nodes {
 		n := &t.Nodes[i]
 		if n.Start < f.start || n.End > f.end || !l.idents[n.Kind] || t.Text(i) != name {

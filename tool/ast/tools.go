@@ -10,58 +10,58 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Tools returns the tools of this package. They share one Editor, so that a
-// grammar is compiled once for all workspaces of a server.
+// Tools returns the tools of this package. They share one Editor, so that each grammar is
+// compiled once per server.
 func Tools() []*tool.Tool {
 	e := new(Editor)
-	return []*tool.Tool{editFunctionBody(e), changeFunctionSignature(e), insertAfterMethod(e), renameInFile(e)}
+	return []*tool.Tool{editFunctionBodyTool(e), changeSignatureTool(e), insertAfterMethodTool(e), renameInFileTool(e)}
 }
 
-func spec(name, description string) tool.Spec {
+func toolSpec(name, description string) tool.Spec {
 	return tool.Spec{
 		Name: name, Family: tool.AST, Needs: []workspace.Capability{driver.CapFS}, Destructive: true,
-		Description: description + " Works on Go, Python, JavaScript, TypeScript, Rust, Java, C and C++; nothing else of the file changes, and the result must parse. " +
+		Description: description + " Works on Go, Python, JavaScript, TypeScript, Rust, Java, C and C++; nothing else in the file changes, and the result must parse. " +
 			"The file must have been read before.",
 	}
 }
 
-// An output is what the tools of this package answer.
-type output struct {
+// An editOutput is the answer of the tools of this package.
+type editOutput struct {
 	Path   string `json:"path"`
 	Line   int    `json:"line" jsonschema:"where the change begins, counted from 1"`
 	Before string `json:"before,omitempty" jsonschema:"the text that was replaced"`
 	After  string `json:"after" jsonschema:"the text that is there now"`
-	Count  int    `json:"count" jsonschema:"places that changed"`
-	Digest string `json:"digest" jsonschema:"of the whole file, after"`
+	Count  int    `json:"count" jsonschema:"number of places that changed"`
+	Digest string `json:"digest" jsonschema:"digest of the whole file after the edit"`
 
 	text string
 }
 
-func (o output) Text() string { return o.text }
+func (o editOutput) Text() string { return o.text }
 
-// run edits a file that was read, and tells what changed.
-func (e *Editor) run(ctx context.Context, c *tool.Call, path string, edit func(src []byte) (Change, error)) (output, error) {
+// editFile edits a file that was read, and describes the change.
+func (e *Editor) editFile(ctx context.Context, c *tool.Call, path string, edit func(src []byte) (Change, error)) (editOutput, error) {
 	if path == "" {
-		return output{}, tool.Errorf(fault.InvalidArgument, "file_path is required")
+		return editOutput{}, tool.Errorf(fault.InvalidArgument, "file_path is required")
 	}
 	info, err := c.Workspace.Stat(ctx, path, nil)
 	if err != nil {
-		return output{}, tool.PathError(c.Tool, path, err)
+		return editOutput{}, tool.PathError(c.Tool, path, err)
 	}
 	if info.Type == driver.TypeDir {
-		return output{}, tool.Errorf(fault.InvalidArgument, "path is a directory: %s", path)
+		return editOutput{}, tool.Errorf(fault.InvalidArgument, "path is a directory: %s", path)
 	}
-	if _, err := e.language(path); err != nil {
-		return output{}, err
+	if _, err := e.languageFor(path); err != nil {
+		return editOutput{}, err
 	}
-	end, err := c.Turn(ctx, info.Path)
+	end, err := c.LockFile(ctx, info.Path)
 	if err != nil {
-		return output{}, err
+		return editOutput{}, err
 	}
 	defer end()
 	seen, ok := c.Seen(info.Path)
 	if !ok {
-		return output{}, tool.Errorf(fault.WrongState, "refusing to edit %s: Read it first", path)
+		return editOutput{}, tool.Errorf(fault.WrongState, "refusing to edit %s: Read it first", path)
 	}
 	change, res, err := e.Apply(ctx, c.Workspace, path, func(src []byte) (Change, error) {
 		if seen.Digest != driver.DigestBytes(src) {
@@ -70,17 +70,16 @@ func (e *Editor) run(ctx context.Context, c *tool.Call, path string, edit func(s
 		return edit(src)
 	})
 	if err != nil {
-		return output{}, err
+		return editOutput{}, err
 	}
-	c.Mark(info.Path, change.Content, after(seen, change, res.Digest).Spans...)
-	out := output{Path: info.Path, Line: change.Line, Before: change.Before, After: change.After, Count: change.Count, Digest: res.Digest}
+	c.RecordRead(info.Path, change.Content, seenAfter(seen, change, res.Digest).Spans...)
+	out := editOutput{Path: info.Path, Line: change.Line, Before: change.Before, After: change.After, Count: change.Count, Digest: res.Digest}
 	out.text = change.Text(c.Tool, path) + c.AfterEdit(ctx, info.Path)
 	return out, nil
 }
 
-// after is what the reader knows of a file that it changed: what it had seen
-// before the change, and the change.
-func after(seen tool.Seen, change Change, digest string) tool.Seen {
+// seenAfter returns the read state after an edit: what was read before, and the change.
+func seenAfter(seen tool.Seen, change Change, digest string) tool.Seen {
 	lines := lineAt(change.Content, len(change.Content))
 	if n := len(change.Content); n > 0 && change.Content[n-1] == '\n' {
 		lines--
@@ -104,10 +103,10 @@ func after(seen tool.Seen, change Change, digest string) tool.Seen {
 	return s
 }
 
-// An argument is one that must not be empty.
+// An argument is a required argument.
 type argument struct{ name, value string }
 
-func required(args ...argument) error {
+func requireArguments(args ...argument) error {
 	for _, a := range args {
 		if a.value == "" {
 			return tool.Errorf(fault.InvalidArgument, "%s is required", a.name)
@@ -116,6 +115,6 @@ func required(args ...argument) error {
 	return nil
 }
 
-func renamed(tool, path, from, to string, count int) string {
+func renamedText(tool, path, from, to string, count int) string {
 	return fmt.Sprintf("%s: renamed %s to %s at %d place(s) in %s\n", tool, from, to, count, path)
 }

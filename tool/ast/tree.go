@@ -7,7 +7,7 @@ import (
 	"github.com/croft-run/croft/tool/ast/grammar"
 )
 
-// A treeLanguage is read by a grammar.
+// A treeLanguage is parsed by a tree-sitter grammar.
 type treeLanguage struct {
 	set  *grammar.Set
 	lang grammar.Language
@@ -23,7 +23,7 @@ func (l *treeLanguage) outline(ctx context.Context, _ string, src []byte) ([]Fun
 	for _, i := range t.Errors() {
 		problems = append(problems, problemAt(t, i))
 	}
-	return l.functions(t), problems, nil
+	return l.listFunctions(t), problems, nil
 }
 
 func problemAt(t *grammar.Tree, i int) problem {
@@ -36,8 +36,8 @@ func problemAt(t *grammar.Tree, i int) problem {
 	return p
 }
 
-// functions walks the tree once; paths[i] is the scope that node i opens.
-func (l *treeLanguage) functions(t *grammar.Tree) []Func {
+// listFunctions walks the tree once; paths[i] is the scope that node i opens.
+func (l *treeLanguage) listFunctions(t *grammar.Tree) []Func {
 	var funcs []Func
 	paths := make([]string, len(t.Nodes))
 	lines := lineIndex(t.Source)
@@ -46,39 +46,39 @@ func (l *treeLanguage) functions(t *grammar.Tree) []Func {
 		if i > 0 {
 			paths[i] = paths[n.Parent]
 		}
-		name, at, decl := l.named(t, i)
+		name, at, decl := l.namedFunction(t, i)
 		if name != "" {
 			scope := n.Parent
-			if l.values[n.Kind] { // what holds it gives it the name, and no scope
+			if l.values[n.Kind] { // its name comes from its holder, which is no scope
 				scope = t.Nodes[scope].Parent
 			}
-			path := join(paths[scope], name)
+			path := joinPath(paths[scope], name)
 			paths[i] = path
 			f := Func{Name: path[strings.LastIndexByte(path, '.')+1:], Path: path, nameAt: at}
-			l.ranges(t, &f, decl, i)
-			f.Line, f.EndLine = lines.at(f.start), lines.at(f.end)
+			l.setRanges(t, &f, decl, i)
+			f.Line, f.EndLine = lines.lineOf(f.start), lines.lineOf(f.end)
 			funcs = append(funcs, f)
 			continue
 		}
 		if field, ok := l.scopes[n.Kind]; ok {
 			if c := t.Child(i, field); c >= 0 {
-				paths[i] = join(paths[i], typeName(t, c))
+				paths[i] = joinPath(paths[i], typeName(t, c))
 			}
 		}
 	}
 	return funcs
 }
 
-func join(scope, name string) string {
+func joinPath(scope, name string) string {
 	if scope == "" || name == "" {
 		return scope + name
 	}
 	return scope + "." + name
 }
 
-// named returns the name of the function that node i is, "" if it is none, where
-// the name is, and the node of the declaration: the statement around one that a variable holds.
-func (l *treeLanguage) named(t *grammar.Tree, i int) (name string, at, decl int) {
+// namedFunction returns the name of the function at node i, or "", the offset of the name,
+// and the declaration: for a function in a variable, the statement around it.
+func (l *treeLanguage) namedFunction(t *grammar.Tree, i int) (name string, at, decl int) {
 	n := &t.Nodes[i]
 	if field, ok := l.funcs[n.Kind]; ok {
 		if c := t.Child(i, field); c >= 0 {
@@ -105,11 +105,11 @@ func (l *treeLanguage) named(t *grammar.Tree, i int) (name string, at, decl int)
 	if strings.ContainsAny(name, " \n{[(") {
 		return "", 0, -1
 	}
-	return name, t.Nodes[c].Start, l.statement(t, holder)
+	return name, t.Nodes[c].Start, l.declarationOf(t, holder)
 }
 
-// statement returns the declaration around a variable, if it declares nothing else.
-func (l *treeLanguage) statement(t *grammar.Tree, holder int) int {
+// declarationOf returns the declaration around a variable, if it declares nothing else.
+func (l *treeLanguage) declarationOf(t *grammar.Tree, holder int) int {
 	if t.Nodes[holder].Kind != "variable_declarator" {
 		return holder
 	}
@@ -126,7 +126,7 @@ func (l *treeLanguage) statement(t *grammar.Tree, holder int) int {
 	return holder
 }
 
-// functionName finds the name in a declarator of C, or takes the text as it is.
+// functionName returns the name in a C declarator, else the text.
 func functionName(t *grammar.Tree, i int) string {
 	for {
 		n := &t.Nodes[i]
@@ -157,7 +157,7 @@ func functionName(t *grammar.Tree, i int) string {
 	}
 }
 
-// typeName is the name of a type without its parameters.
+// typeName returns a type's name without type parameters.
 func typeName(t *grammar.Tree, i int) string {
 	for t.Nodes[i].Kind == "generic_type" || t.Nodes[i].Kind == "template_type" {
 		next := t.Child(i, "type")
@@ -172,9 +172,9 @@ func typeName(t *grammar.Tree, i int) string {
 	return strings.ReplaceAll(t.Text(i), "::", ".")
 }
 
-// ranges finds what of f a new body and a new signature replace. decl is its
-// declaration and i the function itself.
-func (l *treeLanguage) ranges(t *grammar.Tree, f *Func, decl, i int) {
+// setRanges sets the ranges that a new body and a new signature replace. decl is the
+// declaration, i the function.
+func (l *treeLanguage) setRanges(t *grammar.Tree, f *Func, decl, i int) {
 	f.start, f.end = t.Nodes[decl].Start, t.Nodes[decl].End
 	f.sigStart, f.sigEnd = f.start, f.end
 	body := t.Child(i, "body")
@@ -186,7 +186,7 @@ func (l *treeLanguage) ranges(t *grammar.Tree, f *Func, decl, i int) {
 	f.bodyStart, f.bodyEnd = b.Start, b.End
 	if l.python {
 		f.sigEnd, f.bodyStart = pythonHead(t, i, b.Start)
-		f.bodyEnd = trimEnd(t.Source, f.bodyStart, b.End, "") // a comment takes the CR of its line
+		f.bodyEnd = trimEnd(t.Source, f.bodyStart, b.End, "") // a comment includes the CR of its line
 		f.end = trimEnd(t.Source, f.start, f.end, "")
 		return
 	}
@@ -202,8 +202,8 @@ func trimEnd(src []byte, start, end int, cut string) int {
 	return end
 }
 
-// pythonHead returns where the signature ends, which is before the colon, and
-// where the body begins: behind the colon and a comment on its line.
+// pythonHead returns the end of the signature, before the colon, and the start of the body,
+// after the colon and a comment on its line.
 func pythonHead(t *grammar.Tree, i, body int) (sigEnd, bodyStart int) {
 	last := t.Nodes[i].Start
 	for c := range t.Children(i) {
@@ -224,11 +224,11 @@ func pythonHead(t *grammar.Tree, i, body int) (sigEnd, bodyStart int) {
 	return sigEnd, bodyStart
 }
 
-// lines tells the line of an offset without counting from the start each time.
-type lines []int
+// lineStarts maps offsets to lines by binary search.
+type lineStarts []int
 
-func lineIndex(src []byte) lines {
-	index := lines{0}
+func lineIndex(src []byte) lineStarts {
+	index := lineStarts{0}
 	for i, c := range src {
 		if c == '\n' {
 			index = append(index, i+1)
@@ -237,7 +237,7 @@ func lineIndex(src []byte) lines {
 	return index
 }
 
-func (l lines) at(offset int) int {
+func (l lineStarts) lineOf(offset int) int {
 	low, high := 0, len(l)
 	for low < high {
 		mid := (low + high) / 2

@@ -1,10 +1,10 @@
-// Package git is an extra capability of workspaces that have git: its tools show
-// what changed and make commits and branches.
+// Package git is an extra capability with tools that show changes and make commits and
+// branches.
 //
-// Git runs inside the fence of the workspace, as any other command: what a
-// repository's configuration makes it run has no more rights than the workspace.
-// What an agent passes is never taken for an option: revisions and names are held
-// against a pattern, and paths follow "--".
+// Git runs inside the workspace with its isolation, like any other command: programs that a
+// repository's configuration starts have no more rights than the workspace. An argument is
+// never taken for an option: revisions and names must match a pattern, and paths follow
+// "--".
 package git
 
 import (
@@ -30,7 +30,7 @@ const (
 	maxLog     = 500
 )
 
-// Source gives a workspace with files and a shell the tools of git.
+// Source returns the git tools for a workspace with files and a shell.
 func Source(ws *workspace.Workspace) driver.ToolSource {
 	if caps := ws.Capabilities(); !caps.Has(driver.CapFS) || !caps.Has(driver.CapShell) {
 		return nil
@@ -43,12 +43,12 @@ type repository struct{ ws *workspace.Workspace }
 // Tools lists the tools.
 func (r repository) Tools() []driver.Tool {
 	return []driver.Tool{
-		r.status(), r.diff(), r.log(), r.commit(), r.branch(),
+		r.statusTool(), r.diffTool(), r.logTool(), r.commitTool(), r.branchTool(),
 	}
 }
 
-// git runs git with arguments that are ours, or were checked.
-func (r repository) git(ctx context.Context, args ...string) (driver.ToolResult, error) {
+// run runs git with fixed or checked arguments.
+func (r repository) run(ctx context.Context, args ...string) (driver.ToolResult, error) {
 	base := []string{"git", "--no-pager", "-c", "core.fsmonitor=false", "-c", "color.ui=false", "-c", "core.quotePath=false"}
 	res, err := r.ws.Run(ctx, driver.Command{
 		Argv: append(base, args...), Timeout: timeout, MaxOutput: maxOutput,
@@ -62,19 +62,19 @@ func (r repository) git(ctx context.Context, args ...string) (driver.ToolResult,
 	case res.Cause == driver.CauseCanceled:
 		return driver.ToolResult{}, fmt.Errorf("git: %w", fault.Canceled)
 	case res.Cause != "":
-		return driver.ToolResult{}, tool.Errorf(fault.Unavailable, "git %s: ended: %s", verb(args), res.Cause)
+		return driver.ToolResult{}, tool.Errorf(fault.Unavailable, "git %s: ended: %s", subcommand(args), res.Cause)
 	case res.ExitCode != 0:
-		return driver.ToolResult{}, tool.Errorf(fault.WrongState, "git %s: %s", verb(args), strings.TrimSpace(string(res.Stderr)+string(res.Stdout)))
+		return driver.ToolResult{}, tool.Errorf(fault.WrongState, "git %s: %s", subcommand(args), strings.TrimSpace(string(res.Stderr)+string(res.Stdout)))
 	}
 	text := string(res.Stdout)
 	if res.StdoutDropped > 0 {
 		text = fmt.Sprintf("%s\n... (output truncated, %d bytes elided; narrow it by paths)\n%s", text[:maxOutput/2], res.StdoutDropped, text[maxOutput/2:])
 	}
-	return answer(text)
+	return newResult(text)
 }
 
-// verb is the first argument that is neither an option of git's own nor its value.
-func verb(args []string) string {
+// subcommand returns the first argument that is neither a global option nor its value.
+func subcommand(args []string) string {
 	for i, a := range args {
 		if !strings.HasPrefix(a, "-") && (i == 0 || args[i-1] != "-c") {
 			return a
@@ -83,42 +83,43 @@ func verb(args []string) string {
 	return ""
 }
 
-func answer(text string) (driver.ToolResult, error) {
+func newResult(text string) (driver.ToolResult, error) {
 	data, err := json.Marshal(map[string]string{"output": text})
 	return driver.ToolResult{Text: text, Structured: data}, err
 }
 
-var output = json.RawMessage(`{"type":"object","properties":{"output":{"type":"string"}},"required":["output"]}`)
+var outputSchema = json.RawMessage(`{"type":"object","properties":{"output":{"type":"string"}},"required":["output"]}`)
 
-// A name of a branch or revision begins with no dash, so that git takes it for no
-// option, and has no character that git gives a meaning beyond ancestry.
-var revision = regexp.MustCompile(`^[A-Za-z0-9_@][A-Za-z0-9_./@{}^~+-]{0,199}$`)
+// revisionPattern matches branch names and revisions. They do not begin with a dash, so
+// that git does not take them for options, and have no special characters besides those of
+// ancestry.
+var revisionPattern = regexp.MustCompile(`^[A-Za-z0-9_@][A-Za-z0-9_./@{}^~+-]{0,199}$`)
 
 func checkRevision(field, s string) error {
-	if s == "" || revision.MatchString(s) {
+	if s == "" || revisionPattern.MatchString(s) {
 		return nil
 	}
-	return tool.Errorf(fault.InvalidArgument, "%s %q is not the name of a revision", field, s)
+	return tool.Errorf(fault.InvalidArgument, "%s %q is not a valid revision", field, s)
 }
 
-func (r repository) status() driver.Tool {
+func (r repository) statusTool() driver.Tool {
 	return driver.Tool{
-		Name: "git_status", Description: "Show the branch and which files have changed.", ReadOnly: true, Output: output,
+		Name: "git_status", Description: "Show the branch and which files have changed.", ReadOnly: true, Output: outputSchema,
 		Arguments: map[string]driver.ArgumentKind{},
 		Input:     json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`),
 		Call: func(ctx context.Context, _ json.RawMessage) (driver.ToolResult, error) {
-			return r.git(ctx, "status", "--porcelain=v1", "--branch", "--untracked-files=all")
+			return r.run(ctx, "status", "--porcelain=v1", "--branch", "--untracked-files=all")
 		},
 	}
 }
 
-func (r repository) diff() driver.Tool {
+func (r repository) diffTool() driver.Tool {
 	return driver.Tool{
-		Name: "git_diff", Description: "Show what has changed: since a revision, between two, or in the index.", ReadOnly: true, Output: output,
+		Name: "git_diff", Description: "Show changes since a revision, between two, or in the index.", ReadOnly: true, Output: outputSchema,
 		Arguments: map[string]driver.ArgumentKind{"from": driver.ArgName, "paths": driver.ArgPath},
 		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{
 			"from":{"type":"string","description":"revision to compare with; default the index"},
-			"to":{"type":"string","description":"revision to compare; default the files as they are"},
+			"to":{"type":"string","description":"revision to compare; default the present files"},
 			"staged":{"type":"boolean","description":"compare the index with from, or with the last commit"},
 			"paths":{"type":"array","items":{"type":"string"},"description":"only these files and directories"}}}`),
 		Call: func(ctx context.Context, args json.RawMessage) (driver.ToolResult, error) {
@@ -144,7 +145,7 @@ func (r repository) diff() driver.Tool {
 					argv = append(argv, rev)
 				}
 			}
-			return r.git(ctx, withPaths(argv, in.Paths)...)
+			return r.run(ctx, withPaths(argv, in.Paths)...)
 		},
 	}
 }
@@ -155,13 +156,13 @@ func withPaths(argv, paths []string) []string {
 	return append(append(argv, "--"), paths...)
 }
 
-func (r repository) log() driver.Tool {
+func (r repository) logTool() driver.Tool {
 	return driver.Tool{
-		Name: "git_log", Description: "Show commits, the latest first.", ReadOnly: true, Output: output,
+		Name: "git_log", Description: "Show commits, the latest first.", ReadOnly: true, Output: outputSchema,
 		Arguments: map[string]driver.ArgumentKind{"paths": driver.ArgPath},
 		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{
-			"revision":{"type":"string","description":"where to begin; default the present commit"},
-			"limit":{"type":"integer","minimum":1,"maximum":500,"description":"how many; default 20"},
+			"revision":{"type":"string","description":"first revision; default the present commit"},
+			"limit":{"type":"integer","minimum":1,"maximum":500,"description":"maximum number; default 20"},
 			"paths":{"type":"array","items":{"type":"string"},"description":"only commits that changed these"}}}`),
 		Call: func(ctx context.Context, args json.RawMessage) (driver.ToolResult, error) {
 			var in struct {
@@ -182,14 +183,14 @@ func (r repository) log() driver.Tool {
 			if in.Revision != "" {
 				argv = append(argv, in.Revision)
 			}
-			return r.git(ctx, withPaths(argv, in.Paths)...)
+			return r.run(ctx, withPaths(argv, in.Paths)...)
 		},
 	}
 }
 
-func (r repository) commit() driver.Tool {
+func (r repository) commitTool() driver.Tool {
 	return driver.Tool{
-		Name: "git_commit", Description: "Commit changes: of the given paths, of all files, or what is in the index.", Output: output,
+		Name: "git_commit", Description: "Commit changes of the given paths, of all files, or in the index.", Output: outputSchema,
 		Arguments: map[string]driver.ArgumentKind{"paths": driver.ArgPath},
 		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"required":["message"],"properties":{
 			"message":{"type":"string","minLength":1,"description":"what was done, and why"},
@@ -211,36 +212,36 @@ func (r repository) commit() driver.Tool {
 				in.Paths = []string{"."}
 			}
 			if len(in.Paths) > 0 {
-				if _, err := r.git(ctx, withPaths([]string{"add", "--all"}, in.Paths)...); err != nil {
+				if _, err := r.run(ctx, withPaths([]string{"add", "--all"}, in.Paths)...); err != nil {
 					return driver.ToolResult{}, err
 				}
 			}
-			// One argument with its option, so that no message is taken for another.
+			// --message=TEXT is one argument, so that the text is never taken for an option.
 			words := []string{"-c", "user.useConfigOnly=false"}
-			if !r.named(ctx) {
+			if !r.hasIdentity(ctx) {
 				words = append(words, "-c", "user.name=Croft", "-c", "user.email=croft@localhost")
 			}
-			return r.git(ctx, append(words, "commit", "--no-gpg-sign", "--message="+in.Message)...)
+			return r.run(ctx, append(words, "commit", "--no-gpg-sign", "--message="+in.Message)...)
 		},
 	}
 }
 
-// named reports whether git knows who commits. The configuration of the user who
-// runs Croft is not seen inside.
-func (r repository) named(ctx context.Context) bool {
-	_, name := r.git(ctx, "config", "--get", "user.name")
-	_, mail := r.git(ctx, "config", "--get", "user.email")
+// hasIdentity reports whether git has a configured author. The configuration of the host's
+// user is not visible inside the workspace.
+func (r repository) hasIdentity(ctx context.Context) bool {
+	_, name := r.run(ctx, "config", "--get", "user.name")
+	_, mail := r.run(ctx, "config", "--get", "user.email")
 	return name == nil && mail == nil
 }
 
-func (r repository) branch() driver.Tool {
+func (r repository) branchTool() driver.Tool {
 	return driver.Tool{
-		Name: "git_branch", Description: "List branches, or switch to one, which may be new.", Output: output,
+		Name: "git_branch", Description: "List branches, or switch to one, which may be new.", Output: outputSchema,
 		Arguments: map[string]driver.ArgumentKind{"name": driver.ArgName},
 		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{
-			"name":{"type":"string","description":"branch to switch to; default they are listed"},
-			"create":{"type":"boolean","description":"make it"},
-			"from":{"type":"string","description":"with create: where it begins; default the present commit"}}}`),
+			"name":{"type":"string","description":"branch to switch to; default list branches"},
+			"create":{"type":"boolean","description":"create the branch"},
+			"from":{"type":"string","description":"with create: starting revision; default the present commit"}}}`),
 		Call: func(ctx context.Context, args json.RawMessage) (driver.ToolResult, error) {
 			var in struct {
 				Name, From string
@@ -256,13 +257,13 @@ func (r repository) branch() driver.Tool {
 			}
 			switch {
 			case in.Name == "":
-				return r.git(ctx, "branch", "--list", "--all", "--verbose")
+				return r.run(ctx, "branch", "--list", "--all", "--verbose")
 			case !in.Create:
-				return r.git(ctx, "switch", "--no-guess", in.Name)
+				return r.run(ctx, "switch", "--no-guess", in.Name)
 			case in.From != "":
-				return r.git(ctx, "switch", "--create="+in.Name, in.From)
+				return r.run(ctx, "switch", "--create="+in.Name, in.From)
 			}
-			return r.git(ctx, "switch", "--create="+in.Name)
+			return r.run(ctx, "switch", "--create="+in.Name)
 		},
 	}
 }

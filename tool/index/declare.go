@@ -2,34 +2,34 @@ package index
 
 import "strings"
 
-// declare looks for a declaration in a line that is code.
-func (s *scanner) declare(n int, line, text string) {
+// declareLine looks for a declaration in a line of code.
+func (s *scanner) declareLine(n int, line, text string) {
 	if s.groups {
 		s.declareGo(n, line, text)
 		return
 	}
 	if s.defines && strings.HasPrefix(text, "#define ") {
-		if name := ident(strings.TrimSpace(text[len("#define "):])); name != "" {
-			s.add(n, name, "macro", text)
+		if name := identPrefix(strings.TrimSpace(text[len("#define "):])); name != "" {
+			s.addUnit(n, name, "macro", text)
 		}
 		return
 	}
-	if !s.indented && !s.member() {
+	if !s.indented && !s.atMemberLevel() {
 		return
 	}
-	word, rest := s.keyword(text)
+	word, rest := s.nextKeyword(text)
 	kind, ok := s.kinds[word]
 	switch {
-	case ok && s.named(n, word, kind, rest, line, text):
+	case ok && s.declareNamed(n, word, kind, rest, line, text):
 	case s.values && (word == "const" || word == "let" || word == "var"):
-		if name := ident(rest); name != "" && (len(s.owners) == 0 && s.depth == 0 || strings.Contains(rest, "=>") || strings.Contains(rest, "function")) {
-			s.add(n, name, valueKind(rest), text)
+		if name := identPrefix(rest); name != "" && (len(s.owners) == 0 && s.depth == 0 || strings.Contains(rest, "=>") || strings.Contains(rest, "function")) {
+			s.addUnit(n, name, valueKind(rest), text)
 		}
 	case s.bare:
-		s.function(n, text)
+		s.declareFunction(n, text)
 	case s.indented && len(line) == len(text):
-		if name := ident(text); name != "" && strings.ToUpper(name) == name && strings.HasPrefix(strings.TrimLeft(text[len(name):], " "), "=") {
-			s.add(n, name, "var", text)
+		if name := identPrefix(text); name != "" && strings.ToUpper(name) == name && strings.HasPrefix(strings.TrimLeft(text[len(name):], " "), "=") {
+			s.addUnit(n, name, "var", text)
 		}
 	}
 }
@@ -41,18 +41,18 @@ func valueKind(rest string) string {
 	return "var"
 }
 
-// member reports whether the line is at the top, or directly in an owner.
-func (s *scanner) member() bool {
+// atMemberLevel reports whether the line is at top level or directly in an owner.
+func (s *scanner) atMemberLevel() bool {
 	if len(s.owners) == 0 {
 		return s.depth == 0
 	}
 	return s.depth == s.owners[len(s.owners)-1].depth
 }
 
-// keyword skips modifiers and returns the next word and what follows it.
-func (s *scanner) keyword(text string) (word, rest string) {
+// nextKeyword skips modifiers and returns the next word and the rest of the line.
+func (s *scanner) nextKeyword(text string) (word, rest string) {
 	for {
-		word = ident(text)
+		word = identPrefix(text)
 		rest = text[len(word):]
 		if strings.HasPrefix(rest, "(") && word == "pub" { // pub(crate)
 			if i := strings.IndexByte(rest, ')'); i >= 0 {
@@ -73,27 +73,27 @@ func (s *scanner) keyword(text string) (word, rest string) {
 	}
 }
 
-// named declares what a keyword is before.
-func (s *scanner) named(n int, word, kind, rest, line, text string) bool {
+// declareNamed adds the declaration after a keyword.
+func (s *scanner) declareNamed(n int, word, kind, rest, line, text string) bool {
 	rest = strings.TrimLeft(rest, "*! \t")
 	if word == "const" { // const fn
-		if next, more := s.keyword(rest); s.kinds[next] == "func" {
+		if next, more := s.nextKeyword(rest); s.kinds[next] == "func" {
 			kind, rest = "func", more
 		}
 	}
 	if word == "impl" {
 		name := implName(rest)
 		if name != "" {
-			s.own(name, line, text)
+			s.openOwner(name, line, text)
 		}
 		return true
 	}
 	if word == "enum" {
-		if next := ident(rest); next == "class" || next == "struct" {
+		if next := identPrefix(rest); next == "class" || next == "struct" {
 			rest = strings.TrimLeft(rest[len(next):], " ")
 		}
 	}
-	name := ident(rest)
+	name := identPrefix(rest)
 	if name == "" {
 		return false
 	}
@@ -104,20 +104,20 @@ func (s *scanner) named(n int, word, kind, rest, line, text string) bool {
 	if s.defines && strings.Contains(text, "(") && !strings.HasPrefix(after, "{") && !strings.HasPrefix(after, ":") && !strings.HasPrefix(after, "final") {
 		return false // struct foo *f(void) {
 	}
-	s.add(n, name, kind, text)
+	s.addUnit(n, name, kind, text)
 	if s.indented {
 		s.last = len(s.units) - 1
 	}
 	if s.classes[word] {
-		s.own(name, line, text)
+		s.openOwner(name, line, text)
 	} else if s.indented && kind == "func" {
 		s.owners = append(s.owners, owner{s.units[len(s.units)-1].Symbol, len(line) - len(text) + 1})
 	}
 	return true
 }
 
-// own opens the block of a class: its members follow.
-func (s *scanner) own(name, line, text string) {
+// openOwner opens the block of a class; its members follow.
+func (s *scanner) openOwner(name, line, text string) {
 	if strings.HasSuffix(text, ";") || strings.HasSuffix(text, "}") && strings.Contains(text, "{") {
 		return
 	}
@@ -131,7 +131,7 @@ func (s *scanner) own(name, line, text string) {
 	s.owners = append(s.owners, owner{strings.Clone(name), depth})
 }
 
-// implName is the type of an impl block: the one after for, if any.
+// implName returns the type of an impl block: the one after for, if any.
 func implName(rest string) string {
 	if strings.HasPrefix(rest, "<") {
 		depth := 0
@@ -150,19 +150,19 @@ func implName(rest string) string {
 		rest = after
 	}
 	rest = strings.TrimLeft(rest, "&' ")
-	name := ident(rest)
+	name := identPrefix(rest)
 	for strings.HasPrefix(rest[len(name):], "::") {
 		rest = rest[len(name)+2:]
-		name = ident(rest)
+		name = identPrefix(rest)
 	}
 	return name
 }
 
-var notNames = words("if for while switch catch return new else do sizeof throw await yield delete function super this typeof case using lock foreach when assert")
+var notNames = wordSet("if for while switch catch return new else do sizeof throw await yield delete function super this typeof case using lock foreach when assert")
 
-// function declares a method or function that no keyword announces: a name before
-// a parenthesis, in a line that opens a block or goes on.
-func (s *scanner) function(n int, text string) {
+// declareFunction adds a method or function without a keyword: a name before a parenthesis,
+// in a line that opens a block or continues.
+func (s *scanner) declareFunction(n int, text string) {
 	paren := strings.IndexByte(text, '(')
 	if paren <= 0 {
 		return
@@ -184,25 +184,25 @@ func (s *scanner) function(n int, text string) {
 	if len(s.owners) > 0 && strings.HasSuffix(end, ";") && before != "" && !s.values {
 		opens = true // the signature of an interface, or of a class in a header
 	}
-	if name == "" || notNames[name] || notNames[ident(before)] || strings.ContainsAny(before, "=.(\"'") || !opens || name[0] >= '0' && name[0] <= '9' {
+	if name == "" || notNames[name] || notNames[identPrefix(before)] || strings.ContainsAny(before, "=.(\"'") || !opens || name[0] >= '0' && name[0] <= '9' {
 		return
 	}
 	if before == "" && len(s.owners) == 0 {
 		return // a call
 	}
-	s.add(n, name, "func", text)
+	s.addUnit(n, name, "func", text)
 }
 
-// declareGo knows that gofmt puts declarations at the start of a line.
+// declareGo relies on gofmt: declarations are at the start of a line.
 func (s *scanner) declareGo(n int, line, text string) {
 	if s.group != "" {
-		s.inGroup(n, line, text)
+		s.declareInGroup(n, line, text)
 		return
 	}
 	if len(line) != len(text) || s.depth > 0 {
 		return
 	}
-	word := ident(text)
+	word := identPrefix(text)
 	kind, ok := s.kinds[word]
 	if !ok {
 		return
@@ -219,19 +219,19 @@ func (s *scanner) declareGo(n int, line, text string) {
 		}
 		fields := strings.Fields(rest[1:i])
 		rest = strings.TrimLeft(rest[i+1:], " ")
-		if len(fields) == 0 || ident(rest) == "" {
+		if len(fields) == 0 || identPrefix(rest) == "" {
 			return
 		}
 		receiver, _, _ := strings.Cut(strings.TrimLeft(fields[len(fields)-1], "*"), "[")
-		s.add(n, receiver+"."+ident(rest), "method", text)
+		s.addUnit(n, receiver+"."+identPrefix(rest), "method", text)
 		return
 	}
-	if name := ident(rest); name != "" {
-		s.add(n, name, kind, text)
+	if name := identPrefix(rest); name != "" {
+		s.addUnit(n, name, kind, text)
 	}
 }
 
-func (s *scanner) inGroup(n int, line, text string) {
+func (s *scanner) declareInGroup(n int, line, text string) {
 	if text[0] == ')' && len(line) == len(text) {
 		s.group = ""
 		return
@@ -239,12 +239,12 @@ func (s *scanner) inGroup(n int, line, text string) {
 	if s.depth != 1 || len(line)-len(text) != 1 {
 		return
 	}
-	if name := ident(text); name != "" && name != "_" {
-		s.add(n, name, s.group, s.group+" "+text)
+	if name := identPrefix(text); name != "" && name != "_" {
+		s.addUnit(n, name, s.group, s.group+" "+text)
 	}
 }
 
-func ident(s string) string {
+func identPrefix(s string) string {
 	i := 0
 	for i < len(s) && identByte(s[i]) {
 		i++
@@ -256,8 +256,8 @@ func identByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '$' || c >= 0x80
 }
 
-// state follows braces, strings and comments through a line.
-func (s *scanner) state(line string) {
+// trackState follows braces, strings and comments through a line.
+func (s *scanner) trackState(line string) {
 	for i := 0; i < len(line); {
 		switch {
 		case s.comment:
@@ -275,15 +275,15 @@ func (s *scanner) state(line string) {
 			i += end + len(s.str)
 			s.str = ""
 		default:
-			if i = s.code(line, i); i < 0 {
+			if i = s.stepCode(line, i); i < 0 {
 				return
 			}
 		}
 	}
 }
 
-// code takes one step in code; it answers -1 where the rest is a comment.
-func (s *scanner) code(line string, i int) int {
+// stepCode processes one token of code; it returns -1 if the rest is a comment.
+func (s *scanner) stepCode(line string, i int) int {
 	c := line[i]
 	switch {
 	case c == '{' || c == '(':

@@ -10,10 +10,10 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// debounce is how long changes are collected before they are taken in.
+// debounce is how long changes are collected before they are applied.
 const debounce = 50 * time.Millisecond
 
-// A follower takes in what a watch tells.
+// A follower applies the changes that a file watch reports.
 type follower struct {
 	x       *Index
 	watcher workspace.Watcher
@@ -23,8 +23,8 @@ type follower struct {
 	ended   atomic.Bool
 }
 
-// follow begins to watch; the watch outlives the call.
-func follow(ctx context.Context, x *Index) (*follower, error) {
+// newFollower starts a file watch that outlives the call.
+func newFollower(ctx context.Context, x *Index) (*follower, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	watcher, err := x.ws.Watch(ctx, ".", &workspace.WatchOptions{Recursive: true, Debounce: debounce})
 	if err != nil {
@@ -34,7 +34,7 @@ func follow(ctx context.Context, x *Index) (*follower, error) {
 	return &follower{x: x, watcher: watcher, ctx: ctx, cancel: cancel}, nil
 }
 
-// start takes in changes until the watch ends.
+// start applies changes until the watch ends.
 func (f *follower) start() {
 	f.wg.Go(func() {
 		defer f.ended.Store(true)
@@ -43,14 +43,14 @@ func (f *follower) start() {
 			if err != nil {
 				return
 			}
-			if err := f.take(changes); err != nil {
-				return // the next search looks for itself
+			if err := f.applyChanges(changes); err != nil {
+				return // the next search rescans
 			}
 		}
 	})
 }
 
-func (f *follower) take(changes workspace.Changes) error {
+func (f *follower) applyChanges(changes workspace.Changes) error {
 	if changes.Overflow {
 		f.x.buildMu.Lock()
 		defer f.x.buildMu.Unlock()
@@ -60,11 +60,11 @@ func (f *follower) take(changes workspace.Changes) error {
 	for i, c := range changes.Changes {
 		names[i] = c.Path
 	}
-	return f.x.refresh(f.ctx, names)
+	return f.x.refreshPaths(f.ctx, names)
 }
 
-// alive reports whether changes are still told.
-func (f *follower) alive() bool { return f != nil && !f.ended.Load() }
+// isAlive reports whether the watch still works.
+func (f *follower) isAlive() bool { return f != nil && !f.ended.Load() }
 
 func (f *follower) close() error {
 	f.cancel()

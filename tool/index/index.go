@@ -17,33 +17,33 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// An Index is the declarations of one workspace. It is made by New, builds itself
-// at the first Search, and is safe for concurrent use.
+// An Index has the declarations of one workspace. It is built by the first Search, and is
+// safe for concurrent use.
 type Index struct {
 	ws *workspace.Workspace
 
-	buildMu sync.Mutex // held while files are read in
-	watch   *follower  // nil before the first search, and where watching can't be
+	buildMu sync.Mutex // held while files are indexed
+	watch   *follower  // nil before the first search, and if watching is not supported
 
-	turns atomic.Int64 // of looking at a file
+	looks atomic.Int64 // sequence numbers of file reads
 
 	mu      sync.RWMutex
 	store   *store           // nil before the first search; guarded by mu
-	files   map[string]entry // that are in; guarded by mu
+	files   map[string]entry // indexed files; guarded by mu
 	partial string           // what was left out; guarded by mu
 }
 
-// A stamp tells whether a file is the one that was read.
+// A stamp identifies a version of a file.
 type stamp struct {
 	size  int64
 	mtime time.Time
 }
 
-// An entry is a file as it was when somebody looked, and whose turn that was: who
-// has looked earlier and comes later knows less.
+// An entry is an indexed file with the sequence number of its read. A read with a lower
+// number must not replace the result of a later one.
 type entry struct {
 	stamp
-	turn int64
+	look int64
 }
 
 func stampOf(info workspace.Info) stamp { return stamp{info.Size, info.ModTime} }
@@ -51,7 +51,7 @@ func stampOf(info workspace.Info) stamp { return stamp{info.Size, info.ModTime} 
 // New returns the index of a workspace. Close ends it.
 func New(ws *workspace.Workspace) *Index { return &Index{ws: ws} }
 
-// Close ends the watch and frees all.
+// Close stops the watch and frees the index.
 func (x *Index) Close(context.Context) error {
 	x.buildMu.Lock()
 	watch := x.watch
@@ -66,18 +66,18 @@ func (x *Index) Close(context.Context) error {
 	return nil
 }
 
-// A Result is what Search found.
+// A Result is the result of Search.
 type Result struct {
 	Hits    []Hit
-	Files   int           // that are in the index
-	Built   time.Duration // how long it took to build, at the first search
-	Partial string        // what was left out, "" for nothing
+	Files   int           // number of indexed files
+	Built   time.Duration // build time, at the first search
+	Partial string        // what was left out, or ""
 }
 
 // Search returns the declarations that match a query best.
 func (x *Index) Search(ctx context.Context, query string, limit int) (Result, error) {
 	var res Result
-	if err := x.ready(ctx, &res); err != nil {
+	if err := x.ensureBuilt(ctx, &res); err != nil {
 		return res, err
 	}
 	const tries = 3
@@ -89,32 +89,32 @@ func (x *Index) Search(ctx context.Context, query string, limit int) (Result, er
 		}
 		res.Hits, res.Files, res.Partial = x.store.search(query, limit), len(x.files), x.partial
 		x.mu.RUnlock()
-		stale, err := x.stale(ctx, res.Hits)
+		stale, err := x.staleFiles(ctx, res.Hits)
 		if err != nil || len(stale) == 0 {
 			return res, err
 		}
-		if err := x.refresh(ctx, stale); err != nil {
+		if err := x.refreshPaths(ctx, stale); err != nil {
 			return res, err
 		}
 	}
 	return res, nil
 }
 
-// ready builds the index if it is not, and otherwise takes in what changed.
-func (x *Index) ready(ctx context.Context, res *Result) error {
+// ensureBuilt builds the index or, if it is built and there is no watch, rescans.
+func (x *Index) ensureBuilt(ctx context.Context, res *Result) error {
 	x.buildMu.Lock()
 	defer x.buildMu.Unlock()
 	x.mu.RLock()
 	built := x.store != nil
 	x.mu.RUnlock()
 	if built {
-		if x.watch.alive() {
+		if x.watch.isAlive() {
 			return nil
 		}
-		return x.rescan(ctx) // nobody tells what changed
+		return x.rescan(ctx) // no watch reports changes
 	}
 	start := time.Now()
-	watch, err := follow(ctx, x) // before files are read, so that no change is missed
+	watch, err := newFollower(ctx, x) // before the scan, so that no change is missed
 	if err != nil && fault.Of(err) != fault.Unsupported && fault.Of(err) != fault.ResourceExhausted {
 		return fmt.Errorf("index: watch: %w", err)
 	}
@@ -138,10 +138,10 @@ func (x *Index) ready(ctx context.Context, res *Result) error {
 	return nil
 }
 
-// rescan looks at the whole tree and reads what is new or different.
+// rescan lists the whole tree and reads new and changed files.
 func (x *Index) rescan(ctx context.Context) error {
-	turn := x.turns.Add(1)
-	infos, err := x.list(ctx, "**")
+	turn := x.looks.Add(1)
+	infos, err := x.listSources(ctx, "**")
 	if err != nil {
 		return err
 	}
@@ -159,16 +159,16 @@ func (x *Index) rescan(ctx context.Context) error {
 		}
 	}
 	for name, e := range x.files {
-		if !present[name] && e.turn < turn {
+		if !present[name] && e.look < turn {
 			x.removeLocked(name)
 		}
 	}
 	x.mu.Unlock()
-	return x.read(ctx, changed)
+	return x.readFiles(ctx, changed)
 }
 
-// below is the pattern for what is in a directory.
-func below(dir string, deep bool) string {
+// globBelow returns the glob pattern for the files in a directory.
+func globBelow(dir string, deep bool) string {
 	pattern := "*"
 	if deep {
 		pattern = "**"
@@ -186,30 +186,30 @@ func below(dir string, deep bool) string {
 	return b.String() + "/" + pattern
 }
 
-// list returns the source files that match, without what is ignored.
-func (x *Index) list(ctx context.Context, pattern string) ([]workspace.Info, error) {
+// listSources returns the matching source files that .gitignore does not exclude.
+func (x *Index) listSources(ctx context.Context, pattern string) ([]workspace.Info, error) {
 	res, err := x.ws.Glob(ctx, pattern, &workspace.GlobOptions{GitIgnore: true, Stat: true})
 	if err != nil {
 		return nil, fmt.Errorf("index: list files: %w", err)
 	}
 	infos := res.Entries[:0]
 	for _, info := range res.Entries {
-		if info.Type == driver.TypeFile && wanted(info.Path) {
+		if info.Type == driver.TypeFile && isSource(info.Path) {
 			infos = append(infos, info)
 		}
 	}
 	return infos, nil
 }
 
-func wanted(name string) bool {
+func isSource(name string) bool {
 	return syntaxOf(name) != nil && !strings.HasPrefix(name, "node_modules/") && !strings.Contains(name, "/node_modules/")
 }
 
-// batch is how many files a worker takes at a time.
+// batch is the number of files that a worker takes at a time.
 const batch = 32
 
-// read reads files and takes in what they declare.
-func (x *Index) read(ctx context.Context, infos []workspace.Info) error {
+// readFiles reads and indexes files.
+func (x *Index) readFiles(ctx context.Context, infos []workspace.Info) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next atomic.Int64
@@ -223,7 +223,7 @@ func (x *Index) read(ctx context.Context, infos []workspace.Info) error {
 					return
 				}
 				for _, info := range infos[end-batch : min(end, len(infos))] {
-					if err := x.readOne(ctx, c, info); err != nil {
+					if err := x.readFile(ctx, c, info); err != nil {
 						cancel(err)
 						return
 					}
@@ -235,33 +235,33 @@ func (x *Index) read(ctx context.Context, infos []workspace.Info) error {
 	return context.Cause(ctx)
 }
 
-// readOne reads one file. One that can't be read has no declarations; only the
-// end of ctx, or of the workspace, is an error.
-func (x *Index) readOne(ctx context.Context, c *counter, info workspace.Info) error {
+// readFile reads and indexes one file. A file that can't be read has no declarations; only
+// the end of ctx or of the workspace is an error.
+func (x *Index) readFile(ctx context.Context, c *counter, info workspace.Info) error {
 	var units []counted
-	turn := x.turns.Add(1)
+	turn := x.looks.Add(1)
 	c.reset()
 	if info.Size <= MaxFileSize {
-		data, is, err := x.content(ctx, info.Path)
+		data, is, err := x.readContent(ctx, info.Path)
 		switch code := fault.Of(err); {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case code == fault.WrongState || code == fault.Evicted || code == fault.Unavailable:
 			return fmt.Errorf("index: read %s: %w", info.Path, err)
 		case code == fault.NotFound:
-			x.forget(info.Path, turn)
+			x.removeOlder(info.Path, turn)
 			return nil
 		case err == nil:
 			info = is
-			for _, u := range scan(info.Path, data) {
-				units = append(units, c.count(u))
+			for _, u := range scanFile(info.Path, data) {
+				units = append(units, c.countTerms(u))
 			}
 		}
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.store == nil || x.files[info.Path].turn > turn {
-		return nil // nobody searches it, or somebody has looked at the file since
+	if x.store == nil || x.files[info.Path].look > turn {
+		return nil // the index was closed, or a later read of the file won
 	}
 	if len(x.store.units) >= MaxUnits {
 		x.partial = fmt.Sprintf("only the first %d declarations are searched", MaxUnits)
@@ -271,7 +271,7 @@ func (x *Index) readOne(ctx context.Context, c *counter, info workspace.Info) er
 	return nil
 }
 
-func (x *Index) content(ctx context.Context, name string) (string, workspace.Info, error) {
+func (x *Index) readContent(ctx context.Context, name string) (string, workspace.Info, error) {
 	body, info, err := x.ws.Read(ctx, name, &workspace.ReadOptions{Limit: MaxFileSize})
 	if err != nil {
 		return "", info, err
@@ -284,28 +284,28 @@ func (x *Index) content(ctx context.Context, name string) (string, workspace.Inf
 	return b.String(), info, err
 }
 
-// forget drops what was not there in a turn.
-func (x *Index) forget(name string, turn int64) {
+// removeOlder removes a file or directory that was missing at the given sequence number.
+func (x *Index) removeOlder(name string, turn int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.store == nil {
 		return
 	}
 	for other, e := range x.files { // name may have been a directory
-		if (other == name || strings.HasPrefix(other, name+"/")) && e.turn < turn {
+		if (other == name || strings.HasPrefix(other, name+"/")) && e.look < turn {
 			x.removeLocked(other)
 		}
 	}
 }
 
-// The caller holds x.mu.
+// removeLocked removes a file. The caller holds x.mu.
 func (x *Index) removeLocked(name string) {
 	x.store.remove(name)
 	delete(x.files, name)
 }
 
-// stale returns the files of hits that are not what was read.
-func (x *Index) stale(ctx context.Context, hits []Hit) ([]string, error) {
+// staleFiles returns the files of hits that have changed since they were read.
+func (x *Index) staleFiles(ctx context.Context, hits []Hit) ([]string, error) {
 	var stale []string
 	looked := map[string]bool{}
 	for _, h := range hits {
@@ -315,7 +315,7 @@ func (x *Index) stale(ctx context.Context, hits []Hit) ([]string, error) {
 		looked[h.Path] = true
 		info, err := x.ws.Stat(ctx, h.Path, nil)
 		if err != nil && !errors.Is(err, fault.NotFound) {
-			return nil, fmt.Errorf("index: look at %s: %w", h.Path, err)
+			return nil, fmt.Errorf("index: stat %s: %w", h.Path, err)
 		}
 		x.mu.RLock()
 		if err != nil || x.files[h.Path].stamp != stampOf(info) {
@@ -326,20 +326,20 @@ func (x *Index) stale(ctx context.Context, hits []Hit) ([]string, error) {
 	return stale, nil
 }
 
-// Touch tells that files changed, for those who can't wait for the watch. It does
+// Refresh reads changed files again, for callers that can't wait for the watch. It does
 // nothing before the first search.
-func (x *Index) Touch(ctx context.Context, names ...string) error {
+func (x *Index) Refresh(ctx context.Context, names ...string) error {
 	x.mu.RLock()
 	built := x.store != nil
 	x.mu.RUnlock()
 	if !built {
 		return nil
 	}
-	return x.refresh(ctx, names)
+	return x.refreshPaths(ctx, names)
 }
 
-// refresh takes in what is at the given paths now: files, directories, nothing.
-func (x *Index) refresh(ctx context.Context, names []string) error {
+// refreshPaths updates the index for paths, which may be files, directories or missing.
+func (x *Index) refreshPaths(ctx context.Context, names []string) error {
 	dirs := map[string]bool{}
 	var known []workspace.Info
 	for _, name := range names {
@@ -348,17 +348,17 @@ func (x *Index) refresh(ctx context.Context, names []string) error {
 			defer x.buildMu.Unlock()
 			return x.rescan(ctx)
 		}
-		turn := x.turns.Add(1)
+		turn := x.looks.Add(1)
 		info, err := x.ws.Stat(ctx, name, &workspace.StatOptions{NoFollow: true})
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			x.forget(name, turn)
+			x.removeOlder(name, turn)
 		case info.Type == driver.TypeDir:
 			dirs[info.Path] = true
-		case info.Type == driver.TypeFile && wanted(info.Path):
-			if x.has(info.Path) {
+		case info.Type == driver.TypeFile && isSource(info.Path):
+			if x.hasFile(info.Path) {
 				known = append(known, info)
 			} else {
 				dirs[path.Dir(info.Path)] = false
@@ -366,27 +366,27 @@ func (x *Index) refresh(ctx context.Context, names []string) error {
 		}
 	}
 	for dir, deep := range dirs {
-		infos, err := x.list(ctx, below(dir, deep)) // from the top, so that what is ignored is known
+		infos, err := x.listSources(ctx, globBelow(dir, deep)) // from the root, so that .gitignore files apply
 		if err != nil {
 			return err
 		}
 		for _, info := range infos {
-			if !x.current(info) {
+			if !x.isCurrent(info) {
 				known = append(known, info)
 			}
 		}
 	}
-	return x.read(ctx, known)
+	return x.readFiles(ctx, known)
 }
 
-func (x *Index) has(name string) bool {
+func (x *Index) hasFile(name string) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	_, ok := x.files[name]
 	return ok
 }
 
-func (x *Index) current(info workspace.Info) bool {
+func (x *Index) isCurrent(info workspace.Info) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.files[info.Path].stamp == stampOf(info)

@@ -43,7 +43,7 @@ func TestStoreRanksAsBM25(t *testing.T) {
 		}
 		var units []counted
 		for n := range 1 + rnd.IntN(4) {
-			units = append(units, c.count(Unit{Path: name, Line: n + 1, Symbol: sentence(), Signature: sentence(), Doc: sentence()}))
+			units = append(units, c.countTerms(Unit{Path: name, Line: n + 1, Symbol: sentence(), Signature: sentence(), Doc: sentence()}))
 		}
 		s.add(name, units, c)
 		now[name] = units
@@ -75,7 +75,7 @@ func naive(c *counter, files map[string][]counted, query string) []Hit {
 	}
 	asked := map[string]bool{}
 	var buf []byte
-	terms(query, &buf, func(b []byte) { asked[string(b)] = true })
+	eachTerm(query, &buf, func(b []byte) { asked[string(b)] = true })
 	var hits []Hit
 	for _, u := range all {
 		score := 0.0
@@ -208,7 +208,7 @@ func TestTouch(t *testing.T) {
 	for i := range 20 {
 		name := fmt.Sprintf("n%d.go", i)
 		write(t, dir, name, fmt.Sprintf("package a\n\nfunc Number%dth() {}\n", i))
-		if err := x.Touch(t.Context(), name); err != nil {
+		if err := x.Refresh(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 		if got := places(t, x, fmt.Sprintf("number%dth", i)); !slices.Contains(got, fmt.Sprintf("%s:3 Number%dth", name, i)) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A syntax is how declarations look in a language, line by line.
+// A syntax describes the declarations of a language, line by line.
 type syntax struct {
 	line      string          // begins a comment to the end of the line
 	block     bool            // has /* */
@@ -22,7 +22,7 @@ type syntax struct {
 	defines   bool            // #define
 }
 
-func words(list string) map[string]bool {
+func wordSet(list string) map[string]bool {
 	m := map[string]bool{}
 	for w := range strings.FieldsSeq(list) {
 		m[w] = true
@@ -30,7 +30,7 @@ func words(list string) map[string]bool {
 	return m
 }
 
-func kinds(list string) map[string]string {
+func kindMap(list string) map[string]string {
 	m := map[string]string{}
 	for w := range strings.FieldsSeq(list) {
 		word, kind, ok := strings.Cut(w, "=")
@@ -43,34 +43,34 @@ func kinds(list string) map[string]string {
 }
 
 var (
-	goSyntax = syntax{line: "//", block: true, raw: "`", kinds: kinds("func type var const"), groups: true}
+	goSyntax = syntax{line: "//", block: true, raw: "`", kinds: kindMap("func type var const"), groups: true}
 
-	pythonSyntax = syntax{line: "#", triple: true, indented: true, modifiers: words("async"), kinds: kinds("def=func class"), classes: words("class")}
+	pythonSyntax = syntax{line: "#", triple: true, indented: true, modifiers: wordSet("async"), kinds: kindMap("def=func class"), classes: wordSet("class")}
 
 	scriptSyntax = syntax{
 		line: "//", block: true, raw: "`",
-		modifiers: words("export default declare abstract async public private protected static readonly override get set"),
-		kinds:     kinds("function=func class interface type enum namespace module"),
-		classes:   words("class interface namespace module"), bare: true, values: true,
+		modifiers: wordSet("export default declare abstract async public private protected static readonly override get set"),
+		kinds:     kindMap("function=func class interface type enum namespace module"),
+		classes:   wordSet("class interface namespace module"), bare: true, values: true,
 	}
 
 	rustSyntax = syntax{
-		line: "//", block: true, modifiers: words("pub async unsafe extern default crate"),
-		kinds:   kinds("fn=func struct enum trait impl mod const static type union macro_rules=macro"),
-		classes: words("impl trait mod"), lifetimes: true,
+		line: "//", block: true, modifiers: wordSet("pub async unsafe extern default crate"),
+		kinds:   kindMap("fn=func struct enum trait impl mod const static type union macro_rules=macro"),
+		classes: wordSet("impl trait mod"), lifetimes: true,
 	}
 
 	javaSyntax = syntax{
 		line: "//", block: true,
-		modifiers: words("public private protected static final abstract synchronized native default sealed strictfp internal open override data inline suspend virtual async partial readonly"),
-		kinds:     kinds("class interface enum record fun=func object namespace"),
-		classes:   words("class interface enum record object namespace"), bare: true,
+		modifiers: wordSet("public private protected static final abstract synchronized native default sealed strictfp internal open override data inline suspend virtual async partial readonly"),
+		kinds:     kindMap("class interface enum record fun=func object namespace"),
+		classes:   wordSet("class interface enum record object namespace"), bare: true,
 	}
 
 	cSyntax = syntax{
-		line: "//", block: true, modifiers: words("static extern inline constexpr virtual explicit friend export typedef"),
-		kinds:   kinds("struct class enum union namespace"),
-		classes: words("struct class namespace union"), bare: true, defines: true,
+		line: "//", block: true, modifiers: wordSet("static extern inline constexpr virtual explicit friend export typedef"),
+		kinds:   kindMap("struct class enum union namespace"),
+		classes: wordSet("struct class namespace union"), bare: true, defines: true,
 	}
 )
 
@@ -85,9 +85,9 @@ var syntaxes = map[string]*syntax{
 
 func syntaxOf(name string) *syntax { return syntaxes[strings.ToLower(path.Ext(name))] }
 
-func base(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
+func baseName(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
 
-// A scanner goes through the lines of a file.
+// A scanner scans the lines of a file.
 type scanner struct {
 	*syntax
 	path  string
@@ -107,8 +107,8 @@ type owner struct {
 	depth int // of its members: braces, or columns where blocks are indented
 }
 
-// scan returns the declarations of a file.
-func scan(name, text string) []Unit {
+// scanFile returns the declarations of a file.
+func scanFile(name, text string) []Unit {
 	syn := syntaxOf(name)
 	if syn == nil {
 		return nil
@@ -117,56 +117,56 @@ func scan(name, text string) []Unit {
 	n := 0
 	for line := range strings.Lines(text) {
 		n++
-		s.next(n, strings.TrimRight(line, "\r\n"))
+		s.scanLine(n, strings.TrimRight(line, "\r\n"))
 	}
 	return s.units
 }
 
-// next takes a line.
-func (s *scanner) next(n int, line string) {
+// scanLine processes a line.
+func (s *scanner) scanLine(n int, line string) {
 	text := strings.TrimLeft(line, " \t")
 	switch {
 	case s.comment:
-		if s.note(text); !strings.Contains(text, "*/") {
+		if s.addDocLine(text); !strings.Contains(text, "*/") {
 			return
 		}
-		s.state(line)
+		s.trackState(line)
 		return
 	case s.str != "":
-		s.state(line)
+		s.trackState(line)
 		return
 	case text == "":
 		s.docs = s.docs[:0]
 		return
 	case strings.HasPrefix(text, s.line) || s.block && strings.HasPrefix(text, "/*"):
-		s.note(text)
-		s.state(line)
+		s.addDocLine(text)
+		s.trackState(line)
 		return
 	case text[0] == '@' || strings.HasPrefix(text, "#["): // decorators and attributes keep the comment
-		s.state(line)
+		s.trackState(line)
 		return
 	}
 	if s.indented {
-		s.leave(len(line) - len(text))
-		s.docstring(text)
+		s.closeOwners(len(line) - len(text))
+		s.attachDocstring(text)
 	}
-	s.declare(n, line, text)
+	s.declareLine(n, line, text)
 	s.docs = s.docs[:0]
-	s.state(line)
+	s.trackState(line)
 	if !s.indented {
-		s.leave(s.depth)
+		s.closeOwners(s.depth)
 	}
 }
 
-// leave drops the owners whose blocks have ended.
-func (s *scanner) leave(depth int) {
+// closeOwners drops the owners whose blocks have ended.
+func (s *scanner) closeOwners(depth int) {
 	for len(s.owners) > 0 && depth < s.owners[len(s.owners)-1].depth {
 		s.owners = s.owners[:len(s.owners)-1]
 	}
 }
 
-// note keeps a line of a comment for what follows it.
-func (s *scanner) note(text string) {
+// addDocLine keeps a comment line for the declaration that follows.
+func (s *scanner) addDocLine(text string) {
 	const most = 40
 	text = strings.TrimSpace(strings.TrimSuffix(strings.Trim(strings.TrimLeft(text, "/#!*"), " \t"), "*/"))
 	if text != "" && len(s.docs) < most {
@@ -174,22 +174,22 @@ func (s *scanner) note(text string) {
 	}
 }
 
-// docstring gives the string that a function or class begins with to it.
-func (s *scanner) docstring(text string) {
-	if s.last < 0 || s.depth > 0 { // the signature goes on
+// attachDocstring adds the docstring of a function or class to its unit.
+func (s *scanner) attachDocstring(text string) {
+	if s.last < 0 || s.depth > 0 { // the signature continues
 		return
 	}
 	if quote := text[:min(3, len(text))]; quote == `"""` || quote == "'''" {
 		doc, _, _ := strings.Cut(text[3:], quote)
-		s.units[s.last].Doc = cut(strings.TrimSpace(s.units[s.last].Doc+" "+doc), maxDoc)
+		s.units[s.last].Doc = truncateText(strings.TrimSpace(s.units[s.last].Doc+" "+doc), maxDoc)
 	}
 	s.last = -1
 }
 
-func (s *scanner) doc() string { return cut(strings.Join(s.docs, " "), maxDoc) }
+func (s *scanner) docText() string { return truncateText(strings.Join(s.docs, " "), maxDoc) }
 
-// cut shortens a text, between two characters.
-func cut(text string, most int) string {
+// truncateText truncates a text at a character boundary.
+func truncateText(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
@@ -199,7 +199,7 @@ func cut(text string, most int) string {
 	return text[:most]
 }
 
-func (s *scanner) add(n int, name, kind, line string) {
+func (s *scanner) addUnit(n int, name, kind, line string) {
 	signature := strings.TrimSpace(strings.TrimRight(strings.TrimSpace(line), "{:"))
 	if len(s.owners) > 0 {
 		name = s.owners[len(s.owners)-1].name + "." + name
@@ -207,6 +207,6 @@ func (s *scanner) add(n int, name, kind, line string) {
 			kind = "method"
 		}
 	}
-	s.units = append(s.units, Unit{Path: s.path, Line: n, Symbol: name, Kind: kind, Signature: strings.Clone(cut(signature, maxSignature)), Doc: s.doc()})
+	s.units = append(s.units, Unit{Path: s.path, Line: n, Symbol: name, Kind: kind, Signature: strings.Clone(truncateText(signature, maxSignature)), Doc: s.docText()})
 	s.units[len(s.units)-1].Symbol = strings.Clone(name)
 }

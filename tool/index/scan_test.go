@@ -36,7 +36,7 @@ func TestScan(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
-			for _, u := range scan(tt.name, tt.text) {
+			for _, u := range scanFile(tt.name, tt.text) {
 				got = append(got, fmt.Sprintf("%d %s [%s] %s", u.Line, u.Symbol, u.Kind, u.Doc))
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -61,7 +61,7 @@ func TestTerms(t *testing.T) {
 	} {
 		var got []string
 		var buf []byte
-		terms(text, &buf, func(b []byte) { got = append(got, string(b)) })
+		eachTerm(text, &buf, func(b []byte) { got = append(got, string(b)) })
 		if g := strings.Join(got, " "); g != want {
 			t.Errorf("terms of %q = %q, want %q", text, g, want)
 		}
@@ -79,11 +79,11 @@ func FuzzScan(f *testing.F) {
 		s := newStore()
 		c := newCounter()
 		var units []counted
-		for _, u := range scan(name, text) {
+		for _, u := range scanFile(name, text) {
 			if u.Line < 1 || u.Line > lines || u.Symbol == "" || len(u.Signature) > maxSignature || len(u.Doc) > maxDoc {
 				t.Fatalf("unit out of bounds: %+v", u)
 			}
-			units = append(units, c.count(u))
+			units = append(units, c.countTerms(u))
 		}
 		s.add(name, units, c)
 		for _, h := range s.search(text, 10) {

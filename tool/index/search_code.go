@@ -19,23 +19,23 @@ const (
 )
 
 // Tools returns the tools of this package.
-func Tools() []*tool.Tool { return []*tool.Tool{searchCode()} }
+func Tools() []*tool.Tool { return []*tool.Tool{searchCodeTool()} }
 
-type input struct {
-	Query string `json:"query" jsonschema:"words: names, parts of names, what it is about" croft:"name"`
-	Limit int    `json:"limit,omitempty" jsonschema:"how many results; default 20, at most 100"`
+type searchInput struct {
+	Query string `json:"query" jsonschema:"words of names, signatures and comments" croft:"name"`
+	Limit int    `json:"limit,omitempty" jsonschema:"maximum number of results; default 20, at most 100"`
 }
 
-type output struct {
+type searchOutput struct {
 	Query   string `json:"query"`
 	Hits    []Hit  `json:"hits"`
-	Files   int    `json:"files" jsonschema:"files that were searched"`
+	Files   int    `json:"files" jsonschema:"number of files searched"`
 	Partial string `json:"partial,omitempty" jsonschema:"what was left out"`
 
 	built time.Duration
 }
 
-func (o output) Text() string {
+func (o searchOutput) Text() string {
 	var b strings.Builder
 	switch {
 	case o.Files == 0:
@@ -61,47 +61,46 @@ func (o output) Text() string {
 	return b.String()
 }
 
-func searchCode() *tool.Tool {
+func searchCodeTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "search_code", Family: tool.Search, Needs: []workspace.Capability{driver.CapFS}, ReadOnly: true, Idempotent: true, FanOut: true,
 		Description: "Find functions, types and other declarations by words of their names, signatures and comments, best first, with file and line. " +
 			"Go, Python, JavaScript, TypeScript, Rust, Java, Kotlin, C#, C and C++. For exact text use Grep.",
-	}, search)
+	}, searchCode)
 }
 
-// of returns the index of the call's workspace.
-func of(c *tool.Call) (*Index, error) {
+// indexOf returns the Index of the call's workspace.
+func indexOf(c *tool.Call) (*Index, error) {
 	return tool.PerWorkspace(c, func() (*Index, error) { return New(c.Workspace), nil })
 }
 
-func search(ctx context.Context, c *tool.Call, in input) (output, error) {
+func searchCode(ctx context.Context, c *tool.Call, in searchInput) (searchOutput, error) {
 	if strings.TrimSpace(in.Query) == "" {
-		return output{}, tool.Errorf(fault.InvalidArgument, "query is required")
+		return searchOutput{}, tool.Errorf(fault.InvalidArgument, "query is required")
 	}
 	limit := in.Limit
 	switch {
 	case limit == 0:
 		limit = defaultHits
 	case limit < 0 || limit > maxHits:
-		return output{}, tool.Errorf(fault.InvalidArgument, "limit must be between 1 and %d", maxHits)
+		return searchOutput{}, tool.Errorf(fault.InvalidArgument, "limit must be between 1 and %d", maxHits)
 	}
-	x, err := of(c)
+	x, err := indexOf(c)
 	if err != nil {
-		return output{}, err
+		return searchOutput{}, err
 	}
 	res, err := x.Search(ctx, in.Query, limit)
 	if err != nil {
-		return output{}, fmt.Errorf("search_code: %w", err)
+		return searchOutput{}, fmt.Errorf("search_code: %w", err)
 	}
-	return output{Query: in.Query, Hits: append([]Hit{}, res.Hits...), Files: res.Files, Partial: res.Partial, built: res.Built}, nil
+	return searchOutput{Query: in.Query, Hits: append([]Hit{}, res.Hits...), Files: res.Files, Partial: res.Partial, built: res.Built}, nil
 }
 
-// Effect takes in the files that a tool changed, so that the very next search
-// knows them.
+// Effect reads the files that a tool changed, so that the next search finds them.
 func Effect(ctx context.Context, c *tool.Call, paths []string) (string, error) {
-	x, err := of(c)
+	x, err := indexOf(c)
 	if err != nil {
 		return "", err
 	}
-	return "", x.Touch(ctx, paths...)
+	return "", x.Refresh(ctx, paths...)
 }

@@ -17,22 +17,22 @@ type Unit struct {
 	Doc       string `json:"doc,omitempty"`
 }
 
-// BM25's constants, and how much more a word of the symbol counts than one of the
-// signature or the comment.
+// BM25's constants, and the weight of a word in the symbol relative to one in the signature
+// or comment.
 const (
 	k1           = 1.5
 	b            = 0.75
 	symbolWeight = 3
 )
 
-// A posting says how often a term is in a unit.
+// A posting counts a term in a unit.
 type posting struct {
-	unit  uint32
-	count uint16
+	unitID uint32
+	count  uint16
 }
 
-// A store is the inverted index. Units of files that changed are dead until
-// enough of them are to make compacting worth while.
+// A store is the inverted index. Units of changed files stay as dead entries until there
+// are enough to compact.
 type store struct {
 	ids   map[string]uint32 // term -> index of lists
 	lists [][]posting       // in order of units
@@ -41,17 +41,17 @@ type store struct {
 	sizes []uint16            // per unit: terms, counted with their weight; 0 is dead
 	files map[string][]uint32 // units by file
 	dead  int
-	total int // of sizes of live units
+	total int // sum of the sizes of live units
 
-	generation int // changes when terms get other numbers
+	generation int // incremented when term numbers change
 }
 
 func newStore() *store {
 	return &store{ids: map[string]uint32{}, files: map[string][]uint32{}, generation: 1}
 }
 
-// A counted unit has the terms of a unit, found by a worker without the lock. The
-// terms are the counter's, until it is reset.
+// A counted unit has the terms of a unit, counted by a worker without the lock. The terms
+// are valid until the counter is reset.
 type counted struct {
 	Unit
 	terms []termCount
@@ -63,69 +63,68 @@ type termCount struct {
 	count uint16
 }
 
-// A counter counts the terms of units for one worker. It looks each word up once,
-// and numbers the terms it meets; what their numbers are in a store it finds out
-// when they are added.
+// A counter counts the terms of units for one worker. It has its own term numbers; they are
+// mapped to those of a store when units are added.
 type counter struct {
-	buf    []byte
-	ids    map[string]uint32
-	names  []string
-	stop   []bool
-	unit   uint32   // serial number of the present unit
-	seen   []uint32 // per term: the last unit that has it
-	at     []int    // and where in that unit's list
-	slab   []termCount
-	global []uint32 // per term: number in the store, +1; 0 is not known
-	of     int      // generation of the store that global holds for
+	buf        []byte
+	ids        map[string]uint32
+	names      []string
+	stop       []bool
+	unitSerial uint32   // serial number of the present unit
+	seen       []uint32 // per term: the last unit that has it
+	slabIndex  []int    // and its index in slab
+	slab       []termCount
+	global     []uint32 // per term: number in the store, +1; 0 is not known
+	generation int      // of the store that global is valid for
 }
 
-func newCounter() *counter { return &counter{ids: map[string]uint32{}, unit: 1} }
+func newCounter() *counter { return &counter{ids: map[string]uint32{}, unitSerial: 1} }
 
-// reset frees the lists of the units that were counted.
+// reset frees the term lists of counted units.
 func (c *counter) reset() { c.slab = c.slab[:0] }
 
-func (c *counter) id(term []byte) uint32 {
+func (c *counter) termID(term []byte) uint32 {
 	if id, ok := c.ids[string(term)]; ok {
 		return id
 	}
 	id, name := uint32(len(c.names)), string(term)
 	c.ids[name] = id
 	c.names, c.stop = append(c.names, name), append(c.stop, stopwords[name])
-	c.seen, c.at, c.global = append(c.seen, 0), append(c.at, 0), append(c.global, 0)
+	c.seen, c.slabIndex, c.global = append(c.seen, 0), append(c.slabIndex, 0), append(c.global, 0)
 	return id
 }
 
-func (c *counter) count(u Unit) counted {
+func (c *counter) countTerms(u Unit) counted {
 	start, size := len(c.slab), 0
-	c.unit++
+	c.unitSerial++
 	var weight uint16
 	emit := func(t []byte) {
-		id := c.id(t)
+		id := c.termID(t)
 		switch {
 		case c.stop[id]:
 			return
-		case c.seen[id] != c.unit:
-			c.seen[id], c.at[id] = c.unit, len(c.slab)
+		case c.seen[id] != c.unitSerial:
+			c.seen[id], c.slabIndex[id] = c.unitSerial, len(c.slab)
 			c.slab = append(c.slab, termCount{id, weight})
-		case c.slab[c.at[id]].count < math.MaxUint16-weight:
-			c.slab[c.at[id]].count += weight
+		case c.slab[c.slabIndex[id]].count < math.MaxUint16-weight:
+			c.slab[c.slabIndex[id]].count += weight
 		}
 		size += int(weight)
 	}
 	weight = symbolWeight
-	terms(u.Symbol, &c.buf, emit)
+	eachTerm(u.Symbol, &c.buf, emit)
 	weight = 1
-	terms(u.Signature, &c.buf, emit)
-	terms(u.Doc, &c.buf, emit)
-	terms(base(u.Path), &c.buf, emit)
+	eachTerm(u.Signature, &c.buf, emit)
+	eachTerm(u.Doc, &c.buf, emit)
+	eachTerm(baseName(u.Path), &c.buf, emit)
 	return counted{Unit: u, size: uint16(min(size, math.MaxUint16)), terms: c.slab[start:len(c.slab):len(c.slab)]}
 }
 
-// term returns the number that a counter's term has in the store.
-func (s *store) term(c *counter, id uint32) uint32 {
-	if c.of != s.generation {
+// termID returns the store's number of a counter's term.
+func (s *store) termID(c *counter, id uint32) uint32 {
+	if c.generation != s.generation {
 		clear(c.global)
-		c.of = s.generation
+		c.generation = s.generation
 	}
 	if n := c.global[id]; n > 0 {
 		return n - 1
@@ -141,7 +140,7 @@ func (s *store) term(c *counter, id uint32) uint32 {
 	return n
 }
 
-// add puts the units of a file in, instead of those it had.
+// add replaces the units of a file.
 func (s *store) add(path string, units []counted, c *counter) {
 	s.remove(path)
 	ids := make([]uint32, 0, len(units))
@@ -156,7 +155,7 @@ func (s *store) add(path string, units []counted, c *counter) {
 		s.total += int(u.size)
 		ids = append(ids, id)
 		for _, t := range u.terms {
-			n := s.term(c, t.term)
+			n := s.termID(c, t.term)
 			s.lists[n] = append(s.lists[n], posting{id, t.count})
 			s.live[n]++
 		}
@@ -164,7 +163,7 @@ func (s *store) add(path string, units []counted, c *counter) {
 	s.files[path] = ids
 }
 
-// remove takes the units of a file out.
+// remove removes the units of a file.
 func (s *store) remove(path string) {
 	ids := s.files[path]
 	delete(s.files, path)
@@ -173,8 +172,8 @@ func (s *store) remove(path string) {
 	}
 	c := newCounter()
 	for _, id := range ids {
-		for _, t := range c.count(s.units[id]).terms {
-			s.live[s.term(c, t.term)]--
+		for _, t := range c.countTerms(s.units[id]).terms {
+			s.live[s.termID(c, t.term)]--
 		}
 		s.total -= int(s.sizes[id])
 		s.sizes[id], s.units[id] = 0, Unit{}
@@ -185,7 +184,7 @@ func (s *store) remove(path string) {
 	}
 }
 
-// compact drops what is dead, and terms that nothing has.
+// compact drops dead units and unused terms.
 func (s *store) compact() {
 	moved := make([]uint32, len(s.units))
 	var units []Unit
@@ -203,8 +202,8 @@ func (s *store) compact() {
 		}
 		list := make([]posting, 0, s.live[n])
 		for _, p := range s.lists[n] {
-			if s.sizes[p.unit] > 0 {
-				list = append(list, posting{moved[p.unit], p.count})
+			if s.sizes[p.unitID] > 0 {
+				list = append(list, posting{moved[p.unitID], p.count})
 			}
 		}
 		ids[term] = uint32(len(lists))
@@ -219,7 +218,7 @@ func (s *store) compact() {
 	s.generation++
 }
 
-// A Hit is a unit that a query found.
+// A Hit is a unit found by a query.
 type Hit struct {
 	Unit
 	Score float64 `json:"score"`
@@ -233,7 +232,7 @@ func (s *store) search(query string, limit int) []Hit {
 	}
 	var buf []byte
 	asked := map[uint32]bool{}
-	terms(query, &buf, func(t []byte) {
+	eachTerm(query, &buf, func(t []byte) {
 		if n, ok := s.ids[string(t)]; ok && !stopwords[string(t)] {
 			asked[n] = true
 		}
@@ -244,18 +243,18 @@ func (s *store) search(query string, limit int) []Hit {
 		have := float64(s.live[n])
 		idf := math.Log(1 + (float64(alive)-have+0.5)/(have+0.5))
 		for _, p := range s.lists[n] {
-			if size := s.sizes[p.unit]; size > 0 {
+			if size := s.sizes[p.unitID]; size > 0 {
 				tf := float64(p.count)
-				scores[p.unit] += float32(idf * tf * (k1 + 1) / (tf + k1*(1-b+b*float64(size)/average)))
+				scores[p.unitID] += float32(idf * tf * (k1 + 1) / (tf + k1*(1-b+b*float64(size)/average)))
 			}
 		}
 	}
-	return s.best(scores, limit)
+	return s.topHits(scores, limit)
 }
 
-// best returns the units with the highest scores, of equal ones the first by path
-// and line.
-func (s *store) best(scores []float32, limit int) []Hit {
+// topHits returns the units with the highest scores; equal scores are ordered by path and
+// line.
+func (s *store) topHits(scores []float32, limit int) []Hit {
 	top := &ranking{store: s, scores: scores}
 	for id, score := range scores {
 		if score <= 0 {
@@ -263,13 +262,13 @@ func (s *store) best(scores []float32, limit int) []Hit {
 		}
 		if len(top.ids) < limit {
 			heap.Push(top, uint32(id))
-		} else if top.worse(top.ids[0], uint32(id)) {
+		} else if top.isWorse(top.ids[0], uint32(id)) {
 			top.ids[0] = uint32(id)
 			heap.Fix(top, 0)
 		}
 	}
 	slices.SortFunc(top.ids, func(a, b uint32) int {
-		if top.worse(b, a) {
+		if top.isWorse(b, a) {
 			return -1
 		}
 		return 1
@@ -288,7 +287,7 @@ type ranking struct {
 	ids    []uint32
 }
 
-func (r *ranking) worse(a, b uint32) bool {
+func (r *ranking) isWorse(a, b uint32) bool {
 	if c := cmp.Compare(r.scores[a], r.scores[b]); c != 0 {
 		return c < 0
 	}
@@ -300,7 +299,7 @@ func (r *ranking) worse(a, b uint32) bool {
 }
 
 func (r *ranking) Len() int           { return len(r.ids) }
-func (r *ranking) Less(i, j int) bool { return r.worse(r.ids[i], r.ids[j]) }
+func (r *ranking) Less(i, j int) bool { return r.isWorse(r.ids[i], r.ids[j]) }
 func (r *ranking) Swap(i, j int)      { r.ids[i], r.ids[j] = r.ids[j], r.ids[i] }
 func (r *ranking) Push(x any)         { r.ids = append(r.ids, x.(uint32)) }
 func (r *ranking) Pop() any {

@@ -5,38 +5,37 @@ import (
 	"unicode/utf8"
 )
 
-// stopwords are too common to tell anything; who counts terms leaves them out.
+// stopwords are not indexed.
 var stopwords = map[string]bool{
 	"a": true, "an": true, "and": true, "the": true, "of": true, "to": true, "in": true, "is": true, "for": true,
 	"or": true, "with": true, "it": true, "this": true,
 }
 
-// maxTerm is the longest term, in bytes; what is longer is cut.
+// maxTerm bounds a term, in bytes; a longer one is truncated.
 const maxTerm = 64
 
-// terms calls emit with each term of text, in lower case: every word, and the
-// parts of words that are built of several (camelCase, snake_case, digits). The
-// bytes are valid during the call.
-func terms(text string, buf *[]byte, emit func(term []byte)) {
+// eachTerm calls emit with each term of text, in lower case: every word, and the parts of
+// compound words (camelCase, snake_case, digits). The bytes are valid during the call.
+func eachTerm(text string, buf *[]byte, emit func(term []byte)) {
 	for i := 0; i < len(text); {
-		r, size := decode(text[i:])
+		r, size := decodeRune(text[i:])
 		if !wordRune(r) {
 			i += size
 			continue
 		}
 		start := i
 		for i < len(text) {
-			r, size := decode(text[i:])
+			r, size := decodeRune(text[i:])
 			if !wordRune(r) {
 				break
 			}
 			i += size
 		}
-		word(text[start:i], buf, emit)
+		emitWord(text[start:i], buf, emit)
 	}
 }
 
-func decode(s string) (rune, int) {
+func decodeRune(s string) (rune, int) {
 	if c := s[0]; c < utf8.RuneSelf {
 		return rune(c), 1
 	}
@@ -50,35 +49,35 @@ func wordRune(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsDigit(r)
 }
 
-// word emits a word and its parts.
-func word(w string, buf *[]byte, emit func([]byte)) {
+// emitWord emits a word and its parts.
+func emitWord(w string, buf *[]byte, emit func([]byte)) {
 	parts := 0
 	start := 0
 	var last rune
 	for i := 0; i < len(w); {
-		r, size := decode(w[i:])
-		if i > start && breaks(last, r, w[i+size:]) {
-			parts += part(w[start:i], len(w), buf, emit)
+		r, size := decodeRune(w[i:])
+		if i > start && isWordBreak(last, r, w[i+size:]) {
+			parts += emitPart(w[start:i], len(w), buf, emit)
 			start = i
 		}
 		last = r
 		i += size
 	}
 	if start > 0 || w[0] == '_' || w[len(w)-1] == '_' {
-		parts += part(w[start:], len(w), buf, emit)
+		parts += emitPart(w[start:], len(w), buf, emit)
 	}
 	if parts != 1 || start == 0 {
-		lower(w, buf)
-		if t := trimmed(*buf); len(t) > 0 {
+		lowerInto(w, buf)
+		if t := trimUnderscores(*buf); len(t) > 0 {
 			emit(t)
 		}
 	}
 }
 
-// part emits one part, without the underscores around it.
-func part(p string, whole int, buf *[]byte, emit func([]byte)) int {
-	lower(p, buf)
-	t := trimmed(*buf)
+// emitPart emits one part, without surrounding underscores.
+func emitPart(p string, whole int, buf *[]byte, emit func([]byte)) int {
+	lowerInto(p, buf)
+	t := trimUnderscores(*buf)
 	if len(t) == 0 || len(t) == whole {
 		return 0
 	}
@@ -86,7 +85,7 @@ func part(p string, whole int, buf *[]byte, emit func([]byte)) int {
 	return 1
 }
 
-func trimmed(b []byte) []byte {
+func trimUnderscores(b []byte) []byte {
 	for len(b) > 0 && b[0] == '_' {
 		b = b[1:]
 	}
@@ -96,30 +95,30 @@ func trimmed(b []byte) []byte {
 	return b
 }
 
-// breaks reports whether a part of a word ends between two characters, given what
-// follows the second: fooBar, HTTPServer, v2, a_b.
-func breaks(a, b rune, after string) bool {
+// isWordBreak reports whether a part of a word ends between a and b, given the text after
+// b: fooBar, HTTPServer, v2, a_b.
+func isWordBreak(a, b rune, after string) bool {
 	switch {
 	case a == '_' || b == '_':
 		return true
-	case digit(a) != digit(b):
+	case isDigit(a) != isDigit(b):
 		return true
 	case unicode.IsLower(a) && unicode.IsUpper(b):
 		return true
 	case unicode.IsUpper(a) && unicode.IsUpper(b) && after != "":
-		next, _ := decode(after)
+		next, _ := decodeRune(after)
 		return unicode.IsLower(next)
 	}
 	return false
 }
 
-func digit(r rune) bool { return '0' <= r && r <= '9' }
+func isDigit(r rune) bool { return '0' <= r && r <= '9' }
 
-// lower writes s in lower case to buf, cut to maxTerm.
-func lower(s string, buf *[]byte) {
+// lowerInto writes s in lower case to buf, truncated to maxTerm.
+func lowerInto(s string, buf *[]byte) {
 	b := (*buf)[:0]
 	for i := 0; i < len(s) && len(b) < maxTerm; {
-		r, size := decode(s[i:])
+		r, size := decodeRune(s[i:])
 		if r < utf8.RuneSelf {
 			if 'A' <= r && r <= 'Z' {
 				r += 'a' - 'A'

@@ -59,14 +59,14 @@ func TestServersThatDoNotWork(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, spec, ws := fake(t, tt.program)
-			err := s.ask(t.Context(), "a.go", spec, question)
+			err := s.askServer(t.Context(), "a.go", spec, question)
 			if fault.Of(err) != fault.Unavailable || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("got %v, want %q", err, tt.want)
 			}
 			// It was tried twice. Now it is left alone for a while, which shall not be over
 			// before the question is asked.
 			rest(t, s, spec)
-			if err := s.ask(t.Context(), "a.go", spec, question); fault.Of(err) != fault.Unavailable || !strings.Contains(err.Error(), "ended 2 times in a row") {
+			if err := s.askServer(t.Context(), "a.go", spec, question); fault.Of(err) != fault.Unavailable || !strings.Contains(err.Error(), "ended 2 times in a row") {
 				t.Errorf("then %v", err)
 			}
 			if err := s.Close(t.Context()); err != nil {
@@ -88,7 +88,7 @@ func TestServersThatDoNotWork(t *testing.T) {
 // rest makes the pause after a server has failed twice as long as one could wish.
 func rest(t *testing.T, s *Set, spec *server) {
 	t.Helper()
-	sl, err := s.slot(spec)
+	sl, err := s.slotFor(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func rest(t *testing.T, s *Set, spec *server) {
 // follow are told, until it is tried again.
 func TestAServerThatHangsAtItsStart(t *testing.T) {
 	s, spec, ws := fake(t, "#!/bin/sh\necho started >> starts\nexec sleep 600\n")
-	s.greet = time.Second
+	s.startTimeout = time.Second
 	const want = "the language server for fake did not answer within 1s when it was started; it is tried again in "
 	starts := func() int {
 		data, err := fs.ReadFile(ws.FS(), "starts")
@@ -116,17 +116,17 @@ func TestAServerThatHangsAtItsStart(t *testing.T) {
 		return strings.Count(string(data), "started")
 	}
 	for try := 1; try <= 2; try++ {
-		if err := s.ask(t.Context(), "a.go", spec, question); fault.Of(err) != fault.Unavailable || !strings.Contains(err.Error(), want) {
+		if err := s.askServer(t.Context(), "a.go", spec, question); fault.Of(err) != fault.Unavailable || !strings.Contains(err.Error(), want) {
 			t.Fatalf("got %v, want %q", err, want)
 		}
-		sl, err := s.slot(spec)
+		sl, err := s.slotFor(spec)
 		if err != nil {
 			t.Fatal(err)
 		}
 		sl.mu.Lock()
 		sl.next = time.Now().Add(time.Hour) // not over before the next question
 		sl.mu.Unlock()
-		if err := s.ask(t.Context(), "a.go", spec, question); fault.Of(err) != fault.Unavailable || !strings.Contains(err.Error(), want) {
+		if err := s.askServer(t.Context(), "a.go", spec, question); fault.Of(err) != fault.Unavailable || !strings.Contains(err.Error(), want) {
 			t.Errorf("then %v", err)
 		}
 		if n := starts(); n > try {
@@ -143,7 +143,7 @@ func TestAServerThatHangsAtItsStart(t *testing.T) {
 func TestAServerThatDoesNotRead(t *testing.T) {
 	s, spec, ws := fake(t, reads+"answer(read(), {'capabilities': {}})\nwhile read().get('method') != 'textDocument/hover': pass\ntime.sleep(600)\n")
 	ctx, cancel := context.WithCancel(t.Context())
-	err := s.ask(ctx, "a.go", spec, func(ctx context.Context, c *client, _ *document) error {
+	err := s.askServer(ctx, "a.go", spec, func(ctx context.Context, c *client, _ *document) error {
 		cancel()
 		return question(ctx, c, nil)
 	})
@@ -154,7 +154,7 @@ func TestAServerThatDoesNotRead(t *testing.T) {
 		if _, err := ws.WriteFile(t.Context(), "a.go", []byte("package a\n"+strings.Repeat("// long\n", 20000+i)), nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Touch(t.Context(), "a.go"); err != nil {
+		if err := s.NotifyChanged(t.Context(), "a.go"); err != nil {
 			t.Errorf("touch: %v", err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Diagnostic is something that a server found wrong with a file.
+// A Diagnostic is a finding of a language server in a file.
 type Diagnostic struct {
 	Line     int    `json:"line"`
 	Col      int    `json:"col"`
@@ -19,28 +19,28 @@ type Diagnostic struct {
 
 var severities = []string{"error", "error", "warning", "information", "hint"}
 
-// Diagnostics returns what is wrong with a file as it is now. It waits for the
-// server to have looked at this very text, as long as ctx lasts.
+// Diagnostics returns the findings for the present content of a file. It waits until the
+// server has analysed this version, at most until ctx ends.
 func (s *Set) Diagnostics(ctx context.Context, name string) (list []Diagnostic, err error) {
-	sp, err := spec(name)
+	sp, err := serverFor(name)
 	if err != nil {
 		return nil, err
 	}
-	err = s.ask(ctx, name, sp, func(ctx context.Context, c *client, doc *document) error {
-		found, err := c.diagnose(ctx, name, doc)
+	err = s.askServer(ctx, name, sp, func(ctx context.Context, c *client, doc *document) error {
+		found, err := c.collectDiagnostics(ctx, name, doc)
 		if err != nil {
 			return err
 		}
 		list = make([]Diagnostic, 0, len(found))
 		for _, w := range found {
-			list = append(list, diagnostic(doc.text, w))
+			list = append(list, convertDiagnostic(doc.text, w))
 		}
 		return nil
 	})
 	return list, err
 }
 
-func diagnostic(text []byte, w wireDiagnostic) Diagnostic {
+func convertDiagnostic(text []byte, w wireDiagnostic) Diagnostic {
 	d := Diagnostic{Source: w.Source, Message: strings.TrimSpace(w.Message), Severity: "error"}
 	d.Line, d.Col = fromWire(text, w.Range.Start)
 	if w.Severity > 0 && w.Severity < len(severities) {
@@ -56,8 +56,9 @@ func diagnostic(text []byte, w wireDiagnostic) Diagnostic {
 	return d
 }
 
-// diagnose asks where the server can be asked, and else waits to be told.
-func (c *client) diagnose(ctx context.Context, name string, doc *document) ([]wireDiagnostic, error) {
+// collectDiagnostics pulls diagnostics if the server supports that, else it waits for a
+// publication.
+func (c *client) collectDiagnostics(ctx context.Context, name string, doc *document) ([]wireDiagnostic, error) {
 	uri := uriOf(c.root, name)
 	if len(c.caps.Diagnostic) > 0 && string(c.caps.Diagnostic) != "null" && string(c.caps.Diagnostic) != "false" {
 		var report struct {
@@ -68,9 +69,9 @@ func (c *client) diagnose(ctx context.Context, name string, doc *document) ([]wi
 	}
 	for {
 		c.stateMu.Lock()
-		set, changed := c.found[uri], c.eased
+		set, changed := c.found[uri], c.stateChanged
 		c.stateMu.Unlock()
-		var quiet <-chan time.Time // since the last publication that may be of this text
+		var quiet <-chan time.Time // time since the last publication that may be for this version
 		switch {
 		case set == nil:
 		case set.version >= doc.version:
@@ -83,7 +84,7 @@ func (c *client) diagnose(ctx context.Context, name string, doc *document) ([]wi
 			return set.list, nil
 		case <-changed:
 		case <-c.done:
-			return nil, c.dead("textDocument/publishDiagnostics", c.reason())
+			return nil, c.diedError("textDocument/publishDiagnostics", c.endReason())
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

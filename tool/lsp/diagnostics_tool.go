@@ -11,7 +11,7 @@ import (
 	"github.com/croft-run/croft/tool"
 )
 
-// diagnosticsTime is how long a server may take to look at a file.
+// diagnosticsTime bounds the analysis of a file.
 const diagnosticsTime = 60 * time.Second
 
 type diagnosticsOutput struct {
@@ -27,7 +27,7 @@ func (o diagnosticsOutput) Text() string {
 	fmt.Fprintf(&b, "%d diagnostic(s) for %s:\n", len(o.Diagnostics), o.Path)
 	for _, d := range o.Diagnostics {
 		fmt.Fprintf(&b, "%s:%d:%d: %s: %s", o.Path, d.Line, d.Col, d.Severity, d.Message)
-		if rule := d.rule(); rule != "" {
+		if rule := d.ruleName(); rule != "" {
 			b.WriteString(" (" + rule + ")")
 		}
 		b.WriteByte('\n')
@@ -35,14 +35,14 @@ func (o diagnosticsOutput) Text() string {
 	return b.String()
 }
 
-func diagnostics() *tool.Tool {
-	return ask("diagnostics", "Show the errors and warnings of a file as it is now.", fileInput.check,
+func diagnosticsTool() *tool.Tool {
+	return newQueryTool("diagnostics", "Show the errors and warnings for the present content of a file.", fileInput.resolveFile,
 		func(ctx context.Context, s *Set, name string, _ fileInput) (diagnosticsOutput, error) {
 			bounded, cancel := context.WithTimeout(ctx, diagnosticsTime)
 			defer cancel()
 			list, err := s.Diagnostics(bounded, name)
 			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-				return diagnosticsOutput{}, tool.Errorf(fault.DeadlineExceeded, "the language server said nothing about %s within %v", name, diagnosticsTime)
+				return diagnosticsOutput{}, tool.Errorf(fault.DeadlineExceeded, "the language server did not analyse %s within %v", name, diagnosticsTime)
 			}
 			return diagnosticsOutput{Path: name, Diagnostics: list}, err
 		})

@@ -12,11 +12,11 @@ type fileInput struct {
 	FilePath string `json:"file_path" jsonschema:"path of the file" croft:"path"`
 }
 
-func (in fileInput) check(ctx context.Context, c *tool.Call) (string, error) {
+func (in fileInput) resolveFile(ctx context.Context, c *tool.Call) (string, error) {
 	return fileName(ctx, c, in.FilePath)
 }
 
-// A symbols is the answer of tools that list symbols.
+// symbols is the answer of tools that list symbols.
 type symbols struct {
 	Symbols []Symbol `json:"symbols"`
 
@@ -25,8 +25,8 @@ type symbols struct {
 
 func (s symbols) Text() string { return s.text }
 
-func documentSymbols() *tool.Tool {
-	return ask("document_symbols", "List what a file declares, with lines.", fileInput.check,
+func documentSymbolsTool() *tool.Tool {
+	return newQueryTool("document_symbols", "List the declarations of a file, with lines.", fileInput.resolveFile,
 		func(ctx context.Context, s *Set, name string, in fileInput) (symbols, error) {
 			list, err := s.DocumentSymbols(ctx, name)
 			if err != nil {

@@ -192,7 +192,7 @@ func TestServerFollowsEdits(t *testing.T) {
 	}
 	// A file that the server does not have open, told by Touch.
 	write(t, dir, "util/more.go", "package util\n\nfunc More() int { return Nothing() }\n")
-	if err := s.Touch(t.Context(), "util/more.go"); err != nil {
+	if err := s.NotifyChanged(t.Context(), "util/more.go"); err != nil {
 		t.Fatal(err)
 	}
 	write(t, dir, "util/add.go", "package util\n\nfunc Add(a, b int) int { return More() + \"x\" }\n")
@@ -224,21 +224,21 @@ func TestServerComesBack(t *testing.T) {
 		c.cancel()
 		<-c.done
 	}
-	first := s.clients()[0]
+	first := s.runningClients()[0]
 	die(first)
 	got, err := s.Definition(t.Context(), "util/add.go", 6, 32)
 	if err != nil || len(got) != 1 {
 		t.Fatalf("definition after the server died = %v, %v", got, err)
 	}
-	if s.clients()[0] == first {
+	if s.runningClients()[0] == first {
 		t.Error("the dead server still answers")
 	}
-	sl, err := s.slot(serverOf("go"))
+	sl, err := s.slotFor(serverOf("go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		c := s.clients()
+		c := s.runningClients()
 		if len(c) == 0 {
 			break
 		}
@@ -285,12 +285,12 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("unknown language: %v", err)
 	}
 	none := &server{name: "none", commands: [][]string{{"no-such-server"}, {"nor-this"}}, install: "nothing"}
-	err = s.ask(t.Context(), "main.go", none, nil)
+	err = s.askServer(t.Context(), "main.go", none, nil)
 	if !errors.Is(err, fault.Unavailable) || !strings.HasPrefix(err.Error(), "no-such-server or nor-this not found on PATH") {
 		t.Errorf("no server: %v", err)
 	}
 	broken := &server{name: "broken", commands: [][]string{{"sh", "-c", "'echo why >&2; exit 3'"}}}
-	err = s.ask(t.Context(), "main.go", broken, nil)
+	err = s.askServer(t.Context(), "main.go", broken, nil)
 	if !errors.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "it said: why") {
 		t.Errorf("broken server: %v", err)
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// lineOf returns a line of a text, from 0, without its ending, and where it
-// begins; false where there is no such line.
+// lineOf returns a line of a text, counted from 0, without its ending, and its byte offset;
+// false if there is no such line.
 func lineOf(text []byte, line int) (content []byte, start int, ok bool) {
 	for ; line > 0; line-- {
 		i := bytes.IndexByte(text[start:], '\n')
@@ -26,14 +26,14 @@ func lineOf(text []byte, line int) (content []byte, start int, ok bool) {
 	return bytes.TrimSuffix(content, []byte{'\r'}), start, line == 0
 }
 
-func units(r rune) int {
+func utf16Units(r rune) int {
 	if r > 0xffff {
 		return 2
 	}
 	return 1
 }
 
-// toWire converts a line and a column of characters, both from 1.
+// toWire converts a line and a column in characters, both from 1, to a protocol position.
 func toWire(text []byte, line, col int) (wirePosition, error) {
 	content, _, ok := lineOf(text, line-1)
 	if !ok {
@@ -50,14 +50,14 @@ func toWire(text []byte, line, col int) (wirePosition, error) {
 	wire := 0
 	for rest := content[:at]; len(rest) > 0; {
 		r, size := utf8.DecodeRune(rest)
-		wire += units(r)
+		wire += utf16Units(r)
 		rest = rest[size:]
 	}
 	return wirePosition{line - 1, wire}, nil
 }
 
-// fromWire converts to a line and a column of characters, both from 1. A position
-// behind the end of its line is the end, as the protocol has it.
+// fromWire converts a protocol position to a line and a column in characters, both from 1.
+// A position after the end of its line is the end, by the protocol.
 func fromWire(text []byte, p wirePosition) (line, col int) {
 	content, _, ok := lineOf(text, p.Line)
 	if !ok {
@@ -66,14 +66,14 @@ func fromWire(text []byte, p wirePosition) (line, col int) {
 	col = 1
 	for n := 0; n < p.Character && len(content) > 0; col++ {
 		r, size := utf8.DecodeRune(content)
-		n += units(r)
+		n += utf16Units(r)
 		content = content[size:]
 	}
 	return p.Line + 1, col
 }
 
-// offset converts to a byte of the text.
-func offset(text []byte, p wirePosition) (int, error) {
+// byteOffset converts a protocol position to a byte offset.
+func byteOffset(text []byte, p wirePosition) (int, error) {
 	content, start, ok := lineOf(text, p.Line)
 	if !ok {
 		if p.Character == 0 && p.Line == bytes.Count(text, []byte{'\n'})+1 {
@@ -84,14 +84,14 @@ func offset(text []byte, p wirePosition) (int, error) {
 	at := 0
 	for n := 0; n < p.Character && at < len(content); {
 		r, size := utf8.DecodeRune(content[at:])
-		n += units(r)
+		n += utf16Units(r)
 		at += size
 	}
 	return start + at, nil
 }
 
-// applyEdits applies the edits of a server to a text. They all refer to the text
-// before; two at one place are inserted in their order.
+// applyEdits applies the edits of a server to a text. All positions refer to the text
+// before; insertions at one position keep their order.
 func applyEdits(text []byte, edits []textEdit) ([]byte, error) {
 	type splice struct {
 		start, end, order int
@@ -99,11 +99,11 @@ func applyEdits(text []byte, edits []textEdit) ([]byte, error) {
 	}
 	list := make([]splice, len(edits))
 	for i, e := range edits {
-		start, err := offset(text, e.Range.Start)
+		start, err := byteOffset(text, e.Range.Start)
 		if err != nil {
 			return nil, err
 		}
-		end, err := offset(text, e.Range.End)
+		end, err := byteOffset(text, e.Range.End)
 		if err != nil {
 			return nil, err
 		}

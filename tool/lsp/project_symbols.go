@@ -13,18 +13,18 @@ const maxSymbols = 100
 
 type projectInput struct {
 	Query    string `json:"query" jsonschema:"a name, or part of one" croft:"name"`
-	FilePath string `json:"file_path" jsonschema:"any file of the project: it says which language server to ask" croft:"path"`
+	FilePath string `json:"file_path" jsonschema:"any file of the project; its extension selects the language server" croft:"path"`
 }
 
-func (in projectInput) check(ctx context.Context, c *tool.Call) (string, error) {
+func (in projectInput) resolveFile(ctx context.Context, c *tool.Call) (string, error) {
 	if strings.TrimSpace(in.Query) == "" {
 		return "", tool.Errorf(fault.InvalidArgument, "query is required")
 	}
 	return fileName(ctx, c, in.FilePath)
 }
 
-func projectSymbols() *tool.Tool {
-	return ask("project_symbols", "Find symbols of the whole project by name. For words and descriptions use search_code.", projectInput.check,
+func projectSymbolsTool() *tool.Tool {
+	return newQueryTool("project_symbols", "Find symbols of the whole project by name. For words and descriptions use search_code.", projectInput.resolveFile,
 		func(ctx context.Context, s *Set, name string, in projectInput) (symbols, error) {
 			list, err := s.WorkspaceSymbols(ctx, name, in.Query)
 			if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Location is a place in a file of the workspace, or, where Outside, in one that
-// only the server sees, such as the standard library.
+// A Location is a position in a file of the workspace or, if Outside, in a file that only
+// the server sees, such as the standard library.
 type Location struct {
 	Path    string `json:"path"`
 	Line    int    `json:"line"`
@@ -21,18 +21,19 @@ type Location struct {
 	Outside bool   `json:"outside,omitempty"`
 }
 
-// A Symbol is something that is declared.
+// A Symbol is a declaration.
 type Symbol struct {
 	Name      string `json:"name"`
 	Kind      string `json:"kind"`
 	Detail    string `json:"detail,omitempty"`
 	Container string `json:"container,omitempty"`
-	Depth     int    `json:"depth,omitempty"` // in what it is declared
+	Depth     int    `json:"depth,omitempty"` // nesting depth
 	Location
 }
 
-// spec returns the server for a file, or the error that there is none.
-func spec(name string) (*server, error) {
+// serverFor returns the server for a file, or an error if there is no server for its
+// extension.
+func serverFor(name string) (*server, error) {
 	s, _ := languageOf(name)
 	if s == nil {
 		return nil, &Error{fmt.Sprintf("LSP not configured for %s files", path.Ext(name)), fault.Unsupported}
@@ -40,13 +41,13 @@ func spec(name string) (*server, error) {
 	return s, nil
 }
 
-// at runs a question about a place in a file.
-func (s *Set) at(ctx context.Context, name string, line, col int, method string, more map[string]any, result any, then func(ctx context.Context, c *client) error) error {
-	sp, err := spec(name)
+// askPosition sends a request about a position in a file.
+func (s *Set) askPosition(ctx context.Context, name string, line, col int, method string, more map[string]any, result any, then func(ctx context.Context, c *client) error) error {
+	sp, err := serverFor(name)
 	if err != nil {
 		return err
 	}
-	return s.ask(ctx, name, sp, func(ctx context.Context, c *client, doc *document) error {
+	return s.askServer(ctx, name, sp, func(ctx context.Context, c *client, doc *document) error {
 		pos, err := toWire(doc.text, line, col)
 		if err != nil {
 			return err
@@ -62,30 +63,30 @@ func (s *Set) at(ctx context.Context, name string, line, col int, method string,
 	})
 }
 
-// Definition returns where what is at a place is defined.
+// Definition returns the definitions of the symbol at a position.
 func (s *Set) Definition(ctx context.Context, name string, line, col int) (list []Location, err error) {
 	var found wireLocations
-	err = s.at(ctx, name, line, col, "textDocument/definition", nil, &found, func(ctx context.Context, c *client) error {
-		list, err = c.locations(ctx, found)
+	err = s.askPosition(ctx, name, line, col, "textDocument/definition", nil, &found, func(ctx context.Context, c *client) error {
+		list, err = c.convertLocations(ctx, found)
 		return err
 	})
-	return list, unknown(err)
+	return list, emptyIfNotFound(err)
 }
 
-// References returns where what is at a place is used, its declaration included.
+// References returns the uses of the symbol at a position, with its declaration.
 func (s *Set) References(ctx context.Context, name string, line, col int) (list []Location, err error) {
 	var found wireLocations
 	more := map[string]any{"context": map[string]any{"includeDeclaration": true}}
-	err = s.at(ctx, name, line, col, "textDocument/references", more, &found, func(ctx context.Context, c *client) error {
-		list, err = c.locations(ctx, found)
+	err = s.askPosition(ctx, name, line, col, "textDocument/references", more, &found, func(ctx context.Context, c *client) error {
+		list, err = c.convertLocations(ctx, found)
 		return err
 	})
-	return list, unknown(err)
+	return list, emptyIfNotFound(err)
 }
 
-// unknown makes a server's refusal an empty answer: gopls and others answer an
-// error where there is nothing at a place.
-func unknown(err error) error {
+// emptyIfNotFound turns error responses that mean "no symbol here" into an empty result:
+// gopls and other servers return an error then.
+func emptyIfNotFound(err error) error {
 	var refused *rpcError
 	if errors.As(err, &refused) && refused.Code != codeMethodNotFound {
 		for _, words := range []string{"no identifier found", "no object", "no symbol", "not an identifier", "no type info", "no referenceable"} {
@@ -98,16 +99,16 @@ func unknown(err error) error {
 	return err
 }
 
-// Hover returns what the server says about what is at a place, "" for nothing.
+// Hover returns the hover text at a position, "" if there is none.
 func (s *Set) Hover(ctx context.Context, name string, line, col int) (text string, err error) {
 	var found struct {
 		Contents json.RawMessage `json:"contents"`
 	}
-	err = s.at(ctx, name, line, col, "textDocument/hover", nil, &found, func(context.Context, *client) error { return nil })
-	return hoverText(found.Contents), unknown(err)
+	err = s.askPosition(ctx, name, line, col, "textDocument/hover", nil, &found, func(context.Context, *client) error { return nil })
+	return hoverText(found.Contents), emptyIfNotFound(err)
 }
 
-// hoverText takes the three forms that the protocol has had.
+// hoverText decodes the three forms of hover content that the protocol has had.
 func hoverText(data json.RawMessage) string {
 	var text string
 	if json.Unmarshal(data, &text) == nil {
@@ -136,8 +137,8 @@ func hoverText(data json.RawMessage) string {
 	return strings.Join(parts, "\n\n")
 }
 
-// locations converts what a server found; texts are read once.
-func (c *client) locations(ctx context.Context, found wireLocations) ([]Location, error) {
+// convertLocations converts locations of a server; each file is read once.
+func (c *client) convertLocations(ctx context.Context, found wireLocations) ([]Location, error) {
 	texts := map[string][]byte{}
 	list := make([]Location, 0, len(found))
 	for _, w := range found {
@@ -145,7 +146,7 @@ func (c *client) locations(ctx context.Context, found wireLocations) ([]Location
 		if w.TargetURI != "" {
 			uri, rng = w.TargetURI, w.TargetRange
 		}
-		loc, err := c.location(ctx, texts, uri, rng.Start)
+		loc, err := c.convertLocation(ctx, texts, uri, rng.Start)
 		if err != nil {
 			return nil, err
 		}
@@ -154,7 +155,7 @@ func (c *client) locations(ctx context.Context, found wireLocations) ([]Location
 	return list, nil
 }
 
-func (c *client) location(ctx context.Context, texts map[string][]byte, uri string, pos wirePosition) (Location, error) {
+func (c *client) convertLocation(ctx context.Context, texts map[string][]byte, uri string, pos wirePosition) (Location, error) {
 	name, inside := nameOf(c.root, uri)
 	loc := Location{Path: name, Line: pos.Line + 1, Col: pos.Character + 1, Outside: !inside}
 	if !inside {
@@ -163,7 +164,7 @@ func (c *client) location(ctx context.Context, texts map[string][]byte, uri stri
 	text, ok := texts[name]
 	if !ok {
 		var err error
-		if text, err = c.text(ctx, name); err != nil && (ctx.Err() != nil || fault.Of(err) != fault.NotFound) {
+		if text, err = c.documentText(ctx, name); err != nil && (ctx.Err() != nil || fault.Of(err) != fault.NotFound) {
 			return loc, err
 		}
 		texts[name] = text
@@ -176,26 +177,26 @@ func (c *client) location(ctx context.Context, texts map[string][]byte, uri stri
 	return loc, nil
 }
 
-// DocumentSymbols returns what a file declares.
+// DocumentSymbols returns the declarations of a file.
 func (s *Set) DocumentSymbols(ctx context.Context, name string) (list []Symbol, err error) {
-	sp, err := spec(name)
+	sp, err := serverFor(name)
 	if err != nil {
 		return nil, err
 	}
-	err = s.ask(ctx, name, sp, func(ctx context.Context, c *client, doc *document) error {
+	err = s.askServer(ctx, name, sp, func(ctx context.Context, c *client, doc *document) error {
 		var found []wireSymbol
 		params := map[string]any{"textDocument": map[string]any{"uri": uriOf(c.root, name)}}
 		if err := c.call(ctx, "textDocument/documentSymbol", params, &found); err != nil {
 			return err
 		}
 		list = nil
-		flatten(&list, found, name, doc.text, "", 0)
+		flattenSymbols(&list, found, name, doc.text, "", 0)
 		return nil
 	})
-	return list, unknown(err)
+	return list, emptyIfNotFound(err)
 }
 
-func flatten(list *[]Symbol, found []wireSymbol, name string, text []byte, container string, depth int) {
+func flattenSymbols(list *[]Symbol, found []wireSymbol, name string, text []byte, container string, depth int) {
 	const deepest = 50
 	for _, w := range found {
 		pos := w.SelectionRange.Start
@@ -208,23 +209,23 @@ func flatten(list *[]Symbol, found []wireSymbol, name string, text []byte, conta
 			Location: Location{Path: name, Line: line, Col: col},
 		})
 		if depth < deepest {
-			flatten(list, w.Children, name, text, w.Name, depth+1)
+			flattenSymbols(list, w.Children, name, text, w.Name, depth+1)
 		}
 	}
 }
 
-// WorkspaceSymbols returns what in the workspace matches a query, as the server
-// of a language sees it: that of the file name, such as "x.go".
+// WorkspaceSymbols returns the declarations in the workspace that match a query. The file
+// name, such as "x.go", selects the server.
 func (s *Set) WorkspaceSymbols(ctx context.Context, name, query string) (list []Symbol, err error) {
-	sp, err := spec(name)
+	sp, err := serverFor(name)
 	if err != nil {
 		return nil, err
 	}
 	open := ""
 	if _, serr := s.ws.Stat(ctx, name, nil); serr == nil {
-		open = name // some servers know a project only once a file of it is open
+		open = name // some servers load a project only once a file of it is open
 	}
-	err = s.ask(ctx, open, sp, func(ctx context.Context, c *client, _ *document) error {
+	err = s.askServer(ctx, open, sp, func(ctx context.Context, c *client, _ *document) error {
 		var found []wireSymbol
 		if err := c.call(ctx, "workspace/symbol", map[string]any{"query": query}, &found); err != nil {
 			return err
@@ -232,7 +233,7 @@ func (s *Set) WorkspaceSymbols(ctx context.Context, name, query string) (list []
 		list = nil
 		texts := map[string][]byte{}
 		for _, w := range found {
-			loc, err := c.location(ctx, texts, w.Location.URI, w.Location.Range.Start)
+			loc, err := c.convertLocation(ctx, texts, w.Location.URI, w.Location.Range.Start)
 			if err != nil {
 				return err
 			}
@@ -240,5 +241,5 @@ func (s *Set) WorkspaceSymbols(ctx context.Context, name, query string) (list []
 		}
 		return nil
 	})
-	return list, unknown(err)
+	return list, emptyIfNotFound(err)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A FileEdit is what a rename does to one file.
+// A FileEdit is the change of one file by a rename.
 type FileEdit struct {
 	Path   string
 	Edits  int
@@ -22,18 +22,18 @@ type FileEdit struct {
 	After  []byte
 }
 
-// Rename returns what renaming what is at a place would change, sorted by path;
-// nothing where it can't be renamed.
+// Rename returns the changes of renaming the symbol at a position, sorted by path; none if
+// it can't be renamed.
 func (s *Set) Rename(ctx context.Context, name string, line, col int, newName string) (list []FileEdit, err error) {
 	var found *workspaceEdit
 	more := map[string]any{"newName": newName}
-	err = s.at(ctx, name, line, col, "textDocument/rename", more, &found, func(ctx context.Context, c *client) error {
+	err = s.askPosition(ctx, name, line, col, "textDocument/rename", more, &found, func(ctx context.Context, c *client) error {
 		list, err = c.fileEdits(ctx, found)
 		return err
 	})
 	var refused *rpcError
 	if errors.As(err, &refused) {
-		if unknown(err) == nil {
+		if emptyIfNotFound(err) == nil {
 			return nil, nil
 		}
 		return nil, &Error{"rename_symbol: " + refused.Message, fault.InvalidArgument}
@@ -41,7 +41,7 @@ func (s *Set) Rename(ctx context.Context, name string, line, col int, newName st
 	return list, err
 }
 
-// fileEdits applies the edits of a server to the texts that it saw.
+// fileEdits applies the edits of a server to the texts that the server has.
 func (c *client) fileEdits(ctx context.Context, edit *workspaceEdit) ([]FileEdit, error) {
 	if edit == nil {
 		return nil, nil
@@ -68,7 +68,7 @@ func (c *client) fileEdits(ctx context.Context, edit *workspaceEdit) ([]FileEdit
 		if !inside {
 			return nil, &Error{fmt.Sprintf("rename_symbol: it would change %s, which is outside the workspace", name), fault.SandboxViolation}
 		}
-		before, err := c.text(ctx, name)
+		before, err := c.documentText(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -82,14 +82,14 @@ func (c *client) fileEdits(ctx context.Context, edit *workspaceEdit) ([]FileEdit
 	return list, nil
 }
 
-// undoTime is how long it may take to put files back.
+// undoTime bounds restoring files.
 const undoTime = 30 * time.Second
 
-// Apply writes a rename: all files, or none. A file that is no longer what the
-// server saw is a Conflict. The digests are of the files after.
+// Apply writes a rename: all files, or none. A file that has changed since the server read
+// it is a Conflict. It returns the new digests by path.
 func (s *Set) Apply(ctx context.Context, list []FileEdit) (digests map[string]string, err error) {
 	digests = map[string]string{}
-	for _, f := range list { // before anything is written
+	for _, f := range list { // check all files before the first write
 		now, err := readText(ctx, s.ws, f.Path)
 		if err != nil {
 			return nil, err
@@ -101,7 +101,7 @@ func (s *Set) Apply(ctx context.Context, list []FileEdit) (digests map[string]st
 	for i, f := range list {
 		res, err := s.ws.Write(ctx, f.Path, bytes.NewReader(f.After), &workspace.WriteOptions{IfMatch: driver.DigestBytes(f.Before)})
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("lsp: apply to %s: %w", f.Path, err), s.undo(ctx, list[:i]))
+			return nil, errors.Join(fmt.Errorf("lsp: apply to %s: %w", f.Path, err), s.undoWrites(ctx, list[:i]))
 		}
 		digests[f.Path] = res.Digest
 	}
@@ -109,12 +109,12 @@ func (s *Set) Apply(ctx context.Context, list []FileEdit) (digests map[string]st
 	for i, f := range list {
 		names[i] = f.Path
 	}
-	_ = s.Touch(ctx, names...) // a server that can not be told is dead, which the next question finds
+	_ = s.NotifyChanged(ctx, names...) // a failure means a dead server, which the next request restarts
 	return digests, nil
 }
 
-// undo puts back what was written, unless someone changed it since.
-func (s *Set) undo(ctx context.Context, list []FileEdit) error {
+// undoWrites restores written files, except files that have changed since.
+func (s *Set) undoWrites(ctx context.Context, list []FileEdit) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
 	var errs []error

@@ -16,7 +16,7 @@ type renameInput struct {
 	Line     int    `json:"line" jsonschema:"line, counted from 1"`
 	Col      int    `json:"col" jsonschema:"column, counted in characters from 1"`
 	NewName  string `json:"new_name" jsonschema:"the new name"`
-	Apply    bool   `json:"apply,omitempty" jsonschema:"write the change to all files, or to none where one can not be written; default is only to show it"`
+	Apply    bool   `json:"apply,omitempty" jsonschema:"write the change to all files, or to none if one can't be written; default is only to show it"`
 }
 
 type renameFile struct {
@@ -34,15 +34,15 @@ type renameOutput struct {
 
 func (o renameOutput) Text() string { return o.text }
 
-func renameSymbol() *tool.Tool {
-	spec := toolSpec("rename_symbol", "Rename the symbol at a place everywhere in the project. Shows the diff; with apply it is written, all files or none. The file must have been read before.")
+func renameSymbolTool() *tool.Tool {
+	spec := toolSpec("rename_symbol", "Rename the symbol at a position in the whole project. Shows the diff; with apply it is written, all files or none. The file must have been read before.")
 	spec.ReadOnly, spec.Idempotent, spec.Destructive = false, false, true
-	return tool.New(spec, rename)
+	return tool.New(spec, renameSymbol)
 }
 
-func rename(ctx context.Context, c *tool.Call, in renameInput) (renameOutput, error) {
-	at := place{in.FilePath, in.Line, in.Col}
-	name, err := at.check(ctx, c)
+func renameSymbol(ctx context.Context, c *tool.Call, in renameInput) (renameOutput, error) {
+	at := position{in.FilePath, in.Line, in.Col}
+	name, err := at.resolveFile(ctx, c)
 	if err != nil {
 		return renameOutput{}, err
 	}
@@ -52,7 +52,7 @@ func rename(ctx context.Context, c *tool.Call, in renameInput) (renameOutput, er
 	if err := c.CheckSeen(ctx, "rename from", in.FilePath); err != nil {
 		return renameOutput{}, err
 	}
-	s, err := of(c)
+	s, err := serversOf(c)
 	if err != nil {
 		return renameOutput{}, err
 	}
@@ -70,17 +70,17 @@ func rename(ctx context.Context, c *tool.Call, in renameInput) (renameOutput, er
 	}
 	note := ""
 	if in.Apply {
-		if note, err = s.write(ctx, c, list); err != nil {
+		if note, err = s.applyRename(ctx, c, list); err != nil {
 			return renameOutput{}, err
 		}
 		out.Applied = true
 	}
-	out.text = out.tell(in.NewName) + note
+	out.text = out.describe(in.NewName) + note
 	return out, nil
 }
 
-// write applies a rename and notes what the agent knows of the files now.
-func (s *Set) write(ctx context.Context, c *tool.Call, list []FileEdit) (string, error) {
+// applyRename applies a rename and records the new content as read.
+func (s *Set) applyRename(ctx context.Context, c *tool.Call, list []FileEdit) (string, error) {
 	if _, err := s.Apply(ctx, list); err != nil {
 		return "", err
 	}
@@ -89,7 +89,7 @@ func (s *Set) write(ctx context.Context, c *tool.Call, list []FileEdit) (string,
 		names = append(names, f.Path)
 		seen, ok := c.Seen(f.Path)
 		if ok && seen.Digest == driver.DigestBytes(f.Before) && sameLines(f) {
-			c.Mark(f.Path, f.After, seen.Spans...)
+			c.RecordRead(f.Path, f.After, seen.Spans...)
 		}
 	}
 	return c.AfterEdit(ctx, names...), nil
@@ -99,7 +99,7 @@ func sameLines(f FileEdit) bool {
 	return strings.Count(string(f.Before), "\n") == strings.Count(string(f.After), "\n")
 }
 
-func (o renameOutput) tell(newName string) string {
+func (o renameOutput) describe(newName string) string {
 	var b strings.Builder
 	would, next := "would touch", "Review the diff below; apply via Edit once approved, or call again with apply=true:"
 	if o.Applied {

@@ -15,46 +15,46 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Set has the language servers of one workspace. It is made by New, starts
-// nothing before it is asked, and is safe for concurrent use. Close ends it.
+// A Set has the language servers of one workspace. It starts a server at the first request
+// for its language, and is safe for concurrent use.
 type Set struct {
-	ws    *workspace.Workspace
-	idle  time.Duration
-	greet time.Duration  // for a server to answer when it is started
-	wg    sync.WaitGroup // the watch and the reaper
+	ws           *workspace.Workspace
+	idle         time.Duration
+	startTimeout time.Duration  // for the initialize response
+	wg           sync.WaitGroup // the watch and the idle timer
 
 	mu     sync.Mutex
 	slots  map[string]*slot   // by language; guarded by mu
 	watch  workspace.Watcher  // nil before the first server; guarded by mu
-	cancel context.CancelFunc // of the watch and the reaper, once they run; guarded by mu
+	cancel context.CancelFunc // of the watch and the idle timer; guarded by mu
 	closed bool               // guarded by mu
 }
 
-// A slot is the place of one language's server.
+// A slot holds the server of one language.
 type slot struct {
 	spec    *server
-	running atomic.Pointer[client] // client, for those who do not wait while one is started or ended
+	running atomic.Pointer[client] // client, readable without mu
 
 	mu       sync.Mutex // held while the server is started or ended
-	client   *client    // nil where none runs; set by setLocked; guarded by mu
+	client   *client    // nil if none runs; set by setLocked; guarded by mu
 	settled  bool       // guarded by mu
-	failures int        // deaths in a row, soon after the start; guarded by mu
-	hung     bool       // at the last start it said nothing; guarded by mu
-	next     time.Time  // no start before; guarded by mu
-	users    int        // questions under way; guarded by mu
-	last     time.Time  // when the last question ended; guarded by mu
+	failures int        // consecutive early deaths; guarded by mu
+	hung     bool       // the last start timed out; guarded by mu
+	next     time.Time  // backoff: earliest next start; guarded by mu
+	users    int        // running requests; guarded by mu
+	last     time.Time  // end of the last request; guarded by mu
 }
 
-// New returns the servers of a workspace. Servers that nobody asks for the given
-// time are ended; 0 is ten minutes.
+// New returns the Set of a workspace. Servers without requests for the idle time are
+// stopped; 0 is ten minutes.
 func New(ws *workspace.Workspace, idle time.Duration) *Set {
 	if idle == 0 {
 		idle = idleTime
 	}
-	return &Set{ws: ws, idle: idle, greet: startTime, slots: map[string]*slot{}}
+	return &Set{ws: ws, idle: idle, startTimeout: initTimeout, slots: map[string]*slot{}}
 }
 
-// Close ends all servers.
+// Close stops all servers.
 func (s *Set) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -75,7 +75,7 @@ func (s *Set) Close(ctx context.Context) error {
 	s.wg.Wait()
 	var wg sync.WaitGroup
 	for _, sl := range slots {
-		wg.Go(func() { sl.end(ctx) })
+		wg.Go(func() { sl.stopServer(ctx) })
 	}
 	wg.Wait()
 	if err != nil {
@@ -84,8 +84,8 @@ func (s *Set) Close(ctx context.Context) error {
 	return nil
 }
 
-// end ends the server of a slot.
-func (sl *slot) end(ctx context.Context) {
+// stopServer stops the server of a slot.
+func (sl *slot) stopServer(ctx context.Context) {
 	sl.mu.Lock()
 	defer sl.mu.Unlock()
 	if c := sl.client; c != nil {
@@ -94,15 +94,14 @@ func (sl *slot) end(ctx context.Context) {
 	}
 }
 
-// setLocked notes which server runs.
-// The caller holds sl.mu.
+// setLocked sets the running server. The caller holds sl.mu.
 func (sl *slot) setLocked(c *client) {
 	sl.client = c
 	sl.running.Store(c)
 }
 
-// slot returns the place of a language's server.
-func (s *Set) slot(spec *server) (*slot, error) {
+// slotFor returns the slot of a language's server.
+func (s *Set) slotFor(spec *server) (*slot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -116,25 +115,25 @@ func (s *Set) slot(spec *server) (*slot, error) {
 	return sl, nil
 }
 
-// acquire returns a running server, starting one where there is none.
+// acquire returns the running server of a slot, and starts one if necessary.
 func (s *Set) acquire(ctx context.Context, sl *slot) (*client, error) {
-	if err := s.follow(ctx); err != nil {
+	if err := s.watchWorkspace(ctx); err != nil {
 		return nil, err
 	}
-	for !sl.mu.TryLock() { // another question starts it, which may take its time
+	for !sl.mu.TryLock() { // another request starts the server
 		if err := sleep.For(ctx, startPoll); err != nil {
 			return nil, err
 		}
 	}
 	defer sl.mu.Unlock()
-	if sl.client != nil && !sl.client.alive() {
-		sl.buryLocked()
+	if sl.client != nil && !sl.client.isAlive() {
+		sl.removeDeadLocked()
 	}
 	if sl.client == nil {
 		if wait := time.Until(sl.next); wait > 0 {
-			return nil, sl.restsLocked(wait, s.greet)
+			return nil, sl.backoffErrorLocked(wait, s.startTimeout)
 		}
-		c, err := s.start(ctx, sl)
+		c, err := s.startClient(ctx, sl)
 		if err != nil {
 			return nil, err
 		}
@@ -145,28 +144,26 @@ func (s *Set) acquire(ctx context.Context, sl *slot) (*client, error) {
 	return sl.client, nil
 }
 
-// start starts the server of a slot, and notes where that does not work.
-// The caller holds sl.mu.
-func (s *Set) start(ctx context.Context, sl *slot) (*client, error) {
-	patient, cancel := context.WithTimeout(ctx, s.greet)
+// startClient starts the server of a slot and records a failure. The caller holds sl.mu.
+func (s *Set) startClient(ctx context.Context, sl *slot) (*client, error) {
+	startCtx, cancel := context.WithTimeout(ctx, s.startTimeout)
 	defer cancel()
-	c, err := start(patient, s.ws, sl.spec)
+	c, err := startServer(startCtx, s.ws, sl.spec)
 	sl.hung = false
 	switch {
 	case err == nil:
 	case errors.Is(err, errDied):
-		sl.failedLocked()
-	case patient.Err() != nil && ctx.Err() == nil:
-		// The next question would wait as long, and the one after that.
+		sl.noteFailureLocked()
+	case startCtx.Err() != nil && ctx.Err() == nil:
+		// Without a backoff the next requests would wait as long.
 		sl.hung, sl.next = true, time.Now().Add(hungPause)
-		err = sl.restsLocked(hungPause, s.greet)
+		err = sl.backoffErrorLocked(hungPause, s.startTimeout)
 	}
 	return c, err
 }
 
-// restsLocked says why no server is started.
-// The caller holds sl.mu.
-func (sl *slot) restsLocked(wait, greet time.Duration) error {
+// backoffErrorLocked says why no server is started. The caller holds sl.mu.
+func (sl *slot) backoffErrorLocked(wait, greet time.Duration) error {
 	why := fmt.Sprintf("ended %d times in a row", sl.failures)
 	if sl.hung {
 		why = fmt.Sprintf("did not answer within %v when it was started", greet)
@@ -174,21 +171,20 @@ func (sl *slot) restsLocked(wait, greet time.Duration) error {
 	return &Error{fmt.Sprintf("the language server for %s %s; it is tried again in %v", sl.spec.name, why, wait.Round(time.Second)), fault.Unavailable}
 }
 
-// buryLocked cleans up after a server that died.
-// The caller holds sl.mu.
-func (sl *slot) buryLocked() {
+// removeDeadLocked cleans up after a server that died. The caller holds sl.mu.
+func (sl *slot) removeDeadLocked() {
 	sl.client.kill()
 	if time.Since(sl.client.started) < healthy {
-		sl.failedLocked()
+		sl.noteFailureLocked()
 	} else {
 		sl.failures = 0
 	}
 	sl.setLocked(nil)
 }
 
-// failedLocked notes a death. The first is answered by a new server at once.
-// The caller holds sl.mu.
-func (sl *slot) failedLocked() {
+// noteFailureLocked counts an early death. After the first one there is no backoff. The
+// caller holds sl.mu.
+func (sl *slot) noteFailureLocked() {
 	sl.failures++
 	if sl.failures > 1 {
 		sl.next = time.Now().Add(min(firstPause<<min(sl.failures-2, 10), maxPause))
@@ -202,16 +198,16 @@ func (sl *slot) release() {
 	sl.last = time.Now()
 }
 
-// ask runs a question about a file, with the server in step. Where the server
-// dies meanwhile, another is asked, once.
-func (s *Set) ask(ctx context.Context, name string, spec *server, question func(ctx context.Context, c *client, doc *document) error) error {
-	sl, err := s.slot(spec)
+// askServer runs a request about a file after synchronising the open documents. If the
+// server dies meanwhile, a new server is asked once.
+func (s *Set) askServer(ctx context.Context, name string, spec *server, question func(ctx context.Context, c *client, doc *document) error) error {
+	sl, err := s.slotFor(spec)
 	if err != nil {
 		return err
 	}
 	const tries = 4
 	for try := range tries {
-		err = s.once(ctx, sl, name, question)
+		err = s.askOnce(ctx, sl, name, question)
 		var refused *rpcError
 		switch {
 		case err == nil || ctx.Err() != nil:
@@ -228,13 +224,13 @@ func (s *Set) ask(ctx context.Context, name string, spec *server, question func(
 	return err
 }
 
-func (s *Set) once(ctx context.Context, sl *slot, name string, question func(context.Context, *client, *document) error) error {
+func (s *Set) askOnce(ctx context.Context, sl *slot, name string, question func(context.Context, *client, *document) error) error {
 	c, err := s.acquire(ctx, sl)
 	if err != nil {
 		return err
 	}
 	defer sl.release()
-	doc, err := c.sync(ctx, name)
+	doc, err := c.syncDocuments(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -242,18 +238,17 @@ func (s *Set) once(ctx context.Context, sl *slot, name string, question func(con
 	settled := sl.settled
 	sl.settled = true
 	sl.mu.Unlock()
-	c.settle(ctx, !settled)
+	c.waitLoaded(ctx, !settled)
 	return question(ctx, c, doc)
 }
 
-// Warm reports whether a server for a file runs already, so that asking it costs
-// little.
+// Warm reports whether a server for a file is running, so that a request is cheap.
 func (s *Set) Warm(name string) bool {
 	spec, _ := languageOf(name)
 	if spec == nil {
 		return false
 	}
-	for _, c := range s.clients() {
+	for _, c := range s.runningClients() {
 		if c.spec == spec {
 			return true
 		}
@@ -261,8 +256,8 @@ func (s *Set) Warm(name string) bool {
 	return false
 }
 
-// clients returns the servers that run, without waiting for one that is started.
-func (s *Set) clients() []*client {
+// runningClients returns the running servers, without waiting for one that is starting.
+func (s *Set) runningClients() []*client {
 	s.mu.Lock()
 	var slots []*slot
 	for _, sl := range s.slots {
@@ -271,16 +266,16 @@ func (s *Set) clients() []*client {
 	s.mu.Unlock()
 	var list []*client
 	for _, sl := range slots {
-		if c := sl.running.Load(); c != nil && c.alive() {
+		if c := sl.running.Load(); c != nil && c.isAlive() {
 			list = append(list, c)
 		}
 	}
 	return list
 }
 
-// Touch tells the servers that run of files that a tool has just changed.
-func (s *Set) Touch(ctx context.Context, names ...string) error {
-	clients := s.clients()
+// NotifyChanged notifies the running servers of files that a tool has just changed.
+func (s *Set) NotifyChanged(ctx context.Context, names ...string) error {
+	clients := s.runningClients()
 	if len(clients) == 0 {
 		return nil
 	}
@@ -292,25 +287,25 @@ func (s *Set) Touch(ctx context.Context, names ...string) error {
 			changes[name] = fileDeleted
 		}
 	}
-	return tell(ctx, clients, changes)
+	return notifyClients(ctx, clients, changes)
 }
 
-func tell(ctx context.Context, clients []*client, changes map[string]int) error {
+func notifyClients(ctx context.Context, clients []*client, changes map[string]int) error {
 	var errs []error
 	for _, c := range clients {
-		if err := c.watched(changes); err != nil {
+		if err := c.notifyWatched(changes); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		if _, err := c.sync(ctx, ""); err != nil {
+		if _, err := c.syncDocuments(ctx, ""); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// follow watches the workspace and ends idle servers, from the first server on.
-func (s *Set) follow(ctx context.Context) error {
+// watchWorkspace starts the file watch and the idle timer, once.
+func (s *Set) watchWorkspace(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cancel != nil || s.closed {
@@ -323,16 +318,16 @@ func (s *Set) follow(ctx context.Context) error {
 		return fmt.Errorf("lsp: watch: %w", err)
 	}
 	s.cancel = cancel
-	s.wg.Go(func() { s.reap(life) })
+	s.wg.Go(func() { s.stopIdleServers(life) })
 	if watch != nil {
 		s.watch = watch
-		s.wg.Go(func() { s.tellChanges(life, watch) })
+		s.wg.Go(func() { s.forwardChanges(life, watch) })
 	}
 	return nil
 }
 
-// tellChanges tells servers what changed in the workspace.
-func (s *Set) tellChanges(ctx context.Context, watch workspace.Watcher) {
+// forwardChanges notifies servers of changes in the workspace.
+func (s *Set) forwardChanges(ctx context.Context, watch workspace.Watcher) {
 	kinds := map[driver.ChangeOp]int{driver.OpCreate: fileCreated, driver.OpWrite: fileChanged, driver.OpRemove: fileDeleted}
 	for {
 		batch, err := watch.Next(ctx)
@@ -345,12 +340,12 @@ func (s *Set) tellChanges(ctx context.Context, watch workspace.Watcher) {
 				changes[c.Path] = kind
 			}
 		}
-		_ = tell(ctx, s.clients(), changes) // one that can't be told is dead, which the next question finds
+		_ = notifyClients(ctx, s.runningClients(), changes) // a failure means a dead server, which the next request restarts
 	}
 }
 
-// reap ends servers that nobody asks.
-func (s *Set) reap(ctx context.Context) {
+// stopIdleServers stops servers without requests.
+func (s *Set) stopIdleServers(ctx context.Context) {
 	tick := time.NewTicker(max(s.idle/4, 10*time.Millisecond))
 	defer tick.Stop()
 	for {

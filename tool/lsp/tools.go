@@ -15,27 +15,27 @@ import (
 // Tools returns the tools of this package.
 func Tools() []*tool.Tool {
 	return []*tool.Tool{
-		findDefinition(), findReferences(), renameSymbol(), hover(), documentSymbols(), projectSymbols(), diagnostics(),
+		findDefinitionTool(), findReferencesTool(), renameSymbolTool(), hoverTool(), documentSymbolsTool(), projectSymbolsTool(), diagnosticsTool(),
 	}
 }
 
 func toolSpec(name, description string) tool.Spec {
 	return tool.Spec{
 		Name: name, Family: tool.LSP, Needs: []workspace.Capability{driver.CapFS, driver.CapShell}, ReadOnly: true, Idempotent: true,
-		Description: description + " Asks a language server for Go, Python, JavaScript, TypeScript, Rust, C or C++.",
+		Description: description + " Uses a language server for Go, Python, JavaScript, TypeScript, Rust, C or C++.",
 	}
 }
 
-// ask is a tool that asks a server about a file. check judges the arguments, and
-// returns the file's name in the workspace.
-func ask[I, O any](name, description string, check func(I, context.Context, *tool.Call) (string, error), f func(ctx context.Context, s *Set, name string, in I) (O, error)) *tool.Tool {
+// newQueryTool returns a tool that queries a server about a file. check validates the
+// arguments and returns the path in the workspace.
+func newQueryTool[I, O any](name, description string, check func(I, context.Context, *tool.Call) (string, error), f func(ctx context.Context, s *Set, name string, in I) (O, error)) *tool.Tool {
 	return tool.New(toolSpec(name, description), func(ctx context.Context, c *tool.Call, in I) (O, error) {
 		var nothing O
 		file, err := check(in, ctx, c)
 		if err != nil {
 			return nothing, err
 		}
-		s, err := of(c)
+		s, err := serversOf(c)
 		if err != nil {
 			return nothing, err
 		}
@@ -43,33 +43,32 @@ func ask[I, O any](name, description string, check func(I, context.Context, *too
 	})
 }
 
-// of returns the servers of the call's workspace. None is started before it is
-// asked.
-func of(c *tool.Call) (*Set, error) {
+// serversOf returns the Set of the call's workspace, without starting a server.
+func serversOf(c *tool.Call) (*Set, error) {
 	return tool.PerWorkspace(c, func() (*Set, error) { return New(c.Workspace, 0), nil })
 }
 
-// Servers returns the language servers of a call's workspace, for those who want
-// to know what is wrong with a file right after an edit. It starts none.
+// Servers returns the language servers of a call's workspace for diagnostics after an edit.
+// It starts none.
 func Servers(c *tool.Call) verify.Diagnoser {
-	s, err := of(c)
+	s, err := serversOf(c)
 	if err != nil {
-		return nil // which is no error of its own: making it can't fail
+		return nil // can't happen: making a Set does not fail
 	}
 	return s
 }
 
-// Effect tells servers that run of the files that a tool changed.
+// Effect notifies running servers of the files that a tool changed.
 func Effect(ctx context.Context, c *tool.Call, paths []string) (string, error) {
-	s, err := of(c)
+	s, err := serversOf(c)
 	if err != nil {
 		return "", err
 	}
-	_ = s.Touch(ctx, paths...) // a server that can't be told is dead, which the next question finds
+	_ = s.NotifyChanged(ctx, paths...) // a failure means a dead server, which the next request restarts
 	return "", nil
 }
 
-// Diagnose is Diagnostics for a server that runs already; it starts none.
+// Diagnose is Diagnostics for a running server; it starts none.
 func (s *Set) Diagnose(ctx context.Context, name string) ([]verify.Diagnostic, bool, error) {
 	if !s.Warm(name) {
 		return nil, false, nil
@@ -78,13 +77,13 @@ func (s *Set) Diagnose(ctx context.Context, name string) ([]verify.Diagnostic, b
 	list := make([]verify.Diagnostic, 0, len(found))
 	for _, d := range found {
 		if d.Severity != "hint" {
-			list = append(list, verify.Diagnostic{File: name, Line: d.Line, Column: d.Col, Severity: severity(d.Severity), Rule: d.rule(), Message: d.Message})
+			list = append(list, verify.Diagnostic{File: name, Line: d.Line, Column: d.Col, Severity: verifySeverity(d.Severity), Rule: d.ruleName(), Message: d.Message})
 		}
 	}
 	return list, true, err
 }
 
-func severity(s string) verify.Severity {
+func verifySeverity(s string) verify.Severity {
 	switch s {
 	case "error":
 		return verify.Error
@@ -94,24 +93,24 @@ func severity(s string) verify.Severity {
 	return verify.Info
 }
 
-func (d Diagnostic) rule() string {
+func (d Diagnostic) ruleName() string {
 	if d.Code != "" {
 		return d.Code
 	}
 	return d.Source
 }
 
-// A place is the arguments of most tools here.
-type place struct {
+// A position is the input of most tools of this package.
+type position struct {
 	FilePath string `json:"file_path" jsonschema:"path of the file" croft:"path"`
 	Line     int    `json:"line" jsonschema:"line, counted from 1"`
 	Col      int    `json:"col" jsonschema:"column, counted in characters from 1"`
 }
 
-func (p place) String() string { return fmt.Sprintf("%s:%d:%d", p.FilePath, p.Line, p.Col) }
+func (p position) String() string { return fmt.Sprintf("%s:%d:%d", p.FilePath, p.Line, p.Col) }
 
-// check judges the arguments, and returns the file's name in the workspace.
-func (p place) check(ctx context.Context, c *tool.Call) (string, error) {
+// resolveFile validates the input and returns the path in the workspace.
+func (p position) resolveFile(ctx context.Context, c *tool.Call) (string, error) {
 	switch {
 	case p.FilePath == "":
 		return "", tool.Errorf(fault.InvalidArgument, "file_path is required")
@@ -137,7 +136,7 @@ func fileName(ctx context.Context, c *tool.Call, file string) (string, error) {
 	return info.Path, nil
 }
 
-// A locations is the answer of tools that find places.
+// locations is the answer of tools that find positions.
 type locations struct {
 	Locations []Location `json:"locations"`
 
@@ -146,7 +145,7 @@ type locations struct {
 
 func (l locations) Text() string { return l.text }
 
-func newLocations(what string, at place, list []Location) locations {
+func newLocations(what string, at position, list []Location) locations {
 	if len(list) == 0 {
 		return locations{[]Location{}, fmt.Sprintf("no %s found at %s", what, at)}
 	}

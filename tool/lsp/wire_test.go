@@ -67,7 +67,7 @@ func FuzzPositions(f *testing.F) {
 			return
 		}
 		p := wirePosition{line, char}
-		at, err := offset([]byte(text), p)
+		at, err := byteOffset([]byte(text), p)
 		if err != nil {
 			return
 		}
@@ -79,7 +79,7 @@ func FuzzPositions(f *testing.F) {
 		if err != nil {
 			return // the line behind the last
 		}
-		again, err := offset([]byte(text), back)
+		again, err := byteOffset([]byte(text), back)
 		if err != nil || again != at {
 			t.Fatalf("%v is byte %d, and %v, by way of %d:%d, is %d (%v)", p, at, back, l, c, again, err)
 		}

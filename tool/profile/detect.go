@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Options bound a detection. Nil and the zero value mean the defaults.
+// Options bound a detection. Nil and the zero value are the defaults.
 type Options struct {
 	MaxDepth    int // how far below the root to walk; 0 is 4, negative is the root only
 	MaxDirs     int // how many directories to list in the walk; 0 is 1000
@@ -33,37 +33,37 @@ func (o *Options) orDefaults() Options {
 	return out
 }
 
-// Detect finds the projects in fsys. It fails only if the root can't be listed,
-// with the file system's error. What is wrong further down is a warning.
+// Detect finds the projects in fsys. It fails only if the root can't be listed, with the
+// error of the file system. Other problems are warnings.
 func Detect(fsys fs.FS, opts *Options) (Profile, error) {
 	s, o := newScan(fsys), opts.orDefaults()
-	if err := s.list(".").err; err != nil {
+	if err := s.listDir(".").err; err != nil {
 		return Profile{}, fmt.Errorf("profile: list workspace: %w", err)
 	}
 	truncated := s.walk(o)
-	s.settle()
+	s.separateProjects()
 	p := Profile{Projects: make([]Project, 0, len(s.found)), Truncated: truncated, Evidence: s.evidence()}
 	for _, q := range s.found {
 		p.Projects = append(p.Projects, *q)
 	}
 	for _, d := range p.Evidence.Dirs {
 		if err := s.dirs[d].err; err != nil {
-			p.Warnings = append(p.Warnings, Warning{File: d, Message: plain(err).Error()})
+			p.Warnings = append(p.Warnings, Warning{File: d, Message: withoutPath(err).Error()})
 		}
 	}
 	return p, nil
 }
 
-// detectors in the order in which projects in one directory are listed. Those
-// whose manifest is rarely there for tooling alone come first: a package.json
-// beside a go.mod or a Gemfile usually serves the other project.
+// detectors are in the order in which projects of one directory are listed. Manifests that
+// rarely exist for tooling alone come first: a package.json next to a go.mod or a Gemfile
+// usually serves the other project.
 var detectors = []func(*scan, string) *Project{
 	detectGo, detectRust, detectMaven, detectGradle, detectDotnet, detectElixir, detectRuby, detectPHP,
 	detectPython, detectDeno, detectNode, detectCMake, detectMake,
 }
 
-// walk visits directories breadth first, so that a project is known before what
-// is inside it. It reports whether a limit stopped it.
+// walk visits directories breadth first, so that a project is found before the projects
+// inside it. It reports whether a limit ended it.
 func (s *scan) walk(o Options) (truncated bool) {
 	seen := map[string]bool{}
 	queue := []string{"."}
@@ -77,28 +77,28 @@ func (s *scan) walk(o Options) (truncated bool) {
 			return true
 		}
 		seen[dir] = true
-		s.visit(dir)
+		s.visitDir(dir)
 		if len(s.found) > o.MaxProjects {
 			s.found = s.found[:o.MaxProjects]
 			return true
 		}
-		queue = append(queue, s.extra...)
-		s.extra = nil
-		if depth(dir) < o.MaxDepth {
+		queue = append(queue, s.memberDirs...)
+		s.memberDirs = nil
+		if dirDepth(dir) < o.MaxDepth {
 			queue = append(queue, s.subdirs(dir)...)
 		}
 	}
 	return false
 }
 
-func depth(dir string) int {
+func dirDepth(dir string) int {
 	if dir == "." {
 		return 0
 	}
 	return strings.Count(dir, "/") + 1
 }
 
-func (s *scan) visit(dir string) {
+func (s *scan) visitDir(dir string) {
 	var here []*Project
 	for _, detect := range detectors {
 		if p := detect(s, dir); p != nil {
@@ -111,7 +111,7 @@ func (s *scan) visit(dir string) {
 			here, s.found = []*Project{p}, append(s.found, p)
 		}
 	}
-	// One that can be tested is more likely what the directory is about.
+	// A project with tests is more likely the main one.
 	slices.SortStableFunc(here, func(a, b *Project) int {
 		return cmp.Compare(boolRank(a.Test.IsZero()), boolRank(b.Test.IsZero()))
 	})
@@ -127,35 +127,35 @@ func boolRank(b bool) int {
 
 func (s *scan) subdirs(dir string) []string {
 	var out []string
-	for _, e := range s.list(dir).entries {
-		if e.IsDir() && !skipped(e.Name()) {
+	for _, e := range s.listDir(dir).entries {
+		if e.IsDir() && !isSkippedDir(e.Name()) {
 			out = append(out, path.Join(dir, e.Name()))
 		}
 	}
 	return out
 }
 
-// settle puts the projects in order and lets each command know which
-// directories below it are looked after by another.
-func (s *scan) settle() {
+// separateProjects sorts the projects and excludes from each command the directories that
+// have a command of their own.
+func (s *scan) separateProjects() {
 	slices.SortStableFunc(s.found, func(a, b *Project) int {
-		return cmp.Or(cmp.Compare(depth(a.Dir), depth(b.Dir)), cmp.Compare(a.Dir, b.Dir))
+		return cmp.Or(cmp.Compare(dirDepth(a.Dir), dirDepth(b.Dir)), cmp.Compare(a.Dir, b.Dir))
 	})
 	for _, outer := range s.found {
 		for _, inner := range s.found {
-			if inner.Ecosystem == outer.Ecosystem && inner.Dir != outer.Dir && inside(outer.Dir, inner.Dir) {
-				// A solution names its projects in a form of its own; it is taken to have them all.
+			if inner.Ecosystem == outer.Ecosystem && inner.Dir != outer.Dir && isInside(outer.Dir, inner.Dir) {
+				// Solution files are not parsed; a solution is assumed to have all projects below it.
 				member := s.workspaceOf(inner.Ecosystem, inner.Dir) == outer || outer.Ecosystem == Dotnet
-				except(outer, inner, member)
+				excludeInner(outer, inner, member)
 			}
 		}
 	}
 }
 
-// except leaves inner's files out of those commands of outer that inner has
-// itself. A workspace's build tool works on its members as well, so there only
-// tools with a configuration of their own (format, lint) are separated.
-func except(outer, inner *Project, member bool) {
+// excludeInner excludes inner's directory from those commands of outer that inner has
+// itself. The build tool of a workspace covers its members, so there only tools with a
+// configuration of their own (format, lint) are separated.
+func excludeInner(outer, inner *Project, member bool) {
 	outs, ins := outer.commands(), inner.commands()
 	for i := range outs {
 		if outs[i].IsZero() || ins[i].IsZero() || outs[i].Dir != outer.Dir || ins[i].Dir != inner.Dir {
@@ -168,9 +168,9 @@ func except(outer, inner *Project, member bool) {
 	}
 }
 
-// inherit gives a member the commands of its workspace that it lacks. They run
-// where the workspace is, because that is where their configuration is found.
-func inherit(member, root *Project) {
+// inheritCommands copies commands that a member lacks from its workspace. They run in the
+// workspace's directory, where their configuration is.
+func inheritCommands(member, root *Project) {
 	outs, ins := root.commands(), member.commands()
 	for i := range outs {
 		if !ins[i].IsZero() || outs[i].IsZero() || outs[i] == &root.Build || outs[i] == &root.Test || outs[i] == &root.ScopedTest {
@@ -186,8 +186,9 @@ func inherit(member, root *Project) {
 	member.DepsDir = cmp.Or(member.DepsDir, root.DepsDir)
 }
 
-// never names directories that hold no project of the workspace, whatever it declares.
-func never(name string) bool {
+// neverHasProject reports whether a directory is never searched, whatever a manifest
+// declares.
+func neverHasProject(name string) bool {
 	switch name {
 	case "node_modules", ".git", ".hg", ".svn", "__pycache__", ".venv":
 		return true
@@ -195,10 +196,10 @@ func never(name string) bool {
 	return false
 }
 
-// skipped names directories that the walk does not enter: what tools make, what
-// was fetched, and what tests feed on.
-func skipped(name string) bool {
-	if never(name) || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
+// isSkippedDir reports whether the walk skips a directory: build output, dependencies and
+// test fixtures.
+func isSkippedDir(name string) bool {
+	if neverHasProject(name) || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
 		return true
 	}
 	switch name {

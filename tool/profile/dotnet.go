@@ -21,7 +21,7 @@ func detectDotnet(s *scan, dir string) *Project {
 	p := &Project{Dir: dir, Ecosystem: Dotnet, Language: dotnetLanguage(projects), Proof: targets[0], PackageManager: "nuget", PackageManagerProof: targets[0]}
 	p.Name = strings.TrimSuffix(path.Base(targets[0]), path.Ext(targets[0]))
 	if len(targets) > 1 {
-		// dotnet refuses to choose, and so do we.
+		// dotnet requires one to be named, too.
 		p.Name = ""
 		p.warn(targets[0], "one of %d in this directory; dotnet needs one to be named", len(targets))
 		return p
@@ -38,14 +38,14 @@ func detectDotnet(s *scan, dir string) *Project {
 
 func (p *Project) dotnetCommands(proof string, testable bool) {
 	target := path.Base(proof)
-	p.Install = p.at(proof, "dotnet", "restore", target)
-	p.Build = p.at(proof, "dotnet", "build", target).on(dotnetFiles)
-	p.Format = p.at(proof, "dotnet", "format", target, "--include", Files).on(dotnetFiles).whole("dotnet", "format", target)
-	p.Lint = p.at(proof, "dotnet", "format", target, "--verify-no-changes", "--include", Files).on(dotnetFiles).
-		whole("dotnet", "format", target, "--verify-no-changes")
+	p.Install = p.command(proof, "dotnet", "restore", target)
+	p.Build = p.command(proof, "dotnet", "build", target).matching(dotnetFiles)
+	p.Format = p.command(proof, "dotnet", "format", target, "--include", Files).matching(dotnetFiles).withWhole("dotnet", "format", target)
+	p.Lint = p.command(proof, "dotnet", "format", target, "--verify-no-changes", "--include", Files).matching(dotnetFiles).
+		withWhole("dotnet", "format", target, "--verify-no-changes")
 	p.Typecheck = p.Build
 	if testable {
-		p.Test = p.at(proof, "dotnet", "test", target).on(dotnetFiles)
+		p.Test = p.command(proof, "dotnet", "test", target).matching(dotnetFiles)
 		p.ScopedTest = p.Test
 	}
 }
@@ -62,7 +62,7 @@ func dotnetLanguage(projects []string) string {
 	return "csharp"
 }
 
-// isTestProject looks for the SDK that makes a project runnable by dotnet test.
+// isTestProject looks for an SDK that dotnet test can run.
 func (s *scan) isTestProject(p *Project, file string) (testable, ok bool) {
 	data, err := s.read(file)
 	if err == nil {

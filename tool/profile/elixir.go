@@ -12,29 +12,29 @@ var (
 )
 
 func detectElixir(s *scan, dir string) *Project {
-	manifest := s.first(dir, "mix.exs")
+	manifest := s.firstFile(dir, "mix.exs")
 	if manifest == "" {
 		return nil
 	}
 	p := &Project{Dir: dir, Ecosystem: Elixir, Language: "elixir", Proof: manifest, PackageManager: "mix", PackageManagerProof: manifest, DepsDir: path.Join(dir, "deps")}
-	text := uncomment(s.text(p, manifest), "#")
+	text := stripComments(s.readText(p, manifest), "#")
 	if m := mixApp.FindStringSubmatch(text); m != nil {
 		p.Name = m[1]
 	}
-	p.Install = p.at(manifest, "mix", "deps.get")
-	p.Build = p.at(manifest, "mix", "compile").on(elixirFiles)
-	p.Typecheck = p.at(manifest, "mix", "compile", "--warnings-as-errors").on(elixirFiles)
+	p.Install = p.command(manifest, "mix", "deps.get")
+	p.Build = p.command(manifest, "mix", "compile").matching(elixirFiles)
+	p.Typecheck = p.command(manifest, "mix", "compile", "--warnings-as-errors").matching(elixirFiles)
 	if strings.Contains(text, ":dialyxir") {
-		p.Typecheck = p.at(manifest, "mix", "dialyzer").on(elixirFiles)
+		p.Typecheck = p.command(manifest, "mix", "dialyzer").matching(elixirFiles)
 	}
-	p.Format = p.at(orProof(s.first(dir, ".formatter.exs"), manifest), "mix", "format", Files).on(elixirFiles).whole("mix", "format")
-	if f := s.first(dir, ".credo.exs", "config/.credo.exs"); f != "" || strings.Contains(text, ":credo") {
-		p.Lint = p.at(orProof(f, manifest), "mix", "credo", Files).on([]string{"*.ex", "*.exs"}).whole("mix", "credo")
+	p.Format = p.command(orProof(s.firstFile(dir, ".formatter.exs"), manifest), "mix", "format", Files).matching(elixirFiles).withWhole("mix", "format")
+	if f := s.firstFile(dir, ".credo.exs", "config/.credo.exs"); f != "" || strings.Contains(text, ":credo") {
+		p.Lint = p.command(orProof(f, manifest), "mix", "credo", Files).matching([]string{"*.ex", "*.exs"}).withWhole("mix", "credo")
 	}
-	p.Test = p.at(manifest, "mix", "test").on(elixirFiles)
-	p.ScopedTest = p.at(manifest, "mix", "test", Files).on([]string{"*_test.exs"}).whole("mix", "test")
+	p.Test = p.command(manifest, "mix", "test").matching(elixirFiles)
+	p.ScopedTest = p.command(manifest, "mix", "test", Files).matching([]string{"*_test.exs"}).withWhole("mix", "test")
 	if strings.Contains(text, "apps_path:") {
-		s.declare(p, "mix.exs", []string{"apps/*"})
+		s.declareMembers(p, "mix.exs", []string{"apps/*"})
 	}
 	return p
 }

@@ -108,8 +108,8 @@ func FuzzYAML(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if m, err := parseYAML(data); err == nil {
-			m.list("packages")
-			m.text("nodeLinker")
+			m.stringsAt("packages")
+			m.stringAt("nodeLinker")
 		}
 	})
 }

@@ -7,25 +7,25 @@ import (
 
 var goFiles = []string{"*.go"}
 
-// golangciNames are the configurations golangci-lint reads.
+// golangciNames are the configuration files of golangci-lint.
 var golangciNames = []string{".golangci.yml", ".golangci.yaml", ".golangci.toml", ".golangci.json"}
 
 func detectGo(s *scan, dir string) *Project {
-	mod, work := s.first(dir, "go.mod"), s.first(dir, "go.work")
+	mod, work := s.firstFile(dir, "go.mod"), s.firstFile(dir, "go.work")
 	if mod == "" && work == "" {
 		return nil
 	}
 	p := &Project{Dir: dir, Ecosystem: Go, Language: "go", Proof: mod, PackageManager: "go", PackageManagerProof: mod}
 	patterns := []string{"./..."}
 	if mod != "" {
-		p.Name = goDirective(s.text(p, mod), "module")
+		p.Name = goDirective(s.readText(p, mod), "module")
 		if p.Name == "" {
 			p.warn(mod, "no module directive")
 		}
 	}
 	if work != "" {
-		uses := goUses(s.text(p, work))
-		s.declare(p, "go.mod", uses)
+		uses := goUses(s.readText(p, work))
+		s.declareMembers(p, "go.mod", uses)
 		patterns = goPatterns(p, uses)
 		if mod == "" {
 			p.Proof, p.PackageManagerProof = work, work
@@ -41,25 +41,25 @@ func detectGo(s *scan, dir string) *Project {
 
 func (p *Project) goCommands(s *scan, proof string, patterns []string) {
 	all := func(argv ...string) []string { return append(argv, patterns...) }
-	p.Install = p.at(proof, "go", "mod", "download")
-	p.Build = p.at(proof, all("go", "build")...).on(goFiles)
-	p.Format = p.at(proof, "gofmt", "-w", Files).on(goFiles).whole("gofmt", "-w", ".")
-	p.Typecheck = p.at(proof, "go", "vet", Packages).on(goFiles).whole(all("go", "vet")...)
+	p.Install = p.command(proof, "go", "mod", "download")
+	p.Build = p.command(proof, all("go", "build")...).matching(goFiles)
+	p.Format = p.command(proof, "gofmt", "-w", Files).matching(goFiles).withWhole("gofmt", "-w", ".")
+	p.Typecheck = p.command(proof, "go", "vet", Packages).matching(goFiles).withWhole(all("go", "vet")...)
 	p.Lint = p.Typecheck
-	p.Test = p.at(proof, all("go", "test")...).on(goFiles)
-	p.ScopedTest = p.at(proof, "go", "test", Packages).on(goFiles).whole(all("go", "test")...)
-	config := s.first(p.Dir, golangciNames...)
+	p.Test = p.command(proof, all("go", "test")...).matching(goFiles)
+	p.ScopedTest = p.command(proof, "go", "test", Packages).matching(goFiles).withWhole(all("go", "test")...)
+	config := s.firstFile(p.Dir, golangciNames...)
 	for up := p.Dir; config == "" && up != "."; {
-		up = path.Dir(up) // golangci-lint looks for its configuration upwards
-		config = s.first(up, golangciNames...)
+		up = path.Dir(up) // golangci-lint searches parent directories
+		config = s.firstFile(up, golangciNames...)
 	}
 	if config != "" {
-		p.Lint = p.at(config, "golangci-lint", "run", Packages).on(goFiles).whole(all("golangci-lint", "run")...)
+		p.Lint = p.command(config, "golangci-lint", "run", Packages).matching(goFiles).withWhole(all("golangci-lint", "run")...)
 	}
 }
 
-// goPatterns names all packages of a go.work: "./..." alone matches nothing
-// in a directory that is no module.
+// goPatterns returns patterns for all packages of a go.work: "./..." matches nothing in a
+// directory that is not a module.
 func goPatterns(p *Project, uses []string) []string {
 	var out []string
 	for _, use := range uses {
@@ -68,14 +68,14 @@ func goPatterns(p *Project, uses []string) []string {
 		}
 	}
 	for _, m := range p.Members {
-		out = append(out, "./"+relative(p.Dir, m)+"/...")
+		out = append(out, "./"+relativeTo(p.Dir, m)+"/...")
 	}
 	return out
 }
 
-// goDirective returns the argument of the first such directive of a go.mod.
+// goDirective returns the argument of the first directive of that name in a go.mod.
 func goDirective(text, word string) string {
-	for line := range strings.Lines(uncomment(text, "//")) {
+	for line := range strings.Lines(stripComments(text, "//")) {
 		f := strings.Fields(line)
 		if len(f) == 2 && f[0] == word {
 			return strings.Trim(f[1], "\"`")
@@ -84,11 +84,11 @@ func goDirective(text, word string) string {
 	return ""
 }
 
-// goUses returns the directories a go.work uses.
+// goUses returns the directories of a go.work's use directives.
 func goUses(text string) []string {
 	var out []string
 	block := false
-	for line := range strings.Lines(uncomment(text, "//")) {
+	for line := range strings.Lines(stripComments(text, "//")) {
 		f := strings.Fields(strings.ReplaceAll(line, "(", " ( "))
 		switch {
 		case len(f) == 0:

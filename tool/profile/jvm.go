@@ -12,7 +12,7 @@ var (
 	jvmTestFiles = []string{"*Test.java", "*Tests.java", "Test*.java", "*TestCase.java", "*IT.java", "*Test.kt", "*Tests.kt", "*Spec.kt", "*Spec.groovy"}
 )
 
-// A pom is what matters of Maven's manifest.
+// A pom has the used parts of Maven's manifest.
 type pom struct {
 	XMLName  xml.Name `xml:"project"`
 	Artifact string   `xml:"artifactId"`
@@ -22,7 +22,7 @@ type pom struct {
 }
 
 func detectMaven(s *scan, dir string) *Project {
-	manifest := s.first(dir, "pom.xml")
+	manifest := s.firstFile(dir, "pom.xml")
 	if manifest == "" {
 		return nil
 	}
@@ -41,39 +41,39 @@ func detectMaven(s *scan, dir string) *Project {
 	if slices.Contains(plugins, "kotlin-maven-plugin") {
 		p.Language = "kotlin"
 	}
-	s.declare(p, "pom.xml", m.Modules)
+	s.declareMembers(p, "pom.xml", m.Modules)
 	p.mavenCommands(s, plugins)
 	return p
 }
 
 func (p *Project) mavenCommands(s *scan, plugins []string) {
-	// Modules are built from the top, where the reactor finds their siblings.
+	// Modules are built from the root, where the reactor finds their siblings.
 	root, scope := p, []string(nil)
 	for up := s.workspaceOf(JVM, p.Dir); up != nil; up = s.workspaceOf(JVM, up.Dir) {
 		root = up
 	}
 	if root != p {
-		scope = []string{"--projects=" + relative(root.Dir, p.Dir), "--also-make"}
+		scope = []string{"--projects=" + relativeTo(root.Dir, p.Dir), "--also-make"}
 	}
 	program := "mvn"
-	if s.has(root.Dir, "mvnw") {
+	if s.hasFile(root.Dir, "mvnw") {
 		program = "./mvnw"
 	}
 	run := func(args ...string) Command {
-		c := root.at(p.Proof, append(append([]string{program, "-B"}, scope...), args...)...).on(jvmFiles)
+		c := root.command(p.Proof, append(append([]string{program, "-B"}, scope...), args...)...).matching(jvmFiles)
 		if root != p {
 			c.Under = p.Dir
 		}
 		return c
 	}
-	p.Install = run("dependency:resolve").on(nil)
+	p.Install = run("dependency:resolve").matching(nil)
 	if root != p || len(p.Members) > 0 {
-		p.Install = run("test-compile").on(nil) // modules that need each other resolve only when they are built
+		p.Install = run("test-compile").matching(nil) // dependencies between modules resolve only when they are built
 	}
 	p.Build = run("package", "-DskipTests")
 	p.Typecheck = run("test-compile")
 	p.Test = run("test")
-	p.ScopedTest = run("test", "-Dtest="+Tests, "-Dsurefire.failIfNoSpecifiedTests=false").on(jvmTestFiles).whole(p.Test.Argv...)
+	p.ScopedTest = run("test", "-Dtest="+Tests, "-Dsurefire.failIfNoSpecifiedTests=false").matching(jvmTestFiles).withWhole(p.Test.Argv...)
 	p.ScopedTest.Join = ","
 	if slices.Contains(plugins, "spotless-maven-plugin") {
 		p.Format, p.Lint = run("spotless:apply"), run("spotless:check")
@@ -94,9 +94,9 @@ func (s *scan) jvmLanguage(dir string) string {
 }
 
 func detectGradle(s *scan, dir string) *Project {
-	build := s.first(dir, "build.gradle.kts", "build.gradle")
-	settings := s.first(dir, "settings.gradle.kts", "settings.gradle")
-	if build == "" && settings == "" || s.has(dir, "pom.xml") && !s.has(dir, "gradlew") {
+	build := s.firstFile(dir, "build.gradle.kts", "build.gradle")
+	settings := s.firstFile(dir, "settings.gradle.kts", "settings.gradle")
+	if build == "" && settings == "" || s.hasFile(dir, "pom.xml") && !s.hasFile(dir, "gradlew") {
 		return nil
 	}
 	p := &Project{Dir: dir, Ecosystem: JVM, Language: s.jvmLanguage(dir), Proof: build, PackageManager: "gradle"}
@@ -104,12 +104,12 @@ func detectGradle(s *scan, dir string) *Project {
 		p.Proof = settings
 	}
 	p.PackageManagerProof = p.Proof
-	text := uncomment(s.text(p, build), "//")
+	text := stripComments(s.readText(p, build), "//")
 	if strings.Contains(text, `kotlin("`) || strings.Contains(text, "org.jetbrains.kotlin") {
 		p.Language = "kotlin"
 	}
 	if settings != "" {
-		p.gradleSettings(s, uncomment(s.text(p, settings), "//"))
+		p.gradleSettings(s, stripComments(s.readText(p, settings), "//"))
 	}
 	p.gradleCommands(s, text)
 	return p
@@ -131,33 +131,33 @@ func (p *Project) gradleSettings(s *scan, text string) {
 			dirs = append(dirs, strings.ReplaceAll(strings.Trim(name, ":"), ":", "/"))
 		}
 	}
-	s.declare(p, "build.gradle", dirs)
-	s.declare(p, "build.gradle.kts", dirs)
+	s.declareMembers(p, "build.gradle", dirs)
+	s.declareMembers(p, "build.gradle.kts", dirs)
 	slices.Sort(p.Members)
 }
 
 func (p *Project) gradleCommands(s *scan, text string) {
 	root, prefix := p, ""
 	if up := s.workspaceOf(JVM, p.Dir); up != nil && up.PackageManager == "gradle" {
-		root, prefix = up, ":"+strings.ReplaceAll(relative(up.Dir, p.Dir), "/", ":")+":"
+		root, prefix = up, ":"+strings.ReplaceAll(relativeTo(up.Dir, p.Dir), "/", ":")+":"
 	}
 	program := "gradle"
-	if s.has(root.Dir, "gradlew") {
+	if s.hasFile(root.Dir, "gradlew") {
 		program = "./gradlew"
 	}
 	run := func(task string, args ...string) Command {
-		c := root.at(p.Proof, append([]string{program, prefix + task}, args...)...).on(jvmFiles)
+		c := root.command(p.Proof, append([]string{program, prefix + task}, args...)...).matching(jvmFiles)
 		if root != p {
 			c.Under = p.Dir
 		}
 		return c
 	}
-	p.Install = run("dependencies").on(nil)
+	p.Install = run("dependencies").matching(nil)
 	p.Build, p.Typecheck, p.Test = run("assemble"), run("testClasses"), run("test")
 	if len(p.Members) == 0 {
-		p.ScopedTest = run("test", "--tests="+Tests).on(jvmTestFiles).whole(p.Test.Argv...)
+		p.ScopedTest = run("test", "--tests="+Tests).matching(jvmTestFiles).withWhole(p.Test.Argv...)
 	} else {
-		p.ScopedTest = run(Packages + ":test").whole(p.Test.Argv...)
+		p.ScopedTest = run(Packages + ":test").withWhole(p.Test.Argv...)
 		p.ScopedTest.Packages = gradlePackages(p)
 	}
 	for _, t := range gradleTools {
@@ -179,12 +179,12 @@ var gradleTools = []struct{ plugin, format, lint string }{
 	{"checkstyle", "", "checkstyleMain"},
 }
 
-// gradlePackages names the projects of a build by their path. The root's is
-// empty, so that its task is ":test".
+// gradlePackages returns the Gradle paths of the projects of a build. The root's is empty,
+// so that its task is ":test".
 func gradlePackages(p *Project) []Package {
 	out := []Package{{Dir: p.Dir}}
 	for _, m := range p.Members {
-		out = append(out, Package{Dir: m, Name: ":" + strings.ReplaceAll(relative(p.Dir, m), "/", ":")})
+		out = append(out, Package{Dir: m, Name: ":" + strings.ReplaceAll(relativeTo(p.Dir, m), "/", ":")})
 	}
 	return out
 }

@@ -16,13 +16,13 @@ var (
 )
 
 func detectCMake(s *scan, dir string) *Project {
-	manifest := s.first(dir, "CMakeLists.txt")
-	if manifest == "" || s.nearest(Native, dir) != nil {
-		return nil // a directory of the project above
+	manifest := s.firstFile(dir, "CMakeLists.txt")
+	if manifest == "" || s.nearestProject(Native, dir) != nil {
+		return nil // part of the project above
 	}
-	text := uncomment(string(s.peek(manifest)), "#")
+	text := stripComments(string(s.readQuietly(manifest)), "#")
 	p := &Project{Dir: dir, Ecosystem: Native, Language: "cpp", Proof: manifest}
-	s.text(p, manifest)
+	s.readText(p, manifest)
 	if m := cmakeProject.FindStringSubmatch(text); m != nil {
 		p.Name = m[1]
 		if f := strings.Fields(m[2]); slices.Contains(f, "C") && !slices.Contains(f, "CXX") {
@@ -36,35 +36,35 @@ func detectCMake(s *scan, dir string) *Project {
 	return p
 }
 
-func (s *scan) peek(name string) []byte {
-	data, _ := s.read(name) // a caller that keeps the project reports the error
+func (s *scan) readQuietly(name string) []byte {
+	data, _ := s.read(name) // readText reports the error
 	return data
 }
 
-// A presetNames holds the first preset of each kind that may be used by name.
+// A presetNames has the first usable preset of each kind.
 type presetNames struct{ configure, build, test, binaryDir, proof string }
 
 // cmakeCommands returns the build directory.
 func (p *Project) cmakeCommands(s *scan, tested bool) string {
-	pr := s.presets(p)
+	pr := s.readPresets(p)
 	dir := "build"
-	p.Install = p.at(p.Proof, "cmake", "-S", ".", "-B", dir)
+	p.Install = p.command(p.Proof, "cmake", "-S", ".", "-B", dir)
 	if pr.configure != "" {
-		p.Install = p.at(pr.proof, "cmake", "--preset", pr.configure)
+		p.Install = p.command(pr.proof, "cmake", "--preset", pr.configure)
 		dir = pr.binaryDir
 	}
-	p.Build = p.at(p.Proof, "cmake", "--build", dir).on(nativeFiles)
+	p.Build = p.command(p.Proof, "cmake", "--build", dir).matching(nativeFiles)
 	if pr.build != "" {
-		p.Build = p.at(pr.proof, "cmake", "--build", "--preset", pr.build).on(nativeFiles)
+		p.Build = p.command(pr.proof, "cmake", "--build", "--preset", pr.build).matching(nativeFiles)
 	} else if dir == "" {
-		p.Build = Command{} // where the preset builds is not written plainly
+		p.Build = Command{} // the build directory is unknown
 	}
 	p.Typecheck = p.Build
 	switch {
 	case pr.test != "":
-		p.Test = p.at(pr.proof, "ctest", "--preset", pr.test, "--output-on-failure").on(nativeFiles)
+		p.Test = p.command(pr.proof, "ctest", "--preset", pr.test, "--output-on-failure").matching(nativeFiles)
 	case tested && dir != "":
-		p.Test = p.at(p.Proof, "ctest", "--test-dir", dir, "--output-on-failure").on(nativeFiles)
+		p.Test = p.command(p.Proof, "ctest", "--test-dir", dir, "--output-on-failure").matching(nativeFiles)
 	}
 	if dir != "" {
 		p.DepsDir = path.Join(p.Dir, dir)
@@ -72,21 +72,21 @@ func (p *Project) cmakeCommands(s *scan, tested bool) string {
 	return dir
 }
 
-func (s *scan) presets(p *Project) (out presetNames) {
-	file := s.first(p.Dir, "CMakePresets.json")
+func (s *scan) readPresets(p *Project) (out presetNames) {
+	file := s.firstFile(p.Dir, "CMakePresets.json")
 	if file == "" {
 		return out
 	}
-	t, ok := s.load(p, file, parseJSON)
+	t, ok := s.loadTable(p, file, parseJSON)
 	if !ok {
 		return out
 	}
 	out.proof = file
 	configure := firstPreset(t, "configurePresets")
-	out.configure = configure.text("name")
-	out.build = firstPreset(t, "buildPresets").text("name")
-	out.test = firstPreset(t, "testPresets").text("name")
-	binary := strings.ReplaceAll(configure.text("binaryDir"), "${presetName}", out.configure)
+	out.configure = configure.stringAt("name")
+	out.build = firstPreset(t, "buildPresets").stringAt("name")
+	out.test = firstPreset(t, "testPresets").stringAt("name")
+	binary := strings.ReplaceAll(configure.stringAt("binaryDir"), "${presetName}", out.configure)
 	binary = strings.TrimPrefix(binary, "${sourceDir}/")
 	if binary != "" && !strings.Contains(binary, "$") && !path.IsAbs(binary) {
 		out.binaryDir = path.Clean(binary)
@@ -95,9 +95,9 @@ func (s *scan) presets(p *Project) (out presetNames) {
 }
 
 func firstPreset(t table, kind string) table {
-	items, _ := t.at(kind).([]any)
+	items, _ := t.valueAt(kind).([]any)
 	for _, item := range items {
-		if m, ok := item.(map[string]any); ok && m["hidden"] != true && table(m).text("name") != "" {
+		if m, ok := item.(map[string]any); ok && m["hidden"] != true && table(m).stringAt("name") != "" {
 			return m
 		}
 	}
@@ -105,23 +105,23 @@ func firstPreset(t table, kind string) table {
 }
 
 func (p *Project) clangTools(s *scan, build string) {
-	if f := s.first(p.Dir, ".clang-format", "_clang-format"); f != "" {
-		p.Format = p.at(f, "clang-format", "-i", Files).on(nativeFiles)
+	if f := s.firstFile(p.Dir, ".clang-format", "_clang-format"); f != "" {
+		p.Format = p.command(f, "clang-format", "-i", Files).matching(nativeFiles)
 	}
-	if f := s.first(p.Dir, ".clang-tidy"); f != "" {
+	if f := s.firstFile(p.Dir, ".clang-tidy"); f != "" {
 		argv := []string{"clang-tidy"}
 		if build != "" {
 			argv = append(argv, "-p", build)
 		}
-		p.Lint = p.at(f, append(argv, Files)...).on(unitFiles)
+		p.Lint = p.command(f, append(argv, Files)...).matching(unitFiles)
 	}
 }
 
-// detectMake takes a Makefile or a justfile for a project only where nothing else
-// is one: elsewhere it is a convenience of the project it is in.
+// detectMake accepts a Makefile or a justfile as a project only if no other project covers
+// the directory.
 func detectMake(s *scan, dir string) *Project {
-	makefile := s.first(dir, "GNUmakefile", "makefile", "Makefile")
-	justfile := s.first(dir, "justfile", "Justfile", ".justfile")
+	makefile := s.firstFile(dir, "GNUmakefile", "makefile", "Makefile")
+	justfile := s.firstFile(dir, "justfile", "Justfile", ".justfile")
 	if makefile == "" && justfile == "" || s.coveredByAny(dir) {
 		return nil
 	}
@@ -133,11 +133,11 @@ func detectMake(s *scan, dir string) *Project {
 	if p.Language = s.nativeLanguage(dir); p.Language != "" {
 		p.Ecosystem = Native
 	}
-	targets := makeTargets(s.text(p, p.Proof))
+	targets := makeTargets(s.readText(p, p.Proof))
 	run := func(names ...string) Command {
 		for _, n := range names {
 			if targets[n] {
-				return p.at(p.Proof, program, n)
+				return p.command(p.Proof, program, n)
 			}
 		}
 		return Command{}
@@ -154,21 +154,21 @@ func detectMake(s *scan, dir string) *Project {
 
 func makeNative(s *scan, p *Project) {
 	if p.Build.IsZero() && path.Base(p.Proof) != "justfile" {
-		p.Build = p.at(p.Proof, "make")
+		p.Build = p.command(p.Proof, "make")
 	}
 	for _, c := range []*Command{&p.Build, &p.Lint, &p.Test} {
-		*c = c.on(nativeFiles)
+		*c = c.matching(nativeFiles)
 	}
 	own := *p
 	p.clangTools(s, "")
 	if !own.Lint.IsZero() {
-		p.Lint = own.Lint // clang-tidy needs a compilation database that make does not write
+		p.Lint = own.Lint // clang-tidy needs a compilation database, which make does not write
 	}
 }
 
-// coveredByAny reports whether dir is, or is inside, some other project.
+// coveredByAny reports whether dir is inside another project.
 func (s *scan) coveredByAny(dir string) bool {
-	return slices.ContainsFunc(s.found, func(p *Project) bool { return inside(p.Dir, dir) })
+	return slices.ContainsFunc(s.found, func(p *Project) bool { return isInside(p.Dir, dir) })
 }
 
 func (s *scan) nativeLanguage(dir string) string {
@@ -191,10 +191,10 @@ func (s *scan) nativeLanguage(dir string) string {
 // makeTargets returns the targets of a Makefile or the recipes of a justfile.
 func makeTargets(text string) map[string]bool {
 	out := map[string]bool{}
-	for line := range strings.Lines(uncomment(text, "#")) {
+	for line := range strings.Lines(stripComments(text, "#")) {
 		names, rest, ok := strings.Cut(line, ":")
 		if !ok || strings.HasPrefix(rest, "=") || strings.ContainsAny(line[:1], " \t") || strings.Contains(names, "=") && !strings.Contains(names, "='") {
-			continue // a recipe's line or an assignment
+			continue // a recipe line or an assignment
 		}
 		for _, n := range strings.Fields(names) {
 			out[strings.TrimPrefix(n, "@")] = true

@@ -23,8 +23,8 @@ var (
 	}
 )
 
-// A node is a project with a package.json while it is being looked at.
-type node struct {
+// A nodeProject is a project with a package.json during detection.
+type nodeProject struct {
 	*Project
 	s        *scan
 	manifest table
@@ -34,58 +34,58 @@ type node struct {
 }
 
 func detectNode(s *scan, dir string) *Project {
-	manifest := s.first(dir, "package.json")
+	manifest := s.firstFile(dir, "package.json")
 	if manifest == "" {
 		return nil
 	}
-	n := &node{s: s, Project: &Project{Dir: dir, Ecosystem: Node, Language: "javascript", Proof: manifest}, deps: map[string]bool{}}
-	m, ok := s.load(n.Project, manifest, parseJSON)
+	n := &nodeProject{s: s, Project: &Project{Dir: dir, Ecosystem: Node, Language: "javascript", Proof: manifest}, deps: map[string]bool{}}
+	m, ok := s.loadTable(n.Project, manifest, parseJSON)
 	n.manifest = m
 	n.readManifest()
 	root := s.workspaceOf(Node, dir)
 	n.findManager(root, ok)
-	if n.deps["typescript"] || s.has(dir, "tsconfig.json") {
+	if n.deps["typescript"] || s.hasFile(dir, "tsconfig.json") {
 		n.Language = "typescript"
 	}
 	n.lintAndFormat()
 	if !ok {
-		return n.Project // without its scripts and dependencies the rest would be guesses
+		return n.Project // the rest needs scripts and dependencies
 	}
-	n.typecheck()
-	n.tests()
-	if n.script("build") != "" {
-		n.Build = n.at(manifest, n.runScript("build")...)
+	n.detectTypecheck()
+	n.detectTests()
+	if n.scriptText("build") != "" {
+		n.Build = n.command(manifest, n.runScript("build")...)
 	}
 	n.scriptFallbacks()
 	n.declareMembers()
 	if root != nil {
-		inherit(n.Project, root)
+		inheritCommands(n.Project, root)
 	}
 	return n.Project
 }
 
-func (n *node) readManifest() {
-	n.Name = n.manifest.text("name")
-	n.scripts = n.manifest.table("scripts")
+func (n *nodeProject) readManifest() {
+	n.Name = n.manifest.stringAt("name")
+	n.scripts = n.manifest.subtable("scripts")
 	for _, key := range []string{"dependencies", "devDependencies", "peerDependencies", "optionalDependencies"} {
-		for d := range n.manifest.table(key) {
+		for d := range n.manifest.subtable(key) {
 			n.deps[d] = true
 		}
 	}
 	for _, key := range []string{"scripts", "dependencies", "devDependencies"} {
-		if n.manifest.has(key) && n.manifest.table(key) == nil {
+		if n.manifest.hasKey(key) && n.manifest.subtable(key) == nil {
 			n.warn(n.Proof, "%s is not an object", key)
 		}
 	}
 }
 
-func (n *node) script(name string) string { return n.scripts.text(name) }
+func (n *nodeProject) scriptText(name string) string { return n.scripts.stringAt(name) }
 
 // anyScript reports whether a script runs a program of that name.
-func (n *node) anyScript(program string) bool {
+func (n *nodeProject) anyScript(program string) bool {
 	for name := range n.scripts {
-		for _, words := range splitScript(n.script(name)) {
-			if rest, _ := unwrap(words); len(rest) > 0 && path.Base(rest[0]) == program {
+		for _, words := range splitScript(n.scriptText(name)) {
+			if rest, _ := unwrapCommand(words); len(rest) > 0 && path.Base(rest[0]) == program {
 				return true
 			}
 		}
@@ -101,16 +101,16 @@ var lockFiles = []struct{ file, manager string }{
 	{"package-lock.json", "npm"}, {"npm-shrinkwrap.json", "npm"}, {"pnpm-workspace.yaml", "pnpm"},
 }
 
-func (n *node) findManager(root *Project, readable bool) {
-	name, version, _ := strings.Cut(n.manifest.text("packageManager"), "@")
-	name = cmp.Or(name, n.manifest.text("devEngines", "packageManager", "name"))
+func (n *nodeProject) findManager(root *Project, readable bool) {
+	name, version, _ := strings.Cut(n.manifest.stringAt("packageManager"), "@")
+	name = cmp.Or(name, n.manifest.stringAt("devEngines", "packageManager", "name"))
 	if name != "" && !slices.Contains(managers, name) {
-		n.warn(n.Proof, "packageManager %q is none of %s", name, strings.Join(managers, ", "))
+		n.warn(n.Proof, "packageManager %q is unknown; known are %s", name, strings.Join(managers, ", "))
 		name = ""
 	}
 	proof := n.Proof
 	for _, l := range lockFiles {
-		if found := n.s.first(n.Dir, l.file); found != "" && name == "" {
+		if found := n.s.firstFile(n.Dir, l.file); found != "" && name == "" {
 			name, proof = l.manager, found
 		}
 	}
@@ -131,20 +131,20 @@ func (n *node) findManager(root *Project, readable bool) {
 		n.DepsDir = path.Join(n.Dir, n.depsName())
 	}
 	if readable && root == nil {
-		n.Install = n.at(proof, name, "install")
+		n.Install = n.command(proof, name, "install")
 	}
 }
 
-// isBerry tells Yarn 2 and later from Yarn 1 by the version that the manifest
-// pins, the configuration only the later one reads, or the form of the lock file.
+// isBerry distinguishes Yarn 2 and later from Yarn 1 by the pinned version, a configuration
+// file that only Yarn 2 reads, or the format of the lock file.
 func (s *scan) isBerry(dir, version string) bool {
 	if version != "" {
 		return !strings.HasPrefix(version, "1.") && version != "1" && version != "classic"
 	}
-	if s.has(dir, ".yarnrc.yml") {
+	if s.hasFile(dir, ".yarnrc.yml") {
 		return true
 	}
-	lock := s.first(dir, "yarn.lock")
+	lock := s.firstFile(dir, "yarn.lock")
 	if lock == "" {
 		return false
 	}
@@ -152,25 +152,25 @@ func (s *scan) isBerry(dir, version string) bool {
 	return err == nil && strings.Contains(string(data), "__metadata:")
 }
 
-// depsName returns what exists once dependencies are installed. Yarn 2 and
-// later keeps them outside of node_modules unless it is told otherwise.
-func (n *node) depsName() string {
+// depsName returns the path that exists once dependencies are installed. Yarn 2 and later
+// keeps them outside of node_modules unless configured otherwise.
+func (n *nodeProject) depsName() string {
 	if !n.berry {
 		return "node_modules"
 	}
-	rc := n.s.first(n.Dir, ".yarnrc.yml")
+	rc := n.s.firstFile(n.Dir, ".yarnrc.yml")
 	if rc == "" {
 		return ".pnp.cjs"
 	}
-	t, ok := n.s.load(n.Project, rc, parseYAML)
-	if linker := t.text("nodeLinker"); !ok || linker != "" && linker != "pnp" {
+	t, ok := n.s.loadTable(n.Project, rc, parseYAML)
+	if linker := t.stringAt("nodeLinker"); !ok || linker != "" && linker != "pnp" {
 		return "node_modules"
 	}
 	return ".pnp.cjs"
 }
 
-// exec returns argv for a program that a dependency brings, never fetching it.
-func (n *node) exec(tool string, args ...string) []string {
+// execArgv returns the argv of a program from a dependency, without fetching it.
+func (n *nodeProject) execArgv(tool string, args ...string) []string {
 	var prefix []string
 	switch n.PackageManager {
 	case "bun":
@@ -182,7 +182,7 @@ func (n *node) exec(tool string, args ...string) []string {
 		switch {
 		case n.berry:
 			prefix = []string{"yarn", "exec"}
-		case n.script(tool) != "": // Yarn 1 would run the script of that name instead
+		case n.scriptText(tool) != "": // Yarn 1 would run the script of that name instead
 			prefix = []string{"npx", "--no-install"}
 		}
 	case "npm":
@@ -193,103 +193,103 @@ func (n *node) exec(tool string, args ...string) []string {
 	return append(append(prefix, tool), args...)
 }
 
-func (n *node) runScript(name string) []string {
+func (n *nodeProject) runScript(name string) []string {
 	if n.PackageManager == "" {
 		return nil
 	}
 	return []string{n.PackageManager, "run", name}
 }
 
-func (n *node) lintAndFormat() {
-	n.biome()
-	n.oxlint()
-	n.eslint()
-	n.prettier()
+func (n *nodeProject) lintAndFormat() {
+	n.detectBiome()
+	n.detectOxlint()
+	n.detectESLint()
+	n.detectPrettier()
 }
 
-func (n *node) biome() {
-	config := n.s.first(n.Dir, "biome.json", "biome.jsonc", ".biome.json", ".biome.jsonc")
+func (n *nodeProject) detectBiome() {
+	config := n.s.firstFile(n.Dir, "biome.json", "biome.jsonc", ".biome.json", ".biome.jsonc")
 	if config == "" {
 		return
 	}
-	t, _ := n.s.load(n.Project, config, parseJSONC)
-	check := n.exec("biome", "check", "--no-errors-on-unmatched")
-	write := n.exec("biome", "check", "--write", "--no-errors-on-unmatched")
-	if t.at("linter", "enabled") != false {
+	t, _ := n.s.loadTable(n.Project, config, parseJSONC)
+	check := n.execArgv("biome", "check", "--no-errors-on-unmatched")
+	write := n.execArgv("biome", "check", "--write", "--no-errors-on-unmatched")
+	if t.valueAt("linter", "enabled") != false {
 		n.Lint = n.filesOf(config, biomeFiles, check)
 	}
-	if t.at("formatter", "enabled") != false {
+	if t.valueAt("formatter", "enabled") != false {
 		n.Format = n.filesOf(config, biomeFiles, write)
 	}
 }
 
-// filesOf makes a command that takes files, or "." for all.
-func (n *node) filesOf(proof string, match, argv []string) Command {
+// filesOf returns a command that takes files, or "." for all.
+func (n *nodeProject) filesOf(proof string, match, argv []string) Command {
 	if argv == nil {
 		return Command{}
 	}
-	return n.at(proof, append(slices.Clone(argv), Files)...).on(match).whole(append(slices.Clone(argv), ".")...)
+	return n.command(proof, append(slices.Clone(argv), Files)...).matching(match).withWhole(append(slices.Clone(argv), ".")...)
 }
 
-func (n *node) oxlint() {
-	config := n.s.first(n.Dir, ".oxlintrc.json", ".oxlintrc.jsonc", "oxlintrc.json", "oxlint.config.ts")
+func (n *nodeProject) detectOxlint() {
+	config := n.s.firstFile(n.Dir, ".oxlintrc.json", ".oxlintrc.jsonc", "oxlintrc.json", "oxlint.config.ts")
 	if config == "" || !n.Lint.IsZero() {
 		return
 	}
 	var args []string
 	switch base := path.Base(config); {
-	case base == "oxlintrc.json": // not a name it looks for by itself
+	case base == "oxlintrc.json": // not a default name
 		args = []string{"-c", base}
 	case strings.Contains(base, ".json"):
-		n.s.load(n.Project, config, parseJSONC)
+		n.s.loadTable(n.Project, config, parseJSONC)
 	}
-	n.Lint = n.filesOf(config, pageFiles, n.exec("oxlint", args...))
+	n.Lint = n.filesOf(config, pageFiles, n.execArgv("oxlint", args...))
 }
 
-func (n *node) eslint() {
-	config := n.s.first(n.Dir, eslintNames...)
-	if config == "" && n.manifest.has("eslintConfig") {
+func (n *nodeProject) detectESLint() {
+	config := n.s.firstFile(n.Dir, eslintNames...)
+	if config == "" && n.manifest.hasKey("eslintConfig") {
 		config = n.Proof
 	}
 	if config == "" || !n.Lint.IsZero() {
 		return
 	}
 	if strings.HasSuffix(config, ".json") && config != n.Proof {
-		n.s.load(n.Project, config, parseJSONC)
+		n.s.loadTable(n.Project, config, parseJSONC)
 	}
-	n.Lint = n.filesOf(config, pageFiles, n.exec("eslint"))
+	n.Lint = n.filesOf(config, pageFiles, n.execArgv("eslint"))
 }
 
-func (n *node) prettier() {
-	config := n.s.first(n.Dir, prettierNames...)
-	if config == "" && (n.manifest.has("prettier") || n.deps["prettier"] && n.anyScript("prettier")) {
-		config = n.Proof // it works without a configuration
+func (n *nodeProject) detectPrettier() {
+	config := n.s.firstFile(n.Dir, prettierNames...)
+	if config == "" && (n.manifest.hasKey("prettier") || n.deps["prettier"] && n.anyScript("prettier")) {
+		config = n.Proof // it needs no configuration
 	}
 	if config == "" || !n.Format.IsZero() {
 		return
 	}
 	switch path.Base(config) {
 	case ".prettierrc", ".prettierrc.yml", ".prettierrc.yaml", ".prettierrc.json":
-		n.s.load(n.Project, config, parseYAML) // JSON is YAML too
+		n.s.loadTable(n.Project, config, parseYAML) // JSON is valid YAML
 	case ".prettierrc.toml":
-		n.s.load(n.Project, config, parseTOML)
+		n.s.loadTable(n.Project, config, parseTOML)
 	}
-	// Prettier knows best which files it can write; plugins add to them.
-	n.Format = n.filesOf(config, nil, n.exec("prettier", "--write", "--ignore-unknown"))
+	// Prettier ignores unknown files itself; plugins add types.
+	n.Format = n.filesOf(config, nil, n.execArgv("prettier", "--write", "--ignore-unknown"))
 }
 
-func (n *node) typecheck() {
+func (n *nodeProject) detectTypecheck() {
 	for _, name := range []string{"typecheck", "type-check", "check-types", "check:types", "types:check"} {
-		if n.script(name) != "" {
-			n.Typecheck = n.at(n.Proof, n.runScript(name)...).on(pageFiles)
+		if n.scriptText(name) != "" {
+			n.Typecheck = n.command(n.Proof, n.runScript(name)...).matching(pageFiles)
 			return
 		}
 	}
-	config := n.s.first(n.Dir, "tsconfig.json")
+	config := n.s.firstFile(n.Dir, "tsconfig.json")
 	if config == "" {
 		return
 	}
-	t, ok := n.s.load(n.Project, config, parseJSONC)
+	t, ok := n.s.loadTable(n.Project, config, parseJSONC)
 	if !ok {
 		return
 	}
@@ -297,35 +297,35 @@ func (n *node) typecheck() {
 	if n.deps["vue-tsc"] {
 		tool = "vue-tsc"
 	}
-	// A configuration with nothing but references checks nothing unless it is built.
-	files, isList := t.at("files").([]any)
-	if t.has("references") && isList && len(files) == 0 {
+	// A configuration with only references checks nothing without --build.
+	files, isList := t.valueAt("files").([]any)
+	if t.hasKey("references") && isList && len(files) == 0 {
 		args = []string{"--build"}
 	}
-	n.Typecheck = n.at(config, n.exec(tool, args...)...).on(pageFiles)
+	n.Typecheck = n.command(config, n.execArgv(tool, args...)...).matching(pageFiles)
 }
 
-// scriptFallbacks takes the project's own scripts where no tool was recognised.
-func (n *node) scriptFallbacks() {
-	if n.Lint.IsZero() && n.script("lint") != "" {
-		n.Lint = n.at(n.Proof, n.runScript("lint")...).on(pageFiles)
+// scriptFallbacks uses the project's own scripts if no tool was detected.
+func (n *nodeProject) scriptFallbacks() {
+	if n.Lint.IsZero() && n.scriptText("lint") != "" {
+		n.Lint = n.command(n.Proof, n.runScript("lint")...).matching(pageFiles)
 	}
 	for _, name := range []string{"format", "fmt"} {
-		if n.Format.IsZero() && n.script(name) != "" {
-			n.Format = n.at(n.Proof, n.runScript(name)...)
+		if n.Format.IsZero() && n.scriptText(name) != "" {
+			n.Format = n.command(n.Proof, n.runScript(name)...)
 		}
 	}
 }
 
-func (n *node) declareMembers() {
-	patterns := n.manifest.list("workspaces")
+func (n *nodeProject) declareMembers() {
+	patterns := n.manifest.stringsAt("workspaces")
 	if patterns == nil {
-		patterns = n.manifest.list("workspaces", "packages")
+		patterns = n.manifest.stringsAt("workspaces", "packages")
 	}
-	if file := n.s.first(n.Dir, "pnpm-workspace.yaml"); file != "" {
-		if t, ok := n.s.load(n.Project, file, parseYAML); ok {
-			patterns = t.list("packages")
+	if file := n.s.firstFile(n.Dir, "pnpm-workspace.yaml"); file != "" {
+		if t, ok := n.s.loadTable(n.Project, file, parseYAML); ok {
+			patterns = t.stringsAt("packages")
 		}
 	}
-	n.s.declare(n.Project, "package.json", patterns)
+	n.s.declareMembers(n.Project, "package.json", patterns)
 }

@@ -6,17 +6,16 @@ import (
 	"strings"
 )
 
-// A runner is a test runner of Node: how it is started so that it ends, and how
-// it takes files.
-type runner struct {
+// A testRunner is a test runner of Node: how to run it once, and how it takes files.
+type testRunner struct {
 	name    string
-	once    []string // arguments that make it run once
-	scoped  []string // arguments that make it take the files literally
-	configs []string // files that prove it
-	key     string   // key of package.json that proves it
+	once    []string // arguments to run once, without watch mode
+	scoped  []string // arguments to take files literally
+	configs []string // its configuration files
+	key     string   // its key in package.json
 }
 
-var runners = []runner{
+var runners = []testRunner{
 	{name: "vitest", once: []string{"run"}, configs: nodeConfigs("vitest.config", "vitest.workspace")},
 	{name: "jest", scoped: []string{"--runTestsByPath"}, configs: append(nodeConfigs("jest.config"), "jest.config.json"), key: "jest"},
 	{name: "mocha", configs: []string{".mocharc.js", ".mocharc.cjs", ".mocharc.mjs", ".mocharc.yaml", ".mocharc.yml", ".mocharc.json", ".mocharc.jsonc"}, key: "mocha"},
@@ -33,10 +32,10 @@ func nodeConfigs(stems ...string) []string {
 	return out
 }
 
-func (n *node) tests() {
-	script := n.script("test")
+func (n *nodeProject) detectTests() {
+	script := n.scriptText("test")
 	if strings.Contains(script, "no test specified") {
-		script = "" // what npm init writes
+		script = "" // the default of npm init
 	}
 	argv, simple := testProgram(script)
 	switch {
@@ -44,7 +43,7 @@ func (n *node) tests() {
 		n.testsByEvidence()
 	case len(argv) > 0 && n.testsByProgram(argv, simple):
 	default:
-		n.Test = n.at(n.Proof, n.runScript("test")...).on(pageFiles)
+		n.Test = n.command(n.Proof, n.runScript("test")...).matching(pageFiles)
 		if strings.Contains(script, "react-scripts test") {
 			n.Test.Argv = append(n.Test.Argv, "--", "--watchAll=false")
 		}
@@ -52,24 +51,24 @@ func (n *node) tests() {
 	}
 }
 
-// testsByProgram handles a test script that starts a runner we know. A script
-// that does more than that is run as it is.
-func (n *node) testsByProgram(argv []string, simple bool) bool {
+// testsByProgram handles a test script that starts a known runner. A script that does more
+// is run unchanged.
+func (n *nodeProject) testsByProgram(argv []string, simple bool) bool {
 	scoped, once, known := n.startRunner(argv, simple)
 	if !known {
 		return false
 	}
-	n.ScopedTest = n.at(n.Proof, append(slices.Clone(scoped), Files)...).on(scriptFiles).whole(once...)
-	n.Test = n.at(n.Proof, once...).on(pageFiles)
+	n.ScopedTest = n.command(n.Proof, append(slices.Clone(scoped), Files)...).matching(scriptFiles).withWhole(once...)
+	n.Test = n.command(n.Proof, once...).matching(pageFiles)
 	if !simple {
-		n.Test = n.at(n.Proof, n.runScript("test")...).on(pageFiles)
-		n.ScopedTest = n.ScopedTest.whole(n.runScript("test")...)
+		n.Test = n.command(n.Proof, n.runScript("test")...).matching(pageFiles)
+		n.ScopedTest = n.ScopedTest.withWhole(n.runScript("test")...)
 	}
 	return true
 }
 
-// startRunner returns how to run some files and how to run all.
-func (n *node) startRunner(argv []string, simple bool) (scoped, once []string, known bool) {
+// startRunner returns the commands for some files and for all.
+func (n *nodeProject) startRunner(argv []string, simple bool) (scoped, once []string, known bool) {
 	name := path.Base(argv[0])
 	flags, rest := runnerFlags(argv[1:])
 	if !simple {
@@ -87,20 +86,20 @@ func (n *node) startRunner(argv []string, simple bool) (scoped, once []string, k
 		}
 		scoped = append([]string{"node"}, flags...)
 		if name == "tsx" {
-			scoped = append(n.exec("tsx"), flags...)
+			scoped = append(n.execArgv("tsx"), flags...)
 		}
 		return scoped, append(slices.Clone(scoped), rest...), true
 	}
-	r := runners[slices.IndexFunc(runners, func(r runner) bool { return r.name == name })]
+	r := runners[slices.IndexFunc(runners, func(r testRunner) bool { return r.name == name })]
 	if len(rest) > 0 && slices.Contains([]string{"run", "watch", "dev"}, rest[0]) {
 		rest = rest[1:]
 	}
-	base := n.exec(r.name, append(slices.Clone(r.once), flags...)...)
+	base := n.execArgv(r.name, append(slices.Clone(r.once), flags...)...)
 	return append(slices.Clone(base), r.scoped...), append(slices.Clone(base), rest...), true
 }
 
-// runnerFlags splits arguments into flags, without those that ask to watch, and
-// the rest. A word after a flag that takes a value stays with the flag.
+// runnerFlags splits arguments into flags, without watch flags, and the rest. The value of
+// a flag stays with it.
 func runnerFlags(args []string) (flags, rest []string) {
 	for i := 0; i < len(args); i++ {
 		a := args[i]
@@ -128,45 +127,44 @@ func takesValue(flag string) bool {
 	return false
 }
 
-func (n *node) testsByEvidence() {
+func (n *nodeProject) testsByEvidence() {
 	n.scopedByEvidence()
 	if once, ok := n.ScopedTest.All(); ok {
-		n.Test = n.at(n.ScopedTest.Proof, once...).on(pageFiles)
+		n.Test = n.command(n.ScopedTest.Proof, once...).matching(pageFiles)
 		return
 	}
 	if n.PackageManager == "bun" {
-		n.ScopedTest = n.at(n.PackageManagerProof, "bun", "test", Files).on(scriptFiles).whole("bun", "test")
-		n.Test = n.at(n.PackageManagerProof, "bun", "test").on(pageFiles)
+		n.ScopedTest = n.command(n.PackageManagerProof, "bun", "test", Files).matching(scriptFiles).withWhole("bun", "test")
+		n.Test = n.command(n.PackageManagerProof, "bun", "test").matching(pageFiles)
 	}
 }
 
-// scopedByEvidence finds a runner by its configuration, or else by the
-// dependency on it.
-func (n *node) scopedByEvidence() {
+// scopedByEvidence finds a runner by its configuration, else by a dependency on it.
+func (n *nodeProject) scopedByEvidence() {
 	for _, byDep := range []bool{false, true} {
 		for _, r := range runners {
-			proof := n.s.first(n.Dir, r.configs...)
-			if proof == "" && r.key != "" && n.manifest.has(r.key) || byDep && n.deps[r.name] {
+			proof := n.s.firstFile(n.Dir, r.configs...)
+			if proof == "" && r.key != "" && n.manifest.hasKey(r.key) || byDep && n.deps[r.name] {
 				proof = n.Proof
 			}
-			base := n.exec(r.name, r.once...)
+			base := n.execArgv(r.name, r.once...)
 			if proof == "" || base == nil {
 				continue
 			}
 			scoped := append(append(slices.Clone(base), r.scoped...), Files)
-			n.ScopedTest = n.at(proof, scoped...).on(scriptFiles).whole(base...)
+			n.ScopedTest = n.command(proof, scoped...).matching(scriptFiles).withWhole(base...)
 			return
 		}
 	}
 }
 
-// testProgram returns the words of the command in a test script that runs the
-// tests, if its program is one we know. It is simple if the script is that command
-// and nothing else, so that it can be started without a shell.
+// testProgram returns the command of a test script that runs the tests, if its program is
+// known. simple means that the script is only that command, so that it can be run without a
+// shell.
 func testProgram(script string) (argv []string, simple bool) {
 	segments := splitScript(script)
 	for _, words := range segments {
-		rest, bare := unwrap(words)
+		rest, bare := unwrapCommand(words)
 		if len(rest) == 0 {
 			continue
 		}
@@ -177,7 +175,7 @@ func testProgram(script string) (argv []string, simple bool) {
 	return nil, false
 }
 
-// splitScript cuts a script into commands, and these into words.
+// splitScript splits a script into commands, and these into words.
 func splitScript(script string) [][]string {
 	replaced := strings.NewReplacer("&&", "\n", "||", "\n", ";", "\n", "|", "\n", "&", "\n").Replace(script)
 	var out [][]string
@@ -189,9 +187,9 @@ func splitScript(script string) [][]string {
 	return out
 }
 
-// unwrap drops what stands before the program: assignments, and programs whose
-// arguments are a program. It is bare if nothing was dropped that changes what runs.
-func unwrap(words []string) (rest []string, bare bool) {
+// unwrapCommand drops what precedes the program: assignments, and programs that run a
+// program. bare is false if something was dropped that changes what runs.
+func unwrapCommand(words []string) (rest []string, bare bool) {
 	bare = true
 	for len(words) > 0 {
 		w := words[0]
@@ -215,7 +213,7 @@ func unwrap(words []string) (rest []string, bare bool) {
 	return nil, bare
 }
 
-// startsTests reports whether a command runs tests in a way we know.
+// startsTests reports whether a command runs tests in a known way.
 func startsTests(argv []string) bool {
 	switch name := path.Base(argv[0]); name {
 	case "node", "tsx":
@@ -228,5 +226,5 @@ func startsTests(argv []string) bool {
 }
 
 func isRunner(name string) bool {
-	return slices.ContainsFunc(runners, func(r runner) bool { return r.name == name })
+	return slices.ContainsFunc(runners, func(r testRunner) bool { return r.name == name })
 }

@@ -16,8 +16,8 @@ import (
 
 var bom = []byte("\xef\xbb\xbf")
 
-// A table is a decoded JSON, TOML or YAML object. Its methods never fail on
-// a value of another type than was asked for: that value is absent.
+// A table is a decoded JSON, TOML or YAML object. Its methods treat a value of another type
+// as absent.
 type table map[string]any
 
 func parseJSON(data []byte) (table, error) {
@@ -53,8 +53,8 @@ func parseYAML(data []byte) (table, error) {
 	return t, nil
 }
 
-// load parses a manifest. It is false, with a warning, for one that is broken.
-func (s *scan) load(p *Project, name string, parse func([]byte) (table, error)) (table, bool) {
+// loadTable parses a manifest; false, with a warning, if it is broken.
+func (s *scan) loadTable(p *Project, name string, parse func([]byte) (table, error)) (table, bool) {
 	data, err := s.read(name)
 	if err == nil {
 		var t table
@@ -66,8 +66,8 @@ func (s *scan) load(p *Project, name string, parse func([]byte) (table, error)) 
 	return nil, false
 }
 
-// at follows keys.
-func (t table) at(keys ...string) any {
+// valueAt returns the value at a path of keys.
+func (t table) valueAt(keys ...string) any {
 	var v any = map[string]any(t)
 	for _, k := range keys {
 		m, ok := v.(map[string]any)
@@ -79,20 +79,20 @@ func (t table) at(keys ...string) any {
 	return v
 }
 
-func (t table) has(keys ...string) bool { return t.at(keys...) != nil }
+func (t table) hasKey(keys ...string) bool { return t.valueAt(keys...) != nil }
 
-func (t table) table(keys ...string) table {
-	m, _ := t.at(keys...).(map[string]any)
+func (t table) subtable(keys ...string) table {
+	m, _ := t.valueAt(keys...).(map[string]any)
 	return m
 }
 
-func (t table) text(keys ...string) string {
-	v, _ := t.at(keys...).(string)
+func (t table) stringAt(keys ...string) string {
+	v, _ := t.valueAt(keys...).(string)
 	return v
 }
 
-func (t table) list(keys ...string) []string {
-	items, _ := t.at(keys...).([]any)
+func (t table) stringsAt(keys ...string) []string {
+	items, _ := t.valueAt(keys...).([]any)
 	var out []string
 	for _, v := range items {
 		if str, ok := v.(string); ok {
@@ -102,11 +102,11 @@ func (t table) list(keys ...string) []string {
 	return out
 }
 
-// stripJSONC blanks comments and trailing commas, so that offsets in errors
-// still point into the file. Strings are left alone: "https://x" is no comment.
+// stripJSONC overwrites comments and trailing commas with blanks, so that offsets in errors
+// stay right. Strings are kept: "https://x" is no comment.
 func stripJSONC(data []byte) []byte {
 	out := slices.Clone(data)
-	comma, last := -1, byte(0) // a comma that may be a trailing one, and what was last seen
+	comma, last := -1, byte(0) // a possible trailing comma, and the last byte
 	for i := 0; i < len(out); i++ {
 		switch c := out[i]; {
 		case c == '"':
@@ -117,13 +117,13 @@ func stripJSONC(data []byte) []byte {
 			if n := bytes.IndexByte(out[i:], '\n'); n >= 0 {
 				end = i + n
 			}
-			i = blank(out, i, end) - 1
+			i = blankOut(out, i, end) - 1
 		case c == '/' && i+1 < len(out) && out[i+1] == '*':
 			end := len(out)
 			if n := bytes.Index(out[i+2:], []byte("*/")); n >= 0 {
 				end = i + 2 + n + 2
 			}
-			i = blank(out, i, end) - 1
+			i = blankOut(out, i, end) - 1
 		case c == ' ', c == '\t', c == '\n', c == '\r':
 		case c == ',' && last != 0 && !bytes.ContainsRune([]byte("{[,:"), rune(last)):
 			comma, last = i, c
@@ -150,7 +150,7 @@ func endOfString(b []byte, i int) int {
 	return len(b)
 }
 
-func blank(b []byte, from, to int) int {
+func blankOut(b []byte, from, to int) int {
 	for i := from; i < to; i++ {
 		if b[i] != '\n' {
 			b[i] = ' '
@@ -159,7 +159,7 @@ func blank(b []byte, from, to int) int {
 	return to
 }
 
-// iniSections returns the names in brackets of an INI file.
+// iniSections returns the section names of an INI file.
 func iniSections(data []byte) map[string]bool {
 	out := map[string]bool{}
 	for line := range strings.Lines(string(data)) {
@@ -173,9 +173,9 @@ func iniSections(data []byte) map[string]bool {
 	return out
 }
 
-// uncomment drops line comments that start with mark, so that what is commented
-// out proves nothing. It knows no strings; it is for searching, not for parsing.
-func uncomment(text, mark string) string {
+// stripComments drops line comments that start with mark. It ignores strings; it is for
+// searching, not for parsing.
+func stripComments(text, mark string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		code, _, cut := strings.Cut(line, mark)

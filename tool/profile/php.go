@@ -9,56 +9,56 @@ import (
 var phpFiles = []string{"*.php"}
 
 func detectPHP(s *scan, dir string) *Project {
-	manifest := s.first(dir, "composer.json")
+	manifest := s.firstFile(dir, "composer.json")
 	if manifest == "" {
 		return nil
 	}
 	p := &Project{Dir: dir, Ecosystem: PHP, Language: "php", Proof: manifest, PackageManager: "composer", PackageManagerProof: manifest}
-	m, ok := s.load(p, manifest, parseJSON)
+	m, ok := s.loadTable(p, manifest, parseJSON)
 	if !ok {
 		return p
 	}
-	p.Name = m.text("name")
-	vendor := cmp.Or(m.text("config", "vendor-dir"), "vendor")
-	h := &php{Project: p, s: s, manifest: m, bin: cmp.Or(m.text("config", "bin-dir"), path.Join(vendor, "bin"))}
+	p.Name = m.stringAt("name")
+	vendor := cmp.Or(m.stringAt("config", "vendor-dir"), "vendor")
+	h := &phpProject{Project: p, s: s, manifest: m, bin: cmp.Or(m.stringAt("config", "bin-dir"), path.Join(vendor, "bin"))}
 	p.DepsDir = path.Join(dir, vendor)
-	p.Install = p.at(manifest, "composer", "install")
-	h.style()
-	h.analysis()
-	h.tests()
+	p.Install = p.command(manifest, "composer", "install")
+	h.detectStyle()
+	h.detectAnalysis()
+	h.detectTests()
 	return p
 }
 
-type php struct {
+type phpProject struct {
 	*Project
 	s        *scan
 	manifest table
 	bin      string
 }
 
-func (h *php) needs(name string) bool {
-	return h.manifest.has("require", name) || h.manifest.has("require-dev", name)
+func (h *phpProject) requires(name string) bool {
+	return h.manifest.hasKey("require", name) || h.manifest.hasKey("require-dev", name)
 }
 
-// proof returns the configuration of a tool, or the manifest that requires it, or "".
-func (h *php) proof(dep string, configs ...string) string {
-	if f := h.s.first(h.Dir, configs...); f != "" {
+// toolProof returns the configuration of a tool, the manifest that requires it, or "".
+func (h *phpProject) toolProof(dep string, configs ...string) string {
+	if f := h.s.firstFile(h.Dir, configs...); f != "" {
 		return f
 	}
-	if h.needs(dep) {
+	if h.requires(dep) {
 		return h.Proof
 	}
 	return ""
 }
 
-func (h *php) onFiles(proof string, argv ...string) Command {
+func (h *phpProject) onFiles(proof string, argv ...string) Command {
 	argv[0] = path.Join(h.bin, argv[0])
-	return h.at(proof, append(slices.Clone(argv), Files)...).on(phpFiles).whole(argv...)
+	return h.command(proof, append(slices.Clone(argv), Files)...).matching(phpFiles).withWhole(argv...)
 }
 
-func (h *php) style() {
-	fixer := h.s.first(h.Dir, ".php-cs-fixer.php", ".php-cs-fixer.dist.php", ".php_cs", ".php_cs.dist")
-	if f := h.proof("laravel/pint", "pint.json"); f != "" {
+func (h *phpProject) detectStyle() {
+	fixer := h.s.firstFile(h.Dir, ".php-cs-fixer.php", ".php-cs-fixer.dist.php", ".php_cs", ".php_cs.dist")
+	if f := h.toolProof("laravel/pint", "pint.json"); f != "" {
 		h.Format, h.Lint = h.onFiles(f, "pint"), h.onFiles(f, "pint", "--test")
 	} else if fixer != "" {
 		// With several paths it asks for the configuration by name; the intersection
@@ -69,7 +69,7 @@ func (h *php) style() {
 		h.Format.Whole = []string{h.Format.Argv[0], "fix", config}
 		h.Lint.Whole = []string{h.Lint.Argv[0], "fix", "--dry-run", "--diff", config}
 	}
-	if f := h.s.first(h.Dir, "phpcs.xml", ".phpcs.xml", "phpcs.xml.dist", ".phpcs.xml.dist"); f != "" {
+	if f := h.s.firstFile(h.Dir, "phpcs.xml", ".phpcs.xml", "phpcs.xml.dist", ".phpcs.xml.dist"); f != "" {
 		h.Lint = h.onFiles(f, "phpcs")
 		if h.Format.IsZero() {
 			h.Format = h.onFiles(f, "phpcbf")
@@ -77,10 +77,10 @@ func (h *php) style() {
 	}
 }
 
-func (h *php) analysis() {
-	if f := h.proof("phpstan/phpstan", "phpstan.neon", "phpstan.neon.dist", "phpstan.dist.neon"); f != "" {
+func (h *phpProject) detectAnalysis() {
+	if f := h.toolProof("phpstan/phpstan", "phpstan.neon", "phpstan.neon.dist", "phpstan.dist.neon"); f != "" {
 		h.Typecheck = h.onFiles(f, "phpstan", "analyse", "--no-progress")
-	} else if f := h.proof("vimeo/psalm", "psalm.xml", "psalm.xml.dist"); f != "" {
+	} else if f := h.toolProof("vimeo/psalm", "psalm.xml", "psalm.xml.dist"); f != "" {
 		h.Typecheck = h.onFiles(f, "psalm", "--no-progress")
 	}
 	if h.Lint.IsZero() {
@@ -88,22 +88,22 @@ func (h *php) analysis() {
 	}
 }
 
-func (h *php) tests() {
-	config := h.proof("phpunit/phpunit", "phpunit.xml", "phpunit.xml.dist", "phpunit.dist.xml")
+func (h *phpProject) detectTests() {
+	config := h.toolProof("phpunit/phpunit", "phpunit.xml", "phpunit.xml.dist", "phpunit.dist.xml")
 	switch {
-	case h.needs("pestphp/pest"):
+	case h.requires("pestphp/pest"):
 		h.testWith("pest", h.Proof)
 	case config != "":
 		h.testWith("phpunit", config)
-	case h.manifest.has("scripts", "test"):
-		h.Test = h.at(h.Proof, "composer", "run-script", "test").on(phpFiles)
+	case h.manifest.hasKey("scripts", "test"):
+		h.Test = h.command(h.Proof, "composer", "run-script", "test").matching(phpFiles)
 	}
 }
 
-// testWith selects by class, since older versions take one path at most.
-func (h *php) testWith(program, proof string) {
+// testWith selects tests by class, since older versions take at most one path.
+func (h *phpProject) testWith(program, proof string) {
 	program = path.Join(h.bin, program)
-	h.Test = h.at(proof, program).on(phpFiles)
-	h.ScopedTest = h.at(proof, program, "--filter="+Tests).on([]string{"*Test.php"}).whole(program)
+	h.Test = h.command(proof, program).matching(phpFiles)
+	h.ScopedTest = h.command(proof, program, "--filter="+Tests).matching([]string{"*Test.php"}).withWhole(program)
 	h.ScopedTest.Join = "|"
 }

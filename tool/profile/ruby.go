@@ -9,42 +9,42 @@ import (
 var rubyFiles = []string{"*.rb", "*.rake", "*.gemspec", "*.ru", "Gemfile", "Rakefile"}
 
 func detectRuby(s *scan, dir string) *Project {
-	gemfile := s.first(dir, "Gemfile", "gems.rb")
+	gemfile := s.firstFile(dir, "Gemfile", "gems.rb")
 	specs := s.glob(dir, "*.gemspec")
 	if gemfile == "" && len(specs) == 0 {
 		return nil
 	}
 	p := &Project{Dir: dir, Ecosystem: Ruby, Language: "ruby", Proof: gemfile, PackageManager: "bundler"}
-	text := uncomment(s.text(p, gemfile), "#")
+	text := stripComments(s.readText(p, gemfile), "#")
 	for _, spec := range specs {
-		text += uncomment(s.text(p, spec), "#")
+		text += stripComments(s.readText(p, spec), "#")
 		p.Name = strings.TrimSuffix(path.Base(spec), ".gemspec")
 	}
 	if gemfile == "" {
 		p.Proof, p.PackageManager = specs[0], ""
 	} else {
 		p.PackageManagerProof = gemfile
-		p.Install = p.at(gemfile, "bundle", "install")
+		p.Install = p.command(gemfile, "bundle", "install")
 	}
-	r := &ruby{Project: p, s: s, gems: text + s.lockedGems(p, dir)}
-	r.lint()
-	r.tests()
+	r := &rubyProject{Project: p, s: s, gems: text + s.lockedGems(p, dir)}
+	r.detectLint()
+	r.detectTests()
 	return p
 }
 
-type ruby struct {
+type rubyProject struct {
 	*Project
 	s    *scan
 	gems string
 }
 
 func (s *scan) lockedGems(p *Project, dir string) string {
-	lock := s.first(dir, "Gemfile.lock", "gems.locked")
+	lock := s.firstFile(dir, "Gemfile.lock", "gems.locked")
 	if lock == "" {
 		return ""
 	}
 	var b strings.Builder
-	for _, name := range submatches(gemInLock, s.text(p, lock)) {
+	for _, name := range submatches(gemInLock, s.readText(p, lock)) {
 		b.WriteString("\ngem '" + name + "'")
 	}
 	return b.String()
@@ -52,37 +52,37 @@ func (s *scan) lockedGems(p *Project, dir string) string {
 
 var gemInLock = regexp.MustCompile(`(?m)^ {4}([A-Za-z0-9_.-]+) \(`)
 
-func (r *ruby) gem(name string) bool {
+func (r *rubyProject) hasGem(name string) bool {
 	return strings.Contains(r.gems, "'"+name+"'") || strings.Contains(r.gems, `"`+name+`"`)
 }
 
-// tool returns argv for a program of a gem. Bundler runs only what the bundle has.
-func (r *ruby) tool(gem, program string, args ...string) []string {
+// toolArgv returns the argv of a gem's program. Bundler runs only programs of the bundle.
+func (r *rubyProject) toolArgv(gem, program string, args ...string) []string {
 	argv := append([]string{program}, args...)
-	if r.PackageManager == "bundler" && r.gem(gem) {
+	if r.PackageManager == "bundler" && r.hasGem(gem) {
 		return append([]string{"bundle", "exec"}, argv...)
 	}
 	return argv
 }
 
-func (r *ruby) lint() {
-	if f := r.s.first(r.Dir, ".standard.yml"); f != "" || r.gem("standard") {
-		r.linter(orProof(f, r.Proof), "standard", "standardrb", nil, "--fix")
-	} else if f := r.s.first(r.Dir, ".rubocop.yml"); f != "" || r.gem("rubocop") {
-		r.linter(orProof(f, r.Proof), "rubocop", "rubocop", []string{"--force-exclusion"}, "--autocorrect")
+func (r *rubyProject) detectLint() {
+	if f := r.s.firstFile(r.Dir, ".standard.yml"); f != "" || r.hasGem("standard") {
+		r.useLinter(orProof(f, r.Proof), "standard", "standardrb", nil, "--fix")
+	} else if f := r.s.firstFile(r.Dir, ".rubocop.yml"); f != "" || r.hasGem("rubocop") {
+		r.useLinter(orProof(f, r.Proof), "rubocop", "rubocop", []string{"--force-exclusion"}, "--autocorrect")
 	}
-	if f := r.s.first(r.Dir, "sorbet/config"); f != "" {
-		r.Typecheck = r.at(f, r.tool("sorbet", "srb", "tc")...).on(rubyFiles)
-	} else if f := r.s.first(r.Dir, "Steepfile"); f != "" {
-		r.Typecheck = r.at(f, r.tool("steep", "steep", "check")...).on(rubyFiles)
+	if f := r.s.firstFile(r.Dir, "sorbet/config"); f != "" {
+		r.Typecheck = r.command(f, r.toolArgv("sorbet", "srb", "tc")...).matching(rubyFiles)
+	} else if f := r.s.firstFile(r.Dir, "Steepfile"); f != "" {
+		r.Typecheck = r.command(f, r.toolArgv("steep", "steep", "check")...).matching(rubyFiles)
 	}
 }
 
-func (r *ruby) linter(proof, gem, program string, flags []string, fix string) {
-	check := r.tool(gem, program, flags...)
-	write := r.tool(gem, program, append([]string{fix}, flags...)...)
-	r.Lint = r.at(proof, append(check[:len(check):len(check)], Files)...).on(rubyFiles).whole(check...)
-	r.Format = r.at(proof, append(write[:len(write):len(write)], Files)...).on(rubyFiles).whole(write...)
+func (r *rubyProject) useLinter(proof, gem, program string, flags []string, fix string) {
+	check := r.toolArgv(gem, program, flags...)
+	write := r.toolArgv(gem, program, append([]string{fix}, flags...)...)
+	r.Lint = r.command(proof, append(check[:len(check):len(check)], Files)...).matching(rubyFiles).withWhole(check...)
+	r.Format = r.command(proof, append(write[:len(write):len(write)], Files)...).matching(rubyFiles).withWhole(write...)
 }
 
 func orProof(file, manifest string) string {
@@ -92,41 +92,41 @@ func orProof(file, manifest string) string {
 	return manifest
 }
 
-// loadEach makes ruby run several test files: it takes one program, and the rest
-// as that program's arguments.
+// loadEach makes ruby run several test files: it takes one program, and passes the rest as
+// arguments.
 const loadEach = "ARGV.each { |f| require File.expand_path(f) }"
 
-func (r *ruby) tests() {
-	rspec := r.s.first(r.Dir, ".rspec", "spec/spec_helper.rb")
-	rails := r.s.first(r.Dir, "bin/rails")
+func (r *rubyProject) detectTests() {
+	rspec := r.s.firstFile(r.Dir, ".rspec", "spec/spec_helper.rb")
+	rails := r.s.firstFile(r.Dir, "bin/rails")
 	hasTests := r.s.hasDir(r.Dir, "test")
 	switch {
-	case rspec != "" || r.gem("rspec") || r.gem("rspec-rails"):
+	case rspec != "" || r.hasGem("rspec") || r.hasGem("rspec-rails"):
 		proof := orProof(rspec, r.Proof)
-		argv := r.tool("rspec", "rspec")
-		if r.gem("rspec-rails") {
-			argv = r.tool("rspec-rails", "rspec")
+		argv := r.toolArgv("rspec", "rspec")
+		if r.hasGem("rspec-rails") {
+			argv = r.toolArgv("rspec-rails", "rspec")
 		}
-		r.Test = r.at(proof, argv...).on(rubyFiles)
-		r.ScopedTest = r.at(proof, append(argv[:len(argv):len(argv)], Files)...).on([]string{"*_spec.rb"}).whole(argv...)
+		r.Test = r.command(proof, argv...).matching(rubyFiles)
+		r.ScopedTest = r.command(proof, append(argv[:len(argv):len(argv)], Files)...).matching([]string{"*_spec.rb"}).withWhole(argv...)
 	case rails != "" && hasTests:
-		r.Test = r.at(rails, "bin/rails", "test").on(rubyFiles)
-		r.ScopedTest = r.at(rails, "bin/rails", "test", Files).on([]string{"*_test.rb", "test_*.rb"}).whole("bin/rails", "test")
+		r.Test = r.command(rails, "bin/rails", "test").matching(rubyFiles)
+		r.ScopedTest = r.command(rails, "bin/rails", "test", Files).matching([]string{"*_test.rb", "test_*.rb"}).withWhole("bin/rails", "test")
 	case hasTests:
-		r.minitest()
+		r.useMinitest()
 	}
 }
 
-func (r *ruby) minitest() {
+func (r *rubyProject) useMinitest() {
 	proof := path.Join(r.Dir, "test")
 	ruby := []string{"ruby"}
 	if r.PackageManager == "bundler" {
 		ruby = []string{"bundle", "exec", "ruby"}
 	}
-	r.ScopedTest = r.at(proof, append(ruby, "-Ilib", "-Itest", "-e", loadEach, Files)...).on([]string{"*_test.rb", "test_*.rb"})
-	if f := r.s.first(r.Dir, "Rakefile"); f != "" {
-		argv := r.tool("rake", "rake", "test")
-		r.Test = r.at(f, argv...).on(rubyFiles)
-		r.ScopedTest = r.ScopedTest.whole(argv...)
+	r.ScopedTest = r.command(proof, append(ruby, "-Ilib", "-Itest", "-e", loadEach, Files)...).matching([]string{"*_test.rb", "test_*.rb"})
+	if f := r.s.firstFile(r.Dir, "Rakefile"); f != "" {
+		argv := r.toolArgv("rake", "rake", "test")
+		r.Test = r.command(f, argv...).matching(rubyFiles)
+		r.ScopedTest = r.ScopedTest.withWhole(argv...)
 	}
 }

@@ -12,33 +12,32 @@ import (
 	"time"
 )
 
-// maxManifest is the most that is read of one file. Real manifests are far
-// smaller; the rest of a bigger one is not worth a workspace's memory.
+// maxManifest bounds a file that is read. Real manifests are far smaller.
 const maxManifest = 1 << 20
 
-// A scan answers questions about files and remembers what it was asked. Every
-// look a detector takes goes through it, so that the evidence is complete.
+// A scan reads files for the detectors and records every access, so that the evidence is
+// complete.
 type scan struct {
 	fsys     fs.FS
 	start    time.Time
-	dirs     map[string]*listing
-	files    map[string]*content
-	names    map[string]bool // base names that were asked for, found or not
+	dirs     map[string]*dirListing
+	files    map[string]*fileContent
+	names    map[string]bool // base names that were looked up, found or not
 	patterns map[string]bool // the same for patterns
 
-	found   []*Project
-	members map[Ecosystem]map[string]*Project // directory of a member -> the workspace it is in
-	extra   []string                          // member directories to visit whatever the limits of the walk
+	found      []*Project
+	members    map[Ecosystem]map[string]*Project // directory of a member -> the workspace it is in
+	memberDirs []string                          // to visit regardless of the limits of the walk
 }
 
-type listing struct {
+type dirListing struct {
 	entries []fs.DirEntry
 	byName  map[string]fs.DirEntry
 	err     error
 	stamp   stamp
 }
 
-type content struct {
+type fileContent struct {
 	data  []byte
 	err   error
 	stamp stamp
@@ -46,18 +45,18 @@ type content struct {
 
 func newScan(fsys fs.FS) *scan {
 	return &scan{
-		fsys: fsys, start: time.Now(), dirs: map[string]*listing{}, files: map[string]*content{},
+		fsys: fsys, start: time.Now(), dirs: map[string]*dirListing{}, files: map[string]*fileContent{},
 		names: map[string]bool{}, patterns: map[string]bool{}, members: map[Ecosystem]map[string]*Project{},
 	}
 }
 
-// list reads a directory once. A directory that can't be read is empty.
-func (s *scan) list(dir string) *listing {
+// listDir reads a directory once. An unreadable directory is empty.
+func (s *scan) listDir(dir string) *dirListing {
 	if l, ok := s.dirs[dir]; ok {
 		return l
 	}
-	l := &listing{byName: map[string]fs.DirEntry{}, stamp: stamp{name: dir, dir: true}}
-	l.stamp.look(s.fsys, s.start)
+	l := &dirListing{byName: map[string]fs.DirEntry{}, stamp: stamp{name: dir, dir: true}}
+	l.stamp.stat(s.fsys, s.start)
 	l.entries, l.err = fs.ReadDir(s.fsys, dir)
 	l.stamp.sum = sumEntries(l.entries)
 	for _, e := range l.entries {
@@ -67,12 +66,12 @@ func (s *scan) list(dir string) *listing {
 	return l
 }
 
-// entry finds name, which may have several elements, below dir.
-func (s *scan) entry(dir, name string) fs.DirEntry {
+// findEntry finds name, which may have several elements, below dir.
+func (s *scan) findEntry(dir, name string) fs.DirEntry {
 	s.names[path.Base(name)] = true
 	for {
 		head, rest, more := strings.Cut(name, "/")
-		e := s.list(dir).byName[head]
+		e := s.listDir(dir).byName[head]
 		if e == nil || !more {
 			return e
 		}
@@ -84,7 +83,7 @@ func (s *scan) entry(dir, name string) fs.DirEntry {
 	}
 }
 
-// isDirEntry follows a symbolic link, as far as the file system lets it.
+// isDirEntry reports whether an entry is a directory, following symlinks.
 func (s *scan) isDirEntry(dir string, e fs.DirEntry) bool {
 	if e.Type()&fs.ModeSymlink == 0 {
 		return e.IsDir()
@@ -93,9 +92,9 @@ func (s *scan) isDirEntry(dir string, e fs.DirEntry) bool {
 	return err == nil && info.IsDir()
 }
 
-// has reports whether there is a file called name in dir.
-func (s *scan) has(dir, name string) bool {
-	e := s.entry(dir, name)
+// hasFile reports whether dir has a file name.
+func (s *scan) hasFile(dir, name string) bool {
+	e := s.findEntry(dir, name)
 	if e == nil {
 		return false
 	}
@@ -106,44 +105,44 @@ func (s *scan) has(dir, name string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// hasDir reports whether there is a directory called name in dir.
+// hasDir reports whether dir has a directory name.
 func (s *scan) hasDir(dir, name string) bool {
-	e := s.entry(dir, name)
+	e := s.findEntry(dir, name)
 	return e != nil && s.isDirEntry(path.Join(dir, path.Dir(name)), e)
 }
 
-// first returns the path of the first of names that is a file in dir, or "".
-func (s *scan) first(dir string, names ...string) string {
+// firstFile returns the path of the first of names that is a file in dir, or "".
+func (s *scan) firstFile(dir string, names ...string) string {
 	found := ""
 	for _, n := range names {
-		if s.has(dir, n) && found == "" {
+		if s.hasFile(dir, n) && found == "" {
 			found = path.Join(dir, n)
 		}
 	}
 	return found
 }
 
-// glob returns the paths of the files in dir whose name matches, in order.
+// glob returns the paths of the matching files in dir, in order.
 func (s *scan) glob(dir string, patterns ...string) []string {
 	var out []string
 	for _, p := range patterns {
 		s.patterns[p] = true
 	}
-	for _, e := range s.list(dir).entries {
-		if !e.IsDir() && slices.ContainsFunc(patterns, func(p string) bool { return matches(p, e.Name()) }) {
+	for _, e := range s.listDir(dir).entries {
+		if !e.IsDir() && slices.ContainsFunc(patterns, func(p string) bool { return matchName(p, e.Name()) }) {
 			out = append(out, path.Join(dir, e.Name()))
 		}
 	}
 	return out
 }
 
-// read returns the content of a file, once read.
+// read returns the content of a file; it is read once.
 func (s *scan) read(name string) ([]byte, error) {
 	if c, ok := s.files[name]; ok {
 		return c.data, c.err
 	}
-	c := &content{stamp: stamp{name: name}}
-	c.stamp.look(s.fsys, s.start)
+	c := &fileContent{stamp: stamp{name: name}}
+	c.stamp.stat(s.fsys, s.start)
 	c.data, c.err = readFile(s.fsys, name)
 	c.stamp.sum = sha256.Sum256(c.data)
 	s.files[name] = c
@@ -151,9 +150,9 @@ func (s *scan) read(name string) ([]byte, error) {
 	return c.data, c.err
 }
 
-// text returns the content of a file that only has to be searched; one that
-// can't be read is empty, with a warning.
-func (s *scan) text(p *Project, name string) string {
+// readText returns the content of a file for searching; an unreadable file is empty, with a
+// warning.
+func (s *scan) readText(p *Project, name string) string {
 	if name == "" {
 		return ""
 	}
@@ -167,12 +166,12 @@ func (s *scan) text(p *Project, name string) string {
 func readFile(fsys fs.FS, name string) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
-		return nil, plain(err)
+		return nil, withoutPath(err)
 	}
-	defer func() { _ = f.Close() }() // only read from
+	defer func() { _ = f.Close() }() // opened for reading only
 	data, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
 	if err != nil {
-		return nil, plain(err)
+		return nil, withoutPath(err)
 	}
 	if len(data) > maxManifest {
 		return nil, fmt.Errorf("larger than %d bytes", maxManifest)
@@ -180,8 +179,8 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 	return data, nil
 }
 
-// plain drops the name from an error of the file system: a warning has it already.
-func plain(err error) error {
+// withoutPath removes the path from a file system error; the warning has it already.
+func withoutPath(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
 		return pe.Err
@@ -189,11 +188,11 @@ func plain(err error) error {
 	return err
 }
 
-// nearest returns the innermost project of an ecosystem above dir.
-func (s *scan) nearest(eco Ecosystem, dir string) *Project {
+// nearestProject returns the innermost project of an ecosystem above dir.
+func (s *scan) nearestProject(eco Ecosystem, dir string) *Project {
 	var best *Project
 	for _, p := range s.found {
-		if p.Ecosystem == eco && p.Dir != dir && inside(p.Dir, dir) && (best == nil || inside(best.Dir, p.Dir)) {
+		if p.Ecosystem == eco && p.Dir != dir && isInside(p.Dir, dir) && (best == nil || isInside(best.Dir, p.Dir)) {
 			best = p
 		}
 	}
@@ -203,9 +202,9 @@ func (s *scan) nearest(eco Ecosystem, dir string) *Project {
 // workspaceOf returns the project that declares dir as its member.
 func (s *scan) workspaceOf(eco Ecosystem, dir string) *Project { return s.members[eco][dir] }
 
-// declare makes every directory that matches patterns a member of p. A pattern
-// with a leading "!" takes members away.
-func (s *scan) declare(p *Project, manifest string, patterns []string) {
+// declareMembers adds the directories that match patterns as members of p. A pattern with a
+// leading "!" removes members.
+func (s *scan) declareMembers(p *Project, manifest string, patterns []string) {
 	var dirs []string
 	for _, pattern := range patterns {
 		rest, negative := strings.CutPrefix(pattern, "!")
@@ -218,7 +217,7 @@ func (s *scan) declare(p *Project, manifest string, patterns []string) {
 	}
 	slices.Sort(dirs)
 	for _, d := range slices.Compact(dirs) {
-		if d == p.Dir || !s.has(d, manifest) {
+		if d == p.Dir || !s.hasFile(d, manifest) {
 			continue
 		}
 		if s.members[p.Ecosystem] == nil {
@@ -226,15 +225,15 @@ func (s *scan) declare(p *Project, manifest string, patterns []string) {
 		}
 		s.members[p.Ecosystem][d] = p
 		p.Members = append(p.Members, d)
-		s.extra = append(s.extra, d)
+		s.memberDirs = append(s.memberDirs, d)
 	}
 }
 
-// maxMembers bounds what one pattern may name.
+// maxMembers bounds the directories of one pattern.
 const maxMembers = 1000
 
-// expandDirs returns the directories below base that a pattern of a workspace
-// names: "*" within an element, "**" for any number of them.
+// expandDirs returns the directories below base that match a workspace pattern: "*" within
+// an element, "**" for any number of elements.
 func (s *scan) expandDirs(base, pattern string) []string {
 	pattern = path.Clean(strings.TrimSuffix(pattern, "/"))
 	if pattern == "." || path.IsAbs(pattern) || strings.HasPrefix(pattern, "..") {
@@ -244,7 +243,7 @@ func (s *scan) expandDirs(base, pattern string) []string {
 	for _, part := range strings.Split(pattern, "/") {
 		var next []string
 		for _, d := range dirs {
-			next = append(next, s.step(d, part)...)
+			next = append(next, s.matchElement(d, part)...)
 		}
 		if dirs = next; len(dirs) > maxMembers {
 			dirs = dirs[:maxMembers]
@@ -254,9 +253,9 @@ func (s *scan) expandDirs(base, pattern string) []string {
 	return slices.Compact(dirs)
 }
 
-func (s *scan) step(dir, part string) []string {
+func (s *scan) matchElement(dir, part string) []string {
 	if part == "**" {
-		return s.below(dir, 5)
+		return s.dirsBelow(dir, 5)
 	}
 	if !strings.ContainsAny(part, "*?[{") {
 		if s.hasDir(dir, part) {
@@ -265,9 +264,9 @@ func (s *scan) step(dir, part string) []string {
 		return nil
 	}
 	var out []string
-	for _, alternative := range braces(part) {
-		for _, e := range s.list(dir).entries {
-			if e.IsDir() && !never(e.Name()) && matches(alternative, e.Name()) {
+	for _, alternative := range expandBraces(part) {
+		for _, e := range s.listDir(dir).entries {
+			if e.IsDir() && !neverHasProject(e.Name()) && matchName(alternative, e.Name()) {
 				out = append(out, path.Join(dir, e.Name()))
 			}
 		}
@@ -275,21 +274,21 @@ func (s *scan) step(dir, part string) []string {
 	return out
 }
 
-func (s *scan) below(dir string, depth int) []string {
+func (s *scan) dirsBelow(dir string, depth int) []string {
 	out := []string{dir}
 	if depth == 0 {
 		return out
 	}
-	for _, e := range s.list(dir).entries {
-		if e.IsDir() && !skipped(e.Name()) && len(out) < maxMembers {
-			out = append(out, s.below(path.Join(dir, e.Name()), depth-1)...)
+	for _, e := range s.listDir(dir).entries {
+		if e.IsDir() && !isSkippedDir(e.Name()) && len(out) < maxMembers {
+			out = append(out, s.dirsBelow(path.Join(dir, e.Name()), depth-1)...)
 		}
 	}
 	return out
 }
 
-// braces expands one "{a,b}" of a pattern.
-func braces(p string) []string {
+// expandBraces expands one "{a,b}" of a pattern.
+func expandBraces(p string) []string {
 	head, rest, ok := strings.Cut(p, "{")
 	body, tail, closed := strings.Cut(rest, "}")
 	if !ok || !closed {

@@ -1,11 +1,9 @@
-// Package snapshots is the tools that remember what a workspace is, go back to
-// it, fork it, show what changed and bring that into another workspace; and the
-// checkpoints that calls of other tools leave.
+// Package snapshots has the tools that take, restore, compare, fork and merge snapshots of
+// a workspace, and the checkpoints after calls of other tools.
 //
-// They are there for workspaces that have the capability snapshot. In the coding
-// toolset going back is in place; what was there becomes a snapshot first. In the
-// workspace toolset a snapshot is restored into a new workspace, and the present
-// one stays as it is.
+// The tools need the capability snapshot. In the coding toolset a restore is in place,
+// after a snapshot of the present state. In the workspace toolset a snapshot is restored
+// into a new workspace, and the present one is unchanged.
 package snapshots
 
 import (
@@ -35,15 +33,15 @@ func Workspace() []*tool.Tool {
 	return []*tool.Tool{wsSnapshotTool(), wsRestoreTool(), wsBranchTool(), wsListTool(), wsDeleteTool()}
 }
 
-// needs is the capability of all of them.
-var needs = []workspace.Capability{driver.CapSnapshot}
+// snapshotCaps is the capability that all tools need.
+var snapshotCaps = []workspace.Capability{driver.CapSnapshot}
 
-// descriptionLabel keeps what an agent says of a snapshot.
+// descriptionLabel is the label with the agent's description of a snapshot.
 const descriptionLabel = "description"
 
 var snapshotName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.-]*$`)
 
-// checkName refuses what can't name a snapshot.
+// checkName checks the name of a snapshot.
 func checkName(name string) error {
 	switch {
 	case name == "":
@@ -54,8 +52,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// find returns a snapshot of the workspace of a call by its name or id.
-func find(ctx context.Context, c *tool.Call, name string) (driver.SnapshotInfo, error) {
+// findSnapshot returns a snapshot of the call's workspace by name or id.
+func findSnapshot(ctx context.Context, c *tool.Call, name string) (driver.SnapshotInfo, error) {
 	if err := checkName(name); err != nil {
 		return driver.SnapshotInfo{}, err
 	}
@@ -70,36 +68,36 @@ func find(ctx context.Context, c *tool.Call, name string) (driver.SnapshotInfo, 
 	return list[at], nil
 }
 
-// A remembered is a snapshot as answers have it.
-type remembered struct {
+// A snapshotOutput is a snapshot in answers.
+type snapshotOutput struct {
 	ID          string    `json:"id"`
 	Name        string    `json:"name,omitempty"`
 	Description string    `json:"description,omitempty"`
 	Created     time.Time `json:"created"`
 	Files       int64     `json:"files"`
 	Digest      string    `json:"digest"`
-	Frozen      bool      `json:"frozen" jsonschema:"nothing could change while it was taken"`
+	Frozen      bool      `json:"frozen" jsonschema:"the workspace was frozen while it was taken"`
 
-	Missing      []driver.Skip `json:"missing,omitempty" jsonschema:"files that vanished while it was taken or can't be read; the first of them"`
+	Missing      []driver.Skip `json:"missing,omitempty" jsonschema:"the first files that vanished while it was taken or can't be read"`
 	MissingTotal int64         `json:"missingTotal,omitempty"`
 }
 
-func describe(s driver.SnapshotInfo) remembered {
-	return remembered{
-		ID: s.ID, Name: s.Name, Description: about(s), Created: s.Created, Files: s.Files, Digest: s.Digest, Frozen: s.Frozen,
+func newSnapshotOutput(s driver.SnapshotInfo) snapshotOutput {
+	return snapshotOutput{
+		ID: s.ID, Name: s.Name, Description: descriptionOf(s), Created: s.Created, Files: s.Files, Digest: s.Digest, Frozen: s.Frozen,
 		Missing: s.Missing, MissingTotal: s.MissingTotal,
 	}
 }
 
-// call is how an agent calls a snapshot.
-func (s remembered) call() string {
+// displayName returns the name of a snapshot, else its id.
+func (s snapshotOutput) displayName() string {
 	if s.Name != "" {
 		return s.Name
 	}
 	return s.ID
 }
 
-// line shows a snapshot: name, beginning of the digest, time and what it is about.
-func (s remembered) line() string {
-	return fmt.Sprintf("%s\t%.12s\t%s\t%s", s.call(), strings.TrimPrefix(s.Digest, driver.DigestPrefix), s.Created.UTC().Format(time.RFC3339), s.Description)
+// listLine returns name, digest prefix, time and description of a snapshot.
+func (s snapshotOutput) listLine() string {
+	return fmt.Sprintf("%s\t%.12s\t%s\t%s", s.displayName(), strings.TrimPrefix(s.Digest, driver.DigestPrefix), s.Created.UTC().Format(time.RFC3339), s.Description)
 }

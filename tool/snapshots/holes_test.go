@@ -41,7 +41,7 @@ func TestRestoreIsWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := newAgent(t, p, tool.Config{})
-	a.add("w", open(t, p, workspace.Spec{Dir: dir}))
+	a.add("w", openFork(t, p, workspace.Spec{Dir: dir}))
 	const list = `find . -path ./.git -prune -o -printf '%p %m %s\n' | LC_ALL=C sort; find . -type f -not -path './.git/*' -not -path './nested/.git/*' -exec cat {} +; stat -c %y sub/old`
 	before := sh(list)
 	a.ok("snapshot_create", args{"name": "before"})

@@ -9,7 +9,7 @@ import (
 
 // TestMissingFiles: an agent is told which files a snapshot lacks.
 func TestMissingFiles(t *testing.T) {
-	got := createOutput{describe(driver.SnapshotInfo{ID: "i", Name: "n", Frozen: true, Missing: []driver.Skip{{Path: "a", Reason: driver.SkipVanished}}, MissingTotal: 3})}.Text()
+	got := createOutput{newSnapshotOutput(driver.SnapshotInfo{ID: "i", Name: "n", Frozen: true, Missing: []driver.Skip{{Path: "a", Reason: driver.SkipVanished}}, MissingTotal: 3})}.Text()
 	if want := "\nmissing: a: vanished\nmissing: 2 more"; !strings.HasSuffix(got, want) {
 		t.Errorf("%q, want %q at its end", got, want)
 	}

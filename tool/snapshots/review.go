@@ -13,8 +13,8 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// compare compares two states of a workspace.
-func compare(ctx context.Context, ws *workspace.Workspace, from, to string, opts *snapshot.DiffOptions) (*snapshot.Comparison, error) {
+// compareStates compares two states of a workspace.
+func compareStates(ctx context.Context, ws *workspace.Workspace, from, to string, opts *snapshot.DiffOptions) (*snapshot.Comparison, error) {
 	a, err := history.Tree(ctx, ws, from, nil)
 	if err != nil {
 		return nil, err
@@ -26,10 +26,10 @@ func compare(ctx context.Context, ws *workspace.Workspace, from, to string, opts
 	return snapshot.Diff(ctx, a, b, opts)
 }
 
-// A changed is a file that differs.
-type changed struct {
+// A changedFile is a file that differs.
+type changedFile struct {
 	Path         string `json:"path"`
-	From         string `json:"from,omitempty" jsonschema:"where it was, if it was renamed"`
+	From         string `json:"from,omitempty" jsonschema:"old path of a renamed file"`
 	Kind         string `json:"kind" jsonschema:"added, removed, modified, renamed, mode or type"`
 	Binary       bool   `json:"binary,omitempty"`
 	LinesAdded   int    `json:"lines_added"`
@@ -37,8 +37,8 @@ type changed struct {
 }
 
 type diffOutput struct {
-	Files []changed `json:"files"`
-	Patch string    `json:"patch"`
+	Files []changedFile `json:"files"`
+	Patch string        `json:"patch"`
 }
 
 func (o diffOutput) Text() string {
@@ -48,10 +48,10 @@ func (o diffOutput) Text() string {
 	return o.Patch
 }
 
-func differences(d *snapshot.Comparison, stat bool) (diffOutput, error) {
-	out := diffOutput{Files: []changed{}}
+func newDiffOutput(d *snapshot.Comparison, stat bool) (diffOutput, error) {
+	out := diffOutput{Files: []changedFile{}}
 	for _, f := range d.Changes {
-		out.Files = append(out.Files, changed{f.Path, f.From, string(f.Kind), f.Binary, f.LinesAdded, f.LinesRemoved})
+		out.Files = append(out.Files, changedFile{f.Path, f.From, string(f.Kind), f.Binary, f.LinesAdded, f.LinesRemoved})
 	}
 	var b bytes.Buffer
 	write := d.WriteUnified
@@ -70,23 +70,23 @@ type snapshotDiffInput struct {
 
 func snapshotDiffTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "snapshot_diff", Family: tool.Memory, Needs: needs, FanOut: true, ReadOnly: true, Idempotent: true,
+		Name: "snapshot_diff", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true, ReadOnly: true, Idempotent: true,
 		Description: "Show what changed since a snapshot, as a patch.",
 	}, func(ctx context.Context, c *tool.Call, in snapshotDiffInput) (diffOutput, error) {
-		info, err := find(ctx, c, in.Name)
+		info, err := findSnapshot(ctx, c, in.Name)
 		if err != nil {
 			return diffOutput{}, err
 		}
-		d, err := compare(ctx, c.Workspace, info.ID, history.Now, &snapshot.DiffOptions{Text: true, Only: paths(c, in.Paths)})
+		d, err := compareStates(ctx, c.Workspace, info.ID, history.Now, &snapshot.DiffOptions{Text: true, Only: cleanPaths(c, in.Paths)})
 		if err != nil {
 			return diffOutput{}, err
 		}
-		return differences(d, false)
+		return newDiffOutput(d, false)
 	})
 }
 
-// paths makes the paths of a call those of trees.
-func paths(c *tool.Call, list []string) []string {
+// cleanPaths returns the paths of a call relative to the workspace.
+func cleanPaths(c *tool.Call, list []string) []string {
 	var out []string
 	for _, p := range list {
 		if name, err := c.Workspace.Clean(p); err == nil {
@@ -98,20 +98,20 @@ func paths(c *tool.Call, list []string) []string {
 }
 
 type diffInput struct {
-	From  string   `json:"from,omitempty" jsonschema:"snapshot to compare with, by name or id; default what the workspace started from, or its newest snapshot" croft:"name"`
-	To    string   `json:"to,omitempty" jsonschema:"snapshot to compare; default the files as they are"`
+	From  string   `json:"from,omitempty" jsonschema:"snapshot to compare with, by name or id; default the state that the workspace started from, or its newest snapshot" croft:"name"`
+	To    string   `json:"to,omitempty" jsonschema:"snapshot to compare; default the present files"`
 	Paths []string `json:"paths,omitempty" jsonschema:"only these files and directories" croft:"path"`
-	Stat  bool     `json:"stat,omitempty" jsonschema:"only how many lines of which files"`
+	Stat  bool     `json:"stat,omitempty" jsonschema:"only the number of changed lines per file"`
 }
 
 func diffTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "diff", Family: tool.Memory, Needs: needs, FanOut: true, ReadOnly: true, Idempotent: true,
+		Name: "diff", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true, ReadOnly: true, Idempotent: true,
 		Description: "Show what changed in the workspace since it was opened or forked, or between two snapshots, as a patch.",
-	}, diff)
+	}, diffStates)
 }
 
-func diff(ctx context.Context, c *tool.Call, in diffInput) (diffOutput, error) {
+func diffStates(ctx context.Context, c *tool.Call, in diffInput) (diffOutput, error) {
 	from, to := history.Origin, history.Now
 	for _, x := range []struct {
 		name  string
@@ -120,25 +120,25 @@ func diff(ctx context.Context, c *tool.Call, in diffInput) (diffOutput, error) {
 		if x.name == "" {
 			continue
 		}
-		info, err := find(ctx, c, x.name)
+		info, err := findSnapshot(ctx, c, x.name)
 		if err != nil {
 			return diffOutput{}, err
 		}
 		*x.state = info.ID
 	}
-	d, err := compare(ctx, c.Workspace, from, to, &snapshot.DiffOptions{Text: true, Only: paths(c, in.Paths)})
+	d, err := compareStates(ctx, c.Workspace, from, to, &snapshot.DiffOptions{Text: true, Only: cleanPaths(c, in.Paths)})
 	if err != nil {
 		return diffOutput{}, err
 	}
-	return differences(d, in.Stat)
+	return newDiffOutput(d, in.Stat)
 }
 
 type applyInput struct {
-	Source  string   `json:"source" jsonschema:"workspace whose changes are taken, such as a fork"`
-	Since   string   `json:"since,omitempty" jsonschema:"snapshot of the source since which changes count; default what it started from"`
+	Source  string   `json:"source" jsonschema:"workspace whose changes are merged, such as a fork"`
+	Since   string   `json:"since,omitempty" jsonschema:"snapshot of the source to compare with; default the state that it started from"`
 	Paths   []string `json:"paths,omitempty" jsonschema:"only the changes of these files and directories" croft:"path"`
-	Markers bool     `json:"markers,omitempty" jsonschema:"write conflicts into the files, marked as git does it"`
-	DryRun  bool     `json:"dry_run,omitempty" jsonschema:"only say what would be done"`
+	Markers bool     `json:"markers,omitempty" jsonschema:"write conflicts into the files, with Git's conflict markers"`
+	DryRun  bool     `json:"dry_run,omitempty" jsonschema:"only report what would be done"`
 }
 
 type conflict struct {
@@ -149,8 +149,8 @@ type conflict struct {
 type applyOutput struct {
 	Applied   []string   `json:"applied" jsonschema:"files that were changed"`
 	Conflicts []conflict `json:"conflicts"`
-	Done      bool       `json:"done" jsonschema:"false where nothing was changed"`
-	Before    string     `json:"before,omitempty" jsonschema:"the snapshot of what was there"`
+	Done      bool       `json:"done" jsonschema:"false if nothing was changed"`
+	Before    string     `json:"before,omitempty" jsonschema:"snapshot of the state before"`
 
 	source string
 	dry    bool
@@ -171,29 +171,29 @@ func (o applyOutput) Text() string {
 		fmt.Fprintf(&b, "conflict: %s: %s\n", c.Path, c.Reason)
 	}
 	if o.Before != "" {
-		fmt.Fprintf(&b, "what was there is snapshot %s\n", o.Before)
+		fmt.Fprintf(&b, "the state before is snapshot %s\n", o.Before)
 	}
 	return b.String()
 }
 
 func applyTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "apply", Family: tool.Memory, Needs: needs, FanOut: true,
-		Description: "Merge what changed in another workspace, such as a fork, into this one, line by line. Where both changed the same lines nothing is written and the conflicts are listed.",
-	}, apply)
+		Name: "apply", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
+		Description: "Merge the changes of another workspace, such as a fork, into this one, line by line. If both changed the same lines, nothing is written and the conflicts are listed.",
+	}, applyChanges)
 }
 
-func apply(ctx context.Context, c *tool.Call, in applyInput) (applyOutput, error) {
+func applyChanges(ctx context.Context, c *tool.Call, in applyInput) (applyOutput, error) {
 	list, err := c.Env.Workspaces.List(ctx)
 	if err != nil {
 		return applyOutput{}, err
 	}
-	source, err := other(ctx, c, list, strings.TrimSpace(in.Source))
+	source, err := findWorkspace(ctx, c, list, strings.TrimSpace(in.Source))
 	if err != nil {
 		return applyOutput{}, err
 	}
 	opts := &history.ApplyOptions{
-		From: in.Since, DryRun: in.DryRun, MergeOptions: snapshot.MergeOptions{Only: paths(c, in.Paths), Markers: in.Markers},
+		From: in.Since, DryRun: in.DryRun, MergeOptions: snapshot.MergeOptions{Only: cleanPaths(c, in.Paths), Markers: in.Markers},
 	}
 	res, err := history.Apply(ctx, source, c.Workspace, opts)
 	if err != nil {
@@ -204,7 +204,7 @@ func apply(ctx context.Context, c *tool.Call, in applyInput) (applyOutput, error
 		out.Conflicts = append(out.Conflicts, conflict{x.Path, x.Reason})
 	}
 	if len(out.Conflicts) > 0 && !in.Markers && !in.DryRun {
-		return applyOutput{}, tool.Errorf(fault.Conflict, "apply: %d conflict(s), and nothing was changed; markers writes them into the files\n%s", len(out.Conflicts), conflictText(out.Conflicts))
+		return applyOutput{}, tool.Errorf(fault.Conflict, "apply: %d conflict(s), and nothing was changed; set markers=true to write them into the files\n%s", len(out.Conflicts), conflictText(out.Conflicts))
 	}
 	return out, nil
 }
@@ -217,8 +217,8 @@ func conflictText(list []conflict) string {
 	return b.String()
 }
 
-// other returns the workspace that an argument names.
-func other(ctx context.Context, c *tool.Call, list []tool.Entry, name string) (*workspace.Workspace, error) {
+// findWorkspace returns the workspace that an argument names.
+func findWorkspace(ctx context.Context, c *tool.Call, list []tool.Entry, name string) (*workspace.Workspace, error) {
 	if name == c.Name {
 		return nil, tool.Errorf(fault.InvalidArgument, "source and workspace are both %q", name)
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-func open(t *testing.T, p driver.Provider, spec workspace.Spec) *workspace.Workspace {
+func openFork(t *testing.T, p driver.Provider, spec workspace.Spec) *workspace.Workspace {
 	t.Helper()
 	spec.Kind, spec.ID = p.Kind(), workspace.NewID()
 	ws, err := workspace.NewMux(p).Open(t.Context(), spec, nil)
@@ -49,7 +49,7 @@ func newAgent(t *testing.T, p driver.Provider, cfg tool.Config) *agent {
 	set := new(tool.Set)
 	cfg.Tools, cfg.Workspaces = slices.Concat(all.Coding(), all.Workspace()), set
 	cfg.Fork = func(_ context.Context, _ *tool.Call, from, name string) (string, error) {
-		return name, set.Add(name, open(t, p, workspace.Spec{From: driver.Source{Snapshot: from}}))
+		return name, set.Add(name, openFork(t, p, workspace.Spec{From: driver.Source{Snapshot: from}}))
 	}
 	env, err := tool.NewEnv(cfg)
 	if err != nil {
@@ -158,7 +158,7 @@ func TestOverMCP(t *testing.T) {
 			if how == "template" {
 				spec = workspace.Spec{From: driver.Source{Template: dir}}
 			}
-			a.add("w", open(t, p, spec))
+			a.add("w", openFork(t, p, spec))
 			walk(t, a)
 		})
 	}
@@ -202,7 +202,7 @@ func walk(t *testing.T, a *agent) {
 func TestRefusals(t *testing.T) {
 	p := &memory.Provider{Snapshots: snapshot.Open(snapshot.Dir(t.TempDir()), nil)}
 	a := newAgent(t, p, tool.Config{})
-	a.add("w", open(t, p, workspace.Spec{}))
+	a.add("w", openFork(t, p, workspace.Spec{}))
 	for _, c := range []struct {
 		tool string
 		args args
@@ -232,7 +232,7 @@ func TestRefusals(t *testing.T) {
 func TestWorkspaceToolset(t *testing.T) {
 	p := &memory.Provider{Snapshots: snapshot.Open(snapshot.Dir(t.TempDir()), nil)}
 	a := newAgent(t, p, tool.Config{})
-	a.add("w", open(t, p, workspace.Spec{}))
+	a.add("w", openFork(t, p, workspace.Spec{}))
 	write := func(ws, text string) {
 		t.Helper()
 		a.ok("workspace_write_file", args{"workspace": ws, "path": "f", "content": text})
@@ -270,7 +270,7 @@ func TestOnlyWithTheModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := newAgent(t, p, tool.Config{})
-	a.add("w", open(t, p, workspace.Spec{}))
+	a.add("w", openFork(t, p, workspace.Spec{}))
 	for _, name := range a.tools() {
 		if slices.ContainsFunc(slices.Concat(snapshots.Coding(), snapshots.Workspace()), func(x *tool.Tool) bool { return x.Name == name }) {
 			t.Errorf("%s is offered without snapshots", name)
@@ -284,7 +284,7 @@ func TestCheckpointOfEachCall(t *testing.T) {
 	p := fenced(t, t.TempDir())
 	skipUnfenced(t, p)
 	a := newAgent(t, p, tool.Config{Around: snapshots.Around(func(context.Context, *tool.Call) (history.Limits, bool) { return history.Limits{}, true })})
-	a.add("w", open(t, p, workspace.Spec{}))
+	a.add("w", openFork(t, p, workspace.Spec{}))
 	a.ok("Write", args{"file_path": "a.txt", "content": "1\n"})
 	a.ok("Bash", args{"command": "echo 2 >> a.txt"})
 	a.ok("Bash", args{"command": "cat a.txt"})
@@ -314,7 +314,7 @@ func TestReplaceUnderAFork(t *testing.T) {
 	store := snapshot.Open(snapshot.Dir(t.TempDir()), &snapshot.Options{Needed: func(_ context.Context, id string) (bool, error) { return needed[id], nil }})
 	p := &memory.Provider{Snapshots: store}
 	a := newAgent(t, p, tool.Config{})
-	a.add("base", open(t, p, workspace.Spec{}))
+	a.add("base", openFork(t, p, workspace.Spec{}))
 	in := func(ws string, more args) args {
 		more["workspace"] = ws
 		return more

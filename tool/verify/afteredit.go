@@ -13,46 +13,42 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// EditBound is how long AfterEdit may take.
+// EditBound is the default time limit of AfterEdit.
 const EditBound = 2 * time.Second
 
-// A Diagnoser is a language server, or something else that knows the files of a
-// workspace while they change.
+// A Diagnoser is a language server, or another source of diagnostics for changing files.
 type Diagnoser interface {
-	// Diagnose returns what there is to say about a file as it is now. It is
-	// false where no server for such a file is running and ready: it never starts
-	// one.
+	// Diagnose returns the diagnostics for the present content of a file. warm is false if
+	// no server for such a file is running and ready; Diagnose never starts one.
 	Diagnose(ctx context.Context, path string) (list []Diagnostic, warm bool, err error)
 }
 
-// EditOptions say what happens after an edit. nil is the zero value.
+// EditOptions are the options of AfterEdit. nil is the zero value.
 type EditOptions struct {
-	// Check has the formatter say what it would change instead of changing it.
+	// Check reports what the formatter would change, without changing it.
 	Check bool
 
-	// Server is asked before a linter is; nil is none.
+	// Server is queried before a linter is run; may be nil.
 	Server Diagnoser
 
-	// Bound is how long it may take; 0 is EditBound.
+	// Bound is the time limit; 0 is EditBound.
 	Bound time.Duration
 }
 
-// An Edited says what happened to a file after it was edited. Whatever could not
-// be done is in Notes.
+// An Edited is the result of AfterEdit for a file. Errors are in Notes.
 type Edited struct {
 	File        string       `json:"file"`
 	Formatted   bool         `json:"formatted,omitempty"`   // the formatter rewrote it
-	Unformatted bool         `json:"unformatted,omitempty"` // it would, where it was only to check
+	Unformatted bool         `json:"unformatted,omitempty"` // with Check: the formatter would rewrite it
 	Diff        string       `json:"diff,omitempty"`        // what it changed, or would
 	Diagnostics []Diagnostic `json:"diagnostics,omitempty"` // of this file alone
-	Source      string       `json:"source,omitempty"`      // who found them: "gopls", "eslint"
+	Source      string       `json:"source,omitempty"`      // the tool that found them: "gopls", "eslint"
 	Notes       []string     `json:"notes,omitempty"`
 }
 
-// AfterEdit formats and lints one file that was edited, in that order, with the
-// commands of the project that it belongs to. It never works on more than the
-// file, or where a tool has no smaller unit the package around it, and never takes
-// longer than its bound. It does not fail: what went wrong is in the notes.
+// AfterEdit formats and then lints one edited file, with the commands of its project. It
+// works on the file only, or on its package if a tool has no smaller unit, and within its
+// time limit. It does not fail: errors are in the notes.
 func AfterEdit(ctx context.Context, ws *workspace.Workspace, p profile.Profile, file string, opts *EditOptions) Edited {
 	if opts == nil {
 		opts = new(EditOptions)
@@ -69,14 +65,15 @@ func AfterEdit(ctx context.Context, ws *workspace.Workspace, p profile.Profile, 
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	e := editing{ws: ws, project: project, file: file, opts: opts, out: &out, deadline: began.Add(bound - slack(bound))}
-	e.format(ctx)
-	e.lint(ctx)
+	e := editing{ws: ws, project: project, file: file, opts: opts, out: &out, deadline: began.Add(bound - killReserve(bound))}
+	e.formatFile(ctx)
+	e.lintFile(ctx)
 	return out
 }
 
-// slack is what is kept of a bound for killing a command and reading its answer.
-func slack(bound time.Duration) time.Duration { return min(bound/10, 100*time.Millisecond) }
+// killReserve is the part of a time limit that is reserved for killing a command and
+// reading its output.
+func killReserve(bound time.Duration) time.Duration { return min(bound/10, 100*time.Millisecond) }
 
 type editing struct {
 	ws       *workspace.Workspace
@@ -87,72 +84,72 @@ type editing struct {
 	deadline time.Time
 }
 
-func (e *editing) note(format string, args ...any) {
+func (e *editing) addNote(format string, args ...any) {
 	e.out.Notes = append(e.out.Notes, fmt.Sprintf(format, args...))
 }
 
-// left is how long the next command may take; false where there is no time.
-func (e *editing) left() (time.Duration, bool) {
+// timeLeft returns the time limit of the next command; false if there is no time.
+func (e *editing) timeLeft() (time.Duration, bool) {
 	d := time.Until(e.deadline)
 	return d, d > 0
 }
 
-func (e *editing) format(ctx context.Context) {
+func (e *editing) formatFile(ctx context.Context) {
 	argv, ok := e.project.Format.Expand([]string{e.file})
-	if !ok || !single(e.project.Format) {
+	if !ok || !takesFiles(e.project.Format) {
 		return
 	}
-	time, ok := e.left()
+	time, ok := e.timeLeft()
 	if !ok {
-		e.note("format: no time was left for %s; it was not run", argv[0])
+		e.addNote("format: no time was left for %s; it was not run", argv[0])
 		return
 	}
 	o := &Options{Timeout: time, Files: []string{e.file}, MaxOutput: 16 << 10}
 	if e.opts.Check {
-		e.check(ctx, argv, o)
+		e.checkFormat(ctx, argv, o)
 		return
 	}
 	res, err := Format(ctx, e.ws, e.project, o)
 	switch {
 	case err != nil:
-		e.failed(ctx, "format", argv[0], err)
+		e.noteError(ctx, "format", argv[0], err)
 	case res.Message != "":
-		e.note("format: %s: %s", argv[0], res.Message)
+		e.addNote("format: %s: %s", argv[0], res.Message)
 	}
 	if err == nil && len(res.Changed) > 0 {
 		e.out.Formatted, e.out.Diff = true, res.Changed[0].Diff
 	}
 }
 
-// check asks the formatter what it would change.
-func (e *editing) check(ctx context.Context, argv []string, o *Options) {
+// checkFormat reports what the formatter would change.
+func (e *editing) checkFormat(ctx context.Context, argv []string, o *Options) {
 	argv, ok := checkArgv(argv)
 	if !ok {
-		e.note("format: %s has no way to check a file that is known", e.project.Format)
+		e.addNote("format: %s has no known option to check a file", e.project.Format)
 		return
 	}
 	stdout, stderr := &capture{limit: o.maxOutput()}, &capture{limit: o.maxOutput()}
 	j := job{argv: argv, dir: e.project.Format.Dir}
 	ran, err := j.run(ctx, e.ws, o, stdout.write, stderr.write)
-	if err = notFound(argv, ran.Result, stdout, stderr, err); err != nil {
-		e.failed(ctx, "format", argv[0], err)
+	if err = unsupportedIfMissing(argv, ran.Result, stdout, stderr, err); err != nil {
+		e.noteError(ctx, "format", argv[0], err)
 		return
 	}
 	text := strings.TrimSpace(stdout.String())
 	switch {
 	case ran.Cause != "":
-		e.note("format: %s: %s", argv[0], cutText(ran.Cause, o.Timeout))
+		e.addNote("format: %s: %s", argv[0], stoppedText(ran.Cause, o.Timeout))
 	case ran.ExitCode == 0 && text == "", ran.ExitCode == 0 && !strings.Contains(argv[0], "gofmt"):
 	case text == "" || strings.Contains(stderr.String(), "rror"):
-		e.note("format: %s: %s", argv[0], clip(strings.TrimSpace(stderr.String()+"\n"+text), 2<<10))
+		e.addNote("format: %s: %s", argv[0], truncateEnd(strings.TrimSpace(stderr.String()+"\n"+text), 2<<10))
 	default:
 		e.out.Unformatted, e.out.Diff = true, text
 	}
 }
 
-// single reports whether a command works on single files or packages. One without
+// takesFiles reports whether a command works on single files or packages. A command without
 // a placeholder works on the whole project.
-func single(c profile.Command) bool {
+func takesFiles(c profile.Command) bool {
 	for _, a := range c.Argv {
 		if strings.Contains(a, profile.Files) || strings.Contains(a, profile.Packages) {
 			return true
@@ -161,14 +158,14 @@ func single(c profile.Command) bool {
 	return false
 }
 
-func (e *editing) lint(ctx context.Context) {
+func (e *editing) lintFile(ctx context.Context) {
 	if e.opts.Server != nil {
 		list, warm, err := e.opts.Server.Diagnose(ctx, e.file)
 		if err != nil {
-			e.failed(ctx, "diagnostics", "language server", err)
+			e.noteError(ctx, "diagnostics", "language server", err)
 		}
 		if warm && err == nil {
-			e.out.Diagnostics, e.out.Source = e.own(list), "language server"
+			e.out.Diagnostics, e.out.Source = e.ownDiagnostics(list), "language server"
 			return
 		}
 	}
@@ -176,33 +173,33 @@ func (e *editing) lint(ctx context.Context) {
 	if !ok {
 		return
 	}
-	if !single(e.project.Lint) {
-		e.note("lint: %s works on the whole project only; it was not run", strings.Join(argv, " "))
+	if !takesFiles(e.project.Lint) {
+		e.addNote("lint: %s works on the whole project only; it was not run", strings.Join(argv, " "))
 		return
 	}
-	time, ok := e.left()
+	time, ok := e.timeLeft()
 	if !ok {
-		e.note("lint: no time was left for %s; it was not run", argv[0])
+		e.addNote("lint: no time was left for %s; it was not run", argv[0])
 		return
 	}
-	res, err := find(ctx, e.ws, e.project, argv, e.project.Lint.Dir, &Options{Timeout: time, MaxOutput: 16 << 10})
+	res, err := runLinter(ctx, e.ws, e.project, argv, e.project.Lint.Dir, &Options{Timeout: time, MaxOutput: 16 << 10})
 	if err != nil {
-		e.failed(ctx, "lint", argv[0], err)
+		e.noteError(ctx, "lint", argv[0], err)
 		return
 	}
-	e.out.Diagnostics, e.out.Source = e.own(res.Diagnostics), res.Tool
+	e.out.Diagnostics, e.out.Source = e.ownDiagnostics(res.Diagnostics), res.Tool
 	switch {
 	case res.Cause != "":
-		e.note("lint: %s: %s", argv[0], cutText(res.Cause, time))
+		e.addNote("lint: %s: %s", argv[0], stoppedText(res.Cause, time))
 	case res.ExitCode != 0 && len(res.Diagnostics) == 0:
-		e.note("lint: %s: exit status %d: %s", argv[0], res.ExitCode, clip(strings.TrimSpace(res.Stderr+"\n"+res.Stdout), 2<<10))
+		e.addNote("lint: %s: exit status %d: %s", argv[0], res.ExitCode, truncateEnd(strings.TrimSpace(res.Stderr+"\n"+res.Stdout), 2<<10))
 	case len(res.Diagnostics) > len(e.out.Diagnostics):
-		e.note("lint: %d findings in other files of the package", len(res.Diagnostics)-len(e.out.Diagnostics))
+		e.addNote("lint: %d findings in other files of the package", len(res.Diagnostics)-len(e.out.Diagnostics))
 	}
 }
 
-// own are the findings in the edited file.
-func (e *editing) own(list []Diagnostic) []Diagnostic {
+// ownDiagnostics returns the findings in the edited file.
+func (e *editing) ownDiagnostics(list []Diagnostic) []Diagnostic {
 	var out []Diagnostic
 	for _, d := range list {
 		if d.File == e.file {
@@ -212,23 +209,23 @@ func (e *editing) own(list []Diagnostic) []Diagnostic {
 	return out
 }
 
-func cutText(cause driver.Cause, bound time.Duration) string {
+func stoppedText(cause driver.Cause, bound time.Duration) string {
 	if cause == driver.CauseTimeout || cause == driver.CauseCanceled {
 		return fmt.Sprintf("did not end within %v and was stopped", bound.Round(10*time.Millisecond))
 	}
 	return fmt.Sprintf("was cut short: %s", cause)
 }
 
-// failed notes an error. What goes wrong when the time is up does so because it is.
-func (e *editing) failed(ctx context.Context, what, tool string, err error) {
+// noteError records an error. An error after the deadline is reported as a timeout.
+func (e *editing) noteError(ctx context.Context, what, tool string, err error) {
 	switch {
 	case errors.Is(err, fault.Unsupported):
-		e.note("%s: %s not found on PATH", what, tool)
+		e.addNote("%s: %s not found on PATH", what, tool)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, fault.DeadlineExceeded):
-		e.note("%s: %s did not end in time", what, tool)
+		e.addNote("%s: %s did not end in time", what, tool)
 	case ctx.Err() != nil:
-		e.note("%s: %s did not end in time: %v", what, tool, err)
+		e.addNote("%s: %s did not end in time: %v", what, tool, err)
 	default:
-		e.note("%s: %s: %v", what, tool, err)
+		e.addNote("%s: %s: %v", what, tool, err)
 	}
 }

@@ -12,16 +12,16 @@ var (
 	bunRan   = regexp.MustCompile(`^Ran \d+ tests? across \d+ files?\.`)
 )
 
-// parseBun reads the text of bun test, whose report in a file lacks messages.
-func parseBun(text []byte, t tree) results {
-	var res results
+// parseBun parses the text output of bun test; its report file lacks messages.
+func parseBun(text []byte, t runLocation) testResults {
+	var res testResults
 	var file string
 	var body []string
 	between := false // in an error outside of any test
 	for line := range strings.Lines(plainText(string(text))) {
 		line = strings.TrimRight(line, "\n")
 		if m := bunFile.FindStringSubmatch(line); m != nil && !strings.HasPrefix(line, " ") {
-			file, body = t.file(m[1]), nil
+			file, body = t.relPath(m[1]), nil
 			continue
 		}
 		m := bunTest.FindStringSubmatch(line)
@@ -34,7 +34,7 @@ func parseBun(text []byte, t tree) results {
 			if len(body) > 0 {
 				f := bunFailure(t, file, "", body)
 				f.Kind = KindBuild
-				res.fail(f)
+				res.addFailure(f)
 				between = false
 			}
 			body = nil
@@ -45,9 +45,9 @@ func parseBun(text []byte, t tree) results {
 			switch m[1] {
 			case "pass":
 				res.passed++
-				res.saw(file + " " + strings.ReplaceAll(m[2], " > ", " "))
+				res.noteRun(file + " " + strings.ReplaceAll(m[2], " > ", " "))
 			case "fail":
-				res.fail(bunFailure(t, file, m[2], body))
+				res.addFailure(bunFailure(t, file, m[2], body))
 			default:
 				res.skipped++
 			}
@@ -57,7 +57,7 @@ func parseBun(text []byte, t tree) results {
 	return res
 }
 
-func bunFailure(t tree, file, name string, body []string) Failure {
+func bunFailure(t runLocation, file, name string, body []string) Failure {
 	text := strings.Join(body, "\n")
 	f := Failure{Kind: KindTest, Package: file, Test: name, File: file, Output: text, Message: strings.TrimSpace(text)}
 	f.selector = file + " " + strings.ReplaceAll(name, " > ", " ")

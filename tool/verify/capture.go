@@ -22,16 +22,16 @@ func (c *capture) write(data []byte) {
 		data = data[n:]
 	}
 	c.tail = append(c.tail, data...)
-	// Moving the tail only when it has doubled keeps writing cheap.
+	// The tail is moved only after it has doubled, which keeps writes cheap.
 	if over := len(c.tail) - c.limit/2; over > c.limit/2 {
 		c.dropped += int64(over)
 		c.tail = append(c.tail[:0], c.tail[over:]...)
 	}
 }
 
-// String returns the text, with a line that says what is missing.
+// String returns the text, with a note of what was dropped.
 func (c *capture) String() string {
-	c.trim()
+	c.trimTail()
 	if c.dropped == 0 {
 		return plainText(string(c.head) + string(c.tail))
 	}
@@ -39,31 +39,31 @@ func (c *capture) String() string {
 	return fmt.Sprintf("%s\n... (%d bytes dropped) ...\n%s", strings.TrimSuffix(head, "\n"), c.dropped, tail)
 }
 
-func (c *capture) trim() {
+func (c *capture) trimTail() {
 	if over := len(c.tail) - c.limit/2; over > 0 {
 		c.dropped += int64(over)
 		c.tail = c.tail[over:]
 	}
 }
 
-// bytes returns what was kept, for a parser.
+// bytes returns the kept bytes, for a parser.
 func (c *capture) bytes() []byte { return append(bytes.Clone(c.head), c.tail...) }
 
-// lines calls back with whole lines, without their end. A line that is longer
-// than the limit comes in parts.
-type lines struct {
+// lineWriter calls back with whole lines, without their line ending. A line longer than the
+// limit comes in parts.
+type lineWriter struct {
 	each  func([]byte)
 	part  []byte
 	limit int
 }
 
-func (l *lines) write(data []byte) {
+func (l *lineWriter) write(data []byte) {
 	for {
 		line, rest, ok := bytes.Cut(data, []byte("\n"))
 		if !ok {
 			l.part = append(l.part, data...)
 			if l.limit > 0 && len(l.part) > l.limit {
-				l.end()
+				l.flush()
 			}
 			return
 		}
@@ -76,7 +76,7 @@ func (l *lines) write(data []byte) {
 	}
 }
 
-func (l *lines) end() {
+func (l *lineWriter) flush() {
 	if len(l.part) > 0 {
 		l.each(l.part)
 		l.part = nil
@@ -85,7 +85,7 @@ func (l *lines) end() {
 
 var control = regexp.MustCompile(`\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)`)
 
-// plainText takes colours and the like out of a text, and makes it valid.
+// plainText removes escape sequences from a text and makes it valid UTF-8.
 func plainText(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if strings.IndexByte(s, 0x1b) >= 0 {
@@ -97,16 +97,16 @@ func plainText(s string) string {
 	return s
 }
 
-// clip bounds a text, at its end.
-func clip(s string, limit int) string {
+// truncateEnd truncates a text at its end.
+func truncateEnd(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
 	return strings.ToValidUTF8(s[:limit], "") + fmt.Sprintf("\n... (%d bytes dropped)", len(s)-limit)
 }
 
-// clipHead bounds a text, at its beginning.
-func clipHead(s string, limit int) string {
+// truncateStart truncates a text at its beginning.
+func truncateStart(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}

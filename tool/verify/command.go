@@ -8,7 +8,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Run says how a command went that is not read any further.
+// A Run is the result of a command whose output is not parsed.
 type Run struct {
 	Command  []string      `json:"command"`
 	Dir      string        `json:"dir"`
@@ -18,12 +18,12 @@ type Run struct {
 	Output
 }
 
-// Command runs a command of a project, such as one of its scripts.
+// Command runs a command of a project, such as a script.
 func Command(ctx context.Context, ws *workspace.Workspace, argv []string, dir string, opts *Options) (*Run, error) {
 	o := opts.orZero()
 	out := &Run{Command: argv, Dir: dir}
 	stdout, stderr := &capture{limit: o.maxOutput()}, &capture{limit: o.maxOutput()}
-	show := lines{limit: 1 << 20, each: func(line []byte) {
+	show := lineWriter{limit: 1 << 20, each: func(line []byte) {
 		if o.Progress != nil {
 			o.Progress(Progress{Line: plainText(string(line))})
 		}
@@ -31,8 +31,8 @@ func Command(ctx context.Context, ws *workspace.Workspace, argv []string, dir st
 	j := job{argv: argv, dir: dir}
 	began := time.Now()
 	ran, err := j.run(ctx, ws, o, func(b []byte) { stdout.write(b); show.write(b) }, stderr.write)
-	show.end()
-	if err = notFound(argv, ran.Result, stdout, stderr, err); err != nil {
+	show.flush()
+	if err = unsupportedIfMissing(argv, ran.Result, stdout, stderr, err); err != nil {
 		return nil, err
 	}
 	out.ExitCode, out.Cause, out.Duration = ran.ExitCode, ran.Cause, time.Since(began)

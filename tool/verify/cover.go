@@ -15,20 +15,19 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// Method says how it is known which tests cover a file.
+// Method is how coverage was determined.
 type Method string
 
 // Methods.
 const (
-	// Measured is by noting which lines run while each test does.
+	// Measured: the lines that ran during each test were recorded.
 	Measured Method = "measured"
 
-	// Imports is by reading which files import which: a test may reach the file,
-	// nothing says that it does.
+	// Imports: derived from import statements; a test may reach the file, but need not.
 	Imports Method = "imports"
 )
 
-// A Coverage says which test of a project runs which lines.
+// A Coverage maps the lines of a project to the tests that run them.
 type Coverage struct {
 	Language string
 	Dir      string
@@ -36,11 +35,11 @@ type Coverage struct {
 
 	At time.Time
 
-	blocks map[string][]covered // by file; one that no test runs is there, too
+	blocks map[string][]coveredLines // by file; a file that no test runs has an empty entry
 }
 
-// covered are lines that a test runs.
-type covered struct {
+// coveredLines is a range of lines that a test runs.
+type coveredLines struct {
 	first, last int
 	test        TestRef
 }
@@ -48,11 +47,10 @@ type covered struct {
 // A TestRef names a test.
 type TestRef struct {
 	Package string `json:"package"`        // an import path, or a file
-	Test    string `json:"test,omitempty"` // empty is all tests in it
+	Test    string `json:"test,omitempty"` // empty is all its tests
 }
 
-// Tests returns the tests that run a line of a file, or any where line is 0,
-// sorted.
+// Tests returns the tests that run a line of a file, or any line if line is 0, sorted.
 func (c *Coverage) Tests(file string, line int) []TestRef {
 	var out []TestRef
 	for _, b := range c.blocks[path.Clean(file)] {
@@ -73,31 +71,31 @@ func sortTests(list []TestRef) {
 	})
 }
 
-func (c *Coverage) add(file string, list ...covered) {
+func (c *Coverage) add(file string, list ...coveredLines) {
 	if c.blocks == nil {
-		c.blocks = map[string][]covered{}
+		c.blocks = map[string][]coveredLines{}
 	}
 	c.blocks[file] = append(c.blocks[file], list...)
 }
 
-// Cover runs the tests of a project so that it is known which of them runs which
-// lines: for Go each test alone, for pytest one after the other with a tracer.
+// Cover runs the tests of a project and records the lines that each test runs: for Go each
+// test alone, for pytest with a tracer.
 func Cover(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Coverage, error) {
 	o := opts.orZero()
 	argv, _ := p.Test.All()
-	r, known := runnerOf(argv)
+	r, known := findRunner(argv)
 	c := &Coverage{Language: string(p.Ecosystem), Dir: p.Dir, At: time.Now()}
 	switch {
 	case known && r.name == "go test":
-		return c, c.goTests(ctx, ws, p, argv, o)
+		return c, c.coverGo(ctx, ws, p, argv, o)
 	case known && r.name == "pytest":
-		return c, c.pytest(ctx, ws, p, argv, o)
+		return c, c.coverPytest(ctx, ws, p, argv, o)
 	}
 	return nil, fmt.Errorf("verify: cover %s: %w: coverage of single tests is known for go test and pytest only", p.Dir, fault.Unsupported)
 }
 
-// goScript builds each package's tests once and runs each test alone. A profile
-// is preceded by a line that names its test.
+// goScript builds the tests of each package once and runs each test alone. Each coverage
+// profile is preceded by a line with its test.
 const goScript = `set -u
 d=` + scratch + `
 for p in $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' "$@"); do
@@ -116,7 +114,7 @@ for p in $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}
   rm -f "$d/t"
 done`
 
-func (c *Coverage) goTests(ctx context.Context, ws *workspace.Workspace, p profile.Project, argv []string, o *Options) error {
+func (c *Coverage) coverGo(ctx context.Context, ws *workspace.Workspace, p profile.Project, argv []string, o *Options) error {
 	patterns := argv[slices.Index(argv, "test")+1:]
 	if len(o.Files) > 0 {
 		if scoped, ok := p.ScopedTest.Expand(o.Files); ok {
@@ -133,16 +131,16 @@ func (c *Coverage) goTests(ctx context.Context, ws *workspace.Workspace, p profi
 		return err
 	}
 	for _, report := range ran.reports {
-		c.readGo(report, tree{root: ws.Traits().Root, dir: p.Test.Dir, module: p.Name})
+		c.readGo(report, runLocation{root: ws.Traits().Root, dir: p.Test.Dir, module: p.Name})
 	}
 	if len(c.blocks) == 0 && stderr != "" {
-		return fmt.Errorf("verify: cover %s: %w: %s", p.Dir, fault.Unavailable, clip(stderr, 1<<10))
+		return fmt.Errorf("verify: cover %s: %w: %s", p.Dir, fault.Unavailable, truncateEnd(stderr, 1<<10))
 	}
 	return nil
 }
 
-// readGo reads profiles, each after a line that names its test.
-func (c *Coverage) readGo(report []byte, t tree) {
+// readGo parses coverage profiles, each after a line with its test.
+func (c *Coverage) readGo(report []byte, t runLocation) {
 	var test TestRef
 	for line := range bytes.Lines(report) {
 		s := strings.TrimSpace(string(line))
@@ -163,12 +161,12 @@ func (c *Coverage) readGo(report []byte, t tree) {
 		if n, _ := fmt.Sscanf(span, "%d.%d,%d.%d %d %d", &first, &a, &last, &b, &statements, &count); n != 6 || count == 0 {
 			continue
 		}
-		c.add(t.goFile(name), covered{first, last, test})
+		c.add(t.goFile(name), coveredLines{first, last, test})
 	}
 }
 
-// goFile returns a file that a profile names by its import path.
-func (t tree) goFile(name string) string {
+// goFile converts the import path of a file in a profile to its path.
+func (t runLocation) goFile(name string) string {
 	if rel, ok := strings.CutPrefix(name, t.module+"/"); ok && t.module != "" {
 		name = path.Join(t.dir, rel)
 	}
@@ -183,8 +181,8 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// pytestPlugin notes which lines of the project run while each test does. It needs
-// nothing but Python itself.
+// pytestPlugin records which lines of the project run during each test. It needs only the
+// standard library of Python.
 const pytestPlugin = `import json
 import os
 import sys
@@ -223,7 +221,7 @@ def pytest_sessionfinish(session):
         json.dump(_seen, f)
 `
 
-func (c *Coverage) pytest(ctx context.Context, ws *workspace.Workspace, p profile.Project, argv []string, o *Options) error {
+func (c *Coverage) coverPytest(ctx context.Context, ws *workspace.Workspace, p profile.Project, argv []string, o *Options) error {
 	j := job{
 		argv:  append(slices.Clone(argv), "-p", "croft_coverage", "-q"),
 		dir:   p.Test.Dir,
@@ -235,16 +233,16 @@ func (c *Coverage) pytest(ctx context.Context, ws *workspace.Workspace, p profil
 		return err
 	}
 	for _, report := range ran.reports {
-		c.readPytest(report, tree{root: ws.Traits().Root, dir: p.Test.Dir})
+		c.readPytest(report, runLocation{root: ws.Traits().Root, dir: p.Test.Dir})
 	}
 	if len(ran.reports) == 0 && stderr != "" {
-		return fmt.Errorf("verify: cover %s: %w: %s", p.Dir, fault.Unavailable, clip(stderr, 1<<10))
+		return fmt.Errorf("verify: cover %s: %w: %s", p.Dir, fault.Unavailable, truncateEnd(stderr, 1<<10))
 	}
 	return nil
 }
 
-// readPytest reads what the plugin wrote: by file and line, the ids of tests.
-func (c *Coverage) readPytest(report []byte, t tree) {
+// readPytest parses the output of the plugin: test ids by file and line.
+func (c *Coverage) readPytest(report []byte, t runLocation) {
 	var files map[string]map[string][]string
 	if json.Unmarshal(report, &files) != nil {
 		return
@@ -253,24 +251,24 @@ func (c *Coverage) readPytest(report []byte, t tree) {
 		for line, ids := range seen {
 			for _, id := range ids {
 				file, test, ok := strings.Cut(id, "::")
-				if n := atoi(line); ok && n > 0 {
-					c.add(t.file(name), covered{n, n, TestRef{t.file(file), test}})
+				if n := atoiOrZero(line); ok && n > 0 {
+					c.add(t.relPath(name), coveredLines{n, n, TestRef{t.relPath(file), test}})
 				}
 			}
 		}
 	}
 }
 
-func (c *Coverage) run(ctx context.Context, ws *workspace.Workspace, j *job, o *Options) (ran, string, error) {
+func (c *Coverage) run(ctx context.Context, ws *workspace.Workspace, j *job, o *Options) (jobResult, string, error) {
 	stderr := &capture{limit: 16 << 10}
-	show := lines{limit: 1 << 20, each: func(line []byte) {
+	show := lineWriter{limit: 1 << 20, each: func(line []byte) {
 		if o.Progress != nil {
 			o.Progress(Progress{Line: "coverage: " + plainText(string(line))})
 		}
 	}}
 	ran, err := j.run(ctx, ws, o, show.write, stderr.write)
-	show.end()
-	if err = notFound(j.argv, ran.Result, &capture{}, stderr, err); err != nil {
+	show.flush()
+	if err = unsupportedIfMissing(j.argv, ran.Result, &capture{}, stderr, err); err != nil {
 		return ran, "", err
 	}
 	if ran.Cause != "" {
@@ -279,7 +277,7 @@ func (c *Coverage) run(ctx context.Context, ws *workspace.Workspace, j *job, o *
 	return ran, strings.TrimSpace(stderr.String()), nil
 }
 
-// Knows reports whether a file was part of what was measured.
+// Knows reports whether a file was measured.
 func (c *Coverage) Knows(file string) bool {
 	_, ok := c.blocks[path.Clean(file)]
 	return ok

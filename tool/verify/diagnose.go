@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// A lineForm is a form in which tools write one finding on one line. The named
-// groups are file, line, column, severity, rule and message.
+// A lineForm is a one-line format of findings. The named groups are file, line, column,
+// severity, rule and message.
 type lineForm struct {
 	re       *regexp.Regexp
-	severity Severity // where the line names none
+	severity Severity // default
 }
 
 var (
@@ -37,13 +37,13 @@ var (
 	annotation = lineForm{regexp.MustCompile(`^::(?P<severity>error|warning|notice) (?:title=(?P<rule>[^,:]*),)?file=(?P<file>[^,]+),line=(?P<line>\d+)(?:,endLine=\d+)?(?:,col(?:umn)?=(?P<column>\d+))?(?:,end\w+=\d+)*(?:,title=(?P<rule2>[^:]*))?::(?P<message>.+)$`), Warning}
 )
 
-// parse reads all lines of a text that have one of the forms, the first that fits.
-func parseForms(text []byte, t tree, forms ...lineForm) []Diagnostic {
+// parseForms parses all lines that match one of the forms; the first match counts.
+func parseForms(text []byte, t runLocation, forms ...lineForm) []Diagnostic {
 	var out []Diagnostic
 	for line := range strings.Lines(plainText(string(text))) {
 		line = strings.TrimRight(line, "\n ")
 		for _, f := range forms {
-			if d, ok := f.read(line, t); ok {
+			if d, ok := f.parseLine(line, t); ok {
 				if !slices.Contains(out, d) {
 					out = append(out, d)
 				}
@@ -54,7 +54,7 @@ func parseForms(text []byte, t tree, forms ...lineForm) []Diagnostic {
 	return out
 }
 
-func (f lineForm) read(line string, t tree) (Diagnostic, bool) {
+func (f lineForm) parseLine(line string, t runLocation) (Diagnostic, bool) {
 	m := f.re.FindStringSubmatch(line)
 	if m == nil {
 		return Diagnostic{}, false
@@ -66,11 +66,11 @@ func (f lineForm) read(line string, t tree) (Diagnostic, bool) {
 		}
 		switch name {
 		case "file":
-			d.File = t.file(m[i])
+			d.File = t.relPath(m[i])
 		case "line":
-			d.Line = atoi(m[i])
+			d.Line = atoiOrZero(m[i])
 		case "column":
-			d.Column = atoi(m[i])
+			d.Column = atoiOrZero(m[i])
 		case "severity":
 			d.Severity = severityOf(m[i])
 		case "rule", "rule2":
@@ -93,10 +93,10 @@ func severityOf(word string) Severity {
 	}
 }
 
-// parseGoText reads what the go command, gofmt and the compiler write.
-func parseGoText(text string, t tree) []Diagnostic { return parseForms([]byte(text), t, goForm) }
+// parseGoText parses the output of the go command, gofmt and the compiler.
+func parseGoText(text string, t runLocation) []Diagnostic { return parseForms([]byte(text), t, goForm) }
 
-func parseGolangci(text []byte, t tree) []Diagnostic {
+func parseGolangci(text []byte, t runLocation) []Diagnostic {
 	out := parseForms(text, t, golangciForm)
 	// Code that does not compile is reported once without a message of its own.
 	return slices.DeleteFunc(out, func(d Diagnostic) bool { return strings.HasPrefix(d.Message, ": #") })
@@ -104,13 +104,12 @@ func parseGolangci(text []byte, t tree) []Diagnostic {
 
 var pyrightRule = regexp.MustCompile(`^\W{4,}.*\((report\w+)\)$`)
 
-// parsePyright reads findings whose last line, which names the rule, may be
-// another than the first.
-func parsePyright(text []byte, t tree) []Diagnostic {
+// parsePyright parses findings of several lines; the rule may be on the last one.
+func parsePyright(text []byte, t runLocation) []Diagnostic {
 	var out []Diagnostic
 	for line := range strings.Lines(plainText(string(text))) {
 		line = strings.TrimRight(line, "\n ")
-		if d, ok := pyrightForm.read(line, t); ok {
+		if d, ok := pyrightForm.parseLine(line, t); ok {
 			out = append(out, d)
 		} else if m := pyrightRule.FindStringSubmatch(line); m != nil && len(out) > 0 && out[len(out)-1].Rule == "" {
 			out[len(out)-1].Rule = m[1]
@@ -119,7 +118,7 @@ func parsePyright(text []byte, t tree) []Diagnostic {
 	return out
 }
 
-func parseJava(text []byte, t tree) []Diagnostic {
+func parseJava(text []byte, t runLocation) []Diagnostic {
 	return parseForms(text, t, mavenForm, javacForm, kotlinForm)
 }
 
@@ -135,9 +134,9 @@ type eslintFile struct {
 	} `json:"messages"`
 }
 
-// parseESLint reads JSON, or where a script of the project chose the form the
-// text that people read.
-func parseESLint(text []byte, t tree) []Diagnostic {
+// parseESLint parses JSON or, if a script of the project chose the format, the stylish
+// text.
+func parseESLint(text []byte, t runLocation) []Diagnostic {
 	var files []eslintFile
 	if i := strings.Index(string(text), "[{\"filePath\""); i < 0 || json.NewDecoder(strings.NewReader(string(text[i:]))).Decode(&files) != nil {
 		return parseStylish(text, t)
@@ -145,7 +144,7 @@ func parseESLint(text []byte, t tree) []Diagnostic {
 	var out []Diagnostic
 	for _, f := range files {
 		for _, m := range f.Messages {
-			d := Diagnostic{File: t.file(f.FilePath), Line: max(m.Line, 0), Column: max(m.Column, 0), Message: m.Message, Severity: Warning}
+			d := Diagnostic{File: t.relPath(f.FilePath), Line: max(m.Line, 0), Column: max(m.Column, 0), Message: m.Message, Severity: Warning}
 			if m.Severity == 2 {
 				d.Severity = Error
 			}
@@ -160,9 +159,9 @@ func parseESLint(text []byte, t tree) []Diagnostic {
 
 var stylishLine = regexp.MustCompile(`^\s+(\d+):(\d+)\s+(error|warning)\s+(.+?)(?:\s{2,}(\S+))?$`)
 
-// parseStylish reads ESLint's usual text: the file on a line of its own, and its
+// parseStylish parses ESLint's default text: the file on a line of its own, with its
 // findings indented below.
-func parseStylish(text []byte, t tree) []Diagnostic {
+func parseStylish(text []byte, t runLocation) []Diagnostic {
 	var out []Diagnostic
 	file := ""
 	for line := range strings.Lines(plainText(string(text))) {
@@ -170,9 +169,9 @@ func parseStylish(text []byte, t tree) []Diagnostic {
 		m := stylishLine.FindStringSubmatch(line)
 		switch {
 		case m != nil && file != "":
-			out = append(out, Diagnostic{File: file, Line: atoi(m[1]), Column: atoi(m[2]), Severity: severityOf(m[3]), Message: m[4], Rule: m[5]})
+			out = append(out, Diagnostic{File: file, Line: atoiOrZero(m[1]), Column: atoiOrZero(m[2]), Severity: severityOf(m[3]), Message: m[4], Rule: m[5]})
 		case line != "" && line[0] != ' ' && strings.Contains(line, "."):
-			file = t.file(line)
+			file = t.relPath(line)
 		case line == "":
 			file = ""
 		}

@@ -16,8 +16,8 @@ func FuzzParsers(f *testing.F) {
 		f.Add(data(f, name))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		for _, r := range runners() {
-			res := r.parse(written{stdout: b, stderr: b, reports: [][]byte{b}}, home)
+		for _, r := range knownRunners() {
+			res := r.parse(runnerOutput{stdout: b, stderr: b, reports: [][]byte{b}}, home)
 			if res.passed < 0 || res.skipped < 0 {
 				t.Errorf("%s: %d passed, %d skipped", r.name, res.passed, res.skipped)
 			}
@@ -30,7 +30,7 @@ func FuzzParsers(f *testing.F) {
 				r.rerun([]string{"x", "test", "--test", "unittest"}, res.failures, func(s string) string { return s })
 			}
 		}
-		for _, l := range linters() {
+		for _, l := range knownLinters() {
 			for _, d := range l.parse(b, home) {
 				if d.Line < 0 || d.Column < 0 || d.Message == "" {
 					t.Errorf("%s: finding %+v", l.name, d)
@@ -57,7 +57,7 @@ func FuzzSplitter(f *testing.F) {
 		for i := 0; i < len(all); i += step {
 			s.write([]byte(all[i:min(len(all), i+step)]))
 		}
-		s.end()
+		s.flush()
 		if got.String() != string(text)+"\n" {
 			t.Errorf("text %q, want %q", got.String(), text)
 		}

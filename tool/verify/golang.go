@@ -18,18 +18,18 @@ type goEvent struct {
 	FailedBuild string
 }
 
-// goParser reads the stream of go test -json. What is kept of a test's output is
-// bounded, and dropped when it passes.
+// goParser parses the stream of go test -json. It keeps a bounded part of a test's output,
+// and drops it when the test passes.
 type goParser struct {
-	tree     tree
+	tree     runLocation
 	text     func(string)
 	progress func(done, failed int, line string)
 
-	res     results
+	res     testResults
 	outputs map[goTest][]byte
 	builds  map[string][]byte // output of builds by import path
-	failed  map[goTest]bool   // tests with a failing test below
-	closed  map[string]bool   // packages that were reported as failed by a test or a build
+	failed  map[goTest]bool   // tests with a failing subtest
+	closed  map[string]bool   // packages whose failure has been reported
 	nfailed int
 }
 
@@ -37,16 +37,16 @@ type goTest struct{ pkg, test string }
 
 const maxGoOutput = 64 << 10
 
-func newGoParser(t tree) *goParser {
+func newGoParser(t runLocation) *goParser {
 	return &goParser{
 		tree: t, text: func(string) {}, progress: func(int, int, string) {},
 		outputs: map[goTest][]byte{}, builds: map[string][]byte{}, failed: map[goTest]bool{}, closed: map[string]bool{},
 	}
 }
 
-// line takes one line of the stream. What is no event is text that the go command
-// or an older version of it writes between them.
-func (p *goParser) line(line []byte) {
+// parseLine parses one line of the stream. A line that is no event is text of the go
+// command.
+func (p *goParser) parseLine(line []byte) {
 	var e goEvent
 	if len(line) == 0 || line[0] != '{' || json.Unmarshal(line, &e) != nil || e.Action == "" {
 		p.text(string(line) + "\n")
@@ -57,26 +57,26 @@ func (p *goParser) line(line []byte) {
 	switch e.Action {
 	case "output":
 		p.text(e.Output)
-		p.keep(p.outputs, key, e.Output)
+		p.keepOutput(p.outputs, key, e.Output)
 	case "build-output":
 		p.text(e.Output)
 		if b := p.builds[e.ImportPath]; len(b)+len(e.Output) <= maxGoOutput {
 			p.builds[e.ImportPath] = append(b, e.Output...)
 		}
 	case "pass", "skip", "fail":
-		p.ended(key, e)
+		p.endTest(key, e)
 	}
 }
 
-func (p *goParser) keep(m map[goTest][]byte, key goTest, text string) {
+func (p *goParser) keepOutput(m map[goTest][]byte, key goTest, text string) {
 	b := m[key]
 	if len(b)+len(text) > maxGoOutput {
-		b = b[min(len(b), len(text)):] // the end is what tells
+		b = b[min(len(b), len(text)):] // the end has the error
 	}
-	m[key] = append(b, clipHead(text, maxGoOutput)...)
+	m[key] = append(b, truncateStart(text, maxGoOutput)...)
 }
 
-func (p *goParser) ended(key goTest, e goEvent) {
+func (p *goParser) endTest(key goTest, e goEvent) {
 	out := p.outputs[key]
 	delete(p.outputs, key)
 	if key.test == "" {
@@ -85,7 +85,7 @@ func (p *goParser) ended(key goTest, e goEvent) {
 		}
 		return
 	}
-	p.res.saw(goSelector(key))
+	p.res.noteRun(goSelector(key))
 	switch e.Action {
 	case "skip":
 		p.res.skipped++
@@ -101,7 +101,7 @@ func goSelector(key goTest) string { return key.pkg + " " + key.test }
 
 func (p *goParser) testFailed(key goTest, out string) {
 	p.closed[key.pkg] = true
-	f := p.read(key.pkg, out)
+	f := p.parseFailure(key.pkg, out)
 	f.Kind, f.Package, f.Test, f.selector = KindTest, key.pkg, key.test, goSelector(key)
 	parent := p.failed[key] && f.Line == 0
 	for up := key.test; strings.Contains(up, "/"); {
@@ -109,14 +109,14 @@ func (p *goParser) testFailed(key goTest, out string) {
 		p.failed[goTest{key.pkg, up}] = true
 	}
 	if parent {
-		return // nothing of its own went wrong
+		return // only subtests failed
 	}
 	p.nfailed++
-	p.res.fail(f)
+	p.res.addFailure(f)
 }
 
-// packageFailed tells of a package without a failed test: it does not build, or
-// breaks off outside of tests.
+// packageFailed reports a package that failed without a failed test: it does not build, or
+// exits outside of tests.
 func (p *goParser) packageFailed(pkg, build string, out []byte) {
 	f := Failure{Kind: KindSetup, Package: pkg, Output: string(out), selector: goSelector(goTest{pkg, ""})}
 	if build != "" || strings.Contains(string(out), "[build failed]") || strings.Contains(string(out), "[setup failed]") {
@@ -132,7 +132,7 @@ func (p *goParser) packageFailed(pkg, build string, out []byte) {
 		f.Message = goPlain(f.Output)
 	}
 	p.nfailed++
-	p.res.fail(f)
+	p.res.addFailure(f)
 }
 
 var (
@@ -144,14 +144,14 @@ var (
 	goNoise = regexp.MustCompile(`(?m)^\s*(=== (RUN|PAUSE|CONT|NAME)\b|--- (FAIL|PASS|SKIP)\b|(FAIL|PASS|exit status \d+)\b).*\n?`)
 )
 
-// read finds the place and the message in a test's output.
-func (p *goParser) read(pkg, out string) Failure {
+// parseFailure finds the position and the message in a test's output.
+func (p *goParser) parseFailure(pkg, out string) Failure {
 	f := Failure{Output: goPlain(out)}
 	if m := goPanic.FindStringSubmatchIndex(out); m != nil {
 		f.Message = "panic: " + out[m[2]:m[3]]
 		for _, fr := range goFrame.FindAllStringSubmatch(out[m[1]:], -1) {
-			if name := p.tree.file(fr[1]); p.tree.inside(name) {
-				f.File, f.Line = name, atoi(fr[2])
+			if name := p.tree.relPath(fr[1]); p.tree.isProjectFile(name) {
+				f.File, f.Line = name, atoiOrZero(fr[2])
 				break
 			}
 		}
@@ -162,8 +162,8 @@ func (p *goParser) read(pkg, out string) Failure {
 		f.Message = f.Output
 		return f
 	}
-	m := places[p.telling(out, places)]
-	f.File, f.Line = path.Join(p.dirOf(pkg), out[m[2]:m[3]]), atoi(out[m[4]:m[5]])
+	m := places[p.pickLine(out, places)]
+	f.File, f.Line = path.Join(p.dirOf(pkg), out[m[2]:m[3]]), atoiOrZero(out[m[4]:m[5]])
 	f.Message = out[m[6]:]
 	for _, next := range places {
 		if next[0] > m[0] {
@@ -176,9 +176,9 @@ func (p *goParser) read(pkg, out string) Failure {
 	return f
 }
 
-// telling picks among the lines that a test wrote the one to show: the first that
-// speaks of a difference, or else the last, which is where a fatal one is.
-func (p *goParser) telling(out string, places [][]int) int {
+// pickLine picks the line to show: the first that mentions a difference, else the last,
+// which is the fatal one.
+func (p *goParser) pickLine(out string, places [][]int) int {
 	for i, m := range places {
 		text := out[m[6]:m[7]]
 		if strings.Contains(text, "want") || strings.Contains(text, "expected") || strings.Contains(text, "(-") {
@@ -201,7 +201,7 @@ func goDifference(message string) (want, got, diff string) {
 	return "", "", ""
 }
 
-// dedent takes the indentation of continued lines away.
+// dedent removes the indentation of continuation lines.
 func dedent(s string) string {
 	all := strings.Split(strings.TrimRight(s, "\n "), "\n")
 	for i := range all {
@@ -210,7 +210,7 @@ func dedent(s string) string {
 	return strings.Join(all, "\n")
 }
 
-// goPlain is output without the lines that say which test runs.
+// goPlain removes the lines that say which test runs.
 func goPlain(out string) string { return strings.TrimSpace(goNoise.ReplaceAllString(out, "")) }
 
 // dirOf returns the directory of a package, relative to the workspace.
@@ -227,23 +227,22 @@ func (p *goParser) dirOf(pkg string) string {
 	return p.tree.dir
 }
 
-// end returns the results. Tests whose end was not seen were running when the
-// stream stopped.
-func (p *goParser) end() results {
+// finish returns the results. Tests without an end were running when the stream stopped.
+func (p *goParser) finish() testResults {
 	for key, out := range p.outputs {
 		if key.test == "" || p.failed[key] {
 			continue
 		}
-		f := p.read(key.pkg, string(out))
+		f := p.parseFailure(key.pkg, string(out))
 		f.Kind, f.Package, f.Test, f.selector = KindCut, key.pkg, key.test, goSelector(key)
 		f.Message = strings.TrimSpace("did not end\n" + f.Message)
-		p.res.fail(f)
+		p.res.addFailure(f)
 	}
 	slices.SortStableFunc(p.res.failures, func(a, b Failure) int { return strings.Compare(a.Package, b.Package) })
 	return p.res
 }
 
-// goArgv makes go test write events, and run even what it has a result for.
+// goArgv adds flags for JSON events and against cached results.
 func goArgv(argv []string, extra ...string) []string {
 	out := slices.Clone(argv)
 	at := slices.Index(out, "test") + 1
@@ -256,8 +255,8 @@ func goArgv(argv []string, extra ...string) []string {
 	return out
 }
 
-// goRerun runs exactly the failed tests: a command per package, whose pattern
-// names each test and each part of a subtest's name whole.
+// goRerun returns a command per package that runs exactly the failed tests; the pattern
+// anchors each part of a subtest's name.
 func goRerun(argv []string, failures []Failure) [][]string {
 	var order []string
 	tests := map[string][]string{}

@@ -14,7 +14,7 @@ import (
 var update = flag.Bool("update", false, "write what the parsers return to testdata")
 
 // home is the workspace of the runs that are kept in testdata.
-var home = tree{root: "/home/user/gold", dir: ".", module: "example.com/gold"}
+var home = runLocation{root: "/home/user/gold", dir: ".", module: "example.com/gold"}
 
 func data(t testing.TB, name string) []byte {
 	t.Helper()
@@ -57,11 +57,11 @@ func TestRunners(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r, ok := runnerOf(tt.base)
+			r, ok := findRunner(tt.base)
 			if !ok || r.name != tt.runner {
 				t.Fatalf("runnerOf(%q) = %q, want %q", tt.base, r.name, tt.runner)
 			}
-			var w written
+			var w runnerOutput
 			if tt.stdout != "" {
 				w.stdout = data(t, tt.stdout)
 			}
@@ -121,7 +121,7 @@ func TestTools(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			l, ok := linterOf([]string{tt.program})
+			l, ok := findLinter([]string{tt.program})
 			if !ok {
 				t.Fatalf("linterOf(%q) found none", tt.program)
 			}

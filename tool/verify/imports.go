@@ -15,13 +15,13 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// maxSources bounds how many files are read for their imports.
+// maxSources bounds the files that are read for their imports.
 const maxSources = 20_000
 
-// Importing returns the tests that may reach a file, by reading which files
-// import which; nothing is run. For Go these are packages, for others files.
+// Importing returns the tests that may reach a file by imports; nothing is run. For Go
+// these are packages, for other languages files.
 func Importing(ctx context.Context, ws *workspace.Workspace, p profile.Project, file string) ([]TestRef, error) {
-	g := &graph{project: p, importers: map[string][]string{}, files: map[string]bool{}}
+	g := &importGraph{project: p, importers: map[string][]string{}, files: map[string]bool{}}
 	var read func(name string, data []byte)
 	var pattern string
 	switch p.Ecosystem {
@@ -50,43 +50,42 @@ func Importing(ctx context.Context, ws *workspace.Workspace, p profile.Project, 
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("verify: tests covering %s: %w", file, ctx.Err())
 			}
-			continue // gone since it was listed, or no source that anyone wrote
+			continue // removed meanwhile, or too large
 		}
 		read(e.Path, data)
 	}
-	return g.tests(path.Clean(file)), nil
+	return g.testsReaching(path.Clean(file)), nil
 }
 
-// maxSource is how large a file may be that is read to know what it imports or
-// starts.
+// maxSource bounds a source file or manifest that is read.
 const maxSource = 16 << 20
 
-// graph knows what imports what. A node is a file, or for Go the directory of a
-// package.
-type graph struct {
+// importGraph maps imported nodes to their importers. A node is a file or, for Go, a
+// package directory.
+type importGraph struct {
 	project   profile.Project
 	files     map[string]bool
-	importers map[string][]string // by what is imported
-	holds     map[string]bool     // directories of Go packages with tests
+	importers map[string][]string // by imported node
+	testDirs  map[string]bool     // directories of Go packages with tests
 }
 
-func (g *graph) edge(from, to string) {
+func (g *importGraph) addImport(from, to string) {
 	if from != to && !slices.Contains(g.importers[to], from) {
 		g.importers[to] = append(g.importers[to], from)
 	}
 }
 
-func (g *graph) readGo(name string, data []byte) {
+func (g *importGraph) readGo(name string, data []byte) {
 	dir := path.Dir(name)
 	if strings.HasSuffix(name, "_test.go") {
-		if g.holds == nil {
-			g.holds = map[string]bool{}
+		if g.testDirs == nil {
+			g.testDirs = map[string]bool{}
 		}
-		g.holds[dir] = true
+		g.testDirs[dir] = true
 		// What only tests import is reached by these tests, and by no importer of
 		// the package.
 		dir += " [test]"
-		g.edge(dir, path.Dir(name))
+		g.addImport(dir, path.Dir(name))
 	}
 	f, err := parser.ParseFile(token.NewFileSet(), name, data, parser.ImportsOnly)
 	if f == nil || err != nil && len(f.Imports) == 0 {
@@ -95,16 +94,16 @@ func (g *graph) readGo(name string, data []byte) {
 	for _, spec := range f.Imports {
 		target := strings.Trim(spec.Path.Value, "`\"")
 		if rel, ok := strings.CutPrefix(target, g.project.Name+"/"); ok && g.project.Name != "" {
-			g.edge(dir, path.Join(g.project.Dir, rel))
+			g.addImport(dir, path.Join(g.project.Dir, rel))
 		} else if target == g.project.Name {
-			g.edge(dir, g.project.Dir)
+			g.addImport(dir, g.project.Dir)
 		}
 	}
 }
 
 var nodeImport = regexp.MustCompile(`(?m)(?:\bfrom\s*|\bimport\s*\(?\s*|\brequire\s*\(\s*|\bmock\s*\(\s*)["']([^"'\n]+)["']`)
 
-func (g *graph) readNode(name string, data []byte) {
+func (g *importGraph) readNode(name string, data []byte) {
 	for _, m := range nodeImport.FindAllSubmatch(data, -1) {
 		target := string(m[1])
 		if !strings.HasPrefix(target, ".") {
@@ -115,7 +114,7 @@ func (g *graph) readNode(name string, data []byte) {
 		for _, ext := range []string{"", ".js", ".ts", ".tsx", ".jsx", ".mjs", ".cjs", ".mts", ".cts", ".vue", ".svelte", "/index.js", "/index.ts", "/index.tsx"} {
 			for _, found := range []string{base + ext, stem + ext} {
 				if g.files[found] {
-					g.edge(name, found)
+					g.addImport(name, found)
 				}
 			}
 		}
@@ -124,29 +123,29 @@ func (g *graph) readNode(name string, data []byte) {
 
 var pythonImport = regexp.MustCompile(`(?m)^\s*(?:from\s+(\.*[\w.]*)\s+import\s+\(?([\w ,.*]*)|import\s+([\w., ]+))`)
 
-func (g *graph) readPython(name string, data []byte) {
+func (g *importGraph) readPython(name string, data []byte) {
 	for _, m := range pythonImport.FindAllSubmatch(data, -1) {
 		if len(m[3]) > 0 {
 			for module := range strings.SplitSeq(string(m[3]), ",") {
 				module, _, _ = strings.Cut(strings.TrimSpace(module), " ")
-				g.python(name, module)
+				g.addPythonImport(name, module)
 			}
 			continue
 		}
 		from := string(m[1])
-		g.python(name, from)
+		g.addPythonImport(name, from)
 		for item := range strings.SplitSeq(string(m[2]), ",") {
 			item, _, _ = strings.Cut(strings.TrimSpace(item), " ")
 			if item != "" && item != "*" {
-				g.python(name, strings.TrimSuffix(from, ".")+"."+item)
+				g.addPythonImport(name, strings.TrimSuffix(from, ".")+"."+item)
 			}
 		}
 	}
 }
 
-// python adds an edge to a module, looked for beside the file, below the project
+// addPythonImport adds an edge to a module, searched next to the file, below the project
 // and below its src directory.
-func (g *graph) python(name, module string) {
+func (g *importGraph) addPythonImport(name, module string) {
 	if strings.Trim(module, ".") == "" {
 		return
 	}
@@ -162,14 +161,14 @@ func (g *graph) python(name, module string) {
 	for _, b := range bases {
 		for _, found := range []string{path.Join(b, rel+".py"), path.Join(b, rel, "__init__.py")} {
 			if g.files[found] {
-				g.edge(name, found)
+				g.addImport(name, found)
 			}
 		}
 	}
 }
 
-// tests walks from a file to all that imports it, and keeps the tests.
-func (g *graph) tests(file string) []TestRef {
+// testsReaching walks from a file to all its importers and returns the tests.
+func (g *importGraph) testsReaching(file string) []TestRef {
 	start := file
 	if g.project.Ecosystem == profile.Go {
 		start = path.Dir(file)
@@ -179,7 +178,7 @@ func (g *graph) tests(file string) []TestRef {
 	for len(queue) > 0 {
 		at := queue[0]
 		queue = queue[1:]
-		if ref, ok := g.test(at); ok && !slices.Contains(out, ref) {
+		if ref, ok := g.testRef(at); ok && !slices.Contains(out, ref) {
 			out = append(out, ref)
 		}
 		for _, next := range g.importers[at] {
@@ -195,13 +194,13 @@ func (g *graph) tests(file string) []TestRef {
 
 var testFile = regexp.MustCompile(`(?:^|/)(?:test_[^/]*\.py|[^/]*_test\.py|[^/]*[.\-_](?:test|spec)\.[cm]?[jt]sx?|(?:test|tests|__tests__)/(?:[^/]+/)*[^/]+\.[cm]?[jt]sx?)$`)
 
-// test returns what a node is as a test.
-func (g *graph) test(node string) (TestRef, bool) {
+// testRef returns the test that a node is, or false.
+func (g *importGraph) testRef(node string) (TestRef, bool) {
 	if g.project.Ecosystem != profile.Go {
 		return TestRef{Package: node}, testFile.MatchString(node)
 	}
 	dir := strings.TrimSuffix(node, " [test]")
-	if !g.holds[dir] || node == dir && !slices.Contains(g.importers[dir], dir+" [test]") {
+	if !g.testDirs[dir] || node == dir && !slices.Contains(g.importers[dir], dir+" [test]") {
 		return TestRef{}, false
 	}
 	name := g.project.Name

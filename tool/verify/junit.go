@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// junitSuite is a report in JUnit's form, as pytest, Surefire and Gradle write
-// it. Suites may hold suites.
+// junitSuite is a JUnit report, as written by pytest, Surefire and Gradle. Suites may be
+// nested.
 type junitSuite struct {
 	Name   string       `xml:"name,attr"`
 	Suites []junitSuite `xml:"testsuite"`
@@ -34,10 +34,10 @@ type junitProblem struct {
 	Text    string `xml:",chardata"`
 }
 
-// maxSuites bounds how deep suites may hold suites.
+// maxSuites bounds the nesting of suites.
 const maxSuites = 32
 
-// readJUnit returns the cases of a report, nil where it is none.
+// readJUnit returns the cases of a report, nil if it can't be parsed.
 func readJUnit(report []byte) []junitCase {
 	var top junitSuite
 	d := xml.NewDecoder(strings.NewReader(plainText(string(report))))
@@ -45,35 +45,35 @@ func readJUnit(report []byte) []junitCase {
 	if d.Decode(&top) != nil {
 		return nil
 	}
-	return top.cases(0)
+	return top.allCases(0)
 }
 
-func (s *junitSuite) cases(depth int) []junitCase {
+func (s *junitSuite) allCases(depth int) []junitCase {
 	out := s.Cases
 	for i := range s.Suites {
 		if depth < maxSuites {
-			out = append(out, s.Suites[i].cases(depth+1)...)
+			out = append(out, s.Suites[i].allCases(depth+1)...)
 		}
 	}
 	return out
 }
 
-// parsePytest reads the report of pytest --junitxml, in the older form, which
-// says where a test is.
-func parsePytest(reports [][]byte, t tree) results {
-	var res results
+// parsePytest parses the report of pytest --junitxml in the xunit1 format, which has
+// positions.
+func parsePytest(reports [][]byte, t runLocation) testResults {
+	var res testResults
 	for _, report := range reports {
 		for _, c := range readJUnit(report) {
 			res.understood = true
 			id := pytestID(c)
-			res.saw(id)
+			res.noteRun(id)
 			switch {
 			case c.Failure != nil:
-				res.fail(c.pytest(t, KindTest, c.Failure, id))
+				res.addFailure(c.pytestFailure(t, KindTest, c.Failure, id))
 			case c.Error != nil && c.Class == "":
-				res.fail(c.pytest(t, KindBuild, c.Error, id))
+				res.addFailure(c.pytestFailure(t, KindBuild, c.Error, id))
 			case c.Error != nil:
-				res.fail(c.pytest(t, KindSetup, c.Error, id))
+				res.addFailure(c.pytestFailure(t, KindSetup, c.Error, id))
 			case c.Skipped != nil:
 				res.skipped++
 			default:
@@ -84,8 +84,7 @@ func parsePytest(reports [][]byte, t tree) results {
 	return res
 }
 
-// pytestID is the name by which pytest runs a test alone. What could not be
-// collected is its file.
+// pytestID returns the node id of a test; for a collection error, its file.
 func pytestID(c junitCase) string {
 	if c.Class == "" || c.File == "" {
 		return c.File
@@ -105,9 +104,9 @@ var (
 	pytestDiff   = regexp.MustCompile(`(?m)^E\s{2,}([-+?] .*|[-+?])$`)
 )
 
-func (c *junitCase) pytest(t tree, kind Kind, p *junitProblem, id string) Failure {
+func (c *junitCase) pytestFailure(t runLocation, kind Kind, p *junitProblem, id string) Failure {
 	f := Failure{Kind: kind, Package: c.File, Test: strings.TrimPrefix(strings.TrimPrefix(id, c.File), "::"), selector: id}
-	f.File, f.Line = t.file(c.File), c.Line+1
+	f.File, f.Line = t.relPath(c.File), c.Line+1
 	f.Message, f.Output = p.Message, p.Text
 	if kind == KindBuild {
 		f.Message, f.Line = lastError(p.Text), 0
@@ -118,8 +117,8 @@ func (c *junitCase) pytest(t tree, kind Kind, p *junitProblem, id string) Failur
 	}
 	for _, m := range places {
 		// The last place in the project is the innermost.
-		if name := t.file(m[1]); t.inside(name) && (f.Line == 0 || name == f.File || kind != KindTest) {
-			f.File, f.Line = name, atoi(m[2])
+		if name := t.relPath(m[1]); t.isProjectFile(name) && (f.Line == 0 || name == f.File || kind != KindTest) {
+			f.File, f.Line = name, atoiOrZero(m[2])
 		}
 	}
 	if m := pytestSides.FindStringSubmatch(p.Message); m != nil {
@@ -137,7 +136,7 @@ func (c *junitCase) pytest(t tree, kind Kind, p *junitProblem, id string) Failur
 	return f
 }
 
-// lastError returns the last line that names an error, of pytest's "E" lines.
+// lastError returns the last "E" line of pytest's output.
 func lastError(text string) string {
 	out := ""
 	for line := range strings.Lines(text) {
@@ -151,25 +150,25 @@ func lastError(text string) string {
 	return out
 }
 
-// pytestArgv makes pytest write its report.
+// pytestArgv adds flags that write the report.
 func pytestArgv(argv []string) []string {
 	return append(slices.Clone(argv), "--junitxml="+scratch+"/report/pytest.xml", "-o", "junit_family=xunit1", "--continue-on-collection-errors", "-vv")
 }
 
-// parseJVM reads the reports of Surefire or Gradle, and where the code did not
-// compile what the build wrote.
-func parseJVM(text []byte, reports [][]byte, t tree) results {
-	var res results
+// parseJVM parses the reports of Surefire or Gradle and, after a compile error, the build's
+// output.
+func parseJVM(text []byte, reports [][]byte, t runLocation) testResults {
+	var res testResults
 	for _, report := range reports {
 		for _, c := range readJUnit(report) {
 			res.understood = true
 			c.Name = strings.TrimSuffix(c.Name, "()")
-			res.saw(c.Class + "#" + c.Name)
+			res.noteRun(c.Class + "#" + c.Name)
 			switch {
 			case c.Failure != nil:
-				res.fail(c.jvm(t, c.Failure))
+				res.addFailure(c.jvmFailure(t, c.Failure))
 			case c.Error != nil:
-				res.fail(c.jvm(t, c.Error))
+				res.addFailure(c.jvmFailure(t, c.Error))
 			case c.Skipped != nil:
 				res.skipped++
 			default:
@@ -180,7 +179,7 @@ func parseJVM(text []byte, reports [][]byte, t tree) results {
 	for _, d := range parseJava(text, t) {
 		if d.Severity == Error {
 			res.understood = true
-			res.fail(Failure{Kind: KindBuild, File: d.File, Line: d.Line, Column: d.Column, Message: d.Message})
+			res.addFailure(Failure{Kind: KindBuild, File: d.File, Line: d.Line, Column: d.Column, Message: d.Message})
 		}
 	}
 	return res
@@ -191,7 +190,7 @@ var (
 	jvmSides = regexp.MustCompile(`(?s)expected:\s?<(.*?)> but was:\s?<(.*?)>`)
 )
 
-func (c *junitCase) jvm(t tree, p *junitProblem) Failure {
+func (c *junitCase) jvmFailure(t runLocation, p *junitProblem) Failure {
 	f := Failure{Kind: KindTest, Package: c.Class, Test: c.Name, Message: p.Message, Output: p.Text, selector: c.Class + "#" + c.Name}
 	if f.Message == "" || p.Type != "" && !strings.Contains(p.Type, "Assertion") && !strings.Contains(p.Type, "ComparisonFailure") {
 		f.Message = strings.TrimPrefix(p.Type+": "+strings.TrimPrefix(p.Message, p.Type+": "), ": ")
@@ -206,14 +205,14 @@ func (c *junitCase) jvm(t tree, p *junitProblem) Failure {
 	for _, m := range jvmFrame.FindAllStringSubmatch(p.Text, -1) {
 		class, _, _ := strings.Cut(m[1], "$")
 		if class == outer {
-			f.File, f.Line = path.Join(strings.ReplaceAll(path.Dir(strings.ReplaceAll(class, ".", "/")), ".", "/"), m[3]), atoi(m[4])
+			f.File, f.Line = path.Join(strings.ReplaceAll(path.Dir(strings.ReplaceAll(class, ".", "/")), ".", "/"), m[3]), atoiOrZero(m[4])
 			break
 		}
 	}
 	return f
 }
 
-// jvmTests are the failed tests by class.
+// jvmTests groups failed tests by class.
 func jvmTests(failures []Failure) (classes []string, tests map[string][]string, whole bool) {
 	tests = map[string][]string{}
 	for _, f := range failures {

@@ -14,37 +14,36 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// A linter is a tool with findings that we can read. Compilers and type checkers
-// are linters here.
+// A linter is a tool whose findings can be parsed: a linter, a compiler or a type checker.
 type linter struct {
 	name    string
 	program string
-	flags   []string // that make it write what parse reads
-	parse   func(text []byte, t tree) []Diagnostic
+	flags   []string // select the format that parse expects
+	parse   func(text []byte, t runLocation) []Diagnostic
 }
 
-// forms makes a parser of line forms.
-func forms(list ...lineForm) func([]byte, tree) []Diagnostic {
-	return func(text []byte, t tree) []Diagnostic { return parseForms(text, t, list...) }
+// formParser returns a parser of line forms.
+func formParser(list ...lineForm) func([]byte, runLocation) []Diagnostic {
+	return func(text []byte, t runLocation) []Diagnostic { return parseForms(text, t, list...) }
 }
 
-func linters() []linter {
+func knownLinters() []linter {
 	return []linter{
 		{name: "golangci-lint", program: "golangci-lint", parse: parseGolangci},
-		{name: "go vet", program: "go", parse: forms(goForm)},
-		{name: "gofmt", program: "gofmt", parse: forms(goForm)},
+		{name: "go vet", program: "go", parse: formParser(goForm)},
+		{name: "gofmt", program: "gofmt", parse: formParser(goForm)},
 		{name: "eslint", program: "eslint", flags: []string{"--format=json"}, parse: parseESLint},
 		{name: "biome", program: "biome", flags: []string{"--reporter=github"}, parse: parseAnnotations},
 		{name: "oxlint", program: "oxlint", flags: []string{"--format=github"}, parse: parseAnnotations},
-		{name: "tsc", program: "tsc", flags: []string{"--pretty", "false"}, parse: forms(tscForm)},
-		{name: "vue-tsc", program: "vue-tsc", flags: []string{"--pretty", "false"}, parse: forms(tscForm)},
-		{name: "ruff", program: "ruff", flags: []string{"--output-format=concise"}, parse: forms(ruffForm)},
-		{name: "flake8", program: "flake8", parse: forms(ruffForm)},
-		{name: "pylint", program: "pylint", parse: forms(pylintForm)},
-		{name: "mypy", program: "mypy", flags: []string{"--show-column-numbers", "--no-color-output", "--no-pretty"}, parse: forms(mypyForm)},
+		{name: "tsc", program: "tsc", flags: []string{"--pretty", "false"}, parse: formParser(tscForm)},
+		{name: "vue-tsc", program: "vue-tsc", flags: []string{"--pretty", "false"}, parse: formParser(tscForm)},
+		{name: "ruff", program: "ruff", flags: []string{"--output-format=concise"}, parse: formParser(ruffForm)},
+		{name: "flake8", program: "flake8", parse: formParser(ruffForm)},
+		{name: "pylint", program: "pylint", parse: formParser(pylintForm)},
+		{name: "mypy", program: "mypy", flags: []string{"--show-column-numbers", "--no-color-output", "--no-pretty"}, parse: formParser(mypyForm)},
 		{name: "pyright", program: "pyright", parse: parsePyright},
 		{name: "basedpyright", program: "basedpyright", parse: parsePyright},
-		{name: "cargo", program: "cargo", flags: []string{"--message-format=json"}, parse: func(text []byte, t tree) []Diagnostic {
+		{name: "cargo", program: "cargo", flags: []string{"--message-format=json"}, parse: func(text []byte, t runLocation) []Diagnostic {
 			list, _ := parseCargoMessages(text, t)
 			return list
 		}},
@@ -54,9 +53,9 @@ func linters() []linter {
 	}
 }
 
-// linterOf returns the linter that a command starts.
-func linterOf(argv []string) (linter, bool) {
-	all := linters()
+// findLinter returns the linter that a command starts.
+func findLinter(argv []string) (linter, bool) {
+	all := knownLinters()
 	for _, word := range argv {
 		name := path.Base(word)
 		if w, ok := wrappers[name]; ok {
@@ -69,8 +68,9 @@ func linterOf(argv []string) (linter, bool) {
 	return linter{}, false
 }
 
-// readers are what is tried on a script of the project, whose tool is not known.
-func readScript(text []byte, t tree) []Diagnostic {
+// readScript parses the output of a project's script, whose tool is unknown, by trying
+// several formats.
+func readScript(text []byte, t runLocation) []Diagnostic {
 	if list := parseESLint(text, t); len(list) > 0 {
 		return list
 	}
@@ -82,15 +82,15 @@ func readScript(text []byte, t tree) []Diagnostic {
 
 // Lint runs the linter of a project: on all of it, or on opts.Files.
 func Lint(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Findings, error) {
-	return inspect(ctx, ws, p, "lint", p.Lint, opts.orZero())
+	return runChecker(ctx, ws, p, "lint", p.Lint, opts.orZero())
 }
 
 // Typecheck runs the type checker or the compiler of a project, without its tests.
 func Typecheck(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Findings, error) {
-	return inspect(ctx, ws, p, "typecheck", p.Typecheck, opts.orZero())
+	return runChecker(ctx, ws, p, "typecheck", p.Typecheck, opts.orZero())
 }
 
-func inspect(ctx context.Context, ws *workspace.Workspace, p profile.Project, verb string, c profile.Command, o *Options) (*Findings, error) {
+func runChecker(ctx context.Context, ws *workspace.Workspace, p profile.Project, verb string, c profile.Command, o *Options) (*Findings, error) {
 	argv, ok := c.All()
 	if len(o.Files) > 0 {
 		if argv, ok = c.Expand(o.Files); !ok && !c.IsZero() {
@@ -100,13 +100,13 @@ func inspect(ctx context.Context, ws *workspace.Workspace, p profile.Project, ve
 	if !ok {
 		return nil, fmt.Errorf("verify: %s %s: %w: no %s command detected for the %s project", verb, p.Dir, fault.NotFound, verb, p.Ecosystem)
 	}
-	return find(ctx, ws, p, argv, c.Dir, o)
+	return runLinter(ctx, ws, p, argv, c.Dir, o)
 }
 
-// find runs one command and reads its findings.
-func find(ctx context.Context, ws *workspace.Workspace, p profile.Project, argv []string, dir string, o *Options) (*Findings, error) {
+// runLinter runs one command and parses its findings.
+func runLinter(ctx context.Context, ws *workspace.Workspace, p profile.Project, argv []string, dir string, o *Options) (*Findings, error) {
 	out := &Findings{Language: string(p.Ecosystem), Dir: p.Dir, Command: argv, Diagnostics: []Diagnostic{}}
-	l, known := linterOf(argv)
+	l, known := findLinter(argv)
 	parse := readScript
 	j := job{argv: argv, dir: dir}
 	if known {
@@ -114,21 +114,21 @@ func find(ctx context.Context, ws *workspace.Workspace, p profile.Project, argv 
 		j.argv = cargoFlags(argv, l.flags...)
 	}
 	stdout, stderr := &capture{limit: maxText}, &capture{limit: maxText}
-	show := lines{limit: 1 << 20, each: func(line []byte) {
+	show := lineWriter{limit: 1 << 20, each: func(line []byte) {
 		if o.Progress != nil {
 			o.Progress(Progress{Line: plainText(string(line))})
 		}
 	}}
 	began := time.Now()
 	ran, err := j.run(ctx, ws, o, func(b []byte) { stdout.write(b); show.write(b) }, stderr.write)
-	show.end()
-	if err = notFound(argv, ran.Result, stdout, stderr, err); err != nil {
+	show.flush()
+	if err = unsupportedIfMissing(argv, ran.Result, stdout, stderr, err); err != nil {
 		return nil, err
 	}
 	out.ExitCode, out.Cause, out.Duration = ran.ExitCode, ran.Cause, time.Since(began)
 	text := append(append(stdout.bytes(), '\n'), stderr.bytes()...)
-	out.Diagnostics = append(out.Diagnostics, parse(text, tree{root: ws.Traits().Root, dir: dir})...)
-	out.shown(stdout, stderr, ran, o)
+	out.Diagnostics = append(out.Diagnostics, parse(text, runLocation{root: ws.Traits().Root, dir: dir})...)
+	out.keepOutput(stdout, stderr, ran, o)
 	if out.Cause != "" {
 		out.Notes = append(out.Notes, fmt.Sprintf("incomplete: the command was cut short: %s", out.Cause))
 	} else if out.ExitCode != 0 && len(out.Diagnostics) == 0 {
@@ -137,10 +137,10 @@ func find(ctx context.Context, ws *workspace.Workspace, p profile.Project, argv 
 	return out, nil
 }
 
-// shown keeps what people may want to read beside the findings.
-func (f *Findings) shown(stdout, stderr *capture, ran ran, o *Options) {
+// keepOutput keeps the text output next to the findings.
+func (f *Findings) keepOutput(stdout, stderr *capture, ran jobResult, o *Options) {
 	a, b := &capture{limit: o.maxOutput()}, &capture{limit: o.maxOutput()}
-	if f.Tool != "eslint" && f.Tool != "cargo" { // which write JSON
+	if f.Tool != "eslint" && f.Tool != "cargo" { // these write JSON
 		a.write(stdout.bytes())
 	}
 	b.write(stderr.bytes())
@@ -151,7 +151,7 @@ func (f *Findings) shown(stdout, stderr *capture, ran ran, o *Options) {
 	}
 }
 
-func parseAnnotations(text []byte, t tree) []Diagnostic {
+func parseAnnotations(text []byte, t runLocation) []Diagnostic {
 	out := parseForms(text, t, annotation)
 	for i := range out {
 		// oxlint repeats the place in the message.
@@ -164,7 +164,7 @@ func parseAnnotations(text []byte, t tree) []Diagnostic {
 
 // parseRustfmt reads the compiler's form: the message, and the place on a line
 // below.
-func parseRustfmt(text []byte, t tree) []Diagnostic {
+func parseRustfmt(text []byte, t runLocation) []Diagnostic {
 	var out []Diagnostic
 	message := ""
 	for line := range bytes.Lines(text) {
@@ -176,7 +176,7 @@ func parseRustfmt(text []byte, t tree) []Diagnostic {
 		if !ok || message == "" {
 			continue
 		}
-		if d, ok := goForm.read(place+": "+message, t); ok {
+		if d, ok := goForm.parseLine(place+": "+message, t); ok {
 			out = append(out, d)
 		}
 		message = ""

@@ -19,10 +19,10 @@ type mochaTest struct {
 	Err       struct{ Message, Stack, Actual, Expected string }
 }
 
-// parseMocha reads the report of Mocha's JSON reporter. Where a file can't be
-// loaded Mocha writes no report, and says so on its streams.
-func parseMocha(text []byte, reports [][]byte, t tree) results {
-	var res results
+// parseMocha parses the report of Mocha's JSON reporter. If a file can't be loaded, Mocha
+// writes no report, and the error is on its streams.
+func parseMocha(text []byte, reports [][]byte, t runLocation) testResults {
+	var res testResults
 	for _, report := range reports {
 		var r mochaReport
 		if json.Unmarshal(report, &r) != nil || r.Stats == nil {
@@ -32,21 +32,21 @@ func parseMocha(text []byte, reports [][]byte, t tree) results {
 		res.passed += max(0, r.Stats.Passes)
 		res.skipped += max(0, r.Stats.Pending)
 		for _, p := range r.Passes {
-			res.saw(t.file(p.File) + " " + p.FullTitle)
+			res.noteRun(t.relPath(p.File) + " " + p.FullTitle)
 		}
 		for _, m := range r.Failures {
-			res.fail(m.failure(t))
+			res.addFailure(m.toFailure(t))
 		}
 	}
 	if m := nodeCrash.FindStringIndex(string(text)); m != nil && !res.understood {
 		res.understood = true
-		res.fail(crash(t, string(text)[m[0]:]))
+		res.addFailure(crashFailure(t, string(text)[m[0]:]))
 	}
 	return res
 }
 
-func (m *mochaTest) failure(t tree) Failure {
-	file := t.file(m.File)
+func (m *mochaTest) toFailure(t runLocation) Failure {
+	file := t.relPath(m.File)
 	f := Failure{Kind: KindTest, Package: file, Test: m.FullTitle, File: file, Message: m.Err.Message, Expected: m.Err.Expected, Actual: m.Err.Actual, Output: m.Err.Stack}
 	f.selector = file + " " + m.FullTitle
 	if mochaHook.MatchString(m.Title) {
@@ -65,8 +65,8 @@ var (
 	nodeCrash = regexp.MustCompile(`(?m)^\s*(?:Exception during run: )?(?:\w*Error(?: \[\w+\])?)(?:: .*)$`)
 )
 
-// crash is a runner that broke off with a JavaScript error.
-func crash(t tree, text string) Failure {
+// crashFailure is the failure of a runner that crashed with a JavaScript error.
+func crashFailure(t runLocation, text string) Failure {
 	text = plainText(text)
 	f := Failure{Kind: KindBuild, Output: text}
 	f.Message = strings.TrimPrefix(strings.TrimSpace(withoutStack(text)), "Exception during run: ")

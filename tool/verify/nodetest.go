@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// nodeReporter writes what node's test runner tells, a line per test. It is the
-// only form in which node gives the place and both sides of a comparison.
+// nodeReporter is a reporter for node's test runner that prints a JSON line per test. No
+// built-in reporter has both the position and both sides of a comparison.
 const nodeReporter = `export default async function* (source) {
   const text = (v) => {
     if (v === undefined) return undefined;
@@ -45,10 +45,10 @@ type nodeEvent struct {
 	Stack    string  `json:"stack"`
 }
 
-// parseNodeTest reads what nodeReporter wrote. A test comes before what holds
-// it, so names are put together when the outer one comes.
-func parseNodeTest(text []byte, reports [][]byte, t tree) results {
-	var res results
+// parseNodeTest parses the output of nodeReporter. A test comes before its suite, so full
+// names are built afterwards.
+func parseNodeTest(text []byte, reports [][]byte, t runLocation) testResults {
+	var res testResults
 	for _, report := range reports {
 		var events []nodeEvent
 		for line := range bytes.Lines(report) {
@@ -60,16 +60,16 @@ func parseNodeTest(text []byte, reports [][]byte, t tree) results {
 		res.understood = res.understood || len(events) > 0
 		names := nodeNames(events)
 		for i, e := range events {
-			e.add(&res, t, names[i])
+			e.addTo(&res, t, names[i])
 		}
 	}
-	explain(&res, string(text), t)
+	explainBuildFailures(&res, string(text), t)
 	return res
 }
 
-// explain gives files that could not be run the error that node wrote to its
-// streams: the report only says that they failed.
-func explain(res *results, text string, t tree) {
+// explainBuildFailures adds node's error text to files that could not be run: the report
+// only says that they failed.
+func explainBuildFailures(res *testResults, text string, t runLocation) {
 	for i := range res.failures {
 		f := &res.failures[i]
 		if f.Kind != KindBuild {
@@ -80,7 +80,7 @@ func explain(res *results, text string, t tree) {
 			if !strings.Contains(block, path.Base(f.File)) {
 				continue
 			}
-			c := crash(t, block)
+			c := crashFailure(t, block)
 			f.Message, f.Output = c.Message, c.Output
 			if c.File == f.File {
 				f.Line, f.Column = c.Line, c.Column
@@ -90,8 +90,8 @@ func explain(res *results, text string, t tree) {
 	}
 }
 
-// nodeNames returns the whole name of each event: what holds it is the first
-// event after it that is less deep.
+// nodeNames returns the full name of each event. The parent of an event is the next one
+// that is less deep.
 func nodeNames(events []nodeEvent) []string {
 	out := make([]string, len(events))
 	var above []int // events that are not yet left, outermost first, when read backwards
@@ -108,8 +108,8 @@ func nodeNames(events []nodeEvent) []string {
 	return out
 }
 
-func (e *nodeEvent) add(res *results, t tree, name string) {
-	file := t.file(e.File)
+func (e *nodeEvent) addTo(res *testResults, t runLocation, name string) {
+	file := t.relPath(e.File)
 	selector := file + " " + e.Name
 	switch {
 	case e.Skip:
@@ -117,7 +117,7 @@ func (e *nodeEvent) add(res *results, t tree, name string) {
 	case e.OK:
 		if !e.Suite {
 			res.passed++
-			res.saw(selector)
+			res.noteRun(selector)
 		}
 	case e.Todo: // may fail
 		res.skipped++
@@ -130,13 +130,13 @@ func (e *nodeEvent) add(res *results, t tree, name string) {
 		if place, line, column := t.nodeFrame(e.Stack); place != "" {
 			f.File, f.Line, f.Column = place, line, column
 		}
-		if t.file(e.Name) == file || strings.HasSuffix(file, "/"+e.Name) { // a file that could not be run is a test of that name
+		if t.relPath(e.Name) == file || strings.HasSuffix(file, "/"+e.Name) { // a file that could not be run is a test of that name
 			f.Kind, f.Test, f.selector = KindBuild, "", file+" "
 			f.Line, f.Column = 0, 0
 			if f.Message == "" {
 				f.Message = "the file could not be run"
 			}
 		}
-		res.fail(f)
+		res.addFailure(f)
 	}
 }

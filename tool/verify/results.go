@@ -9,36 +9,36 @@ import (
 	"github.com/croft-run/croft/internal/textdiff"
 )
 
-// results are what a parser read.
-type results struct {
+// testResults are the results that a parser found.
+type testResults struct {
 	passed, skipped int
 	failures        []Failure
 	seen            map[string]bool // selectors of the tests that ran, whatever their outcome
-	understood      bool            // there was something that a runner of this kind writes
+	understood      bool            // the output has the runner's format
 }
 
-func (r *results) saw(selector string) {
+func (r *testResults) noteRun(selector string) {
 	if r.seen == nil {
 		r.seen = map[string]bool{}
 	}
 	r.seen[selector] = true
 }
 
-func (r *results) fail(f Failure) {
-	f.Message = clip(strings.TrimSpace(plainText(f.Message)), maxMessage)
-	f.Output = clipHead(strings.TrimRight(plainText(f.Output), "\n"), maxMessage)
-	f.Expected, f.Actual = clip(plainText(f.Expected), maxMessage), clip(plainText(f.Actual), maxMessage)
+func (r *testResults) addFailure(f Failure) {
+	f.Message = truncateEnd(strings.TrimSpace(plainText(f.Message)), maxMessage)
+	f.Output = truncateStart(strings.TrimRight(plainText(f.Output), "\n"), maxMessage)
+	f.Expected, f.Actual = truncateEnd(plainText(f.Expected), maxMessage), truncateEnd(plainText(f.Actual), maxMessage)
 	if f.Diff == "" && (f.Expected != "" || f.Actual != "") {
 		f.Diff = diffOf(f.Expected, f.Actual)
 	}
-	f.Diff = clip(plainText(f.Diff), maxMessage)
+	f.Diff = truncateEnd(plainText(f.Diff), maxMessage)
 	if f.selector != "" {
-		r.saw(f.selector)
+		r.noteRun(f.selector)
 	}
 	r.failures = append(r.failures, f)
 }
 
-// diffOf shows how two values differ, line by line.
+// diffOf returns a line diff of two values.
 func diffOf(want, got string) string {
 	split := func(s string) []string {
 		if s != "" && !strings.HasSuffix(s, "\n") {
@@ -57,16 +57,15 @@ func diffOf(want, got string) string {
 // maxMessage bounds each text of a failure.
 const maxMessage = 8 << 10
 
-// A tree says where a tool ran, so that what it calls a file can be found.
-type tree struct {
+// A runLocation is where a tool ran, to resolve the file names in its output.
+type runLocation struct {
 	root   string // of the workspace, as commands see it; absolute
 	dir    string // where the command ran, relative to the workspace
 	module string // the path of the Go module in dir
 }
 
-// file returns a name as the workspace has it: relative, or as it is where it is
-// outside.
-func (t tree) file(name string) string {
+// relPath returns a file name relative to the workspace, or unchanged if it is outside.
+func (t runLocation) relPath(name string) string {
 	name = strings.TrimPrefix(plainText(name), "file://")
 	if name == "" {
 		return ""
@@ -85,9 +84,9 @@ func (t tree) file(name string) string {
 	return name
 }
 
-// inside reports whether a name that file returned is one of the project's own,
-// rather than of a dependency or the language.
-func (t tree) inside(name string) bool {
+// isProjectFile reports whether a path from relPath belongs to the project, not to a
+// dependency or the language.
+func (t runLocation) isProjectFile(name string) bool {
 	return name != "" && !path.IsAbs(name) && !strings.HasPrefix(name, "../") && !strings.Contains("/"+name, "/node_modules/") &&
 		!strings.HasPrefix(name, "node:") && !strings.HasPrefix(name, "<") && !strings.Contains("/"+name, "/site-packages/") && !strings.Contains("/"+name, "/.venv/")
 }
@@ -96,11 +95,11 @@ var stackFrame = regexp.MustCompile(`(?m)^\s*(?:at|❯)\s+(?:.*\()?((?:file://)?
 
 var anyFrame = regexp.MustCompile(`(?m)^\s*(?:at|❯) .*:\d+:\d+\)?$`)
 
-// nodeFrame returns the first line of a JavaScript stack that is the project's own.
-func (t tree) nodeFrame(stack string) (file string, line, column int) {
+// nodeFrame returns the first frame of a JavaScript stack in the project.
+func (t runLocation) nodeFrame(stack string) (file string, line, column int) {
 	for _, m := range stackFrame.FindAllStringSubmatch(plainText(stack), -1) {
-		if f := t.file(m[1]); t.inside(f) {
-			return f, atoi(m[2]), atoi(m[3])
+		if f := t.relPath(m[1]); t.isProjectFile(f) {
+			return f, atoiOrZero(m[2]), atoiOrZero(m[3])
 		}
 	}
 	return "", 0, 0
@@ -114,8 +113,8 @@ func withoutStack(text string) string {
 	return strings.TrimRight(text, " \n")
 }
 
-// atoi returns a number, 0 where it is none.
-func atoi(s string) int {
+// atoiOrZero returns a number, 0 if it can't be parsed.
+func atoiOrZero(s string) int {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 {
 		return 0

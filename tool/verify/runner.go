@@ -6,136 +6,138 @@ import (
 	"strings"
 )
 
-// A runner is a test runner that we can read.
-type runner struct {
+// A testRunner is a test runner whose output can be parsed.
+type testRunner struct {
 	name    string
-	program string // by which it is found in an argv
+	program string // its name in an argv
 
-	// prepare changes a job so that its output can be read.
+	// prepare changes a job so that its output can be parsed.
 	prepare func(j *job)
 
-	// parse reads what it wrote. text is both streams where the job merges them.
-	parse func(w written, t tree) results
+	// parse parses the output.
+	parse func(w runnerOutput, t runLocation) testResults
 
-	// rerun returns what runs only the failed tests. base runs some tests when
-	// files are added to it; files are relative to where it runs.
+	// rerun returns commands that run only the failed tests. base runs some tests when
+	// files are appended; rel converts a file to a path relative to the working directory.
 	rerun func(base []string, failures []Failure, rel func(string) string) [][]string
 }
 
-// written is what a runner wrote.
-type written struct {
+// runnerOutput is the output of a runner.
+type runnerOutput struct {
 	stdout, stderr []byte
 	reports        [][]byte
 }
 
-func (w written) both() []byte { return append(append(slices.Clone(w.stdout), '\n'), w.stderr...) }
+func (w runnerOutput) bothStreams() []byte {
+	return append(append(slices.Clone(w.stdout), '\n'), w.stderr...)
+}
 
-// noRel makes a rerun that does not name files.
+// noRel adapts a rerun function that needs no file names.
 func noRel(f func([]string, []Failure) [][]string) func([]string, []Failure, func(string) string) [][]string {
 	return func(base []string, failures []Failure, _ func(string) string) [][]string { return f(base, failures) }
 }
 
-func runners() []runner {
-	return []runner{
+func knownRunners() []testRunner {
+	return []testRunner{
 		{
 			name: "go test", program: "go",
 			prepare: func(j *job) { j.argv = goArgv(j.argv) },
-			parse: func(w written, t tree) results {
+			parse: func(w runnerOutput, t runLocation) testResults {
 				p := newGoParser(t)
-				l := lines{each: p.line}
+				l := lineWriter{each: p.parseLine}
 				l.write(w.stdout)
-				l.end()
-				return p.end()
+				l.flush()
+				return p.finish()
 			},
 			rerun: noRel(goRerun),
 		},
 		{
 			name: "cargo test", program: "cargo",
 			prepare: func(j *job) { j.argv, j.merge = cargoArgv(j.argv), true },
-			parse:   func(w written, t tree) results { return parseCargo(w.stdout, t) },
+			parse:   func(w runnerOutput, t runLocation) testResults { return parseCargo(w.stdout, t) },
 			rerun:   noRel(cargoRerun),
 		},
 		{
 			name: "pytest", program: "pytest",
 			prepare: func(j *job) { j.argv = pytestArgv(j.argv) },
-			parse:   func(w written, t tree) results { return parsePytest(w.reports, t) },
+			parse:   func(w runnerOutput, t runLocation) testResults { return parsePytest(w.reports, t) },
 			rerun:   pytestRerun,
 		},
 		{
 			name: "unittest", program: "unittest",
 			prepare: func(j *job) { j.argv = unittestArgv(j.argv) },
-			parse:   func(w written, t tree) results { return parseUnittest(w.stderr, t) },
+			parse:   func(w runnerOutput, t runLocation) testResults { return parseUnittest(w.stderr, t) },
 			rerun:   noRel(unittestRerun),
 		},
 		{
 			name: "django", program: "manage.py",
 			prepare: func(j *job) { j.argv = append(slices.Clone(j.argv), "-v", "2", "--noinput") },
-			parse:   func(w written, t tree) results { return parseUnittest(w.stderr, t) },
-			rerun:   djangoRerun,
+			parse:   func(w runnerOutput, t runLocation) testResults { return parseUnittest(w.stderr, t) },
+			rerun:   pytestRerun,
 		},
 		{
 			name: "vitest", program: "vitest",
 			prepare: addFlags("--reporter=default", "--reporter=json", "--outputFile.json="+scratch+"/report/vitest.json", "--includeTaskLocation"),
-			parse:   func(w written, t tree) results { return parseJest(w.reports, t) },
-			rerun:   byName("-t="),
+			parse:   func(w runnerOutput, t runLocation) testResults { return parseJest(w.reports, t) },
+			rerun:   rerunByName("-t="),
 		},
 		{
 			name: "jest", program: "jest",
 			prepare: addFlags("--json", "--outputFile="+scratch+"/report/jest.json", "--testLocationInResults"),
-			parse:   func(w written, t tree) results { return parseJest(w.reports, t) },
-			rerun:   byName("-t="),
+			parse:   func(w runnerOutput, t runLocation) testResults { return parseJest(w.reports, t) },
+			rerun:   rerunByName("-t="),
 		},
 		{
 			name: "mocha", program: "mocha",
 			prepare: addFlags("--reporter=json", "--reporter-option=output="+scratch+"/report/mocha.json"),
-			parse:   func(w written, t tree) results { return parseMocha(w.both(), w.reports, t) },
-			rerun:   byName("--grep="),
+			parse:   func(w runnerOutput, t runLocation) testResults { return parseMocha(w.bothStreams(), w.reports, t) },
+			rerun:   rerunByName("--grep="),
 		},
 		{
 			name: "bun test", program: "bun",
 			prepare: func(j *job) { j.merge = true },
-			parse:   func(w written, t tree) results { return parseBun(w.stdout, t) },
-			rerun:   byName("-t="),
+			parse:   func(w runnerOutput, t runLocation) testResults { return parseBun(w.stdout, t) },
+			rerun:   rerunByName("-t="),
 		},
 		{
 			name: "node:test", program: "--test",
 			prepare: nodePrepare,
-			parse:   func(w written, t tree) results { return parseNodeTest(w.both(), w.reports, t) },
+			parse:   func(w runnerOutput, t runLocation) testResults { return parseNodeTest(w.bothStreams(), w.reports, t) },
 			rerun:   nodeRerun,
 		},
 		{
 			name: "maven", program: "mvn",
 			prepare: func(j *job) {
 				j.argv = append(slices.Clone(j.argv), "-fae", "-Dstyle.color=never")
-				j.collect = []found{{"surefire-reports", "TEST-*.xml"}, {"failsafe-reports", "TEST-*.xml"}}
+				j.collect = []reportPattern{{"surefire-reports", "TEST-*.xml"}, {"failsafe-reports", "TEST-*.xml"}}
 			},
-			parse: func(w written, t tree) results { return parseJVM(w.both(), w.reports, t) },
+			parse: func(w runnerOutput, t runLocation) testResults { return parseJVM(w.bothStreams(), w.reports, t) },
 			rerun: noRel(mavenRerun),
 		},
 		{
 			name: "gradle", program: "gradle",
 			prepare: func(j *job) {
 				j.argv = append(slices.Clone(j.argv), "--continue", "--console=plain")
-				j.collect = []found{{"test-results", "*TEST-*.xml"}}
+				j.collect = []reportPattern{{"test-results", "*TEST-*.xml"}}
 			},
-			parse: func(w written, t tree) results { return parseJVM(w.both(), w.reports, t) },
+			parse: func(w runnerOutput, t runLocation) testResults { return parseJVM(w.bothStreams(), w.reports, t) },
 			rerun: noRel(gradleRerun),
 		},
 	}
 }
 
-// wrappers are names under which a runner's program is also started.
+// wrappers are alternative names of programs.
 var wrappers = map[string]string{"mvnw": "mvn", "gradlew": "gradle", "py.test": "pytest", "pytest-3": "pytest", "_mocha": "mocha"}
 
-// runnerOf returns the runner that a command starts.
-func runnerOf(argv []string) (runner, bool) {
-	all := runners()
+// findRunner returns the runner that a command starts.
+func findRunner(argv []string) (testRunner, bool) {
+	all := knownRunners()
 	for i, word := range argv {
 		name := path.Base(word)
 		if w, ok := wrappers[name]; ok {
 			name = w
 		}
-		at := slices.IndexFunc(all, func(r runner) bool { return r.program == name })
+		at := slices.IndexFunc(all, func(r testRunner) bool { return r.program == name })
 		if at < 0 {
 			continue
 		}
@@ -145,19 +147,18 @@ func runnerOf(argv []string) (runner, bool) {
 		}
 		return all[at], true
 	}
-	return runner{}, false
+	return testRunner{}, false
 }
 
 func addFlags(flags ...string) func(*job) {
 	return func(j *job) { j.argv = append(slices.Clone(j.argv), flags...) }
 }
 
-// byName makes a rerun that takes files and, in an option, a pattern of names:
-// one command for each file, so that a name that occurs in another file does not
-// run there.
-func byName(option string) func([]string, []Failure, func(string) string) [][]string {
+// rerunByName returns a rerun function for runners that take files and a name pattern. It
+// runs one command for each file, so that equal names in other files do not run.
+func rerunByName(option string) func([]string, []Failure, func(string) string) [][]string {
 	return func(base []string, failures []Failure, rel func(string) string) [][]string {
-		files, names := byFile(failures)
+		files, names := groupByFile(failures)
 		var out [][]string
 		for _, f := range files {
 			cmd := append(slices.Clone(base), rel(f))
@@ -173,8 +174,8 @@ func byName(option string) func([]string, []Failure, func(string) string) [][]st
 	}
 }
 
-// nodePrepare has node write our report beside its own. The flags go before the
-// files, where node takes them for itself.
+// nodePrepare adds our reporter to node's. The flags precede the files, where node takes
+// them for itself.
 func nodePrepare(j *job) {
 	j.files = map[string]string{"reporter.mjs": nodeReporter}
 	flags := []string{"--test-reporter=" + scratch + "/reporter.mjs", "--test-reporter-destination=" + scratch + "/report/node.jsonl"}
@@ -192,13 +193,13 @@ func nodePrepare(j *job) {
 		j.argv = slices.Insert(slices.Clone(j.argv), at+1, flags...)
 		return
 	}
-	// It is started by a script; node reads options from its environment, too.
+	// Started by a script: pass the flags in NODE_OPTIONS.
 	j.env = map[string]string{"NODE_OPTIONS": strings.Join(flags, " ")}
 }
 
-// nodeRerun names tests by their own names: node matches these at every depth.
+// nodeRerun selects tests by their own names: node matches these at every depth.
 func nodeRerun(base []string, failures []Failure, rel func(string) string) [][]string {
-	files, names := byFile(failures)
+	files, names := groupByFile(failures)
 	at := slices.Index(base, "--test")
 	if at < 0 || len(files) == 0 {
 		return [][]string{base}
@@ -223,8 +224,4 @@ func pytestRerun(base []string, failures []Failure, _ func(string) string) [][]s
 		out = append(out, f.selector)
 	}
 	return [][]string{out}
-}
-
-func djangoRerun(base []string, failures []Failure, _ func(string) string) [][]string {
-	return pytestRerun(base, failures, nil)
 }

@@ -9,15 +9,14 @@ import (
 	"github.com/croft-run/croft/tool/profile"
 )
 
-// All is the language that stands for every project that was found.
+// All is the language that selects every project.
 const All = "all"
 
-// Select returns the projects of a language, which is an ecosystem's name. "" is
-// the language of the root, or where the root holds no project of all, if it is
-// only one. Where the root has no project of that language the outermost ones are
-// meant, each on its own.
+// Select returns the projects of a language, which is an ecosystem's name. "" is the
+// language of the root's projects or, if the root has none, of all projects, if it is
+// unique. If the root has no project of the language, the outermost ones are returned.
 func Select(p profile.Profile, language string) ([]profile.Project, error) {
-	all := slices.DeleteFunc(slices.Clone(p.Projects), idle)
+	all := slices.DeleteFunc(slices.Clone(p.Projects), hasNoCommands)
 	if len(all) == 0 {
 		return nil, fmt.Errorf("verify: select: %w: no supported project detected in workspace root", fault.NotFound)
 	}
@@ -25,35 +24,34 @@ func Select(p profile.Profile, language string) ([]profile.Project, error) {
 	if len(root) == 0 {
 		root = all
 	}
-	names := languages(root)
+	names := languageNames(root)
 	switch language = strings.ToLower(strings.TrimSpace(language)); {
 	case language == All:
-		return outermost(all), nil
+		return outermostProjects(all), nil
 	case language == "" && len(names) > 1:
 		return nil, fmt.Errorf("verify: select: %w: polyglot workspace: %d project types detected (%s) — pass `language` to pick one",
 			fault.InvalidArgument, len(names), strings.Join(names, ", "))
 	case language == "":
 		language = names[0]
 	}
-	out := outermost(slices.DeleteFunc(all, func(q profile.Project) bool {
+	out := outermostProjects(slices.DeleteFunc(all, func(q profile.Project) bool {
 		return string(q.Ecosystem) != language && q.Language != language
 	}))
 	if len(out) == 0 {
 		return nil, fmt.Errorf("verify: select: %w: language %q not detected in workspace; detected: %s",
-			fault.InvalidArgument, language, strings.Join(languages(p.Projects), ", "))
+			fault.InvalidArgument, language, strings.Join(languageNames(p.Projects), ", "))
 	}
 	return out, nil
 }
 
-// idle reports whether there is nothing to run in a project.
-func idle(q profile.Project) bool {
+// hasNoCommands reports whether a project has nothing to run.
+func hasNoCommands(q profile.Project) bool {
 	return q.Test.IsZero() && q.Lint.IsZero() && q.Typecheck.IsZero() && q.Format.IsZero()
 }
 
-// outermost leaves out projects inside another of the same ecosystem, whose
-// commands cover them, and of two in one directory that share an ecosystem the
-// second.
-func outermost(projects []profile.Project) []profile.Project {
+// outermostProjects drops projects inside another of the same ecosystem, whose commands
+// cover them, and the second of two in one directory.
+func outermostProjects(projects []profile.Project) []profile.Project {
 	var out []profile.Project
 	for _, q := range projects {
 		if !slices.ContainsFunc(out, func(up profile.Project) bool {
@@ -65,7 +63,7 @@ func outermost(projects []profile.Project) []profile.Project {
 	return out
 }
 
-func languages(projects []profile.Project) []string {
+func languageNames(projects []profile.Project) []string {
 	var out []string
 	for _, q := range projects {
 		if !slices.Contains(out, string(q.Ecosystem)) {

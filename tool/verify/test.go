@@ -17,8 +17,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Test runs the tests of a project: all, or those that opts.Files are about. Tests
-// that fail are in the report; an error means that none could be run.
+// Test runs the tests of a project: all, or those for opts.Files. Failed tests are in the
+// report; an error means that no test could be run.
 func Test(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Report, error) {
 	o := opts.orZero()
 	c := p.Test
@@ -34,7 +34,7 @@ func Test(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts 
 		return nil, fmt.Errorf("verify: test %s: %w: no test command detected for the %s project", p.Dir, fault.NotFound, p.Ecosystem)
 	}
 	t := &testRun{ws: ws, project: p, o: o, report: newReport(p)}
-	t.runner, t.known = runnerOf(argv)
+	t.runner, t.known = findRunner(argv)
 	j := job{argv: argv, dir: c.Dir}
 	if t.known {
 		t.runner.prepare(&j)
@@ -44,12 +44,11 @@ func Test(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts 
 	if err := t.run(ctx, &j); err != nil {
 		return nil, err
 	}
-	return t.finish(ctx), nil
+	return t.finishReport(ctx), nil
 }
 
-// Rerun runs exactly the tests that failed in a report of the same project. What
-// failed without being a test, such as a package that does not compile, is run
-// whole.
+// Rerun runs exactly the tests that failed in a report of the same project. A failure that
+// is no test, such as a package that does not compile, is run whole.
 func Rerun(ctx context.Context, ws *workspace.Workspace, p profile.Project, last *Report, opts *Options) (*Report, error) {
 	if len(last.Failures) == 0 {
 		return nil, fmt.Errorf("verify: rerun %s: %w: the last run had no failures", p.Dir, fault.WrongState)
@@ -59,14 +58,14 @@ func Rerun(ctx context.Context, ws *workspace.Workspace, p profile.Project, last
 	}
 	t := &testRun{ws: ws, project: p, o: opts.orZero(), report: newReport(p)}
 	base, dir := rerunBase(p)
-	if t.runner, t.known = runnerOf(base); !t.known {
-		return nil, fmt.Errorf("verify: rerun %s: %w: no way is known to run single tests", p.Dir, fault.Unsupported)
+	if t.runner, t.known = findRunner(base); !t.known {
+		return nil, fmt.Errorf("verify: rerun %s: %w: its runner can't run single tests", p.Dir, fault.Unsupported)
 	}
 	failures := slices.DeleteFunc(slices.Clone(last.Failures), func(f Failure) bool { return f.Kind == KindCut && f.Test == "" && f.Package == "" })
 	if len(failures) == 0 {
 		return Test(ctx, ws, p, opts)
 	}
-	rel := func(file string) string { return relative(dir, file) }
+	rel := func(file string) string { return relativeTo(dir, file) }
 	for _, argv := range t.runner.rerun(base, failures, rel) {
 		j := job{argv: argv, dir: dir}
 		t.runner.prepare(&j)
@@ -77,33 +76,33 @@ func Rerun(ctx context.Context, ws *workspace.Workspace, p profile.Project, last
 			break
 		}
 	}
-	t.missing(failures)
-	return t.finish(ctx), nil
+	t.noteMissing(failures)
+	return t.finishReport(ctx), nil
 }
 
-// rerunBase is what tests are added to: the command that takes files, without
-// them, or else that for all.
+// rerunBase returns the command to which tests are appended: the one that takes files, else
+// the one for all.
 func rerunBase(p profile.Project) (argv []string, dir string) {
 	whole, _ := p.Test.All()
-	if _, ok := runnerOf(whole); ok && p.Ecosystem != profile.Node {
+	if _, ok := findRunner(whole); ok && p.Ecosystem != profile.Node {
 		return whole, p.Test.Dir
 	}
 	return slices.DeleteFunc(slices.Clone(p.ScopedTest.Argv), func(a string) bool { return strings.Contains(a, "$") }), p.ScopedTest.Dir
 }
 
-func relative(dir, file string) string {
+func relativeTo(dir, file string) string {
 	if rel, ok := strings.CutPrefix(file, dir+"/"); ok && dir != "." {
 		return rel
 	}
 	return file
 }
 
-// A testRun is a run of tests while it goes on.
+// A testRun is a running test command.
 type testRun struct {
 	ws      *workspace.Workspace
 	project profile.Project
 	o       *Options
-	runner  runner
+	runner  testRunner
 	known   bool
 	report  *Report
 	seen    map[string]bool
@@ -116,11 +115,10 @@ func newReport(p profile.Project) *Report {
 	return &Report{Language: string(p.Ecosystem), Dir: p.Dir, Failures: []Failure{}}
 }
 
-// throughScript prepares a job that starts a script of package.json, if the
-// runner is the last thing that the script starts, so that what is added to the
-// command reaches it.
+// throughScript prepares a job that starts a script of package.json, if the runner is the
+// last command of the script, so that appended flags reach it.
 func (t *testRun) throughScript(ctx context.Context, j *job) {
-	r, ok := runnerOf(t.project.ScopedTest.Argv)
+	r, ok := findRunner(t.project.ScopedTest.Argv)
 	if !ok || len(j.argv) != 3 || j.argv[1] != "run" {
 		return
 	}
@@ -134,7 +132,7 @@ func (t *testRun) throughScript(ctx context.Context, j *job) {
 	for last > 0 && !slices.Contains([]string{"&&", "||", ";", "|", "&"}, script[last-1]) {
 		last--
 	}
-	if found, ok := runnerOf(script[last:]); !ok || found.name != r.name || strings.HasSuffix(manifest.Scripts[j.argv[2]], ";") {
+	if found, ok := findRunner(script[last:]); !ok || found.name != r.name || strings.HasSuffix(manifest.Scripts[j.argv[2]], ";") {
 		return
 	}
 	t.runner, t.known = r, true
@@ -145,24 +143,24 @@ func (t *testRun) throughScript(ctx context.Context, j *job) {
 	flags := job{}
 	r.prepare(&flags)
 	if j.argv[0] == "npm" {
-		j.argv = append(j.argv, "--") // the others pass on what they do not know
+		j.argv = append(j.argv, "--") // other package managers pass unknown flags on
 	}
 	j.argv = append(j.argv, flags.argv...)
 	j.merge, j.env, j.files = flags.merge, flags.env, flags.files
 }
 
-// maxText bounds what is kept of a stream for a parser.
+// maxText bounds the output that is kept for a parser.
 const maxText = 16 << 20
 
-// run runs one command and adds what it reports.
+// run runs one command and adds its results.
 func (t *testRun) run(ctx context.Context, j *job) error {
 	t.out.limit, t.err.limit = t.o.maxOutput(), t.o.maxOutput()
-	place := tree{root: t.ws.Traits().Root, dir: j.dir, module: t.project.Name}
+	place := runLocation{root: t.ws.Traits().Root, dir: j.dir, module: t.project.Name}
 	stdout, stderr := &capture{limit: maxText}, &capture{limit: maxText}
 	gop := t.goParser(place)
-	show := lines{limit: 1 << 20, each: t.show}
+	show := lineWriter{limit: 1 << 20, each: t.showLine}
 	if gop != nil {
-		show = lines{limit: 1 << 20, each: gop.line}
+		show = lineWriter{limit: 1 << 20, each: gop.parseLine}
 	}
 	began := time.Now()
 	ran, err := j.run(ctx, t.ws, t.o, func(data []byte) {
@@ -174,25 +172,25 @@ func (t *testRun) run(ctx context.Context, j *job) error {
 		stderr.write(data)
 		t.err.write(data)
 	})
-	show.end()
-	if err = notFound(j.argv, ran.Result, stdout, stderr, err); err != nil {
+	show.flush()
+	if err = unsupportedIfMissing(j.argv, ran.Result, stdout, stderr, err); err != nil {
 		return err
 	}
 	t.report.Duration += time.Since(began)
-	t.account(j, ran)
+	t.recordCommand(j, ran)
 	if !t.known {
 		return nil
 	}
 	if gop != nil {
-		t.add(gop.end())
+		t.addResults(gop.finish())
 	} else {
-		t.add(t.runner.parse(written{stdout.bytes(), stderr.bytes(), ran.reports}, place))
+		t.addResults(t.runner.parse(runnerOutput{stdout.bytes(), stderr.bytes(), ran.reports}, place))
 	}
 	return nil
 }
 
-// goParser returns the parser that reads go test as it goes, nil for others.
-func (t *testRun) goParser(place tree) *goParser {
+// goParser returns the streaming parser of go test, nil for other runners.
+func (t *testRun) goParser(place runLocation) *goParser {
 	if t.runner.name != "go test" {
 		return nil
 	}
@@ -206,8 +204,8 @@ func (t *testRun) goParser(place tree) *goParser {
 	return p
 }
 
-// show keeps one line for people, and tells of it.
-func (t *testRun) show(line []byte) {
+// showLine keeps one line of output and reports progress.
+func (t *testRun) showLine(line []byte) {
 	if bytes.HasPrefix(line, []byte(`{"reason":"`)) && t.runner.name == "cargo test" {
 		var m cargoMessage
 		if json.Unmarshal(line, &m) == nil && m.Message.Rendered != "" {
@@ -222,9 +220,8 @@ func (t *testRun) show(line []byte) {
 	}
 }
 
-// notFound tells a program that does not exist, which is Unsupported here, from
-// one that fails.
-func notFound(argv []string, res driver.Result, stdout, stderr *capture, err error) error {
+// unsupportedIfMissing returns Unsupported if the program does not exist, else err.
+func unsupportedIfMissing(argv []string, res driver.Result, stdout, stderr *capture, err error) error {
 	program := argv[0]
 	if errors.Is(err, fault.NotFound) {
 		return fmt.Errorf("verify: run %s: %w: %s: not found on PATH", program, fault.Unsupported, program)
@@ -239,7 +236,7 @@ func notFound(argv []string, res driver.Result, stdout, stderr *capture, err err
 	return err
 }
 
-func (t *testRun) account(j *job, ran ran) {
+func (t *testRun) recordCommand(j *job, ran jobResult) {
 	r := t.report
 	if r.Command == nil {
 		r.Command = withoutScratch(j.argv)
@@ -256,12 +253,12 @@ func (t *testRun) account(j *job, ran ran) {
 	}
 }
 
-// withoutScratch leaves out what only serves us.
+// withoutScratch removes arguments that only serve the report.
 func withoutScratch(argv []string) []string {
 	return slices.DeleteFunc(slices.Clone(argv), func(a string) bool { return strings.Contains(a, scratch) })
 }
 
-func (t *testRun) add(res results) {
+func (t *testRun) addResults(res testResults) {
 	r := t.report
 	r.Runner = t.runner.name
 	r.Structured = r.Structured || res.understood
@@ -276,9 +273,9 @@ func (t *testRun) add(res results) {
 	}
 }
 
-// missing notes what should have run again and did not: a test that was renamed,
-// or a runner that found nothing, must not look like a success.
-func (t *testRun) missing(failures []Failure) {
+// noteMissing records tests that should have run again and did not: a renamed test, or a
+// runner that found nothing, must not look like a success.
+func (t *testRun) noteMissing(failures []Failure) {
 	for _, f := range failures {
 		if f.Kind == KindTest && f.selector != "" && !t.seen[f.selector] && t.report.Cause == "" {
 			t.report.Missing = append(t.report.Missing, f.Name())
@@ -286,18 +283,18 @@ func (t *testRun) missing(failures []Failure) {
 	}
 }
 
-// finish makes sure that a run that ended badly has a failure.
-func (t *testRun) finish(ctx context.Context) *Report {
+// finishReport completes the report; a failed run gets at least one failure.
+func (t *testRun) finishReport(ctx context.Context) *Report {
 	r := t.report
 	r.Finished = time.Now()
 	r.Stdout, r.Stderr = t.out.String(), t.err.String()
 	r.Dropped = t.out.dropped + t.err.dropped
-	t.locate(ctx)
+	t.locateFiles(ctx)
 	switch {
 	case r.Cause != "":
-		r.Failures = append(r.Failures, Failure{Kind: KindCut, Message: cutMessage(r, t.o)})
+		r.Failures = append(r.Failures, Failure{Kind: KindCut, Message: stoppedMessage(r, t.o)})
 	case r.ExitCode != 0 && len(r.Failures) == 0:
-		tail := strings.TrimSpace(clipHead(strings.TrimSpace(r.Stdout+"\n"+r.Stderr), 4<<10))
+		tail := strings.TrimSpace(truncateStart(strings.TrimSpace(r.Stdout+"\n"+r.Stderr), 4<<10))
 		r.Failures = append(r.Failures, Failure{Kind: KindSetup, Message: fmt.Sprintf("exit status %d, and no failed test was reported", r.ExitCode), Output: tail})
 		r.Structured = false
 	case r.ExitCode == 0 && len(r.Failures) == 0 && r.Passed+r.Skipped == 0 && r.Structured:
@@ -310,15 +307,15 @@ func (t *testRun) finish(ctx context.Context) *Report {
 	return r
 }
 
-func cutMessage(r *Report, o *Options) string {
+func stoppedMessage(r *Report, o *Options) string {
 	if r.Cause == driver.CauseTimeout && o.Timeout > 0 {
 		return fmt.Sprintf("timed out after %v", o.Timeout)
 	}
 	return fmt.Sprintf("the run was cut short: %s", r.Cause)
 }
 
-// locate finds files that a report names by their package alone.
-func (t *testRun) locate(ctx context.Context) {
+// locateFiles resolves files that a report names by package only.
+func (t *testRun) locateFiles(ctx context.Context) {
 	if t.project.Ecosystem != profile.JVM {
 		return
 	}

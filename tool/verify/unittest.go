@@ -17,21 +17,21 @@ var (
 
 const unitRule = "======================================================================"
 
-// parseUnittest reads what unittest's text runner writes to standard error, with
-// -v for the names of what passed. Django's runner and nose2 write the same.
-func parseUnittest(text []byte, t tree) results {
-	var res results
+// parseUnittest parses the output of unittest's text runner on standard error, with -v for
+// the names of passed tests. Django's runner and nose2 have the same format.
+func parseUnittest(text []byte, t runLocation) testResults {
+	var res testResults
 	all, total, failed := strings.Split(plainText(string(text)), "\n"), 0, map[string]bool{}
 	for i := 0; i < len(all); i++ {
 		if m := unitRan.FindStringSubmatch(all[i]); m != nil {
 			res.understood = true
-			total = atoi(m[1])
+			total = atoiOrZero(m[1])
 		}
 		if m := unitSkip.FindStringSubmatch(all[i]); m != nil && strings.Contains(all[i], "(") {
-			res.skipped = atoi(m[1])
+			res.skipped = atoiOrZero(m[1])
 		}
 		if m := unitName.FindStringSubmatch(all[i]); m != nil {
-			res.saw(unitID(m[1], m[2]))
+			res.noteRun(unitID(m[1], m[2]))
 		}
 		if all[i] != unitRule || i+1 >= len(all) {
 			continue
@@ -46,15 +46,15 @@ func parseUnittest(text []byte, t tree) results {
 		}
 		f := unitFailure(m, strings.Join(all[i+2:end], "\n"), t)
 		failed[f.selector] = true
-		res.fail(f)
+		res.addFailure(f)
 		i = end - 1
 	}
 	res.passed = max(0, total-res.skipped-len(failed))
 	return res
 }
 
-// unitID is the name by which a test is run alone. Python before 3.11 leaves the
-// method out of the parentheses.
+// unitID returns the name that runs a test alone. Python before 3.11 omits the method in
+// the parentheses.
 func unitID(method, class string) string {
 	if strings.HasSuffix(class, "."+method) {
 		return class
@@ -62,7 +62,7 @@ func unitID(method, class string) string {
 	return class + "." + method
 }
 
-func unitFailure(m []string, body string, t tree) Failure {
+func unitFailure(m []string, body string, t runLocation) Failure {
 	f := Failure{Kind: KindTest, selector: unitID(m[2], m[3])}
 	if strings.Contains(m[3], "_FailedTest") {
 		f.Kind, f.Package, f.selector = KindBuild, m[2], m[2]
@@ -77,8 +77,8 @@ func unitFailure(m []string, body string, t tree) Failure {
 	}
 	body, _, _ = strings.Cut(body, "\n--------------------")
 	for _, p := range unitFrame.FindAllStringSubmatch(body, -1) {
-		if name := t.file(p[1]); t.inside(name) {
-			f.File, f.Line = name, atoi(p[2])
+		if name := t.relPath(p[1]); t.isProjectFile(name) {
+			f.File, f.Line = name, atoiOrZero(p[2])
 		}
 	}
 	f.Output, f.Message = body, afterTraceback(body)
@@ -92,7 +92,7 @@ func unitFailure(m []string, body string, t tree) Failure {
 	return f
 }
 
-// afterTraceback returns what follows the frames: the error and its message.
+// afterTraceback returns the error message after the frames.
 func afterTraceback(body string) string {
 	all := strings.Split(strings.TrimRight(body, "\n"), "\n")
 	last := 0

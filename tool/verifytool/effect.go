@@ -12,15 +12,14 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Servers returns the language servers of a call's workspace; nil is none.
+// Servers returns the language servers of a call's workspace; may return nil.
 type Servers func(c *tool.Call) verify.Diagnoser
 
-// spare is the time that is left to the effects that follow.
-const spare = 150 * time.Millisecond
+// effectReserve is the time left for the effects that follow.
+const effectReserve = 150 * time.Millisecond
 
-// Effect returns what happens after files were changed: each is formatted and
-// linted by itself, and what there is to say comes with the answer of the tool
-// that changed it. servers may be nil.
+// Effect returns the effect that formats and lints each changed file and adds the findings
+// to the answer. servers may be nil.
 func Effect(servers Servers) tool.Effect {
 	return func(ctx context.Context, c *tool.Call, paths []string) (string, error) {
 		if !c.Workspace.Capabilities().Has(driver.CapShell) {
@@ -34,14 +33,14 @@ func Effect(servers Servers) tool.Effect {
 		if d, ok := ctx.Deadline(); ok {
 			until = d
 		}
-		until = until.Add(-spare)
+		until = until.Add(-effectReserve)
 		var b strings.Builder
 		for _, file := range paths {
 			if profile.Plain(file) {
 				continue
 			}
 			if o.Bound = time.Until(until); o.Bound <= 0 {
-				fmt.Fprintf(&b, "%s: no time was left to format and lint it\n", file)
+				fmt.Fprintf(&b, "%s: not formatted and linted: the time limit was reached\n", file)
 				continue
 			}
 			p, err := c.ProfileFor(ctx, file)
@@ -52,16 +51,16 @@ func Effect(servers Servers) tool.Effect {
 			if edited.Formatted || len(edited.Notes) > 0 {
 				c.Refresh(ctx, file)
 			}
-			editedText(&b, edited)
+			writeEdited(&b, edited)
 		}
 		return b.String(), nil
 	}
 }
 
-// maxDiffLines bounds what is shown of what a formatter changed.
+// maxDiffLines bounds the formatter's diff in an answer.
 const maxDiffLines = 500
 
-func editedText(b *strings.Builder, e verify.Edited) {
+func writeEdited(b *strings.Builder, e verify.Edited) {
 	if len(e.Diagnostics) > 0 {
 		fmt.Fprintf(b, "post-edit lint findings (%d):\n", len(e.Diagnostics))
 		for _, d := range e.Diagnostics {

@@ -21,22 +21,22 @@ func (o formatOutput) Text() string { return o.text }
 
 func formatTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "format", Family: tool.Verify, Needs: commands, Destructive: true, Idempotent: true, FanOut: true,
-		Description: "Format files with the project's formatter, or the whole project where none are named. Shows what changed in named files.",
-	}, format)
+		Name: "format", Family: tool.Verify, Needs: commandCaps, Destructive: true, Idempotent: true, FanOut: true,
+		Description: "Format files with the project's formatter, or the whole project if no files are named. Shows the changes of named files.",
+	}, formatFiles)
 }
 
-func format(ctx context.Context, c *tool.Call, in scope) (formatOutput, error) {
+func formatFiles(ctx context.Context, c *tool.Call, in checkInput) (formatOutput, error) {
 	seconds, err := tool.Seconds("timeout", in.Timeout, lintSeconds, maxLintSeconds)
 	if err != nil {
 		return formatOutput{}, err
 	}
-	list, err := projects(ctx, c, in.Language, relative(c, in.Files))
+	list, err := selectProjects(ctx, c, in.Language, relPaths(c, in.Files))
 	if err != nil {
 		return formatOutput{}, err
 	}
-	o := options(c, in.Files, time.Duration(seconds)*time.Second)
-	done, text, err := each(list, func(p profile.Project) (*verify.Formatting, error) {
+	o := verifyOptions(c, in.Files, time.Duration(seconds)*time.Second)
+	done, text, err := forEachProject(list, func(p profile.Project) (*verify.Formatting, error) {
 		mine := *o
 		mine.Files = nil
 		for _, f := range o.Files {
@@ -45,11 +45,11 @@ func format(ctx context.Context, c *tool.Call, in scope) (formatOutput, error) {
 			}
 		}
 		if len(mine.Files) == 0 {
-			mine.Files = o.Files // for the error that says so
+			mine.Files = o.Files // verify returns the error
 		}
 		f, err := verify.Format(ctx, c.Workspace, p, &mine)
 		if err != nil {
-			return nil, failed("format", err)
+			return nil, runError("format", err)
 		}
 		for _, ch := range f.Changed {
 			c.Refresh(ctx, ch.File)

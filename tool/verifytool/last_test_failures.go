@@ -10,22 +10,22 @@ import (
 )
 
 type lastFailuresInput struct {
-	Limit int `json:"limit,omitempty" jsonschema:"at most so many; default 50, at most 500"`
+	Limit int `json:"limit,omitempty" jsonschema:"maximum number of failures; default 50, at most 500"`
 }
 
 func lastTestFailuresTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "last_test_failures", Family: tool.Verify, ReadOnly: true, Idempotent: true, FanOut: true,
-		Description: "Show the failures of the last run of tests again, without running anything: test, file and line, message, difference.",
+		Description: "Show the failures of the last test run again, without running anything: test, file and line, message, difference.",
 	}, lastFailures)
 }
 
 func lastFailures(_ context.Context, c *tool.Call, in lastFailuresInput) (reportsOutput, error) {
-	limit, err := limited("limit", in.Limit, failures, maxShownFailed)
+	limit, err := limitOr("limit", in.Limit, defaultFailures, maxShownFailed)
 	if err != nil {
 		return reportsOutput{}, err
 	}
-	list := recall(c).last("")
+	list := historyOf(c).lastReports("")
 	if len(list) == 0 {
 		return reportsOutput{Reports: []*verify.Report{}, text: "no run_tests call yet in this session\n"}, nil
 	}
@@ -46,19 +46,19 @@ func lastFailures(_ context.Context, c *tool.Call, in lastFailuresInput) (report
 }
 
 func failuresText(b *strings.Builder, r *verify.Report, all int) {
-	when := fmt.Sprintf("%s, %s", r.Language, ago(r.Finished))
+	when := fmt.Sprintf("%s, %s", r.Language, timeAgo(r.Finished))
 	if all == 0 {
 		fmt.Fprintf(b, "last run_tests had no failures (%d tests passed, %s)\n", r.Passed, when)
 		return
 	}
 	if !r.Structured {
-		fmt.Fprintf(b, "no structured failures available for %s (last run_tests %s)\n", r.Language, ago(r.Finished))
+		fmt.Fprintf(b, "no structured failures available for %s (last run_tests %s)\n", r.Language, timeAgo(r.Finished))
 	} else {
 		fmt.Fprintf(b, "%d test failure(s) from last run_tests call (%s):\n", all, when)
 	}
 	for i := range r.Failures {
 		b.WriteByte('\n')
-		block(b, i+1, &r.Failures[i])
+		writeFailure(b, i+1, &r.Failures[i])
 	}
 	if more := all - len(r.Failures); more > 0 {
 		fmt.Fprintf(b, "\n... (%d more; raise limit to see them)\n", more)

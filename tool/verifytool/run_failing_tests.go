@@ -12,23 +12,23 @@ import (
 	"github.com/croft-run/croft/tool/verify"
 )
 
-// Limits of how many failures are shown or run again.
+// Limits of the failures that are shown or run again.
 const (
-	failures       = 50
-	maxRerun       = 200
-	maxShownFailed = 500
+	defaultFailures = 50
+	maxRerun        = 200
+	maxShownFailed  = 500
 )
 
 type runFailingInput struct {
-	Limit    int    `json:"limit,omitempty" jsonschema:"at most so many of the failed tests; default 50, at most 200"`
-	Timeout  int    `json:"timeout,omitempty" jsonschema:"seconds after which it is ended; default 300, at most 1800"`
-	Language string `json:"language,omitempty" jsonschema:"of which project, where several were tested"`
+	Limit    int    `json:"limit,omitempty" jsonschema:"maximum number of tests; default 50, at most 200"`
+	Timeout  int    `json:"timeout,omitempty" jsonschema:"time limit in seconds; default 300, at most 1800"`
+	Language string `json:"language,omitempty" jsonschema:"project, if several were tested"`
 }
 
 func runFailingTestsTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "run_failing_tests", Family: tool.Verify, Needs: commands, Destructive: true, FanOut: true,
-		Description: "Run again exactly the tests that failed in the last run_tests or run_failing_tests. A test that should have run and did not is named.",
+		Name: "run_failing_tests", Family: tool.Verify, Needs: commandCaps, Destructive: true, FanOut: true,
+		Description: "Run again exactly the tests that failed in the last run_tests or run_failing_tests. A test that did not run is reported.",
 	}, runFailing)
 }
 
@@ -37,12 +37,12 @@ func runFailing(ctx context.Context, c *tool.Call, in runFailingInput) (reportsO
 	if err != nil {
 		return reportsOutput{}, err
 	}
-	limit, err := limited("limit", in.Limit, failures, maxRerun)
+	limit, err := limitOr("limit", in.Limit, defaultFailures, maxRerun)
 	if err != nil {
 		return reportsOutput{}, err
 	}
-	m := recall(c)
-	last := m.last(in.Language)
+	m := historyOf(c)
+	last := m.lastReports(in.Language)
 	if len(last) == 0 {
 		return reportsOutput{}, tool.Errorf(fault.WrongState, "no run_tests call yet in this session")
 	}
@@ -54,19 +54,19 @@ func runFailing(ctx context.Context, c *tool.Call, in runFailingInput) (reportsO
 	if err != nil {
 		return reportsOutput{}, err
 	}
-	o := options(c, nil, time.Duration(seconds)*time.Second)
-	reports, text, err := each(testedProjects(p, bad), func(q profile.Project) (*verify.Report, error) {
+	o := verifyOptions(c, nil, time.Duration(seconds)*time.Second)
+	reports, text, err := forEachProject(testedProjects(p, bad), func(q profile.Project) (*verify.Report, error) {
 		at := slices.IndexFunc(bad, func(r *verify.Report) bool { return r.Language == string(q.Ecosystem) && r.Dir == q.Dir })
-		return rerun(ctx, c, q, bad[at], o, limit)
+		return rerunFailures(ctx, c, q, bad[at], o, limit)
 	}, func(r *verify.Report) string { return reportText(r, seconds) })
 	if err != nil {
 		return reportsOutput{}, err
 	}
-	m.keep(reports)
+	m.addReports(reports)
 	return reportsOutput{Reports: reports, text: text}, nil
 }
 
-// testedProjects are the projects of reports, as they are now.
+// testedProjects returns the present projects of reports.
 func testedProjects(p profile.Profile, reports []*verify.Report) []profile.Project {
 	var out []profile.Project
 	for _, r := range reports {
@@ -78,9 +78,9 @@ func testedProjects(p profile.Profile, reports []*verify.Report) []profile.Proje
 	return out
 }
 
-// rerun runs the first failures of a report again. Those beyond the limit, and
-// those that did not run, stay known as failed.
-func rerun(ctx context.Context, c *tool.Call, p profile.Project, last *verify.Report, o *verify.Options, limit int) (*verify.Report, error) {
+// rerunFailures runs the first failures of a report again. Those beyond the limit, and
+// those that did not run, stay failed.
+func rerunFailures(ctx context.Context, c *tool.Call, p profile.Project, last *verify.Report, o *verify.Options, limit int) (*verify.Report, error) {
 	if !last.Structured {
 		return nil, tool.Errorf(fault.Unsupported, "run_failing_tests: %s detector has no structured failures; rerun run_tests manually", last.Language)
 	}
@@ -89,7 +89,7 @@ func rerun(ctx context.Context, c *tool.Call, p profile.Project, last *verify.Re
 	part.Failures = last.Failures[:n]
 	r, err := verify.Rerun(ctx, c.Workspace, p, &part, o)
 	if err != nil {
-		return nil, failed("run_failing_tests", err)
+		return nil, runError("run_failing_tests", err)
 	}
 	for _, f := range part.Failures {
 		if slices.Contains(r.Missing, f.Name()) {

@@ -27,27 +27,27 @@ func (o findingsOutput) Text() string { return o.text }
 
 func runLintTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "run_lint", Family: tool.Verify, Needs: commands, FanOut: true, Idempotent: true,
-		Description: "Run the project's linter on all of it or on some files. Each finding is a line: file:line:column:rule: message.",
-	}, func(ctx context.Context, c *tool.Call, in scope) (findingsOutput, error) {
-		return inspect(ctx, c, in, "lint", verify.Lint)
+		Name: "run_lint", Family: tool.Verify, Needs: commandCaps, FanOut: true, Idempotent: true,
+		Description: "Run the project's linter on the whole project or on some files. Each finding is a line: file:line:column:rule: message.",
+	}, func(ctx context.Context, c *tool.Call, in checkInput) (findingsOutput, error) {
+		return runChecker(ctx, c, in, "lint", verify.Lint)
 	})
 }
 
-// inspect runs a linter or a type checker for each project.
-func inspect(ctx context.Context, c *tool.Call, in scope, verb string,
+// runChecker runs a linter or a type checker for each project.
+func runChecker(ctx context.Context, c *tool.Call, in checkInput, verb string,
 	run func(context.Context, *workspace.Workspace, profile.Project, *verify.Options) (*verify.Findings, error),
 ) (findingsOutput, error) {
 	seconds, err := tool.Seconds("timeout", in.Timeout, lintSeconds, maxLintSeconds)
 	if err != nil {
 		return findingsOutput{}, err
 	}
-	list, err := projects(ctx, c, in.Language, relative(c, in.Files))
+	list, err := selectProjects(ctx, c, in.Language, relPaths(c, in.Files))
 	if err != nil {
 		return findingsOutput{}, err
 	}
-	o := options(c, in.Files, time.Duration(seconds)*time.Second)
-	found, text, err := each(list, func(p profile.Project) (*verify.Findings, error) {
+	o := verifyOptions(c, in.Files, time.Duration(seconds)*time.Second)
+	found, text, err := forEachProject(list, func(p profile.Project) (*verify.Findings, error) {
 		f, err := run(ctx, c.Workspace, p, o)
 		if err != nil {
 			return nil, inspectError(verb, p, err)
@@ -57,14 +57,10 @@ func inspect(ctx context.Context, c *tool.Call, in scope, verb string,
 	return findingsOutput{Findings: found, text: text}, err
 }
 
-// inspectError tells a linter that is not there from other errors.
+// inspectError has its own text for a linter that is not installed.
 func inspectError(verb string, p profile.Project, err error) error {
-	c := p.Lint
-	if verb != "lint" {
-		c = p.Typecheck
-	}
-	if argv, ok := c.All(); ok && fault.Of(err) == fault.Unsupported && verb == "lint" {
+	if argv, ok := p.Lint.All(); ok && fault.Of(err) == fault.Unsupported && verb == "lint" {
 		return tool.Errorf(fault.Unsupported, "linter not installed: %s", argv[0])
 	}
-	return failed("run_"+verb, err)
+	return runError("run_"+verb, err)
 }

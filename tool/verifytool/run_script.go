@@ -17,9 +17,9 @@ import (
 )
 
 type runScriptInput struct {
-	Name    string   `json:"name" jsonschema:"a script of package.json" croft:"name"`
+	Name    string   `json:"name" jsonschema:"name of a script of package.json" croft:"name"`
 	Args    []string `json:"args,omitempty" jsonschema:"arguments for it"`
-	Timeout int      `json:"timeout,omitempty" jsonschema:"seconds after which it is ended; default 300, at most 1800"`
+	Timeout int      `json:"timeout,omitempty" jsonschema:"time limit in seconds; default 300, at most 1800"`
 	Dir     string   `json:"dir,omitempty" jsonschema:"directory of the package.json; default the workspace's root" croft:"path"`
 }
 
@@ -33,7 +33,7 @@ func (o runScriptOutput) Text() string { return o.text }
 
 func runScriptTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "run_script", Family: tool.Verify, Needs: commands, Destructive: true, OpenWorld: true,
+		Name: "run_script", Family: tool.Verify, Needs: commandCaps, Destructive: true, OpenWorld: true,
 		Description: "Run a script of package.json with the project's package manager.",
 	}, runScript)
 }
@@ -52,7 +52,7 @@ func runScript(ctx context.Context, c *tool.Call, in runScriptInput) (runScriptO
 	}
 	dir := path.Clean(path.Join(".", strings.TrimPrefix(in.Dir, c.Root())))
 	at := slices.IndexFunc(p.Projects, func(q profile.Project) bool { return q.Ecosystem == profile.Node && q.Dir == dir })
-	if err := hasScript(ctx, c, p, dir, in.Name); err != nil {
+	if err := checkScript(ctx, c, p, dir, in.Name); err != nil {
 		return runScriptOutput{}, err
 	}
 	manager := "npm"
@@ -63,22 +63,22 @@ func runScript(ctx context.Context, c *tool.Call, in runScriptInput) (runScriptO
 	if len(in.Args) > 0 && manager == "npm" {
 		argv = append(argv, "--")
 	}
-	r, err := verify.Command(ctx, c.Workspace, append(argv, in.Args...), dir, options(c, nil, time.Duration(seconds)*time.Second))
+	r, err := verify.Command(ctx, c.Workspace, append(argv, in.Args...), dir, verifyOptions(c, nil, time.Duration(seconds)*time.Second))
 	if err != nil {
-		return runScriptOutput{}, failed("run_script", err)
+		return runScriptOutput{}, runError("run_script", err)
 	}
 	var b strings.Builder
-	streams(&b, r.Output)
-	ended(&b, r.ExitCode, r.Cause, seconds)
+	writeStreams(&b, r.Output)
+	writeEnd(&b, r.ExitCode, r.Cause, seconds)
 	return runScriptOutput{Run: r, text: b.String()}, nil
 }
 
-// maxManifest is how large a package.json may be.
+// maxManifest bounds a package.json.
 const maxManifest = 16 << 20
 
-// hasScript refuses a script that the manifest does not have, with those that it
-// has.
-func hasScript(ctx context.Context, c *tool.Call, p profile.Profile, dir, name string) error {
+// checkScript returns an error, with the available scripts, if the manifest lacks the
+// script.
+func checkScript(ctx context.Context, c *tool.Call, p profile.Profile, dir, name string) error {
 	data, err := c.Workspace.ReadFileMax(ctx, path.Join(dir, "package.json"), maxManifest)
 	if errors.Is(err, fault.NotFound) {
 		for _, q := range p.Projects {

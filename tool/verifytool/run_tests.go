@@ -16,10 +16,10 @@ const (
 )
 
 type runTestsInput struct {
-	Language string   `json:"language,omitempty" jsonschema:"which project, where there are several: go, rust, node, python, java or another that profile names; all runs each"`
-	Files    []string `json:"files,omitempty" jsonschema:"only tests that these files are about: paths relative to the workspace; default all tests" croft:"path"`
-	Timeout  int      `json:"timeout,omitempty" jsonschema:"seconds after which it is ended; default 300, at most 1800"`
-	Coverage bool     `json:"coverage,omitempty" jsonschema:"afterwards run each test alone, to learn which lines it covers; for tests_covering"`
+	Language string   `json:"language,omitempty" jsonschema:"project to use if there are several: go, rust, node, python, java or another that profile names; all runs each"`
+	Files    []string `json:"files,omitempty" jsonschema:"only tests for these files: paths relative to the workspace; default all tests" croft:"path"`
+	Timeout  int      `json:"timeout,omitempty" jsonschema:"time limit in seconds; default 300, at most 1800"`
+	Coverage bool     `json:"coverage,omitempty" jsonschema:"also run each test alone to measure which lines it covers, for tests_covering"`
 }
 
 type reportsOutput struct {
@@ -32,8 +32,8 @@ func (o reportsOutput) Text() string { return o.text }
 
 func runTestsTool() *tool.Tool {
 	return tool.New(tool.Spec{
-		Name: "run_tests", Family: tool.Verify, Needs: commands, Destructive: true, FanOut: true,
-		Description: "Run the project's tests: all of them, or those that some files are about. Shows the runner's output and then each failure with its " +
+		Name: "run_tests", Family: tool.Verify, Needs: commandCaps, Destructive: true, FanOut: true,
+		Description: "Run the project's tests: all, or those for some files. Shows the runner's output and then each failure with its " +
 			"file, line, message and difference. Code that does not build is a failure. last_test_failures shows them again, run_failing_tests runs them again.",
 	}, runTests)
 }
@@ -43,35 +43,35 @@ func runTests(ctx context.Context, c *tool.Call, in runTestsInput) (reportsOutpu
 	if err != nil {
 		return reportsOutput{}, err
 	}
-	list, err := projects(ctx, c, in.Language, relative(c, in.Files))
+	list, err := selectProjects(ctx, c, in.Language, relPaths(c, in.Files))
 	if err != nil {
 		return reportsOutput{}, err
 	}
-	o := options(c, in.Files, time.Duration(seconds)*time.Second)
-	reports, text, err := each(list, func(p profile.Project) (*verify.Report, error) {
+	o := verifyOptions(c, in.Files, time.Duration(seconds)*time.Second)
+	reports, text, err := forEachProject(list, func(p profile.Project) (*verify.Report, error) {
 		r, err := verify.Test(ctx, c.Workspace, p, o)
 		if err != nil {
-			return nil, failed("run_tests", err)
+			return nil, runError("run_tests", err)
 		}
 		if in.Coverage {
-			cover(ctx, c, p, o, r)
+			measureCoverage(ctx, c, p, o, r)
 		}
 		return r, nil
 	}, func(r *verify.Report) string { return reportText(r, seconds) })
 	if err != nil {
 		return reportsOutput{}, err
 	}
-	recall(c).keep(reports)
+	historyOf(c).addReports(reports)
 	return reportsOutput{Reports: reports, text: text}, nil
 }
 
-// cover learns which test covers what. That it could not is a note on the run.
-func cover(ctx context.Context, c *tool.Call, p profile.Project, o *verify.Options, r *verify.Report) {
+// measureCoverage measures the coverage of each test. A failure is a note on the run.
+func measureCoverage(ctx context.Context, c *tool.Call, p profile.Project, o *verify.Options, r *verify.Report) {
 	cov, err := verify.Cover(ctx, c.Workspace, p, o)
 	if err != nil {
-		r.Notes = append(r.Notes, "coverage: "+tool.ErrorText(plain(err)))
+		r.Notes = append(r.Notes, "coverage: "+tool.ErrorText(withoutCodePrefix(err)))
 		return
 	}
 	r.Notes = append(r.Notes, cov.Notes...)
-	recall(c).covered(cov)
+	historyOf(c).addCoverage(cov)
 }

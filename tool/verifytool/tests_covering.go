@@ -14,7 +14,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// maxCovering is how many tests are listed.
+// maxCovering bounds the listed tests.
 const maxCovering = 200
 
 type testsCoveringInput struct {
@@ -36,7 +36,7 @@ func (o testsCoveringOutput) Text() string { return o.text }
 func testsCoveringTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "tests_covering", Family: tool.Verify, Needs: []workspace.Capability{driver.CapFS}, ReadOnly: true, Idempotent: true,
-		Description: "Say which tests cover a file, or a line of it, without running anything: as measured by run_tests with coverage, or else the tests that import the file. The answer says which of the two it is.",
+		Description: "List the tests that cover a file, or a line of it, without running anything: as measured by run_tests with coverage, else the tests that import the file. The answer says which of the two it is.",
 	}, testsCovering)
 }
 
@@ -47,13 +47,13 @@ func testsCovering(ctx context.Context, c *tool.Call, in testsCoveringInput) (te
 	if in.Line < 0 {
 		return testsCoveringOutput{}, tool.Errorf(fault.InvalidArgument, "tests_covering: line must be at least 1")
 	}
-	file := path.Clean(relative(c, []string{in.File})[0])
+	file := path.Clean(relPaths(c, []string{in.File})[0])
 	if _, err := c.Workspace.Stat(ctx, file, nil); err != nil {
 		return testsCoveringOutput{}, tool.PathError("tests_covering", in.File, err)
 	}
 	out := testsCoveringOutput{File: file, Line: in.Line, Tests: []verify.TestRef{}}
 	measured := false
-	for _, cov := range recall(c).coverages() {
+	for _, cov := range historyOf(c).coverages() {
 		if cov.Knows(file) {
 			measured = true
 			out.Tests = append(out.Tests, cov.Tests(file, in.Line)...)
@@ -71,7 +71,7 @@ func testsCovering(ctx context.Context, c *tool.Call, in testsCoveringInput) (te
 		}
 		out.Method = verify.Imports
 		if out.Tests, err = verify.Importing(ctx, c.Workspace, q, file); err != nil {
-			return testsCoveringOutput{}, failed("tests_covering", err)
+			return testsCoveringOutput{}, runError("tests_covering", err)
 		}
 	}
 	out.text = coveringText(&out)

@@ -8,11 +8,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// reportText is a run of tests as a model reads it: what the runner wrote, and
-// then what failed.
+// reportText returns a test run as text: the runner's output, then the failures.
 func reportText(r *verify.Report, timeout int) string {
 	var b strings.Builder
-	streams(&b, r.Output)
+	writeStreams(&b, r.Output)
 	fmt.Fprintf(&b, "%d passed, %d failed, %d skipped", r.Passed, r.Failed, r.Skipped)
 	if r.Runner != "" {
 		fmt.Fprintf(&b, " (%s)", r.Runner)
@@ -20,7 +19,7 @@ func reportText(r *verify.Report, timeout int) string {
 	b.WriteByte('\n')
 	const shown = 20
 	for i := range r.Failures[:min(len(r.Failures), shown)] {
-		block(&b, i+1, &r.Failures[i])
+		writeFailure(&b, i+1, &r.Failures[i])
 	}
 	if more := len(r.Failures) - shown; more > 0 {
 		fmt.Fprintf(&b, "... (%d more failures; last_test_failures shows them)\n", more)
@@ -28,12 +27,12 @@ func reportText(r *verify.Report, timeout int) string {
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "note: %s\n", n)
 	}
-	ended(&b, r.ExitCode, r.Cause, timeout)
+	writeEnd(&b, r.ExitCode, r.Cause, timeout)
 	return b.String()
 }
 
-// streams writes what a command wrote.
-func streams(b *strings.Builder, o verify.Output) {
+// writeStreams writes the output of a command.
+func writeStreams(b *strings.Builder, o verify.Output) {
 	b.WriteString(o.Stdout)
 	if o.Stdout != "" && !strings.HasSuffix(o.Stdout, "\n") {
 		b.WriteByte('\n')
@@ -46,8 +45,8 @@ func streams(b *strings.Builder, o verify.Output) {
 	}
 }
 
-// ended writes how a command ended, where it did not end well.
-func ended(b *strings.Builder, exit int, cause driver.Cause, timeout int) {
+// writeEnd writes the exit cause and status of a failed command.
+func writeEnd(b *strings.Builder, exit int, cause driver.Cause, timeout int) {
 	switch {
 	case cause == driver.CauseTimeout:
 		fmt.Fprintf(b, "timed out after %ds\n", timeout)
@@ -60,8 +59,8 @@ func ended(b *strings.Builder, exit int, cause driver.Cause, timeout int) {
 	}
 }
 
-// block writes one failure.
-func block(b *strings.Builder, n int, f *verify.Failure) {
+// writeFailure writes one failure.
+func writeFailure(b *strings.Builder, n int, f *verify.Failure) {
 	name := f.Name()
 	if name == "" {
 		name = f.File
@@ -97,7 +96,7 @@ func block(b *strings.Builder, n int, f *verify.Failure) {
 	}
 }
 
-// diagnosticLine is a finding on one line: file:line:col:rule: message.
+// diagnosticLine returns a finding on one line: file:line:col:rule: message.
 func diagnosticLine(d verify.Diagnostic) string {
 	rule := d.Rule
 	if rule == "" {
@@ -106,7 +105,7 @@ func diagnosticLine(d verify.Diagnostic) string {
 	return fmt.Sprintf("%s:%d:%d:%s: %s", d.File, d.Line, d.Column, rule, d.Message)
 }
 
-// findingsText are findings one by one, then how many.
+// findingsText returns findings, one per line, then their number.
 func findingsText(f *verify.Findings, verb string, timeout int) string {
 	var b strings.Builder
 	const shown = 500
@@ -117,12 +116,12 @@ func findingsText(f *verify.Findings, verb string, timeout int) string {
 		fmt.Fprintf(&b, "... (%d more)\n", more)
 	}
 	if len(f.Diagnostics) == 0 && f.ExitCode != 0 {
-		streams(&b, f.Output) // what could not be read is shown
+		writeStreams(&b, f.Output) // unparsed output is shown
 	}
 	fmt.Fprintf(&b, "%d findings\n", len(f.Diagnostics))
 	for _, n := range f.Notes {
 		fmt.Fprintf(&b, "(%s incomplete: %s)\n", verb, n)
 	}
-	ended(&b, f.ExitCode, f.Cause, timeout)
+	writeEnd(&b, f.ExitCode, f.Cause, timeout)
 	return b.String()
 }

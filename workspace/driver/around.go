@@ -13,22 +13,22 @@ type Call struct {
 	// "code.RunCode", "snapshot.Seal", "life.Destroy".
 	Verb string
 
-	// Args are what the caller gave, without the context. They are the call's
-	// own: a hook looks at them and changes nothing.
+	// Args are the arguments of the caller, without the context. A hook may read them
+	// but must not change them.
 	Args []any
 }
 
-// A Hook stands around every call of a workspace. It calls next to go on, once,
-// never, or again: what the last next answered is what the caller gets, with the
-// error that the hook returns. Where it returns an error without calling next,
-// the caller gets that and nothing else.
+// A Hook is middleware around every call of a workspace. It runs the call with next:
+// once, several times (a retry), or never. The caller gets the results of the last
+// next, with the error that the hook returns. If the hook returns an error without
+// calling next, the caller gets only that error.
 type Hook func(ctx context.Context, call Call, next func(ctx context.Context) error) error
 
-// Around returns ws with the hook around every function of every module that it
-// has, and around those of the sessions that it starts. It is how decorators are
-// made: the structs are copied, so that what it does not know stays as it is.
-// Extras, the files of a snapshot, the body of a read and a watcher are handed
-// through.
+// Around returns a copy of ws with the hook around every function of every module,
+// and around those of the sessions that ws starts. Decorators are made with Around:
+// the structs are copied, so fields that a decorator does not know are kept. Extras,
+// the files of a snapshot, the body of a read and a watcher are passed through
+// without the hook.
 func Around(ws *Workspace, hook Hook) *Workspace {
 	if ws == nil {
 		return nil
@@ -41,10 +41,10 @@ func Around(ws *Workspace, hook Hook) *Workspace {
 		out.FS = fs
 	}
 	if ws.Shell != nil {
-		out.Shell = a.shell(ws.Shell)
+		out.Shell = a.wrapShell(ws.Shell)
 	}
-	out.Code = a.interpreter("code.", ws.Code)
-	out.Script = a.interpreter("script.", ws.Script)
+	out.Code = a.wrapInterpreter("code.", ws.Code)
+	out.Script = a.wrapInterpreter("script.", ws.Script)
 	if snaps := ws.Life.Snapshot; snaps != nil {
 		s := aroundFuncs(snaps, "snapshot.", hook)
 		s.Snapshotter = aroundSnapshotter{a, snaps.Snapshotter}
@@ -56,8 +56,8 @@ func Around(ws *Workspace, hook Hook) *Workspace {
 // around runs the methods of a module under a hook.
 type around Hook
 
-// do is one call with one result.
-func do[R any](ctx context.Context, a around, verb string, call func(context.Context) (R, error), args ...any) (R, error) {
+// callResult runs a call that has one result under the hook.
+func callResult[R any](ctx context.Context, a around, verb string, call func(context.Context) (R, error), args ...any) (R, error) {
 	var res R
 	err := a(ctx, Call{verb, args}, func(ctx context.Context) (err error) {
 		res, err = call(ctx)
@@ -66,24 +66,24 @@ func do[R any](ctx context.Context, a around, verb string, call func(context.Con
 	return res, err
 }
 
-// none is one without any.
-func (a around) none(ctx context.Context, verb string, call func(context.Context) error, args ...any) error {
+// callErr runs a call that returns only an error under the hook.
+func (a around) callErr(ctx context.Context, verb string, call func(context.Context) error, args ...any) error {
 	return a(ctx, Call{verb, args}, call)
 }
 
-func (a around) shell(shell *Shell) *Shell {
+func (a around) wrapShell(shell *Shell) *Shell {
 	out := aroundFuncs(shell, "shell.", Hook(a))
 	out.Starter = aroundStarter{a, shell.Starter}
 	if attach := out.Attach; attach != nil {
 		out.Attach = func(ctx context.Context, id string) (*Session, error) {
 			s, err := attach(ctx, id)
-			return a.session(s), err
+			return a.wrapSession(s), err
 		}
 	}
 	return out
 }
 
-func (a around) session(s *Session) *Session {
+func (a around) wrapSession(s *Session) *Session {
 	if s == nil {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (a around) session(s *Session) *Session {
 	return out
 }
 
-func (a around) interpreter(prefix string, in *Interpreter) *Interpreter {
+func (a around) wrapInterpreter(prefix string, in *Interpreter) *Interpreter {
 	if in == nil {
 		return nil
 	}
@@ -101,10 +101,9 @@ func (a around) interpreter(prefix string, in *Interpreter) *Interpreter {
 	return out
 }
 
-// aroundFuncs returns a copy of the struct with the hook around each function
-// field that is set. All such functions take a context first and return an error
-// last, which is a rule of the contract: those that are added later are wrapped
-// without a word here.
+// aroundFuncs returns a copy of the struct with the hook around each function field
+// that is set. By the contract every such function takes a context first and returns
+// an error last, so function fields that are added later are wrapped, too.
 func aroundFuncs[T any](module *T, prefix string, hook Hook) *T {
 	out := *module
 	v := reflect.ValueOf(&out).Elem()
@@ -146,41 +145,41 @@ type aroundFiles struct {
 }
 
 func (f aroundFiles) Stat(ctx context.Context, name string, opts *StatOptions) (Info, error) {
-	return do(ctx, f.a, "fs.Stat", func(ctx context.Context) (Info, error) { return f.base.Stat(ctx, name, opts) }, name, opts)
+	return callResult(ctx, f.a, "fs.Stat", func(ctx context.Context) (Info, error) { return f.base.Stat(ctx, name, opts) }, name, opts)
 }
 
 func (f aroundFiles) ReadDir(ctx context.Context, name string) ([]Info, error) {
-	return do(ctx, f.a, "fs.ReadDir", func(ctx context.Context) ([]Info, error) { return f.base.ReadDir(ctx, name) }, name)
+	return callResult(ctx, f.a, "fs.ReadDir", func(ctx context.Context) ([]Info, error) { return f.base.ReadDir(ctx, name) }, name)
 }
 
 func (f aroundFiles) Read(ctx context.Context, name string, opts *ReadOptions) (io.ReadCloser, Info, error) {
 	var body io.ReadCloser
-	info, err := do(ctx, f.a, "fs.Read", func(ctx context.Context) (info Info, err error) {
-		if body != nil { // the hook repeats a read that went well
-			_ = body.Close() // it was read from by nobody
+	info, err := callResult(ctx, f.a, "fs.Read", func(ctx context.Context) (info Info, err error) {
+		if body != nil { // the hook repeats a successful read
+			_ = body.Close() // the caller never got this body
 		}
 		body, info, err = f.base.Read(ctx, name, opts)
 		return info, err
 	}, name, opts)
-	if err != nil && body != nil { // the hook refuses what went well
-		_ = body.Close() // likewise
+	if err != nil && body != nil { // the hook rejects a successful read
+		_ = body.Close() // the caller never gets this body
 		body = nil
 	}
 	return body, info, err
 }
 
 func (f aroundFiles) Write(ctx context.Context, name string, body io.Reader, opts *WriteOptions) (WriteResult, error) {
-	return do(ctx, f.a, "fs.Write", func(ctx context.Context) (WriteResult, error) {
+	return callResult(ctx, f.a, "fs.Write", func(ctx context.Context) (WriteResult, error) {
 		return f.base.Write(ctx, name, body, opts)
 	}, name, body, opts)
 }
 
 func (f aroundFiles) Mkdir(ctx context.Context, name string, opts *MkdirOptions) error {
-	return f.a.none(ctx, "fs.Mkdir", func(ctx context.Context) error { return f.base.Mkdir(ctx, name, opts) }, name, opts)
+	return f.a.callErr(ctx, "fs.Mkdir", func(ctx context.Context) error { return f.base.Mkdir(ctx, name, opts) }, name, opts)
 }
 
 func (f aroundFiles) Remove(ctx context.Context, name string, opts *RemoveOptions) error {
-	return f.a.none(ctx, "fs.Remove", func(ctx context.Context) error { return f.base.Remove(ctx, name, opts) }, name, opts)
+	return f.a.callErr(ctx, "fs.Remove", func(ctx context.Context) error { return f.base.Remove(ctx, name, opts) }, name, opts)
 }
 
 type aroundStarter struct {
@@ -189,8 +188,8 @@ type aroundStarter struct {
 }
 
 func (s aroundStarter) Start(ctx context.Context, cmd Command) (*Session, error) {
-	session, err := do(ctx, s.a, "shell.Start", func(ctx context.Context) (*Session, error) { return s.base.Start(ctx, cmd) }, cmd)
-	return s.a.session(session), err
+	session, err := callResult(ctx, s.a, "shell.Start", func(ctx context.Context) (*Session, error) { return s.base.Start(ctx, cmd) }, cmd)
+	return s.a.wrapSession(session), err
 }
 
 type aroundProcess struct {
@@ -201,31 +200,31 @@ type aroundProcess struct {
 func (p aroundProcess) ID() string { return p.base.ID() }
 
 func (p aroundProcess) Poll(ctx context.Context, limit int64) (Poll, error) {
-	return do(ctx, p.a, "session.Poll", func(ctx context.Context) (Poll, error) { return p.base.Poll(ctx, limit) }, limit)
+	return callResult(ctx, p.a, "session.Poll", func(ctx context.Context) (Poll, error) { return p.base.Poll(ctx, limit) }, limit)
 }
 
 func (p aroundProcess) Write(ctx context.Context, data []byte) error {
-	return p.a.none(ctx, "session.Write", func(ctx context.Context) error { return p.base.Write(ctx, data) }, data)
+	return p.a.callErr(ctx, "session.Write", func(ctx context.Context) error { return p.base.Write(ctx, data) }, data)
 }
 
 func (p aroundProcess) CloseStdin(ctx context.Context) error {
-	return p.a.none(ctx, "session.CloseStdin", p.base.CloseStdin)
+	return p.a.callErr(ctx, "session.CloseStdin", p.base.CloseStdin)
 }
 
 func (p aroundProcess) Kill(ctx context.Context, grace time.Duration) error {
-	return p.a.none(ctx, "session.Kill", func(ctx context.Context) error { return p.base.Kill(ctx, grace) }, grace)
+	return p.a.callErr(ctx, "session.Kill", func(ctx context.Context) error { return p.base.Kill(ctx, grace) }, grace)
 }
 
 func (p aroundProcess) Wait(ctx context.Context) (Result, error) {
-	return do(ctx, p.a, "session.Wait", p.base.Wait)
+	return callResult(ctx, p.a, "session.Wait", p.base.Wait)
 }
 
 func (p aroundProcess) State(ctx context.Context) (SessionInfo, error) {
-	return do(ctx, p.a, "session.State", p.base.State)
+	return callResult(ctx, p.a, "session.State", p.base.State)
 }
 
 func (p aroundProcess) Close(ctx context.Context) error {
-	return p.a.none(ctx, "session.Close", p.base.Close)
+	return p.a.callErr(ctx, "session.Close", p.base.Close)
 }
 
 type aroundCoder struct {
@@ -235,7 +234,7 @@ type aroundCoder struct {
 }
 
 func (c aroundCoder) RunCode(ctx context.Context, code Code) (CodeResult, error) {
-	return do(ctx, c.a, c.prefix+"RunCode", func(ctx context.Context) (CodeResult, error) { return c.base.RunCode(ctx, code) }, code)
+	return callResult(ctx, c.a, c.prefix+"RunCode", func(ctx context.Context) (CodeResult, error) { return c.base.RunCode(ctx, code) }, code)
 }
 
 type aroundSnapshotter struct {
@@ -244,5 +243,5 @@ type aroundSnapshotter struct {
 }
 
 func (s aroundSnapshotter) Snapshot(ctx context.Context, opts *SnapshotOptions) (SnapshotInfo, error) {
-	return do(ctx, s.a, "snapshot.Snapshot", func(ctx context.Context) (SnapshotInfo, error) { return s.base.Snapshot(ctx, opts) }, opts)
+	return callResult(ctx, s.a, "snapshot.Snapshot", func(ctx context.Context) (SnapshotInfo, error) { return s.base.Snapshot(ctx, opts) }, opts)
 }

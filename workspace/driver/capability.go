@@ -9,7 +9,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Capability names a module of a workspace, or an extra one.
+// A Capability names a module of a workspace, or an extra.
 type Capability string
 
 // The capabilities that the core knows. Any other name is an extra, found in
@@ -50,7 +50,7 @@ func (s Capabilities) Names() []Capability {
 	return names
 }
 
-// Missing lists what of want is not in s, in alphabetical order.
+// Missing lists the elements of want that are not in s, in alphabetical order.
 func (s Capabilities) Missing(want Capabilities) []Capability {
 	var missing []Capability
 	for _, c := range want.Names() {
@@ -69,7 +69,7 @@ func (s Capabilities) Equal(other Capabilities) bool {
 // Clone returns a copy of the set.
 func (s Capabilities) Clone() Capabilities { return maps.Clone(s) }
 
-// Built returns the capabilities that w really has: what is set.
+// Built returns the capabilities of w: the modules that are set.
 func (w *Workspace) Built() Capabilities {
 	set := Capabilities{}
 	for c, module := range w.modules() {
@@ -90,10 +90,10 @@ func (w *Workspace) modules() map[Capability]any {
 	return m
 }
 
-// Validate checks what a provider returned from Open or Resolve, so that a
-// mistake shows at the start of a session and not at the first call: the
-// required parts are there, no module is a typed nil or lacks its core, what
-// was built is what the ref says, and all of want is in it.
+// Validate checks what a provider returned from Open or Resolve, so that a bug of the
+// provider shows when the workspace is opened and not at the first call: the required
+// parts are set, no module is a typed nil or lacks its required interface, the ref
+// lists the modules that were built, and these include all of want.
 func (w *Workspace) Validate(want Capabilities) error {
 	if w == nil {
 		return fmt.Errorf("provider returned no workspace: %w", fault.Failed)

@@ -15,7 +15,7 @@ const DigestPrefix = "b3:"
 // NewDigest returns a hash whose sum SumDigest turns into a digest.
 func NewDigest() hash.Hash { return blake3.New() }
 
-// SumDigest returns the digest of what h has seen.
+// SumDigest returns the digest of what was written to h.
 func SumDigest(h hash.Hash) string { return DigestPrefix + hex.EncodeToString(h.Sum(nil)) }
 
 // DigestBytes returns the digest of data.
@@ -43,11 +43,11 @@ func ValidDigest(s string) bool {
 	return err == nil
 }
 
-// A TreeDigest computes the digest of a tree: of the path, type and permission
-// bits of each entry, the content of files and the targets of symlinks. Times
-// and owners do not count. Entries are added parents first, siblings in byte
-// order of their names, with paths relative to the root of the tree; the root
-// itself is not added.
+// A TreeDigest computes the digest of a tree from the path, type and permission bits
+// of each entry, the content of files and the targets of symlinks. Times and owners
+// are not part of it. Entries are added parents first, siblings in byte order of
+// their names, with paths relative to the root of the tree. The root itself is not
+// added.
 type TreeDigest struct {
 	h   hash.Hash
 	buf []byte // not in h yet
@@ -66,13 +66,14 @@ func (d *TreeDigest) Add(path string, info Info, content string) {
 	if info.Type == TypeSymlink {
 		mode = 0 // a symlink has no mode of its own
 	}
-	// Every part is preceded by its length, so that no two trees look alike.
+	// Every part is preceded by its length, so that different trees have different
+	// encodings.
 	for _, part := range [...]string{path, string(info.Type), last} {
 		d.buf = binary.BigEndian.AppendUint64(d.buf, uint64(len(part)))
 		d.buf = append(d.buf, part...)
 	}
 	d.buf = binary.BigEndian.AppendUint64(d.buf, mode)
-	const many = 16 << 10 // a hash is slow with little at a time
+	const many = 16 << 10 // hash large blocks: small writes are slow
 	if len(d.buf) >= many {
 		d.flush()
 	}

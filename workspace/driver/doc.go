@@ -1,23 +1,24 @@
-// Package driver is the contract between Croft and those who implement
-// workspaces. People who use workspaces hold package workspace instead, which
-// does everything that must be the same everywhere, once, above this one.
+// Package driver is the contract between Croft and the providers that implement
+// workspaces. Programs that use workspaces call package workspace instead, which
+// implements once, above this package, what must be the same for every provider.
 //
 // # The life of a workspace
 //
-// The registry owns identity. It makes an id, stores the wish (a [Spec]) and
-// only then calls [Provider.Open], which makes the workspace and names all that
-// it makes from the id. Open is idempotent on that id: repeated after a crash it
-// completes or returns what is there. What Open returns has a [Ref]; the
-// registry stores it before anyone is told, and from then on, in this process or
-// in another one, [Provider.Resolve] attaches to the same workspace from the Ref
-// alone. [Life.Close] lets go of what a process holds and leaves the workspace;
-// [Life.Destroy] ends it. Whatever a crash leaves between these steps,
-// [Provider.Sweep] removes, because every trace of a workspace carries its id.
+// The registry owns identity. It makes an id, stores the request (a [Spec]) and
+// only then calls [Provider.Open]. Open creates the workspace and derives the name
+// of everything that it creates from the id. Open is idempotent on that id: repeated
+// after a crash, Open completes or returns the existing workspace. The result of Open
+// has a [Ref]. The registry stores the Ref before the caller gets the workspace. From
+// then on [Provider.Resolve] attaches to the same workspace from the Ref alone, in
+// this process or in another one. [Life.Close] releases what a process holds and
+// leaves the workspace; [Life.Destroy] removes the workspace. [Provider.Sweep]
+// removes whatever a crash leaves between these steps, because every trace of a
+// workspace carries its id.
 //
 // # Names that mean one thing
 //
 //   - id: 20 characters of [a-z0-9], made by the registry ([NewID], [ValidID]).
-//   - ref: always a resolvable reference; spec: always a wish.
+//   - ref: always a resolvable reference; spec: always a request.
 //   - name: a slash path relative to the workspace that satisfies [ValidName]:
 //     "." is the workspace itself, and there is no "..", no leading slash and no
 //     NUL. Package workspace has cleaned it; a driver need not.
@@ -27,25 +28,26 @@
 //
 // # Modules
 //
-// A [Workspace] is a struct of modules, nil where absent. A module is a struct
-// too: a small required interface, embedded, plus function fields that are nil
-// where the provider has nothing better than what package workspace does with
-// the required part. So a capability is what is set, a provider can't claim what
-// it lacks, and a decorator that copies the struct can't lose what it does not
-// know.
+// A [Workspace] is a struct of modules; a module that is absent is nil. A module is
+// also a struct: an embedded, small required interface plus optional function fields.
+// Where an optional function is nil, package workspace does the same with the required
+// interface. The capabilities of a workspace are the fields that are set. Therefore a
+// provider can't claim a capability that it lacks, and a decorator that copies the
+// struct keeps fields that the decorator does not know.
 //
 // # Errors
 //
-// Open and Resolve fail with fault.Failed, which is permanent, or with the same
-// under fault.Transient, where repeating may help; the provider decides, per
-// return. Files that are gone are Failed with the cause fault.CauseGone. A module
-// answers fault.Evicted when the live thing behind it vanished and the call had
+// Open and Resolve fail with fault.Failed, which is permanent, or with Failed
+// under fault.Transient, where a retry may help; the provider decides, per
+// return. Lost files are Failed with the cause fault.CauseGone. A module returns
+// fault.Evicted when the process or container behind it is gone and the call had
 // no effect: the registry resolves once and repeats the call once. Any other
-// error is the call's own and leaves the workspace good. A path or command that
-// would leave the fence is fault.SandboxViolation, always.
+// error concerns that call only; the workspace stays usable. A path or command
+// that would leave the sandbox is always fault.SandboxViolation.
 //
 // # Promises
 //
-// Package workspacetest checks what this page says, and attacks what [Traits]
-// claim. A provider that passes it can be trusted by everything above.
+// The conformance suite, package workspacetest, checks what this page says and
+// attacks what [Traits] claim. All packages above rely on a provider that passes
+// the suite.
 package driver

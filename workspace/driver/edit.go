@@ -17,20 +17,20 @@ type Edit struct {
 // EditOptions are the options of FS.Edit.
 type EditOptions struct {
 	IfMatch string // Conflict unless the content before has this digest
-	Sync    bool   // on stable storage before it returns
+	Sync    bool   // fsync before Edit returns
 }
 
 // EditResult says what an edit did.
 type EditResult struct {
 	Write    WriteResult `json:"write"`
-	Replaced []int       `json:"replaced"` // occurrences, for each edit
+	Replaced []int       `json:"replaced"` // number of occurrences, for each edit
 }
 
-// MaxEdit is how many bytes a file may have that is edited, before and after: all
-// of it is held in memory.
+// MaxEdit is the maximum size of an edited file in bytes, before and after: the whole
+// file is held in memory.
 const MaxEdit = 256 << 20
 
-// CheckEdit refuses to edit a file of so many bytes.
+// CheckEdit refuses to edit a file of more than MaxEdit bytes.
 func CheckEdit(size int64) error {
 	if size > MaxEdit {
 		return fmt.Errorf("edit: %w: the file has, or would have, %d bytes; at most %d can be edited", fault.ResourceExhausted, size, MaxEdit)
@@ -38,11 +38,11 @@ func CheckEdit(size int64) error {
 	return nil
 }
 
-// ApplyEdits applies edits in order, each to what the one before left, and
-// returns the new content and how many occurrences each replaced. If any can't
-// be applied nothing is: the error says which edit and why, with NotFound where
-// its text does not occur, Conflict where it occurs more than once, and
-// ResourceExhausted where the content would have more than MaxEdit bytes.
+// ApplyEdits applies edits in order, each to the result of the previous one. It
+// returns the new content and how many occurrences each edit replaced. It is all or
+// nothing: an error says which edit failed and why, with NotFound where its text does
+// not occur, Conflict where its text occurs more than once, and ResourceExhausted
+// where the content would have more than MaxEdit bytes.
 func ApplyEdits(content []byte, edits []Edit) ([]byte, []int, error) {
 	if len(edits) == 0 {
 		return nil, nil, fmt.Errorf("edit: %w: no edits given", fault.InvalidArgument)
@@ -72,8 +72,8 @@ func ApplyEdits(content []byte, edits []Edit) ([]byte, []int, error) {
 	return content, counts, nil
 }
 
-// Replaced is how many bytes a text of size bytes has when so many occurrences of a
-// text are replaced by another.
+// Replaced returns the size of a text of size bytes after count occurrences of
+// oldSize bytes are replaced by newSize bytes each.
 func Replaced(size, count, oldSize, newSize int) int64 {
 	return int64(size) + int64(count)*(int64(newSize)-int64(oldSize))
 }

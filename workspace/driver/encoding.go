@@ -5,21 +5,21 @@ import (
 	"unicode/utf8"
 )
 
-// Names, link targets and lines of text are bytes, and JSON holds only UTF-8.
-// Where one is not UTF-8 the usual key has a readable form, with U+FFFD for each
-// byte that does not fit, and a key beside it that ends in B64 has the bytes
-// themselves; a reader that knows the latter loses nothing.
+// File names, link targets and lines of text are bytes, but JSON strings are UTF-8.
+// Where such a value is not UTF-8, the usual key has a readable form, with U+FFFD for
+// each invalid byte, and an additional key with the suffix B64 has the bytes in
+// base64. A reader that knows the B64 key loses nothing.
 
-// notText returns s as bytes if it is not UTF-8, and nil if it is.
-func notText(s string) []byte {
+// bytesIfNotUTF8 returns s as bytes if it is not UTF-8, and nil if it is.
+func bytesIfNotUTF8(s string) []byte {
 	if utf8.ValidString(s) {
 		return nil
 	}
 	return []byte(s)
 }
 
-// notTexts returns all lines as bytes if one of them is not UTF-8.
-func notTexts(lines []string) [][]byte {
+// linesIfNotUTF8 returns all lines as bytes if one of them is not UTF-8.
+func linesIfNotUTF8(lines []string) [][]byte {
 	for _, line := range lines {
 		if !utf8.ValidString(line) {
 			raw := make([][]byte, len(lines))
@@ -32,14 +32,14 @@ func notTexts(lines []string) [][]byte {
 	return nil
 }
 
-// orText overwrites *s with the bytes, where there are any.
-func orText(s *string, raw []byte) {
+// setFromBytes overwrites *s with raw, unless raw is nil.
+func setFromBytes(s *string, raw []byte) {
 	if raw != nil {
 		*s = string(raw)
 	}
 }
 
-func orTexts(lines *[]string, raw [][]byte) {
+func setLinesFromBytes(lines *[]string, raw [][]byte) {
 	if raw == nil {
 		return
 	}
@@ -49,11 +49,12 @@ func orTexts(lines *[]string, raw [][]byte) {
 	}
 }
 
-// MarshalJSON adds pathB64 and targetB64 where path or target are not UTF-8. What
-// was not looked at (a match of Glob without Stat) has no size and no mode.
+// MarshalJSON adds pathB64 and targetB64 where path or target are not UTF-8. It
+// leaves out size and mode of an entry without stat data (a match of Glob without
+// Stat).
 func (i Info) MarshalJSON() ([]byte, error) {
 	type plain Info
-	path, target := notText(i.Path), notText(i.Target)
+	path, target := bytesIfNotUTF8(i.Path), bytesIfNotUTF8(i.Target)
 	if i.Size == 0 && i.Mode == 0 && i.ModTime.IsZero() {
 		return json.Marshal(struct {
 			plain
@@ -84,8 +85,8 @@ func (i *Info) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &v); err != nil {
 		return err
 	}
-	orText(&i.Path, v.PathB64)
-	orText(&i.Target, v.TargetB64)
+	setFromBytes(&i.Path, v.PathB64)
+	setFromBytes(&i.Target, v.TargetB64)
 	return nil
 }
 
@@ -95,7 +96,7 @@ func (l Listing) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		plain
 		NextB64 []byte `json:"nextB64,omitempty"`
-	}{plain(l), notText(l.Next)})
+	}{plain(l), bytesIfNotUTF8(l.Next)})
 }
 
 // UnmarshalJSON is the inverse of MarshalJSON.
@@ -108,7 +109,7 @@ func (l *Listing) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &v); err != nil {
 		return err
 	}
-	orText(&l.Next, v.NextB64)
+	setFromBytes(&l.Next, v.NextB64)
 	return nil
 }
 
@@ -126,7 +127,7 @@ func (m Match) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		plain
 		matchBytes
-	}{plain(m), matchBytes{notText(m.Path), notText(m.Text), notTexts(m.Before), notTexts(m.After)}})
+	}{plain(m), matchBytes{bytesIfNotUTF8(m.Path), bytesIfNotUTF8(m.Text), linesIfNotUTF8(m.Before), linesIfNotUTF8(m.After)}})
 }
 
 // UnmarshalJSON is the inverse of MarshalJSON.
@@ -139,10 +140,10 @@ func (m *Match) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &v); err != nil {
 		return err
 	}
-	orText(&m.Path, v.PathB64)
-	orText(&m.Text, v.TextB64)
-	orTexts(&m.Before, v.BeforeB64)
-	orTexts(&m.After, v.AfterB64)
+	setFromBytes(&m.Path, v.PathB64)
+	setFromBytes(&m.Text, v.TextB64)
+	setLinesFromBytes(&m.Before, v.BeforeB64)
+	setLinesFromBytes(&m.After, v.AfterB64)
 	return nil
 }
 
@@ -152,7 +153,7 @@ func (s Skip) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		plain
 		PathB64 []byte `json:"pathB64,omitempty"`
-	}{plain(s), notText(s.Path)})
+	}{plain(s), bytesIfNotUTF8(s.Path)})
 }
 
 // UnmarshalJSON is the inverse of MarshalJSON.
@@ -165,7 +166,7 @@ func (s *Skip) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &v); err != nil {
 		return err
 	}
-	orText(&s.Path, v.PathB64)
+	setFromBytes(&s.Path, v.PathB64)
 	return nil
 }
 
@@ -175,7 +176,7 @@ func (c Change) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		plain
 		PathB64 []byte `json:"pathB64,omitempty"`
-	}{plain(c), notText(c.Path)})
+	}{plain(c), bytesIfNotUTF8(c.Path)})
 }
 
 // UnmarshalJSON is the inverse of MarshalJSON.
@@ -188,7 +189,7 @@ func (c *Change) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &v); err != nil {
 		return err
 	}
-	orText(&c.Path, v.PathB64)
+	setFromBytes(&c.Path, v.PathB64)
 	return nil
 }
 
@@ -199,11 +200,11 @@ func (e Edit) MarshalJSON() ([]byte, error) {
 		plain
 		OldB64 []byte `json:"oldB64,omitempty"`
 		NewB64 []byte `json:"newB64,omitempty"`
-	}{plain(e), notText(e.Old), notText(e.New)})
+	}{plain(e), bytesIfNotUTF8(e.Old), bytesIfNotUTF8(e.New)})
 }
 
-// UnmarshalJSON is the inverse of MarshalJSON. An edit is somebody's words, so
-// it is read strictly.
+// UnmarshalJSON is the inverse of MarshalJSON. It decodes strictly, because an edit
+// is input of a user or model.
 func (e *Edit) UnmarshalJSON(data []byte) error {
 	type plain Edit
 	var v struct {
@@ -215,7 +216,7 @@ func (e *Edit) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*e = Edit(v.plain)
-	orText(&e.Old, v.OldB64)
-	orText(&e.New, v.NewB64)
+	setFromBytes(&e.Old, v.OldB64)
+	setFromBytes(&e.New, v.NewB64)
 	return nil
 }

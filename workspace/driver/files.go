@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// FS is the module for files. Files is required; a nil function means that
-// package workspace does the same with Files alone, or answers Unsupported where
-// that can't be (Symlink, Chmod, Watch).
+// FS is the module for files. Files is required. Where a function is nil, package
+// workspace does the same with Files alone, or returns Unsupported where that is
+// impossible (Symlink, Chmod, Watch).
 type FS struct {
 	Files
 
@@ -27,8 +27,8 @@ type FS struct {
 	// Copy copies a file or, where opts.Recursive, a tree.
 	Copy func(ctx context.Context, from, to string, opts *CopyOptions) error
 
-	// Chmod sets the permission bits of a file or directory, never of what a
-	// symlink outside points to.
+	// Chmod sets the permission bits of a file or directory. It never follows a
+	// symlink out of the workspace.
 	Chmod func(ctx context.Context, name string, mode fs.FileMode) error
 
 	// Symlink makes name point to target, which must stay inside when it is
@@ -47,18 +47,19 @@ type FS struct {
 	// Digest is the digest of a file, or of a tree (see TreeDigest).
 	Digest func(ctx context.Context, name string) (string, error)
 
-	// Import brings the directory dir of this host, an absolute path, to name,
-	// where nothing may be: with all below it or, where anything fails, nothing.
-	// Unsupported means that it made nothing, and leaves the work to Write.
+	// Import copies or mounts the directory dir of this host, an absolute path, to
+	// name, which must not exist. It is all or nothing. Unsupported means that
+	// Import changed nothing; package workspace then copies with Write.
 	Import func(ctx context.Context, dir, name string, opts *ImportOptions) (ImportResult, error)
 
-	// Protect keeps programs from making writable again what was brought to name
-	// without permission to write. Unsupported leaves that to the modes.
+	// Protect makes name, which was imported read-only, impossible to make writable
+	// again: processes of the workspace can't undo it with chmod. Unsupported means
+	// that the permission bits are the only protection.
 	Protect func(ctx context.Context, name string) error
 
-	// ChangedPaths lists where the workspace may differ from the template that it
-	// started from; elsewhere it does not. Unsupported means that only a look at
-	// everything tells.
+	// ChangedPaths lists the paths where the workspace may differ from its template
+	// (on overlayfs: what the upper layer has). All other paths are unchanged.
+	// Unsupported means that the caller must compare the whole tree.
 	ChangedPaths func(ctx context.Context) ([]ChangedPath, error)
 }
 
@@ -69,9 +70,9 @@ func (f *FS) core() any {
 	return f.Files
 }
 
-// Files is the required part of FS. Missing things are errors (NotFound), and
-// recursion is opt-in. Symlinks that stay inside are followed, except by
-// ReadDir and Remove; those that leave are a SandboxViolation.
+// Files is the required part of FS. A missing path is an error (NotFound), and
+// recursion is opt-in. Symlinks that stay inside the workspace are followed, except by
+// ReadDir and Remove; a symlink that leaves it is a SandboxViolation.
 type Files interface {
 	// Stat describes name.
 	Stat(ctx context.Context, name string, opts *StatOptions) (Info, error)
@@ -80,14 +81,15 @@ type Files interface {
 	// are listed as such.
 	ReadDir(ctx context.Context, name string) ([]Info, error)
 
-	// Read opens the file name for reading. The Info is of the very file that
-	// is read. Anything that is not a regular file is refused, never waited for.
+	// Read opens the file name for reading. The Info describes the opened file
+	// (fstat, so there is no TOCTOU race). Read refuses anything but a regular file
+	// and never blocks on a FIFO.
 	Read(ctx context.Context, name string, opts *ReadOptions) (io.ReadCloser, Info, error)
 
-	// Write makes or replaces the file name with what body yields. It is
-	// atomic: whoever reads sees the old content or the new, whatever happens,
-	// unless opts.InPlace. Mode, owner and extended attributes of a file that
-	// is replaced are kept. If body fails, nothing changes.
+	// Write creates or replaces the file name with the content of body. It is
+	// atomic unless opts.InPlace: every reader sees the old or the new content,
+	// also after a crash. Mode, owner and extended attributes of a replaced file
+	// are kept. If body fails, nothing changes.
 	Write(ctx context.Context, name string, body io.Reader, opts *WriteOptions) (WriteResult, error)
 
 	// Mkdir makes a directory.
@@ -98,9 +100,9 @@ type Files interface {
 	Remove(ctx context.Context, name string, opts *RemoveOptions) error
 }
 
-// ValidName reports whether name is a slash path as drivers get them: "." or
-// elements without "", ".", "..", NUL. Unlike fs.ValidPath it takes names that
-// are not UTF-8, since programs make such files.
+// ValidName reports whether name is a cleaned slash path, as drivers get them: "." or
+// elements that are not "", "." or ".." and have no NUL. Unlike fs.ValidPath it accepts
+// names that are not UTF-8, because programs create such files.
 func ValidName(name string) bool {
 	if name == "." {
 		return true
@@ -132,15 +134,14 @@ type Info struct {
 	Path    string      `json:"path"` // relative to the workspace
 	Type    FileType    `json:"type"`
 	Size    int64       `json:"size"`
-	Mode    fs.FileMode `json:"mode"` // permission bits, as chmod takes them; what others made may have more than MaxMode
+	Mode    fs.FileMode `json:"mode"` // permission bits, as chmod takes them; files made outside Croft may have bits beyond MaxMode
 	ModTime time.Time   `json:"mtime,omitzero"`
-	Target  string      `json:"target,omitempty"` // of a symlink, as it is written there
-	Digest  string      `json:"digest,omitempty"` // where it was asked for
+	Target  string      `json:"target,omitempty"` // of a symlink, as readlink returns it
+	Digest  string      `json:"digest,omitempty"` // set only if requested
 
-	// ChangeToken is other than it was where the entry may have been changed or replaced,
-	// whatever times and sizes say: of an inode, its number and when it changed,
-	// which programs can't set. It is there where it was asked for and the provider
-	// has one, and means nothing else.
+	// ChangeToken is an opaque value that differs whenever the entry may have been
+	// modified or replaced (on POSIX: inode number and ctime, which programs cannot
+	// set). Compare for equality only. It is set only if requested and supported.
 	ChangeToken string `json:"changeToken,omitempty"`
 }
 
@@ -151,26 +152,26 @@ func (i Info) Name() string { return i.Path[strings.LastIndexByte(i.Path, '/')+1
 type StatOptions struct {
 	NoFollow    bool // describe a symlink itself
 	Digest      bool // fill Info.Digest of a regular file
-	ChangeToken bool // fill Info.Mark, where the provider can
+	ChangeToken bool // fill Info.ChangeToken, if the provider supports it
 }
 
 // ReadOptions are the options of Read.
 type ReadOptions struct {
 	Offset int64 // first byte; beyond the end reads as empty
-	Limit  int64 // at most so many bytes; 0 is all
+	Limit  int64 // maximum number of bytes; 0 is all
 }
 
 // WriteOptions are the options of Write.
 type WriteOptions struct {
-	Mode       fs.FileMode // of a new file, and of an old one where SetMode; 0 is 0o644; see CheckMode
-	SetMode    bool        // Mode applies to a file that is replaced, too
-	CreateOnly bool        // AlreadyExists if there is anything at name
+	Mode       fs.FileMode // of a new file, and of a replaced one with SetMode; 0 is 0o644; see CheckMode
+	SetMode    bool        // set Mode on a file that is replaced, too
+	CreateOnly bool        // fail with AlreadyExists if name exists
 	IfMatch    string      // Conflict unless the present content has this digest
-	Parents    bool        // make missing directories above name
+	Parents    bool        // create missing parent directories
 	InPlace    bool        // rewrite the same inode: keeps hard links, is not atomic
-	Sync       bool        // on stable storage before it returns
-	MaxSize    int64       // ResourceExhausted, and nothing changed, beyond so many bytes; 0 is no limit
-	ModTime    time.Time   // of the file; zero is now
+	Sync       bool        // fsync before Write returns
+	MaxSize    int64       // ResourceExhausted, and nothing changed, beyond this many bytes; 0 is no limit
+	ModTime    time.Time   // modification time of the file; zero is the present time
 }
 
 // WriteResult says what Write did.
@@ -183,7 +184,7 @@ type WriteResult struct {
 
 // MkdirOptions are the options of Mkdir.
 type MkdirOptions struct {
-	Parents bool        // make missing directories above, and accept one that exists
+	Parents bool        // create missing parent directories, and accept an existing directory
 	Mode    fs.FileMode // 0 is 0o755; see CheckMode
 }
 
@@ -194,52 +195,52 @@ type RemoveOptions struct {
 
 // RenameOptions are the options of Rename.
 type RenameOptions struct {
-	CreateOnly bool // AlreadyExists if there is anything at the new name
-	Parents    bool // make missing directories above the new name
+	CreateOnly bool // fail with AlreadyExists if the new name exists
+	Parents    bool // create missing parent directories of the new name
 }
 
 // CopyOptions are the options of Copy.
 type CopyOptions struct {
-	Recursive  bool // a directory with all below it; symlinks are copied as such
+	Recursive  bool // copy a directory with its tree; symlinks are copied as symlinks
 	CreateOnly bool
 	Parents    bool
 }
 
-// A ChangedPath is a place where a workspace may differ from what it started from.
+// A ChangedPath is a path where a workspace may differ from its template.
 type ChangedPath struct {
 	Path string
 
-	// Replaced says that nothing which was at Path or below it shows any more: there
-	// is something else now, or nothing. Otherwise Path is a directory, and what
-	// differs below it is listed as well.
+	// Replaced means that Path of the template, with its tree, was removed or
+	// replaced. If false, Path is a directory of both, and changed paths below it are
+	// listed separately.
 	Replaced bool
 }
 
 // ListOptions are the options of List.
 type ListOptions struct {
 	Depth       int    // levels below name; 0 is 1, and -1 is all
-	Limit       int    // at most so many entries in a page; 0 is 1000, and MaxListLimit the most
-	After       string // the Next of the page before
-	ChangeToken bool   // fill Info.Mark, where the provider can
+	Limit       int    // maximum entries per page, up to MaxListLimit; 0 is 1000
+	After       string // Listing.Next of the previous page
+	ChangeToken bool   // fill Info.ChangeToken, if the provider supports it
 }
 
 // Listing is one page of List, parents before children, siblings sorted by name.
 type Listing struct {
 	Entries []Info `json:"entries"`
-	Next    string `json:"next,omitempty"` // where the next page begins; "" on the last
+	Next    string `json:"next,omitempty"` // ListOptions.After of the next page; "" on the last
 }
 
 // GlobOptions are the options of Glob.
 type GlobOptions struct {
 	Path      string // directory where the pattern starts; "" is the workspace
-	GitIgnore bool   // leave out what .gitignore files say, and .git
+	GitIgnore bool   // leave out .git and what .gitignore files list
 	Hidden    bool   // match names that start with a dot, too
 	Dirs      bool   // list directories as well as files and symlinks
 	Stat      bool   // fill size, mode and time; otherwise only path and type
-	Limit     int    // at most so many; 0 is MaxGlobLimit, which is the most
+	Limit     int    // maximum entries, up to MaxGlobLimit; 0 is MaxGlobLimit
 }
 
-// The most that ListOptions.Limit and GlobOptions.Limit may be; beyond is
+// Maximum values of ListOptions.Limit and GlobOptions.Limit. A larger value is
 // InvalidArgument.
 const (
 	MaxListLimit = 100_000
@@ -256,17 +257,17 @@ type GlobResult struct {
 type GrepOptions struct {
 	Path        string        // a file, or a directory to search below; "" is the workspace
 	Literal     bool          // the pattern is text, not a regular expression
-	IgnoreCase  bool          //
+	IgnoreCase  bool          // match without regard to upper and lower case
 	Multiline   bool          // a match may span lines, and . matches newlines
 	Include     []string      // globs; with any, only files that match one are searched
 	Exclude     []string      // globs; files that match one are not searched
-	GitIgnore   bool          // leave out what .gitignore files say, and .git
+	GitIgnore   bool          // leave out .git and what .gitignore files list
 	Hidden      bool          // search files and directories whose name starts with a dot, too
-	Before      int           // lines of context before a match; MaxContext at most
-	After       int           // and after; MaxContext at most
+	Before      int           // lines of context before a match, up to MaxContext
+	After       int           // lines of context after a match, up to MaxContext
 	MaxPerFile  int           // matches per file; 0 is no limit
-	MaxMatches  int           // matches in all; 0 is 10,000, and 1,000,000 the most
-	MaxFileSize int64         // larger files are skipped and listed; 0 is 10 MiB, -1 the most, which is 512 MiB
+	MaxMatches  int           // matches in total, up to MaxGrepMatches; 0 is DefaultMaxMatches
+	MaxFileSize int64         // larger files are skipped and listed; 0 is DefaultMaxFileSize, -1 is MaxGrepFileSize
 	MaxTime     time.Duration // for the whole search; 0 is no limit
 }
 
@@ -276,35 +277,35 @@ const (
 	DefaultMaxFileSize = 10 << 20
 )
 
-// What one Grep may ask for and answer, so that none exhausts the memory of
-// whoever runs it. Options beyond the first two are InvalidArgument; larger files
-// are skipped as too big; what exceeds the others is cut, and the answer says so.
+// Bounds of one Grep, so that a search can't exhaust the memory of the process that
+// runs it. Options beyond the first two are InvalidArgument; larger files are skipped
+// as too big; a result beyond the other bounds is truncated and marked so.
 const (
 	MaxContext      = 1000      // lines before, and lines after a match
-	MaxGrepMatches  = 1_000_000 // matches in all
+	MaxGrepMatches  = 1_000_000 // matches in total
 	MaxGrepFileSize = 512 << 20 // bytes of one file
 	MaxMatchText    = 64 << 10  // bytes of Match.Text, and of each line of context
 	MaxMatchContext = 1 << 20   // bytes of all context of one match
-	MaxGrepBytes    = 16 << 20  // bytes of all matches, with what it takes to hold them
+	MaxGrepBytes    = 16 << 20  // bytes of all matches, with their memory overhead
 )
 
-// GrepResult is what Grep found, sorted by path and line, and what it did not
-// look at, so that "no match" differs from "not searched".
+// GrepResult is what Grep found, sorted by path and line, and what Grep did not
+// search, so that "no match" differs from "not searched".
 type GrepResult struct {
 	Matches   []Match `json:"matches"`
-	Skipped   []Skip  `json:"skipped,omitempty"`      // the first MaxSkipsListed of them
-	Skips     int     `json:"skippedTotal,omitempty"` // how many there were
+	Skipped   []Skip  `json:"skipped,omitempty"`      // the first MaxSkipsListed skipped files
+	Skips     int     `json:"skippedTotal,omitempty"` // number of all skipped files
 	Searched  int     `json:"searched"`               // files whose content was searched
-	Truncated string  `json:"truncated,omitempty"`    // why it ended early: "matches", "time" or "size" (MaxGrepBytes)
+	Truncated string  `json:"truncated,omitempty"`    // why the search ended early: "matches", "time" or "size" (MaxGrepBytes)
 }
 
 // MaxSkipsListed bounds GrepResult.Skipped.
 const MaxSkipsListed = 1000
 
 // A Match is one line that matches, or the lines of one match with Multiline.
-// Cut says that it is not all of it: Text or a line of context was cut after
-// MaxMatchText bytes, between two characters, or there is less context than asked
-// for because it exceeds MaxMatchContext. Column may lie behind a text that was cut.
+// Cut means that the match is incomplete: Text or a line of context was truncated to
+// MaxMatchText bytes, between two characters, or context beyond MaxMatchContext was
+// dropped. Column may lie beyond a truncated Text.
 type Match struct {
 	Path   string   `json:"path"`
 	Line   int      `json:"line"`   // 1-based
@@ -315,8 +316,8 @@ type Match struct {
 	Cut    bool     `json:"cut,omitempty"`
 }
 
-// A Skip is a file or directory that an operation left out, and why: Grep did not
-// search it, or it is not in a snapshot.
+// A Skip is a file or directory that Grep did not search or that a snapshot lacks,
+// and why.
 type Skip struct {
 	Path   string     `json:"path"`
 	Reason SkipReason `json:"reason"`
@@ -325,7 +326,7 @@ type Skip struct {
 // SkipReason says why a file was left out.
 type SkipReason string
 
-// Reasons to leave a file out. What the caller excluded is not listed.
+// Reasons to leave a file out. Files that the caller excluded are not listed.
 const (
 	SkipTooBig     SkipReason = "too big"
 	SkipBinary     SkipReason = "binary"
@@ -337,21 +338,21 @@ const (
 // WatchOptions are the options of Watch.
 type WatchOptions struct {
 	Recursive bool
-	Debounce  time.Duration // changes within it are one batch; 0 is 50 ms
+	Debounce  time.Duration // changes within this time are one batch; 0 is 50 ms
 }
 
-// A Watcher yields changes in batches until it is closed. What happened before
-// Watch returned is not reported.
+// A Watcher yields changes in batches until it is closed. Changes before Watch
+// returned are not reported.
 type Watcher interface {
-	// Next waits for a batch. After Close it answers io.EOF.
+	// Next waits for a batch. After Close it returns io.EOF.
 	Next(ctx context.Context) (Changes, error)
 	Close() error
 }
 
-// Changes is one batch: a path is listed once, with the latest that happened.
+// Changes is one batch: each path is listed once, with its latest change.
 type Changes struct {
 	Changes  []Change `json:"changes"`
-	Overflow bool     `json:"overflow,omitempty"` // changes were lost: look at everything again
+	Overflow bool     `json:"overflow,omitempty"` // changes were lost: the caller must rescan
 }
 
 // A Change is one path that changed.
@@ -360,10 +361,10 @@ type Change struct {
 	Op   ChangeOp `json:"op"`
 }
 
-// ChangeOp says what happened to a path.
+// ChangeOp is the kind of a change.
 type ChangeOp string
 
-// What happens to paths. A rename is a remove and a create.
+// Kinds of changes. A rename is a remove and a create.
 const (
 	OpCreate ChangeOp = "create"
 	OpWrite  ChangeOp = "write"

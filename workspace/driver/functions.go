@@ -1,8 +1,8 @@
 package driver
 
 // Functions names the optional functions that are set, in the order of their
-// declaration: "list", "edit", and so on. A caller far away learns from it what
-// a copy of the module should set.
+// declaration: "list", "edit", and so on. A remote client sets the same functions in
+// its copy of the module.
 func (f *FS) Functions() []string {
 	if f == nil {
 		return nil

@@ -5,33 +5,35 @@ import (
 	"time"
 )
 
-// An Interpreter is the module that runs code: with contexts that keep state
-// between runs (Workspace.Code), or in an isolate thrown away after each
+// An Interpreter is the module that runs code: with contexts that keep state between
+// runs (Workspace.Code), or in an isolate that is discarded after each run
 // (Workspace.Script). The functions for contexts are all set or all nil.
 type Interpreter struct {
 	Coder
 
-	// Languages are those that it runs, the default first. OtherLanguages as the
-	// last says that there may be more, which are only known when asked for.
+	// Languages are the languages that it runs, the default first. OtherLanguages as
+	// the last element means that there may be more, which are known only when
+	// requested.
 	Languages []string
 
-	// CreateContext makes a context, which keeps state until it is deleted.
+	// CreateContext creates a context, which keeps state until it is deleted.
 	CreateContext func(ctx context.Context, language string, opts *ContextOptions) (CodeContext, error)
 
-	// Contexts lists them.
+	// Contexts lists the contexts.
 	Contexts func(ctx context.Context) ([]CodeContext, error)
 
 	// Restart gives a context a fresh state.
 	Restart func(ctx context.Context, id string) error
 
-	// Interrupt stops what a context runs, and keeps its state.
+	// Interrupt stops the code that a context runs, and keeps the state of the
+	// context.
 	Interrupt func(ctx context.Context, id string) error
 
-	// DeleteContext ends a context.
+	// DeleteContext removes a context.
 	DeleteContext func(ctx context.Context, id string) error
 }
 
-// OtherLanguages ends a list of languages that is not complete.
+// OtherLanguages is the last element of a list of languages that is not complete.
 const OtherLanguages = "*"
 
 func (i *Interpreter) core() any {
@@ -52,15 +54,15 @@ type Coder interface {
 
 // Code is a piece of code to run.
 type Code struct {
-	Language string            // "" is the context's, or the first of Languages
-	Source   string            //
-	Context  string            // id of a context; "" is a fresh one
-	Dir      string            // working directory of a fresh one; "" is the workspace
-	Env      map[string]string // of a fresh one
-	Timeout  time.Duration     // interrupts; 0 is the provider's default
+	Language string // "" is the language of the context, or the first of Languages
+	Source   string
+	Context  string            // id of a context; "" is a new one
+	Dir      string            // working directory of a new context; "" is the workspace
+	Env      map[string]string // environment of a new context
+	Timeout  time.Duration     // interrupts the code; 0 is the default of the provider
 
-	// OnOutput is called with each output as it comes; the code waits while it
-	// runs. What it returns is in CodeResult.CallbackErrors.
+	// OnOutput is called with each output as it arrives; the code waits while
+	// OnOutput runs. Errors of OnOutput are in CodeResult.CallbackErrors.
 	OnOutput func(Output) error
 }
 
@@ -80,7 +82,7 @@ type CodeContext struct {
 
 // CodeResult says how code ran.
 type CodeResult struct {
-	Outputs  []Output      `json:"outputs"` // in the order in which they came
+	Outputs  []Output      `json:"outputs"` // in the order in which they arrived
 	ExitCode int           `json:"exitCode"`
 	Error    *CodeError    `json:"error,omitempty"`
 	Cause    Cause         `json:"cause,omitempty"`
@@ -91,21 +93,21 @@ type CodeResult struct {
 	CallbackErrors []string `json:"callbackErrors,omitempty"`
 }
 
-// An Output is one thing that code put out.
+// An Output is one piece of output of code.
 type Output struct {
 	Kind OutputKind        `json:"kind"`
 	Text string            `json:"text,omitempty"` // of stdout and stderr
 	Data map[string][]byte `json:"data,omitempty"` // of display and result, by MIME type
 }
 
-// OutputKind says what an output is.
+// OutputKind is the kind of an output.
 type OutputKind string
 
 // Kinds of output.
 const (
 	OutputStdout  OutputKind = "stdout"
 	OutputStderr  OutputKind = "stderr"
-	OutputDisplay OutputKind = "display" // shown by the code: a plot
+	OutputDisplay OutputKind = "display" // shown by the code, such as a chart
 	OutputResult  OutputKind = "result"  // the value of the last expression
 )
 

@@ -10,7 +10,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Resource is what a limit bounds. It is the name of the limit in JSON, in
+// A Resource is what a limit bounds. Its value is the name of the limit in JSON, in
 // croft.yaml and in messages.
 type Resource string
 
@@ -39,7 +39,7 @@ const (
 type ResourceInfo struct {
 	Name       Resource
 	Unit       Unit
-	PerCommand bool   // it bounds each command, or each process of one; otherwise all of a workspace together
+	PerCommand bool   // bounds each command, or each process of a command; otherwise the whole workspace
 	Doc        string // what is bounded, for "limit of ..."
 	Beyond     string // what happens at the limit, for the documentation
 }
@@ -72,8 +72,8 @@ func ResourceNames() string { return strings.Join(Resource("").JSONKeys(), ", ")
 // Limits bound what a workspace may use. A resource that is absent has no limit.
 type Limits map[Resource]Limit
 
-// A Limit is enforced or refused, unless BestEffort says that a provider which
-// can't enforce it may go on without.
+// A Limit is enforced, or Open refuses it. With BestEffort a provider that can't
+// enforce the limit ignores it.
 type Limit struct {
 	Max        int64 `json:"max"` // in the unit of the resource; 0 is no limit
 	BestEffort bool  `json:"bestEffort,omitempty"`
@@ -114,7 +114,7 @@ func (l Limits) With(over Limits) Limits {
 // IsZero reports whether no limit is set.
 func (l Limits) IsZero() bool { return l.With(nil) == nil }
 
-// MarshalJSON leaves out what is no limit.
+// MarshalJSON leaves out limits of 0.
 func (l Limits) MarshalJSON() ([]byte, error) {
 	set := map[Resource]Limit(l.With(nil))
 	if set == nil {
@@ -127,8 +127,8 @@ func (l Limits) MarshalJSON() ([]byte, error) {
 // enforced.
 type LimitTraits map[Resource]Enforcement
 
-// NoLimits returns traits in which nothing enforces any limit, for one reason. A
-// provider that enforces some limits sets these.
+// NoLimits returns traits without any enforced limit, all with the same reason. A
+// provider that enforces some limits overwrites their entries.
 func NoLimits(reason string) LimitTraits {
 	traits := LimitTraits{}
 	for _, r := range Resources {

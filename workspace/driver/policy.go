@@ -8,21 +8,21 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Policy is what is asked for. Its zero value asks for the provider's default
-// isolation, no network, no limits, a writable workspace that is not durable and
+// A Policy is what a caller requests. Its zero value requests the provider's default
+// isolation, no network, no limits, and a writable workspace that is not durable and
 // lives until it is destroyed.
 type Policy struct {
-	Isolation Isolation         `json:"isolation,omitempty"` // the least level; "" is the provider's default
+	Isolation Isolation         `json:"isolation,omitempty"` // the minimum level; "" is the provider's default
 	Network   Network           `json:"network,omitzero"`
 	Limits    Limits            `json:"limits,omitzero"`
 	Env       map[string]string `json:"env,omitempty"`      // for every process
 	ReadOnly  bool              `json:"readOnly,omitempty"` // nothing in the workspace can be changed
-	Durable   bool              `json:"durable,omitempty"`  // what was acknowledged survives power loss
+	Durable   bool              `json:"durable,omitempty"`  // acknowledged writes survive power loss
 	Persist   bool              `json:"persist,omitempty"`  // idle expiry closes it instead of destroying it
 	Idle      time.Duration     `json:"idle,omitempty"`     // expire after this long without use; 0 is never
 }
 
-// Equal reports whether two policies ask for the same. A limit of 0 is no limit.
+// Equal reports whether two policies request the same. A limit of 0 is no limit.
 func (p Policy) Equal(q Policy) bool {
 	p.Limits, q.Limits = p.Limits.With(nil), q.Limits.With(nil)
 	return reflect.DeepEqual(p, q)
@@ -33,13 +33,13 @@ type Isolation string
 
 // Levels of isolation, weakest first.
 const (
-	IsolationNone       Isolation = "none"       // none beyond the checks of the application
+	IsolationNone       Isolation = "none"       // only checks in Croft's own code
 	IsolationProcess    Isolation = "process"    // Landlock and seccomp
 	IsolationBubblewrap Isolation = "bubblewrap" // namespaces made by bubblewrap
 	IsolationNamespaces Isolation = "namespaces" // namespaces made by Croft
 	IsolationContainer  Isolation = "container"  // a container engine
-	IsolationGVisor     Isolation = "gvisor"     // a kernel in user space
-	IsolationVM         Isolation = "vm"         // a kernel of its own
+	IsolationGVisor     Isolation = "gvisor"     // a user-space kernel
+	IsolationVM         Isolation = "vm"         // a kernel of its own, in a virtual machine
 )
 
 // Isolations lists the levels, weakest first.
@@ -48,8 +48,8 @@ var Isolations = []Isolation{
 	IsolationContainer, IsolationGVisor, IsolationVM,
 }
 
-// Rank orders levels: a policy that names a level is met by any of the same or
-// a higher rank. Bubblewrap, namespaces and containers are equals. An unknown
+// Rank orders levels: a policy that names a level is met by any level of the same or
+// a higher rank. Bubblewrap, namespaces and containers have the same rank. An unknown
 // level has rank -1.
 func (i Isolation) Rank() int {
 	switch i {
@@ -67,28 +67,28 @@ func (i Isolation) Rank() int {
 	return -1
 }
 
-// Network is what may be reached. Its zero value is nothing at all.
+// Network is what the workspace may reach. Its zero value is no network.
 type Network struct {
 	Open  bool      `json:"open,omitempty"`  // everything, without a proxy
 	Allow []NetRule `json:"allow,omitempty"` // through the egress proxy
 	Deny  []NetRule `json:"deny,omitempty"`  // wins over Allow
 }
 
-// None reports whether nothing may be reached.
+// None reports whether the workspace may reach nothing.
 func (n Network) None() bool { return !n.Open && len(n.Allow) == 0 }
 
 // A NetRule matches requests by host, port and method.
 type NetRule struct {
-	Host       string   `json:"host"`                 // a name, "*.name" for its subdomains, an address, or a range of them (CIDR)
+	Host       string   `json:"host"`                 // a name, "*.name" for its subdomains, an IP address, or a CIDR range
 	Ports      []int    `json:"ports,omitempty"`      // empty is 80 and 443 in Allow, every port in Deny
-	Methods    []string `json:"methods,omitempty"`    // empty is all; others need a proxy that sees the request
-	Private    bool     `json:"private,omitempty"`    // a name may stand for a private or loopback address
+	Methods    []string `json:"methods,omitempty"`    // empty is all; a restriction needs a proxy that sees the request
+	Private    bool     `json:"private,omitempty"`    // the name may resolve to a private or loopback address
 	Credential string   `json:"credential,omitempty"` // name of a secret that the proxy adds
 }
 
-// Check reports whether a workspace with the given traits can meet p. It is what
-// every provider calls in Open before it makes anything: a level, limit or
-// network that can't be had is an error that names it and what there is.
+// Check reports whether a workspace with the given traits can meet p. Every provider
+// calls it in Open before the provider creates anything. A level, limit or network
+// that is not available is an error that names it and what is available.
 func (p Policy) Check(t Traits) error {
 	if p.Isolation.Rank() < 0 {
 		return fmt.Errorf("isolation %q: %w: the levels are %v", p.Isolation, fault.InvalidArgument, Isolations)
@@ -102,7 +102,7 @@ func (p Policy) Check(t Traits) error {
 	for _, r := range Resources {
 		if l := p.Limits[r.Name]; l.Max > 0 && !l.BestEffort && !t.Limits[r.Name].Enforced() {
 			return fmt.Errorf("limit %s: %w: %s (ask for it as best-effort to go on without)",
-				r.Name, fault.Unsupported, t.Limits[r.Name].why())
+				r.Name, fault.Unsupported, t.Limits[r.Name].reasonText())
 		}
 	}
 	if p.Idle < 0 {
@@ -118,7 +118,7 @@ func (p Policy) Check(t Traits) error {
 		return fmt.Errorf("durable: %w: what this provider keeps survives %q", fault.Unsupported, t.Durability)
 	}
 	if p.ReadOnly && !t.ReadOnly.Enforced() {
-		return fmt.Errorf("read-only: %w: %s", fault.Unsupported, t.ReadOnly.why())
+		return fmt.Errorf("read-only: %w: %s", fault.Unsupported, t.ReadOnly.reasonText())
 	}
 	return nil
 }

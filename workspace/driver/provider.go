@@ -6,69 +6,68 @@ import (
 	"encoding/json"
 )
 
-// A Provider opens and resolves workspaces of one kind. It is made once per
-// process, serves every session, and holds nothing of any of them: what belongs
-// to a session lives in the Workspace values, or in storage named by an id.
-// All methods may be called from many goroutines.
+// A Provider opens and resolves workspaces of one kind. There is one Provider value
+// per process. It keeps no state of a session: that state is in the Workspace values,
+// or in storage named by an id. All methods are safe for concurrent use.
 type Provider interface {
 	// Kind names the provider: "memory", "sandbox". It equals Spec.Kind and
 	// Ref.Provider.
 	Kind() string
 
-	// Probe says what this host gives, proven by trying, before anything is
-	// opened. An error means that the provider can't work here, and says why.
+	// Probe detects what the provider can enforce on this host, by trying it. An
+	// error means that the provider can't work on this host, and says why.
 	Probe(ctx context.Context) (Traits, error)
 
-	// Open makes the workspace with the id spec.ID, or returns it where it
-	// exists; where its policy differs from spec.Policy the workspace is
-	// brought to the latter, under a higher revision. It fails before making
-	// anything if the spec asks for what the provider can't do.
+	// Open creates the workspace with the id spec.ID, or returns the existing one.
+	// If the policy of an existing workspace differs from spec.Policy, Open applies
+	// spec.Policy under a higher revision. Open fails before it creates anything if
+	// the spec asks for what the provider can't do.
 	Open(ctx context.Context, spec Spec) (*Workspace, error)
 
-	// Resolve attaches to the workspace that ref names. It makes nothing that
-	// Open has not made, except what a process needs to hold it. It refuses a
-	// ref of another provider, of a schema version outside the window (see
+	// Resolve attaches to the workspace that ref names. It creates nothing except
+	// what this process needs to use the workspace (a lock, a connection). It refuses
+	// a ref of another provider, of a schema version outside the window (see
 	// DecodeRef), and of a revision older than the newest one issued.
 	Resolve(ctx context.Context, ref Ref) (*Workspace, error)
 
-	// Sweep removes whatever this provider made for ids that are not in live,
-	// which is the complete set; it is called while no Open is under way. It
-	// never touches what it did not make. Sweeping twice is sweeping once.
+	// Sweep removes whatever this provider created for ids that are not in live.
+	// live is complete: no Open runs at the same time. Sweep never touches what the
+	// provider did not create. Sweep is idempotent.
 	Sweep(ctx context.Context, live []string) error
 }
 
-// A CapabilityReporter is a provider, or what is wrapped around one, that knows which
-// capabilities its workspaces have before one is opened. Who chooses a provider
-// by need asks it.
+// A CapabilityReporter is an optional interface of a provider or its decorator. It
+// reports which capabilities workspaces of the provider have before one is opened, so
+// that a program can choose a provider by capability.
 type CapabilityReporter interface {
-	// Capabilities is what Open builds for a spec that wants nothing special.
+	// Capabilities returns what Open builds for a Spec without Config.
 	Capabilities() Capabilities
 }
 
-// A Reserver is a provider, or what is wrapped around one, that has workspaces
-// ready before anyone asks. Who gives out ids asks it for one before making one
-// up: opening that id then finds the workspace there.
+// A Reserver is an optional interface of a provider or its decorator: a pool of
+// workspaces that were created in advance. The registry calls Reserve before it makes
+// a new id; Open with a reserved id returns the pooled workspace.
 type Reserver interface {
-	// Reserve returns the id of a workspace that is ready and like spec, whose id
-	// is empty; "" where there is none.
+	// Reserve returns the id of a pooled workspace that matches spec, whose id
+	// is empty. It returns "" if the pool has no such workspace.
 	Reserve(spec Spec) string
 
-	// Release gives back an id that was reserved and will not be opened.
+	// Release returns a reserved id that will not be opened to the pool.
 	Release(id string)
 }
 
-// A Persistent is a provider, or what is wrapped around one, whose workspaces outlive
-// the process. A program that opens storage with records that do not know them asks
-// it, so that it does not sweep the workspaces of another one. A provider that is none
-// is taken to keep nothing.
+// A Persistent is an optional interface of a provider or its decorator: its workspaces
+// outlive the process. A program with a new or wrong database calls HasWorkspaces
+// before Sweep, so that it does not delete workspaces which another database lists. A
+// provider without this interface is assumed to keep nothing.
 type Persistent interface {
-	// HasWorkspaces reports whether there is a workspace of any id that Sweep would
-	// remove if none was live. It makes nothing.
+	// HasWorkspaces reports whether Sweep with an empty live set would remove a
+	// workspace. It creates nothing.
 	HasWorkspaces(ctx context.Context) (bool, error)
 }
 
-// Find returns the outermost of p and the providers that it wraps (those that it
-// returns from a method Unwrap) which is a T.
+// Find returns the outermost provider that is a T: p, or a provider that p wraps
+// (the result of its method Unwrap), and so on.
 func Find[T any](p Provider) (T, bool) {
 	for p != nil {
 		if t, ok := p.(T); ok {
@@ -84,22 +83,22 @@ func Find[T any](p Provider) (T, bool) {
 	return none, false
 }
 
-// A Spec is a wish for a workspace.
+// A Spec is a request for a workspace.
 type Spec struct {
 	ID      string            `json:"id"`               // given by the registry
-	Kind    string            `json:"kind"`             // the provider's
-	Session SessionRef        `json:"session,omitzero"` // on whose behalf
+	Kind    string            `json:"kind"`             // Kind of the provider
+	Session SessionRef        `json:"session,omitzero"` // session, agent and user that use the workspace
 	Name    string            `json:"name,omitempty"`   // optional, unique per owner; see ValidWorkspaceName
-	Want    Capabilities      `json:"want,omitempty"`   // what must be there; empty means whatever the provider has
-	Config  json.RawMessage   `json:"config,omitempty"` // the provider's own; decoded strictly
-	Policy  Policy            `json:"policy,omitzero"`  // what is asked for
-	From    Source            `json:"from,omitzero"`    // what it starts with; zero is empty
+	Want    Capabilities      `json:"want,omitempty"`   // required capabilities; empty requires none
+	Config  json.RawMessage   `json:"config,omitempty"` // format of the provider; decoded strictly
+	Policy  Policy            `json:"policy,omitzero"`  // requested isolation, network, limits
+	From    Source            `json:"from,omitzero"`    // template or snapshot to start from; zero is empty
 	Dir     string            `json:"dir,omitempty"`    // an existing directory of the host, used in place
-	Labels  map[string]string `json:"labels,omitempty"` // free; the provider may show them to an engine
+	Labels  map[string]string `json:"labels,omitempty"` // free text; the provider may pass them to a container engine
 }
 
-// A SessionRef says on whose behalf a workspace is used. User owns it: names are
-// unique per user.
+// A SessionRef names the session, agent and user that use a workspace. User is the
+// owner: names of workspaces are unique per user.
 type SessionRef struct {
 	ID    string `json:"id,omitempty"`
 	Agent string `json:"agent,omitempty"`
@@ -120,7 +119,7 @@ const IDLength = 20
 
 const idAlphabet = "abcdefghijklmnopqrstuvwxyz0123456789"
 
-// NewID returns a fresh random id. It carries 103 bits, so that two never meet.
+// NewID returns a random id. It has 103 bits of entropy, which rules out collisions.
 func NewID() string {
 	id := make([]byte, 0, IDLength)
 	var buf [2 * IDLength]byte
@@ -136,33 +135,34 @@ func NewID() string {
 	return string(id)
 }
 
-// ValidID reports whether id has the form of a workspace id. Providers build
-// paths and host names from ids, so everything that takes one checks it.
+// ValidID reports whether id has the form of a workspace id. Every function that takes
+// an id checks it, because providers build paths and host names from ids.
 func ValidID(id string) bool {
-	return len(id) == IDLength && onlyLowerAlnum(id)
+	return len(id) == IDLength && isLowerAlnum(id)
 }
 
 // ValidWorkspaceName reports whether name may name a workspace:
-// [a-z0-9][a-z0-9-]{0,62}, and not the form of an id, since either addresses one.
+// [a-z0-9][a-z0-9-]{0,62}, and not of the form of an id, because a workspace is
+// addressed by its name or its id.
 func ValidWorkspaceName(name string) bool {
 	if len(name) == 0 || len(name) > 63 || name[0] == '-' || ValidID(name) {
 		return false
 	}
 	for _, c := range []byte(name) {
-		if c != '-' && !lowerAlnum(c) {
+		if c != '-' && !isLowerAlnumByte(c) {
 			return false
 		}
 	}
 	return true
 }
 
-func onlyLowerAlnum(s string) bool {
+func isLowerAlnum(s string) bool {
 	for _, c := range []byte(s) {
-		if !lowerAlnum(c) {
+		if !isLowerAlnumByte(c) {
 			return false
 		}
 	}
 	return true
 }
 
-func lowerAlnum(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
+func isLowerAlnumByte(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }

@@ -12,13 +12,12 @@ import (
 // SchemaVersion is the current version of refs. Version 1 had no revision.
 const SchemaVersion = 2
 
-// A Ref is what Resolve needs, and all that it needs. It holds identity, and
-// the options that shaped construction; never a secret, a live handle, or what
-// can be derived again. Programs that embed Croft may keep refs; network edges
-// take ids.
+// A Ref is all that Resolve needs. It holds the identity and the options of
+// construction; never a secret, a live handle, or what can be derived. Programs that
+// embed Croft may store refs; network APIs take ids.
 type Ref struct {
 	Provider      string          `json:"providerId"`
-	Payload       json.RawMessage `json:"ref"` // the provider's own, an object
+	Payload       json.RawMessage `json:"ref"` // format of the provider, an object
 	Capabilities  Capabilities    `json:"capabilities"`
 	SchemaVersion int             `json:"schemaVersion,omitempty"` // 0 is missing
 	Revision      int64           `json:"revision,omitempty"`      // grows with every change of policy
@@ -64,10 +63,10 @@ func (r *Ref) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// CheckVersion is the version window: with N the current version it accepts a
-// ref whose version is missing, N-1 or N, and refuses any other for good,
-// naming the version and the supported set. An explicit lower version is logged
-// as a migration. A nil logger is silent.
+// CheckVersion checks the version window: with N the current version it accepts a ref
+// whose version is missing, N-1 or N. Any other version is a permanent error that
+// names the version and the supported ones. An explicit lower version is logged as a
+// migration. A nil logger is silent.
 func CheckVersion(ref Ref, current int, log *slog.Logger) error {
 	v := ref.SchemaVersion
 	if v != 0 && v != current && (v != current-1 || v < 1) {
@@ -80,10 +79,10 @@ func CheckVersion(ref Ref, current int, log *slog.Logger) error {
 	return nil
 }
 
-// DecodeRef is how Resolve begins: it refuses a foreign ref and a version
-// outside the window of SchemaVersion, and decodes the payload strictly into
-// payload. Every failure is permanent, and none repeats what the ref holds: it
-// comes from storage that others may write.
+// DecodeRef is the first step of Resolve: it refuses a ref of another provider and a
+// version outside the window of SchemaVersion, and decodes the payload strictly into
+// payload. Every failure is permanent. No error repeats the content of the ref,
+// because the ref comes from storage that other programs may write.
 func DecodeRef(ref Ref, provider string, payload any, log *slog.Logger) error {
 	if ref.Provider != provider {
 		return fmt.Errorf("%s: the ref belongs to another provider: %w", provider, fault.Failed)
@@ -97,7 +96,7 @@ func DecodeRef(ref Ref, provider string, payload any, log *slog.Logger) error {
 	return nil
 }
 
-// CheckOpen refuses a spec that is not of the given kind, or whose id is none.
+// CheckOpen refuses a spec that is not of the given kind, or that has no valid id.
 func CheckOpen(spec Spec, kind string) error {
 	if spec.Kind != kind {
 		return fmt.Errorf("%s: open: kind %q: %w: this provider is %q", kind, spec.Kind, fault.InvalidArgument, kind)
@@ -108,9 +107,9 @@ func CheckOpen(spec Spec, kind string) error {
 	return nil
 }
 
-// CheckRevision refuses a ref that a newer revision has replaced, so that a
-// permission that was revoked can't come back with an old ref, and one that is
-// newer than the workspace, which then has lost a change.
+// CheckRevision refuses a ref that a newer revision has replaced, so that a revoked
+// permission can't return with an old ref. It also refuses a ref that is newer than
+// the workspace: then the workspace has lost a change of its policy.
 func CheckRevision(ref Ref, newest int64) error {
 	if ref.Revision < newest {
 		return fault.WithCause(fmt.Errorf("%s: the ref has revision %d, but %d has replaced it: %w",

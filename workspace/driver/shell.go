@@ -10,16 +10,16 @@ import (
 type Shell struct {
 	Starter
 
-	// Run is Start and Wait in one, for commands in the foreground. Where it is
-	// nil, package workspace does the two.
+	// Run is Start and Wait in one, for commands in the foreground. If it is nil,
+	// package workspace calls Start and Wait.
 	Run func(ctx context.Context, cmd Command) (Result, error)
 
-	// Sessions lists the sessions of the workspace, those that ended and are
-	// still remembered included.
+	// Sessions lists the sessions of the workspace, also those that ended and were
+	// not closed.
 	Sessions func(ctx context.Context) ([]SessionInfo, error)
 
-	// Attach returns a session by its id, also one that was started before this
-	// process. An id that is not known is NotFound.
+	// Attach returns a session by its id, also a session that another process
+	// started. An unknown id is NotFound.
 	Attach func(ctx context.Context, id string) (*Session, error)
 }
 
@@ -32,8 +32,8 @@ func (s *Shell) core() any {
 
 // A Starter starts commands.
 type Starter interface {
-	// Start starts cmd as a session. An error means that nothing was started;
-	// a program that can't be found is one.
+	// Start starts cmd as a session. An error, such as a program that is not found,
+	// means that nothing was started.
 	Start(ctx context.Context, cmd Command) (*Session, error)
 }
 
@@ -42,26 +42,26 @@ type Command struct {
 	Argv   []string          // a program and its arguments, never through a shell
 	Script string            // run by bash -c
 	Dir    string            // a name; "" is the workspace
-	Env    map[string]string // over the workspace's environment
-	Clean  bool              // Env alone, nothing of the workspace's environment
+	Env    map[string]string // overrides the workspace's environment
+	Clean  bool              // only Env, without the workspace's environment
 	Stdin  io.Reader         // nil is empty; with Interactive it must be nil
 	TTY    *Size             // run on a terminal of this size
 
 	// Interactive keeps standard input open for Session.Write.
 	Interactive bool
 
-	Timeout time.Duration // ends the whole tree; 0 is the workspace's, if any
-	Grace   time.Duration // between SIGTERM and SIGKILL at the time-out; 0 is at once
-	Limits  Limits        // below the workspace's
+	Timeout time.Duration // ends the whole process tree; 0 is the limit of the workspace, if any
+	Grace   time.Duration // time between SIGTERM and SIGKILL at the time-out; 0 is none
+	Limits  Limits        // within the limits of the workspace
 
-	// MaxOutput bounds what the result holds of each stream; 0 is 1 MiB. The
-	// log holds all.
+	// MaxOutput bounds each stream in the result; 0 is 1 MiB. The log has the whole
+	// output.
 	MaxOutput int64
 
-	// OnStdout and OnStderr are called with output as it comes, one call at a
-	// time per stream; the process waits while they run. What they return
-	// never changes how the command ends: it is in Result.CallbackErrors. Data
-	// belongs to the driver after the call.
+	// OnStdout and OnStderr are called with output as it arrives, one call at a time
+	// per stream; the process waits while they run. Their errors never change how the
+	// command ends: they are in Result.CallbackErrors. Data belongs to the driver
+	// after the call.
 	OnStdout func(data []byte) error
 	OnStderr func(data []byte) error
 
@@ -77,7 +77,7 @@ type Size struct {
 	Cols int `json:"cols"`
 }
 
-// A Session is a command that was started. All of it is safe for concurrent use.
+// A Session is a started command. All of it is safe for concurrent use.
 type Session struct {
 	Process
 
@@ -85,11 +85,11 @@ type Session struct {
 	// of Poll.
 	Log func(ctx context.Context, stream Stream, offset, limit int64) (LogChunk, error)
 
-	// Signal sends a signal, by its name such as "SIGINT", to the whole
-	// foreground group.
+	// Signal sends a signal, by its name such as "SIGINT", to the foreground process
+	// group.
 	Signal func(ctx context.Context, signal string) error
 
-	// Resize tells a terminal its new size.
+	// Resize sets the size of the terminal.
 	Resize func(ctx context.Context, size Size) error
 }
 
@@ -98,27 +98,27 @@ type Process interface {
 	// ID identifies the session within its workspace.
 	ID() string
 
-	// Poll returns output that no Poll returned before, at most limit bytes (0
-	// is 64 KiB), and whether the command still runs. It does not wait.
+	// Poll returns output that no Poll returned before, at most limit bytes (0 is 64
+	// KiB), and whether the command still runs. It does not block.
 	Poll(ctx context.Context, limit int64) (Poll, error)
 
-	// Write writes to standard input. It waits while the pipe is full.
+	// Write writes to standard input. It blocks while the pipe is full.
 	Write(ctx context.Context, data []byte) error
 
 	// CloseStdin ends standard input; on a terminal it sends end-of-file.
 	CloseStdin(ctx context.Context) error
 
-	// Kill ends the whole tree: SIGTERM, then SIGKILL after grace.
+	// Kill ends the whole process tree: SIGTERM, then SIGKILL after grace.
 	Kill(ctx context.Context, grace time.Duration) error
 
-	// Wait waits for the end, the last callback included, and returns the
-	// result, again and again.
+	// Wait waits for the end, the last callback included, and returns the result. It
+	// can be called repeatedly.
 	Wait(ctx context.Context) (Result, error)
 
-	// State tells how it stands without moving any cursor.
+	// State returns the state without moving any cursor.
 	State(ctx context.Context) (SessionInfo, error)
 
-	// Close forgets the session, killing what still runs.
+	// Close removes the session and kills its processes.
 	Close(ctx context.Context) error
 }
 
@@ -135,7 +135,7 @@ const (
 type Poll struct {
 	Stdout  []byte `json:"stdout,omitempty"`
 	Stderr  []byte `json:"stderr,omitempty"`
-	Dropped int64  `json:"dropped,omitempty"` // bytes that went by unread, still in the log
+	Dropped int64  `json:"dropped,omitempty"` // bytes that were dropped before they were polled; the log has them
 	Running bool   `json:"running"`
 }
 
@@ -147,7 +147,7 @@ type LogChunk struct {
 	Size   int64  `json:"size"`   // of the log now
 }
 
-// SessionInfo says how a session stands.
+// SessionInfo is the state of a session.
 type SessionInfo struct {
 	ID      string            `json:"id"`
 	Argv    []string          `json:"argv,omitempty"`
@@ -160,43 +160,43 @@ type SessionInfo struct {
 	Result  *Result           `json:"result,omitempty"` // without output, once it ended
 	Labels  map[string]string `json:"labels,omitempty"`
 
-	LogDropped int64 `json:"logDropped,omitempty"` // bytes of both streams that the logs lack, because they are at their cap
+	LogDropped int64 `json:"logDropped,omitempty"` // bytes of both streams that the logs lack because the logs reached their size limit
 }
 
 // A Result says how a command ended. A non-zero exit is a result, never an error.
 type Result struct {
-	ExitCode int           `json:"exitCode"`         // 128+n where signal n ended it, -1 where it is not known
+	ExitCode int           `json:"exitCode"`         // 128+n if signal n ended it, -1 if unknown
 	Signal   string        `json:"signal,omitempty"` // that ended it: "SIGKILL"
-	Cause    Cause         `json:"cause,omitempty"`  // why it ended other than by itself
-	Stdout   []byte        `json:"stdout,omitempty"` // head and tail where MaxOutput was passed
+	Cause    Cause         `json:"cause,omitempty"`  // why it ended, unless by itself
+	Stdout   []byte        `json:"stdout,omitempty"` // head and tail if there was more than MaxOutput
 	Stderr   []byte        `json:"stderr,omitempty"`
 	Duration time.Duration `json:"duration"`
 
 	StdoutDropped int64  `json:"stdoutDropped,omitempty"` // bytes that Stdout lacks
 	StderrDropped int64  `json:"stderrDropped,omitempty"`
-	Session       string `json:"session,omitempty"` // whose log has the whole, for Shell.Attach
+	Session       string `json:"session,omitempty"` // id of the session whose log has the whole output, for Shell.Attach
 
 	CallbackErrors []string `json:"callbackErrors,omitempty"`
 	Usage          Usage    `json:"usage,omitzero"`
 
-	// AutorunChanges are paths of the host, in a directory in place, that others run or
-	// take configuration from, such as a new .git, and that were made or changed
-	// while this or an earlier command ran. Each is told once.
+	// AutorunChanges are autorun files, as paths of the host: files in a directory in
+	// place that a program outside the sandbox runs or takes configuration from, such
+	// as a new .git. It lists those that were created or changed while this or an
+	// earlier command ran. Each is reported once.
 	AutorunChanges []string `json:"autorunChanges,omitempty"`
 
 	// Refused is what the network policy of the workspace refused while the command
-	// ran, by whatever ran there: each host and reason once.
+	// ran, for all processes of the workspace: each host and reason once.
 	Refused []Refusal `json:"refused,omitempty"`
 }
 
-// A Refusal is what could not be reached.
+// A Refusal is a host that the network policy refused.
 type Refusal struct {
 	Host   string `json:"host"` // with its port
 	Reason string `json:"reason"`
 }
 
-// Succeeded reports whether the command exited with 0 and all that it wrote was
-// taken.
+// Succeeded reports whether the command exited with 0 and no output callback failed.
 func (r Result) Succeeded() bool {
 	return r.ExitCode == 0 && r.Cause == "" && len(r.CallbackErrors) == 0
 }
@@ -208,17 +208,17 @@ type Usage struct {
 	MaxRSS int64         `json:"maxRSS,omitempty"` // bytes
 }
 
-// Cause says why a command ended other than by itself.
+// Cause is the exit cause: why a command ended other than by itself.
 type Cause string
 
-// Causes.
+// Exit causes.
 const (
-	CauseTimeout   Cause = "timeout"   // time ran out
+	CauseTimeout   Cause = "timeout"   // the time limit
 	CauseKilled    Cause = "killed"    // Kill or Close was called
-	CauseCanceled  Cause = "canceled"  // the context of a Run ended
+	CauseCanceled  Cause = "canceled"  // the context of Run ended
 	CauseOOM       Cause = "oom"       // out of memory
-	CausePIDs      Cause = "pids"      // out of processes
-	CauseDisk      Cause = "disk"      // out of disk
-	CauseLost      Cause = "lost"      // what ran it died; it may or may not have done its work
-	CauseDestroyed Cause = "destroyed" // the workspace was ended or paused
+	CausePIDs      Cause = "pids"      // the limit of processes
+	CauseDisk      Cause = "disk"      // the limit of disk space
+	CauseLost      Cause = "lost"      // the guest or host that ran the command died; the command may have had effects
+	CauseDestroyed Cause = "destroyed" // the workspace was destroyed or paused
 )

@@ -5,40 +5,40 @@ import (
 	"time"
 )
 
-// Snapshots is the module that remembers states of a workspace. Snapshots live
-// in a store, not in the workspace: they outlive it. To restore or to fork one
-// is to Open a new workspace with Spec.From; this module never makes one.
+// Snapshots is the module that stores states of a workspace. Snapshots are in a
+// store, not in the workspace: they outlive it. To restore or fork a snapshot, Open a
+// new workspace with Spec.From; this module never creates a workspace.
 type Snapshots struct {
 	Snapshotter
 
 	// List lists the snapshots of this workspace or, with opts, of others.
 	List func(ctx context.Context, opts *ListSnapshotsOptions) ([]SnapshotInfo, error)
 
-	// Files returns the files of a snapshot, to be read; "" is the workspace as it
-	// is now, which stays so for the reader, and "@origin" what it started from, NotFound
-	// where that is nothing. An id is, here and below, also the
-	// name of a snapshot of this workspace.
+	// Files returns the files of a snapshot, read-only. The id "" is the present
+	// state of the workspace, which does not change for the reader; "@origin" is what
+	// the workspace started from, NotFound if it started empty. Here and below, an id
+	// may also be the name of a snapshot of this workspace.
 	Files func(ctx context.Context, id string, opts *SnapshotAccess) (*FS, error)
 
-	// Delete forgets a snapshot. One that a workspace which is there started from
-	// may be kept for it: WrongState.
+	// Delete removes a snapshot. It may fail with WrongState if an existing workspace
+	// started from the snapshot.
 	Delete func(ctx context.Context, id string, opts *SnapshotAccess) error
 
-	// Rollback returns the workspace to a snapshot in place. It first takes a
-	// snapshot of what is there and returns that one.
+	// Rollback returns the workspace to a snapshot in place. Before that it takes a
+	// snapshot of the present state, and returns that snapshot.
 	Rollback func(ctx context.Context, id string, opts *SnapshotAccess) (SnapshotInfo, error)
 
-	// Accept brings the workspace, in place, to what files hold, which differs
-	// from what is there at the given paths alone: all of it, or nothing. Like
-	// Rollback it first takes a snapshot, with opts, of what is there.
+	// Accept brings the workspace, in place, to the state of files, which differs
+	// from the present state only at the given paths. It is all or nothing. Like
+	// Rollback, it first takes a snapshot of the present state, with opts.
 	Accept func(ctx context.Context, files *FS, paths []string, opts *SnapshotOptions) (SnapshotInfo, error)
 
-	// Seal turns the files of a workspace in which nothing runs into an
-	// immutable layer that any number of workspaces start from.
+	// Seal turns the files of a workspace without running processes into an immutable
+	// layer (an overlayfs lower directory) from which any number of workspaces start.
 	Seal func(ctx context.Context, opts *SnapshotOptions) (SnapshotInfo, error)
 
-	// Checkpoint remembers processes and memory, too. Where it is nil,
-	// NoCheckpoint may say why.
+	// Checkpoint stores processes and memory, too. If it is nil, NoCheckpoint may say
+	// why.
 	Checkpoint   func(ctx context.Context, opts *SnapshotOptions) (SnapshotInfo, error)
 	NoCheckpoint string
 }
@@ -52,8 +52,8 @@ func (s *Snapshots) core() any {
 
 // A Snapshotter takes snapshots.
 type Snapshotter interface {
-	// Snapshot remembers the files as they are. A context that ends leaves
-	// either the whole snapshot or none.
+	// Snapshot stores the present files. If the context ends, there is either the
+	// complete snapshot or no snapshot.
 	Snapshot(ctx context.Context, opts *SnapshotOptions) (SnapshotInfo, error)
 }
 
@@ -61,26 +61,26 @@ type Snapshotter interface {
 type SnapshotOptions struct {
 	Name   string
 	Labels map[string]string
-	Ignore []string // patterns in the manner of .gitignore, to leave out
+	Ignore []string // patterns of .gitignore syntax, to leave out
 
-	// Complete fails where a file can't be in the snapshot: Conflict for one that
-	// vanished while the snapshot was taken, Unavailable for one that can't be read.
-	// Without it such files are in SnapshotInfo.Missing.
+	// Complete makes the snapshot fail if a file can't be stored: Conflict for a file
+	// that vanished while the snapshot was taken, Unavailable for a file that can't
+	// be read. Without Complete such files are in SnapshotInfo.Missing.
 	Complete bool
 }
 
-// SnapshotAccess says whose snapshots may be used.
+// SnapshotAccess says which snapshots may be used.
 type SnapshotAccess struct {
-	CrossSession bool // those of other sessions, too
+	CrossSession bool // snapshots of other sessions, too
 }
 
 // ListSnapshotsOptions are the options of Snapshots.List.
 type ListSnapshotsOptions struct {
 	SnapshotAccess
-	Limit int // the newest so many; 0 is all
+	Limit int // the newest snapshots; 0 is all
 
-	// Origin puts the snapshot that the workspace started from, where it is still
-	// there, at the end.
+	// Origin adds the snapshot that the workspace started from, if it still exists,
+	// at the end.
 	Origin bool
 }
 
@@ -90,19 +90,19 @@ type SnapshotInfo struct {
 	Name      string            `json:"name,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	Provider  string            `json:"providerId"`
-	Workspace string            `json:"workspace"`         // id of the one it was taken of
-	Session   string            `json:"session,omitempty"` // that took it
+	Workspace string            `json:"workspace"`         // id of the workspace
+	Session   string            `json:"session,omitempty"` // session that took it
 	Created   time.Time         `json:"created"`
-	Order     int64             `json:"order,omitempty"` // in place of Created, as nanoseconds since 1970, where it was taken after the clock was set back
+	Order     int64             `json:"order,omitempty"` // replaces Created in sorting, as nanoseconds since 1970, if the clock was set back
 	Files     int64             `json:"files"`
-	Bytes     int64             `json:"bytes"` // of content
+	Bytes     int64             `json:"bytes"` // size of all content
 	Digest    string            `json:"digest"`
-	Skipped   int64             `json:"skipped,omitempty"` // pipes, sockets and devices that are not in it
-	Frozen    bool              `json:"frozen"`            // nothing ran, or all that ran stood still, while it was taken
+	Skipped   int64             `json:"skipped,omitempty"` // FIFOs, sockets and devices that were left out
+	Frozen    bool              `json:"frozen"`            // no process ran, or all were frozen, while the snapshot was taken
 	Memory    bool              `json:"memory,omitempty"`
 
-	// Missing are files and directories that were listed and are not in it: they
-	// vanished before they were read, or reading them failed. It names the first
+	// Missing are files and directories that were listed but are not in the snapshot:
+	// they vanished before they were read, or reading failed. It has the first
 	// MaxMissingListed.
 	Missing      []Skip `json:"missing,omitempty"`
 	MissingTotal int64  `json:"missingTotal,omitempty"`

@@ -5,53 +5,53 @@ import (
 	"encoding/json"
 )
 
-// A Workspace is what a provider has to offer: its modules, nil where absent.
-// What it can do is what is set.
+// A Workspace is the set of modules that a provider returns; a module that is absent
+// is nil. Its capabilities are the modules that are set.
 type Workspace struct {
 	Ref    Ref
-	Traits Traits // of this workspace, which may be less than Probe's
+	Traits Traits // of this workspace; may be weaker than the traits of Probe
 	Life   Life
 	FS     *FS
 	Shell  *Shell
 	Code   *Interpreter // stateful contexts
-	Script *Interpreter // a throw-away isolate
+	Script *Interpreter // an isolate, discarded after each run
 
-	// Extra holds capabilities that the core does not know, by name. One that
-	// is a ToolSource brings its own tools.
+	// Extra holds capabilities that the core does not know, by name. An extra that is
+	// a ToolSource adds its own tools.
 	Extra map[string]any
 }
 
-// Life is how a workspace is held and ended. Close and Destroy are required.
+// Life has the functions that close, destroy, pause and update a workspace. Close and
+// Destroy are required.
 type Life struct {
-	// Close lets go of what this process holds; the workspace lives on. It ends
-	// the watchers of this Workspace and its sessions that are not detached. No
-	// call follows it on the same Workspace. Closing twice is closing once.
+	// Close releases what this process holds; the workspace continues to exist. It
+	// ends the watchers of this Workspace and its sessions that are not detached. No
+	// call follows it on the same Workspace. Close is idempotent.
 	Close func(ctx context.Context) error
 
-	// Destroy ends the workspace and removes all that Open made; a directory
-	// that was given in place stays. Destroying twice is destroying once, and
-	// one that was cut short can be repeated or swept.
+	// Destroy removes the workspace and everything that Open created; a directory in
+	// place stays. Destroy is idempotent; after an interrupted Destroy, Destroy can
+	// be repeated or Sweep removes the rest.
 	Destroy func(ctx context.Context) error
 
-	// Pause stops the processes and frees what they hold; Resume goes on.
+	// Pause stops the processes and frees their memory; Resume continues them.
 	Pause  func(ctx context.Context) error
 	Resume func(ctx context.Context) error
 
-	// NoPause is why there is no Pause, where there is a reason beside the
-	// provider's kind.
+	// NoPause says why Pause is nil, if the reason is not the kind of the provider.
 	NoPause string
 
-	// Update changes the policy in place. The ref that it returns has a higher
-	// revision; from then on an older one is refused by Resolve, and the handle
-	// itself obeys the new policy.
+	// Update changes the policy in place. The returned ref has a higher revision.
+	// From then on Resolve refuses an older ref, and this handle enforces the new
+	// policy.
 	Update func(ctx context.Context, policy Policy) (Ref, error)
 
-	// Snapshot is the module that remembers states of the workspace.
+	// Snapshot is the module that stores states of the workspace.
 	Snapshot *Snapshots
 }
 
-// A ToolSource is an extra capability that brings its own tools. Names must be
-// unique and must not start with the reserved prefix "workspace_".
+// A ToolSource is an extra that adds its own tools. Their names must be unique and
+// must not start with the reserved prefix "workspace_".
 type ToolSource interface {
 	Tools() []Tool
 }
@@ -64,22 +64,22 @@ type Tool struct {
 	Name        string
 	Description string
 	Input       json.RawMessage // JSON Schema of the arguments, an object
-	Output      json.RawMessage // JSON Schema of ToolResult.Structured; nil for none
+	Output      json.RawMessage // JSON Schema of ToolResult.Structured; may be nil
 	ReadOnly    bool            // changes nothing
-	Destructive bool            // may lose what can't be got back
+	Destructive bool            // may lose data that can't be recovered
 	OpenWorld   bool            // reaches beyond the workspace
 
-	// Arguments says what arguments are to rules of approval and to the audit, by
-	// name. Where it is nil each string in the arguments is held against the rules as
-	// if it were a path, and the audit names none.
+	// Arguments says, by name, what arguments mean for approval rules and the audit
+	// log. If it is nil, each string in the arguments is matched against the rules as
+	// if it were a path, and the audit log names no argument.
 	Arguments map[string]ArgumentKind
 
-	// Call runs the tool. args satisfies Input. An error is the call's own.
+	// Call runs the tool. args satisfies Input. An error concerns this call only.
 	Call func(ctx context.Context, args json.RawMessage) (ToolResult, error)
 }
 
-// An ArgumentKind says what an argument of a tool, a string or a list of strings, is
-// to rules of approval and to the audit.
+// An ArgumentKind says what an argument of a tool, a string or a list of strings,
+// means for approval rules and the audit log.
 type ArgumentKind string
 
 // Kinds of arguments.
@@ -88,7 +88,7 @@ const (
 	ArgPatch   ArgumentKind = "patch"   // a patch: the files in it are paths
 	ArgCommand ArgumentKind = "command" // a command line
 	ArgWord    ArgumentKind = "word"    // a further word of the command line
-	ArgName    ArgumentKind = "name"    // what else a call is about: a name, a URL, a pattern
+	ArgName    ArgumentKind = "name"    // another subject of the call: a name, a URL, a pattern
 )
 
 // ArgumentKinds lists the kinds.
@@ -96,7 +96,7 @@ func ArgumentKinds() []ArgumentKind {
 	return []ArgumentKind{ArgPath, ArgPatch, ArgCommand, ArgWord, ArgName}
 }
 
-// A ToolResult is what a tool answers: text for the model, and the same as data.
+// A ToolResult is the result of a tool: text for the model, and the same as data.
 type ToolResult struct {
 	Text       string
 	Structured json.RawMessage

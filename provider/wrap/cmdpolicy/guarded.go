@@ -15,7 +15,7 @@ import (
 // A Provider is one whose commands are judged.
 type Provider struct {
 	driver.Provider
-	guard *cmdpolicy.Guard
+	guard *cmdpolicy.Checker
 }
 
 // Wrap returns p with a guard before its commands. The rules can't be about

@@ -1,9 +1,0 @@
-package guest
-
-import "golang.org/x/sys/unix"
-
-// Calls that only this architecture still has: those with a mode, by the number of
-// that argument, and open(2).
-var oldModes = map[uint32]uint32{unix.SYS_CHMOD: 1, unix.SYS_CREAT: 1, unix.SYS_MKNOD: 1}
-
-const oldOpen = unix.SYS_OPEN

@@ -1,0 +1,161 @@
+package guestd
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/host/guestproto/guestpb"
+)
+
+// reverseConns are connections of the workload to an egress proxy that the guest can't
+// reach, because it has only a stream to a host. The host pulls each connection with Next
+// and relays its bytes with Read and Write: a reverse relay.
+type reverseConns struct {
+	waiting chan *reverseConn
+	closed  chan struct{}
+
+	mu    sync.Mutex
+	last  int64
+	taken map[int64]*reverseConn // guarded by mu
+}
+
+// A reverseConn is one connection.
+type reverseConn struct {
+	conn   net.Conn
+	client string    // that it is assigned to
+	used   bool      // bytes were read or written
+	done   chan bool // receives, when the client has finished or disconnected, whether another client may have it
+}
+
+func newReverseConns() *reverseConns {
+	return &reverseConns{waiting: make(chan *reverseConn), closed: make(chan struct{}), taken: map[int64]*reverseConn{}}
+}
+
+// reverseTimeout bounds the wait for a host that takes the connection.
+var reverseTimeout = 10 * time.Second // tests have more
+
+// forward offers a connection to hosts, and returns when it has ended. The caller closes it.
+func (o *reverseConns) forward(conn net.Conn) {
+	of := &reverseConn{conn: conn, done: make(chan bool, 1)}
+	patience := time.NewTimer(reverseTimeout)
+	defer patience.Stop()
+	for again := true; again; {
+		select {
+		case o.waiting <- of:
+		case <-patience.C:
+			return
+		case <-o.closed:
+			return
+		}
+		select {
+		case again = <-of.done:
+		case <-o.closed:
+			return
+		}
+	}
+}
+
+func (o *reverseConns) assign(of *reverseConn, client string) int64 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last++
+	of.client = client
+	o.taken[o.last] = of
+	return o.last
+}
+
+func (o *reverseConns) use(id int64) *reverseConn {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	of := o.taken[id]
+	if of != nil {
+		of.used = true
+	}
+	return of
+}
+
+// finish ends a connection, or offers it again if no byte was exchanged.
+func (o *reverseConns) finish(id int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.finishLocked(id)
+}
+
+// finishLocked is finish; the caller holds o.mu.
+func (o *reverseConns) finishLocked(id int64) {
+	if of := o.taken[id]; of != nil {
+		delete(o.taken, id)
+		of.done <- !of.used
+	}
+}
+
+// dropClient finishes the connections of a client that has disconnected. A connection
+// whose assignment never reached the client is offered again.
+func (o *reverseConns) dropClient(client string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for id, of := range o.taken {
+		if of.client == client {
+			o.finishLocked(id)
+		}
+	}
+}
+
+// Next waits for a connection.
+func (o *reverseConns) Next(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+	select {
+	case of := <-o.waiting:
+		id := o.assign(of, r.Client)
+		if err := ctx.Err(); err != nil { // the client has disconnected, after dropClient
+			o.finish(id)
+			return nil, err
+		}
+		return &guestpb.RelayResponse{Id: id}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-o.closed:
+		return &guestpb.RelayResponse{End: true}, nil
+	}
+}
+
+// Read waits for bytes from the workload.
+func (o *reverseConns) Read(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+	return o.withConn(ctx, r, func(conn net.Conn) *guestpb.RelayResponse {
+		buf := make([]byte, guestproto.RelayChunk)
+		n, err := conn.Read(buf)
+		return &guestpb.RelayResponse{Data: buf[:n], End: err != nil}
+	})
+}
+
+// Write sends bytes to the workload.
+func (o *reverseConns) Write(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+	return o.withConn(ctx, r, func(conn net.Conn) *guestpb.RelayResponse {
+		_, err := conn.Write(r.Data)
+		if half, ok := conn.(interface{ CloseWrite() error }); ok && r.End {
+			half.CloseWrite() //nolint:errcheck // the reader sees the end of the connection
+		}
+		return &guestpb.RelayResponse{End: err != nil}
+	})
+}
+
+// Close ends a connection.
+func (o *reverseConns) Close(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+	return o.withConn(ctx, r, func(net.Conn) *guestpb.RelayResponse {
+		o.finish(r.Id)
+		return &guestpb.RelayResponse{}
+	})
+}
+
+// withConn calls do with a connection, and closes that connection if the client disconnects meanwhile.
+func (o *reverseConns) withConn(ctx context.Context, r *guestpb.RelayRequest, do func(conn net.Conn) *guestpb.RelayResponse) (*guestpb.RelayResponse, error) {
+	of := o.use(r.Id)
+	if of == nil {
+		return &guestpb.RelayResponse{End: true}, nil
+	}
+	stop := context.AfterFunc(ctx, func() { of.conn.Close() })
+	defer stop()
+	return do(of.conn), nil
+}

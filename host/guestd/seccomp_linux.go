@@ -1,0 +1,307 @@
+package guestd
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+//go:generate go run ./internal/gensyscalls
+
+// The seccomp filter is a BPF program: a binary search over the numbers of system calls,
+// some ten comparisons for a call instead of four hundred. The kernel caches the calls
+// that are always allowed and skips the filter for them.
+//
+// Prevented are system calls outside Docker's default profile, new namespaces, input
+// injection into terminals, signals to the guest, and what filterOptions adds. Not
+// prevented are calls whose arguments are behind pointers, which BPF can't read: those
+// are refused as a whole where it matters (clone3, openat2).
+
+// Offsets into struct seccomp_data.
+const (
+	offNumber = 0
+	offArch   = 4
+	offArgs   = 16 // eight bytes each; the low half comes first on little-endian architectures
+)
+
+const (
+	retAllow  = unix.SECCOMP_RET_ALLOW
+	retDenied = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
+	retNoCall = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+	retNoNet  = unix.SECCOMP_RET_ERRNO | uint32(unix.EACCES)
+	retNoKind = unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)
+)
+
+// cloneNewFlags are all flags of clone(2) that create a namespace.
+const cloneNewFlags = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWTIME
+
+// filterOptions are restrictions of one workload beyond those of all.
+type filterOptions struct {
+	noNetwork bool  // only Unix sockets, and no System V IPC and POSIX queues, which without namespaces are the host's
+	noSetID   bool  // no set-user-ID and set-group-ID bits
+	ids       []int // of threads of the guest, which the workload must not signal
+	killable  bool  // SIGKILL from the workload would end the guest
+}
+
+// seccompFilter returns the filter for a workload.
+func seccompFilter(f filterOptions) ([]unix.SockFilter, error) {
+	var arch uint32
+	switch runtime.GOARCH {
+	case "amd64":
+		arch = unix.AUDIT_ARCH_X86_64
+	case "arm64":
+		arch = unix.AUDIT_ARCH_AARCH64
+	default:
+		return nil, fmt.Errorf("guest: no seccomp filter for %s", runtime.GOARCH)
+	}
+	const usual = 512 // instructions, slightly more than a filter has
+	p := append(make([]unix.SockFilter, 0, usual),
+		load(offArch),
+		jump(unix.BPF_JEQ, arch, 1, 0),
+		ret(retNoCall), // 32-bit programs have another table of system calls
+		load(offNumber),
+		jump(unix.BPF_JGE, x32Bit, 0, 1),
+		ret(retNoCall),
+	)
+	rules := append(argumentRules(f.noNetwork), guestProtectionRules(f.killable, f.ids)...)
+	if f.noSetID {
+		rules = append(rules, setIDRules()...)
+	}
+	for _, rule := range rules {
+		// The code of a rule ends in a verdict; other system calls jump over it.
+		p = append(p, jump(unix.BPF_JEQ, rule.number, 0, uint8(len(rule.code))))
+		p = append(p, rule.code...)
+	}
+	p = searchTree(p, joinRanges(plainSyscalls))
+	if len(p) > unix.BPF_MAXINSNS {
+		return nil, fmt.Errorf("guest: the seccomp filter has %d instructions", len(p))
+	}
+	return p, nil
+}
+
+// x32Bit marks system calls of the x32 ABI, which would bypass the filter.
+const x32Bit = 0x40000000
+
+// sharedIPC are the system calls for IPC objects that processes of one user share.
+var sharedIPC = []uint32{
+	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL,
+	unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
+}
+
+// fioSetOwn is FIOSETOWN, which package unix does not have.
+const fioSetOwn = 0x8901
+
+type callRule struct {
+	number uint32
+	code   []unix.SockFilter
+}
+
+// argumentRules are the rules for system calls whose arguments decide. Each ends in a verdict.
+func argumentRules(noNetwork bool) []callRule {
+	rules := []callRule{
+		{unix.SYS_CLONE, []unix.SockFilter{
+			load(offArgs),
+			jump(unix.BPF_JSET, cloneNewFlags, 0, 1),
+			ret(retDenied),
+			ret(retAllow),
+		}},
+		// The flags of clone3 are behind a pointer; programs fall back to clone.
+		{unix.SYS_CLONE3, []unix.SockFilter{ret(retNoCall)}},
+		// TIOCSTI and TIOCLINUX inject input into a terminal; the other two do what
+		// F_SETOWN does.
+		{unix.SYS_IOCTL, []unix.SockFilter{
+			load(offArgs + 8),
+			jump(unix.BPF_JEQ, unix.TIOCSTI, 4, 0),
+			jump(unix.BPF_JEQ, unix.TIOCLINUX, 3, 0),
+			jump(unix.BPF_JEQ, fioSetOwn, 2, 0),
+			jump(unix.BPF_JEQ, unix.SIOCSPGRP, 1, 0),
+			ret(retAllow),
+			ret(retDenied),
+		}},
+		{unix.SYS_PERSONALITY, []unix.SockFilter{
+			load(offArgs),
+			jump(unix.BPF_JEQ, 0, 4, 0),
+			jump(unix.BPF_JEQ, 8, 3, 0),
+			jump(unix.BPF_JEQ, 0x20000, 2, 0),
+			jump(unix.BPF_JEQ, 0xffffffff, 1, 0),
+			ret(retDenied),
+			ret(retAllow),
+		}},
+	}
+	if noNetwork {
+		// Without namespaces, IPC objects are the host's.
+		for _, n := range sharedIPC {
+			rules = append(rules, callRule{n, []unix.SockFilter{ret(retNoCall)}})
+		}
+		return append(rules, callRule{unix.SYS_SOCKET, []unix.SockFilter{
+			load(offArgs),
+			jump(unix.BPF_JEQ, unix.AF_UNIX, 0, 1),
+			ret(retAllow),
+			ret(retNoNet),
+		}})
+	}
+	// In a network namespace: the address families that programs need. Others reach
+	// rarely tested kernel code, some of which ignores namespaces.
+	return append(rules, callRule{unix.SYS_SOCKET, []unix.SockFilter{
+		load(offArgs),
+		jump(unix.BPF_JEQ, unix.AF_UNIX, 4, 0),
+		jump(unix.BPF_JEQ, unix.AF_INET, 3, 0),
+		jump(unix.BPF_JEQ, unix.AF_INET6, 2, 0),
+		jump(unix.BPF_JEQ, unix.AF_NETLINK, 1, 0),
+		ret(retNoKind),
+		ret(retAllow),
+	}})
+}
+
+// guestProtectionRules keep the workload from signalling the guest and from changing its
+// resource limits. The confined thread of the guest has the user of the workload, and
+// SIGKILL to one thread ends the whole process. PID 1 of a namespace is immune to that, but
+// not every guest is PID 1, and gVisor does not protect it.
+//
+// Where the guest is killable, pidfd_send_signal(2) is refused as well, because a
+// directory of /proc leads to the guest's threads. F_SETOWN, which makes the kernel send
+// signals, can't name the guest anywhere.
+func guestProtectionRules(mortal bool, ids []int) []callRule {
+	const first, second = 0, 1
+	groups := ids // for kill(2), where a negative number is a process group
+	for _, id := range ids {
+		groups = append(groups[:len(groups):len(groups)], -id)
+	}
+	// Go's runtime preempts threads of the guest by SIGURG, also from the confined thread.
+	wake := []unix.SockFilter{load(offArgs + 16), jump(unix.BPF_JEQ, uint32(unix.SIGURG), 0, 1), ret(retAllow)}
+	rules := []callRule{
+		{unix.SYS_KILL, denyArguments(groups, first)},
+		{unix.SYS_TKILL, denyArguments(ids, first)},
+		{unix.SYS_TGKILL, append(wake, denyArguments(ids, first, second)...)},
+		{unix.SYS_RT_SIGQUEUEINFO, denyArguments(ids, first)},
+		{unix.SYS_RT_TGSIGQUEUEINFO, denyArguments(ids, first, second)},
+		{unix.SYS_PIDFD_OPEN, denyArguments(ids, first)},
+		// prlimit(2) may read the limits of any process and set those of the caller.
+		{unix.SYS_PRLIMIT64, []unix.SockFilter{
+			load(offArgs),
+			jump(unix.BPF_JEQ, 0, 5, 0),
+			load(offArgs + 16),
+			jump(unix.BPF_JEQ, 0, 0, 2),
+			load(offArgs + 16 + 4),
+			jump(unix.BPF_JEQ, 0, 1, 0),
+			ret(retDenied),
+			ret(retAllow),
+		}},
+	}
+	if mortal {
+		rules = append(rules, callRule{unix.SYS_PIDFD_SEND_SIGNAL, []unix.SockFilter{ret(retNoCall)}})
+	}
+	owner := denyArguments(groups, 2)
+	return append(rules, callRule{unix.SYS_FCNTL, append([]unix.SockFilter{
+		load(offArgs + 8),
+		jump(unix.BPF_JEQ, unix.F_SETOWN, 3, 0),
+		jump(unix.BPF_JEQ, unix.F_SETOWN_EX, 1, 0), // the owner is behind a pointer
+		ret(retAllow),
+		ret(retDenied),
+	}, owner...)})
+}
+
+// setIDRules deny the set-user-ID and set-group-ID bits on files. Without a user
+// namespace such a file on the host would run as the workload's user for any caller.
+func setIDRules() []callRule {
+	const bits = unix.S_ISUID | unix.S_ISGID
+	const creates = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
+	mode := func(arg uint32) []unix.SockFilter {
+		return []unix.SockFilter{load(offArgs + 8*arg), jump(unix.BPF_JSET, bits, 0, 1), ret(retDenied), ret(retAllow)}
+	}
+	open := func(flags uint32) []unix.SockFilter { // the next argument is the mode, used only if a file is created
+		return append([]unix.SockFilter{load(offArgs + 8*flags), jump(unix.BPF_JSET, creates, 1, 0), ret(retAllow)}, mode(flags+1)...)
+	}
+	rules := []callRule{
+		{unix.SYS_FCHMOD, mode(1)},
+		{unix.SYS_FCHMODAT, mode(2)},
+		{unix.SYS_FCHMODAT2, mode(2)},
+		{unix.SYS_MKNODAT, mode(2)},
+		{unix.SYS_OPENAT, open(2)},
+		{unix.SYS_OPENAT2, []unix.SockFilter{ret(retNoCall)}}, // the mode is behind a pointer
+	}
+	for number, arg := range legacyModeCalls {
+		rules = append(rules, callRule{number, mode(arg)})
+	}
+	if legacyOpen != 0 {
+		rules = append(rules, callRule{legacyOpen, open(1)})
+	}
+	return rules
+}
+
+// denyArguments allows a system call unless one of the arguments args is in ids.
+func denyArguments(ids []int, args ...uint32) []unix.SockFilter {
+	left := len(args) * (1 + len(ids)) // instructions until the verdicts
+	var code []unix.SockFilter
+	for _, arg := range args {
+		code = append(code, load(offArgs+8*arg))
+		left--
+		for _, id := range ids {
+			code = append(code, jump(unix.BPF_JEQ, uint32(id), uint8(left), 0))
+			left--
+		}
+	}
+	return append(code, ret(retAllow), ret(retDenied))
+}
+
+// A callRange is a range of allowed system call numbers, both ends included.
+type callRange struct{ first, last uint32 }
+
+// joinRanges joins sorted numbers into ranges.
+func joinRanges(numbers []uint32) []callRange {
+	var out []callRange
+	for _, n := range numbers {
+		if k := len(out); k > 0 && out[k-1].last+1 >= n {
+			out[k-1].last = n
+			continue
+		}
+		out = append(out, callRange{n, n})
+	}
+	return out
+}
+
+// searchTree appends a binary search for the loaded number in the ranges.
+func searchTree(p []unix.SockFilter, spans []callRange) []unix.SockFilter {
+	if len(spans) == 1 {
+		s := spans[0]
+		return append(p,
+			jump(unix.BPF_JGE, s.first, 0, 2),
+			jump(unix.BPF_JGT, s.last, 1, 0),
+			ret(retAllow),
+			ret(retDenied),
+		)
+	}
+	mid := len(spans) / 2
+	// A conditional jump reaches 255 instructions, an unconditional one all.
+	p = append(p, jump(unix.BPF_JGE, spans[mid].first, 0, 1), unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA})
+	low := len(p)
+	p = searchTree(p, spans[:mid])
+	p[low-1].K = uint32(len(p) - low) // a program has a few hundred instructions
+	return searchTree(p, spans[mid:])
+}
+
+func load(offset uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
+}
+
+func jump(op uint16, k uint32, yes, no uint8) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_K | op, Jt: yes, Jf: no, K: k}
+}
+
+func ret(verdict uint32) unix.SockFilter {
+	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: verdict}
+}
+
+// installSeccomp installs the filter on the calling thread, and so on every process it starts.
+func installSeccomp(filter []unix.SockFilter) error {
+	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
+	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
+	runtime.KeepAlive(filter)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Reset makes a failed workspace eligible for another attempt by the next Acquire.
+// A workspace that was ready once is attached to again; its files are never
+// recreated.
+func (r *Registry) Reset(ctx context.Context, id string) (Record, error) {
+	done, err := r.lockWorkspace(ctx, id)
+	if err != nil {
+		return Record{}, err
+	}
+	defer done()
+	rec, err := r.changeRecord(ctx, id, func(rec *Record) error {
+		if err := rec.State.requireState("reset", Failed); err != nil {
+			return fmt.Errorf("registry: workspace %s: %w", id, err)
+		}
+		if rec.Ref == nil {
+			rec.moveTo(Intended) // Attempts stay: they say that there may be something to remove
+		} else {
+			rec.moveTo(Evicted)
+		}
+		rec.Error = nil
+		return nil
+	})
+	if err != nil {
+		return Record{}, err
+	}
+	return rec, r.retireID(ctx, id)
+}
+
+// Close closes a workspace in every process; it continues to exist, and Acquire
+// opens it again. Handles in other processes end with their next heartbeat. A
+// failed workspace stays failed.
+func (r *Registry) Close(ctx context.Context, id string) error {
+	done, err := r.lockWorkspace(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	_, err = r.changeRecord(ctx, id, func(rec *Record) error {
+		if rec.State == Closed || rec.State == Failed {
+			return errUnchanged
+		}
+		rec.moveTo(Closed)
+		rec.Worker = ""
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return r.retireID(ctx, id)
+}
+
+// Destroy ends a workspace and removes all that belongs to it, except a host
+// directory used in place. The record is destroyed for all processes before
+// anything is removed: an error after that means that something is left, which a
+// repeated Destroy or the next sweep removes.
+func (r *Registry) Destroy(ctx context.Context, id string) error {
+	done, err := r.lockWorkspace(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	rec, err := r.markDestroyed(ctx, id)
+	if err != nil {
+		return err
+	}
+	return r.removeDestroyed(ctx, rec)
+}
+
+// markDestroyed records that a workspace is destroyed. A destroyed record is
+// returned as it is, so that its removal continues.
+func (r *Registry) markDestroyed(ctx context.Context, id string) (Record, error) {
+	rec, err := r.changeRecord(ctx, id, func(rec *Record) error {
+		if _, err := r.mux.Provider(rec.Kind); err != nil {
+			return fmt.Errorf("registry: destroy %s: %w", id, err)
+		}
+		rec.moveToDestroyed()
+		return nil
+	})
+	if fault.Of(err) != fault.NotFound {
+		return rec, err
+	}
+	if tomb, again := r.store.Get(ctx, id); again == nil {
+		return tomb, nil
+	}
+	return Record{}, err
+}
+
+// moveToDestroyed moves a record to destroyed, from any state.
+func (r *Record) moveToDestroyed() {
+	if r.State != Closed {
+		r.moveTo(Closed)
+	}
+	r.moveTo(Destroyed)
+	r.Worker = ""
+}
+
+// removeDestroyed removes what belongs to a destroyed workspace, and then its
+// record.
+func (r *Registry) removeDestroyed(ctx context.Context, rec Record) error {
+	if err := r.cancelOpen(ctx, rec.ID); err != nil {
+		return err
+	}
+	if err := r.removeFromProvider(ctx, rec); err != nil {
+		return fmt.Errorf("registry: destroy %s: the next sweep removes what is left: %w", rec.ID, err)
+	}
+	err := r.store.Delete(ctx, rec.ID, rec.Version)
+	if fault.Of(err) == fault.NotFound {
+		return nil // a sweep was faster
+	}
+	return err
+}
+
+// removeFromProvider makes the provider remove the workspace: through a handle,
+// through the ref or, if neither works, by sweeping.
+func (r *Registry) removeFromProvider(ctx context.Context, rec Record) error {
+	if e, ok := r.liveEntry(rec.ID); ok {
+		return r.retireEntry(ctx, e, true)
+	}
+	if rec.Ref == nil && rec.Attempts == 0 {
+		return nil // nothing was ever made
+	}
+	p, err := r.mux.Provider(rec.Kind)
+	if err != nil {
+		return err
+	}
+	if rec.Ref != nil {
+		d, err := r.callProvider(ctx, rec, "resolve", func(ctx context.Context) (*driver.Workspace, error) { return p.Resolve(ctx, *rec.Ref) })
+		if err == nil {
+			return d.Life.Destroy(ctx)
+		}
+	}
+	return r.sweepProviders(ctx, []driver.Provider{p})
+}
+
+// Pause stops the processes of a workspace and frees their resources, until Resume.
+// Handles on it end.
+func (r *Registry) Pause(ctx context.Context, id string) error {
+	done, err := r.lockWorkspace(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	rec, err := r.getRecord(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := rec.State.requireState("pause", Ready, Evicted); err != nil {
+		return fmt.Errorf("registry: workspace %s: %w", id, err)
+	}
+	e, err := r.acquireEntry(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := e.ws.Pause(ctx); err != nil {
+		return fmt.Errorf("registry: pause %s: %w", id, err)
+	}
+	_, err = r.changeRecord(ctx, id, func(rec *Record) error {
+		if err := rec.State.requireState("pause", Ready); err != nil {
+			return fmt.Errorf("registry: workspace %s: %w", id, err)
+		}
+		rec.moveTo(Paused)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return r.retireEntry(ctx, e, false)
+}
+
+// Resume resumes a paused workspace.
+func (r *Registry) Resume(ctx context.Context, id string) error {
+	done, err := r.lockWorkspace(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	rec, err := r.getRecord(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := rec.State.requireState("resume", Paused); err != nil {
+		return fmt.Errorf("registry: workspace %s: %w", id, err)
+	}
+	if err := r.resumeProvider(ctx, rec); err != nil {
+		return fmt.Errorf("registry: resume %s: %w", id, err)
+	}
+	_, err = r.changeRecord(ctx, id, func(rec *Record) error {
+		if rec.State != Paused {
+			return errUnchanged
+		}
+		rec.becomeReady()
+		return nil
+	})
+	return err
+}
+
+// resumeProvider calls the provider's Resume, through a temporary handle.
+func (r *Registry) resumeProvider(ctx context.Context, rec Record) error {
+	d, _, unlock, err := r.openOrResolve(ctx, rec)
+	defer unlock()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := cleanupContext(ctx)
+		defer cancel()
+		if err := d.Life.Close(ctx); err != nil {
+			r.opts.Log.Warn("close a workspace handle", "workspace", rec.ID, "error", err)
+		}
+	}()
+	if d.Life.Resume == nil {
+		return fmt.Errorf("%w: provider %s has no resume", fault.Unsupported, rec.Kind)
+	}
+	return d.Life.Resume(ctx)
+}

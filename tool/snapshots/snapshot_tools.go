@@ -1,0 +1,225 @@
+package snapshots
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/snapshot/history"
+	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// descriptionOf returns the description of a snapshot, else the step or cause that it was
+// taken for.
+func descriptionOf(s driver.SnapshotInfo) string {
+	for _, key := range []string{descriptionLabel, history.StepLabel, snapshot.CauseLabel} {
+		if text := s.Labels[key]; text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+type createInput struct {
+	Name        string `json:"name" jsonschema:"name: letters, digits, _ - and ." croft:"name"`
+	Description string `json:"description,omitempty" jsonschema:"description of this state"`
+}
+
+type createOutput struct {
+	Snapshot snapshotOutput `json:"snapshot"`
+}
+
+func (o createOutput) Text() string {
+	text := fmt.Sprintf("snapshot %s created: %s", o.Snapshot.displayName(), o.Snapshot.ID)
+	if !o.Snapshot.Frozen {
+		text += "\n(not frozen: changes made while it was taken may be incomplete)"
+	}
+	for _, s := range o.Snapshot.Missing {
+		text += fmt.Sprintf("\nmissing: %s: %s", s.Path, s.Reason)
+	}
+	if more := o.Snapshot.MissingTotal - int64(len(o.Snapshot.Missing)); more > 0 {
+		text += fmt.Sprintf("\nmissing: %d more", more)
+	}
+	return text
+}
+
+func createTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "snapshot_create", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
+		Description: "Take a snapshot of all files of the workspace under a name. An existing snapshot of that name is replaced; one that a fork started from is kept under its id.",
+	}, createSnapshot)
+}
+
+func createSnapshot(ctx context.Context, c *tool.Call, in createInput) (createOutput, error) {
+	if err := checkName(in.Name); err != nil {
+		return createOutput{}, err
+	}
+	opts := &driver.SnapshotOptions{Name: in.Name}
+	if in.Description != "" {
+		opts.Labels = map[string]string{descriptionLabel: in.Description}
+	}
+	info, err := c.Workspace.Snapshot(ctx, opts)
+	if err != nil {
+		return createOutput{}, err
+	}
+	return createOutput{newSnapshotOutput(info)}, forgetOlder(ctx, c.Workspace, info)
+}
+
+// forgetOlder deletes older snapshots with the name of a new one. A snapshot that a fork
+// started from is kept, under its id, as long as the fork exists.
+func forgetOlder(ctx context.Context, ws *workspace.Workspace, fresh driver.SnapshotInfo) error {
+	list, err := ws.Snapshots(ctx, nil) // the newest first
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(list, func(s driver.SnapshotInfo) bool { return s.ID == fresh.ID })
+	for _, s := range list[at+1:] {
+		if s.Name != fresh.Name || at < 0 {
+			continue
+		}
+		if err := ws.DeleteSnapshot(ctx, s.ID, nil); err != nil && fault.Of(err) != fault.WrongState && fault.Of(err) != fault.NotFound {
+			return err
+		}
+	}
+	return nil
+}
+
+type listSnapshotsInput struct {
+	Limit int `json:"limit,omitempty" jsonschema:"maximum number, newest first; default all"`
+}
+
+type listOutput struct {
+	Snapshots []snapshotOutput `json:"snapshots"`
+}
+
+func (o listOutput) Text() string {
+	if len(o.Snapshots) == 0 {
+		return "no snapshots"
+	}
+	var lines []string
+	seen := map[string]bool{}
+	for _, s := range o.Snapshots {
+		if s.Name != "" && seen[s.Name] {
+			s.Name = "" // the newest has the name; show the id of this one
+		}
+		seen[s.Name] = true
+		lines = append(lines, s.listLine())
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func listTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "snapshot_list", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true, ReadOnly: true, Idempotent: true,
+		Description: "List the snapshots of the workspace, the newest first: name, digest, time and description.",
+	}, listSnapshots)
+}
+
+func listSnapshots(ctx context.Context, c *tool.Call, in listSnapshotsInput) (listOutput, error) {
+	if in.Limit < 0 {
+		return listOutput{}, tool.Errorf(fault.InvalidArgument, "limit must not be negative")
+	}
+	all, err := c.Workspace.Snapshots(ctx, &driver.ListSnapshotsOptions{Limit: in.Limit})
+	if err != nil {
+		return listOutput{}, err
+	}
+	out := listOutput{Snapshots: []snapshotOutput{}}
+	for _, s := range all {
+		out.Snapshots = append(out.Snapshots, newSnapshotOutput(s))
+	}
+	return out, nil
+}
+
+type nameInput struct {
+	Name string `json:"name" jsonschema:"name or id of the snapshot" croft:"name"`
+}
+
+type movedOutput struct {
+	Snapshot snapshotOutput `json:"snapshot" jsonschema:"the restored snapshot"`
+	Before   snapshotOutput `json:"before" jsonschema:"snapshot of the state before"`
+	Changed  []string       `json:"changed"`
+
+	verb string
+}
+
+func (o movedOutput) Text() string {
+	head := fmt.Sprintf("%s snapshot %s", o.verb, o.Snapshot.displayName())
+	if o.Snapshot.Description != "" && o.Snapshot.Name == "" {
+		head += " (" + o.Snapshot.Description + ")"
+	}
+	if len(o.Changed) == 0 {
+		return head + " (no files changed)"
+	}
+	return fmt.Sprintf("%s (%d file(s) changed):\n%s\nthe state before is snapshot %s\n", head, len(o.Changed), strings.Join(o.Changed, "\n"), o.Before.ID)
+}
+
+func restoreTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "snapshot_restore", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true, Idempotent: true,
+		Description: "Restore the files of the workspace to a snapshot, in place. A snapshot of the present state is taken first, so that undo can revert it.",
+	}, restoreSnapshot)
+}
+
+func restoreSnapshot(ctx context.Context, c *tool.Call, in nameInput) (movedOutput, error) {
+	info, err := findSnapshot(ctx, c, in.Name)
+	if err != nil {
+		return movedOutput{}, err
+	}
+	before, err := c.Workspace.Rollback(ctx, info.ID, nil)
+	if err != nil {
+		return movedOutput{}, err
+	}
+	return newMovedOutput(ctx, c, "restored", info, before)
+}
+
+// newMovedOutput lists the files that changed between two states.
+func newMovedOutput(ctx context.Context, c *tool.Call, verb string, to, before driver.SnapshotInfo) (movedOutput, error) {
+	d, err := compareStates(ctx, c.Workspace, before.ID, to.ID, &snapshot.DiffOptions{})
+	if err != nil {
+		return movedOutput{}, err
+	}
+	out := movedOutput{Snapshot: newSnapshotOutput(to), Before: newSnapshotOutput(before), Changed: []string{}, verb: verb}
+	for _, ch := range d.Changes {
+		out.Changed = append(out.Changed, ch.Path)
+	}
+	return out, nil
+}
+
+func deleteTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "snapshot_delete", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true, Destructive: true,
+		Description: "Delete a snapshot. The files of the workspace are unchanged.",
+	}, func(ctx context.Context, c *tool.Call, in nameInput) (tool.Message, error) {
+		info, err := findSnapshot(ctx, c, in.Name)
+		if err == nil {
+			err = c.Workspace.DeleteSnapshot(ctx, info.ID, nil)
+		}
+		return tool.Message{Message: fmt.Sprintf("snapshot %s deleted", in.Name)}, err
+	})
+}
+
+type undoInput struct {
+	Redo bool `json:"redo,omitempty" jsonschema:"revert the last undo instead"`
+}
+
+func undoTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "undo", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
+		Description: "Restore the files of the workspace to the latest snapshot or checkpoint before the present state, in place. With redo, revert that.",
+	}, func(ctx context.Context, c *tool.Call, in undoInput) (movedOutput, error) {
+		do, verb := history.Undo, "undone, back to"
+		if in.Redo {
+			do, verb = history.Redo, "redone, forth to"
+		}
+		m, err := do(ctx, c.Workspace)
+		if err != nil {
+			return movedOutput{}, err
+		}
+		return newMovedOutput(ctx, c, verb, m.To, m.Before)
+	})
+}

@@ -1,0 +1,140 @@
+package tool
+
+import (
+	"container/list"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// DefaultMaxText bounds the text of one answer. A longer text is truncated to head and
+// tail, and its handle reads the whole.
+const DefaultMaxText = 512 << 10
+
+// Limits of the texts that are kept for handles.
+const (
+	maxKept      = 64 << 20 // bytes in all
+	handlePrefix = "result-"
+)
+
+// resultStore keeps the full texts of truncated answers in memory, newest first, up to
+// maxKept bytes.
+type resultStore struct {
+	mu    sync.Mutex
+	byID  map[string]*list.Element // guarded by mu
+	order list.List                // guarded by mu; of *kepttext
+	size  int                      // guarded by mu
+}
+
+type keptText struct{ id, text string }
+
+func (r *resultStore) add(text string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byID == nil {
+		r.byID = map[string]*list.Element{}
+	}
+	k := &keptText{id: handlePrefix + rand.Text(), text: text}
+	r.byID[k.id] = r.order.PushFront(k)
+	r.size += len(text)
+	for r.size > maxKept && r.order.Len() > 1 {
+		old := r.order.Remove(r.order.Back()).(*keptText)
+		delete(r.byID, old.id)
+		r.size -= len(old.text)
+	}
+	return k.id
+}
+
+// Kept returns the full text of a truncated answer.
+func (e *Env) Kept(handle string) (string, error) {
+	e.results.mu.Lock()
+	defer e.results.mu.Unlock()
+	el, ok := e.results.byID[handle]
+	if !ok {
+		return "", fmt.Errorf("tool: result %q: %w: it was dropped, or never existed; run the tool again", handle, fault.NotFound)
+	}
+	return el.Value.(*keptText).text, nil
+}
+
+// truncateResult truncates the text of an answer and the long strings in its data.
+func (e *Env) truncateResult(r Result) Result {
+	if len(r.Text) <= e.MaxText {
+		return r
+	}
+	handle := e.results.add(r.Text)
+	read := fmt.Sprintf("BashOutput with shell_id %q and an offset reads it", handle)
+	return Result{
+		Text: HeadTail(r.Text, e.MaxText, read), Structured: truncateJSON(r.Structured, e.MaxText, read), Handle: handle,
+		DataOnly: r.DataOnly, content: HeadTail(r.content, e.MaxText, read),
+	}
+}
+
+// HeadTail returns text if it has at most limit bytes, else its head and tail with a note
+// of what was dropped. more says how to read the rest.
+func HeadTail(text string, limit int, more string) string {
+	if len(text) <= limit {
+		return text
+	}
+	head, tail := text[:limit/2], text[len(text)-(limit-limit/2):]
+	for len(head) > 0 && !utf8.RuneStart(text[len(head)]) {
+		head = head[:len(head)-1]
+	}
+	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
+		tail = tail[1:]
+	}
+	if more != "" {
+		more = "; " + more
+	}
+	return fmt.Sprintf("%s\n... (output truncated, %d bytes elided%s)\n%s", head, len(text)-len(head)-len(tail), more, tail)
+}
+
+// truncateJSON applies HeadTail to every string within data.
+func truncateJSON(data json.RawMessage, limit int, more string) json.RawMessage {
+	return mapStrings(data, func(s string) string { return HeadTail(s, limit, more) })
+}
+
+// mapStrings applies f to every string value within data, not to keys. Data in which
+// nothing changes is returned unchanged; else the keys of objects are sorted.
+func mapStrings(data json.RawMessage, f func(string) string) json.RawMessage {
+	var v any
+	dec := json.NewDecoder(strings.NewReader(string(data)))
+	dec.UseNumber()
+	if dec.Decode(&v) != nil {
+		return data
+	}
+	changed := false
+	v = mapValue(v, func(s string) string {
+		now := f(s)
+		changed = changed || now != s
+		return now
+	})
+	if !changed {
+		return data
+	}
+	out, err := encode(v)
+	if err != nil {
+		return data
+	}
+	return out
+}
+
+func mapValue(v any, f func(string) string) any {
+	switch v := v.(type) {
+	case string:
+		return f(v)
+	case []any:
+		for i := range v {
+			v[i] = mapValue(v[i], f)
+		}
+	case map[string]any:
+		for k := range v {
+			v[k] = mapValue(v[k], f)
+		}
+	}
+	return v
+}
