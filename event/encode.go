@@ -11,13 +11,13 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// MaxLine is the most bytes that an event takes as JSON.
+// MaxLine bounds an event as JSON, in bytes.
 const MaxLine = 1 << 20
 
-// Marshal returns e as one line of JSON, without the newline. The encoding is
-// stable: keys of the envelope come in a fixed order, those of the fields
-// sorted, and the time is in UTC. It never fails: a field that JSON can't hold
-// becomes its text, and an event beyond MaxLine loses its fields and says so.
+// Marshal returns e as one line of JSON, without the newline. The encoding is stable:
+// envelope keys have a fixed order, field keys are sorted, and the time is in UTC. It never
+// fails: a field that JSON can't represent becomes text, and an event beyond MaxLine loses
+// its fields and says so.
 func Marshal(e Event) []byte {
 	e.Time = e.Time.UTC()
 	line, err := json.Marshal(e)
@@ -25,7 +25,7 @@ func Marshal(e Event) []byte {
 		return line
 	}
 	if err != nil {
-		if y := e.Time.Year(); y < 0 || y > 9999 { // what RFC 3339 can't write
+		if y := e.Time.Year(); y < 0 || y > 9999 { // RFC 3339 allows only these years
 			e.Time = time.Time{}
 		}
 		e.Fields = plainFields(e.Fields)
@@ -43,7 +43,7 @@ func Marshal(e Event) []byte {
 	return line
 }
 
-// plainFields replaces what JSON can't hold.
+// plainFields replaces values that JSON can't represent.
 func plainFields(fields map[string]any) map[string]any {
 	plain := make(map[string]any, len(fields))
 	for name, v := range fields {
@@ -59,9 +59,9 @@ func plainFields(fields map[string]any) map[string]any {
 	return plain
 }
 
-// Unmarshal reads what Marshal wrote. Keys that it does not know are left out,
-// so that an older program reads what a newer one wrote. Whole numbers in fields
-// become int64, others float64. The error is InvalidArgument.
+// Unmarshal parses the output of Marshal. Unknown keys are ignored, so that an older
+// program can read a newer program's events. Integers in fields become int64, other numbers
+// float64. The error is InvalidArgument.
 func Unmarshal(line []byte) (Event, error) {
 	var e Event
 	dec := json.NewDecoder(bytes.NewReader(line))
@@ -71,10 +71,10 @@ func Unmarshal(line []byte) (Event, error) {
 		return Event{}, fmt.Errorf("event: read line: %w: %v", fault.InvalidArgument, err) //nolint:errorlint // see above
 	}
 	if dec.More() {
-		return Event{}, fmt.Errorf("event: read line: %w: there is more after the event", fault.InvalidArgument)
+		return Event{}, fmt.Errorf("event: read line: %w: there is data after the event", fault.InvalidArgument)
 	}
 	if e.Kind == "" {
-		return Event{}, fmt.Errorf("event: read line: %w: it has no %q", fault.InvalidArgument, "event")
+		return Event{}, fmt.Errorf("event: read line: %w: the key %q is missing", fault.InvalidArgument, "event")
 	}
 	for name, v := range e.Fields {
 		e.Fields[name] = plainNumbers(v)

@@ -1,17 +1,16 @@
-// Package event is the audit and lifecycle stream: one line for each thing that
-// happened in a workspace, with who did it and how it ended.
+// Package event is the audit and lifecycle stream: one JSON line per operation in a
+// workspace, with its session and result.
 //
-// An [Event] is an envelope (kind, sequence, time, workspace, session) around
-// fields whose names are constants of this package. Whoever has something to
-// tell calls [Sink.Emit]; a [Stream] numbers the events and hands them to its
-// sinks. Emitting never blocks on a slow reader and never fails the operation
-// that it tells of.
+// An [Event] is an envelope (kind, sequence, time, workspace, session) with fields whose
+// names are constants of this package. Packages report events by [Sink.Emit]; a [Stream]
+// numbers them and passes them to its sinks. Emit never blocks on a slow reader and never
+// fails the operation.
 //
-// There are three sinks. A [Ring] keeps the latest events in memory, and gives
-// them again from a sequence on. A [Subscription] hands them out through a
-// channel, after those of a ring if it resumes. A [File] appends them to a file
-// of JSON lines and rotates it; [ReadFiles] reads it back. What any of them loses
-// it counts, and tells by a [Dropped] event in the place of the lost ones.
+// There are three sinks. A [Ring] keeps the latest events in memory and replays them from a
+// sequence on. A [Subscription] delivers events through a channel, after a replay from a
+// ring if it resumes. A [File] appends JSON lines to a file and rotates it; [ReadFiles]
+// reads it back. Each sink counts the events that it loses, and puts a [Dropped] event in
+// their place.
 package event
 
 import (
@@ -21,21 +20,21 @@ import (
 	"time"
 )
 
-// A Kind says what happened. Kinds are part of the public contract: dots
-// separate the area, the noun and what became of it.
+// A Kind is the kind of an event. Kinds are part of the public contract: dots separate
+// area, noun and outcome.
 type Kind string
 
 // Kinds of events.
 const (
-	WorkspaceProfile Kind = "lifecycle.workspace.profile" // a project was recognised
-	WorkspaceSandbox Kind = "lifecycle.workspace.sandbox" // the fence of a workspace was put up
-	SandboxViolation Kind = "lifecycle.sandbox.violation" // something tried to leave the fence
+	WorkspaceProfile Kind = "lifecycle.workspace.profile" // a project was detected
+	WorkspaceSandbox Kind = "lifecycle.workspace.sandbox" // the sandbox of a workspace was set up
+	SandboxViolation Kind = "lifecycle.sandbox.violation" // an operation tried to leave the sandbox
 	WorkspaceState   Kind = "lifecycle.workspace.state"   // the registry moved a workspace to another state
 	Operation        Kind = "workspace.operation"         // one operation on a workspace ended
-	Progress         Kind = "workspace.progress"          // an operation on a workspace goes on, and has come so far
-	EgressRequest    Kind = "egress.request"              // one request to the outside ended, or was refused
-	ToolCall         Kind = "tool.call"                   // an agent's call of a tool ended
-	ToolApproval     Kind = "tool.approval"               // a rule, or the user, decided on a call
+	Progress         Kind = "workspace.progress"          // progress of a running operation
+	EgressRequest    Kind = "egress.request"              // an outbound request ended, or was refused
+	ToolCall         Kind = "tool.call"                   // a tool call ended
+	ToolApproval     Kind = "tool.approval"               // a rule or the user decided on a call
 	SecretRead       Kind = "secret.read"                 // a secret was handed out
 )
 
@@ -53,19 +52,19 @@ const (
 	FieldDuration = "duration_ms"
 	FieldProvider = "provider"
 
-	// Of an operation that goes on.
+	// Fields of Progress.
 	FieldFiles = "files"
 	FieldBytes = "bytes"
 
-	// Of a request to the outside.
+	// Fields of EgressRequest.
 	FieldHost       = "host"
 	FieldPort       = "port"
-	FieldProtocol   = "protocol" // http, https, connect, socks5: how it came, and https where it was seen inside TLS
+	FieldProtocol   = "protocol" // http, https, connect, socks5; https for a request inside intercepted TLS
 	FieldMethod     = "method"   // CONNECT for a tunnel
 	FieldVerdict    = "verdict"  // VerdictAllow or VerdictDeny
-	FieldReason     = "reason"   // why it was refused or ended badly
+	FieldReason     = "reason"   // why it was refused or failed
 	FieldRule       = "rule"     // the host of the rule that decided
-	FieldAddress    = "address"  // what the name stood for
+	FieldAddress    = "address"  // the resolved address
 	FieldCredential = "credential"
 	FieldStatus     = "status"
 	FieldBytesIn    = "bytes_in"  // to the workspace
@@ -88,32 +87,31 @@ type Event struct {
 	Fields    map[string]any `json:"fields,omitempty"`
 }
 
-// A Sink takes events. Emit must not block for long and must not keep Fields
-// for writing; it is called from many goroutines at once.
+// A Sink receives events. Emit must not block for long and must not modify Fields; it is
+// called concurrently.
 type Sink interface {
 	Emit(Event)
 }
 
-// Discard is a sink that keeps nothing.
+// Discard is a sink that drops all events.
 var Discard Sink = discard{}
 
 type discard struct{}
 
 func (discard) Emit(Event) {}
 
-// A Stream numbers events, stamps their time and hands each to its sinks in
-// order. The zero value is ready to use and keeps nothing.
+// A Stream numbers events, sets their time and passes each to its sinks in order. The zero
+// value is ready to use and has no sinks.
 type Stream struct {
 	mu    sync.Mutex
 	next  uint64
 	sinks []Sink
 }
 
-// NewStream returns a stream that feeds the given sinks.
+// NewStream returns a stream with the given sinks.
 func NewStream(sinks ...Sink) *Stream { return &Stream{sinks: sinks} }
 
-// Attach adds a sink, which sees the events from now on, and returns a
-// function that takes it off again.
+// Attach adds a sink for the following events, and returns a function that removes it.
 func (s *Stream) Attach(sink Sink) (detach func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,16 +135,15 @@ func (s *Stream) attachLocked(sink Sink) (detach func()) {
 
 type attached struct{ Sink }
 
-// Continue has the numbers go on after last, the latest sequence of an earlier
-// stream whose readers resume at this one. It must come before the first Emit;
-// a number that the stream has passed already is left as it is.
+// Continue sets the last sequence of an earlier stream whose readers resume at this one. It
+// must be called before the first Emit; a lower number than the present one is ignored.
 func (s *Stream) Continue(last uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next = max(s.next, last)
 }
 
-// Emit numbers e, stamps it unless it has a time, and passes it on.
+// Emit numbers e, sets its time unless it has one, and passes it on.
 func (s *Stream) Emit(e Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +168,7 @@ type Ring struct {
 // NewRing returns a ring of the last n events; n must be positive.
 func NewRing(n int) *Ring { return &Ring{buf: make([]Event, n)} }
 
-// Emit keeps e, dropping the oldest event when the ring is full.
+// Emit stores e; a full ring drops the oldest event.
 func (r *Ring) Emit(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,7 +179,7 @@ func (r *Ring) Emit(e Event) {
 	}
 }
 
-// Events returns what the ring holds, oldest first.
+// Events returns the stored events, oldest first.
 func (r *Ring) Events() []Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,9 +189,9 @@ func (r *Ring) Events() []Event {
 	return append(append([]Event(nil), r.buf[r.next:]...), r.buf[:r.next]...)
 }
 
-// Since returns the events after the sequence seq, oldest first, and how many of
-// them the ring no longer holds. A seq that lies beyond the latest event is not
-// of this stream, and all that the ring holds is returned.
+// Since returns the events after the sequence seq, oldest first, and the number of them
+// that the ring has dropped. A seq beyond the latest event belongs to another stream, and
+// all events are returned.
 func (r *Ring) Since(seq uint64) (events []Event, missing uint64) {
 	all := r.Events()
 	if len(all) == 0 {

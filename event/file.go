@@ -15,15 +15,15 @@ import (
 	"github.com/croft-run/croft/internal/atomicfile"
 )
 
-// Sync says when what was written to a file is forced to the disk.
+// Sync is the fsync policy of a file.
 type Sync string
 
-// When a file is forced to the disk. A process that crashes loses nothing in any
-// case; the difference shows when the machine does.
+// fsync policies. A crash of the process loses nothing with any of them; a crash of the
+// machine may.
 const (
-	SyncNone     Sync = "none"     // when the kernel likes
-	SyncInterval Sync = "interval" // at most a second after it was written
-	SyncAlways   Sync = "always"   // before Emit returns, which then takes as long as the disk
+	SyncNone     Sync = "none"     // never; the kernel decides
+	SyncInterval Sync = "interval" // at most a second after a write
+	SyncAlways   Sync = "always"   // before Emit returns
 )
 
 // Syncs lists the values of Sync.
@@ -38,22 +38,21 @@ const (
 
 // FileOptions are the options of OpenFile.
 type FileOptions struct {
-	MaxSize int64 // a file that would pass this many bytes is rotated; 0 is DefaultMaxSize
-	Keep    int   // rotated files that are kept, PATH.1 being the newest; 0 is DefaultKeep
+	MaxSize int64 // a file is rotated before it exceeds this size; 0 is DefaultMaxSize
+	Keep    int   // number of rotated files; PATH.1 is the newest; 0 is DefaultKeep
 	Sync    Sync  // "" is SyncInterval
 
-	// OnError is told of the first error of a run of them, because Emit has no
-	// one to tell. It must not emit to the stream of this file. Nil is silent.
+	// OnError is called with the first error of a series, because Emit returns none. It
+	// must not emit to the stream of this file. May be nil.
 	OnError func(error)
 }
 
-// A File is a sink that appends each event as a line of JSON to a file that only
-// its owner may read. What Emit was given is in the hands of the kernel when it
-// returns. Where it can't be written, the next line that can be tells how many
-// were lost, as a [Dropped] event.
+// A File is a sink that appends each event as a JSON line to a file with mode 0600. When
+// Emit returns, the event has been passed to the kernel. After a failed write the next
+// successful one is preceded by a [Dropped] event with the number of lost events.
 //
-// Several processes may append to the same file: lines do not mix, and whoever
-// finds the file full rotates it for all.
+// Several processes may append to the same file: O_APPEND keeps lines intact, and the
+// process that finds the file full rotates it under a flock.
 type File struct {
 	path string
 	opts FileOptions
@@ -63,14 +62,14 @@ type File struct {
 	mu     sync.Mutex
 	f      *os.File // nil once closed
 	info   fs.FileInfo
-	size   int64 // after our last write; -1 where how the file ends is not known
-	dirty  bool  // there is something to be forced to the disk
-	lost   Event // stands for what could not be written
+	size   int64 // after our last write; -1 if unknown
+	dirty  bool  // an fsync is due
+	lost   Event // Dropped event for lost events
 	failed error // the error of the latest write or sync; nil once one succeeds
 }
 
-// OpenFile opens the file at path for appending, and makes it if it is missing.
-// Its directory must exist.
+// OpenFile opens the file at path for appending, and creates it if it is missing. Its
+// directory must exist.
 func OpenFile(path string, opts *FileOptions) (*File, error) {
 	var o FileOptions
 	if opts != nil {
@@ -107,7 +106,7 @@ func (o *FileOptions) setDefaults() error {
 	return nil
 }
 
-// openLocked opens what is at the path now.
+// openLocked opens the file at the path.
 func (f *File) openLocked() error {
 	if info, err := os.Lstat(f.path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("%w: it is not a regular file", fault.InvalidArgument)
@@ -158,12 +157,12 @@ func (f *File) appendLocked(line []byte) error {
 		return err
 	}
 	if f.size < 0 && f.tornLocked() {
-		before = append([]byte{'\n'}, before...) // so that half a line spoils no other
+		before = append([]byte{'\n'}, before...) // so that a torn line does not corrupt the next one
 	}
 	n, err := f.f.Write(append(before, line...))
 	f.dirty = f.dirty || n > 0
 	if n >= len(before) {
-		f.lost = Event{} // it is told
+		f.lost = Event{} // it was written
 	}
 	if err != nil {
 		f.size = -1
@@ -173,11 +172,10 @@ func (f *File) appendLocked(line []byte) error {
 	return nil
 }
 
-// readyLocked sees to it that the open file is the one at the path, and has
-// room for n bytes. Afterwards size is the size of the file if nobody but us
-// wrote to its end, and -1 otherwise.
+// readyLocked reopens the file if it was replaced, and rotates it if n bytes would not fit.
+// Afterwards size is the file's size if only this process wrote to its end, else -1.
 func (f *File) readyLocked(n int64) error {
-	for range 3 { // others may rotate at the same time
+	for range 3 { // other processes may rotate concurrently
 		info, err := os.Lstat(f.path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, f.info):
@@ -202,10 +200,10 @@ func (f *File) readyLocked(n int64) error {
 		}
 		return nil
 	}
-	return nil // whichever file is open is good enough for one line
+	return nil // any open file will do for one line
 }
 
-// tornLocked sets size, and reports whether the file ends within a line.
+// tornLocked sets size, and reports whether the last line is incomplete.
 func (f *File) tornLocked() bool {
 	info, err := f.f.Stat()
 	if err != nil || info.Size() == 0 {
@@ -218,31 +216,31 @@ func (f *File) tornLocked() bool {
 	return err != nil || last[0] != '\n'
 }
 
-// rotateLocked moves the file to PATH.1, that to PATH.2, and so on. It reports
-// false if another process is about to do it.
+// rotateLocked renames the file to PATH.1, that to PATH.2, and so on, under a flock. It
+// returns false if another process holds the flock.
 func (f *File) rotateLocked() (bool, error) {
 	lock := flock.New(f.path, flock.SetFlag(os.O_RDWR|openFlags))
-	// It does not wait: a process that was stopped while it had the lock must not stop
-	// this one too.
+	// TryLock, because a process that is stopped while it holds the lock must not block
+	// this one.
 	ours, err := lock.TryLock()
 	if errors.Is(err, fs.ErrNotExist) {
-		return true, nil // another process is between two steps, or done
+		return true, nil // another process is rotating, or has rotated
 	}
 	if err != nil || !ours {
 		return false, err
 	}
-	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
+	defer lock.Close() //nolint:errcheck // closing releases the flock
 	locked, err := lock.Stat()
 	if err != nil {
 		return false, err
 	}
 	if info, err := os.Lstat(f.path); err != nil || !os.SameFile(info, f.info) || !os.SameFile(info, locked) {
-		return true, nil // it was done while we asked
+		return true, nil // another process has rotated
 	}
 	if err := f.syncLocked(); err != nil {
 		return false, err
 	}
-	// From the oldest on, so that a crash between two steps loses none.
+	// Oldest first, so that a crash between two renames loses no file.
 	for i := f.opts.Keep; i > 0; i-- {
 		from := rotatedName(f.path, i-1)
 		if err := os.Rename(from, rotatedName(f.path, i)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -262,7 +260,7 @@ func rotatedName(path string, i int) string {
 	return fmt.Sprintf("%s.%d", path, i)
 }
 
-// countLostLocked counts e among what could not be written.
+// countLostLocked counts e as lost.
 func (f *File) countLostLocked(e Event) {
 	if f.lost.Kind == "" {
 		f.lost = droppedEvent(DropWrite, 1, e)
@@ -304,7 +302,7 @@ func (f *File) syncLoop() {
 	}
 }
 
-// syncUnlocked forces the file to the disk while others go on writing.
+// syncUnlocked calls fsync without holding the lock, so that Emit is not blocked.
 func (f *File) syncUnlocked() {
 	f.mu.Lock()
 	if f.f == nil || !f.dirty {
@@ -314,7 +312,7 @@ func (f *File) syncUnlocked() {
 	f.dirty = false
 	file := f.f
 	f.mu.Unlock()
-	// Whoever closes the file meanwhile has forced it to the disk before.
+	// A concurrent close has called fsync first.
 	if err := file.Sync(); err != nil && !errors.Is(err, os.ErrClosed) {
 		f.mu.Lock()
 		f.dirty = true
@@ -323,7 +321,7 @@ func (f *File) syncUnlocked() {
 	}
 }
 
-// Err returns the error of the latest write, nil if it succeeded.
+// Err returns the error of the latest write or fsync, nil if it succeeded.
 func (f *File) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -333,8 +331,8 @@ func (f *File) Err() error {
 	return fmt.Errorf("event: write %s: %w", f.path, f.failed)
 }
 
-// Close forces the file to the disk, unless the options say otherwise, and lets
-// go of it. Events that come later are left out.
+// Close calls fsync, unless Sync is SyncNone, and closes the file. Later events are
+// dropped.
 func (f *File) Close() error {
 	f.mu.Lock()
 	if f.f == nil {

@@ -4,5 +4,5 @@ package event
 
 import "syscall"
 
-// openFlags keep a link or a pipe from being taken for the file.
+// openFlags refuse a symlink, and do not block on a FIFO.
 const openFlags = syscall.O_NOFOLLOW | syscall.O_NONBLOCK

@@ -9,10 +9,10 @@ import (
 
 // Names of fields of lifecycle events.
 const (
-	FieldWorkspace = "workspace" // in the fields too, because that is where readers of these kinds look for it
+	FieldWorkspace = "workspace" // duplicated here for readers of these kinds
 	FieldSession   = "session"
 
-	// Of a project that was recognised.
+	// Fields of WorkspaceProfile.
 	FieldEcosystem      = "ecosystem"
 	FieldPackageManager = "package_manager"
 	FieldInstallCommand = "install_command"
@@ -20,16 +20,15 @@ const (
 	FieldFormatCommand  = "format_command"
 	FieldTestCommand    = "test_command"
 
-	// Of a fence that was put up.
+	// Fields of WorkspaceSandbox.
 	FieldSandboxRoot = "sandbox_root"
 )
 
-// MaxText is the most bytes of a path, command or message in an event made by
-// the constructors of this package.
+// MaxText bounds a path, command or message in an event of this package's constructors, in
+// bytes.
 const MaxText = 240
 
-// Profile is what was recognised about a project. An empty command is one that
-// the project does not have; it is null in the event.
+// Profile is a detected project. An empty command is null in the event.
 type Profile struct {
 	Ecosystem      string
 	PackageManager string
@@ -39,8 +38,8 @@ type Profile struct {
 	Test           string
 }
 
-// NewWorkspaceProfile tells that a project was recognised in a workspace. All
-// fields of the kind are there, null where the profile has nothing.
+// NewWorkspaceProfile returns the event of a detected project. All fields of the kind are
+// present, null if empty.
 func NewWorkspaceProfile(workspace, session string, p Profile) Event {
 	return Event{Kind: WorkspaceProfile, Workspace: workspace, Session: session, Fields: map[string]any{
 		FieldEcosystem:      orNull(p.Ecosystem),
@@ -52,8 +51,8 @@ func NewWorkspaceProfile(workspace, session string, p Profile) Event {
 	}}
 }
 
-// NewWorkspaceSandbox tells that the fence of a workspace was put up around
-// root, its directory as the workspace itself sees it.
+// NewWorkspaceSandbox returns the event of a sandbox that was set up. root is the
+// workspace's directory as its processes see it.
 func NewWorkspaceSandbox(workspace, session, root string) Event {
 	return Event{Kind: WorkspaceSandbox, Workspace: workspace, Session: session, Fields: map[string]any{
 		FieldWorkspace:   workspace,
@@ -61,17 +60,16 @@ func NewWorkspaceSandbox(workspace, session, root string) Event {
 	}}
 }
 
-// A Violation is an attempt to leave the fence. Path and Command say with what;
-// either may be empty.
+// A Violation is an attempt to leave the sandbox, by Path or Command; either may be empty.
 type Violation struct {
 	Tool    string // the operation or tool that was asked for
 	Path    string
 	Command string
-	Err     error // the refusal; code, kind and message are taken from it
+	Err     error // source of code, kind and message
 }
 
-// NewSandboxViolation tells of an attempt to leave the fence of a workspace.
-// Texts beyond MaxText bytes are cut.
+// NewSandboxViolation returns the event of an attempt to leave the sandbox. Texts are
+// truncated to MaxText bytes.
 func NewSandboxViolation(workspace, session string, v Violation) Event {
 	wire := fault.Encode(v.Err)
 	fields := map[string]any{
@@ -90,8 +88,8 @@ func NewSandboxViolation(workspace, session string, v Violation) Event {
 	return Event{Kind: SandboxViolation, Workspace: workspace, Session: session, Fields: fields}
 }
 
-// Cut returns s as valid UTF-8 of at most MaxText bytes, with "..." at the end
-// of a text that was longer.
+// Cut returns s as valid UTF-8 of at most MaxText bytes, with "..." at the end of a
+// truncated text.
 func Cut(s string) string {
 	const dots = "..."
 	if len(s) > MaxText {

@@ -17,11 +17,11 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A LineError is a line that is not an event. Reading goes on after it.
+// A LineError is a line that is not an event. Reading continues after it.
 type LineError struct {
-	File string // "" where it was not read from a file
+	File string // may be ""
 	Line int    // from 1
-	Torn bool   // it is the last line and has no end: its writer crashed, or is still at it
+	Torn bool   // the last line is incomplete: its writer crashed, or is still writing
 	Err  error
 }
 
@@ -33,24 +33,24 @@ func (e *LineError) Error() string {
 	return fmt.Sprintf("event: read %s:%d: %s: %v", e.File, e.Line, what, e.Err)
 }
 
-// Unwrap returns what is wrong with the line.
+// Unwrap returns the parse error.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// A Reader reads events, one per line, and tolerates lines that are none.
+// A Reader reads events, one per line, and tolerates broken lines.
 type Reader struct {
 	r    *bufio.Reader
 	file string
 	line int
 }
 
-// NewReader returns a reader of what a [File] wrote. name is for messages.
+// NewReader returns a reader of a [File]'s output. name is for errors.
 func NewReader(r io.Reader, name string) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 64<<10), file: name}
 }
 
-// Next returns the next event. The error is io.EOF at the end, a *LineError for a
-// line that is not an event, after which Next may be called again, and any
-// other error is that of the underlying reader. Empty lines are skipped.
+// Next returns the next event. The error is io.EOF at the end; a *LineError for a broken
+// line, after which Next may be called again; or the error of the underlying reader. Empty
+// lines are skipped.
 func (r *Reader) Next() (Event, error) {
 	for {
 		line, whole, err := r.readLine()
@@ -74,8 +74,8 @@ func (r *Reader) Next() (Event, error) {
 	}
 }
 
-// readLine returns a line without its end, cut somewhere beyond MaxLine, and
-// whether it has an end. It fails at the end of the file only if nothing is left.
+// readLine returns a line without its line ending, truncated beyond MaxLine, and whether it
+// was complete. It returns io.EOF only if nothing is left.
 func (r *Reader) readLine() (line []byte, whole bool, err error) {
 	for {
 		part, err := r.r.ReadSlice('\n')
@@ -94,10 +94,9 @@ func (r *Reader) readLine() (line []byte, whole bool, err error) {
 	}
 }
 
-// ReadFiles returns the events in the file that a [File] writes at path and in
-// those that were rotated, oldest first. A *LineError stands for each line that
-// is not an event; any other error ends the sequence. A file that does not exist
-// has no events.
+// ReadFiles returns the events in the file of a [File] and its rotated files, oldest first.
+// It yields a *LineError for each broken line; any other error ends the sequence. A missing
+// file has no events.
 func ReadFiles(path string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		files, err := openRotated(path)
@@ -135,9 +134,9 @@ func readFile(f *os.File, yield func(Event, error) bool) bool {
 	}
 }
 
-// openRotated opens the files of a path, oldest first. It opens the newest first: a
-// file that is rotated meanwhile is then seen twice, and left out once, instead
-// of not at all.
+// openRotated opens the file and its rotated files, and returns them oldest first. It opens
+// the newest first: a file that is rotated meanwhile is then seen twice, and dropped once,
+// instead of being missed.
 func openRotated(path string) ([]*os.File, error) {
 	names, err := rotatedFiles(path)
 	if err != nil {
@@ -171,8 +170,8 @@ func openRotated(path string) ([]*os.File, error) {
 	return files, nil
 }
 
-// rotatedFiles lists path and what was rotated from it, newest first, with one name
-// more for a rotation that happens meanwhile.
+// rotatedFiles lists path and its rotated files, newest first, with one name more for a
+// concurrent rotation.
 func rotatedFiles(path string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -193,11 +192,12 @@ func rotatedFiles(path string) ([]string, error) {
 	return names, nil
 }
 
-// tailSize is how much of the end of a file is read for its latest sequence.
+// tailSize is the number of bytes at the end of a file that are read for its latest
+// sequence.
 const tailSize = 2 * MaxLine
 
-// LastSequence returns the latest sequence in the files at path, 0 if there is
-// none: what [Stream.Continue] takes. It reads no more than the end of a file.
+// LastSequence returns the latest sequence in the files at path, 0 if there is none, for
+// [Stream.Continue]. It reads only the end of a file.
 func LastSequence(path string) (uint64, error) {
 	files, err := openRotated(path)
 	defer func() {
@@ -223,7 +223,7 @@ func lastSequenceIn(f *os.File) (last uint64, err error) {
 		}
 	}
 	readFile(f, func(e Event, failed error) bool {
-		var bad *LineError // such as the one that the seek cut
+		var bad *LineError // such as the line that the seek hit
 		if failed != nil && !errors.As(failed, &bad) {
 			err = failed
 		}

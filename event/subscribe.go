@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// Dropped stands in a subscription, or in a file, for events that were lost
-// there. It is not part of the stream: its sequence is that of the last lost
-// event, so that whoever resumes after it misses nothing more.
+// Dropped replaces lost events in a subscription or a file. It is not part of the stream:
+// its sequence is that of the last lost event, so that a reader that resumes after it
+// misses nothing more.
 const Dropped Kind = "event.dropped"
 
 // Fields of a Dropped event.
 const (
-	FieldCount = "count" // how many were lost; for DropExpired those of other filters count too
-	FieldFirst = "first" // sequence of the first, where it is known
+	FieldCount = "count" // number of lost events; for DropExpired including events that the filter excludes
+	FieldFirst = "first" // sequence of the first one, if known
 )
 
 // Values of FieldReason in a Dropped event.
 const (
-	DropSlow    = "slow"    // the reader did not keep up
-	DropExpired = "expired" // they are older than what is kept for replay
-	DropUnknown = "unknown" // the stream has not come to the sequence that was asked for: it is another stream's
-	DropWrite   = "write"   // they could not be written
+	DropSlow    = "slow"    // the reader was too slow
+	DropExpired = "expired" // older than the replay buffer
+	DropUnknown = "unknown" // the requested sequence is ahead of the stream: it belongs to another stream
+	DropWrite   = "write"   // writing failed
 )
 
-// A Filter selects events. An empty part selects all.
+// A Filter selects events. An empty field selects all.
 type Filter struct {
-	Kinds     []Kind // a kind, or all below one: "lifecycle.*"
+	Kinds     []Kind // a kind, or a prefix: "lifecycle.*"
 	Workspace string
 	Session   string
 }
@@ -48,23 +48,22 @@ func (k Kind) covers(other Kind) bool {
 	return k == other
 }
 
-// DefaultBuffer is how many events a subscription holds for a slow reader.
+// DefaultBuffer is the number of events that a subscription buffers for a slow reader.
 const DefaultBuffer = 256
 
-// SubscribeOptions says where a subscription begins. Nil is: with the next event.
+// SubscribeOptions are the options of Subscribe. Nil begins with the next event.
 type SubscribeOptions struct {
-	Buffer int // events held for a slow reader; 0 is DefaultBuffer
+	Buffer int // buffered events; 0 is DefaultBuffer
 
-	// Replay, a ring that is a sink of the same stream, has the subscription
-	// begin with the first event after the sequence After. Between what is
-	// replayed and what follows nothing is missing and nothing comes twice.
+	// Replay is a ring that is a sink of the same stream; the subscription then begins with
+	// the first event after the sequence After. Between replayed and new events there are
+	// no gaps and no duplicates.
 	Replay *Ring
 	After  uint64
 }
 
-// A Subscription hands out events in order, until it is closed. A reader that
-// is too slow loses the oldest events and is told how many by a [Dropped] event
-// in their place; the emitters never wait.
+// A Subscription delivers events in order, until it is closed. If the reader is too slow,
+// the oldest events are dropped and replaced by a [Dropped] event; emitters never wait.
 type Subscription struct {
 	c      chan Event
 	filter Filter
@@ -74,15 +73,14 @@ type Subscription struct {
 	done   sync.WaitGroup
 
 	mu    sync.Mutex
-	queue []Event // held, oldest at head
+	queue []Event // ring buffer, oldest at head
 	head  int
 	count int
-	lost  Event         // what stands for the events that are missing before the queue
-	wake  chan struct{} // of size 1: there is something to hand out
+	lost  Event         // Dropped event for events lost before the queue
+	wake  chan struct{} // of size 1; signals a queued event
 }
 
-// Subscribe returns a subscription to the events that filter selects. It must
-// be closed.
+// Subscribe returns a subscription to the events that filter selects. It must be closed.
 func (s *Stream) Subscribe(filter Filter, opts *SubscribeOptions) *Subscription {
 	var o SubscribeOptions
 	if opts != nil {
@@ -105,8 +103,8 @@ func (s *Stream) Subscribe(filter Filter, opts *SubscribeOptions) *Subscription 
 	return sub
 }
 
-// replay fills the queue with what the ring holds after a sequence, and returns
-// how much that is. last is the latest sequence of the stream.
+// replay fills the queue with the ring's events after a sequence, and returns their number.
+// last is the latest sequence of the stream.
 func (sub *Subscription) replay(ring *Ring, after, last uint64) int {
 	events, missing := ring.Since(after)
 	if len(events) == 0 && after < last {
@@ -129,17 +127,17 @@ func (sub *Subscription) replay(ring *Ring, after, last uint64) int {
 	return sub.count
 }
 
-// droppedEvent stands for count events, of which e is the last.
+// droppedEvent returns the Dropped event for count events, of which e is the last.
 func droppedEvent(reason string, count uint64, e Event) Event {
 	return Event{Kind: Dropped, Sequence: e.Sequence, Time: e.Time.UTC(), Fields: map[string]any{
 		FieldReason: reason, FieldCount: count, FieldFirst: e.Sequence - count + 1,
 	}}
 }
 
-// C returns the channel of the events. Close closes it.
+// C returns the channel of events. Close closes it.
 func (sub *Subscription) C() <-chan Event { return sub.c }
 
-// Close ends the subscription. What was not yet received is gone.
+// Close ends the subscription. Undelivered events are dropped.
 func (sub *Subscription) Close() {
 	sub.once.Do(func() {
 		sub.detach()
@@ -148,7 +146,7 @@ func (sub *Subscription) Close() {
 	sub.done.Wait()
 }
 
-// Emit takes an event from the stream.
+// Emit queues an event of the stream.
 func (sub *Subscription) Emit(e Event) {
 	if !sub.filter.Match(e) {
 		return
@@ -164,11 +162,11 @@ func (sub *Subscription) Emit(e Event) {
 	sub.mu.Unlock()
 	select {
 	case sub.wake <- struct{}{}:
-	default: // it is awake already
+	default: // already signalled
 	}
 }
 
-// countLostLocked counts e among the missing.
+// countLostLocked counts e as lost.
 func (sub *Subscription) countLostLocked(e Event) {
 	if sub.lost.Kind == "" {
 		sub.lost = Event{Kind: Dropped, Fields: map[string]any{FieldReason: DropSlow, FieldCount: uint64(0), FieldFirst: e.Sequence}}
@@ -177,7 +175,7 @@ func (sub *Subscription) countLostLocked(e Event) {
 	sub.lost.Fields[FieldCount] = sub.lost.Fields[FieldCount].(uint64) + 1
 }
 
-// deliver hands out events until the subscription is closed.
+// deliver sends events to the channel until the subscription is closed.
 func (sub *Subscription) deliver() {
 	defer close(sub.c)
 	for {
@@ -198,7 +196,7 @@ func (sub *Subscription) deliver() {
 	}
 }
 
-// nextEvent returns the next event to hand out.
+// nextEvent returns the next event to deliver.
 func (sub *Subscription) nextEvent() (Event, bool) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
@@ -211,7 +209,7 @@ func (sub *Subscription) nextEvent() (Event, bool) {
 		return Event{}, false
 	}
 	e := sub.queue[sub.head]
-	sub.queue[sub.head] = Event{} // let go of its fields
+	sub.queue[sub.head] = Event{} // release its fields
 	sub.head = (sub.head + 1) % len(sub.queue)
 	sub.count--
 	return e, true

@@ -1,18 +1,18 @@
-// Package fault is the closed set of ways in which Croft can fail.
+// Package fault defines the closed set of error codes of Croft.
 //
-// A [Code] is itself an error, so a package says what went wrong by wrapping
-// one: fmt.Errorf("local: open %s: %w", id, fault.NotFound). Programs act on the
-// code, never on the message: errors.Is(err, fault.NotFound) asks for one,
-// [Of] switches over all of them. Where an error carries several codes the
-// outermost wins, because the outer layer knew more when it classified.
+// A [Code] is an error, so a package classifies an error by wrapping a code:
+// fmt.Errorf("local: open %s: %w", id, fault.NotFound). Programs act on the code, never on
+// the message: errors.Is(err, fault.NotFound) tests for one code, [Of] returns the code of
+// an error. If an error has several codes, the outermost wins, because the outer layer knew
+// more.
 //
-// Two marks ride along. [Transient] says that the same call may succeed if it
-// is repeated; only the one who returns the error can know that, so nothing is
-// ever classified as transient after the fact. [WithCause] adds a word that
-// programs may switch on below the code, such as [CauseGone].
+// Two annotations are possible. [Transient] means that the same call may succeed if it is
+// repeated; only the function that returns the error knows that, so no error is marked
+// transient later. [WithCause] adds a cause that programs may switch on, such as
+// [CauseGone].
 //
-// The edges (HTTP, MCP, the exit status) translate codes through the total
-// tables of this package, so that a new code can't be forgotten at one of them.
+// The edges (HTTP, MCP, the exit status) translate codes by the complete tables of this
+// package, so that a new code can't be forgotten at one of them.
 package fault
 
 import (
@@ -25,27 +25,27 @@ import (
 	"syscall"
 )
 
-// A Code is one way to fail. Its value is the kind on the wire, in snake case.
+// A Code is an error code. Its value is the kind on the wire, in snake case.
 type Code string
 
 // The codes. Adding one means adding a row to every table in table.go.
 const (
-	InvalidArgument   Code = "invalid_argument"   // the caller's words are wrong; the same call never succeeds
-	Unauthenticated   Code = "unauthenticated"    // who is asking is not known
-	PermissionDenied  Code = "permission_denied"  // who is asking may not, or the policy says no
-	SandboxViolation  Code = "sandbox_violation"  // a path or a command would leave the fence
-	NotFound          Code = "not_found"          // the thing named does not exist
-	AlreadyExists     Code = "already_exists"     // the thing to be made is there already
+	InvalidArgument   Code = "invalid_argument"   // the arguments are wrong; the same call never succeeds
+	Unauthenticated   Code = "unauthenticated"    // the caller is not authenticated
+	PermissionDenied  Code = "permission_denied"  // the caller has no permission, or the policy forbids it
+	SandboxViolation  Code = "sandbox_violation"  // a path or a command would leave the sandbox
+	NotFound          Code = "not_found"          // the named object does not exist
+	AlreadyExists     Code = "already_exists"     // the object to create exists
 	Conflict          Code = "conflict"           // it changed since the caller looked; look again
-	WrongState        Code = "wrong_state"        // it exists, but this verb is not for the state it is in
+	WrongState        Code = "wrong_state"        // the operation is not allowed in the object's state
 	ResourceExhausted Code = "resource_exhausted" // a limit, a cap or the disk is full
-	Unavailable       Code = "unavailable"        // something needed does not answer now
+	Unavailable       Code = "unavailable"        // a dependency does not respond now
 	Failed            Code = "failed"             // a workspace can't be opened or resolved; permanent unless marked transient
 	Evicted           Code = "evicted"            // the live workspace is gone and the call had no effect; resolve and repeat
-	Unsupported       Code = "unsupported"        // this provider, host or module can't do that at all
-	Canceled          Code = "canceled"           // the caller gave up
+	Unsupported       Code = "unsupported"        // this provider, host or module can't do that
+	Canceled          Code = "canceled"           // the caller cancelled
 	DeadlineExceeded  Code = "deadline_exceeded"  // time ran out
-	Internal          Code = "internal"           // a defect of Croft, or an error nobody classified
+	Internal          Code = "internal"           // a bug in Croft, or an unclassified error
 )
 
 var allCodes = []Code{
@@ -53,19 +53,19 @@ var allCodes = []Code{
 	WrongState, ResourceExhausted, Unavailable, Failed, Evicted, Unsupported, Canceled, DeadlineExceeded, Internal,
 }
 
-// All returns every code, in the order of their declaration.
+// All returns all codes, in the order of their declaration.
 func All() []Code { return slices.Clone(allCodes) }
 
-// Error returns the code as words: "not found".
+// Error returns the code in words: "not found".
 func (c Code) Error() string { return strings.ReplaceAll(string(c), "_", " ") }
 
-// Wire returns the code as it is named on the wire: "E_NOT_FOUND".
+// Wire returns the name of the code on the wire: "E_NOT_FOUND".
 func (c Code) Wire() string { return "E_" + strings.ToUpper(string(c)) }
 
-// Kind returns the code as the kind of an error on the wire: "not_found".
+// Kind returns the kind of the code on the wire: "not_found".
 func (c Code) Kind() string { return string(c) }
 
-// Parse returns the code that has the given wire name or kind.
+// Parse returns the code with a wire name or kind.
 func Parse(s string) (Code, bool) {
 	for _, c := range allCodes {
 		if s == string(c) || s == c.Wire() {
@@ -75,9 +75,8 @@ func Parse(s string) (Code, bool) {
 	return "", false
 }
 
-// Of returns the outermost code of err: "" for nil, and Internal for an error
-// that nobody classified. The sentinels of context and io/fs and the errnos
-// with an evident meaning are understood.
+// Of returns the outermost code of err: "" for nil, and Internal for an unclassified error.
+// The sentinels of context and io/fs and errnos with a clear meaning are classified.
 func Of(err error) Code {
 	if err == nil {
 		return ""
@@ -88,7 +87,7 @@ func Of(err error) Code {
 	return Internal
 }
 
-// findCode walks err outside in, and left to right where an error wraps several.
+// findCode walks err from the outside in, and left to right if an error wraps several.
 func findCode(err error) (Code, bool) {
 	switch e := err.(type) { //nolint:errorlint // the walk itself unwraps; each node is judged alone
 	case nil:
@@ -151,15 +150,14 @@ const CauseGone = "gone"
 // CauseStale is the cause of a Failed ref that a newer revision has replaced.
 const CauseStale = "stale"
 
-// CauseOutage is the cause of a Failed workspace that was there before, and whose
-// provider could not be reached for as long as it was tried.
+// CauseOutage is the cause of a Failed workspace whose provider could not be reached during
+// all retries.
 const CauseOutage = "outage"
 
-// CauseCorrupt is the cause of a failure of something stored that is not what it
-// was when it was written.
+// CauseCorrupt is the cause of stored data that differs from what was written.
 const CauseCorrupt = "corrupt"
 
-// mark carries what a code alone can't say. It adds no words to the message.
+// mark carries an annotation. It adds no text to the message.
 type mark struct {
 	error
 	transient bool
@@ -168,7 +166,7 @@ type mark struct {
 
 func (m *mark) Unwrap() error { return m.error }
 
-// Transient marks err as one that may go away when the call is repeated.
+// Transient marks err as one that may disappear if the call is repeated.
 func Transient(err error) error {
 	if err == nil {
 		return nil
@@ -176,12 +174,12 @@ func Transient(err error) error {
 	return &mark{error: err, transient: true}
 }
 
-// IsTransient reports whether err, or an error that it wraps, was marked by Transient.
+// IsTransient reports whether err, or a wrapped error, was marked by Transient.
 func IsTransient(err error) bool {
 	return anyMark(err, func(m *mark) bool { return m.transient }) != nil
 }
 
-// WithCause attaches a word below the code, one of the Cause constants.
+// WithCause attaches a cause, one of the Cause constants.
 func WithCause(err error, cause string) error {
 	if err == nil {
 		return nil
@@ -189,7 +187,7 @@ func WithCause(err error, cause string) error {
 	return &mark{error: err, cause: cause}
 }
 
-// CauseOf returns the outermost cause attached to err, "" if there is none.
+// CauseOf returns the outermost cause of err, or "".
 func CauseOf(err error) string {
 	if m := anyMark(err, func(m *mark) bool { return m.cause != "" }); m != nil {
 		return m.cause

@@ -1,16 +1,16 @@
 package fault
 
-// A edgeRow says how one code looks at each edge of Croft.
+// An edgeRow has the form of one code at each edge of Croft.
 type edgeRow struct {
 	status int // HTTP; numbers, so that the guest does not carry net/http for their names
 	tool   bool
 	exit   int // of the croft program
 }
 
-// table has a row for every code; a test ranges over All to keep it so.
+// table has a row for every code, which a test checks.
 //
-// Exit statuses start at 10, so that they never meet the shell's own (126 and
-// up), the usage error (2) or the verdicts of croft eval (1 and 2).
+// Exit statuses start at 10, to avoid the shell's own (126 and up), the usage error (2) and
+// the verdicts of croft eval (1 and 2).
 var table = map[Code]edgeRow{
 	InvalidArgument:   {400, true, 10},
 	NotFound:          {404, true, 11},
@@ -30,8 +30,7 @@ var table = map[Code]edgeRow{
 	WrongState:        {409, true, 25},
 }
 
-// Status returns the HTTP status of a code: 200 for "" and 500 for a code that
-// is not of the closed set.
+// Status returns the HTTP status of a code: 200 for "" and 500 for an unknown code.
 func (c Code) Status() int {
 	if c == "" {
 		return 200
@@ -53,7 +52,6 @@ func (c Code) Exit() int {
 	return table[Internal].exit
 }
 
-// ToolError reports how MCP tells of a code: true for a result with isError
-// set, which the model reads and can act on; false for a JSON-RPC error, which
-// ends the exchange.
+// ToolError reports how MCP returns a code: true for a result with isError, which the model
+// reads and can act on; false for a JSON-RPC error, which ends the exchange.
 func (c Code) ToolError() bool { return c == "" || table[c].tool }

@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// Wire is an error as it crosses a process boundary: in HTTP bodies, between
-// host and guest, and in --json output.
+// Wire is the encoding of an error between processes: in HTTP bodies, between host and
+// guest, and in --json output.
 type Wire struct {
 	Code      string `json:"code"`                // E_NOT_FOUND
 	Kind      string `json:"kind"`                // not_found
@@ -14,8 +14,8 @@ type Wire struct {
 	Transient bool   `json:"transient,omitempty"` // repeating the call may help
 }
 
-// Encode turns err into its wire form. The message of an Internal error is for
-// the operator's log alone, so it does not cross; everything else does.
+// Encode returns the wire form of err. The message of an Internal error is for the
+// operator's log only and is replaced.
 func Encode(err error) Wire {
 	c := Of(err)
 	w := Wire{Code: c.Wire(), Kind: c.Kind(), Cause: CauseOf(err), Transient: IsTransient(err)}
@@ -27,8 +27,8 @@ func Encode(err error) Wire {
 	return w
 }
 
-// Err turns the wire form back into an error with the same code, marks and
-// message. A code that this program does not know becomes Internal.
+// Err returns an error with the same code, annotations and message. An unknown code becomes
+// Internal.
 func (w Wire) Err() error {
 	c, ok := Parse(w.Code)
 	if !ok {
@@ -46,8 +46,7 @@ func (w Wire) Err() error {
 	return err
 }
 
-// decoded is an error that came over the wire: its message holds the words of
-// its code already.
+// decoded is an error from the wire: its message already includes the words of its code.
 type decoded struct {
 	code    Code
 	message string

@@ -9,7 +9,8 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// A openCall is one attempt to bring a workspace to life, for all who wait.
+// An openCall is one attempt to open a workspace, shared by concurrent callers
+// (singleflight).
 type openCall struct {
 	done   chan struct{}
 	cancel context.CancelFunc
@@ -17,16 +18,16 @@ type openCall struct {
 	err    error
 
 	waiters   int  // guarded by Registry.mu
-	abandoned bool // guarded by Registry.mu; all waiters left
+	abandoned bool // guarded by Registry.mu; all callers left
 }
 
-// Acquire returns a live handle on the workspace, opening or attaching to it
-// first where that is needed; concurrent calls share one attempt, which goes on
-// while anyone waits for it. The handle is shared with others: closing it does
-// nothing, and it ends when the registry lets go of the workspace.
+// Acquire returns a live handle on the workspace, and opens or attaches to it if
+// necessary. Concurrent calls share one attempt (singleflight), which continues
+// while a caller waits for it. The handle is shared: closing it does nothing, and
+// it ends when the registry ends it.
 //
-// A workspace that failed answers with the error of its failure until Reset. One
-// that could not be reached for a while (fault.CauseOutage) is tried again.
+// A failed workspace returns the error of its failure until Reset. One whose
+// provider was unreachable (fault.CauseOutage) is tried again.
 func (r *Registry) Acquire(ctx context.Context, id string) (*workspace.Workspace, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("registry: acquire %s: %w", id, err)
@@ -63,8 +64,8 @@ func (r *Registry) acquireEntry(ctx context.Context, id string) (*entry, error) 
 	}
 }
 
-// joinOpen joins the flight of a workspace, or starts one. One that everyone has
-// left can only be waited for: member is false.
+// joinOpen joins the open call of a workspace, or starts one. A call that all its
+// callers have left can only be waited for: member is false.
 func (r *Registry) joinOpen(ctx context.Context, id string) (f *openCall, member bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,7 +79,7 @@ func (r *Registry) joinOpen(ctx context.Context, id string) (f *openCall, member
 		return f, !f.abandoned, nil
 	}
 	if r.opts.MaxOpen > 0 && r.openCount >= r.opts.MaxOpen {
-		return nil, false, fmt.Errorf("registry: acquire %s: %w: %d workspaces are open, which is the cap", id, fault.ResourceExhausted, r.openCount)
+		return nil, false, fmt.Errorf("registry: acquire %s: %w: %d workspaces are open, which is the limit", id, fault.ResourceExhausted, r.openCount)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.OpenTimeout)
 	f = &openCall{done: make(chan struct{}), cancel: cancel, waiters: 1}
@@ -92,7 +93,7 @@ func (r *Registry) joinOpen(ctx context.Context, id string) (f *openCall, member
 	return f, true, nil
 }
 
-// finishOpen ends a flight.
+// finishOpen publishes the result of an open call.
 func (r *Registry) finishOpen(id string, f *openCall) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,7 +104,7 @@ func (r *Registry) finishOpen(id string, f *openCall) {
 	close(f.done)
 }
 
-// leaveOpen gives up waiting; the last one to leave ends the attempt.
+// leaveOpen ends the wait of one caller; the last one cancels the call.
 func (r *Registry) leaveOpen(f *openCall) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +114,8 @@ func (r *Registry) leaveOpen(f *openCall) {
 	}
 }
 
-// cancelOpen ends the flight of a workspace, if there is one, and waits for it.
+// cancelOpen cancels the open call of a workspace, if there is one, and waits for
+// its end.
 func (r *Registry) cancelOpen(ctx context.Context, id string) error {
 	r.mu.Lock()
 	f := r.openCalls[id]
@@ -126,11 +128,11 @@ func (r *Registry) cancelOpen(ctx context.Context, id string) error {
 	case <-f.done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("registry: wait for the opening of %s to end: %w", id, ctx.Err())
+		return fmt.Errorf("registry: wait until opening %s has ended: %w", id, ctx.Err())
 	}
 }
 
-// openEntry brings a workspace to life, and returns its entry.
+// openEntry opens a workspace, or attaches to it, and returns its entry.
 func (r *Registry) openEntry(ctx context.Context, id string) (*entry, error) {
 	rec, err := r.getRecord(ctx, id)
 	if err != nil {
@@ -157,11 +159,11 @@ func (r *Registry) openEntry(ctx context.Context, id string) (*entry, error) {
 	return e, nil
 }
 
-// outagePause is how long a workspace that could not be reached fails fast, so that
-// calls that come at once do not each wait for all retries.
+// outagePause is how long an unreachable workspace fails fast, so that concurrent
+// calls do not each wait for all retries.
 const outagePause = 2 * time.Second
 
-// afterOutage lets a workspace that could not be reached be tried again.
+// afterOutage makes an unreachable workspace eligible for another attempt.
 func (r *Registry) afterOutage(ctx context.Context, rec Record) (Record, error) {
 	if !rec.isOutage() || time.Since(rec.UpdatedAt) < outagePause {
 		return rec, nil
@@ -176,7 +178,7 @@ func (r *Registry) afterOutage(ctx context.Context, rec Record) (Record, error) 
 	})
 }
 
-// checkUsable reports whether a workspace in this state may be used, and if not why.
+// checkUsable returns an error if a workspace can't be used in this state.
 func (r Record) checkUsable() error {
 	switch r.State {
 	case Destroyed:
@@ -189,9 +191,9 @@ func (r Record) checkUsable() error {
 	return nil
 }
 
-// attachHandle settles the record and installs a handle. Closing and destroying move
-// the record before they look for a handle, and attach looks at the record after
-// it has installed one, so that neither misses the other.
+// attachHandle opens or resolves the workspace and installs a handle. Close and
+// Destroy change the record before they look for a handle, and attachHandle reads
+// the record after it has installed one, so that neither misses the other.
 func (r *Registry) attachHandle(ctx context.Context, rec Record) (*entry, error) {
 	for {
 		d, settled, err := r.claimAndOpen(ctx, rec)
@@ -217,16 +219,16 @@ func (r *Registry) attachHandle(ctx context.Context, rec Record) (*entry, error)
 	}
 }
 
-// discardEntry takes back a handle that came too late. The flight still counts it
-// as open.
+// discardEntry ends a handle that came too late. The open call still counts it as
+// open.
 func (r *Registry) discardEntry(ctx context.Context, e *entry) {
 	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	r.mu.Lock()
-	r.openCount++ // retire counts down
+	r.openCount++ // retireEntry decrements it
 	r.mu.Unlock()
 	if err := r.retireEntry(ctx, e, false); err != nil {
-		r.opts.Log.Warn("let go of a workspace", "workspace", e.id, "error", err)
+		r.opts.Log.Warn("close a workspace handle", "workspace", e.id, "error", err)
 	}
 }
 
@@ -238,7 +240,8 @@ func (r *Registry) releaseHold(ctx context.Context, id string) {
 	}
 }
 
-// cleanupContext is for work that must be done although the caller has gone.
+// cleanupContext returns a context for work that must be done although the caller's
+// context has ended.
 func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 }

@@ -20,8 +20,8 @@ const (
 
 var labelKey = regexp.MustCompile(`^` + labelForm + `$`)
 
-// checkSpec judges what of a spec is the registry's own business; the rest is the
-// provider's, when it is opened.
+// checkSpec checks the registry's own part of a spec; the provider checks the rest
+// when it opens the workspace.
 func (r *Registry) checkSpec(spec workspace.Spec) error {
 	if !driver.ValidID(spec.ID) {
 		return fmt.Errorf("workspace id %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)

@@ -14,33 +14,33 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// An entry is a live handle and what the registry knows of it.
+// An entry is a live handle with its state.
 type entry struct {
 	id       string
 	want     driver.Capabilities
 	ws       *workspace.Workspace
-	revision atomic.Int64 // of the newest ref that the handle obeys
+	revision atomic.Int64 // of the newest ref of the handle
 
-	// used is when the handle was last asked for, in nanoseconds, or retired.
+	// used is the time of the last use in nanoseconds, or retired.
 	used  atomic.Int64
 	ended atomic.Bool
 
-	// failed is set when the workspace could not be attached to again.
+	// failed is set when attaching again failed.
 	failed atomic.Pointer[error]
 
 	mu      sync.Mutex
-	current *driver.Workspace   // guarded by mu; what the handle rests on
-	stale   []*driver.Workspace // guarded by mu; those that were evicted, closed with the handle
+	current *driver.Workspace   // guarded by mu; the provider's workspace
+	stale   []*driver.Workspace // guarded by mu; evicted ones, closed with the handle
 }
 
-// retired is the use of a handle that nobody may be given any more.
+// retired is the value of used for a handle that must not be handed out any more.
 const retired = -1
 
-// useGrain is how exactly uses are known: marking every one of them would make
-// the users of one workspace fight for a cache line.
+// useGrain is the resolution of use times: storing every use would make concurrent
+// users contend for a cache line.
 const useGrain = int64(time.Millisecond)
 
-// useHandle marks a use and returns the handle; ok is false if it has been retired.
+// useHandle records a use and returns the handle; ok is false if it is retired.
 func (e *entry) useHandle(now int64) (ws *workspace.Workspace, ok bool, err error) {
 	for {
 		used := e.used.Load()
@@ -56,8 +56,8 @@ func (e *entry) useHandle(now int64) (ws *workspace.Workspace, ok bool, err erro
 	}
 }
 
-// lastUse returns when the handle was last used, which is now while a call is
-// under way, and zero if it is retired.
+// lastUse returns the time of the last use: now while a call is running, and zero
+// if the handle is retired.
 func (e *entry) lastUse() time.Time {
 	if e.ws.Busy() {
 		e.markUsed()
@@ -69,7 +69,7 @@ func (e *entry) lastUse() time.Time {
 	return timeFromNanos(used)
 }
 
-// markUsed marks a use, unless the handle is retired.
+// markUsed records a use, unless the handle is retired.
 func (e *entry) markUsed() {
 	now := time.Now().UnixNano()
 	for {
@@ -80,7 +80,7 @@ func (e *entry) markUsed() {
 	}
 }
 
-// usage marks a use whenever an operation on the handle ends.
+// usage records a use whenever an operation on the handle ends.
 type usage struct {
 	event.Sink
 	e *entry
@@ -100,7 +100,7 @@ func (r *Registry) liveEntry(id string) (*entry, bool) {
 	return v.(*entry), true
 }
 
-// installEntry makes a handle for what a provider returned, for all to find.
+// installEntry makes and publishes a handle for a provider's workspace.
 func (r *Registry) installEntry(rec Record, d *driver.Workspace) (*entry, error) {
 	e := &entry{id: rec.ID, want: rec.Spec.Want, current: d}
 	e.used.Store(time.Now().UnixNano())
@@ -110,7 +110,7 @@ func (r *Registry) installEntry(rec Record, d *driver.Workspace) (*entry, error)
 		Renew: func(ctx context.Context, stale *driver.Workspace) (*driver.Workspace, error) {
 			return r.reattach(ctx, e)
 		},
-		// Others may hold the same handle; it ends when the registry ends it.
+		// Other callers may use the same handle; only the registry ends it.
 		OnClose: func(context.Context) error { return nil },
 	})
 	if err != nil {
@@ -121,8 +121,8 @@ func (r *Registry) installEntry(rec Record, d *driver.Workspace) (*entry, error)
 	return e, nil
 }
 
-// retireEntry ends a handle: with destroy set the workspace, too. It waits for the
-// calls that are under way. Retiring twice is retiring once.
+// retireEntry ends a handle and, with destroy, the workspace. It waits for running
+// calls. It is idempotent.
 func (r *Registry) retireEntry(ctx context.Context, e *entry, destroy bool) error {
 	if e.ended.Load() {
 		return nil
@@ -131,7 +131,7 @@ func (r *Registry) retireEntry(ctx context.Context, e *entry, destroy bool) erro
 	return errors.Join(err, r.store.Release(ctx, r.self.ID, map[string]time.Time{e.id: used}))
 }
 
-// endHandle is retire without telling the store; it returns the last use.
+// endHandle is retireEntry without the store; it returns the last use.
 func (r *Registry) endHandle(ctx context.Context, e *entry, destroy bool) (time.Time, error) {
 	if !e.ended.CompareAndSwap(false, true) {
 		return time.Time{}, nil
@@ -147,14 +147,14 @@ func (r *Registry) endHandle(ctx context.Context, e *entry, destroy bool) (time.
 	}
 	err := end(ctx)
 	if err != nil {
-		err = fmt.Errorf("registry: let go of workspace %s: %w", e.id, err)
+		err = fmt.Errorf("registry: close the handle of workspace %s: %w", e.id, err)
 	}
 	e.mu.Lock()
 	stale := e.stale
 	e.stale = nil
 	e.mu.Unlock()
 	for _, d := range stale {
-		// What was evicted has nothing left to lose; its error helps nobody.
+		// An error of an evicted workspace is not actionable.
 		if err := d.Life.Close(ctx); err != nil {
 			r.opts.Log.Debug("close an evicted workspace", "workspace", e.id, "code", fault.Of(err))
 		}
@@ -165,7 +165,7 @@ func (r *Registry) endHandle(ctx context.Context, e *entry, destroy bool) (time.
 	return timeFromNanos(used), err
 }
 
-// retireID ends the handle on a workspace, if this registry has one.
+// retireID ends this registry's handle on a workspace, if it has one.
 func (r *Registry) retireID(ctx context.Context, id string) error {
 	if e, ok := r.liveEntry(id); ok {
 		return r.retireEntry(ctx, e, false)

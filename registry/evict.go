@@ -7,9 +7,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// reattach attaches again after a module of the handle answered Evicted. Package
-// workspace calls it once for all calls that met the same eviction, and repeats
-// each of them once.
+// reattach resolves the ref again after a module of the handle returned Evicted.
+// Package workspace calls it once for all calls that met the same eviction, and
+// repeats each of them once.
 func (r *Registry) reattach(ctx context.Context, e *entry) (*driver.Workspace, error) {
 	if failure := e.failed.Load(); failure != nil {
 		return nil, *failure
@@ -44,8 +44,8 @@ func (r *Registry) reattach(ctx context.Context, e *entry) (*driver.Workspace, e
 	return d, nil
 }
 
-// markFailed makes a handle fail fast where its record says that it failed. The
-// handle itself can't end here: the call that found the eviction still uses it.
+// markFailed makes a handle fail fast if its record is failed. The handle can't end
+// here: the call that found the eviction still uses it.
 func (r *Registry) markFailed(ctx context.Context, e *entry) {
 	rec, err := r.getRecord(ctx, e.id)
 	if err == nil && rec.State == Failed {

@@ -8,9 +8,10 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// Expire ends the workspaces that nobody used for as long as their policy says,
-// and returns how many. One that is to persist is closed, any other destroyed.
-// What a living registry elsewhere holds is left to it, and what is paused waits.
+// Expire ends the workspaces that were idle for as long as their policy allows, and
+// returns how many. A persistent workspace is closed, any other destroyed.
+// Workspaces that are paused, or held by a living registry elsewhere, are left
+// alone.
 func (r *Registry) Expire(ctx context.Context) (int, error) {
 	if err := r.store.Reap(ctx); err != nil {
 		return 0, err
@@ -34,7 +35,7 @@ func (r *Registry) Expire(ctx context.Context) (int, error) {
 	return n, errors.Join(errs...)
 }
 
-// canExpire reports whether idleness ends a workspace in this state.
+// canExpire reports whether a workspace expires in this state.
 func (r Record) canExpire() bool {
 	switch {
 	case r.Spec.Policy.Idle <= 0, r.State == Paused, r.State == Destroyed:
@@ -45,7 +46,7 @@ func (r Record) canExpire() bool {
 	return true
 }
 
-// isIdle reports whether a workspace was not used for as long as its policy says.
+// isIdle reports whether a workspace was unused for as long as its policy allows.
 func (r *Registry) isIdle(rec Record, now time.Time) bool {
 	used := rec.LastUsed
 	if e, ok := r.liveEntry(rec.ID); ok {
@@ -56,7 +57,7 @@ func (r *Registry) isIdle(rec Record, now time.Time) bool {
 	return now.Sub(used) >= rec.Spec.Policy.Idle
 }
 
-// expireWorkspace ends one workspace, unless someone came to use it meanwhile.
+// expireWorkspace ends one workspace, unless it was used meanwhile.
 func (r *Registry) expireWorkspace(ctx context.Context, id string) (bool, error) {
 	done, err := r.lockWorkspace(ctx, id)
 	if err != nil {
@@ -95,7 +96,7 @@ func (r *Registry) expireWorkspace(ctx context.Context, id string) (bool, error)
 			e.used.Store(used)
 		}
 		if code := fault.Of(err); code == fault.Conflict || code == fault.NotFound {
-			return false, nil // someone uses it, or ended it
+			return false, nil // it was used or ended meanwhile
 		}
 		return false, err
 	}

@@ -10,8 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// startHeartbeat starts the heartbeat, once. It runs until Shutdown: a lease lasts
-// as long as there is something to hold.
+// startHeartbeat starts the heartbeat, once. It renews the lease until Shutdown.
 func (r *Registry) startHeartbeat() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,7 +36,7 @@ func (r *Registry) startHeartbeat() {
 }
 
 // renewLease renews the lease, stores uses, and ends the handles on workspaces that
-// others have changed.
+// other processes have changed.
 func (r *Registry) renewLease(ctx context.Context) error {
 	uses := map[string]time.Time{}
 	var entries []*entry
@@ -64,32 +63,33 @@ func (r *Registry) renewLease(ctx context.Context) error {
 		if !destroyed && e.matchesRecord(rec) {
 			continue
 		}
-		// Calls under way may take their time; the lease may not.
+		// Running calls may take long; the heartbeat must not wait for them.
 		r.wg.Go(func() {
 			ctx, cancel := cleanupContext(r.base)
 			defer cancel()
 			if err := r.retireEntry(ctx, e, destroyed); err != nil {
-				r.opts.Log.Warn("let go of a workspace", "workspace", e.id, "error", err)
+				r.opts.Log.Warn("close a workspace handle", "workspace", e.id, "error", err)
 			}
 		})
 	}
 	return nil
 }
 
-// matchesRecord reports whether a handle still stands for what the record says.
+// matchesRecord reports whether a handle still matches its record.
 func (e *entry) matchesRecord(rec Record) bool {
 	switch rec.State {
 	case Ready, Evicted:
 		return e.failed.Load() == nil && rec.Ref != nil && rec.Ref.Revision <= e.revision.Load()
 	case Failed:
-		return e.failed.Load() != nil && !rec.isOutage() // after an outage another handle is to be made
+		return e.failed.Load() != nil && !rec.isOutage() // after an outage a new handle is made
 	}
 	return false
 }
 
-// Run does what a registry does by itself, until ctx ends: it sweeps leftovers,
-// at the start and whenever a removal was cut short, notes what ended with a process
-// that died, and expires idle workspaces. Run it once in a program that runs for long.
+// Run does the background work of a registry until ctx ends: it sweeps leftovers,
+// at the start and after interrupted removals, marks workspaces that ended with a
+// dead process as failed, and expires idle workspaces. A long-running program calls
+// it once.
 func (r *Registry) Run(ctx context.Context) error {
 	if err := r.Sweep(ctx); err != nil && ctx.Err() == nil {
 		r.opts.Log.Warn("sweep", "error", err)
@@ -101,7 +101,7 @@ func (r *Registry) Run(ctx context.Context) error {
 		if looking {
 			var err error
 			if looking, err = r.markVanished(ctx); err != nil && ctx.Err() == nil {
-				r.opts.Log.Warn("look for what vanished", "error", err)
+				r.opts.Log.Warn("check for vanished workspaces", "error", err)
 			}
 		}
 		select {
@@ -121,13 +121,11 @@ func (r *Registry) Run(ctx context.Context) error {
 	}
 }
 
-// sweepEvery is how many turns of Run pass between looks for removals that were
-// cut short.
+// sweepEvery is the number of ticks of Run between checks for interrupted removals.
 const sweepEvery = 12
 
-// Shutdown lets go of every live workspace and ends what the registry does in
-// the background. What others wait for in Acquire is cut short. The store stays
-// open. Shutting down twice is shutting down once.
+// Shutdown ends every live handle and the background work. It cancels running
+// Acquire calls. The store stays open. Shutdown is idempotent.
 func (r *Registry) Shutdown(ctx context.Context) error {
 	r.mu.Lock()
 	r.isDown = true
@@ -144,11 +142,11 @@ func (r *Registry) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// endLeaseTimeout bounds how long the end of a lease may take.
+// endLeaseTimeout bounds the time for ending the lease.
 const endLeaseTimeout = 5 * time.Second
 
-// endLease tells the store that this registry has gone. That is a courtesy: a
-// lease that nobody ends runs out. A registry that held nothing has none.
+// endLease ends the lease in the store, best effort: otherwise it runs out. A
+// registry that held nothing has no lease.
 func (r *Registry) endLease(ctx context.Context, uses map[string]time.Time) {
 	r.mu.Lock()
 	had := r.leased
@@ -192,10 +190,10 @@ func (r *Registry) endAllHandles(ctx context.Context) (map[string]time.Time, err
 	return uses, errors.Join(errs...)
 }
 
-// waitBackground waits for everything that runs in the background.
+// waitBackground waits for all background work.
 func (r *Registry) waitBackground(ctx context.Context) error {
 	done := make(chan struct{})
-	go func() { // ends with the last of what it waits for
+	go func() { // ends with the background work
 		r.wg.Wait()
 		close(done)
 	}()
@@ -203,6 +201,6 @@ func (r *Registry) waitBackground(ctx context.Context) error {
 	case <-done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("registry: shut down: %w: something is still under way", ctx.Err())
+		return fmt.Errorf("registry: shut down: %w: background work is still running", ctx.Err())
 	}
 }

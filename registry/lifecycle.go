@@ -8,8 +8,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Reset lets a failed workspace be tried again, by the next Acquire. One that
-// was ready once is attached to again; its files are never made anew.
+// Reset makes a failed workspace eligible for another attempt by the next Acquire.
+// A workspace that was ready once is attached to again; its files are never
+// recreated.
 func (r *Registry) Reset(ctx context.Context, id string) (Record, error) {
 	done, err := r.lockWorkspace(ctx, id)
 	if err != nil {
@@ -21,7 +22,7 @@ func (r *Registry) Reset(ctx context.Context, id string) (Record, error) {
 			return fmt.Errorf("registry: workspace %s: %w", id, err)
 		}
 		if rec.Ref == nil {
-			rec.moveTo(Intended) // Attempts stay: they tell that there may be something to remove
+			rec.moveTo(Intended) // Attempts stay: they say that there may be something to remove
 		} else {
 			rec.moveTo(Evicted)
 		}
@@ -34,9 +35,9 @@ func (r *Registry) Reset(ctx context.Context, id string) (Record, error) {
 	return rec, r.retireID(ctx, id)
 }
 
-// Close lets go of a workspace in every process; it lives on, and Acquire opens
-// it again. Handles in other processes end with their next heartbeat. A
-// workspace that is failed stays so.
+// Close closes a workspace in every process; it continues to exist, and Acquire
+// opens it again. Handles in other processes end with their next heartbeat. A
+// failed workspace stays failed.
 func (r *Registry) Close(ctx context.Context, id string) error {
 	done, err := r.lockWorkspace(ctx, id)
 	if err != nil {
@@ -57,10 +58,10 @@ func (r *Registry) Close(ctx context.Context, id string) error {
 	return r.retireID(ctx, id)
 }
 
-// Destroy ends a workspace and removes all that belongs to it; a directory that
-// was given in place stays. The workspace is gone for everyone when Destroy has
-// stored that, before it removes anything: an error then means that something
-// is left, which a repeated Destroy or the next sweep removes.
+// Destroy ends a workspace and removes all that belongs to it, except a host
+// directory used in place. The record is destroyed for all processes before
+// anything is removed: an error after that means that something is left, which a
+// repeated Destroy or the next sweep removes.
 func (r *Registry) Destroy(ctx context.Context, id string) error {
 	done, err := r.lockWorkspace(ctx, id)
 	if err != nil {
@@ -74,8 +75,8 @@ func (r *Registry) Destroy(ctx context.Context, id string) error {
 	return r.removeDestroyed(ctx, rec)
 }
 
-// markDestroyed records that a workspace is destroyed. One that is entombed already is
-// returned as it is, so that its removal can go on.
+// markDestroyed records that a workspace is destroyed. A destroyed record is
+// returned as it is, so that its removal continues.
 func (r *Registry) markDestroyed(ctx context.Context, id string) (Record, error) {
 	rec, err := r.changeRecord(ctx, id, func(rec *Record) error {
 		if _, err := r.mux.Provider(rec.Kind); err != nil {
@@ -93,7 +94,7 @@ func (r *Registry) markDestroyed(ctx context.Context, id string) (Record, error)
 	return Record{}, err
 }
 
-// moveToDestroyed moves a record to destroyed, wherever it is.
+// moveToDestroyed moves a record to destroyed, from any state.
 func (r *Record) moveToDestroyed() {
 	if r.State != Closed {
 		r.moveTo(Closed)
@@ -102,7 +103,8 @@ func (r *Record) moveToDestroyed() {
 	r.Worker = ""
 }
 
-// removeDestroyed removes what belongs to an entombed workspace, and then its record.
+// removeDestroyed removes what belongs to a destroyed workspace, and then its
+// record.
 func (r *Registry) removeDestroyed(ctx context.Context, rec Record) error {
 	if err := r.cancelOpen(ctx, rec.ID); err != nil {
 		return err
@@ -117,8 +119,8 @@ func (r *Registry) removeDestroyed(ctx context.Context, rec Record) error {
 	return err
 }
 
-// removeFromProvider has the provider remove what it made: through a handle, through the
-// ref, or, where there is none that works, by sweeping.
+// removeFromProvider makes the provider remove the workspace: through a handle,
+// through the ref or, if neither works, by sweeping.
 func (r *Registry) removeFromProvider(ctx context.Context, rec Record) error {
 	if e, ok := r.liveEntry(rec.ID); ok {
 		return r.retireEntry(ctx, e, true)
@@ -139,8 +141,8 @@ func (r *Registry) removeFromProvider(ctx context.Context, rec Record) error {
 	return r.sweepProviders(ctx, []driver.Provider{p})
 }
 
-// Pause stops the processes of a workspace and frees what they hold, until
-// Resume. Handles on it end.
+// Pause stops the processes of a workspace and frees their resources, until Resume.
+// Handles on it end.
 func (r *Registry) Pause(ctx context.Context, id string) error {
 	done, err := r.lockWorkspace(ctx, id)
 	if err != nil {
@@ -174,7 +176,7 @@ func (r *Registry) Pause(ctx context.Context, id string) error {
 	return r.retireEntry(ctx, e, false)
 }
 
-// Resume lets a paused workspace go on.
+// Resume resumes a paused workspace.
 func (r *Registry) Resume(ctx context.Context, id string) error {
 	done, err := r.lockWorkspace(ctx, id)
 	if err != nil {
@@ -201,7 +203,7 @@ func (r *Registry) Resume(ctx context.Context, id string) error {
 	return err
 }
 
-// resumeProvider has the provider resume, through a handle that lasts no longer.
+// resumeProvider calls the provider's Resume, through a temporary handle.
 func (r *Registry) resumeProvider(ctx context.Context, rec Record) error {
 	d, _, unlock, err := r.openOrResolve(ctx, rec)
 	defer unlock()
@@ -212,7 +214,7 @@ func (r *Registry) resumeProvider(ctx context.Context, rec Record) error {
 		ctx, cancel := cleanupContext(ctx)
 		defer cancel()
 		if err := d.Life.Close(ctx); err != nil {
-			r.opts.Log.Warn("let go of a workspace", "workspace", rec.ID, "error", err)
+			r.opts.Log.Warn("close a workspace handle", "workspace", rec.ID, "error", err)
 		}
 	}()
 	if d.Life.Resume == nil {

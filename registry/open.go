@@ -13,11 +13,12 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// pollOpening is how often one looks whether another process is done.
+// pollOpening is the interval of polling a workspace that another process is
+// opening.
 const pollOpening = 50 * time.Millisecond
 
-// claimAndOpen gets the provider's workspace for a record and stores what it learned:
-// the ref, or the failure. What it returns is ready and durable.
+// claimAndOpen gets the provider's workspace for a record and stores the result:
+// the ref, or the failure. The returned workspace is ready and durable.
 func (r *Registry) claimAndOpen(ctx context.Context, rec Record) (*driver.Workspace, Record, error) {
 	for {
 		rec, err := r.claimOpening(ctx, rec)
@@ -34,8 +35,8 @@ func (r *Registry) claimAndOpen(ctx context.Context, rec Record) (*driver.Worksp
 	}
 }
 
-// claimOpening makes this registry the one that opens the workspace. A ready or an
-// evicted one needs no claim: any number may attach to it at once.
+// claimOpening makes this registry the worker that opens the workspace. A ready or
+// evicted workspace needs no claim: any number of registries may attach to it.
 func (r *Registry) claimOpening(ctx context.Context, rec Record) (Record, error) {
 	for {
 		if err := rec.checkUsable(); err != nil {
@@ -76,8 +77,8 @@ func (r *Registry) busyElsewhere(ctx context.Context, rec Record) (bool, error) 
 	return r.store.Alive(ctx, rec.Worker)
 }
 
-// openAndStore opens or resolves, and stores the outcome. Sweeping is kept out
-// from before the provider is asked until the record says what became of it.
+// openAndStore opens or resolves, and stores the outcome. Sweep is excluded from
+// before the provider is called until the record is stored.
 func (r *Registry) openAndStore(ctx context.Context, rec Record) (*driver.Workspace, Record, error) {
 	d, opened, unlock, err := r.openOrResolve(ctx, rec)
 	defer unlock()
@@ -88,7 +89,7 @@ func (r *Registry) openAndStore(ctx context.Context, rec Record) (*driver.Worksp
 	if err == nil {
 		return d, settled, nil
 	}
-	// Whoever destroyed the record may have found nothing to remove yet.
+	// The process that destroyed the record may have found nothing to remove yet.
 	end := d.Life.Close
 	if fault.Of(err) == fault.NotFound {
 		end = d.Life.Destroy
@@ -96,14 +97,14 @@ func (r *Registry) openAndStore(ctx context.Context, rec Record) (*driver.Worksp
 	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	if failure := end(ctx); failure != nil {
-		r.opts.Log.Warn("let go of a workspace", "workspace", rec.ID, "error", failure)
+		r.opts.Log.Warn("close a workspace handle", "workspace", rec.ID, "error", failure)
 	}
 	return nil, Record{}, err
 }
 
-// openOrResolve asks the provider: for the workspace of the ref where there is one. A
-// ref that is stale means that a change of policy was made and its new ref never
-// stored; opening with the policy that was wished for finds the way back.
+// openOrResolve calls the provider: Resolve if there is a ref, otherwise Open. A
+// stale ref means that a change of policy was made and its new ref never stored;
+// opening with the pending policy recovers it.
 func (r *Registry) openOrResolve(ctx context.Context, rec Record) (d *driver.Workspace, opened bool, unlock func(), err error) {
 	unlock = func() {}
 	p, err := r.mux.Provider(rec.Kind)
@@ -127,12 +128,12 @@ func (r *Registry) openOrResolve(ctx context.Context, rec Record) (d *driver.Wor
 	return d, true, unlock, err
 }
 
-// notFailed is an error that says nothing about the workspace.
+// notFailed is an error that is not a failure of the workspace.
 type notFailed struct{ error }
 
 func (e notFailed) Unwrap() error { return e.error }
 
-// retryTransient repeats a call that fails for a while, with waits that double.
+// retryTransient repeats a call that fails transiently, with exponential backoff.
 func (r *Registry) retryTransient(ctx context.Context, rec Record, verb string, call func(context.Context) (*driver.Workspace, error)) (*driver.Workspace, error) {
 	for n := 0; ; n++ {
 		d, err := r.callProvider(ctx, rec, verb, call)
@@ -146,16 +147,15 @@ func (r *Registry) retryTransient(ctx context.Context, rec Record, verb string, 
 	}
 }
 
-// backoffDelay is the wait before retry n. All of them together take RetryFor, less a
-// little that keeps those who failed together apart.
+// backoffDelay is the wait before retry n. The delays double, their sum is
+// RetryFor, and jitter of a tenth keeps callers that failed together apart.
 func (r *Registry) backoffDelay(n int) time.Duration {
 	share := float64(r.opts.RetryFor) / float64((int64(1)<<min(r.opts.Retries, 30))-1)
 	return time.Duration(share * float64(int64(1)<<min(n, 30)) * (1 - 0.1*rand.Float64()))
 }
 
-// callProvider holds one answer of a provider against the contract. A panic, a
-// workspace that is not what was promised, and Evicted, which only modules may
-// answer, are permanent failures.
+// callProvider calls a provider and checks the contract. A panic, an invalid
+// workspace, and Evicted, which only modules may return, are permanent failures.
 func (r *Registry) callProvider(ctx context.Context, rec Record, verb string, call func(context.Context) (*driver.Workspace, error)) (d *driver.Workspace, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -166,10 +166,10 @@ func (r *Registry) callProvider(ctx context.Context, rec Record, verb string, ca
 	d, err = call(ctx)
 	switch {
 	case errors.Is(err, fault.Evicted):
-		return nil, fmt.Errorf("registry: %s %s: %w: provider %s broke the contract: only modules are evicted", verb, rec.ID, fault.Failed, rec.Kind)
+		return nil, fmt.Errorf("registry: %s %s: %w: provider %s broke the contract: only modules may return Evicted", verb, rec.ID, fault.Failed, rec.Kind)
 	case err != nil && fault.Of(err) == fault.Internal:
-		r.opts.Log.Error("provider answered without a code", "provider", rec.Kind, "workspace", rec.ID, "verb", verb, "error", err)
-		return nil, fmt.Errorf("registry: %s %s: %w: provider %s answered with an internal error", verb, rec.ID, fault.Failed, rec.Kind)
+		r.opts.Log.Error("provider returned an error without a code", "provider", rec.Kind, "workspace", rec.ID, "verb", verb, "error", err)
+		return nil, fmt.Errorf("registry: %s %s: %w: provider %s returned an internal error", verb, rec.ID, fault.Failed, rec.Kind)
 	case err != nil:
 		return nil, fmt.Errorf("registry: %s %s: %w", verb, rec.ID, err)
 	}
@@ -179,7 +179,7 @@ func (r *Registry) callProvider(ctx context.Context, rec Record, verb string, ca
 	}
 	if d.Ref.Provider != rec.Kind {
 		r.closeInvalid(ctx, d)
-		return nil, fmt.Errorf("registry: %s %s: %w: provider %s returned a ref of another one", verb, rec.ID, fault.Failed, rec.Kind)
+		return nil, fmt.Errorf("registry: %s %s: %w: provider %s returned a ref of another provider", verb, rec.ID, fault.Failed, rec.Kind)
 	}
 	return d, nil
 }
@@ -225,8 +225,8 @@ func (r *Registry) storeReady(ctx context.Context, rec Record, d *driver.Workspa
 	})
 }
 
-// isUpdating reports whether a living registry is changing the policy now: its
-// wish is not for others to judge.
+// isUpdating reports whether a living registry is changing the policy now; its
+// pending policy must be left alone.
 func (r *Registry) isUpdating(ctx context.Context, rec Record) (bool, error) {
 	if rec.Pending == nil || rec.Worker == "" {
 		return false, nil
@@ -237,7 +237,7 @@ func (r *Registry) isUpdating(ctx context.Context, rec Record) (bool, error) {
 	return r.store.Alive(ctx, rec.Worker)
 }
 
-// becomeReady moves a record to ready, wherever it is.
+// becomeReady moves a record to ready, from any state.
 func (r *Record) becomeReady() {
 	switch r.State {
 	case Intended, Closed:
@@ -252,9 +252,10 @@ func (r *Record) becomeReady() {
 	r.Error, r.Attempts = nil, 0
 }
 
-// storeFailure stores a permanent failure and returns the error that everyone gets from
-// now on. It stores nothing where the caller gave up, where the store itself
-// failed, or where another process holds the workspace, which is then good there.
+// storeFailure stores a permanent failure and returns the error that every Acquire
+// returns from now on. It stores nothing if the caller's context ended, if the
+// store itself failed, or if another process holds the workspace, which then works
+// there.
 func (r *Registry) storeFailure(ctx context.Context, rec Record, opened bool, err error) error {
 	cut := ctx.Err() != nil || errors.As(err, new(notFailed))
 	ctx, cancel := cleanupContext(ctx)
@@ -276,7 +277,7 @@ func (r *Registry) storeFailure(ctx context.Context, rec Record, opened bool, er
 			now.moveTo(Failed)
 		case Ready:
 			now.moveTo(Evicted, Failed)
-		default: // someone moved it elsewhere; the failure is only this caller's
+		default: // moved to another state meanwhile; the failure is only this caller's
 			return errUnchanged
 		}
 		now.Error, now.Worker = &wire, ""
@@ -293,7 +294,7 @@ func (r *Registry) storeFailure(ctx context.Context, rec Record, opened bool, er
 	return err
 }
 
-// releaseClaim leaves an opening that was cut short for the next one to go on with.
+// releaseClaim leaves an interrupted opening to the next Acquire.
 func (r *Registry) releaseClaim(ctx context.Context, rec Record, err error) error {
 	_, failure := r.changeRecord(ctx, rec.ID, func(now *Record) error {
 		if now.State != Opening || now.Worker != r.self.ID {
@@ -303,7 +304,7 @@ func (r *Registry) releaseClaim(ctx context.Context, rec Record, err error) erro
 		return nil
 	})
 	if fault.Of(failure) == fault.NotFound {
-		return failure // it was destroyed, which is why it was cut short
+		return failure // destroyed, which canceled the opening
 	}
 	return err
 }
@@ -311,7 +312,7 @@ func (r *Registry) releaseClaim(ctx context.Context, rec Record, err error) erro
 func (r *Registry) heldElsewhere(ctx context.Context, id string) bool {
 	holders, err := r.store.Holders(ctx, id)
 	if err != nil {
-		return true // in doubt nothing is judged
+		return true // in doubt the workspace is not failed
 	}
 	for _, h := range holders {
 		if h.ID != r.self.ID {

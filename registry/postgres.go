@@ -18,28 +18,28 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// postgresStore keeps records in PostgreSQL, for many servers.
+// postgresStore stores records in PostgreSQL, for many servers.
 type postgresStore struct {
 	sqlStore
 
-	// Locks are kept on connections of their own, one for all who came within
-	// the same moment, so that a thousand openings don't take a thousand.
+	// Advisory locks use connections of their own. Callers within joinWindow share
+	// one connection, so that a thousand openings don't take a thousand.
 	locks  *sql.DB
 	mu     sync.Mutex
-	shared *sharedLock // the latest one; newcomers may join it
+	shared *sharedLock // the latest one, which callers may join
 }
 
-// A sharedLock shares one shared lock.
+// A sharedLock is one shared advisory lock for a batch of callers.
 type sharedLock struct {
-	ready   chan struct{} // closed when the lock is there or err is set
+	ready   chan struct{} // closed when the lock is taken or err is set
 	err     error
 	conn    *sql.Conn
 	since   time.Time
-	members int // members that still need the lock
+	members int // callers that still need the lock
 }
 
-// joinWindow bounds how long others may join a party. Who comes later asks the
-// server anew, and queues there behind anyone who waits for the exclusive lock.
+// joinWindow bounds how long callers may join a sharedLock. A later caller asks the
+// server, and queues there behind waiters for the exclusive lock.
 const joinWindow = time.Second
 
 // lockKey is the advisory lock of the registry: "croft" in ASCII.
@@ -53,7 +53,7 @@ func openPostgres(ctx context.Context, url string) (Store, error) {
 		// pgx hides passwords in this error.
 		return nil, fmt.Errorf("registry: open store: %w: %w", fault.InvalidArgument, err)
 	}
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // one try a second
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // one attempt per second
 	if err != nil {
 		return nil, fmt.Errorf("registry: open store: %w: %w", fault.Internal, err)
 	}
@@ -80,7 +80,7 @@ func openPostgres(ctx context.Context, url string) (Store, error) {
 	return s, nil
 }
 
-// postgresNow is the server's clock: that of a client may be wrong.
+// postgresNow is the server's clock: those of clients may be wrong.
 func postgresNow(ctx context.Context, q querier) (now int64, err error) {
 	err = q.QueryRowContext(ctx, `SELECT (extract(epoch FROM clock_timestamp()) * 1000000000)::bigint`).Scan(&now)
 	return now, err
@@ -120,25 +120,25 @@ func (s *postgresStore) Lock(ctx context.Context, exclusive bool) (func(), error
 		if first {
 			return nil, p.err
 		}
-		// The one who asked for all gave up; ask again.
+		// The caller that asked the server gave up; ask again.
 	}
 }
 
-// advisoryLock opens a connection and takes a lock on it.
+// advisoryLock opens a connection and takes an advisory lock on it.
 func (s *postgresStore) advisoryLock(ctx context.Context, query string) (*sql.Conn, error) {
 	conn, err := s.locks.Conn(ctx)
 	if err != nil {
 		return nil, s.classifyError("lock the store", err)
 	}
 	if _, err := conn.ExecContext(ctx, query, int64(lockKey)); err != nil {
-		_ = conn.Close() // the lock's own error is the one to tell
+		_ = conn.Close() // the lock's own error is returned
 		return nil, s.classifyError("lock the store", err)
 	}
 	return conn, nil
 }
 
-// joinLock finds a party to share a lock with, or founds one; first says that this
-// member has to ask the server.
+// joinLock joins the latest sharedLock, or makes a new one; first says that this
+// caller has to ask the server.
 func (s *postgresStore) joinLock() (p *sharedLock, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,8 +149,8 @@ func (s *postgresStore) joinLock() (p *sharedLock, first bool) {
 	return s.shared, first
 }
 
-// leaveLock ends one membership; the last one ends the lock. The member who asks
-// the server leaves after it has the answer, so conn is settled by then.
+// leaveLock removes one caller; the last one ends the lock. The caller that asks
+// the server leaves after it has the answer, so conn is final by then.
 func (s *postgresStore) leaveLock(p *sharedLock) {
 	s.mu.Lock()
 	p.members--

@@ -13,7 +13,7 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// A Record is what the registry remembers of a workspace.
+// A Record is the stored state of a workspace.
 type Record struct {
 	ID        string            `json:"id"`
 	Name      string            `json:"name,omitempty"`
@@ -21,7 +21,7 @@ type Record struct {
 	Kind      string            `json:"kind"`
 	State     State             `json:"state"`
 	Spec      workspace.Spec    `json:"spec"`
-	Ref       *workspace.Ref    `json:"ref,omitempty"` // nil until it was opened
+	Ref       *workspace.Ref    `json:"ref,omitempty"` // nil until opened
 	Labels    map[string]string `json:"labels,omitempty"`
 	CreatedAt time.Time         `json:"createdAt"`
 	UpdatedAt time.Time         `json:"updatedAt"`
@@ -29,18 +29,17 @@ type Record struct {
 	Error     *fault.Wire       `json:"error,omitempty"`    // why it is failed
 	Attempts  int               `json:"attempts,omitempty"` // to open or resolve, since it was last ready
 
-	// Pending is a policy that was asked for and is not yet known to be in force.
+	// Pending is a requested policy that is not yet known to be in force.
 	Pending *workspace.Policy `json:"pending,omitempty"`
 
-	// Version grows with every change; a change is refused if another one came
-	// first.
+	// Version grows with every change; Put compares it.
 	Version int64 `json:"version"`
 
-	// Worker is the registry that opens the workspace or changes its policy now.
+	// Worker is the registry that is opening the workspace or changing its policy.
 	Worker string `json:"worker,omitempty"`
 }
 
-// failure returns the error that a failed workspace answers with.
+// failure returns the error of a failed workspace.
 func (r Record) failure() error {
 	if r.Error == nil {
 		return fault.Failed
@@ -48,21 +47,21 @@ func (r Record) failure() error {
 	return r.Error.Err()
 }
 
-// isOutage reports whether the workspace is failed although nothing is known against
-// it: its provider could not be reached, and may be there again.
+// isOutage reports whether the workspace is failed only because its provider was
+// unreachable, so that another attempt may succeed.
 func (r Record) isOutage() bool {
 	return r.State == Failed && r.Ref != nil && r.Error != nil && r.Error.Cause == fault.CauseOutage
 }
 
-// A Filter chooses records. A zero field matches every record, except that
-// destroyed ones are found only by asking for that state.
+// A Filter selects records. A zero field matches every record, except that
+// destroyed ones are selected only by state.
 type Filter struct {
 	Owner  string
 	Name   string
 	Kind   string
 	States []State
-	Labels map[string]string // all of them, with these values
-	From   string            // id of the snapshot that they started from
+	Labels map[string]string // all must match
+	From   string            // id of the snapshot that the workspace started from
 }
 
 func (f Filter) matches(r Record) bool {
@@ -91,8 +90,8 @@ type Holder struct {
 	Expires time.Time `json:"expires"`
 }
 
-// Died reports whether the holder was a process of this host and is there no more.
-// It holds what it held until its lease ends.
+// Died reports whether the holder was a process of this host that no longer exists.
+// Its holds last until its lease ends.
 func (h Holder) Died() bool {
 	host, err := os.Hostname()
 	if err != nil || host != h.Host {
@@ -105,23 +104,23 @@ func (h Holder) Died() bool {
 	return errors.Is(err, os.ErrProcessDone)
 }
 
-// describe names a holder for a message. One that crashed seems alive until its lease
-// ends, which is no riddle if it is said.
+// describe names a holder for a message. For a crashed process it says when the
+// lease ends.
 func (h Holder) describe() string {
-	who := fmt.Sprintf("process %d on %s", h.PID, h.Host)
+	text := fmt.Sprintf("process %d on %s", h.PID, h.Host)
 	if h.Died() {
-		who += fmt.Sprintf(", which has died: it is free at %s", h.Expires.Format(time.RFC3339))
+		text += fmt.Sprintf(", which has died: its lease ends at %s", h.Expires.Format(time.RFC3339))
 	}
-	return who
+	return text
 }
 
-// A Description is all that an operator can learn of a workspace.
+// A Description is a record with its live state.
 type Description struct {
 	Record
 	Live    bool              `json:"live"`              // this process has a handle on it
 	Traits  *workspace.Traits `json:"traits,omitempty"`  // of the live handle
-	Holders []Holder          `json:"holders,omitempty"` // who has one, anywhere
-	Moves   []State           `json:"moves"`             // the states that may come next
+	Holders []Holder          `json:"holders,omitempty"` // registries with a handle, in any process
+	Moves   []State           `json:"moves"`             // the possible next states
 }
 
 // clone returns a copy that can be changed without changing r.

@@ -17,16 +17,16 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Registry owns the identity of workspaces. It is safe for concurrent use,
-// and any number of them, in any number of processes, may share a store.
+// A Registry stores, opens and ends workspaces. It is safe for concurrent use, and
+// any number of registries, in any number of processes, may share a store.
 type Registry struct {
 	store Store
 	mux   *workspace.Mux
 	opts  Options
 	self  Holder
 
-	// base carries the values of the context that New was given, for what no
-	// caller waits for. It ends with Shutdown.
+	// base has the values of New's context, for background work. Shutdown cancels
+	// it.
 	base context.Context
 	end  context.CancelFunc
 
@@ -35,28 +35,28 @@ type Registry struct {
 
 	mu               sync.Mutex
 	openCalls        map[string]*openCall // guarded by mu
-	openCount        int                  // guarded by mu; entries and flights
+	openCount        int                  // guarded by mu; entries and open calls
 	isDown           bool                 // guarded by mu
 	heartbeatStarted bool                 // guarded by mu
-	leased           bool                 // guarded by mu; there may be a lease to end
-	wg               sync.WaitGroup       // flights, the heartbeat, and handles that end
+	leased           bool                 // guarded by mu; there may be a lease
+	wg               sync.WaitGroup       // open calls, the heartbeat, and handles that end
 }
 
-// Options say how a registry behaves. The zero value is what most want.
+// Options are the options of New. The zero value fits most programs.
 type Options struct {
-	Log    *slog.Logger // nil is silent
+	Log    *slog.Logger // nil discards
 	Events event.Sink   // nil is event.Discard
-	Owner  DataDirOwner // where the providers keep things; nil is one that no other store uses
+	Owner  DataDirOwner // of the providers' data directory; nil if no other store uses it
 
-	// Swept is called by Sweep, once the providers are done, with the ids of all
-	// workspaces that there are: for who keeps more about them. Nil is nobody.
+	// Swept, if set, is called by Sweep after the providers, with the ids of all
+	// workspaces: the caller removes its own data of all other ones.
 	Swept func(ctx context.Context, live []string) error
 
-	Retries     int           // of a transient failure; 0 is 3, negative is none
-	RetryFor    time.Duration // all waits between them together; 0 is 10 s
+	Retries     int           // of a transient failure; 0 is 3, negative disables
+	RetryFor    time.Duration // sum of the backoff delays; 0 is 10 s
 	OpenTimeout time.Duration // bounds one Acquire's work with the provider; 0 is 10 min
-	Lease       time.Duration // how long a crashed registry seems alive; 0 is 15 s
-	ExpireEvery time.Duration // how often Run looks for idle workspaces; 0 is 5 s
+	Lease       time.Duration // how long a crashed registry keeps its holds; 0 is 15 s
+	ExpireEvery time.Duration // interval of Expire in Run; 0 is 5 s
 	MaxOpen     int           // live workspaces of this registry; 0 is no limit
 	MaxFileSize int64         // of a write; 0 is no limit but the provider's
 }
@@ -92,8 +92,8 @@ func (o *Options) withDefaults() Options {
 	return out
 }
 
-// New returns a registry over a store, which stays the caller's to close after
-// Shutdown. It starts nothing: a program that runs for long calls Run, too.
+// New returns a registry over a store, which the caller closes after Shutdown. It
+// starts nothing: a long-running program also calls Run.
 func New(ctx context.Context, store Store, mux *workspace.Mux, opts *Options) (*Registry, error) {
 	if store == nil || mux == nil {
 		return nil, fmt.Errorf("registry: new: %w: a store and a mux are required", fault.InvalidArgument)
@@ -111,8 +111,8 @@ func New(ctx context.Context, store Store, mux *workspace.Mux, opts *Options) (*
 	}, nil
 }
 
-// Create stores the wish for a workspace and returns its record. It makes the
-// id where spec has none. Nothing is opened before Acquire.
+// Create stores the spec of a workspace and returns its record. It makes an id if
+// spec has none. Acquire opens the workspace.
 func (r *Registry) Create(ctx context.Context, spec workspace.Spec) (Record, error) {
 	fresh := spec.ID == ""
 	if fresh {
@@ -138,8 +138,8 @@ func (r *Registry) Create(ctx context.Context, spec workspace.Spec) (Record, err
 	return rec, nil
 }
 
-// lockWorkspace makes the changes of one workspace in this process come one after
-// the other. Using a workspace needs no lock.
+// lockWorkspace takes the keyed mutex of a workspace, which serialises its changes
+// in this process. Using a workspace needs no lock.
 func (r *Registry) lockWorkspace(ctx context.Context, id string) (unlock func(), err error) {
 	unlock, err = r.changes.Lock(ctx, id)
 	if err != nil {
@@ -148,13 +148,13 @@ func (r *Registry) lockWorkspace(ctx context.Context, id string) (unlock func(),
 	return unlock, nil
 }
 
-// reserveID returns the id of a workspace that the provider has ready, if it keeps
-// any, and the one of spec if not; and what gives it back.
+// reserveID returns the id of a prepared workspace of the provider, if it has any,
+// and otherwise spec.ID; release returns it to the provider.
 func (r *Registry) reserveID(spec workspace.Spec) (id string, release func()) {
 	id, release = spec.ID, func() {}
 	p, err := r.mux.Provider(spec.Kind)
 	if err != nil {
-		return id, release // whoever opens it hears of that
+		return id, release // Acquire reports the error
 	}
 	pool, ok := driver.Find[driver.Reserver](p)
 	if !ok {
@@ -167,8 +167,7 @@ func (r *Registry) reserveID(spec workspace.Spec) (id string, release func()) {
 	return id, release
 }
 
-// Fork records the wish for a workspace like another, on its own files, which
-// begin as a snapshot.
+// Fork creates a workspace like another, whose own files start as a snapshot.
 func (r *Registry) Fork(ctx context.Context, of Record, from driver.Source, name string, labels map[string]string) (Record, error) {
 	spec := of.Spec
 	spec.ID, spec.Dir, spec.Name = "", "", name
@@ -176,8 +175,8 @@ func (r *Registry) Fork(ctx context.Context, of Record, from driver.Source, name
 	return r.Create(ctx, spec)
 }
 
-// Lookup returns the record of the workspace that owner calls by its name or
-// its id. An empty owner may name every id, and the names that have no owner.
+// Lookup returns the record of an owner's workspace by name or id. An empty owner
+// finds every id, and the names without an owner.
 func (r *Registry) Lookup(ctx context.Context, owner, nameOrID string) (Record, error) {
 	missing := fmt.Errorf("registry: workspace %q: %w", nameOrID, fault.NotFound)
 	switch {
@@ -199,11 +198,12 @@ func (r *Registry) Lookup(ctx context.Context, owner, nameOrID string) (Record, 
 		}
 		return Record{}, fmt.Errorf("%w%s", missing, r.suggestName(ctx, owner, nameOrID))
 	}
-	return Record{}, fmt.Errorf("registry: workspace %q: %w: it is neither an id (%d of [a-z0-9]) nor a name ([a-z0-9][a-z0-9-]{0,62})",
+	return Record{}, fmt.Errorf("registry: workspace %q: %w: want an id (%d of [a-z0-9]) or a name ([a-z0-9][a-z0-9-]{0,62})",
 		nameOrID, fault.InvalidArgument, driver.IDLength)
 }
 
-// suggestName names a workspace of an owner that somebody may have meant.
+// suggestName returns a did-you-mean hint with a similar name of the owner's
+// workspaces.
 func (r *Registry) suggestName(ctx context.Context, owner, name string) string {
 	recs, err := r.store.List(ctx, Filter{Owner: owner})
 	if err != nil {
@@ -223,13 +223,13 @@ func (r *Registry) List(ctx context.Context, filter Filter) ([]Record, error) {
 	return r.store.List(ctx, filter)
 }
 
-// Revision tells states of the store apart: it is another one whenever a record
-// came, changed or went, in whichever process. It costs less than List.
+// Revision differs whenever a record was added, changed or deleted by any process.
+// It costs less than List.
 func (r *Registry) Revision(ctx context.Context) (string, error) {
 	return r.store.Revision(ctx)
 }
 
-// Describe tells all there is to know of a workspace. It opens nothing.
+// Describe returns the record and live state of a workspace. It opens nothing.
 func (r *Registry) Describe(ctx context.Context, id string) (Description, error) {
 	rec, err := r.getRecord(ctx, id)
 	if err != nil {
@@ -276,11 +276,12 @@ func destroyedError(id string) error {
 	return fmt.Errorf("registry: workspace %s was destroyed: %w", id, fault.NotFound)
 }
 
-// errUnchanged is what a change returns that finds nothing to do.
+// errUnchanged is returned by a change that has nothing to do.
 var errUnchanged = errors.New("unchanged")
 
-// changeRecord applies f to the record and stores it; when someone else changed the
-// record meanwhile, f judges it anew. A destroyed record can't be changed.
+// changeRecord applies f to the record and stores it by compare-and-swap; on a
+// conflict it reads the record and applies f again. A destroyed record can't be
+// changed.
 func (r *Registry) changeRecord(ctx context.Context, id string, f func(rec *Record) error) (Record, error) {
 	for {
 		rec, err := r.getRecord(ctx, id)
@@ -300,7 +301,8 @@ func (r *Registry) changeRecord(ctx context.Context, id string, f func(rec *Reco
 	}
 }
 
-// putRecord stores a record that came from the given state, and tells of its moves.
+// putRecord stores a record that came from the given state, and emits its state
+// changes.
 func (r *Registry) putRecord(ctx context.Context, from State, rec Record, store func(context.Context, Record) (Record, error)) (Record, error) {
 	rec.UpdatedAt = time.Now().UTC()
 	rec, err := store(ctx, rec)

@@ -13,38 +13,39 @@ import (
 	"github.com/croft-run/croft/internal/diskreserve"
 )
 
-// reserveSize is enough for the log of some hundred small transactions, and for
-// the index of the log, without which a database can't even be read.
+// reserveSize is enough for the write-ahead log of some hundred small transactions
+// and its index, without which SQLite can't even read.
 const reserveSize = 1 << 20
 
-// diskReserve is the file that is removed where the disk is full. A store without one
-// works as well until then.
+// diskReserve is the disk reserve, a file that is removed when the disk is full, so
+// that workspaces can still be removed. The store works without one until then.
 func (s *sqliteStore) diskReserve() diskreserve.Reserve {
 	return diskreserve.Reserve{Path: s.path + ".reserve", Size: reserveSize}
 }
 
-// migrateWithReserve brings the schema up to date, on a full disk after the reserve is
-// released, which Close makes again.
+// migrateWithReserve migrates the schema; on a full disk after it released the disk
+// reserve, which Close makes again.
 func (s *sqliteStore) migrateWithReserve(ctx context.Context) error {
 	err := s.migrateSchema(ctx)
 	if err != nil && s.full(err) && s.diskReserve().Release() {
 		return s.migrateSchema(ctx)
 	}
 	if err == nil {
-		_ = s.diskReserve().Make() // see reserve
+		_ = s.diskReserve().Make() // see diskReserve
 	}
 	return err
 }
 
-// Close lets go of the database, whose log ends with the last one who does.
+// Close closes the database. SQLite removes the log when the last process closes
+// it.
 func (s *sqliteStore) Close() error {
 	err := s.db.Close()
-	_ = s.diskReserve().Make() // see reserve
+	_ = s.diskReserve().Make() // see diskReserve
 	return err
 }
 
-// isFull reports whether err says that the disk is full. SQLite tells that by
-// many names where it is not the content that finds no room.
+// isFull reports whether err means that the disk is full. SQLite reports that as an
+// I/O error, too, if it is not the data that does not fit.
 func (s *sqliteStore) isFull(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
@@ -59,7 +60,7 @@ func (s *sqliteStore) isFull(err error) bool {
 	return false
 }
 
-// isDiskFull tries whether there is room for what SQLite needs to read: 32 KiB.
+// isDiskFull tries to write the 32 KiB that SQLite needs to read.
 func isDiskFull(dir string) bool {
 	f, err := os.CreateTemp(dir, ".room-*")
 	if err == nil {
@@ -70,7 +71,7 @@ func isDiskFull(dir string) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// isDamaged reports whether err says that the file is no database, or none any more.
+// isDamaged reports whether err means that the file is damaged, or not a database.
 func isDamaged(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

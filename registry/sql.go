@@ -17,26 +17,26 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A dialect is what differs between the databases.
+// A dialect is the difference between the databases.
 type dialect struct {
 	name      goose.Dialect
 	migrate   []goose.ProviderOption
 	numbered  bool   // parameters are $1 instead of ?
-	forUpdate string // keeps the rows that a transaction has read
+	forUpdate string // locks the rows that a transaction reads
 
-	// now is the clock of the store, in nanoseconds.
+	// now is the store's clock, in nanoseconds.
 	now func(ctx context.Context, q querier) (int64, error)
 
-	// begin begins a transaction. The wait for other writers ends with the context.
+	// begin starts a transaction. ctx bounds the wait for other writers.
 	begin func(ctx context.Context, db *sql.DB, opts *sql.TxOptions) (*sql.Tx, error)
 
-	// duplicate reports whether err says that a unique row exists.
+	// duplicate reports whether err is a violation of a unique constraint.
 	duplicate func(err error) bool
 
-	// full reports whether err says that there is no room.
+	// full reports whether err means that the disk is full.
 	full func(err error) bool
 
-	// damaged reports whether err says that the store can't be read for good.
+	// damaged reports whether err means that the store is permanently unreadable.
 	damaged func(err error) bool
 
 	// release frees the disk reserve, and reports whether there was one.
@@ -53,7 +53,7 @@ type sqlStore struct {
 
 const columns = `id, version, owner, name, kind, state, spec, ref, pending, failure, attempts, worker, created_at, updated_at, last_used`
 
-// migrateSchema brings the schema up to date, and learns the store's id.
+// migrateSchema brings the schema up to date, and loads the store's id.
 func (s *sqlStore) migrateSchema(ctx context.Context) error {
 	if !s.isSchemaCurrent(ctx) {
 		if err := s.runMigrations(ctx); err != nil {
@@ -63,7 +63,7 @@ func (s *sqlStore) migrateSchema(ctx context.Context) error {
 	return s.loadID(ctx)
 }
 
-// loadID reads the id of the store, which it makes where there is none.
+// loadID reads the id of the store, and creates it if there is none.
 func (s *sqlStore) loadID(ctx context.Context) error {
 	for range 2 {
 		err := s.db.QueryRowContext(ctx, `SELECT id FROM identity WHERE one = 1`).Scan(&s.id)
@@ -76,7 +76,7 @@ func (s *sqlStore) loadID(ctx context.Context) error {
 			return s.classifyError("identify store", err)
 		}
 	}
-	return fmt.Errorf("registry: identify store: %w: it has no id", fault.Unavailable)
+	return fmt.Errorf("registry: identify store: %w: the store has no id", fault.Unavailable)
 }
 
 func (s *sqlStore) ID() string { return s.id }
@@ -96,8 +96,8 @@ func (s *sqlStore) runMigrations(ctx context.Context) error {
 	return nil
 }
 
-// isSchemaCurrent reports whether the schema is that of the newest migration, so that a
-// command line pays one query instead of a migration's dozen.
+// isSchemaCurrent reports whether the newest migration is applied: one query
+// instead of the dozen of a migration.
 func (s *sqlStore) isSchemaCurrent(ctx context.Context) bool {
 	files, err := migrations.ReadDir("migrations")
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *sqlStore) Insert(ctx context.Context, rec Record) (Record, error) {
 	return rec.clone(), nil
 }
 
-// duplicateError says whether it was the id or the name that exists already.
+// duplicateError returns the error for an id or a name that exists.
 func (s *sqlStore) duplicateError(ctx context.Context, rec Record) error {
 	if _, err := s.Get(ctx, rec.ID); err == nil {
 		return fmt.Errorf("registry: insert: workspace %s: %w", rec.ID, fault.AlreadyExists)
@@ -168,7 +168,7 @@ func (s *sqlStore) List(ctx context.Context, f Filter) ([]Record, error) {
 			and(eq.column+" = ?", eq.value)
 		}
 	}
-	if f.From != "" && driver.ValidID(f.From) { // most of those that don't match need not be decoded
+	if f.From != "" && driver.ValidID(f.From) { // saves decoding most other records
 		and("spec LIKE ?", "%"+f.From+"%")
 	}
 	if len(f.States) == 0 {
@@ -300,8 +300,8 @@ func (s *sqlStore) Delete(ctx context.Context, id string, version int64) error {
 
 func (s *sqlStore) Close() error { return s.db.Close() }
 
-// withTx runs f in a transaction, and on a full disk once more without the reserve:
-// all but Insert may release it, since they lead to removal.
+// withTx runs f in a transaction, and on a full disk once more after releasing the
+// disk reserve: all callers but Insert may use it, since they lead to removal.
 func (s *sqlStore) withTx(ctx context.Context, what string, f func(tx *sql.Tx) error) error {
 	err := s.tryTx(ctx, what, f)
 	if fault.Of(err) == fault.ResourceExhausted && s.release() {
@@ -322,8 +322,8 @@ func (s *sqlStore) tryTx(ctx context.Context, what string, f func(tx *sql.Tx) er
 	return s.classifyError(what, tx.Commit())
 }
 
-// classifyError gives a code to what the database says. The caller's context and
-// errors that have a code already keep it.
+// classifyError adds an error code to a database error. Errors of the caller's
+// context, and errors with a code, are kept.
 func (s *sqlStore) classifyError(what string, err error) error {
 	var known fault.Code
 	switch {
@@ -336,14 +336,14 @@ func (s *sqlStore) classifyError(what string, err error) error {
 	case s.full(err):
 		return fmt.Errorf("registry: %s: %w: %w", what, fault.ResourceExhausted, err)
 	case s.damaged(err):
-		return fmt.Errorf("registry: %s: %w: the store is damaged, or no database: %w", what, fault.Failed, err)
+		return fmt.Errorf("registry: %s: %w: the store is damaged, or not a database: %w", what, fault.Failed, err)
 	}
 	return fmt.Errorf("registry: %s: %w: %w", what, fault.Unavailable, err)
 }
 
 func (s *sqlStore) isDuplicate(err error) bool { return err != nil && s.duplicate(err) }
 
-// rebind writes parameters as the database wants them.
+// rebind rewrites "?" parameters for the database.
 func (s *sqlStore) rebind(query string) string {
 	if !s.numbered {
 		return query

@@ -21,8 +21,8 @@ import (
 	"github.com/croft-run/croft/internal/sqlitetx"
 )
 
-// sqliteStore keeps records in one SQLite file, in WAL mode with every commit
-// flushed to disk. Beside it lie two files whose locks are Lock's.
+// sqliteStore stores records in one SQLite file, in WAL mode with an fsync per
+// commit. Lock uses the flocks of two files beside it.
 type sqliteStore struct {
 	sqlStore
 	path string
@@ -59,9 +59,9 @@ func openSQLite(ctx context.Context, path string) (Store, error) {
 	return s, nil
 }
 
-// makeFile makes the file where it is missing, and its name durable. Records
-// hold what people wrote into specs, so it is for its owner alone; what SQLite
-// makes beside it takes over the mode.
+// makeFile creates the file if it is missing, and fsyncs its directory. Records
+// hold user input, so only the owner may read the file; SQLite gives its own files
+// the same mode.
 func makeFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -73,8 +73,8 @@ func makeFile(path string) error {
 	return errors.Join(f.Close(), atomicfile.SyncDir(filepath.Dir(path)))
 }
 
-// restrictMode takes the rights of others from a file that is there, and from what lies
-// beside it, unless they belong to someone else, who has to know.
+// restrictMode removes group and other permissions from an existing database and
+// SQLite's files beside it. Files of another user are left as they are.
 func restrictMode(path string) error {
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		info, err := os.Stat(path + suffix)
@@ -88,7 +88,7 @@ func restrictMode(path string) error {
 	return nil
 }
 
-// codeOf classifies an error of the host, Unavailable where it says nothing.
+// codeOf classifies an error of the host; Unavailable by default.
 func codeOf(err error) fault.Code {
 	if code := fault.Of(err); code != fault.Internal {
 		return code
@@ -98,7 +98,7 @@ func codeOf(err error) fault.Code {
 
 func sqliteDSN(path string) string {
 	q := url.Values{
-		"_txlock": {"immediate"}, // a transaction that reads first can't be refused when it writes
+		"_txlock": {"immediate"}, // avoids SQLITE_BUSY when a reading transaction first writes
 		"_pragma": {
 			sqlitetx.BusyTimeout(), "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(ON)",
 		},
@@ -106,8 +106,8 @@ func sqliteDSN(path string) string {
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}).String()
 }
 
-// prepareSchema brings the schema up to date, one process at a time: switching a new
-// file to WAL does not wait for others as later writes do.
+// prepareSchema migrates the schema, one process at a time: switching a new file to
+// WAL does not wait for other processes as later writes do.
 func (s *sqliteStore) prepareSchema(ctx context.Context) error {
 	unlock, err := s.lockFile(ctx, ".gate", true)
 	if err != nil {
@@ -117,9 +117,9 @@ func (s *sqliteStore) prepareSchema(ctx context.Context) error {
 	return s.migrateWithReserve(ctx)
 }
 
-// Lock takes the lock file, shared or exclusive. Whoever comes passes the gate
-// first, and who wants the exclusive lock keeps the gate while waiting: those
-// who come later queue behind.
+// Lock takes the flock of the lock file, shared or exclusive. Every caller takes
+// the gate file first, and a caller for the exclusive lock keeps it while waiting,
+// so that later callers queue behind it.
 func (s *sqliteStore) Lock(ctx context.Context, exclusive bool) (func(), error) {
 	unlock, err := s.lockFile(ctx, ".gate", exclusive)
 	if err != nil {

@@ -14,7 +14,7 @@ func (s *sqlStore) Hold(ctx context.Context, id string, self Holder, ttl time.Du
 	var rec Record
 	err := s.withTx(ctx, "hold "+id, func(tx *sql.Tx) (err error) {
 		// The lease comes first, as in Beat: two transactions that lock the same
-		// rows in different orders would wait for each other.
+		// rows in different orders would deadlock.
 		now, err := s.renewLease(ctx, tx, self, ttl)
 		if err != nil {
 			return err
@@ -59,7 +59,7 @@ func (s *sqlStore) Beat(ctx context.Context, self Holder, ttl time.Duration, use
 
 const prefixed = `w.id, w.version, w.owner, w.name, w.kind, w.state, w.spec, w.ref, w.pending, w.failure, w.attempts, w.worker, w.created_at, w.updated_at, w.last_used`
 
-// restoreHolds puts back the holds that were reaped while the lease had run out, and
+// restoreHolds restores the holds that were reaped while the lease had run out, and
 // adds their records to held.
 func (s *sqlStore) restoreHolds(ctx context.Context, tx *sql.Tx, self string, uses map[string]time.Time, held map[string]Record) error {
 	for _, id := range slices.Sorted(maps.Keys(uses)) {
@@ -162,7 +162,7 @@ func (s *sqlStore) Reap(ctx context.Context) error {
 	})
 }
 
-// renewLease gives me a lease that starts now, and returns the time.
+// renewLease gives self a lease that starts now, and returns the time.
 func (s *sqlStore) renewLease(ctx context.Context, tx *sql.Tx, self Holder, ttl time.Duration) (int64, error) {
 	now, err := s.now(ctx, tx)
 	if err != nil {
@@ -178,8 +178,8 @@ func (s *sqlStore) insertHold(ctx context.Context, tx *sql.Tx, id, self string) 
 	return err
 }
 
-// updateLastUsed records that a workspace was used; it never goes back in time, and it is
-// no change of the record.
+// updateLastUsed records a use of a workspace; it never decreases, and does not
+// change the record's version.
 func (s *sqlStore) updateLastUsed(ctx context.Context, tx *sql.Tx, id string, at time.Time) error {
 	_, err := tx.ExecContext(ctx, s.rebind(`UPDATE workspaces SET last_used = ? WHERE id = ? AND last_used < ?`), unixNanos(at), id, unixNanos(at))
 	return err

@@ -8,43 +8,43 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A State is where a workspace is in its life.
+// A State is a state of a workspace's life cycle.
 type State string
 
-// The states. Their values are stored and served.
+// The states. Their values are stored and part of the API.
 const (
-	Intended  State = "intended"  // wished for; nothing was made yet
-	Opening   State = "opening"   // a provider was asked to make it or attach to it
+	Intended  State = "intended"  // created; nothing was opened yet
+	Opening   State = "opening"   // a provider opens it or attaches to it
 	Ready     State = "ready"     // it is there
-	Evicted   State = "evicted"   // the live thing vanished; the ref finds it again
-	Paused    State = "paused"    // it is there, and its processes are stopped
-	Failed    State = "failed"    // it can't be opened or found; see Record.Error
-	Closed    State = "closed"    // it is there, and nobody holds it; using it opens it again
+	Evicted   State = "evicted"   // the live instance vanished; the ref resolves to it again
+	Paused    State = "paused"    // its processes are stopped
+	Failed    State = "failed"    // it can't be opened or resolved; see Record.Error
+	Closed    State = "closed"    // it exists, and no process holds it; Acquire opens it again
 	Destroyed State = "destroyed" // ended; the record stays until the provider has removed everything
 )
 
-// states lists them in the order of a life.
+// states lists the states in the order of the life cycle.
 var states = []State{Intended, Opening, Ready, Evicted, Paused, Failed, Closed, Destroyed}
 
-// moves is the whole life of a workspace. A move that is not listed is a bug.
+// moves is the state machine of a workspace. A move that is not listed is a bug.
 var moves = map[State][]State{
 	Intended:  {Opening, Closed},
 	Opening:   {Ready, Failed, Closed},
 	Ready:     {Evicted, Paused, Closed},
 	Evicted:   {Ready, Failed, Closed},
 	Paused:    {Ready, Closed},
-	Failed:    {Intended, Evicted, Closed}, // Reset: without a ref it is opened anew, with one it is resolved
+	Failed:    {Intended, Evicted, Closed}, // Reset: opened again without a ref, resolved with one
 	Closed:    {Opening, Destroyed},
 	Destroyed: {},
 }
 
-// States returns every state, in the order of a life.
+// States returns every state, in the order of the life cycle.
 func States() []State { return slices.Clone(states) }
 
 // Moves returns the states that may follow s.
 func (s State) Moves() []State { return slices.Clone(moves[s]) }
 
-// requireState reports whether verb is allowed in state s.
+// requireState returns an error if verb is not allowed in state s.
 func (s State) requireState(verb string, allowed ...State) error {
 	if slices.Contains(allowed, s) {
 		return nil
@@ -63,8 +63,9 @@ func (r *Record) moveTo(next ...State) {
 	}
 }
 
-// shortestRoute returns the shortest legal way between two states, without the first;
-// nil where from equals to. A pair without a way is a defect and panics.
+// shortestRoute returns the shortest sequence of legal moves between two states,
+// without the first; nil if from equals to. A pair without a route is a defect and
+// panics.
 func shortestRoute(from, to State) []State {
 	type path struct {
 		at    State
@@ -83,7 +84,7 @@ func shortestRoute(from, to State) []State {
 			}
 		}
 	}
-	panic(fmt.Sprintf("registry: no way from %s to %s", from, to))
+	panic(fmt.Sprintf("registry: no route from %s to %s", from, to))
 }
 
 // Diagram returns the table of moves as a Mermaid state diagram.

@@ -10,33 +10,30 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Store keeps records. Registries in any number of processes may use one
-// store at once. What a method has answered is durable: it survives the death of
-// every process, and power loss.
+// A Store stores records. Registries in any number of processes may use one store
+// at once. A completed call is durable: its effect survives the death of every
+// process, and power loss.
 //
-// A missing record is fault.NotFound, a store that does not answer is
-// fault.Unavailable.
+// A missing record is fault.NotFound, an unreachable store is fault.Unavailable.
 type Store interface {
 	records
 	leases
 
-	// Lock keeps sweeping and opening apart, in all processes: any number may
-	// hold the shared lock, or one the exclusive lock. It waits until it has the
-	// lock or ctx ends; those who wait for the exclusive one are not starved. A
-	// lock ends with the process that holds it.
+	// Lock keeps Sweep and Open apart, in all processes: it is a reader-writer
+	// lock, and waiters for the exclusive lock are not starved. It waits until it
+	// has the lock or ctx ends. A lock ends with its process.
 	Lock(ctx context.Context, exclusive bool) (unlock func(), err error)
 
-	// ID tells this store from every other one, for good: it is made with the
-	// store.
+	// ID is the permanent id of the store, made with the store.
 	ID() string
 
-	// Close lets go of the store.
+	// Close closes the store.
 	Close() error
 }
 
-// records is the part of a store that keeps records.
+// records is the part of a store with records.
 type records interface {
-	// Insert adds a record with version 1. A name that its owner gave to another
+	// Insert adds a record with version 1. A name that its owner uses for another
 	// workspace is fault.AlreadyExists.
 	Insert(ctx context.Context, rec Record) (Record, error)
 
@@ -45,36 +42,35 @@ type records interface {
 	// List returns the records that match, oldest first.
 	List(ctx context.Context, filter Filter) ([]Record, error)
 
-	// Revision is another one whenever a record came, changed or went. It costs
+	// Revision differs whenever a record was added, changed or deleted. It costs
 	// less than List.
 	Revision(ctx context.Context) (string, error)
 
-	// Put replaces the record if its version is still rec.Version, and answers
-	// fault.Conflict otherwise. LastUsed never goes back.
+	// Put replaces the record by compare-and-swap: if its version is no longer
+	// rec.Version, it is fault.Conflict. LastUsed never decreases.
 	Put(ctx context.Context, rec Record) (Record, error)
 
-	// PutIdle is Put for a record that no living registry but me holds; if one
-	// does, it is fault.Conflict.
+	// PutIdle is Put for a record that no living registry other than self holds;
+	// otherwise it is fault.Conflict.
 	PutIdle(ctx context.Context, rec Record, self string) (Record, error)
 
-	// Delete forgets a record and who holds it, if its version is still the
-	// given one.
+	// Delete deletes a record and its holds, if its version is still the given one.
 	Delete(ctx context.Context, id string, version int64) error
 }
 
-// leases is the part of a store that knows which registries live and what they
-// hold. The clock is the store's.
+// leases is the part of a store with the leases of registries and the workspaces
+// that they hold. It uses the store's clock.
 type leases interface {
-	// Hold gives me a lease of ttl, records that it uses the workspace now, and
+	// Hold gives self a lease of ttl, records that self uses the workspace now, and
 	// returns the record. A destroyed workspace is fault.NotFound.
 	Hold(ctx context.Context, id string, self Holder, ttl time.Duration) (Record, error)
 
-	// Beat renews the lease, stores when each workspace in uses was last used,
-	// and returns the records of those among them that exist. Holds that were
-	// lost because the lease ran out are put back.
+	// Beat renews the lease, stores when each workspace in uses was last used, and
+	// returns the existing records of these. It restores holds that were lost
+	// because the lease ran out.
 	Beat(ctx context.Context, self Holder, ttl time.Duration, uses map[string]time.Time) (map[string]Record, error)
 
-	// Release gives up what me holds of the workspaces, and records their last use.
+	// Release ends self's holds of the workspaces, and records their last use.
 	Release(ctx context.Context, self string, uses map[string]time.Time) error
 
 	// Holders lists the living registries that hold a workspace.
@@ -83,10 +79,10 @@ type leases interface {
 	// Alive reports whether the lease of a registry has not run out.
 	Alive(ctx context.Context, holder string) (bool, error)
 
-	// Leave ends a lease and all its holds.
+	// Leave ends a lease and its holds.
 	Leave(ctx context.Context, self string) error
 
-	// Reap forgets registries whose lease has run out.
+	// Reap deletes leases that have run out.
 	Reap(ctx context.Context) error
 }
 
@@ -105,7 +101,7 @@ func OpenStore(ctx context.Context, url string) (Store, error) {
 	case (scheme == "postgres" || scheme == "postgresql") && strings.HasPrefix(rest, "//"):
 		return openPostgres(ctx, url)
 	}
-	// The URL may hold a password, so no more than its scheme is told.
+	// The URL may hold a password: the error names only its scheme.
 	return nil, fmt.Errorf("registry: open store with scheme %q: %w: the stores are sqlite:PATH and postgres://HOST/DATABASE",
 		scheme, fault.InvalidArgument)
 }

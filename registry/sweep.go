@@ -9,12 +9,12 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Sweep has every provider remove what belongs to no workspace of this
-// registry: what crashes left behind, and what a removal that was cut short did
-// not reach. No process opens anything meanwhile.
+// Sweep makes every provider remove what belongs to no workspace of this registry:
+// leftovers of crashes and of interrupted removals. No process opens a workspace
+// meanwhile.
 //
-// Where the ground is not the store's alone it is fault.WrongState, and nothing
-// is removed.
+// If another store has workspaces in the data directory, Sweep removes nothing and
+// returns fault.WrongState.
 func (r *Registry) Sweep(ctx context.Context) error {
 	var providers []driver.Provider
 	for _, kind := range r.mux.Kinds() {
@@ -27,7 +27,7 @@ func (r *Registry) Sweep(ctx context.Context) error {
 	return errors.Join(r.sweepProviders(ctx, providers), r.store.Reap(ctx))
 }
 
-// sweepDestroyed sweeps if a removal was cut short.
+// sweepDestroyed sweeps if a removal was interrupted.
 func (r *Registry) sweepDestroyed(ctx context.Context) error {
 	tombs, err := r.store.List(ctx, Filter{States: []State{Destroyed}})
 	if err != nil || len(tombs) == 0 {
@@ -36,9 +36,9 @@ func (r *Registry) sweepDestroyed(ctx context.Context) error {
 	return r.Sweep(ctx)
 }
 
-// sweepProviders sweeps the given providers. The list of ids is read while nothing can be
-// opened, so whatever a provider finds beyond it is left over. A tomb that was on
-// the list of the dead then, and whose provider swept without error, is empty.
+// sweepProviders sweeps the given providers. The list of ids is read while no
+// workspace can be opened, so anything else that a provider finds is a leftover. A
+// destroyed record on that list, whose provider swept without error, is deleted.
 func (r *Registry) sweepProviders(ctx context.Context, providers []driver.Provider) error {
 	unlock, err := r.lockExclusive(ctx)
 	if err != nil {
@@ -75,7 +75,7 @@ func (r *Registry) sweepProviders(ctx context.Context, providers []driver.Provid
 	return errors.Join(errs...)
 }
 
-// sweepProvider makes a panic of a provider an error.
+// sweepProvider calls Sweep, and returns a panic as an error.
 func sweepProvider(ctx context.Context, p driver.Provider, live []string) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

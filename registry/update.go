@@ -8,11 +8,11 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// Update changes the policy of a workspace, and returns when the change is in
-// force and durable. Idle and Persist are the registry's own; anything else is
-// the provider's to change in place. The wish is stored first, so that a crash
-// in the middle leaves one policy or the other, and never an old ref that still
-// opens what was revoked.
+// Update changes the policy of a workspace, and returns when the change is in force
+// and durable. Idle and Persist are the registry's own; the provider changes
+// anything else in place. The new policy is stored as pending first, so that a
+// crash leaves one policy or the other, and never an old ref that still opens what
+// was revoked.
 func (r *Registry) Update(ctx context.Context, id string, policy workspace.Policy) (Record, error) {
 	if err := checkPolicy(policy); err != nil {
 		return Record{}, fmt.Errorf("registry: update %s: %w", id, err)
@@ -35,14 +35,14 @@ func (r *Registry) Update(ctx context.Context, id string, policy workspace.Polic
 	return r.updatePolicy(ctx, id, policy)
 }
 
-// sameForProvider reports whether two policies differ at most in what the
-// registry itself does.
+// sameForProvider reports whether two policies differ at most in the registry's own
+// fields.
 func sameForProvider(a, b workspace.Policy) bool {
 	a.Idle, a.Persist = b.Idle, b.Persist
 	return a.Equal(b)
 }
 
-// storePolicy stores a policy that no provider needs to hear of now.
+// storePolicy stores a policy that needs no change by the provider now.
 func (r *Registry) storePolicy(ctx context.Context, seen Record, policy workspace.Policy) (Record, error) {
 	return r.changeRecord(ctx, seen.ID, func(rec *Record) error {
 		if !sameForProvider(rec.Spec.Policy, policy) && (rec.State != Intended || rec.Attempts > 0) {
@@ -73,8 +73,7 @@ func (r *Registry) updatePolicy(ctx context.Context, id string, policy workspace
 		return Record{}, r.abortUpdate(ctx, e, fmt.Errorf("registry: update %s: %w", id, err))
 	}
 	e.revision.Store(ref.Revision)
-	// What the provider has done must be remembered, whether or not the caller
-	// still waits.
+	// The provider's change must be stored even if the caller's context has ended.
 	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
 	return r.changeRecord(ctx, id, func(rec *Record) error {
@@ -86,7 +85,7 @@ func (r *Registry) updatePolicy(ctx context.Context, id string, policy workspace
 	})
 }
 
-// storePending stores the policy that is about to be made.
+// storePending stores the policy as pending before the provider changes it.
 func (r *Registry) storePending(ctx context.Context, id string, policy workspace.Policy) error {
 	_, err := r.changeRecord(ctx, id, func(rec *Record) error {
 		if err := rec.checkUsable(); err != nil {
@@ -103,9 +102,9 @@ func (r *Registry) storePending(ctx context.Context, id string, policy workspace
 	return err
 }
 
-// abortUpdate ends a change of policy that went wrong. A refusal changed nothing.
-// After any other error nobody knows which policy is in force, so the handle
-// ends, and the wish stays for the next Acquire, which finds out.
+// abortUpdate ends a failed change of policy. A refusal changed nothing. After any
+// other error it is unknown which policy is in force: the handle ends, and the
+// pending policy stays for the next Acquire, which finds out.
 func (r *Registry) abortUpdate(ctx context.Context, e *entry, cause error) error {
 	ctx, cancel := cleanupContext(ctx)
 	defer cancel()
@@ -128,7 +127,7 @@ func (r *Registry) abortUpdate(ctx context.Context, e *entry, cause error) error
 		err = r.retireEntry(ctx, e, false)
 	}
 	if err != nil {
-		r.opts.Log.Warn("take back a change of policy", "workspace", e.id, "error", err)
+		r.opts.Log.Warn("abort a change of policy", "workspace", e.id, "error", err)
 	}
 	return cause
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// markVanished looks for workspaces that were in the memory of a process that has
-// died. Their records say that they are ready, and would until somebody used them;
-// a look at each makes them failed, with the cause. What a living registry holds,
-// and what outlives processes, is left alone. Again says that some are held by a
-// process that died, until its lease ends.
+// markVanished finds workspaces that lived in the memory of a process that has
+// died, and acquires each, which stores the failure and its cause. Their records
+// would otherwise stay ready until the next use. It skips workspaces that a living
+// registry holds, and those that outlive processes. again is true if a dead process
+// still holds some by its lease.
 func (r *Registry) markVanished(ctx context.Context) (again bool, err error) {
 	recs, err := r.store.List(ctx, Filter{States: []State{Ready, Evicted, Closed}})
 	if err != nil {
@@ -46,8 +46,8 @@ func (r *Registry) markVanished(ctx context.Context) (again bool, err error) {
 	return again, errors.Join(errs...)
 }
 
-// kindPersists reports whether workspaces of a kind outlive the process, also where
-// that can't be known.
+// kindPersists reports whether workspaces of a kind outlive the process; true if
+// that is unknown.
 func (r *Registry) kindPersists(ctx context.Context, kind string) bool {
 	p, err := r.mux.Provider(kind)
 	if err != nil {

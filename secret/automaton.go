@@ -1,9 +1,9 @@
 package secret
 
-// An automaton finds many texts in one pass (Aho and Corasick). Its nodes are
-// the prefixes of the texts. The transitions are not spelt out, because most
-// nodes have one child and a long secret has thousands of nodes; instead the
-// bytes at which nothing can begin are skipped by a hash of the next four.
+// An automaton is an Aho-Corasick automaton: it finds many texts in one pass. Its nodes are
+// the prefixes of the texts. Transitions are not stored as tables, because most nodes have
+// one child and a long secret has thousands of nodes; instead a hash of the next four bytes
+// skips positions at which no text begins.
 type automaton struct {
 	nodes []trieNode
 	root  [256]int32 // the children of node 0
@@ -11,16 +11,16 @@ type automaton struct {
 }
 
 type trieNode struct {
-	child, sibling int32 // 0 is none
+	child, sibling int32 // 0 if absent
 	fail           int32 // the node of the longest proper suffix
 	depth          int32
 	length         int32 // of the longest text that ends here, 0 if none does
-	owner          int32 // whose text that is
+	owner          int32 // index of the secret
 	b              byte
 }
 
-// add enters a text of at least MinLength bytes. The first owner of a text keeps it.
-func (a *automaton) add(text string, who int) {
+// add adds a text of at least MinLength bytes. The first owner of a text is kept.
+func (a *automaton) add(text string, owner int) {
 	if len(a.nodes) == 0 {
 		a.nodes = make([]trieNode, 1, 1024)
 	}
@@ -39,11 +39,11 @@ func (a *automaton) add(text string, who int) {
 		at = next
 	}
 	if a.nodes[at].length == 0 {
-		a.nodes[at].length, a.nodes[at].owner = int32(len(text)), int32(who)
+		a.nodes[at].length, a.nodes[at].owner = int32(len(text)), int32(owner)
 	}
 }
 
-// setFailLinks sets the fail links, breadth first, once all texts are in.
+// setFailLinks sets the fail links, breadth first, after all texts were added.
 func (a *automaton) setFailLinks() {
 	if len(a.nodes) == 0 {
 		return
@@ -87,9 +87,9 @@ func (a *automaton) next(at int32, b byte) int32 {
 	return a.root[b]
 }
 
-// scan reads p from index i in state at, tells found of every text that ends
-// there, and returns the state at the end of p.
-func (a *automaton) scan(p []byte, i int, at int32, found func(start, end int, who int32)) int32 {
+// scan processes p from index i in state at, calls found for every text that ends there,
+// and returns the final state.
+func (a *automaton) scan(p []byte, i int, at int32, found func(start, end int, owner int32)) int32 {
 	if len(a.nodes) == 0 {
 		return 0
 	}

@@ -1,9 +1,8 @@
 package secret
 
-// scanDump looks at the lines of a dump of bytes, as od, hexdump -C and xxd write them,
-// of which one is at i: an offset, bytes as two
-// hexadecimal digits each, alone or in groups, and what they are as characters. It
-// returns where to go on, or 0 where there is none.
+// scanDump scans the lines of a hex dump (od, hexdump -C, xxd) around i: an offset, bytes
+// as two hexadecimal digits each, alone or in groups, and the characters. It returns the
+// index after the dump, or 0 if there is no dump.
 func (f *foldedSearch) scanDump(i int) int {
 	for floor := max(f.floor, i-maxDump); i > floor && f.p[i-1] != '\n'; i-- {
 	}
@@ -25,12 +24,12 @@ func (f *foldedSearch) scanDump(i int) int {
 }
 
 const (
-	minDump = 8   // bytes that a line of a dump shows, unless it is the last one
-	maxDump = 400 // characters that it has
+	minDump = 8   // minimum bytes of a line, except the last
+	maxDump = 400 // maximum characters of a line
 )
 
-// dumpLine hands the bytes of a line to the automaton. It returns where the next one
-// begins, and how many bytes there were.
+// dumpLine feeds the bytes of a line to the automaton. It returns the start of the next
+// line and the number of bytes.
 func (f *foldedSearch) dumpLine(line int) (next, n int) {
 	end := f.lineEnd(line, maxDump)
 	next = min(end+1, len(f.p))
@@ -46,8 +45,7 @@ func (f *foldedSearch) dumpLine(line int) (next, n int) {
 	return next, n
 }
 
-// dumpGroups returns where the groups of digits of a line are, and where what is
-// behind them begins.
+// dumpGroups returns the groups of digits of a line, and the index after them.
 func (f *foldedSearch) dumpGroups(i, end int) (groups [][2]int, rest int) {
 	i = f.dumpOffset(i, end)
 	for width, n := 0, 0; i < end; {
@@ -60,7 +58,7 @@ func (f *foldedSearch) dumpGroups(i, end int) (groups [][2]int, rest int) {
 			i++
 		}
 		digits := i - start
-		// Two blanks are before the characters, and in the middle of sixteen bytes.
+		// Two blanks precede the characters, and separate two groups of eight bytes.
 		columns := start-gap > 1 && n > 0 && (width != 2 || n != 8)
 		if columns || digits < 2 || digits%2 != 0 || width > 0 && digits > width || i < end && f.p[i] != ' ' && f.p[i] != '\r' {
 			return groups, start
@@ -74,8 +72,7 @@ func (f *foldedSearch) dumpGroups(i, end int) (groups [][2]int, rest int) {
 	return groups, end
 }
 
-// dumpOffset returns what is behind the number of a line and the offset of its first
-// byte, if there are any.
+// dumpOffset returns the index after the line number and the offset, if there are any.
 func (f *foldedSearch) dumpOffset(i, end int) int {
 	for _, mark := range []byte("\t:") {
 		at := i

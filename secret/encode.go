@@ -13,8 +13,7 @@ import (
 	"unicode/utf16"
 )
 
-// encodings returns the texts that a secret shows as: itself, and each form in
-// which programs usually write it into something else.
+// encodings returns the texts to search for: the secret, and each common encoding of it.
 func encodings(text string) []string {
 	all := []string{text}
 	all = append(all, base64Forms(text)...)
@@ -24,10 +23,9 @@ func encodings(text string) []string {
 	return append(all, html.EscapeString(text))
 }
 
-// base64Forms returns what base64 makes of a text that begins at each of the
-// three places within a group of three bytes. A form consists of the characters
-// that hold bits of the text alone; for a text that is the end of what was
-// encoded there are two longer ones, with and without padding.
+// base64Forms returns the base64 encodings of a text at each of the three alignments. A
+// form has only the characters without bits of neighbouring bytes; for a text at the end of
+// the encoded data there are two longer ones, with and without padding.
 func base64Forms(text string) []string {
 	var all []string
 	for lead := range 3 {
@@ -42,9 +40,8 @@ func base64Forms(text string) []string {
 	return all
 }
 
-// hexForms returns the text in hexadecimal digits of either case: in one piece, its
-// bytes apart, in groups of two, and escaped. A dump of many lines has no form of
-// its own (see folder).
+// hexForms returns the text in hexadecimal digits of either case: contiguous, separated by
+// bytes, in groups of two, and escaped. Dumps of many lines are found by foldedSearch.
 func hexForms(text string) []string {
 	plain := hex.EncodeToString([]byte(text))
 	apart := make([]string, 0, len(text))
@@ -70,8 +67,8 @@ func hexForms(text string) []string {
 
 var percentEscape = regexp.MustCompile(`%[0-9A-F]{2}`)
 
-// urlForms returns the text percent-encoded: for a query, for a path, and as
-// JavaScript's encodeURIComponent does, with digits in either case.
+// urlForms returns the percent-encoded text: for a query, for a path, and like JavaScript's
+// encodeURIComponent, with digits in either case.
 func urlForms(text string) []string {
 	query := url.QueryEscape(text)
 	script := strings.NewReplacer("+", "%20", "%21", "!", "%27", "'", "%28", "(", "%29", ")", "%2A", "*").Replace(query)
@@ -82,8 +79,8 @@ func urlForms(text string) []string {
 	return forms
 }
 
-// jsonForms returns the inside of the text as a JSON string: plain, safe for
-// HTML, with slashes escaped, and in ASCII alone.
+// jsonForms returns the text as the inside of a JSON string: plain, HTML-safe, with escaped
+// slashes, and in ASCII.
 func jsonForms(text string) []string {
 	var plain bytes.Buffer
 	enc := json.NewEncoder(&plain)

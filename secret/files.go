@@ -15,8 +15,8 @@ import (
 // maxSize bounds the file of one secret.
 const maxSize = 64 << 10
 
-// listFiles maps the names of the secrets in a directory to the names of their
-// files. A directory that does not exist has none.
+// listFiles maps the names of the secrets in a directory to file names. A missing directory
+// has none.
 func listFiles(dir string) (map[string]string, error) {
 	if dir == "" {
 		return nil, nil
@@ -43,9 +43,9 @@ func listFiles(dir string) (map[string]string, error) {
 	return found, nil
 }
 
-// readFile returns the text of a secret in a directory. A symbolic link is
-// followed as long as it stays within the directory, which is how Kubernetes
-// mounts secrets. What someone else could have put there is refused.
+// readFile returns the text of a secret in a directory. A symlink is followed within the
+// directory only (Kubernetes mounts secrets this way). checkTrusted refuses files that
+// another user could have written.
 func readFile(dir, name string) (text string, ok bool, err error) {
 	names, err := listFiles(dir)
 	if err != nil {
@@ -59,8 +59,8 @@ func readFile(dir, name string) (text string, ok bool, err error) {
 	if err != nil {
 		return "", false, fmt.Errorf("secret: open directory: %w", err)
 	}
-	defer root.Close() //nolint:errcheck // only read from
-	// Without O_NONBLOCK a FIFO would hold the call until someone writes to it.
+	defer root.Close() //nolint:errcheck // opened for reading only
+	// Without O_NONBLOCK opening a FIFO would block.
 	f, err := root.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return "", false, fmt.Errorf("secret: open %s: %w: %w", file, openCode(err), err)
@@ -80,8 +80,8 @@ func readFile(dir, name string) (text string, ok bool, err error) {
 	return text, text != "", nil
 }
 
-// openCode classifies a failure to open: what is neither missing nor forbidden
-// is a link that leaves the directory.
+// openCode returns the code of a failed open: an error that is neither NotFound nor
+// PermissionDenied is a symlink that leaves the directory.
 func openCode(err error) fault.Code {
 	if c := fault.Of(err); c != fault.Internal {
 		return c
@@ -89,9 +89,9 @@ func openCode(err error) fault.Code {
 	return fault.PermissionDenied
 }
 
-// checkTrusted refuses a file that is not a regular one, that others than its owner
-// may write, or that belongs to neither this user nor root. Being readable is
-// not refused: Docker and Kubernetes mount secrets so.
+// checkTrusted refuses a file that is not regular, that is writable by group or others, or
+// that is owned by neither this user nor root. A file readable by others is accepted:
+// Docker and Kubernetes mount secrets so.
 func checkTrusted(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -101,9 +101,9 @@ func checkTrusted(f *os.File) error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("secret: read %s: %w: not a regular file", f.Name(), fault.PermissionDenied)
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("secret: read %s: %w: its mode %v lets others write it", f.Name(), fault.PermissionDenied, info.Mode())
+		return fmt.Errorf("secret: read %s: %w: its mode %v lets other users write it; run chmod go-w", f.Name(), fault.PermissionDenied, info.Mode())
 	case !ownedByUsOrRoot(info):
-		return fmt.Errorf("secret: read %s: %w: it belongs to another user", f.Name(), fault.PermissionDenied)
+		return fmt.Errorf("secret: read %s: %w: it is owned by another user; it must be owned by this user or root", f.Name(), fault.PermissionDenied)
 	}
 	return nil
 }

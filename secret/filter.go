@@ -5,16 +5,16 @@ import "encoding/binary"
 // hashFour maps four bytes to 16 bits.
 func hashFour(p []byte) uint32 { return binary.LittleEndian.Uint32(p) * 0x9e3779b1 >> 16 }
 
-// A filter finds the places at which one of many texts may begin: those whose
-// next four bytes are, but for collisions, the first four of a text. It asks at
-// every second place for the first three of these bytes or the last three, which
-// is quicker than to ask everywhere, and then looks closer.
+// A filter is a Bloom-like filter for positions at which one of many texts may begin: the
+// next four bytes are, but for collisions, the first four of a text. It tests only every
+// second position with three-byte hashes, which is faster, and then checks candidates
+// exactly.
 type filter struct {
 	four  [1024]uint64 // a bit for the hash of the first four bytes of each text
 	three [1024]uint64 // a bit for the hashes of three of these
 }
 
-// add enters a text of four bytes or more.
+// add adds a text of four bytes or more.
 func (f *filter) add(text []byte) {
 	set := func(table *[1024]uint64, h uint32) { table[h>>6] |= 1 << (h & 63) }
 	set(&f.four, hashFour(text))
@@ -26,8 +26,8 @@ func (f *filter) add(text []byte) {
 // hashThree maps the three low bytes of a word to 16 bits.
 func hashThree(w uint32) uint32 { return w << 8 * 0x9e3779b1 >> 16 }
 
-// next returns the first index from i on at which a text may begin, or the first
-// that is closer than four bytes to the end.
+// next returns the first index from i on at which a text may begin, or the first index less
+// than four bytes before the end.
 func (f *filter) next(p []byte, i int) int {
 	from := i
 	for ; i+8 <= len(p); i += 6 {
@@ -48,8 +48,8 @@ func (f *filter) next(p []byte, i int) int {
 	return max(i, len(p)-3)
 }
 
-// findExact returns the first index from i on, and before end, at which a text may
-// begin, or -1.
+// findExact returns the first index from i on, and before end, at which a text may begin,
+// or -1.
 func (f *filter) findExact(p []byte, i, end int) int {
 	for ; i < end; i++ {
 		if h := hashFour(p[i:]); f.four[h>>6]&(1<<(h&63)) != 0 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// urlPassword finds the password of a URL; at is one byte before its "://".
+// urlPassword finds the password in a URL; at is one byte before its "://".
 func urlPassword(p []byte, at int) []Span {
 	start := at + len("x://")
 	end := start
@@ -24,12 +24,12 @@ func urlPassword(p []byte, at int) []Span {
 	return []Span{{start + colon + 1, end, "url-password"}}
 }
 
-// placeholders are what documents write where a secret would be.
+// placeholders are texts that documents use instead of a secret.
 var placeholders = []string{"password", "passwd", "pass", "pwd", "pw", "secret", "token", "changeme", "example", "true", "false", "null", "none", "nil",
 	"undefined", "required", "optional", "string", "redacted", "hidden", "default", "test", "placeholder", "x-oauth-basic"}
 
-// isPlaceholder reports whether a text stands for a secret instead of being one: it
-// is empty, a word that says so, a variable, or one character again and again.
+// isPlaceholder reports whether a text is a placeholder: empty, a known word, a variable,
+// or one repeated character.
 func isPlaceholder(text []byte) bool {
 	if len(text) == 0 || bytes.ContainsAny(text[:1], "$%{<*[(") || bytes.Count(text, text[:1]) == len(text) {
 		return true
@@ -38,17 +38,17 @@ func isPlaceholder(text []byte) bool {
 	return slices.Contains(placeholders, lower) || strings.HasPrefix(lower, "your") || strings.Contains(lower, "...") || strings.HasPrefix(lower, "xxx")
 }
 
-// keyBegin is how the armour of a private key begins, at "BEGIN ".
+// keyBegin matches the header of a PEM private key, from "BEGIN " on.
 var keyBegin = regexp.MustCompile(`^BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----`)
 
-// keyLine is a line of its body: what a tool puts before a line, such as its
-// number, and the body itself. Lines end, or say that they do.
+// keyLine matches a line of the PEM body: a prefix added by a tool, such as a line number,
+// the body, and the line end, which may be escaped.
 var keyLine = regexp.MustCompile(`^((?:[ \t"'+>|#-]|\d+[\t:])*)([A-Za-z0-9+/=:, .()-]*)(\r?\n|(?:\\r)?\\n|["'])?`)
 
 const maxKey = 16 << 10
 
-// privateKey finds the lines of a private key, each by itself, so that line breaks
-// and numbers stay; at is that of "BEGIN ".
+// privateKey finds the lines of a PEM private key, each as one span, so that line breaks
+// and numbers are kept; at is the index of "BEGIN ".
 func privateKey(p []byte, at int) []Span {
 	if at < 5 || string(p[at-5:at]) != "-----" {
 		return nil
@@ -65,7 +65,7 @@ func privateKey(p []byte, at int) []Span {
 		}
 		m := keyLine.FindSubmatchIndex(p[pos:limit])
 		if m[1] == 0 {
-			break // something else
+			break // not a key
 		}
 		if start, end := pos+m[4], pos+m[5]; end-start >= 16 && bytes.IndexByte(p[start:end], ' ') < 0 {
 			spans = append(spans, Span{start, end, "private-key"})
@@ -77,8 +77,8 @@ func privateKey(p []byte, at int) []Span {
 
 const valueEnds = " \t\r\n\"'`;,&|<>(){}[]\\$"
 
-// assignedValue finds the value of a variable, in the manner of a shell (NAME=value) or
-// of data (NAME: value, "NAME": "value"). at is that of a word at its end.
+// assignedValue finds the value of a variable, in shell syntax (NAME=value) or data syntax
+// (NAME: value, "NAME": "value"). at is the index of a secret word at the end of the name.
 func assignedValue(p []byte, at, length int) []Span {
 	pos := at + length
 	for pos < len(p) && p[pos] >= '0' && p[pos] <= '9' {
@@ -113,8 +113,8 @@ func assignedValue(p []byte, at, length int) []Span {
 	return []Span{{pos, end, "secret-assignment"}}
 }
 
-// upperName reports whether the name that a word ends is written as variables of
-// an environment are: in upper case.
+// upperName reports whether the name that ends with the word is in upper case, like
+// environment variables.
 func upperName(p []byte, at int) bool {
 	for at > 0 && isWord(p[at-1]) {
 		at--
@@ -125,8 +125,8 @@ func upperName(p []byte, at int) bool {
 	return at == 0 || p[at-1] != '$' && p[at-1] != '.'
 }
 
-// secretValue reports whether a value looks like one that is secret. In the manner
-// of a shell nearly any does; elsewhere, where code is, it must look like chance.
+// secretValue reports whether a value looks secret. In shell syntax nearly any value does;
+// elsewhere, in code, it must look random.
 func secretValue(v []byte, shell bool) bool {
 	if len(v) < 6 || isPlaceholder(v) || v[0] == '/' || v[0] == '.' || bytes.Contains(v, []byte("://")) {
 		return false

@@ -5,40 +5,39 @@ import (
 	"encoding/binary"
 )
 
-// A foldedSearch finds the texts of secrets where they go on in another line: base64 and
-// hexadecimal digits in lines of equal length, as programs fold them, and dumps of
-// bytes. It hands the parts that belong together to the automaton, one after the
-// other. What lies within one part is found without it.
+// A foldedSearch finds secrets that continue on another line: base64 and hexadecimal digits
+// wrapped into lines of equal length, and hex dumps. It feeds the parts to the automaton,
+// one after the other. Secrets within one line are found without it.
 //
-// Such texts are rare. So it asks at every 32nd place whether the next sixteen bytes
-// may be of one: a line of at least minFold characters has sixteen in a row there.
+// Such texts are rare. So it tests at every 32nd byte whether the next sixteen bytes may
+// belong to one: a line of at least minFold characters has sixteen in a row there.
 type foldedSearch struct {
 	s      *Scrubber
 	p      []byte
-	i      int   // where to look next
-	floor  int   // before which all is known
-	digits bool  // there may be digits and blanks alone
+	i      int   // next position
+	floor  int   // everything before it was scanned
+	digits bool  // only digits and blanks here
 	at     int32 // state of the automaton
 	pieces []piece
 	spans  []redaction
 }
 
-// A piece is a part of a text that was folded.
+// A piece is a part of a wrapped text.
 type piece struct {
 	start, end int
-	tail       int // the end of what the line says again in other words; 0 is nothing
+	tail       int // end of the character column of a dump line; 0 if absent
 }
 
 const (
 	foldStride = 32
 	foldLook   = 16
-	minFold    = foldStride + foldLook - 1 // the length of the shortest line of a text that was folded
-	minFolded  = 8                         // the length of the shortest text that is looked for across lines
-	maxLine    = 4 << 10                   // the length of the longest line whose end is looked for
-	maxPieces  = 1 << 13                   // that are remembered
+	minFold    = foldStride + foldLook - 1 // minimum length of a wrapped line
+	minFolded  = 8                         // minimum length of a text found across lines
+	maxLine    = 4 << 10                   // maximum length of a line
+	maxPieces  = 1 << 13                   // kept pieces
 )
 
-// searchUpTo looks for texts that begin before a place, from where it was before on.
+// searchUpTo searches texts that begin before end, from the last position on.
 func (f *foldedSearch) searchUpTo(end int) {
 	for f.seek(end) {
 		next := f.scanLines(f.i)
@@ -51,8 +50,7 @@ func (f *foldedSearch) searchUpTo(end int) {
 	}
 }
 
-// seek goes on by whole strides to the next place at which such a text may be, and
-// reports whether there is one.
+// seek advances by strides to the next candidate, and reports whether there is one.
 func (f *foldedSearch) seek(end int) bool {
 	i, p := f.i, f.p[:min(end+foldLook, len(f.p))]
 	for ; i+foldLook <= len(p); i += foldStride {
@@ -74,13 +72,13 @@ const (
 	eightBlanks = ' ' * eachByte
 )
 
-// hasByteBelow has a high bit if a byte of a word is below c, which is at most 128.
+// hasByteBelow sets a high bit if a byte of a word is below c, which is at most 128.
 func hasByteBelow(x uint64, c byte) uint64 { return (x - uint64(c)*eachByte) &^ x }
 
-// hasByteAbove has a high bit if a byte of a word is above c, which is less than 128.
+// hasByteAbove sets a high bit if a byte of a word is above c, which is less than 128.
 func hasByteAbove(x uint64, c byte) uint64 { return x + uint64(127-c)*eachByte | x }
 
-// foldable are the characters of base64, as it is folded, and hexadecimal digits.
+// foldable are the characters of wrapped base64 and hexadecimal text.
 var foldable = func() (is [256]bool) {
 	for _, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=") {
 		is[c] = true
@@ -88,7 +86,8 @@ var foldable = func() (is [256]bool) {
 	return is
 }()
 
-// scanLines looks at the line that is folded at i, and at those that follow. It returns where to go on, or 0 where there is no such line.
+// scanLines scans the wrapped line at i and those that follow. It returns the next
+// position, or 0 if there is no such line.
 func (f *foldedSearch) scanLines(i int) int {
 	if !foldable[f.p[i]] {
 		return 0
@@ -105,13 +104,13 @@ func (f *foldedSearch) scanLines(i int) int {
 		return end
 	}
 	next := f.scanBlock(start, end, false)
-	if f.p[start] == '+' && f.opensLine(start) { // it may be a line that a difference adds
+	if f.p[start] == '+' && f.opensLine(start) { // maybe an added line of a diff
 		f.scanBlock(start, end, true)
 	}
 	return next
 }
 
-// runEnd returns the end of the characters from i on that may be folded.
+// runEnd returns the end of the foldable characters from i on.
 func (f *foldedSearch) runEnd(i int) int {
 	for i < len(f.p) && foldable[f.p[i]] {
 		i++
@@ -121,8 +120,8 @@ func (f *foldedSearch) runEnd(i int) int {
 
 func (f *foldedSearch) opensLine(i int) bool { return i == 0 || f.p[i-1] == '\n' }
 
-// nextLine returns where the next line begins if one ends at i, and else -1. Within
-// strings an end is often written out.
+// nextLine returns the start of the next line if a line ends at i, else -1. Escaped line
+// ends within strings count.
 func (f *foldedSearch) nextLine(i int) int {
 	for _, end := range []string{"\n", "\r\n", `\n`, `\r\n`} {
 		if len(f.p)-i >= len(end) && string(f.p[i:i+len(end)]) == end {
@@ -132,9 +131,8 @@ func (f *foldedSearch) nextLine(i int) int {
 	return -1
 }
 
-// scanBlock hands the lines of a text to the automaton, of which the first is given. It
-// returns the end of the last long one. A plus is at the beginning of each line
-// where that is said.
+// scanBlock feeds the lines of a text to the automaton, beginning with the given one, and
+// returns the end of the last long line. With plus, each line begins with a plus sign.
 func (f *foldedSearch) scanBlock(start, end int, plus bool) int {
 	f.at, f.pieces = 0, f.pieces[:0]
 	long := end
@@ -160,8 +158,8 @@ func (f *foldedSearch) scanBlock(start, end int, plus bool) int {
 	}
 }
 
-// continuation returns the part of a line that a text goes on with. It may be behind blanks,
-// a number or the name of a file, and the last one may have anything behind it.
+// continuation returns the part of a line that continues a text. It may follow blanks, a
+// number or a file name, and anything may follow the last one.
 func (f *foldedSearch) continuation(line int) (start, end int) {
 	start = line
 	for start < len(f.p) && (f.p[start] == ' ' || f.p[start] == '\t') {
@@ -189,7 +187,7 @@ func (f *foldedSearch) continuation(line int) (start, end int) {
 	if behind == last {
 		return start, end
 	}
-	if end > start { // either may be it
+	if end > start { // either may be the continuation
 		at, n := f.at, len(f.pieces)
 		f.feedPiece(piece{start: start, end: end})
 		f.at, f.pieces = at, f.pieces[:n]
@@ -197,7 +195,7 @@ func (f *foldedSearch) continuation(line int) (start, end int) {
 	return behind, last
 }
 
-// lineEnd returns the end of a line, or where it has had most bytes.
+// lineEnd returns the end of a line, at most most bytes after its start.
 func (f *foldedSearch) lineEnd(line, most int) int {
 	most = min(line+most, len(f.p))
 	if n := bytes.IndexByte(f.p[line:most], '\n'); n >= 0 {
@@ -206,7 +204,7 @@ func (f *foldedSearch) lineEnd(line, most int) int {
 	return most
 }
 
-// feedPiece hands a piece to the automaton.
+// feedPiece feeds a piece to the automaton.
 func (f *foldedSearch) feedPiece(next piece) {
 	if len(f.pieces) == maxPieces {
 		f.dropPieces()
@@ -215,7 +213,7 @@ func (f *foldedSearch) feedPiece(next piece) {
 	f.at = f.s.find.scan(f.p[:next.end], next.start, f.at, f.addSpans)
 }
 
-// dropPieces drops the pieces that no secret which is under way has begun in.
+// dropPieces drops the pieces that no partial match begins in.
 func (f *foldedSearch) dropPieces() {
 	need, keep := int(f.s.find.nodes[f.at].depth), len(f.pieces)
 	for ; keep > 0 && need > 0; keep-- {
@@ -224,9 +222,9 @@ func (f *foldedSearch) dropPieces() {
 	f.pieces = append(f.pieces[:0], f.pieces[keep:]...)
 }
 
-// addSpans takes note of a text that ends in the last piece, if it begins in another
-// one: a span for each line that it is in.
-func (f *foldedSearch) addSpans(start, end int, who int32) {
+// addSpans records a text that ends in the last piece and begins in another one: a span for
+// each line.
+func (f *foldedSearch) addSpans(start, end int, owner int32) {
 	k := len(f.pieces) - 1
 	need := f.pieces[k].start - start // characters before the last piece
 	if need <= 0 || end-start < minFolded {
@@ -236,7 +234,7 @@ func (f *foldedSearch) addSpans(start, end int, who int32) {
 		k--
 		need -= f.pieces[k].end - f.pieces[k].start
 	}
-	at, tail := redaction{f.pieces[k].start - need, 0, f.s.names[who]}, 0
+	at, tail := redaction{f.pieces[k].start - need, 0, f.s.names[owner]}, 0
 	for ; k < len(f.pieces); k++ {
 		one := f.pieces[k]
 		if at.end > 0 && bytes.IndexByte(f.p[at.end:one.start], '\n') >= 0 {

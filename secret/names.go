@@ -6,23 +6,22 @@ import (
 	"sync"
 )
 
-// secretWords are what the name of a variable or a key that holds a secret ends with.
+// secretWords are suffixes of the names of variables and keys that hold secrets.
 var secretWords = []string{"SECRET", "TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "API_KEY", "APIKEY", "ACCESS_KEY", "SECRET_KEY", "PRIVATE_KEY",
 	"AUTH_KEY", "ENCRYPTION_KEY", "SIGNING_KEY", "CREDENTIAL", "CREDENTIALS"}
 
 var withoutSeparators = strings.NewReplacer("_", "", "-", "", ".", "")
 
-// flatWords are words without separators.
+// flatWords are secretWords without separators.
 var flatWords = strings.Split(withoutSeparators.Replace(strings.Join(secretWords, " ")), " ")
 
-// IsSecretName reports whether a name says that what it stands for is a secret: API_KEY,
-// authToken.
+// IsSecretName reports whether a name denotes a secret: API_KEY, authToken.
 func IsSecretName(name string) bool {
 	name = strings.ToUpper(withoutSeparators.Replace(name))
 	return slices.ContainsFunc(flatWords, func(w string) bool { return strings.HasSuffix(name, w) })
 }
 
-// Known finds secrets by the forms of Providers.
+// Known finds secrets by the patterns of Providers.
 var Known = sync.OnceValue(func() *Patterns {
 	p, err := NewPatterns(Providers())
 	if err != nil {
@@ -31,8 +30,7 @@ var Known = sync.OnceValue(func() *Patterns {
 	return p
 })
 
-// CredentialFiles are patterns, in the manner of .gitignore, of files that are known to
-// hold credentials.
+// CredentialFiles are .gitignore patterns of files that usually hold credentials.
 var CredentialFiles = []string{
 	".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template", "!.env.dist",
 	".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass", ".my.cnf", ".htpasswd", ".vault-token",

@@ -10,37 +10,36 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Pattern says what a kind of secret looks like.
+// A Pattern describes one kind of secret.
 type Pattern struct {
-	Name string // in marks
+	Name string // in redaction marks
 
-	// Heads are texts of three bytes or more, one of which every such secret
-	// begins with. Where there are none they are taken from Form, and a Form
-	// that can begin with anything is looked for at every place, which is slow.
+	// Heads are prefixes of three bytes or more; every such secret begins with one. Without
+	// heads, the literal prefix of Form is used; a Form without one is searched at every
+	// position, which is slow.
 	Heads []string
 
-	// Form is a regular expression. If it has a group, that is what is hidden,
-	// else all that it matches.
+	// Form is a regular expression. Its first group is redacted, else the whole match.
 	Form string
 
-	// Entropy is the least number of bits per byte of what is hidden: examples
-	// in documents have few. Zero is none.
+	// Entropy is the minimum entropy of the redacted text, in bits per byte; examples in
+	// documents have less. Zero disables the check.
 	Entropy float64
 
-	// MidWord lets a secret begin within a word.
+	// MidWord permits a secret to begin within a word.
 	MidWord bool
 }
 
-// Patterns finds secrets by their form: those of patterns, the passwords in URLs,
-// private keys in PEM, and values that are assigned to variables such as
-// DB_PASSWORD or AWS_SECRET_ACCESS_KEY. It is immutable and safe for concurrent use.
+// Patterns finds secrets by form: by patterns, passwords in URLs, private keys in PEM, and
+// values assigned to variables such as DB_PASSWORD or AWS_SECRET_ACCESS_KEY. It is
+// immutable and safe for concurrent use.
 type Patterns struct {
 	first filter                  // of the first four bytes of each head
 	heads map[uint32][]headFinder // by those four bytes
 	slow  []compiledPattern       // without a head
 }
 
-// headFinder looks at a place where a head is.
+// headFinder checks a position with a head.
 type headFinder struct {
 	head string
 	find func(p []byte, at int) []Span
@@ -51,8 +50,7 @@ type compiledPattern struct {
 	re *regexp.Regexp
 }
 
-// NewPatterns returns a finder of the given patterns, such as Providers and those
-// of the operator.
+// NewPatterns returns a finder for patterns, such as Providers and those of the operator.
 func NewPatterns(list []Pattern) (*Patterns, error) {
 	f := &Patterns{heads: map[uint32][]headFinder{}}
 	for _, p := range list {
@@ -86,7 +84,7 @@ func (f *Patterns) addPattern(p Pattern) error {
 			return nil
 		}
 	}
-	anchored := compiledPattern{p, regexp.MustCompile(`^(?:` + p.Form + `)`)} // it compiles, since Form does
+	anchored := compiledPattern{p, regexp.MustCompile(`^(?:` + p.Form + `)`)} // compiles, since Form does
 	for _, head := range p.Heads {
 		if len(head) < 3 {
 			return fmt.Errorf("secret: pattern %s: %w: head %q is shorter than three bytes", p.Name, fault.InvalidArgument, head)
@@ -96,8 +94,7 @@ func (f *Patterns) addPattern(p Pattern) error {
 	return nil
 }
 
-// add enters a head. What follows one of three bytes is any byte that tokens
-// consist of.
+// add adds a head. A head of three bytes is extended by every byte that tokens consist of.
 func (f *Patterns) add(head string, find func(p []byte, at int) []Span) {
 	if len(head) == 3 {
 		for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-" {
@@ -110,10 +107,10 @@ func (f *Patterns) add(head string, find func(p []byte, at int) []Span) {
 	f.heads[key] = append(f.heads[key], headFinder{head, find})
 }
 
-// maxForm is how far a pattern looks.
+// maxForm bounds the length of a match.
 const maxForm = 4 << 10
 
-// Find returns what looks like a secret in p.
+// Find returns the likely secrets in p.
 func (f *Patterns) Find(p []byte) []Span {
 	var spans []Span
 	for i := f.first.next(p, 0); i+4 <= len(p); i = f.first.next(p, i+1) {
@@ -131,7 +128,7 @@ func (f *Patterns) Find(p []byte) []Span {
 	return spans
 }
 
-// matchAt looks for the form at one place.
+// matchAt matches the form at one position.
 func (f compiledPattern) matchAt(p []byte, at int) []Span {
 	if !f.MidWord && inWord(p, at) {
 		return nil
@@ -154,8 +151,8 @@ func (f compiledPattern) toSpans(p []byte, at int, m []int) []Span {
 	return []Span{{at + start, at + end, f.Name}}
 }
 
-// inWord reports whether the place is within a word. The end of an escape such as
-// \n is no part of one.
+// inWord reports whether a position is within a word. The end of an escape such as \n is
+// not part of a word.
 func inWord(p []byte, at int) bool {
 	if at == 0 || !isWord(p[at-1]) {
 		return false
@@ -167,7 +164,7 @@ func isWord(c byte) bool {
 	return c == '_' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
 }
 
-// entropy is Shannon's, in bits per byte.
+// entropy returns the Shannon entropy, in bits per byte.
 func entropy(p []byte) float64 {
 	var count [256]int
 	for _, c := range p {

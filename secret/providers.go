@@ -1,9 +1,8 @@
 package secret
 
-// Providers returns the forms of the keys and tokens that well-known services
-// hand out, which can be told from other texts by how they begin. What they look
-// like are facts that gitleaks 8.30 collects; its forms that rest on a name nearby
-// and on chance alone are left out, since they would hide ordinary code.
+// Providers returns patterns of the keys and tokens of well-known services that have a
+// distinctive prefix. The forms are those of gitleaks 8.30; its rules that rely on a nearby
+// keyword and on entropy alone are left out, since they would hide ordinary code.
 func Providers() []Pattern {
 	return []Pattern{
 		{Name: "1password-secret-key", Heads: []string{"A3-"}, Form: `A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}\b`, Entropy: 3.5},

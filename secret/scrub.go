@@ -5,32 +5,31 @@ import (
 	"slices"
 )
 
-// MinLength is the length of the shortest text that a scrubber looks for. A
-// shorter one would be found everywhere.
+// MinLength is the length of the shortest text that is searched. A shorter one would match
+// everywhere.
 const MinLength = 4
 
-// ScrubOptions adds to what a scrubber looks for.
+// ScrubOptions are the options of a scrubber.
 type ScrubOptions struct {
-	// Finders look for texts by their form instead of their value, such as the
-	// operator's patterns. They see whole texts alone (Bytes and String); a
-	// stream is searched for values.
+	// Finders find secrets by form, such as the operator's patterns. They are used for
+	// whole texts only (Bytes and String); a stream is searched for values.
 	Finders []Finder
 }
 
-// A Finder finds texts to be redacted.
+// A Finder finds texts to redact.
 type Finder interface {
-	// Find returns what is to be redacted in p.
+	// Find returns the parts of p to redact.
 	Find(p []byte) []Span
 }
 
-// A Span is a part of a text that is to be redacted, under a name.
+// A Span is a part of a text to redact, with a name.
 type Span struct {
 	Start, End int
 	Name       string
 }
 
-// A Scrubber replaces the texts of secrets with marks, [REDACTED:<name>]. It is
-// immutable and safe for concurrent use. A nil Scrubber changes nothing.
+// A Scrubber replaces the texts of secrets by [REDACTED:<name>]. It is immutable and safe
+// for concurrent use. A nil Scrubber changes nothing.
 type Scrubber struct {
 	find    automaton
 	names   []string
@@ -38,7 +37,7 @@ type Scrubber struct {
 	finders []Finder
 }
 
-// NewScrubber returns a scrubber of the given values.
+// NewScrubber returns a scrubber for values.
 func NewScrubber(values []Value, opts *ScrubOptions) *Scrubber {
 	s := &Scrubber{}
 	if opts != nil {
@@ -60,7 +59,7 @@ func NewScrubber(values []Value, opts *ScrubOptions) *Scrubber {
 	return s
 }
 
-// Skipped returns the names of the values that are too short to be looked for.
+// Skipped returns the names of values that are too short to search for.
 func (s *Scrubber) Skipped() []string {
 	if s == nil {
 		return nil
@@ -68,7 +67,7 @@ func (s *Scrubber) Skipped() []string {
 	return slices.Clone(s.skipped)
 }
 
-// Bytes returns p with the secrets replaced. It returns p itself if there are none.
+// Bytes returns p with secrets replaced, or p itself if there are none.
 func (s *Scrubber) Bytes(p []byte) []byte {
 	if s == nil {
 		return p
@@ -89,12 +88,12 @@ func (s *Scrubber) Bytes(p []byte) []byte {
 	return st.emit(make([]byte, 0, len(p)), p, len(p))
 }
 
-// atOnce is how much of a text is looked at in one way before it is in another: it
-// is still near then.
+// atOnce is the block size in which both searches alternate, so that the text stays in the
+// CPU cache.
 const atOnce = 16 << 10
 
-// searchWhole finds the values in a text that is whole, also those that go on in
-// another line.
+// searchWhole finds the values in a complete text, including those that continue on another
+// line.
 func (st *stream) searchWhole(p []byte) {
 	f := foldedSearch{s: st.s, p: p}
 	for from := 0; from < len(p); from += atOnce {
@@ -105,7 +104,7 @@ func (st *stream) searchWhole(p []byte) {
 	st.spans = append(st.spans, f.spans...)
 }
 
-// Clean reports whether there is nothing in p to be replaced.
+// Clean reports whether p has nothing to redact.
 func (s *Scrubber) Clean(p []byte) bool {
 	out := s.Bytes(p)
 	return len(out) == len(p) && (len(p) == 0 || &out[0] == &p[0])
@@ -119,13 +118,12 @@ func (s *Scrubber) String(text string) string {
 	return string(s.Bytes([]byte(text)))
 }
 
-// Writer returns a writer that passes on to w what is written to it, scrubbed, but
-// for secrets that go on in another line: these Bytes and String find.
-// It holds back only what may be the beginning of a secret; Close passes on the
-// rest. Close does not close w.
+// Writer returns a writer that passes scrubbed text on to w. It does not find secrets that
+// continue on another line; Bytes and String do. It holds back only a possible beginning of
+// a secret; Close flushes it, and does not close w.
 func (s *Scrubber) Writer(w io.Writer) *Writer { return &Writer{w: w, st: stream{s: s}} }
 
-// A Writer scrubs what is written. It is not safe for concurrent use.
+// A Writer scrubs a stream. It is not safe for concurrent use.
 type Writer struct {
 	w   io.Writer
 	st  stream
@@ -133,7 +131,7 @@ type Writer struct {
 	err error
 }
 
-// Write scrubs p and passes on what is certain.
+// Write scrubs p and passes on the decided part.
 func (w *Writer) Write(p []byte) (int, error) {
 	if w.st.s == nil {
 		return w.w.Write(p)
@@ -150,7 +148,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close passes on what was held back.
+// Close flushes what was held back.
 func (w *Writer) Close() error {
 	if w.st.s == nil || w.err != nil {
 		return w.err
@@ -161,8 +159,8 @@ func (w *Writer) Close() error {
 	return w.err
 }
 
-// Reader returns a reader of what r has, scrubbed. A read returns as soon as
-// something is certain, so a slow stream keeps its pace.
+// Reader returns a reader of r's scrubbed text. A read returns as soon as some text is
+// decided, so a slow stream is not delayed.
 func (s *Scrubber) Reader(r io.Reader) io.Reader {
 	if s == nil {
 		return r
@@ -174,8 +172,8 @@ type scrubReader struct {
 	r    io.Reader
 	st   stream
 	in   []byte
-	out  []byte // of which
-	rest []byte // has not been read
+	out  []byte // scrubbed text
+	rest []byte // unread part of out
 	err  error
 }
 
@@ -200,15 +198,15 @@ func (r *scrubReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A stream is the state between two chunks.
+// A stream is the scrubbing state between two chunks.
 type stream struct {
 	s        *Scrubber
 	state    int32
-	pending  []byte      // the end of what was pushed, while it may be the beginning of a secret
-	buf      []byte      // held and the chunk, kept for its memory
-	spans    []redaction // within held and the chunk, in order, apart from each other
-	redacted int         // so many bytes of held are part of a secret whose mark is out
-	lastMark string      // the name of that mark, if nothing was put out since
+	pending  []byte      // held-back text, a possible beginning of a secret
+	buf      []byte      // pending and the chunk; reused
+	spans    []redaction // in pending and the chunk, ordered, disjoint
+	redacted int         // bytes of pending that belong to an already redacted secret
+	lastMark string      // name of the last mark, if no text followed
 }
 
 type redaction struct {
@@ -216,7 +214,7 @@ type redaction struct {
 	name       string
 }
 
-// push appends to dst what is certain once p follows what came before.
+// push appends the decided text after chunk p to dst.
 func (st *stream) push(dst, p []byte) []byte {
 	buf := p
 	if len(st.pending) > 0 {
@@ -233,16 +231,16 @@ func (st *stream) push(dst, p []byte) []byte {
 	return dst
 }
 
-// flush appends to dst what was held back.
+// flush appends the held-back text to dst.
 func (st *stream) flush(dst []byte) []byte {
 	dst = st.emit(dst, st.pending, len(st.pending))
 	st.pending, st.state = st.pending[:0], 0
 	return dst
 }
 
-// addSpan takes note of a text that was found. Texts come in the order of their
-// ends; one that overlaps others becomes one with them.
-func (st *stream) addSpan(start, end int, who int32) {
+// addSpan records a found text. Texts come in the order of their ends; overlapping ones are
+// merged.
+func (st *stream) addSpan(start, end int, owner int32) {
 	n := len(st.spans)
 	for n > 0 && st.spans[n-1].start >= start {
 		n--
@@ -252,12 +250,11 @@ func (st *stream) addSpan(start, end int, who int32) {
 		st.spans[n-1].end = end
 		return
 	}
-	st.spans = append(st.spans, redaction{start, end, st.s.names[who]})
+	st.spans = append(st.spans, redaction{start, end, st.s.names[owner]})
 }
 
-// emit appends to dst the first limit bytes of buf with their marks. A secret
-// that begins there and ends later gets its mark now, and its rest is left out
-// later.
+// emit appends the first limit bytes of buf, redacted, to dst. A secret that begins there
+// and ends later gets its mark now, and its rest is dropped later.
 func (st *stream) emit(dst, buf []byte, limit int) []byte {
 	pos := st.redacted
 	rest := st.spans[:0]

@@ -1,22 +1,19 @@
-// Package secret knows where secrets come from, and keeps them from getting out.
+// Package secret reads secrets from the environment and from files, and removes them from
+// output.
 //
-// A [Store] finds a secret by name in the environment of this process
-// (CROFT_SECRET_<NAME>) or in a directory with one file for each. Besides the
-// set that all workspaces share, a workspace may have a set of its own, which is
-// asked first. What a store hands out is a [Value]: it prints, logs and marshals
-// as a mark with its name, and gives its text to those alone who call Reveal.
+// A [Store] finds a secret by name in the environment of this process (CROFT_SECRET_<NAME>)
+// or in a directory with one file per secret. A workspace may have its own set, which
+// precedes the shared one. A store returns a [Value]: it prints, logs and marshals as a
+// redaction mark, and only Reveal returns its text.
 //
-// A [Scrubber] is the other half. It replaces the texts of secrets, as they are
-// and in the encodings in which they usually travel, with the same marks, in
-// one pass over a stream of any length.
+// A [Scrubber] replaces the texts of secrets, plain and in common encodings, by such marks,
+// in one pass over a stream of any length.
 //
-// What a scrubber can't do: recognise a secret in an encoding that it does not
-// know (compressed, encrypted, reversed, encoded twice, in lines of less than 47
-// characters), or one that was let through in pieces of separate streams. Base64 and
-// digits that were folded into lines, and dumps of bytes, are seen through in whole
-// texts, not in streams. Where a secret is part of a longer base64 text, the
-// characters at its two ends that hold bits of its neighbours stay; each tells at
-// most four bits.
+// Not prevented: a secret in an unknown encoding (compressed, encrypted, reversed, encoded
+// twice, in lines of less than 47 characters), or split over separate streams. Base64 and
+// digits wrapped into lines, and hex dumps, are found in whole texts, not in streams. If a
+// secret is part of a longer base64 text, the characters at its two ends that share bits
+// with neighbouring bytes stay; each reveals at most four bits.
 package secret
 
 import (
@@ -31,39 +28,37 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// DefaultPrefix is what the names of environment variables that hold shared
-// secrets begin with.
+// DefaultPrefix is the prefix of environment variables with shared secrets.
 const DefaultPrefix = "CROFT_SECRET_"
 
-// Options says where secrets come from.
+// Options configure a Store.
 type Options struct {
-	// Environ is the environment to look into, in the form of os.Environ, which
-	// nil stands for. It is read once.
+	// Environ is the environment, in the form of os.Environ, which nil stands for. It is
+	// read once.
 	Environ []string
-	// Shared is the set that every workspace falls back to. An empty prefix is
-	// DefaultPrefix; an empty directory is none.
+	// Shared is the set that all workspaces fall back to. An empty prefix is DefaultPrefix;
+	// an empty directory disables files.
 	Shared Set
-	// Workspace returns the set that one workspace has for itself, false if it
-	// has none. Nil is none for all.
+	// Workspace returns the set of one workspace, false if it has none. Nil disables such
+	// sets.
 	Workspace func(workspace string) (Set, bool)
 }
 
-// A Set is a group of secrets. A variable of the environment wins over a file of
-// the same name.
+// A Set is a group of secrets. An environment variable precedes a file of the same name.
 type Set struct {
-	Prefix string // of environment variables; "" is none
-	Dir    string // with one file for each secret; "" is none
+	Prefix string // of environment variables; "" disables them
+	Dir    string // with one file per secret; "" disables files
 }
 
-// A Store finds secrets. It is safe for concurrent use. Files are read anew by
-// every call, so that a rotated secret is seen.
+// A Store finds secrets. It is safe for concurrent use. Files are read by every call, so
+// that a rotated secret takes effect.
 type Store struct {
 	environ   []string
 	shared    Set
 	workspace func(string) (Set, bool)
 }
 
-// New returns a store. A shared directory that is configured must exist.
+// New returns a store. A configured shared directory must exist.
 func New(opts *Options) (*Store, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -85,8 +80,8 @@ func New(opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// Names returns the names of the secrets that a workspace may ask for, in lower
-// case and sorted. The workspace "" has the shared ones alone.
+// Names returns the names of the secrets of a workspace, in lower case and sorted. The
+// workspace "" has only the shared ones.
 func (s *Store) Names(ctx context.Context, workspace string) ([]string, error) {
 	sets, err := s.setsFor(workspace)
 	if err != nil {
@@ -111,8 +106,8 @@ func (s *Store) Names(ctx context.Context, workspace string) ([]string, error) {
 	return slices.Sorted(maps.Keys(all)), nil
 }
 
-// Get returns one secret of a workspace, from its own set or else from the
-// shared one. Names are not case-sensitive. An error never holds a value.
+// Get returns a secret of a workspace, from its own set or else from the shared one. Names
+// are not case-sensitive. An error never contains a value.
 func (s *Store) Get(ctx context.Context, workspace, name string) (Value, error) {
 	if name == "" {
 		return Value{}, &textError{fault.InvalidArgument, "name is required"}
@@ -143,8 +138,7 @@ func (s *Store) Get(ctx context.Context, workspace, name string) (Value, error) 
 	return Value{}, s.unknownError(ctx, workspace, name)
 }
 
-// All returns every secret of a workspace, sorted by name. It is what a
-// scrubber of everything that leaves the workspace is made from.
+// All returns all secrets of a workspace, sorted by name, for a scrubber.
 func (s *Store) All(ctx context.Context, workspace string) ([]Value, error) {
 	names, err := s.Names(ctx, workspace)
 	if err != nil {
@@ -172,9 +166,9 @@ func (s *Store) unknownError(ctx context.Context, workspace, name string) error 
 	return &textError{fault.NotFound, fmt.Sprintf("unknown secret: %s (available: %s)", name, strings.Join(names, ", "))}
 }
 
-// setsFor returns where to look, in order. A prefix of one workspace that lies
-// within the shared one, or around it, would show the secrets of that workspace
-// to all others under a longer name, so it is refused.
+// setsFor returns the sets to search, in order. A workspace's prefix that overlaps the
+// shared one is refused: it would expose the secrets of that workspace to all others under
+// a longer name.
 func (s *Store) setsFor(workspace string) ([]Set, error) {
 	if s.workspace == nil || workspace == "" {
 		return []Set{s.shared}, nil
@@ -190,8 +184,8 @@ func (s *Store) setsFor(workspace string) ([]Set, error) {
 	return []Set{own, s.shared}, nil
 }
 
-// envSecrets returns the secrets of a set that are in the environment. An empty
-// variable counts as none.
+// envSecrets returns the secrets of a set from the environment. Empty variables are
+// ignored.
 func (s *Store) envSecrets(set Set) map[string]string {
 	if set.Prefix == "" {
 		return nil
@@ -221,29 +215,29 @@ func validName(name string) bool {
 	return name != "" && len(name) <= 128
 }
 
-// Where a value was found.
+// Sources of a value.
 const (
 	SourceEnv  = "env"
 	SourceFile = "file"
 )
 
-// A Value is a secret with its name. However it is printed, logged or
-// marshalled, it shows as its mark; the text comes from Reveal alone.
+// A Value is a secret with its name. It is printed, logged and marshalled as its redaction
+// mark; only Reveal returns the text.
 type Value struct{ name, text, source string }
 
-// NewValue makes a value of a text that comes from somewhere else than a store.
+// NewValue returns a value that does not come from a store.
 func NewValue(name, text string) Value { return Value{name: name, text: text} }
 
-// Name returns the name, in the case in which the value was made.
+// Name returns the name, in its original case.
 func (v Value) Name() string { return v.name }
 
-// Source returns where the value was found, SourceEnv or SourceFile.
+// Source returns SourceEnv or SourceFile.
 func (v Value) Source() string { return v.source }
 
-// Len returns the length of the text, which an audit may tell.
+// Len returns the length of the text, which may be audited.
 func (v Value) Len() int { return len(v.text) }
 
-// Reveal returns the text itself. Nothing that it is put into may be logged.
+// Reveal returns the text. It must not be logged.
 func (v Value) Reveal() string { return v.text }
 
 // String returns the mark that stands for the value.
@@ -263,8 +257,8 @@ func (v Value) LogValue() slog.Value { return slog.StringValue(redactionMark(v.n
 
 func redactionMark(name string) string { return "[REDACTED:" + name + "]" }
 
-// textError has a text that is part of the contract of the secret tool, so it
-// does not carry the words of its code.
+// textError has a text that is part of the contract of the secret tool, so it does not
+// include the words of its code.
 type textError struct {
 	code fault.Code
 	text string

@@ -19,13 +19,13 @@ type applyPatchInput struct {
 
 type applyPatchOutput struct {
 	Files []patchedFile `json:"files"`
-	Notes string        `json:"notes,omitempty" jsonschema:"what formatting and linting said"`
+	Notes string        `json:"notes,omitempty" jsonschema:"output of the formatter and the linter"`
 }
 
 type patchedFile struct {
 	Op   string `json:"op" jsonschema:"A for added, M for modified, D for deleted"`
 	Path string `json:"path"`
-	From string `json:"from,omitempty" jsonschema:"where it was, if it was moved"`
+	From string `json:"from,omitempty" jsonschema:"old path of a moved file"`
 }
 
 func (o applyPatchOutput) Text() string {
@@ -40,16 +40,16 @@ func (o applyPatchOutput) Text() string {
 func applyPatchTool() *Tool {
 	return New(Spec{
 		Name: "apply_patch", Family: Files, Needs: []workspace.Capability{driver.CapFS}, Destructive: true,
-		Description: "Apply a patch to files of the workspace, all of it or nothing. It is a unified diff, or has the form " +
+		Description: "Apply a patch to files of the workspace, all or nothing. The patch is a unified diff, or has the form " +
 			"*** Begin Patch / *** Update File: p / @@ / lines that begin with a blank, - or + / *** End Patch, with *** Add File, *** Delete File and *** Move to.",
 	}, applyPatch)
 }
 
-// A patchStep is one change of a file, and how it is taken back.
+// A patchStep is one change of a file, with what is needed to undo it.
 type patchStep struct {
 	op   patchOp
-	old  file // what is there before; zero for an added file
-	seen Seen // what the agent knows of that
+	old  file // the file before the step; zero for an added file
+	seen Seen // what the agent has read of old
 	next []byte
 }
 
@@ -88,8 +88,8 @@ func applyPatch(ctx context.Context, c *Call, in applyPatchInput) (applyPatchOut
 	return out, nil
 }
 
-// applyAll does the steps, all or none. What is deleted goes last, since a file
-// that is made anew has another owner.
+// applyAll applies the steps, all or none. Deletions go last: undoing a deletion creates
+// the file anew, with another owner.
 func (c *Call) applyAll(ctx context.Context, steps []patchStep) error {
 	order := slices.Clone(steps)
 	slices.SortStableFunc(order, func(a, b patchStep) int { return deleteRank(a) - deleteRank(b) })
@@ -108,7 +108,7 @@ func deleteRank(s patchStep) int {
 	return 0
 }
 
-// planPatch computes what a file becomes. Nothing is changed.
+// planPatch computes the new content of a file. It changes nothing.
 func (c *Call) planPatch(ctx context.Context, op patchOp) (patchStep, error) {
 	s := patchStep{op: op}
 	for _, name := range []string{op.path, op.to} {
@@ -118,7 +118,7 @@ func (c *Call) planPatch(ctx context.Context, op patchOp) (patchStep, error) {
 		case err != nil:
 			return s, PathError("patch", name, err)
 		default:
-			return s, Errorf(fault.AlreadyExists, "patch: %s is there already", name)
+			return s, Errorf(fault.AlreadyExists, "patch: %s already exists", name)
 		}
 	}
 	if op.kind == 'A' {
@@ -137,7 +137,7 @@ func (c *Call) planPatch(ctx context.Context, op patchOp) (patchStep, error) {
 	return s, err
 }
 
-// applyStep does one step, if the file is still as it was when it was planned.
+// applyStep applies one step, if the file is unchanged since it was planned.
 func (c *Call) applyStep(ctx context.Context, s patchStep) error {
 	switch s.op.kind {
 	case 'A':
@@ -166,7 +166,7 @@ func (c *Call) applyStep(ctx context.Context, s patchStep) error {
 	return nil
 }
 
-// undoSteps undoes steps, the last first, also where the call was cancelled.
+// undoSteps undoes steps in reverse order. It runs even if the call was cancelled.
 func (c *Call) undoSteps(ctx context.Context, steps []patchStep) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
@@ -186,8 +186,8 @@ func (c *Call) undoSteps(ctx context.Context, steps []patchStep) error {
 	return errors.Join(errs...)
 }
 
-// restoreFile gives a file its content again, with its mode where it is gone, and the
-// agent what it knew of it.
+// restoreFile writes back the old content, and the mode if the file is gone, and restores
+// the read state of the agent.
 func (c *Call) restoreFile(ctx context.Context, s patchStep) error {
 	c.Unread(s.old.path)
 	if _, err := c.Workspace.WriteFile(ctx, s.op.path, s.old.content, &driver.WriteOptions{Mode: s.old.mode & driver.MaxMode}); err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// ErrPending is what Request.Ask returns where the answer comes with another try
-// of the same call: this one ends with it, and nobody has decided anything.
+// ErrPending is returned by Request.Ask if the answer arrives with a later attempt of the
+// same call. The present call fails with it, and no decision is recorded.
 var ErrPending = Errorf(fault.Unavailable, "the user is asked for approval")
 
-// A Decision says whether a call may go on.
+// A Decision allows, denies or asks for a call.
 type Decision string
 
 // Decisions.
@@ -26,14 +26,14 @@ const (
 	Deny  Decision = "deny"
 )
 
-// A Rule decides on the calls of a tool. Both patterns take * for any text.
+// A Rule decides on calls of a tool. In both patterns * matches any text.
 type Rule struct {
 	Tool     string // pattern of the tool's name
-	Subject  string // pattern of what the call is about: its path, command, url or name; "" is any
+	Subject  string // pattern of the call's path, command, url or name; "" matches any
 	Decision Decision
 }
 
-// String returns the rule as ParseRule takes it.
+// String returns the rule in the syntax of ParseRule.
 func (r Rule) String() string {
 	if r.Subject == "" {
 		return string(r.Decision) + ":" + r.Tool
@@ -41,7 +41,7 @@ func (r Rule) String() string {
 	return fmt.Sprintf("%s:%s(%s)", r.Decision, r.Tool, r.Subject)
 }
 
-// ParseRule reads "ask:Bash(git push*)" or "deny:Write".
+// ParseRule parses "ask:Bash(git push*)" or "deny:Write".
 func ParseRule(s string) (Rule, error) {
 	word, rest, ok := strings.Cut(s, ":")
 	r := Rule{Tool: rest, Decision: Decision(word)}
@@ -54,8 +54,8 @@ func ParseRule(s string) (Rule, error) {
 	return r, nil
 }
 
-// Approval decides which calls may go on: the first rule that matches does, and
-// without one Otherwise. Nil allows everything.
+// Approval decides which calls may run. The first matching rule decides, else Otherwise. A
+// nil Approval allows everything.
 type Approval struct {
 	Rules     []Rule
 	Otherwise Decision // "" is Allow
@@ -77,15 +77,14 @@ func (a *Approval) decide(tool, subject string) (Decision, string) {
 	return a.Otherwise, "otherwise " + string(a.Otherwise)
 }
 
-// hasSubjectRule reports whether a rule for the tool has a pattern, so that it matters what
-// a call is about.
+// hasSubjectRule reports whether a rule for the tool has a subject pattern, so that the
+// subject of a call must be computed.
 func (a *Approval) hasSubjectRule(tool string) bool {
 	return slices.ContainsFunc(a.Rules, func(r Rule) bool { return r.Subject != "" && matchWildcard(r.Tool, tool) })
 }
 
-// strictestDecision returns the decision on a call that is about several things, and which
-// of them it is for: all of them must be allowed, as they are written and where they
-// lead.
+// strictestDecision returns the strictest decision over all targets of a call, as written
+// and with symlinks resolved, and the target that it is for.
 func (a *Approval) strictestDecision(tool string, about []ruleTarget) (Decision, string, ruleTarget) {
 	order := map[Decision]int{Allow: 0, Ask: 1, Deny: 2}
 	what := about[0]
@@ -100,8 +99,7 @@ func (a *Approval) strictestDecision(tool string, about []ruleTarget) (Decision,
 	return d, rule, what
 }
 
-// checkCall returns nil where the call may go on. Each decision that a rule made is
-// told of.
+// checkCall returns nil if the call may run. Each decision made by a rule emits an event.
 func (a *Approval) checkCall(ctx context.Context, c *Call, req Request, t *Tool, about []ruleTarget) error {
 	d, rule, what := a.strictestDecision(t.Name, about)
 	if rule == "" {
@@ -136,7 +134,8 @@ func (a *Approval) checkCall(ctx context.Context, c *Call, req Request, t *Tool,
 	return err
 }
 
-// relativeToRoot is a path as rules have it.
+// relativeToRoot returns a path as rules write it: clean, and relative to root if it is
+// below root.
 func relativeToRoot(s, root string) string {
 	s = path.Clean(s)
 	if below, ok := strings.CutPrefix(s, root+"/"); ok && root != "" {
@@ -145,7 +144,7 @@ func relativeToRoot(s, root string) string {
 	return s
 }
 
-// matchWildcard matches text with a pattern in which * stands for any text.
+// matchWildcard matches text against a pattern in which * matches any text.
 func matchWildcard(pattern, text string) bool {
 	head, rest, star := strings.Cut(pattern, "*")
 	if !star {

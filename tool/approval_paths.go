@@ -10,13 +10,14 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A ruleTarget is one of the things that a call is about.
+// A ruleTarget is a text of a call that rules are matched against: its command, a path, a
+// name.
 type ruleTarget struct {
-	text     string // as it is written; a path is cleaned
-	resolved string // of a path with symlinks: the file that it is; "" is the same
+	text     string // as written; a path is cleaned
+	resolved string // the path with symlinks resolved; "" if it equals text
 }
 
-// String is how people are told of it.
+// String returns the target for questions and events.
 func (m ruleTarget) String() string {
 	if m.resolved == "" {
 		return m.text
@@ -24,7 +25,7 @@ func (m ruleTarget) String() string {
 	return fmt.Sprintf("%s (which is %s)", m.text, m.resolved)
 }
 
-// spellings are what rules are asked about.
+// spellings returns the texts that rules are matched against.
 func (m ruleTarget) spellings() []string {
 	if m.resolved == "" {
 		return []string{m.text}
@@ -32,16 +33,16 @@ func (m ruleTarget) spellings() []string {
 	return []string{m.text, m.resolved}
 }
 
-// ruleTargets returns all that a call is about: its subject, and every path that its
-// arguments name. Where paths lead is looked for only where a rule reads it.
-func (c *Call) ruleTargets(ctx context.Context, subjects []subject, read bool) []ruleTarget {
+// ruleTargets returns the subject of a call and every path in its arguments. Symlinks are
+// resolved only if resolve is set, which costs a stat for each path element.
+func (c *Call) ruleTargets(ctx context.Context, subjects []subject, resolve bool) []ruleTarget {
 	var list []ruleTarget
 	if what := primarySubject(subjects, ""); what.text != "" && what.kind != driver.ArgPath {
 		list = append(list, ruleTarget{text: what.text})
 	}
 	for _, s := range subjects {
 		for _, name := range s.paths() {
-			list = append(list, c.pathTarget(ctx, name, read))
+			list = append(list, c.pathTarget(ctx, name, resolve))
 		}
 		if s.kind == argUnknown {
 			list = append(list, ruleTarget{text: s.text})
@@ -53,12 +54,12 @@ func (c *Call) ruleTargets(ctx context.Context, subjects []subject, read bool) [
 	return list
 }
 
-func (c *Call) pathTarget(ctx context.Context, name string, read bool) ruleTarget {
+func (c *Call) pathTarget(ctx context.Context, name string, resolve bool) ruleTarget {
 	m := ruleTarget{text: relativeToRoot(name, c.Root())}
 	if clean, err := c.Workspace.Clean(name); err == nil {
 		m.text = clean
 	}
-	if read {
+	if resolve {
 		if m.resolved = resolveSymlinks(ctx, c.Workspace, m.text); m.resolved == m.text {
 			m.resolved = ""
 		}
@@ -66,11 +67,11 @@ func (c *Call) pathTarget(ctx context.Context, name string, read bool) ruleTarge
 	return m
 }
 
-// maxLinks is how many symlinks are followed, as the kernel does.
+// maxLinks is the number of symlinks that are followed, as in Linux.
 const maxLinks = 40
 
-// resolveSymlinks returns the path of the file that a clean path leads to, with no symlink in
-// it. What can't be followed stays as it is written: the call ends there, too.
+// resolveSymlinks resolves the symlinks of a clean path. A path that can't be resolved is
+// returned as written: the call fails on it, too.
 func resolveSymlinks(ctx context.Context, ws *workspace.Workspace, name string) string {
 	at, rest := ".", strings.Split(name, "/")
 	for links := 0; len(rest) > 0; {

@@ -19,22 +19,22 @@ const (
 )
 
 type bashInput struct {
-	Command     string `json:"command" jsonschema:"what bash is to run, in the workspace" croft:"command"`
+	Command     string `json:"command" jsonschema:"bash script to run in the workspace" croft:"command"`
 	Description string `json:"description,omitempty" jsonschema:"what it is for, in a few words"`
-	Timeout     int    `json:"timeout,omitempty" jsonschema:"seconds after which it is ended; default 120, at most 600"`
-	Background  bool   `json:"run_in_background,omitempty" jsonschema:"go on without it; BashOutput shows what it writes"`
+	Timeout     int    `json:"timeout,omitempty" jsonschema:"time limit in seconds; default 120, at most 600"`
+	Background  bool   `json:"run_in_background,omitempty" jsonschema:"do not wait for it; BashOutput shows its output"`
 }
 
 type bashOutput struct {
-	Output   string `json:"output,omitempty" jsonschema:"standard output and standard error as they came"`
-	ExitCode int    `json:"exit_code" jsonschema:"124 where time ran out"`
-	Cause    string `json:"cause,omitempty" jsonschema:"why it ended other than by itself"`
-	Dropped  int64  `json:"dropped,omitempty" jsonschema:"bytes of output that are left out"`
-	ShellID  string `json:"shell_id,omitempty" jsonschema:"for BashOutput: of a command in the background, or of one whose output was cut"`
+	Output   string `json:"output,omitempty" jsonschema:"standard output and standard error, interleaved"`
+	ExitCode int    `json:"exit_code" jsonschema:"124 after a timeout"`
+	Cause    string `json:"cause,omitempty" jsonschema:"why it was ended, if it did not exit by itself"`
+	Dropped  int64  `json:"dropped,omitempty" jsonschema:"bytes of output that were dropped"`
+	ShellID  string `json:"shell_id,omitempty" jsonschema:"id for BashOutput, of a background command or of truncated output"`
 	Running  bool   `json:"running,omitempty"`
 
-	Refused        []driver.Refusal `json:"refused,omitempty" jsonschema:"hosts that the network policy of the workspace refused meanwhile"`
-	AutorunChanges []string         `json:"autorunChanges,omitempty" jsonschema:"autorun files of the directory (Git hooks, editor tasks, ...) that the command made or changed"`
+	Refused        []driver.Refusal `json:"refused,omitempty" jsonschema:"hosts that the network policy of the workspace refused"`
+	AutorunChanges []string         `json:"autorunChanges,omitempty" jsonschema:"autorun files of the directory (Git hooks, editor tasks, ...) that the command created or changed"`
 
 	text string
 }
@@ -44,8 +44,8 @@ func (o bashOutput) Text() string { return o.text }
 func bashTool() *Tool {
 	return New(Spec{
 		Name: "Bash", Family: Shell, Needs: []workspace.Capability{driver.CapShell}, Destructive: true, OpenWorld: true,
-		Description: "Run a bash command in the workspace, behind its fence. Output is standard output and standard error together; " +
-			"a status other than 0 is shown at its end. All that it started ends with it, unless it runs in the background.",
+		Description: "Run a bash command in the workspace, with its isolation. The output is standard output and standard error together; " +
+			"an exit status other than 0 is shown at its end. Processes that it started are killed when it ends, unless it runs in the background.",
 	}, runBash)
 }
 
@@ -61,7 +61,7 @@ func runBash(ctx context.Context, c *Call, in bashInput) (bashOutput, error) {
 		return c.startBackground(ctx, in.Command)
 	}
 	res, err := c.Workspace.Run(ctx, driver.Command{
-		// On the line of the command, so that bash counts lines as the agent does.
+		// On the same line as the command, so that line numbers in bash's errors are right.
 		Script:    "exec 2>&1; " + in.Command,
 		Timeout:   time.Duration(seconds) * time.Second,
 		MaxOutput: maxBashOutput,
@@ -75,8 +75,8 @@ func runBash(ctx context.Context, c *Call, in bashInput) (bashOutput, error) {
 	return newBashOutput(res, seconds), nil
 }
 
-// Seconds returns a time in seconds that a call asks for, or what it is by
-// default.
+// Seconds returns the number of seconds that a call asks for, or otherwise if it asks for
+// none.
 func Seconds(name string, asked, otherwise, most int) (int, error) {
 	switch {
 	case asked == 0:
@@ -99,7 +99,7 @@ func newBashOutput(res workspace.Result, seconds int) bashOutput {
 	} else {
 		b.Write(res.Stdout)
 	}
-	b.Write(res.Stderr) // what bash itself says before the first command runs
+	b.Write(res.Stderr) // errors of bash itself, before the redirection
 	o.Output = b.String()
 	b.Reset()
 	b.WriteString(o.Output)
@@ -122,7 +122,7 @@ func newBashOutput(res workspace.Result, seconds int) bashOutput {
 	return o
 }
 
-// writeSandboxNotes says what the fence has refused, and what its user will be warned of.
+// writeSandboxNotes lists refused hosts, and autorun files that the user is warned of.
 func writeSandboxNotes(b *strings.Builder, res workspace.Result) {
 	const most = 5
 	for i, r := range res.Refused {
@@ -130,18 +130,18 @@ func writeSandboxNotes(b *strings.Builder, res workspace.Result) {
 			fmt.Fprintf(b, "network: and %d more were refused\n", len(res.Refused)-most)
 			break
 		}
-		fmt.Fprintf(b, "network: %s was refused: %s; who runs the workspace can allow a host in its network policy (--allow-net HOST)\n", r.Host, r.Reason)
+		fmt.Fprintf(b, "network: %s was refused: %s; the operator can allow a host in the network policy (--allow-net HOST)\n", r.Host, r.Reason)
 	}
 	for i, name := range res.AutorunChanges {
 		if i == most {
-			fmt.Fprintf(b, "fence: and %d more\n", len(res.AutorunChanges)-most)
+			fmt.Fprintf(b, "sandbox: and %d more\n", len(res.AutorunChanges)-most)
 			break
 		}
-		fmt.Fprintf(b, "fence: %s was made or changed; its user is warned not to run what it says\n", name)
+		fmt.Fprintf(b, "sandbox: %s was created or changed, and can run code outside the sandbox; the user is warned\n", name)
 	}
 }
 
-// readMoreHint says how the output that was left out can be read.
+// readMoreHint says how to read the dropped output.
 func (o bashOutput) readMoreHint(offset int) string {
 	if o.ShellID == "" {
 		return ""
@@ -149,7 +149,7 @@ func (o bashOutput) readMoreHint(offset int) string {
 	return fmt.Sprintf("; BashOutput with shell_id %q and offset %d reads them", o.ShellID, offset)
 }
 
-// causeText says why a command ended, in words.
+// causeText returns an exit cause in words.
 func causeText(c driver.Cause) string {
 	switch c {
 	case driver.CauseOOM:
@@ -159,7 +159,7 @@ func causeText(c driver.Cause) string {
 	case driver.CauseDisk:
 		return "out of disk"
 	case driver.CauseLost:
-		return "what ran it died; it may or may not have done its work"
+		return "the process that ran it was lost; it may or may not have finished"
 	case driver.CauseDestroyed:
 		return "the workspace was ended or paused"
 	}
@@ -174,7 +174,7 @@ func commandError(err error) error {
 	return err
 }
 
-// startBackground starts a command that goes on after the call.
+// startBackground starts a command that outlives the call.
 func (c *Call) startBackground(ctx context.Context, command string) (bashOutput, error) {
 	s, err := c.Workspace.Start(context.WithoutCancel(ctx), driver.Command{Script: command, Interactive: true})
 	if err != nil {

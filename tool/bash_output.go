@@ -19,9 +19,9 @@ const (
 )
 
 type bashOutputInput struct {
-	ShellID string `json:"shell_id" jsonschema:"of a command in the background, or of an output that was cut" croft:"name"`
+	ShellID string `json:"shell_id" jsonschema:"id of a background command or of truncated output" croft:"name"`
 	Stream  string `json:"stream,omitempty" jsonschema:"with offset: stdout (the default) or stderr"`
-	Offset  *int64 `json:"offset,omitempty" jsonschema:"read one stream from this byte on; default both, head and tail where they are long"`
+	Offset  *int64 `json:"offset,omitempty" jsonschema:"read one stream from this byte on; default both streams, head and tail of long ones"`
 	Limit   int64  `json:"limit,omitempty" jsonschema:"with offset: how many bytes; default 102400, at most 1048576"`
 }
 
@@ -29,7 +29,7 @@ type bashOutputOutput struct {
 	Command  string       `json:"command,omitempty"`
 	Running  bool         `json:"running"`
 	ExitCode *int         `json:"exit_code,omitempty" jsonschema:"once it has ended"`
-	Cause    string       `json:"cause,omitempty" jsonschema:"why it ended other than by itself"`
+	Cause    string       `json:"cause,omitempty" jsonschema:"why it was ended, if it did not exit by itself"`
 	Started  string       `json:"started,omitempty"`
 	Streams  []streamPart `json:"streams"`
 
@@ -42,7 +42,7 @@ type streamPart struct {
 	Size    int64  `json:"size" jsonschema:"bytes of the stream so far"`
 	Offset  int64  `json:"offset" jsonschema:"of the first byte of data"`
 	Next    int64  `json:"next_offset" jsonschema:"of the first byte after data"`
-	Dropped int64  `json:"dropped,omitempty" jsonschema:"bytes between head and tail that are left out"`
+	Dropped int64  `json:"dropped,omitempty" jsonschema:"bytes dropped between head and tail"`
 }
 
 func (o bashOutputOutput) Text() string {
@@ -82,7 +82,7 @@ func (o bashOutputOutput) statusText() string {
 func bashOutputTool() *Tool {
 	return New(Spec{
 		Name: "BashOutput", Family: Shell, Needs: []workspace.Capability{driver.CapShell}, ReadOnly: true, Idempotent: true,
-		Description: "Show what a command in the background has written so far, or, with an offset, any part of an output. It can be called again and again.",
+		Description: "Show the output of a background command so far or, with an offset, any part of an output.",
 	}, showOutput)
 }
 
@@ -130,7 +130,7 @@ func showOutput(ctx context.Context, c *Call, in bashOutputInput) (bashOutputOut
 	return out, nil
 }
 
-// readKeptText reads a part of an answer that was cut.
+// readKeptText reads a part of a truncated answer.
 func (c *Call) readKeptText(in bashOutputInput) (bashOutputOutput, error) {
 	text, err := c.Env.Kept(in.ShellID)
 	if err != nil {
@@ -146,7 +146,7 @@ func (c *Call) readKeptText(in bashOutputInput) (bashOutputOutput, error) {
 	return bashOutputOutput{Streams: []streamPart{p}, ExitCode: &zero, part: true}, nil
 }
 
-// attachShell returns a session by its id.
+// attachShell returns the session with an id.
 func (c *Call) attachShell(ctx context.Context, id string) (*workspace.Session, workspace.SessionInfo, error) {
 	s, err := c.Workspace.Attach(ctx, id)
 	if err == nil {
@@ -168,7 +168,7 @@ func commandText(info workspace.SessionInfo) string {
 	return strings.Join(info.Argv, " ")
 }
 
-// readLog reads at most limit bytes of a log from an offset on.
+// readLog reads at most limit bytes of a log, from offset on.
 func readLog(ctx context.Context, s *workspace.Session, stream driver.Stream, offset, limit int64) (streamPart, error) {
 	p := streamPart{Stream: string(stream), Offset: offset, Next: offset}
 	var data []byte
@@ -190,7 +190,7 @@ func readLog(ctx context.Context, s *workspace.Session, stream driver.Stream, of
 	return p, nil
 }
 
-// headTailLog reads a whole log, or its beginning and end.
+// headTailLog reads a whole log or, if it is long, its head and tail.
 func headTailLog(ctx context.Context, s *workspace.Session, stream driver.Stream) (streamPart, error) {
 	p, err := readLog(ctx, s, stream, 0, maxStreamShown/2)
 	if err != nil || p.Next >= p.Size {

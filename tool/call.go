@@ -13,7 +13,7 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// A Call is one call of a tool: where it works and what it may use.
+// A Call is one call of a tool: its workspace, session and arguments.
 type Call struct {
 	Env       *Env
 	Tool      string
@@ -26,13 +26,13 @@ type Call struct {
 	scrub    *secret.Scrubber
 }
 
-// Progress says how far a call is. A Total of 0 is not known.
+// Progress reports how far a call is. A Total of 0 is unknown.
 type Progress struct {
 	Done, Total float64
 	Message     string
 }
 
-// Progress tells the client how the call goes, if it wants to know.
+// Progress reports progress to the client, if the client asked for it.
 func (c *Call) Progress(p Progress) {
 	if c.progress != nil {
 		p.Message = c.scrub.String(p.Message)
@@ -40,12 +40,13 @@ func (c *Call) Progress(p Progress) {
 	}
 }
 
-// Profile returns what the projects in the workspace are.
+// Profile returns the profile of the workspace's projects.
 func (c *Call) Profile(ctx context.Context) (profile.Profile, error) {
 	return c.Env.Profiles.Get(c.Workspace.ID(), c.Workspace.FS().With(ctx))
 }
 
-// ProfileFor is Profile for who asks about one file alone, which is quicker.
+// ProfileFor is Profile for callers that need one file only; it checks fewer files for
+// changes.
 func (c *Call) ProfileFor(ctx context.Context, file string) (profile.Profile, error) {
 	return c.Env.Profiles.GetFor(c.Workspace.ID(), c.Workspace.FS().With(ctx), file)
 }
@@ -53,15 +54,15 @@ func (c *Call) ProfileFor(ctx context.Context, file string) (profile.Profile, er
 // Root returns the path of the workspace as its processes see it.
 func (c *Call) Root() string { return c.Workspace.Traits().Root }
 
-// relPath returns a path as Info.Path would have it.
+// relPath returns a path relative to the workspace, as in Info.Path.
 func (c *Call) relPath(name string) string {
 	name = path.Clean("/" + strings.TrimPrefix(name, c.Root()))
 	return strings.TrimPrefix(name, "/")
 }
 
-// LockFile waits until the call may change a file. Agents call tools at the same time:
-// without it, of two edits of different lines one would be refused, since the file
-// is no longer what was read. The function that it returns ends the turn.
+// LockFile takes the keyed mutex of a file. Agents call tools concurrently: without the
+// mutex one of two edits of different lines would fail, because the file is no longer the
+// one that was read. The returned function unlocks it.
 func (c *Call) LockFile(ctx context.Context, name string) (end func(), err error) {
 	end, err = c.Env.changes.Lock(ctx, fileKey{workspace: c.Workspace.ID(), path: c.relPath(name)})
 	if err != nil {
@@ -70,7 +71,7 @@ func (c *Call) LockFile(ctx context.Context, name string) (end func(), err error
 	return end, nil
 }
 
-// readerKey returns who a read counts for.
+// readerKey returns the session that a read counts for, or "" for all sessions.
 func (c *Call) readerKey() string {
 	if c.Env.Readers == ReadSession {
 		return c.Session
@@ -78,8 +79,8 @@ func (c *Call) readerKey() string {
 	return ""
 }
 
-// joinResults makes one answer of those of several workspaces, in their order. It
-// is an error only where all of them are.
+// joinResults joins the answers of several workspaces, in order. It returns an error only
+// if all calls failed.
 func joinResults(list []Entry, results []Result, errs []error) (Result, error) {
 	var text strings.Builder
 	type part struct {

@@ -15,10 +15,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// maxEditSize is the size of the largest file that is edited as a text.
+// maxEditSize is the size of the largest file that can be edited as text.
 const maxEditSize = 64 << 20
 
-// A file is a file of the workspace with its content, as it was loaded.
+// A file is a file of the workspace with its content.
 type file struct {
 	path    string // as Info.Path has it
 	content []byte
@@ -26,7 +26,7 @@ type file struct {
 	mode    fs.FileMode
 }
 
-// loadFile reads a whole file; verb is for messages.
+// loadFile reads a whole file. verb is for error texts.
 func (c *Call) loadFile(ctx context.Context, verb, name string) (file, error) {
 	body, info, err := c.Workspace.Read(ctx, name, nil)
 	if err != nil {
@@ -43,7 +43,7 @@ func (c *Call) loadFile(ctx context.Context, verb, name string) (file, error) {
 	return file{path: info.Path, content: data, digest: driver.DigestBytes(data), mode: info.Mode}, nil
 }
 
-// readAll reads a file that had so many bytes when it was opened.
+// readAll reads a file that had size bytes when it was opened.
 func readAll(body io.Reader, size int64) ([]byte, error) {
 	data := make([]byte, 0, size+1) // one more shows the end
 	for len(data) <= maxEditSize {
@@ -62,8 +62,8 @@ func readAll(body io.Reader, size int64) ([]byte, error) {
 	return data, nil
 }
 
-// loadSeen is load for a file that is to be changed: it must have been read, and
-// be as it was then.
+// loadSeen is loadFile for a file that is to be changed: the agent must have read it, and
+// it must be unchanged since.
 func (c *Call) loadSeen(ctx context.Context, verb, name string) (file, Seen, error) {
 	f, err := c.loadFile(ctx, verb, name)
 	if err != nil {
@@ -79,18 +79,18 @@ func (c *Call) loadSeen(ctx context.Context, verb, name string) (file, Seen, err
 	return f, seen, nil
 }
 
-// CheckSeen refuses a change of a file that was not read, or has changed since;
-// verb says what was to be done: "refusing to <verb> <path>: Read it first".
+// CheckSeen returns an error unless the agent has read a file and the file is unchanged
+// since. verb is for the error: "refusing to <verb> <path>: Read it first".
 func (c *Call) CheckSeen(ctx context.Context, verb, path string) error {
 	_, _, err := c.loadSeen(ctx, verb, path)
 	return err
 }
 
-// maxHintLines is how many lines of a changed file a refusal shows.
+// maxHintLines is the number of changed lines that an error shows.
 const maxHintLines = 20
 
-// staleError is the refusal of a file that has changed since it was read, with what is
-// there now.
+// staleError is the error for a file that has changed since it was read. It shows the lines
+// that are there now.
 func (c *Call) staleError(verb, name string, seen Seen, content []byte) error {
 	marks := hashLines(content)
 	span := seen.changedSpan(marks)
@@ -121,8 +121,8 @@ func (c *Call) staleError(verb, name string, seen Seen, content []byte) error {
 	return &textError{text: b.String(), code: fault.Conflict}
 }
 
-// saveFile writes the new content of a file that was loaded, if it is still as it was
-// then, and notes what the agent knows of it now.
+// saveFile writes the new content of a loaded file, if the file is unchanged since, and
+// records what the agent has read of it.
 func (c *Call) saveFile(ctx context.Context, verb, name string, f file, content []byte, spans ...Span) (workspace.WriteResult, error) {
 	res, err := c.Workspace.WriteFile(ctx, f.path, content, &driver.WriteOptions{IfMatch: f.digest})
 	if fault.Of(err) == fault.Conflict {
@@ -139,7 +139,7 @@ func (c *Call) saveFile(ctx context.Context, verb, name string, f file, content 
 	return res, nil
 }
 
-// brokenLinksNote tells of other names of a file that keep the old content.
+// brokenLinksNote returns a note if other hard links of the file keep the old content.
 func brokenLinksNote(res workspace.WriteResult) string {
 	if !res.BrokeLinks {
 		return ""

@@ -13,8 +13,8 @@ import (
 	"github.com/croft-run/croft/internal/strictjson"
 )
 
-// checkValues says in words which argument of a tool that workspaces bring does not fit its
-// schema, and what would; nil where each does, as far as words go.
+// checkValues checks arguments of a tool of the workspace against its schema, as far as
+// type, range, enum and items. The error says which argument is wrong and what is allowed.
 func checkValues(schema *jsonschema.Schema, args map[string]any) error {
 	for _, name := range argumentNames(schema) {
 		value, given := args[name]
@@ -48,7 +48,7 @@ func checkValue(s *jsonschema.Schema, name string, value any) error {
 	return nil
 }
 
-// describeType says what a schema takes, in words.
+// describeType returns the type of a schema in words.
 func describeType(s *jsonschema.Schema) string {
 	switch s.Type {
 	case "integer":
@@ -64,7 +64,7 @@ func describeType(s *jsonschema.Schema) string {
 	return "a " + s.Type
 }
 
-// hasJSONType reports whether a value is of a type of JSON schema.
+// hasJSONType reports whether a value has a JSON schema type.
 func hasJSONType(kind string, value any) bool {
 	switch v := value.(type) {
 	case string:
@@ -81,7 +81,7 @@ func hasJSONType(kind string, value any) bool {
 	return kind == "null"
 }
 
-// isScalar reports whether a value can be compared.
+// isScalar reports whether a value is comparable.
 func isScalar(value any) bool {
 	switch value.(type) {
 	case string, bool, float64, nil:
@@ -90,7 +90,7 @@ func isScalar(value any) bool {
 	return false
 }
 
-// describeRange says what numbers are allowed. One of the bounds is there.
+// describeRange returns the allowed range of a number in words. At least one bound is set.
 func describeRange(least, most *float64) string {
 	switch {
 	case most == nil:
@@ -101,7 +101,7 @@ func describeRange(least, most *float64) string {
 	return fmt.Sprintf("between %v and %v", *least, *most)
 }
 
-// joinValues writes values with commas between them.
+// joinValues joins values with commas.
 func joinValues(values []any) string {
 	var words []string
 	for _, v := range values {

@@ -16,8 +16,7 @@ import (
 	"github.com/croft-run/croft/internal/strictjson"
 )
 
-// arguments says how the arguments of a tool are decoded: strictly, and so that
-// every error names the argument.
+// arguments decodes the arguments of a tool strictly; every error names the argument.
 type arguments struct {
 	fields   map[string]int // argument -> index of the field
 	required []string
@@ -39,8 +38,8 @@ func newArguments(t reflect.Type, schema *jsonschema.Schema) arguments {
 	return a
 }
 
-// splitArguments takes the arguments of a call apart. Null stands for an argument that is
-// left out.
+// splitArguments splits the JSON object of a call into its arguments. An argument that is
+// null is omitted.
 func splitArguments(args json.RawMessage) (map[string]json.RawMessage, error) {
 	if len(bytes.TrimSpace(args)) == 0 || string(bytes.TrimSpace(args)) == "null" {
 		return map[string]json.RawMessage{}, nil
@@ -57,7 +56,7 @@ func splitArguments(args json.RawMessage) (map[string]json.RawMessage, error) {
 	return m, nil
 }
 
-// checkNames refuses unknown and missing arguments.
+// checkNames returns an error for unknown and missing arguments.
 func (a arguments) checkNames(args map[string]json.RawMessage) error {
 	var unknown []string
 	for k := range args {
@@ -77,7 +76,7 @@ func (a arguments) checkNames(args map[string]json.RawMessage) error {
 	return nil
 }
 
-// decode fills in, a struct, with args, which may hold "workspace", too.
+// decode decodes args into in, a struct. args may contain "workspace".
 func (a arguments) decode(args map[string]json.RawMessage, in reflect.Value) error {
 	if err := a.checkNames(args); err != nil {
 		return err

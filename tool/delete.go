@@ -11,7 +11,7 @@ import (
 
 type deleteInput struct {
 	Path      string `json:"path" jsonschema:"file, symlink or directory to remove" croft:"path"`
-	Recursive bool   `json:"recursive,omitempty" jsonschema:"a directory with all that is in it"`
+	Recursive bool   `json:"recursive,omitempty" jsonschema:"remove a directory with its content"`
 }
 
 func deleteTool() *Tool {

@@ -1,34 +1,29 @@
-// Package tool is what an agent may do in a workspace: one typed operation per
-// tool, in a file of its own.
+// Package tool defines the tools that an agent may call in a workspace: one typed operation
+// per tool, each in a file of its own.
 //
-// A [Tool] is a function over a workspace with a struct for its arguments and
-// one for its answer, from which its JSON schemas are made. It says which
-// capability it needs, and whether it changes anything. Edges (MCP, the command
-// line, evaluations) only adapt: they hand a [Request] to [Env.Run] and translate
-// the [Result].
+// A [Tool] is a function on a workspace with a struct for its arguments and one for its
+// answer, from which its JSON schemas are generated. A tool declares which capability it
+// needs and whether it changes anything. Edges (MCP, the command line, evaluations) only
+// adapt: they pass a [Request] to [Env.Run] and translate the [Result].
 //
 // # What a call goes through
 //
-// Run finds the tool and the workspace, checks the arguments (an argument of the
-// wrong type, a missing or an unknown one is an error that names it), asks for
-// approval where the operator wants that, runs the function, makes a panic the
-// error of that call, scrubs secrets from what comes out, cuts a text that is too
-// long into head and tail with a handle to the whole, and emits an event. The answer
-// leaves after that.
+// Run finds the tool and the workspace and checks the arguments; a mistyped, missing or
+// unknown argument is an error that names it. Run then checks the approval rules, calls the
+// function, turns a panic into an error of the call, removes secrets from the answer,
+// truncates a long text to head and tail with a handle to the whole, and emits an event.
 //
 // # Which workspace
 //
-// Every tool takes "workspace". Omitted, it is the only one there is; where there
-// are several, the call is refused with their names, and so is a name that is
-// unknown. Names are trimmed and case-sensitive. Tools that say so
-// ([Spec.FanOut]) take "all", and answer for each workspace.
+// Every tool takes "workspace". It may be omitted if there is only one workspace; if there
+// are several, the error lists their names. Names are trimmed and case-sensitive. Tools
+// with [Spec.FanOut] take "all" and answer for each workspace.
 //
 // # Toolsets
 //
-// [Coding] has the names and arguments that agents for code are used to (Read,
-// Edit, Bash); [Workspace] has plain ones that begin with workspace_, a prefix
-// that no other tool may have. Both are lists, written out; families that need
-// more live in packages below this one, and tool/all has them all.
+// [Coding] has the names and arguments that coding agents are used to (Read, Edit, Bash);
+// [Workspace] has plain names with the reserved prefix workspace_. Both are explicit lists.
+// Families with more dependencies are in packages below this one; tool/all has all of them.
 //
 // # To write a tool
 //
@@ -54,14 +49,14 @@
 //
 //	func head(ctx context.Context, c *tool.Call, in headInput) (headOutput, error) { ... }
 //
-// The tag croft has the kind of an argument ([driver.ArgumentKind]): rules of approval
-// hold for every path, patch and command of a call, and the audit names what it is
-// about. A field without omitempty is required. "workspace" is added by New. The answer
-// must tell everything: some clients show the model the text, others the data.
-// An error that the model should read word for word is made by [Errorf]; any other
-// wraps a fault code.
+// The tag croft has the kind of an argument ([driver.ArgumentKind]). Approval rules are
+// checked for every path, patch and command of a call, and the audit event names its
+// subject. A field without omitempty is required. New adds "workspace". Text and data of an
+// answer must both be complete: some clients show the model the text, others the data.
+// [Errorf] makes an error whose text the model reads word for word; any other error wraps a
+// fault code.
 //
-// What a family keeps for a workspace (a language server, the last test run) it
-// gets from [Keep], and what must happen after files were changed is an [Effect]
-// of the Env. Long work tells how it goes by [Call.Progress] and ends with ctx.
+// [PerWorkspace] holds a value for each workspace (a language server, the last test run).
+// An [Effect] of the Env runs after files were changed. Long-running tools report by
+// [Call.Progress] and stop when ctx ends.
 package tool

@@ -22,7 +22,7 @@ type editOutput struct {
 	Path     string `json:"path"`
 	Replaced int    `json:"replaced" jsonschema:"occurrences that were replaced"`
 	Digest   string `json:"digest"`
-	Notes    string `json:"notes,omitempty" jsonschema:"what formatting and linting said"`
+	Notes    string `json:"notes,omitempty" jsonschema:"output of the formatter and the linter"`
 }
 
 func (o editOutput) Text() string {
@@ -32,7 +32,7 @@ func (o editOutput) Text() string {
 func editTool() *Tool {
 	return New(Spec{
 		Name: "Edit", Family: Files, Needs: []workspace.Capability{driver.CapFS}, Destructive: true,
-		Description: "Replace text in a file. The lines that it is in must have been read, and the file not have changed since. Mode and owner of the file stay.",
+		Description: "Replace text in a file. Its lines must have been read, and the file must be unchanged since. Mode and owner of the file are kept.",
 	}, editFile)
 }
 
@@ -46,8 +46,8 @@ func editFile(ctx context.Context, c *Call, in editInput) (editOutput, error) {
 	return c.applyEdits(ctx, in.FilePath, []workspace.Edit{{Old: in.OldString, New: in.NewString, All: in.ReplaceAll}}, "")
 }
 
-// applyEdits applies edits to a file that was read, all or nothing. all is how the
-// caller's argument for every occurrence is called; "" is replace_all.
+// applyEdits applies edits to a file that was read, all or none. all is the name of the
+// caller's argument for every occurrence; "" is replace_all.
 func (c *Call) applyEdits(ctx context.Context, name string, edits []workspace.Edit, all string) (editOutput, error) {
 	end, err := c.LockFile(ctx, name)
 	if err != nil {
@@ -82,8 +82,7 @@ func (c *Call) applyEdits(ctx context.Context, name string, edits []workspace.Ed
 	return out, nil
 }
 
-// applyEdit replaces text in content, whose lines seen tells of, and moves those
-// along.
+// applyEdit replaces text in content and updates seen: the lines that the agent has read.
 func applyEdit(content []byte, e workspace.Edit, seen *Seen, name, all string) ([]byte, int, error) {
 	if e.Old == "" {
 		return nil, 0, Errorf(fault.InvalidArgument, "old_string must be non-empty")
@@ -105,8 +104,8 @@ func applyEdit(content []byte, e workspace.Edit, seen *Seen, name, all string) (
 	return bytes.ReplaceAll(content, []byte(e.Old), []byte(e.New)), n, nil
 }
 
-// matchLineEndings gives an edit the line endings of the file, since Read does not show
-// them: where lines end in CRLF, an edit that has none gets them.
+// matchLineEndings converts an edit without CR to CRLF if the file has CRLF line endings,
+// which Read does not show.
 func matchLineEndings(content []byte, e workspace.Edit) workspace.Edit {
 	if !bytes.Contains(content, []byte("\r\n")) || strings.Contains(e.Old+e.New, "\r") || bytes.Contains(content, []byte(e.Old)) && !strings.Contains(e.New, "\n") {
 		return e
@@ -118,15 +117,15 @@ func matchLineEndings(content []byte, e workspace.Edit) workspace.Edit {
 	return e
 }
 
-// moveSpans checks that the lines of every occurrence were shown, and returns with the
-// spans where the edit moves them.
+// moveSpans checks that the lines of every occurrence were read, and shifts the spans by
+// the lines that the edit adds or removes.
 func (s *Seen) moveSpans(content []byte, e workspace.Edit, name string) error {
 	old, height := []byte(e.Old), strings.Count(e.Old, "\n")
 	if strings.HasSuffix(e.Old, "\n") {
 		height--
 	}
 	total, at := 0, 0
-	counts := make([]int, len(s.Spans)) // of the occurrences in each
+	counts := make([]int, len(s.Spans)) // occurrences in each span
 	for line, rest := 1, content; ; {
 		i := bytes.Index(rest, old)
 		if i < 0 {

@@ -6,18 +6,17 @@ import (
 	"time"
 )
 
-// An Effect is something that happens after a tool has changed files: they are
-// formatted and linted, a language server is told. It returns what the model
-// should be told, "" for nothing. It must heed ctx, which ends after effectsBound,
-// and call Refresh for a file that it has rewritten.
+// An Effect runs after a tool has changed files: it formats and lints them or notifies
+// language servers. It returns a note for the model, or "". It must stop when ctx ends,
+// which is after effectsTimeout, and must call Refresh for a file that it has rewritten.
 type Effect func(ctx context.Context, c *Call, paths []string) (string, error)
 
-// effectsTimeout is how long all effects of one call may take.
+// effectsTimeout bounds all effects of one call together.
 const effectsTimeout = 2 * time.Second
 
-// AfterEdit runs the effects for files that a tool has changed and returns what
-// they say, to be added to the text of the answer. A failure of an effect never
-// fails the tool, and is told.
+// AfterEdit runs the effects for files that a tool has changed and returns their notes, to
+// be appended to the text of the answer. A failed effect becomes a note and never fails the
+// tool.
 func (c *Call) AfterEdit(ctx context.Context, paths ...string) string {
 	if len(c.Env.Effects) == 0 {
 		return ""
@@ -37,8 +36,9 @@ func (c *Call) AfterEdit(ctx context.Context, paths ...string) string {
 	return b.String()
 }
 
-// Refresh keeps a file known to the agent that Croft itself has changed after it,
-// by formatting it. Of a file of which only a part was seen nothing is known then.
+// Refresh records the new content of a file that an effect has rewritten, so that the agent
+// need not read it again. A file of which the agent had read only a part must be read
+// again.
 func (c *Call) Refresh(ctx context.Context, path string) {
 	seen, ok := c.Seen(path)
 	if !ok || !seen.Whole() {
@@ -46,7 +46,7 @@ func (c *Call) Refresh(ctx context.Context, path string) {
 	}
 	data, err := c.Workspace.ReadFileMax(ctx, path, maxEditSize)
 	if err != nil {
-		return // it counts as changed, and is read again
+		return // the file counts as changed, and the agent reads it again
 	}
 	c.RecordRead(path, data)
 }

@@ -27,42 +27,41 @@ type Config struct {
 	Tools      []*Tool
 	Workspaces Workspaces
 
-	// Sources are asked for further tools of each workspace, beside its own
-	// extras that are tool sources.
+	// Sources provide further tools for each workspace, in addition to its extras that are
+	// tool sources.
 	Sources []Source
 
-	Effects []Effect // after files were changed
+	Effects []Effect // run after files were changed
 
-	// Around is called before a call of a tool that may change something, with
-	// what the call is about; where it fails the call is refused. What it returns
-	// is called afterwards, whatever came of the call. Nil is nothing.
+	// Around is called before each call of a tool that may change something, with the
+	// subject of the call. If it fails, the call is refused. The returned function is
+	// called after the call, whatever its result. Nil does nothing.
 	Around func(ctx context.Context, c *Call, t *Tool, about string) (after func(context.Context) error, err error)
 
-	// Fork opens a workspace from a snapshot of that of a call, and returns how
-	// agents call it: name, or what it chooses where that is empty. Nil is that
-	// there are no new ones.
+	// Fork opens a workspace from a snapshot of the call's workspace and returns its name
+	// for agents: name, or a generated one if name is empty. Nil disables forks.
 	Fork func(ctx context.Context, c *Call, snapshot, name string) (string, error)
 
-	Secrets *secret.Store // nil is none
+	Secrets *secret.Store // may be nil
 
-	// SecretsOf says as whom a workspace asks Secrets, by the name that agents
-	// use and its id; nil is by that name.
+	// SecretsOf maps the name and the id of a workspace to the name under which Secrets has
+	// its set. Nil is the name itself.
 	SecretsOf func(name, id string) string
 
-	// Withheld names the secrets that no agent may have in the workspace of this
-	// id, since the network proxy adds them on the way out; nil is none.
+	// Withheld lists the secrets that agents in the workspace with this id may not read,
+	// because the egress proxy adds them to requests. Nil withholds none.
 	Withheld func(ctx context.Context, id string) ([]string, error)
 
-	Finders  []secret.Finder // texts to be scrubbed by their form
+	Finders  []secret.Finder // find secrets by their form
 	Approval *Approval       // nil allows everything
 	Events   event.Sink      // nil is event.Discard
-	Log      *slog.Logger    // nil is silent
-	ReadOnly bool            // only tools that change nothing
-	Readers  ReadScope       // who a Read counts for; "" is ReadProcess
-	MaxText  int             // bytes of one answer's text; 0 is DefaultMaxText
+	Log      *slog.Logger    // nil discards
+	ReadOnly bool            // offer only read-only tools
+	Readers  ReadScope       // the scope of a Read; "" is ReadProcess
+	MaxText  int             // maximum bytes of one answer's text; 0 is DefaultMaxText
 }
 
-// An Env is what the calls of one server share. It is safe for concurrent use.
+// An Env is the state that the calls of one server share. It is safe for concurrent use.
 type Env struct {
 	Config
 	Reads    *Tracker
@@ -72,10 +71,10 @@ type Env struct {
 	results      resultStore
 	scrubs       scrubbers
 	perWorkspace workspaceValues
-	changes      keylock.Locks[fileKey] // of the files that calls change
+	changes      keylock.Locks[fileKey] // keyed mutexes of files
 }
 
-// NewEnv returns an Env. It refuses two tools of one name.
+// NewEnv returns an Env. Two tools with one name are an error.
 func NewEnv(cfg Config) (*Env, error) {
 	e := &Env{Config: cfg, Reads: new(Tracker), Profiles: profile.NewCache(), tools: map[string]*Tool{}}
 	if e.Events == nil {
@@ -96,12 +95,12 @@ func NewEnv(cfg Config) (*Env, error) {
 	return e, nil
 }
 
-// Close ends what families keep.
+// Close closes the per-workspace values of all workspaces.
 func (e *Env) Close(ctx context.Context) error {
 	return e.perWorkspace.closeWorkspace(ctx, "")
 }
 
-// Forget ends what is kept for a workspace, by its id.
+// Forget closes the per-workspace values of a workspace and drops what was recorded for it.
 func (e *Env) Forget(ctx context.Context, id string) error {
 	e.Reads.removeIf(func(k fileKey) bool { return k.workspace == id })
 	e.Profiles.Forget(id)
@@ -109,14 +108,14 @@ func (e *Env) Forget(ctx context.Context, id string) error {
 	return e.perWorkspace.closeWorkspace(ctx, id)
 }
 
-// EndSession forgets what a client has read that has gone for good.
+// EndSession drops the reads of a client that has disconnected for good.
 func (e *Env) EndSession(session string) {
 	if e.Readers == ReadSession {
 		e.Reads.removeIf(func(k fileKey) bool { return k.reader == session })
 	}
 }
 
-// Entries lists the workspaces of a client that has one alone, or all of them.
+// Entries lists the workspaces that a client may use: all, or only the named one.
 func (e *Env) Entries(ctx context.Context, only string) ([]Entry, error) {
 	if only == "" {
 		return e.Workspaces.List(ctx)
@@ -131,9 +130,9 @@ func (e *Env) Entries(ctx context.Context, only string) ([]Entry, error) {
 	return []Entry{entry}, nil
 }
 
-// Available lists the tools that can be called now: those whose capabilities some
-// workspace has, and in a read-only Env those that change nothing. They are
-// sorted by name. only is as in Request.
+// Available lists the tools that can be called now, sorted by name: those for which a
+// workspace has the capabilities and, in a read-only Env, those that change nothing. only
+// is as in Request.
 func (e *Env) Available(ctx context.Context, only string) ([]*Tool, error) {
 	list, err := e.Entries(ctx, only)
 	if err != nil {
@@ -154,10 +153,10 @@ func (e *Env) Available(ctx context.Context, only string) ([]*Tool, error) {
 	return out, nil
 }
 
-// allowsTool reports whether the Env lets a tool be called at all.
+// allowsTool reports whether a read-only Env permits a tool.
 func (e *Env) allowsTool(t *Tool) bool { return t.ReadOnly || !e.ReadOnly }
 
-// fitsWorkspace reports whether a workspace has what the tool needs, as far as is known.
+// fitsWorkspace reports whether a workspace has the needed capabilities, as far as known.
 func (t *Tool) fitsWorkspace(entry Entry) bool {
 	return entry.Capabilities == nil || len(t.missingCapabilities(entry.Capabilities)) == 0
 }
@@ -172,45 +171,43 @@ func (t *Tool) missingCapabilities(has workspace.Capabilities) []workspace.Capab
 	return out
 }
 
-// A Request is one call as it came in.
+// A Request is one call as received from a client.
 type Request struct {
 	Tool    string
 	Args    json.RawMessage
 	Session string // of the client
-	Only    string // the one workspace there is for this client; "" is all
+	Only    string // the only workspace that this client may use; "" is all
 
-	// Progress is told how the call goes; nil is nobody.
+	// Progress receives progress reports; may be nil.
 	Progress func(Progress)
 
-	// Ask asks the user whether a call may go on; nil is a client that can't.
+	// Ask asks the user for approval; nil if the client can't ask.
 	Ask func(ctx context.Context, question string) (bool, error)
 }
 
-// A Result is what a tool answers: text for the model, and the same as data.
+// A Result is the answer of a tool: text for the model, and the same as data.
 type Result struct {
 	Text       string
-	Structured json.RawMessage // the data; nil of a tool that is TextOnly, see Data
-	DataOnly   json.RawMessage // of such a tool: the data without the text
-	Handle     string          // of the whole text, where Text is its head and tail
+	Structured json.RawMessage // the data; nil for a TextOnly tool, see Data
+	DataOnly   json.RawMessage // for a TextOnly tool: the data without the text
+	Handle     string          // reads the whole text, if Text is head and tail
 
-	content string // with Beside: the text in the data
+	content string // with DataOnly: the text in the data
 }
 
-// Data returns the data, whatever the tool.
+// Data returns the complete data for any tool.
 func (r Result) Data() json.RawMessage {
 	if r.DataOnly == nil {
 		return r.Structured
 	}
-	content, _ := encode(r.content) // a string always has a form
+	content, _ := encode(r.content) // a string can always be encoded
 	return fmt.Appendf(nil, `%s,"content":%s}`, bytes.TrimSuffix(r.DataOnly, []byte("}")), content)
 }
 
-// maxErrorText is how long the words of an error may be: they may hold what a
-// client has sent.
+// maxErrorText bounds the text of an error, which may quote input of the client.
 const maxErrorText = 16 << 10
 
-// Run runs one call. An error has a code and words that a model can read
-// (ErrorText).
+// Run runs one call. An error has a code and a text for the model (ErrorText).
 func (e *Env) Run(ctx context.Context, req Request) (Result, error) {
 	res, err := e.run(ctx, req)
 	if err != nil {
@@ -277,7 +274,7 @@ func (e *Env) findTool(ctx context.Context, name string) (*Tool, error) {
 	return t, nil
 }
 
-// runInWorkspace runs a call in one workspace and tells of it.
+// runInWorkspace runs a call in one workspace and emits its event.
 func (e *Env) runInWorkspace(ctx context.Context, t *Tool, req Request, entry Entry, args map[string]json.RawMessage, start time.Time) (res Result, err error) {
 	ws, err := e.Workspaces.Get(ctx, entry.Name)
 	if err != nil {
@@ -309,7 +306,7 @@ func (e *Env) runInWorkspace(ctx context.Context, t *Tool, req Request, entry En
 	return e.finishCall(t, c, a, after(), err)
 }
 
-// checkApproval asks the rules, if there are any.
+// checkApproval checks the approval rules, if there are any.
 func (e *Env) checkApproval(ctx context.Context, c *Call, req Request, t *Tool, subjects []subject) error {
 	if e.Approval == nil {
 		return nil
@@ -317,8 +314,8 @@ func (e *Env) checkApproval(ctx context.Context, c *Call, req Request, t *Tool, 
 	return e.Approval.checkCall(ctx, c, req, t, c.ruleTargets(ctx, subjects, e.Approval.hasSubjectRule(t.Name)))
 }
 
-// beforeCall prepares for a call that may change something. What it returns is called
-// afterwards and answers what the model should be told.
+// beforeCall calls Config.Around for a call that may change something. The returned
+// function is called after the call and returns a note for the model.
 func (e *Env) beforeCall(ctx context.Context, t *Tool, c *Call, what string) (after func() string, err error) {
 	if e.Around == nil || t.ReadOnly {
 		return func() string { return "" }, nil
@@ -342,11 +339,10 @@ func (e *Env) beforeCall(ctx context.Context, t *Tool, c *Call, what string) (af
 	}, nil
 }
 
-// aroundTimeout is how long what follows a call may take, also where the client has
-// gone.
+// aroundTimeout bounds the work after a call, which also runs if the client has gone.
 const aroundTimeout = time.Minute
 
-// callTool calls the function of a tool; a panic there is the call's error.
+// callTool calls the function of a tool; a panic becomes the error of the call.
 func (e *Env) callTool(ctx context.Context, t *Tool, c *Call, in any) (a answer, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -357,7 +353,7 @@ func (e *Env) callTool(ctx context.Context, t *Tool, c *Call, in any) (a answer,
 	return t.call(ctx, c, in)
 }
 
-// finishCall scrubs and cuts what a call answers.
+// finishCall scrubs and truncates the answer of a call.
 func (e *Env) finishCall(t *Tool, c *Call, a answer, note string, err error) (Result, error) {
 	if err != nil {
 		if fault.Of(err) == fault.Internal {
@@ -377,7 +373,7 @@ func (e *Env) finishCall(t *Tool, c *Call, a answer, note string, err error) (Re
 	return e.truncateResult(res), nil
 }
 
-// secretScope returns as whom a workspace asks for secrets.
+// secretScope returns the name under which the secret store has the workspace's set.
 func (e *Env) secretScope(name, id string) string {
 	if e.SecretsOf == nil {
 		return name
@@ -385,7 +381,7 @@ func (e *Env) secretScope(name, id string) string {
 	return e.SecretsOf(name, id)
 }
 
-// fanOut runs a call in several workspaces at once.
+// fanOut runs a call in several workspaces concurrently.
 func (e *Env) fanOut(ctx context.Context, t *Tool, req Request, list []Entry, args map[string]json.RawMessage, start time.Time) (Result, error) {
 	results, errs := make([]Result, len(list)), make([]error, len(list))
 	var wg sync.WaitGroup
@@ -396,7 +392,7 @@ func (e *Env) fanOut(ctx context.Context, t *Tool, req Request, list []Entry, ar
 	return joinResults(list, results, errs)
 }
 
-// emitCallEvent emits the event of a call, without secrets.
+// emitCallEvent emits the event of a call, scrubbed.
 func (e *Env) emitCallEvent(req Request, id string, scrub *secret.Scrubber, t *Tool, what subject, start time.Time, err error) {
 	if errors.Is(err, ErrPending) {
 		return

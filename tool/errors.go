@@ -7,16 +7,15 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A textError is an error whose words are for the model, with a code for
-// programs.
+// A textError has a text for the model and a code for programs.
 type textError struct {
 	text string
 	code fault.Code
-	err  error // what it wraps; nil is none
+	err  error // wrapped; may be nil
 }
 
-// Errorf returns an error with exactly the given words. Agents' prompts rely on
-// some of them; programs ask for the code.
+// Errorf returns an error with exactly this text. Prompts of agents rely on some of the
+// texts; programs use the code.
 func Errorf(code fault.Code, format string, args ...any) error {
 	return &textError{text: fmt.Sprintf(format, args...), code: code}
 }
@@ -30,8 +29,8 @@ func (e *textError) Unwrap() []error {
 	return []error{e.code}
 }
 
-// ErrorText returns what a model is told of an error. That of a defect of Croft
-// itself is for the operator.
+// ErrorText returns the text of an error for the model. The text of an internal error stays
+// in the log.
 func ErrorText(err error) string {
 	var t *textError
 	if errors.As(err, &t) {
@@ -40,8 +39,8 @@ func ErrorText(err error) string {
 	return fault.Encode(err).Message
 }
 
-// PathError returns the error of an operation on a path in the words that agents
-// know: verb is what was tried, such as "read".
+// PathError returns the error of an operation on a path in the words that agents know. verb
+// is the operation, such as "read".
 func PathError(verb, path string, err error) error {
 	switch fault.Of(err) {
 	case fault.SandboxViolation:

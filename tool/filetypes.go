@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// fileTypes are the types of files that Grep knows, with the patterns of their
-// names.
+// fileTypes are the file types of Grep, with patterns of file names.
 var fileTypes = map[string][]string{
 	"c":        {"*.c", "*.h"},
 	"cpp":      {"*.cc", "*.cpp", "*.cxx", "*.h", "*.hh", "*.hpp", "*.hxx"},

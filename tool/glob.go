@@ -15,14 +15,14 @@ import (
 const defaultGlobLimit = 100
 
 type globInput struct {
-	Pattern string `json:"pattern" jsonschema:"what to look for: * ? [a-z] {a,b} and ** for any depth; one without a slash matches names in every directory" croft:"name"`
+	Pattern string `json:"pattern" jsonschema:"glob pattern: * ? [a-z] {a,b} and ** for any depth; one without a slash matches names in every directory" croft:"name"`
 	Path    string `json:"path,omitempty" jsonschema:"directory to look in; default the workspace" croft:"path"`
-	Limit   int    `json:"limit,omitempty" jsonschema:"how many paths; default 100"`
+	Limit   int    `json:"limit,omitempty" jsonschema:"maximum number of paths; default 100"`
 }
 
 type globOutput struct {
 	Paths []string `json:"paths" jsonschema:"the newest first"`
-	Total int      `json:"total" jsonschema:"how many there are"`
+	Total int      `json:"total" jsonschema:"number of all matches"`
 }
 
 func (o globOutput) Text() string {
@@ -40,7 +40,7 @@ func (o globOutput) Text() string {
 func globTool() *Tool {
 	return New(Spec{
 		Name: "Glob", Family: Search, Needs: []workspace.Capability{driver.CapFS}, ReadOnly: true, Idempotent: true, FanOut: true,
-		Description: "Find files by a pattern of their path, the newest first. What .gitignore files name is left out.",
+		Description: "Find files by a glob pattern, the newest first. Files that .gitignore excludes are left out.",
 	}, runGlob)
 }
 
@@ -66,7 +66,7 @@ func runGlob(ctx context.Context, c *Call, in globInput) (globOutput, error) {
 	if err != nil {
 		return globOutput{}, fmt.Errorf("glob: %w", err)
 	}
-	// The order of paths is there already, and stays where times are equal.
+	// Stable: entries with equal times stay sorted by path.
 	slices.SortStableFunc(res.Entries, func(a, b workspace.Info) int { return b.ModTime.Compare(a.ModTime) })
 	out := globOutput{Paths: []string{}, Total: len(res.Entries)}
 	for _, e := range res.Entries[:min(in.Limit, len(res.Entries))] {
@@ -75,8 +75,8 @@ func runGlob(ctx context.Context, c *Call, in globInput) (globOutput, error) {
 	return out, nil
 }
 
-// globPattern returns a pattern relative to dir: one that names dir is relative
-// to the workspace, and one without a slash is for every directory.
+// globPattern returns a pattern relative to dir. A pattern that begins with dir is taken as
+// relative to the workspace; one without a slash matches in every directory.
 func globPattern(pattern, dir string) string {
 	if dir != "" {
 		if rest, ok := strings.CutPrefix(pattern, dir+"/"); ok {

@@ -16,13 +16,13 @@ type grepInput struct {
 	Path            string `json:"path,omitempty" jsonschema:"file or directory to search; default the workspace" croft:"path"`
 	Glob            string `json:"glob,omitempty" jsonschema:"only files whose path matches, such as *.go or src/**"`
 	Type            string `json:"type,omitempty" jsonschema:"only files of this type, such as go, py, js, ts, rust, java"`
-	CaseInsensitive bool   `json:"case_insensitive,omitempty" jsonschema:"upper and lower case are the same"`
+	CaseInsensitive bool   `json:"case_insensitive,omitempty" jsonschema:"ignore case"`
 	Multiline       bool   `json:"multiline,omitempty" jsonschema:"a match may span lines, and . matches newlines"`
 	OutputMode      string `json:"output_mode,omitempty" jsonschema:"content (the default), files_with_matches or count"`
 	Before          int    `json:"before,omitempty" jsonschema:"lines to show before a match"`
 	After           int    `json:"after,omitempty" jsonschema:"lines to show after a match"`
 	Context         int    `json:"context,omitempty" jsonschema:"lines to show before and after a match"`
-	HeadLimit       int    `json:"head_limit,omitempty" jsonschema:"how many lines, files or counts; default no limit"`
+	HeadLimit       int    `json:"head_limit,omitempty" jsonschema:"maximum number of lines, files or counts; default no limit"`
 }
 
 // Modes of Grep's output.
@@ -37,7 +37,7 @@ type grepOutput struct {
 	Matches   []grepMatch `json:"matches,omitempty"`
 	Files     []string    `json:"files,omitempty"`
 	Counts    []grepTally `json:"counts,omitempty"`
-	More      int         `json:"more,omitempty" jsonschema:"how many are beyond head_limit"`
+	More      int         `json:"more,omitempty" jsonschema:"number of results beyond head_limit"`
 	Skipped   []string    `json:"skipped,omitempty" jsonschema:"files that were not searched, and why"`
 	Truncated string      `json:"truncated,omitempty" jsonschema:"why the search ended early: matches, time or size"`
 }
@@ -58,7 +58,7 @@ type grepTally struct {
 func grepTool() *Tool {
 	return New(Spec{
 		Name: "Grep", Family: Search, Needs: []workspace.Capability{driver.CapFS}, ReadOnly: true, Idempotent: true, FanOut: true,
-		Description: "Search the text of files for a regular expression. What .gitignore files name is left out.",
+		Description: "Search the text of files for a regular expression. Files that .gitignore excludes are left out.",
 	}, runGrep)
 }
 
@@ -121,7 +121,7 @@ func (in grepInput) driverOptions() (*driver.GrepOptions, error) {
 		opts.MaxPerFile, opts.Before, opts.After = 1, 0, 0
 	}
 	if in.OutputMode == grepContent && in.HeadLimit > 0 {
-		// One more, so that it is known that there are more.
+		// One more than shown, to detect that there are more.
 		opts.MaxMatches = min(in.HeadLimit+1, driver.MaxGrepMatches)
 	}
 	return opts, nil
@@ -192,8 +192,8 @@ func (o grepOutput) Text() string {
 	return b.String()
 }
 
-// writeContent writes matches as path:line:text, with context as path-line-text
-// and -- between what does not touch.
+// writeContent writes matches as path:line:text and context as path-line-text, with --
+// between groups that are not adjacent.
 func (o grepOutput) writeContent(b *strings.Builder) {
 	context := slices.ContainsFunc(o.Matches, func(m grepMatch) bool { return len(m.Before)+len(m.After) > 0 })
 	lastPath, last := "", 0
@@ -225,7 +225,7 @@ func (o grepOutput) writeContent(b *strings.Builder) {
 		for i, t := range m.After {
 			line := m.Line + len(lines) + i
 			if matched[fmt.Sprintf("%s:%d", m.Path, line)] {
-				break // it comes as a match of its own
+				break // it is printed as a match
 			}
 			put(line, "-", t)
 		}

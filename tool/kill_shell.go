@@ -9,13 +9,13 @@ import (
 )
 
 type killShellInput struct {
-	ShellID string `json:"shell_id" jsonschema:"of a command in the background" croft:"name"`
+	ShellID string `json:"shell_id" jsonschema:"id of a background command" croft:"name"`
 }
 
 func killShellTool() *Tool {
 	return New(Spec{
 		Name: "KillShell", Family: Shell, Needs: []workspace.Capability{driver.CapShell}, Destructive: true,
-		Description: "End a command in the background with all that it started, and forget it.",
+		Description: "Kill a background command with all its processes, and remove its session.",
 	}, killShell)
 }
 

@@ -19,8 +19,8 @@ const (
 
 type listInput struct {
 	Path  string `json:"path,omitempty" jsonschema:"directory to list; default the workspace" croft:"path"`
-	Depth int    `json:"depth,omitempty" jsonschema:"how many levels; default 1, at most 20"`
-	Limit int    `json:"limit,omitempty" jsonschema:"how many entries; default 1000"`
+	Depth int    `json:"depth,omitempty" jsonschema:"levels to list; default 1, at most 20"`
+	Limit int    `json:"limit,omitempty" jsonschema:"maximum number of entries; default 1000"`
 }
 
 type listOutput struct {
@@ -32,11 +32,11 @@ type listEntry struct {
 	Path   string `json:"path"`
 	Type   string `json:"type" jsonschema:"file, dir, symlink or other"`
 	Size   int64  `json:"size,omitempty"`
-	Target string `json:"target,omitempty" jsonschema:"of a symlink"`
+	Target string `json:"target,omitempty" jsonschema:"target of a symlink"`
 }
 
-// oneLine returns a name as it is listed: one with control characters in quotes,
-// since it could look like several, or like something else.
+// oneLine quotes a name with control characters, which could otherwise look like several
+// entries.
 func oneLine(name string) string {
 	if strings.ContainsFunc(name, unicode.IsControl) {
 		return strconv.Quote(name)

@@ -11,8 +11,8 @@ import (
 
 type moveInput struct {
 	From      string `json:"from" jsonschema:"file or directory to move" croft:"path"`
-	To        string `json:"to" jsonschema:"its new path; directories above it are made" croft:"path"`
-	Overwrite bool   `json:"overwrite,omitempty" jsonschema:"replace a file that is there"`
+	To        string `json:"to" jsonschema:"its new path; missing parent directories are created" croft:"path"`
+	Overwrite bool   `json:"overwrite,omitempty" jsonschema:"replace an existing file"`
 }
 
 func moveTool() *Tool {
@@ -40,7 +40,7 @@ func movePath(ctx context.Context, c *Call, in moveInput) (Message, error) {
 	return Message{fmt.Sprintf("moved %s to %s", in.From, in.To)}, nil
 }
 
-// trackMove has what was read of a file hold for its new path.
+// trackMove moves what was read of a file to its new path.
 func (c *Call) trackMove(ctx context.Context, from, to string) {
 	info, err := c.Workspace.Stat(ctx, to, nil)
 	if err != nil {

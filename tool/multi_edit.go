@@ -10,7 +10,7 @@ import (
 
 type multiEditInput struct {
 	FilePath string       `json:"file_path" jsonschema:"path of the file, relative to the workspace or absolute within it" croft:"path"`
-	Edits    []singleEdit `json:"edits" jsonschema:"what to replace, in order; each works on what the one before left"`
+	Edits    []singleEdit `json:"edits" jsonschema:"replacements, applied in order"`
 }
 
 type singleEdit struct {
@@ -22,7 +22,7 @@ type singleEdit struct {
 func multiEditTool() *Tool {
 	return New(Spec{
 		Name: "MultiEdit", Family: Files, Needs: []workspace.Capability{driver.CapFS}, Destructive: true,
-		Description: "Replace several texts in one file, all or none of them. Otherwise as Edit.",
+		Description: "Replace several texts in one file, all or none. Otherwise like Edit.",
 	}, multiEdit)
 }
 

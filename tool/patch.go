@@ -11,11 +11,11 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A patchOp is what a patch does to one file.
+// A patchOp is the change of one file in a patch.
 type patchOp struct {
 	kind  byte   // 'A', 'M' or 'D'
-	path  string // of the file before; of the new one for 'A'
-	to    string // where it goes; "" is nowhere else
+	path  string // the old path; the new path for 'A'
+	to    string // the new path of a moved file; "" if it is not moved
 	add   []string
 	noEOL bool // the added file has no newline at its end
 	hunks []hunk
@@ -23,12 +23,12 @@ type patchOp struct {
 
 // A hunk replaces the lines old by new.
 type hunk struct {
-	anchor   string // a line that comes before it; "" is none
-	line     int    // where old begins, counted from 1, as the patch has it; 0 is not said
+	anchor   string // a line before the hunk; may be ""
+	line     int    // where old begins, from 1, by the patch; 0 is unknown
 	old, new []string
 	oldNoEOL bool
 	newNoEOL bool
-	atEnd    bool // it is at the end of the file
+	atEnd    bool // the hunk is at the end of the file
 }
 
 const (
@@ -41,8 +41,7 @@ const (
 	patchEOF    = "*** End of File"
 )
 
-// parsePatch reads a patch: a unified diff, or one between *** Begin Patch and
-// *** End Patch.
+// parsePatch parses a unified diff, or a patch between *** Begin Patch and *** End Patch.
 func parsePatch(text string) ([]patchOp, error) {
 	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	if n := len(lines); n > 0 && lines[n-1] == "" {
@@ -61,12 +60,12 @@ func parsePatch(text string) ([]patchOp, error) {
 		return nil, err
 	}
 	if len(ops) == 0 {
-		return nil, Errorf(fault.InvalidArgument, "patch: it changes no file; write a unified diff, or begin it with %q", patchBegin)
+		return nil, Errorf(fault.InvalidArgument, "patch: no file is changed; write a unified diff, or begin the patch with %q", patchBegin)
 	}
 	seen := map[string]bool{}
 	for _, op := range ops {
 		if seen[op.path] {
-			return nil, Errorf(fault.InvalidArgument, "patch: %s is in it twice", op.path)
+			return nil, Errorf(fault.InvalidArgument, "patch: %s appears twice; write one section per file", op.path)
 		}
 		seen[op.path] = true
 	}
@@ -82,7 +81,7 @@ func (p *patchParser) errorf(format string, args ...any) error {
 	return Errorf(fault.InvalidArgument, "patch: line %d: %s", p.at+1, fmt.Sprintf(format, args...))
 }
 
-// parseMarked reads the form with *** lines.
+// parseMarked parses the form with *** lines.
 func (p *patchParser) parseMarked() ([]patchOp, error) {
 	var ops []patchOp
 	for p.at < len(p.lines) {
@@ -110,13 +109,13 @@ func (p *patchParser) parseMarked() ([]patchOp, error) {
 		case strings.TrimSpace(line) == "":
 			p.at++
 		default:
-			return nil, p.errorf("%q is none of %q, %q, %q and %q", line, strings.TrimSpace(patchAdd), strings.TrimSpace(patchUpdate), strings.TrimSpace(patchDelete), patchEnd)
+			return nil, p.errorf("unexpected %q; allowed are %q, %q, %q and %q", line, strings.TrimSpace(patchAdd), strings.TrimSpace(patchUpdate), strings.TrimSpace(patchDelete), patchEnd)
 		}
 	}
 	return nil, p.errorf("%q is missing", patchEnd)
 }
 
-// parseUpdate reads the hunks of one file.
+// parseUpdate parses the hunks of one file.
 func (p *patchParser) parseUpdate(path string) (patchOp, error) {
 	op := patchOp{kind: 'M', path: path}
 	p.at++
@@ -141,7 +140,7 @@ func (p *patchParser) parseUpdate(path string) (patchOp, error) {
 				h = &op.hunks[0]
 			}
 			if !h.addLine(line) {
-				return op, p.errorf("a line of a hunk begins with a blank, + or -")
+				return op, p.errorf("a line of a hunk must begin with a blank, + or -")
 			}
 		}
 	}
@@ -160,7 +159,7 @@ func (p *patchParser) checkHunks(op patchOp) error {
 	return nil
 }
 
-// addLine takes a line of a hunk. An empty one is an empty line of context.
+// addLine adds a line to a hunk. An empty line is an empty line of context.
 func (h *hunk) addLine(line string) bool {
 	switch {
 	case line == "":
@@ -179,12 +178,12 @@ func (h *hunk) addLine(line string) bool {
 
 var hunkHeader = regexp.MustCompile(`^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@`)
 
-// parseUnified reads a unified diff, with or without git's lines.
+// parseUnified parses a unified diff, with or without Git's extended headers.
 func (p *patchParser) parseUnified() ([]patchOp, error) {
 	var ops []patchOp
 	for p.at < len(p.lines) {
 		if !strings.HasPrefix(p.lines[p.at], "--- ") || p.at+1 >= len(p.lines) || !strings.HasPrefix(p.lines[p.at+1], "+++ ") {
-			p.at++ // git's own lines, and prose
+			p.at++ // Git's headers, and prose
 			continue
 		}
 		from, to := diffName(p.lines[p.at][4:], "a/"), diffName(p.lines[p.at+1][4:], "b/")
@@ -212,7 +211,7 @@ func (p *patchParser) parseUnified() ([]patchOp, error) {
 	return ops, nil
 }
 
-// diffName is a file as a diff names it: "" for /dev/null.
+// diffName returns the file name of a diff header, "" for /dev/null.
 func diffName(s, prefix string) string {
 	s, _, _ = strings.Cut(s, "\t")
 	s = strings.TrimSpace(s)
@@ -233,7 +232,7 @@ func (p *patchParser) parseHunks() ([]hunk, error) {
 		h := hunk{line: atoiOr(m[1], 0)}
 		oldLeft, newLeft := atoiOr(m[2], 1), atoiOr(m[4], 1)
 		if oldLeft == 0 {
-			h.line++ // an insertion is after the line that is named
+			h.line++ // an insertion follows the named line
 		}
 		for oldLeft > 0 || newLeft > 0 || p.at < len(p.lines) && strings.HasPrefix(p.lines[p.at], `\ `) {
 			if p.at >= len(p.lines) {
@@ -247,7 +246,7 @@ func (p *patchParser) parseHunks() ([]hunk, error) {
 			}
 			if !h.addLine(line) {
 				p.at--
-				return nil, p.errorf("a line of a hunk begins with a blank, + or -")
+				return nil, p.errorf("a line of a hunk must begin with a blank, + or -")
 			}
 			if line == "" || line[0] != '+' {
 				oldLeft--
@@ -261,7 +260,7 @@ func (p *patchParser) parseHunks() ([]hunk, error) {
 	return hunks, nil
 }
 
-// noNewline notes that the line before has no newline at its end.
+// noNewline records that the previous line has no newline at its end.
 func (h *hunk) noNewline(before string) {
 	h.atEnd = true
 	h.oldNoEOL = h.oldNoEOL || !strings.HasPrefix(before, "+")
@@ -276,12 +275,12 @@ func atoiOr(s string, otherwise int) int {
 	return n
 }
 
-// maxPatchLines is how many lines a file may have that is patched.
+// maxPatchLines bounds the lines of a file that can be patched.
 const maxPatchLines = 2 << 20
 
-// applyHunks returns a text with hunks applied, in order. Each must fit exactly;
-// of several places the one nearest to where the patch has it is taken, and
-// without such a hint there may be only one.
+// applyHunks applies hunks to a text, in order. Each must match exactly. Of several matches
+// the one nearest to the line number is taken; without a line number a hunk must match
+// once.
 func applyHunks(ctx context.Context, name, text string, hunks []hunk) (string, error) {
 	if n := strings.Count(text, "\n"); n > maxPatchLines {
 		return "", Errorf(fault.ResourceExhausted, "patch: %s has %d lines; at most %d can be patched", name, n, maxPatchLines)
@@ -297,7 +296,7 @@ func applyHunks(ctx context.Context, name, text string, hunks []hunk) (string, e
 	}
 	from, moved := 0, 0
 	for i, h := range hunks {
-		if err := ctx.Err(); err != nil { // each looks at the whole file
+		if err := ctx.Err(); err != nil { // each hunk scans the whole file
 			return "", fmt.Errorf("patch: %w", err)
 		}
 		at, err := h.findPosition(lines, from, moved)
@@ -320,12 +319,12 @@ func applyHunks(ctx context.Context, name, text string, hunks []hunk) (string, e
 	return out, nil
 }
 
-// findPosition returns where a hunk goes.
+// findPosition returns the index of the line at which a hunk applies.
 func (h hunk) findPosition(lines []string, from, moved int) (int, error) {
 	if h.anchor != "" {
 		i := slices.IndexFunc(lines[from:], func(l string) bool { return strings.TrimSpace(l) == h.anchor })
 		if i < 0 {
-			return 0, Errorf(fault.Conflict, "the line %q is not there", h.anchor)
+			return 0, Errorf(fault.Conflict, "the line %q was not found", h.anchor)
 		}
 		from += i + 1
 		if len(h.old) == 0 {
@@ -346,14 +345,14 @@ func (h hunk) findPosition(lines []string, from, moved int) (int, error) {
 	}
 	switch {
 	case len(places) == 0:
-		return 0, Errorf(fault.Conflict, "its lines are not in the file; the first is %q", h.old[0])
+		return 0, Errorf(fault.Conflict, "its lines were not found; the first is %q", h.old[0])
 	case h.atEnd:
 		return places[len(places)-1], nil
 	case h.line > 0:
 		want := h.line - 1 + moved
 		return slices.MinFunc(places, func(a, b int) int { return abs(a-want) - abs(b-want) }), nil
 	case len(places) > 1 && h.anchor == "":
-		return 0, Errorf(fault.Conflict, "its lines are in the file %d times; add context", len(places))
+		return 0, Errorf(fault.Conflict, "its lines match %d times; add context", len(places))
 	}
 	return places[0], nil
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// A closer is a kept value that has something to let go of.
+// A closer is a value that must be closed.
 type closer interface {
 	Close(ctx context.Context) error
 }
@@ -23,17 +23,17 @@ type workspaceValue struct {
 	err   error
 }
 
-// workspaceValues holds what families keep for workspaces.
+// workspaceValues holds the per-workspace values of an Env.
 type workspaceValues struct {
 	mu      sync.Mutex
 	entries map[valueKey]*workspaceValue // guarded by mu
 }
 
-// PerWorkspace returns the T that is kept for the workspace of a call, and makes it where
-// there is none yet; calls at the same time share one. T is a type of the
-// family's own, since there is one value for each type and workspace. One that
-// has a method Close(ctx) error is closed with the Env, or when the workspace is
-// forgotten. An error is not kept.
+// PerWorkspace returns the T of the call's workspace, and makes it at the first call;
+// concurrent callers share one make (singleflight). There is one value for each type and
+// workspace, so T should be a type of the family's own. A T with a method Close(ctx) error
+// is closed with the Env, or when the workspace is forgotten. After an error the next call
+// makes it again.
 func PerWorkspace[T any](c *Call, make func() (T, error)) (T, error) {
 	k := &c.Env.perWorkspace
 	key := valueKey{c.Workspace.ID(), reflect.TypeFor[T]()}
@@ -67,7 +67,7 @@ func (k *workspaceValues) remove(key valueKey, e *workspaceValue) {
 	}
 }
 
-// closeWorkspace closes what is kept for a workspace; "" is all of them.
+// closeWorkspace closes the values of a workspace; "" is all workspaces.
 func (k *workspaceValues) closeWorkspace(ctx context.Context, workspace string) error {
 	k.mu.Lock()
 	var ended []*workspaceValue
@@ -80,7 +80,7 @@ func (k *workspaceValues) closeWorkspace(ctx context.Context, workspace string) 
 	k.mu.Unlock()
 	var errs []error
 	for _, e := range ended {
-		e.once.Do(func() {}) // wait for one that is being made
+		e.once.Do(func() {}) // wait for a make that is running
 		if c, ok := e.value.(closer); ok && e.err == nil {
 			errs = append(errs, c.Close(ctx))
 		}

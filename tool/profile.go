@@ -21,14 +21,14 @@ type projectOutput struct {
 	Ecosystem      string            `json:"ecosystem"`
 	Language       string            `json:"language,omitempty"`
 	PackageManager string            `json:"package_manager,omitempty"`
-	Proof          string            `json:"proof" jsonschema:"the file that makes it a project"`
-	Commands       map[string]string `json:"commands" jsonschema:"install, build, format, lint, typecheck and test, as they would be typed"`
+	Proof          string            `json:"proof" jsonschema:"the manifest of the project"`
+	Commands       map[string]string `json:"commands" jsonschema:"commands for install, build, format, lint, typecheck and test"`
 }
 
 func profileTool() *Tool {
 	return New(Spec{
 		Name: "profile", Family: Project, Needs: []workspace.Capability{driver.CapFS}, ReadOnly: true, Idempotent: true, FanOut: true,
-		Description: "Say what projects are in the workspace, and by which commands they are installed, built, formatted, linted and tested.",
+		Description: "List the projects in the workspace, and the commands that install, build, format, lint and test them.",
 	}, showProfile)
 }
 

@@ -18,24 +18,24 @@ import (
 // Limits of Read.
 const (
 	defaultReadLines = 2000
-	maxReadText      = 8 << 20  // bytes of one answer; what follows is read with an offset
-	maxReadLine      = 16 << 20 // bytes of a line that is shown
-	maxReadFile      = 4 << 30  // bytes of a file, all of which is looked at
-	binaryLook       = 8 << 10  // bytes in which a NUL makes a file binary
+	maxReadText      = 8 << 20  // bytes of one answer; the rest is read with an offset
+	maxReadLine      = 16 << 20 // bytes of one line
+	maxReadFile      = 4 << 30  // bytes of a file; all of it is scanned
+	binaryLook       = 8 << 10  // a NUL in these first bytes makes a file binary
 )
 
 type readInput struct {
 	FilePath string `json:"file_path" jsonschema:"path of the file, relative to the workspace or absolute within it" croft:"path"`
 	Offset   int    `json:"offset,omitempty" jsonschema:"first line, counted from 1; default 1"`
-	Limit    int    `json:"limit,omitempty" jsonschema:"how many lines; default 2000"`
+	Limit    int    `json:"limit,omitempty" jsonschema:"maximum number of lines; default 2000"`
 }
 
 type readOutput struct {
 	Path       string `json:"path"`
 	Content    string `json:"content" jsonschema:"each line with its number and a tab before it"`
-	Lines      int    `json:"lines" jsonschema:"lines of the file"`
-	NextOffset int    `json:"next_offset,omitempty" jsonschema:"first line that was not shown, where there are more"`
-	Digest     string `json:"digest" jsonschema:"of the whole file"`
+	Lines      int    `json:"lines" jsonschema:"number of lines of the file"`
+	NextOffset int    `json:"next_offset,omitempty" jsonschema:"first line that was not shown, if there are more"`
+	Digest     string `json:"digest" jsonschema:"digest of the whole file"`
 }
 
 func (o readOutput) Text() string {
@@ -45,7 +45,7 @@ func (o readOutput) Text() string {
 	return o.Content + fmt.Sprintf("... (%d more lines; Read with offset=%d shows them)\n", o.Lines-o.NextOffset+1, o.NextOffset)
 }
 
-func (o readOutput) splitContent() (beside any, content string) {
+func (o readOutput) splitContent() (data any, content string) {
 	return struct {
 		Path       string `json:"path"`
 		Lines      int    `json:"lines"`
@@ -76,7 +76,7 @@ func readFile(ctx context.Context, c *Call, in readInput) (readOutput, error) {
 	return c.readWindow(ctx, in.FilePath, w)
 }
 
-// readWindow reads a window of a file's lines and notes that they were seen.
+// readWindow reads a window of a file's lines and records them as read.
 func (c *Call) readWindow(ctx context.Context, name string, w window) (readOutput, error) {
 	body, info, err := c.Workspace.Read(ctx, name, nil)
 	if err != nil {
@@ -106,8 +106,7 @@ func (c *Call) readWindow(ctx context.Context, name string, w window) (readOutpu
 	return out, nil
 }
 
-// fileError is PathError for a file that could not be opened: it tells a
-// directory from other trouble.
+// fileError is PathError for a file that could not be opened; a directory has its own text.
 func (c *Call) fileError(ctx context.Context, verb, name string, err error) error {
 	if code := fault.Of(err); code != fault.NotFound && code != fault.SandboxViolation {
 		if info, serr := c.Workspace.Stat(ctx, name, nil); serr == nil && info.Type == driver.TypeDir {
@@ -122,7 +121,7 @@ var (
 	errLongLine = errors.New("a line is too long")
 )
 
-// contextReader ends with a context.
+// contextReader fails when its context ends.
 type contextReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -142,14 +141,14 @@ type window struct {
 
 	text       strings.Builder
 	lines      int      // of the file
-	shown      int      // the last line in text; first-1 is none
+	shown      int      // the last line in text; first-1 if the text is empty
 	lineHashes []uint32 // of every line; nil where there are too many
 
 	inLine bool         // the last part did not end its line
 	hash   maphash.Hash // of the line that came in parts
 }
 
-// preallocate makes room for a file of so many bytes.
+// preallocate reserves memory for a file of size bytes.
 func (w *window) preallocate(size int64) {
 	if w.first == 1 && size > 0 && size <= maxReadText {
 		w.text.Grow(int(size+size/8) + 64)
@@ -157,7 +156,7 @@ func (w *window) preallocate(size int64) {
 	}
 }
 
-// Bytes of a file that are looked at at a time. A line that has more comes in parts.
+// Sizes of the read buffer. A longer line is processed in parts.
 const (
 	minChunk = 4 << 10
 	maxChunk = 64 << 10
@@ -172,7 +171,7 @@ func (w *window) scan(r io.Reader, size int64) (digest string, err error) {
 	chunk := make([]byte, max(minChunk, min(size+1, maxChunk))) // one more shows the end
 	for first, kept := true, 0; ; first = false {
 		n, err := io.ReadFull(r, chunk[kept:])
-		last := err == io.EOF || err == io.ErrUnexpectedEOF // ReadFull answers just these
+		last := err == io.EOF || err == io.ErrUnexpectedEOF // the two ends of ReadFull
 		if err != nil && !last {
 			return "", err
 		}
@@ -187,7 +186,7 @@ func (w *window) scan(r io.Reader, size int64) (digest string, err error) {
 		}
 		whole := bytes.LastIndexByte(data, '\n') + 1
 		if whole == 0 {
-			whole = len(data) // of a line that is longer
+			whole = len(data) // a part of a longer line
 		}
 		if w.addChunk(data[:whole]); w.tooLong() {
 			return "", errLongLine
@@ -201,7 +200,7 @@ func (w *window) scan(r io.Reader, size int64) (digest string, err error) {
 	return driver.SumDigest(sum), nil
 }
 
-// addChunk takes the next part of a file.
+// addChunk processes the next part of the file.
 func (w *window) addChunk(data []byte) {
 	for len(data) > 0 {
 		part := data
@@ -227,8 +226,8 @@ func (w *window) addChunk(data []byte) {
 	}
 }
 
-// addPart takes a part of the present line. What would make the text too long ends
-// the window, unless it is the window's only line.
+// addPart adds a part of the present line to the text. A full text ends the window, unless
+// the line is its only one.
 func (w *window) addPart(part []byte, first bool) {
 	if w.lines < w.first || w.lines >= w.first+w.count {
 		return
@@ -258,13 +257,13 @@ func (w *window) addPart(part []byte, first bool) {
 	w.text.Write(part)
 }
 
-// endLineHash notes the mark of the line that ends.
+// endLineHash records the hash of a line that came in parts.
 func (w *window) endLineHash() {
 	w.addLineHash(uint32(w.hash.Sum64()))
 	w.hash.Reset()
 }
 
-// addLineHash notes the mark of a line, unless there are too many.
+// addLineHash records the hash of a line; with too many lines, all hashes are dropped.
 func (w *window) addLineHash(m uint32) {
 	if w.lines <= maxHashedLines {
 		w.lineHashes = append(w.lineHashes, m)
@@ -273,7 +272,7 @@ func (w *window) addLineHash(m uint32) {
 	}
 }
 
-// tooLong reports whether the line that is shown is too long to be.
+// tooLong reports whether the shown line exceeds the limit.
 func (w *window) tooLong() bool { return w.text.Len() > maxReadText+maxReadLine }
 
 // endLine ends a line of the text.

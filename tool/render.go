@@ -24,7 +24,7 @@ const (
 type renderInput struct {
 	Source     string `json:"source" jsonschema:"the diagram as text"`
 	OutputPath string `json:"output_path" jsonschema:"file to write: .svg, .png or .pdf" croft:"path"`
-	Timeout    int    `json:"timeout,omitempty" jsonschema:"seconds after which it is ended; default 60, at most 300"`
+	Timeout    int    `json:"timeout,omitempty" jsonschema:"time limit in seconds; default 60, at most 300"`
 }
 
 type renderOutput struct {
@@ -37,7 +37,7 @@ func (o renderOutput) Text() string {
 	return fmt.Sprintf("wrote %d bytes to %s (%s)", o.Bytes, o.Path, o.Format)
 }
 
-// A renderer is a program that draws what it reads into a file.
+// A renderer runs a program that draws a diagram into a file.
 type renderer struct {
 	tool, program, missing string
 	argv                   func(format, output string) []string
@@ -74,7 +74,7 @@ func (r renderer) render(ctx context.Context, c *Call, in renderInput) (renderOu
 	if err != nil {
 		return renderOutput{}, err
 	}
-	// The file appears as a whole, or not at all.
+	// Written to a temporary file and renamed, so that the output is complete or absent.
 	temp := ".render-" + rand.Text() + "." + format
 	defer c.removeTemp(ctx, temp)
 	res, err := c.Workspace.Run(ctx, driver.Command{
@@ -95,7 +95,7 @@ func (r renderer) render(ctx context.Context, c *Call, in renderInput) (renderOu
 	return r.installOutput(ctx, c, temp, in.OutputPath, format)
 }
 
-// installOutput moves what was drawn to where it belongs.
+// installOutput renames the temporary file to the output path.
 func (r renderer) installOutput(ctx context.Context, c *Call, temp, to, format string) (renderOutput, error) {
 	info, err := c.Workspace.Stat(ctx, temp, nil)
 	if err != nil {
@@ -137,7 +137,7 @@ func (r renderer) checkInput(ctx context.Context, c *Call, in renderInput) (form
 	return ext[1:], seconds, err
 }
 
-// removeTemp removes what a program has left, where it did not come to be moved.
+// removeTemp removes a temporary file that was not renamed.
 func (c *Call) removeTemp(ctx context.Context, name string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

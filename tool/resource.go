@@ -14,8 +14,8 @@ import (
 // MaxResource is the size of the largest file that Resource returns.
 const MaxResource = 16 << 20
 
-// Resource returns a file of a workspace, or a listing of a directory, without
-// secrets, where the rules allow to Read it. It counts as no Read.
+// Resource returns a file of a workspace or a listing of a directory, scrubbed, if the
+// approval rules allow to Read it. It does not count as a Read.
 func (e *Env) Resource(ctx context.Context, name, path string) ([]byte, error) {
 	ws, err := e.Workspaces.Get(ctx, name)
 	if err != nil {
@@ -63,8 +63,8 @@ func (e *Env) Resource(ctx context.Context, name, path string) ([]byte, error) {
 	return scrub.Bytes(data), nil
 }
 
-// allowResource asks the rules for the tools that answer the same. Nobody can be
-// asked for approval.
+// allowResource checks the rules for the tools that return the same. The user can't be
+// asked here.
 func (e *Env) allowResource(ctx context.Context, c *Call, info workspace.Info, path string) error {
 	if e.Approval == nil {
 		return nil

@@ -19,9 +19,9 @@ const workspaceKey = "workspace"
 const allWorkspaces = "all"
 
 func workspaceSchema(fanOut bool) *jsonschema.Schema {
-	text := "name of the workspace; may be left out where there is only one"
+	text := "name of the workspace; may be omitted if there is only one"
 	if fanOut {
-		text += `; "all" is each of them`
+		text += `; "all" is every workspace`
 	}
 	return &jsonschema.Schema{Type: "string", Description: text}
 }
@@ -36,8 +36,8 @@ func inputSchema[In any](spec Spec) *jsonschema.Schema {
 	return s
 }
 
-// outputSchema is that of the answer. The answer of a tool for "all" is one for
-// each workspace instead, so that nothing of the single answer is required there.
+// outputSchema returns the schema of the answer. With workspace "all" the answer has a part
+// for each workspace instead, so no property is required then.
 func outputSchema[Out any](spec Spec) *jsonschema.Schema {
 	s := schemaFor[Out](spec.Name + ": output")
 	if spec.FanOut {
@@ -53,13 +53,13 @@ func fanOutSchema(s *jsonschema.Schema) *jsonschema.Schema {
 		s.Properties = map[string]*jsonschema.Schema{}
 	}
 	s.Properties["workspaces"] = &jsonschema.Schema{
-		Type: "object", Description: `with workspace "all": the answer of each, or its error, by name`,
+		Type: "object", Description: `with workspace "all": answer or error by workspace name`,
 		AdditionalProperties: &jsonschema.Schema{Type: "object"},
 	}
 	return s
 }
 
-// schemaFor infers a schema. Lists are never null in what we read and write.
+// schemaFor infers a schema. Lists are never null.
 func schemaFor[T any](what string) *jsonschema.Schema {
 	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[json.RawMessage](): {},
@@ -76,14 +76,14 @@ func schemaFor[T any](what string) *jsonschema.Schema {
 	return s
 }
 
-// A contentSplitter answer is one of a tool that is TextOnly: its data without the string
-// under the key content, as a struct, and that string, which is nearly all of its
+// A contentSplitter is the answer of a TextOnly tool. It returns its data without the
+// string under the key content, as a struct, and that string, which is nearly all of the
 // text.
 type contentSplitter interface {
-	splitContent() (beside any, content string)
+	splitContent() (data any, content string)
 }
 
-// encode is JSON without the escapes that are for pages.
+// encode marshals JSON without HTML escapes.
 func encode(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -94,7 +94,7 @@ func encode(v any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// argumentNames lists the arguments of a schema, in order.
+// argumentNames returns the properties of a schema, sorted.
 func argumentNames(s *jsonschema.Schema) []string {
 	var list []string
 	for name := range s.Properties {

@@ -8,8 +8,7 @@ import (
 	"github.com/croft-run/croft/secret"
 )
 
-// scrubbers keeps the scrubber of each workspace for as long as its secrets are
-// the same.
+// scrubbers caches the scrubber of each workspace until its secrets change.
 type scrubbers struct {
 	mu     sync.Mutex
 	cached map[string]cachedScrubber // guarded by mu; by name of the workspace
@@ -20,8 +19,8 @@ type cachedScrubber struct {
 	scrub  *secret.Scrubber
 }
 
-// scrubberFor returns the scrubber of a workspace; nil, which changes nothing, where there
-// is nothing to look for.
+// scrubberFor returns the scrubber of a workspace; nil, which changes nothing, if there are
+// no secrets and no finders.
 func (s *scrubbers) scrubberFor(ctx context.Context, e *Env, workspace string) (*secret.Scrubber, error) {
 	var values []secret.Value
 	if e.Secrets != nil {
@@ -53,12 +52,12 @@ func (s *scrubbers) remove(workspace string) {
 	delete(s.cached, workspace)
 }
 
-// toResult returns the text and the data of an answer without secrets. The strings
-// within the data are scrubbed one by one, so that it stays JSON.
+// toResult returns the scrubbed text and data of an answer. Strings within the data are
+// scrubbed one by one, so that it stays valid JSON.
 func (a answer) toResult(scrub *secret.Scrubber) (Result, error) {
 	text := scrub.String(a.text)
 	clean := func(s string) string {
-		if s == a.text { // often it is the largest of them
+		if s == a.text { // often the largest string
 			return text
 		}
 		return scrub.String(s)

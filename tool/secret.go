@@ -26,7 +26,7 @@ func (o secretOutput) Text() string { return o.Value }
 func secretTool() *Tool {
 	return New(Spec{
 		Name: "secret", Family: Secrets, ReadOnly: true, Idempotent: true, Unscrubbed: true,
-		Description: "Get a secret that the operator has configured for this workspace. Every call is audited. The value is hidden wherever else it shows up.",
+		Description: "Get a secret that the operator configured for this workspace. Every call is audited. The value is redacted in all other answers.",
 	}, getSecret)
 }
 
@@ -69,7 +69,7 @@ func (o secretsOutput) Text() string { return strings.Join(o.Names, "\n") }
 func secretsAvailableTool() *Tool {
 	return New(Spec{
 		Name: "secrets_available", Family: Secrets, ReadOnly: true, Idempotent: true,
-		Description: "List the names of the secrets that this workspace may ask for.",
+		Description: "List the names of the secrets that this workspace may read.",
 	}, secretsAvailable)
 }
 
@@ -81,8 +81,7 @@ func secretsAvailable(ctx context.Context, c *Call, _ struct{}) (secretsOutput, 
 	return secretsOutput{Names: names}, err
 }
 
-// secretNames returns the secrets that the workspace may ask for, and those that
-// are held back from it.
+// secretNames returns the secrets that the workspace may read, and those withheld from it.
 func (c *Call) secretNames(ctx context.Context) (names, held []string, err error) {
 	if c.Env.Withheld != nil {
 		if held, err = c.Env.Withheld(ctx, c.Workspace.ID()); err != nil {

@@ -15,13 +15,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Source gives the further tools of a workspace; nil for none.
+// A Source returns the further tools of a workspace, or nil.
 type Source func(ws *workspace.Workspace) driver.ToolSource
 
 func byName(a, b *Tool) int { return strings.Compare(a.Name, b.Name) }
 
-// workspaceTools returns the tools that the workspaces bring themselves, one for each
-// name. A workspace that can't be had now brings none.
+// workspaceTools returns the tools of the workspaces' own sources, one for each name. A
+// workspace that can't be resolved contributes none.
 func (e *Env) workspaceTools(ctx context.Context, list []Entry) []*Tool {
 	var out []*Tool
 	seen := map[string]bool{}
@@ -51,14 +51,14 @@ func (e *Env) workspaceTools(ctx context.Context, list []Entry) []*Tool {
 	return out
 }
 
-// hasExtras reports whether a workspace may have capabilities that the core does
-// not know.
+// hasExtras reports whether a workspace may have capabilities that the core does not
+// define.
 func hasExtras(entry Entry) bool {
 	known := []workspace.Capability{driver.CapFS, driver.CapShell, driver.CapCode, driver.CapScript, driver.CapSnapshot}
 	return slices.ContainsFunc(entry.Capabilities.Names(), func(c workspace.Capability) bool { return !slices.Contains(known, c) })
 }
 
-// sourceTools lists the tools of a workspace that are not Croft's.
+// sourceTools lists the tools of a workspace's extras and of the configured sources.
 func (e *Env) sourceTools(ws *workspace.Workspace) []driver.Tool {
 	var out []driver.Tool
 	extras := ws.Extras()
@@ -75,18 +75,18 @@ func (e *Env) sourceTools(ws *workspace.Workspace) []driver.Tool {
 	return out
 }
 
-// adaptTool makes a Tool of a foreign one. Its function looks for the tool again in
-// the workspace that the call is for, which may not have it.
+// adaptTool adapts a driver.Tool to a Tool. Its function looks the tool up again in the
+// workspace of the call, which may not have it.
 func (e *Env) adaptTool(d driver.Tool) (*Tool, error) {
 	switch {
 	case strings.HasPrefix(d.Name, driver.ReservedToolPrefix):
 		return nil, fmt.Errorf("tool: %s: %w: names that begin with %s are reserved", d.Name, fault.InvalidArgument, driver.ReservedToolPrefix)
 	case e.tools[d.Name] != nil:
-		return nil, fmt.Errorf("tool: %s: %w: it is the name of one of Croft's tools", d.Name, fault.AlreadyExists)
+		return nil, fmt.Errorf("tool: %s: %w: Croft has a tool of this name", d.Name, fault.AlreadyExists)
 	}
 	var in jsonschema.Schema
 	if err := json.Unmarshal(d.Input, &in); err != nil || in.Type != "object" {
-		return nil, fmt.Errorf("tool: %s: %w: its input schema is no object", d.Name, fault.InvalidArgument)
+		return nil, fmt.Errorf("tool: %s: %w: its input schema must have the type object", d.Name, fault.InvalidArgument)
 	}
 	check, err := in.Resolve(nil)
 	if err != nil {
@@ -116,7 +116,7 @@ func (e *Env) adaptTool(d driver.Tool) (*Tool, error) {
 	return t, nil
 }
 
-// callSourceTool calls a tool of the workspace itself.
+// callSourceTool calls a tool of the workspace's own sources.
 func (c *Call) callSourceTool(ctx context.Context, name string, check *jsonschema.Resolved, args map[string]json.RawMessage) (answer, error) {
 	args = maps.Clone(args)
 	delete(args, workspaceKey)
@@ -134,7 +134,7 @@ func (c *Call) callSourceTool(ctx context.Context, name string, check *jsonschem
 	if err := check.Validate(value); err != nil {
 		return answer{}, Errorf(fault.InvalidArgument, "%s: %v", name, err)
 	}
-	if raw, err = encode(value); err != nil { // numbers as they are usually written
+	if raw, err = encode(value); err != nil { // normalises numbers
 		return answer{}, err
 	}
 	for _, d := range c.Env.sourceTools(c.Workspace) {

@@ -11,22 +11,22 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// kindTag is the struct tag that has the kind of an argument, as in `croft:"path"`.
+// kindTag is the struct tag with the kind of an argument, as in `croft:"path"`.
 const kindTag = "croft"
 
-// argUnknown is the kind of every string of a tool that does not say what its
-// arguments are.
+// argUnknown is the kind of every string of a tool that does not declare its argument
+// kinds.
 const argUnknown driver.ArgumentKind = "unknown"
 
-// A subject is an argument that says what a call is about.
+// A subject is an argument that says what a call acts on.
 type subject struct {
 	kind driver.ArgumentKind
 	text string
-	list bool // it is one of several
+	list bool // an element of a list
 }
 
-// addKinds notes the kinds of the fields of a type. It panics where a tag is not
-// known or on something else than strings, since that is a mistake of the program.
+// addKinds records the argument kinds of a type's fields. It panics on an unknown tag, or
+// one on a field that is not a string or []string, since that is a bug.
 func addKinds(kinds map[string]driver.ArgumentKind, prefix string, t reflect.Type) {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		t = t.Elem()
@@ -53,8 +53,8 @@ func addKinds(kinds map[string]driver.ArgumentKind, prefix string, t reflect.Typ
 	}
 }
 
-// fieldSubjects appends the subjects of a decoded input. They are read from what the
-// tool gets, not from the JSON, in which a key may have several spellings.
+// fieldSubjects appends the subjects of a decoded input. It reads the decoded struct, not
+// the JSON, in which a key may have several spellings.
 func fieldSubjects(list []subject, v reflect.Value) []subject {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -89,7 +89,7 @@ func fieldSubjects(list []subject, v reflect.Value) []subject {
 	return list
 }
 
-// sourceSubjects returns the subjects of a tool that a workspace brings.
+// sourceSubjects returns the subjects of a tool of the workspace's own sources.
 func sourceSubjects(kinds map[string]driver.ArgumentKind, args map[string]json.RawMessage) []subject {
 	var list []subject
 	for _, name := range slices.Sorted(maps.Keys(args)) {
@@ -122,9 +122,9 @@ func valueSubjects(list []subject, kind driver.ArgumentKind, v any, within bool)
 	return list
 }
 
-// primarySubject returns what a call is about first: its command, else its path, else what it
-// names. A path is cleaned, and relative to the workspace where it is in it, so that
-// a rule can't be passed by another spelling.
+// primarySubject returns the main subject of a call: its command, else its path, else a
+// name. A path is cleaned and made relative to the workspace, so that a rule can't be
+// bypassed by another spelling.
 func primarySubject(subjects []subject, root string) subject {
 	for _, kind := range []driver.ArgumentKind{driver.ArgCommand, driver.ArgPath, driver.ArgName} {
 		i := slices.IndexFunc(subjects, func(s subject) bool { return s.kind == kind && !s.list && s.text != "" })
@@ -147,10 +147,10 @@ func primarySubject(subjects []subject, root string) subject {
 	return subject{}
 }
 
-// workspaceScheme begins a path where an argument takes other addresses as well.
+// workspaceScheme is the prefix of a path in arguments that take other URIs as well.
 const workspaceScheme = "workspace://"
 
-// paths returns the paths that an argument names.
+// paths returns the paths in an argument.
 func (s subject) paths() []string {
 	switch {
 	case s.text == "":
@@ -159,7 +159,7 @@ func (s subject) paths() []string {
 	case s.kind == driver.ArgPatch:
 		ops, err := parsePatch(s.text)
 		if err != nil {
-			return nil // the call says why
+			return nil // the call itself fails with the error
 		}
 		var list []string
 		for _, op := range ops {

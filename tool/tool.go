@@ -12,7 +12,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Family groups tools that belong together.
+// A Family groups related tools.
 type Family string
 
 // The families.
@@ -28,65 +28,64 @@ const (
 	Project  Family = "project"
 	Code     Family = "code"
 	Snapshot Family = "snapshot"
-	Extra    Family = "extra" // of a capability that the core does not know
+	Extra    Family = "extra" // tools of extra capabilities
 )
 
-// A Spec says what a tool is.
+// A Spec describes a tool.
 type Spec struct {
 	Name        string
 	Family      Family
 	Description string
-	Needs       []workspace.Capability // that a workspace must have; empty is none
+	Needs       []workspace.Capability // that a workspace must have
 
 	ReadOnly    bool // changes nothing
-	Destructive bool // may lose what can't be got back
-	Idempotent  bool // again with the same arguments is once
+	Destructive bool // may lose data that can't be recovered
+	Idempotent  bool // repeating it with the same arguments has no further effect
 	OpenWorld   bool // reaches beyond the workspace
 
-	// TextOnly is a tool whose text is nearly all of its data. Who would send both
-	// sends the text, once, and Result.Beside with it.
+	// TextOnly marks a tool whose text is nearly all of its data. An edge that would send
+	// both sends the text once, with Result.DataOnly.
 	TextOnly bool
 
 	FanOut     bool // takes workspace "all"
-	Unscrubbed bool // its answer is a secret that was asked for
+	Unscrubbed bool // its answer is a secret, and is not scrubbed
 }
 
 // A Tool is one operation that an agent may call.
 type Tool struct {
 	Spec
 	Input  *jsonschema.Schema // an object with "workspace"
-	Output *jsonschema.Schema // of Result.Structured; nil is none
+	Output *jsonschema.Schema // of Result.Structured; may be nil
 
-	// Arguments says what arguments are to rules of approval and to the audit, by
-	// name; within an object or a list of them as in "inputs.from". Nil is a tool of
-	// a workspace that does not say: each of its strings is asked about.
+	// Arguments has the kinds of arguments for approval rules and the audit, by name; in an
+	// object or a list of objects as "inputs.from". Nil is a tool of a workspace that does
+	// not declare them: rules are checked for each of its strings.
 	Arguments map[string]driver.ArgumentKind
 
 	args     arguments
-	decode   func(args map[string]json.RawMessage) (in any, err error) // with an error, in as far as it goes
+	decode   func(args map[string]json.RawMessage) (in any, err error) // with an error, in is decoded in part
 	subjects func(in any) []subject
 	call     func(ctx context.Context, c *Call, in any) (answer, error)
 }
 
-// A Texter is an answer that has a form for the model. One that is not is shown
-// as JSON.
+// A Texter is an answer with a text for the model. Other answers are shown as JSON.
 type Texter interface{ Text() string }
 
-// answer is what the function of a tool returned: a value, or for a tool of the
-// workspace itself data that is encoded already.
+// answer is the return value of a tool's function: a value or, for a tool of the
+// workspace's own sources, encoded data.
 type answer struct {
 	text       string
-	texter     bool // text is the answer's own; else it is the data
+	texter     bool // text is set; else the data is the text
 	value      any
 	structured json.RawMessage
 }
 
-// New makes a tool of a function. It panics where In or Out have no schema, since
-// that is a mistake of the program.
+// New makes a tool of a function. It panics if In or Out have no schema, since that is a
+// bug.
 func New[In, Out any](spec Spec, f func(ctx context.Context, c *Call, in In) (Out, error)) *Tool {
 	t := &Tool{Spec: spec, Input: inputSchema[In](spec), Output: outputSchema[Out](spec)}
 	if _, ok := any(*new(Out)).(contentSplitter); ok != spec.TextOnly {
-		panic(fmt.Errorf("tool: %s: TextOnly is for answers that can be divided", spec.Name))
+		panic(fmt.Errorf("tool: %s: TextOnly needs an answer with the method splitContent", spec.Name))
 	}
 	t.args = newArguments(reflect.TypeFor[In](), t.Input)
 	t.Arguments = map[string]driver.ArgumentKind{}
@@ -111,7 +110,7 @@ func New[In, Out any](spec Spec, f func(ctx context.Context, c *Call, in In) (Ou
 	return t
 }
 
-// Message is an answer that is a text and nothing else.
+// Message is an answer that is only a text.
 type Message struct {
 	Message string `json:"message"`
 }

@@ -1,8 +1,7 @@
 package tool
 
-// Coding returns the tools of this package under the names, and with the
-// arguments, that agents for code are used to. Those of the packages below are in
-// tool/all.
+// Coding returns the tools of this package under the names and with the arguments that
+// coding agents are used to. tool/all adds those of the packages below.
 func Coding() []*Tool {
 	return []*Tool{
 		// files
@@ -20,8 +19,7 @@ func Coding() []*Tool {
 	}
 }
 
-// Workspace returns the tools of this package with plain names, which begin with
-// workspace_.
+// Workspace returns the tools of this package with plain names that begin with workspace_.
 func Workspace() []*Tool {
 	return []*Tool{
 		// files

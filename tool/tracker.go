@@ -10,28 +10,27 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// ReadScope says who a Read counts for.
+// ReadScope is the set of clients for which a Read counts.
 type ReadScope string
 
 // Scopes.
 const (
-	ReadProcess ReadScope = "process" // everyone on this server
-	ReadSession ReadScope = "session" // the client that read
+	ReadProcess ReadScope = "process" // all clients of this server
+	ReadSession ReadScope = "session" // the client that did the Read
 )
 
-// A Tracker knows which files were read, in which workspace, with which content,
-// and which of their lines. A file may be changed only by one who has seen what
-// is there now. It knows so many files and so many of their lines; those that
-// were used longest ago are forgotten first, and have to be read again. The zero
-// value is ready to use.
+// A Tracker records which files were read, in which workspace, with which content, and
+// which of their lines. A tool changes a file only if the present content was read. The
+// tracker is an LRU cache bounded by files and lines; an evicted file must be read again.
+// The zero value is ready to use.
 type Tracker struct {
 	mu    sync.Mutex
 	files map[fileKey]*list.Element // guarded by mu
 	order list.List                 // guarded by mu; of *tracked, the latest first
-	lines int                       // guarded by mu; in all of them
+	lines int                       // guarded by mu; hashes in all entries
 }
 
-// Limits of a Tracker: a line takes four bytes.
+// Limits of a Tracker. A line takes four bytes.
 const (
 	maxTrackedFiles = 20_000
 	maxTrackedLines = 8 << 20
@@ -78,7 +77,7 @@ func (t *Tracker) dropLocked(key fileKey) {
 	}
 }
 
-// removeIf drops what was read by whoever is so.
+// removeIf drops the entries whose key matches.
 func (t *Tracker) removeIf(is func(fileKey) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,20 +88,20 @@ func (t *Tracker) removeIf(is func(fileKey) bool) {
 	}
 }
 
-// Len returns how many files are known.
+// Len returns the number of tracked files.
 func (t *Tracker) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.files)
 }
 
-// Seen is what was read of a file. Lines are counted from 1.
+// Seen is the part of a file that was read. Lines are counted from 1.
 type Seen struct {
 	Digest string
 	Lines  int    // of the file
-	Spans  []Span // that were shown, sorted, apart from each other
+	Spans  []Span // shown lines, sorted, not adjacent
 
-	lineHashes []uint32 // of every line, to tell later which have changed; nil where there are too many
+	lineHashes []uint32 // of every line, to find changed lines later; nil if there are too many
 }
 
 // A Span is the lines First to Last.
@@ -130,9 +129,9 @@ func (s Seen) Gap() Span {
 	return Span{next, s.Lines}
 }
 
-// RecordRead notes that a file was shown to the agent with this content, as a whole or,
-// where there are spans, so many of its lines. path is as Info.Path has it. A
-// file with another content than before starts anew.
+// RecordRead records that the agent was shown a file with this content: all of it or, with
+// spans, those lines. path is as in Info.Path. If the content differs from the recorded
+// one, earlier spans are dropped.
 func (c *Call) RecordRead(path string, content []byte, spans ...Span) {
 	n := countLines(content)
 	if len(spans) == 0 {
@@ -156,10 +155,10 @@ func (c *Call) recordRead(path, digest string, lines int, marks []uint32, spans 
 
 func (c *Call) trackKey(path string) fileKey { return fileKey{c.readerKey(), c.Workspace.ID(), path} }
 
-// Seen returns what was read of a file, false for nothing.
+// Seen returns what was read of a file, false if nothing.
 func (c *Call) Seen(path string) (Seen, bool) { return c.Env.Reads.get(c.trackKey(path)) }
 
-// Unread forgets what was read at a path.
+// Unread drops what was read at a path.
 func (c *Call) Unread(path string) {
 	t := c.Env.Reads
 	t.mu.Lock()
@@ -167,7 +166,7 @@ func (c *Call) Unread(path string) {
 	t.dropLocked(c.trackKey(path))
 }
 
-// moveSeen has what was read of a file hold for its new path.
+// moveSeen moves what was read of a file to its new path.
 func (c *Call) moveSeen(from, to string) {
 	t := c.Env.Reads
 	t.mu.Lock()
@@ -178,7 +177,7 @@ func (c *Call) moveSeen(from, to string) {
 	}
 }
 
-// mergeSpans sorts spans and joins those that touch.
+// mergeSpans sorts spans and joins adjacent ones.
 func mergeSpans(spans []Span) []Span {
 	slices.SortFunc(spans, func(a, b Span) int { return a.First - b.First })
 	var out []Span
@@ -197,7 +196,7 @@ func mergeSpans(spans []Span) []Span {
 
 var seed = maphash.MakeSeed()
 
-// maxHashedLines is how many lines a file may have of which each is marked.
+// maxHashedLines bounds the lines of a file whose hashes are kept.
 const maxHashedLines = 1 << 20
 
 func countLines(content []byte) int {
@@ -208,7 +207,7 @@ func countLines(content []byte) int {
 	return n
 }
 
-// hashLines returns a mark for each line of a text; nil where there are too many.
+// hashLines returns a hash of each line of a text; nil if there are too many.
 func hashLines(content []byte) []uint32 {
 	n := countLines(content)
 	if n > maxHashedLines {
@@ -221,8 +220,8 @@ func hashLines(content []byte) []uint32 {
 	return out
 }
 
-// changedSpan returns the lines of a text that are not those that were seen: all
-// between the first and the last that differ.
+// changedSpan returns the range from the first to the last line that differs from what was
+// read.
 func (s Seen) changedSpan(now []uint32) Span {
 	first := 0
 	for first < len(now) && first < len(s.lineHashes) && now[first] == s.lineHashes[first] {

@@ -12,17 +12,18 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// DefaultMaxText is how many bytes of text one answer holds. What is longer is
-// cut into head and tail, and the whole can be read by its handle.
+// DefaultMaxText bounds the text of one answer. A longer text is truncated to head and
+// tail, and its handle reads the whole.
 const DefaultMaxText = 512 << 10
 
-// Limits of what is kept for handles.
+// Limits of the texts that are kept for handles.
 const (
 	maxKept      = 64 << 20 // bytes in all
 	handlePrefix = "result-"
 )
 
-// resultStore keeps the texts of answers that were cut, the latest first.
+// resultStore keeps the full texts of truncated answers in memory, newest first, up to
+// maxKept bytes.
 type resultStore struct {
 	mu    sync.Mutex
 	byID  map[string]*list.Element // guarded by mu
@@ -49,18 +50,18 @@ func (r *resultStore) add(text string) string {
 	return k.id
 }
 
-// Kept returns the whole text of an answer that was cut.
+// Kept returns the full text of a truncated answer.
 func (e *Env) Kept(handle string) (string, error) {
 	e.results.mu.Lock()
 	defer e.results.mu.Unlock()
 	el, ok := e.results.byID[handle]
 	if !ok {
-		return "", fmt.Errorf("tool: result %q: %w: it is not kept any more, or never was", handle, fault.NotFound)
+		return "", fmt.Errorf("tool: result %q: %w: it was dropped, or never existed; run the tool again", handle, fault.NotFound)
 	}
 	return el.Value.(*keptText).text, nil
 }
 
-// truncateResult shortens the text of an answer, and the long strings in its data.
+// truncateResult truncates the text of an answer and the long strings in its data.
 func (e *Env) truncateResult(r Result) Result {
 	if len(r.Text) <= e.MaxText {
 		return r
@@ -73,8 +74,8 @@ func (e *Env) truncateResult(r Result) Result {
 	}
 }
 
-// HeadTail returns text where it has at most limit bytes, and else its beginning
-// and end with what was left out between, and where the rest can be had.
+// HeadTail returns text if it has at most limit bytes, else its head and tail with a note
+// of what was dropped. more says how to read the rest.
 func HeadTail(text string, limit int, more string) string {
 	if len(text) <= limit {
 		return text
@@ -97,8 +98,8 @@ func truncateJSON(data json.RawMessage, limit int, more string) json.RawMessage 
 	return mapStrings(data, func(s string) string { return HeadTail(s, limit, more) })
 }
 
-// mapStrings applies f to every string value within data. Keys stay. Data in which
-// nothing changes is returned as it is; else the keys of objects are sorted.
+// mapStrings applies f to every string value within data, not to keys. Data in which
+// nothing changes is returned unchanged; else the keys of objects are sorted.
 func mapStrings(data json.RawMessage, f func(string) string) json.RawMessage {
 	var v any
 	dec := json.NewDecoder(strings.NewReader(string(data)))

@@ -18,20 +18,20 @@ const (
 	maxIdleSeconds = 3600
 )
 
-// defaultPatterns are what an error looks like where nobody says.
+// defaultPatterns match errors if a call has no error_patterns.
 var defaultPatterns = []string{`^Error:`, `^Fatal:`, `^panic:`, `\buncaught\b`, `UnhandledPromiseRejection`}
 
 type watchProcessInput struct {
-	Command       string    `json:"command" jsonschema:"what bash is to run in the background" croft:"command"`
+	Command       string    `json:"command" jsonschema:"bash script to run in the background" croft:"command"`
 	Description   string    `json:"description,omitempty" jsonschema:"what it is for, in a few words"`
-	ErrorPatterns *[]string `json:"error_patterns,omitempty" jsonschema:"regular expressions of lines on standard error that are events; at most 32; an empty list is none"`
-	IdleTimeout   int       `json:"idle_timeout_seconds,omitempty" jsonschema:"end it when it wrote nothing for so long; default never, at most 3600"`
+	ErrorPatterns *[]string `json:"error_patterns,omitempty" jsonschema:"regular expressions; a matching line of standard error is an event; at most 32"`
+	IdleTimeout   int       `json:"idle_timeout_seconds,omitempty" jsonschema:"kill it after so many seconds without output; default never, at most 3600"`
 }
 
 func watchProcessTool() *Tool {
 	return New(Spec{
 		Name: "watch_process", Family: Shell, Needs: []workspace.Capability{driver.CapShell}, Destructive: true, OpenWorld: true,
-		Description: "Run a command in the background and note when it starts, prints an error, is idle for too long, or ends. watch_process_events shows these.",
+		Description: "Run a command in the background and record when it starts, prints an error, is idle for too long, or exits. watch_process_events shows the events.",
 	}, watchProcess)
 }
 
@@ -93,7 +93,7 @@ type watchEventsInput struct {
 type watchEventsOutput struct {
 	bashOutputOutput
 	Events  []watchEvent `json:"events"`
-	Dropped int          `json:"dropped_events,omitempty" jsonschema:"earlier ones that are not kept"`
+	Dropped int          `json:"dropped_events,omitempty" jsonschema:"number of earlier events that were dropped"`
 }
 
 func (o watchEventsOutput) Text() string {
@@ -112,7 +112,7 @@ func (o watchEventsOutput) Text() string {
 func watchEventsTool() *Tool {
 	return New(Spec{
 		Name: "watch_process_events", Family: Shell, Needs: []workspace.Capability{driver.CapShell}, ReadOnly: true, Idempotent: true,
-		Description: "Show what has happened to a command that watch_process started.",
+		Description: "Show the events of a command that watch_process started.",
 	}, watchEvents)
 }
 

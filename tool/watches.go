@@ -12,11 +12,11 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Limits of what a watch keeps.
+// Limits of a watch.
 const (
 	maxWatchEvents = 1024
-	dropEvents     = 102      // how many of the oldest go at once
-	maxWatchLine   = 64 << 10 // bytes of a line that are looked at
+	dropEvents     = 102      // the oldest events are dropped in batches of this size
+	maxWatchLine   = 64 << 10 // bytes of a line that are matched
 )
 
 // watches are the watched commands of one workspace.
@@ -29,7 +29,7 @@ type watches struct {
 
 func newWatches() *watches { return &watches{list: map[string]*watch{}} }
 
-// Close ends the watching, not the commands: those end with the workspace.
+// Close stops the watches, not the commands: those end with the workspace.
 func (s *watches) Close(context.Context) error {
 	s.mu.Lock()
 	for _, stop := range s.stop {
@@ -46,7 +46,7 @@ func (s *watches) get(id string) *watch {
 	return s.list[id]
 }
 
-// start begins to watch a command.
+// start watches a command.
 func (s *watches) start(ctx context.Context, session *workspace.Session, patterns []*regexp.Regexp, idle time.Duration) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w := &watch{session: session, patterns: patterns, idle: idle, done: make(chan struct{}), active: make(chan struct{}, 1)}
@@ -63,8 +63,8 @@ type watch struct {
 	session  *workspace.Session
 	patterns []*regexp.Regexp
 	idle     time.Duration
-	active   chan struct{} // something was written
-	done     chan struct{} // the end was noted
+	active   chan struct{} // signals output
+	done     chan struct{} // closed after the exit event
 
 	mu      sync.Mutex
 	events  []watchEvent // guarded by mu
@@ -118,7 +118,7 @@ func (w *watch) eventsSince(id int) ([]watchEvent, int) {
 	return out, w.dropped
 }
 
-// wait waits until the end of a command that has ended was noted.
+// wait waits for the exit event of a command that has exited.
 func (w *watch) wait(ctx context.Context) {
 	select {
 	case <-w.done:
@@ -126,7 +126,7 @@ func (w *watch) wait(ctx context.Context) {
 	}
 }
 
-// run follows both streams and the clock until the command has ended.
+// run follows both streams and the idle timer until the command has exited.
 func (w *watch) run(ctx context.Context) {
 	defer close(w.done)
 	var wg sync.WaitGroup
@@ -151,8 +151,8 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// followStream hands what a stream gets to f. Where the session can't be followed any
-// more, its end says so.
+// followStream passes the chunks of a stream to f. An error is ignored: run sees the end of
+// the session.
 func (w *watch) followStream(ctx context.Context, stream driver.Stream, f func([]byte)) {
 	_ = w.session.Follow(ctx, stream, 0, func(c driver.LogChunk) error {
 		select {
@@ -164,7 +164,8 @@ func (w *watch) followStream(ctx context.Context, stream driver.Stream, f func([
 	})
 }
 
-// matchLine notes a line that a pattern matches; the first one does.
+// matchLine records an error event for a line that matches a pattern; the first match
+// counts.
 func (w *watch) matchLine(line []byte) {
 	for _, re := range w.patterns {
 		if re.Match(line) {
@@ -174,7 +175,7 @@ func (w *watch) matchLine(line []byte) {
 	}
 }
 
-// watchIdle ends a command that is silent for too long.
+// watchIdle kills a command that has been silent for too long.
 func (w *watch) watchIdle(ctx context.Context) {
 	timer := time.NewTimer(w.idle)
 	defer timer.Stop()
@@ -187,13 +188,13 @@ func (w *watch) watchIdle(ctx context.Context) {
 		case <-timer.C:
 			s := int(w.idle.Seconds())
 			w.addEvent(watchEvent{Kind: "idle_timeout", Note: fmt.Sprintf("no output for %ds (configured idle_timeout=%ds)", s, s)})
-			_ = w.session.Kill(ctx, 0) // its end, or that it can't be had, is seen by run
+			_ = w.session.Kill(ctx, 0) // run sees the end of the session
 			return
 		}
 	}
 }
 
-// A lineScanner cuts a stream into lines; of a very long one it keeps the start.
+// A lineScanner splits a stream into lines and keeps only the start of a very long one.
 type lineScanner struct{ rest []byte }
 
 func (l *lineScanner) write(p []byte, f func([]byte)) {

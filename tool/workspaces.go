@@ -16,19 +16,19 @@ import (
 // An Entry is a workspace that agents may name.
 type Entry struct {
 	Name         string
-	Capabilities workspace.Capabilities // nil is not known yet
+	Capabilities workspace.Capabilities // nil is unknown
 }
 
-// Workspaces is where calls find workspaces by the names that agents use.
+// Workspaces resolves workspaces by the names that agents use.
 type Workspaces interface {
-	// List lists them, sorted by name.
+	// List lists the workspaces, sorted by name.
 	List(ctx context.Context) ([]Entry, error)
 
-	// Find returns the one that List calls so, or fault.NotFound. It is quicker
-	// than List, which is not called for a call that names its workspace.
+	// Find returns the entry with a name, or fault.NotFound. It is faster than List, which
+	// is not called if a call names its workspace.
 	Find(ctx context.Context, name string) (Entry, error)
 
-	// Get returns the workspace that List calls so.
+	// Get returns the workspace with a name.
 	Get(ctx context.Context, name string) (*workspace.Workspace, error)
 }
 
@@ -39,13 +39,13 @@ type Set struct {
 	list map[string]*workspace.Workspace // guarded by mu
 }
 
-// CheckName refuses what can't name a workspace.
+// CheckName checks the name of a workspace.
 func CheckName(name string) error {
 	switch {
 	case name == "" || name != strings.TrimSpace(name):
-		return fmt.Errorf("tool: workspace name %q: %w: it is empty or has blanks around it", name, fault.InvalidArgument)
+		return fmt.Errorf("tool: workspace name %q: %w: it must not be empty or have blanks around it", name, fault.InvalidArgument)
 	case name == allWorkspaces:
-		return fmt.Errorf("tool: workspace name %q: %w: it stands for every workspace", name, fault.InvalidArgument)
+		return fmt.Errorf("tool: workspace name %q: %w: the name is reserved for every workspace", name, fault.InvalidArgument)
 	}
 	return nil
 }
@@ -67,7 +67,7 @@ func (s *Set) Add(name string, ws *workspace.Workspace) error {
 	return nil
 }
 
-// Remove takes a workspace out of the set. It stays open.
+// Remove removes a workspace from the set and leaves it open.
 func (s *Set) Remove(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func entryNames(list []Entry) string {
 	return strings.Join(out, ", ")
 }
 
-// workspaceArgument returns the workspace that a call names, trimmed.
+// workspaceArgument returns the argument workspace of a call, trimmed.
 func workspaceArgument(args map[string]json.RawMessage) (string, error) {
 	raw, ok := args[workspaceKey]
 	if !ok {
@@ -130,8 +130,7 @@ func workspaceArgument(args map[string]json.RawMessage) (string, error) {
 	return strings.TrimSpace(name), nil
 }
 
-// chooseEntries returns the entries that a call is for: one, or all of them. only is as
-// in Request.
+// chooseEntries returns the workspaces of a call: one, or all. only is as in Request.
 func (e *Env) chooseEntries(ctx context.Context, t *Tool, only, name string) ([]Entry, error) {
 	if name != "" && only == "" && (name != allWorkspaces || !t.FanOut) {
 		entry, err := e.Workspaces.Find(ctx, name)

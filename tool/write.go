@@ -17,9 +17,9 @@ type writeInput struct {
 type writeOutput struct {
 	Path    string `json:"path"`
 	Bytes   int    `json:"bytes"`
-	Created bool   `json:"created,omitempty" jsonschema:"there was no such file before"`
+	Created bool   `json:"created,omitempty" jsonschema:"the file is new"`
 	Digest  string `json:"digest"`
-	Notes   string `json:"notes,omitempty" jsonschema:"what formatting and linting said"`
+	Notes   string `json:"notes,omitempty" jsonschema:"output of the formatter and the linter"`
 }
 
 func (o writeOutput) Text() string {
@@ -29,7 +29,7 @@ func (o writeOutput) Text() string {
 func writeTool() *Tool {
 	return New(Spec{
 		Name: "Write", Family: Files, Needs: []workspace.Capability{driver.CapFS}, Destructive: true, Idempotent: true,
-		Description: "Write a file, with the directories above it. One that exists must have been read as a whole, and not have changed since.",
+		Description: "Write a file, and create missing parent directories. An existing file must have been read as a whole, and must be unchanged since.",
 	}, writeFile)
 }
 
@@ -51,7 +51,7 @@ func writeFile(ctx context.Context, c *Call, in writeInput) (writeOutput, error)
 	return out, nil
 }
 
-// writeSeen makes a file, or replaces one that was read.
+// writeSeen creates a file, or replaces one that was read.
 func (c *Call) writeSeen(ctx context.Context, verb, name string, content []byte) (writeOutput, error) {
 	info, err := c.Workspace.Stat(ctx, name, nil)
 	switch {
@@ -74,7 +74,7 @@ func (c *Call) writeSeen(ctx context.Context, verb, name string, content []byte)
 	return writeOutput{Path: f.path, Bytes: len(content), Digest: res.Digest, Notes: brokenLinksNote(res)}, err
 }
 
-// createFile makes a file that is not there.
+// createFile creates a file.
 func (c *Call) createFile(ctx context.Context, verb, name string, content []byte) (writeOutput, error) {
 	res, err := c.Workspace.WriteFile(ctx, name, content, &driver.WriteOptions{CreateOnly: true, Parents: true})
 	if fault.Of(err) == fault.AlreadyExists {

@@ -18,17 +18,17 @@ const (
 )
 
 type writeStdinInput struct {
-	ShellID string `json:"shell_id" jsonschema:"of a command in the background" croft:"name"`
-	Chars   string `json:"chars,omitempty" jsonschema:"what to write; nothing only shows what came"`
-	Newline bool   `json:"append_newline,omitempty" jsonschema:"end it with a newline"`
-	EOF     bool   `json:"eof,omitempty" jsonschema:"end the input after it"`
+	ShellID string `json:"shell_id" jsonschema:"id of a background command" croft:"name"`
+	Chars   string `json:"chars,omitempty" jsonschema:"text to write; empty only shows new output"`
+	Newline bool   `json:"append_newline,omitempty" jsonschema:"append a newline"`
+	EOF     bool   `json:"eof,omitempty" jsonschema:"close standard input afterwards"`
 	YieldMS int    `json:"yield_time_ms,omitempty" jsonschema:"how long to wait for output; default 200, at most 30000"`
 }
 
 type stdinOutput struct {
 	Stdout  string `json:"stdout"`
 	Stderr  string `json:"stderr,omitempty"`
-	Dropped int64  `json:"dropped,omitempty" jsonschema:"bytes that are left out; BashOutput has them"`
+	Dropped int64  `json:"dropped,omitempty" jsonschema:"bytes that were dropped; BashOutput reads them"`
 	Running bool   `json:"running"`
 }
 
@@ -52,7 +52,7 @@ func (o stdinOutput) Text() string {
 func writeStdinTool() *Tool {
 	return New(Spec{
 		Name: "write_stdin", Family: Shell, Needs: []workspace.Capability{driver.CapShell}, Destructive: true, OpenWorld: true,
-		Description: "Write to the standard input of a command in the background, and show what it wrote since the last time.",
+		Description: "Write to the standard input of a background command, and show its output since the last call.",
 	}, writeStdin)
 }
 
@@ -77,7 +77,7 @@ func writeStdin(ctx context.Context, c *Call, in writeStdinInput) (stdinOutput, 
 	return pollOutput(ctx, s, yield)
 }
 
-// sendInput writes to the standard input of a command, and ends it where asked to.
+// sendInput writes to the standard input of a command and closes it if eof is set.
 func sendInput(ctx context.Context, s *workspace.Session, chars string, newline, eof bool) error {
 	if newline {
 		chars += "\n"
@@ -93,7 +93,7 @@ func sendInput(ctx context.Context, s *workspace.Session, chars string, newline,
 	return nil
 }
 
-// pollOutput collects what a command writes until yield has passed or it has ended.
+// pollOutput waits until the command exits, at most for yield, and returns its new output.
 func pollOutput(ctx context.Context, s *workspace.Session, yield time.Duration) (stdinOutput, error) {
 	wait, cancel := context.WithTimeout(ctx, yield)
 	defer cancel()

@@ -19,35 +19,35 @@ var (
 )
 
 type wsRunCodeInput struct {
-	Code      string            `json:"code" jsonschema:"what to run"`
-	Language  string            `json:"language,omitempty" jsonschema:"default python, or that of the context"`
-	ContextID string            `json:"context_id,omitempty" jsonschema:"of workspace_create_context, whose state it sees and changes; default a fresh one"`
-	Cwd       string            `json:"cwd,omitempty" jsonschema:"where it runs, without a context; default the workspace" croft:"path"`
-	Env       map[string]string `json:"env,omitempty" jsonschema:"further variables, without a context"`
-	TimeoutMS int64             `json:"timeout_ms,omitempty" jsonschema:"milliseconds after which it is interrupted; default 120000"`
+	Code      string            `json:"code" jsonschema:"code to run"`
+	Language  string            `json:"language,omitempty" jsonschema:"default python, or the language of the context"`
+	ContextID string            `json:"context_id,omitempty" jsonschema:"context from workspace_create_context, which keeps state between runs; default a new one"`
+	Cwd       string            `json:"cwd,omitempty" jsonschema:"working directory, without a context; default the workspace" croft:"path"`
+	Env       map[string]string `json:"env,omitempty" jsonschema:"additional environment variables, without a context"`
+	TimeoutMS int64             `json:"timeout_ms,omitempty" jsonschema:"time limit in milliseconds; default 120000"`
 }
 
 type wsRunScriptInput struct {
-	Code      string            `json:"code" jsonschema:"what to run; the last value is the result. There are console, fs (readFileSync, writeFileSync, ...), top-level await and timers, and no network"`
+	Code      string            `json:"code" jsonschema:"code to run; the last value is the result. Available are console, fs (readFileSync, writeFileSync, ...), top-level await and timers; there is no network"`
 	Language  string            `json:"language,omitempty" jsonschema:"javascript or typescript; default javascript"`
-	Cwd       string            `json:"cwd,omitempty" jsonschema:"what paths are relative to; default the workspace" croft:"path"`
-	Env       map[string]string `json:"env,omitempty" jsonschema:"what process.env holds"`
-	TimeoutMS int64             `json:"timeout_ms,omitempty" jsonschema:"milliseconds after which it is ended; default 10000"`
+	Cwd       string            `json:"cwd,omitempty" jsonschema:"base of relative paths; default the workspace" croft:"path"`
+	Env       map[string]string `json:"env,omitempty" jsonschema:"content of process.env"`
+	TimeoutMS int64             `json:"timeout_ms,omitempty" jsonschema:"time limit in milliseconds; default 10000"`
 }
 
-// codeOutput is what code put out, in order.
+// codeOutput is the output of code, in order.
 type codeOutput struct {
 	Outputs    []codePart `json:"outputs"`
 	ExitCode   int        `json:"exit_code"`
 	Error      *codeError `json:"error,omitempty" jsonschema:"the exception that ended it"`
-	Cause      string     `json:"cause,omitempty" jsonschema:"why it ended other than by itself: timeout, oom, lost, ..."`
+	Cause      string     `json:"cause,omitempty" jsonschema:"why it was ended, if it did not end by itself: timeout, oom, lost, ..."`
 	DurationMS int64      `json:"duration_ms"`
-	Dropped    int64      `json:"dropped,omitempty" jsonschema:"bytes of output that are left out"`
+	Dropped    int64      `json:"dropped,omitempty" jsonschema:"bytes of output that were dropped"`
 }
 
 type codePart struct {
 	Kind string            `json:"kind" jsonschema:"stdout, stderr, display or result"`
-	Text string            `json:"text,omitempty" jsonschema:"of stdout and stderr, and the plain form of others"`
+	Text string            `json:"text,omitempty" jsonschema:"text of stdout and stderr, plain text of other kinds"`
 	Data map[string][]byte `json:"data,omitempty" jsonschema:"other forms by MIME type, in base64"`
 }
 
@@ -114,7 +114,7 @@ func (o codeOutput) Text() string {
 func wsRunCodeTool() *Tool {
 	return New(Spec{
 		Name: "workspace_run_code", Family: Code, Needs: codeOnly, Destructive: true, OpenWorld: true,
-		Description: "Run code in a Jupyter kernel inside the workspace, behind its fence: outputs, displays, the last value, or the exception. With context_id it sees what ran before in that context.",
+		Description: "Run code in a Jupyter kernel inside the workspace, with its isolation. Returns outputs, displays, the last value, or the exception. With context_id it has the state of earlier runs in that context.",
 	}, func(ctx context.Context, c *Call, in wsRunCodeInput) (codeOutput, error) {
 		limit, err := codeTime(in.Code, in.TimeoutMS)
 		if err != nil {
@@ -127,7 +127,7 @@ func wsRunCodeTool() *Tool {
 func wsRunScriptTool() *Tool {
 	return New(Spec{
 		Name: "workspace_run_script", Family: Code, Needs: scriptOnly, Destructive: true,
-		Description: "Run JavaScript or TypeScript over the files of the workspace, in an isolate without network or processes, ready in a millisecond: for many small reads and edits in one call.",
+		Description: "Run JavaScript or TypeScript over the files of the workspace, in an isolate without network or processes. It starts in a millisecond and suits many small reads and edits in one call.",
 	}, func(ctx context.Context, c *Call, in wsRunScriptInput) (codeOutput, error) {
 		limit, err := codeTime(in.Code, in.TimeoutMS)
 		if err != nil {
@@ -159,9 +159,9 @@ func newCodeResult(res driver.CodeResult, err error) (codeOutput, error) {
 }
 
 type wsCreateContextInput struct {
-	Language string            `json:"language,omitempty" jsonschema:"default python; any for which a Jupyter kernel is installed"`
-	Cwd      string            `json:"cwd,omitempty" jsonschema:"where its code runs; default the workspace" croft:"path"`
-	Env      map[string]string `json:"env,omitempty" jsonschema:"further variables"`
+	Language string            `json:"language,omitempty" jsonschema:"default python; any language with an installed Jupyter kernel"`
+	Cwd      string            `json:"cwd,omitempty" jsonschema:"working directory; default the workspace" croft:"path"`
+	Env      map[string]string `json:"env,omitempty" jsonschema:"additional environment variables"`
 }
 
 type wsContextOutput struct {
@@ -180,7 +180,7 @@ func (o wsContextOutput) Text() string {
 func wsCreateContextTool() *Tool {
 	return New(Spec{
 		Name: "workspace_create_context", Family: Code, Needs: codeOnly, OpenWorld: true,
-		Description: "Make a context for workspace_run_code, which keeps variables and imports from one run to the next until it is deleted or unused for long.",
+		Description: "Create a context for workspace_run_code. It keeps variables and imports between runs until it is deleted or unused for long.",
 	}, func(ctx context.Context, c *Call, in wsCreateContextInput) (wsContextOutput, error) {
 		made, err := c.Workspace.CreateContext(ctx, in.Language, &driver.ContextOptions{Dir: in.Cwd, Env: in.Env})
 		if err != nil {
@@ -197,7 +197,7 @@ type wsDeleteContextInput struct {
 func wsDeleteContextTool() *Tool {
 	return New(Spec{
 		Name: "workspace_delete_context", Family: Code, Needs: codeOnly, Destructive: true,
-		Description: "End a context, with all that its code holds.",
+		Description: "Delete a context with its state.",
 	}, func(ctx context.Context, c *Call, in wsDeleteContextInput) (wsContextOutput, error) {
 		if err := requireArgument("context_id", in.ContextID); err != nil {
 			return wsContextOutput{}, err

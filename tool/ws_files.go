@@ -9,20 +9,19 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// The tools for files under plain names. What they do is what their siblings of
-// the coding toolset do.
+// The file tools of the workspace toolset behave like those of the coding toolset.
 
 type wsReadInput struct {
 	Path   string `json:"path" jsonschema:"file to read" croft:"path"`
 	Offset int    `json:"offset,omitempty" jsonschema:"first line, counted from 1; default 1"`
-	Limit  int    `json:"limit,omitempty" jsonschema:"how many lines; default 2000"`
+	Limit  int    `json:"limit,omitempty" jsonschema:"maximum number of lines; default 2000"`
 }
 
 type wsReadOutput struct {
 	Path       string `json:"path"`
-	Content    string `json:"content" jsonschema:"the lines as they are"`
-	Lines      int    `json:"lines" jsonschema:"lines of the file"`
-	NextOffset int    `json:"next_offset,omitempty" jsonschema:"first line that was not shown, where there are more"`
+	Content    string `json:"content" jsonschema:"lines without numbers"`
+	Lines      int    `json:"lines" jsonschema:"number of lines of the file"`
+	NextOffset int    `json:"next_offset,omitempty" jsonschema:"first line that was not shown, if there are more"`
 	Digest     string `json:"digest"`
 }
 
@@ -61,7 +60,7 @@ type wsWriteInput struct {
 func wsWriteFileTool() *Tool {
 	return New(Spec{
 		Name: "workspace_write_file", Family: Files, Needs: fsOnly, Destructive: true, Idempotent: true,
-		Description: "Write a file, with the directories above it. One that exists must have been read as a whole, and not have changed since.",
+		Description: "Write a file, and create missing parent directories. An existing file must have been read as a whole, and must be unchanged since.",
 	}, func(ctx context.Context, c *Call, in wsWriteInput) (writeOutput, error) {
 		if err := requireArgument("path", in.Path); err != nil {
 			return writeOutput{}, err
@@ -91,7 +90,7 @@ func wsEditFileTool() *Tool {
 
 type wsLsInput struct {
 	Path  string `json:"path,omitempty" jsonschema:"directory to list; default the workspace" croft:"path"`
-	Depth int    `json:"depth,omitempty" jsonschema:"how many levels; default 1, at most 20"`
+	Depth int    `json:"depth,omitempty" jsonschema:"levels to list; default 1, at most 20"`
 }
 
 func wsLsTool() *Tool {
@@ -113,7 +112,7 @@ type wsStatOutput struct {
 	Size    int64  `json:"size"`
 	Mode    string `json:"mode" jsonschema:"permission bits, octal"`
 	ModTime string `json:"mtime"`
-	Target  string `json:"target,omitempty" jsonschema:"of a symlink"`
+	Target  string `json:"target,omitempty" jsonschema:"target of a symlink"`
 }
 
 func wsStatTool() *Tool {
@@ -134,7 +133,7 @@ func wsStatTool() *Tool {
 
 type wsRmInput struct {
 	Path      string `json:"path" jsonschema:"file, symlink or directory to remove" croft:"path"`
-	Recursive bool   `json:"recursive,omitempty" jsonschema:"a directory with all that is in it"`
+	Recursive bool   `json:"recursive,omitempty" jsonschema:"remove a directory with its content"`
 }
 
 func wsRmTool() *Tool {
@@ -147,31 +146,31 @@ func wsRmTool() *Tool {
 }
 
 type wsMkdirInput struct {
-	Path      string `json:"path" jsonschema:"directory to make" croft:"path"`
-	Recursive bool   `json:"recursive,omitempty" jsonschema:"with those above it; one that exists is fine"`
+	Path      string `json:"path" jsonschema:"directory to create" croft:"path"`
+	Recursive bool   `json:"recursive,omitempty" jsonschema:"create missing parents; an existing directory is no error"`
 }
 
 func wsMkdirTool() *Tool {
 	return New(Spec{
 		Name: "workspace_mkdir", Family: Files, Needs: fsOnly, Idempotent: true,
-		Description: "Make a directory.",
+		Description: "Create a directory.",
 	}, func(ctx context.Context, c *Call, in wsMkdirInput) (Message, error) {
 		if err := requireArgument("path", in.Path); err != nil {
 			return Message{}, err
 		}
 		if err := c.Workspace.Mkdir(ctx, in.Path, &driver.MkdirOptions{Parents: in.Recursive}); err != nil {
 			if fault.Of(err) == fault.NotFound {
-				return Message{}, Errorf(fault.NotFound, "mkdir %s: the directory above it does not exist; recursive makes it, too", in.Path)
+				return Message{}, Errorf(fault.NotFound, "mkdir %s: the parent directory does not exist; recursive creates it", in.Path)
 			}
 			return Message{}, PathError("mkdir", in.Path, err)
 		}
-		return Message{"made " + in.Path}, nil
+		return Message{"created " + in.Path}, nil
 	})
 }
 
 var fsOnly = []workspace.Capability{driver.CapFS}
 
-// requireArgument refuses an argument that is there and empty.
+// requireArgument returns an error for an empty argument.
 func requireArgument(name, value string) error {
 	if value == "" {
 		return Errorf(fault.InvalidArgument, "%s is required", name)

@@ -22,22 +22,22 @@ const (
 var shellOnly = []workspace.Capability{driver.CapShell}
 
 type wsRunInput struct {
-	Cmd       string            `json:"cmd" jsonschema:"program to run; never through a shell" croft:"command"`
+	Cmd       string            `json:"cmd" jsonschema:"program to run, without a shell" croft:"command"`
 	Args      []string          `json:"args,omitempty" jsonschema:"its arguments" croft:"word"`
-	Cwd       string            `json:"cwd,omitempty" jsonschema:"where it runs; default the workspace" croft:"path"`
-	Env       map[string]string `json:"env,omitempty" jsonschema:"further variables"`
-	Stdin     string            `json:"stdin,omitempty" jsonschema:"what it reads"`
-	TimeoutMS int64             `json:"timeout_ms,omitempty" jsonschema:"milliseconds after which it is ended; default 120000"`
+	Cwd       string            `json:"cwd,omitempty" jsonschema:"working directory; default the workspace" croft:"path"`
+	Env       map[string]string `json:"env,omitempty" jsonschema:"additional environment variables"`
+	Stdin     string            `json:"stdin,omitempty" jsonschema:"standard input"`
+	TimeoutMS int64             `json:"timeout_ms,omitempty" jsonschema:"time limit in milliseconds; default 120000"`
 }
 
 type wsRunOutput struct {
 	ExitCode   int    `json:"exit_code"`
 	Stdout     string `json:"stdout"`
 	Stderr     string `json:"stderr"`
-	Cause      string `json:"cause,omitempty" jsonschema:"why it ended other than by itself: timeout, oom, ..."`
+	Cause      string `json:"cause,omitempty" jsonschema:"why it was ended, if it did not exit by itself: timeout, oom, ..."`
 	DurationMS int64  `json:"duration_ms"`
-	Dropped    int64  `json:"dropped,omitempty" jsonschema:"bytes of output that are left out"`
-	SessionID  string `json:"session_id,omitempty" jsonschema:"whose log has the whole output"`
+	Dropped    int64  `json:"dropped,omitempty" jsonschema:"bytes of output that were dropped"`
+	SessionID  string `json:"session_id,omitempty" jsonschema:"session whose log has the whole output"`
 }
 
 func (o wsRunOutput) Text() string {
@@ -56,7 +56,7 @@ func (o wsRunOutput) Text() string {
 func wsRunTool() *Tool {
 	return New(Spec{
 		Name: "workspace_run", Family: Shell, Needs: shellOnly, Destructive: true, OpenWorld: true,
-		Description: "Run a program with arguments in the workspace, behind its fence, and wait for it.",
+		Description: "Run a program with arguments in the workspace, with its isolation, and wait for it.",
 	}, wsRun)
 }
 
@@ -93,11 +93,11 @@ func wsRun(ctx context.Context, c *Call, in wsRunInput) (wsRunOutput, error) {
 	return out, nil
 }
 
-// maxArguments is how many bytes of arguments and variables a command may have:
-// half of what Linux takes.
+// maxArguments bounds the bytes of arguments and environment of a command: half of what
+// Linux allows.
 const maxArguments = 1 << 20
 
-// checkArguments refuses what no command can be started with.
+// checkArguments returns an error if arguments and environment are too long for execve.
 func checkArguments(args []string, env map[string]string) error {
 	size := 0
 	for _, a := range args {
@@ -107,12 +107,12 @@ func checkArguments(args []string, env map[string]string) error {
 		size += len(k) + len(v) + 2
 	}
 	if size > maxArguments {
-		return Errorf(fault.InvalidArgument, "args and env have %d bytes; at most %d are passed to a command: write a file, or use stdin", size, maxArguments)
+		return Errorf(fault.InvalidArgument, "args and env have %d bytes; at most %d are allowed: write a file, or use stdin", size, maxArguments)
 	}
 	return nil
 }
 
-// withGap marks where the middle of an output was left out.
+// withGap inserts a note where the middle of an output was dropped.
 func withGap(data []byte, dropped int64) string {
 	if dropped == 0 {
 		return string(data)
@@ -122,14 +122,14 @@ func withGap(data []byte, dropped int64) string {
 }
 
 type wsExecInput struct {
-	Command    string            `json:"command" jsonschema:"what bash is to run" croft:"command"`
-	Cwd        string            `json:"cwd,omitempty" jsonschema:"where it runs; default the workspace" croft:"path"`
-	Env        map[string]string `json:"env,omitempty" jsonschema:"further variables"`
-	Stdin      string            `json:"stdin,omitempty" jsonschema:"what it reads first"`
-	TimeoutSec int               `json:"timeout_sec,omitempty" jsonschema:"seconds after which it is ended; default 300, at most 3600"`
-	YieldMS    int               `json:"yield_time_ms,omitempty" jsonschema:"return after so long, with a session, if it still runs; default it is waited for"`
-	Background bool              `json:"background,omitempty" jsonschema:"return at once, with a session"`
-	TTY        bool              `json:"tty,omitempty" jsonschema:"run it on a terminal"`
+	Command    string            `json:"command" jsonschema:"bash script to run" croft:"command"`
+	Cwd        string            `json:"cwd,omitempty" jsonschema:"working directory; default the workspace" croft:"path"`
+	Env        map[string]string `json:"env,omitempty" jsonschema:"additional environment variables"`
+	Stdin      string            `json:"stdin,omitempty" jsonschema:"beginning of standard input"`
+	TimeoutSec int               `json:"timeout_sec,omitempty" jsonschema:"time limit in seconds; default 300, at most 3600"`
+	YieldMS    int               `json:"yield_time_ms,omitempty" jsonschema:"return a session after so many milliseconds if it still runs; default wait for it"`
+	Background bool              `json:"background,omitempty" jsonschema:"return a session at once"`
+	TTY        bool              `json:"tty,omitempty" jsonschema:"run it on a pseudo-terminal"`
 }
 
 type wsExecOutput struct {
@@ -137,10 +137,10 @@ type wsExecOutput struct {
 	Output     string `json:"output" jsonschema:"standard output, then standard error"`
 	ExitCode   *int   `json:"exit_code,omitempty" jsonschema:"once it has ended"`
 	TimedOut   bool   `json:"timed_out,omitempty"`
-	Cause      string `json:"cause,omitempty" jsonschema:"why it ended other than by itself"`
-	SessionID  string `json:"session_id,omitempty" jsonschema:"while it runs"`
+	Cause      string `json:"cause,omitempty" jsonschema:"why it was ended, if it did not exit by itself"`
+	SessionID  string `json:"session_id,omitempty" jsonschema:"set while it runs"`
 	Truncated  bool   `json:"truncated,omitempty"`
-	Dropped    int64  `json:"dropped,omitempty" jsonschema:"bytes that are left out"`
+	Dropped    int64  `json:"dropped,omitempty" jsonschema:"bytes that were dropped"`
 	DurationMS int64  `json:"duration_ms,omitempty"`
 }
 
@@ -164,7 +164,7 @@ func (o wsExecOutput) Text() string {
 func wsExecTool() *Tool {
 	return New(Spec{
 		Name: "workspace_exec", Family: Shell, Needs: shellOnly, Destructive: true, OpenWorld: true,
-		Description: "Run a bash command in the workspace, behind its fence. With yield_time_ms or background it goes on as a session, for workspace_write_stdin and workspace_kill_session.",
+		Description: "Run a bash command in the workspace, with its isolation. With yield_time_ms or background it continues as a session, for workspace_write_stdin and workspace_kill_session.",
 	}, wsExec)
 }
 
@@ -183,7 +183,7 @@ func wsExec(ctx context.Context, c *Call, in wsExecInput) (wsExecOutput, error) 
 	if in.TTY {
 		cmd.TTY = &workspace.Size{Rows: 24, Cols: 80}
 	}
-	// A session outlives the call; one that is waited for ends with it.
+	// A session outlives the call; a command that is waited for ends with the call.
 	life := ctx
 	if in.Background || in.YieldMS > 0 {
 		life = context.WithoutCancel(ctx)
@@ -210,8 +210,7 @@ func wsExec(ctx context.Context, c *Call, in wsExecInput) (wsExecOutput, error) 
 	return collectOutput(ctx, s, yield)
 }
 
-// collectOutput waits for a session, no longer than yield, and returns what it wrote
-// since the last time.
+// collectOutput waits for a session, at most for yield, and returns its new output.
 func collectOutput(ctx context.Context, s *workspace.Session, yield time.Duration) (wsExecOutput, error) {
 	p, err := pollOutput(ctx, s, yield)
 	if err != nil {
@@ -235,17 +234,17 @@ func collectOutput(ctx context.Context, s *workspace.Session, yield time.Duratio
 }
 
 type wsWriteStdinInput struct {
-	SessionID string `json:"session_id" jsonschema:"that workspace_exec returned"`
-	Chars     string `json:"chars,omitempty" jsonschema:"what to write; nothing only shows what came"`
-	Newline   bool   `json:"append_newline,omitempty" jsonschema:"end it with a newline"`
-	EOF       bool   `json:"eof,omitempty" jsonschema:"end the input after it"`
+	SessionID string `json:"session_id" jsonschema:"id from workspace_exec"`
+	Chars     string `json:"chars,omitempty" jsonschema:"text to write; empty only shows new output"`
+	Newline   bool   `json:"append_newline,omitempty" jsonschema:"append a newline"`
+	EOF       bool   `json:"eof,omitempty" jsonschema:"close standard input afterwards"`
 	YieldMS   int    `json:"yield_time_ms,omitempty" jsonschema:"how long to wait for output; default 200"`
 }
 
 func wsWriteStdinTool() *Tool {
 	return New(Spec{
 		Name: "workspace_write_stdin", Family: Shell, Needs: shellOnly, Destructive: true, OpenWorld: true,
-		Description: "Write to the standard input of a session, and show what it wrote since the last time.",
+		Description: "Write to the standard input of a session, and show its output since the last call.",
 	}, func(ctx context.Context, c *Call, in wsWriteStdinInput) (wsExecOutput, error) {
 		s, err := c.attachSession(ctx, in.SessionID)
 		if err != nil {
@@ -263,19 +262,19 @@ func wsWriteStdinTool() *Tool {
 }
 
 type wsSessionInput struct {
-	SessionID string `json:"session_id" jsonschema:"that workspace_exec returned"`
+	SessionID string `json:"session_id" jsonschema:"id from workspace_exec"`
 }
 
 type wsKillOutput struct {
 	OK        bool   `json:"ok"`
 	SessionID string `json:"session_id"`
-	Status    string `json:"status" jsonschema:"killed, or exited where it had ended"`
+	Status    string `json:"status" jsonschema:"killed, or exited if it had already ended"`
 }
 
 func wsKillSessionTool() *Tool {
 	return New(Spec{
 		Name: "workspace_kill_session", Family: Shell, Needs: shellOnly, Destructive: true,
-		Description: "End a session with all that it started, and forget it.",
+		Description: "Kill a session with all its processes, and remove it.",
 	}, func(ctx context.Context, c *Call, in wsSessionInput) (wsKillOutput, error) {
 		s, err := c.attachSession(ctx, in.SessionID)
 		if err != nil {
@@ -293,7 +292,7 @@ func wsKillSessionTool() *Tool {
 	})
 }
 
-// attachSession is shell with the words of this toolset.
+// attachSession is attachShell with the error texts of this toolset.
 func (c *Call) attachSession(ctx context.Context, id string) (*workspace.Session, error) {
 	if err := requireArgument("session_id", id); err != nil {
 		return nil, err

@@ -7,13 +7,13 @@ import (
 )
 
 type wsGlobInput struct {
-	Pattern string `json:"pattern" jsonschema:"what to look for: * ? [a-z] {a,b} and ** for any depth" croft:"name"`
+	Pattern string `json:"pattern" jsonschema:"glob pattern: * ? [a-z] {a,b} and ** for any depth" croft:"name"`
 }
 
 func wsGlobTool() *Tool {
 	return New(Spec{
 		Name: "workspace_glob", Family: Search, Needs: fsOnly, ReadOnly: true, Idempotent: true, FanOut: true,
-		Description: "Find files by a pattern of their path, the newest first.",
+		Description: "Find files by a glob pattern, the newest first.",
 	}, func(ctx context.Context, c *Call, in wsGlobInput) (globOutput, error) {
 		return runGlob(ctx, c, globInput{Pattern: in.Pattern, Limit: 1000})
 	})
@@ -22,9 +22,9 @@ func wsGlobTool() *Tool {
 type wsGrepInput struct {
 	Pattern    string `json:"pattern" jsonschema:"regular expression (RE2)" croft:"name"`
 	Path       string `json:"path,omitempty" jsonschema:"file or directory to search; default the workspace" croft:"path"`
-	IgnoreCase bool   `json:"ignore_case,omitempty" jsonschema:"upper and lower case are the same"`
+	IgnoreCase bool   `json:"ignore_case,omitempty" jsonschema:"ignore case"`
 	Include    string `json:"include,omitempty" jsonschema:"only files whose path matches, such as *.go"`
-	MaxResults int    `json:"max_results,omitempty" jsonschema:"how many matches; default 1000"`
+	MaxResults int    `json:"max_results,omitempty" jsonschema:"maximum number of matches; default 1000"`
 }
 
 const defaultGrepResults = 1000

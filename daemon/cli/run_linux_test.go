@@ -303,7 +303,7 @@ func TestExecTellsWhatWasRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	said, _ := croft(t, data, "tool", "Bash", string(args), "--ws", "box").CombinedOutput()
-	for _, want := range []string{"network: 127.0.0.9:8000 was refused" + reason + "; who runs the workspace can allow", "network: and 3 more were refused\n"} {
+	for _, want := range []string{"network: 127.0.0.9:8000 was refused" + reason + "; the operator can allow", "network: and 3 more were refused\n"} {
 		if !strings.Contains(string(said), want) {
 			t.Errorf("the Bash tool says %s; want %s", said, want)
 		}

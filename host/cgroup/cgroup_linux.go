@@ -18,8 +18,8 @@ import (
 	"github.com/croft-run/croft/host/cgroup/cgroupv1"
 )
 
-// The controllers that are used. The freezer is none in version 2, where every group
-// can be frozen.
+// Names of the controllers. In version 2 the freezer is not a controller: every cgroup can
+// be frozen.
 const (
 	Memory  = "memory"
 	PIDs    = "pids"
@@ -29,34 +29,33 @@ const (
 
 var controllers = []string{Memory, PIDs, CPU, Freezer}
 
-// Limits are the limits by controller: bytes of memory, processes, thousandths of a
-// core. 0 is none.
+// Limits are limits by controller: bytes of memory, number of processes, thousandths of a
+// core. 0 is unlimited.
 type Limits map[string]int64
 
-// Prefix begins the names of all groups that this package makes.
+// Prefix begins the names of all cgroups that this package creates.
 const Prefix = "croft-"
 
-// probePrefix begins the names of groups that are made to try something; the id of
-// the process that made one ends it.
+// probePrefix begins the names of cgroups that probe the host; the pid of the process that
+// created one ends it.
 const probePrefix = Prefix + "probe-"
 
-// A Controller says where groups of a controller are made on this host.
+// A Controller is a cgroup controller of this host.
 type Controller struct {
 	Name string
-	Dir  string // the parent of the groups
+	Dir  string // parent of the cgroups
 	V2   bool
 	Err  error // why it can't be used
 }
 
-// preferV2 is set by PreferV2.
 var preferV2 = false
 
-// PreferV2 makes what is in both versions, as the freezer is, be used in version 2.
-// It is for tests, which call it before anything else of this package.
+// PreferV2 selects version 2 for controllers that both versions have, such as the freezer.
+// It is for tests, which call it before any other function of this package.
 func PreferV2() { preferV2 = true }
 
-// find finds and tries each controller, once per process.
-var find = sync.OnceValue(func() map[string]Controller {
+// findControllers finds and probes each controller, once per process.
+var findControllers = sync.OnceValue(func() map[string]Controller {
 	found := map[string]Controller{}
 	v1, err := cgroupv1.Hierarchies()
 	for _, name := range controllers {
@@ -67,7 +66,7 @@ var find = sync.OnceValue(func() map[string]Controller {
 			c.Dir, c.V2, c.Err = findV2().dir, true, nil
 		case err != nil:
 		case !ok:
-			c.Err = fmt.Errorf("the host has no controller %q in cgroup version 1, and none to be used in version 2: %w", name, findV2().err)
+			c.Err = fmt.Errorf("the host has no controller %q in cgroup version 1, and no usable one in version 2: %w", name, findV2().err)
 		default:
 			c.Dir = dir
 			c.Err = cgroupv1.Try(filepath.Join(dir, probePrefix+strconv.Itoa(os.Getpid())), name)
@@ -78,12 +77,12 @@ var find = sync.OnceValue(func() map[string]Controller {
 })
 
 // Find returns a controller by its name.
-func Find(name string) Controller { return find()[name] }
+func Find(name string) Controller { return findControllers()[name] }
 
-// Parents lists the directories below which this process makes groups.
+// Parents lists the directories below which this process creates cgroups.
 func Parents() []string {
 	dirs := map[string]bool{}
-	for _, c := range find() {
+	for _, c := range findControllers() {
 		if c.Err == nil {
 			dirs[c.Dir] = true
 		}
@@ -107,17 +106,17 @@ func (c Controller) String() string {
 	return "cgroup v1, controller " + c.Name
 }
 
-// Groups are the groups of one supervisor and its workload.
+// Groups are the cgroups of one supervisor and its workload.
 type Groups struct {
-	Name   string // of the groups, after Prefix
-	Limits Limits
-	Freeze bool // the workload is to be frozen some day
-	Kill   bool // the end of the groups is to end all in them: only version 2 does
-	Inside bool // the supervisor is limited together with its workload
+	Name         string // of the cgroups, after Prefix
+	Limits       Limits
+	Freeze       bool // the workload may be frozen
+	Kill         bool // Remove kills all processes in them; version 2 only
+	SharedLimits bool // the supervisor shares the limits of its workload
 }
 
-// used lists the controllers that the groups need and the host has.
-func (g *Groups) used() []Controller {
+// usedControllers lists the needed controllers that the host has.
+func (g *Groups) usedControllers() []Controller {
 	var list []Controller
 	for _, name := range controllers {
 		c := Find(name)
@@ -128,9 +127,9 @@ func (g *Groups) used() []Controller {
 	return list
 }
 
-// v2 returns the group of version 2, and the controllers that are used there.
-func (g *Groups) v2() (dir string, names []string, ok bool) {
-	for _, c := range g.used() {
+// groupV2 returns the cgroup of version 2 and the controllers used in it.
+func (g *Groups) groupV2() (dir string, names []string, ok bool) {
+	for _, c := range g.usedControllers() {
 		if c.V2 {
 			names = append(names, c.Name)
 		}
@@ -141,41 +140,40 @@ func (g *Groups) v2() (dir string, names []string, ok bool) {
 	return filepath.Join(findV2().dir, Prefix+g.Name), names, true
 }
 
-func (g *Groups) dir(c Controller) string { return filepath.Join(c.Dir, Prefix+g.Name) }
+func (g *Groups) groupDir(c Controller) string { return filepath.Join(c.Dir, Prefix+g.Name) }
 
-// Dirs lists the directories of the groups, made or not.
+// Dirs lists the directories of the cgroups, existing or not.
 func (g *Groups) Dirs() []string {
 	var dirs []string
-	for _, c := range g.used() {
+	for _, c := range g.usedControllers() {
 		if !c.V2 {
-			dirs = append(dirs, g.dir(c))
+			dirs = append(dirs, g.groupDir(c))
 		}
 	}
-	if dir, _, ok := g.v2(); ok {
+	if dir, _, ok := g.groupV2(); ok {
 		dirs = append(dirs, dir)
 	}
 	return dirs
 }
 
-// Limited returns the directory of the group in which a controller limits the
-// workload.
+// Limited returns the directory of the cgroup in which a controller limits the workload.
 func (g *Groups) Limited(controller string) string {
 	c := Find(controller)
 	if c.V2 {
-		return filepath.Join(g.dir(c), workGroup)
+		return filepath.Join(g.groupDir(c), workGroup)
 	}
-	return g.dir(c)
+	return g.groupDir(c)
 }
 
-// room is the memory and the processes that a supervisor may use besides its
-// workload where they have a limit together.
-var room = Limits{Memory: 64 << 20, PIDs: 256}
+// supervisorReserve is the memory and the number of processes that a supervisor may use
+// besides its workload under a shared limit.
+var supervisorReserve = Limits{Memory: 64 << 20, PIDs: 256}
 
-// Create makes the groups and opens what the supervisor needs of them. The caller
-// closes it, also after an error.
+// Create creates the cgroups and opens their files for the supervisor. The caller closes
+// the files, also after an error.
 func (g *Groups) Create() (*Files, error) {
 	files := new(Files)
-	if dir, names, ok := g.v2(); ok {
+	if dir, names, ok := g.groupV2(); ok {
 		if err := g.createV2(dir, names); err != nil {
 			return files, err
 		}
@@ -183,41 +181,42 @@ func (g *Groups) Create() (*Files, error) {
 			return files, err
 		}
 	}
-	for _, c := range g.used() {
+	for _, c := range g.usedControllers() {
 		if c.V2 {
 			continue
 		}
 		limit := g.Limits[c.Name]
-		if g.Inside {
-			limit += room[c.Name]
+		if g.SharedLimits {
+			limit += supervisorReserve[c.Name]
 		}
-		if err := cgroupv1.Create(g.dir(c), c.Name, limit); err != nil {
+		if err := cgroupv1.Create(g.groupDir(c), c.Name, limit); err != nil {
 			return files, err
 		}
-		if err := files.openV1(g.dir(c), c.Name); err != nil {
+		if err := files.openV1(g.groupDir(c), c.Name); err != nil {
 			return files, err
 		}
 	}
 	return files, nil
 }
 
-// Files are files of groups, for a supervisor.
+// Files are open files of cgroups, for a supervisor.
 type Files struct {
-	// Threads are by controller of version 1: the thread that writes 0 to one joins.
+	// Threads has a file for each controller of version 1: a thread that writes 0 to it
+	// joins the cgroup.
 	Threads map[string]*os.File
 
-	// Birth is the directory of the group of version 2 that the supervisor is to be
-	// started in, nil without one. Work and Supervisor list the processes of the
-	// two groups below; writing to the first moves a process there.
-	Birth, Work, Supervisor *os.File
+	// SpawnDir is the directory of the cgroup of version 2 in which the supervisor is
+	// started (CLONE_INTO_CGROUP), or nil. Work and Supervisor list the processes of the
+	// two child cgroups; writing a pid to Work moves that process.
+	SpawnDir, Work, Supervisor *os.File
 
-	// OOM and PIDs count what the limits refused; nil without one.
+	// OOM and PIDs are the event counters of the limits, or nil.
 	OOM, PIDs *os.File
 }
 
 // Close closes the files. The supervisor has its own descriptors by then.
 func (f *Files) Close() error {
-	all := []*os.File{f.Birth, f.Work, f.Supervisor, f.OOM, f.PIDs}
+	all := []*os.File{f.SpawnDir, f.Work, f.Supervisor, f.OOM, f.PIDs}
 	for _, file := range f.Threads {
 		all = append(all, file)
 	}
@@ -248,7 +247,7 @@ func (f *Files) openV1(dir, controller string) error {
 	return err
 }
 
-// Remove ends what runs in groups of version 2, and removes all groups.
+// Remove kills the processes in cgroups of version 2, and removes all given cgroups.
 func Remove(dirs []string) error {
 	var errs error
 	for _, dir := range dirs {
@@ -256,14 +255,14 @@ func Remove(dirs []string) error {
 			errs = errors.Join(errs, killV2(dir))
 		}
 	}
-	for _, dir := range dirs { // what was killed has left these, too
+	for _, dir := range dirs { // the killed processes have left these, too
 		errs = errors.Join(errs, removeGroup(dir))
 	}
 	return errs
 }
 
-// removeGroup removes a group that is to become empty: killed processes take a
-// moment to end on a machine under load, and the kernel one to notice.
+// removeGroup removes a cgroup. It retries while the cgroup is busy: killed processes take
+// a moment to exit on a machine under load, and so does the kernel's bookkeeping.
 func removeGroup(dir string) error {
 	const timeout, interval = 30 * time.Second, 5 * time.Millisecond
 	err := os.Remove(dir)
@@ -277,7 +276,7 @@ func removeGroup(dir string) error {
 	return nil
 }
 
-// FreezerOf returns the one of dirs whose group can be frozen.
+// FreezerOf returns the directory in dirs whose cgroup can be frozen.
 func FreezerOf(dirs []string) (string, bool) {
 	c := Find(Freezer)
 	for _, dir := range dirs {
@@ -288,7 +287,7 @@ func FreezerOf(dirs []string) (string, bool) {
 	return "", false
 }
 
-// SetFrozen freezes or thaws a group and waits until that is done.
+// SetFrozen freezes or thaws a cgroup and waits until that is done.
 func SetFrozen(ctx context.Context, dir string, frozen bool) error {
 	set := cgroupv1.SetFrozen
 	if isV2(dir) {
@@ -301,25 +300,24 @@ func SetFrozen(ctx context.Context, dir string, frozen bool) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(5 * time.Millisecond): // some processes are in the kernel
+		case <-time.After(5 * time.Millisecond): // a process in a system call freezes later
 		}
 	}
 }
 
-// OOMKills counts the processes that were killed in groups for want of memory.
+// OOMKills counts the processes that the OOM killer killed in cgroups.
 func OOMKills(dirs ...string) (n int64) {
 	for _, dir := range dirs {
-		n += counter(dir, "memory.oom_control", "oom_kill") + counter(dir, "memory.events", "oom_kill")
+		n += readCounter(dir, "memory.oom_control", "oom_kill") + readCounter(dir, "memory.events", "oom_kill")
 	}
 	return n
 }
 
-// Throttled reports whether a process in a group had to wait for the next period of
-// its CPU quota.
-func Throttled(dir string) bool { return counter(dir, "cpu.stat", "nr_throttled") > 0 }
+// Throttled reports whether the CPU quota of a cgroup delayed a process in it.
+func Throttled(dir string) bool { return readCounter(dir, "cpu.stat", "nr_throttled") > 0 }
 
-// counter reads one line of a file of counters; 0 without it.
-func counter(dir, file, name string) int64 {
+// readCounter reads one line of a file of counters; 0 if it is missing.
+func readCounter(dir, file, name string) int64 {
 	data, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
 		return 0

@@ -1,29 +1,29 @@
-// Package cgroup makes control groups that limit, freeze and end a workload which a
-// supervisor starts: limits of memory, processes and CPU, the freezer, counters of
-// what happened in a group, and the removal of groups that no process uses.
+// Package cgroup limits, freezes and kills the workload of a supervisor with Linux cgroups
+// of version 1 and 2.
 //
-// A controller is in version 2 or in version 1 of cgroups on a host, or in neither.
-// What there is is used: version 1, where each controller has a hierarchy of its
-// own, is in package cgroupv1. This process must be able to make groups below its
-// own group, or beside it.
+// It sets limits of memory, processes and CPU, uses the cgroup freezer, reads counters of a
+// cgroup, and removes stale cgroups.
+//
+// A controller is available in version 2 or in version 1 of cgroups on a host, or in
+// neither. Package cgroupv1 implements version 1. This process must be able to create
+// cgroups below its own cgroup, or beside it.
 //
 // # Version 1
 //
-// A workload has one group for each controller, below the group of this process.
-// The supervisor stays outside: its thread that starts the workload joins, through a
-// descriptor that this process opened.
+// A workload has one cgroup for each controller, below the cgroup of this process. The
+// supervisor stays outside: its thread that starts the workload joins the cgroups, through
+// a descriptor that this process opened.
 //
 // # Version 2
 //
-// There is one hierarchy for all controllers, in which a group with groups below it
-// holds no processes, and all threads of a process are in one group. So there are
-// three groups:
+// There is one hierarchy for all controllers. A cgroup with child cgroups has no processes,
+// and all threads of a process are in one cgroup. So there are three cgroups:
 //
 //	croft-NAME        limits what both may use together
-//	croft-NAME/guest  the supervisor, which is born there
+//	croft-NAME/guest  the supervisor, which is started there
 //	croft-NAME/work   the workload, with the limits
 //
-// A child is born where the supervisor is, and moved by it at once, with what it has
-// started meanwhile; what it can use before that is limited by the group of both.
-// The end of the group, by cgroup.kill, is the end of every process in it.
+// A child of the supervisor starts in the supervisor's cgroup, and the supervisor moves it
+// at once, with the processes it has started meanwhile. Until then the limits of croft-NAME
+// apply. Writing to cgroup.kill kills every process in the cgroup.
 package cgroup

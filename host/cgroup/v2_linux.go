@@ -18,44 +18,43 @@ import (
 	"github.com/croft-run/croft/host/cgroup/cgroupv1"
 )
 
-// The groups below that of a supervisor and its workload.
+// Names of the child cgroups.
 const (
 	supervisorGroup = "guest"
 	workGroup       = "work"
 )
 
-// A hierarchy is where groups of version 2 can be made on this host.
-type hierarchy struct {
+// A hierarchyV2 is the directory for cgroups of version 2 on this host.
+type hierarchyV2 struct {
 	dir         string
-	controllers []string // that groups made there have, with the freezer
-	err         error    // why none can be made
+	controllers []string // of cgroups created there, and the freezer
+	err         error    // why no cgroup can be created
 }
 
-// findV2 finds and tries it, once per process.
-var findV2 = sync.OnceValue(func() hierarchy {
+// findV2 finds and probes the hierarchy, once per process.
+var findV2 = sync.OnceValue(func() hierarchyV2 {
 	own, root, err := ownV2()
 	if err != nil {
-		return hierarchy{err: err}
+		return hierarchyV2{err: err}
 	}
-	errs := errors.New("no group of cgroup version 2 can be made")
-	// The group of this process holds processes, so groups beside it are tried, too.
+	errs := errors.New("no cgroup of version 2 can be created")
+	// The cgroup of this process has processes, so its parents are tried, too.
 	for dir := own; ; dir = filepath.Dir(dir) {
-		h := hierarchy{dir: dir}
-		if h.err = h.try(); h.err == nil {
+		h := hierarchyV2{dir: dir}
+		if h.err = h.probe(); h.err == nil {
 			return h
 		}
 		errs = errors.Join(errs, h.err)
 		if dir == root || dir == "/" {
-			return hierarchy{err: errs}
+			return hierarchyV2{err: errs}
 		}
 	}
 })
 
-// ErrV2 says why no group of version 2 can be made; nil where one can.
+// ErrV2 returns why no cgroup of version 2 can be created, or nil.
 func ErrV2() error { return findV2().err }
 
-// ownV2 returns the directory of this process's group, and of the topmost one that
-// is mounted.
+// ownV2 returns the directory of this process's cgroup, and of the topmost mounted one.
 func ownV2() (own, root string, err error) {
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -84,15 +83,15 @@ func ownV2() (own, root string, err error) {
 	return "", "", fmt.Errorf("no cgroup2 file system is mounted: %w", fault.Unsupported)
 }
 
-// try makes groups as they are needed, and finds out what they can limit.
-func (h *hierarchy) try() error {
+// probe creates cgroups as a workload needs them, and reads their controllers.
+func (h *hierarchyV2) probe() error {
 	dir := filepath.Join(h.dir, probePrefix+strconv.Itoa(os.Getpid()))
-	enable(h.dir)
+	enableControllers(h.dir)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
 	defer os.Remove(dir)
-	enable(dir)
+	enableControllers(dir)
 	work := filepath.Join(dir, workGroup)
 	if err := os.Mkdir(work, 0o755); err != nil {
 		return err
@@ -109,15 +108,15 @@ func (h *hierarchy) try() error {
 	return nil
 }
 
-// enable gives groups below dir the controllers that dir has. Those that can't be
-// given are missing in cgroup.controllers there.
-func enable(dir string) {
+// enableControllers enables the controllers of dir for its child cgroups. Those that can't
+// be enabled are missing in cgroup.controllers of a child.
+func enableControllers(dir string) {
 	for _, name := range controllers {
 		_ = os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+name), 0o600)
 	}
 }
 
-// settingsV2 returns what to write to which file of a group.
+// settingsV2 returns the values of the files of a cgroup.
 func settingsV2(l Limits) map[string]string {
 	set := map[string]string{}
 	if l[Memory] > 0 {
@@ -133,24 +132,24 @@ func settingsV2(l Limits) map[string]string {
 	return set
 }
 
-// createV2 makes the three groups, with limits by the named controllers.
+// createV2 creates the three cgroups, with limits of the named controllers.
 func (g *Groups) createV2(dir string, names []string) error {
 	for _, path := range []string{dir, filepath.Join(dir, supervisorGroup), filepath.Join(dir, workGroup)} {
 		if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}
 		if path == dir {
-			enable(dir)
+			enableControllers(dir)
 		}
 	}
 	work := maps.Clone(g.Limits)
 	maps.DeleteFunc(work, func(name string, limit int64) bool { return limit <= 0 || !slices.Contains(names, name) })
 	both := maps.Clone(work)
 	for name := range both {
-		both[name] += room[name]
+		both[name] += supervisorReserve[name]
 	}
-	if !g.Inside {
-		delete(both, CPU) // the supervisor must not wait for its workload
+	if !g.SharedLimits {
+		delete(both, CPU) // the CPU quota must not delay the supervisor
 	}
 	if both[Memory] > 0 { // without swap there is no such file
 		_ = os.WriteFile(filepath.Join(dir, "memory.swap.max"), []byte("0"), 0o600)
@@ -165,10 +164,10 @@ func (g *Groups) createV2(dir string, names []string) error {
 	return nil
 }
 
-// openV2 opens the files of the three groups.
+// openV2 opens the files of the three cgroups.
 func (g *Groups) openV2(f *Files, dir string, names []string) (err error) {
 	supervisor, work := filepath.Join(dir, supervisorGroup), filepath.Join(dir, workGroup)
-	if f.Birth, err = os.Open(supervisor); err != nil || len(names) == 0 || g.Inside {
+	if f.SpawnDir, err = os.Open(supervisor); err != nil || len(names) == 0 || g.SharedLimits {
 		return err
 	}
 	if f.Work, err = os.OpenFile(filepath.Join(work, "cgroup.procs"), os.O_WRONLY, 0); err != nil {
@@ -188,13 +187,14 @@ func (g *Groups) openV2(f *Files, dir string, names []string) (err error) {
 	return err
 }
 
-// isV2 reports whether dir is a group of version 2.
+// isV2 reports whether dir is a cgroup of version 2.
 func isV2(dir string) bool {
 	_, err := os.Stat(filepath.Join(dir, "cgroup.kill"))
 	return err == nil
 }
 
-// killV2 ends whatever is in a group or below it, and removes the groups below.
+// killV2 kills all processes in a cgroup and its child cgroups, and removes the child
+// cgroups.
 func killV2(dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0o600); err != nil {
 		return err
@@ -207,7 +207,7 @@ func killV2(dir string) error {
 	return nil
 }
 
-// setFrozenV2 asks for the workload to be frozen or thawed, and reports whether it is.
+// setFrozenV2 freezes or thaws the workload, and reports whether that is complete.
 func setFrozenV2(dir string, frozen bool) (done bool, err error) {
 	write, want := "0", "frozen 0\n"
 	if frozen {

@@ -1,8 +1,7 @@
-// Package guestbin finds the program croft-guest. A croft that was built with
-// "make build" carries it inside; one that was built otherwise looks for it
-// beside itself and on PATH.
+// Package guestbin finds the program croft-guest: embedded in croft by "make build", beside
+// the running program, or on PATH.
 //
-// It is apart from package guest because croft-guest itself links that one.
+// It is apart from package guest so that programs without embedded guests can use that one.
 package guestbin
 
 import (
@@ -31,12 +30,10 @@ const Name = "croft-guest"
 //go:embed bin
 var embedded embed.FS
 
-// embeddedName is the name of the program for an architecture, as GOARCH names it.
-// It is compressed with zstd.
+// embeddedName returns the name of the zstd-compressed program for a GOARCH.
 func embeddedName(arch string) string { return "bin/linux-" + arch + ".zst" }
 
-// Embedded reports whether this program carries croft-guest for an architecture, as
-// GOARCH names it.
+// Embedded reports whether this program embeds croft-guest for a GOARCH.
 func Embedded(arch string) bool {
 	_, err := fs.Stat(embedded, embeddedName(arch))
 	return err == nil
@@ -45,33 +42,32 @@ func Embedded(arch string) bool {
 // A Binary is a croft-guest that can be started on this host.
 type Binary struct {
 	Path    string
-	Version string // of its content: equal for equal programs alone
-	From    string // where it was found, for people
+	Version string // identifies the content
+	From    string // where it was found, for messages
 }
 
-// Find returns the program: at path, if that is not empty; else the embedded
-// one; else the one beside the running program; else the one on PATH. It fails
-// naming these.
+// Find returns the program: at path, if that is not empty; or else the embedded one, the
+// one beside the running program, or the one on PATH. Its error names all of these.
 func Find(path string) (*Binary, error) {
 	if path != "" {
-		return open(path, "the configuration")
+		return openBinary(path, "the configuration")
 	}
-	if b, err := inside(); err == nil || !errors.Is(err, fs.ErrNotExist) {
+	if b, err := unpackEmbedded(); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return b, err
 	}
 	if self, err := os.Executable(); err == nil {
-		if b, err := open(filepath.Join(filepath.Dir(self), Name), "beside this program"); err == nil {
+		if b, err := openBinary(filepath.Join(filepath.Dir(self), Name), "beside this program"); err == nil {
 			return b, nil
 		}
 	}
 	if onPath, err := exec.LookPath(Name); err == nil {
-		return open(onPath, "PATH")
+		return openBinary(onPath, "PATH")
 	}
 	return nil, fmt.Errorf("%s: %w: it is not configured, not embedded in this program, not beside it and not on PATH; "+
 		"get it with \"go install github.com/croft-run/croft/cmd/croft-guest\", or build croft with \"make build\"", Name, fault.Unsupported)
 }
 
-func open(path, from string) (*Binary, error) {
+func openBinary(path, from string) (*Binary, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s of %s: %w: %w", Name, from, fault.Of(err), err)
@@ -79,9 +75,9 @@ func open(path, from string) (*Binary, error) {
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
-		return nil, fmt.Errorf("%s of %s: %s: %w: it is not a program", Name, from, path, fault.InvalidArgument)
+		return nil, fmt.Errorf("%s of %s: %s: %w: it is not an executable file", Name, from, path, fault.InvalidArgument)
 	}
-	version, err := identify(f, info.Size())
+	version, err := contentVersion(f, info.Size())
 	if err != nil {
 		return nil, fmt.Errorf("%s of %s: %w: %w", Name, from, fault.Of(err), err)
 	}
@@ -92,20 +88,21 @@ func open(path, from string) (*Binary, error) {
 	return &Binary{Path: path, Version: version, From: from}, nil
 }
 
-// identify returns the version of a program. Go's linker has put a digest of the
-// content in it, the build ID, which is read in no time; what has none is read whole.
-func identify(r io.ReaderAt, size int64) (string, error) {
+// contentVersion returns a digest that identifies the content of a program: of the build ID
+// of Go's linker, which contains such a digest and is read quickly, or of the whole file if
+// it has no build ID.
+func contentVersion(r io.ReaderAt, size int64) (string, error) {
 	sum := sha256.New()
 	if id := buildID(r); id != "" {
-		io.WriteString(sum, "Go build ID "+id) //nolint:errcheck // a digest takes all
+		io.WriteString(sum, "Go build ID "+id) //nolint:errcheck // never fails
 	} else if _, err := io.Copy(sum, io.NewSectionReader(r, 0, size)); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(sum.Sum(nil)[:12]), nil
 }
 
-// buildID returns the build ID of a program: four digests, the last one of its
-// content. It is "" of what Go did not build, and where the builder left it out.
+// buildID returns the Go build ID of a program: four digests, the last one of its content.
+// It is "" for programs that Go did not build or that were built without it.
 func buildID(r io.ReaderAt) string {
 	f, err := elf.NewFile(r)
 	if err != nil {
@@ -131,9 +128,9 @@ func buildID(r io.ReaderAt) string {
 	return id
 }
 
-// inside decompresses the embedded program, once per process, into a sealed memfd:
-// it can be started, and no process can change it.
-var inside = sync.OnceValues(func() (*Binary, error) {
+// unpackEmbedded decompresses the embedded program, once per process, into a sealed memfd,
+// which can be executed and not changed by any process.
+var unpackEmbedded = sync.OnceValues(func() (*Binary, error) {
 	f, err := embedded.Open(embeddedName(runtime.GOARCH))
 	if err != nil || runtime.GOOS != "linux" {
 		return nil, fs.ErrNotExist
@@ -141,7 +138,7 @@ var inside = sync.OnceValues(func() (*Binary, error) {
 	defer f.Close() //nolint:errcheck // it is in memory
 	b, err := unpack(f)
 	if err != nil {
-		return nil, fmt.Errorf("%s: unpack the embedded one: %w: %w", Name, fault.Failed, err)
+		return nil, fmt.Errorf("%s: unpack the embedded program: %w: %w", Name, fault.Failed, err)
 	}
 	return b, nil
 })
@@ -152,9 +149,9 @@ func unpack(compressed io.Reader) (*Binary, error) {
 		return nil, err
 	}
 	defer r.Close()
-	path, err := place(r)
+	path, err := writeMemfd(r)
 	if err != nil {
 		return nil, err
 	}
-	return open(path, "embedded")
+	return openBinary(path, "embedded")
 }

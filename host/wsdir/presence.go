@@ -23,9 +23,9 @@ type presence struct {
 	lock *flock.Flock
 }
 
-// cleanTempsDelay returns how long after a crash leftover temporary files can be told from
-// those in use: at once on Linux, where temporary files in use are locked, and otherwise by
-// their age.
+// cleanTempsDelay returns how long after a crash leftover temporary files can be
+// distinguished from those in use: at once on Linux, where temporary files in use are
+// locked, and otherwise by their age.
 func cleanTempsDelay() time.Duration {
 	if runtime.GOOS == "linux" {
 		return 0

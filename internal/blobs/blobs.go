@@ -1,5 +1,4 @@
-// Package blobs has what packages that keep things in buckets of gocloud.dev/blob
-// share.
+// Package blobs maps errors of gocloud.dev/blob buckets to fault codes.
 package blobs
 
 import (
@@ -10,8 +9,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// Code is the code of an error of a bucket. One that has a code keeps it; what
-// nothing more is known of may pass.
+// Code returns the code of a bucket's error. An error with a code keeps it; an unknown
+// error is Unavailable, since it may be temporary.
 func Code(err error) fault.Code {
 	var code fault.Code
 	if errors.As(err, &code) {

@@ -1,6 +1,8 @@
-// Package diskreserve keeps a file that holds nothing beside a database. Removing
-// rows takes space before it gives any back; on a full disk the reserve is removed
-// first, and made again when there is space.
+// Package diskreserve keeps a file beside a database whose removal frees space on a
+// full disk.
+//
+// Deleting rows takes space before it frees any; on a full disk the reserve is
+// removed first, and made again when there is space.
 package diskreserve
 
 import (
@@ -11,15 +13,15 @@ import (
 	"os"
 )
 
-// A Reserve is such a file.
+// A Reserve is a disk reserve.
 type Reserve struct {
 	Path string
 	Size int64
 }
 
-// Make writes the file where it does not exist. Where there is no space for all of
-// it, none is left. The content is random: a file system that compresses would
-// give zeros no space.
+// Make writes the file if it does not exist. If the space does not suffice, no part
+// of the file is left. The content is random: a compressing file system would
+// allocate no space for zeros.
 func (r Reserve) Make() error {
 	f, err := os.OpenFile(r.Path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {

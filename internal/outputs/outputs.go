@@ -1,5 +1,5 @@
-// Package outputs collects what code puts out, for those who run code: in order,
-// within a bound, and with the callback of whoever listens.
+// Package outputs collects the outputs of executed code in order, within a size limit, and
+// calls a callback for each.
 package outputs
 
 import (
@@ -11,24 +11,24 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Collector fills the outputs of a result. It is not safe for concurrent use.
+// A Collector collects the outputs of a result. It is not safe for concurrent use.
 type Collector struct {
-	Limit    int64                     // bytes of all outputs that are kept
-	OnOutput func(driver.Output) error // called with each output that is kept; may be nil
+	Limit    int64                     // bytes of all kept outputs
+	OnOutput func(driver.Output) error // called with each kept output; may be nil
 
 	out     []driver.Output
-	text    strings.Builder // of the last output, while that is text
+	text    strings.Builder // of the last output, if it is text
 	size    int64
 	dropped int64
 	errs    []string
 }
 
 const (
-	maxErrors  = 16     // of the callback, that are kept
-	maxOutputs = 10_000 // that are kept, however small they are
+	maxErrors  = 16     // kept errors of the callback
+	maxOutputs = 10_000 // kept outputs, of any size
 )
 
-// Text takes text of a stream; what goes beyond the limit is counted only.
+// Text adds text of a stream; text beyond the limit is only counted.
 func (c *Collector) Text(kind driver.OutputKind, text string) {
 	if text == "" {
 		return
@@ -53,7 +53,7 @@ func (c *Collector) Text(kind driver.OutputKind, text string) {
 	c.callOnOutput(driver.Output{Kind: kind, Text: text})
 }
 
-// endText gives the last output its text.
+// endText sets the text of the last output.
 func (c *Collector) endText() {
 	if c.text.Len() > 0 {
 		c.out[len(c.out)-1].Text = c.text.String()
@@ -61,7 +61,7 @@ func (c *Collector) endText() {
 	}
 }
 
-// Data takes a value in its forms. It is kept whole or not at all.
+// Data adds a value in its MIME forms. It is kept whole or not at all.
 func (c *Collector) Data(kind driver.OutputKind, data map[string][]byte) {
 	var size int64
 	for mime, body := range data {
@@ -78,7 +78,7 @@ func (c *Collector) Data(kind driver.OutputKind, data map[string][]byte) {
 	c.out = append(c.out, o)
 }
 
-// Drop counts bytes that someone else left out.
+// Drop counts bytes that the caller left out.
 func (c *Collector) Drop(n int64) { c.dropped += n }
 
 func (c *Collector) callOnOutput(o driver.Output) {
@@ -96,8 +96,8 @@ const (
 	maxTrace = 64 << 10
 )
 
-// Error is an exception in words of the code's own, which are bounded: of a trace
-// the end stays, where the code is that failed.
+// Error returns an exception of the code, with bounded texts: of a trace the end is kept,
+// which has the failing code.
 func (c *Collector) Error(name, value string, trace []string) *driver.CodeError {
 	e := &driver.CodeError{Name: c.truncateCounted(name, maxName), Value: c.truncateCounted(value, maxValue)}
 	room := maxTrace
@@ -119,16 +119,16 @@ func (c *Collector) truncateCounted(text string, n int) string {
 	return kept
 }
 
-// AddTo puts what was collected into a result.
+// AddTo stores the collected outputs in a result.
 func (c *Collector) AddTo(res *driver.CodeResult) {
 	c.endText()
 	if c.out == nil {
-		c.out = []driver.Output{} // on the wire it is a list
+		c.out = []driver.Output{} // encoded as a list, not null
 	}
 	res.Outputs, res.Dropped, res.CallbackErrors = c.out, c.dropped, c.errs
 }
 
-// truncateText returns at most n bytes of text, ending between two characters.
+// truncateText returns at most n bytes of text, ending at a character boundary.
 func truncateText(text string, n int) string {
 	if n >= len(text) {
 		return text

@@ -33,7 +33,7 @@ func searchOne(ctx context.Context, t *testing.T, pattern string, o *driver.Grep
 func size(res driver.GrepResult) int {
 	n := 0
 	for i := range res.Matches {
-		n += cost(&res.Matches[i])
+		n += matchSize(&res.Matches[i])
 	}
 	return n
 }
@@ -119,7 +119,7 @@ func TestContextOfOneMatchIsBounded(t *testing.T) {
 	line := strings.Repeat("x", driver.MaxMatchText) + "\n"
 	data := []byte(strings.Repeat(line, 50) + "needle\n" + strings.Repeat(line, 50))
 	got := mustCompile(t, "needle", &driver.GrepOptions{Before: 50, After: 50}).Find(data, 0)
-	if len(got) != 1 || !got[0].Cut || len(got[0].Before) == 0 || len(got[0].After) == 0 || cost(&got[0]) > driver.MaxMatchContext+driver.MaxMatchText {
+	if len(got) != 1 || !got[0].Cut || len(got[0].Before) == 0 || len(got[0].After) == 0 || matchSize(&got[0]) > driver.MaxMatchContext+driver.MaxMatchText {
 		t.Errorf("found %d matches", len(got))
 	}
 }

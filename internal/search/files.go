@@ -21,7 +21,7 @@ func GlobFiles(ctx context.Context, files driver.Files, pattern string, o *drive
 	}
 	p.Stop = func() bool { return ctx.Err() != nil }
 	var res driver.GlobResult
-	w := walk{files: files, plan: p, found: func(info driver.Info) error {
+	w := treeWalk{files: files, plan: p, found: func(info driver.Info) error {
 		if info.Type == driver.TypeDir && !o.Dirs {
 			return nil
 		}
@@ -31,7 +31,7 @@ func GlobFiles(ctx context.Context, files driver.Files, pattern string, o *drive
 		res.Entries = append(res.Entries, info)
 		return nil
 	}}
-	if err := w.start(ctx); err != nil {
+	if err := w.walkFromStart(ctx); err != nil {
 		return driver.GlobResult{}, err
 	}
 	SortInfos(res.Entries)
@@ -41,7 +41,7 @@ func GlobFiles(ctx context.Context, files driver.Files, pattern string, o *drive
 	return res, ctx.Err()
 }
 
-// GlobLimit is how many entries a Glob answers at most.
+// GlobLimit is the maximum number of entries of a Glob.
 func GlobLimit(o *driver.GlobOptions) int {
 	if o.Limit == 0 {
 		return driver.MaxGlobLimit
@@ -49,7 +49,7 @@ func GlobLimit(o *driver.GlobOptions) int {
 	return o.Limit
 }
 
-// SortInfos sorts entries as Glob answers them: by path, byte by byte.
+// SortInfos sorts entries in the order of Glob: by path, bytewise.
 func SortInfos(infos []driver.Info) {
 	slices.SortFunc(infos, func(a, b driver.Info) int { return strings.Compare(a.Path, b.Path) })
 }
@@ -70,14 +70,14 @@ func GrepFiles(ctx context.Context, files driver.Files, pattern string, o *drive
 	}
 	h := NewHits(ctx, o)
 	p.Stop = h.Stop
-	w := walk{files: files, plan: p, hits: h, found: func(info driver.Info) error {
+	w := treeWalk{files: files, plan: p, hits: h, found: func(info driver.Info) error {
 		if info.Type != driver.TypeFile {
 			return nil
 		}
 		return grepFile(ctx, files, q, h, info)
 	}}
 	if info.Type == driver.TypeDir {
-		err = w.start(ctx)
+		err = w.walkFromStart(ctx)
 	} else {
 		err = grepFile(ctx, files, q, h, info)
 	}
@@ -115,7 +115,7 @@ func grepFile(ctx context.Context, files driver.Files, q *Query, h *Hits, info d
 	return nil
 }
 
-// readAll reads a file, and at most one byte more than most.
+// readAll reads a file, at most most+1 bytes.
 func readAll(ctx context.Context, files driver.Files, name string, most int64) ([]byte, error) {
 	body, _, err := files.Read(ctx, name, &driver.ReadOptions{Limit: most + 1})
 	if err != nil {
@@ -125,29 +125,29 @@ func readAll(ctx context.Context, files driver.Files, name string, most int64) (
 	return io.ReadAll(body)
 }
 
-// A walk goes through a tree, one directory at a time.
-type walk struct {
+// A treeWalk walks a tree sequentially.
+type treeWalk struct {
 	files driver.Files
 	plan  *Plan
 	hits  *Hits // of a Grep
 	found func(driver.Info) error
 }
 
-func (w *walk) start(ctx context.Context) error {
+func (w *treeWalk) walkFromStart(ctx context.Context) error {
 	ig, ok := w.plan.Above(func(dir string) []byte {
 		data, err := readAll(ctx, w.files, Join(dir, IgnoreFile), maxIgnore)
 		if err != nil {
-			return nil // none there, which is the rule
+			return nil // usually there is none
 		}
 		return data
 	})
 	if !ok {
 		return ctx.Err()
 	}
-	return w.dir(ctx, w.plan.Start, ig)
+	return w.walkDir(ctx, w.plan.Start, ig)
 }
 
-func (w *walk) dir(ctx context.Context, dir string, ig *Ignore) error {
+func (w *treeWalk) walkDir(ctx context.Context, dir string, ig *Ignore) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (w *walk) dir(ctx context.Context, dir string, ig *Ignore) error {
 	}
 	infos, err := w.files.ReadDir(ctx, dir)
 	if err != nil {
-		return w.unreadable(ctx, dir, err)
+		return w.handleUnreadable(ctx, dir, err)
 	}
 	for _, info := range infos {
 		if w.plan.Reads(info.Name()) && info.Type == driver.TypeFile {
@@ -177,7 +177,7 @@ func (w *walk) dir(ctx context.Context, dir string, ig *Ignore) error {
 			}
 		}
 		if isDir && w.plan.Enters(info.Path, info.Name(), ig) && (w.hits == nil || !w.hits.Beyond(info.Path+"/")) {
-			if err := w.dir(ctx, info.Path, ig); err != nil {
+			if err := w.walkDir(ctx, info.Path, ig); err != nil {
 				return err
 			}
 		}
@@ -185,9 +185,10 @@ func (w *walk) dir(ctx context.Context, dir string, ig *Ignore) error {
 	return nil
 }
 
-// unreadable judges a directory that can't be listed. Only what the caller named
-// is an error: the rest may go while we walk, or be someone else's.
-func (w *walk) unreadable(ctx context.Context, dir string, err error) error {
+// handleUnreadable handles a directory that can't be listed. It is an error only
+// for the directory that the caller named: others may vanish during the walk, or
+// belong to another user.
+func (w *treeWalk) handleUnreadable(ctx context.Context, dir string, err error) error {
 	switch code := fault.Of(err); {
 	case ctx.Err() != nil:
 		return ctx.Err()

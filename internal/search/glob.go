@@ -10,21 +10,22 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// maxAlternatives bounds what the braces of one glob multiply to.
+// maxAlternatives is the maximum number of alternatives that the braces of a glob
+// expand to.
 const maxAlternatives = 1024
 
-// A Glob is a compiled pattern for paths. Any number of goroutines may use it.
+// A Glob is a compiled pattern for paths. It is safe for concurrent use.
 type Glob struct {
 	pattern string
-	elems   []string // of the pattern; nil where a brace spans a slash
+	elems   []string // of the pattern; nil if a brace spans a slash
 	dots    []string // elements, or alternatives, that start with a dot
-	all     bool     // it is "**" or "**/*"
-	suffix  string   // it is "**/*" and this
-	anyName bool     // it has no slash and was asked to match the last element alone
+	all     bool     // the pattern is "**" or "**/*"
+	suffix  string   // the pattern is "**/*" and this suffix
+	anyName bool     // match the last element alone
 }
 
-// NewGlob compiles a pattern that matches whole paths relative to where the
-// search starts.
+// NewGlob compiles a pattern that matches whole paths relative to the start of the
+// search.
 func NewGlob(pattern string) (*Glob, error) {
 	if err := checkGlob(pattern); err != nil {
 		return nil, err
@@ -34,15 +35,15 @@ func NewGlob(pattern string) (*Glob, error) {
 		p = p[2:]
 	}
 	if strings.HasSuffix(p, "/**") {
-		p += "/*" // all that is below, but not the directory itself
+		p += "/*" // everything below, without the directory itself
 	}
 	g := &Glob{pattern: p}
 	g.analyse()
 	return g, nil
 }
 
-// NewFilter compiles a pattern in the manner of Include and Exclude: one without
-// a slash matches the last element of any path.
+// NewFilter compiles a pattern of Include or Exclude: without a slash it matches
+// the last element of any path.
 func NewFilter(pattern string) (*Glob, error) {
 	g, err := NewGlob(pattern)
 	if err != nil || strings.Contains(g.pattern, "/") || g.all {
@@ -69,7 +70,7 @@ func checkGlob(pattern string) error {
 		return fmt.Errorf("%w: the glob %q is absolute; globs are relative", fault.SandboxViolation, pattern)
 	case !doublestar.ValidatePattern(pattern):
 		return fmt.Errorf("%w: the glob %q is malformed; allowed are *, **, ?, [class], {a,b} and \\ before a character", fault.InvalidArgument, pattern)
-	case alternatives(pattern) > maxAlternatives:
+	case countAlternatives(pattern) > maxAlternatives:
 		return fmt.Errorf("%w: the braces of the glob make more than %d alternatives", fault.InvalidArgument, maxAlternatives)
 	}
 	for elem := range strings.SplitSeq(pattern, "/") {
@@ -80,8 +81,8 @@ func checkGlob(pattern string) error {
 	return nil
 }
 
-// alternatives is at least as many as the braces of a pattern multiply to.
-func alternatives(pattern string) int {
+// countAlternatives is an upper bound of the number of alternatives of a pattern.
+func countAlternatives(pattern string) int {
 	product, inner := 1, 1
 	for _, c := range pattern {
 		switch c {
@@ -93,18 +94,18 @@ func alternatives(pattern string) int {
 				return product
 			}
 		case '{':
-			product *= inner // a brace in a brace: what came before counts, too
+			product *= inner // a nested brace
 			inner = 1
 		}
 	}
 	return product * inner
 }
 
-const meta = `*?[{\`
+const metaChars = `*?[{\`
 
 func (g *Glob) analyse() {
 	g.all = g.pattern == "**" || g.pattern == "**/*"
-	if s, ok := strings.CutPrefix(g.pattern, "**/*"); ok && !strings.ContainsAny(s, meta+"/") {
+	if s, ok := strings.CutPrefix(g.pattern, "**/*"); ok && !strings.ContainsAny(s, metaChars+"/") {
 		g.suffix = s
 	}
 	for token := range strings.FieldsFuncSeq(g.pattern, func(r rune) bool { return strings.ContainsRune("/{},", r) }) {
@@ -117,7 +118,7 @@ func (g *Glob) analyse() {
 	}
 }
 
-// spansSlash reports whether splitting at slashes cut through a brace or a class.
+// spansSlash reports whether a slash is within a brace or a class.
 func spansSlash(elems []string) bool {
 	for _, elem := range elems {
 		if !doublestar.ValidatePattern(elem) || elem == "" || elem == "." {
@@ -127,11 +128,11 @@ func spansSlash(elems []string) bool {
 	return false
 }
 
-// Base returns the directory, in which all matches are: the elements at the
-// start of the pattern that are plain names. It is "." for none.
+// Base returns the directory of all matches: the leading elements of the pattern
+// without metacharacters. It is "." if there are none.
 func (g *Glob) Base() string {
 	n := 0
-	for n < len(g.elems)-1 && !strings.ContainsAny(g.elems[n], meta) {
+	for n < len(g.elems)-1 && !strings.ContainsAny(g.elems[n], metaChars) {
 		n++
 	}
 	if n == 0 || g.anyName {
@@ -140,8 +141,8 @@ func (g *Glob) Base() string {
 	return strings.Join(g.elems[:n], "/")
 }
 
-// Match reports whether a path, relative to where the search starts, matches.
-// It does not judge dots: see Shows.
+// Match reports whether a path, relative to the start of the search, matches. It
+// ignores the rule for dots: see Shows.
 func (g *Glob) Match(path string) bool {
 	if g.all {
 		return true
@@ -175,8 +176,7 @@ func (g *Glob) Descends(dir string) bool {
 	return i < len(g.elems)
 }
 
-// Shows reports whether the pattern itself asks for a name that starts with a
-// dot.
+// Shows reports whether the pattern itself names a name that starts with a dot.
 func (g *Glob) Shows(name string) bool {
 	for _, dot := range g.dots {
 		if doublestar.MatchUnvalidated(dot, name) {

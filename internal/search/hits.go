@@ -11,9 +11,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Hits collects the result of a Grep. Files may be searched in any order and by
-// any number of goroutines: what comes out is the same, the first matches in the
-// order of paths.
+// Hits collects the result of a Grep. Files may be searched in any order and by any
+// number of goroutines: the result is always the first matches in the order of
+// paths.
 type Hits struct {
 	limit    int // of matches in all
 	perFile  int
@@ -23,24 +23,24 @@ type Hits struct {
 
 	searched atomic.Int64
 	late     atomic.Bool
-	last     atomic.Pointer[string] // files with a greater path can't be in the result
+	last     atomic.Pointer[string] // files with a greater path are not in the result
 
 	mu    sync.Mutex
 	files [][]driver.Match // of one path each; guarded by mu
 	total int              // matches in files; guarded by mu
-	bytes int              // that they take; guarded by mu
+	bytes int              // their size; guarded by mu
 	skips []driver.Skip    // guarded by mu
 	nskip int              // guarded by mu
 }
 
-// NewHits returns an empty collection, whose clock starts now.
+// NewHits returns an empty collection, and starts the time limit.
 func NewHits(ctx context.Context, o *driver.GrepOptions) *Hits {
 	h := &Hits{limit: o.MaxMatches, perFile: o.MaxPerFile, maxSize: o.MaxFileSize, canceled: ctx.Err}
 	if h.limit == 0 {
 		h.limit = driver.DefaultMaxMatches
 	}
 	if h.perFile == 0 || h.perFile > h.limit {
-		h.perFile = h.limit + 1 // one more than fits tells that there was more
+		h.perFile = h.limit + 1 // one more than the limit detects truncation
 	}
 	if h.maxSize == 0 {
 		h.maxSize = driver.DefaultMaxFileSize
@@ -54,14 +54,14 @@ func NewHits(ctx context.Context, o *driver.GrepOptions) *Hits {
 	return h
 }
 
-// TooBig reports whether a file of that size is to be skipped.
+// TooBig reports whether a file of that size is skipped.
 func (h *Hits) TooBig(size int64) bool { return size > h.maxSize }
 
-// Stop reports whether to look no further, because time has run out or nobody
-// wants to know any more. It is asked in the midst of files and rules.
+// Stop reports whether to end the search, because of the time limit or the context.
+// It is checked within files and rules.
 func (h *Hits) Stop() bool { return h.Late() || h.canceled() != nil }
 
-// Late reports whether time has run out.
+// Late reports whether the time limit is reached.
 func (h *Hits) Late() bool {
 	if h.deadline.IsZero() {
 		return false
@@ -72,8 +72,8 @@ func (h *Hits) Late() bool {
 	return h.late.Load()
 }
 
-// Beyond reports whether a path comes after all that can be in the result. For a
-// directory, ask with a slash at its end.
+// Beyond reports whether a path sorts after all paths of the result. A directory's
+// path must end in a slash.
 func (h *Hits) Beyond(path string) bool {
 	last := h.last.Load()
 	return last != nil && path > *last
@@ -95,7 +95,7 @@ func (h *Hits) add(path string, found []driver.Match) {
 	bytes := 0
 	for i := range found {
 		found[i].Path = path
-		bytes += cost(&found[i])
+		bytes += matchSize(&found[i])
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -107,15 +107,15 @@ func (h *Hits) add(path string, found []driver.Match) {
 	}
 }
 
-// trimLocked forgets the files that come after the one with which there are more
-// matches, or bytes, than fit.
+// trimLocked drops the files after the one with which a limit of matches or bytes
+// is exceeded.
 func (h *Hits) trimLocked() {
 	slices.SortFunc(h.files, func(a, b []driver.Match) int { return strings.Compare(a[0].Path, b[0].Path) })
 	h.total, h.bytes = 0, 0
 	for i, found := range h.files {
 		h.total += len(found)
 		for j := range found {
-			h.bytes += cost(&found[j])
+			h.bytes += matchSize(&found[j])
 		}
 		if h.total > h.limit || h.bytes > driver.MaxGrepBytes {
 			clear(h.files[i+1:])
@@ -142,7 +142,7 @@ func (h *Hits) trimSkipsLocked() {
 	h.skips = h.skips[:min(len(h.skips), driver.MaxSkipsListed)]
 }
 
-// Result returns what was collected.
+// Result returns the collected result.
 func (h *Hits) Result() driver.GrepResult {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -157,7 +157,7 @@ func (h *Hits) Result() driver.GrepResult {
 	if len(res.Matches) > h.limit {
 		res.Matches, res.Truncated = res.Matches[:h.limit], "matches"
 	}
-	if n := fitting(res.Matches); n < len(res.Matches) {
+	if n := countFitting(res.Matches); n < len(res.Matches) {
 		res.Matches, res.Truncated = slices.Clone(res.Matches[:n]), "size"
 	}
 	if h.late.Load() {
@@ -166,25 +166,25 @@ func (h *Hits) Result() driver.GrepResult {
 	return res
 }
 
-// fitting is how many of the first matches are no more than one answer has.
-func fitting(matches []driver.Match) int {
+// countFitting is the number of leading matches within the size limit of a result.
+func countFitting(matches []driver.Match) int {
 	bytes := 0
 	for i := range matches {
-		if bytes += cost(&matches[i]); bytes > driver.MaxGrepBytes {
+		if bytes += matchSize(&matches[i]); bytes > driver.MaxGrepBytes {
 			return i
 		}
 	}
 	return len(matches)
 }
 
-// What a match and a line of context take beside their text, about.
+// Approximate overhead of a match and of a context line.
 const (
 	matchCost = 128
 	lineCost  = 16
 )
 
-// cost is about what a match takes in memory, and in an answer.
-func cost(m *driver.Match) int {
+// matchSize is the approximate size of a match in memory and in a result.
+func matchSize(m *driver.Match) int {
 	n := matchCost + len(m.Path) + len(m.Text)
 	for _, line := range m.Before {
 		n += lineCost + len(line)

@@ -7,32 +7,32 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// IgnoreFile is the name of the files with the rules.
+// IgnoreFile is the name of the files with ignore rules.
 const IgnoreFile = ".gitignore"
 
-// What rules may be, so that no file of them exhausts memory or time: bytes of a
-// file, bytes of a line, and rules that hold in one directory. No path is longer
-// than maxRule, and rules beyond the others are not there.
+// Limits of rules, so that no file exhausts memory or time: bytes of a file, bytes
+// of a line, and rules for one directory. Longer lines and further rules are
+// ignored.
 const (
 	maxIgnore = 1 << 20
 	maxRule   = 4096
 	maxRules  = 50_000
 )
 
-// An Ignore holds the rules of one .gitignore file and those of the files in the
-// directories above it. nil has no rules. It does not change once it is made.
+// An Ignore holds the rules of one .gitignore file and of those in the directories
+// above it. nil has no rules. It is immutable.
 type Ignore struct {
 	above *Ignore
-	dir   string // where the file is; "." is the root
+	dir   string // directory of the file; "." is the root
 	rules []rule // the last that matches decides
 	count int    // rules here and above
 }
 
 // A rule is one line of a .gitignore file.
 type rule struct {
-	negate  bool // it takes back what another ignores
+	negate  bool // it includes again what another rule ignores
 	dirOnly bool
-	path    bool     // it matches the path below dir and not the last element alone
+	path    bool     // match the path below dir, not only the last element
 	kind    ruleKind // how text is compared
 	text    string
 }
@@ -46,9 +46,8 @@ const (
 	rulePrefix // a plain text and a star
 )
 
-// With returns the rules that hold in dir, whose .gitignore has the given
-// content, of which a megabyte counts. Lines that are malformed match nothing, as
-// in git.
+// With adds the rules of dir's .gitignore content, of which at most maxIgnore bytes
+// are read. Malformed lines match nothing, as in git.
 func (ig *Ignore) With(dir string, content []byte) *Ignore {
 	below := &Ignore{above: ig, dir: dir}
 	if ig != nil {
@@ -94,12 +93,12 @@ func parseRule(line string) (rule, bool) {
 	r.path = strings.Contains(line, "/")
 	line = strings.TrimPrefix(line, "/")
 	if rest, ok := strings.CutSuffix(line, "/**"); ok {
-		line = rest + "/**/*" // all that is in it, but not the directory itself
+		line = rest + "/**/*" // everything below, without the directory itself
 	}
-	return r, r.set(line)
+	return r, r.setPattern(line)
 }
 
-// trimSpaces removes spaces at the end that no backslash protects.
+// trimSpaces removes trailing spaces that are not escaped.
 func trimSpaces(line string) string {
 	end := len(line)
 	for end > 0 && line[end-1] == ' ' {
@@ -115,32 +114,33 @@ func trimSpaces(line string) string {
 	return line[:end]
 }
 
-// set finds the cheapest way to compare.
-func (r *rule) set(text string) bool {
+// setPattern selects the cheapest comparison for a pattern.
+func (r *rule) setPattern(text string) bool {
 	switch {
 	case text == "":
 		return false
-	case !strings.ContainsAny(text, meta+"]}"):
+	case !strings.ContainsAny(text, metaChars+"]}"):
 		r.kind, r.text = ruleEqual, text
-	case !r.path && text[0] == '*' && !strings.ContainsAny(text[1:], meta+"]}"):
+	case !r.path && text[0] == '*' && !strings.ContainsAny(text[1:], metaChars+"]}"):
 		r.kind, r.text = ruleSuffix, text[1:]
-	case !r.path && text[len(text)-1] == '*' && !strings.ContainsAny(text[:len(text)-1], meta+"]}"):
+	case !r.path && text[len(text)-1] == '*' && !strings.ContainsAny(text[:len(text)-1], metaChars+"]}"):
 		r.kind, r.text = rulePrefix, text[:len(text)-1]
 	default:
-		r.kind, r.text = ruleGlob, translate(text)
+		r.kind, r.text = ruleGlob, translateGitPattern(text)
 		return doublestar.ValidatePattern(r.text)
 	}
 	return true
 }
 
-// classes are the named classes of characters that git knows.
+// classes are the named character classes of git.
 var classes = strings.NewReplacer(
 	"[:alpha:]", "a-zA-Z", "[:digit:]", "0-9", "[:alnum:]", "a-zA-Z0-9", "[:upper:]", "A-Z", "[:lower:]", "a-z",
 	"[:space:]", " \t\n\r\f\v", "[:blank:]", " \t", "[:xdigit:]", "0-9A-Fa-f",
 )
 
-// translate turns a pattern of git, in which braces are plain, into one of ours.
-func translate(text string) string {
+// translateGitPattern turns a pattern of git, in which braces are literal, into a
+// doublestar pattern.
+func translateGitPattern(text string) string {
 	var b strings.Builder
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; c {
@@ -163,7 +163,7 @@ func translate(text string) string {
 	return b.String()
 }
 
-// classLen returns how long the class at the start of text is, with brackets.
+// classLen returns the length of the class at the start of text, with brackets.
 func classLen(text string) int {
 	i := 1
 	if i < len(text) && (text[i] == '!' || text[i] == '^') {
@@ -184,17 +184,17 @@ func classLen(text string) int {
 	return len(text)
 }
 
-// Ignores reports whether the rules leave out the path, which is relative to the
-// root. A walk must ask for every directory on its way and not descend into one
-// that is left out: nothing below it can be taken back.
+// Ignores reports whether the rules exclude the path, which is relative to the
+// root. A walk must ask for each directory on its way and not enter an excluded
+// one: nothing below it can be included again.
 func (ig *Ignore) Ignores(path string, isDir bool) bool { return ig.ignores(path, isDir, nil) }
 
-// ignores is Ignores, which leaves out everything once stop says so.
+// ignores is Ignores, which excludes everything once stop returns true.
 func (ig *Ignore) ignores(path string, isDir bool, stop func() bool) bool {
 	if stop != nil && stop() {
 		return true
 	}
-	work := 0 // bytes of globs and paths since stop was asked
+	work := 0 // bytes of globs and paths since the last check of stop
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	for ; ig != nil; ig = ig.above {
 		rel := path
@@ -213,7 +213,7 @@ func (ig *Ignore) ignores(path string, isDir bool, stop func() bool) bool {
 			if r.matches(subject) {
 				return !r.negate
 			}
-			if work += len(r.text) + len(subject); work > askEvery {
+			if work += len(r.text) + len(subject); work > stopCheckInterval {
 				if work = 0; stop != nil && stop() {
 					return true
 				}

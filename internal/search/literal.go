@@ -6,76 +6,76 @@ import (
 	"unicode/utf8"
 )
 
-// A literal is a text that a match contains.
+// A literal is a text that every match contains.
 type literal struct {
-	text  string // in lower case where fold
+	text  string // in lower case if fold
 	fold  bool   // in any case
-	whole bool   // it is all there is to the match
+	whole bool   // the match is exactly this text
 }
 
-// maxNeedles bounds how many alternatives are looked for. With more, looking
-// for each costs more than it saves.
+// maxNeedles is the maximum number of alternatives that are searched for; with
+// more, the search costs more than it saves.
 const maxNeedles = 8
 
-// required returns texts, one of which every match of re contains; none where
-// nothing is known.
-func required(re *syntax.Regexp) []literal {
+// requiredLiterals returns literals of which every match of re contains at least
+// one; nil if unknown.
+func requiredLiterals(re *syntax.Regexp) []literal {
 	switch re.Op {
 	case syntax.OpLiteral:
 		if l, ok := literalOf(re); ok {
 			return []literal{l}
 		}
 	case syntax.OpCapture:
-		return required(re.Sub[0])
+		return requiredLiterals(re.Sub[0])
 	case syntax.OpPlus:
-		return parts(required(re.Sub[0]))
+		return markPartial(requiredLiterals(re.Sub[0]))
 	case syntax.OpRepeat:
 		if re.Min > 0 {
-			return parts(required(re.Sub[0]))
+			return markPartial(requiredLiterals(re.Sub[0]))
 		}
 	case syntax.OpConcat:
 		var best []literal
 		for _, sub := range re.Sub {
-			if lits := required(sub); better(lits, best) {
+			if lits := requiredLiterals(sub); isFasterToFind(lits, best) {
 				best = lits
 			}
 		}
-		return parts(best)
+		return markPartial(best)
 	case syntax.OpAlternate:
 		var all []literal
 		for _, sub := range re.Sub {
-			lits := required(sub)
+			lits := requiredLiterals(sub)
 			if lits == nil || len(all)+len(lits) > maxNeedles {
 				return nil
 			}
 			all = append(all, lits...)
 		}
-		return parts(all)
+		return markPartial(all)
 	}
 	return nil
 }
 
-// parts says of texts that there is more to the match than they.
-func parts(lits []literal) []literal {
+// markPartial marks literals as a part of the match.
+func markPartial(lits []literal) []literal {
 	for i := range lits {
 		lits[i].whole = false
 	}
 	return lits
 }
 
-// better reports whether looking for a is quicker than looking for b: its
-// shortest text is longer, or there are fewer.
-func better(a, b []literal) bool {
+// isFasterToFind reports whether searching for a is faster than for b: its shortest
+// text is longer, or there are fewer.
+func isFasterToFind(a, b []literal) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return len(a) > 0
 	}
-	if x, y := shortest(a), shortest(b); x != y {
+	if x, y := shortestLen(a), shortestLen(b); x != y {
 		return x > y
 	}
 	return len(a) < len(b)
 }
 
-func shortest(lits []literal) int {
+func shortestLen(lits []literal) int {
 	n := len(lits[0].text)
 	for _, l := range lits {
 		n = min(n, len(l.text))
@@ -83,22 +83,22 @@ func shortest(lits []literal) int {
 	return n
 }
 
-// literalOf returns the text of a literal, or the longest part of it that can be
-// looked for by bytes.
+// literalOf returns the text of a literal, or its longest part that can be searched
+// for bytewise.
 func literalOf(re *syntax.Regexp) (literal, bool) {
 	if re.Flags&syntax.FoldCase != 0 {
 		return foldedLiteral(re.Rune)
 	}
 	for _, r := range re.Rune {
-		if r == utf8.RuneError { // it matches bytes that are not UTF-8, too
+		if r == utf8.RuneError { // it also matches bytes that are not UTF-8
 			return literal{}, false
 		}
 	}
 	return literal{text: string(re.Rune), whole: true}, len(re.Rune) > 0
 }
 
-// foldedLiteral returns the longest run of characters whose other cases are
-// ASCII, too. K and S have relatives elsewhere: the Kelvin sign and the long s.
+// foldedLiteral returns the longest run of characters whose case variants are all
+// ASCII. K and S have others: the Kelvin sign and the long s.
 func foldedLiteral(runes []rune) (literal, bool) {
 	var best, run []byte
 	for _, r := range runes {
@@ -114,7 +114,7 @@ func foldedLiteral(runes []rune) (literal, bool) {
 	return literal{text: string(best), fold: true, whole: len(best) == len(runes)}, len(best) > 0
 }
 
-// lower maps ASCII letters to lower case and leaves all other bytes.
+// lower maps ASCII letters to lower case, and other bytes to themselves.
 var lower = func() (t [256]byte) {
 	for i := range t {
 		t[i] = byte(i)
@@ -125,10 +125,10 @@ var lower = func() (t [256]byte) {
 	return t
 }()
 
-// common lists bytes from the most frequent in text and programs downwards.
+// common lists bytes by their frequency in text and programs, descending.
 const common = " etaoinsrlcdupm\nhgfby.,_()\"w=v-\tk/0;x:1'*2{}>[]<jqz&34#$68597+|!ESTACIRNPODLMFBUGHV"
 
-// rank says how frequent a byte is, 0 for the rarest.
+// rank is the frequency rank of a byte; 0 is the rarest.
 var rank = func() (t [256]int) {
 	for i := range len(common) {
 		t[common[i]] = len(common) - i
@@ -136,12 +136,12 @@ var rank = func() (t [256]int) {
 	return t
 }()
 
-// A needle is a literal made ready to be looked for: by its rarest byte.
+// A needle is a literal prepared for a search by its rarest byte.
 type needle struct {
 	text   []byte
 	fold   bool
 	rare   int  // offset of the rarest byte
-	lo, up byte // it, in both cases
+	lo, up byte // the rarest byte in both cases
 }
 
 func newNeedle(text string, fold bool) needle {
@@ -171,19 +171,19 @@ func upper(c byte) byte {
 	return c
 }
 
-// A cursor moves through data from one occurrence of a needle to the next.
+// A cursor iterates over the occurrences of a needle in data.
 type cursor struct {
 	needle *needle
 	data   []byte
-	los    int // next place of needle.lo at or after where we are, plus one; 0 is unknown
+	los    int // next offset of needle.lo, plus one; 0 is unknown
 	ups    int
 
-	stop func() bool // nil for never; once it said so there is no next
-	work int         // bytes compared since it was asked
+	stop func() bool // may be nil; once it returns true there is no next occurrence
+	work int         // bytes compared since the last check of stop
 }
 
-// tired asks whether to stop, after some work.
-func (c *cursor) tired() bool {
+// shouldStop checks stop after some work.
+func (c *cursor) shouldStop() bool {
 	if c.work += len(c.needle.text); c.work < 1<<20 {
 		return false
 	}
@@ -191,28 +191,28 @@ func (c *cursor) tired() bool {
 	return c.stop != nil && c.stop()
 }
 
-// next returns the first occurrence at or after from, -1 for none. from never
+// nextMatch returns the first occurrence at or after from, or -1. from never
 // decreases between two calls.
-func (c *cursor) next(from int) int {
+func (c *cursor) nextMatch(from int) int {
 	if c.needle.lo != c.needle.up {
 		return c.nextFold(from)
 	}
 	n := c.needle
-	end := len(c.data) - len(n.text) // the last place where it can begin
+	end := len(c.data) - len(n.text) // the last possible offset
 	for at, misses := from, 0; at <= end; misses++ {
 		i := bytes.IndexByte(c.data[at+n.rare:end+n.rare+1], n.lo)
 		if i < 0 {
 			return -1
 		}
 		at += i
-		if n.is(c.data[at:]) {
+		if n.isPrefixOf(c.data[at:]) {
 			return at
 		}
-		if at++; c.tired() {
+		if at++; c.shouldStop() {
 			return -1
 		}
 		if !n.fold && misses > 16+(at-from)/16 {
-			// The rarest byte is frequent here; looking for all of them pays.
+			// The rarest byte is frequent here; bytes.Index is faster.
 			if i = bytes.Index(c.data[at:], n.text); i < 0 {
 				return -1
 			}
@@ -222,30 +222,30 @@ func (c *cursor) next(from int) int {
 	return -1
 }
 
-// nextFold looks for both cases of the rarest byte. The places of each are kept,
-// so that the rarer of the two is not looked for again and again.
+// nextFold searches for both cases of the rarest byte. The offsets of both are
+// cached, so that the rarer one is not searched for repeatedly.
 func (c *cursor) nextFold(from int) int {
 	n := c.needle
 	for end := len(c.data) - len(n.text); from <= end; {
-		c.los = place(c.data, c.los, from+n.rare, n.lo)
-		c.ups = place(c.data, c.ups, from+n.rare, n.up)
+		c.los = nextByte(c.data, c.los, from+n.rare, n.lo)
+		c.ups = nextByte(c.data, c.ups, from+n.rare, n.up)
 		at := min(c.los, c.ups) - 1 - n.rare
 		if at > end {
 			return -1
 		}
-		if n.is(c.data[at:]) {
+		if n.isPrefixOf(c.data[at:]) {
 			return at
 		}
-		if from = at + 1; c.tired() {
+		if from = at + 1; c.shouldStop() {
 			return -1
 		}
 	}
 	return -1
 }
 
-// place returns the place of b at or after from, plus one, beyond the end for
-// none; known is what it returned before.
-func place(data []byte, known, from int, b byte) int {
+// nextByte returns the offset of b at or after from, plus one, or a value beyond
+// the end; known is its previous result.
+func nextByte(data []byte, known, from int, b byte) int {
 	if known > from {
 		return known
 	}
@@ -256,8 +256,8 @@ func place(data []byte, known, from int, b byte) int {
 	return from + i + 1
 }
 
-// is reports whether data begins with the needle.
-func (n *needle) is(data []byte) bool {
+// isPrefixOf reports whether data begins with the needle.
+func (n *needle) isPrefixOf(data []byte) bool {
 	if !n.fold {
 		return string(data[:len(n.text)]) == string(n.text)
 	}

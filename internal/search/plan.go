@@ -9,30 +9,30 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Plan is the rules of one walk over a tree: where it starts, which
-// directories it enters and which files it takes. Paths are relative to the
-// workspace. Any number of goroutines may use it.
+// A Plan is the rules of one walk over a tree: where it starts, which directories
+// it enters and which files it selects. Paths are relative to the workspace. It is
+// safe for concurrent use.
 type Plan struct {
-	// Path is what the caller named: it must exist.
+	// Path is the path that the caller named; it must exist.
 	Path string
 
-	// Start is where the walk begins: Path, or further down where the glob
-	// itself begins with plain names. It may be missing, and then nothing matches.
+	// Start is where the walk begins: Path, or below it if the glob begins with
+	// plain names. It may be missing; then nothing matches.
 	Start string
 
-	// GitIgnore tells to read .gitignore files, from the workspace downwards.
+	// GitIgnore enables .gitignore files, from the root of the workspace downwards.
 	GitIgnore bool
 
-	// Stop is asked while rules are held against names; from when it says true,
-	// nothing more is taken or entered. nil never does.
+	// Stop, if set, is checked while rules are matched; once it returns true,
+	// nothing more is selected or entered.
 	Stop func() bool
 
 	hidden  bool
-	prefix  int   // bytes of a path before what globs see
+	prefix  int   // length of the path prefix that globs do not see
 	glob    *Glob // of Glob
 	include []*Glob
 	exclude []*Glob
-	prune   []*Glob // directories of which exclude leaves nothing
+	prune   []*Glob // directories that exclude removes as a whole
 }
 
 // PlanGlob makes the plan of a Glob.
@@ -58,10 +58,10 @@ func PlanGrep(o *driver.GrepOptions) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.include, err = filters(o.Include); err != nil {
+	if p.include, err = newFilters(o.Include); err != nil {
 		return nil, err
 	}
-	if p.exclude, err = filters(o.Exclude); err != nil {
+	if p.exclude, err = newFilters(o.Exclude); err != nil {
 		return nil, err
 	}
 	for _, pattern := range o.Exclude {
@@ -88,7 +88,7 @@ func newPlan(dir string, gitIgnore, hidden bool) (*Plan, error) {
 	}
 	p := &Plan{Path: path.Clean(dir), GitIgnore: gitIgnore, hidden: hidden}
 	if p.Path == ".." || strings.HasPrefix(p.Path, "../") {
-		return nil, fmt.Errorf("%w: the path %q climbs out", fault.SandboxViolation, dir)
+		return nil, fmt.Errorf("%w: the path %q leads outside the workspace", fault.SandboxViolation, dir)
 	}
 	p.Start = p.Path
 	if p.Path != "." {
@@ -97,7 +97,7 @@ func newPlan(dir string, gitIgnore, hidden bool) (*Plan, error) {
 	return p, nil
 }
 
-func filters(patterns []string) ([]*Glob, error) {
+func newFilters(patterns []string) ([]*Glob, error) {
 	var globs []*Glob
 	for _, pattern := range patterns {
 		g, err := NewFilter(pattern)
@@ -120,10 +120,10 @@ func Join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// Enters reports whether the walk goes into the directory at path, which is
-// called name.
+// Enters reports whether the walk enters the directory at path, whose last element
+// is name.
 func (p *Plan) Enters(path, name string, ig *Ignore) bool {
-	if !p.allows(path, name, ig, true) {
+	if !p.isVisible(path, name, ig, true) {
 		return false
 	}
 	rel := path[p.prefix:]
@@ -133,9 +133,9 @@ func (p *Plan) Enters(path, name string, ig *Ignore) bool {
 	return !anyMatch(p.exclude, rel) && !anyMatch(p.prune, rel)
 }
 
-// Takes reports whether the thing at path, which is called name, is wanted.
+// Takes reports whether the entry at path, whose last element is name, is selected.
 func (p *Plan) Takes(path, name string, isDir bool, ig *Ignore) bool {
-	if !p.allows(path, name, ig, isDir) {
+	if !p.isVisible(path, name, ig, isDir) {
 		return false
 	}
 	rel := path[p.prefix:]
@@ -145,22 +145,21 @@ func (p *Plan) Takes(path, name string, isDir bool, ig *Ignore) bool {
 	return (len(p.include) == 0 || anyMatch(p.include, rel)) && !anyMatch(p.exclude, rel)
 }
 
-// Reads reports whether .gitignore files matter and the directory entry called
-// name is one.
+// Reads reports whether name is a .gitignore file, and these are enabled.
 func (p *Plan) Reads(name string) bool { return p.GitIgnore && name == IgnoreFile }
 
-// allows judges dots and .gitignore.
-func (p *Plan) allows(path, name string, ig *Ignore, isDir bool) bool {
+// isVisible applies the rules for dots and .gitignore.
+func (p *Plan) isVisible(path, name string, ig *Ignore, isDir bool) bool {
 	if p.GitIgnore && name == ".git" {
 		return false
 	}
-	if name[0] == '.' && !p.hidden && !p.shows(name) {
+	if name[0] == '.' && !p.hidden && !p.showsDotName(name) {
 		return false
 	}
 	return ig == nil || !ig.ignores(path, isDir, p.Stop)
 }
 
-func (p *Plan) shows(name string) bool {
+func (p *Plan) showsDotName(name string) bool {
 	if p.glob != nil {
 		return p.glob.Shows(name)
 	}
@@ -181,9 +180,9 @@ func anyMatch(globs []*Glob, path string) bool {
 	return false
 }
 
-// Above collects the rules that hold at Start from the directories above it.
-// read returns the .gitignore of a directory, nil for none. ok is false where
-// the rules leave out Start itself, which the glob and not the caller named.
+// Above collects the .gitignore rules of the directories above Start. read returns
+// the .gitignore of a directory, or nil. ok is false if the rules exclude Start
+// itself, which comes from the glob and not from the caller.
 func (p *Plan) Above(read func(dir string) []byte) (ig *Ignore, ok bool) {
 	if !p.GitIgnore || p.Start == "." {
 		return nil, true

@@ -11,23 +11,23 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// maxPattern bounds the bytes of a pattern of any kind.
+// maxPattern is the maximum number of bytes of a pattern of any kind.
 const maxPattern = 64 << 10
 
-// A Query is a compiled pattern. Any number of goroutines may use it.
+// A Query is a compiled pattern. It is safe for concurrent use.
 type Query struct {
-	re        *regexp.Regexp // decides on a line; nil where a needle alone does
-	needles   []needle       // one of them is in every match; none where nothing is known
+	re        *regexp.Regexp // nil if the only needle is the whole pattern
+	needles   []needle       // every match contains one of them; empty if unknown
 	multiline bool
-	rest      *regexp.Regexp // re behind the first line of a file: \A matches no more
-	steps     int            // instructions of re: what one byte may cost
-	never     bool           // it can't match in any line
+	rest      *regexp.Regexp // re after the first line of a file, where \A can't match
+	steps     int            // instructions of re: the cost per byte
+	never     bool           // no line can match
 	before    int
 	after     int
 }
 
 // Compile compiles the pattern of a Grep with its options. An error is
-// InvalidArgument and says what is wrong with the pattern.
+// InvalidArgument and describes the defect of the pattern.
 func Compile(pattern string, o *driver.GrepOptions) (*Query, error) {
 	switch {
 	case pattern == "":
@@ -47,23 +47,23 @@ func Compile(pattern string, o *driver.GrepOptions) (*Query, error) {
 	if o.Literal {
 		pattern = regexp.QuoteMeta(pattern)
 	}
-	return q, q.compile(pattern, o)
+	return q, q.compileRegexp(pattern, o)
 }
 
-// CheckGrep judges the numbers in the options of a Grep.
+// CheckGrep checks the numbers in the options of a Grep.
 func CheckGrep(o *driver.GrepOptions) error {
 	switch {
 	case o.Before < 0 || o.After < 0 || o.MaxPerFile < 0 || o.MaxMatches < 0 || o.MaxFileSize < -1 || o.MaxTime < 0:
-		return fmt.Errorf("%w: a limit or a number of lines is negative", fault.InvalidArgument)
+		return fmt.Errorf("%w: limits and numbers of lines must not be negative", fault.InvalidArgument)
 	case o.Before > driver.MaxContext || o.After > driver.MaxContext:
-		return fmt.Errorf("%w: %d lines before and %d after are asked for; at most %d each are allowed", fault.InvalidArgument, o.Before, o.After, driver.MaxContext)
+		return fmt.Errorf("%w: %d lines before and %d after are requested; at most %d each are allowed", fault.InvalidArgument, o.Before, o.After, driver.MaxContext)
 	case o.MaxMatches > driver.MaxGrepMatches:
-		return fmt.Errorf("%w: %d matches are asked for; at most %d are allowed", fault.InvalidArgument, o.MaxMatches, driver.MaxGrepMatches)
+		return fmt.Errorf("%w: %d matches are requested; at most %d are allowed", fault.InvalidArgument, o.MaxMatches, driver.MaxGrepMatches)
 	}
 	return nil
 }
 
-func (q *Query) compile(pattern string, o *driver.GrepOptions) error {
+func (q *Query) compileRegexp(pattern string, o *driver.GrepOptions) error {
 	var flags string
 	if o.IgnoreCase {
 		flags += "i"
@@ -76,14 +76,14 @@ func (q *Query) compile(pattern string, o *driver.GrepOptions) error {
 	}
 	re, err := regexp.Compile(pattern)
 	if err != nil {
-		return fmt.Errorf("%w: the pattern is not a regular expression of RE2: %w", fault.InvalidArgument, err)
+		return fmt.Errorf("%w: the pattern is not an RE2 regular expression: %w", fault.InvalidArgument, err)
 	}
 	tree, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
-		return fmt.Errorf("%w: the pattern is not a regular expression of RE2: %w", fault.InvalidArgument, err)
+		return fmt.Errorf("%w: the pattern is not an RE2 regular expression: %w", fault.InvalidArgument, err)
 	}
 	q.re = re
-	lits := required(tree)
+	lits := requiredLiterals(tree)
 	for _, l := range lits {
 		q.needles = append(q.needles, newNeedle(l.text, l.fold))
 	}
@@ -91,22 +91,22 @@ func (q *Query) compile(pattern string, o *driver.GrepOptions) error {
 		q.re = nil
 		return nil
 	}
-	return q.prepare(tree)
+	return q.analyseRegexp(tree)
 }
 
-// prepare finds out what the expression costs, and what it is behind the first
+// analyseRegexp computes the cost of the expression, and its form after the first
 // line.
-func (q *Query) prepare(tree *syntax.Regexp) error {
+func (q *Query) analyseRegexp(tree *syntax.Regexp) error {
 	q.rest = q.re
 	if dropBeginText(tree) {
 		var err error
 		if q.rest, err = regexp.Compile(tree.String()); err != nil {
-			return fmt.Errorf("%w: the pattern is not a regular expression of RE2: %w", fault.InvalidArgument, err)
+			return fmt.Errorf("%w: the pattern is not an RE2 regular expression: %w", fault.InvalidArgument, err)
 		}
 	}
 	prog, err := syntax.Compile(tree.Simplify())
 	if err != nil {
-		return fmt.Errorf("%w: the pattern is not a regular expression of RE2: %w", fault.InvalidArgument, err)
+		return fmt.Errorf("%w: the pattern is not an RE2 regular expression: %w", fault.InvalidArgument, err)
 	}
 	q.steps = len(prog.Inst)
 	return nil
@@ -125,14 +125,13 @@ func dropBeginText(tree *syntax.Regexp) bool {
 	return had
 }
 
-// Find returns the matches in the content of one file, at most limit of them;
-// 0 is all, and no more than one that exceeds what an answer has. Their paths are
-// left empty.
+// Find returns the matches in the content of one file, at most limit of them; 0 is
+// all, up to one more than the maximum of a result. Paths are left empty.
 func (q *Query) Find(data []byte, limit int) []driver.Match { return q.find(data, limit, nil) }
 
-// find is Find, which ends early when stop says so; that is asked now and then.
+// find is Find, which ends early when stop returns true.
 func (q *Query) find(data []byte, limit int, stop func() bool) []driver.Match {
-	p := &page{q: q, data: data, limit: limit, stop: stop}
+	p := &fileSearch{q: q, data: data, limit: limit, stop: stop}
 	switch {
 	case q.never || len(data) == 0:
 	case q.multiline:
@@ -149,8 +148,8 @@ func (q *Query) find(data []byte, limit int, stop func() bool) []driver.Match {
 
 var newline = []byte{'\n'}
 
-// lineEnd returns where the line that contains at ends, without its line
-// ending, and where the next begins.
+// lineEnd returns the end of the line that contains at, without its line ending,
+// and the start of the next line.
 func lineEnd(data []byte, start, at int) (end, next int) {
 	i := bytes.IndexByte(data[at:], '\n')
 	if i < 0 {
@@ -165,5 +164,5 @@ func lineEnd(data []byte, start, at int) (end, next int) {
 	return end, next
 }
 
-// IsBinary reports whether data is not text: whether it has a NUL.
+// IsBinary reports whether data contains a NUL.
 func IsBinary(data []byte) bool { return bytes.IndexByte(data, 0) >= 0 }

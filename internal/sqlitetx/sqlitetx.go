@@ -1,6 +1,8 @@
-// Package sqlitetx begins transactions on SQLite databases that several processes
-// write. SQLite's own wait for another writer (PRAGMA busy_timeout) does not end
-// with a context, so that wait is short here, and Begin repeats it.
+// Package sqlitetx begins SQLite transactions whose wait for other writers ends
+// with the context.
+//
+// SQLite's own wait (PRAGMA busy_timeout) does not end with a context, so it is
+// short here, and Begin repeats it.
 package sqlitetx
 
 import (
@@ -18,15 +20,14 @@ const (
 	// MaxWait is how long Begin waits for another writer.
 	MaxWait = 30 * time.Second
 
-	step = 500 * time.Millisecond // so late a canceled context is noticed
+	busyTimeout = 500 * time.Millisecond // bounds the delay after which a canceled context is noticed
 )
 
-// BusyTimeout is the pragma for the data source name of a database that Begin is
-// used with.
-func BusyTimeout() string { return fmt.Sprintf("busy_timeout(%d)", step.Milliseconds()) }
+// BusyTimeout is the pragma that Begin needs in the data source name of a database.
+func BusyTimeout() string { return fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()) }
 
-// Begin is db.BeginTx with a wait of up to MaxWait for another writer, which ends with
-// the context. The database must have been opened with BusyTimeout and, for
+// Begin is db.BeginTx with a wait of up to MaxWait for another writer, which ends
+// with the context. The database must be opened with BusyTimeout and, for
 // transactions that write, with "_txlock=immediate".
 func Begin(ctx context.Context, db *sql.DB, opts *sql.TxOptions) (*sql.Tx, error) {
 	for deadline := time.Now().Add(MaxWait); ; {

@@ -1,6 +1,6 @@
-// Package strictjson decodes JSON and refuses what encoding/json lets pass: keys that are
-// unknown, repeated or spelled in another case, and data after the value. Errors name the
-// key with its path, and what is allowed there, in the words of JSON.
+// Package strictjson decodes JSON and rejects what encoding/json accepts silently: unknown,
+// repeated or differently cased keys, and data after the value. Errors name the key with
+// its path, and what is allowed there.
 package strictjson
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// An Error says what is wrong with a value. It has the code InvalidArgument.
+// An Error says what is wrong with a value. Its code is InvalidArgument.
 type Error struct{ Text string }
 
 func (e *Error) Error() string { return fault.InvalidArgument.Error() + ": " + e.Text }
@@ -29,13 +29,13 @@ func (e *Error) Unwrap() error { return fault.InvalidArgument }
 
 func errorf(format string, args ...any) error { return &Error{fmt.Sprintf(format, args...)} }
 
-// maxDepth is far more than any of our types nests.
+// maxDepth bounds nesting; no type of ours nests so deep.
 const maxDepth = 64
 
-// Decode decodes one JSON value into v, a pointer. path is the name of the value in
-// errors; it may be "". Keys of maps are free unless their type has a method JSONKeys that
-// lists them, and a type with its own UnmarshalJSON below v judges its own keys. Errors are
-// an *Error or what such a type returns.
+// Decode decodes one JSON value into v, a pointer. path is the name of the value in errors;
+// it may be "". Map keys are free unless their type has a method JSONKeys that lists them,
+// and a type with its own UnmarshalJSON below v checks its own keys. Errors are an *Error,
+// or the error of such a type.
 func Decode(path string, data []byte, v any) error {
 	d := decoder{json.NewDecoder(bytes.NewReader(data))}
 	d.UseNumber()
@@ -81,8 +81,8 @@ var (
 	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// checkValue reads one value and holds its keys and kinds against t. A nil t takes any keys
-// that are not repeated.
+// checkValue reads one value and checks its keys and kinds against t. A nil t allows any
+// keys that are not repeated.
 func (d decoder) checkValue(t reflect.Type, path string, depth int) error {
 	if depth > maxDepth {
 		return errorf("nested too deeply")
@@ -118,7 +118,7 @@ func (d decoder) checkValue(t reflect.Type, path string, depth int) error {
 	return err
 }
 
-// elemType returns the type of the parts of a list or a map, nil where any will do.
+// elemType returns the element type of a list or a map, nil if any is allowed.
 func elemType(t reflect.Type) reflect.Type {
 	if t == nil || t.Kind() == reflect.Interface || t.Kind() == reflect.Struct {
 		return nil
@@ -172,10 +172,10 @@ func allowedKeys(fields map[string]reflect.Type) string {
 	return strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
 }
 
-// knownFields remembers what fieldsOf has answered, by type.
+// knownFields caches the results of fieldsOf by type.
 var knownFields sync.Map
 
-// fieldsOf returns the keys that encoding/json knows for a struct. The map is shared.
+// fieldsOf returns the JSON keys of a struct. The map is shared.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	if known, ok := knownFields.Load(t); ok {
 		return known.(map[string]reflect.Type)
@@ -197,8 +197,8 @@ func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	return fields
 }
 
-// fitsType reports whether a value that begins with a token can be of a type, as far as its
-// kind goes. Null fits every type.
+// fitsType reports whether a value that begins with a token can have a type, by its kind.
+// Null fits every type.
 func fitsType(tok json.Token, t reflect.Type) bool {
 	if tok == nil || t.Kind() == reflect.Interface {
 		return true
@@ -231,7 +231,7 @@ func isBytes(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8
 }
 
-// kindOf says what a type is written as in JSON, in words.
+// kindOf returns the JSON form of a type in words.
 func kindOf(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -260,7 +260,7 @@ func kindOf(t reflect.Type) string {
 	return "another kind of value"
 }
 
-// Kind says in words what a value is: a token of encoding/json, or what it decodes into
+// Kind returns in words what a value is: a token of encoding/json, or a value decoded into
 // an any.
 func Kind(v any) string {
 	switch v := v.(type) {

@@ -1,10 +1,10 @@
-// Package strictyaml reads YAML that people write as plain data.
+// Package strictyaml parses YAML as plain data.
 //
-// It refuses what makes a file mean more than is written in it (anchors, aliases, tags,
-// merge keys, a second document) and what the parser would take too long for: its time
-// and memory grow with the square of the depth and of the number of keys of a mapping.
-// Depth and keys are counted on tokens, before anything is parsed, so brackets within
-// texts do not count. Errors have a position.
+// It rejects features that make a file mean more than is written in it (anchors, aliases,
+// tags, merge keys, a second document), and files that the parser would take too long for:
+// its time and memory grow with the square of the depth and of the number of keys of a
+// mapping. Depth and keys are counted on tokens, before parsing, so brackets within texts
+// do not count. Errors have a position.
 package strictyaml
 
 import (
@@ -20,8 +20,8 @@ import (
 
 // Bounds of a text.
 const (
-	MaxDepth = 64     // of mappings and sequences within each other
-	MaxKeys  = 10_000 // of one mapping in a block
+	MaxDepth = 64     // nesting of mappings and sequences
+	MaxKeys  = 10_000 // keys of one block mapping
 )
 
 // A Position is a line and a column, from 1. The zero value is unknown.
@@ -56,8 +56,8 @@ func Errorf(at Position, format string, args ...any) *Error {
 	return &Error{at, fmt.Sprintf(format, args...)}
 }
 
-// Parse returns the one document of a text of at most maxSize bytes, in which no key
-// of a mapping is there twice. Each error is an *Error.
+// Parse returns the only document of a text of at most maxSize bytes. Repeated keys of a
+// mapping are an error. Each error is an *Error.
 func Parse(data []byte, maxSize int) (ast.Node, error) {
 	if len(data) > maxSize {
 		return nil, Errorf(Position{}, "it has %d bytes; at most %d are read", len(data), maxSize)
@@ -86,8 +86,8 @@ func Parse(data []byte, maxSize int) (ast.Node, error) {
 	return body, nil
 }
 
-// CheckBounds refuses a text that the parser would take too long for, and nothing else.
-// It is for files of other programs, in which anchors and the like are usual.
+// CheckBounds rejects only texts that the parser would take too long for. It is for files
+// of other programs, in which anchors are common.
 func CheckBounds(data []byte) error {
 	if err := checkTokens(lexer.Tokenize(string(data)), false); err != nil {
 		return err
@@ -95,13 +95,13 @@ func CheckBounds(data []byte) error {
 	return nil
 }
 
-// A openBlock is a mapping or a sequence whose parts begin at a column.
+// An openBlock is a mapping or a sequence whose parts begin at a column.
 type openBlock struct {
 	column int
 	keys   int // 0 for a sequence
 }
 
-// checkTokens counts depth and keys and, where plain is set, refuses what is not plain data.
+// checkTokens counts depth and keys and, if plain is set, rejects what is not plain data.
 func checkTokens(tokens token.Tokens, plain bool) *Error {
 	var blocks []openBlock
 	flow := 0
@@ -140,8 +140,9 @@ var specialTokens = map[token.Type]string{
 	token.MappingKeyType: "a mark of a key (?)",
 }
 
-// enterBlock closes the blocks that a part at a column is not in, and counts it in its own,
-// which it may open. keys is 1 for a key of a mapping and 0 for an item of a sequence.
+// enterBlock closes the blocks that end before a column, and counts the part in its own
+// block, which it may open. keys is 1 for a key of a mapping and 0 for an item of a
+// sequence.
 func enterBlock(blocks []openBlock, column, keys int) []openBlock {
 	for n := len(blocks); n > 0; n-- {
 		last := &blocks[n-1]
@@ -180,8 +181,7 @@ func Pairs(n ast.Node) ([]*ast.MappingValueNode, bool) {
 	return nil, false
 }
 
-// Key returns a key as it is written, and whether it is a text; a number, for example,
-// is none.
+// Key returns a key as written, and whether it is a string (a number, for example, is not).
 func Key(k ast.MapKeyNode) (key string, text bool) {
 	if s, ok := k.(*ast.StringNode); ok {
 		return s.Value, true
@@ -189,7 +189,7 @@ func Key(k ast.MapKeyNode) (key string, text bool) {
 	return k.GetToken().Value, false
 }
 
-// At returns where a node begins. A mapping in a block begins with its first key.
+// At returns the position of a node. A block mapping begins with its first key.
 func At(n ast.Node) Position {
 	switch x := n.(type) {
 	case nil:

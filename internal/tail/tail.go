@@ -1,5 +1,5 @@
-// Package tail keeps the end of what a program says, for whoever tells why it ended:
-// what a program says last is mostly that, and it may say anything before.
+// Package tail keeps the last bytes of a program's output, which usually say why the
+// program exited.
 package tail
 
 import (
@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// DefaultMost is how many bytes a Buffer keeps by default.
+// DefaultMost is the default size of a Buffer, in bytes.
 const DefaultMost = 2 << 10
 
-// A Buffer keeps the end of what is written to it. Its zero value is ready to use, and
-// it is safe for concurrent use.
+// A Buffer keeps the last bytes written to it. The zero value is ready to use, and is safe
+// for concurrent use.
 type Buffer struct {
 	Most int // bytes that are kept; 0 is DefaultMost
 
@@ -19,7 +19,7 @@ type Buffer struct {
 	end []byte // guarded by mu
 }
 
-// Write keeps the end of p, with what is left of what came before. It never fails.
+// Write appends p and drops the oldest bytes. It never fails.
 func (b *Buffer) Write(p []byte) (int, error) {
 	most := b.Most
 	if most <= 0 {
@@ -38,7 +38,7 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns what is kept, as text and without space around it.
+// String returns the kept bytes as text, trimmed.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -10,17 +10,17 @@ import (
 	"unicode/utf8"
 )
 
-// A Hunk is a part of a file that differs. Lines begin with a space, a minus or a
-// plus, and keep their newline.
+// A Hunk is a changed part of a file. Lines begin with a space, a minus or a plus,
+// and keep their newline.
 type Hunk struct {
-	OldStart int      `json:"oldStart"` // 1-based; 0 where OldLines is 0 and it is before the first
+	OldStart int      `json:"oldStart"` // 1-based; 0 if OldLines is 0 and the hunk is before the first line
 	OldLines int      `json:"oldLines"`
 	NewStart int      `json:"newStart"`
 	NewLines int      `json:"newLines"`
 	Lines    []string `json:"lines"`
 }
 
-// MarshalJSON adds linesB64 where lines are not UTF-8, which JSON can't hold.
+// MarshalJSON adds linesB64 if lines are not UTF-8, which JSON can't represent.
 func (h Hunk) MarshalJSON() ([]byte, error) {
 	type plain Hunk
 	out := struct {
@@ -54,7 +54,7 @@ func (h *Hunk) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Hunks puts edits together that are close to each other, with so many lines of context.
+// Hunks groups nearby edits into hunks with the given number of context lines.
 func Hunks(a, b []string, edits []Edit, context int) []Hunk {
 	var out []Hunk
 	for len(edits) > 0 {
@@ -62,13 +62,13 @@ func Hunks(a, b []string, edits []Edit, context int) []Hunk {
 		for n < len(edits) && edits[n].A0-edits[n-1].A1 <= 2*context {
 			n++
 		}
-		out = append(out, hunk(a, b, edits[:n], context))
+		out = append(out, newHunk(a, b, edits[:n], context))
 		edits = edits[n:]
 	}
 	return out
 }
 
-func hunk(a, b []string, edits []Edit, context int) Hunk {
+func newHunk(a, b []string, edits []Edit, context int) Hunk {
 	first, last := edits[0], edits[len(edits)-1]
 	lead := min(context, first.A0)
 	tail := min(context, len(a)-last.A1)
@@ -98,7 +98,7 @@ func hunk(a, b []string, edits []Edit, context int) Hunk {
 // String returns the hunk as a part of a unified diff.
 func (h Hunk) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "@@ -%s +%s @@\n", span(h.OldStart, h.OldLines), span(h.NewStart, h.NewLines))
+	fmt.Fprintf(&b, "@@ -%s +%s @@\n", formatRange(h.OldStart, h.OldLines), formatRange(h.NewStart, h.NewLines))
 	for _, l := range h.Lines {
 		b.WriteString(l)
 		if !strings.HasSuffix(l, "\n") {
@@ -108,14 +108,14 @@ func (h Hunk) String() string {
 	return b.String()
 }
 
-func span(start, lines int) string {
+func formatRange(start, lines int) string {
 	if lines == 1 {
 		return strconv.Itoa(start)
 	}
 	return fmt.Sprintf("%d,%d", start, lines)
 }
 
-// Unified returns the unified diff of a file, "" where nothing changed.
+// Unified returns the unified diff of a file; "" if nothing changed.
 func Unified(name string, before, after []byte, context int) string {
 	if bytes.Equal(before, after) {
 		return ""

@@ -1,4 +1,5 @@
-// Package textdiff compares texts line by line.
+// Package textdiff compares texts line by line, by Myers' algorithm with a patience
+// diff fallback.
 package textdiff
 
 import (
@@ -23,9 +24,9 @@ func Split(data []byte) []string {
 // An Edit says that lines a[A0:A1] are replaced by b[B0:B1].
 type Edit struct{ A0, A1, B0, B1 int }
 
-// Lines returns the edits that turn a into b, in order. It is the shortest
-// list of them where that is not too far; between texts that have little in
-// common, lines that are unique in both hold it together.
+// Lines returns the edits that turn a into b, in order. The list is the shortest
+// one (Myers) up to maxDistance; for texts with more differences, lines that are
+// unique in both are anchors, as in a patience diff.
 func Lines(a, b []string) []Edit {
 	d := differ{}
 	ids := map[string]int{}
@@ -42,7 +43,7 @@ func Lines(a, b []string) []Edit {
 		return out
 	}
 	d.a, d.b = number(a), number(b)
-	d.diff(0, len(a), 0, len(b))
+	d.diffRange(0, len(a), 0, len(b))
 	return d.edits
 }
 
@@ -51,7 +52,7 @@ type differ struct {
 	edits []Edit
 }
 
-// add appends an edit, joined with the one before where they touch.
+// add appends an edit, merged with the previous one if they touch.
 func (d *differ) add(e Edit) {
 	if e.A0 == e.A1 && e.B0 == e.B1 {
 		return
@@ -63,7 +64,7 @@ func (d *differ) add(e Edit) {
 	d.edits = append(d.edits, e)
 }
 
-func (d *differ) diff(a0, a1, b0, b1 int) {
+func (d *differ) diffRange(a0, a1, b0, b1 int) {
 	for a0 < a1 && b0 < b1 && d.a[a0] == d.b[b0] {
 		a0, b0 = a0+1, b0+1
 	}
@@ -74,27 +75,27 @@ func (d *differ) diff(a0, a1, b0, b1 int) {
 		d.add(Edit{a0, a1, b0, b1})
 		return
 	}
-	if d.shortest(a0, a1, b0, b1) {
+	if d.myersDiff(a0, a1, b0, b1) {
 		return
 	}
-	anchors := d.unique(a0, a1, b0, b1)
+	anchors := d.uniqueAnchors(a0, a1, b0, b1)
 	if len(anchors) == 0 {
 		d.add(Edit{a0, a1, b0, b1})
 		return
 	}
 	for _, at := range anchors {
-		d.diff(a0, at[0], b0, at[1])
+		d.diffRange(a0, at[0], b0, at[1])
 		a0, b0 = at[0], at[1]
 	}
-	d.diff(a0, a1, b0, b1)
+	d.diffRange(a0, a1, b0, b1)
 }
 
-// maxDistance is how many lines that differ are looked for.
+// maxDistance is the maximum edit distance of myersDiff.
 const maxDistance = 400
 
-// shortest finds the shortest way from a to b, as Myers describes it, unless it is
-// too long. v[k] is how far one gets in a on the diagonal k.
-func (d *differ) shortest(a0, a1, b0, b1 int) bool {
+// myersDiff finds the shortest edit script by Myers' algorithm, and reports false
+// if it is longer than maxDistance. v[k] is the furthest x on diagonal k.
+func (d *differ) myersDiff(a0, a1, b0, b1 int) bool {
 	n, m := a1-a0, b1-b0
 	const off = maxDistance + 1
 	v := make([]int, 2*off+1)
@@ -111,7 +112,7 @@ func (d *differ) shortest(a0, a1, b0, b1 int) bool {
 			}
 			v[off+k] = x
 			if x >= n && x-k >= m {
-				d.walk(trace, dist, k, a0, b0, n)
+				d.addTrace(trace, dist, k, a0, b0)
 				return true
 			}
 		}
@@ -119,10 +120,9 @@ func (d *differ) shortest(a0, a1, b0, b1 int) bool {
 	return false
 }
 
-// walk follows the trace back and adds what changed on the way.
-func (d *differ) walk(trace [][]int, dist, k, a0, b0, x int) {
+// addTrace follows the trace backwards and adds its edits.
+func (d *differ) addTrace(trace [][]int, dist, k, a0, b0 int) {
 	var steps []Edit
-	y := x - k
 	for ; dist > 0; dist-- {
 		v := trace[dist] // of diagonals -dist-1 to dist+1
 		at := func(k int) int { return v[k+dist+1] }
@@ -137,17 +137,16 @@ func (d *differ) walk(trace [][]int, dist, k, a0, b0, x int) {
 		} else {
 			steps = append(steps, Edit{a0 + px, a0 + px + 1, b0 + py, b0 + py})
 		}
-		x, y, k = px, py, prev
+		k = prev
 	}
-	_, _ = x, y
 	for _, e := range slices.Backward(steps) {
 		d.add(e)
 	}
 }
 
-// unique finds lines that are once in each part, in the longest order that both
-// have.
-func (d *differ) unique(a0, a1, b0, b1 int) [][2]int {
+// uniqueAnchors finds lines that occur once in each part, in their longest common
+// order.
+func (d *differ) uniqueAnchors(a0, a1, b0, b1 int) [][2]int {
 	type seen struct{ inA, inB, a, b int }
 	lines := map[int]*seen{}
 	for i := a0; i < a1; i++ {
@@ -169,12 +168,12 @@ func (d *differ) unique(a0, a1, b0, b1 int) [][2]int {
 			pairs = append(pairs, [2]int{s.a, s.b})
 		}
 	}
-	return increasing(pairs)
+	return longestIncreasing(pairs)
 }
 
-// increasing returns the longest run of pairs, which are in the order of their
-// first, whose second increase.
-func increasing(pairs [][2]int) [][2]int {
+// longestIncreasing returns the longest subsequence of pairs, sorted by their first
+// element, with increasing second elements.
+func longestIncreasing(pairs [][2]int) [][2]int {
 	var tops, prev []int // tops: ends of the best runs by length; prev: what is before each pair
 	for i, p := range pairs {
 		at, _ := slices.BinarySearchFunc(tops, p[1], func(top, second int) int { return pairs[top][1] - second })

@@ -31,7 +31,7 @@ func cgroupsOf(u launchSpec) *cgroup.Groups {
 	l := u.policy.Limits
 	g := &cgroup.Groups{
 		Name: u.id, Limits: cgroup.Limits{cgroup.Memory: l[driver.ResourceMemory].Max, cgroup.PIDs: l[driver.ResourcePIDs].Max, cgroup.CPU: l[driver.ResourceCPU].Max},
-		Freeze: !u.throwaway && !u.level.gvisor, Kill: u.tmp != "", Inside: u.level.gvisor,
+		Freeze: !u.throwaway && !u.level.gvisor, Kill: u.tmp != "", SharedLimits: u.level.gvisor,
 	}
 	if u.level.gvisor {
 		delete(g.Limits, cgroup.PIDs)
@@ -46,8 +46,8 @@ func createCgroups(l *launch, u launchSpec) error {
 	if err != nil {
 		return err
 	}
-	if files.Birth != nil {
-		l.Sys.UseCgroupFD, l.Sys.CgroupFD = true, int(files.Birth.Fd())
+	if files.SpawnDir != nil {
+		l.Sys.UseCgroupFD, l.Sys.CgroupFD = true, int(files.SpawnDir.Fd())
 	}
 	for name, file := range files.Threads {
 		l.Config.Groups = append(l.Config.Groups, "group-"+name)

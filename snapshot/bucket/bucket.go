@@ -1,10 +1,12 @@
-// Package bucket keeps a store of snapshots in a bucket: any that gocloud.dev/blob
-// knows, such as S3, a directory or memory. It is a package of its own so that who
-// keeps snapshots in a directory does not carry what buckets need.
+// Package bucket is a snapshot backend in a bucket of gocloud.dev/blob, such as S3,
+// a directory or memory.
 //
-// A bucket has no locks. So gc works in two steps there: it condemns what nobody
-// needs, and removes it in a later run, after a grace period in which snapshots
-// that were being taken have ended. See snapshot.Options.Grace.
+// It is a separate package so that a program with snapshots in a directory does not
+// link the bucket drivers.
+//
+// A bucket has no locks, so gc works in two steps: it condemns unreferenced packs,
+// and deletes them in a later run, after a grace period in which snapshots that
+// were being taken have ended. See snapshot.Options.Grace.
 package bucket
 
 import (
@@ -22,8 +24,8 @@ import (
 	"github.com/croft-run/croft/snapshot"
 )
 
-// New returns a backend in a bucket, below a prefix, which may be "". The bucket is
-// the caller's to close.
+// New returns a backend in a bucket, below a prefix, which may be "". The caller
+// closes the bucket.
 func New(b *blob.Bucket, prefix string) snapshot.Backend {
 	if prefix != "" && !strings.HasSuffix(prefix, "/") {
 		prefix += "/"
@@ -38,8 +40,8 @@ type backend struct {
 
 var _ snapshot.Backend = (*backend)(nil)
 
-// failed gives an error of the bucket its code.
-func failed(verb, name string, err error) error {
+// wrapError adds the fault code to an error of the bucket.
+func wrapError(verb, name string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -51,12 +53,12 @@ func (b *backend) Create(ctx context.Context, name string) (snapshot.Pending, er
 	w, err := b.b.NewWriter(ctx, b.prefix+name, &blob.WriterOptions{ContentType: "application/octet-stream"})
 	if err != nil {
 		cancel()
-		return nil, failed("create", name, err)
+		return nil, wrapError("create", name, err)
 	}
 	return &pending{w: w, name: name, cancel: cancel}, nil
 }
 
-// pending is an object that the bucket makes visible when its writer is closed.
+// pending is an object that the bucket publishes when its writer is closed.
 type pending struct {
 	w      *blob.Writer
 	name   string
@@ -66,37 +68,37 @@ type pending struct {
 
 func (p *pending) Write(data []byte) (int, error) {
 	n, err := p.w.Write(data)
-	return n, failed("write", p.name, err)
+	return n, wrapError("write", p.name, err)
 }
 
 func (p *pending) Commit(context.Context) error {
 	p.done = true
 	defer p.cancel()
-	return failed("write", p.name, p.w.Close())
+	return wrapError("write", p.name, p.w.Close())
 }
 
-// Abort closes the writer under a context that has ended, which drops the object.
+// Abort closes the writer with a canceled context, which discards the object.
 func (p *pending) Abort() {
 	if !p.done {
 		p.done = true
 		p.cancel()
-		p.w.Close() //nolint:errcheck // that it fails is the point
+		p.w.Close() //nolint:errcheck // it fails as intended
 	}
 }
 
 func (b *backend) ReadRange(ctx context.Context, name string, off, n int64) ([]byte, error) {
 	r, err := b.b.NewRangeReader(ctx, b.prefix+name, off, n, nil)
 	if err != nil {
-		return nil, failed("read", name, err)
+		return nil, wrapError("read", name, err)
 	}
 	defer r.Close() //nolint:errcheck // it was only read
 	buf := make([]byte, n)
 	if _, err := io.ReadFull(r, buf); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-			err := fmt.Errorf("snapshot: bucket: read %s: %w: it ends before byte %d", name, fault.Failed, off+n)
+			err := fmt.Errorf("snapshot: bucket: read %s: %w: the object ends before byte %d", name, fault.Failed, off+n)
 			return nil, fault.WithCause(err, fault.CauseCorrupt)
 		}
-		return nil, failed("read", name, err)
+		return nil, wrapError("read", name, err)
 	}
 	return buf, nil
 }
@@ -110,7 +112,7 @@ func (b *backend) List(ctx context.Context, kind string) ([]snapshot.Entry, erro
 			return list, nil
 		}
 		if err != nil {
-			return nil, failed("list", kind, err)
+			return nil, wrapError("list", kind, err)
 		}
 		list = append(list, snapshot.Entry{ID: strings.TrimPrefix(o.Key, prefix), Size: o.Size, ModTime: o.ModTime})
 	}
@@ -121,5 +123,5 @@ func (b *backend) Delete(ctx context.Context, name string) error {
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		return nil
 	}
-	return failed("delete", name, err)
+	return wrapError("delete", name, err)
 }

@@ -15,20 +15,20 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// Schemes are the schemes of the URLs that Open knows.
+// Schemes are the URL schemes of Open.
 var Schemes = []string{fileblob.Scheme, memblob.Scheme, s3blob.Scheme}
 
-// Open opens a bucket by its URL: file:///path, which is made where it is missing,
-// mem:// or s3://bucket?region=..., with the credentials that the environment has
-// for it. prefix=a/b in the query is the prefix of all that is kept there.
+// Open opens a bucket by its URL: file:///path, which is created if it is missing,
+// mem:// or s3://bucket?region=..., with the credentials of the environment.
+// prefix=a/b in the query is a prefix of all keys.
 func Open(ctx context.Context, address string) (*blob.Bucket, error) {
 	u, err := url.Parse(address)
 	if err != nil || !slices.Contains(Schemes, u.Scheme) {
-		return nil, fmt.Errorf("snapshot: bucket %q: %w: it is a URL of one of the schemes %v", redacted(u), fault.InvalidArgument, Schemes)
+		return nil, fmt.Errorf("snapshot: bucket %q: %w: the URL must have one of the schemes %v", redactURL(u), fault.InvalidArgument, Schemes)
 	}
 	if u.Scheme == fileblob.Scheme {
 		if u.Host != "" || u.Path == "" {
-			return nil, fmt.Errorf("snapshot: bucket %q: %w: it is file:// and an absolute path", redacted(u), fault.InvalidArgument)
+			return nil, fmt.Errorf("snapshot: bucket %q: %w: the URL must be file:// and an absolute path", redactURL(u), fault.InvalidArgument)
 		}
 		if err := os.MkdirAll(u.Path, 0o700); err != nil {
 			return nil, fmt.Errorf("snapshot: bucket %s: %w: %w", u.Path, fault.Of(err), err)
@@ -39,13 +39,13 @@ func Open(ctx context.Context, address string) (*blob.Bucket, error) {
 	}
 	b, err := blob.OpenBucket(ctx, u.String())
 	if err != nil {
-		return nil, fmt.Errorf("snapshot: bucket %s: %w: %w", redacted(u), fault.InvalidArgument, err)
+		return nil, fmt.Errorf("snapshot: bucket %s: %w: %w", redactURL(u), fault.InvalidArgument, err)
 	}
 	return b, nil
 }
 
-// redacted is a URL without what may be a secret in it.
-func redacted(u *url.URL) string {
+// redactURL returns a URL without user info and query, which may hold secrets.
+func redactURL(u *url.URL) string {
 	if u == nil {
 		return ""
 	}

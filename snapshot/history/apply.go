@@ -11,22 +11,22 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Names that stand for states: what a workspace started from, and what it is now.
+// Names of special states: the origin of a workspace, and its current files.
 const (
 	Origin = "@origin"
 	Now    = "@now"
 )
 
 // Files returns a state of a workspace: a snapshot by its id or name, Now, or
-// Origin, which for one that started empty is its newest snapshot that somebody
-// asked for or, without one, the oldest that Croft took by itself.
+// Origin. For a workspace that started empty, Origin is its newest requested
+// snapshot or, without one, the oldest automatic one.
 func Files(ctx context.Context, ws *workspace.Workspace, name string, access *driver.SnapshotAccess) (*driver.FS, error) {
 	if name == Now {
 		name = ""
 	}
 	files, err := ws.SnapshotFiles(ctx, name, access)
 	if name == Origin && fault.Of(err) == fault.NotFound && fault.CauseOf(err) != fault.CauseGone {
-		return earlier(ctx, ws)
+		return compareBase(ctx, ws)
 	}
 	return files, err
 }
@@ -40,8 +40,8 @@ func Tree(ctx context.Context, ws *workspace.Workspace, name string, access *dri
 	return snapshot.Files(files), nil
 }
 
-// earlier returns what a workspace that started empty is compared with.
-func earlier(ctx context.Context, ws *workspace.Workspace) (*driver.FS, error) {
+// compareBase returns the base of comparison of a workspace that started empty.
+func compareBase(ctx context.Context, ws *workspace.Workspace) (*driver.FS, error) {
 	list, err := ws.Snapshots(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func earlier(ctx context.Context, ws *workspace.Workspace) (*driver.FS, error) {
 		}
 	}
 	if id == "" {
-		return nil, fmt.Errorf("workspace %s: %w: it started empty and has no snapshot to compare with; name one, or take one first", ws.ID(), fault.NotFound)
+		return nil, fmt.Errorf("workspace %s: %w: it started empty and has no snapshot to compare with; name a state, or take a snapshot first", ws.ID(), fault.NotFound)
 	}
 	return ws.SnapshotFiles(ctx, id, nil)
 }
@@ -61,20 +61,20 @@ func earlier(ctx context.Context, ws *workspace.Workspace) (*driver.FS, error) {
 // ApplyOptions are the options of Apply.
 type ApplyOptions struct {
 	snapshot.MergeOptions
-	From   string // the state of the source since which changes count; "" is Origin
-	DryRun bool   // say what would be done
+	From   string // state of the source to compare with; "" is Origin
+	DryRun bool   // only report the changes
 }
 
-// Applied says what Apply did.
+// Applied is the result of Apply.
 type Applied struct {
 	*snapshot.Merged
-	Done bool   `json:"done"`           // false where there were conflicts, or in a dry run: nothing was changed
-	Undo string `json:"undo,omitempty"` // the snapshot of what was there before
+	Done bool   `json:"done"`           // false if nothing was changed: conflicts, or a dry run
+	Undo string `json:"undo,omitempty"` // id of the snapshot of the state before
 }
 
-// Apply merges what changed in one workspace into another: all of it or, where
-// there is a conflict and no markers were asked for, nothing. What was there
-// before is a snapshot, to which the other returns where something fails midway.
+// Apply merges the changes of one workspace into another: all of them or, if there
+// is a conflict and Markers is not set, none. It takes a snapshot of the target
+// first, and rolls back to it if writing fails.
 func Apply(ctx context.Context, source, target *workspace.Workspace, opts *ApplyOptions) (*Applied, error) {
 	o := ApplyOptions{From: Origin}
 	if opts != nil {
@@ -105,7 +105,7 @@ func Apply(ctx context.Context, source, target *workspace.Workspace, opts *Apply
 		res.Done = len(paths) == 0 && len(m.Conflicts) == 0
 		return res, nil
 	}
-	before, err := accept(ctx, target, next, paths)
+	before, err := acceptTree(ctx, target, next, paths)
 	if err != nil {
 		return nil, err
 	}
@@ -113,9 +113,9 @@ func Apply(ctx context.Context, source, target *workspace.Workspace, opts *Apply
 	return res, nil
 }
 
-// accept brings a workspace to what it is to become. Where it can't do so at once
-// the files are written one by one, and it returns to what it was if that fails.
-func accept(ctx context.Context, target *workspace.Workspace, next snapshot.Tree, paths []string) (driver.SnapshotInfo, error) {
+// acceptTree brings a workspace to a new state. If the provider has no Accept, the
+// files are written one by one, with a rollback on failure.
+func acceptTree(ctx context.Context, target *workspace.Workspace, next snapshot.Tree, paths []string) (driver.SnapshotInfo, error) {
 	opts := &driver.SnapshotOptions{Name: "before-apply", Labels: map[string]string{snapshot.CauseLabel: "apply"}}
 	before, err := target.Accept(ctx, snapshot.Module(next), paths, opts)
 	if fault.Of(err) != fault.Unsupported {
@@ -124,14 +124,14 @@ func accept(ctx context.Context, target *workspace.Workspace, next snapshot.Tree
 	if before, err = target.Snapshot(ctx, opts); err != nil {
 		return driver.SnapshotInfo{}, err
 	}
-	if err := snapshot.Write(ctx, next, files(target), &snapshot.WriteOptions{Only: paths}); err != nil {
+	if err := snapshot.Write(ctx, next, fileModule(target), &snapshot.WriteOptions{Only: paths}); err != nil {
 		_, back := target.Rollback(context.WithoutCancel(ctx), before.ID, nil)
 		return driver.SnapshotInfo{}, errors.Join(err, back)
 	}
 	return before, nil
 }
 
-// files are the files of a workspace as a module.
-func files(ws *workspace.Workspace) *driver.FS {
+// fileModule returns the files of a workspace as a module.
+func fileModule(ws *workspace.Workspace) *driver.FS {
 	return &driver.FS{Files: ws, Chmod: ws.Chmod, Symlink: ws.Symlink}
 }

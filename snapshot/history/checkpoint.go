@@ -17,23 +17,23 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Limits say which checkpoints are kept.
+// Limits bound the checkpoints that are kept.
 type Limits struct {
-	Count int           // the newest so many; 0 is DefaultCount
-	Age   time.Duration // none that is older; 0 is DefaultAge
+	Count int           // maximum number; 0 is DefaultCount
+	Age   time.Duration // maximum age; 0 is DefaultAge
 }
 
-// What Limits are where nothing is said.
+// Defaults of Limits.
 const (
 	DefaultCount = 100
 	DefaultAge   = 7 * 24 * time.Hour
 )
 
-// maxStep is how many bytes of what was done a label keeps.
+// maxStep is the maximum number of bytes of a step's label.
 const maxStep = 200
 
-// Checkpoints leaves a state of a workspace behind after each step. It is safe for
-// concurrent use; steps at the same time may share a state.
+// Checkpoints takes a snapshot of a workspace after each step. It is safe for
+// concurrent use; concurrent steps may share a snapshot.
 type Checkpoints struct {
 	ws     *workspace.Workspace
 	limits Limits
@@ -41,7 +41,7 @@ type Checkpoints struct {
 	mu     sync.Mutex
 	loaded bool                  // guarded by mu
 	last   string                // guarded by mu; digest of the newest state
-	held   []driver.SnapshotInfo // guarded by mu; checkpoints, the oldest first
+	kept   []driver.SnapshotInfo // guarded by mu; checkpoints, oldest first
 }
 
 // NewCheckpoints returns the checkpoints of a workspace.
@@ -55,13 +55,13 @@ func NewCheckpoints(ws *workspace.Workspace, limits Limits) *Checkpoints {
 	return &Checkpoints{ws: ws, limits: limits}
 }
 
-// Begin is called before a step: it remembers what is there, unless the newest
-// state is that.
+// Begin is called before a step. It takes a snapshot, unless the newest state
+// equals the current files.
 func (c *Checkpoints) Begin(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.loaded {
-		return nil // since then every step left its state
+		return nil // every later step took a checkpoint
 	}
 	if err := c.loadLocked(ctx); err != nil {
 		return err
@@ -71,8 +71,8 @@ func (c *Checkpoints) Begin(ctx context.Context) error {
 	return err
 }
 
-// Step is called after a step: it remembers what is there now, with what was done.
-// Where the step changed nothing there is no new state, and ok is false.
+// Step is called after a step. It takes a snapshot labelled with done. If the step
+// changed nothing there is no new snapshot, and ok is false.
 func (c *Checkpoints) Step(ctx context.Context, done string) (info driver.SnapshotInfo, ok bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,8 +83,8 @@ func (c *Checkpoints) Step(ctx context.Context, done string) (info driver.Snapsh
 	return info, true, c.pruneLocked(ctx)
 }
 
-// Moved is called where the workspace was brought to another state by something
-// that leaves a record of its own.
+// Moved is called when the workspace was brought to another state outside of steps,
+// such as by a rollback.
 func (c *Checkpoints) Moved() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,21 +96,20 @@ func (c *Checkpoints) loadLocked(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.last, c.held = "", nil
+	c.last, c.kept = "", nil
 	if r := NewRecord(list); r.Current != nil {
 		c.last = r.Current.Digest
 	}
 	for _, s := range slices.Backward(list) {
-		if automatic(s.Labels) {
-			c.held = append(c.held, s)
+		if isAutomatic(s.Labels) {
+			c.kept = append(c.kept, s)
 		}
 	}
 	return nil
 }
 
-// automatic reports whether a snapshot with these labels is one that nobody asked
-// for by name.
-func automatic(labels map[string]string) bool {
+// isAutomatic reports whether a snapshot with these labels was taken automatically.
+func isAutomatic(labels map[string]string) bool {
 	switch labels[snapshot.CauseLabel] {
 	case CauseCheckpoint, CauseStart, causeRollback:
 		return true
@@ -122,7 +121,7 @@ func automatic(labels map[string]string) bool {
 func (c *Checkpoints) takeLocked(ctx context.Context, cause, done string) (driver.SnapshotInfo, error) {
 	labels := map[string]string{snapshot.CauseLabel: cause}
 	if done != "" {
-		labels[StepLabel] = cut(done)
+		labels[StepLabel] = stepLabel(done)
 	}
 	info, err := c.ws.Snapshot(ctx, &driver.SnapshotOptions{Labels: labels})
 	if err != nil {
@@ -132,31 +131,31 @@ func (c *Checkpoints) takeLocked(ctx context.Context, cause, done string) (drive
 		return driver.SnapshotInfo{}, c.ws.DeleteSnapshot(ctx, info.ID, nil)
 	}
 	c.last = info.Digest
-	c.held = append(c.held, info)
+	c.kept = append(c.kept, info)
 	return info, nil
 }
 
-// pruneLocked forgets what is too old or too much. What a fork started from stays
-// for as long as the fork does.
+// pruneLocked deletes checkpoints beyond the limits. A snapshot that a fork started
+// from is kept as long as the fork exists.
 func (c *Checkpoints) pruneLocked(ctx context.Context) error {
 	var errs []error
 	var spared []driver.SnapshotInfo
-	for len(c.held) > 0 && (len(c.held) > c.limits.Count || time.Since(c.held[0].Created) > c.limits.Age) {
-		switch err := c.ws.DeleteSnapshot(ctx, c.held[0].ID, nil); fault.Of(err) {
+	for len(c.kept) > 0 && (len(c.kept) > c.limits.Count || time.Since(c.kept[0].Created) > c.limits.Age) {
+		switch err := c.ws.DeleteSnapshot(ctx, c.kept[0].ID, nil); fault.Of(err) {
 		case "", fault.NotFound:
 		case fault.WrongState:
-			spared = append(spared, c.held[0])
+			spared = append(spared, c.kept[0])
 		default:
 			errs = append(errs, err)
 		}
-		c.held = c.held[1:]
+		c.kept = c.kept[1:]
 	}
-	c.held = append(spared, c.held...)
+	c.kept = append(spared, c.kept...)
 	return errors.Join(errs...)
 }
 
-// cut makes a label of what was done: one line, and not too long.
-func cut(s string) string {
+// stepLabel shortens a description to one line of at most maxStep bytes.
+func stepLabel(s string) string {
 	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "?")
 	if len(s) <= maxStep {
 		return s
@@ -168,14 +167,14 @@ func cut(s string) string {
 	return s + "..."
 }
 
-// LimitsLabel is the label of a workspace whose steps leave checkpoints; its value
-// is what ParseLimits reads.
+// LimitsLabel is the label of a workspace with checkpoints; ParseLimits reads its
+// value.
 const LimitsLabel = "croft.checkpoints"
 
-// ParseLimits reads COUNT/AGE, such as "100/168h"; either may be left out, and
+// ParseLimits reads COUNT/AGE, such as "100/168h"; either part may be left out, and
 // then so may the slash.
 func ParseLimits(s string) (Limits, error) {
-	bad := fmt.Errorf("history: checkpoints %q: %w: write how many and how old they may be, as in 100/168h", s, fault.InvalidArgument)
+	bad := fmt.Errorf("history: checkpoints %q: %w: the form is COUNT/AGE, such as 100/168h", s, fault.InvalidArgument)
 	count, age, _ := strings.Cut(s, "/")
 	l := Limits{Count: DefaultCount, Age: DefaultAge}
 	var err error

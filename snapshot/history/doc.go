@@ -1,14 +1,14 @@
-// Package history goes back and forth in what a workspace was, and brings what
-// became of one into another.
+// Package history implements undo and redo over a workspace's snapshots,
+// checkpoints after each step, and merging the changes of one workspace into
+// another.
 //
-// Snapshots of a workspace are states that it had. [Record] puts them into their
-// order: each state has the one that it came from, also where somebody went back
-// and went on from there. [Undo] and [Redo] walk along it. [Checkpoints] leaves a
-// state behind after each step that an agent takes, labelled with what was done,
-// and forgets those that are too many or too old.
+// Snapshots of a workspace are its former states. [Record] orders them: each state
+// has its parent, also after a rollback. [Undo] and [Redo] walk along it.
+// [Checkpoints] takes a snapshot after each step of an agent, labelled with the
+// step, and deletes old and surplus ones.
 //
-// [Apply] merges what changed in one workspace into another, three ways, against
-// what the first one started from.
+// [Apply] merges the changes of one workspace into another, by a three-way merge
+// against the origin of the first one.
 //
-// Everything here works on a [workspace.Workspace], wherever it is.
+// Everything here works on a [workspace.Workspace] of any provider.
 package history

@@ -21,37 +21,36 @@ const (
 	targetLabel   = "croft.target"
 )
 
-// A State is one that a workspace had.
+// A State is a former state of a workspace.
 type State struct {
 	driver.SnapshotInfo
-	Parent *State // what it came from; nil where that is not known
+	Parent *State // nil if unknown
 }
 
 // A Record is the states of a workspace.
 type Record struct {
-	States  []*State // the oldest first
-	Current *State   // where the workspace was last, as far as is known; nil is nowhere
-	tip     *State   // where it was before somebody went back; nil where it went on since
+	States  []*State // oldest first
+	Current *State   // the latest known state; nil if there is none
+	tip     *State   // the state before the first rollback; nil if a new state was added since
 }
 
-// Load reads the record of a workspace. What it started from, where that is a
-// snapshot, is its first state.
+// Load reads the record of a workspace. If the workspace started from a snapshot,
+// that is the first state.
 func Load(ctx context.Context, ws *workspace.Workspace) (*Record, error) {
 	list, err := ws.Snapshots(ctx, &driver.ListSnapshotsOptions{Origin: true})
 	if err != nil {
 		return nil, err
 	}
 	if at := len(list) - 1; at >= 0 && list[at].Workspace != ws.ID() {
-		// What it was in the other workspace, such as the state before a rollback
-		// there, does not count here.
+		// Its labels in the other workspace, such as the state before a rollback
+		// there, do not apply here.
 		list[at].Labels = map[string]string{snapshot.CauseLabel: CauseStart}
 	}
 	return NewRecord(list), nil
 }
 
-// NewRecord puts snapshots of one workspace, the newest first, into their order. A
-// snapshot that was taken before a rollback is a state only where it differs from
-// the one before it.
+// NewRecord orders the snapshots of one workspace, given newest first. A snapshot
+// taken before a rollback is a state only if it differs from the previous one.
 func NewRecord(list []driver.SnapshotInfo) *Record {
 	r := &Record{}
 	byID := map[string]*State{}
@@ -82,8 +81,9 @@ func NewRecord(list []driver.SnapshotInfo) *Record {
 	return r
 }
 
-// back returns the newest state before what is there, which has the given digest.
-func (r *Record) back(digest string) *State {
+// undoTarget returns the newest state before the current files, which have the
+// given digest.
+func (r *Record) undoTarget(digest string) *State {
 	s := r.Current
 	for s != nil && s.Digest == digest {
 		s = s.Parent
@@ -91,9 +91,8 @@ func (r *Record) back(digest string) *State {
 	return s
 }
 
-// forth returns the state that was left by going back, one step towards where
-// that began.
-func (r *Record) forth(digest string) *State {
+// redoTarget returns the next state toward the one before the first rollback.
+func (r *Record) redoTarget(digest string) *State {
 	if r.tip == nil || r.Current == nil || r.Current.Digest != digest {
 		return nil
 	}
@@ -101,7 +100,7 @@ func (r *Record) forth(digest string) *State {
 	for s := r.tip; s != r.Current; s = s.Parent {
 		switch {
 		case s == nil && r.tip.Digest != digest:
-			return r.tip // the two are not on one line
+			return r.tip // on another branch
 		case s == nil:
 			return nil
 		case s.Digest != digest:
@@ -111,29 +110,28 @@ func (r *Record) forth(digest string) *State {
 	return next
 }
 
-// A Move is what Undo and Redo did.
+// A Move is the result of Undo or Redo.
 type Move struct {
-	To     driver.SnapshotInfo `json:"to"`     // what the workspace is now
+	To     driver.SnapshotInfo `json:"to"`     // the new state
 	Before driver.SnapshotInfo `json:"before"` // what it was
 }
 
-// Undo returns a workspace to the state before the one that it is in.
+// Undo rolls a workspace back to the state before the current one.
 func Undo(ctx context.Context, ws *workspace.Workspace) (Move, error) {
-	return move(ctx, ws, (*Record).back, "there is no earlier state of it that differs from what is there")
+	return moveTo(ctx, ws, (*Record).undoTarget, "there is no earlier state that differs from the current files")
 }
 
-// Redo takes back the last Undo that was not taken back. Where anything changed
-// since there is nothing to redo.
+// Redo reverts the last Undo. If anything changed since, there is nothing to redo.
 func Redo(ctx context.Context, ws *workspace.Workspace) (Move, error) {
-	return move(ctx, ws, (*Record).forth, "nothing was undone, or something changed since")
+	return moveTo(ctx, ws, (*Record).redoTarget, "nothing was undone, or the files changed since")
 }
 
-func move(ctx context.Context, ws *workspace.Workspace, choose func(*Record, string) *State, otherwise string) (Move, error) {
+func moveTo(ctx context.Context, ws *workspace.Workspace, choose func(*Record, string) *State, otherwise string) (Move, error) {
 	r, err := Load(ctx, ws)
 	if err != nil {
 		return Move{}, err
 	}
-	digest, err := present(ctx, ws)
+	digest, err := currentDigest(ctx, ws)
 	if err != nil {
 		return Move{}, err
 	}
@@ -145,8 +143,8 @@ func move(ctx context.Context, ws *workspace.Workspace, choose func(*Record, str
 	return Move{To: to.SnapshotInfo, Before: before}, err
 }
 
-// present returns the digest of the files as they are.
-func present(ctx context.Context, ws *workspace.Workspace) (string, error) {
+// currentDigest returns the digest of the current files.
+func currentDigest(ctx context.Context, ws *workspace.Workspace) (string, error) {
 	info, err := ws.Snapshot(ctx, &driver.SnapshotOptions{Labels: map[string]string{snapshot.CauseLabel: "look"}})
 	if err != nil {
 		return "", err

@@ -21,10 +21,10 @@ import (
 	"github.com/croft-run/croft/snapshot"
 )
 
-// image returns the files of an image, laid out in a directory that done removes.
-func (c *Catalog) image(ctx context.Context, ref string) (_ snapshot.Tree, done func() error, err error) {
+// openImage unpacks an image into a temporary directory, which done removes.
+func (c *Catalog) openImage(ctx context.Context, ref string) (_ snapshot.Tree, done func() error, err error) {
 	done = func() error { return nil }
-	img, err := c.find(ctx, ref)
+	img, err := c.findImage(ctx, ref)
 	if err != nil {
 		return nil, done, fmt.Errorf("template: image %s: %w", ref, err)
 	}
@@ -42,9 +42,9 @@ func (c *Catalog) image(ctx context.Context, ref string) (_ snapshot.Tree, done 
 	return snapshot.HostDir(dir, nil), done, nil
 }
 
-// find returns an image: what a path names is of this host, all else of a
-// registry.
-func (c *Catalog) find(ctx context.Context, ref string) (v1.Image, error) {
+// findImage returns an image: an absolute path is a file of this host, any other
+// name an image of a registry.
+func (c *Catalog) findImage(ctx context.Context, ref string) (v1.Image, error) {
 	platform := v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
 	if !filepath.IsAbs(ref) {
 		tag, err := name.ParseReference(ref)
@@ -57,7 +57,7 @@ func (c *Catalog) find(ctx context.Context, ref string) (v1.Image, error) {
 		}
 		return img, nil
 	}
-	if err := c.allowed(ref); err != nil {
+	if err := c.checkSourcePath(ref); err != nil {
 		return nil, err
 	}
 	info, err := os.Stat(ref)
@@ -67,25 +67,25 @@ func (c *Catalog) find(ctx context.Context, ref string) (v1.Image, error) {
 	if !info.IsDir() {
 		img, err := tarball.ImageFromPath(ref, nil)
 		if err != nil {
-			return nil, fmt.Errorf("%w: it is no tarball of an image: %w", fault.InvalidArgument, err)
+			return nil, fmt.Errorf("%w: not an image tarball: %w", fault.InvalidArgument, err)
 		}
 		return img, nil
 	}
 	index, err := layout.ImageIndexFromPath(ref)
 	if err != nil {
-		return nil, fmt.Errorf("%w: it is no OCI layout: %w", fault.InvalidArgument, err)
+		return nil, fmt.Errorf("%w: not an OCI layout: %w", fault.InvalidArgument, err)
 	}
-	return pick(index, platform, 0)
+	return selectImage(index, platform, 0)
 }
 
-// maxNesting is how deep indexes of images may be nested.
+// maxNesting is the maximum nesting of image indexes.
 const maxNesting = 4
 
-// pick returns the image of an index for a platform, or its only one.
-func pick(index v1.ImageIndex, platform v1.Platform, depth int) (v1.Image, error) {
+// selectImage returns the image of an index for a platform, or its only one.
+func selectImage(index v1.ImageIndex, platform v1.Platform, depth int) (v1.Image, error) {
 	m, err := index.IndexManifest()
 	if err != nil || depth > maxNesting {
-		return nil, fmt.Errorf("%w: its index can't be read: %w", fault.InvalidArgument, err)
+		return nil, fmt.Errorf("%w: the image index can't be read: %w", fault.InvalidArgument, err)
 	}
 	list := slices.DeleteFunc(slices.Clone(m.Manifests), func(d v1.Descriptor) bool {
 		return !d.MediaType.IsImage() && !d.MediaType.IsIndex() || d.Platform != nil && d.Platform.OS == "unknown"
@@ -95,14 +95,14 @@ func pick(index v1.ImageIndex, platform v1.Platform, depth int) (v1.Image, error
 		at = 0
 	}
 	if at < 0 {
-		return nil, fmt.Errorf("%w: it holds %d images, and not one for %s", fault.NotFound, len(list), platform.String())
+		return nil, fmt.Errorf("%w: none of its %d images is for %s", fault.NotFound, len(list), platform.String())
 	}
 	if list[at].MediaType.IsIndex() {
 		below, err := index.ImageIndex(list[at].Digest)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
 		}
-		return pick(below, platform, depth+1)
+		return selectImage(below, platform, depth+1)
 	}
 	img, err := index.Image(list[at].Digest)
 	if err != nil {

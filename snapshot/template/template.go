@@ -1,22 +1,23 @@
-// Package template keeps what workspaces start from, under names.
+// Package template stores named templates, from which workspaces start, as
+// snapshots.
 //
-// A template is a whole snapshot in the store, so it is immutable, shares what it
-// has in common with other templates and snapshots, and is verified when it is
-// read. It is made of a directory, a snapshot, a commit of a git repository, or an
-// image: a layout or tarball on disk, or one that a registry has. Any number of
-// workspaces start from it; where a provider has overlays they share its files
-// until they write to them.
+// A template is a complete snapshot in the store, so it is immutable, shares data
+// with other templates and snapshots, and is verified when it is read. Its source
+// is a directory, a snapshot, a commit of a git repository, or an image: an OCI
+// layout or tarball on disk, or an image of a registry. Any number of workspaces
+// start from it; with a provider that uses overlayfs they share its files until
+// they write to them.
 //
-// Nothing of a source is run: of a git repository only its objects are read, and of
-// an image only its files, below a directory that none of its names and links
-// leave.
+// No program of a source is run: of a git repository only objects are read, and of
+// an image only files, which are written below a directory that no name or link of
+// the image leaves.
 //
-// The layers of an image are applied one by one, the lowest first, as an engine
-// does it. mutate.Extract of go-containerregistry flattens them from the top down
-// and loses files without an error: those below a directory that is a symlink in
-// the layer or in a lower one (/lib to usr/lib), hard links to a file of a lower
-// layer that is replaced, relative symlinks that lead out of the image, and entries
-// whose names do.
+// The layers of an image are applied one by one, lowest first, as a container
+// engine does. mutate.Extract of go-containerregistry flattens them from the top
+// down and loses files without an error: files below a directory that is a symlink
+// in the layer or in a lower one (/lib to usr/lib), hard links to a file of a lower
+// layer that is replaced, relative symlinks to a target outside the image, and
+// entries whose names lead outside.
 package template
 
 import (
@@ -42,26 +43,27 @@ const (
 // A Catalog is the templates of a store.
 type Catalog struct {
 	Store *snapshot.Store
-	Temp  string // a directory, made where it does not exist, for images that are taken apart
+	Temp  string // directory for unpacking images; created if missing
 
-	// Roots are the directories of the host that sources may lie in; nil is any,
-	// and an empty list is none. Forbidden may never be one, nor hold one.
+	// Roots are the directories of the host that sources may be in; nil allows any,
+	// and an empty list none. Forbidden directories, their parents and
+	// subdirectories are never allowed.
 	Roots     []string
 	Forbidden []string
 }
 
-// A Source is what a template is made of: exactly one of Dir, Snapshot, Git and
-// Image is set.
+// A Source is the source of a template: exactly one of Dir, Snapshot, Git and Image
+// is set.
 type Source struct {
 	Dir      string   `json:"dir,omitempty"`      // a directory of this host
 	Snapshot string   `json:"snapshot,omitempty"` // id of a snapshot
 	Git      string   `json:"git,omitempty"`      // a git repository of this host
 	Revision string   `json:"revision,omitempty"` // of the repository; "" is HEAD
-	Image    string   `json:"image,omitempty"`    // an OCI layout or a tarball of this host, as a path from its root, or the name of an image in a registry
-	Ignore   []string `json:"ignore,omitempty"`   // patterns in the manner of .gitignore, to leave out
+	Image    string   `json:"image,omitempty"`    // absolute path of an OCI layout or tarball of this host, or the name of an image in a registry
+	Ignore   []string `json:"ignore,omitempty"`   // .gitignore patterns to leave out
 }
 
-// A Template is one that is there.
+// A Template describes a template.
 type Template struct {
 	Name     string    `json:"name"`
 	Snapshot string    `json:"snapshot"` // its id
@@ -72,7 +74,7 @@ type Template struct {
 	Digest   string    `json:"digest"`
 }
 
-// Create makes a template. One of that name that is there is fault.AlreadyExists.
+// Create creates a template. An existing name is fault.AlreadyExists.
 func (c *Catalog) Create(ctx context.Context, name string, s Source) (Template, error) {
 	if !driver.ValidWorkspaceName(name) {
 		return Template{}, fmt.Errorf("template: name %q: %w: a name is [a-z0-9][a-z0-9-]{0,62}, and not the form of an id", name, fault.InvalidArgument)
@@ -83,7 +85,7 @@ func (c *Catalog) Create(ctx context.Context, name string, s Source) (Template, 
 		}
 		return Template{}, err
 	}
-	tree, what, done, err := c.open(ctx, s)
+	tree, what, done, err := c.openSource(ctx, s)
 	if err != nil {
 		return Template{}, err
 	}
@@ -93,16 +95,17 @@ func (c *Catalog) Create(ctx context.Context, name string, s Source) (Template, 
 	if err = errors.Join(err, done()); err != nil {
 		return Template{}, err
 	}
-	return describe(m), nil
+	return templateFromManifest(m), nil
 }
 
-func describe(m *snapshot.Manifest) Template {
+func templateFromManifest(m *snapshot.Manifest) Template {
 	return Template{
 		Name: m.Labels[Label], Snapshot: m.ID, Source: m.Labels[sourceLabel], Created: m.Created, Files: m.Files, Bytes: m.Bytes, Digest: m.Digest,
 	}
 }
 
-// List lists the templates, by name. Where two were made at once, the older counts.
+// List lists the templates by name. If two were created concurrently under one
+// name, the older one is listed.
 func (c *Catalog) List(ctx context.Context) ([]Template, error) {
 	all, err := c.Store.List(ctx)
 	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
@@ -110,7 +113,7 @@ func (c *Catalog) List(ctx context.Context) ([]Template, error) {
 	}
 	list := []Template{}
 	for _, m := range slices.Backward(all) { // the oldest first
-		t := describe(m)
+		t := templateFromManifest(m)
 		if t.Name != "" && m.Workspace == "" && !slices.ContainsFunc(list, func(x Template) bool { return x.Name == t.Name }) {
 			list = append(list, t)
 		}
@@ -132,9 +135,9 @@ func (c *Catalog) Get(ctx context.Context, name string) (Template, error) {
 	return list[at], nil
 }
 
-// Delete forgets a template. Workspaces that started from it stay as they are;
-// where needed says that there are some, its snapshot stays, too, without the
-// name, for them to be compared with. A nil needed is never.
+// Delete deletes a template. Workspaces that started from it are not changed; if
+// needed reports that there are some, the snapshot is kept without the name, to
+// compare them with. A nil needed is never.
 func (c *Catalog) Delete(ctx context.Context, name string, needed func(snapshot string) bool) error {
 	t, err := c.Get(ctx, name)
 	if err != nil {
@@ -146,7 +149,7 @@ func (c *Catalog) Delete(ctx context.Context, name string, needed func(snapshot 
 	return c.Store.Delete(ctx, t.Snapshot)
 }
 
-// Tree returns what a template holds.
+// Tree returns the files of a template.
 func (c *Catalog) Tree(ctx context.Context, name string) (snapshot.Tree, error) {
 	t, err := c.Get(ctx, name)
 	if err != nil {
@@ -156,16 +159,16 @@ func (c *Catalog) Tree(ctx context.Context, name string) (snapshot.Tree, error) 
 	return tree, err
 }
 
-// Dir returns a directory of this host as a tree, where one may be a source.
+// Dir returns a directory of this host as a tree, if it is allowed as a source.
 func (c *Catalog) Dir(dir string) (snapshot.Tree, error) {
-	if err := c.allowed(dir); err != nil {
+	if err := c.checkSourcePath(dir); err != nil {
 		return nil, err
 	}
 	return snapshot.HostDir(dir, nil), nil
 }
 
-// open returns the tree of a source and what it is; done lets go of it.
-func (c *Catalog) open(ctx context.Context, s Source) (_ snapshot.Tree, what string, done func() error, err error) {
+// openSource returns the tree and the description of a source; done releases it.
+func (c *Catalog) openSource(ctx context.Context, s Source) (_ snapshot.Tree, what string, done func() error, err error) {
 	given := 0
 	for _, x := range []string{s.Dir, s.Snapshot, s.Git, s.Image} {
 		if x != "" {
@@ -180,27 +183,27 @@ func (c *Catalog) open(ctx context.Context, s Source) (_ snapshot.Tree, what str
 	switch {
 	case s.Dir != "":
 		what = "dir:" + s.Dir
-		if err = c.allowed(s.Dir); err == nil {
+		if err = c.checkSourcePath(s.Dir); err == nil {
 			tree = snapshot.HostDir(s.Dir, nil)
 		}
 	case s.Snapshot != "":
 		what = "snapshot:" + s.Snapshot
 		tree, _, err = c.Store.Whole(ctx, s.Snapshot)
 	case s.Git != "":
-		tree, what, err = c.commit(ctx, s)
+		tree, what, err = c.openCommit(ctx, s)
 	default:
 		what = "image:" + s.Image
-		tree, done, err = c.image(ctx, s.Image)
+		tree, done, err = c.openImage(ctx, s.Image)
 	}
 	return tree, what, done, err
 }
 
-// commit returns the files of a commit, read by git's plumbing alone.
-func (c *Catalog) commit(ctx context.Context, s Source) (snapshot.Tree, string, error) {
+// openCommit returns the files of a commit, read by git's plumbing commands.
+func (c *Catalog) openCommit(ctx context.Context, s Source) (snapshot.Tree, string, error) {
 	if isURL(s.Git) {
-		return nil, "", fmt.Errorf("template: source %q: %w: it must be a repository on disk; clone it first", s.Git, fault.InvalidArgument)
+		return nil, "", fmt.Errorf("template: source %q: %w: a repository must be on disk; clone it first", s.Git, fault.InvalidArgument)
 	}
-	if err := c.allowed(s.Git); err != nil {
+	if err := c.checkSourcePath(s.Git); err != nil {
 		return nil, "", err
 	}
 	repo, err := snapshot.OpenRepository(ctx, s.Git)
@@ -218,37 +221,36 @@ func (c *Catalog) commit(ctx context.Context, s Source) (snapshot.Tree, string, 
 	return tree, "git:" + s.Git + "@" + id, err
 }
 
-// allowed refuses paths of the host that may not be a source.
-func (c *Catalog) allowed(dir string) error {
+// checkSourcePath refuses paths of the host that are not allowed as a source.
+func (c *Catalog) checkSourcePath(dir string) error {
 	if !filepath.IsAbs(dir) {
-		return fmt.Errorf("template: source %q: %w: it must be an absolute path", dir, fault.InvalidArgument)
+		return fmt.Errorf("template: source %q: %w: the path must be absolute", dir, fault.InvalidArgument)
 	}
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return fmt.Errorf("template: source %q: %w: %w", dir, fault.Of(err), err)
 	}
 	for _, f := range c.Forbidden {
-		if f, err := filepath.EvalSymlinks(f); err == nil && (holds(f, real) || holds(real, f)) {
-			return fmt.Errorf("template: source %q: %w: Croft keeps its data there", dir, fault.PermissionDenied)
+		if f, err := filepath.EvalSymlinks(f); err == nil && (contains(f, real) || contains(real, f)) {
+			return fmt.Errorf("template: source %q: %w: it overlaps Croft's data directory", dir, fault.PermissionDenied)
 		}
 	}
 	if c.Roots == nil || slices.ContainsFunc(c.Roots, func(root string) bool {
 		at, err := filepath.EvalSymlinks(root)
-		return err == nil && holds(at, real)
+		return err == nil && contains(at, real)
 	}) {
 		return nil
 	}
-	return fmt.Errorf("template: source %q: %w: it lies in none of the directories of the host that may be used", dir, fault.PermissionDenied)
+	return fmt.Errorf("template: source %q: %w: it is outside the allowed directories of the host", dir, fault.PermissionDenied)
 }
 
-// holds reports whether a path is a directory or lies in it.
-func holds(dir, path string) bool {
+// contains reports whether a path is a directory or below it.
+func contains(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// isURL reports whether s is the address of a repository elsewhere: a URL, or
-// HOST:PATH.
+// isURL reports whether s is a remote repository: a URL, or HOST:PATH.
 func isURL(s string) bool {
 	host, _, ok := strings.Cut(s, ":")
 	return ok && host != "" && !strings.Contains(host, "/")

@@ -271,18 +271,18 @@ func FuzzUnpack(f *testing.F) {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		u, err := newUnpacking(dir)
+		u, err := newUnpacker(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer u.root.Close()
 		// Two layers of the same, so that one is written over the other. Refusing is fine.
 		for range 2 {
-			if err := u.layer(t.Context(), bytes.NewReader(data)); err != nil {
+			if err := u.unpackTar(t.Context(), bytes.NewReader(data)); err != nil {
 				break
 			}
 		}
-		u.settle()
+		u.setDirAttrs()
 		entries, err := os.ReadDir(top)
 		if err != nil || len(entries) != 2 {
 			t.Errorf("beside the directory there is %v, %v", entries, err)

@@ -18,61 +18,61 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// unpackImage writes the files of an image below a directory, the lowest layer
-// first: what a layer says of a path counts for the layers above it.
+// unpackImage writes the files of an image into a directory, lowest layer first.
 func unpackImage(ctx context.Context, img v1.Image, dir string) error {
 	layers, err := img.Layers()
 	if err != nil {
-		return fmt.Errorf("%w: its layers can't be read: %w", fault.InvalidArgument, err)
+		return fmt.Errorf("%w: the image's layers can't be read: %w", fault.InvalidArgument, err)
 	}
-	u, err := newUnpacking(dir)
+	u, err := newUnpacker(dir)
 	if err != nil {
 		return err
 	}
-	defer u.root.Close() //nolint:errcheck // of a directory: each file in it is closed for itself
+	defer u.root.Close() //nolint:errcheck // a directory; files are closed separately
 	for i, l := range layers {
-		if err := u.layerOf(ctx, l); err != nil {
+		if err := u.unpackLayer(ctx, l); err != nil {
 			return fmt.Errorf("layer %d of %d: %w", i+1, len(layers), err)
 		}
 	}
-	return u.settle()
+	return u.setDirAttrs()
 }
 
-// unpacking is a directory that the layers of an image are written to. No name and
-// no link of them leaves it: an entry that would is refused, with its name. Owners
-// are not kept; devices and pipes are left out.
-type unpacking struct {
+// An unpacker writes the layers of an image into a directory. It confines names and
+// links by os.Root: an entry that would leave the directory is refused with its
+// name. Owners are not kept; devices and pipes are left out.
+type unpacker struct {
 	root  *os.Root
-	modes map[string]*tar.Header // of directories, whose modes and times come last
-	real  map[string]bool        // directories that are reached through no link
-	fresh map[string]bool        // what the present layer made, and what leads there
+	modes map[string]*tar.Header // of directories, whose modes and times are set last
+	real  map[string]bool        // directories whose path has no symlink
+	fresh map[string]bool        // paths of the current layer, with their parents
 }
 
-func newUnpacking(dir string) (*unpacking, error) {
+func newUnpacker(dir string) (*unpacker, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", fault.Of(err), err)
 	}
-	return &unpacking{root: root, modes: map[string]*tar.Header{}, real: map[string]bool{}}, nil
+	return &unpacker{root: root, modes: map[string]*tar.Header{}, real: map[string]bool{}}, nil
 }
 
-// layerOf writes a layer, all of which is read, so that its digest is verified.
-func (u *unpacking) layerOf(ctx context.Context, l v1.Layer) error {
+// unpackLayer writes a layer. It reads the whole stream, so that the digest is
+// verified.
+func (u *unpacker) unpackLayer(ctx context.Context, l v1.Layer) error {
 	r, err := l.Uncompressed()
 	if err != nil {
-		return fmt.Errorf("%w: it can't be read: %w", fault.InvalidArgument, err)
+		return fmt.Errorf("%w: the layer can't be read: %w", fault.InvalidArgument, err)
 	}
-	err = u.layer(ctx, r)
+	err = u.unpackTar(ctx, r)
 	if err == nil {
 		if _, err = io.Copy(io.Discard, r); err != nil {
-			err = fmt.Errorf("%w: it can't be read: %w", fault.InvalidArgument, err)
+			err = fmt.Errorf("%w: the layer can't be read: %w", fault.InvalidArgument, err)
 		}
 	}
 	return errors.Join(err, r.Close())
 }
 
-// layer writes the entries of a tar stream.
-func (u *unpacking) layer(ctx context.Context, r io.Reader) error {
+// unpackTar writes the entries of a tar stream.
+func (u *unpacker) unpackTar(ctx context.Context, r io.Reader) error {
 	u.fresh = map[string]bool{}
 	for tr := tar.NewReader(r); ; {
 		h, err := tr.Next()
@@ -85,74 +85,74 @@ func (u *unpacking) layer(ctx context.Context, r io.Reader) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := u.entry(h, tr); err != nil {
+		if err := u.unpackEntry(h, tr); err != nil {
 			return fmt.Errorf("entry %q: %w", h.Name, err)
 		}
 	}
 }
 
-// What begins the names of entries that remove something of the layers below: the
-// file of that name or, for the whole name, all that is in its directory.
+// Names of whiteout entries (OCI image spec), which remove a file of the lower
+// layers, or all entries of a directory.
 const (
-	whiteout = ".wh."
-	opaque   = ".wh..wh..opq"
+	whiteoutPrefix = ".wh."
+	opaqueName     = ".wh..wh..opq"
 )
 
-// entry writes one entry, or removes what it says.
-func (u *unpacking) entry(h *tar.Header, body io.Reader) error {
+// unpackEntry writes one entry, or carries out a whiteout.
+func (u *unpacker) unpackEntry(h *tar.Header, body io.Reader) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
 	}
-	name, err := inside(h.Name)
+	name, err := cleanName(h.Name)
 	if err != nil {
 		return err
 	}
 	if name == "." {
 		if h.Typeflag != tar.TypeDir {
-			return fmt.Errorf("%w: it has no name, and is no directory", fault.InvalidArgument)
+			return fmt.Errorf("%w: an entry without a name must be a directory", fault.InvalidArgument)
 		}
 		return nil
 	}
 	base := path.Base(name)
-	dir, err := u.parent(path.Dir(name), !strings.HasPrefix(base, whiteout))
+	dir, err := u.resolveDir(path.Dir(name), !strings.HasPrefix(base, whiteoutPrefix))
 	switch {
 	case err != nil:
 		return err
-	case base == opaque:
-		return u.hide(dir, dir)
-	case strings.HasPrefix(base, whiteout):
-		if base = base[len(whiteout):]; base == "" || base == "." || base == ".." {
-			return fmt.Errorf("%w: it removes something without a name", fault.InvalidArgument)
+	case base == opaqueName:
+		return u.hideLower(dir, dir)
+	case strings.HasPrefix(base, whiteoutPrefix):
+		if base = base[len(whiteoutPrefix):]; base == "" || base == "." || base == ".." {
+			return fmt.Errorf("%w: a whiteout without a name", fault.InvalidArgument)
 		}
-		return u.hide(path.Join(dir, base), "")
+		return u.hideLower(path.Join(dir, base), "")
 	}
-	return u.write(path.Join(dir, base), h, body)
+	return u.writeEntry(path.Join(dir, base), h, body)
 }
 
-// inside returns the clean form of a name in an image; one that begins at the root
-// means that of the image.
-func inside(name string) (string, error) {
+// cleanName returns the clean form of a name in an image; a leading slash is the
+// root of the image.
+func cleanName(name string) (string, error) {
 	name = path.Clean(strings.TrimLeft(name, "/"))
 	if name == ".." || strings.HasPrefix(name, "../") {
-		return "", fmt.Errorf("%w: it leaves the image", fault.InvalidArgument)
+		return "", fmt.Errorf("%w: the name leads outside the image", fault.InvalidArgument)
 	}
 	return name, nil
 }
 
-// maxLinks is how many links the path of an entry may lead through.
+// maxLinks is the maximum number of symlinks in the path of an entry.
 const maxLinks = 40
 
-// parent returns where a directory of the image is, with the links on the way as
-// they are read in a container: from the root of the image. What is missing is made
-// where asked for. A path that leaves, or leads through a file, is refused.
-func (u *unpacking) parent(dir string, create bool) (string, error) {
+// resolveDir resolves the symlinks of a directory's path as in a container: from
+// the root of the image. It creates missing directories if create is set. A path
+// that leads outside the image, or through a file, is refused.
+func (u *unpacker) resolveDir(dir string, create bool) (string, error) {
 	at, rest, links := ".", dir, 0
 	for rest != "" && rest != "." {
 		var elem string
 		elem, rest, _ = strings.Cut(rest, "/")
 		next := path.Join(at, elem)
 		if next == ".." || strings.HasPrefix(next, "../") {
-			return "", fmt.Errorf("%w: it leads out of the image, by a link", fault.InvalidArgument)
+			return "", fmt.Errorf("%w: a symlink leads outside the image", fault.InvalidArgument)
 		}
 		if next == "." || u.real[next] {
 			at = next
@@ -162,18 +162,18 @@ func (u *unpacking) parent(dir string, create bool) (string, error) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && create:
 			if err := u.root.Mkdir(next, 0o755); err != nil {
-				return "", coded(err)
+				return "", withCode(err)
 			}
-		case errors.Is(err, fs.ErrNotExist): // nor is there anything below it
+		case errors.Is(err, fs.ErrNotExist): // nothing is below it
 		case err != nil:
-			return "", coded(err)
+			return "", withCode(err)
 		case info.Mode()&fs.ModeSymlink != 0:
 			if links++; links > maxLinks {
-				return "", fmt.Errorf("%w: it leads through more than %d links", fault.InvalidArgument, maxLinks)
+				return "", fmt.Errorf("%w: the path has more than %d symlinks", fault.InvalidArgument, maxLinks)
 			}
 			to, err := u.root.Readlink(next)
 			if err != nil {
-				return "", coded(err)
+				return "", withCode(err)
 			}
 			if strings.HasPrefix(to, "/") {
 				at = "."
@@ -181,7 +181,7 @@ func (u *unpacking) parent(dir string, create bool) (string, error) {
 			rest = strings.Trim(strings.TrimLeft(to, "/")+"/"+rest, "/")
 			continue
 		case !info.IsDir():
-			return "", fmt.Errorf("%w: it lies below %q, which is a file", fault.InvalidArgument, next)
+			return "", fmt.Errorf("%w: its parent %q is a file", fault.InvalidArgument, next)
 		}
 		if err == nil || create {
 			u.real[next] = true
@@ -191,66 +191,66 @@ func (u *unpacking) parent(dir string, create bool) (string, error) {
 	return at, nil
 }
 
-// write makes what an entry describes, in place of what is there.
-func (u *unpacking) write(name string, h *tar.Header, body io.Reader) error {
+// writeEntry creates an entry, and replaces an existing one.
+func (u *unpacker) writeEntry(name string, h *tar.Header, body io.Reader) error {
 	info, err := u.root.Lstat(name)
 	if err == nil && (!info.IsDir() || h.Typeflag != tar.TypeDir) {
 		err = u.remove(name, info)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return coded(err)
+		return withCode(err)
 	}
-	u.mark(name)
+	u.markFresh(name)
 	switch h.Typeflag {
 	case tar.TypeDir:
 		u.modes[name] = h
-		return coded(u.root.MkdirAll(name, 0o755))
+		return withCode(u.root.MkdirAll(name, 0o755))
 	case tar.TypeSymlink:
-		return coded(u.root.Symlink(h.Linkname, name))
+		return withCode(u.root.Symlink(h.Linkname, name))
 	case tar.TypeLink:
-		return u.link(name, h.Linkname)
+		return u.writeHardLink(name, h.Linkname)
 	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
-		return u.file(name, h, body)
+		return u.writeFile(name, h, body)
 	case tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
 		return nil
 	}
-	return fmt.Errorf("%w: it is of the unknown type %q", fault.InvalidArgument, h.Typeflag)
+	return fmt.Errorf("%w: unknown entry type %q", fault.InvalidArgument, h.Typeflag)
 }
 
-// link gives a file of the image a second name.
-func (u *unpacking) link(name, target string) error {
-	to, err := inside(target)
+// writeHardLink creates a hard link to a file of the image.
+func (u *unpacker) writeHardLink(name, target string) error {
+	to, err := cleanName(target)
 	if err != nil {
-		return fmt.Errorf("%w: it is a link to %q, which leaves the image", fault.InvalidArgument, target)
+		return fmt.Errorf("%w: the hard link to %q leads outside the image", fault.InvalidArgument, target)
 	}
-	dir, err := u.parent(path.Dir(to), false)
+	dir, err := u.resolveDir(path.Dir(to), false)
 	if err != nil {
-		return fmt.Errorf("it is a link to %q: %w", target, err)
+		return fmt.Errorf("hard link to %q: %w", target, err)
 	}
 	if to = path.Join(dir, path.Base(to)); to == name {
-		return fmt.Errorf("%w: it is a link to itself", fault.InvalidArgument)
+		return fmt.Errorf("%w: the entry is a hard link to itself", fault.InvalidArgument)
 	}
 	info, err := u.root.Lstat(to)
 	if err != nil || info.IsDir() {
-		return fmt.Errorf("%w: it is a link to %q, which is no file of the image", fault.InvalidArgument, target)
+		return fmt.Errorf("%w: the hard link's target %q is not a file of the image", fault.InvalidArgument, target)
 	}
-	return coded(u.root.Link(to, name))
+	return withCode(u.root.Link(to, name))
 }
 
-func (u *unpacking) file(name string, h *tar.Header, body io.Reader) error {
+func (u *unpacker) writeFile(name string, h *tar.Header, body io.Reader) error {
 	f, err := u.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return coded(err)
+		return withCode(err)
 	}
 	_, err = io.Copy(f, body)
 	if err = errors.Join(err, f.Chmod(fs.FileMode(h.Mode)&fs.ModePerm), f.Close()); err != nil {
-		return coded(err)
+		return withCode(err)
 	}
-	return coded(u.root.Chtimes(name, h.ModTime, h.ModTime))
+	return withCode(u.root.Chtimes(name, h.ModTime, h.ModTime))
 }
 
-// remove removes a path with all below it.
-func (u *unpacking) remove(name string, info fs.FileInfo) error {
+// remove removes a path with its subtree.
+func (u *unpacker) remove(name string, info fs.FileInfo) error {
 	if info.IsDir() {
 		clear(u.real)
 		maps.DeleteFunc(u.modes, func(n string, _ *tar.Header) bool { return n == name || strings.HasPrefix(n, name+"/") })
@@ -258,48 +258,48 @@ func (u *unpacking) remove(name string, info fs.FileInfo) error {
 	return u.root.RemoveAll(name)
 }
 
-// hide removes what the layers below have at a path, and leaves what the present
-// one made; the directory keep stays in any case. Where there is nothing, nothing
-// is to be done.
-func (u *unpacking) hide(name, keep string) error {
+// hideLower removes the entries of lower layers at a path, and keeps those of the
+// current layer; the directory keep is never removed. A missing path is not an
+// error.
+func (u *unpacker) hideLower(name, keep string) error {
 	info, err := u.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return coded(err)
+		return withCode(err)
 	}
 	if name != keep && !u.fresh[name] {
-		return coded(u.remove(name, info))
+		return withCode(u.remove(name, info))
 	}
 	if !info.IsDir() {
 		return nil
 	}
 	dir, err := u.root.Open(name)
 	if err != nil {
-		return coded(err)
+		return withCode(err)
 	}
 	below, err := dir.Readdirnames(-1)
 	if err = errors.Join(err, dir.Close()); err != nil {
-		return coded(err)
+		return withCode(err)
 	}
 	for _, base := range below {
-		if err := u.hide(path.Join(name, base), keep); err != nil {
+		if err := u.hideLower(path.Join(name, base), keep); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// mark notes that the present layer made a path, and so what leads there.
-func (u *unpacking) mark(name string) {
+// markFresh records a path of the current layer, with its parents.
+func (u *unpacker) markFresh(name string) {
 	for ; name != "." && !u.fresh[name]; name = path.Dir(name) {
 		u.fresh[name] = true
 	}
 }
 
-// settle gives directories their modes and times, the deepest first.
-func (u *unpacking) settle() error {
+// setDirAttrs sets the modes and times of directories, deepest first.
+func (u *unpacker) setDirAttrs() error {
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(u.modes))) {
 		h := u.modes[name]
 		err := u.root.Chmod(name, fs.FileMode(h.Mode)&fs.ModePerm)
@@ -307,15 +307,15 @@ func (u *unpacking) settle() error {
 			err = u.root.Chtimes(name, h.ModTime, h.ModTime)
 		}
 		if err != nil {
-			return fmt.Errorf("entry %q: %w", h.Name, coded(err))
+			return fmt.Errorf("entry %q: %w", h.Name, withCode(err))
 		}
 	}
 	return nil
 }
 
-// coded gives what a system call or the stream answers a code: what is wrong with
-// the image is the argument's fault.
-func coded(err error) error {
+// withCode adds an error code to an error of a system call or of the stream: a
+// defect of the image is InvalidArgument.
+func withCode(err error) error {
 	if err == nil {
 		return nil
 	}

@@ -1,6 +1,5 @@
-// Package all lists the tools that a croft has by itself, of every family. The
-// lists are functions that are called, not side effects of an import: who wants
-// fewer tools, or others, writes a list of their own.
+// Package all lists the built-in tools of every family. The lists are functions, not side
+// effects of imports; a program that needs other tools writes its own list.
 package all
 
 import (
@@ -26,13 +25,13 @@ func Workspace() []*tool.Tool {
 	return slices.Concat(tool.Workspace(), snapshots.Workspace())
 }
 
-// Effects returns what happens after a tool has changed files, in this order: what
-// formatting makes of a file is what the others are to see.
+// Effects returns the effects after a tool has changed files, in order: formatting comes
+// first, because the others must see its result.
 func Effects() []tool.Effect {
 	return []tool.Effect{verifytool.Effect(lsp.Servers), lsp.Effect, index.Effect}
 }
 
-// Sources returns where further tools of a workspace come from.
+// Sources returns the sources of further tools of a workspace.
 func Sources() []tool.Source {
 	return []tool.Source{git.Source, web.Source}
 }

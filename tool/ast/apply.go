@@ -12,8 +12,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Apply reads a file, edits it and writes it back. Where it changed meanwhile
-// the error is Conflict and nothing is written; mode and owner stay.
+// Apply reads a file, edits it and writes it back. If the file changed meanwhile, the error
+// is Conflict and nothing is written. Mode and owner are kept.
 func (e *Editor) Apply(ctx context.Context, ws *workspace.Workspace, path string, edit func(src []byte) (Change, error)) (Change, workspace.WriteResult, error) {
 	src, err := readSource(ctx, ws, path)
 	if err != nil {
@@ -42,7 +42,7 @@ func readSource(ctx context.Context, ws *workspace.Workspace, path string) ([]by
 
 const maxSource = 8 << 20
 
-// Text tells of a change as an agent reads it.
+// Text describes a change for the agent.
 func (c *Change) Text(tool, path string) string {
 	var b strings.Builder
 	if c.Before == "" {

@@ -1,21 +1,19 @@
-// Package ast edits source files by naming what is to change instead of quoting
-// it: the body of a function, its signature, a method after another, a name.
+// Package ast edits source files by declaration name instead of quoted text: the body of a
+// function, its signature, a method after another, a name.
 //
-// Every edit is a function from a text to a [Change], and keeps three promises.
-// Only the bytes of what was named differ: comments, spacing and line endings
-// elsewhere are as they were. The result parses, where the text did. And nothing
-// else of the outline moved: a body that closes its function and opens another is
-// refused, although it parses.
+// Every edit is a function from a text to a [Change], with three guarantees. Only the bytes
+// of the named declaration differ: comments, spacing and line endings elsewhere are kept.
+// The result parses, if the text did. The rest of the outline is unchanged: a body that
+// closes its function and opens another is refused, although it parses.
 //
-// Go is read by go/parser. Python, JavaScript, TypeScript, Rust, Java, C and C++
-// are read by tree-sitter's grammars in WebAssembly (package grammar), so there is
-// no cgo and one way to handle them all: a table of which nodes are functions and
-// which give them a scope. A scanner of our own would be smaller, and wrong in the
-// corners (strings, regular expressions, templates, JSX) where a wrong range
-// destroys a file; a language server's ranges need that server to be installed.
+// Go is parsed by go/parser. Python, JavaScript, TypeScript, Rust, Java, C and C++ are
+// parsed by tree-sitter grammars in WebAssembly (package grammar): no cgo, and one table
+// per language of which nodes are functions and scopes. A hand-written scanner would be
+// smaller, but wrong for strings, regular expressions, templates and JSX, where a wrong
+// range destroys a file; a language server would have to be installed.
 //
-// [Editor.Apply] joins it to a workspace: the file is written only if it still is
-// what was read.
+// [Editor.Apply] applies an edit to a file of a workspace, if the file is unchanged since
+// it was read.
 package ast
 
 import (
@@ -29,15 +27,16 @@ import (
 	"github.com/croft-run/croft/tool/ast/grammar"
 )
 
-// An Editor edits. Its zero value is ready, and it is safe for concurrent use.
+// An Editor edits source texts. The zero value is ready to use, and is safe for concurrent
+// use.
 type Editor struct {
 	grammars grammar.Set
 }
 
-// Close frees the grammars that were loaded.
+// Close frees the loaded grammars.
 func (e *Editor) Close(ctx context.Context) error { return e.grammars.Close(ctx) }
 
-// A Change is what an edit makes of a text.
+// A Change is the result of an edit.
 type Change struct {
 	Line          int    // where it begins, 1-based, before and after
 	Before, After string // the text that was replaced and what replaced it; Before is "" for an insertion
@@ -48,19 +47,19 @@ type Change struct {
 // A Func is a function or method of a file.
 type Func struct {
 	Name     string // the last element of Path
-	Path     string // with what it is in: "Server.handle"
+	Path     string // with its scopes: "Server.handle"
 	Receiver string // in Go, as it is written: "*Server"
 	Line     int    // 1-based
 	EndLine  int
 
 	start, end         int // the declaration, without comment and decorators
 	sigStart, sigEnd   int
-	bodyStart, bodyEnd int // what a new body replaces; equal where there is none
+	bodyStart, bodyEnd int // the range of the body; empty if there is no body
 	nameAt             int
 	arrow              bool
 }
 
-// Display is how the function is named in messages.
+// Display returns the name of the function for messages.
 func (f *Func) Display() string {
 	if f.Receiver != "" {
 		return "(" + f.Receiver + ")." + f.Name
@@ -68,7 +67,7 @@ func (f *Func) Display() string {
 	return f.Path
 }
 
-// An Error says what can't be done, in words for the agent; Unwrap gives its code.
+// An Error has a text for the agent; Unwrap returns its code.
 type Error struct {
 	Text string
 	Code fault.Code
@@ -87,7 +86,7 @@ func notFoundf(format string, args ...any) error {
 	return &Error{fmt.Sprintf(format, args...), fault.NotFound}
 }
 
-// extensions are the files that are understood.
+// extensions maps file extensions to languages.
 var extensions = map[string]grammar.Language{
 	".go": "go",
 	".py": grammar.Python, ".pyi": grammar.Python,
@@ -98,7 +97,7 @@ var extensions = map[string]grammar.Language{
 	".cc": grammar.CPP, ".cpp": grammar.CPP, ".cxx": grammar.CPP, ".hh": grammar.CPP, ".hpp": grammar.CPP, ".hxx": grammar.CPP,
 }
 
-// Extensions returns the file name extensions that are understood, sorted.
+// Extensions returns the supported file extensions, sorted.
 func Extensions() []string {
 	var list []string
 	for ext := range extensions {
@@ -108,20 +107,20 @@ func Extensions() []string {
 	return list
 }
 
-// A language reads one kind of file and lays out what goes into it.
+// A language parses one kind of file and formats inserted text.
 type language interface {
-	// outline returns the functions of a text in order, and the number of errors
-	// in it; err says what is wrong where that is all there is to say.
+	// outline returns the functions of a text in order, and its syntax errors; err if the
+	// text can't be parsed at all.
 	outline(ctx context.Context, name string, src []byte) (funcs []Func, errors []problem, err error)
-	// layoutBody lays out a new body for f, to replace bodyStart to bodyEnd.
+	// layoutBody formats a new body of f, to replace bodyStart to bodyEnd.
 	layoutBody(ctx context.Context, src []byte, f *Func, text string) (string, error)
-	// layoutSignature lays out a new signature for f.
+	// layoutSignature formats a new signature of f.
 	layoutSignature(src []byte, f *Func, text string) string
-	// layoutMethod lays out a method to be inserted behind f.
+	// layoutMethod formats a method to be inserted after f.
 	layoutMethod(ctx context.Context, src []byte, f *Func, text string) (string, error)
 }
 
-// A problem is a place that does not parse.
+// A problem is a syntax error.
 type problem struct {
 	start, end int
 	line, col  int
@@ -149,9 +148,8 @@ func (e *Editor) Outline(ctx context.Context, name string, src []byte) ([]Func, 
 	return funcs, err
 }
 
-// FunctionBody replaces the body of a function, given as F, (*T).M, (T).M or
-// Class.method. The text may have the braces around it or not; "" is an empty
-// body.
+// FunctionBody replaces the body of a function, given as F, (*T).M, (T).M or Class.method.
+// The text may include the braces; "" is an empty body.
 func (e *Editor) FunctionBody(ctx context.Context, name string, src []byte, function, text string) (Change, error) {
 	d, f, err := e.findFunction(ctx, name, src, function)
 	if err != nil {
@@ -167,7 +165,7 @@ func (e *Editor) FunctionBody(ctx context.Context, name string, src []byte, func
 	return d.replaceRange(ctx, f, f.bodyStart, f.bodyEnd, laid)
 }
 
-// Signature replaces all of a function that is before its body.
+// Signature replaces the part of a function before its body.
 func (e *Editor) Signature(ctx context.Context, name string, src []byte, function, text string) (Change, error) {
 	d, f, err := e.findFunction(ctx, name, src, function)
 	if err != nil {
@@ -179,7 +177,7 @@ func (e *Editor) Signature(ctx context.Context, name string, src []byte, functio
 	return d.replaceRange(ctx, f, f.sigStart, f.sigEnd, d.layoutSignature(src, f, strings.TrimSpace(text)))
 }
 
-// InsertAfter inserts a method behind another of the same type or class.
+// InsertAfter inserts a method after another of the same type or class.
 func (e *Editor) InsertAfter(ctx context.Context, name string, src []byte, receiver, method, text string) (Change, error) {
 	d, err := e.open(ctx, name, src)
 	if err != nil {

@@ -111,10 +111,10 @@ func TestRefusals(t *testing.T) {
 		}, "replacement did not parse: a.go:", fault.InvalidArgument},
 		{"body that ends its function", func() (Change, error) {
 			return editor.FunctionBody(t.Context(), "a.go", []byte(goSource), "F", "return 1 }\nfunc evil() {")
-		}, "replacement did not parse: a.go:16:1: it changes more of the file than what was named", fault.InvalidArgument},
+		}, "replacement did not parse: a.go:16:1: it changes more of the file than the named declaration", fault.InvalidArgument},
 		{"script that ends its function", func() (Change, error) {
 			return editor.FunctionBody(t.Context(), "a.js", []byte("function f() { return 1 }\n"), "f", "return 1 }\nfunction evil() {")
-		}, "replacement did not parse: a.js:1:1: it changes more of the file than what was named", fault.InvalidArgument},
+		}, "replacement did not parse: a.js:1:1: it changes more of the file than the named declaration", fault.InvalidArgument},
 		{"python", func() (Change, error) {
 			return editor.FunctionBody(t.Context(), "a.py", []byte("def f():\n    return 1\n"), "f", "return (")
 		}, "replacement did not parse: a.py:2:", fault.InvalidArgument},

@@ -9,11 +9,11 @@ import (
 type signatureInput struct {
 	FilePath     string `json:"file_path" jsonschema:"path of the file" croft:"path"`
 	FunctionName string `json:"function_name" jsonschema:"F, or (*T).M and (T).M for a method in Go, or Class.method"`
-	NewSignature string `json:"new_signature" jsonschema:"all that stands before the body: func (s *S) Run(ctx context.Context) error"`
+	NewSignature string `json:"new_signature" jsonschema:"everything before the body: func (s *S) Run(ctx context.Context) error"`
 }
 
 func changeSignatureTool(e *Editor) *tool.Tool {
-	return tool.New(toolSpec("change_function_signature", "Replace the signature of one function or method and keep its body. Callers are not changed."),
+	return tool.New(toolSpec("change_function_signature", "Replace the signature of a function or method and keep its body. Callers are not changed."),
 		func(ctx context.Context, c *tool.Call, in signatureInput) (editOutput, error) {
 			if err := requireArguments(argument{"function_name", in.FunctionName}, argument{"new_signature", in.NewSignature}); err != nil {
 				return editOutput{}, err

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A parsedFile is a text that was read.
+// A parsedFile is a parsed text.
 type parsedFile struct {
 	language
 	name   string
@@ -29,7 +29,7 @@ func (e *Editor) open(ctx context.Context, name string, src []byte) (*parsedFile
 	return d, nil
 }
 
-// findFunction opens a text and looks for a function in it.
+// findFunction parses a text and looks a function up in it.
 func (e *Editor) findFunction(ctx context.Context, name string, src []byte, function string) (*parsedFile, *Func, error) {
 	d, err := e.open(ctx, name, src)
 	if err != nil {
@@ -47,7 +47,7 @@ func (e *Editor) findFunction(ctx context.Context, name string, src []byte, func
 	return d, f, nil
 }
 
-// lookupFunction returns the one function that is meant.
+// lookupFunction returns the function that spec names; it must be unique.
 func (d *parsedFile) lookupFunction(spec string) (*Func, error) {
 	spec = strings.TrimSpace(spec)
 	if spec == "" {
@@ -87,7 +87,7 @@ func (d *parsedFile) lookupFunction(spec string) (*Func, error) {
 	return nil, notFoundf("function %s not found in %s", spec, d.name)
 }
 
-// goMethod takes (*T).M and (T).M apart.
+// goMethod splits (*T).M and (T).M.
 func goMethod(spec string) (receiver, name string, ok bool) {
 	if !strings.HasPrefix(spec, "(") {
 		return "", "", false
@@ -99,7 +99,7 @@ func goMethod(spec string) (receiver, name string, ok bool) {
 	return strings.TrimSpace(spec[1:end]), spec[end+2:], true
 }
 
-// dottedName makes A::b and A#b into A.b.
+// dottedName converts A::b and A#b to A.b.
 func dottedName(spec string) string { return strings.NewReplacer("::", ".", "#", ".").Replace(spec) }
 
 // lookupMethod returns the last method of that name on a type or class.
@@ -142,8 +142,8 @@ func cutLast(path string) (owner, name string, ok bool) {
 	return path[:i], path[i+1:], true
 }
 
-// replaceRange replaces src[start:end] and holds the result against the promises of
-// this package. f is the function that may change; nil for an insertion.
+// replaceRange replaces src[start:end] and checks the guarantees of this package. f is the
+// function that may change; nil for an insertion.
 func (d *parsedFile) replaceRange(ctx context.Context, f *Func, start, end int, text string) (Change, error) {
 	if bytes.Contains(d.src, []byte("\r\n")) {
 		text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\n", "\r\n")
@@ -157,7 +157,7 @@ func (d *parsedFile) replaceRange(ctx context.Context, f *Func, start, end int, 
 	for _, p := range errors {
 		if len(errors) > len(d.errors) || p.start <= newEnd && start <= p.end {
 			line, col := p.line, p.col
-			if p.start < start { // the parser gave up from there on; what is new is to blame
+			if p.start < start { // the parser gave up before the new text; report the new text
 				at := newEnd - len(strings.TrimLeft(text, " \t\r\n"))
 				line, col = lineAt(content, at), at-bytes.LastIndexByte(content[:at], '\n')
 			}
@@ -165,7 +165,7 @@ func (d *parsedFile) replaceRange(ctx context.Context, f *Func, start, end int, 
 		}
 	}
 	if was, is := outlineKeys(d.src, d.funcs, start, end, f != nil), outlineKeys(content, after, start, newEnd, f != nil); !slices.Equal(was, is) {
-		return Change{}, invalidf("replacement did not parse: %s:%d:1: it changes more of the file than what was named", d.name, lineAt(content, start))
+		return Change{}, invalidf("replacement did not parse: %s:%d:1: it changes more of the file than the named declaration", d.name, lineAt(content, start))
 	}
 	if bytes.Equal(content, d.src) {
 		return Change{}, invalidf("no change: the new text equals the old")
@@ -173,9 +173,9 @@ func (d *parsedFile) replaceRange(ctx context.Context, f *Func, start, end int, 
 	return d.newChange(f, start, end, text, content), nil
 }
 
-// outlineKeys are what must not differ between two outlines, given where one text was
-// replaced by another: the functions outside it, whole; those around it, by name;
-// and of one whose signature it is, the body.
+// outlineKeys returns what must be equal in the outlines before and after a replacement:
+// functions outside the range with their text, functions around it by name, and the body of
+// a function whose signature is replaced.
 func outlineKeys(src []byte, funcs []Func, start, end int, replaced bool) []string {
 	var list []string
 	for i := range funcs {
@@ -183,19 +183,19 @@ func outlineKeys(src []byte, funcs []Func, start, end int, replaced bool) []stri
 		switch {
 		case f.end <= start || f.start >= end:
 			list = append(list, f.Path+"\x00"+string(src[f.start:f.end]))
-		case f.start >= start && f.end <= end: // new, or gone with what it was in
+		case f.start >= start && f.end <= end: // inside the replaced range
 		case replaced && f.start == start && (f.bodyStart >= end || f.bodyStart == f.bodyEnd):
 			list = append(list, "\x00"+string(src[f.bodyStart:f.bodyEnd]))
 		case f.start <= start && f.end >= end:
 			list = append(list, f.Path)
 		default:
-			list = append(list, f.Path+"\x00cut") // which no outline of a whole has
+			list = append(list, f.Path+"\x00cut") // a function cut by the range
 		}
 	}
 	return list
 }
 
-// newChange describes the edit by whole lines of the function, or of the insertion.
+// newChange describes the edit by whole lines of the function or insertion.
 func (d *parsedFile) newChange(f *Func, start, end int, text string, content []byte) Change {
 	if f == nil {
 		trimmed := strings.TrimLeft(text, "\r\n")
@@ -209,8 +209,8 @@ func (d *parsedFile) newChange(f *Func, start, end int, text string, content []b
 	}
 }
 
-// lineEnd returns the end of the line that offset is in, where only spaces, a
-// semicolon and a comment follow; otherwise offset.
+// lineEnd returns the end of the line of offset if only spaces, a semicolon and a comment
+// follow; else offset.
 func (d *parsedFile) lineEnd(offset int) int {
 	rest := d.src[offset:]
 	if i := bytes.IndexByte(rest, '\n'); i >= 0 {
@@ -228,7 +228,7 @@ func lineAt(src []byte, offset int) int {
 	return bytes.Count(src[:min(offset, len(src))], []byte{'\n'}) + 1
 }
 
-// indentAt returns the spaces that the line of offset begins with.
+// indentAt returns the indentation of the line of offset.
 func indentAt(src []byte, offset int) string {
 	start := bytes.LastIndexByte(src[:offset], '\n') + 1
 	end := start

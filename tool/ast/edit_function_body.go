@@ -9,11 +9,11 @@ import (
 type bodyInput struct {
 	FilePath     string `json:"file_path" jsonschema:"path of the file" croft:"path"`
 	FunctionName string `json:"function_name" jsonschema:"F, or (*T).M and (T).M for a method in Go, or Class.method"`
-	NewBody      string `json:"new_body" jsonschema:"statements, without the braces around them; empty is an empty body"`
+	NewBody      string `json:"new_body" jsonschema:"statements, without the surrounding braces; empty is an empty body"`
 }
 
 func editFunctionBodyTool(e *Editor) *tool.Tool {
-	return tool.New(toolSpec("edit_function_body", "Replace the body of one function or method, named instead of quoted."),
+	return tool.New(toolSpec("edit_function_body", "Replace the body of a function or method, given by name."),
 		func(ctx context.Context, c *tool.Call, in bodyInput) (editOutput, error) {
 			if err := requireArguments(argument{"function_name", in.FunctionName}); err != nil {
 				return editOutput{}, err

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// golang is the language that the standard library reads.
+// golang parses Go with the standard library.
 type golang struct{}
 
 func (golang) outline(_ context.Context, name string, src []byte) ([]Func, []problem, error) {
@@ -58,7 +58,7 @@ func goFunc(at *token.File, src []byte, d *ast.FuncDecl) Func {
 	return f
 }
 
-// receiverName is the type of a receiver without its parameters: "*T".
+// receiverName returns the type of a receiver without type parameters: "*T".
 func receiverName(typ ast.Expr) string {
 	switch t := typ.(type) {
 	case *ast.StarExpr:
@@ -75,8 +75,8 @@ func receiverName(typ ast.Expr) string {
 	return ""
 }
 
-// layoutBody is formatted as gofmt does, if it can be parsed by itself; where not, the
-// whole is refused later, with the place.
+// layoutBody formats the body like gofmt, if it parses by itself; if not, replaceRange
+// reports the error.
 func (golang) layoutBody(_ context.Context, _ []byte, _ *Func, text string) (string, error) {
 	text = strings.Trim(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	if strings.TrimSpace(text) == "" {
@@ -94,7 +94,7 @@ func (golang) layoutBody(_ context.Context, _ []byte, _ *Func, text string) (str
 	return strings.TrimSuffix(strings.TrimPrefix(string(formatted), before), "\n"), nil
 }
 
-// oneBlock reports whether text is a block and nothing behind it.
+// oneBlock reports whether text is exactly one block.
 func oneBlock(text string) bool {
 	file, err := parser.ParseFile(token.NewFileSet(), "", "package p\nfunc _() "+text, parser.SkipObjectResolution)
 	return err == nil && len(file.Decls) == 1

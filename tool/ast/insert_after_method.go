@@ -9,12 +9,12 @@ import (
 type insertInput struct {
 	FilePath     string `json:"file_path" jsonschema:"path of the file" croft:"path"`
 	ReceiverType string `json:"receiver_type" jsonschema:"the type or class that has the method"`
-	MethodName   string `json:"method_name" jsonschema:"the method behind which to insert"`
+	MethodName   string `json:"method_name" jsonschema:"the method after which to insert"`
 	NewMethod    string `json:"new_method" jsonschema:"the whole new method, with its comment"`
 }
 
 func insertAfterMethodTool(e *Editor) *tool.Tool {
-	return tool.New(toolSpec("insert_after_method", "Insert a method behind another one of the same type or class."),
+	return tool.New(toolSpec("insert_after_method", "Insert a method after another one of the same type or class."),
 		func(ctx context.Context, c *tool.Call, in insertInput) (editOutput, error) {
 			err := requireArguments(argument{"receiver_type", in.ReceiverType}, argument{"method_name", in.MethodName}, argument{"new_method", in.NewMethod})
 			if err != nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// layoutBody lays out a new body: with the indentation of the old one, or one step
-// deeper than the function.
+// layoutBody formats a new body with the indentation of the old one, or one step deeper
+// than the function.
 func (l *treeLanguage) layoutBody(ctx context.Context, src []byte, f *Func, text string) (string, error) {
 	outer := indentAt(src, f.start)
 	inner := l.innerIndent(src, f, outer)
@@ -29,8 +29,8 @@ func (l *treeLanguage) layoutBody(ctx context.Context, src []byte, f *Func, text
 	return "{\n" + laid + "\n" + outer + "}", err
 }
 
-// matchingBrace returns where the brace that text begins with is closed, by a count
-// that knows no strings: a wrong answer is refused by the parser afterwards.
+// matchingBrace returns the index of the brace that closes the first one. It ignores
+// strings; a wrong result fails to parse later.
 func matchingBrace(text string) int {
 	depth := 0
 	for i := range len(text) {
@@ -59,7 +59,7 @@ func (l *treeLanguage) innerIndent(src []byte, f *Func, outer string) string {
 	return outer + l.indentStep(src)
 }
 
-// indentStep returns one step of indentation as the file has it.
+// indentStep returns one step of the file's indentation.
 func (l *treeLanguage) indentStep(src []byte) string {
 	for line := range bytes.SplitSeq(src, []byte{'\n'}) {
 		text := bytes.TrimLeft(line, " \t")
@@ -75,8 +75,8 @@ func (l *treeLanguage) indentStep(src []byte) string {
 	return l.indentUnit
 }
 
-// indentText moves text so that its least indented line begins with indent. Lines
-// that begin inside a string stay as they are.
+// indentText indents text so that its least indented line begins with indent. Lines that
+// begin inside a string are kept.
 func (l *treeLanguage) indentText(ctx context.Context, text, indent string) (string, error) {
 	inside, err := l.inStrings(ctx, text)
 	if err != nil {

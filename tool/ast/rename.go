@@ -11,9 +11,9 @@ import (
 	"github.com/croft-run/croft/tool/ast/grammar"
 )
 
-// Rename renames something inside one file. line picks a declaration or use where
-// the name means several things; 0 is none. What other files say is not looked
-// at: for a name that they can see, rename_symbol asks a language server.
+// Rename renames a symbol inside one file. line selects a declaration or use if the name is
+// ambiguous; 0 selects none. Other files are not read: for a name that they use,
+// rename_symbol asks a language server.
 func (e *Editor) Rename(ctx context.Context, name string, src []byte, from, to string, line int) (Change, error) {
 	l, err := e.languageFor(name)
 	if err != nil {
@@ -49,7 +49,7 @@ func isIdentifier(word string) bool {
 	return word != ""
 }
 
-// replaceNames puts one name for another at the places, and parses the result.
+// replaceNames replaces a name at the given offsets, and checks that the result parses.
 func (e *Editor) replaceNames(ctx context.Context, l language, name string, src []byte, from, to string, places []int) (Change, error) {
 	slices.Sort(places)
 	places = slices.Compact(places)
@@ -92,9 +92,9 @@ func lineText(src []byte, offset int) string {
 	return strings.TrimSuffix(string(src[start:offset+end]), "\r")
 }
 
-// renamePlaces finds the names to change in a tree, which knows no types: the whole
-// file, or the function around line where the name is one of its parameters or
-// variables. It refuses where a name could mean two things.
+// renamePlaces finds the names to change in a syntax tree, which has no types: in the whole
+// file or, if the name is a local of the function around line, in that function. An
+// ambiguous name is an error.
 func (l *treeLanguage) renamePlaces(ctx context.Context, name string, src []byte, from, to string, line int) ([]int, error) {
 	t, err := l.set.Parse(ctx, l.lang, src)
 	if err != nil {
@@ -116,7 +116,7 @@ func (l *treeLanguage) renamePlaces(ctx context.Context, name string, src []byte
 		}
 		switch t.Text(i) {
 		case to:
-			return nil, invalidf("%s is in use at line %d of %s; rename_symbol can tell whether they are the same", to, lineAt(src, n.Start), name)
+			return nil, invalidf("%s is in use at line %d of %s; use rename_symbol, which knows whether they are the same", to, lineAt(src, n.Start), name)
 		case from:
 			if strings.HasPrefix(n.Kind, "shorthand") {
 				return nil, invalidf("%s at line %d of %s is also the name of a property; use rename_symbol", from, lineAt(src, n.Start), name)
@@ -130,7 +130,7 @@ func (l *treeLanguage) renamePlaces(ctx context.Context, name string, src []byte
 	for i := range funcs {
 		f := &funcs[i]
 		if inside := f.start > start && f.end <= end || !local; inside && l.declaresName(t, f, from) {
-			return nil, invalidf("%s means another thing in %s at line %d of %s; pass line to pick one, or use rename_symbol", from, f.Display(), f.Line, name)
+			return nil, invalidf("%s has another meaning in %s at line %d of %s; pass line to pick one, or use rename_symbol", from, f.Display(), f.Line, name)
 		}
 	}
 	return places, nil
@@ -146,8 +146,8 @@ func innermostFunc(funcs []Func, line int) *Func {
 	return found
 }
 
-// isForeignName reports whether a name belongs to something else: the property of an
-// object, or the keyword of an argument.
+// isForeignName reports whether a name belongs to another scope: a property of an object,
+// or the keyword of an argument.
 func (l *treeLanguage) isForeignName(t *grammar.Tree, i int) bool {
 	n, p := &t.Nodes[i], &t.Nodes[t.Nodes[i].Parent]
 	switch p.Kind {
@@ -159,7 +159,7 @@ func (l *treeLanguage) isForeignName(t *grammar.Tree, i int) bool {
 	return false
 }
 
-// bindings are the kinds of nodes, and their fields, that declare a name.
+// bindings maps kinds of nodes to the field that declares a name; "" is any.
 var bindings = map[string]string{
 	"assignment": "left", "for_statement": "left", "for_in_clause": "left", "named_expression": "name", "as_pattern_target": "",
 	"parameters": "", "default_parameter": "name", "typed_parameter": "", "typed_default_parameter": "name", "list_splat_pattern": "",
@@ -172,8 +172,8 @@ var bindings = map[string]string{
 	"for_in_statement": "left", "arrow_function": "parameter", "mut_pattern": "", "ref_pattern": "", "slice_pattern": "",
 }
 
-// declaresName reports whether a function has a parameter or variable of that name,
-// or one in it has.
+// declaresName reports whether a function, or a nested one, has a parameter or variable of
+// that name.
 func (l *treeLanguage) declaresName(t *grammar.Tree, f *Func, name string) bool {
 	for i := range t.Nodes {
 		n := &t.Nodes[i]

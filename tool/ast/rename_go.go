@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// renameGo finds the uses of one object in one file. The file is checked alone:
-// what it can't resolve (imports, other files) is not of the file, and no matter.
+// renameGo finds the uses of one object in one file. The file is type-checked alone;
+// unresolved imports and other files are ignored.
 func renameGo(name string, src []byte, from, to string, line int) ([]int, error) {
 	if token.IsKeyword(to) {
 		return nil, invalidf("new_name %q is a keyword", to)
@@ -23,7 +23,7 @@ func renameGo(name string, src []byte, from, to string, line int) ([]int, error)
 	}
 	info := &types.Info{Defs: map[*ast.Ident]types.Object{}, Uses: map[*ast.Ident]types.Object{}, Implicits: map[ast.Node]types.Object{}, Scopes: map[ast.Node]*types.Scope{}}
 	conf := types.Config{Error: func(error) {}, Importer: emptyImporter{}, FakeImportC: true}
-	_, _ = conf.Check(file.Name.Name, fset, []*ast.File{file}, info) // errors are expected: see above
+	_, _ = conf.Check(file.Name.Name, fset, []*ast.File{file}, info) // errors are expected, since imports are empty
 	objects, err := goObjects(fset, info, from, line)
 	switch {
 	case err != nil:
@@ -52,7 +52,7 @@ func (emptyImporter) Import(path string) (*types.Package, error) {
 	return p, nil
 }
 
-// goObjects returns what of the file has the name, in order; with line, what is
+// goObjects returns the objects of the file with the name, in order; with line, those
 // declared or used there.
 func goObjects(fset *token.FileSet, info *types.Info, from string, line int) ([]types.Object, error) {
 	var found []types.Object
@@ -70,8 +70,8 @@ func goObjects(fset *token.FileSet, info *types.Info, from string, line int) ([]
 	return found, nil
 }
 
-// goPlaces returns where the object is named, refusing where the new name would
-// be taken for another, or another for it.
+// goPlaces returns the offsets at which the object is named. It returns an error if the new
+// name would be captured or would capture another.
 func goPlaces(fset *token.FileSet, file *ast.File, info *types.Info, o types.Object, from, to string) ([]int, error) {
 	var places []int
 	var err error
@@ -91,14 +91,14 @@ func goPlaces(fset *token.FileSet, file *ast.File, info *types.Info, o types.Obj
 		case id.Name == to && sameSpace(o, info, id):
 			err = invalidf("%s is in use at line %d of %s", to, pos.Line, pos.Filename)
 		case id.Name == from && info.Defs[id] == nil && info.Uses[id] == nil && mayBeObject(o, file, id):
-			err = invalidf("%s at line %d of %s may be the same and can't be told without other files; use rename_symbol", from, pos.Line, pos.Filename)
+			err = invalidf("%s at line %d of %s may be the same symbol, which depends on other files; use rename_symbol", from, pos.Line, pos.Filename)
 		}
 		return err == nil
 	})
 	return places, err
 }
 
-// scopeAt returns the innermost scope around a position.
+// scopeAt returns the innermost scope at a position.
 func scopeAt(info *types.Info, file *ast.File, pos token.Pos) *types.Scope {
 	if s := info.Scopes[file]; s != nil {
 		if inner := s.Innermost(pos); inner != nil {
@@ -109,14 +109,14 @@ func scopeAt(info *types.Info, file *ast.File, pos token.Pos) *types.Scope {
 	return types.Universe
 }
 
-// sameSpace reports whether a name that equals the new one could clash: a field
-// or method with those of any type, a variable with what sees it.
+// sameSpace reports whether an existing use of the new name could clash: a field or method
+// with those of any type, a variable within its scope.
 func sameSpace(o types.Object, info *types.Info, id *ast.Ident) bool {
 	other := info.Defs[id]
 	if other == nil {
 		other = info.Uses[id]
 	}
-	if o.Parent() == nil || other == nil || other.Parent() == nil { // a field or method, or nobody knows
+	if o.Parent() == nil || other == nil || other.Parent() == nil { // a field or method, or unknown
 		return other == nil || o.Parent() == nil && other.Parent() == nil
 	}
 	return o.Parent() == other.Parent() || containsScope(o.Parent(), other.Parent())
@@ -131,8 +131,8 @@ func containsScope(outer, inner *types.Scope) bool {
 	return false
 }
 
-// mayBeObject reports whether a name that nothing is known of could be the object: the
-// selection of a field or method from something of an unknown type.
+// mayBeObject reports whether an unresolved name could be the object: a selector on a value
+// of unknown type.
 func mayBeObject(o types.Object, file *ast.File, id *ast.Ident) bool {
 	if id == file.Name {
 		return false

@@ -8,14 +8,14 @@ import (
 
 type renameInFileInput struct {
 	FilePath string `json:"file_path" jsonschema:"path of the file" croft:"path"`
-	OldName  string `json:"old_name" jsonschema:"the name as it is"`
-	NewName  string `json:"new_name" jsonschema:"the name as it is to be"`
-	Line     int    `json:"line,omitempty" jsonschema:"a line where it is declared or used, if the name means several things"`
+	OldName  string `json:"old_name" jsonschema:"the present name"`
+	NewName  string `json:"new_name" jsonschema:"the new name"`
+	Line     int    `json:"line,omitempty" jsonschema:"a line where it is declared or used, if the name is ambiguous"`
 }
 
 func renameInFileTool(e *Editor) *tool.Tool {
-	return tool.New(toolSpec("rename_in_file", "Rename a variable, parameter, function, field or type inside one file: names, never strings or comments. "+
-		"For what other files use, rename_symbol is the tool."),
+	return tool.New(toolSpec("rename_in_file", "Rename a variable, parameter, function, field or type inside one file. Strings and comments are not changed. "+
+		"Use rename_symbol for names that other files use."),
 		func(ctx context.Context, c *tool.Call, in renameInFileInput) (editOutput, error) {
 			if err := requireArguments(argument{"old_name", in.OldName}, argument{"new_name", in.NewName}); err != nil {
 				return editOutput{}, err

@@ -37,11 +37,11 @@ func helper() int { return (&T{total: 1}).sum(2) }
 		{name: "in use", file: "a.go", src: src, from: "total", to: "x", line: 7, err: "x is in use at line 8"},
 		{name: "keyword", file: "a.go", src: src, from: "total", to: "func", line: 7, err: `new_name "func" is a keyword`},
 		{name: "not a name", file: "a.go", src: src, from: "total", to: "a b", line: 7, err: `new_name "a b" is not a name`},
-		{name: "unknown type", file: "a.go", src: "package p\n\ntype T struct{ n int }\n\nfunc f() int { return other().n }\n", from: "n", to: "m", err: "n at line 5 of a.go may be the same and can't be told without other files; use rename_symbol"},
+		{name: "unknown type", file: "a.go", src: "package p\n\ntype T struct{ n int }\n\nfunc f() int { return other().n }\n", from: "n", to: "m", err: "n at line 5 of a.go may be the same symbol, which depends on other files; use rename_symbol"},
 		{name: "python function", file: "a.py", src: "def f(x):\n    return x.f\n\nprint(f(1), 'f', k(f=f))  # f\n", from: "f", to: "g",
 			old: []string{"def f(", "print(f(1)", "f=f"}, new: []string{"def g(", "print(g(1)", "f=g"}},
 		{name: "python local", file: "a.py", src: "x = 1\ndef f(x):\n    return x\n", from: "x", to: "y", line: 2, old: []string{"f(x)", "return x"}, new: []string{"f(y)", "return y"}},
-		{name: "python shadowed", file: "a.py", src: "x = 1\ndef f(x):\n    return x\n", from: "x", to: "y", err: "x means another thing in f at line 2 of a.py; pass line to pick one, or use rename_symbol"},
+		{name: "python shadowed", file: "a.py", src: "x = 1\ndef f(x):\n    return x\n", from: "x", to: "y", err: "x has another meaning in f at line 2 of a.py; pass line to pick one, or use rename_symbol"},
 		{name: "script", file: "a.ts", src: "const f = (a: T) => a.f;\nf(1);\n", from: "f", to: "g", old: []string{"const f", "f(1)"}, new: []string{"const g", "g(1)"}},
 		{name: "shorthand", file: "a.ts", src: "const v = 1;\nsend({ v });\n", from: "v", to: "w", err: "v at line 2 of a.ts is also the name of a property; use rename_symbol"},
 	}

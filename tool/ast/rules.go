@@ -2,7 +2,7 @@ package ast
 
 import "github.com/croft-run/croft/tool/ast/grammar"
 
-// rules say which nodes of a grammar matter.
+// rules describe the nodes of a grammar.
 type rules struct {
 	funcs      map[string]string // kind of a function -> field with its name
 	holders    map[string]string // kind that names the function which is its value -> field with the name

@@ -10,8 +10,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Tools returns the tools of this package. They share one Editor, so that a
-// grammar is compiled once for all workspaces of a server.
+// Tools returns the tools of this package. They share one Editor, so that each grammar is
+// compiled once per server.
 func Tools() []*tool.Tool {
 	e := new(Editor)
 	return []*tool.Tool{editFunctionBodyTool(e), changeSignatureTool(e), insertAfterMethodTool(e), renameInFileTool(e)}
@@ -20,26 +20,26 @@ func Tools() []*tool.Tool {
 func toolSpec(name, description string) tool.Spec {
 	return tool.Spec{
 		Name: name, Family: tool.AST, Needs: []workspace.Capability{driver.CapFS}, Destructive: true,
-		Description: description + " Works on Go, Python, JavaScript, TypeScript, Rust, Java, C and C++; nothing else of the file changes, and the result must parse. " +
+		Description: description + " Works on Go, Python, JavaScript, TypeScript, Rust, Java, C and C++; nothing else in the file changes, and the result must parse. " +
 			"The file must have been read before.",
 	}
 }
 
-// An editOutput is what the tools of this package answer.
+// An editOutput is the answer of the tools of this package.
 type editOutput struct {
 	Path   string `json:"path"`
 	Line   int    `json:"line" jsonschema:"where the change begins, counted from 1"`
 	Before string `json:"before,omitempty" jsonschema:"the text that was replaced"`
 	After  string `json:"after" jsonschema:"the text that is there now"`
-	Count  int    `json:"count" jsonschema:"places that changed"`
-	Digest string `json:"digest" jsonschema:"of the whole file, after"`
+	Count  int    `json:"count" jsonschema:"number of places that changed"`
+	Digest string `json:"digest" jsonschema:"digest of the whole file after the edit"`
 
 	text string
 }
 
 func (o editOutput) Text() string { return o.text }
 
-// editFile edits a file that was read, and tells what changed.
+// editFile edits a file that was read, and describes the change.
 func (e *Editor) editFile(ctx context.Context, c *tool.Call, path string, edit func(src []byte) (Change, error)) (editOutput, error) {
 	if path == "" {
 		return editOutput{}, tool.Errorf(fault.InvalidArgument, "file_path is required")
@@ -78,8 +78,7 @@ func (e *Editor) editFile(ctx context.Context, c *tool.Call, path string, edit f
 	return out, nil
 }
 
-// seenAfter is what the reader knows of a file that it changed: what it had seen
-// before the change, and the change.
+// seenAfter returns the read state after an edit: what was read before, and the change.
 func seenAfter(seen tool.Seen, change Change, digest string) tool.Seen {
 	lines := lineAt(change.Content, len(change.Content))
 	if n := len(change.Content); n > 0 && change.Content[n-1] == '\n' {
@@ -104,7 +103,7 @@ func seenAfter(seen tool.Seen, change Change, digest string) tool.Seen {
 	return s
 }
 
-// An argument is one that must not be empty.
+// An argument is a required argument.
 type argument struct{ name, value string }
 
 func requireArguments(args ...argument) error {

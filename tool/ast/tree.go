@@ -7,7 +7,7 @@ import (
 	"github.com/croft-run/croft/tool/ast/grammar"
 )
 
-// A treeLanguage is read by a grammar.
+// A treeLanguage is parsed by a tree-sitter grammar.
 type treeLanguage struct {
 	set  *grammar.Set
 	lang grammar.Language
@@ -49,7 +49,7 @@ func (l *treeLanguage) listFunctions(t *grammar.Tree) []Func {
 		name, at, decl := l.namedFunction(t, i)
 		if name != "" {
 			scope := n.Parent
-			if l.values[n.Kind] { // what holds it gives it the name, and no scope
+			if l.values[n.Kind] { // its name comes from its holder, which is no scope
 				scope = t.Nodes[scope].Parent
 			}
 			path := joinPath(paths[scope], name)
@@ -76,8 +76,8 @@ func joinPath(scope, name string) string {
 	return scope + "." + name
 }
 
-// namedFunction returns the name of the function that node i is, "" if it is none, where
-// the name is, and the node of the declaration: the statement around one that a variable holds.
+// namedFunction returns the name of the function at node i, or "", the offset of the name,
+// and the declaration: for a function in a variable, the statement around it.
 func (l *treeLanguage) namedFunction(t *grammar.Tree, i int) (name string, at, decl int) {
 	n := &t.Nodes[i]
 	if field, ok := l.funcs[n.Kind]; ok {
@@ -126,7 +126,7 @@ func (l *treeLanguage) declarationOf(t *grammar.Tree, holder int) int {
 	return holder
 }
 
-// functionName finds the name in a declarator of C, or takes the text as it is.
+// functionName returns the name in a C declarator, else the text.
 func functionName(t *grammar.Tree, i int) string {
 	for {
 		n := &t.Nodes[i]
@@ -157,7 +157,7 @@ func functionName(t *grammar.Tree, i int) string {
 	}
 }
 
-// typeName is the name of a type without its parameters.
+// typeName returns a type's name without type parameters.
 func typeName(t *grammar.Tree, i int) string {
 	for t.Nodes[i].Kind == "generic_type" || t.Nodes[i].Kind == "template_type" {
 		next := t.Child(i, "type")
@@ -172,8 +172,8 @@ func typeName(t *grammar.Tree, i int) string {
 	return strings.ReplaceAll(t.Text(i), "::", ".")
 }
 
-// setRanges finds what of f a new body and a new signature replace. decl is its
-// declaration and i the function itself.
+// setRanges sets the ranges that a new body and a new signature replace. decl is the
+// declaration, i the function.
 func (l *treeLanguage) setRanges(t *grammar.Tree, f *Func, decl, i int) {
 	f.start, f.end = t.Nodes[decl].Start, t.Nodes[decl].End
 	f.sigStart, f.sigEnd = f.start, f.end
@@ -186,7 +186,7 @@ func (l *treeLanguage) setRanges(t *grammar.Tree, f *Func, decl, i int) {
 	f.bodyStart, f.bodyEnd = b.Start, b.End
 	if l.python {
 		f.sigEnd, f.bodyStart = pythonHead(t, i, b.Start)
-		f.bodyEnd = trimEnd(t.Source, f.bodyStart, b.End, "") // a comment takes the CR of its line
+		f.bodyEnd = trimEnd(t.Source, f.bodyStart, b.End, "") // a comment includes the CR of its line
 		f.end = trimEnd(t.Source, f.start, f.end, "")
 		return
 	}
@@ -202,8 +202,8 @@ func trimEnd(src []byte, start, end int, cut string) int {
 	return end
 }
 
-// pythonHead returns where the signature ends, which is before the colon, and
-// where the body begins: behind the colon and a comment on its line.
+// pythonHead returns the end of the signature, before the colon, and the start of the body,
+// after the colon and a comment on its line.
 func pythonHead(t *grammar.Tree, i, body int) (sigEnd, bodyStart int) {
 	last := t.Nodes[i].Start
 	for c := range t.Children(i) {
@@ -224,7 +224,7 @@ func pythonHead(t *grammar.Tree, i, body int) (sigEnd, bodyStart int) {
 	return sigEnd, bodyStart
 }
 
-// lineStarts tells the line of an offset without counting from the start each time.
+// lineStarts maps offsets to lines by binary search.
 type lineStarts []int
 
 func lineIndex(src []byte) lineStarts {

@@ -1,10 +1,10 @@
-// Package git is an extra capability of workspaces that have git: its tools show
-// what changed and make commits and branches.
+// Package git is an extra capability with tools that show changes and make commits and
+// branches.
 //
-// Git runs inside the fence of the workspace, as any other command: what a
-// repository's configuration makes it run has no more rights than the workspace.
-// What an agent passes is never taken for an option: revisions and names are held
-// against a pattern, and paths follow "--".
+// Git runs inside the workspace with its isolation, like any other command: programs that a
+// repository's configuration starts have no more rights than the workspace. An argument is
+// never taken for an option: revisions and names must match a pattern, and paths follow
+// "--".
 package git
 
 import (
@@ -30,7 +30,7 @@ const (
 	maxLog     = 500
 )
 
-// Source gives a workspace with files and a shell the tools of git.
+// Source returns the git tools for a workspace with files and a shell.
 func Source(ws *workspace.Workspace) driver.ToolSource {
 	if caps := ws.Capabilities(); !caps.Has(driver.CapFS) || !caps.Has(driver.CapShell) {
 		return nil
@@ -47,7 +47,7 @@ func (r repository) Tools() []driver.Tool {
 	}
 }
 
-// run runs git with arguments that are ours, or were checked.
+// run runs git with fixed or checked arguments.
 func (r repository) run(ctx context.Context, args ...string) (driver.ToolResult, error) {
 	base := []string{"git", "--no-pager", "-c", "core.fsmonitor=false", "-c", "color.ui=false", "-c", "core.quotePath=false"}
 	res, err := r.ws.Run(ctx, driver.Command{
@@ -73,7 +73,7 @@ func (r repository) run(ctx context.Context, args ...string) (driver.ToolResult,
 	return newResult(text)
 }
 
-// subcommand is the first argument that is neither an option of git's own nor its value.
+// subcommand returns the first argument that is neither a global option nor its value.
 func subcommand(args []string) string {
 	for i, a := range args {
 		if !strings.HasPrefix(a, "-") && (i == 0 || args[i-1] != "-c") {
@@ -90,15 +90,16 @@ func newResult(text string) (driver.ToolResult, error) {
 
 var outputSchema = json.RawMessage(`{"type":"object","properties":{"output":{"type":"string"}},"required":["output"]}`)
 
-// A name of a branch or revision begins with no dash, so that git takes it for no
-// option, and has no character that git gives a meaning beyond ancestry.
+// revisionPattern matches branch names and revisions. They do not begin with a dash, so
+// that git does not take them for options, and have no special characters besides those of
+// ancestry.
 var revisionPattern = regexp.MustCompile(`^[A-Za-z0-9_@][A-Za-z0-9_./@{}^~+-]{0,199}$`)
 
 func checkRevision(field, s string) error {
 	if s == "" || revisionPattern.MatchString(s) {
 		return nil
 	}
-	return tool.Errorf(fault.InvalidArgument, "%s %q is not the name of a revision", field, s)
+	return tool.Errorf(fault.InvalidArgument, "%s %q is not a valid revision", field, s)
 }
 
 func (r repository) statusTool() driver.Tool {
@@ -114,11 +115,11 @@ func (r repository) statusTool() driver.Tool {
 
 func (r repository) diffTool() driver.Tool {
 	return driver.Tool{
-		Name: "git_diff", Description: "Show what has changed: since a revision, between two, or in the index.", ReadOnly: true, Output: outputSchema,
+		Name: "git_diff", Description: "Show changes since a revision, between two, or in the index.", ReadOnly: true, Output: outputSchema,
 		Arguments: map[string]driver.ArgumentKind{"from": driver.ArgName, "paths": driver.ArgPath},
 		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{
 			"from":{"type":"string","description":"revision to compare with; default the index"},
-			"to":{"type":"string","description":"revision to compare; default the files as they are"},
+			"to":{"type":"string","description":"revision to compare; default the present files"},
 			"staged":{"type":"boolean","description":"compare the index with from, or with the last commit"},
 			"paths":{"type":"array","items":{"type":"string"},"description":"only these files and directories"}}}`),
 		Call: func(ctx context.Context, args json.RawMessage) (driver.ToolResult, error) {
@@ -160,8 +161,8 @@ func (r repository) logTool() driver.Tool {
 		Name: "git_log", Description: "Show commits, the latest first.", ReadOnly: true, Output: outputSchema,
 		Arguments: map[string]driver.ArgumentKind{"paths": driver.ArgPath},
 		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{
-			"revision":{"type":"string","description":"where to begin; default the present commit"},
-			"limit":{"type":"integer","minimum":1,"maximum":500,"description":"how many; default 20"},
+			"revision":{"type":"string","description":"first revision; default the present commit"},
+			"limit":{"type":"integer","minimum":1,"maximum":500,"description":"maximum number; default 20"},
 			"paths":{"type":"array","items":{"type":"string"},"description":"only commits that changed these"}}}`),
 		Call: func(ctx context.Context, args json.RawMessage) (driver.ToolResult, error) {
 			var in struct {
@@ -189,7 +190,7 @@ func (r repository) logTool() driver.Tool {
 
 func (r repository) commitTool() driver.Tool {
 	return driver.Tool{
-		Name: "git_commit", Description: "Commit changes: of the given paths, of all files, or what is in the index.", Output: outputSchema,
+		Name: "git_commit", Description: "Commit changes of the given paths, of all files, or in the index.", Output: outputSchema,
 		Arguments: map[string]driver.ArgumentKind{"paths": driver.ArgPath},
 		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"required":["message"],"properties":{
 			"message":{"type":"string","minLength":1,"description":"what was done, and why"},
@@ -215,7 +216,7 @@ func (r repository) commitTool() driver.Tool {
 					return driver.ToolResult{}, err
 				}
 			}
-			// One argument with its option, so that no message is taken for another.
+			// --message=TEXT is one argument, so that the text is never taken for an option.
 			words := []string{"-c", "user.useConfigOnly=false"}
 			if !r.hasIdentity(ctx) {
 				words = append(words, "-c", "user.name=Croft", "-c", "user.email=croft@localhost")
@@ -225,8 +226,8 @@ func (r repository) commitTool() driver.Tool {
 	}
 }
 
-// hasIdentity reports whether git knows who commits. The configuration of the user who
-// runs Croft is not seen inside.
+// hasIdentity reports whether git has a configured author. The configuration of the host's
+// user is not visible inside the workspace.
 func (r repository) hasIdentity(ctx context.Context) bool {
 	_, name := r.run(ctx, "config", "--get", "user.name")
 	_, mail := r.run(ctx, "config", "--get", "user.email")
@@ -238,9 +239,9 @@ func (r repository) branchTool() driver.Tool {
 		Name: "git_branch", Description: "List branches, or switch to one, which may be new.", Output: outputSchema,
 		Arguments: map[string]driver.ArgumentKind{"name": driver.ArgName},
 		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{
-			"name":{"type":"string","description":"branch to switch to; default they are listed"},
-			"create":{"type":"boolean","description":"make it"},
-			"from":{"type":"string","description":"with create: where it begins; default the present commit"}}}`),
+			"name":{"type":"string","description":"branch to switch to; default list branches"},
+			"create":{"type":"boolean","description":"create the branch"},
+			"from":{"type":"string","description":"with create: starting revision; default the present commit"}}}`),
 		Call: func(ctx context.Context, args json.RawMessage) (driver.ToolResult, error) {
 			var in struct {
 				Name, From string

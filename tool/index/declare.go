@@ -2,7 +2,7 @@ package index
 
 import "strings"
 
-// declareLine looks for a declaration in a line that is code.
+// declareLine looks for a declaration in a line of code.
 func (s *scanner) declareLine(n int, line, text string) {
 	if s.groups {
 		s.declareGo(n, line, text)
@@ -41,7 +41,7 @@ func valueKind(rest string) string {
 	return "var"
 }
 
-// atMemberLevel reports whether the line is at the top, or directly in an owner.
+// atMemberLevel reports whether the line is at top level or directly in an owner.
 func (s *scanner) atMemberLevel() bool {
 	if len(s.owners) == 0 {
 		return s.depth == 0
@@ -49,7 +49,7 @@ func (s *scanner) atMemberLevel() bool {
 	return s.depth == s.owners[len(s.owners)-1].depth
 }
 
-// nextKeyword skips modifiers and returns the next word and what follows it.
+// nextKeyword skips modifiers and returns the next word and the rest of the line.
 func (s *scanner) nextKeyword(text string) (word, rest string) {
 	for {
 		word = identPrefix(text)
@@ -73,7 +73,7 @@ func (s *scanner) nextKeyword(text string) (word, rest string) {
 	}
 }
 
-// declareNamed declares what a keyword is before.
+// declareNamed adds the declaration after a keyword.
 func (s *scanner) declareNamed(n int, word, kind, rest, line, text string) bool {
 	rest = strings.TrimLeft(rest, "*! \t")
 	if word == "const" { // const fn
@@ -116,7 +116,7 @@ func (s *scanner) declareNamed(n int, word, kind, rest, line, text string) bool 
 	return true
 }
 
-// openOwner opens the block of a class: its members follow.
+// openOwner opens the block of a class; its members follow.
 func (s *scanner) openOwner(name, line, text string) {
 	if strings.HasSuffix(text, ";") || strings.HasSuffix(text, "}") && strings.Contains(text, "{") {
 		return
@@ -131,7 +131,7 @@ func (s *scanner) openOwner(name, line, text string) {
 	s.owners = append(s.owners, owner{strings.Clone(name), depth})
 }
 
-// implName is the type of an impl block: the one after for, if any.
+// implName returns the type of an impl block: the one after for, if any.
 func implName(rest string) string {
 	if strings.HasPrefix(rest, "<") {
 		depth := 0
@@ -160,8 +160,8 @@ func implName(rest string) string {
 
 var notNames = wordSet("if for while switch catch return new else do sizeof throw await yield delete function super this typeof case using lock foreach when assert")
 
-// declareFunction declares a method or function that no keyword announces: a name before
-// a parenthesis, in a line that opens a block or goes on.
+// declareFunction adds a method or function without a keyword: a name before a parenthesis,
+// in a line that opens a block or continues.
 func (s *scanner) declareFunction(n int, text string) {
 	paren := strings.IndexByte(text, '(')
 	if paren <= 0 {
@@ -193,7 +193,7 @@ func (s *scanner) declareFunction(n int, text string) {
 	s.addUnit(n, name, "func", text)
 }
 
-// declareGo knows that gofmt puts declarations at the start of a line.
+// declareGo relies on gofmt: declarations are at the start of a line.
 func (s *scanner) declareGo(n int, line, text string) {
 	if s.group != "" {
 		s.declareInGroup(n, line, text)
@@ -282,7 +282,7 @@ func (s *scanner) trackState(line string) {
 	}
 }
 
-// stepCode takes one step in code; it answers -1 where the rest is a comment.
+// stepCode processes one token of code; it returns -1 if the rest is a comment.
 func (s *scanner) stepCode(line string, i int) int {
 	c := line[i]
 	switch {

@@ -1,26 +1,25 @@
-// Package index finds code by what it is about: search_code.
+// Package index searches the declarations of a workspace by words, for the tool
+// search_code.
 //
-// An [Index] holds the declarations of a workspace's source files (symbol,
-// signature, the comment at it, file and line) in an inverted index, and ranks
-// them by BM25. Words are split as programmers build them: "parseHTTPRequest" is
-// found by parse, http, request, and by its whole.
+// An [Index] holds the declarations of a workspace's source files (symbol, signature,
+// comment, file and line) in an inverted index, ranked by BM25. Identifiers are split into
+// words: "parseHTTPRequest" is found by parse, http, request, and as a whole.
 //
-// Declarations are found by a scanner of lines that knows strings, comments and
-// braces, not by a parser: it is ten times as fast, needs no file to be free of
-// errors, and a declaration that it misses costs a hit, never a file. What edits
-// files (package ast) parses.
+// Declarations are found by a line scanner that knows strings, comments and braces, not by
+// a parser: it is ten times as fast, tolerates syntax errors, and a missed declaration
+// costs only a search hit. Package ast, which edits files, parses.
 //
 // # Freshness
 //
-// The first search reads all files that .gitignore does not leave out. From then
-// on a watch tells what changed, and only that is read again; where the provider
-// can't watch, each search compares times and sizes first. Before hits are shown
-// their files are looked at once more, so that no hit tells of what is gone.
+// The first search reads all files that .gitignore does not exclude. After that a file
+// watch reports changes, and only changed files are read again; if the provider can't
+// watch, each search compares times and sizes first. The files of hits are checked again
+// before hits are returned.
 //
 // # Bounds
 //
-// Files, their size, declarations and the lengths of texts are bounded by the
-// constants of this package; an answer says when something was left out.
+// Files, their size, declarations and text lengths are bounded by the constants of this
+// package; an answer says if something was left out.
 package index
 
 // Bounds of one Index.

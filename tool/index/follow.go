@@ -10,10 +10,10 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// debounce is how long changes are collected before they are taken in.
+// debounce is how long changes are collected before they are applied.
 const debounce = 50 * time.Millisecond
 
-// A follower takes in what a watch tells.
+// A follower applies the changes that a file watch reports.
 type follower struct {
 	x       *Index
 	watcher workspace.Watcher
@@ -23,7 +23,7 @@ type follower struct {
 	ended   atomic.Bool
 }
 
-// newFollower begins to watch; the watch outlives the call.
+// newFollower starts a file watch that outlives the call.
 func newFollower(ctx context.Context, x *Index) (*follower, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	watcher, err := x.ws.Watch(ctx, ".", &workspace.WatchOptions{Recursive: true, Debounce: debounce})
@@ -34,7 +34,7 @@ func newFollower(ctx context.Context, x *Index) (*follower, error) {
 	return &follower{x: x, watcher: watcher, ctx: ctx, cancel: cancel}, nil
 }
 
-// start takes in changes until the watch ends.
+// start applies changes until the watch ends.
 func (f *follower) start() {
 	f.wg.Go(func() {
 		defer f.ended.Store(true)
@@ -44,7 +44,7 @@ func (f *follower) start() {
 				return
 			}
 			if err := f.applyChanges(changes); err != nil {
-				return // the next search looks for itself
+				return // the next search rescans
 			}
 		}
 	})
@@ -63,7 +63,7 @@ func (f *follower) applyChanges(changes workspace.Changes) error {
 	return f.x.refreshPaths(f.ctx, names)
 }
 
-// isAlive reports whether changes are still told.
+// isAlive reports whether the watch still works.
 func (f *follower) isAlive() bool { return f != nil && !f.ended.Load() }
 
 func (f *follower) close() error {

@@ -17,30 +17,30 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// An Index is the declarations of one workspace. It is made by New, builds itself
-// at the first Search, and is safe for concurrent use.
+// An Index has the declarations of one workspace. It is built by the first Search, and is
+// safe for concurrent use.
 type Index struct {
 	ws *workspace.Workspace
 
-	buildMu sync.Mutex // held while files are read in
-	watch   *follower  // nil before the first search, and where watching can't be
+	buildMu sync.Mutex // held while files are indexed
+	watch   *follower  // nil before the first search, and if watching is not supported
 
-	looks atomic.Int64 // of looking at a file
+	looks atomic.Int64 // sequence numbers of file reads
 
 	mu      sync.RWMutex
 	store   *store           // nil before the first search; guarded by mu
-	files   map[string]entry // that are in; guarded by mu
+	files   map[string]entry // indexed files; guarded by mu
 	partial string           // what was left out; guarded by mu
 }
 
-// A stamp tells whether a file is the one that was read.
+// A stamp identifies a version of a file.
 type stamp struct {
 	size  int64
 	mtime time.Time
 }
 
-// An entry is a file as it was when somebody looked, and whose turn that was: who
-// has looked earlier and comes later knows less.
+// An entry is an indexed file with the sequence number of its read. A read with a lower
+// number must not replace the result of a later one.
 type entry struct {
 	stamp
 	look int64
@@ -51,7 +51,7 @@ func stampOf(info workspace.Info) stamp { return stamp{info.Size, info.ModTime} 
 // New returns the index of a workspace. Close ends it.
 func New(ws *workspace.Workspace) *Index { return &Index{ws: ws} }
 
-// Close ends the watch and frees all.
+// Close stops the watch and frees the index.
 func (x *Index) Close(context.Context) error {
 	x.buildMu.Lock()
 	watch := x.watch
@@ -66,12 +66,12 @@ func (x *Index) Close(context.Context) error {
 	return nil
 }
 
-// A Result is what Search found.
+// A Result is the result of Search.
 type Result struct {
 	Hits    []Hit
-	Files   int           // that are in the index
-	Built   time.Duration // how long it took to build, at the first search
-	Partial string        // what was left out, "" for nothing
+	Files   int           // number of indexed files
+	Built   time.Duration // build time, at the first search
+	Partial string        // what was left out, or ""
 }
 
 // Search returns the declarations that match a query best.
@@ -100,7 +100,7 @@ func (x *Index) Search(ctx context.Context, query string, limit int) (Result, er
 	return res, nil
 }
 
-// ensureBuilt builds the index if it is not, and otherwise takes in what changed.
+// ensureBuilt builds the index or, if it is built and there is no watch, rescans.
 func (x *Index) ensureBuilt(ctx context.Context, res *Result) error {
 	x.buildMu.Lock()
 	defer x.buildMu.Unlock()
@@ -111,10 +111,10 @@ func (x *Index) ensureBuilt(ctx context.Context, res *Result) error {
 		if x.watch.isAlive() {
 			return nil
 		}
-		return x.rescan(ctx) // nobody tells what changed
+		return x.rescan(ctx) // no watch reports changes
 	}
 	start := time.Now()
-	watch, err := newFollower(ctx, x) // before files are read, so that no change is missed
+	watch, err := newFollower(ctx, x) // before the scan, so that no change is missed
 	if err != nil && fault.Of(err) != fault.Unsupported && fault.Of(err) != fault.ResourceExhausted {
 		return fmt.Errorf("index: watch: %w", err)
 	}
@@ -138,7 +138,7 @@ func (x *Index) ensureBuilt(ctx context.Context, res *Result) error {
 	return nil
 }
 
-// rescan looks at the whole tree and reads what is new or different.
+// rescan lists the whole tree and reads new and changed files.
 func (x *Index) rescan(ctx context.Context) error {
 	turn := x.looks.Add(1)
 	infos, err := x.listSources(ctx, "**")
@@ -167,7 +167,7 @@ func (x *Index) rescan(ctx context.Context) error {
 	return x.readFiles(ctx, changed)
 }
 
-// globBelow is the pattern for what is in a directory.
+// globBelow returns the glob pattern for the files in a directory.
 func globBelow(dir string, deep bool) string {
 	pattern := "*"
 	if deep {
@@ -186,7 +186,7 @@ func globBelow(dir string, deep bool) string {
 	return b.String() + "/" + pattern
 }
 
-// listSources returns the source files that match, without what is ignored.
+// listSources returns the matching source files that .gitignore does not exclude.
 func (x *Index) listSources(ctx context.Context, pattern string) ([]workspace.Info, error) {
 	res, err := x.ws.Glob(ctx, pattern, &workspace.GlobOptions{GitIgnore: true, Stat: true})
 	if err != nil {
@@ -205,10 +205,10 @@ func isSource(name string) bool {
 	return syntaxOf(name) != nil && !strings.HasPrefix(name, "node_modules/") && !strings.Contains(name, "/node_modules/")
 }
 
-// batch is how many files a worker takes at a time.
+// batch is the number of files that a worker takes at a time.
 const batch = 32
 
-// readFiles reads files and takes in what they declare.
+// readFiles reads and indexes files.
 func (x *Index) readFiles(ctx context.Context, infos []workspace.Info) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -235,8 +235,8 @@ func (x *Index) readFiles(ctx context.Context, infos []workspace.Info) error {
 	return context.Cause(ctx)
 }
 
-// readFile reads one file. One that can't be read has no declarations; only the
-// end of ctx, or of the workspace, is an error.
+// readFile reads and indexes one file. A file that can't be read has no declarations; only
+// the end of ctx or of the workspace is an error.
 func (x *Index) readFile(ctx context.Context, c *counter, info workspace.Info) error {
 	var units []counted
 	turn := x.looks.Add(1)
@@ -261,7 +261,7 @@ func (x *Index) readFile(ctx context.Context, c *counter, info workspace.Info) e
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.store == nil || x.files[info.Path].look > turn {
-		return nil // nobody searches it, or somebody has looked at the file since
+		return nil // the index was closed, or a later read of the file won
 	}
 	if len(x.store.units) >= MaxUnits {
 		x.partial = fmt.Sprintf("only the first %d declarations are searched", MaxUnits)
@@ -284,7 +284,7 @@ func (x *Index) readContent(ctx context.Context, name string) (string, workspace
 	return b.String(), info, err
 }
 
-// removeOlder drops what was not there in a turn.
+// removeOlder removes a file or directory that was missing at the given sequence number.
 func (x *Index) removeOlder(name string, turn int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -298,13 +298,13 @@ func (x *Index) removeOlder(name string, turn int64) {
 	}
 }
 
-// The caller holds x.mu.
+// removeLocked removes a file. The caller holds x.mu.
 func (x *Index) removeLocked(name string) {
 	x.store.remove(name)
 	delete(x.files, name)
 }
 
-// staleFiles returns the files of hits that are not what was read.
+// staleFiles returns the files of hits that have changed since they were read.
 func (x *Index) staleFiles(ctx context.Context, hits []Hit) ([]string, error) {
 	var stale []string
 	looked := map[string]bool{}
@@ -315,7 +315,7 @@ func (x *Index) staleFiles(ctx context.Context, hits []Hit) ([]string, error) {
 		looked[h.Path] = true
 		info, err := x.ws.Stat(ctx, h.Path, nil)
 		if err != nil && !errors.Is(err, fault.NotFound) {
-			return nil, fmt.Errorf("index: look at %s: %w", h.Path, err)
+			return nil, fmt.Errorf("index: stat %s: %w", h.Path, err)
 		}
 		x.mu.RLock()
 		if err != nil || x.files[h.Path].stamp != stampOf(info) {
@@ -326,7 +326,7 @@ func (x *Index) staleFiles(ctx context.Context, hits []Hit) ([]string, error) {
 	return stale, nil
 }
 
-// Refresh tells that files changed, for those who can't wait for the watch. It does
+// Refresh reads changed files again, for callers that can't wait for the watch. It does
 // nothing before the first search.
 func (x *Index) Refresh(ctx context.Context, names ...string) error {
 	x.mu.RLock()
@@ -338,7 +338,7 @@ func (x *Index) Refresh(ctx context.Context, names ...string) error {
 	return x.refreshPaths(ctx, names)
 }
 
-// refreshPaths takes in what is at the given paths now: files, directories, nothing.
+// refreshPaths updates the index for paths, which may be files, directories or missing.
 func (x *Index) refreshPaths(ctx context.Context, names []string) error {
 	dirs := map[string]bool{}
 	var known []workspace.Info
@@ -366,7 +366,7 @@ func (x *Index) refreshPaths(ctx context.Context, names []string) error {
 		}
 	}
 	for dir, deep := range dirs {
-		infos, err := x.listSources(ctx, globBelow(dir, deep)) // from the top, so that what is ignored is known
+		infos, err := x.listSources(ctx, globBelow(dir, deep)) // from the root, so that .gitignore files apply
 		if err != nil {
 			return err
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A syntax is how declarations look in a language, line by line.
+// A syntax describes the declarations of a language, line by line.
 type syntax struct {
 	line      string          // begins a comment to the end of the line
 	block     bool            // has /* */
@@ -87,7 +87,7 @@ func syntaxOf(name string) *syntax { return syntaxes[strings.ToLower(path.Ext(na
 
 func baseName(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
 
-// A scanner goes through the lines of a file.
+// A scanner scans the lines of a file.
 type scanner struct {
 	*syntax
 	path  string
@@ -122,7 +122,7 @@ func scanFile(name, text string) []Unit {
 	return s.units
 }
 
-// scanLine takes a line.
+// scanLine processes a line.
 func (s *scanner) scanLine(n int, line string) {
 	text := strings.TrimLeft(line, " \t")
 	switch {
@@ -165,7 +165,7 @@ func (s *scanner) closeOwners(depth int) {
 	}
 }
 
-// addDocLine keeps a line of a comment for what follows it.
+// addDocLine keeps a comment line for the declaration that follows.
 func (s *scanner) addDocLine(text string) {
 	const most = 40
 	text = strings.TrimSpace(strings.TrimSuffix(strings.Trim(strings.TrimLeft(text, "/#!*"), " \t"), "*/"))
@@ -174,9 +174,9 @@ func (s *scanner) addDocLine(text string) {
 	}
 }
 
-// attachDocstring gives the string that a function or class begins with to it.
+// attachDocstring adds the docstring of a function or class to its unit.
 func (s *scanner) attachDocstring(text string) {
-	if s.last < 0 || s.depth > 0 { // the signature goes on
+	if s.last < 0 || s.depth > 0 { // the signature continues
 		return
 	}
 	if quote := text[:min(3, len(text))]; quote == `"""` || quote == "'''" {
@@ -188,7 +188,7 @@ func (s *scanner) attachDocstring(text string) {
 
 func (s *scanner) docText() string { return truncateText(strings.Join(s.docs, " "), maxDoc) }
 
-// truncateText shortens a text, between two characters.
+// truncateText truncates a text at a character boundary.
 func truncateText(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -22,14 +22,14 @@ const (
 func Tools() []*tool.Tool { return []*tool.Tool{searchCodeTool()} }
 
 type searchInput struct {
-	Query string `json:"query" jsonschema:"words: names, parts of names, what it is about" croft:"name"`
-	Limit int    `json:"limit,omitempty" jsonschema:"how many results; default 20, at most 100"`
+	Query string `json:"query" jsonschema:"words of names, signatures and comments" croft:"name"`
+	Limit int    `json:"limit,omitempty" jsonschema:"maximum number of results; default 20, at most 100"`
 }
 
 type searchOutput struct {
 	Query   string `json:"query"`
 	Hits    []Hit  `json:"hits"`
-	Files   int    `json:"files" jsonschema:"files that were searched"`
+	Files   int    `json:"files" jsonschema:"number of files searched"`
 	Partial string `json:"partial,omitempty" jsonschema:"what was left out"`
 
 	built time.Duration
@@ -69,7 +69,7 @@ func searchCodeTool() *tool.Tool {
 	}, searchCode)
 }
 
-// indexOf returns the index of the call's workspace.
+// indexOf returns the Index of the call's workspace.
 func indexOf(c *tool.Call) (*Index, error) {
 	return tool.PerWorkspace(c, func() (*Index, error) { return New(c.Workspace), nil })
 }
@@ -96,8 +96,7 @@ func searchCode(ctx context.Context, c *tool.Call, in searchInput) (searchOutput
 	return searchOutput{Query: in.Query, Hits: append([]Hit{}, res.Hits...), Files: res.Files, Partial: res.Partial, built: res.Built}, nil
 }
 
-// Effect takes in the files that a tool changed, so that the very next search
-// knows them.
+// Effect reads the files that a tool changed, so that the next search finds them.
 func Effect(ctx context.Context, c *tool.Call, paths []string) (string, error) {
 	x, err := indexOf(c)
 	if err != nil {

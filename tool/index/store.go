@@ -17,22 +17,22 @@ type Unit struct {
 	Doc       string `json:"doc,omitempty"`
 }
 
-// BM25's constants, and how much more a word of the symbol counts than one of the
-// signature or the comment.
+// BM25's constants, and the weight of a word in the symbol relative to one in the signature
+// or comment.
 const (
 	k1           = 1.5
 	b            = 0.75
 	symbolWeight = 3
 )
 
-// A posting says how often a term is in a unit.
+// A posting counts a term in a unit.
 type posting struct {
 	unitID uint32
 	count  uint16
 }
 
-// A store is the inverted index. Units of files that changed are dead until
-// enough of them are to make compacting worth while.
+// A store is the inverted index. Units of changed files stay as dead entries until there
+// are enough to compact.
 type store struct {
 	ids   map[string]uint32 // term -> index of lists
 	lists [][]posting       // in order of units
@@ -41,17 +41,17 @@ type store struct {
 	sizes []uint16            // per unit: terms, counted with their weight; 0 is dead
 	files map[string][]uint32 // units by file
 	dead  int
-	total int // of sizes of live units
+	total int // sum of the sizes of live units
 
-	generation int // changes when terms get other numbers
+	generation int // incremented when term numbers change
 }
 
 func newStore() *store {
 	return &store{ids: map[string]uint32{}, files: map[string][]uint32{}, generation: 1}
 }
 
-// A counted unit has the terms of a unit, found by a worker without the lock. The
-// terms are the counter's, until it is reset.
+// A counted unit has the terms of a unit, counted by a worker without the lock. The terms
+// are valid until the counter is reset.
 type counted struct {
 	Unit
 	terms []termCount
@@ -63,9 +63,8 @@ type termCount struct {
 	count uint16
 }
 
-// A counter counts the terms of units for one worker. It looks each word up once,
-// and numbers the terms it meets; what their numbers are in a store it finds out
-// when they are added.
+// A counter counts the terms of units for one worker. It has its own term numbers; they are
+// mapped to those of a store when units are added.
 type counter struct {
 	buf        []byte
 	ids        map[string]uint32
@@ -73,15 +72,15 @@ type counter struct {
 	stop       []bool
 	unitSerial uint32   // serial number of the present unit
 	seen       []uint32 // per term: the last unit that has it
-	slabIndex  []int    // and where in that unit's list
+	slabIndex  []int    // and its index in slab
 	slab       []termCount
 	global     []uint32 // per term: number in the store, +1; 0 is not known
-	generation int      // generation of the store that global holds for
+	generation int      // of the store that global is valid for
 }
 
 func newCounter() *counter { return &counter{ids: map[string]uint32{}, unitSerial: 1} }
 
-// reset frees the lists of the units that were counted.
+// reset frees the term lists of counted units.
 func (c *counter) reset() { c.slab = c.slab[:0] }
 
 func (c *counter) termID(term []byte) uint32 {
@@ -121,7 +120,7 @@ func (c *counter) countTerms(u Unit) counted {
 	return counted{Unit: u, size: uint16(min(size, math.MaxUint16)), terms: c.slab[start:len(c.slab):len(c.slab)]}
 }
 
-// termID returns the number that a counter's term has in the store.
+// termID returns the store's number of a counter's term.
 func (s *store) termID(c *counter, id uint32) uint32 {
 	if c.generation != s.generation {
 		clear(c.global)
@@ -141,7 +140,7 @@ func (s *store) termID(c *counter, id uint32) uint32 {
 	return n
 }
 
-// add puts the units of a file in, instead of those it had.
+// add replaces the units of a file.
 func (s *store) add(path string, units []counted, c *counter) {
 	s.remove(path)
 	ids := make([]uint32, 0, len(units))
@@ -164,7 +163,7 @@ func (s *store) add(path string, units []counted, c *counter) {
 	s.files[path] = ids
 }
 
-// remove takes the units of a file out.
+// remove removes the units of a file.
 func (s *store) remove(path string) {
 	ids := s.files[path]
 	delete(s.files, path)
@@ -185,7 +184,7 @@ func (s *store) remove(path string) {
 	}
 }
 
-// compact drops what is dead, and terms that nothing has.
+// compact drops dead units and unused terms.
 func (s *store) compact() {
 	moved := make([]uint32, len(s.units))
 	var units []Unit
@@ -219,7 +218,7 @@ func (s *store) compact() {
 	s.generation++
 }
 
-// A Hit is a unit that a query found.
+// A Hit is a unit found by a query.
 type Hit struct {
 	Unit
 	Score float64 `json:"score"`
@@ -253,8 +252,8 @@ func (s *store) search(query string, limit int) []Hit {
 	return s.topHits(scores, limit)
 }
 
-// topHits returns the units with the highest scores, of equal ones the first by path
-// and line.
+// topHits returns the units with the highest scores; equal scores are ordered by path and
+// line.
 func (s *store) topHits(scores []float32, limit int) []Hit {
 	top := &ranking{store: s, scores: scores}
 	for id, score := range scores {

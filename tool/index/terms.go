@@ -5,18 +5,17 @@ import (
 	"unicode/utf8"
 )
 
-// stopwords are too common to tell anything; who counts terms leaves them out.
+// stopwords are not indexed.
 var stopwords = map[string]bool{
 	"a": true, "an": true, "and": true, "the": true, "of": true, "to": true, "in": true, "is": true, "for": true,
 	"or": true, "with": true, "it": true, "this": true,
 }
 
-// maxTerm is the longest term, in bytes; what is longer is cut.
+// maxTerm bounds a term, in bytes; a longer one is truncated.
 const maxTerm = 64
 
-// eachTerm calls emit with each term of text, in lower case: every word, and the
-// parts of words that are built of several (camelCase, snake_case, digits). The
-// bytes are valid during the call.
+// eachTerm calls emit with each term of text, in lower case: every word, and the parts of
+// compound words (camelCase, snake_case, digits). The bytes are valid during the call.
 func eachTerm(text string, buf *[]byte, emit func(term []byte)) {
 	for i := 0; i < len(text); {
 		r, size := decodeRune(text[i:])
@@ -75,7 +74,7 @@ func emitWord(w string, buf *[]byte, emit func([]byte)) {
 	}
 }
 
-// emitPart emits one part, without the underscores around it.
+// emitPart emits one part, without surrounding underscores.
 func emitPart(p string, whole int, buf *[]byte, emit func([]byte)) int {
 	lowerInto(p, buf)
 	t := trimUnderscores(*buf)
@@ -96,8 +95,8 @@ func trimUnderscores(b []byte) []byte {
 	return b
 }
 
-// isWordBreak reports whether a part of a word ends between two characters, given what
-// follows the second: fooBar, HTTPServer, v2, a_b.
+// isWordBreak reports whether a part of a word ends between a and b, given the text after
+// b: fooBar, HTTPServer, v2, a_b.
 func isWordBreak(a, b rune, after string) bool {
 	switch {
 	case a == '_' || b == '_':
@@ -115,7 +114,7 @@ func isWordBreak(a, b rune, after string) bool {
 
 func isDigit(r rune) bool { return '0' <= r && r <= '9' }
 
-// lowerInto writes s in lower case to buf, cut to maxTerm.
+// lowerInto writes s in lower case to buf, truncated to maxTerm.
 func lowerInto(s string, buf *[]byte) {
 	b := (*buf)[:0]
 	for i := 0; i < len(s) && len(b) < maxTerm; {

@@ -15,7 +15,7 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// A client is one running server.
+// A client is one running language server.
 type client struct {
 	*conn
 	spec    *server
@@ -28,38 +28,38 @@ type client struct {
 	caps    capabilities
 	stderr  tail.Buffer
 
-	announces bool // it tells when it begins to load the project
+	announces bool // the server reports when it begins to load the project
 
 	docMu sync.Mutex
 	docs  map[string]*document // open in the server, by name; guarded by docMu
 
 	stateMu      sync.Mutex
-	busy         map[string]bool          // progress that is under way; guarded by stateMu
-	begun        bool                     // it has been busy; guarded by stateMu
+	busy         map[string]bool          // running progress tokens; guarded by stateMu
+	begun        bool                     // progress was reported once; guarded by stateMu
 	stateChanged chan struct{}            // closed and replaced at each change of state; guarded by stateMu
-	found        map[string]*publishedSet // diagnostics by URI; guarded by stateMu
+	found        map[string]*publishedSet // published diagnostics by URI; guarded by stateMu
 	result       *workspace.Result        // how the process ended; guarded by stateMu
 }
 
-// capabilities are what of a server's matters.
+// capabilities are the server capabilities that this client uses.
 type capabilities struct {
 	Diagnostic json.RawMessage `json:"diagnosticProvider"`
 	Rename     json.RawMessage `json:"renameProvider"`
 }
 
-// A publishedSet is what a server said about a file.
+// A publishedSet is one publication of diagnostics for a file.
 type publishedSet struct {
-	version int // -1 where it does not say
-	serial  int // of the publication
+	version int // -1 if unknown
+	serial  int // sequence number of the publication
 	at      time.Time
 	list    []wireDiagnostic
 }
 
-// startServer starts a server and initializes it. It lives on when ctx ends.
+// startServer starts and initializes a server. The server outlives ctx.
 func startServer(ctx context.Context, ws *workspace.Workspace, spec *server) (*client, error) {
 	root := ws.Traits().Root
 	if root == "" {
-		return nil, fmt.Errorf("lsp: start %s: %w: the workspace does not say where it is", spec.name, fault.Unsupported)
+		return nil, fmt.Errorf("lsp: start %s: %w: the workspace has no root path", spec.name, fault.Unsupported)
 	}
 	c := &client{
 		spec: spec, ws: ws, root: root, started: time.Now(), announces: spec.announcesLoading(ctx, ws),
@@ -88,7 +88,7 @@ func startServer(ctx context.Context, ws *workspace.Workspace, spec *server) (*c
 	c.wg.Go(func() { c.readLoop(stdout); stdout.Close() })
 	c.wg.Go(c.writeLoop)
 	c.wg.Go(func() {
-		_ = cmd.Wait() // how it ended is in the result
+		_ = cmd.Wait() // the exit status is in the result
 		c.stateMu.Lock()
 		c.result = cmd.Result
 		c.stateMu.Unlock()
@@ -100,7 +100,7 @@ func startServer(ctx context.Context, ws *workspace.Workspace, spec *server) (*c
 	return c, nil
 }
 
-// explainStart tells a server that is not installed from one that does not work.
+// explainStart distinguishes a server that is not installed from one that fails.
 func (c *client) explainStart(err error) error {
 	c.stateMu.Lock()
 	defer c.stateMu.Unlock()
@@ -115,7 +115,7 @@ func (c *client) explainStart(err error) error {
 
 func (c *client) initialize(ctx context.Context) error {
 	params := map[string]any{
-		"processId": nil, // of another namespace: it would watch the wrong one
+		"processId": nil, // the server is in another PID namespace, and would watch a wrong process
 		"rootUri":   uriOf(c.root, ""), "rootPath": c.root,
 		"workspaceFolders": []any{map[string]any{"uri": uriOf(c.root, ""), "name": "workspace"}},
 		"clientInfo":       map[string]any{"name": "croft"},
@@ -146,7 +146,7 @@ func (c *client) initialize(ctx context.Context) error {
 	return c.notify("initialized", struct{}{})
 }
 
-// handleServer answers what the server asks, and notes what it tells.
+// handleServer answers requests of the server and records its notifications.
 func (c *client) handleServer(method string, params json.RawMessage) (any, error) {
 	switch method {
 	case "textDocument/publishDiagnostics":
@@ -159,11 +159,11 @@ func (c *client) handleServer(method string, params json.RawMessage) (any, error
 	case "workspace/configuration":
 		return c.answerConfiguration(params), nil
 	case "workspace/applyEdit":
-		return map[string]bool{"applied": false}, nil // nobody changes files unasked
+		return map[string]bool{"applied": false}, nil // a server must not change files by itself
 	case "workspace/workspaceFolders":
 		return []any{map[string]any{"uri": uriOf(c.root, ""), "name": "workspace"}}, nil
 	}
-	return nil, nil // null is the answer to all others
+	return nil, nil // null answers all other requests
 }
 
 func (c *client) answerConfiguration(params json.RawMessage) []any {
@@ -188,8 +188,8 @@ func (c *client) answerConfiguration(params json.RawMessage) []any {
 	return out
 }
 
-// signalChangeLocked wakes those who wait for a change of state.
-// The caller holds c.stateMu.
+// signalChangeLocked wakes the goroutines that wait for a change of state. The caller holds
+// c.stateMu.
 func (c *client) signalChangeLocked() {
 	close(c.stateChanged)
 	c.stateChanged = make(chan struct{})
@@ -233,10 +233,9 @@ func (c *client) noteProgress(params json.RawMessage) {
 	c.signalChangeLocked()
 }
 
-// waitLoaded waits until the server is not busy loading the project, so that its
-// answers are not those of one that knows half of it: a rename would change half
-// of the files. Before the first question it waits for the work to begin, long
-// where the server is known to announce it.
+// waitLoaded waits until the server has loaded the project. A server that is still loading
+// answers incompletely: a rename would miss files. Before the first request it also waits
+// for loading to begin, longer for servers that report it.
 func (c *client) waitLoaded(ctx context.Context, first bool) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -244,18 +243,18 @@ func (c *client) waitLoaded(ctx context.Context, first bool) {
 		c.stateMu.Lock()
 		changed, busy, begun := c.stateChanged, len(c.busy) > 0, c.begun
 		c.stateMu.Unlock()
-		var calm <-chan time.Time // ends the wait; never while the server is busy
+		var calm <-chan time.Time // ends the wait; nil while the server is busy
 		if !busy {
-			patience := time.Duration(0)
+			delay := time.Duration(0)
 			switch {
 			case first && begun:
-				patience = calmTime
+				delay = calmTime
 			case first && c.announces:
-				patience = announceTime
+				delay = announceTime
 			case first:
-				patience = beginTime
+				delay = beginTime
 			}
-			calm = time.After(patience)
+			calm = time.After(delay)
 		}
 		select {
 		case <-changed:
@@ -269,7 +268,7 @@ func (c *client) waitLoaded(ctx context.Context, first bool) {
 	}
 }
 
-// stop asks the server to end, and ends it.
+// stop shuts the server down, and kills it after a timeout.
 func (c *client) stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 	defer cancel()
@@ -283,19 +282,19 @@ func (c *client) stop(ctx context.Context) {
 	c.kill()
 }
 
-// kill ends the process and waits for all that belongs to it.
+// kill kills the process and waits for its goroutines.
 func (c *client) kill() {
-	c.cancel() // first: nothing that waits for the server keeps it
+	c.cancel() // first, so that no goroutine waits for the server
 	c.stdin.Close()
 	c.wg.Wait()
 }
 
-// isAlive reports whether the server still answers, and listens.
+// isAlive reports whether the server can be read from and written to.
 func (c *client) isAlive() bool {
 	c.outMu.Lock()
-	deaf := c.outErr != nil
+	writeFailed := c.outErr != nil
 	c.outMu.Unlock()
-	if deaf {
+	if writeFailed {
 		return false
 	}
 	select {
@@ -306,7 +305,7 @@ func (c *client) isAlive() bool {
 	}
 }
 
-// An Error says what can't be done, in words for the agent; Unwrap gives its code.
+// An Error has a text for the agent; Unwrap returns its code.
 type Error struct {
 	Text string
 	Code fault.Code

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Diagnostic is something that a server found wrong with a file.
+// A Diagnostic is a finding of a language server in a file.
 type Diagnostic struct {
 	Line     int    `json:"line"`
 	Col      int    `json:"col"`
@@ -19,8 +19,8 @@ type Diagnostic struct {
 
 var severities = []string{"error", "error", "warning", "information", "hint"}
 
-// Diagnostics returns what is wrong with a file as it is now. It waits for the
-// server to have looked at this very text, as long as ctx lasts.
+// Diagnostics returns the findings for the present content of a file. It waits until the
+// server has analysed this version, at most until ctx ends.
 func (s *Set) Diagnostics(ctx context.Context, name string) (list []Diagnostic, err error) {
 	sp, err := serverFor(name)
 	if err != nil {
@@ -56,7 +56,8 @@ func convertDiagnostic(text []byte, w wireDiagnostic) Diagnostic {
 	return d
 }
 
-// collectDiagnostics asks where the server can be asked, and else waits to be told.
+// collectDiagnostics pulls diagnostics if the server supports that, else it waits for a
+// publication.
 func (c *client) collectDiagnostics(ctx context.Context, name string, doc *document) ([]wireDiagnostic, error) {
 	uri := uriOf(c.root, name)
 	if len(c.caps.Diagnostic) > 0 && string(c.caps.Diagnostic) != "null" && string(c.caps.Diagnostic) != "false" {
@@ -70,7 +71,7 @@ func (c *client) collectDiagnostics(ctx context.Context, name string, doc *docum
 		c.stateMu.Lock()
 		set, changed := c.found[uri], c.stateChanged
 		c.stateMu.Unlock()
-		var quiet <-chan time.Time // since the last publication that may be of this text
+		var quiet <-chan time.Time // time since the last publication that may be for this version
 		switch {
 		case set == nil:
 		case set.version >= doc.version:

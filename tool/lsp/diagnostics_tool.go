@@ -11,7 +11,7 @@ import (
 	"github.com/croft-run/croft/tool"
 )
 
-// diagnosticsTime is how long a server may take to look at a file.
+// diagnosticsTime bounds the analysis of a file.
 const diagnosticsTime = 60 * time.Second
 
 type diagnosticsOutput struct {
@@ -36,13 +36,13 @@ func (o diagnosticsOutput) Text() string {
 }
 
 func diagnosticsTool() *tool.Tool {
-	return newQueryTool("diagnostics", "Show the errors and warnings of a file as it is now.", fileInput.resolveFile,
+	return newQueryTool("diagnostics", "Show the errors and warnings for the present content of a file.", fileInput.resolveFile,
 		func(ctx context.Context, s *Set, name string, _ fileInput) (diagnosticsOutput, error) {
 			bounded, cancel := context.WithTimeout(ctx, diagnosticsTime)
 			defer cancel()
 			list, err := s.Diagnostics(bounded, name)
 			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-				return diagnosticsOutput{}, tool.Errorf(fault.DeadlineExceeded, "the language server said nothing about %s within %v", name, diagnosticsTime)
+				return diagnosticsOutput{}, tool.Errorf(fault.DeadlineExceeded, "the language server did not analyse %s within %v", name, diagnosticsTime)
 			}
 			return diagnosticsOutput{Path: name, Diagnostics: list}, err
 		})

@@ -16,7 +16,7 @@ func (in fileInput) resolveFile(ctx context.Context, c *tool.Call) (string, erro
 	return fileName(ctx, c, in.FilePath)
 }
 
-// A symbols is the answer of tools that list symbols.
+// symbols is the answer of tools that list symbols.
 type symbols struct {
 	Symbols []Symbol `json:"symbols"`
 
@@ -26,7 +26,7 @@ type symbols struct {
 func (s symbols) Text() string { return s.text }
 
 func documentSymbolsTool() *tool.Tool {
-	return newQueryTool("document_symbols", "List what a file declares, with lines.", fileInput.resolveFile,
+	return newQueryTool("document_symbols", "List the declarations of a file, with lines.", fileInput.resolveFile,
 		func(ctx context.Context, s *Set, name string, in fileInput) (symbols, error) {
 			list, err := s.DocumentSymbols(ctx, name)
 			if err != nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// Bounds of what a server may send
+// Bounds of the connection with a server.
 const (
 	maxMessage = 64 << 20
 	maxHeader  = 4 << 10
-	maxQueued  = 32 << 20 // and how much of what it is sent may wait
+	maxQueued  = 32 << 20 // bytes waiting to be written
 )
 
 // A message is a request, a notification or a response.
@@ -32,7 +32,7 @@ type message struct {
 	Error   *rpcError       `json:"error,omitempty"`
 }
 
-// An rpcError is a server's refusal.
+// An rpcError is an error response of a server.
 type rpcError struct {
 	Code    int    `json:"code"`
 	Message string `json:"message"`
@@ -40,16 +40,15 @@ type rpcError struct {
 
 func (e *rpcError) Error() string { return e.Message }
 
-// Codes of servers that are worth another try: the content was modified, or the
-// server gave up on its own.
+// Error codes. After the first two the request is sent again: the content was modified, or
+// the server cancelled by itself.
 const (
 	codeContentModified = -32801
 	codeServerCancelled = -32802
 	codeMethodNotFound  = -32601
 )
 
-// readMessage reads one frame: headers, an empty line, and as many bytes as
-// Content-Length says.
+// readMessage reads one frame: headers, an empty line, and a body of Content-Length bytes.
 func readMessage(r *bufio.Reader) ([]byte, error) {
 	length, read := -1, 0
 	for {
@@ -80,14 +79,14 @@ func readMessage(r *bufio.Reader) ([]byte, error) {
 	if length < 0 {
 		return nil, fmt.Errorf("a message without its length: %w", fault.InvalidArgument)
 	}
-	var body bytes.Buffer // grows with what comes, not with what is promised
+	var body bytes.Buffer // grows with the data, not with Content-Length
 	if _, err := io.CopyN(&body, r, int64(length)); err != nil {
 		return nil, err
 	}
 	return body.Bytes(), nil
 }
 
-// encodeFrame is a message as it is sent.
+// encodeFrame encodes a message with its header.
 func encodeFrame(m message) ([]byte, error) {
 	m.Version = "2.0"
 	data, err := json.Marshal(m)
@@ -97,22 +96,22 @@ func encodeFrame(m message) ([]byte, error) {
 	return append(fmt.Appendf(nil, "Content-Length: %d\r\n\r\n", len(data)), data...), nil
 }
 
-// A conn is the connection with one server. What is sent waits in a queue, since a
-// server that hangs does not read, and nobody shall hang with it.
+// A conn is the JSON-RPC connection with one server. Outgoing messages are queued, because
+// a server that hangs does not read, and writers must not block.
 type conn struct {
 	w      io.Writer
-	handle func(method string, params json.RawMessage) (any, error) // of the server's own requests and notifications
+	handle func(method string, params json.RawMessage) (any, error) // handles requests and notifications of the server
 
 	outMu  sync.Mutex
 	queue  [][]byte      // guarded by outMu
-	queued int           // bytes that were not written yet; guarded by outMu
-	outErr error         // nothing is written any more; guarded by outMu
-	wake   chan struct{} // there is something in the queue
+	queued int           // bytes not yet written; guarded by outMu
+	outErr error         // set once writing has failed; guarded by outMu
+	wake   chan struct{} // signals a new message in the queue
 
 	mu      sync.Mutex
 	next    int64
 	pending map[string]chan message // guarded by mu
-	err     error                   // why it ended; guarded by mu
+	err     error                   // why reading ended; guarded by mu
 	done    chan struct{}
 }
 
@@ -120,7 +119,7 @@ func newConn(w io.Writer, handle func(string, json.RawMessage) (any, error)) *co
 	return &conn{w: w, handle: handle, wake: make(chan struct{}, 1), pending: map[string]chan message{}, done: make(chan struct{})}
 }
 
-// readLoop reads until r ends.
+// readLoop reads messages until r ends.
 func (c *conn) readLoop(r io.Reader) {
 	br := bufio.NewReaderSize(r, maxHeader)
 	var err error
@@ -142,8 +141,8 @@ func (c *conn) readLoop(r io.Reader) {
 	close(c.done)
 }
 
-// dispatch handles one message. Requests of the server are answered at once: they
-// ask for settings and the like, and wait for nobody.
+// dispatch handles one message. Requests of the server are answered at once: they ask for
+// settings and the like, and never block.
 func (c *conn) dispatch(m message) {
 	if m.Method == "" {
 		c.mu.Lock()
@@ -165,10 +164,10 @@ func (c *conn) dispatch(m message) {
 	} else if reply.Result, err = json.Marshal(result); err != nil {
 		reply.Error = &rpcError{Code: codeMethodNotFound, Message: err.Error()}
 	}
-	_ = c.enqueue(reply) // a server that can't be written to ends its output, too
+	_ = c.enqueue(reply) // readLoop sees the end of a server that can't be written to
 }
 
-// enqueue puts a message into the queue.
+// enqueue adds a message to the queue.
 func (c *conn) enqueue(m message) error {
 	data, err := encodeFrame(m)
 	if err != nil {
@@ -177,7 +176,7 @@ func (c *conn) enqueue(m message) error {
 	c.outMu.Lock()
 	defer c.outMu.Unlock()
 	if c.outErr == nil && c.queued > maxQueued {
-		c.outErr = fmt.Errorf("it does not read: %d bytes wait for it", c.queued)
+		c.outErr = fmt.Errorf("the server does not read: %d bytes are queued", c.queued)
 	}
 	if c.outErr != nil {
 		return c.outErr
@@ -185,12 +184,12 @@ func (c *conn) enqueue(m message) error {
 	c.queue, c.queued = append(c.queue, data), c.queued+len(data)
 	select {
 	case c.wake <- struct{}{}:
-	default: // it is awake
+	default: // already signalled
 	}
 	return nil
 }
 
-// writeLoop writes what is in the queue, until the server ends or can't be written to.
+// writeLoop writes the queue, until the server ends or a write fails.
 func (c *conn) writeLoop() {
 	for {
 		select {
@@ -224,7 +223,7 @@ func (c *conn) nextQueued() []byte {
 	return data
 }
 
-// notify tells the server something.
+// notify sends a notification.
 func (c *conn) notify(method string, params any) error {
 	data, err := json.Marshal(params)
 	if err != nil {
@@ -236,8 +235,7 @@ func (c *conn) notify(method string, params any) error {
 	return nil
 }
 
-// call asks the server and waits for the answer. When ctx ends the server is told
-// that nobody waits any more.
+// call sends a request and waits for the response. When ctx ends, it sends a cancellation.
 func (c *conn) call(ctx context.Context, method string, params, result any) error {
 	data, err := json.Marshal(params)
 	if err != nil {
@@ -274,12 +272,12 @@ func decodeAnswer(method string, m message, result any) error {
 		return nil
 	}
 	if err := json.Unmarshal(m.Result, result); err != nil {
-		return fmt.Errorf("lsp: %s: an answer of another form: %w: %w", method, fault.Unavailable, err)
+		return fmt.Errorf("lsp: %s: unexpected response: %w: %w", method, fault.Unavailable, err)
 	}
 	return nil
 }
 
-// errDied marks errors of a server that is gone.
+// errDied is the error of a server that has exited.
 var errDied = errors.New("the language server ended")
 
 func (c *conn) endReason() error {

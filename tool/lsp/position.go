@@ -9,8 +9,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// lineOf returns a line of a text, from 0, without its ending, and where it
-// begins; false where there is no such line.
+// lineOf returns a line of a text, counted from 0, without its ending, and its byte offset;
+// false if there is no such line.
 func lineOf(text []byte, line int) (content []byte, start int, ok bool) {
 	for ; line > 0; line-- {
 		i := bytes.IndexByte(text[start:], '\n')
@@ -33,7 +33,7 @@ func utf16Units(r rune) int {
 	return 1
 }
 
-// toWire converts a line and a column of characters, both from 1.
+// toWire converts a line and a column in characters, both from 1, to a protocol position.
 func toWire(text []byte, line, col int) (wirePosition, error) {
 	content, _, ok := lineOf(text, line-1)
 	if !ok {
@@ -56,8 +56,8 @@ func toWire(text []byte, line, col int) (wirePosition, error) {
 	return wirePosition{line - 1, wire}, nil
 }
 
-// fromWire converts to a line and a column of characters, both from 1. A position
-// behind the end of its line is the end, as the protocol has it.
+// fromWire converts a protocol position to a line and a column in characters, both from 1.
+// A position after the end of its line is the end, by the protocol.
 func fromWire(text []byte, p wirePosition) (line, col int) {
 	content, _, ok := lineOf(text, p.Line)
 	if !ok {
@@ -72,7 +72,7 @@ func fromWire(text []byte, p wirePosition) (line, col int) {
 	return p.Line + 1, col
 }
 
-// byteOffset converts to a byte of the text.
+// byteOffset converts a protocol position to a byte offset.
 func byteOffset(text []byte, p wirePosition) (int, error) {
 	content, start, ok := lineOf(text, p.Line)
 	if !ok {
@@ -90,8 +90,8 @@ func byteOffset(text []byte, p wirePosition) (int, error) {
 	return start + at, nil
 }
 
-// applyEdits applies the edits of a server to a text. They all refer to the text
-// before; two at one place are inserted in their order.
+// applyEdits applies the edits of a server to a text. All positions refer to the text
+// before; insertions at one position keep their order.
 func applyEdits(text []byte, edits []textEdit) ([]byte, error) {
 	type splice struct {
 		start, end, order int

@@ -7,7 +7,7 @@ import (
 )
 
 func findDefinitionTool() *tool.Tool {
-	return newQueryTool("find_definition", "Find where the symbol at a place is defined.", position.resolveFile,
+	return newQueryTool("find_definition", "Find the definition of the symbol at a position.", position.resolveFile,
 		func(ctx context.Context, s *Set, name string, in position) (locations, error) {
 			list, err := s.Definition(ctx, name, in.Line, in.Col)
 			return newLocations("definition", in, list), err
@@ -15,7 +15,7 @@ func findDefinitionTool() *tool.Tool {
 }
 
 func findReferencesTool() *tool.Tool {
-	return newQueryTool("find_references", "Find everything that uses the symbol at a place, its declaration included.", position.resolveFile,
+	return newQueryTool("find_references", "Find all uses of the symbol at a position, with its declaration.", position.resolveFile,
 		func(ctx context.Context, s *Set, name string, in position) (locations, error) {
 			list, err := s.References(ctx, name, in.Line, in.Col)
 			return newLocations("references", in, list), err
@@ -23,11 +23,11 @@ func findReferencesTool() *tool.Tool {
 }
 
 func hoverTool() *tool.Tool {
-	return newQueryTool("hover", "Show the type and the documentation of the symbol at a place.", position.resolveFile,
+	return newQueryTool("hover", "Show the type and the documentation of the symbol at a position.", position.resolveFile,
 		func(ctx context.Context, s *Set, name string, in position) (tool.Message, error) {
 			text, err := s.Hover(ctx, name, in.Line, in.Col)
 			if text == "" {
-				text = "nothing is known of what is at " + in.String()
+				text = "no information about the symbol at " + in.String()
 			}
 			return tool.Message{Message: text}, err
 		})

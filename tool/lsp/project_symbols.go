@@ -13,7 +13,7 @@ const maxSymbols = 100
 
 type projectInput struct {
 	Query    string `json:"query" jsonschema:"a name, or part of one" croft:"name"`
-	FilePath string `json:"file_path" jsonschema:"any file of the project: it says which language server to ask" croft:"path"`
+	FilePath string `json:"file_path" jsonschema:"any file of the project; its extension selects the language server" croft:"path"`
 }
 
 func (in projectInput) resolveFile(ctx context.Context, c *tool.Call) (string, error) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// What of the protocol's types is used.
+// The types of the protocol that are used.
 
 type wirePosition struct {
 	Line      int `json:"line"`
@@ -28,7 +28,7 @@ type wireLocation struct {
 	TargetRange wireRange `json:"targetSelectionRange"`
 }
 
-// wireLocations is null, a location, or a list of them.
+// wireLocations decodes null, a location, or a list of locations.
 type wireLocations []wireLocation
 
 func (l *wireLocations) UnmarshalJSON(data []byte) error {
@@ -93,14 +93,14 @@ func symbolKind(kind int) string {
 	return symbolKinds[kind-1]
 }
 
-// uriOf is the URI of a name in a workspace whose root is given.
+// uriOf returns the URI of a file in a workspace with the given root.
 func uriOf(root, name string) string {
 	u := url.URL{Scheme: "file", Path: path.Join("/", root, name)}
 	return u.String()
 }
 
-// nameOf is the name of a URI, and whether it is in the workspace; otherwise it is
-// the path outside.
+// nameOf returns the workspace path of a URI and true, or the path outside the workspace
+// and false.
 func nameOf(root, uri string) (string, bool) {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != "file" {

@@ -11,8 +11,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Location is a place in a file of the workspace, or, where Outside, in one that
-// only the server sees, such as the standard library.
+// A Location is a position in a file of the workspace or, if Outside, in a file that only
+// the server sees, such as the standard library.
 type Location struct {
 	Path    string `json:"path"`
 	Line    int    `json:"line"`
@@ -21,17 +21,18 @@ type Location struct {
 	Outside bool   `json:"outside,omitempty"`
 }
 
-// A Symbol is something that is declared.
+// A Symbol is a declaration.
 type Symbol struct {
 	Name      string `json:"name"`
 	Kind      string `json:"kind"`
 	Detail    string `json:"detail,omitempty"`
 	Container string `json:"container,omitempty"`
-	Depth     int    `json:"depth,omitempty"` // in what it is declared
+	Depth     int    `json:"depth,omitempty"` // nesting depth
 	Location
 }
 
-// serverFor returns the server for a file, or the error that there is none.
+// serverFor returns the server for a file, or an error if there is no server for its
+// extension.
 func serverFor(name string) (*server, error) {
 	s, _ := languageOf(name)
 	if s == nil {
@@ -40,7 +41,7 @@ func serverFor(name string) (*server, error) {
 	return s, nil
 }
 
-// askPosition runs a question about a place in a file.
+// askPosition sends a request about a position in a file.
 func (s *Set) askPosition(ctx context.Context, name string, line, col int, method string, more map[string]any, result any, then func(ctx context.Context, c *client) error) error {
 	sp, err := serverFor(name)
 	if err != nil {
@@ -62,7 +63,7 @@ func (s *Set) askPosition(ctx context.Context, name string, line, col int, metho
 	})
 }
 
-// Definition returns where what is at a place is defined.
+// Definition returns the definitions of the symbol at a position.
 func (s *Set) Definition(ctx context.Context, name string, line, col int) (list []Location, err error) {
 	var found wireLocations
 	err = s.askPosition(ctx, name, line, col, "textDocument/definition", nil, &found, func(ctx context.Context, c *client) error {
@@ -72,7 +73,7 @@ func (s *Set) Definition(ctx context.Context, name string, line, col int) (list 
 	return list, emptyIfNotFound(err)
 }
 
-// References returns where what is at a place is used, its declaration included.
+// References returns the uses of the symbol at a position, with its declaration.
 func (s *Set) References(ctx context.Context, name string, line, col int) (list []Location, err error) {
 	var found wireLocations
 	more := map[string]any{"context": map[string]any{"includeDeclaration": true}}
@@ -83,8 +84,8 @@ func (s *Set) References(ctx context.Context, name string, line, col int) (list 
 	return list, emptyIfNotFound(err)
 }
 
-// emptyIfNotFound makes a server's refusal an empty answer: gopls and others answer an
-// error where there is nothing at a place.
+// emptyIfNotFound turns error responses that mean "no symbol here" into an empty result:
+// gopls and other servers return an error then.
 func emptyIfNotFound(err error) error {
 	var refused *rpcError
 	if errors.As(err, &refused) && refused.Code != codeMethodNotFound {
@@ -98,7 +99,7 @@ func emptyIfNotFound(err error) error {
 	return err
 }
 
-// Hover returns what the server says about what is at a place, "" for nothing.
+// Hover returns the hover text at a position, "" if there is none.
 func (s *Set) Hover(ctx context.Context, name string, line, col int) (text string, err error) {
 	var found struct {
 		Contents json.RawMessage `json:"contents"`
@@ -107,7 +108,7 @@ func (s *Set) Hover(ctx context.Context, name string, line, col int) (text strin
 	return hoverText(found.Contents), emptyIfNotFound(err)
 }
 
-// hoverText takes the three forms that the protocol has had.
+// hoverText decodes the three forms of hover content that the protocol has had.
 func hoverText(data json.RawMessage) string {
 	var text string
 	if json.Unmarshal(data, &text) == nil {
@@ -136,7 +137,7 @@ func hoverText(data json.RawMessage) string {
 	return strings.Join(parts, "\n\n")
 }
 
-// convertLocations converts what a server found; texts are read once.
+// convertLocations converts locations of a server; each file is read once.
 func (c *client) convertLocations(ctx context.Context, found wireLocations) ([]Location, error) {
 	texts := map[string][]byte{}
 	list := make([]Location, 0, len(found))
@@ -176,7 +177,7 @@ func (c *client) convertLocation(ctx context.Context, texts map[string][]byte, u
 	return loc, nil
 }
 
-// DocumentSymbols returns what a file declares.
+// DocumentSymbols returns the declarations of a file.
 func (s *Set) DocumentSymbols(ctx context.Context, name string) (list []Symbol, err error) {
 	sp, err := serverFor(name)
 	if err != nil {
@@ -213,8 +214,8 @@ func flattenSymbols(list *[]Symbol, found []wireSymbol, name string, text []byte
 	}
 }
 
-// WorkspaceSymbols returns what in the workspace matches a query, as the server
-// of a language sees it: that of the file name, such as "x.go".
+// WorkspaceSymbols returns the declarations in the workspace that match a query. The file
+// name, such as "x.go", selects the server.
 func (s *Set) WorkspaceSymbols(ctx context.Context, name, query string) (list []Symbol, err error) {
 	sp, err := serverFor(name)
 	if err != nil {
@@ -222,7 +223,7 @@ func (s *Set) WorkspaceSymbols(ctx context.Context, name, query string) (list []
 	}
 	open := ""
 	if _, serr := s.ws.Stat(ctx, name, nil); serr == nil {
-		open = name // some servers know a project only once a file of it is open
+		open = name // some servers load a project only once a file of it is open
 	}
 	err = s.askServer(ctx, open, sp, func(ctx context.Context, c *client, _ *document) error {
 		var found []wireSymbol

@@ -14,7 +14,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A FileEdit is what a rename does to one file.
+// A FileEdit is the change of one file by a rename.
 type FileEdit struct {
 	Path   string
 	Edits  int
@@ -22,8 +22,8 @@ type FileEdit struct {
 	After  []byte
 }
 
-// Rename returns what renaming what is at a place would change, sorted by path;
-// nothing where it can't be renamed.
+// Rename returns the changes of renaming the symbol at a position, sorted by path; none if
+// it can't be renamed.
 func (s *Set) Rename(ctx context.Context, name string, line, col int, newName string) (list []FileEdit, err error) {
 	var found *workspaceEdit
 	more := map[string]any{"newName": newName}
@@ -41,7 +41,7 @@ func (s *Set) Rename(ctx context.Context, name string, line, col int, newName st
 	return list, err
 }
 
-// fileEdits applies the edits of a server to the texts that it saw.
+// fileEdits applies the edits of a server to the texts that the server has.
 func (c *client) fileEdits(ctx context.Context, edit *workspaceEdit) ([]FileEdit, error) {
 	if edit == nil {
 		return nil, nil
@@ -82,14 +82,14 @@ func (c *client) fileEdits(ctx context.Context, edit *workspaceEdit) ([]FileEdit
 	return list, nil
 }
 
-// undoTime is how long it may take to put files back.
+// undoTime bounds restoring files.
 const undoTime = 30 * time.Second
 
-// Apply writes a rename: all files, or none. A file that is no longer what the
-// server saw is a Conflict. The digests are of the files after.
+// Apply writes a rename: all files, or none. A file that has changed since the server read
+// it is a Conflict. It returns the new digests by path.
 func (s *Set) Apply(ctx context.Context, list []FileEdit) (digests map[string]string, err error) {
 	digests = map[string]string{}
-	for _, f := range list { // before anything is written
+	for _, f := range list { // check all files before the first write
 		now, err := readText(ctx, s.ws, f.Path)
 		if err != nil {
 			return nil, err
@@ -109,11 +109,11 @@ func (s *Set) Apply(ctx context.Context, list []FileEdit) (digests map[string]st
 	for i, f := range list {
 		names[i] = f.Path
 	}
-	_ = s.NotifyChanged(ctx, names...) // a server that can not be told is dead, which the next question finds
+	_ = s.NotifyChanged(ctx, names...) // a failure means a dead server, which the next request restarts
 	return digests, nil
 }
 
-// undoWrites puts back what was written, unless someone changed it since.
+// undoWrites restores written files, except files that have changed since.
 func (s *Set) undoWrites(ctx context.Context, list []FileEdit) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()

@@ -16,7 +16,7 @@ type renameInput struct {
 	Line     int    `json:"line" jsonschema:"line, counted from 1"`
 	Col      int    `json:"col" jsonschema:"column, counted in characters from 1"`
 	NewName  string `json:"new_name" jsonschema:"the new name"`
-	Apply    bool   `json:"apply,omitempty" jsonschema:"write the change to all files, or to none where one can not be written; default is only to show it"`
+	Apply    bool   `json:"apply,omitempty" jsonschema:"write the change to all files, or to none if one can't be written; default is only to show it"`
 }
 
 type renameFile struct {
@@ -35,7 +35,7 @@ type renameOutput struct {
 func (o renameOutput) Text() string { return o.text }
 
 func renameSymbolTool() *tool.Tool {
-	spec := toolSpec("rename_symbol", "Rename the symbol at a place everywhere in the project. Shows the diff; with apply it is written, all files or none. The file must have been read before.")
+	spec := toolSpec("rename_symbol", "Rename the symbol at a position in the whole project. Shows the diff; with apply it is written, all files or none. The file must have been read before.")
 	spec.ReadOnly, spec.Idempotent, spec.Destructive = false, false, true
 	return tool.New(spec, renameSymbol)
 }
@@ -79,7 +79,7 @@ func renameSymbol(ctx context.Context, c *tool.Call, in renameInput) (renameOutp
 	return out, nil
 }
 
-// applyRename applies a rename and notes what the agent knows of the files now.
+// applyRename applies a rename and records the new content as read.
 func (s *Set) applyRename(ctx context.Context, c *tool.Call, list []FileEdit) (string, error) {
 	if _, err := s.Apply(ctx, list); err != nil {
 		return "", err

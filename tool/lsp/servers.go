@@ -11,18 +11,18 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// A server says how a language's servers are started. The first command that is
-// found runs.
+// A server describes the language server of one language. The first installed command is
+// used.
 type server struct {
-	name     string // of the language
+	name     string // the language
 	commands [][]string
 	env      []string
 	options  any // for initialize
 	settings any // for workspace/configuration
 	install  string
 
-	announces bool     // it tells when it begins to load a project
-	projects  []string // or does so where there is one of these files
+	announces bool     // reports when it begins to load a project
+	projects  []string // or reports so if one of these files exists
 }
 
 var servers = []server{
@@ -41,9 +41,9 @@ var servers = []server{
 		name: "typescript", commands: [][]string{{"typescript-language-server", "--stdio"}},
 		options: map[string]any{
 			"disableAutomaticTypingAcquisition": true,
-			// Its second server answers before the project is loaded, and wrongly.
+			// The syntax server answers before the project is loaded, and incompletely.
 			"tsserver": map[string]any{"useSyntaxServer": "never"},
-			// A rename of what is imported renames it where it is exported.
+			// Renaming an import renames the export.
 			"preferences": map[string]any{"providePrefixAndSuffixTextForRename": false},
 		},
 		install: "npm install -g typescript typescript-language-server",
@@ -55,8 +55,7 @@ var servers = []server{
 	},
 }
 
-// languages are the languages by file name extension: the server's, and the
-// protocol's name for the text.
+// languages maps file extensions to the server and the protocol's language id.
 var languages = map[string]struct{ server, id string }{
 	".go": {"go", "go"},
 	".py": {"python", "python"}, ".pyi": {"python", "python"},
@@ -69,7 +68,7 @@ var languages = map[string]struct{ server, id string }{
 	".cc": {"c", "cpp"}, ".cpp": {"c", "cpp"}, ".cxx": {"c", "cpp"}, ".hh": {"c", "cpp"}, ".hpp": {"c", "cpp"}, ".hxx": {"c", "cpp"},
 }
 
-// languageOf returns the server for a file, nil for none.
+// languageOf returns the server and language id for a file, nil if there is none.
 func languageOf(name string) (*server, string) {
 	l, ok := languages[strings.ToLower(path.Ext(name))]
 	if !ok {
@@ -87,16 +86,16 @@ func serverOf(name string) *server {
 	return nil
 }
 
-// paths are where servers, and what they call, are found besides PATH.
+// paths are searched for servers and their helpers in addition to PATH.
 var paths = []string{
 	"/usr/local/go/bin", "/usr/lib/go/bin", "$HOME/go/bin", "$HOME/.cargo/bin", "$HOME/.local/bin", "/opt/go/bin", "/opt/node/bin",
 }
 
-// notFound is the status of a script that found no server.
+// notFound is the exit status of a script that found no server.
 const notFound = 127
 
-// startScript starts the first of the commands that there is. It is a script because
-// only the inside of the workspace knows its PATH.
+// startScript returns a script that starts the first installed command. PATH is known only
+// inside the workspace.
 func (s *server) startScript() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "export PATH=\"$PATH:%s\"\n", strings.Join(paths, ":"))
@@ -107,7 +106,7 @@ func (s *server) startScript() string {
 	return b.String()
 }
 
-// announcesLoading reports whether the server tells when it begins to load the project of
+// announcesLoading reports whether the server reports when it begins to load the project of
 // a workspace.
 func (s *server) announcesLoading(ctx context.Context, ws *workspace.Workspace) bool {
 	return s.announces || slices.ContainsFunc(s.projects, func(name string) bool {
@@ -116,7 +115,7 @@ func (s *server) announcesLoading(ctx context.Context, ws *workspace.Workspace) 
 	})
 }
 
-// missingText says which program there is not.
+// missingText says which programs are not installed.
 func (s *server) missingText() string {
 	var names []string
 	for _, c := range s.commands {
@@ -125,20 +124,20 @@ func (s *server) missingText() string {
 	return fmt.Sprintf("%s not found on PATH in the workspace; to install: %s (in a sandbox, below /usr or /opt)", strings.Join(names, " or "), s.install)
 }
 
-// Times of servers.
+// Timeouts and delays.
 const (
 	initTimeout  = 60 * time.Second       // to initialize
-	loadTimeout  = 60 * time.Second       // to load the project, before the first answer
-	announceTime = 10 * time.Second       // to begin loading, where it says so
-	beginTime    = 500 * time.Millisecond // and where it may not
+	loadTimeout  = 60 * time.Second       // to load the project, before the first response
+	announceTime = 10 * time.Second       // to begin loading, for servers that report it
+	beginTime    = 500 * time.Millisecond // to begin loading, for other servers
 	calmTime     = 100 * time.Millisecond // between two parts of loading
-	versionTime  = 100 * time.Millisecond // after diagnostics of a version, for what other files do to them
-	quietTime    = time.Second            // after diagnostics that do not say of what version they are
-	startPoll    = 10 * time.Millisecond  // how often who waits for a start looks
-	stopTime     = 5 * time.Second        // to end by itself
-	idleTime     = 10 * time.Minute       // without a question
-	firstPause   = time.Second            // after a server died early; doubled each time
+	versionTime  = 100 * time.Millisecond // after diagnostics of a version, for effects of other files
+	quietTime    = time.Second            // after diagnostics without a version
+	startPoll    = 10 * time.Millisecond  // poll interval while another request starts the server
+	stopTime     = 5 * time.Second        // to exit after shutdown
+	idleTime     = 10 * time.Minute       // without a request
+	firstPause   = time.Second            // backoff after a server died early; doubled each time
 	maxPause     = time.Minute
-	hungPause    = 30 * time.Second // after a server that did not answer
-	healthy      = 30 * time.Second // a server that lived so long did not die early
+	hungPause    = 30 * time.Second // backoff after a server that did not answer
+	healthy      = 30 * time.Second // a server that dies later did not die early
 )

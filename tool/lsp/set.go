@@ -15,38 +15,38 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Set has the language servers of one workspace. It is made by New, starts
-// nothing before it is asked, and is safe for concurrent use. Close ends it.
+// A Set has the language servers of one workspace. It starts a server at the first request
+// for its language, and is safe for concurrent use.
 type Set struct {
 	ws           *workspace.Workspace
 	idle         time.Duration
-	startTimeout time.Duration  // for a server to answer when it is started
-	wg           sync.WaitGroup // the watch and the reaper
+	startTimeout time.Duration  // for the initialize response
+	wg           sync.WaitGroup // the watch and the idle timer
 
 	mu     sync.Mutex
 	slots  map[string]*slot   // by language; guarded by mu
 	watch  workspace.Watcher  // nil before the first server; guarded by mu
-	cancel context.CancelFunc // of the watch and the reaper, once they run; guarded by mu
+	cancel context.CancelFunc // of the watch and the idle timer; guarded by mu
 	closed bool               // guarded by mu
 }
 
-// A slot is the place of one language's server.
+// A slot holds the server of one language.
 type slot struct {
 	spec    *server
-	running atomic.Pointer[client] // client, for those who do not wait while one is started or ended
+	running atomic.Pointer[client] // client, readable without mu
 
 	mu       sync.Mutex // held while the server is started or ended
-	client   *client    // nil where none runs; set by setLocked; guarded by mu
+	client   *client    // nil if none runs; set by setLocked; guarded by mu
 	settled  bool       // guarded by mu
-	failures int        // deaths in a row, soon after the start; guarded by mu
-	hung     bool       // at the last start it said nothing; guarded by mu
-	next     time.Time  // no start before; guarded by mu
-	users    int        // questions under way; guarded by mu
-	last     time.Time  // when the last question ended; guarded by mu
+	failures int        // consecutive early deaths; guarded by mu
+	hung     bool       // the last start timed out; guarded by mu
+	next     time.Time  // backoff: earliest next start; guarded by mu
+	users    int        // running requests; guarded by mu
+	last     time.Time  // end of the last request; guarded by mu
 }
 
-// New returns the servers of a workspace. Servers that nobody asks for the given
-// time are ended; 0 is ten minutes.
+// New returns the Set of a workspace. Servers without requests for the idle time are
+// stopped; 0 is ten minutes.
 func New(ws *workspace.Workspace, idle time.Duration) *Set {
 	if idle == 0 {
 		idle = idleTime
@@ -54,7 +54,7 @@ func New(ws *workspace.Workspace, idle time.Duration) *Set {
 	return &Set{ws: ws, idle: idle, startTimeout: initTimeout, slots: map[string]*slot{}}
 }
 
-// Close ends all servers.
+// Close stops all servers.
 func (s *Set) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -84,7 +84,7 @@ func (s *Set) Close(ctx context.Context) error {
 	return nil
 }
 
-// stopServer ends the server of a slot.
+// stopServer stops the server of a slot.
 func (sl *slot) stopServer(ctx context.Context) {
 	sl.mu.Lock()
 	defer sl.mu.Unlock()
@@ -94,14 +94,13 @@ func (sl *slot) stopServer(ctx context.Context) {
 	}
 }
 
-// setLocked notes which server runs.
-// The caller holds sl.mu.
+// setLocked sets the running server. The caller holds sl.mu.
 func (sl *slot) setLocked(c *client) {
 	sl.client = c
 	sl.running.Store(c)
 }
 
-// slotFor returns the place of a language's server.
+// slotFor returns the slot of a language's server.
 func (s *Set) slotFor(spec *server) (*slot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,12 +115,12 @@ func (s *Set) slotFor(spec *server) (*slot, error) {
 	return sl, nil
 }
 
-// acquire returns a running server, starting one where there is none.
+// acquire returns the running server of a slot, and starts one if necessary.
 func (s *Set) acquire(ctx context.Context, sl *slot) (*client, error) {
 	if err := s.watchWorkspace(ctx); err != nil {
 		return nil, err
 	}
-	for !sl.mu.TryLock() { // another question starts it, which may take its time
+	for !sl.mu.TryLock() { // another request starts the server
 		if err := sleep.For(ctx, startPoll); err != nil {
 			return nil, err
 		}
@@ -145,27 +144,25 @@ func (s *Set) acquire(ctx context.Context, sl *slot) (*client, error) {
 	return sl.client, nil
 }
 
-// startClient starts the server of a slot, and notes where that does not work.
-// The caller holds sl.mu.
+// startClient starts the server of a slot and records a failure. The caller holds sl.mu.
 func (s *Set) startClient(ctx context.Context, sl *slot) (*client, error) {
-	patient, cancel := context.WithTimeout(ctx, s.startTimeout)
+	startCtx, cancel := context.WithTimeout(ctx, s.startTimeout)
 	defer cancel()
-	c, err := startServer(patient, s.ws, sl.spec)
+	c, err := startServer(startCtx, s.ws, sl.spec)
 	sl.hung = false
 	switch {
 	case err == nil:
 	case errors.Is(err, errDied):
 		sl.noteFailureLocked()
-	case patient.Err() != nil && ctx.Err() == nil:
-		// The next question would wait as long, and the one after that.
+	case startCtx.Err() != nil && ctx.Err() == nil:
+		// Without a backoff the next requests would wait as long.
 		sl.hung, sl.next = true, time.Now().Add(hungPause)
 		err = sl.backoffErrorLocked(hungPause, s.startTimeout)
 	}
 	return c, err
 }
 
-// backoffErrorLocked says why no server is started.
-// The caller holds sl.mu.
+// backoffErrorLocked says why no server is started. The caller holds sl.mu.
 func (sl *slot) backoffErrorLocked(wait, greet time.Duration) error {
 	why := fmt.Sprintf("ended %d times in a row", sl.failures)
 	if sl.hung {
@@ -174,8 +171,7 @@ func (sl *slot) backoffErrorLocked(wait, greet time.Duration) error {
 	return &Error{fmt.Sprintf("the language server for %s %s; it is tried again in %v", sl.spec.name, why, wait.Round(time.Second)), fault.Unavailable}
 }
 
-// removeDeadLocked cleans up after a server that died.
-// The caller holds sl.mu.
+// removeDeadLocked cleans up after a server that died. The caller holds sl.mu.
 func (sl *slot) removeDeadLocked() {
 	sl.client.kill()
 	if time.Since(sl.client.started) < healthy {
@@ -186,8 +182,8 @@ func (sl *slot) removeDeadLocked() {
 	sl.setLocked(nil)
 }
 
-// noteFailureLocked notes a death. The first is answered by a new server at once.
-// The caller holds sl.mu.
+// noteFailureLocked counts an early death. After the first one there is no backoff. The
+// caller holds sl.mu.
 func (sl *slot) noteFailureLocked() {
 	sl.failures++
 	if sl.failures > 1 {
@@ -202,8 +198,8 @@ func (sl *slot) release() {
 	sl.last = time.Now()
 }
 
-// askServer runs a question about a file, with the server in step. Where the server
-// dies meanwhile, another is asked, once.
+// askServer runs a request about a file after synchronising the open documents. If the
+// server dies meanwhile, a new server is asked once.
 func (s *Set) askServer(ctx context.Context, name string, spec *server, question func(ctx context.Context, c *client, doc *document) error) error {
 	sl, err := s.slotFor(spec)
 	if err != nil {
@@ -246,8 +242,7 @@ func (s *Set) askOnce(ctx context.Context, sl *slot, name string, question func(
 	return question(ctx, c, doc)
 }
 
-// Warm reports whether a server for a file runs already, so that asking it costs
-// little.
+// Warm reports whether a server for a file is running, so that a request is cheap.
 func (s *Set) Warm(name string) bool {
 	spec, _ := languageOf(name)
 	if spec == nil {
@@ -261,7 +256,7 @@ func (s *Set) Warm(name string) bool {
 	return false
 }
 
-// runningClients returns the servers that run, without waiting for one that is started.
+// runningClients returns the running servers, without waiting for one that is starting.
 func (s *Set) runningClients() []*client {
 	s.mu.Lock()
 	var slots []*slot
@@ -278,7 +273,7 @@ func (s *Set) runningClients() []*client {
 	return list
 }
 
-// NotifyChanged tells the servers that run of files that a tool has just changed.
+// NotifyChanged notifies the running servers of files that a tool has just changed.
 func (s *Set) NotifyChanged(ctx context.Context, names ...string) error {
 	clients := s.runningClients()
 	if len(clients) == 0 {
@@ -309,7 +304,7 @@ func notifyClients(ctx context.Context, clients []*client, changes map[string]in
 	return errors.Join(errs...)
 }
 
-// watchWorkspace watches the workspace and ends idle servers, from the first server on.
+// watchWorkspace starts the file watch and the idle timer, once.
 func (s *Set) watchWorkspace(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -331,7 +326,7 @@ func (s *Set) watchWorkspace(ctx context.Context) error {
 	return nil
 }
 
-// forwardChanges tells servers what changed in the workspace.
+// forwardChanges notifies servers of changes in the workspace.
 func (s *Set) forwardChanges(ctx context.Context, watch workspace.Watcher) {
 	kinds := map[driver.ChangeOp]int{driver.OpCreate: fileCreated, driver.OpWrite: fileChanged, driver.OpRemove: fileDeleted}
 	for {
@@ -345,11 +340,11 @@ func (s *Set) forwardChanges(ctx context.Context, watch workspace.Watcher) {
 				changes[c.Path] = kind
 			}
 		}
-		_ = notifyClients(ctx, s.runningClients(), changes) // one that can't be told is dead, which the next question finds
+		_ = notifyClients(ctx, s.runningClients(), changes) // a failure means a dead server, which the next request restarts
 	}
 }
 
-// stopIdleServers ends servers that nobody asks.
+// stopIdleServers stops servers without requests.
 func (s *Set) stopIdleServers(ctx context.Context) {
 	tick := time.NewTicker(max(s.idle/4, 10*time.Millisecond))
 	defer tick.Stop()

@@ -11,7 +11,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// maxText is the longest file that is sent to a server.
+// maxText bounds the files that are sent to a server.
 const maxText = 8 << 20
 
 // A document is a file that is open in a server.
@@ -21,7 +21,7 @@ type document struct {
 	digest  string
 	size    int64
 	mtime   time.Time
-	at      int // serial of its diagnostics when this version was sent
+	at      int // serial of the diagnostics when this version was sent
 }
 
 // Kinds of changes in workspace/didChangeWatchedFiles.
@@ -31,7 +31,7 @@ const (
 	fileDeleted = 3
 )
 
-// syncDocuments makes all open documents what the workspace has, and opens name.
+// syncDocuments updates all open documents from the workspace, and opens name.
 func (c *client) syncDocuments(ctx context.Context, name string) (*document, error) {
 	c.docMu.Lock()
 	defer c.docMu.Unlock()
@@ -49,13 +49,13 @@ func (c *client) syncDocuments(ctx context.Context, name string) (*document, err
 	return c.syncOneLocked(ctx, name, true)
 }
 
-// syncOneLocked brings one document in step: it is opened, changed or closed.
-// The caller holds c.docMu.
+// syncOneLocked opens, changes or closes one document, as the workspace has it. The caller
+// holds c.docMu.
 func (c *client) syncOneLocked(ctx context.Context, name string, must bool) (*document, error) {
 	doc := c.docs[name]
 	info, err := c.ws.Stat(ctx, name, nil)
 	if err == nil && doc != nil && info.Size == doc.size && info.ModTime.Equal(doc.mtime) && !info.ModTime.IsZero() && time.Since(info.ModTime) > 2*time.Second {
-		return doc, nil // within two seconds a second write may leave the same time
+		return doc, nil // a file written within the last two seconds may change again with the same mtime
 	}
 	var text []byte
 	if err == nil {
@@ -74,7 +74,7 @@ func (c *client) syncOneLocked(ctx context.Context, name string, must bool) (*do
 		if must {
 			return nil, err
 		}
-		return nil, nil // it is gone, which is no matter
+		return nil, nil // an open document that is gone was closed
 	}
 	digest := driver.DigestBytes(text)
 	if doc != nil && doc.digest == digest {
@@ -84,8 +84,7 @@ func (c *client) syncOneLocked(ctx context.Context, name string, must bool) (*do
 	return c.sendLocked(name, doc, &document{text: text, digest: digest, size: info.Size, mtime: info.ModTime})
 }
 
-// sendLocked opens a document, or changes one that is open.
-// The caller holds c.docMu.
+// sendLocked opens a document, or changes an open one. The caller holds c.docMu.
 func (c *client) sendLocked(name string, old, doc *document) (*document, error) {
 	uri := uriOf(c.root, name)
 	c.stateMu.Lock()
@@ -114,11 +113,11 @@ func (c *client) sendLocked(name string, old, doc *document) (*document, error) 
 		return nil, err
 	}
 	c.docs[name] = doc
-	// The file on disk is the same already: some servers look only then.
+	// Some servers analyse a file only when it is saved.
 	return doc, c.notify("textDocument/didSave", map[string]any{"textDocument": map[string]any{"uri": uri}})
 }
 
-// notifyWatched tells of files that changed on disk.
+// notifyWatched sends workspace/didChangeWatchedFiles.
 func (c *client) notifyWatched(changes map[string]int) error {
 	if len(changes) == 0 {
 		return nil
@@ -130,7 +129,7 @@ func (c *client) notifyWatched(changes map[string]int) error {
 	return c.notify("workspace/didChangeWatchedFiles", map[string]any{"changes": events})
 }
 
-// documentText returns what the server believes a file to be, or what it is.
+// documentText returns the text that the server has of a file, else the file's content.
 func (c *client) documentText(ctx context.Context, name string) ([]byte, error) {
 	c.docMu.Lock()
 	doc := c.docs[name]

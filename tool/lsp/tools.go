@@ -22,12 +22,12 @@ func Tools() []*tool.Tool {
 func toolSpec(name, description string) tool.Spec {
 	return tool.Spec{
 		Name: name, Family: tool.LSP, Needs: []workspace.Capability{driver.CapFS, driver.CapShell}, ReadOnly: true, Idempotent: true,
-		Description: description + " Asks a language server for Go, Python, JavaScript, TypeScript, Rust, C or C++.",
+		Description: description + " Uses a language server for Go, Python, JavaScript, TypeScript, Rust, C or C++.",
 	}
 }
 
-// newQueryTool is a tool that asks a server about a file. check judges the arguments, and
-// returns the file's name in the workspace.
+// newQueryTool returns a tool that queries a server about a file. check validates the
+// arguments and returns the path in the workspace.
 func newQueryTool[I, O any](name, description string, check func(I, context.Context, *tool.Call) (string, error), f func(ctx context.Context, s *Set, name string, in I) (O, error)) *tool.Tool {
 	return tool.New(toolSpec(name, description), func(ctx context.Context, c *tool.Call, in I) (O, error) {
 		var nothing O
@@ -43,33 +43,32 @@ func newQueryTool[I, O any](name, description string, check func(I, context.Cont
 	})
 }
 
-// serversOf returns the servers of the call's workspace. None is started before it is
-// asked.
+// serversOf returns the Set of the call's workspace, without starting a server.
 func serversOf(c *tool.Call) (*Set, error) {
 	return tool.PerWorkspace(c, func() (*Set, error) { return New(c.Workspace, 0), nil })
 }
 
-// Servers returns the language servers of a call's workspace, for those who want
-// to know what is wrong with a file right after an edit. It starts none.
+// Servers returns the language servers of a call's workspace for diagnostics after an edit.
+// It starts none.
 func Servers(c *tool.Call) verify.Diagnoser {
 	s, err := serversOf(c)
 	if err != nil {
-		return nil // which is no error of its own: making it can't fail
+		return nil // can't happen: making a Set does not fail
 	}
 	return s
 }
 
-// Effect tells servers that run of the files that a tool changed.
+// Effect notifies running servers of the files that a tool changed.
 func Effect(ctx context.Context, c *tool.Call, paths []string) (string, error) {
 	s, err := serversOf(c)
 	if err != nil {
 		return "", err
 	}
-	_ = s.NotifyChanged(ctx, paths...) // a server that can't be told is dead, which the next question finds
+	_ = s.NotifyChanged(ctx, paths...) // a failure means a dead server, which the next request restarts
 	return "", nil
 }
 
-// Diagnose is Diagnostics for a server that runs already; it starts none.
+// Diagnose is Diagnostics for a running server; it starts none.
 func (s *Set) Diagnose(ctx context.Context, name string) ([]verify.Diagnostic, bool, error) {
 	if !s.Warm(name) {
 		return nil, false, nil
@@ -101,7 +100,7 @@ func (d Diagnostic) ruleName() string {
 	return d.Source
 }
 
-// A position is the arguments of most tools here.
+// A position is the input of most tools of this package.
 type position struct {
 	FilePath string `json:"file_path" jsonschema:"path of the file" croft:"path"`
 	Line     int    `json:"line" jsonschema:"line, counted from 1"`
@@ -110,7 +109,7 @@ type position struct {
 
 func (p position) String() string { return fmt.Sprintf("%s:%d:%d", p.FilePath, p.Line, p.Col) }
 
-// resolveFile judges the arguments, and returns the file's name in the workspace.
+// resolveFile validates the input and returns the path in the workspace.
 func (p position) resolveFile(ctx context.Context, c *tool.Call) (string, error) {
 	switch {
 	case p.FilePath == "":
@@ -137,7 +136,7 @@ func fileName(ctx context.Context, c *tool.Call, file string) (string, error) {
 	return info.Path, nil
 }
 
-// A locations is the answer of tools that find places.
+// locations is the answer of tools that find positions.
 type locations struct {
 	Locations []Location `json:"locations"`
 

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// A Cache keeps the profiles of workspaces and detects again when something that
-// was looked at has changed, appeared or gone. It is safe for concurrent use;
-// callers that ask for one workspace at once share one detection.
+// A Cache keeps the profiles of workspaces and detects again when a file or directory of
+// the evidence has changed. It is safe for concurrent use; concurrent callers for one
+// workspace share one detection (singleflight).
 type Cache struct {
 	opts *Options
 
@@ -31,16 +31,15 @@ func NewCache() *Cache { return NewCacheWith(nil) }
 // NewCacheWith returns an empty cache that detects with opts.
 func NewCacheWith(opts *Options) *Cache { return &Cache{opts: opts, entries: map[string]*cached{}} }
 
-// Get returns the profile of the workspace key, whose files are fsys. While
-// nothing changes it returns the same profile each time, for one stat per file
-// and directory in its evidence. An error is not kept.
+// Get returns the profile of the workspace key, whose files are fsys. If nothing has
+// changed, it costs one stat per file and directory of the evidence. An error is not
+// cached.
 func (c *Cache) Get(key string, fsys fs.FS) (Profile, error) {
 	return c.get(key, fsys, func(stamp) bool { return true })
 }
 
-// GetFor is Get for who asks about one file alone: what is known stays as long as
-// nothing has changed in the directories above the file, however many others
-// there are.
+// GetFor is Get for callers that need one file only: it checks only the directories above
+// the file.
 func (c *Cache) GetFor(key string, fsys fs.FS, file string) (Profile, error) {
 	return c.get(key, fsys, func(s stamp) bool {
 		dir := s.name
@@ -51,7 +50,7 @@ func (c *Cache) GetFor(key string, fsys fs.FS, file string) (Profile, error) {
 	})
 }
 
-// get returns the profile that is known while the stamps that matter are the same.
+// get returns the cached profile if the stamps that matter are unchanged.
 func (c *Cache) get(key string, fsys fs.FS, matters func(stamp) bool) (Profile, error) {
 	c.mu.Lock()
 	e := c.entries[key]
@@ -84,7 +83,7 @@ func (e *cached) freshLocked(fsys fs.FS, matters func(stamp) bool) bool {
 	return true
 }
 
-// Forget drops what is known about the workspace key.
+// Forget drops the profile of the workspace key.
 func (c *Cache) Forget(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,30 +6,28 @@ import (
 	"strings"
 )
 
-// The placeholders of [Command.Argv]. An argument that contains one is repeated
-// for each value, or holds all of them joined where [Command.Join] is set.
+// The placeholders of [Command.Argv]. An argument with a placeholder is repeated for each
+// value, or has all values joined if [Command.Join] is set.
 const (
 	// Files stands for the paths of the files, relative to [Command.Dir].
 	Files = "$FILES"
-	// Packages stands for the packages that hold the files: what [Command.Packages]
-	// calls them, or where that is empty their directories in Go's form, "./dir".
+	// Packages stands for the packages of the files: their names in [Command.Packages] or,
+	// if that is empty, their directories in Go's form, "./dir".
 	Packages = "$PACKAGES"
-	// Tests stands for the names of the test classes in the files, which are the
-	// names of the files without their extension.
+	// Tests stands for the test classes in the files: the file names without extension.
 	Tests = "$TESTS"
 )
 
-// A Command is something to run, as argv, without a shell. The zero Command
-// means that there is none.
+// A Command is an argv, run without a shell. The zero Command is no command.
 type Command struct {
-	Dir      string    `json:"dir"`                // where it runs, relative to the workspace; "." is its root
+	Dir      string    `json:"dir"`                // working directory, relative to the workspace; "." is its root
 	Argv     []string  `json:"argv"`               // program and arguments, with at most one kind of placeholder
-	Whole    []string  `json:"whole,omitempty"`    // what to run for the whole project where Argv has a placeholder
-	Proof    string    `json:"proof"`              // the file or directory that proves it, relative to the workspace
-	Match    []string  `json:"match,omitempty"`    // base name patterns of the files it is about; empty is all
-	Under    string    `json:"under,omitempty"`    // directory the files must be in; empty is Dir
+	Whole    []string  `json:"whole,omitempty"`    // argv for the whole project, if Argv has a placeholder
+	Proof    string    `json:"proof"`              // the file or directory that it was detected by, relative to the workspace
+	Match    []string  `json:"match,omitempty"`    // base name patterns of its files; empty is all
+	Under    string    `json:"under,omitempty"`    // directory of its files; empty is Dir
 	Except   []string  `json:"except,omitempty"`   // directories below Dir that have a command of their own
-	Packages []Package `json:"packages,omitempty"` // what [Packages] stands for; empty is Go's rule
+	Packages []Package `json:"packages,omitempty"` // values of [Packages]; empty is Go's rule
 	Join     string    `json:"join,omitempty"`     // joins the values of a placeholder into one argument
 }
 
@@ -51,8 +49,8 @@ func (c Command) String() string {
 	return strings.Join(words, " ")
 }
 
-// All returns the argv that covers the whole project. It is false where there is
-// no command, or one that only works on named files.
+// All returns the argv for the whole project; false if there is no command, or one that
+// only takes files.
 func (c Command) All() ([]string, bool) {
 	if len(c.Whole) > 0 {
 		return slices.Clone(c.Whole), true
@@ -63,10 +61,9 @@ func (c Command) All() ([]string, bool) {
 	return slices.Clone(c.Argv), true
 }
 
-// Expand returns the argv for files, which are relative to the workspace. Files
-// that the command is not about are left out, and if none remains there is
-// nothing to run: Expand returns false. A command without a placeholder is
-// returned as it is when at least one file remains.
+// Expand returns the argv for files, which are relative to the workspace. Files that do not
+// match the command are left out; if none remains, Expand returns false. A command without
+// a placeholder is returned unchanged if at least one file remains.
 func (c Command) Expand(files []string) ([]string, bool) {
 	if c.IsZero() {
 		return nil, false
@@ -98,7 +95,7 @@ func (c Command) Expand(files []string) ([]string, bool) {
 	return out, true
 }
 
-// About reports whether the command has anything to say about file.
+// About reports whether the command applies to file.
 func (c Command) About(file string) bool {
 	return !c.IsZero() && len(c.relevantFiles([]string{file})) == 1
 }
@@ -112,7 +109,7 @@ func (c Command) placeholder() string {
 	return ""
 }
 
-// relevantFiles returns the files the command is about, clean, each once.
+// relevantFiles returns the files that match the command, clean, each once.
 func (c Command) relevantFiles(files []string) []string {
 	var out []string
 	for _, f := range files {
@@ -171,9 +168,9 @@ func (c Command) packageOf(file string) (string, bool) {
 	return c.Packages[best].Name, true
 }
 
-// goPackage returns the directory of the Go package that file belongs to. What
-// the go command does not see as a package (testdata, names with a leading "_" or
-// ".") belongs to the package that holds it, and vendored code to none.
+// goPackage returns the directory of the Go package of file. Files in directories that the
+// go command ignores (testdata, names with a leading "_" or ".") belong to the package
+// above; vendored files belong to none.
 func goPackage(file string) (string, bool) {
 	var dirs []string
 	parts := strings.Split(file, "/")
@@ -192,8 +189,8 @@ func goPackage(file string) (string, bool) {
 	return "./" + strings.Join(dirs, "/"), true
 }
 
-// isInside reports whether name is dir or below it. Names that leave the
-// workspace are inside nothing.
+// isInside reports whether name is dir or below it. A name outside the workspace is inside
+// nothing.
 func isInside(dir, name string) bool {
 	if path.IsAbs(name) || name == ".." || strings.HasPrefix(name, "../") {
 		return false
@@ -201,7 +198,7 @@ func isInside(dir, name string) bool {
 	return dir == "." || dir == "" || name == dir || strings.HasPrefix(name, dir+"/")
 }
 
-// relativeTo returns name, which is inside dir, as seen from dir.
+// relativeTo returns name, which is inside dir, relative to dir.
 func relativeTo(dir, name string) string {
 	if dir == "." || dir == "" {
 		return name
@@ -217,7 +214,7 @@ func matchName(pattern, name string) bool {
 	return err == nil && ok
 }
 
-// shellQuote keeps the placeholders bare, so that the text reads as documented.
+// shellQuote quotes an argument, but not placeholders.
 func shellQuote(arg string) string {
 	safe := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=,@%+$", r)

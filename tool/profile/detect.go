@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Options bound a detection. Nil and the zero value mean the defaults.
+// Options bound a detection. Nil and the zero value are the defaults.
 type Options struct {
 	MaxDepth    int // how far below the root to walk; 0 is 4, negative is the root only
 	MaxDirs     int // how many directories to list in the walk; 0 is 1000
@@ -33,8 +33,8 @@ func (o *Options) orDefaults() Options {
 	return out
 }
 
-// Detect finds the projects in fsys. It fails only if the root can't be listed,
-// with the file system's error. What is wrong further down is a warning.
+// Detect finds the projects in fsys. It fails only if the root can't be listed, with the
+// error of the file system. Other problems are warnings.
 func Detect(fsys fs.FS, opts *Options) (Profile, error) {
 	s, o := newScan(fsys), opts.orDefaults()
 	if err := s.listDir(".").err; err != nil {
@@ -54,16 +54,16 @@ func Detect(fsys fs.FS, opts *Options) (Profile, error) {
 	return p, nil
 }
 
-// detectors in the order in which projects in one directory are listed. Those
-// whose manifest is rarely there for tooling alone come first: a package.json
-// beside a go.mod or a Gemfile usually serves the other project.
+// detectors are in the order in which projects of one directory are listed. Manifests that
+// rarely exist for tooling alone come first: a package.json next to a go.mod or a Gemfile
+// usually serves the other project.
 var detectors = []func(*scan, string) *Project{
 	detectGo, detectRust, detectMaven, detectGradle, detectDotnet, detectElixir, detectRuby, detectPHP,
 	detectPython, detectDeno, detectNode, detectCMake, detectMake,
 }
 
-// walk visits directories breadth first, so that a project is known before what
-// is inside it. It reports whether a limit stopped it.
+// walk visits directories breadth first, so that a project is found before the projects
+// inside it. It reports whether a limit ended it.
 func (s *scan) walk(o Options) (truncated bool) {
 	seen := map[string]bool{}
 	queue := []string{"."}
@@ -111,7 +111,7 @@ func (s *scan) visitDir(dir string) {
 			here, s.found = []*Project{p}, append(s.found, p)
 		}
 	}
-	// One that can be tested is more likely what the directory is about.
+	// A project with tests is more likely the main one.
 	slices.SortStableFunc(here, func(a, b *Project) int {
 		return cmp.Compare(boolRank(a.Test.IsZero()), boolRank(b.Test.IsZero()))
 	})
@@ -135,8 +135,8 @@ func (s *scan) subdirs(dir string) []string {
 	return out
 }
 
-// separateProjects puts the projects in order and lets each command know which
-// directories below it are looked after by another.
+// separateProjects sorts the projects and excludes from each command the directories that
+// have a command of their own.
 func (s *scan) separateProjects() {
 	slices.SortStableFunc(s.found, func(a, b *Project) int {
 		return cmp.Or(cmp.Compare(dirDepth(a.Dir), dirDepth(b.Dir)), cmp.Compare(a.Dir, b.Dir))
@@ -144,7 +144,7 @@ func (s *scan) separateProjects() {
 	for _, outer := range s.found {
 		for _, inner := range s.found {
 			if inner.Ecosystem == outer.Ecosystem && inner.Dir != outer.Dir && isInside(outer.Dir, inner.Dir) {
-				// A solution names its projects in a form of its own; it is taken to have them all.
+				// Solution files are not parsed; a solution is assumed to have all projects below it.
 				member := s.workspaceOf(inner.Ecosystem, inner.Dir) == outer || outer.Ecosystem == Dotnet
 				excludeInner(outer, inner, member)
 			}
@@ -152,9 +152,9 @@ func (s *scan) separateProjects() {
 	}
 }
 
-// excludeInner leaves inner's files out of those commands of outer that inner has
-// itself. A workspace's build tool works on its members as well, so there only
-// tools with a configuration of their own (format, lint) are separated.
+// excludeInner excludes inner's directory from those commands of outer that inner has
+// itself. The build tool of a workspace covers its members, so there only tools with a
+// configuration of their own (format, lint) are separated.
 func excludeInner(outer, inner *Project, member bool) {
 	outs, ins := outer.commands(), inner.commands()
 	for i := range outs {
@@ -168,8 +168,8 @@ func excludeInner(outer, inner *Project, member bool) {
 	}
 }
 
-// inheritCommands gives a member the commands of its workspace that it lacks. They run
-// where the workspace is, because that is where their configuration is found.
+// inheritCommands copies commands that a member lacks from its workspace. They run in the
+// workspace's directory, where their configuration is.
 func inheritCommands(member, root *Project) {
 	outs, ins := root.commands(), member.commands()
 	for i := range outs {
@@ -186,7 +186,8 @@ func inheritCommands(member, root *Project) {
 	member.DepsDir = cmp.Or(member.DepsDir, root.DepsDir)
 }
 
-// neverHasProject names directories that hold no project of the workspace, whatever it declares.
+// neverHasProject reports whether a directory is never searched, whatever a manifest
+// declares.
 func neverHasProject(name string) bool {
 	switch name {
 	case "node_modules", ".git", ".hg", ".svn", "__pycache__", ".venv":
@@ -195,8 +196,8 @@ func neverHasProject(name string) bool {
 	return false
 }
 
-// isSkippedDir names directories that the walk does not enter: what tools make, what
-// was fetched, and what tests feed on.
+// isSkippedDir reports whether the walk skips a directory: build output, dependencies and
+// test fixtures.
 func isSkippedDir(name string) bool {
 	if neverHasProject(name) || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
 		return true

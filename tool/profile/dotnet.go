@@ -21,7 +21,7 @@ func detectDotnet(s *scan, dir string) *Project {
 	p := &Project{Dir: dir, Ecosystem: Dotnet, Language: dotnetLanguage(projects), Proof: targets[0], PackageManager: "nuget", PackageManagerProof: targets[0]}
 	p.Name = strings.TrimSuffix(path.Base(targets[0]), path.Ext(targets[0]))
 	if len(targets) > 1 {
-		// dotnet refuses to choose, and so do we.
+		// dotnet requires one to be named, too.
 		p.Name = ""
 		p.warn(targets[0], "one of %d in this directory; dotnet needs one to be named", len(targets))
 		return p
@@ -62,7 +62,7 @@ func dotnetLanguage(projects []string) string {
 	return "csharp"
 }
 
-// isTestProject looks for the SDK that makes a project runnable by dotnet test.
+// isTestProject looks for an SDK that dotnet test can run.
 func (s *scan) isTestProject(p *Project, file string) (testable, ok bool) {
 	data, err := s.read(file)
 	if err == nil {

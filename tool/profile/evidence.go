@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Evidence is what a detection looked at.
+// Evidence lists the files and directories that a detection read.
 type Evidence struct {
 	Files []string // files whose content was read, sorted
-	Dirs  []string // directories whose entries were listed, sorted: what is absent from them is evidence too
+	Dirs  []string // listed directories, sorted; the absence of a file is evidence, too
 
 	names    map[string]bool
 	patterns map[string]bool
@@ -34,11 +34,10 @@ func (s *scan) evidence() Evidence {
 	return e
 }
 
-// Affects reports whether a change of name, a file or directory that was made,
-// written or removed, may change the profile. It is meant for the events of a
-// watch: it looks at nothing but the name, and errs on the side of true. A
-// directory that was moved into the workspace as a whole is the one thing a name
-// can't tell; [Cache.Get] notices it.
+// Affects reports whether creating, writing or removing name may change the profile. It is
+// for the events of a file watch: it checks the name only, and may return true needlessly.
+// It can't detect a directory that was moved into the workspace as a whole; [Cache.Get]
+// does.
 func (e Evidence) Affects(name string) bool {
 	name = path.Clean(name)
 	if slices.ContainsFunc(strings.Split(path.Dir(name), "/"), neverHasProject) && !slices.Contains(e.Dirs, path.Dir(name)) {
@@ -56,21 +55,21 @@ func (e Evidence) Affects(name string) bool {
 	return slices.Contains(e.Dirs, name)
 }
 
-// A stamp tells whether a file or directory is still what it was.
+// A stamp identifies a version of a file or directory.
 type stamp struct {
 	name    string
 	dir     bool
 	missing bool
 	size    int64
 	mtime   time.Time
-	racy    bool // changed so lately that another change may leave the same time
+	racy    bool // changed so recently that another change may have the same mtime
 	sum     [sha256.Size]byte
 }
 
-// mtimeGranularity is the coarsest clock a file system is assumed to stamp files with.
+// mtimeGranularity is the coarsest mtime resolution of a file system that is expected.
 const mtimeGranularity = 2 * time.Second
 
-// stat takes what a stat says.
+// stat fills the stamp.
 func (p *stamp) stat(fsys fs.FS, now time.Time) {
 	info, err := fs.Stat(fsys, p.name)
 	if err != nil {
@@ -79,15 +78,14 @@ func (p *stamp) stat(fsys fs.FS, now time.Time) {
 	}
 	p.size, p.mtime = info.Size(), info.ModTime()
 	if p.dir {
-		p.size = 0 // differs between file systems and says nothing that the time does not
+		p.size = 0 // file system specific; the mtime is enough
 	}
 	p.racy = p.mtime.IsZero() || now.Sub(p.mtime) < mtimeGranularity
 }
 
-// isUnchanged reports whether nothing has changed. It costs one stat, unless the time
-// can't be trusted (there is none, or it is too fresh) or differs: then the
-// content decides, so that rewriting a file with the same text changes nothing.
-// What it learns is kept in p for the next time.
+// isUnchanged reports whether the file is unchanged. It costs one stat, unless the mtime is
+// missing, too recent or different: then the content is compared, so that rewriting a file
+// with the same text is no change. p is updated.
 func (p *stamp) isUnchanged(fsys fs.FS, now time.Time) bool {
 	q := stamp{name: p.name, dir: p.dir}
 	q.stat(fsys, now)
@@ -109,15 +107,15 @@ func (p *stamp) isUnchanged(fsys fs.FS, now time.Time) bool {
 
 func sumOf(fsys fs.FS, name string, dir bool) [sha256.Size]byte {
 	if dir {
-		entries, _ := fs.ReadDir(fsys, name) // unreadable is empty, as it was for the detectors
+		entries, _ := fs.ReadDir(fsys, name) // unreadable is empty, as for the detectors
 		return sumEntries(entries)
 	}
 	data, _ := readFile(fsys, name)
 	return sha256.Sum256(data)
 }
 
-// sumEntries covers names and types, not times: writing a file by rename
-// touches its directory without changing what is in it.
+// sumEntries hashes names and types, not times: replacing a file by rename changes the
+// mtime of its directory, but not its entries.
 func sumEntries(entries []fs.DirEntry) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	for _, e := range entries {

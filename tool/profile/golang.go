@@ -7,7 +7,7 @@ import (
 
 var goFiles = []string{"*.go"}
 
-// golangciNames are the configurations golangci-lint reads.
+// golangciNames are the configuration files of golangci-lint.
 var golangciNames = []string{".golangci.yml", ".golangci.yaml", ".golangci.toml", ".golangci.json"}
 
 func detectGo(s *scan, dir string) *Project {
@@ -50,7 +50,7 @@ func (p *Project) goCommands(s *scan, proof string, patterns []string) {
 	p.ScopedTest = p.command(proof, "go", "test", Packages).matching(goFiles).withWhole(all("go", "test")...)
 	config := s.firstFile(p.Dir, golangciNames...)
 	for up := p.Dir; config == "" && up != "."; {
-		up = path.Dir(up) // golangci-lint looks for its configuration upwards
+		up = path.Dir(up) // golangci-lint searches parent directories
 		config = s.firstFile(up, golangciNames...)
 	}
 	if config != "" {
@@ -58,8 +58,8 @@ func (p *Project) goCommands(s *scan, proof string, patterns []string) {
 	}
 }
 
-// goPatterns names all packages of a go.work: "./..." alone matches nothing
-// in a directory that is no module.
+// goPatterns returns patterns for all packages of a go.work: "./..." matches nothing in a
+// directory that is not a module.
 func goPatterns(p *Project, uses []string) []string {
 	var out []string
 	for _, use := range uses {
@@ -73,7 +73,7 @@ func goPatterns(p *Project, uses []string) []string {
 	return out
 }
 
-// goDirective returns the argument of the first such directive of a go.mod.
+// goDirective returns the argument of the first directive of that name in a go.mod.
 func goDirective(text, word string) string {
 	for line := range strings.Lines(stripComments(text, "//")) {
 		f := strings.Fields(line)
@@ -84,7 +84,7 @@ func goDirective(text, word string) string {
 	return ""
 }
 
-// goUses returns the directories a go.work uses.
+// goUses returns the directories of a go.work's use directives.
 func goUses(text string) []string {
 	var out []string
 	block := false

@@ -12,7 +12,7 @@ var (
 	jvmTestFiles = []string{"*Test.java", "*Tests.java", "Test*.java", "*TestCase.java", "*IT.java", "*Test.kt", "*Tests.kt", "*Spec.kt", "*Spec.groovy"}
 )
 
-// A pom is what matters of Maven's manifest.
+// A pom has the used parts of Maven's manifest.
 type pom struct {
 	XMLName  xml.Name `xml:"project"`
 	Artifact string   `xml:"artifactId"`
@@ -47,7 +47,7 @@ func detectMaven(s *scan, dir string) *Project {
 }
 
 func (p *Project) mavenCommands(s *scan, plugins []string) {
-	// Modules are built from the top, where the reactor finds their siblings.
+	// Modules are built from the root, where the reactor finds their siblings.
 	root, scope := p, []string(nil)
 	for up := s.workspaceOf(JVM, p.Dir); up != nil; up = s.workspaceOf(JVM, up.Dir) {
 		root = up
@@ -68,7 +68,7 @@ func (p *Project) mavenCommands(s *scan, plugins []string) {
 	}
 	p.Install = run("dependency:resolve").matching(nil)
 	if root != p || len(p.Members) > 0 {
-		p.Install = run("test-compile").matching(nil) // modules that need each other resolve only when they are built
+		p.Install = run("test-compile").matching(nil) // dependencies between modules resolve only when they are built
 	}
 	p.Build = run("package", "-DskipTests")
 	p.Typecheck = run("test-compile")
@@ -179,8 +179,8 @@ var gradleTools = []struct{ plugin, format, lint string }{
 	{"checkstyle", "", "checkstyleMain"},
 }
 
-// gradlePackages names the projects of a build by their path. The root's is
-// empty, so that its task is ":test".
+// gradlePackages returns the Gradle paths of the projects of a build. The root's is empty,
+// so that its task is ":test".
 func gradlePackages(p *Project) []Package {
 	out := []Package{{Dir: p.Dir}}
 	for _, m := range p.Members {

@@ -18,7 +18,7 @@ var (
 func detectCMake(s *scan, dir string) *Project {
 	manifest := s.firstFile(dir, "CMakeLists.txt")
 	if manifest == "" || s.nearestProject(Native, dir) != nil {
-		return nil // a directory of the project above
+		return nil // part of the project above
 	}
 	text := stripComments(string(s.readQuietly(manifest)), "#")
 	p := &Project{Dir: dir, Ecosystem: Native, Language: "cpp", Proof: manifest}
@@ -37,11 +37,11 @@ func detectCMake(s *scan, dir string) *Project {
 }
 
 func (s *scan) readQuietly(name string) []byte {
-	data, _ := s.read(name) // a caller that keeps the project reports the error
+	data, _ := s.read(name) // readText reports the error
 	return data
 }
 
-// A presetNames holds the first preset of each kind that may be used by name.
+// A presetNames has the first usable preset of each kind.
 type presetNames struct{ configure, build, test, binaryDir, proof string }
 
 // cmakeCommands returns the build directory.
@@ -57,7 +57,7 @@ func (p *Project) cmakeCommands(s *scan, tested bool) string {
 	if pr.build != "" {
 		p.Build = p.command(pr.proof, "cmake", "--build", "--preset", pr.build).matching(nativeFiles)
 	} else if dir == "" {
-		p.Build = Command{} // where the preset builds is not written plainly
+		p.Build = Command{} // the build directory is unknown
 	}
 	p.Typecheck = p.Build
 	switch {
@@ -117,8 +117,8 @@ func (p *Project) clangTools(s *scan, build string) {
 	}
 }
 
-// detectMake takes a Makefile or a justfile for a project only where nothing else
-// is one: elsewhere it is a convenience of the project it is in.
+// detectMake accepts a Makefile or a justfile as a project only if no other project covers
+// the directory.
 func detectMake(s *scan, dir string) *Project {
 	makefile := s.firstFile(dir, "GNUmakefile", "makefile", "Makefile")
 	justfile := s.firstFile(dir, "justfile", "Justfile", ".justfile")
@@ -162,11 +162,11 @@ func makeNative(s *scan, p *Project) {
 	own := *p
 	p.clangTools(s, "")
 	if !own.Lint.IsZero() {
-		p.Lint = own.Lint // clang-tidy needs a compilation database that make does not write
+		p.Lint = own.Lint // clang-tidy needs a compilation database, which make does not write
 	}
 }
 
-// coveredByAny reports whether dir is, or is inside, some other project.
+// coveredByAny reports whether dir is inside another project.
 func (s *scan) coveredByAny(dir string) bool {
 	return slices.ContainsFunc(s.found, func(p *Project) bool { return isInside(p.Dir, dir) })
 }
@@ -194,7 +194,7 @@ func makeTargets(text string) map[string]bool {
 	for line := range strings.Lines(stripComments(text, "#")) {
 		names, rest, ok := strings.Cut(line, ":")
 		if !ok || strings.HasPrefix(rest, "=") || strings.ContainsAny(line[:1], " \t") || strings.Contains(names, "=") && !strings.Contains(names, "='") {
-			continue // a recipe's line or an assignment
+			continue // a recipe line or an assignment
 		}
 		for _, n := range strings.Fields(names) {
 			out[strings.TrimPrefix(n, "@")] = true

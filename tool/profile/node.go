@@ -23,7 +23,7 @@ var (
 	}
 )
 
-// A nodeProject is a project with a package.json while it is being looked at.
+// A nodeProject is a project with a package.json during detection.
 type nodeProject struct {
 	*Project
 	s        *scan
@@ -49,7 +49,7 @@ func detectNode(s *scan, dir string) *Project {
 	}
 	n.lintAndFormat()
 	if !ok {
-		return n.Project // without its scripts and dependencies the rest would be guesses
+		return n.Project // the rest needs scripts and dependencies
 	}
 	n.detectTypecheck()
 	n.detectTests()
@@ -105,7 +105,7 @@ func (n *nodeProject) findManager(root *Project, readable bool) {
 	name, version, _ := strings.Cut(n.manifest.stringAt("packageManager"), "@")
 	name = cmp.Or(name, n.manifest.stringAt("devEngines", "packageManager", "name"))
 	if name != "" && !slices.Contains(managers, name) {
-		n.warn(n.Proof, "packageManager %q is none of %s", name, strings.Join(managers, ", "))
+		n.warn(n.Proof, "packageManager %q is unknown; known are %s", name, strings.Join(managers, ", "))
 		name = ""
 	}
 	proof := n.Proof
@@ -135,8 +135,8 @@ func (n *nodeProject) findManager(root *Project, readable bool) {
 	}
 }
 
-// isBerry tells Yarn 2 and later from Yarn 1 by the version that the manifest
-// pins, the configuration only the later one reads, or the form of the lock file.
+// isBerry distinguishes Yarn 2 and later from Yarn 1 by the pinned version, a configuration
+// file that only Yarn 2 reads, or the format of the lock file.
 func (s *scan) isBerry(dir, version string) bool {
 	if version != "" {
 		return !strings.HasPrefix(version, "1.") && version != "1" && version != "classic"
@@ -152,8 +152,8 @@ func (s *scan) isBerry(dir, version string) bool {
 	return err == nil && strings.Contains(string(data), "__metadata:")
 }
 
-// depsName returns what exists once dependencies are installed. Yarn 2 and
-// later keeps them outside of node_modules unless it is told otherwise.
+// depsName returns the path that exists once dependencies are installed. Yarn 2 and later
+// keeps them outside of node_modules unless configured otherwise.
 func (n *nodeProject) depsName() string {
 	if !n.berry {
 		return "node_modules"
@@ -169,7 +169,7 @@ func (n *nodeProject) depsName() string {
 	return ".pnp.cjs"
 }
 
-// execArgv returns argv for a program that a dependency brings, never fetching it.
+// execArgv returns the argv of a program from a dependency, without fetching it.
 func (n *nodeProject) execArgv(tool string, args ...string) []string {
 	var prefix []string
 	switch n.PackageManager {
@@ -223,7 +223,7 @@ func (n *nodeProject) detectBiome() {
 	}
 }
 
-// filesOf makes a command that takes files, or "." for all.
+// filesOf returns a command that takes files, or "." for all.
 func (n *nodeProject) filesOf(proof string, match, argv []string) Command {
 	if argv == nil {
 		return Command{}
@@ -238,7 +238,7 @@ func (n *nodeProject) detectOxlint() {
 	}
 	var args []string
 	switch base := path.Base(config); {
-	case base == "oxlintrc.json": // not a name it looks for by itself
+	case base == "oxlintrc.json": // not a default name
 		args = []string{"-c", base}
 	case strings.Contains(base, ".json"):
 		n.s.loadTable(n.Project, config, parseJSONC)
@@ -263,18 +263,18 @@ func (n *nodeProject) detectESLint() {
 func (n *nodeProject) detectPrettier() {
 	config := n.s.firstFile(n.Dir, prettierNames...)
 	if config == "" && (n.manifest.hasKey("prettier") || n.deps["prettier"] && n.anyScript("prettier")) {
-		config = n.Proof // it works without a configuration
+		config = n.Proof // it needs no configuration
 	}
 	if config == "" || !n.Format.IsZero() {
 		return
 	}
 	switch path.Base(config) {
 	case ".prettierrc", ".prettierrc.yml", ".prettierrc.yaml", ".prettierrc.json":
-		n.s.loadTable(n.Project, config, parseYAML) // JSON is YAML too
+		n.s.loadTable(n.Project, config, parseYAML) // JSON is valid YAML
 	case ".prettierrc.toml":
 		n.s.loadTable(n.Project, config, parseTOML)
 	}
-	// Prettier knows best which files it can write; plugins add to them.
+	// Prettier ignores unknown files itself; plugins add types.
 	n.Format = n.filesOf(config, nil, n.execArgv("prettier", "--write", "--ignore-unknown"))
 }
 
@@ -297,7 +297,7 @@ func (n *nodeProject) detectTypecheck() {
 	if n.deps["vue-tsc"] {
 		tool = "vue-tsc"
 	}
-	// A configuration with nothing but references checks nothing unless it is built.
+	// A configuration with only references checks nothing without --build.
 	files, isList := t.valueAt("files").([]any)
 	if t.hasKey("references") && isList && len(files) == 0 {
 		args = []string{"--build"}
@@ -305,7 +305,7 @@ func (n *nodeProject) detectTypecheck() {
 	n.Typecheck = n.command(config, n.execArgv(tool, args...)...).matching(pageFiles)
 }
 
-// scriptFallbacks takes the project's own scripts where no tool was recognised.
+// scriptFallbacks uses the project's own scripts if no tool was detected.
 func (n *nodeProject) scriptFallbacks() {
 	if n.Lint.IsZero() && n.scriptText("lint") != "" {
 		n.Lint = n.command(n.Proof, n.runScript("lint")...).matching(pageFiles)

@@ -6,14 +6,13 @@ import (
 	"strings"
 )
 
-// A testRunner is a test runner of Node: how it is started so that it ends, and how
-// it takes files.
+// A testRunner is a test runner of Node: how to run it once, and how it takes files.
 type testRunner struct {
 	name    string
-	once    []string // arguments that make it run once
-	scoped  []string // arguments that make it take the files literally
-	configs []string // files that prove it
-	key     string   // key of package.json that proves it
+	once    []string // arguments to run once, without watch mode
+	scoped  []string // arguments to take files literally
+	configs []string // its configuration files
+	key     string   // its key in package.json
 }
 
 var runners = []testRunner{
@@ -36,7 +35,7 @@ func nodeConfigs(stems ...string) []string {
 func (n *nodeProject) detectTests() {
 	script := n.scriptText("test")
 	if strings.Contains(script, "no test specified") {
-		script = "" // what npm init writes
+		script = "" // the default of npm init
 	}
 	argv, simple := testProgram(script)
 	switch {
@@ -52,8 +51,8 @@ func (n *nodeProject) detectTests() {
 	}
 }
 
-// testsByProgram handles a test script that starts a runner we know. A script
-// that does more than that is run as it is.
+// testsByProgram handles a test script that starts a known runner. A script that does more
+// is run unchanged.
 func (n *nodeProject) testsByProgram(argv []string, simple bool) bool {
 	scoped, once, known := n.startRunner(argv, simple)
 	if !known {
@@ -68,7 +67,7 @@ func (n *nodeProject) testsByProgram(argv []string, simple bool) bool {
 	return true
 }
 
-// startRunner returns how to run some files and how to run all.
+// startRunner returns the commands for some files and for all.
 func (n *nodeProject) startRunner(argv []string, simple bool) (scoped, once []string, known bool) {
 	name := path.Base(argv[0])
 	flags, rest := runnerFlags(argv[1:])
@@ -99,8 +98,8 @@ func (n *nodeProject) startRunner(argv []string, simple bool) (scoped, once []st
 	return append(slices.Clone(base), r.scoped...), append(slices.Clone(base), rest...), true
 }
 
-// runnerFlags splits arguments into flags, without those that ask to watch, and
-// the rest. A word after a flag that takes a value stays with the flag.
+// runnerFlags splits arguments into flags, without watch flags, and the rest. The value of
+// a flag stays with it.
 func runnerFlags(args []string) (flags, rest []string) {
 	for i := 0; i < len(args); i++ {
 		a := args[i]
@@ -140,8 +139,7 @@ func (n *nodeProject) testsByEvidence() {
 	}
 }
 
-// scopedByEvidence finds a runner by its configuration, or else by the
-// dependency on it.
+// scopedByEvidence finds a runner by its configuration, else by a dependency on it.
 func (n *nodeProject) scopedByEvidence() {
 	for _, byDep := range []bool{false, true} {
 		for _, r := range runners {
@@ -160,9 +158,9 @@ func (n *nodeProject) scopedByEvidence() {
 	}
 }
 
-// testProgram returns the words of the command in a test script that runs the
-// tests, if its program is one we know. It is simple if the script is that command
-// and nothing else, so that it can be started without a shell.
+// testProgram returns the command of a test script that runs the tests, if its program is
+// known. simple means that the script is only that command, so that it can be run without a
+// shell.
 func testProgram(script string) (argv []string, simple bool) {
 	segments := splitScript(script)
 	for _, words := range segments {
@@ -177,7 +175,7 @@ func testProgram(script string) (argv []string, simple bool) {
 	return nil, false
 }
 
-// splitScript cuts a script into commands, and these into words.
+// splitScript splits a script into commands, and these into words.
 func splitScript(script string) [][]string {
 	replaced := strings.NewReplacer("&&", "\n", "||", "\n", ";", "\n", "|", "\n", "&", "\n").Replace(script)
 	var out [][]string
@@ -189,8 +187,8 @@ func splitScript(script string) [][]string {
 	return out
 }
 
-// unwrapCommand drops what stands before the program: assignments, and programs whose
-// arguments are a program. It is bare if nothing was dropped that changes what runs.
+// unwrapCommand drops what precedes the program: assignments, and programs that run a
+// program. bare is false if something was dropped that changes what runs.
 func unwrapCommand(words []string) (rest []string, bare bool) {
 	bare = true
 	for len(words) > 0 {
@@ -215,7 +213,7 @@ func unwrapCommand(words []string) (rest []string, bare bool) {
 	return nil, bare
 }
 
-// startsTests reports whether a command runs tests in a way we know.
+// startsTests reports whether a command runs tests in a known way.
 func startsTests(argv []string) bool {
 	switch name := path.Base(argv[0]); name {
 	case "node", "tsx":

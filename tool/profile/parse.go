@@ -16,8 +16,8 @@ import (
 
 var bom = []byte("\xef\xbb\xbf")
 
-// A table is a decoded JSON, TOML or YAML object. Its methods never fail on
-// a value of another type than was asked for: that value is absent.
+// A table is a decoded JSON, TOML or YAML object. Its methods treat a value of another type
+// as absent.
 type table map[string]any
 
 func parseJSON(data []byte) (table, error) {
@@ -53,7 +53,7 @@ func parseYAML(data []byte) (table, error) {
 	return t, nil
 }
 
-// loadTable parses a manifest. It is false, with a warning, for one that is broken.
+// loadTable parses a manifest; false, with a warning, if it is broken.
 func (s *scan) loadTable(p *Project, name string, parse func([]byte) (table, error)) (table, bool) {
 	data, err := s.read(name)
 	if err == nil {
@@ -66,7 +66,7 @@ func (s *scan) loadTable(p *Project, name string, parse func([]byte) (table, err
 	return nil, false
 }
 
-// valueAt follows keys.
+// valueAt returns the value at a path of keys.
 func (t table) valueAt(keys ...string) any {
 	var v any = map[string]any(t)
 	for _, k := range keys {
@@ -102,11 +102,11 @@ func (t table) stringsAt(keys ...string) []string {
 	return out
 }
 
-// stripJSONC blanks comments and trailing commas, so that offsets in errors
-// still point into the file. Strings are left alone: "https://x" is no comment.
+// stripJSONC overwrites comments and trailing commas with blanks, so that offsets in errors
+// stay right. Strings are kept: "https://x" is no comment.
 func stripJSONC(data []byte) []byte {
 	out := slices.Clone(data)
-	comma, last := -1, byte(0) // a comma that may be a trailing one, and what was last seen
+	comma, last := -1, byte(0) // a possible trailing comma, and the last byte
 	for i := 0; i < len(out); i++ {
 		switch c := out[i]; {
 		case c == '"':
@@ -159,7 +159,7 @@ func blankOut(b []byte, from, to int) int {
 	return to
 }
 
-// iniSections returns the names in brackets of an INI file.
+// iniSections returns the section names of an INI file.
 func iniSections(data []byte) map[string]bool {
 	out := map[string]bool{}
 	for line := range strings.Lines(string(data)) {
@@ -173,8 +173,8 @@ func iniSections(data []byte) map[string]bool {
 	return out
 }
 
-// stripComments drops line comments that start with mark, so that what is commented
-// out proves nothing. It knows no strings; it is for searching, not for parsing.
+// stripComments drops line comments that start with mark. It ignores strings; it is for
+// searching, not for parsing.
 func stripComments(text, mark string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

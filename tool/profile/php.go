@@ -40,7 +40,7 @@ func (h *phpProject) requires(name string) bool {
 	return h.manifest.hasKey("require", name) || h.manifest.hasKey("require-dev", name)
 }
 
-// toolProof returns the configuration of a tool, or the manifest that requires it, or "".
+// toolProof returns the configuration of a tool, the manifest that requires it, or "".
 func (h *phpProject) toolProof(dep string, configs ...string) string {
 	if f := h.s.firstFile(h.Dir, configs...); f != "" {
 		return f
@@ -100,7 +100,7 @@ func (h *phpProject) detectTests() {
 	}
 }
 
-// testWith selects by class, since older versions take one path at most.
+// testWith selects tests by class, since older versions take at most one path.
 func (h *phpProject) testWith(program, proof string) {
 	program = path.Join(h.bin, program)
 	h.Test = h.command(proof, program).matching(phpFiles)

@@ -6,26 +6,25 @@ import (
 	"strings"
 )
 
-// A Profile is what was found in a workspace. It is never changed after it was
-// returned, and may be shared; whoever wants another one makes a copy.
+// A Profile lists the projects of a workspace. It is immutable and may be shared.
 type Profile struct {
 	Projects  []Project `json:"projects"`            // those in the root first, then by depth and name
-	Warnings  []Warning `json:"warnings,omitempty"`  // what could not be looked at
+	Warnings  []Warning `json:"warnings,omitempty"`  // what could not be read
 	Truncated bool      `json:"truncated,omitempty"` // a limit of [Options] ended the walk early
-	Evidence  Evidence  `json:"-"`                   // what was looked at
+	Evidence  Evidence  `json:"-"`                   // what was read
 }
 
-// A Project is one thing that is built, tested and installed on its own. Paths
-// are relative to the workspace.
+// A Project is a unit that is built, tested and installed on its own. Paths are relative to
+// the workspace.
 type Project struct {
 	Dir                 string    `json:"dir"`                           // "." is the root of the workspace
-	Name                string    `json:"name,omitempty"`                // what its manifest calls it
+	Name                string    `json:"name,omitempty"`                // from its manifest
 	Ecosystem           Ecosystem `json:"ecosystem"`                     //
 	Language            string    `json:"language,omitempty"`            // lower case: "go", "typescript", "kotlin"
-	Proof               string    `json:"proof"`                         // the manifest that makes it a project
+	Proof               string    `json:"proof"`                         // its manifest
 	PackageManager      string    `json:"packageManager,omitempty"`      // "pnpm", "uv", "cargo"
-	PackageManagerProof string    `json:"packageManagerProof,omitempty"` // the file that says so
-	DepsDir             string    `json:"depsDir,omitempty"`             // exists once dependencies are installed; empty where they live elsewhere
+	PackageManagerProof string    `json:"packageManagerProof,omitempty"` // the file that it was detected by
+	DepsDir             string    `json:"depsDir,omitempty"`             // exists once dependencies are installed; empty if they are elsewhere
 	Members             []string  `json:"members,omitempty"`             // directories of the members of a workspace
 	Install             Command   `json:"install,omitzero"`
 	Build               Command   `json:"build,omitzero"`
@@ -33,8 +32,8 @@ type Project struct {
 	Lint                Command   `json:"lint,omitzero"`      // reports, changes nothing
 	Typecheck           Command   `json:"typecheck,omitzero"` // the compiler or type checker, without running tests
 	Test                Command   `json:"test,omitzero"`      // all tests, once, never in watch mode
-	// ScopedTest narrows the run to the files given: test files where the runner
-	// takes files or classes, any source file where it takes packages.
+	// ScopedTest runs the tests for some files: test files if the runner takes files or
+	// classes, any source file if it takes packages.
 	ScopedTest Command   `json:"scopedTest,omitzero"`
 	Warnings   []Warning `json:"warnings,omitempty"`
 }
@@ -58,7 +57,7 @@ const (
 	Make   Ecosystem = "make" // a Makefile or justfile with no other manifest beside it
 )
 
-// A Warning says what is wrong with a file that was looked at.
+// A Warning says what is wrong with a file.
 type Warning struct {
 	File    string `json:"file"`
 	Message string `json:"message"`
@@ -66,8 +65,8 @@ type Warning struct {
 
 func (w Warning) String() string { return w.File + ": " + w.Message }
 
-// Primary returns the first project in the root, or the first of all where the
-// root has none. It is false for a workspace without projects.
+// Primary returns the first project in the root, else the first of all; false if there is
+// none.
 func (p Profile) Primary() (Project, bool) {
 	if len(p.Projects) == 0 {
 		return Project{}, false
@@ -75,8 +74,8 @@ func (p Profile) Primary() (Project, bool) {
 	return p.Projects[0], true
 }
 
-// For returns the project that file belongs to: of the projects around it that
-// have a command for such a file the innermost, or else the innermost of all.
+// For returns the project of a file: the innermost project around it that has a command for
+// such a file, else the innermost one.
 func (p Profile) For(file string) (Project, bool) {
 	best, bestSays := -1, false
 	for i, q := range p.Projects {
@@ -95,7 +94,7 @@ func (p Profile) For(file string) (Project, bool) {
 	return p.Projects[best], true
 }
 
-// isAbout reports whether a command that is meant for certain files names this one.
+// isAbout reports whether a command with file patterns matches the file.
 func (p Project) isAbout(file string) bool {
 	for _, c := range []Command{p.Format, p.Lint, p.Typecheck, p.Test, p.ScopedTest} {
 		if len(c.Match) > 0 && c.About(file) {
@@ -105,9 +104,8 @@ func (p Project) isAbout(file string) bool {
 	return false
 }
 
-// Plain reports whether a file is of a kind that no formatter, linter or compiler
-// of any ecosystem takes, such as notes and logs, so that nobody needs to know
-// which project it belongs to.
+// Plain reports whether no formatter, linter or compiler of any ecosystem takes such a
+// file, as with notes and logs.
 func Plain(file string) bool {
 	switch strings.ToLower(path.Ext(file)) {
 	case ".txt", ".text", ".log", ".csv", ".tsv", ".out", ".diff", ".patch", ".bak", ".tmp":
@@ -116,7 +114,7 @@ func Plain(file string) bool {
 	return false
 }
 
-// PromptLines returns what a model should be told about the primary project.
+// PromptLines returns lines for a prompt about the primary project.
 func (p Profile) PromptLines() []string {
 	q, ok := p.Primary()
 	if !ok {
@@ -125,8 +123,8 @@ func (p Profile) PromptLines() []string {
 	return q.PromptLines()
 }
 
-// PromptLines returns what a model should be told about the project: how to
-// repair formatting, and which package manager to use. Unknown things are left out.
+// PromptLines returns lines for a prompt about the project: how to fix formatting, and
+// which package manager to use. Unknown facts are left out.
 func (p Project) PromptLines() []string {
 	var lines []string
 	if !p.Format.IsZero() {
@@ -138,7 +136,7 @@ func (p Project) PromptLines() []string {
 	return lines
 }
 
-// commands lists the commands of p in a fixed order, for passes over all of them.
+// commands lists the commands of p in a fixed order.
 func (p *Project) commands() []*Command {
 	return []*Command{&p.Install, &p.Build, &p.Format, &p.Lint, &p.Typecheck, &p.Test, &p.ScopedTest}
 }
@@ -147,7 +145,7 @@ func (p *Project) warn(file, format string, args ...any) {
 	p.Warnings = append(p.Warnings, Warning{File: file, Message: strings.TrimSpace(fmt.Sprintf(format, args...))})
 }
 
-// command makes a command that runs in the directory of p.
+// command returns a command that runs in the directory of p.
 func (p *Project) command(proof string, argv ...string) Command {
 	if len(argv) == 0 || argv[0] == "" {
 		return Command{}
@@ -155,7 +153,7 @@ func (p *Project) command(proof string, argv ...string) Command {
 	return Command{Dir: p.Dir, Argv: argv, Proof: proof}
 }
 
-// matching narrows a command to files with such base names.
+// matching restricts a command to files with these base names.
 func (c Command) matching(patterns []string) Command {
 	if !c.IsZero() {
 		c.Match = patterns
@@ -163,7 +161,7 @@ func (c Command) matching(patterns []string) Command {
 	return c
 }
 
-// withWhole says what to run for the whole project.
+// withWhole sets the argv for the whole project.
 func (c Command) withWhole(argv ...string) Command {
 	if !c.IsZero() {
 		c.Whole = argv

@@ -9,7 +9,7 @@ import (
 
 var pyFiles = []string{"*.py", "*.pyi"}
 
-// A pythonProject is a Python project while it is being looked at.
+// A pythonProject is a Python project during detection.
 type pythonProject struct {
 	*Project
 	s        *scan
@@ -26,7 +26,7 @@ func detectPython(s *scan, dir string) *Project {
 	return newPython(s, dir, proof)
 }
 
-// loosePython is a directory with tests in Python and without any manifest.
+// loosePython detects a directory with Python tests and no manifest.
 func loosePython(s *scan, dir string) *Project {
 	tests := (&pythonProject{s: s, Project: &Project{Dir: dir}}).testFiles()
 	if len(tests) == 0 {
@@ -57,8 +57,8 @@ func newPython(s *scan, dir, proof string) *Project {
 	return p.Project
 }
 
-// pythonManifest returns what makes dir a Python project. Below the root, where
-// a requirements.txt may serve some tool or document, it takes code beside it.
+// pythonManifest returns the manifest of a Python project. Below the root a
+// requirements.txt counts only next to code, since it may serve a tool or document.
 func pythonManifest(s *scan, dir string) string {
 	if m := s.firstFile(dir, "pyproject.toml", "setup.py", "Pipfile", "Pipfile.lock"); m != "" {
 		return m
@@ -83,7 +83,7 @@ func pythonManifest(s *scan, dir string) string {
 	return ""
 }
 
-// readManifests is false if the project's manifest is broken.
+// readManifests returns false if the project's manifest is broken.
 func (p *pythonProject) readManifests() bool {
 	usable := true
 	if m := p.s.firstFile(p.Dir, "pyproject.toml"); m != "" {
@@ -102,8 +102,8 @@ func (p *pythonProject) readManifests() bool {
 	return usable
 }
 
-// dependencyNames returns what the tables and lists of a pyproject.toml that hold
-// dependencies name, whatever tool they are for.
+// dependencyNames returns the names in all dependency tables and lists of a pyproject.toml,
+// for any tool.
 func dependencyNames(v any, listed bool) []string {
 	var out []string
 	switch v := v.(type) {
@@ -189,7 +189,7 @@ func (p *pythonProject) setInstall(proof string) {
 	}
 }
 
-// pipInstall picks what pip can install: a package it can build, or a list. A
+// pipInstall picks what pip can install: a package, or a requirements file. A
 // pyproject.toml that only configures tools is neither.
 func (p *pythonProject) pipInstall() {
 	setup, list := p.s.firstFile(p.Dir, "setup.py"), p.s.firstFile(p.Dir, "requirements.txt")
@@ -203,7 +203,7 @@ func (p *pythonProject) pipInstall() {
 	}
 }
 
-// toolArgv returns argv for a program of the project's environment, never changing
+// toolArgv returns the argv of a program in the project's environment, without changing
 // that environment.
 func (p *pythonProject) toolArgv(name string, args ...string) []string {
 	var prefix []string
@@ -221,19 +221,19 @@ func (p *pythonProject) toolArgv(name string, args ...string) []string {
 			}
 		}
 		if name == "python" && prefix[0] == name {
-			prefix = []string{"python3"} // the name that is there without an environment
+			prefix = []string{"python3"} // the name outside an environment
 		}
 	}
 	return append(prefix, args...)
 }
 
-// onFiles makes a command that takes files, or "." for all.
+// onFiles returns a command that takes files, or "." for all.
 func (p *pythonProject) onFiles(proof string, argv []string) Command {
 	return p.command(proof, append(slices.Clone(argv), Files)...).matching(pyFiles).withWhole(append(slices.Clone(argv), ".")...)
 }
 
-// configFile returns the file that configures a tool: one of names, the table
-// [tool.KEY] of pyproject.toml, or a section of setup.cfg or tox.ini.
+// configFile returns the file that configures a tool: one of names, the table [tool.KEY] of
+// pyproject.toml, or a section of setup.cfg or tox.ini.
 func (p *pythonProject) configFile(key string, sections []string, names ...string) string {
 	if f := p.s.firstFile(p.Dir, names...); f != "" {
 		return f
@@ -255,7 +255,7 @@ func (p *pythonProject) configFile(key string, sections []string, names ...strin
 func (p *pythonProject) ruffConfig() string {
 	for _, name := range []string{"ruff.toml", ".ruff.toml"} {
 		if f := p.s.firstFile(p.Dir, name); f != "" {
-			p.s.loadTable(p.Project, f, parseTOML) // for the warning: its presence is proof enough
+			p.s.loadTable(p.Project, f, parseTOML) // for a possible warning
 		}
 	}
 	return p.configFile("ruff", nil, "ruff.toml", ".ruff.toml")
@@ -272,8 +272,8 @@ func (p *pythonProject) detectLint() {
 	}
 }
 
-// pylintSections are those sections of an INI file that belong to pylint; it
-// reads any that starts with its name.
+// pylintSections returns the sections of INI files that belong to pylint: all that start
+// with its name.
 func (p *pythonProject) pylintSections() []string {
 	var out []string
 	for _, sections := range []map[string]bool{p.cfg, p.tox} {
@@ -286,8 +286,8 @@ func (p *pythonProject) pylintSections() []string {
 	return out
 }
 
-// detectFormat prefers ruff to black, unless black is both configured and installed
-// and nothing speaks for ruff's formatter: such projects use ruff for linting only.
+// detectFormat prefers ruff to black, unless black is configured and installed and ruff's
+// formatter is not: such projects use ruff only for linting.
 func (p *pythonProject) detectFormat() {
 	ruff, black := p.ruffConfig(), p.configFile("black", nil, ".black")
 	var hooks string
@@ -321,7 +321,7 @@ func (p *pythonProject) detectTypecheck() {
 	}
 }
 
-// dependsOn reports whether a list of dependencies names a package.
+// dependsOn reports whether the dependencies include a package.
 func (p *pythonProject) dependsOn(name string) bool {
 	re := regexp.MustCompile(`(?im)(^|["'\s\[,])` + regexp.QuoteMeta(name) + `\s*($|["'<>=~!;\[,])`)
 	return re.MatchString(p.requires)
@@ -349,8 +349,8 @@ func (p *pythonProject) detectTests(usable bool) {
 		p.ScopedTest = p.command(f, p.toolArgv("python", "-m", "unittest", Files)...).matching([]string{"*.py"}).withWhole(p.Test.Argv...)
 		return
 	}
-	// pytest runs whatever kind of test there is, so it is what a package gets, and
-	// what has tests and nothing else.
+	// pytest runs every kind of test, so it is the default of a package, and
+	// of a directory with tests only.
 	f := p.s.firstFile(p.Dir, "pyproject.toml", "setup.py", "setup.cfg")
 	if f == "" && strings.HasSuffix(p.Proof, ".py") {
 		f = p.Proof
@@ -389,7 +389,7 @@ func (p *pythonProject) unittestProof() string {
 	return ""
 }
 
-// testFiles returns a few test modules: enough to see how tests are written.
+// testFiles returns a few test modules, enough to see how tests are written.
 func (p *pythonProject) testFiles() []string {
 	out := p.s.glob(p.Dir, "test_*.py", "*_test.py")
 	for _, d := range []string{"tests", "test"} {

@@ -56,7 +56,7 @@ func (r *rubyProject) hasGem(name string) bool {
 	return strings.Contains(r.gems, "'"+name+"'") || strings.Contains(r.gems, `"`+name+`"`)
 }
 
-// toolArgv returns argv for a program of a gem. Bundler runs only what the bundle has.
+// toolArgv returns the argv of a gem's program. Bundler runs only programs of the bundle.
 func (r *rubyProject) toolArgv(gem, program string, args ...string) []string {
 	argv := append([]string{program}, args...)
 	if r.PackageManager == "bundler" && r.hasGem(gem) {
@@ -92,8 +92,8 @@ func orProof(file, manifest string) string {
 	return manifest
 }
 
-// loadEach makes ruby run several test files: it takes one program, and the rest
-// as that program's arguments.
+// loadEach makes ruby run several test files: it takes one program, and passes the rest as
+// arguments.
 const loadEach = "ARGV.each { |f| require File.expand_path(f) }"
 
 func (r *rubyProject) detectTests() {

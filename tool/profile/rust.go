@@ -27,7 +27,7 @@ func detectRust(s *scan, dir string) *Project {
 	}
 	p.Install = p.command(manifest, "cargo", "fetch")
 	edition := cmp.Or(m.stringAt("package", "edition"), m.stringAt("workspace", "package", "edition"),
-		rootManifest.stringAt("workspace", "package", "edition"), "2015") // what cargo takes where none is named
+		rootManifest.stringAt("workspace", "package", "edition"), "2015") // cargo's default
 	whole := []string{"cargo", "fmt"}
 	if m.hasKey("workspace") {
 		whole = append(whole, "--all")
@@ -42,7 +42,7 @@ func detectRust(s *scan, dir string) *Project {
 	return p
 }
 
-// findCrates returns the packages of a manifest: its own and its members'.
+// findCrates returns the packages of a manifest and of its members.
 func (s *scan) findCrates(p *Project, m table) []Package {
 	var out []Package
 	if p.Name != "" {
@@ -64,8 +64,8 @@ func (s *scan) findCrates(p *Project, m table) []Package {
 	return out
 }
 
-// cargoCommand makes a command over crates. Cargo takes no files: where the command is
-// to be scoped, files become the crates that hold them.
+// cargoCommand returns a command over crates. Cargo takes no files: in a scoped command,
+// files become their crates.
 func (p *Project) cargoCommand(verb string, packages []Package, workspace, scoped bool, rest ...string) Command {
 	argv := []string{"cargo", verb}
 	if workspace {

@@ -12,23 +12,22 @@ import (
 	"time"
 )
 
-// maxManifest is the most that is read of one file. Real manifests are far
-// smaller; the rest of a bigger one is not worth a workspace's memory.
+// maxManifest bounds a file that is read. Real manifests are far smaller.
 const maxManifest = 1 << 20
 
-// A scan answers questions about files and remembers what it was asked. Every
-// look a detector takes goes through it, so that the evidence is complete.
+// A scan reads files for the detectors and records every access, so that the evidence is
+// complete.
 type scan struct {
 	fsys     fs.FS
 	start    time.Time
 	dirs     map[string]*dirListing
 	files    map[string]*fileContent
-	names    map[string]bool // base names that were asked for, found or not
+	names    map[string]bool // base names that were looked up, found or not
 	patterns map[string]bool // the same for patterns
 
 	found      []*Project
 	members    map[Ecosystem]map[string]*Project // directory of a member -> the workspace it is in
-	memberDirs []string                          // member directories to visit whatever the limits of the walk
+	memberDirs []string                          // to visit regardless of the limits of the walk
 }
 
 type dirListing struct {
@@ -51,7 +50,7 @@ func newScan(fsys fs.FS) *scan {
 	}
 }
 
-// listDir reads a directory once. A directory that can't be read is empty.
+// listDir reads a directory once. An unreadable directory is empty.
 func (s *scan) listDir(dir string) *dirListing {
 	if l, ok := s.dirs[dir]; ok {
 		return l
@@ -84,7 +83,7 @@ func (s *scan) findEntry(dir, name string) fs.DirEntry {
 	}
 }
 
-// isDirEntry follows a symbolic link, as far as the file system lets it.
+// isDirEntry reports whether an entry is a directory, following symlinks.
 func (s *scan) isDirEntry(dir string, e fs.DirEntry) bool {
 	if e.Type()&fs.ModeSymlink == 0 {
 		return e.IsDir()
@@ -93,7 +92,7 @@ func (s *scan) isDirEntry(dir string, e fs.DirEntry) bool {
 	return err == nil && info.IsDir()
 }
 
-// hasFile reports whether there is a file called name in dir.
+// hasFile reports whether dir has a file name.
 func (s *scan) hasFile(dir, name string) bool {
 	e := s.findEntry(dir, name)
 	if e == nil {
@@ -106,7 +105,7 @@ func (s *scan) hasFile(dir, name string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// hasDir reports whether there is a directory called name in dir.
+// hasDir reports whether dir has a directory name.
 func (s *scan) hasDir(dir, name string) bool {
 	e := s.findEntry(dir, name)
 	return e != nil && s.isDirEntry(path.Join(dir, path.Dir(name)), e)
@@ -123,7 +122,7 @@ func (s *scan) firstFile(dir string, names ...string) string {
 	return found
 }
 
-// glob returns the paths of the files in dir whose name matches, in order.
+// glob returns the paths of the matching files in dir, in order.
 func (s *scan) glob(dir string, patterns ...string) []string {
 	var out []string
 	for _, p := range patterns {
@@ -137,7 +136,7 @@ func (s *scan) glob(dir string, patterns ...string) []string {
 	return out
 }
 
-// read returns the content of a file, once read.
+// read returns the content of a file; it is read once.
 func (s *scan) read(name string) ([]byte, error) {
 	if c, ok := s.files[name]; ok {
 		return c.data, c.err
@@ -151,8 +150,8 @@ func (s *scan) read(name string) ([]byte, error) {
 	return c.data, c.err
 }
 
-// readText returns the content of a file that only has to be searched; one that
-// can't be read is empty, with a warning.
+// readText returns the content of a file for searching; an unreadable file is empty, with a
+// warning.
 func (s *scan) readText(p *Project, name string) string {
 	if name == "" {
 		return ""
@@ -169,7 +168,7 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 	if err != nil {
 		return nil, withoutPath(err)
 	}
-	defer func() { _ = f.Close() }() // only read from
+	defer func() { _ = f.Close() }() // opened for reading only
 	data, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
 	if err != nil {
 		return nil, withoutPath(err)
@@ -180,7 +179,7 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 	return data, nil
 }
 
-// withoutPath drops the name from an error of the file system: a warning has it already.
+// withoutPath removes the path from a file system error; the warning has it already.
 func withoutPath(err error) error {
 	var pe *fs.PathError
 	if errors.As(err, &pe) {
@@ -203,8 +202,8 @@ func (s *scan) nearestProject(eco Ecosystem, dir string) *Project {
 // workspaceOf returns the project that declares dir as its member.
 func (s *scan) workspaceOf(eco Ecosystem, dir string) *Project { return s.members[eco][dir] }
 
-// declareMembers makes every directory that matches patterns a member of p. A pattern
-// with a leading "!" takes members away.
+// declareMembers adds the directories that match patterns as members of p. A pattern with a
+// leading "!" removes members.
 func (s *scan) declareMembers(p *Project, manifest string, patterns []string) {
 	var dirs []string
 	for _, pattern := range patterns {
@@ -230,11 +229,11 @@ func (s *scan) declareMembers(p *Project, manifest string, patterns []string) {
 	}
 }
 
-// maxMembers bounds what one pattern may name.
+// maxMembers bounds the directories of one pattern.
 const maxMembers = 1000
 
-// expandDirs returns the directories below base that a pattern of a workspace
-// names: "*" within an element, "**" for any number of them.
+// expandDirs returns the directories below base that match a workspace pattern: "*" within
+// an element, "**" for any number of elements.
 func (s *scan) expandDirs(base, pattern string) []string {
 	pattern = path.Clean(strings.TrimSuffix(pattern, "/"))
 	if pattern == "." || path.IsAbs(pattern) || strings.HasPrefix(pattern, "..") {

@@ -1,13 +1,10 @@
-// Package skill has the tools by which agents use skills and hand files over:
-// skill_load reads the instructions of a skill, skill_list_docs lists its further
-// documents, skill_run runs a command in a working copy of it, and
-// workspace_save_artifact keeps a file of the workspace as an artifact with a
-// version.
+// Package skill has the tools for skills and artifacts: skill_load, skill_list_docs,
+// skill_run and workspace_save_artifact.
 //
-// Skills are directories of the host that the operator named. One is staged to
-// skills/<name> when it is first run, and again when it changes there. Programs may
-// write to the working copy. What a model can stage as inputs is artifacts, files
-// of the workspace and of skills, never files of the host.
+// Skills are directories of the host that the operator configured. A skill is staged to
+// skills/<name> when it is first run, and again when it changes. Programs may write to the
+// staged copy. Inputs of a model are artifacts, files of the workspace and of skills, never
+// files of the host.
 package skill
 
 import (
@@ -29,11 +26,11 @@ import (
 // Family is the family of these tools.
 const Family tool.Family = "skill"
 
-// Options say what the tools may use.
+// Options configure the tools.
 type Options struct {
 	Skills    *bootstrap.Skills
-	State     stage.State      // nil remembers as long as the Env lives
-	Artifacts *stage.Artifacts // each workspace has its own below it; nil is none
+	State     stage.State      // nil keeps it in memory
+	Artifacts *stage.Artifacts // each workspace has its own below it; may be nil
 }
 
 // Tools returns the tools.
@@ -50,7 +47,7 @@ func Tools(opts Options) []*tool.Tool {
 
 type family struct{ opts Options }
 
-// workspaceStage is what is kept for a workspace.
+// workspaceStage is the Stage of a workspace.
 type workspaceStage struct{ *stage.Stage }
 
 func (f *family) stageFor(c *tool.Call) (*stage.Stage, error) {
@@ -66,18 +63,18 @@ func (f *family) stageFor(c *tool.Call) (*stage.Stage, error) {
 }
 
 type loadInput struct {
-	Skill          string   `json:"skill,omitempty" jsonschema:"name of the skill; omitted, the skills are listed"`
-	Docs           []string `json:"docs,omitempty" jsonschema:"documents to read besides, as skill_list_docs names them"`
+	Skill          string   `json:"skill,omitempty" jsonschema:"name of the skill; default list the skills"`
+	Docs           []string `json:"docs,omitempty" jsonschema:"documents to read, with names from skill_list_docs"`
 	IncludeAllDocs bool     `json:"include_all_docs,omitempty" jsonschema:"read all documents of the skill"`
 }
 
 type loadOutput struct {
-	Skills       []bootstrap.SkillInfo `json:"skills,omitempty" jsonschema:"what there is, where none was named"`
+	Skills       []bootstrap.SkillInfo `json:"skills,omitempty" jsonschema:"available skills, if none was named"`
 	Name         string                `json:"name,omitempty"`
 	Description  string                `json:"description,omitempty"`
 	Instructions string                `json:"instructions,omitempty"`
 	Docs         []doc                 `json:"docs,omitempty"`
-	LeftOut      []string              `json:"left_out,omitempty" jsonschema:"documents that did not fit into the answer; ask for them by name"`
+	LeftOut      []string              `json:"left_out,omitempty" jsonschema:"documents that exceeded the size limit; request them by name"`
 }
 
 type doc struct {
@@ -92,7 +89,7 @@ func (o loadOutput) Text() string {
 	}
 	if o.Name == "" {
 		if len(o.Skills) == 0 {
-			return "there are no skills"
+			return "no skills are configured"
 		}
 		return b.String()
 	}
@@ -109,7 +106,7 @@ func (o loadOutput) Text() string {
 func (f *family) loadTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "skill_load", Family: Family, ReadOnly: true, Idempotent: true,
-		Description: "Read the instructions of a skill, and documents of it. Without a name, list the skills that there are.",
+		Description: "Read the instructions and documents of a skill. Without a name, list the skills.",
 	}, func(ctx context.Context, _ *tool.Call, in loadInput) (loadOutput, error) {
 		if in.Skill == "" {
 			list, err := f.opts.Skills.List(ctx)
@@ -133,8 +130,7 @@ func (f *family) loadTool() *tool.Tool {
 	})
 }
 
-// maxDocs bounds the documents in one answer, which a model has to read. The first
-// is in it in any case.
+// maxDocs bounds the documents in one answer. The first is always included.
 const maxDocs = 256 << 10
 
 func (o *loadOutput) readDocs(s bootstrap.SkillInfo, names []string) error {
@@ -168,7 +164,7 @@ type listDocsOutput struct {
 
 func (o listDocsOutput) Text() string {
 	if len(o.Docs) == 0 {
-		return "the skill has no documents but its instructions"
+		return "the skill has no documents besides its instructions"
 	}
 	return strings.Join(o.Docs, "\n")
 }
@@ -176,7 +172,7 @@ func (o listDocsOutput) Text() string {
 func (f *family) listDocsTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "skill_list_docs", Family: Family, ReadOnly: true, Idempotent: true,
-		Description: "List the documents of a skill beside its instructions; skill_load reads them.",
+		Description: "List the documents of a skill; skill_load reads them.",
 	}, func(ctx context.Context, _ *tool.Call, in listDocsInput) (listDocsOutput, error) {
 		s, err := f.opts.Skills.Find(ctx, in.Skill)
 		if err != nil {
@@ -189,26 +185,26 @@ func (f *family) listDocsTool() *tool.Tool {
 
 type runInput struct {
 	Skill   string            `json:"skill" jsonschema:"name of the skill"`
-	Command string            `json:"command" jsonschema:"script for bash, in the directory of the skill" croft:"command"`
-	Cwd     string            `json:"cwd,omitempty" jsonschema:"directory below the skill's"`
+	Command string            `json:"command" jsonschema:"bash script, run in the directory of the skill" croft:"command"`
+	Cwd     string            `json:"cwd,omitempty" jsonschema:"working directory below the skill's"`
 	Env     map[string]string `json:"env,omitempty"`
 	Stdin   string            `json:"stdin,omitempty"`
 	Timeout int               `json:"timeout,omitempty" jsonschema:"seconds; default 300"`
-	Inputs  []skillInput      `json:"inputs,omitempty" jsonschema:"what to stage before"`
-	Outputs *outputs          `json:"outputs,omitempty" jsonschema:"what to collect after"`
+	Inputs  []skillInput      `json:"inputs,omitempty" jsonschema:"inputs to stage first"`
+	Outputs *outputs          `json:"outputs,omitempty" jsonschema:"outputs to collect afterwards"`
 }
 
 type skillInput struct {
 	From string `json:"from" jsonschema:"artifact://name[@version], workspace://path or skill://name/path" croft:"path"`
 	To   string `json:"to,omitempty" jsonschema:"path in the workspace; default work/inputs and the last element of from" croft:"path"`
-	Mode string `json:"mode,omitempty" jsonschema:"copy, which is the default, or link"`
+	Mode string `json:"mode,omitempty" jsonschema:"copy (default) or link"`
 	Pin  bool   `json:"pin,omitempty" jsonschema:"keep the version that was staged first"`
 }
 
 type outputs struct {
 	Globs         []string `json:"globs,omitempty" jsonschema:"patterns such as $OUTPUT_DIR/**; default out/**"`
-	Inline        bool     `json:"inline,omitempty" jsonschema:"content in the answer"`
-	Save          bool     `json:"save,omitempty" jsonschema:"as artifacts"`
+	Inline        bool     `json:"inline,omitempty" jsonschema:"include the content in the answer"`
+	Save          bool     `json:"save,omitempty" jsonschema:"save as artifacts"`
 	NameTemplate  string   `json:"name_template,omitempty" jsonschema:"name of an artifact: a prefix, or a template with .Name .Dir .Base .Stem .Ext .Index .ID"`
 	MaxFiles      int      `json:"max_files,omitempty"`
 	MaxFileBytes  int64    `json:"max_file_bytes,omitempty"`
@@ -229,9 +225,9 @@ type outputFile struct {
 	Name      string `json:"name"`
 	MIMEType  string `json:"mime_type"`
 	SizeBytes int64  `json:"size_bytes"`
-	Content   string `json:"content,omitempty" jsonschema:"of a text"`
+	Content   string `json:"content,omitempty" jsonschema:"content of a text file"`
 	Truncated bool   `json:"truncated,omitempty"`
-	Ref       string `json:"ref,omitempty" jsonschema:"of an artifact that was saved, else of the workspace"`
+	Ref       string `json:"ref,omitempty" jsonschema:"URI of the saved artifact, else of the workspace file"`
 }
 
 func (o runOutput) Text() string {
@@ -311,8 +307,8 @@ func (f *family) runSkill(ctx context.Context, c *tool.Call, in runInput) (runOu
 	return out, err
 }
 
-// neededSkills says which skills must be there: the one that is run, and those that
-// inputs are taken of.
+// neededSkills returns the skills to stage: the one that is run, and those that inputs come
+// from.
 func (f *family) neededSkills(ctx context.Context, s bootstrap.SkillInfo, inputs []skillInput) (bootstrap.Spec, error) {
 	spec := bootstrap.Spec{Skills: []bootstrap.Skill{s.Skill()}}
 	have := map[string]bool{s.Name: true}
@@ -320,7 +316,7 @@ func (f *family) neededSkills(ctx context.Context, s bootstrap.SkillInfo, inputs
 		rest, ok := strings.CutPrefix(i.From, "skill://")
 		name, _, _ := strings.Cut(rest, "/")
 		if !ok || have[name] || stage.CheckSkillName(name) != nil {
-			continue // what is wrong with it, staging says
+			continue // staging reports the error
 		}
 		have[name] = true
 		other, err := f.opts.Skills.Find(ctx, name)
@@ -336,7 +332,7 @@ func stageInputs(ctx context.Context, st *stage.Stage, list []skillInput) error 
 	var inputs []stage.Input
 	for _, i := range list {
 		if strings.HasPrefix(i.From, "host:") {
-			return tool.Errorf(fault.PermissionDenied, "host:// is not for agents; inputs are artifact://, workspace:// or skill://")
+			return tool.Errorf(fault.PermissionDenied, "host:// is not allowed for agents; use artifact://, workspace:// or skill://")
 		}
 		inputs = append(inputs, stage.Input(i))
 	}
@@ -347,18 +343,17 @@ func stageInputs(ctx context.Context, st *stage.Stage, list []skillInput) error 
 // maxInline bounds the content in an answer.
 const maxInline = 16 << 20
 
-// collectOutputs takes what a run made. Without being asked it lists up to 20 files of
-// out.
+// collectOutputs collects the outputs of a run; by default it lists up to 20 files of out.
 func collectOutputs(ctx context.Context, st *stage.Stage, o *outputs, out *runOutput) error {
 	const unasked = 20
 	spec := stage.OutputSpec{MaxFiles: unasked}
 	if o != nil {
 		spec = stage.OutputSpec{Globs: o.Globs, Inline: o.Inline, Save: o.Save, NameTemplate: o.NameTemplate, MaxFiles: o.MaxFiles, MaxFileBytes: o.MaxFileBytes, MaxTotalBytes: o.MaxTotalBytes}
 	}
-	if spec.Inline { // an agent asks for what fits into an answer, whatever it says
+	if spec.Inline { // bounds the answer, whatever the agent asks for
 		spec.MaxFileBytes, spec.MaxTotalBytes = min(spec.MaxFileBytes, maxInline), min(spec.MaxTotalBytes, maxInline)
 	}
-	if spec.Save { // and what it saves is kept outside of its workspace, whose limits do not count it
+	if spec.Save { // artifacts are outside the workspace and its limits
 		spec.MaxFileBytes, spec.MaxTotalBytes = min(spec.MaxFileBytes, maxArtifact), min(spec.MaxTotalBytes, maxArtifact)
 	}
 	man, err := st.CollectOutputs(ctx, spec)
@@ -379,7 +374,7 @@ func collectOutputs(ctx context.Context, st *stage.Stage, o *outputs, out *runOu
 		out.Warnings = append(out.Warnings, s.Name+": "+s.Reason)
 	}
 	if more := man.Skips - len(man.Skipped); more > 0 {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("%d more files could not be taken", more))
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%d more files could not be collected", more))
 	}
 	if man.Left > 0 {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%d more files match", man.Left))
@@ -406,13 +401,13 @@ type saveOutput struct {
 
 func (o saveOutput) Text() string { return fmt.Sprintf("saved %s as %s", o.Path, o.Ref) }
 
-// maxArtifact is the largest file that an agent may save.
+// maxArtifact bounds a file that an agent may save.
 const maxArtifact = 64 << 20
 
 func (f *family) saveArtifactTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "workspace_save_artifact", Family: Family, Needs: []workspace.Capability{driver.CapFS},
-		Description: "Keep a file of the workspace as an artifact with a version, which outlives it.",
+		Description: "Save a file of the workspace as a versioned artifact, which outlives the workspace.",
 	}, func(ctx context.Context, c *tool.Call, in saveInput) (saveOutput, error) {
 		name, err := c.Workspace.Clean(in.Path)
 		if err != nil {

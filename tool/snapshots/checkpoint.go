@@ -8,9 +8,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Around returns a tool.Config.Around that leaves a checkpoint, labelled with what
-// was done, after each call that changed something. wanted says for which
-// workspaces, and what is kept.
+// Around returns a tool.Config.Around that takes a checkpoint, labelled with the call,
+// after each call that changed something. wanted selects the workspaces and the limits of
+// their history.
 func Around(wanted func(ctx context.Context, c *tool.Call) (history.Limits, bool)) func(context.Context, *tool.Call, *tool.Tool, string) (func(context.Context) error, error) {
 	nothing := func(context.Context) error { return nil }
 	return func(ctx context.Context, c *tool.Call, t *tool.Tool, about string) (func(context.Context) error, error) {

@@ -1,11 +1,9 @@
-// Package snapshots is the tools that remember what a workspace is, go back to
-// it, fork it, show what changed and bring that into another workspace; and the
-// checkpoints that calls of other tools leave.
+// Package snapshots has the tools that take, restore, compare, fork and merge snapshots of
+// a workspace, and the checkpoints after calls of other tools.
 //
-// They are there for workspaces that have the capability snapshot. In the coding
-// toolset going back is in place; what was there becomes a snapshot first. In the
-// workspace toolset a snapshot is restored into a new workspace, and the present
-// one stays as it is.
+// The tools need the capability snapshot. In the coding toolset a restore is in place,
+// after a snapshot of the present state. In the workspace toolset a snapshot is restored
+// into a new workspace, and the present one is unchanged.
 package snapshots
 
 import (
@@ -35,15 +33,15 @@ func Workspace() []*tool.Tool {
 	return []*tool.Tool{wsSnapshotTool(), wsRestoreTool(), wsBranchTool(), wsListTool(), wsDeleteTool()}
 }
 
-// snapshotCaps is the capability of all of them.
+// snapshotCaps is the capability that all tools need.
 var snapshotCaps = []workspace.Capability{driver.CapSnapshot}
 
-// descriptionLabel keeps what an agent says of a snapshot.
+// descriptionLabel is the label with the agent's description of a snapshot.
 const descriptionLabel = "description"
 
 var snapshotName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.-]*$`)
 
-// checkName refuses what can't name a snapshot.
+// checkName checks the name of a snapshot.
 func checkName(name string) error {
 	switch {
 	case name == "":
@@ -54,7 +52,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// findSnapshot returns a snapshot of the workspace of a call by its name or id.
+// findSnapshot returns a snapshot of the call's workspace by name or id.
 func findSnapshot(ctx context.Context, c *tool.Call, name string) (driver.SnapshotInfo, error) {
 	if err := checkName(name); err != nil {
 		return driver.SnapshotInfo{}, err
@@ -70,7 +68,7 @@ func findSnapshot(ctx context.Context, c *tool.Call, name string) (driver.Snapsh
 	return list[at], nil
 }
 
-// A snapshotOutput is a snapshot as answers have it.
+// A snapshotOutput is a snapshot in answers.
 type snapshotOutput struct {
 	ID          string    `json:"id"`
 	Name        string    `json:"name,omitempty"`
@@ -78,9 +76,9 @@ type snapshotOutput struct {
 	Created     time.Time `json:"created"`
 	Files       int64     `json:"files"`
 	Digest      string    `json:"digest"`
-	Frozen      bool      `json:"frozen" jsonschema:"nothing could change while it was taken"`
+	Frozen      bool      `json:"frozen" jsonschema:"the workspace was frozen while it was taken"`
 
-	Missing      []driver.Skip `json:"missing,omitempty" jsonschema:"files that vanished while it was taken or can't be read; the first of them"`
+	Missing      []driver.Skip `json:"missing,omitempty" jsonschema:"the first files that vanished while it was taken or can't be read"`
 	MissingTotal int64         `json:"missingTotal,omitempty"`
 }
 
@@ -91,7 +89,7 @@ func newSnapshotOutput(s driver.SnapshotInfo) snapshotOutput {
 	}
 }
 
-// displayName is how an agent calls a snapshot.
+// displayName returns the name of a snapshot, else its id.
 func (s snapshotOutput) displayName() string {
 	if s.Name != "" {
 		return s.Name
@@ -99,7 +97,7 @@ func (s snapshotOutput) displayName() string {
 	return s.ID
 }
 
-// listLine shows a snapshot: name, beginning of the digest, time and what it is about.
+// listLine returns name, digest prefix, time and description of a snapshot.
 func (s snapshotOutput) listLine() string {
 	return fmt.Sprintf("%s\t%.12s\t%s\t%s", s.displayName(), strings.TrimPrefix(s.Digest, driver.DigestPrefix), s.Created.UTC().Format(time.RFC3339), s.Description)
 }

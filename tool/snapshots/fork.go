@@ -11,13 +11,13 @@ import (
 )
 
 type forkInput struct {
-	Name     string `json:"name,omitempty" jsonschema:"how to call the new workspace; default its id" croft:"name"`
-	Snapshot string `json:"snapshot,omitempty" jsonschema:"snapshot that it begins as, by name or id; default the files as they are"`
+	Name     string `json:"name,omitempty" jsonschema:"name of the new workspace; default its id" croft:"name"`
+	Snapshot string `json:"snapshot,omitempty" jsonschema:"snapshot to start from, by name or id; default the present files"`
 }
 
 type forkOutput struct {
 	Fork     string         `json:"fork" jsonschema:"the new workspace, to be passed as workspace"`
-	Snapshot snapshotOutput `json:"snapshot" jsonschema:"what it began as"`
+	Snapshot snapshotOutput `json:"snapshot" jsonschema:"snapshot that it started from"`
 
 	of string
 }
@@ -29,13 +29,13 @@ func (o forkOutput) Text() string {
 func forkTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "fork", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
-		Description: "Open a new workspace that begins as this one is now, or was in a snapshot. This one stays as it is. Use apply to bring back what changed there.",
+		Description: "Open a new workspace from the present files of this one, or from a snapshot. This workspace is unchanged. Use apply to merge the changes back.",
 	}, forkWorkspace)
 }
 
 func forkWorkspace(ctx context.Context, c *tool.Call, in forkInput) (forkOutput, error) {
 	if in.Name != "" && string(c.Args["workspace"]) == `"all"` {
-		in.Name += "-" + c.Name // one name can't be that of several
+		in.Name += "-" + c.Name // each fork needs its own name
 	}
 	info, err := forkStart(ctx, c, in.Snapshot)
 	if err != nil {
@@ -45,7 +45,7 @@ func forkWorkspace(ctx context.Context, c *tool.Call, in forkInput) (forkOutput,
 	return forkOutput{Fork: name, Snapshot: newSnapshotOutput(info), of: c.Name}, err
 }
 
-// forkStart finds the snapshot that a fork begins as, or takes it.
+// forkStart returns the snapshot that a fork starts from; without a name it takes one.
 func forkStart(ctx context.Context, c *tool.Call, name string) (driver.SnapshotInfo, error) {
 	if name != "" {
 		return findSnapshot(ctx, c, name)
@@ -56,20 +56,20 @@ func forkStart(ctx context.Context, c *tool.Call, name string) (driver.SnapshotI
 // openFork opens a workspace from a snapshot.
 func openFork(ctx context.Context, c *tool.Call, id, name string) (string, error) {
 	if c.Env.Fork == nil {
-		return "", tool.Errorf(fault.Unsupported, "%s: no workspace can be opened here", c.Tool)
+		return "", tool.Errorf(fault.Unsupported, "%s: this server can't open workspaces", c.Tool)
 	}
 	return c.Env.Fork(ctx, c, id, name)
 }
 
 type wsSnapshotInput struct {
-	Name   string            `json:"name,omitempty" jsonschema:"how to call it; optional" croft:"name"`
-	Labels map[string]string `json:"labels,omitempty" jsonschema:"kept with it"`
+	Name   string            `json:"name,omitempty" jsonschema:"name; optional" croft:"name"`
+	Labels map[string]string `json:"labels,omitempty" jsonschema:"labels of the snapshot"`
 }
 
 func wsSnapshotTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "workspace_snapshot", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
-		Description: "Remember all files of the workspace as they are, and return the id of the snapshot.",
+		Description: "Take a snapshot of all files of the workspace, and return its id.",
 	}, func(ctx context.Context, c *tool.Call, in wsSnapshotInput) (createOutput, error) {
 		if in.Name != "" {
 			if err := checkName(in.Name); err != nil {
@@ -83,13 +83,13 @@ func wsSnapshotTool() *tool.Tool {
 
 type wsRestoreInput struct {
 	Snapshot string `json:"snapshot" jsonschema:"snapshot, by id or name"`
-	Name     string `json:"name,omitempty" jsonschema:"how to call the new workspace; default its id" croft:"name"`
+	Name     string `json:"name,omitempty" jsonschema:"name of the new workspace; default its id" croft:"name"`
 }
 
 func wsRestoreTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "workspace_restore", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
-		Description: "Open a new workspace from a snapshot. This one stays as it is; pass the new one as workspace to work there.",
+		Description: "Open a new workspace from a snapshot. This workspace is unchanged; pass the new one as workspace to work there.",
 	}, func(ctx context.Context, c *tool.Call, in wsRestoreInput) (forkOutput, error) {
 		if _, err := findSnapshot(ctx, c, in.Snapshot); err != nil {
 			return forkOutput{}, err
@@ -101,7 +101,7 @@ func wsRestoreTool() *tool.Tool {
 func wsBranchTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "workspace_branch", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
-		Description: "Open a new workspace that begins as this one is now, or was in a snapshot. This one stays as it is.",
+		Description: "Open a new workspace from the present files of this one, or from a snapshot. This workspace is unchanged.",
 	}, forkWorkspace)
 }
 
@@ -119,7 +119,7 @@ type wsDeleteInput struct {
 func wsDeleteTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "workspace_delete_snapshot", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true, Destructive: true,
-		Description: "Forget a snapshot. The files of the workspace stay as they are.",
+		Description: "Delete a snapshot. The files of the workspace are unchanged.",
 	}, func(ctx context.Context, c *tool.Call, in wsDeleteInput) (tool.Message, error) {
 		info, err := findSnapshot(ctx, c, in.Snapshot)
 		if err == nil {

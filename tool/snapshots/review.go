@@ -29,7 +29,7 @@ func compareStates(ctx context.Context, ws *workspace.Workspace, from, to string
 // A changedFile is a file that differs.
 type changedFile struct {
 	Path         string `json:"path"`
-	From         string `json:"from,omitempty" jsonschema:"where it was, if it was renamed"`
+	From         string `json:"from,omitempty" jsonschema:"old path of a renamed file"`
 	Kind         string `json:"kind" jsonschema:"added, removed, modified, renamed, mode or type"`
 	Binary       bool   `json:"binary,omitempty"`
 	LinesAdded   int    `json:"lines_added"`
@@ -85,7 +85,7 @@ func snapshotDiffTool() *tool.Tool {
 	})
 }
 
-// cleanPaths makes the paths of a call those of trees.
+// cleanPaths returns the paths of a call relative to the workspace.
 func cleanPaths(c *tool.Call, list []string) []string {
 	var out []string
 	for _, p := range list {
@@ -98,10 +98,10 @@ func cleanPaths(c *tool.Call, list []string) []string {
 }
 
 type diffInput struct {
-	From  string   `json:"from,omitempty" jsonschema:"snapshot to compare with, by name or id; default what the workspace started from, or its newest snapshot" croft:"name"`
-	To    string   `json:"to,omitempty" jsonschema:"snapshot to compare; default the files as they are"`
+	From  string   `json:"from,omitempty" jsonschema:"snapshot to compare with, by name or id; default the state that the workspace started from, or its newest snapshot" croft:"name"`
+	To    string   `json:"to,omitempty" jsonschema:"snapshot to compare; default the present files"`
 	Paths []string `json:"paths,omitempty" jsonschema:"only these files and directories" croft:"path"`
-	Stat  bool     `json:"stat,omitempty" jsonschema:"only how many lines of which files"`
+	Stat  bool     `json:"stat,omitempty" jsonschema:"only the number of changed lines per file"`
 }
 
 func diffTool() *tool.Tool {
@@ -134,11 +134,11 @@ func diffStates(ctx context.Context, c *tool.Call, in diffInput) (diffOutput, er
 }
 
 type applyInput struct {
-	Source  string   `json:"source" jsonschema:"workspace whose changes are taken, such as a fork"`
-	Since   string   `json:"since,omitempty" jsonschema:"snapshot of the source since which changes count; default what it started from"`
+	Source  string   `json:"source" jsonschema:"workspace whose changes are merged, such as a fork"`
+	Since   string   `json:"since,omitempty" jsonschema:"snapshot of the source to compare with; default the state that it started from"`
 	Paths   []string `json:"paths,omitempty" jsonschema:"only the changes of these files and directories" croft:"path"`
-	Markers bool     `json:"markers,omitempty" jsonschema:"write conflicts into the files, marked as git does it"`
-	DryRun  bool     `json:"dry_run,omitempty" jsonschema:"only say what would be done"`
+	Markers bool     `json:"markers,omitempty" jsonschema:"write conflicts into the files, with Git's conflict markers"`
+	DryRun  bool     `json:"dry_run,omitempty" jsonschema:"only report what would be done"`
 }
 
 type conflict struct {
@@ -149,8 +149,8 @@ type conflict struct {
 type applyOutput struct {
 	Applied   []string   `json:"applied" jsonschema:"files that were changed"`
 	Conflicts []conflict `json:"conflicts"`
-	Done      bool       `json:"done" jsonschema:"false where nothing was changed"`
-	Before    string     `json:"before,omitempty" jsonschema:"the snapshot of what was there"`
+	Done      bool       `json:"done" jsonschema:"false if nothing was changed"`
+	Before    string     `json:"before,omitempty" jsonschema:"snapshot of the state before"`
 
 	source string
 	dry    bool
@@ -171,7 +171,7 @@ func (o applyOutput) Text() string {
 		fmt.Fprintf(&b, "conflict: %s: %s\n", c.Path, c.Reason)
 	}
 	if o.Before != "" {
-		fmt.Fprintf(&b, "what was there is snapshot %s\n", o.Before)
+		fmt.Fprintf(&b, "the state before is snapshot %s\n", o.Before)
 	}
 	return b.String()
 }
@@ -179,7 +179,7 @@ func (o applyOutput) Text() string {
 func applyTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "apply", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
-		Description: "Merge what changed in another workspace, such as a fork, into this one, line by line. Where both changed the same lines nothing is written and the conflicts are listed.",
+		Description: "Merge the changes of another workspace, such as a fork, into this one, line by line. If both changed the same lines, nothing is written and the conflicts are listed.",
 	}, applyChanges)
 }
 
@@ -204,7 +204,7 @@ func applyChanges(ctx context.Context, c *tool.Call, in applyInput) (applyOutput
 		out.Conflicts = append(out.Conflicts, conflict{x.Path, x.Reason})
 	}
 	if len(out.Conflicts) > 0 && !in.Markers && !in.DryRun {
-		return applyOutput{}, tool.Errorf(fault.Conflict, "apply: %d conflict(s), and nothing was changed; markers writes them into the files\n%s", len(out.Conflicts), conflictText(out.Conflicts))
+		return applyOutput{}, tool.Errorf(fault.Conflict, "apply: %d conflict(s), and nothing was changed; set markers=true to write them into the files\n%s", len(out.Conflicts), conflictText(out.Conflicts))
 	}
 	return out, nil
 }

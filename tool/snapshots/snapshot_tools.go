@@ -14,8 +14,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// descriptionOf says what a snapshot is: in the words of who took it, or by what it was
-// taken.
+// descriptionOf returns the description of a snapshot, else the step or cause that it was
+// taken for.
 func descriptionOf(s driver.SnapshotInfo) string {
 	for _, key := range []string{descriptionLabel, history.StepLabel, snapshot.CauseLabel} {
 		if text := s.Labels[key]; text != "" {
@@ -26,8 +26,8 @@ func descriptionOf(s driver.SnapshotInfo) string {
 }
 
 type createInput struct {
-	Name        string `json:"name" jsonschema:"how to call it: letters, digits, _ - and ." croft:"name"`
-	Description string `json:"description,omitempty" jsonschema:"what is special about this state"`
+	Name        string `json:"name" jsonschema:"name: letters, digits, _ - and ." croft:"name"`
+	Description string `json:"description,omitempty" jsonschema:"description of this state"`
 }
 
 type createOutput struct {
@@ -37,7 +37,7 @@ type createOutput struct {
 func (o createOutput) Text() string {
 	text := fmt.Sprintf("snapshot %s created: %s", o.Snapshot.displayName(), o.Snapshot.ID)
 	if !o.Snapshot.Frozen {
-		text += "\n(not frozen: what changed while it was taken may be in it in part)"
+		text += "\n(not frozen: changes made while it was taken may be incomplete)"
 	}
 	for _, s := range o.Snapshot.Missing {
 		text += fmt.Sprintf("\nmissing: %s: %s", s.Path, s.Reason)
@@ -51,7 +51,7 @@ func (o createOutput) Text() string {
 func createTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "snapshot_create", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
-		Description: "Remember all files of the workspace as they are, under a name. A snapshot that has the name already is replaced; one that a fork started from stays, under its id.",
+		Description: "Take a snapshot of all files of the workspace under a name. An existing snapshot of that name is replaced; one that a fork started from is kept under its id.",
 	}, createSnapshot)
 }
 
@@ -70,8 +70,8 @@ func createSnapshot(ctx context.Context, c *tool.Call, in createInput) (createOu
 	return createOutput{newSnapshotOutput(info)}, forgetOlder(ctx, c.Workspace, info)
 }
 
-// forgetOlder deletes the snapshots whose name a new one took. One that a fork
-// started from stays, under its id, for as long as the fork does.
+// forgetOlder deletes older snapshots with the name of a new one. A snapshot that a fork
+// started from is kept, under its id, as long as the fork exists.
 func forgetOlder(ctx context.Context, ws *workspace.Workspace, fresh driver.SnapshotInfo) error {
 	list, err := ws.Snapshots(ctx, nil) // the newest first
 	if err != nil {
@@ -90,7 +90,7 @@ func forgetOlder(ctx context.Context, ws *workspace.Workspace, fresh driver.Snap
 }
 
 type listSnapshotsInput struct {
-	Limit int `json:"limit,omitempty" jsonschema:"the newest so many; default all"`
+	Limit int `json:"limit,omitempty" jsonschema:"maximum number, newest first; default all"`
 }
 
 type listOutput struct {
@@ -105,7 +105,7 @@ func (o listOutput) Text() string {
 	seen := map[string]bool{}
 	for _, s := range o.Snapshots {
 		if s.Name != "" && seen[s.Name] {
-			s.Name = "" // the newest has the name; this one is called by its id
+			s.Name = "" // the newest has the name; show the id of this one
 		}
 		seen[s.Name] = true
 		lines = append(lines, s.listLine())
@@ -140,8 +140,8 @@ type nameInput struct {
 }
 
 type movedOutput struct {
-	Snapshot snapshotOutput `json:"snapshot" jsonschema:"what the workspace is now"`
-	Before   snapshotOutput `json:"before" jsonschema:"the snapshot of what was there"`
+	Snapshot snapshotOutput `json:"snapshot" jsonschema:"the restored snapshot"`
+	Before   snapshotOutput `json:"before" jsonschema:"snapshot of the state before"`
 	Changed  []string       `json:"changed"`
 
 	verb string
@@ -155,13 +155,13 @@ func (o movedOutput) Text() string {
 	if len(o.Changed) == 0 {
 		return head + " (no files changed)"
 	}
-	return fmt.Sprintf("%s (%d file(s) changed):\n%s\nwhat was there is snapshot %s\n", head, len(o.Changed), strings.Join(o.Changed, "\n"), o.Before.ID)
+	return fmt.Sprintf("%s (%d file(s) changed):\n%s\nthe state before is snapshot %s\n", head, len(o.Changed), strings.Join(o.Changed, "\n"), o.Before.ID)
 }
 
 func restoreTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "snapshot_restore", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true, Idempotent: true,
-		Description: "Bring the files of the workspace back to a snapshot, in place. What is there becomes a snapshot first, so that undo takes it back.",
+		Description: "Restore the files of the workspace to a snapshot, in place. A snapshot of the present state is taken first, so that undo can revert it.",
 	}, restoreSnapshot)
 }
 
@@ -177,7 +177,7 @@ func restoreSnapshot(ctx context.Context, c *tool.Call, in nameInput) (movedOutp
 	return newMovedOutput(ctx, c, "restored", info, before)
 }
 
-// newMovedOutput tells what changed by going from one state to another.
+// newMovedOutput lists the files that changed between two states.
 func newMovedOutput(ctx context.Context, c *tool.Call, verb string, to, before driver.SnapshotInfo) (movedOutput, error) {
 	d, err := compareStates(ctx, c.Workspace, before.ID, to.ID, &snapshot.DiffOptions{})
 	if err != nil {
@@ -193,7 +193,7 @@ func newMovedOutput(ctx context.Context, c *tool.Call, verb string, to, before d
 func deleteTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "snapshot_delete", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true, Destructive: true,
-		Description: "Forget a snapshot. The files of the workspace stay as they are.",
+		Description: "Delete a snapshot. The files of the workspace are unchanged.",
 	}, func(ctx context.Context, c *tool.Call, in nameInput) (tool.Message, error) {
 		info, err := findSnapshot(ctx, c, in.Name)
 		if err == nil {
@@ -204,13 +204,13 @@ func deleteTool() *tool.Tool {
 }
 
 type undoInput struct {
-	Redo bool `json:"redo,omitempty" jsonschema:"take the last undo back instead"`
+	Redo bool `json:"redo,omitempty" jsonschema:"revert the last undo instead"`
 }
 
 func undoTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "undo", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
-		Description: "Bring the files of the workspace back to the latest snapshot or checkpoint before what is there, in place. With redo, take that back.",
+		Description: "Restore the files of the workspace to the latest snapshot or checkpoint before the present state, in place. With redo, revert that.",
 	}, func(ctx context.Context, c *tool.Call, in undoInput) (movedOutput, error) {
 		do, verb := history.Undo, "undone, back to"
 		if in.Redo {

@@ -13,46 +13,42 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// EditBound is how long AfterEdit may take.
+// EditBound is the default time limit of AfterEdit.
 const EditBound = 2 * time.Second
 
-// A Diagnoser is a language server, or something else that knows the files of a
-// workspace while they change.
+// A Diagnoser is a language server, or another source of diagnostics for changing files.
 type Diagnoser interface {
-	// Diagnose returns what there is to say about a file as it is now. It is
-	// false where no server for such a file is running and ready: it never starts
-	// one.
+	// Diagnose returns the diagnostics for the present content of a file. warm is false if
+	// no server for such a file is running and ready; Diagnose never starts one.
 	Diagnose(ctx context.Context, path string) (list []Diagnostic, warm bool, err error)
 }
 
-// EditOptions say what happens after an edit. nil is the zero value.
+// EditOptions are the options of AfterEdit. nil is the zero value.
 type EditOptions struct {
-	// Check has the formatter say what it would change instead of changing it.
+	// Check reports what the formatter would change, without changing it.
 	Check bool
 
-	// Server is asked before a linter is; nil is none.
+	// Server is queried before a linter is run; may be nil.
 	Server Diagnoser
 
-	// Bound is how long it may take; 0 is EditBound.
+	// Bound is the time limit; 0 is EditBound.
 	Bound time.Duration
 }
 
-// An Edited says what happened to a file after it was edited. Whatever could not
-// be done is in Notes.
+// An Edited is the result of AfterEdit for a file. Errors are in Notes.
 type Edited struct {
 	File        string       `json:"file"`
 	Formatted   bool         `json:"formatted,omitempty"`   // the formatter rewrote it
-	Unformatted bool         `json:"unformatted,omitempty"` // it would, where it was only to check
+	Unformatted bool         `json:"unformatted,omitempty"` // with Check: the formatter would rewrite it
 	Diff        string       `json:"diff,omitempty"`        // what it changed, or would
 	Diagnostics []Diagnostic `json:"diagnostics,omitempty"` // of this file alone
-	Source      string       `json:"source,omitempty"`      // who found them: "gopls", "eslint"
+	Source      string       `json:"source,omitempty"`      // the tool that found them: "gopls", "eslint"
 	Notes       []string     `json:"notes,omitempty"`
 }
 
-// AfterEdit formats and lints one file that was edited, in that order, with the
-// commands of the project that it belongs to. It never works on more than the
-// file, or where a tool has no smaller unit the package around it, and never takes
-// longer than its bound. It does not fail: what went wrong is in the notes.
+// AfterEdit formats and then lints one edited file, with the commands of its project. It
+// works on the file only, or on its package if a tool has no smaller unit, and within its
+// time limit. It does not fail: errors are in the notes.
 func AfterEdit(ctx context.Context, ws *workspace.Workspace, p profile.Profile, file string, opts *EditOptions) Edited {
 	if opts == nil {
 		opts = new(EditOptions)
@@ -75,7 +71,8 @@ func AfterEdit(ctx context.Context, ws *workspace.Workspace, p profile.Profile, 
 	return out
 }
 
-// killReserve is what is kept of a bound for killing a command and reading its answer.
+// killReserve is the part of a time limit that is reserved for killing a command and
+// reading its output.
 func killReserve(bound time.Duration) time.Duration { return min(bound/10, 100*time.Millisecond) }
 
 type editing struct {
@@ -91,7 +88,7 @@ func (e *editing) addNote(format string, args ...any) {
 	e.out.Notes = append(e.out.Notes, fmt.Sprintf(format, args...))
 }
 
-// timeLeft is how long the next command may take; false where there is no time.
+// timeLeft returns the time limit of the next command; false if there is no time.
 func (e *editing) timeLeft() (time.Duration, bool) {
 	d := time.Until(e.deadline)
 	return d, d > 0
@@ -124,11 +121,11 @@ func (e *editing) formatFile(ctx context.Context) {
 	}
 }
 
-// checkFormat asks the formatter what it would change.
+// checkFormat reports what the formatter would change.
 func (e *editing) checkFormat(ctx context.Context, argv []string, o *Options) {
 	argv, ok := checkArgv(argv)
 	if !ok {
-		e.addNote("format: %s has no way to check a file that is known", e.project.Format)
+		e.addNote("format: %s has no known option to check a file", e.project.Format)
 		return
 	}
 	stdout, stderr := &capture{limit: o.maxOutput()}, &capture{limit: o.maxOutput()}
@@ -150,7 +147,7 @@ func (e *editing) checkFormat(ctx context.Context, argv []string, o *Options) {
 	}
 }
 
-// takesFiles reports whether a command works on single files or packages. One without
+// takesFiles reports whether a command works on single files or packages. A command without
 // a placeholder works on the whole project.
 func takesFiles(c profile.Command) bool {
 	for _, a := range c.Argv {
@@ -201,7 +198,7 @@ func (e *editing) lintFile(ctx context.Context) {
 	}
 }
 
-// ownDiagnostics are the findings in the edited file.
+// ownDiagnostics returns the findings in the edited file.
 func (e *editing) ownDiagnostics(list []Diagnostic) []Diagnostic {
 	var out []Diagnostic
 	for _, d := range list {
@@ -219,7 +216,7 @@ func stoppedText(cause driver.Cause, bound time.Duration) string {
 	return fmt.Sprintf("was cut short: %s", cause)
 }
 
-// noteError notes an error. What goes wrong when the time is up does so because it is.
+// noteError records an error. An error after the deadline is reported as a timeout.
 func (e *editing) noteError(ctx context.Context, what, tool string, err error) {
 	switch {
 	case errors.Is(err, fault.Unsupported):

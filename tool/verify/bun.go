@@ -12,7 +12,7 @@ var (
 	bunRan   = regexp.MustCompile(`^Ran \d+ tests? across \d+ files?\.`)
 )
 
-// parseBun reads the text of bun test, whose report in a file lacks messages.
+// parseBun parses the text output of bun test; its report file lacks messages.
 func parseBun(text []byte, t runLocation) testResults {
 	var res testResults
 	var file string

@@ -22,14 +22,14 @@ func (c *capture) write(data []byte) {
 		data = data[n:]
 	}
 	c.tail = append(c.tail, data...)
-	// Moving the tail only when it has doubled keeps writing cheap.
+	// The tail is moved only after it has doubled, which keeps writes cheap.
 	if over := len(c.tail) - c.limit/2; over > c.limit/2 {
 		c.dropped += int64(over)
 		c.tail = append(c.tail[:0], c.tail[over:]...)
 	}
 }
 
-// String returns the text, with a line that says what is missing.
+// String returns the text, with a note of what was dropped.
 func (c *capture) String() string {
 	c.trimTail()
 	if c.dropped == 0 {
@@ -46,11 +46,11 @@ func (c *capture) trimTail() {
 	}
 }
 
-// bytes returns what was kept, for a parser.
+// bytes returns the kept bytes, for a parser.
 func (c *capture) bytes() []byte { return append(bytes.Clone(c.head), c.tail...) }
 
-// lineWriter calls back with whole lines, without their end. A line that is longer
-// than the limit comes in parts.
+// lineWriter calls back with whole lines, without their line ending. A line longer than the
+// limit comes in parts.
 type lineWriter struct {
 	each  func([]byte)
 	part  []byte
@@ -85,7 +85,7 @@ func (l *lineWriter) flush() {
 
 var control = regexp.MustCompile(`\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)`)
 
-// plainText takes colours and the like out of a text, and makes it valid.
+// plainText removes escape sequences from a text and makes it valid UTF-8.
 func plainText(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if strings.IndexByte(s, 0x1b) >= 0 {
@@ -97,7 +97,7 @@ func plainText(s string) string {
 	return s
 }
 
-// truncateEnd bounds a text, at its end.
+// truncateEnd truncates a text at its end.
 func truncateEnd(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -105,7 +105,7 @@ func truncateEnd(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit], "") + fmt.Sprintf("\n... (%d bytes dropped)", len(s)-limit)
 }
 
-// truncateStart bounds a text, at its beginning.
+// truncateStart truncates a text at its beginning.
 func truncateStart(s string, limit int) string {
 	if len(s) <= limit {
 		return s

@@ -25,8 +25,7 @@ type cargoMessage struct {
 	}
 }
 
-// toDiagnostic returns what the compiler says, and whether it says something about
-// a place.
+// toDiagnostic converts a compiler message; false if it has no position.
 func (m *cargoMessage) toDiagnostic(t runLocation) (Diagnostic, bool) {
 	d := Diagnostic{Message: m.Message.Message, Severity: Error}
 	if m.Message.Level != "error" && !strings.HasPrefix(m.Message.Level, "error:") {
@@ -44,8 +43,8 @@ func (m *cargoMessage) toDiagnostic(t runLocation) (Diagnostic, bool) {
 	return d, false
 }
 
-// parseCargoMessages reads the compiler's messages of any cargo command. A
-// library that is built twice, for itself and for its tests, says all twice.
+// parseCargoMessages parses the compiler messages of any cargo command. Duplicates are
+// dropped: a library is built for itself and for its tests.
 func parseCargoMessages(text []byte, t runLocation) (list []Diagnostic, rendered []string) {
 	for line := range strings.Lines(string(text)) {
 		var m cargoMessage
@@ -70,8 +69,8 @@ var (
 	cargoSides  = regexp.MustCompile(`(?m)^\s+left: (.*)\n\s*right: (.*)$`)
 )
 
-// parseCargo reads what cargo test wrote, with the compiler's messages as JSON
-// and both streams in one.
+// parseCargo parses the output of cargo test, with compiler messages as JSON and both
+// streams merged.
 func parseCargo(text []byte, t runLocation) testResults {
 	p := cargoParser{tree: t, outcome: map[string]string{}}
 	for line := range strings.Lines(string(text)) {
@@ -98,10 +97,10 @@ func ruleSuffix(rule string) string {
 type cargoParser struct {
 	tree    runLocation
 	res     testResults
-	target  string            // as cargo calls it: "src/lib.rs", "tests/it.rs", "doc gold"
+	target  string            // cargo's name of it: "src/lib.rs", "tests/it.rs", "doc gold"
 	failed  []string          // tests of the target, in the order of their output
 	outcome map[string]string // their output
-	block   string            // whose output is being read
+	block   string            // test whose output is being read
 }
 
 func (p *cargoParser) parseLine(line string) {
@@ -146,10 +145,10 @@ func (p *cargoParser) addTest(name, outcome string) {
 	}
 }
 
-// flush ends a target. again are the arguments by which cargo says it is run
-// alone.
+// flush ends a target. again are the arguments that rerun only this target, as printed by
+// cargo.
 func (p *cargoParser) flush(again string) {
-	slices.Sort(p.failed) // they ran side by side
+	slices.Sort(p.failed) // they ran in parallel
 	for _, name := range p.failed {
 		f := Failure{Kind: KindTest, Package: p.target, Test: name, Output: p.outcome[name], Message: p.outcome[name]}
 		f.selector = p.target + " " + name
@@ -161,7 +160,7 @@ func (p *cargoParser) flush(again string) {
 	clear(p.outcome)
 }
 
-// locatePanic finds where a test panicked, and with what.
+// locatePanic finds the position and the message of a panic.
 func (p *cargoParser) locatePanic(f *Failure) {
 	out := p.outcome[f.Test]
 	if i := strings.Index(out, "stack backtrace:\n"); i >= 0 {
@@ -185,12 +184,12 @@ func (p *cargoParser) locatePanic(f *Failure) {
 	}
 }
 
-// cargoArgv makes cargo test run all targets and write messages that can be read.
+// cargoArgv adds flags that run all targets and print JSON messages.
 func cargoArgv(argv []string) []string {
 	return cargoFlags(argv, "--no-fail-fast", "--message-format=json")
 }
 
-// cargoFlags puts flags before what is passed on to the program.
+// cargoFlags inserts flags before the arguments for the test program.
 func cargoFlags(argv []string, flags ...string) []string {
 	out := slices.Clone(argv)
 	at := slices.Index(out, "--")
@@ -206,8 +205,8 @@ func cargoFlags(argv []string, flags ...string) []string {
 	return out
 }
 
-// cargoRerun runs each target with failures by the arguments that cargo named,
-// and in it the failed tests by their whole names.
+// cargoRerun returns a command for each target with failures, with the arguments that cargo
+// printed and the full names of the failed tests.
 func cargoRerun(argv []string, failures []Failure) [][]string {
 	type group struct {
 		again []string
@@ -216,7 +215,7 @@ func cargoRerun(argv []string, failures []Failure) [][]string {
 	var groups []group
 	for _, f := range failures {
 		if f.Test == "" || len(f.again) == 0 {
-			return [][]string{argv} // what does not compile may keep anything from running
+			return [][]string{argv} // a compile error may hide any test
 		}
 		i := slices.IndexFunc(groups, func(g group) bool { return slices.Equal(g.again, f.again) })
 		if i < 0 {
@@ -243,9 +242,9 @@ func cargoRerun(argv []string, failures []Failure) [][]string {
 	return out
 }
 
-// docFilters name tests in documentation by their item, or by their file where it
-// has none: rustdoc splits what it is given at spaces, so that whole names, such as
-// "src/lib.rs - add (line 3)", match nothing. Others of the same item run, too.
+// docFilters returns filters for doc tests: their item, or their file if it has none.
+// rustdoc splits filters at spaces, so full names, such as "src/lib.rs - add (line 3)",
+// match nothing. Other tests of the same item run, too.
 func docFilters(tests []string) []string {
 	var out []string
 	for _, t := range tests {

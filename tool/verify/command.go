@@ -8,7 +8,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Run says how a command went that is not read any further.
+// A Run is the result of a command whose output is not parsed.
 type Run struct {
 	Command  []string      `json:"command"`
 	Dir      string        `json:"dir"`
@@ -18,7 +18,7 @@ type Run struct {
 	Output
 }
 
-// Command runs a command of a project, such as one of its scripts.
+// Command runs a command of a project, such as a script.
 func Command(ctx context.Context, ws *workspace.Workspace, argv []string, dir string, opts *Options) (*Run, error) {
 	o := opts.orZero()
 	out := &Run{Command: argv, Dir: dir}

@@ -15,20 +15,19 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// Method says how it is known which tests cover a file.
+// Method is how coverage was determined.
 type Method string
 
 // Methods.
 const (
-	// Measured is by noting which lines run while each test does.
+	// Measured: the lines that ran during each test were recorded.
 	Measured Method = "measured"
 
-	// Imports is by reading which files import which: a test may reach the file,
-	// nothing says that it does.
+	// Imports: derived from import statements; a test may reach the file, but need not.
 	Imports Method = "imports"
 )
 
-// A Coverage says which test of a project runs which lines.
+// A Coverage maps the lines of a project to the tests that run them.
 type Coverage struct {
 	Language string
 	Dir      string
@@ -36,10 +35,10 @@ type Coverage struct {
 
 	At time.Time
 
-	blocks map[string][]coveredLines // by file; one that no test runs is there, too
+	blocks map[string][]coveredLines // by file; a file that no test runs has an empty entry
 }
 
-// coveredLines are lines that a test runs.
+// coveredLines is a range of lines that a test runs.
 type coveredLines struct {
 	first, last int
 	test        TestRef
@@ -48,11 +47,10 @@ type coveredLines struct {
 // A TestRef names a test.
 type TestRef struct {
 	Package string `json:"package"`        // an import path, or a file
-	Test    string `json:"test,omitempty"` // empty is all tests in it
+	Test    string `json:"test,omitempty"` // empty is all its tests
 }
 
-// Tests returns the tests that run a line of a file, or any where line is 0,
-// sorted.
+// Tests returns the tests that run a line of a file, or any line if line is 0, sorted.
 func (c *Coverage) Tests(file string, line int) []TestRef {
 	var out []TestRef
 	for _, b := range c.blocks[path.Clean(file)] {
@@ -80,8 +78,8 @@ func (c *Coverage) add(file string, list ...coveredLines) {
 	c.blocks[file] = append(c.blocks[file], list...)
 }
 
-// Cover runs the tests of a project so that it is known which of them runs which
-// lines: for Go each test alone, for pytest one after the other with a tracer.
+// Cover runs the tests of a project and records the lines that each test runs: for Go each
+// test alone, for pytest with a tracer.
 func Cover(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Coverage, error) {
 	o := opts.orZero()
 	argv, _ := p.Test.All()
@@ -96,8 +94,8 @@ func Cover(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts
 	return nil, fmt.Errorf("verify: cover %s: %w: coverage of single tests is known for go test and pytest only", p.Dir, fault.Unsupported)
 }
 
-// goScript builds each package's tests once and runs each test alone. A profile
-// is preceded by a line that names its test.
+// goScript builds the tests of each package once and runs each test alone. Each coverage
+// profile is preceded by a line with its test.
 const goScript = `set -u
 d=` + scratch + `
 for p in $(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' "$@"); do
@@ -141,7 +139,7 @@ func (c *Coverage) coverGo(ctx context.Context, ws *workspace.Workspace, p profi
 	return nil
 }
 
-// readGo reads profiles, each after a line that names its test.
+// readGo parses coverage profiles, each after a line with its test.
 func (c *Coverage) readGo(report []byte, t runLocation) {
 	var test TestRef
 	for line := range bytes.Lines(report) {
@@ -167,7 +165,7 @@ func (c *Coverage) readGo(report []byte, t runLocation) {
 	}
 }
 
-// goFile returns a file that a profile names by its import path.
+// goFile converts the import path of a file in a profile to its path.
 func (t runLocation) goFile(name string) string {
 	if rel, ok := strings.CutPrefix(name, t.module+"/"); ok && t.module != "" {
 		name = path.Join(t.dir, rel)
@@ -183,8 +181,8 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// pytestPlugin notes which lines of the project run while each test does. It needs
-// nothing but Python itself.
+// pytestPlugin records which lines of the project run during each test. It needs only the
+// standard library of Python.
 const pytestPlugin = `import json
 import os
 import sys
@@ -243,7 +241,7 @@ func (c *Coverage) coverPytest(ctx context.Context, ws *workspace.Workspace, p p
 	return nil
 }
 
-// readPytest reads what the plugin wrote: by file and line, the ids of tests.
+// readPytest parses the output of the plugin: test ids by file and line.
 func (c *Coverage) readPytest(report []byte, t runLocation) {
 	var files map[string]map[string][]string
 	if json.Unmarshal(report, &files) != nil {
@@ -279,7 +277,7 @@ func (c *Coverage) run(ctx context.Context, ws *workspace.Workspace, j *job, o *
 	return ran, strings.TrimSpace(stderr.String()), nil
 }
 
-// Knows reports whether a file was part of what was measured.
+// Knows reports whether a file was measured.
 func (c *Coverage) Knows(file string) bool {
 	_, ok := c.blocks[path.Clean(file)]
 	return ok

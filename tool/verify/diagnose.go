@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// A lineForm is a form in which tools write one finding on one line. The named
-// groups are file, line, column, severity, rule and message.
+// A lineForm is a one-line format of findings. The named groups are file, line, column,
+// severity, rule and message.
 type lineForm struct {
 	re       *regexp.Regexp
-	severity Severity // where the line names none
+	severity Severity // default
 }
 
 var (
@@ -37,7 +37,7 @@ var (
 	annotation = lineForm{regexp.MustCompile(`^::(?P<severity>error|warning|notice) (?:title=(?P<rule>[^,:]*),)?file=(?P<file>[^,]+),line=(?P<line>\d+)(?:,endLine=\d+)?(?:,col(?:umn)?=(?P<column>\d+))?(?:,end\w+=\d+)*(?:,title=(?P<rule2>[^:]*))?::(?P<message>.+)$`), Warning}
 )
 
-// parse reads all lines of a text that have one of the forms, the first that fits.
+// parseForms parses all lines that match one of the forms; the first match counts.
 func parseForms(text []byte, t runLocation, forms ...lineForm) []Diagnostic {
 	var out []Diagnostic
 	for line := range strings.Lines(plainText(string(text))) {
@@ -93,7 +93,7 @@ func severityOf(word string) Severity {
 	}
 }
 
-// parseGoText reads what the go command, gofmt and the compiler write.
+// parseGoText parses the output of the go command, gofmt and the compiler.
 func parseGoText(text string, t runLocation) []Diagnostic { return parseForms([]byte(text), t, goForm) }
 
 func parseGolangci(text []byte, t runLocation) []Diagnostic {
@@ -104,8 +104,7 @@ func parseGolangci(text []byte, t runLocation) []Diagnostic {
 
 var pyrightRule = regexp.MustCompile(`^\W{4,}.*\((report\w+)\)$`)
 
-// parsePyright reads findings whose last line, which names the rule, may be
-// another than the first.
+// parsePyright parses findings of several lines; the rule may be on the last one.
 func parsePyright(text []byte, t runLocation) []Diagnostic {
 	var out []Diagnostic
 	for line := range strings.Lines(plainText(string(text))) {
@@ -135,8 +134,8 @@ type eslintFile struct {
 	} `json:"messages"`
 }
 
-// parseESLint reads JSON, or where a script of the project chose the form the
-// text that people read.
+// parseESLint parses JSON or, if a script of the project chose the format, the stylish
+// text.
 func parseESLint(text []byte, t runLocation) []Diagnostic {
 	var files []eslintFile
 	if i := strings.Index(string(text), "[{\"filePath\""); i < 0 || json.NewDecoder(strings.NewReader(string(text[i:]))).Decode(&files) != nil {
@@ -160,7 +159,7 @@ func parseESLint(text []byte, t runLocation) []Diagnostic {
 
 var stylishLine = regexp.MustCompile(`^\s+(\d+):(\d+)\s+(error|warning)\s+(.+?)(?:\s{2,}(\S+))?$`)
 
-// parseStylish reads ESLint's usual text: the file on a line of its own, and its
+// parseStylish parses ESLint's default text: the file on a line of its own, with its
 // findings indented below.
 func parseStylish(text []byte, t runLocation) []Diagnostic {
 	var out []Diagnostic

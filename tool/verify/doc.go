@@ -1,11 +1,9 @@
-// Package verify finds out whether the code in a workspace works: it runs the
-// project's tests, linter, type checker and formatter there, and turns what they
-// write into failures and diagnostics with a file and a line.
+// Package verify runs the tests, linter, type checker and formatter of a project in a
+// workspace, and parses their output into failures and diagnostics.
 //
-// Which commands a project has is package profile's knowledge. This package adds
-// what it takes to read their answer: a report that a runner writes into a
-// directory for throw-away files, a format that a program can read. Nothing is
-// left in the tree.
+// Package profile detects the commands of a project. This package adds what is needed to
+// parse their output: a report file in a temporary directory, or a machine-readable format.
+// It leaves no files in the tree.
 //
 //	p, err := profile.Detect(ws.FS(), nil)
 //	project, err := verify.Select(p, "")
@@ -15,15 +13,13 @@
 //	}
 //	again, err := verify.Rerun(ctx, ws, project[0], report, nil)
 //
-// A run that ends badly has at least one failure: code that does not compile, a
-// runner that breaks off and a test that is cut short by a time-out are failures
-// as much as a wrong result is. What the runner reported is never guessed at: for
-// a runner whose output is not understood [Report.Structured] is false, and its one
-// failure holds the end of its output.
+// A failed run has at least one failure: a compile error, a crash of the runner and a
+// timeout are failures, too. For a runner whose output can't be parsed [Report.Structured]
+// is false, and its one failure has the end of the output.
 //
-// [AfterEdit] is for the moment after a file was changed: it formats and lints
-// that file alone, within a bound of time, and says what it could not do.
+// [AfterEdit] formats and lints one file after it was changed, within a time limit, and
+// reports what it could not do.
 //
-// The parsers are pure functions of what a tool wrote; their tests hold them
-// against output of the real tools.
+// The parsers are pure functions of a tool's output; they are tested with output of the
+// real tools.
 package verify

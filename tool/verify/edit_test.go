@@ -140,7 +140,7 @@ func TestAfterEditSilencesNothing(t *testing.T) {
 // TestNoFormatterRuinsAFile: whatever a formatter does to a file that is no
 // formatting, the edit stays, and it is told.
 func TestNoFormatterRuinsAFile(t *testing.T) {
-	const back = "what it left of a.py was not a formatted file, and was put back as it was before"
+	const back = "it left a.py incomplete, and the file was restored"
 	soon := &EditOptions{Bound: 600 * time.Millisecond}
 	for name, tt := range map[string]struct {
 		formatter, want string

@@ -17,42 +17,41 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// scratch in an argument stands for a directory for throw-away files. It exists
-// while a job runs, is outside the workspace, and what is in its "report"
-// directory at the end comes back as reports.
+// scratch is the placeholder of a temporary directory in arguments. The directory exists
+// while a job runs and is outside the workspace tree; files in its "report" directory are
+// returned as reports.
 const scratch = "{croft-scratch}"
 
-// A job is one command and what is to be read of it.
+// A job is one command, with how to read its output.
 type job struct {
 	argv  []string
 	dir   string            // relative to the workspace
-	env   map[string]string // a value may contain scratch
-	files map[string]string // written into scratch before: name to content
-	merge bool              // standard error comes in standard output, in the order it was written
+	env   map[string]string // values may contain scratch
+	files map[string]string // written into scratch first: name to content
+	merge bool              // redirect standard error to standard output
 
-	// collect are base name patterns below directories of that name: reports that the
-	// tool writes into the tree, of which those written by this run come back.
+	// collect are patterns of reports that the tool writes into the tree; those written by
+	// this run are returned.
 	collect []reportPattern
 }
 
-// reportPattern says which files of the tree are reports.
+// reportPattern matches reports in the tree.
 type reportPattern struct{ dir, name string }
 
-// A jobResult is how a job ended.
+// A jobResult is the result of a job.
 type jobResult struct {
 	workspace.Result
 	reports [][]byte
-	lost    bool // reports were too long
+	lost    bool // reports exceeded maxReports
 }
 
 // Bounds of what is read.
 const (
 	maxReports = 64 << 20
-	cleanTime  = 30 * time.Second // on a machine that is busy otherwise
+	cleanTime  = 30 * time.Second // enough for a busy machine
 )
 
-// run runs a job. stdout and stderr are told all that the tool writes, reports
-// excluded.
+// run runs a job. stdout and stderr receive the output of the tool, without reports.
 func (j *job) run(ctx context.Context, ws *workspace.Workspace, o *Options, stdout, stderr func([]byte)) (jobResult, error) {
 	mark, err := newMarker()
 	if err != nil {
@@ -80,7 +79,7 @@ func (j *job) run(ctx context.Context, ws *workspace.Workspace, o *Options, stdo
 	return jobResult{Result: res, reports: split.reports(mark), lost: split.lost}, nil
 }
 
-// plainEnv asks tools for text without colours and for no questions.
+// plainEnv disables colours and prompts of tools.
 var plainEnv = map[string]string{"NO_COLOR": "1", "TERM": "dumb", "CARGO_TERM_COLOR": "never"}
 
 func (o *Options) maxOutput() int {
@@ -103,9 +102,9 @@ func (j *job) usesScratch() bool {
 	return len(j.files) > 0 || len(j.collect) > 0 || slices.ContainsFunc(j.argv, has) || slices.ContainsFunc(slices.Collect(maps.Values(j.env)), has)
 }
 
-// buildScript runs the command with a directory for throw-away files, and writes the
-// reports after a mark, so that nothing is left in the tree and nothing outside
-// the workspace needs to be read.
+// buildScript returns a script that runs the command with a temporary directory and prints
+// the reports after a marker, so that no file is left in the tree and no file outside the
+// workspace needs to be read.
 func (j *job) buildScript(mark string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "d=\"${TMPDIR:-/tmp}/%s\"\nmkdir -p -m 700 \"$d/report\" || exit 125\ntrap 'rm -rf \"$d\"' EXIT\n", mark)
@@ -145,15 +144,15 @@ func (j *job) buildScript(mark string) string {
 	return b.String()
 }
 
-// removeScratch removes the scratch directory of a script that did not come to its end.
+// removeScratch removes the temporary directory of an interrupted script.
 func removeScratch(ctx context.Context, ws *workspace.Workspace, mark string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
-	// What can't be removed now is below a directory for throw-away files.
+	// Best effort: the directory is below TMPDIR.
 	_, _ = ws.Run(ctx, driver.Command{Script: fmt.Sprintf("rm -rf \"${TMPDIR:-/tmp}/%s\"", mark)})
 }
 
-// shellQuote quotes a word for bash; scratch becomes the directory's variable.
+// shellQuote quotes a word for bash; scratch becomes the variable of the directory.
 func shellQuote(word string) string {
 	parts := strings.Split(word, scratch)
 	for i, p := range parts {
@@ -162,11 +161,11 @@ func shellQuote(word string) string {
 	return strings.Join(parts, `"$d"`)
 }
 
-// A splitter passes on text up to a mark and keeps what follows.
+// A splitter passes on text up to a marker and keeps what follows.
 type splitter struct {
 	mark    []byte
 	text    func([]byte)
-	pending []byte // the last bytes of the text, which may be the beginning of the mark
+	pending []byte // the last bytes, which may be the beginning of the marker
 	found   bool
 	rest    []byte
 	lost    bool
@@ -210,7 +209,7 @@ func (s *splitter) flush() {
 	s.pending = nil
 }
 
-// reports takes what follows the mark apart: a line with a length before each.
+// reports splits what follows the marker: each report has a line with its length before it.
 func (s *splitter) reports(mark string) [][]byte {
 	var out [][]byte
 	data := s.rest

@@ -16,14 +16,14 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Formatting says what a formatter did.
+// A Formatting is the result of a formatter.
 type Formatting struct {
 	Language string   `json:"language"`
 	Dir      string   `json:"dir"`
 	Command  []string `json:"command"`
 	ExitCode int      `json:"exitCode"`
-	Changed  []Change `json:"changed"`           // files it rewrote, of those that were named
-	Message  string   `json:"message,omitempty"` // why it did not end well
+	Changed  []Change `json:"changed"`           // rewritten files, of those named
+	Message  string   `json:"message,omitempty"` // why it failed
 	Output
 }
 
@@ -33,8 +33,8 @@ type Change struct {
 	Diff string `json:"diff"`
 }
 
-// Format runs the formatter of a project: on all of it, or on opts.Files. Which
-// files it changed is known for named files only.
+// Format runs the formatter of a project: on all of it, or on opts.Files. Changed files are
+// known for named files only.
 func Format(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Formatting, error) {
 	o := opts.orZero()
 	argv, ok := p.Format.All()
@@ -69,8 +69,8 @@ func Format(ctx context.Context, ws *workspace.Workspace, p profile.Project, opt
 	return out, out.noteChanges(context.WithoutCancel(ctx), ws, o.Files, before, ran.Cause != "")
 }
 
-// noteChanges notes what was changed. A file that a formatter has ruined is put back: one
-// that it has emptied or removed, or that it was at when it was stopped.
+// noteChanges records changed files. It restores a file that the formatter has emptied or
+// removed, or was writing when it was stopped.
 func (out *Formatting) noteChanges(ctx context.Context, ws *workspace.Workspace, files []string, before map[string]fileContent, stopped bool) error {
 	after, err := readContents(ctx, ws, files)
 	if err != nil {
@@ -83,9 +83,9 @@ func (out *Formatting) noteChanges(ctx context.Context, ws *workspace.Workspace,
 		}
 		if was.whole && (stopped || strings.TrimSpace(is.text) == "" && strings.TrimSpace(was.text) != "") {
 			if _, err := ws.WriteFile(ctx, f, []byte(was.text), &workspace.WriteOptions{Mode: was.mode & driver.MaxMode}); err != nil {
-				return fmt.Errorf("verify: format %s: put it back as it was: %w", f, err)
+				return fmt.Errorf("verify: format %s: restore it: %w", f, err)
 			}
-			out.Message = strings.TrimPrefix(out.Message+"; what it left of "+f+" was not a formatted file, and was put back as it was before", "; ")
+			out.Message = strings.TrimPrefix(out.Message+"; it left "+f+" incomplete, and the file was restored", "; ")
 			continue
 		}
 		out.Changed = append(out.Changed, Change{File: path.Clean(f), Diff: textdiff.Unified(path.Clean(f), []byte(was.text), []byte(is.text), 3)})
@@ -100,18 +100,17 @@ func aboutFiles(files []string) string {
 	return " that is about " + strings.Join(files, ", ")
 }
 
-// maxFormatted is the size of a file beyond which no difference is shown.
+// maxFormatted bounds the files whose difference is shown.
 const maxFormatted = 4 << 20
 
-// fileContent is what a file was before, or is after a formatter worked on it.
+// fileContent is a file before or after formatting.
 type fileContent struct {
-	text  string // of one that is too long its size and time
+	text  string // for a large file its size and mtime
 	mode  fs.FileMode
-	whole bool // text is all of it
+	whole bool // text is the whole file
 }
 
-// readContents reads files, to see what a formatter does to them. One that is gone is
-// left out.
+// readContents reads files before or after formatting. Missing files are left out.
 func readContents(ctx context.Context, ws *workspace.Workspace, files []string) (map[string]fileContent, error) {
 	out := map[string]fileContent{}
 	for _, f := range files {
@@ -135,8 +134,7 @@ func readContents(ctx context.Context, ws *workspace.Workspace, files []string) 
 	return out, nil
 }
 
-// checkArgv turns a formatter's command into one that only says what it would
-// change; false where no such form is known.
+// checkArgv converts a formatter's command to its check mode; false if none is known.
 func checkArgv(argv []string) ([]string, bool) {
 	replace := func(from string, to ...string) []string {
 		out := slices.Clone(argv)

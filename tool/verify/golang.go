@@ -18,8 +18,8 @@ type goEvent struct {
 	FailedBuild string
 }
 
-// goParser reads the stream of go test -json. What is kept of a test's output is
-// bounded, and dropped when it passes.
+// goParser parses the stream of go test -json. It keeps a bounded part of a test's output,
+// and drops it when the test passes.
 type goParser struct {
 	tree     runLocation
 	text     func(string)
@@ -28,8 +28,8 @@ type goParser struct {
 	res     testResults
 	outputs map[goTest][]byte
 	builds  map[string][]byte // output of builds by import path
-	failed  map[goTest]bool   // tests with a failing test below
-	closed  map[string]bool   // packages that were reported as failed by a test or a build
+	failed  map[goTest]bool   // tests with a failing subtest
+	closed  map[string]bool   // packages whose failure has been reported
 	nfailed int
 }
 
@@ -44,8 +44,8 @@ func newGoParser(t runLocation) *goParser {
 	}
 }
 
-// parseLine takes one line of the stream. What is no event is text that the go command
-// or an older version of it writes between them.
+// parseLine parses one line of the stream. A line that is no event is text of the go
+// command.
 func (p *goParser) parseLine(line []byte) {
 	var e goEvent
 	if len(line) == 0 || line[0] != '{' || json.Unmarshal(line, &e) != nil || e.Action == "" {
@@ -71,7 +71,7 @@ func (p *goParser) parseLine(line []byte) {
 func (p *goParser) keepOutput(m map[goTest][]byte, key goTest, text string) {
 	b := m[key]
 	if len(b)+len(text) > maxGoOutput {
-		b = b[min(len(b), len(text)):] // the end is what tells
+		b = b[min(len(b), len(text)):] // the end has the error
 	}
 	m[key] = append(b, truncateStart(text, maxGoOutput)...)
 }
@@ -109,14 +109,14 @@ func (p *goParser) testFailed(key goTest, out string) {
 		p.failed[goTest{key.pkg, up}] = true
 	}
 	if parent {
-		return // nothing of its own went wrong
+		return // only subtests failed
 	}
 	p.nfailed++
 	p.res.addFailure(f)
 }
 
-// packageFailed tells of a package without a failed test: it does not build, or
-// breaks off outside of tests.
+// packageFailed reports a package that failed without a failed test: it does not build, or
+// exits outside of tests.
 func (p *goParser) packageFailed(pkg, build string, out []byte) {
 	f := Failure{Kind: KindSetup, Package: pkg, Output: string(out), selector: goSelector(goTest{pkg, ""})}
 	if build != "" || strings.Contains(string(out), "[build failed]") || strings.Contains(string(out), "[setup failed]") {
@@ -144,7 +144,7 @@ var (
 	goNoise = regexp.MustCompile(`(?m)^\s*(=== (RUN|PAUSE|CONT|NAME)\b|--- (FAIL|PASS|SKIP)\b|(FAIL|PASS|exit status \d+)\b).*\n?`)
 )
 
-// parseFailure finds the place and the message in a test's output.
+// parseFailure finds the position and the message in a test's output.
 func (p *goParser) parseFailure(pkg, out string) Failure {
 	f := Failure{Output: goPlain(out)}
 	if m := goPanic.FindStringSubmatchIndex(out); m != nil {
@@ -176,8 +176,8 @@ func (p *goParser) parseFailure(pkg, out string) Failure {
 	return f
 }
 
-// pickLine picks among the lines that a test wrote the one to show: the first that
-// speaks of a difference, or else the last, which is where a fatal one is.
+// pickLine picks the line to show: the first that mentions a difference, else the last,
+// which is the fatal one.
 func (p *goParser) pickLine(out string, places [][]int) int {
 	for i, m := range places {
 		text := out[m[6]:m[7]]
@@ -201,7 +201,7 @@ func goDifference(message string) (want, got, diff string) {
 	return "", "", ""
 }
 
-// dedent takes the indentation of continued lines away.
+// dedent removes the indentation of continuation lines.
 func dedent(s string) string {
 	all := strings.Split(strings.TrimRight(s, "\n "), "\n")
 	for i := range all {
@@ -210,7 +210,7 @@ func dedent(s string) string {
 	return strings.Join(all, "\n")
 }
 
-// goPlain is output without the lines that say which test runs.
+// goPlain removes the lines that say which test runs.
 func goPlain(out string) string { return strings.TrimSpace(goNoise.ReplaceAllString(out, "")) }
 
 // dirOf returns the directory of a package, relative to the workspace.
@@ -227,8 +227,7 @@ func (p *goParser) dirOf(pkg string) string {
 	return p.tree.dir
 }
 
-// finish returns the results. Tests whose end was not seen were running when the
-// stream stopped.
+// finish returns the results. Tests without an end were running when the stream stopped.
 func (p *goParser) finish() testResults {
 	for key, out := range p.outputs {
 		if key.test == "" || p.failed[key] {
@@ -243,7 +242,7 @@ func (p *goParser) finish() testResults {
 	return p.res
 }
 
-// goArgv makes go test write events, and run even what it has a result for.
+// goArgv adds flags for JSON events and against cached results.
 func goArgv(argv []string, extra ...string) []string {
 	out := slices.Clone(argv)
 	at := slices.Index(out, "test") + 1
@@ -256,8 +255,8 @@ func goArgv(argv []string, extra ...string) []string {
 	return out
 }
 
-// goRerun runs exactly the failed tests: a command per package, whose pattern
-// names each test and each part of a subtest's name whole.
+// goRerun returns a command per package that runs exactly the failed tests; the pattern
+// anchors each part of a subtest's name.
 func goRerun(argv []string, failures []Failure) [][]string {
 	var order []string
 	tests := map[string][]string{}

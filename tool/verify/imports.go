@@ -15,11 +15,11 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// maxSources bounds how many files are read for their imports.
+// maxSources bounds the files that are read for their imports.
 const maxSources = 20_000
 
-// Importing returns the tests that may reach a file, by reading which files
-// import which; nothing is run. For Go these are packages, for others files.
+// Importing returns the tests that may reach a file by imports; nothing is run. For Go
+// these are packages, for other languages files.
 func Importing(ctx context.Context, ws *workspace.Workspace, p profile.Project, file string) ([]TestRef, error) {
 	g := &importGraph{project: p, importers: map[string][]string{}, files: map[string]bool{}}
 	var read func(name string, data []byte)
@@ -50,23 +50,22 @@ func Importing(ctx context.Context, ws *workspace.Workspace, p profile.Project, 
 			if ctx.Err() != nil {
 				return nil, fmt.Errorf("verify: tests covering %s: %w", file, ctx.Err())
 			}
-			continue // gone since it was listed, or no source that anyone wrote
+			continue // removed meanwhile, or too large
 		}
 		read(e.Path, data)
 	}
 	return g.testsReaching(path.Clean(file)), nil
 }
 
-// maxSource is how large a file may be that is read to know what it imports or
-// starts.
+// maxSource bounds a source file or manifest that is read.
 const maxSource = 16 << 20
 
-// importGraph knows what imports what. A node is a file, or for Go the directory of a
-// package.
+// importGraph maps imported nodes to their importers. A node is a file or, for Go, a
+// package directory.
 type importGraph struct {
 	project   profile.Project
 	files     map[string]bool
-	importers map[string][]string // by what is imported
+	importers map[string][]string // by imported node
 	testDirs  map[string]bool     // directories of Go packages with tests
 }
 
@@ -144,7 +143,7 @@ func (g *importGraph) readPython(name string, data []byte) {
 	}
 }
 
-// addPythonImport adds an edge to a module, looked for beside the file, below the project
+// addPythonImport adds an edge to a module, searched next to the file, below the project
 // and below its src directory.
 func (g *importGraph) addPythonImport(name, module string) {
 	if strings.Trim(module, ".") == "" {
@@ -168,7 +167,7 @@ func (g *importGraph) addPythonImport(name, module string) {
 	}
 }
 
-// testsReaching walks from a file to all that imports it, and keeps the tests.
+// testsReaching walks from a file to all its importers and returns the tests.
 func (g *importGraph) testsReaching(file string) []TestRef {
 	start := file
 	if g.project.Ecosystem == profile.Go {
@@ -195,7 +194,7 @@ func (g *importGraph) testsReaching(file string) []TestRef {
 
 var testFile = regexp.MustCompile(`(?:^|/)(?:test_[^/]*\.py|[^/]*_test\.py|[^/]*[.\-_](?:test|spec)\.[cm]?[jt]sx?|(?:test|tests|__tests__)/(?:[^/]+/)*[^/]+\.[cm]?[jt]sx?)$`)
 
-// testRef returns what a node is as a test.
+// testRef returns the test that a node is, or false.
 func (g *importGraph) testRef(node string) (TestRef, bool) {
 	if g.project.Ecosystem != profile.Go {
 		return TestRef{Package: node}, testFile.MatchString(node)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// jestReport is what jest --json writes, and Vitest's reporter of that name.
+// jestReport is the output of jest --json and of Vitest's json reporter.
 type jestReport struct {
 	TestResults []struct {
 		Name       string
@@ -32,7 +32,7 @@ type jestTest struct {
 	} `json:"failureDetails"`
 }
 
-// parseJest reads reports of Jest or Vitest.
+// parseJest parses reports of Jest or Vitest.
 func parseJest(reports [][]byte, t runLocation) testResults {
 	var res testResults
 	for _, report := range reports {
@@ -62,13 +62,13 @@ func parseJest(reports [][]byte, t runLocation) testResults {
 	return res
 }
 
-// jestSuite is a file that could not be loaded.
+// jestSuite is the failure of a file that could not be loaded.
 func jestSuite(t runLocation, name, message string) Failure {
 	f := Failure{Kind: KindBuild, Package: name, File: name, Output: message, selector: name + " "}
 	f.Message = strings.TrimSpace(strings.Replace(withoutStack(plainText(message)), "● Test suite failed to run", "", 1))
 	if file, line, column := t.nodeFrame(message); file != "" {
 		f.Line, f.Column = line, column
-		if path.Base(file) != path.Base(name) { // which Jest names from a root of its own
+		if path.Base(file) != path.Base(name) { // Jest's paths are relative to its own root
 			f.File = file
 		}
 	}
@@ -112,11 +112,10 @@ func (a *jestTest) toFailure(t runLocation, file string) Failure {
 	return f
 }
 
-// suiteMark at the end of a selector says that it is a suite's, whose tests are
-// all meant.
+// suiteMark at the end of a selector means a suite: all its tests.
 const suiteMark = "\x00"
 
-// nodePattern matches exactly the tests with such full names.
+// nodePattern returns a pattern that matches exactly these full names.
 func nodePattern(names []string) string {
 	quoted := make([]string, len(names))
 	for i, n := range names {
@@ -134,8 +133,7 @@ var jsMeta = regexp.MustCompile(`[.*+?^${}()|\[\]\\/]`)
 // jsQuote quotes a text for a JavaScript regular expression.
 func jsQuote(s string) string { return jsMeta.ReplaceAllString(s, `\$0`) }
 
-// groupByFile groups failures by their file; those of a file that could not be loaded
-// have no names.
+// groupByFile groups failures by file; a file that could not be loaded has no names.
 func groupByFile(failures []Failure) (files []string, names map[string][]string) {
 	names = map[string][]string{}
 	for _, f := range failures {

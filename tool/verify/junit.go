@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// junitSuite is a report in JUnit's form, as pytest, Surefire and Gradle write
-// it. Suites may hold suites.
+// junitSuite is a JUnit report, as written by pytest, Surefire and Gradle. Suites may be
+// nested.
 type junitSuite struct {
 	Name   string       `xml:"name,attr"`
 	Suites []junitSuite `xml:"testsuite"`
@@ -34,10 +34,10 @@ type junitProblem struct {
 	Text    string `xml:",chardata"`
 }
 
-// maxSuites bounds how deep suites may hold suites.
+// maxSuites bounds the nesting of suites.
 const maxSuites = 32
 
-// readJUnit returns the cases of a report, nil where it is none.
+// readJUnit returns the cases of a report, nil if it can't be parsed.
 func readJUnit(report []byte) []junitCase {
 	var top junitSuite
 	d := xml.NewDecoder(strings.NewReader(plainText(string(report))))
@@ -58,8 +58,8 @@ func (s *junitSuite) allCases(depth int) []junitCase {
 	return out
 }
 
-// parsePytest reads the report of pytest --junitxml, in the older form, which
-// says where a test is.
+// parsePytest parses the report of pytest --junitxml in the xunit1 format, which has
+// positions.
 func parsePytest(reports [][]byte, t runLocation) testResults {
 	var res testResults
 	for _, report := range reports {
@@ -84,8 +84,7 @@ func parsePytest(reports [][]byte, t runLocation) testResults {
 	return res
 }
 
-// pytestID is the name by which pytest runs a test alone. What could not be
-// collected is its file.
+// pytestID returns the node id of a test; for a collection error, its file.
 func pytestID(c junitCase) string {
 	if c.Class == "" || c.File == "" {
 		return c.File
@@ -137,7 +136,7 @@ func (c *junitCase) pytestFailure(t runLocation, kind Kind, p *junitProblem, id 
 	return f
 }
 
-// lastError returns the last line that names an error, of pytest's "E" lines.
+// lastError returns the last "E" line of pytest's output.
 func lastError(text string) string {
 	out := ""
 	for line := range strings.Lines(text) {
@@ -151,13 +150,13 @@ func lastError(text string) string {
 	return out
 }
 
-// pytestArgv makes pytest write its report.
+// pytestArgv adds flags that write the report.
 func pytestArgv(argv []string) []string {
 	return append(slices.Clone(argv), "--junitxml="+scratch+"/report/pytest.xml", "-o", "junit_family=xunit1", "--continue-on-collection-errors", "-vv")
 }
 
-// parseJVM reads the reports of Surefire or Gradle, and where the code did not
-// compile what the build wrote.
+// parseJVM parses the reports of Surefire or Gradle and, after a compile error, the build's
+// output.
 func parseJVM(text []byte, reports [][]byte, t runLocation) testResults {
 	var res testResults
 	for _, report := range reports {
@@ -213,7 +212,7 @@ func (c *junitCase) jvmFailure(t runLocation, p *junitProblem) Failure {
 	return f
 }
 
-// jvmTests are the failed tests by class.
+// jvmTests groups failed tests by class.
 func jvmTests(failures []Failure) (classes []string, tests map[string][]string, whole bool) {
 	tests = map[string][]string{}
 	for _, f := range failures {

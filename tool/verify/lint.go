@@ -14,16 +14,15 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// A linter is a tool with findings that we can read. Compilers and type checkers
-// are linters here.
+// A linter is a tool whose findings can be parsed: a linter, a compiler or a type checker.
 type linter struct {
 	name    string
 	program string
-	flags   []string // that make it write what parse reads
+	flags   []string // select the format that parse expects
 	parse   func(text []byte, t runLocation) []Diagnostic
 }
 
-// formParser makes a parser of line forms.
+// formParser returns a parser of line forms.
 func formParser(list ...lineForm) func([]byte, runLocation) []Diagnostic {
 	return func(text []byte, t runLocation) []Diagnostic { return parseForms(text, t, list...) }
 }
@@ -69,7 +68,8 @@ func findLinter(argv []string) (linter, bool) {
 	return linter{}, false
 }
 
-// readers are what is tried on a script of the project, whose tool is not known.
+// readScript parses the output of a project's script, whose tool is unknown, by trying
+// several formats.
 func readScript(text []byte, t runLocation) []Diagnostic {
 	if list := parseESLint(text, t); len(list) > 0 {
 		return list
@@ -103,7 +103,7 @@ func runChecker(ctx context.Context, ws *workspace.Workspace, p profile.Project,
 	return runLinter(ctx, ws, p, argv, c.Dir, o)
 }
 
-// runLinter runs one command and reads its findings.
+// runLinter runs one command and parses its findings.
 func runLinter(ctx context.Context, ws *workspace.Workspace, p profile.Project, argv []string, dir string, o *Options) (*Findings, error) {
 	out := &Findings{Language: string(p.Ecosystem), Dir: p.Dir, Command: argv, Diagnostics: []Diagnostic{}}
 	l, known := findLinter(argv)
@@ -137,10 +137,10 @@ func runLinter(ctx context.Context, ws *workspace.Workspace, p profile.Project, 
 	return out, nil
 }
 
-// keepOutput keeps what people may want to read beside the findings.
+// keepOutput keeps the text output next to the findings.
 func (f *Findings) keepOutput(stdout, stderr *capture, ran jobResult, o *Options) {
 	a, b := &capture{limit: o.maxOutput()}, &capture{limit: o.maxOutput()}
-	if f.Tool != "eslint" && f.Tool != "cargo" { // which write JSON
+	if f.Tool != "eslint" && f.Tool != "cargo" { // these write JSON
 		a.write(stdout.bytes())
 	}
 	b.write(stderr.bytes())

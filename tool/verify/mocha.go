@@ -19,8 +19,8 @@ type mochaTest struct {
 	Err       struct{ Message, Stack, Actual, Expected string }
 }
 
-// parseMocha reads the report of Mocha's JSON reporter. Where a file can't be
-// loaded Mocha writes no report, and says so on its streams.
+// parseMocha parses the report of Mocha's JSON reporter. If a file can't be loaded, Mocha
+// writes no report, and the error is on its streams.
 func parseMocha(text []byte, reports [][]byte, t runLocation) testResults {
 	var res testResults
 	for _, report := range reports {
@@ -65,7 +65,7 @@ var (
 	nodeCrash = regexp.MustCompile(`(?m)^\s*(?:Exception during run: )?(?:\w*Error(?: \[\w+\])?)(?:: .*)$`)
 )
 
-// crashFailure is a runner that broke off with a JavaScript error.
+// crashFailure is the failure of a runner that crashed with a JavaScript error.
 func crashFailure(t runLocation, text string) Failure {
 	text = plainText(text)
 	f := Failure{Kind: KindBuild, Output: text}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// nodeReporter writes what node's test runner tells, a line per test. It is the
-// only form in which node gives the place and both sides of a comparison.
+// nodeReporter is a reporter for node's test runner that prints a JSON line per test. No
+// built-in reporter has both the position and both sides of a comparison.
 const nodeReporter = `export default async function* (source) {
   const text = (v) => {
     if (v === undefined) return undefined;
@@ -45,8 +45,8 @@ type nodeEvent struct {
 	Stack    string  `json:"stack"`
 }
 
-// parseNodeTest reads what nodeReporter wrote. A test comes before what holds
-// it, so names are put together when the outer one comes.
+// parseNodeTest parses the output of nodeReporter. A test comes before its suite, so full
+// names are built afterwards.
 func parseNodeTest(text []byte, reports [][]byte, t runLocation) testResults {
 	var res testResults
 	for _, report := range reports {
@@ -67,8 +67,8 @@ func parseNodeTest(text []byte, reports [][]byte, t runLocation) testResults {
 	return res
 }
 
-// explainBuildFailures gives files that could not be run the error that node wrote to its
-// streams: the report only says that they failed.
+// explainBuildFailures adds node's error text to files that could not be run: the report
+// only says that they failed.
 func explainBuildFailures(res *testResults, text string, t runLocation) {
 	for i := range res.failures {
 		f := &res.failures[i]
@@ -90,8 +90,8 @@ func explainBuildFailures(res *testResults, text string, t runLocation) {
 	}
 }
 
-// nodeNames returns the whole name of each event: what holds it is the first
-// event after it that is less deep.
+// nodeNames returns the full name of each event. The parent of an event is the next one
+// that is less deep.
 func nodeNames(events []nodeEvent) []string {
 	out := make([]string, len(events))
 	var above []int // events that are not yet left, outermost first, when read backwards

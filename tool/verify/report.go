@@ -6,24 +6,24 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Report says how a run of tests went.
+// A Report is the result of a test run.
 type Report struct {
 	Language   string        `json:"language"`          // the ecosystem: "go", "node"
 	Dir        string        `json:"dir"`               // of the project
 	Runner     string        `json:"runner,omitempty"`  // "go test", "vitest", "pytest"; empty where it is not known
 	Command    []string      `json:"command"`           // what ran
 	Passed     int           `json:"passed"`            //
-	Failed     int           `json:"failed"`            // tests that failed, and all else that kept tests from running
+	Failed     int           `json:"failed"`            // failed tests and other failures
 	Skipped    int           `json:"skipped,omitempty"` //
 	Failures   []Failure     `json:"failures"`          //
-	Structured bool          `json:"structured"`        // whether the runner's own report was understood
-	ExitCode   int           `json:"exitCode"`          // the first that is not 0 where several commands ran
-	Cause      driver.Cause  `json:"cause,omitempty"`   // why it ended other than by itself
+	Structured bool          `json:"structured"`        // the runner's report was parsed
+	ExitCode   int           `json:"exitCode"`          // the first nonzero one of several commands
+	Cause      driver.Cause  `json:"cause,omitempty"`   // why it was ended, if it did not exit by itself
 	Duration   time.Duration `json:"duration"`
 	Finished   time.Time     `json:"finished"`
-	Notes      []string      `json:"notes,omitempty"` // what whoever reads this should know
+	Notes      []string      `json:"notes,omitempty"` // remarks for the reader
 
-	// Missing are failures that a Rerun was to run again and that did not run.
+	// Missing are tests that a Rerun should have run and that did not run.
 	Missing []string `json:"missing,omitempty"`
 
 	Output
@@ -32,16 +32,15 @@ type Report struct {
 // OK reports whether all that ran passed.
 func (r *Report) OK() bool { return r.ExitCode == 0 && r.Cause == "" && len(r.Failures) == 0 }
 
-// Output is what a command wrote, as people read it: head and tail where it was
-// long.
+// Output is the output of a command; head and tail if it is long.
 type Output struct {
 	Stdout  string `json:"stdout,omitempty"`
 	Stderr  string `json:"stderr,omitempty"`
 	Dropped int64  `json:"dropped,omitempty"` // bytes that are not in Stdout and Stderr
-	Session string `json:"session,omitempty"` // whose log has the whole
+	Session string `json:"session,omitempty"` // session whose log has the whole output
 }
 
-// Kind says what sort of failure it is.
+// Kind is the kind of a failure.
 type Kind string
 
 // Kinds of failures.
@@ -52,10 +51,10 @@ const (
 	KindCut   Kind = "cut"   // the run was cut short
 )
 
-// A Failure is one thing that went wrong.
+// A Failure is one failed test or other failure of a run.
 type Failure struct {
 	Kind     Kind   `json:"kind"`
-	Package  string `json:"package,omitempty"`  // what holds the test: an import path, a crate's target, a class, a file
+	Package  string `json:"package,omitempty"`  // container of the test: import path, crate target, class or file
 	Test     string `json:"test,omitempty"`     // its name as the runner writes it
 	File     string `json:"file,omitempty"`     // relative to the workspace where it is inside
 	Line     int    `json:"line,omitempty"`     // 1-based
@@ -64,14 +63,14 @@ type Failure struct {
 	Expected string `json:"expected,omitempty"` //
 	Actual   string `json:"actual,omitempty"`   //
 	Diff     string `json:"diff,omitempty"`     // as the runner shows it, else "-" is expected and "+" is actual
-	Output   string `json:"output,omitempty"`   // what else the test wrote
+	Output   string `json:"output,omitempty"`   // other output of the test
 
-	// selector is how the runner is told to run it again.
+	// selector is the runner's name of the test, for a rerun.
 	selector string
-	again    []string // arguments that run what holds it, where the runner names them
+	again    []string // arguments that rerun its target, if the runner prints them
 }
 
-// Name returns the test with what holds it, as it is listed.
+// Name returns the name of the test with its container.
 func (f *Failure) Name() string {
 	switch {
 	case f.Test == "":
@@ -93,7 +92,7 @@ type Diagnostic struct {
 	Message  string   `json:"message"`
 }
 
-// Severity says how bad a finding is.
+// Severity is the severity of a finding.
 type Severity string
 
 // Severities.
@@ -120,28 +119,27 @@ type Findings struct {
 // OK reports whether the command ended well and found nothing.
 func (f *Findings) OK() bool { return f.ExitCode == 0 && f.Cause == "" && len(f.Diagnostics) == 0 }
 
-// Progress tells how far a run is.
+// Progress reports how far a run is.
 type Progress struct {
 	Done   int    // tests that ended
-	Failed int    // of these
+	Failed int    // failed tests
 	Line   string // the last line, or the test that ended
 }
 
-// Options say how to run. nil is the zero value.
+// Options are the options of a run. nil is the zero value.
 type Options struct {
 	// Timeout ends the run; 0 is no limit but that of ctx and the workspace.
 	Timeout time.Duration
 
-	// Files narrows a run to what these files, relative to the workspace, are
-	// about; empty is the whole project.
+	// Files restricts a run to these files, relative to the workspace; empty is the whole
+	// project.
 	Files []string
 
-	// MaxOutput bounds each stream in the report; 0 is DefaultMaxOutput. The
-	// session's log has the whole.
+	// MaxOutput bounds each stream in the report; 0 is DefaultMaxOutput. The session's log
+	// has the whole.
 	MaxOutput int
 
-	// Progress is called as the run goes on, one call at a time; the run waits
-	// while it is called.
+	// Progress is called during the run, one call at a time; the run waits for it.
 	Progress func(Progress)
 }
 

@@ -9,12 +9,12 @@ import (
 	"github.com/croft-run/croft/internal/textdiff"
 )
 
-// testResults are what a parser read.
+// testResults are the results that a parser found.
 type testResults struct {
 	passed, skipped int
 	failures        []Failure
 	seen            map[string]bool // selectors of the tests that ran, whatever their outcome
-	understood      bool            // there was something that a runner of this kind writes
+	understood      bool            // the output has the runner's format
 }
 
 func (r *testResults) noteRun(selector string) {
@@ -38,7 +38,7 @@ func (r *testResults) addFailure(f Failure) {
 	r.failures = append(r.failures, f)
 }
 
-// diffOf shows how two values differ, line by line.
+// diffOf returns a line diff of two values.
 func diffOf(want, got string) string {
 	split := func(s string) []string {
 		if s != "" && !strings.HasSuffix(s, "\n") {
@@ -57,15 +57,14 @@ func diffOf(want, got string) string {
 // maxMessage bounds each text of a failure.
 const maxMessage = 8 << 10
 
-// A runLocation says where a tool ran, so that what it calls a file can be found.
+// A runLocation is where a tool ran, to resolve the file names in its output.
 type runLocation struct {
 	root   string // of the workspace, as commands see it; absolute
 	dir    string // where the command ran, relative to the workspace
 	module string // the path of the Go module in dir
 }
 
-// relPath returns a name as the workspace has it: relative, or as it is where it is
-// outside.
+// relPath returns a file name relative to the workspace, or unchanged if it is outside.
 func (t runLocation) relPath(name string) string {
 	name = strings.TrimPrefix(plainText(name), "file://")
 	if name == "" {
@@ -85,8 +84,8 @@ func (t runLocation) relPath(name string) string {
 	return name
 }
 
-// isProjectFile reports whether a name that file returned is one of the project's own,
-// rather than of a dependency or the language.
+// isProjectFile reports whether a path from relPath belongs to the project, not to a
+// dependency or the language.
 func (t runLocation) isProjectFile(name string) bool {
 	return name != "" && !path.IsAbs(name) && !strings.HasPrefix(name, "../") && !strings.Contains("/"+name, "/node_modules/") &&
 		!strings.HasPrefix(name, "node:") && !strings.HasPrefix(name, "<") && !strings.Contains("/"+name, "/site-packages/") && !strings.Contains("/"+name, "/.venv/")
@@ -96,7 +95,7 @@ var stackFrame = regexp.MustCompile(`(?m)^\s*(?:at|❯)\s+(?:.*\()?((?:file://)?
 
 var anyFrame = regexp.MustCompile(`(?m)^\s*(?:at|❯) .*:\d+:\d+\)?$`)
 
-// nodeFrame returns the first line of a JavaScript stack that is the project's own.
+// nodeFrame returns the first frame of a JavaScript stack in the project.
 func (t runLocation) nodeFrame(stack string) (file string, line, column int) {
 	for _, m := range stackFrame.FindAllStringSubmatch(plainText(stack), -1) {
 		if f := t.relPath(m[1]); t.isProjectFile(f) {
@@ -114,7 +113,7 @@ func withoutStack(text string) string {
 	return strings.TrimRight(text, " \n")
 }
 
-// atoiOrZero returns a number, 0 where it is none.
+// atoiOrZero returns a number, 0 if it can't be parsed.
 func atoiOrZero(s string) int {
 	n, err := strconv.Atoi(s)
 	if err != nil || n < 0 {

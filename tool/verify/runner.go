@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// A testRunner is a test runner that we can read.
+// A testRunner is a test runner whose output can be parsed.
 type testRunner struct {
 	name    string
-	program string // by which it is found in an argv
+	program string // its name in an argv
 
-	// prepare changes a job so that its output can be read.
+	// prepare changes a job so that its output can be parsed.
 	prepare func(j *job)
 
-	// parse reads what it wrote. text is both streams where the job merges them.
+	// parse parses the output.
 	parse func(w runnerOutput, t runLocation) testResults
 
-	// rerun returns what runs only the failed tests. base runs some tests when
-	// files are added to it; files are relative to where it runs.
+	// rerun returns commands that run only the failed tests. base runs some tests when
+	// files are appended; rel converts a file to a path relative to the working directory.
 	rerun func(base []string, failures []Failure, rel func(string) string) [][]string
 }
 
-// runnerOutput is what a runner wrote.
+// runnerOutput is the output of a runner.
 type runnerOutput struct {
 	stdout, stderr []byte
 	reports        [][]byte
@@ -32,7 +32,7 @@ func (w runnerOutput) bothStreams() []byte {
 	return append(append(slices.Clone(w.stdout), '\n'), w.stderr...)
 }
 
-// noRel makes a rerun that does not name files.
+// noRel adapts a rerun function that needs no file names.
 func noRel(f func([]string, []Failure) [][]string) func([]string, []Failure, func(string) string) [][]string {
 	return func(base []string, failures []Failure, _ func(string) string) [][]string { return f(base, failures) }
 }
@@ -73,7 +73,7 @@ func knownRunners() []testRunner {
 			name: "django", program: "manage.py",
 			prepare: func(j *job) { j.argv = append(slices.Clone(j.argv), "-v", "2", "--noinput") },
 			parse:   func(w runnerOutput, t runLocation) testResults { return parseUnittest(w.stderr, t) },
-			rerun:   djangoRerun,
+			rerun:   pytestRerun,
 		},
 		{
 			name: "vitest", program: "vitest",
@@ -126,7 +126,7 @@ func knownRunners() []testRunner {
 	}
 }
 
-// wrappers are names under which a runner's program is also started.
+// wrappers are alternative names of programs.
 var wrappers = map[string]string{"mvnw": "mvn", "gradlew": "gradle", "py.test": "pytest", "pytest-3": "pytest", "_mocha": "mocha"}
 
 // findRunner returns the runner that a command starts.
@@ -154,9 +154,8 @@ func addFlags(flags ...string) func(*job) {
 	return func(j *job) { j.argv = append(slices.Clone(j.argv), flags...) }
 }
 
-// rerunByName makes a rerun that takes files and, in an option, a pattern of names:
-// one command for each file, so that a name that occurs in another file does not
-// run there.
+// rerunByName returns a rerun function for runners that take files and a name pattern. It
+// runs one command for each file, so that equal names in other files do not run.
 func rerunByName(option string) func([]string, []Failure, func(string) string) [][]string {
 	return func(base []string, failures []Failure, rel func(string) string) [][]string {
 		files, names := groupByFile(failures)
@@ -175,8 +174,8 @@ func rerunByName(option string) func([]string, []Failure, func(string) string) [
 	}
 }
 
-// nodePrepare has node write our report beside its own. The flags go before the
-// files, where node takes them for itself.
+// nodePrepare adds our reporter to node's. The flags precede the files, where node takes
+// them for itself.
 func nodePrepare(j *job) {
 	j.files = map[string]string{"reporter.mjs": nodeReporter}
 	flags := []string{"--test-reporter=" + scratch + "/reporter.mjs", "--test-reporter-destination=" + scratch + "/report/node.jsonl"}
@@ -194,11 +193,11 @@ func nodePrepare(j *job) {
 		j.argv = slices.Insert(slices.Clone(j.argv), at+1, flags...)
 		return
 	}
-	// It is started by a script; node reads options from its environment, too.
+	// Started by a script: pass the flags in NODE_OPTIONS.
 	j.env = map[string]string{"NODE_OPTIONS": strings.Join(flags, " ")}
 }
 
-// nodeRerun names tests by their own names: node matches these at every depth.
+// nodeRerun selects tests by their own names: node matches these at every depth.
 func nodeRerun(base []string, failures []Failure, rel func(string) string) [][]string {
 	files, names := groupByFile(failures)
 	at := slices.Index(base, "--test")
@@ -225,8 +224,4 @@ func pytestRerun(base []string, failures []Failure, _ func(string) string) [][]s
 		out = append(out, f.selector)
 	}
 	return [][]string{out}
-}
-
-func djangoRerun(base []string, failures []Failure, _ func(string) string) [][]string {
-	return pytestRerun(base, failures, nil)
 }

@@ -9,13 +9,12 @@ import (
 	"github.com/croft-run/croft/tool/profile"
 )
 
-// All is the language that stands for every project that was found.
+// All is the language that selects every project.
 const All = "all"
 
-// Select returns the projects of a language, which is an ecosystem's name. "" is
-// the language of the root, or where the root holds no project of all, if it is
-// only one. Where the root has no project of that language the outermost ones are
-// meant, each on its own.
+// Select returns the projects of a language, which is an ecosystem's name. "" is the
+// language of the root's projects or, if the root has none, of all projects, if it is
+// unique. If the root has no project of the language, the outermost ones are returned.
 func Select(p profile.Profile, language string) ([]profile.Project, error) {
 	all := slices.DeleteFunc(slices.Clone(p.Projects), hasNoCommands)
 	if len(all) == 0 {
@@ -45,14 +44,13 @@ func Select(p profile.Profile, language string) ([]profile.Project, error) {
 	return out, nil
 }
 
-// hasNoCommands reports whether there is nothing to run in a project.
+// hasNoCommands reports whether a project has nothing to run.
 func hasNoCommands(q profile.Project) bool {
 	return q.Test.IsZero() && q.Lint.IsZero() && q.Typecheck.IsZero() && q.Format.IsZero()
 }
 
-// outermostProjects leaves out projects inside another of the same ecosystem, whose
-// commands cover them, and of two in one directory that share an ecosystem the
-// second.
+// outermostProjects drops projects inside another of the same ecosystem, whose commands
+// cover them, and the second of two in one directory.
 func outermostProjects(projects []profile.Project) []profile.Project {
 	var out []profile.Project
 	for _, q := range projects {

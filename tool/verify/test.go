@@ -17,8 +17,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Test runs the tests of a project: all, or those that opts.Files are about. Tests
-// that fail are in the report; an error means that none could be run.
+// Test runs the tests of a project: all, or those for opts.Files. Failed tests are in the
+// report; an error means that no test could be run.
 func Test(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Report, error) {
 	o := opts.orZero()
 	c := p.Test
@@ -47,9 +47,8 @@ func Test(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts 
 	return t.finishReport(ctx), nil
 }
 
-// Rerun runs exactly the tests that failed in a report of the same project. What
-// failed without being a test, such as a package that does not compile, is run
-// whole.
+// Rerun runs exactly the tests that failed in a report of the same project. A failure that
+// is no test, such as a package that does not compile, is run whole.
 func Rerun(ctx context.Context, ws *workspace.Workspace, p profile.Project, last *Report, opts *Options) (*Report, error) {
 	if len(last.Failures) == 0 {
 		return nil, fmt.Errorf("verify: rerun %s: %w: the last run had no failures", p.Dir, fault.WrongState)
@@ -60,7 +59,7 @@ func Rerun(ctx context.Context, ws *workspace.Workspace, p profile.Project, last
 	t := &testRun{ws: ws, project: p, o: opts.orZero(), report: newReport(p)}
 	base, dir := rerunBase(p)
 	if t.runner, t.known = findRunner(base); !t.known {
-		return nil, fmt.Errorf("verify: rerun %s: %w: no way is known to run single tests", p.Dir, fault.Unsupported)
+		return nil, fmt.Errorf("verify: rerun %s: %w: its runner can't run single tests", p.Dir, fault.Unsupported)
 	}
 	failures := slices.DeleteFunc(slices.Clone(last.Failures), func(f Failure) bool { return f.Kind == KindCut && f.Test == "" && f.Package == "" })
 	if len(failures) == 0 {
@@ -81,8 +80,8 @@ func Rerun(ctx context.Context, ws *workspace.Workspace, p profile.Project, last
 	return t.finishReport(ctx), nil
 }
 
-// rerunBase is what tests are added to: the command that takes files, without
-// them, or else that for all.
+// rerunBase returns the command to which tests are appended: the one that takes files, else
+// the one for all.
 func rerunBase(p profile.Project) (argv []string, dir string) {
 	whole, _ := p.Test.All()
 	if _, ok := findRunner(whole); ok && p.Ecosystem != profile.Node {
@@ -98,7 +97,7 @@ func relativeTo(dir, file string) string {
 	return file
 }
 
-// A testRun is a run of tests while it goes on.
+// A testRun is a running test command.
 type testRun struct {
 	ws      *workspace.Workspace
 	project profile.Project
@@ -116,9 +115,8 @@ func newReport(p profile.Project) *Report {
 	return &Report{Language: string(p.Ecosystem), Dir: p.Dir, Failures: []Failure{}}
 }
 
-// throughScript prepares a job that starts a script of package.json, if the
-// runner is the last thing that the script starts, so that what is added to the
-// command reaches it.
+// throughScript prepares a job that starts a script of package.json, if the runner is the
+// last command of the script, so that appended flags reach it.
 func (t *testRun) throughScript(ctx context.Context, j *job) {
 	r, ok := findRunner(t.project.ScopedTest.Argv)
 	if !ok || len(j.argv) != 3 || j.argv[1] != "run" {
@@ -145,16 +143,16 @@ func (t *testRun) throughScript(ctx context.Context, j *job) {
 	flags := job{}
 	r.prepare(&flags)
 	if j.argv[0] == "npm" {
-		j.argv = append(j.argv, "--") // the others pass on what they do not know
+		j.argv = append(j.argv, "--") // other package managers pass unknown flags on
 	}
 	j.argv = append(j.argv, flags.argv...)
 	j.merge, j.env, j.files = flags.merge, flags.env, flags.files
 }
 
-// maxText bounds what is kept of a stream for a parser.
+// maxText bounds the output that is kept for a parser.
 const maxText = 16 << 20
 
-// run runs one command and adds what it reports.
+// run runs one command and adds its results.
 func (t *testRun) run(ctx context.Context, j *job) error {
 	t.out.limit, t.err.limit = t.o.maxOutput(), t.o.maxOutput()
 	place := runLocation{root: t.ws.Traits().Root, dir: j.dir, module: t.project.Name}
@@ -191,7 +189,7 @@ func (t *testRun) run(ctx context.Context, j *job) error {
 	return nil
 }
 
-// goParser returns the parser that reads go test as it goes, nil for others.
+// goParser returns the streaming parser of go test, nil for other runners.
 func (t *testRun) goParser(place runLocation) *goParser {
 	if t.runner.name != "go test" {
 		return nil
@@ -206,7 +204,7 @@ func (t *testRun) goParser(place runLocation) *goParser {
 	return p
 }
 
-// showLine keeps one line for people, and tells of it.
+// showLine keeps one line of output and reports progress.
 func (t *testRun) showLine(line []byte) {
 	if bytes.HasPrefix(line, []byte(`{"reason":"`)) && t.runner.name == "cargo test" {
 		var m cargoMessage
@@ -222,8 +220,7 @@ func (t *testRun) showLine(line []byte) {
 	}
 }
 
-// unsupportedIfMissing tells a program that does not exist, which is Unsupported here, from
-// one that fails.
+// unsupportedIfMissing returns Unsupported if the program does not exist, else err.
 func unsupportedIfMissing(argv []string, res driver.Result, stdout, stderr *capture, err error) error {
 	program := argv[0]
 	if errors.Is(err, fault.NotFound) {
@@ -256,7 +253,7 @@ func (t *testRun) recordCommand(j *job, ran jobResult) {
 	}
 }
 
-// withoutScratch leaves out what only serves us.
+// withoutScratch removes arguments that only serve the report.
 func withoutScratch(argv []string) []string {
 	return slices.DeleteFunc(slices.Clone(argv), func(a string) bool { return strings.Contains(a, scratch) })
 }
@@ -276,8 +273,8 @@ func (t *testRun) addResults(res testResults) {
 	}
 }
 
-// noteMissing notes what should have run again and did not: a test that was renamed,
-// or a runner that found nothing, must not look like a success.
+// noteMissing records tests that should have run again and did not: a renamed test, or a
+// runner that found nothing, must not look like a success.
 func (t *testRun) noteMissing(failures []Failure) {
 	for _, f := range failures {
 		if f.Kind == KindTest && f.selector != "" && !t.seen[f.selector] && t.report.Cause == "" {
@@ -286,7 +283,7 @@ func (t *testRun) noteMissing(failures []Failure) {
 	}
 }
 
-// finishReport makes sure that a run that ended badly has a failure.
+// finishReport completes the report; a failed run gets at least one failure.
 func (t *testRun) finishReport(ctx context.Context) *Report {
 	r := t.report
 	r.Finished = time.Now()
@@ -317,7 +314,7 @@ func stoppedMessage(r *Report, o *Options) string {
 	return fmt.Sprintf("the run was cut short: %s", r.Cause)
 }
 
-// locateFiles finds files that a report names by their package alone.
+// locateFiles resolves files that a report names by package only.
 func (t *testRun) locateFiles(ctx context.Context) {
 	if t.project.Ecosystem != profile.JVM {
 		return

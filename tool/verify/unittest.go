@@ -17,8 +17,8 @@ var (
 
 const unitRule = "======================================================================"
 
-// parseUnittest reads what unittest's text runner writes to standard error, with
-// -v for the names of what passed. Django's runner and nose2 write the same.
+// parseUnittest parses the output of unittest's text runner on standard error, with -v for
+// the names of passed tests. Django's runner and nose2 have the same format.
 func parseUnittest(text []byte, t runLocation) testResults {
 	var res testResults
 	all, total, failed := strings.Split(plainText(string(text)), "\n"), 0, map[string]bool{}
@@ -53,8 +53,8 @@ func parseUnittest(text []byte, t runLocation) testResults {
 	return res
 }
 
-// unitID is the name by which a test is run alone. Python before 3.11 leaves the
-// method out of the parentheses.
+// unitID returns the name that runs a test alone. Python before 3.11 omits the method in
+// the parentheses.
 func unitID(method, class string) string {
 	if strings.HasSuffix(class, "."+method) {
 		return class
@@ -92,7 +92,7 @@ func unitFailure(m []string, body string, t runLocation) Failure {
 	return f
 }
 
-// afterTraceback returns what follows the frames: the error and its message.
+// afterTraceback returns the error message after the frames.
 func afterTraceback(body string) string {
 	all := strings.Split(strings.TrimRight(body, "\n"), "\n")
 	last := 0

@@ -12,15 +12,14 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Servers returns the language servers of a call's workspace; nil is none.
+// Servers returns the language servers of a call's workspace; may return nil.
 type Servers func(c *tool.Call) verify.Diagnoser
 
-// effectReserve is the time that is left to the effects that follow.
+// effectReserve is the time left for the effects that follow.
 const effectReserve = 150 * time.Millisecond
 
-// Effect returns what happens after files were changed: each is formatted and
-// linted by itself, and what there is to say comes with the answer of the tool
-// that changed it. servers may be nil.
+// Effect returns the effect that formats and lints each changed file and adds the findings
+// to the answer. servers may be nil.
 func Effect(servers Servers) tool.Effect {
 	return func(ctx context.Context, c *tool.Call, paths []string) (string, error) {
 		if !c.Workspace.Capabilities().Has(driver.CapShell) {
@@ -41,7 +40,7 @@ func Effect(servers Servers) tool.Effect {
 				continue
 			}
 			if o.Bound = time.Until(until); o.Bound <= 0 {
-				fmt.Fprintf(&b, "%s: no time was left to format and lint it\n", file)
+				fmt.Fprintf(&b, "%s: not formatted and linted: the time limit was reached\n", file)
 				continue
 			}
 			p, err := c.ProfileFor(ctx, file)
@@ -58,7 +57,7 @@ func Effect(servers Servers) tool.Effect {
 	}
 }
 
-// maxDiffLines bounds what is shown of what a formatter changed.
+// maxDiffLines bounds the formatter's diff in an answer.
 const maxDiffLines = 500
 
 func writeEdited(b *strings.Builder, e verify.Edited) {

@@ -22,7 +22,7 @@ func (o formatOutput) Text() string { return o.text }
 func formatTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "format", Family: tool.Verify, Needs: commandCaps, Destructive: true, Idempotent: true, FanOut: true,
-		Description: "Format files with the project's formatter, or the whole project where none are named. Shows what changed in named files.",
+		Description: "Format files with the project's formatter, or the whole project if no files are named. Shows the changes of named files.",
 	}, formatFiles)
 }
 
@@ -45,7 +45,7 @@ func formatFiles(ctx context.Context, c *tool.Call, in checkInput) (formatOutput
 			}
 		}
 		if len(mine.Files) == 0 {
-			mine.Files = o.Files // for the error that says so
+			mine.Files = o.Files // verify returns the error
 		}
 		f, err := verify.Format(ctx, c.Workspace, p, &mine)
 		if err != nil {

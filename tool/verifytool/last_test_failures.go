@@ -10,13 +10,13 @@ import (
 )
 
 type lastFailuresInput struct {
-	Limit int `json:"limit,omitempty" jsonschema:"at most so many; default 50, at most 500"`
+	Limit int `json:"limit,omitempty" jsonschema:"maximum number of failures; default 50, at most 500"`
 }
 
 func lastTestFailuresTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "last_test_failures", Family: tool.Verify, ReadOnly: true, Idempotent: true, FanOut: true,
-		Description: "Show the failures of the last run of tests again, without running anything: test, file and line, message, difference.",
+		Description: "Show the failures of the last test run again, without running anything: test, file and line, message, difference.",
 	}, lastFailures)
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/croft-run/croft/tool/verify"
 )
 
-// Limits of how many failures are shown or run again.
+// Limits of the failures that are shown or run again.
 const (
 	defaultFailures = 50
 	maxRerun        = 200
@@ -20,15 +20,15 @@ const (
 )
 
 type runFailingInput struct {
-	Limit    int    `json:"limit,omitempty" jsonschema:"at most so many of the failed tests; default 50, at most 200"`
-	Timeout  int    `json:"timeout,omitempty" jsonschema:"seconds after which it is ended; default 300, at most 1800"`
-	Language string `json:"language,omitempty" jsonschema:"of which project, where several were tested"`
+	Limit    int    `json:"limit,omitempty" jsonschema:"maximum number of tests; default 50, at most 200"`
+	Timeout  int    `json:"timeout,omitempty" jsonschema:"time limit in seconds; default 300, at most 1800"`
+	Language string `json:"language,omitempty" jsonschema:"project, if several were tested"`
 }
 
 func runFailingTestsTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "run_failing_tests", Family: tool.Verify, Needs: commandCaps, Destructive: true, FanOut: true,
-		Description: "Run again exactly the tests that failed in the last run_tests or run_failing_tests. A test that should have run and did not is named.",
+		Description: "Run again exactly the tests that failed in the last run_tests or run_failing_tests. A test that did not run is reported.",
 	}, runFailing)
 }
 
@@ -66,7 +66,7 @@ func runFailing(ctx context.Context, c *tool.Call, in runFailingInput) (reportsO
 	return reportsOutput{Reports: reports, text: text}, nil
 }
 
-// testedProjects are the projects of reports, as they are now.
+// testedProjects returns the present projects of reports.
 func testedProjects(p profile.Profile, reports []*verify.Report) []profile.Project {
 	var out []profile.Project
 	for _, r := range reports {
@@ -79,7 +79,7 @@ func testedProjects(p profile.Profile, reports []*verify.Report) []profile.Proje
 }
 
 // rerunFailures runs the first failures of a report again. Those beyond the limit, and
-// those that did not run, stay known as failed.
+// those that did not run, stay failed.
 func rerunFailures(ctx context.Context, c *tool.Call, p profile.Project, last *verify.Report, o *verify.Options, limit int) (*verify.Report, error) {
 	if !last.Structured {
 		return nil, tool.Errorf(fault.Unsupported, "run_failing_tests: %s detector has no structured failures; rerun run_tests manually", last.Language)

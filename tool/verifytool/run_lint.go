@@ -28,7 +28,7 @@ func (o findingsOutput) Text() string { return o.text }
 func runLintTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "run_lint", Family: tool.Verify, Needs: commandCaps, FanOut: true, Idempotent: true,
-		Description: "Run the project's linter on all of it or on some files. Each finding is a line: file:line:column:rule: message.",
+		Description: "Run the project's linter on the whole project or on some files. Each finding is a line: file:line:column:rule: message.",
 	}, func(ctx context.Context, c *tool.Call, in checkInput) (findingsOutput, error) {
 		return runChecker(ctx, c, in, "lint", verify.Lint)
 	})
@@ -57,13 +57,9 @@ func runChecker(ctx context.Context, c *tool.Call, in checkInput, verb string,
 	return findingsOutput{Findings: found, text: text}, err
 }
 
-// inspectError tells a linter that is not there from other errors.
+// inspectError has its own text for a linter that is not installed.
 func inspectError(verb string, p profile.Project, err error) error {
-	c := p.Lint
-	if verb != "lint" {
-		c = p.Typecheck
-	}
-	if argv, ok := c.All(); ok && fault.Of(err) == fault.Unsupported && verb == "lint" {
+	if argv, ok := p.Lint.All(); ok && fault.Of(err) == fault.Unsupported && verb == "lint" {
 		return tool.Errorf(fault.Unsupported, "linter not installed: %s", argv[0])
 	}
 	return runError("run_"+verb, err)

@@ -17,9 +17,9 @@ import (
 )
 
 type runScriptInput struct {
-	Name    string   `json:"name" jsonschema:"a script of package.json" croft:"name"`
+	Name    string   `json:"name" jsonschema:"name of a script of package.json" croft:"name"`
 	Args    []string `json:"args,omitempty" jsonschema:"arguments for it"`
-	Timeout int      `json:"timeout,omitempty" jsonschema:"seconds after which it is ended; default 300, at most 1800"`
+	Timeout int      `json:"timeout,omitempty" jsonschema:"time limit in seconds; default 300, at most 1800"`
 	Dir     string   `json:"dir,omitempty" jsonschema:"directory of the package.json; default the workspace's root" croft:"path"`
 }
 
@@ -73,11 +73,11 @@ func runScript(ctx context.Context, c *tool.Call, in runScriptInput) (runScriptO
 	return runScriptOutput{Run: r, text: b.String()}, nil
 }
 
-// maxManifest is how large a package.json may be.
+// maxManifest bounds a package.json.
 const maxManifest = 16 << 20
 
-// checkScript refuses a script that the manifest does not have, with those that it
-// has.
+// checkScript returns an error, with the available scripts, if the manifest lacks the
+// script.
 func checkScript(ctx context.Context, c *tool.Call, p profile.Profile, dir, name string) error {
 	data, err := c.Workspace.ReadFileMax(ctx, path.Join(dir, "package.json"), maxManifest)
 	if errors.Is(err, fault.NotFound) {

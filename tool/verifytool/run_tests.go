@@ -16,10 +16,10 @@ const (
 )
 
 type runTestsInput struct {
-	Language string   `json:"language,omitempty" jsonschema:"which project, where there are several: go, rust, node, python, java or another that profile names; all runs each"`
-	Files    []string `json:"files,omitempty" jsonschema:"only tests that these files are about: paths relative to the workspace; default all tests" croft:"path"`
-	Timeout  int      `json:"timeout,omitempty" jsonschema:"seconds after which it is ended; default 300, at most 1800"`
-	Coverage bool     `json:"coverage,omitempty" jsonschema:"afterwards run each test alone, to learn which lines it covers; for tests_covering"`
+	Language string   `json:"language,omitempty" jsonschema:"project to use if there are several: go, rust, node, python, java or another that profile names; all runs each"`
+	Files    []string `json:"files,omitempty" jsonschema:"only tests for these files: paths relative to the workspace; default all tests" croft:"path"`
+	Timeout  int      `json:"timeout,omitempty" jsonschema:"time limit in seconds; default 300, at most 1800"`
+	Coverage bool     `json:"coverage,omitempty" jsonschema:"also run each test alone to measure which lines it covers, for tests_covering"`
 }
 
 type reportsOutput struct {
@@ -33,7 +33,7 @@ func (o reportsOutput) Text() string { return o.text }
 func runTestsTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "run_tests", Family: tool.Verify, Needs: commandCaps, Destructive: true, FanOut: true,
-		Description: "Run the project's tests: all of them, or those that some files are about. Shows the runner's output and then each failure with its " +
+		Description: "Run the project's tests: all, or those for some files. Shows the runner's output and then each failure with its " +
 			"file, line, message and difference. Code that does not build is a failure. last_test_failures shows them again, run_failing_tests runs them again.",
 	}, runTests)
 }
@@ -65,7 +65,7 @@ func runTests(ctx context.Context, c *tool.Call, in runTestsInput) (reportsOutpu
 	return reportsOutput{Reports: reports, text: text}, nil
 }
 
-// measureCoverage learns which test covers what. That it could not is a note on the run.
+// measureCoverage measures the coverage of each test. A failure is a note on the run.
 func measureCoverage(ctx context.Context, c *tool.Call, p profile.Project, o *verify.Options, r *verify.Report) {
 	cov, err := verify.Cover(ctx, c.Workspace, p, o)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// maxCovering is how many tests are listed.
+// maxCovering bounds the listed tests.
 const maxCovering = 200
 
 type testsCoveringInput struct {
@@ -36,7 +36,7 @@ func (o testsCoveringOutput) Text() string { return o.text }
 func testsCoveringTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "tests_covering", Family: tool.Verify, Needs: []workspace.Capability{driver.CapFS}, ReadOnly: true, Idempotent: true,
-		Description: "Say which tests cover a file, or a line of it, without running anything: as measured by run_tests with coverage, or else the tests that import the file. The answer says which of the two it is.",
+		Description: "List the tests that cover a file, or a line of it, without running anything: as measured by run_tests with coverage, else the tests that import the file. The answer says which of the two it is.",
 	}, testsCovering)
 }
 

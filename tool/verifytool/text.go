@@ -8,8 +8,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// reportText is a run of tests as a model reads it: what the runner wrote, and
-// then what failed.
+// reportText returns a test run as text: the runner's output, then the failures.
 func reportText(r *verify.Report, timeout int) string {
 	var b strings.Builder
 	writeStreams(&b, r.Output)
@@ -32,7 +31,7 @@ func reportText(r *verify.Report, timeout int) string {
 	return b.String()
 }
 
-// writeStreams writes what a command wrote.
+// writeStreams writes the output of a command.
 func writeStreams(b *strings.Builder, o verify.Output) {
 	b.WriteString(o.Stdout)
 	if o.Stdout != "" && !strings.HasSuffix(o.Stdout, "\n") {
@@ -46,7 +45,7 @@ func writeStreams(b *strings.Builder, o verify.Output) {
 	}
 }
 
-// writeEnd writes how a command ended, where it did not end well.
+// writeEnd writes the exit cause and status of a failed command.
 func writeEnd(b *strings.Builder, exit int, cause driver.Cause, timeout int) {
 	switch {
 	case cause == driver.CauseTimeout:
@@ -97,7 +96,7 @@ func writeFailure(b *strings.Builder, n int, f *verify.Failure) {
 	}
 }
 
-// diagnosticLine is a finding on one line: file:line:col:rule: message.
+// diagnosticLine returns a finding on one line: file:line:col:rule: message.
 func diagnosticLine(d verify.Diagnostic) string {
 	rule := d.Rule
 	if rule == "" {
@@ -106,7 +105,7 @@ func diagnosticLine(d verify.Diagnostic) string {
 	return fmt.Sprintf("%s:%d:%d:%s: %s", d.File, d.Line, d.Column, rule, d.Message)
 }
 
-// findingsText are findings one by one, then how many.
+// findingsText returns findings, one per line, then their number.
 func findingsText(f *verify.Findings, verb string, timeout int) string {
 	var b strings.Builder
 	const shown = 500
@@ -117,7 +116,7 @@ func findingsText(f *verify.Findings, verb string, timeout int) string {
 		fmt.Fprintf(&b, "... (%d more)\n", more)
 	}
 	if len(f.Diagnostics) == 0 && f.ExitCode != 0 {
-		writeStreams(&b, f.Output) // what could not be read is shown
+		writeStreams(&b, f.Output) // unparsed output is shown
 	}
 	fmt.Fprintf(&b, "%d findings\n", len(f.Diagnostics))
 	for _, n := range f.Notes {

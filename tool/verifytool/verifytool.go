@@ -1,11 +1,10 @@
-// Package verifytool is the family of tools by which an agent finds out whether its
-// work is right: run_tests, run_failing_tests, last_test_failures, tests_covering,
-// run_lint, run_typecheck, format and run_script, and what is told after an edit.
+// Package verifytool has the tools that test, lint, type-check and format a project:
+// run_tests, run_failing_tests, last_test_failures, tests_covering, run_lint,
+// run_typecheck, format and run_script, and the effect after an edit.
 //
-// The work is that of package verify; here are the arguments, the words of the
-// answers, and what is remembered of the last run for each workspace. Names,
-// arguments and the fixed parts of texts are those that prompts for CodeGen-Sandbox
-// rely on.
+// Package verify does the work; this package has the arguments, the texts of the answers,
+// and the last run of each workspace. Names, arguments and the fixed parts of texts are
+// those that prompts for CodeGen-Sandbox rely on.
 package verifytool
 
 import (
@@ -32,20 +31,20 @@ func Tools() []*tool.Tool {
 	}
 }
 
-// commandCaps is what tools that run commands need.
+// commandCaps are the capabilities of tools that run commands.
 var commandCaps = []workspace.Capability{driver.CapFS, driver.CapShell}
 
 // shownOutput bounds each stream in an answer; the session's log has the rest.
 const shownOutput = 32 << 10
 
-// checkInput are the arguments of tools that look at the project without running it.
+// checkInput is the input of the tools that lint, type-check and format.
 type checkInput struct {
-	Language string   `json:"language,omitempty" jsonschema:"which project, where there are several: go, rust, node, python, java or another that profile names; all runs each"`
-	Files    []string `json:"files,omitempty" jsonschema:"only what these files are about: paths relative to the workspace; default everything" croft:"path"`
-	Timeout  int      `json:"timeout,omitempty" jsonschema:"seconds after which it is ended; default 120, at most 600"`
+	Language string   `json:"language,omitempty" jsonschema:"project to use if there are several: go, rust, node, python, java or another that profile names; all runs each"`
+	Files    []string `json:"files,omitempty" jsonschema:"only these files: paths relative to the workspace; default everything" croft:"path"`
+	Timeout  int      `json:"timeout,omitempty" jsonschema:"time limit in seconds; default 120, at most 600"`
 }
 
-// selectProjects returns the projects that a call is about.
+// selectProjects returns the projects of a call.
 func selectProjects(ctx context.Context, c *tool.Call, language string, files []string) ([]profile.Project, error) {
 	p, err := c.Profile(ctx)
 	if err != nil {
@@ -63,7 +62,7 @@ func selectProjects(ctx context.Context, c *tool.Call, language string, files []
 	return list, nil
 }
 
-// owningProjects are the projects that files belong to.
+// owningProjects returns the projects that files belong to.
 func owningProjects(p profile.Profile, files []string) []profile.Project {
 	var out []profile.Project
 	for _, f := range files {
@@ -75,7 +74,7 @@ func owningProjects(p profile.Profile, files []string) []profile.Project {
 	return out
 }
 
-// withoutCodePrefix makes the words after an error's code the whole message.
+// withoutCodePrefix returns an error with only the text after the code.
 func withoutCodePrefix(err error) error {
 	text, code := err.Error(), fault.Of(err)
 	if _, rest, ok := strings.Cut(text, code.Error()+": "); ok {
@@ -84,7 +83,7 @@ func withoutCodePrefix(err error) error {
 	return tool.Errorf(code, "%s", text)
 }
 
-// runError is the error of a tool whose command could not be run.
+// runError is the error of a command that could not be run.
 func runError(name string, err error) error {
 	switch code := fault.Of(err); code {
 	case fault.NotFound, fault.InvalidArgument, fault.Unsupported, fault.WrongState:
@@ -93,7 +92,7 @@ func runError(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// relPaths returns files as the workspace names them.
+// relPaths returns files relative to the workspace.
 func relPaths(c *tool.Call, files []string) []string {
 	out := make([]string, len(files))
 	for i, f := range files {
@@ -102,7 +101,7 @@ func relPaths(c *tool.Call, files []string) []string {
 	return out
 }
 
-// verifyOptions are what verify is told, with progress passed on.
+// verifyOptions returns options for verify that forward progress.
 func verifyOptions(c *tool.Call, files []string, timeout time.Duration) *verify.Options {
 	return &verify.Options{
 		Files: relPaths(c, files), Timeout: timeout, MaxOutput: shownOutput,
@@ -112,8 +111,8 @@ func verifyOptions(c *tool.Call, files []string, timeout time.Duration) *verify.
 	}
 }
 
-// forEachProject runs something for every project and joins the texts where there are
-// several. An error is the answer only where it is the only one.
+// forEachProject runs a function for every project and joins the texts. It returns an error
+// only if all projects failed.
 func forEachProject[T any](list []profile.Project, run func(profile.Project) (T, error), text func(T) string) ([]T, string, error) {
 	var out []T
 	var b strings.Builder
@@ -139,7 +138,7 @@ func forEachProject[T any](list []profile.Project, run func(profile.Project) (T,
 	return out, b.String(), nil
 }
 
-// runHistory is what is known of a workspace's last runs.
+// runHistory has the last reports and coverage of a workspace.
 type runHistory struct {
 	mu       sync.Mutex
 	reports  []*verify.Report   // guarded by mu
@@ -149,12 +148,12 @@ type runHistory struct {
 func historyOf(c *tool.Call) *runHistory {
 	m, err := tool.PerWorkspace(c, func() (*runHistory, error) { return new(runHistory), nil })
 	if err != nil {
-		return new(runHistory) // making one does not fail
+		return new(runHistory) // can't happen: making it does not fail
 	}
 	return m
 }
 
-// addReports remembers a run of the tests, in place of those of the same projects.
+// addReports stores reports, replacing those of the same projects.
 func (m *runHistory) addReports(list []*verify.Report) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -164,7 +163,7 @@ func (m *runHistory) addReports(list []*verify.Report) {
 	}
 }
 
-// lastReports returns the reports of a language, or of all.
+// lastReports returns the reports of a language, or all.
 func (m *runHistory) lastReports(language string) []*verify.Report {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -191,7 +190,7 @@ func (m *runHistory) coverages() []*verify.Coverage {
 	return slices.Clone(m.coverage)
 }
 
-// timeAgo says how long ago something was.
+// timeAgo returns how long ago t was.
 func timeAgo(t time.Time) string {
 	d := time.Since(t)
 	switch {

@@ -1,10 +1,9 @@
-// Package web is an extra capability of workspaces that may reach something: its
-// tool fetches a page.
+// Package web is an extra capability with a tool that fetches a page from inside a
+// workspace.
 //
-// The request is made inside the fence of the workspace, by curl, through the
-// proxy that its policy gives it. So what can be fetched is what the workspace may
-// reach and nothing else, and the audit stream has it. A name that stands for a
-// private address is refused by the proxy, which resolves names itself.
+// The request is made inside the workspace by curl, through the egress proxy of its policy.
+// So only hosts that the policy allows can be fetched, and requests are audited. The proxy
+// resolves names itself and refuses names of private addresses.
 package web
 
 import (
@@ -32,7 +31,7 @@ const (
 	maxRedirects   = 10
 )
 
-// Source gives a workspace whose processes may reach something the tool.
+// Source returns the tool for a workspace with a shell and network access.
 func Source(ws *workspace.Workspace) driver.ToolSource {
 	if !ws.Capabilities().Has(driver.CapShell) || ws.Traits().Network == driver.NetworkNone {
 		return nil
@@ -46,7 +45,7 @@ type fetcher struct{ ws *workspace.Workspace }
 func (f fetcher) Tools() []driver.Tool {
 	return []driver.Tool{{
 		Name: "web_fetch", ReadOnly: true, OpenWorld: true,
-		Description: "Fetch a page over HTTP or HTTPS, as far as the network policy of the workspace lets it be reached. At most 1 MiB is shown.",
+		Description: "Fetch a page over HTTP or HTTPS, if the network policy of the workspace allows the host. At most 1 MiB is shown.",
 		Arguments:   map[string]driver.ArgumentKind{"url": driver.ArgName},
 		Input: json.RawMessage(`{"type":"object","additionalProperties":false,"required":["url"],"properties":{
 			"url":{"type":"string","description":"http or https"},
@@ -56,7 +55,7 @@ func (f fetcher) Tools() []driver.Tool {
 	}}
 }
 
-// page is what was fetched.
+// page is a fetched page.
 type page struct {
 	Status      int    `json:"status"`
 	ContentType string `json:"content_type"`
@@ -81,7 +80,7 @@ func (f fetcher) fetch(ctx context.Context, args json.RawMessage) (driver.ToolRe
 		return driver.ToolResult{}, err
 	}
 	res, err := f.ws.Run(ctx, driver.Command{
-		// -q comes first: no file of the workspace configures curl.
+		// -q must be first: it disables .curlrc of the workspace.
 		Argv: []string{
 			"curl", "-q", "--silent", "--show-error", "--location", "--max-redirs", strconv.Itoa(maxRedirects), "--globoff",
 			"--proto", "=http,https", "--proto-redir", "=http,https", "--max-time", strconv.Itoa(seconds),
@@ -105,16 +104,16 @@ func (f fetcher) fetch(ctx context.Context, args json.RawMessage) (driver.ToolRe
 	return newPage(res)
 }
 
-// newPage takes apart what curl wrote: the body, and a last line of our own.
+// newPage parses curl's output: the body, and the last line from --write-out.
 func newPage(res workspace.Result) (driver.ToolResult, error) {
 	last := lastLine(res.Stdout)
 	if last == nil {
-		return driver.ToolResult{}, tool.Errorf(fault.Unavailable, "web_fetch: curl answered nothing")
+		return driver.ToolResult{}, tool.Errorf(fault.Unavailable, "web_fetch: curl printed nothing")
 	}
 	status, media, _ := strings.Cut(string(last), " ")
 	code, err := strconv.Atoi(status)
 	if err != nil {
-		return driver.ToolResult{}, tool.Errorf(fault.Unavailable, "web_fetch: curl answered no status")
+		return driver.ToolResult{}, tool.Errorf(fault.Unavailable, "web_fetch: curl printed no status")
 	}
 	body := res.Stdout[:len(res.Stdout)-len(last)-1]
 	p := page{Status: code, ContentType: media, Truncated: res.StdoutDropped > 0 || len(body) > maxBody}
@@ -130,7 +129,7 @@ func newPage(res workspace.Result) (driver.ToolResult, error) {
 	return driver.ToolResult{Text: text, Structured: data}, err
 }
 
-// lastLine is what comes after the last newline; nil is that there is none.
+// lastLine returns what follows the last newline; nil if there is no newline.
 func lastLine(out []byte) []byte {
 	i := bytes.LastIndexByte(out, '\n')
 	if i < 0 {

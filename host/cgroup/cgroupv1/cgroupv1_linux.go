@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Procs is the file of a group that a thread joins by writing to it.
+// Procs is the file of a cgroup to which a thread writes to join.
 const Procs = "tasks"
 
-// Hierarchies returns the directory of this process's group for each controller.
+// Hierarchies returns the directory of this process's cgroup for each controller.
 func Hierarchies() (map[string]string, error) {
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -39,8 +39,8 @@ func Hierarchies() (map[string]string, error) {
 	return dirs, nil
 }
 
-// mountedAt finds the directory of the group at path in the hierarchy of a
-// controller; "" is not mounted.
+// mountedAt returns the directory of the cgroup at path in the hierarchy of a controller,
+// or "" if it is not mounted.
 func mountedAt(mounts, controller, path string) string {
 	for line := range strings.Lines(mounts) {
 		before, after, _ := strings.Cut(line, " - ")
@@ -58,8 +58,8 @@ func mountedAt(mounts, controller, path string) string {
 // CPUPeriod is the period of the CPU quota, in microseconds.
 const CPUPeriod = 100_000
 
-// Settings returns what to write to which file of a group of a controller: a limit
-// of memory is in bytes, one of cpu in thousandths of a core.
+// Settings returns the values of the files of a cgroup of a controller. A memory limit is
+// in bytes, a cpu limit in thousandths of a core.
 func Settings(controller string, limit int64) map[string]string {
 	if limit <= 0 {
 		return nil
@@ -67,7 +67,7 @@ func Settings(controller string, limit int64) map[string]string {
 	switch controller {
 	case "memory":
 		return map[string]string{"memory.limit_in_bytes": strconv.FormatInt(limit, 10)}
-	case "pids": // one more, for the thread that joins the group to start the others
+	case "pids": // one more, for the thread that joins the cgroup to start the workload
 		return map[string]string{"pids.max": strconv.FormatInt(limit+1, 10)}
 	case "cpu":
 		return map[string]string{
@@ -78,7 +78,7 @@ func Settings(controller string, limit int64) map[string]string {
 	return nil
 }
 
-// Create makes the group at dir, which may exist, and sets its limit; 0 is none.
+// Create creates the cgroup at dir, which may exist, and sets its limit; 0 is unlimited.
 func Create(dir, controller string, limit int64) error {
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -94,20 +94,20 @@ func Create(dir, controller string, limit int64) error {
 	return nil
 }
 
-// Try makes a group with a limit at dir and removes it.
+// Try creates a cgroup with a limit at dir and removes it.
 func Try(dir, controller string) error {
 	limits := map[string]int64{"memory": 64 << 20, "pids": 100, "cpu": 500}
 	defer os.Remove(dir)
 	if err := Create(dir, controller, limits[controller]); err != nil {
-		return fmt.Errorf("create a group: %w", err)
+		return fmt.Errorf("create a cgroup: %w", err)
 	}
 	return nil
 }
 
-// freezerState is the file by which a group is frozen and thawed.
+// freezerState is the file of the cgroup freezer.
 const freezerState = "freezer.state"
 
-// SetFrozen asks for a group to be frozen or thawed, and reports whether it is.
+// SetFrozen freezes or thaws a cgroup, and reports whether that is complete.
 func SetFrozen(dir string, frozen bool) (done bool, err error) {
 	state := "THAWED"
 	if frozen {
@@ -117,5 +117,5 @@ func SetFrozen(dir string, frozen bool) (done bool, err error) {
 		return false, err
 	}
 	data, err := os.ReadFile(filepath.Join(dir, freezerState))
-	return string(data) == state+"\n", err // in between it is FREEZING
+	return string(data) == state+"\n", err // the state is FREEZING meanwhile
 }

@@ -1,18 +1,17 @@
-// Package grammar turns source text into syntax trees, for languages that have
-// no parser in Go.
+// Package grammar parses source text into syntax trees with tree-sitter grammars compiled
+// to WebAssembly.
 //
-// The grammars are tree-sitter's, compiled to WebAssembly together with its
-// library and a little glue (build.sh, src/croft.c), one module a language, and
-// run by wazero. So there is no cgo, and a text that breaks a parser breaks a
-// sandbox of bounded memory and nothing else. A language is compiled when it is
-// first used.
+// The grammars are compiled together with tree-sitter's library and a little glue
+// (build.sh, src/croft.c), one module per language, and run by wazero. So there is no cgo,
+// and a text that crashes a parser affects only a WebAssembly instance with bounded memory.
+// A language is compiled at its first use.
 //
 //	var set grammar.Set
 //	defer set.Close(ctx)
 //	tree, err := set.Parse(ctx, grammar.Python, src)
 //
-// A [Tree] is a flat list of nodes, parents before children. Tree-sitter always
-// gives a tree: where the text has errors, [Tree.Errors] tells where.
+// A [Tree] is a flat list of nodes, parents before children. Tree-sitter always returns a
+// tree; [Tree.Errors] returns the nodes with syntax errors.
 package grammar
 
 import (
@@ -38,7 +37,7 @@ var modules embed.FS
 // A Language names a grammar.
 type Language string
 
-// The languages there are grammars for.
+// The supported languages.
 const (
 	Python     Language = "python"
 	JavaScript Language = "javascript"
@@ -50,13 +49,13 @@ const (
 	CPP        Language = "cpp"
 )
 
-// MaxSource is the longest text that is parsed.
+// MaxSource bounds a text, in bytes.
 const MaxSource = 8 << 20
 
 // maxPages bounds the memory of one parser, in pages of 64 KiB.
 const maxPages = 8192
 
-// A Set parses. Its zero value is ready; it is safe for concurrent use, and
+// A Set parses texts. The zero value is ready to use. It is safe for concurrent use, and
 // parses one text of a language at a time.
 type Set struct {
 	mu      sync.Mutex
@@ -64,16 +63,16 @@ type Set struct {
 	parsers map[Language]*parser
 }
 
-// A parser is one grammar's module.
+// A parser is the module of one grammar.
 type parser struct {
 	mu       sync.Mutex
 	compiled wazero.CompiledModule
-	live     api.Module // nil until it is needed, and after it broke
+	live     api.Module // nil before the first use, and after an error
 	symbols  []string
 	fields   []string
 }
 
-// Close frees all. The Set can be used again.
+// Close frees all modules. The Set can be used again.
 func (s *Set) Close(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -85,7 +84,7 @@ func (s *Set) Close(ctx context.Context) error {
 	return err
 }
 
-// Parse returns the tree of src. It ends early when ctx does.
+// Parse returns the tree of src. It stops when ctx ends.
 func (s *Set) Parse(ctx context.Context, lang Language, src []byte) (*Tree, error) {
 	if len(src) > MaxSource {
 		return nil, fmt.Errorf("grammar: parse %d bytes of %s: %w: at most %d are parsed", len(src), lang, fault.ResourceExhausted, MaxSource)
@@ -99,7 +98,7 @@ func (s *Set) Parse(ctx context.Context, lang Language, src []byte) (*Tree, erro
 	tree, err := p.parse(ctx, run, src)
 	if err != nil {
 		if p.live != nil {
-			_ = p.live.Close(context.WithoutCancel(ctx)) // it is broken; the next call makes another
+			_ = p.live.Close(context.WithoutCancel(ctx)) // unusable after an error; the next call instantiates another
 			p.live = nil
 		}
 		if ctx.Err() != nil {
@@ -111,7 +110,7 @@ func (s *Set) Parse(ctx context.Context, lang Language, src []byte) (*Tree, erro
 	return tree, nil
 }
 
-// parserFor returns the compiled grammar, compiling it at its first use.
+// parserFor returns the compiled grammar; it is compiled at its first use.
 func (s *Set) parserFor(ctx context.Context, lang Language) (*parser, wazero.Runtime, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,8 +128,8 @@ func (s *Set) parserFor(ctx context.Context, lang Language) (*parser, wazero.Run
 		if _, err := wasi_snapshot_preview1.Instantiate(ctx, s.runtime); err != nil {
 			return nil, nil, fmt.Errorf("grammar: %w: %w", fault.Internal, err)
 		}
-		// A host function that is asked now and then costs little; wazero's own
-		// watch over the context makes parsing five times as slow.
+		// Calling a host function now and then costs little; wazero's own
+		// context check makes parsing five times as slow.
 		stop := func(ctx context.Context) int32 {
 			if ctx.Err() != nil {
 				return 1
@@ -153,7 +152,7 @@ func (s *Set) parserFor(ctx context.Context, lang Language) (*parser, wazero.Run
 func loadModule(lang Language) ([]byte, error) {
 	packed, err := modules.ReadFile(string(lang) + ".wasm.gz")
 	if err != nil {
-		return nil, fmt.Errorf("grammar: language %q: %w: there is no grammar for it", lang, fault.Unsupported)
+		return nil, fmt.Errorf("grammar: language %q: %w: no grammar for this language", lang, fault.Unsupported)
 	}
 	r, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
@@ -166,7 +165,7 @@ func loadModule(lang Language) ([]byte, error) {
 	return code, nil
 }
 
-// parse runs the module. After an error it must not be used again.
+// parse runs the module, which must not be used after an error.
 func (p *parser) parse(ctx context.Context, run wazero.Runtime, src []byte) (*Tree, error) {
 	if p.live == nil {
 		config := wazero.NewModuleConfig().WithName("").WithStartFunctions("_initialize")
@@ -184,7 +183,7 @@ func (p *parser) parse(ctx context.Context, run wazero.Runtime, src []byte) (*Tr
 		return nil, err
 	}
 	if at == 0 || !p.live.Memory().Write(at, src) {
-		return nil, fmt.Errorf("%w: the parser has no room for %d bytes", fault.ResourceExhausted, len(src))
+		return nil, fmt.Errorf("%w: the parser can't allocate %d bytes", fault.ResourceExhausted, len(src))
 	}
 	count, err := p.call(ctx, "croft_parse", uint64(len(src)))
 	if err != nil {
@@ -205,7 +204,7 @@ func (p *parser) parse(ctx context.Context, run wazero.Runtime, src []byte) (*Tr
 	return p.decodeTree(raw, src), nil
 }
 
-// decodeTree copies the answer out of the module's memory.
+// decodeTree copies the nodes out of the module's memory.
 func (p *parser) decodeTree(raw, src []byte) *Tree {
 	const size = 20
 	t := &Tree{Source: src, Nodes: make([]Node, len(raw)/size)}
@@ -225,10 +224,10 @@ func nameOf(names []string, id uint32) string {
 	if int(id) < len(names) {
 		return names[id]
 	}
-	return "ERROR" // which has the largest id there is
+	return "ERROR" // the largest id
 }
 
-// loadNames asks for the names of kinds and fields.
+// loadNames reads the names of kinds and fields from the module.
 func (p *parser) loadNames(ctx context.Context) (err error) {
 	if p.symbols, err = p.listNames(ctx, "croft_symbols", "croft_symbol", 0); err != nil {
 		return err
@@ -237,8 +236,7 @@ func (p *parser) loadNames(ctx context.Context) (err error) {
 	return err
 }
 
-// listNames asks for names by id. Ids of fields begin with 1, and the count does not
-// count the 0.
+// listNames reads names by id. Field ids begin with 1, and the count excludes 0.
 func (p *parser) listNames(ctx context.Context, count, name string, first uint32) ([]string, error) {
 	n, err := p.call(ctx, count)
 	if err != nil {
@@ -255,7 +253,7 @@ func (p *parser) listNames(ctx context.Context, count, name string, first uint32
 	return names, nil
 }
 
-// readString reads a string that ends with NUL.
+// readString reads a NUL-terminated string.
 func (p *parser) readString(at uint32) string {
 	const longest = 128
 	mem := p.live.Memory()

@@ -11,10 +11,10 @@ type Tree struct {
 
 // A Node is one node of a tree: a named one of the grammar, or an error.
 type Node struct {
-	Kind       string // as the grammar calls it: "function_definition"
-	Field      string // what it is to its parent: "body"; "" for none
+	Kind       string // the grammar's name: "function_definition"
+	Field      string // field in its parent: "body"; may be ""
 	Start, End int    // bytes of the source
-	Parent     int    // index; the root's is its own
+	Parent     int    // index; the root is its own parent
 	flags      uint8
 }
 
@@ -24,14 +24,13 @@ const (
 	flagMissing
 )
 
-// Error reports whether the node is text that could not be parsed, or something
-// that is missing.
+// Error reports whether the node is a syntax error or a missing node.
 func (n *Node) Error() bool { return n.flags&(flagError|flagMissing) != 0 }
 
 // Text returns the source of a node.
 func (t *Tree) Text(i int) string { return string(t.Source[t.Nodes[i].Start:t.Nodes[i].End]) }
 
-// Errors returns where the text has errors.
+// Errors returns the nodes with syntax errors.
 func (t *Tree) Errors() []int {
 	var list []int
 	for i := range t.Nodes {
@@ -42,7 +41,7 @@ func (t *Tree) Errors() []int {
 	return list
 }
 
-// Children yields the nodes whose parent is i, in order.
+// Children yields the children of i, in order.
 func (t *Tree) Children(i int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		for j := i + 1; j < len(t.Nodes) && t.Nodes[j].Parent >= i; j++ {
@@ -53,7 +52,7 @@ func (t *Tree) Children(i int) iter.Seq[int] {
 	}
 }
 
-// Child returns the first child of i with the given field, -1 for none.
+// Child returns the first child of i with the field, -1 if there is none.
 func (t *Tree) Child(i int, field string) int {
 	for j := range t.Children(i) {
 		if t.Nodes[j].Field == field {
@@ -61,15 +60,4 @@ func (t *Tree) Child(i int, field string) int {
 		}
 	}
 	return -1
-}
-
-// Line returns the line of a byte, 1-based.
-func (t *Tree) Line(offset int) int {
-	line := 1
-	for _, c := range t.Source[:min(offset, len(t.Source))] {
-		if c == '\n' {
-			line++
-		}
-	}
-	return line
 }

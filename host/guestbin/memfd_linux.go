@@ -8,25 +8,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// place writes the program to memory that is sealed: it needs no directory, and
-// ends with the last process that uses it. The descriptor stays open for the
-// life of this process.
-func place(r io.Reader) (string, error) {
+// writeMemfd writes the program to a sealed memfd, which needs no directory and is freed
+// with the last process that uses it. The descriptor stays open for the life of this
+// process.
+func writeMemfd(r io.Reader) (string, error) {
 	fd, err := unix.MemfdCreate(Name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
-	if errors.Is(err, unix.EINVAL) { // a kernel before 6.3 does not know MFD_EXEC
+	if errors.Is(err, unix.EINVAL) { // a kernel before 6.3 lacks MFD_EXEC
 		fd, err = unix.MemfdCreate(Name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	}
 	if err != nil {
 		return "", err
 	}
-	if err := fill(fd, r); err != nil {
+	if err := copyAndSeal(fd, r); err != nil {
 		return "", errors.Join(err, unix.Close(fd))
 	}
 	return fmt.Sprintf("/proc/self/fd/%d", fd), nil
 }
 
-func fill(fd int, r io.Reader) error {
-	if _, err := io.CopyBuffer(writer(fd), r, make([]byte, 256<<10)); err != nil {
+func copyAndSeal(fd int, r io.Reader) error {
+	if _, err := io.CopyBuffer(fdWriter(fd), r, make([]byte, 256<<10)); err != nil {
 		return err
 	}
 	if err := unix.Fchmod(fd, 0o555); err != nil {
@@ -37,10 +37,11 @@ func fill(fd int, r io.Reader) error {
 	return err
 }
 
-// A writer writes to a descriptor that no [os.File] has: it is to stay open.
-type writer int
+// An fdWriter writes to a raw descriptor. An [os.File] would close the descriptor when it
+// is garbage collected.
+type fdWriter int
 
-func (w writer) Write(p []byte) (n int, err error) {
+func (w fdWriter) Write(p []byte) (n int, err error) {
 	for n < len(p) {
 		m, err := unix.Write(int(w), p[n:])
 		if err != nil && !errors.Is(err, unix.EINTR) {

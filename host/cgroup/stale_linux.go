@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// minAge is how old a group is before it is collected: one that was just made may
-// not have been handed to its supervisor yet.
-const minAge = time.Minute
+// minStaleAge is the age at which a cgroup can be stale: a new one may not have a
+// supervisor yet.
+const minStaleAge = time.Minute
 
-// Collect removes groups that nothing will use again: those of probes whose process
-// has died, and those whose owner went away without removing them, as when a data
-// directory is removed by hand. Such a group has no process in it, and no process
-// has a file of it open, as a live supervisor has.
-func Collect(now time.Time) error {
+// RemoveStale removes stale cgroups: those of probes whose process has died, and those
+// whose owner did not remove them, as when a data directory is deleted by hand. A stale
+// cgroup has no process in it, and no process has a file of it open, as a live supervisor
+// has.
+func RemoveStale(now time.Time) error {
 	var errs error
 	var idle []string
 	for _, dir := range Parents() {
@@ -28,7 +28,7 @@ func Collect(now time.Time) error {
 			return err
 		}
 		for _, group := range found {
-			switch pid, ok := proberOf(group); {
+			switch pid, ok := probePID(group); {
 			case ok && errors.Is(unix.Kill(pid, 0), unix.ESRCH):
 				errs = errors.Join(errs, Remove([]string{group}))
 			case !ok && isIdle(group, now):
@@ -39,13 +39,13 @@ func Collect(now time.Time) error {
 	return errors.Join(errs, removeUnused(idle))
 }
 
-// ProbeName is the name of a group that this process makes to try something.
+// ProbeName returns the name of a cgroup with which this process probes the host.
 func ProbeName(what string) string {
 	return strings.TrimPrefix(probePrefix, Prefix) + what + "-" + strconv.Itoa(os.Getpid())
 }
 
-// proberOf returns the process that made a group to try something.
-func proberOf(group string) (pid int, ok bool) {
+// probePID returns the process that created a probe cgroup.
+func probePID(group string) (pid int, ok bool) {
 	name, ok := strings.CutPrefix(filepath.Base(group), probePrefix)
 	if !ok {
 		return 0, false
@@ -54,18 +54,18 @@ func proberOf(group string) (pid int, ok bool) {
 	return pid, err == nil
 }
 
-// isIdle says whether a group is not new and has no process in it.
+// isIdle reports whether a cgroup is older than minStaleAge and has no process.
 func isIdle(group string, now time.Time) bool {
 	info, err := os.Stat(group)
-	if err != nil || now.Sub(info.ModTime()) < minAge {
+	if err != nil || now.Sub(info.ModTime()) < minStaleAge {
 		return false
 	}
 	procs, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
 	return err == nil && len(procs) == 0
 }
 
-// removeUnused removes those of groups that no process has a file of open. Where the
-// open files of some process can't be listed it removes none.
+// removeUnused removes the cgroups of which no process has a file open. If the open files
+// of any process can't be listed, it removes none.
 func removeUnused(groups []string) error {
 	if len(groups) == 0 {
 		return nil
@@ -78,7 +78,7 @@ func removeUnused(groups []string) error {
 		if open[filepath.Base(group)] {
 			continue
 		}
-		// One with groups below, or that was joined just now, is in use.
+		// EBUSY: it has child cgroups, or a process joined it meanwhile.
 		if err := unix.Rmdir(group); err != nil && !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENOENT) &&
 			!errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
 			return &os.PathError{Op: "rmdir", Path: group, Err: err}
@@ -87,7 +87,8 @@ func removeUnused(groups []string) error {
 	return nil
 }
 
-// openGroups names the groups that processes of this host have files open of.
+// openGroups returns the names of the cgroups of which a process of this host has a file
+// open.
 func openGroups() (open map[string]bool, ok bool) {
 	open = map[string]bool{}
 	all, err := os.ReadDir("/proc")
@@ -100,7 +101,7 @@ func openGroups() (open map[string]bool, ok bool) {
 		}
 		fds := filepath.Join("/proc", e.Name(), "fd")
 		files, err := os.ReadDir(fds)
-		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) { // it ended meanwhile
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) { // the process ended meanwhile
 			continue
 		}
 		if err != nil {

@@ -32,19 +32,19 @@ func TestCollect(t *testing.T) {
 		_, err := os.Stat(group)
 		return err == nil
 	}
-	if err := Collect(time.Now()); err != nil {
+	if err := RemoveStale(time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if !exists(left) || !exists(held) {
 		t.Error("a group that was just made was removed")
 	}
 	for _, group := range []string{left, held} {
-		old := time.Now().Add(-2 * minAge)
+		old := time.Now().Add(-2 * minStaleAge)
 		if err := os.Chtimes(group, old, old); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := Collect(time.Now()); err != nil {
+	if err := RemoveStale(time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if exists(left) {
