@@ -24,7 +24,7 @@ type Env struct {
 	dir          string                          // the workspace, as its processes see it
 	env          map[string]string               // of every command
 	sandboxed    bool                            // its processes are isolated from the host
-	loopback     *LoopbackServer                 // serves its processes; nil is none, except without a sandbox
+	loopback     *LoopbackServer                 // serves its processes; nil for none, except without a sandbox
 	onHost       bool                            // dir is the directory of the workspace on the host
 	transport    http.RoundTripper               // sends requests through the egress proxy; nil if there is none
 	waitRequests func(ctx context.Context) error // waits until all requests were emitted to Requests; nil if none are emitted
@@ -106,7 +106,7 @@ type EnvSpec struct {
 	InPlace  bool     // Dir itself is the workspace, with its content
 	Write    []string // host directories that are mounted writable
 	Read     []string // host directories that are mounted read-only
-	Hide     string   // a directory below one of Read that is masked, except for the directories above; "" is none
+	Hide     string   // a directory below one of Read that is masked, except for the directories above; "" for none
 	Hosts    []string // allowed hosts, as "host" or "host:port"
 	Limits   driver.Limits
 	Policy   driver.Policy // further policy; Hosts are added to it, and its limits are replaced by Limits

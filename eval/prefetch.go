@@ -14,7 +14,7 @@ import (
 type prefetch struct {
 	envs   *environments
 	notify *notifier
-	depth  int // number of environments that are prepared early; 0 is none
+	depth  int // number of environments that are prepared early; 0 for none
 
 	mu      sync.Mutex
 	open    map[int]*opening // guarded by mu; by execution

@@ -23,8 +23,8 @@ var pageTemplate string
 
 // htmlReporter writes report.html beside results.json: one file that loads nothing.
 type htmlReporter struct {
-	standard *standardReporter // prints progress; nil is none
-	file     io.Writer         // gets a copy of the page; nil is none
+	standard *standardReporter // prints progress; nil for none
+	file     io.Writer         // gets a copy of the page; nil for none
 }
 
 // Report passes the event on, and writes the page at the end.

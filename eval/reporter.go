@@ -90,7 +90,7 @@ type ReporterConfig struct {
 	File        bool      // Out is a file with only this report
 	Interactive bool      // Out is a terminal
 	Width       int       // of the terminal; 0 is 80
-	Summary     string    // file of GitHub's job summary; "" is none
+	Summary     string    // file of GitHub's job summary; "" for none
 }
 
 // NewReporter returns a built-in reporter.

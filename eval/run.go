@@ -24,7 +24,7 @@ type Suite interface {
 // configuration.
 type Options struct {
 	Envs     EnvFactory // where executions work; nil is Host
-	Requests *Requests  // the event sink of the provider of Envs; nil is none
+	Requests *Requests  // the event sink of the provider of Envs; nil for none
 
 	// Filters: those that are named, or that have one of the tags. Empty is all.
 	Cases, Runners, Tags []string
@@ -47,7 +47,7 @@ type Options struct {
 	NoModelNet bool          // the hosts of models are not allowed implicitly
 	Limits     driver.Limits // of each workspace
 	Read       []string      // further host directories that are mounted read-only
-	Tmp        string        // the suite's temporary directory, which is mounted read-only, too; "" is none
+	Tmp        string        // the suite's temporary directory, which is mounted read-only, too; "" for none
 
 	// Tools, if set, gives each agent an MCP server over its workspace. Toolset is its
 	// name: a run must be resumed with the same one.
@@ -63,7 +63,7 @@ type Options struct {
 	Resume      string // directory of a run to resume
 
 	Dir      string // base of default paths; "" is the working directory
-	UserHome string // home from which agents get credentials and settings; "" is none
+	UserHome string // home from which agents get credentials and settings; "" for none
 	Note     func(format string, args ...any)
 }
 

@@ -19,7 +19,7 @@ type Tools func(ctx context.Context, ws *workspace.Workspace) (h http.Handler, e
 // recorder or a tape in place of its model.
 type sidecars struct {
 	agent   agent.Agent
-	tools   string   // URL inside; "" is none
+	tools   string   // URL inside; "" for none
 	traffic *traffic // nil if models are asked directly
 	stops   []func() error
 }

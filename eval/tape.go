@@ -24,7 +24,7 @@ import (
 
 // tapes are the recordings of a run.
 type tapes struct {
-	record, replay string // directories; "" is none
+	record, replay string // directories; "" for none
 	runDir         string
 	rules          []driver.NetRule // that allow something
 }

@@ -34,7 +34,7 @@ type acpReader struct {
 type acpCall struct {
 	tool    string
 	event   int // index in b.Events
-	command int // index in b.Commands + 1; 0 is none
+	command int // index in b.Commands + 1; 0 for none
 	read    bool
 	skill   bool
 	done    bool

@@ -23,7 +23,7 @@ type Config struct {
 	Command     string            // the program; "" is the type's own
 	CommandArgs []string          // before all other arguments
 	Env         map[string]string // over the environment
-	UserHome    string            // home of the user with settings of programs; "" is none
+	UserHome    string            // home of the user with settings of programs; "" for none
 
 	execArgs []string // arguments of Redirect, after the subcommand
 }
@@ -37,10 +37,10 @@ type Input struct {
 	Runtime   string        // directory of its home, if not Artifacts: that of the resumed session
 	UserHome  string        // home from which credentials and settings are copied; "" copies none
 	Resume    string        // id of the session to resume; "" is a new one
-	Timeout   time.Duration // 0 is none
+	Timeout   time.Duration // 0 for none
 	MaxSteps  int           // maximum of rounds with the model; 0 is unlimited
 	Sandboxed bool          // the agent runs in a sandbox, so its own sandbox may be off
-	Tools     string        // URL of an additional MCP server; "" is none
+	Tools     string        // URL of an additional MCP server; "" for none
 	MaxOutput int64         // bytes of each log; 0 is DefaultMaxOutput
 }
 
@@ -93,7 +93,7 @@ type Invocation struct {
 	Argv    []string
 	Env     map[string]string // over the environment that the Runner has
 	Dir     string
-	Timeout time.Duration // ends the whole tree; 0 is none
+	Timeout time.Duration // ends the whole tree; 0 for none
 	Stdin   io.Reader     // nil is empty
 	Stdout  io.Writer     // never nil for a Runner
 	Stderr  io.Writer     // never nil for a Runner

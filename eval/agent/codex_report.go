@@ -50,7 +50,7 @@ type codexReader struct {
 type codexCall struct {
 	tool     string
 	dir      string
-	command  string // "" is none
+	command  string // "" for none
 	at       string
 	reported bool // the command is in the report
 	duration *float64

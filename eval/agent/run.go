@@ -44,7 +44,7 @@ type Failure struct {
 	Label   string // of Class, for people
 	Name    string // of the error, as skillgym writes it: "Error", "CommandTimeoutError", ...
 	Message string
-	Log     string // path of a log with details; "" is none
+	Log     string // path of a log with details; "" for none
 	Err     error
 }
 

@@ -13,7 +13,7 @@ import (
 // A toolCall is a call of a tool that waits for its result.
 type toolCall struct {
 	tool    string
-	command int // index in Builder.Commands + 1; 0 is none
+	command int // index in Builder.Commands + 1; 0 for none
 }
 
 // toolServer is the name of the MCP server of Input.Tools.

@@ -21,7 +21,7 @@ type Builder struct {
 	evidence string
 
 	texts        int     // bytes of texts in Events
-	lastMessage  *string // the last message of the assistant, uncut; nil is none
+	lastMessage  *string // the last message of the assistant, uncut; nil for none
 	thoughtChars int     // characters of its thoughts
 	leftOut      int     // number of dropped events
 }

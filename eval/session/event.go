@@ -19,7 +19,7 @@ type Event struct {
 
 	// Of a call of a tool and its result.
 	Tool   string          `json:"tool"`   // "" if the tool of a result is not known
-	Args   json.RawMessage `json:"args"`   // of a call; nil is none
+	Args   json.RawMessage `json:"args"`   // of a call; nil for none
 	Output string          `json:"output"` // of a result
 
 	Command string `json:"command"` // of a command

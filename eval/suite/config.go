@@ -83,13 +83,13 @@ type Snapshots struct {
 // Croft has the settings that only Croft knows, under the key croft.
 type Croft struct {
 	Provider  string          // kind of the workspaces; "" is the default
-	Policy    json.RawMessage // a driver.Policy as JSON; nil is none
+	Policy    json.RawMessage // a driver.Policy as JSON; nil for none
 	AllowNet  []string        // hosts that agents may reach
 	Limits    driver.Limits   // of each workspace
 	Bootstrap string          // "each" (or "") prepares every workspace; "once" prepares one and forks it
 	Record    string          // directory to which the traffic with models is recorded
 	Replay    string          // directory from which the traffic is replayed
-	Tools     string          // names of the tools of Croft that agents get: one of Toolsets; "" is none
+	Tools     string          // names of the tools of Croft that agents get: one of Toolsets; "" for none
 	Judge     *JudgeConfig
 
 	OutputBytes int64 // most that is kept of each log of an agent; 0 is not set

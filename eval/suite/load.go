@@ -408,7 +408,7 @@ func (r *valueReader) readTags(v any, id string) []string {
 // A userModule is a file of the user that was evaluated in an engine of its own.
 type userModule struct {
 	*realm
-	tmp string // its own temporary directory; "" is none
+	tmp string // its own temporary directory; "" for none
 }
 
 // openModule evaluates a file and passes what it exports to exported. Close the module
