@@ -278,7 +278,7 @@ func TestSwapBetweenJudgementAndMount(t *testing.T) {
 				if bytes.Contains(res.Stdout, []byte("hidden")) {
 					t.Errorf("what was not judged is shown: %q", res.Stdout)
 				}
-				if err != nil && !strings.Contains(err.Error(), "it was replaced") { // where the guest itself mounts it
+				if err != nil && !strings.Contains(err.Error(), "was replaced") { // where the guest itself mounts it
 					t.Errorf("got %v", err)
 				}
 				for _, at := range []string{filepath.Join(secret, "f"), filepath.Join(dir, "f")} {
