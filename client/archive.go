@@ -21,7 +21,7 @@ import (
 func (f *files) importDir(ctx context.Context, dir, name string, opts *driver.ImportOptions) (driver.ImportResult, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return driver.ImportResult{}, fmt.Errorf("remote: import %s: %w: %w", dir, fault.Of(err), err)
+		return driver.ImportResult{}, fmt.Errorf("client: import %s: %w: %w", dir, fault.Of(err), err)
 	}
 	defer root.Close() //nolint:errcheck // only read from
 	ctx, cancel := context.WithCancel(ctx)
@@ -31,12 +31,12 @@ func (f *files) importDir(ctx context.Context, dir, name string, opts *driver.Im
 	packed := make(chan struct{})
 	go func() {
 		defer close(packed)
-		w.CloseWithError(p.all())
+		w.CloseWithError(p.packAll())
 	}()
 	up := newUpload(ctx, name, r, 0)
 	res, err := get[driver.ImportResult](ctx, f.c, request{
-		method: http.MethodPost, path: at(f.id, "/import"), body: up,
-		query:  query(name).flag("readonly", opts.ReadOnly).number("maxFiles", int64(opts.MaxFiles)).number("maxBytes", opts.MaxBytes).Values,
+		method: http.MethodPost, path: workspacePath(f.id, "/import"), body: up,
+		query:  pathQuery(name).flag("readonly", opts.ReadOnly).number("maxFiles", int64(opts.MaxFiles)).number("maxBytes", opts.MaxBytes).Values,
 		header: http.Header{"Content-Type": {"application/x-tar"}},
 	})
 	cause := up.stop(ctx)
@@ -46,7 +46,7 @@ func (f *files) importDir(ctx context.Context, dir, name string, opts *driver.Im
 		return driver.ImportResult{}, cause // the transport only says that the body failed
 	}
 	if err != nil {
-		return driver.ImportResult{}, evicted(err)
+		return driver.ImportResult{}, evictedError(err)
 	}
 	for _, s := range p.skipped.Skipped {
 		res.Skip(s.Path, s.Reason)
@@ -64,14 +64,14 @@ type packer struct {
 	skipped driver.ImportResult
 }
 
-func (p *packer) all() error {
-	if err := p.dir("."); err != nil {
+func (p *packer) packAll() error {
+	if err := p.packDir("."); err != nil {
 		return err
 	}
 	return p.out.Close()
 }
 
-func (p *packer) dir(rel string) error {
+func (p *packer) packDir(rel string) error {
 	d, err := p.root.Open(rel)
 	if err != nil {
 		return packError(rel, err)
@@ -81,7 +81,7 @@ func (p *packer) dir(rel string) error {
 	if err != nil {
 		return packError(rel, err)
 	}
-	if err := p.head(rel, info, tar.TypeDir, ""); err != nil {
+	if err := p.writeHeader(rel, info, tar.TypeDir, ""); err != nil {
 		return err
 	}
 	entries, err := d.ReadDir(-1)
@@ -96,19 +96,19 @@ func (p *packer) dir(rel string) error {
 		if slices.Contains(p.opts.Exclude, at) {
 			continue
 		}
-		if err := p.entry(at, e.Type()); err != nil {
+		if err := p.packEntry(at, e.Type()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *packer) entry(at string, typ iofs.FileMode) error {
+func (p *packer) packEntry(at string, typ iofs.FileMode) error {
 	switch typ.Type() {
 	case 0:
-		return p.file(at)
+		return p.packFile(at)
 	case iofs.ModeDir:
-		return p.dir(at)
+		return p.packDir(at)
 	case iofs.ModeSymlink:
 		target, err := p.root.Readlink(at)
 		if err != nil {
@@ -118,14 +118,14 @@ func (p *packer) entry(at string, typ iofs.FileMode) error {
 		if err != nil {
 			return packError(at, err)
 		}
-		return p.head(at, info, tar.TypeSymlink, target)
+		return p.writeHeader(at, info, tar.TypeSymlink, target)
 	}
 	p.skipped.Skip(at, driver.ImportSpecial)
 	return nil
 }
 
-func (p *packer) file(at string) error {
-	f, err := p.root.OpenFile(at, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it may have become a FIFO
+func (p *packer) packFile(at string) error {
+	f, err := p.root.OpenFile(at, os.O_RDONLY|syscall.O_NONBLOCK, 0) // O_NONBLOCK: the entry may have become a FIFO
 	if err != nil {
 		return packError(at, err)
 	}
@@ -138,17 +138,17 @@ func (p *packer) file(at string) error {
 		p.skipped.Skip(at, driver.ImportSpecial)
 		return nil
 	}
-	if err := p.head(at, info, tar.TypeReg, ""); err != nil {
+	if err := p.writeHeader(at, info, tar.TypeReg, ""); err != nil {
 		return err
 	}
 	_, err = io.CopyN(p.out, f, info.Size())
 	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("remote: import %q: %w: it became shorter while it was read", at, fault.Unavailable)
+		return fmt.Errorf("client: import %q: %w: it became shorter while it was read", at, fault.Unavailable)
 	}
 	return err
 }
 
-func (p *packer) head(at string, info iofs.FileInfo, typ byte, target string) error {
+func (p *packer) writeHeader(at string, info iofs.FileInfo, typ byte, target string) error {
 	h := &tar.Header{
 		Name: at, Typeflag: typ, Linkname: target, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatPAX, // for odd names, and parts of seconds
 	}
@@ -165,5 +165,5 @@ func packError(at string, err error) error {
 	if errors.Is(err, io.ErrClosedPipe) {
 		return err // the other side has answered already
 	}
-	return fmt.Errorf("remote: import %q: %w: %w", at, fault.Of(err), err)
+	return fmt.Errorf("client: import %q: %w: %w", at, fault.Of(err), err)
 }

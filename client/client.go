@@ -18,7 +18,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Config says where the server is. URL and Token are required.
+// Config has the address and token of the server, which are required, and options.
 type Config struct {
 	URL   string // http://HOST:PORT or https://HOST[:PORT]
 	Token string
@@ -35,34 +35,34 @@ type Config struct {
 	Log       *slog.Logger      // nil is silent
 }
 
-// A Client talks to one server. It is safe for concurrent use.
+// A Client sends requests to one server. It is safe for concurrent use.
 type Client struct {
 	cfg  Config
 	base string
 	http *http.Client
 }
 
-// NewClient returns a client. It does not reach for the server yet.
+// NewClient returns a client. It does not connect yet.
 func NewClient(cfg Config) (*Client, error) {
 	u, err := url.Parse(cfg.URL)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
-		return nil, fmt.Errorf("remote: server %q: %w: it is written http://HOST:PORT or https://HOST", redact(cfg.URL), fault.InvalidArgument)
+		return nil, fmt.Errorf("client: server %q: %w: give http://HOST:PORT or https://HOST", redactURL(cfg.URL), fault.InvalidArgument)
 	}
 	if cfg.Token == "" {
-		return nil, fmt.Errorf("remote: server %s: %w: a token is required", cfg.URL, fault.InvalidArgument)
+		return nil, fmt.Errorf("client: server %s: %w: a token is required", cfg.URL, fault.InvalidArgument)
 	}
 	if cfg.Transport == nil {
 		cfg.Transport = newTransport()
 	}
 	return &Client{cfg: cfg, base: strings.TrimSuffix(cfg.URL, "/"), http: &http.Client{
 		Transport: cfg.Transport,
-		// A redirect would carry the token somewhere else.
+		// Redirects are refused: they would send the token to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
 }
 
-// redact hides the password that somebody may have put into a URL.
-func redact(raw string) string {
+// redactURL hides a password in a URL.
+func redactURL(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return "(unreadable)"
@@ -84,7 +84,7 @@ func newTransport() *http.Transport {
 	}
 }
 
-// Close lets go of idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // URL returns the address of the server.
@@ -100,8 +100,8 @@ type request struct {
 	json   any       // in place of body: what is sent as JSON
 }
 
-// send sends r and returns the response, whose body the caller closes. An error
-// that the server answers with is returned as one.
+// send sends r and returns the response, whose body the caller closes. An error answer
+// is returned as an error.
 func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	if err := checkName(r.path); err != nil {
 		return nil, err
@@ -113,13 +113,13 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	if r.json != nil {
 		data, err := json.Marshal(r.json)
 		if err != nil {
-			return nil, fmt.Errorf("remote: encode the request: %w: %w", fault.InvalidArgument, err)
+			return nil, fmt.Errorf("client: encode the request: %w: %w", fault.InvalidArgument, err)
 		}
 		r.body, r.header = bytes.NewReader(data), http.Header{"Content-Type": {"application/json"}}
 	}
 	req, err := http.NewRequestWithContext(ctx, r.method, target, r.body)
 	if err != nil {
-		return nil, fmt.Errorf("remote: %s %s: %w: %w", r.method, r.path, fault.InvalidArgument, err)
+		return nil, fmt.Errorf("client: %s %s: %w: %w", r.method, r.path, fault.InvalidArgument, err)
 	}
 	for k, v := range r.header {
 		req.Header[k] = v
@@ -127,17 +127,17 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	req.Header.Set("Authorization", "Bearer "+c.cfg.Token)
 	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.unreachable(ctx, err)
+		return nil, c.transportError(ctx, err)
 	}
 	if res.StatusCode/100 != 2 {
 		defer res.Body.Close()
-		return nil, c.refusal(res)
+		return nil, c.answerError(res)
 	}
 	return res, nil
 }
 
-// checkName refuses, in the words of the server, a name that never reaches it,
-// since it is no element of a path.
+// checkName refuses a name that is not a path element, and so never reaches the server,
+// with the server's error text.
 func checkName(path string) error {
 	rest, ok := strings.CutPrefix(path, workspacesPath+"/")
 	if !ok {
@@ -145,25 +145,25 @@ func checkName(path string) error {
 	}
 	name, _, _ := strings.Cut(rest, "/")
 	if name == "" || name == "." || name == ".." {
-		return fmt.Errorf("remote: workspace %q: %w: it is neither an id nor a name ([a-z0-9][a-z0-9-]{0,62})", name, fault.InvalidArgument)
+		return fmt.Errorf("client: workspace %q: %w: it is neither an id nor a name ([a-z0-9][a-z0-9-]{0,62})", name, fault.InvalidArgument)
 	}
 	return nil
 }
 
-// unreachable classifies an error of the transport.
-func (c *Client) unreachable(ctx context.Context, err error) error {
+// transportError classifies an error of the transport.
+func (c *Client) transportError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("remote: server %s: %w", c.base, ctx.Err())
+		return fmt.Errorf("client: server %s: %w", c.base, ctx.Err())
 	}
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err // without the URL, which the message has already
 	}
-	return fault.Transient(fmt.Errorf("remote: server %s: %w: %w", c.base, fault.Unavailable, err))
+	return fault.Transient(fmt.Errorf("client: server %s: %w: %w", c.base, fault.Unavailable, err))
 }
 
-// refusal turns an error answer into an error.
-func (c *Client) refusal(res *http.Response) error {
+// answerError turns an error answer into an error.
+func (c *Client) answerError(res *http.Response) error {
 	data, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
 	var p struct {
 		Error *fault.Wire `json:"error"`
@@ -171,7 +171,7 @@ func (c *Client) refusal(res *http.Response) error {
 	if err == nil && json.Unmarshal(data, &p) == nil && p.Error != nil && p.Error.Code != "" {
 		return p.Error.Err()
 	}
-	return fmt.Errorf("remote: server %s: %w: it answered %s, and not as a croft server does", c.base, fault.Unavailable, res.Status)
+	return fmt.Errorf("client: server %s: %w: it answered %s, which is not an answer of a croft server; check the URL", c.base, fault.Unavailable, res.Status)
 }
 
 // call sends r and decodes the answer into out, unless that is nil.
@@ -187,7 +187,7 @@ func (c *Client) call(ctx context.Context, r request, out any) error {
 		err = json.NewDecoder(res.Body).Decode(out)
 	}
 	if err != nil {
-		return c.unreachable(ctx, err)
+		return c.transportError(ctx, err)
 	}
 	return nil
 }
@@ -199,13 +199,13 @@ func get[T any](ctx context.Context, c *Client, r request) (T, error) {
 	return out, err
 }
 
-// field sends r and returns one field of the answer.
-func field[T any](ctx context.Context, c *Client, name string, r request) (T, error) {
+// getField sends r and returns one field of the answer.
+func getField[T any](ctx context.Context, c *Client, name string, r request) (T, error) {
 	var out T
 	all, err := get[map[string]json.RawMessage](ctx, c, r)
 	if err == nil && len(all[name]) > 0 {
 		if err := json.Unmarshal(all[name], &out); err != nil {
-			return out, c.unreachable(ctx, err)
+			return out, c.transportError(ctx, err)
 		}
 	}
 	return out, err
@@ -217,39 +217,39 @@ type module struct {
 	id string
 }
 
-// ask is get for a route of the workspace.
-func ask[T any](ctx context.Context, m module, method, route string, q params) (T, error) {
-	out, err := get[T](ctx, m.c, request{method: method, path: at(m.id, route), query: q.Values})
-	return out, evicted(err)
+// callRoute is get for a route of the workspace.
+func callRoute[T any](ctx context.Context, m module, method, route string, q params) (T, error) {
+	out, err := get[T](ctx, m.c, request{method: method, path: workspacePath(m.id, route), query: q.Values})
+	return out, evictedError(err)
 }
 
-// post is get for a route of the workspace that takes JSON.
-func post[T any](ctx context.Context, m module, route string, q params, body any) (T, error) {
-	out, err := get[T](ctx, m.c, request{method: http.MethodPost, path: at(m.id, route), query: q.Values, json: body})
-	return out, evicted(err)
+// postRoute is get for a route of the workspace that takes JSON.
+func postRoute[T any](ctx context.Context, m module, route string, q params, body any) (T, error) {
+	out, err := get[T](ctx, m.c, request{method: http.MethodPost, path: workspacePath(m.id, route), query: q.Values, json: body})
+	return out, evictedError(err)
 }
 
-// askField is field for a route of the workspace.
-func askField[T any](ctx context.Context, m module, route, name string, q params) (T, error) {
-	out, err := field[T](ctx, m.c, name, request{method: http.MethodGet, path: at(m.id, route), query: q.Values})
-	return out, evicted(err)
+// callRouteField is field for a route of the workspace.
+func callRouteField[T any](ctx context.Context, m module, route, name string, q params) (T, error) {
+	out, err := getField[T](ctx, m.c, name, request{method: http.MethodGet, path: workspacePath(m.id, route), query: q.Values})
+	return out, evictedError(err)
 }
 
-// do calls a route of the workspace that answers nothing.
-func (m module) do(ctx context.Context, method, route string, q params) error {
-	return evicted(m.c.call(ctx, request{method: method, path: at(m.id, route), query: q.Values}, nil))
+// callNoAnswer calls a route of the workspace that answers nothing.
+func (m module) callNoAnswer(ctx context.Context, method, route string, q params) error {
+	return evictedError(m.c.call(ctx, request{method: method, path: workspacePath(m.id, route), query: q.Values}, nil))
 }
 
 // open sends a request for the content of a file, which the header describes.
 func (m module) open(ctx context.Context, route, name string, q params) (io.ReadCloser, driver.Info, error) {
 	var info driver.Info
-	res, err := m.c.send(ctx, request{method: http.MethodGet, path: at(m.id, route), query: q.Values})
+	res, err := m.c.send(ctx, request{method: http.MethodGet, path: workspacePath(m.id, route), query: q.Values})
 	if err != nil {
-		return nil, info, evicted(err)
+		return nil, info, evictedError(err)
 	}
 	if err := json.Unmarshal([]byte(res.Header.Get(infoHeader)), &info); err != nil {
 		res.Body.Close()
-		return nil, info, fmt.Errorf("remote: read %s: %w: server %s sent no valid %s", name, fault.Unavailable, m.c.base, infoHeader)
+		return nil, info, fmt.Errorf("client: read %s: %w: server %s sent no valid %s", name, fault.Unavailable, m.c.base, infoHeader)
 	}
 	return &content{ReadCloser: res.Body, ctx: ctx, c: m.c}, info, nil
 }

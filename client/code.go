@@ -14,21 +14,21 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// code is the Code module of a workspace on the server.
-func (c *Client) code(ws Workspace) *driver.Interpreter {
+// codeModule is the Code module of a workspace on the server.
+func (c *Client) codeModule(ws Workspace) *driver.Interpreter {
 	m := module{c, ws.ID}
 	verb := func(method, route string) func(context.Context, string) error {
 		return func(ctx context.Context, id string) error {
-			return m.do(ctx, method, "/contexts/"+url.PathEscape(id)+route, params{})
+			return m.callNoAnswer(ctx, method, "/contexts/"+url.PathEscape(id)+route, params{})
 		}
 	}
 	return &driver.Interpreter{
 		Coder: &coder{m, "/code"}, Languages: ws.Languages,
 		CreateContext: func(ctx context.Context, language string, opts *driver.ContextOptions) (driver.CodeContext, error) {
-			return post[driver.CodeContext](ctx, m, "/contexts", params{}, map[string]any{"language": language, "dir": opts.Dir, "env": opts.Env})
+			return postRoute[driver.CodeContext](ctx, m, "/contexts", params{}, map[string]any{"language": language, "dir": opts.Dir, "env": opts.Env})
 		},
 		Contexts: func(ctx context.Context) ([]driver.CodeContext, error) {
-			return askField[[]driver.CodeContext](ctx, m, "/contexts", "contexts", params{})
+			return callRouteField[[]driver.CodeContext](ctx, m, "/contexts", "contexts", params{})
 		},
 		Restart:       verb(http.MethodPost, "/restart"),
 		Interrupt:     verb(http.MethodPost, "/interrupt"),
@@ -50,23 +50,22 @@ type codeEvent struct {
 	Error  *fault.Wire        `json:"error"`
 }
 
-// RunCode runs code. Where the connection breaks nobody knows how it ended: that
-// is a result, too.
+// RunCode runs code. If the connection breaks, the result has the cause lost.
 func (x *coder) RunCode(ctx context.Context, code driver.Code) (driver.CodeResult, error) {
 	began := time.Now()
-	res, err := x.c.send(ctx, request{method: http.MethodPost, path: at(x.id, x.route), json: map[string]any{
+	res, err := x.c.send(ctx, request{method: http.MethodPost, path: workspacePath(x.id, x.route), json: map[string]any{
 		"language": code.Language, "source": code.Source, "context": code.Context, "dir": code.Dir, "env": code.Env, "timeout": code.Timeout,
 	}})
 	if err != nil {
 		if ctx.Err() != nil {
 			return driver.CodeResult{ExitCode: -1, Cause: driver.CauseCanceled, Duration: time.Since(began)}, nil
 		}
-		return driver.CodeResult{}, evicted(err)
+		return driver.CodeResult{}, evictedError(err)
 	}
 	defer res.Body.Close()
-	out, err := follow(res.Body, code.OnOutput)
+	out, err := readCodeEvents(res.Body, code.OnOutput)
 	if err != nil {
-		return driver.CodeResult{}, evicted(err)
+		return driver.CodeResult{}, evictedError(err)
 	}
 	if out.Cause == driver.CauseLost && ctx.Err() != nil {
 		out.Cause = driver.CauseCanceled
@@ -80,8 +79,8 @@ func (x *coder) RunCode(ctx context.Context, code driver.Code) (driver.CodeResul
 // maxOutputErrors bounds how many errors of the callback are kept.
 const maxOutputErrors = 16
 
-// follow reads events until the end.
-func follow(r io.Reader, call func(driver.Output) error) (driver.CodeResult, error) {
+// readCodeEvents reads events until the end.
+func readCodeEvents(r io.Reader, call func(driver.Output) error) (driver.CodeResult, error) {
 	d := json.NewDecoder(bufio.NewReader(r))
 	var outputs []driver.Output
 	var errs []string

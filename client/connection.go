@@ -17,7 +17,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A connection carries one command: what it reads and writes, and how it ends.
+// A connection is the WebSocket of one command, with its streams and result.
 type connection struct {
 	s    *shell
 	conn *shellwire.Conn
@@ -30,11 +30,11 @@ type connection struct {
 	source  *upload // of standard input; nil without
 
 	startedOnce sync.Once
-	started     chan struct{} // closed with the message that says so
+	started     chan struct{} // closed when the message started arrives
 	session     atomic.Pointer[driver.SessionInfo]
 
-	mu         sync.Mutex
-	complaints []string // guarded by mu; errors of callbacks
+	mu             sync.Mutex
+	callbackErrors []string // guarded by mu; errors of callbacks
 
 	ended  chan struct{}   // closed after the last callback
 	over   context.Context // ends with it
@@ -59,22 +59,22 @@ func (c *Client) dial(ctx context.Context, path string, q url.Values) (*websocke
 		return ws, nil
 	}
 	if res != nil && res.StatusCode != http.StatusSwitchingProtocols {
-		if refusal := c.refusal(res); fault.Of(refusal) != fault.Unavailable {
+		if refusal := c.answerError(res); fault.Of(refusal) != fault.Unavailable {
 			return nil, refusal
 		}
 	}
-	return nil, c.unreachable(ctx, err)
+	return nil, c.transportError(ctx, err)
 }
 
-// connect sends a command over a connection of its own. An error means that
-// nothing was sent.
-func (s *shell) connect(ctx context.Context, typ shellwire.Type, cmd driver.Command) (*connection, error) {
+// sendCommand opens a connection and sends a command. An error means that nothing was
+// sent.
+func (s *shell) sendCommand(ctx context.Context, typ shellwire.Type, cmd driver.Command) (*connection, error) {
 	if cmd.Interactive && cmd.Stdin != nil {
-		return nil, fmt.Errorf("remote: %s: %w: stdin is either a reader or interactive", typ, fault.InvalidArgument)
+		return nil, fmt.Errorf("client: %s: %w: stdin is either a reader or interactive", typ, fault.InvalidArgument)
 	}
-	ws, err := s.c.dial(ctx, at(s.id, "/exec"), nil)
+	ws, err := s.c.dial(ctx, workspacePath(s.id, "/exec"), nil)
 	if err != nil {
-		return nil, evicted(err)
+		return nil, evictedError(err)
 	}
 	x := &connection{
 		s: s, conn: shellwire.NewConn(ws, shellwire.MaxAnswer), stdin: shellwire.NewWindow(),
@@ -84,7 +84,7 @@ func (s *shell) connect(ctx context.Context, typ shellwire.Type, cmd driver.Comm
 	x.over, over = context.WithCancel(context.WithoutCancel(ctx))
 	x.live, x.hangUp = context.WithCancel(context.WithoutCancel(ctx))
 	if err = s.add(x); err == nil {
-		err = x.begin(ctx, typ, cmd)
+		err = x.sendRequest(ctx, typ, cmd)
 	}
 	if err != nil {
 		s.remove(x)
@@ -93,63 +93,63 @@ func (s *shell) connect(ctx context.Context, typ shellwire.Type, cmd driver.Comm
 		x.conn.Abort()
 		return nil, err
 	}
-	go x.work(cmd, over)
+	go x.runConnection(cmd, over)
 	return x, nil
 }
 
-// begin sends the first message.
-func (x *connection) begin(ctx context.Context, typ shellwire.Type, cmd driver.Command) error {
+// sendRequest sends the first message.
+func (x *connection) sendRequest(ctx context.Context, typ shellwire.Type, cmd driver.Command) error {
 	wire := shellwire.Encode(cmd)
 	m := shellwire.Message{Type: typ, Command: &wire}
 	if cmd.Stdin != nil {
 		m.Streams = append(m.Streams, shellwire.Stdin)
 		x.source = newUpload(x.live, "stdin", cmd.Stdin, 0)
 	}
-	for name, call := range callbacks(cmd) {
+	for name, call := range streamCallbacks(cmd) {
 		if call != nil {
 			m.Streams = append(m.Streams, name)
 			x.outputs[name] = shellwire.NewBuffer()
 		}
 	}
 	if err := x.conn.Send(ctx, m); err != nil {
-		return x.s.c.unreachable(ctx, err)
+		return x.s.c.transportError(ctx, err)
 	}
 	return nil
 }
 
-func callbacks(cmd driver.Command) map[string]func([]byte) error {
+func streamCallbacks(cmd driver.Command) map[string]func([]byte) error {
 	return map[string]func([]byte) error{shellwire.Stdout: cmd.OnStdout, shellwire.Stderr: cmd.OnStderr}
 }
 
-// work is all that goes on on a connection: one receives, one feeds standard
-// input, and one for each stream calls back.
-func (x *connection) work(cmd driver.Command, over context.CancelFunc) {
+// runConnection starts the goroutines of a connection: one receives, one sends standard
+// input, and one for each stream calls the callback.
+func (x *connection) runConnection(cmd driver.Command, over context.CancelFunc) {
 	defer over()
 	defer close(x.ended)
 	defer x.s.remove(x)
 	var calls sync.WaitGroup
 	for name, buffer := range x.outputs {
-		calls.Go(func() { x.call(name, buffer, callbacks(cmd)[name]) })
+		calls.Go(func() { x.deliverStream(name, buffer, streamCallbacks(cmd)[name]) })
 	}
 	if x.source != nil {
-		// Nothing can make a reader return: one that is stuck is left behind, and
-		// reads no more once it comes back.
-		go x.feed()
+		// A blocked reader can't be interrupted: its goroutine is left behind, and
+		// ends when the read returns.
+		go x.sendStdin()
 	}
-	x.receive()
+	x.receiveMessages()
 	for _, buffer := range x.outputs {
 		buffer.End(nil)
 	}
 	calls.Wait()
 	x.hangUp()
 	if x.source != nil {
-		x.source.stop(x.live) //nolint:errcheck // feed has told
+		x.source.stop(x.live) //nolint:errcheck // sendStdin has reported it
 	}
 	x.conn.Abort()
 }
 
-// receive handles what the server sends until it says goodbye or is gone.
-func (x *connection) receive() {
+// receiveMessages handles the server's messages until the connection ends.
+func (x *connection) receiveMessages() {
 	for {
 		m, stream, data, err := x.conn.Receive(x.live)
 		if err != nil {
@@ -177,23 +177,23 @@ func (x *connection) receive() {
 	}
 }
 
-// call hands a stream to its callback, and acknowledges what that has taken.
-func (x *connection) call(stream string, buffer *shellwire.Buffer, callback func([]byte) error) {
+// deliverStream passes a stream to its callback, and acknowledges consumed data.
+func (x *connection) deliverStream(stream string, buffer *shellwire.Buffer, callback func([]byte) error) {
 	data := make([]byte, shellwire.ChunkSize)
 	for {
 		n, err := buffer.Read(data)
 		if err != nil {
 			return
 		}
-		if err := guarded(callback, data[:n]); err != nil {
-			x.complain(stream, err)
+		if err := callRecovered(callback, data[:n]); err != nil {
+			x.addCallbackError(stream, err)
 		}
-		x.conn.Send(x.live, shellwire.Message{Type: shellwire.TypeAck, Stream: stream, Bytes: n}) //nolint:errcheck // receiving tells
+		x.conn.Send(x.live, shellwire.Message{Type: shellwire.TypeAck, Stream: stream, Bytes: n}) //nolint:errcheck // receiveMessages notices it
 	}
 }
 
-// guarded calls back; a panic is an error of the callback.
-func guarded(callback func([]byte) error, data []byte) (err error) {
+// callRecovered calls a callback; a panic becomes its error.
+func callRecovered(callback func([]byte) error, data []byte) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
@@ -202,27 +202,27 @@ func guarded(callback func([]byte) error, data []byte) (err error) {
 	return callback(data)
 }
 
-// maxComplaints is how many errors of callbacks a result lists.
-const maxComplaints = 16
+// maxCallbackErrors bounds the callback errors in a result.
+const maxCallbackErrors = 16
 
-func (x *connection) complain(who string, err error) {
+func (x *connection) addCallbackError(stream string, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if len(x.complaints) < maxComplaints {
-		x.complaints = append(x.complaints, fmt.Sprintf("%s: %.500s", who, err.Error()))
+	if len(x.callbackErrors) < maxCallbackErrors {
+		x.callbackErrors = append(x.callbackErrors, fmt.Sprintf("%s: %.500s", stream, err.Error()))
 	}
 }
 
-// complete adds to a result what only this side knows.
-func (x *connection) complete(res driver.Result) driver.Result {
+// completeResult adds the callback errors of this side to a result.
+func (x *connection) completeResult(res driver.Result) driver.Result {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	res.CallbackErrors = append(res.CallbackErrors, x.complaints...)
+	res.CallbackErrors = append(res.CallbackErrors, x.callbackErrors...)
 	return res
 }
 
-// feed sends standard input.
-func (x *connection) feed() {
+// sendStdin sends standard input.
+func (x *connection) sendStdin() {
 	data := make([]byte, shellwire.ChunkSize)
 	for {
 		n, err := x.source.Read(data)
@@ -237,16 +237,16 @@ func (x *connection) feed() {
 			continue
 		}
 		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
-			x.complain("stdin", err)
+			x.addCallbackError("stdin", err)
 		}
-		x.conn.Send(x.live, shellwire.Message{Type: shellwire.TypeEOF}) //nolint:errcheck // receiving tells
+		x.conn.Send(x.live, shellwire.Message{Type: shellwire.TypeEOF}) //nolint:errcheck // receiveMessages notices it
 		return
 	}
 }
 
 // cancelCommand asks the server to end the command; the result still comes.
 func (x *connection) cancelCommand(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer cancel()
 	if x.conn.Send(ctx, shellwire.Message{Type: shellwire.TypeCancel}) != nil {
 		x.hangUp()

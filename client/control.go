@@ -11,7 +11,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Workspace is a workspace as the server tells of it.
+// Workspace is a workspace of the server.
 type Workspace struct {
 	ID           string              `json:"id"`
 	Name         string              `json:"name,omitempty"`
@@ -36,29 +36,28 @@ type Workspace struct {
 	Error     *fault.Wire `json:"error,omitempty" doc:"why it is in the state failed"`
 }
 
-// Description is all that an operator can learn of a workspace.
+// Description has all details of a workspace, for operators.
 type Description struct {
 	Workspace
 	Live    bool           `json:"live" doc:"the server has a handle on it"`
-	Holders []Holder       `json:"holders,omitempty" doc:"programs that hold it"`
+	Holders []Holder       `json:"holders,omitempty" doc:"processes with a lease on it"`
 	Moves   []string       `json:"moves" doc:"states that may come next"`
 	Pending *driver.Policy `json:"pending,omitempty" doc:"a policy that is not yet known to be in force"`
 }
 
-// Holder is a program that holds a workspace.
+// Holder is a process with a lease on a workspace.
 type Holder struct {
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
-	Died    bool      `json:"died,omitempty" doc:"there is no such process any more; what it holds is free once it expires"`
+	Died    bool      `json:"died,omitempty" doc:"the process has ended; its lease is free when it expires"`
 	Expires time.Time `json:"expires"`
 }
 
-// ProviderInfo is a provider of the server: what its host gives, or why it can't
-// work there.
+// ProviderInfo is a provider of the server, with its traits or why it is unusable.
 type ProviderInfo struct {
 	Kind   string         `json:"kind"`
-	Traits *driver.Traits `json:"traits,omitempty" doc:"what this host gives"`
-	Error  *fault.Wire    `json:"error,omitempty" doc:"why it can't work here"`
+	Traits *driver.Traits `json:"traits,omitempty" doc:"what this host supports"`
+	Error  *fault.Wire    `json:"error,omitempty" doc:"why it is unusable here"`
 }
 
 // Filter chooses workspaces; a zero field matches all.
@@ -77,8 +76,8 @@ type Change struct {
 
 const workspacesPath = "/v1/workspaces"
 
-// at returns the path of a route of one workspace.
-func at(nameOrID, route string) string {
+// workspacePath returns the path of a route of one workspace.
+func workspacePath(nameOrID, route string) string {
 	return workspacesPath + "/" + url.PathEscape(nameOrID) + route
 }
 
@@ -92,7 +91,7 @@ func (c *Client) Create(ctx context.Context, spec driver.Spec) (Workspace, error
 // which that of spec changes.
 func (c *Client) CreateWith(ctx context.Context, spec driver.Spec, policy string) (Workspace, error) {
 	q := url.Values{}
-	set(q, "policy", policy)
+	setParam(q, "policy", policy)
 	return get[Workspace](ctx, c, request{method: http.MethodPost, path: workspacesPath, query: q, json: spec})
 }
 
@@ -102,69 +101,69 @@ func (c *Client) List(ctx context.Context, f Filter) ([]Workspace, error) {
 	for k, v := range f.Labels {
 		q.Add("label", k+"="+v)
 	}
-	set(q, "state", f.State)
-	set(q, "kind", f.Kind)
-	set(q, "owner", f.Owner)
-	return field[[]Workspace](ctx, c, "workspaces", request{method: http.MethodGet, path: workspacesPath, query: q})
+	setParam(q, "state", f.State)
+	setParam(q, "kind", f.Kind)
+	setParam(q, "owner", f.Owner)
+	return getField[[]Workspace](ctx, c, "workspaces", request{method: http.MethodGet, path: workspacesPath, query: q})
 }
 
 // Show returns one workspace.
 func (c *Client) Show(ctx context.Context, nameOrID string) (Workspace, error) {
-	return get[Workspace](ctx, c, request{method: http.MethodGet, path: at(nameOrID, "")})
+	return get[Workspace](ctx, c, request{method: http.MethodGet, path: workspacePath(nameOrID, "")})
 }
 
-// Acquire opens a workspace if need be and returns it with its traits.
+// Acquire opens a workspace if needed and returns it with its traits.
 func (c *Client) Acquire(ctx context.Context, nameOrID string) (Workspace, error) {
-	return get[Workspace](ctx, c, request{method: http.MethodPost, path: at(nameOrID, "/acquire")})
+	return get[Workspace](ctx, c, request{method: http.MethodPost, path: workspacePath(nameOrID, "/acquire")})
 }
 
 // Destroy ends a workspace.
 func (c *Client) Destroy(ctx context.Context, nameOrID string) error {
-	return c.call(ctx, request{method: http.MethodDelete, path: at(nameOrID, "")}, nil)
+	return c.call(ctx, request{method: http.MethodDelete, path: workspacePath(nameOrID, "")}, nil)
 }
 
-// Describe returns what an operator wants to know.
+// Describe returns all details of a workspace.
 func (c *Client) Describe(ctx context.Context, nameOrID string) (Description, error) {
-	return get[Description](ctx, c, request{method: http.MethodGet, path: at(nameOrID, "/describe")})
+	return get[Description](ctx, c, request{method: http.MethodGet, path: workspacePath(nameOrID, "/describe")})
 }
 
-// Reset lets a failed workspace be tried again.
+// Reset lets a failed workspace be opened again.
 func (c *Client) Reset(ctx context.Context, nameOrID string) (Workspace, error) {
-	return get[Workspace](ctx, c, request{method: http.MethodPost, path: at(nameOrID, "/reset")})
+	return get[Workspace](ctx, c, request{method: http.MethodPost, path: workspacePath(nameOrID, "/reset")})
 }
 
 // Pause stops the processes of a workspace.
 func (c *Client) Pause(ctx context.Context, nameOrID string) error {
-	return c.call(ctx, request{method: http.MethodPost, path: at(nameOrID, "/pause")}, nil)
+	return c.call(ctx, request{method: http.MethodPost, path: workspacePath(nameOrID, "/pause")}, nil)
 }
 
 // Resume goes on where Pause stopped.
 func (c *Client) Resume(ctx context.Context, nameOrID string) error {
-	return c.call(ctx, request{method: http.MethodPost, path: at(nameOrID, "/resume")}, nil)
+	return c.call(ctx, request{method: http.MethodPost, path: workspacePath(nameOrID, "/resume")}, nil)
 }
 
 // Change changes labels or policy.
 func (c *Client) Change(ctx context.Context, nameOrID string, change Change) (Workspace, error) {
-	return get[Workspace](ctx, c, request{method: http.MethodPatch, path: at(nameOrID, ""), json: change})
+	return get[Workspace](ctx, c, request{method: http.MethodPatch, path: workspacePath(nameOrID, ""), json: change})
 }
 
 // Providers lists the server's providers.
 func (c *Client) Providers(ctx context.Context) ([]ProviderInfo, error) {
-	return field[[]ProviderInfo](ctx, c, "providers", request{method: http.MethodGet, path: "/v1/providers"})
+	return getField[[]ProviderInfo](ctx, c, "providers", request{method: http.MethodGet, path: "/v1/providers"})
 }
 
 // Profile returns the profile of the projects in a workspace, as JSON.
 func (c *Client) Profile(ctx context.Context, nameOrID string) (json.RawMessage, error) {
-	return get[json.RawMessage](ctx, c, request{method: http.MethodGet, path: at(nameOrID, "/profile")})
+	return get[json.RawMessage](ctx, c, request{method: http.MethodGet, path: workspacePath(nameOrID, "/profile")})
 }
 
 // Version returns the version of the server.
 func (c *Client) Version(ctx context.Context) (string, error) {
-	return field[string](ctx, c, "version", request{method: http.MethodGet, path: "/v1/version"})
+	return getField[string](ctx, c, "version", request{method: http.MethodGet, path: "/v1/version"})
 }
 
-// set sets a query parameter unless it is empty.
-func set(q url.Values, key, value string) {
+// setParam sets a query parameter unless it is empty.
+func setParam(q url.Values, key, value string) {
 	if value != "" {
 		q.Set(key, value)
 	}

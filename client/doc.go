@@ -1,5 +1,5 @@
-// Package client reaches workspaces on a croft server, through its HTTP API: it
-// is what croft --server uses, and it lets a registry keep workspaces elsewhere.
+// Package client is the client of a croft server's HTTP API, and a provider of
+// workspaces on that server.
 //
 // A [Client] has the control calls (Create, List, Show, Destroy, ...) and
 // attaches to a workspace by its id or name. A [Provider] puts the same client
@@ -9,28 +9,26 @@
 //
 // # Commands
 //
-// A command that runs in the foreground, or as a session that is not detached,
-// hangs on a connection of its own: it ends when the context does, when the
-// workspace is closed, or when this process is gone, however that went. Callbacks
-// are called here, one stream independent of the other, and what they return is
-// added to the result here. A connection that breaks under a foreground command is
-// a result with the cause lost. Everything else that is done with a session is
-// one request each, so that any client can do it.
+// A foreground command, or a session that is not detached, has a WebSocket connection
+// of its own: it ends when the context ends, when the workspace is closed, or when this
+// process ends. Callbacks are called here, each stream independently, and their errors
+// are added to the result here. If the connection of a foreground command breaks, the
+// result has the cause lost. All other operations of a session are single requests, so
+// any client can use them.
 //
 // # Errors
 //
-// What the server answers with a code comes back as that code. A server that
-// does not answer is fault.Unavailable, naming its URL; Open and Resolve mark it
-// transient. A workspace that vanished on the server is fault.Evicted from a
-// module, so that a registry looks again, and Failed with the cause gone from
-// Resolve. A write whose connection breaks in the middle is Unavailable: it may
-// or may not have happened, so it is never repeated by itself.
+// Errors of the server keep their code. A server that does not answer is
+// fault.Unavailable, with its URL; Open and Resolve mark it transient. A workspace that
+// no longer exists on the server is fault.Evicted from a module, so that a registry
+// resolves it again, and Failed with the cause gone from Resolve. A write whose
+// connection breaks is Unavailable: it may or may not have happened, so the client never
+// repeats it.
 //
 // # Sweeping
 //
-// A server serves others as well, so Sweep must not take "not in live" for
-// "nobody's". Each workspace that a Provider opens bears the label
-// croft-client=NAME, with Config.Client as the name, and Sweep destroys only
-// workspaces of that label whose id is not in live. Without a name Sweep does
-// nothing.
+// A server has other clients, too, whose workspaces are not in live. Each workspace that
+// a Provider opens has the label croft-client=NAME, with Config.Client as the name, and
+// Sweep destroys only workspaces with that label whose id is not in live. Without a name
+// Sweep does nothing.
 package client

@@ -49,9 +49,9 @@ type EventFilter struct {
 // f returns an error, or ctx ends.
 func (c *Client) Events(ctx context.Context, filter EventFilter, f func(json.RawMessage) error) error {
 	q := url.Values{"kind": filter.Kinds}
-	set(q, "workspace", filter.Workspace)
-	set(q, "session", filter.Session)
-	set(q, "after", filter.After)
+	setParam(q, "workspace", filter.Workspace)
+	setParam(q, "session", filter.Session)
+	setParam(q, "after", filter.After)
 	if !filter.Follow {
 		q.Set("follow", "false")
 	}
@@ -68,7 +68,7 @@ func (c *Client) Events(ctx context.Context, filter EventFilter, f func(json.Raw
 			if !filter.Follow && len(line) == 0 && ctx.Err() == nil {
 				return nil // all that is kept
 			}
-			return c.unreachable(ctx, err)
+			return c.transportError(ctx, err)
 		}
 		line = bytes.TrimRight(line, "\r\n")
 		switch text := string(line); {
@@ -77,7 +77,7 @@ func (c *Client) Events(ctx context.Context, filter EventFilter, f func(json.Raw
 		case strings.HasPrefix(text, "event: "):
 			named = true
 		case strings.HasPrefix(text, "data: ") && named:
-			return fmt.Errorf("remote: events: %w: server %s ended the stream", fault.Unavailable, c.base)
+			return fmt.Errorf("client: events: %w: server %s ended the stream", fault.Unavailable, c.base)
 		case strings.HasPrefix(text, "data: "):
 			if err := f(json.RawMessage(line[len("data: "):])); err != nil {
 				return err

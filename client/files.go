@@ -20,19 +20,19 @@ const infoHeader = "Croft-Info"
 // files is the FS module of one workspace.
 type files struct{ module }
 
-// fs builds the module. What the server makes up for where its provider lacks it
+// filesModule builds the module. What the server makes up for where its provider lacks it
 // is always there; the rest only where the provider has it.
-func (c *Client) fs(ws Workspace) *driver.FS {
+func (c *Client) filesModule(ws Workspace) *driver.FS {
 	f := &files{module{c, ws.ID}}
 	out := &driver.FS{
 		Files: f,
-		List:  f.list, Edit: f.edit, Rename: f.rename, Copy: f.copy, Glob: f.glob, Grep: f.grep, Digest: f.digest, Import: f.importDir,
+		List:  f.listDir, Edit: f.editFile, Rename: f.renamePath, Copy: f.copyPath, Glob: f.globPaths, Grep: f.grepFiles, Digest: f.digestPath, Import: f.importDir,
 	}
 	if slices.Contains(ws.Functions, "chmod") {
-		out.Chmod = f.chmod
+		out.Chmod = f.setMode
 	}
 	if slices.Contains(ws.Functions, "symlink") {
-		out.Symlink = f.symlink
+		out.Symlink = f.makeSymlink
 	}
 	if slices.Contains(ws.Functions, "watch") {
 		out.Watch = f.watch
@@ -43,10 +43,10 @@ func (c *Client) fs(ws Workspace) *driver.FS {
 // params is a query of a route: only what differs from its zero is sent.
 type params struct{ url.Values }
 
-func query(path string) params { return params{url.Values{"path": {path}}} }
+func pathQuery(path string) params { return params{url.Values{"path": {path}}} }
 
 func (p params) text(key, value string) params {
-	set(p.Values, key, value)
+	setParam(p.Values, key, value)
 	return p
 }
 
@@ -72,15 +72,15 @@ func (p params) mode(mode fs.FileMode) params {
 }
 
 func (f *files) Stat(ctx context.Context, name string, opts *driver.StatOptions) (driver.Info, error) {
-	return ask[driver.Info](ctx, f.module, http.MethodGet, "/stat", query(name).flag("nofollow", opts.NoFollow).flag("digest", opts.Digest).flag("changeToken", opts.ChangeToken))
+	return callRoute[driver.Info](ctx, f.module, http.MethodGet, "/stat", pathQuery(name).flag("nofollow", opts.NoFollow).flag("digest", opts.Digest).flag("changeToken", opts.ChangeToken))
 }
 
 func (f *files) ReadDir(ctx context.Context, name string) ([]driver.Info, error) {
-	return askField[[]driver.Info](ctx, f.module, "/readdir", "entries", query(name))
+	return callRouteField[[]driver.Info](ctx, f.module, "/readdir", "entries", pathQuery(name))
 }
 
 func (f *files) Read(ctx context.Context, name string, opts *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
-	return f.open(ctx, "/files", name, query(name).number("offset", opts.Offset).number("limit", opts.Limit))
+	return f.open(ctx, "/files", name, pathQuery(name).number("offset", opts.Offset).number("limit", opts.Limit))
 }
 
 // content is the body of an answer; where it breaks, the error has a code.
@@ -93,13 +93,13 @@ type content struct {
 func (b *content) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		err = b.c.unreachable(b.ctx, err)
+		err = b.c.transportError(b.ctx, err)
 	}
 	return n, err
 }
 
 func (f *files) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (driver.WriteResult, error) {
-	p := query(name).mode(opts.Mode).flag("setmode", opts.SetMode).flag("parents", opts.Parents).
+	p := pathQuery(name).mode(opts.Mode).flag("setmode", opts.SetMode).flag("parents", opts.Parents).
 		flag("inplace", opts.InPlace).flag("sync", opts.Sync).number("max", opts.MaxSize)
 	if !opts.ModTime.IsZero() {
 		p.Set("mtime", opts.ModTime.Format(time.RFC3339Nano))
@@ -112,62 +112,62 @@ func (f *files) Write(ctx context.Context, name string, body io.Reader, opts *dr
 		h.Set("If-None-Match", "*")
 	}
 	up := newUpload(ctx, name, body, opts.MaxSize)
-	out, err := get[driver.WriteResult](ctx, f.c, request{method: http.MethodPut, path: at(f.id, "/files"), query: p.Values, header: h, body: up})
+	out, err := get[driver.WriteResult](ctx, f.c, request{method: http.MethodPut, path: workspacePath(f.id, "/files"), query: p.Values, header: h, body: up})
 	if cause := up.stop(ctx); cause != nil && err != nil {
 		return driver.WriteResult{}, cause // the transport only says that the body failed
 	}
-	return out, evicted(err)
+	return out, evictedError(err)
 }
 
 func (f *files) Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions) error {
-	return f.do(ctx, http.MethodPost, "/mkdir", query(name).flag("parents", opts.Parents).mode(opts.Mode))
+	return f.callNoAnswer(ctx, http.MethodPost, "/mkdir", pathQuery(name).flag("parents", opts.Parents).mode(opts.Mode))
 }
 
 func (f *files) Remove(ctx context.Context, name string, opts *driver.RemoveOptions) error {
-	return f.do(ctx, http.MethodDelete, "/files", query(name).flag("recursive", opts.Recursive))
+	return f.callNoAnswer(ctx, http.MethodDelete, "/files", pathQuery(name).flag("recursive", opts.Recursive))
 }
 
-func (f *files) list(ctx context.Context, name string, opts *driver.ListOptions) (driver.Listing, error) {
-	return ask[driver.Listing](ctx, f.module, http.MethodGet, "/list",
-		query(name).number("depth", int64(opts.Depth)).number("limit", int64(opts.Limit)).text("after", opts.After).flag("changeToken", opts.ChangeToken))
+func (f *files) listDir(ctx context.Context, name string, opts *driver.ListOptions) (driver.Listing, error) {
+	return callRoute[driver.Listing](ctx, f.module, http.MethodGet, "/list",
+		pathQuery(name).number("depth", int64(opts.Depth)).number("limit", int64(opts.Limit)).text("after", opts.After).flag("changeToken", opts.ChangeToken))
 }
 
-func (f *files) edit(ctx context.Context, name string, edits []driver.Edit, opts *driver.EditOptions) (driver.EditResult, error) {
+func (f *files) editFile(ctx context.Context, name string, edits []driver.Edit, opts *driver.EditOptions) (driver.EditResult, error) {
 	body := map[string]any{"edits": edits, "ifMatch": opts.IfMatch, "sync": opts.Sync}
-	return post[driver.EditResult](ctx, f.module, "/edit", query(name), body)
+	return postRoute[driver.EditResult](ctx, f.module, "/edit", pathQuery(name), body)
 }
 
-func (f *files) rename(ctx context.Context, from, to string, opts *driver.RenameOptions) error {
+func (f *files) renamePath(ctx context.Context, from, to string, opts *driver.RenameOptions) error {
 	p := params{url.Values{"from": {from}, "to": {to}}}
-	return f.do(ctx, http.MethodPost, "/rename", p.flag("createonly", opts.CreateOnly).flag("parents", opts.Parents))
+	return f.callNoAnswer(ctx, http.MethodPost, "/rename", p.flag("createonly", opts.CreateOnly).flag("parents", opts.Parents))
 }
 
-func (f *files) copy(ctx context.Context, from, to string, opts *driver.CopyOptions) error {
+func (f *files) copyPath(ctx context.Context, from, to string, opts *driver.CopyOptions) error {
 	p := params{url.Values{"from": {from}, "to": {to}}}
-	return f.do(ctx, http.MethodPost, "/copy",
+	return f.callNoAnswer(ctx, http.MethodPost, "/copy",
 		p.flag("recursive", opts.Recursive).flag("createonly", opts.CreateOnly).flag("parents", opts.Parents))
 }
 
-func (f *files) chmod(ctx context.Context, name string, mode fs.FileMode) error {
-	return f.do(ctx, http.MethodPost, "/chmod", query(name).text("mode", strconv.FormatUint(uint64(mode), 8)))
+func (f *files) setMode(ctx context.Context, name string, mode fs.FileMode) error {
+	return f.callNoAnswer(ctx, http.MethodPost, "/chmod", pathQuery(name).text("mode", strconv.FormatUint(uint64(mode), 8)))
 }
 
-func (f *files) symlink(ctx context.Context, target, name string) error {
-	return f.do(ctx, http.MethodPost, "/symlink", query(name).text("to", target))
+func (f *files) makeSymlink(ctx context.Context, target, name string) error {
+	return f.callNoAnswer(ctx, http.MethodPost, "/symlink", pathQuery(name).text("to", target))
 }
 
-func (f *files) digest(ctx context.Context, name string) (string, error) {
-	return askField[string](ctx, f.module, "/digest", "digest", query(name))
+func (f *files) digestPath(ctx context.Context, name string) (string, error) {
+	return callRouteField[string](ctx, f.module, "/digest", "digest", pathQuery(name))
 }
 
-func (f *files) glob(ctx context.Context, pattern string, opts *driver.GlobOptions) (driver.GlobResult, error) {
-	return ask[driver.GlobResult](ctx, f.module, http.MethodGet, "/glob", query(opts.Path).text("pattern", pattern).
+func (f *files) globPaths(ctx context.Context, pattern string, opts *driver.GlobOptions) (driver.GlobResult, error) {
+	return callRoute[driver.GlobResult](ctx, f.module, http.MethodGet, "/glob", pathQuery(opts.Path).text("pattern", pattern).
 		flag("gitignore", opts.GitIgnore).flag("hidden", opts.Hidden).flag("dirs", opts.Dirs).flag("stat", opts.Stat).
 		number("limit", int64(opts.Limit)))
 }
 
-func (f *files) grep(ctx context.Context, pattern string, opts *driver.GrepOptions) (driver.GrepResult, error) {
-	p := query(opts.Path).text("pattern", pattern).flag("literal", opts.Literal).flag("ignorecase", opts.IgnoreCase).
+func (f *files) grepFiles(ctx context.Context, pattern string, opts *driver.GrepOptions) (driver.GrepResult, error) {
+	p := pathQuery(opts.Path).text("pattern", pattern).flag("literal", opts.Literal).flag("ignorecase", opts.IgnoreCase).
 		flag("multiline", opts.Multiline).flag("gitignore", opts.GitIgnore).flag("hidden", opts.Hidden).
 		number("before", int64(opts.Before)).number("after", int64(opts.After)).
 		number("maxperfile", int64(opts.MaxPerFile)).number("maxmatches", int64(opts.MaxMatches)).
@@ -176,5 +176,5 @@ func (f *files) grep(ctx context.Context, pattern string, opts *driver.GrepOptio
 		p.Set("maxtime", opts.MaxTime.String())
 	}
 	p.Values["include"], p.Values["exclude"] = opts.Include, opts.Exclude
-	return ask[driver.GrepResult](ctx, f.module, http.MethodGet, "/grep", p)
+	return callRoute[driver.GrepResult](ctx, f.module, http.MethodGet, "/grep", p)
 }

@@ -14,7 +14,7 @@ import (
 
 const kind = "remote"
 
-// ClientLabel is the label by which Sweep knows what a Provider opened.
+// ClientLabel is the label of workspaces that a Provider opened, for Sweep.
 const ClientLabel = "croft-client"
 
 // specConfig is Spec.Config of a remote workspace.
@@ -67,16 +67,16 @@ func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 			return *info.Traits, nil
 		}
 	}
-	return driver.Traits{}, fmt.Errorf("remote: server %s has no provider %q: %w: it has %v", p.base, p.cfg.Kind, fault.Unsupported, kinds)
+	return driver.Traits{}, fmt.Errorf("client: server %s has no provider %q: %w: it has %v", p.base, p.cfg.Kind, fault.Unsupported, kinds)
 }
 
 // Open opens the workspace on the server, under the same id.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
 	if !driver.ValidID(spec.ID) {
-		return nil, fmt.Errorf("remote: open %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)
+		return nil, fmt.Errorf("client: open %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)
 	}
 	if spec.Kind != kind {
-		return nil, fmt.Errorf("remote: open a workspace of kind %q: %w: this provider is of kind %q", spec.Kind, fault.InvalidArgument, kind)
+		return nil, fmt.Errorf("client: open a workspace of kind %q: %w: this provider is of kind %q", spec.Kind, fault.InvalidArgument, kind)
 	}
 	cfg := specConfig{Kind: p.cfg.Kind}
 	if err := driver.DecodeConfig(spec, &cfg); err != nil {
@@ -92,10 +92,10 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	}
 	ws, err := p.Create(ctx, spec)
 	if err != nil {
-		return nil, started("open", spec.ID, err)
+		return nil, startError("open", spec.ID, err)
 	}
-	driver.Step(ctx, "remote: opened")
-	return p.build(ws)
+	driver.Step(ctx, "client: opened")
+	return p.buildWorkspace(ws)
 }
 
 // Resolve attaches to the workspace with the id that ref holds.
@@ -105,27 +105,27 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 		return nil, err
 	}
 	if !driver.ValidID(pl.ID) {
-		return nil, fmt.Errorf("remote: the ref holds no workspace id: %w", fault.Failed)
+		return nil, fmt.Errorf("client: the ref holds no workspace id: %w", fault.Failed)
 	}
 	ws, err := p.Acquire(ctx, pl.ID)
 	if fault.Of(err) == fault.NotFound {
-		return nil, fault.WithCause(fmt.Errorf("remote: resolve %s: %w: the server does not know it", pl.ID, fault.Failed), fault.CauseGone)
+		return nil, fault.WithCause(fmt.Errorf("client: resolve %s: %w: the server does not know it", pl.ID, fault.Failed), fault.CauseGone)
 	}
 	if err != nil {
-		return nil, started("resolve", pl.ID, err)
+		return nil, startError("resolve", pl.ID, err)
 	}
 	if err := driver.CheckRevision(ref, ws.Revision); err != nil {
 		return nil, err
 	}
-	return p.build(ws)
+	return p.buildWorkspace(ws)
 }
 
-// started makes an unreachable server what Open and Resolve may answer with; the
-// transient mark stays. Everything else is the server's own word.
-func started(verb, id string, err error) error {
+// startError gives an unreachable server the code that Open and Resolve may return; the
+// transient mark stays. Other errors of the server are unchanged.
+func startError(verb, id string, err error) error {
 	switch fault.Of(err) {
 	case fault.Unavailable, fault.Unauthenticated:
-		return fmt.Errorf("remote: %s %s: %w: %w", verb, id, fault.Failed, err)
+		return fmt.Errorf("client: %s %s: %w: %w", verb, id, fault.Failed, err)
 	}
 	return err
 }
@@ -137,12 +137,12 @@ func (c *Client) Attach(ctx context.Context, nameOrID string) (*driver.Workspace
 	if err != nil {
 		return nil, ws, err
 	}
-	d, err := c.build(ws)
+	d, err := c.buildWorkspace(ws)
 	return d, ws, err
 }
 
-// build is how Open and Resolve end.
-func (c *Client) build(ws Workspace) (*driver.Workspace, error) {
+// buildWorkspace makes the driver.Workspace for Open, Resolve and Attach.
+func (c *Client) buildWorkspace(ws Workspace) (*driver.Workspace, error) {
 	caps := driver.NewCapabilities()
 	for _, c := range []driver.Capability{driver.CapFS, driver.CapShell, driver.CapCode, driver.CapScript, driver.CapSnapshot} { // the modules that the API has routes for
 		if ws.Capabilities.Has(c) {
@@ -153,32 +153,32 @@ func (c *Client) build(ws Workspace) (*driver.Workspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	sh := c.shell(ws.ID)
-	d := &driver.Workspace{Ref: ref, Life: c.life(ws.ID, caps, sh)}
+	sh := c.newShell(ws.ID)
+	d := &driver.Workspace{Ref: ref, Life: c.lifecycle(ws.ID, caps, sh)}
 	if ws.Traits != nil {
 		d.Traits = *ws.Traits
 	}
 	if caps.Has(driver.CapFS) {
-		d.FS = c.fs(ws)
+		d.FS = c.filesModule(ws)
 	}
 	if caps.Has(driver.CapCode) {
-		d.Code = c.code(ws)
+		d.Code = c.codeModule(ws)
 	}
 	if caps.Has(driver.CapScript) {
 		d.Script = &driver.Interpreter{Coder: &coder{module{c, ws.ID}, "/script"}, Languages: ws.ScriptLanguages}
 	}
 	if caps.Has(driver.CapSnapshot) {
-		d.Life.Snapshot = c.snapshots(ws)
+		d.Life.Snapshot = c.snapshotsModule(ws)
 	}
 	if caps.Has(driver.CapShell) {
-		d.Shell = sh.driver()
-		d.Life.Pause = func(ctx context.Context) error { return evicted(c.Pause(ctx, ws.ID)) }
-		d.Life.Resume = func(ctx context.Context) error { return evicted(c.Resume(ctx, ws.ID)) }
+		d.Shell = sh.driverModule()
+		d.Life.Pause = func(ctx context.Context) error { return evictedError(c.Pause(ctx, ws.ID)) }
+		d.Life.Resume = func(ctx context.Context) error { return evictedError(c.Resume(ctx, ws.ID)) }
 	}
 	return d, nil
 }
 
-func (c *Client) life(id string, caps driver.Capabilities, sh *shell) driver.Life {
+func (c *Client) lifecycle(id string, caps driver.Capabilities, sh *shell) driver.Life {
 	return driver.Life{
 		Close: func(context.Context) error {
 			sh.close()
@@ -189,15 +189,15 @@ func (c *Client) life(id string, caps driver.Capabilities, sh *shell) driver.Lif
 			if fault.Of(err) == fault.NotFound {
 				return nil
 			}
-			driver.Step(ctx, "remote: destroyed")
+			driver.Step(ctx, "client: destroyed")
 			return err
 		},
 		Update: func(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
 			ws, err := c.Change(ctx, id, Change{Policy: &policy})
 			if err != nil {
-				return driver.Ref{}, evicted(err)
+				return driver.Ref{}, evictedError(err)
 			}
-			driver.Step(ctx, "remote: updated")
+			driver.Step(ctx, "client: updated")
 			return driver.NewRef(kind, payload{ID: id}, caps, ws.Revision)
 		},
 	}
@@ -218,18 +218,18 @@ func (p *Provider) Sweep(ctx context.Context, live []string) error {
 			continue
 		}
 		if err := p.Destroy(ctx, ws.ID); err != nil && fault.Of(err) != fault.NotFound {
-			errs = append(errs, fmt.Errorf("remote: sweep %s: %w", ws.ID, err))
+			errs = append(errs, fmt.Errorf("client: sweep %s: %w", ws.ID, err))
 		}
-		driver.Step(ctx, "remote: swept")
+		driver.Step(ctx, "client: swept")
 	}
 	return errors.Join(errs...)
 }
 
-// evicted tells a workspace that the server no longer knows from a file that is
-// not there.
-func evicted(err error) error {
+// evictedError makes the error for a missing workspace Evicted, in contrast to a missing
+// file.
+func evictedError(err error) error {
 	if fault.Of(err) == fault.NotFound && fault.CauseOf(err) == fault.CauseGone {
-		return fmt.Errorf("remote: %w: %w", fault.Evicted, err)
+		return fmt.Errorf("client: %w: %w", fault.Evicted, err)
 	}
 	return err
 }

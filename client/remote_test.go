@@ -90,7 +90,7 @@ func TestNotACroftServer(t *testing.T) {
 // that the source is left alone afterwards.
 func TestBodyErrorIsTheCallers(t *testing.T) {
 	p := client(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(io.Discard, r.Body) })
-	f := p.fs(Workspace{ID: driver.NewID()})
+	f := p.filesModule(Workspace{ID: driver.NewID()})
 	broken := errors.New("the source broke")
 	body := io.MultiReader(strings.NewReader("some"), failing{broken})
 	_, err := f.Write(t.Context(), "a", body, &driver.WriteOptions{})
@@ -114,7 +114,7 @@ func TestReadThatBreaksHasACode(t *testing.T) {
 		w.(http.Flusher).Flush()
 		panic(http.ErrAbortHandler)
 	})
-	body, info, err := p.fs(Workspace{ID: driver.NewID()}).Read(t.Context(), "a", &driver.ReadOptions{})
+	body, info, err := p.filesModule(Workspace{ID: driver.NewID()}).Read(t.Context(), "a", &driver.ReadOptions{})
 	if err != nil || info.Size != 100 {
 		t.Fatal(info, err)
 	}
@@ -136,7 +136,7 @@ func TestGoneIsEvicted(t *testing.T) {
 		}
 		io.WriteString(w, `{"error":{"code":"E_NOT_FOUND","kind":"not_found","message":"m: not found"`+cause+`}}`)
 	})
-	f := p.fs(Workspace{ID: driver.NewID()})
+	f := p.filesModule(Workspace{ID: driver.NewID()})
 	if _, err := f.Stat(t.Context(), "file", &driver.StatOptions{}); fault.Of(err) != fault.NotFound {
 		t.Errorf("got %v, want NotFound", err)
 	}

@@ -20,11 +20,11 @@ type session struct {
 	x       *connection
 }
 
-func (s *shell) handle(info driver.SessionInfo, x *connection) *driver.Session {
+func (s *shell) newSession(info driver.SessionInfo, x *connection) *driver.Session {
 	p := &session{s.module, info.ID, x}
-	h := &driver.Session{Process: p, Log: p.log, Signal: p.signal}
+	h := &driver.Session{Process: p, Log: p.readLog, Signal: p.sendSignal}
 	if info.TTY {
-		h.Resize = p.resize
+		h.Resize = p.resizeTerminal
 	}
 	return h
 }
@@ -36,8 +36,8 @@ func sessionRoute(session, route string) string {
 
 // send calls a route of the session that answers nothing.
 func (p *session) send(ctx context.Context, r request) error {
-	r.method, r.path = http.MethodPost, at(p.id, sessionRoute(p.session, r.path))
-	return evicted(p.c.call(ctx, r, nil))
+	r.method, r.path = http.MethodPost, workspacePath(p.id, sessionRoute(p.session, r.path))
+	return evictedError(p.c.call(ctx, r, nil))
 }
 
 // ID identifies the session.
@@ -45,7 +45,7 @@ func (p *session) ID() string { return p.session }
 
 // Poll returns output that no Poll returned before.
 func (p *session) Poll(ctx context.Context, limit int64) (driver.Poll, error) {
-	return ask[driver.Poll](ctx, p.module, http.MethodPost, sessionRoute(p.session, "/poll"), params{url.Values{}}.number("limit", limit))
+	return callRoute[driver.Poll](ctx, p.module, http.MethodPost, sessionRoute(p.session, "/poll"), params{url.Values{}}.number("limit", limit))
 }
 
 // Write writes to standard input.
@@ -61,7 +61,7 @@ func (p *session) CloseStdin(ctx context.Context) error {
 // Kill ends the whole tree.
 func (p *session) Kill(ctx context.Context, grace time.Duration) error {
 	if grace < 0 {
-		return fmt.Errorf("remote: kill %s: %w: grace %v is negative", p.session, fault.InvalidArgument, grace)
+		return fmt.Errorf("client: kill %s: %w: grace %v is negative", p.session, fault.InvalidArgument, grace)
 	}
 	q := url.Values{}
 	if grace > 0 {
@@ -72,26 +72,26 @@ func (p *session) Kill(ctx context.Context, grace time.Duration) error {
 
 // Wait waits for the end, the last callback included.
 func (p *session) Wait(ctx context.Context) (driver.Result, error) {
-	res, err := ask[driver.Result](ctx, p.module, http.MethodGet, sessionRoute(p.session, "/wait"), params{})
+	res, err := callRoute[driver.Result](ctx, p.module, http.MethodGet, sessionRoute(p.session, "/wait"), params{})
 	if err != nil || p.x == nil {
 		return res, err
 	}
 	select {
 	case <-p.x.ended:
-		return p.x.complete(res), nil
+		return p.x.completeResult(res), nil
 	case <-ctx.Done():
-		return driver.Result{}, fmt.Errorf("remote: wait for %s: %w", p.session, ctx.Err())
+		return driver.Result{}, fmt.Errorf("client: wait for %s: %w", p.session, ctx.Err())
 	}
 }
 
 // State tells how it stands.
 func (p *session) State(ctx context.Context) (driver.SessionInfo, error) {
-	return ask[driver.SessionInfo](ctx, p.module, http.MethodGet, sessionRoute(p.session, ""), params{})
+	return callRoute[driver.SessionInfo](ctx, p.module, http.MethodGet, sessionRoute(p.session, ""), params{})
 }
 
 // Close forgets the session, killing what still runs.
 func (p *session) Close(ctx context.Context) error {
-	err := p.do(ctx, http.MethodDelete, sessionRoute(p.session, ""), params{})
+	err := p.callNoAnswer(ctx, http.MethodDelete, sessionRoute(p.session, ""), params{})
 	if fault.Of(err) == fault.NotFound {
 		err = nil // it is forgotten already
 	}
@@ -101,15 +101,15 @@ func (p *session) Close(ctx context.Context) error {
 	return err
 }
 
-func (p *session) log(ctx context.Context, stream driver.Stream, offset, limit int64) (driver.LogChunk, error) {
+func (p *session) readLog(ctx context.Context, stream driver.Stream, offset, limit int64) (driver.LogChunk, error) {
 	q := params{url.Values{"stream": {string(stream)}}}.number("offset", offset).number("limit", limit)
-	return ask[driver.LogChunk](ctx, p.module, http.MethodGet, sessionRoute(p.session, "/log"), q)
+	return callRoute[driver.LogChunk](ctx, p.module, http.MethodGet, sessionRoute(p.session, "/log"), q)
 }
 
-func (p *session) signal(ctx context.Context, name string) error {
+func (p *session) sendSignal(ctx context.Context, name string) error {
 	return p.send(ctx, request{path: "/signal", json: map[string]string{"signal": name}})
 }
 
-func (p *session) resize(ctx context.Context, size driver.Size) error {
+func (p *session) resizeTerminal(ctx context.Context, size driver.Size) error {
 	return p.send(ctx, request{path: "/resize", json: size})
 }

@@ -23,12 +23,12 @@ type shell struct {
 	conns  map[*connection]bool // guarded by mu
 }
 
-func (c *Client) shell(id string) *shell {
+func (c *Client) newShell(id string) *shell {
 	return &shell{module: module{c, id}, conns: map[*connection]bool{}}
 }
 
-func (s *shell) driver() *driver.Shell {
-	return &driver.Shell{Starter: s, Run: s.run, Sessions: s.sessions, Attach: s.attach}
+func (s *shell) driverModule() *driver.Shell {
+	return &driver.Shell{Starter: s, Run: s.run, Sessions: s.listSessions, Attach: s.attachSession}
 }
 
 // add notes a connection, unless the workspace was closed.
@@ -36,7 +36,7 @@ func (s *shell) add(x *connection) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return fmt.Errorf("remote: workspace %s: %w: the handle is closed", s.id, fault.WrongState)
+		return fmt.Errorf("client: workspace %s: %w: the handle is closed", s.id, fault.WrongState)
 	}
 	s.conns[x] = true
 	return nil
@@ -62,19 +62,19 @@ func (s *shell) close() {
 	}
 }
 
-// endTime bounds how long a command that was cancelled may take to end.
-const endTime = 30 * time.Second
+// cancelTimeout bounds how long a command that was cancelled may take to end.
+const cancelTimeout = 30 * time.Second
 
-// run runs a command in the foreground. Where the connection breaks nobody knows
-// how it ended: that is a result, too.
+// run runs a command in the foreground. If the connection breaks, the result has the
+// cause lost.
 func (s *shell) run(ctx context.Context, cmd driver.Command) (driver.Result, error) {
 	if cmd.Interactive {
-		return driver.Result{}, fmt.Errorf("remote: run: %w: nobody can write to a foreground command; start it as a session", fault.InvalidArgument)
+		return driver.Result{}, fmt.Errorf("client: run: %w: a foreground command can't be interactive; start it as a session", fault.InvalidArgument)
 	}
 	cmd.Detached = false
-	var heard [2]heard
-	cmd.OnStdout, cmd.OnStderr = heard[0].listen(cmd.OnStdout, cmd.MaxOutput), heard[1].listen(cmd.OnStderr, cmd.MaxOutput)
-	x, err := s.connect(ctx, shellwire.TypeRun, cmd)
+	var heard [2]headTail
+	cmd.OnStdout, cmd.OnStderr = heard[0].wrapCallback(cmd.OnStdout, cmd.MaxOutput), heard[1].wrapCallback(cmd.OnStderr, cmd.MaxOutput)
+	x, err := s.sendCommand(ctx, shellwire.TypeRun, cmd)
 	if err != nil {
 		return driver.Result{}, err
 	}
@@ -85,7 +85,7 @@ func (s *shell) run(ctx context.Context, cmd driver.Command) (driver.Result, err
 		x.cancelCommand(ctx)
 		select {
 		case <-x.ended:
-		case <-time.After(endTime):
+		case <-time.After(cancelTimeout):
 			x.abort()
 		}
 	}
@@ -93,12 +93,12 @@ func (s *shell) run(ctx context.Context, cmd driver.Command) (driver.Result, err
 		res := driver.Result{ExitCode: -1, Cause: driver.CauseLost}
 		res.Stdout, res.StdoutDropped = heard[0].result()
 		res.Stderr, res.StderrDropped = heard[1].result()
-		return x.complete(res), nil
+		return x.completeResult(res), nil
 	}
 	if x.err != nil {
-		return driver.Result{}, evicted(x.err)
+		return driver.Result{}, evictedError(x.err)
 	}
-	return x.complete(*x.result), nil
+	return x.completeResult(*x.result), nil
 }
 
 // Start starts a command as a session. Unless it is detached it hangs on a
@@ -108,7 +108,7 @@ func (s *shell) Start(ctx context.Context, cmd driver.Command) (*driver.Session,
 	if cmd.Detached && cmd.Stdin == nil && cmd.OnStdout == nil && cmd.OnStderr == nil {
 		return s.startDetached(ctx, cmd)
 	}
-	x, err := s.connect(ctx, shellwire.TypeStart, cmd)
+	x, err := s.sendCommand(ctx, shellwire.TypeStart, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -117,42 +117,42 @@ func (s *shell) Start(ctx context.Context, cmd driver.Command) (*driver.Session,
 	case <-x.ended:
 	case <-ctx.Done():
 		x.abort()
-		return nil, fmt.Errorf("remote: start: %w", ctx.Err())
+		return nil, fmt.Errorf("client: start: %w", ctx.Err())
 	}
 	info := x.session.Load()
 	switch {
 	case info != nil:
 	case x.err != nil:
-		return nil, evicted(x.err)
+		return nil, evictedError(x.err)
 	default:
-		return nil, fmt.Errorf("remote: start: %w: server %s: the connection broke", fault.Unavailable, s.c.base)
+		return nil, fmt.Errorf("client: start: %w: server %s: the connection broke", fault.Unavailable, s.c.base)
 	}
 	if !cmd.Detached {
 		stop := context.AfterFunc(ctx, func() { x.cancelCommand(ctx) })
 		context.AfterFunc(x.over, func() { stop() })
 	}
-	return s.handle(*info, x), nil
+	return s.newSession(*info, x), nil
 }
 
 func (s *shell) startDetached(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
-	info, err := post[driver.SessionInfo](ctx, s.module, "/sessions", params{}, shellwire.Encode(cmd))
+	info, err := postRoute[driver.SessionInfo](ctx, s.module, "/sessions", params{}, shellwire.Encode(cmd))
 	if err != nil {
 		return nil, err
 	}
-	return s.handle(info, nil), nil
+	return s.newSession(info, nil), nil
 }
 
-func (s *shell) sessions(ctx context.Context) ([]driver.SessionInfo, error) {
-	return askField[[]driver.SessionInfo](ctx, s.module, "/sessions", "sessions", params{})
+func (s *shell) listSessions(ctx context.Context) ([]driver.SessionInfo, error) {
+	return callRouteField[[]driver.SessionInfo](ctx, s.module, "/sessions", "sessions", params{})
 }
 
-func (s *shell) attach(ctx context.Context, id string) (*driver.Session, error) {
+func (s *shell) attachSession(ctx context.Context, id string) (*driver.Session, error) {
 	if id == "" || id == "." || id == ".." || strings.ContainsAny(id, "/\x00") {
-		return nil, fmt.Errorf("remote: attach %.40q: %w: no session has such an id", id, fault.NotFound)
+		return nil, fmt.Errorf("client: attach %.40q: %w: no session has such an id", id, fault.NotFound)
 	}
-	info, err := ask[driver.SessionInfo](ctx, s.module, http.MethodGet, sessionRoute(id, ""), params{})
+	info, err := callRoute[driver.SessionInfo](ctx, s.module, http.MethodGet, sessionRoute(id, ""), params{})
 	if err != nil {
 		return nil, err
 	}
-	return s.handle(info, nil), nil
+	return s.newSession(info, nil), nil
 }

@@ -19,11 +19,11 @@ type snapshots struct{ module }
 // now stands, in a path, for the workspace as it is.
 const now = "@now"
 
-func (c *Client) snapshots(ws Workspace) *driver.Snapshots {
+func (c *Client) snapshotsModule(ws Workspace) *driver.Snapshots {
 	s := &snapshots{module{c, ws.ID}}
-	module := &driver.Snapshots{Snapshotter: s, List: s.list, Files: s.files, Delete: s.delete, Rollback: s.rollback, Checkpoint: s.checkpoint}
+	module := &driver.Snapshots{Snapshotter: s, List: s.listSnapshots, Files: s.snapshotFS, Delete: s.deleteSnapshot, Rollback: s.rollbackTo, Checkpoint: s.takeCheckpoint}
 	if slices.Contains(ws.Functions, "seal") {
-		module.Seal = s.seal
+		module.Seal = s.sealFiles
 	}
 	return module
 }
@@ -37,28 +37,28 @@ type snapshotRequest struct {
 	Processes bool `json:"processes,omitempty"`
 }
 
-func (s *snapshots) take(ctx context.Context, route string, opts *driver.SnapshotOptions, processes bool) (driver.SnapshotInfo, error) {
-	return post[driver.SnapshotInfo](ctx, s.module, route, params{}, snapshotRequest{opts.Name, opts.Labels, opts.Ignore, opts.Complete, processes})
+func (s *snapshots) takeSnapshot(ctx context.Context, route string, opts *driver.SnapshotOptions, processes bool) (driver.SnapshotInfo, error) {
+	return postRoute[driver.SnapshotInfo](ctx, s.module, route, params{}, snapshotRequest{opts.Name, opts.Labels, opts.Ignore, opts.Complete, processes})
 }
 
 func (s *snapshots) Snapshot(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
-	return s.take(ctx, "/snapshots", opts, false)
+	return s.takeSnapshot(ctx, "/snapshots", opts, false)
 }
 
-// checkpoint asks the server, which knows whether the provider can, and why not.
-func (s *snapshots) checkpoint(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
-	return s.take(ctx, "/snapshots", opts, true)
+// takeCheckpoint asks the server, which knows whether the provider can, and why not.
+func (s *snapshots) takeCheckpoint(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
+	return s.takeSnapshot(ctx, "/snapshots", opts, true)
 }
 
-func (s *snapshots) seal(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
-	return s.take(ctx, "/seal", opts, false)
+func (s *snapshots) sealFiles(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
+	return s.takeSnapshot(ctx, "/seal", opts, false)
 }
 
-func crossing(cross bool) params { return params{url.Values{}}.flag("crossSession", cross) }
+func crossSessionQuery(cross bool) params { return params{url.Values{}}.flag("crossSession", cross) }
 
-func (s *snapshots) list(ctx context.Context, opts *driver.ListSnapshotsOptions) ([]driver.SnapshotInfo, error) {
-	q := crossing(opts.CrossSession).number("limit", int64(opts.Limit)).flag("origin", opts.Origin)
-	return askField[[]driver.SnapshotInfo](ctx, s.module, "/snapshots", "snapshots", q)
+func (s *snapshots) listSnapshots(ctx context.Context, opts *driver.ListSnapshotsOptions) ([]driver.SnapshotInfo, error) {
+	q := crossSessionQuery(opts.CrossSession).number("limit", int64(opts.Limit)).flag("origin", opts.Origin)
+	return callRouteField[[]driver.SnapshotInfo](ctx, s.module, "/snapshots", "snapshots", q)
 }
 
 // snapshotRoute is a route of one snapshot.
@@ -66,30 +66,30 @@ func snapshotRoute(snapshot, route string) string {
 	return "/snapshots/" + url.PathEscape(snapshot) + route
 }
 
-// none refuses a name that is no element of a path.
-func none(snapshot string) error {
+// checkSnapshotName refuses a name that is no element of a path.
+func checkSnapshotName(snapshot string) error {
 	if snapshot == "" || snapshot == "." || snapshot == ".." {
-		return fmt.Errorf("remote: snapshot %q: %w", snapshot, fault.NotFound)
+		return fmt.Errorf("client: snapshot %q: %w", snapshot, fault.NotFound)
 	}
 	return nil
 }
 
-func (s *snapshots) delete(ctx context.Context, id string, opts *driver.SnapshotAccess) error {
-	if err := none(id); err != nil {
+func (s *snapshots) deleteSnapshot(ctx context.Context, id string, opts *driver.SnapshotAccess) error {
+	if err := checkSnapshotName(id); err != nil {
 		return err
 	}
-	return s.do(ctx, http.MethodDelete, snapshotRoute(id, ""), crossing(opts.CrossSession))
+	return s.callNoAnswer(ctx, http.MethodDelete, snapshotRoute(id, ""), crossSessionQuery(opts.CrossSession))
 }
 
-func (s *snapshots) rollback(ctx context.Context, id string, opts *driver.SnapshotAccess) (driver.SnapshotInfo, error) {
-	if err := none(id); err != nil {
+func (s *snapshots) rollbackTo(ctx context.Context, id string, opts *driver.SnapshotAccess) (driver.SnapshotInfo, error) {
+	if err := checkSnapshotName(id); err != nil {
 		return driver.SnapshotInfo{}, err
 	}
-	return ask[driver.SnapshotInfo](ctx, s.module, http.MethodPost, snapshotRoute(id, "/rollback"), crossing(opts.CrossSession))
+	return callRoute[driver.SnapshotInfo](ctx, s.module, http.MethodPost, snapshotRoute(id, "/rollback"), crossSessionQuery(opts.CrossSession))
 }
 
-// files returns the files of a snapshot, each call of which asks the server.
-func (s *snapshots) files(ctx context.Context, id string, opts *driver.SnapshotAccess) (*driver.FS, error) {
+// snapshotFS returns the files of a snapshot, each call of which asks the server.
+func (s *snapshots) snapshotFS(ctx context.Context, id string, opts *driver.SnapshotAccess) (*driver.FS, error) {
 	if id == "" {
 		id = now
 	}
@@ -107,16 +107,16 @@ type snapshotFiles struct {
 }
 
 func (f *snapshotFiles) query(name string) params {
-	return query(name).flag("crossSession", f.cross)
+	return pathQuery(name).flag("crossSession", f.cross)
 }
 
 func (f *snapshotFiles) Stat(ctx context.Context, name string, opts *driver.StatOptions) (driver.Info, error) {
 	q := f.query(name).flag("nofollow", opts.NoFollow).flag("digest", opts.Digest)
-	return ask[driver.Info](ctx, f.module, http.MethodGet, snapshotRoute(f.snapshot, "/stat"), q)
+	return callRoute[driver.Info](ctx, f.module, http.MethodGet, snapshotRoute(f.snapshot, "/stat"), q)
 }
 
 func (f *snapshotFiles) ReadDir(ctx context.Context, name string) ([]driver.Info, error) {
-	return askField[[]driver.Info](ctx, f.module, snapshotRoute(f.snapshot, "/readdir"), "entries", f.query(name))
+	return callRouteField[[]driver.Info](ctx, f.module, snapshotRoute(f.snapshot, "/readdir"), "entries", f.query(name))
 }
 
 func (f *snapshotFiles) Read(ctx context.Context, name string, opts *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
@@ -124,7 +124,7 @@ func (f *snapshotFiles) Read(ctx context.Context, name string, opts *driver.Read
 	return f.open(ctx, snapshotRoute(f.snapshot, "/files"), name, q)
 }
 
-var errSnapshot = fmt.Errorf("remote: %w: a snapshot does not change", fault.PermissionDenied)
+var errSnapshot = fmt.Errorf("client: %w: a snapshot does not change", fault.PermissionDenied)
 
 func (f *snapshotFiles) Write(context.Context, string, io.Reader, *driver.WriteOptions) (driver.WriteResult, error) {
 	return driver.WriteResult{}, errSnapshot
@@ -155,7 +155,7 @@ type Forked struct {
 
 // Fork opens new workspaces from a state of one.
 func (c *Client) Fork(ctx context.Context, nameOrID string, opts ForkOptions) (Forked, error) {
-	return get[Forked](ctx, c, request{method: http.MethodPost, path: at(nameOrID, "/fork"), json: opts})
+	return get[Forked](ctx, c, request{method: http.MethodPost, path: workspacePath(nameOrID, "/fork"), json: opts})
 }
 
 // ApplyOptions are the options of Apply.
@@ -171,7 +171,7 @@ type ApplyOptions struct {
 // Apply merges what changed in another workspace into one. The answer, JSON, is
 // history.Applied.
 func (c *Client) Apply(ctx context.Context, nameOrID string, opts ApplyOptions) (json.RawMessage, error) {
-	return get[json.RawMessage](ctx, c, request{method: http.MethodPost, path: at(nameOrID, "/apply"), json: opts})
+	return get[json.RawMessage](ctx, c, request{method: http.MethodPost, path: workspacePath(nameOrID, "/apply"), json: opts})
 }
 
 // DiffOptions are the options of Diff.
@@ -186,9 +186,9 @@ type DiffOptions struct {
 
 // Diff compares two states of a workspace. The answer, JSON, is snapshot.Comparison.
 func (c *Client) Diff(ctx context.Context, nameOrID string, opts DiffOptions) (json.RawMessage, error) {
-	q := crossing(opts.CrossSession).text("from", opts.From).text("to", opts.To).number("context", int64(opts.Context)).flag("text", opts.Text).flag("binary", opts.Binary)
+	q := crossSessionQuery(opts.CrossSession).text("from", opts.From).text("to", opts.To).number("context", int64(opts.Context)).flag("text", opts.Text).flag("binary", opts.Binary)
 	for _, p := range opts.Paths {
 		q.Add("path", p)
 	}
-	return get[json.RawMessage](ctx, c, request{method: http.MethodGet, path: at(nameOrID, "/diff"), query: q.Values})
+	return get[json.RawMessage](ctx, c, request{method: http.MethodGet, path: workspacePath(nameOrID, "/diff"), query: q.Values})
 }

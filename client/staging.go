@@ -18,42 +18,42 @@ type staging struct {
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 }
 
-// Memory returns what the server remembers of what was staged, prepared and
-// collected in a workspace: a stage.Metadata, or nil.
-func (c *Client) Memory(ctx context.Context, nameOrID string) (json.RawMessage, error) {
-	m, err := get[staging](ctx, c, request{method: http.MethodGet, path: at(nameOrID, "/staging")})
+// Staging returns the staging metadata of a workspace: a stage.Metadata, or nil.
+func (c *Client) Staging(ctx context.Context, nameOrID string) (json.RawMessage, error) {
+	m, err := get[staging](ctx, c, request{method: http.MethodGet, path: workspacePath(nameOrID, "/staging")})
 	return m.Metadata, err
 }
 
-// SaveMemory replaces that; nil forgets it.
-func (c *Client) SaveMemory(ctx context.Context, nameOrID string, metadata json.RawMessage) error {
-	return c.call(ctx, request{method: http.MethodPut, path: at(nameOrID, "/staging"), json: staging{metadata}}, nil)
+// SaveStaging replaces the staging metadata; nil removes it.
+func (c *Client) SaveStaging(ctx context.Context, nameOrID string, metadata json.RawMessage) error {
+	return c.call(ctx, request{method: http.MethodPut, path: workspacePath(nameOrID, "/staging"), json: staging{metadata}}, nil)
 }
 
-// RecordOutput adds a collection, a stage.OutputRecord, to it. It needs no lock.
+// RecordOutput adds a collection, a stage.OutputRecord, to the staging metadata. It
+// needs no lock.
 func (c *Client) RecordOutput(ctx context.Context, nameOrID string, output json.RawMessage) error {
 	body := map[string]json.RawMessage{"output": output}
-	return c.call(ctx, request{method: http.MethodPost, path: at(nameOrID, "/staging/outputs"), json: body}, nil)
+	return c.call(ctx, request{method: http.MethodPost, path: workspacePath(nameOrID, "/staging/outputs"), json: body}, nil)
 }
 
-// LockMemory waits until nobody else prepares the workspace. Who has the lock has
-// it until they unlock it or their connection ends.
-func (c *Client) LockMemory(ctx context.Context, nameOrID string) (unlock func(), err error) {
+// LockStaging waits for the lock on the staging metadata of a workspace. The lock ends
+// with unlock or with the connection.
+func (c *Client) LockStaging(ctx context.Context, nameOrID string) (unlock func(), err error) {
 	// The call must not end with ctx, which may be that of one step alone.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
-	res, err := c.send(life, request{method: http.MethodPost, path: at(nameOrID, "/staging/lock")}) //nolint:bodyclose // unlocking closes it
+	res, err := c.send(life, request{method: http.MethodPost, path: workspacePath(nameOrID, "/staging/lock")}) //nolint:bodyclose // unlocking closes it
 	if err == nil {
 		if _, err = io.ReadFull(res.Body, make([]byte, 1)); err != nil {
 			res.Body.Close()
-			err = c.unreachable(ctx, err)
+			err = c.transportError(ctx, err)
 		}
 	}
 	stop()
 	if err != nil {
 		cancel()
 		if ctx.Err() != nil {
-			err = fmt.Errorf("remote: wait for workspace %s: %w", nameOrID, ctx.Err())
+			err = fmt.Errorf("client: wait for workspace %s: %w", nameOrID, ctx.Err())
 		}
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (c *Client) ArtifactVersions(ctx context.Context, nameOrID, name string) (j
 	type list struct {
 		Artifacts json.RawMessage `json:"artifacts"`
 	}
-	out, err := get[list](ctx, c, request{method: http.MethodGet, path: at(nameOrID, "/artifacts"), query: q})
+	out, err := get[list](ctx, c, request{method: http.MethodGet, path: workspacePath(nameOrID, "/artifacts"), query: q})
 	return out.Artifacts, err
 }
 
@@ -90,7 +90,7 @@ func (c *Client) Artifacts(ctx context.Context) (json.RawMessage, error) {
 // DeleteArtifact deletes a version of an artifact; -1 is all of them.
 func (c *Client) DeleteArtifact(ctx context.Context, nameOrID, name string, version int) error {
 	return c.call(ctx, request{
-		method: http.MethodDelete, path: at(nameOrID, "/artifacts/content"), query: url.Values{"name": {name}, "version": {strconv.Itoa(version)}},
+		method: http.MethodDelete, path: workspacePath(nameOrID, "/artifacts/content"), query: url.Values{"name": {name}, "version": {strconv.Itoa(version)}},
 	}, nil)
 }
 
@@ -102,7 +102,7 @@ func (c *Client) SaveArtifact(ctx context.Context, nameOrID, name, mime string, 
 	}
 	up := newUpload(ctx, name, body, 0)
 	out, err := get[json.RawMessage](ctx, c, request{
-		method: http.MethodPut, path: at(nameOrID, "/artifacts/content"), query: q, body: up, header: http.Header{"Content-Type": {"application/octet-stream"}},
+		method: http.MethodPut, path: workspacePath(nameOrID, "/artifacts/content"), query: q, body: up, header: http.Header{"Content-Type": {"application/octet-stream"}},
 	})
 	if serr := up.stop(ctx); serr != nil {
 		return nil, serr
@@ -114,7 +114,7 @@ func (c *Client) SaveArtifact(ctx context.Context, nameOrID, name, mime string, 
 // one that is: a stage.Artifact.
 func (c *Client) OpenArtifact(ctx context.Context, nameOrID, name string, version int) (io.ReadCloser, json.RawMessage, error) {
 	res, err := c.send(ctx, request{
-		method: http.MethodGet, path: at(nameOrID, "/artifacts/content"), query: url.Values{"name": {name}, "version": {strconv.Itoa(version)}},
+		method: http.MethodGet, path: workspacePath(nameOrID, "/artifacts/content"), query: url.Values{"name": {name}, "version": {strconv.Itoa(version)}},
 	})
 	if err != nil {
 		return nil, nil, err
@@ -122,7 +122,7 @@ func (c *Client) OpenArtifact(ctx context.Context, nameOrID, name string, versio
 	which := json.RawMessage(res.Header.Get(artifactHeader))
 	if !json.Valid(which) {
 		res.Body.Close()
-		return nil, nil, fmt.Errorf("remote: artifact %s: %w: server %s sent no valid %s", name, fault.Unavailable, c.base, artifactHeader)
+		return nil, nil, fmt.Errorf("client: artifact %s: %w: server %s sent no valid %s", name, fault.Unavailable, c.base, artifactHeader)
 	}
 	return &content{ReadCloser: res.Body, ctx: ctx, c: c}, which, nil
 }

@@ -13,7 +13,7 @@ const storePath = "/v1/snapshots"
 
 // Snapshots lists all snapshots of the server's store, the newest first.
 func (c *Client) Snapshots(ctx context.Context) ([]driver.SnapshotInfo, error) {
-	return field[[]driver.SnapshotInfo](ctx, c, "snapshots", request{method: http.MethodGet, path: storePath})
+	return getField[[]driver.SnapshotInfo](ctx, c, "snapshots", request{method: http.MethodGet, path: storePath})
 }
 
 // GCSnapshots removes what no snapshot needs. The answer is a snapshot.GCResult.
@@ -35,7 +35,7 @@ type Retention struct {
 
 // PruneSnapshots forgets snapshots that no rule keeps, and returns them.
 func (c *Client) PruneSnapshots(ctx context.Context, r Retention) ([]driver.SnapshotInfo, error) {
-	return field[[]driver.SnapshotInfo](ctx, c, "snapshots", request{method: http.MethodPost, path: storePath + "/prune", json: r})
+	return getField[[]driver.SnapshotInfo](ctx, c, "snapshots", request{method: http.MethodPost, path: storePath + "/prune", json: r})
 }
 
 // Exported is a snapshot that was copied to a bucket.
@@ -56,14 +56,14 @@ func (c *Client) ExportSnapshot(ctx context.Context, id, to string, credentials 
 // it has there, and returns it as it is here. Without an id it returns what there
 // is.
 func (c *Client) ImportSnapshot(ctx context.Context, id, from string) ([]driver.SnapshotInfo, error) {
-	return field[[]driver.SnapshotInfo](ctx, c, "snapshots", request{
+	return getField[[]driver.SnapshotInfo](ctx, c, "snapshots", request{
 		method: http.MethodPost, path: storePath + "/import", json: map[string]string{"from": from, "snapshot": id},
 	})
 }
 
 // ForgetSnapshot forgets a snapshot by its id, also of a workspace that is gone.
 func (c *Client) ForgetSnapshot(ctx context.Context, id string) error {
-	if err := none(id); err != nil {
+	if err := checkSnapshotName(id); err != nil {
 		return err
 	}
 	return c.call(ctx, request{method: http.MethodDelete, path: storePath + "/" + url.PathEscape(id)}, nil)

@@ -39,12 +39,12 @@ func (c *Client) CreateTemplate(ctx context.Context, t TemplateRequest) (Templat
 
 // Templates lists the templates.
 func (c *Client) Templates(ctx context.Context) ([]Template, error) {
-	return field[[]Template](ctx, c, "templates", request{method: http.MethodGet, path: templatesPath})
+	return getField[[]Template](ctx, c, "templates", request{method: http.MethodGet, path: templatesPath})
 }
 
 // Template returns one by its name.
 func (c *Client) Template(ctx context.Context, name string) (Template, error) {
-	if err := none(name); err != nil {
+	if err := checkSnapshotName(name); err != nil {
 		return Template{}, err
 	}
 	return get[Template](ctx, c, request{method: http.MethodGet, path: templatesPath + "/" + url.PathEscape(name)})
@@ -52,7 +52,7 @@ func (c *Client) Template(ctx context.Context, name string) (Template, error) {
 
 // DeleteTemplate forgets a template.
 func (c *Client) DeleteTemplate(ctx context.Context, name string) error {
-	if err := none(name); err != nil {
+	if err := checkSnapshotName(name); err != nil {
 		return err
 	}
 	return c.call(ctx, request{method: http.MethodDelete, path: templatesPath + "/" + url.PathEscape(name)}, nil)

@@ -21,9 +21,9 @@ type TerminalOptions struct {
 	Tail   int64 // begin so many bytes before the end instead; -1 is with what comes from now on
 }
 
-// A Terminal is a session that somebody sits at: its output as it comes, and
-// what is typed. The session goes on when the terminal is closed. One goroutine
-// receives; the rest may be called from others.
+// A Terminal is an attached session: its output and the user's input. The session
+// continues when the terminal is closed. One goroutine receives; the other methods may
+// be called concurrently.
 type Terminal struct {
 	c  *Client
 	ws *websocket.Conn
@@ -32,7 +32,7 @@ type Terminal struct {
 // Terminal attaches to a session of a workspace.
 func (c *Client) Terminal(ctx context.Context, nameOrID, session string, opts TerminalOptions) (*Terminal, error) {
 	q := params{url.Values{}}.number("offset", opts.Offset).number("tail", opts.Tail)
-	ws, err := c.dial(ctx, at(nameOrID, "/sessions/"+url.PathEscape(session)+"/attach"), q.Values)
+	ws, err := c.dial(ctx, workspacePath(nameOrID, "/sessions/"+url.PathEscape(session)+"/attach"), q.Values)
 	if err != nil {
 		return nil, err
 	}
@@ -45,14 +45,14 @@ func (c *Client) Terminal(ctx context.Context, nameOrID, session string, opts Te
 func (t *Terminal) Receive(ctx context.Context) (data []byte, result *driver.Result, err error) {
 	typ, data, err := t.ws.Read(ctx)
 	if err != nil {
-		return nil, nil, t.c.unreachable(ctx, err)
+		return nil, nil, t.c.transportError(ctx, err)
 	}
 	if typ == websocket.MessageBinary {
 		return data, nil, nil
 	}
 	var m shellwire.Message
 	if err := json.Unmarshal(data, &m); err != nil {
-		return nil, nil, fmt.Errorf("remote: terminal: %w: %w", fault.Unavailable, err)
+		return nil, nil, fmt.Errorf("client: terminal: %w: %w", fault.Unavailable, err)
 	}
 	switch {
 	case m.Error != nil:
@@ -60,34 +60,34 @@ func (t *Terminal) Receive(ctx context.Context) (data []byte, result *driver.Res
 	case m.Result != nil:
 		return nil, m.Result, nil
 	}
-	return nil, nil, fmt.Errorf("remote: terminal: %w: server %s sent a message %q that means nothing", fault.Unavailable, t.c.base, m.Type)
+	return nil, nil, fmt.Errorf("client: terminal: %w: server %s sent a message %q that means nothing", fault.Unavailable, t.c.base, m.Type)
 }
 
 // Write types data.
 func (t *Terminal) Write(ctx context.Context, data []byte) error {
 	if err := t.ws.Write(ctx, websocket.MessageBinary, data); err != nil {
-		return t.c.unreachable(ctx, err)
+		return t.c.transportError(ctx, err)
 	}
 	return nil
 }
 
 // Resize tells the session the size of the terminal.
 func (t *Terminal) Resize(ctx context.Context, size driver.Size) error {
-	return t.control(ctx, shellwire.Message{Type: shellwire.TypeResize, Size: &size})
+	return t.sendControl(ctx, shellwire.Message{Type: shellwire.TypeResize, Size: &size})
 }
 
 // EOF ends what is typed.
 func (t *Terminal) EOF(ctx context.Context) error {
-	return t.control(ctx, shellwire.Message{Type: shellwire.TypeEOF})
+	return t.sendControl(ctx, shellwire.Message{Type: shellwire.TypeEOF})
 }
 
-func (t *Terminal) control(ctx context.Context, m shellwire.Message) error {
+func (t *Terminal) sendControl(ctx context.Context, m shellwire.Message) error {
 	data, err := json.Marshal(m)
 	if err != nil {
-		return fmt.Errorf("remote: terminal: %w: %w", fault.Internal, err)
+		return fmt.Errorf("client: terminal: %w: %w", fault.Internal, err)
 	}
 	if err := t.ws.Write(ctx, websocket.MessageText, data); err != nil {
-		return t.c.unreachable(ctx, err)
+		return t.c.transportError(ctx, err)
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (t *Terminal) Close() { t.ws.Close(websocket.StatusNormalClosure, "") } //n
 // the command has ended.
 func (c *Client) Follow(ctx context.Context, nameOrID, session string, stream driver.Stream, offset int64) (io.ReadCloser, error) {
 	q := params{url.Values{"stream": {string(stream)}}}.number("offset", offset)
-	res, err := c.send(ctx, request{method: http.MethodGet, path: at(nameOrID, "/sessions/"+url.PathEscape(session)+"/follow"), query: q.Values}) //nolint:bodyclose // the caller does
+	res, err := c.send(ctx, request{method: http.MethodGet, path: workspacePath(nameOrID, "/sessions/"+url.PathEscape(session)+"/follow"), query: q.Values}) //nolint:bodyclose // the caller does
 	if err != nil {
 		return nil, err
 	}

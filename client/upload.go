@@ -42,7 +42,7 @@ func (u *upload) Read(p []byte) (int, error) {
 	}
 	u.sent += int64(n)
 	if u.max > 0 && u.sent > u.max {
-		n, err = 0, fmt.Errorf("remote: write %s: %w: it has more than %d bytes", u.name, fault.ResourceExhausted, u.max)
+		n, err = 0, fmt.Errorf("client: write %s: %w: it has more than %d bytes", u.name, fault.ResourceExhausted, u.max)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		u.err = err
@@ -54,7 +54,7 @@ func (u *upload) Read(p []byte) (int, error) {
 // that is under way, unless the caller gave up already.
 func (u *upload) stop(ctx context.Context) error {
 	if ctx.Err() != nil && !u.mu.TryLock() {
-		return nil // the source is stuck; whoever gave up does not wait for it
+		return nil // the source is blocked, and the caller has given up
 	} else if ctx.Err() == nil {
 		u.mu.Lock()
 	}

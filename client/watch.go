@@ -28,14 +28,14 @@ type watcher struct {
 }
 
 func (f *files) watch(ctx context.Context, name string, opts *driver.WatchOptions) (driver.Watcher, error) {
-	p := query(name).flag("recursive", opts.Recursive)
+	p := pathQuery(name).flag("recursive", opts.Recursive)
 	if opts.Debounce != 0 {
 		p.Set("debounce", opts.Debounce.String())
 	}
 	// The stream outlives the call that began it.
 	stream, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
-	res, err := f.c.send(stream, request{method: http.MethodGet, path: at(f.id, "/watch"), query: p.Values})
+	res, err := f.c.send(stream, request{method: http.MethodGet, path: workspacePath(f.id, "/watch"), query: p.Values})
 	if err == nil && !stop() {
 		res.Body.Close()
 		err = ctx.Err()
@@ -45,15 +45,15 @@ func (f *files) watch(ctx context.Context, name string, opts *driver.WatchOption
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return nil, evicted(err)
+		return nil, evictedError(err)
 	}
 	w := &watcher{c: f.c, cancel: cancel, batches: make(chan driver.Changes), done: make(chan struct{}), closed: make(chan struct{})}
-	go w.read(res.Body)
+	go w.readEvents(res.Body)
 	return w, nil
 }
 
-// read hands batches on until the stream ends.
-func (w *watcher) read(body io.ReadCloser) {
+// readEvents hands batches on until the stream ends.
+func (w *watcher) readEvents(body io.ReadCloser) {
 	defer close(w.done)
 	defer body.Close()
 	lines := bufio.NewReader(body)
@@ -61,7 +61,7 @@ func (w *watcher) read(body io.ReadCloser) {
 	for {
 		line, err := lines.ReadString('\n')
 		if err != nil {
-			w.err = fmt.Errorf("remote: watch: %w: server %s: the stream broke", fault.Unavailable, w.c.base)
+			w.err = fmt.Errorf("client: watch: %w: server %s: the stream broke", fault.Unavailable, w.c.base)
 			return
 		}
 		line = strings.TrimRight(line, "\r\n")
@@ -72,19 +72,19 @@ func (w *watcher) read(body io.ReadCloser) {
 		if !ok {
 			continue
 		}
-		if w.err = w.event(name, data); w.err != nil {
+		if w.err = w.handleEvent(name, data); w.err != nil {
 			return
 		}
 	}
 }
 
-// event handles one event and returns what ends the stream.
-func (w *watcher) event(name, data string) error {
+// handleEvent handles one event and returns what ends the stream.
+func (w *watcher) handleEvent(name, data string) error {
 	switch name {
 	case "changes":
 		var batch driver.Changes
 		if err := json.Unmarshal([]byte(data), &batch); err != nil {
-			return fmt.Errorf("remote: watch: %w: %w", fault.Unavailable, err)
+			return fmt.Errorf("client: watch: %w: %w", fault.Unavailable, err)
 		}
 		select {
 		case w.batches <- batch:
@@ -97,11 +97,11 @@ func (w *watcher) event(name, data string) error {
 			Error fault.Wire `json:"error"`
 		}
 		if err := json.Unmarshal([]byte(data), &p); err != nil {
-			return fmt.Errorf("remote: watch: %w: %w", fault.Unavailable, err)
+			return fmt.Errorf("client: watch: %w: %w", fault.Unavailable, err)
 		}
 		return p.Error.Err()
 	case "end":
-		return fmt.Errorf("remote: watch: %w: server %s ended it", fault.Unavailable, w.c.base)
+		return fmt.Errorf("client: watch: %w: server %s ended it", fault.Unavailable, w.c.base)
 	}
 	return nil
 }

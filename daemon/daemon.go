@@ -1,10 +1,9 @@
-// Package daemon is the croft program as a function, for those who build one
-// with providers of their own:
+// Package daemon is the croft program as a function, for programs with additional
+// providers:
 //
 //	func main() { os.Exit(daemon.Main(new(mine.Provider))) }
 //
-// What the program is made of is in daemon/app, and its commands are in
-// daemon/cli.
+// Package daemon/app assembles the program; package daemon/cli has its commands.
 package daemon
 
 import (
@@ -13,5 +12,5 @@ import (
 )
 
 // Main runs the croft program with the arguments of the process and returns its
-// exit status. providers are known beside Croft's own.
+// exit status. providers are added to Croft's own.
 func Main(providers ...driver.Provider) int { return cli.Main(providers...) }

@@ -1,4 +1,4 @@
-// Command croft-guest runs the processes of one workspace inside its boundary.
+// Command croft-guest runs the processes of one workspace inside its sandbox.
 // Croft starts it; see package guestd.
 package main
 

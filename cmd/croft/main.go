@@ -1,4 +1,4 @@
-// Croft opens workspaces for agents, keeps them, and serves them. See croft help.
+// Command croft opens, stores and serves workspaces for agents. See croft help.
 package main
 
 import (

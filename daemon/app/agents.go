@@ -13,9 +13,9 @@ import (
 	"github.com/croft-run/croft/tool"
 )
 
-// agents is the MCP server over all workspaces. It is made when somebody first
-// asks for it, because most programs never do.
-type agents struct {
+// toolServer is the MCP server for all workspaces. It is created at the first request,
+// because most programs never need it.
+type toolServer struct {
 	system *System
 	once   sync.Once
 	err    error
@@ -25,11 +25,11 @@ type agents struct {
 	http   http.Handler
 	sse    http.Handler
 	events *event.Subscription
-	stop   context.CancelFunc // ends what watches
+	stop   context.CancelFunc // ends pollRegistry
 	wg     sync.WaitGroup
 }
 
-func (a *agents) make(ctx context.Context) error {
+func (a *toolServer) initOnce(ctx context.Context) error {
 	a.once.Do(func() {
 		if a.env, a.err = a.system.ToolEnv(tool.Config{
 			Workspaces: a.system.Workspaces(), Readers: tool.ReadSession, SecretsOf: func(_, id string) string { return id },
@@ -41,41 +41,41 @@ func (a *agents) make(ctx context.Context) error {
 		a.events = a.system.events.Subscribe(event.Filter{Kinds: []event.Kind{event.WorkspaceState}}, nil)
 		ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 		a.stop = stop
-		a.wg.Go(func() { a.follow(ctx) })
-		a.wg.Go(func() { a.watch(ctx) })
+		a.wg.Go(func() { a.followEvents(ctx) })
+		a.wg.Go(func() { a.pollRegistry(ctx) })
 	})
 	return a.err
 }
 
-// follow tells clients of workspaces that come and go in this process.
-func (a *agents) follow(ctx context.Context) {
+// followEvents updates clients when workspaces of this process appear or end.
+func (a *toolServer) followEvents(ctx context.Context) {
 	for e := range a.events.C() {
 		if e.Fields[event.FieldTo] == string(registry.Destroyed) {
-			a.forget(ctx, e.Workspace)
+			a.forgetWorkspace(ctx, e.Workspace)
 		}
-		a.refresh(ctx)
+		a.refreshClients(ctx)
 	}
 }
 
-func (a *agents) forget(ctx context.Context, id string) {
+func (a *toolServer) forgetWorkspace(ctx context.Context, id string) {
 	if err := a.env.Forget(ctx, id); err != nil {
-		a.system.log.Warn("forget what tools kept of a workspace", "workspace", id, "error", err)
+		a.system.log.Warn("drop the tools' state of a workspace", "workspace", id, "error", err)
 	}
 }
 
-func (a *agents) refresh(ctx context.Context) {
+func (a *toolServer) refreshClients(ctx context.Context) {
 	if err := a.server.Refresh(ctx); err != nil && ctx.Err() == nil {
-		a.system.log.Warn("tell agents of workspaces", "error", err)
+		a.system.log.Warn("update the MCP clients", "error", err)
 	}
 }
 
-// watchEvery is how often what other processes did is looked for.
-const watchEvery = time.Second
+// pollInterval is how often the registry is polled for changes of other processes.
+const pollInterval = time.Second
 
-// watch does what follow does for workspaces that come and go in other processes,
-// which share the registry. Where there are no clients it looks at nothing.
-func (a *agents) watch(ctx context.Context) {
-	tick := time.NewTicker(watchEvery)
+// pollRegistry is followEvents for the workspaces of other processes, which share the
+// registry. It polls only while clients are connected.
+func (a *toolServer) pollRegistry(ctx context.Context) {
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	last, known := "", map[string]bool{}
 	for {
@@ -89,19 +89,19 @@ func (a *agents) watch(ctx context.Context) {
 		}
 		now, err := a.system.Registry.Revision(ctx)
 		if err == nil && now != last {
-			if known, err = a.compare(ctx, known); err == nil {
+			if known, err = a.syncWorkspaces(ctx, known); err == nil {
 				last = now
 			}
 		}
 		if err != nil && ctx.Err() == nil {
-			a.system.log.Warn("look for workspaces of others", "error", err)
+			a.system.log.Warn("poll the registry for workspaces of other processes", "error", err)
 		}
 	}
 }
 
-// compare forgets the workspaces that are no longer there, tells clients of those
-// that are, and returns these.
-func (a *agents) compare(ctx context.Context, known map[string]bool) (map[string]bool, error) {
+// syncWorkspaces drops the state of destroyed workspaces, updates clients, and returns
+// the existing workspaces.
+func (a *toolServer) syncWorkspaces(ctx context.Context, known map[string]bool) (map[string]bool, error) {
 	list, err := a.system.Registry.List(ctx, registry.Filter{})
 	if err != nil {
 		return known, err
@@ -112,36 +112,36 @@ func (a *agents) compare(ctx context.Context, known map[string]bool) (map[string
 	}
 	for id := range known {
 		if !there[id] {
-			a.forget(ctx, id)
+			a.forgetWorkspace(ctx, id)
 		}
 	}
-	a.system.events.changes.Add(1) // what was listed before holds no longer
-	a.refresh(ctx)
+	a.system.events.changes.Add(1) // invalidates the cached list
+	a.refreshClients(ctx)
 	return there, nil
 }
 
-// handler serves one of the transports.
-func (a *agents) handler(which func(*agents) http.Handler) http.Handler {
+// transportHandler serves one of the transports, and creates the server if needed.
+func (a *toolServer) transportHandler(which func(*toolServer) http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := a.make(r.Context()); err != nil {
+		if err := a.initOnce(r.Context()); err != nil {
 			a.system.log.Error("serve agents", "error", err)
-			http.Error(w, "the tools can't be had; the server's log says why", http.StatusInternalServerError)
+			http.Error(w, "the tools are not available; see the server's log", http.StatusInternalServerError)
 			return
 		}
 		which(a).ServeHTTP(w, r)
 	})
 }
 
-// mounts are the routes of agents.
-func (a *agents) mounts() map[string]http.Handler {
+// httpRoutes returns the handlers of the MCP routes, by path.
+func (a *toolServer) httpRoutes() map[string]http.Handler {
 	return map[string]http.Handler{
-		mcpserver.Path:    a.handler(func(a *agents) http.Handler { return a.http }),
-		mcpserver.SSEPath: a.handler(func(a *agents) http.Handler { return a.sse }),
+		mcpserver.Path:    a.transportHandler(func(a *toolServer) http.Handler { return a.http }),
+		mcpserver.SSEPath: a.transportHandler(func(a *toolServer) http.Handler { return a.sse }),
 	}
 }
 
 // drain ends connections and calls; no client is served afterwards.
-func (a *agents) drain() {
+func (a *toolServer) drain() {
 	a.once.Do(func() { a.err = fault.Unavailable })
 	if a.server != nil {
 		a.server.Drain()
@@ -149,8 +149,8 @@ func (a *agents) drain() {
 	}
 }
 
-// close ends what tools keep.
-func (a *agents) close(ctx context.Context) error {
+// close drains the server and closes the tools.
+func (a *toolServer) close(ctx context.Context) error {
 	a.drain()
 	if a.env == nil {
 		return nil

@@ -13,51 +13,50 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// preferred is the order in which providers are tried where the configuration
-// has none: the fence first, and what keeps nothing last.
-var preferred = []string{"sandbox", "docker", "local", "filestore", "memory"}
+// defaultOrder is the order in which auto tries providers without defaults.prefer in
+// the configuration: the best isolation first, the provider without persistence last.
+var defaultOrder = []string{"sandbox", "docker", "local", "filestore", "memory"}
 
-// choose returns the name of the first provider that gives what is wished for:
-// its isolation, its limits, its network, its durability, its capabilities, and
-// files that outlive the process where the workspace should persist. Where none
-// does, the error says of each why not.
-func (s *System) choose(ctx context.Context, spec driver.Spec) (string, error) {
+// chooseProvider returns the name of the first provider that satisfies the spec:
+// isolation, limits, network, durability, capabilities, and persistence if requested.
+// If none does, the error has the reason of each.
+func (s *System) chooseProvider(ctx context.Context, spec driver.Spec) (string, error) {
 	var reasons []error
-	for _, name := range s.candidates() {
+	for _, name := range s.candidateProviders() {
 		kind, _, err := s.settings.Provider(name)
 		if err == nil {
-			err = s.suits(ctx, kind, spec)
+			err = s.checkProvider(ctx, kind, spec)
 		}
 		if err == nil {
 			return name, nil
 		}
 		if ctx.Err() != nil {
-			return "", fmt.Errorf("system: choose a provider: %w", err)
+			return "", fmt.Errorf("app: choose a provider: %w", err)
 		}
 		reasons = append(reasons, fmt.Errorf("%s: %w", name, err))
 	}
-	return "", fmt.Errorf("system: choose a provider: %w: none gives what is asked for:\n%w", fault.Unsupported, errors.Join(reasons...))
+	return "", fmt.Errorf("app: choose a provider: %w: no provider satisfies the policy; change it, or name a provider:\n%w", fault.Unsupported, errors.Join(reasons...))
 }
 
-// candidates lists the names of providers, best first.
-func (s *System) candidates() []string {
+// candidateProviders lists the names of providers, best first.
+func (s *System) candidateProviders() []string {
 	if names := s.settings.Defaults.Prefer; len(names) > 0 {
 		return names
 	}
 	kinds := s.Mux.Kinds()
 	slices.Sort(kinds)
 	rank := func(kind string) int {
-		if i := slices.Index(preferred, kind); i >= 0 {
+		if i := slices.Index(defaultOrder, kind); i >= 0 {
 			return i
 		}
-		return len(preferred)
+		return len(defaultOrder)
 	}
 	slices.SortStableFunc(kinds, func(a, b string) int { return rank(a) - rank(b) })
 	return kinds
 }
 
-// suits says why a provider can't give what is wished for, if it can't.
-func (s *System) suits(ctx context.Context, kind string, spec driver.Spec) error {
+// checkProvider returns an error if a provider can't satisfy the spec.
+func (s *System) checkProvider(ctx context.Context, kind string, spec driver.Spec) error {
 	p, err := s.Mux.Provider(kind)
 	if err != nil {
 		return err
@@ -70,23 +69,23 @@ func (s *System) suits(ctx context.Context, kind string, spec driver.Spec) error
 		return err
 	}
 	if spec.Policy.Persist && !traits.Persists() {
-		return fmt.Errorf("persist: %w: what it keeps ends with the process", fault.Unsupported)
+		return fmt.Errorf("persist: %w: its workspaces end with the process", fault.Unsupported)
 	}
 	if spec.Dir != "" && !traits.InPlace {
-		return fmt.Errorf("a directory in place: %w: it has files of its own only", fault.Unsupported)
+		return fmt.Errorf("a directory in place: %w: it can't use a directory of the host", fault.Unsupported)
 	}
 	if filepath.IsAbs(spec.From.Template) && traits.CopyOnWrite == "" {
-		return fmt.Errorf("a template: %w: it starts from nothing", fault.Unsupported)
+		return fmt.Errorf("a template: %w: its workspaces start empty", fault.Unsupported)
 	}
 	if has, ok := driver.Find[driver.CapabilityReporter](p); ok {
 		if missing := has.Capabilities().Missing(spec.Want); len(missing) > 0 {
-			return fmt.Errorf("capabilities: %w: it lacks %s", fault.Unsupported, names(missing))
+			return fmt.Errorf("capabilities: %w: it lacks %s", fault.Unsupported, joinCapabilities(missing))
 		}
 	}
 	return nil
 }
 
-func names(caps []driver.Capability) string {
+func joinCapabilities(caps []driver.Capability) string {
 	var out []string
 	for _, c := range caps {
 		out = append(out, string(c))
@@ -94,9 +93,9 @@ func names(caps []driver.Capability) string {
 	return strings.Join(out, ", ")
 }
 
-// byNeed puts the provider that suits in the place of Auto. The policy of the
-// wish is complete.
-func (s *System) byNeed(ctx context.Context, spec *driver.Spec) error {
+// resolveAuto replaces the provider name auto by the chosen provider. The policy of
+// spec must be complete.
+func (s *System) resolveAuto(ctx context.Context, spec *driver.Spec) error {
 	name := spec.Kind
 	if name == "" {
 		name = s.settings.Defaults.Provider
@@ -104,7 +103,7 @@ func (s *System) byNeed(ctx context.Context, spec *driver.Spec) error {
 	if name != config.Auto {
 		return nil
 	}
-	chosen, err := s.choose(ctx, *spec)
+	chosen, err := s.chooseProvider(ctx, *spec)
 	spec.Kind = chosen
 	return err
 }

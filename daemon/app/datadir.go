@@ -15,7 +15,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// LayoutVersion is the version of the data directory that this program knows.
+// LayoutVersion is the version of the data directory's layout.
 const LayoutVersion = 2
 
 const (
@@ -25,7 +25,7 @@ const (
 	lockFile    = "up.lock"
 )
 
-// DefaultDataDir returns where data is kept if nobody says: $CROFT_DATA, else
+// DefaultDataDir returns the default data directory: $CROFT_DATA, else
 // $XDG_DATA_HOME/croft, else ~/.local/share/croft.
 func DefaultDataDir() (string, error) {
 	if dir := os.Getenv("CROFT_DATA"); dir != "" {
@@ -36,7 +36,7 @@ func DefaultDataDir() (string, error) {
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", fmt.Errorf("system: find the data directory: %w: give --data or set CROFT_DATA or HOME", fault.InvalidArgument)
+		return "", fmt.Errorf("app: find the data directory: %w: give --data or set CROFT_DATA or HOME", fault.InvalidArgument)
 	}
 	return filepath.Join(home, ".local", "share", "croft"), nil
 }
@@ -52,17 +52,17 @@ func DataDir(dir string) (string, error) {
 	return filepath.Abs(dir)
 }
 
-// prepare makes the data directory, or checks the one that is there, and returns
+// prepareDataDir creates the data directory, or checks the existing one, and returns
 // its absolute path.
-func prepare(dir string) (string, error) {
+func prepareDataDir(dir string) (string, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return "", fmt.Errorf("system: data directory %s: %w", dir, err)
+		return "", fmt.Errorf("app: data directory %s: %w", dir, err)
 	}
 	if err := os.MkdirAll(abs, 0o700); err != nil {
-		return "", fmt.Errorf("system: make data directory: %w", err)
+		return "", fmt.Errorf("app: make data directory: %w", err)
 	}
-	info, err := own("data directory", abs, fs.ModeDir)
+	info, err := checkOwned("data directory", abs, fs.ModeDir)
 	if err != nil {
 		return "", err
 	}
@@ -70,59 +70,58 @@ func prepare(dir string) (string, error) {
 		return "", err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		err = os.Chmod(abs, 0o700) // others must not look into workspaces
+		err = os.Chmod(abs, 0o700) // other users must not read workspaces
 	}
 	if err != nil {
-		return "", fmt.Errorf("system: data directory: %w", err)
+		return "", fmt.Errorf("app: data directory: %w", err)
 	}
 	return abs, nil
 }
 
-// own returns what there is at path if it has the given type and belongs to the
-// user that the program runs as: what others made they can also fill, with a
-// token that they know, or with links to where they like data to go.
-func own(what, path string, want fs.FileMode) (fs.FileInfo, error) {
+// checkOwned stats path and refuses another type, a symlink, or a file of another
+// user. Another user could otherwise plant a known token, or redirect data by a link.
+func checkOwned(what, path string, want fs.FileMode) (fs.FileInfo, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
-		return nil, fmt.Errorf("system: %s: %w", what, err)
+		return nil, fmt.Errorf("app: %s: %w", what, err)
 	}
 	switch got := info.Mode().Type(); {
 	case got == fs.ModeSymlink:
-		return nil, fmt.Errorf("system: %s %s: %w: it is a symlink; name what it leads to", what, path, fault.PermissionDenied)
+		return nil, fmt.Errorf("app: %s %s: %w: it is a symlink; name its target", what, path, fault.PermissionDenied)
 	case got != want:
-		return nil, fmt.Errorf("system: %s %s: %w: it is of another type (%s)", what, path, fault.InvalidArgument, info.Mode())
+		return nil, fmt.Errorf("app: %s %s: %w: it has the wrong type (%s)", what, path, fault.InvalidArgument, info.Mode())
 	}
-	if owner, ok := ours(info); !ok {
-		return nil, fmt.Errorf("system: %s %s: %w: it belongs to user %d, and this program runs as user %d; run it as the owner, chown it, or choose another --data",
+	if owner, ok := isOwnedByUser(info); !ok {
+		return nil, fmt.Errorf("app: %s %s: %w: it belongs to user %d, and this program runs as user %d; run it as the owner, chown it, or choose another --data",
 			what, path, fault.PermissionDenied, owner, os.Geteuid())
 	}
 	return info, nil
 }
 
-// checkVersion refuses a directory of another version, or one that is somebody
-// else's, and marks an empty one as ours.
+// checkVersion refuses a directory of another layout version, or one that croft did
+// not create, and writes the version into an empty one.
 func checkVersion(dir string) error {
 	path := filepath.Join(dir, versionFile)
 	const what = "version of the data directory"
-	_, err := own(what, path, 0)
+	_, err := checkOwned(what, path, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		if marked := mark(dir, path); !errors.Is(marked, fs.ErrExist) {
+		if marked := writeVersion(dir, path); !errors.Is(marked, fs.ErrExist) {
 			return marked
 		}
-		_, err = own(what, path, 0) // it came meanwhile
+		_, err = checkOwned(what, path, 0) // another process wrote it meanwhile
 	}
 	if err != nil {
 		return err
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("system: data directory: %w", err)
+		return fmt.Errorf("app: data directory: %w", err)
 	}
 	text := strings.TrimSpace(string(data))
 	version, err := strconv.Atoi(text)
 	switch {
 	case err != nil || version < 1:
-		return fmt.Errorf("system: data directory %s: version %.20q: %w: this program knows version %d", dir, text, fault.InvalidArgument, LayoutVersion)
+		return fmt.Errorf("app: data directory %s: version %.20q: %w: this croft needs version %d; name another directory with --data", dir, text, fault.InvalidArgument, LayoutVersion)
 	case version > LayoutVersion:
 		return fmt.Errorf("app: data directory %s has version %d: %w: a later croft made it; this one needs version %d; upgrade croft, or name another directory with --data",
 			dir, version, fault.Unsupported, LayoutVersion)
@@ -133,35 +132,35 @@ func checkVersion(dir string) error {
 	return nil
 }
 
-// mark makes the version of an empty directory, or fails with fs.ErrExist where
-// another croft did, maybe while the directory was looked at.
-func mark(dir, path string) error {
+// writeVersion writes the version file of an empty directory. It returns fs.ErrExist
+// if another process wrote it meanwhile.
+func writeVersion(dir, path string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("system: data directory: %w", err)
+		return fmt.Errorf("app: data directory: %w", err)
 	}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), ".") || e.Name() == config.FileName {
 			continue
 		}
-		// The version is the first that a croft makes, so it is there by now
-		// if this is a croft's.
+		// The version is the first file that croft writes, so in a data directory it
+		// exists by now.
 		if _, err := os.Lstat(path); err == nil {
 			return fs.ErrExist
 		}
-		// A slip of the hand must not turn a home directory into data.
-		return fmt.Errorf("system: data directory %s: %w: it is not empty and no croft made it (there is %q and no %q)",
+		// A mistyped --data must not turn a home directory into a data directory.
+		return fmt.Errorf("app: data directory %s: %w: it is not empty, and no data directory (it has %q and no %q); name another one with --data",
 			dir, fault.InvalidArgument, e.Name(), versionFile)
 	}
-	if err := once(path, strconv.Itoa(LayoutVersion)+"\n", 0o644); err != nil {
-		return fmt.Errorf("system: mark data directory: %w", err)
+	if err := createFile(path, strconv.Itoa(LayoutVersion)+"\n", 0o644); err != nil {
+		return fmt.Errorf("app: mark data directory: %w", err)
 	}
 	return nil
 }
 
-// once makes a file with all its content, or fails with fs.ErrExist: whoever
-// reads it never sees a part.
-func once(path, content string, mode fs.FileMode) error {
+// createFile creates a file atomically with its content, by link(2) of a temporary
+// file. It fails with fs.ErrExist.
+func createFile(path, content string, mode fs.FileMode) error {
 	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return err
@@ -183,33 +182,33 @@ func once(path, content string, mode fs.FileMode) error {
 	return os.Link(tmp.Name(), path)
 }
 
-// loadToken returns the token of the data directory, which it makes once.
+// loadToken returns the token of the data directory, and creates it the first time.
 func loadToken(dir string) (string, error) {
 	path := filepath.Join(dir, tokenFile)
-	info, err := own("token", path, 0)
+	info, err := checkOwned("token", path, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		var raw [32]byte
 		rand.Read(raw[:]) // never fails
-		err = once(path, base64.RawURLEncoding.EncodeToString(raw[:])+"\n", 0o600)
+		err = createFile(path, base64.RawURLEncoding.EncodeToString(raw[:])+"\n", 0o600)
 		if err != nil && !errors.Is(err, fs.ErrExist) {
-			return "", fmt.Errorf("system: make token: %w", err)
+			return "", fmt.Errorf("app: make token: %w", err)
 		}
-		info, err = own("token", path, 0)
+		info, err = checkOwned("token", path, 0)
 	}
 	if err != nil {
 		return "", err
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return "", fmt.Errorf("system: token %s has mode %04o: %w: others can read it; remove it to have a new one made, or chmod it to 0600",
+		return "", fmt.Errorf("app: token %s has mode %04o: %w: other users can read it; remove the file to get a new token, or chmod it to 0600",
 			path, info.Mode().Perm(), fault.PermissionDenied)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("system: token: %w", err)
+		return "", fmt.Errorf("app: token: %w", err)
 	}
 	token := strings.TrimSpace(string(data))
 	if token == "" {
-		return "", fmt.Errorf("system: token %s is empty: %w: remove it to have a new one made", path, fault.InvalidArgument)
+		return "", fmt.Errorf("app: token %s is empty: %w: remove the file to get a new token", path, fault.InvalidArgument)
 	}
 	return token, nil
 }

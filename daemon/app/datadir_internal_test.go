@@ -21,7 +21,7 @@ func TestManyMakeADataDirectory(t *testing.T) {
 		for range 8 {
 			wg.Go(func() {
 				<-start
-				data, err := prepare(dir)
+				data, err := prepareDataDir(dir)
 				if err == nil {
 					_, err = loadToken(data)
 				}
@@ -43,7 +43,7 @@ func TestMarkOfAnotherCroft(t *testing.T) {
 	if err := os.WriteFile(path, []byte("99\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := mark(dir, path); !errors.Is(err, fs.ErrExist) {
+	if err := writeVersion(dir, path); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("mark = %v, want that it is there", err)
 	}
 }

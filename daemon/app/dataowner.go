@@ -19,28 +19,28 @@ import (
 )
 
 const (
-	groundFile = "store-id"
-	groundLock = "store-id.lock"
+	ownerFile = "store-id"
+	ownerLock = "store-id.lock"
 
-	// nobodyKnows stands in the file for a store that can't be named.
-	nobodyKnows = "unknown"
+	// unknownStore stands in the file for a store whose id is not known.
+	unknownStore = "unknown"
 )
 
-// dataDirOwner is the data directory as registry.Ground. The file store-id has the id
-// of every store that has workspaces in the directory, one on a line; the lock
-// beside it keeps opening and sweeping apart also between stores.
+// dataDirOwner implements registry.DataDirOwner. The file store-id has the id of every
+// registry store with workspaces in the directory, one on a line. A flock on
+// store-id.lock excludes sweeping while a workspace is opened, also between stores.
 type dataDirOwner struct {
 	dir       string
 	providers []driver.Provider
-	fresh     bool // the store had no record when it was opened
+	fresh     bool // the store had no records when it was opened
 }
 
-// newDataDirOwner judges whose a directory is that nobody has marked. A store that
-// knows no workspace can't be the one of those that are there. Where the mark
-// can't be written it is tried again when it is needed.
+// newDataDirOwner claims a directory without owner for the store. An empty store can't
+// own existing workspaces, so the owner is then unknown. An error of writing is only
+// logged; the next call that needs the owner tries again.
 func newDataDirOwner(ctx context.Context, dir string, providers []driver.Provider, store registry.Store, log *slog.Logger) (*dataDirOwner, error) {
 	g := &dataDirOwner{dir: dir, providers: providers}
-	stores, err := g.read()
+	stores, err := g.readStores()
 	if err != nil || slices.Equal(stores, []string{store.ID()}) {
 		return g, err
 	}
@@ -52,50 +52,51 @@ func newDataDirOwner(ctx context.Context, dir string, providers []driver.Provide
 	leave, err := g.lock(ctx, true)
 	if err == nil {
 		defer leave()
-		_, err = g.settle(ctx, store.ID())
+		_, err = g.claim(ctx, store.ID())
 	}
 	if err != nil {
-		log.Warn("mark the data directory", "error", err)
+		log.Warn("claim the data directory", "error", err)
 	}
 	return g, nil
 }
 
-// LockShared adds the store to those that have workspaces here.
+// LockShared adds the store to the owners and takes the lock shared.
 func (g *dataDirOwner) LockShared(ctx context.Context, store string) (func(), error) {
-	if stores, err := g.read(); err != nil {
+	if stores, err := g.readStores(); err != nil {
 		return nil, err
 	} else if !slices.Contains(stores, store) {
-		if err := g.add(ctx, store); err != nil {
+		if err := g.addStore(ctx, store); err != nil {
 			return nil, err
 		}
 	}
 	return g.lock(ctx, false)
 }
 
-func (g *dataDirOwner) add(ctx context.Context, store string) error {
+func (g *dataDirOwner) addStore(ctx context.Context, store string) error {
 	leave, err := g.lock(ctx, true)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	stores, err := g.settle(ctx, store)
+	stores, err := g.claim(ctx, store)
 	if err != nil || slices.Contains(stores, store) {
 		return err
 	}
-	return g.write(append(stores, store))
+	return g.writeStores(append(stores, store))
 }
 
-// LockExclusive refuses where anyone else has workspaces here.
+// LockExclusive takes the lock exclusively. It refuses if another store has workspaces
+// in the directory: Sweep would remove them.
 func (g *dataDirOwner) LockExclusive(ctx context.Context, store string) (func(), error) {
 	leave, err := g.lock(ctx, true)
 	if err != nil {
 		return nil, err
 	}
-	stores, err := g.settle(ctx, store)
+	stores, err := g.claim(ctx, store)
 	if err == nil && !slices.Equal(stores, []string{store}) {
-		err = fmt.Errorf("system: data directory %s: %w: it holds workspaces of store %s, and this is store %s; nothing is removed. "+
-			"Bring back the store that knows them, or move them away, or give them up: write %s alone into %s",
-			g.dir, fault.WrongState, strings.Join(without(stores, store), ", "), store, store, filepath.Join(g.dir, groundFile))
+		err = fmt.Errorf("app: data directory %s: %w: it has workspaces of store %s, and this is store %s; nothing is removed. "+
+			"Restore that store, or move the workspaces away, or give them up: write only %s into %s",
+			g.dir, fault.WrongState, strings.Join(withoutStore(stores, store), ", "), store, store, filepath.Join(g.dir, ownerFile))
 	}
 	if err != nil {
 		leave()
@@ -104,33 +105,33 @@ func (g *dataDirOwner) LockExclusive(ctx context.Context, store string) (func(),
 	return leave, nil
 }
 
-func without(stores []string, store string) []string {
+func withoutStore(stores []string, store string) []string {
 	return slices.DeleteFunc(slices.Clone(stores), func(s string) bool { return s == store })
 }
 
-// settle returns the stores of the directory, with the lock held. A directory
-// that holds nothing becomes the store's.
-func (g *dataDirOwner) settle(ctx context.Context, store string) ([]string, error) {
-	stores, err := g.read()
+// claim returns the owners of the directory. A directory without workspaces becomes
+// the store's. The caller holds the lock.
+func (g *dataDirOwner) claim(ctx context.Context, store string) ([]string, error) {
+	stores, err := g.readStores()
 	if err != nil || slices.Equal(stores, []string{store}) {
 		return stores, err
 	}
-	held, err := g.held(ctx)
+	held, err := g.hasWorkspaces(ctx)
 	switch {
 	case err != nil:
 		return nil, err
 	case !held, len(stores) == 0 && !g.fresh:
 		stores = []string{store}
 	case len(stores) == 0:
-		stores = []string{nobodyKnows}
+		stores = []string{unknownStore}
 	default:
 		return stores, nil
 	}
-	return stores, g.write(stores)
+	return stores, g.writeStores(stores)
 }
 
-// held reports whether a provider has a workspace.
-func (g *dataDirOwner) held(ctx context.Context) (bool, error) {
+// hasWorkspaces reports whether any provider has a workspace.
+func (g *dataDirOwner) hasWorkspaces(ctx context.Context) (bool, error) {
 	for _, p := range g.providers {
 		persistent, ok := driver.Find[driver.Persistent](p)
 		if !ok {
@@ -143,19 +144,19 @@ func (g *dataDirOwner) held(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-func (g *dataDirOwner) read() ([]string, error) {
-	data, err := os.ReadFile(filepath.Join(g.dir, groundFile))
+func (g *dataDirOwner) readStores() ([]string, error) {
+	data, err := os.ReadFile(filepath.Join(g.dir, ownerFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return strings.Fields(string(data)), hostError("read whose data it is", err)
+	return strings.Fields(string(data)), hostError("read the owner of the data directory", err)
 }
 
-// write replaces the file, so that whoever reads it never sees a part.
-func (g *dataDirOwner) write(stores []string) error {
-	path := filepath.Join(g.dir, groundFile)
+// writeStores replaces the file atomically.
+func (g *dataDirOwner) writeStores(stores []string) error {
+	path := filepath.Join(g.dir, ownerFile)
 	err := atomicfile.Write(path, []byte(strings.Join(stores, "\n")+"\n"), atomicfile.Options{Durable: true, Temp: path + ".new"})
-	return hostError("write whose data it is", err)
+	return hostError("write the owner of the data directory", err)
 }
 
 func (g *dataDirOwner) lock(ctx context.Context, exclusive bool) (func(), error) {
@@ -163,14 +164,14 @@ func (g *dataDirOwner) lock(ctx context.Context, exclusive bool) (func(), error)
 	if exclusive {
 		take = flockfile.Lock
 	}
-	l, err := take(ctx, filepath.Join(g.dir, groundLock))
+	l, err := take(ctx, filepath.Join(g.dir, ownerLock))
 	if err != nil {
-		return nil, hostError("lock whose data it is", err)
+		return nil, hostError("lock the owner of the data directory", err)
 	}
-	return func() { _ = l.Close() }, nil // closing the file ends the lock, whatever it says
+	return func() { _ = l.Close() }, nil // closing the file ends the lock even with an error
 }
 
-// hostError gives an error of the host its code.
+// hostError gives an error of the operating system its code.
 func hostError(what string, err error) error {
 	if err == nil {
 		return nil
@@ -179,5 +180,5 @@ func hostError(what string, err error) error {
 	if code == fault.Internal {
 		code = fault.Unavailable
 	}
-	return fmt.Errorf("system: %s: %w: %w", what, code, err)
+	return fmt.Errorf("app: %s: %w: %w", what, code, err)
 }

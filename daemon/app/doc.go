@@ -1,42 +1,51 @@
-// Package app puts a croft together: a data directory, a store, providers, a
-// registry and the API over them, and takes it apart again in order.
+// Package app assembles the parts of croft (data directory, store, providers, registry,
+// HTTP API) and shuts them down in order.
 //
-// [Open] is enough for a program that works on the data directory directly;
-// [System.Client] then speaks the HTTP API with it inside the process, so that a
-// command has one code path whether it works on a directory or on a server.
-// [System.Serve] adds what a daemon does: it sweeps leftovers, keeps leases and
-// expiry going, and answers on a listener. Any number of programs may have one
-// data directory open at once, of which one may serve it.
+// [Open] is enough for a program that uses the data directory directly;
+// [System.Client] is a client of the HTTP API inside the process, so that a command
+// has one code path for a directory and a server. [System.Serve] adds what a daemon
+// does: it sweeps leftovers, renews leases, expires workspaces, and answers on a
+// listener. Any number of programs may have one data directory open at the same time;
+// one of them may serve it.
 //
 // # The data directory
 //
-// It has mode 0700 and holds
+// It has mode 0700 and contains
 //
-//	version      the version of this layout; a later one is refused
-//	token        the bearer token, mode 0600, made once
-//	croft.yaml   the configuration, if somebody put it here; see package config
-//	croft.db     the registry's store, unless another one is named, with -wal and -shm beside it
+//	version        layout version; another one is refused
+//	token          bearer token, mode 0600, created once
+//	croft.yaml     configuration, if the operator put it here; see package config
+//	croft.db       registry store (SQLite), with -wal and -shm, unless the configuration
+//	               names another one
 //	croft.db.reserve
-//	             room that is given back when the disk is full, so that workspaces can still be removed
-//	store-id     the ids of the stores that have workspaces here: for any other nothing is swept
-//	store-id.lock
-//	             keeps opening and sweeping apart, also between stores
-//	events.jsonl the audit stream, one event per line; rotated to events.jsonl.1 and on;
-//	             the configuration may put it elsewhere
-//	up.lock      held by the daemon that serves the directory, with its process id
-//	ws/          what providers keep in directories, one per workspace
-//	filestore*   what the filestore provider keeps
+//	               disk reserve, freed when the disk is full so that workspaces can be removed
+//	store-id       ids of the registry stores with workspaces here; other stores must not sweep
+//	store-id.lock  flock: excludes sweeping while a workspace is opened
+//	up.lock        flock of the daemon that serves the directory, with its process id
+//	events.jsonl   audit stream, one event per line, rotated to events.jsonl.1 and so on;
+//	               the configuration may name another path
+//	ws/            workspace directories of the providers local, sandbox and docker;
+//	               ws/.journals has the journals of directories that are used in place
+//	filestore.db   files of the provider filestore (SQLite)
+//	store/         snapshot store; store/cache has its index
+//	layers/        template and sealed layers, lower directories of overlayfs
+//	docker/        cache of the provider docker
+//	pool/          prepared workspaces of the pool, by kind
+//	prep/          staging metadata of workspaces
+//	artifacts/     artifacts of workspaces
+//	cache/         compiled script engine
+//	tmp/           temporary files of templates that are being made
+//	eval/          directories of running evaluations, each with a lock file
 //
 // # The order of shutting down
 //
-//  1. watches, waits and connections that carry a command end, and no new
-//     connection is taken
-//  2. requests under way end, within a bound
-//  3. the registry's background work ends, and nothing more is announced
-//  4. the registry lets go of every live workspace
+//  1. watches, waits and connections with a command end, and no new connection is
+//     accepted
+//  2. requests end, within a time-out
+//  3. the registry's background work and the announcements end
+//  4. the registry closes every live workspace
 //  5. the providers are closed, and then the store
-//  6. the file of events is closed
+//  6. the events file is closed
 //
-// Each step has its own bound, so that a stuck one can't keep the rest from
-// happening.
+// Each step has its own time-out, so that a stuck step does not prevent the others.
 package app

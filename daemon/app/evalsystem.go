@@ -21,14 +21,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// evalDir is where evaluations have their ground, in the data directory.
+// evalDir is the directory of evaluations in the data directory.
 const evalDir = "eval"
 
-// An EvalSystem is the ground of one evaluation: a sandbox provider with a
-// directory of its own. Its workspaces are many, short-lived and nobody else's, so
-// no registry knows them: the directory itself is the record, held by a lock as
-// long as the process lives, and whoever evaluates next removes what a dead one
-// left.
+// An EvalSystem is the sandbox provider of one evaluation, with a directory of its own.
+// Its workspaces are many and short-lived, so they are not in the registry. A flock
+// beside the directory shows that the process lives; the next evaluation removes
+// directories without a holder of the lock.
 type EvalSystem struct {
 	Provider driver.Provider
 
@@ -37,33 +36,33 @@ type EvalSystem struct {
 	lock     *flock.Flock
 }
 
-// EvalConfig says how an EvalGround is put together.
+// EvalConfig configures an EvalSystem.
 type EvalConfig struct {
 	Settings *config.Config                      // with the data directory
-	Events   event.Sink                          // hears of requests to the outside; nil is none
-	Inside   func(workspace string) http.Handler // answers what runs in a workspace, at EvalInside; nil is nothing
+	Events   event.Sink                          // gets the requests to the network; may be nil
+	Inside   func(workspace string) http.Handler // serves the programs in a workspace, at EvalInside; nil is nothing
 	Log      *slog.Logger                        // nil is silent
 }
 
-// OpenEval makes the ground of an evaluation, and removes what others left that
-// are dead.
+// OpenEval opens the sandbox provider of an evaluation, and removes the directories of
+// crashed ones.
 func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalSystem, error) {
-	data, err := prepare(cfg.Settings.Data)
+	data, err := prepareDataDir(cfg.Settings.Data)
 	if err != nil {
 		return nil, err
 	}
 	root := filepath.Join(data, evalDir)
 	if err := os.MkdirAll(root, 0o700); err != nil {
-		return nil, fmt.Errorf("system: make %s: %w: %w", root, fault.Of(err), err)
+		return nil, fmt.Errorf("app: make %s: %w: %w", root, fault.Of(err), err)
 	}
 	sweepEvals(ctx, root, cfg.Log)
 	g := &EvalSystem{dir: filepath.Join(root, driver.NewID())}
-	g.lock = flock.New(lockOf(g.dir))
+	g.lock = flock.New(lockPath(g.dir))
 	if ok, err := g.lock.TryLock(); err != nil || !ok {
-		return nil, fmt.Errorf("system: lock %s: %w: %w", g.dir, fault.Unavailable, err)
+		return nil, fmt.Errorf("app: lock %s: %w: %w", g.dir, fault.Unavailable, err)
 	}
-	if err := os.Mkdir(g.dir, 0o700); err != nil { // once it is held: what is there and is not, is dead
-		return nil, fmt.Errorf("system: make %s: %w: %w", g.dir, fault.Of(err), err)
+	if err := os.Mkdir(g.dir, 0o700); err != nil { // under the lock: an unlocked directory counts as crashed
+		return nil, fmt.Errorf("app: make %s: %w: %w", g.dir, fault.Of(err), err)
 	}
 	secrets, err := secret.New(&secret.Options{Shared: secret.Set{Prefix: cfg.Settings.Secrets.Env, Dir: cfg.Settings.Secrets.Dir}})
 	if err != nil {
@@ -71,7 +70,7 @@ func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalSystem, error) {
 	}
 	g.provider, err = sandbox.New(&sandbox.Config{
 		Root: filepath.Join(g.dir, "ws"), Forbidden: []string{data}, Roots: cfg.Settings.HostRoots, Log: cfg.Log,
-		Secrets: secrets, Credentials: credentials(cfg.Settings), Events: cfg.Events, LocalHandler: cfg.Inside,
+		Secrets: secrets, Credentials: egressCredentials(cfg.Settings), Events: cfg.Events, LocalHandler: cfg.Inside,
 	})
 	if err != nil {
 		return nil, errors.Join(err, g.Close(ctx))
@@ -80,40 +79,40 @@ func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalSystem, error) {
 	return g, nil
 }
 
-// lockOf is beside the directory, which goes while it is held.
-func lockOf(dir string) string { return dir + ".lock" }
+// lockPath is beside the directory, since the directory is removed under the lock.
+func lockPath(dir string) string { return dir + ".lock" }
 
-// Close ends all that is left in the ground, and removes it.
+// Close destroys the remaining workspaces and removes the directory.
 func (g *EvalSystem) Close(ctx context.Context) error {
 	var errs []error
 	if g.provider != nil {
 		errs = append(errs, g.provider.Sweep(context.WithoutCancel(ctx), nil), g.provider.Close())
 	}
-	errs = append(errs, files.RemoveTree(g.dir), os.Remove(lockOf(g.dir)), g.lock.Close())
+	errs = append(errs, files.RemoveTree(g.dir), os.Remove(lockPath(g.dir)), g.lock.Close())
 	return errors.Join(errs...)
 }
 
-// sweepEvals removes the grounds of processes that are dead.
+// sweepEvals removes the directories of crashed evaluations.
 func sweepEvals(ctx context.Context, root string, log *slog.Logger) {
 	entries, err := os.ReadDir(root)
 	if err != nil {
-		return // it shows in what comes next
+		return // the next call fails with the same error
 	}
 	for _, e := range entries {
 		if !driver.ValidID(e.Name()) {
 			continue
 		}
 		dir := filepath.Join(root, e.Name())
-		lock := flock.New(lockOf(dir))
+		lock := flock.New(lockPath(dir))
 		if ok, err := lock.TryLock(); err != nil || !ok {
-			continue // it lives
+			continue // its process lives
 		}
 		p, err := sandbox.New(&sandbox.Config{Root: filepath.Join(dir, "ws"), Log: log})
 		if err == nil {
-			err = errors.Join(p.Sweep(ctx, nil), p.Close(), files.RemoveTree(dir), os.Remove(lockOf(dir)))
+			err = errors.Join(p.Sweep(ctx, nil), p.Close(), files.RemoveTree(dir), os.Remove(lockPath(dir)))
 		}
 		if err != nil && log != nil && !errors.Is(err, fs.ErrNotExist) {
-			log.Warn("system: remove what an evaluation left", "dir", dir, "error", err)
+			log.Warn("remove the directory of a crashed evaluation", "dir", dir, "error", err)
 		}
 		lock.Close() //nolint:errcheck // the lock ends with the descriptor
 	}

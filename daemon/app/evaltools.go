@@ -16,11 +16,11 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// EvalInside is where what runs in the workspaces of an EvalGround asks what
-// EvalConfig.Inside answers.
+// EvalInside is the URL at which programs in the workspaces of an EvalSystem reach
+// EvalConfig.Inside.
 var EvalInside = fmt.Sprintf("http://127.0.0.1:%d", egress.RelayPort)
 
-// EvalTools are tools for the agents of an evaluation.
+// EvalTools configures the tools for the agents of an evaluation.
 type EvalTools struct {
 	Settings *config.Config
 	Toolset  mcpserver.Toolset
@@ -28,9 +28,9 @@ type EvalTools struct {
 	Log      *slog.Logger // nil is silent
 }
 
-// Serve makes a server of tools over one workspace, and what ends it. The agent in
-// the workspace asks it from inside; what it does is done from outside, as by
-// any other user of the workspace. There are no secrets to be asked for.
+// Serve returns an MCP server of the tools for one workspace, and a function that
+// closes it. The agent inside the workspace calls it; the tools work from outside, as
+// for any other user of the workspace. They have no secrets.
 func (t EvalTools) Serve(ctx context.Context, ws *workspace.Workspace) (http.Handler, func(context.Context) error, error) {
 	forms, err := secretForms(t.Settings)
 	if err != nil {

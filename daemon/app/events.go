@@ -15,17 +15,16 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// recentEvents is how many events a client that comes back can still get.
+// recentEvents is how many events are kept for clients that reconnect.
 const recentEvents = 4096
 
-// events is the one stream of a system, and what makes it tell of workspaces
-// that were opened.
+// events is the event stream of a system. It also announces opened workspaces.
 type events struct {
 	*event.Stream
 	recent *event.Ring
-	file   *event.File // nil where none is kept
+	file   *event.File // nil without a file
 
-	changes atomic.Int64 // how often the state of a workspace changed
+	changes atomic.Int64 // counts changes of workspaces' states
 
 	mu     sync.Mutex
 	queue  []string // guarded by mu; ids to announce
@@ -52,15 +51,15 @@ func openEvents(path string, settings config.Events, log *slog.Logger) (*events,
 	}
 	last, err := event.LastSequence(path)
 	if err != nil {
-		log.Warn("read the audit stream", "error", err) // the numbers begin anew
+		log.Warn("read the audit stream", "error", err) // sequence numbers start again
 	}
 	e.Stream = event.NewStream(e.recent, e.file)
 	e.Continue(last)
 	return e, nil
 }
 
-// Emit passes an event on. One that says that a workspace is ready has it
-// announced, by somebody else: the registry must not be held up.
+// Emit passes an event on. A workspace that becomes ready is queued for the announcer
+// goroutine, so that the registry does not wait.
 func (e *events) Emit(ev event.Event) {
 	if ev.Kind == event.WorkspaceState {
 		e.changes.Add(1)
@@ -81,8 +80,9 @@ func (e *events) Emit(ev event.Event) {
 	}
 }
 
-// announce has f called with each workspace that becomes ready, one at a time.
-func (e *events) announce(ctx context.Context, f func(context.Context, string)) {
+// startAnnouncer starts the goroutine that calls f with each workspace that becomes
+// ready, one at a time.
+func (e *events) startAnnouncer(ctx context.Context, f func(context.Context, string)) {
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
 	e.done.Go(func() {
 		for {
@@ -103,7 +103,7 @@ func (e *events) announce(ctx context.Context, f func(context.Context, string)) 
 	})
 }
 
-// next takes an id from the queue, or says that there will be none.
+// next takes an id from the queue; over reports that no more will come.
 func (e *events) next() (id string, over bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -114,11 +114,12 @@ func (e *events) next() (id string, over bool) {
 	return id, false
 }
 
-// announceBound is how long shutting down waits for what is to be announced.
-const announceBound = 10 * time.Second
+// announceTimeout bounds how long shutting down waits for announcements.
+const announceTimeout = 10 * time.Second
 
-// quiet ends announcing: what is in the queue is told of, within a bound.
-func (e *events) quiet() {
+// stopAnnouncer ends the announcer. Queued workspaces are announced, within
+// announceTimeout.
+func (e *events) stopAnnouncer() {
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
@@ -126,7 +127,7 @@ func (e *events) quiet() {
 	case e.wake <- struct{}{}:
 	default:
 	}
-	late := time.AfterFunc(announceBound, e.stop)
+	late := time.AfterFunc(announceTimeout, e.stop)
 	e.done.Wait()
 	late.Stop()
 	e.stop()
@@ -139,22 +140,22 @@ func (e *events) close() error {
 	return e.file.Close()
 }
 
-// levels tries every level of isolation that a provider has.
-func (s *System) levels(ctx context.Context) []rest.Level {
+// isolationLevels tests every level of isolation of every provider.
+func (s *System) isolationLevels(ctx context.Context) []rest.Level {
 	var out []rest.Level
 	for _, kind := range s.Mux.Kinds() {
 		p, err := s.Mux.Provider(kind)
 		if err != nil {
-			continue // it was taken away meanwhile
+			continue // it was removed meanwhile
 		}
-		for _, r := range levelsOf(ctx, p) {
+		for _, r := range providerLevels(ctx, p) {
 			out = append(out, rest.Level{Provider: kind, Level: r.Level, Works: r.Works, Proof: r.Proof, Reason: r.Reason, Lacks: r.Lacks})
 		}
 	}
 	return out
 }
 
-func levelsOf(ctx context.Context, p driver.Provider) []sandbox.LevelReport {
+func providerLevels(ctx context.Context, p driver.Provider) []sandbox.LevelReport {
 	type levelled interface {
 		Levels(ctx context.Context) []sandbox.LevelReport
 	}

@@ -15,11 +15,12 @@ import (
 	"github.com/croft-run/croft/snapshot/bucket"
 )
 
-// export copies a snapshot to a store in a bucket. One in a directory of this host
-// lies where workspaces may use directories, and never in our own.
-func (s *System) export(roots []string) func(ctx context.Context, id, to string, credentials bool) (*snapshot.Manifest, error) {
+// exportFunc returns a function that copies a snapshot to a store in a bucket. A bucket
+// in a directory of this host must be in one of roots, unless that is nil, and never
+// in the data directory.
+func (s *System) exportFunc(roots []string) func(ctx context.Context, id, to string, credentials bool) (*snapshot.Manifest, error) {
 	return func(ctx context.Context, id, to string, credentials bool) (_ *snapshot.Manifest, err error) {
-		if err := s.permitExport(to, roots); err != nil {
+		if err := s.checkBucket(to, roots); err != nil {
 			return nil, err
 		}
 		b, err := bucket.Open(ctx, to)
@@ -31,12 +32,11 @@ func (s *System) export(roots []string) func(ctx context.Context, id, to string,
 	}
 }
 
-// imported returns what brings snapshots back from buckets, which for those in
-// directories must lie in one of roots, unless that is nil. Without an id nothing
-// is brought, and the answer is what there is.
-func (s *System) imported(roots []string) func(ctx context.Context, id, from string) ([]*snapshot.Manifest, error) {
+// importFunc returns a function that copies a snapshot from a bucket, with the same
+// rule for directories as exportFunc. Without an id it lists the bucket's snapshots.
+func (s *System) importFunc(roots []string) func(ctx context.Context, id, from string) ([]*snapshot.Manifest, error) {
 	return func(ctx context.Context, id, from string) (_ []*snapshot.Manifest, err error) {
-		if err := s.permitExport(from, roots); err != nil {
+		if err := s.checkBucket(from, roots); err != nil {
 			return nil, err
 		}
 		b, err := bucket.Open(ctx, from)
@@ -48,7 +48,7 @@ func (s *System) imported(roots []string) func(ctx context.Context, id, from str
 		if id == "" {
 			return there.List(ctx)
 		}
-		m, err := s.bring(ctx, there, id)
+		m, err := s.importSnapshot(ctx, there, id)
 		if err != nil {
 			return nil, err
 		}
@@ -56,37 +56,37 @@ func (s *System) imported(roots []string) func(ctx context.Context, id, from str
 	}
 }
 
-// bring copies a snapshot from a store that others may have written: what it says
-// to lie over is no directory of this host, and labels that mean something to
-// Croft are not taken from it.
-func (s *System) bring(ctx context.Context, there *snapshot.Store, id string) (*snapshot.Manifest, error) {
+// importSnapshot copies a snapshot from an untrusted store. It refuses a snapshot with
+// a base, which could name a directory of this host, and drops labels that Croft
+// interprets.
+func (s *System) importSnapshot(ctx context.Context, there *snapshot.Store, id string) (*snapshot.Manifest, error) {
 	tree, m, err := there.Tree(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if m.Base != (snapshot.Base{}) || len(m.Paths) > 0 {
-		return nil, fmt.Errorf("system: import %s: %w: it is not whole; croft snapshot export makes one that is", id, fault.InvalidArgument)
+		return nil, fmt.Errorf("app: import %s: %w: it is not complete; export it again with croft snapshot export", id, fault.InvalidArgument)
 	}
 	info := m.SnapshotInfo
 	maps.DeleteFunc(info.Labels, func(label, _ string) bool { return strings.HasPrefix(label, "croft.") })
 	return s.snapshots.Take(ctx, tree, &snapshot.TakeOptions{Info: info})
 }
 
-func (s *System) permitExport(to string, roots []string) error {
+func (s *System) checkBucket(to string, roots []string) error {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "file" {
-		return nil // bucket.Open judges it
+		return nil // bucket.Open checks it
 	}
 	path := files.Resolve(u.Path)
-	if within(files.Resolve(s.Dir), path) || within(path, files.Resolve(s.Dir)) {
-		return fmt.Errorf("system: bucket %s: %w: it is in the data directory, or holds it", path, fault.PermissionDenied)
+	if isWithin(files.Resolve(s.Dir), path) || isWithin(path, files.Resolve(s.Dir)) {
+		return fmt.Errorf("app: bucket %s: %w: it overlaps the data directory; choose another directory", path, fault.PermissionDenied)
 	}
-	if roots != nil && !slices.ContainsFunc(roots, func(root string) bool { return within(files.Resolve(root), path) }) {
-		return fmt.Errorf("system: bucket %s: %w: it is in none of the directories of the host that may be used (hostRoots)", path, fault.PermissionDenied)
+	if roots != nil && !slices.ContainsFunc(roots, func(root string) bool { return isWithin(files.Resolve(root), path) }) {
+		return fmt.Errorf("app: bucket %s: %w: it is outside the allowed directories of the host; add its directory to hostRoots", path, fault.PermissionDenied)
 	}
 	return nil
 }
 
-func within(root, path string) bool {
+func isWithin(root, path string) bool {
 	return path == root || strings.HasPrefix(path, strings.TrimSuffix(root, "/")+"/")
 }

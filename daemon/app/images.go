@@ -10,45 +10,45 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// An Image is one that the engine of containers has.
+// An Image is an image of the container engine.
 type Image = docker.Image
 
-// ImageSource says what an image is made of: one of the two.
+// ImageSource is the source of an image: exactly one field is set.
 type ImageSource struct {
 	Path     string // an OCI layout, a tarball of an image, or a Dockerfile
 	Template string // a template, by its name
 }
 
-// engined is a provider that has an engine of containers.
-type engined interface {
+// imageProvider is a provider with a container engine.
+type imageProvider interface {
 	Images() docker.Images
 	Collect(ctx context.Context) ([]docker.Leftover, error)
 }
 
-func (s *System) engine() (engined, error) {
+func (s *System) dockerEngine() (imageProvider, error) {
 	p, err := s.Mux.Provider(docker.Kind)
 	if err != nil {
 		return nil, err
 	}
-	e, ok := driver.Find[engined](p)
+	e, ok := driver.Find[imageProvider](p)
 	if !ok {
-		return nil, fmt.Errorf("system: images: %w: the provider %q has no engine on this system", fault.Unsupported, docker.Kind)
+		return nil, fmt.Errorf("app: images: %w: the provider %q has no container engine on this system", fault.Unsupported, docker.Kind)
 	}
 	return e, nil
 }
 
-// Images lists the images of the engine.
+// Images lists the images of the container engine.
 func (s *System) Images(ctx context.Context) ([]Image, error) {
-	e, err := s.engine()
+	e, err := s.dockerEngine()
 	if err != nil {
 		return nil, err
 	}
 	return e.Images().List(ctx)
 }
 
-// ImportImage brings an image in under a name.
+// ImportImage imports an image under a name.
 func (s *System) ImportImage(ctx context.Context, from ImageSource, name string) error {
-	e, err := s.engine()
+	e, err := s.dockerEngine()
 	if err != nil {
 		return err
 	}
@@ -66,26 +66,26 @@ func (s *System) ImportImage(ctx context.Context, from ImageSource, name string)
 	return e.Images().FromTree(ctx, tree, "template "+from.Template, name)
 }
 
-// RemoveImage takes a name from an image.
+// RemoveImage removes a name of an image.
 func (s *System) RemoveImage(ctx context.Context, name string) error {
-	e, err := s.engine()
+	e, err := s.dockerEngine()
 	if err != nil {
 		return err
 	}
 	return e.Images().Remove(ctx, name)
 }
 
-// Collected is what Collect removed beyond what belongs to the data directory.
+// Collected lists what Collect removed outside the data directory.
 type Collected struct {
 	Containers []docker.Leftover `json:"containers"`
 }
 
-// Collect removes what belongs to no workspace: what crashes left in the data
-// directory, and containers of this host whose files are gone.
+// Collect removes leftovers of crashes in the data directory, and containers of this
+// host whose data directory entry is gone.
 func (s *System) Collect(ctx context.Context) (Collected, error) {
 	err := s.Registry.Sweep(ctx)
 	c := Collected{Containers: []docker.Leftover{}}
-	e, eerr := s.engine()
+	e, eerr := s.dockerEngine()
 	if fault.Of(eerr) == fault.Unsupported {
 		return c, err
 	}

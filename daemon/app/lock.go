@@ -11,23 +11,23 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// lock makes this process the one that serves the data directory. The lock ends
-// with the process, however that ends.
-func lock(dir string) (unlock func(), err error) {
+// lockDataDir takes the flock of the process that serves the data directory. The lock
+// ends with the process.
+func lockDataDir(dir string) (unlock func(), err error) {
 	path := filepath.Join(dir, lockFile)
 	l := flock.New(path, flock.SetPermissions(0o600))
 	ok, err := l.TryLock()
 	if err != nil {
-		return nil, fmt.Errorf("system: lock data directory: %w", err)
+		return nil, fmt.Errorf("app: lock data directory: %w", err)
 	}
 	if !ok {
-		who, _ := os.ReadFile(path) // who it is only makes the message better
-		return nil, fmt.Errorf("system: data directory %s is being served by process %s: %w: use that one, or another --data",
-			dir, orUnknown(strings.TrimSpace(string(who))), fault.AlreadyExists)
+		pid, _ := os.ReadFile(path) // only for the message
+		return nil, fmt.Errorf("app: data directory %s is served by process %s: %w: use that server, or another --data",
+			dir, orUnknown(strings.TrimSpace(string(pid))), fault.AlreadyExists)
 	}
 	if err := os.WriteFile(path, fmt.Appendf(nil, "%d\n", os.Getpid()), 0o600); err != nil {
-		l.Unlock() //nolint:errcheck // the first error is the one to tell
-		return nil, fmt.Errorf("system: lock data directory: %w", err)
+		l.Unlock() //nolint:errcheck // the first error is returned
+		return nil, fmt.Errorf("app: lock data directory: %w", err)
 	}
 	return func() { l.Unlock() }, nil //nolint:errcheck // it ends with the process, too
 }

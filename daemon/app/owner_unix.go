@@ -8,10 +8,9 @@ import (
 	"syscall"
 )
 
-// ours reports whether a file belongs to the user that the program runs as, and
-// to whom it does otherwise. To root everything is open, so that a mode says
-// nothing of who may have written what it reads.
-func ours(info fs.FileInfo) (owner uint32, ok bool) {
+// isOwnedByUser reports whether a file belongs to the effective user, and returns the
+// owner. Modes alone are not enough: root can read files that another user wrote.
+func isOwnedByUser(info fs.FileInfo) (owner uint32, ok bool) {
 	stat, known := info.Sys().(*syscall.Stat_t)
 	if !known {
 		return 0, true

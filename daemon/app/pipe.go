@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// A pipeListener accepts connections that never leave the process.
+// A pipeListener accepts connections within the process, over net.Pipe.
 type pipeListener struct {
 	conns   chan net.Conn
 	closing sync.Once

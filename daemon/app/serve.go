@@ -11,32 +11,32 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// Listen listens on addr, which CheckAddr has judged.
+// Listen listens on addr, which CheckAddr has accepted.
 func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	var unknown *net.DNSError
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("system: listen on %s: %w: another program has the port; choose one with --addr", addr, fault.AlreadyExists)
+		return nil, fmt.Errorf("app: listen on %s: %w: another program uses the port; choose one with --addr", addr, fault.AlreadyExists)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return nil, fmt.Errorf("system: listen on %s: %w: this host has no such address", addr, fault.InvalidArgument)
+		return nil, fmt.Errorf("app: listen on %s: %w: this host has no such address; choose one with --addr", addr, fault.InvalidArgument)
 	case errors.Is(err, syscall.EACCES):
-		return nil, fmt.Errorf("system: listen on %s: %w: the port is reserved", addr, fault.PermissionDenied)
+		return nil, fmt.Errorf("app: listen on %s: %w: the port is privileged; choose one with --addr", addr, fault.PermissionDenied)
 	case errors.As(err, &unknown):
-		return nil, fmt.Errorf("system: listen on %s: %w: there is no host %q", addr, fault.InvalidArgument, unknown.Name)
+		return nil, fmt.Errorf("app: listen on %s: %w: unknown host %q; choose another with --addr", addr, fault.InvalidArgument, unknown.Name)
 	case err != nil:
-		return nil, fmt.Errorf("system: listen on %s: %w: %w", addr, fault.InvalidArgument, err)
+		return nil, fmt.Errorf("app: listen on %s: %w: %w", addr, fault.InvalidArgument, err)
 	}
 	return l, nil
 }
 
-// Lock makes this system the one that serves its data directory; another one
-// that does is AlreadyExists, with its process id.
-func (s *System) Lock() (unlock func(), err error) { return lock(s.Dir) }
+// Lock takes the flock for serving the data directory. If another process has it, the
+// error is AlreadyExists with its process id.
+func (s *System) Lock() (unlock func(), err error) { return lockDataDir(s.Dir) }
 
-// Serve answers on l until ctx ends, and then stops in order; meanwhile it sweeps
-// what crashes left behind and keeps leases and expiry going. It closes l. The
-// system stays open.
+// Serve answers on l until ctx ends, and then stops in order. Meanwhile the registry
+// sweeps leftovers, renews leases and expires workspaces; a failed sweep is only
+// logged. Serve closes l. The system stays open.
 func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	if err := s.CheckToken(l.Addr()); err != nil {
 		return errors.Join(err, l.Close())
@@ -44,9 +44,9 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	background, stop := context.WithCancel(ctx)
 	defer stop()
 	ran := make(chan error, 1)
-	go func() { ran <- s.background(background) }()
+	go func() { ran <- s.Registry.Run(background) }()
 
-	server := s.server(ctx)
+	server := s.newHTTPServer(ctx)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 
@@ -55,11 +55,11 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	case <-ctx.Done():
 		s.API.Drain()
 		s.agents.drain()
-		if err := bounded(ctx, requestsBound, server.Shutdown); err != nil {
+		if err := withTimeout(ctx, requestsTimeout, server.Shutdown); err != nil {
 			s.log.Warn("requests were cut off", "error", err)
 			errs = append(errs, server.Close())
 		}
-		if err := bounded(ctx, requestsBound, s.API.Wait); err != nil {
+		if err := withTimeout(ctx, requestsTimeout, s.API.Wait); err != nil {
 			s.log.Warn("connections were cut off", "error", err)
 		}
 		<-served
@@ -73,23 +73,18 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	return ignoreClosed(errors.Join(errs...))
 }
 
-// leastToken is how long a token must be that others may try to guess.
-const leastToken = 16
+// minTokenLength is the minimum length of a token beyond loopback, against guessing.
+const minTokenLength = 16
 
 // CheckToken refuses a token that is too short for an address beyond loopback.
 func (s *System) CheckToken(addr net.Addr) error {
 	tcp, ok := addr.(*net.TCPAddr)
-	if !ok || tcp.IP.IsLoopback() || len(s.Token) >= leastToken {
+	if !ok || tcp.IP.IsLoopback() || len(s.Token) >= minTokenLength {
 		return nil
 	}
-	return fmt.Errorf("system: serve on %s: %w: beyond loopback a token has at least %d characters, and this one has %d",
-		addr, fault.InvalidArgument, leastToken, len(s.Token))
+	return fmt.Errorf("app: serve on %s: %w: beyond loopback the token needs at least %d characters, and this one has %d",
+		addr, fault.InvalidArgument, minTokenLength, len(s.Token))
 }
-
-// background sweeps and keeps leases and expiry going. Opening waits for the
-// sweep by itself, so that requests need not. A sweep that is refused or fails
-// is logged, and the system serves on.
-func (s *System) background(ctx context.Context) error { return s.Registry.Run(ctx) }
 
 func ignoreClosed(err error) error {
 	if errors.Is(err, http.ErrServerClosed) {

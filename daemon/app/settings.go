@@ -16,8 +16,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// EventsFile returns where the audit stream of a data directory is kept under a
-// configuration, "" where it keeps none.
+// EventsFile returns the path of the audit stream's file, "" for none.
 func EventsFile(dir string, settings *config.Config) string {
 	switch file := settings.Events.File; {
 	case file == config.NoFile:
@@ -29,9 +28,9 @@ func EventsFile(dir string, settings *config.Config) string {
 	}
 }
 
-// hostRoots returns the directories of the host that workspaces may use, nil for
-// any. Who can reach a server from another host is not therefore one who may
-// read this one's files, so without a list there is nothing for them.
+// hostRoots returns the directories of the host that workspaces may use, nil for all.
+// A server beyond loopback allows none without a list: its clients must not get to
+// read the host's files.
 func (s *System) hostRoots(beyond bool) []string {
 	if roots := s.settings.HostRoots; len(roots) > 0 {
 		return roots
@@ -42,9 +41,9 @@ func (s *System) hostRoots(beyond bool) []string {
 	return nil
 }
 
-// rules returns what is judged of the commands of a kind, beyond what its
-// provider does by itself.
-func (s *System) rules(kind string) *cmdpolicy.Options {
+// commandPolicy returns the command policy for a kind, in addition to the provider's
+// own rules.
+func (s *System) commandPolicy(kind string) *cmdpolicy.Options {
 	rules := new(cmdpolicy.Options)
 	if kind == sandbox.Kind {
 		rules = cmdpolicy.Sandbox()
@@ -55,8 +54,8 @@ func (s *System) rules(kind string) *cmdpolicy.Options {
 	return rules
 }
 
-// credentials says how those of the configuration are sent.
-func credentials(c *config.Config) map[string]egress.Credential {
+// egressCredentials returns the credentials of the configuration for the egress proxy.
+func egressCredentials(c *config.Config) map[string]egress.Credential {
 	all := map[string]egress.Credential{}
 	for name, cred := range c.Credentials() {
 		all[name] = egress.Credential{
@@ -66,9 +65,9 @@ func credentials(c *config.Config) map[string]egress.Credential {
 	return all
 }
 
-// openSecrets opens the store of secrets. The set that a workspace has for
-// itself is found by its id, or by its name where it has no owner: names of
-// owners are theirs to choose, and must not choose secrets.
+// openSecrets opens the store of secrets. The secrets of one workspace are found by its
+// id, or by its name if it has no owner: an owner chooses names freely, and must not
+// get the secrets of another workspace by a name.
 func (s *System) openSecrets(ctx context.Context) (*secret.Store, error) {
 	ctx = context.WithoutCancel(ctx)
 	return secret.New(&secret.Options{
@@ -88,37 +87,37 @@ func (s *System) openSecrets(ctx context.Context) (*secret.Store, error) {
 	})
 }
 
-// admit makes the wish for a workspace complete as the configuration says: its
-// provider by name, with the options that it has there, and its policy.
-func (s *System) admit(ctx context.Context, spec *driver.Spec, policy string) error {
+// admitSpec completes a spec from the configuration: the named policy, the provider
+// with its options, and the template.
+func (s *System) admitSpec(ctx context.Context, spec *driver.Spec, policy string) error {
 	var err error
 	if spec.Policy, err = s.settings.Apply(policy, spec.Policy); err != nil {
 		return err
 	}
-	if err := s.byNeed(ctx, spec); err != nil {
+	if err := s.resolveAuto(ctx, spec); err != nil {
 		return err
 	}
 	kind, options, err := s.settings.Provider(spec.Kind)
 	if err != nil {
 		return err
 	}
-	if spec.Config, err = merge(options, spec.Config); err != nil {
-		return fmt.Errorf("system: options of provider %s: %w", spec.Kind, err)
+	if spec.Config, err = mergeObjects(options, spec.Config); err != nil {
+		return fmt.Errorf("app: options of provider %s: %w", spec.Kind, err)
 	}
 	spec.Kind = kind
-	if err := s.startFrom(ctx, spec); err != nil {
+	if err := s.resolveTemplate(ctx, spec); err != nil {
 		return err
 	}
-	whose := ""
+	name := ""
 	if spec.Session.User == "" {
-		whose = spec.Name
+		name = spec.Name
 	}
-	return s.checkCredentials(ctx, whose, spec.Policy)
+	return s.checkCredentials(ctx, name, spec.Policy)
 }
 
-// startFrom finds the template that a wish names, which is a snapshot. A path is
-// the provider's to judge.
-func (s *System) startFrom(ctx context.Context, spec *driver.Spec) error {
+// resolveTemplate replaces the name of a template by its snapshot. A path stays for
+// the provider.
+func (s *System) resolveTemplate(ctx context.Context, spec *driver.Spec) error {
 	if spec.From.Template == "" || filepath.IsAbs(spec.From.Template) {
 		return nil
 	}
@@ -130,7 +129,7 @@ func (s *System) startFrom(ctx context.Context, spec *driver.Spec) error {
 	return nil
 }
 
-// admitPolicy judges a policy that a workspace is to change to.
+// admitPolicy checks the new policy of a workspace.
 func (s *System) admitPolicy(ctx context.Context, id string, policy driver.Policy) error {
 	if err := s.settings.CheckEnv(policy.Env); err != nil {
 		return err
@@ -138,41 +137,41 @@ func (s *System) admitPolicy(ctx context.Context, id string, policy driver.Polic
 	return s.checkCredentials(ctx, id, policy)
 }
 
-// checkCredentials refuses a policy with a credential that can't be had, so that
-// it fails now and not at a request in the middle of somebody's work.
-func (s *System) checkCredentials(ctx context.Context, whose string, policy driver.Policy) error {
-	known := credentials(s.settings)
+// checkCredentials refuses a policy with a missing or too short secret, so that opening
+// the workspace fails and not a later request.
+func (s *System) checkCredentials(ctx context.Context, workspace string, policy driver.Policy) error {
+	known := egressCredentials(s.settings)
 	for _, r := range policy.Network.Allow {
 		if r.Credential == "" {
 			continue
 		}
-		name := secretOf(known, r.Credential)
+		name := secretName(known, r.Credential)
 		if err := s.settings.CheckHost(name, r.Host); err != nil {
 			return err
 		}
-		v, err := s.secrets.Get(ctx, whose, name)
+		v, err := s.secrets.Get(ctx, workspace, name)
 		switch {
 		case err != nil:
-			return fmt.Errorf("system: secret %.80q for %s: %w: it is not there; set %s%s, or put it into the directory of secrets: %w",
+			return fmt.Errorf("app: secret %.80q for %s: %w: it is missing; set %s%s, or put it into the secrets directory: %w",
 				name, r.Host, fault.InvalidArgument, s.settings.Secrets.Env, strings.ToUpper(name), err)
 		case v.Len() < secret.MinLength:
-			return fmt.Errorf("system: secret %.80q for %s: %w: it is too short to be kept from answers; it needs %d bytes at least",
+			return fmt.Errorf("app: secret %.80q for %s: %w: it is too short to be redacted from answers; use at least %d bytes",
 				name, r.Host, fault.InvalidArgument, secret.MinLength)
 		}
 	}
 	return nil
 }
 
-// secretOf returns the secret that a credential is, by default the one of its name.
-func secretOf(known map[string]egress.Credential, credential string) string {
+// secretName returns the name of a credential's secret, by default its own name.
+func secretName(known map[string]egress.Credential, credential string) string {
 	if name := known[credential].Secret; name != "" {
 		return name
 	}
 	return credential
 }
 
-// merge returns the object with the keys of both; those of the second win.
-func merge(base, over json.RawMessage) (json.RawMessage, error) {
+// mergeObjects merges two JSON objects; the second overrides the first.
+func mergeObjects(base, over json.RawMessage) (json.RawMessage, error) {
 	if len(base) == 0 || len(over) == 0 {
 		return append(base, over...), nil
 	}

@@ -9,10 +9,9 @@ import (
 	"github.com/croft-run/croft/tool/skill"
 )
 
-// openStage opens the memory of what is staged, and the artifacts, which are in
-// the data directory.
+// openStage opens the staging metadata and the artifacts in the data directory.
 func (s *System) openStage() (err error) {
-	if s.memory, err = stage.NewDirState(filepath.Join(s.Dir, "prep")); err != nil {
+	if s.staging, err = stage.NewDirState(filepath.Join(s.Dir, "prep")); err != nil {
 		return err
 	}
 	artifacts, bucket, err := stage.OpenArtifacts(filepath.Join(s.Dir, "artifacts"), "")
@@ -26,10 +25,10 @@ func (s *System) openStage() (err error) {
 
 // skillTools returns the tools for skills and artifacts.
 func (s *System) skillTools() []*tool.Tool {
-	return skill.Tools(skill.Options{Skills: &bootstrap.Skills{Roots: s.settings.Skills}, State: s.memory, Artifacts: s.artifacts})
+	return skill.Tools(skill.Options{Skills: &bootstrap.Skills{Roots: s.settings.Skills}, State: s.staging, Artifacts: s.artifacts})
 }
 
-// closer makes an io.Closer of a function.
-type closer func() error
+// closerFunc is a function as an io.Closer.
+type closerFunc func() error
 
-func (c closer) Close() error { return c() }
+func (c closerFunc) Close() error { return c() }

@@ -32,29 +32,28 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Config says what to put together. Its zero value is a croft on the default
-// data directory.
+// Config configures a System. Its zero value uses the default data directory.
 type Config struct {
-	DataDir   string            // "" is that of Settings, and DefaultDataDir where those name none
-	Settings  *config.Config    // what croft.yaml says; nil is config.Default
-	StoreURL  string            // "" is that of Settings, and SQLite in the data directory where those name none
-	Providers []driver.Provider // beyond those of provider/all
+	DataDir   string            // "" is that of Settings, else DefaultDataDir
+	Settings  *config.Config    // the configuration; nil is config.Default
+	StoreURL  string            // "" is that of Settings, else SQLite in the data directory
+	Providers []driver.Provider // in addition to those of provider/all
 	Token     string            // "" is the one of the data directory
-	Hosts     []string          // names of this host that requests may be for, beside those of Settings
-	Beyond    bool              // it is served beyond this host: directories of the host must be listed to be used
-	Resolver  egress.Resolver   // resolves what workspaces ask for; nil is the host's
+	Hosts     []string          // allowed names in the Host header, in addition to those of Settings
+	Beyond    bool              // served beyond loopback: only listed directories of the host may be used
+	Resolver  egress.Resolver   // resolves the host names of requests; nil is the host's
 	Version   string            // of the program
 	Log       *slog.Logger      // nil is silent
 }
 
-// How long the steps of shutting down may take: requests that go on, whose clients may
-// never be done, and our own work, which is cut off only where it hangs.
+// Time-outs of the steps of shutting down: requests, whose clients may never finish, and
+// our own steps, which are cut off only if they hang.
 const (
-	requestsBound = 10 * time.Second
-	ownBound      = 30 * time.Second
+	requestsTimeout = 10 * time.Second
+	stepTimeout     = 30 * time.Second
 )
 
-// A System is an open data directory with all that works on it.
+// A System is an open data directory with its store, providers, registry and API.
 type System struct {
 	Dir      string // absolute
 	Token    string
@@ -67,24 +66,24 @@ type System struct {
 	secrets  *secret.Store
 	events   *events
 	store    registry.Store
-	agents   *agents
+	agents   *toolServer
 
 	templates *template.Catalog
 	version   string
 	snapshots *snapshot.Store
-	memory    *stage.DirState  // of what was staged
+	staging   *stage.DirState  // staging metadata of workspaces
 	artifacts *stage.Artifacts // of all workspaces, by their ids
 	open      []io.Closer      // providers that hold something open, and what they share
 
 	mu     sync.Mutex
-	inside *inside // guarded by mu
-	closed bool    // guarded by mu
+	local  *localAPI // guarded by mu
+	closed bool      // guarded by mu
 }
 
-// TokenPath returns where the token of the data directory is kept.
+// TokenPath returns the path of the data directory's token.
 func (s *System) TokenPath() string { return filepath.Join(s.Dir, tokenFile) }
 
-// Open opens the data directory, making it where it is missing.
+// Open opens the data directory, and creates it if missing.
 func Open(ctx context.Context, cfg Config) (*System, error) {
 	if cfg.Settings == nil {
 		cfg.Settings = config.Default()
@@ -100,9 +99,9 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 		cfg.DataDir = dir
 	}
 	if cfg.Token != "" && strings.TrimSpace(cfg.Token) == "" {
-		return nil, fmt.Errorf("system: token: %w: it is blank", fault.InvalidArgument)
+		return nil, fmt.Errorf("app: token: %w: it is blank; give at least one character", fault.InvalidArgument)
 	}
-	dir, err := prepare(cfg.DataDir)
+	dir, err := prepareDataDir(cfg.DataDir)
 	if err != nil {
 		return nil, err
 	}
@@ -121,8 +120,7 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 	return s, nil
 }
 
-// assemble makes the parts, from the bottom up. What was made of them is closed
-// where one fails.
+// assemble opens the parts, from the bottom up. If one fails, the others are closed.
 func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	defer func() {
 		if err != nil {
@@ -135,20 +133,20 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if s.secrets, err = s.openSecrets(ctx); err != nil {
 		return err
 	}
-	s.snapshots = all.Snapshots(all.Config{Data: s.Dir, Needed: s.needed, Log: s.log})
-	providers, err := s.providers(ctx, cfg)
+	s.snapshots = all.Snapshots(all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, Log: s.log})
+	providers, err := s.openProviders(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	s.templates = &template.Catalog{
-		Store: all.Snapshots(all.Config{Data: s.Dir, Needed: s.needed, Log: s.log}), Temp: filepath.Join(s.Dir, "tmp"),
+		Store: all.Snapshots(all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, Log: s.log}), Temp: filepath.Join(s.Dir, "tmp"),
 		Roots: s.hostRoots(cfg.Beyond), Forbidden: []string{s.Dir},
 	}
 	s.Mux = workspace.NewMux(providers...)
 	if s.store, err = registry.OpenStore(ctx, s.storeURL(cfg.StoreURL)); err != nil {
 		return err
 	}
-	ground, err := newDataDirOwner(ctx, s.Dir, providers, s.store, s.log)
+	owner, err := newDataDirOwner(ctx, s.Dir, providers, s.store, s.log)
 	if err != nil {
 		return err
 	}
@@ -156,26 +154,26 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{
-		Log: s.log, Events: s.events, Owner: ground, MaxOpen: int(s.settings.Caps.MaxOpen), Swept: s.memory.Sweep,
+		Log: s.log, Events: s.events, Owner: owner, MaxOpen: int(s.settings.Caps.MaxOpen), Swept: s.staging.Sweep,
 	})
 	if err != nil {
 		return err
 	}
-	s.agents = &agents{system: s}
+	s.agents = &toolServer{system: s}
 	s.API, err = rest.New(rest.Config{
-		Registry: s.Registry, Mux: s.Mux, Token: s.Token, Hosts: lower(append(s.settings.Server.Hosts, cfg.Hosts...)), Version: cfg.Version, Log: s.log,
-		Events: s.events.Stream, Recent: s.events.recent, Levels: s.levels, Admit: s.admit, AdmitPolicy: s.admitPolicy,
-		Mounts: s.agents.mounts(), Templates: s.templates, Snapshots: s.snapshots, Export: s.export(s.hostRoots(cfg.Beyond)), Import: s.imported(s.hostRoots(cfg.Beyond)),
-		Memory: s.memory, Artifacts: s.artifacts,
+		Registry: s.Registry, Mux: s.Mux, Token: s.Token, Hosts: lowercaseAll(append(s.settings.Server.Hosts, cfg.Hosts...)), Version: cfg.Version, Log: s.log,
+		Events: s.events.Stream, Recent: s.events.recent, Levels: s.isolationLevels, Admit: s.admitSpec, AdmitPolicy: s.admitPolicy,
+		Mounts: s.agents.httpRoutes(), Templates: s.templates, Snapshots: s.snapshots, Export: s.exportFunc(s.hostRoots(cfg.Beyond)), Import: s.importFunc(s.hostRoots(cfg.Beyond)),
+		Staging: s.staging, Artifacts: s.artifacts,
 	})
 	if err != nil {
 		return err
 	}
-	s.events.announce(ctx, s.API.Announce)
+	s.events.startAnnouncer(ctx, s.API.Announce)
 	return nil
 }
 
-// storeURL returns where the records are. The path of a file is relative to the
+// storeURL returns the URL of the registry store. A SQLite path is relative to the
 // data directory.
 func (s *System) storeURL(url string) string {
 	if url == "" {
@@ -190,19 +188,19 @@ func (s *System) storeURL(url string) string {
 	return url
 }
 
-// needed reports whether a workspace that is there started from a snapshot: what
-// changed in it is told by comparing the two.
-func (s *System) needed(ctx context.Context, snapshot string) (bool, error) {
+// isSnapshotNeeded reports whether a snapshot is the origin of an existing workspace,
+// which is needed to compute the workspace's changes.
+func (s *System) isSnapshotNeeded(ctx context.Context, snapshot string) (bool, error) {
 	recs, err := s.store.List(ctx, registry.Filter{From: snapshot})
 	return len(recs) > 0, err
 }
 
-// providers returns ours and the caller's; of one kind there may be one. The
-// rules and the cap of the configuration hold for all of them.
-func (s *System) providers(ctx context.Context, cfg Config) ([]driver.Provider, error) {
+// openProviders opens Croft's providers and adds the caller's, at most one of a kind.
+// Each is wrapped with the command policy and concurrency limit of the configuration.
+func (s *System) openProviders(ctx context.Context, cfg Config) ([]driver.Provider, error) {
 	providers, err := all.Providers(all.Config{
-		Data: s.Dir, Needed: s.needed, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
-		Secrets: s.secrets, Credentials: credentials(s.settings), Events: s.events, Resolver: cfg.Resolver,
+		Data: s.Dir, Needed: s.isSnapshotNeeded, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
+		Secrets: s.secrets, Credentials: egressCredentials(s.settings), Events: s.events, Resolver: cfg.Resolver,
 	})
 	if err != nil {
 		return nil, err
@@ -215,7 +213,7 @@ func (s *System) providers(ctx context.Context, cfg Config) ([]driver.Provider, 
 		}
 	}
 	engine := &isolate.Engine{Cache: filepath.Join(s.Dir, "cache", "script")}
-	s.open = append(s.open, closer(func() error { return engine.Close(context.WithoutCancel(ctx)) }))
+	s.open = append(s.open, closerFunc(func() error { return engine.Close(context.WithoutCancel(ctx)) }))
 	var limit *concurrency.Limit
 	if most := int(s.settings.Caps.MaxCommands); most > 0 {
 		limit = concurrency.New(ctx, most)
@@ -223,16 +221,16 @@ func (s *System) providers(ctx context.Context, cfg Config) ([]driver.Provider, 
 	}
 	for i, p := range providers {
 		if seen[p.Kind()] {
-			return nil, fmt.Errorf("system: two providers of kind %q: %w", p.Kind(), fault.AlreadyExists)
+			return nil, fmt.Errorf("app: two providers of kind %q: %w", p.Kind(), fault.AlreadyExists)
 		}
 		seen[p.Kind()] = true
-		if p, err = s.wrapped(ctx, p); err != nil {
+		if p, err = s.wrapProvider(ctx, p); err != nil {
 			return nil, err
 		}
 		if limit != nil {
 			p = limit.Wrap(p)
 		}
-		ruled, err := cmdpolicy.Wrap(p, s.rules(p.Kind()))
+		ruled, err := cmdpolicy.Wrap(p, s.commandPolicy(p.Kind()))
 		if err != nil {
 			return nil, err
 		}
@@ -241,7 +239,7 @@ func (s *System) providers(ctx context.Context, cfg Config) ([]driver.Provider, 
 	return providers, nil
 }
 
-func lower(names []string) []string {
+func lowercaseAll(names []string) []string {
 	var out []string
 	for _, n := range names {
 		out = append(out, strings.ToLower(n))
@@ -249,23 +247,23 @@ func lower(names []string) []string {
 	return out
 }
 
-// An inside is the API served within the process.
-type inside struct {
+// A localAPI is the HTTP API served within the process.
+type localAPI struct {
 	client   *client.Client
 	server   *http.Server
 	listener *pipeListener
 	done     chan struct{}
 }
 
-// Client returns a client of this very system, without a network.
+// Client returns a client of this system, over a pipe within the process.
 func (s *System) Client(ctx context.Context) (*client.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return nil, fmt.Errorf("system: %w: it is closed", fault.WrongState)
+		return nil, fmt.Errorf("app: %w: the system is closed; open it again", fault.WrongState)
 	}
-	if s.inside != nil {
-		return s.inside.client, nil
+	if s.local != nil {
+		return s.local.client, nil
 	}
 	l := newPipeListener()
 	client, err := client.NewClient(client.Config{
@@ -275,17 +273,17 @@ func (s *System) Client(ctx context.Context) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &inside{client: client, listener: l, server: s.server(ctx), done: make(chan struct{})}
+	in := &localAPI{client: client, listener: l, server: s.newHTTPServer(ctx), done: make(chan struct{})}
 	go func() {
 		defer close(in.done)
 		in.server.Serve(l) //nolint:errcheck // it ends when the listener is closed
 	}()
-	s.inside = in
+	s.local = in
 	return client, nil
 }
 
 // close ends the requests under way and waits for the server.
-func (in *inside) close(ctx context.Context) error {
+func (in *localAPI) close(ctx context.Context) error {
 	in.client.Close()
 	err := in.server.Shutdown(ctx)
 	if err != nil {
@@ -295,26 +293,26 @@ func (in *inside) close(ctx context.Context) error {
 	return err
 }
 
-func (s *System) server(ctx context.Context) *http.Server {
+func (s *System) newHTTPServer(ctx context.Context) *http.Server {
 	return &http.Server{
 		Handler:           s.API,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    1 << 20,
-		// OPTIONS * is a request as any other, and wants the token.
+		// OPTIONS * needs the token, too.
 		DisableGeneralOptionsHandler: true,
 
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
-		// Requests end in their own time; shutting down bounds it.
+		// The end of ctx does not cancel requests; shutting down bounds them.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}
 }
 
-// Close shuts the system down in order. Closing twice is closing once.
+// Close shuts the system down in order. Further calls do nothing.
 func (s *System) Close(ctx context.Context) error {
 	s.mu.Lock()
-	in, done := s.inside, s.closed
-	s.inside, s.closed = nil, true
+	in, done := s.local, s.closed
+	s.local, s.closed = nil, true
 	s.mu.Unlock()
 	if done {
 		return nil
@@ -323,15 +321,15 @@ func (s *System) Close(ctx context.Context) error {
 	s.agents.drain()
 	var errs []error
 	if in != nil {
-		errs = append(errs, bounded(ctx, requestsBound, in.close))
+		errs = append(errs, withTimeout(ctx, requestsTimeout, in.close))
 	}
-	errs = append(errs, bounded(ctx, ownBound, s.API.Wait), bounded(ctx, ownBound, s.agents.close))
-	s.events.quiet()
-	errs = append(errs, bounded(ctx, ownBound, s.Registry.Shutdown), s.closeProviders(), s.closeStores())
+	errs = append(errs, withTimeout(ctx, stepTimeout, s.API.Wait), withTimeout(ctx, stepTimeout, s.agents.close))
+	s.events.stopAnnouncer()
+	errs = append(errs, withTimeout(ctx, stepTimeout, s.Registry.Shutdown), s.closeProviders(), s.closeStores())
 	return errors.Join(errs...)
 }
 
-// closeStores closes the store and the file of events.
+// closeStores closes the store and the events file.
 func (s *System) closeStores() error {
 	var errs []error
 	if s.store != nil {
@@ -343,7 +341,7 @@ func (s *System) closeStores() error {
 	return errors.Join(errs...)
 }
 
-// closeProviders closes those that hold something open.
+// closeProviders closes the providers and what they share.
 func (s *System) closeProviders() error {
 	var errs []error
 	for _, p := range s.open {
@@ -352,9 +350,8 @@ func (s *System) closeProviders() error {
 	return errors.Join(errs...)
 }
 
-// bounded runs a step of shutting down with a bound of its own, also where the
-// context has ended: that is why we shut down.
-func bounded(ctx context.Context, limit time.Duration, step func(context.Context) error) error {
+// withTimeout runs a step of shutting down with its own time-out, even if ctx has ended.
+func withTimeout(ctx context.Context, limit time.Duration, step func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	return step(ctx)

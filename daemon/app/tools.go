@@ -23,25 +23,25 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// ToolEnv returns an Env with every tool, with the secrets and the audit stream of
-// this system. What cfg sets stays.
+// ToolEnv returns an Env with every tool, with the secrets and the audit stream of this
+// system. Fields that cfg sets stay.
 func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	cfg.Tools = slices.Concat(all.Coding(), all.Workspace(), s.skillTools())
 	cfg.Effects, cfg.Sources = all.Effects(), all.Sources()
-	if r, ok := cfg.Workspaces.(*recorded); ok && cfg.Fork == nil {
+	if r, ok := cfg.Workspaces.(*registryWorkspaces); ok && cfg.Fork == nil {
 		cfg.Fork = func(ctx context.Context, c *tool.Call, snapshot, name string) (string, error) {
 			ws, err := s.Fork(ctx, c.Workspace.ID(), snapshot, name, nil)
 			if err != nil {
 				return "", err
 			}
-			return r.adopt(ws.ID(), name), nil
+			return r.addForked(ws.ID(), name), nil
 		}
 	}
-	if _, ok := cfg.Workspaces.(*recorded); ok && cfg.Around == nil {
-		cfg.Around = snapshots.Around(s.checkpoints)
+	if _, ok := cfg.Workspaces.(*registryWorkspaces); ok && cfg.Around == nil {
+		cfg.Around = snapshots.Around(s.checkpointLimits)
 	}
 	cfg.Secrets, cfg.Events, cfg.Log = s.secrets, s.events, s.log
-	cfg.Withheld = s.withheld
+	cfg.Withheld = s.withheldSecrets
 	forms, err := secretForms(s.settings)
 	if err != nil {
 		return nil, err
@@ -50,13 +50,13 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	return tool.NewEnv(cfg)
 }
 
-// withheld names the secrets that are credentials: of the configuration, and of
-// what the workspace's own policy adds to requests.
-func (s *System) withheld(ctx context.Context, id string) ([]string, error) {
-	known := credentials(s.settings)
+// withheldSecrets names the secrets that no tool may ask for, because they are
+// credentials of the configuration or of the workspace's policy.
+func (s *System) withheldSecrets(ctx context.Context, id string) ([]string, error) {
+	known := egressCredentials(s.settings)
 	var names []string
 	for name := range known {
-		names = append(names, secretOf(known, name))
+		names = append(names, secretName(known, name))
 	}
 	rec, err := s.Registry.Lookup(ctx, "", id)
 	if err != nil {
@@ -64,14 +64,14 @@ func (s *System) withheld(ctx context.Context, id string) ([]string, error) {
 	}
 	for _, r := range rec.Spec.Policy.Network.Allow {
 		if r.Credential != "" {
-			names = append(names, secretOf(known, r.Credential))
+			names = append(names, secretName(known, r.Credential))
 		}
 	}
 	return names, nil
 }
 
-// secretForms finds secrets by what they look like: those of well-known services,
-// and what the configuration says.
+// secretForms finds secrets by pattern: those of well-known services and of the
+// configuration.
 func secretForms(settings *config.Config) (*secret.Patterns, error) {
 	list := secret.Providers()
 	for _, name := range slices.Sorted(maps.Keys(settings.Secrets.Patterns)) {
@@ -80,16 +80,16 @@ func secretForms(settings *config.Config) (*secret.Patterns, error) {
 	return secret.NewPatterns(list)
 }
 
-// Create records the wish for a workspace, completed as the configuration says;
-// policy is the name of one.
+// Create records a workspace, with the spec completed from the configuration; policy
+// is the name of a policy, "" for the default one.
 func (s *System) Create(ctx context.Context, spec workspace.Spec, policy string) (registry.Record, error) {
-	if err := s.admit(ctx, &spec, policy); err != nil {
+	if err := s.admitSpec(ctx, &spec, policy); err != nil {
 		return registry.Record{}, err
 	}
 	return s.Registry.Create(ctx, spec)
 }
 
-// Fork opens a workspace like another, which begins as a snapshot of it.
+// Fork opens a workspace with the spec of another one, from a snapshot of it.
 func (s *System) Fork(ctx context.Context, id, snapshot, name string, labels map[string]string) (*workspace.Workspace, error) {
 	of, err := s.Registry.Lookup(ctx, "", id)
 	if err != nil {
@@ -101,15 +101,16 @@ func (s *System) Fork(ctx context.Context, id, snapshot, name string, labels map
 	}
 	ws, err := s.Registry.Acquire(ctx, rec.ID)
 	if err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ownBound)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
 		defer cancel()
 		return nil, errors.Join(err, s.Registry.Destroy(ctx, rec.ID))
 	}
 	return ws, nil
 }
 
-// checkpoints says whether calls in a workspace leave checkpoints: its label does.
-func (s *System) checkpoints(ctx context.Context, c *tool.Call) (history.Limits, bool) {
+// checkpointLimits returns the limits of checkpoints from the workspace's label, false
+// without the label.
+func (s *System) checkpointLimits(ctx context.Context, c *tool.Call) (history.Limits, bool) {
 	rec, err := s.Registry.Lookup(ctx, "", c.Workspace.ID())
 	if err != nil || rec.Labels[history.LimitsLabel] == "" {
 		return history.Limits{}, false
@@ -121,12 +122,11 @@ func (s *System) checkpoints(ctx context.Context, c *tool.Call) (history.Limits,
 	return limits, err == nil
 }
 
-// freshFor is how long a workspace that nobody holds may be between being
-// recorded and being held.
-const freshFor = time.Minute
+// newWorkspaceGrace is how long a new workspace may be without a lease.
+const newWorkspaceGrace = time.Minute
 
-// Discard destroys the workspaces with a label that nobody holds: what programs
-// left that were killed.
+// Discard destroys the workspaces with a label and without a lease: leftovers of killed
+// programs.
 func (s *System) Discard(ctx context.Context, label string) error {
 	list, err := s.Registry.List(ctx, registry.Filter{Labels: map[string]string{label: "true"}})
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *System) Discard(ctx context.Context, label string) error {
 	}
 	var errs []error
 	for _, rec := range list {
-		if time.Since(rec.CreatedAt) < freshFor {
+		if time.Since(rec.CreatedAt) < newWorkspaceGrace {
 			continue
 		}
 		if d, err := s.Registry.Describe(ctx, rec.ID); err == nil && len(d.Holders) == 0 {
@@ -146,53 +146,53 @@ func (s *System) Discard(ctx context.Context, label string) error {
 	return errors.Join(errs...)
 }
 
-// Workspaces returns the workspaces of this system for tools: by their names, or
-// by their ids where they have none that is unique. With names, those alone.
+// Workspaces returns the workspaces of this system for tools: by name, or by id if they
+// have no unique name. With names, it returns only those.
 func (s *System) Workspaces(names ...string) tool.Workspaces {
-	return &recorded{registry: s.Registry, changes: &s.events.changes, only: names}
+	return &registryWorkspaces{registry: s.Registry, changes: &s.events.changes, only: names}
 }
 
-// recorded is the workspaces of a registry.
-type recorded struct {
+// registryWorkspaces implements tool.Workspaces over a registry.
+type registryWorkspaces struct {
 	registry *registry.Registry
-	changes  *atomic.Int64 // counts what is known to happen to workspaces
+	changes  *atomic.Int64 // counts known changes of workspaces
 
 	mu   sync.Mutex
-	only []string // guarded by mu; names or ids; nil is all
-	list listing  // guarded by mu
+	only []string  // guarded by mu; names or ids; nil is all
+	list listCache // guarded by mu
 }
 
-// A listing is what List last answered.
-type listing struct {
+// A listCache is the last answer of List.
+type listCache struct {
 	entries []tool.Entry
 	changes int64
 	at      time.Time
 }
 
-// listedFor is how long a listing holds where nothing happened in this process:
-// others may share the registry.
-const listedFor = time.Second
+// listCacheTTL is how long the cache is valid without changes in this process: other
+// processes may share the registry.
+const listCacheTTL = time.Second
 
-// adopt makes a workspace visible and returns how agents call it.
-func (r *recorded) adopt(id, name string) string {
+// addForked makes a forked workspace visible and returns its name for agents.
+func (r *registryWorkspaces) addForked(id, name string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.only != nil {
 		r.only = append(slices.Clone(r.only), id)
 	}
-	r.list = listing{}
+	r.list = listCache{}
 	if name == "" || tool.CheckName(name) != nil {
 		return id
 	}
 	return name
 }
 
-func (r *recorded) List(ctx context.Context) ([]tool.Entry, error) {
-	now := listing{changes: r.changes.Load(), at: time.Now()}
+func (r *registryWorkspaces) List(ctx context.Context) ([]tool.Entry, error) {
+	now := listCache{changes: r.changes.Load(), at: time.Now()}
 	r.mu.Lock()
 	known, only := r.list, r.only
 	r.mu.Unlock()
-	if known.changes == now.changes && now.at.Sub(known.at) < listedFor {
+	if known.changes == now.changes && now.at.Sub(known.at) < listCacheTTL {
 		return slices.Clone(known.entries), nil
 	}
 	list, err := r.registry.List(ctx, registry.Filter{})
@@ -200,7 +200,7 @@ func (r *recorded) List(ctx context.Context) ([]tool.Entry, error) {
 		return nil, err
 	}
 	for _, rec := range list {
-		if e, ok := entryOf(rec, only); ok {
+		if e, ok := toolEntry(rec, only); ok {
 			now.entries = append(now.entries, e)
 		}
 	}
@@ -212,8 +212,8 @@ func (r *recorded) List(ctx context.Context) ([]tool.Entry, error) {
 }
 
 // Find looks one workspace up.
-func (r *recorded) Find(ctx context.Context, name string) (tool.Entry, error) {
-	missing := fmt.Errorf("system: workspace %q: %w", name, fault.NotFound)
+func (r *registryWorkspaces) Find(ctx context.Context, name string) (tool.Entry, error) {
+	missing := fmt.Errorf("app: workspace %q: %w", name, fault.NotFound)
 	if !driver.ValidID(name) && !driver.ValidWorkspaceName(name) {
 		return tool.Entry{}, missing
 	}
@@ -224,15 +224,15 @@ func (r *recorded) Find(ctx context.Context, name string) (tool.Entry, error) {
 	r.mu.Lock()
 	only := r.only
 	r.mu.Unlock()
-	if e, ok := entryOf(rec, only); ok && e.Name == name {
+	if e, ok := toolEntry(rec, only); ok && e.Name == name {
 		return e, nil
 	}
 	return tool.Entry{}, missing
 }
 
-// entryOf is a record as agents see it, if they may.
-func entryOf(rec registry.Record, only []string) (tool.Entry, bool) {
-	e := tool.Entry{Name: nameOf(rec)}
+// toolEntry is a record as agents see it, false if they may not.
+func toolEntry(rec registry.Record, only []string) (tool.Entry, bool) {
+	e := tool.Entry{Name: toolName(rec)}
 	if rec.State == registry.Failed || rec.State == registry.Destroyed {
 		return e, false
 	}
@@ -242,15 +242,16 @@ func entryOf(rec registry.Record, only []string) (tool.Entry, bool) {
 	return e, only == nil || slices.Contains(only, e.Name) || slices.Contains(only, rec.ID)
 }
 
-// nameOf is how agents call a workspace. The names of owners may be equal.
-func nameOf(rec registry.Record) string {
+// toolName is the name of a workspace for agents: its id if it has an owner, since two
+// owners may use the same name.
+func toolName(rec registry.Record) string {
 	if rec.Name == "" || rec.Owner != "" || tool.CheckName(rec.Name) != nil {
 		return rec.ID
 	}
 	return rec.Name
 }
 
-func (r *recorded) Get(ctx context.Context, name string) (*workspace.Workspace, error) {
+func (r *registryWorkspaces) Get(ctx context.Context, name string) (*workspace.Workspace, error) {
 	rec, err := r.registry.Lookup(ctx, "", name)
 	if err != nil {
 		return nil, err

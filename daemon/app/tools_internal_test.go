@@ -53,7 +53,7 @@ func TestCallsDoNotListTheRegistry(t *testing.T) {
 		return rec.ID
 	}
 	one := open("one")
-	env, err := tool.NewEnv(tool.Config{Tools: tool.Coding(), Workspaces: &recorded{registry: reg, changes: &stream.changes}})
+	env, err := tool.NewEnv(tool.Config{Tools: tool.Coding(), Workspaces: &registryWorkspaces{registry: reg, changes: &stream.changes}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestCallsDoNotListTheRegistry(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, most := store.lists.Load()-before, 10+int32(time.Since(began)/listedFor); got > most {
+	if got, most := store.lists.Load()-before, 10+int32(time.Since(began)/listCacheTTL); got > most {
 		t.Errorf("50 calls that name no workspace listed the registry %d times, want at most %d", got, most)
 	}
 	if err := call(`{"pattern":"*","workspace":"`+one+`"}`, ""); fault.Of(err) != fault.NotFound {

@@ -16,10 +16,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// wrapped puts around a provider what the configuration says of its kind: the
-// pool innermost, since it opens in the ordinary way what it keeps warm, and the
-// record outermost, since it tells what was asked.
-func (s *System) wrapped(ctx context.Context, p driver.Provider) (driver.Provider, error) {
+// wrapProvider adds the wrappers that the configuration has for a provider's kind: the
+// pool innermost, since it opens workspaces of its own, and the record outermost, since
+// it logs the original calls.
+func (s *System) wrapProvider(ctx context.Context, p driver.Provider) (driver.Provider, error) {
 	cfg, ok := s.settings.Wrapped(p.Kind())
 	if !ok {
 		return p, nil
@@ -33,8 +33,8 @@ func (s *System) wrapped(ctx context.Context, p driver.Provider) (driver.Provide
 		if err != nil {
 			return nil, err
 		}
-		// What is warm ends before the provider that holds it does.
-		s.open = append([]io.Closer{closer(func() error { pooled.Drain(); return nil })}, s.open...)
+		// The pool is drained before its provider is closed.
+		s.open = append([]io.Closer{closerFunc(func() error { pooled.Drain(); return nil })}, s.open...)
 		p = pooled
 	}
 	if cfg.Retry.Retries > 0 {
@@ -62,7 +62,7 @@ func (s *System) wrapped(ctx context.Context, p driver.Provider) (driver.Provide
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("system: open the record of provider %s: %w: %w", kind, fault.Of(err), err)
+		return nil, fmt.Errorf("app: open the record of provider %s: %w: %w", kind, fault.Of(err), err)
 	}
 	s.open = append(s.open, file)
 	return record.New(file).Wrap(p), nil

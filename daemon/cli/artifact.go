@@ -23,11 +23,11 @@ import (
 func (a *command) artifactCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "artifact",
-		Short: "List, take and remove what was saved of workspaces",
-		Long: `List, take and remove artifacts: what croft collect --save and agents saved of workspaces, each
-with versions that count from 0. They outlive their workspaces: one that is gone is named by its id.`,
+		Short: "List, copy and remove the artifacts of workspaces",
+		Long: `List, copy and remove artifacts: files that croft collect --save or an agent saved. Each has versions,
+which count from 0. Artifacts outlive their workspace: name a destroyed workspace by its id.`,
 		Args: cobra.ArbitraryArgs,
-		RunE: group,
+		RunE: runGroup,
 	}
 	cmd.AddCommand(a.artifactListCommand(), a.artifactGetCommand(), a.artifactRmCommand())
 	return cmd
@@ -37,8 +37,8 @@ func (a *command) artifactListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [NAME [ARTIFACT]]",
 		Short: "List artifacts: of all workspaces, of one, or the versions of one artifact",
-		Long: `List the latest version of every artifact, also of workspaces that are gone; with NAME, of that
-workspace; with ARTIFACT, all versions of it.`,
+		Long: `List the latest version of every artifact, those of destroyed workspaces included. With NAME, list the
+artifacts of that workspace; with ARTIFACT, all versions of that artifact.`,
 		Example: "  croft artifact list\n  croft artifact list demo out/report.pdf",
 		Args:    cobra.MaximumNArgs(2),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -50,11 +50,11 @@ workspace; with ARTIFACT, all versions of it.`,
 }
 
 func (a *command) artifactList(ctx context.Context, c *client.Client, args []string) error {
-	list, err := artifacts(ctx, c, args)
+	list, err := listArtifacts(ctx, c, args)
 	if err != nil {
 		return err
 	}
-	return a.answer(list, func(w io.Writer) error {
+	return a.printAnswer(list, func(w io.Writer) error {
 		var rows [][]string
 		for _, art := range list {
 			row := []string{fmt.Sprintf("%s@%d", printable(art.Name), art.Version), fmt.Sprint(art.Size), art.Created.UTC().Format(time.RFC3339)}
@@ -63,18 +63,18 @@ func (a *command) artifactList(ctx context.Context, c *client.Client, args []str
 			}
 			rows = append(rows, row)
 		}
-		return table(w, rows)
+		return writeTable(w, rows)
 	})
 }
 
-// keptArtifact is an artifact, and whose it is.
-type keptArtifact struct {
+// workspaceArtifact is an artifact with its workspace.
+type workspaceArtifact struct {
 	Workspace string `json:"workspace"` // name or id
 	stage.Artifact
 }
 
-// artifacts lists all of them, those of a workspace, or the versions of one.
-func artifacts(ctx context.Context, c *client.Client, args []string) ([]keptArtifact, error) {
+// listArtifacts lists all artifacts, those of a workspace, or the versions of one.
+func listArtifacts(ctx context.Context, c *client.Client, args []string) ([]workspaceArtifact, error) {
 	var data json.RawMessage
 	var err error
 	switch len(args) {
@@ -91,9 +91,9 @@ func artifacts(ctx context.Context, c *client.Client, args []string) ([]keptArti
 	if err != nil {
 		return nil, err
 	}
-	list := []keptArtifact{}
+	list := []workspaceArtifact{}
 	if err := json.Unmarshal(data, &list); err != nil {
-		return nil, fmt.Errorf("artifacts: %w: the server answered in a form that is not known", fault.Unavailable)
+		return nil, fmt.Errorf("artifacts: %w: the server's answer has an unknown form; use the same version of croft on both sides", fault.Unavailable)
 	}
 	if len(args) == 2 && len(list) == 0 {
 		return nil, fmt.Errorf("artifact %s: %w", printable(args[1]), fault.NotFound)
@@ -106,7 +106,7 @@ func artifacts(ctx context.Context, c *client.Client, args []string) ([]keptArti
 	return list, nil
 }
 
-// parseArtifact reads NAME[@VERSION], which may be written as an input names it.
+// parseArtifact reads NAME[@VERSION], with or without artifact:// before it.
 func parseArtifact(ref string) (name string, version int, err error) {
 	return stage.ParseRef(strings.TrimPrefix(ref, "artifact://"))
 }
@@ -114,10 +114,9 @@ func parseArtifact(ref string) (name string, version int, err error) {
 func (a *command) artifactGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get NAME ARTIFACT[@VERSION] [DEST]",
-		Short: "Take an artifact, to a file or to standard output",
-		Long: `Take an artifact: its latest version, unless one is named. It goes to the file DEST, or into
-that where it is a directory; without DEST, or where that is -, to standard output. A file is there as a whole
-or not at all.`,
+		Short: "Copy an artifact to a file or to standard output",
+		Long: `Copy the latest version of an artifact, or the named one, to the file DEST, or into DEST if that is a
+directory. Without DEST, or with -, it goes to standard output. A file is written atomically.`,
 		Example: "  croft artifact get demo out/report.pdf@2 .",
 		Args:    cobra.RangeArgs(2, 3),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -138,7 +137,7 @@ func (a *command) artifactGet(ctx context.Context, workspace, ref, dest string) 
 		return err
 	}
 	return a.withClient(ctx, func(c *client.Client) error {
-		body, art, err := servedArtifacts{c, workspace}.Open(ctx, name, version)
+		body, art, err := remoteArtifacts{c, workspace}.Open(ctx, name, version)
 		if err != nil {
 			return err
 		}
@@ -157,7 +156,7 @@ func (a *command) artifactGet(ctx context.Context, workspace, ref, dest string) 
 		if err != nil {
 			return hostError("write", dest, err)
 		}
-		return a.answer(art, func(io.Writer) error { return nil })
+		return a.printAnswer(art, func(io.Writer) error { return nil })
 	})
 }
 
@@ -165,9 +164,9 @@ func (a *command) artifactRmCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "rm NAME [ARTIFACT[@VERSION]...]",
-		Short: "Remove artifacts: a version, or all versions where none is named",
-		Long: `Remove artifacts of a workspace, which may be gone: the version that is named, or all of them. With
---all, every artifact of the workspace. Numbers of versions do not come back.`,
+		Short: "Remove artifacts: one version, or all versions if none is named",
+		Long: `Remove artifacts of a workspace, which may be destroyed: the named version, or all versions. With
+--all, remove every artifact of the workspace. Version numbers are not used again.`,
 		Example: "  croft artifact rm demo out/report.pdf@0\n  croft artifact rm demo --all",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -185,7 +184,7 @@ func (a *command) artifactRmCommand() *cobra.Command {
 func (a *command) artifactRm(ctx context.Context, workspace string, refs []string) error {
 	return a.withClient(ctx, func(c *client.Client) error {
 		if len(refs) == 0 {
-			list, err := artifacts(ctx, c, []string{workspace})
+			list, err := listArtifacts(ctx, c, []string{workspace})
 			if err != nil {
 				return err
 			}
@@ -204,17 +203,17 @@ func (a *command) artifactRm(ctx context.Context, workspace string, refs []strin
 		if len(removed) == 0 && failed != nil {
 			return failed
 		}
-		return errors.Join(failed, a.done(map[string][]string{"removed": removed}))
+		return errors.Join(failed, a.printJSONOnly(map[string][]string{"removed": removed}))
 	})
 }
 
-// removeArtifact removes what is there; what is not is told, since it may be a slip.
+// removeArtifact removes a version, or all; one that does not exist is NotFound.
 func removeArtifact(ctx context.Context, c *client.Client, workspace, ref string) error {
 	name, version, err := parseArtifact(ref)
 	if err != nil {
 		return err
 	}
-	list, err := artifacts(ctx, c, []string{workspace, name})
+	list, err := listArtifacts(ctx, c, []string{workspace, name})
 	if err != nil {
 		return err
 	}
@@ -223,13 +222,13 @@ func removeArtifact(ctx context.Context, c *client.Client, workspace, ref string
 		found = found || art.Version == version
 	}
 	if !found {
-		return fmt.Errorf("artifact %s: %w: there are versions %d to %d", printable(ref), fault.NotFound, list[0].Version, list[len(list)-1].Version)
+		return fmt.Errorf("artifact %s: %w: the versions are %d to %d", printable(ref), fault.NotFound, list[0].Version, list[len(list)-1].Version)
 	}
 	return c.DeleteArtifact(ctx, workspace, name, version)
 }
 
-// completeArtifact offers workspaces, also those that are gone and left artifacts,
-// then the artifacts of one, then files.
+// completeArtifact offers workspaces (also destroyed ones with artifacts), then the
+// artifacts of the named one, then files.
 func (a *command) completeArtifact(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 1 && cmd.Name() == "get" {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -238,11 +237,11 @@ func (a *command) completeArtifact(cmd *cobra.Command, args []string, word strin
 	if len(args) == 0 {
 		names, directive = a.completeName(cmd, args, word)
 	}
-	if a.settle(cmd, nil) != nil {
+	if a.resolveTarget(cmd, nil) != nil {
 		return names, directive
 	}
-	a.quietly(cmd.Context(), func(c *client.Client) error {
-		list, err := artifacts(cmd.Context(), c, args[:min(len(args), 1)])
+	a.withClientQuietly(cmd.Context(), func(c *client.Client) error {
+		list, err := listArtifacts(cmd.Context(), c, args[:min(len(args), 1)])
 		seen := map[string]bool{}
 		for _, art := range list {
 			name := art.Name

@@ -28,7 +28,7 @@ func (a *command) withClient(ctx context.Context, f func(c *client.Client) error
 		defer c.Close()
 		return f(c)
 	}
-	sys, err := a.openSystem(ctx, app.Config{Log: a.logger(slog.LevelError)})
+	sys, err := a.openSystem(ctx, app.Config{Log: a.newLogger(slog.LevelError)})
 	if err != nil {
 		return err
 	}
@@ -43,11 +43,11 @@ func (a *command) withClient(ctx context.Context, f func(c *client.Client) error
 
 // withWorkspace runs f with the workspace of the given name or id.
 func (a *command) withWorkspace(ctx context.Context, nameOrID string, f func(ws *workspace.Workspace) error) error {
-	return a.withShell(ctx, nameOrID, func(_ *client.Client, ws *workspace.Workspace) error { return f(ws) })
+	return a.withAttached(ctx, nameOrID, func(_ *client.Client, ws *workspace.Workspace) error { return f(ws) })
 }
 
-// withShell is withWorkspace for commands that need the client, too.
-func (a *command) withShell(ctx context.Context, nameOrID string, f func(c *client.Client, ws *workspace.Workspace) error) error {
+// withAttached is withWorkspace for commands that also need the client.
+func (a *command) withAttached(ctx context.Context, nameOrID string, f func(c *client.Client, ws *workspace.Workspace) error) error {
 	return a.withClient(ctx, func(c *client.Client) error {
 		d, rec, err := c.Attach(ctx, nameOrID)
 		if err != nil {
@@ -58,8 +58,8 @@ func (a *command) withShell(ctx context.Context, nameOrID string, f func(c *clie
 			return err
 		}
 		err = f(c, ws)
-		// How it ended counts, also where the user asked to stop.
-		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		// Close must run even if the user interrupted the command.
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		return errors.Join(err, ws.Close(after))
 	})
@@ -75,9 +75,9 @@ func (a *command) openSystem(ctx context.Context, cfg app.Config) (*app.System, 
 	return app.Open(ctx, cfg)
 }
 
-// settings returns the configuration of whoever works on a data directory: flags
-// over variables over croft.yaml over defaults. Its data directory is the one to
-// work on. With --server, the server's own configuration counts.
+// settings returns the configuration for work on a data directory: flags over
+// variables over croft.yaml over defaults. With --server, the configuration of the
+// server counts instead.
 func (a *command) settings() (*config.Config, error) {
 	if a.resolved != nil {
 		return a.resolved, nil
@@ -98,18 +98,18 @@ func (a *command) settings() (*config.Config, error) {
 	return c, nil
 }
 
-// resolveConfig reads a file, or the one that is found.
+// resolveConfig reads the named file, or the one that config.Find finds for "".
 func (a *command) resolveConfig(file string) (*config.Config, error) {
 	opts := &config.ResolveOptions{File: file, Flags: map[string]string{}}
-	opts.Data, _ = app.DataDir(a.data) // without a home there is none to look into
+	opts.Data, _ = app.DataDir(a.data) // it fails without a home directory; then no data directory is searched
 	if a.data != "" {
 		opts.Flags["data"] = a.data
 	}
 	return config.Resolve(opts)
 }
 
-// logger writes what an operator should see and no answer holds.
-func (a *command) logger(level slog.Level) *slog.Logger {
+// newLogger returns a logger to standard error, in JSON with --json.
+func (a *command) newLogger(level slog.Level) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: level}
 	if a.json {
 		return slog.New(slog.NewJSONHandler(a.Err, opts))
@@ -140,13 +140,13 @@ func (a *command) serverToken() (string, error) {
 		token = a.localToken()
 	}
 	if token == "" {
-		return "", fmt.Errorf("server %s: %w: no token: give --token or CROFT_TOKEN; croft up prints it and keeps it in DATA/token", a.server, fault.Unauthenticated)
+		return "", fmt.Errorf("server %s: %w: no token: give --token or set CROFT_TOKEN; croft up prints the token and stores it in DATA/token", a.server, fault.Unauthenticated)
 	}
 	return token, nil
 }
 
-// localToken returns the token of the data directory for a server on this very
-// host; no other is sent what nobody said to send.
+// localToken returns the token of the data directory if the server's address is
+// loopback. Other servers get only a token that the user gave.
 func (a *command) localToken() string {
 	u, err := url.Parse(a.server)
 	if err != nil {

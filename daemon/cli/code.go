@@ -39,20 +39,20 @@ func (a *command) codeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "code [flags] [FILE]",
 		Short: "Run code in a Jupyter kernel inside a workspace",
-		Long: `Run the code of FILE, of -c, or of standard input in a Jupyter kernel inside a workspace: in
-that of -w, or in one of its own, which is destroyed afterwards. On a terminal, without
-code, it is a dialogue: every piece is run in the same kernel, and sees what came before.
-A piece is a line, or, where that ends in a colon or a backslash, all up to an empty line.
+		Long: `Run the code of FILE, of -c, or of standard input in a Jupyter kernel inside a workspace: the
+workspace of -w, or a temporary one. On a terminal, without code, it is a REPL: every piece runs
+in the same kernel and keeps its state. A piece is a line or, if that ends in a colon or a
+backslash, all lines up to an empty one.
 
-Text goes to the standard streams, the last value to standard output; of other outputs
-(pictures, HTML) it is told that they came, and --json has them whole. The exit status is
-1 for an exception; 125 is a failure of Croft's own.`,
+Text goes to the standard streams, the last value to standard output. Other outputs (pictures,
+HTML) are only mentioned; --json contains them. The exit status is 1 for an exception and 125
+for an error of croft itself.`,
 		Example: "  croft code -c 'print(6 * 7)'\n  croft code -w demo --language python analysis.py\n  croft code --language python",
 		Args:    cobra.MaximumNArgs(1),
-		RunE:    run(func(ctx context.Context, args []string) error { return ours(a.code(ctx, opts, args)) }),
+		RunE:    run(func(ctx context.Context, args []string) error { return withCroftStatus(a.runCode(ctx, opts, args)) }),
 	}
-	cmd.Flags().BoolVar(&opts.blocks, "blocks", false, "what is given is a text, such as a model's reply: run the blocks of code in it, each by its interpreter")
-	opts.register(cmd, "python, or another one for which a kernel is installed there (default python)")
+	cmd.Flags().BoolVar(&opts.blocks, "blocks", false, "the input is a text, such as a model's reply: run the code blocks in it, each by its interpreter")
+	opts.registerFlags(cmd, "python, or another language with an installed kernel (default python)")
 	return cmd
 }
 
@@ -61,34 +61,34 @@ func (a *command) scriptCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "script [flags] [FILE]",
 		Short: "Run JavaScript or TypeScript over the files of a workspace",
-		Long: `Run the script of FILE, of -c, or of standard input in an isolate inside Croft, which is
-thrown away afterwards: no network, no processes, and no files but those of the workspace
-of -w, or of an empty one that lives as long as the script. FILE is a file of this host.
+		Long: `Run the script of FILE, of -c, or of standard input in an isolate inside croft. The isolate has
+no network, no processes, and only the files of the workspace of -w, or of an empty temporary
+one. FILE is a file of this host.
 
-The exit status is that of process.exit, and 1 for an exception; 125 is a failure of
-Croft's own.`,
+The exit status is that of process.exit, 1 for an exception, and 125 for an error of croft
+itself.`,
 		Example: "  croft script -c '6 * 7'\n  croft script -w demo -c 'fs.readdirSync(\".\")'\n  croft script -w demo rename.ts",
 		Args:    cobra.MaximumNArgs(1),
-		RunE:    run(func(ctx context.Context, args []string) error { return ours(a.script(ctx, opts, args)) }),
+		RunE:    run(func(ctx context.Context, args []string) error { return withCroftStatus(a.runScript(ctx, opts, args)) }),
 	}
-	opts.register(cmd, "javascript or typescript (default by the name of FILE, else javascript)")
+	opts.registerFlags(cmd, "javascript or typescript (default by the name of FILE, else javascript)")
 	return cmd
 }
 
-func (o *codeOptions) register(cmd *cobra.Command, languages string) {
+func (o *codeOptions) registerFlags(cmd *cobra.Command, languages string) {
 	f := cmd.Flags()
-	f.StringVarP(&o.workspace, "workspace", "w", "", "name or id of the workspace (default one of its own)")
-	f.StringVar(&o.provider, "provider", "", "kind of the workspace of its own (default sandbox for code, memory for scripts)")
-	f.StringVar(&o.options, "options", "", "that provider's own options, a JSON object, such as {\"image\":\"my-python:1\"} for docker")
+	f.StringVarP(&o.workspace, "workspace", "w", "", "name or id of the workspace (default a temporary one)")
+	f.StringVar(&o.provider, "provider", "", "kind of the temporary workspace (default sandbox for code, memory for scripts)")
+	f.StringVar(&o.options, "options", "", "options of that provider, a JSON object, such as {\"image\":\"my-python:1\"} for docker")
 	f.StringVarP(&o.language, "language", "l", "", languages)
-	f.StringVarP(&o.code, "code", "c", "", "what to run, instead of FILE")
-	f.StringVar(&o.dir, "dir", "", "where in the workspace it runs")
+	f.StringVarP(&o.code, "code", "c", "", "code to run, instead of FILE")
+	f.StringVar(&o.dir, "dir", "", "working directory in the workspace")
 	f.StringArrayVar(&o.env, "env", nil, "K=V; may be given several times")
 	f.DurationVar(&o.timeout, "timeout", 0, "interrupt it after this long (default 2m for code, 10s for scripts)")
 }
 
-// source returns the code to run; ok is false where a dialogue is meant.
-func (a *command) source(opts codeOptions, args []string) (source string, ok bool, err error) {
+// readSource returns the code to run; ok is false for a REPL.
+func (a *command) readSource(opts codeOptions, args []string) (source string, ok bool, err error) {
 	if opts.code != "" && len(args) > 0 {
 		return "", false, usagef("give -c or FILE, not both")
 	}
@@ -106,38 +106,38 @@ func (a *command) source(opts codeOptions, args []string) (source string, ok boo
 	return string(data), true, err
 }
 
-func (a *command) code(ctx context.Context, opts codeOptions, args []string) error {
-	source, ok, err := a.source(opts, args)
+func (a *command) runCode(ctx context.Context, opts codeOptions, args []string) error {
+	source, ok, err := a.readSource(opts, args)
 	if err != nil {
 		return err
 	}
 	if !ok && opts.blocks {
-		return usagef("there is nothing to run: give FILE, or -c TEXT, or - for standard input")
+		return usagef("nothing to run: give FILE, -c TEXT, or - for standard input")
 	}
 	env, err := parseEnv(opts.env)
 	if err != nil {
 		return err
 	}
-	spec := workspace.Spec{Kind: fenced, Want: driver.NewCapabilities(driver.CapCode)}
+	spec := workspace.Spec{Kind: sandboxKind, Want: driver.NewCapabilities(driver.CapCode)}
 	return a.inWorkspace(ctx, opts, spec, func(ws *workspace.Workspace) error {
 		if opts.blocks {
 			return a.codeBlocks(ctx, ws, source, codeblock.RunOptions{Language: opts.language, Dir: opts.dir, Env: env, Timeout: opts.timeout})
 		}
 		code := driver.Code{Language: opts.language, Source: source, Dir: opts.dir, Env: env, Timeout: opts.timeout}
 		if ok {
-			return a.ranCode(ctx, code, ws.RunCode)
+			return a.executeCode(ctx, code, ws.RunCode)
 		}
-		return a.dialogue(ctx, ws, code)
+		return a.runREPL(ctx, ws, code)
 	})
 }
 
-func (a *command) script(ctx context.Context, opts codeOptions, args []string) error {
-	source, ok, err := a.source(opts, args)
+func (a *command) runScript(ctx context.Context, opts codeOptions, args []string) error {
+	source, ok, err := a.readSource(opts, args)
 	if err != nil {
 		return err
 	}
 	if !ok {
-		return usagef("there is nothing to run: give FILE, or -c CODE, or - for standard input")
+		return usagef("nothing to run: give FILE, -c CODE, or - for standard input")
 	}
 	env, err := parseEnv(opts.env)
 	if err != nil {
@@ -148,29 +148,29 @@ func (a *command) script(ctx context.Context, opts codeOptions, args []string) e
 	}
 	spec := workspace.Spec{Kind: "memory", Want: driver.NewCapabilities(driver.CapScript)}
 	return a.inWorkspace(ctx, opts, spec, func(ws *workspace.Workspace) error {
-		return a.ranCode(ctx, driver.Code{Language: opts.language, Source: source, Dir: opts.dir, Env: env, Timeout: opts.timeout}, ws.RunScript)
+		return a.executeCode(ctx, driver.Code{Language: opts.language, Source: source, Dir: opts.dir, Env: env, Timeout: opts.timeout}, ws.RunScript)
 	})
 }
 
-// inWorkspace calls f with the workspace that is named, or with one made for it.
+// inWorkspace calls f with the named workspace, or with a temporary one.
 func (a *command) inWorkspace(ctx context.Context, opts codeOptions, spec workspace.Spec, f func(*workspace.Workspace) error) error {
 	if opts.workspace != "" {
 		if opts.provider != "" || opts.options != "" {
-			return usagef("--provider and --options are for a workspace of its own: they can't be given with -w")
+			return usagef("--provider and --options are for a temporary workspace: leave them out with -w")
 		}
-		return a.withShell(ctx, opts.workspace, func(_ *client.Client, ws *workspace.Workspace) error { return f(ws) })
+		return a.withAttached(ctx, opts.workspace, func(_ *client.Client, ws *workspace.Workspace) error { return f(ws) })
 	}
 	if opts.provider != "" {
 		spec.Kind = opts.provider
 	}
 	if opts.options != "" {
 		if !json.Valid([]byte(opts.options)) {
-			return usagef("--options is not valid JSON")
+			return usagef("--options is not valid JSON: give a JSON object")
 		}
 		spec.Config = json.RawMessage(opts.options)
 	}
 	spec.Labels = map[string]string{runLabel: "true"}
-	if me := processMark("self"); me != "" && a.server == "" {
+	if me := processIdentity("self"); me != "" && a.server == "" {
 		spec.Labels[runByLabel] = me
 	}
 	spec.Policy.Idle = runIdle
@@ -182,7 +182,7 @@ func (a *command) inWorkspace(ctx context.Context, opts codeOptions, spec worksp
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, a.discard(ctx, c, rec.ID)) }()
+		defer func() { err = errors.Join(err, a.destroyWorkspace(ctx, c, rec.ID)) }()
 		d, rec, err := c.Attach(ctx, rec.ID)
 		if err != nil {
 			return err
@@ -195,42 +195,42 @@ func (a *command) inWorkspace(ctx context.Context, opts codeOptions, spec worksp
 	})
 }
 
-// ranCode runs code with the streams of this program, and returns how it ended.
-func (a *command) ranCode(ctx context.Context, code driver.Code, runs func(context.Context, driver.Code) (driver.CodeResult, error)) error {
+// executeCode runs code with the streams of this program and returns its outcome.
+func (a *command) executeCode(ctx context.Context, code driver.Code, runs func(context.Context, driver.Code) (driver.CodeResult, error)) error {
 	if !a.json {
-		code.OnOutput = a.shown
+		code.OnOutput = a.writeOutput
 	}
 	res, err := runs(ctx, code)
 	if err != nil {
 		return err
 	}
 	if a.json {
-		if err := a.answer(res, nil); err != nil {
+		if err := a.printAnswer(res, nil); err != nil {
 			return err
 		}
 	}
-	a.complain(res)
+	a.reportException(res)
 	switch {
 	case res.Cause == driver.CauseCanceled:
 		return ctx.Err()
 	case res.ExitCode < 0:
-		return &outcome{status: exitOurs}
+		return &outcome{status: exitCroft}
 	case res.ExitCode > 0:
 		return &outcome{status: res.ExitCode}
 	}
 	return nil
 }
 
-// shown writes an output where it belongs.
-func (a *command) shown(o driver.Output) error {
+// writeOutput writes text to the standard streams and mentions other outputs.
+func (a *command) writeOutput(o driver.Output) error {
 	switch o.Kind {
 	case driver.OutputStdout:
-		return text(a.Out, o.Text)
+		return writeText(a.Out, o.Text)
 	case driver.OutputStderr:
-		return text(a.Err, o.Text)
+		return writeText(a.Err, o.Text)
 	}
 	if plain, ok := o.Data["text/plain"]; ok {
-		if err := text(a.Out, string(plain)+"\n"); err != nil {
+		if err := writeText(a.Out, string(plain)+"\n"); err != nil {
 			return err
 		}
 	}
@@ -242,13 +242,13 @@ func (a *command) shown(o driver.Output) error {
 	return nil
 }
 
-func text(w io.Writer, s string) error {
+func writeText(w io.Writer, s string) error {
 	_, err := io.WriteString(w, s)
 	return err
 }
 
-// complain tells of an exception, and of what was left out.
-func (a *command) complain(res driver.CodeResult) {
+// reportException prints the traceback, and how much output was dropped.
+func (a *command) reportException(res driver.CodeResult) {
 	if e := res.Error; e != nil {
 		trace := strings.Join(e.Traceback, "\n")
 		if !strings.Contains(trace, e.Name+": "+e.Value) {
@@ -268,28 +268,28 @@ func (a *command) codeBlocks(ctx context.Context, ws *workspace.Workspace, sourc
 		return err
 	}
 	if len(blocks) == 0 {
-		return usagef("there is no block of code in the text")
+		return usagef("the text has no code block")
 	}
 	for _, b := range blocks {
 		switch {
 		case b.Runnable(opts.Language):
 		case b.Language == "":
-			a.note("croft: the block at line %d names no language, and is left out; --language says which it is", b.Line)
+			a.note("croft: the block at line %d names no language and is skipped; set it with --language", b.Line)
 		default:
-			a.note("croft: the block at line %d is %s, and is left out", b.Line, printable(b.Language))
+			a.note("croft: the block at line %d is %s and is skipped", b.Line, printable(b.Language))
 		}
 	}
 	blocks = slices.DeleteFunc(blocks, func(b codeblock.Block) bool { return !b.Runnable(opts.Language) })
 	if len(blocks) == 0 {
-		return usagef("there is no block that can be run; the languages are %s", strings.Join(codeblock.Languages(), ", "))
+		return usagef("no block can be run; the languages are %s", strings.Join(codeblock.Languages(), ", "))
 	}
 	res, err := codeblock.Run(ctx, ws, blocks, &opts)
 	if err != nil {
 		return err
 	}
-	err = a.answer(newBlocksAnswer(res), func(w io.Writer) error {
+	err = a.printAnswer(newBlocksAnswer(res), func(w io.Writer) error {
 		for _, b := range res.Blocks {
-			if err := errors.Join(text(w, string(b.Result.Stdout)), text(a.Err, string(b.Result.Stderr))); err != nil {
+			if err := errors.Join(writeText(w, string(b.Result.Stdout)), writeText(a.Err, string(b.Result.Stderr))); err != nil {
 				return err
 			}
 		}
@@ -301,10 +301,10 @@ func (a *command) codeBlocks(ctx context.Context, ws *workspace.Workspace, sourc
 	if err != nil || len(res.Blocks) == 0 {
 		return err
 	}
-	return a.passed(res.Blocks[len(res.Blocks)-1].Result)
+	return a.commandOutcome(res.Blocks[len(res.Blocks)-1].Result)
 }
 
-// blocksAnswer is how blocks ran as JSON, with output that can be read.
+// blocksAnswer is the JSON of the results of blocks, with output as text.
 type blocksAnswer struct {
 	Blocks  []blockAnswer `json:"blocks"`
 	Outputs []driver.Info `json:"outputs"`
@@ -324,30 +324,31 @@ func newBlocksAnswer(res *codeblock.Result) blocksAnswer {
 	return out
 }
 
-// dialogue runs one piece of code after the other in one context.
-func (a *command) dialogue(ctx context.Context, ws *workspace.Workspace, code driver.Code) error {
+// runREPL is a read-eval-print loop: it runs one piece of code after the other in
+// one context.
+func (a *command) runREPL(ctx context.Context, ws *workspace.Workspace, code driver.Code) error {
 	c, err := ws.CreateContext(ctx, code.Language, &driver.ContextOptions{Dir: code.Dir, Env: code.Env})
 	if err != nil {
 		return err
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
-		_ = ws.DeleteContext(ctx, c.ID) // it ends with the workspace, or when it was idle for long
+		_ = ws.DeleteContext(ctx, c.ID) // otherwise it ends with the workspace or by its idle time-out
 	}()
 	a.note("%s in workspace %s; Ctrl-C interrupts, Ctrl-D ends", c.Language, ws.ID())
-	t := a.talk()
+	t := a.newREPLInput()
 	defer t.stop()
 	for {
-		source, more := t.piece(a.Err)
+		source, more := t.readPiece(a.Err)
 		if !more {
-			return t.why()
+			return t.endCause()
 		}
 		if strings.TrimSpace(source) == "" {
 			continue
 		}
-		err := t.during(context.WithoutCancel(ctx), func(ctx context.Context) error {
-			return a.ranCode(ctx, driver.Code{Context: c.ID, Source: source, Timeout: code.Timeout}, ws.RunCode)
+		err := t.runInterruptible(context.WithoutCancel(ctx), func(ctx context.Context) error {
+			return a.executeCode(ctx, driver.Code{Context: c.ID, Source: source, Timeout: code.Timeout}, ws.RunCode)
 		})
 		if failed := new(outcome); err != nil && !errors.As(err, &failed) {
 			return err

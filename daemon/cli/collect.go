@@ -23,34 +23,33 @@ func (a *command) collectCommand() *cobra.Command {
 	var opts collectOptions
 	cmd := &cobra.Command{
 		Use:   "collect NAME [GLOB...]",
-		Short: "Take files out of a workspace by patterns, with limits",
-		Long: `Take the files that the patterns match out of a workspace: into a directory, as artifacts
-with versions, or into the answer. Without a pattern that is out/**. Patterns know * ? [a-z]
-{a,b} and **, and may begin with $OUTPUT_DIR, $WORK_DIR, $SKILLS_DIR, $RUN_DIR or
-$WORKSPACE_DIR. No symlink is followed out of the workspace. What can't be taken is told,
-and does not keep the rest from it.
+		Short: "Copy files that match patterns out of a workspace, within limits",
+		Long: `Copy the files that match the patterns (default out/**) out of a workspace: to a directory, as
+artifacts with versions, or into the answer. A pattern may contain * ? [a-z] {a,b} and **, and
+may begin with $OUTPUT_DIR, $WORK_DIR, $SKILLS_DIR, $RUN_DIR or $WORKSPACE_DIR. No symlink is
+followed out of the workspace. A file that can't be read is reported; the others are copied.
 
-Into a directory, files of any size are written unless --max-file-bytes or --max-total-bytes
-are given; one beyond them is told and not written.`,
+In a directory, files of any size are written unless --max-file-bytes or --max-total-bytes is
+given; a larger file is reported and not written.`,
 		Example: "  croft collect demo '$OUTPUT_DIR/**' --to ./results\n  croft collect demo '**/*.png' --save --name-template 'plots/{{.Base}}' --json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			opts.name, opts.spec.Globs = args[0], args[1:]
-			return a.collect(ctx, opts)
+			return a.runCollect(ctx, opts)
 		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.to, "to", "", "write the files below this directory")
-	f.BoolVar(&opts.spec.Save, "save", false, "save them as artifacts of the workspace, in the data directory")
+	f.BoolVar(&opts.spec.Save, "save", false, "save the files as artifacts of the workspace, in the data directory")
 	f.StringVar(&opts.spec.NameTemplate, "name-template", "", "name of an artifact: a prefix, or a template with .Name .Dir .Base .Stem .Ext .Index .ID")
-	f.BoolVar(&opts.spec.Inline, "inline", false, "content in the answer, with --json")
-	f.IntVar(&opts.spec.MaxFiles, "max-files", 0, "at most so many files (default 100)")
-	f.Int64Var(&opts.spec.MaxFileBytes, "max-file-bytes", 0, "at most so many bytes of each (default 4 MiB with --inline or --save)")
-	f.Int64Var(&opts.spec.MaxTotalBytes, "max-total-bytes", 0, "at most so many bytes of all (default 64 MiB with --inline or --save)")
+	f.BoolVar(&opts.spec.Inline, "inline", false, "put the content into the answer; needs --json")
+	f.IntVar(&opts.spec.MaxFiles, "max-files", 0, "maximum number of files (default 100)")
+	f.Int64Var(&opts.spec.MaxFileBytes, "max-file-bytes", 0, "maximum bytes of each file (default 4 MiB with --inline or --save)")
+	f.Int64Var(&opts.spec.MaxTotalBytes, "max-total-bytes", 0, "maximum bytes of all files (default 64 MiB with --inline or --save)")
 	return cmd
 }
 
-func (a *command) collect(ctx context.Context, opts collectOptions) error {
+func (a *command) runCollect(ctx context.Context, opts collectOptions) error {
 	switch {
 	case opts.spec.NameTemplate != "" && !opts.spec.Save:
 		return usagef("--name-template names artifacts: it needs --save")
@@ -58,7 +57,7 @@ func (a *command) collect(ctx context.Context, opts collectOptions) error {
 		return usagef("--inline puts content into the answer: it needs --json")
 	}
 	return a.withStage(ctx, opts.name, func(ctx context.Context, st *stage.Stage) error {
-		sink, done, err := sinkOf(opts.to)
+		sink, done, err := newDirSink(opts.to)
 		if err != nil {
 			return err
 		}
@@ -79,11 +78,11 @@ func (a *command) collect(ctx context.Context, opts collectOptions) error {
 		if man.LimitsHit {
 			a.note("a limit was reached: %s", beyondLimits(man))
 		}
-		return errors.Join(failed, a.answer(man, func(w io.Writer) error { return table(w, collected(man)) }))
+		return errors.Join(failed, a.printAnswer(man, func(w io.Writer) error { return writeTable(w, collectRows(man)) }))
 	})
 }
 
-// beyondLimits says what the limits kept from being taken.
+// beyondLimits describes the files that the limits excluded.
 func beyondLimits(man stage.Manifest) string {
 	cut := 0
 	for _, f := range man.Files {
@@ -92,13 +91,13 @@ func beyondLimits(man stage.Manifest) string {
 		}
 	}
 	if cut+man.Left == 0 {
-		return "more files match than are looked for"
+		return "more files match than the search returns"
 	}
-	return fmt.Sprintf("files beyond it: %d; files that were left: %d", cut, man.Left)
+	return fmt.Sprintf("files cut at the limit: %d; files not copied: %d", cut, man.Left)
 }
 
-// collected are the rows of a manifest.
-func collected(man stage.Manifest) [][]string {
+// collectRows are the rows of a manifest.
+func collectRows(man stage.Manifest) [][]string {
 	var rows [][]string
 	for _, f := range man.Files {
 		told := printable(f.Error)
@@ -114,13 +113,14 @@ func collected(man stage.Manifest) [][]string {
 	return rows
 }
 
-// sinkOf writes files below a directory of the host, whole, and never outside of it;
-// nil for no directory.
-func sinkOf(to string) (sink stage.Sink, done func(), err error) {
+// newDirSink returns a sink that writes files atomically below a directory of the
+// host, through an os.Root, so that no file name or symlink leads outside. It is nil
+// for "".
+func newDirSink(to string) (sink stage.Sink, done func(), err error) {
 	if to == "" {
 		return nil, func() {}, nil
 	}
-	if err := os.MkdirAll(to, 0o777); err != nil { // as the umask says
+	if err := os.MkdirAll(to, 0o777); err != nil { // less the umask
 		return nil, nil, err
 	}
 	root, err := os.OpenRoot(to)
@@ -135,5 +135,5 @@ func sinkOf(to string) (sink stage.Sink, done func(), err error) {
 		_, err := replaceBelow(root, ref.Name, body, info.Mode.Perm()|readable, false)
 		return err
 	}
-	return sink, func() { _ = root.Close() }, nil // files are closed by themselves
+	return sink, func() { _ = root.Close() }, nil // replaceBelow closes the files
 }

@@ -11,21 +11,21 @@ import (
 	"github.com/croft-run/croft/registry"
 )
 
-// complete lets the shell complete what commands take: the names of workspaces
-// where the usage says NAME first, kinds for --provider, and states for --state.
-// It is told of no error, since it asked nothing that somebody reads.
-func (a *command) complete(cmd *cobra.Command) {
+// registerCompletions adds shell completion to cmd and the commands below it: names
+// of workspaces where the usage has NAME first, kinds for --provider, states for
+// --state. Errors are dropped: a shell shows none.
+func (a *command) registerCompletions(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
-		a.complete(c)
+		a.registerCompletions(c)
 	}
 	if words := strings.Fields(cmd.Use); len(words) > 1 && words[1] == "NAME" && cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = a.completeName
 	}
-	for flag, values := range map[string]func(context.Context) []string{"provider": a.kinds, "state": stateNames} {
+	for flag, values := range map[string]func(context.Context) []string{"provider": a.providerKinds, "state": stateNames} {
 		if cmd.Flags().Lookup(flag) != nil {
-			// It fails for a flag that is not there.
+			// It fails only for a flag that does not exist.
 			_ = cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-				if a.settle(cmd, nil) != nil {
+				if a.resolveTarget(cmd, nil) != nil {
 					return nil, cobra.ShellCompDirectiveNoFileComp
 				}
 				return values(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
@@ -34,15 +34,15 @@ func (a *command) complete(cmd *cobra.Command) {
 	}
 }
 
-// completeName offers the names of workspaces for the first argument, and the ids
-// of those without; for later ones the shell offers files.
+// completeName offers the names (or else ids) of workspaces for the first argument;
+// for later arguments the shell offers files.
 func (a *command) completeName(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
 	var names []string
-	if a.settle(cmd, nil) == nil {
-		a.quietly(cmd.Context(), func(c *client.Client) error {
+	if a.resolveTarget(cmd, nil) == nil {
+		a.withClientQuietly(cmd.Context(), func(c *client.Client) error {
 			list, err := c.List(cmd.Context(), client.Filter{})
 			for _, ws := range list {
 				name := ws.Name
@@ -57,8 +57,8 @@ func (a *command) completeName(cmd *cobra.Command, args []string, _ string) ([]s
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (a *command) kinds(ctx context.Context) (kinds []string) {
-	a.quietly(ctx, func(c *client.Client) error {
+func (a *command) providerKinds(ctx context.Context) (kinds []string) {
+	a.withClientQuietly(ctx, func(c *client.Client) error {
 		list, err := c.Providers(ctx)
 		for _, p := range list {
 			kinds = append(kinds, p.Kind)
@@ -75,9 +75,9 @@ func stateNames(context.Context) (names []string) {
 	return names
 }
 
-// quietly runs f with a client, unless that would make a data directory: to ask
-// for a completion changes nothing.
-func (a *command) quietly(ctx context.Context, f func(*client.Client) error) {
+// withClientQuietly runs f with a client and drops errors. It does nothing without a
+// data directory, since a completion must not create one.
+func (a *command) withClientQuietly(ctx context.Context, f func(*client.Client) error) {
 	if a.server == "" {
 		settings, err := a.settings()
 		if err != nil {
@@ -87,5 +87,5 @@ func (a *command) quietly(ctx context.Context, f func(*client.Client) error) {
 			return
 		}
 	}
-	_ = a.withClient(ctx, f) // the shell offers nothing then
+	_ = a.withClient(ctx, f) // the shell then offers nothing
 }

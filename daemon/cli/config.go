@@ -16,21 +16,20 @@ func (a *command) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print or check the configuration, croft.yaml",
-		Long: `Print or check the configuration. Without FILE it is the one in force: that of --config,
-else of $CROFT_CONFIG, else croft.yaml in the data directory, else
-~/.config/croft/croft.yaml, else none, with variables CROFT_* over it.
+		Long: `Print or check the configuration. Without FILE it is the one in force: --config, else
+$CROFT_CONFIG, else croft.yaml in the data directory, else ~/.config/croft/croft.yaml, else
+none. Variables CROFT_* override it.
 
-A croft.yaml in the current directory is not read unless it is named: whoever put it
-there would decide what agents may do.`,
+A croft.yaml in the current directory is read only if it is named: a checkout must not decide
+what agents may do.`,
 		Args: cobra.ArbitraryArgs,
-		RunE: group,
+		RunE: runGroup,
 	}
 	cmd.AddCommand(a.configPrintCommand(), a.configCheckCommand(), a.configSchemaCommand())
 	return cmd
 }
 
-// namedConfig reads the configuration that the arguments name, or the one in
-// force.
+// namedConfig reads the configuration of the argument FILE, or the one in force.
 func (a *command) namedConfig(args []string) (*config.Config, error) {
 	file := a.config
 	if len(args) == 1 {
@@ -38,14 +37,13 @@ func (a *command) namedConfig(args []string) (*config.Config, error) {
 	}
 	c, err := a.resolveConfig(file)
 	if err == nil && file == "" {
-		a.mentionLocal(c)
+		a.noteIgnoredConfig(c)
 	}
 	return c, err
 }
 
-// mentionLocal says that a file in the current directory is not the one in force,
-// to someone who would think so.
-func (a *command) mentionLocal(c *config.Config) {
+// noteIgnoredConfig mentions a croft.yaml in the current directory that is not in force.
+func (a *command) noteIgnoredConfig(c *config.Config) {
 	if _, err := os.Stat(config.FileName); err == nil && (c.File() == "" || !sameFile(config.FileName, c.File())) {
 		a.note("croft: the %s in this directory is not read; name it with --config to use it", config.FileName)
 	}
@@ -62,9 +60,9 @@ func (a *command) configPrintCommand() *cobra.Command {
 				return err
 			}
 			if a.server != "" {
-				a.note("croft: this is the configuration here, in which the server at %s has no part; croft config print on its host prints its own", a.server)
+				a.note("croft: this is the configuration of this host, not of the server %s; run croft config print on the server's host for that", a.server)
 			}
-			return a.answer(c, func(w io.Writer) error {
+			return a.printAnswer(c, func(w io.Writer) error {
 				_, err := w.Write(c.YAML())
 				return err
 			})
@@ -75,7 +73,7 @@ func (a *command) configPrintCommand() *cobra.Command {
 func (a *command) configCheckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check [FILE]",
-		Short: "Say whether the configuration makes sense",
+		Short: "Check the configuration",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: run(func(_ context.Context, args []string) error {
 			c, err := a.namedConfig(args)
@@ -90,7 +88,7 @@ func (a *command) configCheckCommand() *cobra.Command {
 			for _, w := range out.Warnings {
 				a.note("warning: %s", w)
 			}
-			return a.answer(out, func(w io.Writer) error {
+			return a.printAnswer(out, func(w io.Writer) error {
 				file := out.File
 				if file == "" {
 					file = "no file: the defaults"
@@ -102,14 +100,13 @@ func (a *command) configCheckCommand() *cobra.Command {
 	}
 }
 
-// missingDirs tells of directories that are named and are not there: they may be
-// made later, or be a slip.
+// missingDirs returns a warning for each configured directory that does not exist.
 func missingDirs(c *config.Config) []string {
 	var warnings []string
 	for key, dirs := range map[string][]string{"skills": c.Skills, "hostRoots": c.HostRoots} {
 		for _, dir := range dirs {
 			if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-				warnings = append(warnings, fmt.Sprintf("%s: %s: there is no such directory", key, dir))
+				warnings = append(warnings, fmt.Sprintf("%s: %s: no such directory", key, dir))
 			}
 		}
 	}

@@ -1,12 +1,11 @@
-// Package cli is the croft program: its commands, one file each, in the
-// manner noun verb.
+// Package cli implements the commands of the croft program, one file each, named
+// noun verb.
 //
-// A command speaks Croft's HTTP API through client, and nothing else.
-// With --server that is a daemon; without, it is the same API served inside the
-// process, on the data directory. So a command has one code path, and what works
-// on one works on the other.
+// A command uses Croft's HTTP API through package client. With --server the API is
+// that of a daemon; without, it is served inside the process, on the data
+// directory. So a command has one code path for both.
 //
-// Standard output is the answer and standard error the commentary. --json makes
-// the answer one JSON value, and an error one, too. The exit status is a function
-// of the code of the error; every help text ends with the table.
+// Standard output has the answer, standard error notes and errors. With --json the
+// answer is one JSON value, and so is an error. The exit status follows from the
+// code of the error; every help text ends with the table.
 package cli

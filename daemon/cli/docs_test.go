@@ -28,5 +28,5 @@ func TestCommandsAreDocumented(t *testing.T) {
 			check(sub)
 		}
 	}
-	check(new(command).root())
+	check(new(command).rootCommand())
 }

@@ -15,10 +15,10 @@ import (
 func (a *command) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what this host gives, proven by trying",
-		Long: `Say what this host gives: every level of isolation with its proof or the reason why it
-fails, and for each provider its limits and what enforces them, its network, and how a
-template enters. With --server, of the server's host.`,
+		Short: "Report what this host supports, tested by trying",
+		Long: `Report what this host supports: each level of isolation, with the test that it passed or why it
+fails; and for each provider its limits and what enforces them, its network, and its
+copy-on-write. With --server, report on the server's host.`,
 		Args: cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
@@ -26,7 +26,7 @@ template enters. With --server, of the server's host.`,
 				if err != nil {
 					return err
 				}
-				return a.answer(d, func(w io.Writer) error { return printDiagnosis(w, d) })
+				return a.printAnswer(d, func(w io.Writer) error { return printDiagnosis(w, d) })
 			})
 		}),
 	}
@@ -45,44 +45,44 @@ func printDiagnosis(w io.Writer, d client.Diagnosis) error {
 		}
 	}
 	if len(d.Levels) == 0 {
-		rows = append(rows, []string{"none", "yes", "no provider here has a fence"})
+		rows = append(rows, []string{"none", "yes", "no provider here isolates processes"})
 	}
-	if err := table(w, rows); err != nil {
+	if err := writeTable(w, rows); err != nil {
 		return err
 	}
 	for _, p := range d.Providers {
 		fmt.Fprintf(w, "\nprovider %s\n", p.Kind)
-		if err := table(w, providerDetails(p)); err != nil {
+		if err := writeTable(w, providerDetails(p)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// providerDetails says what a provider enforces, or why it does not.
+// providerDetails are the rows of a provider: what it enforces, or why it does not.
 func providerDetails(p client.ProviderInfo) [][]string {
 	if p.Error != nil {
-		return [][]string{{"  can't work here", oneLine(p.Error.Message)}}
+		return [][]string{{"  unusable here", oneLine(p.Error.Message)}}
 	}
 	if p.Traits == nil {
 		return nil
 	}
 	t := p.Traits
 	rows := [][]string{
-		{"  isolation", orDash(string(t.Isolation)), enforced(t.IsolatedBy)},
-		{"  network", orDash(string(t.Network)), enforced(t.NetworkBy)},
+		{"  isolation", orDash(string(t.Isolation)), enforcementText(t.IsolatedBy)},
+		{"  network", orDash(string(t.Network)), enforcementText(t.NetworkBy)},
 		{"  survives", orDash(string(t.Durability))},
-		{"  read-only", yesNo(t.ReadOnly.Enforced()), enforced(t.ReadOnly)},
+		{"  read-only", yesNo(t.ReadOnly.Enforced()), enforcementText(t.ReadOnly)},
 		{"  copy-on-write", orDash(t.CopyOnWrite)},
 	}
 	for _, r := range driver.Resources {
 		l := t.Limits[r.Name]
-		rows = append(rows, []string{"  limit " + string(r.Name), yesNo(l.Enforced()), enforced(l)})
+		rows = append(rows, []string{"  limit " + string(r.Name), yesNo(l.Enforced()), enforcementText(l)})
 	}
 	return rows
 }
 
-func enforced(e driver.Enforcement) string {
+func enforcementText(e driver.Enforcement) string {
 	if e.Enforced() {
 		return "by " + oneLine(e.By)
 	}

@@ -27,10 +27,10 @@ func (a *command) evalCommand() *cobra.Command {
 		Use:   "eval",
 		Short: "Measure agents in fresh workspaces",
 		Long: `Run the cases of a suite on the runners of its configuration, each execution in a fresh
-workspace, and see what the agents did. Suites and configurations are skillgym's, as they
-are, or YAML; see docs/eval.md.`,
+workspace, and report what the agents did. Suites and configurations are those of skillgym,
+unchanged, or YAML; see docs/eval.md.`,
 		Args: cobra.ArbitraryArgs,
-		RunE: group,
+		RunE: runGroup,
 	}
 	cmd.AddCommand(a.evalRunCommand(), a.evalListCommand(), a.evalRerunCommand(), a.evalDiffCommand(), a.evalExplainCommand(), a.evalSchemaCommand(), a.evalSkillsCommand())
 	return cmd
@@ -42,7 +42,7 @@ const (
 	exitNotRun      = 2
 )
 
-// envFlags says where executions work.
+// envFlags are the flags for the environments of executions.
 type envFlags struct {
 	provider  string
 	isolation string
@@ -53,17 +53,17 @@ type envFlags struct {
 	policy    policyFlags
 }
 
-func (p *envFlags) register(f *pflag.FlagSet) {
-	f.StringVar(&p.provider, "provider", "", "where agents work: sandbox, behind a fence; local, on the plain host; or another kind of workspace with a shell, such as docker, for agents of type command and acp (default croft.provider of the suite's configuration, else sandbox)")
-	f.StringVar(&p.isolation, "isolation", "", "least level of isolation of the sandbox (default the provider's)")
-	f.StringArrayVar(&p.allowNet, "allow-net", nil, "let HOST[:PORT] be reached, beside what the agents' models need; may be given several times")
-	f.BoolVar(&p.noModel, "no-model-net", false, "let the hosts of the agents' models be reached only where --allow-net or croft.allowNet names them")
-	f.StringArrayVar(&p.read, "ro", nil, "show this directory of the host, read-only; may be given several times")
-	f.StringVar(&p.tools, "tools", "", "give agents Croft's tools over their workspace, by MCP, beside what they have: coding, workspace or both, which say how they are named (default croft.tools, else none)")
+func (p *envFlags) registerFlags(f *pflag.FlagSet) {
+	f.StringVar(&p.provider, "provider", "", "environment of agents: sandbox, isolated; local, the host without isolation; or another kind of workspace with a shell, such as docker, for agents of type command and acp (default croft.provider of the suite's configuration, else sandbox)")
+	f.StringVar(&p.isolation, "isolation", "", "minimum level of isolation of the sandbox (default the provider's)")
+	f.StringArrayVar(&p.allowNet, "allow-net", nil, "allow HOST[:PORT], besides what the agents' models need; may be given several times")
+	f.BoolVar(&p.noModel, "no-model-net", false, "allow the hosts of the agents' models only if --allow-net or croft.allowNet names them")
+	f.StringArrayVar(&p.read, "ro", nil, "mount this directory of the host read-only; may be given several times")
+	f.StringVar(&p.tools, "tools", "", "also give agents Croft's tools for their workspace, over MCP: coding, workspace or both, which are sets of names (default croft.tools, else none)")
 	p.policy.registerLimits(f, " (each workspace)")
 }
 
-// apply sets in opts what the flags say.
+// apply sets the options of the flags.
 func (p *envFlags) apply(opts *eval.Options) error {
 	opts.AllowNet, opts.NoModelNet = p.allowNet, p.noModel
 	for _, dir := range p.read {
@@ -76,14 +76,14 @@ func (p *envFlags) apply(opts *eval.Options) error {
 		}
 		opts.Read = append(opts.Read, abs)
 	}
-	opts.Limits = p.policy.asked()
+	opts.Limits = p.policy.requestedLimits()
 	return nil
 }
 
-// withEnvs runs f with where executions work, which ends with it.
+// withEnvs runs f with opts.Envs set, and closes the environments afterwards.
 func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, opts *eval.Options, f func() error) (err error) {
 	if a.server != "" {
-		return fmt.Errorf("eval: %w: evaluations run on this host, not on a server", fault.Unsupported)
+		return fmt.Errorf("eval: %w: evaluations run on this host; leave out --server and CROFT_SERVER", fault.Unsupported)
 	}
 	settings, err := a.settings()
 	if err != nil {
@@ -100,17 +100,17 @@ func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, 
 	case "local":
 		opts.Envs = eval.Host{}
 		return f()
-	case "", fenced:
+	case "", sandboxKind:
 	default:
 		return a.withProvider(ctx, kind, opts, f)
 	}
 	requests, inside := new(eval.Requests), &eval.LoopbackServer{Base: app.EvalInside}
-	ground, err := app.OpenEval(ctx, app.EvalConfig{Settings: settings, Events: requests, Inside: inside.Handler, Log: a.logger(slog.LevelError)})
+	sys, err := app.OpenEval(ctx, app.EvalConfig{Settings: settings, Events: requests, Inside: inside.Handler, Log: a.newLogger(slog.LevelError)})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, ground.Close(ctx)) }()
-	envs := &eval.Sandbox{Provider: ground.Provider, Isolation: workspace.Isolation(p.isolation), Loopback: inside}
+	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
+	envs := &eval.Sandbox{Provider: sys.Provider, Isolation: workspace.Isolation(p.isolation), Loopback: inside}
 	if err := envs.Ready(ctx); err != nil {
 		return err
 	}
@@ -118,19 +118,19 @@ func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, 
 	return f()
 }
 
-// evalLabel marks the workspaces of evaluations with other providers than the
-// sandbox. What a crash leaves of them the next one removes.
+// evalLabel marks the workspaces of evaluations with providers other than the
+// sandbox. The next evaluation removes those of a crashed process.
 const evalLabel = "croft-eval"
 
-// withProvider runs f with workspaces of any provider as where executions work.
+// withProvider runs f with workspaces of any provider as environments.
 func (a *command) withProvider(ctx context.Context, kind string, opts *eval.Options, f func() error) (err error) {
-	sys, err := a.openSystem(ctx, app.Config{Log: a.logger(slog.LevelError)})
+	sys, err := a.openSystem(ctx, app.Config{Log: a.newLogger(slog.LevelError)})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
 	if err := sys.Discard(ctx, evalLabel); err != nil {
-		a.note("croft: remove what an earlier run left: %v", err)
+		a.note("croft: remove leftovers of an earlier run: %v", err)
 	}
 	opts.Envs = &eval.ProviderEnvs{Provider: kind, OpenWorkspace: func(ctx context.Context, spec workspace.Spec) (*workspace.Workspace, func(context.Context) error, error) {
 		spec.Labels = map[string]string{evalLabel: "true"}
@@ -141,7 +141,7 @@ func (a *command) withProvider(ctx context.Context, kind string, opts *eval.Opti
 		destroy := func(ctx context.Context) error { return sys.Registry.Destroy(ctx, rec.ID) }
 		ws, err := sys.Registry.Acquire(ctx, rec.ID)
 		if err != nil {
-			after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+			after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 			defer cancel()
 			return nil, nil, errors.Join(err, destroy(after))
 		}
@@ -150,7 +150,7 @@ func (a *command) withProvider(ctx context.Context, kind string, opts *eval.Opti
 	return f()
 }
 
-// evalTools makes the tools that agents are given, nil where none are asked for.
+// evalTools makes the tools for agents, nil if none are requested.
 func (a *command) evalTools(p *envFlags, cfg *suite.Config, settings *config.Config) (tools eval.Tools, name string, err error) {
 	if name = p.tools; name == "" {
 		name = cfg.Croft.Tools
@@ -162,22 +162,22 @@ func (a *command) evalTools(p *envFlags, cfg *suite.Config, settings *config.Con
 	if err != nil {
 		return nil, "", err
 	}
-	return app.EvalTools{Settings: settings, Toolset: set, Version: version(), Log: a.logger(slog.LevelError)}.Serve, name, nil
+	return app.EvalTools{Settings: settings, Toolset: set, Version: version(), Log: a.newLogger(slog.LevelError)}.Serve, name, nil
 }
 
-// A loadedSuite is a suite with its temporary directory, which the configuration,
-// the suite and the agents share, as they would the host's.
+// A loadedSuite is a suite with its temporary directory, which the configuration, the
+// suite and the agents share.
 type loadedSuite struct {
 	*suite.Suite
 	tmp string
 }
 
-// Close ends the suite and removes its directory.
+// Close closes the suite and removes its temporary directory.
 func (s *loadedSuite) Close() error { return errors.Join(s.Suite.Close(), locktmp.Remove(s.tmp)) }
 
 // loadSuite reads a suite and its configuration.
 func loadSuite(ctx context.Context, path, config string) (_ *loadedSuite, _ *suite.Config, err error) {
-	if _, err := os.Stat(path); err != nil { // before anybody misses its configuration
+	if _, err := os.Stat(path); err != nil { // first, so that the error is not that of its configuration
 		return nil, nil, fmt.Errorf("eval: suite: %w: %w", fault.Of(err), err)
 	}
 	tmp, err := locktmp.Make(suite.ScratchPrefix)
@@ -197,8 +197,8 @@ func loadSuite(ctx context.Context, path, config string) (_ *loadedSuite, _ *sui
 	return &loadedSuite{s, tmp}, cfg, nil
 }
 
-// split takes values that are repeated, or separated by commas.
-func split(flag string, values []string) ([]string, error) {
+// splitValues splits values at commas.
+func splitValues(flag string, values []string) ([]string, error) {
 	var list []string
 	for _, v := range values {
 		for part := range strings.SplitSeq(v, ",") {
@@ -211,7 +211,7 @@ func split(flag string, values []string) ([]string, error) {
 	return list, nil
 }
 
-// notRun makes an error one with the status that says that nothing was measured.
+// notRun gives an error the exit status of a suite that could not be run.
 func notRun(err error) error {
 	if passed := new(outcome); err == nil || errors.As(err, &passed) || fault.Of(err) == fault.Canceled {
 		return err
@@ -219,7 +219,7 @@ func notRun(err error) error {
 	return &outcome{exitNotRun, err}
 }
 
-// userHome is where agents get credentials and settings from.
+// userHome is the directory from which agents get credentials and settings, or "".
 func userHome() string {
 	home, err := os.UserHomeDir()
 	if err != nil {

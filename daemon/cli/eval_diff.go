@@ -14,14 +14,14 @@ func (a *command) evalDiffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff A B",
 		Short: "Compare two runs",
-		Long: `Compare two runs, each the directory of a run or its results.json: pass rates, tokens, time
-and cost of each runner with their 95 % intervals (Wilson's for rates, bootstrap for means),
-and the executions that came out differently. Every session counts, so runs with --repeat
-have narrow intervals. The exit status is 0 whatever differs.`,
+		Long: `Compare two runs, each given by its directory or its results.json: pass rates, tokens, time and
+cost of each runner with 95 % confidence intervals (Wilson for rates, bootstrap for means), and
+the executions whose outcome differs. Every session counts, so --repeat narrows the intervals.
+The exit status is 0 even if the runs differ.`,
 		Args: cobra.ExactArgs(2),
 		RunE: run(func(_ context.Context, args []string) error { return notRun(a.evalDiff(args[0], args[1], page)) }),
 	}
-	cmd.Flags().StringVar(&page, "html", "", "write a page with plots to this file, too")
+	cmd.Flags().StringVar(&page, "html", "", "also write a page with plots to this file")
 	return cmd
 }
 
@@ -44,5 +44,5 @@ func (a *command) evalDiff(first, second, page string) error {
 		}
 	}
 	c := eval.Compare(x, y)
-	return a.answer(c, c.Write)
+	return a.printAnswer(c, c.Write)
 }

@@ -18,17 +18,17 @@ func (a *command) evalExplainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain DIR",
 		Short: "Ask the agent of a failed execution why it did what it did",
-		Long: `Ask the agent of a failed execution the questions that its assertions have left, in its own
-session and in the workspace that was kept. DIR is the directory of the execution's artifacts,
-or one above it. Answers are kept; --rerun asks again.`,
+		Long: `Ask the agent of a failed execution the questions of its failed assertions, in the same session
+and workspace. DIR is the directory of the execution's artifacts, or one above it. Answers are
+stored; --rerun asks again.`,
 		Args: cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return notRun(a.evalExplain(ctx, args[0], config, &env, rerun))
 		}),
 	}
-	cmd.Flags().BoolVar(&rerun, "rerun", false, "ask again, although there are answers")
-	cmd.Flags().StringVar(&config, "config", "", "configuration of the suite (default the nearest one to it)")
-	env.register(cmd.Flags())
+	cmd.Flags().BoolVar(&rerun, "rerun", false, "ask again even if there are answers")
+	cmd.Flags().StringVar(&config, "config", "", "configuration of the suite (default the nearest one)")
+	env.registerFlags(cmd.Flags())
 	return cmd
 }
 
@@ -54,7 +54,7 @@ func (a *command) evalExplain(ctx context.Context, dir, config string, env *envF
 		if err != nil {
 			return err
 		}
-		return a.answer(x, func(w io.Writer) error {
+		return a.printAnswer(x, func(w io.Writer) error {
 			fmt.Fprintf(w, "%s > %s\n", printable(x.CaseID), x.RunnerID)
 			for _, q := range x.Explanations {
 				fmt.Fprintf(w, "\nQ: %s\n", eval.PlainText(q.Question))

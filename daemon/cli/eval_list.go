@@ -12,13 +12,13 @@ func (a *command) evalListCommand() *cobra.Command {
 	var config string
 	cmd := &cobra.Command{
 		Use:   "list SUITE",
-		Short: "List the cases and runners of a suite, and run nothing",
+		Short: "List the cases and runners of a suite",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return notRun(a.evalList(ctx, args[0], config))
 		}),
 	}
-	cmd.Flags().StringVar(&config, "config", "", "configuration of the suite (default the nearest one to it)")
+	cmd.Flags().StringVar(&config, "config", "", "configuration of the suite (default the nearest one)")
 	return cmd
 }
 
@@ -46,7 +46,7 @@ func (a *command) evalList(ctx context.Context, path, config string) error {
 	if err != nil {
 		return err
 	}
-	defer s.Close() //nolint:errcheck // its temporary files are told of nowhere
+	defer s.Close() //nolint:errcheck // only temporary files are lost
 	l := evalListing{Suite: s.Path, Config: cfg.Path, Cases: []evalListCase{}, Runners: []evalListRunner{}}
 	for _, c := range s.Cases {
 		l.Cases = append(l.Cases, evalListCase{c.ID, append([]string{}, c.Tags...), c.ExpectedFail})
@@ -54,7 +54,7 @@ func (a *command) evalList(ctx context.Context, path, config string) error {
 	for _, r := range cfg.Runners {
 		l.Runners = append(l.Runners, evalListRunner{r.ID, r.Agent.Type, r.Agent.Model})
 	}
-	return a.answer(l, func(w io.Writer) error {
+	return a.printAnswer(l, func(w io.Writer) error {
 		rows := [][]string{{"CASE", "TAGS", "EXPECTED"}}
 		for _, c := range l.Cases {
 			expected := "pass"
@@ -67,6 +67,6 @@ func (a *command) evalList(ctx context.Context, path, config string) error {
 		for _, r := range l.Runners {
 			rows = append(rows, []string{printable(r.ID), r.Agent, orDash(r.Model)})
 		}
-		return table(w, rows)
+		return writeTable(w, rows)
 	})
 }

@@ -16,14 +16,14 @@ func (a *command) evalRerunCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "rerun DIR",
-		Short: "Run again what failed in a run",
-		Long: `Run again the executions that failed in the run whose directory is DIR, as a new run.
-The exit status is that of croft eval run; where nothing failed there is nothing to do, and it is 0.`,
+		Short: "Run the failed executions of a run again",
+		Long: `Run the failed executions of the run in directory DIR again, as a new run. The exit status is
+that of croft eval run, and 0 if nothing failed.`,
 		Args: cobra.ExactArgs(1),
 	}
 	f := cmd.Flags()
-	opts.register(f)
-	f.BoolVar(&all, "all", false, "all executions, not only those that failed")
+	opts.registerFlags(f)
+	f.BoolVar(&all, "all", false, "all executions, not only the failed ones")
 	_ = f.MarkHidden("resume") // it is defined above
 	cmd.RunE = run(func(ctx context.Context, args []string) error {
 		return notRun(a.evalRerun(ctx, args[0], opts, all, f))
@@ -32,13 +32,13 @@ The exit status is that of croft eval run; where nothing failed there is nothing
 }
 
 func (a *command) evalRerun(ctx context.Context, dir string, o evalRunOptions, all bool, f *pflag.FlagSet) error {
-	opts, err := o.options(f)
+	opts, err := o.evalOptions(f)
 	if err != nil {
 		return err
 	}
 	begun, err := eval.Resumable(dir)
 	if err != nil {
-		return fmt.Errorf("%w (croft eval rerun takes the directory of a run that has ended, in its output directory)", err)
+		return fmt.Errorf("%w (give croft eval rerun the directory of a finished run)", err)
 	}
 	path, config := begun.Suite, begun.Config
 	if o.config != "" {
@@ -46,7 +46,7 @@ func (a *command) evalRerun(ctx context.Context, dir string, o evalRunOptions, a
 	}
 	was, err := eval.ReadResult(dir)
 	if err != nil {
-		return fmt.Errorf("%w: %w (a run that was cut short goes on with croft eval run --resume)", fault.Of(err), err)
+		return fmt.Errorf("%w: %w (continue an interrupted run with croft eval run --resume)", fault.Of(err), err)
 	}
 	type pair struct{ c, r string }
 	again := map[pair]bool{}
@@ -69,6 +69,6 @@ func (a *command) evalRerun(ctx context.Context, dir string, o evalRunOptions, a
 	if err != nil {
 		return err
 	}
-	defer s.Close() //nolint:errcheck // its temporary files are told of nowhere
-	return a.evaluate(ctx, s, cfg, opts, &o)
+	defer s.Close() //nolint:errcheck // only temporary files are lost
+	return a.runSuite(ctx, s, cfg, opts, &o)
 }

@@ -26,15 +26,15 @@ func TestGoingOnTakesOverHowARunWasMade(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var o evalRunOptions
 			f := pflag.NewFlagSet("run", pflag.ContinueOnError)
-			o.register(f)
+			o.registerFlags(f)
 			if err := f.Parse(c.flags); err != nil {
 				t.Fatal(err)
 			}
-			opts, err := o.options(f)
+			opts, err := o.evalOptions(f)
 			if err != nil {
 				t.Fatal(err)
 			}
-			o.goOn(made, opts, f)
+			o.applyResumed(made, opts, f)
 			got := eval.RunSettings{Provider: o.env.provider, Tools: o.env.tools, Record: opts.Record, Replay: opts.Replay, AllowNet: opts.AllowNet,
 				NoModelNet: opts.NoModelNet, Read: opts.Read, Limits: opts.Limits}
 			if diff := cmp.Diff(c.want, got); diff != "" {

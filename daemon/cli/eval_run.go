@@ -36,13 +36,12 @@ func (a *command) evalRunCommand() *cobra.Command {
 		Use:   "run SUITE",
 		Short: "Run a suite",
 		Long: `Run the cases of a suite on the runners of its configuration. The configuration is
-skillgym.config.* or croft.eval.yaml in the suite's directory or the nearest above it.
+skillgym.config.* or croft.eval.yaml in the suite's directory or the nearest one above.
 
-Agents work in a sandbox: they see their workspace, the suite's directory, read-only, and
-the hosts of their model. --provider local runs them on the plain host instead.
+Agents work in a sandbox: they see their workspace and, read-only, the suite's directory, and
+reach the hosts of their model. With --provider local they run on the host without isolation.
 
-The exit status is 0 where everything passed, 1 where cases failed, and 2 where the suite
-could not be run.`,
+The exit status is 0 if all cases passed, 1 if cases failed, and 2 if the suite could not be run.`,
 		Example: `  croft eval run evals/skills.ts
   croft eval run evals/skills.ts --case login,logout --runner claude --repeat 5
   croft eval run evals/skills.ts --schedule parallel --reporter standard --reporter junit=out.xml
@@ -50,10 +49,10 @@ could not be run.`,
 		Args: cobra.MaximumNArgs(1),
 	}
 	f := cmd.Flags()
-	opts.register(f)
+	opts.registerFlags(f)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 && opts.resume == "" {
-			return usagef("name a suite, or --resume the directory of a run")
+			return usagef("no suite: name one, or continue a run with --resume DIR")
 		}
 		return run(func(ctx context.Context, args []string) error {
 			return notRun(a.evalRun(ctx, opts, strings.Join(args, ""), f))
@@ -62,36 +61,36 @@ could not be run.`,
 	return cmd
 }
 
-func (o *evalRunOptions) register(f *pflag.FlagSet) {
-	f.StringVar(&o.config, "config", "", "configuration of the suite (default the nearest one to it); Croft's own is then $CROFT_CONFIG or the usual one")
-	f.StringVar(&o.cwd, "cwd", "", "where agents work, for workspaces in place")
-	f.StringVar(&o.outputDir, "output-dir", "", "where the run has its directory (default run.outputDir, else .skillgym-results)")
+func (o *evalRunOptions) registerFlags(f *pflag.FlagSet) {
+	f.StringVar(&o.config, "config", "", "configuration of the suite (default the nearest one); Croft's own is then that of $CROFT_CONFIG or the default one")
+	f.StringVar(&o.cwd, "cwd", "", "directory of agents, for workspaces in place")
+	f.StringVar(&o.outputDir, "output-dir", "", "parent of the run's directory (default run.outputDir, else .skillgym-results)")
 	f.StringVar(&o.schedule, "schedule", "", "serial, parallel or isolated-by-runner (default run.schedule, else serial)")
-	f.IntVar(&o.maxParallel, "max-parallel", 0, "executions at a time (default run.maxParallel, else the processors)")
+	f.IntVar(&o.maxParallel, "max-parallel", 0, "executions at the same time (default run.maxParallel, else the number of CPUs)")
 	f.IntVar(&o.repeat, "repeat", 0, "how often each execution must pass (default run.repeat, else 1)")
-	f.IntVar(&o.repeatFailure, "repeat-failure", 0, "how often a failed session is tried again (default run.repeatFailure, else 0)")
+	f.IntVar(&o.repeatFailure, "repeat-failure", 0, "how often a failed session is repeated (default run.repeatFailure, else 0)")
 	f.IntVar(&o.retryFailed, "retry-failed", 0, "old name of --repeat-failure")
 	f.StringArrayVar(&o.cases, "case", nil, "case by its id; may be given several times or separated by commas")
 	f.StringArrayVar(&o.tags, "tag", nil, "cases with this tag; may be given several times or separated by commas")
 	f.StringArrayVar(&o.runners, "runner", nil, "runner by its id; may be given several times or separated by commas")
 	f.StringArrayVar(&o.reporters, "reporter", nil, "NAME, NAME=FILE or the path of a module; names are "+strings.Join(eval.ReporterNames, ", ")+"; may be given several times (default run.reporter, else standard)")
 	f.StringVar(&o.snapshots, "snapshots", "", "file of snapshots of token use")
-	f.BoolVar(&o.update, "update-snapshots", false, "take what is measured as the new snapshots")
-	f.StringVar(&o.resume, "resume", "", "go on with the run in this directory, which was cut short")
-	f.StringVar(&o.record, "record", "", "record what agents and judges and their models say to each other in this directory (default croft.record)")
-	f.StringVar(&o.replay, "replay", "", "answer agents and judges from what was recorded in this directory, without any network to a model (default croft.replay)")
-	o.env.register(f)
+	f.BoolVar(&o.update, "update-snapshots", false, "write the measured values as the new snapshots")
+	f.StringVar(&o.resume, "resume", "", "continue the interrupted run in this directory")
+	f.StringVar(&o.record, "record", "", "record the exchanges of agents and judges with their models in this directory (default croft.record)")
+	f.StringVar(&o.replay, "replay", "", "answer agents and judges from the record in this directory, without a model (default croft.replay)")
+	o.env.registerFlags(f)
 	_ = f.MarkHidden("retry-failed") // it is defined above
 }
 
-// options are the options of a run that the flags say.
-func (o *evalRunOptions) options(f *pflag.FlagSet) (*eval.Options, error) {
+// evalOptions returns the options of the flags.
+func (o *evalRunOptions) evalOptions(f *pflag.FlagSet) (*eval.Options, error) {
 	e := &eval.Options{MaxParallel: o.maxParallel, Repeat: o.repeat, Baselines: o.snapshots, UpdateBaselines: o.update, Resume: o.resume, UserHome: userHome()}
 	var err error
 	for flag, into := range map[string]struct{ from, to *[]string }{
 		"case": {&o.cases, &e.Cases}, "tag": {&o.tags, &e.Tags}, "runner": {&o.runners, &e.Runners},
 	} {
-		if *into.to, err = split(flag, *into.from); err != nil {
+		if *into.to, err = splitValues(flag, *into.from); err != nil {
 			return nil, err
 		}
 	}
@@ -122,7 +121,7 @@ func (o *evalRunOptions) options(f *pflag.FlagSet) (*eval.Options, error) {
 }
 
 func (a *command) evalRun(ctx context.Context, o evalRunOptions, path string, f *pflag.FlagSet) (err error) {
-	opts, err := o.options(f)
+	opts, err := o.evalOptions(f)
 	if err != nil {
 		return err
 	}
@@ -138,20 +137,20 @@ func (a *command) evalRun(ctx context.Context, o evalRunOptions, path string, f 
 		if config == "" {
 			config = begun.Config
 		}
-		o.goOn(begun.Made, opts, f)
+		o.applyResumed(begun.Made, opts, f)
 	}
 	s, cfg, err := loadSuite(ctx, path, config)
 	if err != nil {
 		return err
 	}
-	defer locktmp.Sweep(suite.ScratchPrefix) // once nobody waits for the first case
-	defer s.Close()                          //nolint:errcheck // its temporary files are told of nowhere
-	return a.evaluate(ctx, s, cfg, opts, &o)
+	defer locktmp.Sweep(suite.ScratchPrefix) // last, so that it does not delay the first case
+	defer s.Close()                          //nolint:errcheck // only temporary files are lost
+	return a.runSuite(ctx, s, cfg, opts, &o)
 }
 
-// goOn takes over how a run was made, but for what the flags say: of those some are
-// refused later, because the run must go on as it was begun.
-func (o *evalRunOptions) goOn(made *eval.RunSettings, opts *eval.Options, f *pflag.FlagSet) {
+// applyResumed copies the settings of a resumed run, except those that flags set.
+// Flags that would change the run are refused later.
+func (o *evalRunOptions) applyResumed(made *eval.RunSettings, opts *eval.Options, f *pflag.FlagSet) {
 	if made == nil {
 		return
 	}
@@ -177,11 +176,11 @@ func (o *evalRunOptions) goOn(made *eval.RunSettings, opts *eval.Options, f *pfl
 	}
 }
 
-// evaluate runs a suite and turns its result into a status.
-func (a *command) evaluate(ctx context.Context, s *loadedSuite, cfg *suite.Config, opts *eval.Options, o *evalRunOptions) (err error) {
+// runSuite runs a suite; failed cases become an exit status.
+func (a *command) runSuite(ctx context.Context, s *loadedSuite, cfg *suite.Config, opts *eval.Options, o *evalRunOptions) (err error) {
 	opts.Note = func(format string, args ...any) { a.note("%s", eval.PlainText(fmt.Sprintf(format, args...))) }
 	opts.Tmp = s.tmp
-	closeAll, err := a.reporters(ctx, o.reporters, cfg, opts)
+	closeAll, err := a.openReporters(ctx, o.reporters, cfg, opts)
 	if err != nil {
 		return err
 	}
@@ -198,11 +197,11 @@ func (a *command) evaluate(ctx context.Context, s *loadedSuite, cfg *suite.Confi
 	})
 }
 
-// moduleSuffixes end the names of reporters that are modules.
+// moduleSuffixes are the suffixes of reporters that are JavaScript modules.
 var moduleSuffixes = []string{".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx"}
 
-// reporters makes those that were asked for.
-func (a *command) reporters(ctx context.Context, names []string, cfg *suite.Config, opts *eval.Options) (closeAll func() error, err error) {
+// openReporters makes the requested reporters, or the default one.
+func (a *command) openReporters(ctx context.Context, names []string, cfg *suite.Config, opts *eval.Options) (closeAll func() error, err error) {
 	if len(names) == 0 && cfg.Run.Reporter != "" {
 		names = []string{cfg.Run.Reporter}
 	}
@@ -220,10 +219,10 @@ func (a *command) reporters(ctx context.Context, names []string, cfg *suite.Conf
 		}
 		return errors.Join(errs...)
 	}
-	_, live := terminal(a.Out)
+	_, live := terminalFile(a.Out)
 	opts.Interactive = live
 	for _, name := range names {
-		rc := eval.ReporterConfig{Out: a.Out, Interactive: live, Width: a.size().Cols, Summary: os.Getenv("GITHUB_STEP_SUMMARY")}
+		rc := eval.ReporterConfig{Out: a.Out, Interactive: live, Width: a.terminalSize().Cols, Summary: os.Getenv("GITHUB_STEP_SUMMARY")}
 		kind, file, toFile := strings.Cut(name, "=")
 		if !slices.Contains(eval.ReporterNames, kind) && slices.Contains(moduleSuffixes, filepath.Ext(name)) {
 			m, err := eval.NewModule(ctx, name, a.Out)

@@ -13,9 +13,9 @@ import (
 func (a *command) evalSkillsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "skills",
-		Short: "Texts for agents that write suites",
+		Short: "Instructions for agents that write suites",
 		Args:  cobra.ArbitraryArgs,
-		RunE:  group,
+		RunE:  runGroup,
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "list",
@@ -23,7 +23,7 @@ func (a *command) evalSkillsCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: run(func(context.Context, []string) error {
 			names := eval.Skills()
-			return a.answer(names, func(w io.Writer) error {
+			return a.printAnswer(names, func(w io.Writer) error {
 				for _, n := range names {
 					fmt.Fprintln(w, n)
 				}
@@ -39,7 +39,7 @@ func (a *command) evalSkillsCommand() *cobra.Command {
 			if err != nil {
 				return notRun(err)
 			}
-			return a.answer(map[string]string{"name": args[0], "text": text}, func(w io.Writer) error {
+			return a.printAnswer(map[string]string{"name": args[0], "text": text}, func(w io.Writer) error {
 				_, err := io.WriteString(w, text)
 				return err
 			})

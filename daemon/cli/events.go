@@ -32,24 +32,24 @@ func (a *command) eventsCommand() *cobra.Command {
 	var opts eventsOptions
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "Print what happened in workspaces, and with -f what happens",
-		Long: `Print the audit stream: who did what in which workspace, and how it ended. Without
---server it is read from the data directory, where all programs that work on it write;
-with --server it is what the daemon still has in memory. --json prints one event per line.`,
+		Short: "Print the events of workspaces; with -f, also new ones",
+		Long: `Print the audit stream: what was done in which workspace, for which session, and how it ended.
+Without --server it is read from the data directory, to which all programs write; with --server
+it is what the daemon has in memory. --json prints one event per line.`,
 		Args: cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error { return a.events(ctx, opts) }),
+		RunE: run(func(ctx context.Context, _ []string) error { return a.printEvents(ctx, opts) }),
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&opts.follow, "follow", "f", false, "go on with what happens, until Ctrl-C")
-	f.StringArrayVar(&opts.kinds, "kind", nil, "only events of this kind; lifecycle.* is all below lifecycle; may be given several times")
-	f.StringVar(&opts.workspace, "workspace", "", "only those of this workspace, by name or id")
-	f.IntVarP(&opts.lines, "lines", "n", 0, "begin with the last so many; 0 is all")
+	f.BoolVarP(&opts.follow, "follow", "f", false, "print new events until Ctrl-C")
+	f.StringArrayVar(&opts.kinds, "kind", nil, "only events of this kind; lifecycle.* matches all kinds below lifecycle; may be given several times")
+	f.StringVar(&opts.workspace, "workspace", "", "only events of this workspace, by name or id")
+	f.IntVarP(&opts.lines, "lines", "n", 0, "begin with the last N events; 0 is all")
 	return cmd
 }
 
-func (a *command) events(ctx context.Context, opts eventsOptions) error {
+func (a *command) printEvents(ctx context.Context, opts eventsOptions) error {
 	if opts.lines < 0 {
-		return usagef("--lines %d: it is a number of lines, not negative; 0 is all", opts.lines)
+		return usagef("--lines %d: give a number of events, at least 0; 0 is all", opts.lines)
 	}
 	if a.server != "" {
 		return a.serverEvents(ctx, opts)
@@ -75,7 +75,7 @@ func (a *command) events(ctx context.Context, opts eventsOptions) error {
 	}
 	path := app.EventsFile(settings.Data, settings)
 	if path == "" {
-		return fmt.Errorf("events: %w: events.file is none in the configuration, so no file is kept; a daemon has the latest: --server", fault.Unsupported)
+		return fmt.Errorf("events: %w: events.file is none in the configuration, so there is no file; read the latest events of a daemon with --server", fault.Unsupported)
 	}
 	return a.fileEvents(ctx, path, filter, opts)
 }
@@ -107,22 +107,22 @@ func (a *command) serverEvents(ctx context.Context, opts eventsOptions) error {
 		filter.Follow, filter.After = true, fmt.Sprint(seen)
 		err = c.Events(ctx, filter, take(a.printEvent))
 	}
-	return ended(ctx, opts, err)
+	return ignoreFollowEnd(ctx, opts, err)
 }
 
-// ended makes the end of following, which the user asked for, no error.
-func ended(ctx context.Context, opts eventsOptions, err error) error {
+// ignoreFollowEnd returns nil if the user ended following, and else err.
+func ignoreFollowEnd(ctx context.Context, opts eventsOptions, err error) error {
 	if opts.follow && ctx.Err() != nil {
 		return nil
 	}
 	return err
 }
 
-// fileEvents prints what the files of the data directory have.
+// fileEvents prints the events in the files of the data directory.
 func (a *command) fileEvents(ctx context.Context, path string, filter event.Filter, opts eventsOptions) error {
 	var follower *follower
 	if opts.follow {
-		// Where to go on is settled first: what comes meanwhile is printed then.
+		// The follower opens first, so that events of the meantime are not lost.
 		var err error
 		if follower, err = newFollower(path); err != nil {
 			return err
@@ -138,7 +138,7 @@ func (a *command) fileEvents(ctx context.Context, path string, filter event.Filt
 		case err != nil:
 			return err
 		default:
-			follower.met(e)
+			follower.markSeen(e)
 			if !filter.Match(e) {
 				continue
 			}
@@ -150,7 +150,7 @@ func (a *command) fileEvents(ctx context.Context, path string, filter event.Filt
 	if err := last.flush(); err != nil || follower == nil {
 		return err
 	}
-	return ended(ctx, opts, follower.run(ctx, func(e event.Event) error {
+	return ignoreFollowEnd(ctx, opts, follower.run(ctx, func(e event.Event) error {
 		if !filter.Match(e) {
 			return nil
 		}
@@ -183,7 +183,7 @@ func fieldText(v any) string {
 	return text
 }
 
-// A tail passes the last n of what it is given on, or all where n is 0.
+// A tail passes on the last n added values at flush, or each at once if n is 0.
 type tail[T any] struct {
 	n    int
 	pass func(T) error
@@ -213,18 +213,18 @@ func (t *tail[T]) flush() error {
 	return nil
 }
 
-// A follower reads what is appended to a file that may be rotated.
+// A follower reads lines that are appended to a file, which may be rotated.
 type follower struct {
 	path  string
 	file  *os.File
 	lines *bufio.Reader
 	part  []byte
 
-	since time.Time       // when it began
-	known map[string]bool // what was met before and is possibly met again
+	since time.Time       // start of following
+	known map[string]bool // events already printed that may be read again
 }
 
-// newFollower begins at the end of the file.
+// newFollower starts at the end of the file.
 func newFollower(path string) (*follower, error) {
 	f := &follower{path: path, since: time.Now(), known: map[string]bool{}}
 	if err := f.open(); err != nil {
@@ -238,10 +238,10 @@ func newFollower(path string) (*follower, error) {
 	return f, nil
 }
 
-// met notes an event that was read from the files, and that the follower leaves
-// out if it comes after the place where that begins.
-func (f *follower) met(e event.Event) {
-	const written = 10 * time.Second // between an event and its line, at the very most
+// markSeen records an event that was already read from the files, so that the
+// follower does not print it again.
+func (f *follower) markSeen(e event.Event) {
+	const written = 10 * time.Second // maximum delay between an event and its line
 	if f != nil && e.Time.After(f.since.Add(-written)) {
 		f.known[string(event.Marshal(e))] = true
 	}
@@ -266,7 +266,7 @@ func (f *follower) close() {
 	}
 }
 
-// run hands on what comes until ctx ends.
+// run polls for new lines until ctx ends.
 func (f *follower) run(ctx context.Context, pass func(event.Event) error) error {
 	const pause = 50 * time.Millisecond
 	for {
@@ -278,8 +278,8 @@ func (f *follower) run(ctx context.Context, pass func(event.Event) error) error 
 			return ctx.Err()
 		case <-time.After(pause):
 		}
-		if f.rotated() {
-			if err := f.read(pass); err != nil { // what came last to the old one
+		if f.isRotated() {
+			if err := f.read(pass); err != nil { // the last lines of the old file
 				return err
 			}
 			if err := f.open(); err != nil {
@@ -289,7 +289,7 @@ func (f *follower) run(ctx context.Context, pass func(event.Event) error) error 
 	}
 }
 
-// read hands on the whole lines that there are.
+// read passes on the complete lines.
 func (f *follower) read(pass func(event.Event) error) error {
 	for f.file != nil {
 		data, err := f.lines.ReadBytes('\n')
@@ -303,7 +303,7 @@ func (f *follower) read(pass func(event.Event) error) error {
 		e, err := event.Unmarshal(f.part)
 		f.part = nil
 		if err != nil || f.known[string(event.Marshal(e))] {
-			continue // a line that a crash cut, or one that was met
+			continue // a line that a crash truncated, or one already printed
 		}
 		if err := pass(e); err != nil {
 			return err
@@ -312,7 +312,7 @@ func (f *follower) read(pass func(event.Event) error) error {
 	return nil
 }
 
-func (f *follower) rotated() bool {
+func (f *follower) isRotated() bool {
 	now, err := os.Stat(f.path)
 	if err != nil {
 		return false

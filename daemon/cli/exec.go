@@ -13,7 +13,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// commandFlags are the flags by which a user says how a command runs.
+// commandFlags are the flags for how a command runs.
 type commandFlags struct {
 	dir     string
 	timeout time.Duration
@@ -21,19 +21,19 @@ type commandFlags struct {
 	tty     bool
 }
 
-func (c *commandFlags) register(f *pflag.FlagSet) {
-	f.StringVar(&c.dir, "dir", "", "where in the workspace it runs")
-	f.DurationVar(&c.timeout, "timeout", 0, "end it after this long, such as 1m; 0 is never")
-	f.DurationVar(&c.grace, "grace", 0, "between SIGTERM and SIGKILL at the time-out")
-	f.BoolVarP(&c.tty, "tty", "t", false, "run it on a terminal")
+func (c *commandFlags) registerFlags(f *pflag.FlagSet) {
+	f.StringVar(&c.dir, "dir", "", "working directory in the workspace")
+	f.DurationVar(&c.timeout, "timeout", 0, "kill the command after this time, such as 1m; 0 is never")
+	f.DurationVar(&c.grace, "grace", 0, "time between SIGTERM and SIGKILL at the time-out")
+	f.BoolVarP(&c.tty, "tty", "t", false, "run the command on a terminal")
 }
 
-func (c *commandFlags) command(argv []string) driver.Command {
+func (c *commandFlags) driverCommand(argv []string) driver.Command {
 	return driver.Command{Argv: argv, Dir: c.dir, Timeout: c.timeout, Grace: c.grace}
 }
 
-// argv returns the command that follows --.
-func argv(cmd *cobra.Command, args []string, before int) ([]string, error) {
+// commandAfterDash returns the arguments after --.
+func commandAfterDash(cmd *cobra.Command, args []string, before int) ([]string, error) {
 	dash := cmd.ArgsLenAtDash()
 	if dash >= 0 && dash != before || len(args) <= before {
 		return nil, usagef("write the command after the flags and --: %s", cmd.UseLine())
@@ -41,27 +41,27 @@ func argv(cmd *cobra.Command, args []string, before int) ([]string, error) {
 	return args[before:], nil
 }
 
-// foreground runs a command with the streams of this program, and returns the
-// result, empty for a terminal, and what ends the program as the command ended.
-func (a *command) foreground(ctx context.Context, c *client.Client, ws *workspace.Workspace, cmd driver.Command, tty bool) (workspace.Result, error) {
+// runForeground runs a command with the streams of this program. It returns the
+// result, which is empty for a terminal, and the outcome for the exit status.
+func (a *command) runForeground(ctx context.Context, c *client.Client, ws *workspace.Workspace, cmd driver.Command, tty bool) (workspace.Result, error) {
 	if tty && !a.json {
-		return workspace.Result{}, a.atTerminal(ctx, c, ws, cmd)
+		return workspace.Result{}, a.runOnTerminal(ctx, c, ws, cmd)
 	}
 	cmd.Stdin = a.In
 	if !a.json {
 		cmd.OnStdout, cmd.OnStderr = writeTo(a.Out), writeTo(a.Err)
-		cmd.MaxOutput = 1 // it is shown as it comes
+		cmd.MaxOutput = 1 // the callbacks print the output
 	}
 	res, err := ws.Run(ctx, cmd)
 	if err != nil {
 		return res, err
 	}
 	if a.json {
-		if err := a.answer(newResultAnswer(res), nil); err != nil {
+		if err := a.printAnswer(newResultAnswer(res), nil); err != nil {
 			return res, err
 		}
 	}
-	return res, a.passed(res)
+	return res, a.commandOutcome(res)
 }
 
 func writeTo(w io.Writer) func([]byte) error {
@@ -71,10 +71,9 @@ func writeTo(w io.Writer) func([]byte) error {
 	}
 }
 
-// atTerminal runs a command on a terminal of its own, which ends with this
-// program.
-func (a *command) atTerminal(ctx context.Context, c *client.Client, ws *workspace.Workspace, cmd driver.Command) error {
-	size := a.size()
+// runOnTerminal runs a command on a terminal. The command ends with this program.
+func (a *command) runOnTerminal(ctx context.Context, c *client.Client, ws *workspace.Workspace, cmd driver.Command) error {
+	size := a.terminalSize()
 	cmd.TTY, cmd.Interactive = &size, true
 	session, err := ws.Start(ctx, cmd)
 	if err != nil {
@@ -85,10 +84,10 @@ func (a *command) atTerminal(ctx context.Context, c *client.Client, ws *workspac
 		return err
 	}
 	defer t.Close()
-	res, err := a.interact(ctx, t, false)
+	res, err := a.attachTerminal(ctx, t, false)
 	if err != nil && ctx.Err() != nil {
-		// It was ended from outside: what the command came to is worth telling.
-		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		// A signal ended us: the command's result still decides the exit status.
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		var last driver.Result
 		if last, err = session.Wait(after); err == nil {
@@ -98,8 +97,8 @@ func (a *command) atTerminal(ctx context.Context, c *client.Client, ws *workspac
 	if err != nil {
 		return err
 	}
-	return a.passed(*res)
+	return a.commandOutcome(*res)
 }
 
-// endTime bounds what is done after the user has asked to stop.
-const endTime = 30 * time.Second
+// stopTimeout bounds the cleanup after an interrupt.
+const stopTimeout = 30 * time.Second

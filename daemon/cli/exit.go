@@ -12,10 +12,10 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// exitUsage is the exit status for a command line that makes no sense.
+// exitUsage is the exit status for an invalid command line.
 const exitUsage = 2
 
-// A failure is an error of a command that understood what it was asked.
+// A failure is an error of a command whose command line was valid.
 type failure struct{ error }
 
 func (f *failure) Unwrap() error { return f.error }
@@ -28,14 +28,14 @@ type interrupted struct{}
 func (interrupted) Error() string { return "interrupted" }
 func (interrupted) Unwrap() error { return fault.Canceled }
 
-// A usageError is a command line that makes no sense, found by a command itself.
+// A usageError is an invalid command line, found by a command itself.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
-// exitStatus returns the status that err ends the program with.
+// exitStatus returns the exit status for err.
 func exitStatus(err error) int {
 	var usage *usageError
 	var failed *failure
@@ -52,20 +52,20 @@ func exitStatus(err error) int {
 	}
 }
 
-// report tells of err and returns the exit status.
-func (a *command) report(cmd *cobra.Command, err error) int {
+// reportError prints err and returns the exit status.
+func (a *command) reportError(cmd *cobra.Command, err error) int {
 	status := exitStatus(err)
 	if passed := new(outcome); err == nil || errors.As(err, &passed) && passed.err == nil {
 		return status
 	}
-	told := new(outcome)
-	misused := status == exitUsage && !errors.As(err, &told) // eval, too, ends with 2
+	passed := new(outcome)
+	misused := status == exitUsage && !errors.As(err, &passed) // croft eval uses status 2, too
 	if a.json {
 		wire := fault.Encode(err)
 		if misused {
 			wire = fault.Wire{Code: fault.InvalidArgument.Wire(), Kind: fault.InvalidArgument.Kind(), Message: err.Error(), Cause: "usage"}
 		} else {
-			wire.Message = err.Error() // who runs the program is its operator
+			wire.Message = err.Error() // in full: the user of the program is its operator
 		}
 		data, _ := json.Marshal(map[string]fault.Wire{"error": wire}) // always encodes
 		fmt.Fprintf(a.Err, "%s\n", data)
@@ -84,9 +84,9 @@ func exitHelp() string {
 	b.WriteString("Exit status:\n")
 	row := func(status int, text string) { fmt.Fprintf(&b, "  %-3d %s\n", status, text) }
 	row(0, "success")
-	row(1, "of eval: cases failed; of code and script: an exception")
-	row(exitUsage, "usage: the command line makes no sense; of eval also: the suite could not be run")
-	row(exitOurs, "of run, code, script, ws exec and ws shell, which pass on another status: a failure of Croft's own")
+	row(1, "eval: cases failed; code and script: an exception")
+	row(exitUsage, "usage: the command line is invalid; eval: the suite could not be run")
+	row(exitCroft, "run, code, script, ws exec and ws shell, which pass on the status of the command: an error of croft itself")
 	codes := fault.All()
 	slices.SortFunc(codes, func(x, y fault.Code) int { return x.Exit() - y.Exit() })
 	for _, c := range codes {

@@ -13,14 +13,13 @@ import (
 func (a *command) gcCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "gc",
-		Short: "Remove what belongs to no workspace any more",
-		Long: `Remove what belongs to no workspace: what killed processes left in the data directory, among it the
-workspaces of croft run, code and script whose process was killed; and containers and volumes of this host, made
-for any data directory, whose files are gone. What is in use stays. (What no snapshot needs, croft snapshot gc
-removes.)`,
+		Short: "Remove leftovers that belong to no workspace",
+		Long: `Remove leftovers of killed processes: files in the data directory, temporary workspaces of croft run,
+code and script, and containers and volumes of this host whose data directory entry is gone. Nothing in use is
+removed. (croft snapshot gc removes unused objects of the snapshot store.)`,
 		Args: cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
-			return a.withSystem(ctx, "gc collects what is left", func(s *app.System) error {
+			return a.withSystem(ctx, "gc removes leftovers", func(s *app.System) error {
 				c, err := s.Client(ctx)
 				if err != nil {
 					return err
@@ -31,7 +30,7 @@ removes.)`,
 				if err != nil {
 					return err
 				}
-				return a.answer(removed, func(w io.Writer) error {
+				return a.printAnswer(removed, func(w io.Writer) error {
 					for _, c := range removed.Containers {
 						what := "container"
 						if c.Volume {

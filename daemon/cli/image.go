@@ -18,12 +18,12 @@ import (
 func (a *command) imageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",
-		Short: "Look after what containers are made of",
-		Long: `Look after the images of this host's container engine, of which workspaces of the provider
-docker are made (croft ws open --provider docker --options '{"image":"NAME"}'). Without a name they are
-made of debian:stable-slim.`,
+		Short: "Manage container images",
+		Long: `Manage the images of this host's container engine, for workspaces of the provider docker
+(croft ws open --provider docker --options '{"image":"NAME"}'). The default image is
+debian:stable-slim.`,
 		Args: cobra.ArbitraryArgs,
-		RunE: group,
+		RunE: runGroup,
 	}
 	cmd.AddCommand(a.imageListCommand(), a.imageImportCommand(), a.imageRmCommand())
 	return cmd
@@ -34,7 +34,7 @@ func (a *command) withSystem(ctx context.Context, what string, f func(s *app.Sys
 	if a.server != "" {
 		return usagef("%s of this host: run it where the server is, without --server", what)
 	}
-	sys, err := a.openSystem(ctx, app.Config{Log: a.logger(slog.LevelError)})
+	sys, err := a.openSystem(ctx, app.Config{Log: a.newLogger(slog.LevelError)})
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func (a *command) withSystem(ctx context.Context, what string, f func(s *app.Sys
 	return f(sys)
 }
 
-const imagesOf = "images are those of the engine"
+const imagesOf = "image manages the container engine"
 
 func (a *command) imageListCommand() *cobra.Command {
 	return &cobra.Command{
@@ -53,7 +53,7 @@ func (a *command) imageListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.answer(list, func(w io.Writer) error { return table(w, imageRows(list)) })
+				return a.printAnswer(list, func(w io.Writer) error { return writeTable(w, imageRows(list)) })
 			})
 		}),
 	}
@@ -74,10 +74,10 @@ func (a *command) imageImportCommand() *cobra.Command {
 	var from app.ImageSource
 	cmd := &cobra.Command{
 		Use:   "import NAME [PATH]",
-		Short: "Bring an image in from a file of this host, or make one of a template",
-		Long: `Bring an image in under a name: from an OCI layout (a directory), a tarball as docker save writes
-it, or a Dockerfile, which is built with the files of its directory; or, with --template, of the files of a
-template. No registry is needed, unless a Dockerfile names an image that is not there.`,
+		Short: "Import an image from a file of this host, or make one from a template",
+		Long: `Import an image under a name: from an OCI layout (a directory), a tarball of docker save, or a
+Dockerfile, which is built with its directory as context; or, with --template, from the files of a template.
+No registry is needed, unless a Dockerfile names an image that is missing.`,
 		Example: `  croft image import tools:1 ./tools.tar
   croft image import tools:1 ./layout/
   croft image import tools:1 ./Dockerfile
@@ -85,7 +85,7 @@ template. No registry is needed, unless a Dockerfile names an image that is not 
 		Args: cobra.RangeArgs(1, 2),
 		RunE: run(func(ctx context.Context, args []string) error {
 			if (len(args) == 2) == (from.Template != "") {
-				return usagef("give the path of an image or a Dockerfile, or --template, and not both")
+				return usagef("give either the path of an image or Dockerfile, or --template")
 			}
 			if len(args) == 2 {
 				var err error
@@ -97,7 +97,7 @@ template. No registry is needed, unless a Dockerfile names an image that is not 
 				if err := s.ImportImage(ctx, from, args[0]); err != nil {
 					return err
 				}
-				return a.answer(map[string]string{"imported": args[0]}, func(w io.Writer) error {
+				return a.printAnswer(map[string]string{"imported": args[0]}, func(w io.Writer) error {
 					_, err := fmt.Fprintln(w, args[0])
 					return err
 				})
@@ -110,13 +110,13 @@ template. No registry is needed, unless a Dockerfile names an image that is not 
 
 func (a *command) imageRmCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm NAME", Short: "Take a name from an image, and the image away with its last one", Args: cobra.ExactArgs(1),
+		Use: "rm NAME", Short: "Remove a name of an image; the last name removes the image", Args: cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withSystem(ctx, imagesOf, func(s *app.System) error {
 				if err := s.RemoveImage(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.done(map[string]string{"removed": args[0]})
+				return a.printJSONOnly(map[string]string{"removed": args[0]})
 			})
 		}),
 	}

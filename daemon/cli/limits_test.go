@@ -32,7 +32,7 @@ func TestEveryLimitHasAFlag(t *testing.T) {
 	}
 	var p policyFlags
 	f := pflag.NewFlagSet("open", pflag.ContinueOnError)
-	p.register(f)
+	p.registerFlags(f)
 	if err := f.Parse(args); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestEveryLimitHasAFlag(t *testing.T) {
 	}
 	var place envFlags
 	f = pflag.NewFlagSet("eval", pflag.ContinueOnError)
-	place.register(f)
+	place.registerFlags(f)
 	if err := f.Parse(args); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestEveryLimitHasAFlag(t *testing.T) {
 	if err := f.Parse([]string{args[0], "0"}); err != nil {
 		t.Fatal(err)
 	}
-	if got := place.policy.asked()[driver.Resources[0].Name]; got.Max != 0 {
+	if got := place.policy.requestedLimits()[driver.Resources[0].Name]; got.Max != 0 {
 		t.Errorf("a limit of 0 is %+v, want none", got)
 	}
 }

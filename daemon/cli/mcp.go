@@ -27,8 +27,8 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// mcpLabel marks the workspaces that croft mcp and croft tool make of
-// directories. What a crash leaves of them the next one removes.
+// mcpLabel marks the workspaces that croft mcp and croft tool open in directories.
+// The next call removes those of a crashed process.
 const mcpLabel = "croft-mcp"
 
 // toolFlags are the flags of commands that run tools.
@@ -41,24 +41,24 @@ type toolFlags struct {
 	approve    []string
 	checkpoint string
 	policy     policyFlags
-	announce   bool // say which workspaces there are
-	empty      bool // an empty workspace instead of the current directory
+	announce   bool // print the workspaces at the start
+	empty      bool // use an empty workspace instead of the current directory
 }
 
-func (t *toolFlags) register(f *pflag.FlagSet) {
-	f.StringVar(&t.workspace, "workspace", "", "directory to work in, in place (default the current one)")
-	f.StringVar(&t.workspaces, "workspaces", "", "several directories, as NAME=DIR,NAME=DIR; the name may be left out")
-	f.StringArrayVar(&t.names, "ws", nil, "a workspace that is open already, by its name or id, instead of a directory; may be given several times")
+func (t *toolFlags) registerFlags(f *pflag.FlagSet) {
+	f.StringVar(&t.workspace, "workspace", "", "directory that is used in place (default the current one)")
+	f.StringVar(&t.workspaces, "workspaces", "", "several directories, NAME=DIR,NAME=DIR; NAME is optional")
+	f.StringArrayVar(&t.names, "ws", nil, "an existing workspace, by name or id, instead of a directory; may be given several times")
 	f.StringVar(&t.provider, "provider", "", "kind of workspace; see croft provider list (default sandbox)")
-	f.BoolVar(&t.readOnly, "read-only", false, "nothing in the workspaces can be changed, and only tools that change nothing are offered")
+	f.BoolVar(&t.readOnly, "read-only", false, "make the workspaces read-only, and offer only tools that change nothing")
 	f.StringArrayVar(&t.approve, "approve", nil, "allow, ask or deny calls, such as 'ask:Bash(git push*)' or 'deny:Write(*.env)'; the first rule that matches counts; may be given several times")
 	registerCheckpoints(f, &t.checkpoint)
-	t.policy.register(f)
+	t.policy.registerFlags(f)
 }
 
 // registerCheckpoints adds the flag that asks for checkpoints.
 func registerCheckpoints(f *pflag.FlagSet, value *string) {
-	f.StringVar(value, "checkpoints", "", "leave a checkpoint after each call and command that changes something, to undo it: at most COUNT/AGE of them")
+	f.StringVar(value, "checkpoints", "", "take a checkpoint after each call or command that changes files, for undo; keep at most COUNT/AGE")
 	f.Lookup("checkpoints").NoOptDefVal = "100/168h"
 }
 
@@ -75,47 +75,47 @@ func (a *command) mcpCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Serve tools to an agent over the Model Context Protocol",
-		Long: `Serve tools that work in one or several directories to an agent, over standard input and
-output, or with --http over HTTP at /mcp (and /sse for older clients).
+		Long: `Serve tools for one or several directories to an agent, over standard input and output, or with
+--http over HTTP at /mcp (and /sse for older clients).
 
-The directories are used in place. Commands run behind a fence: they can write there and
-nowhere else, see nothing of the host's users, and reach nothing over the network unless
---allow-net says so. Over HTTP every request needs the token: the one given with --token
-or CROFT_TOKEN, else the one of the data directory.
+The directories are used in place. Commands run in a sandbox: they can write only there, don't
+see the home directories of the host, and have no network except for the hosts of --allow-net.
+Over HTTP every request needs the token: that of --token or CROFT_TOKEN, else that of the data
+directory.
 
-With --server an agent that can start programs only gets the tools of that server: what it
-says is passed on. --ws names one of its workspaces.`,
+With --server, croft relays standard input and output to the MCP endpoint of that server, for
+agents that can only start programs. --ws names one of the server's workspaces.`,
 		Example: `  croft mcp --workspace ~/src/app
   croft mcp --workspaces "app=~/src/app,lib=~/src/lib" --allow-net proxy.golang.org
   croft mcp --http 127.0.0.1:7071 --read-only
   claude mcp add croft -- croft mcp --workspace .`,
 		Args: cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error { return a.mcp(ctx, opts) }),
+		RunE: run(func(ctx context.Context, _ []string) error { return a.runMCP(ctx, opts) }),
 	}
 	opts.announce = true
 	f := cmd.Flags()
-	opts.register(f)
+	opts.registerFlags(f)
 	f.StringVar(&opts.http, "http", "", "serve over HTTP on this HOST:PORT instead of over standard input and output")
-	f.StringArrayVar(&opts.hosts, "host", nil, "with --http: a name of this host by which it is reached; may be given several times")
+	f.StringArrayVar(&opts.hosts, "host", nil, "with --http: a further host name of this server; may be given several times")
 	f.StringVar(&opts.toolset, "toolset", "coding", "names of the tools: coding (Read, Edit, Bash, ...), workspace (workspace_read_file, ...) or both")
-	f.StringVar(&opts.tracker, "read-tracker", "process", "who a Read unlocks a file for: process (every client of this server) or session (the client that read)")
+	f.StringVar(&opts.tracker, "read-tracker", "process", "which clients may change a file after a Read: process (every client of this server) or session (the client that read)")
 	return cmd
 }
 
-func (a *command) mcp(ctx context.Context, opts mcpOptions) error {
+func (a *command) runMCP(ctx context.Context, opts mcpOptions) error {
 	toolset, err := mcpserver.ParseToolset(opts.toolset)
 	if err != nil {
 		return err
 	}
 	scope := tool.ReadScope(opts.tracker)
 	if scope != tool.ReadProcess && scope != tool.ReadSession {
-		return usagef("--read-tracker %q is not process or session", opts.tracker)
+		return usagef("--read-tracker %q: give process or session", opts.tracker)
 	}
 	if a.server != "" {
-		return a.relay(ctx, opts)
+		return a.relayMCP(ctx, opts)
 	}
 	if opts.http == "" && len(opts.hosts) > 0 {
-		return usagef("--host is for --http: over standard input and output nobody asks by a name")
+		return usagef("--host needs --http")
 	}
 	if opts.http != "" {
 		if err := app.CheckAddr(opts.http, a.givenToken() != ""); err != nil {
@@ -124,7 +124,7 @@ func (a *command) mcp(ctx context.Context, opts mcpOptions) error {
 	}
 	return a.withTools(ctx, opts.toolFlags, scope, func(sys *app.System, env *tool.Env) error {
 		server := mcpserver.New(ctx, mcpserver.Options{
-			Env: env, Version: version(), Toolset: toolset, Log: a.logger(slog.LevelError),
+			Env: env, Version: version(), Toolset: toolset, Log: a.newLogger(slog.LevelError),
 		})
 		defer server.Close()
 		if opts.http != "" {
@@ -144,7 +144,7 @@ func (a *command) serveMCP(ctx context.Context, sys *app.System, server *mcpserv
 	mux.Handle(mcpserver.Path, server.Handler())
 	mux.Handle(mcpserver.SSEPath, server.SSEHandler())
 	mux.HandleFunc("/", mcpserver.Missing)
-	hosts := upHosts(upOptions{addr: opts.http, hosts: opts.hosts})
+	hosts := allowedHosts(upOptions{addr: opts.http, hosts: opts.hosts})
 	web := &http.Server{
 		Handler: mcpserver.Guard(mux, sys.Token, hosts), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 20,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
@@ -161,7 +161,7 @@ func (a *command) serveMCP(ctx context.Context, sys *app.System, server *mcpserv
 	case <-ctx.Done():
 	}
 	server.Close()
-	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if err := web.Shutdown(after); err != nil {
 		err = errors.Join(err, web.Close())
@@ -172,17 +172,17 @@ func (a *command) serveMCP(ctx context.Context, sys *app.System, server *mcpserv
 	return nil
 }
 
-// withTools runs f with tools over the workspaces that the flags name, and lets
-// go of them afterwards.
+// withTools runs f with the tools for the workspaces of the flags, and closes both
+// afterwards.
 func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.ReadScope, f func(*app.System, *tool.Env) error) (err error) {
 	approval, err := parseApproval(opts.approve)
 	if err != nil {
 		return err
 	}
 	if len(opts.names) > 0 && (opts.workspace != "" || opts.workspaces != "") {
-		return usagef("--ws names workspaces that are open: --workspace and --workspaces make no sense with it")
+		return usagef("--ws names existing workspaces: leave out --workspace and --workspaces")
 	}
-	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Log: a.logger(slog.LevelError)})
+	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Log: a.newLogger(slog.LevelError)})
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 	}
 	if len(opts.names) > 0 {
 		cfg.SecretsOf = func(_, id string) string { return id }
-		if cfg.Workspaces, err = a.named(ctx, sys, opts); err != nil {
+		if cfg.Workspaces, err = a.namedWorkspaces(ctx, sys, opts); err != nil {
 			return err
 		}
 	} else {
@@ -205,7 +205,7 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, dirs.end(ctx)) }()
+		defer func() { err = errors.Join(err, dirs.destroyAll(ctx)) }()
 		cfg.Workspaces, cfg.Fork = dirs.set, dirs.fork
 	}
 	env, err := sys.ToolEnv(cfg)
@@ -213,7 +213,7 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 		return err
 	}
 	defer func() {
-		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		err = errors.Join(err, env.Close(after))
 	}()
@@ -223,8 +223,8 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 	return f(sys, env)
 }
 
-// checkApproval refuses a rule whose tool is a mistyped one, and tells of one that
-// is not there: it would decide nothing.
+// checkApproval refuses a rule with a misspelt tool, and warns of one whose tool does
+// not exist: such a rule has no effect.
 func (a *command) checkApproval(ctx context.Context, env *tool.Env, approval *tool.Approval) error {
 	if approval == nil {
 		return nil
@@ -242,9 +242,9 @@ func (a *command) checkApproval(ctx context.Context, env *tool.Env, approval *to
 			continue
 		}
 		if hint := suggest.Hint(r.Tool, names); hint != "" {
-			return usagef("--approve %q: there is no tool %s%s", r, r.Tool, hint)
+			return usagef("--approve %q: no tool %s%s", r, r.Tool, hint)
 		}
-		a.note("croft: warning: --approve %q: there is no tool %s here", r, r.Tool)
+		a.note("croft: warning: --approve %q: no tool %s here; the rule has no effect", r, r.Tool)
 	}
 	return nil
 }
@@ -264,21 +264,21 @@ func parseApproval(rules []string) (*tool.Approval, error) {
 	return a, nil
 }
 
-// named returns the workspaces that --ws names.
-func (a *command) named(ctx context.Context, sys *app.System, opts toolFlags) (tool.Workspaces, error) {
+// namedWorkspaces returns the workspaces of --ws.
+func (a *command) namedWorkspaces(ctx context.Context, sys *app.System, opts toolFlags) (tool.Workspaces, error) {
 	for _, name := range opts.names {
 		rec, err := sys.Registry.Lookup(ctx, "", name)
 		if err != nil {
 			return nil, err
 		}
 		if opts.readOnly && !rec.Spec.Policy.ReadOnly {
-			return nil, usagef("--read-only: workspace %s was not opened so; open it with croft ws open --read-only", name)
+			return nil, usagef("--read-only: workspace %s is writable; open one with croft ws open --read-only", name)
 		}
 	}
 	return sys.Workspaces(opts.names...), nil
 }
 
-// A dirSet is the workspaces of croft mcp in directories, and their forks.
+// A dirSet holds the workspaces of croft mcp in directories, and their forks.
 type dirSet struct {
 	sys *app.System
 	set *tool.Set
@@ -287,9 +287,9 @@ type dirSet struct {
 	ids []string // guarded by mu
 }
 
-// end destroys the workspaces; the directories stay.
-func (d *dirSet) end(ctx context.Context) error {
-	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+// destroyAll destroys the workspaces; directories that are used in place stay.
+func (d *dirSet) destroyAll(ctx context.Context) error {
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -302,29 +302,28 @@ func (d *dirSet) end(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// fork opens a workspace from a snapshot of another, with a directory of its own,
-// which ends with the server.
+// fork opens a workspace from a snapshot of another one. It ends with the server.
 func (d *dirSet) fork(ctx context.Context, c *tool.Call, snapshot, name string) (string, error) {
 	if name != "" {
 		if err := tool.CheckName(name); err != nil {
 			return "", err
 		}
 		if _, err := d.set.Get(ctx, name); err == nil {
-			return "", tool.Errorf(fault.AlreadyExists, "there is a workspace %q already", name)
+			return "", tool.Errorf(fault.AlreadyExists, "workspace %q exists already; choose another name", name)
 		}
 	}
 	ws, err := d.sys.Fork(ctx, c.Workspace.ID(), snapshot, "", map[string]string{mcpLabel: "true"})
 	if err != nil {
 		return "", err
 	}
-	d.made(ws.ID())
+	d.addID(ws.ID())
 	if name == "" {
 		name = ws.ID()
 	}
 	return name, d.set.Add(name, ws)
 }
 
-func (d *dirSet) made(id string) {
+func (d *dirSet) addID(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ids = append(d.ids, id)
@@ -340,7 +339,7 @@ func (a *command) openDirs(ctx context.Context, sys *app.System, opts toolFlags)
 		}
 	}
 	if err := sys.Discard(ctx, mcpLabel); err != nil {
-		a.note("croft: remove what an earlier run left: %v", err)
+		a.note("croft: remove leftovers of an earlier run: %v", err)
 	}
 	d := &dirSet{sys: sys, set: new(tool.Set)}
 	for _, name := range slices.Sorted(maps.Keys(dirs)) {
@@ -349,13 +348,13 @@ func (a *command) openDirs(ctx context.Context, sys *app.System, opts toolFlags)
 			err = d.set.Add(name, ws)
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("workspace %s: %w", name, err), d.end(ctx))
+			return nil, errors.Join(fmt.Errorf("workspace %s: %w", name, err), d.destroyAll(ctx))
 		}
 	}
 	if opts.announce {
 		a.note("%s", mcpserver.StartLine(dirs))
 		if opts.readOnly {
-			a.note("croft mcp: read-only: tools that change things are not offered")
+			a.note("croft mcp: read-only: tools that change files are not offered")
 		}
 	}
 	return d, nil
@@ -367,7 +366,7 @@ func (a *command) openDir(ctx context.Context, opts toolFlags, dir string, d *di
 	if err != nil {
 		return nil, err
 	}
-	if kind == fenced {
+	if kind == sandboxKind {
 		spec.Config = json.RawMessage(`{"throwaway": true}`)
 	}
 	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
@@ -378,6 +377,6 @@ func (a *command) openDir(ctx context.Context, opts toolFlags, dir string, d *di
 	if err != nil {
 		return nil, err
 	}
-	d.made(rec.ID)
+	d.addID(rec.ID)
 	return d.sys.Registry.Acquire(ctx, rec.ID)
 }

@@ -20,10 +20,10 @@ import (
 	"github.com/croft-run/croft/server/mcpserver"
 )
 
-// serverTools returns how the tools of a server are reached, with one workspace or
-// all of them.
+// serverTools returns the transport to the MCP endpoint of a server, for one
+// workspace or all.
 func (a *command) serverTools(opts toolFlags, toolset string) (*mcp.StreamableClientTransport, error) {
-	if err := opts.forServer(); err != nil {
+	if err := opts.checkForServer(); err != nil {
 		return nil, err
 	}
 	token, err := a.serverToken()
@@ -36,31 +36,31 @@ func (a *command) serverTools(opts toolFlags, toolset string) (*mcp.StreamableCl
 	}
 	return &mcp.StreamableClientTransport{
 		Endpoint:   strings.TrimSuffix(a.server, "/") + mcpserver.Path + "?" + q.Encode(),
-		HTTPClient: &http.Client{Transport: withToken{token}},
+		HTTPClient: &http.Client{Transport: tokenTransport{token}},
 	}, nil
 }
 
-// forServer refuses flags that speak of workspaces which are made here.
-func (t toolFlags) forServer() error {
+// checkForServer refuses flags that only apply to workspaces on this host.
+func (t toolFlags) checkForServer() error {
 	p := t.policy
 	switch {
 	case t.workspace != "" || t.workspaces != "":
-		return usagef("a directory of this host is not on the server: open a workspace there (croft ws open) and name it with --ws")
+		return usagef("--workspace and --workspaces are directories of this host: with --server, open a workspace (croft ws open) and name it with --ws")
 	case len(t.names) > 1:
-		return usagef("on a server --ws names one workspace; without it there are all")
+		return usagef("with --server, give --ws at most once; without it all workspaces are available")
 	case t.provider != "" || t.readOnly || t.checkpoint != "" || len(t.approve) > 0:
-		return usagef("--provider, --read-only, --approve and --checkpoints belong to workspaces that are made here; those of a server are as they were opened")
+		return usagef("--provider, --read-only, --approve and --checkpoints do not apply with --server: give them to croft ws open")
 	case p.name != "" || p.isolation != "" || p.template != "" || len(p.allowNet) > 0 || p.openNet || len(p.secrets) > 0 ||
 		!p.limits.IsZero() || p.bestEffort || len(p.env) > 0:
-		return usagef("a policy belongs to workspaces that are made here; those of a server are as they were opened")
+		return usagef("flags of the policy do not apply with --server: give them to croft ws open")
 	}
 	return nil
 }
 
-// withToken bears a token.
-type withToken struct{ token string }
+// tokenTransport adds the token to requests, and returns the errors of the server.
+type tokenTransport struct{ token string }
 
-func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
+func (w tokenTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+w.token)
 	res, err := http.DefaultTransport.RoundTrip(r)
@@ -68,7 +68,7 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 		return res, err
 	}
 	defer res.Body.Close()
-	// The library would tell no more than the status.
+	// The SDK would report only the status.
 	var answer struct{ Error fault.Wire }
 	if err := json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&answer); err != nil || answer.Error.Code == "" {
 		return nil, fmt.Errorf("server: %w: it answered %s", fault.Unavailable, res.Status)
@@ -76,17 +76,17 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, &refusal{answer.Error.Err()}
 }
 
-// A refusal is what a server said. Libraries put their own words around it, which
-// help nobody.
+// A refusal is an error answer of the server, which serverError finds below the
+// errors of the SDK.
 type refusal struct{ error }
 
 func (r *refusal) Unwrap() error { return r.error }
 
-// relay is croft mcp on a server: what the agent says on standard input goes to
-// the server, and what that says to standard output, until either ends.
-func (a *command) relay(ctx context.Context, opts mcpOptions) error {
+// relayMCP is croft mcp --server: it copies messages between the standard streams
+// and the server until either ends.
+func (a *command) relayMCP(ctx context.Context, opts mcpOptions) error {
 	if opts.http != "" || len(opts.hosts) > 0 {
-		return usagef("the server serves HTTP itself: give agents %s%s", a.server, mcpserver.Path)
+		return usagef("the server serves HTTP itself: leave out --http and --host, and give agents the URL %s%s", a.server, mcpserver.Path)
 	}
 	transport, err := a.serverTools(opts.toolFlags, opts.toolset)
 	if err != nil {
@@ -114,7 +114,7 @@ func (a *command) relay(ctx context.Context, opts mcpOptions) error {
 				if r, ok := msg.(*jsonrpc.Request); err != nil && ok && r.ID.IsValid() && to == there {
 					err = here.Write(ctx, &jsonrpc.Response{ID: r.ID, Error: fmt.Errorf("server %s: %w", a.server, serverError(a.server, err))})
 				} else if ok && err == nil && r.Method == "notifications/initialized" && to == there {
-					unasked.Go(func() { announcements(ctx, transport, here) })
+					unasked.Go(func() { relayListChanges(ctx, transport, here) })
 				}
 			}
 			if err != nil {
@@ -132,14 +132,14 @@ func (a *command) relay(ctx context.Context, opts mcpOptions) error {
 	return err
 }
 
-// announcePause is how long is waited before a server is connected to again.
-const announcePause = time.Second
+// reconnectDelay is the time before a new connection to the server.
+const reconnectDelay = time.Second
 
-// announcements tells the agent when the server's tools, prompts or resources change,
-// until ctx ends. The SDK opens the stream on which a server speaks unasked for its
-// own clients alone, so this is one.
-func announcements(ctx context.Context, transport *mcp.StreamableClientTransport, agent mcp.Connection) {
-	tell := func(method string) { _ = agent.Write(ctx, &jsonrpc.Request{Method: method}) } // the relay sees an agent that is gone
+// relayListChanges sends the agent a notification when the server's tools, prompts or
+// resources change, until ctx ends. It is a client of its own, because the SDK opens
+// the stream for notifications only for its own clients.
+func relayListChanges(ctx context.Context, transport *mcp.StreamableClientTransport, agent mcp.Connection) {
+	tell := func(method string) { _ = agent.Write(ctx, &jsonrpc.Request{Method: method}) } // the relay notices if the agent is gone
 	client := mcp.NewClient(&mcp.Implementation{Name: "croft", Version: version()}, &mcp.ClientOptions{
 		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { tell("notifications/tools/list_changed") },
 		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { tell("notifications/prompts/list_changed") },
@@ -149,17 +149,17 @@ func announcements(ctx context.Context, transport *mcp.StreamableClientTransport
 		once := &mcp.StreamableClientTransport{Endpoint: transport.Endpoint, HTTPClient: transport.HTTPClient}
 		if session, err := client.Connect(ctx, once, nil); err == nil {
 			stop := context.AfterFunc(ctx, func() { _ = session.Close() })
-			_ = session.Wait() // whatever ended it, the next one is tried
+			_ = session.Wait() // after any error it connects again
 			stop()
 		}
 		select {
-		case <-time.After(announcePause):
+		case <-time.After(reconnectDelay):
 		case <-ctx.Done():
 		}
 	}
 }
 
-// serverError is the error of a server that can't be reached, or its own.
+// serverError is the error that the server answered, or Unavailable.
 func serverError(server string, err error) error {
 	if said := (*refusal)(nil); errors.As(err, &said) {
 		return said.error
@@ -170,7 +170,7 @@ func serverError(server string, err error) error {
 	return fmt.Errorf("server %s: %w: %w", server, fault.Unavailable, err)
 }
 
-// clientIsDone makes the end of the client's stream no error.
+// clientIsDone returns nil if the client ended its stream, and else err.
 func clientIsDone(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
 		return nil
@@ -178,12 +178,12 @@ func clientIsDone(err error) error {
 	return err
 }
 
-// plainWriter is a writer that is not closed with what writes to it.
+// plainWriter ignores Close.
 type plainWriter struct{ io.Writer }
 
 func (plainWriter) Close() error { return nil }
 
-// toolOnServer is croft tool on a server.
+// toolOnServer is croft tool --server.
 func (a *command) toolOnServer(ctx context.Context, opts toolOptions, args []string, input json.RawMessage) (err error) {
 	transport, err := a.serverTools(opts.toolFlags, string(mcpserver.Both))
 	if err != nil {
@@ -216,7 +216,7 @@ func (a *command) toolOnServer(ctx context.Context, opts toolOptions, args []str
 		return unknownTool(known, args[0])
 	}
 	if read := readArguments(known, args[0], input); read != nil {
-		_, _ = call("Read", read) // what can't be read, the tool itself speaks of
+		_, _ = call("Read", read) // the tool itself reports a file that can't be read
 	}
 	res, err := call(args[0], input)
 	if err != nil {
@@ -225,18 +225,18 @@ func (a *command) toolOnServer(ctx context.Context, opts toolOptions, args []str
 	return a.showResult(res)
 }
 
-// dataOf is the data of an answer. A tool that sends its text once has all but
-// that beside it.
-func dataOf(res *mcp.CallToolResult, text string) any {
-	beside, ok := res.Meta["croft.run/data"].(map[string]any)
+// structuredData is the data of an answer. A data-only result lacks the text, which
+// is added as content.
+func structuredData(res *mcp.CallToolResult, text string) any {
+	data, ok := res.Meta["croft.run/data"].(map[string]any)
 	if res.StructuredContent != nil || !ok {
 		return res.StructuredContent
 	}
-	beside["content"] = text
-	return beside
+	data["content"] = text
+	return data
 }
 
-// showResult prints what a tool on a server answered.
+// showResult prints the answer of a tool of a server.
 func (a *command) showResult(res *mcp.CallToolResult) error {
 	var texts []string
 	for _, c := range res.Content {
@@ -246,7 +246,7 @@ func (a *command) showResult(res *mcp.CallToolResult) error {
 	}
 	text := strings.Join(texts, "\n")
 	if !res.IsError {
-		return a.showAnswer(dataOf(res, text), text)
+		return a.showAnswer(structuredData(res, text), text)
 	}
 	var wire fault.Wire
 	if data, err := json.Marshal(res.Meta["croft.run/error"]); err != nil || json.Unmarshal(data, &wire) != nil || wire.Code == "" {

@@ -8,12 +8,11 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// exitOurs is the exit status of a command that passes on another's, where
-// Croft itself could not do its part.
-const exitOurs = 125
+// exitCroft is the exit status for an error of croft itself, in commands that pass on
+// the status of another program.
+const exitCroft = 125
 
-// An outcome ends the program with the status of a command. err, if any, is what
-// Croft has to say about it.
+// An outcome ends the program with the given status. err, if any, is printed.
 type outcome struct {
 	status int
 	err    error
@@ -28,59 +27,60 @@ func (o *outcome) Error() string {
 
 func (o *outcome) Unwrap() error { return o.err }
 
-// ours makes an error of Croft's own one with the status 125. A command line that
-// makes no sense stays what it is.
-func ours(err error) error {
+// withCroftStatus gives an error of croft itself the status 125. Outcomes and usage
+// errors stay as they are.
+func withCroftStatus(err error) error {
 	usage, passed := new(usageError), new(outcome)
 	if err == nil || errors.As(err, &passed) || errors.As(err, &usage) {
 		return err
 	}
-	return &outcome{exitOurs, err}
+	return &outcome{exitCroft, err}
 }
 
-// passed says how a command ended, and returns what ends the program likewise.
-func (a *command) passed(res workspace.Result) error {
+// commandOutcome prints the cause and warnings of a result, and returns the outcome
+// with the command's status.
+func (a *command) commandOutcome(res workspace.Result) error {
 	if res.Cause != "" {
-		a.note("croft: the command was ended: %s", told(res.Cause))
+		a.note("croft: the command was killed: %s", causeText(res.Cause))
 	}
-	a.warnPlanted(res.AutorunChanges)
+	a.warnAutorunChanges(res.AutorunChanges)
 	switch {
 	case res.ExitCode < 0:
-		return &outcome{status: exitOurs}
+		return &outcome{status: exitCroft}
 	case res.ExitCode > 0:
 		return &outcome{status: res.ExitCode}
 	}
 	return nil
 }
 
-// warnPlanted tells of what others run later and a command has left in a
-// directory of the user's.
-func (a *command) warnPlanted(names []string) {
+// warnAutorunChanges warns of autorun files (Git hooks, editor tasks) that a command
+// made or changed in a directory of the user.
+func (a *command) warnAutorunChanges(names []string) {
 	const most = 10
 	for i, name := range names {
 		if i == most {
 			a.note("croft: warning: and %d more; see croft events --kind lifecycle.sandbox.violation", len(names)-most)
 			return
 		}
-		a.note("croft: warning: %s was made or changed meanwhile, and git, an editor or a shell may run what it says: look at it first", printable(name))
+		a.note("croft: warning: autorun file %s was made or changed; git, an editor or a shell may run it: check it first", printable(name))
 	}
 }
 
-// told is a cause with what it means, for people.
-func told(c driver.Cause) string {
+// causeText is a cause with an explanation.
+func causeText(c driver.Cause) string {
 	if why := map[driver.Cause]string{
-		driver.CauseTimeout: "its time ran out",
-		driver.CauseOOM:     "it needed more memory than its limit",
-		driver.CausePIDs:    "it needed more processes than its limit",
+		driver.CauseTimeout: "the time-out expired",
+		driver.CauseOOM:     "it reached its memory limit",
+		driver.CausePIDs:    "it reached its limit of processes",
 		driver.CauseDisk:    "the disk of the workspace is full",
-		driver.CauseLost:    "what ran it died; it may or may not have done its work",
+		driver.CauseLost:    "the process that ran it died; the command may or may not have finished",
 	}[c]; why != "" {
 		return string(c) + ": " + why
 	}
 	return string(c)
 }
 
-// resultAnswer is a result as JSON, with output that can be read.
+// resultAnswer is the JSON of a result, with output as text if it is UTF-8.
 type resultAnswer struct {
 	workspace.Result
 	Stdout    string `json:"stdout"`

@@ -14,8 +14,8 @@ import (
 	"unicode/utf8"
 )
 
-// answer prints v as JSON with --json, and otherwise what text prints.
-func (a *command) answer(v any, text func(w io.Writer) error) error {
+// printAnswer prints v as JSON with --json, and else calls text.
+func (a *command) printAnswer(v any, text func(w io.Writer) error) error {
 	if !a.json {
 		return text(a.Out)
 	}
@@ -25,30 +25,30 @@ func (a *command) answer(v any, text func(w io.Writer) error) error {
 	return enc.Encode(v)
 }
 
-// done answers, with --json, for a command that has nothing else to say.
-func (a *command) done(v any) error {
-	return a.answer(v, func(io.Writer) error { return nil })
+// printJSONOnly prints v with --json, and else nothing.
+func (a *command) printJSONOnly(v any) error {
+	return a.printAnswer(v, func(io.Writer) error { return nil })
 }
 
-// removed says that something was forgotten, by the name that it was called by.
-// The key deleted is what it was first called.
-func (a *command) removed(name string) error {
-	return a.answer(map[string]string{"removed": name, "deleted": name}, func(w io.Writer) error {
+// printRemoved prints the name of a removed thing. The key deleted is an older name of
+// the key removed.
+func (a *command) printRemoved(name string) error {
+	return a.printAnswer(map[string]string{"removed": name, "deleted": name}, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, "removed", printable(name))
 		return err
 	})
 }
 
-// note writes commentary. With --json there is none: standard error is for an
-// error, which is JSON, too.
+// note prints a line to standard error, except with --json, where standard error has
+// only an error as JSON.
 func (a *command) note(format string, args ...any) {
 	if !a.json {
 		fmt.Fprintf(a.Err, format+"\n", args...)
 	}
 }
 
-// table prints rows in columns.
-func table(w io.Writer, rows [][]string) error {
+// writeTable prints rows in columns.
+func writeTable(w io.Writer, rows [][]string) error {
 	var b strings.Builder
 	tw := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	for _, row := range rows {
@@ -64,8 +64,8 @@ func table(w io.Writer, rows [][]string) error {
 	return out.Flush()
 }
 
-// printable returns a name as it can be shown on one line: as it is, or quoted
-// where it has bytes that a terminal would act on.
+// printable returns a name, quoted if it has control characters or invalid UTF-8,
+// which a terminal could interpret.
 func printable(name string) string {
 	plain := utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 	if plain {

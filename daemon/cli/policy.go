@@ -13,8 +13,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// policyFlags are the flags by which a command says what a workspace is to be
-// like. What a provider can't give it refuses, and says why.
+// policyFlags are the flags for the policy of a workspace. The provider refuses what
+// it can't enforce.
 type policyFlags struct {
 	name       string
 	isolation  string
@@ -22,43 +22,43 @@ type policyFlags struct {
 	allowNet   []string
 	openNet    bool
 	secrets    []string
-	limits     workspace.Limits // as the flags say, without bestEffort
+	limits     workspace.Limits // of the flags, without bestEffort
 	bestEffort bool
 	env        []string
 }
 
-func (p *policyFlags) register(f *pflag.FlagSet) {
-	f.StringVar(&p.name, "policy", "", "policy of the configuration, by its name; the flags below change it (default defaults.policy)")
-	f.StringVar(&p.isolation, "isolation", "", "least level of isolation: none, process, bubblewrap, namespaces, container, gvisor, vm (default the provider's)")
-	f.StringVar(&p.template, "template", "", "start with the files of this template, by its name, or of this directory, without copying them")
-	f.StringArrayVar(&p.allowNet, "allow-net", nil, "let HOST[:PORT] be reached; *.HOST is what is below it; may be given several times (default nothing)")
-	f.BoolVar(&p.openNet, "open-net", false, "let everything be reached, without a proxy")
-	f.StringArrayVar(&p.secrets, "secret", nil, "NAME@HOST: let HOST be reached with this secret, which the workspace never sees; may be given several times")
+func (p *policyFlags) registerFlags(f *pflag.FlagSet) {
+	f.StringVar(&p.name, "policy", "", "name of a policy in the configuration; the flags below change it (default defaults.policy)")
+	f.StringVar(&p.isolation, "isolation", "", "minimum level of isolation: none, process, bubblewrap, namespaces, container, gvisor, vm (default the provider's)")
+	f.StringVar(&p.template, "template", "", "start with the files of this template (a name) or directory, without copying them")
+	f.StringArrayVar(&p.allowNet, "allow-net", nil, "allow network access to HOST[:PORT]; *.HOST is its subdomains; may be given several times (default none)")
+	f.BoolVar(&p.openNet, "open-net", false, "allow all network access, without the proxy")
+	f.StringArrayVar(&p.secrets, "secret", nil, "NAME@HOST: allow HOST, and let the proxy add this secret, which the workspace never sees; may be given several times")
 	p.registerLimits(f, "")
-	f.BoolVar(&p.bestEffort, "best-effort", false, "go on without limits that the provider can't enforce")
+	f.BoolVar(&p.bestEffort, "best-effort", false, "ignore limits that the provider can't enforce")
 	f.StringArrayVar(&p.env, "env", nil, "K=V for every process; may be given several times")
 }
 
-// apply sets in spec what the flags say. Directories of a server's host are named
-// from its root: those of this one mean nothing there.
+// apply sets the policy and template of spec. With a server, directories must be
+// absolute paths of the server's host.
 func (p *policyFlags) apply(spec *workspace.Spec, onServer bool) error {
 	spec.Policy.Isolation = workspace.Isolation(p.isolation)
 	var err error
 	if spec.Policy.Env, err = parseEnv(p.env); err != nil {
 		return err
 	}
-	if spec.From.Template, err = p.from(onServer); err != nil {
+	if spec.From.Template, err = p.templatePath(onServer); err != nil {
 		return err
 	}
-	if err := p.network(&spec.Policy.Network); err != nil {
+	if err := p.applyNetwork(&spec.Policy.Network); err != nil {
 		return err
 	}
-	spec.Policy.Limits = p.asked()
+	spec.Policy.Limits = p.requestedLimits()
 	return nil
 }
 
-// from is the template: a name, or an absolute path.
-func (p *policyFlags) from(onServer bool) (string, error) {
+// templatePath returns the name of a template, or the absolute path of a directory.
+func (p *policyFlags) templatePath(onServer bool) (string, error) {
 	written := strings.Contains(p.template, "/") || p.template == "." || p.template == ".."
 	switch {
 	case onServer && written && !filepath.IsAbs(p.template):
@@ -69,7 +69,7 @@ func (p *policyFlags) from(onServer bool) (string, error) {
 	return p.template, nil
 }
 
-func (p *policyFlags) network(n *workspace.Network) error {
+func (p *policyFlags) applyNetwork(n *workspace.Network) error {
 	n.Open = p.openNet
 	for _, host := range p.allowNet {
 		rule, err := parseRule("--allow-net", host)
@@ -91,13 +91,12 @@ func (p *policyFlags) network(n *workspace.Network) error {
 		n.Allow = append(n.Allow, rule)
 	}
 	if p.openNet && len(n.Allow) > 0 {
-		return usagef("--open-net lets everything be reached: --allow-net and --secret make no sense with it")
+		return usagef("--open-net allows everything without the proxy: leave out --allow-net and --secret")
 	}
 	return nil
 }
 
-// parseRule reads HOST or HOST:PORT. An address of version 6 with a port is
-// written [ADDR]:PORT.
+// parseRule reads HOST or HOST:PORT. An IPv6 address with a port is [ADDR]:PORT.
 func parseRule(flag, s string) (workspace.NetRule, error) {
 	if scheme, _, ok := strings.Cut(s, "://"); ok {
 		return workspace.NetRule{}, usagef("%s %q is not HOST or HOST:PORT: leave out %s:// and what comes after the host", flag, s, scheme)
@@ -121,8 +120,7 @@ func parseRule(flag, s string) (workspace.NetRule, error) {
 	return rule, nil
 }
 
-// registerLimits makes a flag for each resource. What is bounded is said after the
-// documentation of the resource.
+// registerLimits makes a flag for each resource. of is added to its documentation.
 func (p *policyFlags) registerLimits(f *pflag.FlagSet, of string) {
 	p.limits = workspace.Limits{}
 	for _, r := range driver.Resources {
@@ -138,8 +136,8 @@ func limitFlagName(r driver.ResourceInfo) string {
 	return regexp.MustCompile("[A-Z]").ReplaceAllStringFunc(string(r.Name), func(c string) string { return "-" + strings.ToLower(c) })
 }
 
-// asked returns the limits that the flags ask for.
-func (p *policyFlags) asked() workspace.Limits {
+// requestedLimits returns the limits of the flags.
+func (p *policyFlags) requestedLimits() workspace.Limits {
 	asked := p.limits.With(nil)
 	for name, l := range asked {
 		asked[name] = workspace.Limit{Max: l.Max, BestEffort: p.bestEffort}
@@ -168,7 +166,7 @@ func (l *limitFlag) String() string {
 	return ""
 }
 
-// Type returns what the flag takes, for the help.
+// Type returns the type of the value, for the help.
 func (l *limitFlag) Type() string {
 	return map[driver.Unit]string{driver.UnitBytes: "size", driver.UnitMillicores: "cores", driver.UnitNanoseconds: "duration", driver.UnitCount: "int"}[l.resource.Unit]
 }

@@ -29,27 +29,27 @@ func (a *command) prepCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prep FILE --workspace NAME",
 		Short: "Bring a workspace to the state that a file describes",
-		Long: `Bring a workspace to the state that FILE, in YAML, describes: a template, files, inputs,
-skills and commands. What is there already is not done again; what was changed or removed
-since is repaired. FILE may be - for standard input. Inputs, templates and skills of the host are
-those below the hostRoots of the configuration, or any where it names none; a template and a skill may
-also be beside FILE, and a skill in the directories of the configuration.
+		Long: `Bring a workspace to the state that FILE, in YAML, describes: a template, files, inputs, skills
+and commands. Steps that are done are skipped; changed or removed results are repaired. FILE may be -
+for standard input. Inputs, templates and skills of the host must be below a hostRoots directory of the
+configuration, if it names any; a template and a skill may also be beside FILE, and a skill in the skills
+directories of the configuration.
 
-What was done is printed also where an entry fails.`,
+The steps that were done are printed even if one fails.`,
 		Example: "  croft prep prep.yaml --workspace demo --dry-run\n  croft prep prep.yaml --workspace demo",
 		Args:    cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			opts.file = args[0]
-			return a.prep(ctx, opts)
+			return a.runPrep(ctx, opts)
 		}),
 	}
 	cmd.Flags().StringVarP(&opts.workspace, "workspace", "w", "", "name or id of the workspace")
-	cmd.Flags().BoolVar(&opts.dryRun, "dry-run", false, "print what would be done, and do nothing")
-	_ = cmd.MarkFlagRequired("workspace") // there is such a flag
+	cmd.Flags().BoolVar(&opts.dryRun, "dry-run", false, "print the steps without doing them")
+	_ = cmd.MarkFlagRequired("workspace") // it fails only for an unknown flag
 	return cmd
 }
 
-func (a *command) prep(ctx context.Context, opts prepOptions) error {
+func (a *command) runPrep(ctx context.Context, opts prepOptions) error {
 	text, dir, err := a.readSpec(opts.file)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (a *command) prep(ctx context.Context, opts prepOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := withinRoots(spec, settings.HostRoots, slices.Concat(settings.Skills, []string{dir})); err != nil {
+	if err := checkHostRoots(spec, settings.HostRoots, slices.Concat(settings.Skills, []string{dir})); err != nil {
 		return err
 	}
 	return a.withStage(ctx, opts.workspace, func(ctx context.Context, st *stage.Stage) error {
@@ -79,19 +79,19 @@ func (a *command) prep(ctx context.Context, opts prepOptions) error {
 		if err != nil && len(report.Steps) == 0 {
 			return err
 		}
-		return errors.Join(err, a.answer(report, func(w io.Writer) error {
+		return errors.Join(err, a.printAnswer(report, func(w io.Writer) error {
 			var rows [][]string
 			for _, s := range report.Steps {
 				rows = append(rows, []string{string(s.Action), s.Kind, printable(s.Key), printable(s.Reason)})
 			}
-			return table(w, rows)
+			return writeTable(w, rows)
 		}))
 	})
 }
 
-// withinRoots refuses directories of the host that are not below those that the
-// operator allows, nor below one of others. Without any allowed, all are.
-func withinRoots(spec bootstrap.Spec, allowed, others []string) error {
+// checkHostRoots refuses directories of the host outside allowed and others. If
+// allowed is empty, every directory is allowed.
+func checkHostRoots(spec bootstrap.Spec, allowed, others []string) error {
 	if len(allowed) == 0 {
 		return nil
 	}
@@ -107,16 +107,16 @@ func withinRoots(spec bootstrap.Spec, allowed, others []string) error {
 	for what, dir := range dirs {
 		real, err := filepath.EvalSymlinks(dir)
 		if err != nil {
-			continue // it is missing, which is said where it is read
+			continue // it is missing; reading it reports that
 		}
 		if !slices.ContainsFunc(slices.Concat(allowed, others), func(root string) bool { return inDir(real, root) }) {
-			return fmt.Errorf("%s: %s: %w: only what is below %s, or beside the file, is allowed", what, dir, fault.PermissionDenied, strings.Join(allowed, ", "))
+			return fmt.Errorf("%s: %s: %w: give a directory below %s, or beside the file", what, dir, fault.PermissionDenied, strings.Join(allowed, ", "))
 		}
 	}
 	return nil
 }
 
-// inDir reports whether a path without symlinks is below a directory, or is it.
+// inDir reports whether a path without symlinks is the directory or below it.
 func inDir(name, dir string) bool {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
@@ -125,7 +125,7 @@ func inDir(name, dir string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// readSpec reads a file, and says what its paths are relative to.
+// readSpec reads a file and returns the directory that its paths are relative to.
 func (a *command) readSpec(file string) (text []byte, dir string, err error) {
 	const most = 2 << 20
 	if file == "-" {
@@ -141,22 +141,22 @@ func (a *command) readSpec(file string) (text []byte, dir string, err error) {
 	return text, dir, err
 }
 
-// withStage runs f with the stage of a workspace, whose memory and artifacts are
-// where the workspace is, and with a context under which it has these.
+// withStage runs f with the stage of a workspace and a context with its artifacts.
+// Staging metadata and artifacts are where the workspace is.
 func (a *command) withStage(ctx context.Context, name string, f func(ctx context.Context, st *stage.Stage) error) error {
 	settings, err := a.settings()
 	if err != nil {
 		return err
 	}
-	return a.withShell(ctx, name, func(c *client.Client, ws *workspace.Workspace) error {
-		opts := &stage.Options{State: served{c}, HostRoots: settings.HostRoots}
+	return a.withAttached(ctx, name, func(c *client.Client, ws *workspace.Workspace) error {
+		opts := &stage.Options{State: remoteStaging{c}, HostRoots: settings.HostRoots}
 		if len(opts.HostRoots) == 0 {
-			opts.HostRoots = []string{"/"} // who runs this command may read what they may read
+			opts.HostRoots = []string{"/"} // all that the user of this command can read
 		}
 		st, err := stage.New(ws, opts)
 		if err != nil {
 			return err
 		}
-		return f(stage.WithArtifacts(ctx, servedArtifacts{c, ws.ID()}), st)
+		return f(stage.WithArtifacts(ctx, remoteArtifacts{c, ws.ID()}), st)
 	})
 }

@@ -17,22 +17,22 @@ import (
 func (a *command) profileCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "profile [DIR]",
-		Short: "Tell which projects a directory holds, and their commands",
-		Long: `Tell which projects a directory of this host holds (the present one by default), and
-the commands they are worked on with, each with the file that proves it. For a
-workspace, see croft ws profile.`,
+		Short: "Detect the projects in a directory, and their commands",
+		Long: `Detect the projects in a directory of this host (default the current one) and the commands to
+build, test and lint them, each with the file that it was found in. For a workspace, see croft ws
+profile.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: run(func(_ context.Context, args []string) error {
 			dir := "."
 			if len(args) == 1 {
 				dir = args[0]
 			}
-			return a.profile(dir)
+			return a.printDirProfile(dir)
 		}),
 	}
 }
 
-func (a *command) profile(dir string) error {
+func (a *command) printDirProfile(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return err
@@ -49,13 +49,13 @@ func (a *command) profile(dir string) error {
 	if err != nil {
 		return err
 	}
-	return a.answer(p, func(w io.Writer) error { return a.printProfile(w, p) })
+	return a.printAnswer(p, func(w io.Writer) error { return a.printProfile(w, p) })
 }
 
 func (a *command) wsProfileCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "profile NAME",
-		Short: "Tell which projects a workspace holds, and their commands",
+		Short: "Detect the projects in a workspace, and their commands",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
@@ -67,7 +67,7 @@ func (a *command) wsProfileCommand() *cobra.Command {
 				if err := json.Unmarshal(data, &p); err != nil {
 					return fmt.Errorf("profile %s: %w: %w", args[0], fault.Unavailable, err)
 				}
-				return a.answer(data, func(w io.Writer) error { return a.printProfile(w, p) })
+				return a.printAnswer(data, func(w io.Writer) error { return a.printProfile(w, p) })
 			})
 		}),
 	}
@@ -96,7 +96,7 @@ func (a *command) printProfile(w io.Writer, p profile.Profile) error {
 				rows = append(rows, []string{c.name, printable(c.command.String()), printable(c.command.Proof)})
 			}
 		}
-		if err := table(w, rows); err != nil {
+		if err := writeTable(w, rows); err != nil {
 			return err
 		}
 		for _, warning := range q.Warnings {

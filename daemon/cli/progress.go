@@ -16,22 +16,22 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// patient is how long a command works in silence.
-const patient = time.Second
+// progressDelay is the time before progress is shown.
+const progressDelay = time.Second
 
-// progress shows on a terminal, while a command does long work on a workspace, how
-// long it has been and how far it is. stop ends it, and leaves no trace.
-func (a *command) progress(ctx context.Context, c *client.Client, id, what string) (stop func()) {
-	out, ok := terminal(a.Err)
+// showProgress shows a progress line on a terminal, from the progress events of a
+// workspace. stop removes the line.
+func (a *command) showProgress(ctx context.Context, c *client.Client, id, what string) (stop func()) {
+	out, ok := terminalFile(a.Err)
 	if !ok || a.json {
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var now progressText
+	var now progressLine
 	var listening sync.WaitGroup
 	listening.Go(func() {
 		filter := client.EventFilter{Kinds: []string{string(event.Progress)}, Workspace: id, Follow: true}
-		c.Events(ctx, filter, func(data json.RawMessage) error { //nolint:errcheck // it ends with the context, or there is no more to tell
+		c.Events(ctx, filter, func(data json.RawMessage) error { //nolint:errcheck // it ends with the context, or progress is not shown
 			e, err := event.Unmarshal(data)
 			if err == nil {
 				now.set(e.Fields[event.FieldFiles], e.Fields[event.FieldBytes])
@@ -39,7 +39,7 @@ func (a *command) progress(ctx context.Context, c *client.Client, id, what strin
 			return err
 		})
 	})
-	view := now.show(out, a.size().Cols, what)
+	view := now.startView(out, a.terminalSize().Cols, what)
 	return func() {
 		cancel()
 		listening.Wait()
@@ -47,31 +47,31 @@ func (a *command) progress(ctx context.Context, c *client.Client, id, what strin
 	}
 }
 
-// progressHere is progress for work that this process does under the context that
-// it returns.
-func (a *command) progressHere(ctx context.Context, what string) (_ context.Context, stop func()) {
-	out, ok := terminal(a.Err)
+// showLocalProgress is showProgress for work of this process, under the returned
+// context.
+func (a *command) showLocalProgress(ctx context.Context, what string) (_ context.Context, stop func()) {
+	out, ok := terminalFile(a.Err)
 	if !ok || a.json {
 		return ctx, func() {}
 	}
-	var now progressText
-	told := driver.WithProgress(ctx, func(files, bytes int64) { now.set(files, bytes) })
-	return told, now.show(out, a.size().Cols, what).Stop
+	var now progressLine
+	ctx = driver.WithProgress(ctx, func(files, bytes int64) { now.set(files, bytes) })
+	return ctx, now.startView(out, a.terminalSize().Cols, what).Stop
 }
 
-// A progressText says how far work is.
-type progressText struct{ atomic.Value }
+// A progressLine is the newest line of progress.
+type progressLine struct{ atomic.Value }
 
-func (p *progressText) set(files, bytes any) {
-	p.Store(fmt.Sprintf(": %v files, %v", files, size(bytes)))
+func (p *progressLine) set(files, bytes any) {
+	p.Store(fmt.Sprintf(": %v files, %v", files, sizeText(bytes)))
 }
 
-// show shows the text in one line, once the work has taken longer than patient.
-func (p *progressText) show(out io.Writer, width int, what string) *live.View {
+// startView shows the text in one line, once the work has taken longer than patient.
+func (p *progressLine) startView(out io.Writer, width int, what string) *live.View {
 	start := time.Now()
 	return live.Start(out, width, func() []string {
 		took := time.Since(start)
-		if took <= patient {
+		if took <= progressDelay {
 			return nil
 		}
 		now, _ := p.Load().(string)
@@ -79,9 +79,8 @@ func (p *progressText) show(out io.Writer, width int, what string) *live.View {
 	})
 }
 
-// size returns a number of bytes, of whatever type an event has it, in a form for
-// people.
-func size(v any) string {
+// sizeText formats a number of bytes, of any type that an event has.
+func sizeText(v any) string {
 	n, err := strconv.ParseFloat(fmt.Sprint(v), 64)
 	if err != nil {
 		return fmt.Sprint(v)

@@ -18,9 +18,9 @@ import (
 func (a *command) providerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "provider",
-		Short: "Say what kinds of workspaces there are",
+		Short: "List the kinds of workspaces",
 		Args:  cobra.ArbitraryArgs,
-		RunE:  group,
+		RunE:  runGroup,
 	}
 	cmd.AddCommand(a.providerListCommand(), a.providerShowCommand())
 	return cmd
@@ -29,7 +29,7 @@ func (a *command) providerCommand() *cobra.Command {
 func (a *command) providerListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List providers, and what the host gives them, proven by trying",
+		Short: "List providers and what the host supports, tested by trying",
 		Args:  cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
@@ -37,14 +37,14 @@ func (a *command) providerListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.answer(list, func(w io.Writer) error { return printProviders(w, list) })
+				return a.printAnswer(list, func(w io.Writer) error { return printProviders(w, list) })
 			})
 		}),
 	}
 }
 
-// printProviders prints a table of those that can be used here, and then why
-// others can't.
+// printProviders prints a table of the usable providers, and why the others are not
+// usable.
 func printProviders(w io.Writer, list []client.ProviderInfo) error {
 	rows := [][]string{{"KIND", "ISOLATION", "NETWORK", "SURVIVES", "IN PLACE", "LIMITS"}}
 	var unusable [][]string
@@ -57,16 +57,16 @@ func printProviders(w io.Writer, list []client.ProviderInfo) error {
 				orDash(string(p.Traits.Durability)), strconv.FormatBool(p.Traits.InPlace), orDash(enforcedLimits(p.Traits.Limits))})
 		}
 	}
-	if err := table(w, rows); err != nil || len(unusable) == 0 {
+	if err := writeTable(w, rows); err != nil || len(unusable) == 0 {
 		return err
 	}
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
-	return table(w, unusable)
+	return writeTable(w, unusable)
 }
 
-// enforcedLimits names the limits that something enforces.
+// enforcedLimits names the limits that are enforced.
 func enforcedLimits(limits driver.LimitTraits) string {
 	var names []string
 	for _, r := range driver.Resources {
@@ -80,7 +80,7 @@ func enforcedLimits(limits driver.LimitTraits) string {
 func (a *command) providerShowCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "show KIND",
-		Short: "Say what a provider gives, and what enforces it",
+		Short: "Show the traits of a provider, and what enforces them",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
@@ -94,15 +94,15 @@ func (a *command) providerShowCommand() *cobra.Command {
 					for _, p := range list {
 						kinds = append(kinds, p.Kind)
 					}
-					return fmt.Errorf("provider %.80q: %w: there are %s", args[0], fault.NotFound, strings.Join(kinds, ", "))
+					return fmt.Errorf("provider %.80q: %w: the providers are %s", args[0], fault.NotFound, strings.Join(kinds, ", "))
 				}
-				return a.answer(list[i], func(w io.Writer) error { return table(w, traitRows(list[i])) })
+				return a.printAnswer(list[i], func(w io.Writer) error { return writeTable(w, traitRows(list[i])) })
 			})
 		}),
 	}
 }
 
-// traitRows tells what a provider gives, with what enforces it, or why nothing does.
+// traitRows are the traits of a provider, with what enforces them or why nothing does.
 func traitRows(p client.ProviderInfo) [][]string {
 	rows := [][]string{{"kind", p.Kind}}
 	if p.Error != nil {
@@ -110,13 +110,13 @@ func traitRows(p client.ProviderInfo) [][]string {
 	}
 	t := p.Traits
 	rows = append(rows,
-		[]string{"isolation", orDash(string(t.Isolation)), by(t.IsolatedBy)},
-		[]string{"network", orDash(string(t.Network)), by(t.NetworkBy)},
-		[]string{"read-only", strconv.FormatBool(t.ReadOnly.Enforced()), by(t.ReadOnly)},
+		[]string{"isolation", orDash(string(t.Isolation)), enforcementReason(t.IsolatedBy)},
+		[]string{"network", orDash(string(t.Network)), enforcementReason(t.NetworkBy)},
+		[]string{"read-only", strconv.FormatBool(t.ReadOnly.Enforced()), enforcementReason(t.ReadOnly)},
 	)
 	for _, r := range driver.Resources {
 		l := t.Limits[r.Name]
-		rows = append(rows, []string{"limit " + string(r.Name), strconv.FormatBool(l.Enforced()), by(l)})
+		rows = append(rows, []string{"limit " + string(r.Name), strconv.FormatBool(l.Enforced()), enforcementReason(l)})
 	}
 	return append(rows,
 		[]string{"survives", orDash(string(t.Durability))},
@@ -125,7 +125,7 @@ func traitRows(p client.ProviderInfo) [][]string {
 	)
 }
 
-func by(e driver.Enforcement) string {
+func enforcementReason(e driver.Enforcement) string {
 	switch {
 	case e.By != "":
 		return "by " + e.By

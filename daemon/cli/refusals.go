@@ -12,11 +12,11 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// mostRefusals bounds what is said of hosts that were refused.
+// mostRefusals bounds the number of refused hosts that are printed.
 const mostRefusals = 5
 
-// noteRefused says what was refused while a command ran in a workspace that stays.
-func (a *command) noteRefused(refused []driver.Refusal) {
+// noteResultRefusals prints the refused hosts of a result, for a workspace that stays.
+func (a *command) noteResultRefusals(refused []driver.Refusal) {
 	for i, r := range refused {
 		if i == mostRefusals {
 			a.note("croft: refused: and %d more; see croft events --kind %s", len(refused)-mostRefusals, event.EgressRequest)
@@ -26,11 +26,11 @@ func (a *command) noteRefused(refused []driver.Refusal) {
 	}
 }
 
-// refusalText is what is told of a refusal, with how it can be allowed.
+// refusalText describes a refusal, with how to allow the host.
 func refusalText(at, reason, hint string) string {
 	line := at + ": " + reason
 	host, port, err := net.SplitHostPort(at)
-	// Nobody is led to where machines keep their credentials.
+	// No hint for link-local addresses: cloud metadata services have credentials there.
 	if ip := net.ParseIP(host); err != nil || !strings.HasPrefix(reason, "no rule") || ip != nil && ip.IsLinkLocalUnicast() {
 		return line
 	}
@@ -40,10 +40,10 @@ func refusalText(at, reason, hint string) string {
 	return line + "; " + fmt.Sprintf(hint, at)
 }
 
-// noteRefusals says what a workspace was not let reach over the network. A
-// program often says no more of it than that it failed.
-func (a *command) noteRefusals(ctx context.Context, c *client.Client, id string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+// noteEventRefusals prints the hosts that the egress proxy refused to a workspace, from
+// its events. Programs often report only that a request failed.
+func (a *command) noteEventRefusals(ctx context.Context, c *client.Client, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	told := map[string]bool{}
 	filter := client.EventFilter{Kinds: []string{string(event.EgressRequest)}, Workspace: id, After: "0"}
@@ -56,7 +56,7 @@ func (a *command) noteRefusals(ctx context.Context, c *client.Client, id string)
 		at := net.JoinHostPort(fmt.Sprint(e.Fields[event.FieldHost]), fmt.Sprint(e.Fields[event.FieldPort]))
 		line := "refused: " + refusalText(at, fmt.Sprint(e.Fields[event.FieldReason]), "--allow-net %s lets it through")
 		if !refused {
-			line = "allowed, and not reached: " + at + ": " + fmt.Sprint(e.Fields[event.FieldReason])
+			line = "allowed but not reached: " + at + ": " + fmt.Sprint(e.Fields[event.FieldReason])
 		}
 		if len(told) < mostRefusals && !told[line] {
 			a.note("croft: %s", printable(line))

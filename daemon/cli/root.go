@@ -20,15 +20,15 @@ import (
 )
 
 // Main runs the croft program with the arguments, streams and signals of the
-// process, and returns its exit status. providers are known beside Croft's own.
+// process, and returns its exit status. providers are added to Croft's own.
 func Main(providers ...driver.Provider) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // this is main
 	defer stop()
-	// The first signal asks; the next one, without a handler, ends the process.
+	// The first signal cancels ctx; the next one, without a handler, ends the process.
 	context.AfterFunc(ctx, stop)
-	// The library of the guest's protocol logs what its errors say already, to the
-	// standard error of whoever sits there.
-	_ = log.SetLevel(log.PanicLevel.String()) // it is a level
+	// ttrpc, the library of the guest protocol, would log to standard error what its
+	// errors say already.
+	_ = log.SetLevel(log.PanicLevel.String()) // it fails only for an unknown level
 	return Run(ctx, os.Args, Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, providers...)
 }
 
@@ -38,29 +38,29 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// Run runs the program with args, of which the first is its name, and returns
-// its exit status.
+// Run runs the program with args, the first being its name, and returns its exit
+// status.
 func Run(ctx context.Context, args []string, streams Streams, providers ...driver.Provider) int {
 	a := &command{Streams: streams, program: args[0], providers: providers}
-	root := a.root()
+	root := a.rootCommand()
 	root.SetArgs(args[1:])
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
 	cmd, err := root.ExecuteContextC(ctx)
-	// Where the flags themselves are wrong, --json was perhaps not yet seen. What
-	// follows -- is another program's.
+	// With invalid flags, --json was perhaps not parsed. Arguments after -- belong to
+	// another program.
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
 	}
 	a.json = a.json || slices.Contains(args, "--json")
 	if ctx.Err() != nil && fault.Of(err) == fault.Canceled {
-		err = &failure{errInterrupted} // whatever it was that noticed
+		err = &failure{errInterrupted} // whichever call noticed the signal
 	}
-	return a.report(cmd, err)
+	return a.reportError(cmd, err)
 }
 
-// An command is one run of the program: its streams and what the global flags say.
+// A command is one run of the program: its streams and the global flags.
 type command struct {
 	Streams
 	program   string
@@ -72,29 +72,29 @@ type command struct {
 	token  string
 	json   bool
 
-	resolved *config.Config // what settings returned
-	system   *app.System    // that is open, without --server
+	resolved *config.Config // cache of settings
+	system   *app.System    // the open data directory, without --server
 }
 
-func (a *command) root() *cobra.Command {
+func (a *command) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "croft",
 		Short:         "Workspaces for agents",
-		Long:          "Croft opens workspaces, keeps them, and serves them.\n\n" + rootHelp,
+		Long:          "Croft opens, stores and serves workspaces for agents.\n\n" + rootHelp,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
-		RunE:          group,
+		RunE:          runGroup,
 		Version:       versionLine(),
 
-		PersistentPreRunE: a.settle,
+		PersistentPreRunE: a.resolveTarget,
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("{{.Version}}\n")
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.config, "config", "", "configuration file (default $CROFT_CONFIG, else croft.yaml in the data directory, else ~/.config/croft/croft.yaml)")
 	flags.StringVar(&a.data, "data", "", "data directory (default $CROFT_DATA, else $XDG_DATA_HOME/croft, else ~/.local/share/croft)")
-	flags.StringVar(&a.server, "server", "", "work on the daemon at this URL instead of on a data directory (default $CROFT_SERVER, unless --data is given)")
+	flags.StringVar(&a.server, "server", "", "use the daemon at this URL instead of a data directory (default $CROFT_SERVER, unless --data is given)")
 	flags.StringVar(&a.token, "token", "", "token for --server, or of the daemon (default $CROFT_TOKEN)")
 	flags.BoolVar(&a.json, "json", false, "answer in JSON")
 	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exitHelp())
@@ -106,19 +106,19 @@ func (a *command) root() *cobra.Command {
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {
-			c.Args, c.RunE = cobra.ArbitraryArgs, group
+			c.Args, c.RunE = cobra.ArbitraryArgs, runGroup
 		}
 	}
-	plain(root)
-	a.complete(root)
+	checkArguments(root)
+	a.registerCompletions(root)
 	return root
 }
 
-const rootHelp = `Commands work on a data directory, or with --server on a daemon (croft up); both
-may be used at once. A workspace is named by its name or its id.`
+const rootHelp = `Commands use a data directory or, with --server, a daemon (croft up). Both may be used at the
+same time. Name a workspace by its name or its id.`
 
-// group is what a command that only has commands below it does.
-func group(cmd *cobra.Command, args []string) error {
+// runGroup runs a command that only groups others: it prints its help.
+func runGroup(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
@@ -132,8 +132,8 @@ func group(cmd *cobra.Command, args []string) error {
 	return usagef("%s%s", msg, suggest.Hint(args[0], names))
 }
 
-// run makes a command's function from one that takes what it needs. Its errors
-// are failures; all others that come out of cobra are about usage.
+// run makes the RunE of a command. Errors of f become failures; other errors of
+// cobra are usage errors.
 func run(f func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := f(cmd.Context(), args); err != nil {

@@ -19,15 +19,15 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// runLabel marks the workspaces of croft run. What a crash leaves of them the
-// next run removes.
+// runLabel marks the temporary workspaces of croft run, code and script. The next run
+// removes those of a crashed process.
 const runLabel = "croft-run"
 
-// runByLabel names the process of a run, so that the next one sees at once that
-// it was killed.
+// runByLabel identifies the process of a run, so that the next run sees whether it
+// was killed.
 const runByLabel = "croft-run-by"
 
-// runIdle is after how long without use a server removes such a workspace.
+// runIdle is the idle time after which a server removes such a workspace.
 const runIdle = 10 * time.Minute
 
 type runOptions struct {
@@ -42,38 +42,39 @@ func (a *command) runCommand() *cobra.Command {
 	var opts runOptions
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- PROGRAM [ARGUMENT]...",
-		Short: "Run a command in a throw-away workspace",
-		Long: `Run a command in a workspace of its own, which is opened for it and destroyed when it
-ends, also on Ctrl-C and SIGTERM. What it writes is shown as it writes it, and on a
-terminal it has one, too. Nothing of the host is writable unless --rw says so, and
-nothing is reached over the network unless --allow-net does; what was refused is told at
-the end.
+		Short: "Run a command in a temporary workspace",
+		Long: `Run a command in a temporary workspace, which is destroyed when the command ends, also on Ctrl-C
+and SIGTERM. Output is shown at once; on a terminal the command has a terminal. Only directories of
+--rw are writable, and only hosts of --allow-net can be reached; refused hosts are listed at the
+end.
 
-The exit status is that of the command; 125 is a failure of Croft's own.`,
+The exit status is that of the command; 125 is an error of croft itself.`,
 		Example: `  croft run -- make test
   croft run --rw . --memory 512M --timeout 1m -- go test ./...
   croft run --allow-net api.example.com --secret KEY@api.example.com -- curl https://api.example.com/`,
 		Args: cobra.ArbitraryArgs,
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		words, err := argv(cmd, args, 0)
+		words, err := commandAfterDash(cmd, args, 0)
 		if err != nil {
 			return err
 		}
-		return run(func(ctx context.Context, _ []string) error { return ours(a.run(ctx, opts, words)) })(cmd, args)
+		return run(func(ctx context.Context, _ []string) error {
+			return withCroftStatus(a.runInNewWorkspace(ctx, opts, words))
+		})(cmd, args)
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false)
-	f.StringVar(&opts.provider, "provider", "", "kind of workspace, or a name of the configuration; see croft provider list (default defaults.provider if it is a sandbox, else sandbox)")
-	f.StringVar(&opts.options, "options", "", "that provider's own options, a JSON object, such as {\"image\":\"tools:1\"} for docker")
-	f.StringArrayVar(&opts.rw, "rw", nil, "show this directory of the host, writable; the command runs in the first one; may be given several times")
-	f.StringArrayVar(&opts.ro, "ro", nil, "show this directory of the host, read-only; the command runs in it if it is the only one; may be given several times")
-	opts.policy.register(f)
-	opts.command.register(f)
+	f.StringVar(&opts.provider, "provider", "", "kind of workspace, or name of a provider in the configuration; see croft provider list (default defaults.provider if it is a sandbox, else sandbox)")
+	f.StringVar(&opts.options, "options", "", "options of that provider, a JSON object, such as {\"image\":\"tools:1\"} for docker")
+	f.StringArrayVar(&opts.rw, "rw", nil, "mount this directory of the host writable; the command runs in the first one; may be given several times")
+	f.StringArrayVar(&opts.ro, "ro", nil, "mount this directory of the host read-only; the command runs in it if it is the only one; may be given several times")
+	opts.policy.registerFlags(f)
+	opts.command.registerFlags(f)
 	return cmd
 }
 
-func (a *command) run(ctx context.Context, opts runOptions, words []string) error {
+func (a *command) runInNewWorkspace(ctx context.Context, opts runOptions, words []string) error {
 	spec, err := a.runSpec(opts)
 	if err != nil {
 		return err
@@ -87,10 +88,10 @@ func (a *command) run(ctx context.Context, opts runOptions, words []string) erro
 			return err
 		}
 		defer func() {
-			if err := a.discard(ctx, c, rec.ID); err != nil {
+			if err := a.destroyWorkspace(ctx, c, rec.ID); err != nil {
 				a.note("croft: remove the workspace %s: %v", rec.ID, err)
 			}
-			a.noteRefusals(ctx, c, rec.ID) // when it is gone, all of them are known
+			a.noteEventRefusals(ctx, c, rec.ID) // after the workspace's end all are recorded
 		}()
 		d, rec, err := c.Attach(ctx, rec.ID)
 		if err != nil {
@@ -100,14 +101,14 @@ func (a *command) run(ctx context.Context, opts runOptions, words []string) erro
 		if err != nil {
 			return err
 		}
-		_, err = a.foreground(ctx, c, ws, opts.command.command(words), opts.command.tty || a.onTerminal())
+		_, err = a.runForeground(ctx, c, ws, opts.command.driverCommand(words), opts.command.tty || a.onTerminal())
 		return err
 	})
 }
 
 func (a *command) runSpec(opts runOptions) (workspace.Spec, error) {
 	spec := workspace.Spec{Labels: map[string]string{runLabel: "true"}}
-	if me := processMark("self"); me != "" && a.server == "" {
+	if me := processIdentity("self"); me != "" && a.server == "" {
 		spec.Labels[runByLabel] = me
 	}
 	spec.Policy.Idle = runIdle
@@ -118,11 +119,11 @@ func (a *command) runSpec(opts runOptions) (workspace.Spec, error) {
 	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
 		return spec, err
 	}
-	return spec, a.runPlace(opts, kind, &spec)
+	return spec, a.setRunDirs(opts, kind, &spec)
 }
 
-// A shownDir is a directory of the host, as the sandbox wants to be told of it.
-type shownDir struct {
+// A boundDir is a directory of the host that is mounted, as an option of the sandbox.
+type boundDir struct {
 	Dir      string `json:"dir"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
 }
@@ -130,14 +131,13 @@ type shownDir struct {
 // sandboxOptions are the options of the sandbox for a run.
 type sandboxOptions struct {
 	Throwaway bool       `json:"throwaway,omitempty"`
-	Binds     []shownDir `json:"binds,omitempty"`
+	Binds     []boundDir `json:"binds,omitempty"`
 }
 
-// runPlace says where the command runs and which directories it sees: the first
-// writable one is the workspace, in place, and so is a read-only one that is
-// alone. Others are shown beside it.
-func (a *command) runPlace(opts runOptions, kind string, spec *workspace.Spec) error {
-	var dirs []shownDir
+// setRunDirs sets the directories of a run: the first writable one, or a read-only
+// one that is alone, is the workspace, in place. The others are mounted beside it.
+func (a *command) setRunDirs(opts runOptions, kind string, spec *workspace.Spec) error {
+	var dirs []boundDir
 	for i, dir := range slices.Concat(opts.rw, opts.ro) {
 		if a.server != "" && !filepath.IsAbs(dir) {
 			return usagef("%s is relative: with --server, give a directory of the server's host from its root", dir)
@@ -146,27 +146,26 @@ func (a *command) runPlace(opts runOptions, kind string, spec *workspace.Spec) e
 		if err != nil {
 			return err
 		}
-		dirs = append(dirs, shownDir{abs, i >= len(opts.rw)})
+		dirs = append(dirs, boundDir{abs, i >= len(opts.rw)})
 	}
 	if len(dirs) > 0 && (!dirs[0].ReadOnly || len(dirs) == 1) {
 		spec.Dir, spec.Policy.ReadOnly = dirs[0].Dir, dirs[0].ReadOnly
 		dirs = dirs[1:]
 	}
-	if kind != fenced {
+	if kind != sandboxKind {
 		if len(dirs) > 0 {
-			return fmt.Errorf("run: %w: a workspace of kind %s is one directory: give --rw or --ro once", fault.Unsupported, kind)
+			return fmt.Errorf("run: %w: a workspace of kind %s has one directory: give --rw or --ro once", fault.Unsupported, kind)
 		}
-		return runConfig(opts.options, nil, spec)
+		return setProviderOptions(opts.options, nil, spec)
 	}
-	return runConfig(opts.options, sandboxOptions{Throwaway: true, Binds: dirs}, spec)
+	return setProviderOptions(opts.options, sandboxOptions{Throwaway: true, Binds: dirs}, spec)
 }
 
-// runConfig sets the options of the provider: those that were given, and those of
-// the run itself, which win.
-func runConfig(given string, own any, spec *workspace.Spec) error {
+// setProviderOptions sets the options of the provider: given, overridden by own.
+func setProviderOptions(given string, own any, spec *workspace.Spec) error {
 	all := map[string]json.RawMessage{}
 	if given != "" && (json.Unmarshal([]byte(given), &all) != nil || all == nil) {
-		return usagef("--options %s: it is a JSON object, such as {\"image\":\"tools:1\"} for docker", given)
+		return usagef("--options %s: give a JSON object, such as {\"image\":\"tools:1\"} for docker", given)
 	}
 	if own != nil {
 		data, err := json.Marshal(own)
@@ -185,16 +184,16 @@ func runConfig(given string, own any, spec *workspace.Spec) error {
 	return err
 }
 
-// fenced is the kind that a run has unless it is told otherwise.
-const fenced = "sandbox"
+// sandboxKind is the default kind of a run.
+const sandboxKind = "sandbox"
 
-// runProvider sets the provider of a run, and returns its kind. A run has a
-// fence unless its own flag says otherwise, whatever other workspaces have.
+// runProvider sets the provider of a run and returns its kind. Without the flag it is
+// a sandbox, whatever the configured default is, so that commands are isolated.
 func (a *command) runProvider(name string, spec *workspace.Spec) (kind string, err error) {
 	spec.Kind = name
 	if a.server != "" {
 		if name == "" {
-			spec.Kind = fenced
+			spec.Kind = sandboxKind
 		}
 		return spec.Kind, nil
 	}
@@ -207,16 +206,16 @@ func (a *command) runProvider(name string, spec *workspace.Spec) (kind string, e
 	}
 	if name == "" {
 		spec.Kind = settings.Defaults.Provider
-		if kind != fenced {
-			spec.Kind, kind = fenced, fenced
+		if kind != sandboxKind {
+			spec.Kind, kind = sandboxKind, sandboxKind
 		}
 	}
 	return kind, nil
 }
 
-// discard ends the workspace, also where the user asked to stop.
-func (a *command) discard(ctx context.Context, c *client.Client, id string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+// destroyWorkspace destroys the workspace even if ctx has ended.
+func (a *command) destroyWorkspace(ctx context.Context, c *client.Client, id string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	err := c.Destroy(ctx, id)
 	if fault.Of(err) == fault.NotFound {
@@ -225,9 +224,9 @@ func (a *command) discard(ctx context.Context, c *client.Client, id string) erro
 	return err
 }
 
-// processMark tells a process from all others that this host ever had, "" where
-// that can't be known or there is none: boot, id and time of start.
-func processMark(pid string) string {
+// processIdentity identifies a process by boot id, pid and start time, so that a
+// reused pid differs. It is "" without /proc or without such a process.
+func processIdentity(pid string) string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
@@ -239,30 +238,30 @@ func processMark(pid string) string {
 	id, _, _ := strings.Cut(string(stat), " ")
 	_, rest, _ := strings.Cut(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " ")
 	fields := strings.Fields(rest)
-	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" { // dead, and not waited for yet
+	if len(fields) < 20 || fields[0] == "Z" || fields[0] == "X" { // a zombie
 		return ""
 	}
 	return fmt.Sprintf("%.8s-%s-%s", boot, id, fields[19])
 }
 
-// killed reports whether a mark is that of a process of this boot that is no more.
-func killed(mark string) bool {
-	me := strings.Split(processMark("self"), "-")
+// isKilled reports whether mark identifies a process of this boot that has ended.
+func isKilled(mark string) bool {
+	me := strings.Split(processIdentity("self"), "-")
 	it := strings.Split(mark, "-")
-	return len(me) == 3 && len(it) == 3 && me[0] == it[0] && processMark(it[1]) != mark
+	return len(me) == 3 && len(it) == 3 && me[0] == it[0] && processIdentity(it[1]) != mark
 }
 
-// sweepOrphans removes what no record tells of: a run that was killed while it
-// opened or ended left it.
+// sweepOrphans sweeps if there is a workspace directory without a record, which a run
+// leaves that is killed while it opens or destroys its workspace.
 func (a *command) sweepOrphans(ctx context.Context) {
-	const endsItself = 5 * time.Second // what others are about to make or to remove
+	const endsItself = 5 * time.Second // another process may be creating or removing it
 	entries, err := os.ReadDir(filepath.Join(a.system.Dir, "ws"))
 	if err != nil {
-		return // there is nothing yet
+		return // there are no workspaces yet
 	}
 	records, err := a.system.Registry.List(ctx, registry.Filter{})
 	if err != nil {
-		return // it shows in what comes next
+		return // the next call fails with the same error
 	}
 	for _, e := range entries {
 		known := slices.ContainsFunc(records, func(r registry.Record) bool { return r.ID == e.Name() })
@@ -271,28 +270,27 @@ func (a *command) sweepOrphans(ctx context.Context) {
 			continue
 		}
 		if err := a.system.Registry.Sweep(ctx); err != nil {
-			a.note("croft: remove what earlier runs left: %v", err)
+			a.note("croft: remove leftovers of earlier runs: %v", err)
 		}
 		return
 	}
 }
 
-// sweepRuns removes what earlier runs left that were killed. Where it can't be
-// told, a program that lives holds its workspace; one that was killed does so for
-// a few seconds more.
+// sweepRuns destroys the workspaces of killed runs. If the process can't be checked,
+// the lease decides: a live program renews it, and that of a killed one expires.
 func (a *command) sweepRuns(ctx context.Context, c *client.Client) {
 	list, err := c.List(ctx, client.Filter{Labels: map[string]string{runLabel: "true"}})
 	if err != nil {
-		return // it shows in what comes next
+		return // the next call fails with the same error
 	}
 	defer a.sweepOrphans(ctx)
 	for _, ws := range list {
-		over := killed(ws.Labels[runByLabel])
+		over := isKilled(ws.Labels[runByLabel])
 		if !over && time.Since(ws.CreatedAt) < time.Minute {
-			continue // between being recorded and being held
+			continue // it may not have its lease yet
 		}
 		if d, err := c.Describe(ctx, ws.ID); err == nil && (over || len(d.Holders) == 0) {
-			if err := a.discard(ctx, c, ws.ID); err != nil {
+			if err := a.destroyWorkspace(ctx, c, ws.ID); err != nil {
 				a.note("croft: remove the workspace %s of an earlier run: %v", ws.ID, err)
 			}
 		}

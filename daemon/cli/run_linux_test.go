@@ -338,7 +338,7 @@ func TestInterruptedCommandSaysNoMore(t *testing.T) {
 		if got, want := cmd.ProcessState.ExitCode(), 137; got != want {
 			t.Errorf("exit status %d, want %d", got, want)
 		}
-		if got, want := errs.String(), "croft: the command was ended: canceled\n"; got != want {
+		if got, want := errs.String(), "croft: the command was killed: canceled\n"; got != want {
 			t.Errorf("standard error is %q, want %q", got, want)
 		}
 	}

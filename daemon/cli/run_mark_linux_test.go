@@ -17,9 +17,9 @@ func TestKilledCountsZombies(t *testing.T) {
 	}
 	pid := strconv.Itoa(cmd.Process.Pid)
 	defer cmd.Wait()
-	mark := processMark(pid)
-	if mark == "" || killed(mark) {
-		t.Errorf("a process that lives has the mark %q and counts as killed: %v", mark, killed(mark))
+	mark := processIdentity(pid)
+	if mark == "" || isKilled(mark) {
+		t.Errorf("a process that lives has the mark %q and counts as killed: %v", mark, isKilled(mark))
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestKilledCountsZombies(t *testing.T) {
 			t.Fatalf("it is no zombie: %s", stat)
 		}
 	}
-	if !killed(mark) {
+	if !isKilled(mark) {
 		t.Error("a zombie counts as a program that lives")
 	}
 }

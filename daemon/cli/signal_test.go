@@ -181,10 +181,10 @@ func TestShellIsLeftAndFoundAgain(t *testing.T) {
 		return seen.String(), cmd.ProcessState.ExitCode()
 	}
 	seen, status := sit(on("ws", "shell", "demo"), "answer=$((6*7))\recho a${answer}b\r", "a42b")
-	if status != 0 || !strings.Contains(seen, "which goes on") {
+	if status != 0 || !strings.Contains(seen, "which keeps running") {
 		t.Fatalf("leaving ends with %d: %q", status, seen)
 	}
-	_, id, _ := strings.Cut(seen, "left session ")
+	_, id, _ := strings.Cut(seen, "detached from session ")
 	id, _, _ = strings.Cut(id, ",")
 	seen, status = sit(on("ws", "shell", "demo", "--session", id), "echo again $answer; exit 9\r", "never seen")
 	if status != 9 || !strings.Contains(seen, "again 42") {

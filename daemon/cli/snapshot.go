@@ -19,10 +19,10 @@ import (
 func (a *command) snapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
-		Short: "Look after the store of snapshots",
-		Long:  "Look after the store of snapshots, which outlive their workspaces. croft ws snapshot takes one.",
+		Short: "Manage the snapshot store",
+		Long:  "Manage the snapshot store. Snapshots outlive their workspaces. croft ws snapshot takes one.",
 		Args:  cobra.ArbitraryArgs,
-		RunE:  group,
+		RunE:  runGroup,
 	}
 	cmd.AddCommand(a.snapshotListCommand(), a.snapshotPruneCommand(), a.snapshotGCCommand(), a.snapshotFsckCommand(), a.snapshotExportCommand(), a.snapshotImportCommand(), a.snapshotRmCommand())
 	return cmd
@@ -31,7 +31,7 @@ func (a *command) snapshotCommand() *cobra.Command {
 func (a *command) snapshotListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List all snapshots, also of workspaces that are gone, the newest first",
+		Short: "List all snapshots, those of destroyed workspaces included, newest first",
 		Args:  cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
@@ -39,7 +39,7 @@ func (a *command) snapshotListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.answer(list, func(w io.Writer) error { return table(w, snapshotRows(list)) })
+				return a.printAnswer(list, func(w io.Writer) error { return writeTable(w, snapshotRows(list)) })
 			})
 		}),
 	}
@@ -50,10 +50,10 @@ func (a *command) snapshotPruneCommand() *cobra.Command {
 	var maxAge time.Duration
 	cmd := &cobra.Command{
 		Use:   "prune",
-		Short: "Forget snapshots by count and age, and print their ids",
-		Long: `Forget the snapshots that no rule keeps, and print their ids: --keep keeps the newest so many
-of each workspace, --max-age those that are younger. With both, what either keeps stays, and so do
-templates and what a workspace that is there started from. What only they needed is removed from the disk by croft snapshot gc.`,
+		Short: "Delete snapshots by count and age, and print their ids",
+		Long: `Delete the snapshots that no rule keeps, and print their ids: --keep N keeps the newest N of each
+workspace, --max-age the younger ones. With both, a snapshot stays if either rule keeps it. Templates and
+the origins of existing workspaces always stay. Run croft snapshot gc to free the disk space.`,
 		Example: "  croft snapshot prune --keep 20 --max-age 168h && croft snapshot gc",
 		Args:    cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
@@ -61,7 +61,7 @@ templates and what a workspace that is there started from. What only they needed
 				return usagef("--keep and --max-age must not be negative")
 			}
 			if r.Keep == 0 && maxAge == 0 {
-				return usagef("a rule is required: --keep N, --max-age AGE, or both")
+				return usagef("no rule: give --keep N, --max-age AGE, or both")
 			}
 			if maxAge > 0 {
 				r.MaxAge = maxAge.String()
@@ -70,9 +70,9 @@ templates and what a workspace that is there started from. What only they needed
 		}),
 	}
 	f := cmd.Flags()
-	f.IntVar(&r.Keep, "keep", 0, "keep the newest so many of each workspace")
-	f.DurationVar(&maxAge, "max-age", 0, "keep those that are younger, as 72h")
-	f.StringVar(&r.Workspace, "workspace", "", "only those of this workspace, by name or, also if it is gone, by id")
+	f.IntVar(&r.Keep, "keep", 0, "keep the newest N of each workspace")
+	f.DurationVar(&maxAge, "max-age", 0, "keep younger snapshots, such as 72h")
+	f.StringVar(&r.Workspace, "workspace", "", "only snapshots of this workspace, by name, or by id if it is destroyed")
 	return cmd
 }
 
@@ -91,7 +91,7 @@ func (a *command) snapshotPrune(ctx context.Context, r client.Retention) error {
 		if err != nil {
 			return err
 		}
-		return a.answer(gone, func(w io.Writer) error {
+		return a.printAnswer(gone, func(w io.Writer) error {
 			for _, s := range gone {
 				if _, err := fmt.Fprintln(w, s.ID); err != nil {
 					return err
@@ -102,14 +102,14 @@ func (a *command) snapshotPrune(ctx context.Context, r client.Retention) error {
 	})
 }
 
-// decoded reads an answer of the store.
-func decoded[T any](data json.RawMessage, err error) (*T, error) {
+// decodeAnswer decodes an answer of the server.
+func decodeAnswer[T any](data json.RawMessage, err error) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
 	v := new(T)
 	if err := json.Unmarshal(data, v); err != nil {
-		return nil, fmt.Errorf("snapshots: %w: the server answered in a form that is not known", fault.Unavailable)
+		return nil, fmt.Errorf("snapshots: %w: the server's answer has an unknown form; use the same version of croft on both sides", fault.Unavailable)
 	}
 	return v, nil
 }
@@ -117,15 +117,15 @@ func decoded[T any](data json.RawMessage, err error) (*T, error) {
 func (a *command) snapshotGCCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "gc",
-		Short: "Remove what no snapshot needs from the store",
+		Short: "Remove unused objects from the store",
 		Args:  cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
-				res, err := decoded[snapshot.GCResult](c.GCSnapshots(ctx))
+				res, err := decodeAnswer[snapshot.GCResult](c.GCSnapshots(ctx))
 				if err != nil {
 					return err
 				}
-				return a.answer(res, func(w io.Writer) error {
+				return a.printAnswer(res, func(w io.Writer) error {
 					_, err := fmt.Fprintf(w, "%d snapshots need %d objects; removed %d packs, wrote %d anew, freed %d bytes\n",
 						res.Snapshots, res.Objects, res.Removed, res.Rewritten, res.Freed)
 					return err
@@ -138,17 +138,17 @@ func (a *command) snapshotGCCommand() *cobra.Command {
 func (a *command) snapshotFsckCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "fsck",
-		Short: "Read and verify all that is in the store",
-		Long: `Read and verify all that is in the store, and list what is damaged or missing, with the
-snapshots that can't be restored for it. Nothing is changed.`,
+		Short: "Read and verify the whole store",
+		Long: `Read and verify the whole store. Damaged and missing objects are listed, with the snapshots that
+can't be restored without them. Nothing is changed.`,
 		Args: cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
-				report, err := decoded[snapshot.Report](c.CheckSnapshots(ctx))
+				report, err := decodeAnswer[snapshot.Report](c.CheckSnapshots(ctx))
 				if err != nil {
 					return err
 				}
-				if err := a.answer(report, func(w io.Writer) error { return writeReport(w, report) }); err != nil || report.OK() {
+				if err := a.printAnswer(report, func(w io.Writer) error { return writeReport(w, report) }); err != nil || report.OK() {
 					return err
 				}
 				return fmt.Errorf("snapshot fsck: %w: %d problems", fault.Failed, len(report.Problems))
@@ -177,13 +177,13 @@ func (a *command) snapshotExportCommand() *cobra.Command {
 	var credentials bool
 	cmd := &cobra.Command{
 		Use:   "export SNAPSHOT --to URL",
-		Short: "Copy a snapshot to a store in a bucket, and print the id that it has there",
-		Long: `Copy a snapshot, by its id, to a store in a bucket, and print the id that it has there. The URL
-is file:///path, s3://bucket?region=REGION (with the credentials that the environment has; &endpoint=URL for
-another server, &prefix=a/ for a part of the bucket) or mem://. What the bucket has already is not sent again.
+		Short: "Copy a snapshot to a store in a bucket, and print its id there",
+		Long: `Copy a snapshot to a store in a bucket, and print its id there. The URL is file:///path,
+s3://bucket?region=REGION (with credentials from the environment; &endpoint=URL for another server, &prefix=a/
+for a part of the bucket) or mem://. Objects that the bucket has already are not sent again.
 
-Files that are known to hold credentials, such as .env, .netrc and private keys, are left out, since others may
-read the bucket; which is said on standard error. --credentials takes them along.`,
+Files that usually contain credentials, such as .env, .netrc and private keys, are left out and listed on standard
+error, since others may read the bucket. --credentials includes them.`,
 		Example: "  croft snapshot export ID --to file:///srv/snapshots",
 		Args:    cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -194,7 +194,7 @@ read the bucket; which is said on standard error. --credentials takes them along
 		}),
 	}
 	cmd.Flags().StringVar(&to, "to", "", "URL of the bucket")
-	cmd.Flags().BoolVar(&credentials, "credentials", false, "take files along that are known to hold credentials")
+	cmd.Flags().BoolVar(&credentials, "credentials", false, "include files that usually contain credentials")
 	return cmd
 }
 
@@ -209,9 +209,9 @@ func (a *command) snapshotExport(ctx context.Context, id, to string, credentials
 			for i, name := range res.LeftOut {
 				names[i] = printable(name)
 			}
-			a.note("left out, since they are known to hold credentials (--credentials takes them along): %s", strings.Join(names, ", "))
+			a.note("left out, since they usually contain credentials (--credentials includes them): %s", strings.Join(names, ", "))
 		}
-		return a.answer(res, func(w io.Writer) error {
+		return a.printAnswer(res, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, res.Snapshot.ID)
 			return err
 		})
@@ -222,10 +222,9 @@ func (a *command) snapshotImportCommand() *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
 		Use:   "import [SNAPSHOT] --from URL",
-		Short: "Bring a snapshot back from a store in a bucket, and print the id that it has here",
-		Long: `Bring a snapshot back from a store in a bucket, by the id that it has there, which is what
-croft snapshot export printed, and print the id that it has here. Without one, list what is there. The
-URL is that of croft snapshot export.`,
+		Short: "Copy a snapshot from a store in a bucket, and print its id here",
+		Long: `Copy a snapshot from a store in a bucket, by the id that croft snapshot export printed, and print its
+id here. Without SNAPSHOT, list the snapshots of the bucket. The URL is as for croft snapshot export.`,
 		Example: "  croft snapshot import --from file:///srv/snapshots\n  croft snapshot import ID --from file:///srv/snapshots\n" +
 			"  croft template create back --snapshot ID && croft ws open again --template back",
 		Args: cobra.MaximumNArgs(1),
@@ -248,9 +247,9 @@ func (a *command) snapshotImport(ctx context.Context, ids []string, from string)
 			return err
 		}
 		if id == "" {
-			return a.answer(list, func(w io.Writer) error { return table(w, snapshotRows(list)) })
+			return a.printAnswer(list, func(w io.Writer) error { return writeTable(w, snapshotRows(list)) })
 		}
-		return a.answer(list[0], func(w io.Writer) error {
+		return a.printAnswer(list[0], func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, list[0].ID)
 			return err
 		})
@@ -260,10 +259,9 @@ func (a *command) snapshotImport(ctx context.Context, ids []string, from string)
 func (a *command) snapshotRmCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm SNAPSHOT...",
-		Short: "Forget snapshots by their ids, also of workspaces that are gone",
-		Long: `Forget snapshots by their ids, also of workspaces that are gone. One that a workspace which is
-there started from stays, and so does a template. What only they needed is removed from the disk by
-croft snapshot gc.`,
+		Short: "Delete snapshots by id, those of destroyed workspaces included",
+		Long: `Delete snapshots by id, those of destroyed workspaces included. A template and the origin of an existing
+workspace are refused. Run croft snapshot gc to free the disk space.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, ids []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
@@ -272,7 +270,7 @@ croft snapshot gc.`,
 						return err
 					}
 				}
-				return a.answer(map[string][]string{"removed": ids}, func(w io.Writer) error {
+				return a.printAnswer(map[string][]string{"removed": ids}, func(w io.Writer) error {
 					_, err := fmt.Fprintln(w, "removed", strings.Join(ids, ", "))
 					return err
 				})

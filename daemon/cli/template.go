@@ -17,12 +17,12 @@ import (
 func (a *command) templateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "template",
-		Short: "Keep what workspaces start from, under names",
-		Long: `Keep what workspaces start from, under names. A template never changes; any number of
-workspaces start from it (croft ws open --template NAME, croft run --template NAME), and in the
-sandbox they share its files until they write to them.`,
+		Short: "Manage templates, from which workspaces start",
+		Long: `Manage templates, from which workspaces start. A template never changes. Any number of
+workspaces start from it (croft ws open --template NAME, croft run --template NAME); in the sandbox
+they share its files, copy-on-write.`,
 		Args: cobra.ArbitraryArgs,
-		RunE: group,
+		RunE: runGroup,
 	}
 	cmd.AddCommand(a.templateCreateCommand(), a.templateListCommand(), a.templateShowCommand(), a.templateRmCommand())
 	return cmd
@@ -32,9 +32,9 @@ func (a *command) templateCreateCommand() *cobra.Command {
 	var t client.TemplateRequest
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make a template of a directory, a snapshot, a git repository or an image",
-		Long: `Make a template, by one of --dir, --snapshot, --git and --image. Nothing of the source is run:
-of a repository the files of one commit are read, without hooks and filters; of an image its files.`,
+		Short: "Make a template from a directory, a snapshot, a git repository or an image",
+		Long: `Make a template from one of --dir, --snapshot, --git and --image. Nothing of the source is run:
+from a repository the files of one commit are read, without hooks and filters.`,
 		Example: `  croft template create app --dir ~/src/app --ignore node_modules/
   croft template create app-v1 --git ~/src/app --revision v1
   croft template create debian --image debian:stable-slim
@@ -51,7 +51,7 @@ of a repository the files of one commit are read, without hooks and filters; of 
 	f.StringVar(&t.Git, "git", "", "a git repository on disk")
 	f.StringVar(&t.Revision, "revision", "", "with --git: a branch, tag or commit (default HEAD)")
 	f.StringVar(&t.Image, "image", "", "an OCI layout or a tarball, as a path with a slash, or the name of an image in a registry")
-	f.StringArrayVar(&t.Ignore, "ignore", nil, "leave out what this pattern, in the manner of .gitignore, matches")
+	f.StringArrayVar(&t.Ignore, "ignore", nil, "leave out files that match this pattern of .gitignore syntax")
 	return cmd
 }
 
@@ -62,7 +62,7 @@ func (a *command) templateCreate(ctx context.Context, t client.TemplateRequest) 
 	}
 	for _, p := range paths {
 		if *p == "" || p == &t.Git && strings.Contains(*p, ":") && !isPath(*p) {
-			continue // what is no path here is none of the server's either, which says so
+			continue // not a path; the server refuses it
 		}
 		if a.server != "" && !filepath.IsAbs(*p) {
 			return usagef("%s is relative: with --server, give a path of the server's host from its root", *p)
@@ -77,15 +77,14 @@ func (a *command) templateCreate(ctx context.Context, t client.TemplateRequest) 
 		if err != nil {
 			return err
 		}
-		return a.answer(made, func(w io.Writer) error {
+		return a.printAnswer(made, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, made.Name)
 			return err
 		})
 	})
 }
 
-// isPath reports whether s names a file of the host: a path is written as one, or
-// is there.
+// isPath reports whether s is written as a path, or is an existing file.
 func isPath(s string) bool {
 	if filepath.IsAbs(s) || strings.HasPrefix(s, "./") || strings.HasPrefix(s, "../") || s == "." || s == ".." {
 		return true
@@ -103,12 +102,12 @@ func (a *command) templateListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.answer(list, func(w io.Writer) error {
+				return a.printAnswer(list, func(w io.Writer) error {
 					rows := [][]string{{"NAME", "CREATED", "FILES", "BYTES", "SOURCE"}}
 					for _, t := range list {
 						rows = append(rows, []string{t.Name, timeText(t.Created), strconv.FormatInt(t.Files, 10), strconv.FormatInt(t.Bytes, 10), printable(t.Source)})
 					}
-					return table(w, rows)
+					return writeTable(w, rows)
 				})
 			})
 		}),
@@ -124,8 +123,8 @@ func (a *command) templateShowCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.answer(t, func(w io.Writer) error {
-					return table(w, [][]string{
+				return a.printAnswer(t, func(w io.Writer) error {
+					return writeTable(w, [][]string{
 						{"name", t.Name}, {"snapshot", t.Snapshot}, {"source", printable(t.Source)}, {"created", timeText(t.Created)},
 						{"files", strconv.FormatInt(t.Files, 10)}, {"bytes", strconv.FormatInt(t.Bytes, 10)}, {"digest", t.Digest},
 					})
@@ -137,13 +136,13 @@ func (a *command) templateShowCommand() *cobra.Command {
 
 func (a *command) templateRmCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm NAME", Short: "Forget a template; workspaces that started from it stay as they are", Args: cobra.ExactArgs(1),
+		Use: "rm NAME", Short: "Delete a template; workspaces that started from it stay", Args: cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
 				if err := c.DeleteTemplate(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.removed(args[0])
+				return a.printRemoved(args[0])
 			})
 		}),
 	}

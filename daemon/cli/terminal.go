@@ -15,23 +15,23 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// terminal returns the file of a stream that is a terminal.
-func terminal(stream any) (*os.File, bool) {
+// terminalFile returns the file of a stream that is a terminal.
+func terminalFile(stream any) (*os.File, bool) {
 	f, ok := stream.(*os.File)
 	return f, ok && term.IsTerminal(int(f.Fd()))
 }
 
-// onTerminal reports whether somebody sits at both ends.
+// onTerminal reports whether standard input and output are terminals.
 func (a *command) onTerminal() bool {
-	_, in := terminal(a.In)
-	_, out := terminal(a.Out)
+	_, in := terminalFile(a.In)
+	_, out := terminalFile(a.Out)
 	return in && out
 }
 
-// size returns the size of the terminal, or of a usual one.
-func (a *command) size() driver.Size {
+// terminalSize returns the size of the terminal, or 24x80 without one.
+func (a *command) terminalSize() driver.Size {
 	for _, stream := range []any{a.Out, a.In} {
-		if f, ok := terminal(stream); ok {
+		if f, ok := terminalFile(stream); ok {
 			if cols, rows, err := term.GetSize(int(f.Fd())); err == nil && cols > 0 && rows > 0 {
 				return driver.Size{Rows: rows, Cols: cols}
 			}
@@ -40,26 +40,26 @@ func (a *command) size() driver.Size {
 	return driver.Size{Rows: 24, Cols: 80}
 }
 
-// errDetached says that the user left a session that goes on.
+// errDetached reports that the user detached from a running session.
 var errDetached = errors.New("detached")
 
-// interact connects the user with a session until that ends, whose result it
-// returns, or the user leaves with ctrl-] or ~. (errDetached).
-func (a *command) interact(ctx context.Context, t *client.Terminal, detachable bool) (*workspace.Result, error) {
+// attachTerminal connects the user's terminal with a session. It returns the result
+// when the session ends, or errDetached after ctrl-] or ~.
+func (a *command) attachTerminal(ctx context.Context, t *client.Terminal, detachable bool) (*workspace.Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if f, ok := terminal(a.In); ok {
+	if f, ok := terminalFile(a.In); ok {
 		old, err := term.MakeRaw(int(f.Fd()))
 		if err != nil {
 			return nil, err
 		}
-		defer term.Restore(int(f.Fd()), old) //nolint:errcheck // nothing else can be done about it
+		defer term.Restore(int(f.Fd()), old) //nolint:errcheck // there is no other way to restore it
 	}
 	stop := a.watchSize(ctx, t)
 	defer stop()
-	// Nothing can make a read of the terminal return: it ends with the program.
+	// A blocked read of the terminal can't be interrupted: it ends with the program.
 	go func() {
-		if a.keys(ctx, t, detachable) {
+		if a.forwardKeys(ctx, t, detachable) {
 			cancel(errDetached)
 		}
 	}()
@@ -79,8 +79,9 @@ func (a *command) interact(ctx context.Context, t *client.Terminal, detachable b
 	}
 }
 
-// keys types what the user types; it reports whether that was to leave.
-func (a *command) keys(ctx context.Context, t *client.Terminal, detachable bool) bool {
+// forwardKeys sends the user's input to the session; it reports whether the user
+// detached.
+func (a *command) forwardKeys(ctx context.Context, t *client.Terminal, detachable bool) bool {
 	escapes := newEscapes()
 	buf := make([]byte, 4096)
 	for {
@@ -104,13 +105,12 @@ func (a *command) keys(ctx context.Context, t *client.Terminal, detachable bool)
 	}
 }
 
-// endInput says that nothing more is typed, until the session has ended: a
-// terminal forgets it when the program that reads changes its mode, as a shell
-// does that has just started.
+// endInput sends end-of-file every second until the session ends: a pending EOF is
+// lost when the reading program changes the terminal's mode, as a starting shell does.
 func endInput(ctx context.Context, t *client.Terminal) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for t.EOF(ctx) == nil { // receiving tells what else
+	for t.EOF(ctx) == nil { // Receive reports other errors
 		select {
 		case <-ctx.Done():
 			return
@@ -119,11 +119,11 @@ func endInput(ctx context.Context, t *client.Terminal) {
 	}
 }
 
-// escapes finds what leaves a session: ctrl-] anywhere, and ~. at the beginning
-// of a line, where ~~ is one tilde.
+// escapes finds the escape sequences that detach: ctrl-] anywhere, and ~. at the
+// beginning of a line, where ~~ is one tilde.
 type escapes struct {
 	fresh bool // at the beginning of a line
-	tilde bool // after a tilde there, which is held back
+	tilde bool // after a tilde at the beginning of a line, which is not sent yet
 }
 
 func newEscapes() *escapes { return &escapes{fresh: true} }

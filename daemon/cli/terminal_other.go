@@ -8,11 +8,11 @@ import (
 	"github.com/croft-run/croft/client"
 )
 
-// watchSize tells a session the size of the user's terminal, once: there is no
-// signal for a change.
-func (a *app) watchSize(ctx context.Context, t *client.Terminal) (stop func()) {
-	if _, ok := terminal(a.Out); ok {
-		t.Resize(ctx, a.size()) //nolint:errcheck // receiving tells
+// watchSize sends the size of the user's terminal to a session, once: there is no
+// SIGWINCH on this system.
+func (a *command) watchSize(ctx context.Context, t *client.Terminal) (stop func()) {
+	if _, ok := terminalFile(a.Out); ok {
+		t.Resize(ctx, a.terminalSize()) //nolint:errcheck // Receive reports it
 	}
 	return func() {}
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/croft-run/croft/client"
 )
 
-// watchSize tells a session the size of the user's terminal, now and whenever it
-// changes.
+// watchSize sends the size of the user's terminal to a session, now and at each
+// SIGWINCH.
 func (a *command) watchSize(ctx context.Context, t *client.Terminal) (stop func()) {
-	if _, ok := terminal(a.Out); !ok {
+	if _, ok := terminalFile(a.Out); !ok {
 		return func() {}
 	}
 	changes := make(chan os.Signal, 1)
@@ -27,7 +27,7 @@ func (a *command) watchSize(ctx context.Context, t *client.Terminal) (stop func(
 		for {
 			select {
 			case <-changes:
-				if t.Resize(ctx, a.size()) != nil {
+				if t.Resize(ctx, a.terminalSize()) != nil {
 					return
 				}
 			case <-ctx.Done():

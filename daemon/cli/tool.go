@@ -17,7 +17,7 @@ import (
 	"github.com/croft-run/croft/tool"
 )
 
-// maxToolInput is how much is read from standard input.
+// maxToolInput bounds the bytes that are read from standard input.
 const maxToolInput = 64 << 20
 
 type toolOptions struct {
@@ -29,24 +29,24 @@ func (a *command) toolCommand() *cobra.Command {
 	var opts toolOptions
 	cmd := &cobra.Command{
 		Use:   "tool [NAME [JSON|-]]",
-		Short: "Run one of the tools that agents have",
-		Long: `Run a tool once, through the same fence, rules and audit as an agent's call, and print what
-it answers. Arguments are a JSON object; - reads it from standard input. Without a name the
-tools are listed. With --json the answer is the data instead of the text. A file that the
-tool is to change is read first, as an agent has to.`,
+		Short: "Run a tool as an agent does",
+		Long: `Run a tool once, with the same isolation, rules and audit as an agent's call, and print its
+answer. Arguments are a JSON object; - reads it from standard input. Without a name the tools
+are listed. With --json the answer is the data instead of the text. A file that the tool
+changes is read first, as agents have to.`,
 		Example: `  croft tool
   croft tool Read '{"file_path": "README.md"}'
   croft tool Bash '{"command": "make test"}' --workspace ~/src/app
   croft tool Edit --schema`,
 		Args: cobra.MaximumNArgs(2),
-		RunE: run(func(ctx context.Context, args []string) error { return a.tool(ctx, opts, args) }),
+		RunE: run(func(ctx context.Context, args []string) error { return a.runTool(ctx, opts, args) }),
 	}
-	opts.register(cmd.Flags())
-	cmd.Flags().BoolVar(&opts.schema, "schema", false, "print what the tool takes and answers, as JSON Schema, instead of running it")
+	opts.registerFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&opts.schema, "schema", false, "print the input and output of the tool as JSON Schema, instead of running it")
 	return cmd
 }
 
-func (a *command) tool(ctx context.Context, opts toolOptions, args []string) error {
+func (a *command) runTool(ctx context.Context, opts toolOptions, args []string) error {
 	input := json.RawMessage("{}")
 	if len(args) == 2 {
 		input = json.RawMessage(args[1])
@@ -58,7 +58,7 @@ func (a *command) tool(ctx context.Context, opts toolOptions, args []string) err
 			input = data
 		}
 	}
-	opts.empty = len(args) == 0 || opts.schema // what there is does not depend on the files
+	opts.empty = len(args) == 0 || opts.schema // the list of tools does not depend on files
 	if a.server != "" {
 		return a.toolOnServer(ctx, opts, args, input)
 	}
@@ -78,7 +78,7 @@ func (a *command) tool(ctx context.Context, opts toolOptions, args []string) err
 			return unknownTool(known, args[0])
 		}
 		if read := readArguments(known, args[0], input); read != nil {
-			// What can't be read, the tool itself speaks of.
+			// The tool itself reports a file that can't be read.
 			_, _ = env.Run(ctx, tool.Request{Tool: "Read", Args: read, Session: "cli"})
 		}
 		res, err := env.Run(ctx, tool.Request{Tool: args[0], Args: input, Session: "cli"})
@@ -89,7 +89,7 @@ func (a *command) tool(ctx context.Context, opts toolOptions, args []string) err
 	})
 }
 
-// unknownTool refuses the name of a tool that is not there.
+// unknownTool is the error for an unknown tool.
 func unknownTool(known []toolAnswer, name string) error {
 	var names []string
 	for _, t := range known {
@@ -98,9 +98,9 @@ func unknownTool(known []toolAnswer, name string) error {
 	return tool.Errorf(fault.NotFound, "unknown tool %q%s; croft tool lists them", name, suggest.Hint(name, names))
 }
 
-// showAnswer prints what a tool answered.
+// showAnswer prints the answer of a tool.
 func (a *command) showAnswer(data any, text string) error {
-	return a.answer(data, func(w io.Writer) error {
+	return a.printAnswer(data, func(w io.Writer) error {
 		if text != "" && !strings.HasSuffix(text, "\n") {
 			text += "\n"
 		}
@@ -109,8 +109,8 @@ func (a *command) showAnswer(data any, text string) error {
 	})
 }
 
-// readArguments returns the arguments of a Read of the file that a tool is to
-// change, nil for none. Nobody who calls one tool alone could have read it before.
+// readArguments returns the arguments of a Read of the file that a tool changes, nil
+// for none. Tools refuse to change a file that the session has not read.
 func readArguments(known []toolAnswer, name string, input json.RawMessage) json.RawMessage {
 	var in struct {
 		FilePath  string `json:"file_path"`
@@ -135,7 +135,7 @@ func readArguments(known []toolAnswer, name string, input json.RawMessage) json.
 // toolAnswer is how croft tool --json lists a tool.
 type toolAnswer struct {
 	Name        string `json:"name"`
-	Family      string `json:"family,omitempty"` // a server does not tell
+	Family      string `json:"family,omitempty"` // unknown for a server's tools
 	Description string `json:"description"`
 	ReadOnly    bool   `json:"readOnly"`
 	Destructive bool   `json:"destructive"`
@@ -143,7 +143,7 @@ type toolAnswer struct {
 	Output      any    `json:"output,omitempty"`
 }
 
-// showTools prints what tools there are, or one of them.
+// showTools lists the tools, or describes one.
 func (a *command) showTools(known []toolAnswer, names []string, schema bool) error {
 	var out []toolAnswer
 	rows := [][]string{{"NAME", "FAMILY", "DESCRIPTION"}}
@@ -172,5 +172,5 @@ func (a *command) showTools(known []toolAnswer, names []string, schema bool) err
 		_, err = fmt.Fprintln(a.Out, string(data))
 		return err
 	}
-	return a.answer(out, func(w io.Writer) error { return table(w, rows) })
+	return a.printAnswer(out, func(w io.Writer) error { return writeTable(w, rows) })
 }

@@ -28,35 +28,35 @@ func (a *command) upCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Serve a data directory over HTTP",
-		Long: `Serve a data directory over HTTP until SIGINT or SIGTERM. Every route but /healthz wants
-the token, which is made once and kept in the data directory.
+		Long: `Serve a data directory over HTTP until SIGINT or SIGTERM. Every route except /healthz needs the
+token, which is made once and stored in the data directory.
 
-An address beyond loopback is refused unless a token of your own is given with --token
-or CROFT_TOKEN, and the host is written out: ":7070" is never taken.`,
+An address beyond loopback needs your own token, given with --token or CROFT_TOKEN. The host must
+be written out: ":7070" is refused.`,
 		Args: cobra.NoArgs,
-		RunE: run(func(ctx context.Context, _ []string) error { return a.up(ctx, opts) }),
+		RunE: run(func(ctx context.Context, _ []string) error { return a.runUp(ctx, opts) }),
 	}
-	cmd.Flags().StringVar(&opts.addr, "addr", "", "HOST:PORT to listen on; port 0 takes a free one (default server.addr of the configuration, else 127.0.0.1:7070)")
-	cmd.Flags().StringArrayVar(&opts.hosts, "host", nil, "a name of this host by which it is reached; may be given several times")
+	cmd.Flags().StringVar(&opts.addr, "addr", "", "HOST:PORT to listen on; port 0 is a free one (default server.addr of the configuration, else 127.0.0.1:7070)")
+	cmd.Flags().StringArrayVar(&opts.hosts, "host", nil, "a further host name of this server; may be given several times")
 	return cmd
 }
 
-func (a *command) up(ctx context.Context, opts upOptions) (err error) {
+func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 	if a.server != "" {
-		return usagef("up serves a data directory: --server and CROFT_SERVER make no sense with it")
+		return usagef("up serves a data directory: leave out --server and CROFT_SERVER")
 	}
 	settings, err := a.settings()
 	if err != nil {
 		return err
 	}
-	a.mentionLocal(settings)
+	a.noteIgnoredConfig(settings)
 	if opts.addr == "" {
 		opts.addr = settings.Server.Addr
 	}
 	if err := app.CheckAddr(opts.addr, a.givenToken() != ""); err != nil {
 		return err
 	}
-	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Hosts: upHosts(opts), Beyond: !app.Loopback(opts.addr), Log: a.logger(slog.LevelWarn)})
+	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Hosts: allowedHosts(opts), Beyond: !app.Loopback(opts.addr), Log: a.newLogger(slog.LevelWarn)})
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (a *command) up(ctx context.Context, opts upOptions) (err error) {
 	if err := sys.CheckToken(l.Addr()); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	if err := a.announce(ctx, sys, l.Addr()); err != nil {
+	if err := a.printServing(ctx, sys, l.Addr()); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	if err := sys.Serve(ctx, l); err != nil {
@@ -83,8 +83,8 @@ func (a *command) up(ctx context.Context, opts upOptions) (err error) {
 	return nil
 }
 
-// upHosts returns the names that requests may be for, beside addresses.
-func upHosts(opts upOptions) []string {
+// allowedHosts returns the names that the Host header of requests may have.
+func allowedHosts(opts upOptions) []string {
 	hosts := opts.hosts
 	if host, _, err := net.SplitHostPort(opts.addr); err == nil && net.ParseIP(host) == nil {
 		hosts = append(hosts, host)
@@ -96,34 +96,34 @@ func upHosts(opts upOptions) []string {
 type upAnswer struct {
 	URL       string   `json:"url"`
 	Data      string   `json:"data"`
-	Token     string   `json:"token,omitempty"` // absent where it was given
+	Token     string   `json:"token,omitempty"` // absent if the user gave it
 	TokenFile string   `json:"tokenFile,omitempty"`
 	OpenAPI   string   `json:"openapi"`
 	Try       []string `json:"try"`
 }
 
-func (a *command) announce(ctx context.Context, sys *app.System, addr net.Addr) error {
+func (a *command) printServing(ctx context.Context, sys *app.System, addr net.Addr) error {
 	url := "http://" + addr.String()
 	out := upAnswer{URL: url, Data: sys.Dir, OpenAPI: url + "/v1/openapi.json"}
 	token := "as given by --token or CROFT_TOKEN"
 	if a.givenToken() == "" {
 		out.Token, out.TokenFile = sys.Token, sys.TokenPath()
-		token = fmt.Sprintf("%s (kept in %s)", sys.Token, sys.TokenPath())
+		token = fmt.Sprintf("%s (stored in %s)", sys.Token, sys.TokenPath())
 	}
 	name, err := freeName(ctx, sys)
 	if err != nil {
 		return err
 	}
 	out.Try = a.tryCommands(sys, name)
-	return a.answer(out, func(w io.Writer) error {
-		_, err := fmt.Fprintf(w, "croft %s serves workspaces and their files\n\n  url    %s\n  api    %s\n  data   %s\n  token  %s\n\n"+
+	return a.printAnswer(out, func(w io.Writer) error {
+		_, err := fmt.Fprintf(w, "croft %s serves workspaces\n\n  url    %s\n  api    %s\n  data   %s\n  token  %s\n\n"+
 			"Try in another terminal:\n\n  %s\n\nPress Ctrl-C to stop.\n",
 			version(), out.URL, out.OpenAPI, out.Data, token, strings.Join(out.Try, "\n  "))
 		return err
 	})
 }
 
-// freeName returns a name that no workspace has.
+// freeName returns an unused name for a workspace.
 func freeName(ctx context.Context, sys *app.System) (string, error) {
 	for i := 1; ; i++ {
 		name := "demo"
@@ -140,7 +140,7 @@ func freeName(ctx context.Context, sys *app.System) (string, error) {
 	}
 }
 
-// tryCommands returns three commands that work as they are in another terminal.
+// tryCommands returns three example commands for another terminal.
 func (a *command) tryCommands(sys *app.System, name string) []string {
 	croft := shellQuote(a.programPath())
 	flags := ""
@@ -157,8 +157,8 @@ func (a *command) tryCommands(sys *app.System, name string) []string {
 	}
 }
 
-// programPath returns how to call this program: by its plain name where a shell
-// would find this very program by it, and else as it was started.
+// programPath returns the word to call this program with: its base name if $PATH
+// leads to it, and else the path.
 func (a *command) programPath() string {
 	self, err := os.Executable()
 	if err != nil {
@@ -183,7 +183,7 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(at, bt)
 }
 
-// shellQuote quotes a word for a shell where it needs to be.
+// shellQuote quotes a word for a shell if necessary.
 func shellQuote(s string) string {
 	safe := func(r rune) bool {
 		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("/._-+:@%", r)

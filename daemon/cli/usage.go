@@ -13,16 +13,16 @@ import (
 	"github.com/croft-run/croft/internal/suggest"
 )
 
-// settle decides, from flags and environment, what the command works on. A flag
-// beats a variable: who says --data does not mean the server of CROFT_SERVER.
-func (a *command) settle(cmd *cobra.Command, _ []string) error {
+// resolveTarget chooses the server or data directory from flags and environment. A
+// flag overrides a variable: with --data, CROFT_SERVER is ignored.
+func (a *command) resolveTarget(cmd *cobra.Command, _ []string) error {
 	flags := cmd.Flags()
 	if err := emptyFlag(flags); err != nil {
 		return err
 	}
 	switch {
 	case flags.Changed("data") && flags.Changed("server"):
-		return usagef("--data and --server: a command works on one or the other")
+		return usagef("--data and --server exclude each other: give one")
 	case !flags.Changed("data") && !flags.Changed("server"):
 		a.server = os.Getenv("CROFT_SERVER")
 	}
@@ -30,8 +30,7 @@ func (a *command) settle(cmd *cobra.Command, _ []string) error {
 	return nil
 }
 
-// serverURL completes what somebody wrote for the URL of a server: HOST:PORT, or
-// the URL of its API.
+// serverURL completes the URL of a server from HOST:PORT or the URL of its API.
 func serverURL(s string) string {
 	if s != "" && !strings.Contains(s, "://") {
 		s = "http://" + s
@@ -39,8 +38,8 @@ func serverURL(s string) string {
 	return strings.TrimSuffix(strings.TrimRight(s, "/"), "/v1")
 }
 
-// emptyFlag refuses a flag that was given and says nothing: it comes of a
-// variable that is not set, and taking it for absent would do something else.
+// emptyFlag refuses a flag with an empty value: the usual cause is an unset variable,
+// and the default would be a surprise.
 func emptyFlag(flags *pflag.FlagSet) (err error) {
 	flags.Visit(func(f *pflag.Flag) {
 		empty := f.Value.Type() == "string" && f.Value.String() == ""
@@ -48,13 +47,13 @@ func emptyFlag(flags *pflag.FlagSet) (err error) {
 			empty = slices.Contains(list.GetSlice(), "")
 		}
 		if empty && err == nil {
-			err = usagef("--%s is empty", f.Name)
+			err = usagef("--%s is empty: give a value or leave it out", f.Name)
 		}
 	})
 	return err
 }
 
-// flagError says in plain words that the value of a flag can't be read.
+// flagError rewrites the errors of package pflag with what is allowed.
 func flagError(cmd *cobra.Command, err error) error {
 	bad := new(pflag.InvalidValueError)
 	if !errors.As(err, &bad) {
@@ -75,24 +74,25 @@ func flagError(cmd *cobra.Command, err error) error {
 	if what == "" {
 		return err
 	}
-	return usagef("--%s %q: it is %s", f.Name, bad.GetValue(), what)
+	return usagef("--%s %q: give %s", f.Name, bad.GetValue(), what)
 }
 
-// plain makes the commands at and below cmd refuse arguments in plain words.
-func plain(cmd *cobra.Command) {
+// checkArguments makes the commands at and below cmd refuse a wrong number of
+// arguments, and empty ones, with the usage.
+func checkArguments(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
-		plain(sub)
+		checkArguments(sub)
 	}
 	check := cmd.Args
 	if check == nil || cmd.HasSubCommands() {
 		return
 	}
 	_, words, _ := strings.Cut(cmd.Use, " ")
-	// The words of another program are none of our business.
+	// Arguments after -- belong to another program.
 	free := strings.Contains(words, "-- ")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if check(cmd, args) != nil {
-			return usagef("%s takes %s; given %s", cmd.CommandPath(), orNone(words), counted(len(args), "argument"))
+			return usagef("%s takes %s; given %s", cmd.CommandPath(), orNone(words), countText(len(args), "argument"))
 		}
 		for i, arg := range args {
 			if arg == "" && !free {
@@ -110,8 +110,8 @@ func orNone(words string) string {
 	return words
 }
 
-// counted says how many there are of something.
-func counted[N int | int64](n N, one string) string {
+// countText formats a number with a noun in singular or plural.
+func countText[N int | int64](n N, one string) string {
 	if n == 1 {
 		return "1 " + one
 	}
@@ -122,7 +122,7 @@ func counted[N int | int64](n N, one string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// helpCommand is cobra's, except that it knows what it does not know.
+// helpCommand is cobra's, except that an unknown command is an error.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]...",
@@ -131,7 +131,7 @@ func helpCommand() *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			cmd, rest, err := c.Root().Find(args)
 			if err != nil || len(rest) > 0 {
-				return usagef("there is no command %q to tell of", strings.Join(args, " "))
+				return usagef("unknown command %q; croft help lists the commands", strings.Join(args, " "))
 			}
 			cmd.InitDefaultHelpFlag()
 			return cmd.Help()
@@ -139,7 +139,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// usageHint is what follows the message of a usage error.
+// usageHint is printed after a usage error.
 func usageHint(cmd *cobra.Command) string {
 	if cmd == nil || cmd.HasSubCommands() {
 		path := "croft"

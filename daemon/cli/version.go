@@ -36,7 +36,7 @@ func (a *command) versionCommand() *cobra.Command {
 				OS      string `json:"os"`
 				Arch    string `json:"arch"`
 			}{version(), runtime.Version(), runtime.GOOS, runtime.GOARCH}
-			return a.answer(v, func(w io.Writer) error {
+			return a.printAnswer(v, func(w io.Writer) error {
 				_, err := fmt.Fprintln(w, versionLine())
 				return err
 			})

@@ -6,9 +6,9 @@ func (a *command) wsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "ws",
 		Aliases: []string{"workspace"},
-		Short:   "Open, list and end workspaces, work on their files, and run commands in them",
+		Short:   "Open, list and remove workspaces, use their files, and run commands in them",
 		Args:    cobra.ArbitraryArgs,
-		RunE:    group,
+		RunE:    runGroup,
 	}
 	cmd.AddCommand(
 		a.wsOpenCommand(), a.wsListCommand(), a.wsShowCommand(), a.wsRmCommand(), a.wsDescribeCommand(), a.wsResetCommand(),

@@ -36,21 +36,22 @@ func (a *command) wsApplyCommand() *cobra.Command {
 	var opts wsApplyOptions
 	cmd := &cobra.Command{
 		Use:   "apply NAME DIR [PATH...] | apply NAME --into DIR|WORKSPACE [PATH...]",
-		Short: "Merge what changed in a workspace into a directory of this host, or another workspace",
-		Long: `Merge what changed in a workspace, since what it started from or --from, into a directory of
-this host, or another workspace: all of it, or the changes at PATHs or of --hunk. --into names a workspace or,
-with a slash in it or where it is one, a directory. Files that changed on both sides are merged line by line.
-Where that can't be, nothing is written and the conflicts are listed; with --markers they are written into the files.
-A kill leaves the directory as it was or, after the next apply, as it was to be. What was there before is kept:
---undo takes the change back. With --branch the changes become a commit in the git repository DIR, whose work
-tree, index and hooks are not touched.`,
+		Short: "Merge the changes of a workspace into a directory of this host, or into another workspace",
+		Long: `Merge the changes of a workspace since its origin, or since --from, into a directory of this host or
+another workspace: all changes, or those at PATHs or of --hunk. --into names a workspace, or a directory if it
+contains a slash or exists as one. Files that changed on both sides are merged line by line. On a conflict nothing
+is written and the conflicts are listed; --markers writes them into the files.
+
+The merge is all or nothing: after a crash, the directory is unchanged, or the next apply completes the merge. The
+previous state is saved, and --undo returns to it. With --branch the changes become a commit in the git repository
+DIR, without touching its work tree, index and hooks.`,
 		Example: "  croft ws apply demo .\n  croft ws apply try-2 --into demo\n  croft ws apply demo . src/main.go --hunk src/main.go:2\n  croft ws apply demo . --branch agent/fix -m 'fix the parser'",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			opts.name, args = args[0], args[1:]
 			if opts.dir == "" {
 				if len(args) == 0 {
-					return usagef("where to is missing: a directory, or --into DIR|WORKSPACE")
+					return usagef("no target: give a directory, or --into DIR|WORKSPACE")
 				}
 				opts.dir, args = args[0], args[1:]
 			} else if !isDirectory(opts.dir) {
@@ -63,14 +64,14 @@ tree, index and hooks are not touched.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.dir, "into", "", "the directory or the workspace to merge into")
+	f.StringVar(&opts.dir, "into", "", "directory or workspace to merge into")
 	f.StringVar(&opts.from, "from", "", "merge the changes since this snapshot, by id or name")
-	f.StringArrayVar(&opts.hunks, "hunk", nil, "PATH:N, take only the Nth hunk of a file, as ws diff shows them; may be given several times")
-	f.BoolVar(&opts.apply.Markers, "markers", false, "write conflicts into the files, marked as git does it")
-	f.BoolVar(&opts.apply.DryRun, "dry-run", false, "say what would be done")
+	f.StringArrayVar(&opts.hunks, "hunk", nil, "PATH:N, apply only the Nth hunk of a file, in the order of ws diff; may be given several times")
+	f.BoolVar(&opts.apply.Markers, "markers", false, "write conflicts into the files, with the markers of git")
+	f.BoolVar(&opts.apply.DryRun, "dry-run", false, "list the changes without writing them")
 	f.StringVar(&opts.branch, "branch", "", "commit to this branch of the git repository DIR instead")
 	f.StringVarP(&opts.message, "message", "m", "", "message of the commit")
-	f.StringVar(&opts.undo, "undo", "", "take back the apply that printed this id")
+	f.StringVar(&opts.undo, "undo", "", "undo the apply that printed this id")
 	return cmd
 }
 
@@ -82,7 +83,7 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 	if info, err := os.Stat(dir); err != nil {
 		return fmt.Errorf("apply: directory %s: %w", printable(opts.dir), fault.Of(err))
 	} else if !info.IsDir() {
-		return fmt.Errorf("apply: %s: %w: it is no directory", printable(opts.dir), fault.InvalidArgument)
+		return fmt.Errorf("apply: %s: %w: not a directory", printable(opts.dir), fault.InvalidArgument)
 	}
 	if opts.apply.Hunks, err = parseHunks(opts.hunks); err != nil {
 		return err
@@ -91,19 +92,20 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 	if err != nil {
 		return err
 	}
-	// What was there before is of this host, whoever has the workspace.
-	opts.apply.Journals = filepath.Join(settings.Data, "ws", ".journals") // as workspaces in place have it
+	// The directory is of this host, so its journal and previous state are, too, even
+	// if the workspace is on a server.
+	opts.apply.Journals = filepath.Join(settings.Data, "ws", ".journals") // shared with workspaces in place
 	store := snapshot.Open(snapshot.Dir(filepath.Join(settings.Data, "store")), nil)
 	if opts.undo != "" {
 		res, err := snapshot.Undo(ctx, store, opts.undo, dir, &snapshot.UndoOptions{Journals: opts.apply.Journals})
 		if err != nil {
 			return err
 		}
-		return a.answer(res, func(w io.Writer) error { return lines(w, res.Paths) })
+		return a.printAnswer(res, func(w io.Writer) error { return writeLines(w, res.Paths) })
 	}
-	return a.withShell(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
-		stop := a.progress(ctx, c, ws.ID(), "comparing")
-		base, theirs, err := a.sides(ctx, c, ws, &opts)
+	return a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
+		stop := a.showProgress(ctx, c, ws.ID(), "comparing")
+		base, theirs, err := a.comparedTrees(ctx, c, ws, &opts)
 		stop()
 		if err != nil || base == nil {
 			return err
@@ -113,21 +115,20 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 		}
 		opts.apply.Undo = store
 		opts.apply.Info = driver.SnapshotInfo{Name: "before-apply", Workspace: ws.ID(), Labels: map[string]string{snapshot.CauseLabel: "apply", "croft.apply.dir": dir}}
-		here, stop := a.progressHere(ctx, "merging")
+		here, stop := a.showLocalProgress(ctx, "merging")
 		res, err := snapshot.Apply(here, base, theirs, dir, &opts.apply)
 		stop()
 		if err != nil {
 			return err
 		}
 		if res.Undo != "" {
-			a.note("to take it back: croft ws apply %s %s --undo %s", opts.name, opts.dir, res.Undo)
+			a.note("to undo: croft ws apply %s %s --undo %s", opts.name, opts.dir, res.Undo)
 		}
-		return a.merged(res, res.Merged, res.Done || opts.apply.DryRun)
+		return a.printMerge(res, res.Merged, res.Done || opts.apply.DryRun)
 	})
 }
 
-// isDirectory reports whether what is merged into is a directory: it is written as
-// a path, or there is one of that name.
+// isDirectory reports whether into is written as a path, or is an existing directory.
 func isDirectory(into string) bool {
 	if strings.ContainsRune(into, '/') || into == "." || into == ".." {
 		return true
@@ -139,15 +140,15 @@ func isDirectory(into string) bool {
 // wsApplyInto merges into another workspace.
 func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []string) error {
 	if opts.branch != "" || opts.undo != "" {
-		return usagef("--branch and --undo are for directories; ws undo takes back what was merged into a workspace")
+		return usagef("--branch and --undo are for directories; undo a merge into a workspace with croft ws undo")
 	}
 	hunks, err := parseHunks(opts.hunks)
 	if err != nil {
 		return err
 	}
 	return a.withClient(ctx, func(c *client.Client) error {
-		stop := a.progress(ctx, c, opts.dir, "merging")
-		res, err := decoded[history.Applied](c.Apply(ctx, opts.dir, client.ApplyOptions{
+		stop := a.showProgress(ctx, c, opts.dir, "merging")
+		res, err := decodeAnswer[history.Applied](c.Apply(ctx, opts.dir, client.ApplyOptions{
 			Source: opts.name, From: opts.from, Paths: paths, Hunks: hunks, Markers: opts.apply.Markers, DryRun: opts.apply.DryRun,
 		}))
 		stop()
@@ -155,29 +156,29 @@ func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []
 			return err
 		}
 		if res.Undo != "" {
-			a.note("to take it back: croft ws undo %s, or croft ws restore %s %s --in-place", opts.dir, opts.dir, res.Undo)
+			a.note("to undo: croft ws undo %s, or croft ws restore %s %s --in-place", opts.dir, opts.dir, res.Undo)
 		}
-		return a.merged(res, res.Merged, res.Done || opts.apply.DryRun)
+		return a.printMerge(res, res.Merged, res.Done || opts.apply.DryRun)
 	})
 }
 
-// sides returns the trees between which the changes are, and makes the paths at
-// which there are any those that are looked at.
-func (a *command) sides(ctx context.Context, c *client.Client, ws *workspace.Workspace, opts *wsApplyOptions) (base, theirs snapshot.Tree, err error) {
+// comparedTrees returns the base and the present tree of a workspace, and restricts
+// opts.apply to the changed paths. base is nil if nothing changed.
+func (a *command) comparedTrees(ctx context.Context, c *client.Client, ws *workspace.Workspace, opts *wsApplyOptions) (base, theirs snapshot.Tree, err error) {
 	from := opts.from
 	if from == "" {
 		from = "@origin"
 	}
-	d, err := compare(ctx, c, ws.ID(), client.DiffOptions{From: opts.from, Paths: opts.apply.Only})
+	d, err := fetchDiff(ctx, c, ws.ID(), client.DiffOptions{From: opts.from, Paths: opts.apply.Only})
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(d.Changes) == 0 && (len(opts.apply.Only) > 0 || len(opts.apply.Hunks) > 0) {
-		return nil, nil, fmt.Errorf("apply %s: %w: nothing changed there", strings.Join(slices.Concat(opts.apply.Only, slices.Sorted(maps.Keys(opts.apply.Hunks))), ", "), fault.NotFound)
+		return nil, nil, fmt.Errorf("apply %s: %w: nothing changed at these paths", strings.Join(slices.Concat(opts.apply.Only, slices.Sorted(maps.Keys(opts.apply.Hunks))), ", "), fault.NotFound)
 	}
 	if len(d.Changes) == 0 {
 		a.note("nothing changed")
-		return nil, nil, a.done(&snapshot.Applied{Merged: &snapshot.Merged{Applied: []string{}}, Done: true})
+		return nil, nil, a.printJSONOnly(&snapshot.Applied{Merged: &snapshot.Merged{Applied: []string{}}, Done: true})
 	}
 	if opts.apply.Only == nil && len(opts.apply.Hunks) == 0 {
 		for _, ch := range d.Changes {
@@ -213,17 +214,17 @@ func (a *command) applyBranch(ctx context.Context, base, theirs snapshot.Tree, d
 	if res.Done {
 		a.note("branch %s is at %s", res.Branch, res.Commit)
 	}
-	return a.merged(res, res.Merged, res.Done || len(res.Conflicts) == 0)
+	return a.printMerge(res, res.Merged, res.Done || len(res.Conflicts) == 0)
 }
 
-// merged prints the outcome of a merge. Conflicts that kept it from being carried
-// out are an error.
-func (a *command) merged(v any, m *snapshot.Merged, done bool) error {
-	err := a.answer(v, func(w io.Writer) error {
+// printMerge prints the outcome of a merge. Conflicts are an error unless they were
+// written into the files.
+func (a *command) printMerge(v any, m *snapshot.Merged, done bool) error {
+	err := a.printAnswer(v, func(w io.Writer) error {
 		if !done {
 			return nil
 		}
-		return lines(w, m.Applied)
+		return writeLines(w, m.Applied)
 	})
 	if len(m.Conflicts) == 0 {
 		return err
@@ -234,10 +235,10 @@ func (a *command) merged(v any, m *snapshot.Merged, done bool) error {
 	if done {
 		return err
 	}
-	return errors.Join(err, fmt.Errorf("apply: %w: %d conflicts, and nothing was changed; --markers writes them into the files", fault.Conflict, len(m.Conflicts)))
+	return errors.Join(err, fmt.Errorf("apply: %w: %d conflicts; nothing was changed; --markers writes them into the files", fault.Conflict, len(m.Conflicts)))
 }
 
-func lines(w io.Writer, paths []string) error {
+func writeLines(w io.Writer, paths []string) error {
 	for _, p := range paths {
 		if _, err := fmt.Fprintln(w, printable(p)); err != nil {
 			return err

@@ -28,11 +28,11 @@ func (a *command) wsCatCommand() *cobra.Command {
 		}),
 	}
 	cmd.Flags().Int64Var(&opts.read.Offset, "offset", 0, "first byte")
-	cmd.Flags().Int64Var(&opts.read.Limit, "limit", 0, "at most so many bytes; 0 is all")
+	cmd.Flags().Int64Var(&opts.read.Limit, "limit", 0, "maximum number of bytes; 0 is all")
 	return cmd
 }
 
-// fileAnswer is a file as JSON. Content that is not UTF-8 is base64.
+// fileAnswer is the JSON of a file. Content that is not UTF-8 is base64.
 type fileAnswer struct {
 	Info       driver.Info `json:"info"`
 	Content    string      `json:"content,omitempty"`
@@ -58,6 +58,6 @@ func (a *command) wsCat(ctx context.Context, opts wsCatOptions) error {
 		if !utf8.Valid(data) {
 			out.Content, out.ContentB64 = "", data
 		}
-		return a.answer(out, nil)
+		return a.printAnswer(out, nil)
 	})
 }

@@ -20,16 +20,16 @@ func (a *command) wsDelCommand() *cobra.Command {
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error {
 				err := ws.Remove(ctx, args[1], &opts)
-				if fault.Of(err) == fault.AlreadyExists && !opts.Recursive { // it is not empty
-					return fmt.Errorf("%w; -r removes a directory with all below it", err)
+				if fault.Of(err) == fault.AlreadyExists && !opts.Recursive { // the directory is not empty
+					return fmt.Errorf("%w; remove a directory with its content with -r", err)
 				}
 				if err != nil {
 					return err
 				}
-				return a.done(map[string]string{"removed": args[1]})
+				return a.printJSONOnly(map[string]string{"removed": args[1]})
 			})
 		}),
 	}
-	cmd.Flags().BoolVarP(&opts.Recursive, "recursive", "r", false, "a directory with all below it")
+	cmd.Flags().BoolVarP(&opts.Recursive, "recursive", "r", false, "remove a directory with its content")
 	return cmd
 }

@@ -15,7 +15,7 @@ import (
 func (a *command) wsDescribeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "describe NAME",
-		Short: "Tell all that is known of a workspace, for operators",
+		Short: "Show all details of a workspace, for operators",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
@@ -23,7 +23,7 @@ func (a *command) wsDescribeCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.answer(d, func(w io.Writer) error { return table(w, describeRows(d)) })
+				return a.printAnswer(d, func(w io.Writer) error { return writeTable(w, describeRows(d)) })
 			})
 		}),
 	}
@@ -38,11 +38,11 @@ func describeRows(d client.Description) [][]string {
 		[]string{"may become", orDash(strings.Join(d.Moves, " "))},
 	)
 	for _, h := range d.Holders {
-		what, who := "held by", fmt.Sprintf("process %d on %s until %s", h.PID, h.Host, timeText(h.Expires))
+		what, text := "leased to", fmt.Sprintf("process %d on %s until %s", h.PID, h.Host, timeText(h.Expires))
 		if h.Died {
-			what, who = "was held by", fmt.Sprintf("process %d on %s, which has died; it is free at %s", h.PID, h.Host, timeText(h.Expires))
+			what, text = "was leased to", fmt.Sprintf("process %d on %s, which has died; the lease expires at %s", h.PID, h.Host, timeText(h.Expires))
 		}
-		rows = append(rows, []string{what, who})
+		rows = append(rows, []string{what, text})
 	}
 	if d.Error != nil {
 		rows = append(rows, []string{"code", d.Error.Code})

@@ -27,51 +27,52 @@ func (a *command) wsDiffCommand() *cobra.Command {
 	var cmd *cobra.Command
 	cmd = &cobra.Command{
 		Use:   "diff NAME [PATH...]",
-		Short: "Show what changed in a workspace, as a patch",
-		Long: `Show what changed in a workspace, as a patch that git apply and patch(1) understand. Written
-to a file or a pipe it has the content of binary files, too, as git diff --binary has it, which patch(1) does
-not take: --binary=false says only that they differ, as on a terminal, where --binary shows them. Without
---from, since what it started from: a snapshot or a template, or else its newest snapshot.
---from and --to take the id or name of a snapshot, template:NAME, workspace:NAME, or a directory
-(dir:PATH, or a path that begins with / or .), which with --server is one of the server's host.`,
+		Short: "Show the changes of a workspace as a patch",
+		Long: `Show the changes of a workspace as a patch for git apply or patch(1). In a file or a pipe the patch contains
+binary files in the format of git diff --binary, which patch(1) refuses: use --binary=false there. On a terminal it
+only says that binary files differ, unless --binary is given. Without --from, changes are those since the origin of
+the workspace: a snapshot, a template, or else its newest snapshot.
+
+--from and --to are the id or name of a snapshot, template:NAME, workspace:NAME, or a directory (dir:PATH, or a path
+that begins with / or .). With --server, it is a directory of the server's host.`,
 		Example: "  croft ws diff demo\n  croft ws diff demo --stat\n  croft ws diff demo --from before --to after src\n  croft ws diff demo --from ~/src/app\n  croft ws diff demo --from workspace:other",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			if opts.Context < -1 {
-				return usagef("--unified %d: it is a number of lines, or -1 for none", opts.Context)
+				return usagef("--unified %d: give a number of lines, or -1 for none", opts.Context)
 			}
 			if opts.stat && opts.nameOnly {
-				return usagef("--stat and --name-only are two answers; one can be given")
+				return usagef("--stat and --name-only exclude each other: give one")
 			}
 			for flag, side := range map[string]*string{"--from": &opts.From, "--to": &opts.To} {
 				var err error
-				if *side, err = a.sideOf(flag, *side); err != nil {
+				if *side, err = a.resolveSide(flag, *side); err != nil {
 					return err
 				}
 			}
 			opts.Paths = args[1:]
 			opts.Text = !opts.nameOnly
 			if !cmd.Flags().Changed("binary") {
-				_, screen := terminal(a.Out)
+				_, screen := terminalFile(a.Out)
 				opts.Binary = !screen && !a.json && !opts.stat && !opts.nameOnly
 			}
 			return a.wsDiff(ctx, args[0], opts)
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.From, "from", "", "compare with this: a snapshot by id or name, template:NAME, workspace:NAME or a directory")
-	f.StringVar(&opts.To, "to", "", "compare this instead of the workspace as it is")
+	f.StringVar(&opts.From, "from", "", "old state: a snapshot by id or name, template:NAME, workspace:NAME or a directory")
+	f.StringVar(&opts.To, "to", "", "new state, instead of the present one of the workspace")
 	f.IntVarP(&opts.Context, "unified", "U", 0, "lines around a change; 0 is 3, and -1 none")
-	f.BoolVar(&opts.stat, "stat", false, "one line for each file, and a sum")
-	f.BoolVar(&opts.nameOnly, "name-only", false, "only the kind of change and the path")
-	f.BoolVar(&opts.Binary, "binary", false, "with the content of binary files (default unless on a terminal or with --json)")
-	f.BoolVar(&opts.CrossSession, "cross-session", false, "snapshots that another session took, too")
+	f.BoolVar(&opts.stat, "stat", false, "print one line for each file, and a total")
+	f.BoolVar(&opts.nameOnly, "name-only", false, "print only the kind of change and the path")
+	f.BoolVar(&opts.Binary, "binary", false, "include the content of binary files (default unless on a terminal or with --json)")
+	f.BoolVar(&opts.CrossSession, "cross-session", false, "allow snapshots of other sessions")
 	return cmd
 }
 
-// sideOf names one side of a comparison as a server does: a directory by its
-// absolute path.
-func (a *command) sideOf(flag, side string) (string, error) {
+// resolveSide returns one side of a comparison in the form of the API: a directory is
+// dir: and its absolute path.
+func (a *command) resolveSide(flag, side string) (string, error) {
 	dir, named := strings.CutPrefix(side, "dir:")
 	if !named && !filepath.IsAbs(side) && side != "." && side != ".." && !strings.HasPrefix(side, "./") && !strings.HasPrefix(side, "../") {
 		return side, nil
@@ -85,13 +86,13 @@ func (a *command) sideOf(flag, side string) (string, error) {
 
 func (a *command) wsDiff(ctx context.Context, name string, opts wsDiffOptions) error {
 	return a.withClient(ctx, func(c *client.Client) error {
-		stop := a.progress(ctx, c, name, "comparing")
-		d, err := compare(ctx, c, name, opts.DiffOptions)
+		stop := a.showProgress(ctx, c, name, "comparing")
+		d, err := fetchDiff(ctx, c, name, opts.DiffOptions)
 		stop()
 		if err != nil {
 			return err
 		}
-		return a.answer(d, func(w io.Writer) error {
+		return a.printAnswer(d, func(w io.Writer) error {
 			switch {
 			case opts.stat:
 				return a.writeStat(w, d)
@@ -111,7 +112,7 @@ func (a *command) wsDiff(ctx context.Context, name string, opts wsDiffOptions) e
 	})
 }
 
-// noteLeftOut tells of files that are too large to be in a patch.
+// noteLeftOut lists the files that are too large for a patch.
 func (a *command) noteLeftOut(d *snapshot.Comparison) {
 	var names []string
 	for i := range d.Changes {
@@ -120,13 +121,13 @@ func (a *command) noteLeftOut(d *snapshot.Comparison) {
 		}
 	}
 	if len(names) > 0 {
-		a.note("too large for a patch, which git apply refuses without them (croft ws apply takes them): %s", strings.Join(names, ", "))
+		a.note("too large for a patch, so git apply will refuse it (use croft ws apply): %s", strings.Join(names, ", "))
 	}
 }
 
 // writePatch writes a patch, in colour on a terminal.
 func (a *command) writePatch(w io.Writer, d *snapshot.Comparison) error {
-	if !a.coloured(w) {
+	if !a.useColour(w) {
 		return d.WriteUnified(w)
 	}
 	var b bytes.Buffer
@@ -158,7 +159,7 @@ func (a *command) writePatch(w io.Writer, d *snapshot.Comparison) error {
 // writeStat writes a line for each file, with the pluses and minuses in colour on
 // a terminal.
 func (a *command) writeStat(w io.Writer, d *snapshot.Comparison) error {
-	if !a.coloured(w) {
+	if !a.useColour(w) {
 		return d.WriteStat(w)
 	}
 	var b bytes.Buffer
@@ -166,7 +167,7 @@ func (a *command) writeStat(w io.Writer, d *snapshot.Comparison) error {
 		return err
 	}
 	for line := range strings.Lines(b.String()) {
-		// A name may have a bar in it; what is behind the last one has not.
+		// A name may contain " | ", so the last one counts.
 		if at := strings.LastIndex(line, " | "); at >= 0 {
 			bar := strings.TrimLeft(line[at+3:], "0123456789 ")
 			plus := strings.Count(bar, "+")
@@ -181,23 +182,23 @@ func (a *command) writeStat(w io.Writer, d *snapshot.Comparison) error {
 	return nil
 }
 
-func compare(ctx context.Context, c *client.Client, name string, opts client.DiffOptions) (*snapshot.Comparison, error) {
+func fetchDiff(ctx context.Context, c *client.Client, name string, opts client.DiffOptions) (*snapshot.Comparison, error) {
 	data, err := c.Diff(ctx, name, opts)
 	if err != nil {
 		return nil, err
 	}
 	d := &snapshot.Comparison{}
 	if err := json.Unmarshal(data, d); err != nil {
-		return nil, fmt.Errorf("diff: %w: the server answered in a form that is not known", fault.Unavailable)
+		return nil, fmt.Errorf("diff: %w: the server's answer has an unknown form; use the same version of croft on both sides", fault.Unavailable)
 	}
 	return d, nil
 }
 
-// coloured reports whether w is a terminal whose user did not ask for plain text.
-func (a *command) coloured(w io.Writer) bool {
+// useColour reports whether w is a terminal and NO_COLOR is not set.
+func (a *command) useColour(w io.Writer) bool {
 	if os.Getenv("NO_COLOR") != "" {
 		return false
 	}
-	_, ok := terminal(w)
+	_, ok := terminalFile(w)
 	return ok
 }

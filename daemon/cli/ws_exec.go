@@ -27,52 +27,51 @@ func (a *command) wsExecCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec NAME [flags] -- PROGRAM [ARGUMENT]...",
 		Short: "Run a command in a workspace",
-		Long: `Run a command in a workspace, with the standard streams of this program. With --detach
-it is started as a session that goes on, whose id is printed; see croft ws ps, logs,
-shell and kill.
+		Long: `Run a command in a workspace, with the standard streams of this program. With --detach it is
+started as a background session, whose id is printed; see croft ws ps, logs, shell and kill.
 
-The exit status is that of the command; 125 is a failure of Croft's own.`,
+The exit status is that of the command; 125 is an error of croft itself.`,
 		Example: "  croft ws exec demo -- ls -l\n  croft ws exec demo --detach -- make serve",
 		Args:    cobra.MinimumNArgs(1),
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		opts.name = args[0]
-		if opts.argv, err = argv(cmd, args, 1); err != nil {
+		if opts.argv, err = commandAfterDash(cmd, args, 1); err != nil {
 			return err
 		}
-		return run(func(ctx context.Context, _ []string) error { return ours(a.wsExec(ctx, opts)) })(cmd, args)
+		return run(func(ctx context.Context, _ []string) error { return withCroftStatus(a.wsExec(ctx, opts)) })(cmd, args)
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&opts.detach, "detach", "d", false, "start it as a session and print its id")
-	f.StringArrayVar(&opts.env, "env", nil, "K=V, over the environment of the workspace; may be given several times")
-	opts.command.register(f)
+	f.BoolVarP(&opts.detach, "detach", "d", false, "start the command as a session and print its id")
+	f.StringArrayVar(&opts.env, "env", nil, "K=V, added to the environment of the workspace; may be given several times")
+	opts.command.registerFlags(f)
 	return cmd
 }
 
 func (a *command) wsExec(ctx context.Context, opts wsExecOptions) error {
-	cmd := opts.command.command(opts.argv)
+	cmd := opts.command.driverCommand(opts.argv)
 	var err error
 	if cmd.Env, err = parseEnv(opts.env); err != nil {
 		return err
 	}
-	return a.withShell(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
-		end, err := a.checkpoint(ctx, c, ws, strings.Join(opts.argv, " "))
+	return a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
+		end, err := a.beginCheckpoint(ctx, c, ws, strings.Join(opts.argv, " "))
 		if err != nil {
 			return err
 		}
 		if opts.detach {
-			return a.detached(ctx, ws, cmd, opts.command.tty)
+			return a.startDetached(ctx, ws, cmd, opts.command.tty)
 		}
 		defer end()
-		res, err := a.foreground(ctx, c, ws, cmd, opts.command.tty)
-		a.noteRefused(res.Refused)
+		res, err := a.runForeground(ctx, c, ws, cmd, opts.command.tty)
+		a.noteResultRefusals(res.Refused)
 		return err
 	})
 }
 
-// checkpoint remembers, in a workspace that was opened so, what is there before a
-// command and, by end, after it.
-func (a *command) checkpoint(ctx context.Context, c *client.Client, ws *workspace.Workspace, done string) (end func(), err error) {
+// beginCheckpoint takes a checkpoint before a command and, by end, one after it, if the
+// workspace was opened with checkpoints.
+func (a *command) beginCheckpoint(ctx context.Context, c *client.Client, ws *workspace.Workspace, done string) (end func(), err error) {
 	rec, err := c.Show(ctx, ws.ID())
 	if err != nil {
 		return nil, err
@@ -90,7 +89,7 @@ func (a *command) checkpoint(ctx context.Context, c *client.Client, ws *workspac
 		return nil, err
 	}
 	return func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
 		if _, _, err := points.Step(ctx, done); err != nil {
 			a.note("croft: no checkpoint: %v", err)
@@ -98,11 +97,11 @@ func (a *command) checkpoint(ctx context.Context, c *client.Client, ws *workspac
 	}, nil
 }
 
-// detached starts a session that goes on and prints its id.
-func (a *command) detached(ctx context.Context, ws *workspace.Workspace, cmd driver.Command, tty bool) error {
+// startDetached starts a background session and prints its id.
+func (a *command) startDetached(ctx context.Context, ws *workspace.Workspace, cmd driver.Command, tty bool) error {
 	cmd.Detached = true
 	if tty {
-		size := a.size()
+		size := a.terminalSize()
 		cmd.TTY, cmd.Interactive = &size, true
 	}
 	session, err := ws.Start(ctx, cmd)
@@ -113,7 +112,7 @@ func (a *command) detached(ctx context.Context, ws *workspace.Workspace, cmd dri
 	if err != nil {
 		return err
 	}
-	return a.answer(info, func(w io.Writer) error {
+	return a.printAnswer(info, func(w io.Writer) error {
 		_, err := fmt.Fprintln(w, info.ID)
 		return err
 	})

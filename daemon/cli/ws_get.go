@@ -26,17 +26,16 @@ type wsGetOptions struct {
 func (a *command) wsGetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "get NAME PATH DEST",
-		Short: "Take a file or a directory out of a workspace; - is standard output",
-		Long: `Take a file or a directory out of a workspace, to DEST or, with -, a file to standard
-output.
+		Short: "Copy a file or a directory out of a workspace; - is standard output",
+		Long: `Copy a file or a directory out of a workspace to DEST or, with -, a file to standard output.
 
-A file becomes DEST, or goes into DEST where that is a directory. A directory becomes
-DEST, or is merged into it where it exists, with its permission bits. Nothing is ever
-written outside DEST, and symlinks are taken as symlinks.
+A file becomes DEST, or goes into DEST if that is a directory. A directory becomes DEST, or is
+merged into an existing DEST, with its permission bits. Nothing is written outside DEST, and
+symlinks are copied as symlinks.
 
-What can't be taken from a directory (a file that can't be read, a symlink that would
-point outside DEST) is left out and told of on standard error, and the command ends with
-the first such error after all else was taken.`,
+An entry that can't be copied (an unreadable file, a symlink that would point outside DEST) is
+left out and reported on standard error. The command then ends with the first such error, after
+all other entries were copied.`,
 		Args: cobra.ExactArgs(3),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.wsGet(ctx, wsGetOptions{args[0], args[1], args[2]})
@@ -46,7 +45,7 @@ the first such error after all else was taken.`,
 
 func (a *command) wsGet(ctx context.Context, opts wsGetOptions) error {
 	if opts.dest == "-" && a.json {
-		return usagef("with - the content is on standard output, where --json would have the answer")
+		return usagef("with - standard output has the content: leave out --json")
 	}
 	g := &getter{transfer: transfer{a: a, verb: "got"}, opts: opts}
 	opened := false
@@ -66,8 +65,8 @@ type getter struct {
 	opts  wsGetOptions
 	ws    *workspace.Workspace
 	root  *os.Root      // of DEST, or of the directory above it for a file
-	links []driver.Info // symlinks, to be made once all else is there
-	modes []dirMode     // of directories, to be set once they are full
+	links []driver.Info // symlinks, made after all other entries
+	modes []dirMode     // of directories, set after their content is written
 }
 
 func (g *getter) get(ctx context.Context) error {
@@ -77,9 +76,9 @@ func (g *getter) get(ctx context.Context) error {
 	}
 	switch {
 	case info.Type == driver.TypeDir && g.opts.dest == "-":
-		return fmt.Errorf("%s: %w: it is a directory, and standard output takes a file", g.opts.path, fault.InvalidArgument)
+		return fmt.Errorf("%s: %w: it is a directory; give a destination instead of -", g.opts.path, fault.InvalidArgument)
 	case info.Type == driver.TypeDir:
-		return g.tree(ctx, info)
+		return g.getTree(ctx, info)
 	case g.opts.dest == "-":
 		body, _, err := g.ws.Read(ctx, g.opts.path, nil)
 		if err != nil {
@@ -89,11 +88,11 @@ func (g *getter) get(ctx context.Context) error {
 		_, err = io.Copy(g.a.Out, body)
 		return err
 	default:
-		return g.single(ctx, info)
+		return g.getFile(ctx, info)
 	}
 }
 
-func (g *getter) single(ctx context.Context, info driver.Info) error {
+func (g *getter) getFile(ctx context.Context, info driver.Info) error {
 	dest := g.opts.dest
 	if at, err := os.Stat(dest); err == nil && at.IsDir() || strings.HasSuffix(dest, "/") {
 		dest = filepath.Join(dest, path.Base(path.Clean("/"+g.opts.path)))
@@ -104,12 +103,12 @@ func (g *getter) single(ctx context.Context, info driver.Info) error {
 	}
 	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	g.root = root
-	return g.file(ctx, g.opts.path, filepath.Base(dest))
+	return g.copyFile(ctx, g.opts.path, filepath.Base(dest))
 }
 
-// tree takes a directory. All writing goes through an os.Root of DEST, since
-// what is in a workspace is not to be trusted.
-func (g *getter) tree(ctx context.Context, dir driver.Info) error {
+// getTree copies a directory. All writes go through an os.Root of DEST, so that
+// untrusted names and symlinks of the workspace can't lead outside.
+func (g *getter) getTree(ctx context.Context, dir driver.Info) error {
 	if err := os.MkdirAll(g.opts.dest, 0o755); err != nil {
 		return hostError("get to", g.opts.dest, err)
 	}
@@ -119,11 +118,11 @@ func (g *getter) tree(ctx context.Context, dir driver.Info) error {
 	}
 	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	g.root = root
-	if err := g.dir(ctx, dir.Path, dir.Path); err != nil {
+	if err := g.getDir(ctx, dir.Path, dir.Path); err != nil {
 		return err
 	}
 	for _, l := range g.links {
-		if err := g.one(ctx, l.Path, g.symlink(l.Target, relativeTo(dir.Path, l.Path))); err != nil {
+		if err := g.recordEntry(ctx, l.Path, g.makeSymlink(l.Target, relativeTo(dir.Path, l.Path))); err != nil {
 			return err
 		}
 	}
@@ -131,29 +130,29 @@ func (g *getter) tree(ctx context.Context, dir driver.Info) error {
 		g.modes = append([]dirMode{{".", dir.Mode.Perm()}}, g.modes...)
 	}
 	for _, m := range slices.Backward(g.modes) {
-		if err := g.one(ctx, below(g.opts.dest, m.name), g.root.Chmod(m.name, m.mode)); err != nil {
+		if err := g.recordEntry(ctx, hostPath(g.opts.dest, m.name), g.root.Chmod(m.name, m.mode)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// dir takes what is in a directory. Each is listed by itself, so that one that
-// can't be does not end the whole.
-func (g *getter) dir(ctx context.Context, top, dir string) error {
+// getDir copies the content of a directory. Each directory is listed separately, so
+// that an unreadable one does not end the transfer.
+func (g *getter) getDir(ctx context.Context, top, dir string) error {
 	return eachEntry(ctx, g.ws, dir, 1, func(e driver.Info) error {
 		name := relativeTo(top, e.Path)
-		err := g.entry(ctx, e, name)
+		err := g.getEntry(ctx, e, name)
 		if err == nil && e.Type == driver.TypeDir {
-			err = g.dir(ctx, top, e.Path)
+			err = g.getDir(ctx, top, e.Path)
 		}
-		return g.one(ctx, e.Path, err)
+		return g.recordEntry(ctx, e.Path, err)
 	})
 }
 
-func (g *getter) entry(ctx context.Context, e driver.Info, name string) error {
+func (g *getter) getEntry(ctx context.Context, e driver.Info, name string) error {
 	if !filepath.IsLocal(filepath.FromSlash(name)) {
-		return fmt.Errorf("%w: the name is not one for this system", fault.SandboxViolation)
+		return fmt.Errorf("%w: the name is invalid on this system", fault.SandboxViolation)
 	}
 	switch e.Type {
 	case driver.TypeDir:
@@ -170,7 +169,7 @@ func (g *getter) entry(ctx context.Context, e driver.Info, name string) error {
 		g.done.Dirs++
 		return nil
 	case driver.TypeFile:
-		return g.file(ctx, e.Path, name)
+		return g.copyFile(ctx, e.Path, name)
 	case driver.TypeSymlink:
 		g.links = append(g.links, e)
 		return nil
@@ -179,15 +178,14 @@ func (g *getter) entry(ctx context.Context, e driver.Info, name string) error {
 	}
 }
 
-// file takes one file: into a temporary one beside it, and then by renaming, so
-// that a get that is cut short leaves what was there.
-func (g *getter) file(ctx context.Context, from, name string) error {
+// copyFile copies one file atomically.
+func (g *getter) copyFile(ctx context.Context, from, name string) error {
 	body, info, err := g.ws.Read(ctx, from, nil)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	// Never more than permissions: no set-uid from a workspace.
+	// Only permission bits: a workspace must not create set-uid files on the host.
 	n, err := replaceBelow(g.root, name, body, info.Mode.Perm(), true)
 	if err != nil {
 		return err
@@ -197,8 +195,8 @@ func (g *getter) file(ctx context.Context, from, name string) error {
 	return nil
 }
 
-// replaceBelow replaces a file below a directory, which it never leaves: it writes a
-// temporary file beside it and renames that. exact is mode whatever the umask.
+// replaceBelow replaces a file below root atomically: it writes a temporary file
+// beside it and renames that. With exact the umask does not apply.
 func replaceBelow(root *os.Root, name string, body io.Reader, mode fs.FileMode, exact bool) (n int64, err error) {
 	temp := path.Join(path.Dir(name), ".croft-new-"+driver.NewID())
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
@@ -218,8 +216,8 @@ func replaceBelow(root *os.Root, name string, body io.Reader, mode fs.FileMode, 
 	return n, nil
 }
 
-// symlink makes a symlink that stays inside DEST.
-func (g *getter) symlink(target, name string) error {
+// makeSymlink makes a symlink, and refuses one that points outside DEST.
+func (g *getter) makeSymlink(target, name string) error {
 	if err := g.staysInside(target, name); err != nil {
 		return fmt.Errorf("symlink %s to %s: %w: %w", name, target, fault.SandboxViolation, err)
 	}
@@ -235,13 +233,12 @@ func (g *getter) symlink(target, name string) error {
 	return nil
 }
 
-// staysInside walks to the target of a symlink as the system would, in what is in
-// DEST, and says why it would leave. Upwards it goes only from directories: where
-// a symlink leads, and so what is above that, is another matter once it is
-// replaced, and so is what is above a name that is still missing. So a symlink
-// that stays inside does so whatever is got later.
+// staysInside resolves the target of a symlink within DEST as the kernel would, and
+// returns an error if it would leave. ".." is allowed only after a directory: the
+// parent of a symlink's target, or of a missing name, may change later. So an accepted
+// symlink stays inside whatever is copied later.
 func (g *getter) staysInside(target, name string) error {
-	const most = 255 // symlinks on the way
+	const most = 255 // symlinks that are followed
 	at := path.Dir(name)
 	rest := strings.Split(target, "/")
 	for links := 0; len(rest) > 0; {
@@ -267,13 +264,13 @@ func (g *getter) staysInside(target, name string) error {
 			continue
 		}
 		if slices.Contains(rest, "..") {
-			return fmt.Errorf("it goes up from %s, which is not a directory, and may so lead outside the destination", next)
+			return fmt.Errorf("it has .. after %s, which is not a directory, and may lead outside the destination", next)
 		}
 		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
-			return nil // it leads to nothing, or to a file
+			return nil // the target is missing, or a file
 		}
 		if links++; links > most {
-			return errors.New("it leads through too many symlinks")
+			return errors.New("too many levels of symlinks")
 		}
 		if target, err = g.root.Readlink(next); err != nil {
 			return err

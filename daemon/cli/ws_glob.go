@@ -31,10 +31,10 @@ func (a *command) wsGlobCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.glob.Path, "path", "", "directory where the pattern starts")
-	f.BoolVar(&opts.glob.GitIgnore, "gitignore", false, "leave out what .gitignore files say")
-	f.BoolVar(&opts.glob.Hidden, "hidden", false, "match names that start with a dot, too")
-	f.BoolVar(&opts.glob.Dirs, "dirs", false, "list directories, too")
-	f.IntVar(&opts.glob.Limit, "limit", 0, "at most so many; 0 is no limit")
+	f.BoolVar(&opts.glob.GitIgnore, "gitignore", false, "leave out files that .gitignore files exclude")
+	f.BoolVar(&opts.glob.Hidden, "hidden", false, "also match names that start with a dot")
+	f.BoolVar(&opts.glob.Dirs, "dirs", false, "also list directories")
+	f.IntVar(&opts.glob.Limit, "limit", 0, "maximum number of paths; 0 is no limit")
 	return cmd
 }
 
@@ -51,7 +51,7 @@ func (a *command) wsGlob(ctx context.Context, opts wsGlobOptions) error {
 		case len(res.Entries) == 0:
 			a.note("no match")
 		}
-		return a.answer(res, func(out io.Writer) error {
+		return a.printAnswer(res, func(out io.Writer) error {
 			w := bufio.NewWriter(out)
 			for _, e := range res.Entries {
 				fmt.Fprintln(w, printable(e.Path))

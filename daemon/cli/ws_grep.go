@@ -23,8 +23,8 @@ func (a *command) wsGrepCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "grep NAME PATTERN [PATH]",
 		Short: "Search the files of a workspace for a regular expression (RE2)",
-		Long: `Search the files of a workspace for a regular expression (RE2) and print path:line:text.
-What was not searched, and why, is said on standard error. No match is not an error.`,
+		Long: `Search the files of a workspace for a regular expression (RE2) and print path:line:text. Files
+that were not searched are listed on standard error. No match is not an error.`,
 		Args: cobra.RangeArgs(2, 3),
 		RunE: run(func(ctx context.Context, args []string) error {
 			opts.name, opts.pattern = args[0], args[1]
@@ -32,7 +32,7 @@ What was not searched, and why, is said on standard error. No match is not an er
 				opts.grep.Path = args[2]
 			}
 			if opts.context < 0 {
-				return usagef("--context %d: it is a number of lines, not negative", opts.context)
+				return usagef("--context %d: give a number of lines, at least 0", opts.context)
 			}
 			if opts.context > 0 {
 				opts.grep.Before, opts.grep.After = max(opts.grep.Before, opts.context), max(opts.grep.After, opts.context)
@@ -42,20 +42,20 @@ What was not searched, and why, is said on standard error. No match is not an er
 	}
 	f := cmd.Flags()
 	g := &opts.grep
-	f.BoolVarP(&g.IgnoreCase, "ignore-case", "i", false, "letters match in either case")
-	f.BoolVarP(&g.Literal, "fixed-strings", "F", false, "the pattern is text")
+	f.BoolVarP(&g.IgnoreCase, "ignore-case", "i", false, "ignore case")
+	f.BoolVarP(&g.Literal, "fixed-strings", "F", false, "the pattern is text, not a regular expression")
 	f.BoolVarP(&g.Multiline, "multiline", "U", false, "a match may span lines")
 	f.StringArrayVar(&g.Include, "include", nil, "search only files that match this glob")
 	f.StringArrayVar(&g.Exclude, "exclude", nil, "do not search files that match this glob")
-	f.BoolVar(&g.GitIgnore, "gitignore", false, "leave out what .gitignore files say")
-	f.BoolVar(&g.Hidden, "hidden", false, "search names that start with a dot, too")
+	f.BoolVar(&g.GitIgnore, "gitignore", false, "leave out files that .gitignore files exclude")
+	f.BoolVar(&g.Hidden, "hidden", false, "also search names that start with a dot")
 	f.IntVarP(&g.Before, "before-context", "B", 0, "lines before a match")
 	f.IntVarP(&g.After, "after-context", "A", 0, "lines after a match")
 	f.IntVarP(&opts.context, "context", "C", 0, "lines before and after a match")
-	f.IntVarP(&g.MaxPerFile, "max-count", "m", 0, "at most so many matches per file; 0 is no limit")
-	f.IntVar(&g.MaxMatches, "max-matches", 0, "at most so many matches in all; 0 is 10000")
+	f.IntVarP(&g.MaxPerFile, "max-count", "m", 0, "maximum number of matches per file; 0 is no limit")
+	f.IntVar(&g.MaxMatches, "max-matches", 0, "maximum number of matches; 0 is 10000")
 	f.Int64Var(&g.MaxFileSize, "max-file-size", 0, "skip larger files; 0 is 10 MiB, -1 no limit")
-	f.DurationVar(&g.MaxTime, "max-time", 0, "stop after this long; 0 is no limit")
+	f.DurationVar(&g.MaxTime, "max-time", 0, "maximum time; 0 is no limit")
 	return cmd
 }
 
@@ -66,11 +66,11 @@ func (a *command) wsGrep(ctx context.Context, opts wsGrepOptions) error {
 			return err
 		}
 		a.grepNotes(res)
-		return a.answer(res, func(w io.Writer) error { return printMatches(w, res, opts.grep.Before+opts.grep.After > 0) })
+		return a.printAnswer(res, func(w io.Writer) error { return printMatches(w, res, opts.grep.Before+opts.grep.After > 0) })
 	})
 }
 
-// grepNotes says what the answer does not: what was not searched.
+// grepNotes prints which files were not searched, and why.
 func (a *command) grepNotes(res driver.GrepResult) {
 	for _, s := range res.Skipped {
 		a.note("skipped %s: %s", printable(s.Path), s.Reason)

@@ -18,7 +18,7 @@ import (
 // historyAnswer is a state of a workspace as ws history --json lists it.
 type historyAnswer struct {
 	driver.SnapshotInfo
-	Parent  string `json:"parent,omitempty"` // the state that it came from
+	Parent  string `json:"parent,omitempty"` // the state before it
 	Current bool   `json:"current,omitempty"`
 }
 
@@ -26,18 +26,18 @@ func (a *command) wsHistoryCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "history NAME",
-		Short: "List the states that a workspace can go back to, the newest first",
-		Long: `List the states that a workspace can go back to, the newest first, with what was done and
-the state that each came from. The one that the workspace was in last is marked with *.`,
+		Short: "List the states that a workspace can return to, newest first",
+		Long: `List the states that a workspace can return to, newest first, with the step that led to each and
+its parent state. The current state is marked with *.`,
 		Args: cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			if limit < 0 {
-				return usagef("--limit %d: it is a number of states; 0 is all", limit)
+				return usagef("--limit %d: give a number of states, at least 0; 0 is all", limit)
 			}
 			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error { return a.wsHistory(ctx, ws, limit) })
 		}),
 	}
-	cmd.Flags().IntVar(&limit, "limit", 20, "the newest so many; 0 is all")
+	cmd.Flags().IntVar(&limit, "limit", 20, "only the newest N; 0 is all")
 	return cmd
 }
 
@@ -57,7 +57,7 @@ func (a *command) wsHistory(ctx context.Context, ws *workspace.Workspace, limit 
 		}
 		list = append(list, one)
 	}
-	return a.answer(list, func(w io.Writer) error {
+	return a.printAnswer(list, func(w io.Writer) error {
 		rows := [][]string{{"", "ID", "CREATED", "WHAT", "FROM"}}
 		for _, s := range list {
 			mark := ""
@@ -66,11 +66,11 @@ func (a *command) wsHistory(ctx context.Context, ws *workspace.Workspace, limit 
 			}
 			rows = append(rows, []string{mark, s.ID, timeText(s.Created), orDash(printable(stateText(s.SnapshotInfo))), orDash(s.Parent)})
 		}
-		return table(w, rows)
+		return writeTable(w, rows)
 	})
 }
 
-// stateText says what a state is: its name, or what was done.
+// stateText describes a state: the step that led to it, its name, or its cause.
 func stateText(s driver.SnapshotInfo) string {
 	for _, text := range []string{s.Labels[history.StepLabel], s.Name, s.Labels[snapshot.CauseLabel]} {
 		if text != "" {
@@ -84,40 +84,40 @@ func (a *command) wsUndoCommand() *cobra.Command {
 	var redo bool
 	cmd := &cobra.Command{
 		Use:   "undo NAME",
-		Short: "Return to the newest snapshot or checkpoint before what is there; --redo takes that back",
+		Short: "Return to the newest snapshot or checkpoint before the present state; --redo reverts that",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			if redo {
-				return a.wsMove(ctx, args[0], history.Redo)
+				return a.wsUndoRedo(ctx, args[0], history.Redo)
 			}
-			return a.wsMove(ctx, args[0], history.Undo)
+			return a.wsUndoRedo(ctx, args[0], history.Undo)
 		}),
 	}
-	cmd.Flags().BoolVar(&redo, "redo", false, "return to what was there before the last undo")
+	cmd.Flags().BoolVar(&redo, "redo", false, "return to the state before the last undo")
 	return cmd
 }
 
 func (a *command) wsRedoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "redo NAME",
-		Short: "Take the last undo back, unless something changed since",
+		Short: "Revert the last undo, unless files changed since",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return a.wsMove(ctx, args[0], history.Redo)
+			return a.wsUndoRedo(ctx, args[0], history.Redo)
 		}),
 	}
 }
 
-func (a *command) wsMove(ctx context.Context, name string, move func(context.Context, *workspace.Workspace) (history.Move, error)) error {
-	return a.withShell(ctx, name, func(c *client.Client, ws *workspace.Workspace) error {
-		stop := a.progress(ctx, c, ws.ID(), "going back")
+func (a *command) wsUndoRedo(ctx context.Context, name string, move func(context.Context, *workspace.Workspace) (history.Move, error)) error {
+	return a.withAttached(ctx, name, func(c *client.Client, ws *workspace.Workspace) error {
+		stop := a.showProgress(ctx, c, ws.ID(), "going back")
 		m, err := move(ctx, ws)
 		stop()
 		if err != nil {
 			return err
 		}
-		a.note("it is as in snapshot %s of %s (%s); what was there is snapshot %s", m.To.ID, timeText(m.To.Created), orDash(printable(stateText(m.To))), m.Before.ID)
-		return a.answer(m, func(w io.Writer) error {
+		a.note("returned to snapshot %s of %s (%s); the previous state is snapshot %s", m.To.ID, timeText(m.To.Created), orDash(printable(stateText(m.To))), m.Before.ID)
+		return a.printAnswer(m, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, m.To.ID)
 			return err
 		})

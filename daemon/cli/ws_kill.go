@@ -16,10 +16,10 @@ func (a *command) wsKillCommand() *cobra.Command {
 	var grace time.Duration
 	cmd := &cobra.Command{
 		Use:   "kill NAME SESSION",
-		Short: "End a session with all that it started, or send it a signal",
+		Short: "Kill a session with all its processes, or send it a signal",
 		Args:  cobra.ExactArgs(2),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withShell(ctx, args[0], func(_ *client.Client, ws *workspace.Workspace) error {
+			return a.withAttached(ctx, args[0], func(_ *client.Client, ws *workspace.Workspace) error {
 				session, err := ws.Attach(ctx, args[1])
 				if err != nil {
 					return err
@@ -32,12 +32,12 @@ func (a *command) wsKillCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.done(map[string]string{"session": args[1]})
+				return a.printJSONOnly(map[string]string{"session": args[1]})
 			})
 		}),
 	}
-	cmd.Flags().StringVar(&signal, "signal", "", "send this signal, such as INT, to the foreground group, and nothing more")
-	cmd.Flags().DurationVar(&grace, "grace", 0, "between SIGTERM and SIGKILL; 0 is SIGKILL at once")
+	cmd.Flags().StringVar(&signal, "signal", "", "only send this signal, such as INT, to the foreground process group")
+	cmd.Flags().DurationVar(&grace, "grace", 0, "time between SIGTERM and SIGKILL; 0 is SIGKILL at once")
 	return cmd
 }
 

@@ -26,9 +26,9 @@ func (a *command) wsListCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&opts.labels, "label", nil, "only those with this label K=V; may be given several times")
-	f.StringVar(&opts.state, "state", "", "only those in this state")
-	f.StringVar(&opts.provider, "provider", "", "only those of this kind")
+	f.StringArrayVar(&opts.labels, "label", nil, "only workspaces with this label K=V; may be given several times")
+	f.StringVar(&opts.state, "state", "", "only workspaces in this state")
+	f.StringVar(&opts.provider, "provider", "", "only workspaces of this kind")
 	return cmd
 }
 
@@ -42,12 +42,12 @@ func (a *command) wsList(ctx context.Context, opts wsListOptions) error {
 		if err != nil {
 			return err
 		}
-		return a.answer(list, func(w io.Writer) error {
+		return a.printAnswer(list, func(w io.Writer) error {
 			rows := [][]string{{"ID", "NAME", "PROVIDER", "STATE", "CREATED", "LABELS"}}
 			for _, ws := range list {
 				rows = append(rows, []string{ws.ID, orDash(ws.Name), ws.Kind, ws.State, timeText(ws.CreatedAt), orDash(labelText(ws.Labels))})
 			}
-			return table(w, rows)
+			return writeTable(w, rows)
 		})
 	})
 }

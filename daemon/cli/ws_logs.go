@@ -23,7 +23,7 @@ func (a *command) wsLogsCommand() *cobra.Command {
 	var opts wsLogsOptions
 	cmd := &cobra.Command{
 		Use:   "logs NAME SESSION",
-		Short: "Print what a session wrote",
+		Short: "Print the output of a session",
 		Args:  cobra.ExactArgs(2),
 		RunE: run(func(ctx context.Context, args []string) error {
 			opts.name, opts.session = args[0], args[1]
@@ -31,21 +31,21 @@ func (a *command) wsLogsCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&opts.follow, "follow", "f", false, "go on with what comes, until the session ends")
-	f.BoolVar(&opts.stderr, "stderr", false, "standard error instead of standard output; a terminal has only the latter")
+	f.BoolVarP(&opts.follow, "follow", "f", false, "print new output until the session ends")
+	f.BoolVar(&opts.stderr, "stderr", false, "standard error instead of standard output; on a terminal all output is on standard output")
 	f.Int64Var(&opts.offset, "offset", 0, "first byte")
 	return cmd
 }
 
 func (a *command) wsLogs(ctx context.Context, opts wsLogsOptions) error {
 	if a.json {
-		return usagef("logs prints what the session wrote, byte for byte: --json makes no sense with it")
+		return usagef("logs prints the output byte for byte: leave out --json")
 	}
 	stream := driver.Stdout
 	if opts.stderr {
 		stream = driver.Stderr
 	}
-	return a.withShell(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
+	return a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
 		session, err := ws.Attach(ctx, opts.session)
 		if err != nil {
 			return err
@@ -65,15 +65,15 @@ func (a *command) wsLogs(ctx context.Context, opts wsLogsOptions) error {
 	})
 }
 
-// noteDropped says where what was followed is not all that was written.
+// noteDropped mentions output that the log has dropped.
 func (a *command) noteDropped(ctx context.Context, session *workspace.Session) {
 	info, err := session.State(ctx)
 	if err == nil && info.LogDropped > 0 {
-		a.note("croft: the log is at its cap: it lacks %s of both streams", counted(info.LogDropped, "byte"))
+		a.note("croft: the log reached its size limit: %s of both streams were dropped", countText(info.LogDropped, "byte"))
 	}
 }
 
-// printLog prints a log as far as it goes now.
+// printLog prints the log up to its present end.
 func (a *command) printLog(ctx context.Context, session *workspace.Session, stream driver.Stream, offset int64) error {
 	const chunkSize = 1 << 20
 	for end := int64(-1); end < 0 || offset < end; {
@@ -82,13 +82,13 @@ func (a *command) printLog(ctx context.Context, session *workspace.Session, stre
 			return err
 		}
 		if end < 0 {
-			end = chunk.Size // what comes meanwhile is for --follow
+			end = chunk.Size // later output needs --follow
 		}
 		if len(chunk.Data) == 0 {
 			return nil
 		}
 		if chunk.Offset > offset {
-			a.note("croft: the log is at its cap: %s were not kept here", counted(chunk.Offset-offset, "byte"))
+			a.note("croft: the log reached its size limit: %s were dropped here", countText(chunk.Offset-offset, "byte"))
 		}
 		if _, err := a.Out.Write(chunk.Data); err != nil {
 			return fmt.Errorf("print log: %w", err)

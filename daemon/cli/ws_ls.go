@@ -23,8 +23,8 @@ func (a *command) wsLsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls NAME [PATH]",
 		Short: "List a directory of a workspace",
-		Long: `List a directory of a workspace, by names relative to it. A directory ends in /. A
-name with bytes that a terminal would act on is quoted; --json has all names as they are.`,
+		Long: `List a directory of a workspace, by names relative to it. A directory ends in /. A name with
+control characters is quoted; --json has all names unchanged.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: run(func(ctx context.Context, args []string) error {
 			opts.name = args[0]
@@ -34,8 +34,8 @@ name with bytes that a terminal would act on is quoted; --json has all names as 
 			return a.wsLs(ctx, opts)
 		}),
 	}
-	cmd.Flags().BoolVarP(&opts.long, "long", "l", false, "with mode, size and time")
-	cmd.Flags().BoolVarP(&opts.recursive, "recursive", "R", false, "with all below")
+	cmd.Flags().BoolVarP(&opts.long, "long", "l", false, "print mode, size and time")
+	cmd.Flags().BoolVarP(&opts.recursive, "recursive", "R", false, "list all levels below")
 	return cmd
 }
 
@@ -45,17 +45,17 @@ func (a *command) wsLs(ctx context.Context, opts wsLsOptions) error {
 		if err != nil {
 			return err
 		}
-		return a.answer(entries, func(w io.Writer) error {
+		return a.printAnswer(entries, func(w io.Writer) error {
 			var rows [][]string
 			for _, e := range entries {
 				rows = append(rows, lsRow(dir, e, opts.long))
 			}
-			return table(w, rows)
+			return writeTable(w, rows)
 		})
 	})
 }
 
-// entriesOf lists what is at path: a directory, or the one file that is there.
+// entriesOf lists a directory, or returns the one file at path.
 func entriesOf(ctx context.Context, ws *workspace.Workspace, path string, recursive bool) (dir string, entries []driver.Info, err error) {
 	info, err := ws.Stat(ctx, path, nil)
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 func (a *command) wsMkdirCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "mkdir NAME PATH",
-		Short: "Make a directory in a workspace, with those above it; one that exists is fine",
+		Short: "Make a directory in a workspace, with its parents; it may exist already",
 		Args:  cobra.ExactArgs(2),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error {
 				if err := ws.Mkdir(ctx, args[1], &driver.MkdirOptions{Parents: true}); err != nil {
 					return err
 				}
-				return a.done(map[string]string{"made": args[1]})
+				return a.printJSONOnly(map[string]string{"made": args[1]})
 			})
 		}),
 	}

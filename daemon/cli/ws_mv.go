@@ -14,19 +14,19 @@ func (a *command) wsMvCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mv NAME FROM TO",
 		Short: "Rename a file, a directory or a symlink of a workspace",
-		Long: `Rename a file, a directory or a symlink of a workspace to TO, in one step. A file that is
-there is replaced; TO is the new path itself, never a directory to move into.`,
+		Long: `Rename a file, a directory or a symlink of a workspace to TO, atomically. An existing file is
+replaced. TO is the new path itself, never a directory to move into.`,
 		Args: cobra.ExactArgs(3),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withWorkspace(ctx, args[0], func(ws *workspace.Workspace) error {
 				if err := ws.Rename(ctx, args[1], args[2], &opts); err != nil {
 					return err
 				}
-				return a.done(map[string]string{"from": args[1], "to": args[2]})
+				return a.printJSONOnly(map[string]string{"from": args[1], "to": args[2]})
 			})
 		}),
 	}
-	cmd.Flags().BoolVar(&opts.CreateOnly, "create-only", false, "refuse to replace anything")
+	cmd.Flags().BoolVar(&opts.CreateOnly, "create-only", false, "refuse to replace an existing file")
 	cmd.Flags().BoolVar(&opts.Parents, "parents", false, "make missing directories above TO")
 	return cmd
 }

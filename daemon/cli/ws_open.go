@@ -34,10 +34,9 @@ type wsOpenOptions struct {
 func (a *command) wsOpenCommand() *cobra.Command {
 	var opts wsOpenOptions
 	cmd := &cobra.Command{
-		Use:   "open [NAME]",
-		Short: "Open a workspace and print its id",
-		Long: `Open a workspace and print its id. NAME is [a-z0-9][a-z0-9-]{0,62}; it is optional,
-and must not be that of another workspace.`,
+		Use:     "open [NAME]",
+		Short:   "Open a workspace and print its id",
+		Long:    `Open a workspace and print its id. NAME is optional and unique: [a-z0-9][a-z0-9-]{0,62}.`,
 		Example: "  croft ws open demo\n  croft ws open --dir . --label team=web",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -48,21 +47,21 @@ and must not be that of another workspace.`,
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.provider, "provider", "", "kind of workspace, or a name of the configuration; see croft provider list (default defaults.provider, else local)")
+	f.StringVar(&opts.provider, "provider", "", "kind of workspace, or name of a provider in the configuration; see croft provider list (default defaults.provider, else local)")
 	f.StringVar(&opts.dir, "dir", "", "use this existing directory in place")
 	f.StringArrayVar(&opts.labels, "label", nil, "label K=V; may be given several times")
-	f.StringVar(&opts.options, "options", "", "the provider's own options, a JSON object")
-	f.BoolVar(&opts.readOnly, "read-only", false, "nothing in the workspace can be changed")
-	f.BoolVar(&opts.durable, "durable", false, "what was acknowledged survives power loss")
-	f.BoolVar(&opts.persist, "persist", false, "--idle closes the workspace instead of destroying it")
+	f.StringVar(&opts.options, "options", "", "options of the provider, a JSON object")
+	f.BoolVar(&opts.readOnly, "read-only", false, "make the workspace read-only")
+	f.BoolVar(&opts.durable, "durable", false, "acknowledged writes survive power loss")
+	f.BoolVar(&opts.persist, "persist", false, "with --idle: close the workspace instead of destroying it")
 	registerCheckpoints(f, &opts.points)
-	opts.policy.register(f)
-	f.DurationVar(&opts.idle, "idle", 0, "expire after this long without use, such as 30m; 0 is never")
+	opts.policy.registerFlags(f)
+	f.DurationVar(&opts.idle, "idle", 0, "expire after this time without use, such as 30m; 0 is never")
 	return cmd
 }
 
 func (a *command) wsOpen(ctx context.Context, opts wsOpenOptions) error {
-	spec, err := a.spec(opts)
+	spec, err := a.openSpec(opts)
 	if err != nil {
 		return err
 	}
@@ -75,23 +74,23 @@ func (a *command) wsOpen(ctx context.Context, opts wsOpenOptions) error {
 			if err := c.Destroy(ctx, ws.ID); err != nil {
 				return err
 			}
-			return fmt.Errorf("provider %s: %w: its workspaces end with the process that holds them, which would be this one; open it on a daemon with --server",
+			return fmt.Errorf("provider %s: %w: its workspaces end with this process; open it on a daemon with --server",
 				ws.Kind, fault.Unsupported)
 		}
-		return a.answer(ws, func(w io.Writer) error {
+		return a.printAnswer(ws, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, ws.ID)
 			return err
 		})
 	})
 }
 
-func (a *command) spec(opts wsOpenOptions) (workspace.Spec, error) {
+func (a *command) openSpec(opts wsOpenOptions) (workspace.Spec, error) {
 	spec := workspace.Spec{
 		Name: opts.name, Kind: opts.provider,
 		Policy: workspace.Policy{ReadOnly: opts.readOnly, Durable: opts.durable, Persist: opts.persist, Idle: opts.idle},
 	}
 	if opts.persist && opts.idle == 0 {
-		return spec, usagef("--persist says what --idle does, which is not given")
+		return spec, usagef("--persist changes what --idle does: give --idle, too")
 	}
 	var err error
 	if spec.Labels, err = parseLabels(opts.labels); err != nil {
@@ -108,7 +107,7 @@ func (a *command) spec(opts wsOpenOptions) (workspace.Spec, error) {
 	}
 	if opts.options != "" {
 		if !json.Valid([]byte(opts.options)) {
-			return spec, usagef("--options is not valid JSON")
+			return spec, usagef("--options is not valid JSON: give a JSON object")
 		}
 		spec.Config = json.RawMessage(opts.options)
 	}

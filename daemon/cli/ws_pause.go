@@ -11,14 +11,14 @@ import (
 func (a *command) wsPauseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "pause NAME",
-		Short: "Stop the processes of a workspace and free what they hold",
+		Short: "Stop the processes of a workspace and free their resources",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
 				if err := c.Pause(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.done(map[string]string{"paused": args[0]})
+				return a.printJSONOnly(map[string]string{"paused": args[0]})
 			})
 		}),
 	}
@@ -27,14 +27,14 @@ func (a *command) wsPauseCommand() *cobra.Command {
 func (a *command) wsResumeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume NAME",
-		Short: "Go on with a workspace that was paused",
+		Short: "Resume a paused workspace",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
 				if err := c.Resume(ctx, args[0]); err != nil {
 					return err
 				}
-				return a.done(map[string]string{"resumed": args[0]})
+				return a.printJSONOnly(map[string]string{"resumed": args[0]})
 			})
 		}),
 	}

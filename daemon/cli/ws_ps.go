@@ -16,10 +16,10 @@ import (
 func (a *command) wsPsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "ps NAME",
-		Short: "List the sessions of a workspace, those that ended and are remembered included",
+		Short: "List the sessions of a workspace, recently ended ones included",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return a.withShell(ctx, args[0], func(_ *client.Client, ws *workspace.Workspace) error {
+			return a.withAttached(ctx, args[0], func(_ *client.Client, ws *workspace.Workspace) error {
 				list, err := ws.Sessions(ctx)
 				if err != nil {
 					return err
@@ -27,7 +27,7 @@ func (a *command) wsPsCommand() *cobra.Command {
 				if list == nil {
 					list = []workspace.SessionInfo{}
 				}
-				return a.answer(list, func(w io.Writer) error { return table(w, psRows(list)) })
+				return a.printAnswer(list, func(w io.Writer) error { return writeTable(w, psRows(list)) })
 			})
 		}),
 	}
@@ -57,11 +57,11 @@ func psRows(list []workspace.SessionInfo) [][]string {
 	return rows
 }
 
-// sessionState says in a word how a session stands.
+// sessionState is the state of a session in a few words.
 func sessionState(s workspace.SessionInfo) string {
 	text := endState(s)
 	if s.LogDropped > 0 {
-		text += fmt.Sprintf(", log lacks %s", counted(s.LogDropped, "byte"))
+		text += fmt.Sprintf(", log lacks %s", countText(s.LogDropped, "byte"))
 	}
 	return text
 }

@@ -29,18 +29,17 @@ func (a *command) wsPutCommand() *cobra.Command {
 	var opts wsPutOptions
 	cmd := &cobra.Command{
 		Use:   "put NAME SRC DEST",
-		Short: "Put a file, a directory or standard input (-) into a workspace",
-		Long: `Put a file, a directory or standard input (-) into a workspace. Missing directories
-above DEST are made.
+		Short: "Copy a file, a directory or standard input (-) into a workspace",
+		Long: `Copy a file, a directory or standard input (-) into a workspace. Missing parents of DEST are
+made.
 
-A file becomes DEST, or goes into DEST where that is a directory. A directory becomes
-DEST, or is merged into it where it exists. Permission bits are put, too, also onto what
-exists; standard input has none. Symlinks inside a directory are put as symlinks and
-never followed.
+A file becomes DEST, or goes into DEST if that is a directory. A directory becomes DEST, or is
+merged into an existing DEST. Permission bits are set, also on existing files, except for
+standard input. Symlinks inside a directory are copied as symlinks and never followed.
 
-What can't be put from a directory (a file that can't be read, a symlink that would leave
-the workspace, a name that is reserved) is left out and told of on standard error, and the
-command ends with the first such error after all else was put.`,
+An entry that can't be copied (an unreadable file, a symlink that would leave the workspace, a
+reserved name) is left out and reported on standard error. The command then ends with the first
+such error, after all other entries were copied.`,
 		Example: "  croft ws put demo ./src src\n  echo hello | croft ws put demo - hello.txt",
 		Args:    cobra.ExactArgs(3),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -71,10 +70,10 @@ type putter struct {
 	transfer
 	opts  wsPutOptions
 	ws    *workspace.Workspace
-	modes []dirMode // of directories, to be set once they are full
+	modes []dirMode // of directories, set after their content is written
 }
 
-// dirMode is the mode that a directory is to have.
+// dirMode is the final mode of a directory.
 type dirMode struct {
 	name string
 	mode fs.FileMode
@@ -82,7 +81,7 @@ type dirMode struct {
 
 func (p *putter) put(ctx context.Context) error {
 	if p.opts.src == "-" {
-		return p.file(ctx, p.a.In, p.opts.dest, 0)
+		return p.writeFile(ctx, p.a.In, p.opts.dest, 0)
 	}
 	info, err := os.Stat(p.opts.src)
 	if err != nil {
@@ -91,17 +90,17 @@ func (p *putter) put(ctx context.Context) error {
 	switch {
 	case info.IsDir():
 		if p.opts.ifMatch != "" {
-			return usagef("--if-match is for a single file, and %s is a directory", p.opts.src)
+			return usagef("--if-match needs a single file, and %s is a directory", p.opts.src)
 		}
-		return p.tree(ctx)
+		return p.putTree(ctx)
 	case info.Mode().IsRegular():
-		return p.single(ctx, info)
+		return p.putFile(ctx, info)
 	default:
 		return fmt.Errorf("%s: %w: it is neither a file nor a directory", p.opts.src, fault.InvalidArgument)
 	}
 }
 
-func (p *putter) single(ctx context.Context, info fs.FileInfo) error {
+func (p *putter) putFile(ctx context.Context, info fs.FileInfo) error {
 	dest := p.opts.dest
 	at, err := p.ws.Stat(ctx, dest, nil)
 	if strings.HasSuffix(dest, "/") || err == nil && at.Type == driver.TypeDir {
@@ -112,11 +111,11 @@ func (p *putter) single(ctx context.Context, info fs.FileInfo) error {
 		return hostError("put", p.opts.src, err)
 	}
 	defer f.Close()
-	return p.file(ctx, f, dest, info.Mode().Perm())
+	return p.writeFile(ctx, f, dest, info.Mode().Perm())
 }
 
-// file writes one file; a mode of 0 leaves that to the workspace.
-func (p *putter) file(ctx context.Context, body io.Reader, dest string, mode fs.FileMode) error {
+// writeFile writes one file; with mode 0 the workspace chooses the mode.
+func (p *putter) writeFile(ctx context.Context, body io.Reader, dest string, mode fs.FileMode) error {
 	res, err := p.ws.Write(ctx, dest, body, &driver.WriteOptions{
 		Mode: mode, SetMode: mode != 0, Parents: true, CreateOnly: p.opts.createOnly, IfMatch: p.opts.ifMatch,
 	})
@@ -132,9 +131,9 @@ func (p *putter) file(ctx context.Context, body io.Reader, dest string, mode fs.
 	return nil
 }
 
-// tree puts a directory. It is walked through an os.Root, so that nothing that
-// changes meanwhile can make it read outside.
-func (p *putter) tree(ctx context.Context) error {
+// putTree copies a directory. It reads through an os.Root, so that a concurrent change
+// (TOCTOU) can't make it read outside.
+func (p *putter) putTree(ctx context.Context) error {
 	root, err := os.OpenRoot(p.opts.src)
 	if err != nil {
 		return hostError("put", p.opts.src, err)
@@ -147,11 +146,11 @@ func (p *putter) tree(ctx context.Context) error {
 	skip := "" // a directory that was left out
 	for _, e := range listed {
 		if skip != "" && strings.HasPrefix(e.name, skip+"/") {
-			continue // without the directory nothing below it can be put
+			continue // its directory was left out
 		}
 		err := e.err
 		if err == nil {
-			err = p.entry(ctx, root, e.name, e.entry)
+			err = p.putEntry(ctx, root, e.name, e.entry)
 		}
 		if err == nil {
 			continue
@@ -159,7 +158,7 @@ func (p *putter) tree(ctx context.Context) error {
 		if e.name == "." {
 			return err
 		}
-		if err := p.one(ctx, below(p.opts.src, e.name), err); err != nil {
+		if err := p.recordEntry(ctx, hostPath(p.opts.src, e.name), err); err != nil {
 			return err
 		}
 		if e.entry != nil && e.entry.IsDir() {
@@ -170,22 +169,22 @@ func (p *putter) tree(ctx context.Context) error {
 	return p.setModes(ctx)
 }
 
-// A listing is an entry of a tree, or why it could not be looked at.
-type listing struct {
+// A treeEntry is an entry of a tree, or the error of reading it.
+type treeEntry struct {
 	name  string
 	entry fs.DirEntry
 	err   error
 }
 
-// listTree lists a tree before anything is put: the workspace may be the very
-// directory that is read, and would never be done with what it makes itself.
-func listTree(root *os.Root) ([]listing, error) {
-	var list []listing
+// listTree lists a tree before anything is written: if DEST is below the directory
+// itself, a walk would meet its own copies without end.
+func listTree(root *os.Root) ([]treeEntry, error) {
+	var list []treeEntry
 	err := fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil && name == "." {
 			return err
 		}
-		list = append(list, listing{name, d, err})
+		list = append(list, treeEntry{name, d, err})
 		if err != nil && d != nil && d.IsDir() {
 			return fs.SkipDir
 		}
@@ -194,26 +193,26 @@ func listTree(root *os.Root) ([]listing, error) {
 	return list, err
 }
 
-func (p *putter) entry(ctx context.Context, root *os.Root, name string, d fs.DirEntry) error {
+func (p *putter) putEntry(ctx context.Context, root *os.Root, name string, d fs.DirEntry) error {
 	dest := path.Join(p.opts.dest, name)
 	switch d.Type() {
 	case fs.ModeDir:
-		return p.entryDir(ctx, name, dest, d)
+		return p.putDir(ctx, name, dest, d)
 	case fs.ModeSymlink:
 		target, err := root.Readlink(name)
 		if err != nil {
 			return err
 		}
-		return p.symlink(ctx, filepath.ToSlash(target), dest)
+		return p.putSymlink(ctx, filepath.ToSlash(target), dest)
 	case 0:
-		return p.entryFile(ctx, root, name, dest)
+		return p.putTreeFile(ctx, root, name, dest)
 	default:
 		return fmt.Errorf("%w: it is neither a file, a directory nor a symlink", fault.InvalidArgument)
 	}
 }
 
-// entryDir makes a directory, writable until all is in it.
-func (p *putter) entryDir(ctx context.Context, name, dest string, d fs.DirEntry) error {
+// putDir makes a directory, writable until its content is written.
+func (p *putter) putDir(ctx context.Context, name, dest string, d fs.DirEntry) error {
 	if dest == "." || dest == "/" {
 		return nil
 	}
@@ -232,21 +231,21 @@ func (p *putter) entryDir(ctx context.Context, name, dest string, d fs.DirEntry)
 	return nil
 }
 
-// setModes gives directories their modes, those below first.
+// setModes sets the modes of directories, bottom up.
 func (p *putter) setModes(ctx context.Context) error {
 	for _, m := range slices.Backward(p.modes) {
 		err := p.ws.Chmod(ctx, m.name, m.mode)
 		if fault.Of(err) == fault.Unsupported {
-			return nil // the provider has no modes to set
+			return nil // the provider has no modes
 		}
-		if err := p.one(ctx, m.name, err); err != nil {
+		if err := p.recordEntry(ctx, m.name, err); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *putter) entryFile(ctx context.Context, root *os.Root, name, dest string) error {
+func (p *putter) putTreeFile(ctx context.Context, root *os.Root, name, dest string) error {
 	f, err := root.Open(name)
 	if err != nil {
 		return err
@@ -256,11 +255,11 @@ func (p *putter) entryFile(ctx context.Context, root *os.Root, name, dest string
 	if err != nil {
 		return err
 	}
-	return p.file(ctx, f, dest, info.Mode().Perm())
+	return p.writeFile(ctx, f, dest, info.Mode().Perm())
 }
 
-// symlink makes a symlink, unless the same one is there.
-func (p *putter) symlink(ctx context.Context, target, dest string) error {
+// putSymlink makes a symlink, unless the same one exists.
+func (p *putter) putSymlink(ctx context.Context, target, dest string) error {
 	err := p.ws.Symlink(ctx, target, dest)
 	if errors.Is(err, fault.AlreadyExists) && !p.opts.createOnly {
 		at, statErr := p.ws.Stat(ctx, dest, &driver.StatOptions{NoFollow: true})

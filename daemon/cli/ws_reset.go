@@ -11,7 +11,7 @@ import (
 func (a *command) wsResetCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "reset NAME",
-		Short: "Let a failed workspace be tried again",
+		Short: "Let a failed workspace be opened again",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
@@ -19,9 +19,9 @@ func (a *command) wsResetCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				a.note("%s is tried again when it is next used", args[0])
+				a.note("%s will be opened again at its next use", args[0])
 				if a.json {
-					return a.answer(ws, nil)
+					return a.printAnswer(ws, nil)
 				}
 				return nil
 			})

@@ -13,9 +13,9 @@ import (
 func (a *command) wsRmCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm NAME...",
-		Short: "End workspaces and remove all that belongs to them",
-		Long: `End workspaces and remove all that belongs to them. A directory that is used in place stays.
-One that can't be removed does not keep the others.`,
+		Short: "Destroy workspaces and all their files",
+		Long: `Destroy workspaces and all their files. A directory that is used in place stays. If one can't be
+removed, the others still are.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withClient(ctx, func(c *client.Client) error { return a.wsRm(ctx, c, args) })
@@ -29,7 +29,7 @@ func (a *command) wsRm(ctx context.Context, c *client.Client, names []string) er
 			return err
 		}
 		a.note("removed %s", names[0])
-		return a.done(map[string]string{"removed": names[0]})
+		return a.printJSONOnly(map[string]string{"removed": names[0]})
 	}
 	var removed []string
 	var errs []error
@@ -42,7 +42,7 @@ func (a *command) wsRm(ctx context.Context, c *client.Client, names []string) er
 		removed = append(removed, name)
 	}
 	if len(removed) > 0 {
-		errs = append(errs, a.done(map[string][]string{"removed": removed}))
+		errs = append(errs, a.printJSONOnly(map[string][]string{"removed": removed}))
 	}
 	return errors.Join(errs...)
 }

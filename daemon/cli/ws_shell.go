@@ -21,34 +21,34 @@ func (a *command) wsShellCommand() *cobra.Command {
 	var opts wsShellOptions
 	cmd := &cobra.Command{
 		Use:   "shell NAME [--session ID]",
-		Short: "Sit down at a terminal in a workspace",
-		Long: `Start a shell on a terminal in a workspace, or sit down again at a session that runs.
-Leave with ctrl-], or with ~. at the beginning of a line: the session goes on, and its id
-is printed for --session. Any number may sit at one session.
+		Short: "Open a shell on a terminal in a workspace",
+		Long: `Start a shell on a terminal in a workspace, or attach to a running session. Detach with ctrl-],
+or with ~. at the beginning of a line: the session keeps running, and its id is printed for
+--session. Several terminals may attach to one session.
 
-The exit status is that of the shell; 125 is a failure of Croft's own.`,
+The exit status is that of the shell; 125 is an error of croft itself.`,
 		Args: cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			opts.name = args[0]
-			return ours(a.wsShell(ctx, opts))
+			return withCroftStatus(a.wsShell(ctx, opts))
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.session, "session", "", "sit down at this session instead of starting one")
-	f.StringArrayVar(&opts.env, "env", nil, "K=V, over the environment of the workspace; may be given several times")
+	f.StringVar(&opts.session, "session", "", "attach to this session instead of starting one")
+	f.StringArrayVar(&opts.env, "env", nil, "K=V, added to the environment of the workspace; may be given several times")
 	return cmd
 }
 
-// replayed is how much of what a session wrote is shown again.
-const replayed = 16 << 10
+// replayBytes is how much of the earlier output is shown at attach.
+const replayBytes = 16 << 10
 
 func (a *command) wsShell(ctx context.Context, opts wsShellOptions) error {
 	env, err := parseEnv(opts.env)
 	if err != nil {
 		return err
 	}
-	return a.withShell(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
-		id, from := opts.session, client.TerminalOptions{Tail: replayed}
+	return a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
+		id, from := opts.session, client.TerminalOptions{Tail: replayBytes}
 		if id == "" {
 			if id, err = a.startShell(ctx, ws, env); err != nil {
 				return err
@@ -60,21 +60,21 @@ func (a *command) wsShell(ctx context.Context, opts wsShellOptions) error {
 			return err
 		}
 		defer t.Close()
-		res, err := a.interact(ctx, t, true)
+		res, err := a.attachTerminal(ctx, t, true)
 		if errors.Is(err, errDetached) {
-			a.note("\r\nleft session %s, which goes on; come back with: croft ws shell %s --session %s", id, opts.name, id)
+			a.note("\r\ndetached from session %s, which keeps running; attach again with: croft ws shell %s --session %s", id, opts.name, id)
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		return a.passed(*res)
+		return a.commandOutcome(*res)
 	})
 }
 
-// startShell starts the best shell there is.
+// startShell starts bash, or sh without bash.
 func (a *command) startShell(ctx context.Context, ws *workspace.Workspace, env map[string]string) (string, error) {
-	size := a.size()
+	size := a.terminalSize()
 	session, err := ws.Start(ctx, driver.Command{
 		Script: `if command -v bash > /dev/null; then exec bash -i; else exec sh -i; fi`,
 		Env:    env, TTY: &size, Interactive: true, Detached: true, Labels: map[string]string{"croft-shell": "true"},

@@ -25,14 +25,14 @@ func (a *command) wsShowCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.answer(ws, func(w io.Writer) error { return table(w, showRows(ws)) })
+				return a.printAnswer(ws, func(w io.Writer) error { return writeTable(w, showRows(ws)) })
 			})
 		}),
 	}
 }
 
-// fenceRows tell what is asked for, and what the provider gives where that is known.
-func fenceRows(ws client.Workspace) [][]string {
+// isolationRows show the policy, and the provider's traits where they are known.
+func isolationRows(ws client.Workspace) [][]string {
 	isolation := "the provider's default"
 	if ws.Policy.Isolation != "" {
 		isolation = "at least " + string(ws.Policy.Isolation)
@@ -47,7 +47,7 @@ func fenceRows(ws client.Workspace) [][]string {
 	if ws.Policy.Network.None() && ws.Traits != nil {
 		network = "none"
 		if ws.Traits.Network == driver.NetworkOpen {
-			network = "open: the provider has no fence for it"
+			network = "open: the provider can't restrict it"
 		}
 	}
 	rows := [][]string{{"isolation", isolation}, {"network", network}}
@@ -107,7 +107,7 @@ func showRows(ws client.Workspace) [][]string {
 		{"labels", orDash(labelText(ws.Labels))}, {"created", timeText(ws.CreatedAt)}, {"last used", timeText(ws.LastUsed)},
 		{"read-only", strconv.FormatBool(ws.Policy.ReadOnly)}, {"durable", strconv.FormatBool(ws.Policy.Durable)},
 	}
-	rows = append(rows, fenceRows(ws)...)
+	rows = append(rows, isolationRows(ws)...)
 	if ws.Owner != "" {
 		rows = append(rows, []string{"owner", ws.Owner})
 	}

@@ -23,11 +23,11 @@ func (a *command) wsStatCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.answer(info, func(w io.Writer) error { return table(w, statRows(info)) })
+				return a.printAnswer(info, func(w io.Writer) error { return writeTable(w, statRows(info)) })
 			})
 		}),
 	}
-	cmd.Flags().BoolVar(&opts.Digest, "digest", false, "with the digest of a file's content")
+	cmd.Flags().BoolVar(&opts.Digest, "digest", false, "print the digest of a file's content")
 	cmd.Flags().BoolVar(&opts.NoFollow, "no-follow", false, "describe a symlink itself")
 	return cmd
 }

@@ -46,7 +46,7 @@ func (c *Config) Apply(name string, wish driver.Policy) (driver.Policy, error) {
 // CheckEnv refuses variables that the section env does not let pass.
 func (c *Config) CheckEnv(env map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
-		if matches(c.Env.Deny, name) || len(c.Env.Allow) > 0 && !matches(c.Env.Allow, name) {
+		if matchesAny(c.Env.Deny, name) || len(c.Env.Allow) > 0 && !matchesAny(c.Env.Allow, name) {
 			return fmt.Errorf("config: variable %.80q: %w: the section env does not let it pass (allow %v, deny %v)",
 				name, fault.PermissionDenied, c.Env.Allow, c.Env.Deny)
 		}
@@ -54,9 +54,9 @@ func (c *Config) CheckEnv(env map[string]string) error {
 	return nil
 }
 
-// matches holds a variable against patterns. Case does not count, because for
+// matchesAny holds a variable against patterns. Case does not count, because for
 // some programs it does not.
-func matches(patterns []string, name string) bool {
+func matchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		ok, _ := path.Match(strings.ToUpper(pattern), strings.ToUpper(name))
 		return ok

@@ -31,7 +31,7 @@ const nameForm = "a name has 1 to 63 of A-Z, a-z, 0-9, _ and -, and begins with 
 // check judges what each key holds, once types are right.
 func (c *Config) check() error {
 	if c.Version != Version {
-		return c.bad("version", "this croft reads version %d; the file says %d", Version, c.Version)
+		return c.keyError("version", "this croft reads version %d; the file says %d", Version, c.Version)
 	}
 	for _, check := range []func() error{
 		c.checkTexts, c.checkServer, c.checkStore, c.checkProviders, c.checkPolicies, c.checkCredentials,
@@ -51,13 +51,13 @@ func (c *Config) checkServer() error {
 	}
 	switch {
 	case err != nil:
-		return c.bad("server.addr", "%.80q: it is written HOST:PORT", c.Server.Addr)
+		return c.keyError("server.addr", "%.80q: it is written HOST:PORT", c.Server.Addr)
 	case host == "":
-		return c.bad("server.addr", "%.80q: write the host out, such as 127.0.0.1:%s; 0.0.0.0:%s binds every interface", c.Server.Addr, port, port)
+		return c.keyError("server.addr", "%.80q: write the host out, such as 127.0.0.1:%s; 0.0.0.0:%s binds every interface", c.Server.Addr, port, port)
 	}
 	for i, h := range c.Server.Hosts {
 		if _, err := netip.ParseAddr(h); err != nil && !validHost(h) {
-			return c.bad(item("server.hosts", i), "%.80q: it must be a name or an address, without a port", h)
+			return c.keyError(itemPath("server.hosts", i), "%.80q: it must be a name or an address, without a port", h)
 		}
 	}
 	return nil
@@ -71,12 +71,12 @@ func (c *Config) checkStore() error {
 	}
 	u, err := url.Parse(text)
 	if err != nil || !slices.Contains([]string{"sqlite", "postgres", "postgresql"}, u.Scheme) {
-		return c.bad(at, "it must be sqlite:PATH or postgres://HOST/DATABASE") // without the text, which may hold a password
+		return c.keyError(at, "it must be sqlite:PATH or postgres://HOST/DATABASE") // without the text, which may hold a password
 	}
 	_, password := u.User.Password()
 	password = password || u.Query().Has("password")
 	if password && c.origin[at] == "" {
-		return c.bad(at, "it holds a password; put the URL into $CROFT_STORE, or the password into ~/.pgpass")
+		return c.keyError(at, "it holds a password; put the URL into $CROFT_STORE, or the password into ~/.pgpass")
 	}
 	return nil
 }
@@ -85,13 +85,13 @@ func (c *Config) checkProviders() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
 		at := "providers." + name
 		if !validName.MatchString(name) {
-			return c.bad(at, "%s", nameForm)
+			return c.keyError(at, "%s", nameForm)
 		}
 		if kind := c.Providers[name].Kind; kind != "" && !validName.MatchString(kind) {
-			return c.bad(at+".kind", "%.80q: %s", kind, nameForm)
+			return c.keyError(at+".kind", "%.80q: %s", kind, nameForm)
 		}
 		if name == Auto {
-			return c.bad(at, "this name stands for the provider that is chosen by need")
+			return c.keyError(at, "this name stands for the provider that is chosen by need")
 		}
 	}
 	return c.checkWraps()
@@ -107,7 +107,7 @@ func (c *Config) checkWraps() error {
 		}
 		kind := cmp.Or(p.Kind, name)
 		if other, ok := wrapped[kind]; ok {
-			return c.bad("providers."+name, "pool, limit, retry and record are for all of a kind, and %q has them for %s", other, kind)
+			return c.keyError("providers."+name, "pool, limit, retry and record are for all of a kind, and %q has them for %s", other, kind)
 		}
 		wrapped[kind] = name
 	}
@@ -118,25 +118,25 @@ func (c *Config) checkPolicies() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
 		at, p := "policies."+name, c.Policies[name]
 		if !validName.MatchString(name) {
-			return c.bad(at, "%s", nameForm)
+			return c.keyError(at, "%s", nameForm)
 		}
 		if p.Isolation.Rank() < 0 {
-			return c.bad(at+".isolation", "%.80q: the levels are %v", p.Isolation, driver.Isolations)
+			return c.keyError(at+".isolation", "%.80q: the levels are %v", p.Isolation, driver.Isolations)
 		}
 		for _, name := range slices.Sorted(maps.Keys(p.Env)) {
 			if !validVariable.MatchString(name) {
-				return c.bad(at+".env."+name, "a variable has letters, digits and _, and does not begin with a digit")
+				return c.keyError(at+".env."+name, "a variable has letters, digits and _, and does not begin with a digit")
 			}
 		}
 		if err := c.checkNetwork(at+".network", p.Network); err != nil {
 			return err
 		}
-		whole, err := c.flatten(name, nil)
+		whole, err := c.flattenPolicy(name, nil)
 		if err != nil {
 			return err
 		}
 		if n := whole.Network; n != nil && deref(n.Open) && len(n.Allow)+len(n.Deny) > 0 {
-			return c.bad(at+".network", "an open network goes without the proxy, so allow and deny can't hold; leave out one of them")
+			return c.keyError(at+".network", "an open network goes without the proxy, so allow and deny can't hold; leave out one of them")
 		}
 	}
 	return nil
@@ -147,16 +147,16 @@ func (c *Config) checkNetwork(at string, n *Network) error {
 		return nil
 	}
 	for i, r := range n.Allow {
-		if err := c.checkNetRule(item(at+".allow", i), r); err != nil {
+		if err := c.checkNetRule(itemPath(at+".allow", i), r); err != nil {
 			return err
 		}
 	}
 	for i, r := range n.Deny {
-		if err := c.checkNetRule(item(at+".deny", i), r); err != nil {
+		if err := c.checkNetRule(itemPath(at+".deny", i), r); err != nil {
 			return err
 		}
 		if r.Credential != nil || r.Private {
-			return c.bad(item(at+".deny", i), "credential and private are for rules that allow")
+			return c.keyError(itemPath(at+".deny", i), "credential and private are for rules that allow")
 		}
 	}
 	return nil
@@ -164,16 +164,16 @@ func (c *Config) checkNetwork(at string, n *Network) error {
 
 func (c *Config) checkNetRule(at string, r NetRule) error {
 	if !validTarget(r.Host) {
-		return c.bad(at+".host", "%.80q: it must be a name, *.name, an address or a range of them (CIDR), without scheme and port", r.Host)
+		return c.keyError(at+".host", "%.80q: it must be a name, *.name, an address or a range of them (CIDR), without scheme and port", r.Host)
 	}
 	for i, p := range r.Ports {
 		if p < 1 || p > 65535 {
-			return c.bad(item(at+".ports", i), "%d: a port is 1 to 65535", p)
+			return c.keyError(itemPath(at+".ports", i), "%d: a port is 1 to 65535", p)
 		}
 	}
 	for i, m := range r.Methods {
 		if !validMethod.MatchString(m) {
-			return c.bad(item(at+".methods", i), "%.40q: a method is written in capitals, such as GET", m)
+			return c.keyError(itemPath(at+".methods", i), "%.40q: a method is written in capitals, such as GET", m)
 		}
 	}
 	if r.Credential == nil {
@@ -185,17 +185,17 @@ func (c *Config) checkNetRule(at string, r NetRule) error {
 func (c *Config) checkCredential(at string, cred Credential) error {
 	switch {
 	case !validSecret.MatchString(cred.Secret): // the text is not repeated: it may be a secret
-		return c.bad(at+".secret", "it must be the name of a secret, with 1 to 64 of A-Z, a-z, 0-9, _ and -; the secret itself is never in this file")
+		return c.keyError(at+".secret", "it must be the name of a secret, with 1 to 64 of A-Z, a-z, 0-9, _ and -; the secret itself is never in this file")
 	case cred.Name != "" && !validSecret.MatchString(cred.Name):
-		return c.bad(at+".name", "it must have 1 to 64 of A-Z, a-z, 0-9, _ and -")
+		return c.keyError(at+".name", "it must have 1 to 64 of A-Z, a-z, 0-9, _ and -")
 	case cred.Header != "" && !validHeader.MatchString(cred.Header):
-		return c.bad(at+".header", "%.40q: it must be the name of a header", cred.Header)
+		return c.keyError(at+".header", "%.40q: it must be the name of a header", cred.Header)
 	case cred.Format != "" && (strings.Count(cred.Format, secretMark) != 1 || hasControl(cred.Format)):
-		return c.bad(at+".format", "it must have %s in it once, such as Bearer %s", secretMark, secretMark)
+		return c.keyError(at+".format", "it must have %s in it once, such as Bearer %s", secretMark, secretMark)
 	case cred.User != "" && (cred.Format != "" || strings.Contains(cred.User, ":") || hasControl(cred.User)):
-		return c.bad(at+".user", "a user has no colon, and goes without a format")
+		return c.keyError(at+".user", "a user has no colon, and goes without a format")
 	case cred.Placeholder && (cred.Header != "" || cred.Format != "" || cred.User != ""):
-		return c.bad(at+".placeholder", "it adds no header, so header, format and user have no use")
+		return c.keyError(at+".placeholder", "it adds no header, so header, format and user have no use")
 	}
 	return nil
 }
@@ -220,9 +220,9 @@ func (c *Config) checkCredentials() error {
 				continue
 			}
 			cred := *r.Credential
-			cred.Name = cred.key()
+			cred.Name = cred.ruleName()
 			if other, there := first[cred.Name]; there && other != cred {
-				return c.bad(item("policies."+name+".network.allow", i)+".credential",
+				return c.keyError(itemPath("policies."+name+".network.allow", i)+".credential",
 					"the credential %q is sent in another way elsewhere; give one of them a name", cred.Name)
 			}
 			first[cred.Name] = cred
@@ -233,10 +233,10 @@ func (c *Config) checkCredentials() error {
 
 func (c *Config) checkDefaults() error {
 	if !validName.MatchString(c.Defaults.Provider) {
-		return c.bad("defaults.provider", "%.80q: %s", c.Defaults.Provider, nameForm)
+		return c.keyError("defaults.provider", "%.80q: %s", c.Defaults.Provider, nameForm)
 	}
 	if _, ok := c.Policies[c.Defaults.Policy]; !ok {
-		return c.bad("defaults.policy", "there is no policy %.80q; there are %s", c.Defaults.Policy, strings.Join(slices.Sorted(maps.Keys(c.Policies)), ", "))
+		return c.keyError("defaults.policy", "there is no policy %.80q; there are %s", c.Defaults.Policy, strings.Join(slices.Sorted(maps.Keys(c.Policies)), ", "))
 	}
 	return nil
 }
@@ -244,7 +244,7 @@ func (c *Config) checkDefaults() error {
 func (c *Config) checkSecrets() error {
 	const form = "a prefix is the beginning of a variable: letters, digits and _"
 	if !validVariable.MatchString(c.Secrets.Env) {
-		return c.bad("secrets.env", "%s", form)
+		return c.keyError("secrets.env", "%s", form)
 	}
 	if err := c.checkSecretHosts(); err != nil {
 		return err
@@ -253,13 +253,13 @@ func (c *Config) checkSecrets() error {
 		at, set := "secrets.workspaces."+name, c.Secrets.Workspaces[name]
 		switch {
 		case !driver.ValidID(name) && !driver.ValidWorkspaceName(name):
-			return c.bad(at, "it must be the name or the id of a workspace")
+			return c.keyError(at, "it must be the name or the id of a workspace")
 		case set.Env == "" && set.Dir == "":
-			return c.bad(at, "it says neither env nor dir")
+			return c.keyError(at, "it says neither env nor dir")
 		case set.Env != "" && !validVariable.MatchString(set.Env):
-			return c.bad(at+".env", "%s", form)
+			return c.keyError(at+".env", "%s", form)
 		case set.Env != "" && (strings.HasPrefix(set.Env, c.Secrets.Env) || strings.HasPrefix(c.Secrets.Env, set.Env)):
-			return c.bad(at+".env", "%s and the shared prefix %s overlap", set.Env, c.Secrets.Env)
+			return c.keyError(at+".env", "%s and the shared prefix %s overlap", set.Env, c.Secrets.Env)
 		}
 	}
 	return c.checkPatterns()
@@ -274,14 +274,14 @@ func (c *Config) checkSecretHosts() error {
 		other := seen[strings.ToLower(name)]
 		switch {
 		case !validSecret.MatchString(name):
-			return c.bad(at, "it must be the name of a secret, with 1 to 64 of A-Z, a-z, 0-9, _ and -")
+			return c.keyError(at, "it must be the name of a secret, with 1 to 64 of A-Z, a-z, 0-9, _ and -")
 		case other != "":
-			return c.bad(at, "it is the same secret as %s", other)
+			return c.keyError(at, "it is the same secret as %s", other)
 		}
 		seen[strings.ToLower(name)] = name
 		for i, host := range c.Secrets.Hosts[name] {
 			if !validTarget(host) || host == "*" || strings.Contains(host, "/") {
-				return c.bad(item(at, i), "%.80q: it must be a name, *.name or an address, without scheme and port", host)
+				return c.keyError(itemPath(at, i), "%.80q: it must be a name, *.name or an address, without scheme and port", host)
 			}
 		}
 	}
@@ -295,7 +295,7 @@ func (c *Config) checkSecretHosts() error {
 				continue
 			}
 			if err := c.CheckHost(r.Credential.Secret, r.Host); err != nil {
-				return c.bad(item("policies."+name+".network.allow", i)+".credential", "the secret %s may not go to %s; see secrets.hosts", r.Credential.Secret, r.Host)
+				return c.keyError(itemPath("policies."+name+".network.allow", i)+".credential", "the secret %s may not go to %s; see secrets.hosts", r.Credential.Secret, r.Host)
 			}
 		}
 	}
@@ -306,14 +306,14 @@ func (c *Config) checkPatterns() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Secrets.Patterns)) {
 		at := "secrets.patterns." + name
 		if !driver.ValidWorkspaceName(name) {
-			return c.bad(at, "a name has lower-case letters, digits and -")
+			return c.keyError(at, "a name has lower-case letters, digits and -")
 		}
 		re, err := regexp.Compile(c.Secrets.Patterns[name])
 		switch {
 		case err != nil:
-			return c.bad(at, "it is no regular expression: %v", err)
+			return c.keyError(at, "it is no regular expression: %v", err)
 		case re.MatchString(""):
-			return c.bad(at, "it matches nothing at all, and so everywhere")
+			return c.keyError(at, "it matches nothing at all, and so everywhere")
 		}
 	}
 	return nil
@@ -323,9 +323,9 @@ func (c *Config) checkHostRoots() error {
 	for i, root := range c.HostRoots {
 		switch {
 		case !filepath.IsAbs(root) || filepath.Clean(root) != root:
-			return c.bad(item("hostRoots", i), "%.80q: it must be an absolute path without .. and without a slash at its end", root)
+			return c.keyError(itemPath("hostRoots", i), "%.80q: it must be an absolute path without .. and without a slash at its end", root)
 		case root == string(filepath.Separator):
-			return c.bad(item("hostRoots", i), "it names the whole host; list the directories that are meant")
+			return c.keyError(itemPath("hostRoots", i), "it names the whole host; list the directories that are meant")
 		}
 	}
 	return nil
@@ -335,14 +335,14 @@ func (c *Config) checkRules() error {
 	for at, list := range map[string][]string{"env.allow": c.Env.Allow, "env.deny": c.Env.Deny} {
 		for i, pattern := range list {
 			if !validEnvRule.MatchString(pattern) {
-				return c.bad(item(at, i), "%.80q: a pattern has letters, digits, _ and *", pattern)
+				return c.keyError(itemPath(at, i), "%.80q: a pattern has letters, digits, _ and *", pattern)
 			}
 		}
 	}
 	for at, list := range map[string][]string{"guard.allow": c.Guard.Allow, "guard.deny": c.Guard.Deny} {
 		for i, pattern := range list {
 			if _, err := path.Match(pattern, ""); err != nil || pattern == "" || strings.ContainsAny(pattern, " \t\n") {
-				return c.bad(item(at, i), "%.80q: a pattern is the name of a program, in which *, ? and [...] may stand for characters", pattern)
+				return c.keyError(itemPath(at, i), "%.80q: a pattern is the name of a program, in which *, ? and [...] may stand for characters", pattern)
 			}
 		}
 	}
@@ -352,20 +352,20 @@ func (c *Config) checkRules() error {
 func (c *Config) checkEvents() error {
 	switch e := c.Events; {
 	case e.File == "":
-		return c.bad("events.file", "it must be a path, or %s", NoFile)
+		return c.keyError("events.file", "it must be a path, or %s", NoFile)
 	case e.MaxSize < 4<<10:
-		return c.bad("events.maxSize", "%s: the least is 4K", e.MaxSize)
+		return c.keyError("events.maxSize", "%s: the least is 4K", e.MaxSize)
 	case e.Keep < 1 || e.Keep > 1000:
-		return c.bad("events.keep", "%d: it must be 1 to 1000", e.Keep)
+		return c.keyError("events.keep", "%d: it must be 1 to 1000", e.Keep)
 	case !slices.Contains(syncs, e.Sync):
-		return c.bad("events.sync", "%.40q: allowed are %s", e.Sync, strings.Join(syncs, ", "))
+		return c.keyError("events.sync", "%.40q: allowed are %s", e.Sync, strings.Join(syncs, ", "))
 	}
 	return nil
 }
 
 var syncs = []string{"none", "interval", "always"}
 
-func item(at string, i int) string { return at + "[" + strconv.Itoa(i) + "]" }
+func itemPath(at string, i int) string { return at + "[" + strconv.Itoa(i) + "]" }
 
 // validTarget judges the host of a rule.
 func validTarget(host string) bool {

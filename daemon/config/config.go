@@ -76,7 +76,7 @@ type Provider struct {
 type Pool struct {
 	Size   Count    `json:"size,omitempty" jsonschema:"workspaces of each template and policy; 0 is no pool"`
 	Shapes Count    `json:"shapes,omitempty" jsonschema:"templates and policies at the same time; 0 is 4"`
-	Idle   Duration `json:"idle,omitempty" jsonschema:"what nobody asked for so long is let go; 0s is 10m"`
+	Idle   Duration `json:"idle,omitempty" jsonschema:"idle time after which a prepared workspace is destroyed; 0s is 10m"`
 }
 
 // A Bounds bounds what is asked of a provider; 0 is no bound.
@@ -132,7 +132,7 @@ type Rules struct {
 	Deny  []string `json:"deny,omitempty" jsonschema:"names that do not pass, whatever allow says"`
 }
 
-// Caps is the section caps. 0 is none.
+// Caps is the section caps. 0 is no cap.
 type Caps struct {
 	MaxOpen     Count `json:"maxOpen,omitempty" jsonschema:"live workspaces; 0 is no cap"`
 	MaxCommands Count `json:"maxCommands,omitempty" jsonschema:"commands that run at the same time, in all workspaces; 0 is no cap"`
@@ -153,7 +153,7 @@ const NoFile = "none"
 // what is in it.
 const DefaultPolicy = "default"
 
-// Default returns the configuration of someone who has no file.
+// Default returns the configuration without a file.
 func Default() *Config {
 	return &Config{
 		Version:  Version,
@@ -171,8 +171,8 @@ func (c *Config) File() string { return c.file }
 
 // Provider returns the kind and the options of a provider by its name, the
 // options as the JSON object that driver.Spec.Config takes, nil where there are
-// none. A name that is not listed is the kind of that name; whether there is
-// such a kind, who has the providers knows.
+// none. A name that is not listed is the kind of that name; the caller checks whether
+// that kind exists.
 func (c *Config) Provider(name string) (kind string, options json.RawMessage, err error) {
 	if name == "" {
 		name = c.Defaults.Provider
@@ -238,9 +238,9 @@ func (c *Config) Policy(name string) (driver.Policy, error) {
 		return driver.Policy{}, fmt.Errorf("config: policy %.80q: %w: there are %s",
 			name, fault.NotFound, strings.Join(slices.Sorted(maps.Keys(c.Policies)), ", "))
 	}
-	p, err := c.flatten(name, nil)
+	p, err := c.flattenPolicy(name, nil)
 	if err != nil {
 		return driver.Policy{}, err
 	}
-	return p.driver(), nil
+	return p.driverPolicy(), nil
 }

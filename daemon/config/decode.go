@@ -17,8 +17,8 @@ import (
 
 const maxFile = 1 << 20
 
-// bad returns the error of a key, with its place.
-func (c *Config) bad(path, format string, args ...any) error {
+// keyError returns the error of a key, with its place.
+func (c *Config) keyError(path, format string, args ...any) error {
 	if from := c.origin[path]; from != "" {
 		return fmt.Errorf("config: read %s: %w: %s: %s", from, fault.InvalidArgument, path, fmt.Sprintf(format, args...))
 	}
@@ -27,10 +27,10 @@ func (c *Config) bad(path, format string, args ...any) error {
 		p = p[:max(0, strings.LastIndexAny(p, ".["))]
 		at, ok = c.at[p]
 	}
-	return c.badAt(at, path, format, args...)
+	return c.keyErrorAt(at, path, format, args...)
 }
 
-func (c *Config) badAt(at strictyaml.Position, path, format string, args ...any) error {
+func (c *Config) keyErrorAt(at strictyaml.Position, path, format string, args ...any) error {
 	file, key := c.file, ""
 	if file == "" {
 		file = FileName
@@ -47,61 +47,61 @@ func (c *Config) decode(data []byte) error {
 	var bad *strictyaml.Error
 	switch {
 	case errors.Is(err, strictyaml.ErrEmpty):
-		return c.badAt(strictyaml.Position{}, "", "%v; it begins with version: %d", err, Version)
+		return c.keyErrorAt(strictyaml.Position{}, "", "%v; it begins with version: %d", err, Version)
 	case errors.As(err, &bad):
-		return c.badAt(bad.At, "", "%s", bad.Text)
+		return c.keyErrorAt(bad.At, "", "%s", bad.Text)
 	}
-	return c.value(reflect.ValueOf(c).Elem(), n, "")
+	return c.decodeValue(reflect.ValueOf(c).Elem(), n, "")
 }
 
-// value decodes n into v, and refuses what v does not hold.
-func (c *Config) value(v reflect.Value, n ast.Node, path string) error {
+// decodeValue decodes n into v, and refuses what v does not hold.
+func (c *Config) decodeValue(v reflect.Value, n ast.Node, path string) error {
 	if path != "" {
 		c.at[path] = strictyaml.At(n)
 	}
 	if v.Kind() == reflect.Pointer {
 		v.Set(reflect.New(v.Type().Elem()))
-		return c.value(v.Elem(), n, path)
+		return c.decodeValue(v.Elem(), n, path)
 	}
 	if special, ok := v.Addr().Interface().(interface{ shorthand(text string) error }); ok && isScalar(n) {
-		return c.parse(special.shorthand, n, path, v.Type())
+		return c.parseScalar(special.shorthand, n, path, v.Type())
 	}
 	if s, ok := v.Addr().Interface().(scalar); ok {
-		return c.parse(s.parse, n, path, v.Type())
+		return c.parseScalar(s.parse, n, path, v.Type())
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		return c.structure(v, n, path)
+		return c.decodeStruct(v, n, path)
 	case reflect.Map:
-		return c.mapping(v, n, path)
+		return c.decodeMap(v, n, path)
 	case reflect.Slice:
-		return c.sequence(v, n, path)
+		return c.decodeList(v, n, path)
 	case reflect.Interface:
-		return c.free(v, n, path)
+		return c.decodeFree(v, n, path)
 	}
-	return c.simple(v, n, path)
+	return c.decodeScalar(v, n, path)
 }
 
-// parse hands the text of a scalar to the type that it is for.
-func (c *Config) parse(parse func(string) error, n ast.Node, path string, t reflect.Type) error {
+// parseScalar hands the text of a scalar to the type that it is for.
+func (c *Config) parseScalar(parse func(string) error, n ast.Node, path string, t reflect.Type) error {
 	text, ok := scalarText(n)
 	if !ok {
 		return c.wrongType(n, path, t)
 	}
 	if err := parse(text); err != nil {
 		_, why, _ := strings.Cut(err.Error(), fault.InvalidArgument.Error()+": ")
-		return c.badAt(strictyaml.At(n), path, "%.40q: %s", text, why)
+		return c.keyErrorAt(strictyaml.At(n), path, "%.40q: %s", text, why)
 	}
 	return nil
 }
 
-func (c *Config) simple(v reflect.Value, n ast.Node, path string) error {
+func (c *Config) decodeScalar(v reflect.Value, n ast.Node, path string) error {
 	switch x := n.(type) {
 	case *ast.StringNode, *ast.LiteralNode:
 		if v.Kind() == reflect.String {
 			text, _ := scalarText(x)
 			if strings.IndexByte(text, 0) >= 0 {
-				return c.badAt(strictyaml.At(n), path, "a text has no NUL")
+				return c.keyErrorAt(strictyaml.At(n), path, "a text has no NUL")
 			}
 			v.SetString(text)
 			return nil
@@ -115,7 +115,7 @@ func (c *Config) simple(v reflect.Value, n ast.Node, path string) error {
 		if v.CanInt() {
 			i, err := strconv.ParseInt(x.Token.Value, 10, 32)
 			if err != nil {
-				return c.badAt(strictyaml.At(n), path, "%.40q: write a whole number in digits", x.Token.Value)
+				return c.keyErrorAt(strictyaml.At(n), path, "%.40q: write a whole number in digits", x.Token.Value)
 			}
 			v.SetInt(i)
 			return nil
@@ -124,7 +124,7 @@ func (c *Config) simple(v reflect.Value, n ast.Node, path string) error {
 	return c.wrongType(n, path, v.Type())
 }
 
-func (c *Config) structure(v reflect.Value, n ast.Node, path string) error {
+func (c *Config) decodeStruct(v reflect.Value, n ast.Node, path string) error {
 	fields := fieldsOf(v.Type())
 	required := slices.DeleteFunc(slices.Clone(fields), func(f field) bool { return !f.required })
 	if _, null := n.(*ast.NullNode); null && len(required) == 0 {
@@ -134,21 +134,21 @@ func (c *Config) structure(v reflect.Value, n ast.Node, path string) error {
 	if !ok {
 		return c.wrongType(n, path, v.Type())
 	}
-	err := c.pairs(pairs, path, func(key, at string, p *ast.MappingValueNode) error {
+	err := c.eachPair(pairs, path, func(key, at string, p *ast.MappingValueNode) error {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.key == key })
 		if i < 0 {
-			return c.badAt(strictyaml.At(p.Key), "", "unknown key %q; allowed are %s", at, keysOf(fields))
+			return c.keyErrorAt(strictyaml.At(p.Key), "", "unknown key %q; allowed are %s", at, keysOf(fields))
 		}
 		required = slices.DeleteFunc(required, func(f field) bool { return f.key == key })
-		return c.value(v.FieldByIndex(fields[i].index), p.Value, at)
+		return c.decodeValue(v.FieldByIndex(fields[i].index), p.Value, at)
 	})
 	if err == nil && len(required) > 0 {
-		return c.badAt(strictyaml.At(n), path, "key %q is missing", required[0].key)
+		return c.keyErrorAt(strictyaml.At(n), path, "key %q is missing", required[0].key)
 	}
 	return err
 }
 
-func (c *Config) mapping(v reflect.Value, n ast.Node, path string) error {
+func (c *Config) decodeMap(v reflect.Value, n ast.Node, path string) error {
 	if _, null := n.(*ast.NullNode); null {
 		return nil
 	}
@@ -159,16 +159,16 @@ func (c *Config) mapping(v reflect.Value, n ast.Node, path string) error {
 	if v.IsNil() {
 		v.Set(reflect.MakeMap(v.Type()))
 	}
-	return c.pairs(pairs, path, func(key, at string, p *ast.MappingValueNode) error {
+	return c.eachPair(pairs, path, func(key, at string, p *ast.MappingValueNode) error {
 		elem := reflect.New(v.Type().Elem()).Elem()
 		if l, ok := elem.Addr().Interface().(*Limit); ok {
 			r, known := driver.Resource(key).Info()
 			if !known {
-				return c.badAt(strictyaml.At(p.Key), "", "unknown key %q; allowed are %s", at, driver.ResourceNames())
+				return c.keyErrorAt(strictyaml.At(p.Key), "", "unknown key %q; allowed are %s", at, driver.ResourceNames())
 			}
 			l.Max.Unit = r.Unit
 		}
-		if err := c.value(elem, p.Value, at); err != nil {
+		if err := c.decodeValue(elem, p.Value, at); err != nil {
 			return err
 		}
 		v.SetMapIndex(reflect.ValueOf(key).Convert(v.Type().Key()), elem)
@@ -176,12 +176,12 @@ func (c *Config) mapping(v reflect.Value, n ast.Node, path string) error {
 	})
 }
 
-// pairs calls each for every pair of a mapping.
-func (c *Config) pairs(list []*ast.MappingValueNode, path string, each func(key, at string, p *ast.MappingValueNode) error) error {
+// eachPair calls each for every pair of a mapping.
+func (c *Config) eachPair(list []*ast.MappingValueNode, path string, each func(key, at string, p *ast.MappingValueNode) error) error {
 	for _, p := range list {
 		key, text := strictyaml.Key(p.Key)
 		if !text {
-			return c.badAt(strictyaml.At(p.Key), path, "a key must be a text; quote it")
+			return c.keyErrorAt(strictyaml.At(p.Key), path, "a key must be a text; quote it")
 		}
 		at := strings.TrimPrefix(path+"."+key, ".")
 		c.at[at] = strictyaml.At(p.Key)
@@ -192,7 +192,7 @@ func (c *Config) pairs(list []*ast.MappingValueNode, path string, each func(key,
 	return nil
 }
 
-func (c *Config) sequence(v reflect.Value, n ast.Node, path string) error {
+func (c *Config) decodeList(v reflect.Value, n ast.Node, path string) error {
 	if _, null := n.(*ast.NullNode); null {
 		return nil
 	}
@@ -205,7 +205,7 @@ func (c *Config) sequence(v reflect.Value, n ast.Node, path string) error {
 		if _, null := item.(*ast.NullNode); null && v.Type().Elem().Kind() != reflect.Interface {
 			return c.wrongType(item, fmt.Sprintf("%s[%d]", path, i), v.Type().Elem())
 		}
-		if err := c.value(list.Index(i), item, fmt.Sprintf("%s[%d]", path, i)); err != nil {
+		if err := c.decodeValue(list.Index(i), item, fmt.Sprintf("%s[%d]", path, i)); err != nil {
 			return err
 		}
 	}
@@ -213,13 +213,13 @@ func (c *Config) sequence(v reflect.Value, n ast.Node, path string) error {
 	return nil
 }
 
-// free decodes what is passed on to a provider, in the types of JSON.
-func (c *Config) free(v reflect.Value, n ast.Node, path string) error {
+// decodeFree decodes what is passed on to a provider, in the types of JSON.
+func (c *Config) decodeFree(v reflect.Value, n ast.Node, path string) error {
 	if pairs, ok := strictyaml.Pairs(n); ok {
 		m := map[string]any{}
-		err := c.pairs(pairs, path, func(key, at string, p *ast.MappingValueNode) error {
+		err := c.eachPair(pairs, path, func(key, at string, p *ast.MappingValueNode) error {
 			var elem any
-			err := c.value(reflect.ValueOf(&elem).Elem(), p.Value, at)
+			err := c.decodeValue(reflect.ValueOf(&elem).Elem(), p.Value, at)
 			m[key] = elem
 			return err
 		})
@@ -229,7 +229,7 @@ func (c *Config) free(v reflect.Value, n ast.Node, path string) error {
 	switch x := n.(type) {
 	case *ast.SequenceNode:
 		list := []any{}
-		err := c.sequence(reflect.ValueOf(&list).Elem(), x, path)
+		err := c.decodeList(reflect.ValueOf(&list).Elem(), x, path)
 		v.Set(reflect.ValueOf(list))
 		return err
 	case *ast.NullNode:
@@ -240,7 +240,7 @@ func (c *Config) free(v reflect.Value, n ast.Node, path string) error {
 	case *ast.IntegerNode:
 		i, err := strconv.ParseInt(x.Token.Value, 10, 64)
 		if err != nil {
-			return c.badAt(strictyaml.At(n), path, "%.40q: write a whole number in digits", x.Token.Value)
+			return c.keyErrorAt(strictyaml.At(n), path, "%.40q: write a whole number in digits", x.Token.Value)
 		}
 		v.Set(reflect.ValueOf(i))
 		return nil
@@ -252,7 +252,7 @@ func (c *Config) free(v reflect.Value, n ast.Node, path string) error {
 		v.Set(reflect.ValueOf(text))
 		return nil
 	}
-	return c.badAt(strictyaml.At(n), path, "%s can't be passed to a provider", nodeName(n))
+	return c.keyErrorAt(strictyaml.At(n), path, "%s can't be passed to a provider", nodeName(n))
 }
 
 func (c *Config) wrongType(n ast.Node, path string, t reflect.Type) error {
@@ -260,5 +260,5 @@ func (c *Config) wrongType(n ast.Node, path string, t reflect.Type) error {
 	if t.Kind() == reflect.String && isScalar(n) {
 		hint = "; quote it"
 	}
-	return c.badAt(strictyaml.At(n), path, "it must be %s, not %s%s", typeName(t), nodeName(n), hint)
+	return c.keyErrorAt(strictyaml.At(n), path, "it must be %s, not %s%s", typeName(t), nodeName(n), hint)
 }

@@ -22,16 +22,15 @@ const EnvFile = "CROFT_CONFIG"
 // returns "" where there is none, and NotFound where a file was named that does
 // not exist.
 //
-// The current directory is not looked into: an agent, or whoever a checkout is
-// from, could put a file there that allows what its user never would. Such a file
-// is read when it is named. A file that was found and not named must belong to
-// this user or to root.
+// The current directory is not searched: an agent or a checkout could put a file there
+// that allows more than its user wants. Such a file is read only if it is named. A file
+// that was found, not named, must belong to this user or to root.
 func Find(explicit, data string, getenv func(string) string) (string, error) {
 	if explicit != "" {
-		return explicit, exists(explicit, "the file that was named")
+		return explicit, checkExists(explicit, "the file that was named")
 	}
 	if path := getenv(EnvFile); path != "" {
-		return path, exists(path, "the file that $"+EnvFile+" names")
+		return path, checkExists(path, "the file that $"+EnvFile+" names")
 	}
 	var candidates []string
 	if data != "" {
@@ -42,8 +41,8 @@ func Find(explicit, data string, getenv func(string) string) (string, error) {
 	}
 	for _, path := range candidates {
 		switch info, err := os.Stat(path); {
-		case err == nil && !ours(info):
-			return "", fmt.Errorf("config: find %s: %w: it belongs to another user; name it with --config to use it all the same", path, fault.PermissionDenied)
+		case err == nil && !isTrustedOwner(info):
+			return "", fmt.Errorf("config: find %s: %w: it belongs to another user; to use it, name it with --config", path, fault.PermissionDenied)
 		case err == nil:
 			return path, nil
 		case !errors.Is(err, fs.ErrNotExist):
@@ -53,7 +52,7 @@ func Find(explicit, data string, getenv func(string) string) (string, error) {
 	return "", nil
 }
 
-func exists(path, what string) error {
+func checkExists(path, what string) error {
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("config: find %s, %s: %w", path, what, err)
 	}
@@ -120,21 +119,21 @@ func parse(data []byte, file string) (*Config, error) {
 }
 
 // resolvePaths makes paths absolute that are relative to the file or to home.
-// Those of events and of a SQLite store are relative to the data directory,
-// which is known to who opens it.
+// Those of events and of a SQLite store are relative to the data directory, and
+// package app resolves them.
 func (c *Config) resolvePaths() {
 	home := ""
 	if h, err := os.UserHomeDir(); err == nil {
 		home = h
 	}
-	c.Data = c.resolve(c.Data, home)
-	c.Secrets.Dir = c.resolve(c.Secrets.Dir, home)
+	c.Data = c.resolvePath(c.Data, home)
+	c.Secrets.Dir = c.resolvePath(c.Secrets.Dir, home)
 	for name, set := range c.Secrets.Workspaces {
-		set.Dir = c.resolve(set.Dir, home)
+		set.Dir = c.resolvePath(set.Dir, home)
 		c.Secrets.Workspaces[name] = set
 	}
 	for i, dir := range c.Skills {
-		c.Skills[i] = c.resolve(dir, home)
+		c.Skills[i] = c.resolvePath(dir, home)
 	}
 	for i, root := range c.HostRoots {
 		c.HostRoots[i] = expandHome(root, home)
@@ -142,7 +141,7 @@ func (c *Config) resolvePaths() {
 	c.Events.File = expandHome(c.Events.File, home)
 }
 
-func (c *Config) resolve(path, home string) string {
+func (c *Config) resolvePath(path, home string) string {
 	path = expandHome(path, home)
 	if path == "" || filepath.IsAbs(path) || c.file == "" {
 		return path

@@ -4,5 +4,5 @@ package config
 
 import "io/fs"
 
-// ours reports whether a file belongs to this user, which is not told here.
-func ours(fs.FileInfo) bool { return true }
+// isTrustedOwner is always true: this system has no owner ids.
+func isTrustedOwner(fs.FileInfo) bool { return true }

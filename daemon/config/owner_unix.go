@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// ours reports whether a file belongs to this user or to root.
-func ours(info fs.FileInfo) bool {
+// isTrustedOwner reports whether a file belongs to this user or to root.
+func isTrustedOwner(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return !ok || st.Uid == 0 || int(st.Uid) == os.Geteuid()
 }

@@ -58,8 +58,8 @@ type Credential struct {
 	short bool // it was written as a text
 }
 
-// key returns the name by which a rule refers to the credential.
-func (c Credential) key() string {
+// ruleName returns the name by which a rule refers to the credential.
+func (c Credential) ruleName() string {
 	if c.Name != "" {
 		return strings.ToLower(c.Name)
 	}
@@ -81,8 +81,8 @@ type Limit struct {
 // maxExtends is how deep policies may extend each other.
 const maxExtends = 16
 
-// flatten returns a policy with what it extends. The path leads to name.
-func (c *Config) flatten(name string, path []string) (Policy, error) {
+// flattenPolicy returns a policy with what it extends. The path leads to name.
+func (c *Config) flattenPolicy(name string, path []string) (Policy, error) {
 	p := c.Policies[name]
 	if p.Extends == "" {
 		return p, nil
@@ -90,40 +90,40 @@ func (c *Config) flatten(name string, path []string) (Policy, error) {
 	at := "policies." + name + ".extends"
 	path = append(path, name)
 	if slices.Contains(path, p.Extends) {
-		return Policy{}, c.bad(at, "policy %q extends itself: %s", p.Extends, strings.Join(append(path, p.Extends), " -> "))
+		return Policy{}, c.keyError(at, "policy %q extends itself: %s", p.Extends, strings.Join(append(path, p.Extends), " -> "))
 	}
 	if len(path) > maxExtends {
-		return Policy{}, c.bad(at, "policies extend each other more than %d deep", maxExtends)
+		return Policy{}, c.keyError(at, "policies extend each other more than %d deep", maxExtends)
 	}
 	if _, ok := c.Policies[p.Extends]; !ok {
-		return Policy{}, c.bad(at, "there is no policy %q; there are %s", p.Extends, strings.Join(slices.Sorted(maps.Keys(c.Policies)), ", "))
+		return Policy{}, c.keyError(at, "there is no policy %q; there are %s", p.Extends, strings.Join(slices.Sorted(maps.Keys(c.Policies)), ", "))
 	}
-	base, err := c.flatten(p.Extends, path)
+	base, err := c.flattenPolicy(p.Extends, path)
 	if err != nil {
 		return Policy{}, err
 	}
-	return base.with(p), nil
+	return base.mergeWith(p), nil
 }
 
-// with returns p changed by what q sets.
-func (p Policy) with(q Policy) Policy {
+// mergeWith returns p changed by what q sets.
+func (p Policy) mergeWith(q Policy) Policy {
 	p.Extends = ""
 	if q.Isolation != "" {
 		p.Isolation = q.Isolation
 	}
-	p.Network = p.Network.with(q.Network)
-	p.Limits, p.Env = over(p.Limits, q.Limits), over(p.Env, q.Env)
-	p.ReadOnly, p.Durable, p.Persist = or(q.ReadOnly, p.ReadOnly), or(q.Durable, p.Durable), or(q.Persist, p.Persist)
-	p.Idle = or(q.Idle, p.Idle)
+	p.Network = p.Network.mergeWith(q.Network)
+	p.Limits, p.Env = overlayMap(p.Limits, q.Limits), overlayMap(p.Env, q.Env)
+	p.ReadOnly, p.Durable, p.Persist = firstSet(q.ReadOnly, p.ReadOnly), firstSet(q.Durable, p.Durable), firstSet(q.Persist, p.Persist)
+	p.Idle = firstSet(q.Idle, p.Idle)
 	return p
 }
 
-func (n *Network) with(m *Network) *Network {
+func (n *Network) mergeWith(m *Network) *Network {
 	if n == nil || m == nil {
-		return or(m, n)
+		return firstSet(m, n)
 	}
 	sum := *n
-	sum.Open = or(m.Open, n.Open)
+	sum.Open = firstSet(m.Open, n.Open)
 	if m.Allow != nil {
 		sum.Allow = m.Allow
 	}
@@ -137,8 +137,8 @@ func (n *Network) with(m *Network) *Network {
 	return &sum
 }
 
-// driver returns p, which extends nothing, as the contract has it.
-func (p Policy) driver() driver.Policy {
+// driverPolicy returns p, which extends nothing, as the contract has it.
+func (p Policy) driverPolicy() driver.Policy {
 	d := driver.Policy{
 		Isolation: p.Isolation, Env: maps.Clone(p.Env),
 		ReadOnly: deref(p.ReadOnly), Durable: deref(p.Durable), Persist: deref(p.Persist),
@@ -161,7 +161,7 @@ func driverRules(rules []NetRule) []driver.NetRule {
 			d.Ports = append(d.Ports, int(p))
 		}
 		if r.Credential != nil {
-			d.Credential = r.Credential.key()
+			d.Credential = r.Credential.ruleName()
 		}
 		list = append(list, d)
 	}
@@ -180,9 +180,9 @@ func (c *Config) Credentials() map[string]Credential {
 			if r.Credential == nil {
 				continue
 			}
-			if _, there := all[r.Credential.key()]; !there || !r.Credential.short {
+			if _, there := all[r.Credential.ruleName()]; !there || !r.Credential.short {
 				cred := *r.Credential
-				cred.Name, cred.short = cred.key(), false
+				cred.Name, cred.short = cred.ruleName(), false
 				all[cred.Name] = cred
 			}
 		}
@@ -190,8 +190,8 @@ func (c *Config) Credentials() map[string]Credential {
 	return all
 }
 
-// over returns a copy of below with the entries of top.
-func over[M ~map[K]V, K comparable, V any](below, top M) M {
+// overlayMap returns a copy of below with the entries of top.
+func overlayMap[M ~map[K]V, K comparable, V any](below, top M) M {
 	if below == nil {
 		return maps.Clone(top)
 	}
@@ -200,7 +200,7 @@ func over[M ~map[K]V, K comparable, V any](below, top M) M {
 	return sum
 }
 
-func or[T any](a, b *T) *T {
+func firstSet[T any](a, b *T) *T {
 	if a != nil {
 		return a
 	}

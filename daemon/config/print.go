@@ -21,7 +21,7 @@ func (c *Config) YAML() []byte {
 	if u, err := url.Parse(c.Store.URL); err == nil && c.Store.URL != "" {
 		shown.Store.URL = withoutPassword(u)
 	}
-	p.section(reflect.ValueOf(shown), "", 0)
+	p.printSection(reflect.ValueOf(shown), "", 0)
 	return p.out.Bytes()
 }
 
@@ -42,8 +42,8 @@ type printer struct {
 	out bytes.Buffer
 }
 
-// section prints a struct whose keys are documented.
-func (p *printer) section(v reflect.Value, at string, indent int) {
+// printSection prints a struct whose keys are documented.
+func (p *printer) printSection(v reflect.Value, at string, indent int) {
 	for i, f := range fieldsOf(v.Type()) {
 		if indent == 0 && i > 0 {
 			p.out.WriteByte('\n')
@@ -54,27 +54,27 @@ func (p *printer) section(v reflect.Value, at string, indent int) {
 		_, single := field.Interface().(fmt.Stringer)
 		if field.Kind() == reflect.Struct && !single {
 			p.out.WriteByte('\n')
-			p.section(field, path, indent+1)
+			p.printSection(field, path, indent+1)
 			continue
 		}
-		p.value(field, indent, p.note(path))
+		p.printValue(field, indent, p.originNote(path))
 	}
 }
 
-// note is the comment that tells of a variable or a flag.
-func (p *printer) note(path string) string {
+// originNote is the comment for a value of a variable or a flag.
+func (p *printer) originNote(path string) string {
 	if from := p.c.origin[path]; from != "" {
 		return " # from " + from
 	}
 	return ""
 }
 
-// value prints what stands after a key, and the end of the line.
-func (p *printer) value(v reflect.Value, indent int, note string) {
+// printValue prints what stands after a key, and the end of the line.
+func (p *printer) printValue(v reflect.Value, indent int, note string) {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface && !v.IsNil() {
 		v = v.Elem()
 	}
-	if text, ok := inline(v); ok {
+	if text, ok := inlineText(v); ok {
 		fmt.Fprintf(&p.out, " %s%s\n", text, note)
 		return
 	}
@@ -83,25 +83,25 @@ func (p *printer) value(v reflect.Value, indent int, note string) {
 	switch v.Kind() {
 	case reflect.Map:
 		for _, k := range sortedKeys(v) {
-			p.out.WriteString(pad + quote(k.String()) + ":")
-			p.value(v.MapIndex(k), indent+1, "")
+			p.out.WriteString(pad + quoteYAML(k.String()) + ":")
+			p.printValue(v.MapIndex(k), indent+1, "")
 		}
 	case reflect.Struct:
 		for _, f := range setFields(v) {
 			p.out.WriteString(pad + f.key + ":")
-			p.value(v.FieldByIndex(f.index), indent+1, "")
+			p.printValue(v.FieldByIndex(f.index), indent+1, "")
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			p.item(v.Index(i), indent+1)
+			p.printItem(v.Index(i), indent+1)
 		}
 	}
 }
 
-// item prints an item of a list.
-func (p *printer) item(v reflect.Value, indent int) {
+// printItem prints an item of a list.
+func (p *printer) printItem(v reflect.Value, indent int) {
 	pad := strings.Repeat("  ", indent)
-	if text, ok := inline(v); ok {
+	if text, ok := inlineText(v); ok {
 		fmt.Fprintf(&p.out, "%s- %s\n", pad, text)
 		return
 	}
@@ -111,7 +111,7 @@ func (p *printer) item(v reflect.Value, indent int) {
 			lead = pad + "- "
 		}
 		p.out.WriteString(lead + f.key + ":")
-		p.value(v.FieldByIndex(f.index), indent+1, "")
+		p.printValue(v.FieldByIndex(f.index), indent+1, "")
 	}
 }
 
@@ -123,10 +123,10 @@ func setFields(v reflect.Value) []field {
 	})
 }
 
-// inline returns a value that fits behind its key.
-func inline(v reflect.Value) (string, bool) {
+// inlineText returns a value that fits behind its key.
+func inlineText(v reflect.Value) (string, bool) {
 	if cred, ok := v.Interface().(Credential); ok && cred.short {
-		return quote(cred.Secret), true
+		return quoteYAML(cred.Secret), true
 	}
 	if s, ok := v.Interface().(fmt.Stringer); ok {
 		return s.String(), true
@@ -142,7 +142,7 @@ func inline(v reflect.Value) (string, bool) {
 		}
 		return "{}", v.Len() == 0
 	case reflect.String:
-		return quote(v.String()), true
+		return quoteYAML(v.String()), true
 	}
 	return jsonText(v.Interface()), true
 }
@@ -152,8 +152,8 @@ var (
 	keywords  = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n", "~"}
 )
 
-// quote returns a text as YAML takes it for a text.
-func quote(s string) string {
+// quoteYAML returns a text as YAML takes it for a text.
+func quoteYAML(s string) string {
 	if plainText.MatchString(s) && !slices.Contains(keywords, strings.ToLower(s)) {
 		return s
 	}

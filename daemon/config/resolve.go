@@ -20,20 +20,20 @@ type Setting struct {
 // Settings lists them. Everything else is said in the file alone.
 func Settings() []Setting {
 	return []Setting{
-		{"data", "CROFT_DATA", func(c *Config, text, dir string) error { c.Data = under(dir, text); return nil }},
+		{"data", "CROFT_DATA", func(c *Config, text, dir string) error { c.Data = joinUnder(dir, text); return nil }},
 		{"server.addr", "CROFT_ADDR", func(c *Config, text, _ string) error { c.Server.Addr = text; return nil }},
 		{"server.hosts", "CROFT_HOSTS", func(c *Config, text, _ string) error { c.Server.Hosts = strings.Split(text, ","); return nil }},
 		{"store.url", "CROFT_STORE", func(c *Config, text, _ string) error { c.Store.URL = text; return nil }},
 		{"defaults.provider", "CROFT_PROVIDER", func(c *Config, text, _ string) error { c.Defaults.Provider = text; return nil }},
 		{"defaults.policy", "CROFT_POLICY", func(c *Config, text, _ string) error { c.Defaults.Policy = text; return nil }},
-		{"secrets.dir", "CROFT_SECRETS_DIR", func(c *Config, text, dir string) error { c.Secrets.Dir = under(dir, text); return nil }},
+		{"secrets.dir", "CROFT_SECRETS_DIR", func(c *Config, text, dir string) error { c.Secrets.Dir = joinUnder(dir, text); return nil }},
 		{"caps.maxOpen", "CROFT_MAX_OPEN", func(c *Config, text, _ string) error { return c.Caps.MaxOpen.parse(text) }},
 		{"caps.maxCommands", "CROFT_MAX_COMMANDS", func(c *Config, text, _ string) error { return c.Caps.MaxCommands.parse(text) }},
 		{"events.file", "CROFT_EVENTS", func(c *Config, text, _ string) error { c.Events.File = text; return nil }},
 	}
 }
 
-func under(dir, path string) string {
+func joinUnder(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
@@ -70,12 +70,12 @@ func Resolve(opts *ResolveOptions) (*Config, error) {
 		}
 		o.Dir = dir
 	}
-	c, err := o.file()
+	c, err := o.loadFile()
 	if err != nil {
 		return nil, err
 	}
 	c.origin = map[string]string{}
-	if err := o.override(c); err != nil {
+	if err := o.applyOverrides(c); err != nil {
 		return nil, err
 	}
 	if err := c.check(); err != nil {
@@ -84,7 +84,7 @@ func Resolve(opts *ResolveOptions) (*Config, error) {
 	return c, nil
 }
 
-func (o *ResolveOptions) file() (*Config, error) {
+func (o *ResolveOptions) loadFile() (*Config, error) {
 	path, err := Find(o.File, o.Data, o.Getenv)
 	if err != nil {
 		return nil, err
@@ -97,12 +97,12 @@ func (o *ResolveOptions) file() (*Config, error) {
 		return nil, err
 	}
 	if named := o.File != "" || o.Getenv(EnvFile) != ""; !named && o.Data != "" && path == filepath.Join(o.Data, FileName) && c.Data != "" {
-		return nil, c.bad("data", "the file in a data directory can't name one; leave it out, or put the file elsewhere")
+		return nil, c.keyError("data", "the file in a data directory can't name one; leave it out, or put the file elsewhere")
 	}
 	return c, nil
 }
 
-func (o *ResolveOptions) override(c *Config) error {
+func (o *ResolveOptions) applyOverrides(c *Config) error {
 	known := map[string]bool{}
 	var keys []string
 	for _, s := range Settings() {
@@ -116,7 +116,7 @@ func (o *ResolveOptions) override(c *Config) error {
 		c.origin[s.Key] = from
 		if err := s.set(c, text, o.Dir); err != nil {
 			_, why, _ := strings.Cut(err.Error(), fault.InvalidArgument.Error()+": ")
-			return c.bad(s.Key, "%.40q: %s", text, why)
+			return c.keyError(s.Key, "%.40q: %s", text, why)
 		}
 	}
 	for key := range o.Flags {

@@ -24,7 +24,7 @@ const (
 // package. It refuses unknown keys and wrong types, as Parse does; what depends
 // on more than one key, Parse alone judges.
 func Schema() ([]byte, error) {
-	s, err := schema()
+	s, err := buildSchema()
 	if err != nil {
 		return nil, fmt.Errorf("config: make schema: %w: %w", fault.Internal, err)
 	}
@@ -40,23 +40,23 @@ func Schema() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func schema() (*jsonschema.Schema, error) {
+func buildSchema() (*jsonschema.Schema, error) {
 	types := scalarSchemas()
 	types[reflect.TypeFor[Limits]()] = limitsSchema(types)
 	cred, err := jsonschema.For[Credential](&jsonschema.ForOptions{TypeSchemas: types})
 	if err != nil {
 		return nil, err
 	}
-	types[reflect.TypeFor[Credential]()] = either(&jsonschema.Schema{Type: "string"}, cred)
+	types[reflect.TypeFor[Credential]()] = anyOf(&jsonschema.Schema{Type: "string"}, cred)
 	s, err := jsonschema.For[Config](&jsonschema.ForOptions{TypeSchemas: types})
 	if err != nil {
 		return nil, err
 	}
-	tidy(s, false)
+	restrictNull(s, false)
 	s.Schema = "https://json-schema.org/draft/2020-12/schema"
 	s.Title = "croft.yaml, version 1"
 	s.Properties["version"].Const = jsonschema.Ptr[any](Version)
-	s.Properties["events"].Properties["sync"].Enum = anys(syncs)
+	s.Properties["events"].Properties["sync"].Enum = toAnys(syncs)
 	return s, nil
 }
 
@@ -69,7 +69,7 @@ func scalarSchemas() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[Duration]():         {Types: []string{"integer", "string"}, Minimum: zero, Maximum: zero, Pattern: durationPattern},
 		reflect.TypeFor[Count]():            {Types: []string{"integer", "string"}, Minimum: zero, Pattern: `^\+?[0-9]+$`},
 		reflect.TypeFor[Port]():             {Type: "integer", Minimum: jsonschema.Ptr(1.0), Maximum: jsonschema.Ptr(65535.0)},
-		reflect.TypeFor[driver.Isolation](): {Type: "string", Enum: append(anys(driver.Isolations), "")},
+		reflect.TypeFor[driver.Isolation](): {Type: "string", Enum: append(toAnys(driver.Isolations), "")},
 	}
 }
 
@@ -82,7 +82,7 @@ func limitsSchema(types map[reflect.Type]*jsonschema.Schema) *jsonschema.Schema 
 	closed := &jsonschema.Schema{Not: &jsonschema.Schema{}}
 	s := &jsonschema.Schema{Type: "object", AdditionalProperties: closed, Properties: map[string]*jsonschema.Schema{}}
 	for _, r := range driver.Resources {
-		limit := either(units[r.Unit], &jsonschema.Schema{
+		limit := anyOf(units[r.Unit], &jsonschema.Schema{
 			Type: "object", Required: []string{"max"}, AdditionalProperties: closed,
 			Properties:    map[string]*jsonschema.Schema{"max": units[r.Unit], "bestEffort": {Type: "boolean"}},
 			PropertyOrder: []string{"max", "bestEffort"},
@@ -94,11 +94,11 @@ func limitsSchema(types map[reflect.Type]*jsonschema.Schema) *jsonschema.Schema 
 	return s
 }
 
-func either(a, b *jsonschema.Schema) *jsonschema.Schema {
+func anyOf(a, b *jsonschema.Schema) *jsonschema.Schema {
 	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{a.CloneSchemas(), b.CloneSchemas()}}
 }
 
-func anys[T ~string](list []T) []any {
+func toAnys[T ~string](list []T) []any {
 	var out []any
 	for _, x := range list {
 		out = append(out, string(x))
@@ -106,9 +106,9 @@ func anys[T ~string](list []T) []any {
 	return out
 }
 
-// tidy lets null stand for sections, of which everything may be commented out,
+// restrictNull lets null stand for sections, of which everything may be commented out,
 // and for nothing else. The generator allows it for pointers and lists.
-func tidy(s *jsonschema.Schema, section bool) {
+func restrictNull(s *jsonschema.Schema, section bool) {
 	if s == nil {
 		return
 	}
@@ -125,11 +125,11 @@ func tidy(s *jsonschema.Schema, section bool) {
 		s.Types = kinds
 	}
 	for _, p := range s.Properties {
-		tidy(p, true)
+		restrictNull(p, true)
 	}
-	tidy(s.Items, false)
-	tidy(s.AdditionalProperties, true)
+	restrictNull(s.Items, false)
+	restrictNull(s.AdditionalProperties, true)
 	for _, a := range s.AnyOf {
-		tidy(a, false)
+		restrictNull(a, false)
 	}
 }

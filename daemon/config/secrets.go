@@ -38,7 +38,7 @@ func (c *Config) walkTexts(v reflect.Value, at, key string) error {
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			if err := c.walkTexts(v.Index(i), item(at, i), key); err != nil {
+			if err := c.walkTexts(v.Index(i), itemPath(at, i), key); err != nil {
 				return err
 			}
 		}
@@ -71,7 +71,7 @@ func (c *Config) checkSecretText(text, at, key string) error {
 	case at == "store.url", strings.HasPrefix(at, "secrets.hosts."): // judged on their own
 		return nil
 	case len(secret.Known().Find([]byte(text))) > 0:
-		return c.bad(at, "this looks like the text of a secret; %s", advice)
+		return c.keyError(at, "this looks like the text of a secret; %s", advice)
 	case key == "" || !secret.IsSecretName(key) || text == "":
 		return nil
 	case strings.HasPrefix(text, placeholder) && validSecret.MatchString(text[len(placeholder):]):
@@ -79,5 +79,5 @@ func (c *Config) checkSecretText(text, at, key string) error {
 	case strings.HasSuffix(strings.ToLower(key), "secret") && validSecret.MatchString(text) && len(text) <= 32:
 		return nil // the name of one
 	}
-	return c.bad(at, "a key of this name would hold a secret; %s, as %s", advice, fmt.Sprintf("%sNAME", placeholder))
+	return c.keyError(at, "a key of this name would hold a secret; %s, as %s", advice, fmt.Sprintf("%sNAME", placeholder))
 }

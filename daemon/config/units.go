@@ -56,34 +56,34 @@ func ParseBytes(s string) (int64, error) {
 			size = u.size
 		}
 	}
-	n, ok := decimal(number)
+	n, ok := parseDecimal(number)
 	if !ok || size == 0 || size == 1 && strings.Contains(number, ".") {
 		return 0, fmt.Errorf("config: parse size %.40q: %w: write a number with a unit, such as 512M, 1.5G or 100KB", s, fault.InvalidArgument)
 	}
-	return whole(n.Mul(n, new(big.Rat).SetInt64(size)), maxBytes, "size", s)
+	return wholeNumber(n.Mul(n, new(big.Rat).SetInt64(size)), maxBytes, "size", s)
 }
 
 // ParseCPUs reads a number of cores, such as 2, 1.5 or 500m, and returns
 // thousandths of a core. The error is InvalidArgument.
 func ParseCPUs(s string) (int64, error) {
 	number, milli := strings.CutSuffix(s, "m")
-	n, ok := decimal(number)
+	n, ok := parseDecimal(number)
 	if !ok || milli && strings.Contains(number, ".") {
 		return 0, fmt.Errorf("config: parse cpus %.40q: %w: write a number of cores, such as 2 or 1.5, or thousandths of one, such as 500m", s, fault.InvalidArgument)
 	}
 	if !milli {
 		n.Mul(n, big.NewRat(1000, 1))
 	}
-	v, err := whole(n, maxCPUs, "cpus", s)
+	v, err := wholeNumber(n, maxCPUs, "cpus", s)
 	if err == nil && v == 0 && n.Sign() > 0 {
 		return 0, fmt.Errorf("config: parse cpus %.40q: %w: the least is 0.001", s, fault.InvalidArgument)
 	}
 	return v, err
 }
 
-// decimal reads digits with at most one point among them. It is strict where
+// parseDecimal reads digits with at most one point among them. It is strict where
 // big.Rat is not: no sign, exponent, fraction or base.
-func decimal(s string) (*big.Rat, bool) {
+func parseDecimal(s string) (*big.Rat, bool) {
 	const longest = 40
 	if s == "" || len(s) > longest || strings.Trim(s, "0123456789.") != "" || strings.Count(s, ".") > 1 ||
 		strings.HasPrefix(s, ".") || strings.HasSuffix(s, ".") {
@@ -92,7 +92,7 @@ func decimal(s string) (*big.Rat, bool) {
 	return new(big.Rat).SetString(s)
 }
 
-func whole(n *big.Rat, most int64, what, s string) (int64, error) {
+func wholeNumber(n *big.Rat, most int64, what, s string) (int64, error) {
 	q := new(big.Int).Quo(n.Num(), n.Denom())
 	if !q.IsInt64() || q.Int64() > most {
 		return 0, fmt.Errorf("config: parse %s %.40q: %w: it is beyond any host", what, s, fault.InvalidArgument)

@@ -12,8 +12,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// An Exec is driver.Command in JSON. Where a part is not UTF-8 its bytes are
-// under the key that ends in B64, and the other one is absent.
+// An Exec is driver.Command in JSON. A value that is not UTF-8 is under the key that
+// ends in B64 instead.
 type Exec struct {
 	Argv        []string          `json:"argv,omitempty" doc:"a program and its arguments, never through a shell"`
 	ArgvB64     [][]byte          `json:"argvB64,omitempty"`
@@ -36,8 +36,8 @@ type Exec struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 }
 
-// Encode returns cmd as it travels. Callbacks and a reader for standard input do
-// not: they have streams of their own.
+// Encode returns cmd as JSON form. Callbacks and a reader for standard input are not
+// encoded: they use streams.
 func Encode(cmd driver.Command) Exec {
 	c := Exec{
 		Argv: cmd.Argv, Script: cmd.Script, Dir: cmd.Dir, Env: cmd.Env, Clean: cmd.Clean, TTY: cmd.TTY,
@@ -46,7 +46,7 @@ func Encode(cmd driver.Command) Exec {
 	}
 	for _, arg := range cmd.Argv {
 		if !utf8.ValidString(arg) {
-			c.Argv, c.ArgvB64 = nil, raw(cmd.Argv)
+			c.Argv, c.ArgvB64 = nil, toBytes(cmd.Argv)
 			break
 		}
 	}
@@ -60,7 +60,7 @@ func Encode(cmd driver.Command) Exec {
 	return c
 }
 
-func raw(words []string) [][]byte {
+func toBytes(words []string) [][]byte {
 	out := make([][]byte, len(words))
 	for i, w := range words {
 		out[i] = []byte(w)
@@ -68,7 +68,7 @@ func raw(words []string) [][]byte {
 	return out
 }
 
-// splitEnv parts what is UTF-8 from what is not.
+// splitEnv separates variables that are UTF-8 from others.
 func splitEnv(env map[string]string) (text map[string]string, rest [][]byte) {
 	for k, v := range env {
 		if !utf8.ValidString(k) || !utf8.ValidString(v) {
@@ -106,13 +106,13 @@ func (c Exec) Decode() (driver.Command, error) {
 	}
 	cmd.Script += string(c.ScriptB64)
 	cmd.Dir += string(c.DirB64)
-	cmd.Stdin = c.input()
+	cmd.Stdin = c.stdinReader()
 	var err error
-	cmd.Env, err = c.environment()
+	cmd.Env, err = c.decodeEnv()
 	return cmd, err
 }
 
-func (c Exec) input() io.Reader {
+func (c Exec) stdinReader() io.Reader {
 	switch {
 	case c.StdinB64 != nil:
 		return bytes.NewReader(c.StdinB64)
@@ -122,7 +122,7 @@ func (c Exec) input() io.Reader {
 	return nil
 }
 
-func (c Exec) environment() (map[string]string, error) {
+func (c Exec) decodeEnv() (map[string]string, error) {
 	if len(c.EnvB64) == 0 {
 		return c.Env, nil
 	}

@@ -12,27 +12,27 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Sizes of what travels.
+// Sizes of messages.
 const (
-	WindowSize = 256 << 10 // bytes of a stream that need no acknowledgement
+	WindowSize = 256 << 10 // unacknowledged bytes of a stream, at most
 	ChunkSize  = 32 << 10  // bytes of one data message, at most
 
 	MaxRequest = 16 << 20  // bytes of a message to the server
-	MaxAnswer  = 256 << 20 // bytes of one from it: the largest is a result with its output
+	MaxAnswer  = 256 << 20 // bytes of a message from the server: the largest is a result with its output
 )
 
-// A Type says what a control message is.
+// A Type is the type of a control message.
 type Type string
 
 // Types of control messages.
 const (
 	TypeRun     Type = "run"     // first: run the command in the foreground
 	TypeStart   Type = "start"   // first: start it as a session
-	TypeStarted Type = "started" // the session is there
-	TypeAck     Type = "ack"     // bytes of a stream were taken
+	TypeStarted Type = "started" // the session was started
+	TypeAck     Type = "ack"     // bytes of a stream were consumed
 	TypeEOF     Type = "eof"     // standard input ends
 	TypeCancel  Type = "cancel"  // end the command and send its result
-	TypeExit    Type = "exit"    // last: how it ended
+	TypeExit    Type = "exit"    // last: the result
 	TypeError   Type = "error"   // last: why there is no result
 	TypeResize  Type = "resize"  // the terminal has another size
 )
@@ -41,7 +41,7 @@ const (
 type Message struct {
 	Type    Type                `json:"type"`
 	Command *Exec               `json:"command,omitempty"`
-	Streams []string            `json:"streams,omitempty"` // of run and start: those that travel
+	Streams []string            `json:"streams,omitempty"` // of run and start: the streams of the connection
 	Session *driver.SessionInfo `json:"session,omitempty"`
 	Stream  string              `json:"stream,omitempty"` // of ack
 	Bytes   int                 `json:"bytes,omitempty"`  // of ack
@@ -59,12 +59,11 @@ const (
 
 var streamNames = []string{Stdin, Stdout, Stderr}
 
-// A Conn sends and receives messages. Any number may send; one receives. A
-// context that ends while something is sent or received closes it.
+// A Conn sends and receives messages. Any number of goroutines may send; one receives.
+// A context that ends during a call closes the connection.
 type Conn struct{ ws *websocket.Conn }
 
-// NewConn returns a Conn over a WebSocket that takes messages of at most limit
-// bytes.
+// NewConn returns a Conn over a WebSocket, with messages of at most limit bytes.
 func NewConn(ws *websocket.Conn, limit int64) *Conn {
 	ws.SetReadLimit(limit)
 	return &Conn{ws}
@@ -107,13 +106,13 @@ func (c *Conn) Receive(ctx context.Context) (m Message, stream string, data []by
 	return m, streamNames[data[0]], data[1:], nil
 }
 
-// Close says goodbye.
+// Close closes the connection with a closing handshake.
 func (c *Conn) Close() { c.ws.Close(websocket.StatusNormalClosure, "") } //nolint:errcheck // the other side may be gone
 
-// Abort ends the connection at once.
+// Abort closes the connection without a handshake.
 func (c *Conn) Abort() { c.ws.CloseNow() } //nolint:errcheck // as above
 
-// Ended reports whether an error of Receive is the other side's goodbye.
+// Ended reports whether an error of Receive is a normal close of the other side.
 func Ended(err error) bool {
 	var ce websocket.CloseError
 	return errors.As(err, &ce) && ce.Code == websocket.StatusNormalClosure

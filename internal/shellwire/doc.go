@@ -1,13 +1,11 @@
-// Package shellwire is how commands travel between a croft server and its
-// clients: the JSON form of a command, and the messages of a connection that
-// carries one command with its streams both ways.
+// Package shellwire is the wire protocol of commands between a croft server and its
+// clients: the JSON form of a command, and the messages of a WebSocket connection.
 //
 // # One command, one connection
 //
-// The connection is a WebSocket. The client's first message is a [Message] of
-// type run or start with the command. Then text messages are control and binary
-// messages are data, of which the first byte names the stream. It goes on like
-// this:
+// The client's first message is a [Message] of type run or start with the command.
+// Text messages are control messages; binary messages are data, whose first byte is
+// the stream:
 //
 //	client                          server
 //	run|start {command, streams}
@@ -17,14 +15,13 @@
 //	eof                             exit {result} | error {error}
 //	cancel
 //
-// A command that is not detached ends with the connection that started it, so a
-// client that vanishes leaves nothing running.
+// A command that is not detached ends with its connection, so a client that crashes
+// leaves nothing running.
 //
 // # Back-pressure
 //
-// Nobody may send more than [WindowSize] bytes of a stream that the other side
-// has not acknowledged, and acknowledging means that the callback has returned
-// or the command has read. So one stream that stands still holds up neither the
-// other streams nor the control messages, and neither side holds more than a
-// window per stream.
+// Each side sends at most [WindowSize] unacknowledged bytes of a stream. Data is
+// acknowledged when the callback has returned or the command has read it. So a blocked
+// stream delays neither other streams nor control messages, and each side buffers at
+// most one window per stream.
 package shellwire

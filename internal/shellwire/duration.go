@@ -8,8 +8,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Duration is a time in JSON: a text such as "1m30s", or a number of
-// nanoseconds, which is how it is written.
+// A Duration is a duration in JSON: a text such as "1m30s", or a number of nanoseconds,
+// which is the form that is written.
 type Duration time.Duration
 
 // UnmarshalJSON reads either form.
@@ -32,5 +32,5 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 }
 
 func badDuration(data []byte) error {
-	return fmt.Errorf("%.40s: %w: it is a duration such as \"50ms\" or \"1m30s\", or a number of nanoseconds", data, fault.InvalidArgument)
+	return fmt.Errorf("%.40s: %w: give a duration such as \"50ms\" or \"1m30s\", or a number of nanoseconds", data, fault.InvalidArgument)
 }

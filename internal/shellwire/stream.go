@@ -9,8 +9,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Window is how much of a stream may still be sent. One goroutine takes, any
-// number give.
+// A Window is the flow-control window of a sender. One goroutine calls Take, any number
+// call Give.
 type Window struct {
 	mu   sync.Mutex
 	free int
@@ -20,7 +20,7 @@ type Window struct {
 // NewWindow returns a window of WindowSize bytes.
 func NewWindow() *Window { return &Window{free: WindowSize, wake: make(chan struct{}, 1)} }
 
-// Take waits until something may be sent and returns how much, at most n.
+// Take waits for free window and returns how many bytes may be sent, at most n.
 func (w *Window) Take(ctx context.Context, n int) (int, error) {
 	for {
 		w.mu.Lock()
@@ -38,7 +38,7 @@ func (w *Window) Take(ctx context.Context, n int) (int, error) {
 	}
 }
 
-// Give takes note of n bytes that were acknowledged.
+// Give adds n acknowledged bytes to the window.
 func (w *Window) Give(n int) {
 	w.mu.Lock()
 	w.free = min(w.free+max(n, 0), WindowSize)
@@ -49,7 +49,7 @@ func (w *Window) Give(n int) {
 	}
 }
 
-// A Buffer holds what came of a stream and was not taken yet.
+// A Buffer holds received data of a stream that was not read yet.
 type Buffer struct {
 	mu   sync.Mutex
 	cond *sync.Cond
@@ -64,23 +64,24 @@ func NewBuffer() *Buffer {
 	return b
 }
 
-// Put adds what came. More than a window is an error: whoever sends it does not
-// wait for acknowledgements.
+// Put adds received data. More than a window is an error: the sender does not wait for
+// acknowledgements.
 func (b *Buffer) Put(data []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.err != nil {
-		return nil // nobody reads on
+		return nil // the reader has ended
 	}
 	if len(b.data)+len(data) > WindowSize {
-		return fmt.Errorf("a stream: %w: more than %d bytes are not acknowledged", fault.ResourceExhausted, WindowSize)
+		return fmt.Errorf("a stream: %w: more than %d unacknowledged bytes", fault.ResourceExhausted, WindowSize)
 	}
 	b.data = append(b.data, data...)
 	b.cond.Signal()
 	return nil
 }
 
-// End makes Read return err once all was read; nil is io.EOF. The first counts.
+// End makes Read return err after the remaining data; nil is io.EOF. Only the first call
+// counts.
 func (b *Buffer) End(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

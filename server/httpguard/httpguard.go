@@ -1,6 +1,7 @@
-// Package httpguard turns away requests that must not reach a server on this
-// machine: those of pages in somebody's browser, and of those who do not know the
-// token.
+// Package httpguard checks the bearer token, Host and Origin of HTTP requests.
+//
+// It prevents access without the token, DNS rebinding, and requests of web pages of
+// another origin. It does not protect against programs that can read the token.
 package httpguard
 
 import (
@@ -16,10 +17,10 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Guard knows who may ask.
+// A Guard is the token and names of a server.
 type Guard struct {
-	Token string   // that every request must bear
-	Hosts []string // names of this server beyond the loopback ones, in lower case
+	Token string   // required in every request
+	Hosts []string // names of this server besides localhost, in lower case
 }
 
 // Check refuses a request with the wrong Host, Origin or token.
@@ -33,8 +34,8 @@ func (g Guard) Check(r *http.Request) error {
 	return g.CheckToken(r.Header.Get("Authorization"))
 }
 
-// CheckHost is the guard against DNS rebinding: a name that somebody else makes
-// resolve to this machine is not one of ours.
+// CheckHost prevents DNS rebinding: it refuses a Host that is neither localhost, an IP
+// address, nor one of g.Hosts. An attacker's name that resolves to this host is refused.
 func (g Guard) CheckHost(hostport string) error {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {
@@ -45,16 +46,16 @@ func (g Guard) CheckHost(hostport string) error {
 		return nil
 	}
 	if net.ParseIP(host) != nil {
-		return nil // an address needs no resolving, so nobody can rebind it
+		return nil // an address is not resolved, so it can't be rebound
 	}
 	names := ""
 	if len(g.Hosts) > 0 {
-		names = fmt.Sprintf(", and to the names %q", g.Hosts)
+		names = fmt.Sprintf(", and the names %q", g.Hosts)
 	}
-	return fmt.Errorf("host %q: %w: this server answers to localhost and to addresses%s; --host adds a name", host, fault.PermissionDenied, names)
+	return fmt.Errorf("host %q: %w: this server accepts localhost and addresses%s; add a name with --host", host, fault.PermissionDenied, names)
 }
 
-// CheckOrigin refuses what a page of another origin makes a browser send.
+// CheckOrigin refuses requests of web pages of another origin.
 func CheckOrigin(r *http.Request) error {
 	origin := r.Header.Get("Origin")
 	if origin == "" {
@@ -63,7 +64,7 @@ func CheckOrigin(r *http.Request) error {
 	if u, err := url.Parse(origin); err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host) {
 		return nil
 	}
-	return fmt.Errorf("origin %q: %w: only pages of this server may ask", origin, fault.PermissionDenied)
+	return fmt.Errorf("origin %q: %w: only pages of this server may send requests", origin, fault.PermissionDenied)
 }
 
 // CheckToken refuses an Authorization header without the token.
@@ -72,10 +73,10 @@ func (g Guard) CheckToken(header string) error {
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return fmt.Errorf("request: %w: send the header Authorization: Bearer TOKEN", fault.Unauthenticated)
 	}
-	// Hashing first makes both sides of equal length, so that time tells nothing.
+	// Hashes have equal length, so the constant-time comparison leaks no length.
 	got, want := sha256.Sum256([]byte(strings.TrimSpace(token))), sha256.Sum256([]byte(g.Token))
 	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-		return fmt.Errorf("request: %w: the token is not the server's", fault.Unauthenticated)
+		return fmt.Errorf("request: %w: wrong token; croft up prints the token of the server", fault.Unauthenticated)
 	}
 	return nil
 }

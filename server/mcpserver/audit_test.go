@@ -29,7 +29,7 @@ func (s *slowSink) Emit(e event.Event) {
 // written, over streams and over HTTP, whatever its size.
 func TestAnswersFollowTheirEvents(t *testing.T) {
 	set := new(tool.Set)
-	if err := set.Add("w", directory(t)); err != nil {
+	if err := set.Add("w", resolveDir(t)); err != nil {
 		t.Fatal(err)
 	}
 	s, env := serve(t, set, mcpserver.Options{})

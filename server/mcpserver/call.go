@@ -14,36 +14,36 @@ import (
 	"github.com/croft-run/croft/tool"
 )
 
-// call returns the handler of a tool. Where the user must be asked first, the
-// result asks instead.
-func (s *Server) call(t *tool.Tool, v view) mcp.ToolHandler {
+// toolHandler returns the handler of a tool. If the call needs approval, the result is
+// a question to the user.
+func (s *Server) toolHandler(t *tool.Tool, v view) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		ctx, done, err := s.calls.begin(ctx, req.Session.ID())
+		ctx, done, err := s.calls.beginCall(ctx, req.Session.ID())
 		if err != nil {
-			return result(tool.Result{}, err)
+			return toolResult(tool.Result{}, err)
 		}
 		defer done()
 		start := time.Now()
 		ask := newAsker(req)
 		res, err := s.opts.Env.Run(ctx, tool.Request{
 			Tool: t.Name, Args: req.Params.Arguments, Session: sessionName(ctx, req), Only: v.only,
-			Progress: progress(ctx, req), Ask: ask.function(),
+			Progress: progressFunc(ctx, req), Ask: ask.askFunc(),
 		})
 		if ask.question != "" && err != nil {
-			return ask.result(), nil
+			return ask.askResult(), nil
 		}
 		if t.Family == tool.Snapshot && !t.ReadOnly && err == nil {
-			// It may have opened a workspace, of which all clients are told.
+			// It may have opened a workspace: update all clients.
 			if rerr := s.Refresh(ctx); rerr != nil {
-				s.log.Warn("tell clients of workspaces", "error", rerr)
+				s.log.Warn("update clients", "error", rerr)
 			}
 		}
-		note(ctx, req, t.Name, time.Since(start), err)
-		return result(res, err)
+		logCall(ctx, req, t.Name, time.Since(start), err)
+		return toolResult(res, err)
 	}
 }
 
-// sessionName is what events and the read tracker call a client.
+// sessionName identifies a client in events and in the read tracker.
 func sessionName(ctx context.Context, req *mcp.CallToolRequest) string {
 	if id := req.Session.ID(); id != "" {
 		return id
@@ -54,13 +54,13 @@ func sessionName(ctx context.Context, req *mcp.CallToolRequest) string {
 	return "stdio"
 }
 
-// dataMeta is where the data of an answer is, but for its text, of a tool that
-// would otherwise send its text twice.
+// dataMeta is the key in _meta of data-only results: data without the text, which
+// would otherwise be sent twice.
 const dataMeta = "croft.run/data"
 
-// result is an answer in the words of the protocol. What the model can act on is
-// a result; a defect of the server ends the exchange.
-func result(res tool.Result, err error) (*mcp.CallToolResult, error) {
+// toolResult converts a result to MCP. An error that the model can act on becomes a
+// result; an internal error becomes a JSON-RPC error.
+func toolResult(res tool.Result, err error) (*mcp.CallToolResult, error) {
 	if err == nil {
 		out := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: res.Text}}}
 		switch {
@@ -91,8 +91,9 @@ func result(res tool.Result, err error) (*mcp.CallToolResult, error) {
 	return out, nil
 }
 
-// progress tells a client how a call goes, if it asked to be told.
-func progress(ctx context.Context, req *mcp.CallToolRequest) func(tool.Progress) {
+// progressFunc returns the function that sends progress notifications, nil if the
+// client did not request them.
+func progressFunc(ctx context.Context, req *mcp.CallToolRequest) func(tool.Progress) {
 	token := req.Params.GetProgressToken()
 	if token == nil {
 		return nil
@@ -103,16 +104,16 @@ func progress(ctx context.Context, req *mcp.CallToolRequest) func(tool.Progress)
 		mu.Lock()
 		defer mu.Unlock()
 		if p.Done <= last {
-			p.Done = last + 1 // it must grow
+			p.Done = last + 1 // the protocol requires growing values
 		}
 		last = p.Done
-		// A client that does not hear it misses nothing that it needs.
+		// Progress is optional, so an error is ignored.
 		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: p.Done, Total: p.Total, Message: p.Message})
 	}
 }
 
-// note writes to the log of a client that wants one.
-func note(ctx context.Context, req *mcp.CallToolRequest, name string, took time.Duration, err error) {
+// logCall sends a log notification of a call to a client that requested logging.
+func logCall(ctx context.Context, req *mcp.CallToolRequest, name string, took time.Duration, err error) {
 	p := &mcp.LoggingMessageParams{Level: "debug", Logger: "croft"} //nolint:staticcheck // deprecated in the latest protocol; clients of today read it
 	data := map[string]any{"tool": name, "duration_ms": took.Milliseconds()}
 	if err != nil {
@@ -122,9 +123,9 @@ func note(ctx context.Context, req *mcp.CallToolRequest, name string, took time.
 	_ = req.Session.Log(ctx, p) //nolint:staticcheck // as above
 }
 
-// A callResult is a [mcp.CallToolResult] that encoding/json writes in one pass. In
-// the SDK's type a MarshalJSON is within another, and encoding/json scans what each
-// returns again, which takes several times as long as to encode a large text.
+// A callResult is a [mcp.CallToolResult] that encoding/json writes in one pass. The
+// SDK's type nests MarshalJSON methods, and encoding/json scans the result of each
+// again, which takes several times as long for a large text.
 type callResult struct {
 	mcp.ResultBase
 	ResultType        string `json:"resultType,omitempty"`
@@ -138,8 +139,8 @@ type textContent struct {
 	Text string `json:"text"`
 }
 
-// encodeOnce makes a callResult of what a tool answered.
-func encodeOnce(next mcp.MethodHandler) mcp.MethodHandler {
+// encodeMiddleware replaces the result of a tool by a callResult.
+func encodeMiddleware(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		res, err := next(ctx, method, req)
 		r, ok := res.(*mcp.CallToolResult)
@@ -165,18 +166,18 @@ func encodeOnce(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// An asker asks the user whether a call may go on. The answer comes with another
-// try of the call, whichever version of the protocol the client speaks.
+// An asker asks the user, by elicitation, whether a call is approved. The client sends
+// the answer with a second try of the call.
 type asker struct {
 	req      *mcp.CallToolRequest
-	question string // that was asked now
+	question string // of this try
 }
 
 const approval = "approval"
 
 func newAsker(req *mcp.CallToolRequest) *asker { return &asker{req: req} }
 
-func (a *asker) function() func(context.Context, string) (bool, error) {
+func (a *asker) askFunc() func(context.Context, string) (bool, error) {
 	if caps := a.req.ClientCapabilities(); caps == nil || caps.Elicitation == nil {
 		return nil
 	}
@@ -186,13 +187,13 @@ func (a *asker) function() func(context.Context, string) (bool, error) {
 			a.question = question
 			return false, fmt.Errorf("mcpserver: %w", tool.ErrPending)
 		}
-		// Clients that show no more than a question accept it without a content.
+		// Clients that show only the question accept without content.
 		no := answer.Content["allow"] != nil && answer.Content["allow"] != true
 		return answer.Action == "accept" && !no, nil
 	}
 }
 
-func (a *asker) result() *mcp.CallToolResult {
+func (a *asker) askResult() *mcp.CallToolResult {
 	return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{approval: &mcp.ElicitParams{
 		Mode: "form", Message: a.question,
 		RequestedSchema: json.RawMessage(`{"type":"object","properties":{"allow":{"type":"boolean","title":"Allow it","default":true}}}`),

@@ -10,7 +10,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// calls knows what runs for whom, so that it can be ended.
+// calls tracks the running calls of each session, so that they can be cancelled.
 type calls struct {
 	mu       sync.Mutex
 	closed   bool                // guarded by mu
@@ -18,19 +18,19 @@ type calls struct {
 	running  sync.WaitGroup
 }
 
-// A session is a client, as long as it has a connection or a call.
+// A session is a client with at least one connection or call.
 type session struct {
-	conns int
-	calls map[*call]bool
-	gone  *time.Timer // set while it has calls and no connection
-	ended bool        // the client has said so
+	conns     int
+	calls     map[*call]bool
+	goneTimer *time.Timer // runs while it has calls and no connection
+	ended     bool        // the client ended it
 }
 
 type call struct{ cancel context.CancelCauseFunc }
 
 var (
-	errVanished = fmt.Errorf("mcpserver: the client is gone: %w", fault.Canceled)
-	errEnded    = fmt.Errorf("mcpserver: the client has ended its session: %w", fault.Canceled)
+	errClientGone = fmt.Errorf("mcpserver: the client disconnected: %w", fault.Canceled)
+	errEnded      = fmt.Errorf("mcpserver: the client has ended its session: %w", fault.Canceled)
 )
 
 func (c *calls) sessionLocked(id string) *session {
@@ -45,11 +45,11 @@ func (c *calls) sessionLocked(id string) *session {
 	return s
 }
 
-// tidyLocked forgets a session with nothing left.
-func (c *calls) tidyLocked(id string, s *session) {
+// removeIdleLocked removes a session without connections and calls.
+func (c *calls) removeIdleLocked(id string, s *session) {
 	if s.conns == 0 && len(s.calls) == 0 {
-		if s.gone != nil {
-			s.gone.Stop()
+		if s.goneTimer != nil {
+			s.goneTimer.Stop()
 		}
 		delete(c.sessions, id)
 	}
@@ -57,26 +57,26 @@ func (c *calls) tidyLocked(id string, s *session) {
 
 type streamKey struct{}
 
-// A stream is the connection that is all of a session. The library knows no id of
-// such a session, so that it gets one here.
+// A stream is the single connection of an SSE session. The SDK has no id for such a
+// session, so it gets one here.
 type stream struct {
 	context.Context
 	id string
 }
 
-// withStream returns a context whose end is that of a client: the calls of the
-// session that begins with it end then. They have its values, not its end.
+// withStream returns a context for an SSE session. Calls of the session are cancelled
+// when ctx ends, although the SDK passes them only its values.
 func withStream(ctx context.Context) (context.Context, stream) {
 	s := stream{ctx, "sse-" + rand.Text()}
 	return context.WithValue(ctx, streamKey{}, s), s
 }
 
-// begin notes a call. done must be called when it has ended.
-func (c *calls) begin(ctx context.Context, id string) (_ context.Context, done func(), err error) {
+// beginCall registers a call. done must be called at its end.
+func (c *calls) beginCall(ctx context.Context, id string) (_ context.Context, done func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, nil, fmt.Errorf("mcpserver: %w: the server shuts down", fault.Unavailable)
+		return nil, nil, fmt.Errorf("mcpserver: %w: the server is shutting down; try again later", fault.Unavailable)
 	}
 	s := c.sessionLocked(id)
 	if s.ended {
@@ -88,56 +88,57 @@ func (c *calls) begin(ctx context.Context, id string) (_ context.Context, done f
 	c.running.Add(1)
 	stop := func() bool { return true }
 	if stream, ok := ctx.Value(streamKey{}).(stream); ok {
-		stop = context.AfterFunc(stream, func() { cancel(errVanished) })
+		stop = context.AfterFunc(stream, func() { cancel(errClientGone) })
 	}
 	return ctx, func() {
 		stop()
 		cancel(nil)
 		c.mu.Lock()
 		delete(s.calls, one)
-		c.tidyLocked(id, s)
+		c.removeIdleLocked(id, s)
 		c.mu.Unlock()
 		c.running.Done()
 	}, nil
 }
 
-// connect notes a connection of a client. leave must be called at its end, and
-// says whether the client itself broke it off.
-func (c *calls) connect(id string, patience time.Duration) (leave func(broken bool)) {
+// addConnection registers a connection of a client. leave must be called at its end;
+// broken means that the client dropped the connection. Without a new connection within
+// grace the client's calls are cancelled.
+func (c *calls) addConnection(id string, grace time.Duration) (leave func(broken bool)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.sessionLocked(id)
 	s.conns++
-	if s.gone != nil {
-		s.gone.Stop()
-		s.gone = nil
+	if s.goneTimer != nil {
+		s.goneTimer.Stop()
+		s.goneTimer = nil
 	}
 	return func(broken bool) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		s.conns--
 		if s.conns == 0 && len(s.calls) > 0 && broken {
-			s.gone = time.AfterFunc(patience, func() { c.abandon(id, s) })
+			s.goneTimer = time.AfterFunc(grace, func() { c.cancelAbandoned(id, s) })
 		}
-		c.tidyLocked(id, s)
+		c.removeIdleLocked(id, s)
 	}
 }
 
-// abandon ends the calls of a client that has not come back.
-func (c *calls) abandon(id string, s *session) {
+// cancelAbandoned cancels the calls of a client that did not reconnect.
+func (c *calls) cancelAbandoned(id string, s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s.conns > 0 || c.sessions[id] != s {
 		return
 	}
 	for one := range s.calls {
-		one.cancel(errVanished)
+		one.cancel(errClientGone)
 	}
 }
 
-// end ends the calls of a client that ends its session, over a connection that it
-// has, and lets no other begin. The library waits for them.
-func (c *calls) end(id string) {
+// endSession cancels the calls of a client that ends its session, and refuses new ones.
+// The SDK waits for the calls.
+func (c *calls) endSession(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.sessionLocked(id)
@@ -147,13 +148,13 @@ func (c *calls) end(id string) {
 	}
 }
 
-// close ends every call, lets none begin, and waits.
+// close cancels every call, refuses new ones, and waits.
 func (c *calls) close() {
 	c.mu.Lock()
 	c.closed = true
 	for _, s := range c.sessions {
 		for one := range s.calls {
-			one.cancel(errVanished)
+			one.cancel(errClientGone)
 		}
 	}
 	c.mu.Unlock()

@@ -7,14 +7,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// textClients are the programs, as they call themselves, that show a model the
-// data of an answer in place of its text, although the text is what was written
-// for a model: line numbers, findings, what to do next. They get the text alone.
+// textClients are the names of clients that show a model the structured data of an
+// answer instead of its text, although the text is written for the model. They get
+// only the text.
 var textClients = []string{"claude-code", "codex-mcp-client"}
 
-// textAlone leaves the data, and the schemas that promise it, out of what such a
-// program gets.
-func textAlone(next mcp.MethodHandler) mcp.MethodHandler {
+// textOnlyMiddleware removes structured data and output schemas for textClients.
+func textOnlyMiddleware(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		res, err := next(ctx, method, req)
 		if err != nil {
@@ -34,11 +33,12 @@ func textAlone(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-func wantsText(who *mcp.Implementation) bool {
-	return who != nil && slices.Contains(textClients, who.Name)
+func wantsText(client *mcp.Implementation) bool {
+	return client != nil && slices.Contains(textClients, client.Name)
 }
 
-// withoutSchemas copies a list, whose tools belong to all sessions.
+// withoutSchemas returns a copy without output schemas; the tools of r are shared by
+// all sessions.
 func withoutSchemas(r *mcp.ListToolsResult) *mcp.ListToolsResult {
 	out := *r
 	out.Tools = make([]*mcp.Tool, len(r.Tools))

@@ -83,7 +83,7 @@ func (s stranger) open(token string) (session, event string) {
 // what one session has missed is not told to another.
 func TestNobodyGetsTheSessionOfAnother(t *testing.T) {
 	set := new(tool.Set)
-	ws := directory(t)
+	ws := resolveDir(t)
 	if _, err := ws.WriteFile(t.Context(), "f", []byte("for one client\n"), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestNobodyGetsTheSessionOfAnother(t *testing.T) {
 // another one does.
 func TestEndOfASessionEndsItsCalls(t *testing.T) {
 	set := new(tool.Set)
-	ws := directory(t)
+	ws := resolveDir(t)
 	if _, err := ws.WriteFile(t.Context(), "f", []byte("for one client\n"), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A flow is a prompt for something that people often ask for. It is offered where
-// there are the tools that it takes.
+// A flow is a prompt for a common task. It is offered if its tools are available.
 type flow struct {
 	name, description, text string
 	tools                   []string
@@ -29,33 +28,33 @@ var flows = []flow{
 		[]string{"Read", "list", "profile"}},
 }
 
-// refreshPrompts offers the flows whose tools a view has now.
-func refreshPrompts(m *served) {
+// refreshPrompts updates the prompts of a view: the flows whose tools it has.
+func refreshPrompts(m *viewServer) {
 	var names []string
 	for _, f := range flows {
-		if len(missing(f.tools, m.tools)) > 0 {
+		if len(removedNames(f.tools, m.tools)) > 0 {
 			continue
 		}
 		names = append(names, f.name)
 		if !slices.Contains(m.prompts, f.name) {
-			m.AddPrompt(f.prompt(), f.handler())
+			m.AddPrompt(f.mcpPrompt(), f.promptHandler())
 		}
 	}
-	if gone := missing(m.prompts, names); len(gone) > 0 {
+	if gone := removedNames(m.prompts, names); len(gone) > 0 {
 		m.RemovePrompts(gone...)
 	}
 	m.prompts = names
 }
 
-// prompt is a flow in the words of the protocol.
-func (f flow) prompt() *mcp.Prompt {
+// mcpPrompt converts a flow to MCP.
+func (f flow) mcpPrompt() *mcp.Prompt {
 	return &mcp.Prompt{
 		Name: f.name, Description: f.description,
-		Arguments: []*mcp.PromptArgument{{Name: "workspace", Description: "name of the workspace; may be left out where there is only one"}},
+		Arguments: []*mcp.PromptArgument{{Name: "workspace", Description: "name of the workspace; optional if there is only one"}},
 	}
 }
 
-func (f flow) handler() mcp.PromptHandler {
+func (f flow) promptHandler() mcp.PromptHandler {
 	return func(_ context.Context, req *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 		where := ""
 		if name := req.Params.Arguments["workspace"]; name != "" {

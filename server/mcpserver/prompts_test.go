@@ -50,7 +50,7 @@ func TestPromptsComeWithTheirTools(t *testing.T) {
 	if got := promptNames(t, client(t, web.URL+"?toolset=workspace", nil)); len(got) != 0 {
 		t.Errorf("without the tools that they speak of there are %v", got)
 	}
-	if err := set.Add("dir", directory(t)); err != nil {
+	if err := set.Add("dir", resolveDir(t)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Refresh(t.Context()); err != nil {

@@ -19,7 +19,7 @@ const (
 	resultScheme    = "croft-result:///"
 )
 
-// addTemplates adds files of workspaces, and answers that were cut, as resources.
+// addTemplates adds resource templates for files of workspaces and truncated answers.
 func (s *Server) addTemplates(m *mcp.Server, v view) {
 	m.AddResourceTemplate(&mcp.ResourceTemplate{
 		URITemplate: workspaceScheme + "{name}/{+path}", Name: "file",
@@ -31,8 +31,8 @@ func (s *Server) addTemplates(m *mcp.Server, v view) {
 	}, s.readResult)
 }
 
-// refreshResources lists each workspace as a resource: its top directory.
-func (s *Server) refreshResources(ctx context.Context, v view, m *served) error {
+// refreshResources updates the resources of a view: the top directory of each workspace.
+func (s *Server) refreshResources(ctx context.Context, v view, m *viewServer) error {
 	list, err := s.opts.Env.Entries(ctx, v.only)
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (s *Server) refreshResources(ctx context.Context, v view, m *served) error 
 			m.AddResource(&mcp.Resource{URI: uri, Name: e.Name, MIMEType: "text/plain", Description: "What is in workspace " + e.Name + "."}, s.readFile(v))
 		}
 	}
-	if gone := missing(m.resources, uris); len(gone) > 0 {
+	if gone := removedNames(m.resources, uris); len(gone) > 0 {
 		m.RemoveResources(gone...)
 	}
 	m.resources = uris
@@ -70,21 +70,21 @@ func (s *Server) readFile(v view) mcp.ResourceHandler {
 		default:
 			return nil, err
 		}
-		return contents(uri, mediaType(file), data), nil
+		return resourceContents(uri, mediaType(file), data), nil
 	}
 }
 
-// readResult reads an answer that was cut.
+// readResult reads the whole text of a truncated answer.
 func (s *Server) readResult(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	text, err := s.opts.Env.Kept(strings.TrimPrefix(req.Params.URI, resultScheme))
 	if err != nil {
 		return nil, mcp.ResourceNotFoundError(req.Params.URI)
 	}
-	return contents(req.Params.URI, "text/plain", []byte(text)), nil
+	return resourceContents(req.Params.URI, "text/plain", []byte(text)), nil
 }
 
-// contents is text where it is, and else bytes.
-func contents(uri, media string, data []byte) *mcp.ReadResourceResult {
+// resourceContents is text if data is UTF-8, and else a blob.
+func resourceContents(uri, media string, data []byte) *mcp.ReadResourceResult {
 	c := &mcp.ResourceContents{URI: uri, MIMEType: media}
 	if utf8.Valid(data) {
 		c.Text = string(data)

@@ -16,7 +16,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Toolset says which names tools have.
+// A Toolset is a set of tool names.
 type Toolset string
 
 // Toolsets.
@@ -34,12 +34,12 @@ func ParseToolset(s string) (Toolset, error) {
 	case Coding, Workspace, Both:
 		return t, nil
 	}
-	return "", fmt.Errorf("mcpserver: toolset %q: %w: choose coding, workspace or both", s, fault.InvalidArgument)
+	return "", fmt.Errorf("mcpserver: toolset %q: %w: give coding, workspace or both", s, fault.InvalidArgument)
 }
 
-// has reports whether a tool is in the set. What workspaces bring themselves is
-// in every one.
-func (t Toolset) has(name string, family tool.Family) bool {
+// contains reports whether a tool is in the set. Tools of workspaces themselves are in
+// every set.
+func (t Toolset) contains(name string, family tool.Family) bool {
 	plain := strings.HasPrefix(name, driver.ReservedToolPrefix)
 	return t == Both || family == tool.Extra || plain == (t == Workspace)
 }
@@ -49,8 +49,8 @@ type Options struct {
 	Env            *tool.Env
 	Version        string
 	Toolset        Toolset       // "" is Coding; a request over HTTP may name another
-	ReconnectGrace time.Duration // how long calls go on without their client; 0 is DefaultVanish
-	Idle           time.Duration // after which a session over HTTP ends; 0 is DefaultIdle
+	ReconnectGrace time.Duration // how long calls run on without their client; 0 is DefaultReconnectGrace
+	Idle           time.Duration // idle time after which an HTTP session ends; 0 is DefaultIdle
 	Log            *slog.Logger  // nil is silent
 }
 
@@ -70,24 +70,24 @@ type Server struct {
 	drain   context.CancelFunc
 
 	mu    sync.Mutex
-	views map[view]*served // guarded by mu
+	views map[view]*viewServer // guarded by mu
 }
 
-// A view is what a client chose to see.
+// A view is a client's choice of toolset and workspace.
 type view struct {
 	toolset Toolset
 	only    string // one workspace; "" is all
 }
 
-// served is the MCP server of a view, and what it has now.
-type served struct {
+// viewServer is the MCP server of a view, with its present tools, prompts and resources.
+type viewServer struct {
 	*mcp.Server
 	tools     []string
 	prompts   []string
 	resources []string
 }
 
-// New returns a server. ctx is for values alone: the server ends with Close.
+// New returns a server. ctx is only used for its values: the server ends with Close.
 func New(ctx context.Context, opts Options) *Server {
 	if opts.Toolset == "" {
 		opts.Toolset = Coding
@@ -98,7 +98,7 @@ func New(ctx context.Context, opts Options) *Server {
 	if opts.Idle == 0 {
 		opts.Idle = DefaultIdle
 	}
-	s := &Server{opts: opts, log: opts.Log, views: map[view]*served{}}
+	s := &Server{opts: opts, log: opts.Log, views: map[view]*viewServer{}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -106,14 +106,14 @@ func New(ctx context.Context, opts Options) *Server {
 	return s
 }
 
-// served returns the MCP server of a view, as the workspaces are now.
-func (s *Server) served(ctx context.Context, v view) (*served, error) {
+// openView returns the MCP server of a view, and creates it if needed.
+func (s *Server) openView(ctx context.Context, v view) (*viewServer, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if m, ok := s.views[v]; ok {
 		return m, nil
 	}
-	m := &served{Server: mcp.NewServer(&mcp.Implementation{Name: "croft", Title: "Croft", Version: s.opts.Version}, &mcp.ServerOptions{
+	m := &viewServer{Server: mcp.NewServer(&mcp.Implementation{Name: "croft", Title: "Croft", Version: s.opts.Version}, &mcp.ServerOptions{
 		Instructions: instructions,
 		Logger:       s.log,
 		KeepAlive:    0,
@@ -124,24 +124,24 @@ func (s *Server) served(ctx context.Context, v view) (*served, error) {
 			Resources: &mcp.ResourceCapabilities{ListChanged: true}, Prompts: &mcp.PromptCapabilities{ListChanged: true},
 		},
 	})}
-	if err := s.refresh(ctx, v, m); err != nil {
+	if err := s.refreshView(ctx, v, m); err != nil {
 		return nil, err
 	}
-	m.AddReceivingMiddleware(encodeOnce, textAlone)
+	m.AddReceivingMiddleware(encodeMiddleware, textOnlyMiddleware)
 	s.addTemplates(m.Server, v)
 	s.views[v] = m
 	return m, nil
 }
 
-const instructions = `These tools work in fenced workspaces. Paths are relative to the workspace. ` +
-	`Read a file before you change it. Where there are several workspaces, every call names one with "workspace".`
+const instructions = `These tools work in isolated workspaces. Paths are relative to the workspace. ` +
+	`Read a file before you change it. If there are several workspaces, name one with "workspace" in every call.`
 
-// Refresh tells clients of tools and workspaces that came or went.
+// Refresh updates tools, prompts and resources of all views, and notifies clients.
 func (s *Server) Refresh(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for v, m := range s.views {
-		if err := s.refresh(ctx, v, m); err != nil {
+		if err := s.refreshView(ctx, v, m); err != nil {
 			return err
 		}
 	}
@@ -160,23 +160,23 @@ func (s *Server) Connected() bool {
 	return false
 }
 
-// refresh brings a served view up to date.
-func (s *Server) refresh(ctx context.Context, v view, m *served) error {
+// refreshView updates the tools, prompts and resources of a view.
+func (s *Server) refreshView(ctx context.Context, v view, m *viewServer) error {
 	list, err := s.opts.Env.Available(ctx, v.only)
 	if err != nil {
 		return err
 	}
 	var names []string
 	for _, t := range list {
-		if !v.toolset.has(t.Name, t.Family) {
+		if !v.toolset.contains(t.Name, t.Family) {
 			continue
 		}
 		names = append(names, t.Name)
 		if !slices.Contains(m.tools, t.Name) {
-			m.AddTool(describe(t), s.call(t, v))
+			m.AddTool(mcpTool(t), s.toolHandler(t, v))
 		}
 	}
-	if gone := missing(m.tools, names); len(gone) > 0 {
+	if gone := removedNames(m.tools, names); len(gone) > 0 {
 		m.RemoveTools(gone...)
 	}
 	m.tools = names
@@ -184,8 +184,8 @@ func (s *Server) refresh(ctx context.Context, v view, m *served) error {
 	return s.refreshResources(ctx, v, m)
 }
 
-// missing returns what of before is not in now.
-func missing(before, now []string) []string {
+// removedNames returns the names of before that are not in now.
+func removedNames(before, now []string) []string {
 	var out []string
 	for _, name := range before {
 		if !slices.Contains(now, name) {
@@ -195,8 +195,8 @@ func missing(before, now []string) []string {
 	return out
 }
 
-// describe is a tool in the words of the protocol.
-func describe(t *tool.Tool) *mcp.Tool {
+// mcpTool converts a tool to MCP.
+func mcpTool(t *tool.Tool) *mcp.Tool {
 	d := &mcp.Tool{
 		Name: t.Name, Description: t.Description, InputSchema: t.Input,
 		Annotations: &mcp.ToolAnnotations{
@@ -209,7 +209,7 @@ func describe(t *tool.Tool) *mcp.Tool {
 	return d
 }
 
-// Close ends every stream and every call, and waits for the calls.
+// Close ends all streams, cancels all calls, and waits for the calls.
 func (s *Server) Close() {
 	s.drain()
 	s.calls.close()

@@ -36,7 +36,7 @@ func open(t testing.TB, p driver.Provider) *workspace.Workspace {
 	return ws
 }
 
-func directory(t testing.TB) *workspace.Workspace {
+func resolveDir(t testing.TB) *workspace.Workspace {
 	t.Helper()
 	p, err := local.New(&local.Config{Root: t.TempDir()})
 	if err != nil {
@@ -131,7 +131,7 @@ func TestOnlyWhatAWorkspaceCanDo(t *testing.T) {
 	if names := toolNames(t, c); !slices.Contains(names, "Read") || slices.Contains(names, "Bash") {
 		t.Errorf("with files alone there are %v", names)
 	}
-	if err := set.Add("dir", directory(t)); err != nil {
+	if err := set.Add("dir", resolveDir(t)); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Refresh(t.Context()); err != nil {
@@ -162,7 +162,7 @@ func TestOnlyWhatAWorkspaceCanDo(t *testing.T) {
 func TestViews(t *testing.T) {
 	set := new(tool.Set)
 	for _, name := range []string{"one", "two"} {
-		if err := set.Add(name, directory(t)); err != nil {
+		if err := set.Add(name, resolveDir(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -184,7 +184,7 @@ func TestViews(t *testing.T) {
 	}
 	for query, want := range map[string]string{
 		"?workspace=none":                   `unknown workspace "none"`,
-		"?toolset=none":                     "choose coding, workspace or both",
+		"?toolset=none":                     "give coding, workspace or both",
 		"?tolset=workspace":                 `unknown parameter "tolset"; known: workspace, toolset`,
 		"?sessionid=x":                      `unknown parameter "sessionid"; known: workspace, toolset`,
 		"?toolset=coding&toolset=workspace": "the parameter toolset is given 2 times",
@@ -204,7 +204,7 @@ func TestViews(t *testing.T) {
 
 func TestProgressAndCancellation(t *testing.T) {
 	set := new(tool.Set)
-	if err := set.Add("w", directory(t)); err != nil {
+	if err := set.Add("w", resolveDir(t)); err != nil {
 		t.Fatal(err)
 	}
 	block, begun, ended := blocks()
@@ -258,7 +258,7 @@ const (
 
 func TestVanishedClientsEndTheirCalls(t *testing.T) {
 	set := new(tool.Set)
-	if err := set.Add("w", directory(t)); err != nil {
+	if err := set.Add("w", resolveDir(t)); err != nil {
 		t.Fatal(err)
 	}
 	block, begun, ended := blocks()
@@ -321,7 +321,7 @@ func TestVanishedClientsEndTheirCalls(t *testing.T) {
 func TestManySessions(t *testing.T) {
 	set := new(tool.Set)
 	for i := range 4 {
-		if err := set.Add(fmt.Sprintf("w%d", i), directory(t)); err != nil {
+		if err := set.Add(fmt.Sprintf("w%d", i), resolveDir(t)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A stdio is the transport of one client over a pair of streams, one message per
-// line. Unlike the SDK's, it keeps the session when a line is no message or is too
-// long, and it writes a result without scanning its JSON again.
+// A stdio is the transport of one client over a pair of streams, one message per line.
+// Unlike the SDK's, it survives an invalid or too long line, and it writes a result
+// without scanning its JSON again.
 type stdio struct {
 	in    io.Reader
 	read  chan received
@@ -38,14 +38,14 @@ func newStdio(in io.Reader, out io.Writer) *stdio {
 	return &stdio{in: in, read: make(chan received), ended: make(chan struct{}), out: out}
 }
 
-// Connect starts to read. A blocked read of a stream can't be interrupted: after
+// Connect starts the reading goroutine. A blocked read can't be interrupted: after
 // Close the goroutine ends with the stream.
 func (s *stdio) Connect(context.Context) (mcp.Connection, error) {
 	go func() {
 		r := bufio.NewReader(s.in)
 		for err := error(nil); err == nil; {
 			var list []jsonrpc.Message
-			if list, err = s.next(r); err != nil {
+			if list, err = s.readMessages(r); err != nil {
 				list = []jsonrpc.Message{nil}
 			}
 			for _, msg := range list {
@@ -60,22 +60,23 @@ func (s *stdio) Connect(context.Context) (mcp.Connection, error) {
 	return s, nil
 }
 
-// next returns the messages of the next line. One that is no message is answered.
-func (s *stdio) next(r *bufio.Reader) ([]jsonrpc.Message, error) {
+// readMessages returns the messages of the next line. An invalid line is answered with
+// a parse error.
+func (s *stdio) readMessages(r *bufio.Reader) ([]jsonrpc.Message, error) {
 	data, err := readLine(r)
 	if err != nil {
 		return nil, err
 	}
-	list, err := decode(data)
+	list, err := decodeMessages(data)
 	if err != nil {
 		refusal := &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: fmt.Sprintf("%.300s", err)}
-		return nil, s.put(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": nil, "error": refusal}))
+		return nil, s.writeLine(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": nil, "error": refusal}))
 	}
 	return list, nil
 }
 
-// readLine reads a line without its end. The last one may lack an end. Of a line of
-// more than maxMessage bytes it returns one byte more than that.
+// readLine reads a line; the last one may lack its newline. A line of more than
+// maxMessage bytes is truncated to maxMessage+1.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	var out []byte
 	for {
@@ -91,9 +92,9 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// decode reads the messages of a line: none, one, or a batch, which older versions
-// of the protocol have. The SDK bounds the depth of each.
-func decode(data []byte) ([]jsonrpc.Message, error) {
+// decodeMessages decodes the messages of a line: none, one, or a batch of older
+// versions of the protocol. The SDK bounds the depth of each.
+func decodeMessages(data []byte) ([]jsonrpc.Message, error) {
 	long := len(data) > maxMessage
 	data = bytes.TrimSpace(data)
 	list := []json.RawMessage{data}
@@ -101,7 +102,7 @@ func decode(data []byte) ([]jsonrpc.Message, error) {
 	case len(data) == 0:
 		return nil, nil
 	case long || !json.Valid(data):
-		return nil, fmt.Errorf("mcpserver: read a message: %w: it is no JSON, nested too deeply, or longer than %d bytes", fault.InvalidArgument, maxMessage)
+		return nil, fmt.Errorf("mcpserver: read a message: %w: it is not JSON, too deeply nested, or longer than %d bytes", fault.InvalidArgument, maxMessage)
 	case data[0] == '[':
 		if err := json.Unmarshal(data, &list); err != nil || len(list) == 0 {
 			return nil, fmt.Errorf("mcpserver: read a batch: %w: it is empty", fault.InvalidArgument)
@@ -135,13 +136,13 @@ func (s *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 func (s *stdio) Write(_ context.Context, msg jsonrpc.Message) error {
 	r, ok := msg.(*jsonrpc.Response)
 	if !ok || r.Error != nil {
-		return s.put(jsonrpc.EncodeMessage(msg))
+		return s.writeLine(jsonrpc.EncodeMessage(msg))
 	}
 	id, err := json.Marshal(r.ID.Raw())
-	return s.put(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, r.Result), err)
+	return s.writeLine(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, id, r.Result), err)
 }
 
-func (s *stdio) put(data []byte, err error) error {
+func (s *stdio) writeLine(data []byte, err error) error {
 	if err != nil {
 		return err
 	}
@@ -151,7 +152,7 @@ func (s *stdio) put(data []byte, err error) error {
 	return err
 }
 
-// Close ends the connection; the streams are the caller's.
+// Close ends the connection; the caller closes the streams.
 func (s *stdio) Close() error {
 	s.once.Do(func() { close(s.ended) })
 	return nil

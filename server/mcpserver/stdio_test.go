@@ -144,7 +144,7 @@ func TestStreamsAnswerAsHTTPDoes(t *testing.T) {
 // read.
 func TestLargeTextsOverStreams(t *testing.T) {
 	set := new(tool.Set)
-	if err := set.Add("w", directory(t)); err != nil {
+	if err := set.Add("w", resolveDir(t)); err != nil {
 		t.Fatal(err)
 	}
 	s, _ := serve(t, set, mcpserver.Options{})
@@ -279,7 +279,7 @@ func TestCallsOverStreamsAreCancelled(t *testing.T) {
 // forgotten with it.
 func TestSessionsAreForgotten(t *testing.T) {
 	set := new(tool.Set)
-	if err := set.Add("w", directory(t)); err != nil {
+	if err := set.Add("w", resolveDir(t)); err != nil {
 		t.Fatal(err)
 	}
 	s, env := serve(t, set, mcpserver.Options{})

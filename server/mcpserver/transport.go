@@ -27,11 +27,11 @@ const (
 // maxMessage is the size of the largest message of a client.
 const maxMessage = 32 << 20
 
-// ServeStdio speaks with one client over a pair of streams, until its stream ends
-// or ctx does. The calls that are under way then have ended when it returns.
+// ServeStdio serves one client over a pair of streams until its stream or ctx ends. All
+// calls have ended when it returns.
 func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	defer s.calls.close()
-	m, err := s.served(ctx, view{toolset: s.opts.Toolset})
+	m, err := s.openView(ctx, view{toolset: s.opts.Toolset})
 	if err != nil {
 		return err
 	}
@@ -44,22 +44,22 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-		_ = session.Close() // how it ends, Wait says
+		_ = session.Close() // Wait returns its error
 		err = <-ended
 	}
 	if errors.Is(err, io.EOF) || ctx.Err() != nil {
-		return nil // the client is done, or we are
+		return nil // the client closed its stream, or the server stops
 	}
 	return err
 }
 
-// Handler is streamable HTTP. A request may choose with ?workspace=NAME to have
-// that one alone, and with ?toolset= the names of its tools.
+// Handler is streamable HTTP. A request may choose one workspace with ?workspace=NAME,
+// and a toolset with ?toolset=.
 func (s *Server) Handler() http.Handler {
-	h := mcp.NewStreamableHTTPHandler(s.choose, &mcp.StreamableHTTPOptions{
+	h := mcp.NewStreamableHTTPHandler(s.chooseServer, &mcp.StreamableHTTPOptions{
 		Logger: s.log, EventStore: sessions{mcp.NewMemoryEventStore(nil), s.opts.Env}, SessionTimeout: s.opts.Idle,
 		MaxRequestBodyBytes: maxMessage, PropagateRequestCancellation: true,
-		DisableLocalhostProtection: true, // Guard knows the names of this host
+		DisableLocalhostProtection: true, // Guard checks the Host header
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.checkView(w, r) {
@@ -68,24 +68,24 @@ func (s *Server) Handler() http.Handler {
 		r, end := s.untilDrain(r)
 		defer end()
 		if id := r.Header.Get("Mcp-Session-Id"); id != "" {
-			leave := s.calls.connect(id, s.opts.ReconnectGrace)
+			leave := s.calls.addConnection(id, s.opts.ReconnectGrace)
 			defer func() { leave(r.Context().Err() != nil) }()
 			if r.Method == http.MethodDelete {
-				s.calls.end(id)
+				s.calls.endSession(id)
 			}
 		}
 		h.ServeHTTP(w, r)
 	})
 }
 
-// sessions is where the library keeps what clients may have missed. It is told of
-// each session that has ended.
+// sessions is the SDK's event store for clients that resume, which also ends the
+// session of the tools when the SDK closes a session.
 type sessions struct {
 	mcp.EventStore
 	env *tool.Env
 }
 
-// SessionClosed forgets a session.
+// SessionClosed drops the state of a session.
 func (s sessions) SessionClosed(ctx context.Context, id string) error {
 	s.env.EndSession(id)
 	return s.EventStore.SessionClosed(ctx, id)
@@ -98,14 +98,14 @@ func (s *Server) untilDrain(r *http.Request) (*http.Request, func()) {
 	return r.WithContext(ctx), func() { stop(); cancel() }
 }
 
-// Drain ends the streams of clients over HTTP, which would otherwise be open for
-// as long as they like. It is called before a listener shuts down.
+// Drain ends the streams of HTTP clients, which would otherwise stay open. Call it
+// before the listener shuts down.
 func (s *Server) Drain() { s.drain() }
 
-// SSEHandler is the transport of older clients: a stream of events, and messages
-// that are posted. Its session ends with the stream.
+// SSEHandler is the transport of older clients: an event stream, and posted messages.
+// The session ends with the stream.
 func (s *Server) SSEHandler() http.Handler {
-	h := mcp.NewSSEHandler(s.choose, &mcp.SSEOptions{MaxRequestBodyBytes: maxMessage, DisableLocalhostProtection: true})
+	h := mcp.NewSSEHandler(s.chooseServer, &mcp.SSEOptions{MaxRequestBodyBytes: maxMessage, DisableLocalhostProtection: true})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.checkView(w, r, sessionParameter) {
 			r, end := s.untilDrain(r)
@@ -120,8 +120,8 @@ func (s *Server) SSEHandler() http.Handler {
 	})
 }
 
-// viewOf returns what a request chose.
-func (s *Server) viewOf(r *http.Request) (view, error) {
+// requestView returns the view that a request chose.
+func (s *Server) requestView(r *http.Request) (view, error) {
 	q := r.URL.Query()
 	v := view{toolset: s.opts.Toolset, only: q.Get("workspace")}
 	if name := q.Get("toolset"); name != "" {
@@ -140,12 +140,10 @@ func (s *Server) viewOf(r *http.Request) (view, error) {
 	return v, err
 }
 
-// sessionParameter is where the library has the session of a message that is posted
-// to an older client's stream.
+// sessionParameter is the SDK's query parameter for the session of a posted message.
 const sessionParameter = "sessionid"
 
-// checkParameters refuses one that is not known, or is given twice: a mistake that
-// would otherwise show as the wrong tools.
+// checkParameters refuses an unknown or repeated query parameter.
 func checkParameters(r *http.Request, known ...string) error {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -163,26 +161,26 @@ func checkParameters(r *http.Request, known ...string) error {
 	return nil
 }
 
-// checkView answers a request whose choice is wrong.
+// checkView answers a request with an invalid view, and returns false.
 func (s *Server) checkView(w http.ResponseWriter, r *http.Request, known ...string) bool {
 	err := checkParameters(r, known...)
 	if err == nil {
-		_, err = s.viewOf(r)
+		_, err = s.requestView(r)
 	}
 	if err != nil {
-		refuse(w, err)
+		writeError(w, err)
 	}
 	return err == nil
 }
 
-// choose returns the server that a new session of a request gets; nil where the
-// workspaces can't be listed.
-func (s *Server) choose(r *http.Request) *mcp.Server {
-	v, err := s.viewOf(r)
+// chooseServer returns the MCP server for a new session, nil if the workspaces can't be
+// listed.
+func (s *Server) chooseServer(r *http.Request) *mcp.Server {
+	v, err := s.requestView(r)
 	if err != nil {
 		return nil
 	}
-	m, err := s.served(r.Context(), v)
+	m, err := s.openView(r.Context(), v)
 	if err != nil {
 		s.log.Error("serve a client", "error", err)
 		return nil
@@ -190,30 +188,30 @@ func (s *Server) choose(r *http.Request) *mcp.Server {
 	return m.Server
 }
 
-// Guard lets only those reach a handler who bear the token, under a name that is
-// this host's, and from no page of another origin.
+// Guard refuses requests without the token, with a foreign Host, or from a page of
+// another origin.
 func Guard(h http.Handler, token string, hosts []string) http.Handler {
 	g := httpguard.Guard{Token: token, Hosts: hosts}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := g.Check(r); err != nil {
-			refuse(w, err)
+			writeError(w, err)
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
 }
 
-// Missing answers requests for what is not served.
+// Missing answers requests for unknown routes.
 func Missing(w http.ResponseWriter, r *http.Request) {
-	refuse(w, fmt.Errorf("route %.100q: %w: there are %s and %s", r.URL.Path, fault.NotFound, Path, SSEPath))
+	writeError(w, fmt.Errorf("route %.100q: %w: the routes are %s and %s", r.URL.Path, fault.NotFound, Path, SSEPath))
 }
 
-// refuse answers with an error.
-func refuse(w http.ResponseWriter, err error) {
+// writeError writes an error answer.
+func writeError(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	if fault.Of(err) == fault.Unauthenticated {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	w.WriteHeader(fault.Of(err).Status())
-	_ = json.NewEncoder(w).Encode(map[string]fault.Wire{"error": fault.Encode(err)}) // nobody is there to be told
+	_ = json.NewEncoder(w).Encode(map[string]fault.Wire{"error": fault.Encode(err)}) // the client is gone
 }

@@ -12,15 +12,14 @@ import (
 	"github.com/croft-run/croft/tool"
 )
 
-// ParseWorkspaces returns the directories, as absolute paths by the names that
-// agents use, that the flags --workspace and --workspaces name. Neither is the
-// current directory.
+// ParseWorkspaces returns the directories of the flags --workspace and --workspaces, as
+// absolute paths by name. Without both it is the current directory.
 func ParseWorkspaces(one, many string) (map[string]string, error) {
 	if one != "" && many != "" {
 		return nil, fmt.Errorf("--workspace %q and --workspaces %q are mutually exclusive; use one: %w", one, many, fault.InvalidArgument)
 	}
 	if many == "" {
-		return single(one)
+		return singleWorkspace(one)
 	}
 	out := map[string]string{}
 	i := 0
@@ -44,12 +43,12 @@ func ParseWorkspaces(one, many string) (map[string]string, error) {
 	return out, nil
 }
 
-// single is the set of one directory, under the name of that directory.
-func single(dir string) (map[string]string, error) {
+// singleWorkspace is one directory under its base name.
+func singleWorkspace(dir string) (map[string]string, error) {
 	if dir == "" {
 		dir = "."
 	}
-	abs, err := directory(dir)
+	abs, err := resolveDir(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +69,7 @@ func parseEntry(i int, entry string) (name, dir string, err error) {
 	if dir == "" {
 		return "", "", fmt.Errorf("workspaces: empty path in entry %q: %w", entry, fault.InvalidArgument)
 	}
-	if dir, err = directory(dir); err != nil {
+	if dir, err = resolveDir(dir); err != nil {
 		return "", "", err
 	}
 	if name == "" {
@@ -81,9 +80,9 @@ func parseEntry(i int, entry string) (name, dir string, err error) {
 	return name, dir, tool.CheckName(name)
 }
 
-// directory returns the absolute path of a directory that exists. A ~ that a shell
-// left, as it does in NAME=~/DIR, is the home directory.
-func directory(dir string) (string, error) {
+// resolveDir returns the absolute path of an existing directory. It expands ~, which
+// shells leave in NAME=~/DIR.
+func resolveDir(dir string) (string, error) {
 	if rest, ok := strings.CutPrefix(dir, "~"); ok && (rest == "" || rest[0] == filepath.Separator) {
 		if home, err := os.UserHomeDir(); err == nil {
 			dir = home + rest
@@ -105,7 +104,7 @@ func directory(dir string) (string, error) {
 	return abs, nil
 }
 
-// StartLine is what a server says of its workspaces when it starts.
+// StartLine is the line about its workspaces that a server prints at the start.
 func StartLine(dirs map[string]string) string {
 	names := slices.Sorted(maps.Keys(dirs))
 	if len(names) == 1 {

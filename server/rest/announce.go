@@ -9,9 +9,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Announce tells of a workspace that was opened, or came back: around what its
-// fence stands, and which project is in it. It opens the workspace if need be; one
-// that is gone meanwhile is not told of.
+// Announce emits the events of an opened or resumed workspace: its isolation and its
+// project. It opens the workspace if needed; a workspace that ended meanwhile is
+// skipped.
 func (s *Server) Announce(ctx context.Context, id string) {
 	r, err := s.cfg.Registry.Lookup(ctx, "", id)
 	if err != nil {
@@ -26,14 +26,14 @@ func (s *Server) Announce(ctx context.Context, id string) {
 	if !ws.Capabilities().Has(driver.CapFS) {
 		return
 	}
-	if _, err := s.detect(ws, session); err != nil {
+	if _, err := s.detectProfile(ws, session); err != nil {
 		s.log.Debug("look for projects", "workspace", id, "error", err)
 	}
 }
 
-// detect returns the profile of a workspace, and tells of the project in it
-// where that is new.
-func (s *Server) detect(ws *workspace.Workspace, session string) (profile.Profile, error) {
+// detectProfile returns the profile of a workspace, and emits an event if its project
+// changed.
+func (s *Server) detectProfile(ws *workspace.Workspace, session string) (profile.Profile, error) {
 	p, err := s.profiles.Get(ws.ID(), ws.FS())
 	if err != nil || len(p.Projects) == 0 {
 		return p, err
@@ -45,8 +45,8 @@ func (s *Server) detect(ws *workspace.Workspace, session string) (profile.Profil
 		Format: commandText(first.Format), Test: commandText(first.Test),
 	}
 	s.mu.Lock()
-	known := s.told[ws.ID()] == told
-	s.told[ws.ID()] = told
+	known := s.announced[ws.ID()] == told
+	s.announced[ws.ID()] = told
 	s.mu.Unlock()
 	if !known {
 		s.cfg.Events.Emit(event.NewWorkspaceProfile(ws.ID(), session, told))
@@ -61,10 +61,10 @@ func commandText(c profile.Command) string {
 	return c.String()
 }
 
-// forget drops what is remembered of a workspace that ended.
-func (s *Server) forget(id string) {
+// forgetProfile drops the last profile of a workspace that ended.
+func (s *Server) forgetProfile(id string) {
 	s.profiles.Forget(id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.told, id)
+	delete(s.announced, id)
 }

@@ -15,9 +15,9 @@ import (
 const importPath = onePath + "/import"
 
 func (s *Server) archiveRoutes() {
-	op := s.op(http.MethodPost, importPath, "import-archive", "Bring a directory in, from a tar stream, all or nothing")
-	op.Description = "Nothing may be at path. Names in the stream are relative to the directory, and each directory comes before what is in it. " +
-		"Symlinks that would leave the workspace, and what is neither a file, a directory nor a symlink, stay out and are listed."
+	op := s.op(http.MethodPost, importPath, "import-archive", "Import a directory from a tar stream, all or nothing")
+	op.Description = "Path must not exist. Names in the stream are relative to the directory, and each directory comes before its content. " +
+		"Symlinks that would leave the workspace, and entries that are neither a file, a directory nor a symlink, are left out and listed."
 	op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/x-tar": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
 	}}
@@ -28,7 +28,7 @@ func (s *Server) archiveRoutes() {
 type importInput struct {
 	Target
 	Path     string `query:"path" required:"true"`
-	ReadOnly bool   `query:"readonly" doc:"without any permission to write"`
+	ReadOnly bool   `query:"readonly" doc:"remove all write permissions"`
 	MaxFiles int    `query:"maxFiles" minimum:"0" doc:"refuse more entries than this; 0 is no limit"`
 	MaxBytes int64  `query:"maxBytes" minimum:"0" doc:"refuse more bytes of files than this; 0 is no limit"`
 
@@ -36,14 +36,14 @@ type importInput struct {
 }
 
 func (s *Server) importArchive(ctx context.Context, in *importInput) (*body[driver.ImportResult], error) {
-	ws, err := s.workspace(ctx, in.Target)
+	ws, err := s.liveWorkspace(ctx, in.Target)
 	var res driver.ImportResult
 	if err == nil {
 		opts := &workspace.ImportOptions{ReadOnly: in.ReadOnly, MaxFiles: in.MaxFiles, MaxBytes: in.MaxBytes}
 		res, err = ws.ImportArchive(ctx, clientBody{in.stream}, in.Path, opts)
 	}
-	if b, ok := in.stream.(*watchedBody); ok && err != nil && b.late() {
-		err = fmt.Errorf("import to %s: %w: the body of the request paused for more than %v", in.Path, fault.DeadlineExceeded, b.patience)
+	if b, ok := in.stream.(*watchedBody); ok && err != nil && b.isExpired() {
+		err = fmt.Errorf("import to %s: %w: the body of the request paused for more than %v", in.Path, fault.DeadlineExceeded, b.timeout)
 	}
 	if err != nil {
 		in.end()

@@ -16,21 +16,21 @@ import (
 )
 
 func (s *Server) attachOp() huma.Operation {
-	op := s.op(http.MethodGet, sessionPath+"/attach", "attach-session", "A session as a terminal: a WebSocket with its output and its input")
-	op.Description = "Binary messages are what the command writes (standard output and, without a terminal, nothing else) and what is typed. " +
+	op := s.op(http.MethodGet, sessionPath+"/attach", "attach-session", "Attach to a session as a terminal, over a WebSocket")
+	op.Description = "Binary messages are the command's output (standard output only) and the user's input. " +
 		"Text messages are {\"type\": \"resize\", \"size\": {\"rows\", \"cols\"}} and {\"type\": \"eof\"} to the server, and " +
 		"{\"type\": \"exit\", \"result\": ...} or {\"type\": \"error\", \"error\": ...} from it, as the last. " +
-		"The session goes on when the connection ends, and any number may attach to it."
-	return switching(op)
+		"The session keeps running when the connection ends. Several clients may attach to it."
+	return websocketOp(op)
 }
 
 type attachInput struct {
 	SessionTarget
 	Offset int64 `query:"offset" doc:"of the output, where to begin"`
-	Tail   int64 `query:"tail" doc:"begin so many bytes before the end instead; -1 is all that comes from now on"`
+	Tail   int64 `query:"tail" doc:"begin this many bytes before the end instead; -1 is only new output"`
 }
 
-func (s *Server) attach(ctx context.Context, session *workspace.Session, in *attachInput) (*huma.StreamResponse, error) {
+func (s *Server) attachSession(ctx context.Context, session *workspace.Session, in *attachInput) (*huma.StreamResponse, error) {
 	offset := in.Offset
 	if in.Tail != 0 {
 		chunk, err := session.Log(ctx, driver.Stdout, 0, 1)
@@ -42,17 +42,17 @@ func (s *Server) attach(ctx context.Context, session *workspace.Session, in *att
 	if _, err := session.Log(ctx, driver.Stdout, offset, 1); err != nil {
 		return nil, err
 	}
-	return s.upgrade(func(ctx context.Context, cancel context.CancelFunc, c *websocket.Conn) {
+	return s.upgradeToWebSocket(func(ctx context.Context, cancel context.CancelFunc, c *websocket.Conn) {
 		c.SetReadLimit(shellwire.MaxRequest)
-		s.terminal(ctx, cancel, c, session, offset)
+		s.copyTerminal(ctx, cancel, c, session, offset)
 	}), nil
 }
 
-// terminal copies between a session and a connection until one of them ends.
-func (s *Server) terminal(ctx context.Context, cancel context.CancelFunc, c *websocket.Conn, session *workspace.Session, offset int64) {
+// copyTerminal copies between a session and a connection until either ends.
+func (s *Server) copyTerminal(ctx context.Context, cancel context.CancelFunc, c *websocket.Conn, session *workspace.Session, offset int64) {
 	typed := make(chan error, 1)
 	go func() {
-		err := typing(ctx, c, session)
+		err := forwardInput(ctx, c, session)
 		cancel()
 		typed <- err
 	}()
@@ -69,7 +69,7 @@ func (s *Server) terminal(ctx context.Context, cancel context.CancelFunc, c *web
 	}
 	if ctx.Err() == nil {
 		if err != nil {
-			wire := s.problem(requestInfo{http.MethodGet, sessionPath + "/attach"}, err).Wire
+			wire := s.newProblem(requestInfo{http.MethodGet, sessionPath + "/attach"}, err).Wire
 			last = shellwire.Message{Type: shellwire.TypeError, Error: &wire}
 		}
 		if data, err := json.Marshal(last); err == nil && c.Write(ctx, websocket.MessageText, data) == nil {
@@ -82,15 +82,15 @@ func (s *Server) terminal(ctx context.Context, cancel context.CancelFunc, c *web
 	}
 }
 
-// typing hands on what the client sends until it is gone.
-func typing(ctx context.Context, c *websocket.Conn, session *workspace.Session) error {
+// forwardInput passes the client's messages to the session until the client is gone.
+func forwardInput(ctx context.Context, c *websocket.Conn, session *workspace.Session) error {
 	for {
 		typ, data, err := c.Read(ctx)
 		if err != nil {
 			return err
 		}
 		if typ == websocket.MessageBinary {
-			// A command that reads no more is no reason to stop showing it.
+			// If the command no longer reads, its output is still shown.
 			if err := session.Write(ctx, data); err != nil && ctx.Err() != nil {
 				return err
 			}
@@ -106,7 +106,7 @@ func typing(ctx context.Context, c *websocket.Conn, session *workspace.Session) 
 		case m.Type == shellwire.TypeEOF:
 			session.CloseStdin(ctx) //nolint:errcheck // as above
 		default:
-			return fmt.Errorf("control message %q: %w: there are resize and eof", m.Type, fault.InvalidArgument)
+			return fmt.Errorf("control message %q: %w: send resize or eof", m.Type, fault.InvalidArgument)
 		}
 	}
 }

@@ -22,34 +22,34 @@ const (
 )
 
 func (s *Server) codeRoutes() {
-	code := s.streamed(codePath, "run-code", "Run code in a context that keeps state, or in one of its own")
+	code := s.streamOp(codePath, "run-code", "Run code in a context that keeps state, or in a temporary one")
 	onWorkspace(s, code, s.runCode((*workspace.Workspace).RunCode))
-	script := s.streamed(scriptPath, "run-script", "Run a script in an isolate that is thrown away after it")
+	script := s.streamOp(scriptPath, "run-script", "Run a script in a temporary isolate")
 	onWorkspace(s, script, s.runCode((*workspace.Workspace).RunScript))
 	onWorkspace(s, s.op(http.MethodGet, contextsPath, "list-contexts", "Contexts that keep the state of code"), s.listContexts)
 	onWorkspace(s, s.op(http.MethodPost, contextsPath, "create-context", "Make a context"), s.createContext)
 	onWorkspace(s, s.op(http.MethodDelete, contextPath, "delete-context", "End a context"), contextVerb((*workspace.Workspace).DeleteContext))
 	onWorkspace(s, s.op(http.MethodPost, contextPath+"/restart", "restart-context", "Give a context a fresh state"), contextVerb((*workspace.Workspace).RestartContext))
-	onWorkspace(s, s.op(http.MethodPost, contextPath+"/interrupt", "interrupt-context", "Stop what a context runs, and keep its state"), contextVerb((*workspace.Workspace).InterruptContext))
+	onWorkspace(s, s.op(http.MethodPost, contextPath+"/interrupt", "interrupt-context", "Interrupt the code of a context, and keep its state"), contextVerb((*workspace.Workspace).InterruptContext))
 }
 
-// streamed is an operation that answers with a stream of CodeEvents.
-func (s *Server) streamed(path, id, summary string) huma.Operation {
+// streamOp is an operation whose answer is a stream of CodeEvents.
+func (s *Server) streamOp(path, id, summary string) huma.Operation {
 	op := s.op(http.MethodPost, path, id, summary)
 	op.Description = "The answer is a stream of JSON objects, one per line (CodeEvent). It begins with the first output or with the end: " +
-		"code that can't be run is an ordinary error, and an exception in it a result. A client that goes away interrupts the code."
+		"code that can't be run is an ordinary error; an exception in it is a result. If the client disconnects, the code is interrupted."
 	op.Responses["200"] = &huma.Response{Description: "a stream of events", Content: map[string]*huma.MediaType{
-		"application/x-ndjson": {Schema: s.schema(CodeEvent{})},
+		"application/x-ndjson": {Schema: s.schemaOf(CodeEvent{})},
 	}}
 	return op
 }
 
 // Code is a piece of code to run.
 type Code struct {
-	Language string             `json:"language,omitempty" doc:"that of the context, or the first that the workspace runs, where absent"`
+	Language string             `json:"language,omitempty" doc:"default that of the context, or the first language of the workspace"`
 	Source   string             `json:"source"`
-	Context  string             `json:"context,omitempty" doc:"id of a context; one of its own where absent"`
-	Dir      string             `json:"dir,omitempty" doc:"where it runs, without a context"`
+	Context  string             `json:"context,omitempty" doc:"id of a context; default a temporary one"`
+	Dir      string             `json:"dir,omitempty" doc:"working directory, without a context"`
 	Env      map[string]string  `json:"env,omitempty" doc:"further variables, without a context"`
 	Timeout  shellwire.Duration `json:"timeout,omitempty" doc:"after which it is interrupted; such as \"1m30s\", or nanoseconds"`
 }
@@ -84,11 +84,11 @@ func (s *Server) runCode(run codeRunner) func(context.Context, *workspace.Worksp
 			switch {
 			case err == nil:
 				res.Outputs = nil
-				lines.send(CodeEvent{Event: "end", Result: &res}) //nolint:errcheck // nobody is left to tell
+				lines.send(CodeEvent{Event: "end", Result: &res}) //nolint:errcheck // the client is gone
 			case !lines.begun:
-				s.fail(w, r, err)
+				s.writeError(w, r, err)
 			default:
-				wire := s.problem(requestInfo{r.Method, r.URL.Path}, err).Wire
+				wire := s.newProblem(requestInfo{r.Method, r.URL.Path}, err).Wire
 				lines.send(CodeEvent{Event: "error", Error: &wire}) //nolint:errcheck // as above
 			}
 		}}, nil
@@ -105,9 +105,9 @@ func (s *Server) listContexts(ctx context.Context, ws *workspace.Workspace, _ *T
 	return &body[Contexts]{Contexts{list}}, err
 }
 
-// NewContext is a wish for a context.
+// NewContext is the body of a request for a context.
 type NewContext struct {
-	Language string            `json:"language,omitempty" doc:"the first that the workspace runs, where absent"`
+	Language string            `json:"language,omitempty" doc:"default the first language of the workspace"`
 	Dir      string            `json:"dir,omitempty"`
 	Env      map[string]string `json:"env,omitempty"`
 }

@@ -18,49 +18,49 @@ import (
 )
 
 func (s *Server) connectOp() huma.Operation {
-	op := s.op(http.MethodGet, execPath, "connect", "Run or start a command over a WebSocket that carries its streams both ways")
+	op := s.op(http.MethodGet, execPath, "connect", "Run or start a command over a WebSocket with its streams")
 	op.Description = "The first message is text, {\"type\": \"run\" or \"start\", \"command\": ..., \"streams\": [...]}. Text messages are control, " +
-		"binary ones data: a byte that names the stream (0 stdin, 1 stdout, 2 stderr) and what it carries. Each side acknowledges " +
-		"what it has taken ({\"type\": \"ack\", \"stream\", \"bytes\"}), and sends at most 256 KiB of a stream ahead of that. " +
+		"binary messages are data: a byte for the stream (0 stdin, 1 stdout, 2 stderr) and its bytes. Each side acknowledges " +
+		"consumed data ({\"type\": \"ack\", \"stream\", \"bytes\"}), and sends at most 256 KiB of unacknowledged data of a stream. " +
 		"The client may send \"eof\" and \"cancel\"; the server ends with \"exit\" or \"error\". " +
 		"A command that is not detached ends with its connection."
-	return switching(op)
+	return websocketOp(op)
 }
 
-// switching documents a route that becomes a WebSocket.
-func switching(op huma.Operation) huma.Operation {
-	op.Responses["101"] = &huma.Response{Description: "the connection is a WebSocket from here on"}
+// websocketOp documents a route that becomes a WebSocket.
+func websocketOp(op huma.Operation) huma.Operation {
+	op.Responses["101"] = &huma.Response{Description: "the connection becomes a WebSocket"}
 	return op
 }
 
-// upgrade makes a WebSocket of a request and runs f with it. The context of f
-// ends when the server drains; f ends it, too, when the client is gone.
-func (s *Server) upgrade(f func(ctx context.Context, cancel context.CancelFunc, ws *websocket.Conn)) *huma.StreamResponse {
+// upgradeToWebSocket upgrades a request and runs f with the WebSocket. The context of f
+// ends when the server drains; f cancels it when the client is gone.
+func (s *Server) upgradeToWebSocket(f func(ctx context.Context, cancel context.CancelFunc, ws *websocket.Conn)) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
 		r, w := humago.Unwrap(hc)
-		if !s.enter() {
-			s.fail(w, r, fmt.Errorf("request: %w: the server shuts down", fault.Unavailable))
+		if !s.trackConnection() {
+			s.writeError(w, r, fmt.Errorf("request: %w: the server shuts down", fault.Unavailable))
 			return
 		}
 		defer s.upgraded.Done()
 		if r.Header.Get("Upgrade") == "" {
-			s.fail(w, r, fmt.Errorf("request: %w: this route is a WebSocket: send the headers Connection: Upgrade and Upgrade: websocket", fault.InvalidArgument))
+			s.writeError(w, r, fmt.Errorf("request: %w: this route is a WebSocket: send the headers Connection: Upgrade and Upgrade: websocket", fault.InvalidArgument))
 			return
 		}
-		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // guard has judged the origin
+		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true}) // checkRequest has checked the origin
 		if err != nil {
 			s.log.Warn("upgrade", "path", r.URL.Path, "error", err)
 			return
 		}
-		defer conn.CloseNow() //nolint:errcheck // it is closed, or nobody is left to tell
+		defer conn.CloseNow() //nolint:errcheck // it is closed already, or the client is gone
 		ctx, cancel := s.untilDrain(context.WithoutCancel(r.Context()))
 		defer cancel()
 		f(ctx, cancel, conn)
 	}}
 }
 
-// enter counts a connection that leaves the HTTP server, unless it drains.
-func (s *Server) enter() bool {
+// trackConnection counts a hijacked connection; it is false if the server drains.
+func (s *Server) trackConnection() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.draining {
@@ -69,12 +69,12 @@ func (s *Server) enter() bool {
 	return !s.draining
 }
 
-func (s *Server) connect(ctx context.Context, in *Target) (*huma.StreamResponse, error) {
-	ws, err := s.workspace(ctx, *in)
+func (s *Server) connectCommand(ctx context.Context, in *Target) (*huma.StreamResponse, error) {
+	ws, err := s.liveWorkspace(ctx, *in)
 	if err != nil {
 		return nil, err
 	}
-	return s.upgrade(func(ctx context.Context, cancel context.CancelFunc, c *websocket.Conn) {
+	return s.upgradeToWebSocket(func(ctx context.Context, cancel context.CancelFunc, c *websocket.Conn) {
 		x := &exchange{s: s, ws: ws, conn: shellwire.NewConn(c, shellwire.MaxRequest), cancel: cancel}
 		x.serve(ctx)
 	}), nil
@@ -87,32 +87,32 @@ type exchange struct {
 	conn   *shellwire.Conn
 	cancel context.CancelFunc // ends the command
 
-	live    context.Context // of the connection: it goes on when the command is cancelled
+	live    context.Context // of the connection, which outlives a cancelled command
 	stdin   *shellwire.Buffer
 	windows map[string]*shellwire.Window
 }
 
-// serve reads the request, runs the command and sends how it ended. The command
-// runs under ctx, which the client ends by going away or by asking for it.
+// serve reads the request, runs the command and sends its result. The command runs
+// under ctx, which ends when the client disconnects or sends cancel.
 func (x *exchange) serve(ctx context.Context) {
 	live, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer hangUp()
 	x.live = live
-	first, err := x.first()
+	first, err := x.readRequest()
 	if err != nil {
-		x.finish(fault.Encode(err))
+		x.sendWireError(fault.Encode(err))
 		return
 	}
-	cmd, err := x.command(first)
+	cmd, err := x.buildCommand(first)
 	if err != nil {
-		x.finish(fault.Encode(err))
+		x.sendWireError(fault.Encode(err))
 		return
 	}
 	received := make(chan struct{})
 	go func() {
 		defer close(received)
-		x.receive()
-		x.cancel() // whoever started it is gone
+		x.receiveMessages()
+		x.cancel() // the client is gone
 		hangUp()
 	}()
 	defer func() { <-received }()
@@ -123,8 +123,8 @@ func (x *exchange) serve(ctx context.Context) {
 	}
 }
 
-func (x *exchange) first() (shellwire.Message, error) {
-	ctx, cancel := context.WithTimeout(x.live, patience)
+func (x *exchange) readRequest() (shellwire.Message, error) {
+	ctx, cancel := context.WithTimeout(x.live, requestTimeout)
 	defer cancel()
 	m, _, _, err := x.conn.Receive(ctx)
 	if err == nil && (m.Command == nil || m.Type != shellwire.TypeRun && m.Type != shellwire.TypeStart) {
@@ -133,8 +133,8 @@ func (x *exchange) first() (shellwire.Message, error) {
 	return m, err
 }
 
-// command makes the command, with the streams that the client wants to carry.
-func (x *exchange) command(m shellwire.Message) (driver.Command, error) {
+// buildCommand returns the command, with the streams that the client requested.
+func (x *exchange) buildCommand(m shellwire.Message) (driver.Command, error) {
 	cmd, err := m.Command.Decode()
 	if err != nil {
 		return cmd, err
@@ -144,22 +144,22 @@ func (x *exchange) command(m shellwire.Message) (driver.Command, error) {
 		switch name {
 		case shellwire.Stdin:
 			x.stdin = shellwire.NewBuffer()
-			cmd.Stdin = acked{x}
+			cmd.Stdin = ackedStdin{x}
 		case shellwire.Stdout:
-			cmd.OnStdout = x.output(name)
+			cmd.OnStdout = x.outputCallback(name)
 		case shellwire.Stderr:
-			cmd.OnStderr = x.output(name)
+			cmd.OnStderr = x.outputCallback(name)
 		default:
-			return cmd, fmt.Errorf("connection: %w: stream %q is none of stdin, stdout, stderr", fault.InvalidArgument, name)
+			return cmd, fmt.Errorf("connection: %w: unknown stream %q; give stdin, stdout or stderr", fault.InvalidArgument, name)
 		}
 	}
 	return cmd, nil
 }
 
-// output returns the callback of a stream. It waits while the client has not
-// taken what came before. A client that is gone takes nothing, and what a
-// detached command writes from then on is in its log alone.
-func (x *exchange) output(stream string) func([]byte) error {
+// outputCallback returns the callback of a stream. It waits for the client's
+// acknowledgements. After the client is gone, the output of a detached command is only
+// in its log.
+func (x *exchange) outputCallback(stream string) func([]byte) error {
 	w := shellwire.NewWindow()
 	x.windows[stream] = w
 	return func(data []byte) error {
@@ -174,32 +174,32 @@ func (x *exchange) output(stream string) func([]byte) error {
 	}
 }
 
-// acked is standard input; what the command took is acknowledged.
-type acked struct{ x *exchange }
+// ackedStdin is standard input; it acknowledges what the command has read.
+type ackedStdin struct{ x *exchange }
 
-func (a acked) Read(p []byte) (int, error) {
+func (a ackedStdin) Read(p []byte) (int, error) {
 	n, err := a.x.stdin.Read(p)
 	if n > 0 {
-		a.x.conn.Send(a.x.live, shellwire.Message{Type: shellwire.TypeAck, Stream: shellwire.Stdin, Bytes: n}) //nolint:errcheck // receiving tells
+		a.x.conn.Send(a.x.live, shellwire.Message{Type: shellwire.TypeAck, Stream: shellwire.Stdin, Bytes: n}) //nolint:errcheck // receiveMessages notices it
 	}
 	return n, err
 }
 
-// receive handles what the client sends until it is gone.
-func (x *exchange) receive() {
+// receiveMessages handles the client's messages until the client is gone.
+func (x *exchange) receiveMessages() {
 	if x.stdin != nil {
 		defer x.stdin.End(fmt.Errorf("the connection ended: %w", fault.Canceled))
 	}
 	for {
 		m, stream, data, err := x.conn.Receive(x.live)
-		if err != nil || !x.handle(m, stream, data) {
+		if err != nil || !x.handleMessage(m, stream, data) {
 			return
 		}
 	}
 }
 
-// handle reports whether the message makes sense.
-func (x *exchange) handle(m shellwire.Message, stream string, data []byte) bool {
+// handleMessage handles a message, and reports whether it was valid.
+func (x *exchange) handleMessage(m shellwire.Message, stream string, data []byte) bool {
 	switch {
 	case stream == shellwire.Stdin:
 		return x.stdin != nil && x.stdin.Put(data) == nil
@@ -220,23 +220,23 @@ func (x *exchange) handle(m shellwire.Message, stream string, data []byte) bool 
 func (x *exchange) run(ctx context.Context, cmd driver.Command) {
 	res, err := x.ws.Run(ctx, cmd)
 	if err != nil {
-		x.fail(err)
+		x.sendError(err)
 		return
 	}
-	x.end(shellwire.Message{Type: shellwire.TypeExit, Result: &res})
+	x.sendLast(shellwire.Message{Type: shellwire.TypeExit, Result: &res})
 }
 
-// start starts a session, which ends with ctx unless it is detached, and stays
-// until it has ended.
+// start starts a session, which ends with ctx unless it is detached, and waits for its
+// end.
 func (x *exchange) start(ctx context.Context, cmd driver.Command) {
 	session, err := x.ws.Start(ctx, cmd)
 	if err != nil {
-		x.fail(err)
+		x.sendError(err)
 		return
 	}
 	info, err := session.State(x.live)
 	if err != nil {
-		x.fail(err)
+		x.sendError(err)
 		return
 	}
 	if x.conn.Send(x.live, shellwire.Message{Type: shellwire.TypeStarted, Session: &info}) != nil {
@@ -244,45 +244,45 @@ func (x *exchange) start(ctx context.Context, cmd driver.Command) {
 	}
 	waiting := ctx
 	if !cmd.Detached {
-		// It ends by itself now that ctx has, and its result is awaited.
+		// The session ends with ctx; wait for its result.
 		var stop context.CancelFunc
-		waiting, stop = endLater(ctx)
+		waiting, stop = delayEnd(ctx)
 		defer stop()
 	}
 	res, err := session.Wait(waiting)
 	if err != nil {
-		x.fail(err)
+		x.sendError(err)
 		return
 	}
 	res.Stdout, res.Stderr = nil, nil
-	x.end(shellwire.Message{Type: shellwire.TypeExit, Result: &res})
+	x.sendLast(shellwire.Message{Type: shellwire.TypeExit, Result: &res})
 }
 
-// endLater returns a context that ends a while after ctx.
-func endLater(ctx context.Context) (context.Context, context.CancelFunc) {
+// delayEnd returns a context that ends some time after ctx.
+func delayEnd(ctx context.Context) (context.Context, context.CancelFunc) {
 	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		select {
 		case <-later.Done():
-		case <-time.After(patience):
+		case <-time.After(requestTimeout):
 			cancel()
 		}
 	})
 	return later, func() { stop(); cancel() }
 }
 
-func (x *exchange) fail(err error) {
-	x.finish(x.s.problem(requestInfo{http.MethodGet, execPath}, err).Wire)
+func (x *exchange) sendError(err error) {
+	x.sendWireError(x.s.newProblem(requestInfo{http.MethodGet, execPath}, err).Wire)
 }
 
-func (x *exchange) finish(wire fault.Wire) {
-	x.end(shellwire.Message{Type: shellwire.TypeError, Error: &wire})
+func (x *exchange) sendWireError(wire fault.Wire) {
+	x.sendLast(shellwire.Message{Type: shellwire.TypeError, Error: &wire})
 }
 
-// end sends the last message and says goodbye; a client that does not answer is
-// not waited for.
-func (x *exchange) end(m shellwire.Message) {
-	ctx, cancel := context.WithTimeout(x.live, patience)
+// sendLast sends the last message and closes the connection, without waiting for a
+// client that does not answer.
+func (x *exchange) sendLast(m shellwire.Message) {
+	ctx, cancel := context.WithTimeout(x.live, requestTimeout)
 	defer cancel()
 	if x.conn.Send(ctx, m) == nil {
 		x.conn.Close()

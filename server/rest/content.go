@@ -21,28 +21,27 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// InfoHeader is the header in which the answer to a read carries the Info of the
-// very file that is read, as JSON in ASCII.
+// InfoHeader is the header with the Info of the file that is read, as ASCII JSON.
 const InfoHeader = "Croft-Info"
 
 const filesPath = "/v1/workspaces/{id}/files"
 
 func (s *Server) contentRoutes() {
 	read := s.op(http.MethodGet, filesPath, "read-file", "The content of a file, or a range of it")
-	read.Description = "The header " + InfoHeader + " describes the file. An answer that is cut short was not read to its end. " +
-		"With digest=true ETag is the digest of the content. A range that is not in the file has the status 416."
-	read.Responses["200"] = octets("the content")
-	read.Responses["206"] = octets("the range that was asked for by Range")
-	onWorkspace(s, read, s.read)
+	read.Description = "The header " + InfoHeader + " describes the file. If reading fails, the connection is aborted. " +
+		"With digest=true, ETag is the digest of the content. A range outside the file has status 416."
+	read.Responses["200"] = octetResponse("the content")
+	read.Responses["206"] = octetResponse("the requested range")
+	onWorkspace(s, read, s.readContent)
 	write := s.op(http.MethodPut, filesPath, "write-file", "Make or replace a file, atomically")
-	write.RequestBody = &huma.RequestBody{Required: true, Content: octets("").Content}
+	write.RequestBody = &huma.RequestBody{Required: true, Content: octetResponse("").Content}
 	write.MaxBodyBytes = 0 // it is a stream; parameter max bounds it
-	handle(s, write, s.write)
+	handle(s, write, s.writeFile)
 	s.archiveRoutes()
-	onWorkspace(s, s.op(http.MethodDelete, filesPath, "remove-file", "Remove a file, a symlink or a directory"), s.remove)
+	onWorkspace(s, s.op(http.MethodDelete, filesPath, "remove-file", "Remove a file, a symlink or a directory"), s.removeFile)
 }
 
-func octets(description string) *huma.Response {
+func octetResponse(description string) *huma.Response {
 	return &huma.Response{Description: description, Content: map[string]*huma.MediaType{
 		"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
 	}}
@@ -51,22 +50,21 @@ func octets(description string) *huma.Response {
 type readInput struct {
 	Target
 	Path   string `query:"path" required:"true"`
-	Offset int64  `query:"offset" doc:"first byte; beyond the end reads as empty"`
-	Limit  int64  `query:"limit" doc:"at most so many bytes; 0 is all"`
-	Digest bool   `query:"digest" doc:"send the digest of the whole content as ETag, which takes reading it once more"`
+	Offset int64  `query:"offset" doc:"first byte; an offset beyond the end reads as empty"`
+	Limit  int64  `query:"limit" doc:"maximum number of bytes; 0 is all"`
+	Digest bool   `query:"digest" doc:"send the digest of the whole content as ETag; the file is read twice"`
 	Range  string `header:"Range" doc:"one range of bytes, instead of offset and limit"`
 }
 
-func (s *Server) read(ctx context.Context, ws *workspace.Workspace, in *readInput) (*huma.StreamResponse, error) {
+func (s *Server) readContent(ctx context.Context, ws *workspace.Workspace, in *readInput) (*huma.StreamResponse, error) {
 	if in.Range != "" {
 		return s.readRange(ctx, ws, in)
 	}
 	return s.readPart(ctx, ws, in, driver.ReadOptions{Offset: in.Offset, Limit: in.Limit}, http.StatusOK, "")
 }
 
-// readPart answers with a part of a file, and with the digest where it was asked
-// for: unless the file changes all the time, one of the very content that is
-// sent.
+// readPart answers with a part of a file and, if requested, the digest of exactly this
+// content. It fails if the file keeps changing.
 func (s *Server) readPart(ctx context.Context, ws *workspace.Workspace, in *readInput, part driver.ReadOptions, status int, contentRange string) (*huma.StreamResponse, error) {
 	const tries = 3
 	for try := 1; ; try++ {
@@ -83,7 +81,7 @@ func (s *Server) readPart(ctx context.Context, ws *workspace.Workspace, in *read
 		}
 		if !in.Digest || was.Size == info.Size && was.ModTime.Equal(info.ModTime) {
 			info.Digest = was.Digest
-			return s.stream(body, info, status, contentRange), nil
+			return s.streamFile(body, info, status, contentRange), nil
 		}
 		body.Close()
 		if try == tries {
@@ -92,9 +90,9 @@ func (s *Server) readPart(ctx context.Context, ws *workspace.Workspace, in *read
 	}
 }
 
-// stream sends a body. Where reading it fails the connection is cut, since the
-// status has been sent: a client never takes a part for the whole.
-func (s *Server) stream(body io.ReadCloser, info driver.Info, status int, contentRange string) *huma.StreamResponse {
+// streamFile sends a body. If reading fails, the connection is aborted, since the status
+// was sent already: a client must not take a part for the whole.
+func (s *Server) streamFile(body io.ReadCloser, info driver.Info, status int, contentRange string) *huma.StreamResponse {
 	return &huma.StreamResponse{Body: func(ctx huma.Context) {
 		defer body.Close()
 		r, w := humago.Unwrap(ctx)
@@ -123,8 +121,8 @@ func (s *Server) stream(body io.ReadCloser, info driver.Info, status int, conten
 	}}
 }
 
-// readRange answers a request with a Range header. Several ranges, or another
-// unit, get the whole file, as RFC 9110 allows.
+// readRange answers a request with a Range header. Several ranges, or another unit, get
+// the whole file, as RFC 9110 allows.
 func (s *Server) readRange(ctx context.Context, ws *workspace.Workspace, in *readInput) (*huma.StreamResponse, error) {
 	spec, ok := strings.CutPrefix(in.Range, "bytes=")
 	if !ok || strings.Contains(spec, ",") {
@@ -145,8 +143,8 @@ func (s *Server) readRange(ctx context.Context, ws *workspace.Workspace, in *rea
 // etag writes a digest as HTTP does.
 func etag(digest string) string { return `"` + digest + `"` }
 
-// parseRange reads "a-b", "a-" or "-n" for a file of the given size. One that is
-// well written and not in the file has the status 416.
+// parseRange parses "a-b", "a-" or "-n" for a file of the given size. A valid range
+// outside the file has status 416.
 func parseRange(spec string, size int64) (first, last int64, err error) {
 	from, to, ok := strings.Cut(strings.TrimSpace(spec), "-")
 	bad := fmt.Errorf("range %q: %w: of %d bytes, ask for bytes=FIRST-LAST, bytes=FIRST- or bytes=-LENGTH", spec, fault.InvalidArgument, size)
@@ -182,7 +180,7 @@ func parseRange(spec string, size int64) (first, last int64, err error) {
 	return first, last, nil
 }
 
-// asciiJSON encodes v so that it may stand in a header.
+// asciiJSON encodes v as ASCII JSON, for a header.
 func asciiJSON(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -206,15 +204,15 @@ func asciiJSON(v any) string {
 type writeInput struct {
 	Target
 	Path        string `query:"path" required:"true"`
-	Mode        string `query:"mode" doc:"permission bits of a new file, octal; 0644 where absent"`
-	SetMode     bool   `query:"setmode" doc:"mode applies to a file that is replaced, too"`
+	Mode        string `query:"mode" doc:"permission bits of a new file, octal; default 0644"`
+	SetMode     bool   `query:"setmode" doc:"also set the mode of a replaced file"`
 	Parents     bool   `query:"parents" doc:"make missing directories above"`
 	InPlace     bool   `query:"inplace" doc:"rewrite the same inode; not atomic"`
-	Sync        bool   `query:"sync" doc:"on stable storage before the answer"`
+	Sync        bool   `query:"sync" doc:"fsync before the answer"`
 	Max         int64  `query:"max" doc:"refuse more bytes than this; 0 is no limit"`
 	ModTime     string `query:"mtime" doc:"of the file, RFC 3339"`
 	IfMatch     string `header:"If-Match" doc:"digest that the present content must have"`
-	IfNoneMatch string `header:"If-None-Match" doc:"* makes only a new file; the status is 412 where there is one"`
+	IfNoneMatch string `header:"If-None-Match" doc:"* refuses to replace a file, with status 412"`
 
 	streamBody
 }
@@ -225,19 +223,20 @@ type streamBody struct {
 	end    func() // drains what is left of the body
 }
 
-// Resolve takes the body as a stream.
+// Resolve keeps the body as a stream.
 func (b *streamBody) Resolve(ctx huma.Context) []error {
 	r, w := humago.Unwrap(ctx)
-	b.stream, b.end = r.Body, func() { drain(w, r) }
+	b.stream, b.end = r.Body, func() { drainBody(w, r) }
 	return nil
 }
 
-// drain reads on for a little while after an error, so that a client which is
-// still sending gets to read the answer. The connection ends unless the body did.
-func drain(w http.ResponseWriter, r *http.Request) {
-	const most, patience = 8 << 20, 2 * time.Second
+// drainBody reads the rest of the body for a short time after an error, so that a client
+// that is still sending can read the answer. The connection is closed unless the body
+// has ended.
+func drainBody(w http.ResponseWriter, r *http.Request) {
+	const most, timeout = 8 << 20, 2 * time.Second
 	conn := http.NewResponseController(w)
-	if conn.SetReadDeadline(time.Now().Add(patience)) == nil {
+	if conn.SetReadDeadline(time.Now().Add(timeout)) == nil {
 		if _, err := io.CopyN(io.Discard, r.Body, most); errors.Is(err, io.EOF) && conn.SetReadDeadline(time.Time{}) == nil {
 			return
 		}
@@ -245,7 +244,7 @@ func drain(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Connection", "close")
 }
 
-func (in *writeInput) options() (*driver.WriteOptions, error) {
+func (in *writeInput) writeOptions() (*driver.WriteOptions, error) {
 	o := &driver.WriteOptions{
 		SetMode: in.SetMode, Parents: in.Parents, InPlace: in.InPlace, Sync: in.Sync, MaxSize: in.Max,
 		IfMatch: strings.Trim(in.IfMatch, `"`),
@@ -255,18 +254,18 @@ func (in *writeInput) options() (*driver.WriteOptions, error) {
 		return nil, err
 	}
 	if in.Max < 0 {
-		return nil, refused("max", "%d is negative", in.Max)
+		return nil, badParameter("max", "%d is negative", in.Max)
 	}
 	switch in.IfNoneMatch {
 	case "":
 	case "*":
 		o.CreateOnly = true
 	default:
-		return nil, refused("If-None-Match", "%q is not *", in.IfNoneMatch)
+		return nil, badParameter("If-None-Match", "%q is not *", in.IfNoneMatch)
 	}
 	if in.ModTime != "" {
 		if o.ModTime, err = time.Parse(time.RFC3339Nano, in.ModTime); err != nil {
-			return nil, refused("mtime", "%q is no time as RFC 3339 writes it", in.ModTime)
+			return nil, badParameter("mtime", "%q is not an RFC 3339 time", in.ModTime)
 		}
 	}
 	return o, nil
@@ -278,18 +277,18 @@ func parseMode(s string) (fs.FileMode, error) {
 	}
 	mode, err := strconv.ParseUint(s, 8, 32)
 	if err != nil || fs.FileMode(mode) > driver.MaxMode {
-		return 0, refused("mode", "%q is not an octal number up to %o", s, driver.MaxMode)
+		return 0, badParameter("mode", "%q is not an octal number up to %o", s, driver.MaxMode)
 	}
 	return fs.FileMode(mode), nil
 }
 
-// written is the answer to a write.
-type written struct {
+// writeAnswer is the answer to a write.
+type writeAnswer struct {
 	ETag string `header:"ETag" doc:"the digest of the new content"`
 	Body driver.WriteResult
 }
 
-func (s *Server) write(ctx context.Context, in *writeInput) (*written, error) {
+func (s *Server) writeFile(ctx context.Context, in *writeInput) (*writeAnswer, error) {
 	res, err := s.writeBody(ctx, in)
 	if err != nil {
 		in.end()
@@ -298,27 +297,27 @@ func (s *Server) write(ctx context.Context, in *writeInput) (*written, error) {
 		}
 		return nil, err
 	}
-	return &written{ETag: etag(res.Digest), Body: res}, nil
+	return &writeAnswer{ETag: etag(res.Digest), Body: res}, nil
 }
 
 func (s *Server) writeBody(ctx context.Context, in *writeInput) (driver.WriteResult, error) {
-	opts, err := in.options()
+	opts, err := in.writeOptions()
 	if err != nil {
 		return driver.WriteResult{}, err
 	}
-	ws, err := s.workspace(ctx, in.Target)
+	ws, err := s.liveWorkspace(ctx, in.Target)
 	if err != nil {
 		return driver.WriteResult{}, err
 	}
 	res, err := ws.Write(ctx, in.Path, clientBody{in.stream}, opts)
-	if b, ok := in.stream.(*watchedBody); ok && err != nil && b.late() {
-		// The HTTP server ends the request with the read, so err may be any.
-		err = fmt.Errorf("write %s: %w: the body of the request paused for more than %v", in.Path, fault.DeadlineExceeded, b.patience)
+	if b, ok := in.stream.(*watchedBody); ok && err != nil && b.isExpired() {
+		// The HTTP server cancels the request, so err may be any error.
+		err = fmt.Errorf("write %s: %w: the body of the request paused for more than %v", in.Path, fault.DeadlineExceeded, b.timeout)
 	}
 	return res, err
 }
 
-// clientBody says of an error that it is the client's: its body ended early.
+// clientBody marks a read error as the client's: its body ended early.
 type clientBody struct{ io.Reader }
 
 func (b clientBody) Read(p []byte) (int, error) {
@@ -335,6 +334,6 @@ type removeInput struct {
 	Recursive bool   `query:"recursive"`
 }
 
-func (s *Server) remove(ctx context.Context, ws *workspace.Workspace, in *removeInput) (*none, error) {
+func (s *Server) removeFile(ctx context.Context, ws *workspace.Workspace, in *removeInput) (*none, error) {
 	return nil, ws.Remove(ctx, in.Path, &driver.RemoveOptions{Recursive: in.Recursive})
 }

@@ -1,12 +1,12 @@
-// Package rest serves workspaces over HTTP: Croft's own REST under /v1, with an
-// OpenAPI 3.1 document at /v1/openapi.json, and /healthz.
+// Package rest serves workspaces over HTTP: a REST API under /v1, with an OpenAPI 3.1
+// document at /v1/openapi.json, and /healthz.
 //
-// # Who may ask
+// # Authentication
 //
-// Every route but /healthz wants "Authorization: Bearer TOKEN". The Host header
-// must be localhost, an address, or a name that the server was told it has, and
-// an Origin must be the server itself, so that a page in somebody's browser can't reach a
-// server on the same machine, whatever its name resolves to.
+// Every route except /healthz needs "Authorization: Bearer TOKEN". The Host header must
+// be localhost, an address, or a configured name, and an Origin must be the server
+// itself. So a web page can't reach a server on the same host, not even by DNS
+// rebinding.
 //
 // # Errors
 //
@@ -16,8 +16,8 @@
 //
 // # Names
 //
-// A workspace is addressed by its id or its name ({id} in a route), with ?owner=
-// where names of several owners must be told apart. Refs never cross this edge.
+// A workspace is addressed by its id or its name ({id} in a route), with ?owner= for a
+// name of an owner. Refs are never in answers.
 //
 // Paths travel in the query, percent-encoded, so that any byte survives: a file
 // whose name is not UTF-8 is read with ?path=caf%E9. In answers, which are JSON,
@@ -27,17 +27,16 @@
 //
 // # Commands
 //
-// POST .../exec runs a command and streams what it writes as JSON lines; a client
-// that goes away ends it. POST .../sessions starts one that goes on, and
-// .../sessions/{sid} has what can be done with it. Two routes are WebSockets: GET
-// .../exec carries one command with its streams both ways, each with a window of
-// its own, so that a callback far away holds the command up just as one nearby
-// would (see package shellwire); GET .../sessions/{sid}/attach is a terminal.
+// POST .../exec runs a command and streams its output as JSON lines; it ends if the
+// client disconnects. POST .../sessions starts a background session, and
+// .../sessions/{sid} has its operations. Two routes are WebSockets: GET .../exec has
+// one command with its streams in both directions, each with flow control (see package
+// shellwire); GET .../sessions/{sid}/attach is a terminal.
 //
 // # Events
 //
-// GET /events is the audit stream as server-sent events. A client that comes back
-// with Last-Event-ID misses nothing that is still kept, and is told what is not.
+// GET /events is the audit stream as server-sent events. A client that reconnects with
+// Last-Event-ID gets the events that are still kept, and how many are lost.
 //
 // # Strictness
 //

@@ -6,7 +6,7 @@ import (
 )
 
 func (s *Server) doctorRoutes() {
-	handle(s, s.op(http.MethodGet, "/v1/doctor", "doctor", "What this host gives, proven by trying: levels of isolation, limits, network, copy-on-write"), s.doctor)
+	handle(s, s.op(http.MethodGet, "/v1/doctor", "doctor", "What this host supports, tested by trying: levels of isolation, limits, network, copy-on-write"), s.diagnose)
 }
 
 // A Diagnosis is the answer of /v1/doctor.
@@ -16,12 +16,12 @@ type Diagnosis struct {
 	Providers []Provider `json:"providers"`
 }
 
-func (s *Server) doctor(ctx context.Context, _ *none) (*body[Diagnosis], error) {
+func (s *Server) diagnose(ctx context.Context, _ *none) (*body[Diagnosis], error) {
 	out := Diagnosis{Version: s.cfg.Version, Levels: []Level{}}
 	if s.cfg.Levels != nil {
 		out.Levels = append(out.Levels, s.cfg.Levels(ctx)...)
 	}
-	list, err := s.providers(ctx, nil)
+	list, err := s.listProviders(ctx, nil)
 	if err != nil {
 		return nil, err
 	}

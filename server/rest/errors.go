@@ -38,8 +38,8 @@ func (p *Problem) GetStatus() int {
 
 func (p *Problem) Error() string { return p.Wire.Message }
 
-// problem turns an error into what the client sees, and logs what it does not.
-func (s *Server) problem(r requestInfo, err error) *Problem {
+// newProblem converts an error for the client, and logs an internal one.
+func (s *Server) newProblem(r requestInfo, err error) *Problem {
 	if fault.Of(err) == fault.Internal {
 		s.log.Error("internal error", "method", r.method, "path", r.path, "error", err)
 	}
@@ -50,7 +50,7 @@ func (s *Server) problem(r requestInfo, err error) *Problem {
 	return p
 }
 
-// A statusError is one for which HTTP has a status of its own.
+// A statusError is an error with an HTTP status other than that of its code.
 type statusError struct {
 	error
 	status int
@@ -61,9 +61,9 @@ func (e *statusError) Unwrap() error { return e.error }
 
 type requestInfo struct{ method, path string }
 
-// fail writes an error outside of huma.
-func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	p := s.problem(requestInfo{r.Method, r.URL.Path}, err)
+// writeError writes an error outside of huma.
+func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
+	p := s.newProblem(requestInfo{r.Method, r.URL.Path}, err)
 	if p.GetStatus() == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
@@ -73,8 +73,8 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	json.NewEncoder(w).Encode(p) //nolint:errcheck // the client is gone
 }
 
-// answerContext lets a transformer change the status of an answer: huma decides
-// on the status of its own errors before anyone can see them.
+// answerContext lets a transformer change the status of an answer: huma sets the status
+// of its own errors before transformers run.
 type answerContext struct {
 	below
 	status int
@@ -99,15 +99,15 @@ func wrapContext(ctx huma.Context, next func(huma.Context)) {
 	next(&answerContext{below: ctx})
 }
 
-// transform turns huma's own errors (a parameter that is no number, a body that
-// is too large) into problems.
-func (s *Server) transform(ctx huma.Context, _ string, v any) (any, error) {
+// transformError converts huma's own errors (an invalid parameter, a too large body) to
+// problems.
+func (s *Server) transformError(ctx huma.Context, _ string, v any) (any, error) {
 	model, ok := v.(*huma.ErrorModel)
 	if !ok {
 		return v, nil
 	}
 	u := ctx.URL()
-	p := s.problem(requestInfo{ctx.Method(), u.Path}, fromModel(model, ctx.Operation()))
+	p := s.newProblem(requestInfo{ctx.Method(), u.Path}, fromModel(model, ctx.Operation()))
 	if ac, ok := ctx.(*answerContext); ok {
 		ac.status = p.GetStatus()
 	}
@@ -145,16 +145,15 @@ func fromModel(m *huma.ErrorModel, op *huma.Operation) error {
 	return fmt.Errorf("request: %w: %s", code, strings.Join(details, "; "))
 }
 
-// onceEach refuses a query parameter that is given twice and is no list: which of
-// the two was meant is a guess.
-func (s *Server) onceEach(ctx huma.Context, next func(huma.Context)) {
+// refuseRepeated refuses a repeated query parameter that is not a list.
+func (s *Server) refuseRepeated(ctx huma.Context, next func(huma.Context)) {
 	u := ctx.URL()
 	given := u.Query()
 	for _, p := range ctx.Operation().Parameters {
 		if n := len(given[p.Name]); p.In == "query" && n > 1 && p.Schema.Type != huma.TypeArray {
 			r, w := humago.Unwrap(ctx)
-			turnAway(w)
-			s.fail(w, r, refused(p.Name, "it is given %d times, and is no list", n))
+			closeAfterAnswer(w)
+			s.writeError(w, r, badParameter(p.Name, "it is given %d times, and is not a list", n))
 			return
 		}
 	}
@@ -176,7 +175,7 @@ func allowedParameters(op *huma.Operation) string {
 	return "allowed are " + strings.Join(names, ", ")
 }
 
-// refused is the error for a parameter that makes no sense.
-func refused(param, format string, args ...any) error {
+// badParameter is the error for an invalid parameter.
+func badParameter(param, format string, args ...any) error {
 	return fmt.Errorf("parameter %s: %w: %s", param, fault.InvalidArgument, fmt.Sprintf(format, args...))
 }

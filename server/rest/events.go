@@ -17,25 +17,25 @@ import (
 const eventsPath = "/events"
 
 func (s *Server) eventRoutes() {
-	op := s.op(http.MethodGet, eventsPath, "events", "What happens in workspaces, as server-sent events")
-	op.Description = "The data of each is an Event, its id the sequence. A client that comes back with Last-Event-ID goes on where it was; " +
-		"what happens after the headers have arrived is sent; what is no longer kept is told of by an event of the kind event.dropped, and so is what a slow client missed."
+	op := s.op(http.MethodGet, eventsPath, "events", "Events of workspaces, as server-sent events")
+	op.Description = "The data of each is an Event, its id the sequence. A client that reconnects with Last-Event-ID continues there. " +
+		"All events after the headers of the answer are sent. An event of kind event.dropped counts events that are no longer kept, or that a slow client missed."
 	op.Responses["200"] = &huma.Response{Description: "a stream of events", Content: map[string]*huma.MediaType{
-		"text/event-stream": {Schema: s.schema(event.Event{})},
+		"text/event-stream": {Schema: s.schemaOf(event.Event{})},
 	}}
-	handle(s, op, s.events)
+	handle(s, op, s.streamEvents)
 }
 
 type eventsInput struct {
-	Kinds     []string `query:"kind,explode" doc:"only these; lifecycle.* is all below lifecycle"`
-	Workspace string   `query:"workspace" doc:"only those of this one, by id or name"`
-	Session   string   `query:"session" doc:"only those on behalf of this one"`
-	After     string   `query:"after" doc:"begin after this sequence: 0 is with all that is kept; with what comes from now on where absent"`
-	Follow    bool     `query:"follow" default:"true" doc:"false ends the answer with what is kept"`
+	Kinds     []string `query:"kind,explode" doc:"only these kinds; lifecycle.* matches all kinds below lifecycle"`
+	Workspace string   `query:"workspace" doc:"only events of this workspace, by id or name"`
+	Session   string   `query:"session" doc:"only events of this session"`
+	After     string   `query:"after" doc:"begin after this sequence; 0 is all kept events; default only new events"`
+	Follow    bool     `query:"follow" default:"true" doc:"false ends the answer after the kept events"`
 	LastID    string   `header:"Last-Event-ID" doc:"instead of after, as browsers send it"`
 }
 
-func (in *eventsInput) filter() event.Filter {
+func (in *eventsInput) eventFilter() event.Filter {
 	f := event.Filter{Workspace: in.Workspace, Session: in.Session}
 	for _, k := range in.Kinds {
 		f.Kinds = append(f.Kinds, event.Kind(k))
@@ -43,8 +43,8 @@ func (in *eventsInput) filter() event.Filter {
 	return f
 }
 
-// after returns where to begin; ok is false where that is now.
-func (in *eventsInput) after() (seq uint64, ok bool, err error) {
+// startSequence returns the sequence to begin after; ok is false for only new events.
+func (in *eventsInput) startSequence() (seq uint64, ok bool, err error) {
 	text, param := in.LastID, "Last-Event-ID"
 	if text == "" {
 		text, param = in.After, "after"
@@ -53,19 +53,19 @@ func (in *eventsInput) after() (seq uint64, ok bool, err error) {
 		return 0, false, nil
 	}
 	if seq, err = strconv.ParseUint(text, 10, 64); err != nil {
-		return 0, false, refused(param, "%q is no sequence of an event", text)
+		return 0, false, badParameter(param, "%q is not a sequence number", text)
 	}
 	return seq, true, nil
 }
 
-func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
-	seq, replay, err := in.after()
+func (s *Server) streamEvents(ctx context.Context, in *eventsInput) (*huma.StreamResponse, error) {
+	seq, replay, err := in.startSequence()
 	if err != nil {
 		return nil, err
 	}
-	filter := in.filter()
+	filter := in.eventFilter()
 	if filter.Workspace != "" && !driver.ValidID(filter.Workspace) {
-		r, err := s.lookup(ctx, Target{ID: filter.Workspace})
+		r, err := s.lookupRecord(ctx, Target{ID: filter.Workspace})
 		if err != nil {
 			return nil, err
 		}
@@ -79,18 +79,18 @@ func (s *Server) events(ctx context.Context, in *eventsInput) (*huma.StreamRespo
 		_, w := humago.Unwrap(hc)
 		out := &eventWriter{w: w, flush: http.NewResponseController(w)}
 		if !in.Follow {
-			out.begin()
+			out.writeHeaders()
 			s.sendRecent(out, filter, seq)
 			return
 		}
 		sub := s.cfg.Events.Subscribe(filter, opts)
 		defer sub.Close()
-		out.begin() // what happens from here on is sent
+		out.writeHeaders() // all events from here on are sent
 		s.sendEvents(ctx, out, sub)
 	}}, nil
 }
 
-// sendRecent sends what is kept after a sequence.
+// sendRecent sends the kept events after a sequence.
 func (s *Server) sendRecent(out *eventWriter, filter event.Filter, seq uint64) {
 	kept, missing := s.cfg.Recent.Since(seq)
 	if missing > 0 {
@@ -98,12 +98,12 @@ func (s *Server) sendRecent(out *eventWriter, filter event.Filter, seq uint64) {
 	}
 	for _, e := range kept {
 		if filter.Match(e) {
-			out.event(e)
+			out.writeEvent(e)
 		}
 	}
 }
 
-// sendEvents sends what comes until the client goes or the server drains.
+// sendEvents sends new events until the client disconnects or the server drains.
 func (s *Server) sendEvents(ctx context.Context, out *eventWriter, sub *event.Subscription) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
@@ -113,7 +113,7 @@ func (s *Server) sendEvents(ctx context.Context, out *eventWriter, sub *event.Su
 			if !ok {
 				return
 			}
-			out.event(e)
+			out.writeEvent(e)
 		case <-beat.C:
 			out.comment("alive")
 		case <-ctx.Done():
@@ -125,7 +125,7 @@ func (s *Server) sendEvents(ctx context.Context, out *eventWriter, sub *event.Su
 	}
 }
 
-// event writes one event, without a name, so that a browser's onmessage gets it.
-func (e *eventWriter) event(ev event.Event) {
+// writeEvent writes one event, without a name, so that a browser's onmessage gets it.
+func (e *eventWriter) writeEvent(ev event.Event) {
 	e.write(fmt.Sprintf("id: %d\ndata: %s\n\n", ev.Sequence, event.Marshal(ev)))
 }

@@ -20,14 +20,14 @@ import (
 const execPath = onePath + "/exec"
 
 func (s *Server) shellRoutes() {
-	op := s.op(http.MethodPost, execPath, "exec", "Run a command to its end; what it writes comes as it writes it")
+	op := s.op(http.MethodPost, execPath, "exec", "Run a command to its end, and stream its output")
 	op.Description = "The answer is a stream of JSON objects, one per line (ExecEvent). It begins with the first output or with the end: " +
-		"a command that can't be started is an ordinary error. A client that goes away ends the command, with all that it started."
+		"a command that can't be started is an ordinary error. If the client disconnects, the command is killed with all its processes."
 	op.Responses["200"] = &huma.Response{Description: "a stream of events", Content: map[string]*huma.MediaType{
-		"application/x-ndjson": {Schema: s.schema(ExecEvent{})},
+		"application/x-ndjson": {Schema: s.schemaOf(ExecEvent{})},
 	}}
-	onWorkspace(s, op, s.exec)
-	handle(s, s.connectOp(), s.connect)
+	onWorkspace(s, op, s.runCommand)
+	handle(s, s.connectOp(), s.connectCommand)
 }
 
 // An ExecEvent is a line of the answer of POST .../exec: output, or the end.
@@ -44,7 +44,7 @@ type execInput struct {
 	Body shellwire.Exec
 }
 
-func (s *Server) exec(ctx context.Context, ws *workspace.Workspace, in *execInput) (*huma.StreamResponse, error) {
+func (s *Server) runCommand(ctx context.Context, ws *workspace.Workspace, in *execInput) (*huma.StreamResponse, error) {
 	cmd, err := in.Body.Decode()
 	if err != nil {
 		return nil, err
@@ -54,15 +54,15 @@ func (s *Server) exec(ctx context.Context, ws *workspace.Workspace, in *execInpu
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		lines := &lineWriter{w: w, flush: http.NewResponseController(w), broken: cancel}
-		cmd.OnStdout, cmd.OnStderr = lines.output("stdout"), lines.output("stderr")
+		cmd.OnStdout, cmd.OnStderr = lines.outputCallback("stdout"), lines.outputCallback("stderr")
 		res, err := ws.Run(ctx, cmd)
 		if err != nil && !lines.begun {
-			s.fail(w, r, err)
+			s.writeError(w, r, err)
 			return
 		}
 		if err != nil {
-			wire := s.problem(requestInfo{r.Method, r.URL.Path}, err).Wire
-			lines.send(ExecEvent{Event: "error", Error: &wire}) //nolint:errcheck // nobody is left to tell
+			wire := s.newProblem(requestInfo{r.Method, r.URL.Path}, err).Wire
+			lines.send(ExecEvent{Event: "error", Error: &wire}) //nolint:errcheck // the client is gone
 			return
 		}
 		res.Stdout, res.Stderr, res.StdoutDropped, res.StderrDropped = nil, nil, 0, 0
@@ -80,7 +80,7 @@ type lineWriter struct {
 	begun bool
 }
 
-func (l *lineWriter) output(stream string) func([]byte) error {
+func (l *lineWriter) outputCallback(stream string) func([]byte) error {
 	return func(data []byte) error {
 		e := ExecEvent{Event: stream}
 		if utf8.Valid(data) {

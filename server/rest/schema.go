@@ -9,8 +9,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// bytesKeys lists the keys that types of package driver gain in JSON where what
-// they hold is not UTF-8. Their methods add them, which huma does not see.
+// bytesKeys lists the B64 keys that types of package driver have in JSON for values that
+// are not UTF-8. MarshalJSON adds them, so huma does not see them.
 var bytesKeys = map[string][]string{
 	"Info":    {"pathB64", "targetB64"},
 	"Listing": {"nextB64"},
@@ -24,7 +24,7 @@ var bytesLists = map[string][]string{"Match": {"beforeB64", "afterB64"}}
 
 // documentBytes adds these keys to the document.
 func documentBytes(schemas map[string]*huma.Schema) {
-	encoded := &huma.Schema{Type: huma.TypeString, ContentEncoding: "base64", Description: "the bytes, where they are not UTF-8"}
+	encoded := &huma.Schema{Type: huma.TypeString, ContentEncoding: "base64", Description: "the bytes, if they are not UTF-8"}
 	for name, keys := range bytesKeys {
 		for _, key := range keys {
 			schemas[name].Properties[key] = encoded
@@ -65,8 +65,8 @@ func documentDurations(schemas map[string]*huma.Schema) {
 	}
 }
 
-// schema returns the schema of a type that no input or output names.
-func (s *Server) schema(v any) *huma.Schema {
+// schemaOf returns the schema of a type that no input or output names.
+func (s *Server) schemaOf(v any) *huma.Schema {
 	t := reflect.TypeOf(v)
 	return s.api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())
 }

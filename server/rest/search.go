@@ -10,23 +10,23 @@ import (
 )
 
 func (s *Server) searchRoutes() {
-	onWorkspace(s, s.op(http.MethodGet, onePath+"/glob", "glob", "Paths that match a pattern"), s.glob)
-	onWorkspace(s, s.op(http.MethodGet, onePath+"/grep", "grep", "Lines that match a regular expression, and what was not searched"), s.grep)
-	onWorkspace(s, s.watchOp(), s.watch)
+	onWorkspace(s, s.op(http.MethodGet, onePath+"/glob", "glob", "Paths that match a pattern"), s.globPaths)
+	onWorkspace(s, s.op(http.MethodGet, onePath+"/grep", "grep", "Lines that match a regular expression, and what was not searched"), s.grepFiles)
+	onWorkspace(s, s.watchOp(), s.watchPath)
 }
 
 type globInput struct {
 	Target
 	Pattern   string `query:"pattern" required:"true" doc:"* ? [a-z] {a,b}, and ** for any depth"`
 	Path      string `query:"path" doc:"where the pattern starts"`
-	GitIgnore bool   `query:"gitignore" doc:"leave out what .gitignore files say"`
+	GitIgnore bool   `query:"gitignore" doc:"leave out files that .gitignore files exclude"`
 	Hidden    bool   `query:"hidden" doc:"match names that start with a dot"`
 	Dirs      bool   `query:"dirs" doc:"list directories, too"`
-	Stat      bool   `query:"stat" doc:"with size, mode and time, which are absent otherwise"`
-	Limit     int    `query:"limit" doc:"at most so many; 0 is no limit"`
+	Stat      bool   `query:"stat" doc:"include size, mode and time"`
+	Limit     int    `query:"limit" doc:"maximum number of paths; 0 is no limit"`
 }
 
-func (s *Server) glob(ctx context.Context, ws *workspace.Workspace, in *globInput) (*body[driver.GlobResult], error) {
+func (s *Server) globPaths(ctx context.Context, ws *workspace.Workspace, in *globInput) (*body[driver.GlobResult], error) {
 	res, err := ws.Glob(ctx, in.Pattern, &driver.GlobOptions{
 		Path: in.Path, GitIgnore: in.GitIgnore, Hidden: in.Hidden, Dirs: in.Dirs, Stat: in.Stat, Limit: in.Limit,
 	})
@@ -55,7 +55,7 @@ type grepInput struct {
 	MaxTime     string   `query:"maxtime" doc:"a duration such as 5s"`
 }
 
-func (s *Server) grep(ctx context.Context, ws *workspace.Workspace, in *grepInput) (*body[driver.GrepResult], error) {
+func (s *Server) grepFiles(ctx context.Context, ws *workspace.Workspace, in *grepInput) (*body[driver.GrepResult], error) {
 	limit, err := parseDuration("maxtime", in.MaxTime)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func parseDuration(param, s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
-		return 0, refused(param, "%q is no duration such as 50ms or 5s", s)
+		return 0, badParameter(param, "%q is not a duration such as 50ms or 5s", s)
 	}
 	return d, nil
 }

@@ -31,22 +31,20 @@ type Config struct {
 	Registry *registry.Registry
 	Mux      *workspace.Mux
 
-	Token   string       // that every request must bear
+	Token   string       // required in every request
 	Hosts   []string     // names of this server beyond the loopback ones, in lower case
 	Version string       // of the program
 	MaxBody int64        // bytes of a JSON body; 0 is 16 MiB
 	Log     *slog.Logger // nil is silent
 
-	// Events is told of what the server itself finds, and is what /events
-	// serves; Recent, a sink of it, is what a client that comes back is sent
-	// again. Nil are ones that nobody else sees.
+	// Events is the stream that /events serves and to which the server emits. Recent
+	// is a sink of it, for clients that reconnect. Nil makes private ones.
 	Events *event.Stream
 	Recent *event.Ring
 
-	// Admit judges and completes the wish for a workspace before it is recorded:
-	// it knows providers and policies by the names that they have in the
-	// configuration. AdmitPolicy judges the policy that a workspace is to change
-	// to. Nil take everything as it is, and know no policy by a name.
+	// Admit checks and completes a spec before it is recorded: it knows the providers
+	// and policies of the configuration. AdmitPolicy checks the new policy of a
+	// workspace. Nil accepts everything, and knows no policy by name.
 	Admit       func(ctx context.Context, spec *driver.Spec, policy string) error
 	AdmitPolicy func(ctx context.Context, id string, policy driver.Policy) error
 
@@ -57,9 +55,9 @@ type Config struct {
 	Export    func(ctx context.Context, id, to string, credentials bool) (*snapshot.Manifest, error)
 	Import    func(ctx context.Context, id, from string) ([]*snapshot.Manifest, error)
 
-	// Memory keeps what was staged, prepared and collected in workspaces, and
-	// Artifacts what was saved of them. Nil are for a server without.
-	Memory    stage.State
+	// Staging has the staging metadata of workspaces, and Artifacts their artifacts.
+	// Nil is for a server without.
+	Staging   stage.State
 	Artifacts *stage.Artifacts
 
 	// Mounts are further handlers by path, behind the same guard.
@@ -68,7 +66,7 @@ type Config struct {
 	// Levels tries every level of isolation; nil is for a host that has none.
 	Levels func(ctx context.Context) []Level
 
-	// Templates are what workspaces start from, by name; nil is none.
+	// Templates are what workspaces start from, by name; may be nil.
 	Templates *template.Catalog
 }
 
@@ -85,19 +83,19 @@ type Server struct {
 	drain sync.Once
 	done  chan struct{} // closed by Drain
 
-	mu       sync.Mutex
-	patience time.Duration // with a body that pauses
+	mu          sync.Mutex
+	bodyTimeout time.Duration // with a body that pauses
 
-	upgraded sync.WaitGroup // connections that the HTTP server no longer knows
+	upgraded sync.WaitGroup // hijacked connections
 	draining bool           // guarded by mu; no further one is taken
 
-	told map[string]event.Profile // guarded by mu; by id: the project that was told of last
+	announced map[string]event.Profile // guarded by mu; last announced project by workspace id
 }
 
 // New returns a server. It refuses a configuration without a token.
 func New(cfg Config) (*Server, error) {
 	if cfg.Token == "" {
-		return nil, fmt.Errorf("api: new server: %w: a token is required", fault.InvalidArgument)
+		return nil, fmt.Errorf("rest: new server: %w: a token is required", fault.InvalidArgument)
 	}
 	if cfg.MaxBody == 0 {
 		cfg.MaxBody = defaultMaxBody
@@ -108,13 +106,13 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Events == nil {
 		cfg.Events = event.NewStream(cfg.Recent)
 	}
-	s := &Server{told: map[string]event.Profile{}, patience: bodyPatience, cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), profiles: profile.NewCache(), done: make(chan struct{})}
+	s := &Server{announced: map[string]event.Profile{}, bodyTimeout: defaultBodyTimeout, cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), profiles: profile.NewCache(), done: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.api = humago.New(s.mux, s.humaConfig())
-	s.api.UseMiddleware(wrapContext, s.onceEach)
-	s.routes()
+	s.api.UseMiddleware(wrapContext, s.refuseRepeated)
+	s.registerRoutes()
 	for path, h := range cfg.Mounts {
 		s.mux.Handle(path, h)
 	}
@@ -126,11 +124,9 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Drain ends what would otherwise go on for as long as the client likes:
-// watches, waits, and connections that carry a command or a terminal. A command
-// that is not detached ends with its connection. Other requests under way are
-// not disturbed. It is called before the listener shuts down, and more than once
-// is once.
+// Drain ends requests without a natural end: watches, waits, and connections with a
+// command or a terminal. A command that is not detached ends with its connection. Other
+// requests continue. Call it before the listener shuts down; further calls do nothing.
 func (s *Server) Drain() {
 	s.drain.Do(func() {
 		s.mu.Lock()
@@ -140,8 +136,7 @@ func (s *Server) Drain() {
 	})
 }
 
-// Wait waits, after Drain, for the connections that the HTTP server no longer
-// knows.
+// Wait waits, after Drain, for hijacked connections.
 func (s *Server) Wait(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
@@ -152,7 +147,7 @@ func (s *Server) Wait(ctx context.Context) error {
 	case <-ended:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("api: wait for connections: %w", ctx.Err())
+		return fmt.Errorf("rest: wait for connections: %w", ctx.Err())
 	}
 }
 
@@ -183,7 +178,7 @@ func (s *Server) humaConfig() huma.Config {
 	cfg.RejectUnknownQueryParameters = true
 	strict := huma.Format{Marshal: encode, Unmarshal: decode}
 	cfg.Formats = map[string]huma.Format{"application/json": strict, "json": strict}
-	cfg.Transformers = []huma.Transformer{s.transform}
+	cfg.Transformers = []huma.Transformer{s.transformError}
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
 		"token": {Type: "http", Scheme: "bearer", Description: "the token that croft up prints"},
 	}
@@ -207,25 +202,24 @@ func decode(data []byte, v any) error {
 
 // ServeHTTP guards and routes one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer s.recovered(w, r)
-	if err := s.guard(r); err != nil {
-		turnAway(w)
-		s.fail(w, r, err)
+	defer s.recoverPanic(w, r)
+	if err := s.checkRequest(r); err != nil {
+		closeAfterAnswer(w)
+		s.writeError(w, r, err)
 		return
 	}
-	r, answered := watchBody(w, r, s.patience)
+	r, answered := watchBody(w, r, s.bodyTimeout)
 	defer answered()
 	h, pattern := s.mux.Handler(r)
 	if pattern == "" {
-		s.unmatched(w, r, h)
+		s.answerUnmatched(w, r, h)
 		return
 	}
 	s.mux.ServeHTTP(w, r)
 }
 
-// recovered makes a panic the answer of the request that met it. The one that
-// cuts a connection on purpose passes.
-func (s *Server) recovered(w http.ResponseWriter, r *http.Request) {
+// recoverPanic turns a panic into an error answer. http.ErrAbortHandler passes.
+func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
 	p := recover()
 	if p == nil {
 		return
@@ -234,7 +228,7 @@ func (s *Server) recovered(w http.ResponseWriter, r *http.Request) {
 		panic(p)
 	}
 	s.log.Error("handler panicked", "method", r.Method, "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
-	s.fail(w, r, fmt.Errorf("panic: %w", fault.Internal))
+	s.writeError(w, r, fmt.Errorf("panic: %w", fault.Internal))
 }
 
 // op describes a route. Every one documents the same error.

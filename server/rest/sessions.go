@@ -20,15 +20,15 @@ const (
 )
 
 func (s *Server) sessionRoutes() {
-	onWorkspace(s, s.op(http.MethodPost, sessionsPath, "start-session", "Start a command and answer at once; it lives on until it ends or is ended"), s.startSession)
-	onWorkspace(s, s.op(http.MethodGet, sessionsPath, "list-sessions", "Sessions, those that ended and are remembered included"), s.listSessions)
-	onSession(s, s.op(http.MethodGet, sessionPath, "show-session", "How a session stands; its result, without output, once it ended"), s.showSession)
-	onSession(s, s.op(http.MethodDelete, sessionPath, "forget-session", "Forget a session, killing what still runs"), s.forgetSession)
+	onWorkspace(s, s.op(http.MethodPost, sessionsPath, "start-session", "Start a command as a background session"), s.startSession)
+	onWorkspace(s, s.op(http.MethodGet, sessionsPath, "list-sessions", "List sessions, recently ended ones included"), s.listSessions)
+	onSession(s, s.op(http.MethodGet, sessionPath, "show-session", "State of a session; after its end, the result without output"), s.showSession)
+	onSession(s, s.op(http.MethodDelete, sessionPath, "forget-session", "Delete a session, and kill its processes"), s.forgetSession)
 	onSession(s, s.op(http.MethodPost, sessionPath+"/poll", "poll-session", "Output that no poll returned before"), s.pollSession)
 	onSession(s, s.op(http.MethodGet, sessionPath+"/log", "read-log", "A part of a log, from any offset; moves no cursor"), s.readLog)
 	onSession(s, s.followOp(), s.followLog)
 	input := s.op(http.MethodPost, sessionPath+"/stdin", "write-stdin", "Write the body to standard input; waits while the pipe is full")
-	input.RequestBody = &huma.RequestBody{Required: true, Content: octets("").Content}
+	input.RequestBody = &huma.RequestBody{Required: true, Content: octetResponse("").Content}
 	input.MaxBodyBytes = 0 // it is a stream
 	onSession(s, input, s.writeStdin)
 	onSession(s, s.op(http.MethodPost, sessionPath+"/stdin/close", "close-stdin", "End standard input; on a terminal, send end-of-file"), s.closeStdin)
@@ -36,7 +36,7 @@ func (s *Server) sessionRoutes() {
 	onSession(s, s.op(http.MethodPost, sessionPath+"/signal", "signal-session", "Send a signal to the foreground group"), s.signalSession)
 	onSession(s, s.op(http.MethodPost, sessionPath+"/kill", "kill-session", "End the whole tree: SIGTERM, then SIGKILL after grace"), s.killSession)
 	onSession(s, s.op(http.MethodGet, sessionPath+"/wait", "wait-session", "Wait for the end and answer with the result, output included"), s.waitSession)
-	onSession(s, s.attachOp(), s.attach)
+	onSession(s, s.attachOp(), s.attachSession)
 }
 
 // SessionTarget addresses a session; the inputs of its routes embed it.
@@ -72,8 +72,8 @@ func (s *Server) startSession(ctx context.Context, ws *workspace.Workspace, in *
 	if err != nil {
 		return nil, err
 	}
-	// The context of Start is what a session that is not detached ends with: here
-	// that is not the request, but the hold that the server has on the workspace.
+	// A session that is not detached ends with the context of Start: here that is not
+	// the request's, but the server's lease on the workspace.
 	session, err := ws.Start(context.WithoutCancel(ctx), cmd)
 	if err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func (s *Server) forgetSession(ctx context.Context, session *workspace.Session, 
 
 type pollInput struct {
 	SessionTarget
-	Limit int64 `query:"limit" doc:"at most so many bytes; 0 is 64 KiB"`
+	Limit int64 `query:"limit" doc:"maximum number of bytes; 0 is 64 KiB"`
 }
 
 func (s *Server) pollSession(ctx context.Context, session *workspace.Session, in *pollInput) (*body[driver.Poll], error) {
@@ -113,9 +113,9 @@ func (s *Server) pollSession(ctx context.Context, session *workspace.Session, in
 
 type logInput struct {
 	SessionTarget
-	Stream string `query:"stream" doc:"stdout or stderr; stdout where absent"`
+	Stream string `query:"stream" doc:"stdout or stderr; default stdout"`
 	Offset int64  `query:"offset" doc:"first byte"`
-	Limit  int64  `query:"limit" doc:"at most so many bytes; 0 is 64 KiB"`
+	Limit  int64  `query:"limit" doc:"maximum number of bytes; 0 is 64 KiB"`
 }
 
 func streamOf(name string) driver.Stream {
@@ -130,19 +130,19 @@ func (s *Server) readLog(ctx context.Context, session *workspace.Session, in *lo
 }
 
 func (s *Server) followOp() huma.Operation {
-	op := s.op(http.MethodGet, sessionPath+"/follow", "follow-log", "A log and then what comes, as it comes, until the command has ended")
-	op.Responses["200"] = octets("the output")
+	op := s.op(http.MethodGet, sessionPath+"/follow", "follow-log", "Stream a log and new output until the command ends")
+	op.Responses["200"] = octetResponse("the output")
 	return op
 }
 
 type followInput struct {
 	SessionTarget
-	Stream string `query:"stream" doc:"stdout or stderr; stdout where absent"`
+	Stream string `query:"stream" doc:"stdout or stderr; default stdout"`
 	Offset int64  `query:"offset" doc:"first byte"`
 }
 
 func (s *Server) followLog(ctx context.Context, session *workspace.Session, in *followInput) (*huma.StreamResponse, error) {
-	// What is wrong with the request is told before the stream begins.
+	// Errors of the request are answered before the stream begins.
 	if _, err := session.Log(ctx, streamOf(in.Stream), in.Offset, 1); err != nil {
 		return nil, err
 	}
@@ -219,7 +219,7 @@ func (s *Server) signalSession(ctx context.Context, session *workspace.Session, 
 
 type killInput struct {
 	SessionTarget
-	Grace string `query:"grace" doc:"a duration such as 5s; SIGKILL at once where absent"`
+	Grace string `query:"grace" doc:"a duration such as 5s; default SIGKILL at once"`
 }
 
 func (s *Server) killSession(ctx context.Context, session *workspace.Session, in *killInput) (*none, error) {
@@ -232,7 +232,7 @@ func (s *Server) killSession(ctx context.Context, session *workspace.Session, in
 
 type waitInput struct {
 	SessionTarget
-	Timeout string `query:"timeout" doc:"give up after this long, with deadline exceeded; the command goes on"`
+	Timeout string `query:"timeout" doc:"time-out, with deadline exceeded; the command continues"`
 }
 
 func (s *Server) waitSession(ctx context.Context, session *workspace.Session, in *waitInput) (*body[driver.Result], error) {
@@ -250,5 +250,5 @@ func (s *Server) waitSession(ctx context.Context, session *workspace.Session, in
 	return reply(session.Wait(ctx))
 }
 
-// patience is how long somebody who was let in may take to say what they want.
-const patience = 30 * time.Second
+// requestTimeout bounds how long a new connection may take to send its request.
+const requestTimeout = 30 * time.Second

@@ -168,7 +168,7 @@ func TestAWriteWhoseBodyPausesIsLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.patience = 100 * time.Millisecond
+	s.bodyTimeout = 100 * time.Millisecond
 	conn := slowServer(t, s)
 	if _, err := fmt.Fprintf(conn, "PUT /v1/workspaces/%s/files?path=f HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\nContent-Length: 10\r\n\r\nhalf", rec.ID); err != nil {
 		t.Fatal(err)

@@ -19,8 +19,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Now stands, where a snapshot is named, for the workspace as it is; Origin for
-// what it started from.
+// Now and Origin are names of states: the present one of a workspace, and the one that
+// it started from.
 const (
 	Now    = history.Now
 	Origin = history.Origin
@@ -28,18 +28,18 @@ const (
 
 func (s *Server) snapshotRoutes() {
 	const snapshots = onePath + "/snapshots"
-	onWorkspace(s, s.op(http.MethodPost, snapshots, "take-snapshot", "Remember the files as they are"), s.takeSnapshot)
+	onWorkspace(s, s.op(http.MethodPost, snapshots, "take-snapshot", "Take a snapshot of the files"), s.takeSnapshot)
 	onWorkspace(s, s.op(http.MethodGet, snapshots, "list-snapshots", "Snapshots of a workspace, the newest first"), s.listSnapshots)
 	onWorkspace(s, s.op(http.MethodDelete, snapshots+"/{snapshot}", "delete-snapshot", "Forget a snapshot"), s.deleteSnapshot)
-	onWorkspace(s, s.op(http.MethodPost, snapshots+"/{snapshot}/rollback", "rollback", "Return to a snapshot in place; the answer is the snapshot of what was there"), s.rollback)
-	onWorkspace(s, s.op(http.MethodPost, onePath+"/seal", "seal", "Make the files a layer that any number of workspaces start from"), s.seal)
-	onRecord(s, s.op(http.MethodPost, onePath+"/fork", "fork", "Open new workspaces from a snapshot of this one, or from its present state"), s.fork)
-	onWorkspace(s, s.op(http.MethodPost, onePath+"/apply", "apply", "Merge what changed in another workspace into this one: all of it, or nothing"), s.apply)
-	onWorkspace(s, s.op(http.MethodGet, onePath+"/diff", "diff", "What differs between two states of a workspace"), s.diff)
+	onWorkspace(s, s.op(http.MethodPost, snapshots+"/{snapshot}/rollback", "rollback", "Return to a snapshot in place; the answer is the snapshot of the previous state"), s.rollbackWorkspace)
+	onWorkspace(s, s.op(http.MethodPost, onePath+"/seal", "seal", "Make the files a layer from which workspaces start"), s.sealWorkspace)
+	onRecord(s, s.op(http.MethodPost, onePath+"/fork", "fork", "Open new workspaces from a snapshot of this one, or from its present state"), s.forkWorkspace)
+	onWorkspace(s, s.op(http.MethodPost, onePath+"/apply", "apply", "Merge the changes of another workspace into this one, all or nothing"), s.applyChanges)
+	onWorkspace(s, s.op(http.MethodGet, onePath+"/diff", "diff", "What differs between two states of a workspace"), s.diffStates)
 	onSnapshot(s, s.op(http.MethodGet, snapshots+"/{snapshot}/stat", "snapshot-stat", "Describe what is at a path of a snapshot"), s.snapshotStat)
 	onSnapshot(s, s.op(http.MethodGet, snapshots+"/{snapshot}/readdir", "snapshot-readdir", "List a directory of a snapshot, one level"), s.snapshotReadDir)
 	read := s.op(http.MethodGet, snapshots+"/{snapshot}/files", "snapshot-read", "The content of a file of a snapshot")
-	read.Responses["200"] = octets("the content")
+	read.Responses["200"] = octetResponse("the content")
 	onSnapshot(s, read, s.snapshotRead)
 }
 
@@ -49,7 +49,7 @@ type SnapshotRequest struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	Ignore []string          `json:"ignore,omitempty" doc:"patterns in the manner of .gitignore, to leave out"`
 
-	Complete bool `json:"complete,omitempty" doc:"fail where a file can't be in it, instead of naming it under missing"`
+	Complete bool `json:"complete,omitempty" doc:"fail if a file can't be read, instead of listing it under missing"`
 }
 
 // TakeSnapshot is the body of a snapshot.
@@ -58,7 +58,7 @@ type TakeSnapshot struct {
 	Processes bool `json:"processes,omitempty" doc:"processes and memory, too, where the provider can"`
 }
 
-func (r *SnapshotRequest) options() *driver.SnapshotOptions {
+func (r *SnapshotRequest) snapshotOptions() *driver.SnapshotOptions {
 	return &driver.SnapshotOptions{Name: r.Name, Labels: r.Labels, Ignore: r.Ignore, Complete: r.Complete}
 }
 
@@ -72,7 +72,7 @@ func (s *Server) takeSnapshot(ctx context.Context, ws *workspace.Workspace, in *
 	if in.Body.Processes {
 		take = ws.Checkpoint
 	}
-	return reply(take(ctx, in.Body.options()))
+	return reply(take(ctx, in.Body.snapshotOptions()))
 }
 
 type sealInput struct {
@@ -80,8 +80,8 @@ type sealInput struct {
 	Body SnapshotRequest
 }
 
-func (s *Server) seal(ctx context.Context, ws *workspace.Workspace, in *sealInput) (*body[driver.SnapshotInfo], error) {
-	return reply(ws.Seal(ctx, in.Body.options()))
+func (s *Server) sealWorkspace(ctx context.Context, ws *workspace.Workspace, in *sealInput) (*body[driver.SnapshotInfo], error) {
+	return reply(ws.Seal(ctx, in.Body.snapshotOptions()))
 }
 
 // Snapshots is the answer of GET /snapshots.
@@ -92,7 +92,7 @@ type Snapshots struct {
 type listSnapshotsInput struct {
 	Target
 	CrossSession bool `query:"crossSession" doc:"those of other workspaces and sessions, too"`
-	Limit        int  `query:"limit" minimum:"0" doc:"the newest so many; 0 is all"`
+	Limit        int  `query:"limit" minimum:"0" doc:"only the newest N; 0 is all"`
 	Origin       bool `query:"origin" doc:"and at the end the one that the workspace started from, where it is still there"`
 }
 
@@ -119,7 +119,7 @@ func (s *Server) deleteSnapshot(ctx context.Context, ws *workspace.Workspace, in
 	return nil, ws.DeleteSnapshot(ctx, in.Snapshot, in.access())
 }
 
-func (s *Server) rollback(ctx context.Context, ws *workspace.Workspace, in *SnapshotTarget) (*body[driver.SnapshotInfo], error) {
+func (s *Server) rollbackWorkspace(ctx context.Context, ws *workspace.Workspace, in *SnapshotTarget) (*body[driver.SnapshotInfo], error) {
 	return reply(ws.Rollback(ctx, in.Snapshot, in.access()))
 }
 
@@ -134,12 +134,12 @@ type forkInput struct {
 // maxForks bounds what one request may open.
 const maxForks = 1000
 
-// fork opens workspaces like this one, from a state of it: all of them or none.
-func (s *Server) fork(ctx context.Context, r registry.Record, in *forkInput) (*body[Forked], error) {
+// forkWorkspace opens workspaces like this one, from a state of it: all of them or none.
+func (s *Server) forkWorkspace(ctx context.Context, r registry.Record, in *forkInput) (*body[Forked], error) {
 	if in.Body.Count < 0 || in.Body.Count > maxForks {
-		return nil, refused("count", "%d is not from 0 to %d", in.Body.Count, maxForks)
+		return nil, badParameter("count", "%d is not from 0 to %d", in.Body.Count, maxForks)
 	}
-	ws, err := s.workspace(ctx, in.Target)
+	ws, err := s.liveWorkspace(ctx, in.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +152,7 @@ func (s *Server) fork(ctx context.Context, r registry.Record, in *forkInput) (*b
 		child, err := s.forkOne(ws.Progress(ctx), r, info.ID, &in.Body, i)
 		if err != nil {
 			for _, done := range out.Workspaces {
-				s.giveUp(ctx, done.ID)
+				s.removeUnopened(ctx, done.ID)
 			}
 			return nil, err
 		}
@@ -174,7 +174,7 @@ func forkedFrom(ctx context.Context, ws *workspace.Workspace, f *Fork) (driver.S
 		return i.ID == f.Snapshot || i.Name == f.Snapshot && i.Workspace == ws.ID()
 	})
 	if at < 0 {
-		return driver.SnapshotInfo{}, fmt.Errorf("snapshot %q: %w: there is none of that id or, of this workspace, of that name", f.Snapshot, fault.NotFound)
+		return driver.SnapshotInfo{}, fmt.Errorf("snapshot %q: %w: no snapshot has this id, or this name in the workspace", f.Snapshot, fault.NotFound)
 	}
 	return list[at], nil
 }
@@ -188,9 +188,9 @@ func (s *Server) forkOne(ctx context.Context, r registry.Record, from string, f 
 	if err != nil {
 		return Workspace{}, err
 	}
-	out, err := s.acquired(ctx, created.ID)
+	out, err := s.acquireAndShow(ctx, created.ID)
 	if err != nil {
-		s.giveUp(ctx, created.ID)
+		s.removeUnopened(ctx, created.ID)
 		return Workspace{}, err
 	}
 	return out.Body, nil
@@ -204,13 +204,13 @@ type applyInput struct {
 	Body Apply
 }
 
-func (s *Server) apply(ctx context.Context, target *workspace.Workspace, in *applyInput) (*body[history.Applied], error) {
-	source, err := s.workspace(ctx, Target{ID: in.Body.Source, Owner: in.Owner})
+func (s *Server) applyChanges(ctx context.Context, target *workspace.Workspace, in *applyInput) (*body[history.Applied], error) {
+	source, err := s.liveWorkspace(ctx, Target{ID: in.Body.Source, Owner: in.Owner})
 	if err != nil {
 		return nil, err
 	}
 	if source.ID() == target.ID() {
-		return nil, refused("source", "%q is the workspace itself", in.Body.Source)
+		return nil, badParameter("source", "%q is the workspace itself", in.Body.Source)
 	}
 	res, err := history.Apply(ctx, source, target, &history.ApplyOptions{
 		From: in.Body.From, DryRun: in.Body.DryRun,
@@ -233,12 +233,12 @@ type diffInput struct {
 	CrossSession bool     `query:"crossSession"`
 }
 
-func (s *Server) diff(ctx context.Context, ws *workspace.Workspace, in *diffInput) (*body[snapshot.Comparison], error) {
-	from, err := s.compared(ctx, ws, in, in.From, Origin)
+func (s *Server) diffStates(ctx context.Context, ws *workspace.Workspace, in *diffInput) (*body[snapshot.Comparison], error) {
+	from, err := s.comparedTree(ctx, ws, in, in.From, Origin)
 	if err != nil {
 		return nil, err
 	}
-	to, err := s.compared(ctx, ws, in, in.To, Now)
+	to, err := s.comparedTree(ctx, ws, in, in.To, Now)
 	if err != nil {
 		return nil, err
 	}
@@ -249,27 +249,27 @@ func (s *Server) diff(ctx context.Context, ws *workspace.Workspace, in *diffInpu
 	return &body[snapshot.Comparison]{*out}, nil
 }
 
-// compared returns one side of a comparison: a state of the workspace by its name,
-// or what a word before a colon says.
-func (s *Server) compared(ctx context.Context, ws *workspace.Workspace, in *diffInput, name, otherwise string) (snapshot.Tree, error) {
+// comparedTree returns one side of a comparison: a state of the workspace, or
+// template:NAME, workspace:NAME or dir:PATH.
+func (s *Server) comparedTree(ctx context.Context, ws *workspace.Workspace, in *diffInput, name, otherwise string) (snapshot.Tree, error) {
 	if name == "" {
 		name = otherwise
 	}
 	switch word, rest, _ := strings.Cut(name, ":"); word {
 	case "template":
-		c, err := s.catalog()
+		c, err := s.templateCatalog()
 		if err != nil {
 			return nil, err
 		}
 		return c.Tree(ctx, rest)
 	case "dir":
-		c, err := s.catalog()
+		c, err := s.templateCatalog()
 		if err != nil {
 			return nil, err
 		}
 		return c.Dir(rest)
 	case "workspace":
-		other, err := s.workspace(ctx, Target{ID: rest, Owner: in.Owner})
+		other, err := s.liveWorkspace(ctx, Target{ID: rest, Owner: in.Owner})
 		if err != nil {
 			return nil, err
 		}
@@ -301,7 +301,7 @@ func onSnapshot[O any](s *Server, op huma.Operation, f func(ctx context.Context,
 	onWorkspace(s, op, func(ctx context.Context, ws *workspace.Workspace, in *snapshotPathInput) (*O, error) {
 		name := path.Clean(in.Path)
 		if !driver.ValidName(name) {
-			return nil, refused("path", "%q is no path in a workspace", in.Path)
+			return nil, badParameter("path", "%q is not a path in a workspace", in.Path)
 		}
 		files, err := s.stateFiles(ctx, ws, in.Snapshot, in.CrossSession)
 		if err != nil {
@@ -328,5 +328,5 @@ func (s *Server) snapshotRead(ctx context.Context, files *driver.FS, name string
 	if err != nil {
 		return nil, err
 	}
-	return s.stream(r, info, http.StatusOK, ""), nil
+	return s.streamFile(r, info, http.StatusOK, ""), nil
 }

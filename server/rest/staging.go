@@ -16,8 +16,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// ArtifactHeader is the header in which the answer that is an artifact says which
-// one that is, as JSON in ASCII.
+// ArtifactHeader is the header with the artifact of an answer, as ASCII JSON.
 const ArtifactHeader = "Croft-Artifact"
 
 const (
@@ -28,42 +27,42 @@ const (
 )
 
 func (s *Server) stagingRoutes() {
-	handle(s, s.op(http.MethodGet, stagingPath, "load-staging", "What was staged, prepared and collected in a workspace"), s.loadStaging)
-	handle(s, s.op(http.MethodPut, stagingPath, "save-staging", "Replace that; the caller holds the lock"), s.saveStaging)
-	handle(s, s.op(http.MethodPost, stagingPath+"/outputs", "record-output", "Add a collection to that; does not wait for the lock"), s.recordOutput)
+	handle(s, s.op(http.MethodGet, stagingPath, "load-staging", "The staging metadata of a workspace: staged, prepared and collected files"), s.loadStaging)
+	handle(s, s.op(http.MethodPut, stagingPath, "save-staging", "Replace the staging metadata; the caller holds the lock"), s.saveStaging)
+	handle(s, s.op(http.MethodPost, stagingPath+"/outputs", "record-output", "Add a collection to the staging metadata; does not wait for the lock"), s.recordOutput)
 	lock := s.op(http.MethodPost, stagingPath+"/lock", "lock-staging", "Lock the staging metadata of a workspace while the request lasts")
-	lock.Description = "The answer begins when nobody else has the lock, and does not end: the client has the lock until it closes the connection. " +
+	lock.Description = "The answer begins when the lock is free, and does not end: the client has the lock until it closes the connection. " +
 		"A byte is sent every few seconds."
-	lock.Responses["200"] = octets("the lock")
-	handle(s, lock, s.lockMemory)
+	lock.Responses["200"] = octetResponse("the lock")
+	handle(s, lock, s.lockStaging)
 	handle(s, s.op(http.MethodGet, artifactsPath, "list-artifacts", "The artifacts of a workspace, each with its latest version; or all versions of one"), s.listArtifacts)
-	handle(s, s.op(http.MethodGet, allArtifacts, "list-all-artifacts", "The artifacts of all workspaces, also of those that are gone, each with its latest version"), s.listAllArtifacts)
+	handle(s, s.op(http.MethodGet, allArtifacts, "list-all-artifacts", "The artifacts of all workspaces, destroyed ones included, each with its latest version"), s.listAllArtifacts)
 	read := s.op(http.MethodGet, artifactPath, "read-artifact", "The content of an artifact")
 	read.Description = "The header " + ArtifactHeader + " says which version it is."
-	read.Responses["200"] = octets("the content")
+	read.Responses["200"] = octetResponse("the content")
 	handle(s, read, s.readArtifact)
 	save := s.op(http.MethodPut, artifactPath, "save-artifact", "Save a new version of an artifact")
-	save.RequestBody = &huma.RequestBody{Required: true, Content: octets("").Content}
+	save.RequestBody = &huma.RequestBody{Required: true, Content: octetResponse("").Content}
 	save.MaxBodyBytes = 0 // it is a stream
 	handle(s, save, s.saveArtifact)
 	handle(s, s.op(http.MethodDelete, artifactPath, "delete-artifact", "Delete a version of an artifact, or all of them"), s.deleteArtifact)
 }
 
-// staging returns the id of a workspace, and its artifacts.
-func (s *Server) staging(ctx context.Context, t Target) (id string, a *stage.Artifacts, err error) {
-	rec, err := s.lookup(ctx, t)
+// stagingTarget returns the id of a workspace, and its artifacts.
+func (s *Server) stagingTarget(ctx context.Context, t Target) (id string, a *stage.Artifacts, err error) {
+	rec, err := s.lookupRecord(ctx, t)
 	if err != nil {
 		return "", nil, err
 	}
-	if s.cfg.Memory == nil || s.cfg.Artifacts == nil {
+	if s.cfg.Staging == nil || s.cfg.Artifacts == nil {
 		return "", nil, fmt.Errorf("staging metadata: %w: this server keeps none", fault.Unsupported)
 	}
 	return rec.ID, s.cfg.Artifacts.In(rec.ID), nil
 }
 
-// artifacts returns the artifacts of a workspace, which may be gone: they outlive it.
-func (s *Server) artifacts(ctx context.Context, t Target) (*stage.Artifacts, error) {
-	_, a, err := s.staging(ctx, t)
+// workspaceArtifacts returns the artifacts of a workspace, which may be gone: they outlive it.
+func (s *Server) workspaceArtifacts(ctx context.Context, t Target) (*stage.Artifacts, error) {
+	_, a, err := s.stagingTarget(ctx, t)
 	if fault.Of(err) != fault.NotFound || !driver.ValidID(t.ID) || s.cfg.Artifacts == nil {
 		return a, err
 	}
@@ -74,35 +73,34 @@ func (s *Server) artifacts(ctx context.Context, t Target) (*stage.Artifacts, err
 	return a, nil
 }
 
-// Memory is what was staged, prepared and collected in a workspace; absent where
-// nothing was.
-type Memory struct {
+// StagingMetadata is the staging metadata of a workspace; absent if there is none.
+type StagingMetadata struct {
 	Metadata *stage.Metadata `json:"metadata,omitempty"`
 }
 
-func (s *Server) loadStaging(ctx context.Context, in *Target) (*body[Memory], error) {
-	id, _, err := s.staging(ctx, *in)
+func (s *Server) loadStaging(ctx context.Context, in *Target) (*body[StagingMetadata], error) {
+	id, _, err := s.stagingTarget(ctx, *in)
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.cfg.Memory.Load(ctx, id)
-	return &body[Memory]{Memory{m}}, err
+	m, err := s.cfg.Staging.Load(ctx, id)
+	return &body[StagingMetadata]{StagingMetadata{m}}, err
 }
 
 type stagingInput struct {
 	Target
-	Body Memory
+	Body StagingMetadata
 }
 
 func (s *Server) saveStaging(ctx context.Context, in *stagingInput) (*none, error) {
-	id, _, err := s.staging(ctx, in.Target)
+	id, _, err := s.stagingTarget(ctx, in.Target)
 	if err != nil {
 		return nil, err
 	}
 	if in.Body.Metadata == nil {
-		return nil, s.cfg.Memory.Delete(ctx, id)
+		return nil, s.cfg.Staging.Delete(ctx, id)
 	}
-	return nil, s.cfg.Memory.Save(ctx, id, in.Body.Metadata)
+	return nil, s.cfg.Staging.Save(ctx, id, in.Body.Metadata)
 }
 
 type recordInput struct {
@@ -113,20 +111,20 @@ type recordInput struct {
 }
 
 func (s *Server) recordOutput(ctx context.Context, in *recordInput) (*none, error) {
-	id, _, err := s.staging(ctx, in.Target)
+	id, _, err := s.stagingTarget(ctx, in.Target)
 	if err != nil {
 		return nil, err
 	}
-	return nil, s.cfg.Memory.Record(ctx, id, in.Body.Output, stage.DefaultHistory)
+	return nil, s.cfg.Staging.Record(ctx, id, in.Body.Output, stage.DefaultHistory)
 }
 
-func (s *Server) lockMemory(ctx context.Context, in *Target) (*huma.StreamResponse, error) {
-	id, _, err := s.staging(ctx, *in)
+func (s *Server) lockStaging(ctx context.Context, in *Target) (*huma.StreamResponse, error) {
+	id, _, err := s.stagingTarget(ctx, *in)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := s.untilDrain(ctx)
-	unlock, err := s.cfg.Memory.Lock(ctx, id)
+	unlock, err := s.cfg.Staging.Lock(ctx, id)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -164,7 +162,7 @@ type Artifacts struct {
 }
 
 func (s *Server) listArtifacts(ctx context.Context, in *artifactsInput) (*body[Artifacts], error) {
-	a, err := s.artifacts(ctx, in.Target)
+	a, err := s.workspaceArtifacts(ctx, in.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -176,31 +174,31 @@ func (s *Server) listArtifacts(ctx context.Context, in *artifactsInput) (*body[A
 	return &body[Artifacts]{Artifacts{list}}, err
 }
 
-// KeptArtifact is an artifact, and whose it is.
-type KeptArtifact struct {
+// WorkspaceArtifact is an artifact with its workspace.
+type WorkspaceArtifact struct {
 	Workspace string `json:"workspace" doc:"id of the workspace, which may be gone"`
 	stage.Artifact
 }
 
-// KeptArtifacts are artifacts of any workspaces.
-type KeptArtifacts struct {
-	Artifacts []KeptArtifact `json:"artifacts"`
+// WorkspaceArtifacts are artifacts of any workspaces.
+type WorkspaceArtifacts struct {
+	Artifacts []WorkspaceArtifact `json:"artifacts"`
 }
 
-func (s *Server) listAllArtifacts(ctx context.Context, _ *struct{}) (*body[KeptArtifacts], error) {
-	out := KeptArtifacts{[]KeptArtifact{}}
+func (s *Server) listAllArtifacts(ctx context.Context, _ *struct{}) (*body[WorkspaceArtifacts], error) {
+	out := WorkspaceArtifacts{[]WorkspaceArtifact{}}
 	if s.cfg.Artifacts == nil {
-		return &body[KeptArtifacts]{out}, nil
+		return &body[WorkspaceArtifacts]{out}, nil
 	}
 	list, err := s.cfg.Artifacts.In("").List(ctx)
 	for _, art := range list {
 		id, name, ok := strings.Cut(art.Name, "/")
 		if ok && driver.ValidID(id) {
 			art.Name = name
-			out.Artifacts = append(out.Artifacts, KeptArtifact{id, art})
+			out.Artifacts = append(out.Artifacts, WorkspaceArtifact{id, art})
 		}
 	}
-	return &body[KeptArtifacts]{out}, err
+	return &body[WorkspaceArtifacts]{out}, err
 }
 
 type artifactInput struct {
@@ -210,7 +208,7 @@ type artifactInput struct {
 }
 
 func (s *Server) readArtifact(ctx context.Context, in *artifactInput) (*huma.StreamResponse, error) {
-	a, err := s.artifacts(ctx, in.Target)
+	a, err := s.workspaceArtifacts(ctx, in.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +229,7 @@ func (s *Server) readArtifact(ctx context.Context, in *artifactInput) (*huma.Str
 }
 
 func (s *Server) deleteArtifact(ctx context.Context, in *artifactInput) (*none, error) {
-	a, err := s.artifacts(ctx, in.Target)
+	a, err := s.workspaceArtifacts(ctx, in.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -247,7 +245,7 @@ type saveInput struct {
 }
 
 func (s *Server) saveArtifact(ctx context.Context, in *saveInput) (*body[stage.Artifact], error) {
-	_, a, err := s.staging(ctx, in.Target)
+	_, a, err := s.stagingTarget(ctx, in.Target)
 	var art stage.Artifact
 	if err == nil {
 		art, err = a.Save(ctx, in.Name, in.stream, in.MIME)

@@ -16,24 +16,24 @@ import (
 const storePath = "/v1/snapshots"
 
 func (s *Server) storeRoutes() {
-	handle(s, s.op(http.MethodGet, storePath, "list-all-snapshots", "All snapshots of the store, also of workspaces that are gone, the newest first"), s.storeList)
-	handle(s, s.op(http.MethodPost, storePath+"/gc", "gc-snapshots", "Remove what no snapshot needs from the store"), s.storeGC)
-	handle(s, s.op(http.MethodPost, storePath+"/check", "check-snapshots", "Read and verify all that is in the store"), s.storeCheck)
-	handle(s, s.op(http.MethodPost, storePath+"/prune", "prune-snapshots", "Forget snapshots by count and age"), s.storePrune)
-	handle(s, s.op(http.MethodDelete, storePath+"/{snapshot}", "forget-snapshot", "Forget a snapshot, also of a workspace that is gone"), s.storeDelete)
-	handle(s, s.op(http.MethodPost, storePath+"/import", "import-snapshot", "Bring a snapshot back from a store in a bucket, or list what is there"), s.storeImport)
+	handle(s, s.op(http.MethodGet, storePath, "list-all-snapshots", "All snapshots of the store, those of destroyed workspaces included, newest first"), s.storeList)
+	handle(s, s.op(http.MethodPost, storePath+"/gc", "gc-snapshots", "Remove unused objects from the store"), s.storeGC)
+	handle(s, s.op(http.MethodPost, storePath+"/check", "check-snapshots", "Read and verify the whole store"), s.storeCheck)
+	handle(s, s.op(http.MethodPost, storePath+"/prune", "prune-snapshots", "Delete snapshots by count and age"), s.storePrune)
+	handle(s, s.op(http.MethodDelete, storePath+"/{snapshot}", "forget-snapshot", "Delete a snapshot, also of a destroyed workspace"), s.storeDelete)
+	handle(s, s.op(http.MethodPost, storePath+"/import", "import-snapshot", "Copy a snapshot from a store in a bucket, or list the bucket"), s.storeImport)
 	handle(s, s.op(http.MethodPost, storePath+"/{snapshot}/export", "export-snapshot", "Copy a snapshot to a store in a bucket"), s.storeExport)
 }
 
-// store returns the store of snapshots.
-func (s *Server) store() (*snapshot.Store, error) {
+// snapshotStore returns the store of snapshots.
+func (s *Server) snapshotStore() (*snapshot.Store, error) {
 	if s.cfg.Snapshots == nil {
 		return nil, fmt.Errorf("the store of snapshots: %w: this server has none", fault.Unsupported)
 	}
 	return s.cfg.Snapshots, nil
 }
 
-func infos(all []*snapshot.Manifest) []driver.SnapshotInfo {
+func snapshotInfos(all []*snapshot.Manifest) []driver.SnapshotInfo {
 	list := []driver.SnapshotInfo{}
 	for _, m := range all {
 		list = append(list, m.SnapshotInfo)
@@ -42,19 +42,19 @@ func infos(all []*snapshot.Manifest) []driver.SnapshotInfo {
 }
 
 func (s *Server) storeList(ctx context.Context, _ *none) (*body[Snapshots], error) {
-	store, err := s.store()
+	store, err := s.snapshotStore()
 	if err != nil {
 		return nil, err
 	}
 	all, err := store.List(ctx)
-	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt { // check tells of those
+	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt { // storeCheck reports corrupt snapshots
 		return nil, err
 	}
-	return &body[Snapshots]{Snapshots{infos(all)}}, nil
+	return &body[Snapshots]{Snapshots{snapshotInfos(all)}}, nil
 }
 
 func (s *Server) storeGC(ctx context.Context, _ *none) (*body[snapshot.GCResult], error) {
-	store, err := s.store()
+	store, err := s.snapshotStore()
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (s *Server) storeGC(ctx context.Context, _ *none) (*body[snapshot.GCResult]
 }
 
 func (s *Server) storeCheck(ctx context.Context, _ *none) (*body[snapshot.Report], error) {
-	store, err := s.store()
+	store, err := s.snapshotStore()
 	if err != nil {
 		return nil, err
 	}
@@ -80,20 +80,20 @@ type Prune client.Retention
 type pruneInput struct{ Body Prune }
 
 func (s *Server) storePrune(ctx context.Context, in *pruneInput) (*body[Snapshots], error) {
-	store, err := s.store()
+	store, err := s.snapshotStore()
 	if err != nil {
 		return nil, err
 	}
 	rule := snapshot.Retention{Keep: in.Body.Keep}
 	if in.Body.MaxAge != "" {
 		if rule.MaxAge, err = time.ParseDuration(in.Body.MaxAge); err != nil || rule.MaxAge <= 0 {
-			return nil, refused("maxAge", "%q is no age; it is a positive duration such as 72h", in.Body.MaxAge)
+			return nil, badParameter("maxAge", "%q is not an age; give a positive duration such as 72h", in.Body.MaxAge)
 		}
 	}
 	if rule.Keep < 0 || rule.Keep == 0 && rule.MaxAge == 0 {
-		return nil, refused("keep", "a rule is required: keep, a number of at least 1, or maxAge")
+		return nil, badParameter("keep", "a rule is required: keep, a number of at least 1, or maxAge")
 	}
-	if rule.Spare, err = s.origins(ctx); err != nil {
+	if rule.Spare, err = s.originSnapshots(ctx); err != nil {
 		return nil, err
 	}
 	gone, err := store.PruneEach(ctx, rule, func(m *snapshot.Manifest) bool {
@@ -102,12 +102,12 @@ func (s *Server) storePrune(ctx context.Context, in *pruneInput) (*body[Snapshot
 	if err != nil {
 		return nil, err
 	}
-	return &body[Snapshots]{Snapshots{infos(gone)}}, nil
+	return &body[Snapshots]{Snapshots{snapshotInfos(gone)}}, nil
 }
 
-// origins are the snapshots that workspaces which are there started from, by id:
-// what changed in those is told by comparing them with it.
-func (s *Server) origins(ctx context.Context) (map[string]bool, error) {
+// originSnapshots are the origins of existing workspaces, by id. They are needed to
+// compute the changes of those workspaces.
+func (s *Server) originSnapshots(ctx context.Context) (map[string]bool, error) {
 	recs, err := s.cfg.Registry.List(ctx, registry.Filter{})
 	if err != nil {
 		return nil, err
@@ -151,10 +151,10 @@ type storeDeleteInput struct {
 	Snapshot string `path:"snapshot" doc:"id of the snapshot"`
 }
 
-// storeDelete forgets a snapshot, unless it is a template, or workspaces that are
-// there started from it.
+// storeDelete deletes a snapshot, unless it is a template or the origin of an existing
+// workspace.
 func (s *Server) storeDelete(ctx context.Context, in *storeDeleteInput) (*none, error) {
-	store, err := s.store()
+	store, err := s.snapshotStore()
 	if err != nil {
 		return nil, err
 	}
@@ -163,14 +163,14 @@ func (s *Server) storeDelete(ctx context.Context, in *storeDeleteInput) (*none, 
 		return nil, err
 	}
 	if m != nil && m.Labels[snapshot.TemplateLabel] != "" {
-		return nil, fmt.Errorf("snapshot %s: %w: it is the template %s; croft template rm forgets it", in.Snapshot, fault.WrongState, m.Labels[snapshot.TemplateLabel])
+		return nil, fmt.Errorf("snapshot %s: %w: it is the template %s; delete it with croft template rm", in.Snapshot, fault.WrongState, m.Labels[snapshot.TemplateLabel])
 	}
-	needed, err := s.origins(ctx)
+	needed, err := s.originSnapshots(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if needed[in.Snapshot] {
-		return nil, fmt.Errorf("snapshot %s: %w: workspaces that are there started from it", in.Snapshot, fault.WrongState)
+		return nil, fmt.Errorf("snapshot %s: %w: it is the origin of existing workspaces; remove them first", in.Snapshot, fault.WrongState)
 	}
 	return nil, store.Delete(ctx, in.Snapshot)
 }
@@ -181,9 +181,9 @@ type Import struct {
 	Snapshot string `json:"snapshot,omitempty" doc:"id that it has there; without one nothing is brought, and the answer lists what is there"`
 }
 
-type bringInput struct{ Body Import }
+type importSnapshotInput struct{ Body Import }
 
-func (s *Server) storeImport(ctx context.Context, in *bringInput) (*body[Snapshots], error) {
+func (s *Server) storeImport(ctx context.Context, in *importSnapshotInput) (*body[Snapshots], error) {
 	if s.cfg.Import == nil {
 		return nil, fmt.Errorf("import: %w: this server knows no buckets", fault.Unsupported)
 	}
@@ -191,5 +191,5 @@ func (s *Server) storeImport(ctx context.Context, in *bringInput) (*body[Snapsho
 	if err != nil {
 		return nil, err
 	}
-	return &body[Snapshots]{Snapshots{infos(all)}}, nil
+	return &body[Snapshots]{Snapshots{snapshotInfos(all)}}, nil
 }

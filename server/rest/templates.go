@@ -25,8 +25,8 @@ type templateInput struct {
 	Template string `path:"template" doc:"its name"`
 }
 
-// catalog returns the templates.
-func (s *Server) catalog() (*template.Catalog, error) {
+// templateCatalog returns the templates.
+func (s *Server) templateCatalog() (*template.Catalog, error) {
 	if s.cfg.Templates == nil {
 		return nil, fault.Unsupported
 	}
@@ -34,7 +34,7 @@ func (s *Server) catalog() (*template.Catalog, error) {
 }
 
 func (s *Server) createTemplate(ctx context.Context, in *struct{ Body TemplateRequest }) (*body[template.Template], error) {
-	c, err := s.catalog()
+	c, err := s.templateCatalog()
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (s *Server) createTemplate(ctx context.Context, in *struct{ Body TemplateRe
 }
 
 func (s *Server) listTemplates(ctx context.Context, _ *struct{}) (*body[Templates], error) {
-	c, err := s.catalog()
+	c, err := s.templateCatalog()
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (s *Server) listTemplates(ctx context.Context, _ *struct{}) (*body[Template
 }
 
 func (s *Server) showTemplate(ctx context.Context, in *templateInput) (*body[template.Template], error) {
-	c, err := s.catalog()
+	c, err := s.templateCatalog()
 	if err != nil {
 		return nil, err
 	}
@@ -62,11 +62,11 @@ func (s *Server) showTemplate(ctx context.Context, in *templateInput) (*body[tem
 }
 
 func (s *Server) deleteTemplate(ctx context.Context, in *templateInput) (*none, error) {
-	c, err := s.catalog()
+	c, err := s.templateCatalog()
 	if err != nil {
 		return nil, err
 	}
-	needed, err := s.origins(ctx)
+	needed, err := s.originSnapshots(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -17,8 +17,8 @@ type (
 	Forked          = client.Forked
 )
 
-// view is a workspace as clients see it: its record without its ref.
-func view(r registry.Record) Workspace {
+// workspaceView is a workspace as clients see it: its record without its ref.
+func workspaceView(r registry.Record) Workspace {
 	w := Workspace{
 		ID: r.ID, Name: r.Name, Owner: r.Owner, Kind: r.Kind, State: string(r.State), Labels: r.Labels,
 		Dir: r.Spec.Dir, Policy: r.Spec.Policy,

@@ -37,7 +37,7 @@ type watchInput struct {
 	Debounce  string `query:"debounce" doc:"changes within it are one batch; 50ms where absent"`
 }
 
-func (s *Server) watch(ctx context.Context, ws *workspace.Workspace, in *watchInput) (*huma.StreamResponse, error) {
+func (s *Server) watchPath(ctx context.Context, ws *workspace.Workspace, in *watchInput) (*huma.StreamResponse, error) {
 	debounce, err := parseDuration("debounce", in.Debounce)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (s *Server) watch(ctx context.Context, ws *workspace.Workspace, in *watchIn
 		return nil, err
 	}
 	return &huma.StreamResponse{Body: func(hc huma.Context) {
-		defer watcher.Close() //nolint:errcheck // nobody is left to tell
+		defer watcher.Close() //nolint:errcheck // the client is gone
 		_, w := humago.Unwrap(hc)
 		events := &eventWriter{w: w, flush: http.NewResponseController(w)}
 		s.watchLoop(ctx, watcher, events)
@@ -70,7 +70,7 @@ func (s *Server) watchLoop(ctx context.Context, watcher driver.Watcher, events *
 	}()
 	defer func() { cancel(); <-ended }()
 
-	events.begin()
+	events.writeHeaders()
 	for events.err == nil {
 		beat, stop := context.WithTimeout(ctx, heartbeat)
 		batch, err := watcher.Next(beat)
@@ -84,7 +84,7 @@ func (s *Server) watchLoop(ctx context.Context, watcher driver.Watcher, events *
 		case beat.Err() != nil && fault.Of(err) == fault.DeadlineExceeded:
 			events.comment("alive")
 		default:
-			events.send("error", s.problem(requestInfo{http.MethodGet, onePath + "/watch"}, err))
+			events.send("error", s.newProblem(requestInfo{http.MethodGet, onePath + "/watch"}, err))
 			return
 		}
 	}
@@ -97,7 +97,7 @@ type eventWriter struct {
 	err   error
 }
 
-func (e *eventWriter) begin() {
+func (e *eventWriter) writeHeaders() {
 	h := e.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")

@@ -37,7 +37,7 @@ func reply[T any](v T, err error) (*body[T], error) { return &body[T]{v}, err }
 
 type none struct{}
 
-func (s *Server) routes() {
+func (s *Server) registerRoutes() {
 	s.controlRoutes()
 	s.contentRoutes()
 	s.treeRoutes()
@@ -63,19 +63,19 @@ type Health struct {
 
 func (s *Server) controlRoutes() {
 	const all, one = "/v1/workspaces", "/v1/workspaces/{id}"
-	handle(s, s.op(http.MethodGet, "/v1/version", "version", "What answers"), s.version)
-	handle(s, s.op(http.MethodGet, "/v1/providers", "list-providers", "Providers, and what this host gives them"), s.providers)
-	handle(s, s.op(http.MethodGet, all, "list-workspaces", "Workspaces, by label, state, kind, owner"), s.list)
-	handle(s, s.op(http.MethodPost, all, "open-workspace", "Open a workspace; with an id, idempotent on it"), s.open)
-	onRecord(s, s.op(http.MethodGet, one, "show-workspace", "One workspace"), s.show)
-	onRecord(s, s.op(http.MethodPatch, one, "change-workspace", "Change labels or policy"), s.change)
-	onRecord(s, s.op(http.MethodDelete, one, "destroy-workspace", "End a workspace and remove all that belongs to it"), s.destroy)
-	onRecord(s, s.op(http.MethodPost, one+"/acquire", "acquire-workspace", "Open it if need be, and say what it gives"), s.acquireRoute)
-	onRecord(s, s.op(http.MethodGet, one+"/describe", "describe-workspace", "What an operator wants to know"), s.describe)
-	onRecord(s, s.op(http.MethodPost, one+"/reset", "reset-workspace", "Let a failed workspace be tried again"), s.reset)
-	onRecord(s, s.op(http.MethodPost, one+"/pause", "pause-workspace", "Stop its processes and free what they hold"), s.moved(s.cfg.Registry.Pause))
-	onRecord(s, s.op(http.MethodPost, one+"/resume", "resume-workspace", "Go on where it was paused"), s.moved(s.cfg.Registry.Resume))
-	onWorkspace(s, s.op(http.MethodGet, one+"/profile", "profile-workspace", "The projects in it, and their commands"), s.profile)
+	handle(s, s.op(http.MethodGet, "/v1/version", "version", "What answers"), s.showVersion)
+	handle(s, s.op(http.MethodGet, "/v1/providers", "list-providers", "Providers, and what this host supports"), s.listProviders)
+	handle(s, s.op(http.MethodGet, all, "list-workspaces", "Workspaces, by label, state, kind, owner"), s.listWorkspaces)
+	handle(s, s.op(http.MethodPost, all, "open-workspace", "Open a workspace; with an id, idempotent on it"), s.openWorkspace)
+	onRecord(s, s.op(http.MethodGet, one, "show-workspace", "One workspace"), s.showWorkspace)
+	onRecord(s, s.op(http.MethodPatch, one, "change-workspace", "Change labels or policy"), s.changeWorkspace)
+	onRecord(s, s.op(http.MethodDelete, one, "destroy-workspace", "Destroy a workspace and all its files"), s.destroyWorkspace)
+	onRecord(s, s.op(http.MethodPost, one+"/acquire", "acquire-workspace", "Open a workspace if needed, and return its traits"), s.acquireRoute)
+	onRecord(s, s.op(http.MethodGet, one+"/describe", "describe-workspace", "All details of a workspace, for operators"), s.describeWorkspace)
+	onRecord(s, s.op(http.MethodPost, one+"/reset", "reset-workspace", "Let a failed workspace be opened again"), s.resetWorkspace)
+	onRecord(s, s.op(http.MethodPost, one+"/pause", "pause-workspace", "Stop the processes of a workspace and free their resources"), s.moveState(s.cfg.Registry.Pause))
+	onRecord(s, s.op(http.MethodPost, one+"/resume", "resume-workspace", "Resume a paused workspace"), s.moveState(s.cfg.Registry.Resume))
+	onWorkspace(s, s.op(http.MethodGet, one+"/profile", "profile-workspace", "The projects in it, and their commands"), s.showProfile)
 }
 
 // handle registers a route whose errors become problems.
@@ -84,7 +84,7 @@ func handle[I, O any](s *Server, op huma.Operation, f func(context.Context, *I) 
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := f(ctx, in)
 		if err != nil {
-			return nil, s.problem(info, err)
+			return nil, s.newProblem(info, err)
 		}
 		return out, nil
 	})
@@ -93,7 +93,7 @@ func handle[I, O any](s *Server, op huma.Operation, f func(context.Context, *I) 
 // onRecord is handle for a route that takes the record of a workspace.
 func onRecord[I any, P targeted[I], O any](s *Server, op huma.Operation, f func(context.Context, registry.Record, *I) (*O, error)) {
 	handle(s, op, func(ctx context.Context, in *I) (*O, error) {
-		r, err := s.lookup(ctx, P(in).target())
+		r, err := s.lookupRecord(ctx, P(in).target())
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +104,7 @@ func onRecord[I any, P targeted[I], O any](s *Server, op huma.Operation, f func(
 // onWorkspace is handle for a route that takes the live handle of a workspace.
 func onWorkspace[I any, P targeted[I], O any](s *Server, op huma.Operation, f func(context.Context, *workspace.Workspace, *I) (*O, error)) {
 	handle(s, op, func(ctx context.Context, in *I) (*O, error) {
-		ws, err := s.workspace(ctx, P(in).target())
+		ws, err := s.liveWorkspace(ctx, P(in).target())
 		if err != nil {
 			return nil, err
 		}
@@ -112,11 +112,11 @@ func onWorkspace[I any, P targeted[I], O any](s *Server, op huma.Operation, f fu
 	})
 }
 
-func (s *Server) version(context.Context, *none) (*body[Version], error) {
+func (s *Server) showVersion(context.Context, *none) (*body[Version], error) {
 	return &body[Version]{Version{Version: s.cfg.Version, API: "v1"}}, nil
 }
 
-func (s *Server) providers(ctx context.Context, _ *none) (*body[Providers], error) {
+func (s *Server) listProviders(ctx context.Context, _ *none) (*body[Providers], error) {
 	out := Providers{Providers: []Provider{}}
 	for _, kind := range s.cfg.Mux.Kinds() {
 		p, err := s.cfg.Mux.Provider(kind)
@@ -152,7 +152,7 @@ type listInput struct {
 	Owner  string   `query:"owner" doc:"empty is any"`
 }
 
-func (s *Server) list(ctx context.Context, in *listInput) (*body[Workspaces], error) {
+func (s *Server) listWorkspaces(ctx context.Context, in *listInput) (*body[Workspaces], error) {
 	labels, err := parseLabels(in.Labels)
 	if err != nil {
 		return nil, err
@@ -160,7 +160,7 @@ func (s *Server) list(ctx context.Context, in *listInput) (*body[Workspaces], er
 	filter := registry.Filter{Owner: in.Owner, Kind: in.Kind, Labels: labels}
 	if in.State != "" {
 		if !slices.Contains(registry.States(), registry.State(in.State)) {
-			return nil, refused("state", "%q is none of %v", in.State, registry.States())
+			return nil, badParameter("state", "%q is none of %v", in.State, registry.States())
 		}
 		filter.States = []registry.State{registry.State(in.State)}
 	}
@@ -170,11 +170,11 @@ func (s *Server) list(ctx context.Context, in *listInput) (*body[Workspaces], er
 	}
 	// Records may have a kind that this server no longer knows.
 	if kinds := s.cfg.Mux.Kinds(); len(records) == 0 && in.Kind != "" && !slices.Contains(kinds, in.Kind) {
-		return nil, refused("kind", "%q is none of %v", in.Kind, kinds)
+		return nil, badParameter("kind", "%q is none of %v", in.Kind, kinds)
 	}
 	out := Workspaces{Workspaces: make([]Workspace, 0, len(records))}
 	for _, r := range records {
-		out.Workspaces = append(out.Workspaces, view(r))
+		out.Workspaces = append(out.Workspaces, workspaceView(r))
 	}
 	return &body[Workspaces]{out}, nil
 }
@@ -187,7 +187,7 @@ func parseLabels(pairs []string) (map[string]string, error) {
 	for _, pair := range pairs {
 		k, v, ok := strings.Cut(pair, "=")
 		if !ok || k == "" {
-			return nil, refused("label", "%q is not K=V", pair)
+			return nil, badParameter("label", "%q is not K=V", pair)
 		}
 		labels[k] = v
 	}
@@ -199,43 +199,42 @@ type openInput struct {
 	Body   driver.Spec
 }
 
-// open makes a workspace and opens it, so that what can't be had is refused now
-// and leaves nothing. With an id it is idempotent: the workspace that exists is
-// brought to the policy given.
-func (s *Server) open(ctx context.Context, in *openInput) (*body[Workspace], error) {
-	if err := s.admit(ctx, in); err != nil {
+// openWorkspace creates and opens a workspace. If opening fails, its record is removed.
+// With an id it is idempotent: an existing workspace gets the given policy.
+func (s *Server) openWorkspace(ctx context.Context, in *openInput) (*body[Workspace], error) {
+	if err := s.admitSpec(ctx, in); err != nil {
 		return nil, err
 	}
 	r, err := s.cfg.Registry.Create(ctx, in.Body)
 	if fault.Of(err) == fault.AlreadyExists && in.Body.ID != "" {
 		if r, lookErr := s.cfg.Registry.Lookup(ctx, in.Body.Session.User, in.Body.ID); lookErr == nil {
-			return s.reopen(ctx, r, in.Body)
+			return s.reopenWorkspace(ctx, r, in.Body)
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	out, err := s.acquired(ctx, r.ID)
+	out, err := s.acquireAndShow(ctx, r.ID)
 	if err != nil {
-		s.giveUp(ctx, r.ID)
+		s.removeUnopened(ctx, r.ID)
 		return nil, err
 	}
 	return out, nil
 }
 
-func (s *Server) admit(ctx context.Context, in *openInput) error {
+func (s *Server) admitSpec(ctx context.Context, in *openInput) error {
 	if s.cfg.Admit != nil {
 		return s.cfg.Admit(ctx, &in.Body, in.Policy)
 	}
 	if in.Policy != "" {
-		return refused("policy", "this server has no policies by name")
+		return badParameter("policy", "this server has no policies by name")
 	}
 	return nil
 }
 
-// giveUp removes the record of a workspace whose first open failed: whoever
-// asked was told so, and has no id to remove it by.
-func (s *Server) giveUp(ctx context.Context, id string) {
+// removeUnopened removes the record of a workspace whose first open failed: the client
+// has no id to remove it by.
+func (s *Server) removeUnopened(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 	defer cancel()
 	if err := s.cfg.Registry.Destroy(ctx, id); err != nil {
@@ -243,22 +242,22 @@ func (s *Server) giveUp(ctx context.Context, id string) {
 	}
 }
 
-func (s *Server) reopen(ctx context.Context, r registry.Record, spec driver.Spec) (*body[Workspace], error) {
+func (s *Server) reopenWorkspace(ctx context.Context, r registry.Record, spec driver.Spec) (*body[Workspace], error) {
 	if r.Kind != spec.Kind {
 		return nil, fmt.Errorf("workspace %s: %w: it exists with kind %q", r.ID, fault.AlreadyExists, r.Kind)
 	}
-	out, err := s.acquired(ctx, r.ID)
+	out, err := s.acquireAndShow(ctx, r.ID)
 	if err != nil || r.Spec.Policy.Equal(spec.Policy) {
 		return out, err
 	}
 	if _, err := s.cfg.Registry.Update(ctx, r.ID, spec.Policy); err != nil {
 		return nil, err
 	}
-	return s.acquired(ctx, r.ID)
+	return s.acquireAndShow(ctx, r.ID)
 }
 
-func (s *Server) show(_ context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
-	return &body[Workspace]{view(r)}, nil
+func (s *Server) showWorkspace(_ context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
+	return &body[Workspace]{workspaceView(r)}, nil
 }
 
 type changeInput struct {
@@ -266,7 +265,7 @@ type changeInput struct {
 	Body Change
 }
 
-func (s *Server) change(ctx context.Context, r registry.Record, in *changeInput) (*body[Workspace], error) {
+func (s *Server) changeWorkspace(ctx context.Context, r registry.Record, in *changeInput) (*body[Workspace], error) {
 	if in.Body.Labels == nil && in.Body.Policy == nil {
 		return nil, fmt.Errorf("change workspace %s: %w: give labels, policy or both", in.ID, fault.InvalidArgument)
 	}
@@ -286,21 +285,21 @@ func (s *Server) change(ctx context.Context, r registry.Record, in *changeInput)
 			return nil, err
 		}
 	}
-	return &body[Workspace]{view(r)}, nil
+	return &body[Workspace]{workspaceView(r)}, nil
 }
 
-func (s *Server) destroy(ctx context.Context, r registry.Record, _ *Target) (*none, error) {
-	s.forget(r.ID)
+func (s *Server) destroyWorkspace(ctx context.Context, r registry.Record, _ *Target) (*none, error) {
+	s.forgetProfile(r.ID)
 	return nil, s.cfg.Registry.Destroy(ctx, r.ID)
 }
 
 func (s *Server) acquireRoute(ctx context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
-	return s.acquired(ctx, r.ID)
+	return s.acquireAndShow(ctx, r.ID)
 }
 
-// acquired opens a workspace if need be and answers with all that is known of it.
-func (s *Server) acquired(ctx context.Context, id string) (*body[Workspace], error) {
-	ws, err := s.acquire(ctx, id)
+// acquireAndShow opens a workspace if needed and answers with its traits.
+func (s *Server) acquireAndShow(ctx context.Context, id string) (*body[Workspace], error) {
+	ws, err := s.acquireWorkspace(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -308,35 +307,35 @@ func (s *Server) acquired(ctx context.Context, id string) (*body[Workspace], err
 	if err != nil {
 		return nil, err
 	}
-	out := view(r)
+	out := workspaceView(r)
 	traits := ws.Traits()
 	out.Traits, out.Capabilities, out.Functions, out.Revision = &traits, ws.Capabilities(), ws.Functions(), ws.Ref().Revision
 	out.Languages, out.ScriptLanguages = ws.Languages(), ws.ScriptLanguages()
 	return &body[Workspace]{out}, nil
 }
 
-func (s *Server) reset(ctx context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
+func (s *Server) resetWorkspace(ctx context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
 	r, err := s.cfg.Registry.Reset(ctx, r.ID)
-	return &body[Workspace]{view(r)}, err
+	return &body[Workspace]{workspaceView(r)}, err
 }
 
-// moved is the route that moves a workspace to another state.
-func (s *Server) moved(move func(context.Context, string) error) func(context.Context, registry.Record, *Target) (*body[Workspace], error) {
+// moveState is the route that moves a workspace to another state.
+func (s *Server) moveState(move func(context.Context, string) error) func(context.Context, registry.Record, *Target) (*body[Workspace], error) {
 	return func(ctx context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
 		if err := move(ctx, r.ID); err != nil {
 			return nil, err
 		}
-		r, err := s.lookup(ctx, Target{ID: r.ID})
-		return &body[Workspace]{view(r)}, err
+		r, err := s.lookupRecord(ctx, Target{ID: r.ID})
+		return &body[Workspace]{workspaceView(r)}, err
 	}
 }
 
-func (s *Server) describe(ctx context.Context, r registry.Record, _ *Target) (*body[Description], error) {
+func (s *Server) describeWorkspace(ctx context.Context, r registry.Record, _ *Target) (*body[Description], error) {
 	d, err := s.cfg.Registry.Describe(ctx, r.ID)
 	if err != nil {
 		return nil, err
 	}
-	out := Description{Workspace: view(d.Record), Live: d.Live, Moves: []string{}, Pending: d.Pending}
+	out := Description{Workspace: workspaceView(d.Record), Live: d.Live, Moves: []string{}, Pending: d.Pending}
 	for _, m := range d.Moves {
 		out.Moves = append(out.Moves, string(m))
 	}
@@ -347,34 +346,33 @@ func (s *Server) describe(ctx context.Context, r registry.Record, _ *Target) (*b
 	return &body[Description]{out}, nil
 }
 
-func (s *Server) profile(_ context.Context, ws *workspace.Workspace, _ *Target) (*body[profile.Profile], error) {
-	return reply(s.detect(ws, ""))
+func (s *Server) showProfile(_ context.Context, ws *workspace.Workspace, _ *Target) (*body[profile.Profile], error) {
+	return reply(s.detectProfile(ws, ""))
 }
 
-// lookup finds the record of a workspace.
-func (s *Server) lookup(ctx context.Context, t Target) (registry.Record, error) {
+// lookupRecord finds the record of a workspace.
+func (s *Server) lookupRecord(ctx context.Context, t Target) (registry.Record, error) {
 	r, err := s.cfg.Registry.Lookup(ctx, t.Owner, t.ID)
-	return r, gone(err)
+	return r, markGone(err)
 }
 
-// workspace returns the live handle of a workspace. An id needs no looking up.
-func (s *Server) workspace(ctx context.Context, t Target) (*workspace.Workspace, error) {
+// liveWorkspace returns the live handle of a workspace. An id needs no looking up.
+func (s *Server) liveWorkspace(ctx context.Context, t Target) (*workspace.Workspace, error) {
 	if driver.ValidID(t.ID) && t.Owner == "" {
-		ws, err := s.acquire(ctx, t.ID)
-		return ws, gone(err)
+		ws, err := s.acquireWorkspace(ctx, t.ID)
+		return ws, markGone(err)
 	}
-	r, err := s.lookup(ctx, t)
+	r, err := s.lookupRecord(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	ws, err := s.acquire(ctx, r.ID)
-	return ws, gone(err)
+	ws, err := s.acquireWorkspace(ctx, r.ID)
+	return ws, markGone(err)
 }
 
-// acquire returns a live handle. The error for a workspace in place whose directory
-// was moved says where that was, and what helps: its provider knows no more than
-// the ref, which it does not echo.
-func (s *Server) acquire(ctx context.Context, id string) (*workspace.Workspace, error) {
+// acquireWorkspace returns a live handle. If the directory of a workspace in place was
+// moved, the error names its old path and what to do; the provider's error does not.
+func (s *Server) acquireWorkspace(ctx context.Context, id string) (*workspace.Workspace, error) {
 	ws, err := s.cfg.Registry.Acquire(ctx, id)
 	if fault.Of(err) != fault.Failed || fault.CauseOf(err) != fault.CauseGone {
 		return ws, err
@@ -387,12 +385,12 @@ func (s *Server) acquire(ctx context.Context, id string) (*workspace.Workspace, 
 	if name == "" {
 		name = id
 	}
-	return nil, fmt.Errorf("%w: the directory %s is not where it was, or is another one: put it back, and then use croft ws reset %s", err, r.Spec.Dir, name)
+	return nil, fmt.Errorf("%w: the directory %s was moved or replaced: put it back, and run croft ws reset %s", err, r.Spec.Dir, name)
 }
 
-// gone marks the error for a workspace that is not there, so that a client can
-// tell it from a missing file.
-func gone(err error) error {
+// markGone marks the error for a missing workspace, so that a client can distinguish it
+// from a missing file.
+func markGone(err error) error {
 	if fault.Of(err) == fault.NotFound {
 		return fault.WithCause(err, fault.CauseGone)
 	}

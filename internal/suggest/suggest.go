@@ -1,12 +1,10 @@
-// Package suggest finds the word that somebody may have meant. Who mistypes a name
-// is told so, instead of being sent to look for it.
+// Package suggest finds the known word nearest to a misspelt one, for "did you mean".
 package suggest
 
-// mostTypos is how many letters may be wrong, missing or too many, and half of them
-// in a short word.
+// mostTypos is the maximum edit distance; in a short word it is half of the length.
 const mostTypos = 2
 
-// Word returns the one of known that is nearest to word, "" if none is near.
+// Word returns the known word nearest to word, "" if none is near.
 func Word(word string, known []string) string {
 	best, found := min(mostTypos, len(word)/2)+1, ""
 	for _, k := range known {
@@ -20,7 +18,7 @@ func Word(word string, known []string) string {
 	return found
 }
 
-// Hint is what to say of it, "" if none is near: "; did you mean web?"
+// Hint is the suggestion for an error text, "; did you mean web?", or "" if none is near.
 func Hint(word string, known []string) string {
 	if k := Word(word, known); k != "" {
 		return "; did you mean " + k + "?"
@@ -28,8 +26,8 @@ func Hint(word string, known []string) string {
 	return ""
 }
 
-// distance is how many letters have to be put in, left out, exchanged or swapped
-// with their neighbour to make b from a; most where it is that or more.
+// distance is the Damerau-Levenshtein distance (optimal string alignment) of a and b, at
+// most most.
 func distance(a, b string, most int) int {
 	if len(a)-len(b) >= most || len(b)-len(a) >= most {
 		return most

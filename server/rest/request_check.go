@@ -11,8 +11,8 @@ import (
 
 const healthPath = "/healthz"
 
-// guard refuses a request that must not reach any route.
-func (s *Server) guard(r *http.Request) error {
+// checkRequest refuses a request with a wrong Host, Origin or token.
+func (s *Server) checkRequest(r *http.Request) error {
 	g := httpguard.Guard{Token: s.cfg.Token, Hosts: s.cfg.Hosts}
 	if err := g.CheckHost(r.Host); err != nil {
 		return err
@@ -32,17 +32,17 @@ func (s *Server) guard(r *http.Request) error {
 	return nil
 }
 
-// unmatched answers a request that no route takes.
-func (s *Server) unmatched(w http.ResponseWriter, r *http.Request, h http.Handler) {
+// answerUnmatched answers a request without a route.
+func (s *Server) answerUnmatched(w http.ResponseWriter, r *http.Request, h http.Handler) {
 	rec := &statusRecorder{header: http.Header{}}
 	h.ServeHTTP(rec, r)
 	if rec.status == http.StatusMethodNotAllowed {
 		allow := rec.header.Get("Allow")
 		err := fmt.Errorf("%s %s: %w: the route takes %s", r.Method, r.URL.Path, fault.InvalidArgument, allow)
-		s.fail(w, r, &statusError{err, http.StatusMethodNotAllowed, http.Header{"Allow": {allow}}})
+		s.writeError(w, r, &statusError{err, http.StatusMethodNotAllowed, http.Header{"Allow": {allow}}})
 		return
 	}
-	s.fail(w, r, fmt.Errorf("route %s: %w: see /v1/openapi.json", r.URL.Path, fault.NotFound))
+	s.writeError(w, r, fmt.Errorf("route %s: %w: see /v1/openapi.json", r.URL.Path, fault.NotFound))
 }
 
 // statusRecorder keeps the status and headers that a handler would answer with.

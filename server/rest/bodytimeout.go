@@ -9,54 +9,53 @@ import (
 )
 
 const (
-	// bodyPatience is how long a body may pause. There is no limit to how long
-	// one takes as a whole.
-	bodyPatience = time.Minute
+	// defaultBodyTimeout bounds a pause of a body. The whole body has no time limit.
+	defaultBodyTimeout = time.Minute
 
-	// endPatience is how long a connection is read from once its request is
-	// answered, so that a client which is still sending gets to see the answer.
-	endPatience = 2 * time.Second
+	// drainTimeout bounds reading the rest of a body after the answer, so that a
+	// client that is still sending can read the answer.
+	drainTimeout = 2 * time.Second
 )
 
-// turnAway has the connection end soon after the answer, whatever the client
-// still owes of its body.
-func turnAway(w http.ResponseWriter) {
+// closeAfterAnswer closes the connection soon after the answer, even if the client
+// still sends its body.
+func closeAfterAnswer(w http.ResponseWriter) {
 	w.Header().Set("Connection", "close")
-	endSoon(w)
+	boundDrain(w)
 }
 
-// endSoon bounds how long the HTTP server reads what is left of a body. It sets
+// boundDrain bounds how long the HTTP server reads what is left of a body. It sets
 // its own bounds for the next request.
-func endSoon(w http.ResponseWriter) {
+func boundDrain(w http.ResponseWriter) {
 	// Without a connection there is nothing to bound.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(endPatience))
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTimeout))
 }
 
 // watchBody returns the request with a body that fails when it pauses for too
 // long, and what to call when the request is answered.
-func watchBody(w http.ResponseWriter, r *http.Request, patience time.Duration) (*http.Request, func()) {
+func watchBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) (*http.Request, func()) {
 	if r.Body == nil || r.Body == http.NoBody || r.Header.Get("Upgrade") != "" {
 		return r, func() {}
 	}
-	b := &watchedBody{ReadCloser: r.Body, conn: http.NewResponseController(w), patience: patience}
-	b.timer = time.AfterFunc(patience, b.expire)
+	b := &watchedBody{ReadCloser: r.Body, conn: http.NewResponseController(w), timeout: timeout}
+	b.timer = time.AfterFunc(timeout, b.expire)
 	b.timer.Stop()
 	r = r.WithContext(r.Context())
 	r.Body = b
 	return r, func() {
 		if !b.hasEnded() {
-			endSoon(w)
+			boundDrain(w)
 		}
 	}
 }
 
-// A watchedBody ends a read that gets nothing. A deadline is set only then:
-// others set their own, and one that stays would end what comes later.
+// A watchedBody fails a read that gets no data in time. It sets a read deadline only
+// then, because a remaining deadline would end later requests of the connection.
 type watchedBody struct {
 	io.ReadCloser
-	conn     *http.ResponseController
-	patience time.Duration
-	timer    *time.Timer
+	conn    *http.ResponseController
+	timeout time.Duration
+	timer   *time.Timer
 
 	mu      sync.Mutex
 	reading int  // reads under way: one that was given up, and one that drains; guarded by mu
@@ -68,7 +67,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	b.reading++
 	b.mu.Unlock()
-	b.timer.Reset(b.patience)
+	b.timer.Reset(b.timeout)
 	n, err := b.ReadCloser.Read(p)
 	b.timer.Stop()
 	b.mu.Lock()
@@ -84,8 +83,8 @@ func (b *watchedBody) hasEnded() bool {
 	return b.ended
 }
 
-// late reports whether the body paused for too long.
-func (b *watchedBody) late() bool {
+// isExpired reports whether the body paused for too long.
+func (b *watchedBody) isExpired() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.expired

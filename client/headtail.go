@@ -2,17 +2,16 @@ package client
 
 import "slices"
 
-// heard keeps the beginning and the end of a stream that comes by, for the result
-// of a command whose server is gone.
-type heard struct {
+// headTail keeps the beginning and the end of a stream, for the result of a command
+// whose connection broke.
+type headTail struct {
 	head, tail []byte
 	half       int
 	total      int64
 }
 
-// listen returns a callback that keeps what it hands on; nil for nil, because then
-// nothing comes by.
-func (h *heard) listen(call func([]byte) error, most int64) func([]byte) error {
+// wrapCallback returns a callback that records the data and calls call; nil for nil.
+func (h *headTail) wrapCallback(call func([]byte) error, most int64) func([]byte) error {
 	const usual = 1 << 20 // as the contract has it
 	if call == nil {
 		return nil
@@ -27,7 +26,7 @@ func (h *heard) listen(call func([]byte) error, most int64) func([]byte) error {
 	}
 }
 
-func (h *heard) add(data []byte) {
+func (h *headTail) add(data []byte) {
 	h.total += int64(len(data))
 	n := min(h.half-len(h.head), len(data))
 	h.head = append(h.head, data[:n]...)
@@ -39,7 +38,7 @@ func (h *heard) add(data []byte) {
 
 // result is what was kept, and how many bytes lie between its halves. Nothing
 // comes any more.
-func (h *heard) result() ([]byte, int64) {
+func (h *headTail) result() ([]byte, int64) {
 	tail := h.tail[max(0, len(h.tail)-h.half):]
 	out := slices.Concat(h.head, tail)
 	return out, h.total - int64(len(out))

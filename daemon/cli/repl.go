@@ -12,19 +12,19 @@ import (
 	"syscall"
 )
 
-// A talk is what someone types, line by line, with Ctrl-C as one of the words.
-type talk struct {
+// A replInput reads lines of standard input, and signals, for the REPL.
+type replInput struct {
 	lines   chan string
 	signals chan os.Signal
 	quit    chan struct{}
-	err     error // of the reader; to be looked at when lines is closed
-	asked   error // to end, by a signal
+	err     error // of the reader; valid once lines is closed
+	asked   error // errInterrupted after a signal that ends the REPL
 }
 
-// talk listens to standard input and to signals until it is stopped. A read that
-// nobody answers ends with the process: a terminal can't be told to give up.
-func (a *command) talk() *talk {
-	t := &talk{lines: make(chan string), signals: make(chan os.Signal, 1), quit: make(chan struct{})}
+// newREPLInput reads standard input and signals until stop. A blocked read of a
+// terminal can't be interrupted, so the goroutine may live as long as the process.
+func (a *command) newREPLInput() *replInput {
+	t := &replInput{lines: make(chan string), signals: make(chan os.Signal, 1), quit: make(chan struct{})}
 	signal.Notify(t.signals, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		defer close(t.lines)
@@ -43,22 +43,21 @@ func (a *command) talk() *talk {
 	return t
 }
 
-func (t *talk) stop() {
+func (t *replInput) stop() {
 	signal.Stop(t.signals)
 	close(t.quit)
 }
 
-// why says why there is no more to come.
-func (t *talk) why() error {
+// endCause returns the error that ended the input, nil for its ordinary end.
+func (t *replInput) endCause() error {
 	if t.asked != nil {
 		return t.asked
 	}
 	return t.err
 }
 
-// piece reads one line, or a block up to an empty line. Ctrl-C drops what was
-// typed of it.
-func (t *talk) piece(prompt io.Writer) (source string, more bool) {
+// readPiece reads one line, or a block up to an empty line. Ctrl-C discards it.
+func (t *replInput) readPiece(prompt io.Writer) (source string, more bool) {
 	fmt.Fprint(prompt, ">>> ")
 	block := false
 	for {
@@ -88,8 +87,9 @@ func (t *talk) piece(prompt io.Writer) (source string, more bool) {
 	}
 }
 
-// during calls f with a context that Ctrl-C ends. What ends by it is no error.
-func (t *talk) during(ctx context.Context, f func(context.Context) error) error {
+// runInterruptible calls f with a context that Ctrl-C cancels. Cancellation by
+// Ctrl-C is not an error.
+func (t *replInput) runInterruptible(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done, heard := make(chan struct{}), make(chan os.Signal, 1)
