@@ -9,13 +9,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Limits are kept by control groups, which are the host's: inside there is no way
-// to them. The guest is their supervisor, see package cgroup.
+// Limits are enforced by cgroups of the host, which processes inside can't reach. The
+// guest is their supervisor, see package cgroup.
 
-// limited says what enforces a limit by a controller.
-func limited(name string) driver.Enforcement {
+// limitEnforcement says how a limit is enforced by a cgroup controller.
+func limitEnforcement(name string) driver.Enforcement {
 	c := cgroup.Find(name)
-	if tried, ok := proofs.Load(name); ok && c.Err == nil {
+	if tried, ok := limitProofs.Load(name); ok && c.Err == nil {
 		c.Err, _ = tried.(error)
 	}
 	if c.Err != nil {
@@ -24,24 +24,24 @@ func limited(name string) driver.Enforcement {
 	return driver.Enforcement{By: c.String()}
 }
 
-// groupsOf says which groups a guest has. In gVisor the guest is limited together
-// with its workload, the host would count gVisor's threads as processes, and nothing
-// is frozen. Without a process namespace the groups are what ends everything.
-func groupsOf(u launchSpec) *cgroup.Groups {
+// cgroupsOf returns the cgroups of a guest. With gVisor the guest is limited together
+// with its workload, there is no PIDs limit (the host would count gVisor's threads), and
+// no freezer. Without a PID namespace the cgroup is what kills all processes.
+func cgroupsOf(u launchSpec) *cgroup.Groups {
 	l := u.policy.Limits
 	g := &cgroup.Groups{
 		Name: u.id, Limits: cgroup.Limits{cgroup.Memory: l[driver.ResourceMemory].Max, cgroup.PIDs: l[driver.ResourcePIDs].Max, cgroup.CPU: l[driver.ResourceCPU].Max},
-		Freeze: !u.throwaway && !u.level.kernel, Kill: u.tmp != "", SharedLimits: u.level.kernel,
+		Freeze: !u.throwaway && !u.level.gvisor, Kill: u.tmp != "", SharedLimits: u.level.gvisor,
 	}
-	if u.level.kernel {
+	if u.level.gvisor {
 		delete(g.Limits, cgroup.PIDs)
 	}
 	return g
 }
 
-// joinGroups makes the groups of a guest and gives them to its launch.
-func joinGroups(l *launch, u launchSpec) error {
-	files, err := groupsOf(u).Create()
+// createCgroups creates the cgroups of a guest and adds them to its launch.
+func createCgroups(l *launch, u launchSpec) error {
+	files, err := cgroupsOf(u).Create()
 	l.open = append(l.open, files)
 	if err != nil {
 		return err
@@ -63,13 +63,13 @@ func joinGroups(l *launch, u launchSpec) error {
 	return nil
 }
 
-// oomSince says why a guest is lost that is in the limit groups itself, as one in
-// gVisor is: when the kernel kills in its group, it is out of memory.
-func oomSince(u launchSpec) func() driver.Cause {
-	if !u.level.kernel || u.policy.Limits[driver.ResourceMemory].Max == 0 {
+// newOOMCheck returns a function that attributes the loss of a guest to the OOM killer.
+// It returns nil unless the guest itself is in a memory-limited cgroup, as with gVisor.
+func newOOMCheck(u launchSpec) func() driver.Cause {
+	if !u.level.gvisor || u.policy.Limits[driver.ResourceMemory].Max == 0 {
 		return nil
 	}
-	dirs := groupsOf(u).Dirs()
+	dirs := cgroupsOf(u).Dirs()
 	before := cgroup.OOMKills(dirs...)
 	return func() driver.Cause {
 		if cgroup.OOMKills(dirs...) > before {

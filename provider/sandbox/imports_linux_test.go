@@ -101,7 +101,7 @@ func TestImportByMountKeepsTheSourceAsItIs(t *testing.T) {
 		t.Errorf("the source was changed: %s", after)
 	}
 	if mounts() {
-		if left, err := os.ReadDir(p.ground.Path(idOf(t, next), stagedName)); err != nil || len(left) != 1 { // one layer
+		if left, err := os.ReadDir(p.store.Path(idOf(t, next), importsName)); err != nil || len(left) != 1 { // one layer
 			t.Errorf("what was removed left %v, %v", left, err)
 		}
 	}

@@ -23,25 +23,25 @@ func TestWhatIsHeldStaysWithoutItsGuest(t *testing.T) {
 		put(t, filepath.Join(dir, name), content)
 	}
 	p := newProvider(t, t.TempDir())
-	p.only, p.cfg.Isolation = driver.IsolationNamespaces, driver.IsolationNamespaces
+	p.onlyLevel, p.cfg.Isolation = driver.IsolationNamespaces, driver.IsolationNamespaces
 	ws := open(t, p, func(s *driver.Spec) { s.Dir = dir })
 	if got := output(t, ws, "ln -s .git/config link; cat main.go"); got != "package main" {
 		t.Fatalf("a command sees %q", got)
 	}
 	rec := guestOf(t, p, ws)
-	g := new(live)
+	g := new(guestConn)
 	if p.ids.root {
 		g.owner = p.ids.base + workloadUID
 	}
-	l, err := p.choose(t.Context(), driver.IsolationNamespaces)
+	l, err := p.chooseLevel(t.Context(), driver.IsolationNamespaces)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := g.reach(rec, launchSpec{level: l, id: idOf(t, ws), inside: dir, inPlace: true}); err != nil {
+	if err := g.openFiles(rec, launchSpec{level: l, id: idOf(t, ws), guestDir: dir, hostDir: true}); err != nil {
 		t.Fatalf("the mounts of the guest are not reached: %v", err)
 	}
 	defer g.root.Close()
-	defer g.world.Close()
+	defer g.pinnedNS.Close()
 	refused := func(when string) {
 		t.Helper()
 		for _, name := range []string{".git/config", "link", ".git/hooks/pre-commit", ".git/hooks/evil", ".vscode/tasks.json", ".vscode", ".git/commondir"} {

@@ -30,19 +30,19 @@ func aTar(t testing.TB) []byte {
 func TestFormIsToldByContent(t *testing.T) {
 	for name, test := range map[string]struct {
 		data string
-		want form
+		want sourceFormat
 		says string // of the error; "" is none
 	}{
-		"tar": {string(aTar(t)), formTar, ""}, "gzip": {"\x1f\x8b\x08\x00", formTar, ""}, "zstd": {"\x28\xb5\x2f\xfd\x04", formTar, ""},
-		"from": {"FROM scratch\n", formDockerfile, ""}, "small letters": {"from scratch", formDockerfile, ""}, "argument": {"ARG V=1\nFROM x:$V\n", formDockerfile, ""},
-		"comments": {"\xef\xbb\xbf# syntax=docker/dockerfile:1\r\n\r\n  # a remark\r\nFROM x\r\n", formDockerfile, ""},
+		"tar": {string(aTar(t)), formatTar, ""}, "gzip": {"\x1f\x8b\x08\x00", formatTar, ""}, "zstd": {"\x28\xb5\x2f\xfd\x04", formatTar, ""},
+		"from": {"FROM scratch\n", formatDockerfile, ""}, "small letters": {"from scratch", formatDockerfile, ""}, "argument": {"ARG V=1\nFROM x:$V\n", formatDockerfile, ""},
+		"comments": {"\xef\xbb\xbf# syntax=docker/dockerfile:1\r\n\r\n  # a remark\r\nFROM x\r\n", formatDockerfile, ""},
 		"readme":   {"# A title\n\nSome words.\n", 0, `it begins with "Some", and a Dockerfile with FROM or ARG`},
 		"run":      {"RUN true\n", 0, `it begins with "RUN"`}, "json": {`{"a": 1}`, 0, `it begins with "{\"a\":"`},
 		"empty": {"", 0, "it has no instruction"}, "remarks": {"# only\n", 0, "it has no instruction"},
 		"program": {"\x7fELF\x02\x01\x01\x00", 0, "it is no text"}, "zeros": {strings.Repeat("\x00", 1024), 0, "it is no text"},
-		"xz": {"\xfd7zXZ\x00\x00", 0, "it begins as xz does"}, "zip": {"PK\x03\x04", 0, "it begins as zip does"}, "long": {strings.Repeat("x", maxDockerfile), 0, "it begins with"},
+		"xz": {"\xfd7zXZ\x00\x00", 0, "it has the format xz"}, "zip": {"PK\x03\x04", 0, "it has the format zip"}, "long": {strings.Repeat("x", maxDockerfile), 0, "it begins with"},
 	} {
-		got, err := formOfHead([]byte(test.data))
+		got, err := detectFormatOf([]byte(test.data))
 		switch {
 		case test.says == "" && (err != nil || got != test.want):
 			t.Errorf("%s: %v, %v, want %v", name, got, err, test.want)
@@ -71,7 +71,7 @@ func TestImportTellsWhatAFileIs(t *testing.T) {
 	engine := &asked{}
 	images := Images{engine}
 	for source, want := range map[string]string{
-		notes: `it begins with "hello"`, filepath.Dir(tarred): "its Dockerfile is none, but a tarball", filepath.Join(dir, "other"): `it begins with "COPY"`,
+		notes: `it begins with "hello"`, filepath.Dir(tarred): "the file Dockerfile in it is a tarball", filepath.Join(dir, "other"): `it begins with "COPY"`,
 		filepath.Join(dir, "nothing"): "it is no OCI layout, and has no Dockerfile", filepath.Join(dir, "none"): "not found",
 	} {
 		if err := images.Import(t.Context(), source, "x:1"); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), source) {
@@ -91,7 +91,7 @@ func FuzzForm(f *testing.F) {
 	f.Add(aTar(f))
 	f.Add([]byte("#\n\x00"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if _, err := formOfHead(data); err != nil && fault.Of(err) != fault.InvalidArgument {
+		if _, err := detectFormatOf(data); err != nil && fault.Of(err) != fault.InvalidArgument {
 			t.Errorf("%v, want invalid argument", err)
 		}
 	})

@@ -13,27 +13,26 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A form is what a file is that an image is to be made of, told by its content: names
-// say nothing.
-type form int
+// A sourceFormat is the format of a file to import as an image, detected by its content.
+type sourceFormat int
 
 const (
-	formTar form = iota // compressed or not
-	formDockerfile
+	formatTar sourceFormat = iota // compressed or not
+	formatDockerfile
 )
 
-// How compressed files begin.
+// Magic numbers of compressed files.
 var (
-	gzipMagic = []byte{0x1f, 0x8b}
-	zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
-	unread    = map[string][]byte{"xz": {0xfd, '7', 'z', 'X', 'Z', 0}, "bzip2": []byte("BZh"), "zip": {'P', 'K', 3, 4}}
+	gzipMagic        = []byte{0x1f, 0x8b}
+	zstdMagic        = []byte{0x28, 0xb5, 0x2f, 0xfd}
+	unsupportedMagic = map[string][]byte{"xz": {0xfd, '7', 'z', 'X', 'Z', 0}, "bzip2": []byte("BZh"), "zip": {'P', 'K', 3, 4}}
 )
 
-// maxDockerfile is how much of a file is looked at for its first instruction.
+// maxDockerfile bounds how much of a file is read to detect its format.
 const maxDockerfile = 1 << 20
 
-// formOf tells what a file is.
-func formOf(path string) (form, error) {
+// detectFormat detects the format of a file.
+func detectFormat(path string) (sourceFormat, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", fault.Of(err), err)
@@ -46,26 +45,26 @@ func formOf(path string) (form, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", fault.Of(err), err)
 	}
-	return formOfHead(head)
+	return detectFormatOf(head)
 }
 
-func formOfHead(head []byte) (form, error) {
+func detectFormatOf(head []byte) (sourceFormat, error) {
 	if bytes.HasPrefix(head, gzipMagic) || bytes.HasPrefix(head, zstdMagic) {
-		return formTar, nil
+		return formatTar, nil
 	}
 	if _, err := tar.NewReader(bytes.NewReader(head)).Next(); err == nil {
-		return formTar, nil
+		return formatTar, nil
 	}
 	const neither = "it is neither a tarball (plain, gzip or zstd) nor a Dockerfile"
-	for name, magic := range unread {
+	for name, magic := range unsupportedMagic {
 		if bytes.HasPrefix(head, magic) {
-			return 0, fmt.Errorf("%w: %s: it begins as %s does", fault.InvalidArgument, neither, name)
+			return 0, fmt.Errorf("%w: %s: it has the format %s", fault.InvalidArgument, neither, name)
 		}
 	}
 	word := firstInstruction(head)
 	switch {
 	case strings.EqualFold(word, "FROM"), strings.EqualFold(word, "ARG"):
-		return formDockerfile, nil
+		return formatDockerfile, nil
 	case word == "":
 		return 0, fmt.Errorf("%w: %s: it has no instruction", fault.InvalidArgument, neither)
 	case !utf8.ValidString(word) || strings.ContainsFunc(word, func(r rune) bool { return r < ' ' }):
@@ -74,8 +73,8 @@ func formOfHead(head []byte) (form, error) {
 	return 0, fmt.Errorf("%w: %s: it begins with %.40q, and a Dockerfile with FROM or ARG", fault.InvalidArgument, neither, word)
 }
 
-// firstInstruction is the first word of a Dockerfile that is no comment: "" where there
-// is none.
+// firstInstruction returns the first word of a Dockerfile after its comments, "" if there
+// is no instruction.
 func firstInstruction(text []byte) string {
 	lines := bufio.NewScanner(bytes.NewReader(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))))
 	lines.Buffer(nil, maxDockerfile+1)

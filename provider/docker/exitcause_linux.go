@@ -12,27 +12,27 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// whyLost returns what tells why the guest of a container is gone: the kernel
-// killed it for memory, as the engine says or as the container's control group
-// counts; for gVisor an engine may go on to say that it runs.
+// whyLost returns a function that attributes the loss of a guest to the OOM killer, by the
+// engine's state or the counter of the container's cgroup. With gVisor an engine may still
+// report that the container runs.
 func (h *handle) whyLost(l *launch) func() driver.Cause {
 	if l.policy.Limits[driver.ResourceMemory].Max == 0 {
 		return nil
 	}
-	groups := h.p.groups(l)
+	groups := h.p.memoryCgroups(l)
 	before := cgroup.OOMKills(groups...)
 	return func() driver.Cause {
-		if cgroup.OOMKills(groups...) > before || h.p.diedOfMemory(l.name) {
+		if cgroup.OOMKills(groups...) > before || h.p.wasOOMKilled(l.name) {
 			return driver.CauseOOM
 		}
 		return ""
 	}
 }
 
-// diedOfMemory asks the engine, which may hear of a death a little later.
-func (p *Provider) diedOfMemory(name string) bool {
-	const patience, look = 3 * time.Second, 20 * time.Millisecond
-	ctx, cancel := context.WithTimeout(p.ctx, patience)
+// wasOOMKilled asks the engine, which may notice the death some time later.
+func (p *Provider) wasOOMKilled(name string) bool {
+	const timeout, interval = 3 * time.Second, 20 * time.Millisecond
+	ctx, cancel := context.WithTimeout(p.ctx, timeout)
 	defer cancel()
 	for {
 		s, err := p.engine.Inspect(ctx, name)
@@ -45,14 +45,14 @@ func (p *Provider) diedOfMemory(name string) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-time.After(look):
+		case <-time.After(interval):
 		}
 	}
 }
 
-// groups are the control groups in which the kernel counts what it killed for memory in
-// a container; none where the engine is not on this host.
-func (p *Provider) groups(l *launch) (dirs []string) {
+// memoryCgroups returns the cgroups that count OOM kills in a container; none if the engine is
+// not on this host.
+func (p *Provider) memoryCgroups(l *launch) (dirs []string) {
 	ctx, cancel := context.WithTimeout(p.ctx, p.cfg.AnswerTimeout)
 	defer cancel()
 	s, err := p.engine.Inspect(ctx, l.name)
@@ -65,7 +65,7 @@ func (p *Provider) groups(l *launch) (dirs []string) {
 	}
 	for line := range strings.Lines(string(data)) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(parts) != 3 || !strings.Contains(parts[2], s.ID) { // the number is of another process
+		if len(parts) != 3 || !strings.Contains(parts[2], s.ID) { // the PID was reused, or is of another host
 			continue
 		}
 		if parts[1] == "memory" || parts[1] == "" {

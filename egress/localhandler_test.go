@@ -15,10 +15,10 @@ func TestInside(t *testing.T) {
 		w := newWorld(t, allow("a.test"), func(o *Options) {
 			o.Workspace = "w1"
 			if !answers {
-				o.Inside = func(string) http.Handler { return nil }
+				o.LocalHandler = func(string) http.Handler { return nil }
 				return
 			}
-			o.Inside = func(workspace string) http.Handler {
+			o.LocalHandler = func(workspace string) http.Handler {
 				return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 					body, _ := io.ReadAll(r.Body)
 					fmt.Fprintf(rw, "%s %s %s", workspace, r.URL.RequestURI(), body)

@@ -14,13 +14,13 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// ignoreName is the file that says what of a directory is not for a build.
+// ignoreName is the file with the patterns that a build context excludes.
 const ignoreName = ".dockerignore"
 
-// maxIgnore is far more than such a file has.
+// maxIgnore bounds the size of that file.
 const maxIgnore = 1 << 20
 
-// readIgnored reads the file, if there is one, as the engine's own client does.
+// readIgnored reads .dockerignore, if it exists, as Docker's own client does.
 func readIgnored(root *os.Root) (*patternmatcher.PatternMatcher, error) {
 	f, err := root.Open(ignoreName)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -45,8 +45,8 @@ func parseIgnored(r io.Reader) (*patternmatcher.PatternMatcher, error) {
 	return m, nil
 }
 
-// tarDir writes what is in a directory for a build by one of its files, without
-// following symlinks out of it, and without what is not for a build.
+// tarDir writes the build context of a Dockerfile in dir as a tar. It follows no symlinks out
+// of dir, and leaves out what .dockerignore excludes, but not the Dockerfile.
 func tarDir(w io.Writer, dir, dockerfile string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -28,7 +28,7 @@ func TestOneProxyForAllWhoHoldIt(t *testing.T) {
 		t.Error("there are refusals before there is a proxy")
 	}
 	for range 2 {
-		if err := o.Hold("ws", at, driver.Network{}); err != nil {
+		if err := o.Acquire("ws", at, driver.Network{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -65,19 +65,19 @@ func TestOneProxyForAllWhoHoldIt(t *testing.T) {
 func TestPart(t *testing.T) {
 	at := Paths{Socket: filepath.Join(t.TempDir(), "egress", "proxy.sock")}
 	o := New(t.Context(), egress.Options{}, slog.New(slog.DiscardHandler))
-	var one, other Part
-	one.Leave(t.Context())
-	for _, p := range []*Part{&one, &one, &other} {
-		if err := p.Take(t.Context(), o, "ws", at, driver.Network{}); err != nil {
+	var one, other Ref
+	one.Release(t.Context())
+	for _, p := range []*Ref{&one, &one, &other} {
+		if err := p.Acquire(t.Context(), o, "ws", at, driver.Network{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	one.Leave(t.Context())
-	one.Leave(t.Context())
+	one.Release(t.Context())
+	one.Release(t.Context())
 	if o.Refused("ws") == nil {
 		t.Error("the proxy ended while the other part holds it")
 	}
-	other.Leave(t.Context())
+	other.Release(t.Context())
 	if o.Refused("ws") != nil {
 		t.Error("the proxy is there after both parts left")
 	}
@@ -91,7 +91,7 @@ func TestSettle(t *testing.T) {
 	if err := o.Settle(t.Context(), "ws"); err != nil {
 		t.Errorf("without a proxy: %v", err)
 	}
-	if err := o.Hold("ws", at, driver.Network{}); err != nil {
+	if err := o.Acquire("ws", at, driver.Network{}); err != nil {
 		t.Fatal(err)
 	}
 	defer o.Release(t.Context(), "ws")
@@ -132,7 +132,7 @@ func TestGivenBackAtOnce(t *testing.T) {
 	o := New(t.Context(), egress.Options{}, slog.New(slog.NewTextHandler(&said, nil)))
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that most do not begin
 	for range 20 {
-		if err := o.Hold("ws", Paths{Socket: filepath.Join(t.TempDir(), "egress", "proxy.sock")}, driver.Network{}); err != nil {
+		if err := o.Acquire("ws", Paths{Socket: filepath.Join(t.TempDir(), "egress", "proxy.sock")}, driver.Network{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := o.Release(t.Context(), "ws"); err != nil {

@@ -131,7 +131,7 @@ func newWorld(t testing.TB, n driver.Network, change func(*Options)) *world {
 	if w.p, err = New(opts); err != nil {
 		t.Fatal(err)
 	}
-	w.p.connect, w.p.hurry = w.connect, patience
+	w.p.connect, w.p.refusalTimeout = w.connect, patience
 	w.sock = filepath.Join(t.TempDir(), "egress.sock")
 	unix, err := net.Listen("unix", w.sock)
 	if err != nil {
@@ -209,7 +209,7 @@ func (w *world) host(name, addr string, h http.HandlerFunc) {
 	}
 	w.roots.AddCert(ca.cert)
 	_ = pem.Encode(&w.rootsPEM, &pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
-	leaf, err := ca.sign(target{name: name})
+	leaf, err := ca.signLeaf(target{name: name})
 	if err != nil {
 		w.t.Fatal(err)
 	}

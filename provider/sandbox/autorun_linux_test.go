@@ -228,8 +228,8 @@ func TestWhatIsPlantedIsTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := sess.Process.(teller).h
-	h.looking.next = h.looking.next.Add(-1e12)
+	h := sess.Process.(autorunProcess).h
+	h.autorun.next = h.autorun.next.Add(-1e12)
 	res := script(t, ws, "mkdir -p deep/er/.git bare.git/objects bare.git/refs; : > bare.git/HEAD; echo evil > sub/.envrc; mkdir .vscode; ln -s /elsewhere lib.git; mkdir mod; echo 'gitdir: ../x' > mod/.git")
 	want := []string{".vscode", "bare.git", "deep/er/.git", "mod/.git", "sub/.envrc"}
 	for i, name := range want {
@@ -273,12 +273,12 @@ func TestSwapBetweenJudgementAndMount(t *testing.T) {
 						s.Dir = dir
 					}
 				})
-				p.judged = func(at string) { swap(t, how, at, secret) }
+				p.afterDirCheck = func(at string) { swap(t, how, at, secret) }
 				res, err := ws.Shell.Run(t.Context(), driver.Command{Script: "cat " + dir + "/f; echo changed > " + dir + "/f"})
 				if bytes.Contains(res.Stdout, []byte("hidden")) {
 					t.Errorf("what was not judged is shown: %q", res.Stdout)
 				}
-				if err != nil && !strings.Contains(err.Error(), "it was replaced") { // where the guest itself mounts it
+				if err != nil && !strings.Contains(err.Error(), "was replaced") { // where the guest itself mounts it
 					t.Errorf("got %v", err)
 				}
 				for _, at := range []string{filepath.Join(secret, "f"), filepath.Join(dir, "f")} {
@@ -328,7 +328,7 @@ func TestInPlaceProcess(t *testing.T) {
 
 func TestSurveyAsksForWhatMayBeThere(t *testing.T) {
 	dir := t.TempDir()
-	names := func(list ...string) *survey {
+	names := func(list ...string) *autorunScan {
 		t.Helper()
 		sub := filepath.Join(dir, strconv.Itoa(len(list))+list[0])
 		for _, name := range list {
@@ -338,18 +338,18 @@ func TestSurveyAsksForWhatMayBeThere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := new(survey)
-		s.note(entries)
+		s := new(autorunScan)
+		s.recordTopNames(entries)
 		return s
 	}
-	for path, s := range map[string]*survey{
-		".claude/settings.json": names(".CLAUDE", "a"), "opencode.json": names("OpenCode.json"), ".mcp.json": names(".mcp.jſon", "b"), ".cursor/mcp.json": new(survey),
+	for path, s := range map[string]*autorunScan{
+		".claude/settings.json": names(".CLAUDE", "a"), "opencode.json": names("OpenCode.json"), ".mcp.json": names(".mcp.jſon", "b"), ".cursor/mcp.json": new(autorunScan),
 	} {
-		if !s.mayHave(path) {
-			t.Errorf("%s is not looked for, with %v", path, s.names)
+		if !s.mayHaveTop(path) {
+			t.Errorf("%s is not looked for, with %v", path, s.topNames)
 		}
 	}
-	if s := names("a", "b", "c"); s.mayHave(".mcp.json") {
+	if s := names("a", "b", "c"); s.mayHaveTop(".mcp.json") {
 		t.Error(".mcp.json is looked for where it can't be")
 	}
 }
