@@ -32,7 +32,7 @@ func (b *bench) runFamily(ctx context.Context, f family) error {
 	return f.run(ctx, b)
 }
 
-// runCleanups ends what was made so far.
+// runCleanups runs the cleanups of the family.
 func (b *bench) runCleanups() {
 	for _, c := range slices.Backward(b.clean) {
 		c()
@@ -43,7 +43,7 @@ func (b *bench) runCleanups() {
 // addCleanup runs f when the family ends.
 func (b *bench) addCleanup(f func()) { b.clean = append(b.clean, f) }
 
-// tempDir is a directory that goes when the family ends.
+// tempDir makes a directory that is removed when the family ends.
 func (b *bench) tempDir() (string, error) {
 	dir, err := os.MkdirTemp("", "croft-bench-")
 	if err != nil {
@@ -68,8 +68,8 @@ func repeatSide(f func() error) side {
 	}
 }
 
-// compareSides adds a row: ours beside a reference, in turns, for the time of the
-// budget. bound is the ratio that we promise, 0 for none.
+// compareSides adds a row: ours and a reference, alternating, for the time of the budget.
+// bound is the promised ratio, 0 for none.
 func (b *bench) compareSides(ctx context.Context, name, ref string, bound float64, ours, theirs side) error {
 	if b.skippedRow = !strings.Contains(name, b.row); b.skippedRow {
 		return nil
@@ -87,7 +87,7 @@ func (b *bench) compareSides(ctx context.Context, name, ref string, bound float6
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		// Who goes first changes, so that neither always finds the caches warm.
+		// The order alternates, so that neither side always has warm caches.
 		pair := []struct {
 			f    side
 			into *[]time.Duration
@@ -116,29 +116,29 @@ func (b *bench) compareSides(ctx context.Context, name, ref string, bound float6
 	return nil
 }
 
-// addRow adds a row that was measured.
+// addRow adds a measured row.
 func (b *bench) addRow(row Row) {
 	b.rows = append(b.rows, row)
 	fmt.Fprintf(b.log, "%s/%s: %.2f of %s (n=%d)\n", b.family, row.Name, row.Ratio, row.Ref, row.N)
 }
 
-// atMost bounds ours in the row that was added last.
+// atMost bounds ours in the last row.
 func (b *bench) atMost(most int64) {
 	if !b.skippedRow {
 		b.rows[len(b.rows)-1].Most = most
 	}
 }
 
-// orAtMost sets what ours may take in the row that was added last even where the
-// ratio is above the bound.
+// orAtMost sets a value of ours in the last row that is accepted even if the ratio is
+// above the bound.
 func (b *bench) orAtMost(fine int64) {
 	if !b.skippedRow {
 		b.rows[len(b.rows)-1].Fine = fine
 	}
 }
 
-// batchSize finds how often to repeat work so that a turn takes a millisecond,
-// which the clock can tell.
+// batchSize finds a number of repetitions that takes a millisecond, which the clock can
+// measure.
 func batchSize(s side) (int, error) {
 	for n := 1; ; n *= 4 {
 		t := time.Now()

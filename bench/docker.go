@@ -14,11 +14,11 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// pooledMost is what the way to the first output may take from a pool.
+// pooledMost bounds the time from a pooled container to its first output.
 const pooledMost = int64(20 * time.Millisecond)
 
-// benchDocker compares containers with what the command docker does: one more
-// command in one that runs, and one from nothing.
+// benchDocker compares containers with the command docker: a command in a running
+// container, and a new container.
 func benchDocker(ctx context.Context, b *bench) error {
 	if missing := testenv.DockerMissing(); missing != "" {
 		fmt.Fprintln(b.log, "docker: no engine can be started here:", missing)

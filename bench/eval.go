@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// benchEval compares croft eval with npm's skillgym: the same suite, the same
-// stub agent, fresh workspaces from a template of 600 files. It is not asked of
-// whole runs how often they can be repeated: skillgym's take half a minute.
+// benchEval compares croft eval with npm's skillgym: the same suite, the same stub agent,
+// fresh workspaces from a template of 600 files. The number of runs is fixed, because a
+// run of skillgym takes half a minute.
 func benchEval(ctx context.Context, b *bench) error {
 	e, err := newEvalBench(ctx, b)
 	if err != nil || e == nil {
@@ -102,11 +102,10 @@ func newEvalBench(ctx context.Context, b *bench) (*evalBench, error) {
 	return e, os.Symlink(modules, filepath.Join(project, "node_modules"))
 }
 
-// syncDisk lets the disk finish what was written and removed so far: of two that are
-// measured by turns, none is to wait for what the other one left.
+// syncDisk writes dirty pages, so that neither side waits for writes of the other one.
 func syncDisk() { syscall.Sync() }
 
-// runSuite runs a suite with one of the programs and returns what it left.
+// runSuite runs a suite with one of the programs and returns its output directory.
 func (e *evalBench) runSuite(ctx context.Context, ours bool, suite string, args ...string) (out string, state *os.ProcessState, err error) {
 	e.runs++
 	out = filepath.Join(e.dir, fmt.Sprintf("out%d", e.runs))
@@ -128,7 +127,7 @@ func (e *evalBench) runSuite(ctx context.Context, ours bool, suite string, args 
 func (e *evalBench) addThroughput(ctx context.Context, b *bench, schedule string, bound float64) error {
 	var a, r []time.Duration
 	for range evalTurns {
-		for _, ours := range []bool{true, false} { // ours leaves a twentieth of what the other one does
+		for _, ours := range []bool{true, false} { // ours writes a twentieth of the reference
 			into := &r
 			if ours {
 				into = &a
@@ -185,7 +184,7 @@ func (e *evalBench) addStartUp(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// addMemory adds a row of what the program needs for many cases.
+// addMemory adds a row of the peak memory for many cases.
 func (e *evalBench) addMemory(ctx context.Context, b *bench) error {
 	most := map[string]int64{}
 	for _, suite := range []string{"hundred.mjs", "thousand.mjs"} {

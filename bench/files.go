@@ -11,7 +11,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// benchFiles compares the fenced file operations with the plain ones.
+// benchFiles compares file operations through files.Root with those of package os.
 func benchFiles(ctx context.Context, b *bench) error {
 	dir, err := b.tempDir()
 	if err != nil {
@@ -61,7 +61,7 @@ func benchFiles(ctx context.Context, b *bench) error {
 	return b.compareSides(ctx, "atomic write 4 KiB at depth 3", "os.CreateTemp, os.Rename", 1.5, repeatSide(write), repeatSide(plainWrite))
 }
 
-// atomicWrite is what a careful program does with package os.
+// atomicWrite writes a file by atomic rename with package os.
 func atomicWrite(name string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".tmp-")
 	if err != nil {

@@ -2,7 +2,7 @@
 // run, and prints ratios. Absolute times prove nothing on a noisy machine; a
 // ratio of medians taken in turns does.
 //
-// A family is a file of this package: it prepares its ground once and adds
+// A family is a file of this package: it prepares its files once and adds
 // rows. A row has a reference, named, and ours; the harness runs the two in
 // turns, as often as the time allows, and takes the medians.
 //
@@ -43,12 +43,12 @@ type Row struct {
 	Unit string `json:"unit,omitempty"` // "" is nanoseconds; "bytes" where ours and the reference are memory
 }
 
-// missesBound reports whether the row does not hold what was promised.
+// missesBound reports whether the row exceeds its bounds.
 func (r Row) missesBound() bool {
 	return r.Bound > 0 && r.Ratio > r.Bound && r.OursNS > r.Fine || r.Most > 0 && r.OursNS > r.Most
 }
 
-// formatValue prints a value of the row.
+// formatValue formats a value of the row.
 func (r Row) formatValue(value int64) string {
 	if r.Unit == bytesUnit {
 		return fmt.Sprintf("%.1f MiB", float64(value)/(1<<20))

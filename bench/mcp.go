@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// What a server for agents may hold when it has nothing to do.
+// idleServerMost bounds the memory of an idle MCP server.
 const idleServerMost = 40 << 20
 
 // mcpReference is the reference server for files, from npm.
@@ -52,10 +52,9 @@ func (b *bench) buildCroft(ctx context.Context) (string, error) {
 	return bin, nil
 }
 
-// A mcpClient is a client of a server that it has started: it writes a line and
-// takes the line that answers it. It does not decode answers, which takes a real
-// client far longer than the servers need for them, and as long for the one as
-// for the other.
+// An mcpClient is a client of a server that it has started: it writes a line and reads
+// the line that answers it. It does not decode answers, because decoding takes a real
+// client far longer than the servers need, and equally long for both.
 type mcpClient struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser
@@ -63,7 +62,7 @@ type mcpClient struct {
 	last int
 }
 
-// startServer starts a server of MCP and greets it.
+// startServer starts an MCP server and initializes it.
 func (b *bench) startServer(ctx context.Context, argv ...string) (*mcpClient, error) {
 	c := &mcpClient{cmd: exec.CommandContext(context.WithoutCancel(ctx), argv[0], argv[1:]...)}
 	var err error
@@ -78,8 +77,8 @@ func (b *bench) startServer(ctx context.Context, argv ...string) (*mcpClient, er
 	if err := c.cmd.Start(); err != nil {
 		return nil, err
 	}
-	// In Go's poller the client would take as long as the quicker of the servers:
-	// the descriptors block instead.
+	// Fd makes the descriptors blocking: with Go's poller the client would take as long
+	// as the faster server.
 	for _, end := range []any{c.in, out} {
 		if f, ok := end.(interface{ Fd() uintptr }); ok {
 			f.Fd()
@@ -95,7 +94,7 @@ func (b *bench) startServer(ctx context.Context, argv ...string) (*mcpClient, er
 	return c, err
 }
 
-// stop lets the server go, once.
+// stop closes the input of the server and waits for its end.
 func (c *mcpClient) stop() {
 	c.in.Close()
 	_ = c.cmd.Wait() // how it ends is not what is measured
@@ -118,8 +117,8 @@ func (c *mcpClient) sendRequest(method string, params any) ([]byte, error) {
 	return answer, err
 }
 
-// maxError is more than an error takes of any server: to look through a large answer
-// for one takes as long as to read the file.
+// maxError is more than the size of an error of any server. Larger answers are not
+// searched, because that takes as long as reading the file.
 const maxError = 8 << 10
 
 // serveCroft starts croft mcp on a directory.
@@ -233,8 +232,8 @@ func alternateEdits(edit func(old, now string) error) side {
 	})
 }
 
-// mcpBash compares a command behind the fence with a shell alone, and weighs the
-// server afterwards.
+// mcpBash compares a command in the sandbox with a shell alone, and measures the memory
+// of the server afterwards.
 func (b *bench) mcpBash(ctx context.Context, bin string) error {
 	dir, err := b.tempDir()
 	if err != nil {
@@ -244,15 +243,15 @@ func (b *bench) mcpBash(ctx context.Context, bin string) error {
 	if err != nil {
 		return err
 	}
-	fenced := repeatSide(func() error { return ours.callTool("Bash", "", map[string]any{"command": "true"}) })
+	sandboxed := repeatSide(func() error { return ours.callTool("Bash", "", map[string]any{"command": "true"}) })
 	plain := repeatSide(func() error { return exec.CommandContext(ctx, "bash", "-c", "true").Run() })
-	if err := b.compareSides(ctx, "Bash true in the fence", "bash -c true", 2.5, fenced, plain); err != nil {
+	if err := b.compareSides(ctx, "Bash true in the sandbox", "bash -c true", 2.5, sandboxed, plain); err != nil {
 		return err
 	}
 	return b.mcpMemory(ctx, bin, dir)
 }
 
-// mcpMemory weighs servers that an agent has greeted and asked for their tools.
+// mcpMemory measures servers after tools/list and one command.
 func (b *bench) mcpMemory(ctx context.Context, bin, dir string) error {
 	var anon []int64
 	for range 5 {
@@ -266,7 +265,7 @@ func (b *bench) mcpMemory(ctx context.Context, bin, dir string) error {
 		if err := c.callTool("Bash", "", map[string]any{"command": "true"}); err != nil {
 			return err
 		}
-		time.Sleep(2 * time.Second) // it comes to rest
+		time.Sleep(2 * time.Second) // until it is idle
 		held, _, err := processMemory(strconv.Itoa(c.cmd.Process.Pid))
 		if err != nil {
 			return err

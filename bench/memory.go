@@ -16,14 +16,14 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// What an idle guest may hold.
+// Bounds of the memory of an idle guest.
 const (
 	anonMost     = 6 << 20
 	residentMost = 12 << 20
 )
 
-// benchMemory weighs guests that have run something and have nothing to do. The
-// reference is what we promise, so the ratio is how much of it is used.
+// benchMemory measures the memory of idle guests that have run commands. The reference is
+// the promised bound, so that the ratio is the used part of it.
 func benchMemory(ctx context.Context, b *bench) error {
 	dir, err := b.tempDir()
 	if err != nil {
@@ -46,7 +46,7 @@ func benchMemory(ctx context.Context, b *bench) error {
 				return err
 			}
 		}
-		time.Sleep(200 * time.Millisecond) // it comes to rest
+		time.Sleep(200 * time.Millisecond) // until it is idle
 		a, r, err := guestMemory(filepath.Join(dir, "ws", id))
 		if err != nil {
 			return err
@@ -69,8 +69,8 @@ func medianBytes(list []int64) int64 {
 	return s[len(s)/2]
 }
 
-// guestMemory asks the kernel what the guest of the workspace in dir holds: memory of
-// its own, and all that is resident.
+// guestMemory returns the anonymous and the resident memory of the guest of the workspace
+// in dir.
 func guestMemory(dir string) (anon, resident int64, err error) {
 	data, err := os.ReadFile(filepath.Join(dir, wsdir.StateName(sandbox.Kind)))
 	if err != nil {
@@ -85,7 +85,7 @@ func guestMemory(dir string) (anon, resident int64, err error) {
 	return processMemory(strconv.Itoa(state.Sections.Guest.PID))
 }
 
-// processMemory is weigh for a process by its id.
+// processMemory is guestMemory for a process by its id.
 func processMemory(pid string) (anon, resident int64, err error) {
 	status, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
 	if err != nil {
@@ -93,7 +93,7 @@ func processMemory(pid string) (anon, resident int64, err error) {
 	}
 	for line := range strings.Lines(string(status)) {
 		name, value, _ := strings.Cut(line, ":")
-		kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64) // of other lines, nobody asks
+		kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64) // 0 for other lines
 		switch name {
 		case "RssAnon":
 			anon = kib << 10

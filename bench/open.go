@@ -15,7 +15,7 @@ import (
 // templateFiles is how many files the template of benchOpen has.
 const templateFiles = 10_000
 
-// openMost is what the way from nothing to the first output may take.
+// openMost bounds the time from opening a workspace to its first output.
 const openMost = int64(25 * time.Millisecond)
 
 // benchOpen compares a workspace from a template, from nothing to the first

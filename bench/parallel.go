@@ -15,8 +15,8 @@ import (
 // parallelRuns is how many commands run at the same time.
 const parallelRuns = 200
 
-// benchParallel runs many commands at once, in one workspace and each in one of
-// its own that is thrown away. A single failure fails the family.
+// benchParallel runs many commands at once, in one workspace and each in a throwaway
+// workspace. A single failure fails the family.
 func benchParallel(ctx context.Context, b *bench) error {
 	p, err := sandboxProvider(ctx, b)
 	if err != nil {
@@ -62,7 +62,7 @@ func runTrue(ctx context.Context, ws *driver.Workspace) error {
 	return err
 }
 
-// runThrowaway runs a command in a workspace that lives for it alone.
+// runThrowaway runs a command in a workspace of its own.
 func runThrowaway(ctx context.Context, p *sandbox.Provider) error {
 	ws, err := p.Open(ctx, driver.Spec{ID: driver.NewID(), Kind: sandbox.Kind, Config: json.RawMessage(`{"throwaway":true}`)})
 	if err != nil {

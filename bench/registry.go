@@ -10,8 +10,7 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// benchRegistry compares getting a live workspace by its id with the least that
-// could do it: a look-up in a concurrent map.
+// benchRegistry compares getting a live workspace by its id with a look-up in a sync.Map.
 func benchRegistry(ctx context.Context, b *bench) error {
 	dir, err := b.tempDir()
 	if err != nil {

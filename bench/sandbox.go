@@ -12,8 +12,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// benchExec compares running a program in a live sandbox with a plain child of
-// this process, and with what people use to fence a single command.
+// benchExec compares running a program in a live sandbox with a plain child process, and
+// with bubblewrap.
 func benchExec(ctx context.Context, b *bench) error {
 	p, err := sandboxProvider(ctx, b)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 const searchFiles = 20_000
 
-// makeSearchTree makes the tree that grep and glob look at.
+// makeSearchTree makes the tree that grep and glob search.
 func makeSearchTree(b *bench) (string, *files.Root, error) {
 	if _, err := exec.LookPath("rg"); err != nil {
 		return "", nil, fmt.Errorf("ripgrep (rg) is the reference: %w", err)

@@ -49,8 +49,8 @@ func codeTree(dir string, n int) error {
 	return nil
 }
 
-// benchSearchCode measures the index of search_code: to build it, to ask it, and
-// until it knows of an edit.
+// benchSearchCode measures the index of search_code: building it, searching, and the
+// delay after an edit.
 func benchSearchCode(ctx context.Context, b *bench) error {
 	dir, err := b.tempDir()
 	if err != nil {
@@ -95,7 +95,7 @@ func benchSearchCode(ctx context.Context, b *bench) error {
 	return b.benchFreshness(ctx, dir, x, rg)
 }
 
-// benchFreshness writes a new declaration and asks until it is found.
+// benchFreshness writes a new declaration and searches until it is found.
 func (b *bench) benchFreshness(ctx context.Context, dir string, x *index.Index, rg func(string) func() error) error {
 	n := 0
 	fresh := func() (string, error) {
@@ -127,7 +127,7 @@ func (b *bench) benchFreshness(ctx context.Context, dir string, x *index.Index, 
 	return nil
 }
 
-// openInPlace opens a directory as a workspace.
+// openInPlace opens a directory as a workspace in place.
 func (b *bench) openInPlace(ctx context.Context, dir string) (*workspace.Workspace, error) {
 	data, err := b.tempDir()
 	if err != nil {

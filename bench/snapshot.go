@@ -22,8 +22,8 @@ const (
 	forksBound = 1.7                          // the disk of 100 forks, of that of one
 )
 
-// benchSnapshot compares snapshots, forks and restores with what people use
-// instead, on trees of text in which ten files change.
+// benchSnapshot compares snapshots, forks and restores with common tools, on trees of
+// text in which ten files change.
 func benchSnapshot(ctx context.Context, b *bench) error {
 	sizes := []int{1_000, 10_000}
 	if b.large {
@@ -48,7 +48,7 @@ func benchSnapshot(ctx context.Context, b *bench) error {
 	return benchForks(ctx, b)
 }
 
-// limitRepetitions lowers how often each side runs where it works on many files.
+// limitRepetitions lowers the minimum of runs for large trees.
 func (b *bench) limitRepetitions(files int) {
 	b.minRuns = 0
 	if files >= 100_000 {
@@ -56,7 +56,7 @@ func (b *bench) limitRepetitions(files int) {
 	}
 }
 
-// A snapshotTree is a tree and room for what is made of it.
+// A snapshotTree is a tree of files, and a directory for copies of it.
 type snapshotTree struct {
 	n     int
 	dir   string
@@ -74,7 +74,7 @@ func newSnapshotTree(_ context.Context, b *bench, n int) (*snapshotTree, error) 
 	return g, textTree(g.tree, n)
 }
 
-// newPath is a path that goes with the next sweep.
+// newPath is a path that removeTrash removes.
 func (g *snapshotTree) newPath(name string) string {
 	g.count++
 	path := filepath.Join(g.dir, fmt.Sprintf("%s%d", name, g.count))
@@ -98,7 +98,7 @@ func openStore(dir string) *snapshot.Store {
 // benchFirst compares the first snapshot of a tree, into an empty store.
 func (g *snapshotTree) benchFirst(ctx context.Context, b *bench) error {
 	b.between = g.removeTrash
-	b.before = syncDisk // ours waits for the disk, and not for what tar and git leave unwritten
+	b.before = syncDisk // so that ours does not wait for dirty pages of tar and git
 	defer func() { b.before = nil }()
 	ours := repeatSide(func() error {
 		_, err := openStore(g.newPath("store")).Take(ctx, snapshot.HostDir(g.tree, nil), &snapshot.TakeOptions{Cache: "tree"})
@@ -118,9 +118,9 @@ func (g *snapshotTree) benchFirst(ctx context.Context, b *bench) error {
 
 const commit = `git -c gc.auto=0 -c user.name=b -c user.email=b@example.com commit -q --no-verify -m x`
 
-// benchSecond compares a snapshot in which ten files changed since the one before.
+// benchSecond compares a snapshot after ten files changed.
 func (g *snapshotTree) benchSecond(ctx context.Context, b *bench) error {
-	time.Sleep(100 * time.Millisecond) // what was written just now is not cached
+	time.Sleep(100 * time.Millisecond) // files that were written just now are not cached
 	s, repo := openStore(g.newPath("store")), g.newPath("git")
 	if _, err := s.Take(ctx, snapshot.HostDir(g.tree, nil), &snapshot.TakeOptions{Cache: "tree"}); err != nil {
 		return err
@@ -147,8 +147,8 @@ func (g *snapshotTree) benchSecond(ctx context.Context, b *bench) error {
 	return b.compareSides(ctx, g.rowName("snapshot, 10 changed"), "git add -A && git commit", 1, changed(ours), changed(git))
 }
 
-// benchRestore compares a new directory from a snapshot with a copy of the tree, and a
-// return to a snapshot with an rsync.
+// benchRestore compares extracting a snapshot into a new directory with a copy of the
+// tree.
 func (g *snapshotTree) benchRestore(ctx context.Context, b *bench) error {
 	store := filepath.Join(g.dir, "kept")
 	m, err := openStore(store).Take(ctx, snapshot.HostDir(g.tree, nil), nil)
@@ -211,9 +211,8 @@ func (g *snapshotTree) benchFork(ctx context.Context, b *bench) error {
 	return err
 }
 
-// benchForks compares what it takes to seal sandboxes of different sizes, and to
-// fork them, with the same for a small one; and the disk of a hundred forks with
-// that of one.
+// benchForks compares sealing and forking sandboxes of different sizes with a small one,
+// and the disk use of a hundred forks with that of one.
 func benchForks(ctx context.Context, b *bench) error {
 	small, err := newSealed(ctx, b, 1_000)
 	if err != nil {
@@ -286,7 +285,7 @@ func (s *sealedSandbox) forkSandbox(ctx context.Context) error {
 	return err
 }
 
-// sealFork forks it, changes ten files, and seals the fork.
+// sealFork makes a fork, changes ten files, and seals the fork.
 func (s *sealedSandbox) sealFork(ctx context.Context) error {
 	if err := s.forkSandbox(ctx); err != nil {
 		return err
@@ -304,8 +303,8 @@ func (s *sealedSandbox) destroyForks(ctx context.Context) {
 	s.forks = nil
 }
 
-// addDiskRow compares the disk that the sealed layer and 100 forks take, in each of which
-// ten files changed, with what it takes with one fork.
+// addDiskRow compares the disk use of the sealed layer with 100 forks, in each of which
+// ten files changed, with that of one fork.
 func (s *sealedSandbox) addDiskRow(ctx context.Context, b *bench) error {
 	var one int64
 	for i := range 100 {
@@ -358,7 +357,7 @@ func snapshotSandbox(ctx context.Context, b *bench) (*snapshotProvider, error) {
 	return &snapshotProvider{p, dir}, nil
 }
 
-// openTree opens a sandbox that starts as a tree is, from a snapshot of it.
+// openTree opens a sandbox from a snapshot of a tree.
 func (p *snapshotProvider) openTree(ctx context.Context, tree string) (*driver.Workspace, error) {
 	m, err := openStore(filepath.Join(p.dir, "store")).Take(ctx, snapshot.HostDir(tree, nil), nil)
 	if err != nil {
@@ -398,7 +397,7 @@ func runShell(ctx context.Context, dir, script string, args ...string) error {
 	return nil
 }
 
-// diskUse is what a directory takes on disk, with each file once.
+// diskUse is the disk use of a directory, with each inode counted once.
 func diskUse(dir string) (int64, error) {
 	var total int64
 	seen := map[uint64]bool{}

@@ -10,8 +10,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A record gathers what the event of one request tells.
-type record struct {
+// A requestRecord collects the fields of the event of one request.
+type requestRecord struct {
 	began      time.Time
 	target     target
 	host       string // where there is no target, because it was not understood
@@ -25,15 +25,15 @@ type record struct {
 	err        error // why it was refused or ended
 }
 
-// refused tells who asked for it that the policy has refused something.
-func (p *Proxy) refused(host string, why *refusal) {
+// reportRefusal calls Options.Refused for a refusal of the policy.
+func (p *Proxy) reportRefusal(host string, why *refusal) {
 	if p.opts.Refused != nil && host != "" && why.code == fault.PermissionDenied {
 		p.opts.Refused(host, why.reason)
 	}
 }
 
-// audit emits the event of a request.
-func (p *Proxy) audit(r *record) {
+// emitEvent emits the audit event of a request.
+func (p *Proxy) emitEvent(r *requestRecord) {
 	fields := map[string]any{
 		event.FieldProtocol: r.protocol,
 		event.FieldMethod:   r.method,

@@ -25,9 +25,9 @@ import (
 	"github.com/croft-run/croft/internal/atomicfile"
 )
 
-// authorities sign certificates for the hosts with a credential. Each may sign
-// for the hosts that had one when it was made and for no others, and says so in
-// its certificate, so that a program that trusts it trusts it with nothing else.
+// authorities are the certificate authorities of a workspace, for hosts with a credential. The
+// name constraints of each allow only the hosts that had a credential when it was created, so
+// programs that trust it do not trust it for other hosts.
 type authorities struct {
 	file      string
 	workspace string
@@ -48,7 +48,7 @@ const (
 	renewBefore   = 24 * time.Hour
 )
 
-// openAuthorities reads the authorities of an earlier proxy.
+// openAuthorities reads the authorities that an earlier proxy stored.
 func openAuthorities(file, workspace string) (*authorities, error) {
 	as := &authorities{file: file, workspace: workspace, leaves: map[string]*tls.Certificate{}}
 	if file == "" {
@@ -81,8 +81,9 @@ func openAuthorities(file, workspace string) (*authorities, error) {
 	return as, nil
 }
 
-// cover makes an authority for the hosts with a credential that none may sign for.
-func (as *authorities) cover(rs *rules) error {
+// ensureAuthority creates an authority for the hosts with a credential for which no authority
+// may sign.
+func (as *authorities) ensureAuthority(rs *rules) error {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	var names []string
@@ -93,7 +94,7 @@ func (as *authorities) cover(rs *rules) error {
 		}
 		name := r.name + strings.TrimPrefix(r.suffix, ".")
 		t := target{name: name, addr: r.prefix.Addr()}
-		if as.forLocked(t) != nil {
+		if as.findLocked(t) != nil {
 			continue
 		}
 		if name == "" {
@@ -139,7 +140,7 @@ func newAuthority(workspace string, names []string, nets []*net.IPNet) (*authori
 		PermittedDNSDomains:         names,
 		PermittedIPRanges:           nets,
 	}
-	// A kind of name that no constraint is about would be free.
+	// Without a constraint, every name of that kind would be allowed.
 	if len(names) == 0 {
 		tmpl.PermittedDNSDomains = []string{"invalid"}
 	}
@@ -158,7 +159,7 @@ func newAuthority(workspace string, names []string, nets []*net.IPNet) (*authori
 	return &authority{cert: cert, key: key}, nil
 }
 
-// saveLocked writes the authorities with their keys, atomically, for the owner alone.
+// saveLocked writes the authorities with their keys, atomically, readable for the owner only.
 func (as *authorities) saveLocked(all []*authority) error {
 	if as.file == "" {
 		return nil
@@ -178,17 +179,17 @@ func (as *authorities) saveLocked(all []*authority) error {
 	return nil
 }
 
-// forLocked returns an authority that may sign for a host and still lives long enough.
-func (as *authorities) forLocked(t target) *authority {
+// findLocked returns an authority that may sign for a host and does not expire soon.
+func (as *authorities) findLocked(t target) *authority {
 	for _, a := range as.all {
-		if time.Until(a.cert.NotAfter) > leafLife && a.permits(t) {
+		if time.Until(a.cert.NotAfter) > leafLife && a.permitsTarget(t) {
 			return a
 		}
 	}
 	return nil
 }
 
-func (a *authority) permits(t target) bool {
+func (a *authority) permitsTarget(t target) bool {
 	if t.name != "" {
 		return slices.ContainsFunc(a.cert.PermittedDNSDomains, func(d string) bool {
 			return t.name == d || strings.HasSuffix(t.name, "."+d)
@@ -197,8 +198,8 @@ func (a *authority) permits(t target) bool {
 	return slices.ContainsFunc(a.cert.PermittedIPRanges, func(n *net.IPNet) bool { return n.Contains(t.addr.AsSlice()) })
 }
 
-// pem returns the certificates.
-func (as *authorities) pem() []byte {
+// certsPEM returns the certificates of the authorities.
+func (as *authorities) certsPEM() []byte {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	var out bytes.Buffer
@@ -208,42 +209,42 @@ func (as *authorities) pem() []byte {
 	return out.Bytes()
 }
 
-// config is for taking apart the TLS of a host.
-func (as *authorities) config(t target) *tls.Config {
+// tlsConfig returns the configuration to intercept the TLS of a host.
+func (as *authorities) tlsConfig(t target) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"http/1.1"},
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			return as.leaf(t)
+			return as.leafCert(t)
 		},
 		SessionTicketsDisabled: true,
 	}
 }
 
-// leaf returns a certificate for a host, made at first use.
-func (as *authorities) leaf(t target) (*tls.Certificate, error) {
+// leafCert returns a certificate for a host, created at first use.
+func (as *authorities) leafCert(t target) (*tls.Certificate, error) {
 	as.mu.Lock()
 	defer as.mu.Unlock()
 	host := t.host()
 	if c := as.leaves[host]; c != nil && time.Until(c.Leaf.NotAfter) > renewBefore {
 		return c, nil
 	}
-	a := as.forLocked(t)
+	a := as.findLocked(t)
 	if a == nil {
 		return nil, fmt.Errorf("egress: sign for %s: %w: no authority may", host, fault.Internal)
 	}
-	c, err := a.sign(t)
+	c, err := a.signLeaf(t)
 	if err != nil {
 		return nil, fmt.Errorf("egress: sign for %s: %w: %w", host, fault.Internal, err)
 	}
-	if len(as.leaves) >= 256 { // a wildcard has no end of hosts
+	if len(as.leaves) >= 256 { // a wildcard rule has any number of hosts
 		clear(as.leaves)
 	}
 	as.leaves[host] = c
 	return c, nil
 }
 
-func (a *authority) sign(t target) (*tls.Certificate, error) {
+func (a *authority) signLeaf(t target) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err

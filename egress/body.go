@@ -9,15 +9,14 @@ import (
 	"time"
 )
 
-// body is the body of a request on its way out. The transport reads it in a
-// goroutine of its own, perhaps still after the answer has begun; end makes sure
-// that it has stopped.
+// body is the body of an outgoing request. The transport reads it in its own goroutine,
+// possibly after the response has begun; stopReading waits until it has stopped.
 type body struct {
 	c     *client
 	src   io.ReadCloser
-	watch *watch
+	watch *disconnectWatch
 	n     atomic.Int64
-	ended atomic.Bool // nothing may be read any more
+	ended atomic.Bool // reads fail from now on
 
 	mu     sync.Mutex // held while reading
 	expect bool       // the client waits for 100 Continue
@@ -26,7 +25,7 @@ type body struct {
 
 var errEnded = errors.New("egress: the request has ended")
 
-func newBody(c *client, req *http.Request, w *watch) *body {
+func newBody(c *client, req *http.Request, w *disconnectWatch) *body {
 	b := &body{c: c, src: req.Body, watch: w, expect: req.Header.Get("Expect") != "" && req.ContentLength != 0}
 	if req.ContentLength == 0 {
 		b.done = true
@@ -44,11 +43,11 @@ func (b *body) Read(p []byte) (int, error) {
 	if b.done {
 		return 0, io.EOF
 	}
-	if b.expect && !b.proceed() {
+	if b.expect && !b.sendContinue() {
 		return 0, errEnded
 	}
 	_ = b.c.conn.SetReadDeadline(deadline(b.c.p.opts.IdleTimeout))
-	if b.ended.Load() { // else end would wait for a deadline that it did not set
+	if b.ended.Load() { // stopReading may have set its deadline before the one above
 		return 0, errEnded
 	}
 	n, err := b.src.Read(p)
@@ -61,8 +60,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// proceed asks the client for the body, unless its answer has begun.
-func (b *body) proceed() bool {
+// sendContinue sends 100 Continue, unless the response has begun.
+func (b *body) sendContinue() bool {
 	b.c.mu.Lock()
 	defer b.c.mu.Unlock()
 	if b.c.answering {
@@ -74,14 +73,14 @@ func (b *body) proceed() bool {
 	return err == nil
 }
 
-// Close is for the transport; the body is closed by end.
+// Close does nothing: stopReading ends the body.
 func (b *body) Close() error { return nil }
 
-func (b *body) sent() int64 { return b.n.Load() }
+func (b *body) bytesSent() int64 { return b.n.Load() }
 
-// rest reads what is left of a body that nobody wants, if it is little, and
-// reports whether the next request follows.
-func (b *body) rest() bool {
+// drainBody reads the rest of an unused body, if it is small, and reports whether the
+// connection can serve another request.
+func (b *body) drainBody() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.done {
@@ -98,8 +97,8 @@ func (b *body) rest() bool {
 	return b.done
 }
 
-// end stops reading and reports whether all was read.
-func (b *body) end() bool {
+// stopReading stops the transport's reads and reports whether the body was read completely.
+func (b *body) stopReading() bool {
 	b.ended.Store(true)
 	if !b.mu.TryLock() {
 		_ = b.c.conn.SetReadDeadline(time.Unix(1, 0)) // wakes the reader
@@ -109,8 +108,8 @@ func (b *body) end() bool {
 	return b.done
 }
 
-// watch notices that the client goes away while an answer is awaited.
-type watch struct {
+// disconnectWatch detects that the client disconnects before the response.
+type disconnectWatch struct {
 	c    *client
 	gone func()
 
@@ -119,8 +118,8 @@ type watch struct {
 	stopping atomic.Bool
 }
 
-// start begins to watch. Nothing else may read from the client until stop.
-func (w *watch) start() {
+// start begins to watch. No other code may read from the client until stop.
+func (w *disconnectWatch) start() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.done != nil || w.stopping.Load() {
@@ -136,7 +135,7 @@ func (w *watch) start() {
 }
 
 // stop ends watching and waits for it.
-func (w *watch) stop() {
+func (w *disconnectWatch) stop() {
 	w.stopping.Store(true)
 	w.mu.Lock()
 	defer w.mu.Unlock()

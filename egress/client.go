@@ -16,7 +16,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// Protocols, as events tell them.
+// Protocols in events.
 const (
 	protoHTTP    = "http"
 	protoHTTPS   = "https"
@@ -30,10 +30,10 @@ type client struct {
 	conn     net.Conn
 	br       *bufio.Reader
 	protocol string
-	fixed    *target // inside a tunnel: where all requests go
-	https    bool    // inside a tunnel that was taken apart
+	fixed    *target // inside a tunnel: the target of all requests
+	https    bool    // inside a tunnel with intercepted TLS
 
-	mu        sync.Mutex // guards the moment at which the answer begins
+	mu        sync.Mutex // of answering: the response has begun
 	answering bool
 }
 
@@ -43,7 +43,7 @@ func newClient(p *Proxy, conn net.Conn) *client {
 
 func deadline(d time.Duration) time.Time { return time.Now().Add(d) }
 
-// serve reads the first byte, which tells SOCKS from HTTP.
+// serve detects SOCKS or HTTP by the first byte, and serves the connection.
 func (c *client) serve(ctx context.Context) {
 	_ = c.conn.SetReadDeadline(deadline(c.p.opts.IdleTimeout))
 	b, err := c.br.Peek(1)
@@ -57,11 +57,11 @@ func (c *client) serve(ctx context.Context) {
 	c.serveHTTP(ctx)
 }
 
-// turnOff tells a connection that there are too many.
-func (c *client) turnOff(ctx context.Context) {
+// refuseExcess refuses a connection beyond MaxConns.
+func (c *client) refuseExcess(ctx context.Context) {
 	why := &refusal{code: fault.ResourceExhausted, reason: fmt.Sprintf("there are %d connections already", c.p.opts.MaxConns)}
-	rec := &record{began: time.Now(), protocol: c.protocol, err: why}
-	_ = c.conn.SetDeadline(deadline(c.p.hurry))
+	rec := &requestRecord{began: time.Now(), protocol: c.protocol, err: why}
+	_ = c.conn.SetDeadline(deadline(c.p.refusalTimeout))
 	if b, err := c.br.Peek(1); err != nil {
 		return
 	} else if b[0] == socksVersion {
@@ -71,10 +71,10 @@ func (c *client) turnOff(ctx context.Context) {
 			_ = c.replySOCKS(why)
 		}
 	} else if _, err := peekHead(c.br); err == nil {
-		c.refuse(nil, "", why, false)
+		c.writeRefusal(nil, "", why, false)
 		c.linger()
 	}
-	c.p.audit(rec)
+	c.p.emitEvent(rec)
 }
 
 // serveHTTP serves requests one after the other until one of them, or the
@@ -86,29 +86,29 @@ func (c *client) serveHTTP(ctx context.Context) {
 			return
 		}
 		_ = c.conn.SetReadDeadline(deadline(c.p.opts.HeaderTimeout))
-		if h := c.ownHandler(); h != nil {
-			c.serveInside(ctx, h)
+		if h := c.localHandler(); h != nil {
+			c.serveLocal(ctx, h)
 			return
 		}
-		req, h, err := c.read()
+		req, h, err := c.readHTTPRequest()
 		if err != nil {
-			c.reject(err)
+			c.rejectMalformed(err)
 			return
 		}
 		_ = c.conn.SetReadDeadline(time.Time{})
 		c.answering = false
 		if req.Method == http.MethodConnect {
-			c.connect(ctx, h)
+			c.serveConnect(ctx, h)
 			return
 		}
-		if !c.request(ctx, req, h) {
+		if !c.serveRequest(ctx, req, h) {
 			return
 		}
 	}
 }
 
-// read takes the next request in.
-func (c *client) read() (*http.Request, head, error) {
+// readHTTPRequest reads and checks the next request.
+func (c *client) readHTTPRequest() (*http.Request, head, error) {
 	b, err := peekHead(c.br)
 	if err != nil {
 		return nil, head{}, err
@@ -119,32 +119,32 @@ func (c *client) read() (*http.Request, head, error) {
 	}
 	req, err := http.ReadRequest(c.br)
 	if err != nil {
-		return nil, head{}, invalid("the request is malformed")
+		return nil, head{}, invalidRequest("the request is malformed")
 	}
 	return req, h, nil
 }
 
-// reject answers what was not understood as a request.
-func (c *client) reject(err error) {
+// rejectMalformed answers a malformed request.
+func (c *client) rejectMalformed(err error) {
 	var why *refusal
 	if !errors.As(err, &why) {
-		return // the client went away or fell silent
+		return // the client disconnected or timed out
 	}
-	rec := &record{began: time.Now(), protocol: c.protocol, err: why}
+	rec := &requestRecord{began: time.Now(), protocol: c.protocol, err: why}
 	if c.fixed != nil {
 		rec.target = *c.fixed
 	}
-	rec.status = c.refuse(nil, "", why, false)
-	c.p.audit(rec)
+	rec.status = c.writeRefusal(nil, "", why, false)
+	c.p.emitEvent(rec)
 	c.linger()
 }
 
-// refuse answers with an error in its wire form, and returns the status.
-func (c *client) refuse(req *http.Request, host string, why *refusal, keep bool) int {
+// writeRefusal writes an error response and returns its status.
+func (c *client) writeRefusal(req *http.Request, host string, why *refusal, keep bool) int {
 	c.mu.Lock()
 	c.answering = true
 	c.mu.Unlock()
-	c.p.refused(host, why)
+	c.p.reportRefusal(host, why)
 	verb := "request"
 	if req != nil {
 		verb = req.Method
@@ -165,14 +165,14 @@ func (c *client) refuse(req *http.Request, host string, why *refusal, keep bool)
 		body = nil
 	}
 	_ = c.conn.SetWriteDeadline(deadline(c.p.opts.HeaderTimeout))
-	// Of an answer to CONNECT programs show the status line at most.
+	// The reason is in the status line: of a response to CONNECT, programs show no more.
 	fmt.Fprintf(c.conn, "HTTP/1.1 %d %s (croft: %s)\r\nContent-Type: application/json\r\nContent-Length: %d\r\nProxy-Status: croft; error=%s; details=%q\r\n%s\r\n%s",
-		status, statusText(status), lineText(why.reason), len(body), proxyStatus(why.code), lineText(why.reason), connection, body)
+		status, statusText(status), headerText(why.reason), len(body), proxyStatus(why.code), headerText(why.reason), connection, body)
 	return status
 }
 
-// lineText is a reason as a header may have it: one line of ASCII.
-func lineText(reason string) string {
+// headerText returns a reason as one line of ASCII, for a header.
+func headerText(reason string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || r == '"' || r == '\\' {
 			return '?'
@@ -181,7 +181,7 @@ func lineText(reason string) string {
 	}, reason)
 }
 
-// proxyStatus names a code as RFC 9209 does.
+// proxyStatus returns the RFC 9209 error type of a code.
 func proxyStatus(c fault.Code) string {
 	switch c {
 	case fault.PermissionDenied:
@@ -205,8 +205,8 @@ func statusText(code int) string {
 	return "Status"
 }
 
-// linger lets the client read the answer before the connection is closed with
-// bytes of it unread, which would take the answer away.
+// linger reads and discards input for a moment (lingering close): closing a connection with
+// unread input resets it, and the client would lose the response.
 func (c *client) linger() {
 	if hc, ok := c.conn.(interface{ CloseWrite() error }); ok {
 		_ = hc.CloseWrite()

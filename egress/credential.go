@@ -15,22 +15,21 @@ import (
 	"github.com/croft-run/croft/secret"
 )
 
-// Placeholder is what stands before the name of a secret in the text that a
-// workspace holds in its place: "croft-secret:NAME". In a header of a request
-// to a host whose rule has this credential it becomes the secret, also inside
-// the base64 of Basic authentication; anywhere else it stays as it is.
+// Placeholder is the prefix of the text that a workspace has instead of a secret:
+// "croft-secret:NAME". In headers of a request to a host whose rule has this credential, the
+// proxy replaces it by the secret, also in the base64 of Basic authentication. Elsewhere it
+// stays unchanged.
 const Placeholder = "croft-secret:"
 
-// A Credential says how a secret is sent. Its zero value sends the secret of the
-// same name as a bearer token, unless the request holds its placeholder, which
-// is then replaced instead.
+// A Credential says how a secret is sent. The zero value sends the secret of the same name as
+// a bearer token, unless the request contains its placeholder, which is then replaced.
 type Credential struct {
 	Secret      string // its name; "" is the name of the credential
 	Header      string // "" is Authorization
 	Format      string // of the header, with {secret} in it; "" is "Bearer {secret}"
 	User        string // not "": Basic authentication with this user and the secret as password
 	Placeholder bool   // replace the placeholder only; add no header
-	Plain       bool   // also over HTTP without TLS, where everyone on the way can read it
+	Plain       bool   // also over HTTP without TLS, where it can be read on the network
 }
 
 const formatMark = "{secret}"
@@ -49,7 +48,7 @@ func (p *Proxy) checkCredentials() error {
 	return nil
 }
 
-func (p *Proxy) credential(name string) Credential {
+func (p *Proxy) lookupCredential(name string) Credential {
 	c := p.opts.Credentials[name]
 	if c.Secret == "" {
 		c.Secret = name
@@ -57,16 +56,16 @@ func (p *Proxy) credential(name string) Credential {
 	return c
 }
 
-// prepare readies a request to a host that knows secrets: it adds the
-// credential, "" for none, asks for an answer in which secrets can be seen, and
-// returns what scrubs it.
-func (p *Proxy) prepare(ctx context.Context, rs *rules, out *http.Request, name string) (*secret.Scrubber, error) {
+// addCredential prepares a request to a host with a credential: it adds the credential name,
+// "" for none, requests a response without compression or ranges, and returns the scrubber
+// for the response.
+func (p *Proxy) addCredential(ctx context.Context, rs *rules, out *http.Request, name string) (*secret.Scrubber, error) {
 	values := map[string]secret.Value{}
 	for _, r := range rs.allow {
 		if r.spec.Credential == "" {
 			continue
 		}
-		v, err := p.value(ctx, p.credential(r.spec.Credential).Secret)
+		v, err := p.secretValue(ctx, p.lookupCredential(r.spec.Credential).Secret)
 		if err != nil && r.spec.Credential == name {
 			return nil, err
 		}
@@ -74,24 +73,24 @@ func (p *Proxy) prepare(ctx context.Context, rs *rules, out *http.Request, name 
 			values[r.spec.Credential] = v
 		}
 	}
-	// A range would let a secret through in pieces.
+	// Ranges could return a secret in pieces, which the scrubber would miss.
 	for _, h := range []string{"Range", "If-Range"} {
 		out.Header.Del(h)
 	}
 	out.Header.Set("Accept-Encoding", "identity")
 	if name != "" {
-		c := p.credential(name)
+		c := p.lookupCredential(name)
 		if out.URL.Scheme != protoHTTPS && !c.Plain {
 			return nil, &refusal{code: fault.PermissionDenied, reason: "a credential is sent over TLS only; use https"}
 		}
-		c.apply(out.Header, values[name])
+		c.applyTo(out.Header, values[name])
 	}
 	return p.scrub.get(values), nil
 }
 
-// value returns a secret that can be sent and scrubbed. Its refusals do not tell
-// the workspace which other secrets there are.
-func (p *Proxy) value(ctx context.Context, name string) (secret.Value, error) {
+// secretValue returns a secret that can be sent and scrubbed. Its refusals do not reveal which
+// other secrets exist.
+func (p *Proxy) secretValue(ctx context.Context, name string) (secret.Value, error) {
 	if p.opts.Secrets == nil {
 		return secret.Value{}, &refusal{code: fault.Unavailable, reason: "its credential is not there: there are no secrets"}
 	}
@@ -111,9 +110,9 @@ func (p *Proxy) value(ctx context.Context, name string) (secret.Value, error) {
 
 var placeholder = regexp.MustCompile(Placeholder + `[A-Za-z0-9_-]+`)
 
-// apply puts a secret into headers: in place of its placeholder, or else in the
-// header of the credential, which then has nothing else.
-func (c Credential) apply(h http.Header, v secret.Value) {
+// applyTo puts a secret into headers: instead of its placeholder, or else as the value of the
+// credential's header.
+func (c Credential) applyTo(h http.Header, v secret.Value) {
 	swapped := false
 	swap := func(s string) string {
 		return placeholder.ReplaceAllStringFunc(s, func(m string) string {

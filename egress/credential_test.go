@@ -298,7 +298,7 @@ func TestMethodsAreSeenWithACredential(t *testing.T) {
 	for _, send := range []string{"GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n", "GET http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n",
 		"CONNECT evil.test:443 HTTP/1.1\r\nHost: evil.test\r\n\r\n"} {
 		c, br, _ := w.open("api.test:443")
-		tc := tls.Client(&replay{c, br}, &tls.Config{ServerName: "api.test", RootCAs: w.trust()})
+		tc := tls.Client(&replayConn{c, br}, &tls.Config{ServerName: "api.test", RootCAs: w.trust()})
 		fmt.Fprint(tc, send)
 		buf := make([]byte, 12)
 		if _, err := io.ReadFull(tc, buf); err != nil || string(buf) != "HTTP/1.1 400" {
@@ -328,7 +328,7 @@ func TestAuthorities(t *testing.T) {
 		ok bool
 	}{{target{name: "api.test"}, true}, {target{name: "x.wild.test"}, true}, {target{name: "plain.test"}, false}, {target{name: "test"}, false},
 		{target{name: "bank.example"}, false}, {mustTarget(t, "93.184.216.34:1"), false}} {
-		leaf, err := a.sign(tt.to)
+		leaf, err := a.signLeaf(tt.to)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -336,7 +336,7 @@ func TestAuthorities(t *testing.T) {
 		if (err == nil) != tt.ok {
 			t.Errorf("a certificate for %s: %v, want ok %v", tt.to.host(), err, tt.ok)
 		}
-		if _, err := w.p.authority.leaf(tt.to); (err == nil) != tt.ok {
+		if _, err := w.p.authority.leafCert(tt.to); (err == nil) != tt.ok {
 			t.Errorf("leaf(%s): %v, want ok %v", tt.to.host(), err, tt.ok)
 		}
 	}
@@ -347,7 +347,7 @@ func TestAuthorities(t *testing.T) {
 	if !bytes.HasPrefix(second, first) || len(second) <= len(first) {
 		t.Error("a new host did not add an authority")
 	}
-	if _, err := w.p.authority.leaf(mustTarget(t, "93.184.216.34:1")); err != nil {
+	if _, err := w.p.authority.leafCert(mustTarget(t, "93.184.216.34:1")); err != nil {
 		t.Errorf("for an address: %v", err)
 	}
 	again, err := New(&Options{Workspace: "w1", Policy: credentialed("api.test", "new.test"), AuthorityFile: file})

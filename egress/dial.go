@@ -14,8 +14,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A refusal is why a request did not get through. Its words are ours alone:
-// nothing that a server said is in it, because that might be a secret.
+// A refusal says why a request failed. Its text never contains data of a server, which might
+// include a secret.
 type refusal struct {
 	code   fault.Code
 	reason string
@@ -27,11 +27,11 @@ type refusal struct {
 func (r *refusal) Error() string { return r.reason }
 func (r *refusal) Unwrap() error { return r.code }
 
-func denied(v verdict) *refusal {
+func newDenial(v verdict) *refusal {
 	return &refusal{code: fault.PermissionDenied, reason: v.reason, rule: v.rule}
 }
 
-// A flow is something under way that a change of policy may cut off.
+// A flow is a running request or connection that a change of policy may close.
 type flow struct {
 	target     target
 	method     string     // "" for a connection that serves requests of any method
@@ -40,9 +40,9 @@ type flow struct {
 	stop       func()     // may be called more than once
 }
 
-// begin makes a flow known. It judges the flow once more, under the lock, so
-// that no change of policy falls between the judgement and now.
-func (p *Proxy) begin(f *flow) error {
+// addFlow registers a flow. It checks the policy again under the lock, which prevents a TOCTOU
+// race with SetPolicy.
+func (p *Proxy) addFlow(f *flow) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -55,32 +55,32 @@ func (p *Proxy) begin(f *flow) error {
 	return nil
 }
 
-func (p *Proxy) end(f *flow) {
+func (p *Proxy) removeFlow(f *flow) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.flows, f)
 }
 
-// allowsLocked reports whether the policy still allows a flow as it is.
+// allowsLocked reports whether the policy allows a flow.
 func (p *Proxy) allowsLocked(f *flow) bool {
 	rs := p.rules
-	if f.addr.IsValid() && rs.refuses(f.target, f.addr, p.isOurs) != "" {
+	if f.addr.IsValid() && rs.refuseAddr(f.target, f.addr, p.isHostAddr) != "" {
 		return false
 	}
 	switch f.method {
 	case "":
-		return rs.reachable(f.target).allowed
-	case tunnel:
-		return rs.judge(f.target, tunnel).allowed && !rs.credentialed(f.target)
+		return rs.checkHost(f.target).allowed
+	case methodTunnel:
+		return rs.checkRequest(f.target, methodTunnel).allowed && !rs.hasCredential(f.target)
 	}
-	v := rs.judge(f.target, f.method)
+	v := rs.checkRequest(f.target, f.method)
 	return v.allowed && v.credential == f.credential
 }
 
-func (p *Proxy) isOurs(a netip.Addr) bool { return isOurs(a, p.opts.LocalAddrs) }
+func (p *Proxy) isHostAddr(a netip.Addr) bool { return isHostAddr(a, p.opts.LocalAddrs) }
 
-// dial connects to a target that the policy allows. It resolves the name once
-// and connects to addresses of that answer alone, after each was judged.
+// dial connects to a target that the policy allows. It resolves the name once, and connects
+// only to addresses of that answer that it has checked.
 func (p *Proxy) dial(ctx context.Context, t target) (net.Conn, netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.DialTimeout)
 	defer cancel()
@@ -91,12 +91,12 @@ func (p *Proxy) dial(ctx context.Context, t target) (net.Conn, netip.Addr, error
 			return nil, netip.Addr{}, classifyDial(err)
 		}
 	}
-	rs := p.policy()
+	rs := p.currentRules()
 	var last error = &refusal{code: fault.Unavailable, reason: "its name has no address"}
 	tried := 0
 	for _, a := range addrs {
 		a = a.Unmap()
-		if why := rs.refuses(t, a, p.isOurs); why != "" {
+		if why := rs.refuseAddr(t, a, p.isHostAddr); why != "" {
 			if tried == 0 {
 				last = &refusal{code: fault.PermissionDenied, reason: why, addr: a}
 			}
@@ -114,8 +114,7 @@ func (p *Proxy) dial(ctx context.Context, t target) (net.Conn, netip.Addr, error
 	return nil, netip.Addr{}, last
 }
 
-// classifyDial turns an error of resolving, connecting or a TLS handshake into
-// a refusal with words of our own.
+// classifyDial turns an error of resolving, connecting or a TLS handshake into a refusal.
 func classifyDial(err error) *refusal {
 	var r *refusal
 	var dns *net.DNSError
@@ -144,8 +143,8 @@ func classifyDial(err error) *refusal {
 	return &refusal{code: fault.Unavailable, reason: "it does not answer as it should"}
 }
 
-// dialTransport is dial for requests that are seen. A connection may serve many
-// of them, so it is a flow of its own.
+// dialTransport is dial for the HTTP transport. A connection may serve many requests, so it is
+// a flow of its own.
 func (p *Proxy) dialTransport(ctx context.Context, _, addr string) (net.Conn, error) {
 	t, err := splitTarget(addr, 0)
 	if err != nil {
@@ -157,7 +156,7 @@ func (p *Proxy) dialTransport(ctx context.Context, _, addr string) (net.Conn, er
 	}
 	u := &upstream{Conn: c, p: p, flow: &flow{target: t, addr: a}}
 	u.flow.stop = func() { _ = u.Close() }
-	if err := p.begin(u.flow); err != nil {
+	if err := p.addFlow(u.flow); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -173,10 +172,10 @@ type upstream struct {
 }
 
 func (u *upstream) Close() error {
-	u.once.Do(func() { u.p.end(u.flow) })
+	u.once.Do(func() { u.p.removeFlow(u.flow) })
 	return u.Conn.Close()
 }
 
-func invalid(format string, args ...any) *refusal {
+func invalidRequest(format string, args ...any) *refusal {
 	return &refusal{code: fault.InvalidArgument, reason: fmt.Sprintf(format, args...)}
 }

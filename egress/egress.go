@@ -1,45 +1,40 @@
-// Package egress is the way out of a workspace that has no network of its own.
+// Package egress is the outbound proxy through which a workspace reaches the hosts that its
+// network policy allows, with credentials added on the way.
 //
-// A [Proxy] belongs to one workspace. It serves what comes from a listener,
-// which is a Unix socket that the guest relays a loopback port to: requests of
-// an HTTP proxy, CONNECT and SOCKS5, told apart by their first byte. Nothing is
-// allowed but what the policy (a driver.Network) allows by host, port and method.
+// A [Proxy] belongs to one workspace. It serves a listener, a Unix socket to which the guest
+// relays a loopback port: HTTP proxy requests, CONNECT and SOCKS5, distinguished by their
+// first byte. Only hosts, ports and methods that the policy (a driver.Network) allows are
+// reached.
 //
 // What is prevented:
 //
-//   - Reaching a host by another name, or an address by any. Names are resolved
-//     here, and the connection goes to the very address that was judged, so an
-//     answer of DNS that changes in between is of no use. Addresses that are not
-//     of the public internet, in whatever form they are written, and those of
-//     this host itself, are refused unless a rule names the address or range, or
-//     its name is marked private; a metadata service needs a rule with its address.
-//   - Passing another host off as the allowed one. The server name in a TLS hello
-//     must be the host that was asked for; a hello that hides its name (ECH) is
-//     refused, also where it only pretends to. The Host header must be the host
-//     of the URL. On port 443 nothing but TLS passes, and on port 80 nothing but
-//     HTTP, request by request. Another port is a plain tunnel, and only for a
-//     rule that lists it.
-//   - Smuggling a request in another: a message with a doubtful length or syntax
-//     is refused, and what goes on is written anew.
-//   - Knowing a secret. A rule's credential is added here, on its way to that
-//     host and over TLS alone; what the host answers is scrubbed of it. For such
-//     a host, and for no other, TLS is taken apart with a certificate of the
-//     workspace's own authority, which may sign for such hosts alone and whose
-//     key stays here.
+//   - Reaching a host by another name or by its address. The proxy resolves names, and
+//     connects to the address that it checked, so DNS rebinding (a TOCTOU race) has no
+//     effect. Non-public addresses in any notation, and addresses of this host, are refused
+//     unless a rule names the address or range, or the rule of the name is marked private;
+//     a metadata service needs a rule with its address.
+//   - Domain fronting. The server name in a TLS hello must be the requested host; a hello
+//     with an encrypted name (ECH, also GREASE) is refused. The Host header must be the host
+//     of the URL. Port 443 accepts only TLS, and port 80 only HTTP, request by request.
+//     Another port is a plain tunnel, and needs a rule that lists it.
+//   - Request smuggling: a message with an ambiguous length or syntax is refused, and
+//     forwarded messages are written anew.
+//   - Reading a secret. The proxy adds a rule's credential on the way to its host, over TLS
+//     only, and scrubs it from responses. For such hosts only, the proxy intercepts TLS with
+//     a certificate of the workspace's own authority, which may sign only for such hosts
+//     and whose key never enters the workspace.
 //
-// What is not prevented: a host that is allowed may pass on what it is sent,
-// among it to other sites that it serves under the same TLS name; a name asked
-// for tells itself to the resolver; and a credentialed host that encodes the
-// secret in an unusual way gets it past the scrubber (package secret says which
-// ways are known).
+// What is not prevented: an allowed host may forward what it receives, also to other sites
+// that it serves under the same TLS name; the resolver sees requested names; a host with a
+// credential that encodes the secret in an unusual way gets it past the scrubber (package
+// secret lists the known encodings).
 //
-// Taken apart, a host speaks HTTP/1.1: no HTTP/2, no upgrade to WebSocket, no
-// ranges. The proxy follows no redirect; the client does, and is judged again.
+// Intercepted connections use HTTP/1.1: no HTTP/2, no WebSocket upgrade, no ranges. The proxy
+// follows no redirects; the client does, and the policy checks the new request.
 //
-// Every request leaves one event, event.EgressRequest, when it has ended.
+// Every request emits one event, event.EgressRequest, when it has ended.
 //
-// Whoever holds a workspace can also answer it here, on the same port and without
-// any network: see Options.Inside.
+// Options.LocalHandler answers requests to the proxy itself, without any network.
 package egress
 
 import (
@@ -66,26 +61,26 @@ type Options struct {
 	Session   string         // for events
 	Policy    driver.Network // the first one; SetPolicy changes it
 
-	// Secrets has what rules name as credentials. Nil has none.
+	// Secrets has the secrets of credentials that rules name; nil has none.
 	Secrets Secrets
-	// Credentials says how a credential is sent, by the name that rules use. A
-	// name that is not here is a bearer token, of the secret with that name.
+	// Credentials says how a credential is sent, by the name that rules use. A name that
+	// is not in the map is sent as a bearer token, with the secret of that name.
 	Credentials map[string]Credential
-	// AuthorityFile is where the authorities of the workspace are kept, with
-	// their keys, so that a later proxy goes on with them. It must be out of the
-	// workspace's reach. "" keeps them in memory.
+	// AuthorityFile stores the certificate authorities of the workspace with their keys,
+	// for later proxies. The workspace must not be able to read it. "" keeps them in
+	// memory.
 	AuthorityFile string
 
-	// Refused is told what the policy refuses, as host:port and the reason, before
-	// the workspace hears of it; nil is nobody. It must not wait.
+	// Refused, unless nil, is called with each refusal of the policy, as host:port and
+	// reason, before the client gets the answer. It must not block.
 	Refused func(host, reason string)
 
-	// Inside returns what answers requests of a workspace to the proxy itself, as to
-	// a server: http://127.0.0.1:PORT/path. They go nowhere, so no policy judges them
-	// and no event tells of them. Nil, or what returns nil, refuses them.
-	Inside func(workspace string) http.Handler
+	// LocalHandler returns the handler of requests to the proxy itself, as to a server:
+	// http://127.0.0.1:PORT/path. No policy applies to them, and they emit no event. If it
+	// is nil or returns nil, they are refused.
+	LocalHandler func(workspace string) http.Handler
 
-	Events   event.Sink     // nil is none
+	Events   event.Sink     // nil discards events
 	Resolver Resolver       // nil is the host's
 	RootCAs  *x509.CertPool // for hosts with a credential; nil is the system's
 
@@ -96,7 +91,7 @@ type Options struct {
 	MaxHeader       int           // bytes of a request's head; 0 is 32 KiB
 	HeaderTimeout   time.Duration // for a request's head, a TLS hello, a SOCKS greeting; 0 is 10 s
 	DialTimeout     time.Duration // for resolving and connecting; 0 is 15 s
-	ResponseTimeout time.Duration // from a request to the head of its answer; 0 is 10 min
+	ResponseTimeout time.Duration // from a request to the head of its response; 0 is 10 min
 	IdleTimeout     time.Duration // without a byte in either direction; 0 is 10 min
 }
 
@@ -111,17 +106,17 @@ type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 }
 
-// A Proxy is the way out of one workspace. It is safe for concurrent use.
+// A Proxy is the egress proxy of one workspace. It is safe for concurrent use.
 type Proxy struct {
-	opts      Options
-	transport *http.Transport
-	authority *authorities
-	scrub     scrubCache
-	slots     chan struct{} // one taken for each connection
-	turnedOff chan struct{} // one taken for each connection that is being refused
-	hurry     time.Duration // for such a connection to say what it wants
-	wg        sync.WaitGroup
-	connect   func(ctx context.Context, network, addr string) (net.Conn, error) // to an address, never to a name
+	opts           Options
+	transport      *http.Transport
+	authority      *authorities
+	scrub          scrubCache
+	slots          chan struct{} // one taken for each connection
+	refusalSlots   chan struct{} // one taken for each connection that is being refused
+	refusalTimeout time.Duration // for such a connection to say what it wants
+	wg             sync.WaitGroup
+	connect        func(ctx context.Context, network, addr string) (net.Conn, error) // to an address, never to a name
 
 	mu        sync.Mutex
 	rules     *rules
@@ -147,7 +142,7 @@ func New(opts *Options) (*Proxy, error) {
 		return nil, err
 	}
 	p.slots = make(chan struct{}, p.opts.MaxConns)
-	p.turnedOff, p.hurry = make(chan struct{}, 16), 2*time.Second
+	p.refusalSlots, p.refusalTimeout = make(chan struct{}, 16), 2*time.Second
 	p.transport = &http.Transport{
 		DialContext:            p.dialTransport,
 		TLSClientConfig:        &tls.Config{RootCAs: p.opts.RootCAs, MinVersion: tls.VersionTLS12},
@@ -194,15 +189,15 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// SetPolicy replaces the policy, for requests under way too: what is no longer
-// allowed is cut off before it returns. An authority for hosts that are new
-// among those with a credential is added; CAPEM has it from then on.
+// SetPolicy replaces the policy. It closes running requests and tunnels that are no longer
+// allowed before it returns. For new hosts with a credential it adds a certificate
+// authority, which CAPEM then includes.
 func (p *Proxy) SetPolicy(n driver.Network) error {
-	rs, err := compile(n)
+	rs, err := compileRules(n)
 	if err != nil {
 		return err
 	}
-	if err := p.authority.cover(rs); err != nil {
+	if err := p.authority.ensureAuthority(rs); err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -221,25 +216,25 @@ func (p *Proxy) SetPolicy(n driver.Network) error {
 	return nil
 }
 
-func (p *Proxy) policy() *rules {
+func (p *Proxy) currentRules() *rules {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.rules
 }
 
-// CAPEM returns the certificates of the workspace's authorities, for the
-// programs in it to trust. It is empty while no rule has a credential.
-func (p *Proxy) CAPEM() []byte { return p.authority.pem() }
+// CAPEM returns the certificates of the workspace's authorities, which its programs must
+// trust. It is empty while no rule has a credential.
+func (p *Proxy) CAPEM() []byte { return p.authority.certsPEM() }
 
 // Serve accepts connections until ctx ends or the proxy is closed, and then
 // returns nil. It closes the listener. It may be called for several listeners.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
-	if !p.listen(l) {
+	if !p.addListener(l) {
 		l.Close()
 		return fmt.Errorf("egress: serve: %w: the proxy is closed", fault.WrongState)
 	}
 	defer p.wg.Done()
-	defer p.unlisten(l)
+	defer p.removeListener(l)
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
 	for {
@@ -248,7 +243,7 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 			if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 				return nil
 			}
-			if fault.Of(err) == fault.ResourceExhausted { // no descriptors: some will be free again
+			if fault.Of(err) == fault.ResourceExhausted { // out of descriptors: try again
 				select {
 				case <-ctx.Done():
 				case <-time.After(50 * time.Millisecond):
@@ -257,11 +252,11 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 			}
 			return fmt.Errorf("egress: accept: %w: %w", fault.Unavailable, err)
 		}
-		p.start(ctx, c)
+		p.serveConn(ctx, c)
 	}
 }
 
-func (p *Proxy) listen(l net.Listener) bool {
+func (p *Proxy) addListener(l net.Listener) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -272,20 +267,20 @@ func (p *Proxy) listen(l net.Listener) bool {
 	return true
 }
 
-func (p *Proxy) unlisten(l net.Listener) {
+func (p *Proxy) removeListener(l net.Listener) {
 	l.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.listeners, l)
 }
 
-// start serves a connection, or tells it that there are too many.
-func (p *Proxy) start(ctx context.Context, conn net.Conn) {
+// serveConn serves a connection, or refuses it if there are too many.
+func (p *Proxy) serveConn(ctx context.Context, conn net.Conn) {
 	serve, slots := (*client).serve, p.slots
 	select {
 	case slots <- struct{}{}:
 	default:
-		serve, slots = (*client).turnOff, p.turnedOff
+		serve, slots = (*client).refuseExcess, p.refusalSlots
 		select {
 		case slots <- struct{}{}:
 		default:
@@ -309,7 +304,7 @@ func (p *Proxy) start(ctx context.Context, conn net.Conn) {
 	}
 	go func() {
 		defer p.wg.Done()
-		// What is read from the connection ends with the context of Serve.
+		// The end of Serve's context ends reads from the connection.
 		stop := context.AfterFunc(ctx, func() { conn.Close() })
 		serve(newClient(p, conn), ctx)
 		stop()
@@ -322,8 +317,8 @@ func (p *Proxy) start(ctx context.Context, conn net.Conn) {
 	}()
 }
 
-// Settle waits until nothing goes through the proxy any more: each request was told
-// of then, which is when it is over. It fails where ctx ends before.
+// Settle waits until the proxy is idle. Then the events of all requests were emitted. It fails
+// if ctx ends before.
 func (p *Proxy) Settle(ctx context.Context) error {
 	for {
 		p.mu.Lock()
@@ -340,7 +335,7 @@ func (p *Proxy) Settle(ctx context.Context) error {
 	}
 }
 
-// Close cuts off everything and waits until it has ended, or ctx has.
+// Close closes all connections and waits until they have ended, or ctx has.
 func (p *Proxy) Close(ctx context.Context) error {
 	p.mu.Lock()
 	p.closed = true
@@ -360,7 +355,7 @@ func (p *Proxy) Close(ctx context.Context) error {
 		f.stop()
 	}
 	done := make(chan struct{})
-	go func() { // ends with what it waits for
+	go func() { // ends with the connections
 		p.wg.Wait()
 		close(done)
 	}()

@@ -10,13 +10,12 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// Env returns the variables by which programs in a workspace find the proxy at
-// a loopback port there. bundle is the path, in the workspace, of a file with
-// the roots that they trust, made by Bundle; "" leaves theirs alone.
+// Env returns the environment variables by which programs in a workspace find the proxy at a
+// loopback port. bundle is the path, in the workspace, of a file with the root certificates
+// that they trust, made by Bundle; "" leaves their defaults.
 //
-// ALL_PROXY is the proxy by HTTP although SOCKS5 is served at the same port: a
-// program in Python that finds a SOCKS proxy there, and has no library for it,
-// ends with an error even where it would have used another variable.
+// ALL_PROXY names the HTTP proxy although the port serves SOCKS5, too: Python programs
+// without a SOCKS library fail on a SOCKS address, even if they use another variable.
 func Env(port int, bundle string) map[string]string {
 	at := "127.0.0.1:" + strconv.Itoa(port)
 	env := map[string]string{
@@ -24,13 +23,13 @@ func Env(port int, bundle string) map[string]string {
 		"HTTPS_PROXY":        "http://" + at,
 		"ALL_PROXY":          "http://" + at,
 		"NO_PROXY":           "localhost,127.0.0.1,::1",
-		"NODE_USE_ENV_PROXY": "1", // Node's fetch looks at the others only then
+		"NODE_USE_ENV_PROXY": "1", // makes Node's fetch read the other variables
 	}
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"} {
 		env[strings.ToLower(name)] = env[name]
 	}
 	if bundle != "" {
-		// npm_config_cafile: a file that the host's npmrc names would win over Node's.
+		// npm_config_cafile: otherwise a file in the host's npmrc would override Node's.
 		for _, name := range []string{"SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE", "PIP_CERT",
 			"GIT_SSL_CAINFO", "CURL_CA_BUNDLE", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "npm_config_cafile"} {
 			env[name] = bundle
@@ -39,13 +38,13 @@ func Env(port int, bundle string) map[string]string {
 	return env
 }
 
-// Bundle returns the roots of the system together with the workspace's own
-// authorities: most programs that are given a file of roots trust no others.
+// Bundle returns the root certificates of the system and of the workspace's own authorities:
+// most programs trust only the roots in the given file.
 func (p *Proxy) Bundle(system []byte) []byte {
 	return append(append(bytes.TrimRight(bytes.Clone(system), "\n"), '\n'), p.CAPEM()...)
 }
 
-// rootFiles is where systems keep their roots as one file.
+// rootFiles are the usual paths of the system's root certificates as one file.
 var rootFiles = []string{
 	"/etc/ssl/certs/ca-certificates.crt", // Debian, Ubuntu, Arch, Alpine
 	"/etc/pki/tls/certs/ca-bundle.crt",   // Fedora, Red Hat
@@ -53,10 +52,10 @@ var rootFiles = []string{
 	"/etc/ssl/cert.pem",                  // Alpine, macOS
 }
 
-// SystemRoots returns the roots of this host, for Bundle.
+// SystemRoots returns the root certificates of this host, for Bundle.
 func SystemRoots() ([]byte, error) {
 	files := rootFiles
-	if name := os.Getenv("SSL_CERT_FILE"); name != "" { // as this process itself is told
+	if name := os.Getenv("SSL_CERT_FILE"); name != "" { // this process itself uses it
 		files = []string{name}
 	}
 	for _, name := range files {
@@ -64,5 +63,5 @@ func SystemRoots() ([]byte, error) {
 			return data, nil
 		}
 	}
-	return nil, fmt.Errorf("egress: read the roots of the system: %w: there is none of %s", fault.NotFound, strings.Join(files, ", "))
+	return nil, fmt.Errorf("egress: read the root certificates of the system: %w: none of these files exists: %s; set SSL_CERT_FILE", fault.NotFound, strings.Join(files, ", "))
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A head is what a request's head says about where it goes and how long it is.
+// A head is the parsed head of a request.
 type head struct {
 	method, uri string
 	host        string // of the Host header
 	hasHost     bool
 }
 
-// peekHead returns the head of the next request, with its empty line, without
-// taking it out of br. It may be as long as the buffer of br.
+// peekHead returns the head of the next request, with its empty line, without consuming it. It
+// may be as long as the buffer of br.
 func peekHead(br *bufio.Reader) ([]byte, error) {
 	for n := 1; ; {
 		_, err := br.Peek(n)
@@ -35,51 +35,50 @@ func peekHead(br *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// parseHead reads a head more strictly than net/http does. That package repairs
-// what is doubtful; here, where two readers might repair in two ways, it is
-// refused: a length given twice or in two ways, lines that are folded or end in a
-// bare line feed, spaces around names.
+// parseHead parses a head more strictly than net/http, to prevent request smuggling: net/http
+// and the server might interpret an ambiguous head differently. It refuses a length that is
+// given twice or in two ways, folded lines, bare line feeds and spaces around names.
 func parseHead(b []byte) (head, error) {
 	lines := strings.Split(strings.TrimSuffix(string(b), "\r\n\r\n"), "\r\n")
 	var h head
 	parts := strings.Split(lines[0], " ")
 	if len(parts) != 3 || !isToken(parts[0]) || parts[1] == "" || hasControl(parts[1]) {
-		return head{}, invalid("the request line is malformed")
+		return head{}, invalidRequest("the request line is malformed")
 	}
 	h.method, h.uri = parts[0], parts[1]
 	if v := parts[2]; v != "HTTP/1.1" && v != "HTTP/1.0" {
-		return head{}, invalid("the version must be HTTP/1.1 or HTTP/1.0")
+		return head{}, invalidRequest("the version must be HTTP/1.1 or HTTP/1.0")
 	}
 	var length, encoding int
 	for _, line := range lines[1:] {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || !isToken(name) || hasControl(strings.ReplaceAll(value, "\t", " ")) {
-			return head{}, invalid("a header line is malformed")
+			return head{}, invalidRequest("a header line is malformed")
 		}
 		value = strings.Trim(value, " \t")
 		switch strings.ToLower(name) {
 		case "host":
 			if h.hasHost {
-				return head{}, invalid("there are two Host headers")
+				return head{}, invalidRequest("there are two Host headers")
 			}
 			h.host, h.hasHost = value, true
 		case "content-length":
 			if length++; value == "" || strings.Trim(value, "0123456789") != "" {
-				return head{}, invalid("Content-Length must be a number")
+				return head{}, invalidRequest("Content-Length must be a number")
 			}
 		case "transfer-encoding":
 			if encoding++; !strings.EqualFold(value, "chunked") {
-				return head{}, invalid("Transfer-Encoding must be chunked")
+				return head{}, invalidRequest("Transfer-Encoding must be chunked")
 			}
 		}
 	}
 	switch {
 	case length+encoding > 1:
-		return head{}, invalid("the length of the body is given more than once")
+		return head{}, invalidRequest("the length of the body is given more than once")
 	case encoding > 0 && parts[2] == "HTTP/1.0":
-		return head{}, invalid("HTTP/1.0 has no Transfer-Encoding")
+		return head{}, invalidRequest("HTTP/1.0 has no Transfer-Encoding")
 	case !h.hasHost && parts[2] == "HTTP/1.1":
-		return head{}, invalid("there is no Host header")
+		return head{}, invalidRequest("there is no Host header")
 	}
 	return h, nil
 }
@@ -104,7 +103,7 @@ func hasControl(s string) bool {
 	return false
 }
 
-// asRefusal returns err as a refusal; one of ours keeps its words.
+// asRefusal returns err as a refusal.
 func asRefusal(err error) *refusal {
 	var r *refusal
 	if errors.As(err, &r) {

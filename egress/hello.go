@@ -14,38 +14,38 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A hello is the first message of TLS, as far as it matters here.
+// A hello is a TLS ClientHello.
 type hello struct {
 	name string // the server name, "" if there is none
-	ech  bool   // it may hide another name
-	raw  []byte // all that was read for it, to be passed on
+	ech  bool   // it may have another name, encrypted
+	raw  []byte // all bytes that were read, to forward
 }
 
 // recordHandshake is the first byte of a TLS hello.
 const recordHandshake = 0x16
 
-// maxHello bounds what is read in search of a hello.
+// maxHello bounds the bytes that are read for a hello.
 const maxHello = 64 << 10
 
-// extensions of TLS that encrypt the server name: RFC 9849 and its drafts, and
-// what they were before.
-var hiding = []uint16{0xfe0d, 0xffce, 0xfe08, 0xfe09, 0xfe0a}
+// echExtensions are the TLS extensions that encrypt the server name: RFC 9849 (ECH), its
+// drafts, and their predecessors.
+var echExtensions = []uint16{0xfe0d, 0xffce, 0xfe08, 0xfe09, 0xfe0a}
 
-var errHello = errors.New("hello seen")
+var errHelloSeen = errors.New("hello seen")
 
-// readHello reads a TLS hello. It lets crypto/tls do so, which copes with one
-// that comes in many records, and stops it before it answers.
+// readHello reads a ClientHello by crypto/tls, which supports one in many records, and stops
+// it before it answers.
 func readHello(ctx context.Context, r io.Reader) (hello, error) {
 	var h hello
-	tape := &tape{r: io.LimitReader(r, maxHello)}
+	tape := &recordingConn{r: io.LimitReader(r, maxHello)}
 	seen := false
 	conn := tls.Server(tape, &tls.Config{
-		MinVersion: tls.VersionTLS10, // nothing is negotiated: it is the server that judges versions
+		MinVersion: tls.VersionTLS10, // nothing is negotiated: the server checks versions
 		GetConfigForClient: func(info *tls.ClientHelloInfo) (*tls.Config, error) {
 			seen = true
 			h.name = strings.ToLower(info.ServerName)
-			h.ech = slices.ContainsFunc(info.Extensions, func(x uint16) bool { return slices.Contains(hiding, x) })
-			return nil, errHello
+			h.ech = slices.ContainsFunc(info.Extensions, func(x uint16) bool { return slices.Contains(echExtensions, x) })
+			return nil, errHelloSeen
 		},
 	})
 	err := conn.HandshakeContext(ctx)
@@ -63,9 +63,9 @@ func readHello(ctx context.Context, r io.Reader) (hello, error) {
 	return h, &refusal{code: fault.PermissionDenied, reason: "its TLS hello is malformed or did not come in time"}
 }
 
-// check compares the name in a hello with the host that was asked for. For an
-// address the name must be absent, or one that the policy allows by itself.
-func (h hello) check(t target, rs *rules) error {
+// checkName compares the server name in a hello with the requested host. For an address the
+// name must be absent, or one that the policy allows.
+func (h hello) checkName(t target, rs *rules) error {
 	switch {
 	case h.ech:
 		return &refusal{code: fault.PermissionDenied, reason: "its TLS hello has an encrypted part that may hide another server name (ECH); turn that off in the client"}
@@ -75,40 +75,40 @@ func (h hello) check(t target, rs *rules) error {
 		return &refusal{code: fault.PermissionDenied, reason: "its TLS hello asks for another server name"}
 	case t.name == "" && h.name != "":
 		named, err := parseTarget(h.name, t.port)
-		if err != nil || !rs.judge(named, tunnel).allowed {
+		if err != nil || !rs.checkRequest(named, methodTunnel).allowed {
 			return &refusal{code: fault.PermissionDenied, reason: "its TLS hello asks for a server name that no rule allows"}
 		}
 	}
 	return nil
 }
 
-// alert is what TLS says when the server name is not one that is served.
-var alert = []byte{21, 3, 1, 0, 2, 2, 112}
+// unrecognizedNameAlert is the TLS alert for a server name that is not served.
+var unrecognizedNameAlert = []byte{21, 3, 1, 0, 2, 2, 112}
 
-// tape is a connection that keeps what is read and swallows what is written.
-type tape struct {
+// recordingConn is a connection that records what is read and discards what is written.
+type recordingConn struct {
 	r   io.Reader
 	buf bytes.Buffer
 }
 
-func (t *tape) Read(p []byte) (int, error) {
+func (t *recordingConn) Read(p []byte) (int, error) {
 	n, err := t.r.Read(p)
 	t.buf.Write(p[:n])
 	return n, err
 }
 
-func (*tape) Write(p []byte) (int, error)      { return len(p), nil }
-func (*tape) Close() error                     { return nil }
-func (*tape) LocalAddr() net.Addr              { return nil }
-func (*tape) RemoteAddr() net.Addr             { return nil }
-func (*tape) SetDeadline(time.Time) error      { return nil }
-func (*tape) SetReadDeadline(time.Time) error  { return nil }
-func (*tape) SetWriteDeadline(time.Time) error { return nil }
+func (*recordingConn) Write(p []byte) (int, error)      { return len(p), nil }
+func (*recordingConn) Close() error                     { return nil }
+func (*recordingConn) LocalAddr() net.Addr              { return nil }
+func (*recordingConn) RemoteAddr() net.Addr             { return nil }
+func (*recordingConn) SetDeadline(time.Time) error      { return nil }
+func (*recordingConn) SetReadDeadline(time.Time) error  { return nil }
+func (*recordingConn) SetWriteDeadline(time.Time) error { return nil }
 
-// replay is a connection from which something was read already.
-type replay struct {
+// replayConn is a connection whose first bytes were already read, and are read again from r.
+type replayConn struct {
 	net.Conn
 	r io.Reader
 }
 
-func (r *replay) Read(p []byte) (int, error) { return r.r.Read(p) }
+func (r *replayConn) Read(p []byte) (int, error) { return r.r.Read(p) }

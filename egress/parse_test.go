@@ -27,7 +27,7 @@ func clientHello(t testing.TB, name string) []byte {
 }
 
 type outTape struct {
-	tape
+	recordingConn
 	out bytes.Buffer
 }
 
@@ -105,11 +105,11 @@ func TestClassify(t *testing.T) {
 		"fd00:ec2::254": metadata, "::169.254.169.254": metadata, "2001:470::5efe:a9fe:a9fe": metadata, "100.100.100.200": metadata,
 		"168.63.129.16": metadata, "64:ff9b::a83f:8110": metadata, "192.0.0.192": metadata, "fd00:42::42": metadata, "169.254.42.42": metadata,
 		"64:ff9b::10.0.0.1": private, "2002:a00:1::": private, "2002:7f00:1::": loopback, "64:ff9b::8.8.8.8": public, "2002:808:808::": public,
-		"64:ff9b:1::1": nowhere, "169.254.1.1": local, "fe80::1": local, "fe80::1%eth0": local, "fec0::1": private, "fc00::1": private, "fd12::1": private,
-		"100.64.0.1": shared, "100.127.255.255": shared,
-		"0.0.0.0": nowhere, "0.1.2.3": nowhere, "::": nowhere, "224.0.0.1": nowhere, "239.255.255.250": nowhere, "255.255.255.255": nowhere,
-		"240.0.0.1": nowhere, "ff02::1": nowhere, "198.18.0.1": nowhere, "192.0.2.1": nowhere, "192.0.0.8": nowhere, "203.0.113.9": nowhere,
-		"2001:db8::1": nowhere, "2001::1": nowhere, "100::1": nowhere, "4000::1": nowhere, "5f00::1": nowhere, "3fff::1": nowhere,
+		"64:ff9b:1::1": notPublic, "169.254.1.1": linkLocal, "fe80::1": linkLocal, "fe80::1%eth0": linkLocal, "fec0::1": private, "fc00::1": private, "fd12::1": private,
+		"100.64.0.1": carrierShared, "100.127.255.255": carrierShared,
+		"0.0.0.0": notPublic, "0.1.2.3": notPublic, "::": notPublic, "224.0.0.1": notPublic, "239.255.255.250": notPublic, "255.255.255.255": notPublic,
+		"240.0.0.1": notPublic, "ff02::1": notPublic, "198.18.0.1": notPublic, "192.0.2.1": notPublic, "192.0.0.8": notPublic, "203.0.113.9": notPublic,
+		"2001:db8::1": notPublic, "2001::1": notPublic, "100::1": notPublic, "4000::1": notPublic, "5f00::1": notPublic, "3fff::1": notPublic,
 	} {
 		if got := classify(netip.MustParseAddr(a)); got != want {
 			t.Errorf("classify(%s) = %q, want %q", a, got, want)
@@ -132,7 +132,7 @@ func TestOwnAddressIsRefused(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	rs, err := compile(driver.Network{
+	rs, err := compileRules(driver.Network{
 		Allow: []driver.NetRule{
 			{Host: "exact.test"}, {Host: "*.wild.test"}, {Host: "port.test", Ports: []int{8080}},
 			{Host: "get.test", Methods: []string{"GET"}}, {Host: "tunnel.test", Methods: []string{"connect"}},
@@ -166,7 +166,7 @@ func TestJudge(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v := rs.judge(to, tt.method); v.allowed != tt.want || v.credential != tt.cred || !v.allowed && v.reason == "" {
+		if v := rs.checkRequest(to, tt.method); v.allowed != tt.want || v.credential != tt.cred || !v.allowed && v.reason == "" {
 			t.Errorf("judge(%s %s) = %+v, want %v %q", tt.method, tt.to, v, tt.want, tt.cred)
 		}
 	}
@@ -183,7 +183,7 @@ func TestBadRules(t *testing.T) {
 		{Allow: []driver.NetRule{{Host: "*", Credential: "x"}}},
 		{Deny: []driver.NetRule{{Host: "a.test", Credential: "x"}}},
 	} {
-		if _, err := compile(n); fault.Of(err) != fault.InvalidArgument {
+		if _, err := compileRules(n); fault.Of(err) != fault.InvalidArgument {
 			t.Errorf("compile(%+v) = %v", n, err)
 		}
 	}
@@ -298,10 +298,10 @@ func FuzzSOCKS(f *testing.F) {
 	f.Add([]byte("\x05\x02\x00\x02\x05\x01\x00\x04" + strings.Repeat("\x00", 15) + "\x01\x01\xbb"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r := bytes.NewReader(b)
-		if ok, err := readGreeting(r); !ok || err != nil {
+		if ok, err := readSOCKSGreeting(r); !ok || err != nil {
 			return
 		}
-		to, _, err := readRequest(r)
+		to, _, err := readSOCKSRequest(r)
 		if err != nil {
 			return
 		}
@@ -335,7 +335,7 @@ func FuzzRules(f *testing.F) {
 	f.Add("10.0.0.0/8", "10.1.2.3", 80)
 	f.Add("a.test", "A.TEST.", 80)
 	f.Fuzz(func(t *testing.T, rule, host string, port int) {
-		rs, err := compile(allow(rule))
+		rs, err := compileRules(allow(rule))
 		if err != nil {
 			if fault.Of(err) != fault.InvalidArgument {
 				t.Errorf("compile(%q) = %v", rule, err)
@@ -343,7 +343,7 @@ func FuzzRules(f *testing.F) {
 			return
 		}
 		to, err := parseTarget(host, port)
-		if err != nil || !rs.judge(to, tunnel).allowed {
+		if err != nil || !rs.checkRequest(to, methodTunnel).allowed {
 			return
 		}
 		if to.port != 80 && to.port != 443 {
@@ -360,7 +360,7 @@ func FuzzRules(f *testing.F) {
 		default:
 			t.Errorf("rule %q allows %v", rule, to)
 		}
-		if why := rs.refuses(to, netip.MustParseAddr("169.254.169.254"), func(netip.Addr) bool { return false }); why == "" && to.name != "" {
+		if why := rs.refuseAddr(to, netip.MustParseAddr("169.254.169.254"), func(netip.Addr) bool { return false }); why == "" && to.name != "" {
 			t.Errorf("rule %q lets %v be the metadata service", rule, to)
 		}
 	})

@@ -12,10 +12,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A target is where a request wants to go.
+// A target is the host and port of a request.
 type target struct {
-	name string     // in lower case, without a dot at its end; "" if an address was asked for
-	addr netip.Addr // if an address was asked for
+	name string     // in lower case, without a trailing dot; "" for an address
+	addr netip.Addr // if name is ""
 	port int
 }
 
@@ -28,8 +28,8 @@ func (t target) host() string {
 
 func (t target) String() string { return net.JoinHostPort(t.host(), strconv.Itoa(t.port)) }
 
-// parseTarget judges the form of a host and a port. A name whose last label is a
-// number is refused: some resolvers take "0x7f.1" for an address.
+// parseTarget parses a host and a port. It refuses a name whose last label is a number: some
+// resolvers treat "0x7f.1" as an address.
 func parseTarget(host string, port int) (target, error) {
 	if port < 1 || port > 65535 {
 		return target{}, fmt.Errorf("egress: parse port %d: %w: must be 1 to 65535", port, fault.InvalidArgument)
@@ -45,8 +45,7 @@ func parseTarget(host string, port int) (target, error) {
 	return target{name: name, port: port}, err
 }
 
-// splitTarget parses "host:port", with a default where there is no port and it
-// is not 0.
+// splitTarget parses "host:port". The port may be missing if the default port is not 0.
 func splitTarget(s string, port int) (target, error) {
 	host := s
 	if h, p, err := net.SplitHostPort(s); err == nil {
@@ -79,7 +78,7 @@ func parseName(host string) (string, error) {
 	return name, nil
 }
 
-// A rule is a driver.NetRule that was understood.
+// A rule is a parsed driver.NetRule.
 type rule struct {
 	spec   driver.NetRule
 	any    bool         // "*"
@@ -89,14 +88,14 @@ type rule struct {
 	ports  []int        // nil is every port
 }
 
-// rules is a policy that was understood. It is immutable.
+// rules is a parsed policy. It is immutable.
 type rules struct {
 	open        bool
 	allow, deny []rule
 }
 
-// compile checks a policy. Its errors name the rule and what is allowed there.
-func compile(n driver.Network) (*rules, error) {
+// compileRules parses a policy. Its errors name the rule and what is allowed.
+func compileRules(n driver.Network) (*rules, error) {
 	rs := &rules{open: n.Open}
 	for _, spec := range n.Allow {
 		r, err := compileRule(spec)
@@ -178,8 +177,8 @@ func (r *rule) parseHost(host string) error {
 	return nil
 }
 
-// covers reports whether a rule is about a host and a port.
-func (r *rule) covers(t target) bool {
+// matchesTarget reports whether a rule applies to a host and a port.
+func (r *rule) matchesTarget(t target) bool {
 	if r.ports != nil && !slices.Contains(r.ports, t.port) {
 		return false
 	}
@@ -190,14 +189,14 @@ func (r *rule) covers(t target) bool {
 		r.suffix != "" && strings.HasSuffix(t.name, r.suffix) && len(t.name) > len(r.suffix)
 }
 
-// tunnel is the method of what goes through unseen. A rule may name it.
-const tunnel = "CONNECT"
+// methodTunnel is the method of tunnels, whose content is not inspected. A rule may name it.
+const methodTunnel = "CONNECT"
 
-func (r *rule) takes(method string) bool {
+func (r *rule) allowsMethod(method string) bool {
 	return len(r.spec.Methods) == 0 || slices.Contains(r.spec.Methods, method)
 }
 
-// A verdict is what the policy says to a request.
+// A verdict is the decision of the policy on a request.
 type verdict struct {
 	allowed    bool
 	reason     string // why not
@@ -205,13 +204,13 @@ type verdict struct {
 	credential string // the credential to add
 }
 
-// judge decides about a host, a port and a method: what is denied is denied;
-// else one rule that allows is enough. The credential is that of the first such
-// rule that has one. A deny rule for some methods denies a tunnel, in which
-// methods can't be seen, and an allow rule for some does not allow it.
-func (rs *rules) judge(t target, method string) verdict {
+// checkRequest decides on a host, a port and a method. A deny rule wins; else one allow rule
+// is enough. The credential is that of the first such rule that has one. In a tunnel methods
+// can't be seen, so a deny rule for some methods denies it, and an allow rule for some
+// methods does not allow it.
+func (rs *rules) checkRequest(t target, method string) verdict {
 	for i := range rs.deny {
-		if r := &rs.deny[i]; r.covers(t) && (r.takes(method) || method == tunnel) {
+		if r := &rs.deny[i]; r.matchesTarget(t) && (r.allowsMethod(method) || method == methodTunnel) {
 			return verdict{reason: "a rule denies it", rule: r.spec.Host}
 		}
 	}
@@ -219,10 +218,10 @@ func (rs *rules) judge(t target, method string) verdict {
 	other := ""
 	for i := range rs.allow {
 		r := &rs.allow[i]
-		if !r.covers(t) {
+		if !r.matchesTarget(t) {
 			continue
 		}
-		if !r.takes(method) {
+		if !r.allowsMethod(method) {
 			other = r.spec.Host
 			continue
 		}
@@ -238,40 +237,40 @@ func (rs *rules) judge(t target, method string) verdict {
 		return v
 	case rs.open:
 		return verdict{allowed: true}
-	case other != "" && method == tunnel:
+	case other != "" && method == methodTunnel:
 		return verdict{reason: "its rule allows some methods only, and in a tunnel they can't be seen", rule: other}
 	case other != "":
 		return verdict{reason: "its rule does not allow the method " + method, rule: other}
 	}
-	return verdict{reason: "no rule allows it; " + rs.hint(t)}
+	return verdict{reason: "no rule allows it; " + rs.allowedHint(t)}
 }
 
-// reachable reports whether some method may be used on a host and a port.
-func (rs *rules) reachable(t target) verdict {
+// checkHost decides whether any method is allowed on a host and a port.
+func (rs *rules) checkHost(t target) verdict {
 	for i := range rs.deny {
-		if r := &rs.deny[i]; r.covers(t) && len(r.spec.Methods) == 0 {
+		if r := &rs.deny[i]; r.matchesTarget(t) && len(r.spec.Methods) == 0 {
 			return verdict{reason: "a rule denies it", rule: r.spec.Host}
 		}
 	}
 	for i := range rs.allow {
-		if r := &rs.allow[i]; r.covers(t) {
+		if r := &rs.allow[i]; r.matchesTarget(t) {
 			return verdict{allowed: true, rule: r.spec.Host}
 		}
 	}
 	if rs.open {
 		return verdict{allowed: true}
 	}
-	return verdict{reason: "no rule allows it; " + rs.hint(t)}
+	return verdict{reason: "no rule allows it; " + rs.allowedHint(t)}
 }
 
-// credentialed reports whether requests to a host have to be seen, because some
-// of them get a credential.
-func (rs *rules) credentialed(t target) bool {
-	return slices.ContainsFunc(rs.allow, func(r rule) bool { return r.spec.Credential != "" && r.covers(t) })
+// hasCredential reports whether some requests to a host get a credential, so that its TLS must
+// be intercepted.
+func (rs *rules) hasCredential(t target) bool {
+	return slices.ContainsFunc(rs.allow, func(r rule) bool { return r.spec.Credential != "" && r.matchesTarget(t) })
 }
 
-// hint tells what would be allowed instead.
-func (rs *rules) hint(t target) string {
+// allowedHint says what the policy allows instead.
+func (rs *rules) allowedHint(t target) string {
 	if len(rs.allow) == 0 {
 		return "this workspace has no network"
 	}
@@ -279,7 +278,7 @@ func (rs *rules) hint(t target) string {
 	var hosts []string
 	for _, r := range rs.allow {
 		for _, p := range r.ports {
-			if (target{t.name, t.addr, p}) != t && r.covers(target{t.name, t.addr, p}) {
+			if (target{t.name, t.addr, p}) != t && r.matchesTarget(target{t.name, t.addr, p}) {
 				ports = append(ports, strconv.Itoa(p))
 			}
 		}
@@ -296,22 +295,21 @@ func (rs *rules) hint(t target) string {
 	return "allowed are " + strings.Join(hosts, ", ")
 }
 
-// refuses says why an address must not be connected to for a target that was
-// allowed, "" if it may. An address that is not public has to be named by a rule
-// as an address, or stand behind a name whose rule is private; a metadata
-// service has to be named as that very address.
-func (rs *rules) refuses(t target, a netip.Addr, ours func(netip.Addr) bool) string {
+// refuseAddr returns why an address of an allowed target must not be connected to, "" if it
+// may. A rule must name a non-public address or its range, or the rule of the name must be
+// private. A rule must name the exact address of a metadata service.
+func (rs *rules) refuseAddr(t target, a netip.Addr, ours func(netip.Addr) bool) string {
 	a = a.Unmap()
 	at := target{addr: a, port: t.port}
 	for i := range rs.deny {
-		// For an address that was asked for, judge has looked at the methods.
-		if r := &rs.deny[i]; r.covers(at) && (len(r.spec.Methods) == 0 || t.name != "") {
+		// For a target without a name, checkRequest has checked the methods.
+		if r := &rs.deny[i]; r.matchesTarget(at) && (len(r.spec.Methods) == 0 || t.name != "") {
 			return "a rule denies its address"
 		}
 	}
 	c := classify(a)
 	if c == public && ours(a) {
-		c = ourself
+		c = hostAddr
 	}
 	if c == public {
 		return ""
@@ -319,9 +317,9 @@ func (rs *rules) refuses(t target, a netip.Addr, ours func(netip.Addr) bool) str
 	for i := range rs.allow {
 		r := &rs.allow[i]
 		switch {
-		case r.covers(at) && (c != metadata || r.prefix.IsSingleIP()) && (len(r.spec.Methods) == 0 || t.name == ""):
+		case r.matchesTarget(at) && (c != metadata || r.prefix.IsSingleIP()) && (len(r.spec.Methods) == 0 || t.name == ""):
 			return ""
-		case r.spec.Private && c != metadata && r.covers(t):
+		case r.spec.Private && c != metadata && r.matchesTarget(t):
 			return ""
 		}
 	}

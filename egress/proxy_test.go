@@ -187,7 +187,7 @@ func TestServerNameMustBeTheHost(t *testing.T) {
 		if status != 200 {
 			t.Fatalf("%s: %d", tt.hostport, status)
 		}
-		tc := tls.Client(&replay{c, br}, &tls.Config{ServerName: tt.name, InsecureSkipVerify: true})
+		tc := tls.Client(&replayConn{c, br}, &tls.Config{ServerName: tt.name, InsecureSkipVerify: true})
 		if err := tc.HandshakeContext(t.Context()); (err == nil) != tt.ok {
 			t.Errorf("%s with server name %q: %v, want ok %v", tt.hostport, tt.name, err, tt.ok)
 		}
@@ -201,7 +201,7 @@ func TestEncryptedHelloIsRefused(t *testing.T) {
 	if _, err := c.Write(withExtension(clientHello(t, "a.test"), 0xfe0d, append([]byte{0, 0, 1, 0, 1, 5, 0, 32, 32: 0, 40: 0, 41: 16}, make([]byte, 16)...))); err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := io.ReadAll(c); string(got) != string(alert) {
+	if got, _ := io.ReadAll(c); string(got) != string(unrecognizedNameAlert) {
 		t.Errorf("got %x, want the alert", got)
 	}
 	if f := w.events(1)[0]; f["verdict"] != "deny" || !strings.Contains(fmt.Sprint(f["reason"]), "ECH") {
@@ -419,7 +419,7 @@ func TestIdleEnds(t *testing.T) {
 		}
 		for _, send := range []string{"CONNECT raw.test:7 HTTP/1.1\r\nHost: raw.test:7\r\n\r\n", ""} {
 			c, inside := net.Pipe()
-			p.start(t.Context(), inside)
+			p.serveConn(t.Context(), inside)
 			br := bufio.NewReader(c)
 			if send != "" {
 				fmt.Fprint(c, send)

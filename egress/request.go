@@ -22,36 +22,36 @@ import (
 	"github.com/croft-run/croft/secret"
 )
 
-// request judges one request, passes it on and answers it. It reports whether
-// another may follow on the connection.
-func (c *client) request(ctx context.Context, req *http.Request, h head) (keep bool) {
-	rec := &record{began: time.Now(), protocol: c.protocol, method: req.Method, host: h.host}
-	defer c.p.audit(rec)
+// serveRequest checks one request, forwards it and writes the response. It reports whether the
+// connection can serve another request.
+func (c *client) serveRequest(ctx context.Context, req *http.Request, h head) (keep bool) {
+	rec := &requestRecord{began: time.Now(), protocol: c.protocol, method: req.Method, host: h.host}
+	defer c.p.emitEvent(rec)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w := &watch{c: c, gone: cancel}
+	w := &disconnectWatch{c: c, gone: cancel}
 	body := newBody(c, req, w)
 	defer func() {
-		rec.out = body.sent()
-		if !body.end() {
+		rec.out = body.bytesSent()
+		if !body.stopReading() {
 			c.linger()
 			keep = false
 		}
 	}()
 	f := &flow{stop: cancel}
-	resp, scrub, err := c.exchange(ctx, req, h, body, rec, f)
+	resp, scrub, err := c.sendRequest(ctx, req, h, body, rec, f)
 	w.stop()
 	if err != nil {
 		why := asRefusal(err)
 		rec.err = why
-		keep = !req.Close && why.code != fault.InvalidArgument && body.rest()
-		rec.status = c.refuse(req, rec.target.hostOrEmpty(), why, keep)
+		keep = !req.Close && why.code != fault.InvalidArgument && body.drainBody()
+		rec.status = c.writeRefusal(req, rec.target.hostOrEmpty(), why, keep)
 		return keep
 	}
-	defer c.p.end(f)
+	defer c.p.removeFlow(f)
 	defer resp.Body.Close()
 	rec.status = resp.StatusCode
-	rec.in, keep, err = c.respond(req, resp, scrub)
+	rec.in, keep, err = c.writeResponse(req, resp, scrub)
 	if err != nil {
 		rec.err = &refusal{code: fault.Unavailable, reason: "the answer did not get through to its end"}
 		return false
@@ -66,32 +66,32 @@ func (t target) hostOrEmpty() string {
 	return t.String()
 }
 
-// exchange sends a request if it may be sent. On success f has begun and the
-// caller ends it.
-func (c *client) exchange(ctx context.Context, req *http.Request, h head, body *body, rec *record, f *flow) (*http.Response, *secret.Scrubber, error) {
+// sendRequest sends a request if the policy allows it. On success it has added f, and the
+// caller removes it.
+func (c *client) sendRequest(ctx context.Context, req *http.Request, h head, body *body, rec *requestRecord, f *flow) (*http.Response, *secret.Scrubber, error) {
 	t, err := c.targetOf(req, h)
 	if err != nil {
 		return nil, nil, err
 	}
 	rec.target = t
-	rs := c.p.policy()
-	v := rs.judge(t, req.Method)
+	rs := c.p.currentRules()
+	v := rs.checkRequest(t, req.Method)
 	rec.rule, rec.credential = v.rule, v.credential
 	if !v.allowed {
-		return nil, nil, denied(v)
+		return nil, nil, newDenial(v)
 	}
 	if req.Method == http.MethodTrace {
 		return nil, nil, &refusal{code: fault.PermissionDenied, reason: "the method TRACE is never passed on"}
 	}
-	out := c.outgoing(ctx, req, t, body)
+	out := c.newOutgoing(ctx, req, t, body)
 	var scrub *secret.Scrubber
-	if rs.credentialed(t) {
-		if scrub, err = c.p.prepare(ctx, rs, out, v.credential); err != nil {
+	if rs.hasCredential(t) {
+		if scrub, err = c.p.addCredential(ctx, rs, out, v.credential); err != nil {
 			return nil, nil, err
 		}
 	}
 	f.target, f.method, f.credential = t, req.Method, v.credential
-	if err := c.p.begin(f); err != nil {
+	if err := c.p.addFlow(f); err != nil {
 		return nil, nil, err
 	}
 	out = out.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
@@ -99,16 +99,16 @@ func (c *client) exchange(ctx context.Context, req *http.Request, h head, body *
 	}}))
 	resp, err := c.p.transport.RoundTrip(out)
 	if err == nil {
-		if err = acceptable(resp, scrub != nil); err == nil {
+		if err = checkResponse(resp, scrub != nil); err == nil {
 			return resp, scrub, nil
 		}
 		resp.Body.Close()
 	}
-	c.p.end(f)
+	c.p.removeFlow(f)
 	return nil, nil, err
 }
 
-// addrOf returns the address that a connection of the transport was judged by.
+// addrOf returns the checked address of a connection of the transport.
 func addrOf(c net.Conn) netip.Addr {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -119,8 +119,8 @@ func addrOf(c net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// targetOf finds where a request goes: by its absolute URL, or inside a tunnel
-// by the tunnel. The Host header must say the same.
+// targetOf returns the target of a request: of its absolute URL, or of the tunnel that it is
+// in. The Host header must be the same.
 func (c *client) targetOf(req *http.Request, h head) (target, error) {
 	port := 80
 	if c.https {
@@ -130,15 +130,15 @@ func (c *client) targetOf(req *http.Request, h head) (target, error) {
 	if c.fixed != nil {
 		t = *c.fixed
 		if !strings.HasPrefix(h.uri, "/") && h.uri != "*" {
-			return t, invalid("inside a tunnel a request names a path")
+			return t, invalidRequest("inside a tunnel a request names a path")
 		}
 	} else {
 		if !strings.HasPrefix(strings.ToLower(h.uri), "http://") {
-			return t, invalid("a proxy takes http://host/path, or CONNECT for https")
+			return t, invalidRequest("a proxy takes http://host/path, or CONNECT for https")
 		}
 		u, err := url.Parse(h.uri)
 		if err != nil || u.User != nil || u.Host == "" {
-			return t, invalid("the URL of the request is malformed, or has a user")
+			return t, invalidRequest("the URL of the request is malformed, or has a user")
 		}
 		if t, err = splitTarget(u.Host, port); err != nil {
 			return t, err
@@ -146,13 +146,13 @@ func (c *client) targetOf(req *http.Request, h head) (target, error) {
 	}
 	if h.hasHost {
 		if said, err := splitTarget(h.host, port); err != nil || said != t {
-			return t, invalid("the Host header is not the host of the request")
+			return t, invalidRequest("the Host header is not the host of the request")
 		}
 	}
 	return t, nil
 }
 
-// hopByHop are the headers that are between two neighbours.
+// hopByHop are the headers of a single connection, which a proxy does not forward.
 var hopByHop = []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Expect", "Proxy-Status"}
 
@@ -167,12 +167,12 @@ func stripHops(h http.Header) {
 	}
 }
 
-// outgoing writes a request anew.
-func (c *client) outgoing(ctx context.Context, req *http.Request, t target, body *body) *http.Request {
-	u := &url.URL{Scheme: protoHTTP, Host: t.authority(80), Path: req.URL.Path, RawPath: req.URL.RawPath,
+// newOutgoing builds the request that is sent to the server.
+func (c *client) newOutgoing(ctx context.Context, req *http.Request, t target, body *body) *http.Request {
+	u := &url.URL{Scheme: protoHTTP, Host: t.urlHost(80), Path: req.URL.Path, RawPath: req.URL.RawPath,
 		RawQuery: req.URL.RawQuery, ForceQuery: req.URL.ForceQuery, Opaque: ""}
 	if c.https {
-		u.Scheme, u.Host = protoHTTPS, t.authority(443)
+		u.Scheme, u.Host = protoHTTPS, t.urlHost(443)
 	}
 	h := req.Header.Clone()
 	stripHops(h)
@@ -188,8 +188,8 @@ func (c *client) outgoing(ctx context.Context, req *http.Request, t target, body
 	return out
 }
 
-// authority is the target as a URL has it.
-func (t target) authority(port int) string {
+// urlHost returns the target as the host of a URL; port is the default port.
+func (t target) urlHost(port int) string {
 	if t.port != port {
 		return t.String()
 	}
@@ -199,9 +199,9 @@ func (t target) authority(port int) string {
 	return t.host()
 }
 
-// acceptable refuses answers that can't be passed on, and undoes a compression
-// in which a secret could not be seen.
-func acceptable(resp *http.Response, scrubbed bool) error {
+// checkResponse refuses responses that can't be forwarded, and decompresses a body that must be
+// scrubbed.
+func checkResponse(resp *http.Response, scrubbed bool) error {
 	if resp.StatusCode < 200 {
 		return &refusal{code: fault.Unsupported, reason: "it changes to another protocol"}
 	}
@@ -217,22 +217,22 @@ func acceptable(resp *http.Response, scrubbed bool) error {
 	case "gzip", "x-gzip":
 		resp.Header.Del("Content-Encoding")
 		resp.ContentLength = -1
-		resp.Body = &gunzip{body: resp.Body}
+		resp.Body = &gzipBody{body: resp.Body}
 	default:
 		return &refusal{code: fault.Unsupported, reason: "it answers in an encoding in which a secret could not be seen"}
 	}
 	return nil
 }
 
-// gunzip reads what a compressed body holds. Its reader is made at the first
-// read, because an answer may have no body.
-type gunzip struct {
+// gzipBody decompresses a body. Its reader is created at the first read, because a response may
+// have no body.
+type gzipBody struct {
 	body io.ReadCloser
 	zr   *gzip.Reader
 	err  error
 }
 
-func (g *gunzip) Read(p []byte) (int, error) {
+func (g *gzipBody) Read(p []byte) (int, error) {
 	if g.zr == nil && g.err == nil {
 		g.zr, g.err = gzip.NewReader(g.body)
 	}
@@ -242,10 +242,10 @@ func (g *gunzip) Read(p []byte) (int, error) {
 	return g.zr.Read(p)
 }
 
-func (g *gunzip) Close() error { return g.body.Close() }
+func (g *gzipBody) Close() error { return g.body.Close() }
 
-// respond writes an answer anew, scrubbed, and passes the body on as it comes.
-func (c *client) respond(req *http.Request, resp *http.Response, scrub *secret.Scrubber) (n int64, keep bool, err error) {
+// writeResponse writes a response with scrubbed headers and streams its scrubbed body.
+func (c *client) writeResponse(req *http.Request, resp *http.Response, scrub *secret.Scrubber) (n int64, keep bool, err error) {
 	c.mu.Lock()
 	c.answering = true
 	c.mu.Unlock()
@@ -272,7 +272,7 @@ func (c *client) respond(req *http.Request, resp *http.Response, scrub *secret.S
 	} else if !req.ProtoAtLeast(1, 1) {
 		h.Set("Connection", "keep-alive")
 	}
-	bw := bufio.NewWriterSize(&patient{c.conn, c.p.opts.IdleTimeout}, 16<<10)
+	bw := bufio.NewWriterSize(&deadlineWriter{c.conn, c.p.opts.IdleTimeout}, 16<<10)
 	fmt.Fprintf(bw, "HTTP/1.1 %03d %s\r\n", resp.StatusCode, statusText(resp.StatusCode))
 	if err := h.Write(bw); err != nil {
 		return 0, false, err
@@ -284,12 +284,12 @@ func (c *client) respond(req *http.Request, resp *http.Response, scrub *secret.S
 	return n, keep && err == nil, errors.Join(err, bw.Flush())
 }
 
-// cleanHeader returns the headers of an answer that are for the client.
+// cleanHeader returns the headers of a response that are forwarded, scrubbed.
 func cleanHeader(from http.Header, scrub *secret.Scrubber) http.Header {
 	h := from.Clone()
 	stripHops(h)
 	h.Del("Content-Length")
-	h.Del("Alt-Svc") // leads to a protocol that does not come through here
+	h.Del("Alt-Svc") // names a protocol that the proxy does not support
 	if scrub == nil {
 		return h
 	}
@@ -305,7 +305,7 @@ func cleanHeader(from http.Header, scrub *secret.Scrubber) http.Header {
 	return clean
 }
 
-// copyBody passes a body on. What was read is sent before more is read.
+// copyBody copies a body, and flushes after each read.
 func copyBody(bw *bufio.Writer, r io.Reader, chunked bool) (n int64, err error) {
 	var w io.Writer = bw
 	if chunked {
@@ -339,13 +339,13 @@ func copyBody(bw *bufio.Writer, r io.Reader, chunked bool) (n int64, err error) 
 	}
 }
 
-// patient gives every write a time of its own.
-type patient struct {
+// deadlineWriter sets a new deadline for every write.
+type deadlineWriter struct {
 	net.Conn
 	idle time.Duration
 }
 
-func (p *patient) Write(b []byte) (int, error) {
+func (p *deadlineWriter) Write(b []byte) (int, error) {
 	_ = p.SetWriteDeadline(deadline(p.idle))
 	return p.Conn.Write(b)
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// SOCKS version 5, RFC 1928. Of its authentication methods it needs none: who
-// can reach the listener is the workspace.
+// SOCKS version 5, RFC 1928, without authentication: only the workspace reaches the listener.
 const (
 	socksVersion = 5
 	socksConnect = 1
@@ -37,18 +36,18 @@ func (c *client) serveSOCKS(ctx context.Context) {
 	t, host, err := c.greetSOCKS()
 	if err != nil {
 		if why := (*refusal)(nil); errors.As(err, &why) {
-			c.give(&record{began: time.Now(), host: host, protocol: protoSOCKS, method: tunnel}, why, c.answerSOCKS)
+			c.refuseTunnel(&requestRecord{began: time.Now(), host: host, protocol: protoSOCKS, method: methodTunnel}, why, c.answerSOCKS)
 			c.linger()
 		}
 		return
 	}
 	_ = c.conn.SetReadDeadline(time.Time{})
-	c.tunnel(ctx, t, protoSOCKS, c.answerSOCKS)
+	c.serveTunnel(ctx, t, protoSOCKS, c.answerSOCKS)
 }
 
 // greetSOCKS reads the greeting, answers it, and reads the request.
 func (c *client) greetSOCKS() (target, string, error) {
-	ok, err := readGreeting(c.br)
+	ok, err := readSOCKSGreeting(c.br)
 	if err != nil {
 		return target{}, "", err
 	}
@@ -60,11 +59,11 @@ func (c *client) greetSOCKS() (target, string, error) {
 	if _, err := c.conn.Write([]byte{socksVersion, 0}); err != nil {
 		return target{}, "", err
 	}
-	return readRequest(c.br)
+	return readSOCKSRequest(c.br)
 }
 
-// readGreeting reports whether the client is content without authentication.
-func readGreeting(r io.Reader) (bool, error) {
+// readSOCKSGreeting reports whether the client accepts no authentication.
+func readSOCKSGreeting(r io.Reader) (bool, error) {
 	var b [255]byte
 	if _, err := io.ReadFull(r, b[:2]); err != nil {
 		return false, err
@@ -84,9 +83,9 @@ func readGreeting(r io.Reader) (bool, error) {
 	return false, nil
 }
 
-// readRequest reads where the client wants to go. The string is the host as it
-// was said, for one that is refused.
-func readRequest(r io.Reader) (target, string, error) {
+// readSOCKSRequest reads the target of a request. The string is the host as it was received,
+// for the event of a refusal.
+func readSOCKSRequest(r io.Reader) (target, string, error) {
 	var b [256]byte
 	if _, err := io.ReadFull(r, b[:4]); err != nil {
 		return target{}, "", err
@@ -123,7 +122,7 @@ func readRequest(r io.Reader) (target, string, error) {
 		return target{}, host, err
 	}
 	if command != socksConnect {
-		return target{}, host, &refusal{code: fault.InvalidArgument, reason: "of SOCKS only the command CONNECT is served", reply: socksCommand}
+		return target{}, host, &refusal{code: fault.InvalidArgument, reason: "SOCKS supports only the command CONNECT here", reply: socksCommand}
 	}
 	t, err := parseTarget(host, int(binary.BigEndian.Uint16(b[:2])))
 	if err != nil {

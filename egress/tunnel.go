@@ -14,30 +14,30 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// connect serves a CONNECT request.
-func (c *client) connect(ctx context.Context, h head) {
+// serveConnect serves a CONNECT request.
+func (c *client) serveConnect(ctx context.Context, h head) {
 	if c.fixed != nil {
-		c.reject(invalid("a tunnel inside a tunnel is not served"))
+		c.rejectMalformed(invalidRequest("a tunnel inside a tunnel is not served"))
 		return
 	}
 	t, err := splitTarget(h.uri, 0)
 	if err == nil && h.hasHost {
-		// Clients differ in whether they add the port.
+		// Some clients leave out the port.
 		if said, herr := splitTarget(h.host, t.port); herr != nil || said != t {
-			err = invalid("the Host header is not the host of the request")
+			err = invalidRequest("the Host header is not the host of the request")
 		}
 	}
 	if err != nil {
 		why := asRefusal(err)
-		rec := &record{began: time.Now(), host: h.uri, protocol: protoConnect, method: tunnel, err: why}
-		rec.status = c.refuse(&http.Request{Method: tunnel}, "", why, false)
-		c.p.audit(rec)
+		rec := &requestRecord{began: time.Now(), host: h.uri, protocol: protoConnect, method: methodTunnel, err: why}
+		rec.status = c.writeRefusal(&http.Request{Method: methodTunnel}, "", why, false)
+		c.p.emitEvent(rec)
 		c.linger()
 		return
 	}
-	c.tunnel(ctx, t, protoConnect, func(why *refusal) (int, error) {
+	c.serveTunnel(ctx, t, protoConnect, func(why *refusal) (int, error) {
 		if why != nil {
-			status := c.refuse(&http.Request{Method: tunnel}, t.String(), why, false)
+			status := c.writeRefusal(&http.Request{Method: methodTunnel}, t.String(), why, false)
 			c.linger()
 			return status, nil
 		}
@@ -47,19 +47,18 @@ func (c *client) connect(ctx context.Context, h head) {
 	})
 }
 
-// tunnel serves a connection to a target. It calls answer once, with the reason
-// if it is refused.
-func (c *client) tunnel(ctx context.Context, t target, protocol string, answer func(*refusal) (int, error)) {
-	rec := &record{began: time.Now(), target: t, protocol: protocol, method: tunnel}
-	rs := c.p.policy()
-	seen := t.port == 80 || rs.credentialed(t)
-	v := rs.judge(t, tunnel)
+// serveTunnel serves a tunnel to a target. It calls answer once, with a refusal or nil.
+func (c *client) serveTunnel(ctx context.Context, t target, protocol string, answer func(*refusal) (int, error)) {
+	rec := &requestRecord{began: time.Now(), target: t, protocol: protocol, method: methodTunnel}
+	rs := c.p.currentRules()
+	seen := t.port == 80 || rs.hasCredential(t)
+	v := rs.checkRequest(t, methodTunnel)
 	if seen {
-		v = rs.reachable(t) // each request inside is judged by itself
+		v = rs.checkHost(t) // each request inside is checked by itself
 	}
 	rec.rule = v.rule
 	if !v.allowed {
-		c.give(rec, denied(v), answer)
+		c.refuseTunnel(rec, newDenial(v), answer)
 		return
 	}
 	switch {
@@ -70,52 +69,53 @@ func (c *client) tunnel(ctx context.Context, t target, protocol string, answer f
 		}
 	case seen:
 		if _, err := answer(nil); err == nil {
-			c.intercept(ctx, t, rec)
+			c.interceptTLS(ctx, t, rec)
 		}
 	default:
-		c.pass(ctx, t, rec, answer)
+		c.forwardTunnel(ctx, t, rec, answer)
 	}
 }
 
-// give answers with a refusal and emits its event.
-func (c *client) give(rec *record, why *refusal, answer func(*refusal) (int, error)) {
+// refuseTunnel answers with a refusal and emits its event.
+func (c *client) refuseTunnel(rec *requestRecord, why *refusal, answer func(*refusal) (int, error)) {
 	rec.err = why
 	if rec.protocol == protoSOCKS {
-		c.p.refused(rec.target.hostOrEmpty(), why)
+		c.p.reportRefusal(rec.target.hostOrEmpty(), why)
 	}
 	if answer != nil {
 		rec.status, _ = answer(why)
 	}
-	c.p.audit(rec)
+	c.p.emitEvent(rec)
 }
 
-// hello reads a TLS hello and checks it.
-func (c *client) hello(ctx context.Context, t target) (hello, error) {
+// readCheckedHello reads a TLS hello and checks its server name.
+func (c *client) readCheckedHello(ctx context.Context, t target) (hello, error) {
 	_ = c.conn.SetReadDeadline(deadline(c.p.opts.HeaderTimeout))
 	h, err := readHello(ctx, c.br)
 	_ = c.conn.SetReadDeadline(time.Time{})
 	if err == nil {
-		err = h.check(t, c.p.policy())
+		err = h.checkName(t, c.p.currentRules())
 	}
 	if err != nil && len(h.raw) > 0 && h.raw[0] == recordHandshake {
 		_ = c.conn.SetWriteDeadline(deadline(c.p.opts.HeaderTimeout))
-		_, _ = c.conn.Write(alert)
+		_, _ = c.conn.Write(unrecognizedNameAlert)
 	}
 	return h, err
 }
 
-// intercept takes TLS apart and serves the requests inside.
-func (c *client) intercept(ctx context.Context, t target, rec *record) {
-	h, err := c.hello(ctx, t)
+// interceptTLS terminates TLS with the workspace's certificate authority and serves the
+// requests inside.
+func (c *client) interceptTLS(ctx context.Context, t target, rec *requestRecord) {
+	h, err := c.readCheckedHello(ctx, t)
 	if err != nil {
-		c.give(rec, asRefusal(err), nil)
+		c.refuseTunnel(rec, asRefusal(err), nil)
 		c.linger()
 		return
 	}
-	conn := tls.Server(&replay{c.conn, io.MultiReader(bytes.NewReader(h.raw), c.br)}, c.p.authority.config(t))
+	conn := tls.Server(&replayConn{c.conn, io.MultiReader(bytes.NewReader(h.raw), c.br)}, c.p.authority.tlsConfig(t))
 	_ = conn.SetDeadline(deadline(c.p.opts.HeaderTimeout))
 	if err := conn.HandshakeContext(ctx); err != nil {
-		c.give(rec, &refusal{code: fault.Canceled, reason: "the client does not trust the authority of the workspace, or ended the handshake"}, nil)
+		c.refuseTunnel(rec, &refusal{code: fault.Canceled, reason: "the client does not trust the authority of the workspace, or ended the handshake"}, nil)
 		return
 	}
 	_ = conn.SetDeadline(time.Time{})
@@ -125,26 +125,26 @@ func (c *client) intercept(ctx context.Context, t target, rec *record) {
 	_ = conn.CloseWrite()
 }
 
-// pass connects, and passes bytes on unseen but for the first ones: on port 443
-// they must be a TLS hello for this host, and on other ports if they are a hello
-// at all.
-func (c *client) pass(ctx context.Context, t target, rec *record, answer func(*refusal) (int, error)) {
+// forwardTunnel connects and copies bytes without inspection, except for the first ones: on
+// port 443 they must be a TLS hello for this host; on other ports a TLS hello is checked,
+// too, if there is one.
+func (c *client) forwardTunnel(ctx context.Context, t target, rec *requestRecord, answer func(*refusal) (int, error)) {
 	up, addr, err := c.p.dial(ctx, t)
 	if err != nil {
-		c.give(rec, asRefusal(err), answer)
+		c.refuseTunnel(rec, asRefusal(err), answer)
 		return
 	}
 	defer up.Close()
 	rec.addr = addr
 	cut := false
 	var once sync.Once
-	f := &flow{target: t, method: tunnel, addr: addr, stop: func() {
+	f := &flow{target: t, method: methodTunnel, addr: addr, stop: func() {
 		once.Do(func() { cut = true })
 		up.Close()
 		c.conn.Close()
 	}}
-	if err := c.p.begin(f); err != nil {
-		c.give(rec, asRefusal(err), answer)
+	if err := c.p.addFlow(f); err != nil {
+		c.refuseTunnel(rec, asRefusal(err), answer)
 		return
 	}
 	if rec.status, err = answer(nil); err == nil {
@@ -152,7 +152,7 @@ func (c *client) pass(ctx context.Context, t target, rec *record, answer func(*r
 		rec.err = s.run(ctx)
 		rec.in, rec.out = s.down.Load(), s.out.Load()
 	}
-	c.p.end(f)
+	c.p.removeFlow(f)
 	once.Do(func() {})
 	if cut {
 		rec.err = &refusal{code: fault.PermissionDenied, reason: "the policy has changed"}
@@ -160,16 +160,16 @@ func (c *client) pass(ctx context.Context, t target, rec *record, answer func(*r
 			rec.err = &refusal{code: fault.Canceled, reason: "it was cut off"}
 		}
 	}
-	c.p.audit(rec)
+	c.p.emitEvent(rec)
 }
 
-// A splice passes bytes between a client and a server in both directions, each
-// as fast as its reader takes them, until both have ended or nothing moves.
+// A splice copies bytes between a client and a server in both directions, until both have
+// ended or the idle timeout.
 type splice struct {
 	c         *client
 	up        net.Conn
 	target    target
-	last      atomic.Int64 // when a byte moved, in Unix nanoseconds
+	last      atomic.Int64 // time of the last copied byte, in Unix nanoseconds
 	down, out atomic.Int64 // bytes
 }
 
@@ -177,15 +177,15 @@ func (s *splice) run(ctx context.Context) error {
 	s.last.Store(time.Now().UnixNano())
 	var first []byte
 	if s.target.port == 443 {
-		h, err := s.c.hello(ctx, s.target)
+		h, err := s.c.readCheckedHello(ctx, s.target)
 		if err != nil {
 			return err
 		}
 		first = h.raw
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { s.copy(s.c.conn, s.up, s.up, &s.down) })
-	err := s.send(ctx, first)
+	wg.Go(func() { s.copyBytes(s.c.conn, s.up, s.up, &s.down) })
+	err := s.sendClient(ctx, first)
 	if err != nil {
 		s.up.Close()
 		s.c.conn.Close()
@@ -194,25 +194,25 @@ func (s *splice) run(ctx context.Context) error {
 	return err
 }
 
-// send passes on what the client says.
-func (s *splice) send(ctx context.Context, first []byte) error {
+// sendClient copies from the client to the server.
+func (s *splice) sendClient(ctx context.Context, first []byte) error {
 	if first == nil {
 		_ = s.c.conn.SetReadDeadline(deadline(s.c.p.opts.IdleTimeout))
 		if b, err := s.c.br.Peek(1); err == nil && b[0] == recordHandshake {
-			h, err := s.c.hello(ctx, s.target)
+			h, err := s.c.readCheckedHello(ctx, s.target)
 			if err != nil {
 				return err
 			}
 			first = h.raw
 		}
 	}
-	s.copy(s.up, s.c.conn, io.MultiReader(bytes.NewReader(first), s.c.br), &s.out)
+	s.copyBytes(s.up, s.c.conn, io.MultiReader(bytes.NewReader(first), s.c.br), &s.out)
 	return nil
 }
 
-// copy moves bytes from r, which reads from src, to dst. At the end of r it ends
-// dst's direction alone; on an error both connections.
-func (s *splice) copy(dst, src net.Conn, r io.Reader, n *atomic.Int64) {
+// copyBytes copies from r, which reads from src, to dst. At the end of r it closes only dst's
+// write side; on an error both connections.
+func (s *splice) copyBytes(dst, src net.Conn, r io.Reader, n *atomic.Int64) {
 	buf := make([]byte, 32<<10)
 	idle := s.c.p.opts.IdleTimeout
 	for {

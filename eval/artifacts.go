@@ -16,12 +16,12 @@ import (
 	"github.com/croft-run/croft/host/files"
 )
 
-// The directory of a session's artifacts is the agent's as well: it may put there
-// whatever it likes, under any name, also in place of what we write. So nothing is
-// read or written through a link in it, and what has the name of a file of ours and
-// is not ours is removed before it is read.
+// The artifact directory of a session is writable by the agent, which may create any
+// entry there, also with the names of files that the run writes. No file in it is opened
+// through a symlink (O_NOFOLLOW), and an entry of the agent with a name of ownFiles is
+// removed before that file is written or read.
 
-// Files of ours in a directory of artifacts, beside those of package agent.
+// Files that a run writes to an artifact directory, beside those of package agent.
 const (
 	diffName         = "changes.diff"
 	consoleName      = "assert.log.json" // what the code of the case wrote to its console
@@ -32,10 +32,10 @@ const (
 	workspaceName    = "workspace.json"
 )
 
-// ownFiles are the files that are written after a session, if at all.
+// ownFiles are written after the session has ended, where at all.
 var ownFiles = []string{diffName, "error.json", "report.json", "judgements.json", consoleName, explainName, explanationsName, questionsName}
 
-// removeForged removes what an agent put in the place of files of ours.
+// removeForged removes entries that an agent created with the names of files of the run.
 func removeForged(dir string, names ...string) error {
 	var errs []error
 	for _, name := range names {
@@ -46,8 +46,8 @@ func removeForged(dir string, names ...string) error {
 	return errors.Join(errs...)
 }
 
-// removeAllForged is removeForged for all that a session may have put there in place of ours: also
-// for the directories of further tries, of which there are none yet.
+// removeAllForged is removeForged for all of ownFiles and for the directories of retries,
+// which do not exist while a session runs.
 func removeAllForged(dir string) error {
 	list, err := os.ReadDir(dir)
 	if err != nil {
@@ -59,7 +59,7 @@ func removeAllForged(dir string) error {
 			names = append(names, e.Name())
 		}
 	}
-	for _, name := range ownFiles { // which some file systems find under other names, too
+	for _, name := range ownFiles { // a file system may ignore case
 		if slices.ContainsFunc(list, func(e fs.DirEntry) bool { return strings.EqualFold(e.Name(), name) }) {
 			names = append(names, name)
 		}
@@ -73,8 +73,8 @@ var (
 	sessionPath = regexp.MustCompile(`^[^/]+/[^/]+/repeat-\d+(/session-\d+)?$`)
 )
 
-// isSessionDir reports whether a directory holds the artifacts of a session. What an
-// agent makes in them that looks like a run does not count: the run is the outermost.
+// isSessionDir reports whether a directory holds the artifacts of a session. A run that
+// an agent imitates inside its artifacts does not count: the outermost journal decides.
 func isSessionDir(dir string) bool {
 	run := ""
 	for at := dir; at != filepath.Dir(at); at = filepath.Dir(at) {
@@ -88,9 +88,9 @@ func isSessionDir(dir string) bool {
 	return run != "" && err == nil && sessionPath.MatchString(filepath.ToSlash(rel))
 }
 
-// makeOwnDir makes the directory at rel below base, of which agents may have made parts
-// before: what is no directory on the way, such as a link that leads elsewhere,
-// gives way to one.
+// makeOwnDir makes the directory at rel below base. A component that is not a directory,
+// such as a symlink that an agent created, is replaced, so that writes can't be
+// redirected out of base.
 func makeOwnDir(base, rel string) (string, error) {
 	if _, err := files.Identify(base); err != nil || base != filepath.Clean(base) { // a symlink is on the way, or nothing is there
 		return "", fmt.Errorf("eval: make %s: %w: %s was replaced", filepath.Join(base, rel), fault.SandboxViolation, base)
@@ -115,7 +115,7 @@ func makeOwnDir(base, rel string) (string, error) {
 	return at, nil
 }
 
-// makeEmptyDir is ownDir for a directory that is empty.
+// makeEmptyDir is makeOwnDir for a directory that is emptied first.
 func makeEmptyDir(base, rel string) (string, error) {
 	dir, err := makeOwnDir(base, rel)
 	if err == nil {
@@ -130,27 +130,28 @@ func makeEmptyDir(base, rel string) (string, error) {
 	return dir, nil
 }
 
-// readOwnFile returns the beginning of a file of ours. Of anything but a plain file,
-// which it would then not be, there is nothing.
+// readOwnFile returns the beginning of a file of the run. It refuses anything but a
+// regular file.
 func readOwnFile(path string, most int64) ([]byte, error) {
 	return readPart(path, func(f *os.File, _ int64) ([]byte, error) { return io.ReadAll(io.LimitReader(f, most)) })
 }
 
-// logTail is the last lines of a log, "" where there are none: what a program says
-// at its end is mostly why it ended.
+// logTail returns the last lines of a log, "" if it can't be read. Most programs write
+// why they failed last.
 func logTail(path string) string {
 	const most, lines = 4 << 10, 12
 	data, err := readPart(path, func(f *os.File, size int64) ([]byte, error) {
 		return io.ReadAll(io.NewSectionReader(f, max(0, size-most), most))
 	})
 	if err != nil {
-		return "" // what can't be read is not shown
+		return "" // an unreadable log is not shown
 	}
 	all := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(data), "")), "\n")
 	return PlainText(strings.Join(all[max(0, len(all)-lines):], "\n"))
 }
 
-// readPart reads of a plain file, with its size.
+// readPart opens a regular file without following symlinks and passes it to read with its
+// size.
 func readPart(path string, read func(f *os.File, size int64) ([]byte, error)) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// assertEnv lets assertions look at the workspace that an agent left.
+// assertEnv gives assertions access to the workspace after the agent has ended.
 type assertEnv struct {
 	info        suite.EnvInfo
 	preparedEnv *preparedEnv
-	changes     *changes // nil where they are not known, with why
+	changes     *changes // nil if they are not known; changesErr says why
 	changesErr  error
 	report      *session.Report
 	judge       JudgeFunc
@@ -29,7 +29,7 @@ var _ suite.AssertEnv = (*assertEnv)(nil)
 // A JudgeFunc asks a model about what an agent did.
 type JudgeFunc func(ctx context.Context, q suite.Judge) (suite.Judgement, error)
 
-// maxRead is how much of a file assertions get.
+// maxRead bounds the size of a file that assertions can read.
 const maxRead = 64 << 20
 
 // Info describes the execution.
@@ -114,7 +114,8 @@ func (e *assertEnv) Judge(ctx context.Context, q suite.Judge) (suite.Judgement, 
 	return e.judge(ctx, q)
 }
 
-// usageOf is what an execution used, for budgets.
+// usageOf returns what an execution used, for budgets. Requests are unknown without a
+// sandbox, because no proxy counts them.
 func usageOf(r *session.Report, took time.Duration, requests int, fenced bool) suite.Usage {
 	u := suite.Usage{
 		DurationMs: new(float64(took.Milliseconds())), InputTokens: r.Usage.InputTokens, OutputTokens: r.Usage.OutputTokens, TotalTokens: r.Usage.TotalTokens,
@@ -136,7 +137,7 @@ func usageOf(r *session.Report, took time.Duration, requests int, fenced bool) s
 	if r.PeakMemoryBytes > 0 {
 		u.PeakMemory = new(float64(r.PeakMemoryBytes))
 	}
-	if fenced { // the plain host is not watched
+	if fenced { // no egress proxy counts requests on the host
 		u.Requests = new(float64(requests))
 	}
 	return u

@@ -19,7 +19,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// tokenCount is a report's count of the baseline's metric.
+// tokenCount returns a report's count of the baseline's metric.
 func (b *baselines) tokenCount(r *session.Report) (float64, bool) {
 	n := tokenCounts(r)[slices.Index(tokenCountNames, b.metric())]
 	if n == nil {
@@ -30,7 +30,7 @@ func (b *baselines) tokenCount(r *session.Report) (float64, bool) {
 
 func (b *baselines) metric() string { return cmp.Or(b.Metric, "totalTokens") }
 
-// A baselineEntry is what one case on one runner used.
+// A baselineEntry is the token use of one case on one runner.
 type baselineEntry struct {
 	CaseID    string  `json:"caseId"`
 	RunnerID  string  `json:"runnerId"`
@@ -47,18 +47,18 @@ type baselineFile struct {
 	Entries map[string]baselineEntry `json:"entries"`
 }
 
-// baselines are the entries of a run. A nil one checks nothing.
+// baselines are the entries of a run. A nil value checks nothing.
 type baselines struct {
 	suite.Snapshots
-	update bool // what is measured becomes the baseline
+	update bool // replace the baseline by what is measured
 
 	mu    sync.Mutex
 	file  baselineFile // guarded by mu
 	dirty bool         // guarded by mu
 }
 
-// loadBaselines reads the file of baselines that the plan names, if there is one. It
-// returns nil where token use is not compared.
+// loadBaselines reads the file of baselines that the plan names, if it exists. It returns
+// nil if token use is not compared.
 func loadBaselines(p *plan) (*baselines, error) {
 	s := p.config.Snapshots
 	if s == nil {
@@ -95,8 +95,9 @@ func readBaselines(b suite.Snapshots, update bool) (*baselines, error) {
 	return s, nil
 }
 
-// check holds what successful repetitions used on average against the baseline,
-// or makes it the baseline where there is none. It returns why it is too much.
+// check compares the mean token use of successful repetitions with the baseline. Without
+// a baseline the mean becomes the baseline. It returns an error if the tolerance is
+// exceeded.
 func (s *baselines) check(caseID string, r session.Runner, reports []*session.Report, now string) *ErrorInfo {
 	if s == nil {
 		return nil
@@ -127,7 +128,7 @@ func (s *baselines) check(caseID string, r session.Runner, reports []*session.Re
 	return nil
 }
 
-// allowedValues lists the most that each bound allows.
+// allowedValues lists the maximum of each tolerance.
 func (b *baselines) allowedValues(was float64) []float64 {
 	var list []float64
 	if b.Absolute != nil {
@@ -149,7 +150,7 @@ func (b *baselines) mismatchError(caseID, runnerID string, was, actual, allowed 
 		b.metric(), formatNumber(actual), formatNumber(allowed), formatNumber(was), formatNumber(actual-was), percent, caseID, runnerID)}
 }
 
-// formatNumber writes a number whole, or with two digits.
+// formatNumber writes a whole number without a fraction, any other with two digits.
 func formatNumber(x float64) string {
 	if x == math.Trunc(x) {
 		return strconv.FormatFloat(x, 'f', -1, 64)
@@ -157,7 +158,7 @@ func formatNumber(x float64) string {
 	return strconv.FormatFloat(x, 'f', 2, 64)
 }
 
-// save writes the file where anything changed.
+// save writes the file if an entry changed.
 func (s *baselines) save() error {
 	if s == nil {
 		return nil

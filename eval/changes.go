@@ -22,17 +22,17 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Bounds of what is looked at to tell what an agent changed. Beyond them the
-// names are listed and not the text.
+// Bounds of the comparison of a workspace before and after a session. Beyond them the
+// diff lists names without text.
 const (
 	maxDiffFile     = 1 << 20  // bytes of a file whose text is compared
-	maxDiffBytes    = 32 << 20 // of all that is set aside before the agent starts
-	maxDiffFiles    = 4000     // files that are set aside
-	maxEntries      = 200_000  // entries of a workspace that is looked at
-	maxChangedPaths = 5000     // changes that are looked at one by one; beyond, all is listed
+	maxDiffBytes    = 32 << 20 // of all files that are copied before the agent starts
+	maxDiffFiles    = 4000     // files that are copied
+	maxEntries      = 200_000  // entries of a workspace that is compared
+	maxChangedPaths = 5000     // paths of ChangedPaths that are compared with stat; beyond, the whole tree is listed
 )
 
-// templateListing is what a template holds, read once.
+// A templateListing is the list of a template's files, read once.
 type templateListing struct {
 	once  sync.Once
 	infos map[string]driver.Info
@@ -58,7 +58,7 @@ func (l *templateListing) load(ctx context.Context, dir string) (map[string]driv
 	return l.infos, l.err
 }
 
-// listFiles lists a workspace by path, without what Git keeps.
+// listFiles lists the files of a workspace by path, without .git.
 func listFiles(ctx context.Context, ws *workspace.Workspace) (map[string]driver.Info, error) {
 	all, more, err := listEntries(ctx, ws, maxEntries)
 	if err != nil {
@@ -76,20 +76,21 @@ func listFiles(ctx context.Context, ws *workspace.Workspace) (map[string]driver.
 	return infos, nil
 }
 
-// isGitPath reports whether a name is of what Git keeps.
+// isGitPath reports whether a path is .git at the top of the workspace, or below it.
 func isGitPath(name string) bool { return name == ".git" || strings.HasPrefix(name, ".git/") }
 
-// beforeState is a workspace as the agent found it.
+// A beforeState records a workspace as it was before the agent started.
 type beforeState struct {
-	pure     bool // it is the template, and nothing else
+	pure     bool // the workspace is an unchanged copy of the template
 	infos    map[string]driver.Info
-	template string // host directory that has the text of what is as it is there
+	template string // host directory with the text of files that are as in the template
 	original map[string]driver.Info
 	stash    string // host directory with the text of other files
 }
 
-// snapshotBefore notes how the workspace is. What a bootstrap command has made, and what
-// was there in place, is set aside as far as it is small.
+// snapshotBefore records the state of a workspace before the agent starts. Small files
+// that are not in the template (made by a bootstrap command, or present in place) are
+// copied to a stash.
 func (v *environments) snapshotBefore(ctx context.Context, d *preparedEnv) (b *beforeState, err error) {
 	b = &beforeState{}
 	if d.path != "" && v.template != "" {
@@ -150,12 +151,13 @@ func exportText(ctx context.Context, ws *workspace.Workspace, info driver.Info, 
 	return writeFile(io.LimitReader(body, maxDiffFile), to, info.Mode.Perm()|0o600)
 }
 
-// sameInfo reports whether nothing tells two entries apart.
+// sameInfo reports whether type, size, mode, target and modification time are equal.
 func sameInfo(a, b driver.Info) bool {
 	return a.Type == b.Type && a.Size == b.Size && a.Mode == b.Mode && a.Target == b.Target && a.ModTime.Equal(b.ModTime)
 }
 
-// originalText returns what a file held before the agent started, if it is known.
+// originalText returns a host path with the text of a file before the agent started, if
+// it is known.
 func (b *beforeState) originalText(name string) (path string, known bool) {
 	if was, ok := b.original[name]; ok && sameInfo(was, b.infos[name]) {
 		return filepath.Join(b.template, name), was.Type == driver.TypeFile && was.Size <= maxDiffFile
@@ -168,10 +170,10 @@ func (b *beforeState) originalText(name string) (path string, known bool) {
 	return path, err == nil
 }
 
-// changes is what an agent changed.
+// changes lists what an agent changed.
 type changes struct {
 	list []session.Change
-	diff []fileDiff // text of each, where it is known
+	diff []fileDiff // text of each file whose text is known
 }
 
 type fileDiff struct {
@@ -179,7 +181,7 @@ type fileDiff struct {
 	text string
 }
 
-// changesSince compares a workspace with what it was.
+// changesSince compares a workspace with its state before.
 func (b *beforeState) changesSince(ctx context.Context, ws *workspace.Workspace) (*changes, error) {
 	now, names, err := b.changedNames(ctx, ws)
 	if err != nil {
@@ -192,9 +194,9 @@ func (b *beforeState) changesSince(ctx context.Context, ws *workspace.Workspace)
 	return b.diffFiles(ctx, ws, now, names)
 }
 
-// changedNames returns what differs from what was there, and how it is now. Where the
-// workspace is as its template was, but for what the provider says, nothing else
-// is looked at.
+// changedNames returns the names of entries that differ, and the present entries. For an
+// unchanged copy of a template only the provider's ChangedPaths are compared, if it
+// reports them.
 func (b *beforeState) changedNames(ctx context.Context, ws *workspace.Workspace) (now map[string]driver.Info, names []string, err error) {
 	was := b.infos
 	if b.pure {
@@ -223,7 +225,8 @@ func (b *beforeState) changedNames(ctx context.Context, ws *workspace.Workspace)
 	return now, names, nil
 }
 
-// originalInfos returns what was there of which something may have become of late.
+// originalInfos returns the entries before the session that are at a changed path, or
+// below a replaced one.
 func (b *beforeState) originalInfos(touched []driver.ChangedPath) map[string]driver.Info {
 	some := map[string]driver.Info{}
 	whole := map[string]bool{}
@@ -247,8 +250,8 @@ func (b *beforeState) originalInfos(touched []driver.ChangedPath) map[string]dri
 	return some
 }
 
-// statFiles returns how the files are that were touched, or were below something that
-// was; those that are no more are not in it.
+// statFiles stats the changed paths and the entries of was. Entries that no longer exist
+// are left out.
 func (b *beforeState) statFiles(ctx context.Context, ws *workspace.Workspace, was map[string]driver.Info, touched []driver.ChangedPath) (map[string]driver.Info, error) {
 	now := map[string]driver.Info{}
 	look := func(name string) error {
@@ -277,8 +280,8 @@ func (b *beforeState) statFiles(ctx context.Context, ws *workspace.Workspace, wa
 	return now, nil
 }
 
-// diffFiles puts the files that may differ side by side, as far as their text is
-// known, and compares that.
+// diffFiles exports the differing files, as far as their text is known, to two
+// directories and compares these.
 func (b *beforeState) diffFiles(ctx context.Context, ws *workspace.Workspace, now map[string]driver.Info, names []string) (_ *changes, err error) {
 	dir, err := locktmp.Make(suite.ScratchPrefix)
 	if err != nil {
@@ -319,7 +322,7 @@ func changeKind(had, has bool) session.ChangeKind {
 	return session.Modified
 }
 
-// exportPair writes a file as it was and as it is, where both can be had.
+// exportPair writes a file as it was and as it is, if both texts can be read.
 func (b *beforeState) exportPair(ctx context.Context, ws *workspace.Workspace, was, is driver.Info, had, has bool, oldDir, newDir string) error {
 	if had && was.Type != driver.TypeFile || has && (is.Type != driver.TypeFile || is.Size > maxDiffFile) {
 		return nil
@@ -339,13 +342,13 @@ func (b *beforeState) exportPair(ctx context.Context, ws *workspace.Workspace, w
 	}
 	err := exportText(ctx, ws, is, filepath.Join(newDir, is.Path))
 	if fault.Of(err) == fault.PermissionDenied || fault.Of(err) == fault.NotFound {
-		return nil // it can't be read, or went meanwhile
+		return nil // it can't be read, or was removed meanwhile
 	}
 	return err
 }
 
-// addDiffs takes the numbers of lines and the text from a comparison. What has the
-// same text as before, and differs in time alone, is no change.
+// addDiffs adds line counts and text from a comparison. An entry whose text is unchanged,
+// and that differs in time only, is dropped.
 func (c *changes) addDiffs(cmp *snapshot.Comparison, was, now map[string]driver.Info) error {
 	found := map[string]*snapshot.FileChange{}
 	for i := range cmp.Changes {
@@ -377,7 +380,8 @@ func (c *changes) addDiffs(cmp *snapshot.Comparison, was, now map[string]driver.
 	return nil
 }
 
-// unifiedDiff is the text of the changes at and below paths, of all without any.
+// unifiedDiff returns the text of the changes at and below paths, of all changes without
+// paths.
 func (c *changes) unifiedDiff(paths []string) string {
 	var b strings.Builder
 	for _, d := range c.diff {

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// A bar is one number of a plot, with what it may as well be.
+// A bar is one number of a chart, with its confidence interval.
 type bar struct {
 	label string
 	Interval
 	color string // a variable of the page
 }
 
-// drawChart draws bars with their intervals, lying, as SVG: it scales and needs nothing
-// from elsewhere. Bars without observations say so.
+// drawChart draws horizontal bars with their intervals as SVG, which scales and loads
+// nothing. A bar without observations says so.
 func drawChart(title string, bars []bar, show func(float64) string) template.HTML {
 	const width, left, right, row, top = 420, 130, 84, 24, 28
 	most := 0.0
@@ -46,7 +46,7 @@ func drawChart(title string, bars []bar, show func(float64) string) template.HTM
 	return template.HTML(s.String()) // every text in it is escaped
 }
 
-// A measure is one thing that runs are compared by.
+// A measure is a quantity that runs are compared by.
 type measure struct {
 	name   string
 	show   func(float64) string
@@ -59,13 +59,14 @@ var measures = []measure{
 	{"cost", func(x float64) string { return fmt.Sprintf("%.4f USD", x) }, func(o *observations) []float64 { return o.cost }},
 }
 
-// observations is what a runner's sessions showed.
+// observations are the measured values of a runner's sessions.
 type observations struct {
 	passed, n          int
 	tokens, time, cost []float64
 }
 
-// collectObservations gathers the sessions of each runner: each repetition and retry counts.
+// collectObservations collects the sessions of each runner. Each repetition and each
+// retry counts.
 func collectObservations(r *Result) map[string]*observations {
 	all := map[string]*observations{}
 	for _, c := range r.Cases {
@@ -93,7 +94,7 @@ func (o *observations) add(s *ExecutionResult) {
 		o.passed++
 	}
 	if s.FailureOrigin == OriginWorkspace || s.FailureOrigin == OriginBootstrap || s.FailureOrigin == OriginModelRejected {
-		return // no agent ran: it took neither time nor tokens
+		return // no agent ran
 	}
 	o.time = append(o.time, s.DurationMs)
 	if s.Report == nil {

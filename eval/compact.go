@@ -55,7 +55,7 @@ func expandResult(r *ExecutionResult) {
 	}
 }
 
-// resultSummary is a result without what fills memory: the journal has it.
+// resultSummary is a result without its large parts, which are in the journal.
 func resultSummary(r *ExecutionResult) *ExecutionResult {
 	if r == nil {
 		return nil

@@ -15,8 +15,8 @@ type Comparison struct {
 	A       string             `json:"a"` // directories
 	B       string             `json:"b"`
 	Runners []RunnerComparison `json:"runners"`
-	Common  int                `json:"common"` // executions that both runs have: what is measured
-	OnlyA   int                `json:"onlyA"`  // executions that the other run has not
+	Common  int                `json:"common"` // executions that both runs have and that are compared
+	OnlyA   int                `json:"onlyA"`  // executions that are not in the other run
 	OnlyB   int                `json:"onlyB"`
 	Changed []CaseChange       `json:"changed"` // executions whose verdict differs, or that only one has
 }
@@ -27,15 +27,15 @@ type RunnerComparison struct {
 	Measures []Measure `json:"measures"`
 }
 
-// A Measure is one thing that is compared. Of the pass rate Diff is the
-// difference, of all others the ratio; both of B to A.
+// A Measure is one quantity that is compared. Diff is the difference of pass rates, and
+// the ratio of other quantities, both of B to A.
 type Measure struct {
 	Name        string   `json:"name"` // "pass rate", "tokens", "time" or "cost"
 	A           Interval `json:"a"`
 	B           Interval `json:"b"`
 	Diff        Interval `json:"diff"`
 	Significant bool     `json:"significant"` // the interval of Diff leaves out "no difference"
-	Better      bool     `json:"better"`      // B is; only said where it is significant
+	Better      bool     `json:"better"`      // B is better; set only if Significant
 
 	AText, BText, DiffText, Word string `json:"-"`
 }
@@ -49,9 +49,8 @@ type CaseChange struct {
 	Word   string `json:"change"` // "newly failing", "newly passing", "added", "removed" or "differs"
 }
 
-// Compare compares two runs, by the executions that both have: what only one has run
-// says nothing about a difference. Intervals are over sessions, so repetitions make
-// them narrow.
+// Compare compares two runs by the executions that both have. Intervals are over
+// sessions, so that repetitions narrow them.
 func Compare(a, b *Result) *Comparison {
 	c := &Comparison{A: a.ArtifactDir, B: b.ArtifactDir, Runners: []RunnerComparison{}, Changed: changedCases(a, b)}
 	wholeA, wholeB := a.countExecutions(), b.countExecutions()
@@ -69,7 +68,7 @@ func Compare(a, b *Result) *Comparison {
 	return c
 }
 
-// countExecutions is how many there are results of.
+// countExecutions returns the number of results.
 func (r *Result) countExecutions() (n int) {
 	for _, c := range r.Cases {
 		n += len(c.RunnerResults)
@@ -93,7 +92,7 @@ func (r *Result) byExecution() (all map[executionKey]*ExecutionResult, order []e
 	return all, order
 }
 
-// sharedWith is the result without the executions that other has not.
+// sharedWith is the result without the executions that are not in other.
 func (r *Result) sharedWith(other *Result) *Result {
 	there, _ := other.byExecution()
 	shared := *r
@@ -106,7 +105,7 @@ func (r *Result) sharedWith(other *Result) *Result {
 	return &shared
 }
 
-// Measured says what was compared, where that is not all of both runs.
+// Measured says what was compared, if that is not all of both runs.
 func (c *Comparison) Measured() string {
 	switch {
 	case c.Common == 0:
@@ -117,8 +116,8 @@ func (c *Comparison) Measured() string {
 	return fmt.Sprintf("Measured by the executions that both runs have: %d. Only in A are %d, only in B %d.", c.Common, c.OnlyA, c.OnlyB)
 }
 
-// excludesOne reports whether an interval of a ratio leaves out 1, by more than rounding
-// does. One observation does not tell how far others are from it.
+// excludesOne reports whether the interval of a ratio excludes 1 by more than rounding.
+// One observation has no interval.
 func excludesOne(ratio Interval) bool {
 	const rounding = 1e-9
 	return ratio.N > 1 && (ratio.Low > 1+rounding || ratio.High < 1-rounding)
@@ -143,7 +142,7 @@ func compareRunner(a, b *observations) []Measure {
 	return list
 }
 
-// setTexts makes the texts.
+// setTexts sets the texts for people.
 func (m *Measure) setTexts(show, diff func(float64) string) {
 	text := func(i Interval) string {
 		return fmt.Sprintf("%s (%s to %s, n=%d)", show(i.Value), show(i.Low), show(i.High), i.N)

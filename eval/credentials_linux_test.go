@@ -90,7 +90,7 @@ func fencedWith(t *testing.T, ground string) *eval.Sandbox {
 		t.Fatal(err)
 	}
 	inside := &eval.LoopbackServer{Base: fmt.Sprintf("http://127.0.0.1:%d", egress.RelayPort)}
-	p, err := sandbox.New(&sandbox.Config{Root: filepath.Join(ground, "ws"), Guest: bin(t, "croft-guest"), Inside: inside.Handler,
+	p, err := sandbox.New(&sandbox.Config{Root: filepath.Join(ground, "ws"), Guest: bin(t, "croft-guest"), LocalHandler: inside.Handler,
 		Secrets: secrets, Credentials: map[string]egress.Credential{"MODEL": {Header: "X-Api-Key", Format: "{secret}", Plain: true}}})
 	if err != nil {
 		t.Fatal(err)

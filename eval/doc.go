@@ -1,4 +1,4 @@
-// Package eval runs agents on cases and tells how they did: cases x runners, each
+// Package eval runs agents on cases and reports the results: cases x runners, each
 // execution in a workspace of its own.
 //
 // A suite (package suite) lists cases: a prompt, and what must hold afterwards. A
@@ -7,17 +7,17 @@
 //
 //	prepares a workspace     template, bootstrap command        environments.go, env*.go
 //	runs the agent in it     package agent, in that workspace
-//	looks at what changed    files, requests, commands          changes.go
+//	compares the workspace   files, requests, commands          changes.go
 //	asserts                  package suite
-//	keeps or removes it      a failed one stays, as a plain directory
+//	keeps or removes it      the workspace of a failed session stays, as a directory
 //
 // in the order that a schedule gives (schedule.go), as often as repeat and
 // repeat-failure say (execute.go), and writes it all down as it goes: artifacts of
 // each session, a journal with a line per execution (journal.go), and at the end
-// results.json. A run that was cut short goes on from its journal.
+// results.json. An interrupted run resumes from its journal.
 //
-// Each part of a run is a type with one job: plan (what is run), results (what came of
-// it, in memory and in the journal), environments and prefetch (where executions work),
+// Each part of a run is a type with one job: plan (what is run), runResults (the results,
+// in memory and in the journal), environments and prefetch (where executions work),
 // sessionRunner (one session), tapes (recorded traffic with models), and notifier (events
 // for reporters).
 //
@@ -28,6 +28,6 @@
 // of an overlayfs, so that a fresh workspace costs a millisecond and no copy, or the
 // plain host. Nothing that an agent starts outlives its session in either.
 //
-// [Compare] holds two runs side by side and says which differences are more than
-// luck. Reporters show a run while it goes on and at its end.
+// [Compare] compares two runs and says which differences are significant.
+// Reporters show a run while it goes on and at its end.
 package eval

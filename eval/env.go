@@ -16,30 +16,30 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// An Env is the environment of one execution: a workspace whose processes see it, and
-// the directories that they need besides, at the paths that these have on the
-// host.
+// An Env is the environment of one execution: a workspace, and the host directories that
+// its processes see at their paths on the host.
 type Env struct {
 	Workspace *workspace.Workspace
 
 	dir          string                          // the workspace, as its processes see it
 	env          map[string]string               // of every command
-	sandboxed    bool                            // what runs here can't reach the host
-	loopback     *LoopbackServer                 // answers what runs here; nil is nothing, unless it is not fenced
-	onHost       bool                            // dir is a directory of the host with the very files
-	transport    http.RoundTripper               // asks hosts as what runs here would; nil is that nothing is in between
-	waitRequests func(ctx context.Context) error // waits until all requests were passed to Requests; nil is that none are
+	sandboxed    bool                            // its processes are isolated from the host
+	loopback     *LoopbackServer                 // serves its processes; nil for none, except without a sandbox
+	onHost       bool                            // dir is the directory of the workspace on the host
+	transport    http.RoundTripper               // sends requests through the egress proxy; nil if there is none
+	waitRequests func(ctx context.Context) error // waits until all requests were emitted to Requests; nil if none are emitted
 	destroy      func(ctx context.Context) error
 
-	noHostMounts bool   // nothing of the host is shown inside
-	template     string // of an environment without host mounts: what was copied to it
-	home         string // of an environment without host mounts: where programs keep files of their own; "" is nowhere
+	noHostMounts bool   // no host directory is mounted
+	template     string // without host mounts: the directory that was copied in
+	home         string // without host mounts: the home of programs; "" if no directory is writable
 }
 
 // Dir returns the path of the workspace, which is the same inside and outside.
 func (p *Env) Dir() string { return p.dir }
 
-// runCommand runs a command to its end. Whatever it started has ended then, too.
+// runCommand runs a command to its end. All processes that it started have ended then,
+// too.
 func (p *Env) runCommand(ctx context.Context, c agent.Invocation) (driver.Result, error) {
 	name, err := filepath.Rel(p.dir, c.Dir)
 	if err != nil || !filepath.IsLocal(name) {
@@ -72,48 +72,47 @@ func (p *Env) Run(ctx context.Context, inv agent.Invocation) (agent.Exit, error)
 	return agent.Exit{Code: res.ExitCode, Signal: res.Signal, Cause: res.Cause, Duration: res.Duration, PeakMemory: res.Usage.MaxRSS}, nil
 }
 
-// close ends what runs here, and removes what was made for it. A directory of the
-// host stays.
+// close ends the processes of the environment and removes what was made for it. A
+// workspace in place stays.
 func (p *Env) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
 	return p.destroy(ctx)
 }
 
-// closeTime bounds the end of an environment.
+// closeTime bounds closing an environment.
 const closeTime = 30 * time.Second
 
 // An EnvFactory opens environments.
 type EnvFactory interface {
-	// Kind names what they are.
+	// Kind names the kind of the environments.
 	Kind() string
 
-	// Sandboxed reports whether what runs in them can't reach the host.
+	// Sandboxed reports whether the processes in them are isolated from the host.
 	Sandboxed() bool
 
-	// Ready says why no environment can be opened on this host, if that is so.
+	// Ready returns an error if no environment can be opened on this host.
 	Ready(ctx context.Context) error
 
-	// Open makes an environment. At req.Dir there is nothing, or it is the directory to
-	// work in, in place.
+	// Open makes an environment. req.Dir does not exist, or with InPlace is the directory
+	// to work in.
 	Open(ctx context.Context, req EnvSpec) (*Env, error)
 }
 
-// An EnvSpec says which environment is wanted. All paths are absolute and without
-// symlinks.
+// An EnvSpec describes an environment. All paths are absolute and without symlinks.
 type EnvSpec struct {
 	Dir      string   // where the workspace is
-	Template string   // what it starts with; "" is nothing
-	InPlace  bool     // Dir itself is the workspace, with what is in it
-	Write    []string // directories of the host that are shown, writable
-	Read     []string // and read-only
-	Hide     string   // a directory in one of Read of which nothing is shown but what is asked for above; "" is none
-	Hosts    []string // that may be reached, as "host" or "host:port"
+	Template string   // initial content; "" is empty
+	InPlace  bool     // Dir itself is the workspace, with its content
+	Write    []string // host directories that are mounted writable
+	Read     []string // host directories that are mounted read-only
+	Hide     string   // a directory below one of Read that is masked, except for the directories above; "" for none
+	Hosts    []string // allowed hosts, as "host" or "host:port"
 	Limits   driver.Limits
-	Policy   driver.Policy // what else is asked for; Hosts are allowed besides, and its limits do not count
+	Policy   driver.Policy // further policy; Hosts are added to it, and its limits are replaced by Limits
 }
 
-// envMap is the environment of this process as a map.
+// envMap returns environment variables as a map.
 func envMap(list []string) map[string]string {
 	env := make(map[string]string, len(list))
 	for _, kv := range list {

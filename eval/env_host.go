@@ -14,9 +14,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Host opens envs on the host itself: plain directories, no fence. Agents run
-// as the user does, with the user's environment and network, as in skillgym; but
-// nothing that they start outlives them.
+// Host opens environments on the host itself: plain directories without a sandbox. Agents
+// run as the user, with the user's environment and network, as in skillgym. All processes
+// that an agent started are killed when it ends. Nothing else is prevented.
 type Host struct{}
 
 // Kind returns "local".
@@ -25,14 +25,14 @@ func (Host) Kind() string { return "local" }
 // Sandboxed returns false.
 func (Host) Sandboxed() bool { return false }
 
-// Ready always is.
+// Ready returns nil: the host needs nothing.
 func (Host) Ready(context.Context) error { return nil }
 
 // Open copies the template to the directory.
 func (Host) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 	for _, r := range driver.Resources {
 		if l := req.Limits[r.Name]; l.Max > 0 && !l.BestEffort {
-			return nil, fmt.Errorf("eval: limit %s: %w: the plain host has none; use the sandbox", r.Name, fault.Unsupported)
+			return nil, fmt.Errorf("eval: limit %s: %w: the host can't enforce it; use the sandbox", r.Name, fault.Unsupported)
 		}
 	}
 	if err := checkHostPolicy(req.Policy); err != nil {
@@ -56,19 +56,19 @@ func (Host) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 	return &Env{Workspace: ws, dir: req.Dir, env: env, onHost: true, destroy: ws.Close}, nil
 }
 
-// checkHostPolicy refuses a policy that only a fence can hold.
+// checkHostPolicy refuses a policy that only a sandbox can enforce.
 func checkHostPolicy(p driver.Policy) error {
 	for what, asked := range map[string]bool{
 		"isolation " + string(p.Isolation): p.Isolation.Rank() > 0, "network rules": len(p.Network.Allow)+len(p.Network.Deny) > 0, "readOnly": p.ReadOnly, "durable": p.Durable,
 	} {
 		if asked {
-			return fmt.Errorf("eval: policy: %s: %w: the plain host has none; use the sandbox", what, fault.Unsupported)
+			return fmt.Errorf("eval: policy: %s: %w: the host can't enforce it; use the sandbox", what, fault.Unsupported)
 		}
 	}
 	return nil
 }
 
-// hostWorkspace is a directory as the workspace of a driver.
+// hostWorkspace returns a host directory as a driver workspace.
 func hostWorkspace(dir string) (*driver.Workspace, func(context.Context) error, error) {
 	root, err := files.Open(dir, nil)
 	if err != nil {

@@ -17,25 +17,25 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// ProviderEnvs opens environments with any provider whose workspaces have files and a shell,
-// such as containers. They show nothing of the host: the template is copied in, and
-// neither the directory of the suite nor that of the artifacts is there. So only
-// agents work in them whose sessions come over their standard output.
+// ProviderEnvs opens environments with any provider whose workspaces have files and a
+// shell, such as containers. No host directory is mounted: the template is copied in, and
+// the directories of the suite and of the artifacts do not exist inside. So only agents
+// that write their session to standard output work in them.
 type ProviderEnvs struct {
 	Provider string // its kind
 
-	// OpenWorkspace opens a workspace, and returns what destroys it. Required.
+	// OpenWorkspace opens a workspace and returns a function that destroys it. Required.
 	OpenWorkspace func(ctx context.Context, spec workspace.Spec) (*workspace.Workspace, func(context.Context) error, error)
 }
 
 // Kind returns the kind of the provider.
 func (o *ProviderEnvs) Kind() string { return o.Provider }
 
-// Sandboxed returns true: what runs there is not on the plain host.
+// Sandboxed returns true: processes do not run directly on the host.
 func (o *ProviderEnvs) Sandboxed() bool { return true }
 
-// Ready opens a workspace with all that the provider has, and refuses a provider whose
-// workspaces have no shell.
+// Ready opens and destroys a workspace. It refuses a provider whose workspaces have no
+// shell.
 func (o *ProviderEnvs) Ready(ctx context.Context) error {
 	ws, destroy, err := o.OpenWorkspace(ctx, workspace.Spec{Kind: o.Provider})
 	if err != nil {
@@ -49,7 +49,7 @@ func (o *ProviderEnvs) Ready(ctx context.Context) error {
 		"or any other provider that has one", o.Provider, fault.Unsupported)
 }
 
-// providerHome is where programs in these environments have files of their own.
+// providerHome is the home directory of programs in these environments.
 const providerHome = "/tmp/croft-eval-home"
 
 // Open opens a workspace and copies the template to it.
@@ -77,14 +77,14 @@ func (o *ProviderEnvs) Open(ctx context.Context, req EnvSpec) (_ *Env, err error
 	}
 	home := providerHome
 	if res, err := ws.Run(ctx, driver.Command{Argv: []string{"mkdir", "-p", home}}); err != nil || res.ExitCode != 0 {
-		home = "" // nothing but the workspace can be written to
+		home = "" // only the workspace is writable
 	}
 	env := map[string]string{}
 	maps.Copy(env, req.Policy.Env)
 	return &Env{Workspace: ws, dir: ws.Traits().Root, env: env, sandboxed: true, noHostMounts: true, template: req.Template, home: home, destroy: destroy}, nil
 }
 
-// importTemplate copies what is in a directory of the host to a workspace that is empty.
+// importTemplate copies the content of a host directory to an empty workspace.
 func importTemplate(ctx context.Context, ws *workspace.Workspace, from string) error {
 	list, err := os.ReadDir(from)
 	if err != nil {
@@ -104,7 +104,7 @@ func importTemplate(ctx context.Context, ws *workspace.Workspace, from string) e
 			err = importFile(ctx, ws, at, e.Name())
 		}
 		if err != nil {
-			return fmt.Errorf("eval: bring %s in: %w: %w", at, fault.Of(err), err)
+			return fmt.Errorf("eval: copy %s into the workspace: %w: %w", at, fault.Of(err), err)
 		}
 	}
 	return nil
@@ -124,9 +124,8 @@ func importFile(ctx context.Context, ws *workspace.Workspace, from, to string) e
 	return err
 }
 
-// translatePaths makes a command one for the inside of an environment that shows nothing of the
-// host: what it names of the template it finds in the workspace, and its home is
-// one inside.
+// translatePaths replaces paths of the template by paths in the workspace, and sets the
+// home inside, for an environment without host mounts.
 func (p *Env) translatePaths(argv []string, env map[string]string) ([]string, map[string]string) {
 	if !p.noHostMounts {
 		return argv, env
@@ -146,8 +145,8 @@ func (p *Env) translatePaths(argv []string, env map[string]string) ([]string, ma
 	return argv, env
 }
 
-// streamingAgents are the agents whose sessions come over their standard output, and that
-// need no home that we make.
+// streamingAgents write their session to standard output and need no home directory of
+// the run.
 var streamingAgents = []string{"acp", "command"}
 
 var _ agent.Runner = (*Env)(nil)

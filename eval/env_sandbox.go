@@ -19,20 +19,20 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Sandbox opens envs behind a fence of the kernel. The template shows through
-// an overlay: nothing is copied.
+// Sandbox opens environments in kernel sandboxes. The template is the lower directory of
+// an overlayfs: nothing is copied.
 type Sandbox struct {
 	Provider driver.Provider // of kind "sandbox"
 
 	// Isolation is the least level; "" is the provider's default.
 	Isolation driver.Isolation
 
-	// Loopback answers what agents ask at a loopback address inside. It must be given to
-	// the provider, too. Nil is nothing: no tools are given, and no tapes played.
+	// Loopback serves requests of agents to a loopback address inside. The provider must
+	// have the same value. Nil is none: no tools are given, and no tapes played.
 	Loopback *LoopbackServer
 
 	mu     sync.Mutex
-	proven bool // guarded by mu; Ready has found no fault
+	proven bool // guarded by mu; Ready has succeeded
 }
 
 // Kind returns the kind of the provider.
@@ -41,8 +41,8 @@ func (s *Sandbox) Kind() string { return s.Provider.Kind() }
 // Sandboxed returns true.
 func (s *Sandbox) Sandboxed() bool { return true }
 
-// Ready opens a workspace that nothing runs in, which fails where no fence can be
-// had on this host.
+// Ready opens and destroys a workspace, which fails on a host without kernel isolation.
+// It does so once.
 func (s *Sandbox) Ready(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,7 @@ type bindMount struct {
 	Empty    bool   `json:"empty,omitempty"`
 }
 
-// Open opens a throw-away workspace.
+// Open opens a throwaway workspace.
 func (s *Sandbox) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 	policy, err := policyOf(req)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *Sandbox) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 		spec.Dir = req.Dir
 	} else {
 		cfg.At = req.Dir
-		if slices.ContainsFunc(cfg.Binds, func(b bindMount) bool { return inDir(b.Dir, req.Dir) }) { // where no mount point can be made from inside
+		if slices.ContainsFunc(cfg.Binds, func(b bindMount) bool { return inDir(b.Dir, req.Dir) }) { // the mount point lies in a bind mount: it is made on the host
 			if err := os.MkdirAll(req.Dir, 0o755); err != nil {
 				return nil, fmt.Errorf("eval: make the workspace: %w: %w", fault.Of(err), err)
 			}
@@ -103,8 +103,7 @@ func (s *Sandbox) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 	if err != nil {
 		return nil, errors.Join(err, d.Life.Destroy(context.WithoutCancel(ctx)))
 	}
-	// What it takes to put the fence up is part of the preparation, and not of what
-	// the agent takes.
+	// Starting the guest is part of the preparation, not of the agent's time.
 	if _, err := ws.Sessions(ctx); err != nil {
 		return nil, errors.Join(err, ws.Destroy(context.WithoutCancel(ctx)))
 	}
@@ -118,7 +117,7 @@ func (s *Sandbox) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 	return p, nil
 }
 
-// An egressProvider makes requests on behalf of what runs in a workspace.
+// An egressProvider sends requests through the egress proxy of a workspace.
 type egressProvider interface {
 	Transport(workspace string) (http.RoundTripper, error)
 
@@ -126,14 +125,14 @@ type egressProvider interface {
 	Settle(ctx context.Context, workspace string) error
 }
 
-// lazyTransport finds the way out of a workspace when there is something to ask: most
-// sessions have nothing.
+// lazyTransport gets the egress transport of a workspace at each request: most sessions
+// send none.
 type lazyTransport struct {
 	provider  egressProvider
 	workspace string
 }
 
-// RoundTrip asks by a way of its own, which ends with the answer.
+// RoundTrip sends a request on a connection of its own, without keep-alive.
 func (l lazyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t, err := l.provider.Transport(l.workspace)
 	if err != nil {
@@ -145,8 +144,8 @@ func (l lazyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.RoundTrip(r)
 }
 
-// policyOf is the policy of an environment: what the suite's configuration says, with the
-// hosts and limits that were asked for.
+// policyOf is the policy of an environment: that of the configuration, with the requested
+// hosts and limits.
 func policyOf(req EnvSpec) (driver.Policy, error) {
 	rules, err := netRules(req.Hosts)
 	if err != nil {
@@ -158,8 +157,9 @@ func policyOf(req EnvSpec) (driver.Policy, error) {
 	return p, nil
 }
 
-// bindMounts lists what is shown besides, without what is shown already. A directory
-// to read may hold the workspace and those to write.
+// bindMounts lists the bind mounts of an environment. A directory inside another mount,
+// or inside the workspace, is not mounted again. A read-only mount may contain the
+// workspace and writable mounts.
 func bindMounts(req EnvSpec) []bindMount {
 	var list []bindMount
 	add := func(dirs []string, readOnly bool) {
@@ -185,8 +185,8 @@ func sortByLength(dirs []string) []string {
 	return slices.Compact(dirs)
 }
 
-// netRules reads hosts that may be reached: "host", "host:port", "*.host", an
-// address with or without a port.
+// netRules parses allowed hosts: "host", "host:port", "*.host", an address with or
+// without a port.
 func netRules(hosts []string) ([]driver.NetRule, error) {
 	var rules []driver.NetRule
 	for _, h := range hosts {
@@ -204,8 +204,8 @@ func netRules(hosts []string) ([]driver.NetRule, error) {
 	return rules, nil
 }
 
-// hostOnlyVars are variables that tell of the host and mean nothing, or mischief,
-// behind the fence. Those that end in * are prefixes.
+// hostOnlyVars are environment variables of the host that are not passed into a sandbox.
+// A name that ends in * is a prefix.
 var hostOnlyVars = []string{
 	"HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TMP", "TEMP", "PWD", "OLDPWD", "SHLVL", "_", "MAIL", "HOSTNAME", "DISPLAY", "WAYLAND_DISPLAY",
 	"XAUTHORITY", "SSH_*", "XDG_*", "DBUS_*", "LD_*", "CROFT_*", "GPG_*", "KRB5*", "DOCKER_*", "KUBECONFIG",
@@ -214,8 +214,7 @@ var hostOnlyVars = []string{
 	"CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE", "DENO_CERT", "npm_config_cafile",
 }
 
-// sandboxEnv is what of the host's environment is passed on behind the fence: all
-// but what the fence has its own of.
+// sandboxEnv returns the host's environment without hostOnlyVars.
 func sandboxEnv(list []string) map[string]string {
 	env := envMap(list)
 	for name := range env {

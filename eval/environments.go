@@ -22,8 +22,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// workspaceFile is workspace.json: how the workspace of a session was made, and
-// what became of it.
+// workspaceFile is workspace.json: how the workspace of a session was made, and whether
+// it was kept.
 type workspaceFile struct {
 	Mode          string         `json:"mode"`
 	Cwd           string         `json:"cwd,omitempty"`
@@ -35,15 +35,15 @@ type workspaceFile struct {
 
 	// What Croft adds.
 	Provider string   `json:"provider,omitempty"`
-	LeftOut  []string `json:"leftOut,omitempty"` // what of a workspace that is kept could not be taken out
+	LeftOut  []string `json:"leftOut,omitempty"` // entries of a kept workspace that could not be exported
 }
 
-// bootstrapFile is how the bootstrap command went.
+// bootstrapFile is the result of the bootstrap command.
 type bootstrapFile struct {
 	Command    string   `json:"command"`
 	Args       []string `json:"args"`
 	DurationMs int64    `json:"durationMs"`
-	ExitCode   *int     `json:"exitCode"` // nil where its time ran out
+	ExitCode   *int     `json:"exitCode"` // nil after a time-out
 	StdoutPath string   `json:"stdoutPath"`
 	StderrPath string   `json:"stderrPath"`
 }
@@ -51,7 +51,7 @@ type bootstrapFile struct {
 // A setupError is why a workspace could not be prepared.
 type setupError struct {
 	origin Origin
-	log    string // that may say more
+	log    string // path of a log with details
 	err    error
 }
 
@@ -91,8 +91,8 @@ func newEnvironments(ctx context.Context, p *plan) (*environments, error) {
 	return v, nil
 }
 
-// setPolicy takes over what the configuration asks for. Of limits that are given in
-// several ways those of the options count, then croft.limits, then croft.policy.
+// setPolicy takes the policy and limits of the configuration. The limits of the options
+// take precedence, then croft.limits, then croft.policy.
 func (v *environments) setPolicy() error {
 	cfg := v.plan.config
 	if raw := cfg.Croft.Policy; raw != nil {
@@ -104,9 +104,9 @@ func (v *environments) setPolicy() error {
 	return nil
 }
 
-// setReadDirs lists the directories that executions see besides their workspace: those of
-// the suite and its configuration, what the bootstrap command names, and the programs of
-// the agents.
+// setReadDirs lists the host directories that executions see besides their workspace:
+// those of the suite and its configuration, those that the bootstrap command names, and
+// those of the agents' programs.
 func (v *environments) setReadDirs(ctx context.Context) {
 	p := v.plan
 	if !p.Envs.Sandboxed() {
@@ -122,7 +122,7 @@ func (v *environments) setReadDirs(ctx context.Context) {
 	for _, r := range p.runners {
 		inv, err := dryRun(ctx, r)
 		if err != nil || len(inv.Argv) == 0 {
-			continue // the session itself will say why
+			continue // the session reports the error
 		}
 		r.hosts = inv.Hosts
 		r.read = slices.Concat(programDirs(inv.Argv[0], cmp.Or(inv.Env["PATH"], os.Getenv("PATH"))), namedDirs(inv.Argv[1:]))
@@ -133,7 +133,7 @@ func (v *environments) setReadDirs(ctx context.Context) {
 type preparedEnv struct {
 	env  *Env
 	file workspaceFile
-	path string // the workspace of this execution alone; "" is not its own
+	path string // the workspace, if it belongs to this execution alone; else ""
 }
 
 // An envRequest describes the session that an environment is prepared for.
@@ -143,7 +143,7 @@ type envRequest struct {
 	artifacts        string // directory
 	timeout          time.Duration
 	hosts            []string
-	read             []string // what this runner needs to see
+	read             []string // host directories that this runner needs
 }
 
 // forExecution prepares the environment of a session of an execution.
@@ -152,7 +152,7 @@ func (v *environments) forExecution(ctx context.Context, e *execution, artifacts
 		timeout: e.c.timeout, hosts: v.plan.allowedHosts(e.runner), read: e.runner.read})
 }
 
-// envSpec is the environment of a request, but for where it works.
+// envSpec is the EnvSpec of a request, without its directory.
 func (v *environments) envSpec(o envRequest) EnvSpec {
 	return EnvSpec{Write: []string{o.artifacts}, Read: slices.Concat(v.readDirs, o.read), Hosts: o.hosts, Limits: v.limits, Policy: v.policy}
 }
@@ -167,7 +167,7 @@ func (v *environments) prepare(ctx context.Context, o envRequest) (*preparedEnv,
 		req.Dir, req.InPlace = v.plan.cwd, true
 	case spec.Mode == suite.ModeShared:
 		v.shared.once.Do(func() { v.shared.err = v.makeShared(ctx, o) })
-		if v.shared.err != nil { // it is that of all executions
+		if v.shared.err != nil { // the error is the same for all executions
 			return d, v.shared.err
 		}
 		req.Dir, req.InPlace = v.workspaceDir(sharedName), true
@@ -195,8 +195,7 @@ func (v *environments) prepare(ctx context.Context, o envRequest) (*preparedEnv,
 	return d, nil
 }
 
-// workspaceFile is the description of a workspace, whose directory is "" where agents
-// work in place.
+// workspaceFile describes a workspace. dir is "" if agents work in place.
 func (v *environments) workspaceFile(dir string) workspaceFile {
 	f := workspaceFile{Mode: v.plan.workspace.Mode, Provider: v.plan.Envs.Kind()}
 	if dir != "" {
@@ -205,7 +204,8 @@ func (v *environments) workspaceFile(dir string) workspaceFile {
 	return f
 }
 
-// checkTemplate is called for each session: the template may go while a run is under way.
+// checkTemplate is called for each session: the template may be removed while a run is
+// under way.
 func (v *environments) checkTemplate() error {
 	if dir := v.plan.workspace.TemplateDir; dir != "" {
 		if err := checkTemplate(dir); err != nil {
@@ -228,7 +228,7 @@ func checkTemplate(dir string) error {
 	return nil
 }
 
-// A skillgymError says what skillgym says, word for word, with a code of ours.
+// A skillgymError has the wording of skillgym, with a code of package fault.
 type skillgymError struct {
 	code fault.Code
 	text string
@@ -237,7 +237,7 @@ type skillgymError struct {
 func (e *skillgymError) Error() string { return e.text }
 func (e *skillgymError) Unwrap() error { return e.code }
 
-// skillgymEnv are the variables of a bootstrap command.
+// skillgymEnv returns the variables of a bootstrap command.
 func skillgymEnv(dir string, o envRequest, runDir string) map[string]string {
 	env := map[string]string{"SKILLGYM_WORKSPACE": dir, "SKILLGYM_OUTPUT_DIR": runDir, "SKILLGYM_ARTIFACT_DIR": o.artifacts}
 	if o.runnerID != "" {
@@ -287,8 +287,9 @@ func (d *preparedEnv) runBootstrap(ctx context.Context, b *suite.Bootstrap, o en
 	return nil
 }
 
-// finish ends the environment of a session: the workspace is removed, or kept as a plain
-// directory. Neither can fail the case; what went wrong is in workspace.json.
+// finish ends the environment of a session: the workspace is removed, or kept as a
+// directory of the host. Neither can fail the case; errors are recorded in
+// workspace.json.
 func (d *preparedEnv) finish(ctx context.Context, keep bool, artifacts string, closeEnv func(ctx context.Context, d *preparedEnv, failed func(error))) error {
 	ctx = context.WithoutCancel(ctx)
 	if err := removeForged(artifacts, cleanupName); err != nil {
@@ -322,7 +323,7 @@ func (d *preparedEnv) finish(ctx context.Context, keep bool, artifacts string, c
 	return err
 }
 
-// keepOrRemove decides on the directory of the workspace.
+// keepOrRemove removes the directory of the workspace, or exports the workspace to it.
 func (d *preparedEnv) keepOrRemove(ctx context.Context, keep bool) (preserved bool, err error) {
 	if !keep {
 		return false, files.RemoveTree(d.path)
@@ -331,15 +332,15 @@ func (d *preparedEnv) keepOrRemove(ctx context.Context, keep bool) (preserved bo
 		return true, err
 	}
 	d.file.LeftOut, err = exportWorkspace(ctx, d.env.Workspace, d.path)
-	if fault.Of(err) == fault.ResourceExhausted { // a part of it would only keep the disk full
+	if fault.Of(err) == fault.ResourceExhausted { // a partial export would keep the disk full
 		return false, errors.Join(err, files.RemoveTree(d.path))
 	}
 	return true, err
 }
 
-// hiddenDir returns the directory of results that agents must not see: that of all runs or,
-// where directories that agents need lie in it, that of this run. It keeps an agent from
-// the artifacts and credentials of other agents.
+// hiddenDir returns the directory of results that is masked in an environment: that of
+// all runs or, if it contains a directory that the agent needs, that of this run. It
+// keeps an agent from reading the artifacts and credentials of other agents.
 func (v *environments) hiddenDir(req EnvSpec) string {
 	for _, dir := range []string{filepath.Dir(v.plan.runDir), v.plan.runDir} {
 		shown := slices.ContainsFunc(req.Read, func(read string) bool { return inDir(dir, read) })

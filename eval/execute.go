@@ -16,19 +16,18 @@ type execution struct {
 	dir    string // of its artifacts
 }
 
-// attempt runs one session and says how it went, as its case sees it. It returns
-// nil where ctx ended first.
+// attempt runs one session. It returns nil if ctx ended first.
 type attempt func(ctx context.Context, e *execution, dir string) *ExecutionResult
 
-// execute repeats an execution until it has passed often enough, or failed for
-// good. It returns nil where ctx ended first.
+// execute repeats an execution until it has passed as often as configured, or failed. It
+// returns nil if ctx ended first.
 func (r *run) execute(ctx context.Context, e *execution) *ExecutionResult {
 	return runRepetitions(ctx, e, r.Repeat, *r.RepeatFailure, r.sessions.run, func(reports []*session.Report) *ErrorInfo {
 		return r.baselines.check(e.c.ID, e.runner.info, reports, session.Time(time.Now()))
 	})
 }
 
-// runRepetitions is execute with what it needs given.
+// runRepetitions is execute with its dependencies as parameters.
 func runRepetitions(ctx context.Context, e *execution, repeat, repeatFailure int, try attempt, check func([]*session.Report) *ErrorInfo) *ExecutionResult {
 	var repetitions, good []*ExecutionResult
 	var failed *ExecutionResult
@@ -61,8 +60,8 @@ func runRepetitions(ctx context.Context, e *execution, repeat, repeatFailure int
 	return aggregateResults(e, repeat, repetitions, good, failure)
 }
 
-// runRepetition is one repetition: a session, and further ones as long as it fails
-// and may be tried again.
+// runRepetition runs one repetition: a session, and retries while it fails and retries
+// are left.
 func runRepetition(ctx context.Context, e *execution, n, repeatFailure int, try attempt) *ExecutionResult {
 	var sessions []*ExecutionResult
 	for s := 1; ; s++ {
@@ -80,9 +79,9 @@ func runRepetition(ctx context.Context, e *execution, n, repeatFailure int, try 
 	}
 }
 
-// aggregateResults makes the result of an execution of its repetitions: numbers are
-// means over those that passed, and the rest is that of the last one or of what
-// ended it.
+// aggregateResults makes the result of an execution from its repetitions: numbers are
+// means over those that passed, and all else comes from the last repetition, or from the
+// failure that ended the execution.
 func aggregateResults(e *execution, repeat int, repetitions, good []*ExecutionResult, failed *ExecutionResult) *ExecutionResult {
 	last := repetitions[len(repetitions)-1]
 	out := &ExecutionResult{
@@ -107,7 +106,7 @@ func aggregateResults(e *execution, repeat int, repetitions, good []*ExecutionRe
 	return out
 }
 
-// meanReport is the last report with the means of all in it.
+// meanReport is the last report with the means of all reports.
 func meanReport(good []*ExecutionResult) (durationMs float64, report *session.Report) {
 	var durations, took []float64
 	var reports []*session.Report
@@ -125,5 +124,5 @@ func meanReport(good []*ExecutionResult) (durationMs float64, report *session.Re
 	return mean(durations), &r
 }
 
-// name tells an execution from others, for people.
+// name identifies an execution, for people.
 func (e *execution) name() string { return fmt.Sprintf("%s > %s", e.c.ID, e.runner.info.ID) }

@@ -17,10 +17,10 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// explainTime bounds one question.
+// explainTime bounds the answer to one question.
 const explainTime = 300 * time.Second
 
-// An Explanation is a question about a failure, and what the agent answers.
+// An Explanation is a question about a failure, and the agent's answer.
 type Explanation struct {
 	Question string         `json:"question"`
 	Source   suite.Location `json:"source"`
@@ -35,8 +35,8 @@ type Explained struct {
 	Explanations []Explanation `json:"explanations"`
 }
 
-// FindExplain finds the artifacts of a session about which something may be asked:
-// dir itself, or the one below it.
+// FindExplain finds the one artifact directory with recorded questions: dir itself, or
+// one below it.
 func FindExplain(dir string) (string, error) {
 	var found []string
 	dir, err := filepath.Abs(dir)
@@ -69,9 +69,9 @@ func FindExplain(dir string) (string, error) {
 	return found[0], nil
 }
 
-// Explain asks the agent of a session that failed why it did what it did, in the
-// workspace that is kept, and keeps the answers in explanations.json. Answers that
-// are there are returned, unless rerun.
+// Explain resumes the session of an agent that failed, in the workspace that was kept,
+// and asks it the recorded questions. The answers are stored in explanations.json. Stored
+// answers are returned, unless rerun.
 func Explain(ctx context.Context, dir string, cfg *suite.Config, opts *Options, rerun bool) (*Explained, error) {
 	path := filepath.Join(dir, explanationsName)
 	var out Explained
@@ -155,7 +155,7 @@ func (a *asker) ask(ctx context.Context, i int, q suite.Question) Explanation {
 	return x
 }
 
-// ExplainSuite returns the suite of a session about which something may be asked.
+// ExplainSuite returns the suite of a session with recorded questions.
 func ExplainSuite(dir string) (string, error) {
 	f, err := readExplain(dir)
 	return f.SuitePath, err

@@ -12,8 +12,8 @@ import (
 	"github.com/croft-run/croft/internal/atomicfile"
 )
 
-// writeJSON writes a document in place of the file that is there, whole or not
-// at all. An agent may write where the file goes: a link there is not followed.
+// writeJSON writes a document by atomic rename. The rename replaces a symlink that an
+// agent created at the path, and does not follow it.
 func writeJSON(path string, v any) error {
 	data, err := encodeDocument(v)
 	if err != nil {
@@ -22,10 +22,11 @@ func writeJSON(path string, v any) error {
 	return writeAtomic(path, data)
 }
 
-// encodeDocument is a value as an indented document, as skillgym writes one.
+// encodeDocument encodes an indented document, as skillgym does.
 func encodeDocument(v any) ([]byte, error) { return encodeJSON(v, "  ") }
 
-// encodeJSON is a value as JSON in which <, > and & are not escaped, and a newline.
+// encodeJSON encodes a value as JSON without escaping <, > and &, with a newline at the
+// end.
 func encodeJSON(v any, indent string) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -35,7 +36,7 @@ func encodeJSON(v any, indent string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// reportFileOptions is how files that people read are written.
+// reportFileOptions are the options of files that people read.
 var reportFileOptions = atomicfile.Options{Mode: 0o644}
 
 func writeAtomic(path string, data []byte) error {
@@ -45,7 +46,7 @@ func writeAtomic(path string, data []byte) error {
 	return nil
 }
 
-// A boundedFile keeps the beginning of what is written to it, and takes the rest
+// A boundedFile keeps the first bytes that are written to it and discards the rest
 // without an error.
 type boundedFile struct {
 	*os.File
@@ -54,7 +55,7 @@ type boundedFile struct {
 
 const maxLog = 64 << 20
 
-// newLog makes a log in the place of what has the name.
+// newLog makes a log and replaces an entry of the same name.
 func newLog(path string) (*boundedFile, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("eval: replace %s: %w: %w", path, fault.Of(err), err)

@@ -17,10 +17,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// journalName is the file of a run that says, line by line, what is done: first
-// the plan, then the result of each execution as it ends. It is what a run that
-// was cut short goes on from, and what results.json is made of, so that a run
-// holds in memory only what it needs to go on.
+// journalName is the journal of a run, in JSON lines: first the plan, then the result of
+// each execution when it ends. A run is resumed from it, and results.json is built from
+// it, so that a run keeps only summaries in memory.
 const journalName = "journal.jsonl"
 
 // A journalHeader is the first line of a journal: the plan.
@@ -41,7 +40,7 @@ type journalHeader struct {
 	Made        *RunSettings `json:"made,omitempty"` // nil is not known
 }
 
-// RunSettings is how a run was made, as far as one that goes on with it must be like it.
+// RunSettings are the options of a run that must be the same when it is resumed.
 type RunSettings struct {
 	Provider   string           `json:"provider"`
 	Isolation  driver.Isolation `json:"isolation,omitempty"`
@@ -66,17 +65,17 @@ type journalEntry struct {
 // A journal is the file of one run, open for appending.
 type journal struct {
 	dir  string
-	lock *flock.Flock // of the file: one process at a time runs a run
+	lock *flock.Flock // of the file: one process at a time writes to a run
 
 	mu         sync.Mutex
 	file       *os.File // guarded by mu
 	nextOffset int64    // guarded by mu; where the next line begins
 }
 
-// A lineSpan is where a line is in the journal.
+// A lineSpan is the position of a line in the journal.
 type lineSpan struct{ at, size int64 }
 
-// newJournal begins the journal of a run.
+// newJournal creates the journal of a run.
 func newJournal(dir string, p journalHeader) (*journal, error) {
 	f, err := os.OpenFile(filepath.Join(dir, journalName), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -104,7 +103,8 @@ func (j *journal) takeLock() error {
 	return nil
 }
 
-// add appends a line, whole or not at all as far as a reader is concerned.
+// add appends a line. A line that was written in part is ignored by readers, and
+// overwritten by the next one.
 func (j *journal) add(v any) (lineSpan, error) {
 	data, err := encodeJSON(v, "")
 	if err != nil {
@@ -113,8 +113,8 @@ func (j *journal) add(v any) (lineSpan, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if _, err := j.file.WriteAt(data, j.nextOffset); err != nil {
-		// What is there of it is written over: a disk that an agent has filled may have
-		// room again when the agent is gone.
+		// The partial line is overwritten by the next one: a full disk may have space
+		// again when the agent has ended.
 		return lineSpan{}, fmt.Errorf("eval: write the journal: %w: %w", fault.Of(err), err)
 	}
 	s := lineSpan{j.nextOffset, int64(len(data))}
@@ -145,9 +145,8 @@ func (j *journal) close() error {
 	return errors.Join(j.lock.Close(), j.file.Close())
 }
 
-// openJournal opens the journal of a run that was cut short, and returns its plan
-// and where each execution's line is. What comes after the last whole line is cut
-// off.
+// openJournal opens the journal of an interrupted run, and returns its plan and the
+// position of each execution's line. An incomplete last line is truncated.
 func openJournal(dir string, each func(d *journalEntry, at lineSpan)) (*journal, journalHeader, error) {
 	var p journalHeader
 	f, err := os.OpenFile(filepath.Join(dir, journalName), os.O_RDWR, 0)
@@ -172,7 +171,7 @@ func openJournal(dir string, each func(d *journalEntry, at lineSpan)) (*journal,
 	return j, p, nil
 }
 
-// readJournal reads whole lines, and returns where they end.
+// readJournal reads complete lines, and returns the offset of their end.
 func readJournal(r io.Reader, p *journalHeader, each func(d *journalEntry, at lineSpan)) (good int64, err error) {
 	lines := bufio.NewReaderSize(r, 1<<16)
 	for n := 0; ; n++ {
@@ -181,7 +180,7 @@ func readJournal(r io.Reader, p *journalHeader, each func(d *journalEntry, at li
 			if n == 0 {
 				return 0, fmt.Errorf("%w: the journal has no plan", fault.InvalidArgument)
 			}
-			return good, nil // what is left is half a line
+			return good, nil // the rest is an incomplete line
 		}
 		if err != nil {
 			return good, err
@@ -193,7 +192,7 @@ func readJournal(r io.Reader, p *journalHeader, each func(d *journalEntry, at li
 		} else {
 			var d journalEntry
 			if err := json.Unmarshal(line, &d); err != nil || d.Result == nil {
-				return good, nil // a crash left it: this execution runs again
+				return good, nil // left by a crash: this execution runs again
 			}
 			expandResult(d.Result)
 			each(&d, lineSpan{good, int64(len(line))})

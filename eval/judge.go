@@ -11,8 +11,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// newJudge returns what asks a model for the assertions of a session, nil where none
-// is configured. client is how it asks; nil is the usual way.
+// newJudge returns the function that asks a model for the assertions of a session, nil if
+// no judge is configured. A nil client is the default client.
 func (r *sessionRunner) newJudge(env *assertEnv, client *http.Client) JudgeFunc {
 	cfg := r.plan.config.Croft.Judge
 	if cfg == nil {
@@ -44,7 +44,7 @@ func (r *sessionRunner) newJudge(env *assertEnv, client *http.Client) JudgeFunc 
 	}
 }
 
-// judgeSubjects are what a judge looks at.
+// judgeSubjects lists the texts that a judge is given.
 func (e *assertEnv) judgeSubjects(ctx context.Context, q suite.Judge) ([]judge.Subject, error) {
 	list := []judge.Subject{{Name: "the agent's task", Text: e.report.Prompt}}
 	if q.Subject != "" {

@@ -13,24 +13,24 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A LoopbackServer answers what the processes of workspaces ask at a loopback address
-// inside: no request leaves the fence. It is given to the provider that opens them,
-// which passes on what is asked there.
+// A LoopbackServer serves requests of workspaces to a loopback address inside the
+// sandbox. The provider that opens the workspaces has the same value, and forwards the
+// requests; none of them leaves the sandbox.
 type LoopbackServer struct {
-	Base string // where it is reached inside, such as http://127.0.0.1:3128
+	Base string // its URL inside, such as http://127.0.0.1:3128
 
 	mu       sync.Mutex
 	handlers map[string]http.Handler // guarded by mu; by workspace
 }
 
-// Handler returns what answers a workspace, nil where nothing does.
+// Handler returns the handler of a workspace, nil if there is none.
 func (i *LoopbackServer) Handler(workspace string) http.Handler {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.handlers[workspace]
 }
 
-// setHandler lets h answer a workspace until stop is called.
+// setHandler sets the handler of a workspace until stop is called.
 func (i *LoopbackServer) setHandler(workspace string, h http.Handler) (stop func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -45,7 +45,7 @@ func (i *LoopbackServer) setHandler(workspace string, h http.Handler) (stop func
 	}
 }
 
-// serve lets h answer what runs in the environment, at the URL that it returns, until
+// serve lets h answer the processes of the environment, at the URL that it returns, until
 // stop is called.
 func (p *Env) serve(ctx context.Context, h http.Handler) (base string, stop func(), err error) {
 	switch {
@@ -54,11 +54,10 @@ func (p *Env) serve(ctx context.Context, h http.Handler) (base string, stop func
 	case !p.sandboxed:
 		return serveOnHost(ctx, h)
 	}
-	return "", nil, fmt.Errorf("eval: answer what runs in the workspace: %w: its provider passes nothing on; use the sandbox", fault.Unsupported)
+	return "", nil, fmt.Errorf("eval: serve the workspace: %w: its provider forwards no requests; use the sandbox", fault.Unsupported)
 }
 
-// serveOnHost lets h answer at an address of this host, below a path that is
-// random.
+// serveOnHost serves h at a loopback address of the host, below a random path.
 func serveOnHost(ctx context.Context, h http.Handler) (base string, stop func(), err error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -57,7 +57,7 @@ func bin(t *testing.T, name string) string {
 func fenced(t *testing.T) *eval.Sandbox {
 	t.Helper()
 	inside := &eval.LoopbackServer{Base: fmt.Sprintf("http://127.0.0.1:%d", egress.RelayPort)}
-	p, err := sandbox.New(&sandbox.Config{Root: filepath.Join(t.TempDir(), "ws"), Guest: bin(t, "croft-guest"), Inside: inside.Handler})
+	p, err := sandbox.New(&sandbox.Config{Root: filepath.Join(t.TempDir(), "ws"), Guest: bin(t, "croft-guest"), LocalHandler: inside.Handler})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/croft-run/croft/eval/suite"
 )
 
-// A notifier passes the events of a run to its reporters, and notes to the user.
+// A notifier sends the events of a run to its reporters, and notes to the user.
 type notifier struct {
 	reporters []Reporter
 	notes     func(format string, args ...any)
@@ -38,21 +38,21 @@ func newNotifier(p *plan, r *runResults) *notifier {
 	return &notifier{reporters: p.Reporters, notes: p.Note, context: c, total: len(p.cases)}
 }
 
-// note tells the user something that no result holds.
+// note prints a message for the user that is in no result.
 func (n *notifier) note(format string, args ...any) {
 	if n.notes != nil {
 		n.notes(format, args...)
 	}
 }
 
-// sendEvent passes an event to all reporters, one after the other.
+// sendEvent sends an event to all reporters, one after the other.
 func (n *notifier) sendEvent(e Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.sendEventLocked(e)
 }
 
-// The caller holds n.mu.
+// sendEventLocked is sendEvent for a caller that holds n.mu.
 func (n *notifier) sendEventLocked(e Event) {
 	e.Context = n.context
 	for _, r := range n.reporters {
@@ -71,7 +71,8 @@ func (c *plannedCase) caseInfo() CaseInfo {
 	return CaseInfo{ID: c.ID, Prompt: c.Prompt, Tags: slices.Concat([]string{}, c.Tags), ExpectedFail: c.ExpectedFail}
 }
 
-// startRun tells that the run starts, and shows what the suite wrote while it was loaded.
+// startRun reports the start of the run, and prints what the suite logged while it was
+// loaded.
 func (n *notifier) startRun(p *plan) {
 	e := Event{Hook: OnSuiteStart, StartedAt: p.startedAt}
 	for _, c := range p.cases {
@@ -86,7 +87,7 @@ func (n *notifier) startRun(p *plan) {
 	}
 }
 
-// startExecution tells that an execution starts, and its case with the first one.
+// startExecution reports the start of an execution, and of its case before the first one.
 func (n *notifier) startExecution(e *execution) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -99,14 +100,13 @@ func (n *notifier) startExecution(e *execution) {
 	n.sendEventLocked(start)
 }
 
-// A consoleReporter is a reporter that may show what suites write to their console, and
-// says whether it did.
+// A consoleReporter can print what suites log. showConsole reports whether it did.
 type consoleReporter interface {
 	showConsole(lines []byte) bool
 }
 
-// printConsole shows what the code of a suite wrote to its console, under the name of the
-// execution that it was about, if any: by the reporters that can, else as a note.
+// printConsole prints what the code of a suite logged, each line with the name of its
+// execution: by the reporters that can, else as a note.
 func (n *notifier) printConsole(name string, logs []suite.Log) {
 	if len(logs) == 0 {
 		return
@@ -123,7 +123,7 @@ func (n *notifier) printConsole(name string, logs []suite.Log) {
 	}
 }
 
-// consoleLines are logs as people read them, each line under the name.
+// consoleLines formats logs, each line after the name.
 func consoleLines(name string, logs []suite.Log) []byte {
 	if name != "" {
 		name = oneLine(name) + ": "
@@ -137,7 +137,7 @@ func consoleLines(name string, logs []suite.Log) []byte {
 	return b.Bytes()
 }
 
-// showConsole shows lines that stay, above what runs.
+// showConsole prints lines above the live view.
 func (s *standardReporter) showConsole(lines []byte) bool {
 	s.updateView(string(lines), nil)
 	return true

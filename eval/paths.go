@@ -23,8 +23,8 @@ const DefaultOutputDir = ".skillgym-results"
 
 var unsafeInPath = regexp.MustCompile(`[^a-zA-Z0-9._-]`)
 
-// CaseKey returns a case's id as part of a path. Different ids may have the same
-// one: see caseKeys.
+// CaseKey returns the id of a case as part of a path. Different ids may have the same
+// key: see caseKeys.
 func CaseKey(id string) string {
 	switch key := unsafeInPath.ReplaceAllString(id, "-"); key {
 	case "":
@@ -36,12 +36,11 @@ func CaseKey(id string) string {
 	}
 }
 
-// reserved are names in the directory of a run that no case may have.
+// reserved are names in the directory of a run that no case key may have.
 var reserved = map[string]bool{"workspaces": true, ResultsName: true, journalName: true, reportName: true}
 
-// caseKeys returns the keys of the cases of one run, all different: where two ids
-// have the same, the later gets a part of its digest, and its place where even the
-// ids are the same.
+// caseKeys returns distinct keys for the cases of a run: for a second id with the same
+// key a part of its digest is added, and for equal ids a number.
 func caseKeys(ids []string) []string {
 	keys, taken := make([]string, len(ids)), map[string]bool{}
 	for i, id := range ids {
@@ -58,13 +57,13 @@ func caseKeys(ids []string) []string {
 	return keys
 }
 
-// newRunDir makes the directory of a run, named by the time. One that is there
+// newRunDir makes the directory of a run, named by the time. A directory that exists
 // belongs to another run of the same millisecond.
 func newRunDir(outputDir string, now time.Time) (string, error) {
 	if err := os.MkdirAll(outputDir, 0o755); err != nil {
 		return "", fmt.Errorf("eval: make the output directory: %w: %w", fault.Of(err), err)
 	}
-	// Paths are compared and shown inside workspaces: they have no symlinks.
+	// Paths are compared, and mounted in sandboxes: they have no symlinks.
 	real, err := filepath.EvalSymlinks(outputDir)
 	if err != nil {
 		return "", fmt.Errorf("eval: output directory %s: %w: %w", outputDir, fault.Of(err), err)
@@ -83,8 +82,7 @@ func newRunDir(outputDir string, now time.Time) (string, error) {
 	}
 }
 
-// sessionDir returns where the artifacts of a session go, in those of an
-// execution.
+// sessionDir returns the artifact directory of a session.
 func sessionDir(executionDir string, repetition, session int) string {
 	dir := filepath.Join(executionDir, fmt.Sprintf("repeat-%d", repetition))
 	if session > 1 {
@@ -93,7 +91,7 @@ func sessionDir(executionDir string, repetition, session int) string {
 	return dir
 }
 
-// within reports whether path is dir or lies in it. Both are clean.
+// inDir reports whether path is dir or lies in it. Both are clean.
 func inDir(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)

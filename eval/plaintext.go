@@ -7,10 +7,10 @@ import (
 	"unicode"
 )
 
-// What agents say ends up in what people read: in errors, and in the names of what
-// they made. A terminal would obey what it finds there, and so would GitHub.
+// Output of agents is printed: in errors, and in names of files. Control characters in it
+// could send commands to a terminal, and some lines are commands to GitHub Actions.
 
-// PlainText is a text without what a terminal obeys, but for ends of lines and tabs.
+// PlainText replaces control characters, except newlines and tabs.
 func PlainText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
@@ -20,13 +20,13 @@ func PlainText(s string) string {
 	}, s)
 }
 
-// oneLine makes a text fit for one line of a terminal.
+// oneLine replaces control characters and newlines by spaces.
 func oneLine(s string) string {
 	return strings.Map(func(r rune) rune { return plainRune(r, ' ') }, s)
 }
 
-// plainRune is a rune, or another in the place of one that is a command: to a
-// terminal, or to a renderer that lays text out from right to left.
+// plainRune replaces a control character, or a character that changes the direction of
+// text.
 func plainRune(r, other rune) rune {
 	if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {
 		return other
@@ -34,8 +34,8 @@ func plainRune(r, other rune) rune {
 	return r
 }
 
-// A githubLog passes lines on to the log of a job of GitHub's, where a line that
-// begins with two colons, or has ##[ in it, is a command.
+// A githubLog writes lines to the log of a GitHub job. It escapes lines that begin with
+// two colons or contain ##[, which are workflow commands.
 type githubLog struct{ w io.Writer }
 
 func (l githubLog) Write(p []byte) (int, error) {

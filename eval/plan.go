@@ -57,11 +57,11 @@ type plannedRunner struct {
 	agent    agent.Agent
 	hosts    []string
 	read     []string
-	rejected atomic.Bool // its model is not to be had
+	rejected atomic.Bool // its model was rejected
 }
 
-// newPlan completes the options, chooses cases and runners, and refuses what can't be
-// run. It makes nothing on disk.
+// newPlan completes the options, chooses cases and runners, and refuses a plan that can't
+// be run. It makes nothing on disk.
 func newPlan(s Suite, cfg *suite.Config, o *Options) (*plan, error) {
 	p := &plan{suite: s, config: cfg, started: time.Now()}
 	if o != nil {
@@ -80,7 +80,7 @@ func newPlan(s Suite, cfg *suite.Config, o *Options) (*plan, error) {
 	return p, nil
 }
 
-// applyDefaults sets the options that were not given to what the configuration says.
+// applyDefaults sets the options that were not given to those of the configuration.
 func (p *plan) applyDefaults() (err error) {
 	def := p.config.Run
 	p.MaxParallel = cmp.Or(p.MaxParallel, def.MaxParallel)
@@ -114,7 +114,7 @@ func (p *plan) applyDefaults() (err error) {
 	return err
 }
 
-// chooseCases plans the cases that the filters leave.
+// chooseCases plans the cases that pass the filters.
 func (p *plan) chooseCases() error {
 	all := p.suite.Cases()
 	var ids []string
@@ -145,7 +145,7 @@ func (p *plan) chooseCases() error {
 	return nil
 }
 
-// chooseRunners plans the runners that the filter leaves.
+// chooseRunners plans the runners that pass the filter.
 func (p *plan) chooseRunners() error {
 	var ids []string
 	for _, r := range p.config.Runners {
@@ -170,7 +170,7 @@ func (p *plan) chooseRunners() error {
 	return nil
 }
 
-// firstUnknown returns the first of some ids that is not known, "" where all are.
+// firstUnknown returns the first id that is not known, "" if all are.
 func firstUnknown(asked, known []string) string {
 	for _, id := range asked {
 		if !slices.Contains(known, id) {
@@ -192,7 +192,7 @@ func (p *plan) declaredTags() []string {
 	return tags
 }
 
-// checkTraffic refuses what can't be recorded or replayed.
+// checkTraffic refuses runners whose traffic can't be recorded or replayed.
 func (p *plan) checkTraffic() error {
 	switch {
 	case p.Record == "" && p.Replay == "":
@@ -204,7 +204,7 @@ func (p *plan) checkTraffic() error {
 		if info, err := os.Stat(p.Replay); err != nil {
 			return fmt.Errorf("eval: replay %s: %w: %w", p.Replay, fault.Of(err), err)
 		} else if !info.IsDir() {
-			return fmt.Errorf("eval: replay %s: %w: it is no directory of tapes", p.Replay, fault.InvalidArgument)
+			return fmt.Errorf("eval: replay %s: %w: it is not a directory", p.Replay, fault.InvalidArgument)
 		}
 	}
 	for _, r := range p.runners {
@@ -220,7 +220,7 @@ func (p *plan) checkTraffic() error {
 	return nil
 }
 
-// checkProviderEnvs refuses what environments without host mounts can't have.
+// checkProviderEnvs refuses options that need host mounts, for environments without them.
 func (p *plan) checkProviderEnvs() error {
 	f, ok := p.Envs.(*ProviderEnvs)
 	if !ok {
@@ -295,7 +295,7 @@ func (p *plan) serializeInPlace() error {
 	return nil
 }
 
-// concurrency is how many executions may run at the same time.
+// concurrency is the number of executions that may run at the same time.
 func (p *plan) concurrency() int {
 	queues := map[[2]int]bool{}
 	for _, c := range p.cases {
@@ -312,10 +312,10 @@ func (p *plan) concurrency() int {
 	return min(len(queues), p.workers())
 }
 
-// workers is how many workers the schedule has.
+// workers is the number of workers of the schedule.
 func (p *plan) workers() int { return p.Schedule.workers(p.MaxParallel) }
 
-// addExecutions makes the executions: each case on each runner.
+// addExecutions plans the executions: each case on each runner.
 func (p *plan) addExecutions(runDir string) {
 	p.runDir = runDir
 	for _, c := range p.cases {
@@ -330,8 +330,8 @@ func (p *plan) addExecutions(runDir string) {
 	}
 }
 
-// allowedHosts lists what a runner's agent may reach; without a runner, what the bootstrap
-// command may.
+// allowedHosts lists the hosts that a runner's agent may reach; without a runner, those
+// of the bootstrap command.
 func (p *plan) allowedHosts(r *plannedRunner) []string {
 	hosts := slices.Concat(p.config.Croft.AllowNet, p.AllowNet)
 	if r != nil && !p.NoModelNet && p.Replay == "" {

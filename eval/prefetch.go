@@ -14,13 +14,13 @@ import (
 type prefetch struct {
 	envs   *environments
 	notify *notifier
-	depth  int // how many are prepared before their turn; 0 is none
+	depth  int // number of environments that are prepared early; 0 for none
 
 	mu      sync.Mutex
 	open    map[int]*opening // guarded by mu; by execution
 	begun   map[int]bool     // guarded by mu; executions that have their environment
 	working sync.WaitGroup
-	closing chan struct{} // a token for each that is being closed
+	closing chan struct{} // a token for each environment that is being closed
 }
 
 // An opening is an environment that is being prepared.
@@ -30,8 +30,8 @@ type opening struct {
 	err   error
 }
 
-// newPrefetch decides whether environments can be prepared before their turn: those
-// that are an execution's own, and in which no command of the user runs first.
+// newPrefetch prefetches environments that belong to one execution, and in which no
+// bootstrap command runs first.
 func newPrefetch(v *environments, n *notifier) *prefetch {
 	const further, closing = 2, 4
 	f := &prefetch{envs: v, notify: n, open: map[int]*opening{}, begun: map[int]bool{}, closing: make(chan struct{}, closing)}
@@ -64,13 +64,13 @@ func (f *prefetch) prepare(ctx context.Context, next []*execution) {
 	}
 }
 
-// takeEnv returns the environment of a session: the one that was prepared, or a new one.
+// takeEnv returns the environment of a session: the prefetched one, or a new one.
 func (f *prefetch) takeEnv(ctx context.Context, e *execution, artifacts string) (*preparedEnv, error) {
 	f.mu.Lock()
 	o := f.open[e.index]
 	f.begun[e.index] = true
 	if artifacts != sessionDir(e.dir, 1, 1) {
-		o = nil // a further session starts anew
+		o = nil // a retry gets a new environment
 	} else {
 		delete(f.open, e.index)
 	}
@@ -85,9 +85,9 @@ func (f *prefetch) takeEnv(ctx context.Context, e *execution, artifacts string) 
 	return o.env, o.err
 }
 
-// closeEnv closes an environment: at once on the host, where the next execution may meet
-// what it leaves, and where something may still run in it that could touch the
-// artifacts, such as what tools have started; else in the background.
+// closeEnv closes an environment. It waits on the host, where the next execution may
+// conflict with what is left, and if processes of tools may still write to the artifacts.
+// Else it closes in the background.
 func (f *prefetch) closeEnv(ctx context.Context, d *preparedEnv, failed func(error)) {
 	ctx = context.WithoutCancel(ctx)
 	p := f.envs.plan
@@ -106,7 +106,8 @@ func (f *prefetch) closeEnv(ctx context.Context, d *preparedEnv, failed func(err
 	})
 }
 
-// finish waits for all, and ends what was prepared and not used.
+// finish waits for all work in the background, and removes environments that were not
+// used.
 func (f *prefetch) finish(ctx context.Context) {
 	f.working.Wait()
 	f.mu.Lock()

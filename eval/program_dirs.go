@@ -13,7 +13,7 @@ import (
 	"github.com/croft-run/croft/internal/locktmp"
 )
 
-// dryRun asks an agent how it would be started.
+// dryRun returns how an agent would be started.
 func dryRun(ctx context.Context, r *plannedRunner) (agent.Invocation, error) {
 	dir, err := locktmp.Make(suite.ScratchPrefix)
 	if err != nil {
@@ -33,8 +33,8 @@ func namedDirs(args []string) (dirs []string) {
 	return dirs
 }
 
-// realDirs returns the directories that paths are, or lie in, without symlinks;
-// what there is not is left out, and so is what every workspace shows.
+// realDirs returns the directories of paths, without symlinks. Paths that do not exist,
+// and directories that every sandbox mounts, are left out.
 func realDirs(paths []string) []string {
 	var dirs []string
 	for _, p := range paths {
@@ -56,21 +56,19 @@ func realDirs(paths []string) []string {
 	return dirs
 }
 
-// isSystemDir reports whether a directory is one that every sandbox shows, or that
-// none may be given.
+// isSystemDir reports whether every sandbox mounts a directory, or no sandbox may.
 func isSystemDir(dir string) bool {
 	for _, sys := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/proc", "/dev", "/sys", "/run", "/nix/store", "/gnu/store"} {
 		if inDir(sys, dir) {
 			return true
 		}
 	}
-	home, _ := os.UserHomeDir() // without one there is none to hide
+	home, _ := os.UserHomeDir() // without a home there is none to exclude
 	return slices.Contains([]string{"/", "/tmp", "/var", "/var/tmp", "/home", "/root", home}, dir)
 }
 
-// programDirs returns the directories of the host that a program needs to run:
-// its own, those on the way of its symlinks, the package that it belongs to, and
-// those of its interpreter.
+// programDirs returns the host directories that a program needs: its own, those of its
+// symlinks, its package, and those of its interpreter.
 func programDirs(program, path string) []string {
 	at := program
 	if !strings.Contains(program, "/") {
@@ -95,9 +93,9 @@ func programDirs(program, path string) []string {
 	return dirs
 }
 
-// installDirs is a directory of programs, with what lies beside it where they need that:
-// behind the shims of pyenv, asdf and the like are the programs that they choose from,
-// and beside Python, or a virtual environment of it, is its library.
+// installDirs is a directory of programs, with its parent if they need it: shims of pyenv
+// and asdf start programs beside them, and the library of Python or of a virtual
+// environment is beside its bin.
 func installDirs(bin string) []string {
 	beside := filepath.Dir(bin)
 	if filepath.Base(bin) == "shims" {
@@ -121,7 +119,7 @@ func lookPathIn(program, path string) string {
 	return ""
 }
 
-// shebangProgram is the program that a script asks for by its first line.
+// shebangProgram is the interpreter that the first line of a script names.
 func shebangProgram(script string) string {
 	f, err := os.Open(script)
 	if err != nil {
@@ -129,7 +127,7 @@ func shebangProgram(script string) string {
 	}
 	defer f.Close() // only read
 	var head [256]byte
-	n, _ := f.Read(head[:]) // what can't be read is no script
+	n, _ := f.Read(head[:]) // a file that can't be read is not a script
 	line, _, _ := strings.Cut(string(head[:n]), "\n")
 	words := strings.Fields(strings.TrimPrefix(line, "#!"))
 	if !strings.HasPrefix(line, "#!") || len(words) == 0 {

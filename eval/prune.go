@@ -11,33 +11,34 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// Artifacts are on the host's disk, where nothing limits what an agent writes. What
-// it left beyond a bound goes when its session has ended, the largest files first, so
-// that those that follow have room, and the results.
+// Artifacts are on the host's disk, where no limit applies to an agent. After a session
+// the largest files beyond these bounds are removed, so that a full disk does not stop
+// later sessions or the results.
 const (
 	maxArtifacts        = 1 << 30  // bytes of the artifacts of a session
-	lowDiskBytes        = 64 << 20 // bytes: a disk with less is as good as full
-	maxArtifactsLowDisk = 1 << 20  // maxArtifacts then
+	lowDiskBytes        = 64 << 20 // free bytes below which a disk counts as full
+	maxArtifactsLowDisk = 1 << 20  // maxArtifacts on a full disk
 )
 
-// boundedLogs are files of artifacts that are bounded by themselves, and tell what happened.
+// boundedLogs have their own bounds and are kept.
 var boundedLogs = []string{"stdout.log", "stderr.log", "session.stream.jsonl"}
 
-// pruneArtifacts makes the artifacts of a session that has ended small enough, and says what
-// went, "" where nothing did.
-func pruneArtifacts(dir string) (told string, err error) {
+// pruneArtifacts removes files from the artifacts of a session, and returns a message
+// about them, "" if none was removed.
+func pruneArtifacts(dir string) (removed string, err error) {
 	most, why := int64(maxArtifacts), "they took more than is kept"
 	if free, err := freeBytes(dir); err == nil && free < lowDiskBytes {
 		most, why = maxArtifactsLowDisk, "the disk is full"
 	}
 	files, room, err := removeLargest(dir, most)
 	if files > 0 {
-		told = fmt.Sprintf("%d files of its artifacts were removed, with %d MiB: %s", files, room>>20, why)
+		removed = fmt.Sprintf("%d files of its artifacts were removed, with %d MiB: %s", files, room>>20, why)
 	}
-	return told, err
+	return removed, err
 }
 
-// removeLargest removes the largest files in a directory until all take at most so much.
+// removeLargest removes the largest files of a directory until the rest is at most max
+// bytes.
 func removeLargest(dir string, most int64) (files int, room int64, err error) {
 	type file struct {
 		path string
@@ -47,7 +48,7 @@ func removeLargest(dir string, most int64) (files int, room int64, err error) {
 	total := int64(0)
 	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
-			return nil // what can't be looked at stays
+			return nil // an entry without stat stays
 		}
 		info, err := e.Info()
 		if err != nil {
@@ -78,11 +79,11 @@ func removeLargest(dir string, most int64) (files int, room int64, err error) {
 	return files, room, nil
 }
 
-// freeBytes is how much room there is for us where a directory is.
+// freeBytes is the free space of the file system of a directory, for this user.
 func freeBytes(dir string) (int64, error) {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {
 		return 0, err
 	}
-	return int64(st.Bavail) * int64(st.Bsize), nil // their types differ from system to system
+	return int64(st.Bavail) * int64(st.Bsize), nil // the types differ between systems
 }

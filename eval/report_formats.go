@@ -19,7 +19,7 @@ import (
 // A finalReporter is a reporter that writes at the end of a run.
 type finalReporter func(r *Result) error
 
-// Report takes an event.
+// Report writes the report at the end of the run.
 func (f finalReporter) Report(e Event) error {
 	if r, ok := e.Result.(*Result); ok && e.Hook == OnSuiteFinish {
 		return f(r)
@@ -27,7 +27,7 @@ func (f finalReporter) Report(e Event) error {
 	return nil
 }
 
-// copyResults writes results.json.
+// copyResults copies results.json.
 func copyResults(out io.Writer, r *Result) error {
 	f, err := os.Open(filepath.Join(r.ArtifactDir, ResultsName))
 	if err != nil {
@@ -37,7 +37,7 @@ func copyResults(out io.Writer, r *Result) error {
 	return errors.Join(err, f.Close())
 }
 
-// writeSummary writes the result without events: what a run holds at its end has none.
+// writeSummary writes the result without events, which a run does not keep in memory.
 func writeSummary(out io.Writer, r *Result) error {
 	data, err := encodeDocument(r)
 	if err == nil {
@@ -46,8 +46,8 @@ func writeSummary(out io.Writer, r *Result) error {
 	return err
 }
 
-// ReadResult reads a results.json, or that of the directory of a run, without
-// what fills memory: events, commands and requests.
+// ReadResult reads a results.json, or that of a run directory, without its large parts:
+// events, commands and requests.
 func ReadResult(path string) (*Result, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, ResultsName)
@@ -72,8 +72,7 @@ func ReadResult(path string) (*Result, error) {
 	return &r, nil
 }
 
-// isComplete reports whether a result that was read has all that one has which a run
-// made.
+// isComplete reports whether a result that was read has no null entries.
 func (r *ExecutionResult) isComplete() bool {
 	if r == nil {
 		return false
@@ -86,15 +85,15 @@ func (r *ExecutionResult) isComplete() bool {
 	return true
 }
 
-// githubReporter writes workflow commands that GitHub turns into annotations, and
-// a job summary.
+// githubReporter writes workflow commands that GitHub turns into annotations, and a job
+// summary.
 type githubReporter struct {
 	standard *standardReporter
 	out      io.Writer
 	summary  string
 }
 
-// Report takes an event.
+// Report passes the event on, and writes annotations and the summary at the end.
 func (g *githubReporter) Report(e Event) error {
 	err := g.standard.Report(e)
 	r, ok := e.Result.(*Result)
@@ -145,8 +144,7 @@ func writeAnnotation(b *bytes.Buffer, f failedExecution) {
 	fmt.Fprintf(b, "::error %s::%s\n", strings.Join(props, ","), messageEscape.Replace(PlainText(message)))
 }
 
-// writeMarkdown writes a result as Markdown, with at most so many failures; 0 is
-// all.
+// writeMarkdown writes a result as Markdown, with at most most failures; 0 is all.
 func writeMarkdown(b *bytes.Buffer, r *Result, most int) {
 	passed := 0
 	for _, c := range r.Cases {
@@ -205,7 +203,7 @@ func writeMarkdown(b *bytes.Buffer, r *Result, most int) {
 	}
 }
 
-// tableCell makes a text fit for a table of Markdown.
+// tableCell escapes a text for a Markdown table.
 func tableCell(s string) string { return strings.ReplaceAll(escapeMarkup(oneLine(s)), "|", `\|`) }
 
 func escapeMarkup(s string) string {
@@ -272,7 +270,7 @@ func writeJUnit(out io.Writer, r *Result) error {
 	return err
 }
 
-// add adds a case. What an assertion said is a failure; all else is an error.
+// add adds a case. A failed assertion is a failure; anything else is an error.
 func (s *junitSuite) add(caseID string, x *ExecutionResult) {
 	c := junitCase{Name: caseID, Class: s.Name, Time: formatSeconds(x.DurationMs)}
 	s.Tests++

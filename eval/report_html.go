@@ -15,20 +15,19 @@ import (
 	"github.com/croft-run/croft/eval/session"
 )
 
-// reportName is the page of a run.
+// reportName is the HTML page of a run.
 const reportName = "report.html"
 
 //go:embed report.html.tmpl
 var pageTemplate string
 
-// htmlReporter writes report.html beside results.json: one file that needs no
-// server and nothing from elsewhere.
+// htmlReporter writes report.html beside results.json: one file that loads nothing.
 type htmlReporter struct {
-	standard *standardReporter // what people see meanwhile; nil is nothing
-	file     io.Writer         // gets the page, too; nil is none
+	standard *standardReporter // prints progress; nil for none
+	file     io.Writer         // gets a copy of the page; nil for none
 }
 
-// Report takes an event.
+// Report passes the event on, and writes the page at the end.
 func (h *htmlReporter) Report(e Event) error {
 	if h.standard != nil {
 		if err := h.standard.Report(e); err != nil {
@@ -59,7 +58,7 @@ func Page(r *Result) ([]byte, error) {
 	return renderPage("run", map[string]any{"Result": r, "Title": filepath.Base(r.SuitePath), "Plots": runCharts(r), "Failed": len(r.failedExecutions())})
 }
 
-// renderPage fills the page.
+// renderPage executes a template of the page.
 func renderPage(name string, data any) ([]byte, error) {
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"duration": formatDuration, "tokens": tokensText, "remark": statusRemark, "verdict": verdictText,
@@ -98,17 +97,17 @@ func formatUSD(x *float64) string {
 	return fmt.Sprintf("%.4f USD", *x)
 }
 
-// readText is the beginning of a file, "" where there is none.
+// readText returns the beginning of a file, "" if it can't be read.
 func readText(path string) string {
 	const most = 64 << 10
 	data, err := readOwnFile(path, most)
 	if err != nil {
-		return "" // what can't be read is not shown
+		return "" // an unreadable file is not shown
 	}
 	return strings.ToValidUTF8(string(data), "?")
 }
 
-// errorTrace is an error with its stack, which may begin with the same words.
+// errorTrace is an error with its stack, which may begin with the message.
 func errorTrace(e *ErrorInfo) string {
 	head := e.Name + ": " + e.Message
 	if e.Stack == "" {
@@ -120,7 +119,7 @@ func errorTrace(e *ErrorInfo) string {
 	return head + "\n" + e.Stack
 }
 
-// activity are what an agent did, as far as a page shows it.
+// An activity is what an agent did, as far as the page shows it.
 type activity struct {
 	*session.Report
 	Tools  []string // with how often each was called
@@ -128,7 +127,7 @@ type activity struct {
 	More   int // commands that are not shown
 }
 
-// readActivity is what an agent did, from its report; nil where that can't be read.
+// readActivity reads the activity of a session from its report, nil if it can't be read.
 func readActivity(e *ExecutionResult) *activity {
 	const most, commands, requests = 8 << 20, 100, 50
 	data, err := readOwnFile(filepath.Join(e.ArtifactDir, "report.json"), most)

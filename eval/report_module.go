@@ -12,15 +12,15 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Module is a reporter of the user's own: a TypeScript or JavaScript module that
-// exports an object with hooks, as default or under the name reporter. What it writes
-// to its console goes to Out.
+// A Module is a reporter of the user: a TypeScript or JavaScript module that exports an
+// object with hooks, as default or as reporter. Its console output goes to out of
+// NewModule.
 type Module struct {
-	ctx context.Context // hooks have the life of the run, and Report has no context
+	ctx context.Context // of the run; Report has no context
 	r   *suite.Reporter
 }
 
-// NewModule loads the module at path. ctx bounds all of its hooks. Close it after use.
+// NewModule loads the module at path. ctx bounds all hooks. Close the module after use.
 func NewModule(ctx context.Context, path string, out io.Writer) (*Module, error) {
 	l := &suite.Loader{Log: func(l suite.Log) { fmt.Fprintln(out, l.Text) }}
 	r, err := l.LoadReporter(ctx, path)
@@ -30,8 +30,8 @@ func NewModule(ctx context.Context, path string, out io.Writer) (*Module, error)
 	return &Module{ctx, r}, nil
 }
 
-// Report calls the hook of an event, and waits for it. The result of the whole run
-// comes with all its reports, which the run itself does not hold.
+// Report calls the hook of an event and waits for its promise. The result of the run is
+// read from results.json, because the run keeps only summaries.
 func (m *Module) Report(e Event) error {
 	if r, ok := e.Result.(*Result); ok && e.Hook == OnSuiteFinish {
 		full, err := os.ReadFile(filepath.Join(r.ArtifactDir, ResultsName))

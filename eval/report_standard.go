@@ -14,8 +14,8 @@ import (
 	"github.com/croft-run/croft/internal/live"
 )
 
-// standardReporter is the reporter for people. On a terminal it shows what runs, how long
-// already, and how far the whole is; elsewhere it writes a line per case.
+// standardReporter prints for people. On a terminal it shows the running executions and
+// the progress; elsewhere it prints a line per case.
 type standardReporter struct {
 	out   io.Writer
 	live  bool
@@ -44,7 +44,7 @@ func newStandard(cfg ReporterConfig) *standardReporter {
 	return s
 }
 
-// Report takes an event.
+// Report prints an event.
 func (s *standardReporter) Report(e Event) error {
 	switch e.Hook {
 	case OnSuiteStart:
@@ -117,7 +117,7 @@ func modeText(c *Context) string {
 	return "in place (" + c.Cwd + ")"
 }
 
-// updateView changes what is shown: what runs, by f, and a line that stays.
+// updateView changes the running executions by f, and prints a line above them.
 func (s *standardReporter) updateView(stays string, f func()) {
 	s.mu.Lock()
 	if f != nil {
@@ -133,7 +133,7 @@ func (s *standardReporter) updateView(stays string, f func()) {
 	}
 }
 
-// statusLines returns the lines of what runs, the longest first.
+// statusLines returns a line per running execution, the longest running first.
 func (s *standardReporter) statusLines() []string {
 	const most = 12
 	s.mu.Lock()
@@ -165,8 +165,8 @@ func verdictText(passed bool) string {
 	return "FAIL"
 }
 
-// printSummary writes what came out: a table per runner, the failures by class and one
-// by one, and the whole in numbers.
+// printSummary prints a table per runner, the failures by class and one by one, and the
+// totals.
 func (s *standardReporter) printSummary(r *Result) error {
 	var b bytes.Buffer
 	for _, sum := range r.Runners {
@@ -217,7 +217,7 @@ func sortedKs(m map[string]float64) []string {
 	return ks
 }
 
-// statusRemark says what a verdict alone does not.
+// statusRemark explains a status beyond passed and failed.
 func statusRemark(e *ExecutionResult) string {
 	text := ""
 	switch e.Status {
@@ -238,7 +238,7 @@ func formatDuration(ms float64) string {
 	return (time.Duration(ms) * time.Millisecond).Round(time.Millisecond).String()
 }
 
-// tokensText is the five counts, "-" for what is not known.
+// tokensText formats the five token counts, "-" for an unknown one.
 func tokensText(r *session.Report) string {
 	var parts []string
 	for _, n := range tokenCounts(r) {
@@ -251,7 +251,7 @@ func tokensText(r *session.Report) string {
 	return strings.Join(parts, " / ")
 }
 
-// failedExecutions lists the executions that failed, in order.
+// failedExecutions lists the failed executions, in order.
 func (r *Result) failedExecutions() (list []failedExecution) {
 	for _, c := range r.Cases {
 		for _, e := range c.RunnerResults {
@@ -268,7 +268,7 @@ type failedExecution struct {
 	*ExecutionResult
 }
 
-// failureClass is the class of a failure, one that says so where there is none.
+// failureClass is the class of a failure, "unknown" without one.
 func (f failedExecution) failureClass() Class {
 	if f.FailureClass == nil {
 		return Class{ID: "unknown", Label: "Unclassified"}
@@ -299,13 +299,13 @@ func writeClassTable(b *bytes.Buffer, r *Result) {
 	}
 }
 
-// originText says what happened, where the error alone does not.
+// originText explains an origin that the error alone does not explain.
 var originText = map[Origin]string{
 	OriginRunner: "The run did not complete because the agent failed.", OriginAssertHook: "The run finished, but the case's own code crashed.",
 	OriginBootstrap: "The workspace could not be prepared: its bootstrap command failed.", OriginWorkspace: "The workspace could not be prepared.",
 	OriginCollection: "The run finished, but what the agent left could not be collected.", OriginNormalization: "The run finished, but what the agent left could not be read.",
-	OriginSnapshot: "The run finished, but it used more tokens than it may.", OriginMaxSteps: "The agent took too many steps and was ended.",
-	OriginModelRejected: "The model that is configured is not to be had.",
+	OriginSnapshot: "The run finished, but it used more tokens than the snapshot allows.", OriginMaxSteps: "The agent took too many steps and was stopped.",
+	OriginModelRejected: "The configured model is not available.",
 }
 
 func writeFailures(b *bytes.Buffer, r *Result) {
@@ -376,7 +376,7 @@ func writeTotals(b *bytes.Buffer, r *Result) {
 	w.Flush() //nolint:errcheck // to memory
 }
 
-// agentName is an agent as people read it: its type, and its model where it has one.
+// agentName is the type of an agent, and its model if it has one.
 func agentName(a session.Agent) string {
 	if a.Model == "" {
 		return a.Type

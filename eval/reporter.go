@@ -11,8 +11,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Reporter gets the events of a run, one at a time. The error that it returns
-// is noted and changes nothing.
+// A Reporter gets the events of a run, one at a time. An error that it returns is noted
+// and does not stop the run.
 type Reporter interface {
 	Report(e Event) error
 }
@@ -76,21 +76,21 @@ type Context struct {
 	// What Croft adds.
 	Provider string   `json:"provider"`
 	Notices  []string `json:"notices,omitempty"`
-	Done     int      `json:"done,omitempty"` // executions that an earlier part of the run has done
+	Done     int      `json:"done,omitempty"` // executions that were done before the run was resumed
 
-	worksInCwd bool // agents work in Cwd
+	worksInCwd bool // agents work in place, in Cwd
 }
 
-// ReporterNames are the reporters that are built in.
+// ReporterNames are the built-in reporters.
 var ReporterNames = suite.Reporters
 
 // A ReporterConfig says how a built-in reporter writes.
 type ReporterConfig struct {
-	Out         io.Writer // the answer
-	File        bool      // Out is a file for this report alone
+	Out         io.Writer // the report
+	File        bool      // Out is a file with only this report
 	Interactive bool      // Out is a terminal
 	Width       int       // of the terminal; 0 is 80
-	Summary     string    // file of GitHub's job summary; "" is none
+	Summary     string    // file of GitHub's job summary; "" for none
 }
 
 // NewReporter returns a built-in reporter.

@@ -7,18 +7,17 @@ import (
 	"github.com/croft-run/croft/event"
 )
 
-// Requests is a sink of events that gathers the requests that workspaces make to
-// the outside. It is given to the provider that opens them. Its zero value is
-// ready to use.
+// Requests is an event sink that collects the network requests of workspaces. The
+// provider that opens the workspaces emits to it. The zero value is ready to use.
 type Requests struct {
 	mu  sync.Mutex
 	all map[string][]session.Request // guarded by mu; by workspace
 }
 
-// maxRequests is how many requests of one session are kept.
+// maxRequests bounds the requests that are kept of one session.
 const maxRequests = 1000
 
-// Emit takes an event.
+// Emit adds a request event.
 func (r *Requests) Emit(e event.Event) {
 	if e.Kind != event.EgressRequest {
 		return
@@ -66,7 +65,7 @@ func (r *Requests) forWorkspace(workspace string) []session.Request {
 	return r.all[workspace]
 }
 
-// dropWorkspace lets go of those of a workspace that has ended.
+// dropWorkspace removes the requests of a workspace that has ended.
 func (r *Requests) dropWorkspace(workspace string) {
 	if r == nil {
 		return

@@ -19,7 +19,7 @@ type Result struct {
 	Croft        *About          `json:"croft,omitempty"`
 }
 
-// About is what Croft tells of a run besides.
+// About is what Croft adds to the results of skillgym.
 type About struct {
 	Provider    string   `json:"provider"`          // kind of the workspaces
 	Workspace   string   `json:"workspace"`         // mode
@@ -27,11 +27,11 @@ type About struct {
 	MaxParallel int      `json:"maxParallel"`       //
 	Repeat      int      `json:"repeat"`            //
 	Interrupted bool     `json:"interrupted"`       // not all executions have a result
-	CostUSD     float64  `json:"costUsd,omitempty"` // of all sessions that tell theirs
-	Notices     []string `json:"notices,omitempty"` // what was said to the user
+	CostUSD     float64  `json:"costUsd,omitempty"` // of all sessions with a known cost
+	Notices     []string `json:"notices,omitempty"` // notes that were printed
 }
 
-// Passed reports whether every execution did.
+// Passed reports whether every execution has passed.
 func (r *Result) Passed() bool {
 	for _, c := range r.Cases {
 		if !c.Passed {
@@ -49,8 +49,8 @@ type CaseResult struct {
 	RunnerResults []*ExecutionResult `json:"runnerResults"`
 }
 
-// An ExecutionResult is one case on one runner: of all repetitions and retries,
-// of one repetition, or of one session, as the fields say.
+// An ExecutionResult is the result of one case on one runner: of all repetitions and
+// retries, of one repetition, or of one session, depending on its fields.
 type ExecutionResult struct {
 	Runner         session.Runner  `json:"runner"`
 	Passed         bool            `json:"passed"`
@@ -79,10 +79,10 @@ type ExecutionResult struct {
 	PreparationMs float64 `json:"preparationMs,omitempty"`
 	WorkspacePath string  `json:"workspacePath,omitempty"`
 
-	diff string // what the agent changed, of a session, until it is written
+	diff string // unified diff of a session, until it is written
 }
 
-// An ErrorInfo is an error as it is written down.
+// An ErrorInfo is an error in results.json.
 type ErrorInfo struct {
 	Name    string `json:"name"`
 	Message string `json:"message"`
@@ -113,7 +113,7 @@ type RunnerSummary struct {
 	CostUSD *float64           `json:"costUsd,omitempty"` // in all
 }
 
-// summarizeRunners counts each runner's results.
+// summarizeRunners sums up the results of each runner.
 func summarizeRunners(cases []CaseResult, runners []session.Runner) []RunnerSummary {
 	list := make([]RunnerSummary, 0, len(runners))
 	for _, r := range runners {
@@ -159,7 +159,7 @@ func summarizeRunner(r session.Runner, results []*ExecutionResult) RunnerSummary
 	return s
 }
 
-// allSessions lists the sessions of an execution, those that were retried too.
+// allSessions lists the sessions of an execution, with retries.
 func (e *ExecutionResult) allSessions() []*ExecutionResult {
 	var all []*ExecutionResult
 	for _, rep := range e.Repetitions {

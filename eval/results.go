@@ -16,15 +16,15 @@ import (
 	"github.com/croft-run/croft/internal/atomicfile"
 )
 
-// runResults are what the executions of a run came to: a summary of each in memory, and
-// all of it in the journal.
+// runResults holds the results of a run: a summary of each execution in memory, and the
+// whole in the journal.
 type runResults struct {
 	plan    *plan
 	journal *journal
 
 	mu    sync.Mutex
 	list  []*ExecutionResult // guarded by mu; by execution, summaries
-	spans []lineSpan         // guarded by mu; where they are in the journal
+	spans []lineSpan         // guarded by mu; positions in the journal
 }
 
 // openResults makes the directory of the run and its journal, or opens those of the run
@@ -56,13 +56,13 @@ func (r *runResults) hasResult(e *execution) bool {
 	return r.list[e.index] != nil
 }
 
-// recordResult writes a result to the journal, and returns where it is there.
+// recordResult appends a result to the journal, and returns its position.
 func (r *runResults) recordResult(e *execution, res *ExecutionResult) (lineSpan, error) {
 	return r.journal.add(journalEntry{Case: e.c.ID, Runner: e.runner.info.ID, Result: compactResult(res)})
 }
 
-// storeResult keeps the summary of a result. It returns the result of the case where this was
-// the last one of its executions, else nil.
+// storeResult stores the summary of a result. After the last execution of a case it
+// returns the result of the case, else nil.
 func (r *runResults) storeResult(e *execution, res *ExecutionResult, at lineSpan) *CaseResult {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,7 +86,7 @@ func (r *runResults) caseResultLocked(c *plannedCase) CaseResult {
 	return cr
 }
 
-// buildResult sums up what is done.
+// buildResult makes the result of the run from the summaries.
 func (r *runResults) buildResult(interrupted bool) *Result {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,8 +118,8 @@ func (r *runResults) buildResult(interrupted bool) *Result {
 	return out
 }
 
-// writeResults writes results.json: the sum, with the executions as they are in the journal,
-// one at a time.
+// writeResults writes results.json: the result of the run, with each execution read from
+// the journal, one at a time.
 func (r *runResults) writeResults(sum *Result) error {
 	err := atomicfile.WriteTo(filepath.Join(r.plan.runDir, ResultsName), reportFileOptions, func(file io.Writer) error {
 		w := bufio.NewWriterSize(file, 1<<16)
@@ -131,7 +131,7 @@ func (r *runResults) writeResults(sum *Result) error {
 	return nil
 }
 
-// streamResults writes a sum whose executions are in the journal.
+// streamResults writes a result whose executions are in the journal.
 func (r *runResults) streamResults(w *bufio.Writer, sum *Result) error {
 	var cases []*plannedCase // those of sum
 	byCase := map[*plannedCase][]*execution{}
@@ -163,8 +163,8 @@ func (r *runResults) streamResults(w *bufio.Writer, sum *Result) error {
 	return err
 }
 
-// streamList writes a document with a list in the place of its field key, which is
-// null. each writes one of the n elements. Errors of writing are those of w.Flush.
+// streamList writes a document whose field key, which is null, is replaced by a list.
+// each writes one of the n elements. Write errors are returned by w.Flush.
 func streamList(w *bufio.Writer, doc any, key, indent string, n int, each func(i int, indent string) error) error {
 	data, err := encodeDocument(doc)
 	if err != nil {
@@ -188,13 +188,13 @@ func streamList(w *bufio.Writer, doc any, key, indent string, n int, each func(i
 	return nil
 }
 
-// indentLines puts an indent before each line of a document but the first.
+// indentLines indents each line of a document but the first.
 func indentLines(data []byte, indent string) []byte {
 	return bytes.ReplaceAll(bytes.TrimRight(data, "\n"), []byte("\n"), []byte("\n"+indent))
 }
 
-// readRecorded returns a result as it is in the journal, or its summary where it could not
-// be written there.
+// readRecorded returns a result from the journal, or its summary if it could not be
+// written there.
 func (r *runResults) readRecorded(e *execution) (*ExecutionResult, error) {
 	r.mu.Lock()
 	res, at := r.list[e.index], r.spans[e.index]

@@ -10,8 +10,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// resumeRun opens the journal of the run in o.Resume and takes over its plan: what the
-// journal has is done.
+// resumeRun opens the journal of the run in p.Resume and adopts its plan. Executions with
+// a line in the journal are done.
 func (r *runResults) resumeRun(p *plan) error {
 	dir, err := filepath.EvalSymlinks(p.Resume)
 	if err == nil {
@@ -51,7 +51,7 @@ func (r *runResults) resumeRun(p *plan) error {
 	return nil
 }
 
-// adoptHeader takes over what the journal of a run says.
+// adoptHeader takes the plan from the header of a journal.
 func (p *plan) adoptHeader(h journalHeader) error {
 	if h.Suite != p.suite.Path() {
 		return fmt.Errorf("eval: resume: %w: the run is of %s, and this suite is %s", fault.InvalidArgument, h.Suite, p.suite.Path())
@@ -75,7 +75,7 @@ func (p *plan) adoptHeader(h journalHeader) error {
 	return nil
 }
 
-// header is the plan as the journal has it.
+// header is the plan as the first line of the journal.
 func (p *plan) header() journalHeader {
 	h := journalHeader{Version: journalVersion, Suite: p.suite.Path(), Config: p.config.Path, StartedAt: p.startedAt, Tags: p.Tags, Schedule: p.Schedule,
 		MaxParallel: p.MaxParallel, Repeat: p.Repeat, RepeatFail: *p.RepeatFailure, Provider: p.Envs.Kind(), Cwd: p.Dir, Made: p.runSettings()}
@@ -88,20 +88,20 @@ func (p *plan) header() journalHeader {
 	return h
 }
 
-// checkSame refuses to go on with a run in another way than it was begun: its results
-// would be of neither.
+// checkSame refuses to resume a run with other settings, because its results could not be
+// compared.
 func (m *RunSettings) checkSame(was *RunSettings) error {
 	for _, x := range []struct{ what, was, is string }{
 		{"provider", was.Provider, m.Provider}, {"tools", was.Tools, m.Tools}, {"record", was.Record, m.Record}, {"replay", was.Replay, m.Replay},
 	} {
 		if x.was != x.is {
-			return fmt.Errorf("eval: resume: %w: %s is %q, and the run was begun with %q: it must go on as it was begun", fault.InvalidArgument, x.what, x.is, x.was)
+			return fmt.Errorf("eval: resume: %w: %s is %q, and the run was started with %q; resume it with the same settings", fault.InvalidArgument, x.what, x.is, x.was)
 		}
 	}
 	return nil
 }
 
-// runSettings is how this run is made.
+// runSettings are the settings of this run.
 func (p *plan) runSettings() *RunSettings {
 	made := &RunSettings{Provider: p.Envs.Kind(), Tools: p.Toolset, Record: p.Record, Replay: p.Replay,
 		AllowNet: p.AllowNet, NoModelNet: p.NoModelNet, Read: p.Read, Limits: p.Limits}
@@ -111,13 +111,13 @@ func (p *plan) runSettings() *RunSettings {
 	return made
 }
 
-// A InterruptedRun is a run that was cut short.
+// An InterruptedRun is a run that can be resumed.
 type InterruptedRun struct {
 	Suite, Config string       // files
 	Made          *RunSettings // nil is not known: an earlier version began it
 }
 
-// Resumable returns what is known of the run in dir.
+// Resumable returns the settings of the run in dir.
 func Resumable(dir string) (*InterruptedRun, error) {
 	j, p, err := openJournal(dir, func(*journalEntry, lineSpan) {})
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Suite is cases and how they are judged: one that was loaded from a file, or
-// Cases.
+// A Suite has cases and judges sessions: a suite that was loaded from a file, or Cases.
 type Suite interface {
 	Path() string // of the file; a name where there is none
 	Cases() []suite.Case
@@ -21,16 +20,16 @@ type Suite interface {
 	Classify(ctx context.Context, caseID string, result json.RawMessage) (*suite.FailureClass, error)
 }
 
-// Options say how a suite is run. The zero value of each field is what the
-// configuration says.
+// Options say how a suite is run. A field with its zero value is taken from the
+// configuration.
 type Options struct {
 	Envs     EnvFactory // where executions work; nil is Host
-	Requests *Requests  // the sink for requests that the provider of Envs has; nil is none
+	Requests *Requests  // the event sink of the provider of Envs; nil for none
 
 	// Filters: those that are named, or that have one of the tags. Empty is all.
 	Cases, Runners, Tags []string
 
-	// Only, where set, leaves executions out of which it is false.
+	// Only, if set, leaves out executions for which it returns false.
 	Only func(caseID, runnerID string) bool
 
 	Schedule      Schedule
@@ -38,37 +37,37 @@ type Options struct {
 	Repeat        int
 	RepeatFailure *int
 	MaxSteps      int
-	Cwd           string // where agents work in place; only with such workspaces
+	Cwd           string // directory of workspaces in place; only with such workspaces
 	OutputDir     string
 
 	Baselines       string // file of snapshots of token use
 	UpdateBaselines bool
 
-	AllowNet   []string      // hosts that may be reached, beside those of the agents' models
-	NoModelNet bool          // the latter are not reached by themselves
+	AllowNet   []string      // allowed hosts, beside those of the agents' models
+	NoModelNet bool          // the hosts of models are not allowed implicitly
 	Limits     driver.Limits // of each workspace
-	Read       []string      // further directories of the host that are shown, read-only
-	Tmp        string        // the suite's directory for temporary files, which is shown, too; "" is none
+	Read       []string      // further host directories that are mounted read-only
+	Tmp        string        // the suite's temporary directory, which is mounted read-only, too; "" for none
 
-	// Tools, where set, gives each agent a server of tools over its workspace, and
-	// Toolset is its name: a run that goes on with this one must have the same.
+	// Tools, if set, gives each agent an MCP server over its workspace. Toolset is its
+	// name: a run must be resumed with the same one.
 	Tools   Tools
 	Toolset string
 
-	// Record is a directory to which the traffic with models is recorded, Replay one
-	// from which models are answered: without them, and without their network.
+	// Record is a directory to which the traffic with models is recorded. Replay is a
+	// directory from which it is replayed, without models and without their network.
 	Record, Replay string
 
 	Reporters   []Reporter
 	Interactive bool   // reporters write to a terminal
-	Resume      string // directory of a run to go on with
+	Resume      string // directory of a run to resume
 
-	Dir      string // of the process, from which defaults are; "" is the present one
-	UserHome string // from where agents get credentials and settings; "" is nowhere
+	Dir      string // base of default paths; "" is the working directory
+	UserHome string // home from which agents get credentials and settings; "" for none
 	Note     func(format string, args ...any)
 }
 
-// A run is a plan under way.
+// A run executes a plan.
 type run struct {
 	*plan
 	sessions  *sessionRunner
@@ -79,9 +78,9 @@ type run struct {
 	notify    *notifier
 }
 
-// Run runs a suite. Failures of executions are in the result; an error means that
-// the run could not be made or finished. A run that ctx ended is Canceled, with
-// the result so far; what is in its directory can be resumed.
+// Run runs a suite. Failed executions are in the result; an error means that the run
+// could not start or finish. If ctx ends, the error is Canceled, with the result so far,
+// and the run can be resumed.
 func Run(ctx context.Context, s Suite, cfg *suite.Config, opts *Options) (*Result, error) {
 	r, err := newRun(ctx, s, cfg, opts)
 	if err != nil {
@@ -90,8 +89,8 @@ func Run(ctx context.Context, s Suite, cfg *suite.Config, opts *Options) (*Resul
 	return r.run(ctx)
 }
 
-// newRun prepares a run. All that can be refused without a trace is checked before
-// the directory of the run and its journal are made.
+// newRun prepares a run. All checks are made before the directory of the run and its
+// journal are created.
 func newRun(ctx context.Context, s Suite, cfg *suite.Config, o *Options) (*run, error) {
 	p, err := newPlan(s, cfg, o)
 	if err != nil {
@@ -117,9 +116,9 @@ func newRun(ctx context.Context, s Suite, cfg *suite.Config, o *Options) (*run, 
 	return r, nil
 }
 
-// run runs what is planned and not yet done.
+// run runs the executions that have no result yet.
 func (r *run) run(ctx context.Context) (*Result, error) {
-	defer r.results.journal.close() //nolint:errcheck // each line was written when it was there
+	defer r.results.journal.close() //nolint:errcheck // each line was written at once
 	r.notify.startRun(r.plan)
 	var left []*execution
 	for _, e := range r.executions {
@@ -129,7 +128,7 @@ func (r *run) run(ctx context.Context) (*Result, error) {
 	}
 	runnerOf := func(i int) int { return left[i].runner.index }
 	r.Schedule.run(ctx, len(left), r.MaxParallel, runnerOf, func(ctx context.Context, i int) {
-		if r.Schedule != ByRunner { // whose next one is of the same runner
+		if r.Schedule != ByRunner { // its next execution waits for this one
 			r.prefetch.prepare(ctx, left[i+1:])
 		}
 		r.runExecution(ctx, left[i])
@@ -147,7 +146,7 @@ func (r *run) run(ctx context.Context) (*Result, error) {
 	return result, err
 }
 
-// runExecution runs an execution and keeps its result.
+// runExecution runs an execution, and records and reports its result.
 func (r *run) runExecution(ctx context.Context, e *execution) {
 	r.notify.startExecution(e)
 	res := r.execute(ctx, e)

@@ -18,7 +18,7 @@ type Schedule string
 // Schedules.
 const (
 	Serial   Schedule = "serial"
-	Parallel Schedule = "parallel"           // any, up to max-parallel
+	Parallel Schedule = "parallel"           // any executions, up to max-parallel
 	ByRunner Schedule = "isolated-by-runner" // one per runner, up to max-parallel runners
 )
 
@@ -45,9 +45,9 @@ func (s Schedule) workers(maxParallel int) int {
 	}
 }
 
-// run calls do for each execution, in the order of the schedule. queueOf
-// returns the queue of an execution, for isolated-by-runner. run returns when all that
-// were started have ended. Where ctx ends no further one is started.
+// run calls do for each execution, in the order of the schedule. queueOf returns the
+// queue of an execution, for isolated-by-runner. run returns when all started executions
+// have ended. After the end of ctx no execution is started.
 func (s Schedule) run(ctx context.Context, n, maxParallel int, queueOf func(i int) int, do func(ctx context.Context, i int)) {
 	var queues [][]int
 	at := map[int]int{}

@@ -23,9 +23,9 @@ type sessionRunner struct {
 	notify   *notifier
 }
 
-// run runs one session: a workspace is prepared, the agent works in it, what
-// it did is looked at and judged, and the workspace is removed or kept. It returns
-// nil where ctx ended first.
+// run runs one session: it prepares a workspace, runs the agent in it, compares the
+// workspace, judges the session, and removes or keeps the workspace. It returns nil if
+// ctx ended first.
 func (r *sessionRunner) run(ctx context.Context, e *execution, dir string) *ExecutionResult {
 	res := &ExecutionResult{Runner: e.runner.info, ExecutionDir: dir, ArtifactDir: dir, Report: session.Empty(e.runner.info, e.c.Prompt)}
 	if err := makeArtifacts(r.plan.runDir, e, dir); err != nil {
@@ -54,14 +54,14 @@ func (r *sessionRunner) run(ctx context.Context, e *execution, dir string) *Exec
 	return r.classify(ctx, e, res)
 }
 
-// makeArtifacts makes the directory of a session. That of a further try lies in the one
-// that the agent had before.
+// makeArtifacts makes the artifact directory of a session. That of a retry lies in the
+// directory of the first session, where the agent could write.
 func makeArtifacts(runDir string, e *execution, dir string) error {
 	rel, err := filepath.Rel(runDir, dir)
 	if err != nil {
 		return fmt.Errorf("eval: make %s: %w: %w", dir, fault.Internal, err)
 	}
-	if filepath.Dir(dir) == e.dir { // what is prepared ahead of its turn has it already
+	if filepath.Dir(dir) == e.dir { // a prefetched session has the directory already
 		_, err = makeOwnDir(runDir, rel)
 	} else {
 		_, err = makeEmptyDir(runDir, rel)
@@ -69,20 +69,20 @@ func makeArtifacts(runDir string, e *execution, dir string) error {
 	return err
 }
 
-// failRejectedModel is the result of an execution whose runner's model is known not to be
-// had.
+// failRejectedModel sets the failure of an execution whose runner's model was rejected
+// before.
 func (r *sessionRunner) failRejectedModel(e *execution, res *ExecutionResult) {
 	setFailure(res, OriginModelRejected, &skillgymError{fault.Unsupported, fmt.Sprintf("Runner rejected configured model %q during initial execution.", e.runner.info.Agent.Model)})
 }
 
-// setFailure makes res one that failed.
+// setFailure makes res a failure.
 func setFailure(res *ExecutionResult, origin Origin, err error) {
 	res.Passed, res.FailureOrigin, res.FailureClass = false, origin, defaultClass(origin, false)
 	res.Error = &ErrorInfo{Name: "Error", Message: err.Error()}
 }
 
-// runInWorkspace does the work of a session between the preparation and the end of
-// its workspace.
+// runInWorkspace prepares the workspace of a session, runs the agent, and finishes the
+// workspace.
 func (r *sessionRunner) runInWorkspace(ctx context.Context, e *execution, res *ExecutionResult) (outcome *suite.Outcome, cwd string) {
 	start := time.Now()
 	d, err := r.prefetch.takeEnv(ctx, e, res.ArtifactDir)
@@ -102,8 +102,8 @@ func (r *sessionRunner) runInWorkspace(ctx context.Context, e *execution, res *E
 	if d.env != nil {
 		r.plan.Requests.dropWorkspace(d.env.Workspace.ID())
 	}
-	if told, err := pruneArtifacts(res.ArtifactDir); err != nil || told != "" {
-		r.notify.note("eval: %s: %s", e.name(), errorOr(told, err))
+	if removed, err := pruneArtifacts(res.ArtifactDir); err != nil || removed != "" {
+		r.notify.note("eval: %s: %s", e.name(), errorOr(removed, err))
 	}
 	keep := !res.Passed && ctx.Err() == nil
 	if keep && d.path != "" {
@@ -127,7 +127,7 @@ func errorOr(text string, err error) string {
 
 func millis(d time.Duration) float64 { return float64(d.Milliseconds()) }
 
-// runAgent lets the agent work, looks at what it did, and judges it.
+// runAgent runs the agent, inspects the workspace, and judges the session.
 func (r *sessionRunner) runAgent(ctx context.Context, e *execution, d *preparedEnv, res *ExecutionResult) *suite.Outcome {
 	was, unknown := r.envs.snapshotBefore(ctx, d)
 	defer was.removeStash() //nolint:errcheck // a directory of temporary files
@@ -165,8 +165,7 @@ func (r *sessionRunner) runAgent(ctx context.Context, e *execution, d *preparedE
 	return r.assert(ctx, e, res, env)
 }
 
-// stopSidecars ends what the session was given from outside. A tape that has not all of
-// it is a failure.
+// stopSidecars stops the sidecars of a session. An incomplete tape is a failure.
 func (r *sessionRunner) stopSidecars(e *execution, k *sidecars, res *ExecutionResult) {
 	if k.traffic != nil {
 		if err := k.traffic.checkTape(); err != nil {
@@ -181,21 +180,21 @@ func (r *sessionRunner) stopSidecars(e *execution, k *sidecars, res *ExecutionRe
 	}
 }
 
-// networkRequests is what an agent that has ended asked of others. A request is told when its
-// connection ends, which may be a moment after the agent did, and what an agent left
-// running keeps nobody waiting for long.
+// networkRequests returns the requests of a session that has ended. A request is emitted
+// when its connection ends, which may be after the agent's end, so it waits for pending
+// ones, but not for long: a process of the agent may keep a connection open.
 func (r *sessionRunner) networkRequests(ctx context.Context, p *Env) []session.Request {
 	const patience = 10 * time.Second
 	if p.waitRequests != nil && r.plan.Requests != nil {
 		soon, cancel := context.WithTimeout(ctx, patience)
-		p.waitRequests(soon) //nolint:errcheck // what has arrived by then counts
+		p.waitRequests(soon) //nolint:errcheck // the requests that were emitted by then count
 		cancel()
 	}
 	return r.plan.Requests.forWorkspace(p.Workspace.ID())
 }
 
-// inspectWorkspace completes the report with what the workspace tells, and returns what
-// assertions see.
+// inspectWorkspace adds the changes and requests of the workspace to the report, and
+// returns the environment of assertions.
 func (r *sessionRunner) inspectWorkspace(ctx context.Context, e *execution, d *preparedEnv, res *ExecutionResult, was *beforeState, unknown error, took time.Duration) *assertEnv {
 	env := &assertEnv{preparedEnv: d, report: res.Report, changesErr: unknown}
 	if unknown == nil {
@@ -239,7 +238,7 @@ func (r *sessionRunner) assert(ctx context.Context, e *execution, res *Execution
 	return outcome
 }
 
-// explainFile is explain.json: what may be asked about a failure.
+// explainFile is explain.json: the questions that may be asked about a failure.
 type explainFile struct {
 	SuitePath string           `json:"suitePath"`
 	CaseID    string           `json:"caseId"`
@@ -249,7 +248,7 @@ type explainFile struct {
 	Questions []suite.Question `json:"questions"`
 }
 
-// writeQuestions writes what may be asked about a failure.
+// writeQuestions writes explain.json.
 func (r *sessionRunner) writeQuestions(e *execution, res *ExecutionResult, outcome *suite.Outcome, cwd string) {
 	if outcome == nil || len(outcome.Questions) == 0 {
 		return
@@ -288,8 +287,7 @@ func (r *sessionRunner) writeArtifacts(res *ExecutionResult, outcome *suite.Outc
 	return res
 }
 
-// classify lets the case say what kind of failure it is, and whether it was
-// expected.
+// classify sets the failure class that the case returns, and the status.
 func (r *sessionRunner) classify(ctx context.Context, e *execution, res *ExecutionResult) *ExecutionResult {
 	if !res.Passed && e.c.HasClassify {
 		var class *suite.FailureClass

@@ -11,11 +11,10 @@ import (
 	"github.com/croft-run/croft/host/files"
 )
 
-// Workspaces that are made once for a whole run: the shared one, one that all
-// start from after a single bootstrap, and a template without the results that
-// lie in it.
+// Workspaces that are made once for a run: the shared one, one that was bootstrapped once
+// and is the template of others, and a template without the results that lie in it.
 
-// Names beside the workspaces of cases. No case has one that begins with a dot.
+// Names beside the workspaces of cases. No case key begins with a dot.
 const (
 	sharedName       = "shared"
 	setupName        = "shared-setup"
@@ -52,7 +51,7 @@ func (v *environments) bootstrapDir(ctx context.Context, o envRequest, dir strin
 	d.file.Cwd = dir
 	var err error
 	if b := v.plan.workspace.Bootstrap; b != nil {
-		o.read = nil // that of a runner
+		o.read = nil // directories of a runner
 		req := v.envSpec(o)
 		req.Dir, req.InPlace = dir, true
 		req.Hide = v.hiddenDir(req)
@@ -67,8 +66,8 @@ func (v *environments) bootstrapDir(ctx context.Context, o envRequest, dir strin
 	return errors.Join(err, writeJSON(filepath.Join(o.artifacts, workspaceName), d.file))
 }
 
-// removeShared removes what was made for all executions; the shared workspace only
-// where nothing failed.
+// removeShared removes the directories of the whole run; the shared workspace only if
+// nothing failed.
 func (v *environments) removeShared(passed bool) error {
 	names := []string{templateName, bootstrappedName}
 	if passed {
@@ -81,15 +80,15 @@ func (v *environments) removeShared(passed bool) error {
 	return errors.Join(errs...)
 }
 
-// resolveTemplate makes a template of its own where the results of this run lie in the one
-// that is given: the lower directory of an overlayfs must not change while it is mounted,
-// and results are no part of what an agent starts with.
+// resolveTemplate copies the template if the results of this run lie in it: the lower
+// directory of an overlayfs must not change while it is mounted, and agents must not see
+// results.
 func (v *environments) resolveTemplate(ctx context.Context) error {
 	v.template = v.plan.workspace.TemplateDir
 	if v.template == "" || checkTemplate(v.template) != nil {
-		return nil // each execution says so
+		return nil // each execution reports it
 	}
-	real, err := filepath.EvalSymlinks(v.template) // a link is what it leads to
+	real, err := filepath.EvalSymlinks(v.template) // without symlinks
 	if err != nil {
 		return fmt.Errorf("eval: template %s: %w: %w", v.template, fault.Of(err), err)
 	}
@@ -105,8 +104,8 @@ func (v *environments) resolveTemplate(ctx context.Context) error {
 	return fillDir(ctx, real, v.template, exclude)
 }
 
-// bootstrapOnce runs the bootstrap command once, and lets all workspaces start
-// from what it left.
+// bootstrapOnce runs the bootstrap command once, and makes its result the template of all
+// workspaces.
 func (v *environments) bootstrapOnce(ctx context.Context, o envRequest) error {
 	dir := v.workspaceDir(bootstrappedName)
 	if err := v.bootstrapDir(ctx, o, dir); err != nil {

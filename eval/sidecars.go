@@ -12,16 +12,15 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// Tools makes a server of tools over a workspace, which speaks MCP over HTTP, and
-// what ends it.
+// Tools makes an MCP server over HTTP for a workspace, and a function that ends it.
 type Tools func(ctx context.Context, ws *workspace.Workspace) (h http.Handler, end func(context.Context) error, err error)
 
-// sidecars are the services of a session that run outside its workspace: tools
-// that work in it, and a recorder or a tape in the place of its model.
+// sidecars are the services of a session outside its workspace: an MCP server, and a
+// recorder or a tape in place of its model.
 type sidecars struct {
 	agent   agent.Agent
-	tools   string   // URL inside; "" is none
-	traffic *traffic // nil is that models are asked directly
+	tools   string   // URL inside; "" for none
+	traffic *traffic // nil if models are asked directly
 	stops   []func() error
 }
 
@@ -31,8 +30,8 @@ const (
 	modelPath = "/model"
 )
 
-// startSidecars starts the sidecars of a session. The caller ends them, also where there
-// is an error.
+// startSidecars starts the sidecars of a session. The caller stops them, also after an
+// error.
 func (r *sessionRunner) startSidecars(ctx context.Context, e *execution, d *preparedEnv, artifacts string) (k *sidecars, err error) {
 	k = &sidecars{agent: e.runner.agent}
 	if r.plan.Tools == nil && r.plan.Record == "" && r.plan.Replay == "" {
@@ -70,10 +69,12 @@ func (r *sessionRunner) startSidecars(ctx context.Context, e *execution, d *prep
 	return k, nil
 }
 
-// sidecarTimeout bounds the end of the tools of a session, and of what its model answers.
+// sidecarTimeout bounds stopping the tools of a session, and waiting for answers of its
+// model.
 const sidecarTimeout = 10 * time.Second
 
-// redirectModel lets the agent ask the tape instead of its model.
+// redirectModel configures the agent to send requests for its model to the tape or
+// recorder.
 func (k *sidecars) redirectModel(cfg agent.Config, base string, mux *http.ServeMux) error {
 	moved, up, err := agent.Redirect(cfg, base+modelPath)
 	if err != nil || up == nil {
@@ -87,7 +88,7 @@ func (k *sidecars) redirectModel(cfg agent.Config, base string, mux *http.ServeM
 	return nil
 }
 
-// judgeClient is how a judge asks its model.
+// judgeClient is the HTTP client of a judge.
 func (k *sidecars) judgeClient() *http.Client {
 	if k == nil || k.traffic == nil {
 		return nil
@@ -95,7 +96,7 @@ func (k *sidecars) judgeClient() *http.Client {
 	return &http.Client{Transport: k.traffic}
 }
 
-// stop lets go of what the sidecars has, the last thing first.
+// stop stops the sidecars in reverse order.
 func (k *sidecars) stop() error {
 	var errs []error
 	for i := len(k.stops) - 1; i >= 0; i-- {
@@ -104,8 +105,7 @@ func (k *sidecars) stop() error {
 	return errors.Join(errs...)
 }
 
-// volatileDirs lists the directories that agents name and that differ from run to run,
-// always in this order.
+// volatileDirs lists the directories that differ between runs, always in this order.
 func (r *sessionRunner) volatileDirs(d *preparedEnv, artifacts string) []string {
 	return []string{d.env.Dir(), artifacts, r.plan.runDir, filepath.Dir(r.plan.suite.Path()), r.plan.config.Dir}
 }

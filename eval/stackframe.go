@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A stackFrame is a place in a source file.
+// A stackFrame is a position in a source file.
 type stackFrame struct {
 	file         string // a path, never a URL
 	line, column int
@@ -15,7 +15,7 @@ type stackFrame struct {
 
 var stackLine = regexp.MustCompile(`^\s*at (?:.*\()?((?:file://)?/[^()]*?):(\d+):(\d+)\)?\s*$`)
 
-// innermostFrame finds the innermost place of a stack that is in a file.
+// innermostFrame finds the innermost frame of a stack that is in a file.
 func innermostFrame(stack string) (stackFrame, bool) {
 	for line := range strings.Lines(stack) {
 		m := stackLine.FindStringSubmatch(strings.TrimRight(line, "\n"))

@@ -21,7 +21,7 @@ func mean(xs []float64) float64 {
 	return sum(xs) / float64(len(xs))
 }
 
-// optionalMean is the mean, nil of nothing.
+// optionalMean is the mean, nil without values.
 func optionalMean(xs []float64) *float64 {
 	if len(xs) == 0 {
 		return nil
@@ -29,7 +29,7 @@ func optionalMean(xs []float64) *float64 {
 	return new(mean(xs))
 }
 
-// An Interval is a number with what it may as well be, at 95 % confidence.
+// An Interval is a number with its 95 % confidence interval.
 type Interval struct {
 	Value float64 `json:"value"`
 	Low   float64 `json:"low"`
@@ -61,7 +61,7 @@ func Newcombe(a, b Interval) Interval {
 	return Interval{Value: d, Low: low, High: high, N: min(a.N, b.N)}
 }
 
-// resamples is how often Bootstrap draws anew.
+// resamples is the number of bootstrap samples.
 const resamples = 2000
 
 // Bootstrap returns the mean of observations with its bootstrap interval: the
@@ -72,7 +72,7 @@ func Bootstrap(xs []float64) Interval {
 		m := mean(xs)
 		return Interval{Value: m, Low: m, High: m, N: len(xs)}
 	}
-	rng := rand.New(rand.NewPCG(uint64(len(xs)), math.Float64bits(sum(xs)))) // chance, not secrecy
+	rng := rand.New(rand.NewPCG(uint64(len(xs)), math.Float64bits(sum(xs)))) // not for secrets
 	return percentileInterval(mean(xs), len(xs), func() float64 { return resampleMean(rng, xs) })
 }
 
@@ -81,7 +81,7 @@ func BootstrapRatio(a, b []float64) Interval {
 	if len(a) == 0 || len(b) == 0 || mean(a) == 0 {
 		return Interval{Value: 1, Low: 1, High: 1}
 	}
-	rng := rand.New(rand.NewPCG(uint64(len(a)), uint64(len(b)))) // chance, not secrecy
+	rng := rand.New(rand.NewPCG(uint64(len(a)), uint64(len(b)))) // not for secrets
 	value := mean(b) / mean(a)
 	return percentileInterval(value, min(len(a), len(b)), func() float64 {
 		if over := resampleMean(rng, a); over != 0 {
@@ -100,7 +100,7 @@ func percentileInterval(value float64, n int, next func() float64) Interval {
 	return Interval{Value: value, Low: means[resamples/40], High: means[resamples-1-resamples/40], N: n}
 }
 
-// resampleMean is the mean of as many observations as there are, drawn with replacement.
+// resampleMean is the mean of a sample of the same size, drawn with replacement.
 func resampleMean(rng *rand.Rand, xs []float64) float64 {
 	s := 0.0
 	for range xs {

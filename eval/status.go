@@ -7,8 +7,8 @@ type Status string
 const (
 	StatusPassed           Status = "passed"
 	StatusFailed           Status = "failed"
-	StatusExpectedFailed   Status = "expected-failed"   // it failed, as its case says it must
-	StatusUnexpectedPassed Status = "unexpected-passed" // its case says it must fail
+	StatusExpectedFailed   Status = "expected-failed"   // it failed, as its case expects
+	StatusUnexpectedPassed Status = "unexpected-passed" // it passed, and its case expects a failure
 )
 
 // An Origin says what failed.
@@ -23,12 +23,12 @@ const (
 	OriginRunner        Origin = "runner" // the agent
 	OriginBootstrap     Origin = "workspace-bootstrap"
 	OriginWorkspace     Origin = "workspace"
-	OriginCollection    Origin = "collection"    // what the agent left can't be found
-	OriginNormalization Origin = "normalization" // nor understood
-	OriginSnapshot      Origin = "snapshot"      // it used more tokens than it did
+	OriginCollection    Origin = "collection"    // the session of the agent was not found
+	OriginNormalization Origin = "normalization" // the session of the agent can't be read
+	OriginSnapshot      Origin = "snapshot"      // it used more tokens than the baseline allows
 )
 
-// classLabels are the labels of the default classes, by their ids.
+// classLabels are the labels of the default classes, by id.
 var classLabels = map[string]string{
 	"assertion": "Assertion failure", "assert-hook": "Assert hook crash", "max-steps": "Max steps exceeded",
 	"model-rejected": "Rejected model", "runner-crash": "Runner crash", "timeout": "Timeout",

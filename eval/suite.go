@@ -19,7 +19,7 @@ func (f fileSuite) Path() string                { return f.Suite.Path }
 func (f fileSuite) Cases() []suite.Case         { return f.Suite.Cases }
 func (f fileSuite) Workspace() *suite.Workspace { return f.Suite.Workspace }
 
-// Notices are what the user should know of the file.
+// Notices are notes about the file for the user.
 func (f fileSuite) Notices() []string { return f.Suite.Notices }
 
 // Cases is a suite that is written in Go.
@@ -33,7 +33,7 @@ type Cases struct {
 type Case struct {
 	suite.Case
 
-	// Assert judges a session; what it returns is why it fails. nil takes any.
+	// Assert judges a session; the error is why it fails. nil accepts any session.
 	Assert func(ctx context.Context, r *session.Report, env suite.AssertEnv) error
 }
 
@@ -78,7 +78,7 @@ func (c *Cases) Assert(ctx context.Context, caseID string, report json.RawMessag
 	return nil, fmt.Errorf("eval: assert %s: %w: there is no such case", caseID, fault.NotFound)
 }
 
-// Classify has no opinion.
+// Classify returns no class.
 func (c *Cases) Classify(context.Context, string, json.RawMessage) (*suite.FailureClass, error) {
-	return nil, nil // none is an answer
+	return nil, nil // no class
 }

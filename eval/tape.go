@@ -18,19 +18,18 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Traffic with models is recorded, and replayed, by session: what one session says
-// never answers another one. Tapes lie in a directory as artifacts do:
+// Traffic with models is recorded and replayed by session: an exchange of one session
+// never answers another one. The paths of tapes are like those of artifacts:
 // CASE/RUNNER/repeat-1.jsonl.
 
 // tapes are the recordings of a run.
 type tapes struct {
-	record, replay string // directories; "" is none
+	record, replay string // directories; "" for none
 	runDir         string
 	rules          []driver.NetRule // that allow something
 }
 
-// tapePath is where the tape of a session is, whose artifacts are in a directory of
-// the run.
+// tapePath is the path of the tape of a session with the given artifact directory.
 func (t *tapes) tapePath(below, artifacts string) (string, error) {
 	rel, err := filepath.Rel(t.runDir, artifacts)
 	if err != nil {
@@ -39,21 +38,21 @@ func (t *tapes) tapePath(below, artifacts string) (string, error) {
 	return filepath.Join(below, rel) + ".jsonl", nil
 }
 
-// A traffic is the way of a session to its models.
+// A traffic is the HTTP transport of a session to its models.
 type traffic struct {
 	transport http.RoundTripper
 	close     func() error
 
-	redirected bool // the agent asks here
+	redirected bool // the agent was configured to use this transport
 
 	mu      sync.Mutex
 	all     int   // guarded by mu; requests
 	missing error // guarded by mu; the first request that was not on the tape
-	busy    int   // guarded by mu; requests of the agent that are being answered
+	busy    int   // guarded by mu; requests of the agent in flight
 	closed  bool  // guarded by mu; none are any more
 }
 
-// trackRequests lets h answer the agent until the traffic is settled.
+// trackRequests counts requests in flight, and refuses requests after waitAnswered.
 func (t *traffic) trackRequests(h http.Handler) http.Handler {
 	count := func(n int) bool {
 		t.mu.Lock()
@@ -74,8 +73,8 @@ func (t *traffic) trackRequests(h http.Handler) http.Handler {
 	})
 }
 
-// waitAnswered waits until all that the agent asked is answered, and so on the tape: it may
-// have ended before the answer did. It waits at most sidecarTimeout.
+// waitAnswered waits until all requests of the agent are answered, and so are on the
+// tape: the agent may end before an answer does. It waits at most sidecarTimeout.
 func (t *traffic) waitAnswered() {
 	for start := time.Now(); ; time.Sleep(time.Millisecond) {
 		t.mu.Lock()
@@ -88,7 +87,7 @@ func (t *traffic) waitAnswered() {
 	}
 }
 
-// RoundTrip counts, and remembers what is not on the tape.
+// RoundTrip counts requests, and records the first that is not on the tape.
 func (t *traffic) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := t.transport.RoundTrip(r)
 	t.mu.Lock()
@@ -100,19 +99,19 @@ func (t *traffic) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// checkTape says what is odd about what was asked: a request that is not on the tape,
-// or an agent that asked its model in another way.
+// checkTape returns an error for a request that is not on the tape, or if a redirected
+// agent sent no request.
 func (t *traffic) checkTape() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.missing == nil && t.all == 0 && t.redirected {
-		return fmt.Errorf("%w: the agent asked no model here: its own settings may name another one, which then is neither recorded nor replayed", fault.NotFound)
+		return fmt.Errorf("%w: the agent sent no request to the recorded endpoint; its own settings may name another one, whose traffic is neither recorded nor replayed", fault.NotFound)
 	}
 	return t.missing
 }
 
-// trafficOf opens the tape of a session; nil is that models are asked directly.
-// dirs are those that differ from run to run, and way is how the agent would ask.
+// open opens the tape of a session; nil means that models are asked directly. dirs differ
+// between runs, and way is the transport of the agent.
 func (t *tapes) open(artifacts string, dirs []string, way http.RoundTripper) (*traffic, error) {
 	switch {
 	case t.record != "":
@@ -123,15 +122,15 @@ func (t *tapes) open(artifacts string, dirs []string, way http.RoundTripper) (*t
 	return nil, nil
 }
 
-// credentialTransport are how hosts are asked that are recorded: directly, and those for which the
-// policy of the agent's workspace names a credential as the agent would ask them, so
-// that it is added. A judge, which works outside, asks directly.
+// credentialTransport sends a request of the agent through the egress transport of its
+// workspace if a network rule names a credential for the host, so that the credential is
+// added. Other requests, such as those of a judge, are sent directly.
 type credentialTransport struct {
 	agent http.RoundTripper // nil is directly
 	rules []driver.NetRule  // that allow something
 }
 
-// agentKey is the key of a context of what an agent asks.
+// agentKey is the context key of requests of the agent.
 type agentKey struct{}
 
 func (w credentialTransport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -143,17 +142,17 @@ func (w credentialTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// ruleMatches reports whether a rule names a host: as it is, or by "*." and its end.
+// ruleMatches reports whether a rule names a host, exactly or by a "*." wildcard.
 func ruleMatches(rule, host string) bool {
 	rule, host = strings.ToLower(rule), strings.ToLower(host)
 	end, wild := strings.CutPrefix(rule, "*")
 	return rule == host || wild && strings.HasSuffix(host, end)
 }
 
-// agentTransport is the traffic of the agent.
+// agentTransport marks requests as those of the agent.
 type agentTransport struct{ *traffic }
 
-// RoundTrip marks what is asked.
+// RoundTrip adds agentKey to the context.
 func (t agentTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.traffic.RoundTrip(r.WithContext(context.WithValue(r.Context(), agentKey{}, true)))
 }
@@ -174,8 +173,8 @@ func (t *tapes) recordTo(artifacts string, dirs []string, way http.RoundTripper)
 	return &traffic{transport: rec.In(dirs...), close: func() error { return errors.Join(rec.Err(), f.Close()) }}, nil
 }
 
-// replayFrom opens the tape of a session. A repetition or another try that was not
-// recorded is answered as the first one was.
+// replayFrom opens the tape of a session. A repetition or retry that was not recorded
+// uses the first tape.
 func (t *tapes) replayFrom(artifacts string, dirs []string) (*traffic, error) {
 	path, err := t.tapePath(t.replay, artifacts)
 	if err != nil {

@@ -18,8 +18,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// fillDir makes dir a copy of a template, "" is nothing. What is exclude, or below it,
-// stays out.
+// fillDir makes dir a copy of a template, "" is empty, without exclude.
 func fillDir(ctx context.Context, template, dir, exclude string) error {
 	err := files.RemoveTree(dir)
 	if err == nil {
@@ -34,9 +33,8 @@ func fillDir(ctx context.Context, template, dir, exclude string) error {
 	return copyTree(ctx, template, dir, exclude)
 }
 
-// copyTree copies the contents of a directory of the host to one that is empty:
-// modes and symlinks as they are, hidden files too. What is exclude, or below it,
-// stays out, and so do pipes, sockets and devices.
+// copyTree copies the content of a host directory to an empty one, with modes and
+// symlinks. It leaves out exclude, pipes, sockets and devices.
 func copyTree(ctx context.Context, from, to, exclude string) error {
 	dirs := []dirMode{}
 	err := filepath.WalkDir(from, func(p string, e fs.DirEntry, err error) error {
@@ -105,8 +103,8 @@ func writeFile(src io.Reader, to string, mode fs.FileMode) error {
 	return errors.Join(err, dst.Chmod(mode), dst.Close())
 }
 
-// listEntries is what is in a workspace, parents before children: all of it, or so many
-// entries and that there are more.
+// listEntries lists a workspace, parents before children. It returns at most most
+// entries, and whether there are more.
 func listEntries(ctx context.Context, ws *workspace.Workspace, most int) (all []driver.Info, more bool, err error) {
 	for after := ""; ; {
 		page, err := ws.List(ctx, ".", &driver.ListOptions{Depth: -1, Limit: min(driver.MaxListLimit, most+1-len(all)), After: after})
@@ -123,15 +121,15 @@ func listEntries(ctx context.Context, ws *workspace.Workspace, most int) (all []
 	}
 }
 
-// Bounds of a workspace that is kept. A file may say that it is larger than any disk.
+// Bounds of a workspace that is kept. A sparse file may have a larger size than the disk.
 const (
 	maxKeptEntries = 1_000_000
-	maxKeptBytes   = 16 << 30 // of all files, as they say
+	maxKeptBytes   = 16 << 30 // sum of the sizes of all files
 	maxKeptFile    = 8 << 30
 )
 
-// exportWorkspace makes a directory of the host hold all that a workspace does. What can't
-// be read is left out, and returned.
+// exportWorkspace copies a workspace to a host directory. Entries that can't be read, or
+// exceed the bounds, are left out, and returned.
 func exportWorkspace(ctx context.Context, ws *workspace.Workspace, to string) (left []string, err error) {
 	all, more, err := listEntries(ctx, ws, maxKeptEntries)
 	if err != nil {
@@ -141,7 +139,7 @@ func exportWorkspace(ctx context.Context, ws *workspace.Workspace, to string) (l
 		left = append(left, fmt.Sprintf("all after %s", all[len(all)-1].Path))
 	}
 	total := int64(0)
-	root, err := os.OpenRoot(to) // what is in a workspace is not to be trusted
+	root, err := os.OpenRoot(to) // untrusted names and symlinks can't lead out of it
 	if err != nil {
 		return nil, err
 	}
@@ -171,10 +169,10 @@ func exportWorkspace(ctx context.Context, ws *workspace.Workspace, to string) (l
 			left, err = append(left, info.Path), nil
 		}
 		if err != nil {
-			return left, fmt.Errorf("eval: take %s out of the workspace: %w: %w", info.Path, fault.Of(err), err)
+			return left, fmt.Errorf("eval: export %s from the workspace: %w: %w", info.Path, fault.Of(err), err)
 		}
 	}
-	for _, l := range links { // once nothing is written through them
+	for _, l := range links { // last, so that nothing is written through them
 		err = errors.Join(err, root.Symlink(l.Target, l.Path))
 	}
 	for _, d := range slices.Backward(dirs) {
@@ -197,7 +195,7 @@ func exportFile(ctx context.Context, ws *workspace.Workspace, root *os.Root, inf
 	return errors.Join(err, dst.Chmod(info.Mode.Perm()), dst.Close())
 }
 
-// copySparse copies a file without its holes: what is nothing but zeros takes no room.
+// copySparse copies a file and leaves holes for blocks of zeros.
 func copySparse(dst *os.File, src io.Reader) error {
 	buf, size := make([]byte, 64<<10), int64(0)
 	for {
@@ -219,8 +217,7 @@ func copySparse(dst *os.File, src io.Reader) error {
 	}
 }
 
-// isZero reports whether there is nothing else in p, which holds at most as many
-// bytes as nothing.
+// isZero reports whether p has only zeros. p is at most as long as zeroBlock.
 func isZero(p []byte) bool { return bytes.Equal(p, zeroBlock[:len(p)]) }
 
 var zeroBlock = make([]byte, 64<<10)

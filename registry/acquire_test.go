@@ -38,7 +38,7 @@ func TestCreateOpensNothing(t *testing.T) {
 func TestTheIntentIsStoredBeforeOpenAndTheRefBeforeAcquireReturns(t *testing.T) {
 	g := newRig(t, nil)
 	gate := make(chan struct{})
-	g.p.OnOpen(workspacetest.Plan{Gate: gate})
+	g.p.OnOpen(workspacetest.Plan{WaitFor: gate})
 	id := g.create(nil)
 	var wg sync.WaitGroup
 	wg.Go(func() { g.acquireOK(id) })
@@ -79,7 +79,7 @@ func TestConcurrentFirstCallsMakeOneOpen(t *testing.T) {
 func TestAWaiterThatLeavesDoesNotEndTheOthersWait(t *testing.T) {
 	g := newRig(t, nil)
 	gate := make(chan struct{})
-	g.p.OnOpen(workspacetest.Plan{Gate: gate})
+	g.p.OnOpen(workspacetest.Plan{WaitFor: gate})
 	id := g.create(nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -116,7 +116,7 @@ func (g *rig) waiters(id string) int {
 
 func TestWhenAllLeaveTheOpenIsCutShortAndTheNextGoesOn(t *testing.T) {
 	g := newRig(t, nil)
-	g.p.OnOpen(workspacetest.Plan{Gate: make(chan struct{})})
+	g.p.OnOpen(workspacetest.Plan{WaitFor: make(chan struct{})})
 	id := g.create(nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()

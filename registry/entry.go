@@ -91,7 +91,6 @@ func (u usage) Emit(ev event.Event) {
 	u.Sink.Emit(ev)
 }
 
-// liveEntry returns the live handle of a workspace.
 func (r *Registry) liveEntry(id string) (*entry, bool) {
 	v, ok := r.live.Load(id)
 	if !ok {

@@ -190,7 +190,6 @@ func (r *Registry) endAllHandles(ctx context.Context) (map[string]time.Time, err
 	return uses, errors.Join(errs...)
 }
 
-// waitBackground waits for all background work.
 func (r *Registry) waitBackground(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { // ends with the background work

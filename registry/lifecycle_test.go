@@ -144,7 +144,7 @@ func TestDestroyDuringOpenLeavesNothing(t *testing.T) {
 	other := g.twin(nil)
 	for _, who := range []*rig{g, other} {
 		gate := make(chan struct{})
-		g.p.OnOpen(workspacetest.Plan{Gate: gate})
+		g.p.OnOpen(workspacetest.Plan{WaitFor: gate})
 		id := g.create(nil)
 		opens, got := g.p.Count("open"), make(chan error, 2)
 		go func() { _, err := g.Acquire(context.WithoutCancel(t.Context()), id); got <- err }()

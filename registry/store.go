@@ -91,7 +91,7 @@ var migrations embed.FS
 
 // OpenStore opens a store by its URL and brings its schema up to date:
 //
-//	sqlite:PATH                   one file, made where it is missing
+//	sqlite:PATH                   one file, created if missing
 //	postgres://user@host/database as libpq writes it
 func OpenStore(ctx context.Context, url string) (Store, error) {
 	scheme, rest, _ := strings.Cut(url, ":")

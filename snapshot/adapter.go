@@ -191,7 +191,6 @@ func (a *Adapter) snapshotFiles(ctx context.Context, id string, access *driver.S
 	return a.filesOf(a.findSnapshot(ctx, id, access))
 }
 
-// filesOf returns the files of a snapshot.
 func (a *Adapter) filesOf(m *Manifest, err error) (*driver.FS, error) {
 	if err != nil {
 		return nil, err

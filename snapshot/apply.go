@@ -146,10 +146,7 @@ func nodeAt(ctx context.Context, t Tree, name string) (*Node, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	if n.Type == driver.TypeFile && n.Content.IsZero() {
-		n.Content, err = contentID(ctx, dir, n)
-	}
-	return n, err
+	return n, fillContent(ctx, dir, n)
 }
 
 // equalNodes compares two nodes, without times.
@@ -169,7 +166,6 @@ func isType(t driver.FileType, nodes ...*Node) bool {
 	return !slices.ContainsFunc(nodes, func(n *Node) bool { return n == nil || n.Type != t })
 }
 
-// mergePath merges one path.
 func (m *merger) mergePath(ctx context.Context, name string) error {
 	b, err := nodeAt(ctx, m.base, name)
 	if err != nil {

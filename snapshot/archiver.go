@@ -190,7 +190,6 @@ type archiver struct {
 	missingTotal int64
 }
 
-// treeDir is an archived directory.
 type treeDir struct {
 	id    ID
 	nodes []Node
@@ -387,7 +386,6 @@ func (a *archiver) isStored(n *Node) bool {
 	return err == nil && !slices.ContainsFunc(chunks, func(id ID) bool { return !id.IsZero() && !a.w.hasObject(id) })
 }
 
-// saveFile reads a file into the store.
 func (a *archiver) saveFile(ctx context.Context, dir Directory, n *Node) error {
 	r, err := dir.Open(ctx, n)
 	if err != nil {
@@ -469,7 +467,6 @@ func (l *chunkList) add(chunk []byte) error {
 	return nil
 }
 
-// fillNode fills in the node.
 func (l *chunkList) fillNode(n *Node) (err error) {
 	n.Size = l.size
 	n.Content = ID(l.whole.Sum(nil))

@@ -302,15 +302,11 @@ func (d *treeDiff) sameType(ctx context.Context, a, b Directory, o, n *Node, nam
 		}
 		switch {
 		case !same:
-			for _, side := range []struct {
-				dir Directory
-				n   *Node
-			}{{a, o}, {b, n}} {
-				if side.n.Content.IsZero() {
-					if side.n.Content, err = contentID(ctx, side.dir, side.n); err != nil {
-						return wrapPath(name, err)
-					}
-				}
+			if err := fillContent(ctx, a, o); err != nil {
+				return wrapPath(name, err)
+			}
+			if err := fillContent(ctx, b, n); err != nil {
+				return wrapPath(name, err)
 			}
 			d.add(FileChange{Path: name, Kind: Modified, Old: sideFromNode(o), New: sideFromNode(n)})
 		case o.Mode != n.Mode:
@@ -325,11 +321,8 @@ func (d *treeDiff) oneSided(ctx context.Context, dir Directory, n *Node, name st
 	if n.Type == driver.TypeOther || n.Type == TypeWhiteout {
 		return nil
 	}
-	if n.Type == driver.TypeFile && n.Content.IsZero() {
-		var err error
-		if n.Content, err = contentID(ctx, dir, n); err != nil {
-			return wrapPath(name, err)
-		}
+	if err := fillContent(ctx, dir, n); err != nil {
+		return wrapPath(name, err)
 	}
 	c := FileChange{Path: name, Kind: kind}
 	if kind == Added {

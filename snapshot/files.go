@@ -89,8 +89,8 @@ func (f *treeFiles) Stat(ctx context.Context, name string, opts *driver.StatOpti
 	if dir != nil {
 		defer dir.Close()
 	}
-	if opts.Digest && n.Type == driver.TypeFile && n.Content.IsZero() {
-		if n.Content, err = contentID(ctx, dir, n); err != nil {
+	if opts.Digest {
+		if err := fillContent(ctx, dir, n); err != nil {
 			return driver.Info{}, err
 		}
 	}

@@ -117,7 +117,6 @@ const (
 	minSmallPacks = 8
 )
 
-// sweepPacks rewrites and removes packs.
 func (g *gcRun) sweepPacks(ctx context.Context) error {
 	g.s.mu.RLock()
 	liveIn := map[uint32]int64{} // bytes

@@ -37,7 +37,6 @@ func OpenRepository(ctx context.Context, path string) (*Repository, error) {
 	return &Repository{dir}, nil
 }
 
-// runGit runs a git command.
 func (r *Repository) runGit(ctx context.Context, in io.Reader, env []string, args ...string) ([]byte, error) {
 	cmd := r.gitCommand(ctx, env, args...)
 	cmd.Stdin = in

@@ -6,7 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setTimeFD sets the mtime of an open file.
 func setTimeFD(fd int, n *Node) error {
 	t, err := unix.TimeToTimespec(n.ModTime)
 	if err != nil {

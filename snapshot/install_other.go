@@ -10,7 +10,6 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// setTimeFD sets the mtime of an open file.
 func setTimeFD(fd int, n *Node) error {
 	t := unix.NsecToTimeval(n.ModTime.UnixNano())
 	return unix.Futimes(fd, []unix.Timeval{t, t})

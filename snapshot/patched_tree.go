@@ -166,7 +166,6 @@ func (d *patchedDir) Close() {
 	}
 }
 
-// inMemory opens content that is in memory.
 func inMemory(data []byte) opener {
 	return func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
 }

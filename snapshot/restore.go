@@ -205,7 +205,6 @@ func (c *change) compareEntry(ctx context.Context, src Directory, dst *hostDir, 
 	return false, nil
 }
 
-// compareSubdirs compares two directories.
 func (c *change) compareSubdirs(ctx context.Context, src Directory, dst *hostDir, w, h *Node, name string) error {
 	if !c.mayEnter(name) || c.opts.Keep != nil && c.opts.Keep(name) {
 		return nil

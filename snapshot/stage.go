@@ -45,7 +45,6 @@ type stageJournal struct {
 	Ops []op   `json:"ops"`
 }
 
-// newStage creates a stage for a change of dir.
 func newStage(dir, above, journals string) (*stage, error) {
 	if above == "" {
 		above = dir
@@ -226,7 +225,6 @@ func Recover(ctx context.Context, dir, stage, journals string) error {
 	return nil
 }
 
-// listStages lists the stages in a directory.
 func listStages(above string) ([]string, error) {
 	d, err := os.Open(above)
 	if errors.Is(err, fs.ErrNotExist) {

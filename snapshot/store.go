@@ -277,7 +277,6 @@ func withObjectID(id ID, err error) error {
 	return err
 }
 
-// readTree reads a tree object.
 func (s *Store) readTree(ctx context.Context, id ID) ([]Node, error) {
 	data, err := s.readObject(ctx, id)
 	if err != nil {

@@ -103,11 +103,8 @@ func walk(ctx context.Context, dir Directory, at string, visit func(string, Dire
 func Digest(ctx context.Context, t Tree) (string, error) {
 	sum := driver.NewTreeDigest()
 	err := Walk(ctx, t, func(name string, dir Directory, n *Node) (bool, error) {
-		if n.Type == driver.TypeFile && n.Content.IsZero() {
-			var err error
-			if n.Content, err = contentID(ctx, dir, n); err != nil {
-				return false, err
-			}
+		if err := fillContent(ctx, dir, n); err != nil {
+			return false, err
 		}
 		sum.Add(name, n.Info(name), n.Info(name).Digest)
 		return true, nil
@@ -115,18 +112,23 @@ func Digest(ctx context.Context, t Tree) (string, error) {
 	return sum.Sum(), err
 }
 
-// contentID reads a file to compute its digest.
-func contentID(ctx context.Context, dir Directory, n *Node) (ID, error) {
+// fillContent sets Content of a file's node, which it reads unless the digest is
+// known.
+func fillContent(ctx context.Context, dir Directory, n *Node) error {
+	if n.Type != driver.TypeFile || !n.Content.IsZero() {
+		return nil
+	}
 	r, err := dir.Open(ctx, n)
 	if err != nil {
-		return ID{}, err
+		return err
 	}
 	defer r.Close()
 	h := driver.NewDigest()
 	if _, err := io.Copy(h, contextReader{ctx, r}); err != nil {
-		return ID{}, fmt.Errorf("snapshot: read %s: %w: %w", n.Name, fault.Of(err), err)
+		return fmt.Errorf("snapshot: read %s: %w: %w", n.Name, fault.Of(err), err)
 	}
-	return ID(h.Sum(nil)), nil
+	n.Content = ID(h.Sum(nil))
+	return nil
 }
 
 type contextReader struct {

@@ -48,10 +48,9 @@ type objectWriter struct {
 // goroutines do not wait for each other and a file is read directly into its block.
 type openBlock struct {
 	buf  []byte
-	open []entry // what is in buf
+	open []entry // objects in buf
 }
 
-// openPack is a pack that is being written.
 type openPack struct {
 	id   string
 	out  Pending
@@ -164,7 +163,7 @@ func (w *objectWriter) writeBlock(plain []byte, objects []entry) error {
 	data := compressor.EncodeAll(plain, packed[:0])
 	b := packBlock{size: int64(len(data)), raw: int64(len(plain)), sum: blockSum(data)}
 	if cap(plain) == blockRoom { // blocks that grew are not pooled
-		plainBlocks.Put(plain[:0]) //nolint:staticcheck // a header is nothing beside what it saves
+		plainBlocks.Put(plain[:0]) //nolint:staticcheck // copying a slice header is cheap
 	}
 	defer packedBlocks.Put(data[:0]) //nolint:staticcheck // likewise
 	w.packMu.Lock()
@@ -247,7 +246,7 @@ func (w *objectWriter) flushPartialBlocks() {
 				all.open = append(all.open, e)
 			}
 			all.buf = append(all.buf, f.buf...)
-			plainBlocks.Put(f.buf[:0]) //nolint:staticcheck // a header is nothing beside what it saves
+			plainBlocks.Put(f.buf[:0]) //nolint:staticcheck // copying a slice header is cheap
 		default:
 			w.group.Go(func() error { return w.writeBlock(f.buf, f.open) })
 		}

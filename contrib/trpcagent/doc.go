@@ -7,7 +7,7 @@
 //	defer exec.Close(ctx)
 //	agent := llmagent.New("coder", llmagent.WithCodeExecutor(exec))
 //
-// Who has used its local executor changes that one line, and gets what the
+// A program that used its local executor changes that one line, and gets what the
 // provider enforces: paths that don't leave, time-outs and kills that end whole
 // trees, limits that hold or are refused, sessions whose output comes exactly once.
 //
@@ -15,6 +15,6 @@
 // over an Executor as over any other. Artifacts are those of the service in the
 // context, as trpc-agent-go puts it there.
 //
-// host:// inputs read only below Options.HostRoots. Which inputs a skill stages is
-// for a model to say, so the default is none.
+// host:// inputs read only below Options.HostRoots. A model chooses the inputs of a skill,
+// so the default is none.
 package trpcagent

@@ -23,8 +23,8 @@ import (
 type Options struct {
 	Policy    workspace.Policy // of every workspace
 	Config    []byte           // the provider's own, as JSON
-	State     stage.State      // what remembers; nil is this process
-	HostRoots []string         // directories that host:// inputs may read; none is none
+	State     stage.State      // staging state; nil is in memory
+	HostRoots []string         // directories that host:// inputs may read; empty is none
 	Timeout   time.Duration    // of a program that names none; 0 is 5 minutes
 	MaxOutput int64            // bytes of each stream of a run; 0 is 8 MiB
 	Log       *slog.Logger     // nil is silent
@@ -38,18 +38,18 @@ type Executor struct {
 	traits workspace.Traits
 	opts   Options
 
-	making sync.Mutex // of workspaces of code: those who run code under one id at once share one
+	making sync.Mutex // serialises making workspaces of code, so that one id has one workspace
 
 	mu   sync.Mutex
 	open map[string]*openWorkspace // guarded by mu
 }
 
-// A openWorkspace is a workspace that is open.
+// An openWorkspace is a workspace that is open.
 type openWorkspace struct {
 	*stage.Stage
 	ws      *workspace.Workspace
 	persist bool
-	code    chan struct{} // held while code blocks run, whose files have the same names
+	code    chan struct{} // a token while code blocks run, because their files have the same names
 }
 
 var (
@@ -62,7 +62,7 @@ var (
 	_ codeexecutor.InteractiveProgramRunner = (*Executor)(nil)
 )
 
-// New returns an executor on a provider, after asking it whether it works here.
+// New returns an executor on a provider, after probing it.
 func New(ctx context.Context, p driver.Provider, opts *Options) (*Executor, error) {
 	e := &Executor{mux: workspace.NewMux(p), kind: p.Kind(), open: map[string]*openWorkspace{}}
 	if opts != nil {
@@ -104,9 +104,9 @@ func (e *Executor) Describe() codeexecutor.Capabilities {
 	}
 }
 
-// CreateWorkspace opens a workspace. Two of one id are two workspaces; the second
-// has an id of its own in what is returned. The directories of the layout are made
-// by the first call that runs something or stages inputs.
+// CreateWorkspace opens a workspace. A second workspace with the same id gets an id of
+// its own in the result. The directories of the layout are made by the first call that
+// runs a program or stages inputs.
 func (e *Executor) CreateWorkspace(ctx context.Context, execID string, pol codeexecutor.WorkspacePolicy) (codeexecutor.Workspace, error) {
 	spec := workspace.Spec{ID: workspace.NewID(), Kind: e.kind, Policy: e.opts.Policy, Config: e.opts.Config, Session: workspace.SessionRef{ID: execID}}
 	if pol.Isolated && spec.Policy.Isolation.Rank() == 0 {
@@ -134,8 +134,8 @@ func (e *Executor) CreateWorkspace(ctx context.Context, execID string, pol codee
 	return codeexecutor.Workspace{ID: id, Path: path.Join("/", ws.Traits().Root)}, nil
 }
 
-// Cleanup ends a workspace or, where its policy was to persist, lets go of it. One
-// that is not known is fine: nothing is removed that was not made here.
+// Cleanup destroys a workspace or, if its policy persists it, closes it. An unknown
+// workspace is not an error.
 func (e *Executor) Cleanup(ctx context.Context, ws codeexecutor.Workspace) error {
 	e.mu.Lock()
 	p := e.open[ws.ID]
@@ -154,7 +154,7 @@ func (e *Executor) endWorkspace(ctx context.Context, p *openWorkspace) error {
 	return errors.Join(p.ws.Destroy(ctx), e.opts.State.Delete(ctx, p.ws.ID()))
 }
 
-// Close ends all workspaces that are open.
+// Close closes or destroys all open workspaces.
 func (e *Executor) Close(ctx context.Context) error {
 	e.mu.Lock()
 	all := e.open
@@ -167,8 +167,8 @@ func (e *Executor) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Workspace returns Croft's handle on a workspace, for what trpc-agent-go's
-// interfaces have no word for.
+// Workspace returns Croft's handle on a workspace, for features that trpc-agent-go's
+// interfaces lack.
 func (e *Executor) Workspace(ws codeexecutor.Workspace) (*workspace.Workspace, error) {
 	p, err := e.findWorkspace(ws)
 	if err != nil {
@@ -187,8 +187,8 @@ func (e *Executor) findWorkspace(ws codeexecutor.Workspace) (*openWorkspace, err
 	return p, nil
 }
 
-// markStale marks an error by which the workspace is gone the way that trpc-agent-go
-// knows it.
+// markStale adds ErrWorkspaceStale of trpc-agent-go to an error that says that the
+// workspace is gone.
 func markStale(err error) error {
 	switch {
 	case err == nil:
@@ -204,11 +204,10 @@ func (e *Executor) CodeBlockDelimiter() codeexecutor.CodeBlockDelimiter {
 	return codeexecutor.CodeBlockDelimiter{Start: "```", End: "```"}
 }
 
-// ExecuteCode runs code blocks in order, each a file below src, and returns what
-// they wrote and the files below out. Blocks with an execution id share a
-// workspace with earlier ones of the same id, until Close, and take turns in it;
-// others have one of their own. A block that fails is output, and those after it
-// are not run.
+// ExecuteCode runs code blocks in order, each a file below src, and returns their output
+// and the files below out. Blocks with an execution id share a workspace with earlier
+// blocks of the same id until Close, and run one call at a time; others have one of their
+// own. A failed block is output, and later blocks do not run.
 func (e *Executor) ExecuteCode(ctx context.Context, in codeexecutor.CodeExecutionInput) (codeexecutor.CodeExecutionResult, error) {
 	ws, done, err := e.codeWorkspace(ctx, in.ExecutionID)
 	if err != nil {
@@ -236,7 +235,7 @@ func (e *Executor) ExecuteCode(ctx context.Context, in codeexecutor.CodeExecutio
 // codeWorkspace returns the workspace of an execution id.
 func (e *Executor) codeWorkspace(ctx context.Context, id string) (codeexecutor.Workspace, func(), error) {
 	if id != "" {
-		id = "code:" + id // apart from those of sessions
+		id = "code:" + id // distinct from ids of sessions
 		e.making.Lock()
 		defer e.making.Unlock()
 		e.mu.Lock()
@@ -256,7 +255,7 @@ func (e *Executor) codeWorkspace(ctx context.Context, id string) (codeexecutor.W
 	}, err
 }
 
-// runBlocks runs blocks, and returns what they wrote.
+// runBlocks runs blocks and returns their output.
 func (e *Executor) runBlocks(ctx context.Context, p *openWorkspace, list []codeexecutor.CodeBlock) (string, error) {
 	blocks := make([]codeblock.Block, len(list))
 	for i, b := range list {

@@ -27,7 +27,7 @@ func (e *Executor) PutFiles(ctx context.Context, ws codeexecutor.Workspace, file
 	return markStale(p.PutFiles(ctx, list))
 }
 
-// StageDirectory brings a directory of the host into a workspace.
+// StageDirectory stages a host directory.
 func (e *Executor) StageDirectory(ctx context.Context, ws codeexecutor.Workspace, src, to string, opt codeexecutor.StageOptions) error {
 	p, err := e.findWorkspace(ws)
 	if err != nil {
@@ -37,7 +37,7 @@ func (e *Executor) StageDirectory(ctx context.Context, ws codeexecutor.Workspace
 	return markStale(err)
 }
 
-// StageInputs brings inputs into a workspace, all or none.
+// StageInputs stages inputs, all or none.
 func (e *Executor) StageInputs(ctx context.Context, ws codeexecutor.Workspace, specs []codeexecutor.InputSpec) error {
 	p, err := e.findWorkspace(ws)
 	if err != nil {
@@ -68,8 +68,8 @@ func (e *Executor) Collect(ctx context.Context, ws codeexecutor.Workspace, patte
 	return files, nil
 }
 
-// CollectOutputs takes files out of a workspace. Where some could not be saved,
-// the manifest has those that were, and the error matches ErrPartialOutputCommit.
+// CollectOutputs collects files. If some could not be saved, the manifest has the others,
+// and the error matches ErrPartialOutputCommit.
 func (e *Executor) CollectOutputs(ctx context.Context, ws codeexecutor.Workspace, spec codeexecutor.OutputSpec) (codeexecutor.OutputManifest, error) {
 	p, err := e.findWorkspace(ws)
 	if err != nil {
@@ -91,7 +91,7 @@ func (e *Executor) CollectOutputs(ctx context.Context, ws codeexecutor.Workspace
 	return out, markStale(err)
 }
 
-// withArtifacts makes the artifact service in a context the one that stages use.
+// withArtifacts makes the artifact service in a context the one of stages.
 func withArtifacts(ctx context.Context) context.Context {
 	if svc, ok := codeexecutor.ArtifactServiceFromContext(ctx); !ok || svc == nil {
 		return ctx
@@ -99,10 +99,10 @@ func withArtifacts(ctx context.Context) context.Context {
 	return stage.WithArtifacts(ctx, artifactService{})
 }
 
-// artifactService is the artifact service of whatever context a call has.
+// artifactService uses the artifact service in the context of a call.
 type artifactService struct{}
 
-// Save has all of body in memory, as the service takes it.
+// Save reads the whole body into memory, because the service takes a slice.
 func (artifactService) Save(ctx context.Context, name string, body io.Reader, mime string) (stage.Artifact, error) {
 	data, err := io.ReadAll(body)
 	if err != nil {

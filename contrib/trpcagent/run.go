@@ -13,11 +13,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// cleanPath is PATH where a program is to have nothing of the workspace's
-// environment.
+// cleanPath is PATH for a program with a clean environment.
 const cleanPath = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
-// makeCommand is a spec as Croft runs it. Limits are enforced, or the run is refused.
+// makeCommand converts a spec. Limits are enforced, or the run is refused.
 func (e *Executor) makeCommand(spec codeexecutor.RunProgramSpec) driver.Command {
 	cmd := driver.Command{
 		Argv: append([]string{spec.Cmd}, spec.Args...), Dir: spec.Cwd, Env: maps.Clone(spec.Env), Clean: spec.CleanEnv,
@@ -41,8 +40,7 @@ func (e *Executor) makeCommand(spec codeexecutor.RunProgramSpec) driver.Command 
 	return cmd
 }
 
-// saturatingMul multiplies, and stays at the most there is: a limit that is beyond measure
-// must not become none.
+// saturatingMul multiplies and saturates: an overflow must not turn a limit into none.
 func saturatingMul(n, unit int64) int64 {
 	if n > math.MaxInt64/unit {
 		return math.MaxInt64
@@ -50,8 +48,8 @@ func saturatingMul(n, unit int64) int64 {
 	return n * unit
 }
 
-// RunProgram runs a program to its end, or to that of its time, with all that it
-// started. A program that can't be found exits with 127 and says so.
+// RunProgram runs a program to its end, or to its time-out, with all its children. A
+// program that is not found exits with 127 and a message.
 func (e *Executor) RunProgram(ctx context.Context, ws codeexecutor.Workspace, spec codeexecutor.RunProgramSpec) (codeexecutor.RunResult, error) {
 	p, err := e.findWorkspace(ws)
 	if err != nil {
@@ -67,7 +65,7 @@ func (e *Executor) RunProgram(ctx context.Context, ws codeexecutor.Workspace, sp
 	res, err := p.ws.Run(ctx, cmd)
 	if err != nil {
 		if errors.Is(err, fault.NotFound) && ctx.Err() == nil {
-			const notFound = 127 // as shells say it
+			const notFound = 127 // as shells do
 			return codeexecutor.RunResult{ExitCode: notFound, Stderr: err.Error() + "\n"}, nil
 		}
 		return codeexecutor.RunResult{}, markStale(err)

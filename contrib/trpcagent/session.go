@@ -14,14 +14,14 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// maxKept is how much of a session's output is kept for those who read it late.
+// maxKept bounds the output of a session that is kept.
 const maxKept = 8 << 20
 
-// callTime bounds a question about a session.
+// callTime bounds a call on a session.
 const callTime = 30 * time.Second
 
-// StartProgram starts a program as a session. It lives until it ends, its time
-// runs out or the workspace goes, whatever becomes of ctx.
+// StartProgram starts a program as a session. It runs until it ends, times out or the
+// workspace is destroyed, independently of ctx.
 func (e *Executor) StartProgram(ctx context.Context, ws codeexecutor.Workspace, spec codeexecutor.InteractiveProgramSpec) (codeexecutor.ProgramSession, error) {
 	p, err := e.findWorkspace(ws)
 	if err != nil {
@@ -49,7 +49,7 @@ func (e *Executor) StartProgram(ctx context.Context, ws codeexecutor.Workspace, 
 	return session, nil
 }
 
-// A session is a started program. Offsets are of bytes.
+// A session is a started program. Offsets count bytes.
 type session struct {
 	s   *workspace.Session
 	ctx context.Context // trpc-agent-go's methods have none
@@ -61,8 +61,8 @@ type session struct {
 	drained bool   // guarded by mu; the program ended and all of its output is kept
 }
 
-// A Controller does what trpc-agent-go's interfaces have no word for. Every session
-// that StartProgram returns is one.
+// A Controller has methods that trpc-agent-go's interfaces lack. Every session of
+// StartProgram is one.
 type Controller interface {
 	CloseStdin() error           // the program reads end-of-file
 	Signal(name string) error    // such as "SIGINT", to the foreground
@@ -83,7 +83,7 @@ func (s *session) callContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.ctx, callTime)
 }
 
-// drainLocked takes what came since, each byte once.
+// drainLocked reads new output, each byte once.
 func (s *session) drainLocked() {
 	ctx, cancel := s.callContext()
 	defer cancel()
@@ -106,8 +106,8 @@ func (s *session) drainLocked() {
 	}
 }
 
-// isSessionGone reports whether an answer about a session means that there is none any
-// more: its workspace is gone, or what ran it.
+// isSessionGone reports whether an error means that the session no longer exists: its
+// workspace is gone, or its guest.
 func isSessionGone(err error) bool {
 	switch fault.Of(err) {
 	case fault.NotFound, fault.Evicted, fault.Failed, fault.WrongState:
@@ -116,8 +116,8 @@ func isSessionGone(err error) bool {
 	return false
 }
 
-// Poll returns output that no Poll returned before: at most limit lines, the rest
-// with the next. The program has exited when all of its output was returned.
+// Poll returns output that no earlier Poll returned: at most limit lines. The status is
+// exited after all output was returned.
 func (s *session) Poll(limit *int) codeexecutor.ProgramPoll {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +131,7 @@ func (s *session) Poll(limit *int) codeexecutor.ProgramPoll {
 	return poll
 }
 
-// Log returns output from an offset on, and leaves what Poll returns.
+// Log returns output from an offset on, and does not affect Poll.
 func (s *session) Log(offset, limit *int) codeexecutor.ProgramLog {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +210,7 @@ func (s *session) Kill(grace time.Duration) error {
 	return s.s.Kill(ctx, grace)
 }
 
-// Close forgets the session, and ends what still runs.
+// Close removes the session, and kills the program if it runs.
 func (s *session) Close() error {
 	ctx, cancel := s.callContext()
 	defer cancel()
@@ -220,7 +220,7 @@ func (s *session) Close() error {
 	return s.s.Close(ctx)
 }
 
-// State says whether the program runs, and moves no cursor.
+// State reports whether the program runs, and does not affect Poll.
 func (s *session) State() codeexecutor.ProgramState {
 	ctx, cancel := s.callContext()
 	defer cancel()
@@ -235,7 +235,7 @@ func (s *session) State() codeexecutor.ProgramState {
 	return codeexecutor.ProgramState{Status: codeexecutor.ProgramStatusRunning}
 }
 
-// RunResult returns how the program ended; nothing while it runs.
+// RunResult returns the result of the program; zero while it runs.
 func (s *session) RunResult() codeexecutor.RunResult {
 	ctx, cancel := s.callContext()
 	defer cancel()

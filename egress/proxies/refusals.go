@@ -7,14 +7,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// mostRefused bounds what is remembered of refusals.
-const mostRefused = 100
+// maxRefusals bounds the refusals that are kept.
+const maxRefusals = 100
 
-// Refusals remembers what the proxy of a workspace has refused of late, so that the
-// results of commands tell.
+// Refusals keeps the recent refusals of a workspace's proxy, for the results of commands.
 type Refusals struct {
 	mu   sync.Mutex
-	seen int // all that there ever were
+	seen int // number of all refusals
 	last []driver.Refusal
 }
 
@@ -22,12 +21,12 @@ func (r *Refusals) add(host, reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen++
-	if r.last = append(r.last, driver.Refusal{Host: host, Reason: reason}); len(r.last) > mostRefused {
-		r.last = slices.Delete(r.last, 0, len(r.last)-mostRefused)
+	if r.last = append(r.last, driver.Refusal{Host: host, Reason: reason}); len(r.last) > maxRefusals {
+		r.last = slices.Delete(r.last, 0, len(r.last)-maxRefusals)
 	}
 }
 
-// Now is a moment to ask from. A nil one has none.
+// Now returns the present position, for Since.
 func (r *Refusals) Now() int {
 	if r == nil {
 		return 0
@@ -37,7 +36,7 @@ func (r *Refusals) Now() int {
 	return r.seen
 }
 
-// Since lists what was refused since a moment, each once.
+// Since lists the distinct refusals since a position.
 func (r *Refusals) Since(moment int) []driver.Refusal {
 	if r == nil {
 		return nil

@@ -12,24 +12,24 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// Transport asks in the place of a program of a workspace: through its proxy, which
-// refuses what the policy does not allow, adds credentials, and tells of each
-// request. It is NotFound where this process has no proxy for the workspace, and
-// good for as long as it has.
+// Transport returns a transport that sends requests as a program of the workspace would:
+// through its proxy, which applies the policy, adds credentials and emits events. It returns
+// NotFound if this process has no proxy for the workspace. The transport works as long as
+// the proxy runs.
 func (o *Set) Transport(id string) (*http.Transport, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	one := o.open[id]
 	if one == nil {
-		return nil, fmt.Errorf("outlet: workspace %s has no proxy here: %w", id, fault.NotFound)
+		return nil, fmt.Errorf("proxies: workspace %s has no proxy in this process: %w", id, fault.NotFound)
 	}
 	roots, err := x509.SystemCertPool()
 	if err != nil {
-		roots = x509.NewCertPool() // no host can be asked over TLS then but those with a credential
+		roots = x509.NewCertPool() // then only hosts with a credential are trusted over TLS
 	}
 	roots.AppendCertsFromPEM(one.proxy.CAPEM())
 	return &http.Transport{
-		Proxy:           http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy"}), // which is the one that is dialled
+		Proxy:           http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy"}), // ignored by DialContext
 		DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return o.Dial(ctx, id) },
 		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 	}, nil

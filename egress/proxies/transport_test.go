@@ -34,7 +34,7 @@ func TestTransportAsksAsTheWorkspaceDoes(t *testing.T) {
 		t.Errorf("without a proxy: %v", err)
 	}
 	at := Paths{Socket: filepath.Join(dir, "egress", "proxy.sock"), Authority: filepath.Join(dir, "authority.pem"), Roots: filepath.Join(dir, "roots")}
-	if err := o.Hold("ws", at, driver.Network{Allow: []driver.NetRule{{Host: "127.0.0.1", Ports: []int{port}}}}); err != nil {
+	if err := o.Acquire("ws", at, driver.Network{Allow: []driver.NetRule{{Host: "127.0.0.1", Ports: []int{port}}}}); err != nil {
 		t.Fatal(err)
 	}
 	defer o.Release(t.Context(), "ws")

@@ -18,8 +18,7 @@ type acpAgent struct{ program }
 
 func (acpAgent) Type() string { return "acp" }
 
-// Prepare starts the program as it is configured. The prompt goes through the
-// protocol.
+// Prepare starts the configured program. The prompt is sent over the protocol.
 func (c acpAgent) Prepare(_ context.Context, in Input) (Invocation, error) {
 	if c.cfg.Command == "" {
 		return Invocation{}, fmt.Errorf("agent: start an agent over ACP: %w: no command", fault.InvalidArgument)
@@ -32,11 +31,11 @@ func (c acpAgent) Prepare(_ context.Context, in Input) (Invocation, error) {
 	}, nil
 }
 
-// runTurn does one turn of a conversation.
+// runTurn runs one turn of a conversation: initialize, open a session, prompt.
 func (c acpAgent) runTurn(ctx context.Context, in Input, stdin io.Writer, stdout io.Reader) error {
 	conn := acp.NewClientSideConnection(acpClient{}, stdin, stdout)
 	conn.SetLogger(slog.New(slog.DiscardHandler))
-	defer func() { // the connection reads until there is nothing to read from
+	defer func() { // the connection reads until its input is closed
 		if c, ok := stdout.(io.Closer); ok && c.Close() == nil {
 			<-conn.Done()
 		}
@@ -57,8 +56,8 @@ func (c acpAgent) runTurn(ctx context.Context, in Input, stdin io.Writer, stdout
 	return nil
 }
 
-// openSession opens a session, or the one to go on with, with the configured model
-// where the agent lets its clients choose.
+// openSession opens a new session, or loads the one to resume, and sets the configured
+// model if the agent lets clients choose.
 func (c acpAgent) openSession(ctx context.Context, conn *acp.ClientSideConnection, in Input, hello acp.InitializeResponse) (acp.SessionId, error) {
 	servers, err := acpTools(in, hello)
 	if err != nil {
@@ -79,7 +78,7 @@ func (c acpAgent) openSession(ctx context.Context, conn *acp.ClientSideConnectio
 	return s.SessionId, c.setModel(ctx, conn, s)
 }
 
-// acpTools are the servers of tools that a session is given.
+// acpTools returns the MCP servers of a session.
 func acpTools(in Input, hello acp.InitializeResponse) ([]acp.McpServer, error) {
 	servers := []acp.McpServer{}
 	if in.Tools == "" {
@@ -91,8 +90,8 @@ func acpTools(in Input, hello acp.InitializeResponse) ([]acp.McpServer, error) {
 	return append(servers, acp.McpServer{Http: &acp.McpServerHttpInline{Type: "http", Name: toolServer, Url: in.Tools, Headers: []acp.HttpHeader{}}}), nil
 }
 
-// setModel sets the configured model, in one of the two ways in which agents offer
-// theirs. One that offers none has its model in its own settings.
+// setModel sets the configured model by the method that the agent supports. An agent with
+// neither method takes its model from its own settings.
 func (c acpAgent) setModel(ctx context.Context, conn *acp.ClientSideConnection, s acp.NewSessionResponse) error {
 	if c.cfg.Model == "" {
 		return nil
@@ -122,9 +121,9 @@ func acpError(what string, err error) error {
 	return fmt.Errorf("agent: %s over ACP: %w: %w", what, fault.Failed, err)
 }
 
-// acpClient says yes to what an agent wants to do, as the other agents do without
-// asking. It offers no files and no terminals: the agent has its own, where it
-// runs.
+// acpClient grants every permission that an agent requests, as the other agents run
+// without asking. It offers no files and no terminals: the agent has its own in its
+// workspace.
 type acpClient struct{}
 
 func (acpClient) RequestPermission(_ context.Context, p acp.RequestPermissionRequest) (acp.RequestPermissionResponse, error) {
@@ -138,7 +137,7 @@ func (acpClient) RequestPermission(_ context.Context, p acp.RequestPermissionReq
 	return acp.RequestPermissionResponse{Outcome: acp.RequestPermissionOutcome{Cancelled: &acp.RequestPermissionOutcomeCancelled{}}}, nil
 }
 
-// SessionUpdate does nothing: the report is made from what the agent wrote.
+// SessionUpdate does nothing: the report is made from the agent's output.
 func (acpClient) SessionUpdate(context.Context, acp.SessionNotification) error { return nil }
 
 func (acpClient) ReadTextFile(context.Context, acp.ReadTextFileRequest) (acp.ReadTextFileResponse, error) {
@@ -169,8 +168,8 @@ func (acpClient) WaitForTerminalExit(context.Context, acp.WaitForTerminalExitReq
 	return acp.WaitForTerminalExitResponse{}, acp.NewMethodNotFound(acp.ClientMethodTerminalWaitForExit)
 }
 
-// Steps counts rounds: what the model says or calls is one until a tool has
-// answered.
+// Steps counts rounds with the model: messages and tool calls are one round until a tool
+// has answered.
 func (acpAgent) Steps() func([]byte) int {
 	steps, open, calls := 0, false, map[string]bool{}
 	begin := func() {
@@ -184,7 +183,7 @@ func (acpAgent) Steps() func([]byte) int {
 		switch u.str("sessionUpdate") {
 		case "agent_message_chunk", "agent_thought_chunk":
 			begin()
-		case "tool_call", "tool_call_update": // an agent may tell the end of a call alone
+		case "tool_call", "tool_call_update": // an agent may send only the end of a call
 			if id := u.str("toolCallId"); !calls[id] {
 				calls[id] = true
 				begin()
@@ -197,7 +196,8 @@ func (acpAgent) Steps() func([]byte) int {
 	}
 }
 
-// isModelUpdate reports whether an update is of what a model said or called.
+// isModelUpdate reports whether an update comes from a model: a message, a thought or a
+// tool call.
 func isModelUpdate(u record) bool {
 	switch u.str("sessionUpdate") {
 	case "agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update":
@@ -206,8 +206,8 @@ func isModelUpdate(u record) bool {
 	return false
 }
 
-// Rejected reports whether the agent told its models, the configured one is not
-// among them, and no model said anything.
+// Rejected reports whether the configured model is not among the models that the agent
+// listed, and no model answered.
 func (c acpAgent) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	if c.cfg.Model == "" {
 		return false
@@ -235,7 +235,7 @@ func (c acpAgent) Rejected(_ context.Context, _ Runner, _ Input, out Output) boo
 	return false
 }
 
-// Collect keeps what the agent wrote.
+// Collect keeps the agent's output.
 func (acpAgent) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
 	raw, err := saveStream(in, out, func(r record) (string, bool) { return r.obj("result").text("sessionId") })
 	raw.SessionID = cmp.Or(raw.SessionID, in.Resume)

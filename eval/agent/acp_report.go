@@ -25,16 +25,16 @@ func (acpAgent) Normalize(in Input, raw Raw) (*session.Report, error) {
 type acpReader struct {
 	b     session.Builder
 	dir   string
-	kind  string // of the chunks that are gathered in text
+	kind  string // of the chunks in text
 	text  strings.Builder
 	calls map[string]*acpCall
 }
 
-// An acpCall is a call of a tool as far as it was told.
+// An acpCall is a tool call whose updates are being read.
 type acpCall struct {
 	tool    string
-	event   int // its place in b.Events
-	command int // its place in b.Commands + 1; 0 is none
+	event   int // index in b.Events
+	command int // index in b.Commands + 1; 0 for none
 	read    bool
 	skill   bool
 	done    bool
@@ -58,7 +58,7 @@ func (n *acpReader) readUpdate(u record) {
 	}
 }
 
-// flushText tells what came in chunks as one message.
+// flushText adds the collected chunks as one message.
 func (n *acpReader) flushText() {
 	text := n.text.String()
 	n.text.Reset()
@@ -72,7 +72,7 @@ func (n *acpReader) flushText() {
 	n.kind = ""
 }
 
-// readCall reads what is told of a call: its beginning, more of its input, its end.
+// readCall reads an update of a call: its start, more of its input, or its end.
 func (n *acpReader) readCall(u record) {
 	id := u.str("toolCallId")
 	call, input := n.calls[id], u.obj("rawInput")
@@ -104,8 +104,8 @@ func (n *acpReader) readCall(u record) {
 	}
 }
 
-// acpTool returns the name of a tool, which the protocol has no field for: some
-// agents tell it besides, the others have kinds and titles.
+// acpTool returns the name of a tool. The protocol has no field for it: some agents put
+// it into metadata, others only have kinds and titles.
 func acpTool(u record) string {
 	meta := u.obj("_meta")
 	for _, o := range []record{meta, meta.obj("claudeCode"), meta.obj("gemini")} {
@@ -132,7 +132,7 @@ func acpCommand(u, input record) (string, bool) {
 	return "", false
 }
 
-// addResult tells the result of a call.
+// addResult adds the result of a call.
 func (n *acpReader) addResult(call *acpCall, u record) {
 	var parts []string
 	for _, c := range u.list("content") {
@@ -162,8 +162,8 @@ func (n *acpReader) addResult(call *acpCall, u record) {
 	}
 }
 
-// readUsage reads what an answer tells of tokens, in the protocol's field or, as
-// Gemini CLI does, beside it.
+// readUsage reads token counts from the protocol's field or, of Gemini CLI, from
+// metadata.
 func (n *acpReader) readUsage(result record) {
 	t := &n.b.Tokens
 	if u := result.obj("usage"); u != nil {

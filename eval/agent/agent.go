@@ -16,38 +16,38 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Config says which program a runner is.
+// A Config says how a runner's program is started.
 type Config struct {
 	Type        string            // one of Types
 	Model       string            // as the program names it
 	Command     string            // the program; "" is the type's own
 	CommandArgs []string          // before all other arguments
 	Env         map[string]string // over the environment
-	UserHome    string            // of the user, whose settings some programs have; "" is none
+	UserHome    string            // home of the user with settings of programs; "" for none
 
-	execArgs []string // arguments of Redirect, behind the word for what the program is to do
+	execArgs []string // arguments of Redirect, after the subcommand
 }
 
 // An Input is one session to be run.
 type Input struct {
 	Runner    session.Runner
 	Prompt    string
-	Dir       string        // where the agent works; absolute
-	Artifacts string        // where its logs, its session and its home go; absolute, the same inside and outside
-	Runtime   string        // where its home is, if not below Artifacts: that of the session that is resumed
-	UserHome  string        // from where credentials and settings are copied; "" copies none
-	Resume    string        // the session to go on with; "" is a new one
-	Timeout   time.Duration // 0 is none
-	MaxSteps  int           // rounds with the model; 0 is any number
-	Sandboxed bool          // a fence is around the agent: its own may be off
-	Tools     string        // URL of an MCP server that the agent is to use, beside what it has; "" is none
+	Dir       string        // workspace of the agent; absolute
+	Artifacts string        // for logs, the session and the home; absolute, the same inside and outside
+	Runtime   string        // directory of its home, if not Artifacts: that of the resumed session
+	UserHome  string        // home from which credentials and settings are copied; "" copies none
+	Resume    string        // id of the session to resume; "" is a new one
+	Timeout   time.Duration // 0 for none
+	MaxSteps  int           // maximum of rounds with the model; 0 is unlimited
+	Sandboxed bool          // the agent runs in a sandbox, so its own sandbox may be off
+	Tools     string        // URL of an additional MCP server; "" for none
 	MaxOutput int64         // bytes of each log; 0 is DefaultMaxOutput
 }
 
-// DefaultMaxOutput is how much of what an agent writes is kept.
+// DefaultMaxOutput bounds each log of an agent.
 const DefaultMaxOutput = 64 << 20
 
-// homeDir returns where the agent's own files are.
+// homeDir returns the directory of the agent's home.
 func (in Input) homeDir() string {
 	if in.Runtime != "" {
 		return in.Runtime
@@ -57,35 +57,33 @@ func (in Input) homeDir() string {
 
 // An Agent knows one kind of program. It holds no state of any session.
 type Agent interface {
-	// Type is the word that configurations use.
+	// Type is the name in configurations.
 	Type() string
 
-	// Prepare makes what the program needs below in's directories and says how
-	// to start it.
+	// Prepare makes the files that the program needs below in's directories, and returns
+	// how to start it.
 	Prepare(ctx context.Context, in Input) (Invocation, error)
 
-	// Steps returns a counter of rounds with the model. It is given each line
-	// that the program writes to its standard output and returns their number
-	// so far.
+	// Steps returns a counter of rounds with the model. It is called with each line of
+	// the program's standard output, and returns the count so far.
 	Steps() func(line []byte) int
 
-	// Rejected reports whether the program ended because its model is not to be
-	// had. Only what the program itself says counts, not what it quotes. It may
-	// ask the program for its models, but never the model.
+	// Rejected reports whether the program ended because its model is not available. Only
+	// the program's own messages count, not text that it quotes. It may ask the program
+	// for its models, but never the model.
 	Rejected(ctx context.Context, r Runner, in Input, out Output) bool
 
-	// Collect finds what the program left behind. It may run the program again.
+	// Collect finds the session that the program left. It may run the program again.
 	Collect(ctx context.Context, r Runner, in Input, out Output) (Raw, error)
 
 	// Normalize makes the report.
 	Normalize(in Input, raw Raw) (*session.Report, error)
 }
 
-// A Runner runs a program to its end, in a workspace or plainly.
+// A Runner runs a program to its end, in a workspace or on the host.
 //
-// A program that ends with a status other than 0, by a signal, by the timeout or
-// because ctx ended is an Exit. An error is a program that did not start: NotFound
-// where there is no such program.
+// An exit status other than 0, a signal, a time-out and the end of ctx are an Exit. An
+// error means that the program did not start: NotFound if it does not exist.
 type Runner interface {
 	Run(ctx context.Context, inv Invocation) (Exit, error)
 }
@@ -95,14 +93,14 @@ type Invocation struct {
 	Argv    []string
 	Env     map[string]string // over the environment that the Runner has
 	Dir     string
-	Timeout time.Duration // ends the whole tree; 0 is none
+	Timeout time.Duration // ends the whole tree; 0 for none
 	Stdin   io.Reader     // nil is empty
 	Stdout  io.Writer     // never nil for a Runner
 	Stderr  io.Writer     // never nil for a Runner
-	Hosts   []string      // what the program must reach to do its work, as "host" or "host:port"
+	Hosts   []string      // hosts that the program needs, as "host" or "host:port"
 
-	// Converse, where set, speaks with the program over its standard input and
-	// output while it runs. Run calls it, not a Runner. The program's input ends
+	// Converse, if set, exchanges messages with the program over standard input and
+	// output while it runs. Run calls it, not a Runner. The program's input is closed
 	// when it returns.
 	Converse func(ctx context.Context, stdin io.Writer, stdout io.Reader) error
 }
@@ -113,10 +111,10 @@ func (inv Invocation) String() string { return strings.Join(inv.Argv, " ") }
 // An Exit says how a program ended.
 type Exit struct {
 	Code       int
-	Signal     string       // that ended it: "SIGKILL"
-	Cause      driver.Cause // why it ended other than by itself
+	Signal     string       // that killed it: "SIGKILL"
+	Cause      driver.Cause // why it was ended; "" if it ended by itself
 	Duration   time.Duration
-	PeakMemory int64 // bytes, of the program and all that it started; 0 is not known
+	PeakMemory int64 // bytes, of the program and its children; 0 is not known
 }
 
 // OK reports whether the program ended by itself with status 0.
@@ -142,11 +140,11 @@ type Raw struct {
 	SessionPath   string
 	ExportPath    string
 	TelemetryPath string
-	Session       []byte // the text that is normalised
+	Session       []byte // the text that Normalize reads
 	Telemetry     []byte
 }
 
-// constructors are the kinds of agents, as configurations name them.
+// constructors make agents, by type.
 var constructors = map[string]func(p program) Agent{
 	"acp":          func(p program) Agent { return acpAgent{p} },
 	"claude-code":  func(p program) Agent { return claude{p} },
@@ -173,11 +171,11 @@ func New(cfg Config) (Agent, error) {
 	return kind(program{cfg}), nil
 }
 
-// A program is what all agents have in common.
+// A program has what all agents have in common.
 type program struct{ cfg Config }
 
-// buildArgv returns the command line: the program, its own arguments, those of its
-// kind, and the prompt last. A prompt that looks like an option is set off.
+// buildArgv returns the command line: the program, its configured arguments, those of its
+// type, and the prompt last. A prompt that begins with a dash follows "--".
 func (p program) buildArgv(command, prompt string, args ...string) []string {
 	all := slices.Concat([]string{p.commandName(command)}, p.cfg.CommandArgs, args)
 	if strings.HasPrefix(prompt, "-") {
@@ -193,17 +191,17 @@ func (p program) commandName(def string) string {
 	return def
 }
 
-// envOver returns the environment: the configuration's, and own over it.
+// envOver returns the configured environment, overridden by own.
 func (p program) envOver(own map[string]string) map[string]string {
 	return mergeEnv(p.cfg.Env, own)
 }
 
-// envUnder returns the environment: def, and the configuration's over it.
+// envUnder returns def, overridden by the configured environment.
 func (p program) envUnder(def map[string]string) map[string]string {
 	return mergeEnv(def, p.cfg.Env)
 }
 
-// mergeEnv returns some variables with others over them.
+// mergeEnv merges two sets of variables; those of over win.
 func mergeEnv(under, over map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, under)
@@ -211,8 +209,8 @@ func mergeEnv(under, over map[string]string) map[string]string {
 	return all
 }
 
-// modelHosts returns what the program must reach: where the environment says that the
-// model is, else the provider's own host.
+// modelHosts returns the hosts of the model: that of the base URL in the environment,
+// else def.
 func (p program) modelHosts(base string, def ...string) []string {
 	u, err := url.Parse(p.cfg.Env[base])
 	if err != nil || u.Host == "" {

@@ -17,8 +17,8 @@ func (claude) Type() string { return "claude-code" }
 
 const claudeHome = "claude-home"
 
-// Prepare gives Claude Code a home by CLAUDE_CONFIG_DIR, with the user's
-// credentials, settings and memory, but without the sessions and skills there.
+// Prepare sets the home of Claude Code by CLAUDE_CONFIG_DIR, with the user's credentials,
+// settings and memory, but without sessions and skills.
 func (c claude) Prepare(_ context.Context, in Input) (Invocation, error) {
 	d, err := in.openHome(".claude", []string{".credentials.json", "settings.json", "CLAUDE.md"}, claudeHome)
 	if err != nil {
@@ -39,22 +39,21 @@ func (c claude) Prepare(_ context.Context, in Input) (Invocation, error) {
 	args = append(args, "--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions", "--model", c.cfg.Model)
 	env := map[string]string{"CLAUDE_CONFIG_DIR": d.path(claudeHome)}
 	if in.Sandboxed {
-		env["IS_SANDBOX"] = "1" // without which it refuses to work unasked for a root, even of a namespace
+		env["IS_SANDBOX"] = "1" // else it refuses to skip permissions as root, even of a user namespace
 		maps.Copy(env, quietClaude)
 	}
 	return Invocation{Argv: c.buildArgv("claude", in.Prompt, args...), Env: c.envUnder(env), Dir: in.Dir,
 		Hosts: c.modelHosts("ANTHROPIC_BASE_URL", "api.anthropic.com")}, nil
 }
 
-// trustWorkspace tells Claude Code that somebody has accepted the workspace, without whom
-// it leaves out the servers and hooks of the project. Whoever lets it run unasked
-// has.
+// trustWorkspace marks the workspace as trusted in the settings of Claude Code. In a
+// workspace that is not trusted it ignores MCP servers and hooks of the project.
 func trustWorkspace(d *agentDir, workspace string) error {
 	state := map[string]any{"hasCompletedOnboarding": true, "projects": map[string]any{workspace: map[string]any{"hasTrustDialogAccepted": true}}}
 	return d.write(filepath.Join(claudeHome, ".claude.json"), encodeJSON(state), 0o600)
 }
 
-// quietClaude keeps Claude Code from asking hosts that it does not need.
+// quietClaude disables requests to hosts that Claude Code does not need.
 var quietClaude = map[string]string{"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
 
 // Steps counts messages of the assistant.
@@ -70,11 +69,10 @@ func (claude) Steps() func([]byte) int {
 	}
 }
 
-// synthetic is the model of messages that Claude Code writes itself.
+// synthetic is the model name of messages that Claude Code writes itself.
 const synthetic = "<synthetic>"
 
-// Rejected looks for a result that says that the request was answered with 404,
-// in a session in which no model said anything.
+// Rejected looks for a result with status 404, in a session without an answer of a model.
 func (claude) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	refused := false
 	for _, r := range readRecords(out.Stdout) {
@@ -99,9 +97,8 @@ func (claude) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, e
 	})
 }
 
-// saveStream writes the standard output as session.stream.jsonl, which is the
-// session of agents that leave no better one. The id of the session is the first that
-// sessionID finds in a record.
+// saveStream writes the standard output as session.stream.jsonl, the session of agents
+// that write no better one. The session id is the first that sessionID finds in a record.
 func saveStream(in Input, out Output, sessionID func(record) (string, bool)) (Raw, error) {
 	const name = "session.stream.jsonl"
 	d, err := openDir(in.Artifacts)
@@ -124,7 +121,7 @@ func saveStream(in Input, out Output, sessionID func(record) (string, bool)) (Ra
 	return raw, nil
 }
 
-// noSessionID is for agents whose ids are found in another way.
+// noSessionID is for agents whose session ids are found in another way.
 func noSessionID(record) (string, bool) { return "", false }
 
 // Normalize reads the stream.
@@ -154,12 +151,12 @@ func (claude) Normalize(in Input, raw Raw) (*session.Report, error) {
 
 type claudeReader struct {
 	in    Input
-	at    string // of the record that is read; events have no time
+	at    string // time of the current record; events have no time
 	b     session.Builder
 	calls map[string]toolCall
 }
 
-// readBlock reads one block of what the assistant says.
+// readBlock reads one content block of the assistant.
 func (n *claudeReader) readBlock(block record) {
 	switch block.kind() {
 	case "thinking":
@@ -204,7 +201,7 @@ func (n *claudeReader) readCall(block record) {
 	}
 }
 
-// readResult reads what a tool answered. more is what Claude Code knows of it besides.
+// readResult reads the result of a tool. more is further data of Claude Code.
 func (n *claudeReader) readResult(block, more record) {
 	call := n.calls[block.str("tool_use_id")]
 	output := contentText(block["content"])
@@ -224,7 +221,7 @@ func (n *claudeReader) readResult(block, more record) {
 	}
 }
 
-// readEnd reads the record that ends a session.
+// readEnd reads the last record of a session.
 func (n *claudeReader) readEnd(r record) {
 	if text, ok := r.text("result"); ok {
 		n.b.Output = &text
@@ -244,8 +241,8 @@ func (n *claudeReader) readEnd(r record) {
 	}
 }
 
-// contentText returns a content, which is a text, a list of parts or anything
-// else, as one text.
+// contentText returns a content, which is a text, a list of parts or other JSON, as one
+// text.
 func contentText(raw json.RawMessage) string {
 	whole := record{"c": raw}
 	if text, ok := whole.text("c"); ok {

@@ -20,8 +20,8 @@ func (codex) Type() string { return "codex" }
 
 const codexHome = "codex-home"
 
-// Prepare gives Codex a home by CODEX_HOME, with the user's credentials, settings
-// and memory.
+// Prepare sets the home of Codex by CODEX_HOME, with the user's credentials, settings and
+// memory.
 func (c codex) Prepare(_ context.Context, in Input) (Invocation, error) {
 	sqlite := filepath.Join(codexHome, "sqlite")
 	d, err := in.openHome(".codex", []string{"auth.json", "config.toml", "version.json", "AGENTS.md", ".codex-global-state.json"}, codexHome, sqlite)
@@ -35,14 +35,14 @@ func (c codex) Prepare(_ context.Context, in Input) (Invocation, error) {
 	}
 	env := c.envOver(map[string]string{"CODEX_HOME": d.path(codexHome), "CODEX_SQLITE_HOME": d.path(sqlite)})
 	hosts := c.modelHosts("OPENAI_BASE_URL", "api.openai.com", "chatgpt.com", "auth.openai.com")
-	if provider, base, err := codexModel(c.cfg); err == nil && provider != "" { // of settings that are wrong it says so itself
+	if provider, base, err := codexModel(c.cfg); err == nil && provider != "" { // Codex reports wrong settings itself
 		hosts = []string{base.Host}
 	}
 	return Invocation{Argv: c.execArgv(in, tools), Env: env, Dir: in.Dir, Hosts: hosts}, nil
 }
 
-// execArgv returns the command line. The program is npx by default, which is told the
-// word codex; a program that is codex itself is not.
+// execArgv returns the command line. The default program npx needs the argument codex; a
+// program that is codex itself does not.
 func (c codex) execArgv(in Input, tools []string) []string {
 	var args []string
 	if program := c.commandName("npx"); strings.TrimSuffix(filepath.Base(program), ".js") != "codex" {
@@ -82,8 +82,8 @@ func (codex) Steps() func([]byte) int {
 	}
 }
 
-// Rejected looks for an error of the API about the model, in a session in which
-// no model said or did anything.
+// Rejected looks for an error of the API about the model, in a session without an answer
+// of a model.
 func (codex) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	refused := false
 	for _, r := range readRecords(out.Stdout) {
@@ -101,8 +101,7 @@ func (codex) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	return refused
 }
 
-// isModelError reports whether a message of an API says that a model is not to be
-// had.
+// isModelError reports whether a message of an API says that a model is not available.
 func isModelError(message string) bool {
 	for _, said := range []string{"model is not supported", "model_not_found", "Model not found", "Cannot use this model:",
 		"does not exist or you do not have access"} {
@@ -113,8 +112,8 @@ func isModelError(message string) bool {
 	return false
 }
 
-// Collect takes the newest session that Codex kept since it was started, or else
-// its standard output.
+// Collect takes the newest session file that Codex wrote since its start, else its
+// standard output.
 func (codex) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
 	raw := Raw{Output: out, Session: out.Stdout}
 	d, err := openDir(in.homeDir())
@@ -143,13 +142,13 @@ func (codex) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, er
 	return raw, a.write("session.jsonl", raw.Session, 0o644)
 }
 
-// newestFile returns the file below a directory that was changed last and not before
-// a time, "" where there is none.
+// newestFile returns the most recently changed file below a directory, "" if none was
+// changed since the given time.
 func (d *agentDir) newestFile(below, ext string, since time.Time) string {
 	found, changed := "", since.Add(-time.Second)
 	walk := func(name string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() || !strings.HasSuffix(name, ext) {
-			return nil // what can't be read is not there
+			return nil // unreadable entries are skipped
 		}
 		if info, err := e.Info(); err == nil && !info.ModTime().Before(changed) {
 			found, changed = name, info.ModTime()
@@ -162,8 +161,8 @@ func (d *agentDir) newestFile(below, ext string, since time.Time) string {
 
 var uuidAtEnd = regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
-// codexSession returns the id of the session, as the stream tells it, else the
-// file that Codex kept, else its name.
+// codexSession returns the session id from the stream, else from the session file, else
+// from its name.
 func codexSession(stdout []record, raw Raw) string {
 	for _, r := range stdout {
 		switch r.kind() {
@@ -195,8 +194,8 @@ func codexSession(stdout []record, raw Raw) string {
 	return ""
 }
 
-// shellCommand returns the command that a call of one of Codex's tools for
-// commands runs: a script, or the words of a shell's command line.
+// shellCommand returns the command of a call of one of Codex's shell tools: a script, or
+// the words of a command line.
 func shellCommand(args record) (string, bool) {
 	if s, ok := args.firstText("cmd", "command"); ok {
 		return s, true

@@ -16,7 +16,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// codexSettings is what of Codex's settings says where its model is.
+// codexSettings are the settings of Codex that name its model's endpoint.
 type codexSettings struct {
 	Profile   string                   `toml:"profile"`
 	Provider  string                   `toml:"model_provider"`
@@ -29,11 +29,11 @@ type codexProvider struct {
 	Base string `toml:"base_url"`
 }
 
-// codexKnown are providers that Codex knows by itself, beside openai.
+// codexKnown are built-in providers of Codex, beside openai.
 var codexKnown = map[string]string{"ollama": "http://localhost:11434/v1", "lmstudio": "http://localhost:1234/v1"}
 
-// codexModel returns the provider that Codex asks, "" for OpenAI's, and where it is:
-// what its file of settings says, and over that its arguments.
+// codexModel returns the model provider of Codex, "" for OpenAI, and its URL: from its
+// settings file, overridden by its arguments.
 func codexModel(cfg Config) (provider string, base *url.URL, err error) {
 	var s codexSettings
 	if cfg.UserHome != "" {
@@ -63,7 +63,7 @@ func codexModel(cfg Config) (provider string, base *url.URL, err error) {
 	return provider, base, nil
 }
 
-// applyArgs takes over what arguments set: -c KEY=VALUE, and a profile.
+// applyArgs applies -c KEY=VALUE and --profile arguments.
 func (s *codexSettings) applyArgs(args []string) {
 	for i, arg := range args {
 		flag, value, joined := strings.Cut(arg, "=")
@@ -99,8 +99,7 @@ func (s *codexSettings) set(key, value string) {
 	}
 }
 
-// tomlString is a value of TOML that is a text, or the text itself where it is none, as
-// Codex takes it.
+// tomlString parses a TOML string; other text is returned as it is, as Codex does.
 func tomlString(value string) string {
 	var v struct{ V string }
 	if toml.Unmarshal([]byte("V = "+value), &v) == nil {
@@ -109,7 +108,7 @@ func tomlString(value string) string {
 	return value
 }
 
-// redirectCodex lets Codex ask at base.
+// redirectCodex makes Codex send model requests to base.
 func redirectCodex(cfg Config, base string) (Config, *url.URL, error) {
 	provider, up, err := codexModel(cfg)
 	if err != nil {
@@ -118,7 +117,7 @@ func redirectCodex(cfg Config, base string) (Config, *url.URL, error) {
 	key := "openai_base_url"
 	if provider != "" {
 		if key = "model_providers." + provider + ".base_url"; !codexBase.MatchString(key) {
-			return cfg, nil, fmt.Errorf("agent: redirect codex: %w: the provider %q has a name that no argument can have", fault.Unsupported, provider)
+			return cfg, nil, fmt.Errorf("agent: redirect codex: %w: the name of the provider %q can't be used in an argument", fault.Unsupported, provider)
 		}
 	}
 	cfg.execArgs = []string{"-c", fmt.Sprintf("%s=%q", key, base+up.Path)}

@@ -10,7 +10,7 @@ import (
 	"github.com/croft-run/croft/eval/session"
 )
 
-// Normalize reads the session that Codex kept, or its stream.
+// Normalize reads the session file of Codex, or its stream.
 func (codex) Normalize(in Input, raw Raw) (*session.Report, error) {
 	n := codexReader{dir: in.Dir, calls: map[string]*codexCall{}}
 	n.b.Fallback = raw.Stdout
@@ -46,18 +46,18 @@ type codexReader struct {
 	order                    []*codexCall
 }
 
-// A codexCall is a call of a tool whose output is to come.
+// A codexCall is a tool call that waits for its output.
 type codexCall struct {
 	tool     string
 	dir      string
-	command  string // "" is none
+	command  string // "" for none
 	at       string
 	reported bool // the command is in the report
 	duration *float64
 	exit     *int
 }
 
-// workingDir returns where a command runs whose call does not say.
+// workingDir returns the directory of a command whose call names none.
 func (n *codexReader) workingDir() string { return cmp.Or(n.turnDir, cmp.Or(n.sessionDir, n.dir)) }
 
 func (n *codexReader) turnUsage(usage record) {
@@ -67,7 +67,7 @@ func (n *codexReader) turnUsage(usage record) {
 	t.Cache = cmp.Or(usage.num("cached_input_tokens"), t.Cache)
 }
 
-// readEvent reads an event of a session that was kept.
+// readEvent reads an event of a session file.
 func (n *codexReader) readEvent(p record) {
 	switch p.kind() {
 	case "agent_message":
@@ -88,8 +88,8 @@ func (n *codexReader) readEvent(p record) {
 	}
 }
 
-// setExit takes down how the command of a call ended, before its output is told.
-// What is told of its duration may be that of its start alone.
+// setExit records how the command of a call ended. The recorded duration may cover its
+// start only.
 func (n *codexReader) setExit(id string, end record) {
 	call := n.calls[id]
 	if call == nil {
@@ -103,7 +103,7 @@ func (n *codexReader) setExit(id string, end record) {
 	}
 }
 
-// setDuration takes down a duration that is one.
+// setDuration records a duration of at least a millisecond.
 func (c *codexCall) setDuration(ms float64) {
 	if ms >= 1 {
 		c.duration = &ms
@@ -124,7 +124,7 @@ func codexPhase(phase string) session.Phase {
 	return session.Final
 }
 
-// readResponse reads an item that went to the model or came from it.
+// readResponse reads an item of the conversation with the model.
 func (n *codexReader) readResponse(p record) {
 	switch p.kind() {
 	case "message":
@@ -225,8 +225,8 @@ func codexArgs(p record) json.RawMessage {
 
 var outputCommand = regexp.MustCompile(`(?m)^Command:\s+.*?\s-lc\s+(.+)$`)
 
-// readOutput reads what a tool answered. A command is what the output says that it
-// was, else what the call asked for.
+// readOutput reads the output of a tool. The command in the output takes precedence over
+// that of the call.
 func (n *codexReader) readOutput(p record) {
 	text := p.textOrJSON("output")
 	if !p.has("output") {
@@ -260,7 +260,7 @@ func (n *codexReader) readOutput(p record) {
 	}
 }
 
-// addCommand reports a command and the files that it reads.
+// addCommand adds a command and the files that it reads.
 func (n *codexReader) addCommand(call *codexCall) {
 	call.reported = true
 	cmd := n.b.Run(call.command, call.dir, call.at)
@@ -270,7 +270,7 @@ func (n *codexReader) addCommand(call *codexCall) {
 	}
 }
 
-// flushCalls reports the commands that were called and never answered.
+// flushCalls adds the commands without output.
 func (n *codexReader) flushCalls() {
 	for _, call := range n.order {
 		if call.command != "" && !call.reported {
@@ -284,8 +284,8 @@ var (
 	codexWall   = regexp.MustCompile(`(?m)^Wall time: ([0-9.]+) ?(?:s|seconds)$`)
 )
 
-// codexExit reads how a command ended, and after how many milliseconds, in what
-// Codex tells the model: a text with a header, or JSON with metadata.
+// codexExit reads exit code and duration in milliseconds from a tool output: a text with
+// a header, or JSON with metadata.
 func codexExit(output string) (*int, float64) {
 	var code *int
 	if meta := parseRecord([]byte(output)).obj("metadata"); meta != nil {
@@ -308,8 +308,7 @@ func codexExit(output string) (*int, float64) {
 	return code, 0
 }
 
-// readItem reads an item of the stream, which is all there is where Codex kept no
-// session.
+// readItem reads an item of the stream, which is used without a session file.
 func (n *codexReader) readItem(it record) {
 	switch it.kind() {
 	case "agent_message":

@@ -12,13 +12,12 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// command is any program. What it writes is described in docs/eval-command.md.
+// command is any program. Its output format is described in docs/eval-command.md.
 type command struct{ program }
 
 func (command) Type() string { return "command" }
 
-// Prepare passes the prompt as the last argument, and it and all else in the
-// environment.
+// Prepare passes the prompt as the last argument and in the environment.
 func (c command) Prepare(_ context.Context, in Input) (Invocation, error) {
 	if c.cfg.Command == "" {
 		return Invocation{}, fmt.Errorf("agent: start a command: %w: no command", fault.InvalidArgument)
@@ -42,7 +41,7 @@ func (c command) Prepare(_ context.Context, in Input) (Invocation, error) {
 	return Invocation{Argv: argv, Env: c.envUnder(env), Dir: in.Dir}, nil
 }
 
-// Steps counts the steps that the program tells.
+// Steps counts the step records of the program.
 func (command) Steps() func([]byte) int {
 	steps := 0
 	return func(line []byte) int {
@@ -53,7 +52,7 @@ func (command) Steps() func([]byte) int {
 	}
 }
 
-// Rejected looks for an error with that code.
+// Rejected looks for an error with the code model-rejected.
 func (command) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	for _, r := range readRecords(out.Stdout) {
 		if r.kind() == "error" && r.str("code") == string(OriginModelRejected) {
@@ -63,14 +62,14 @@ func (command) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	return false
 }
 
-// A reportedError is a failure that the program itself tells of.
+// A reportedError is a failure that the program itself reports.
 type reportedError struct{ message string }
 
 func (e *reportedError) Error() string { return "The agent says: " + e.message }
 
 func (e *reportedError) Unwrap() error { return fault.Failed }
 
-// Collect keeps the stream. An error that the program tells is one.
+// Collect keeps the stream. An error record fails the session.
 func (command) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
 	raw, err := saveStream(in, out, noSessionID)
 	if err != nil {
@@ -128,7 +127,7 @@ func (n *commandReader) readRecord(r record) {
 	case "usage":
 		n.addUsage(r)
 	case "error":
-		n.b.Fallback = nil // the stream of one that failed is no answer
+		n.b.Fallback = nil // the stream of a failed session is not its output
 	case "output":
 		if text, ok := r.text("text"); ok {
 			n.b.Output = &text
@@ -171,7 +170,7 @@ func (n *commandReader) addCommand(r record, at string) {
 	cmd.DurationMs = r.num("durationMs")
 }
 
-// addUsage adds what one record tells to what was told before.
+// addUsage adds the token counts of one record.
 func (n *commandReader) addUsage(r record) {
 	t := &n.b.Tokens
 	t.Input = addCounts(t.Input, r.num("inputTokens"))

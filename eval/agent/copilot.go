@@ -11,7 +11,7 @@ import (
 	"github.com/croft-run/croft/eval/session"
 )
 
-// copilot is GitHub's Copilot for terminals.
+// copilot is GitHub Copilot CLI.
 type copilot struct{ program }
 
 func (copilot) Type() string { return "copilot" }
@@ -21,8 +21,8 @@ const (
 	copilotOTel = "copilot-otel.jsonl"
 )
 
-// Prepare gives Copilot a home by COPILOT_HOME. Its tokens come to us in a file of
-// telemetry.
+// Prepare sets the home of Copilot by COPILOT_HOME. Token counts come from a telemetry
+// file.
 func (c copilot) Prepare(_ context.Context, in Input) (Invocation, error) {
 	d, err := in.openHome("", nil, copilotHome)
 	if err != nil {
@@ -42,7 +42,7 @@ func (c copilot) Prepare(_ context.Context, in Input) (Invocation, error) {
 	env := map[string]string{"COPILOT_HOME": d.path(copilotHome), "COPILOT_AUTO_UPDATE": "false", "NO_COLOR": "1",
 		"COPILOT_OTEL_FILE_EXPORTER_PATH": filepath.Join(in.Artifacts, copilotOTel)}
 	if in.Sandboxed && c.cfg.Env["COPILOT_PROVIDER_BASE_URL"] != "" {
-		env["COPILOT_OFFLINE"] = "true" // a model of one's own needs nothing of GitHub
+		env["COPILOT_OFFLINE"] = "true" // a custom model needs no request to GitHub
 	}
 	return Invocation{Argv: argv, Env: c.envUnder(env), Dir: in.Dir,
 		Hosts: c.modelHosts("COPILOT_PROVIDER_BASE_URL", "api.githubcopilot.com", "*.githubcopilot.com", "api.github.com")}, nil
@@ -61,8 +61,7 @@ func (copilot) Steps() func([]byte) int {
 	}
 }
 
-// Rejected looks for what Copilot says of the model, in a session in which no
-// model said anything.
+// Rejected looks for an error about the model, in a session without an answer of a model.
 func (copilot) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	refused := false
 	for _, r := range readRecords(out.Stdout) {
@@ -178,8 +177,8 @@ func (n *copilotReader) startCall(data record, at string) {
 	}
 }
 
-// completeCall reads the end of a call. Its telemetry names the command once more,
-// which counts only where the beginning did not.
+// completeCall reads the end of a call. The command in its telemetry is used only if the
+// start named none.
 func (n *copilotReader) completeCall(data record, at string) {
 	call := n.calls[data.str("toolCallId")]
 	tool := cmp.Or(data.str("toolName"), call.tool)
@@ -194,7 +193,7 @@ func (n *copilotReader) completeCall(data record, at string) {
 	}
 }
 
-// copilotExit finds how a command exited, nil where nothing says so.
+// copilotExit returns the exit code of a command, nil if it is not known.
 func copilotExit(data record) *int {
 	for _, code := range []*float64{data.obj("shellExecution").num("exitCode"), data.obj("toolTelemetry").obj("metrics").num("exitCode")} {
 		if code != nil {
@@ -232,8 +231,7 @@ func copilotOutput(data record) string {
 	return data.textOrJSON("result")
 }
 
-// copilotTokens reads the span of the whole session, or of the first call of the
-// model.
+// copilotTokens reads the span of the whole session, or of the first model call.
 func copilotTokens(spans []record) session.Tokens {
 	const prefix = "gen_ai.usage."
 	var found record

@@ -11,12 +11,12 @@ import (
 	"github.com/croft-run/croft/eval/session"
 )
 
-// cursor is Cursor's agent for terminals.
+// cursor is Cursor's CLI agent.
 type cursor struct{ program }
 
 func (cursor) Type() string { return "cursor-agent" }
 
-// Prepare starts the agent with the user's own home: it has no switch for another.
+// Prepare starts the agent with the user's own home, which can't be changed.
 func (c cursor) Prepare(_ context.Context, in Input) (Invocation, error) {
 	if _, err := offerTools(c.Type(), nil, in, nil); err != nil {
 		return Invocation{}, err
@@ -30,7 +30,7 @@ func (c cursor) Prepare(_ context.Context, in Input) (Invocation, error) {
 		Hosts: []string{"api2.cursor.sh", "*.cursor.sh"}}, nil
 }
 
-// Steps counts calls of the model that began tools, and messages.
+// Steps counts model calls that started tools, and messages.
 func (cursor) Steps() func([]byte) int {
 	seen, steps := map[string]bool{}, 0
 	return func(line []byte) int {
@@ -48,8 +48,8 @@ func (cursor) Steps() func([]byte) int {
 	}
 }
 
-// Rejected looks for what the agent says of the model on its standard error, in a
-// session in which no model said anything.
+// Rejected looks for an error about the model on standard error, in a session without an
+// answer of a model.
 func (cursor) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	for _, r := range readRecords(out.Stdout) {
 		if k := r.kind(); k == "assistant" || k == "tool_call" {
@@ -96,13 +96,13 @@ func (cursor) Normalize(in Input, raw Raw) (*session.Report, error) {
 type cursorReader struct {
 	b        session.Builder
 	dir      string
-	seen     map[string]bool   // what was told of a call, by its id
-	dirs     map[string]string // where a call works, by its id
-	commands map[string]int    // places in b.Commands + 1, by the call's id
+	seen     map[string]bool   // parts of calls that were added
+	dirs     map[string]string // directory of a call, by its id
+	commands map[string]int    // index in b.Commands + 1, by the call's id
 }
 
-// firstTime reports whether something is told of a call for the first time. Calls
-// without an id are all different.
+// firstTime reports whether a part of a call is seen for the first time. Calls without an
+// id are all different.
 func (n *cursorReader) firstTime(id, kind, what string) bool {
 	key := kind + "\x00" + id + "\x00" + what
 	if id == "" || !n.seen[key] {
@@ -112,8 +112,7 @@ func (n *cursorReader) firstTime(id, kind, what string) bool {
 	return false
 }
 
-// readCall reads a record of a call, of which there is one when it begins and one
-// when it is completed.
+// readCall reads a record of a call: one for its start, and one for its end.
 func (n *cursorReader) readCall(r record, at string) {
 	tool, entry := cursorTool(r["tool_call"])
 	if entry == nil {
@@ -139,7 +138,7 @@ func (n *cursorReader) readCall(r record, at string) {
 	}
 }
 
-// addDetails tells what a call does besides being one.
+// addDetails adds the command, file or skill of a call.
 func (n *cursorReader) addDetails(tool, id, dir string, args record, at string) {
 	read := func(path string) {
 		if p, ok := session.Resolve(path, dir); ok && n.firstTime(id, "read", p) {
@@ -161,8 +160,7 @@ func (n *cursorReader) addDetails(tool, id, dir string, args record, at string) 
 	}
 }
 
-// setExit completes a command by what its call answered, which is a success or a
-// failure with an exit code and a time.
+// setExit sets exit code and time of a command from the result of its call.
 func (n *cursorReader) setExit(id string, result record) {
 	i := n.commands[id]
 	if i == 0 || id == "" {
@@ -192,8 +190,8 @@ func (n *cursorReader) readResult(r record) {
 
 var camel = regexp.MustCompile(`([a-z0-9])([A-Z])`)
 
-// cursorTool returns the tool of a call and what is said of it: the first field
-// whose name ends so.
+// cursorTool returns the tool of a call and its data: the first field whose name ends in
+// ToolCall.
 func cursorTool(raw json.RawMessage) (string, record) {
 	fields := parseRecord(raw)
 	for _, key := range fieldNames(raw) {
@@ -227,7 +225,7 @@ func fieldNames(raw json.RawMessage) []string {
 	return unique(all)
 }
 
-// unique returns the strings without those that came before.
+// unique removes duplicates.
 func unique(all []string) []string {
 	var once []string
 	seen := map[string]bool{}

@@ -13,17 +13,18 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// maxFile is how much of a file is read that an agent left behind.
+// maxFile bounds the size of a file of an agent that is read.
 const maxFile = 256 << 20
 
-// A agentDir is a directory that an agent may write to while we do. Nothing is read or
-// written through a link that leaves it, and nothing there can make us wait.
+// An agentDir is a directory that the agent can write to at the same time. os.Root keeps
+// every path inside the directory, also through symlinks, and O_NONBLOCK prevents that a
+// FIFO blocks the reader.
 type agentDir struct {
 	root *os.Root
 	name string
 }
 
-// openDir makes a directory, if it is not there, and opens it.
+// openDir makes a directory, if it does not exist, and opens it.
 func openDir(name string) (*agentDir, error) {
 	if !filepath.IsAbs(name) {
 		return nil, fmt.Errorf("agent: open %q: %w: the path is not absolute", name, fault.InvalidArgument)
@@ -42,9 +43,9 @@ func (d *agentDir) Close() error { return d.root.Close() }
 
 func (d *agentDir) path(name string) string { return filepath.Join(d.name, name) }
 
-// openHome opens the directory in which an agent has its home, and makes the homes
-// there. Files of the user's, in from below the user's own home, are copied to the first
-// one for a session that is not resumed. The caller closes it.
+// openHome opens the directory of an agent's home, and makes the given homes in it. For a
+// new session, files of the user are copied from the directory from, below the user's
+// home, to the first one. The caller closes it.
 func (in Input) openHome(from string, files []string, homes ...string) (*agentDir, error) {
 	d, err := openDir(in.homeDir())
 	if err != nil {
@@ -87,7 +88,7 @@ func readRegular(f fs.File, name string) ([]byte, error) {
 	return data, nil
 }
 
-// write puts a file in the place of what has the name, with its directories.
+// write writes a file, replaces an entry of the same name, and makes parent directories.
 func (d *agentDir) write(name string, data []byte, mode fs.FileMode) error {
 	f, err := d.createFile(name, mode)
 	if err != nil {
@@ -103,8 +104,8 @@ func (d *agentDir) write(name string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// linkLog gives the log of the standard output a second name, which takes no room. It
-// reports whether it could: not where the agent has put something else there.
+// linkLog makes a hard link to the log of the standard output. It reports whether the
+// link leads to the log: the agent may have replaced the log.
 func (d *agentDir) linkLog(log fs.FileInfo, name string) bool {
 	if log == nil || d.root.RemoveAll(name) != nil || d.root.Link(stdoutName, name) != nil {
 		return false
@@ -116,10 +117,10 @@ func (d *agentDir) linkLog(log fs.FileInfo, name string) bool {
 // stdoutName is the log of the standard output.
 const stdoutName = "stdout.log"
 
-// createFile makes a file that did not exist, in the place of one that did.
+// createFile creates a file, after removing an entry of the same name.
 func (d *agentDir) createFile(name string, mode fs.FileMode) (*os.File, error) {
 	if f, err := d.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode); err == nil {
-		return f, nil // nothing was there, but the directory
+		return f, nil // the common case: only the directory exists
 	}
 	if err := d.root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return nil, fmt.Errorf("agent: make the directory of %s: %w", d.path(name), err)
@@ -134,7 +135,7 @@ func (d *agentDir) createFile(name string, mode fs.FileMode) (*os.File, error) {
 	return f, nil
 }
 
-// makeDirs makes a directory with those above it.
+// makeDirs makes directories with their parents.
 func (d *agentDir) makeDirs(names ...string) error {
 	for _, name := range names {
 		if err := d.root.MkdirAll(name, 0o755); err != nil {
@@ -144,7 +145,7 @@ func (d *agentDir) makeDirs(names ...string) error {
 	return nil
 }
 
-// copyFiles copies files of the user's into the directory, those that there are.
+// copyFiles copies files of the user into the directory, those that exist.
 func (d *agentDir) copyFiles(from, to string, names ...string) error {
 	for _, name := range names {
 		f, err := os.OpenFile(filepath.Join(from, name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -175,8 +176,8 @@ func (d *agentDir) createLog(name string, limit int64) (*logFile, error) {
 	return &logFile{File: f, left: limit}, nil
 }
 
-// A logFile keeps the beginning of what is written to it, and takes the rest
-// without an error: a program that writes too much goes on.
+// A logFile keeps the first bytes that are written to it and discards the rest without an
+// error, so that a program that writes too much goes on.
 type logFile struct {
 	*os.File
 	left int64

@@ -16,7 +16,7 @@ func (gemini) Type() string { return "gemini" }
 
 const geminiHome = "gemini-home"
 
-// Prepare gives Gemini CLI a home by GEMINI_CLI_HOME, with the user's credentials,
+// Prepare sets the home of Gemini CLI by GEMINI_CLI_HOME, with the user's credentials,
 // settings and memory.
 func (c gemini) Prepare(_ context.Context, in Input) (Invocation, error) {
 	files := []string{"oauth_creds.json", "google_accounts.json", "settings.json", "GEMINI.md", ".env", "installation_id"}
@@ -45,8 +45,8 @@ func (c gemini) Prepare(_ context.Context, in Input) (Invocation, error) {
 		Hosts: c.modelHosts("GOOGLE_GEMINI_BASE_URL", "generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com")}, nil
 }
 
-// Steps counts what the model says or calls after something else happened: a
-// round is told in pieces, and ends where a tool answers.
+// Steps counts rounds with the model. A round is streamed in pieces, and ends with a tool
+// result.
 func (gemini) Steps() func([]byte) int {
 	steps, open := 0, false
 	return func(line []byte) int {
@@ -64,8 +64,7 @@ func (gemini) Steps() func([]byte) int {
 	}
 }
 
-// Rejected looks for an error about the model, in a session in which no model said
-// anything.
+// Rejected looks for an error about the model, in a session without an answer of a model.
 func (gemini) Rejected(_ context.Context, _ Runner, _ Input, out Output) bool {
 	refused := false
 	for _, r := range readRecords(out.Stdout) {
@@ -87,8 +86,8 @@ func isGeminiModelError(message string) bool {
 		(strings.Contains(message, "models/") && strings.Contains(message, "is not found"))
 }
 
-// Collect keeps the stream, and finds the session that Gemini CLI kept, which has
-// what the stream leaves out.
+// Collect keeps the stream, and finds the session file of Gemini CLI, which has data that
+// is not in the stream.
 func (gemini) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, error) {
 	raw, err := saveStream(in, out, func(r record) (string, bool) {
 		id, ok := r.text("session_id")

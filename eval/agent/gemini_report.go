@@ -11,24 +11,24 @@ import (
 type geminiReader struct {
 	b     session.Builder
 	dir   string
-	text  strings.Builder // of the message that comes in pieces
+	text  strings.Builder // of a message that is streamed
 	at    string
 	calls map[string]toolCall
 	saved geminiSession
 }
 
-// A geminiSession is the session that Gemini CLI kept beside the stream. It alone has
-// the thoughts, their tokens, and what tools answered to the model.
+// A geminiSession is the session file of Gemini CLI. Thoughts, their tokens, and the tool
+// results that the model got are only there.
 type geminiSession struct {
-	messages []record          // of the model, each as it was written last
-	done     int               // so many of them are done with
-	saying   map[string][]int  // which of them have a content
-	calling  map[string][]int  // which of them call a tool, by the call's id
-	results  map[string]string // what the model was told, by the call's id
+	messages []record          // of the model, each in its last version
+	done     int               // number of messages whose thoughts were added
+	saying   map[string][]int  // indexes of messages, by content
+	calling  map[string][]int  // indexes of messages, by the id of their call
+	results  map[string]string // tool results for the model, by the call's id
 	thoughts *float64          // tokens
 }
 
-// readGemini reads a session that was kept: lines, or one document.
+// readGemini reads a session file: JSON lines, or one document.
 func readGemini(text []byte) geminiSession {
 	k := geminiSession{results: map[string]string{}, saying: map[string][]int{}, calling: map[string][]int{}}
 	lines := allRecords(text)
@@ -65,8 +65,8 @@ func readGemini(text []byte) geminiSession {
 	return k
 }
 
-// addThoughts tells the thoughts of the messages up to the first of some that is not done
-// with, which it then is. The places of those are in order.
+// addThoughts adds the thoughts of all messages up to the first of places that is not
+// done. places is sorted.
 func (n *geminiReader) addThoughts(places []int) {
 	k := &n.saved
 	first, _ := slices.BinarySearch(places, k.done)
@@ -102,7 +102,7 @@ func (n *geminiReader) readMessage(r record, at string) {
 	}
 }
 
-// flushMessage tells the message that came in pieces.
+// flushMessage adds the streamed message.
 func (n *geminiReader) flushMessage() {
 	text := n.text.String()
 	if text == "" {
@@ -136,7 +136,7 @@ func (n *geminiReader) readCall(r record, at string) {
 	n.calls[id] = call
 }
 
-// addCommand tells a command and the files that it reads, and returns its place.
+// addCommand adds a command and the files that it reads, and returns its index + 1.
 func (n *geminiReader) addCommand(command string, args record, at string) int {
 	dir := n.dir
 	if d, ok := args.firstText("dir_path", "directory"); ok {
@@ -166,7 +166,7 @@ func (n *geminiReader) readResult(r record, at string) {
 	if code, ok := exitCodeIn(told, "Exit Code: "); ok {
 		cmd.ExitCode = &code
 	} else if kept && r.str("status") == "success" && !strings.Contains(told, "\nSignal: ") {
-		cmd.ExitCode = new(0) // it tells others only
+		cmd.ExitCode = new(0) // only other codes are reported
 	}
 }
 

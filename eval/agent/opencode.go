@@ -17,15 +17,14 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// opencode is opencode.
+// opencode is the agent opencode.
 type opencode struct{ program }
 
 func (opencode) Type() string { return "opencode" }
 
 const opencodeHome = "opencode-xdg"
 
-// Prepare gives opencode homes by the variables of XDG, with the user's
-// credentials.
+// Prepare sets the homes of opencode by the XDG variables, with the user's credentials.
 func (c opencode) Prepare(_ context.Context, in Input) (Invocation, error) {
 	d, err := in.openHome(".local/share/opencode", []string{"auth.json"}, filepath.Join(xdgDir("data"), "opencode"), xdgDir("config"), xdgDir("state"), xdgDir("cache"))
 	if err != nil {
@@ -57,8 +56,8 @@ func (c opencode) homeEnv(in Input) map[string]string {
 	return c.envOver(own)
 }
 
-// providerHosts returns the host of the model's provider, which is the first part of
-// the model's name.
+// providerHosts returns the host of the model's provider, which is the first part of the
+// model's name.
 func (c opencode) providerHosts() []string {
 	name, _, _ := strings.Cut(c.cfg.Model, "/")
 	hosts := map[string]string{"anthropic": "api.anthropic.com", "openai": "api.openai.com", "google": "generativelanguage.googleapis.com",
@@ -70,7 +69,7 @@ func (c opencode) providerHosts() []string {
 	return nil
 }
 
-// Steps counts the ends of steps.
+// Steps counts step_finish records.
 func (opencode) Steps() func([]byte) int {
 	steps := 0
 	return func(line []byte) int {
@@ -81,8 +80,8 @@ func (opencode) Steps() func([]byte) int {
 	}
 }
 
-// Rejected looks for an error about the model in a session without a step. Where
-// opencode tells an error without saying which, its list of models does.
+// Rejected looks for an error about the model in a session without a step. After an
+// unknown error the list of models decides.
 func (c opencode) Rejected(ctx context.Context, r Runner, in Input, out Output) bool {
 	refused, unknown := false, false
 	for _, rec := range readRecords(out.Stdout) {
@@ -101,8 +100,8 @@ func (c opencode) Rejected(ctx context.Context, r Runner, in Input, out Output) 
 	return unknown && c.lacksModel(ctx, r, in)
 }
 
-// lacksModel reports whether the configured model is not among those that opencode
-// knows here.
+// lacksModel reports whether the configured model is not in the list of models that
+// opencode prints.
 func (c opencode) lacksModel(ctx context.Context, r Runner, in Input) bool {
 	var models, errs limitedBuffer
 	argv := slices.Concat([]string{c.commandName("opencode")}, c.cfg.CommandArgs, []string{"models"})
@@ -111,7 +110,7 @@ func (c opencode) lacksModel(ctx context.Context, r Runner, in Input) bool {
 	return err == nil && exit.OK() && len(known) > 0 && !slices.Contains(known, c.cfg.Model)
 }
 
-// limitedBuffer keeps the first megabyte of what is written to it.
+// A limitedBuffer keeps the first megabyte that is written to it.
 type limitedBuffer struct{ bytes.Buffer }
 
 func (l *limitedBuffer) Write(p []byte) (int, error) {
@@ -131,7 +130,7 @@ func opencodeError(r record) (name, message string) {
 
 var sessionID = regexp.MustCompile(`\b(ses_[A-Za-z0-9]+)\b`)
 
-// Collect asks opencode for the session that it kept.
+// Collect exports the session with "opencode export".
 func (c opencode) Collect(ctx context.Context, r Runner, in Input, out Output) (Raw, error) {
 	raw := Raw{Output: out}
 	for _, text := range [][]byte{out.Stdout, out.Stderr} {
@@ -176,8 +175,8 @@ func (c opencode) Collect(ctx context.Context, r Runner, in Input, out Output) (
 	return raw, nil
 }
 
-// opencodeSession returns the id of the session: what a record of the stream says,
-// else what looks like one in the output, else in the newest log.
+// opencodeSession returns the session id: of a record of the stream, else of a match in
+// the output, else in the newest log.
 func opencodeSession(d *agentDir, out Output) string {
 	for _, r := range readRecords(out.Stdout) {
 		if id := r.str("sessionID"); sessionID.MatchString(id) {
@@ -198,15 +197,15 @@ func opencodeSession(d *agentDir, out Output) string {
 	return ""
 }
 
-// exportPauses are those before an export is tried again: opencode may answer
-// before it has written.
+// exportPauses are the pauses (backoff) between attempts to export: opencode may answer
+// before it has written the session.
 var exportPauses = []time.Duration{250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second}
 
-// salvageTimeout is how long the export of a session that failed may take.
+// salvageTimeout bounds the export of a failed session.
 const salvageTimeout = 20 * time.Second
 
-// exportSession runs "opencode export" until it answers with a session. Of a session that
-// did not end well it is tried once.
+// exportSession runs "opencode export" until it prints a session. A failed session is
+// exported once.
 func (c opencode) exportSession(ctx context.Context, r Runner, in Input, id string, well bool) (json.RawMessage, error) {
 	inv := Invocation{Env: c.homeEnv(in), Dir: in.Dir, Timeout: in.Timeout}
 	pauses := exportPauses
@@ -241,8 +240,8 @@ func (c opencode) exportSession(ctx context.Context, r Runner, in Input, id stri
 	}
 }
 
-// parseExport finds the session in what the export printed, around which there
-// may be other text.
+// parseExport finds the session in the output of the export, which may have other text
+// around it.
 func parseExport(text []byte) (json.RawMessage, error) {
 	if i, j := bytes.IndexByte(text, '{'), bytes.LastIndexByte(text, '}'); i >= 0 && j > i {
 		text = text[i : j+1]
@@ -287,7 +286,7 @@ type opencodeReader struct {
 	at   string
 }
 
-// addUsage adds what one message took.
+// addUsage adds the token counts and cost of one message.
 func (n *opencodeReader) addUsage(info record) {
 	tokens, t := info.obj("tokens"), &n.b.Tokens
 	t.Input = addCounts(t.Input, tokens.num("input"))
@@ -302,7 +301,7 @@ func (n *opencodeReader) addUsage(info record) {
 	}
 }
 
-// addCounts adds counts, nil where none was told.
+// addCounts adds counts; nil is unknown.
 func addCounts(a, b *float64) *float64 {
 	if b == nil {
 		return a

@@ -12,18 +12,15 @@ import (
 	"github.com/croft-run/croft/eval/session"
 )
 
-// A record is a JSON object of unknown shape. Its methods answer with nothing where
-// a field is missing or of another type: a stream is what a program wrote, and may
-// be anything.
+// A record is a JSON object of unknown shape. Its methods return zero values for a field
+// that is missing or has another type, because a stream of an agent may contain anything.
 type record map[string]json.RawMessage
 
-// maxRecords is how many records of a stream, or of a list in it, are read. No
-// session that anybody reads has as many; one that has takes its own time, and not
-// ours: what comes after them is as if it had not been written.
+// maxRecords bounds the records that are read of a stream, or of a list in it, so that a
+// huge stream can't take unbounded time. Later records are ignored.
 const maxRecords = 200_000
 
-// readRecords reads lines of JSON, one after another. Lines that are no object are left
-// out.
+// readRecords iterates over JSON lines. Lines that are not objects are skipped.
 func readRecords(text []byte) iter.Seq2[int, record] {
 	return func(yield func(int, record) bool) {
 		n := 0
@@ -42,7 +39,7 @@ func readRecords(text []byte) iter.Seq2[int, record] {
 	}
 }
 
-// allRecords is records at once, for who looks at them more than once.
+// allRecords collects readRecords into a slice, for several passes.
 func allRecords(text []byte) []record {
 	var all []record
 	for _, r := range readRecords(text) {
@@ -85,7 +82,7 @@ func (r record) str(key string) string {
 	return s
 }
 
-// firstText returns the first of some fields that is a string.
+// firstText returns the first of the fields that is a string.
 func (r record) firstText(keys ...string) (string, bool) {
 	for _, k := range keys {
 		if s, ok := r.text(k); ok {
@@ -95,12 +92,11 @@ func (r record) firstText(keys ...string) (string, bool) {
 	return "", false
 }
 
-// maxNumber is more than anybody counts. What an agent says that it counted is added
-// to more of the same, and no sum may become infinite: JSON has no word for that.
+// maxNumber bounds numbers that are read, so that no sum becomes infinite, which JSON
+// can't represent.
 const maxNumber = 1e18
 
-// num returns a field that is a number, nil where it is not, or none that anybody
-// counts to.
+// num returns a field that is a number of at most maxNumber, else nil.
 func (r record) num(key string) *float64 {
 	raw := r[key]
 	if len(raw) == 0 || (raw[0] != '-' && (raw[0] < '0' || raw[0] > '9')) {
@@ -138,10 +134,10 @@ func (r record) list(key string) []record {
 	return all
 }
 
-// has reports whether a field is there and not null.
+// has reports whether a field exists and is not null.
 func (r record) has(key string) bool { raw, ok := r[key]; return ok && string(raw) != "null" }
 
-// raw returns a field as compact JSON, nil where it is missing.
+// raw returns a field as compact JSON, nil if it is missing.
 func (r record) raw(key string) json.RawMessage {
 	raw, ok := r[key]
 	if !ok {
@@ -158,8 +154,8 @@ func compactJSON(raw []byte) json.RawMessage {
 	return b.Bytes()
 }
 
-// textOrJSON returns a field as a text: a string as it is, anything else as JSON, ""
-// where it is missing.
+// textOrJSON returns a field as text: a string as it is, other values as JSON, "" if it
+// is missing.
 func (r record) textOrJSON(key string) string {
 	if s, ok := r.text(key); ok {
 		return s
@@ -176,7 +172,7 @@ func (r record) timeText(key string) string {
 	return session.Time(time.UnixMilli(int64(*n)))
 }
 
-// encodeJSON returns a value as JSON that is known to be encodable.
+// encodeJSON encodes a value that is known to be encodable.
 func encodeJSON(v any) json.RawMessage {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -200,8 +196,7 @@ func exitCodeIn(text, prefix string) (int, bool) {
 	return 0, false
 }
 
-// millisBetween returns the milliseconds from one time to another, nil where either is
-// not known.
+// millisBetween returns the milliseconds between two times, nil if either is unknown.
 func millisBetween(from, to string) *float64 {
 	a, err := time.Parse(time.RFC3339, from)
 	if err != nil {

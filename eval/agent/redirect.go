@@ -12,16 +12,16 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// Redirect returns a configuration with which an agent asks its model at base
-// instead of where it is, and where that is: so a recorder, a tape or a gateway can
-// be put between them. Codex is asked for the provider that its settings in
-// cfg.UserHome name. Base is a URL such as http://127.0.0.1:4000; behind it come the paths of the
-// upstream. A program of the user's own is moved where its configuration sets one of
-// ModelVariables; of one that sets none, which may have no model, the upstream is nil.
-// Agents that have no switch for it are Unsupported.
+// Redirect returns a configuration with which an agent sends model requests to base
+// instead of its model's endpoint (the upstream), and the upstream, so that a recorder, a
+// tape or a gateway can be in between. base is a URL such as http://127.0.0.1:4000; paths
+// of the upstream are appended. For Codex the provider is read from the settings in
+// cfg.UserHome. A command or ACP program is redirected by the first of ModelVariables in
+// its configuration; if it sets none, the upstream is nil. Agents without such a setting
+// are Unsupported.
 func Redirect(cfg Config, base string) (Config, *url.URL, error) {
 	if u, err := url.Parse(base); err != nil || u.Host == "" {
-		return cfg, nil, fmt.Errorf("agent: redirect to %q: %w: it is no URL with a host", base, fault.InvalidArgument)
+		return cfg, nil, fmt.Errorf("agent: redirect to %q: %w: want a URL with a host", base, fault.InvalidArgument)
 	}
 	cfg.Env = maps.Clone(cfg.Env)
 	if cfg.Env == nil {
@@ -38,7 +38,7 @@ func Redirect(cfg Config, base string) (Config, *url.URL, error) {
 		return redirectOpencode(cfg, base)
 	case "copilot":
 		if cfg.Env["COPILOT_PROVIDER_BASE_URL"] == "" {
-			return cfg, nil, fmt.Errorf("agent: redirect copilot: %w: only a model of one's own can be moved, which COPILOT_PROVIDER_BASE_URL names", fault.Unsupported)
+			return cfg, nil, fmt.Errorf("agent: redirect copilot: %w: set COPILOT_PROVIDER_BASE_URL; only a custom model can be redirected", fault.Unsupported)
 		}
 		return redirectVariable(cfg, "COPILOT_PROVIDER_BASE_URL", "", base)
 	case "command", "acp":
@@ -49,13 +49,13 @@ func Redirect(cfg Config, base string) (Config, *url.URL, error) {
 		}
 		return cfg, nil, nil
 	}
-	return cfg, nil, fmt.Errorf("agent: redirect %s: %w: it has no switch for where its model is", cfg.Type, fault.Unsupported)
+	return cfg, nil, fmt.Errorf("agent: redirect %s: %w: it has no setting for the endpoint of its model", cfg.Type, fault.Unsupported)
 }
 
-// ModelVariables are those by which programs are told where their model is.
+// ModelVariables are environment variables that name the endpoint of a model.
 var ModelVariables = []string{"ANTHROPIC_BASE_URL", "OPENAI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"}
 
-// redirectVariable sets a variable that has the place of the model.
+// redirectVariable sets a variable with the endpoint of the model.
 func redirectVariable(cfg Config, name, def, base string) (Config, *url.URL, error) {
 	was := cmp.Or(cfg.Env[name], def)
 	up, err := url.Parse(was)
@@ -67,15 +67,15 @@ func redirectVariable(cfg Config, name, def, base string) (Config, *url.URL, err
 	return cfg, up, nil
 }
 
-// opencodeProviders are the places of the providers that opencode knows by itself.
+// opencodeProviders are the endpoints of opencode's built-in providers.
 var opencodeProviders = map[string]string{
 	"anthropic": "https://api.anthropic.com/v1", "openai": "https://api.openai.com/v1", "google": "https://generativelanguage.googleapis.com/v1beta",
 	"openrouter": "https://openrouter.ai/api/v1", "opencode": "https://opencode.ai/zen/v1", "xai": "https://api.x.ai/v1",
 	"groq": "https://api.groq.com/openai/v1", "mistral": "https://api.mistral.ai/v1", "deepseek": "https://api.deepseek.com",
 }
 
-// redirectOpencode sets the place of opencode's provider in a piece of configuration
-// that is laid over all others.
+// redirectOpencode sets the endpoint of opencode's provider in the configuration of
+// OPENCODE_CONFIG_CONTENT, which overrides all others.
 func redirectOpencode(cfg Config, base string) (Config, *url.URL, error) {
 	const name = "OPENCODE_CONFIG_CONTENT"
 	id, _, _ := strings.Cut(cfg.Model, "/")
@@ -91,7 +91,7 @@ func redirectOpencode(cfg Config, base string) (Config, *url.URL, error) {
 		known, ok = was, true
 	}
 	if !ok {
-		return cfg, nil, fmt.Errorf("agent: redirect opencode: %w: where the provider %q is must be in %s; known are %s", fault.Unsupported, id, name,
+		return cfg, nil, fmt.Errorf("agent: redirect opencode: %w: the endpoint of the provider %q must be in %s; known providers: %s", fault.Unsupported, id, name,
 			strings.Join(slices.Sorted(maps.Keys(opencodeProviders)), ", "))
 	}
 	up, err := url.Parse(known)
@@ -104,7 +104,7 @@ func redirectOpencode(cfg Config, base string) (Config, *url.URL, error) {
 	return cfg, up, nil
 }
 
-// subObject returns an object inside another, made where it is not.
+// subObject returns a nested object, and makes it if it does not exist.
 func subObject(m map[string]any, key string) map[string]any {
 	inner, ok := m[key].(map[string]any)
 	if !ok {

@@ -16,15 +16,15 @@ import (
 
 // An Outcome is how a session ended.
 type Outcome struct {
-	// Report is never nil. Beside a Failure it has what could be read of the
-	// session, which may be nothing but the prompt.
+	// Report is never nil. With a Failure it has what could be read of the session, at
+	// least the prompt.
 	Report  *session.Report
 	Failure *Failure // nil where the session ended well
 	Exit    Exit
 	Steps   int
 }
 
-// An Origin says in which part of an execution something failed.
+// An Origin says which part of an execution failed.
 type Origin string
 
 // Origins of failures of a session.
@@ -36,15 +36,15 @@ const (
 	OriginNormalization Origin = "normalization"
 )
 
-// A Failure is why a session gave no good report. Its code, for fault.Of, is that
-// of its cause.
+// A Failure is why a session gave no complete report. Its code, for fault.Of, is that of
+// its cause.
 type Failure struct {
 	Origin  Origin
-	Class   string // "timeout" or "out-of-memory" where that is why; else "", the origin's own
+	Class   string // "timeout" or "out-of-memory"; "" is the origin's class
 	Label   string // of Class, for people
 	Name    string // of the error, as skillgym writes it: "Error", "CommandTimeoutError", ...
 	Message string
-	Log     string // path of the log that may say more; "" is none
+	Log     string // path of a log with details; "" for none
 	Err     error
 }
 
@@ -53,12 +53,12 @@ func (f *Failure) Error() string { return f.Message }
 // Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Run runs one session: it prepares the agent's home, lets r run the program while
-// it counts the rounds with the model, keeps stdout.log and stderr.log in
-// in.Artifacts, collects what the program left behind and makes the report.
+// Run runs one session: it prepares the agent's home, runs the program with r and counts
+// rounds with the model, writes stdout.log and stderr.log to in.Artifacts, collects the
+// session and makes the report.
 //
-// Whatever goes wrong with the agent is a Failure in the Outcome. The error is
-// Canceled where ctx ended, or what kept the artifacts from being written.
+// A failure of the agent is a Failure in the Outcome. The error is Canceled after the end
+// of ctx, or says why the artifacts could not be written.
 func Run(ctx context.Context, r Runner, a Agent, in Input) (Outcome, error) {
 	out := Outcome{Report: session.Empty(in.Runner, in.Prompt)}
 	d, err := openDir(in.Artifacts)
@@ -91,15 +91,15 @@ func Run(ctx context.Context, r Runner, a Agent, in Input) (Outcome, error) {
 	return out, ctx.Err()
 }
 
-// makeReport makes the report. What can't be collected of a session that has failed
-// already is no second failure.
+// makeReport collects the session and makes the report. A session that has failed keeps
+// its first failure.
 func makeReport(ctx context.Context, r Runner, a Agent, in Input, o Output, out *Outcome) {
 	first := out.Failure != nil
 	if first && len(o.Stdout) == 0 {
 		return
 	}
 	raw, err := a.Collect(ctx, r, in, o)
-	if told := new(reportedError); errors.As(err, &told) { // what it did until then is there all the same
+	if told := new(reportedError); errors.As(err, &told) { // the session until then is reported as well
 		if err = nil; !first {
 			out.Failure, first = newFailure(OriginRunner, told), true
 			out.Failure.Log = o.StderrPath
@@ -126,8 +126,8 @@ func makeReport(ctx context.Context, r Runner, a Agent, in Input, o Output, out 
 	rep.Steps, rep.PeakMemoryBytes = out.Steps, o.Exit.PeakMemory
 }
 
-// runLogged runs an invocation with its logs. It ends the program when it takes more
-// steps than in allows.
+// runLogged runs an invocation and writes its logs. It stops the program after more steps
+// than in allows.
 func runLogged(ctx context.Context, r Runner, d *agentDir, inv Invocation, in Input, count func([]byte) int) (Output, int, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -162,11 +162,11 @@ func runLogged(ctx context.Context, r Runner, d *agentDir, inv Invocation, in In
 	return o, w.steps, err
 }
 
-// exitGrace is how long a program may take to end after its conversation did.
+// exitGrace is how long a program may run after its conversation has ended.
 const exitGrace = 5 * time.Second
 
-// converse runs a program and speaks with it. Both come to an end when either
-// does; a program whose conversation ended well has ended well.
+// converse runs a program and its conversation. Each is ended when the other ends; a
+// successful conversation counts as a successful exit.
 func converse(ctx context.Context, r Runner, inv Invocation) (Exit, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -202,7 +202,7 @@ func converse(ctx context.Context, r Runner, inv Invocation) (Exit, error) {
 	return exit, err
 }
 
-// A teeWriter writes to the log, and to the pipe for as long as somebody reads there.
+// A teeWriter writes to the log, and to the pipe while it is open.
 type teeWriter struct {
 	first io.Writer
 	pipe  *io.PipeWriter
@@ -218,11 +218,10 @@ func (s *teeWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// maxLine is how long a line may be to be looked at while the program runs.
+// maxLine bounds the length of a line that is counted.
 const maxLine = 16 << 20
 
-// A stepCounter counts steps as lines come in, and stops the program when there are
-// too many.
+// A stepCounter counts steps line by line, and stops the program when there are too many.
 type stepCounter struct {
 	count func([]byte) int
 	limit int
@@ -250,7 +249,7 @@ func (w *stepCounter) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// endLine takes the present line as whole.
+// endLine counts the current line.
 func (w *stepCounter) endLine() {
 	if len(w.line) > 0 && !w.skip {
 		w.steps = w.count(w.line)
@@ -261,12 +260,12 @@ func (w *stepCounter) endLine() {
 	}
 }
 
-// skillgymError is an error in the words that skillgym uses, for those who look for them.
+// A skillgymError has the wording of skillgym, which programs may search for.
 type skillgymError string
 
 func (t skillgymError) Error() string { return string(t) }
 
-// Unwrap returns the code: what an agent says about itself is a failure.
+// Unwrap returns the code: an error that an agent reports is a failure.
 func (skillgymError) Unwrap() error { return fault.Failed }
 
 func newFailure(origin Origin, err error) *Failure {

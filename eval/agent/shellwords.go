@@ -12,8 +12,7 @@ var (
 	shellLine = regexp.MustCompile(`^(?:\S*/)?(?:ba|z|da|fi)?sh\s+-l?c\s+(.+)$`)
 )
 
-// filesRead returns the files that a command reads with sed -n or cat, as far as
-// its words tell.
+// filesRead returns the files that a command reads with sed -n or cat.
 func filesRead(command string) []string {
 	var found []string
 	for _, part := range separator.Split(command, -1) {

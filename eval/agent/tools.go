@@ -10,18 +10,17 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A toolCall is a call of a tool whose result is to come.
+// A toolCall is a call of a tool that waits for its result.
 type toolCall struct {
 	tool    string
-	command int // its place in Builder.Commands + 1; 0 is none
+	command int // index in Builder.Commands + 1; 0 for none
 }
 
-// toolServer is what agents call the server of Input.Tools.
+// toolServer is the name of the MCP server of Input.Tools.
 const toolServer = "croft"
 
-// offerTools tells a program of this kind of the server of in.Tools: by a file below
-// d, the home that it was given, by arguments behind the word for what it is to do,
-// or in its environment. A program that can't be told is Unsupported.
+// offerTools configures the MCP server of in.Tools for an agent: by a file below its home
+// d, by arguments, or by its environment. Agents without such a setting are Unsupported.
 func offerTools(kind string, d *agentDir, in Input, env map[string]string) (args []string, err error) {
 	if in.Tools == "" {
 		return nil, nil
@@ -51,11 +50,10 @@ func offerTools(kind string, d *agentDir, in Input, env map[string]string) (args
 		env["CROFT_EVAL_TOOLS"] = in.Tools
 		return nil, nil
 	}
-	return nil, fmt.Errorf("agent: give %s tools: %w: it takes them from the user's own settings only", kind, fault.Unsupported)
+	return nil, fmt.Errorf("agent: give %s tools: %w: it takes MCP servers from the user's settings only", kind, fault.Unsupported)
 }
 
-// editOpencodeConfig changes the piece of configuration that opencode takes from its
-// environment.
+// editOpencodeConfig changes the configuration in OPENCODE_CONFIG_CONTENT.
 func editOpencodeConfig(env map[string]string, change func(map[string]any)) error {
 	const name = "OPENCODE_CONFIG_CONTENT"
 	content := map[string]any{}
@@ -69,7 +67,7 @@ func editOpencodeConfig(env map[string]string, change func(map[string]any)) erro
 	return nil
 }
 
-// editSettings changes a file of settings in JSON, which need not be there.
+// editSettings changes a JSON settings file, which need not exist.
 func editSettings(d *agentDir, name string, change func(map[string]any)) error {
 	content := map[string]any{}
 	data, err := d.read(name)

@@ -22,9 +22,8 @@ import (
 	"github.com/croft-run/croft/provider/sandbox"
 )
 
-// Run runs the suite in a file. opts may be nil; what it leaves out is as croft
-// eval has it, except that results go to a directory that ends with the test where
-// all passed.
+// Run runs the suite in a file. opts may be nil; defaults are those of croft eval, except
+// that results go to the artifact directory of the test.
 func Run(t *testing.T, path string, opts *eval.Options) *eval.Result {
 	t.Helper()
 	cfg, err := suite.LoadConfig(t.Context(), path, "")
@@ -35,7 +34,7 @@ func Run(t *testing.T, path string, opts *eval.Options) *eval.Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close() //nolint:errcheck // its temporary files are told of nowhere
+	defer s.Close() //nolint:errcheck // removes temporary files
 	return RunSuite(t, eval.File(s), cfg, opts)
 }
 
@@ -55,7 +54,7 @@ func RunSuite(t *testing.T, s eval.Suite, cfg *suite.Config, opts *eval.Options)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer p.Close() //nolint:errcheck // each workspace has ended
+		defer p.Close() //nolint:errcheck // all workspaces are destroyed
 		o.Envs = &eval.Sandbox{Provider: p}
 	}
 	if o.Note == nil {
@@ -77,7 +76,7 @@ func RunSuite(t *testing.T, s eval.Suite, cfg *suite.Config, opts *eval.Options)
 	return r
 }
 
-// Describe says why an execution failed, and where to look.
+// Describe returns why an execution failed, and its directories.
 func Describe(e *eval.ExecutionResult) string {
 	text := string(e.Status)
 	if e.FailureClass != nil {

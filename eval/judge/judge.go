@@ -1,11 +1,11 @@
-// Package judge asks a model whether something that an agent made meets a
+// Package judge asks a model whether the work of an agent meets a
 // criterion that no program can check.
 //
 // A [Judge] speaks to any endpoint that is compatible with OpenAI's chat
 // completions or with Anthropic's messages. It puts the criterion and what is to be
-// judged, which is data and never an instruction, into one prompt, and takes only
+// judged, which is data and never an instruction, into one prompt, and accepts only
 // an answer of one form: {"pass": true, "score": 0.9, "reason": "..."}. An answer
-// of another form is asked for once more and then an error, never a verdict.
+// of another form is rejected once, then it is an error, never a verdict.
 //
 // Give it a client with a Recorder or a Tape of package replay as its transport,
 // and the same questions have the same answers.
@@ -115,8 +115,8 @@ func (j *Judge) Ask(ctx context.Context, q Question) (Verdict, error) {
 	return Verdict{}, fmt.Errorf("judge: ask %s: %w", j.cfg.Model, bad)
 }
 
-// buildPrompt puts a question into words. The mark around a subject follows from the
-// text, so that no text can contain the end of its own.
+// buildPrompt formats a question. The delimiter of a subject is a digest of its text, so
+// that no text can contain its own end delimiter.
 func buildPrompt(q Question) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Criterion:\n%s\n", q.Criterion)
@@ -128,8 +128,8 @@ func buildPrompt(q Question) string {
 	return b.String()
 }
 
-// Parse reads a verdict: a JSON object with exactly the fields pass, score and
-// reason, alone or in one fence of Markdown.
+// Parse reads a verdict: a JSON object with exactly the fields pass, score and reason,
+// alone or in one Markdown code block.
 func Parse(text string) (Verdict, error) {
 	text = strings.TrimSpace(text)
 	if rest, ok := strings.CutPrefix(text, "```"); ok {
@@ -149,7 +149,7 @@ func Parse(text string) (Verdict, error) {
 		return Verdict{}, fmt.Errorf("judge: read a verdict: %w: %w", fault.InvalidArgument, err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Verdict{}, fmt.Errorf("judge: read a verdict: %w: there is more after it", fault.InvalidArgument)
+		return Verdict{}, fmt.Errorf("judge: read a verdict: %w: text follows the JSON object", fault.InvalidArgument)
 	}
 	switch {
 	case v.Pass == nil || v.Score == nil || v.Reason == nil:
@@ -167,7 +167,7 @@ type chatMessage struct {
 	Content string `json:"content"`
 }
 
-// nextMessage returns what the model says next in a conversation.
+// nextMessage returns the next message of the model in a conversation.
 func (j *Judge) nextMessage(ctx context.Context, talk []chatMessage) (string, error) {
 	body, path := any(nil), ""
 	header := http.Header{"Content-Type": {"application/json"}}
@@ -224,7 +224,7 @@ func (j *Judge) postJSON(ctx context.Context, url string, header http.Header, da
 	return answer, nil
 }
 
-// faultCode returns what a status of the endpoint means for whoever asked.
+// faultCode returns the fault code for an HTTP status.
 func faultCode(status int) fault.Code {
 	switch {
 	case status == http.StatusUnauthorized:
@@ -242,7 +242,7 @@ func faultCode(status int) fault.Code {
 	}
 }
 
-// answerText finds the text of an answer of either style.
+// answerText returns the text of an answer of either style.
 func answerText(answer []byte) (text string, err error) {
 	var a struct {
 		Choices []struct {

@@ -15,7 +15,7 @@ import (
 func Handler(upstream *url.URL, rt http.RoundTripper) http.Handler {
 	proxy := &httputil.ReverseProxy{
 		Transport:     rt,
-		FlushInterval: -1, // what streams, streams
+		FlushInterval: -1, // flush at once, for streams
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(upstream)
 			p.Out.Host = upstream.Host
@@ -24,8 +24,8 @@ func Handler(upstream *url.URL, rt http.RoundTripper) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") != "" {
-			// A tape has requests and answers, no streams in both directions. Whoever
-			// would rather have one goes on without it after this answer.
+			// A tape has requests and answers, no upgraded connections such as WebSocket.
+			// After status 426 clients fall back to plain HTTP.
 			http.Error(w, "only plain HTTP is passed on", http.StatusUpgradeRequired)
 			return
 		}
@@ -33,18 +33,18 @@ func Handler(upstream *url.URL, rt http.RoundTripper) http.Handler {
 	})
 }
 
-// writeError answers in the form in which models' APIs tell errors, with a status
-// after which nobody tries again.
+// writeError answers in the error format of model APIs, with a status and a header that
+// prevent retries.
 func writeError(w http.ResponseWriter, _ *http.Request, err error) {
 	status := http.StatusBadGateway
 	if fault.Of(err) == fault.NotFound {
-		status = http.StatusBadRequest // of a 404 some would say that the model is gone, and others try again
+		status = http.StatusBadRequest // after a 404 some clients report a missing model, and others retry
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Should-Retry", "false")
 	w.WriteHeader(status)
 	body, merr := json.Marshal(map[string]any{"type": "error", "error": map[string]any{"type": "invalid_request_error", "code": "croft_replay", "message": err.Error()}})
 	if merr == nil {
-		_, _ = w.Write(body) // whoever asked has gone
+		_, _ = w.Write(body) // the client has closed the connection
 	}
 }

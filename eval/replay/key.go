@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// What differs from run to run in what agents send: ids of sessions, users and
-// requests, times, and names of temporary directories.
+// Parts of agents' requests that differ between runs: ids of sessions, users and
+// requests, times, and temporary directories.
 var (
 	volatileFields = map[string]bool{"metadata": true, "user": true, "prompt_cache_key": true, "client_metadata": true, "session_id": true,
 		"request_id": true, "conversation_id": true, "safety_identifier": true, "user_prompt_id": true, "project": true}
@@ -37,9 +37,9 @@ var (
 	}
 )
 
-// Key returns what a request is found by, and the normalised body that it is made
-// of. Requests of different runs that mean the same have the same key, also where
-// they name the directories of their run.
+// Key returns the key of a request, and the normalised body that it is computed from.
+// Equivalent requests of different runs have the same key, also if they name directories
+// of their run.
 func Key(r *http.Request, body []byte, dirs ...string) (key string, norm []byte) {
 	norm = normaliseBody([]byte(insertPlaceholders(string(body), dirs)))
 	h := sha256.New()
@@ -59,7 +59,7 @@ func requestHost(r *http.Request) string {
 	return h
 }
 
-// publicQuery returns the query without what is secret or differs.
+// publicQuery returns the query without credentials and volatile parameters.
 func publicQuery(u *url.URL) string {
 	q := u.Query()
 	for _, name := range append([]string{"client_version"}, credentialQueries...) {
@@ -68,8 +68,8 @@ func publicQuery(u *url.URL) string {
 	return q.Encode()
 }
 
-// normaliseBody returns a body with its fields sorted and what is volatile masked. A
-// body that is no JSON stays as it is.
+// normaliseBody returns a JSON body with sorted fields and volatile parts masked. Other
+// bodies are only masked.
 func normaliseBody(body []byte) []byte {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return nil
@@ -89,8 +89,8 @@ func normaliseBody(body []byte) []byte {
 	return maskVolatile(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
 }
 
-// dropVolatile leaves out volatile fields of the outermost object and of the one inside
-// it that some providers wrap a request in.
+// dropVolatile removes volatile fields of the outermost object, and of the objects
+// directly in it, in which some providers wrap a request.
 func dropVolatile(v any, depth int) any {
 	m, ok := v.(map[string]any)
 	if !ok || depth > 1 {
@@ -113,13 +113,14 @@ func maskVolatile(b []byte) []byte {
 	return b
 }
 
-// A placeholder is what stands on a tape for a directory of a run.
+// A placeholder replaces a directory of a run on a tape.
 type placeholder struct{ dir, mark string }
 
 var nonWord = regexp.MustCompile(`[^A-Za-z0-9]`)
 
-// dirPlaceholders returns the placeholders of directories, the longest first: one may be inside
-// another. Some agents name a directory with dashes for all that is no letter.
+// dirPlaceholders returns the placeholders of directories, the longest first, because one
+// may be inside another. Some agents write a directory with dashes for all characters
+// that are not letters or digits.
 func dirPlaceholders(dirs []string) []placeholder {
 	var all []placeholder
 	for i, d := range dirs {
@@ -132,7 +133,7 @@ func dirPlaceholders(dirs []string) []placeholder {
 	return all
 }
 
-// insertPlaceholders puts placeholders where directories are named.
+// insertPlaceholders replaces directories by placeholders.
 func insertPlaceholders(text string, dirs []string) string {
 	for _, p := range dirPlaceholders(dirs) {
 		text = strings.ReplaceAll(text, p.dir, p.mark)
@@ -140,7 +141,7 @@ func insertPlaceholders(text string, dirs []string) string {
 	return text
 }
 
-// expandPlaceholders puts the directories of this run where placeholders are.
+// expandPlaceholders replaces placeholders by the directories of this run.
 func expandPlaceholders(text string, dirs []string) string {
 	for _, p := range dirPlaceholders(dirs) {
 		text = strings.ReplaceAll(text, p.mark, p.dir)

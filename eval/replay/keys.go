@@ -9,29 +9,28 @@ import (
 	"github.com/croft-run/croft/secret"
 )
 
-// Agents see the keys that they ask their models with, and may say them: in what a
-// command printed, which is sent to the model with all else, and in what the model
-// makes of it. A tape has a mark in their place, whatever they are, so that a replay
-// with other keys, or none that are worth anything, finds the same requests.
+// Agents have the credentials of their models, and may send them in prompts, for example
+// in the output of a command; models may repeat them. On a tape they are replaced by a
+// marker, so that a replay with other credentials, or none, finds the same requests.
 
-// credential headers, and those parts of a query that are secret.
+// Headers and query parameters with credentials.
 var (
 	credentialHeaders = []string{"Authorization", "Proxy-Authorization", "X-Api-Key", "X-Goog-Api-Key", "Api-Key"}
 	credentialQueries = []string{"key", "api_key", "access_token"}
 )
 
-// minKeyLength is the length of the shortest text that is taken for a key.
+// minKeyLength is the length of the shortest text that counts as a credential.
 const minKeyLength = 12
 
-// credentials are the credentials of a run: those that requests were made with, and those
-// in the environment of this process, which agents have as well.
+// credentials are the credentials of a run: those of its requests, and those in the
+// environment of this process, which agents have as well.
 type credentials struct {
 	mu       sync.Mutex
 	values   map[string]bool  // guarded by mu
-	scrubber *secret.Scrubber // guarded by mu; of what was seen
+	scrubber *secret.Scrubber // guarded by mu; for values
 }
 
-// scrubberFor returns what hides the keys known when a request is made.
+// scrubberFor returns a scrubber for all credentials that are known at a request.
 func (k *credentials) scrubberFor(r *http.Request) *secret.Scrubber {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -67,14 +66,14 @@ func (k *credentials) scrubberFor(r *http.Request) *secret.Scrubber {
 	return k.scrubber
 }
 
-// The caller holds k.mu.
+// add adds a credential. The caller holds k.mu.
 func (k *credentials) add(text string) {
 	if text = strings.TrimSpace(text); len(text) >= minKeyLength {
 		k.values[text] = true
 	}
 }
 
-// knownKeyForms finds keys of well-known services by what they look like.
+// knownKeyForms finds credentials of well-known services by their format.
 var knownKeyForms = sync.OnceValue(func() *secret.Scrubber {
 	return secret.NewScrubber(nil, &secret.ScrubOptions{Finders: []secret.Finder{secret.Known()}})
 })

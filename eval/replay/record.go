@@ -15,36 +15,35 @@ import (
 	"github.com/croft-run/croft/secret"
 )
 
-// A Recorder asks somebody else and writes what they answered to a tape. It is
-// safe for use by several goroutines.
+// A Recorder sends requests and writes the exchanges to a tape. It is safe for use by
+// several goroutines.
 type Recorder struct {
 	next        http.RoundTripper
 	credentials credentials
 
 	mu  sync.Mutex
 	out io.Writer // guarded by mu
-	err error     // guarded by mu; the first that came up in writing
+	err error     // guarded by mu; the first write error
 }
 
-// NewRecorder returns a recorder that asks through next and writes to out.
+// NewRecorder returns a recorder that sends requests through next and writes to out.
 func NewRecorder(next http.RoundTripper, out io.Writer) *Recorder {
 	return &Recorder{next: next, out: out}
 }
 
-// Err returns the first error in writing the tape. What was asked was answered all
-// the same.
+// Err returns the first error in writing the tape. A write error does not fail a request.
 func (r *Recorder) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.err
 }
 
-// RoundTrip asks and records. The exchange is written when the body of the answer
-// was read to its end; one that was given up is not recorded.
+// RoundTrip sends and records. The exchange is written when the body of the answer was
+// read to its end; an answer that was not read to its end is not recorded.
 func (r *Recorder) RoundTrip(req *http.Request) (*http.Response, error) { return r.roundTrip(req, nil) }
 
-// In returns the recorder for a run that works in some directories: the tape has
-// places for them, which [Tape.In] fills.
+// In returns the recorder for a run with the given directories, which are replaced by
+// placeholders. [Tape.In] expands them.
 func (r *Recorder) In(dirs ...string) http.RoundTripper {
 	return roundTripFunc(func(req *http.Request) (*http.Response, error) { return r.roundTrip(req, dirs) })
 }
@@ -56,7 +55,7 @@ func (r *Recorder) roundTrip(req *http.Request, dirs []string) (*http.Response, 
 	}
 	hidden := r.credentials.scrubberFor(req)
 	key, norm := Key(req, knownKeyForms().Bytes(hidden.Bytes(body)), dirs...)
-	// An answer that is compressed could not be read by people, nor played in parts.
+	// A compressed answer could neither be read by people nor replayed in parts.
 	req.Header.Del("Accept-Encoding")
 	resp, err := r.next.RoundTrip(req)
 	if err != nil {
@@ -73,7 +72,7 @@ func (r *Recorder) roundTrip(req *http.Request, dirs []string) (*http.Response, 
 	return resp, nil
 }
 
-// replayedHeaders returns the headers of a response that matter to whoever reads it.
+// replayedHeaders returns the response headers that clients need.
 func replayedHeaders(h http.Header) http.Header {
 	kept := http.Header{}
 	for _, name := range []string{"Content-Type", "Retry-After", "X-Should-Retry"} {
@@ -92,7 +91,7 @@ type recordingBody struct {
 	dirs     []string
 	scrubber *secret.Scrubber
 	last     time.Time
-	part     []byte // of an event that is not whole yet
+	part     []byte // incomplete event
 	done     bool
 }
 
@@ -116,10 +115,10 @@ func (t *recordingBody) Read(b []byte) (int, error) {
 
 func (t *recordingBody) Close() error { return t.body.Close() }
 
-// eventEnd is between the events of a stream.
+// eventEnd separates the events of a stream.
 var eventEnd = []byte("\n\n")
 
-// addChunk takes down the first n bytes of what came.
+// addChunk records the first n bytes of part.
 func (t *recordingBody) addChunk(n int) {
 	now := time.Now()
 	c := Chunk{After: now.Sub(t.last).Milliseconds()}

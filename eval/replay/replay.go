@@ -1,10 +1,10 @@
-// Package replay records what an agent and its model say to each other over HTTP,
-// and plays it back: an evaluation that was recorded once runs again offline, the
+// Package replay records the HTTP traffic between an agent and its model,
+// and replays it: a recorded evaluation runs again offline, the
 // same way each time, and costs nothing.
 //
 // A [Tape] is a file of exchanges, one a line. [Recorder] is a round tripper that
-// asks the real model and writes each exchange to a tape; [Tape.RoundTrip] answers
-// from one, and never asks anybody. [Handler] makes either a reverse proxy that
+// sends requests to the model and writes each exchange to a tape; [Tape.RoundTrip] answers
+// from a tape, and sends nothing. [Handler] makes either a reverse proxy that
 // programs can be pointed at.
 //
 // An exchange is found again by its request: method, host, path and body, without
@@ -14,14 +14,14 @@
 // error that says so, and nothing else is asked instead.
 //
 // Agents and models name the directories they work in, which differ from run to
-// run. [Recorder.In] and [Tape.In] take those of a run: on the tape there are places
-// for them, and a replay names its own. (Where a model streams a path in pieces,
+// run. [Recorder.In] and [Tape.In] take those of a run: on the tape they are placeholders,
+// and a replay expands them to its own. (Where a model streams a path in pieces,
 // each in an event of its own, the path stays as it was recorded.)
 //
 // Credentials are not recorded: of a request only what makes up its key is kept, and
 // of a response not the headers that carry cookies. Where a body has one in it, of
 // those that requests were made with, that the environment has, or, of a request,
-// that looks like one, there is a mark in its place. (One that a model streams in
+// that looks like one, there is a marker in its place. (One that a model streams in
 // pieces is not found.)
 package replay
 
@@ -38,7 +38,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// Version is that of the tapes that are written.
+// Version is the version of tapes.
 const Version = 1
 
 // An Exchange is one request and its answer, as a tape has them.
@@ -47,18 +47,17 @@ type Exchange struct {
 	Key     string          `json:"key"`
 	Method  string          `json:"method"`
 	URL     string          `json:"url"`               // without its query's secrets
-	Request json.RawMessage `json:"request,omitempty"` // normalised, for people; null where it is no JSON
+	Request json.RawMessage `json:"request,omitempty"` // normalised, for people; null if it is not JSON
 	Status  int             `json:"status"`
 	Header  http.Header     `json:"header,omitempty"`
 	Chunks  []Chunk         `json:"chunks"`
 }
 
-// A Chunk is a part of a body, an event of a stream where it is one, and when it
-// came.
+// A Chunk is a part of a body, or an event of a stream, with its delay.
 type Chunk struct {
 	After  int64  `json:"afterMs"` // milliseconds after the one before
 	Text   string `json:"text,omitempty"`
-	Binary []byte `json:"binary,omitempty"` // where it is no UTF-8
+	Binary []byte `json:"binary,omitempty"` // if it is not UTF-8
 }
 
 func (c Chunk) bodyBytes(dirs []string) []byte {
@@ -68,14 +67,14 @@ func (c Chunk) bodyBytes(dirs []string) []byte {
 	return []byte(expandPlaceholders(c.Text, dirs))
 }
 
-// A Tape answers requests as they were answered before, at once. It is safe for use by
-// several goroutines.
+// A Tape answers requests with recorded answers, without their delays. It is safe for use
+// by several goroutines.
 type Tape struct {
 	credentials credentials
 
 	mu   sync.Mutex
 	all  map[string][]Exchange // guarded by mu
-	next map[string]int        // guarded by mu; which one answers next
+	next map[string]int        // guarded by mu; index of the next answer
 }
 
 // Open reads a tape.
@@ -92,7 +91,7 @@ func Open(name string) (*Tape, error) {
 	return t, nil
 }
 
-// maxTape is how large a tape may be.
+// maxTape bounds the size of a tape.
 const maxTape = 1 << 30
 
 // Read reads a tape.
@@ -129,8 +128,8 @@ func Read(r io.Reader) (*Tape, error) {
 // RoundTrip answers from the tape. A request that is not on it is NotFound.
 func (t *Tape) RoundTrip(r *http.Request) (*http.Response, error) { return t.answer(r, nil) }
 
-// In returns the tape for a run that works in some directories, in the order in
-// which the recorder was told its own.
+// In returns the tape for a run with the given directories, in the order of those of
+// [Recorder.In].
 func (t *Tape) In(dirs ...string) http.RoundTripper {
 	return roundTripFunc(func(r *http.Request) (*http.Response, error) { return t.answer(r, dirs) })
 }
@@ -149,7 +148,7 @@ func (t *Tape) answer(r *http.Request, dirs []string) (*http.Response, error) {
 	if !ok {
 		return nil, fmt.Errorf("replay: %s %s: %w: no such request was recorded (key %s)%s", r.Method, r.URL.Redacted(), fault.NotFound, key[:12], t.nearestText(r, norm))
 	}
-	var parts []io.Reader // each is a read of its own, so that what was streamed is streamed again
+	var parts []io.Reader // each chunk is a separate read, so that streams are streamed again
 	for _, c := range e.Chunks {
 		parts = append(parts, bytes.NewReader(c.bodyBytes(dirs)))
 	}
@@ -170,8 +169,8 @@ func (t *Tape) nextExchange(key string) (Exchange, bool) {
 	return all[i], true
 }
 
-// nearestText tells how a request differs from the recorded one that is most like it,
-// so that whoever reads the error knows what changed.
+// nearestText describes how a request differs from the most similar recorded one, for the
+// error.
 func (t *Tape) nearestText(r *http.Request, norm []byte) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -202,10 +201,10 @@ func commonPrefix(a, b []byte) int {
 
 func excerpt(b []byte, at int) string { return string(b[max(0, at-20):min(len(b), at+40)]) }
 
-// maxBody is how large a request may be.
+// maxBody bounds the size of a request.
 const maxBody = 64 << 20
 
-// readBody reads the body of a request and puts a copy in its place.
+// readBody reads the body of a request and replaces it by a copy.
 func readBody(r *http.Request) ([]byte, error) {
 	if r.Body == nil {
 		return nil, nil

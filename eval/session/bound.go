@@ -6,19 +6,18 @@ import (
 	"strings"
 )
 
-// A report is read into memory, handed to assertions and written several times, and
-// an agent may say whatever it likes: so a report holds what people read, and the log
-// of the agent all of it.
+// Bounds of a report, which is kept in memory, passed to assertions and written several
+// times. An agent's log has all of its output.
 const (
 	maxText   = 1 << 20  // bytes of one text: a message, the output of a tool, the final output
-	manyTexts = 8 << 20  // bytes of texts after which of each only
-	shortText = 4 << 10  // so many are kept
+	manyTexts = 8 << 20  // bytes of texts after which each is cut to shortText
+	shortText = 4 << 10  // bytes
 	maxEvents = 16 << 20 // bytes of all events
-	maxListed = 4 << 20  // bytes of all files that were read, and of all commands
-	perEvent  = 256      // bytes of an event beside its texts, in memory
+	maxListed = 4 << 20  // bytes of each of: files that were read, commands, skills
+	perEvent  = 256      // bytes of an event without its texts, in memory
 )
 
-// truncateText is the beginning of a text that is too long, with a remark that says so.
+// truncateText returns the beginning of a text that is too long, with a remark.
 func truncateText(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -27,7 +26,7 @@ func truncateText(text string, most int) string {
 	return fmt.Sprintf("%s\n... (%d more bytes are in the log of the agent)", head, len(text)-len(head))
 }
 
-// truncate is what of a text goes into an event.
+// truncate cuts a text of an event.
 func (b *Builder) truncate(text string) string {
 	most := maxText
 	if b.texts > manyTexts {
@@ -38,8 +37,7 @@ func (b *Builder) truncate(text string) string {
 	return text
 }
 
-// truncateReport leaves out what is beyond a report: events, files and commands after those
-// that fill it.
+// truncateReport drops events, files, commands and skills beyond the bounds.
 func (b *Builder) truncateReport() {
 	for i := range b.Events {
 		b.Events[i].truncateFields()
@@ -64,8 +62,7 @@ func (b *Builder) truncateReport() {
 	b.skills = takeWhile(b.skills, func(s string) bool { left -= perEvent + len(s); return left >= 0 })
 }
 
-// truncateFields cuts what is no text of a message or a tool, so that one event does not fill a
-// report alone.
+// truncateFields cuts the command, path and arguments of an event.
 func (e *Event) truncateFields() {
 	e.Command, e.Path = truncateText(e.Command, maxText), truncateText(e.Path, maxText)
 	if len(e.Args) > maxText {
@@ -73,7 +70,7 @@ func (e *Event) truncateFields() {
 	}
 }
 
-// takeWhile returns the elements before the first that is refused.
+// takeWhile returns the elements before the first for which ok is false.
 func takeWhile[T any](list []T, ok func(T) bool) []T {
 	for i, x := range list {
 		if !ok(x) {

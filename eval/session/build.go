@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A Builder gathers what a stream tells and makes a Report of it, so that every
-// agent's report follows the same rules. Its zero value is ready to use.
+// A Builder collects the events of a session and makes a Report, so that the reports of
+// all agents follow the same rules. The zero value is ready to use.
 type Builder struct {
 	Events   []Event
 	Reads    []string // absolute
@@ -21,23 +21,22 @@ type Builder struct {
 	evidence string
 
 	texts        int     // bytes of texts in Events
-	lastMessage  *string // the last message of the assistant, all of it; nil is none
-	thoughtChars int     // characters of what it thought
-	leftOut      int     // events that are not in the report
+	lastMessage  *string // the last message of the assistant, uncut; nil for none
+	thoughtChars int     // characters of its thoughts
+	leftOut      int     // number of dropped events
 }
 
-// Tokens are counts as a provider tells them; nil is not told.
+// Tokens are the counts of a provider; nil is unknown.
 type Tokens struct {
-	Input     *float64 // with what was read from a cache
+	Input     *float64 // including tokens read from a cache
 	Output    *float64
 	Reasoning *float64
 	Cache     *float64
-	Total     *float64 // where the others do not give it
-	Partial   bool     // Total can be told without Reasoning
+	Total     *float64 // if it can't be computed from the others
+	Partial   bool     // Total can be computed without Reasoning
 }
 
-// Add appends an event. Of a long text, or a text after many, it keeps the
-// beginning.
+// Add appends an event. A long text is cut, and after many texts shorter ones, too.
 func (b *Builder) Add(e Event) {
 	if e.Type == Message && e.Role == Assistant {
 		text := e.Text
@@ -55,15 +54,14 @@ func (b *Builder) Say(phase Phase, text, at string) {
 	b.Add(Event{Type: Message, Role: Assistant, Phase: phase, Text: text, At: at})
 }
 
-// Run adds a command. The Command returned may be completed when its end is known,
-// until the next Run.
+// Run adds a command. The returned Command may be completed until the next Run.
 func (b *Builder) Run(command, dir, at string) *Command {
 	b.Add(Event{Type: CommandRun, Command: command, At: at})
 	b.Commands = append(b.Commands, Command{Command: command, Dir: dir, At: at})
 	return &b.Commands[len(b.Commands)-1]
 }
 
-// Read adds a file that was read. A path that is blank is none.
+// Read adds a file that was read. A blank path is ignored.
 func (b *Builder) Read(path, base, at string) {
 	if p, ok := Resolve(path, base); ok {
 		b.Reads = append(b.Reads, p)
@@ -71,7 +69,7 @@ func (b *Builder) Read(path, base, at string) {
 	}
 }
 
-// Skill adds a skill that was loaded with a tool; evidence says how.
+// Skill adds a skill that was loaded with a tool. evidence describes how.
 func (b *Builder) Skill(name, evidence, at string) {
 	b.evidence = evidence
 	if !b.loaded[name] {
@@ -84,8 +82,8 @@ func (b *Builder) Skill(name, evidence, at string) {
 	b.Add(Event{Type: SkillSignal, Skill: name, Signal: "tool:skill", At: at})
 }
 
-// Report makes the report: final output, usage, files and skills follow from what
-// was gathered.
+// Report makes the report. Final output, usage, files and skills are computed from the
+// events.
 func (b *Builder) Report(runner Runner, prompt string) *Report {
 	r := Empty(runner, prompt)
 	b.truncateReport()
@@ -145,8 +143,8 @@ func valueOrZero(n *float64) float64 {
 	return *n
 }
 
-// Resolve returns a path that an agent reported as an absolute one, and false for
-// a blank path.
+// Resolve makes a path that an agent reported absolute. It returns false for a blank
+// path.
 func Resolve(path, base string) (string, bool) {
 	path = strings.TrimSpace(path)
 	if path == "" {
@@ -187,7 +185,7 @@ func InferSkills(paths []string) []DetectedSkill {
 	return found
 }
 
-// mergeSkills adds the skills that were loaded explicitly to those inferred.
+// mergeSkills adds the explicitly loaded skills to the inferred ones.
 func mergeSkills(found []DetectedSkill, explicit []string, evidence string) []DetectedSkill {
 	if found == nil {
 		found = []DetectedSkill{}

@@ -8,8 +8,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// An Event is one thing that happened in a session. Which fields it has depends on
-// its Type; the others are empty.
+// An Event is one event of a session. Its Type decides which fields are set.
 type Event struct {
 	Type EventType `json:"type"`
 
@@ -19,16 +18,16 @@ type Event struct {
 	Text  string `json:"text"`
 
 	// Of a call of a tool and its result.
-	Tool   string          `json:"tool"`   // a result's may be "" where it is not known
-	Args   json.RawMessage `json:"args"`   // of a call; nil is none
+	Tool   string          `json:"tool"`   // "" if the tool of a result is not known
+	Args   json.RawMessage `json:"args"`   // of a call; nil for none
 	Output string          `json:"output"` // of a result
 
 	Command string `json:"command"` // of a command
 	Path    string `json:"path"`    // of a file that was read, absolute
-	Skill   string `json:"skill"`   // of a sign that a skill is used
-	Signal  string `json:"signal"`  // what that sign is
+	Skill   string `json:"skill"`   // skill that is used
+	Signal  string `json:"signal"`  // how the use was detected
 
-	At string `json:"at"` // when, as Time writes it; "" is not known
+	At string `json:"at"` // time, as Time writes it; "" is not known
 }
 
 // EventType says what happened.
@@ -44,7 +43,7 @@ const (
 	SkillSignal EventType = "skillSignal"
 )
 
-// Role says who speaks.
+// Role says which side wrote a message.
 type Role string
 
 // Roles.
@@ -53,7 +52,7 @@ const (
 	Assistant Role = "assistant"
 )
 
-// Phase says what an assistant's message is for.
+// Phase says what kind of message an assistant wrote.
 type Phase string
 
 // Phases of a message.
@@ -63,7 +62,7 @@ const (
 	Final      Phase = "final"
 )
 
-// wireEvent is the wire form of events: a field that its type always has is not nil.
+// wireEvent is an event in JSON: a field that its type always has is not nil.
 type wireEvent struct {
 	Type    EventType       `json:"type"`
 	Role    *Role           `json:"role,omitempty"`

@@ -1,8 +1,8 @@
-// Package session is what is known about one session of an agent: what it was
-// asked, what it said, which tools, commands, files and skills it used, and what
-// that took.
+// Package session defines the report of one session of an agent: the prompt,
+// the messages, the tools, commands, files and skills that it used, and the
+// tokens.
 //
-// A [Report] is the same whoever the agent was; package agent makes one from the
+// A [Report] has the same form for every agent; package agent makes one from the
 // streams and files that each program leaves behind. Its JSON is the session
 // report of skillgym, field by field, so that assertions and programs written for
 // that read Croft's: what is not known is left out, and lists are never null. What
@@ -22,7 +22,7 @@ import (
 	"unicode/utf16"
 )
 
-// A Report tells what happened in one session.
+// A Report describes one session.
 type Report struct {
 	Runner         Runner          `json:"runner"`
 	SessionID      string          `json:"sessionId,omitempty"`
@@ -38,16 +38,15 @@ type Report struct {
 	RawArtifacts   RawArtifacts    `json:"rawArtifacts"`
 
 	// What Croft adds.
-	Commands        []Command `json:"commands,omitempty"`        // with how they ended, in the order in which they began
-	Network         []Request `json:"network,omitempty"`         // to the outside, in the order in which they ended
+	Commands        []Command `json:"commands,omitempty"`        // with their results, in the order of their start
+	Network         []Request `json:"network,omitempty"`         // network requests, in the order of their end
 	Steps           int       `json:"steps,omitempty"`           // rounds with the model, as maxSteps counts them
-	Cost            *Cost     `json:"cost,omitempty"`            // nil where it is not known
-	LeftOut         int       `json:"eventsLeftOut,omitempty"`   // events that are only in the log of the agent, after those that are in Events
-	PeakMemoryBytes int64     `json:"peakMemoryBytes,omitempty"` // of the agent and all that it started; 0 is not known
+	Cost            *Cost     `json:"cost,omitempty"`            // nil if it is not known
+	LeftOut         int       `json:"eventsLeftOut,omitempty"`   // number of events after Events that are only in the log of the agent
+	PeakMemoryBytes int64     `json:"peakMemoryBytes,omitempty"` // of the agent and its children; 0 is not known
 }
 
-// A Runner is an agent with a model, under the name that a configuration gives
-// them.
+// A Runner is an agent with a model, under its configured id.
 type Runner struct {
 	ID      string `json:"id"`
 	PathKey string `json:"pathKey"` // the id as part of a path
@@ -67,8 +66,7 @@ func NewRunner(id string, agent Agent) Runner {
 
 var noSlug = regexp.MustCompile(`[^a-z0-9]+`)
 
-// PathKey returns an id as part of a path: readable, and different for different
-// ids.
+// PathKey returns an id as part of a path: readable, and distinct for different ids.
 func PathKey(id string) string {
 	slug := strings.Trim(noSlug.ReplaceAllString(strings.ToLower(strings.TrimSpace(id)), "-"), "-")
 	if slug == "" {
@@ -78,10 +76,9 @@ func PathKey(id string) string {
 	return slug + "--" + hex.EncodeToString(sum[:4])
 }
 
-// Usage is what a session took of the model. A count that the provider did not
-// tell is nil.
+// Usage is the use of the model. An unknown count is nil.
 type Usage struct {
-	InputTokens     *float64    `json:"inputTokens,omitempty"` // with those read from a cache
+	InputTokens     *float64    `json:"inputTokens,omitempty"` // including tokens read from a cache
 	OutputTokens    *float64    `json:"outputTokens,omitempty"`
 	ReasoningTokens *float64    `json:"reasoningTokens,omitempty"`
 	CacheTokens     *float64    `json:"cacheTokens,omitempty"` // input that was read from a cache
@@ -104,18 +101,18 @@ type Source string
 
 // Sources of numbers.
 const (
-	Provider Source = "provider" // tokens, told by the provider of the model
+	Provider Source = "provider" // tokens, counted by the provider of the model
 	Chars    Source = "chars"    // only the characters are known
 )
 
-// Files are the files that a session had to do with.
+// Files are the files of a session.
 type Files struct {
 	ObservedReads      []string `json:"observedReads"` // absolute paths
 	ObservedSkillReads []string `json:"observedSkillReads"`
-	Changed            []Change `json:"changed,omitempty"` // what differs in the workspace afterwards, by path
+	Changed            []Change `json:"changed,omitempty"` // files that the session changed, by path
 }
 
-// A Change is one file that differs after the session.
+// A Change is one file that the session changed.
 type Change struct {
 	Path    string     `json:"path"` // slash path in the workspace
 	Kind    ChangeKind `json:"kind"`
@@ -134,17 +131,17 @@ const (
 	Removed  ChangeKind = "removed"
 )
 
-// A DetectedSkill is a skill that the agent used, and why that is believed.
+// A DetectedSkill is a skill that the agent used, with the evidence.
 type DetectedSkill struct {
 	Skill      string     `json:"skill"`
 	Confidence Confidence `json:"confidence"`
 	Evidence   []string   `json:"evidence"`
 }
 
-// Confidence says how sure a detection is.
+// Confidence is the certainty of a detection.
 type Confidence string
 
-// Confidences, from sure to guessed.
+// Confidences, from certain to weak.
 const (
 	Explicit Confidence = "explicit" // loaded with a tool for skills
 	Strong   Confidence = "strong"   // its SKILL.md was read
@@ -152,8 +149,8 @@ const (
 	Weak     Confidence = "weak"
 )
 
-// A Command is a command that the agent ran, and how it ended as far as the agent
-// tells.
+// A Command is a command that the agent ran, with its result as far as the agent reports
+// it.
 type Command struct {
 	Command    string   `json:"command"`
 	Dir        string   `json:"dir,omitempty"`
@@ -162,7 +159,7 @@ type Command struct {
 	At         string   `json:"at,omitempty"`
 }
 
-// A Request is a request to the outside and what became of it.
+// A Request is a network request and its verdict.
 type Request struct {
 	Host     string `json:"host"`
 	Port     int    `json:"port,omitempty"`
@@ -175,7 +172,7 @@ type Request struct {
 	At       string `json:"at,omitempty"`
 }
 
-// A Cost is what the session cost, as the agent tells it.
+// A Cost is the cost of the session, as the agent reports it.
 type Cost struct {
 	USD float64 `json:"usd"`
 }
@@ -189,7 +186,7 @@ type RawArtifacts struct {
 	TelemetryPath string `json:"telemetryPath,omitempty"`
 }
 
-// Empty returns the report of a session of which nothing is known but the prompt.
+// Empty returns the report of a session with only the prompt.
 func Empty(runner Runner, prompt string) *Report {
 	return &Report{
 		Runner: runner, Prompt: prompt,
@@ -204,7 +201,7 @@ func Time(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z"
 // Millis writes a duration as reports do: whole milliseconds.
 func Millis(d time.Duration) *float64 { return new(float64(d.Milliseconds())) }
 
-// Length returns the length of a text as JavaScript counts it.
+// Length returns the length of a text in UTF-16 units, as JavaScript counts.
 func Length(s string) int {
 	n := 0
 	for _, r := range s {

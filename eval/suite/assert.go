@@ -11,10 +11,9 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// Assert judges a session by the assertion of a case. report is the session report
-// as JSON, and env, which may be nil, the rest of what is known. Whatever the
-// assertion does is an Outcome; an error says that it could not be asked: there is no
-// such case, the report is not JSON, or ctx ended.
+// Assert judges a session by the assertion of a case. report is the session report as
+// JSON; env may be nil. A failed assertion is an Outcome. An error means that the
+// assertion did not run: the case does not exist, the report is not JSON, or ctx ended.
 func (s *Suite) Assert(ctx context.Context, caseID string, report json.RawMessage, env AssertEnv) (*Outcome, error) {
 	var out *Outcome
 	err := s.runHandler(ctx, caseID, report, env, func(r *realm) goja.Callable { return r.vm.handlers.run }, func(r *realm, ex *execution) (err error) {
@@ -27,9 +26,8 @@ func (s *Suite) Assert(ctx context.Context, caseID string, report json.RawMessag
 	return out, nil
 }
 
-// Classify asks the case for the class of a failed result, which is JSON in the shape
-// of skillgym's RunnerResult. nil is no opinion. What classifyFailure throws is an
-// error.
+// Classify asks the case for the class of a failed result, which is JSON in the shape of
+// skillgym's RunnerResult. nil is no class. An exception of classifyFailure is an error.
 func (s *Suite) Classify(ctx context.Context, caseID string, result json.RawMessage) (*FailureClass, error) {
 	var class *FailureClass
 	err := s.runHandler(ctx, caseID, result, nil, func(r *realm) goja.Callable { return r.vm.handlers.classify }, func(r *realm, ex *execution) error {
@@ -44,8 +42,8 @@ func (s *Suite) Classify(ctx context.Context, caseID string, result json.RawMess
 	return class, nil
 }
 
-// runHandler calls a handler for a case, in an engine that works. Where another execution
-// breaks the engine meanwhile, it is done again, once.
+// runHandler calls a handler for a case. If another execution breaks the engine
+// meanwhile, it is repeated once on a new engine.
 func (s *Suite) runHandler(ctx context.Context, caseID string, data json.RawMessage, env AssertEnv, handler func(*realm) goja.Callable, end func(*realm, *execution) error) error {
 	for again := true; ; again = false {
 		r, err := s.currentRealm(ctx)
@@ -72,7 +70,7 @@ func (s *Suite) runHandler(ctx context.Context, caseID string, data json.RawMess
 		case !errors.Is(err, errEngineLost):
 			return err
 		case !again:
-			return fmt.Errorf("suite: %w: %w twice, by others", fault.Unavailable, errEngineLost)
+			return fmt.Errorf("suite: %w: %w twice by other executions", fault.Unavailable, errEngineLost)
 		}
 	}
 }
@@ -98,12 +96,12 @@ func (v *vm) parseJSON(data []byte) (goja.Value, error) {
 	return parse(goja.Undefined(), v.rt.ToValue(string(data)))
 }
 
-// failure is why an assertion could not be asked.
+// failure is why an assertion could not run.
 type failure struct{ error }
 
 func (f *failure) Unwrap() error { return f.error }
 
-// callHandler calls one of the handlers as the work of ex.
+// callHandler calls a handler as the work of ex.
 func (r *realm) callHandler(ex *execution, fn goja.Callable, args ...goja.Value) error {
 	state, err := r.vm.handlers.begin(goja.Undefined())
 	if err != nil {
@@ -117,7 +115,7 @@ func (r *realm) callHandler(ex *execution, fn goja.Callable, args ...goja.Value)
 	return r.vm.awaitPromise(ex, promise, nil)
 }
 
-// readOutcome is how an execution ended.
+// readOutcome is the outcome of an execution.
 func (r *realm) readOutcome(ex *execution) (*Outcome, error) {
 	var f *failure
 	if errors.As(ex.err, &f) {
@@ -125,11 +123,11 @@ func (r *realm) readOutcome(ex *execution) (*Outcome, error) {
 	}
 	out := &Outcome{}
 	value, thrown := r.vm.thrownValue(ex.err)
-	if ex.err != nil && !thrown { // it was interrupted, or it asked to exit
+	if ex.err != nil && !thrown { // it was interrupted, or it called process.exit
 		out.Origin = OriginHook
 		out.Error = &ErrorInfo{Name: "Error", Message: withoutCode(ex.err)}
 	} else {
-		if !thrown && len(ex.unhandled) > 0 { // an assertion that was not awaited
+		if !thrown && len(ex.unhandled) > 0 { // a rejected promise without await
 			value, thrown = ex.unhandled[0].Result(), true
 		}
 		if !thrown {
@@ -147,7 +145,7 @@ func (r *realm) readOutcome(ex *execution) (*Outcome, error) {
 	return out, nil
 }
 
-// decode copies data of our own modules out of the engine.
+// decode copies data of the built-in modules out of the engine.
 func (v *vm) decode(value goja.Value, to any) error {
 	if value == nil || goja.IsUndefined(value) || goja.IsNull(value) {
 		return nil
@@ -162,7 +160,7 @@ func (v *vm) decode(value goja.Value, to any) error {
 	return nil
 }
 
-// describeError returns what is known of a thrown value.
+// describeError returns name, message and stack of a thrown value.
 func (v *vm) describeError(value goja.Value) ErrorInfo {
 	info := ErrorInfo{Name: "Error", Message: value.String()}
 	out, err := v.handlers.describe(goja.Undefined(), value)
@@ -175,7 +173,7 @@ func (v *vm) describeError(value goja.Value) ErrorInfo {
 	return info
 }
 
-// codeOf is the code of a thrown value that came from Go.
+// codeOf is the fault code of a thrown value that came from Go.
 func codeOf(value goja.Value) fault.Code {
 	if o, ok := value.(*goja.Object); ok {
 		if code, ok := fault.Parse(stringOf(o.Get("code"))); ok {

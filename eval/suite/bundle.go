@@ -16,14 +16,13 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A bundleInput is what is bundled: a file, or the text that stands for one.
+// A bundleInput is what is bundled: a file, or generated text that replaces it.
 type bundleInput struct {
 	path string // absolute
-	text string // what the file means, line by line, where it is not JavaScript itself
+	text string // generated module with the same lines, if the file is not JavaScript
 }
 
-// builtins are the modules that are not files, with the name of the one of ours
-// behind each.
+// builtins are the built-in modules, with the name of their implementation in js.
 var builtins = map[string]string{
 	"skillgym": "skillgym",
 	"assert":   "assert-loose", "assert/strict": "assert",
@@ -33,9 +32,9 @@ var builtins = map[string]string{
 	"timers": "timers", "timers/promises": "timers/promises",
 }
 
-// bundleSource makes one program of a source and all that it imports. The program's value
-// is an async function of (require, exported): require gives our modules, and
-// exported is called with the namespace of the source.
+// bundleSource bundles a source with all its imports into one program. The program's
+// value is an async function of (require, exported): require returns built-in modules,
+// and exported is called with the namespace of the source.
 func bundleSource(src bundleInput) (*goja.Program, error) {
 	entry := src.path
 	if src.text != "" {
@@ -56,7 +55,7 @@ func bundleSource(src bundleInput) (*goja.Program, error) {
 		MainFields: []string{"module", "main"}, Conditions: []string{"node", "module"},
 		ResolveExtensions: []string{".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs", ".json"},
 		Loader:            map[string]api.Loader{".md": api.LoaderText, ".txt": api.LoaderText},
-		// What goja lacks is written in older words.
+		// Syntax that goja does not support is compiled to older syntax.
 		Supported: map[string]bool{
 			"async-generator": false, "for-await": false, "dynamic-import": false,
 			"regexp-match-indices": false, "regexp-set-notation": false, "regexp-sticky-and-unicode-flags": false, "regexp-unicode-property-escapes": false,
@@ -73,7 +72,8 @@ func bundleSource(src bundleInput) (*goja.Program, error) {
 	return compileBundle(src.path, res.OutputFiles)
 }
 
-// compileBundle parses what esbuild put out, so that places in it are those of the sources.
+// compileBundle parses the output of esbuild, with a source map, so that stack traces
+// have positions of the sources.
 func compileBundle(path string, files []api.OutputFile) (*goja.Program, error) {
 	var code, mapped []byte
 	for _, f := range files {
@@ -108,8 +108,8 @@ func atPosition(p file.Position) string {
 	return fmt.Sprintf("%s:%d:%d: ", p.Filename, p.Line, p.Column)
 }
 
-// absoluteSources makes the names of a source map absolute paths. Those of text that
-// stands for a file are the file's.
+// absoluteSources makes the names in a source map absolute paths. Those of generated text
+// are the path of the file.
 func absoluteSources(raw []byte, dir string) []byte {
 	var m map[string]any
 	if json.Unmarshal(raw, &m) != nil {
@@ -134,13 +134,13 @@ func absoluteSources(raw []byte, dir string) []byte {
 }
 
 const (
-	entryName        = "croft:entry" // of the line that imports the source
+	entryName        = "croft:entry" // the line that imports the source
 	builtinNamespace = "croft-builtin"
 	textNamespace    = "croft-text"
 )
 
-// modulePlugin is how imports are found: ours by name, files as esbuild finds them, and
-// anything else is refused with its name.
+// modulePlugin resolves imports: built-in modules by name, files as esbuild does. Any
+// other import is an error with its name.
 func modulePlugin(src bundleInput) api.Plugin {
 	return api.Plugin{Name: "croft", Setup: func(b api.PluginBuild) {
 		b.OnResolve(api.OnResolveOptions{Filter: `^croft:`}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
@@ -156,7 +156,7 @@ func modulePlugin(src bundleInput) api.Plugin {
 		b.OnResolve(api.OnResolveOptions{Filter: `^\.\.?/`}, resolveOwnSource)
 		b.OnLoad(api.OnLoadOptions{Filter: `.*`, Namespace: builtinNamespace}, func(a api.OnLoadArgs) (api.OnLoadResult, error) {
 			text := fmt.Sprintf("module.exports = __croft_require(%q)", a.Path)
-			if a.Path == "skillgym" { // so that a name that it lacks is found when the suite is loaded
+			if a.Path == "skillgym" { // so that a missing export is an error at load time
 				text = fmt.Sprintf("const m = __croft_require(%q); export default m; export const {%s} = m;", a.Path, strings.Join(skillgymNames, ", "))
 			}
 			return api.OnLoadResult{Contents: &text, Loader: api.LoaderJS}, nil
@@ -168,11 +168,11 @@ func modulePlugin(src bundleInput) api.Plugin {
 	}}
 }
 
-// skillgymNames are what the module skillgym has besides types.
+// skillgymNames are the exports of the module skillgym, without types.
 var skillgymNames = []string{"assert", "commandMatcher", "CommandMatcherBuilder", "BUILT_IN_REPORTER_NAMES"}
 
-// resolveOwnSource takes the entry of skillgym's sources for the module itself: in a
-// checkout of skillgym its suites import it by its path.
+// resolveOwnSource resolves the entry file of skillgym's sources to the built-in module:
+// in a checkout of skillgym its suites import it by path.
 func resolveOwnSource(a api.OnResolveArgs) (api.OnResolveResult, error) {
 	target := filepath.Join(a.ResolveDir, a.Path)
 	if target = strings.TrimSuffix(target, filepath.Ext(target)); filepath.Base(target) != "index" {
@@ -190,8 +190,8 @@ func resolveOwnSource(a api.OnResolveArgs) (api.OnResolveResult, error) {
 	return api.OnResolveResult{Path: "skillgym", Namespace: builtinNamespace}, nil
 }
 
-// resolveBare finds what is imported by a bare name: a module of ours, or one that is
-// installed beside the suite.
+// resolveBare resolves a bare name: a built-in module, or one that is installed beside
+// the suite.
 func resolveBare(a api.OnResolveArgs) (api.OnResolveResult, error) {
 	name, prefixed := strings.CutPrefix(a.Path, "node:")
 	if ours, ok := builtins[name]; ok && (name != "skillgym" || !prefixed) {
@@ -203,8 +203,8 @@ func resolveBare(a api.OnResolveArgs) (api.OnResolveResult, error) {
 	return api.OnResolveResult{}, nil // esbuild looks for it in node_modules and in the paths of a tsconfig
 }
 
-// nodeOnly are modules of Node that can be imported without node:, and that are not
-// ours.
+// nodeOnly are modules of Node that can be imported without node: and that are not built
+// in.
 var nodeOnly = []string{
 	"async_hooks", "child_process", "cluster", "crypto", "dgram", "diagnostics_channel", "dns", "domain", "events", "http", "http2",
 	"https", "inspector", "module", "net", "perf_hooks", "punycode", "querystring", "readline", "repl", "stream", "string_decoder",
@@ -222,8 +222,8 @@ func availableModules() string {
 	return strings.Join(names, ", ")
 }
 
-// loadFile reads a file. What a module knows of its own place is written into it,
-// because a bundle has but one place.
+// loadFile reads a file. import.meta, __dirname and __filename are replaced by constants,
+// because a bundle has only one location.
 func loadFile(a api.OnLoadArgs) (api.OnLoadResult, error) {
 	raw, err := os.ReadFile(a.Path)
 	if err != nil {
@@ -245,7 +245,7 @@ func loadFile(a api.OnLoadArgs) (api.OnLoadResult, error) {
 		},
 	})
 	if len(res.Errors) > 0 {
-		return api.OnLoadResult{Contents: &text, Loader: loader}, nil // the build says it, with the place
+		return api.OnLoadResult{Contents: &text, Loader: loader}, nil // the build reports the error, with its position
 	}
 	out := string(res.Code)
 	js := api.LoaderJS
@@ -267,7 +267,7 @@ func loaderOf(path string) api.Loader {
 	return api.LoaderJS
 }
 
-// bundleError says what esbuild could not do.
+// bundleError converts an error of esbuild.
 func bundleError(path string, messages []api.Message) error {
 	m := messages[0]
 	text := strings.ReplaceAll(strings.TrimPrefix(m.Text, "[plugin: croft] "), builtinNamespace+":", "")

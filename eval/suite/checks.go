@@ -34,8 +34,7 @@ const (
 	pathOrList           = aList | aPath // or one
 )
 
-// checks are the assertions that can be written as data: those of the groups, with
-// their arguments.
+// checks are the assertions that can be written as data, with their parameters.
 var checks = func() map[string][]param {
 	m := map[string][]param{
 		"skills.has": {{"skill", aText}}, "skills.notHas": {{"skill", aText}}, "skills.includes": {{"skills", aList | aText}},
@@ -71,10 +70,10 @@ var checks = func() map[string][]param {
 	return m
 }()
 
-// checkNames are their names, sorted.
+// checkNames are the names of checks, sorted.
 var checkNames = slices.Sorted(maps.Keys(checks))
 
-// checkOptions are what may stand beside an assertion.
+// checkOptions are the keys that may stand beside an assertion.
 var checkOptions = []string{"soft", "message", "question", "class", "minConfidence", "kind", "paths"}
 
 // A check is one assertion as data, as checks.js takes it.
@@ -158,8 +157,8 @@ func (r *valueReader) checkOptions(o *dataObject, path string, c *check) {
 	}
 }
 
-// readArguments reads the arguments of an assertion: the one it takes, or a list or an
-// object of them all.
+// readArguments reads the arguments of an assertion: the only one, or a list or an object
+// of all.
 func (r *valueReader) readArguments(v any, path string, params []param) []any {
 	if len(params) == 1 {
 		if params[0].kind == aTrue {
@@ -224,7 +223,7 @@ func (r *valueReader) readArgument(v any, path string, kind paramKind) any {
 	return nil
 }
 
-// unknownCheck says what may have been meant, else all that there is.
+// unknownCheck suggests similar names for an unknown key, else lists all.
 func unknownCheck(key string) string {
 	text := "Unknown assertion or option: " + key
 	if hint := suggest.Hint(key, slices.Concat(checkNames, checkOptions)); hint != "" {
@@ -250,8 +249,7 @@ func (r *valueReader) readList(v any, path string, kind paramKind) []any {
 	return out
 }
 
-// readMatcher reads a text, or an expression as {regex, flags}, which goes to JavaScript
-// under the same keys.
+// readMatcher reads a text, or a regular expression as {regex, flags}.
 func (r *valueReader) readMatcher(v any, path string) any {
 	if s, ok := v.(string); ok {
 		return s
@@ -313,7 +311,7 @@ func (r *valueReader) optionValue(v any, path string) any {
 	return r.readMatcher(v, path)
 }
 
-// toolMatcher reads {tool, args}: a call fits whose arguments have at least these.
+// toolMatcher reads {tool, args}: a call matches if its arguments include these.
 func (r *valueReader) toolMatcher(v any, path string) any {
 	if s, ok := v.(string); ok {
 		return map[string]any{"tool": s}
@@ -332,7 +330,7 @@ func (r *valueReader) toolMatcher(v any, path string) any {
 	return m
 }
 
-// runArgument reads a command: a text for the shell, a list, or an object with more.
+// runArgument reads a command: a script, a list of words, or an object with options.
 func (r *valueReader) runArgument(v any, path string) any {
 	switch v.(type) {
 	case string, dataList:
@@ -371,7 +369,7 @@ func (r *valueReader) runArgument(v any, path string) any {
 	return m
 }
 
-// budgetUnits are what can be limited.
+// budgetUnits are the quantities that can be limited.
 var budgetUnits = []string{"durationMs", "inputTokens", "outputTokens", "totalTokens", "costUsd", "steps", "toolCalls", "commands", "peakMemoryBytes", "requests"}
 
 func (r *valueReader) readBudget(v any, path string) any {

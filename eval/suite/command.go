@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// A parsedCommand is a command line taken apart, as skillgym's matchers see it: no
-// shell, only quotes and backslashes.
+// A parsedCommand is a parsed command line, as skillgym's matchers see it: quotes and
+// backslashes, without shell syntax.
 type parsedCommand struct {
 	Executable   string         `json:"executable,omitempty"`
 	Positionals  []string       `json:"positionals"`
@@ -17,7 +17,8 @@ type parsedCommand struct {
 	FromShell    bool           `json:"fromShell"` // it was the script of sh -c
 }
 
-// A parsedOption is an option with its values: a text, or true for one without a value.
+// A parsedOption is an option with its values: a text, or true for an option without a
+// value.
 type parsedOption struct {
 	Name   string
 	Values []any
@@ -28,8 +29,8 @@ func (o parsedOption) MarshalJSON() ([]byte, error) { return json.Marshal([]any{
 
 var shells = []string{"bash", "sh", "zsh", "fish", "dash"}
 
-// parseCommand takes a command line apart. The script of a shell that is started with
-// -c is taken for the command, once.
+// parseCommand parses a command line. For a shell with -c its script is parsed instead,
+// once.
 func parseCommand(line string) parsedCommand {
 	tokens := tokenize(line)
 	script, wrapped := shellScript(tokens)
@@ -41,8 +42,8 @@ func parseCommand(line string) parsedCommand {
 	return p
 }
 
-// tokenize splits a line at white space that is not quoted. A quote that is not
-// closed runs to the end.
+// tokenize splits a line at white space that is not quoted. An unclosed quote runs to the
+// end.
 func tokenize(line string) []string {
 	var (
 		tokens  []string
@@ -81,7 +82,7 @@ func tokenize(line string) []string {
 	return tokens
 }
 
-// isSpace is \s of JavaScript.
+// isSpace matches like \s of JavaScript.
 func isSpace(c rune) bool {
 	switch c {
 	case '\t', '\n', '\v', '\f', '\r', ' ', 0xa0, 0xfeff, 0x2028, 0x2029:
@@ -90,8 +91,8 @@ func isSpace(c rune) bool {
 	return unicode.Is(unicode.Zs, c)
 }
 
-// shellScript returns what a shell is asked to run: the word after the first option
-// with a c in it, where the first word or the second is a shell.
+// shellScript returns the script of a shell: the word after the first option with a c, if
+// the first or second word is a shell.
 func shellScript(tokens []string) (string, bool) {
 	at := -1
 	for i := range min(len(tokens), 2) {
@@ -112,8 +113,8 @@ func shellScript(tokens []string) (string, bool) {
 	return "", false
 }
 
-// parseTokens tells options from positionals. A word after an option is its value:
-// without knowing the program there is no telling that it is not.
+// parseTokens separates options and positionals. A word after an option counts as its
+// value, because the program's options are not known.
 func parseTokens(tokens []string) parsedCommand {
 	p := parsedCommand{Positionals: []string{}, Options: []parsedOption{}}
 	if len(tokens) == 0 {
@@ -134,8 +135,8 @@ func parseTokens(tokens []string) parsedCommand {
 	return p
 }
 
-// addOptionWord adds what a word with a dash says. It returns how many of the words behind
-// it are part of it.
+// addOptionWord adds the options of a word that begins with a dash. It returns how many
+// of the following words belong to it.
 func (p *parsedCommand) addOptionWord(word string, rest []string) int {
 	long := strings.HasPrefix(word, "--")
 	if name, value, ok := strings.Cut(word, "="); long && ok {

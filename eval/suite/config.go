@@ -47,8 +47,8 @@ type Runner struct {
 	Agent Agent
 }
 
-// An Agent is how an agent is started. What of Command and CommandArgs looked like a
-// path is absolute.
+// An Agent says how an agent is started. Relative paths in Command and CommandArgs were
+// made absolute.
 type Agent struct {
 	Type        string
 	Model       string
@@ -69,10 +69,10 @@ var Toolsets = []string{"coding", "workspace", "both"}
 // Metrics are what snapshots can compare.
 var Metrics = []string{"totalTokens", "inputTokens", "outputTokens", "reasoningTokens", "cacheTokens"}
 
-// Reporters are those that are built in; any other value of run.reporter is a path.
+// Reporters are the built-in reporters; any other value of run.reporter is a path.
 var Reporters = []string{"standard", "json", "json-summary", "github-actions", "html", "junit", "markdown"}
 
-// Snapshots compare the use of tokens with what it was.
+// Snapshots compare token use with a baseline.
 type Snapshots struct {
 	Path     string   // "": skillgym.snapshots.json beside the configuration
 	Metric   string   // "": totalTokens
@@ -80,16 +80,16 @@ type Snapshots struct {
 	Percent  *float64
 }
 
-// Croft is what only Croft knows, under the key croft.
+// Croft has the settings that only Croft knows, under the key croft.
 type Croft struct {
 	Provider  string          // kind of the workspaces; "" is the default
-	Policy    json.RawMessage // a driver.Policy as JSON; nil is none
+	Policy    json.RawMessage // a driver.Policy as JSON; nil for none
 	AllowNet  []string        // hosts that agents may reach
 	Limits    driver.Limits   // of each workspace
 	Bootstrap string          // "each" (or "") prepares every workspace; "once" prepares one and forks it
 	Record    string          // directory to which the traffic with models is recorded
-	Replay    string          // directory from which they are answered
-	Tools     string          // names of the tools of Croft that agents get: one of Toolsets; "" is none
+	Replay    string          // directory from which the traffic is replayed
+	Tools     string          // names of the tools of Croft that agents get: one of Toolsets; "" for none
 	Judge     *JudgeConfig
 
 	OutputBytes int64 // most that is kept of each log of an agent; 0 is not set
@@ -103,20 +103,20 @@ type JudgeConfig struct {
 	KeyEnv string // the variable that holds the key
 }
 
-// configNames are the files that are looked for, in skillgym's order; ours is last.
+// configNames are the names of configuration files, in skillgym's order; Croft's is last.
 var configNames = []string{
 	"skillgym.config.ts", "skillgym.config.mts", "skillgym.config.cts",
 	"skillgym.config.js", "skillgym.config.mjs", "skillgym.config.cjs", "croft.eval.yaml",
 }
 
-// LoadConfig reads the configuration of a suite: the explicit file where one is
-// named, else the one that is found in the directory of the suite or the nearest
-// above it. Two in one directory are an error.
+// LoadConfig reads the configuration of a suite: the explicit file if one is named, else
+// the one in the nearest directory from the suite's upwards. Two in one directory are an
+// error.
 func LoadConfig(ctx context.Context, suitePath, explicit string) (*Config, error) {
 	return new(Loader).LoadConfig(ctx, suitePath, explicit)
 }
 
-// LoadConfig is as the function of that name.
+// LoadConfig is the function LoadConfig with the options of l.
 func (l *Loader) LoadConfig(ctx context.Context, suitePath, explicit string) (*Config, error) {
 	path, err := findConfig(suitePath, explicit)
 	if err != nil {
@@ -135,8 +135,8 @@ func (l *Loader) LoadConfig(ctx context.Context, suitePath, explicit string) (*C
 	return cfg, nil
 }
 
-// readData evaluates or parses a file that exports data. at tells where in the file
-// a path is, where that is known.
+// readData evaluates or parses a file that exports data. at returns the position of a key
+// path in the file, if it is known.
 func (l *Loader) readData(ctx context.Context, path string) (v any, at func(string) string, err error) {
 	if isYAML(path) {
 		return readYAML("read config", path)
@@ -152,7 +152,7 @@ func findConfig(suitePath, explicit string) (string, error) {
 			_, err = os.Stat(path)
 		}
 		if err != nil {
-			return "", &Error{Verb: "read config", File: explicit, Code: fault.Of(err), Message: "the file that was named can't be read"}
+			return "", &Error{Verb: "read config", File: explicit, Code: fault.Of(err), Message: "the named file can't be read"}
 		}
 		return path, nil
 	}
@@ -274,7 +274,7 @@ func (r *valueReader) readAgent(v any, path string) Agent {
 		CommandArgs: r.readTexts(o.get("commandArgs"), joinPath(path, "commandArgs")),
 		Env:         r.readEnv(o.get("env"), joinPath(path, "env")),
 	}
-	if kind == "command" || kind == "acp" { // any program: only it knows whether there is a model
+	if kind == "command" || kind == "acp" { // any program: a model is optional
 		a.Model = r.readText(o.get("model"), joinPath(path, "model"))
 		r.requireText(o.get("command"), joinPath(path, "command"))
 	} else {
@@ -327,8 +327,8 @@ func (r *valueReader) readCroft(v any) Croft {
 	return c
 }
 
-// limitKey is the key of a resource in croft.limits, which says the unit: memoryBytes,
-// cpus, pids, wallMs.
+// limitKey is the key of a resource in croft.limits, with its unit: memoryBytes, cpus,
+// pids, wallMs.
 func limitKey(r driver.ResourceInfo) string {
 	return string(r.Name) + map[driver.Unit]string{driver.UnitBytes: "Bytes", driver.UnitMillicores: "s", driver.UnitNanoseconds: "Ms"}[r.Unit]
 }

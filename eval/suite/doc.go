@@ -11,7 +11,7 @@
 //	defer s.Close()
 //	outcome, err := s.Assert(ctx, "find-skills", report, env)
 //
-// It starts no agent and prepares no workspace. Who does that hands in the report
+// It starts no agent and prepares no workspace. The caller does, and passes the report
 // of a session as JSON, and an [AssertEnv] through which assertions reach the
 // workspace that the agent left.
 //
@@ -22,12 +22,12 @@
 // package.json all work. The bundle is evaluated once, in goja, an engine for
 // JavaScript in Go, and stays: what a suite keeps in variables of its module lasts
 // from one execution to the next, as it does in Node. One goroutine owns the
-// engine. Executions take turns on it, and while one waits (for a command in its
-// workspace, a judge, a timer) others go on; what each collects softly is kept
-// apart by its asynchronous context. Each turn has a limit in time, and one of
-// memory that is sampled, so that an assertion that never ends fails alone. What
-// takes much at once (a buffer, a text that is repeated, an array that is filled)
-// asks first, and is a RangeError with the code E_RESOURCE_EXHAUSTED beyond that limit.
+// engine. Tasks of executions run on it one after another, and while one waits (for a command in its
+// workspace, a judge, a timer) others run; soft failures are kept
+// apart by the asynchronous context. Each task has a limit in time, and one of
+// memory that is sampled, so that an assertion that never ends fails alone. An operation that
+// allocates much at once (a buffer, a repeated text, a filled array)
+// is checked first, and is a RangeError with the code E_RESOURCE_EXHAUSTED beyond that limit.
 //
 // Stack traces name the lines and columns of the file that was written.
 //
@@ -44,9 +44,9 @@
 // # What is not prevented
 //
 // A suite is the user's own program: the engine is in this process, its
-// memory is watched and not fenced, and a single built-in operation (a regular
+// memory is sampled and not isolated, and a single built-in operation (a regular
 // expression that backtracks without end, a replacement that makes terabytes of a
 // text) can't be interrupted. Nor can esbuild: a
 // suite that is written to keep its parser busy, such as thousands of nested type
-// arguments, does so for hours. TypeScript of others goes through package script.
+// arguments, does so for hours. Untrusted TypeScript is run by package interp/isolate.
 package suite

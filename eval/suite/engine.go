@@ -21,11 +21,10 @@ import (
 //go:embed js/*.js
 var scripts embed.FS
 
-// internalPrefix starts the names of our own programs in stack traces.
+// internalPrefix starts the names of built-in modules in stack traces.
 const internalPrefix = "croft:"
 
-// programs holds each module of ours once it was compiled: an engine shares them
-// with all others.
+// programs caches compiled built-in modules, which all engines share.
 var programs sync.Map // name -> func() (*goja.Program, error)
 
 func compiledModule(name string) (*goja.Program, error) {
@@ -39,7 +38,7 @@ func compiledModule(name string) (*goja.Program, error) {
 	return compile.(func() (*goja.Program, error))()
 }
 
-// require returns a module of ours, which an engine makes at its first use.
+// require returns a built-in module, which an engine evaluates at its first use.
 func (v *vm) require(name string) (goja.Value, error) {
 	if m, ok := v.modules[name]; ok {
 		return m.ToObject(v.rt).Get("exports"), nil
@@ -78,12 +77,11 @@ type handlers struct {
 	begin    goja.Callable // (): the state of an execution
 	run      goja.Callable // (case, report): a promise
 	classify goja.Callable // (case, result): the promise of a class
-	describe goja.Callable // (error): what is known of it
+	describe goja.Callable // (error): its data
 	verdict  goja.Callable // (threw, error, state): how an assertion ended
 }
 
-// boot makes an engine ready to evaluate a program: the global object, and the
-// functions that run cases.
+// boot prepares an engine: the global object, and the functions that run cases.
 func (v *vm) boot(l *Loader, dirs []string) error {
 	v.files = newFiles(dirs)
 	v.host = v.newHost(l)
@@ -108,7 +106,7 @@ func (v *vm) boot(l *Loader, dirs []string) error {
 	return nil
 }
 
-// trackRejection keeps the rejections that nobody handles, until somebody does.
+// trackRejection keeps rejected promises without a handler, until they get one.
 func (v *vm) trackRejection(p *goja.Promise, op goja.PromiseRejectionOperation) {
 	ex := v.current
 	if ex == nil {
@@ -121,8 +119,8 @@ func (v *vm) trackRejection(p *goja.Promise, op goja.PromiseRejectionOperation) 
 	ex.unhandled = slices.DeleteFunc(ex.unhandled, func(other *goja.Promise) bool { return other == p })
 }
 
-// evaluateBundle runs a program, and calls with the namespace of what it exports. It is a
-// turn of ex, whose promise is that of the evaluation.
+// evaluateBundle runs a bundle, and calls exported with its namespace. The promise of the
+// evaluation becomes that of ex.
 func (v *vm) evaluateBundle(ex *execution, prog *goja.Program, exported func(*goja.Object) error) error {
 	made, err := v.rt.RunProgram(prog)
 	if err != nil {
@@ -130,7 +128,7 @@ func (v *vm) evaluateBundle(ex *execution, prog *goja.Program, exported func(*go
 	}
 	fn, ok := goja.AssertFunction(made)
 	if !ok {
-		return fmt.Errorf("suite: evaluate: %w: the bundle is no function", fault.Internal)
+		return fmt.Errorf("suite: evaluate: %w: the bundle is not a function", fault.Internal)
 	}
 	var failed error
 	out, err := fn(goja.Undefined(), v.rt.ToValue(v.requireJS), v.rt.ToValue(func(call goja.FunctionCall) goja.Value {
@@ -143,12 +141,12 @@ func (v *vm) evaluateBundle(ex *execution, prog *goja.Program, exported func(*go
 	return v.awaitPromise(ex, out, func() error { return failed })
 }
 
-// awaitPromise makes the outcome of a promise that of ex. check is asked when it is
+// awaitPromise makes the outcome of a promise that of ex. check is called when it is
 // fulfilled.
 func (v *vm) awaitPromise(ex *execution, promise goja.Value, check func() error) error {
 	then, ok := goja.AssertFunction(promise.ToObject(v.rt).Get("then"))
 	if !ok {
-		return fmt.Errorf("suite: wait: %w: it is no promise", fault.Internal)
+		return fmt.Errorf("suite: wait: %w: the value is not a promise", fault.Internal)
 	}
 	_, err := then(promise, v.rt.ToValue(func(call goja.FunctionCall) goja.Value {
 		ex.settled, ex.value = true, call.Argument(0)
@@ -166,13 +164,13 @@ func (v *vm) awaitPromise(ex *execution, promise goja.Value, check func() error)
 	return err
 }
 
-// thrown is what JavaScript threw, as an error of Go while it is on its way out.
+// thrown wraps a value that JavaScript threw as an error.
 type thrown struct{ value goja.Value }
 
 func (t *thrown) Error() string { return t.value.String() }
 
-// runExecution runs an execution to its end: begin is its first turn, and end, also on the
-// engine, its last.
+// runExecution runs an execution to its end: begin is its first task, and end, also on
+// the engine, its last.
 func (v *vm) runExecution(ctx context.Context, ex *execution, begin func() error, end func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -186,7 +184,7 @@ func (v *vm) runExecution(ctx context.Context, ex *execution, begin func() error
 	}
 	select {
 	case err := <-result:
-		if ctx.Err() != nil { // and what it was given up for is no outcome
+		if ctx.Err() != nil { // a cancelled execution has no outcome
 			return fmt.Errorf("suite: %w", fault.Of(ctx.Err()))
 		}
 		return err
@@ -203,7 +201,7 @@ func (v *vm) runExecution(ctx context.Context, ex *execution, begin func() error
 	}
 }
 
-// thrownValue returns what JavaScript threw, where err is that.
+// thrownValue returns the value that JavaScript threw, if err wraps one.
 func (v *vm) thrownValue(err error) (goja.Value, bool) {
 	var t *thrown
 	if errors.As(err, &t) {

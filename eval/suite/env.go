@@ -11,7 +11,7 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// envOf returns the environment of the execution that is current.
+// envOf returns the environment of the current execution.
 func (v *vm) envOf(what string) (*execution, AssertEnv, error) {
 	ex := v.current
 	if ex == nil || ex.env == nil {
@@ -20,8 +20,7 @@ func (v *vm) envOf(what string) (*execution, AssertEnv, error) {
 	return ex, ex.env, nil
 }
 
-// envCall asks the environment for something that is at hand. A file that is not
-// there is null.
+// envCall calls a method of the environment that answers at once. A missing file is null.
 func (v *vm) envCall(op string, arg goja.Value) goja.Value {
 	ex, env, err := v.envOf("look at the workspace")
 	if err != nil {
@@ -74,7 +73,7 @@ func (v *vm) fromJSON(data any) goja.Value {
 	return out
 }
 
-// envAsync asks the environment for what takes its time, as a promise.
+// envAsync calls a method of the environment that takes time, and returns a promise.
 func (v *vm) envAsync(op string, arg goja.Value) goja.Value {
 	ex, env, err := v.envOf("use the workspace")
 	if err != nil {

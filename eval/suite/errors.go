@@ -6,9 +6,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// An Error is why a suite or a configuration can't be used. Message is the sentence
-// that skillgym has for it, where it has one, so that an edge can present it as
-// skillgym does.
+// An Error says why a suite or a configuration can't be used. Message is skillgym's, if
+// it has one.
 type Error struct {
 	Verb    string // what was tried: "load", "read config"
 	File    string // with line and column, where they are known

@@ -18,11 +18,12 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// maxRead is how much of a file a suite may read at once.
+// maxRead bounds the size of a file that a suite can read.
 const maxRead = 64 << 20
 
-// fileModule is what node:fs reaches: directories of the host, each behind a boundary that
-// is opened at its first use. It belongs to the goroutine of its engine.
+// fileModule is the backend of node:fs: host directories, each a files.Root that is
+// opened at its first use. It prevents access to other paths, also through symlinks. It
+// belongs to the goroutine of its engine.
 type fileModule struct {
 	dirs  []string
 	roots map[string]*files.Root
@@ -46,8 +47,8 @@ func (f *fileModule) close() error {
 	return errors.Join(errs...)
 }
 
-// A fileError is what Node would say of a file: ENOENT: no such file or directory,
-// open '/x'.
+// A fileError is an error in Node's wording: ENOENT: no such file or directory, open
+// '/x'.
 type fileError struct {
 	errno, op, path string
 	code            fault.Code
@@ -63,7 +64,7 @@ func (e *fileError) Error() string {
 
 func (e *fileError) Unwrap() error { return e.code }
 
-// nodeErrors are the errnos of codes, with Node's words.
+// nodeErrors are the errno and Node's message of each code.
 var nodeErrors = map[fault.Code][2]string{
 	fault.NotFound:          {"ENOENT", "no such file or directory"},
 	fault.AlreadyExists:     {"EEXIST", "file already exists"},
@@ -82,14 +83,14 @@ func newFileError(op, path string, err error) error {
 			e.errno, e.text = "EISDIR", "illegal operation on a directory"
 		}
 	case code == fault.SandboxViolation:
-		e.text = "a suite may use the files of its own directory, of its configuration's and of its run only"
+		e.text = "a suite may use only files below its directory, its configuration's and its run's"
 	default:
 		e.text = err.Error()
 	}
 	return e
 }
 
-// findRoot returns the root that holds a path, and the name of it there.
+// findRoot returns the root that contains a path, and the name inside it.
 func (f *fileModule) findRoot(path string, more []string) (*files.Root, string, error) {
 	if !filepath.IsAbs(path) {
 		cwd, err := os.Getwd()
@@ -121,7 +122,7 @@ func (f *fileModule) findRoot(path string, more []string) (*files.Root, string, 
 	return root, name, nil
 }
 
-// fileCall does one operation of node:fs.
+// fileCall runs one operation of node:fs.
 func (v *vm) fileCall(op, path string, arg, opts goja.Value) goja.Value {
 	ctx, more := context.Context(nil), []string(nil)
 	if ex := v.current; ex != nil {
@@ -191,7 +192,7 @@ func (c *fileOp) runOp(op string) (goja.Value, error) {
 	return nil, fmt.Errorf("%w: %s is not known", fault.Unsupported, op)
 }
 
-// statObject is what a Stats of Node is made of.
+// statObject is the data of Node's Stats.
 func statObject(info driver.Info) map[string]any {
 	return map[string]any{"kind": string(info.Type), "size": info.Size, "mode": uint32(info.Mode.Perm()), "mtimeMs": float64(info.ModTime.UnixNano()) / float64(time.Millisecond)}
 }

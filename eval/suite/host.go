@@ -14,7 +14,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// newHost makes what our modules call Go by. Suites never see it.
+// newHost makes the object by which built-in modules call Go. Suites have no access to
+// it.
 func (v *vm) newHost(l *Loader) *goja.Object {
 	h := v.rt.NewObject()
 	set := func(name string, value any) { must(h.Set(name, value)) }
@@ -46,14 +47,14 @@ func (v *vm) newHost(l *Loader) *goja.Object {
 	return h
 }
 
-// must is for what fails only by a defect of ours.
+// must panics on errors that only a bug can cause.
 func must(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// setHostFacts sets what a suite may know of the machine.
+// setHostFacts sets data about the machine that suites may read.
 func (v *vm) setHostFacts(set func(string, any), l *Loader) {
 	env := v.rt.NewObject()
 	for _, pair := range os.Environ() {
@@ -87,7 +88,7 @@ func (v *vm) setHostFacts(set func(string, any), l *Loader) {
 	set("uptime", func() float64 { return time.Since(started).Seconds() })
 }
 
-// maxLogBytes is how much an execution may write to its console.
+// maxLogBytes bounds the console output of an execution.
 const maxLogBytes = 1 << 20
 
 func (v *vm) writeLog(l *Loader, line Log) {
@@ -104,8 +105,8 @@ func (v *vm) writeLog(l *Loader, line Log) {
 	}
 }
 
-// exitExecution ends the execution: the process is not the suite's to end. What the suite does
-// with the error changes nothing.
+// exitExecution ends the execution instead of the process. A suite that catches the error
+// can't undo that.
 func (v *vm) exitExecution(code int) {
 	err := fmt.Errorf("suite: %w: the suite called process.exit(%d)", fault.Failed, code)
 	if v.current != nil {
@@ -114,9 +115,10 @@ func (v *vm) exitExecution(code int) {
 	panic(v.toJSError(err))
 }
 
-// memoryRefusal says why there is no room for an operation of the engine: undefined where there is.
+// memoryRefusal returns why an operation would exceed the memory limit, undefined if it
+// would not.
 func (v *vm) memoryRefusal(bytes float64) goja.Value {
-	if v.watchdog == nil { // the engine is being made
+	if v.watchdog == nil { // the engine is booting
 		return goja.Undefined()
 	}
 	if err := v.watchdog.checkMemory(bytes); err != nil {
@@ -125,8 +127,8 @@ func (v *vm) memoryRefusal(bytes float64) goja.Value {
 	return goja.Undefined()
 }
 
-// toJSError makes an error of Go one of JavaScript: with the code of the fault, or
-// that of Node where it is a file's.
+// toJSError converts an error of Go to one of JavaScript, with the code of the fault, or
+// Node's errno for a file.
 func (v *vm) toJSError(err error) *goja.Object {
 	var js *goja.Exception
 	if errors.As(err, &js) {

@@ -20,7 +20,7 @@ import (
 type Loader struct {
 	TmpDir string      // what os.tmpdir() names; "" is a new one, which Close removes
 	Limit  Limit       // of each turn
-	Log    func(l Log) // hears what is written to the console; nil keeps it to Outcome.Logs
+	Log    func(l Log) // called with each line of the console; Outcome.Logs has them, too
 }
 
 // A Suite is what a file exports. It may be used from any number of goroutines.
@@ -57,7 +57,7 @@ func Load(ctx context.Context, path string, cfg *Config) (*Suite, error) {
 	return new(Loader).Load(ctx, path, cfg)
 }
 
-// Load is as the function of that name.
+// Load is the function Load with the options of l.
 func (l *Loader) Load(ctx context.Context, path string, cfg *Config) (*Suite, error) {
 	s, err := bundleSuite(path)
 	if err != nil {
@@ -87,7 +87,7 @@ func (l *Loader) LoadBoth(ctx context.Context, path, config string) (*Suite, *Co
 	return s, cfg, err
 }
 
-// bundleSuite is the suite at path before anything of it was evaluated.
+// bundleSuite bundles the suite at path, without evaluating it.
 func bundleSuite(path string) (*Suite, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -104,7 +104,7 @@ func bundleSuite(path string) (*Suite, error) {
 	return &Suite{Path: path, Dir: filepath.Dir(path), prog: prog, text: src.text}, nil
 }
 
-// evaluateSuite evaluates a suite that is bundled.
+// evaluateSuite evaluates a bundled suite.
 func (l *Loader) evaluateSuite(ctx context.Context, s *Suite, cfg *Config) (_ *Suite, err error) {
 	s.dirs = []string{s.Dir}
 	if cfg != nil && cfg.Dir != "" {
@@ -119,7 +119,7 @@ func (l *Loader) evaluateSuite(ctx context.Context, s *Suite, cfg *Config) (_ *S
 	return s, nil
 }
 
-// evaluateFirst evaluates the suite for the first time, and keeps what it exports.
+// evaluateFirst evaluates the suite for the first time, and keeps its exports.
 func (s *Suite) evaluateFirst(ctx context.Context) error {
 	r, read, err := s.newRealm(ctx)
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *Suite) evaluateFirst(ctx context.Context) error {
 	return nil
 }
 
-// currentRealm returns the realm to use: a new one where the last was broken.
+// currentRealm returns the realm, a new one if the last engine was interrupted.
 func (s *Suite) currentRealm(ctx context.Context) (*realm, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +166,7 @@ func sourceOf(path string) (bundleInput, error) {
 	case err != nil:
 		return bundleInput{}, &Error{Verb: "load", File: path, Code: fault.Of(err), Message: "the suite file can't be read"}
 	case info.IsDir():
-		return bundleInput{}, &Error{Verb: "load", File: path, Code: fault.InvalidArgument, Message: "it is a directory; name a suite file"}
+		return bundleInput{}, &Error{Verb: "load", File: path, Code: fault.InvalidArgument, Message: "the path is a directory; name a suite file"}
 	case isYAML(path):
 		return yamlSuite(path)
 	}
@@ -178,12 +178,11 @@ func sourceOf(path string) (bundleInput, error) {
 		Message: "a suite ends in .ts, .mts, .cts, .tsx, .js, .mjs, .cjs, .jsx, .yaml or .yml"}
 }
 
-// ScratchPrefix begins the names of the temporary directories of evaluations, and of
-// nothing else: those that nobody has locked are removed.
+// ScratchPrefix begins the names of the temporary directories of evaluations only: those
+// that no process has locked are removed.
 const ScratchPrefix = "croft-evaluation-"
 
-// withTmp returns the loader with a temporary directory, and that directory where it
-// is new.
+// withTmp returns the loader with a temporary directory, and that directory if it is new.
 func (l *Loader) withTmp() (use *Loader, tmp string, err error) {
 	copied := *l
 	if copied.TmpDir == "" {
@@ -203,7 +202,7 @@ func removeTmp(tmp string) error {
 	return locktmp.Remove(tmp)
 }
 
-// joinErrors is err, with another that came after it.
+// joinErrors joins two errors; a nil second one leaves err as it is.
 func joinErrors(err, after error) error {
 	if after == nil {
 		return err
@@ -211,7 +210,7 @@ func joinErrors(err, after error) error {
 	return errors.Join(err, after)
 }
 
-// newVM makes an engine that runs.
+// newVM makes and starts an engine.
 func (l *Loader) newVM(dirs []string) (*vm, error) {
 	v := newVM(l.Limit)
 	if err := v.boot(l, append(slices.Clone(dirs), l.TmpDir)); err != nil {
@@ -221,7 +220,7 @@ func (l *Loader) newVM(dirs []string) (*vm, error) {
 	return v, nil
 }
 
-// Close ends the suite: executions under way fail, and its temporary files go.
+// Close ends the suite: running executions fail, and temporary files are removed.
 func (s *Suite) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +238,7 @@ func (s *Suite) Close() error {
 	return nil
 }
 
-// newRealm evaluates the suite in a new engine, and reads what it exports.
+// newRealm evaluates the suite in a new engine, and reads its exports.
 func (s *Suite) newRealm(ctx context.Context) (*realm, *Suite, error) {
 	v, err := s.loader.newVM(s.dirs)
 	if err != nil {
@@ -265,7 +264,7 @@ func (s *Suite) newRealm(ctx context.Context) (*realm, *Suite, error) {
 	return r, read, nil
 }
 
-// loadError says why a file could not be evaluated, nil where it could.
+// loadError says why a file could not be evaluated, nil if it was.
 func (v *vm) loadError(verb, path string, ex *execution) error {
 	if ex.err == nil {
 		if len(ex.unhandled) == 0 {
@@ -298,8 +297,8 @@ func (e ErrorInfo) headline() string {
 	return text
 }
 
-// readExports takes what the module exports apart. It is stricter than skillgym, which lets
-// a suite without ids or assertions run to its end first.
+// readExports reads the exports of the module. It is stricter than skillgym, which runs a
+// suite without ids or assertions to its end first.
 func (s *Suite) readExports(realm *realm, ns *goja.Object) error {
 	def := ns.Get("default")
 	if def == nil || goja.IsUndefined(def) {
@@ -406,10 +405,10 @@ func (r *valueReader) readTags(v any, id string) []string {
 	return tags
 }
 
-// A userModule is a file of the user's that was evaluated in an engine of its own.
+// A userModule is a file of the user that was evaluated in an engine of its own.
 type userModule struct {
 	*realm
-	tmp string // its temporary directory; "" is none of its own
+	tmp string // its own temporary directory; "" for none
 }
 
 // openModule evaluates a file and passes what it exports to exported. Close the module
@@ -459,10 +458,10 @@ func (l *Loader) evalData(ctx context.Context, path string) (data any, err error
 	return data, m.Close()
 }
 
-// toData copies a value out of the engine. What can't be data is opaque.
+// toData copies a value out of the engine. Values that are not data are opaque.
 func toData(rt *goja.Runtime, v goja.Value) any { return copyData(rt, v, 0) }
 
-// maxDataDepth is how deep data may be nested; what refers to itself ends there.
+// maxDataDepth bounds the nesting of data, so that cycles end.
 const maxDataDepth = 64
 
 func copyData(rt *goja.Runtime, v goja.Value, depth int) any {

@@ -13,22 +13,22 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A vm is an engine and the goroutine that owns it. Everything that touches the
-// engine is a turn, and turns run one after another.
+// A vm is an engine and the goroutine that runs its event loop. Only tasks of the loop
+// use the engine, one after another.
 type vm struct {
 	rt     *goja.Runtime
 	limits Limit
-	done   chan struct{} // closed when the goroutine has ended
+	done   chan struct{} // closed when the loop has ended
 
 	mu     sync.Mutex
 	queue  []task        // guarded by mu
 	closed bool          // guarded by mu
-	wake   chan struct{} // holds one token while turns wait
+	wake   chan struct{} // holds one token while tasks are queued
 
 	live   atomic.Int32 // executions under way
 	broken atomic.Bool  // it was interrupted
 
-	work sync.WaitGroup // what runs outside for the engine: commands, judges, timers
+	work sync.WaitGroup // work outside the engine: commands, judges, timers
 
 	// The rest belongs to the goroutine.
 	current  *execution
@@ -41,10 +41,10 @@ type vm struct {
 	sources  *sources
 }
 
-// A Limit bounds the turns of an engine.
+// A Limit bounds the tasks of an engine.
 type Limit struct {
-	Turn   time.Duration // without pause; 0 is 10 s
-	Memory uint64        // growth of the heap in a turn; 0 is 1 GiB
+	Turn   time.Duration // time of a task; 0 is 10 s
+	Memory uint64        // growth of the heap in a task; 0 is 1 GiB
 }
 
 func (l Limit) turnLimit() time.Duration {
@@ -61,38 +61,37 @@ func (l Limit) memoryLimit() uint64 {
 	return l.Memory
 }
 
-// A task is a piece of work for the engine, on behalf of an execution.
+// A task is work on the engine for an execution: one turn of the event loop.
 type task struct {
 	ex  *execution
 	run func() error
 }
 
-// An execution is one call into a suite, with all that it leads to: what is pending
-// for it, what it logged and what it collected.
+// An execution is one call into a suite, with its pending operations, logs and results.
 type execution struct {
 	ctx     context.Context
 	env     AssertEnv
 	info    EnvInfo
 	report  []byte
-	state   *goja.Object    // what the modules keep for it
-	pending int             // operations outside that will come back
+	state   *goja.Object    // state of the built-in modules
+	pending int             // operations outside the engine
 	settled bool            // its promise is
 	value   goja.Value      // of the promise
 	err     error           // why it can't go on: interrupted, exited
-	timers  []*pendingTimer // timers, those that are due first before others
+	timers  []*pendingTimer // pending timers, sorted by due time
 	logs    []Log
 	written int // bytes of logs
 	judged  []Judgement
 	finish  func(*execution)
 
-	unhandled []*goja.Promise // rejected, and nobody looks
+	unhandled []*goja.Promise // rejected promises without a handler
 }
 
 func newVM(limits Limit) *vm {
 	return &vm{rt: goja.New(), limits: limits, done: make(chan struct{}), wake: make(chan struct{}, 1), modules: map[string]goja.Value{}, sources: newSources(), started: map[*execution]bool{}}
 }
 
-// start begins to take turns.
+// start starts the event loop.
 func (v *vm) start() { go v.loop() }
 
 func (v *vm) loop() {
@@ -116,7 +115,7 @@ func (v *vm) loop() {
 	}
 }
 
-// submit adds a turn. It reports whether there will be one.
+// submit queues a task. It returns false after close.
 func (v *vm) submit(ex *execution, run func() error) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -128,7 +127,7 @@ func (v *vm) submit(ex *execution, run func() error) bool {
 	return true
 }
 
-// The caller holds v.mu.
+// signalLocked wakes the loop. The caller holds v.mu.
 func (v *vm) signalLocked() {
 	select {
 	case v.wake <- struct{}{}:
@@ -136,7 +135,7 @@ func (v *vm) signalLocked() {
 	}
 }
 
-// close ends the engine, also in the middle of a turn.
+// close ends the engine, also during a task.
 func (v *vm) close() {
 	v.mu.Lock()
 	first := !v.closed
@@ -150,15 +149,15 @@ func (v *vm) close() {
 	v.work.Wait()
 }
 
-// errEngineLost is why an execution ends on an engine that another one has broken. It may be
-// run again on a new one.
+// errEngineLost ends an execution on an engine that another execution broke. It may be
+// repeated on a new engine.
 var errEngineLost = errors.New("the engine was interrupted")
 
-// runTask runs a turn under its limits. An engine that was interrupted in the middle is
-// not fit for more: all that is under way on it ends.
+// runTask runs a task under its limits. An engine that was interrupted is not used again:
+// all its executions end.
 func (v *vm) runTask(t task) {
 	ex := t.ex
-	if ex.finish == nil { // it is over; what comes back late is dropped
+	if ex.finish == nil { // the execution has ended; a late task is dropped
 		return
 	}
 	if v.broken.Load() {
@@ -191,7 +190,7 @@ func (v *vm) runTask(t task) {
 	}
 }
 
-// uncatchableError is what ends a turn and no JavaScript can catch.
+// uncatchableError is an error that JavaScript can't catch.
 func uncatchableError(err error) error {
 	var deep *goja.StackOverflowError
 	var stopped *goja.InterruptedError
@@ -210,8 +209,8 @@ func (ex *execution) fail(err error) {
 	}
 }
 
-// finishIfDone ends an execution that has nothing more to wait for: it is settled, or it
-// waits for a promise that nothing is left to settle.
+// finishIfDone ends an execution that waits for nothing: its promise is settled, or
+// nothing is left that could settle it.
 func (v *vm) finishIfDone(ex *execution) {
 	if ex.finish == nil || ex.err == nil && ex.pending > 0 {
 		return
@@ -230,8 +229,8 @@ func (v *vm) finishIfDone(ex *execution) {
 	v.current = nil
 }
 
-// runOutside runs work that blocks beside the engine, and then back on it, as a turn of
-// the execution that is current now. The execution waits for it.
+// runOutside runs blocking work in a goroutine, and then back as a task of the current
+// execution, which waits for it.
 func (v *vm) runOutside(work func(ctx context.Context) (any, error), back func(any, error) error) {
 	ex := v.current
 	ex.pending++
@@ -244,7 +243,7 @@ func (v *vm) runOutside(work func(ctx context.Context) (any, error), back func(a
 	})
 }
 
-// newPromise is outside as a promise of the engine.
+// newPromise is runOutside as a promise of the engine.
 func (v *vm) newPromise(work func(ctx context.Context) (any, error), wrap func(any) goja.Value) goja.Value {
 	p, resolve, reject := v.rt.NewPromise()
 	v.runOutside(work, func(value any, err error) error {
@@ -256,11 +255,12 @@ func (v *vm) newPromise(work func(ctx context.Context) (any, error), wrap func(a
 	return v.rt.ToValue(p)
 }
 
-// Grab, Resumed and Exited keep the execution current through promises.
+// Grab, Resumed and Exited implement goja.AsyncContextTracker: they keep the current
+// execution through promises.
 func (v *vm) Grab() any { return v.current }
 
-// Resumed is called before a reaction of a promise.
+// Resumed is called before a promise reaction.
 func (v *vm) Resumed(ex any) { v.current, _ = ex.(*execution) }
 
-// Exited is called after it.
+// Exited is called after a promise reaction.
 func (v *vm) Exited() {}

@@ -9,11 +9,11 @@ import (
 	"github.com/dop251/goja_nodejs/url"
 )
 
-// registry holds the modules that goja_nodejs brings, compiled once for all engines.
+// registry has the modules of goja_nodejs, compiled once for all engines.
 var registry = sync.OnceValue(func() *require.Registry { return new(require.Registry) })
 
-// lazyNode returns a module of goja_nodejs: url or buffer. Most suites need neither, so
-// that an engine makes them when it is asked.
+// lazyNode returns a module of goja_nodejs, url or buffer. It is loaded at its first use,
+// because most suites need neither.
 func (v *vm) lazyNode(name string) goja.Value {
 	if _, ok := v.modules["nodejs"]; !ok {
 		registry().Enable(v.rt)

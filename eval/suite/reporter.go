@@ -12,13 +12,13 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// Hooks are the functions that a reporter module may have.
+// Hooks are the functions that a reporter module may export.
 var Hooks = []string{"onSuiteStart", "onCaseStart", "onRunnerStart", "onRunnerFinish", "onCaseFinish", "onSuiteFinish", "onError"}
 
-// A Reporter is a module of a user's own that is told of a run. What it writes to its
-// console goes to the Log of its Loader.
+// A Reporter is a module of the user that gets the events of a run. Its console output
+// goes to the Log of its Loader.
 type Reporter struct {
-	Hooks  []string // those that it has
+	Hooks  []string // those that it exports
 	path   string
 	module *userModule
 	hooks  *goja.Object // belongs to the goroutine of the engine

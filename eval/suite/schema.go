@@ -8,7 +8,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Where the schemas are published.
+// The URLs of the schemas.
 const (
 	SchemaID       = "https://croft.run/schema/eval-suite.json"
 	ConfigSchemaID = "https://croft.run/schema/eval-config.json"
@@ -81,7 +81,7 @@ func encodeSchema(s schema) ([]byte, error) {
 	return append(out, '\n'), nil
 }
 
-// closedObject is an object with no properties but these.
+// closedObject is an object without other properties.
 func closedObject(properties schema, required ...string) schema {
 	s := schema{"type": "object", "additionalProperties": false, "properties": properties}
 	if len(required) > 0 {

@@ -6,20 +6,20 @@ import (
 	"unicode"
 )
 
-// sources holds the lines of source files that stack traces name. It belongs to the
-// goroutine of its engine.
+// sources has the lines of source files in stack traces. It belongs to the goroutine of
+// its engine.
 type sources struct{ files map[string][]string }
 
 func newSources() *sources { return &sources{map[string][]string{}} }
 
-// set says what a file that is not JavaScript itself means.
+// set sets the generated text of a file that is not JavaScript.
 func (s *sources) set(path, text string) { s.files[path] = strings.Split(text, "\n") }
 
 // line returns a line of a file, from 1.
 func (s *sources) line(path string, n int) []rune {
 	lines, ok := s.files[path]
 	if !ok {
-		if data, err := os.ReadFile(path); err == nil { // without it a place is a little less exact
+		if data, err := os.ReadFile(path); err == nil { // without it positions are less exact
 			lines = strings.Split(string(data), "\n")
 		}
 		s.files[path] = lines
@@ -32,8 +32,8 @@ func (s *sources) line(path string, n int) []rune {
 
 func isWord(c rune) bool { return c == '_' || c == '$' || unicode.IsLetter(c) || unicode.IsDigit(c) }
 
-// alignFrame moves a place from the parenthesis of a call, where goja sees it, to the name
-// that is called, where V8 does.
+// alignFrame moves a position from the parenthesis of a call, as goja reports it, to the
+// name that is called, as V8 does.
 func (s *sources) alignFrame(f *stackFrame) {
 	line := s.line(f.file, f.line)
 	i := f.col - 1
@@ -50,9 +50,9 @@ func (s *sources) alignFrame(f *stackFrame) {
 	f.col = i + 1
 }
 
-// callText returns the call at a place as it is written, for the message of an
-// assertion that brings none: from the start of its expression to the parenthesis
-// that closes it. "" is where that can't be told.
+// callText returns the source text of a call, for the message of an assertion without
+// one: from the start of its expression to its closing parenthesis. It returns "" if the
+// text can't be found.
 func (s *sources) callText(f stackFrame) string {
 	line := s.line(f.file, f.line)
 	start := f.col - 1

@@ -9,8 +9,7 @@ import (
 	"github.com/dop251/goja"
 )
 
-// frameLine is a line of a stack trace of goja: a tab, at, and a place with the
-// program counter behind it.
+// frameLine matches a line of a goja stack trace, which ends in the program counter.
 var frameLine = regexp.MustCompile(`^\s*at (.*):(\d+):(\d+)\(\d+\)(\)?)$`)
 
 // A stackFrame is one line of a stack trace.
@@ -21,7 +20,7 @@ type stackFrame struct {
 	col  int
 }
 
-// parseStack returns the frames that are a suite's: neither ours nor native.
+// parseStack returns the frames of the suite, without built-in modules and native frames.
 func parseStack(text string) []stackFrame {
 	var frames []stackFrame
 	for line := range strings.Lines(text) {
@@ -43,7 +42,7 @@ func parseStack(text string) []stackFrame {
 	return frames
 }
 
-// mappedFrames are those of a stack, with the places that V8 would name.
+// mappedFrames are the frames of a stack, with the positions that V8 would report.
 func (v *vm) mappedFrames(stack string) []stackFrame {
 	frames := parseStack(stack)
 	for i := range frames {
@@ -52,8 +51,8 @@ func (v *vm) mappedFrames(stack string) []stackFrame {
 	return frames
 }
 
-// nodeStack returns the stack of an error in Node's form: what it is, then a line for
-// each frame, with the URL of the file.
+// nodeStack returns a stack in Node's format: the headline, then a line for each frame
+// with the URL of the file.
 func (v *vm) nodeStack(headline, stack string) string {
 	var b strings.Builder
 	b.WriteString(headline)
@@ -69,7 +68,7 @@ func (v *vm) nodeStack(headline, stack string) string {
 	return b.String()
 }
 
-// userFrame returns the innermost place that the author of the suite wrote.
+// userFrame returns the innermost frame outside node_modules.
 func (v *vm) userFrame(stack string) goja.Value {
 	for _, f := range v.mappedFrames(stack) {
 		if strings.Contains(f.file, "/node_modules/") {

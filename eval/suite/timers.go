@@ -9,17 +9,17 @@ import (
 	"github.com/dop251/goja"
 )
 
-// An pendingTimer is a timer of an execution that has not gone off.
+// A pendingTimer is a timer of an execution that has not fired.
 type pendingTimer struct {
 	due time.Time
 	fn  goja.Callable
 }
 
-// startTimer calls fn after ms, unless what it returns is called before. A timer keeps an
-// execution waiting only as far as its promise does.
+// startTimer calls fn after ms, unless the returned function is called before. A timer
+// does not keep an execution alive after its promise is settled.
 //
-// Timers wake in any order on a busy machine. Whichever does, the one that is due
-// first goes off: each wakes once, so that all do, in their order.
+// Go timers may fire in any order on a busy machine. Each one that fires runs the pending
+// timer that is due first, so that all run in order.
 func (v *vm) startTimer(fn goja.Callable, ms float64) goja.Value {
 	ex := v.current
 	if ex == nil {
@@ -34,7 +34,7 @@ func (v *vm) startTimer(fn goja.Callable, ms float64) goja.Value {
 		if b.due.After(a.due) {
 			return 1
 		}
-		return -1 // those that are due at the same time go off as they were set
+		return -1 // timers with equal times fire in the order in which they were set
 	})
 	ex.timers = slices.Insert(ex.timers, at, a)
 	ctx, cancel := context.WithCancel(ex.ctx)
@@ -53,10 +53,10 @@ func (v *vm) startTimer(fn goja.Callable, ms float64) goja.Value {
 	})
 }
 
-// fireTimer lets the alarm that is due first go off.
+// fireTimer runs the pending timer that is due first.
 func (ex *execution) fireTimer() error {
 	if len(ex.timers) == 0 || ex.timers[0].due.After(time.Now()) {
-		return nil // it was stopped after it woke
+		return nil // it was stopped after it fired
 	}
 	a := ex.timers[0]
 	ex.timers = ex.timers[1:]

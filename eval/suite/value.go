@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// What a file holds, whether it was evaluated as JavaScript or parsed as YAML: nil
-// (null), undefined, bool, float64, string, list, *object, or opaque.
+// The data of a file, evaluated as JavaScript or parsed as YAML: nil (null), undefined,
+// bool, float64, string, dataList, *dataObject, or opaque.
 type (
 	undefined  struct{}
 	dataList   []any
@@ -36,17 +36,17 @@ func (o *dataObject) set(key string, v any) {
 	o.fields[key] = v
 }
 
-// A valueReader takes values apart, and remembers the first thing that is wrong: who
-// reads a whole structure asks for err at the end. Its sentences are skillgym's.
+// A valueReader reads values and keeps the first error, which the caller checks after
+// reading a whole structure. Its messages are skillgym's.
 type valueReader struct {
 	what string // "config" or "suite"
 	err  *badValue
 }
 
-// A badValue is what is wrong, and at which path.
+// A badValue is an error at a key path.
 type badValue struct{ path, message string }
 
-// reportInvalid says what was expected at a path.
+// reportInvalid sets the error "expected ..." at a path.
 func (r *valueReader) reportInvalid(path, format string, args ...any) {
 	where := "Invalid " + r.what
 	if path != "" {
@@ -63,7 +63,7 @@ func (r *valueReader) setError(path, message string) {
 
 func isAbsent(v any) bool { _, ok := v.(undefined); return ok }
 
-// readObject returns v as an object with no keys but those that are known.
+// readObject returns v as an object. With known keys any other key is an error.
 func (r *valueReader) readObject(v any, path string, known ...string) *dataObject {
 	o, ok := v.(*dataObject)
 	if !ok {
@@ -86,7 +86,7 @@ func joinPath(path, key string) string {
 	return path + "." + key
 }
 
-// readText returns a string that is not blank, "" where it is absent.
+// readText returns a string that is not blank, "" if it is absent.
 func (r *valueReader) readText(v any, path string) string {
 	if isAbsent(v) {
 		return ""
@@ -105,7 +105,7 @@ func (r *valueReader) requireText(v any, path string) string {
 	return r.readText(v, path)
 }
 
-// readEnum returns a string that is among those allowed, "" where it is absent.
+// readEnum returns one of the allowed strings, "" if it is absent.
 func (r *valueReader) readEnum(v any, path string, allowed ...string) string {
 	if isAbsent(v) {
 		return ""
@@ -117,7 +117,7 @@ func (r *valueReader) readEnum(v any, path string, allowed ...string) string {
 	return s
 }
 
-// readTexts returns strings none of which is blank.
+// readTexts returns a list of strings that are not blank.
 func (r *valueReader) readTexts(v any, path string) []string {
 	if isAbsent(v) {
 		return nil
@@ -157,7 +157,7 @@ func (r *valueReader) readEnv(v any, path string) map[string]string {
 	return env
 }
 
-// readInt returns a whole number of at least least, 0 where it is absent.
+// readInt returns an integer of at least least, 0 if it is absent.
 func (r *valueReader) readInt(v any, path string, least int) int {
 	if isAbsent(v) {
 		return 0
@@ -179,7 +179,7 @@ func (r *valueReader) readMillis(v any, path string) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// readNumber returns a number of at least 0, nil where it is absent.
+// readNumber returns a number of at least 0, nil if it is absent.
 func (r *valueReader) readNumber(v any, path string) *float64 {
 	if isAbsent(v) {
 		return nil
@@ -203,7 +203,7 @@ func (r *valueReader) readBool(v any, path string) bool {
 	return b
 }
 
-// toPlain returns v as encoding/json knows it, for what others decode.
+// toPlain converts v to types of encoding/json.
 func toPlain(v any) any {
 	switch x := v.(type) {
 	case dataList:

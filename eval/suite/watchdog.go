@@ -9,10 +9,11 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// sampleInterval is how often a turn is looked at.
+// sampleInterval is how often a running task is checked.
 const sampleInterval = 50 * time.Millisecond
 
-// A watchdog interrupts the engine when a turn takes too long, or too much.
+// A watchdog interrupts the engine when a task exceeds its time or memory limit. Memory
+// is sampled, so that a single allocation can exceed the limit; checkMemory is for those.
 type watchdog struct {
 	v *vm
 
@@ -25,7 +26,7 @@ type watchdog struct {
 	cause   error         // guarded by mu; why it interrupted
 }
 
-// startWatchdog begins to watch a turn.
+// startWatchdog starts the watchdog of a task.
 func (v *vm) startWatchdog() *watchdog {
 	w := &watchdog{v: v}
 	w.mu.Lock()
@@ -41,8 +42,8 @@ func (w *watchdog) checkLimits() {
 	if w.stopped || w.cause != nil {
 		return
 	}
-	// A process that was stopped, or had to wait for the machine, could neither run nor
-	// look: that is not held against the turn.
+	// Time in which the whole process was stopped, or got no CPU, does not count: between
+	// two samples at most two intervals are added.
 	now := time.Now()
 	w.ran, w.seen = w.ran+min(now.Sub(w.seen), 2*sampleInterval), now
 	limits := w.v.limits
@@ -58,7 +59,7 @@ func (w *watchdog) checkLimits() {
 	w.v.rt.Interrupt(w.cause)
 }
 
-// heapGrowthLocked is by how much the heap has grown since it was first asked for.
+// heapGrowthLocked is the growth of the heap since its first call.
 func (w *watchdog) heapGrowthLocked() uint64 { // the caller holds w.mu
 	now := heapBytes()
 	if w.heap == 0 {
@@ -67,8 +68,8 @@ func (w *watchdog) heapGrowthLocked() uint64 { // the caller holds w.mu
 	return max(now, w.heap) - w.heap
 }
 
-// checkMemory refuses what would take more memory than the turn may have. What asks is
-// a single operation of the engine, which nothing can interrupt.
+// checkMemory refuses an operation that would exceed the memory limit of the task. Such
+// an operation is a single one of the engine, which can't be interrupted.
 func (w *watchdog) checkMemory(bytes float64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,7 +80,7 @@ func (w *watchdog) checkMemory(bytes float64) error {
 	return fmt.Errorf("suite: %w: %.0f bytes at once would make it more than the %d MiB of memory that a suite may take", fault.ResourceExhausted, bytes, limit>>20)
 }
 
-// stop ends the watch, and says why it interrupted the engine if it did.
+// stop stops the watchdog, and returns why it interrupted the engine, if it did.
 func (w *watchdog) stop() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// readWorkspace reads where agents work. Both generations of skillgym are understood:
-// shared with cwd, or with nothing, is the older one, which runs in place; shared
-// with a template or a bootstrap is the newer one.
+// readWorkspace reads the workspace section. Both versions of skillgym are supported:
+// shared with cwd, or alone, is the older one, which runs in place; shared with a
+// template or a bootstrap is the newer one.
 func (r *valueReader) readWorkspace(v any, path string) *Workspace {
 	o := r.readObject(v, path, "mode", "cwd", "templateDir", "bootstrap")
 	w := &Workspace{}
@@ -49,7 +49,7 @@ func (r *valueReader) readBootstrap(v any, path string) *Bootstrap {
 	}
 }
 
-// resolvePaths makes the paths absolute, from the directory of the file they are in.
+// resolvePaths makes the paths absolute, from the directory of their file.
 func (w *Workspace) resolvePaths(dir string) {
 	w.Cwd, w.TemplateDir = resolveFrom(dir, w.Cwd), resolveFrom(dir, w.TemplateDir)
 	if b := w.Bootstrap; b != nil {
@@ -68,8 +68,8 @@ func resolveFrom(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// resolvePathLike makes a word absolute that says itself that it is a relative path. A bare
-// word, and one with a path inside it, stay as they are.
+// resolvePathLike makes a word absolute that begins with ./ or ../. Other words stay as
+// they are.
 func resolvePathLike(dir, word string) string {
 	if word == "." || word == ".." || strings.HasPrefix(word, "./") || strings.HasPrefix(word, "../") ||
 		strings.HasPrefix(word, `.\`) || strings.HasPrefix(word, `..\`) {

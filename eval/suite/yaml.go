@@ -22,13 +22,13 @@ func isYAML(path string) bool {
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// A yamlDocument is a YAML file as data, with the places of its parts.
+// A yamlDocument is a YAML file as data, with the positions of its values.
 type yamlDocument struct {
 	value     any
 	positions map[string]valuePosition // by path: cases[0].assert
 }
 
-// A valuePosition is where a value is, and where its text begins, from 1.
+// A valuePosition is the position of a value, counted from 1.
 type valuePosition struct {
 	strictyaml.Position
 	text   int // line of the first line of a block of text; 0 where it has none
@@ -44,7 +44,7 @@ func readYAML(verb, path string) (any, func(string) string, error) {
 	return doc.value, doc.positionOf, nil
 }
 
-// positionOf says where a path is, or the nearest above it that the file has.
+// positionOf returns the position of a key path, or of its nearest parent in the file.
 func (d *yamlDocument) positionOf(path string) string {
 	for {
 		if p, ok := d.positions[path]; ok {
@@ -82,7 +82,7 @@ func parseYAML(data []byte) (*yamlDocument, error) {
 	return doc, err
 }
 
-// convertNode makes data of a node, and notes where it was.
+// convertNode converts a node to data, and records its position.
 func (d *yamlDocument) convertNode(n ast.Node, path string) (any, error) {
 	d.positions[path] = valuePosition{Position: strictyaml.At(n)}
 	if pairs, ok := strictyaml.Pairs(n); ok {
@@ -124,8 +124,8 @@ func parseNumber(n ast.Node, text string) (any, error) {
 	return f, nil
 }
 
-// noteBlock notes where the text of a literal begins, so that places in a script are
-// those of the file.
+// noteBlock records where the text of a literal block begins, so that positions in a
+// script are those of the file.
 func (d *yamlDocument) noteBlock(n *ast.LiteralNode, path string) {
 	if n.Start == nil || n.Start.Position == nil || n.Value.Token == nil {
 		return

@@ -8,9 +8,9 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// yamlSuite reads a suite that is written as data, and writes the module that it
-// stands for. Each assertion is on its own line and column of the file, so that a
-// failure names the place where it was written.
+// yamlSuite reads a suite in YAML and generates an equivalent module. Each assertion is
+// at its line and column of the file, so that stack traces have the positions of the YAML
+// file.
 func yamlSuite(path string) (bundleInput, error) {
 	doc, err := parseYAMLFile("load", path)
 	if err != nil {
@@ -23,7 +23,7 @@ func yamlSuite(path string) (bundleInput, error) {
 	return bundleInput{path: path, text: text}, nil
 }
 
-// writeModule is the suite of a document as TypeScript.
+// writeModule generates TypeScript for a suite.
 func (d *yamlDocument) writeModule() (string, *badValue) {
 	r := &valueReader{what: "suite"}
 	top := r.readObject(d.value, "", "cases", "workspace")
@@ -55,8 +55,8 @@ func (d *yamlDocument) writeModule() (string, *badValue) {
 	return w.text(), r.err
 }
 
-// writeCase writes the assertions of a case, and returns the case as an expression
-// that refers to them.
+// writeCase writes the assertions of a case, and returns the case as an expression that
+// refers to them.
 func (d *yamlDocument) writeCase(r *valueReader, w *layout, v any, path, id string) string {
 	o := r.readObject(v, path, "id", "prompt", "tags", "timeoutMs", "expectedFail", "classifyFailure", "assert")
 	fields := map[string]any{}
@@ -91,7 +91,7 @@ func (d *yamlDocument) writeCase(r *valueReader, w *layout, v any, path, id stri
 	return expr + "}"
 }
 
-// writeAssertions writes those of a case: a list of data, or JavaScript.
+// writeAssertions writes the assertions of a case: a list of data, or JavaScript.
 func (d *yamlDocument) writeAssertions(r *valueReader, w *layout, v any, path string) {
 	switch x := v.(type) {
 	case string:
@@ -124,7 +124,7 @@ func (d *yamlDocument) writeAssertions(r *valueReader, w *layout, v any, path st
 
 const scriptHead = "run.push(async (report, ctx) => {"
 
-// writeScript writes JavaScript of the file at the place where it is in the file.
+// writeScript writes JavaScript at its position in the file.
 func (d *yamlDocument) writeScript(w *layout, text, path, head string) {
 	p := d.positions[path]
 	if p.text == 0 { // on the line of its key
@@ -139,7 +139,7 @@ func (d *yamlDocument) writeScript(w *layout, text, path, head string) {
 	w.write("\n});")
 }
 
-// encodeJSON writes data into the module.
+// encodeJSON encodes data for the module.
 func (r *valueReader) encodeJSON(v any, path string) string {
 	raw, err := json.Marshal(toPlain(v))
 	if err != nil {
@@ -148,8 +148,8 @@ func (r *valueReader) encodeJSON(v any, path string) string {
 	return string(raw)
 }
 
-// A layout is text that is written at given lines and columns, as far as what was
-// written before leaves them free.
+// A layout is text that is written at given lines and columns, if earlier text has not
+// passed them.
 type layout struct {
 	b            strings.Builder
 	line, column int // of what comes next, from 0
@@ -167,7 +167,7 @@ func (w *layout) write(text string) {
 	w.column += len([]rune(text))
 }
 
-// writeAt writes text at a place, counted from 1, or at the first one behind it.
+// writeAt writes text at a position, counted from 1, or at the first one behind it.
 func (w *layout) writeAt(line, column int, text string) {
 	if n := line - 1 - w.line; n > 0 {
 		w.write(strings.Repeat("\n", n))

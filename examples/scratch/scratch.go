@@ -1,7 +1,7 @@
 // Package scratch is a worked example of a Croft provider: each workspace is a
-// directory below one root, named by its id. It is short because package
-// boundary is the whole FS module; what is left is the life of a workspace, which
-// is what a provider is about. CONTRIBUTING.md walks through it.
+// directory below one root, named by its id. It is short because host/files
+// is the whole FS module; the rest is the life cycle of a workspace, which
+// is a provider's job. CONTRIBUTING.md explains it.
 package scratch
 
 import (
@@ -24,8 +24,8 @@ import (
 // Kind is what users write after --provider.
 const Kind = "scratch"
 
-// Provider opens workspaces below Root. It holds nothing of any session: all
-// that belongs to one is in its directory, or in the Workspace that Open returns.
+// Provider opens workspaces below Root. It keeps no state of a session: that is in the
+// workspace's directory, or in the Workspace that Open returns.
 type Provider struct {
 	Root string // made where it does not exist
 
@@ -38,7 +38,7 @@ var _ driver.Provider = (*Provider)(nil)
 // Kind names the provider.
 func (p *Provider) Kind() string { return Kind }
 
-// Probe says what can be had, after trying it.
+// Probe returns what the provider enforces, after trying it.
 func (p *Provider) Probe(context.Context) (driver.Traits, error) {
 	if err := os.MkdirAll(p.Root, 0o700); err != nil {
 		return driver.Traits{}, fmt.Errorf("scratch: probe: %w: %w", fault.Failed, err)
@@ -46,15 +46,15 @@ func (p *Provider) Probe(context.Context) (driver.Traits, error) {
 	return claimedTraits(), nil
 }
 
-// claimedTraits claim little, and every claim is one that the suite tries to refute. A
-// limit that nothing enforces needs the reason why.
+// claimedTraits claims little: the conformance suite tests every claim. A limit that is
+// not enforced needs a reason.
 func claimedTraits() driver.Traits {
 	none := driver.Enforcement{Reason: "a scratch workspace is a plain directory"}
 	return driver.Traits{
 		Isolation: driver.IsolationNone, IsolatedBy: none,
 		Network: driver.NetworkNone, NetworkBy: driver.Enforcement{By: "nothing runs in a scratch workspace"},
 		Limits:     driver.NoLimits(none.Reason),
-		ReadOnly:   driver.Enforcement{By: "the boundary, which carries out no change"},
+		ReadOnly:   driver.Enforcement{By: "host/files, which refuses writes"},
 		Durability: driver.DurableProcess,
 	}
 }
@@ -67,16 +67,16 @@ type payload struct {
 	ID string `json:"id"`
 }
 
-// state is what is kept of a workspace besides its files. The revision grows
-// with every change of policy, and a ref of an older one is refused, so that a
-// permission that was revoked can't come back.
+// state is the state of a workspace besides its files. The revision grows with every
+// change of policy, and a ref with an older revision is refused, so that a revoked
+// permission can't come back.
 type state struct {
 	Revision int64         `json:"revision"`
 	Policy   driver.Policy `json:"policy"`
 }
 
-// Open makes a workspace, or returns it where it exists. It refuses what it
-// can't do before it makes anything.
+// Open makes a workspace, or returns an existing one. It refuses unsupported specs before
+// it makes anything.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
 	if err := checkSpec(spec); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	return p.attachWorkspace(spec.ID, st)
 }
 
-// updateState brings what is kept to the policy that is asked for.
+// updateState stores the requested policy.
 func (p *Provider) updateState(ctx context.Context, spec driver.Spec) (state, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,8 +164,8 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if err := driver.DecodeRef(ref, Kind, &pl, nil); err != nil {
 		return nil, err
 	}
-	// The ref comes from storage that others may write: nothing of it is
-	// believed, and no error repeats it.
+	// The ref comes from untrusted storage: every field is checked, and no error repeats
+	// it.
 	if !driver.ValidID(pl.ID) || !ref.Capabilities.Equal(capabilities) {
 		return nil, fmt.Errorf("scratch: resolve: the ref is not valid: %w", fault.Failed)
 	}
@@ -201,7 +201,7 @@ func (p *Provider) attachWorkspace(id string, st state) (*driver.Workspace, erro
 	}, nil
 }
 
-// closeOnce makes closing twice closing once.
+// closeOnce ignores a second Close.
 func closeOnce(root *files.Root) error {
 	if err := root.Close(); err != nil && !errors.Is(err, fault.WrongState) {
 		return err
@@ -209,11 +209,11 @@ func closeOnce(root *files.Root) error {
 	return nil
 }
 
-// removeWorkspace ends a workspace. What a crash leaves of it still has its id for a
+// removeWorkspace destroys a workspace. After a crash the rest still has its id as its
 // name, so Destroy can be repeated, and Sweep finds it.
 func (p *Provider) removeWorkspace(ctx context.Context, id string) error {
 	err := os.RemoveAll(p.joinRoot(id))
-	// A call that is under way in another process may add to the tree meanwhile.
+	// Another process may still add to the tree.
 	for end := time.Now().Add(10 * time.Second); errors.Is(err, fs.ErrExist) && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 		err = os.RemoveAll(p.joinRoot(id))
@@ -225,8 +225,8 @@ func (p *Provider) removeWorkspace(ctx context.Context, id string) error {
 	return nil
 }
 
-// Sweep removes what belongs to ids that are not in live, and nothing else: a
-// name that is not an id is not ours.
+// Sweep removes workspaces whose ids are not in live. Names that are not ids are left
+// alone.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
 	entries, err := os.ReadDir(p.Root)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -57,7 +57,7 @@ type NamedFile struct {
 // A Running is a guest that is a child of this process.
 type Running struct {
 	*Client
-	Root *os.File // of the workspace inside, where Launch.HandOff; the caller closes it
+	Root *os.File // of the workspace inside, with Launch.SendRoot; the caller closes it
 
 	cmd    *exec.Cmd
 	waited chan struct{} // closed when cmd has ended

@@ -13,8 +13,8 @@ import (
 	"github.com/croft-run/croft/host/guestproto"
 )
 
-// TestConverseTellsWhyAGuestCantServe plays guests that do not come up.
-func TestConverseTellsWhyAGuestCantServe(t *testing.T) {
+// TestStartStdioReturnsWhyAGuestCantServe plays guests that do not come up.
+func TestStartStdioReturnsWhyAGuestCantServe(t *testing.T) {
 	wire, err := json.Marshal(fault.Encode(fault.ResourceExhausted))
 	if err != nil {
 		t.Fatal(err)

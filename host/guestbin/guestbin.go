@@ -1,7 +1,7 @@
 // Package guestbin finds the program croft-guest: embedded in croft by "make build", beside
 // the running program, or on PATH.
 //
-// It is separate from package guest because croft-guest itself links that package.
+// It is apart from package guest so that programs without embedded guests can use that one.
 package guestbin
 
 import (

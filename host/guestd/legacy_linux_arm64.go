@@ -1,6 +1,6 @@
 package guestd
 
 // This architecture has no system calls that newer ones replace.
-var oldModes map[uint32]uint32
+var legacyModeCalls map[uint32]uint32
 
-const oldOpen = 0
+const legacyOpen = 0

@@ -49,8 +49,8 @@ func Main() int {
 		return connectMain()
 	}
 	report := os.NewFile(fdReport, "report")
-	if report == nil || !isOpen(fdConfig) || !isOpen(fdReport) {
-		fmt.Fprintln(os.Stderr, "croft-guest: descriptors 3 and 4 must be pipes for the configuration and the report; croft starts this program inside a workspace")
+	if report == nil || !isInherited(fdConfig) || !isInherited(fdReport) {
+		fmt.Fprintln(os.Stderr, "croft-guest: descriptors 3 and 4 must be open, for the configuration and the report; croft starts this program inside a workspace")
 		return 2
 	}
 	g, err := start()
@@ -68,9 +68,11 @@ func Main() int {
 	return 0
 }
 
-func isOpen(fd int) bool {
-	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	return err == nil
+// isInherited reports whether the parent passed a descriptor. Go's runtime opens some of
+// its own at the start, with close-on-exec.
+func isInherited(fd int) bool {
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil && flags&unix.FD_CLOEXEC == 0
 }
 
 // A daemon is a guest that serves.

@@ -8,11 +8,13 @@ type EditArgs struct {
 	Options driver.EditOptions
 }
 
+// EditBytes is a driver.Edit with its texts as bytes.
 type EditBytes struct {
 	Old, New []byte
 	All      bool
 }
 
+// NewEditArgs converts the arguments of FS.Edit.
 func NewEditArgs(edits []driver.Edit, opts *driver.EditOptions) EditArgs {
 	a := EditArgs{Options: *opts}
 	for _, e := range edits {
@@ -21,6 +23,7 @@ func NewEditArgs(edits []driver.Edit, opts *driver.EditOptions) EditArgs {
 	return a
 }
 
+// DriverEdits returns the edits as FS.Edit takes them.
 func (a *EditArgs) DriverEdits() []driver.Edit {
 	var edits []driver.Edit
 	for _, e := range a.Edits {

@@ -59,6 +59,7 @@ func Truncate(s string, n int) string {
 	return s
 }
 
+// ToSize encodes the size of a terminal; nil stays nil.
 func ToSize(s *driver.Size) *guestpb.Size {
 	if s == nil {
 		return nil
@@ -66,6 +67,7 @@ func ToSize(s *driver.Size) *guestpb.Size {
 	return &guestpb.Size{Rows: int32(s.Rows), Cols: int32(s.Cols)}
 }
 
+// FromSize decodes the size of a terminal; nil stays nil.
 func FromSize(s *guestpb.Size) *driver.Size {
 	if s == nil {
 		return nil
@@ -124,6 +126,7 @@ func ToCommand(c *driver.Command) *guestpb.Command {
 	}
 }
 
+// FromCommand decodes a command.
 func FromCommand(pb *guestpb.Command) driver.Command {
 	return driver.Command{
 		Argv: fromBytes(pb.Argv), Script: string(pb.Script), Dir: string(pb.Dir), Env: fromEnv(pb.Env), Clean: pb.Clean, TTY: FromSize(pb.Tty), Interactive: pb.Interactive,
@@ -151,6 +154,7 @@ func fromLimits(pb map[string]*guestpb.Limit) driver.Limits {
 	return limits
 }
 
+// ToResult encodes the result of a command; nil stays nil.
 func ToResult(r *driver.Result) *guestpb.Result {
 	if r == nil {
 		return nil
@@ -162,6 +166,7 @@ func ToResult(r *driver.Result) *guestpb.Result {
 	}
 }
 
+// FromResult decodes the result of a command, which is untrusted: texts are truncated, counts bounded.
 func FromResult(pb *guestpb.Result) *driver.Result {
 	if pb == nil {
 		return nil
@@ -174,6 +179,7 @@ func FromResult(pb *guestpb.Result) *driver.Result {
 	}
 }
 
+// ToSessionInfo encodes the state of a session.
 func ToSessionInfo(s driver.SessionInfo) *guestpb.SessionInfo {
 	return &guestpb.SessionInfo{
 		Id: s.ID, Argv: toBytes(s.Argv), Script: []byte(s.Script), Dir: []byte(s.Dir), Pid: int32(s.PID), Tty: s.TTY, StartedUnixNano: s.Started.UnixNano(),
@@ -181,6 +187,7 @@ func ToSessionInfo(s driver.SessionInfo) *guestpb.SessionInfo {
 	}
 }
 
+// FromSessionInfo decodes the state of a session, which is untrusted.
 func FromSessionInfo(pb *guestpb.SessionInfo) driver.SessionInfo {
 	if pb == nil {
 		return driver.SessionInfo{}

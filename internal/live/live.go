@@ -1,4 +1,5 @@
-// Package live shows on a terminal, below what stays, lines that change while work goes on.
+// Package live redraws status lines at the bottom of a terminal while output scrolls
+// above them.
 package live
 
 import (
@@ -9,7 +10,7 @@ import (
 	"time"
 )
 
-// A View is the lines of some work. It is safe for concurrent use.
+// A View is a set of status lines. It is safe for concurrent use.
 type View struct {
 	out   io.Writer
 	width int
@@ -20,11 +21,11 @@ type View struct {
 
 	mu    sync.Mutex
 	drawn int  // lines on the terminal that are to be erased
-	ended bool // only what stays is written
+	ended bool // after Stop: status lines are no longer drawn
 }
 
-// Start shows what lines returns, again every quarter of a second, each cut to the width
-// of the terminal.
+// Start draws what lines returns every quarter of a second, each line cut to the width of
+// the terminal.
 func Start(out io.Writer, width int, lines func() []string) *View {
 	v := &View{out: out, width: width, lines: lines, stop: make(chan struct{})}
 	v.wg.Go(func() {
@@ -52,7 +53,7 @@ func (v *View) Stop() {
 	v.Print("")
 }
 
-// Print writes text that stays, and shows the lines anew below it, unless the view was
+// Print writes text above the status lines, and redraws these unless the view was
 // stopped.
 func (v *View) Print(stays string) {
 	v.mu.Lock()
@@ -76,5 +77,5 @@ func (v *View) Print(stays string) {
 	if b.Len() == 0 {
 		return
 	}
-	io.WriteString(v.out, b.String()) //nolint:errcheck // it is for people, and there is nothing to do about it
+	io.WriteString(v.out, b.String()) //nolint:errcheck // status output; an error is ignored
 }

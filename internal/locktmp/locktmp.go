@@ -1,6 +1,6 @@
-// Package locktmp makes temporary directories that do not outlive their process for
-// long. Each is locked by who made it, and a lock ends with its process, however that
-// ends: so whoever sweeps knows which of them nobody needs any more.
+// Package locktmp makes temporary directories with an flock, so that Sweep can remove
+// those of crashed processes. The kernel releases the flock when the process that made
+// the directory ends.
 package locktmp
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// locks are those of the directories that this process has, by path.
+// locks are the flocks of this process's directories, by path.
 var locks sync.Map
 
 // unlockedPrefix begins the name of a directory that is not locked yet.
@@ -29,7 +29,7 @@ func Make(prefix string) (string, error) {
 	}
 	lock, err := tryLock(made)
 	if err == nil && lock == nil {
-		err = fmt.Errorf("lock %s: somebody else has it", made)
+		err = fmt.Errorf("lock %s: another process holds the lock", made)
 	}
 	if err != nil {
 		return "", errors.Join(err, os.Remove(made))
@@ -51,7 +51,7 @@ func Remove(dir string) error {
 	return err
 }
 
-// tryLock locks a directory; nil is that another process has it.
+// tryLock takes the flock of a directory. It returns nil if another process holds it.
 func tryLock(dir string) (*flock.Flock, error) {
 	lock := flock.New(dir, flock.SetFlag(os.O_RDONLY))
 	ok, err := lock.TryLock()
@@ -61,16 +61,16 @@ func tryLock(dir string) (*flock.Flock, error) {
 	return lock, nil
 }
 
-// lockGrace is how long a directory may have the name of one that is not locked yet.
+// lockGrace is how long a new directory may be unlocked.
 const lockGrace = time.Minute
 
-// Sweep removes the directories with a prefix whose processes are gone. What it can't
-// remove, such as those of other users, stays.
+// Sweep removes the directories with a prefix whose flock is free. Directories that can't
+// be removed, such as those of other users, stay.
 func Sweep(prefix string) {
 	at := os.TempDir()
 	entries, err := os.ReadDir(at)
 	if err != nil {
-		return // then none was made here, either
+		return // no directory was made here, either
 	}
 	for _, e := range entries {
 		name, isFresh := strings.CutPrefix(e.Name(), unlockedPrefix)

@@ -1,12 +1,9 @@
-// Package scripted plays the model of an agent. Programs such as Claude Code or
-// Codex ask a model over HTTP what to do next; a Model answers them with the next
-// step of a script, in the protocol of the one who asks: Anthropic's messages,
-// OpenAI's responses and chat completions, and Gemini's generateContent. So the
-// real programs can be tested without a network, a key, or luck.
+// Package scripted is an HTTP server that plays an agent's model from a script, so that
+// agents can be tested without network, key or chance. It speaks Anthropic's messages,
+// OpenAI's responses and chat completions, and Gemini's generateContent.
 //
-// A Model keeps no position in its script: the results of tools that a request
-// carries tell how far it has come. A request that is repeated gets the same
-// answer.
+// A Model keeps no position in its script: the number of tool results in a request is the
+// position. A repeated request gets the same answer.
 package scripted
 
 import (
@@ -86,8 +83,8 @@ func (m *Model) Requests() []string {
 	return slices.Clone(m.requests)
 }
 
-// nameAt returns the name that a tool has at its server, if it is of that server.
-// Agents put the server's name before it, each in a way of its own.
+// nameAt returns the name of a tool at its server, if it belongs to the server. Agents
+// prefix it with the server's name, each in its own way.
 func (o Offer) nameAt(server string) (string, bool) {
 	if server == "" {
 		return o.Name, o.Namespace == ""
@@ -103,24 +100,24 @@ func (o Offer) nameAt(server string) (string, bool) {
 	return "", false
 }
 
-// modelRequest is what a request says, whatever its protocol.
+// modelRequest is a request of any protocol.
 type modelRequest struct {
 	tools   []Offer
 	results []string
 	stream  bool
 }
 
-// modelAnswer is what the model does next: it calls a tool, or says something.
+// modelAnswer is the next answer of the model: a tool call or a text.
 type modelAnswer struct {
-	round int    // counts from 1; 0 is beside the script
+	round int    // counts from 1; 0 is not part of the script
 	id    string // of the call
 	call  Offer  // none if its name is empty
 	args  map[string]any
 	text  string
 }
 
-// nextAnswer decides what to do. Agents ask their model for more than the work, such as
-// a title for it; such requests offer no tools of the server.
+// nextAnswer returns the next answer. Agents also send requests that are not part of the
+// task, such as for a title; these offer no tools of the server.
 func (m *Model) nextAnswer(a modelRequest) modelAnswer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -183,7 +180,7 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type reply struct {
 	whole  any
 	events []frame
-	end    string // data of a last event that is no JSON
+	end    string // data of a last event that is not JSON
 }
 
 type frame struct {
@@ -206,7 +203,7 @@ func serveAnswer(w http.ResponseWriter, body []byte, next func(modelRequest) mod
 	for _, f := range r.events {
 		data, err := json.Marshal(f.data)
 		if err != nil {
-			panic(err) // an argument of a script that is no JSON
+			panic(err) // an argument of the script is not JSON
 		}
 		if f.event != "" {
 			fmt.Fprintf(w, "event: %s\n", f.event)
@@ -223,7 +220,7 @@ func writeJSON(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the agent has gone
 }
 
-// contentText joins what a content says, which is a string or a list of parts.
+// contentText joins a content, which is a string or a list of parts.
 func contentText(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {

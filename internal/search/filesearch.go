@@ -30,7 +30,6 @@ type fileSearch struct {
 	context int         // bytes read for context since then
 }
 
-// checkStop checks stop.
 func (p *fileSearch) checkStop() bool {
 	p.stopped = p.stopped || p.stop != nil && p.stop()
 	return p.stopped

@@ -14,21 +14,20 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Kinds are the places that a test may run in: files alone, a shell without a
-// fence, and one behind the kernel's.
+// Kinds are the providers that a test may run with: files only, a shell without a
+// sandbox, and a sandbox.
 var Kinds = []string{memory.Kind, local.Kind, sandbox.Kind}
 
-// Shells are those of Kinds that run commands.
+// Shells are those of Kinds with a shell.
 var Shells = []string{local.Kind, sandbox.Kind}
 
-// NewProvider returns a provider of one of Kinds, as a user would have it, and a directory
-// of the host beside its workspaces. Where the host lacks what a sandbox needs the
-// test is skipped.
+// NewProvider returns a provider of one of Kinds with its defaults, and a host directory
+// outside its workspaces. It skips the test if the host can't run a sandbox.
 func NewProvider(t testing.TB, kind string) (p driver.Provider, host string) {
 	t.Helper()
 	outer := t.TempDir()
 	host = filepath.Join(outer, "host")
-	// What runs behind the fence may be another user.
+	// Processes in the sandbox may have another uid.
 	err := os.Chmod(outer, 0o755)
 	if err == nil {
 		err = os.Mkdir(host, 0o755)
@@ -82,7 +81,7 @@ var guest = sync.OnceValues(func() (string, error) {
 
 var guestDir string // to be removed
 
-// Main is what TestMain of a package calls that uses Guest or Place.
+// Main is TestMain of a package that uses Guest or NewProvider.
 func Main(m *testing.M) {
 	code := m.Run()
 	if guestDir != "" {

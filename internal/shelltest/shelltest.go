@@ -1,6 +1,5 @@
-// Package shelltest has a provider for tests that need commands and do not care
-// for a fence: the files of provider/local, with processes that are children of
-// the test.
+// Package shelltest has a provider for tests that need commands but no sandbox: the files
+// of provider/local, with processes that are children of the test.
 package shelltest
 
 import (
@@ -28,7 +27,7 @@ type Provider struct {
 	managers map[string]*sharedManager // guarded by mu; by id
 }
 
-// sharedManager is a manager and how many handles are on it.
+// A sharedManager is a process manager with a count of its handles.
 type sharedManager struct {
 	m     *process.Manager
 	count int
@@ -48,7 +47,7 @@ func New(root string) (*Provider, error) {
 // Kind returns the kind.
 func (p *Provider) Kind() string { return Kind }
 
-// Probe says that there is no fence.
+// Probe reports no isolation.
 func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	t, err := p.files.Probe(ctx)
 	t.Streaming = true
@@ -131,7 +130,7 @@ func (p *Provider) addShell(w *driver.Workspace, id string, env map[string]strin
 	return &out, nil
 }
 
-// acquireManager returns the manager of a workspace, which the handles share.
+// acquireManager returns the process manager of a workspace, which its handles share.
 func (p *Provider) acquireManager(id string, env map[string]string) (*process.Manager, func(context.Context, bool) error, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -2,7 +2,7 @@ package testenv
 
 import "syscall"
 
-// dieWithParent makes a child get a signal when this process ends, however that is.
+// dieWithParent sets the parent-death signal of a child.
 func dieWithParent(sig syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: sig}
 }

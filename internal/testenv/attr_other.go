@@ -4,5 +4,6 @@ package testenv
 
 import "syscall"
 
-// dieWithParent can't be had here: a child ends with its test's context alone.
+// dieWithParent does nothing: only Linux has a parent-death signal. A child ends with its
+// test's context.
 func dieWithParent(syscall.Signal) *syscall.SysProcAttr { return &syscall.SysProcAttr{} }

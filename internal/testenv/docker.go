@@ -18,13 +18,13 @@ import (
 	"time"
 )
 
-// DockerVar tells processes that a test starts where the engine of the test is.
+// DockerVar is the environment variable with the engine's address for child processes of
+// a test.
 const DockerVar = "CROFT_TEST_DOCKER"
 
-// A Dockerd is a private Docker engine with a directory of its own, for the life
-// of one program. It shares nothing with an engine that the host may have, nor with
-// those of other programs: it has no network, for which all would have to use one
-// bridge and one table of rules.
+// A Dockerd is a private Docker engine with a directory of its own, for the life of one
+// program. It has no network, so that it shares no bridge and no firewall rules with an
+// engine of the host or of other programs.
 type Dockerd struct {
 	Dir string // short, since a socket's path must be
 
@@ -39,7 +39,7 @@ type Dockerd struct {
 	log    *os.File
 }
 
-// DockerMissing says what the host lacks to start an engine; "" is nothing.
+// DockerMissing returns what the host lacks to start an engine; "" is nothing.
 func DockerMissing() string {
 	for _, name := range []string{"dockerd", "containerd", "runc", "iptables", "dpkg-query"} {
 		if _, err := exec.LookPath(name); err != nil {
@@ -62,18 +62,18 @@ func StartDockerd(ctx context.Context, args ...string) (*Dockerd, error) {
 	return (&Dockerd{Dir: dir, args: args}).setUp(ctx)
 }
 
-// StartMappedDockerd starts an engine whose users inside containers are others
-// outside, from base on. The host's own table of such users is not touched.
+// StartMappedDockerd starts an engine with user namespace remapping, from uid base on.
+// The host's /etc/subuid is not changed.
 func StartMappedDockerd(ctx context.Context, base int) (*Dockerd, error) {
 	dir, err := os.MkdirTemp("", "dockerd")
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(dir, 0o711); err != nil { // root inside is nobody outside, and has to pass
+	if err := os.Chmod(dir, 0o711); err != nil { // root of a container is an unprivileged user outside, and needs to traverse it
 		return nil, err
 	}
 	table := filepath.Join(dir, "subid")
-	if err := os.WriteFile(table, fmt.Appendf(nil, "nobody:%d:65536\nnogroup:%d:65536\n", base, base), 0o644); err != nil { // the host's is no secret either
+	if err := os.WriteFile(table, fmt.Appendf(nil, "nobody:%d:65536\nnogroup:%d:65536\n", base, base), 0o644); err != nil { // world-readable, as the host's
 		return nil, err
 	}
 	const own = `mount --bind "$0" /etc/subuid && mount --bind "$0" /etc/subgid && exec "$@"`
@@ -81,7 +81,7 @@ func StartMappedDockerd(ctx context.Context, base int) (*Dockerd, error) {
 	return d.setUp(ctx)
 }
 
-// RootlessMissing says what the host lacks to start an engine as an ordinary user;
+// RootlessMissing returns what the host lacks to start an engine as an unprivileged user;
 // "" is nothing.
 func RootlessMissing() string {
 	for _, name := range []string{"rootlesskit", "newuidmap", "setpriv"} {
@@ -92,11 +92,11 @@ func RootlessMissing() string {
 	return DockerMissing()
 }
 
-// Nobody is the ordinary user that an engine without root runs as.
+// Nobody is the uid of the unprivileged user of a rootless engine.
 const Nobody = 65534
 
-// StartRootlessDockerd starts an engine as the user Nobody. The host's own tables of
-// subordinate ids are not touched.
+// StartRootlessDockerd starts an engine as the user Nobody. The host's tables of
+// subordinate ids are not changed.
 func StartRootlessDockerd(ctx context.Context) (*Dockerd, error) {
 	dir, err := os.MkdirTemp("", "dockerd")
 	if err != nil {
@@ -104,8 +104,8 @@ func StartRootlessDockerd(ctx context.Context) (*Dockerd, error) {
 	}
 	table, own := filepath.Join(dir, "subid"), filepath.Join(dir, "own")
 	if err := errors.Join(
-		os.WriteFile(table, []byte("nobody:200000:65536\nnogroup:200000:65536\n"), 0o644), // the host's is no secret either
-		os.Mkdir(own, 0o700), os.Chown(own, Nobody, Nobody), os.Chmod(dir, 0o755), // the user has to pass
+		os.WriteFile(table, []byte("nobody:200000:65536\nnogroup:200000:65536\n"), 0o644), // world-readable, as the host's
+		os.Mkdir(own, 0o700), os.Chown(own, Nobody, Nobody), os.Chmod(dir, 0o755), // the user needs to traverse it
 	); err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func StartRootlessDockerd(ctx context.Context) (*Dockerd, error) {
 	return d.setUp(ctx)
 }
 
-// PodmanMissing says what the host lacks to start Podman; "" is nothing.
+// PodmanMissing returns what the host lacks to start Podman; "" is nothing.
 func PodmanMissing() string {
 	for _, name := range []string{"podman", "conmon"} {
 		if _, err := exec.LookPath(name); err != nil {
@@ -129,14 +129,13 @@ func PodmanMissing() string {
 	return ""
 }
 
-// StartPodman starts Podman as an engine that speaks Docker's API, with images and
-// containers of its own.
+// StartPodman starts Podman with Docker's API, and with images and containers of its own.
 func StartPodman(ctx context.Context) (*Dockerd, error) {
 	dir, err := os.MkdirTemp("", "podman")
 	if err != nil {
 		return nil, err
 	}
-	// It asks for more open files than a host without CAP_SYS_RESOURCE may give.
+	// Its default ulimits need CAP_SYS_RESOURCE on some hosts.
 	settings := filepath.Join(dir, "containers.conf")
 	if err := os.WriteFile(settings, []byte("[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=4096:4096\"]\n"), 0o600); err != nil {
 		return nil, err
@@ -176,10 +175,10 @@ func (d *Dockerd) setUp(ctx context.Context) (*Dockerd, error) {
 	return d, nil
 }
 
-// Host is where the engine listens.
+// Host is the address of the engine.
 func (d *Dockerd) Host() string { return "unix://" + d.Socket() }
 
-// Socket is the path of that.
+// Socket is the path of the engine's socket.
 func (d *Dockerd) Socket() string {
 	if d.socket != "" {
 		return d.socket
@@ -192,7 +191,7 @@ func (d *Dockerd) PID() int { return d.cmd.Process.Pid }
 
 // Start starts the engine again, after Kill.
 func (d *Dockerd) Start(ctx context.Context) error {
-	os.Remove(filepath.Join(d.Dir, "pid")) // one that was killed leaves it
+	os.Remove(filepath.Join(d.Dir, "pid")) // left by a killed engine
 	argv := append(slices.Clone(d.wrap), append([]string{
 		"dockerd", "--data-root", filepath.Join(d.Dir, "root"), "--exec-root", filepath.Join(d.Dir, "exec"), "--config-file", filepath.Join(d.Dir, "daemon.json"),
 		"-H", d.Host(), "-p", filepath.Join(d.Dir, "pid"), "--bridge=none", "--iptables=false", "--ip6tables=false",
@@ -237,47 +236,47 @@ func (d *Dockerd) waitReady(ctx context.Context) error {
 	}
 }
 
-// httpClient speaks to the engine.
+// httpClient is a client of the engine's API.
 func (d *Dockerd) httpClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", d.Socket())
 	}}}
 }
 
-// logTail is the end of what the engine said.
+// logTail is the end of the engine's log.
 func (d *Dockerd) logTail() string {
 	data, _ := os.ReadFile(filepath.Join(d.Dir, "log"))
 	const most = 2000
 	return string(data[max(0, len(data)-most):])
 }
 
-// Kill ends the engine without warning. Its containers go on.
+// Kill kills the engine. Its containers go on.
 func (d *Dockerd) Kill() {
-	d.cmd.Process.Kill() //nolint:errcheck // it has ended by itself then
+	d.cmd.Process.Kill() //nolint:errcheck // it has ended already
 	<-d.done
-	// Its containerd dies with it, and may lie there as a zombie until somebody
-	// looks after orphans; a new engine would wait for it.
+	// Its containerd dies with it, and may remain a zombie until it is reaped; a new
+	// engine would wait for it.
 	file := filepath.Join(d.Dir, "exec/containerd/containerd.pid")
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return
 	}
-	words := filepath.Join("/proc", strings.TrimSpace(string(data)), "cmdline") // of a zombie there are none
+	words := filepath.Join("/proc", strings.TrimSpace(string(data)), "cmdline") // empty for a zombie
 	for till := time.Now().Add(startTimeout); time.Now().Before(till); time.Sleep(10 * time.Millisecond) {
 		if said, err := os.ReadFile(words); err != nil || !strings.Contains(string(said), d.Dir+"/") {
-			os.Remove(file) // the engine says so then
+			os.Remove(file) // else the engine refuses to start
 			return
 		}
 	}
 }
 
-// Stop ends the engine, its containers and all that it left.
+// Stop ends the engine and its containers, and removes its directory.
 func (d *Dockerd) Stop() error {
-	if upTo := slices.Index(d.argv, "system"); upTo > 0 { // containers of Podman are children of nobody
+	if upTo := slices.Index(d.argv, "system"); upTo > 0 { // containers of Podman are not children of the engine
 		exec.Command(d.argv[0], append(slices.Clone(d.argv[1:upTo]), "rm", "--all", "--force", "--time", "0")...).Run() //nolint:errcheck,noctx // what stays shows when the directory is removed
 	}
 	if d.cmd != nil && d.done != nil {
-		d.cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it has ended by itself then
+		d.cmd.Process.Signal(syscall.SIGTERM) //nolint:errcheck // it has ended already
 		select {
 		case <-d.done:
 		case <-time.After(startTimeout):
@@ -291,23 +290,22 @@ func (d *Dockerd) Stop() error {
 	d.unmountAll()
 	err := os.RemoveAll(d.Dir)
 	for till := time.Now().Add(startTimeout); err != nil && time.Now().Before(till); err = os.RemoveAll(d.Dir) {
-		time.Sleep(100 * time.Millisecond) // what ran in containers may take a moment to end
+		time.Sleep(100 * time.Millisecond) // processes of containers may take a moment to end
 		d.unmountAll()
 	}
 	return err
 }
 
-// endStrays ends processes that belong to this engine, and waits until they have
-// ended, so that nobody writes to what is removed next.
+// endStrays kills processes of this engine and waits until they have ended, so that none
+// of them writes to the directory while it is removed.
 func (d *Dockerd) endStrays() {
 	for till := time.Now().Add(startTimeout); d.killStrays() > 0 && time.Now().Before(till); {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-// killStrays kills processes that belong to this engine, told by its directory in
-// what they were called with: shims, and a containerd whose parent was killed. It
-// returns how many there were.
+// killStrays kills processes with the engine's directory in their command line: shims,
+// and a containerd whose parent was killed. It returns their number.
 func (d *Dockerd) killStrays() (n int) {
 	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -319,14 +317,14 @@ func (d *Dockerd) killStrays() (n int) {
 			continue
 		}
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil && pid != os.Getpid() && (strings.Contains(string(data), "containerd") || strings.Contains(string(data), "conmon")) {
-			syscall.Kill(pid, syscall.SIGKILL) //nolint:errcheck // it has ended by itself then
+			syscall.Kill(pid, syscall.SIGKILL) //nolint:errcheck // it has ended already
 			n++
 		}
 	}
 	return n
 }
 
-// unmountAll lets go of what the engine left mounted.
+// unmountAll detaches the mounts below the engine's directory.
 func (d *Dockerd) unmountAll() {
 	data, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {

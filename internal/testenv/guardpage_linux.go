@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BytesBeforeGuardPage returns n bytes behind which nothing can be read or written: who does
-// so ends the test.
+// BytesBeforeGuardPage returns n bytes that end at a guard page: an access beyond them
+// crashes the test.
 func BytesBeforeGuardPage(t *testing.T, n int) []byte {
 	t.Helper()
 	page := os.Getpagesize()

@@ -20,14 +20,14 @@ import (
 	"time"
 )
 
-// DockerImage is the image that each engine of the tests has: the default of the
-// provider docker. It is not Debian's own, since tests reach no registry: it holds
-// files of Debian packages that are installed on this host, and what a Jupyter
-// kernel for Python needs, without documents and translations.
+// DockerImage is the image of each test engine: the default of the provider docker. It is
+// not Debian's own, because tests reach no registry: it is built from files of Debian
+// packages on this host, with a Jupyter kernel for Python, without documentation and
+// translations.
 const DockerImage = "debian:stable-slim"
 
-// A wantedPackage is a package of the image; one that is optional is in it where this host
-// has it.
+// A wantedPackage is a package of the image. An optional one is included if this host has
+// it.
 type wantedPackage struct {
 	name     string
 	optional bool
@@ -42,31 +42,31 @@ var wanted = []wantedPackage{
 	{"python3", false}, {"python3-ipykernel", false},
 }
 
-// unneeded are dependencies that serve to install packages, or parts that tests do
-// without.
+// unneeded are dependencies that are only needed to install packages, or that tests do
+// not use.
 var unneeded = []string{
 	"debconf", "debconf-2.0", "dpkg", "install-info", "perl", "perl-base", "liberror-perl", "git-man", "init-system-helpers", "mailcap", "mime-support",
 	"login", "passwd", "adduser", "tzdata-legacy",
 }
 
-// excludedPaths begins the paths that stay out.
+// excludedPaths are prefixes of paths that are not in the image.
 var excludedPaths = []string{
 	"/usr/share/doc/", "/usr/share/man/", "/usr/share/info/", "/usr/share/locale/", "/usr/share/lintian/", "/usr/share/bug/", "/usr/share/doc-base/",
 	"/usr/share/bash-completion/", "/usr/share/zsh/", "/usr/share/gitweb/", "/var/lib/dpkg/", "/etc/cron", "/etc/systemd/", "/lib/systemd/", "/usr/lib/systemd/",
 	"/etc/init.d/", "/etc/pam.d/", "/etc/default/", "/etc/logrotate.d/", "/usr/share/git-core/contrib/", "/usr/share/menu/",
 }
 
-// generatedFiles are files that scripts of packages make, and that belong to no package.
+// generatedFiles are files that maintainer scripts make and that belong to no package.
 var generatedFiles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/nsswitch.conf", "/etc/os-release"}
 
-// importImage puts DockerImage into the engine.
+// importImage imports DockerImage into the engine.
 func (d *Dockerd) importImage(ctx context.Context) error {
 	list, err := resolvePackages(ctx, wanted)
 	if err != nil {
 		return fmt.Errorf("make the image %s: %w", DockerImage, err)
 	}
 	files, w := io.Pipe()
-	defer files.Close() //nolint:errcheck // it always answers nil; it ends the goroutine where the engine reads no more
+	defer files.Close() //nolint:errcheck // never fails; it ends the goroutine if the engine stops reading
 	go func() { w.CloseWithError(writeRootfs(w, list)) }()
 	query := url.Values{"fromSrc": {"-"}, "repo": {DockerImage}, "changes": {
 		"ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "ENV LANG=C.UTF-8", `CMD ["/bin/bash"]`,
@@ -88,14 +88,14 @@ func (d *Dockerd) importImage(ctx context.Context) error {
 	return nil
 }
 
-// An installedPackage is one of this host.
+// An installedPackage is a package of this host.
 type installedPackage struct {
 	name, version string
 	depends       []string
 	files         []string
 }
 
-// resolvePackages returns the wanted packages with all that they need.
+// resolvePackages returns the wanted packages with their dependencies.
 func resolvePackages(ctx context.Context, wanted []wantedPackage) ([]installedPackage, error) {
 	known, err := readPackages(ctx)
 	if err != nil {
@@ -114,7 +114,7 @@ func resolvePackages(ctx context.Context, wanted []wantedPackage) ([]installedPa
 		}
 		seen[name] = true
 		for _, dep := range pkg.depends {
-			add(dep) // one that is missing here is so by the will of its host
+			add(dep) // a missing dependency is ignored
 		}
 		list = append(list, *pkg)
 		return true
@@ -133,7 +133,7 @@ func resolvePackages(ctx context.Context, wanted []wantedPackage) ([]installedPa
 	return list, nil
 }
 
-// readPackages reads which packages this host has, and what they need.
+// readPackages reads the installed packages and their dependencies from dpkg.
 func readPackages(ctx context.Context) (map[string]*installedPackage, error) {
 	program, err := exec.LookPath("dpkg-query")
 	if err != nil {
@@ -163,8 +163,7 @@ func readPackages(ctx context.Context) (map[string]*installedPackage, error) {
 	return known, lines.Err()
 }
 
-// packageNames are those of packages in a field such as Depends, all of each
-// alternative.
+// packageNames are the names in a field such as Depends, with all alternatives.
 func packageNames(field string) []string {
 	var list []string
 	for _, part := range strings.FieldsFunc(field, func(r rune) bool { return r == ',' || r == '|' }) {
@@ -193,7 +192,7 @@ func filesOf(name string) ([]string, error) {
 	return strings.Fields(string(data)), nil
 }
 
-// A rootfsWriter writes a root file system, each path once and below its parents.
+// A rootfsWriter writes a rootfs as a tar, each path once and after its parents.
 type rootfsWriter struct {
 	tar  *tar.Writer
 	done map[string]bool
@@ -231,15 +230,14 @@ func writeRootfs(w io.Writer, list []installedPackage) error {
 	return b.tar.Close()
 }
 
-// addFile adds a path of the host, and what it leads to where that is one of the
-// alternatives which packages share.
+// addFile adds a path of the host, and names that are alternatives of it.
 func (b *rootfsWriter) addFile(file string) error {
 	if file == "/." || slices.ContainsFunc(excludedPaths, func(p string) bool { return strings.HasPrefix(file+"/", p) }) {
 		return nil
 	}
 	real, err := filepath.EvalSymlinks(filepath.Dir(file)) // /bin is /usr/bin
 	if err != nil {
-		return nil // the host does without it
+		return nil // the host lacks it
 	}
 	file = filepath.Join(real, filepath.Base(file))
 	if err := b.addPath(file); err != nil {
@@ -251,7 +249,7 @@ func (b *rootfsWriter) addFile(file string) error {
 	return b.addAlternatives(file)
 }
 
-// addAlternatives adds the names by which a program is known besides: awk for mawk.
+// addAlternatives adds symlinks for other names of a program: awk for mawk.
 func (b *rootfsWriter) addAlternatives(file string) error {
 	for name, alternative := range map[string]string{"/usr/bin/mawk": "awk", "/usr/bin/gawk": "awk", "/usr/bin/less": "pager"} {
 		if file != name || b.done["/usr/bin/"+alternative] {
@@ -266,7 +264,7 @@ func (b *rootfsWriter) addAlternatives(file string) error {
 	return nil
 }
 
-// addDir adds a directory, and those above it.
+// addDir adds a directory and its parents.
 func (b *rootfsWriter) addDir(dir string) error {
 	if b.done[dir] {
 		return nil
@@ -276,14 +274,13 @@ func (b *rootfsWriter) addDir(dir string) error {
 	}
 	b.done[dir] = true
 	mode := int64(0o755)
-	if dir == "/tmp" || dir == "/var/tmp" { // some runtimes give what they mount there the mode of the image
+	if dir == "/tmp" || dir == "/var/tmp" { // some runtimes give a mount there the mode of the image
 		mode = 0o1777
 	}
 	return b.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimPrefix(dir, "/") + "/", Mode: mode, ModTime: time.Unix(0, 0)})
 }
 
-// addPath adds what is at a path of the host. What is gone there, or no file, is left
-// out.
+// addPath adds an entry of the host. Missing and special files are left out.
 func (b *rootfsWriter) addPath(file string) error {
 	if b.done[file] {
 		return nil
@@ -310,7 +307,7 @@ func (b *rootfsWriter) addPath(file string) error {
 			return err
 		}
 		return b.tar.WriteHeader(h)
-	case !info.Mode().IsRegular() || info.Mode()&0o004 == 0: // what is not for everybody here is for nobody there
+	case !info.Mode().IsRegular() || info.Mode()&0o004 == 0: // files that are not world-readable are left out
 		return nil
 	}
 	return b.writeContent(h, file)

@@ -7,11 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OwnNetwork puts the calling goroutine, what it listens on and the children that
-// it starts from now on into a network of their own, which has a loopback
-// interface and nothing else, so that a program that wants to phone home finds
-// out at once that it can't. Where the process may not do that they stay where
-// they are.
+// OwnNetwork moves the calling goroutine, with its listeners and later children, into a
+// new network namespace with only a loopback interface, so that requests to other hosts
+// fail at once. Without the privilege it does nothing.
 func OwnNetwork(t testing.TB) {
 	t.Helper()
 	runtime.LockOSThread() // for good: the thread ends with the goroutine

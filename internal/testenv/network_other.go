@@ -4,5 +4,5 @@ package testenv
 
 import "testing"
 
-// OwnNetwork does nothing: only Linux has networks of one's own.
+// OwnNetwork does nothing: only Linux has network namespaces.
 func OwnNetwork(testing.TB) {}

@@ -1,6 +1,5 @@
-// Package testenv gives tests the facilities of the host that they need. A test
-// asks for one by name, and is skipped, saying which, where the host lacks it:
-// no test finds out by failing, and none is skipped for any other reason.
+// Package testenv provides programs and services of the host to tests, and skips a test
+// that needs one the host lacks. The reason of each skip is named.
 package testenv
 
 import (
@@ -19,8 +18,8 @@ import (
 	"time"
 )
 
-// A Postgres is a private PostgreSQL server, on a Unix socket in a directory of
-// its own. It ends with the test that asked for it.
+// A Postgres is a private PostgreSQL server on a Unix socket in its own directory. It
+// ends with its test.
 type Postgres struct {
 	bin, dir string
 	attr     *syscall.SysProcAttr
@@ -49,8 +48,8 @@ func NeedsPostgres(t testing.TB) *Postgres {
 
 func (p *Postgres) dataDir() string { return filepath.Join(p.dir, "data") }
 
-// becomeUser makes the server run as its own user where the test is root, which
-// PostgreSQL refuses to be.
+// becomeUser runs the server as the user postgres if the test is root, because PostgreSQL
+// refuses to run as root.
 func (p *Postgres) becomeUser(t testing.TB) {
 	t.Helper()
 	p.attr = dieWithParent(syscall.SIGQUIT)
@@ -81,14 +80,14 @@ func (p *Postgres) runProgram(t testing.TB, name string, args ...string) {
 	}
 }
 
-// startServer runs the server as a child of the test, and waits until it answers.
+// startServer starts the server as a child of the test, and waits until it answers.
 func (p *Postgres) startServer(t testing.TB) {
 	t.Helper()
 	var log bytes.Buffer
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	cmd := exec.CommandContext(ctx, filepath.Join(p.bin, "postgres"), "-D", p.dataDir(), "-k", p.dir, "-h", "", "-c", "max_connections=200")
 	cmd.Dir, cmd.SysProcAttr, cmd.Stdout, cmd.Stderr = p.dir, p.attr, &log, &log
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // at once: nothing of it is kept
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // immediate shutdown: its data is removed
 	exited, err := startChild(cmd)
 	if err != nil {
 		cancel()

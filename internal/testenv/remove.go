@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// RemoveAll removes a directory in which programs may still write that end on their
-// own, in a moment: such as what an agent has started.
+// RemoveAll removes a directory to which processes that are ending may still write, and
+// retries until it succeeds.
 func RemoveAll(t testing.TB, dir string) {
 	t.Helper()
 	const patience = 2 * time.Minute

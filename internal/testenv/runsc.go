@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 )
 
-// Runsc returns the path of gVisor's program, on PATH or where "go install" puts
-// programs, as scripts/deps does; "" where the host has none.
+// Runsc returns the path of gVisor's runsc, on PATH or in the directory of "go install";
+// "" if the host has none.
 func Runsc() string { return lookProgram("runsc") }
 
-// lookProgram returns the path of a program, on PATH or where "go install" puts
-// programs; "" where there is none.
+// lookProgram returns the path of a program, on PATH or in the directory of "go install";
+// "" if there is none.
 func lookProgram(name string) string {
 	if path, err := exec.LookPath(name); err == nil {
 		return path

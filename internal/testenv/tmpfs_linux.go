@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// NeedsTmpfs mounts a file system of the given size that is empty, so that a
-// test can fill it, or skips the test where the process may not mount one.
+// NeedsTmpfs mounts an empty tmpfs of the given size, which a test can fill, or skips the
+// test without the privilege to mount.
 func NeedsTmpfs(t testing.TB, size int64) string {
 	t.Helper()
 	dir := t.TempDir() // removed last, after it is unmounted

@@ -1,8 +1,7 @@
-// Command testreport reads the output of go test -json and prints what a person
-// wants of it: the whole output of what failed, the list of what was skipped and
-// why, the counts, and last, in at most forty lines, what failed and the end of
-// what it said, so that a log of which only the end is kept still tells. It exits
-// with 1 if anything failed.
+// Command testreport reads the output of go test -json and prints a summary: the output
+// of failures, the skips with their reasons, the counts, and last, in at most forty
+// lines, the failures and the end of their output, for logs of which only the end is
+// kept. It exits with 1 if anything failed.
 package main
 
 import (
@@ -21,20 +20,20 @@ import (
 type testEvent struct {
 	Action      string
 	Package     string
-	ImportPath  string // instead of Package, in what a build says
+	ImportPath  string // instead of Package, in build output
 	FailedBuild string // the ImportPath of the build that failed
 	Test        string
 	Elapsed     float64
 	Output      string
 }
 
-// commandFail is the action of a line that scripts/test writes of a command that
-// ended with an error. It tells something only where no test or package failed.
+// commandFail is the action of a line that scripts/test writes for a command that failed.
+// It counts only if no test or package failed.
 const commandFail = "command-fail"
 
 type key struct{ pkg, test string }
 
-// A report is what was seen so far.
+// A report collects the events of a run.
 type report struct {
 	output   map[key]*strings.Builder
 	running  map[key]bool
@@ -62,7 +61,7 @@ func main() {
 	}
 }
 
-// writeProviders writes the table of providers, if there is one to write.
+// writeProviders writes the table of providers, if it has rows.
 func (r *report) writeProviders(name string) error {
 	if name == "" || len(r.table.checks) == 0 {
 		return nil
@@ -85,7 +84,7 @@ func (r *report) readEvents(in io.Reader, out io.Writer) error {
 	for sc.Scan() {
 		var l testEvent
 		if err := json.Unmarshal(sc.Bytes(), &l); err != nil {
-			fmt.Fprintln(out, sc.Text()) // not of ours: a build error, a race report
+			fmt.Fprintln(out, sc.Text()) // not JSON: a build error, a race report
 			continue
 		}
 		r.addEvent(l, out)
@@ -134,14 +133,15 @@ func (r *report) addEvent(l testEvent, out io.Writer) {
 	if l.Test == "" {
 		fmt.Fprintf(out, "%-5s %s (%.1fs)\n", l.Action, l.Package, l.Elapsed)
 	}
-	// A package may run twice, raced and not: what failed once keeps its words.
+	// A package may run twice, with and without the race detector: the output of a
+	// failure is kept.
 	if l.Action == "pass" && !slices.Contains(r.failed, k) {
 		delete(r.output, k)
 	}
 }
 
-// failUnfinished counts as failed what still ran when the program of a package ended:
-// a crash has its words there.
+// failUnfinished counts tests as failed that were running when the program of their
+// package ended, such as after a crash.
 func (r *report) failUnfinished(pkg string) {
 	for _, k := range slices.SortedFunc(maps.Keys(r.running), func(a, b key) int { return strings.Compare(a.test, b.test) }) {
 		if k.pkg == pkg && k.test != "" {
@@ -159,7 +159,7 @@ func (r *report) appendOutput(k key, text string) {
 	r.output[k].WriteString(text)
 }
 
-// printReport reports whether all is well.
+// printReport prints the report, and returns whether all tests passed.
 func (r *report) printReport(out io.Writer) bool {
 	if len(r.failed) == 0 {
 		r.failed = r.commands
@@ -184,19 +184,19 @@ func (r *report) printReport(out io.Writer) bool {
 	return len(r.failed) == 0
 }
 
-// maxSummaryLines is how much of a log is sure to be kept.
+// maxSummaryLines bounds the summary of failures at the end.
 const maxSummaryLines = 40
 
-// printFailed ends the report with what failed and the end of what it said, all
-// of it in the last lines.
+// printFailed prints the failures and the end of their output, in at most maxSummaryLines
+// lines.
 func (r *report) printFailed(out io.Writer) {
 	failed := r.leafFailures()
-	names := min(len(failed), maxSummaryLines-1) // one line for those that have no room
+	names := min(len(failed), maxSummaryLines-1) // one line for the rest
 	if names == 0 {
 		return
 	}
 	left := maxSummaryLines - 1 - names
-	each := max(left/names, 5) // where there are many, the first ones tell
+	each := max(left/names, 5) // at least five lines for the first failures
 	for _, k := range failed[:names] {
 		fmt.Fprintln(out, strings.TrimSpace("FAILED "+k.pkg+" "+k.test))
 		said := r.lastOutput(k, min(each, left))
@@ -210,8 +210,8 @@ func (r *report) printFailed(out io.Writer) {
 	}
 }
 
-// leafFailures are the failures that no other explains: a test fails with its
-// subtests, and a package with its tests.
+// leafFailures are the failures without failed subtests: a test fails with its subtests,
+// and a package with its tests.
 func (r *report) leafFailures() []key {
 	var leaves []key
 	for _, k := range r.failed {
@@ -225,7 +225,7 @@ func (r *report) leafFailures() []key {
 	return leaves
 }
 
-// lastOutput are the last n lines that a failure wrote, without those of the machinery.
+// lastOutput returns the last n lines of a failure's output, without those of go test.
 func (r *report) lastOutput(k key, n int) []string {
 	b := r.output[k]
 	if b == nil {
@@ -241,7 +241,7 @@ func (r *report) lastOutput(k key, n int) []string {
 	return lines[max(len(lines)-n, 0):]
 }
 
-// countReasons counts the skips by their reason.
+// countReasons counts the skips by reason.
 func (r *report) countReasons() map[string]int {
 	count := map[string]int{}
 	for _, k := range r.skipped {
@@ -262,7 +262,7 @@ func (r *report) printReasons(out io.Writer) {
 	}
 }
 
-// skipReason is the last line that a skipped test wrote.
+// skipReason is the last line of output of a skipped test.
 func (r *report) skipReason(k key) string {
 	b := r.output[k]
 	if b == nil {

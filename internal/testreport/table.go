@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// suitePrefix begins the name of a test that holds a provider against the contract.
+// suitePrefix begins the names of conformance tests.
 const suitePrefix = "TestConformance"
 
-// A table is what the suite says of each provider.
+// A table has the results of the conformance suite for each provider.
 type table struct {
 	columns []string
-	checks  []string                     // in the order in which they were met
+	checks  []string                     // in the order of their first result
 	cells   map[string]map[string]string // by check and column
 	reasons []string                     // why a check does not apply
 }
 
-// columnOf names the provider that a test is about, and its check; "" where it is
-// about neither: sandbox/bubblewrap and Write/keeps-the-mode.
+// columnOf returns the provider and the check of a test, "" if it is not a conformance
+// test: sandbox/bubblewrap and Write/keeps-the-mode.
 func columnOf(k key) (column, check string) {
 	if path.Base(path.Dir(k.pkg)) != "provider" {
 		return "", ""
@@ -36,7 +36,7 @@ func columnOf(k key) (column, check string) {
 	return "", ""
 }
 
-// addCell takes the outcome of a check into the table.
+// addCell adds the outcome of a check.
 func (t *table) addCell(k key, outcome, why string) {
 	column, check := columnOf(k)
 	if column == "" {
@@ -56,13 +56,13 @@ func (t *table) addCell(k key, outcome, why string) {
 	if outcome == "skip" {
 		cell = t.reasonMark(strings.TrimPrefix(why, "skipped: "))
 	}
-	if old := t.cells[check][column]; old == "**no**" { // it ran twice, raced and not
+	if old := t.cells[check][column]; old == "**no**" { // it ran twice, with and without the race detector
 		cell = old
 	}
 	t.cells[check][column] = cell
 }
 
-// reasonMark returns the mark of why a check does not apply.
+// reasonMark returns the number of the reason why a check does not apply.
 func (t *table) reasonMark(why string) string {
 	i := slices.Index(t.reasons, why)
 	if i < 0 {

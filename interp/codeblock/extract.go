@@ -10,15 +10,15 @@ import (
 
 // A Block is a piece of code in a text.
 type Block struct {
-	Language string `json:"language"` // the first word of Info, in lower case; "" where there is none
+	Language string `json:"language"` // the first word of Info, in lower case; may be ""
 	Info     string `json:"info,omitempty"`
 	Code     string `json:"code"`
-	Line     int    `json:"line"`          // 1-based, of the fence or mark that begins it
-	Cut      bool   `json:"cut,omitempty"` // it has no end
+	Line     int    `json:"line"`          // 1-based line of the opening fence or mark
+	Cut      bool   `json:"cut,omitempty"` // it has no closing fence or mark
 }
 
-// A Delimiter is a pair of marks around code. Start is followed by the info
-// string, up to the end of that line.
+// A Delimiter is a pair of marks around code. The info string follows Start, up to
+// the end of the line.
 type Delimiter struct{ Start, End string }
 
 // ExtractOptions are the options of Extract.
@@ -30,20 +30,20 @@ type ExtractOptions struct {
 // Extract lists the blocks of a text, in order.
 func Extract(text string, opts *ExtractOptions) ([]Block, error) {
 	if opts == nil || len(opts.Delimiters) == 0 {
-		return fenced(text), nil
+		return fencedBlocks(text), nil
 	}
 	for _, d := range opts.Delimiters {
 		if d.Start == "" || d.End == "" {
 			return nil, fmt.Errorf("codeblock: delimiter %q, %q: %w: neither may be empty", d.Start, d.End, fault.InvalidArgument)
 		}
 	}
-	return delimited(text, opts.Delimiters), nil
+	return delimitedBlocks(text, opts.Delimiters), nil
 }
 
-// fenced finds the blocks between fences.
-func fenced(text string) []Block {
+// fencedBlocks finds the blocks between code fences.
+func fencedBlocks(text string) []Block {
 	var blocks []Block
-	var in list
+	var in itemColumns
 	var open fence
 	var code strings.Builder
 	var b Block
@@ -51,17 +51,17 @@ func fenced(text string) []Block {
 	for l := range strings.Lines(text) {
 		line++
 		if open.mark != 0 {
-			if f, ok := parseFence(l, 0); ok && f.closes(open) {
+			if f, ok := parseFence(l, 0); ok && f.canClose(open) {
 				b.Code = code.String()
 				blocks = append(blocks, b)
 				open = fence{}
 			} else {
-				code.WriteString(outdent(l, open.indent))
+				code.WriteString(removeIndent(l, open.indent))
 			}
 			continue
 		}
-		at := in.enter(l)
-		if f, ok := parseFence(l, at); ok && f.opens() {
+		at := in.fenceColumn(l)
+		if f, ok := parseFence(l, at); ok && f.canOpen() {
 			open, b = f, newBlock(f.info, line)
 			code.Reset()
 		}
@@ -75,9 +75,9 @@ func fenced(text string) []Block {
 
 const tabStop = 4
 
-// indented returns what follows the blanks of a line from a column on, and the column
-// where that is.
-func indented(line string, from int) (rest string, column int) {
+// skipIndent skips the blanks of a line from a column on. It returns the rest and its
+// column.
+func skipIndent(line string, from int) (rest string, column int) {
 	for i := range len(line) {
 		switch {
 		case line[i] == ' ':
@@ -93,39 +93,39 @@ func indented(line string, from int) (rest string, column int) {
 	return "", column
 }
 
-// maxDepth is how deeply items may be nested; a fence further in is not looked for.
+// maxDepth bounds the nesting of list items; deeper fences are not found.
 const maxDepth = 100
 
-// A list has the columns at which the items begin that a line may be in, the
-// outermost first.
-type list []int
+// A itemColumns has the columns of the list items that may contain a line, the outermost
+// first.
+type itemColumns []int
 
-// enter returns the column at which what may be a fence begins: behind the markers
-// of items that begin on the line, and within those that go on.
-func (in *list) enter(line string) int {
+// fenceColumn returns the column at which a fence may begin: after the markers of items
+// that begin on the line, and within items that continue.
+func (in *itemColumns) fenceColumn(line string) int {
 	line = strings.TrimRight(line, "\r\n")
-	rest, column := indented(line, 0)
+	rest, column := skipIndent(line, 0)
 	if rest == "" {
-		return 0 // an item goes on behind an empty line
+		return 0 // an item continues after an empty line
 	}
 	for len(*in) > 0 && (*in)[len(*in)-1] > column {
 		*in = (*in)[:len(*in)-1]
 	}
-	at := in.innermost()
+	at := in.innermostColumn()
 	for column-at <= maxIndent && len(*in) < maxDepth {
-		n := marker(rest)
+		n := markerLength(rest)
 		if n == 0 {
 			break
 		}
 		at = column + n
-		after, next := indented(line, at)
+		after, next := skipIndent(line, at)
 		switch {
 		case after == "": // the item begins on the next line
 			*in = append(*in, at+1)
 			return at + 1
 		case next-at <= tabStop:
 			at = next
-		default: // code by its indent, one blank behind the marker
+		default: // indented code, one blank after the marker
 			at++
 		}
 		*in = append(*in, at)
@@ -134,16 +134,16 @@ func (in *list) enter(line string) int {
 	return at
 }
 
-func (in list) innermost() int {
+func (in itemColumns) innermostColumn() int {
 	if len(in) == 0 {
 		return 0
 	}
 	return in[len(in)-1]
 }
 
-// marker returns the length of the marker of an item at the start of a text: -, +, *,
-// or a number with a dot or a parenthesis, and a blank or nothing behind it.
-func marker(text string) int {
+// markerLength returns the length of the list marker at the start of a text: -, +, *, or a
+// number with a dot or a parenthesis, followed by a blank or nothing.
+func markerLength(text string) int {
 	const most = 9 // digits
 	n := 0
 	for n < len(text) && n < most && '0' <= text[n] && text[n] <= '9' {
@@ -162,23 +162,23 @@ func marker(text string) int {
 	return n
 }
 
-// A fence is a line that may begin or end a block.
+// A fence is a line that may open or close a block.
 type fence struct {
 	mark   byte // '`' or '~'
 	length int
 	indent int // its column
-	within int // the column at which the item begins that it is in
+	within int // column of the list item that contains it
 	info   string
 }
 
 const (
 	minFence  = 3
-	maxIndent = 3 // beyond, a line is code by its indent
+	maxIndent = 3 // a line with more is indented code
 )
 
-// parseFence reads a line whose content begins at a column.
+// parseFence parses a line whose content begins at a column.
 func parseFence(line string, at int) (fence, bool) {
-	rest, column := indented(strings.TrimRight(line, "\r\n"), at)
+	rest, column := skipIndent(strings.TrimRight(line, "\r\n"), at)
 	f := fence{indent: column, within: at}
 	if rest == "" || rest[0] != '`' && rest[0] != '~' {
 		return f, false
@@ -190,19 +190,19 @@ func parseFence(line string, at int) (fence, bool) {
 	return f, f.length >= minFence
 }
 
-// opens reports whether a block may begin with it: what follows backticks has
-// none, or they are ticks within a line.
-func (f fence) opens() bool {
+// canOpen reports whether the fence can open a block: an info string after backticks
+// has no backtick, otherwise it is inline code.
+func (f fence) canOpen() bool {
 	return f.indent-f.within <= maxIndent && (f.mark != '`' || !strings.Contains(f.info, "`"))
 }
 
-func (f fence) closes(open fence) bool {
+func (f fence) canClose(open fence) bool {
 	return f.mark == open.mark && f.length >= open.length && f.info == "" && f.indent <= open.within+maxIndent
 }
 
-// outdent drops as much of a line's indent as the fence had. Of a tab that goes
-// beyond, the rest stays as blanks.
-func outdent(line string, n int) string {
+// removeIndent removes the indent of the fence from a line. The rest of a partly removed
+// tab stays as blanks.
+func removeIndent(line string, n int) string {
 	column := 0
 	for column < n && line != "" && (line[0] == ' ' || line[0] == '\t') {
 		if line[0] == ' ' {
@@ -215,12 +215,12 @@ func outdent(line string, n int) string {
 	return strings.Repeat(" ", max(column-n, 0)) + line
 }
 
-// delimited finds the blocks between marks of the caller's.
-func delimited(text string, marks []Delimiter) []Block {
+// delimitedBlocks finds the blocks between the delimiters of the caller.
+func delimitedBlocks(text string, marks []Delimiter) []Block {
 	var blocks []Block
 	line := 1
 	for {
-		at, d := first(text, marks)
+		at, d := firstDelimiter(text, marks)
 		if at < 0 {
 			return blocks
 		}
@@ -229,7 +229,7 @@ func delimited(text string, marks []Delimiter) []Block {
 		info, body, ok := strings.Cut(head, "\n")
 		if end := strings.Index(info, d.End); !ok || end >= 0 {
 			if end < 0 { // the text ends within the first line
-				return append(blocks, cut(newBlock("", line), head))
+				return append(blocks, cutBlock(newBlock("", line), head))
 			}
 			b := newBlock("", line)
 			b.Code = info[:end]
@@ -239,7 +239,7 @@ func delimited(text string, marks []Delimiter) []Block {
 		b := newBlock(strings.TrimSpace(info), line)
 		code, rest, ok := strings.Cut(body, d.End)
 		if !ok {
-			return append(blocks, cut(b, body))
+			return append(blocks, cutBlock(b, body))
 		}
 		b.Code = code
 		blocks, text = append(blocks, b), rest
@@ -247,13 +247,13 @@ func delimited(text string, marks []Delimiter) []Block {
 	}
 }
 
-func cut(b Block, code string) Block {
+func cutBlock(b Block, code string) Block {
 	b.Code, b.Cut = code, true
 	return b
 }
 
-// first finds the mark that comes first.
-func first(text string, marks []Delimiter) (at int, d Delimiter) {
+// firstDelimiter finds the first start mark.
+func firstDelimiter(text string, marks []Delimiter) (at int, d Delimiter) {
 	at = -1
 	for _, m := range marks {
 		if i := strings.Index(text, m.Start); i >= 0 && (at < 0 || i < at) {
@@ -263,7 +263,7 @@ func first(text string, marks []Delimiter) (at int, d Delimiter) {
 	return at, d
 }
 
-// NewBlock returns the block of some code, whose language is in the info string.
+// NewBlock returns a block of code; the info string has its language.
 func NewBlock(info, code string) Block {
 	b := newBlock(strings.TrimSpace(info), 1)
 	b.Code = code

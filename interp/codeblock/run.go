@@ -20,7 +20,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Where blocks are written, and where they leave what they make.
+// Directories for the files of blocks and for their outputs.
 const (
 	SourceDir = "src"
 	OutputDir = "out"
@@ -29,15 +29,15 @@ const (
 // SpanInline is the name of the span of Run.
 const SpanInline = "workspace.inline"
 
-// DefaultTimeout is that of one block.
+// DefaultTimeout is the time-out of one block.
 const DefaultTimeout = 2 * time.Minute
 
-// A runner is how a language is run.
+// A runner says how a language is run.
 type runner struct {
-	names     []string // the language, then other names of it
+	names     []string // the language, then its aliases
 	extension string
-	argv      []string // the file follows
-	mode      bool     // the file may be executed
+	argv      []string // the command; the file follows
+	mode      bool     // the file is made executable
 }
 
 var runners = []runner{
@@ -52,7 +52,7 @@ var runners = []runner{
 	{[]string{"r"}, ".R", []string{"Rscript"}, false},
 }
 
-// Languages lists what Run runs.
+// Languages lists the languages of Run.
 func Languages() []string {
 	var out []string
 	for _, r := range runners {
@@ -61,7 +61,7 @@ func Languages() []string {
 	return out
 }
 
-func find(language string) (runner, error) {
+func findRunner(language string) (runner, error) {
 	for _, r := range runners {
 		if slices.Contains(r.names, language) {
 			return r, nil
@@ -70,29 +70,29 @@ func find(language string) (runner, error) {
 	return runner{}, fmt.Errorf("codeblock: language %.80q: %w: the languages are %s", language, fault.Unsupported, strings.Join(Languages(), ", "))
 }
 
-// Runnable reports whether Run knows how to run a block; language is that of blocks
-// that name none. A text has others, too: what a program puts out, or data.
+// Runnable reports whether Run can run a block; language is the default of blocks
+// without one. Texts also have blocks with output or data.
 func (b Block) Runnable(language string) bool {
 	if b.Language != "" {
 		language = b.Language
 	}
-	_, err := find(strings.ToLower(language))
+	_, err := findRunner(strings.ToLower(language))
 	return err == nil
 }
 
 // RunOptions are the options of Run.
 type RunOptions struct {
-	Language  string            // of blocks that name none; "" refuses them
-	Dir       string            // where blocks run; "" is the top of the workspace
+	Language  string            // default for blocks without one; "" refuses such blocks
+	Dir       string            // working directory; "" is the root of the workspace
 	Env       map[string]string // further variables
 	Timeout   time.Duration     // of each block; 0 is DefaultTimeout
-	MaxOutput int64             // bytes that a result holds of each stream; 0 is the provider's default
-	KeepGoing bool              // run what follows a block that failed
+	MaxOutput int64             // bytes of each stream in a result; 0 is the provider's default
+	KeepGoing bool              // continue after a failed block
 }
 
 // A Result says how blocks ran.
 type Result struct {
-	Blocks  []BlockResult `json:"blocks"`  // those that were run
+	Blocks  []BlockResult `json:"blocks"`  // blocks that ran
 	Outputs []driver.Info `json:"outputs"` // files below out that are new or changed
 }
 
@@ -108,9 +108,9 @@ type BlockResult struct {
 	Result driver.Result `json:"result"`
 }
 
-// Run runs blocks in order. One that exits with something else than 0 is a result
-// and ends the run unless opts say otherwise; one that can't be run is an error,
-// beside what ran before it.
+// Run runs blocks in order. A block that exits with a status other than 0 is a result
+// and ends the run, unless opts.KeepGoing. A block that can't be run is an error,
+// returned together with the results of the blocks before it.
 func Run(ctx context.Context, ws *workspace.Workspace, blocks []Block, opts *RunOptions) (res *Result, err error) {
 	ctx, span := otel.Tracer("github.com/croft-run/croft/interp/codeblock").Start(ctx, SpanInline)
 	if span.IsRecording() {
@@ -125,25 +125,25 @@ func Run(ctx context.Context, ws *workspace.Workspace, blocks []Block, opts *Run
 	if opts == nil {
 		opts = &RunOptions{}
 	}
-	return run(ctx, ws, blocks, opts)
+	return runBlocks(ctx, ws, blocks, opts)
 }
 
-func run(ctx context.Context, ws *workspace.Workspace, blocks []Block, opts *RunOptions) (*Result, error) {
-	plan, err := plan(blocks, opts)
+func runBlocks(ctx context.Context, ws *workspace.Workspace, blocks []Block, opts *RunOptions) (*Result, error) {
+	plan, err := selectRunners(blocks, opts)
 	if err != nil {
 		return nil, err
 	}
 	if err := ws.Mkdir(ctx, OutputDir, &driver.MkdirOptions{Parents: true}); err != nil {
 		return nil, fmt.Errorf("codeblock: %w", err)
 	}
-	before, err := outputs(ctx, ws)
+	before, err := listOutputs(ctx, ws)
 	if err != nil {
 		return nil, err
 	}
 	res := &Result{Blocks: []BlockResult{}, Outputs: []driver.Info{}}
 	var failed error
 	for i, r := range plan {
-		one, err := r.run(ctx, ws, blocks[i], i, opts)
+		one, err := r.runBlock(ctx, ws, blocks[i], i, opts)
 		if err != nil {
 			failed = fmt.Errorf("codeblock: block %d (line %d): %w", i+1, blocks[i].Line, err)
 			break
@@ -154,7 +154,7 @@ func run(ctx context.Context, ws *workspace.Workspace, blocks []Block, opts *Run
 			break
 		}
 	}
-	after, err := outputs(ctx, ws)
+	after, err := listOutputs(ctx, ws)
 	for name, info := range after {
 		if old, ok := before[name]; !ok || old.Size != info.Size || !old.ModTime.Equal(info.ModTime) {
 			res.Outputs = append(res.Outputs, info)
@@ -164,18 +164,18 @@ func run(ctx context.Context, ws *workspace.Workspace, blocks []Block, opts *Run
 	return res, errors.Join(failed, err)
 }
 
-// plan finds how every block is run before any is.
-func plan(blocks []Block, opts *RunOptions) ([]runner, error) {
+// selectRunners selects the runner of every block before any block runs.
+func selectRunners(blocks []Block, opts *RunOptions) ([]runner, error) {
 	var out []runner
 	for i, b := range blocks {
 		if b.Cut {
-			return nil, fmt.Errorf("codeblock: block %d (line %d): %w: it has no end, so it may be half of what was meant", i+1, b.Line, fault.InvalidArgument)
+			return nil, fmt.Errorf("codeblock: block %d (line %d): %w: the block has no closing fence and may be incomplete", i+1, b.Line, fault.InvalidArgument)
 		}
 		language := b.Language
 		if language == "" {
 			language = strings.ToLower(opts.Language)
 		}
-		r, err := find(language)
+		r, err := findRunner(language)
 		if err != nil {
 			return nil, err
 		}
@@ -184,10 +184,10 @@ func plan(blocks []Block, opts *RunOptions) ([]runner, error) {
 	return out, nil
 }
 
-// maxOutputs bounds how many files below out are looked at.
+// maxOutputs bounds the number of listed output files.
 const maxOutputs = 10_000
 
-func outputs(ctx context.Context, ws *workspace.Workspace) (map[string]driver.Info, error) {
+func listOutputs(ctx context.Context, ws *workspace.Workspace) (map[string]driver.Info, error) {
 	list, err := ws.List(ctx, OutputDir, &driver.ListOptions{Depth: -1, Limit: maxOutputs})
 	if err != nil {
 		return nil, fmt.Errorf("codeblock: list %s: %w", OutputDir, err)
@@ -201,8 +201,8 @@ func outputs(ctx context.Context, ws *workspace.Workspace) (map[string]driver.In
 	return files, nil
 }
 
-// run writes a block and runs it.
-func (r runner) run(ctx context.Context, ws *workspace.Workspace, b Block, i int, opts *RunOptions) (BlockResult, error) {
+// runBlock writes a block to a file and runs it.
+func (r runner) runBlock(ctx context.Context, ws *workspace.Workspace, b Block, i int, opts *RunOptions) (BlockResult, error) {
 	file := path.Join(SourceDir, fmt.Sprintf("code_%d%s", i, r.extension))
 	write := &driver.WriteOptions{Parents: true, SetMode: true, Mode: 0o644}
 	if r.mode {
@@ -216,7 +216,7 @@ func (r runner) run(ctx context.Context, ws *workspace.Workspace, b Block, i int
 		timeout = DefaultTimeout
 	}
 	if !ws.Capabilities().Has(driver.CapShell) && (r.names[0] == "javascript" || r.names[0] == "typescript") {
-		return isolated(ctx, ws, r.names[0], file, b, opts, timeout)
+		return runIsolated(ctx, ws, r.names[0], file, b, opts, timeout)
 	}
 	env := map[string]string{"OUTPUT_DIR": path.Join("/", ws.Traits().Root, OutputDir)}
 	for k, v := range opts.Env {
@@ -227,7 +227,7 @@ func (r runner) run(ctx context.Context, ws *workspace.Workspace, b Block, i int
 		inside = path.Join("/", ws.Traits().Root, file)
 	}
 	cmd := driver.Command{Argv: append(slices.Clone(r.argv), inside), Dir: opts.Dir, Env: env, Timeout: timeout, MaxOutput: opts.MaxOutput}
-	if r.names[0] == "typescript" { // node may be one that does not know it
+	if r.names[0] == "typescript" { // an old node has no type stripping
 		program, err := isolate.NodeTypeScript()
 		if err != nil {
 			return BlockResult{}, fmt.Errorf("%w: %w", fault.Internal, err)
@@ -242,8 +242,8 @@ func (r runner) run(ctx context.Context, ws *workspace.Workspace, b Block, i int
 	return BlockResult{File: file, Result: res}, nil
 }
 
-// isolated runs a script where there are no processes.
-func isolated(ctx context.Context, ws *workspace.Workspace, language, file string, b Block, opts *RunOptions, timeout time.Duration) (BlockResult, error) {
+// runIsolated runs a script in the Script module, for workspaces without a shell.
+func runIsolated(ctx context.Context, ws *workspace.Workspace, language, file string, b Block, opts *RunOptions, timeout time.Duration) (BlockResult, error) {
 	res, err := ws.RunScript(ctx, driver.Code{Language: language, Source: b.Code, Env: opts.Env, Timeout: timeout})
 	if err != nil {
 		return BlockResult{}, err

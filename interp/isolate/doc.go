@@ -1,25 +1,24 @@
-// Package isolate runs JavaScript and TypeScript in an isolate that is made for
-// one run and thrown away after it, inside this process: the Script module of a
-// workspace that has files.
+// Package isolate runs JavaScript and TypeScript in this process, in a WebAssembly
+// isolate per run: the Script module of a workspace that has files.
 //
-//	var engine script.Engine
+//	var engine isolate.Engine
 //	defer engine.Close(ctx)
-//	ws.Script = engine.Module(ws.FS, &script.Options{Root: ws.Traits.Root})
+//	ws.Script = engine.Module(ws.FS, &isolate.Options{Root: ws.Traits.Root})
 //
-// # What the fence is
+// # What is prevented, what is not
 //
-// The interpreter is QuickJS-NG, compiled to WebAssembly and run by wazero. So a
-// script that breaks the interpreter breaks a machine of bounded memory and
-// nothing else; there is no cgo, and no memory of Croft's that a script could
-// reach. The memory of an isolate can't grow beyond [Options.Memory]; its time is
-// bounded by a count at the head of every loop of the interpreter (see
-// internal/meter), which no script can evade, not even within a built-in
-// function, and which lets Go's collector work meanwhile; what it puts out is cut at [Options.Output]. There is no network, no
-// process and no file but those of the workspace, through the functions of its
-// FS: a path that leaves is refused there as anywhere.
+// The interpreter is QuickJS-NG, compiled to WebAssembly and run by wazero. A script
+// that exploits a bug of the interpreter controls a WebAssembly machine of bounded
+// memory and nothing else: there is no cgo, and a script can't reach Croft's memory.
+// [Options.Memory] bounds the memory of an isolate. A counter at the head of every loop
+// of the interpreter (see internal/meter) bounds its time. No script can evade the
+// counter, not even within a built-in function, and Go's garbage collector can run
+// meanwhile. [Options.Output] bounds the output. There is no network, no process and no
+// file except those of the workspace, through the functions of its FS: a path that
+// leaves the workspace is refused.
 //
-// It does not hide how long things take, and shares the processor with the rest
-// of Croft: at most [Engine.Most] isolates run at once, and others wait.
+// Timing side channels are not prevented. Isolates share the processor with the rest of
+// Croft: at most [Engine.Most] isolates run at once, and further runs wait.
 //
 // # What a script sees
 //
@@ -30,15 +29,14 @@
 // TextEncoder, TextDecoder, atob, btoa. Relative imports are files of the
 // workspace.
 //
-// Types of TypeScript are dropped, not checked, by Sucrase, in an isolate of its own
-// with the memory and the time of the run: a parser of TypeScript guesses and goes
-// back, so that a few lines can keep one busy for ever. Every line stays where it
-// was. Enums and parameter properties are more than types, and work; namespaces are,
-// too, and are refused.
+// Sucrase removes the types of TypeScript without checking them, in its own isolate with
+// the memory and time bounds of the run: a TypeScript parser backtracks, so a few lines
+// can keep it busy for ever. Line numbers do not change. Enums and parameter properties
+// work; namespaces are refused.
 //
-// # Ready in a millisecond
+// # Start time
 //
-// The interpreter is compiled to machine code at the first run, once (with
-// [Engine.Cache], once a machine). An isolate is then a copy of the memory of one
-// that was prepared before: nothing is parsed, and nothing is left of another run.
+// The interpreter is compiled to machine code once, at the first run (with
+// [Engine.Cache], once per machine). An isolate is a copy of the memory of a prepared
+// one and starts in a millisecond: nothing is parsed, and runs share no state.
 package isolate

@@ -24,51 +24,51 @@ var prelude string
 
 const (
 	pageSize = 64 << 10
-	// maxPages bounds the memory of any isolate; that of one is bounded by its
-	// Options, below this.
+	// maxPages bounds the memory of any isolate; Options.Memory is the lower bound of
+	// one.
 	maxPages = MaxMemory/pageSize + 64
-	// stackSize is how deep scripts may nest; the interpreter's own stack is
+	// stackSize bounds the recursion of scripts; the stack of the interpreter is
 	// twice that.
 	stackSize = 512 << 10
-	// countWord is the address where the loops of the interpreter count down, and
-	// turns how many there are before it asks whether to go on: about 100 us.
-	countWord = 8
-	turns     = 20_000
+	// countWord is the address of the loop counter of the interpreter (see
+	// internal/meter), and countStart its start value: about 100 us.
+	countWord  = 8
+	countStart = 20_000
 )
 
-// defaultMost is how many isolates run at once.
+// defaultMost is the default of Engine.Most.
 const defaultMost = 8
 
-// An Engine makes isolates. Its zero value is ready; it is safe for concurrent
-// use by any number of workspaces.
+// An Engine creates isolates. Its zero value is ready. It is safe for concurrent use
+// by any number of workspaces.
 type Engine struct {
-	// Cache is a directory for the machine code of the interpreter, so that the
-	// next process need not compile it; it must be writable by nobody else.
-	// "" keeps it in memory.
+	// Cache is a directory for the machine code of the interpreter, so that the next
+	// process need not compile it. The directory must not be writable by other users,
+	// because its content is executed. "" keeps the code in memory.
 	Cache string
 
-	// Most is how many isolates run at once; 0 is 8.
+	// Most is the concurrency limit of isolates; 0 is 8.
 	Most int
 
 	mu      sync.Mutex
 	runtime wazero.Runtime
 	cache   wazero.CompilationCache
 	image   *image
-	types   *image // of isolates that drop types
+	types   *image // image of isolates that remove types
 	slots   chan struct{}
 }
 
-// An image is a prepared isolate: its memory, and where its functions are.
+// An image is the memory of a prepared isolate, with the addresses of its functions.
 type image struct {
 	compiled wazero.CompiledModule
 	memory   []byte
 	settle   uint64
 	fail     uint64
 	tick     uint64
-	strip    uint64 // of the image that drops types alone
+	strip    uint64 // only in the image that removes types
 }
 
-// Close frees all. It must not be called while something runs.
+// Close frees all memory. It must not be called during a run.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -83,8 +83,8 @@ func (e *Engine) Close(ctx context.Context) error {
 	return err
 }
 
-// acquire waits for a place to run in and returns how to give it back.
-func (e *Engine) acquire(ctx context.Context) (release func(), err error) {
+// acquireSlot waits for a free isolate slot and returns how to release it.
+func (e *Engine) acquireSlot(ctx context.Context) (release func(), err error) {
 	e.mu.Lock()
 	if e.slots == nil {
 		most := e.Most
@@ -103,27 +103,27 @@ func (e *Engine) acquire(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// prepared returns the image, making it at the first use.
-func (e *Engine) prepared(ctx context.Context) (*image, wazero.Runtime, error) {
+// preparedImage returns the image, created at the first use.
+func (e *Engine) preparedImage(ctx context.Context) (*image, wazero.Runtime, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.image != nil {
 		return e.image, e.runtime, nil
 	}
-	ctx = context.WithoutCancel(ctx) // what is made serves others, too
-	if err := e.start(ctx); err != nil {
-		return nil, nil, fmt.Errorf("script: start the interpreter: %w: %w", fault.Internal, err)
+	ctx = context.WithoutCancel(ctx) // the result is shared with other runs
+	if err := e.startRuntime(ctx); err != nil {
+		return nil, nil, fmt.Errorf("isolate: start the interpreter: %w: %w", fault.Internal, err)
 	}
-	img, err := e.prepare(ctx)
+	img, err := e.prepareImage(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("script: prepare the interpreter: %w: %w", fault.Internal, err)
+		return nil, nil, fmt.Errorf("isolate: prepare the interpreter: %w: %w", fault.Internal, err)
 	}
 	e.image = img
 	return img, e.runtime, nil
 }
 
-// start makes the runtime and what the interpreter imports.
-func (e *Engine) start(ctx context.Context) error {
+// startRuntime creates the runtime and the module that the interpreter imports.
+func (e *Engine) startRuntime(ctx context.Context) error {
 	if e.runtime != nil {
 		return nil
 	}
@@ -138,7 +138,7 @@ func (e *Engine) start(ctx context.Context) error {
 	r := wazero.NewRuntimeWithConfig(ctx, cfg)
 	_, err := wasi_snapshot_preview1.Instantiate(ctx, r)
 	if err == nil {
-		_, err = imports(r).Instantiate(ctx)
+		_, err = hostFunctions(r).Instantiate(ctx)
 	}
 	if err != nil {
 		return errors.Join(err, r.Close(ctx))
@@ -147,29 +147,30 @@ func (e *Engine) start(ctx context.Context) error {
 	return nil
 }
 
-// imports is what the interpreter calls. Which isolate calls is in the context.
-func imports(r wazero.Runtime) wazero.HostModuleBuilder {
+// hostFunctions returns the host functions of the interpreter. The context has the calling
+// isolate.
+func hostFunctions(r wazero.Runtime) wazero.HostModuleBuilder {
 	b := r.NewHostModuleBuilder("env")
 	for name, fn := range map[string]any{
 		"host_call": func(ctx context.Context, _ api.Module, name, nameLen, this, argc, argv uint32) uint32 {
 			return isolateOf(ctx).hostCall(ctx, argc, argv)
 		},
 		"host_module_normalize": func(ctx context.Context, _ api.Module, base, name uint32) uint32 {
-			return isolateOf(ctx).normalize(ctx, base, name)
+			return isolateOf(ctx).normalizeModule(ctx, base, name)
 		},
 		"host_module_load": func(ctx context.Context, _ api.Module, name, outLen uint32) uint32 {
-			return isolateOf(ctx).load(ctx, name, outLen)
+			return isolateOf(ctx).loadModule(ctx, name, outLen)
 		},
 		"host_interrupt": func(ctx context.Context, m api.Module) uint32 {
-			m.Memory().WriteUint32Le(countWord, turns)
+			m.Memory().WriteUint32Le(countWord, countStart)
 			if ctx.Err() != nil {
 				return 1
 			}
 			return 0
 		},
-		"host_get_timezone_offset": func(_, _ uint32) uint32 { return 0 }, // scripts live in UTC
+		"host_get_timezone_offset": func(_, _ uint32) uint32 { return 0 }, // scripts run in UTC
 		"host_promise_rejection": func(ctx context.Context, _ api.Module, promise, reason, handled uint32) {
-			isolateOf(ctx).rejected(ctx, promise, reason, handled != 0)
+			isolateOf(ctx).trackRejection(ctx, promise, reason, handled != 0)
 		},
 	} {
 		b.NewFunctionBuilder().WithFunc(fn).Export(name)
@@ -177,10 +178,9 @@ func imports(r wazero.Runtime) wazero.HostModuleBuilder {
 	return b
 }
 
-// prepare compiles the interpreter, runs the prelude in it, and keeps what that
-// leaves in memory.
-func (e *Engine) prepare(ctx context.Context) (*image, error) {
-	code, err := unzip(interpreter)
+// prepareImage compiles the interpreter, runs the prelude, and keeps the resulting memory.
+func (e *Engine) prepareImage(ctx context.Context) (*image, error) {
+	code, err := decompress(interpreter)
 	if err != nil {
 		return nil, err
 	}
@@ -188,20 +188,20 @@ func (e *Engine) prepare(ctx context.Context) (*image, error) {
 	if img.compiled, err = e.runtime.CompileModule(ctx, code); err != nil {
 		return nil, err
 	}
-	err = e.capture(ctx, img, func(ctx context.Context, iso *isolate) error { return iso.boot(ctx, img) })
+	err = e.captureMemory(ctx, img, func(ctx context.Context, iso *isolate) error { return iso.runPrelude(ctx, img) })
 	return img, err
 }
 
-// capture starts an interpreter, lets fill do its work there, and keeps the memory
-// that this leaves as that of the image.
-func (e *Engine) capture(ctx context.Context, img *image, fill func(context.Context, *isolate) error) error {
+// captureMemory starts an interpreter, calls fill, and stores the resulting memory in the
+// image.
+func (e *Engine) captureMemory(ctx context.Context, img *image, fill func(context.Context, *isolate) error) error {
 	iso, err := img.instantiate(ctx, e.runtime)
 	if err != nil {
 		return err
 	}
 	defer iso.close(ctx)
 	ctx = withIsolate(ctx, iso)
-	if err := iso.start(ctx); err != nil {
+	if err := iso.initInterpreter(ctx); err != nil {
 		return err
 	}
 	if err := fill(ctx, iso); err != nil {
@@ -209,13 +209,13 @@ func (e *Engine) capture(ctx context.Context, img *image, fill func(context.Cont
 	}
 	memory, ok := iso.memory().Read(0, iso.memory().Size())
 	if !ok {
-		return errors.New("its memory can't be read")
+		return errors.New("the memory of the isolate can't be read")
 	}
 	img.memory = bytes.Clone(memory)
 	return nil
 }
 
-// instantiate makes an isolate: a bare one before there is a memory to copy.
+// instantiate creates an isolate: an empty one while the image has no memory yet.
 func (img *image) instantiate(ctx context.Context, r wazero.Runtime) (*isolate, error) {
 	cfg := wazero.NewModuleConfig().WithName("").WithStartFunctions().
 		WithSysWalltime().WithSysNanotime().WithRandSource(rand.Reader)

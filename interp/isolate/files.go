@@ -15,8 +15,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// request is what a script wants of the files.
-type request struct {
+// fileRequest has the arguments of a file operation of a script.
+type fileRequest struct {
 	Path       string      `json:"path"`
 	To         string      `json:"to"`
 	Mode       fs.FileMode `json:"mode"`
@@ -25,15 +25,15 @@ type request struct {
 	CreateOnly bool        `json:"createOnly"`
 }
 
-// file does one operation. It answers bytes, or JSON: {"ok": ...} or
-// {"error": {"kind", "message"}}.
-func (r *run) file(ctx context.Context, op, args string, body argument) any {
-	var q request
+// fileCall runs one file operation. It returns bytes, or JSON: {"ok": ...} or {"error":
+// {"kind", "message"}}.
+func (r *scriptRun) fileCall(ctx context.Context, op, args string, body argument) any {
+	var q fileRequest
 	v, err := any(nil), json.Unmarshal([]byte(args), &q)
 	if err != nil {
 		err = fmt.Errorf("fs %s: %w: %w", op, fault.InvalidArgument, err)
 	} else {
-		v, err = r.do(ctx, op, q, body)
+		v, err = r.fileOperation(ctx, op, q, body)
 	}
 	if data, ok := v.([]byte); ok && err == nil {
 		r.touched = true
@@ -44,7 +44,7 @@ func (r *run) file(ctx context.Context, op, args string, body argument) any {
 		r.touched = true
 	} else {
 		if fault.Of(err) == fault.Evicted && !r.touched {
-			// Nothing was done yet, so the whole run may be repeated.
+			// The script had no effect yet, so the whole run may be repeated.
 			r.evicted = err
 			panic(err)
 		}
@@ -54,17 +54,17 @@ func (r *run) file(ctx context.Context, op, args string, body argument) any {
 	return string(text)
 }
 
-func (r *run) do(ctx context.Context, op string, q request, body argument) (any, error) {
+func (r *scriptRun) fileOperation(ctx context.Context, op string, q fileRequest, body argument) (any, error) {
 	if op == "glob" {
-		return r.glob(ctx, q.Path)
+		return r.globFiles(ctx, q.Path)
 	}
-	name, err := r.name(q.Path, r.dir)
+	name, err := r.cleanName(q.Path, r.dir)
 	if err != nil {
 		return nil, err
 	}
 	switch op {
 	case "read":
-		return r.read(ctx, name)
+		return r.readFile(ctx, name)
 	case "write":
 		data := body.data
 		if !body.bytes {
@@ -74,12 +74,12 @@ func (r *run) do(ctx context.Context, op string, q request, body argument) (any,
 		return nil, err
 	case "stat":
 		info, err := r.files.Stat(ctx, name, &driver.StatOptions{NoFollow: q.NoFollow})
-		return describe(info), err
+		return infoFields(info), err
 	case "list":
 		infos, err := r.files.ReadDir(ctx, name)
 		list := make([]map[string]any, 0, len(infos))
 		for _, i := range infos {
-			list = append(list, describe(i))
+			list = append(list, infoFields(i))
 		}
 		return list, err
 	case "mkdir":
@@ -87,19 +87,20 @@ func (r *run) do(ctx context.Context, op string, q request, body argument) (any,
 	case "remove":
 		return nil, r.files.Remove(ctx, name, &driver.RemoveOptions{Recursive: q.Recursive})
 	case "rename":
-		return nil, r.rename(ctx, name, q.To)
+		return nil, r.renameFile(ctx, name, q.To)
 	}
 	return nil, fmt.Errorf("fs %s: %w", op, fault.Unsupported)
 }
 
-func describe(i driver.Info) map[string]any {
+func infoFields(i driver.Info) map[string]any {
 	return map[string]any{"path": i.Path, "name": i.Name(), "type": i.Type, "size": i.Size, "mode": i.Mode.Perm(), "mtimeMs": i.ModTime.UnixMilli()}
 }
 
-// name turns a path of a script's, relative to dir, into a name as drivers get them.
-func (r *run) name(p, dir string) (string, error) {
+// cleanName converts a path of a script, relative to dir, to a name of the driver
+// contract.
+func (r *scriptRun) cleanName(p, dir string) (string, error) {
 	if strings.IndexByte(p, 0) >= 0 {
-		return "", fmt.Errorf("path %q: %w: it contains a NUL byte", p, fault.InvalidArgument)
+		return "", fmt.Errorf("path %q: %w: a path has no NUL byte", p, fault.InvalidArgument)
 	}
 	rel := path.Join(dir, p)
 	if strings.HasPrefix(p, "/") {
@@ -117,8 +118,8 @@ func (r *run) name(p, dir string) (string, error) {
 	return rel, nil
 }
 
-// read reads a file that an isolate can hold.
-func (r *run) read(ctx context.Context, name string) ([]byte, error) {
+// readFile reads a file if it fits into an isolate.
+func (r *scriptRun) readFile(ctx context.Context, name string) ([]byte, error) {
 	limit := r.opts.Memory / 4
 	body, info, err := r.files.Read(ctx, name, &driver.ReadOptions{Limit: limit + 1})
 	if err != nil {
@@ -127,20 +128,20 @@ func (r *run) read(ctx context.Context, name string) ([]byte, error) {
 	defer body.Close()
 	data, err := io.ReadAll(body)
 	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("read %s: %w: it has %d bytes, and a script can hold %d", name, fault.ResourceExhausted, info.Size, limit)
+		err = fmt.Errorf("read %s: %w: the file has %d bytes; a script can read at most %d", name, fault.ResourceExhausted, info.Size, limit)
 	}
 	return data, err
 }
 
-func (r *run) rename(ctx context.Context, from, to string) error {
-	to, err := r.name(to, r.dir)
+func (r *scriptRun) renameFile(ctx context.Context, from, to string) error {
+	to, err := r.cleanName(to, r.dir)
 	if err != nil {
 		return err
 	}
 	if r.files.Rename != nil {
 		return r.files.Rename(ctx, from, to, &driver.RenameOptions{Parents: true})
 	}
-	data, err := r.read(ctx, from)
+	data, err := r.readFile(ctx, from)
 	if err != nil {
 		return err
 	}
@@ -150,10 +151,10 @@ func (r *run) rename(ctx context.Context, from, to string) error {
 	return r.files.Remove(ctx, from, &driver.RemoveOptions{})
 }
 
-// maxGlob is how many names a script gets of one pattern.
+// maxGlob bounds the matches of one glob of a script.
 const maxGlob = 10_000
 
-func (r *run) glob(ctx context.Context, pattern string) (any, error) {
+func (r *scriptRun) globFiles(ctx context.Context, pattern string) (any, error) {
 	opts := &driver.GlobOptions{Limit: maxGlob}
 	if r.dir != "." {
 		opts.Path = r.dir

@@ -15,25 +15,25 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// An argument of the script's: a text, or bytes.
+// An argument of a call of the script: a text, or bytes.
 type argument struct {
 	text  string
 	data  []byte
 	bytes bool
 }
 
-// maxArgs bounds what one call of the prelude has.
+// maxArgs bounds the arguments of one call of the prelude.
 const maxArgs = 8
 
-// hostCall answers a call of the prelude: a handle of the script's. What it is
-// given is a script's word, whatever the prelude meant.
+// hostCall handles a call of the prelude and returns a handle. Its arguments are
+// untrusted: a script can call it without the prelude.
 func (iso *isolate) hostCall(ctx context.Context, argc, argv uint32) uint32 {
-	args, err := iso.arguments(ctx, argc, argv)
+	args, err := iso.readArguments(ctx, argc, argv)
 	if err != nil {
 		panic(err) // ends the isolate, as an error of the run
 	}
 	var v uint64
-	switch answer := iso.answer(ctx, args).(type) {
+	switch answer := iso.dispatchCall(ctx, args).(type) {
 	case string:
 		v, err = iso.newText(ctx, answer)
 	case []byte:
@@ -47,7 +47,7 @@ func (iso *isolate) hostCall(ctx context.Context, argc, argv uint32) uint32 {
 	return uint32(v)
 }
 
-func (iso *isolate) arguments(ctx context.Context, argc, argv uint32) ([]argument, error) {
+func (iso *isolate) readArguments(ctx context.Context, argc, argv uint32) ([]argument, error) {
 	var args []argument
 	for i := range min(argc, maxArgs) {
 		p, ok := iso.memory().ReadUint32Le(argv + 4*i)
@@ -62,7 +62,7 @@ func (iso *isolate) arguments(ctx context.Context, argc, argv uint32) ([]argumen
 		if a.bytes = is == 0; a.bytes {
 			a.data, err = iso.bytesOut(ctx, "qjs_get_array_buffer", uint64(p), MaxMemory)
 		} else {
-			a.text, err = iso.text(ctx, uint64(p))
+			a.text, err = iso.stringOf(ctx, uint64(p))
 		}
 		if err != nil {
 			return nil, err
@@ -75,10 +75,10 @@ func (iso *isolate) arguments(ctx context.Context, argc, argv uint32) ([]argumen
 	return args, nil
 }
 
-// answer does what the prelude asks for.
-func (iso *isolate) answer(ctx context.Context, args []argument) any {
+// dispatchCall dispatches a call of the prelude.
+func (iso *isolate) dispatchCall(ctx context.Context, args []argument) any {
 	r := iso.run
-	if r == nil { // while the image is made there is nobody to ask
+	if r == nil { // while the image is created there is no run
 		return nil
 	}
 	switch op, a := args[0].text, args[1:]; op {
@@ -100,7 +100,7 @@ func (iso *isolate) answer(ctx context.Context, args []argument) any {
 		}
 	case "error":
 		if r.fault == nil {
-			r.fault = r.out.Error(a[0].text, a[1].text, lines(a[2].text))
+			r.fault = r.out.Error(a[0].text, a[1].text, stackLines(a[2].text))
 		}
 	case "exit":
 		code, _ := strconv.Atoi(a[0].text)
@@ -122,12 +122,12 @@ func (iso *isolate) answer(ctx context.Context, args []argument) any {
 	case "decode":
 		return strings.ToValidUTF8(string(a[0].data), "\uFFFD")
 	case "fs":
-		return r.file(ctx, a[0].text, a[1].text, a[2])
+		return r.fileCall(ctx, a[0].text, a[1].text, a[2])
 	}
 	return nil
 }
 
-func lines(stack string) []string {
+func stackLines(stack string) []string {
 	var out []string
 	for l := range strings.SplitSeq(stack, "\n") {
 		if l = strings.TrimRight(l, " "); l != "" {
@@ -137,7 +137,7 @@ func lines(stack string) []string {
 	return out
 }
 
-// builtins are the modules that a script may import by name, and what they have.
+// builtins are the modules that a script may import by name, with their exports.
 var builtins = map[string]string{
 	"fs": "readFile writeFile appendFile readdir stat lstat exists access mkdir rm unlink rmdir rename copyFile glob list readText readJSON " +
 		"readFileSync writeFileSync appendFileSync readdirSync statSync lstatSync existsSync accessSync mkdirSync rmSync unlinkSync rmdirSync renameSync copyFileSync globSync listSync readTextSync readJSONSync promises",
@@ -147,9 +147,9 @@ var builtins = map[string]string{
 
 const builtinScheme = "croft:"
 
-// normalize names the module that another one imports.
-func (iso *isolate) normalize(ctx context.Context, base, name uint32) uint32 {
-	from, spec := iso.cstring(base), iso.cstring(name)
+// normalizeModule resolves the name of an imported module.
+func (iso *isolate) normalizeModule(ctx context.Context, base, name uint32) uint32 {
+	from, spec := iso.readCString(base), iso.readCString(name)
 	plain := strings.TrimSuffix(strings.TrimPrefix(spec, "node:"), "/promises")
 	full := ""
 	switch {
@@ -160,37 +160,37 @@ func (iso *isolate) normalize(ctx context.Context, base, name uint32) uint32 {
 	case strings.HasPrefix(spec, "/"):
 		full = spec
 	default:
-		return iso.throw(ctx, fmt.Sprintf("module %q is not there: scripts may import fs, path, process, and files by a path that begins with ./ or ../", spec))
+		return iso.throwError(ctx, fmt.Sprintf("module %q is not there: scripts may import fs, path, process, and files by a path that begins with ./ or ../", spec))
 	}
-	p, err := iso.put(ctx, []byte(full))
+	p, err := iso.copyIn(ctx, []byte(full))
 	if err != nil {
 		panic(err)
 	}
 	return uint32(p)
 }
 
-// load gives the source of a module.
-func (iso *isolate) load(ctx context.Context, name, outLen uint32) uint32 {
-	source, err := iso.run.source(ctx, iso.cstring(name))
+// loadModule returns the source of a module.
+func (iso *isolate) loadModule(ctx context.Context, name, outLen uint32) uint32 {
+	source, err := iso.run.moduleSource(ctx, iso.readCString(name))
 	if err != nil {
-		return iso.throw(ctx, err.Error())
+		return iso.throwError(ctx, err.Error())
 	}
-	p, err := iso.put(ctx, []byte(source))
+	p, err := iso.copyIn(ctx, []byte(source))
 	if err != nil || !iso.memory().WriteUint32Le(outLen, uint32(len(source))) {
 		panic(errMemory)
 	}
 	return uint32(p)
 }
 
-// throw throws an error in the script, whose caller then answers 0.
-func (iso *isolate) throw(ctx context.Context, message string) uint32 {
+// throwError throws an error in the script; its caller then returns 0.
+func (iso *isolate) throwError(ctx context.Context, message string) uint32 {
 	e, err := iso.call(ctx, "qjs_new_error")
 	if err != nil {
 		panic(err)
 	}
 	text, err := iso.newText(ctx, message)
 	if err == nil {
-		_, err = iso.with(ctx, []byte("message"), func(p uint64) (uint64, error) {
+		_, err = iso.withBytes(ctx, []byte("message"), func(p uint64) (uint64, error) {
 			return iso.call(ctx, "qjs_set_prop_string", e, p, text)
 		})
 	}
@@ -203,8 +203,8 @@ func (iso *isolate) throw(ctx context.Context, message string) uint32 {
 	return 0
 }
 
-// source returns what a module's name stands for.
-func (r *run) source(ctx context.Context, name string) (string, error) {
+// moduleSource returns the source of a module.
+func (r *scriptRun) moduleSource(ctx context.Context, name string) (string, error) {
 	if plain, ok := strings.CutPrefix(name, builtinScheme); ok {
 		b := fmt.Sprintf("const m = globalThis.require(%q); export default m;\n", plain)
 		for export := range strings.FieldsSeq(builtins[plain]) {
@@ -213,13 +213,13 @@ func (r *run) source(ctx context.Context, name string) (string, error) {
 		return b, nil
 	}
 	for _, candidate := range []string{name, name + ".js", name + ".ts", name + ".mjs", name + "/index.js", name + "/index.ts"} {
-		clean, err := r.name(candidate, ".")
+		clean, err := r.cleanName(candidate, ".")
 		if err != nil {
 			return "", err
 		}
-		data, err := r.read(ctx, clean)
+		data, err := r.readFile(ctx, clean)
 		if c := fault.Of(err); c == fault.NotFound || c == fault.InvalidArgument || c == fault.WrongState {
-			continue // a directory may be meant by its index
+			continue // a directory may have an index file
 		}
 		if err != nil {
 			return "", err
@@ -229,12 +229,12 @@ func (r *run) source(ctx context.Context, name string) (string, error) {
 	return "", fmt.Errorf("module %q: %w", name, fault.NotFound)
 }
 
-func (r *run) asModule(ctx context.Context, source, name string) (string, error) {
+func (r *scriptRun) asModule(ctx context.Context, source, name string) (string, error) {
 	switch path.Ext(name) {
 	case ".json":
 		return "export default " + source, nil
 	case ".ts", ".mts", ".tsx":
-		out, bad, err := r.javascript(ctx, source, name)
+		out, bad, err := r.stripTypes(ctx, source, name)
 		if bad != nil {
 			where := bad.Value
 			if len(bad.Traceback) > 0 {

@@ -10,20 +10,20 @@ import (
 	"github.com/tetratelabs/wazero/api"
 )
 
-// An isolate is one interpreter. A value of the script's is known here by its
-// handle, an address in the memory of the interpreter; nothing that is read there
-// is believed beyond its being bytes.
+// An isolate is one interpreter. A value of the script is known by its handle, an
+// address in the memory of the interpreter. What is read from that memory is
+// untrusted bytes.
 type isolate struct {
 	mod   api.Module
 	image *image
-	run   *run // nil while the image is made
+	run   *scriptRun // nil while the image is created
 
-	functions map[string]api.Function // that are not being called
-	rejects   map[uint64]reject       // by what the promise is in memory, which is kept while it is here
+	functions map[string]api.Function // functions that are not being called
+	rejects   map[uint64]rejection    // by the address of the promise, which is kept alive while it is here
 }
 
-// A reject is a promise that was rejected while nobody had asked what becomes of it.
-type reject struct {
+// A rejection is a promise that was rejected without a handler.
+type rejection struct {
 	promise, reason uint64
 	order           int
 }
@@ -40,8 +40,9 @@ func (iso *isolate) memory() api.Memory { return iso.mod.Memory() }
 
 func (iso *isolate) close(ctx context.Context) { _ = iso.mod.Close(ctx) } // it only frees memory
 
-// call calls a function of the interpreter. To make one ready for calls takes longer
-// than most calls do, so it is kept; one that is being called can't be called again.
+// call calls a function of the interpreter. Preparing a function for calls takes
+// longer than most calls, so functions are cached; a function that is being called
+// can't be called again.
 func (iso *isolate) call(ctx context.Context, name string, args ...uint64) (uint64, error) {
 	fn := iso.functions[name]
 	if fn == nil {
@@ -63,9 +64,9 @@ func (iso *isolate) call(ctx context.Context, name string, args ...uint64) (uint
 	return res[0], nil
 }
 
-// rejected notes a promise that was rejected with nobody to hear of it, or that
-// somebody asks about after all.
-func (iso *isolate) rejected(ctx context.Context, promise, reason uint32, handled bool) {
+// trackRejection records a promise that was rejected without a handler, or removes it when
+// a handler is added later.
+func (iso *isolate) trackRejection(ctx context.Context, promise, reason uint32, handled bool) {
 	which, ok := iso.memory().ReadUint64Le(promise)
 	if !ok {
 		panic(errMemory) // ends the isolate, as an error of the run
@@ -75,13 +76,13 @@ func (iso *isolate) rejected(ctx context.Context, promise, reason uint32, handle
 		delete(iso.rejects, which)
 		free = append(free, was.promise, was.reason)
 	}
-	const most = 1000 // one is enough to fail, and the first is the one that is told
+	const most = 1000 // one is enough to fail, and only the first is reported
 	if !handled && iso.run != nil && len(iso.rejects) < most {
 		if iso.rejects == nil {
-			iso.rejects = map[uint64]reject{}
+			iso.rejects = map[uint64]rejection{}
 		}
 		iso.run.rejects++
-		iso.rejects[which] = reject{promise: uint64(promise), reason: uint64(reason), order: iso.run.rejects}
+		iso.rejects[which] = rejection{promise: uint64(promise), reason: uint64(reason), order: iso.run.rejects}
 		free = free[2:]
 	}
 	for _, v := range free {
@@ -91,10 +92,9 @@ func (iso *isolate) rejected(ctx context.Context, promise, reason uint32, handle
 	}
 }
 
-// unheard returns why the first promise was rejected that nobody has asked about; 0
-// where there is none.
-func (iso *isolate) unheard() uint64 {
-	var first reject
+// unhandledRejection returns the reason of the first unhandled rejection, or 0.
+func (iso *isolate) unhandledRejection() uint64 {
+	var first rejection
 	for _, r := range iso.rejects {
 		if first.order == 0 || r.order < first.order {
 			first = r
@@ -105,8 +105,8 @@ func (iso *isolate) unheard() uint64 {
 
 var errMemory = errors.New("out of memory")
 
-// put copies data into the memory of the interpreter, with a NUL behind it.
-func (iso *isolate) put(ctx context.Context, data []byte) (uint64, error) {
+// copyIn copies data into the memory of the interpreter, followed by NUL.
+func (iso *isolate) copyIn(ctx context.Context, data []byte) (uint64, error) {
 	p, err := iso.call(ctx, "wasm_malloc", uint64(len(data))+1)
 	if err != nil {
 		return 0, err
@@ -117,9 +117,9 @@ func (iso *isolate) put(ctx context.Context, data []byte) (uint64, error) {
 	return p, nil
 }
 
-// with puts data there for the time of one call.
-func (iso *isolate) with(ctx context.Context, data []byte, use func(p uint64) (uint64, error)) (uint64, error) {
-	p, err := iso.put(ctx, data)
+// withBytes copies data into the memory for one call.
+func (iso *isolate) withBytes(ctx context.Context, data []byte, use func(p uint64) (uint64, error)) (uint64, error) {
+	p, err := iso.copyIn(ctx, data)
 	if err != nil {
 		return 0, err
 	}
@@ -131,11 +131,11 @@ func (iso *isolate) with(ctx context.Context, data []byte, use func(p uint64) (u
 	return v, err
 }
 
-// bytesOut is how the interpreter hands out bytes: a function answers where they
-// are and stores how many.
+// bytesOut reads bytes that a function of the interpreter returns: the result is
+// their address, and their length is stored.
 func (iso *isolate) bytesOut(ctx context.Context, function string, v uint64, most uint32) ([]byte, error) {
 	var data []byte
-	_, err := iso.with(ctx, make([]byte, 4), func(n uint64) (uint64, error) {
+	_, err := iso.withBytes(ctx, make([]byte, 4), func(n uint64) (uint64, error) {
 		p, err := iso.call(ctx, function, v, n)
 		if err != nil {
 			return 0, err
@@ -154,14 +154,14 @@ func (iso *isolate) bytesOut(ctx context.Context, function string, v uint64, mos
 	return data, err
 }
 
-// text returns a string of the script's as bytes.
-func (iso *isolate) text(ctx context.Context, v uint64) (string, error) {
+// stringOf returns a string of the script as bytes.
+func (iso *isolate) stringOf(ctx context.Context, v uint64) (string, error) {
 	data, err := iso.bytesOut(ctx, "qjs_get_string_len", v, math.MaxInt32)
 	return string(bytes.ToValidUTF8(data, []byte("\uFFFD"))), err
 }
 
-// cstring reads a text that ends with NUL.
-func (iso *isolate) cstring(p uint32) string {
+// readCString reads a NUL-terminated string.
+func (iso *isolate) readCString(p uint32) string {
 	const most = 4096
 	view, ok := iso.memory().Read(p, most)
 	if !ok && p < iso.memory().Size() {
@@ -173,44 +173,44 @@ func (iso *isolate) cstring(p uint32) string {
 	return ""
 }
 
-// number returns a value as a number.
-func (iso *isolate) number(ctx context.Context, v uint64) (float64, error) {
+// numberOf returns a value as a number.
+func (iso *isolate) numberOf(ctx context.Context, v uint64) (float64, error) {
 	bits, err := iso.call(ctx, "qjs_get_float64", v)
 	return api.DecodeF64(bits), err
 }
 
-// newText makes a string of the script's.
+// newText creates a string of the script.
 func (iso *isolate) newText(ctx context.Context, s string) (uint64, error) {
-	return iso.with(ctx, []byte(s), func(p uint64) (uint64, error) {
+	return iso.withBytes(ctx, []byte(s), func(p uint64) (uint64, error) {
 		return iso.call(ctx, "qjs_new_string", p, uint64(len(s)))
 	})
 }
 
-// newBuffer makes an ArrayBuffer of the script's.
+// newBuffer creates an ArrayBuffer of the script.
 func (iso *isolate) newBuffer(ctx context.Context, data []byte) (uint64, error) {
-	return iso.with(ctx, data, func(p uint64) (uint64, error) {
+	return iso.withBytes(ctx, data, func(p uint64) (uint64, error) {
 		return iso.call(ctx, "qjs_new_array_buffer", p, uint64(len(data)))
 	})
 }
 
-// How source is evaluated.
+// Flags of evaluation.
 const (
 	evalScript uint64 = 0
 	evalModule uint64 = 1
 	evalAsync  uint64 = 1 << 7 // top-level await
 )
 
-// eval evaluates source; what it answers may be an exception.
-func (iso *isolate) eval(ctx context.Context, source, name string, flags uint64) (uint64, error) {
-	return iso.with(ctx, []byte(source), func(p uint64) (uint64, error) {
-		return iso.with(ctx, []byte(name), func(n uint64) (uint64, error) {
+// evalSource evaluates source; the result may be an exception.
+func (iso *isolate) evalSource(ctx context.Context, source, name string, flags uint64) (uint64, error) {
+	return iso.withBytes(ctx, []byte(source), func(p uint64) (uint64, error) {
+		return iso.withBytes(ctx, []byte(name), func(n uint64) (uint64, error) {
 			return iso.call(ctx, "qjs_eval", p, uint64(len(source)), n, flags)
 		})
 	})
 }
 
-// exception returns the exception where v is one, and 0 otherwise.
-func (iso *isolate) exception(ctx context.Context, v uint64) (uint64, error) {
+// exceptionOf returns the exception if v is one, or 0.
+func (iso *isolate) exceptionOf(ctx context.Context, v uint64) (uint64, error) {
 	is, err := iso.call(ctx, "qjs_is_exception", v)
 	if err != nil || is == 0 {
 		return 0, err
@@ -218,18 +218,18 @@ func (iso *isolate) exception(ctx context.Context, v uint64) (uint64, error) {
 	return iso.call(ctx, "qjs_get_exception")
 }
 
-// failure returns the exception as an error where v is one.
-func (iso *isolate) failure(ctx context.Context, v uint64) error {
-	exc, err := iso.exception(ctx, v)
+// exceptionError returns the exception as an error if v is one.
+func (iso *isolate) exceptionError(ctx context.Context, v uint64) error {
+	exc, err := iso.exceptionOf(ctx, v)
 	if err != nil || exc == 0 {
 		return err
 	}
-	text, _ := iso.text(ctx, exc)
+	text, _ := iso.stringOf(ctx, exc)
 	return fmt.Errorf("exception: %s", text)
 }
 
-// apply calls a function of the script's.
-func (iso *isolate) apply(ctx context.Context, fn uint64, args ...uint64) (uint64, error) {
+// callFunction calls a function of the script.
+func (iso *isolate) callFunction(ctx context.Context, fn uint64, args ...uint64) (uint64, error) {
 	this, err := iso.call(ctx, "qjs_get_undefined")
 	if err != nil {
 		return 0, err
@@ -238,18 +238,18 @@ func (iso *isolate) apply(ctx context.Context, fn uint64, args ...uint64) (uint6
 	for _, a := range args {
 		argv = append(argv, byte(a), byte(a>>8), byte(a>>16), byte(a>>24))
 	}
-	return iso.with(ctx, argv, func(p uint64) (uint64, error) {
+	return iso.withBytes(ctx, argv, func(p uint64) (uint64, error) {
 		return iso.call(ctx, "qjs_call", fn, this, uint64(len(args)), p)
 	})
 }
 
-// start starts a fresh interpreter.
-func (iso *isolate) start(ctx context.Context) error {
+// initInterpreter initializes a new interpreter.
+func (iso *isolate) initInterpreter(ctx context.Context) error {
 	if _, err := iso.call(ctx, "_initialize"); err != nil {
 		return err
 	}
 	if failed, err := iso.call(ctx, "qjs_init"); err != nil || failed != 0 {
-		return errors.Join(err, errors.New("it does not start"))
+		return errors.Join(err, errors.New("the interpreter does not start"))
 	}
 	for name, value := range map[string]uint64{"qjs_set_max_stack_size": stackSize, "qjs_set_module_loader": 1, "qjs_set_promise_rejection_handler": 1} {
 		if _, err := iso.call(ctx, name, value); err != nil {
@@ -259,27 +259,27 @@ func (iso *isolate) start(ctx context.Context) error {
 	return nil
 }
 
-// boot makes an interpreter ready for scripts.
-func (iso *isolate) boot(ctx context.Context, img *image) error {
-	setup, err := iso.eval(ctx, prelude, "croft:prelude", evalScript)
+// runPrelude prepares an interpreter for scripts.
+func (iso *isolate) runPrelude(ctx context.Context, img *image) error {
+	setup, err := iso.evalSource(ctx, prelude, "croft:prelude", evalScript)
 	if err != nil {
 		return err
 	}
-	host, err := iso.with(ctx, []byte("host"), func(p uint64) (uint64, error) {
+	host, err := iso.withBytes(ctx, []byte("host"), func(p uint64) (uint64, error) {
 		return iso.call(ctx, "qjs_new_host_function", p, uint64(len("host")), 0)
 	})
 	if err != nil {
 		return err
 	}
-	hooks, err := iso.apply(ctx, setup, host)
+	hooks, err := iso.callFunction(ctx, setup, host)
 	if err != nil {
 		return err
 	}
-	if err := iso.failure(ctx, hooks); err != nil {
+	if err := iso.exceptionError(ctx, hooks); err != nil {
 		return err
 	}
 	for name, hook := range map[string]*uint64{"settle": &img.settle, "fail": &img.fail, "tick": &img.tick} {
-		if *hook, err = iso.with(ctx, []byte(name), func(p uint64) (uint64, error) {
+		if *hook, err = iso.withBytes(ctx, []byte(name), func(p uint64) (uint64, error) {
 			return iso.call(ctx, "qjs_get_prop_string", hooks, p)
 		}); err != nil {
 			return err

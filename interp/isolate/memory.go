@@ -2,22 +2,22 @@ package isolate
 
 import "github.com/tetratelabs/wazero/experimental"
 
-// linear is the memory of one isolate. It is ours, not the runtime's, so that it
-// ends where the options say.
-type linear struct {
+// linearMemory is the WebAssembly linear memory of one isolate. It is allocated here and
+// not by the runtime, so that Options.Memory bounds it.
+type linearMemory struct {
 	limit   uint64
-	first   uint64 // how much to have room for at once
+	first   uint64 // initial capacity
 	buf     []byte
-	refused bool // more was wanted than there is
+	refused bool // an allocation exceeded the bound
 }
 
-var _ experimental.LinearMemory = (*linear)(nil)
+var _ experimental.LinearMemory = (*linearMemory)(nil)
 
-// Allocate is experimental.MemoryAllocator.
-func (l *linear) Allocate(_, _ uint64) experimental.LinearMemory { return l }
+// Allocate implements experimental.MemoryAllocator.
+func (l *linearMemory) Allocate(_, _ uint64) experimental.LinearMemory { return l }
 
-// Reallocate returns the memory in a new size; nil refuses it.
-func (l *linear) Reallocate(size uint64) []byte {
+// Reallocate resizes the memory; nil refuses.
+func (l *linearMemory) Reallocate(size uint64) []byte {
 	if size > l.limit {
 		l.refused = true
 		return nil
@@ -31,5 +31,5 @@ func (l *linear) Reallocate(size uint64) []byte {
 	return l.buf
 }
 
-// Free lets go of it.
-func (l *linear) Free() { l.buf = nil }
+// Free releases the memory.
+func (l *linearMemory) Free() { l.buf = nil }

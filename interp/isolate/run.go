@@ -18,30 +18,30 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Languages are what scripts may be written in, the default first.
+// Languages are the supported languages, the default first.
 var Languages = []string{"javascript", "typescript"}
 
-// MaxMemory is the most that [Options.Memory] may be.
+// MaxMemory is the maximum of [Options.Memory].
 const MaxMemory = 512 << 20
 
-// What zero Options mean.
+// Defaults of Options.
 const (
 	DefaultMemory  = 64 << 20
 	DefaultTimeout = 10 * time.Second
 	DefaultOutput  = 1 << 20
 )
 
-// Options bound the scripts of a workspace.
+// Options configure the scripts of a workspace.
 type Options struct {
-	Root    string        // where the workspace is for those inside, as Traits.Root: absolute paths begin with it; "" is /workspace
-	Memory  int64         // bytes of an isolate; 0 is 64 MiB, and MaxMemory the most
-	Timeout time.Duration // of a run that asks for none; 0 is 10 s
-	Output  int64         // bytes that a result keeps; 0 is 1 MiB
+	Root    string        // path of the workspace as scripts see it, as Traits.Root; "" is /workspace
+	Memory  int64         // bytes of an isolate, up to MaxMemory; 0 is 64 MiB
+	Timeout time.Duration // default time-out of a run; 0 is 10 s
+	Output  int64         // bytes of output in a result; 0 is 1 MiB
 }
 
 // Module returns the Script module of a workspace with these files.
 func (e *Engine) Module(files *driver.FS, opts *Options) *driver.Interpreter {
-	m := &module{engine: e, files: files}
+	m := &scriptModule{engine: e, files: files}
 	if opts != nil {
 		m.opts = *opts
 	}
@@ -61,54 +61,54 @@ func (e *Engine) Module(files *driver.FS, opts *Options) *driver.Interpreter {
 	return &driver.Interpreter{Coder: m, Languages: slices.Clone(Languages)}
 }
 
-type module struct {
+type scriptModule struct {
 	engine *Engine
 	files  *driver.FS
 	opts   Options
 }
 
-// A run is one script's.
-type run struct {
-	*module
+// A scriptRun is the run of one script.
+type scriptRun struct {
+	*scriptModule
 	code driver.Code
 	dir  string
 	out  *outputs.Collector
 
 	settled bool
-	full    bool // it wanted more memory than there is
+	full    bool // it exceeded the memory bound
 	fault   *driver.CodeError
-	rejects int   // promises that were rejected before anybody asked
-	touched bool  // it read or changed files, or put something out
-	evicted error // the first answer of the files, where that was it
+	rejects int   // promises rejected without a handler
+	touched bool  // it read or changed files, or wrote output
+	evicted error // the error, if the first file operation returned Evicted
 }
 
 // RunCode runs a script to its end.
-func (m *module) RunCode(ctx context.Context, code driver.Code) (driver.CodeResult, error) {
+func (m *scriptModule) RunCode(ctx context.Context, code driver.Code) (driver.CodeResult, error) {
 	language := code.Language
 	if language == "" {
 		language = Languages[0]
 	}
 	if !slices.Contains(Languages, language) {
-		return driver.CodeResult{}, fmt.Errorf("script: language %.80q: %w: the languages are %v", language, fault.InvalidArgument, Languages)
+		return driver.CodeResult{}, fmt.Errorf("isolate: language %.80q: %w: the languages are %v", language, fault.InvalidArgument, Languages)
 	}
 	if code.Context != "" {
-		return driver.CodeResult{}, fmt.Errorf("script: context %.80q: %w: a script keeps no state", code.Context, fault.Unsupported)
+		return driver.CodeResult{}, fmt.Errorf("isolate: context %.80q: %w: a script keeps no state", code.Context, fault.Unsupported)
 	}
-	release, err := m.engine.acquire(ctx)
+	release, err := m.engine.acquireSlot(ctx)
 	if err != nil {
-		return driver.CodeResult{}, fmt.Errorf("script: wait for a place: %w", err)
+		return driver.CodeResult{}, fmt.Errorf("isolate: wait for a free isolate: %w", err)
 	}
 	defer release()
-	img, runtime, err := m.engine.prepared(ctx)
+	img, runtime, err := m.engine.preparedImage(ctx)
 	if err != nil {
 		return driver.CodeResult{}, err
 	}
-	if language == "typescript" { // made at the first use, as the image is, and not in the time of the run
+	if language == "typescript" { // created at the first use, outside the time-out of the run
 		if _, err := m.engine.typesImage(ctx); err != nil {
 			return driver.CodeResult{}, err
 		}
 	}
-	r := &run{module: m, code: code, dir: path.Clean(code.Dir), out: &outputs.Collector{Limit: m.opts.Output, OnOutput: code.OnOutput}}
+	r := &scriptRun{scriptModule: m, code: code, dir: path.Clean(code.Dir), out: &outputs.Collector{Limit: m.opts.Output, OnOutput: code.OnOutput}}
 	if code.Timeout <= 0 {
 		code.Timeout = m.opts.Timeout
 	}
@@ -116,10 +116,10 @@ func (m *module) RunCode(ctx context.Context, code driver.Code) (driver.CodeResu
 	ctx, cancel := context.WithTimeoutCause(ctx, code.Timeout, errTime)
 	defer cancel()
 
-	memory := m.memory(img)
+	memory := m.newMemory(img)
 	iso, err := img.instantiate(experimental.WithMemoryAllocator(ctx, memory), runtime)
 	if err != nil {
-		return driver.CodeResult{}, fmt.Errorf("script: make an isolate: %w: %w", fault.Internal, err)
+		return driver.CodeResult{}, fmt.Errorf("isolate: create an isolate: %w: %w", fault.Internal, err)
 	}
 	defer iso.close(context.WithoutCancel(ctx))
 	iso.run = r
@@ -128,23 +128,23 @@ func (m *module) RunCode(ctx context.Context, code driver.Code) (driver.CodeResu
 		return driver.CodeResult{}, r.evicted
 	}
 	r.full = r.full || memory.refused
-	return r.result(ctx, err, code.Timeout, time.Since(began)), nil
+	return r.runResult(ctx, err, code.Timeout, time.Since(began)), nil
 }
 
-// memory is that of an isolate of an image.
-func (m *module) memory(img *image) *linear {
+// newMemory returns the memory of an isolate of an image.
+func (m *scriptModule) newMemory(img *image) *linearMemory {
 	size := uint64(len(img.memory))
-	return &linear{limit: max(uint64(m.opts.Memory), size), first: size + size/4}
+	return &linearMemory{limit: max(uint64(m.opts.Memory), size), first: size + size/4}
 }
 
 var errTime = errors.New("time is up")
 
-// evaluate runs the source, then all that it left to be done.
-func (r *run) evaluate(ctx context.Context, iso *isolate, language string) error {
+// evaluate runs the source, and then its pending jobs.
+func (r *scriptRun) evaluate(ctx context.Context, iso *isolate, language string) error {
 	source, bad := r.code.Source, (*driver.CodeError)(nil)
 	if language == "typescript" {
 		var err error
-		if source, bad, err = r.javascript(ctx, source, "script.ts"); err != nil || bad != nil {
+		if source, bad, err = r.stripTypes(ctx, source, "script.ts"); err != nil || bad != nil {
 			r.fault = bad
 			return err
 		}
@@ -153,13 +153,13 @@ func (r *run) evaluate(ctx context.Context, iso *isolate, language string) error
 	if isModule(source) {
 		flags, kind = evalModule, "qjs_get_true"
 	}
-	value, err := iso.eval(ctx, source, path.Join(r.dir, "script."+extensions[language]), flags)
+	value, err := iso.evalSource(ctx, source, path.Join(r.dir, "script."+extensions[language]), flags)
 	if err != nil {
 		return err
 	}
-	if exc, err := iso.exception(ctx, value); err != nil || exc != 0 {
+	if exc, err := iso.exceptionOf(ctx, value); err != nil || exc != 0 {
 		if err == nil {
-			_, err = iso.apply(ctx, iso.image.fail, exc)
+			_, err = iso.callFunction(ctx, iso.image.fail, exc)
 		}
 		return err
 	}
@@ -167,16 +167,16 @@ func (r *run) evaluate(ctx context.Context, iso *isolate, language string) error
 	if err != nil {
 		return err
 	}
-	if _, err := iso.apply(ctx, iso.image.settle, value, module); err != nil {
+	if _, err := iso.callFunction(ctx, iso.image.settle, value, module); err != nil {
 		return err
 	}
-	return r.loop(ctx, iso)
+	return r.runEventLoop(ctx, iso)
 }
 
 var extensions = map[string]string{"javascript": "js", "typescript": "ts"}
 
-// loop runs jobs and timers until there are none.
-func (r *run) loop(ctx context.Context, iso *isolate) error {
+// runEventLoop runs jobs and timers until there are none (the event loop).
+func (r *scriptRun) runEventLoop(ctx context.Context, iso *isolate) error {
 	for {
 		for {
 			pending, err := iso.call(ctx, "qjs_is_job_pending")
@@ -193,15 +193,15 @@ func (r *run) loop(ctx context.Context, iso *isolate) error {
 		if r.fault != nil {
 			return nil
 		}
-		if reason := iso.unheard(); reason != 0 { // as in node, that is an exception
-			_, err := iso.apply(ctx, iso.image.fail, reason)
+		if reason := iso.unhandledRejection(); reason != 0 { // an unhandled rejection is an exception, as in node
+			_, err := iso.callFunction(ctx, iso.image.fail, reason)
 			return err
 		}
-		v, err := iso.apply(ctx, iso.image.tick)
+		v, err := iso.callFunction(ctx, iso.image.tick)
 		if err != nil {
 			return err
 		}
-		next, err := iso.number(ctx, v)
+		next, err := iso.numberOf(ctx, v)
 		if err != nil {
 			return err
 		}
@@ -214,8 +214,8 @@ func (r *run) loop(ctx context.Context, iso *isolate) error {
 	}
 }
 
-// result tells how a run ended: err is what stopped the interpreter, if anything.
-func (r *run) result(ctx context.Context, err error, limit, took time.Duration) driver.CodeResult {
+// runResult returns the result of a run. err is what stopped the interpreter, or nil.
+func (r *scriptRun) runResult(ctx context.Context, err error, limit, took time.Duration) driver.CodeResult {
 	res := driver.CodeResult{Duration: took}
 	r.out.AddTo(&res)
 	var exit *sys.ExitError
@@ -241,8 +241,8 @@ func (r *run) result(ctx context.Context, err error, limit, took time.Duration) 
 	return res
 }
 
-// outOfMemory reports whether the exception is the interpreter's for want of
-// memory; where there is not even enough for one it is null.
-func (r *run) outOfMemory() bool {
+// outOfMemory reports whether the exception is the out-of-memory error of the
+// interpreter. Without memory for an error object it is null.
+func (r *scriptRun) outOfMemory() bool {
 	return r.fault.Name == "InternalError" && r.fault.Value == "out of memory" || r.full && r.fault.Name == "Error" && r.fault.Value == "null"
 }

@@ -36,7 +36,7 @@ func files(t testing.TB) *driver.FS {
 	return ws.FS
 }
 
-func run(t testing.TB, m *driver.Interpreter, code driver.Code) driver.CodeResult {
+func scriptRun(t testing.TB, m *driver.Interpreter, code driver.Code) driver.CodeResult {
 	t.Helper()
 	res, err := m.RunCode(t.Context(), code)
 	if err != nil {
@@ -94,7 +94,7 @@ func TestScripts(t *testing.T) {
 		{"no way out", "", "[typeof std, typeof os, typeof fetch, typeof WebAssembly, typeof XMLHttpRequest].join()", "", "'undefined,undefined,undefined,undefined,undefined'", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			res := run(t, m, driver.Code{Language: tt.language, Source: tt.source})
+			res := scriptRun(t, m, driver.Code{Language: tt.language, Source: tt.source})
 			result, failure := "", ""
 			for _, o := range res.Outputs {
 				if o.Kind == driver.OutputResult {
@@ -118,7 +118,7 @@ func TestFilesAreTheWorkspaces(t *testing.T) {
 	if _, err := fs.Write(ctx, "lib/add.ts", strings.NewReader("export const add = (a: number, b: number): number => a + b"), &driver.WriteOptions{Parents: true}); err != nil {
 		t.Fatal(err)
 	}
-	res := run(t, m, driver.Code{Dir: "lib", Env: map[string]string{"A": "b"}, Source: `
+	res := scriptRun(t, m, driver.Code{Dir: "lib", Env: map[string]string{"A": "b"}, Source: `
 import { add } from "./add";
 await fs.mkdir("out/deep", { recursive: true });
 await fs.writeFile("out/deep/f.txt", "one");
@@ -161,7 +161,7 @@ func TestLimits(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			heard := ""
-			res := run(t, m, driver.Code{Source: tt.source, Timeout: tt.timeout, OnOutput: func(o driver.Output) error { heard += o.Text; return nil }})
+			res := scriptRun(t, m, driver.Code{Source: tt.source, Timeout: tt.timeout, OnOutput: func(o driver.Output) error { heard += o.Text; return nil }})
 			if res.Cause != tt.cause || res.ExitCode == 0 || res.Error == nil {
 				t.Errorf("got %+v error %+v, want cause %s", res, res.Error, tt.cause)
 			}
@@ -171,7 +171,7 @@ func TestLimits(t *testing.T) {
 			}
 		})
 	}
-	res := run(t, m, driver.Code{Source: "for (let i = 0; i < 100; i++) console.log('x'.repeat(99)); 'end'"})
+	res := scriptRun(t, m, driver.Code{Source: "for (let i = 0; i < 100; i++) console.log('x'.repeat(99)); 'end'"})
 	if len(stdout(res)) != 1000 || res.Dropped < 9000 || res.ExitCode != 0 {
 		t.Errorf("output: kept %d, dropped %d, exit %d; want 1000, at least 9000, 0", len(stdout(res)), res.Dropped, res.ExitCode)
 	}
@@ -213,7 +213,7 @@ func TestTheCollectorWorksMeanwhile(t *testing.T) {
 
 func TestIsolatesShareNothing(t *testing.T) {
 	m := engine.Module(files(t), unhurried)
-	run(t, m, driver.Code{Source: "globalThis.leak = 1; Array.prototype.leak = 2; Object.prototype.x = 3"})
+	scriptRun(t, m, driver.Code{Source: "globalThis.leak = 1; Array.prototype.leak = 2; Object.prototype.x = 3"})
 	var mu sync.Mutex
 	seen := map[string]bool{}
 	var wg sync.WaitGroup
@@ -241,7 +241,7 @@ func TestIsolatesShareNothing(t *testing.T) {
 
 func TestExit(t *testing.T) {
 	m := engine.Module(files(t), unhurried)
-	res := run(t, m, driver.Code{Source: "console.log('a'); try { process.exit(7) } finally { console.log('b') }"})
+	res := scriptRun(t, m, driver.Code{Source: "console.log('a'); try { process.exit(7) } finally { console.log('b') }"})
 	if res.ExitCode != 7 || res.Error != nil || stdout(res) != "a\n" {
 		t.Errorf("got %+v", res)
 	}
@@ -282,8 +282,8 @@ func FuzzScript(f *testing.F) {
 
 func BenchmarkIsolate(b *testing.B) {
 	m := engine.Module(files(b), nil)
-	run(b, m, driver.Code{Source: "1"})
+	scriptRun(b, m, driver.Code{Source: "1"})
 	for b.Loop() {
-		run(b, m, driver.Code{Source: "1"})
+		scriptRun(b, m, driver.Code{Source: "1"})
 	}
 }

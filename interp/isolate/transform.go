@@ -25,15 +25,16 @@ var stripper []byte
 //go:embed strip_node.js
 var stripNode string
 
-// NodeTypeScript returns a program for node that takes two paths: it drops the types
-// of the first, which is TypeScript, writes the second, and runs that. So whoever
-// has a node in a workspace need not read what is untrusted outside of it.
+// NodeTypeScript returns a program for node with two path arguments: it removes the
+// types of the first file, which is TypeScript, writes the second, and runs that.
+// With it a workspace with node parses untrusted source inside the sandbox, not in
+// Croft.
 func NodeTypeScript() (string, error) {
-	program, err := unzip(stripper)
+	program, err := decompress(stripper)
 	return string(program) + stripNode, err
 }
 
-func unzip(data []byte) ([]byte, error) {
+func decompress(data []byte) ([]byte, error) {
 	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
@@ -41,37 +42,37 @@ func unzip(data []byte) ([]byte, error) {
 	return io.ReadAll(z)
 }
 
-// typesImage returns the image of an isolate that drops types, making it at the first
-// use. A parser of TypeScript tries one reading after the other, which takes
-// exponential time where somebody means it to, and calls itself for every level of
-// nesting. In an isolate neither is more than a script of theirs.
+// typesImage returns the image of an isolate that removes types. It is created at the
+// first use. Untrusted source can make a TypeScript parser take exponential time
+// (backtracking) or recurse without bound; in an isolate both are bounded like any
+// script.
 func (e *Engine) typesImage(ctx context.Context) (*image, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.types != nil {
 		return e.types, nil
 	}
-	program, err := unzip(stripper)
+	program, err := decompress(stripper)
 	if err != nil {
 		return nil, err
 	}
 	img := &image{compiled: e.image.compiled}
-	err = e.capture(context.WithoutCancel(ctx), img, func(ctx context.Context, iso *isolate) error {
-		fn, err := iso.eval(ctx, string(program)+";croft.strip", "croft:typescript", evalScript)
+	err = e.captureMemory(context.WithoutCancel(ctx), img, func(ctx context.Context, iso *isolate) error {
+		fn, err := iso.evalSource(ctx, string(program)+";croft.strip", "croft:typescript", evalScript)
 		if err != nil {
 			return err
 		}
 		img.strip = fn
-		return iso.failure(ctx, fn)
+		return iso.exceptionError(ctx, fn)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("script: prepare the reader of TypeScript: %w: %w", fault.Internal, err)
+		return nil, fmt.Errorf("isolate: prepare the TypeScript parser: %w: %w", fault.Internal, err)
 	}
 	e.types = img
 	return img, nil
 }
 
-// syntaxError is what strip.js says of a source that it can't read.
+// syntaxError is the error of strip.js for invalid source.
 type syntaxError struct {
 	Name    string `json:"name"`
 	Message string `json:"message"`
@@ -80,28 +81,28 @@ type syntaxError struct {
 	Text    string `json:"text"`
 }
 
-// javascript drops the types of TypeScript, in an isolate with the bounds of the run.
-// An error is that it was stopped.
-func (r *run) javascript(ctx context.Context, source, name string) (string, *driver.CodeError, error) {
+// stripTypes removes the types of TypeScript, in an isolate with the bounds of the
+// run. An error means that the isolate was stopped.
+func (r *scriptRun) stripTypes(ctx context.Context, source, name string) (string, *driver.CodeError, error) {
 	img, err := r.engine.typesImage(ctx)
 	if err != nil {
 		return "", nil, err
 	}
-	memory := r.memory(img)
+	memory := r.newMemory(img)
 	defer func() { r.full = r.full || memory.refused }()
 	iso, err := img.instantiate(experimental.WithMemoryAllocator(ctx, memory), r.engine.runtime)
 	if err != nil {
 		return "", nil, err
 	}
 	defer iso.close(context.WithoutCancel(ctx))
-	answer, err := iso.strip(withIsolate(ctx, iso), source, name)
+	answer, err := iso.callStrip(withIsolate(ctx, iso), source, name)
 	switch {
 	case ctx.Err() != nil:
 		return "", nil, ctx.Err()
 	case err != nil:
 		return "", nil, err
 	case answer == "":
-		return "", nil, errors.New("the reader of TypeScript has no answer")
+		return "", nil, errors.New("the TypeScript parser returned no result")
 	case answer[0] == '+':
 		return answer[1:], nil, nil
 	}
@@ -116,8 +117,8 @@ func (r *run) javascript(ctx context.Context, source, name string) (string, *dri
 	return "", e, nil
 }
 
-// strip calls strip.js.
-func (iso *isolate) strip(ctx context.Context, source, name string) (string, error) {
+// callStrip calls strip.js.
+func (iso *isolate) callStrip(ctx context.Context, source, name string) (string, error) {
 	var args []uint64
 	for _, s := range []string{source, name} {
 		v, err := iso.newText(ctx, s)
@@ -126,18 +127,18 @@ func (iso *isolate) strip(ctx context.Context, source, name string) (string, err
 		}
 		args = append(args, v)
 	}
-	v, err := iso.apply(ctx, iso.image.strip, args...)
+	v, err := iso.callFunction(ctx, iso.image.strip, args...)
 	if err != nil {
 		return "", err
 	}
-	if err := iso.failure(ctx, v); err != nil {
+	if err := iso.exceptionError(ctx, v); err != nil {
 		return "", err
 	}
-	return iso.text(ctx, v)
+	return iso.stringOf(ctx, v)
 }
 
 var statement = regexp.MustCompile(`(?m)^[ \t]*(import[ \t]*["'{*]|import[ \t]+[\w$]+[ \t]*(,|from\b)|export[ \t]+(default|const|let|var|function|class|async|\{|\*)|export[ \t]*\{)`)
 
-// isModule reports whether source has statements that only modules may have.
-// Anything else is run as a script, whose last value is the result.
+// isModule reports whether source has statements that only modules may have. Other
+// source runs as a script, whose last value is the result.
 func isModule(source string) bool { return statement.MatchString(source) }

@@ -23,7 +23,7 @@ func TestHostileTypeScript(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, n := range []int{30, 100_000} {
 				source := strings.Repeat(unit, n)
-				res := run(t, m, driver.Code{Language: "typescript", Source: source, Timeout: 300 * time.Millisecond})
+				res := scriptRun(t, m, driver.Code{Language: "typescript", Source: source, Timeout: 300 * time.Millisecond})
 				if res.Error == nil || res.ExitCode == 0 {
 					t.Errorf("%d times: got %+v", n, res)
 				}
@@ -37,7 +37,7 @@ var endless = strings.Repeat("a ? (b = ", 60) + "c" + strings.Repeat(")", 60)
 
 func TestTypeScriptHeedsCancel(t *testing.T) {
 	m := engine.Module(files(t), unhurried)
-	run(t, m, driver.Code{Language: "typescript", Source: "1"}) // what is made at the first run is not what is meant
+	scriptRun(t, m, driver.Code{Language: "typescript", Source: "1"}) // what is made at the first run is not what is meant
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	res, err := m.RunCode(ctx, driver.Code{Language: "typescript", Source: endless, Timeout: time.Hour})
@@ -55,7 +55,7 @@ func TestImportedTypeScriptHasTheBoundsOfTheRun(t *testing.T) {
 	if _, err := fs.Write(t.Context(), "bad.ts", strings.NewReader(endless), new(driver.WriteOptions)); err != nil {
 		t.Fatal(err)
 	}
-	res := run(t, m, driver.Code{Source: "import './bad.ts'"})
+	res := scriptRun(t, m, driver.Code{Source: "import './bad.ts'"})
 	if res.Cause != driver.CauseTimeout {
 		t.Errorf("got %+v %+v", res, res.Error)
 	}
@@ -76,7 +76,7 @@ func TestTypeScript(t *testing.T) {
 		{"long", "let x: number = 1;\n" + strings.Repeat("x = x + (1 as number);\n", 1000) + "x", "1001"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			res := run(t, m, driver.Code{Language: "typescript", Source: tt.source})
+			res := scriptRun(t, m, driver.Code{Language: "typescript", Source: tt.source})
 			got := ""
 			for _, o := range res.Outputs {
 				if o.Kind == driver.OutputResult {
@@ -89,7 +89,7 @@ func TestTypeScript(t *testing.T) {
 		})
 	}
 	t.Run("lines are where they were", func(t *testing.T) {
-		res := run(t, m, driver.Code{Language: "typescript", Source: "interface A {\n  x: number\n}\n\nenum E {\n A,\n}\nthrow new Error('here')"})
+		res := scriptRun(t, m, driver.Code{Language: "typescript", Source: "interface A {\n  x: number\n}\n\nenum E {\n A,\n}\nthrow new Error('here')"})
 		if res.Error == nil || !strings.Contains(strings.Join(res.Error.Traceback, "\n"), "script.ts:8") {
 			t.Errorf("got %+v", res.Error)
 		}
@@ -99,7 +99,7 @@ func TestTypeScript(t *testing.T) {
 			"let a: number = 1\nlet b: = 2":      "script.ts:2:8: Unexpected token",
 			"namespace N { export const x = 1 }": "script.ts:1:11: a namespace is more than types",
 		} {
-			res := run(t, m, driver.Code{Language: "typescript", Source: source})
+			res := scriptRun(t, m, driver.Code{Language: "typescript", Source: source})
 			if res.Error == nil || res.Error.Name != "SyntaxError" || !strings.Contains(strings.Join(res.Error.Traceback, "\n"), want) {
 				t.Errorf("%q: got %+v, want %q", source, res.Error, want)
 			}

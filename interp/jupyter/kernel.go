@@ -19,8 +19,8 @@ import (
 //go:embed bridge.py
 var bridge string
 
-// launcher finds a Python that can talk to kernels: the first on the path, which
-// may be a virtual environment's, or the system's.
+// launcher finds a Python with jupyter_client: the first on the path, which may be
+// that of a virtual environment, or the system's.
 const launcher = `for py in python3 /usr/bin/python3 python; do
 	command -v "$py" >/dev/null 2>&1 || continue
 	"$py" -c 'import importlib.util as u, sys; sys.exit(u.find_spec("jupyter_client") is None)' >/dev/null 2>&1 && exec "$py" -u -c "$0" "$1"
@@ -28,20 +28,20 @@ done
 echo '{"t":"failed","kind":"jupyter","message":"no Python with jupyter_client"}'`
 
 const (
-	maxLine = 64 << 20 // of the bridge; what is longer is not its own
-	maxTail = 4 << 10  // of what it says on standard error
+	maxLine = 64 << 20 // maximum length of a line of the bridge
+	maxTail = 4 << 10  // bytes of its standard error to keep
 )
 
-// A request is a line to the bridge.
-type request struct {
+// A bridgeRequest is a line to the bridge.
+type bridgeRequest struct {
 	Op    string `json:"op"`
 	ID    int    `json:"id,omitempty"`
-	Code  string `json:"code"` // which may be empty
+	Code  string `json:"code"` // may be empty
 	Limit int64  `json:"limit,omitempty"`
 }
 
-// A message is a line from the bridge.
-type message struct {
+// A bridgeMessage is a line from the bridge.
+type bridgeMessage struct {
 	T         string            `json:"t"`
 	ID        int               `json:"id"`
 	Kind      string            `json:"kind"`
@@ -57,38 +57,38 @@ type message struct {
 	Dropped   int64             `json:"dropped"`
 }
 
-// A kernel is a bridge with a kernel behind it.
+// A kernel is a bridge process and the kernel behind it.
 type kernel struct {
 	info    driver.CodeContext
 	session *driver.Session
-	life    context.Context // without a deadline; for what outlives a call
+	life    context.Context // without a deadline; for work that outlives a call
 	idle    *time.Timer
-	users   int // calls that use it; as live is of Kernels, under its mu
+	users   int // number of calls that use it; guarded by Kernels.mu
 
-	messages chan message  // to whoever waits: start or run
-	restarts chan int      // ids of restarts that were done
-	gone     chan struct{} // closed when the bridge has ended
+	messages chan bridgeMessage // to start or run, whichever waits
+	restarts chan int           // ids of completed restarts
+	gone     chan struct{}      // closed when the bridge has ended
 
-	turn chan struct{} // held by the one run or restart
-	last int           // id of the last run; the holder's
+	sem  chan struct{} // semaphore of the one run or restart
+	last int           // id of the last run; guarded by turn
 
 	restarting  sync.Mutex
 	lastRestart int // guarded by restarting
 
 	mu    sync.Mutex
-	input []byte // guarded by mu; the beginning of a line
+	input []byte // guarded by mu; an incomplete line
 	tail  []byte // guarded by mu; the end of its standard error
 }
 
-// launch starts a bridge and waits until its kernel is ready.
-func (k *Kernels) launch(ctx context.Context, language, dir string, env map[string]string) (*kernel, error) {
+// launchBridge starts a bridge and waits until its kernel is ready.
+func (k *Kernels) launchBridge(ctx context.Context, language, dir string, env map[string]string) (*kernel, error) {
 	kn := &kernel{
-		life: context.WithoutCancel(ctx), messages: make(chan message, 64), restarts: make(chan int, 64), gone: make(chan struct{}), turn: make(chan struct{}, 1),
+		life: context.WithoutCancel(ctx), messages: make(chan bridgeMessage, 64), restarts: make(chan int, 64), gone: make(chan struct{}), sem: make(chan struct{}, 1),
 	}
 	want, _ := json.Marshal(map[string]any{"language": language, "startSeconds": int(k.opts.Start / time.Second)}) // plain values
 	session, err := k.shell.Start(kn.life, driver.Command{
 		Argv: []string{"bash", "-c", launcher, bridge, string(want)}, Dir: dir, Env: env, Interactive: true, MaxOutput: 1,
-		OnStdout: kn.read, OnStderr: kn.complain, Labels: map[string]string{"croft.kernel": language},
+		OnStdout: kn.readStdout, OnStderr: kn.readStderr, Labels: map[string]string{"croft.kernel": language},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("jupyter: start a %q kernel: %w", language, err)
@@ -96,44 +96,44 @@ func (k *Kernels) launch(ctx context.Context, language, dir string, env map[stri
 	kn.session = session
 	go func() {
 		defer close(kn.gone)
-		_, _ = session.Wait(kn.life) // however it ended, it has; close waits for this
+		_, _ = session.Wait(kn.life) // close waits for this
 	}()
 	ctx, cancel := context.WithTimeout(ctx, k.opts.Start)
 	defer cancel()
-	m, err := kn.next(ctx)
+	m, err := kn.nextMessage(ctx)
 	if err == nil && m.T != "ready" {
-		err = refusal(language, m)
+		err = startError(language, m)
 	}
 	if err != nil {
-		_ = kn.close(kn.life) // the error that counts is known
+		_ = kn.close(kn.life) // the first error is returned
 		return nil, fmt.Errorf("jupyter: start a %q kernel: %w", language, err)
 	}
 	return kn, nil
 }
 
-// refusal says what is missing and how to get it.
-func refusal(language string, m message) error {
+// startError returns an error that says what is missing and how to install it.
+func startError(language string, m bridgeMessage) error {
 	hint := fmt.Sprintf("install a Jupyter kernel for %q where the workspace's commands run", language)
 	if language == DefaultLanguage {
 		hint = "install ipykernel where the workspace's commands run: Debian's python3-ipykernel, or pip install ipykernel; a container needs an image that has it"
 	}
 	switch m.Kind {
 	case "jupyter":
-		return fmt.Errorf("%w: there is no Python with jupyter_client; %s", fault.Unsupported, hint)
+		return fmt.Errorf("%w: no Python with jupyter_client was found; %s", fault.Unsupported, hint)
 	case "kernel":
 		have := strings.Join(m.Installed, ", ")
 		if have == "" {
 			have = "none"
 		}
-		return fmt.Errorf("%w: no kernel for it is installed (installed: %s); %s", fault.Unsupported, have, hint)
+		return fmt.Errorf("%w: no kernel for this language is installed (installed: %s); %s", fault.Unsupported, have, hint)
 	default:
 		return fmt.Errorf("%w: %s", fault.Unavailable, m.Message)
 	}
 }
 
-// read takes output of the bridge apart. The bridge waits while it runs, so that
-// whoever is slow to listen slows the bridge and not our memory.
-func (kn *kernel) read(data []byte) error {
+// readStdout parses output of the bridge. The bridge blocks meanwhile, so a slow consumer
+// slows the bridge instead of filling memory.
+func (kn *kernel) readStdout(data []byte) error {
 	kn.mu.Lock()
 	defer kn.mu.Unlock()
 	kn.input = append(kn.input, data...)
@@ -141,7 +141,7 @@ func (kn *kernel) read(data []byte) error {
 		kn.input = nil
 	}
 	if bytes.IndexByte(data, '\n') < 0 {
-		return nil // the line goes on; what came before is not searched again
+		return nil // the line is incomplete; what came before is not searched again
 	}
 	rest := kn.input
 	for {
@@ -151,13 +151,13 @@ func (kn *kernel) read(data []byte) error {
 			return nil
 		}
 		rest = after
-		var m message
+		var m bridgeMessage
 		switch err := json.Unmarshal(line, &m); {
 		case err != nil:
 		case m.T == "restarted":
 			select {
 			case kn.restarts <- m.ID:
-			default: // nobody waits for so many
+			default: // no receiver waits for it
 			}
 		default:
 			kn.messages <- m
@@ -165,7 +165,7 @@ func (kn *kernel) read(data []byte) error {
 	}
 }
 
-func (kn *kernel) complain(data []byte) error {
+func (kn *kernel) readStderr(data []byte) error {
 	kn.mu.Lock()
 	defer kn.mu.Unlock()
 	kn.tail = append(kn.tail, data...)
@@ -177,49 +177,50 @@ func (kn *kernel) complain(data []byte) error {
 
 var errGone = errors.New("the kernel has ended")
 
-// next waits for a message.
-func (kn *kernel) next(ctx context.Context) (message, error) {
+// nextMessage waits for a message.
+func (kn *kernel) nextMessage(ctx context.Context) (bridgeMessage, error) {
 	select {
 	case m := <-kn.messages:
 		return m, nil
 	case <-ctx.Done():
-		return message{}, ctx.Err()
+		return bridgeMessage{}, ctx.Err()
 	case <-kn.gone:
 	}
-	select { // what it said before it ended
+	select { // messages before the end
 	case m := <-kn.messages:
 		return m, nil
 	default:
 	}
 	kn.mu.Lock()
 	defer kn.mu.Unlock()
-	return message{}, fmt.Errorf("%w: %w: %s", fault.Unavailable, errGone, bytes.TrimSpace(kn.tail))
+	return bridgeMessage{}, fmt.Errorf("%w: %w: %s", fault.Unavailable, errGone, bytes.TrimSpace(kn.tail))
 }
 
-// order sends a line to the bridge.
-func (kn *kernel) order(ctx context.Context, r request) error {
+// sendRequest sends a request to the bridge.
+func (kn *kernel) sendRequest(ctx context.Context, r bridgeRequest) error {
 	line, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("jupyter: %s: %w: %w", r.Op, fault.InvalidArgument, err)
 	}
 	if err := kn.session.Write(ctx, append(line, '\n')); err != nil {
-		return fmt.Errorf("jupyter: %s: %w: %w", r.Op, fault.NotFound, err) // the context's kernel is gone
+		return fmt.Errorf("jupyter: %s: %w: %w", r.Op, fault.NotFound, err) // the kernel of the context has ended
 	}
 	return nil
 }
 
-// take waits for its turn to use the kernel.
-func (kn *kernel) take(ctx context.Context) error {
+// acquire takes the semaphore of the kernel.
+func (kn *kernel) acquire(ctx context.Context) error {
 	select {
-	case kn.turn <- struct{}{}:
+	case kn.sem <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// ended reports whether the bridge is gone, as when the workspace was paused.
-func (kn *kernel) ended() bool {
+// hasEnded reports whether the bridge has ended, for example because the workspace was
+// paused.
+func (kn *kernel) hasEnded() bool {
 	select {
 	case <-kn.gone:
 		return true
@@ -234,7 +235,7 @@ func (kn *kernel) close(ctx context.Context) error {
 		kn.idle.Stop()
 	}
 	done := make(chan struct{})
-	go func() { // the callbacks must not wait for a reader that is no more
+	go func() { // callbacks must not block on a reader that has ended
 		defer close(done)
 		for {
 			select {
@@ -244,7 +245,7 @@ func (kn *kernel) close(ctx context.Context) error {
 			}
 		}
 	}()
-	// The end of its input ends the bridge and its kernel in order.
+	// The end of its input ends the bridge and its kernel orderly.
 	_ = kn.session.CloseStdin(ctx)
 	select {
 	case <-kn.gone:
@@ -260,15 +261,15 @@ func (kn *kernel) close(ctx context.Context) error {
 	return err
 }
 
-// closeGrace is what a kernel may take to end by itself.
+// closeGrace is how long a kernel may take to end by itself.
 const closeGrace = 2 * time.Second
 
-// restart gives the context a fresh kernel; a run under way ends by it.
+// restart restarts the kernel of the context; a running run ends.
 func (kn *kernel) restart(ctx context.Context, limit time.Duration) error {
 	kn.restarting.Lock()
 	defer kn.restarting.Unlock()
 	kn.lastRestart++
-	if err := kn.order(ctx, request{Op: "restart", ID: kn.lastRestart}); err != nil {
+	if err := kn.sendRequest(ctx, bridgeRequest{Op: "restart", ID: kn.lastRestart}); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -289,14 +290,14 @@ func (kn *kernel) restart(ctx context.Context, limit time.Duration) error {
 
 // run runs code in the kernel.
 func (kn *kernel) run(ctx context.Context, code driver.Code, opts Options) (driver.CodeResult, error) {
-	if err := kn.take(ctx); err != nil {
+	if err := kn.acquire(ctx); err != nil {
 		return driver.CodeResult{}, fmt.Errorf("jupyter: wait for context %s: %w", kn.info.ID, err)
 	}
-	defer func() { <-kn.turn }()
+	defer func() { <-kn.sem }()
 	kn.last++
-	if err := kn.order(ctx, request{Op: "run", ID: kn.last, Code: code.Source, Limit: opts.Output}); err != nil {
+	if err := kn.sendRequest(ctx, bridgeRequest{Op: "run", ID: kn.last, Code: code.Source, Limit: opts.Output}); err != nil {
 		return driver.CodeResult{}, err
 	}
-	r := &running{kernel: kn, id: kn.last, out: &outputs.Collector{Limit: opts.Output, OnOutput: code.OnOutput}, began: time.Now()}
-	return r.follow(ctx, code.Timeout), nil
+	r := &codeRun{kernel: kn, id: kn.last, out: &outputs.Collector{Limit: opts.Output, OnOutput: code.OnOutput}, began: time.Now()}
+	return r.collectOutput(ctx, code.Timeout), nil
 }

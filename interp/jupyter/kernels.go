@@ -13,16 +13,16 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Options bound the kernels of a workspace.
+// Options configure the kernels of a workspace.
 type Options struct {
-	Timeout time.Duration // of code that asks for none; 0 is 2 minutes
-	Idle    time.Duration // after which an unused context ends; 0 is 30 minutes
-	Start   time.Duration // that a kernel may take to start; 0 is a minute
-	Output  int64         // bytes that a result keeps; 0 is 4 MiB
-	Most    int           // contexts of a workspace; 0 is 8
+	Timeout time.Duration // default time-out of code; 0 is 2 minutes
+	Idle    time.Duration // unused contexts end after this time; 0 is 30 minutes
+	Start   time.Duration // maximum start time of a kernel; 0 is a minute
+	Output  int64         // bytes of output in a result; 0 is 4 MiB
+	Most    int           // maximum contexts of a workspace; 0 is 8
 }
 
-func (o *Options) defaults() {
+func (o *Options) setDefaults() {
 	if o.Timeout <= 0 {
 		o.Timeout = 2 * time.Minute
 	}
@@ -40,7 +40,7 @@ func (o *Options) defaults() {
 	}
 }
 
-// DefaultLanguage is that of code which says none.
+// DefaultLanguage is the default language of code.
 const DefaultLanguage = "python"
 
 // Kernels are the kernels of one workspace.
@@ -49,18 +49,18 @@ type Kernels struct {
 	opts  Options
 
 	mu     sync.Mutex
-	live   map[string]*kernel // guarded by mu; nil entries are being made
+	live   map[string]*kernel // guarded by mu; nil entries are starting
 	closed bool               // guarded by mu
-	wg     sync.WaitGroup     // of kernels that end because they are idle
+	wg     sync.WaitGroup     // kernels that end because they are idle
 }
 
-// New returns the kernels of the workspace with this shell: none, at first.
+// New returns the kernels of the workspace with this shell. No kernel is started yet.
 func New(shell *driver.Shell, opts *Options) *Kernels {
 	k := &Kernels{shell: shell, live: map[string]*kernel{}}
 	if opts != nil {
 		k.opts = *opts
 	}
-	k.opts.defaults()
+	k.opts.setDefaults()
 	return k
 }
 
@@ -69,11 +69,11 @@ func (k *Kernels) Module() *driver.Interpreter {
 	return &driver.Interpreter{
 		Coder:         k,
 		Languages:     []string{DefaultLanguage, driver.OtherLanguages},
-		CreateContext: k.create,
-		Contexts:      k.list,
-		Restart:       k.restart,
-		Interrupt:     k.interrupt,
-		DeleteContext: k.remove,
+		CreateContext: k.createContext,
+		Contexts:      k.listContexts,
+		Restart:       k.restartContext,
+		Interrupt:     k.interruptContext,
+		DeleteContext: k.removeContext,
 	}
 }
 
@@ -94,37 +94,37 @@ func (k *Kernels) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (k *Kernels) create(ctx context.Context, language string, opts *driver.ContextOptions) (driver.CodeContext, error) {
-	kn, err := k.start(ctx, language, opts.Dir, opts.Env)
+func (k *Kernels) createContext(ctx context.Context, language string, opts *driver.ContextOptions) (driver.CodeContext, error) {
+	kn, err := k.startKernel(ctx, language, opts.Dir, opts.Env)
 	if err != nil {
 		return driver.CodeContext{}, err
 	}
 	return kn.info, nil
 }
 
-// maxLanguage is how long the name of a language or a kernel may be.
+// maxLanguage bounds the length of the name of a language or kernel.
 const maxLanguage = 100
 
-// start starts a kernel and keeps it under a fresh id.
-func (k *Kernels) start(ctx context.Context, language, dir string, env map[string]string) (*kernel, error) {
+// startKernel starts a kernel and registers it under a new id.
+func (k *Kernels) startKernel(ctx context.Context, language, dir string, env map[string]string) (*kernel, error) {
 	if language == "" {
 		language = DefaultLanguage
 	}
 	if len(language) > maxLanguage {
-		return nil, fmt.Errorf("jupyter: language %.80q: %w: it has %d bytes, and at most %d are allowed", language, fault.InvalidArgument, len(language), maxLanguage)
+		return nil, fmt.Errorf("jupyter: language %.80q: %w: the name has %d bytes; at most %d are allowed", language, fault.InvalidArgument, len(language), maxLanguage)
 	}
 	id := driver.NewID()
-	if err := k.reserve(id); err != nil {
+	if err := k.reserveID(id); err != nil {
 		return nil, err
 	}
-	kn, err := k.launch(ctx, strings.ToLower(language), dir, env)
+	kn, err := k.launchBridge(ctx, strings.ToLower(language), dir, env)
 	k.mu.Lock()
 	closed := k.closed
 	if err != nil || closed {
 		delete(k.live, id)
 	} else {
 		kn.info = driver.CodeContext{ID: id, Language: language, Dir: dir, Created: time.Now().UTC()}
-		kn.idle = time.AfterFunc(k.opts.Idle, func() { k.reap(id) })
+		kn.idle = time.AfterFunc(k.opts.Idle, func() { k.removeIdle(id) })
 		k.live[id] = kn
 	}
 	k.mu.Unlock()
@@ -137,46 +137,46 @@ func (k *Kernels) start(ctx context.Context, language, dir string, env map[strin
 	return kn, nil
 }
 
-func (k *Kernels) reserve(id string) error {
+func (k *Kernels) reserveID(id string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
 		return fmt.Errorf("jupyter: start a kernel: %w: the workspace is closed", fault.WrongState)
 	}
 	for id, kn := range k.live {
-		if kn != nil && kn.ended() {
+		if kn != nil && kn.hasEnded() {
 			kn.idle.Stop()
 			delete(k.live, id)
 		}
 	}
 	if len(k.live) >= k.opts.Most {
-		return fmt.Errorf("jupyter: start a kernel: %w: there are %d contexts, and no more are allowed; delete one", fault.ResourceExhausted, len(k.live))
+		return fmt.Errorf("jupyter: start a kernel: %w: the workspace has %d contexts, which is the maximum; delete one", fault.ResourceExhausted, len(k.live))
 	}
 	k.live[id] = nil
 	return nil
 }
 
-// get returns a context's kernel.
-func (k *Kernels) get(id string) (*kernel, error) {
+// kernelOf returns the kernel of a context.
+func (k *Kernels) kernelOf(id string) (*kernel, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if kn := k.live[id]; kn != nil && !kn.ended() {
+	if kn := k.live[id]; kn != nil && !kn.hasEnded() {
 		return kn, nil
 	}
-	return nil, gone(id)
+	return nil, contextNotFound(id)
 }
 
-// use returns a context's kernel for a call, which keeps it from being idle until
-// done is called.
-func (k *Kernels) use(id string) (kn *kernel, done func(), err error) {
-	kn, err = k.get(id)
+// acquireKernel returns the kernel of a context for a call. The kernel does not count as idle
+// until done is called.
+func (k *Kernels) acquireKernel(id string) (kn *kernel, done func(), err error) {
+	kn, err = k.kernelOf(id)
 	if err != nil {
 		return nil, nil, err
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.live[id] != kn {
-		return nil, nil, gone(id) // just now
+		return nil, nil, contextNotFound(id) // removed meanwhile
 	}
 	kn.users++
 	return kn, func() {
@@ -189,16 +189,16 @@ func (k *Kernels) use(id string) (kn *kernel, done func(), err error) {
 	}, nil
 }
 
-func gone(id string) error {
-	return fmt.Errorf("jupyter: context %.80q: %w: it was deleted, was idle for too long, or never was", id, fault.NotFound)
+func contextNotFound(id string) error {
+	return fmt.Errorf("jupyter: context %.80q: %w: the context was deleted, was idle for too long, or never existed", id, fault.NotFound)
 }
 
-func (k *Kernels) list(context.Context) ([]driver.CodeContext, error) {
+func (k *Kernels) listContexts(context.Context) ([]driver.CodeContext, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	list := []driver.CodeContext{}
 	for _, kn := range k.live {
-		if kn != nil && !kn.ended() {
+		if kn != nil && !kn.hasEnded() {
 			list = append(list, kn.info)
 		}
 	}
@@ -208,8 +208,8 @@ func (k *Kernels) list(context.Context) ([]driver.CodeContext, error) {
 	return list, nil
 }
 
-func (k *Kernels) remove(ctx context.Context, id string) error {
-	kn, err := k.get(id)
+func (k *Kernels) removeContext(ctx context.Context, id string) error {
+	kn, err := k.kernelOf(id)
 	if err != nil {
 		return err
 	}
@@ -219,11 +219,11 @@ func (k *Kernels) remove(ctx context.Context, id string) error {
 	return kn.close(ctx)
 }
 
-// closeBound is what ending an idle kernel may take.
+// closeBound bounds the time to end an idle kernel.
 const closeBound = 20 * time.Second
 
-// reap ends a context that nobody used for long.
-func (k *Kernels) reap(id string) {
+// removeIdle ends an idle context.
+func (k *Kernels) removeIdle(id string) {
 	k.mu.Lock()
 	kn := k.live[id]
 	if kn == nil || k.closed {
@@ -241,20 +241,20 @@ func (k *Kernels) reap(id string) {
 	defer k.wg.Done()
 	ctx, cancel := context.WithTimeout(kn.life, closeBound)
 	defer cancel()
-	_ = kn.close(ctx) // nobody waits for it; the session ends with the workspace at the latest
+	_ = kn.close(ctx) // best effort; the session ends with the workspace at the latest
 }
 
-func (k *Kernels) interrupt(ctx context.Context, id string) error {
-	kn, done, err := k.use(id)
+func (k *Kernels) interruptContext(ctx context.Context, id string) error {
+	kn, done, err := k.acquireKernel(id)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return kn.order(ctx, request{Op: "interrupt"})
+	return kn.sendRequest(ctx, bridgeRequest{Op: "interrupt"})
 }
 
-func (k *Kernels) restart(ctx context.Context, id string) error {
-	kn, done, err := k.use(id)
+func (k *Kernels) restartContext(ctx context.Context, id string) error {
+	kn, done, err := k.acquireKernel(id)
 	if err != nil {
 		return err
 	}
@@ -262,27 +262,27 @@ func (k *Kernels) restart(ctx context.Context, id string) error {
 	return kn.restart(ctx, k.opts.Start)
 }
 
-// RunCode runs code in its context, or in a kernel of its own.
+// RunCode runs code in its context, or in a new kernel.
 func (k *Kernels) RunCode(ctx context.Context, code driver.Code) (driver.CodeResult, error) {
 	if code.Timeout <= 0 {
 		code.Timeout = k.opts.Timeout
 	}
 	id := code.Context
 	if id == "" {
-		kn, err := k.start(ctx, code.Language, code.Dir, code.Env)
+		kn, err := k.startKernel(ctx, code.Language, code.Dir, code.Env)
 		if err != nil {
 			return driver.CodeResult{}, err
 		}
 		id = kn.info.ID
-		defer func() { _ = k.remove(context.WithoutCancel(ctx), id) }() // it may have been closed with the workspace
+		defer func() { _ = k.removeContext(context.WithoutCancel(ctx), id) }() // it may have been closed with the workspace
 	}
-	kn, done, err := k.use(id)
+	kn, done, err := k.acquireKernel(id)
 	if err != nil {
 		return driver.CodeResult{}, err
 	}
 	defer done()
 	if code.Language != "" && !strings.EqualFold(code.Language, kn.info.Language) {
-		return driver.CodeResult{}, fmt.Errorf("jupyter: context %s: %w: it runs %s, not %.80q", kn.info.ID, fault.InvalidArgument, kn.info.Language, code.Language)
+		return driver.CodeResult{}, fmt.Errorf("jupyter: context %s: %w: the context runs %s, not %.80q", kn.info.ID, fault.InvalidArgument, kn.info.Language, code.Language)
 	}
 	return kn.run(ctx, code, k.opts)
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// interruptGrace is how long code that was interrupted may take to stop before
-// its kernel is started anew.
+// interruptGrace is how long interrupted code may take to stop before its kernel is
+// restarted.
 const interruptGrace = 10 * time.Second
 
-// running is code that runs.
-type running struct {
+// codeRun is one run of code.
+type codeRun struct {
 	*kernel
 	id    int
 	out   *outputs.Collector
@@ -25,17 +25,17 @@ type running struct {
 	why   string
 }
 
-// follow collects what comes until the code has ended: by itself, by an
-// interrupt when its time is up, or with its kernel.
-func (r *running) follow(ctx context.Context, limit time.Duration) driver.CodeResult {
+// collectOutput collects output until the code has ended: by itself, by an interrupt at the
+// time-out, or with its kernel.
+func (r *codeRun) collectOutput(ctx context.Context, limit time.Duration) driver.CodeResult {
 	wait, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	end, err := r.drain(wait)
+	end, err := r.readMessages(wait)
 	if err == nil {
 		return r.result(end)
 	}
-	if wait.Err() == nil { // the bridge is gone
-		return r.lost(err.Error())
+	if wait.Err() == nil { // the bridge has ended
+		return r.lostResult(err.Error())
 	}
 	r.cause, r.why = driver.CauseTimeout, fmt.Sprintf("the code ran longer than %v and was interrupted", limit)
 	if ctx.Err() != nil {
@@ -43,9 +43,9 @@ func (r *running) follow(ctx context.Context, limit time.Duration) driver.CodeRe
 	}
 	for _, op := range []string{"interrupt", "restart"} {
 		grace, cancel := context.WithTimeout(r.life, interruptGrace)
-		err := r.order(grace, request{Op: op})
+		err := r.sendRequest(grace, bridgeRequest{Op: op})
 		if err == nil {
-			end, err = r.drain(grace)
+			end, err = r.readMessages(grace)
 		}
 		cancel()
 		if err == nil {
@@ -53,14 +53,14 @@ func (r *running) follow(ctx context.Context, limit time.Duration) driver.CodeRe
 		}
 		r.why += ", which it did not heed: the kernel was started anew, without its state"
 	}
-	_ = r.session.Kill(r.life, 0) // it answers nobody; the context is gone with it
-	return r.lost("the kernel answers no more, and was ended")
+	_ = r.session.Kill(r.life, 0) // it does not respond; the context is removed
+	return r.lostResult("the kernel answers no more, and was ended")
 }
 
-// drain takes messages until the end of this run.
-func (r *running) drain(ctx context.Context) (message, error) {
+// readMessages reads messages until the end of this run.
+func (r *codeRun) readMessages(ctx context.Context) (bridgeMessage, error) {
 	for {
-		m, err := r.next(ctx)
+		m, err := r.nextMessage(ctx)
 		if err != nil {
 			return m, err
 		}
@@ -76,7 +76,7 @@ func (r *running) drain(ctx context.Context) (message, error) {
 	}
 }
 
-func (r *running) result(end message) driver.CodeResult {
+func (r *codeRun) result(end bridgeMessage) driver.CodeResult {
 	res := driver.CodeResult{Count: end.Count, Cause: r.cause, Duration: time.Since(r.began)}
 	r.out.Drop(max(end.Dropped, 0))
 	switch end.Status {
@@ -92,14 +92,14 @@ func (r *running) result(end message) driver.CodeResult {
 		}
 		res.Error = &driver.CodeError{Name: "DeadKernel", Value: "the kernel was restarted while it ran the code"}
 	default:
-		res.Error = r.out.Error(end.Name, end.Value, plain(end.Traceback))
+		res.Error = r.out.Error(end.Name, end.Value, stripColours(end.Traceback))
 	}
 	if r.cause != "" {
 		name := "TimeoutError"
 		if r.cause == driver.CauseCanceled {
 			name = "AbortError"
 		}
-		res.Error = r.out.Error(name, r.why, plain(end.Traceback))
+		res.Error = r.out.Error(name, r.why, stripColours(end.Traceback))
 	}
 	if res.Error != nil {
 		res.ExitCode = 1
@@ -108,11 +108,11 @@ func (r *running) result(end message) driver.CodeResult {
 	return res
 }
 
-// colours are how a terminal is told of them.
+// colours matches ANSI escape sequences for colours.
 var colours = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
-// plain returns lines without colours, which are not for those who read a result.
-func plain(lines []string) []string {
+// stripColours removes colours from lines.
+func stripColours(lines []string) []string {
 	out := make([]string, 0, len(lines))
 	for _, l := range lines {
 		out = append(out, colours.ReplaceAllString(l, ""))
@@ -120,8 +120,8 @@ func plain(lines []string) []string {
 	return out
 }
 
-// lost is the result of code whose bridge is gone.
-func (r *running) lost(why string) driver.CodeResult {
+// lostResult returns the result of code whose bridge has ended.
+func (r *codeRun) lostResult(why string) driver.CodeResult {
 	res := driver.CodeResult{ExitCode: -1, Cause: r.cause, Duration: time.Since(r.began)}
 	if res.Cause == "" {
 		res.Cause = driver.CauseLost

@@ -183,7 +183,7 @@ func TestPatternsThatLeadOut(t *testing.T) {
 
 func TestRunDirOfOutputs(t *testing.T) {
 	r := open(t, memory.Kind, stage.Options{})
-	if _, err := r.CollectOutputs(t.Context(), stage.OutputSpec{Globs: []string{"$RUN_DIR/r"}}); fault.Of(err) != fault.NotFound || !strings.Contains(err.Error(), "nothing ran here yet") {
+	if _, err := r.CollectOutputs(t.Context(), stage.OutputSpec{Globs: []string{"$RUN_DIR/r"}}); fault.Of(err) != fault.NotFound || !strings.Contains(err.Error(), "there was no run yet") {
 		t.Errorf("before any run: %v, want NotFound that says so", err)
 	}
 	for i := range 2 {
@@ -321,7 +321,7 @@ func testArtifacts(t *testing.T, mine, others *stage.Artifacts) {
 	if art.Version != 19 || art.MIME != "text/plain" || art.Ref() != "artifact://a b/ü@x@19" {
 		t.Errorf("latest is %+v", art)
 	}
-	if _, _, err := mine.Open(ctx, "a b/ü@x", 20); err == nil || err.Error() != `stage: artifact "a b/ü@x": not found: it has no version 20` {
+	if _, _, err := mine.Open(ctx, "a b/ü@x", 20); err == nil || err.Error() != `stage: artifact "a b/ü@x": not found: version 20 does not exist` {
 		t.Errorf("a version that there is not: %v", err)
 	}
 	if _, err := mine.Save(ctx, "a b", strings.NewReader("x"), ""); err != nil { // a name that is the directory of another

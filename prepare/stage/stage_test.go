@@ -65,7 +65,7 @@ func TestRunsOfAProgramThatRemovesThem(t *testing.T) {
 			t.Fatalf("%s: %d %s, %v", script, res.ExitCode, res.Stderr, err)
 		}
 	}
-	if res, err := r.Run(t.Context(), driver.Command{Argv: []string{"touch", "ran"}}); err == nil || !strings.Contains(err.Error(), "the directory of a run") {
+	if res, err := r.Run(t.Context(), driver.Command{Argv: []string{"touch", "ran"}}); err == nil || !strings.Contains(err.Error(), "create the run directory") {
 		t.Errorf("got %+v, %v, want an error that says what could not be made", res, err)
 	}
 	if got, want := r.names(t), []string{"out", "runs", "skills", "work"}; !slices.Equal(got, want) {

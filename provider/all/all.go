@@ -1,6 +1,6 @@
-// Package all lists the providers that a croft has by itself, built over one data
-// directory. The list is a function that is called, not a side effect of an
-// import: who wants others, or fewer, writes a list of their own.
+// Package all builds the providers that croft has built in, over one data directory. The list
+// is a function and not a side effect of an import: a program that needs other providers
+// builds its own list.
 package all
 
 import (
@@ -24,38 +24,35 @@ type Config struct {
 	Data string       // the data directory; required
 	Log  *slog.Logger // nil is silent
 
-	// HostRoots are the directories of the host that workspaces may use; nil is
-	// any, and an empty list is none.
+	// HostRoots are the directories of the host that workspaces may use. nil allows any;
+	// an empty list allows no directory.
 	HostRoots []string
 
-	// DockerHost is where the engine of containers listens; "" is DOCKER_HOST, or
-	// the first of the usual sockets that is there.
+	// DockerHost is the address of the container engine; "" means DOCKER_HOST, or the
+	// first of the usual sockets that exists.
 	DockerHost string
 
-	// What the proxies of workspaces that may reach hosts work with: where
-	// credentials come from, how they are sent, and who is told of requests.
-	// Names are resolved by Resolver, nil for the host's.
+	// Options of the egress proxies; see the fields of the same names in egress.Options.
 	Secrets     egress.Secrets
 	Credentials map[string]egress.Credential
 	Events      event.Sink
 	Resolver    egress.Resolver
 
-	// Needed reports whether a snapshot has to stay, since a workspace started
-	// from it; nil is never.
+	// Needed reports whether a snapshot must be kept because a workspace started from it;
+	// nil means never.
 	Needed func(ctx context.Context, snapshot string) (bool, error)
 }
 
-// Snapshots returns the store of snapshots in the data directory. Nothing is made
-// on disk before it is used.
+// Snapshots returns the store of snapshots in the data directory. Nothing is created on disk
+// before it is used.
 func Snapshots(cfg Config) *snapshot.Store {
 	return snapshot.Open(snapshot.Dir(filepath.Join(cfg.Data, "store")), &snapshot.Options{
 		CacheDir: filepath.Join(cfg.Data, "store", "cache"), Needed: cfg.Needed, Log: cfg.Log,
 	})
 }
 
-// Providers returns one provider of each kind. Nothing is made on disk before
-// one of them is used. Those that are an io.Closer hold something open, and want
-// to be closed when the last of their workspaces is.
+// Providers returns one provider of each kind. Nothing is created on disk before one of them
+// is used. The caller closes those that are an io.Closer after the last of their workspaces.
 func Providers(cfg Config) ([]driver.Provider, error) {
 	snapshots := Snapshots(cfg)
 	directories, err := local.New(&local.Config{Snapshots: snapshots, Root: filepath.Join(cfg.Data, "ws"), Forbidden: []string{cfg.Data}, Roots: cfg.HostRoots, Log: cfg.Log})
@@ -66,7 +63,7 @@ func Providers(cfg Config) ([]driver.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	fenced, err := sandbox.New(&sandbox.Config{
+	sandboxes, err := sandbox.New(&sandbox.Config{
 		Snapshots: snapshots, Layers: filepath.Join(cfg.Data, "layers"),
 		Root: filepath.Join(cfg.Data, "ws"), Forbidden: []string{cfg.Data}, Roots: cfg.HostRoots, Log: cfg.Log,
 		Secrets: cfg.Secrets, Credentials: cfg.Credentials, Events: cfg.Events, Resolver: cfg.Resolver,
@@ -74,12 +71,12 @@ func Providers(cfg Config) ([]driver.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	contained, err := docker.New(&docker.Config{
+	containers, err := docker.New(&docker.Config{
 		Snapshots: snapshots, Root: filepath.Join(cfg.Data, "ws"), Cache: filepath.Join(cfg.Data, "docker"), Host: cfg.DockerHost, Log: cfg.Log,
 		Secrets: cfg.Secrets, Credentials: cfg.Credentials, Events: cfg.Events, Resolver: cfg.Resolver,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return []driver.Provider{&memory.Provider{Log: cfg.Log, Snapshots: snapshots}, directories, database, fenced, contained}, nil
+	return []driver.Provider{&memory.Provider{Log: cfg.Log, Snapshots: snapshots}, directories, database, sandboxes, containers}, nil
 }

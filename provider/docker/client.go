@@ -22,12 +22,12 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// remoteEngine is an engine that speaks Docker's API, such as dockerd or Podman.
+// remoteEngine is an engine with Docker's API, such as dockerd or Podman.
 type remoteEngine struct{ c *client.Client }
 
 var _ Engine = (*remoteEngine)(nil)
 
-// Hosts lists where an engine may listen, in the order in which they are tried.
+// Hosts lists the addresses of an engine, in the order in which they are tried.
 func Hosts() []string {
 	if host := os.Getenv("DOCKER_HOST"); host != "" {
 		return []string{host}
@@ -43,8 +43,8 @@ func Hosts() []string {
 	return hosts
 }
 
-// Connect returns the engine at host, such as unix:///var/run/docker.sock; "" is
-// the first of Hosts that is there. It does not speak to it yet.
+// Connect returns the engine at host, such as unix:///var/run/docker.sock; "" means the first
+// of Hosts that exists. It does not call the engine yet.
 func Connect(host string) (Engine, error) {
 	var opts []client.Opt
 	if host == "" {
@@ -62,11 +62,11 @@ func Connect(host string) (Engine, error) {
 		}
 	}
 	if scheme, _, _ := strings.Cut(host, "://"); !slices.Contains([]string{"unix", "tcp", "ssh", "http", "https"}, scheme) {
-		return nil, fmt.Errorf("docker: engine at %q: %w: it is unix://PATH, tcp://HOST:PORT or ssh://HOST", host, fault.InvalidArgument)
+		return nil, fmt.Errorf("docker: engine at %q: %w: the address must be unix://PATH, tcp://HOST:PORT or ssh://HOST", host, fault.InvalidArgument)
 	}
 	if strings.HasPrefix(host, "ssh://") {
-		// As the docker command does it: "docker system dial-stdio" on that host. No
-		// password is asked for.
+		// Like the docker command: "docker system dial-stdio" on that host. BatchMode
+		// prevents that ssh asks for a password.
 		ssh, err := connhelper.GetConnectionHelperWithSSHOpts(host, []string{"-o", "BatchMode=yes"})
 		if err != nil {
 			return nil, fmt.Errorf("docker: engine at %q: %w: %w", host, fault.InvalidArgument, err)
@@ -82,8 +82,8 @@ func Connect(host string) (Engine, error) {
 	return &remoteEngine{c}, nil
 }
 
-// coded gives an error of the client the code that it has here.
-func coded(verb string, err error) error {
+// wrapError adds the code to an error of the client.
+func wrapError(verb string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -107,23 +107,23 @@ func coded(verb string, err error) error {
 	return fmt.Errorf("docker: %s: %w: %w", verb, code, err)
 }
 
-// isReset reports whether an engine was cut off in the middle of an answer.
+// isReset reports whether the connection to the engine was closed or refused.
 func isReset(err error) bool {
 	text := err.Error()
 	return strings.Contains(text, "connection reset by peer") || strings.Contains(text, "broken pipe") || strings.Contains(text, "connection refused")
 }
 
-// Ping asks whether the engine answers.
+// Ping checks that the engine answers.
 func (e *remoteEngine) Ping(ctx context.Context) error {
 	_, err := e.c.Ping(ctx, client.PingOptions{})
-	return coded("ping the engine", err)
+	return wrapError("ping the engine", err)
 }
 
 // Info describes the engine.
 func (e *remoteEngine) Info(ctx context.Context) (Info, error) {
 	answer, err := e.c.Info(ctx, client.InfoOptions{})
 	if err != nil {
-		return Info{}, coded("ask the engine", err)
+		return Info{}, wrapError("ask the engine", err)
 	}
 	in := answer.Info
 	info := Info{
@@ -149,13 +149,13 @@ func (e *remoteEngine) Info(ctx context.Context) (Info, error) {
 	return info, err
 }
 
-// isPodman asks which engine it is.
+// isPodman reports whether the engine is Podman.
 func (e *remoteEngine) isPodman(ctx context.Context) (bool, error) {
 	v, err := e.c.ServerVersion(ctx, client.ServerVersionOptions{})
-	return len(v.Components) > 0 && strings.HasPrefix(v.Components[0].Name, "Podman"), coded("ask the engine", err)
+	return len(v.Components) > 0 && strings.HasPrefix(v.Components[0].Name, "Podman"), wrapError("ask the engine", err)
 }
 
-// goArch names an architecture as Go does.
+// goArch returns Go's name of an architecture.
 func goArch(machine string) string {
 	switch machine {
 	case "x86_64":
@@ -166,21 +166,21 @@ func goArch(machine string) string {
 	return machine
 }
 
-// Create makes a container, hardened: no network, no capability, no new
-// privileges, a root file system that can't be written, no swap beyond its memory.
-func (e *remoteEngine) Create(ctx context.Context, u Unit) (string, error) {
-	cfg, host := configs(u)
+// Create creates a hardened container: no network, no capabilities, no new privileges, a
+// read-only rootfs, no swap.
+func (e *remoteEngine) Create(ctx context.Context, u ContainerSpec) (string, error) {
+	cfg, host := containerConfigs(u)
 	made, err := e.c.ContainerCreate(ctx, client.ContainerCreateOptions{Config: cfg, HostConfig: host, Name: u.Name})
 	if err != nil {
-		return "", coded("create "+u.Name, err)
+		return "", wrapError("create "+u.Name, err)
 	}
 	return made.ID, nil
 }
 
-func configs(u Unit) (*container.Config, *container.HostConfig) {
-	atOnce := 0 // the guest ends by a call, or by force
+func containerConfigs(u ContainerSpec) (*container.Config, *container.HostConfig) {
+	noWait := 0 // the guest ends by a call or is killed
 	cfg := &container.Config{
-		StopTimeout: &atOnce, Image: u.Image, Labels: u.Labels, Entrypoint: u.Command, Cmd: []string{}, User: u.User, WorkingDir: u.Dir, Hostname: u.Hostname,
+		StopTimeout: &noWait, Image: u.Image, Labels: u.Labels, Entrypoint: u.Command, Cmd: []string{}, User: u.User, WorkingDir: u.Dir, Hostname: u.Hostname,
 		OpenStdin: u.Stdin, StdinOnce: u.Stdin, AttachStdin: u.Stdin, AttachStdout: u.Stdin,
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 	}
@@ -208,40 +208,40 @@ func configs(u Unit) (*container.Config, *container.HostConfig) {
 // Start starts a container.
 func (e *remoteEngine) Start(ctx context.Context, id string) error {
 	_, err := e.c.ContainerStart(ctx, id, client.ContainerStartOptions{})
-	return coded("start "+id, err)
+	return wrapError("start "+id, err)
 }
 
 // Attach connects to standard input and output of a container.
 func (e *remoteEngine) Attach(ctx context.Context, id string) (io.ReadWriteCloser, error) {
 	resp, err := e.c.ContainerAttach(ctx, id, client.ContainerAttachOptions{Stream: true, Stdin: true, Stdout: true, Stderr: true})
 	if err != nil {
-		return nil, coded("attach to "+id, err)
+		return nil, wrapError("attach to "+id, err)
 	}
-	return newAttached(resp.HijackedResponse), nil
+	return newAttachedConn(resp.HijackedResponse), nil
 }
 
 // Exec starts a further process in a container and connects to it.
 func (e *remoteEngine) Exec(ctx context.Context, id, user string, argv ...string) (io.ReadWriteCloser, error) {
 	made, err := e.c.ExecCreate(ctx, id, client.ExecCreateOptions{User: user, AttachStdin: true, AttachStdout: true, AttachStderr: true, Cmd: argv})
 	if err != nil {
-		return nil, coded("make a process in "+id, err)
+		return nil, wrapError("create a process in "+id, err)
 	}
 	resp, err := e.c.ExecAttach(ctx, made.ID, client.ExecAttachOptions{})
 	if err != nil {
-		return nil, coded("start a process in "+id, err)
+		return nil, wrapError("start a process in "+id, err)
 	}
-	return newAttached(resp.HijackedResponse), nil
+	return newAttachedConn(resp.HijackedResponse), nil
 }
 
 // Put unpacks files in a container.
 func (e *remoteEngine) Put(ctx context.Context, id, dir string, files io.Reader) error {
 	_, err := e.c.CopyToContainer(ctx, id, client.CopyToContainerOptions{DestinationPath: dir, Content: files, AllowOverwriteDirWithFile: false})
-	return coded("copy to "+id, err)
+	return wrapError("copy to "+id, err)
 }
 
-func newAttached(resp client.HijackedResponse) *attached {
+func newAttachedConn(resp client.HijackedResponse) *attachedConn {
 	r, w := io.Pipe()
-	a := &attached{resp: resp, out: r, done: make(chan struct{})}
+	a := &attachedConn{resp: resp, out: r, done: make(chan struct{})}
 	go func() { // ends with the connection, which Close closes
 		defer close(a.done)
 		_, err := stdcopy.StdCopy(w, io.Discard, resp.Reader)
@@ -250,21 +250,21 @@ func newAttached(resp client.HijackedResponse) *attached {
 	return a
 }
 
-// attached is a connection to a process of a container.
-type attached struct {
+// attachedConn is a connection to a process of a container.
+type attachedConn struct {
 	resp client.HijackedResponse
 	out  *io.PipeReader
 	done chan struct{}
 }
 
 // Read reads standard output.
-func (a *attached) Read(p []byte) (int, error) { return a.out.Read(p) }
+func (a *attachedConn) Read(p []byte) (int, error) { return a.out.Read(p) }
 
 // Write writes standard input.
-func (a *attached) Write(p []byte) (int, error) { return a.resp.Conn.Write(p) }
+func (a *attachedConn) Write(p []byte) (int, error) { return a.resp.Conn.Write(p) }
 
 // Close ends the connection.
-func (a *attached) Close() error {
+func (a *attachedConn) Close() error {
 	a.resp.Close()
 	err := a.out.Close()
 	<-a.done
@@ -274,41 +274,41 @@ func (a *attached) Close() error {
 // Remove removes a container by force.
 func (e *remoteEngine) Remove(ctx context.Context, id string) error {
 	_, err := e.c.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	err = coded("remove "+id, err)
-	if fault.Of(err) == fault.AlreadyExists { // another is removing it
+	err = wrapError("remove "+id, err)
+	if fault.Of(err) == fault.AlreadyExists { // another client is removing it
 		return e.awaitGone(ctx, id)
 	}
-	return gone(err)
+	return ignoreNotFound(err)
 }
 
-// awaitGone waits until a container that somebody else removes is gone.
+// awaitGone waits until a container that another client removes is gone.
 func (e *remoteEngine) awaitGone(ctx context.Context, id string) error {
-	const look = 20 * time.Millisecond
+	const interval = 20 * time.Millisecond
 	for {
 		if _, err := e.Inspect(ctx, id); err != nil {
-			return gone(err)
+			return ignoreNotFound(err)
 		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("docker: remove %s: %w", id, ctx.Err())
-		case <-time.After(look):
+		case <-time.After(interval):
 		}
 	}
 }
 
-// gone makes the absence of what is to go a success.
-func gone(err error) error {
+// ignoreNotFound returns nil for NotFound, and err otherwise.
+func ignoreNotFound(err error) error {
 	if fault.Of(err) == fault.NotFound {
 		return nil
 	}
 	return err
 }
 
-// Inspect tells how a container stands.
+// Inspect returns the state of a container.
 func (e *remoteEngine) Inspect(ctx context.Context, id string) (State, error) {
 	answer, err := e.c.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	if err != nil {
-		return State{}, coded("inspect "+id, err)
+		return State{}, wrapError("inspect "+id, err)
 	}
 	in := answer.Container
 	s := State{ID: in.ID, Name: strings.TrimPrefix(in.Name, "/")}
@@ -323,9 +323,9 @@ func (e *remoteEngine) Inspect(ctx context.Context, id string) (State, error) {
 
 // List lists containers with the given labels.
 func (e *remoteEngine) List(ctx context.Context, labels map[string]string) ([]State, error) {
-	list, err := e.c.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: labelled(labels)})
+	list, err := e.c.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: labelFilter(labels)})
 	if err != nil {
-		return nil, coded("list containers", err)
+		return nil, wrapError("list containers", err)
 	}
 	var states []State
 	for _, c := range list.Items {
@@ -338,8 +338,8 @@ func (e *remoteEngine) List(ctx context.Context, labels map[string]string) ([]St
 	return states, nil
 }
 
-// labelled filters by labels; one with the value "" need only be there.
-func labelled(labels map[string]string) client.Filters {
+// labelFilter filters by labels; a label with the value "" matches any value.
+func labelFilter(labels map[string]string) client.Filters {
 	args := client.Filters{}
 	for k, v := range labels {
 		if v != "" {
@@ -350,16 +350,16 @@ func labelled(labels map[string]string) client.Filters {
 	return args
 }
 
-// Pause stops all processes of a container where they are.
+// Pause freezes all processes of a container.
 func (e *remoteEngine) Pause(ctx context.Context, id string) error {
 	_, err := e.c.ContainerPause(ctx, id, client.ContainerPauseOptions{})
-	return coded("pause "+id, err)
+	return wrapError("pause "+id, err)
 }
 
-// Unpause lets them go on.
+// Unpause thaws them.
 func (e *remoteEngine) Unpause(ctx context.Context, id string) error {
 	_, err := e.c.ContainerUnpause(ctx, id, client.ContainerUnpauseOptions{})
-	return coded("unpause "+id, err)
+	return wrapError("unpause "+id, err)
 }
 
 // Close ends the connections to the engine.

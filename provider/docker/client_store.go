@@ -18,8 +18,8 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// CreateVolume makes a volume. Docker's belongs to root until something is put into
-// it; Podman's belongs to whom the volume was made for.
+// CreateVolume creates a volume. Docker's belongs to root until files are copied into it;
+// Podman's belongs to uid.
 func (e *remoteEngine) CreateVolume(ctx context.Context, name string, uid int, labels map[string]string) error {
 	opts := client.VolumeCreateOptions{Name: name, Labels: labels}
 	podman, err := e.isPodman(ctx)
@@ -30,20 +30,20 @@ func (e *remoteEngine) CreateVolume(ctx context.Context, name string, uid int, l
 		opts.DriverOpts = map[string]string{"o": fmt.Sprintf("uid=%d,gid=%d", uid, uid)}
 	}
 	_, err = e.c.VolumeCreate(ctx, opts)
-	return coded("create volume "+name, err)
+	return wrapError("create volume "+name, err)
 }
 
-// Volume asks whether there is a volume.
+// Volume checks that a volume exists.
 func (e *remoteEngine) Volume(ctx context.Context, name string) error {
 	_, err := e.c.VolumeInspect(ctx, name, client.VolumeInspectOptions{})
-	return coded("inspect volume "+name, err)
+	return wrapError("inspect volume "+name, err)
 }
 
 // Volumes lists volumes with the given labels.
 func (e *remoteEngine) Volumes(ctx context.Context, labels map[string]string) ([]Volume, error) {
-	list, err := e.c.VolumeList(ctx, client.VolumeListOptions{Filters: labelled(labels)})
+	list, err := e.c.VolumeList(ctx, client.VolumeListOptions{Filters: labelFilter(labels)})
 	if err != nil {
-		return nil, coded("list volumes", err)
+		return nil, wrapError("list volumes", err)
 	}
 	var volumes []Volume
 	for _, v := range list.Items {
@@ -55,16 +55,16 @@ func (e *remoteEngine) Volumes(ctx context.Context, labels map[string]string) ([
 // RemoveVolume removes a volume.
 func (e *remoteEngine) RemoveVolume(ctx context.Context, name string) error {
 	_, err := e.c.VolumeRemove(ctx, name, client.VolumeRemoveOptions{})
-	return gone(coded("remove volume "+name, err))
+	return ignoreNotFound(wrapError("remove volume "+name, err))
 }
 
 // Image returns an image by its name or id.
 func (e *remoteEngine) Image(ctx context.Context, name string) (Image, error) {
 	in, err := e.c.ImageInspect(ctx, name)
 	if err != nil {
-		return Image{}, coded("inspect image "+name, err)
+		return Image{}, wrapError("inspect image "+name, err)
 	}
-	created, _ := time.Parse(time.RFC3339Nano, in.Created) // "" of an image that does not say
+	created, _ := time.Parse(time.RFC3339Nano, in.Created) // "" for an image without a date
 	img := Image{ID: in.ID, Names: in.RepoTags, Size: in.Size, Created: created}
 	if in.Config != nil {
 		img.Labels, img.Env, img.Volumes = in.Config.Labels, in.Config.Env, slices.Sorted(maps.Keys(in.Config.Volumes))
@@ -76,7 +76,7 @@ func (e *remoteEngine) Image(ctx context.Context, name string) (Image, error) {
 func (e *remoteEngine) Images(ctx context.Context) ([]Image, error) {
 	list, err := e.c.ImageList(ctx, client.ImageListOptions{})
 	if err != nil {
-		return nil, coded("list images", err)
+		return nil, wrapError("list images", err)
 	}
 	var images []Image
 	for _, in := range list.Items {
@@ -89,14 +89,14 @@ func (e *remoteEngine) Images(ctx context.Context) ([]Image, error) {
 func (e *remoteEngine) Pull(ctx context.Context, name string) error {
 	r, err := e.c.ImagePull(ctx, name, client.ImagePullOptions{})
 	if err != nil {
-		return coded("pull "+name, err)
+		return wrapError("pull "+name, err)
 	}
-	return progress("pull "+name, r, nil)
+	return readProgress("pull "+name, r, nil)
 }
 
-// progress reads what an engine says while it works, to its end; each, which may
-// be nil, is called with every line of text.
-func progress(verb string, r io.ReadCloser, each func(text string)) error {
+// readProgress reads the engine's progress messages to their end, and returns the error in
+// them. each, which may be nil, is called with every line of text.
+func readProgress(verb string, r io.ReadCloser, each func(text string)) error {
 	defer r.Close()
 	dec := json.NewDecoder(r)
 	for {
@@ -109,7 +109,7 @@ func progress(verb string, r io.ReadCloser, each func(text string)) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return coded(verb, err)
+			return wrapError(verb, err)
 		case line.Error != "":
 			code := fault.Failed
 			if strings.Contains(line.Error, "no space left on device") {
@@ -122,14 +122,14 @@ func progress(verb string, r io.ReadCloser, each func(text string)) error {
 	}
 }
 
-// Load takes in images as "docker save" writes them.
+// Load loads an archive of "docker save".
 func (e *remoteEngine) Load(ctx context.Context, archive io.Reader) ([]string, error) {
 	resp, err := e.c.ImageLoad(ctx, archive)
 	if err != nil {
-		return nil, coded("load an image", err)
+		return nil, wrapError("load an image", err)
 	}
 	var names []string
-	err = progress("load an image", resp, func(text string) {
+	err = readProgress("load an image", resp, func(text string) {
 		for _, mark := range []string{"Loaded image: ", "Loaded image ID: "} {
 			if name, ok := strings.CutPrefix(strings.TrimSpace(text), mark); ok {
 				names = append(names, name)
@@ -139,7 +139,7 @@ func (e *remoteEngine) Load(ctx context.Context, archive io.Reader) ([]string, e
 	return names, err
 }
 
-// Import makes an image of a tar of files.
+// Import creates an image from a tar of files.
 func (e *remoteEngine) Import(ctx context.Context, files io.Reader, name string, c Commit) error {
 	var changes []string
 	for _, v := range c.Env {
@@ -157,31 +157,31 @@ func (e *remoteEngine) Import(ctx context.Context, files io.Reader, name string,
 	}
 	r, err := e.c.ImageImport(ctx, client.ImageImportSource{Source: files, SourceName: "-"}, name, client.ImageImportOptions{Changes: changes})
 	if err != nil {
-		return coded("import "+name, err)
+		return wrapError("import "+name, err)
 	}
-	return progress("import "+name, r, nil)
+	return readProgress("import "+name, r, nil)
 }
 
-// Build makes an image by a Dockerfile, in the engine's own builder and with the
-// network that the engine gives whoever builds.
+// Build builds an image from a Dockerfile with the engine's own builder, which has the
+// network access that the engine gives to builds.
 func (e *remoteEngine) Build(ctx context.Context, files io.Reader, dockerfile, name string, labels map[string]string) error {
 	resp, err := e.c.ImageBuild(ctx, files, client.ImageBuildOptions{
 		Tags: []string{name}, Dockerfile: dockerfile, Labels: labels, Remove: true, ForceRemove: true, Version: build.BuilderV1,
 	})
 	if err != nil {
-		return coded("build "+name, err)
+		return wrapError("build "+name, err)
 	}
-	return progress("build "+name, resp.Body, nil)
+	return readProgress("build "+name, resp.Body, nil)
 }
 
-// Commit makes an image of what a container is now.
+// Commit creates an image of the present files of a container.
 func (e *remoteEngine) Commit(ctx context.Context, id, name string, labels map[string]string) error {
 	_, err := e.c.ContainerCommit(ctx, id, client.ContainerCommitOptions{Reference: name, Config: &container.Config{Labels: labels}})
-	return coded("make image "+name, err)
+	return wrapError("commit image "+name, err)
 }
 
-// RemoveImage takes a name from an image, and the image away with its last one.
+// RemoveImage removes a name of an image, and the image with its last name.
 func (e *remoteEngine) RemoveImage(ctx context.Context, name string) error {
 	_, err := e.c.ImageRemove(ctx, name, client.ImageRemoveOptions{PruneChildren: true})
-	return coded("remove image "+name, err)
+	return wrapError("remove image "+name, err)
 }

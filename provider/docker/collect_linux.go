@@ -15,23 +15,22 @@ import (
 )
 
 // Collect removes the containers and volumes of this host's workspaces, of any data
-// directory, whose own directories are gone: their owner has died and was taken
-// away without a sweep. Images that hold a guest of another version, which this
-// program starts no more, go as well, unless a container is made of them. Where the
-// engine does not answer there is nothing to be done.
+// directory, whose directories no longer exist: the data directory was deleted without a
+// sweep. It also removes images with a guest of another version, unless a container uses
+// them. It does nothing if the engine does not answer.
 func (p *Provider) Collect(ctx context.Context) ([]Leftover, error) {
-	if err := p.answers(ctx); err != nil {
+	if err := p.pingEngine(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil, err
 		}
 		p.log.Info("docker: no engine to collect from", "error", err)
 		return nil, nil
 	}
-	removed, err := p.removeFrom(ctx, map[string]string{LabelHost: hostID(), LabelWorkspace: ""}, func(l Leftover) bool { return orphan(l.Root, l.Workspace) })
+	removed, err := p.removeLeftovers(ctx, map[string]string{LabelHost: hostID(), LabelWorkspace: ""}, func(l Leftover) bool { return isOrphan(l.Root, l.Workspace) })
 	if err == nil {
 		soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
 		defer cancel()
-		err = p.hung(ctx, p.collectImages(soon))
+		err = p.engineTimeout(ctx, p.collectImages(soon))
 	}
 	if err != nil {
 		return removed, fmt.Errorf("docker: collect: %w", err)
@@ -39,19 +38,19 @@ func (p *Provider) Collect(ctx context.Context) ([]Leftover, error) {
 	return removed, nil
 }
 
-// sweepEngine removes containers and volumes of this data directory whose workspaces
-// are not in live. Where no container was ever made the engine is not asked. A volume
-// of a workspace that is being made, or that is there, stays.
+// sweepEngine removes containers and volumes of this data directory whose workspaces are not
+// in live. It does not call the engine if no container was ever created. The volume of a
+// workspace that exists or is being created stays.
 func (p *Provider) sweepEngine(ctx context.Context, live []string) error {
-	if _, err := os.Lstat(p.ground.Path(groundName)); err != nil {
+	if _, err := os.Lstat(p.store.Path(rootIDName)); err != nil {
 		return nil // see above
 	}
-	ground, err := p.groundID(ctx)
+	rootID, err := p.rootID(ctx)
 	if err != nil {
 		return fmt.Errorf("docker: sweep: %w: %w", fault.Of(err), err)
 	}
-	_, err = p.removeFrom(ctx, map[string]string{LabelGround: ground}, func(l Leftover) bool {
-		return driver.ValidID(l.Workspace) && !slices.Contains(live, l.Workspace) && (!l.Volume || !there(p.cfg.Root, l.Workspace, "", newPrefix))
+	_, err = p.removeLeftovers(ctx, map[string]string{LabelRootID: rootID}, func(l Leftover) bool {
+		return driver.ValidID(l.Workspace) && !slices.Contains(live, l.Workspace) && (!l.Volume || !pathExists(p.cfg.Root, l.Workspace, "", newPrefix))
 	})
 	if err != nil {
 		return fmt.Errorf("docker: sweep: %w", err)
@@ -59,22 +58,22 @@ func (p *Provider) sweepEngine(ctx context.Context, live []string) error {
 	return nil
 }
 
-// removeFrom removes from the engine the containers and volumes of this provider that
-// have the labels and are left over. One that stays keeps no other.
-func (p *Provider) removeFrom(ctx context.Context, labels map[string]string, over func(Leftover) bool) (removed []Leftover, errs error) {
+// removeLeftovers removes the containers and volumes of this provider that have the labels
+// and for which over returns true. It continues after an error.
+func (p *Provider) removeLeftovers(ctx context.Context, labels map[string]string, over func(Leftover) bool) (removed []Leftover, errs error) {
 	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
 	defer cancel()
 	containers, err := p.engine.List(soon, labels)
 	if err != nil {
-		return nil, p.hung(ctx, err)
+		return nil, p.engineTimeout(ctx, err)
 	}
 	volumes, err := p.engine.Volumes(soon, labels)
 	if err != nil {
-		return nil, p.hung(ctx, err)
+		return nil, p.engineTimeout(ctx, err)
 	}
 	try := func(id, name string, volume bool, labels map[string]string, remove func(context.Context, string) error) {
 		l := Leftover{Name: name, Volume: volume, Workspace: labels[LabelWorkspace], Root: labels[LabelRoot]}
-		if !named(name, labels) || !over(l) {
+		if !hasOwnName(name, labels) || !over(l) {
 			return
 		}
 		if err := remove(ctx, id); err != nil {
@@ -84,7 +83,7 @@ func (p *Provider) removeFrom(ctx context.Context, labels map[string]string, ove
 		removed = append(removed, l)
 	}
 	for _, c := range containers {
-		try(c.ID, c.Name, false, c.Labels, p.removeUnit)
+		try(c.ID, c.Name, false, c.Labels, p.removeContainer)
 	}
 	for _, v := range volumes {
 		try(v.Name, v.Name, true, v.Labels, p.removeVolume)
@@ -92,11 +91,11 @@ func (p *Provider) removeFrom(ctx context.Context, labels map[string]string, ove
 	return removed, errs
 }
 
-// collectImages removes what was made for guests of other versions.
+// collectImages removes images with guests of other versions.
 func (p *Provider) collectImages(ctx context.Context) error {
 	bin, err := p.binary()
 	if err != nil {
-		return nil // it is not known which version is the present one
+		return nil // the present version is unknown
 	}
 	images, err := p.engine.Images(ctx)
 	if err != nil {
@@ -109,9 +108,9 @@ func (p *Provider) collectImages(ctx context.Context) error {
 		}
 		for _, name := range img.Names {
 			if !strings.HasPrefix(name, OwnImages+":") {
-				continue // somebody's own, made of one of ours: labels are handed down
+				continue // built from one of Croft's images, whose labels it inherits
 			}
-			// AlreadyExists is what an engine says of one that a container is made of.
+			// An engine returns AlreadyExists for an image that a container uses.
 			if err := p.engine.RemoveImage(ctx, name); err != nil && fault.Of(err) != fault.AlreadyExists && fault.Of(err) != fault.NotFound {
 				return err
 			}
@@ -120,41 +119,40 @@ func (p *Provider) collectImages(ctx context.Context) error {
 	return nil
 }
 
-// named reports whether something in the engine has the name that goes with its
-// labels. Those alone say little: a container has the labels of its image, too,
-// whoever made either.
-func named(name string, labels map[string]string) bool {
+// hasOwnName reports whether a container or volume has the name that belongs to its labels.
+// Labels alone prove nothing: a container inherits the labels of its image.
+func hasOwnName(name string, labels map[string]string) bool {
 	if id := labels[LabelWorkspace]; id != probeID {
-		return driver.ValidID(id) && name == unitOf(id)
+		return driver.ValidID(id) && name == containerName(id)
 	}
 	return strings.HasPrefix(name, namePrefix+probePrefix)
 }
 
-// orphan reports whether what something in the engine was made for is gone from
-// this host.
-func orphan(root, id string) bool {
+// isOrphan reports whether the workspace of a container or volume no longer exists on this
+// host.
+func isOrphan(root, id string) bool {
 	if !filepath.IsAbs(root) {
-		return false // it is not one of ours
+		return false // not created by this provider
 	}
 	if !driver.ValidID(id) {
-		return !there(root, "", "") // a probe's, which its data directory sweeps
+		return !pathExists(root, "", "") // of a probe: a sweep of its data directory removes it
 	}
-	return !there(root, id, "", newPrefix, deadPrefix)
+	return !pathExists(root, id, "", newPrefix, deadPrefix)
 }
 
-// Prefixes of the names of new and of dead workspaces; see package plot.
+// Prefixes of the names of new and of dead workspaces; see package wsdir.
 const (
 	newPrefix  = ".new-" + Kind + "-"
 	deadPrefix = ".dead-" + Kind + "-"
 )
 
-// there reports whether one of the names is in root: what can't be looked at is.
-func there(root, name string, prefixes ...string) bool {
+// pathExists reports whether one of the names exists in root. An error counts as existing.
+func pathExists(root, name string, prefixes ...string) bool {
 	return slices.ContainsFunc(prefixes, func(prefix string) bool {
 		_, err := os.Lstat(filepath.Join(root, prefix+name))
 		return !errors.Is(err, fs.ErrNotExist)
 	})
 }
 
-// Images looks after the images of the engine.
+// Images returns the images of the engine.
 func (p *Provider) Images() Images { return Images{Engine: p.engine} }

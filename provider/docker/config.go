@@ -16,70 +16,67 @@ const Kind = "docker"
 
 // Config says where a provider keeps its workspaces, and which engine runs them.
 type Config struct {
-	// Root is the directory that holds them, made where it does not exist. It
-	// may be shared with providers of other kinds. An engine that does not see it
-	// under the same path keeps the files of workspaces itself: see Files. Required.
+	// Root is the directory of the workspaces. It is created if it does not exist, and
+	// may be shared with providers of other kinds. An engine that does not see it under
+	// the same path keeps files on volumes: see Files. Required.
 	Root string
 
-	// Cache is the directory for what all workspaces share: the guest's program,
-	// and what was proven of the engine. Several roots may share one. "" is one in
-	// Root.
+	// Cache is the directory of what all workspaces share: the guest's program and the
+	// proofs of engines. Several roots may share one. "" means one in Root.
 	Cache string
 
-	// Engine runs the containers. nil is the one at Host.
+	// Engine runs the containers; nil means the engine at Host.
 	Engine Engine
 
-	// Host is where the engine listens, such as unix:///var/run/docker.sock,
-	// tcp://10.0.0.2:2376 or ssh://user@host, which has ssh and the host's docker
-	// command find it. "" is DOCKER_HOST, or else the first of the usual sockets that is there.
+	// Host is the address of the engine, such as unix:///var/run/docker.sock,
+	// tcp://10.0.0.2:2376 or ssh://user@host, which runs the docker command there. ""
+	// means DOCKER_HOST, or else the first of the usual sockets that exists.
 	Host string
 
 	// Guest is the path of croft-guest; "" looks for it, see package guestbin.
 	Guest string
 
-	// Files says where the files of new workspaces are: FilesDirectory, below Root,
-	// or FilesVolume, on a volume of the engine, where they are reached through the
-	// guest. "" is a volume for an engine that is reached over a network (tcp://,
-	// ssh://) and for one that was tried and does not see Root, as one in a virtual
-	// machine; and else a directory.
+	// Files says where the files of new workspaces are: FilesDirectory, below Root, or
+	// FilesVolume, on a volume of the engine, where they are reached through the guest.
+	// "" means a volume for an engine that is reached over a network (tcp://, ssh://) or
+	// was tested and does not see Root, such as one in a virtual machine; else a directory.
 	Files string
 
-	// Image is for workspaces that name none; "" is DefaultImage.
+	// Image is the image of workspaces that name none; "" means DefaultImage.
 	Image string
 
-	// Runtime is for workspaces that name none; "" is the engine's default.
+	// Runtime is the runtime of workspaces that name none; "" means the engine's default.
 	Runtime string
 
-	// UIDBase is where ids begin that own nothing on this host; the workload has
-	// the id 1000 above it, where this process is root and the engine does not
-	// map users by itself. 0 is 1<<30.
+	// UIDBase is the first of 65536 ids that own nothing on this host. The workload has
+	// the id UIDBase+1000, if this process is root and the engine maps no users. 0 means
+	// 1<<30.
 	UIDBase int
 
-	// Lease is how long a guest lives without anyone who holds its workspace;
-	// 0 is 15 minutes.
+	// Lease is how long a guest lives while no process has its workspace open;
+	// 0 means 15 minutes.
 	Lease time.Duration
 
-	// PullTimeout bounds the way of an image from its registry; 0 is 10 minutes.
+	// PullTimeout bounds the pull of an image; 0 means 10 minutes.
 	PullTimeout time.Duration
 
-	// AnswerTimeout bounds what an engine may take for one call, such as the
-	// start of a container; 0 is one minute.
+	// AnswerTimeout bounds one call of the engine, such as the start of a container; 0
+	// means one minute.
 	AnswerTimeout time.Duration
 
-	// What the proxies of workspaces that may reach hosts work with; see the
-	// fields of the same names in egress.Options.
+	// Options of the egress proxies; see the fields of the same names in egress.Options.
 	Secrets     egress.Secrets
 	Credentials map[string]egress.Credential
 	Events      event.Sink
 	Resolver    egress.Resolver
 	RootCAs     *x509.CertPool
 
-	// Snapshots keeps the snapshots of workspaces; nil is none.
+	// Snapshots is the store of snapshots; nil means no snapshots.
 	Snapshots *snapshot.Store
 
 	Log *slog.Logger // nil is silent
 
-	// BootID names the present boot of the host; "" is what the kernel says.
+	// BootID identifies the present boot of the host; "" reads it from the kernel.
 	BootID string
 }
 
@@ -98,10 +95,10 @@ const (
 
 // options is Spec.Config of this provider.
 type options struct {
-	// Image names what the container is made of.
+	// Image is the name of the image of the container.
 	Image string `json:"image,omitempty"`
 
-	// Runtime is the engine's name for what runs it, such as "runsc".
+	// Runtime is the engine's name of the runtime, such as "runsc".
 	Runtime string `json:"runtime,omitempty"`
 
 	// Files says where the files are, as Config.Files does.
@@ -110,33 +107,33 @@ type options struct {
 	// Throwaway makes the container end soon after the process that started it.
 	Throwaway bool `json:"throwaway,omitempty"`
 
-	// From is the snapshot that the workspace started with, which the provider
-	// notes: it can't be configured.
+	// From is the snapshot that the workspace started from. The provider sets it: it
+	// can't be configured.
 	From string `json:"from,omitempty"`
 }
 
 // DefaultImage is the image of workspaces that name none.
 const DefaultImage = "debian:stable-slim"
 
-// OwnImages is the repository of images that have the guest in them, for containers
-// that nothing of this host can be mounted in.
+// OwnImages is the repository of images that contain the guest, for containers that can't
+// mount files of this host.
 const OwnImages = "croft/with-guest"
 
 // capabilities are what a workspace has, without snapshots.
 var capabilities = driver.NewCapabilities(driver.CapFS, driver.CapShell)
 
-// Labels of what this provider makes in an engine.
+// Labels of containers, volumes and images that this provider creates.
 const (
 	LabelWorkspace = "run.croft.workspace" // id
-	LabelGround    = "run.croft.ground"    // which data directory: an id that is kept in it
-	LabelRoot      = "run.croft.root"      // where that is, on its host
-	LabelHost      = "run.croft.host"      // which host
-	LabelKey       = "run.croft.key"       // of how it runs
-	LabelSource    = "run.croft.source"    // of an image: what it was made of
+	LabelRootID    = "run.croft.root-id"   // id of the data directory, see rootIDName
+	LabelRoot      = "run.croft.root"      // path of the data directory on its host
+	LabelHost      = "run.croft.host"      // id of that host
+	LabelKey       = "run.croft.key"       // digest of the launch settings
+	LabelSource    = "run.croft.source"    // of an image: its source
 	LabelGuest     = "run.croft.guest"     // of an image: version of the guest in it
 )
 
-// A Leftover is a container or a volume that belongs to nobody any more.
+// A Leftover is a container or volume whose workspace no longer exists.
 type Leftover struct {
 	Name      string `json:"name"`
 	Volume    bool   `json:"volume,omitempty"` // it is a volume

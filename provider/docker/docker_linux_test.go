@@ -119,7 +119,7 @@ func leftovers(t testing.TB, dir string) []string {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.Name() != wsdir.LockName(Kind) && e.Name() != groundName {
+		if e.Name() != wsdir.LockName(Kind) && e.Name() != rootIDName {
 			names = append(names, e.Name())
 		}
 	}

@@ -6,19 +6,18 @@ import (
 	"time"
 )
 
-// An Engine is what this package needs of a container engine, and all that it
-// needs. Errors have codes: NotFound for what is not there, AlreadyExists for a
-// name that is taken, Unavailable for an engine that does not answer. Removing
-// what is gone, and stopping what has ended, succeeds.
+// An Engine has the calls of a container engine that this package needs. Errors have codes:
+// NotFound for an object that does not exist, AlreadyExists for a name in use, Unavailable
+// for an engine that does not answer. Removing an object that does not exist succeeds.
 type Engine interface {
-	// Ping asks whether the engine answers. It is cheap.
+	// Ping checks that the engine answers. It is cheap.
 	Ping(ctx context.Context) error
 
 	// Info describes the engine.
 	Info(ctx context.Context) (Info, error)
 
 	// Containers.
-	Create(ctx context.Context, u Unit) (id string, err error)
+	Create(ctx context.Context, u ContainerSpec) (id string, err error)
 	Start(ctx context.Context, id string) error
 	Attach(ctx context.Context, id string) (io.ReadWriteCloser, error)                     // standard input and output
 	Exec(ctx context.Context, id, user string, argv ...string) (io.ReadWriteCloser, error) // those of a further process
@@ -29,10 +28,10 @@ type Engine interface {
 	Pause(ctx context.Context, id string) error
 	Unpause(ctx context.Context, id string) error
 
-	// Volumes, by name. To make one that is there succeeds, as to remove one does
-	// that is gone.
+	// Volumes, by name. Creating a volume that exists succeeds, and so does removing one
+	// that does not.
 	CreateVolume(ctx context.Context, name string, uid int, labels map[string]string) error // for a user, where the engine can say that
-	Volume(ctx context.Context, name string) error                                          // NotFound where there is none
+	Volume(ctx context.Context, name string) error                                          // NotFound if it does not exist
 	Volumes(ctx context.Context, labels map[string]string) ([]Volume, error)
 	RemoveVolume(ctx context.Context, name string) error
 
@@ -52,10 +51,10 @@ type Engine interface {
 // Info describes an engine.
 type Info struct {
 	ID           string   // of this installation
-	Name         string   // for people: "Docker 20.10.24"
+	Name         string   // for display: "Docker 20.10.24"
 	Architecture string   // as GOARCH names it
 	Runtimes     []string // in alphabetical order
-	UserNS       bool     // users inside are others outside
+	UserNS       bool     // the engine maps users inside to other users of its host
 	Rootless     bool     // the engine itself is not root
 	Memory       bool     // it limits memory, and so on
 	Swap         bool
@@ -65,8 +64,8 @@ type Info struct {
 	Podman       bool // it is Podman, which speaks the API and differs here and there
 }
 
-// A Unit is a container to be made.
-type Unit struct {
+// A ContainerSpec describes a container to create.
+type ContainerSpec struct {
 	Name       string
 	Image      string
 	Labels     map[string]string
@@ -82,12 +81,12 @@ type Unit struct {
 	MilliCPUs  int64
 	AutoRemove bool // the engine removes it when it ends
 	Writable   bool // its root file system can be changed
-	Stdin      bool // standard input is open until whoever attaches first is gone
+	Stdin      bool // standard input stays open until the first attached client disconnects
 }
 
-// A Mount shows a directory or a file of the engine's host, or a volume by its
-// name, in a container. A volume without a name is made for the container, with
-// what the image has at its place, and goes with it.
+// A Mount is a bind mount of a directory or file of the engine's host, or a named volume. A
+// volume without a name is created with the container, with the files that the image has at
+// its target, and removed with it.
 type Mount struct {
 	Source   string
 	Target   string
@@ -95,7 +94,7 @@ type Mount struct {
 	Volume   bool
 }
 
-// A State says how a container stands.
+// A State is the state of a container.
 type State struct {
 	ID       string
 	Name     string
@@ -114,7 +113,7 @@ type Volume struct {
 	Labels map[string]string
 }
 
-// An Image is one that the engine has.
+// An Image is an image in the engine.
 type Image struct {
 	ID      string            `json:"id"`
 	Names   []string          `json:"names,omitempty"`
@@ -125,7 +124,7 @@ type Image struct {
 	Volumes []string          `json:"-"` // paths that it declares as such, likewise
 }
 
-// A Commit is what an image that is made of files says besides.
+// A Commit is the configuration of an image that is imported from files.
 type Commit struct {
 	Env     []string
 	Command []string

@@ -17,7 +17,7 @@ func TestEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	labels := map[string]string{LabelWorkspace: "engine-test", LabelKey: driver.NewID()}
-	u := Unit{Name: namePrefix + driver.NewID(), Image: DefaultImage, Labels: labels, Command: []string{"/bin/cat"}, User: "1000:1000", Stdin: true}
+	u := ContainerSpec{Name: namePrefix + driver.NewID(), Image: DefaultImage, Labels: labels, Command: []string{"/bin/cat"}, User: "1000:1000", Stdin: true}
 	id, err := e.Create(t.Context(), u)
 	if err != nil {
 		t.Fatal(err)

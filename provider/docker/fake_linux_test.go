@@ -89,7 +89,7 @@ func (f *fake) Info(ctx context.Context) (Info, error) {
 	return f.inner.Info(ctx)
 }
 
-func (f *fake) Create(ctx context.Context, u Unit) (string, error) {
+func (f *fake) Create(ctx context.Context, u ContainerSpec) (string, error) {
 	if err := f.enter(ctx, "Create", u.Name); err != nil {
 		return "", err
 	}

@@ -58,7 +58,7 @@ func (s *scene) near() bool { return s.p.cfg.Host != os.Getenv(farVar) }
 // wrote reports whether the output of the command has come to its log.
 func (s *scene) wrote(t *testing.T) bool {
 	t.Helper()
-	logs, err := filepath.Glob(s.p.ground.Path(s.id, boxName, guestproto.ContainerLog, "*.stdout"))
+	logs, err := filepath.Glob(s.p.store.Path(s.id, boxName, guestproto.ContainerLog, "*.stdout"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func anywhere(t *testing.T, test func(t *testing.T, p *Provider, dir string)) {
 func TestContainerIsRemoved(t *testing.T) {
 	anywhere(t, func(t *testing.T, p *Provider, dir string) {
 		s := begin(t, p, dir)
-		if err := s.p.engine.Remove(t.Context(), unitOf(s.id)); err != nil {
+		if err := s.p.engine.Remove(t.Context(), containerName(s.id)); err != nil {
 			t.Fatal(err)
 		}
 		s.lost(t)
@@ -193,7 +193,7 @@ func TestContainerIsRemoved(t *testing.T) {
 func TestGuestIsKilled(t *testing.T) {
 	anywhere(t, func(t *testing.T, p *Provider, dir string) {
 		s := begin(t, p, dir)
-		state, err := s.p.engine.Inspect(t.Context(), unitOf(s.id))
+		state, err := s.p.engine.Inspect(t.Context(), containerName(s.id))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +226,7 @@ func TestImageIsDeleted(t *testing.T) {
 	if got := string(script(t, s.ws, "echo $WHO").Stdout); got != "image\n" {
 		t.Errorf("the environment of the image is %q", got)
 	}
-	if err := errors.Join(p.engine.Remove(t.Context(), unitOf(s.id)), p.engine.RemoveImage(t.Context(), name)); err != nil {
+	if err := errors.Join(p.engine.Remove(t.Context(), containerName(s.id)), p.engine.RemoveImage(t.Context(), name)); err != nil {
 		t.Fatal(err)
 	}
 	s.ended(t)
@@ -329,7 +329,7 @@ func TestPauseIsKnownToEveryHandle(t *testing.T) {
 func TestPausedContainerIsRemoved(t *testing.T) {
 	dir := t.TempDir()
 	s := begin(t, newProvider(t, dir), dir)
-	if err := errors.Join(s.ws.Life.Pause(t.Context()), s.p.removeUnit(t.Context(), unitOf(s.id))); err != nil {
+	if err := errors.Join(s.ws.Life.Pause(t.Context()), s.p.removeContainer(t.Context(), containerName(s.id))); err != nil {
 		t.Fatal(err)
 	}
 	s.lost(t)
@@ -345,7 +345,7 @@ func TestStateIsTorn(t *testing.T) {
 		if err := ws.Life.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Truncate(p.ground.Path(id, wsdir.StateName(Kind)), 0); err != nil {
+		if err := os.Truncate(p.store.Path(id, wsdir.StateName(Kind)), 0); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.Sweep(t.Context(), nil); err != nil {
@@ -364,7 +364,7 @@ func TestGroundHasOneName(t *testing.T) {
 	var first string
 	for _, torn := range []bool{false, true} {
 		if torn {
-			if err := os.WriteFile(filepath.Join(root, groundName), []byte(first[:5]), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(root, rootIDName), []byte(first[:5]), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -375,7 +375,7 @@ func TestGroundHasOneName(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			wg.Go(func() { ids[i], _ = p.groundID(t.Context()) })
+			wg.Go(func() { ids[i], _ = p.rootID(t.Context()) })
 		}
 		wg.Wait()
 		if first = ids[0]; !driver.ValidID(first) || len(slices.Compact(ids)) != 1 {
@@ -433,13 +433,13 @@ func TestCreatingIsHeardOut(t *testing.T) {
 			cancel()
 			return asked.Err()
 		})
-		if _, err := p.create(ctx, Unit{Name: "late"}); fault.Of(err) != fault.Canceled {
+		if _, err := p.createContainer(ctx, ContainerSpec{Name: "late"}); fault.Of(err) != fault.Canceled {
 			t.Errorf("it answers %v, want %v", err, fault.Canceled)
 		}
 		if engine.units["late"] == nil {
 			t.Error("the engine was not heard out")
 		}
-		if _, err := p.create(ctx, Unit{Name: "never"}); fault.Of(err) != fault.Canceled || len(engine.called("Create")) != 1 {
+		if _, err := p.createContainer(ctx, ContainerSpec{Name: "never"}); fault.Of(err) != fault.Canceled || len(engine.called("Create")) != 1 {
 			t.Errorf("of one that was given up before: %v, %q", err, engine.called("Create"))
 		}
 	})
@@ -450,7 +450,7 @@ func TestIsolationThatNoContainerGives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = p.runtime(t.Context(), driver.Policy{Isolation: driver.IsolationVM}, options{})
+	_, err = p.chooseRuntime(t.Context(), driver.Policy{Isolation: driver.IsolationVM}, options{})
 	if fault.Of(err) != fault.Unsupported || !strings.HasPrefix(err.Error(), `isolation "vm": `) {
 		t.Errorf("got %v, want that the isolation is not to be had", err)
 	}

@@ -24,9 +24,9 @@ func TestForgedLabels(t *testing.T) {
 	id := driver.NewID()
 	labels := map[string]string{LabelWorkspace: id, LabelHost: hostID(), LabelRoot: filepath.Join(root, "gone")}
 	f.units["database"] = &State{ID: "database", Name: "database", Labels: labels}
-	f.units[unitOf(id)] = &State{ID: unitOf(id), Name: unitOf(id), Labels: labels}
+	f.units[containerName(id)] = &State{ID: containerName(id), Name: containerName(id), Labels: labels}
 	f.kept["data"] = Volume{Name: "data", Labels: labels}
-	f.kept[unitOf(id)] = Volume{Name: unitOf(id), Labels: labels}
+	f.kept[containerName(id)] = Volume{Name: containerName(id), Labels: labels}
 	old := map[string]string{LabelGuest: "older"}
 	f.image["mine"] = Image{ID: "1", Names: []string{"mine:1"}, Labels: old}
 	f.image["own"] = Image{ID: "2", Names: []string{"also-mine:1", OwnImages + ":abc"}, Labels: old}
@@ -34,7 +34,7 @@ func TestForgedLabels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Leftover{{Name: unitOf(id), Workspace: id, Root: labels[LabelRoot]}, {Name: unitOf(id), Volume: true, Workspace: id, Root: labels[LabelRoot]}}
+	want := []Leftover{{Name: containerName(id), Workspace: id, Root: labels[LabelRoot]}, {Name: containerName(id), Volume: true, Workspace: id, Root: labels[LabelRoot]}}
 	if diff := cmp.Diff(want, removed); diff != "" {
 		t.Errorf("removed (-want +got):\n%s", diff)
 	}
@@ -50,23 +50,23 @@ func TestPlantedBox(t *testing.T) {
 	if err := os.Chmod(out, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	l := &launch{dir: dir, fact: &fact{Outside: os.Geteuid()}}
-	if err := os.Mkdir(l.box(), 0o700); err != nil {
+	l := &launch{dir: dir, proof: &engineProof{HostUID: os.Geteuid()}}
+	if err := os.Mkdir(l.boxPath(), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{guestproto.ContainerLog, guestproto.ContainerConfig} {
-		if err := os.Symlink(out, l.box(name)); err != nil {
+		if err := os.Symlink(out, l.boxPath(name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := l.prepare("v", Image{}); err != nil {
+	if err := l.prepareBox("v", Image{}); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Lstat(out); err != nil || info.Mode().Perm() != 0o755 {
 		t.Errorf("what is outside has the mode %v, %v", info.Mode(), err)
 	}
 	for name, want := range map[string]fs.FileMode{guestproto.ContainerLog: fs.ModeDir, guestproto.ContainerConfig: 0} {
-		if info, err := os.Lstat(l.box(name)); err != nil || info.Mode().Type() != want {
+		if info, err := os.Lstat(l.boxPath(name)); err != nil || info.Mode().Type() != want {
 			t.Errorf("%s is %v, %v", name, info, err)
 		}
 	}

@@ -20,47 +20,47 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A handle is a live workspace: its files, and its guest once that was needed.
+// A handle is an open workspace: its files, and its guest once one was needed.
 type handle struct {
-	p    *Provider
-	id   string
-	opts options
-	caps driver.Capabilities
-	fact *fact // of the engine, when the handle was built
-	plot *wsdir.Handle
+	p     *Provider
+	id    string
+	opts  options
+	caps  driver.Capabilities
+	proof *engineProof // of the engine, when the handle was built
+	dir   *wsdir.Handle
 
 	att   *supervise.Attachment[*guest.Client]
-	proxy proxies.Part // used while att is locked
+	proxy proxies.Ref // used while att is locked
 }
 
-// onVolume reports whether the files are the engine's to keep.
+// onVolume reports whether the files are on a volume of the engine.
 func (h *handle) onVolume() bool { return h.opts.Files == FilesVolume }
 
-// files is the module for files: straight in their directory, as the workload, or
+// filesModule returns the module for files: in their directory, with the workload's fsuid, or
 // through the guest.
-func (h *handle) files(ctx context.Context) (*driver.FS, error) {
+func (h *handle) filesModule(ctx context.Context) (*driver.FS, error) {
 	if h.onVolume() {
-		c, err := h.guest(ctx)
+		c, err := h.guestClient(ctx)
 		if err != nil {
 			return nil, err
 		}
 		return c.Files(), nil
 	}
-	direct := h.plot.Direct()
+	direct := h.dir.Direct()
 	if os.Geteuid() != 0 {
 		return direct, nil
 	}
-	return files.AsUser(direct, h.fact.Outside), nil
+	return files.AsUser(direct, h.proof.HostUID), nil
 }
 
-// guest returns the connection to the guest: see supervise.Attachment. The guest of a paused
-// container does not answer.
-func (h *handle) guest(ctx context.Context) (*guest.Client, error) {
-	if err := h.plot.Current(); err != nil {
+// guestClient returns the connection to the guest: see supervise.Attachment. The guest of a paused
+// container can't answer.
+func (h *handle) guestClient(ctx context.Context) (*guest.Client, error) {
+	if err := h.dir.Current(); err != nil {
 		return nil, err
 	}
-	m := h.plot.State()
-	if rec := supervise.RecordIn(&m); rec != nil && rec.Paused && h.p.paused(ctx, rec.Container) {
+	m := h.dir.State()
+	if rec := supervise.RecordIn(&m); rec != nil && rec.Paused && h.p.isPaused(ctx, rec.Container) {
 		return nil, errPaused
 	}
 	return h.att.Guest(ctx)
@@ -68,32 +68,32 @@ func (h *handle) guest(ctx context.Context) (*guest.Client, error) {
 
 var errPaused = fmt.Errorf("docker: the workspace is paused: %w: resume it first", fault.WrongState)
 
-// paused reports whether a container is paused, as far as the engine answers.
-func (p *Provider) paused(ctx context.Context, container string) bool {
+// isPaused reports whether a container is paused; false if the engine does not answer.
+func (p *Provider) isPaused(ctx context.Context, container string) bool {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
 	defer cancel()
 	s, err := p.engine.Inspect(ctx, container)
 	return err == nil && s.Paused
 }
 
-// connect attaches to the guest of the workspace, or starts its container; see
+// connectGuest adopts the guest of the workspace, or starts its container; see
 // supervise.Attachment.
-func (h *handle) connect(ctx context.Context) (*guest.Client, error) {
-	m := h.plot.State()
+func (h *handle) connectGuest(ctx context.Context) (*guest.Client, error) {
+	m := h.dir.State()
 	f, err := h.p.checkPolicy(ctx, m.Policy, h.opts)
 	if err != nil {
 		return nil, fmt.Errorf("docker: start the guest: %w", err)
 	}
-	if err := h.wayOut(ctx, m.Policy.Network); err != nil {
+	if err := h.startProxy(ctx, m.Policy.Network); err != nil {
 		return nil, err
 	}
-	l, version, err := h.plan(f, &m)
+	l, version, err := h.newLaunch(f, &m)
 	if err != nil {
 		return nil, err
 	}
-	c, err := h.adopt(ctx, l, version)
+	c, err := h.adoptGuest(ctx, l, version)
 	if c == nil && err == nil {
-		c, err = h.begin(ctx, l)
+		c, err = h.startGuest(ctx, l)
 	}
 	if err != nil || !h.onVolume() {
 		return c, err
@@ -105,13 +105,13 @@ func (h *handle) connect(ctx context.Context) (*guest.Client, error) {
 	return c, nil
 }
 
-// plan says how the container of m runs.
-func (h *handle) plan(f *fact, m *wsdir.State) (*launch, string, error) {
+// newLaunch returns the launch of the container of m, and the version of the guest.
+func (h *handle) newLaunch(f *engineProof, m *wsdir.State) (*launch, string, error) {
 	bin, err := h.p.binary()
 	if err != nil {
 		return nil, "", fmt.Errorf("docker: %w", err)
 	}
-	trust, err := h.trust(m)
+	trust, err := h.readCABundle(m)
 	if err != nil {
 		return nil, "", err
 	}
@@ -123,14 +123,14 @@ func (h *handle) plan(f *fact, m *wsdir.State) (*launch, string, error) {
 		return nil, "", fmt.Errorf("docker: %w", err)
 	}
 	l := &launch{
-		dir: h.p.ground.Path(h.id), id: h.id, name: unitOf(h.id), image: h.opts.Image, files: h.p.ground.Files(m), fact: f,
+		dir: h.p.store.Path(h.id), id: h.id, name: containerName(h.id), image: h.opts.Image, files: h.p.store.Files(m), proof: f,
 		key: key, policy: m.Policy, proxied: true, lease: h.p.cfg.Lease,
 	}
 	switch {
 	case h.onVolume():
-		l.volume, l.trust = unitOf(h.id), trust
+		l.volume, l.caBundle = containerName(h.id), trust
 	case !m.Policy.Network.None():
-		l.roots = h.p.ground.Path(h.id, rootsName)
+		l.caDir = h.p.store.Path(h.id, rootsName)
 	}
 	if h.opts.Throwaway {
 		l.autoRemove, l.lease = true, throwawayLease
@@ -138,27 +138,26 @@ func (h *handle) plan(f *fact, m *wsdir.State) (*launch, string, error) {
 	return l, bin.Version, nil
 }
 
-// trust is what programs inside trust, where it can't be shown to them: a guest is
-// told of it when it starts, and one that was told something else is replaced.
-func (h *handle) trust(m *wsdir.State) ([]byte, error) {
+// readCABundle returns the certificates that programs inside trust, if they can't be mounted.
+// The guest gets them at its start; a guest with other certificates is replaced.
+func (h *handle) readCABundle(m *wsdir.State) ([]byte, error) {
 	if !h.onVolume() || m.Policy.Network.None() {
 		return nil, nil
 	}
-	data, err := os.ReadFile(h.p.ground.Path(h.id, rootsName, proxies.BundleName))
-	if err != nil && !errors.Is(err, os.ErrNotExist) { // which nobody in this process has needed yet
-		return nil, fmt.Errorf("docker: read what programs trust: %w: %w", fault.Of(err), err)
+	data, err := os.ReadFile(h.p.store.Path(h.id, rootsName, proxies.BundleName))
+	if err != nil && !errors.Is(err, os.ErrNotExist) { // it is created when it is first needed
+		return nil, fmt.Errorf("docker: read the certificate bundle: %w: %w", fault.Of(err), err)
 	}
 	return data, nil
 }
 
-// throwawayLease is how long the container of a throw-away workspace outlives the
-// process that used it, and how long it waits for that to come at first, on a machine
-// under load.
+// throwawayLease is the lease of the guest of a throwaway workspace: how long it outlives its
+// process, and how long it waits for the first connection.
 const throwawayLease = 20 * time.Second
 
-// adopt attaches to a guest that runs as planned, if there is one. A paused one is not
-// replaced. The lock of the guest is held.
-func (h *handle) adopt(ctx context.Context, l *launch, version string) (*guest.Client, error) {
+// adoptGuest connects to a running guest with the same launch key, if there is one. A paused
+// one is not replaced. It requires the guest lock.
+func (h *handle) adoptGuest(ctx context.Context, l *launch, version string) (*guest.Client, error) {
 	rec := supervise.ReadRecord(h.att.Dir)
 	if rec == nil || rec.Key != l.key || rec.Token == "" {
 		return nil, nil
@@ -166,53 +165,52 @@ func (h *handle) adopt(ctx context.Context, l *launch, version string) (*guest.C
 	var c *guest.Client
 	var err error
 	if l.volume != "" {
-		c, err = h.p.reach(ctx, l, rec.Token, version)
+		c, err = h.p.connectByExec(ctx, l, rec.Token, version)
 	} else {
-		c, err = guest.Dial(ctx, l.box(guestproto.ContainerSocket), rec.Token, version, l.id)
+		c, err = guest.Dial(ctx, l.boxPath(guestproto.ContainerSocket), rec.Token, version, l.id)
 	}
 	if err != nil {
-		if h.p.paused(ctx, rec.Container) {
+		if h.p.isPaused(ctx, rec.Container) {
 			return nil, errPaused
 		}
-		return nil, nil // it is replaced
+		return nil, nil // the guest is replaced
 	}
-	h.tend(c, l)
+	h.configureClient(c, l)
 	return c, nil
 }
 
-// tend has the client tell, once its guest is gone, why, and what its commands had
-// written until then, where that is on this host. Where it is not, the way to the
-// proxy leads through the client.
-func (h *handle) tend(c *guest.Client, l *launch) {
+// configureClient sets how the client finds the cause of a lost guest, and how it salvages
+// output from logs on this host. With a volume, the client relays connections to the proxy.
+func (h *handle) configureClient(c *guest.Client, l *launch) {
 	c.WhyLost = h.whyLost(l)
 	if l.volume == "" {
-		c.Salvage = guest.OutputFromLogs(l.box(guestproto.ContainerLog))
+		c.Salvage = guest.OutputFromLogs(l.boxPath(guestproto.ContainerLog))
 		return
 	}
-	c.Relay(func(ctx context.Context) (net.Conn, error) { return h.p.outlets.Dial(ctx, h.id) })
+	c.Relay(func(ctx context.Context) (net.Conn, error) { return h.p.proxies.Dial(ctx, h.id) })
 }
 
-// begin starts the container, after the end of any that is there. The lock of the
-// guest is held.
-func (h *handle) begin(ctx context.Context, l *launch) (*guest.Client, error) {
+// startGuest ends a container that may be running and starts a new one. It requires the guest
+// lock.
+func (h *handle) startGuest(ctx context.Context, l *launch) (*guest.Client, error) {
 	d := h.att.Dir
 	if err := supervise.End(ctx, d, h.p.hooks); err != nil {
-		return nil, fmt.Errorf("docker: end the container before: %w", err)
+		return nil, fmt.Errorf("docker: end the previous container: %w", err)
 	}
-	if l.volume != "" { // a container that names one which is gone would have an empty one
-		if err := h.p.haveVolume(ctx, h.id); err != nil {
+	if l.volume != "" { // the engine would create an empty volume for a missing one
+		if err := h.p.checkVolume(ctx, h.id); err != nil {
 			return nil, err
 		}
 	}
 	rec := &supervise.Record{Key: l.key, Container: l.name}
-	if err := rec.Write(ctx, d); err != nil { // before there is anything that only it tells of
+	if err := rec.Write(ctx, d); err != nil { // recorded before it is created, so that a crash leaves no leak
 		return nil, fmt.Errorf("docker: start the guest: %w: %w", fault.Of(err), err)
 	}
-	c, err := h.p.start(ctx, l)
+	c, err := h.p.startContainer(ctx, l)
 	if err != nil {
 		return nil, errors.Join(err, supervise.End(context.WithoutCancel(ctx), d, h.p.hooks))
 	}
-	h.tend(c, l)
+	h.configureClient(c, l)
 	rec.Token = l.token // from here on it can be adopted
 	if err := rec.Write(ctx, d); err != nil {
 		err = fmt.Errorf("docker: start the guest: %w: %w", fault.Of(err), err)
@@ -223,16 +221,16 @@ func (h *handle) begin(ctx context.Context, l *launch) (*guest.Client, error) {
 
 // endContainer removes the container of a guest; see supervise.Hooks.
 func (p *Provider) endContainer(ctx context.Context, rec *supervise.Record) error {
-	if err := p.removeUnit(ctx, rec.Container); err != nil {
+	if err := p.removeContainer(ctx, rec.Container); err != nil {
 		return err
 	}
 	driver.Step(ctx, "container removed")
 	return nil
 }
 
-// wayOut has the proxy of the workspace obey a policy.
-func (h *handle) wayOut(ctx context.Context, n driver.Network) error {
-	box := h.p.ground.Path(h.id, boxName)
+// startProxy starts the egress proxy of the workspace with a network policy.
+func (h *handle) startProxy(ctx context.Context, n driver.Network) error {
+	box := h.p.store.Path(h.id, boxName)
 	if err := os.Mkdir(box, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("docker: make the box: %w: %w", fault.Of(err), err)
 	}
@@ -243,33 +241,33 @@ func (h *handle) wayOut(ctx context.Context, n driver.Network) error {
 		}
 	}
 	at := proxies.Paths{
-		Socket:    h.p.ground.Path(h.id, boxName, guestproto.ContainerEgress, guestproto.ProxySocket),
-		Authority: h.p.ground.Path(h.id, authorityName), Roots: h.p.ground.Path(h.id, rootsName),
+		Socket:    h.p.store.Path(h.id, boxName, guestproto.ContainerEgress, guestproto.ProxySocket),
+		Authority: h.p.store.Path(h.id, authorityName), Roots: h.p.store.Path(h.id, rootsName),
 	}
-	if err := h.proxy.Take(ctx, h.p.outlets, h.id, at, n); err != nil {
+	if err := h.proxy.Acquire(ctx, h.p.proxies, h.id, at, n); err != nil {
 		return fmt.Errorf("docker: %w", err)
 	}
 	return nil
 }
 
-// update changes the policy. A container that does not run under the new one ends.
+// update changes the policy. It ends a container that can't apply the new one.
 func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
 	f, err := h.p.checkPolicy(ctx, policy, h.opts)
 	if err != nil {
 		return driver.Ref{}, fmt.Errorf("docker: update: %w", err)
 	}
-	m, err := h.plot.Update(ctx, policy)
+	m, err := h.dir.Update(ctx, policy)
 	if err != nil {
 		return driver.Ref{}, fmt.Errorf("docker: update: %w", err)
 	}
-	if err := h.renew(ctx, f, m); err != nil {
+	if err := h.endOutdatedContainer(ctx, f, m); err != nil {
 		return driver.Ref{}, fmt.Errorf("docker: update: %w", err)
 	}
 	return newRef(m, h.opts, h.caps)
 }
 
-// renew ends the container if it does not run as m says.
-func (h *handle) renew(ctx context.Context, f *fact, m *wsdir.State) error {
+// endOutdatedContainer ends the container if its launch key differs from that of m.
+func (h *handle) endOutdatedContainer(ctx context.Context, f *engineProof, m *wsdir.State) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), supervise.EndTimeout)
 	defer cancel()
 	unlock, err := h.att.Lock(ctx)
@@ -277,53 +275,53 @@ func (h *handle) renew(ctx context.Context, f *fact, m *wsdir.State) error {
 		return err
 	}
 	defer unlock()
-	if err := h.p.outlets.Update(h.id, m.Policy.Network); err != nil {
+	if err := h.p.proxies.Update(h.id, m.Policy.Network); err != nil {
 		return err
 	}
-	want, _, err := h.plan(f, m)
+	want, _, err := h.newLaunch(f, m)
 	if err != nil {
 		return err
 	}
 	return h.att.EndIfChanged(ctx, want.key, h.p.hooks)
 }
 
-// close lets go of the workspace, and of its guest, which lives on.
+// close closes the workspace. Its guest lives on.
 func (h *handle) close(ctx context.Context) error {
-	return errors.Join(h.release(context.WithoutCancel(ctx)), h.plot.Close())
+	return errors.Join(h.releaseGuest(context.WithoutCancel(ctx)), h.dir.Close())
 }
 
-func (h *handle) release(ctx context.Context) error {
+func (h *handle) releaseGuest(ctx context.Context) error {
 	return h.att.Close(ctx, func() error {
-		h.proxy.Leave(ctx)
+		h.proxy.Release(ctx)
 		return nil
 	})
 }
 
-// destroy ends the workspace and its container.
+// destroy removes the workspace and its container.
 func (h *handle) destroy(ctx context.Context) error {
 	if err := h.att.ExpectEnd(ctx); err != nil {
 		return err
 	}
-	if err := h.plot.Destroy(ctx, h.p.destroyIn); err != nil {
+	if err := h.dir.Destroy(ctx, h.p.destroyContainer); err != nil {
 		return fmt.Errorf("docker: destroy: %w", err)
 	}
-	return h.release(ctx)
+	return h.releaseGuest(ctx)
 }
 
-// pause freezes all that runs in the workspace. Files can still be used.
+// pause pauses the container (cgroup freezer). Files can still be used.
 func (h *handle) pause(ctx context.Context) error {
-	return h.freeze(ctx, "pause", true, h.p.engine.Pause)
+	return h.setPaused(ctx, "pause", true, h.p.engine.Pause)
 }
 
-// resume lets it go on.
+// resume unpauses the container.
 func (h *handle) resume(ctx context.Context) error {
-	return h.freeze(ctx, "resume", false, h.p.engine.Unpause)
+	return h.setPaused(ctx, "resume", false, h.p.engine.Unpause)
 }
 
-// freeze notes that the container is paused, or that it is not, for other handles, and
-// has the engine do it.
-func (h *handle) freeze(ctx context.Context, verb string, paused bool, do func(ctx context.Context, id string) error) error {
-	if err := h.plot.Current(); err != nil {
+// setPaused records the pause in the state, for other handles, and pauses or unpauses the
+// container.
+func (h *handle) setPaused(ctx context.Context, verb string, paused bool, do func(ctx context.Context, id string) error) error {
+	if err := h.dir.Current(); err != nil {
 		return err
 	}
 	lock, err := supervise.Lock(ctx, h.att.Dir.Path)

@@ -14,32 +14,31 @@ func cutEnv(pair string) (name, value string, ok bool) {
 	return name, value, ok && name != ""
 }
 
-// ensureImage returns an image that the engine has, or gets it: what this host has
-// a recipe for is made, any other comes from its registry.
+// ensureImage returns an image, and pulls it if the engine does not have it.
 func (p *Provider) ensureImage(ctx context.Context, name string) (Image, error) {
 	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
 	img, err := p.engine.Image(soon, name)
 	cancel()
 	if err == nil || fault.Of(err) != fault.NotFound {
-		return img, p.hung(ctx, err)
+		return img, p.engineTimeout(ctx, err)
 	}
 	long, cancel := context.WithTimeout(ctx, p.cfg.PullTimeout)
 	defer cancel()
 	if err := p.engine.Pull(long, name); err != nil {
-		return Image{}, p.hung(ctx, unobtainable(ctx, name, err))
+		return Image{}, p.engineTimeout(ctx, pullError(ctx, name, err))
 	}
 	img, err = p.engine.Image(long, name)
-	return img, p.hung(ctx, err)
+	return img, p.engineTimeout(ctx, err)
 }
 
-// unobtainable is the error for an image that is not there and can't be pulled.
-func unobtainable(ctx context.Context, name string, err error) error {
+// pullError returns the error of an image that the engine neither has nor can pull.
+func pullError(ctx context.Context, name string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("docker: pull %s: %w", name, ctx.Err())
 	}
 	switch fault.Of(err) {
 	case fault.DeadlineExceeded, fault.Unavailable, fault.ResourceExhausted:
-		return fmt.Errorf("docker: image %s is not in the engine, and to pull it took too long or failed: %w: %w (bring it in with \"croft image import\", or name another image)", name, fault.Unavailable, err)
+		return fmt.Errorf("docker: image %s is not in the engine, and pulling it failed or timed out: %w: %w (import it with \"croft image import\", or name another image)", name, fault.Unavailable, err)
 	}
-	return fmt.Errorf("docker: image %s is not in the engine, and can't be pulled: %w: %w (bring it in with \"croft image import\", or name another image)", name, fault.Failed, err)
+	return fmt.Errorf("docker: image %s is not in the engine, and can't be pulled: %w: %w (import it with \"croft image import\", or name another image)", name, fault.Failed, err)
 }

@@ -28,11 +28,10 @@ import (
 	"github.com/croft-run/croft/snapshot"
 )
 
-// Images gives those who look after an engine what it has, and brings in what
-// workspaces are to be made of.
+// Images lists, imports and removes the images of an engine.
 type Images struct{ Engine Engine }
 
-// checkImageName refuses what is no name of an image.
+// checkImageName refuses an invalid image name.
 func checkImageName(name string) error {
 	if _, err := reference.ParseAnyReference(name); err != nil {
 		return fmt.Errorf("image %q: %w: %w", name, fault.InvalidArgument, err)
@@ -48,8 +47,8 @@ func (i Images) List(ctx context.Context) ([]Image, error) {
 	}
 	list = slices.DeleteFunc(list, func(img Image) bool { return len(img.Names) == 0 || img.Names[0] == "<none>:<none>" })
 	slices.SortFunc(list, func(a, b Image) int {
-		if ours(a) != ours(b) {
-			if ours(a) {
+		if isCroftImage(a) != isCroftImage(b) {
+			if isCroftImage(a) {
 				return -1
 			}
 			return 1
@@ -59,20 +58,20 @@ func (i Images) List(ctx context.Context) ([]Image, error) {
 	return list, nil
 }
 
-func ours(img Image) bool { return img.Labels[LabelSource] != "" }
+func isCroftImage(img Image) bool { return img.Labels[LabelSource] != "" }
 
-// Remove takes a name from an image, and the image away with its last one.
+// Remove removes a name of an image, and the image with its last name.
 func (i Images) Remove(ctx context.Context, image string) error {
 	err := i.Engine.RemoveImage(ctx, image)
-	if fault.Of(err) == fault.AlreadyExists { // which is what an engine says of one that a container is made of
-		return fmt.Errorf("docker: image %s: %w: a container is made of it", image, fault.WrongState)
+	if fault.Of(err) == fault.AlreadyExists {
+		return fmt.Errorf("docker: image %s: %w: a container uses it; remove the workspace first", image, fault.WrongState)
 	}
 	return err
 }
 
-// Import brings in an image under a name. source is the path of an OCI layout (a
-// directory), of a tarball as "docker save" writes it, or of a Dockerfile, or the
-// directory that it is in and may copy from, but for what its .dockerignore names.
+// Import imports an image under a name. source is the path of an OCI layout (a directory), of
+// a tarball of "docker save", of a Dockerfile, or of the directory of a Dockerfile, which is
+// its build context without what its .dockerignore excludes.
 func (i Images) Import(ctx context.Context, source, image string) error {
 	if err := checkImageName(image); err != nil {
 		return fmt.Errorf("docker: %w", err)
@@ -85,15 +84,15 @@ func (i Images) Import(ctx context.Context, source, image string) error {
 	if info.IsDir() && !isFile(filepath.Join(source, "index.json")) {
 		file = filepath.Join(source, "Dockerfile")
 	}
-	form, err := formOf(file)
+	form, err := detectFormat(file)
 	switch {
 	case file != source && errors.Is(err, fs.ErrNotExist), info.IsDir() && file == source: // a layout, or nothing
 	case err != nil:
 		return fmt.Errorf("docker: import %s: %w", source, err)
-	case form == formDockerfile:
-		return i.dockerfile(ctx, file, image)
+	case form == formatDockerfile:
+		return i.buildDockerfile(ctx, file, image)
 	case file != source:
-		return fmt.Errorf("docker: import %s: %w: its Dockerfile is none, but a tarball", source, fault.InvalidArgument)
+		return fmt.Errorf("docker: import %s: %w: the file Dockerfile in it is a tarball", source, fault.InvalidArgument)
 	}
 	img, err := readImage(source, info.IsDir())
 	if err != nil {
@@ -103,15 +102,15 @@ func (i Images) Import(ctx context.Context, source, image string) error {
 	if err != nil {
 		return fmt.Errorf("docker: import %s: image %q: %w: %w", source, image, fault.InvalidArgument, err)
 	}
-	return i.piped(func(w io.Writer) error { return tarball.Write(tag, img, w) }, func(r io.Reader) error {
+	return i.streamTo(func(w io.Writer) error { return tarball.Write(tag, img, w) }, func(r io.Reader) error {
 		_, err := i.Engine.Load(ctx, r)
 		return err
 	})
 }
 
-// piped has one side read what the other writes, and answers with the error of
-// whoever failed first.
-func (i Images) piped(write func(io.Writer) error, read func(io.Reader) error) error {
+// streamTo connects write and read by a pipe, and returns the error of the side that failed
+// first.
+func (i Images) streamTo(write func(io.Writer) error, read func(io.Reader) error) error {
 	r, w := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
@@ -120,7 +119,7 @@ func (i Images) piped(write func(io.Writer) error, read func(io.Reader) error) e
 		done <- err
 	}()
 	err := read(r)
-	r.CloseWithError(io.ErrClosedPipe) // whoever writes hears that nobody reads
+	r.CloseWithError(io.ErrClosedPipe) // ends write
 	if werr := <-done; werr != nil && !errors.Is(werr, io.ErrClosedPipe) {
 		return fmt.Errorf("docker: send an image: %w: %w", fault.Of(werr), werr)
 	}
@@ -132,7 +131,7 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// readImage reads an image of this host.
+// readImage reads an image from a tarball or an OCI layout.
 func readImage(path string, dir bool) (v1.Image, error) {
 	if !dir {
 		open := func() (io.ReadCloser, error) { return openTar(path) }
@@ -169,7 +168,7 @@ func openTar(path string) (io.ReadCloser, error) {
 		return nil, err
 	}
 	buffered := bufio.NewReader(f)
-	head, _ := buffered.Peek(len(zstdMagic)) // what is shorter is not compressed
+	head, _ := buffered.Peek(len(zstdMagic)) // a shorter file is not compressed
 	switch {
 	case bytes.HasPrefix(head, gzipMagic):
 		plain, err := gzip.NewReader(buffered)
@@ -182,25 +181,25 @@ func openTar(path string) (io.ReadCloser, error) {
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
-		return readCloser{plain, closing(func() error { plain.Close(); return f.Close() })}, nil
+		return readCloser{plain, closerFunc(func() error { plain.Close(); return f.Close() })}, nil
 	}
 	return readCloser{buffered, f}, nil
 }
 
-type closing func() error
+type closerFunc func() error
 
-func (c closing) Close() error { return c() }
+func (c closerFunc) Close() error { return c() }
 
 type readCloser struct {
 	io.Reader
 	io.Closer
 }
 
-// maxDescription is how large the files of a tarball may be that are read as a whole:
-// those that describe the image. A few bytes of a compressed one may say anything.
+// maxDescription bounds the files of a tarball that are read into memory: manifest and
+// configuration. It prevents that a small compressed file expands without bound.
 const maxDescription = 16 << 20
 
-// checkTar refuses a tarball with a larger description.
+// checkTar refuses a tarball with a larger manifest or configuration.
 func checkTar(open func() (io.ReadCloser, error)) error {
 	f, err := open()
 	if err != nil {
@@ -238,18 +237,18 @@ func checkTar(open func() (io.ReadCloser, error)) error {
 	return nil
 }
 
-// dockerfile builds an image by a Dockerfile.
-func (i Images) dockerfile(ctx context.Context, source, image string) error {
+// buildDockerfile builds an image from a Dockerfile.
+func (i Images) buildDockerfile(ctx context.Context, source, image string) error {
 	dir, base := filepath.Split(filepath.Clean(source))
 	if dir == "" {
 		dir = "."
 	}
-	return i.piped(func(w io.Writer) error { return tarDir(w, dir, base) }, func(r io.Reader) error {
+	return i.streamTo(func(w io.Writer) error { return tarDir(w, dir, base) }, func(r io.Reader) error {
 		return i.Engine.Build(ctx, r, base, image, map[string]string{LabelSource: "Dockerfile " + base})
 	})
 }
 
-// FromTree makes an image of a tree of files, such as that of a template.
+// FromTree creates an image of a tree of files, such as a template.
 func (i Images) FromTree(ctx context.Context, tree snapshot.Tree, source, image string) error {
 	if err := checkImageName(image); err != nil {
 		return fmt.Errorf("docker: %w", err)
@@ -258,18 +257,18 @@ func (i Images) FromTree(ctx context.Context, tree snapshot.Tree, source, image 
 	if err != nil {
 		return fmt.Errorf("docker: make an image: %w: %w", fault.Of(err), err)
 	}
-	defer os.RemoveAll(dir) // it is in the engine, or it is not
+	defer os.RemoveAll(dir)
 	if err := snapshot.Extract(ctx, tree, dir, nil); err != nil {
 		return fmt.Errorf("docker: make an image of %s: %w", source, err)
 	}
-	return i.piped(func(w io.Writer) error { return tarRoot(w, dir) }, func(r io.Reader) error {
+	return i.streamTo(func(w io.Writer) error { return tarRoot(w, dir) }, func(r io.Reader) error {
 		return i.Engine.Import(ctx, r, image, Commit{Env: []string{"PATH=" + defaultPath}, Labels: map[string]string{LabelSource: source}})
 	})
 }
 
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// tarRoot writes a root file system: symlinks as they are, and all owned by root.
+// tarRoot writes a rootfs as a tar: symlinks unchanged, all files owned by root.
 func tarRoot(w io.Writer, dir string) error {
 	t := tar.NewWriter(w)
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -44,7 +44,7 @@ func TestContainerIsHardened(t *testing.T) {
 		s.Policy.Limits = driver.Limits{driver.ResourceMemory: {Max: 256 << 20}, driver.ResourcePIDs: {Max: 50}, driver.ResourceCPU: {Max: 500}}
 	})
 	script(t, ws, "true")
-	answer, err := p.engine.(*remoteEngine).c.ContainerInspect(t.Context(), unitOf(id), client.ContainerInspectOptions{}) // newProvider connects to one
+	answer, err := p.engine.(*remoteEngine).c.ContainerInspect(t.Context(), containerName(id), client.ContainerInspectOptions{}) // newProvider connects to one
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,8 +302,8 @@ func TestEngineMapsUsers(t *testing.T) {
 		t.Fatalf("got %q (%+v)", got, res)
 	}
 	write(t, ws, "d/inner", "again")
-	f, err := p.prove(t.Context(), "", false)
-	if err != nil || f.Outside != base+1000 {
+	f, err := p.checkEngine(t.Context(), "", false)
+	if err != nil || f.HostUID != base+1000 {
 		t.Errorf("the workload is %+v outside, %v; want %d", f, err, base+1000)
 	}
 }
@@ -360,7 +360,7 @@ func TestRootlessEngine(t *testing.T) {
 			t.Errorf("there are the volumes %v, %v", list, err)
 		}
 		_, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Limits: driver.Limits{driver.ResourceMemory: {Max: 64 << 20}}}})
-		if info, _ := p.describe(t.Context()); !info.Memory && fault.Of(err) != fault.Unsupported {
+		if info, _ := p.engineInfo(t.Context()); !info.Memory && fault.Of(err) != fault.Unsupported {
 			t.Errorf("a limit that the engine can't hold is answered with %v, want %v", err, fault.Unsupported)
 		}
 	})

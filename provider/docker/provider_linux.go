@@ -22,45 +22,45 @@ import (
 
 // Provider opens workspaces in containers.
 type Provider struct {
-	ground  *wsdir.Store
+	store   *wsdir.Store
 	log     *slog.Logger
 	cfg     Config
 	engine  Engine
 	binary  func() (*guestbin.Binary, error)
-	outlets *proxies.Set
-	hooks   *supervise.Hooks // of the end of a guest: its container goes
-	ctx     context.Context  // of what runs for the provider, such as proxies, until Close
+	proxies *proxies.Set
+	hooks   *supervise.Hooks // remove the container of a guest that has ended
+	ctx     context.Context  // of the proxies; cancelled by Close
 	cancel  context.CancelFunc
 
-	turn  chan struct{}    // held by who uses the fields below; waiting ends with the context
-	info  *Info            // what the engine said, once it did
-	facts map[string]*fact // what was proven of it, by runtime
+	sem    chan struct{}           // mutex of the fields below; see lockInfo
+	info   *Info                   // the engine's description; nil until it was requested
+	proofs map[string]*engineProof // by runtime and location of files
 }
 
 var _ driver.Provider = (*Provider)(nil)
 
-// New returns a provider that keeps its workspaces below cfg.Root. It does not
-// speak to the engine yet.
+// New returns a provider that keeps its workspaces below cfg.Root. It does not call the
+// engine yet.
 func New(cfg *Config) (*Provider, error) {
 	c := Config{}
 	if cfg != nil {
 		c = *cfg
 	}
-	ground, err := wsdir.New(&wsdir.Config{Kind: Kind, Root: c.Root, Log: c.Log, BootID: c.BootID})
+	store, err := wsdir.New(&wsdir.Config{Kind: Kind, Root: c.Root, Log: c.Log, BootID: c.BootID})
 	if err != nil {
 		return nil, err
 	}
-	if err := c.complete(); err != nil {
+	if err := c.setDefaults(); err != nil {
 		return nil, err
 	}
-	p := &Provider{ground: ground, log: ground.Log(), cfg: c, engine: c.Engine, turn: make(chan struct{}, 1), facts: map[string]*fact{}}
+	p := &Provider{store: store, log: store.Log(), cfg: c, engine: c.Engine, sem: make(chan struct{}, 1), proofs: map[string]*engineProof{}}
 	if p.engine == nil {
 		if p.engine, err = Connect(c.Host); err != nil {
 			return nil, err
 		}
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // it ends with Close
-	p.outlets = proxies.New(p.ctx, egress.Options{
+	p.proxies = proxies.New(p.ctx, egress.Options{
 		Secrets: c.Secrets, Credentials: c.Credentials, Events: c.Events, Resolver: c.Resolver, RootCAs: c.RootCAs,
 	}, p.log)
 	p.hooks = &supervise.Hooks{After: p.endContainer}
@@ -68,8 +68,8 @@ func New(cfg *Config) (*Provider, error) {
 	return p, nil
 }
 
-// complete fills in the defaults.
-func (c *Config) complete() error {
+// setDefaults fills in the defaults and checks the fields.
+func (c *Config) setDefaults() error {
 	root, err := filepath.Abs(c.Root)
 	if err != nil {
 		return fmt.Errorf("docker: config: root %q: %w: %w", c.Root, fault.InvalidArgument, err)
@@ -112,52 +112,52 @@ func (p *Provider) Close() error {
 // Kind returns "docker".
 func (p *Provider) Kind() string { return Kind }
 
-// Probe starts a container and tries the fence from inside. What it found of an
-// engine is remembered beside the workspaces.
+// Probe starts a container and tests the isolation from inside. The result is cached on disk
+// for each engine.
 func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
-	unlock, err := p.ground.Lock(ctx)
+	unlock, err := p.store.Lock(ctx)
 	if err != nil {
-		return driver.Traits{}, p.ground.OpenFailed(ctx, "probe", err)
+		return driver.Traits{}, p.store.OpenFailed(ctx, "probe", err)
 	}
 	unlock()
-	if err := p.answers(ctx); err != nil {
+	if err := p.pingEngine(ctx); err != nil {
 		return driver.Traits{}, fmt.Errorf("docker: probe: %w", err)
 	}
-	volume, err := p.onVolume(ctx, "", p.cfg.Runtime)
-	var f *fact
+	volume, err := p.useVolume(ctx, "", p.cfg.Runtime)
+	var f *engineProof
 	if err == nil {
-		f, err = p.prove(ctx, p.cfg.Runtime, volume)
+		f, err = p.checkEngine(ctx, p.cfg.Runtime, volume)
 	}
 	if err != nil {
 		return driver.Traits{}, fmt.Errorf("docker: probe: %w", err)
 	}
-	return p.traitsOf(f), nil
+	return p.engineTraits(f), nil
 }
 
-// answers asks the engine whether it is there.
-func (p *Provider) answers(ctx context.Context) error {
-	const patience = 30 * time.Second // on a machine under load
-	soon, cancel := context.WithTimeout(ctx, min(patience, p.cfg.AnswerTimeout))
+// pingEngine checks that the engine answers.
+func (p *Provider) pingEngine(ctx context.Context) error {
+	const timeout = 30 * time.Second // enough on a machine under load
+	soon, cancel := context.WithTimeout(ctx, min(timeout, p.cfg.AnswerTimeout))
 	defer cancel()
-	return p.hung(ctx, p.engine.Ping(soon))
+	return p.engineTimeout(ctx, p.engine.Ping(soon))
 }
 
-// hung makes the error of a call to the engine that took too long one of the
-// engine, and not of the caller, who has not given up.
-func (p *Provider) hung(ctx context.Context, err error) error {
+// engineTimeout turns DeadlineExceeded of an engine call into Unavailable, unless the
+// caller's own context has ended.
+func (p *Provider) engineTimeout(ctx context.Context, err error) error {
 	if ctx.Err() == nil && fault.Of(err) == fault.DeadlineExceeded {
 		return fmt.Errorf("docker: %w: the engine does not answer in time", fault.Unavailable)
 	}
 	return err
 }
 
-// Open makes the workspace spec.ID or returns it where it exists.
+// Open creates the workspace spec.ID or returns it if it exists.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
-	opts, f, err := p.check(ctx, spec)
+	opts, f, err := p.checkSpec(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	from, err := p.origin(ctx, spec)
+	from, err := p.findOrigin(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -165,27 +165,27 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if err != nil {
 		return nil, fmt.Errorf("docker: open: %w: %w", fault.Internal, err)
 	}
-	if err := p.obtain(ctx, spec.ID, opts.Image); err != nil {
-		return nil, p.ground.OpenFailed(ctx, "open", err)
+	if err := p.ensureNewImage(ctx, spec.ID, opts.Image); err != nil {
+		return nil, p.store.OpenFailed(ctx, "open", err)
 	}
-	m, err := p.ground.Ensure(ctx, spec, own, func(dir string) error { return p.build(ctx, dir, spec.ID, f, from, spec.Policy.Durable) })
+	m, err := p.store.Ensure(ctx, spec, own, func(dir string) error { return p.initDir(ctx, dir, spec.ID, f, from, spec.Policy.Durable) })
 	if err != nil {
-		return nil, p.ground.OpenFailed(ctx, "open", err)
+		return nil, p.store.OpenFailed(ctx, "open", err)
 	}
-	return p.attach(ctx, m, p.Capabilities())
+	return p.attachWorkspace(ctx, m, p.Capabilities())
 }
 
-// obtain makes sure that the engine has the image of a new workspace: Open fails
-// where it can't be had, not the first command.
-func (p *Provider) obtain(ctx context.Context, id, image string) error {
-	if _, err := p.ground.Read(id); err == nil {
+// ensureNewImage ensures that the engine has the image of a new workspace, so that a missing
+// image fails Open and not the first command.
+func (p *Provider) ensureNewImage(ctx context.Context, id, image string) error {
+	if _, err := p.store.Read(id); err == nil {
 		return nil
 	}
 	_, err := p.ensureImage(ctx, image)
 	return err
 }
 
-// Capabilities is what a workspace has.
+// Capabilities returns the capabilities of a workspace.
 func (p *Provider) Capabilities() driver.Capabilities {
 	caps := capabilities.Clone()
 	if p.cfg.Snapshots != nil {
@@ -194,9 +194,9 @@ func (p *Provider) Capabilities() driver.Capabilities {
 	return caps
 }
 
-// check refuses, before anything is made, what the provider can't do, and
-// returns what is kept of the configuration.
-func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *fact, error) {
+// checkSpec refuses a spec that the provider can't fulfil, before anything is created. It
+// returns the options to record and the engine's proof.
+func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *engineProof, error) {
 	if err := driver.CheckOpen(spec, Kind); err != nil {
 		return nil, nil, err
 	}
@@ -206,7 +206,7 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *fact
 	}
 	switch {
 	case opts.From != "":
-		return nil, nil, fmt.Errorf("docker: open: config: %w: \"from\" can't be configured; a snapshot is named in what to start from", fault.InvalidArgument)
+		return nil, nil, fmt.Errorf("docker: open: config: %w: \"from\" can't be configured; name the snapshot in Spec.From", fault.InvalidArgument)
 	case spec.Dir != "":
 		return nil, nil, fmt.Errorf("docker: open: a directory in place: %w: a container has files of its own, which another user owns", fault.Unsupported)
 	case spec.From.Template != "":
@@ -222,67 +222,66 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *fact
 	if missing := p.Capabilities().Missing(spec.Want); len(missing) > 0 {
 		return nil, nil, fmt.Errorf("docker: open: capabilities %v: %w: there are only %v", missing, fault.Failed, p.Capabilities().Names())
 	}
-	runtime, err := p.runtime(ctx, spec.Policy, *opts)
+	runtime, err := p.chooseRuntime(ctx, spec.Policy, *opts)
 	var volume bool
 	if err == nil {
-		volume, err = p.onVolume(ctx, opts.Files, runtime)
+		volume, err = p.useVolume(ctx, opts.Files, runtime)
 	}
 	opts.Files = ""
 	if volume {
 		opts.Files = FilesVolume
 	}
-	var f *fact
+	var f *engineProof
 	if err == nil {
 		f, err = p.checkPolicy(ctx, spec.Policy, *opts)
 	}
 	if err != nil {
-		return nil, nil, p.ground.OpenFailed(ctx, "open", err)
+		return nil, nil, p.store.OpenFailed(ctx, "open", err)
 	}
 	return opts, f, nil
 }
 
-// checkPolicy finds what runs a workspace under a policy, and refuses what that
-// does not give.
-func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy, opts options) (*fact, error) {
+// checkPolicy chooses the runtime for a policy, and checks that it can enforce the policy.
+func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy, opts options) (*engineProof, error) {
 	if policy.Isolation.Rank() < 0 {
 		return nil, fmt.Errorf("isolation %q: %w: the levels are %v", policy.Isolation, fault.InvalidArgument, driver.Isolations)
 	}
 	if policy.Network.Open {
 		return nil, fmt.Errorf("open network: %w: name the hosts that may be reached", fault.Unsupported)
 	}
-	runtime, err := p.runtime(ctx, policy, opts)
+	runtime, err := p.chooseRuntime(ctx, policy, opts)
 	if err != nil {
 		return nil, err
 	}
-	f, err := p.prove(ctx, runtime, opts.Files == FilesVolume)
+	f, err := p.checkEngine(ctx, runtime, opts.Files == FilesVolume)
 	if err != nil {
 		return nil, err
 	}
-	return f, policy.Check(p.traitsOf(f))
+	return f, policy.Check(p.engineTraits(f))
 }
 
-// Names in the directory of a workspace, besides those of package plot.
+// Names in the directory of a workspace, besides those of package wsdir.
 const (
-	boxName       = "box"           // what the guest has of the host: see package guest
-	stageName     = "stage"         // where a rollback makes ready what is new
-	rootsName     = "roots"         // what programs inside trust
-	authorityName = "authority.pem" // keys of the workspace's authorities
+	boxName           = "box"            // what the guest has of the host: see package guest
+	rollbackStageName = "rollback-stage" // new files of a rollback
+	rootsName         = "roots"          // what programs inside trust
+	authorityName     = "authority.pem"  // keys of the workspace's authorities
 )
 
-// build adds to the directory of a new workspace.
-func (p *Provider) build(ctx context.Context, dir, id string, f *fact, from *origin, durable bool) error {
+// initDir fills the directory, or the volume, of a new workspace.
+func (p *Provider) initDir(ctx context.Context, dir, id string, f *engineProof, from *snapshotOrigin, durable bool) error {
 	if f.Volume {
-		return p.makeVolume(ctx, id, f, from, durable)
+		return p.createVolume(ctx, id, f, from, durable)
 	}
-	if err := from.fill(ctx, filepath.Join(dir, wsdir.FilesName), f, durable); err != nil {
+	if err := from.extractTo(ctx, filepath.Join(dir, wsdir.FilesName), f, durable); err != nil {
 		return err
 	}
-	return f.give(filepath.Join(dir, wsdir.FilesName))
+	return f.chownPath(filepath.Join(dir, wsdir.FilesName))
 }
 
-// payload is all that a ref holds: what the container is rebuilt from is that, and
-// what lies beside the files. No identity of a container is in it.
-type payload struct {
+// refPayload is the content of a ref. It does not name a container: containers are created
+// again from the ref and the state.
+type refPayload struct {
 	ID      string `json:"id"`
 	Image   string `json:"image"`
 	Runtime string `json:"runtime,omitempty"`
@@ -291,8 +290,8 @@ type payload struct {
 
 // Resolve attaches to the workspace that ref names, if the engine answers.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
-	var pl payload
-	m, err := p.ground.Resolve(ctx, ref, &pl, &pl.ID, capabilities, p.cfg.Snapshots != nil)
+	var pl refPayload
+	m, err := p.store.Resolve(ctx, ref, &pl, &pl.ID, capabilities, p.cfg.Snapshots != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -301,80 +300,79 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	case err != nil:
 		return nil, fmt.Errorf("docker: resolve: %w", err)
 	case opts.Image != pl.Image || opts.Runtime != pl.Runtime || opts.Files != pl.Files:
-		return nil, fmt.Errorf("docker: resolve: the ref and the workspace name different images, runtimes or places of files: %w", fault.Failed)
+		return nil, fmt.Errorf("docker: resolve: the ref and the workspace differ in image, runtime or location of files: %w", fault.Failed)
 	}
-	return p.attach(ctx, m, ref.Capabilities)
+	return p.attachWorkspace(ctx, m, ref.Capabilities)
 }
 
-// attach builds the live workspace: Open and Resolve both end here. The engine
-// must answer; the container is made when it is first needed.
-func (p *Provider) attach(ctx context.Context, m *wsdir.State, caps driver.Capabilities) (*driver.Workspace, error) {
+// attachWorkspace opens an existing workspace, for Open and Resolve. The engine must answer;
+// the container is created when it is first needed.
+func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps driver.Capabilities) (*driver.Workspace, error) {
 	opts, err := optionsOf(m)
 	if err != nil {
 		return nil, fmt.Errorf("docker: attach: %w", err)
 	}
 	h := &handle{p: p, id: m.ID, caps: caps, opts: opts}
-	if err := p.answers(ctx); err != nil {
-		return nil, p.ground.OpenFailed(ctx, "attach", err)
+	if err := p.pingEngine(ctx); err != nil {
+		return nil, p.store.OpenFailed(ctx, "attach", err)
 	}
 	f, err := p.checkPolicy(ctx, m.Policy, h.opts)
 	if err != nil {
-		return nil, p.ground.OpenFailed(ctx, "attach", err)
+		return nil, p.store.OpenFailed(ctx, "attach", err)
 	}
-	h.fact = f
+	h.proof = f
 	if h.onVolume() {
-		err = p.haveVolume(ctx, m.ID)
+		err = p.checkVolume(ctx, m.ID)
 	} else {
-		err = p.recover(ctx, m)
+		err = p.recoverRollback(ctx, m)
 	}
 	if err != nil {
-		return nil, p.ground.OpenFailed(ctx, "attach", err)
+		return nil, p.store.OpenFailed(ctx, "attach", err)
 	}
-	if h.plot, err = p.ground.Attach(ctx, m, f.fence); err != nil {
+	if h.dir, err = p.store.Attach(ctx, m, f.openRoot); err != nil {
 		return nil, err
 	}
-	h.plot.Via = h.files
-	h.att = supervise.NewAttachment(h.plot, p.ground.Dir(m.ID), h.connect)
+	h.dir.Via = h.filesModule
+	h.att = supervise.NewAttachment(h.dir, p.store.Dir(m.ID), h.connectGuest)
 	ref, err := newRef(m, h.opts, caps)
 	if err != nil {
-		return nil, errors.Join(err, h.plot.Close())
+		return nil, errors.Join(err, h.dir.Close())
 	}
 	life := driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update, Pause: h.pause, Resume: h.resume}
 	if caps.Has(driver.CapSnapshot) {
-		life.Snapshot = h.keeper(m).Module()
+		life.Snapshot = h.snapshotAdapter(m).Module()
 	}
-	t := p.traitsOf(f)
-	t.Root = inside
-	if !h.onVolume() { // the host whose power counts is another
-		t.Damaged = p.ground.Damaged(m)
+	t := p.engineTraits(f)
+	t.Root = guestWorkspaceDir
+	if !h.onVolume() { // a power loss of the engine's host is not known here
+		t.Damaged = p.store.Damaged(m)
 	}
-	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.plot.FS(), Shell: supervise.Shell(h.shell)}, nil
+	return &driver.Workspace{Ref: ref, Traits: t, Life: life, FS: h.dir.FS(), Shell: supervise.Shell(h.shell)}, nil
 }
 
-// optionsOf returns what the workspace was opened with.
+// optionsOf returns the options in the state of a workspace.
 func optionsOf(m *wsdir.State) (opts options, err error) {
 	if driver.DecodeStrict(m.Own, &opts) != nil {
-		err = fmt.Errorf("what the state of the workspace holds of the provider is not valid: %w", fault.Failed)
+		err = fmt.Errorf("the options in the state of the workspace are not valid: %w", fault.Failed)
 	}
 	return opts, err
 }
 
 func newRef(m *wsdir.State, opts options, caps driver.Capabilities) (driver.Ref, error) {
-	return driver.NewRef(Kind, payload{ID: m.ID, Image: opts.Image, Runtime: opts.Runtime, Files: opts.Files}, caps.Clone(), m.Revision)
+	return driver.NewRef(Kind, refPayload{ID: m.ID, Image: opts.Image, Runtime: opts.Runtime, Files: opts.Files}, caps.Clone(), m.Revision)
 }
 
-// HasWorkspaces reports whether there is a directory of a workspace.
-func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.ground.HasWorkspaces() }
+// HasWorkspaces reports whether the store has a workspace directory.
+func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.store.HasWorkspaces() }
 
-// Sweep removes containers and directories of workspaces that are not in live,
-// and what a crash left. What belongs to other data directories, and to providers
-// of other kinds, stays.
+// Sweep removes containers, volumes and directories of workspaces that are not in live, and
+// leftovers of crashes. Those of other data directories and of providers of other kinds stay.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
-	// What probes left may hold a volume that is to go.
-	return errors.Join(p.cleanProbes(), p.ground.Sweep(ctx, live, p.destroyIn), p.sweepEngine(ctx, live))
+	// A leftover container of a probe may use a volume that is to be removed.
+	return errors.Join(p.cleanProbes(), p.store.Sweep(ctx, live, p.destroyContainer), p.sweepEngine(ctx, live))
 }
 
-// cachePath names a file of what workspaces share, and makes its directory.
+// cachePath returns the path of a file in the cache, whose directory it creates.
 func (p *Provider) cachePath(name string) (string, error) {
 	if err := os.MkdirAll(p.cfg.Cache, 0o700); err != nil {
 		return "", fmt.Errorf("docker: %w: %w", fault.Of(err), err)

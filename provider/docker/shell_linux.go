@@ -6,16 +6,16 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// shell is the module of the guest. What the proxy refused a command is in its result.
+// shell returns the guest's Shell. Results also have the requests that the proxy refused.
 func (h *handle) shell(ctx context.Context) (*driver.Shell, error) {
-	c, err := h.guest(ctx)
+	c, err := h.guestClient(ctx)
 	if err != nil {
 		return nil, err
 	}
 	s := c.Shell()
 	run := s.Run
 	s.Run = func(ctx context.Context, cmd driver.Command) (driver.Result, error) {
-		refused := h.p.outlets.Refused(h.id)
+		refused := h.p.proxies.Refused(h.id)
 		moment := refused.Now()
 		res, err := run(ctx, cmd)
 		if err == nil {

@@ -99,7 +99,7 @@ func TestEngineOverSSH(t *testing.T) {
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	p := newProvider(t, t.TempDir(), func(c *Config) { c.Host = host })
 	defer p.Close()
-	if info, err := p.describe(t.Context()); err != nil || !info.Remote {
+	if info, err := p.engineInfo(t.Context()); err != nil || !info.Remote {
 		t.Errorf("the engine is %+v, %v", info, err)
 	}
 	near := newProvider(t, t.TempDir())
@@ -107,7 +107,7 @@ func TestEngineOverSSH(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := namePrefix + driver.NewID()
-	id, err := p.engine.Create(t.Context(), Unit{Name: name, Image: DefaultImage, Command: []string{"/bin/cat"}, User: "1000:1000", Stdin: true})
+	id, err := p.engine.Create(t.Context(), ContainerSpec{Name: name, Image: DefaultImage, Command: []string{"/bin/cat"}, User: "1000:1000", Stdin: true})
 	if err != nil {
 		t.Fatal(err)
 	}

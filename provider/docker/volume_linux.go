@@ -25,13 +25,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// errNotShared says that the engine does not see the directories of this host.
+// errNotShared is returned if the engine can't mount directories of this host.
 var errNotShared = fmt.Errorf("the engine does not see the directories of this host: %w", fault.Unsupported)
 
-// notShared reports whether an engine refused a container because what is to be
-// mounted is not there where it is, or is not for it to see, as root's files are not
-// for an engine that runs as an ordinary user.
-func notShared(err error) bool {
+// isNotShared reports whether an engine refused a container because it does not see the
+// source of a bind mount: it runs on another host, or has no permission, such as a rootless
+// engine for root's files.
+func isNotShared(err error) bool {
 	if err == nil {
 		return false
 	}
@@ -39,10 +39,10 @@ func notShared(err error) bool {
 	return strings.Contains(text, `invalid mount config for type "bind"`) || strings.Contains(text, "statfs ") && strings.Contains(text, "no such file or directory")
 }
 
-// onVolume says where the files of a new workspace are to be: on a volume of the
-// engine where it is asked for, where the engine is reached over a network, and
-// where it was tried and does not see the data directory of this host.
-func (p *Provider) onVolume(ctx context.Context, files, runtime string) (bool, error) {
+// useVolume reports whether the files of a new workspace are on a volume: if the option says
+// so, if the engine is reached over a network, or if a test shows that the engine does not
+// see the data directory.
+func (p *Provider) useVolume(ctx context.Context, files, runtime string) (bool, error) {
 	if files == "" {
 		files = p.cfg.Files
 	}
@@ -53,56 +53,56 @@ func (p *Provider) onVolume(ctx context.Context, files, runtime string) (bool, e
 		return false, nil
 	case "":
 	default:
-		return false, fmt.Errorf("files %q: %w: they are in a %q or on a %q", files, fault.InvalidArgument, FilesDirectory, FilesVolume)
+		return false, fmt.Errorf("files %q: %w: it must be %q or %q", files, fault.InvalidArgument, FilesDirectory, FilesVolume)
 	}
-	info, err := p.describe(ctx)
+	info, err := p.engineInfo(ctx)
 	if err != nil || info.Remote {
 		return true, err
 	}
-	_, err = p.prove(ctx, runtime, false)
+	_, err = p.checkEngine(ctx, runtime, false)
 	if errors.Is(err, errNotShared) {
 		return true, nil
 	}
 	return false, err
 }
 
-// makeVolume makes the volume of a workspace, which belongs to the workload, and
-// fills it.
-func (p *Provider) makeVolume(ctx context.Context, id string, f *fact, from *origin, durable bool) error {
-	labels, err := p.labels(ctx, id, "")
+// createVolume creates the volume of a workspace, gives it to the workload, and fills it from
+// the snapshot, if there is one.
+func (p *Provider) createVolume(ctx context.Context, id string, f *engineProof, from *snapshotOrigin, durable bool) error {
+	labels, err := p.objectLabels(ctx, id, "")
 	if err != nil {
 		return err
 	}
-	if err := p.engine.CreateVolume(ctx, unitOf(id), f.UID, labels); err != nil {
+	if err := p.engine.CreateVolume(ctx, containerName(id), f.UID, labels); err != nil {
 		return err
 	}
 	driver.Step(ctx, "volume made")
-	return p.aside(ctx, func(dir string) error {
+	return p.withProbeDir(ctx, func(dir string) error {
 		l := &launch{
-			dir: dir, id: probeID, name: namePrefix + filepath.Base(dir), image: p.cfg.Image, volume: unitOf(id), fact: f, key: probeID, autoRemove: true,
+			dir: dir, id: probeID, name: namePrefix + filepath.Base(dir), image: p.cfg.Image, volume: containerName(id), proof: f, key: probeID, autoRemove: true,
 			policy: driver.Policy{Durable: durable}, lease: time.Minute,
 		}
-		if err := p.own(ctx, l); err != nil || from == nil {
+		if err := p.chownVolume(ctx, l); err != nil || from == nil {
 			return err
 		}
-		defer p.removeUnit(ctx, l.name) //nolint:errcheck // it removes itself, or is swept
-		c, err := p.start(ctx, l)
+		defer p.removeContainer(ctx, l.name) //nolint:errcheck // it removes itself, or is swept
+		c, err := p.startContainer(ctx, l)
 		if err != nil {
 			return err
 		}
 		defer c.Close() //nolint:errcheck // nothing is lost with it
-		return from.write(ctx, c.Files())
+		return from.writeTo(ctx, c.Files())
 	})
 }
 
-// own gives a volume to the workload, without starting anything.
-func (p *Provider) own(ctx context.Context, l *launch) error {
+// chownVolume gives a volume to the workload, without starting a container.
+func (p *Provider) chownVolume(ctx context.Context, l *launch) error {
 	if _, err := p.ensureImage(ctx, l.image); err != nil {
 		return err
 	}
 	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
 	defer cancel()
-	return p.unpack(soon, l, []Mount{{Source: l.volume, Target: inside, Volume: true}}, []entry{{name: inside, mode: 0o755, uid: l.fact.UID, dir: true}}, nil)
+	return p.unpackFiles(soon, l, []Mount{{Source: l.volume, Target: guestWorkspaceDir, Volume: true}}, []tarEntry{{name: guestWorkspaceDir, mode: 0o755, uid: l.proof.UID, dir: true}}, nil)
 }
 
 // removeVolume removes a volume by its name.
@@ -114,62 +114,61 @@ func (p *Provider) removeVolume(ctx context.Context, name string) error {
 		err = p.engine.RemoveVolume(ctx, name)
 	}
 	if err != nil {
-		return p.hung(context.WithoutCancel(ctx), err)
+		return p.engineTimeout(context.WithoutCancel(ctx), err)
 	}
 	driver.Step(ctx, "volume removed")
 	return nil
 }
 
-// releaseVolumes removes the containers that hold volumes without being those of
-// their workspaces: of processes that died while they filled one. It waits for
-// processes that fill one now.
+// releaseVolumes removes the containers of processes that died while they filled a volume,
+// which keep the volume in use. It waits for processes that are filling one.
 func (p *Provider) releaseVolumes(ctx context.Context) error {
 	lock, err := flockfile.Lock(ctx, filepath.Join(p.cfg.Cache, probeLock))
 	if err != nil {
 		return err
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
-	return p.cleanAlone(ctx)
+	return p.cleanProbesLocked(ctx)
 }
 
-// probeVolume makes the volume of a probe; done removes it.
+// probeVolume creates the volume of a probe; done removes it.
 func (p *Provider) probeVolume(ctx context.Context, l *launch) (done func(), err error) {
-	labels, err := p.labels(ctx, probeID, l.key)
+	labels, err := p.objectLabels(ctx, probeID, l.key)
 	if err != nil {
 		return nil, err
 	}
 	l.volume = l.name
-	if err := p.engine.CreateVolume(ctx, l.volume, l.fact.UID, labels); err != nil {
+	if err := p.engine.CreateVolume(ctx, l.volume, l.proof.UID, labels); err != nil {
 		return nil, err
 	}
 	done = func() {
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.cfg.AnswerTimeout)
 		defer cancel()
-		if err := errors.Join(p.removeUnit(clean, l.name), p.engine.RemoveVolume(clean, l.volume)); err != nil {
-			p.log.Warn("docker: a volume of a probe stays", "volume", l.volume, "error", err)
+		if err := errors.Join(p.removeContainer(clean, l.name), p.engine.RemoveVolume(clean, l.volume)); err != nil {
+			p.log.Warn("docker: the volume of a probe can't be removed", "volume", l.volume, "error", err)
 		}
 	}
-	if err := p.own(ctx, l); err != nil {
+	if err := p.chownVolume(ctx, l); err != nil {
 		done()
 		return nil, err
 	}
 	return done, nil
 }
 
-// haveVolume answers that the files of a workspace are gone, if they are.
-func (p *Provider) haveVolume(ctx context.Context, id string) error {
+// checkVolume returns an error if the volume of a workspace does not exist.
+func (p *Provider) checkVolume(ctx context.Context, id string) error {
 	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
 	defer cancel()
-	err := p.hung(ctx, p.engine.Volume(soon, unitOf(id)))
+	err := p.engineTimeout(ctx, p.engine.Volume(soon, containerName(id)))
 	if fault.Of(err) == fault.NotFound {
-		return p.ground.Gone()
+		return p.store.Gone()
 	}
 	return err
 }
 
-// startAway begins the container of a launch with a volume: nothing of this host is in
-// it, and all that its guest is told goes through the engine.
-func (p *Provider) startAway(ctx context.Context, l *launch) (*guest.Client, error) {
+// startOnVolume starts a container with files on a volume. Nothing of this host is mounted;
+// the guest gets its configuration over standard input.
+func (p *Provider) startOnVolume(ctx context.Context, l *launch) (*guest.Client, error) {
 	bin, err := p.binary()
 	if err != nil {
 		return nil, fmt.Errorf("docker: %w", err)
@@ -178,45 +177,46 @@ func (p *Provider) startAway(ctx context.Context, l *launch) (*guest.Client, err
 	if err != nil {
 		return nil, err
 	}
-	own, err := p.ensureOwn(ctx, l, img)
+	own, err := p.ensureGuestImage(ctx, l, img)
 	if err != nil {
 		return nil, err
 	}
-	unit, err := p.unit(ctx, l, img, "")
+	spec, err := p.containerSpec(ctx, l, img, "")
 	if err != nil {
 		return nil, err
 	}
-	unit.Image = own
+	spec.Image = own
 	l.newToken()
 	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
 	defer cancel()
-	id, err := p.create(soon, unit)
+	id, err := p.createContainer(soon, spec)
 	if err != nil {
-		return nil, p.hung(ctx, err)
+		return nil, p.engineTimeout(ctx, err)
 	}
 	conn, err := p.engine.Attach(soon, id)
 	if err != nil {
-		return nil, p.hung(ctx, err)
+		return nil, p.engineTimeout(ctx, err)
 	}
 	if err := p.engine.Start(soon, id); err != nil {
-		return nil, p.hung(ctx, errors.Join(err, conn.Close()))
+		return nil, p.engineTimeout(ctx, errors.Join(err, conn.Close()))
 	}
 	driver.Step(ctx, "container started")
-	c, err := guest.StartStdio(soon, conn, l.config(bin.Version, img))
+	c, err := guest.StartStdio(soon, conn, l.guestConfig(bin.Version, img))
 	if fault.Of(err) == fault.Unavailable {
-		if serr := p.stands(soon, l.name); serr != nil {
+		if serr := p.checkRunning(soon, l.name); serr != nil {
 			err = serr
 		}
 	}
-	return c, p.hung(ctx, err)
+	return c, p.engineTimeout(ctx, err)
 }
 
-// reach attaches to the guest of a container whose standard input and output belong
-// to another process. It is a process of a user that the workload can't touch.
-func (p *Provider) reach(ctx context.Context, l *launch, token, version string) (*guest.Client, error) {
+// connectByExec connects to the guest of a container that another process started, through a
+// second process in the container. That process has another uid, so the workload can't
+// signal or trace it.
+func (p *Provider) connectByExec(ctx context.Context, l *launch, token, version string) (*guest.Client, error) {
 	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
 	defer cancel()
-	other := fmt.Sprintf("%d:%d", l.fact.UID+1, l.fact.UID+1)
+	other := fmt.Sprintf("%d:%d", l.proof.UID+1, l.proof.UID+1)
 	conn, err := p.engine.Exec(soon, l.name, other, guestInside, guestproto.ConnectVerb)
 	if err != nil {
 		return nil, err
@@ -224,48 +224,48 @@ func (p *Provider) reach(ctx context.Context, l *launch, token, version string) 
 	return guest.DialStdio(soon, conn, token, version, l.id)
 }
 
-// ensureOwn returns the name of an image that is another one, with the guest's
-// program and the workload's account in it. It is made once for each.
-func (p *Provider) ensureOwn(ctx context.Context, l *launch, img Image) (string, error) {
+// ensureGuestImage returns the name of an image derived from img, with the guest's program
+// and the workload's account. It is created once.
+func (p *Provider) ensureGuestImage(ctx context.Context, l *launch, img Image) (string, error) {
 	bin, err := p.binary()
 	if err != nil {
 		return "", fmt.Errorf("docker: %w", err)
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %d %d", img.ID, bin.Version, l.fact.UID, proofVersion))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %d %d", img.ID, bin.Version, l.proof.UID, proofVersion))
 	name := OwnImages + ":" + hex.EncodeToString(sum[:8])
 	soon, cancel := context.WithTimeout(ctx, p.cfg.AnswerTimeout)
 	_, err = p.engine.Image(soon, name)
 	cancel()
 	if fault.Of(err) != fault.NotFound {
-		return name, p.hung(ctx, err)
+		return name, p.engineTimeout(ctx, err)
 	}
-	if arch := l.fact.info.Architecture; arch != "" && arch != runtime.GOARCH {
-		return "", fmt.Errorf("docker: the engine runs programs for %s, and there is a %s for %s alone: %w", arch, guestbin.Name, runtime.GOARCH, fault.Unsupported)
+	if arch := l.proof.info.Architecture; arch != "" && arch != runtime.GOARCH {
+		return "", fmt.Errorf("docker: the engine's architecture is %s, but %s is for %s only: %w", arch, guestbin.Name, runtime.GOARCH, fault.Unsupported)
 	}
 	program, err := os.ReadFile(bin.Path)
 	if err != nil {
 		return "", fmt.Errorf("docker: read %s: %w: %w", guestbin.Name, fault.Of(err), err)
 	}
-	passwd, group := accountFiles(l.fact.UID)
-	entries := []entry{
+	passwd, group := accountFiles(l.proof.UID)
+	entries := []tarEntry{
 		{name: guestInside, mode: 0o555, data: program},
-		{name: boxInside, mode: 0o1733, dir: true}, // who knows no name in it finds none
+		{name: boxInside, mode: 0o1733, dir: true}, // not readable: its entries can't be listed
 		{name: "/etc/passwd", mode: 0o644, data: []byte(passwd)},
 		{name: "/etc/group", mode: 0o644, data: []byte(group)},
 	}
 	long, cancel := context.WithTimeout(ctx, p.cfg.PullTimeout)
 	defer cancel()
 	labels := map[string]string{LabelSource: l.image + " with " + guestbin.Name + " " + bin.Version, LabelGuest: bin.Version}
-	err = p.aside(ctx, func(dir string) error {
+	err = p.withProbeDir(ctx, func(dir string) error {
 		made := *l
 		made.name = namePrefix + filepath.Base(dir)
-		return p.unpack(long, &made, nil, entries, func(id string) error { return p.engine.Commit(long, id, name, labels) })
+		return p.unpackFiles(long, &made, nil, entries, func(id string) error { return p.engine.Commit(long, id, name, labels) })
 	})
-	return name, p.hung(ctx, err)
+	return name, p.engineTimeout(ctx, err)
 }
 
-// An entry is a file or directory for a container.
-type entry struct {
+// A tarEntry is a file or directory to copy into a container.
+type tarEntry struct {
 	name string // absolute, inside
 	mode int64
 	uid  int
@@ -273,19 +273,19 @@ type entry struct {
 	data []byte
 }
 
-// unpack makes a container that never runs, puts files into it and its mounts, and
-// removes it when then, which may be nil, is done with it.
-func (p *Provider) unpack(ctx context.Context, l *launch, mounts []Mount, entries []entry, then func(id string) error) error {
-	labels, err := p.labels(ctx, probeID, l.key)
+// unpackFiles creates a container that never runs, copies files into it and its mounts, calls
+// then, which may be nil, and removes the container.
+func (p *Provider) unpackFiles(ctx context.Context, l *launch, mounts []Mount, entries []tarEntry, then func(id string) error) error {
+	labels, err := p.objectLabels(ctx, probeID, l.key)
 	if err != nil {
 		return err
 	}
-	id, err := p.create(ctx, Unit{Name: l.name, Image: l.image, Labels: labels, Command: []string{guestInside}, Mounts: mounts, Writable: true})
+	id, err := p.createContainer(ctx, ContainerSpec{Name: l.name, Image: l.image, Labels: labels, Command: []string{guestInside}, Mounts: mounts, Writable: true})
 	if err != nil {
 		return err
 	}
-	defer p.removeUnit(ctx, id) //nolint:errcheck // it is swept
-	files, err := archive(entries)
+	defer p.removeContainer(ctx, id) //nolint:errcheck // a sweep removes it
+	files, err := tarEntries(entries)
 	if err != nil {
 		return fmt.Errorf("docker: %w: %w", fault.Internal, err)
 	}
@@ -295,7 +295,7 @@ func (p *Provider) unpack(ctx context.Context, l *launch, mounts []Mount, entrie
 	return then(id)
 }
 
-func archive(entries []entry) (io.Reader, error) {
+func tarEntries(entries []tarEntry) (io.Reader, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	for _, e := range entries {
@@ -313,9 +313,9 @@ func archive(entries []entry) (io.Reader, error) {
 	return &buf, w.Close()
 }
 
-// aside does something that needs a container of no workspace, which is named
-// after a directory of the cache: what a crash leaves of it, cleanProbes removes.
-func (p *Provider) aside(ctx context.Context, do func(dir string) error) error {
+// withProbeDir calls do with a directory of the cache that names a temporary container.
+// cleanProbes removes the leftovers of a crash by that name.
+func (p *Provider) withProbeDir(ctx context.Context, do func(dir string) error) error {
 	path, err := p.cachePath(probeLock)
 	if err != nil {
 		return err
@@ -329,13 +329,13 @@ func (p *Provider) aside(ctx context.Context, do func(dir string) error) error {
 	if err != nil {
 		return fmt.Errorf("docker: %w: %w", fault.Of(err), err)
 	}
-	defer os.RemoveAll(dir) // nothing of worth is in it
+	defer os.RemoveAll(dir)
 	return do(dir)
 }
 
-// destroyIn ends the container of the workspace in dir, and removes its volume.
-// Where the state can't be read, sweepEngine finds both by their labels.
-func (p *Provider) destroyIn(ctx context.Context, dir string) error {
+// destroyContainer removes the container of the workspace in dir, and its volume. If the state
+// can't be read, sweepEngine finds both by their labels.
+func (p *Provider) destroyContainer(ctx context.Context, dir string) error {
 	d := wsdir.Dir{Path: dir, Kind: Kind}
 	if err := supervise.LockAndEnd(ctx, d, p.hooks); err != nil {
 		return fmt.Errorf("docker: end the container: %w", err)
@@ -345,7 +345,7 @@ func (p *Provider) destroyIn(ctx context.Context, dir string) error {
 		return nil // see above
 	}
 	if opts, err := optionsOf(m); err == nil && opts.Files == FilesVolume {
-		return p.removeVolume(ctx, unitOf(m.ID))
+		return p.removeVolume(ctx, containerName(m.ID))
 	}
 	return nil
 }

@@ -78,10 +78,10 @@ func TestVolumeIsRemoved(t *testing.T) {
 	id := driver.NewID()
 	ws := open(t, p, func(s *driver.Spec) { s.ID = id })
 	write(t, ws, "kept", "acknowledged")
-	if err := p.engine.Remove(t.Context(), unitOf(id)); err != nil {
+	if err := p.engine.Remove(t.Context(), containerName(id)); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.engine.RemoveVolume(t.Context(), unitOf(id)); err != nil {
+	if err := p.engine.RemoveVolume(t.Context(), containerName(id)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "a call is told that the guest is gone", func() bool {
@@ -112,11 +112,11 @@ func TestVolumeThatADeadProcessHeld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	labels, err := p.labels(t.Context(), probeID, probeID)
+	labels, err := p.objectLabels(t.Context(), probeID, probeID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := Unit{Name: namePrefix + filepath.Base(left), Image: p.cfg.Image, Labels: labels, Command: []string{guestInside}, Mounts: []Mount{{Source: unitOf(id), Target: inside, Volume: true}}}
+	u := ContainerSpec{Name: namePrefix + filepath.Base(left), Image: p.cfg.Image, Labels: labels, Command: []string{guestInside}, Mounts: []Mount{{Source: containerName(id), Target: guestWorkspaceDir, Volume: true}}}
 	if _, err := p.engine.Create(t.Context(), u); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestEngineThatDoesNotSeeThisHost(t *testing.T) {
 // blind is an engine that finds no directory of this host.
 type blind struct{ Engine }
 
-func (b blind) Create(ctx context.Context, u Unit) (string, error) {
+func (b blind) Create(ctx context.Context, u ContainerSpec) (string, error) {
 	for i, m := range u.Mounts {
 		if !m.Volume {
 			u.Mounts = slices.Clone(u.Mounts)

@@ -15,22 +15,22 @@ import (
 	"github.com/croft-run/croft/internal/blobs"
 )
 
-// Errors that several operations share.
+// Errors of several operations.
 var (
 	errReadOnly = fmt.Errorf("%w: the workspace is read-only", fault.PermissionDenied)
-	errIsDir    = fmt.Errorf("%w: it is a directory", fault.InvalidArgument)
-	errNotDir   = fmt.Errorf("%w: it is not a directory", fault.InvalidArgument)
-	errRoot     = fmt.Errorf("%w: the workspace itself stays as it is", fault.InvalidArgument)
+	errIsDir    = fmt.Errorf("%w: the path is a directory", fault.InvalidArgument)
+	errNotDir   = fmt.Errorf("%w: the path is not a directory", fault.InvalidArgument)
+	errRoot     = fmt.Errorf("%w: the root of the workspace can't be replaced or removed", fault.InvalidArgument)
 	errLeaves   = fmt.Errorf("%w: the path leaves the workspace", fault.SandboxViolation)
 	errConflict = fmt.Errorf("%w: the content is not what IfMatch says", fault.Conflict)
-	errExists   = fmt.Errorf("%w: there is something of that name", fault.AlreadyExists)
-	errGone     = fmt.Errorf("%w: there is nothing of that name", fault.NotFound)
-	errLoop     = fmt.Errorf("%w: too many symlinks on the way", fault.InvalidArgument)
-	errEvicted  = fmt.Errorf("the workspace is not there any more: %w", fault.Evicted)
+	errExists   = fmt.Errorf("%w: the name exists", fault.AlreadyExists)
+	errGone     = fmt.Errorf("%w: the name does not exist", fault.NotFound)
+	errLoop     = fmt.Errorf("%w: the path has too many symlinks", fault.InvalidArgument)
+	errEvicted  = fmt.Errorf("the workspace does not exist any more: %w", fault.Evicted)
 )
 
-// failed says which call failed on what.
-func failed(verb, name string, err error) error {
+// opError adds the operation and the path to an error.
+func opError(verb, name string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -38,12 +38,12 @@ func failed(verb, name string, err error) error {
 	if len(name) > most {
 		name = name[:most] + "..."
 	}
-	return fmt.Errorf("filestore: %s %q: %w", verb, name, coded(err))
+	return fmt.Errorf("filestore: %s %q: %w", verb, name, withCode(err))
 }
 
-// coded gives an error of the database or of the bucket its code. One that has a
-// code keeps it.
-func coded(err error) error {
+// withCode adds the fault code to an error of the database or of the bucket. An error
+// with a code keeps it.
+func withCode(err error) error {
 	if bare := withoutPath(err); bare != nil {
 		return bare
 	}
@@ -55,14 +55,14 @@ func coded(err error) error {
 		return fmt.Errorf("%w: %w", dbCode(db.Code()), err)
 	}
 	answer := gcerrors.Code(err)
-	if answer == gcerrors.Unknown { // also what no bucket said
+	if answer == gcerrors.Unknown { // also an error that is not of a bucket
 		return fmt.Errorf("%w: %w", blobs.Code(err), err)
 	}
-	return fmt.Errorf("%w: the bucket answers %s", blobs.Code(err), answer) // its own words name the key
+	return fmt.Errorf("%w: the bucket answers %s", blobs.Code(err), answer) // the error of the bucket contains the key
 }
 
-// withoutPath returns an error about a file of the host without its name, which
-// is nobody's business; nil where err is about none.
+// withoutPath returns an error about a file of the host without its path, which must
+// not reach the caller. It returns nil for any other error.
 func withoutPath(err error) error {
 	var path *fs.PathError
 	var link *os.LinkError
@@ -75,7 +75,8 @@ func withoutPath(err error) error {
 	return nil
 }
 
-// dbCode judges a result code of SQLite; its low byte is the primary one.
+// dbCode returns the fault code of a SQLite result code; its low byte is the primary
+// code.
 func dbCode(code int) fault.Code {
 	switch code & 0xff {
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_TOOBIG:
@@ -92,10 +93,10 @@ func dbCode(code int) fault.Code {
 	return fault.Internal
 }
 
-// openFailed makes an error of the store one that Open and Resolve may answer:
-// what may pass is transient, and what is wrong with the store is permanent.
+// openFailed converts an error of the store to an error of Open and Resolve:
+// transient if a retry may help, otherwise permanent.
 func openFailed(ctx context.Context, verb string, err error) error {
-	err = coded(err)
+	err = withCode(err)
 	switch code := fault.Of(err); {
 	case ctx.Err() != nil:
 		return fmt.Errorf("filestore: %s: %w", verb, ctx.Err())

@@ -17,9 +17,9 @@ import (
 
 var _ driver.Files = (*space)(nil)
 
-// find walks to what must be there.
-func (t *tx) find(root *node, name string, follow bool) (*node, error) {
-	p, err := t.walk(root, name, walking{follow: follow})
+// findNode resolves a path that must exist.
+func (t *tx) findNode(root *node, name string, follow bool) (*node, error) {
+	p, err := t.resolvePath(root, name, walkOptions{follow: follow})
 	if err != nil {
 		return nil, err
 	}
@@ -29,10 +29,10 @@ func (t *tx) find(root *node, name string, follow bool) (*node, error) {
 	return p.node, nil
 }
 
-// Stat describes name. Digests are kept, so asking for one costs nothing.
+// Stat describes name. Digests are stored, so requesting one is cheap.
 func (w *space) Stat(ctx context.Context, name string, opts *driver.StatOptions) (info driver.Info, err error) {
 	err = w.view(ctx, func(t *tx, _ *record, root *node) error {
-		n, err := t.find(root, name, !opts.NoFollow)
+		n, err := t.findNode(root, name, !opts.NoFollow)
 		if err != nil {
 			return err
 		}
@@ -42,13 +42,13 @@ func (w *space) Stat(ctx context.Context, name string, opts *driver.StatOptions)
 		}
 		return nil
 	})
-	return info, failed("stat", name, err)
+	return info, opError("stat", name, err)
 }
 
 // ReadDir lists a directory.
 func (w *space) ReadDir(ctx context.Context, name string) (infos []driver.Info, err error) {
 	err = w.view(ctx, func(t *tx, _ *record, root *node) error {
-		dir, err := t.find(root, name, true)
+		dir, err := t.findNode(root, name, true)
 		if err != nil {
 			return err
 		}
@@ -62,37 +62,37 @@ func (w *space) ReadDir(ctx context.Context, name string) (infos []driver.Info, 
 		}
 		return err
 	})
-	return infos, failed("list", name, err)
+	return infos, opError("list", name, err)
 }
 
-// Read opens a file. A large one is streamed from its object, which stays whole
-// while it is open even if the file is replaced.
+// Read opens a file. A large file is streamed from its object, which is not deleted
+// while it is open, even if the file is replaced.
 func (w *space) Read(ctx context.Context, name string, opts *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
 	if opts.Offset < 0 || opts.Limit < 0 {
 		err := fmt.Errorf("%w: offset %d, limit %d; neither may be negative", fault.InvalidArgument, opts.Offset, opts.Limit)
-		return nil, driver.Info{}, failed("read", name, err)
+		return nil, driver.Info{}, opError("read", name, err)
 	}
 	const attempts = 10
 	for attempt := 1; ; attempt++ {
-		n, body, err := w.open(ctx, name, opts)
+		n, body, err := w.openContent(ctx, name, opts)
 		if gcerrors.Code(err) == gcerrors.NotFound && attempt < attempts {
-			continue // the file was replaced, and the old object deleted, since it was looked up
+			continue // the file was replaced, and the old object deleted, after the lookup
 		}
 		if gcerrors.Code(err) == gcerrors.NotFound {
 			err = fmt.Errorf("%w: the bucket has lost the content of the file", fault.Unavailable)
 		}
 		if err != nil {
-			return nil, driver.Info{}, failed("read", name, err)
+			return nil, driver.Info{}, opError("read", name, err)
 		}
 		return body, n.info(name), nil
 	}
 }
 
-// open looks a file up and opens what it holds.
-func (w *space) open(ctx context.Context, name string, opts *driver.ReadOptions) (n *node, body io.ReadCloser, err error) {
+// openContent looks up a file and opens its content.
+func (w *space) openContent(ctx context.Context, name string, opts *driver.ReadOptions) (n *node, body io.ReadCloser, err error) {
 	var data []byte
 	err = w.view(ctx, func(t *tx, _ *record, root *node) (err error) {
-		if n, err = t.find(root, name, true); err != nil {
+		if n, err = t.findNode(root, name, true); err != nil {
 			return err
 		}
 		if n.typ != driver.TypeFile {
@@ -101,7 +101,7 @@ func (w *space) open(ctx context.Context, name string, opts *driver.ReadOptions)
 		if n.object != "" || n.size == 0 {
 			return nil
 		}
-		// SQLite counts from 1, and a length of -1 would count backwards.
+		// SQLite counts from 1, and a negative length counts backwards.
 		length := n.size
 		if opts.Limit > 0 {
 			length = opts.Limit
@@ -125,7 +125,7 @@ func (w *space) open(ctx context.Context, name string, opts *driver.ReadOptions)
 	return n, &objectReader{ReadCloser: r, name: name}, nil
 }
 
-// An objectReader gives the errors of a bucket their code.
+// An objectReader adds fault codes to the errors of a bucket.
 type objectReader struct {
 	io.ReadCloser
 	name string
@@ -134,42 +134,42 @@ type objectReader struct {
 func (r *objectReader) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
 	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader's own word
-		err = failed("read", r.name, err)
+		err = opError("read", r.name, err)
 	}
 	return n, err
 }
 
-// Mkdir makes a directory.
+// Mkdir creates a directory.
 func (w *space) Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions) error {
 	if err := driver.CheckMode(opts.Mode); err != nil {
-		return failed("mkdir", name, err)
+		return opError("mkdir", name, err)
 	}
 	mode := opts.Mode
 	if mode == 0 {
 		mode = 0o755
 	}
 	err := w.change(ctx, false, func(t *tx, rec *record, root *node) error {
-		how := walking{}
+		how := walkOptions{}
 		if opts.Parents {
-			how = walking{follow: true, make: t.mkdir(rec.id)}
+			how = walkOptions{follow: true, make: t.dirMaker(rec.id)}
 		}
-		p, err := t.walk(root, name, how)
+		p, err := t.resolvePath(root, name, how)
 		if err != nil {
 			return err
 		}
 		if p.node == nil {
-			return t.newDir(rec.id, p.dir(), p.base, mode)
+			return t.newDir(rec.id, p.parent(), p.base, mode)
 		}
 		if opts.Parents && p.node.typ == driver.TypeDir {
 			return nil
 		}
 		return errExists
 	})
-	return failed("mkdir", name, err)
+	return opError("mkdir", name, err)
 }
 
-// mkdir returns how walk makes missing directories.
-func (t *tx) mkdir(ws string) func(*node, string) (*node, error) {
+// dirMaker returns the function with which walk creates missing directories.
+func (t *tx) dirMaker(ws string) func(*node, string) (*node, error) {
 	return func(dir *node, name string) (*node, error) {
 		if err := t.newDir(ws, dir, name, 0o755); err != nil {
 			return nil, err
@@ -180,16 +180,16 @@ func (t *tx) mkdir(ws string) func(*node, string) (*node, error) {
 
 func (t *tx) newDir(ws string, dir *node, name string, mode fs.FileMode) error {
 	n := &node{name: name, typ: driver.TypeDir, mode: mode, mtime: time.Now().UnixNano()}
-	if err := t.insert(ws, dir.id, n); err != nil {
+	if err := t.insertNode(ws, dir.id, n); err != nil {
 		return err
 	}
-	return t.touch(dir.id)
+	return t.touchDir(dir.id)
 }
 
-// Remove removes an entry, never what a symlink points to.
+// Remove removes an entry, never the target of a symlink.
 func (w *space) Remove(ctx context.Context, name string, opts *driver.RemoveOptions) error {
-	err := w.changeBy(ctx, w.s.freeing, false, func(t *tx, _ *record, root *node) error {
-		p, err := t.walk(root, name, walking{})
+	err := w.changeBy(ctx, w.s.changeFreeing, false, func(t *tx, _ *record, root *node) error {
+		p, err := t.resolvePath(root, name, walkOptions{})
 		if err != nil {
 			return err
 		}
@@ -200,7 +200,7 @@ func (w *space) Remove(ctx context.Context, name string, opts *driver.RemoveOpti
 			return errGone
 		}
 		if p.node.typ == driver.TypeDir && !opts.Recursive {
-			if empty, err := t.empty(p.node.id); err != nil {
+			if empty, err := t.isEmpty(p.node.id); err != nil {
 				return err
 			} else if !empty {
 				return fmt.Errorf("%w: the directory is not empty", fault.AlreadyExists)
@@ -209,10 +209,10 @@ func (w *space) Remove(ctx context.Context, name string, opts *driver.RemoveOpti
 		if err := t.removeTree(p.node.id); err != nil {
 			return err
 		}
-		return t.touch(p.dir().id)
+		return t.touchDir(p.parent().id)
 	})
 	if err == nil {
-		w.s.tidy(ctx)
+		w.s.tryCollectGarbage(ctx)
 	}
-	return failed("remove", name, err)
+	return opError("remove", name, err)
 }

@@ -22,7 +22,7 @@ import (
 func leftovers(t testing.TB, dir string) []string {
 	t.Helper()
 	p := newProvider(t, &Config{Dir: dir})
-	s, err := p.store(t.Context())
+	s, err := p.openedStore(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,7 +418,7 @@ func TestDatabaseIsPrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := newProvider(t, &Config{Dir: dir})
-	if _, err := p.store(t.Context()); err != nil {
+	if _, err := p.openedStore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"filestore.db", "filestore.db-wal", "filestore.db-shm"} {

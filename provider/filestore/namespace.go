@@ -9,11 +9,11 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// maxNamespace keeps the keys of objects well below what buckets allow.
+// maxNamespace keeps the keys of objects below the limits of buckets.
 const maxNamespace = 200
 
-// namespaceOf is the namespace that spec asks for, or the one that follows from
-// its session. explicit says which of the two it is.
+// namespaceOf returns the namespace of spec, or the one derived from its session.
+// explicit is true for the former.
 func namespaceOf(spec driver.Spec) (ns string, explicit bool, err error) {
 	var config struct {
 		Namespace *string `json:"namespace"`
@@ -23,7 +23,7 @@ func namespaceOf(spec driver.Spec) (ns string, explicit bool, err error) {
 	}
 	if config.Namespace != nil {
 		if !validNamespace(*config.Namespace) {
-			return "", false, fmt.Errorf("filestore: config: namespace %q: %w: it is a letter followed by letters, digits and underscores, at most %d in all",
+			return "", false, fmt.Errorf("filestore: config: namespace %q: %w: a namespace is a letter followed by letters, digits and underscores, at most %d characters",
 				*config.Namespace, fault.InvalidArgument, maxNamespace)
 		}
 		return *config.Namespace, true, nil
@@ -31,15 +31,15 @@ func namespaceOf(spec driver.Spec) (ns string, explicit bool, err error) {
 	return encodeNamespace(cmp.Or(spec.Session.ID, spec.ID)), false, nil
 }
 
-// encodeNamespace returns a session id as a namespace. One that is not valid as
-// it is becomes hexadecimal, which keeps different ids different.
+// encodeNamespace converts a session id to a namespace. An invalid one becomes
+// hexadecimal, so different ids stay different.
 func encodeNamespace(session string) string {
 	if validNamespace(session) {
 		return session
 	}
 	encoded := "s_" + hex.EncodeToString([]byte(session))
 	if len(encoded) > maxNamespace {
-		// The prefix of keys need not tell such sessions apart, the workspace's id does.
+		// The prefix of keys need not be unique; the id of the workspace is.
 		encoded = encoded[:maxNamespace]
 	}
 	return encoded

@@ -18,15 +18,14 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// objectKey names a fresh object. Keys are flat: a bucket that is a directory
-// then has no directories of its own to clean up.
+// objectKey returns a new key. Keys are flat, so a bucket in a directory has no
+// subdirectories to clean up.
 func (s *store) objectKey(namespace, ws string) string {
 	return strings.Join([]string{s.id, namespace, ws, driver.NewID()}, ".")
 }
 
-// ownerOf returns the workspace of a key, and the key itself where name is that
-// of a temporary file of it. It reports false for what is not an object of this
-// store.
+// ownerOf returns the workspace of a key, and the key itself if name is a temporary
+// file of it. It returns false for objects of other owners.
 func (s *store) ownerOf(name string) (key, ws string, ok bool) {
 	parts := strings.SplitN(name, ".", 5)
 	if len(parts) < 4 || parts[0] != s.id || !validNamespace(parts[1]) || !driver.ValidID(parts[2]) || !driver.ValidID(parts[3]) {
@@ -35,8 +34,8 @@ func (s *store) ownerOf(name string) (key, ws string, ok bool) {
 	return strings.Join(parts[:4], "."), parts[2], true
 }
 
-// announce puts a key on the list of objects that are being written.
-func (s *store) announce(ctx context.Context, key, ws string) error {
+// announceObject inserts a key into the table of objects that are being written.
+func (s *store) announceObject(ctx context.Context, key, ws string) error {
 	writer, err := s.writerID(ctx)
 	if err != nil {
 		return err
@@ -46,13 +45,13 @@ func (s *store) announce(ctx context.Context, key, ws string) error {
 	})
 }
 
-// upload writes an object from body. If that fails nothing of it is left.
-func (s *store) upload(ctx context.Context, key string, body io.Reader, durable bool) error {
+// uploadObject writes an object from body. On an error nothing is left.
+func (s *store) uploadObject(ctx context.Context, key string, body io.Reader, durable bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var file *os.File
 	w, err := s.bucket.NewWriter(ctx, key, &blob.WriterOptions{
-		ContentType: "application/octet-stream", // or the bucket would read ahead to guess
+		ContentType: "application/octet-stream", // otherwise the bucket reads ahead to guess
 		BeforeWrite: func(as func(any) bool) error { as(&file); return nil },
 	})
 	if err != nil {
@@ -63,8 +62,8 @@ func (s *store) upload(ctx context.Context, key string, body io.Reader, durable 
 		err = file.Sync()
 	}
 	if err != nil {
-		cancel()  // so that Close drops the object
-		w.Close() //nolint:errcheck // it answers that it was canceled
+		cancel()  // makes Close discard the object
+		w.Close() //nolint:errcheck // it returns that it was canceled
 		return err
 	}
 	if err := w.Close(); err != nil {
@@ -76,10 +75,10 @@ func (s *store) upload(ctx context.Context, key string, body io.Reader, durable 
 	return nil
 }
 
-// onlyWriter hides ReadFrom, which would read the body in pieces of its own.
+// onlyWriter hides ReadFrom, which would use its own buffer size.
 type onlyWriter struct{ io.Writer }
 
-// syncFile brings a file or directory to stable storage.
+// syncFile fsyncs a file or directory.
 func syncFile(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -89,15 +88,15 @@ func syncFile(path string) error {
 	return f.Sync()
 }
 
-// syncObjects brings the objects of a workspace that were written without care
-// to stable storage. A bucket that is not a directory of ours has done it.
+// syncObjects fsyncs the objects of a workspace that were written without fsync. A
+// bucket that is not a directory of this provider is durable already.
 func (s *store) syncObjects(ctx context.Context, ws string) error {
 	if s.bucketDir == "" {
 		return nil
 	}
 	var keys []string
 	err := s.view(ctx, func(t *tx) (err error) {
-		keys, err = t.strings("SELECT DISTINCT object FROM node WHERE ws = ? AND object IS NOT NULL", ws)
+		keys, err = t.queryStrings("SELECT DISTINCT object FROM node WHERE ws = ? AND object IS NOT NULL", ws)
 		return err
 	})
 	for _, key := range keys {
@@ -114,8 +113,8 @@ func (s *store) syncObjects(ctx context.Context, ws string) error {
 	return err
 }
 
-// strings collects the one column of a query.
-func (t *tx) strings(query string, args ...any) ([]string, error) {
+// queryStrings returns the one column of a query.
+func (t *tx) queryStrings(query string, args ...any) ([]string, error) {
 	rows, err := t.QueryContext(t.ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -132,8 +131,8 @@ func (t *tx) strings(query string, args ...any) ([]string, error) {
 	return list, rows.Err()
 }
 
-// abandon gives up an announced object: it becomes garbage and is deleted.
-func (s *store) abandon(ctx context.Context, key string) error {
+// abandonObject turns an announced object into garbage and deletes it.
+func (s *store) abandonObject(ctx context.Context, key string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
 	err := s.change(ctx, false, func(t *tx) error {
@@ -145,18 +144,18 @@ func (s *store) abandon(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	return s.collect(ctx)
+	return s.collectGarbage(ctx)
 }
 
-// cleanupTime bounds what is done for a caller who has gone.
+// cleanupTime bounds cleanup after the context of the caller ended.
 const cleanupTime = 30 * time.Second
 
-// collect deletes the objects that are garbage. One that can't be deleted now
-// stays on the list.
-func (s *store) collect(ctx context.Context) error {
+// collectGarbage deletes garbage objects. An object that can't be deleted now stays in the
+// table.
+func (s *store) collectGarbage(ctx context.Context) error {
 	var keys []string
 	err := s.view(ctx, func(t *tx) (err error) {
-		keys, err = t.strings("SELECT object FROM garbage")
+		keys, err = t.queryStrings("SELECT object FROM garbage")
 		return err
 	})
 	if err != nil || len(keys) == 0 {
@@ -165,7 +164,7 @@ func (s *store) collect(ctx context.Context) error {
 	var deleted []string
 	var errs []error
 	for _, key := range keys {
-		if err := s.delete(ctx, key); err != nil {
+		if err := s.deleteObject(ctx, key); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -183,7 +182,7 @@ func (s *store) collect(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (s *store) delete(ctx context.Context, key string) error {
+func (s *store) deleteObject(ctx context.Context, key string) error {
 	err := s.bucket.Delete(ctx, key)
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		return nil
@@ -191,18 +190,18 @@ func (s *store) delete(ctx context.Context, key string) error {
 	return err
 }
 
-// tidy is collect after a change that is done and acknowledged: what goes wrong
-// is work for the next Sweep, not the caller's concern.
-func (s *store) tidy(ctx context.Context) {
+// tryCollectGarbage is collect after an acknowledged change: errors are logged and left to the
+// next Sweep.
+func (s *store) tryCollectGarbage(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()
-	if err := s.collect(ctx); err != nil {
+	if err := s.collectGarbage(ctx); err != nil {
 		s.log.Warn("filestore: garbage stays for the next sweep", "error", err)
 	}
 }
 
-// A writerLock shows other processes that this one lives. Its file is locked for
-// as long as the process, or the provider, is there.
+// A writerLock is a flock that shows other processes that this one is alive. It is
+// held until the process ends or the provider is closed.
 type writerLock struct {
 	id   string
 	lock *flock.Flock
@@ -225,7 +224,7 @@ func (s *store) writerID(ctx context.Context) (string, error) {
 		if ok, err := w.lock.TryLock(); err != nil {
 			return "", err
 		} else if !ok {
-			continue // a sweep looks at it just now
+			continue // a sweep has it locked
 		}
 		if _, err := os.Stat(path); err == nil { // a sweep did not remove it before it was locked
 			s.writer = w
@@ -243,10 +242,11 @@ func (w *writerLock) release() error {
 	return w.lock.Close()
 }
 
-// dead reports whether the writer of that name has gone, and then removes its file.
-func (s *store) dead(writer string) (bool, error) {
+// isWriterDead reports whether the writer has ended (its flock is free), and then removes its
+// file.
+func (s *store) isWriterDead(writer string) (bool, error) {
 	if !driver.ValidID(writer) {
-		return false, fmt.Errorf("writer %q: %w: not a name of ours", writer, fault.Internal)
+		return false, fmt.Errorf("writer %q: %w: the name is not valid", writer, fault.Internal)
 	}
 	path := filepath.Join(s.writers, writer)
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {

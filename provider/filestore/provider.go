@@ -25,33 +25,32 @@ const Kind = "filestore"
 // DefaultInlineThreshold is 1.5 MB.
 const DefaultInlineThreshold = 1_500_000
 
-// Config says where a provider keeps its files.
+// Config configures a provider.
 type Config struct {
-	// Dir holds filestore.db and the directory filestore. It is made where it
-	// does not exist. Required.
+	// Dir holds filestore.db and the directory filestore. It is created if it does
+	// not exist. Required.
 	Dir string
 
-	// Bucket holds the content of large files; nil is the directory
-	// filestore/objects below Dir. It must be one that a write is durable in
-	// once it is acknowledged, and it stays open when the provider is closed.
+	// Bucket holds the content of large files; nil is the directory filestore/objects
+	// below Dir. An acknowledged write to the bucket must be durable. The provider
+	// does not close it.
 	Bucket *blob.Bucket
 
-	// InlineThreshold is the size in bytes up to which content is kept in the
-	// database; 0 is DefaultInlineThreshold, and a negative one keeps nothing
-	// there but empty files.
+	// InlineThreshold is the maximum size in bytes of content in the database; 0 is
+	// DefaultInlineThreshold, and a negative value keeps only empty files there.
 	InlineThreshold int64
 
-	// Snapshots keeps the snapshots of workspaces; nil is none.
+	// Snapshots stores the snapshots of workspaces; nil disables snapshots.
 	Snapshots *snapshot.Store
 
 	Log *slog.Logger // nil is silent
 
-	// BootID names the present boot of the host; "" is what the kernel says.
+	// BootID identifies the present boot of the host; "" reads it from the kernel.
 	BootID string
 }
 
-// Provider opens workspaces in a database. The database is opened by the first
-// call that needs it.
+// Provider opens workspaces in a database. The first call that needs the database
+// opens it.
 type Provider struct {
 	cfg Config
 
@@ -60,7 +59,7 @@ type Provider struct {
 	closed bool
 }
 
-// New returns a provider that keeps its files below cfg.Dir.
+// New returns a provider that stores its files below cfg.Dir.
 func New(cfg *Config) (*Provider, error) {
 	if cfg == nil || cfg.Dir == "" {
 		return nil, fmt.Errorf("filestore: config: %w: Dir is missing", fault.InvalidArgument)
@@ -78,7 +77,7 @@ func New(cfg *Config) (*Provider, error) {
 	return p, nil
 }
 
-// bootID is "" where the kernel has none; then no boot differs from another.
+// bootID returns "" if the kernel has no boot id; then reboots are not detected.
 func bootID() string {
 	data, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -87,8 +86,7 @@ func bootID() string {
 	return strings.TrimSpace(string(data))
 }
 
-// Close closes the database. No call may follow, on the provider or on its
-// workspaces.
+// Close closes the database. No call may follow, on the provider or its workspaces.
 func (p *Provider) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,9 +98,8 @@ func (p *Provider) Close() error {
 	return s.close()
 }
 
-// store returns the open store. A failure is not remembered: the next call
-// tries again.
-func (p *Provider) store(ctx context.Context) (*store, error) {
+// openedStore returns the open store. A failure is not cached: the next call tries again.
+func (p *Provider) openedStore(ctx context.Context) (*store, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -126,13 +123,13 @@ func (p *Provider) Kind() string { return Kind }
 
 // Probe opens the database.
 func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
-	if _, err := p.store(ctx); err != nil {
+	if _, err := p.openedStore(ctx); err != nil {
 		return driver.Traits{}, openFailed(ctx, "probe", err)
 	}
-	return traits(), nil
+	return fixedTraits(), nil
 }
 
-func traits() driver.Traits {
+func fixedTraits() driver.Traits {
 	none := driver.Enforcement{Reason: "nothing runs in a filestore workspace"}
 	limits := driver.NoLimits(none.Reason)
 	limits[driver.ResourceDisk] = driver.Enforcement{By: "the transaction of each change"}
@@ -147,59 +144,59 @@ func traits() driver.Traits {
 	}
 }
 
-// What workspaces have, without a store of snapshots and with one.
+// Capabilities of workspaces, without and with a snapshot store.
 var (
 	capabilities  = driver.NewCapabilities(driver.CapFS)
 	withSnapshots = driver.NewCapabilities(driver.CapFS, driver.CapSnapshot)
 )
 
-func (p *Provider) caps() driver.Capabilities {
+func (p *Provider) capabilities() driver.Capabilities {
 	if p.cfg.Snapshots == nil {
 		return capabilities
 	}
 	return withSnapshots
 }
 
-// Capabilities is what a workspace has.
-func (p *Provider) Capabilities() driver.Capabilities { return p.caps().Clone() }
+// Capabilities returns the capabilities of a workspace.
+func (p *Provider) Capabilities() driver.Capabilities { return p.capabilities().Clone() }
 
-// Open makes the workspace spec.ID or returns it where it exists.
+// Open creates the workspace spec.ID or returns the existing one.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
-	namespace, explicit, err := p.check(spec)
+	namespace, explicit, err := p.checkSpec(spec)
 	if err != nil {
 		return nil, err
 	}
-	s, err := p.store(ctx)
+	s, err := p.openedStore(ctx)
 	if err != nil {
 		return nil, openFailed(ctx, "open", err)
 	}
 	fresh := &record{id: spec.ID, namespace: namespace, revision: 1, policy: spec.Policy, boot: p.cfg.BootID, session: spec.Session.ID, origin: spec.From.Snapshot}
-	parts, err := p.parts(ctx, s, fresh, spec)
+	parts, err := p.initialParts(ctx, s, fresh, spec)
 	if err != nil {
 		return nil, err
 	}
 	var rec *record
 	var was driver.Policy
 	err = s.change(ctx, spec.Policy.Durable, func(t *tx) (err error) {
-		rec, err = t.record(spec.ID)
+		rec, err = t.readRecord(spec.ID)
 		if err != nil {
 			return err
 		}
 		if rec == nil {
 			rec, was = fresh, spec.Policy
-			if err := t.create(rec); err != nil {
+			if err := t.createRecord(rec); err != nil {
 				return err
 			}
-			return t.fill(rec, parts)
+			return t.writeParts(rec, parts)
 		}
 		if rec.origin != spec.From.Snapshot {
-			return fmt.Errorf("what the workspace starts from: %w: it was opened with another", fault.InvalidArgument)
+			return fmt.Errorf("source: %w: the workspace was opened with another source", fault.InvalidArgument)
 		}
 		if explicit && namespace != rec.namespace {
 			return fmt.Errorf("namespace %q: %w: the workspace was opened in %q", namespace, fault.InvalidArgument, rec.namespace)
 		}
 		was = rec.policy
-		return t.converge(rec, spec.Policy, p.cfg.BootID)
+		return t.applyPolicy(rec, spec.Policy, p.cfg.BootID)
 	})
 	if err != nil || rec != fresh {
 		err = errors.Join(err, s.abandonAll(ctx, parts))
@@ -208,14 +205,14 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 		return nil, openFailed(ctx, "open", err)
 	}
 	driver.Step(ctx, "row written")
-	if err := p.hardened(ctx, s, rec, was); err != nil {
+	if err := p.syncIfDurable(ctx, s, rec, was); err != nil {
 		return nil, openFailed(ctx, "open", err)
 	}
-	return p.attach(s, rec, p.caps())
+	return p.buildWorkspace(s, rec, p.capabilities())
 }
 
-// check refuses, before anything is made, what the provider can't do.
-func (p *Provider) check(spec driver.Spec) (namespace string, explicit bool, err error) {
+// checkSpec refuses, before anything is created, what the provider can't do.
+func (p *Provider) checkSpec(spec driver.Spec) (namespace string, explicit bool, err error) {
 	if err := driver.CheckOpen(spec, Kind); err != nil {
 		return "", false, err
 	}
@@ -223,25 +220,25 @@ func (p *Provider) check(spec driver.Spec) (namespace string, explicit bool, err
 		return "", false, fmt.Errorf("filestore: open: a directory in place: %w: the files are in a database", fault.Unsupported)
 	}
 	if spec.From.Template != "" || spec.From.Snapshot != "" && p.cfg.Snapshots == nil {
-		return "", false, fmt.Errorf("filestore: open: a directory, or a snapshot without a store of them, to start from: %w", fault.Unsupported)
+		return "", false, fmt.Errorf("filestore: open: a template, or a snapshot without a snapshot store: %w", fault.Unsupported)
 	}
-	if missing := p.caps().Missing(spec.Want); len(missing) > 0 {
-		return "", false, fmt.Errorf("filestore: open: capabilities %v: %w: there is only %v", missing, fault.Failed, p.caps().Names())
+	if missing := p.capabilities().Missing(spec.Want); len(missing) > 0 {
+		return "", false, fmt.Errorf("filestore: open: capabilities %v: %w: this provider has %v", missing, fault.Failed, p.capabilities().Names())
 	}
-	if err := spec.Policy.Check(traits()); err != nil {
+	if err := spec.Policy.Check(fixedTraits()); err != nil {
 		return "", false, fmt.Errorf("filestore: open: %w", err)
 	}
 	return namespaceOf(spec)
 }
 
-// payload is all that a ref holds.
-type payload struct {
+// refPayload is the payload of a ref.
+type refPayload struct {
 	ID string `json:"id"`
 }
 
 // Resolve attaches to the workspace that ref names.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
-	var pl payload
+	var pl refPayload
 	if err := driver.DecodeRef(ref, Kind, &pl, p.cfg.Log); err != nil {
 		return nil, err
 	}
@@ -249,15 +246,15 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 		return nil, fmt.Errorf("filestore: the payload or the capabilities of the ref are not valid: %w", fault.Failed)
 	}
 	if ref.Capabilities.Has(driver.CapSnapshot) && p.cfg.Snapshots == nil {
-		return nil, fmt.Errorf("filestore: resolve: the workspace was opened with snapshots: %w: there is no store of them", fault.Failed)
+		return nil, fmt.Errorf("filestore: resolve: the workspace was opened with snapshots: %w: this provider has no snapshot store", fault.Failed)
 	}
-	s, err := p.store(ctx)
+	s, err := p.openedStore(ctx)
 	if err != nil {
 		return nil, openFailed(ctx, "resolve", err)
 	}
 	var rec *record
 	err = s.view(ctx, func(t *tx) (err error) {
-		rec, err = t.record(pl.ID)
+		rec, err = t.readRecord(pl.ID)
 		return err
 	})
 	if err != nil {
@@ -269,28 +266,28 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if err := driver.CheckRevision(ref, rec.revision); err != nil {
 		return nil, err
 	}
-	return p.attach(s, rec, ref.Capabilities)
+	return p.buildWorkspace(s, rec, ref.Capabilities)
 }
 
-// attach builds the live workspace: Open and Resolve both end here.
-func (p *Provider) attach(s *store, rec *record, caps driver.Capabilities) (*driver.Workspace, error) {
+// buildWorkspace builds the workspace for Open and Resolve.
+func (p *Provider) buildWorkspace(s *store, rec *record, caps driver.Capabilities) (*driver.Workspace, error) {
 	w := &space{p: p, s: s, id: rec.id, caps: caps}
-	ref, err := w.ref(rec)
+	ref, err := w.newRef(rec)
 	if err != nil {
 		return nil, err
 	}
 	w.durable.Store(rec.policy.Durable)
-	t := traits()
+	t := fixedTraits()
 	if rec.mayBeDamaged(p.cfg.BootID) {
 		t.Damaged = "the host has started anew since the workspace was opened, and its policy was not durable: recent changes may be lost or torn"
 	}
 	life := driver.Life{
-		Close:   func(context.Context) error { return nil }, // nothing is held
+		Close:   func(context.Context) error { return nil }, // nothing to release
 		Destroy: w.destroy,
-		Update:  w.update,
+		Update:  w.updatePolicy,
 	}
 	if caps.Has(driver.CapSnapshot) {
-		life.Snapshot = w.keeper(rec).Module()
+		life.Snapshot = w.snapshotAdapter(rec).Module()
 	}
 	return &driver.Workspace{
 		Ref:    ref,
@@ -307,42 +304,41 @@ func (p *Provider) HasWorkspaces(ctx context.Context) (bool, error) {
 	if _, err := os.Lstat(dbPath(&p.cfg)); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	s, err := p.store(ctx)
+	s, err := p.openedStore(ctx)
 	if err != nil {
-		return false, failed("look for workspaces", ".", err)
+		return false, opError("look for workspaces", ".", err)
 	}
 	var ids []string
 	err = s.view(ctx, func(t *tx) (err error) {
-		ids, err = t.strings("SELECT id FROM workspace LIMIT 1")
+		ids, err = t.queryStrings("SELECT id FROM workspace LIMIT 1")
 		return err
 	})
-	return len(ids) > 0, failed("look for workspaces", ".", err)
+	return len(ids) > 0, opError("look for workspaces", ".", err)
 }
 
-// Sweep removes the workspaces that are not in live, and the objects that a
-// crash left.
+// Sweep removes the workspaces that are not in live, and objects that a crash left.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
-	s, err := p.store(ctx)
+	s, err := p.openedStore(ctx)
 	if err != nil {
-		return failed("sweep", ".", err)
+		return opError("sweep", ".", err)
 	}
 	var ids []string
 	err = s.view(ctx, func(t *tx) (err error) {
-		ids, err = t.strings("SELECT id FROM workspace")
+		ids, err = t.queryStrings("SELECT id FROM workspace")
 		return err
 	})
 	if err != nil {
-		return failed("sweep", ".", err)
+		return opError("sweep", ".", err)
 	}
 	for _, id := range ids {
 		if !slices.Contains(live, id) {
-			if err := s.remove(ctx, id); err != nil {
-				return failed("sweep", id, err)
+			if err := s.removeWorkspace(ctx, id); err != nil {
+				return opError("sweep", id, err)
 			}
 		}
 	}
-	defer s.trim(ctx)
-	return failed("sweep", ".", errors.Join(s.reap(ctx), s.unpinDead(ctx), s.collect(ctx), s.sweepBucket(ctx), s.sweepWriters()))
+	defer s.tryVacuum(ctx)
+	return opError("sweep", ".", errors.Join(s.reapPending(ctx), s.unpinDead(ctx), s.collectGarbage(ctx), s.sweepBucket(ctx), s.sweepWriters()))
 }
 
 // A record is the row of a workspace.
@@ -351,20 +347,20 @@ type record struct {
 	namespace string
 	revision  int64
 	policy    driver.Policy
-	boot      string // of the host, when the policy was last set
-	damaged   bool   // an earlier boot may have done harm
+	boot      string // boot id when the policy was last set
+	damaged   bool   // the host crashed since, and writes may be lost
 	root      int64
-	session   string // on whose behalf it was opened
-	origin    string // the snapshot that it started from
+	session   string // session that opened it
+	origin    string // snapshot that it started from
 }
 
-// mayBeDamaged reports whether the host went down while the workspace was not durable.
+// mayBeDamaged reports whether the host crashed while the workspace was not durable.
 func (r *record) mayBeDamaged(boot string) bool {
 	return r.damaged || r.boot != boot && !r.policy.Durable
 }
 
-func (w *space) ref(r *record) (driver.Ref, error) {
-	return driver.NewRef(Kind, payload{ID: r.id}, w.caps.Clone(), r.revision)
+func (w *space) newRef(r *record) (driver.Ref, error) {
+	return driver.NewRef(Kind, refPayload{ID: r.id}, w.caps.Clone(), r.revision)
 }
 
 func encodePolicy(p driver.Policy) (string, error) {

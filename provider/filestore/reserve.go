@@ -10,40 +10,39 @@ import (
 )
 
 const (
-	// checkpointPages is when the write-ahead log is copied into the database:
-	// at 2 MB, so that the reserve can be small.
+	// checkpointPages triggers the checkpoint of the write-ahead log: at 2 MB, so
+	// that the disk reserve can be small.
 	checkpointPages = 500
 
-	// reserveSize is enough for the database to take in the whole log, which
-	// then becomes free: the log's 2 MB and the largest content in a row.
+	// reserveSize is enough for a checkpoint, which frees the log: the log's 2 MB and
+	// the largest content in a row.
 	reserveSize = 4 << 20
 )
 
-// freeing is change for what removes something: on a full disk it releases the
-// reserve.
-func (s *store) freeing(ctx context.Context, durable bool, f func(*tx) error) error {
+// changeFreeing is change for removals: on a full disk it releases the disk reserve.
+func (s *store) changeFreeing(ctx context.Context, durable bool, f func(*tx) error) error {
 	err := s.change(ctx, durable, f)
-	if fault.Of(coded(err)) != fault.ResourceExhausted {
+	if fault.Of(withCode(err)) != fault.ResourceExhausted {
 		return err
 	}
 	if !s.reserve.Release() {
 		return err
 	}
-	// The log first, since nothing can be removed while there is no room in it.
-	if err := s.shrink(ctx); err != nil {
+	// The log first, because nothing can be removed while the log is full.
+	if err := s.vacuum(ctx); err != nil {
 		s.log.Warn("filestore: the disk is full", "error", err)
 	}
 	err = s.change(ctx, durable, f)
-	s.trim(ctx)
+	s.tryVacuum(ctx)
 	return err
 }
 
-// shrink gives pages that are free back to the file system: in steps, because
-// each page costs as much of the log as it gives back later.
-func (s *store) shrink(ctx context.Context) error {
+// vacuum returns free pages to the file system (incremental vacuum): in steps,
+// because each page first needs as much of the log.
+func (s *store) vacuum(ctx context.Context) error {
 	before := int64(math.MaxInt64)
 	for {
-		if err := s.pragma(ctx, "wal_checkpoint(truncate)"); err != nil {
+		if err := s.runPragma(ctx, "wal_checkpoint(truncate)"); err != nil {
 			return err
 		}
 		free, err := s.freePages(ctx)
@@ -51,8 +50,8 @@ func (s *store) shrink(ctx context.Context) error {
 			return err
 		}
 		before = free
-		if err := s.pragma(ctx, fmt.Sprintf("incremental_vacuum(%d)", checkpointPages)); err != nil {
-			return errors.Join(err, s.pragma(ctx, "wal_checkpoint(truncate)"))
+		if err := s.runPragma(ctx, fmt.Sprintf("incremental_vacuum(%d)", checkpointPages)); err != nil {
+			return errors.Join(err, s.runPragma(ctx, "wal_checkpoint(truncate)"))
 		}
 	}
 }
@@ -62,11 +61,11 @@ func (s *store) freePages(ctx context.Context) (n int64, err error) {
 	return n, err
 }
 
-// pragma runs a pragma to its end: some do a part of their work with every row.
-func (s *store) pragma(ctx context.Context, text string) error {
+// runPragma runs a pragma to its end: some do a part of their work per row.
+func (s *store) runPragma(ctx context.Context, text string) error {
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.writeSem <- struct{}{}:
+		defer func() { <-s.writeSem }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -80,15 +79,15 @@ func (s *store) pragma(ctx context.Context, text string) error {
 	return rows.Err()
 }
 
-// trim is shrink after the work is done, where that is worth its while: what
-// goes wrong costs space, and is not the caller's concern.
-func (s *store) trim(ctx context.Context) {
+// tryVacuum is shrink after a change, if there are enough free pages: an error only costs
+// space and is logged.
+func (s *store) tryVacuum(ctx context.Context) {
 	free, err := s.freePages(ctx)
 	if err == nil && free >= checkpointPages {
-		err = s.shrink(ctx)
+		err = s.vacuum(ctx)
 	}
-	if fault.Of(coded(err)) == fault.ResourceExhausted && s.reserve.Release() {
-		err = s.shrink(ctx)
+	if fault.Of(withCode(err)) == fault.ResourceExhausted && s.reserve.Release() {
+		err = s.vacuum(ctx)
 	}
 	if err = errors.Join(err, s.reserve.Make()); err != nil {
 		s.log.Warn("filestore: the disk is full, or free pages stay in the database", "error", err)

@@ -1,11 +1,11 @@
 package filestore
 
-// schemaVersion is kept in the database's user_version.
+// schemaVersion is stored in the database's user_version.
 const schemaVersion = 2
 
-// schema makes the tables. Names of files are blobs, because they are bytes and
-// sort as such. The triggers keep the promise that an object is either the
-// content of a file or on a list to be deleted.
+// schema creates the tables. File names are blobs, because they are bytes and sort as
+// bytes. The triggers ensure that an object is either the content of a file or in a
+// table of objects to delete.
 const schema = `
 CREATE TABLE store (id TEXT NOT NULL) STRICT;
 
@@ -64,7 +64,7 @@ BEGIN
 END;
 `
 
-// fromVersion1 adds whose a workspace is and what it started from.
+// fromVersion1 adds the session and the origin of a workspace.
 const fromVersion1 = `
 ALTER TABLE workspace ADD COLUMN session TEXT NOT NULL DEFAULT '';
 ALTER TABLE workspace ADD COLUMN origin TEXT NOT NULL DEFAULT '';

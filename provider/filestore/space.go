@@ -13,22 +13,21 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A space is a live workspace. It holds nothing but where to look: every call
-// reads the policy in its own transaction, so that all handles, in any process,
-// obey the latest.
+// A space is an open workspace. It caches no state: every call reads the policy in
+// its own transaction, so all handles in any process enforce the latest policy.
 type space struct {
 	p    *Provider
 	s    *store
 	id   string
 	caps driver.Capabilities
 
-	// durable is a guess at the policy, to choose a connection before the
-	// policy can be read.
+	// durable is the last known policy, to choose a connection before the policy is
+	// read.
 	durable atomic.Bool
 }
 
-// record reads the row of a workspace, nil where there is none.
-func (t *tx) record(id string) (*record, error) {
+// readRecord reads the row of a workspace, or nil.
+func (t *tx) readRecord(id string) (*record, error) {
 	r := &record{id: id}
 	var policy string
 	err := t.QueryRowContext(t.ctx, "SELECT namespace, revision, policy, boot, damaged, root, session, origin FROM workspace WHERE id = ?", id).
@@ -45,17 +44,17 @@ func (t *tx) record(id string) (*record, error) {
 	return r, nil
 }
 
-// create makes the row of a workspace and its root.
-func (t *tx) create(r *record) error {
+// createRecord inserts the row of a workspace and its root.
+func (t *tx) createRecord(r *record) error {
 	policy, err := encodePolicy(r.policy)
 	if err != nil {
 		return err
 	}
 	root := &node{typ: driver.TypeDir, mode: 0o755, mtime: time.Now().UnixNano()}
-	if err := t.insert(r.id, 0, root); err != nil {
+	if err := t.insertNode(r.id, 0, root); err != nil {
 		return err
 	}
-	// A root is its own parent's only nameless child: it hangs below minus its id.
+	// The parent of a root is minus its id, so that names are unique per parent.
 	if err := t.exec("UPDATE node SET parent = -id WHERE id = ?", root.id); err != nil {
 		return err
 	}
@@ -63,9 +62,9 @@ func (t *tx) create(r *record) error {
 	return t.exec("INSERT INTO workspace VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", r.id, r.namespace, r.revision, policy, r.boot, r.damaged, r.root, r.session, r.origin)
 }
 
-// converge brings the workspace to a policy, under a higher revision where that
-// is another one.
-func (t *tx) converge(r *record, policy driver.Policy, boot string) error {
+// applyPolicy brings the workspace to a policy, under a higher revision if the policy
+// differs.
+func (t *tx) applyPolicy(r *record, policy driver.Policy, boot string) error {
 	was, err := encodePolicy(r.policy)
 	if err != nil {
 		return err
@@ -77,8 +76,8 @@ func (t *tx) converge(r *record, policy driver.Policy, boot string) error {
 	return t.setPolicy(r, policy, boot)
 }
 
-// setPolicy writes a policy under the next revision. What happened to the
-// workspace under the old one is settled.
+// setPolicy stores a policy under the next revision, and clears the state of the old
+// one.
 func (t *tx) setPolicy(r *record, policy driver.Policy, boot string) error {
 	text, err := encodePolicy(policy)
 	if err != nil {
@@ -90,24 +89,24 @@ func (t *tx) setPolicy(r *record, policy driver.Policy, boot string) error {
 	return t.exec("UPDATE workspace SET revision = ?, policy = ?, boot = ?, damaged = ? WHERE id = ?", r.revision, text, r.boot, r.damaged, r.id)
 }
 
-// hardened makes what was written so far durable when the policy becomes so.
-func (p *Provider) hardened(ctx context.Context, s *store, rec *record, was driver.Policy) error {
+// syncIfDurable fsyncs earlier writes when the policy becomes durable.
+func (p *Provider) syncIfDurable(ctx context.Context, s *store, rec *record, was driver.Policy) error {
 	if was.Durable || !rec.policy.Durable {
 		return nil
 	}
 	return s.syncObjects(ctx, rec.id)
 }
 
-// update changes the policy.
-func (w *space) update(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
-	if err := policy.Check(traits()); err != nil {
+// updatePolicy changes the policy.
+func (w *space) updatePolicy(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
+	if err := policy.Check(fixedTraits()); err != nil {
 		return driver.Ref{}, fmt.Errorf("filestore: update: %w", err)
 	}
 	var rec *record
 	var was driver.Policy
-	// Always durable: a permission that was revoked must not come back with the power.
+	// Always durable: a revoked permission must not return after power loss.
 	err := w.s.change(ctx, true, func(t *tx) (err error) {
-		if rec, err = t.record(w.id); err != nil {
+		if rec, err = t.readRecord(w.id); err != nil {
 			return err
 		}
 		if rec == nil {
@@ -117,42 +116,42 @@ func (w *space) update(ctx context.Context, policy driver.Policy) (driver.Ref, e
 		return t.setPolicy(rec, policy, w.p.cfg.BootID)
 	})
 	if err != nil {
-		return driver.Ref{}, failed("update", w.id, err)
+		return driver.Ref{}, opError("update", w.id, err)
 	}
 	driver.Step(ctx, "policy written")
 	w.durable.Store(policy.Durable)
-	if err := w.p.hardened(ctx, w.s, rec, was); err != nil {
-		return driver.Ref{}, failed("update", w.id, err)
+	if err := w.p.syncIfDurable(ctx, w.s, rec, was); err != nil {
+		return driver.Ref{}, opError("update", w.id, err)
 	}
-	return w.ref(rec)
+	return w.newRef(rec)
 }
 
-// destroy ends the workspace.
+// destroy removes the workspace.
 func (w *space) destroy(ctx context.Context) error {
-	if err := w.s.remove(ctx, w.id); err != nil {
-		return failed("destroy", w.id, err)
+	if err := w.s.removeWorkspace(ctx, w.id); err != nil {
+		return opError("destroy", w.id, err)
 	}
-	err := w.s.collect(ctx)
-	w.s.trim(ctx)
-	return failed("destroy", w.id, err)
+	err := w.s.collectGarbage(ctx)
+	w.s.tryVacuum(ctx)
+	return opError("destroy", w.id, err)
 }
 
-// view runs f on one state of the workspace's tree.
+// view runs f in a read transaction of the workspace's tree.
 func (w *space) view(ctx context.Context, f func(t *tx, rec *record, root *node) error) error {
-	return w.s.view(ctx, func(t *tx) error { return w.enter(t, f) })
+	return w.s.view(ctx, func(t *tx) error { return w.checkAndRun(t, f) })
 }
 
-// change runs f as one change of the workspace's tree.
+// change runs f in a write transaction of the workspace's tree.
 func (w *space) change(ctx context.Context, sync bool, f func(t *tx, rec *record, root *node) error) error {
 	return w.changeBy(ctx, w.s.change, sync, f)
 }
 
-// changeBy is change by way of a function of the store.
+// changeBy is change through the given function of the store.
 func (w *space) changeBy(ctx context.Context, by func(context.Context, bool, func(*tx) error) error, sync bool, f func(t *tx, rec *record, root *node) error) error {
 	durable := sync || w.durable.Load()
 	again := false
 	err := by(ctx, durable, func(t *tx) error {
-		return w.enter(t, func(t *tx, rec *record, root *node) error {
+		return w.checkAndRun(t, func(t *tx, rec *record, root *node) error {
 			if rec.policy.ReadOnly {
 				return errReadOnly
 			}
@@ -175,8 +174,8 @@ func (w *space) changeBy(ctx context.Context, by func(context.Context, bool, fun
 // errAgain rolls back a transaction that began on the wrong connection.
 var errAgain = errors.New("the policy became durable")
 
-func (w *space) enter(t *tx, f func(t *tx, rec *record, root *node) error) error {
-	rec, err := t.record(w.id)
+func (w *space) checkAndRun(t *tx, f func(t *tx, rec *record, root *node) error) error {
+	rec, err := t.readRecord(w.id)
 	if err != nil {
 		return err
 	}
@@ -190,7 +189,7 @@ func (w *space) enter(t *tx, f func(t *tx, rec *record, root *node) error) error
 	return f(t, rec, root)
 }
 
-// checkDisk holds what the tree has become against the limit.
+// checkDisk checks the size of the tree against the disk limit.
 func (t *tx) checkDisk(rec *record) error {
 	limit := rec.policy.Limits[driver.ResourceDisk].Max
 	if limit == 0 {

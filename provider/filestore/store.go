@@ -25,40 +25,40 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A store is the open database with its bucket. It has three pools on one file,
-// because how much a commit syncs is a property of a connection.
+// A store is the open database with its bucket. It has three connection pools for one
+// file, because the sync mode of a commit is a property of a connection.
 type store struct {
-	id      string // begins the keys of all its objects
+	id      string // prefix of the keys of all its objects
 	readers *sql.DB
 	fast    *sql.DB // commits survive the death of the process
 	durable *sql.DB // commits survive power loss
 
 	bucket    *blob.Bucket
-	bucketDir string // where the bucket is a directory of ours
+	bucketDir string // set if the bucket is a directory of this provider
 	ownBucket bool
 	threshold int64
-	writers   string // directory of the lock files of living writers
+	writers   string // directory of the flock files of live writers
 	reserve   diskreserve.Reserve
 	log       *slog.Logger
 
-	// turn is held by the one writer of this process: waiting here is fair and
-	// ends with the context, whereas SQLite polls.
-	turn chan struct{}
+	// writeSem is the semaphore of the one writer of this process: it is fair and
+	// respects the context, whereas SQLite polls.
+	writeSem chan struct{}
 
 	mu     sync.Mutex
 	writer *writerLock // taken by the first large write
 }
 
-// dbPath is where the database is.
+// dbPath is the path of the database.
 func dbPath(cfg *Config) string { return filepath.Join(cfg.Dir, "filestore.db") }
 
-// openStore opens or makes the database and the bucket below cfg.Dir.
+// openStore opens or creates the database and the bucket below cfg.Dir.
 func openStore(ctx context.Context, cfg *Config) (*store, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, err
 	}
 	s := &store{
-		bucket: cfg.Bucket, threshold: cfg.InlineThreshold, log: cfg.Log, turn: make(chan struct{}, 1),
+		bucket: cfg.Bucket, threshold: cfg.InlineThreshold, log: cfg.Log, writeSem: make(chan struct{}, 1),
 		writers: filepath.Join(cfg.Dir, "filestore", "writers"), reserve: diskreserve.Reserve{Path: filepath.Join(cfg.Dir, "filestore", "reserve"), Size: reserveSize},
 	}
 	if s.threshold == 0 {
@@ -83,10 +83,10 @@ func openStore(ctx context.Context, cfg *Config) (*store, error) {
 	return s, nil
 }
 
-// makePrivate makes the database's file before SQLite does, which gives its other
-// files the same mode, and takes from those that exist what others may do with
-// them. It never opens one that exists: closing it would let go of the locks that
-// this process has on it.
+// makePrivate creates the database file with mode 0600 before SQLite does; SQLite
+// gives its other files the same mode. It removes permissions of other users from
+// existing files. It never opens an existing file, because closing it would release
+// this process's POSIX locks on it.
 func makePrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
@@ -106,16 +106,16 @@ func makePrivate(path string) error {
 func openPool(path, synchronous string, conns int) *sql.DB {
 	q := url.Values{"_txlock": {"immediate"}, "_pragma": {
 		sqlitetx.BusyTimeout(),
-		"auto_vacuum(incremental)", // holds only for a database that is made now
+		"auto_vacuum(incremental)", // effective only for a new database
 		"journal_mode(wal)",
 		"synchronous(" + synchronous + ")",
 		fmt.Sprintf("wal_autocheckpoint(%d)", checkpointPages),
 		"foreign_keys(on)",
 	}}
-	// The name is a path in a URI, so that none of its characters means anything.
+	// The name is a path in a URI, so all its characters are escaped.
 	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+q.Encode())
 	if err != nil {
-		panic(err) // only for a driver that is not linked in
+		panic(err) // only if the driver is not linked in
 	}
 	db.SetMaxOpenConns(conns)
 	db.SetMaxIdleConns(conns)
@@ -138,11 +138,11 @@ func (s *store) openBucket(dir string) error {
 	return err
 }
 
-// migrate makes the tables where there are none and refuses those of a later
-// version. Many processes may get here at once.
+// migrate creates missing tables and refuses a later version. Several processes may
+// run it at once.
 func (s *store) migrate(ctx context.Context) error {
 	till := time.Now().Add(sqlitetx.MaxWait)
-	for { // the switch to WAL answers busy without waiting
+	for { // the switch to WAL returns busy without waiting
 		err := s.tryMigrate(ctx)
 		var db *sqlite.Error
 		if err == nil || time.Now().After(till) || !errors.As(err, &db) || db.Code()&0xff != sqlite3.SQLITE_BUSY {
@@ -181,7 +181,7 @@ func (s *store) tryMigrate(ctx context.Context) error {
 			}
 			return t.exec(fmt.Sprintf("PRAGMA user_version = %d", schemaVersion))
 		}
-		return fmt.Errorf("the database has version %d: %w: this program knows %d", version, fault.Failed, schemaVersion)
+		return fmt.Errorf("the database has version %d: %w: this program supports %d", version, fault.Failed, schemaVersion)
 	})
 }
 
@@ -198,7 +198,7 @@ func (s *store) close() error {
 	return errors.Join(errs...)
 }
 
-// A tx is a transaction under way, and the context it ends with.
+// A tx is a running transaction with its context.
 type tx struct {
 	*sql.Tx
 	ctx context.Context
@@ -209,16 +209,16 @@ func (t *tx) exec(query string, args ...any) error {
 	return err
 }
 
-// view runs f on one state of the database.
+// view runs f in a read transaction.
 func (s *store) view(ctx context.Context, f func(*tx) error) error {
-	return run(ctx, s.readers, &sql.TxOptions{ReadOnly: true}, f)
+	return runTx(ctx, s.readers, &sql.TxOptions{ReadOnly: true}, f)
 }
 
-// change runs f as one change: all of it happens, or nothing.
+// change runs f in a write transaction: all or nothing.
 func (s *store) change(ctx context.Context, durable bool, f func(*tx) error) error {
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.writeSem <- struct{}{}:
+		defer func() { <-s.writeSem }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -226,23 +226,23 @@ func (s *store) change(ctx context.Context, durable bool, f func(*tx) error) err
 	if durable {
 		db = s.durable
 	}
-	return run(ctx, db, nil, f)
+	return runTx(ctx, db, nil, f)
 }
 
-func run(ctx context.Context, db *sql.DB, opts *sql.TxOptions, f func(*tx) error) error {
+func runTx(ctx context.Context, db *sql.DB, opts *sql.TxOptions, f func(*tx) error) error {
 	sqltx, err := sqlitetx.Begin(ctx, db, opts)
 	if err != nil {
-		return ended(ctx, err)
+		return contextError(ctx, err)
 	}
 	defer sqltx.Rollback()
 	if err := f(&tx{Tx: sqltx, ctx: ctx}); err != nil {
-		return ended(ctx, err)
+		return contextError(ctx, err)
 	}
-	return ended(ctx, sqltx.Commit())
+	return contextError(ctx, sqltx.Commit())
 }
 
-// ended prefers the context's own word for what a canceled statement answers.
-func ended(ctx context.Context, err error) error {
+// contextError returns the error of the context instead of that of a canceled statement.
+func contextError(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil && fault.Of(err) == fault.Internal {
 		return ctx.Err()
 	}

@@ -13,13 +13,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// remove ends a workspace in one transaction: its rows go, and its objects go on
-// the list of garbage. So do those that are being written: whoever still does
-// will not be able to commit.
-func (s *store) remove(ctx context.Context, id string) error {
+// removeWorkspace removes a workspace in one transaction: its rows are deleted, and its
+// objects become garbage, also those that are being written: their writers can't
+// commit any more.
+func (s *store) removeWorkspace(ctx context.Context, id string) error {
 	var pending []string
-	err := s.freeing(ctx, true, func(t *tx) (err error) {
-		if pending, err = t.strings("SELECT object FROM pending WHERE ws = ?", id); err != nil {
+	err := s.changeFreeing(ctx, true, func(t *tx) (err error) {
+		if pending, err = t.queryStrings("SELECT object FROM pending WHERE ws = ?", id); err != nil {
 			return err
 		}
 		for _, query := range []string{
@@ -41,8 +41,8 @@ func (s *store) remove(ctx context.Context, id string) error {
 	return s.removeTemps(pending)
 }
 
-// removeTemps removes the temporary files of objects that will not be finished.
-// Only a bucket that is a directory has such.
+// removeTemps removes the temporary files of objects that will not be finished. Only
+// a bucket in a directory has them.
 func (s *store) removeTemps(keys []string) error {
 	if s.bucketDir == "" {
 		return nil
@@ -57,18 +57,18 @@ func (s *store) removeTemps(keys []string) error {
 	return err
 }
 
-// reap makes garbage of the objects that a dead writer had announced.
-func (s *store) reap(ctx context.Context) error {
+// reapPending turns announced objects of dead writers into garbage.
+func (s *store) reapPending(ctx context.Context) error {
 	var writers []string
 	err := s.view(ctx, func(t *tx) (err error) {
-		writers, err = t.strings("SELECT DISTINCT writer FROM pending")
+		writers, err = t.queryStrings("SELECT DISTINCT writer FROM pending")
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	for _, writer := range writers {
-		dead, err := s.dead(writer)
+		dead, err := s.isWriterDead(writer)
 		if err != nil {
 			return err
 		}
@@ -89,9 +89,9 @@ func (s *store) reap(ctx context.Context) error {
 	return nil
 }
 
-// sweepBucket deletes the objects of this store that no row knows. An object is
-// listed first and looked for in the database afterwards; since it is announced
-// before it is made, one that is not found then is nobody's.
+// sweepBucket deletes the objects of this store without a row. It lists an object
+// first and looks it up in the database afterwards. An object is announced before it
+// is created, so one without a row then has no owner.
 func (s *store) sweepBucket(ctx context.Context) error {
 	var found []string
 	for it := s.bucket.List(&blob.ListOptions{Prefix: s.id + "."}); ; {
@@ -127,13 +127,13 @@ func (s *store) sweepBucket(ctx context.Context) error {
 		return nil
 	})
 	for _, name := range orphans {
-		err = errors.Join(err, s.delete(ctx, name))
+		err = errors.Join(err, s.deleteObject(ctx, name))
 		driver.Step(ctx, "orphan deleted")
 	}
 	return err
 }
 
-// sweepWriters removes the lock files of writers that have gone.
+// sweepWriters removes the flock files of dead writers.
 func (s *store) sweepWriters() error {
 	entries, err := os.ReadDir(s.writers)
 	if errors.Is(err, os.ErrNotExist) {
@@ -141,7 +141,7 @@ func (s *store) sweepWriters() error {
 	}
 	for _, e := range entries {
 		if driver.ValidID(e.Name()) {
-			_, dead := s.dead(e.Name())
+			_, dead := s.isWriterDead(e.Name())
 			err = errors.Join(err, dead)
 		}
 	}

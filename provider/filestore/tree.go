@@ -12,7 +12,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A node is one entry of a tree, as its row has it.
+// A node is one entry of a tree, as in its row.
 type node struct {
 	id     int64
 	name   string
@@ -22,7 +22,7 @@ type node struct {
 	mtime  int64
 	target string
 	digest string
-	object string // key of the content, "" where it is a row of content
+	object string // key of the content; "" if the content is in the database
 }
 
 const nodeColumns = "id, name, type, mode, size, mtime, target, digest, object"
@@ -41,7 +41,7 @@ func (n *node) info(path string) driver.Info {
 	}
 }
 
-// child finds an entry of a directory, nil where there is none.
+// child returns an entry of a directory, or nil.
 func (t *tx) child(dir int64, name string) (*node, error) {
 	n := new(node)
 	row := t.QueryRowContext(t.ctx, "SELECT "+nodeColumns+" FROM node WHERE parent = ? AND name = ?", dir, []byte(name))
@@ -71,24 +71,24 @@ func (t *tx) children(dir int64) ([]*node, error) {
 	return list, rows.Err()
 }
 
-func (t *tx) empty(dir int64) (bool, error) {
+func (t *tx) isEmpty(dir int64) (bool, error) {
 	var any bool
 	err := t.QueryRowContext(t.ctx, "SELECT EXISTS (SELECT 1 FROM node WHERE parent = ?)", dir).Scan(&any)
 	return !any, err
 }
 
-// A place is where a name leads: the directories from the root down to the one
-// that holds it, its name there, and what is there, nil if nothing is.
-type place struct {
+// A resolvedPath is a resolved path: the directories from the root to the parent, the name
+// in the parent, and the entry, nil if it does not exist.
+type resolvedPath struct {
 	dirs []*node
 	base string
 	node *node
 }
 
-func (p *place) dir() *node { return p.dirs[len(p.dirs)-1] }
+func (p *resolvedPath) parent() *node { return p.dirs[len(p.dirs)-1] }
 
-// within reports whether the place is at or below the directory with that id.
-func (p *place) within(dir int64) bool {
+// isWithin reports whether the path is at or below the directory with that id.
+func (p *resolvedPath) isWithin(dir int64) bool {
 	for _, d := range p.dirs {
 		if d.id == dir {
 			return true
@@ -98,20 +98,20 @@ func (p *place) within(dir int64) bool {
 }
 
 const (
-	maxLinks = 40  // as Linux has it
-	maxElem  = 255 // bytes of a name
+	maxLinks = 40  // as in Linux
+	maxElem  = 255 // NAME_MAX
 )
 
-// walk options.
-type walking struct {
-	follow bool                                        // a symlink at the end, too
-	make   func(dir *node, name string) (*node, error) // makes a missing directory on the way; nil refuses
+// walkOptions has the options of walk.
+type walkOptions struct {
+	follow bool                                        // follow a symlink as the last element, too
+	make   func(dir *node, name string) (*node, error) // creates a missing directory; nil refuses
 }
 
-// walk follows a name from the root of a workspace. Symlinks are resolved here:
-// what would leave the workspace is a violation, whatever it points to.
-func (t *tx) walk(root *node, name string, how walking) (*place, error) {
-	p := &place{dirs: []*node{root}, base: ".", node: root}
+// resolvePath resolves a path from the root of a workspace, symlinks included. A path that
+// would leave the workspace is a SandboxViolation, whether or not it exists.
+func (t *tx) resolvePath(root *node, name string, how walkOptions) (*resolvedPath, error) {
+	p := &resolvedPath{dirs: []*node{root}, base: ".", node: root}
 	rest := strings.Split(name, "/")
 	for links := 0; len(rest) > 0; {
 		elem := rest[0]
@@ -124,16 +124,16 @@ func (t *tx) walk(root *node, name string, how walking) (*place, error) {
 				return nil, errLeaves
 			}
 			p.dirs = p.dirs[:len(p.dirs)-1]
-			p.node, p.base = p.dir(), "."
+			p.node, p.base = p.parent(), "."
 			continue
 		case len(elem) > maxElem:
 			return nil, fmt.Errorf("%w: an element of the name has %d bytes; at most %d are allowed", fault.InvalidArgument, len(elem), maxElem)
 		}
-		n, err := t.child(p.dir().id, elem)
+		n, err := t.child(p.parent().id, elem)
 		if err != nil {
 			return nil, err
 		}
-		last := !more(rest)
+		last := !namesEntry(rest)
 		switch {
 		case n == nil && last:
 			p.base, p.node = elem, nil
@@ -141,7 +141,7 @@ func (t *tx) walk(root *node, name string, how walking) (*place, error) {
 		case n == nil && how.make == nil:
 			return nil, errGone
 		case n == nil:
-			if n, err = how.make(p.dir(), elem); err != nil {
+			if n, err = how.make(p.parent(), elem); err != nil {
 				return nil, err
 			}
 		case n.typ == driver.TypeSymlink && (!last || how.follow):
@@ -152,7 +152,7 @@ func (t *tx) walk(root *node, name string, how walking) (*place, error) {
 				return nil, errLeaves
 			}
 			rest = append(strings.Split(n.target, "/"), rest...)
-			p.base, p.node = ".", p.dir()
+			p.base, p.node = ".", p.parent()
 			continue
 		}
 		if last {
@@ -168,8 +168,8 @@ func (t *tx) walk(root *node, name string, how walking) (*place, error) {
 	return p, nil
 }
 
-// more reports whether anything is left that names an entry.
-func more(rest []string) bool {
+// namesEntry reports whether the rest of a path names an entry.
+func namesEntry(rest []string) bool {
 	for _, elem := range rest {
 		if elem != "" && elem != "." {
 			return true
@@ -178,12 +178,12 @@ func more(rest []string) bool {
 	return false
 }
 
-// isRoot reports whether the place is a directory that was reached as such, so
-// that it has no name of its own there: the root, or the end of a "..".
-func (p *place) isRoot() bool { return p.base == "." && len(p.dirs) == 1 }
+// isRoot reports whether the path is a directory without a name of its own: the root,
+// or the end of a "..".
+func (p *resolvedPath) isRoot() bool { return p.base == "." && len(p.dirs) == 1 }
 
-// insert makes an entry and gives it an id.
-func (t *tx) insert(ws string, dir int64, n *node) error {
+// insertNode creates an entry and sets its id.
+func (t *tx) insertNode(ws string, dir int64, n *node) error {
 	res, err := t.ExecContext(t.ctx,
 		"INSERT INTO node (ws, parent, name, type, mode, size, mtime, target, digest, object) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		ws, dir, []byte(n.name), string(n.typ), int64(n.mode), n.size, n.mtime, blobOrNull(n.target), textOrNull(n.digest), textOrNull(n.object))
@@ -194,12 +194,12 @@ func (t *tx) insert(ws string, dir int64, n *node) error {
 	return err
 }
 
-// touch gives a directory the time of the change to its entries.
-func (t *tx) touch(dir int64) error {
+// touchDir sets the modification time of a directory.
+func (t *tx) touchDir(dir int64) error {
 	return t.exec("UPDATE node SET mtime = ? WHERE id = ?", time.Now().UnixNano(), dir)
 }
 
-// removeTree removes an entry with all below it.
+// removeTree removes an entry with its tree.
 func (t *tx) removeTree(id int64) error {
 	return t.exec(`WITH RECURSIVE below (id) AS (VALUES (?) UNION ALL SELECT node.id FROM node JOIN below ON node.parent = below.id)
 		DELETE FROM node WHERE id IN below`, id)

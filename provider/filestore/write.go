@@ -13,48 +13,47 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A content is what a body turned out to be: data that fits into the database,
-// or the key of an object.
-type content struct {
+// A bodyContent is the content of a body: data for the database, or the key of an object.
+type bodyContent struct {
 	data   []byte
 	object string
 	size   int64
 	digest string
 }
 
-// Write makes or replaces a file. The body is read before the database is
-// locked; whether the write may happen is judged before, so that a hopeless one
-// is not uploaded, and again in the transaction, which decides.
+// Write creates or replaces a file. The body is read before the database is locked.
+// Whether the write is allowed is checked before that, to avoid a useless upload, and
+// again in the transaction, which decides.
 func (w *space) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (driver.WriteResult, error) {
 	if err := checkWrite(opts); err != nil {
-		return driver.WriteResult{}, failed("write", name, err)
+		return driver.WriteResult{}, opError("write", name, err)
 	}
 	var rec *record
 	err := w.view(ctx, func(t *tx, r *record, root *node) error {
 		if rec = r; r.policy.ReadOnly {
 			return errReadOnly
 		}
-		_, err := t.mayWrite(root, name, opts, walking{})
+		_, err := t.mayWrite(root, name, opts, walkOptions{})
 		if opts.Parents && errors.Is(err, errGone) {
 			return nil
 		}
 		return err
 	})
 	if err != nil {
-		return driver.WriteResult{}, failed("write", name, err)
+		return driver.WriteResult{}, opError("write", name, err)
 	}
-	c, err := w.receive(ctx, rec, body, opts)
+	c, err := w.receiveBody(ctx, rec, body, opts)
 	if err != nil {
-		return driver.WriteResult{}, failed("write", name, err)
+		return driver.WriteResult{}, opError("write", name, err)
 	}
-	res, err := w.commit(ctx, name, c, opts)
+	res, err := w.commitContent(ctx, name, c, opts)
 	if err != nil {
 		if c.object != "" {
-			err = errors.Join(err, w.s.abandon(ctx, c.object))
+			err = errors.Join(err, w.s.abandonObject(ctx, c.object))
 		}
-		return driver.WriteResult{}, failed("write", name, err)
+		return driver.WriteResult{}, opError("write", name, err)
 	}
-	w.s.tidy(ctx)
+	w.s.tryCollectGarbage(ctx)
 	return res, nil
 }
 
@@ -68,10 +67,10 @@ func checkWrite(o *driver.WriteOptions) error {
 	return driver.CheckMode(o.Mode)
 }
 
-// mayWrite finds the place to write to and judges what is there.
-func (t *tx) mayWrite(root *node, name string, opts *driver.WriteOptions, how walking) (*place, error) {
+// mayWrite resolves the path and checks the existing entry.
+func (t *tx) mayWrite(root *node, name string, opts *driver.WriteOptions, how walkOptions) (*resolvedPath, error) {
 	how.follow = !opts.CreateOnly
-	p, err := t.walk(root, name, how)
+	p, err := t.resolvePath(root, name, how)
 	switch {
 	case err != nil:
 		return nil, err
@@ -89,36 +88,36 @@ func (t *tx) mayWrite(root *node, name string, opts *driver.WriteOptions, how wa
 	return p, nil
 }
 
-// receive reads the body, as far as it fits into memory, or else into an object.
-func (w *space) receive(ctx context.Context, rec *record, body io.Reader, opts *driver.WriteOptions) (*content, error) {
+// receiveBody reads the body into memory if it is small, or else into an object.
+func (w *space) receiveBody(ctx context.Context, rec *record, body io.Reader, opts *driver.WriteOptions) (*bodyContent, error) {
 	return w.receiveUpTo(ctx, rec, body, max(w.s.threshold, 0), opts)
 }
 
-// receiveUpTo is receive with another bound on what goes into memory.
-func (w *space) receiveUpTo(ctx context.Context, rec *record, body io.Reader, inline int64, opts *driver.WriteOptions) (*content, error) {
-	in := &meter{r: body, ctx: ctx, max: opts.MaxSize, hash: driver.NewDigest()}
+// receiveUpTo is receive with another memory bound.
+func (w *space) receiveUpTo(ctx context.Context, rec *record, body io.Reader, inline int64, opts *driver.WriteOptions) (*bodyContent, error) {
+	in := &bodyReader{r: body, ctx: ctx, max: opts.MaxSize, hash: driver.NewDigest()}
 	head, err := io.ReadAll(io.LimitReader(in, inline+1))
 	if err != nil {
 		return nil, err
 	}
 	if int64(len(head)) <= inline {
-		return &content{data: head, size: in.n, digest: driver.SumDigest(in.hash)}, nil
+		return &bodyContent{data: head, size: in.n, digest: driver.SumDigest(in.hash)}, nil
 	}
-	c := &content{object: w.s.objectKey(rec.namespace, rec.id)}
-	if err := w.s.announce(ctx, c.object, rec.id); err != nil {
+	c := &bodyContent{object: w.s.objectKey(rec.namespace, rec.id)}
+	if err := w.s.announceObject(ctx, c.object, rec.id); err != nil {
 		return nil, err
 	}
 	driver.Step(ctx, "object announced")
-	if err := w.s.upload(ctx, c.object, io.MultiReader(bytes.NewReader(head), in), rec.policy.Durable || opts.Sync); err != nil {
-		return nil, errors.Join(err, w.s.abandon(ctx, c.object))
+	if err := w.s.uploadObject(ctx, c.object, io.MultiReader(bytes.NewReader(head), in), rec.policy.Durable || opts.Sync); err != nil {
+		return nil, errors.Join(err, w.s.abandonObject(ctx, c.object))
 	}
 	driver.Step(ctx, "object written")
 	c.size, c.digest = in.n, driver.SumDigest(in.hash)
 	return c, nil
 }
 
-// A meter counts, limits and hashes what it passes on.
-type meter struct {
+// A bodyReader is a reader that counts, limits and hashes.
+type bodyReader struct {
 	r    io.Reader
 	ctx  context.Context
 	max  int64 // 0 is no limit
@@ -126,7 +125,7 @@ type meter struct {
 	hash hash.Hash
 }
 
-func (m *meter) Read(p []byte) (int, error) {
+func (m *bodyReader) Read(p []byte) (int, error) {
 	if err := m.ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -142,19 +141,19 @@ func (m *meter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// commit makes c the content of a file, in one transaction.
-func (w *space) commit(ctx context.Context, name string, c *content, opts *driver.WriteOptions) (res driver.WriteResult, err error) {
+// commitContent makes c the content of a file, in one transaction.
+func (w *space) commitContent(ctx context.Context, name string, c *bodyContent, opts *driver.WriteOptions) (res driver.WriteResult, err error) {
 	err = w.change(ctx, opts.Sync, func(t *tx, rec *record, root *node) error {
-		how := walking{}
+		how := walkOptions{}
 		if opts.Parents {
-			how.make = t.mkdir(rec.id)
+			how.make = t.dirMaker(rec.id)
 		}
 		p, err := t.mayWrite(root, name, opts, how)
 		if err != nil {
 			return err
 		}
 		res = driver.WriteResult{Digest: c.digest, Created: p.node == nil}
-		n, err := t.put(rec.id, p, c, opts)
+		n, err := t.writeFile(rec.id, p, c, opts)
 		if err != nil {
 			return err
 		}
@@ -167,8 +166,8 @@ func (w *space) commit(ctx context.Context, name string, c *content, opts *drive
 	return res, err
 }
 
-// put writes the rows of a file.
-func (t *tx) put(ws string, p *place, c *content, opts *driver.WriteOptions) (*node, error) {
+// writeFile writes the rows of a file.
+func (t *tx) writeFile(ws string, p *resolvedPath, c *bodyContent, opts *driver.WriteOptions) (*node, error) {
 	n := &node{name: p.base, typ: driver.TypeFile, mode: 0o644, size: c.size, digest: c.digest, object: c.object}
 	n.mtime = time.Now().UnixNano()
 	if !opts.ModTime.IsZero() {
@@ -178,10 +177,10 @@ func (t *tx) put(ws string, p *place, c *content, opts *driver.WriteOptions) (*n
 		n.mode = opts.Mode
 	}
 	if p.node == nil {
-		if err := t.insert(ws, p.dir().id, n); err != nil {
+		if err := t.insertNode(ws, p.parent().id, n); err != nil {
 			return nil, err
 		}
-		return n, errors.Join(t.touch(p.dir().id), t.setData(n.id, c))
+		return n, errors.Join(t.touchDir(p.parent().id), t.setData(n.id, c))
 	}
 	n.id = p.node.id
 	if !opts.SetMode {
@@ -195,7 +194,7 @@ func (t *tx) put(ws string, p *place, c *content, opts *driver.WriteOptions) (*n
 	return n, t.setData(n.id, c)
 }
 
-func (t *tx) setData(id int64, c *content) error {
+func (t *tx) setData(id int64, c *bodyContent) error {
 	if c.object != "" || c.size == 0 {
 		return t.exec("DELETE FROM content WHERE node = ?", id)
 	}

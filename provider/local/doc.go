@@ -1,48 +1,45 @@
-// Package local is the provider of workspaces that are directories of this host:
-// kind "local". It is the plainest place that lasts: what an agent writes is what
-// a person finds with ls.
+// Package local provides workspaces of kind "local": plain directories of this host, with
+// commands that run unconfined as Croft's own user.
 //
 // # Where things are
 //
-// As package plot says: each workspace is a directory named by its id below one
-// root, which providers of other kinds may share.
+// Each workspace is a directory named by its id below one root, which providers of other
+// kinds may share: see package wsdir.
 //
 // # In place
 //
-// A spec with Dir uses a directory that exists: shared mode. Its files are the
-// user's. Croft changes what it is asked to change and nothing else, and Destroy
-// removes only what Croft made, which is <root>/<id>. A directory that holds the
-// provider's root or other forbidden ground, or lies in it, is refused, since the
-// files of other workspaces would be in it. A directory that takes the path of
-// another one later is not the workspace, which is gone then.
+// A spec with Dir uses an existing directory of the user. Croft changes only what it is
+// asked to change, and Destroy removes only <root>/<id>. A directory that contains the
+// provider's root or another forbidden directory, or lies in one, is refused, because it
+// would contain files of other workspaces. If another directory takes the path later, the
+// workspace is gone.
 //
-// # What is prevented, and what is not
+// # What is prevented
 //
-// Files are reached through package boundary, so no name leaves the directory.
-// There is no other isolation: every process of the same user can read and
-// change the files.
+// Package files confines file operations to the directory. Package cmdpolicy refuses
+// commands by rules before they are spawned: denied programs, paths outside the workspace,
+// variables that would change what runs. In a read-only workspace no command runs.
 //
-// Commands run as the user that Croft is, on the host itself. What stands before
-// them is package guard with its rules for this case: programs that are denied,
-// paths that leave the workspace, variables that would change what runs. It looks
-// at what a command is called with and not at what it then does; its package doc
-// lists what gets by. In a read-only workspace no command is run. Where that is
-// not enough, the provider of kind "sandbox" has a fence.
+// # What is not prevented
+//
+// There is no isolation: every process of the same user can read and change the files.
+// Commands run on the host as Croft's user. The command policy checks how a command is
+// called, not what it does; its package doc lists what it misses. Use the provider of kind
+// "sandbox" for isolation.
 //
 // # Commands
 //
-// The first one starts a croft-guest (see package guest), once per workspace,
-// which outlives this process: the next one that holds the workspace finds it
-// with its sessions, their logs and exit statuses. It ends by itself when nobody
-// has held it for Config.Lease. Without a croft-guest to be found, or where the
-// caller declares the files alone, a workspace has no commands.
+// The first command starts a croft-guest (see package guest), once per workspace, which
+// outlives this process: the next process that opens the workspace adopts the guest with its
+// sessions, their logs and exit statuses. The guest ends by itself when no process has held
+// its lease for Config.Lease. Without croft-guest, or if the caller wants only files, a
+// workspace has no commands.
 //
-// # What survives what
+// # Durability
 //
-// What was acknowledged survives the death of any process. Where the policy says
-// durable it survives power loss, too. Where it does not, and the host has been
-// started anew since, Traits.Damaged says so.
+// An acknowledged change survives the death of any process. If the policy says durable, it
+// survives power loss, too. If not, Traits.Damaged reports that the host was restarted since.
 //
-// A handle notices, before each call, that the workspace was destroyed or that
-// its policy was changed by another handle, and answers fault.Evicted.
+// A handle checks before each call whether the workspace was destroyed or its policy was
+// changed by another handle, and then returns fault.Evicted.
 package local

@@ -24,8 +24,8 @@ const logName = "log" // logs of sessions, in the directory of a workspace
 
 func findGuest(path string) (*guestbin.Binary, error) { return guestbin.Find(path) }
 
-// A shell runs the commands of a handle: in a guest of the workspace, without
-// any fence but the rules of package cmdpolicy.
+// A shell runs the commands of a handle in a guest of the workspace, without isolation.
+// Package cmdpolicy checks each command before it is spawned.
 type shell struct {
 	p   *Provider
 	h   *wsdir.Handle
@@ -34,22 +34,23 @@ type shell struct {
 
 	*supervise.Attachment[*guest.Client]
 
-	root    *files.Root   // what the rules look at; nil until they were needed
-	guarded *driver.Shell // likewise: the guest, behind the rules
-	closed  bool          // these three are used under the lock of the attachment
+	root    *files.Root   // of the files, for the command policy; nil until it is needed
+	checked *driver.Shell // the guest behind the command policy; nil until it is needed
+	closed  bool          // root, checked and closed require the lock of the attachment
 }
 
-// newShell returns the shell of a handle, which starts nothing yet.
+// newShell returns the shell of a handle. It starts no guest yet.
 func (p *Provider) newShell(h *wsdir.Handle, m *wsdir.State) *shell {
-	s := &shell{p: p, h: h, id: m.ID, dir: p.ground.Files(m)}
-	s.Attachment = supervise.NewAttachment(h, p.ground.Dir(m.ID), s.connect)
+	s := &shell{p: p, h: h, id: m.ID, dir: p.store.Files(m)}
+	s.Attachment = supervise.NewAttachment(h, p.store.Dir(m.ID), s.connectGuest)
 	return s
 }
 
-func (s *shell) module() *driver.Shell { return supervise.Shell(s.behindRules) }
+func (s *shell) shellModule() *driver.Shell { return supervise.Shell(s.policyShell) }
 
-// behindRules returns the module that judges commands before the guest gets them.
-func (s *shell) behindRules(ctx context.Context) (*driver.Shell, error) {
+// policyShell returns the module that checks commands by the command policy before the guest
+// gets them.
+func (s *shell) policyShell(ctx context.Context) (*driver.Shell, error) {
 	unlock, err := s.Lock(ctx)
 	if err != nil {
 		return nil, err
@@ -58,8 +59,8 @@ func (s *shell) behindRules(ctx context.Context) (*driver.Shell, error) {
 	switch {
 	case s.closed:
 		return nil, fmt.Errorf("local: the workspace is closed: %w", fault.WrongState)
-	case s.guarded != nil:
-		return s.guarded, nil
+	case s.checked != nil:
+		return s.checked, nil
 	}
 	if s.root, err = files.Open(s.dir, nil); err != nil {
 		if gone := s.h.Current(); gone != nil {
@@ -69,21 +70,21 @@ func (s *shell) behindRules(ctx context.Context) (*driver.Shell, error) {
 	}
 	rules := cmdpolicy.Local()
 	rules.Root, rules.Files = s.dir, s.root
-	judge, err := cmdpolicy.New(rules)
+	policy, err := cmdpolicy.New(rules)
 	if err != nil {
 		return nil, errors.Join(err, s.root.Close())
 	}
-	s.guarded = judge.Module(supervise.Shell(s.ask))
-	return s.guarded, nil
+	s.checked = policy.Module(supervise.Shell(s.guestShell))
+	return s.checked, nil
 }
 
-// ask returns the module of the guest, which it finds or starts.
-func (s *shell) ask(ctx context.Context) (*driver.Shell, error) {
+// guestShell returns the module of the guest, which it adopts or starts.
+func (s *shell) guestShell(ctx context.Context) (*driver.Shell, error) {
 	if err := s.h.Current(); err != nil {
 		return nil, err
 	}
 	if s.h.State().Policy.ReadOnly {
-		return nil, fmt.Errorf("local: run a command: %w: the workspace is read-only, and nothing would keep a command from writing", fault.PermissionDenied)
+		return nil, fmt.Errorf("local: run a command: %w: the workspace is read-only, and without isolation a command could write", fault.PermissionDenied)
 	}
 	c, err := s.Guest(ctx)
 	if err != nil {
@@ -92,11 +93,10 @@ func (s *shell) ask(ctx context.Context) (*driver.Shell, error) {
 	return c.Shell(), nil
 }
 
-// connect attaches to the guest of the workspace, or starts it; see
-// supervise.Attachment.
-func (s *shell) connect(ctx context.Context) (*guest.Client, error) {
+// connectGuest adopts the guest of the workspace, or starts it; see supervise.Attachment.
+func (s *shell) connectGuest(ctx context.Context) (*guest.Client, error) {
 	m := s.h.State()
-	bin, key, err := s.p.key(&m)
+	bin, key, err := s.p.launchKey(&m)
 	if err != nil {
 		return nil, err
 	}
@@ -105,14 +105,14 @@ func (s *shell) connect(ctx context.Context) (*guest.Client, error) {
 		return c, nil
 	}
 	if err := supervise.End(ctx, s.Dir, nil); err != nil {
-		return nil, fmt.Errorf("local: end the guest before: %w", err)
+		return nil, fmt.Errorf("local: end the previous guest: %w", err)
 	}
-	return s.start(ctx, bin, key, &m)
+	return s.startGuest(ctx, bin, key, &m)
 }
 
-// key is equal for guests that run the same way.
-func (p *Provider) key(m *wsdir.State) (*guestbin.Binary, string, error) {
-	bin, err := p.guest()
+// launchKey returns a digest of the guest's settings. A guest with another key is replaced.
+func (p *Provider) launchKey(m *wsdir.State) (*guestbin.Binary, string, error) {
+	bin, err := p.guestBinary()
 	if err != nil {
 		return nil, "", fmt.Errorf("local: %w", err)
 	}
@@ -123,7 +123,7 @@ func (p *Provider) key(m *wsdir.State) (*guestbin.Binary, string, error) {
 	return bin, key, nil
 }
 
-func (s *shell) start(ctx context.Context, bin *guestbin.Binary, key string, m *wsdir.State) (*guest.Client, error) {
+func (s *shell) startGuest(ctx context.Context, bin *guestbin.Binary, key string, m *wsdir.State) (*guest.Client, error) {
 	dir := s.Dir.Path
 	logs := filepath.Join(dir, logName)
 	if err := os.Mkdir(logs, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
@@ -139,7 +139,7 @@ func (s *shell) start(ctx context.Context, bin *guestbin.Binary, key string, m *
 		Files: []guest.NamedFile{{Name: "log", File: log}},
 		Config: guestproto.Config{
 			Version: bin.Version, Workspace: s.id, Level: driver.IsolationNone, Root: s.dir, UID: -1, Subreaper: true,
-			Env: environment(m.Policy.Env), Limits: m.Policy.Limits, Lease: s.p.lease,
+			Env: baseEnv(m.Policy.Env), Limits: m.Policy.Limits, Lease: s.p.lease,
 		},
 	}
 	r, err := supervise.Start(ctx, s.Dir, l, &supervise.Record{Key: key})
@@ -150,19 +150,19 @@ func (s *shell) start(ctx context.Context, bin *guestbin.Binary, key string, m *
 	return r.Client, nil
 }
 
-// passed are the variables of this process that commands get, besides LC_*.
-var passed = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "TZ"}
+// passedEnv are the variables of this process that commands get, besides LC_*.
+var passedEnv = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TMPDIR", "TZ"}
 
-// environment is what every command starts with: of this process's own only
-// what is needed to find programs and people's settings.
-func environment(policy map[string]string) map[string]string {
+// baseEnv returns the environment of every command: the variables of this process in
+// passedEnv, and the policy's.
+func baseEnv(policy map[string]string) map[string]string {
 	env := map[string]string{}
 	for _, pair := range os.Environ() {
 		if name, value, _ := strings.Cut(pair, "="); strings.HasPrefix(name, "LC_") {
 			env[name] = value
 		}
 	}
-	for _, name := range passed {
+	for _, name := range passedEnv {
 		if value, ok := os.LookupEnv(name); ok {
 			env[name] = value
 		}
@@ -173,21 +173,21 @@ func environment(policy map[string]string) map[string]string {
 	return env
 }
 
-// renew ends the guest if it does not run as m says.
-func (s *shell) renew(ctx context.Context, m *wsdir.State) error {
+// endOutdatedGuest ends the guest if its launch key differs from that of m.
+func (s *shell) endOutdatedGuest(ctx context.Context, m *wsdir.State) error {
 	unlock, err := s.Lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	_, key, err := s.p.key(m)
+	_, key, err := s.p.launchKey(m)
 	if err != nil {
 		return err
 	}
 	return s.EndIfChanged(ctx, key, nil)
 }
 
-// close lets go of the guest, which lives on.
+// close closes the connection to the guest, which lives on.
 func (s *shell) close(ctx context.Context) error {
 	return s.Close(context.WithoutCancel(ctx), func() error {
 		s.closed = true

@@ -13,40 +13,41 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Names in the directory of a workspace, besides those of package plot.
+// Names in the directory of a workspace, besides those of package wsdir.
 const (
-	stageName = "stage" // where a rollback makes ready what is new
+	rollbackStageName = "rollback-stage" // new files of a rollback
 )
 
-// guestSection is there while processes may run; see package keep.
+// guestSection exists while processes may run; see package supervise.
 const guestSection = wsdir.Section[json.RawMessage]("guest")
 
-// journalsName is a name beside those of workspaces.
+// journalsName is the directory of journals, in the root.
 const journalsName = ".journals"
 
-// own is what the meta of a workspace keeps for this provider.
-type own struct {
+// ownState is what this provider records in the state of a workspace.
+type ownState struct {
 	From string `json:"from,omitempty"` // the snapshot that it started with
 }
 
-func ownOf(spec driver.Spec) (json.RawMessage, error) {
+func encodeOwn(spec driver.Spec) (json.RawMessage, error) {
 	if spec.From.Snapshot == "" {
 		return nil, nil
 	}
-	return json.Marshal(own{From: spec.From.Snapshot})
+	return json.Marshal(ownState{From: spec.From.Snapshot})
 }
 
-// originOf returns the snapshot that a workspace started with; "" is none.
+// originOf returns the snapshot that a workspace started from, "" if it started empty.
 func originOf(m *wsdir.State) string {
-	var o own
+	var o ownState
 	if driver.DecodeStrict(m.Own, &o) != nil {
-		return "" // it has nothing of its own
+		return "" // nothing was recorded
 	}
 	return o.From
 }
 
-// fill puts what a new workspace starts with into its directory.
-func (p *Provider) fill(ctx context.Context, spec driver.Spec) func(dir string) error {
+// extractOrigin returns a function that extracts the snapshot into the directory of a new
+// workspace, nil if it starts empty.
+func (p *Provider) extractOrigin(ctx context.Context, spec driver.Spec) func(dir string) error {
 	if spec.From.Snapshot == "" {
 		return nil
 	}
@@ -62,64 +63,63 @@ func (p *Provider) fill(ctx context.Context, spec driver.Spec) func(dir string) 
 	}
 }
 
-// stage is where a change to the files of a workspace is made ready: beside them,
-// or hidden among those of a directory in place, which may be on another file
-// system.
-func (p *Provider) stage(m *wsdir.State) string {
+// rollbackStage returns the directory for the new files of a rollback. For a directory in
+// place, which may be on another file system, it is "": a hidden directory in it.
+func (p *Provider) rollbackStage(m *wsdir.State) string {
 	if m.Dir != "" {
 		return ""
 	}
-	return p.ground.Path(m.ID, stageName)
+	return p.store.Path(m.ID, rollbackStageName)
 }
 
-// journals is where it is written down what is to be done to the files of a
-// directory in place, in which others can write.
-func (p *Provider) journals() string { return p.ground.Path(journalsName) }
+// journalsDir returns the directory of the rollback journals of directories in place: other
+// programs could change a journal in the directory itself.
+func (p *Provider) journalsDir() string { return p.store.Path(journalsName) }
 
-// recover completes a rollback that a process which died had begun.
-func (p *Provider) recover(ctx context.Context, m *wsdir.State) error {
+// recoverRollback completes the rollback of a process that died.
+func (p *Provider) recoverRollback(ctx context.Context, m *wsdir.State) error {
 	if p.snapshots == nil || m.Policy.ReadOnly {
 		return nil
 	}
-	err := snapshot.Recover(ctx, p.ground.Files(m), p.stage(m), p.journals())
+	err := snapshot.Recover(ctx, p.store.Files(m), p.rollbackStage(m), p.journalsDir())
 	switch fault.Of(err) {
 	case fault.NotFound, fault.InvalidArgument, fault.Unavailable:
-		return nil // there is no such directory, which Attach tells, or another process is at it
+		return nil // the directory is missing, which Attach reports, or another process rolls back
 	}
 	return err
 }
 
-// keeper gives a workspace the module for snapshots.
-func (h *handle) keeper(m *wsdir.State) *snapshot.Adapter {
+// snapshotAdapter returns the snapshot adapter of the workspace.
+func (h *handle) snapshotAdapter(m *wsdir.State) *snapshot.Adapter {
 	return &snapshot.Adapter{
 		Store: h.p.snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: originOf(m),
 		Now: func(context.Context) (snapshot.View, error) {
-			if err := h.plot.Current(); err != nil {
+			if err := h.dir.Current(); err != nil {
 				return snapshot.View{}, err
 			}
-			now := h.plot.State()
+			now := h.dir.State()
 			quiet := !guestSection.In(&now) && m.Dir == ""
-			return snapshot.View{Tree: snapshot.HostDir(h.p.ground.Files(m), nil), Cache: Kind + ":" + m.ID, Frozen: quiet}, nil
+			return snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), nil), Cache: Kind + ":" + m.ID, Frozen: quiet}, nil
 		},
-		Rollback: h.become,
+		Rollback: h.rollbackTo,
 	}
 }
 
-// become brings the files to what is in a tree.
-func (h *handle) become(ctx context.Context, to *snapshot.RollbackTarget) error {
-	if err := h.plot.Current(); err != nil {
+// rollbackTo rolls the files back to a snapshot.
+func (h *handle) rollbackTo(ctx context.Context, to *snapshot.RollbackTarget) error {
+	if err := h.dir.Current(); err != nil {
 		return err
 	}
-	m := h.plot.State()
+	m := h.dir.State()
 	if m.Policy.ReadOnly {
 		return fmt.Errorf("local: roll back: %w: the workspace is read-only", fault.PermissionDenied)
 	}
-	stage := h.p.stage(&m)
+	stage := h.p.rollbackStage(&m)
 	if stage != "" {
 		if err := os.MkdirAll(stage, 0o700); err != nil {
 			return fmt.Errorf("local: roll back: %w: %w", fault.Of(err), err)
 		}
 	}
-	_, err := snapshot.Restore(ctx, to.Tree, h.p.ground.Files(&m), &snapshot.RestoreOptions{Only: to.Paths, Stage: stage, Journals: h.p.journals(), Sync: m.Policy.Durable})
+	_, err := snapshot.Restore(ctx, to.Tree, h.p.store.Files(&m), &snapshot.RestoreOptions{Only: to.Paths, Stage: stage, Journals: h.p.journalsDir(), Sync: m.Policy.Durable})
 	return err
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A handle is what Open and Resolve return: a view of the tree, with the
-// watchers that were made through it.
+// A handle is what Open and Resolve return: a view of the tree, with its own
+// watchers.
 type handle struct {
 	*tree
 	watchers map[*watcher]bool // guarded by tree.mu
@@ -35,7 +35,7 @@ func (h *handle) Close(context.Context) error {
 	return nil
 }
 
-// Destroy ends the workspace.
+// Destroy removes the workspace.
 func (h *handle) Destroy(ctx context.Context) error { return h.destroy(ctx) }
 
 // Update changes the policy for every handle on the tree.
@@ -43,21 +43,21 @@ func (h *handle) Update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 	if err := ctx.Err(); err != nil {
 		return driver.Ref{}, err
 	}
-	if err := policy.Check(traits()); err != nil {
+	if err := policy.Check(fixedTraits()); err != nil {
 		return driver.Ref{}, fmt.Errorf("memory: update %s: %w", h.id, err)
 	}
-	ref, err := h.update(policy)
+	ref, err := h.updatePolicy(policy)
 	if err == nil {
 		driver.Step(ctx, "changed the policy")
 	}
 	return ref, err
 }
 
-func (h *handle) update(policy driver.Policy) (driver.Ref, error) {
+func (h *handle) updatePolicy(policy driver.Policy) (driver.Ref, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.gone {
-		return driver.Ref{}, h.evicted()
+		return driver.Ref{}, h.evictedError()
 	}
 	h.policy = clonePolicy(policy)
 	h.revision++
@@ -86,11 +86,11 @@ func (h *handle) ReadDir(ctx context.Context, name string) (entries []driver.Inf
 			return err
 		}
 		if at.node.typ != driver.TypeDir {
-			return fmt.Errorf("memory: list %s: %w: it is not a directory", name, fault.InvalidArgument)
+			return fmt.Errorf("memory: list %s: %w: the path is not a directory", name, fault.InvalidArgument)
 		}
 		entries = make([]driver.Info, 0, len(at.node.children))
 		for base, child := range at.node.children {
-			entries = append(entries, child.info(join(name, base)))
+			entries = append(entries, child.info(joinPath(name, base)))
 		}
 		return nil
 	})
@@ -105,7 +105,7 @@ func (h *handle) Read(ctx context.Context, name string, opts *driver.ReadOptions
 			return err
 		}
 		if at.node.typ != driver.TypeFile {
-			return fmt.Errorf("memory: read %s: %w: it is a %s", name, fault.InvalidArgument, at.node.typ)
+			return fmt.Errorf("memory: read %s: %w: the path is a %s", name, fault.InvalidArgument, at.node.typ)
 		}
 		data := at.node.content
 		data = data[min(opts.Offset, int64(len(data))):]
@@ -122,10 +122,10 @@ type reader struct{ *bytes.Reader }
 
 func (reader) Close() error { return nil }
 
-// Write takes the whole body first and then puts it in place under the lock, so
-// that a body that is slow or fails neither holds up nor changes anything.
+// Write reads the whole body first and then stores it under the lock, so that a slow
+// or failing body blocks and changes nothing.
 func (h *handle) Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (res driver.WriteResult, err error) {
-	// What is wrong already is said before the body is taken.
+	// Check before the body is read.
 	if err := driver.CheckMode(opts.Mode); err != nil {
 		return res, fmt.Errorf("memory: write %s: %w", name, err)
 	}
@@ -136,7 +136,7 @@ func (h *handle) Write(ctx context.Context, name string, body io.Reader, opts *d
 	if err != nil {
 		return res, err
 	}
-	content, err := take(ctx, name, body, opts.MaxSize)
+	content, err := readBody(ctx, name, body, opts.MaxSize)
 	if err != nil {
 		return res, err
 	}
@@ -152,8 +152,8 @@ func (h *handle) Write(ctx context.Context, name string, body io.Reader, opts *d
 	return res, err
 }
 
-// take reads a body of at most limit bytes; 0 is no limit.
-func take(ctx context.Context, name string, body io.Reader, limit int64) ([]byte, error) {
+// readBody reads a body of at most limit bytes; 0 is no limit.
+func readBody(ctx context.Context, name string, body io.Reader, limit int64) ([]byte, error) {
 	body = ctxReader{ctx, body}
 	if limit > 0 {
 		body = io.LimitReader(body, limit+1)
@@ -163,12 +163,12 @@ func take(ctx context.Context, name string, body io.Reader, limit int64) ([]byte
 		return nil, fmt.Errorf("memory: write %s: read its body: %w", name, err)
 	}
 	if limit > 0 && int64(len(content)) > limit {
-		return nil, fmt.Errorf("memory: write %s: %w: it is larger than %d bytes", name, fault.ResourceExhausted, limit)
+		return nil, fmt.Errorf("memory: write %s: %w: the body is larger than %d bytes", name, fault.ResourceExhausted, limit)
 	}
 	return content, nil
 }
 
-// A ctxReader stops between two reads when its context ends.
+// A ctxReader returns an error between two reads when its context ends.
 type ctxReader struct {
 	ctx context.Context
 	r   io.Reader
@@ -181,34 +181,34 @@ func (r ctxReader) Read(p []byte) (int, error) {
 	return r.r.Read(p)
 }
 
-// targetLocked finds where a write goes, and refuses one that may not. The
-// place has no directory where opts.Parents has yet to make some.
-func (h *handle) targetLocked(name string, opts *driver.WriteOptions) (place, error) {
+// targetLocked resolves the path of a write, and checks whether the write is allowed.
+// The place has no directory if opts.Parents has yet to create it.
+func (h *handle) targetLocked(name string, opts *driver.WriteOptions) (resolvedPath, error) {
 	at, err := h.findLocked(name, !opts.CreateOnly)
 	switch {
 	case errors.Is(err, fault.NotFound) && opts.Parents:
-		at = place{}
+		at = resolvedPath{}
 	case err != nil:
-		return place{}, err
+		return resolvedPath{}, err
 	}
 	switch {
 	case at.node != nil && opts.CreateOnly:
-		return place{}, fmt.Errorf("memory: write %s: %w", name, fault.AlreadyExists)
+		return resolvedPath{}, fmt.Errorf("memory: write %s: %w", name, fault.AlreadyExists)
 	case at.node != nil && at.node.typ != driver.TypeFile:
-		return place{}, fmt.Errorf("memory: write %s: %w: it is a %s", name, fault.InvalidArgument, at.node.typ)
+		return resolvedPath{}, fmt.Errorf("memory: write %s: %w: the path is a %s", name, fault.InvalidArgument, at.node.typ)
 	case opts.IfMatch != "" && (at.node == nil || at.node.digest != opts.IfMatch):
-		return place{}, fmt.Errorf("memory: write %s: %w: its content is not what if-match says", name, fault.Conflict)
+		return resolvedPath{}, fmt.Errorf("memory: write %s: %w: the content does not match if-match", name, fault.Conflict)
 	}
 	return at, nil
 }
 
-func (h *handle) writeLocked(name string, at place, content []byte, sum string, opts *driver.WriteOptions) (driver.WriteResult, error) {
+func (h *handle) writeLocked(name string, at resolvedPath, content []byte, sum string, opts *driver.WriteOptions) (driver.WriteResult, error) {
 	grow := int64(len(content))
 	if at.node != nil {
 		grow -= int64(len(at.node.content))
 	}
 	if limit := h.policy.Limits[driver.ResourceDisk].Max; limit > 0 && grow > 0 && h.used+grow > limit {
-		return driver.WriteResult{}, fmt.Errorf("memory: write %s: %w: the workspace may hold %d bytes and holds %d", name, fault.ResourceExhausted, limit, h.used)
+		return driver.WriteResult{}, fmt.Errorf("memory: write %s: %w: the workspace has a limit of %d bytes and holds %d", name, fault.ResourceExhausted, limit, h.used)
 	}
 	if at.node == nil && at.dir == nil {
 		if err := h.parentsLocked(name); err != nil {
@@ -233,7 +233,7 @@ func (h *handle) writeLocked(name string, at place, content []byte, sum string, 
 	if op == driver.OpCreate {
 		h.putLocked(at, n)
 	}
-	h.tellLocked(at.path, op)
+	h.notifyLocked(at.path, op)
 	return driver.WriteResult{Info: n.info(name), Digest: sum, Created: op == driver.OpCreate}, nil
 }
 
@@ -262,7 +262,7 @@ func (h *handle) Remove(ctx context.Context, name string, opts *driver.RemoveOpt
 			return err
 		}
 		if at.dir == nil {
-			return fmt.Errorf("memory: remove %s: %w: it is the workspace itself", name, fault.InvalidArgument)
+			return fmt.Errorf("memory: remove %s: %w: the path is the workspace itself", name, fault.InvalidArgument)
 		}
 		if len(at.node.children) > 0 && !opts.Recursive {
 			return fmt.Errorf("memory: remove %s: the directory is not empty: %w", name, fault.AlreadyExists)
@@ -272,17 +272,17 @@ func (h *handle) Remove(ctx context.Context, name string, opts *driver.RemoveOpt
 	})
 }
 
-// removeLocked takes an entry out of its directory.
-func (h *handle) removeLocked(at place) {
+// removeLocked removes an entry from its directory.
+func (h *handle) removeLocked(at resolvedPath) {
 	delete(at.dir.children, at.base())
 	at.dir.mtime = h.nowLocked()
-	at.node.each(at.path, func(name string, n *node) {
+	at.node.walk(at.path, func(name string, n *node) {
 		h.used -= int64(len(n.content))
-		h.tellLocked(name, driver.OpRemove)
+		h.notifyLocked(name, driver.OpRemove)
 	})
 }
 
-// Rename has the manners of rename(2).
+// Rename follows the rules of rename(2).
 func (h *handle) Rename(ctx context.Context, from, to string, opts *driver.RenameOptions) error {
 	return h.change(ctx, func() error {
 		old, err := h.getLocked(from, false)
@@ -290,7 +290,7 @@ func (h *handle) Rename(ctx context.Context, from, to string, opts *driver.Renam
 			return err
 		}
 		if strings.HasPrefix(to, from+"/") && old.node.typ == driver.TypeDir {
-			return fmt.Errorf("memory: rename %s to %s: %w: it would be inside itself", from, to, fault.InvalidArgument)
+			return fmt.Errorf("memory: rename %s to %s: %w: the new name is inside the directory", from, to, fault.InvalidArgument)
 		}
 		if opts.Parents {
 			if err := h.parentsLocked(to); err != nil {
@@ -312,12 +312,12 @@ func (h *handle) Rename(ctx context.Context, from, to string, opts *driver.Renam
 	})
 }
 
-func mayReplace(old, at place, opts *driver.RenameOptions) error {
+func mayReplace(old, at resolvedPath, opts *driver.RenameOptions) error {
 	switch {
 	case old.dir == nil || at.dir == nil:
-		return fmt.Errorf("%w: it is the workspace itself", fault.InvalidArgument)
+		return fmt.Errorf("%w: the path is the workspace itself", fault.InvalidArgument)
 	case strings.HasPrefix(at.path, old.path+"/"):
-		return fmt.Errorf("%w: it would be inside itself", fault.InvalidArgument)
+		return fmt.Errorf("%w: the new name is inside the directory", fault.InvalidArgument)
 	case at.node == nil:
 		return nil
 	case opts.CreateOnly:
@@ -330,7 +330,7 @@ func mayReplace(old, at place, opts *driver.RenameOptions) error {
 	return nil
 }
 
-func (h *handle) moveLocked(old, at place) {
+func (h *handle) moveLocked(old, at resolvedPath) {
 	if at.node != nil {
 		h.used -= int64(len(at.node.content))
 	}
@@ -338,8 +338,8 @@ func (h *handle) moveLocked(old, at place) {
 	at.dir.children[at.base()] = old.node
 	old.dir.mtime = h.nowLocked()
 	at.dir.mtime = old.dir.mtime
-	old.node.each(old.path, func(name string, _ *node) { h.tellLocked(name, driver.OpRemove) })
-	old.node.each(at.path, func(name string, _ *node) { h.tellLocked(name, driver.OpCreate) })
+	old.node.walk(old.path, func(name string, _ *node) { h.notifyLocked(name, driver.OpRemove) })
+	old.node.walk(at.path, func(name string, _ *node) { h.notifyLocked(name, driver.OpCreate) })
 }
 
 func (h *handle) Chmod(ctx context.Context, name string, mode fs.FileMode) error {
@@ -352,14 +352,14 @@ func (h *handle) Chmod(ctx context.Context, name string, mode fs.FileMode) error
 			return err
 		}
 		at.node.mode = mode
-		h.tellLocked(at.path, driver.OpChmod)
+		h.notifyLocked(at.path, driver.OpChmod)
 		return nil
 	})
 }
 
 func (h *handle) Symlink(ctx context.Context, target, name string) error {
 	if target == "" || strings.IndexByte(target, 0) >= 0 {
-		return fmt.Errorf("memory: symlink %s: target %q: %w: it must not be empty or contain NUL", name, target, fault.InvalidArgument)
+		return fmt.Errorf("memory: symlink %s: target %q: %w: a target is not empty and has no NUL", name, target, fault.InvalidArgument)
 	}
 	return h.change(ctx, func() error {
 		at, err := h.findLocked(name, false)
@@ -371,12 +371,12 @@ func (h *handle) Symlink(ctx context.Context, target, name string) error {
 		}
 		n := &node{typ: driver.TypeSymlink, mode: 0o777, mtime: h.nowLocked(), target: target}
 		h.putLocked(at, n)
-		// The link itself is the judge: it may not lead out.
+		// Following the link is the check: it must not leave the workspace.
 		if _, err := h.findLocked(at.path, true); errors.Is(err, fault.SandboxViolation) {
 			delete(at.dir.children, at.base())
 			return fmt.Errorf("memory: symlink %s: target %q: %w", name, target, err)
 		}
-		h.tellLocked(at.path, driver.OpCreate)
+		h.notifyLocked(at.path, driver.OpCreate)
 		return nil
 	})
 }

@@ -1,17 +1,17 @@
-// Package memory is the provider that keeps workspaces in the memory of the
-// process: files, directories and symlinks, and nothing that runs. It is the
-// reference implementation of the contract in package driver: the plainest code
-// that keeps every promise. Tests and programs that need a scratch place use it;
-// who writes a provider reads it first.
+// Package memory is the provider "memory": workspaces in the memory of the process,
+// with files, directories and symlinks, and without commands.
 //
-// A tree belongs to the id that it was opened with and lives in the [Provider]
-// until it is destroyed or swept. A handle is a view of the tree: closing one
-// leaves the tree, and several handles see the same files. Nothing outlives the
-// process, and the traits say so: to resolve a ref in another process is a
-// failure with the cause "gone".
+// It is the reference implementation of the contract in package driver: the simplest
+// code that keeps every promise. Read it before you write a provider. Tests and
+// programs that need temporary files use it.
 //
-// What is left nil here (List, Edit, Copy, Glob, Grep, Digest) package workspace
-// does with the rest.
+// A tree belongs to the id of its Open and lives in the [Provider] until it is
+// destroyed or swept. A handle is a view of the tree: closing a handle leaves the
+// tree, and several handles share the same files. Nothing outlives the process, and
+// the traits say so: resolving a ref in another process fails with the cause "gone".
+//
+// Package workspace implements the functions that are nil here (List, Edit, Copy,
+// Glob, Grep, Digest).
 package memory
 
 import (
@@ -32,9 +32,9 @@ const Kind = "memory"
 
 // Config is Spec.Config of this provider. Its zero value is the default.
 type Config struct {
-	// Deterministic replaces the clock of the workspace: files date from the
-	// first second of the year 2000, and each change is one second later. What
-	// a program does is then the same in every run, times included.
+	// Deterministic replaces the clock of the workspace: the first change is at the
+	// first second of the year 2000, and each further change is one second later.
+	// Then every run of a program gives the same result, times included.
 	Deterministic bool `json:"deterministic,omitempty"`
 }
 
@@ -42,7 +42,7 @@ type Config struct {
 type Provider struct {
 	Log *slog.Logger // nil is silent
 
-	// Snapshots keeps the snapshots of workspaces; nil is none.
+	// Snapshots stores the snapshots of workspaces; nil disables snapshots.
 	Snapshots *snapshot.Store
 
 	mu    sync.Mutex
@@ -54,12 +54,12 @@ var _ driver.Provider = (*Provider)(nil)
 // Kind returns "memory".
 func (p *Provider) Kind() string { return Kind }
 
-// Probe says what a workspace in memory is like, which is the same everywhere.
+// Probe returns the traits, which are the same on every host.
 func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
-	return traits(), ctx.Err()
+	return fixedTraits(), ctx.Err()
 }
 
-func traits() driver.Traits {
+func fixedTraits() driver.Traits {
 	inert := driver.Enforcement{Reason: "nothing runs in a workspace in memory"}
 	limits := driver.NoLimits(inert.Reason)
 	limits[driver.ResourceDisk] = driver.Enforcement{By: "the sum of file sizes"}
@@ -74,11 +74,10 @@ func traits() driver.Traits {
 	}
 }
 
-// Capabilities is what a workspace has.
-func (p *Provider) Capabilities() driver.Capabilities { return p.built() }
+// Capabilities returns the capabilities of a workspace.
+func (p *Provider) Capabilities() driver.Capabilities { return p.capabilities() }
 
-// built is what a workspace has.
-func (p *Provider) built() driver.Capabilities {
+func (p *Provider) capabilities() driver.Capabilities {
 	caps := driver.NewCapabilities(driver.CapFS)
 	if p.Snapshots != nil {
 		caps[driver.CapSnapshot] = true
@@ -86,16 +85,15 @@ func (p *Provider) built() driver.Capabilities {
 	return caps
 }
 
-// payload is what a ref holds.
-type payload struct {
+// refPayload is the payload of a ref.
+type refPayload struct {
 	ID string `json:"id"`
 }
 
-// Open makes the workspace spec.ID, or brings the one that is there to
-// spec.Policy.
+// Open creates the workspace spec.ID, or applies spec.Policy to the existing one.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
 	var config Config
-	if err := p.check(ctx, spec, &config); err != nil {
+	if err := p.checkSpec(ctx, spec, &config); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
@@ -104,7 +102,7 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	fresh := newTree(p, spec.ID, spec.Policy, config)
 	fresh.session = spec.Session.ID
 	if !exists {
-		if err := p.from(ctx, fresh, spec); err != nil {
+		if err := p.fillFromSnapshot(ctx, fresh, spec); err != nil {
 			return nil, err
 		}
 	}
@@ -123,11 +121,11 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	} else if t.setPolicy(spec.Policy) {
 		driver.Step(ctx, "changed the policy")
 	}
-	return t.handle()
+	return t.newHandle()
 }
 
-// check refuses what this provider can't do, before anything is made.
-func (p *Provider) check(ctx context.Context, spec driver.Spec, config *Config) error {
+// checkSpec refuses what this provider can't do, before anything is created.
+func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec, config *Config) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -147,22 +145,22 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec, config *Config) 
 	if spec.From.Template != "" || spec.From.Snapshot != "" && p.Snapshots == nil {
 		return fmt.Errorf("memory: open %s: a template: %w: workspaces of this provider start empty, or from a snapshot", spec.ID, fault.Unsupported)
 	}
-	if missing := p.built().Missing(spec.Want); len(missing) > 0 {
+	if missing := p.capabilities().Missing(spec.Want); len(missing) > 0 {
 		return fmt.Errorf("memory: open %s: capabilities %v: %w: %w: this provider has %v",
-			spec.ID, missing, fault.Failed, fault.Unsupported, p.built().Names())
+			spec.ID, missing, fault.Failed, fault.Unsupported, p.capabilities().Names())
 	}
-	if err := spec.Policy.Check(traits()); err != nil {
+	if err := spec.Policy.Check(fixedTraits()); err != nil {
 		return fmt.Errorf("memory: open %s: %w", spec.ID, err)
 	}
 	return nil
 }
 
-// Resolve attaches to a workspace that this very Provider opened.
+// Resolve attaches to a workspace that this Provider value opened.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	var held payload
+	var held refPayload
 	if err := driver.DecodeRef(ref, Kind, &held, p.Log); err != nil {
 		return nil, err
 	}
@@ -178,10 +176,10 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if err := t.checkRevision(ref); err != nil {
 		return nil, err
 	}
-	return t.handle()
+	return t.newHandle()
 }
 
-// Sweep forgets the workspaces whose ids are not in live.
+// Sweep removes the workspaces whose ids are not in live.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
 	p.mu.Lock()
 	var dead []*tree
@@ -199,9 +197,8 @@ func (p *Provider) Sweep(ctx context.Context, live []string) error {
 	return nil
 }
 
-// IDs makes valid ids that are the same in every run: "memory00000000000001"
-// and so on. Tests use it in place of driver.NewID. Its zero value is ready to
-// use.
+// IDs generates valid ids that are the same in every run: "memory00000000000001" and
+// so on. Tests use it instead of driver.NewID. Its zero value is ready to use.
 type IDs struct{ last atomic.Int64 }
 
 // Next returns the next id.

@@ -12,25 +12,25 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// keeper gives the tree the module for snapshots.
-func (h *handle) keeper() *snapshot.Adapter {
+// snapshotAdapter returns the snapshot adapter of the tree.
+func (h *handle) snapshotAdapter() *snapshot.Adapter {
 	return &snapshot.Adapter{
 		Store: h.p.Snapshots, Provider: Kind, Workspace: h.id, Session: h.session, Origin: h.origin,
 		Now: func(ctx context.Context) (view snapshot.View, err error) {
 			err = h.view(ctx, func() error {
-				view = snapshot.View{Tree: frozen{h.root.clone()}, Frozen: true}
+				view = snapshot.View{Tree: frozenDir{h.root.clone()}, Frozen: true}
 				return nil
 			})
 			return view, err
 		},
 		Rollback: func(ctx context.Context, to *snapshot.RollbackTarget) error {
-			return snapshot.Write(ctx, to.Tree, h.module(), &snapshot.WriteOptions{Only: to.Paths})
+			return snapshot.Write(ctx, to.Tree, h.fsModule(), &snapshot.WriteOptions{Only: to.Paths})
 		},
 	}
 }
 
-// from fills a new tree with what a snapshot holds.
-func (p *Provider) from(ctx context.Context, t *tree, spec driver.Spec) error {
+// fillFromSnapshot fills a new tree from a snapshot.
+func (p *Provider) fillFromSnapshot(ctx context.Context, t *tree, spec driver.Spec) error {
 	if spec.From.Snapshot == "" {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (p *Provider) from(ctx context.Context, t *tree, spec driver.Spec) error {
 	t.origin = spec.From.Snapshot
 	t.policy.ReadOnly = false
 	h := &handle{tree: t, watchers: map[*watcher]bool{}}
-	err = snapshot.Write(ctx, stored, h.module(), nil)
+	err = snapshot.Write(ctx, stored, h.fsModule(), nil)
 	t.policy.ReadOnly = spec.Policy.ReadOnly
 	if err != nil {
 		return fmt.Errorf("memory: open %s: %w", spec.ID, err)
@@ -52,7 +52,7 @@ func (p *Provider) from(ctx context.Context, t *tree, spec driver.Spec) error {
 	return nil
 }
 
-// clone copies a node with all below it; content, which never changes, is shared.
+// clone copies a node with its tree; content is shared, because it is immutable.
 func (n *node) clone() *node {
 	c := *n
 	if n.children != nil {
@@ -64,12 +64,12 @@ func (n *node) clone() *node {
 	return &c
 }
 
-// frozen is a tree that nobody changes.
-type frozen struct{ n *node }
+// frozenDir is an immutable tree.
+type frozenDir struct{ n *node }
 
-func (f frozen) Root(context.Context) (snapshot.Directory, error) { return f, nil }
+func (f frozenDir) Root(context.Context) (snapshot.Directory, error) { return f, nil }
 
-func (f frozen) Nodes(context.Context) ([]snapshot.Node, error) {
+func (f frozenDir) Nodes(context.Context) ([]snapshot.Node, error) {
 	var nodes []snapshot.Node
 	for _, name := range slices.Sorted(maps.Keys(f.n.children)) {
 		c := f.n.children[name]
@@ -88,12 +88,12 @@ func (f frozen) Nodes(context.Context) ([]snapshot.Node, error) {
 	return nodes, nil
 }
 
-func (f frozen) Open(_ context.Context, n *snapshot.Node) (io.ReadCloser, error) {
+func (f frozenDir) Open(_ context.Context, n *snapshot.Node) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(f.n.children[n.Name].content)), nil
 }
 
-func (f frozen) Dir(_ context.Context, n *snapshot.Node) (snapshot.Directory, error) {
-	return frozen{f.n.children[n.Name]}, nil
+func (f frozenDir) Dir(_ context.Context, n *snapshot.Node) (snapshot.Directory, error) {
+	return frozenDir{f.n.children[n.Name]}, nil
 }
 
-func (f frozen) Close() {}
+func (f frozenDir) Close() {}

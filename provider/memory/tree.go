@@ -17,12 +17,12 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A tree is a workspace. All handles on it share it.
+// A tree is a workspace. All its handles share it.
 type tree struct {
 	p       *Provider
 	id      string
-	session string // on whose behalf it was opened
-	origin  string // the snapshot that it started with
+	session string // session that opened it
+	origin  string // snapshot that it started from
 
 	mu       sync.RWMutex
 	root     *node
@@ -30,13 +30,13 @@ type tree struct {
 	used     int64
 	policy   driver.Policy
 	revision int64
-	ticks    int64 // changes so far, if the clock is deterministic
+	ticks    int64 // number of changes, if the clock is deterministic
 	config   Config
 	watchers map[*watcher]bool
 }
 
-// A node is a directory entry. The content of a file is never changed, only
-// replaced, so that whoever reads it keeps what was there.
+// A node is a directory entry. The content of a file is immutable and replaced as a
+// whole, so a reader keeps the old content.
 type node struct {
 	typ      driver.FileType
 	mode     fs.FileMode
@@ -55,7 +55,7 @@ func newTree(p *Provider, id string, policy driver.Policy, config Config) *tree 
 
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// nowLocked is the time of a change.
+// nowLocked returns the time of a change.
 func (t *tree) nowLocked() time.Time {
 	if !t.config.Deterministic {
 		return time.Now()
@@ -64,12 +64,12 @@ func (t *tree) nowLocked() time.Time {
 	return epoch.Add(time.Duration(t.ticks-1) * time.Second)
 }
 
-// handle is how both Open and Resolve build what they return.
-func (t *tree) handle() (*driver.Workspace, error) {
+// newHandle builds the workspace for Open and Resolve.
+func (t *tree) newHandle() (*driver.Workspace, error) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if t.gone {
-		return nil, fault.Transient(fmt.Errorf("memory: workspace %s: %w: it was destroyed meanwhile", t.id, fault.Failed))
+		return nil, fault.Transient(fmt.Errorf("memory: workspace %s: %w: the workspace was destroyed meanwhile", t.id, fault.Failed))
 	}
 	ref, err := t.refLocked()
 	if err != nil {
@@ -78,22 +78,22 @@ func (t *tree) handle() (*driver.Workspace, error) {
 	h := &handle{tree: t, watchers: map[*watcher]bool{}}
 	life := driver.Life{Close: h.Close, Destroy: h.Destroy, Update: h.Update}
 	if t.p.Snapshots != nil {
-		life.Snapshot = h.keeper().Module()
+		life.Snapshot = h.snapshotAdapter().Module()
 	}
 	return &driver.Workspace{
 		Ref:    ref,
-		Traits: traits(),
+		Traits: fixedTraits(),
 		Life:   life,
-		FS:     h.module(),
+		FS:     h.fsModule(),
 	}, nil
 }
 
-func (h *handle) module() *driver.FS {
+func (h *handle) fsModule() *driver.FS {
 	return &driver.FS{Files: h, Rename: h.Rename, Chmod: h.Chmod, Symlink: h.Symlink, Watch: h.Watch}
 }
 
 func (t *tree) refLocked() (driver.Ref, error) {
-	return driver.NewRef(Kind, payload{ID: t.id}, t.p.built(), t.revision)
+	return driver.NewRef(Kind, refPayload{ID: t.id}, t.p.capabilities(), t.revision)
 }
 
 func (t *tree) checkRevision(ref driver.Ref) error {
@@ -102,7 +102,7 @@ func (t *tree) checkRevision(ref driver.Ref) error {
 	return driver.CheckRevision(ref, t.revision)
 }
 
-// setPolicy reports whether policy differs from what it was.
+// setPolicy stores policy and reports whether it differs from the old one.
 func (t *tree) setPolicy(policy driver.Policy) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -114,22 +114,22 @@ func (t *tree) setPolicy(policy driver.Policy) bool {
 	return true
 }
 
-// clonePolicy makes the policy the tree's own.
+// clonePolicy returns a deep copy.
 func clonePolicy(p driver.Policy) driver.Policy {
 	p.Env = maps.Clone(p.Env)
 	p.Network.Allow, p.Network.Deny = slices.Clone(p.Network.Allow), slices.Clone(p.Network.Deny)
 	return p
 }
 
-// samePolicy compares what policies say: an empty map is no map.
+// samePolicy compares policies: an empty map equals nil.
 func samePolicy(a, b driver.Policy) bool {
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// destroy ends the tree: its provider forgets it, and what still holds a handle
-// finds it evicted.
+// destroy removes the tree from its provider; calls of other handles then return
+// Evicted.
 func (t *tree) destroy(ctx context.Context) error {
 	t.p.mu.Lock()
 	if t.p.trees[t.id] == t {
@@ -147,11 +147,11 @@ func (t *tree) destroy(ctx context.Context) error {
 	return nil
 }
 
-func (t *tree) evicted() error {
-	return fmt.Errorf("memory: workspace %s: %w: it was destroyed", t.id, fault.Evicted)
+func (t *tree) evictedError() error {
+	return fmt.Errorf("memory: workspace %s: %w: the workspace was destroyed", t.id, fault.Evicted)
 }
 
-// view runs f on a tree that stays as it is meanwhile.
+// view runs f under the read lock.
 func (t *tree) view(ctx context.Context, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -159,12 +159,12 @@ func (t *tree) view(ctx context.Context, f func() error) error {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if t.gone {
-		return t.evicted()
+		return t.evictedError()
 	}
 	return f()
 }
 
-// change runs f on a tree that is its own and may be written.
+// change runs f under the write lock, if the workspace is writable.
 func (t *tree) change(ctx context.Context, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -172,7 +172,7 @@ func (t *tree) change(ctx context.Context, f func() error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.gone {
-		return t.evicted()
+		return t.evictedError()
 	}
 	if t.policy.ReadOnly {
 		return fmt.Errorf("memory: workspace %s is read-only: %w", t.id, fault.PermissionDenied)
@@ -180,40 +180,40 @@ func (t *tree) change(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// A place is where a name leads: the directory, the name in it, and what is
-// there, nil if nothing is. The root has no directory.
-type place struct {
+// A resolvedPath is a resolved path: the directory, the name in it, and the entry, nil if it
+// does not exist. The root has no directory.
+type resolvedPath struct {
 	dir  *node
 	path string // without symlinks, relative to the workspace
 	node *node
 }
 
-func (p place) base() string { return p.path[strings.LastIndexByte(p.path, '/')+1:] }
+func (p resolvedPath) base() string { return p.path[strings.LastIndexByte(p.path, '/')+1:] }
 
-// maxLinks is how many symlinks a name may pass, as in Linux.
+// maxLinks bounds the symlinks of a path, as in Linux.
 const maxLinks = 40
 
-// findLocked follows name to its place, the symlinks on the way included, and
-// the last one only if follow. A way that leaves the workspace is a
-// SandboxViolation even where it passes what does not exist. A missing directory
-// on the way is NotFound; a missing last element is a place without a node.
-func (t *tree) findLocked(name string, follow bool) (place, error) {
-	above := append(make([]*node, 0, 8), t.root) // from the root to where we are; nil is missing
-	var names []string                           // of above, without the root
+// findLocked resolves name, symlinks included; a symlink as the last element only if
+// follow. A path that leaves the workspace is a SandboxViolation, even if it passes a
+// missing directory. A missing parent directory is NotFound; a missing last element
+// is a place without a node.
+func (t *tree) findLocked(name string, follow bool) (resolvedPath, error) {
+	above := append(make([]*node, 0, 8), t.root) // nodes from the root to the present one; nil is missing
+	var names []string                           // names of above, without the root
 	todo := strings.Split(name, "/")
 	missing, links := false, 0
 	for len(todo) > 0 {
 		elem, dir := todo[0], above[len(above)-1]
 		todo = todo[1:]
 		if dir != nil && dir.typ != driver.TypeDir {
-			return place{}, fmt.Errorf("memory: %s: %w: what is above it is not a directory", name, fault.InvalidArgument)
+			return resolvedPath{}, fmt.Errorf("memory: %s: %w: a parent is not a directory", name, fault.InvalidArgument)
 		}
 		if elem == "" || elem == "." {
 			continue
 		}
 		if elem == ".." {
 			if len(names) == 0 {
-				return place{}, leaves(name)
+				return resolvedPath{}, outsideError(name)
 			}
 			above, names = above[:len(names)], names[:len(names)-1]
 			continue
@@ -222,10 +222,10 @@ func (t *tree) findLocked(name string, follow bool) (place, error) {
 		next := dir.child(elem)
 		if next != nil && next.typ == driver.TypeSymlink && (follow || len(todo) > 0) {
 			if links++; links > maxLinks {
-				return place{}, fmt.Errorf("memory: %s: %w: too many symlinks, or a loop of them", name, fault.InvalidArgument)
+				return resolvedPath{}, fmt.Errorf("memory: %s: %w: too many symlinks, or a loop of them", name, fault.InvalidArgument)
 			}
 			if strings.HasPrefix(next.target, "/") {
-				return place{}, leaves(name)
+				return resolvedPath{}, outsideError(name)
 			}
 			todo = append(strings.Split(next.target, "/"), todo...)
 			continue
@@ -234,14 +234,14 @@ func (t *tree) findLocked(name string, follow bool) (place, error) {
 	}
 	switch {
 	case missing:
-		return place{}, fmt.Errorf("memory: %s: %w: a directory above it does not exist", name, fault.NotFound)
+		return resolvedPath{}, fmt.Errorf("memory: %s: %w: a parent directory does not exist", name, fault.NotFound)
 	case len(names) == 0:
-		return place{path: ".", node: t.root}, nil
+		return resolvedPath{path: ".", node: t.root}, nil
 	}
-	return place{dir: above[len(above)-2], path: strings.Join(names, "/"), node: above[len(above)-1]}, nil
+	return resolvedPath{dir: above[len(above)-2], path: strings.Join(names, "/"), node: above[len(above)-1]}, nil
 }
 
-// child returns the entry of a directory, nil if there is none.
+// child returns the entry of a directory, or nil.
 func (n *node) child(name string) *node {
 	if n == nil {
 		return nil
@@ -249,12 +249,12 @@ func (n *node) child(name string) *node {
 	return n.children[name]
 }
 
-func leaves(name string) error {
+func outsideError(name string) error {
 	return fmt.Errorf("memory: %s leaves the workspace: %w", name, fault.SandboxViolation)
 }
 
-// getLocked is findLocked for what must be there.
-func (t *tree) getLocked(name string, follow bool) (place, error) {
+// getLocked is findLocked for an entry that must exist.
+func (t *tree) getLocked(name string, follow bool) (resolvedPath, error) {
 	at, err := t.findLocked(name, follow)
 	if err == nil && at.node == nil {
 		err = fmt.Errorf("memory: %s: %w", name, fault.NotFound)
@@ -262,14 +262,13 @@ func (t *tree) getLocked(name string, follow bool) (place, error) {
 	return at, err
 }
 
-// putLocked makes n the entry at a place.
-func (t *tree) putLocked(at place, n *node) {
+// putLocked sets the entry at a place.
+func (t *tree) putLocked(at resolvedPath, n *node) {
 	at.dir.children[at.base()] = n
 	at.dir.mtime = n.mtime
 }
 
-// mkdirLocked makes a directory and, where parents, those that are missing
-// above it.
+// mkdirLocked creates a directory and, with parents, its missing parents.
 func (t *tree) mkdirLocked(name string, mode fs.FileMode, parents bool) error {
 	if parents {
 		if err := t.parentsLocked(name); err != nil {
@@ -287,11 +286,11 @@ func (t *tree) mkdirLocked(name string, mode fs.FileMode, parents bool) error {
 		return fmt.Errorf("memory: mkdir %s: %w", name, fault.AlreadyExists)
 	}
 	t.putLocked(at, &node{typ: driver.TypeDir, mode: mode, mtime: t.nowLocked(), children: map[string]*node{}})
-	t.tellLocked(at.path, driver.OpCreate)
+	t.notifyLocked(at.path, driver.OpCreate)
 	return nil
 }
 
-// parentsLocked makes the directories above name that are missing.
+// parentsLocked creates the missing parents of name.
 func (t *tree) parentsLocked(name string) error {
 	i := strings.LastIndexByte(name, '/')
 	if i < 0 {
@@ -299,12 +298,12 @@ func (t *tree) parentsLocked(name string) error {
 	}
 	err := t.mkdirLocked(name[:i], 0o755, true)
 	if errors.Is(err, fault.AlreadyExists) {
-		return fmt.Errorf("memory: %s: %w: what is above it is not a directory", name, fault.InvalidArgument)
+		return fmt.Errorf("memory: %s: %w: a parent is not a directory", name, fault.InvalidArgument)
 	}
 	return err
 }
 
-// info describes n under the name that it was asked by.
+// info describes n under the requested name.
 func (n *node) info(name string) driver.Info {
 	info := driver.Info{Path: name, Type: n.typ, Mode: n.mode, ModTime: n.mtime, Target: n.target}
 	switch n.typ {
@@ -317,15 +316,15 @@ func (n *node) info(name string) driver.Info {
 	return info
 }
 
-// each calls f for n, which is at name, and for all below it, parents first.
-func (n *node) each(name string, f func(name string, n *node)) {
+// walk calls f for n and its tree, parents first.
+func (n *node) walk(name string, f func(name string, n *node)) {
 	f(name, n)
 	for _, child := range slices.Sorted(maps.Keys(n.children)) {
-		n.children[child].each(join(name, child), f)
+		n.children[child].walk(joinPath(name, child), f)
 	}
 }
 
-func join(dir, base string) string {
+func joinPath(dir, base string) string {
 	if dir == "." {
 		return base
 	}

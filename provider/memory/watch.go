@@ -10,23 +10,23 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// maxPending is how many changed paths a watcher remembers; more are an overflow.
+// maxPending bounds the changed paths of a batch; more are an overflow.
 const maxPending = 4096
 
 const defaultDebounce = 50 * time.Millisecond
 
-// A watcher gathers changes until somebody asks for them.
+// A watcher collects changes until Next returns them.
 type watcher struct {
 	h         *handle
 	path      string // without symlinks
 	recursive bool
 	debounce  time.Duration
-	wake      chan struct{} // has room for one
+	wake      chan struct{} // buffered: capacity 1
 
 	mu      sync.Mutex
 	batch   driver.Changes
 	at      map[string]int // index in batch by path
-	since   time.Time      // of the first change of the batch
+	since   time.Time      // time of the first change of the batch
 	stopped bool
 }
 
@@ -38,7 +38,7 @@ func (h *handle) Watch(ctx context.Context, name string, opts *driver.WatchOptio
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.gone {
-		return nil, h.evicted()
+		return nil, h.evictedError()
 	}
 	at, err := h.getLocked(name, true)
 	if err != nil {
@@ -52,11 +52,11 @@ func (h *handle) Watch(ctx context.Context, name string, opts *driver.WatchOptio
 	return w, nil
 }
 
-// tellLocked tells the watchers of a change.
-func (t *tree) tellLocked(path string, op driver.ChangeOp) {
+// notifyLocked adds a change to the watchers.
+func (t *tree) notifyLocked(path string, op driver.ChangeOp) {
 	for w := range t.watchers {
 		if w.covers(path) {
-			w.add(path, op)
+			w.addChange(path, op)
 		}
 	}
 }
@@ -72,7 +72,7 @@ func (w *watcher) covers(path string) bool {
 	return inside && (w.recursive || !strings.Contains(rest, "/"))
 }
 
-func (w *watcher) add(path string, op driver.ChangeOp) {
+func (w *watcher) addChange(path string, op driver.ChangeOp) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.batch.Changes) == 0 && !w.batch.Overflow {
@@ -88,31 +88,32 @@ func (w *watcher) add(path string, op driver.ChangeOp) {
 		w.at[path] = len(w.batch.Changes)
 		w.batch.Changes = append(w.batch.Changes, driver.Change{Path: path, Op: op})
 	}
-	w.poke()
+	w.wakeNext()
 }
 
-func (w *watcher) poke() {
+func (w *watcher) wakeNext() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Next waits for a batch, which is complete one debounce after its first change.
+// Next waits for a batch, which is complete one debounce interval after its first
+// change.
 func (w *watcher) Next(ctx context.Context) (driver.Changes, error) {
 	for {
-		batch, wait, err := w.next()
+		batch, wait, err := w.takeBatch()
 		if err != nil || wait == 0 {
 			return batch, err
 		}
-		if err := w.pause(ctx, wait); err != nil {
+		if err := w.waitChange(ctx, wait); err != nil {
 			return driver.Changes{}, err
 		}
 	}
 }
 
-// pause waits for a change or for wait to pass, which it never does if negative.
-func (w *watcher) pause(ctx context.Context, wait time.Duration) error {
+// waitChange waits for a change or for wait; a negative wait is forever.
+func (w *watcher) waitChange(ctx context.Context, wait time.Duration) error {
 	var due <-chan time.Time
 	if wait > 0 {
 		timer := time.NewTimer(wait)
@@ -128,13 +129,13 @@ func (w *watcher) pause(ctx context.Context, wait time.Duration) error {
 	return nil
 }
 
-// next returns the batch if it is due; otherwise how long it is until then, or
-// -1 where there is none.
-func (w *watcher) next() (driver.Changes, time.Duration, error) {
+// takeBatch returns the batch if it is due; otherwise the time until then, or -1 without a
+// batch.
+func (w *watcher) takeBatch() (driver.Changes, time.Duration, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stopped {
-		w.poke() // for others who wait
+		w.wakeNext() // wake the next waiter
 		return driver.Changes{}, 0, io.EOF
 	}
 	if len(w.batch.Changes) == 0 {
@@ -162,5 +163,5 @@ func (w *watcher) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.stopped = true
-	w.poke()
+	w.wakeNext()
 }

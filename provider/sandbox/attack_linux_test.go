@@ -91,7 +91,7 @@ func TestEscapes(t *testing.T) {
 		"by-handle":            `perl -e 'my $h = pack("LL", 8, 1) . "\0" x 8; print syscall(304, -100, $h, 0) == -1 ? "held" : "opened"'`,
 		"home":                 `ls /root /home 2>/dev/null | grep -v '^croft$' | grep -v ':$' | grep -q . && ls /root /home || echo held`,
 		"shadow":               `[ -s /etc/shadow ] && cat /etc/shadow 2>/dev/null | grep -q : && echo read || echo held`,
-		"data-directory":       `[ -e ` + p.ground.Path() + ` ] && echo seen || echo held`,
+		"data-directory":       `[ -e ` + p.store.Path() + ` ] && echo seen || echo held`,
 		"interfaces":           `[ "$(grep -c : /proc/net/dev)" = 1 ] && echo held || cat /proc/net/dev`,
 		"dns":                  `timeout 5 getent hosts example.com && echo resolved || echo held`,
 		"raw-socket":           `perl -e 'use Socket; print socket(my $s, AF_INET, SOCK_RAW, 1) ? "made" : "held"'`,
@@ -183,7 +183,7 @@ func everyLevel(t *testing.T, f func(t *testing.T, p *Provider, level driver.Iso
 				t.Skipf("skipped: host: %s: %s", r.Level, r.Reason)
 			}
 			p := newProvider(t, t.TempDir())
-			p.only, p.cfg.Isolation = r.Level, r.Level
+			p.onlyLevel, p.cfg.Isolation = r.Level, r.Level
 			f(t, p, r.Level, open(t, p))
 		})
 	}
@@ -262,7 +262,7 @@ func TestNoProgramOfItsOwnerIsLeftBehind(t *testing.T) {
 			}
 			dir := t.TempDir()
 			p := newProvider(t, t.TempDir())
-			p.only, p.cfg.Isolation = r.Level, r.Level
+			p.onlyLevel, p.cfg.Isolation = r.Level, r.Level
 			ws := open(t, p, func(s *driver.Spec) { s.Dir = dir })
 			res := script(t, ws, `cp /bin/true a && chmod 4755 a; cp /bin/true b; chmod g+s b; install -m 6755 /bin/true c
 perl -MFcntl -e 'sysopen my $f, "d", O_CREAT | O_WRONLY, 04755; chmod 02755, "a"; mkdir "e"; chmod 0755, "a" or print "not even a plain mode"'`)

@@ -16,19 +16,18 @@ import (
 // Kind is the kind of this provider.
 const Kind = "sandbox"
 
-// Config says where a provider keeps its workspaces and how it fences them.
+// Config says where a provider keeps its workspaces and how it isolates them.
 type Config struct {
-	// Root is the directory that holds them, made where it does not exist. It
-	// may be shared with providers of other kinds. Required.
+	// Root is the directory of the workspaces. It is created if it does not exist,
+	// and may be shared with providers of other kinds. Required.
 	Root string
 
-	// Forbidden are directories that no workspace may use in place, nor what is
-	// in them or holds them, besides Root: those that Croft keeps its data in.
+	// Forbidden are directories, besides Root, that no workspace may use in place,
+	// neither they nor a directory in them or above them: Croft's data directories.
 	Forbidden []string
 
-	// Roots are directories of the host that a directory in place, one that is
-	// shown besides, and a template must lie in; nil is any, and an empty list
-	// lets none be used.
+	// Roots are the directories of the host in which directories in place, binds and
+	// templates must lie. nil allows any; an empty list allows no directory.
 	Roots []string
 
 	// Guest is the path of croft-guest; "" looks for it, see package guestbin.
@@ -37,36 +36,34 @@ type Config struct {
 	// Runsc is the path of gVisor's program; "" looks for runsc on PATH.
 	Runsc string
 
-	// Isolation is the least level for a policy that names none; "" is
+	// Isolation is the lowest level for a policy that names none. "" means
 	// namespaces or an equal.
 	Isolation driver.Isolation
 
-	// UIDBase is where ids inside begin outside, where this process is root: id
-	// 0 inside is this one, and so on for 65536 ids, which must own nothing on
-	// this host. 0 is 1<<30.
+	// UIDBase is the id on the host of id 0 inside, where this process is root. 65536
+	// ids from it on are used; they must own nothing on this host. 0 means 1<<30.
 	UIDBase int
 
-	// Lease is how long a guest lives without anyone who holds its workspace;
-	// 0 is 15 minutes.
+	// Lease is how long a guest lives while no process has its workspace open;
+	// 0 means 15 minutes.
 	Lease time.Duration
 
-	// What the proxies of workspaces that may reach hosts work with; see the
-	// fields of the same names in egress.Options.
-	Secrets     egress.Secrets
-	Credentials map[string]egress.Credential
-	Events      event.Sink
-	Resolver    egress.Resolver
-	RootCAs     *x509.CertPool
-	Inside      func(workspace string) http.Handler
+	// Options of the egress proxies; see the fields of the same names in egress.Options.
+	Secrets      egress.Secrets
+	Credentials  map[string]egress.Credential
+	Events       event.Sink
+	Resolver     egress.Resolver
+	RootCAs      *x509.CertPool
+	LocalHandler func(workspace string) http.Handler
 
-	// Snapshots keeps the snapshots of workspaces; nil is none. Layers is the
-	// directory for what workspaces that start from them share; "" is one in Root.
+	// Snapshots is the store of snapshots; nil means no snapshots. Layers is the
+	// directory of the layers that workspaces share; "" means one in Root.
 	Snapshots *snapshot.Store
 	Layers    string
 
 	Log *slog.Logger // nil is silent
 
-	// BootID names the present boot of the host; "" is what the kernel says.
+	// BootID identifies the present boot of the host; "" reads it from the kernel.
 	BootID string
 }
 
@@ -78,48 +75,46 @@ type options struct {
 	// Throwaway makes the guest end with the process that started it.
 	Throwaway bool `json:"throwaway,omitempty"`
 
-	// Template is a directory, as an absolute path, that the workspace starts
-	// with. It is not copied: it shows through until it is written to, and must
-	// not change as long as there are workspaces on it.
+	// Template is the absolute path of a directory that the workspace starts with.
+	// It is the lower layer of an overlayfs, not a copy, and must not change while
+	// workspaces use it.
 	Template string `json:"template,omitempty"`
 
-	// Binds are further directories of the host that are shown at their own
-	// paths, beside the workspace. Module FS does not reach them.
+	// Binds are further directories of the host, mounted at their own paths. Module
+	// FS does not reach them.
 	Binds []bind `json:"binds,omitempty"`
 
-	// At is the absolute path that the workspace has for its processes, "" for
-	// /workspace. It need not exist on the host, unless it lies in a bind.
+	// At is the absolute path of the workspace inside; "" means /workspace. It need
+	// not exist on the host, unless it lies in a bind.
 	At string `json:"at,omitempty"`
 
-	// From is the snapshot that the workspace started with, Layers are the upper
-	// layers over Template that it started on, and Sealed those that it was sealed
-	// into since; the topmost come first. The provider notes them: they can't be
-	// configured.
+	// From is the snapshot that the workspace started from, Layers are the layers over
+	// Template that it started on, and Sealed those that it was sealed into since,
+	// topmost first. The provider sets them: they can't be configured.
 	From   string   `json:"from,omitempty"`
 	Layers []string `json:"layers,omitempty"`
 	Sealed []string `json:"sealed,omitempty"`
 }
 
-// start lists the directories that the workspace started on, the topmost first.
-func (o *options) start() []string {
+// startDirs lists the lower directories that the workspace started on, topmost first.
+func (o *options) startDirs() []string {
 	if o.Template == "" {
 		return nil
 	}
 	return append(slices.Clone(o.Layers), o.Template)
 }
 
-// lower lists the directories that the files lie over now, the topmost first.
-func (o *options) lower() []string { return append(slices.Clone(o.Sealed), o.start()...) }
+// lowerDirs lists the lower directories of the overlayfs now, topmost first.
+func (o *options) lowerDirs() []string { return append(slices.Clone(o.Sealed), o.startDirs()...) }
 
-// A bind is a directory of the host that commands see where it is.
+// A bind is a directory of the host that commands see at its own path.
 type bind struct {
 	Dir      string `json:"dir"` // absolute
 	ReadOnly bool   `json:"readOnly,omitempty"`
 
-	// Empty shows an empty directory there, which is read-only: what is in it on the
-	// host, and would be seen through another bind that holds it, is nobody's to see,
-	// but for the workspace and further binds in it. Isolation process, which has no
-	// mounts, can't hide it.
+	// Empty masks the directory with an empty, read-only one: what is in it on the
+	// host is hidden, also where an outer bind would show it, except for the workspace
+	// and further binds in it. Isolation process has no mounts and can't hide it.
 	Empty bool `json:"empty,omitempty"`
 }
 
@@ -127,9 +122,9 @@ type bind struct {
 type LevelReport struct {
 	Level  driver.Isolation `json:"level"`
 	Works  bool             `json:"works"`
-	Proof  string           `json:"proof,omitempty"`  // what was tried, where it works
-	Reason string           `json:"reason,omitempty"` // why not, where it does not
-	Lacks  []string         `json:"lacks,omitempty"`  // what it does not prevent
+	Proof  string           `json:"proof,omitempty"`  // if it works: what was tested
+	Reason string           `json:"reason,omitempty"` // if not: why
+	Lacks  []string         `json:"lacks,omitempty"`  // what the level does not prevent
 }
 
 // capabilities are what a workspace has, without snapshots.

@@ -16,27 +16,28 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A limit of disk is kept by a file system of that size in a file, which only
-// the guest has mounted: its end is the end of the mount and of the loop device.
-// The image is made with the workspace, so the limit can't be changed later.
+// A disk limit is enforced by a loop-mounted file system of that size. Only the guest's
+// mount namespace has the mount: mount and loop device end with the guest. The image is
+// created with the workspace, so the limit can't be changed later.
 
 const imageName = "disk.img"
 
-// leastDisk is what a file system needs to be one.
-const leastDisk = 1 << 20
+// minDisk is the size of the smallest ext4 file system.
+const minDisk = 1 << 20
 
-// diskLimit says, by trying once per process, whether a limit of disk can be kept.
+// diskLimit reports, by mounting an image once per process, whether a disk limit can be
+// enforced.
 var diskLimit = sync.OnceValue(func() driver.Enforcement {
 	if os.Geteuid() != 0 {
 		return driver.Enforcement{Reason: "a file system of a limited size can be mounted by root alone"}
 	}
-	dir, err := probeDir()
+	dir, err := newProbeDir()
 	if err != nil {
 		return driver.Enforcement{Reason: err.Error()}
 	}
 	defer os.RemoveAll(dir)
 	image := filepath.Join(dir, imageName)
-	if err := makeImage(image, leastDisk, false); err != nil {
+	if err := makeImage(image, minDisk, false); err != nil {
 		return driver.Enforcement{Reason: err.Error()}
 	}
 	mount, err := mountImage(image, false)
@@ -47,17 +48,16 @@ var diskLimit = sync.OnceValue(func() driver.Enforcement {
 	return driver.Enforcement{By: "a file system of that size, in a file"}
 })
 
-// diskFor is diskLimit, but where nobody asked for a limit of disk it is not tried for
-// what is soon gone: to make and mount a file system takes longer than to open that.
-func diskFor(policy driver.Policy, brief bool) driver.Enforcement {
+// diskEnforcement is diskLimit, but for a short-lived workspace without a disk limit it
+// skips the test: mounting an image takes longer than opening the workspace.
+func diskEnforcement(policy driver.Policy, brief bool) driver.Enforcement {
 	if brief && policy.Limits[driver.ResourceDisk].Max == 0 {
-		return driver.Enforcement{Reason: "it was not tried, because none was asked for"}
+		return driver.Enforcement{Reason: "not tested, because the policy has no disk limit"}
 	}
 	return diskLimit()
 }
 
-// makeImage makes a file with an empty file system. Its blocks come to be as they
-// are written.
+// makeImage creates a sparse file with an empty ext4 file system.
 func makeImage(path string, size int64, durable bool) error {
 	mkfs, err := exec.LookPath("mkfs.ext4")
 	if err != nil {
@@ -67,13 +67,13 @@ func makeImage(path string, size int64, durable bool) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(f.Truncate(max(size, leastDisk)), f.Close())
+	err = errors.Join(f.Truncate(max(size, minDisk)), f.Close())
 	if err != nil {
 		return err
 	}
 	args := []string{"-q", "-F", "-m", "0", "-E", "lazy_itable_init=1,nodiscard"}
 	if !durable {
-		args = append(args, "-O", "^has_journal") // it costs room, and only a power loss asks for it
+		args = append(args, "-O", "^has_journal") // a journal costs space, and helps only after a power loss
 	}
 	cmd := exec.Command(mkfs, append(args, path)...) //nolint:noctx // it takes milliseconds
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -88,7 +88,7 @@ func mountImage(path string, readOnly bool) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("attach a loop device: %w", err)
 	}
-	defer loop.Close() // the mount holds it from now on
+	defer loop.Close() // the mount keeps the device open from now on
 	fs, err := unix.Fsopen("ext4", unix.FSOPEN_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("open ext4: %w", err)
@@ -109,11 +109,11 @@ func mountImage(path string, readOnly bool) (*os.File, error) {
 		return nil, fmt.Errorf("mount %s: %w", path, err)
 	}
 	mount := os.NewFile(uintptr(fd), path)
-	unix.Unlinkat(fd, "lost+found", unix.AT_REMOVEDIR) //nolint:errcheck // it is there once
+	unix.Unlinkat(fd, "lost+found", unix.AT_REMOVEDIR) //nolint:errcheck // only a new image has it
 	return mount, nil
 }
 
-// attachLoop gives a file a device, which goes with its last use.
+// attachLoop attaches a file to a loop device, which is detached after its last use.
 func attachLoop(path string) (*os.File, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
@@ -125,7 +125,7 @@ func attachLoop(path string) (*os.File, error) {
 		return nil, err
 	}
 	defer image.Close()
-	const attempts = 50 // others look for a free one, too
+	const attempts = 50 // other processes may attach the same free device first
 	for range attempts {
 		n, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
 		if err != nil {
@@ -149,15 +149,15 @@ func attachLoop(path string) (*os.File, error) {
 	return nil, fmt.Errorf("no loop device is free: %w", fault.ResourceExhausted)
 }
 
-// limitedDisk reports whether a workspace at a level has an image.
-func (p *Provider) limitedDisk(l *level, policy driver.Policy) bool {
-	return policy.Limits[driver.ResourceDisk].Max > 0 && l.mapped && p.ids.root && diskLimit().Enforced()
+// hasDiskImage reports whether the files of a workspace are in a disk image.
+func (p *Provider) hasDiskImage(l *level, policy driver.Policy) bool {
+	return policy.Limits[driver.ResourceDisk].Max > 0 && l.mapsIDs && p.ids.root && diskLimit().Enforced()
 }
 
-// checkDisk refuses a change of the limit.
+// checkDisk refuses a change of the disk limit.
 func checkDisk(m *wsdir.State, policy driver.Policy) error {
 	if m.Policy.Limits[driver.ResourceDisk] != policy.Limits[driver.ResourceDisk] {
-		return fmt.Errorf("limit disk: %w: it is set when the workspace is made, and was %d", fault.Unsupported, m.Policy.Limits[driver.ResourceDisk].Max)
+		return fmt.Errorf("limit disk: %w: it is fixed when the workspace is created, here at %d", fault.Unsupported, m.Policy.Limits[driver.ResourceDisk].Max)
 	}
 	return nil
 }

@@ -1,74 +1,74 @@
-// Package sandbox is the provider of workspaces whose processes run behind a
-// fence that the kernel holds: kind "sandbox".
+// Package sandbox provides workspaces of kind "sandbox", whose processes are isolated
+// by Linux namespaces, gVisor, bubblewrap or Landlock, with seccomp and cgroups.
 //
 // # Where things are
 //
-// The files of a workspace are a directory of this host, kept as package plot
-// says. What there is in the directory of a workspace, <root>/<id>:
+// The files of a workspace are in a directory of this host: see package wsdir. The
+// directory of a workspace, <root>/<id>, contains:
 //
-//	state-sandbox.json  the state, see package plot; its sections are guest (package
-//	                    keep), watched, staged and seal
-//	state.lock          flock of the state and of commits, see package plot
-//	held, held.suspect  which processes hold the workspace, see package plot
-//	guest.lock          flock while the guest is found, started or ended, see package keep
-//	still               flock, shared, while a process keeps the workload frozen
-//	files               the files, unless they are in place or in disk.img
-//	layer               with a template: what was changed (upper), room for overlayfs (work)
-//	disk.img            where disk is limited: a file system with the files
-//	staged              layers of directories that were imported by a mount
-//	stage               where a rollback makes ready what is new, with its journal
-//	rollback            journal of a rollback through a mount, see snapshot.BeginWay
-//	sock                where the guest listens; in gVisor a symlink into ctl
-//	ctl                 directory of the socket of a guest in gVisor
-//	log                 logs and exit statuses of sessions
-//	tmp                 temporary files, where the fence has no mounts
-//	egress              directory of the socket of the proxy
-//	authority.pem       keys of the workspace's authorities, see package outlet
-//	roots               certificates that programs inside trust
+//	state-sandbox.json      the state, see package wsdir; its sections are guest (package
+//	                        supervise), autorun, imports and seal
+//	state.lock              flock of the state and of commits, see package wsdir
+//	in-use, in-use.suspect  presence marker, see package wsdir
+//	guest.lock              flock while the guest is found, started or ended, see package supervise
+//	freeze                  flock, shared, while a process keeps the cgroup frozen
+//	files                   the files, unless they are in place or in disk.img
+//	layer                   with a template: the directories upper and work of overlayfs
+//	disk.img                with a disk limit: a file system that contains the files
+//	imports                 upper layers of directories that were imported by mount
+//	rollback-stage          new files of a rollback, with its journal
+//	rollback                journal of a rollback through a mount, see snapshot.BeginRollback
+//	sock                    socket of the guest; with gVisor a symlink into ctl
+//	ctl                     with gVisor: directory of the socket of the guest
+//	log                     logs and exit statuses of sessions
+//	tmp                     temporary files, at isolation process, which has no mounts
+//	egress                  directory of the socket of the egress proxy
+//	authority.pem           keys of the workspace's certificate authorities, see package proxies
+//	roots                   certificates that programs inside trust
 //
 // # The files
 //
-// There is one way to read and one way to write files: package boundary, in this
-// process, on one directory. No file goes by the guest, so a workspace is filled
-// before it has one, and also while it is paused. The directory is that of the files,
-// or, where processes see something else than that, the same place as the guest's
-// mounts show it: a template or a sealed layer below, a file system of limited size,
-// imported directories, and a directory in place, where mounts keep read-only what
-// others run later. The guest hands out a descriptor of it when it starts, before any
-// process of the workload; another process gets it from the kernel, by the id of the
-// mount that the state has. There, files are made by the user that the workload is,
-// and mount points are neither replaced nor renamed nor removed: see
-// boundary.Options.KeepMounts. The guest's mount namespace is kept open meanwhile: a
-// guest that dies does not lay bare what its mounts kept.
+// Package files, in this process, reads and writes all files, below one root
+// directory. The guest is not involved, so files can be written before there is a
+// guest, and while the workspace is paused. The root is the directory of the files,
+// unless mounts make the processes see something else: a template or a sealed layer
+// below (overlayfs), a disk image, imported directories, or a directory in place whose
+// autorun files are read-only mounts. Then the root is the workspace as the guest's
+// mounts show it. The guest sends a descriptor of that root when it starts, before it
+// starts any process of the workload. Another process opens the root through /proc, and
+// compares the id of the mount with the one in the state. Through the mount, files are
+// created as the user of the workload, and mount points are neither replaced nor renamed
+// nor removed: see files.Options.KeepMounts. The guest's mount namespace stays open
+// meanwhile, so that autorun files stay protected when the guest dies.
 //
 // Snapshots read the directory of the files, or the upper layer, on the host.
 //
 // # The guest
 //
-// The first call of the Shell starts one croft-guest (see package guest) inside
-// the fence, once per workspace; it runs every command. It outlives this
-// process: the next one that holds the workspace finds it, with its sessions,
-// their logs and exit statuses. When nobody has held it for Config.Lease, it ends
-// by itself. A guest that has died is Evicted at the next call, to which nothing
-// was sent; a command that it took with it is a result with the cause lost.
-// The guest of a workspace opened with {"throwaway": true} ends with the process
-// that started it.
+// The first call of the Shell starts one croft-guest (see package guest) inside the
+// sandbox, once per workspace. The guest runs every command. It outlives this process:
+// the next process that opens the workspace adopts the guest with its sessions, their
+// logs and exit statuses. The guest ends by itself when no process has held its lease
+// for Config.Lease. After the death of a guest the next call returns Evicted, and
+// nothing was sent; a command that died with the guest has a result with the cause lost.
+// The guest of a workspace opened with {"throwaway": true} ends with the process that
+// started it.
 //
-// A change of policy that the guest can't follow, such as of the environment,
-// ends the guest and what runs in it.
+// A change of policy that a running guest can't apply, such as a change of the
+// environment, ends the guest and what runs in it.
 //
 // # What is prevented
 //
-// Inside are a root of its own with the host's programs, read only, and the
-// workspace at /workspace, or at its own path where it is in place; processes of
-// the workspace alone; no network but a loopback interface; no device but the
-// harmless ones; no capability, no set-user-id, no system call beyond an
-// allow-list. Home directories, /var, /run, /sys and other workspaces do not
-// exist there.
+// The guest enters a rootfs of its own by pivot_root. The rootfs has the host's
+// programs, read-only, and the workspace at /workspace, or at its own path where it is
+// in place. Processes see only processes of their workspace, a loopback interface and
+// harmless devices. They have no capability, no set-user-id and no system call beyond a
+// seccomp allow-list. Home directories, /var, /run, /sys and other workspaces are not in
+// the rootfs.
 //
-// # What is not
+// # What is not prevented
 //
-// The kernel is shared: who finds a hole in it is out. So is time: a workspace
-// can see how busy the machine is. What the host's /usr and /etc hold, beyond
-// what is hidden by name, can be read.
+// The kernel is shared, except with gVisor: an exploit of the kernel escapes. Timing is
+// shared: a workspace can measure how busy the machine is. What is in the host's /usr
+// and /etc, except for names that are masked, can be read.
 package sandbox

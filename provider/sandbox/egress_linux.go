@@ -12,61 +12,62 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A workspace reaches the hosts that its policy allows through a proxy, package
-// egress, in the process that holds it. The proxy listens on a socket in
-// <root>/<id>/egress, a descriptor of which the guest has; the guest passes a
-// loopback port inside on to it. Where the policy allows nothing the proxy is
-// there as well, to say so and to leave an event.
+// A workspace reaches the hosts that its policy allows through an egress proxy, in the
+// process that has the workspace open. The proxy listens on a socket in
+// <root>/<id>/egress. The guest has a descriptor of that directory, and relays a
+// loopback port inside to the socket. Where the policy allows no host the proxy runs as
+// well: it refuses requests and emits events.
 //
-// The roots that programs inside trust are a file in <root>/<id>/roots, which is
-// shown inside: it is written anew when the authority of the workspace changes,
-// while what runs goes on.
+// The certificates that programs inside trust are a file in <root>/<id>/roots, which is
+// mounted inside. It is replaced when the certificate authority of the workspace changes,
+// without a restart of the guest.
 
 const (
 	egressName    = "egress"        // directory of the socket
-	authorityName = "authority.pem" // keys of the workspace's authorities: beside, not in, that directory
+	authorityName = "authority.pem" // keys of the certificate authorities: not in egress, which the guest sees
 	relayPort     = egress.RelayPort
-	rootsName     = "roots"      // directory of the bundle
-	bundleDir     = "/run/croft" // that directory inside
+	rootsName     = "roots"      // directory of the certificate bundle
+	bundleDir     = "/run/croft" // the same directory inside
 )
 
-// newOutlets returns the proxies of the provider's workspaces.
-func (p *Provider) newOutlets() *proxies.Set {
+// newProxies returns the proxies of the provider's workspaces.
+func (p *Provider) newProxies() *proxies.Set {
 	return proxies.New(p.ctx, egress.Options{
 		Secrets: p.cfg.Secrets, Credentials: p.cfg.Credentials, Events: p.cfg.Events, Resolver: p.cfg.Resolver, RootCAs: p.cfg.RootCAs,
-		Inside: p.cfg.Inside,
+		LocalHandler: p.cfg.LocalHandler,
 	}, p.log)
 }
 
-// places says where the proxy of a workspace keeps what is its own.
-func (p *Provider) places(id string) proxies.Paths {
+// proxyPaths returns the paths of the files of a workspace's proxy.
+func (p *Provider) proxyPaths(id string) proxies.Paths {
 	return proxies.Paths{
-		Socket: p.ground.Path(id, egressName, guestproto.ProxySocket), Authority: p.ground.Path(id, authorityName), Roots: p.ground.Path(id, rootsName),
+		Socket: p.store.Path(id, egressName, guestproto.ProxySocket), Authority: p.store.Path(id, authorityName), Roots: p.store.Path(id, rootsName),
 	}
 }
 
-// Transport asks in the place of a program of a workspace; see outlet.Outlets.
+// Transport returns a transport that sends requests as a program of the workspace would;
+// see proxies.Set.
 func (p *Provider) Transport(workspace string) (http.RoundTripper, error) {
-	return p.ways().Transport(workspace)
+	return p.proxies().Transport(workspace)
 }
 
-// Settle waits until the requests of a workspace whose programs have ended are told;
-// see outlet.Outlets.
+// Settle waits until the events of the requests of a workspace, whose programs have
+// ended, were emitted; see proxies.Set.
 func (p *Provider) Settle(ctx context.Context, workspace string) error {
-	return p.ways().Settle(ctx, workspace)
+	return p.proxies().Settle(ctx, workspace)
 }
 
-// connect gives a guest that is to be launched its way out.
-func (u launchSpec) connect(l *launch) error {
+// configureProxy configures the relay to the proxy in the launch of a guest.
+func (u launchSpec) configureProxy(l *launch) error {
 	if l.Config.GVisor == nil {
-		if err := l.giveDir("egress", u.egress); err != nil {
+		if err := l.addDir("egress", u.egress); err != nil {
 			return err
 		}
 	}
 	cfg := l.ServingConfig()
 	cfg.RelayPort = relayPort
 	bundle := ""
-	if u.roots != "" {
+	if u.caDir != "" {
 		bundle = bundleDir + "/" + proxies.BundleName
 	}
 	for name, value := range egress.Env(relayPort, bundle) {
@@ -77,7 +78,7 @@ func (u launchSpec) connect(l *launch) error {
 	return nil
 }
 
-// checkNetwork refuses what no level gives.
+// checkNetwork refuses an open network, which no level supports.
 func checkNetwork(n driver.Network) error {
 	if n.Open {
 		return fmt.Errorf("open network: %w: name the hosts that may be reached", fault.Unsupported)

@@ -168,7 +168,7 @@ func TestWorkingTreeStaysWhereItBelongs(t *testing.T) {
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, ".git"), "gitdir: /elsewhere")
 	p := newProvider(t, t.TempDir())
-	p.only, p.cfg.Isolation = driver.IsolationNamespaces, driver.IsolationNamespaces
+	p.onlyLevel, p.cfg.Isolation = driver.IsolationNamespaces, driver.IsolationNamespaces
 	ws := open(t, p, func(s *driver.Spec) { s.Dir = dir })
 	res := script(t, ws, "echo evil > .git; rm -f .git; mv .git away; ln -sf evil .git; echo evil > new && mv -f new .git")
 	if data, err := os.ReadFile(filepath.Join(dir, ".git")); err != nil || string(data) != "gitdir: /elsewhere" {
@@ -180,7 +180,7 @@ func TestTemplateIsNotTheDataOfCroft(t *testing.T) {
 	dir := t.TempDir()
 	p := newProvider(t, dir)
 	other := open(t, p)
-	for _, template := range []string{"/", dir, p.ground.Path(), p.ground.Path(idOf(t, other))} {
+	for _, template := range []string{"/", dir, p.store.Path(), p.store.Path(idOf(t, other))} {
 		_, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, From: driver.Source{Template: template}})
 		if fault.Of(err) != fault.InvalidArgument {
 			t.Errorf("the template %s gives %v", template, err)
@@ -211,7 +211,7 @@ func TestInPlaceWithoutTriggers(t *testing.T) {
 	}
 	if here(driver.IsolationGVisor, driver.IsolationProcess) {
 		put(t, filepath.Join(dir, ".git/config"), "[core]")
-		if err := p.endGuest(t.Context(), p.ground.Path(idOf(t, ws))); err != nil {
+		if err := p.endGuest(t.Context(), p.store.Path(idOf(t, ws))); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, "a guest is to start again", func() bool { // calls are told that the guest is gone, also one that began before that was known

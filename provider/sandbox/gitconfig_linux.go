@@ -2,17 +2,17 @@ package sandbox
 
 import "strings"
 
-// gitConfig is what a configuration of Git says of further files that Git runs, or
-// takes configuration from. Values are as they are written.
+// gitConfig is the part of a Git configuration that names further files: hooks and
+// included configuration. Values are as they are written.
 type gitConfig struct {
 	hooks    []string // core.hooksPath
 	includes []string // include.path, includeIf.*.path
 	worktree string   // core.worktree
-	perTree  bool     // working trees have a configuration of their own, config.worktree
+	perTree  bool     // extensions.worktreeConfig: worktrees have their own config.worktree
 }
 
-// parseGitConfig reads a configuration. What Git would take for a mistake is passed
-// over, so that nothing after it is missed.
+// parseGitConfig parses a configuration. It skips syntax errors, so that nothing after
+// them is missed.
 func parseGitConfig(text string) gitConfig {
 	var c gitConfig
 	section := ""
@@ -56,8 +56,8 @@ func (c *gitConfig) set(section, key, value string) {
 	}
 }
 
-// gitSection reads a header after its bracket: the name of the section, in lower
-// case and without what follows in quotes, and the text after it.
+// gitSection parses a section header after its bracket. It returns the name in lower
+// case, without the quoted subsection, and the text after the header.
 func gitSection(text string) (name, rest string) {
 	quoted := false
 	for i := 0; i < len(text); i++ {
@@ -79,11 +79,10 @@ func gitSection(text string) (name, rest string) {
 	return "", ""
 }
 
-// gitValue reads a value to its end: quotes, escapes, comments and lines that go on
-// mean what they mean to Git.
+// gitValue parses a value with Git's quotes, escapes, comments and continuation lines.
 func gitValue(text string) (value, rest string) {
 	var b strings.Builder
-	quoted, kept := false, 0 // of b, which ends in blanks that may not count
+	quoted, kept := false, 0 // kept is the length of b without trailing blanks
 	text = strings.TrimLeft(text, " \t")
 	for i := 0; i < len(text); i++ {
 		ch := text[i]

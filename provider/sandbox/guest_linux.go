@@ -15,87 +15,87 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// plan says how the guest of m runs at a level.
-func (p *Provider) plan(l *level, m *wsdir.State, opts options) (*launchSpec, error) {
+// newLaunchSpec returns the launch spec of the guest of m at a level.
+func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts options) (*launchSpec, error) {
 	bin, err := p.binary()
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
 	u := &launchSpec{
-		level: l, id: m.ID, files: p.ground.Files(m), inside: workspaceAt(m.Dir, &opts), policy: m.Policy, log: p.ground.Path(m.ID, logName),
-		throwaway: opts.Throwaway, lower: opts.lower(), inPlace: m.Dir != "", binds: opts.Binds, version: bin.Version,
+		level: l, id: m.ID, files: p.store.Files(m), guestDir: workspaceAt(m.Dir, &opts), policy: m.Policy, log: p.store.Path(m.ID, logName),
+		throwaway: opts.Throwaway, lower: opts.lowerDirs(), hostDir: m.Dir != "", binds: opts.Binds, version: bin.Version,
 	}
-	if p.ids.root && l.mapped {
+	if p.ids.root && l.mapsIDs {
 		u.owner = p.ids.base + workloadUID
 	}
-	if p.limitedDisk(l, m.Policy) {
-		u.image = p.ground.Path(m.ID, imageName)
+	if p.hasDiskImage(l, m.Policy) {
+		u.image = p.store.Path(m.ID, imageName)
 	}
 	if len(u.lower) > 0 {
-		u.layer = p.ground.Path(m.ID, layerName)
+		u.layer = p.store.Path(m.ID, layerName)
 	}
 	if !u.throwaway {
-		u.socket = p.ground.Path(m.ID, supervise.SocketName)
+		u.socket = p.store.Path(m.ID, supervise.SocketName)
 	}
-	if l.plain {
-		u.inside, u.tmp = u.files, p.ground.Path(m.ID, tmpName)
+	if l.noMounts {
+		u.guestDir, u.tmp = u.files, p.store.Path(m.ID, tmpName)
 	} else {
-		u.egress = p.ground.Path(m.ID, egressName)
+		u.egress = p.store.Path(m.ID, egressName)
 	}
 	if u.egress != "" && !m.Policy.Network.None() {
-		u.roots = p.ground.Path(m.ID, rootsName)
+		u.caDir = p.store.Path(m.ID, rootsName)
 	}
-	u.key, err = supervise.Key(bin.Version, opts.Sealed, l.name, u.inside, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None())
+	u.key, err = supervise.Key(bin.Version, opts.Sealed, l.name, u.guestDir, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None())
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
 	return u, nil
 }
 
-// adopt attaches to a guest that runs as planned, if there is one. The lock of
-// the guest is held.
-func (p *Provider) adopt(ctx context.Context, dir wsdir.Dir, u *launchSpec) *live {
+// adoptGuest connects to a running guest with the same launch key, if there is one. It
+// requires the guest lock.
+func (p *Provider) adoptGuest(ctx context.Context, dir wsdir.Dir, u *launchSpec) *guestConn {
 	c, rec := supervise.Adopt(ctx, dir, u.key, u.version, u.id)
 	if c == nil {
 		return nil
 	}
-	g := newLive(c, u)
-	if u.mounted() {
-		if err := g.reach(rec, *u); err != nil {
-			p.log.Warn("sandbox: the mount of a guest can't be reached; it is replaced", "workspace", u.id, "error", errors.Join(err, g.Close()))
+	g := newGuestConn(c, u)
+	if u.filesInMount() {
+		if err := g.openFiles(rec, *u); err != nil {
+			p.log.Warn("sandbox: the mount of the guest can't be opened; the guest is replaced", "workspace", u.id, "error", errors.Join(err, g.Close()))
 			return nil
 		}
 	}
 	return g
 }
 
-// A live guest.
-type live struct {
+// A guestConn is a connection to a running guest, with descriptors of its mounts.
+type guestConn struct {
 	*guest.Client
-	root  *files.Root // of the workspace as the guest sees it, where files are reached so
-	files *driver.FS  // on root
-	world *os.File    // the namespace of the guest's mounts, where they keep files read-only
-	owner int         // whom files that are made belong to, where that is not this process's user; else 0
+	root     *files.Root // the workspace in the guest's mount; nil if files are not reached through it
+	files    *driver.FS  // on root
+	pinnedNS *os.File    // in place: the guest's mount namespace, kept open so that autorun files stay protected
+	owner    int         // uid of files that are created; 0 is this process's user
 
-	watched *watched // what was found in directories of the user's, where this process started the guest
+	autorun *autorunState // autorun files at the start; nil for an adopted guest
 
-	top   *os.File // of the workspace as the guest sees it, once something was staged in it
-	ns    *os.File // of the guest's mounts
-	mount uint64   // that top is on
+	guestRoot *os.File // with imports: the workspace in the guest's mount
+	mountNS   *os.File // with imports: the guest's mount namespace
+	rootMount uint64   // mount id of guestRoot
 }
 
-func newLive(c *guest.Client, u *launchSpec) *live {
-	c.WhyLost, c.Salvage = oomSince(*u), guest.OutputFromLogs(u.log)
-	return &live{Client: c, watched: u.watched, owner: u.owner}
+func newGuestConn(c *guest.Client, u *launchSpec) *guestConn {
+	c.WhyLost, c.Salvage = newOOMCheck(*u), guest.OutputFromLogs(u.log)
+	return &guestConn{Client: c, autorun: u.autorun, owner: u.owner}
 }
 
-// Close lets go of the guest, which lives on.
-func (g *live) Close() error {
+// Close closes the connection. The guest lives on.
+func (g *guestConn) Close() error {
 	err := g.Client.Close()
 	if g.root != nil {
 		err = errors.Join(err, g.root.Close())
 	}
-	for _, f := range []*os.File{g.world, g.top, g.ns} {
+	for _, f := range []*os.File{g.pinnedNS, g.guestRoot, g.mountNS} {
 		if f != nil {
 			f.Close()
 		}
@@ -103,35 +103,36 @@ func (g *live) Close() error {
 	return err
 }
 
-// start starts the guest, after the end of any that is there. The lock of the
-// guest is held.
-func (p *Provider) start(ctx context.Context, d wsdir.Dir, u *launchSpec) (*live, error) {
-	if err := p.end(ctx, d.Path); err != nil {
+// startGuest ends a guest that may be running and starts a new one. It requires the guest
+// lock.
+func (p *Provider) startGuest(ctx context.Context, d wsdir.Dir, u *launchSpec) (*guestConn, error) {
+	if err := p.endGuestLocked(ctx, d.Path); err != nil {
 		return nil, err
 	}
-	u.watched = new(watched)
+	u.autorun = new(autorunState)
 	l := new(launch)
 	defer l.close()
 	g, err := p.launchGuest(ctx, d, u, l)
 	if err != nil {
-		unreserve(u.watched.Made) //nolint:errcheck // what is left is as good as nothing
-		return nil, errors.Join(err, p.end(context.WithoutCancel(ctx), d.Path))
+		removePlaceholders(u.autorun.Made) //nolint:errcheck // an empty placeholder is harmless
+		return nil, errors.Join(err, p.endGuestLocked(context.WithoutCancel(ctx), d.Path))
 	}
 	return g, nil
 }
 
-// launchGuest prepares a guest, notes what is made for it, starts it and opens its files.
-func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, l *launch) (*live, error) {
-	if err := p.prepare(l, u); err != nil {
-		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", refusal(err), err)
+// launchGuest prepares a guest, records its cgroups and placeholders, starts it and opens
+// its files.
+func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, l *launch) (*guestConn, error) {
+	if err := p.prepareLaunch(l, u); err != nil {
+		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", launchErrorCode(err), err)
 	}
-	rec := &supervise.Record{Key: u.key, Groups: groupsOf(*u).Dirs(), Made: u.watched.Made}
-	if !u.throwaway || len(rec.Groups)+len(rec.Made) > 0 { // before there is anything that only it tells of
-		if err := u.note(ctx, d, rec); err != nil {
+	rec := &supervise.Record{Key: u.key, Groups: cgroupsOf(*u).Dirs(), Made: u.autorun.Made}
+	if !u.throwaway || len(rec.Groups)+len(rec.Made) > 0 { // recorded before it is created, so that a crash leaves no leak
+		if err := u.recordLaunch(ctx, d, rec); err != nil {
 			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 		}
 	}
-	if err := joinGroups(l, *u); err != nil {
+	if err := createCgroups(l, *u); err != nil {
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 	}
 	driver.Step(ctx, "groups made")
@@ -139,26 +140,27 @@ func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, 
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
-	g := newLive(r.Client, u)
+	g := newGuestConn(r.Client, u)
 	if r.Root == nil {
 		return g, nil
 	}
 	defer r.Root.Close()
-	if rec.Mount, err = mountID(int(r.Root.Fd())); err == nil && !u.throwaway { // which no other process adopts
+	if rec.Mount, err = mountID(int(r.Root.Fd())); err == nil && !u.throwaway { // no other process adopts a throwaway guest
 		err = rec.Write(ctx, d)
 	}
 	if err == nil {
-		err = g.use(r.Root, rec, *u)
+		err = g.setRoot(r.Root, rec, *u)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("sandbox: reach the files: %w: %w", fault.Failed, err), g.Close())
+		return nil, errors.Join(fmt.Errorf("sandbox: open the files: %w: %w", fault.Failed, err), g.Close())
 	}
 	return g, nil
 }
 
-// prepare makes what the guest needs in the directory of its workspace, and its launch.
-func (p *Provider) prepare(l *launch, u *launchSpec) error {
-	if err := p.giveLogs(u.level, u.log); err != nil {
+// prepareLaunch creates what the guest needs in the workspace directory, and fills in its
+// launch.
+func (p *Provider) prepareLaunch(l *launch, u *launchSpec) error {
+	if err := p.chownLogs(u.level, u.log); err != nil {
 		return err
 	}
 	if u.tmp != "" {
@@ -167,15 +169,15 @@ func (p *Provider) prepare(l *launch, u *launchSpec) error {
 		}
 	}
 	if u.layer != "" && u.image == "" {
-		if err := p.freshLayer(u.layer); err != nil {
-			return fmt.Errorf("make its layer: %w", err)
+		if err := p.resetLayer(u.layer); err != nil {
+			return fmt.Errorf("create the overlayfs layer: %w", err)
 		}
 	}
 	if err := u.level.launch(p, l, *u); err != nil {
 		return err
 	}
 	if u.egress != "" {
-		if err := u.connect(l); err != nil {
+		if err := u.configureProxy(l); err != nil {
 			return err
 		}
 	}
@@ -187,45 +189,45 @@ func (p *Provider) prepare(l *launch, u *launchSpec) error {
 	return nil
 }
 
-// note writes down what is about to be made for a guest, and what was found.
-func (u *launchSpec) note(ctx context.Context, d wsdir.Dir, rec *supervise.Record) error {
+// recordLaunch writes the record of a guest that is about to start, and the autorun files
+// that were found, to the state.
+func (u *launchSpec) recordLaunch(ctx context.Context, d wsdir.Dir, rec *supervise.Record) error {
 	_, err := d.Update(ctx, false, func(m *wsdir.State) error {
 		if u.throwaway {
 			return rec.PutIn(m)
 		}
-		return errors.Join(rec.PutIn(m), u.watched.noteIn(m))
+		return errors.Join(rec.PutIn(m), u.autorun.writeTo(m))
 	})
 	return err
 }
 
-// endGuest ends the guest of the workspace in dir, if it has one, and whatever
-// ran in it.
+// endGuest ends the guest of the workspace in dir, if it has one, and all processes in it.
 func (p *Provider) endGuest(ctx context.Context, dir string) error {
 	return supervise.LockAndEnd(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
 }
 
-// end is endGuest while the lock of the guest is held.
-func (p *Provider) end(ctx context.Context, dir string) error {
+// endGuestLocked is endGuest for a caller that has the guest lock.
+func (p *Provider) endGuestLocked(ctx context.Context, dir string) error {
 	return supervise.End(ctx, wsdir.Dir{Path: dir, Kind: Kind}, hooks)
 }
 
-// hooks are about the control groups of a guest: what is frozen can't die, and
-// what is empty goes.
+// hooks thaw the cgroup of a guest before it is killed (a frozen process can't die), and
+// remove its cgroups and placeholders afterwards.
 var hooks = &supervise.Hooks{
 	Before: func(ctx context.Context, r *supervise.Record) {
 		if dir, ok := cgroup.FreezerOf(r.Groups); ok {
-			cgroup.SetFrozen(ctx, dir, false) //nolint:errcheck // then it is killed, and that tells
+			cgroup.SetFrozen(ctx, dir, false) //nolint:errcheck // a failure shows when the guest is killed
 		}
 	},
 	After: func(_ context.Context, r *supervise.Record) error {
-		unreserve(r.Made) //nolint:errcheck // what is left is as good as nothing
+		removePlaceholders(r.Made) //nolint:errcheck // an empty placeholder is harmless
 		return cgroup.Remove(r.Groups)
 	},
 }
 
-// refusal is the code of an error of a launch: what the caller asked for and can
-// change keeps its own.
-func refusal(err error) fault.Code {
+// launchErrorCode returns the code of a launch error. Errors that the caller can fix keep
+// their code; all others are Failed.
+func launchErrorCode(err error) fault.Code {
 	switch code := fault.Of(err); code {
 	case fault.PermissionDenied, fault.InvalidArgument, fault.ResourceExhausted:
 		return code

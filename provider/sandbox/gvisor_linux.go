@@ -18,41 +18,41 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// gVisor runs inside the world that the level of namespaces builds: the same
-// mounts, ids and limit groups, and the end of its first process is the end of
-// everything. What is at stake if gVisor has a hole is that world, not the host.
+// gVisor runs inside the namespaces and rootfs of level namespaces, with the same mounts,
+// ids and cgroups, and the death of its first process kills everything. An escape from
+// gVisor reaches that rootfs, not the host.
 //
-// The guest is the first process of gVisor. It can be given streams, but no
-// directories and no sockets that listen, so it finds these below own, which
-// nobody else inside can enter: the socket that it makes there is one of the
-// host, in <root>/<id>/ctl.
+// The guest is the first process in gVisor. It can inherit streams, but no directories and
+// no listening sockets. It finds these below gvisorDir, which no other process inside can
+// enter. The socket that it creates there is on the host in <root>/<id>/ctl.
 
 const (
-	own     = "/.croft"
-	ctlName = "ctl" // directory of the guest's socket; "sock" beside it is a symlink to that
+	gvisorDir = "/.croft"
+	ctlName   = "ctl" // directory of the guest's socket; "sock" is a symlink to that socket
 )
 
-// gvisor prepares a guest in a kernel in user space.
-func (p *Provider) gvisor(l *launch, u launchSpec) error {
-	program, err := p.runsc()
+// launchGVisor prepares a guest in gVisor, a kernel in user space.
+func (p *Provider) launchGVisor(l *launch, u launchSpec) error {
+	program, err := p.openRunsc()
 	if err != nil {
 		return err
 	}
-	l.give("kernel", program)
-	// gVisor moves directories without a look at what is mounted on them.
-	if err := u.untrapped("by gVisor"); err != nil {
+	l.addFile("kernel", program)
+	// gVisor renames directories that have mounts on them, so read-only mounts would not
+	// protect autorun files.
+	if err := u.refuseAutorunFiles("by gVisor"); err != nil {
 		return err
 	}
 	logs := u.log
-	u.log = "" // as a mount, not as a descriptor
-	if err := p.namespaces(l, u); err != nil {
+	u.log = "" // passed as a mount, not as a descriptor
+	if err := p.launchNamespaces(l, u); err != nil {
 		return err
 	}
-	k := &kernel{p: p, launch: l, spec: u}
-	return k.build(logs)
+	k := &gvisorLaunch{p: p, launch: l, spec: u}
+	return k.rewriteConfig(logs)
 }
 
-func (p *Provider) runsc() (*os.File, error) {
+func (p *Provider) openRunsc() (*os.File, error) {
 	path := p.cfg.Runsc
 	if path == "" {
 		found, err := exec.LookPath("runsc")
@@ -68,30 +68,30 @@ func (p *Provider) runsc() (*os.File, error) {
 	return f, nil
 }
 
-// untrapped refuses directories with files that others run later, where those can't
-// be kept read-only.
-func (u launchSpec) untrapped(how string) error {
-	found, err := u.trapped(u.files, u.inPlace)
+// refuseAutorunFiles refuses writable directories of the host that contain autorun files,
+// at levels that can't make those read-only.
+func (u launchSpec) refuseAutorunFiles(how string) error {
+	found, err := u.hasAutorunFiles(u.files, u.hostDir)
 	if err != nil {
 		return err
 	}
 	if found {
-		return fmt.Errorf("a directory in place with files that others run later, which can't be kept read-only %s: %w", how, fault.Unsupported)
+		return fmt.Errorf("the directory in place contains autorun files, which can't be kept read-only %s: %w: choose isolation namespaces, or copy the directory", how, fault.Unsupported)
 	}
 	for _, b := range u.binds {
-		found, err := u.trapped(b.Dir, !b.ReadOnly)
+		found, err := u.hasAutorunFiles(b.Dir, !b.ReadOnly)
 		if err != nil {
 			return err
 		}
 		if found {
-			return fmt.Errorf("directory %q with files that others run later, which can't be kept read-only %s: %w", b.Dir, how, fault.Unsupported)
+			return fmt.Errorf("directory %q contains autorun files, which can't be kept read-only %s: %w: bind it read-only, or choose isolation namespaces", b.Dir, how, fault.Unsupported)
 		}
 	}
 	return nil
 }
 
-// A kernel is a launch of gVisor in the making.
-type kernel struct {
+// A gvisorLaunch turns a launch in namespaces into one in gVisor.
+type gvisorLaunch struct {
 	p      *Provider
 	launch *launch
 	spec   launchSpec
@@ -99,44 +99,43 @@ type kernel struct {
 	mounts []specs.Mount
 }
 
-// build turns the launch of a guest in namespaces into one that hands over to
-// gVisor.
-func (k *kernel) build(logs string) error {
+// rewriteConfig makes the guest in namespaces start gVisor, with an inner guest in it.
+func (k *gvisorLaunch) rewriteConfig(logs string) error {
 	outer := &k.launch.Config
 	inner := *outer
 	k.inner = &inner
 	inner.NewRoot, inner.Mounts, inner.Verify, inner.Hostname, inner.Loopback, inner.Files = "", nil, nil, "", false, false
 	inner.Paths = map[string]string{}
 	outer.Level, inner.Level, outer.Files = driver.IsolationGVisor, driver.IsolationGVisor, false
-	k.thin()
+	k.dropShadowedMounts()
 	mode := uint32(0o700)
 	if !k.p.ids.root {
-		mode = 0o001 // the workload is the same user as the guest, which needs no mode
+		mode = 0o001 // keeps the workload out, which is the same user; the guest has CAP_DAC_OVERRIDE
 	}
 	outer.Mounts = slices.Concat([]guestproto.Mount{
-		{Kind: guestproto.MountDir, Target: own, Mode: mode},
-		{Kind: guestproto.MountTmpfs, Target: own + "/state", Data: "mode=700"},
+		{Kind: guestproto.MountDir, Target: gvisorDir, Mode: mode},
+		{Kind: guestproto.MountTmpfs, Target: gvisorDir + "/state", Data: "mode=700"},
 	}, outer.Mounts)
-	k.world()
+	k.addMounts()
 	for name, dir := range map[string]string{"log": logs, "egress": k.spec.egress} {
 		if dir == "" {
 			continue
 		}
-		if err := k.dir(name, dir); err != nil {
+		if err := k.addPrivateDir(name, dir); err != nil {
 			return err
 		}
-		inner.Paths[name] = own + "/" + name
+		inner.Paths[name] = gvisorDir + "/" + name
 	}
 	if k.spec.socket != "" {
-		if err := k.listen(); err != nil {
+		if err := k.setUpSocket(); err != nil {
 			return err
 		}
 	}
-	return k.bundle()
+	return k.addBundle()
 }
 
-// thin takes out of the outer world what gVisor puts over it anyway.
-func (k *kernel) thin() {
+// dropShadowedMounts drops tmpfs mounts of the outer rootfs over which gVisor mounts its own.
+func (k *gvisorLaunch) dropShadowedMounts() {
 	mounts := slices.Clone(k.launch.Config.Mounts)
 	for i, m := range mounts {
 		if m.Kind == guestproto.MountTmpfs && m.Target != "/dev" && m.Data != emptyData {
@@ -146,42 +145,42 @@ func (k *kernel) thin() {
 	k.launch.Config.Mounts = mounts
 }
 
-// world lists what gVisor itself puts in place, above what the root shows.
-func (k *kernel) world() {
+// addMounts lists the mounts of gVisor itself, above the rootfs.
+func (k *gvisorLaunch) addMounts() {
 	memory := k.spec.policy.Limits[driver.ResourceMemory].Max
 	tmpfs := func(target, options string) {
 		k.mounts = append(k.mounts, specs.Mount{Destination: target, Type: "tmpfs", Source: "tmpfs", Options: append([]string{"nosuid", "nodev"}, strings.Split(options, ",")...)})
 	}
 	k.mounts = append(k.mounts, specs.Mount{Destination: "/proc", Type: "proc", Source: "proc"})
-	tmpfs("/dev/shm", "mode=1777"+size(memory, 8))
-	tmpfs("/tmp", "mode=1777"+size(memory, 2))
-	tmpfs("/run", "mode=755"+size(memory, 32))
-	tmpfs("/var/tmp", "mode=1777"+size(memory, 16))
-	user := 0 // see attr
+	tmpfs("/dev/shm", "mode=1777"+tmpfsSize(memory, 8))
+	tmpfs("/tmp", "mode=1777"+tmpfsSize(memory, 2))
+	tmpfs("/run", "mode=755"+tmpfsSize(memory, 32))
+	tmpfs("/var/tmp", "mode=1777"+tmpfsSize(memory, 16))
+	user := 0 // see sysProcAttr
 	if k.p.ids.root {
 		user = workloadUID
 	}
-	tmpfs(home, fmt.Sprintf("mode=700,uid=%d,gid=%d%s", user, user, size(memory, 8)))
-	holding := func(b bind) bool { return holds(b.Dir, k.spec.inside) }
+	tmpfs(home, fmt.Sprintf("mode=700,uid=%d,gid=%d%s", user, user, tmpfsSize(memory, 8)))
+	holding := func(b bind) bool { return containsPath(b.Dir, k.spec.guestDir) }
 	for _, b := range k.spec.binds {
 		if holding(b) {
-			k.bind(b.Dir, b.ReadOnly || k.spec.policy.ReadOnly)
+			k.addBind(b.Dir, b.ReadOnly || k.spec.policy.ReadOnly)
 		}
 	}
-	k.bind(k.spec.inside, k.spec.policy.ReadOnly)
-	if k.spec.roots != "" {
-		k.bind(bundleDir, true)
+	k.addBind(k.spec.guestDir, k.spec.policy.ReadOnly)
+	if k.spec.caDir != "" {
+		k.addBind(bundleDir, true)
 	}
 	for _, b := range k.spec.binds {
 		if !holding(b) {
-			k.bind(b.Dir, b.ReadOnly || k.spec.policy.ReadOnly)
+			k.addBind(b.Dir, b.ReadOnly || k.spec.policy.ReadOnly)
 		}
 	}
 }
 
-// bind makes gVisor show what the world has at a path, and look there each time:
-// the root itself it may remember, since nobody changes that.
-func (k *kernel) bind(path string, readOnly bool) {
+// addBind adds a bind mount of a path of the outer rootfs. gVisor revalidates files in
+// bind mounts, while it caches those of the rootfs, which never change.
+func (k *gvisorLaunch) addBind(path string, readOnly bool) {
 	mode := "rw"
 	if readOnly {
 		mode = "ro"
@@ -189,29 +188,29 @@ func (k *kernel) bind(path string, readOnly bool) {
 	k.mounts = append(k.mounts, specs.Mount{Destination: path, Type: "bind", Source: path, Options: []string{"rbind", mode, "nosuid", "nodev"}})
 }
 
-// dir makes a directory of the host one of the guest's own.
-func (k *kernel) dir(name, dir string) error {
-	m := guestproto.Mount{Kind: guestproto.MountBind, Source: dir, Target: own + "/" + name}
-	if k.p.ids.root { // inside, nobody may walk there
+// addPrivateDir mounts a directory of the host below gvisorDir.
+func (k *gvisorLaunch) addPrivateDir(name, dir string) error {
+	m := guestproto.Mount{Kind: guestproto.MountBind, Source: dir, Target: gvisorDir + "/" + name}
+	if k.p.ids.root { // the guest's ids have no permission on the way to the source
 		tree, err := cloneTree(dir)
 		if err != nil {
 			return err
 		}
-		k.launch.give("own-"+name, tree)
+		k.launch.addFile("own-"+name, tree)
 		m.Kind, m.Source = guestproto.MountFD, "own-"+name
 	}
 	k.launch.Config.Mounts = append(k.launch.Config.Mounts, m)
-	k.bind(m.Target, false)
+	k.addBind(m.Target, false)
 	return nil
 }
 
-// listen makes the guest's socket one in a directory that both sides have.
-func (k *kernel) listen() error {
+// setUpSocket puts the guest's socket into a directory that is visible inside and outside.
+func (k *gvisorLaunch) setUpSocket() error {
 	ctl := filepath.Join(filepath.Dir(k.spec.socket), ctlName)
 	if err := os.Mkdir(ctl, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	if err := k.p.give(ctl, 0); err != nil {
+	if err := k.p.chownInside(ctl, 0); err != nil {
 		return err
 	}
 	for _, path := range []string{k.spec.socket, filepath.Join(ctl, supervise.SocketName)} {
@@ -222,18 +221,18 @@ func (k *kernel) listen() error {
 	if err := os.Symlink(filepath.Join(ctlName, supervise.SocketName), k.spec.socket); err != nil {
 		return err
 	}
-	k.inner.Paths["listen"] = own + "/" + ctlName + "/" + supervise.SocketName
-	return k.dir(ctlName, ctl)
+	k.inner.Paths["listen"] = gvisorDir + "/" + ctlName + "/" + supervise.SocketName
+	return k.addPrivateDir(ctlName, ctl)
 }
 
-// guestCaps are what the guest needs inside gVisor, which is not what anyone
-// needs outside.
+// guestCaps are the capabilities of the guest in gVisor's kernel. They have no effect on
+// the host.
 var guestCaps = []string{
 	"CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_KILL", "CAP_CHOWN", "CAP_FOWNER", "CAP_DAC_OVERRIDE", "CAP_SYS_ADMIN",
 }
 
-// bundle writes what gVisor is to run, and how.
-func (k *kernel) bundle() error {
+// addBundle adds the OCI bundle and the arguments of runsc.
+func (k *gvisorLaunch) addBundle() error {
 	spec := specs.Spec{
 		Version: specs.Version,
 		Process: &specs.Process{
@@ -249,15 +248,15 @@ func (k *kernel) bundle() error {
 	if err != nil {
 		return err
 	}
-	const dir = own + "/bundle"
+	const dir = gvisorDir + "/bundle"
 	outer := &k.launch.Config
 	outer.Mounts = append(outer.Mounts, guestproto.Mount{Kind: guestproto.MountFile, Target: dir + "/config.json", Source: string(data)})
-	sockets := "create" // the guest's own
+	sockets := "create" // the guest's socket
 	if k.spec.egress != "" {
-		sockets = "all" // and the proxy's
+		sockets = "all" // and connections to the proxy's
 	}
 	outer.GVisor = &guestproto.GVisor{Bundle: dir, Inner: k.inner, Args: []string{
-		"--root", own + "/state", "--platform=systrap", "--network=none", "--ignore-cgroups", "--overlay2=none", "--rootless", "--host-uds=" + sockets,
+		"--root", gvisorDir + "/state", "--platform=systrap", "--network=none", "--ignore-cgroups", "--overlay2=none", "--rootless", "--host-uds=" + sockets,
 	}}
 	return nil
 }

@@ -22,12 +22,12 @@ func openAt(t *testing.T, level driver.Isolation, mods ...func(*driver.Spec)) (*
 	t.Helper()
 	needLevel(t, level)
 	p := newProvider(t, t.TempDir())
-	p.only, p.cfg.Isolation = level, level
+	p.onlyLevel, p.cfg.Isolation = level, level
 	return p, open(t, p, mods...)
 }
 
 func TestGVisorOutOfMemoryIsACauseAndTheWorkspaceGoesOn(t *testing.T) {
-	need(t, limited("memory"))
+	need(t, limitEnforcement("memory"))
 	_, ws := openAt(t, driver.IsolationGVisor, limits(driver.Limits{driver.ResourceMemory: {Max: 64 << 20}}))
 	if got := output(t, ws, "echo kept > file; echo works"); got != "works" {
 		t.Errorf("before: %q", got)
@@ -76,7 +76,7 @@ func TestGVisorBringsNoProcessesBack(t *testing.T) {
 	if s := ws.Life.Snapshot; s == nil || s.Checkpoint != nil || !strings.Contains(s.NoCheckpoint, "rootless") {
 		t.Fatalf("the module for snapshots is %+v, want none of processes, with the reason", s)
 	}
-	runsc, err := p.runsc()
+	runsc, err := p.openRunsc()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,73 +17,73 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A handle is a live workspace: its files, and its guest once that was needed.
+// A handle is an open workspace: its files, and its guest once one was needed.
 type handle struct {
 	p    *Provider
 	id   string
 	caps driver.Capabilities
-	plot *wsdir.Handle
+	dir  *wsdir.Handle
 
-	att *supervise.Attachment[*live]
+	att *supervise.Attachment[*guestConn]
 
-	stages  bool         // directories may be brought in by mounts, where nothing lies below the files
-	handed  bool         // files are reached through the guest's mount whatever they lie over
-	proxy   proxies.Part // used while att is locked
-	looking looking
+	canImport     bool        // directories may be imported by mount, as long as the files are no overlayfs
+	viaGuestMount bool        // files are always reached through the guest's mount
+	proxy         proxies.Ref // used while att is locked
+	autorun       autorunWatch
 
 	mu   sync.Mutex
 	opts options // guarded by mu
 }
 
-// shape is what the workspace is made of, which Seal changes.
-func (h *handle) shape() options {
+// currentOptions returns the options of the workspace, which Seal changes.
+func (h *handle) currentOptions() options {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.opts
 }
 
-// mounted reports whether the files are what a mount of the guest shows.
-func (h *handle) mounted() bool {
-	o := h.shape()
-	return h.handed || len(o.lower()) > 0 || h.staged()
+// filesInMount reports whether files are reached through the guest's mount.
+func (h *handle) filesInMount() bool {
+	o := h.currentOptions()
+	return h.viaGuestMount || len(o.lowerDirs()) > 0 || h.hasImports()
 }
 
-// via is the module that calls for files go to: see the package doc.
-func (h *handle) via(ctx context.Context) (*driver.FS, error) {
-	if !h.mounted() {
-		return h.plot.Direct(), nil
+// filesModule returns the module that serves calls for files: see the package doc.
+func (h *handle) filesModule(ctx context.Context) (*driver.FS, error) {
+	if !h.filesInMount() {
+		return h.dir.Direct(), nil
 	}
 	g, err := h.att.Guest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if h.staged() {
-		return h.over(g), nil
+	if h.hasImports() {
+		return h.importsModule(g), nil
 	}
 	return g.files, nil
 }
 
-// connect attaches to the guest of the workspace, or starts it; see supervise.Attachment.
-func (h *handle) connect(ctx context.Context) (*live, error) {
-	m := h.plot.State()
+// connectGuest adopts or starts the guest of the workspace; see supervise.Attachment.
+func (h *handle) connectGuest(ctx context.Context) (*guestConn, error) {
+	m := h.dir.State()
 	l, err := h.p.checkPolicy(ctx, m.Policy)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: start the guest: %w", err)
 	}
-	want, err := h.p.plan(l, &m, h.shape())
+	want, err := h.p.newLaunchSpec(l, &m, h.currentOptions())
 	if err != nil {
 		return nil, err
 	}
-	want.gate = h.plot.CommitGuard(&m)
-	if !l.plain { // which has no port to reach it by
-		if err := h.proxy.Take(ctx, h.p.ways(), h.id, h.p.places(h.id), m.Policy.Network); err != nil {
+	want.commitGuard = h.dir.CommitGuard(&m)
+	if !l.noMounts { // there, no port inside reaches a proxy
+		if err := h.proxy.Acquire(ctx, h.p.proxies(), h.id, h.p.proxyPaths(h.id), m.Policy.Network); err != nil {
 			return nil, fmt.Errorf("sandbox: %w", err)
 		}
 	}
-	if _, err := h.thaw(ctx, supervise.ReadRecord(h.att.Dir)); err != nil {
+	if _, err := h.thawUnused(ctx, supervise.ReadRecord(h.att.Dir)); err != nil {
 		return nil, err
 	}
-	g, err := h.find(ctx, want)
+	g, err := h.adoptOrStart(ctx, want)
 	if err != nil {
 		return nil, err
 	}
@@ -93,51 +93,51 @@ func (h *handle) connect(ctx context.Context) (*live, error) {
 	return g, nil
 }
 
-// find adopts the guest, or starts it, and gives it the mounts of what was imported.
-// The lock of the guest is held.
-func (h *handle) find(ctx context.Context, want *launchSpec) (g *live, err error) {
+// adoptOrStart adopts the guest, or starts it, and mounts the imports in it. It requires
+// the guest lock.
+func (h *handle) adoptOrStart(ctx context.Context, want *launchSpec) (g *guestConn, err error) {
 	if !want.throwaway {
-		g = h.p.adopt(ctx, h.att.Dir, want)
+		g = h.p.adoptGuest(ctx, h.att.Dir, want)
 	}
 	if g == nil {
-		if g, err = h.p.start(ctx, h.att.Dir, want); err != nil {
+		if g, err = h.p.startGuest(ctx, h.att.Dir, want); err != nil {
 			return nil, err
 		}
 		if want.throwaway {
-			h.looking.keep(g.watched)
+			h.autorun.setFound(g.autorun)
 		}
 	}
-	if h.staged() {
-		if err := h.remount(ctx, g); err != nil {
+	if h.hasImports() {
+		if err := h.restoreImports(ctx, g); err != nil {
 			return nil, errors.Join(err, g.Close())
 		}
 	}
 	return g, nil
 }
 
-// update changes the policy. A guest that does not run under the new one ends.
+// update changes the policy. It ends a guest that can't apply the new one.
 func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
 	l, err := h.p.checkPolicy(ctx, policy)
-	if now := h.plot.State(); err == nil {
-		if err = checkLeast(policy.Limits); err == nil {
+	if now := h.dir.State(); err == nil {
+		if err = checkMinimums(policy.Limits); err == nil {
 			err = checkDisk(&now, policy)
 		}
 	}
 	if err != nil {
 		return driver.Ref{}, fmt.Errorf("sandbox: update: %w", err)
 	}
-	m, err := h.plot.Update(ctx, policy)
+	m, err := h.dir.Update(ctx, policy)
 	if err != nil {
 		return driver.Ref{}, fmt.Errorf("sandbox: update: %w", err)
 	}
-	if err := h.renew(ctx, l, m); err != nil {
+	if err := h.endOutdatedGuest(ctx, l, m); err != nil {
 		return driver.Ref{}, fmt.Errorf("sandbox: update: %w", err)
 	}
 	return newRef(m, h.caps)
 }
 
-// renew ends the guest if it does not run as m says.
-func (h *handle) renew(ctx context.Context, l *level, m *wsdir.State) error {
+// endOutdatedGuest ends the guest if its launch spec differs from that of m.
+func (h *handle) endOutdatedGuest(ctx context.Context, l *level, m *wsdir.State) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), supervise.EndTimeout)
 	defer cancel()
 	unlock, err := h.att.Lock(ctx)
@@ -145,45 +145,45 @@ func (h *handle) renew(ctx context.Context, l *level, m *wsdir.State) error {
 		return err
 	}
 	defer unlock()
-	if err := h.p.ways().Update(h.id, m.Policy.Network); err != nil {
+	if err := h.p.proxies().Update(h.id, m.Policy.Network); err != nil {
 		return err
 	}
-	want, err := h.p.plan(l, m, h.shape())
+	want, err := h.p.newLaunchSpec(l, m, h.currentOptions())
 	if err != nil {
 		return err
 	}
 	return h.att.EndIfChanged(ctx, want.key, hooks)
 }
 
-// close lets go of the workspace, and of its guest, which lives on.
+// close closes the workspace. Its guest lives on.
 func (h *handle) close(ctx context.Context) error {
-	h.planted(true)
-	return errors.Join(h.release(context.WithoutCancel(ctx)), h.plot.Close())
+	h.autorunChanges(true)
+	return errors.Join(h.releaseGuest(context.WithoutCancel(ctx)), h.dir.Close())
 }
 
-func (h *handle) release(ctx context.Context) error {
+func (h *handle) releaseGuest(ctx context.Context) error {
 	return h.att.Close(ctx, func() error {
-		h.proxy.Leave(ctx)
+		h.proxy.Release(ctx)
 		return nil
 	})
 }
 
-// destroy ends the workspace and its guest. A directory in place stays.
+// destroy ends the guest and removes the workspace. A directory in place stays.
 func (h *handle) destroy(ctx context.Context) error {
-	h.planted(true)
+	h.autorunChanges(true)
 	if err := h.att.ExpectEnd(ctx); err != nil {
 		return err
 	}
-	if err := h.plot.Destroy(ctx, h.p.endGuest); err != nil {
+	if err := h.dir.Destroy(ctx, h.p.endGuest); err != nil {
 		return fmt.Errorf("sandbox: destroy: %w", err)
 	}
-	return h.release(ctx)
+	return h.releaseGuest(ctx)
 }
 
-// noPause says why nothing of the workspace can be frozen, "" where it can.
+// noPause says why the workspace has no cgroup freezer, "" if it has one.
 func (h *handle) noPause(l *level) string {
 	switch err := cgroup.Find(cgroup.Freezer).Err; {
-	case l.kernel:
+	case l.gvisor:
 		return "what runs in gVisor is not frozen"
 	case h.opts.Throwaway:
 		return "the workspace is for one command"
@@ -193,22 +193,22 @@ func (h *handle) noPause(l *level) string {
 	return ""
 }
 
-// pause freezes all that runs in the workspace. Files can still be used.
-func (h *handle) pause(ctx context.Context) error { return h.freeze(ctx, "pause", true) }
+// pause freezes the cgroup of the workspace. Files can still be used.
+func (h *handle) pause(ctx context.Context) error { return h.setPaused(ctx, "pause", true) }
 
-// resume lets it go on.
-func (h *handle) resume(ctx context.Context) error { return h.freeze(ctx, "resume", false) }
+// resume thaws the cgroup of the workspace.
+func (h *handle) resume(ctx context.Context) error { return h.setPaused(ctx, "resume", false) }
 
-// alone takes the lock of the guest once no process keeps the workspace frozen for a
-// moment: that one would thaw it.
-func (h *handle) alone(ctx context.Context, verb string) (io.Closer, error) {
+// lockUnfrozen waits until no process has a reference on the freeze, and returns with the
+// guest lock: the last unfreeze would thaw a paused workspace.
+func (h *handle) lockUnfrozen(ctx context.Context, verb string) (io.Closer, error) {
 	for {
 		lock, err := supervise.Lock(ctx, h.att.Dir.Path)
 		if err != nil {
 			return nil, fmt.Errorf("sandbox: %s: lock the guest: %w", verb, err)
 		}
-		held, err := h.thaw(ctx, supervise.ReadRecord(h.att.Dir))
-		if err == nil && !held {
+		inUse, err := h.thawUnused(ctx, supervise.ReadRecord(h.att.Dir))
+		if err == nil && !inUse {
 			return lock, nil
 		}
 		if err = errors.Join(err, lock.Close()); err != nil {
@@ -222,13 +222,13 @@ func (h *handle) alone(ctx context.Context, verb string) (io.Closer, error) {
 	}
 }
 
-// freeze notes that the workload is paused, or that it is not, before that is so: a
-// crash in between leaves a workload that runs, or one that the next process thaws.
-func (h *handle) freeze(ctx context.Context, verb string, frozen bool) error {
-	if err := h.plot.Current(); err != nil {
+// setPaused records the pause in the state before it freezes or thaws the cgroup. A crash
+// in between leaves a workload that runs, or one that the next process thaws.
+func (h *handle) setPaused(ctx context.Context, verb string, frozen bool) error {
+	if err := h.dir.Current(); err != nil {
 		return err
 	}
-	lock, err := h.alone(ctx, verb)
+	lock, err := h.lockUnfrozen(ctx, verb)
 	if err != nil {
 		return err
 	}

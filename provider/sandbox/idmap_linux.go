@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cloneTree returns a detached copy of the mounts at and below path, which can
-// be put in place in another mount namespace.
+// cloneTree returns a detached, recursive clone of the mount at path (open_tree), which
+// can be attached in another mount namespace.
 func cloneTree(path string) (*os.File, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, path, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 	if err != nil {
@@ -20,13 +20,13 @@ func cloneTree(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// mapOwner makes a detached mount show what is owned by uid:gid on disk as owned
-// by the workload, and store what the workload makes as owned by uid:gid. So
-// files belong to the same user outside, whatever sandbox they were made in. With
-// kernel, root inside may own files, too, as it does for the moment in which
-// gVisor makes them.
+// mapOwner makes a detached mount an idmapped mount: files of uid:gid on disk are owned by
+// the workload inside, and files that the workload creates are stored as uid:gid. So
+// files have the same owner on the host, whichever sandbox created them. With kernel,
+// root inside is mapped as well: gVisor creates files as root before it changes their
+// owner.
 func (p *Provider) mapOwner(tree *os.File, uid, gid int, kernel bool) error {
-	err := p.maps.use(owner{uid, gid, kernel}, p.ids.base, func(users *os.File) error {
+	err := p.userns.withUserns(owner{uid, gid, kernel}, p.ids.base, func(users *os.File) error {
 		return unix.MountSetattr(int(tree.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE,
 			&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(users.Fd())})
 	})
@@ -36,33 +36,33 @@ func (p *Provider) mapOwner(tree *os.File, uid, gid int, kernel bool) error {
 	return nil
 }
 
-// owner is who files belong to outside, and whether root inside may own some.
+// An owner is a uid and gid on the host, and whether root inside is mapped, too.
 type owner struct {
 	uid, gid int
 	root     bool
 }
 
-// owners keeps a user namespace for each owner that was mapped to the workload:
-// to make one takes a process, and nearly all files belong to the same few.
-type owners struct {
+// usernsCache keeps a user namespace for each owner that was mapped to the workload:
+// creating one takes a process, and nearly all files belong to the same few owners.
+type usernsCache struct {
 	mu    sync.Mutex
 	users map[owner]*os.File
 }
 
-// maxOwners bounds the descriptors that are kept.
+// maxOwners bounds the cached descriptors.
 const maxOwners = 64
 
-// use calls f with a namespace in which an owner is the workload, whose ids begin
-// at base outside.
-func (o *owners) use(who owner, base int, f func(users *os.File) error) error {
+// withUserns calls f with a user namespace that maps key to the workload, whose ids on the
+// host begin at base.
+func (o *usernsCache) withUserns(key owner, base int, f func(users *os.File) error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if users := o.users[who]; users != nil {
+	if users := o.users[key]; users != nil {
 		return f(users)
 	}
-	uids := []syscall.SysProcIDMap{{ContainerID: who.uid, HostID: base + workloadUID, Size: 1}}
-	gids := []syscall.SysProcIDMap{{ContainerID: who.gid, HostID: base + workloadUID, Size: 1}}
-	if who.root {
+	uids := []syscall.SysProcIDMap{{ContainerID: key.uid, HostID: base + workloadUID, Size: 1}}
+	gids := []syscall.SysProcIDMap{{ContainerID: key.gid, HostID: base + workloadUID, Size: 1}}
+	if key.root {
 		root := syscall.SysProcIDMap{ContainerID: base, HostID: base, Size: 1}
 		uids, gids = append(uids, root), append(gids, root)
 	}
@@ -71,31 +71,31 @@ func (o *owners) use(who owner, base int, f func(users *os.File) error) error {
 		return err
 	}
 	if len(o.users) >= maxOwners {
-		o.forgetLocked()
+		o.closeAllLocked()
 	}
 	if o.users == nil {
 		o.users = map[owner]*os.File{}
 	}
-	o.users[who] = users
+	o.users[key] = users
 	return f(users)
 }
 
-func (o *owners) forget() {
+func (o *usernsCache) closeAll() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.forgetLocked()
+	o.closeAllLocked()
 }
 
-func (o *owners) forgetLocked() {
+func (o *usernsCache) closeAllLocked() {
 	for _, users := range o.users {
 		users.Close()
 	}
 	o.users = nil
 }
 
-// userNamespace makes a user namespace with the given maps and nobody in it.
-// The kernel makes one only for a process, so there is one for a moment: it is
-// stopped before its first instruction, and killed.
+// userNamespace creates a user namespace with the given id maps and no process in it.
+// The kernel creates namespaces only with a process, so one is started under ptrace,
+// which stops it before its first instruction, and killed.
 func userNamespace(uids, gids []syscall.SysProcIDMap) (*os.File, error) {
 	runtime.LockOSThread() // the process ends with the thread that made it
 	defer runtime.UnlockOSThread()

@@ -17,13 +17,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// ids says how users inside are numbered outside.
+// ids says how user ids inside map to ids on the host.
 type ids struct {
 	root bool // this process may map any id
-	base int  // root: id 0 inside is this one outside, and so on
+	base int  // root: the id on the host of id 0 inside
 }
 
-// hostIDs finds out what this process may do.
+// hostIDs returns the mapping that this process may use.
 func hostIDs(base int) ids {
 	if os.Geteuid() == 0 {
 		return ids{root: true, base: base}
@@ -31,27 +31,27 @@ func hostIDs(base int) ids {
 	return ids{}
 }
 
-// inside is where a workspace is for its processes.
-const inside = "/workspace"
+// guestWorkspaceDir is the default path of a workspace inside.
+const guestWorkspaceDir = "/workspace"
 
-// allNamespaces is every kind that separates a workload from the host.
+// allNamespaces are the clone flags of all namespaces of a guest.
 const allNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 
-// attr is how the guest is started: alone in its namespaces, with the rights
-// that it needs there and none outside.
-func (i ids) attr(kernel bool) *syscall.SysProcAttr {
+// sysProcAttr returns how the guest is started: in new namespaces, with the capabilities
+// that it needs there and none on the host.
+func (i ids) sysProcAttr(kernel bool) *syscall.SysProcAttr {
 	sys := &syscall.SysProcAttr{Cloneflags: allNamespaces, Setsid: true}
 	if i.root {
-		// The guest is root inside, and an id outside that owns nothing.
+		// The guest is root inside; on the host, its id owns nothing.
 		all := []syscall.SysProcIDMap{{ContainerID: 0, HostID: i.base, Size: 65536}}
 		sys.UidMappings, sys.GidMappings, sys.GidMappingsEnableSetgroups = all, all, true
 		sys.Credential = &syscall.Credential{Uid: 0, Gid: 0}
 		return sys
 	}
-	// An ordinary user can map only itself, to the workload. So the guest is
-	// the same user, and what sets it apart is what it may do. gVisor wants to be
-	// root, so there that user is root, with no right that root would have.
+	// An ordinary user can map only its own id. So guest and workload are the same
+	// user, and differ in capabilities. gVisor must run as root inside, so there the
+	// id is mapped to root, without root's capabilities on the host.
 	inside := workloadUID
 	if kernel {
 		inside = 0
@@ -65,33 +65,33 @@ func (i ids) attr(kernel bool) *syscall.SysProcAttr {
 
 // A launchSpec says how a guest is to run, and on which workspace.
 type launchSpec struct {
-	level  *level
-	id     string
-	files  string // directory of the host with its files
-	inside string // where it is inside
-	socket string // where the guest listens; "" dies with its stream
-	log    string // directory for the logs of sessions
-	policy driver.Policy
+	level    *level
+	id       string
+	files    string // directory of the files on the host
+	guestDir string // path of the workspace inside
+	socket   string // socket of the guest; "" for a guest that ends with its stream
+	log      string // directory of the logs of sessions
+	policy   driver.Policy
 
-	throwaway bool                            // the guest ends with its stream
-	lower     []string                        // directories below the files, the topmost first
-	layer     string                          // with those: directory of the layer above them
-	inPlace   bool                            // files is a directory of the user's
-	binds     []bind                          // directories of the host that are shown besides
-	roots     string                          // directory with the roots that programs trust; "" leaves them theirs
-	image     string                          // file that holds the file system of the files, where disk is limited
-	egress    string                          // directory with the socket of the proxy, where there is one
-	owner     int                             // whom files belong to outside that are made through the mount; 0 is this process's user
-	gate      func(change func() error) error // where files are reached through the mount: lets changes be committed
-	tmp       string                          // directory for temporary files, where there are no mounts
-	watched   *watched                        // what is found in directories of the user's; nil if that is not asked
+	throwaway   bool                            // the guest ends with its stream
+	lower       []string                        // lower directories of the overlayfs, topmost first; none if the files are no overlayfs
+	layer       string                          // with lower: directory with upper and work
+	hostDir     bool                            // in place: files is a directory of the user
+	binds       []bind                          // further directories of the host
+	caDir       string                          // directory of the certificates that programs trust; "" leaves the host's
+	image       string                          // with a disk limit: the image with the files
+	egress      string                          // directory of the socket of the egress proxy; "" for no proxy
+	owner       int                             // uid on the host of files created through the mount; 0 is this process's user
+	commitGuard func(change func() error) error // called around the commit of a change through the mount
+	tmp         string                          // without mounts: directory of temporary files
+	autorun     *autorunState                   // receives the autorun files that were found, unless nil
 
 	version string // of the guest
-	key     string // equal for guests that run the same way: one that runs under another key is replaced
+	key     string // digest of the settings: a guest with another key is replaced
 }
 
-// A launch is the start of a guest in the making, with what is to be closed once
-// the guest has started or has failed to.
+// A launch is a prepared start of a guest, with the files to close once the guest has
+// started or failed to.
 type launch struct {
 	guest.Launch
 	open []io.Closer
@@ -103,121 +103,121 @@ func (l *launch) close() {
 	}
 }
 
-// give lets the guest have a file under a name.
-func (l *launch) give(name string, f *os.File) {
+// addFile passes a file to the guest under a name.
+func (l *launch) addFile(name string, f *os.File) {
 	l.open = append(l.open, f)
 	l.Files = append(l.Files, guest.NamedFile{Name: name, File: f})
 }
 
-// giveDir lets the guest have a directory of the host; "" is none.
-func (l *launch) giveDir(name, dir string) error {
+// addDir passes a directory of the host to the guest, unless it is "".
+func (l *launch) addDir(name, dir string) error {
 	if dir == "" {
 		return nil
 	}
 	f, err := os.Open(dir)
 	if err == nil {
-		l.give(name, f)
+		l.addFile(name, f)
 	}
 	return err
 }
 
-// namespaces prepares a guest with the fence that the kernel gives through
-// namespaces.
-func (p *Provider) namespaces(l *launch, u launchSpec) error {
+// launchNamespaces prepares a guest that is isolated by namespaces, a rootfs that it
+// enters by pivot_root, and seccomp.
+func (p *Provider) launchNamespaces(l *launch, u launchSpec) error {
 	bin, err := p.binary()
 	if err != nil {
 		return err
 	}
-	l.Binary, l.Sys, l.Socket, l.SendRoot = bin.Path, p.ids.attr(u.level.kernel), u.socket, u.mounted()
+	l.Binary, l.Sys, l.Socket, l.SendRoot = bin.Path, p.ids.sysProcAttr(u.level.gvisor), u.socket, u.filesInMount()
 	l.Config = guestproto.Config{
-		Workspace: u.id, Level: driver.IsolationNamespaces, Root: u.inside, NewRoot: stage, Hostname: hostname,
-		Loopback: true, UID: workloadUID, GID: workloadUID, Env: environment(u),
-		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.hostsFiles()},
+		Workspace: u.id, Level: driver.IsolationNamespaces, Root: u.guestDir, NewRoot: rootfsBuildDir, Hostname: hostname,
+		Loopback: true, UID: workloadUID, GID: workloadUID, Env: baseEnv(u),
+		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.writesHostFiles()},
 	}
 	if !p.ids.root {
 		l.Config.UID = -1
 	}
-	mounts, err := p.workspace(l, u)
+	mounts, err := p.workspaceMounts(l, u)
 	if err != nil {
 		return err
 	}
-	before, after, err := p.further(l, u)
+	before, after, err := p.extraMounts(l, u)
 	if err == nil && p.ids.root {
-		err = errors.Join(p.trees(l, before, "outer", u.level.kernel), p.trees(l, after, "bind", u.level.kernel))
+		err = errors.Join(p.cloneBinds(l, before, "outer", u.level.gvisor), p.cloneBinds(l, after, "bind", u.level.gvisor))
 	}
 	if err != nil {
 		return err
 	}
-	l.Config.Mounts = slices.Concat(world(u.policy.Limits[driver.ResourceMemory].Max), before, mounts, after)
-	return l.giveDir("log", u.log)
+	l.Config.Mounts = slices.Concat(baseMounts(u.policy.Limits[driver.ResourceMemory].Max), before, mounts, after)
+	return l.addDir("log", u.log)
 }
 
-// mounted reports whether files are what the guest's mount shows, and not what
-// is in a directory.
-func (u launchSpec) mounted() bool {
-	return len(u.lower) > 0 || u.image != "" || u.inPlace && !u.level.plain
+// filesInMount reports whether files are reached through the guest's mount instead of
+// their directory.
+func (u launchSpec) filesInMount() bool {
+	return len(u.lower) > 0 || u.image != "" || u.hostDir && !u.level.noMounts
 }
 
-// hostsFiles reports whether the workload writes files that others on the host
-// can reach.
-func (u launchSpec) hostsFiles() bool { return u.inPlace || len(u.binds) > 0 }
+// writesHostFiles reports whether the workload writes files that programs on the host
+// can run.
+func (u launchSpec) writesHostFiles() bool { return u.hostDir || len(u.binds) > 0 }
 
-// workspace returns the mounts of the workspace itself.
-func (p *Provider) workspace(l *launch, u launchSpec) ([]guestproto.Mount, error) {
+// workspaceMounts returns the mounts of the workspace itself.
+func (p *Provider) workspaceMounts(l *launch, u launchSpec) ([]guestproto.Mount, error) {
 	if len(u.lower) > 0 {
-		return p.overlay(l, u)
+		return p.overlayMounts(l, u)
 	}
 	m, held, err := p.filesMount(l, &u)
 	if err != nil {
 		return nil, err
 	}
 	if p.ids.root {
-		tree, err := p.tree(u)
+		tree, err := p.filesTree(u)
 		if err != nil {
 			return nil, err
 		}
-		l.give("workspace", tree)
+		l.addFile("workspace", tree)
 		m.Kind, m.Source = guestproto.MountFD, "workspace"
 	}
 	return append([]guestproto.Mount{m}, held...), nil
 }
 
-// filesMount returns the mount of the files, and those that keep what others run
-// later read-only in a directory in place. That directory was judged, and u.files
-// leads to it from then on.
+// filesMount returns the mount of the files, and for a directory in place the mounts
+// that make its autorun files read-only. That directory is checked, and u.files becomes
+// the path of its descriptor.
 func (p *Provider) filesMount(l *launch, u *launchSpec) (m guestproto.Mount, held []guestproto.Mount, err error) {
-	m = guestproto.Mount{Kind: guestproto.MountBind, Source: u.files, Target: u.inside, ReadOnly: u.policy.ReadOnly}
-	if !u.inPlace {
+	m = guestproto.Mount{Kind: guestproto.MountBind, Source: u.files, Target: u.guestDir, ReadOnly: u.policy.ReadOnly}
+	if !u.hostDir {
 		return m, nil, nil
 	}
-	d, err := p.show(l, u.files, u.inside)
+	d, err := p.openMountSource(l, u.files, u.guestDir)
 	if err != nil {
 		return m, nil, err
 	}
-	m.Source, u.files = d.real, d.self()
-	held, err = u.protect(l, d, u.inside, u.policy.ReadOnly)
+	m.Source, u.files = d.real, d.procPath()
+	held, err = u.protectAutorun(l, d, u.guestDir, u.policy.ReadOnly)
 	return m, held, err
 }
 
-// tree returns a detached mount of the files, whose owner is the workload.
-func (p *Provider) tree(u launchSpec) (*os.File, error) {
+// filesTree returns a detached, idmapped mount of the files.
+func (p *Provider) filesTree(u launchSpec) (*os.File, error) {
 	if u.image == "" {
-		return p.mapped(u.files, u.level.kernel)
+		return p.idmappedTree(u.files, u.level.gvisor)
 	}
 	tree, err := mountImage(u.image, u.policy.ReadOnly)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.mapOwner(tree, 0, 0, u.level.kernel); err != nil {
+	if err := p.mapOwner(tree, 0, 0, u.level.gvisor); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
 	return tree, nil
 }
 
-// overlay returns the mount of a workspace that lies over others.
-func (p *Provider) overlay(l *launch, u launchSpec) ([]guestproto.Mount, error) {
+// overlayMounts returns the overlayfs mount of a workspace with lower directories.
+func (p *Provider) overlayMounts(l *launch, u launchSpec) ([]guestproto.Mount, error) {
 	m := guestproto.Mount{
-		Kind: guestproto.MountOverlay, Target: u.inside, ReadOnly: u.policy.ReadOnly, Data: "userxattr",
+		Kind: guestproto.MountOverlay, Target: u.guestDir, ReadOnly: u.policy.ReadOnly, Data: "userxattr",
 		Lower: u.lower, Upper: filepath.Join(u.layer, "upper"), Work: filepath.Join(u.layer, "work"),
 	}
 	if !u.policy.Durable {
@@ -228,24 +228,24 @@ func (p *Provider) overlay(l *launch, u launchSpec) ([]guestproto.Mount, error) 
 	}
 	m.Lower = nil
 	for i, dir := range u.lower {
-		lower, err := p.mapped(dir, false)
+		lower, err := p.idmappedTree(dir, false)
 		if err != nil {
 			return nil, err
 		}
 		name := fmt.Sprintf("lower%d", i)
-		l.give(name, lower)
+		l.addFile(name, lower)
 		m.Lower = append(m.Lower, "fd:"+name)
 	}
 	layer, err := p.layerTree(u)
 	if err != nil {
 		return nil, err
 	}
-	l.give("layer", layer)
+	l.addFile("layer", layer)
 	m.Upper, m.Work = "fd:layer/upper", "work"
 	return []guestproto.Mount{m}, nil
 }
 
-// layerTree returns a detached mount with the directories of an overlay.
+// layerTree returns a detached mount with the directories upper and work of an overlayfs.
 func (p *Provider) layerTree(u launchSpec) (*os.File, error) {
 	if u.image == "" {
 		return cloneTree(u.layer)
@@ -254,14 +254,14 @@ func (p *Provider) layerTree(u launchSpec) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.freshLayer(fmt.Sprintf("/proc/self/fd/%d", tree.Fd())); err != nil {
+	if err := p.resetLayer(fmt.Sprintf("/proc/self/fd/%d", tree.Fd())); err != nil {
 		return nil, errors.Join(err, tree.Close())
 	}
 	return tree, nil
 }
 
-// mapped returns a detached mount of a directory whose owner is the workload.
-func (p *Provider) mapped(dir string, kernel bool) (*os.File, error) {
+// idmappedTree returns a detached mount of a directory that maps its owner to the workload.
+func (p *Provider) idmappedTree(dir string, kernel bool) (*os.File, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return nil, err
@@ -281,8 +281,8 @@ func (p *Provider) mapped(dir string, kernel bool) (*os.File, error) {
 	return tree, nil
 }
 
-// environment is what every process inside starts with.
-func environment(u launchSpec) map[string]string {
+// baseEnv returns the environment of every process inside.
+func baseEnv(u launchSpec) map[string]string {
 	env := map[string]string{
 		"PATH": process.DefaultPath, "HOME": home, "USER": workloadName, "LOGNAME": workloadName,
 		"SHELL": "/bin/bash", "LANG": "C.UTF-8", "TERM": "xterm-256color", "TMPDIR": "/tmp",

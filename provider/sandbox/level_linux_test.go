@@ -15,7 +15,7 @@ func at(level driver.Isolation) workspacetest.Harness {
 	h := harness
 	h.Provider = func(t testing.TB, dir string) driver.Provider {
 		p := newProvider(t, dir)
-		p.only, p.cfg.Isolation = level, level
+		p.onlyLevel, p.cfg.Isolation = level, level
 		return p
 	}
 	return h
@@ -59,7 +59,7 @@ func TestLevelThatIsNotThereFailsClosed(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "vm") {
 		t.Errorf("a level that there is not gives %v", err)
 	}
-	if left := leftovers(t, filepath.Dir(p.ground.Path())); len(left) > 0 {
+	if left := leftovers(t, filepath.Dir(p.store.Path())); len(left) > 0 {
 		t.Errorf("it made %v", left)
 	}
 }

@@ -60,7 +60,7 @@ func output(t testing.TB, ws *driver.Workspace, text string) string {
 // guestOf is the record of a workspace's guest.
 func idOf(t testing.TB, ws *driver.Workspace) string {
 	t.Helper()
-	var pl payload
+	var pl refPayload
 	if err := driver.DecodeRef(ws.Ref, Kind, &pl, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func idOf(t testing.TB, ws *driver.Workspace) string {
 
 func guestOf(t testing.TB, p *Provider, ws *driver.Workspace) *supervise.Record {
 	t.Helper()
-	rec := supervise.ReadRecord(p.ground.Dir(idOf(t, ws)))
+	rec := supervise.ReadRecord(p.store.Dir(idOf(t, ws)))
 	if rec == nil {
 		t.Fatal("no record of a guest")
 	}
@@ -291,7 +291,7 @@ func TestDestroyAndSweepEndGuests(t *testing.T) {
 	if err := a.Life.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var pl payload
+	var pl refPayload
 	if err := driver.DecodeRef(c.Ref, Kind, &pl, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +329,7 @@ func TestPartialOutputOfAGuestThatWasKilled(t *testing.T) {
 				}
 				ended <- res
 			}()
-			logs := p.ground.Path(idOf(t, ws), logName)
+			logs := p.store.Path(idOf(t, ws), logName)
 			size := func(name string) int64 {
 				info, err := os.Stat(name)
 				if err != nil {

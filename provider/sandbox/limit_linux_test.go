@@ -23,7 +23,7 @@ func need(t *testing.T, e driver.Enforcement) {
 func limits(l driver.Limits) func(*driver.Spec) { return policy(driver.Policy{Limits: l}) }
 
 func TestMemoryHogIsKilledAndSaysWhy(t *testing.T) {
-	need(t, limited("memory"))
+	need(t, limitEnforcement("memory"))
 	p := newProvider(t, t.TempDir())
 	ws := open(t, p, limits(driver.Limits{driver.ResourceMemory: {Max: 64 << 20}}))
 	res := script(t, ws, "head -c 200M /dev/zero | tail > /dev/null")
@@ -48,7 +48,7 @@ func TestMemoryHogIsKilledAndSaysWhy(t *testing.T) {
 }
 
 func TestForkBombIsContained(t *testing.T) {
-	need(t, limited("pids"))
+	need(t, limitEnforcement("pids"))
 	p := newProvider(t, t.TempDir())
 	ws := open(t, p, limits(driver.Limits{driver.ResourcePIDs: {Max: 40}}))
 	res, err := ws.Shell.Run(t.Context(), driver.Command{Script: "exec sh -c 'for i in $(seq 100); do sleep 100 & done; exit 1'"})
@@ -65,7 +65,7 @@ func TestForkBombIsContained(t *testing.T) {
 }
 
 func TestCPUQuotaIsKept(t *testing.T) {
-	need(t, limited("cpu"))
+	need(t, limitEnforcement("cpu"))
 	ws := open(t, newProvider(t, t.TempDir()), limits(driver.Limits{driver.ResourceCPU: {Max: 100}}))
 	output(t, ws, "true") // the guest is there
 	start := time.Now()
@@ -84,7 +84,7 @@ func TestOpenFilesAreLimited(t *testing.T) {
 }
 
 func TestPauseFreezes(t *testing.T) {
-	need(t, limited("freezer"))
+	need(t, limitEnforcement("freezer"))
 	p := newProvider(t, t.TempDir())
 	ws := open(t, p)
 	if _, err := ws.Shell.Start(t.Context(), driver.Command{Script: "while :; do echo x >> beat; sleep 0.01; done"}); err != nil {
@@ -165,7 +165,7 @@ func TestDiskIsLimited(t *testing.T) {
 
 func TestLimitThatIsNotEnforcedIsRefused(t *testing.T) {
 	p := newProvider(t, t.TempDir())
-	p.only = driver.IsolationProcess
+	p.onlyLevel = driver.IsolationProcess
 	spec := driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Isolation: driver.IsolationProcess}}
 	spec.Policy.Limits = driver.Limits{driver.ResourceDisk: {Max: 1 << 20}}
 	if _, err := p.Open(t.Context(), spec); fault.Of(err) != fault.Unsupported || !strings.Contains(err.Error(), "disk") {
@@ -174,7 +174,7 @@ func TestLimitThatIsNotEnforcedIsRefused(t *testing.T) {
 }
 
 // TestLimitsHaveMinima: what nothing can run under is refused when it is asked for,
-// and the least is named.
+// and the minimum is named.
 func TestLimitsHaveMinima(t *testing.T) {
 	p := newProvider(t, t.TempDir())
 	ws := open(t, p)
@@ -182,10 +182,10 @@ func TestLimitsHaveMinima(t *testing.T) {
 		limits driver.Limits
 		want   string
 	}{
-		{driver.Limits{driver.ResourceCPU: {Max: 9}}, "limit cpu: invalid argument: the least is 0.01 cores"},
-		{driver.Limits{driver.ResourceMemory: {Max: 1<<20 - 1}}, "limit memory: invalid argument: the least is 1 MiB"},
-		{driver.Limits{driver.ResourceDisk: {Max: 1}}, "limit disk: invalid argument: the least is 1 MiB"},
-		{driver.Limits{driver.ResourceOpenFiles: {Max: 7}}, "limit openFiles: invalid argument: the least is 8"},
+		{driver.Limits{driver.ResourceCPU: {Max: 9}}, "limit cpu: invalid argument: the minimum is 0.01 cores"},
+		{driver.Limits{driver.ResourceMemory: {Max: 1<<20 - 1}}, "limit memory: invalid argument: the minimum is 1 MiB"},
+		{driver.Limits{driver.ResourceDisk: {Max: 1}}, "limit disk: invalid argument: the minimum is 1 MiB"},
+		{driver.Limits{driver.ResourceOpenFiles: {Max: 7}}, "limit openFiles: invalid argument: the minimum is 8"},
 	} {
 		_, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Limits: tt.limits}})
 		if fault.Of(err) != fault.InvalidArgument || !strings.Contains(err.Error(), tt.want) {
@@ -203,17 +203,17 @@ func TestLimitsAreProvenByGoingBeyond(t *testing.T) {
 	p := newProvider(t, t.TempDir())
 	for _, name := range []string{"memory", "pids", "cpu"} {
 		t.Run(name, func(t *testing.T) {
-			need(t, limited(name))
-			if err := p.proveLimit(t.Context(), name); err != nil {
+			need(t, limitEnforcement(name))
+			if err := p.probeLimit(t.Context(), name); err != nil {
 				t.Errorf("the limit: %v", err)
 			}
-			old := tight
-			t.Cleanup(func() { tight = old })
-			tight = cgroup.Limits{name: 1 << 20}
+			old := probedLimits
+			t.Cleanup(func() { probedLimits = old })
+			probedLimits = cgroup.Limits{name: 1 << 20}
 			if name == cgroup.Memory {
-				tight[name] = 1 << 40
+				probedLimits[name] = 1 << 40
 			}
-			if err := p.proveLimit(t.Context(), name); fault.Of(err) != fault.Failed {
+			if err := p.probeLimit(t.Context(), name); fault.Of(err) != fault.Failed {
 				t.Errorf("with a limit out of reach: %v", err)
 			}
 		})
@@ -221,7 +221,7 @@ func TestLimitsAreProvenByGoingBeyond(t *testing.T) {
 }
 
 func TestDiskIsTriedWhereItMatters(t *testing.T) {
-	asked := driver.Policy{Limits: driver.Limits{driver.ResourceDisk: {Max: leastDisk}}}
+	asked := driver.Policy{Limits: driver.Limits{driver.ResourceDisk: {Max: minDisk}}}
 	for name, c := range map[string]struct {
 		policy driver.Policy
 		brief  bool
@@ -232,7 +232,7 @@ func TestDiskIsTriedWhereItMatters(t *testing.T) {
 		"a workspace that stays":   {driver.Policy{}, false, true},
 		"soon gone":                {driver.Policy{}, true, false},
 	} {
-		got := diskFor(c.policy, c.brief)
+		got := diskEnforcement(c.policy, c.brief)
 		if tried := got == diskLimit(); tried != c.tried {
 			t.Errorf("%s: %+v, tried = %v, want %v", name, got, tried, c.tried)
 		}

@@ -14,13 +14,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Where the files of a workspace are what a mount of the guest shows, such as an
-// overlay, they are reached through a descriptor of that mount. It is handed out
-// when the guest starts, before any process of the workload; who adopts the guest
-// later gets it from the kernel, and holds it against the id that was noted.
+// Where the files of a workspace are visible only through a mount of the guest, such as an
+// overlayfs, they are reached by a descriptor of that mount. The guest sends it when it
+// starts, before any process of the workload. A process that adopts the guest opens the
+// mount through /proc/PID/root and compares its id with the recorded one.
 
-// mountID is the id of the mount that a descriptor is on; the kernel never gives
-// it to another.
+// mountID returns the id of the mount of a descriptor. From Linux 6.8 on the kernel never
+// reuses it.
 func mountID(fd int) (uint64, error) {
 	var st unix.Statx_t
 	const unique = 0x4000 // STATX_MNT_ID_UNIQUE
@@ -36,13 +36,13 @@ func mountID(fd int) (uint64, error) {
 	return st.Mnt_id, nil
 }
 
-// reach opens the files of a workspace whose guest another process started.
-func (g *live) reach(rec *supervise.Record, u launchSpec) error {
-	pid, err := u.pid(rec)
+// openFiles opens the files through the mount of a guest that another process started.
+func (g *guestConn) openFiles(rec *supervise.Record, u launchSpec) error {
+	pid, err := u.guestPID(rec)
 	if err != nil {
 		return err
 	}
-	root, err := os.OpenFile(fmt.Sprintf("/proc/%d/root%s", pid, u.inside), unix.O_PATH|unix.O_DIRECTORY, 0)
+	root, err := os.OpenFile(fmt.Sprintf("/proc/%d/root%s", pid, u.guestDir), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}
@@ -55,13 +55,14 @@ func (g *live) reach(rec *supervise.Record, u launchSpec) error {
 		return err
 	}
 	if id != rec.Mount || rec.Mount == 0 {
-		return fmt.Errorf("the mount is another one: %w", fault.Failed)
+		return fmt.Errorf("the mount id is %d, the recorded one is %d: %w", id, rec.Mount, fault.Failed)
 	}
-	return g.use(root, rec, u)
+	return g.setRoot(root, rec, u)
 }
 
-// pid is the process of the guest itself: where bubblewrap started it, its child.
-func (u launchSpec) pid(rec *supervise.Record) (int, error) {
+// guestPID returns the process id of the guest itself: with bubblewrap, of the child of
+// the recorded process.
+func (u launchSpec) guestPID(rec *supervise.Record) (int, error) {
 	if u.level.name != driver.IsolationBubblewrap {
 		return rec.PID, nil
 	}
@@ -72,16 +73,16 @@ func (u launchSpec) pid(rec *supervise.Record) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(data)))
 }
 
-// use makes the files below root, of which it takes a copy, those of the guest. Where
-// mounts in a directory in place keep files read-only, those come apart with the
-// namespace that they are in; so that is kept open, too.
-func (g *live) use(root *os.File, rec *supervise.Record, u launchSpec) error {
-	if u.inPlace {
-		pid, err := u.pid(rec)
+// setRoot makes a duplicate of root the root of the files. For a directory in place it
+// also keeps the guest's mount namespace open: the kernel removes the mounts that protect
+// autorun files when the last reference to their namespace goes.
+func (g *guestConn) setRoot(root *os.File, rec *supervise.Record, u launchSpec) error {
+	if u.hostDir {
+		pid, err := u.guestPID(rec)
 		if err != nil {
 			return err
 		}
-		if g.world, err = os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid)); err != nil {
+		if g.pinnedNS, err = os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid)); err != nil {
 			return err
 		}
 		if !rec.Alive() {
@@ -92,20 +93,20 @@ func (g *live) use(root *os.File, rec *supervise.Record, u launchSpec) error {
 	if err != nil {
 		return err
 	}
-	gate := u.gate
+	gate := u.commitGuard
 	if g.owner != 0 {
 		gate = files.GuardAsProcess(gate)
 	}
-	r, err := files.FromFD(fd, &files.Options{ReadOnly: u.policy.ReadOnly, Sync: u.policy.Durable, KeepMounts: u.inPlace, Commit: gate})
+	r, err := files.FromFD(fd, &files.Options{ReadOnly: u.policy.ReadOnly, Sync: u.policy.Durable, KeepMounts: u.hostDir, Commit: gate})
 	if err != nil {
 		return err
 	}
-	g.root, g.files = r, g.as(r.Module())
+	g.root, g.files = r, g.asOwner(r.Module())
 	return nil
 }
 
-// as returns a module whose changes are made by the user that the workload is.
-func (g *live) as(module *driver.FS) *driver.FS {
+// asOwner returns a module that makes changes as the user of the workload.
+func (g *guestConn) asOwner(module *driver.FS) *driver.FS {
 	if g.owner == 0 {
 		return module
 	}

@@ -19,44 +19,44 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A level is one way to put up a fence.
+// A level is one way to isolate a workspace.
 type level struct {
 	name    driver.Isolation
 	by      string // what enforces it, for Traits
-	network string // what keeps the network away, for Traits
-	proof   string // what a probe tries
-	script  string // tries the fence from inside: prints "held" if it holds
+	network string // what restricts the network, for Traits
+	proof   string // what a probe tests
+	script  string // tests the isolation from inside: prints "isolated", or what failed
 	lacks   []string
 	launch  func(p *Provider, l *launch, u launchSpec) error
 
-	mapped bool // where Croft is root, ids inside are others outside
-	kernel bool // the guest is in a kernel of its own, and in the limit groups
-	plain  bool // the workspace is where it is on the host, and there are no mounts
+	mapsIDs  bool // if Croft is root, ids inside map to other ids on the host
+	gvisor   bool // the guest runs in gVisor's kernel, and in the limited cgroups
+	noMounts bool // no mount namespace: the workspace has the same path as on the host
 }
 
-// overlays reports whether workspaces of this level can lie over a directory.
-func (l *level) overlays() bool { return !l.plain && l.name != driver.IsolationBubblewrap }
+// canOverlay reports whether workspaces of this level can use overlayfs.
+func (l *level) canOverlay() bool { return !l.noMounts && l.name != driver.IsolationBubblewrap }
 
-// levels lists what there is, the strongest first and the fastest among equals.
+// levels lists all levels, the strongest first and the fastest among equals.
 var levels = []*level{
 	{
-		name: driver.IsolationGVisor, by: "gVisor (systrap) inside namespaces, a root of its own, seccomp, no new privileges, no capabilities",
+		name: driver.IsolationGVisor, by: "gVisor (systrap) inside namespaces, a rootfs of its own, seccomp, no new privileges, no capabilities",
 		network: "gVisor without a network but a loopback interface, and a proxy for what the policy allows",
 		proof: "a guest started in gVisor; from inside, the kernel was gVisor's, a file of the host could be neither read nor written, " +
 			"the system not changed, no process of the host seen",
 		lacks: []string{
 			"over its memory limit everything that runs in the workspace ends, not one process", "no limit of processes, and no pause",
-			"no directory in place that holds files which others run later, such as .git/config",
+			"no directory in place that contains autorun files, such as .git/config",
 			"where Croft is not root, the workload is root inside, without any capability, and can end its own guest",
 		},
-		script: gvisorScript, launch: (*Provider).gvisor, mapped: true, kernel: true,
+		script: gvisorScript, launch: (*Provider).launchGVisor, mapsIDs: true, gvisor: true,
 	},
 	{
-		name: driver.IsolationNamespaces, by: "namespaces, a root of its own, seccomp, no new privileges, no capabilities",
+		name: driver.IsolationNamespaces, by: "namespaces, a rootfs of its own, seccomp, no new privileges, no capabilities",
 		network: "a network namespace with nothing but a loopback interface, and a proxy for what the policy allows",
 		proof: "a guest started in namespaces of its own; from inside, a file of the host could be neither read nor written, " +
 			"the system not changed, no process of the host seen, and no further namespace made",
-		script: namespaceScript, launch: (*Provider).namespaces, mapped: true,
+		script: namespaceScript, launch: (*Provider).launchNamespaces, mapsIDs: true,
 	},
 	{
 		name: driver.IsolationBubblewrap, by: "namespaces made by bubblewrap, seccomp, no new privileges, no capabilities",
@@ -64,11 +64,11 @@ var levels = []*level{
 		proof: "a guest started by bubblewrap; from inside, a file of the host could be neither read nor written, " +
 			"the system not changed, no process of the host seen, and no further namespace made",
 		lacks: []string{
-			"no template: it mounts no overlay",
+			"no template: it mounts no overlayfs",
 			"what the kernel counts for the user who runs Croft, such as watches of files, can be used up by one workspace",
 			"where Croft is root, the workload is root's user without any capability: it reads what only root may read below /usr, /opt and the shown part of /etc",
 		},
-		script: namespaceScript, launch: (*Provider).bubblewrap,
+		script: namespaceScript, launch: (*Provider).launchBubblewrap,
 	},
 	{
 		name: driver.IsolationProcess, by: "Landlock, seccomp, no new privileges, no capabilities", network: "seccomp: no socket but a local one can be made",
@@ -85,11 +85,11 @@ var levels = []*level{
 			"no template, and no read-only files in a directory in place: there are no mounts",
 			"no terminals and no System V shared memory, semaphores or queues made by what runs inside: the host's would be among them",
 		},
-		script: processScript, launch: (*Provider).process, plain: true,
+		script: processScript, launch: (*Provider).launchProcess, noMounts: true,
 	},
 }
 
-// processScript is namespaceScript for a fence without namespaces.
+// processScript is namespaceScript for isolation without namespaces.
 const processScript = `
 bait=$1
 cat "$bait" 2>/dev/null && { echo "a file of the host can be read"; exit; }
@@ -99,11 +99,10 @@ cat "$bait" 2>/dev/null && { echo "a file of the host can be read"; exit; }
 echo x > probe && [ "$(cat probe)" = x ] || { echo "the workspace can't be written"; exit; }
 grep -q '^CapEff:.*0000000000000000$' /proc/self/status || { echo "there are capabilities"; exit; }
 grep -q '^Seccomp:.*2$' /proc/self/status || { echo "there is no seccomp filter"; exit; }
-echo held
+echo isolated
 `
 
-// gvisorScript is namespaceScript for a kernel in user space, which knows no
-// network interface beyond what it makes up.
+// gvisorScript is namespaceScript for gVisor, which has only emulated network interfaces.
 const gvisorScript = `
 bait=$1
 grep -qi gvisor /proc/version || { echo "the kernel is the host's"; exit; }
@@ -115,11 +114,11 @@ ls /.croft/* >/dev/null 2>&1 && { echo "the guest's own directory can be read"; 
 echo x > probe && [ "$(cat probe)" = x ] || { echo "the workspace can't be written"; exit; }
 [ "$(tail -n +3 /proc/net/dev | grep -vc ' lo:\|lo:')" = 0 ] || { echo "there is a network"; exit; }
 grep -q '^CapEff:.*0000000000000000$' /proc/self/status || { echo "there are capabilities"; exit; }
-echo held
+echo isolated
 `
 
-// namespaceScript is given a file of the host that everybody may write. It starts
-// as few programs as it can: whoever opens the first workspace waits for it.
+// namespaceScript gets the path of a world-writable file of the host. It starts few
+// programs, because opening the first workspace waits for it.
 const namespaceScript = `
 bait=$1
 [ "$$" -lt 1000 ] || { echo "process numbers are the host's"; exit; }
@@ -136,11 +135,10 @@ while read -r key value; do
 done < /proc/self/status
 [ "$caps" = 0000000000000000 ] || { echo "there are capabilities"; exit; }
 [ "$seccomp" = 2 ] || { echo "there is no seccomp filter"; exit; }
-echo held
+echo isolated
 `
 
-// probed remembers, for the life of this process, what was found at each level
-// with each guest.
+// probed caches, for the life of this process, the result of each level with each guest.
 var probed sync.Map // of probeKey to *probe
 
 type probeKey struct {
@@ -149,17 +147,17 @@ type probeKey struct {
 }
 
 type probe struct {
-	turn chan struct{}
+	sem  chan struct{}
 	done bool
 	err  error
 }
 
-// Levels reports on every level of isolation, by trying it.
+// Levels tests every level of isolation and reports the results.
 func (p *Provider) Levels(ctx context.Context) []LevelReport {
 	var reports []LevelReport
 	for _, l := range levels {
 		r := LevelReport{Level: l.name, Works: true, Proof: l.proof, Lacks: l.lacks}
-		if err := p.try(ctx, l); err != nil {
+		if err := p.probeLevel(ctx, l); err != nil {
 			r = LevelReport{Level: l.name, Reason: err.Error(), Lacks: l.lacks}
 		}
 		reports = append(reports, r)
@@ -167,9 +165,9 @@ func (p *Provider) Levels(ctx context.Context) []LevelReport {
 	return reports
 }
 
-// choose returns the first level that is proven and meets the least one. Without
-// one it fails, naming what was tried.
-func (p *Provider) choose(ctx context.Context, least driver.Isolation) (*level, error) {
+// chooseLevel returns the first level that is at least as strong as least and passes its
+// test. If there is none, the error names the levels that were tested.
+func (p *Provider) chooseLevel(ctx context.Context, least driver.Isolation) (*level, error) {
 	if least.Rank() < 0 {
 		return nil, fmt.Errorf("isolation %q: %w: the levels are %v", least, fault.InvalidArgument, driver.Isolations)
 	}
@@ -181,11 +179,11 @@ func (p *Provider) choose(ctx context.Context, least driver.Isolation) (*level, 
 		want = driver.IsolationNamespaces.Rank()
 	}
 	var tried []string
-	for _, l := range candidates(least, want) {
-		if p.only != "" && l.name != p.only {
+	for _, l := range candidateLevels(least, want) {
+		if p.onlyLevel != "" && l.name != p.onlyLevel {
 			continue
 		}
-		err := p.try(ctx, l)
+		err := p.probeLevel(ctx, l)
 		if err == nil {
 			return l, nil
 		}
@@ -206,9 +204,9 @@ func (p *Provider) choose(ctx context.Context, least driver.Isolation) (*level, 
 	return nil, fmt.Errorf("isolation %q: %w: tried %s%s", least, fault.Unsupported, strings.Join(tried, "; "), hint)
 }
 
-// candidates lists the levels that meet a rank: first the level that was named,
-// if one was, then the others from the weakest, which is the fastest.
-func candidates(named driver.Isolation, rank int) []*level {
+// candidateLevels lists the levels of at least a rank: first the named one, then the
+// others from the weakest, which is the fastest.
+func candidateLevels(named driver.Isolation, rank int) []*level {
 	var list []*level
 	for _, l := range levels {
 		if l.name.Rank() >= rank {
@@ -227,24 +225,25 @@ func candidates(named driver.Isolation, rank int) []*level {
 	return list
 }
 
-// try proves a level, once per process.
-func (p *Provider) try(ctx context.Context, l *level) error {
+// probeLevel tests a level, once per process. Concurrent callers wait for the one that
+// runs the test.
+func (p *Provider) probeLevel(ctx context.Context, l *level) error {
 	bin, err := p.binary()
 	if err != nil {
 		return err
 	}
-	v, _ := probed.LoadOrStore(probeKey{l.name, bin.Version}, &probe{turn: make(chan struct{}, 1)})
+	v, _ := probed.LoadOrStore(probeKey{l.name, bin.Version}, &probe{sem: make(chan struct{}, 1)})
 	pr := v.(*probe) // nothing else is stored
 	select {
-	case pr.turn <- struct{}{}:
+	case pr.sem <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-pr.turn }()
+	defer func() { <-pr.sem }()
 	if pr.done {
 		return pr.err
 	}
-	err = p.prove(ctx, l)
+	err = p.testLevel(ctx, l)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -252,20 +251,20 @@ func (p *Provider) try(ctx context.Context, l *level) error {
 	return err
 }
 
-// prove starts a guest at a level and lets it try the fence.
-func (p *Provider) prove(ctx context.Context, l *level) error {
-	dir, err := probeDir()
+// testLevel starts a guest at a level and runs the level's script in it.
+func (p *Provider) testLevel(ctx context.Context, l *level) error {
+	dir, err := newProbeDir()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) // nothing of worth is in it
+	defer os.RemoveAll(dir)
 	files, bait := filepath.Join(dir, "files"), filepath.Join(dir, "bait")
-	if err := errors.Join(os.Mkdir(files, 0o755), os.WriteFile(bait, []byte("bait"), 0o600), os.Chmod(bait, 0o666)); err != nil { // it is bait
+	if err := errors.Join(os.Mkdir(files, 0o755), os.WriteFile(bait, []byte("bait"), 0o600), os.Chmod(bait, 0o666)); err != nil {
 		return err
 	}
-	u := launchSpec{level: l, id: "probe", files: files, inside: inside, throwaway: true}
-	if l.plain {
-		u.inside, u.tmp = files, filepath.Join(dir, tmpName)
+	u := launchSpec{level: l, id: "probe", files: files, guestDir: guestWorkspaceDir, throwaway: true}
+	if l.noMounts {
+		u.guestDir, u.tmp = files, filepath.Join(dir, tmpName)
 		if err := os.Mkdir(u.tmp, 0o700); err != nil {
 			return err
 		}
@@ -280,7 +279,7 @@ func (p *Provider) prove(ctx context.Context, l *level) error {
 	if err != nil {
 		return err
 	}
-	if l.name == driver.IsolationNamespaces { // all that it runs ends with it
+	if l.name == driver.IsolationNamespaces { // the PID namespace ends with the guest
 		defer r.Kill()
 	} else {
 		defer r.End(context.WithoutCancel(ctx)) //nolint:errcheck // it is killed
@@ -289,21 +288,22 @@ func (p *Provider) prove(ctx context.Context, l *level) error {
 	if err != nil {
 		return err
 	}
-	if said := strings.TrimSpace(string(res.Stdout)); said != "held" {
-		return fmt.Errorf("the fence does not hold: %q (exit %d, %q): %w", said, res.ExitCode, res.Stderr, fault.Failed)
+	if out := strings.TrimSpace(string(res.Stdout)); out != "isolated" {
+		return fmt.Errorf("the isolation test failed: %q (exit %d, %q): %w", out, res.ExitCode, res.Stderr, fault.Failed)
 	}
 	return nil
 }
 
-// traitsOf says what a level gives on this host; disk is how a limit of that is kept.
-func (p *Provider) traitsOf(l *level, disk driver.Enforcement) driver.Traits {
+// levelTraits returns the traits of a level on this host. disk says how a disk limit is
+// enforced.
+func (p *Provider) levelTraits(l *level, disk driver.Enforcement) driver.Traits {
 	t := driver.Traits{
 		Isolation:  l.name,
 		IsolatedBy: driver.Enforcement{By: l.by},
 		Network:    driver.NetworkPolicy,
 		NetworkBy:  driver.Enforcement{By: l.network},
-		Limits:     driver.NoLimits("the sandbox has nothing that bounds it"),
-		ReadOnly:   driver.Enforcement{By: "a read-only mount, and the boundary"},
+		Limits:     driver.NoLimits("the sandbox does not limit this"),
+		ReadOnly:   driver.Enforcement{By: "a read-only mount, and checks before each change"},
 		Durability: driver.DurablePower,
 		Streaming:  true,
 		InPlace:    true,
@@ -311,19 +311,19 @@ func (p *Provider) traitsOf(l *level, disk driver.Enforcement) driver.Traits {
 		CopyOnWrite: "overlay",
 	}
 	for _, r := range []driver.Resource{driver.ResourceCPU, driver.ResourceMemory, driver.ResourcePIDs} {
-		t.Limits[r] = limited(string(r))
+		t.Limits[r] = limitEnforcement(string(r))
 	}
 	t.Limits[driver.ResourceDisk] = disk
-	t.Limits[driver.ResourceWall] = driver.Enforcement{By: "the guest, which ends the whole tree"}
+	t.Limits[driver.ResourceWall] = driver.Enforcement{By: "the guest, which kills the whole process tree"}
 	t.Limits[driver.ResourceOpenFiles] = driver.Enforcement{By: "a hard resource limit of each process"}
-	if l.plain {
+	if l.noMounts {
 		t.Network = driver.NetworkNone
 		t.ReadOnly = driver.Enforcement{Reason: "without mounts nothing keeps a process from changing modes"}
 	}
-	if l.kernel {
+	if l.gvisor {
 		t.Limits[driver.ResourcePIDs] = driver.Enforcement{Reason: "processes are gVisor's own, which the host does not count"}
 	}
-	if !l.mapped {
+	if !l.mapsIDs {
 		t.CopyOnWrite = ""
 		t.Limits[driver.ResourceDisk] = driver.Enforcement{Reason: "a plain directory has no quota"}
 	}
@@ -332,9 +332,9 @@ func (p *Provider) traitsOf(l *level, disk driver.Enforcement) driver.Traits {
 
 const probePrefix = "croft-probe-"
 
-// probeDir makes a directory for a probe, whose name tells who made it: the number
-// of a process, and when that started, since numbers are used again.
-func probeDir() (string, error) {
+// newProbeDir creates a directory for a probe. Its name has the id and the start time of
+// this process, since process ids are reused.
+func newProbeDir() (string, error) {
 	pid := os.Getpid()
 	start, err := supervise.StartTime(pid)
 	if err != nil {
@@ -343,7 +343,7 @@ func probeDir() (string, error) {
 	return os.MkdirTemp("", fmt.Sprintf("%s%d.%s-", probePrefix, pid, start))
 }
 
-// cleanProbes removes directories of probes whose process has died meanwhile.
+// cleanProbes removes the probe directories of processes that have died.
 func cleanProbes() error {
 	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), probePrefix+"*-*"))
 	if err != nil {
@@ -352,18 +352,18 @@ func cleanProbes() error {
 	var errs error
 	for _, dir := range dirs {
 		owner, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), probePrefix), "-")
-		if !dead(owner) {
+		if !probeOwnerDead(owner) {
 			continue
 		}
-		if err := os.RemoveAll(dir); err != nil && !errors.Is(err, os.ErrPermission) { // another user's is its own to remove
+		if err := os.RemoveAll(dir); err != nil && !errors.Is(err, os.ErrPermission) { // another user's
 			errs = errors.Join(errs, err)
 		}
 	}
 	return errs
 }
 
-// dead reports whether the process that the name of a probe tells of has ended.
-func dead(owner string) bool {
+// probeOwnerDead reports whether the process in the name of a probe directory has ended.
+func probeOwnerDead(owner string) bool {
 	number, start, known := strings.Cut(owner, ".")
 	pid, err := strconv.Atoi(number)
 	if err != nil {

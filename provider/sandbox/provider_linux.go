@@ -23,19 +23,19 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Provider opens workspaces behind a fence of the kernel.
+// Provider opens workspaces whose processes are isolated by the kernel.
 type Provider struct {
-	ground *wsdir.Store
-	log    *slog.Logger
-	cfg    Config
-	ids    ids
-	binary func() (*guestbin.Binary, error)
-	ways   func() *proxies.Set
-	maps   owners
-	ctx    context.Context // of what runs for the provider, such as proxies, until Close
-	cancel context.CancelFunc
-	only   driver.Isolation // in tests: a host that has no other level
-	judged func(dir string) // in tests: called between the judgement of a directory and its mount
+	store         *wsdir.Store
+	log           *slog.Logger
+	cfg           Config
+	ids           ids
+	binary        func() (*guestbin.Binary, error)
+	proxies       func() *proxies.Set
+	userns        usernsCache
+	ctx           context.Context // of the proxies; cancelled by Close
+	cancel        context.CancelFunc
+	onlyLevel     driver.Isolation // in tests: a host that has no other level
+	afterDirCheck func(dir string) // in tests: called between the check of a directory and its mount
 }
 
 var _ driver.Provider = (*Provider)(nil)
@@ -63,9 +63,9 @@ func New(cfg *Config) (*Provider, error) {
 	if c.Isolation.Rank() < 0 {
 		return nil, fmt.Errorf("sandbox: config: isolation %q: %w: the levels are %v", c.Isolation, fault.InvalidArgument, driver.Isolations)
 	}
-	p := &Provider{ground: ground, log: ground.Log(), cfg: c, ids: hostIDs(c.UIDBase)}
+	p := &Provider{store: ground, log: ground.Log(), cfg: c, ids: hostIDs(c.UIDBase)}
 	p.ctx, p.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // it ends with Close
-	p.ways = sync.OnceValue(p.newOutlets)
+	p.proxies = sync.OnceValue(p.newProxies)
 	p.binary = sync.OnceValues(func() (*guestbin.Binary, error) { return guestbin.Find(c.Guest) })
 	return p, nil
 }
@@ -73,32 +73,32 @@ func New(cfg *Config) (*Provider, error) {
 // Close ends what the provider runs in this process. Guests live on.
 func (p *Provider) Close() error {
 	p.cancel()
-	p.maps.forget()
+	p.userns.closeAll()
 	return nil
 }
 
 // Kind returns "sandbox".
 func (p *Provider) Kind() string { return Kind }
 
-// Probe starts a guest at each level of isolation and tries the fence from
-// inside; what it found is remembered for the life of this process.
+// Probe tests the default level of isolation, from inside a guest, and the cgroup limits.
+// Results are cached for the life of this process.
 func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
-	unlock, err := p.ground.Lock(ctx)
+	unlock, err := p.store.Lock(ctx)
 	if err != nil {
-		return driver.Traits{}, p.ground.OpenFailed(ctx, "probe", err)
+		return driver.Traits{}, p.store.OpenFailed(ctx, "probe", err)
 	}
 	unlock()
-	level, err := p.choose(ctx, "")
+	level, err := p.chooseLevel(ctx, "")
 	if err != nil {
 		return driver.Traits{}, fmt.Errorf("sandbox: probe: %w", err)
 	}
-	p.proveLimits(ctx, driver.Limits{driver.ResourceMemory: {Max: 1}, driver.ResourcePIDs: {Max: 1}, driver.ResourceCPU: {Max: 1}})
-	return p.traitsOf(level, diskLimit()), nil
+	p.probeLimits(ctx, driver.Limits{driver.ResourceMemory: {Max: 1}, driver.ResourcePIDs: {Max: 1}, driver.ResourceCPU: {Max: 1}})
+	return p.levelTraits(level, diskLimit()), nil
 }
 
-// Open makes the workspace spec.ID or returns it where it exists.
+// Open creates the workspace spec.ID or returns it if it exists.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
-	opts, l, err := p.check(ctx, spec)
+	opts, l, err := p.checkSpec(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -106,29 +106,29 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if err != nil {
 		return nil, err
 	}
-	if err := p.keepShape(ctx, spec, opts); err != nil {
-		return nil, p.ground.OpenFailed(ctx, "open", err)
+	if err := p.loadSealed(ctx, spec, opts); err != nil {
+		return nil, p.store.OpenFailed(ctx, "open", err)
 	}
 	own, err := json.Marshal(opts)
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: open: %w: %w", fault.Internal, err)
 	}
-	m, err := p.ground.Ensure(ctx, spec, own, func(dir string) error {
-		if err := p.build(dir, l); err != nil {
+	m, err := p.store.Ensure(ctx, spec, own, func(dir string) error {
+		if err := p.initDir(dir, l); err != nil {
 			return err
 		}
-		if p.limitedDisk(l, spec.Policy) {
+		if p.hasDiskImage(l, spec.Policy) {
 			return makeImage(filepath.Join(dir, imageName), spec.Policy.Limits[driver.ResourceDisk].Max, spec.Policy.Durable)
 		}
-		return p.begin(ctx, from, opts, dir)
+		return p.extractOrigin(ctx, from, opts, dir)
 	})
 	if err != nil {
-		return nil, p.ground.OpenFailed(ctx, "open", err)
+		return nil, p.store.OpenFailed(ctx, "open", err)
 	}
-	return p.attach(ctx, m, p.Capabilities())
+	return p.attachWorkspace(ctx, m, p.Capabilities())
 }
 
-// Capabilities is what a workspace has.
+// Capabilities returns the capabilities of a workspace.
 func (p *Provider) Capabilities() driver.Capabilities {
 	caps := capabilities.Clone()
 	if p.cfg.Snapshots != nil {
@@ -137,9 +137,9 @@ func (p *Provider) Capabilities() driver.Capabilities {
 	return caps
 }
 
-// check refuses, before anything is made, what the provider can't do, and
-// returns what is kept of the configuration.
-func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *level, error) {
+// checkSpec refuses a spec that the provider can't fulfil, before anything is created. It
+// returns the options to record and the level.
+func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *level, error) {
 	if err := driver.CheckOpen(spec, Kind); err != nil {
 		return nil, nil, err
 	}
@@ -148,17 +148,17 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *leve
 		return nil, nil, err
 	}
 	if opts.From != "" || opts.Layers != nil || opts.Sealed != nil {
-		return nil, nil, fmt.Errorf("sandbox: open: config: %w: \"from\", \"layers\" and \"sealed\" can't be configured; a snapshot is named in what to start from", fault.InvalidArgument)
+		return nil, nil, fmt.Errorf("sandbox: open: config: %w: \"from\", \"layers\" and \"sealed\" can't be configured; name the snapshot in Spec.From", fault.InvalidArgument)
 	}
-	if err := opts.source(spec); err != nil {
+	if err := opts.checkTemplate(spec); err != nil {
 		return nil, nil, err
 	}
 	if opts.Template != "" {
-		if _, err := p.ground.CheckHost(opts.Template); err != nil { // the data of Croft is no template, nor is what holds it
+		if _, err := p.store.CheckHost(opts.Template); err != nil { // Croft's data directories can't be templates
 			return nil, nil, fmt.Errorf("sandbox: open: template: %w", err)
 		}
 	}
-	if err := errors.Join(checkReal(spec.Dir), checkLeast(spec.Policy.Limits)); err != nil {
+	if err := errors.Join(checkRealDir(spec.Dir), checkMinimums(spec.Policy.Limits)); err != nil {
 		return nil, nil, fmt.Errorf("sandbox: open: %w", err)
 	}
 	if missing := p.Capabilities().Missing(spec.Want); len(missing) > 0 {
@@ -166,7 +166,7 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *leve
 	}
 	l, err := p.checkPolicy(ctx, spec.Policy)
 	if err == nil {
-		err = opts.checkAt(spec, l)
+		err = opts.checkGuestPath(spec, l)
 	}
 	if err == nil {
 		err = p.checkBinds(spec, opts)
@@ -174,10 +174,10 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *leve
 	if err != nil {
 		return nil, nil, fmt.Errorf("sandbox: open: %w", err)
 	}
-	if p.limitedDisk(l, spec.Policy) && spec.Dir != "" {
+	if p.hasDiskImage(l, spec.Policy) && spec.Dir != "" {
 		return nil, nil, fmt.Errorf("sandbox: open: limit disk: %w: a directory in place has no quota", fault.Unsupported)
 	}
-	if m, err := p.ground.Read(spec.ID); err == nil {
+	if m, err := p.store.Read(spec.ID); err == nil {
 		if err := checkDisk(m, spec.Policy); err != nil {
 			return nil, nil, fmt.Errorf("sandbox: open: %w", err)
 		}
@@ -185,11 +185,11 @@ func (p *Provider) check(ctx context.Context, spec driver.Spec) (*options, *leve
 	return opts, l, nil
 }
 
-// source judges what the workspace is to start from.
-func (o *options) source(spec driver.Spec) error {
+// checkTemplate checks the template that the workspace is to start from.
+func (o *options) checkTemplate(spec driver.Spec) error {
 	if spec.From.Template != "" {
 		if o.Template != "" {
-			return fmt.Errorf("sandbox: open: %w: a template is given twice, in the configuration and to start from", fault.InvalidArgument)
+			return fmt.Errorf("sandbox: open: %w: the template is given twice, in the configuration and in Spec.From", fault.InvalidArgument)
 		}
 		o.Template = spec.From.Template
 	}
@@ -213,49 +213,50 @@ func (o *options) source(spec driver.Spec) error {
 	return nil
 }
 
-// checkPlace refuses directories in place that would uncover the system.
-func checkPlace(dir string) error {
-	if dir == "" || !filepath.IsAbs(dir) { // package plot has its own say
+// checkNotSystem refuses directories of the system and of whole homes, which would expose
+// or change more than a project.
+func checkNotSystem(dir string) error {
+	if dir == "" || !filepath.IsAbs(dir) { // package wsdir checks that
 		return nil
 	}
 	clean := filepath.Clean(dir)
 	for _, taken := range append([]string{"/etc", "/proc", "/dev", "/sys", "/run", "/boot"}, systemDirs...) {
 		if clean == taken || strings.HasPrefix(clean, taken+"/") {
-			return fmt.Errorf("directory %q: %w: %s is the system's", dir, fault.InvalidArgument, taken)
+			return fmt.Errorf("directory %q: %w: %s is a system directory", dir, fault.InvalidArgument, taken)
 		}
 	}
 	switch clean {
 	case "/", "/tmp", "/var", "/home", "/root", "/var/tmp", home:
-		return fmt.Errorf("directory %q: %w: it holds more than a project", dir, fault.InvalidArgument)
+		return fmt.Errorf("directory %q: %w: it contains more than a project; name the directory of the project", dir, fault.InvalidArgument)
 	}
 	if filepath.Dir(clean) == "/home" {
-		return fmt.Errorf("directory %q: %w: it is somebody's home, with what starts at each login, and keys", dir, fault.InvalidArgument)
+		return fmt.Errorf("directory %q: %w: it is a home directory, with keys and programs that run at login; name the directory of the project", dir, fault.InvalidArgument)
 	}
 	return nil
 }
 
-// checkReal is checkPlace for a directory and for where its symlinks lead.
-func checkReal(dir string) error {
-	if err := checkPlace(dir); err != nil || dir == "" {
+// checkRealDir is checkNotSystem for a directory and for its path without symlinks.
+func checkRealDir(dir string) error {
+	if err := checkNotSystem(dir); err != nil || dir == "" {
 		return err
 	}
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil || real == filepath.Clean(dir) {
-		return nil // package plot has its own say
+		return nil // package wsdir checks the rest
 	}
-	return checkLed(dir, real)
+	return checkLinkTarget(dir, real)
 }
 
-// checkLed is checkPlace for where the symlinks of a directory lead.
-func checkLed(dir, real string) error {
-	if err := checkPlace(real); err != nil {
+// checkLinkTarget is checkNotSystem for the target of a symlink.
+func checkLinkTarget(dir, real string) error {
+	if err := checkNotSystem(real); err != nil {
 		return fmt.Errorf("directory %q: a symlink leads to %w", dir, err)
 	}
 	return nil
 }
 
-// checkLeast refuses limits that nothing can run under.
-func checkLeast(l driver.Limits) error {
+// checkMinimums refuses limits that are too low for any process.
+func checkMinimums(l driver.Limits) error {
 	for _, x := range []struct {
 		name  driver.Resource
 		least int64
@@ -263,38 +264,38 @@ func checkLeast(l driver.Limits) error {
 	}{
 		{driver.ResourceCPU, 10, "0.01 cores"},
 		{driver.ResourceMemory, 1 << 20, "1 MiB"},
-		{driver.ResourceDisk, leastDisk, "1 MiB"},
+		{driver.ResourceDisk, minDisk, "1 MiB"},
 		{driver.ResourceOpenFiles, 8, "8"},
 	} {
 		if most := l[x.name].Max; most > 0 && most < x.least {
-			return fmt.Errorf("limit %s: %w: the least is %s", x.name, fault.InvalidArgument, x.text)
+			return fmt.Errorf("limit %s: %w: the minimum is %s", x.name, fault.InvalidArgument, x.text)
 		}
 	}
 	return nil
 }
 
-// checkPolicy chooses the level that a policy will run at.
+// checkPolicy chooses the level for a policy, and checks that it can enforce the policy.
 func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy) (*level, error) {
-	l, err := p.choose(ctx, policy.Isolation)
+	l, err := p.chooseLevel(ctx, policy.Isolation)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkNetwork(policy.Network); err != nil {
 		return nil, err
 	}
-	p.proveLimits(ctx, policy.Limits)
-	return l, policy.Check(p.traitsOf(l, diskFor(policy, true)))
+	p.probeLimits(ctx, policy.Limits)
+	return l, policy.Check(p.levelTraits(l, diskEnforcement(policy, true)))
 }
 
-// Names in the directory of a workspace, besides those of package plot.
+// Names in the directory of a workspace, besides those of package wsdir.
 const (
 	logName   = "log"
-	tmpName   = "tmp"   // temporary files, where the fence has no mounts
-	layerName = "layer" // with a template: what was changed (upper), and room for the kernel (work)
+	tmpName   = "tmp"   // temporary files, at isolation process, which has no mounts
+	layerName = "layer" // with a template: the directories upper and work of overlayfs
 )
 
-// build adds to the directory of a new workspace, whose guest is to run at a level.
-func (p *Provider) build(dir string, l *level) error {
+// initDir creates the log directory of a new workspace.
+func (p *Provider) initDir(dir string, l *level) error {
 	logs := filepath.Join(dir, logName)
 	if err := os.Mkdir(logs, 0o700); err != nil {
 		return err
@@ -307,16 +308,16 @@ func (p *Provider) build(dir string, l *level) error {
 	return nil
 }
 
-// logOwner is whom the logs belong to at a level; 0 is whoever this process is.
+// logOwner returns the uid of the logs at a level; 0 is this process's user.
 func (p *Provider) logOwner(l *level) int {
-	if p.ids.root && l.mapped {
+	if p.ids.root && l.mapsIDs {
 		return p.ids.base
 	}
 	return 0
 }
 
-// giveLogs makes the logs belong to whom the guest is outside, at a level.
-func (p *Provider) giveLogs(l *level, logs string) error {
+// chownLogs gives the logs to the uid of the guest on the host, which depends on the level.
+func (p *Provider) chownLogs(l *level, logs string) error {
 	if !p.ids.root {
 		return nil
 	}
@@ -340,17 +341,17 @@ func (p *Provider) giveLogs(l *level, logs string) error {
 	return os.Chown(logs, owner, owner)
 }
 
-// give makes a directory belong to a user inside.
-func (p *Provider) give(dir string, uid int) error {
+// chownInside gives a directory to a uid inside.
+func (p *Provider) chownInside(dir string, uid int) error {
 	if !p.ids.root {
 		return nil // the guest is this user
 	}
 	return os.Chown(dir, p.ids.base+uid, p.ids.base+uid)
 }
 
-// freshLayer makes the directories of an overlay. What the kernel left in its
-// own, after an end that was not clean, is of no use to it.
-func (p *Provider) freshLayer(layer string) error {
+// resetLayer creates the directories upper and work of an overlayfs. It removes an old
+// work directory, which after a crash overlayfs may refuse.
+func (p *Provider) resetLayer(layer string) error {
 	work := filepath.Join(layer, "work")
 	if err := files.RemoveTree(work); err != nil {
 		return err
@@ -364,71 +365,71 @@ func (p *Provider) freshLayer(layer string) error {
 				return err
 			}
 		}
-		if err := p.give(d.path, d.uid); err != nil {
+		if err := p.chownInside(d.path, d.uid); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// payload is all that a ref holds.
-type payload struct {
+// refPayload is the content of a ref.
+type refPayload struct {
 	ID string `json:"id"`
 }
 
 // Resolve attaches to the workspace that ref names.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
-	var pl payload
-	m, err := p.ground.Resolve(ctx, ref, &pl, &pl.ID, capabilities, p.cfg.Snapshots != nil)
+	var pl refPayload
+	m, err := p.store.Resolve(ctx, ref, &pl, &pl.ID, capabilities, p.cfg.Snapshots != nil)
 	if err != nil {
 		return nil, err
 	}
-	return p.attach(ctx, m, ref.Capabilities)
+	return p.attachWorkspace(ctx, m, ref.Capabilities)
 }
 
-// attach builds the live workspace: Open and Resolve both end here.
-func (p *Provider) attach(ctx context.Context, m *wsdir.State, caps driver.Capabilities) (*driver.Workspace, error) {
+// attachWorkspace opens an existing workspace, for Open and Resolve.
+func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps driver.Capabilities) (*driver.Workspace, error) {
 	l, err := p.checkPolicy(ctx, m.Policy)
 	if err != nil {
-		return nil, p.ground.OpenFailed(ctx, "attach", err)
+		return nil, p.store.OpenFailed(ctx, "attach", err)
 	}
-	if m, err = p.recover(ctx, m); err != nil {
-		return nil, p.ground.OpenFailed(ctx, "attach", err)
+	if m, err = p.completeInterrupted(ctx, m); err != nil {
+		return nil, p.store.OpenFailed(ctx, "attach", err)
 	}
 	h := &handle{p: p, id: m.ID}
 	if err := driver.DecodeStrict(m.Own, &h.opts); err != nil {
-		return nil, fmt.Errorf("sandbox: attach: the state of the workspace is not valid: %w", fault.Failed)
+		return nil, fmt.Errorf("sandbox: attach: the options in the state of the workspace are not valid: %w", fault.Failed)
 	}
-	if h.plot, err = p.ground.Attach(ctx, m, wsdir.OpenDirectory); err != nil {
+	if h.dir, err = p.store.Attach(ctx, m, wsdir.OpenDirectory); err != nil {
 		return nil, err
 	}
 	h.caps = caps
-	h.att = supervise.NewAttachment(h.plot, p.ground.Dir(m.ID), h.connect)
-	h.handed = m.Dir != "" && !l.plain || p.limitedDisk(l, m.Policy)
-	h.plot.Via = h.via
-	h.stages = p.stages(l, m)
+	h.att = supervise.NewAttachment(h.dir, p.store.Dir(m.ID), h.connectGuest)
+	h.viaGuestMount = m.Dir != "" && !l.noMounts || p.hasDiskImage(l, m.Policy)
+	h.dir.Via = h.filesModule
+	h.canImport = p.canImport(l, m)
 	ref, err := newRef(m, caps)
 	if err != nil {
-		return nil, errors.Join(err, h.plot.Close())
+		return nil, errors.Join(err, h.dir.Close())
 	}
 	life := driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update}
 	if life.NoPause = h.noPause(l); life.NoPause == "" {
 		life.Pause, life.Resume = h.pause, h.resume
 	}
 	if caps.Has(driver.CapSnapshot) {
-		life.Snapshot = h.keeper(l, m).Module()
+		life.Snapshot = h.snapshotAdapter(l, m).Module()
 		life.Snapshot.NoCheckpoint = l.noCheckpoint()
 	}
-	files := h.plot.FS()
-	if h.stages {
-		files.Import, files.Protect = h.importDir(files.Import), h.protect
+	files := h.dir.FS()
+	if h.canImport {
+		files.Import, files.Protect = h.importDir(files.Import), h.protectImported
 	}
 	if h.opts.Template != "" {
-		files.ChangedPaths = h.touched
+		files.ChangedPaths = h.changedPaths
 	}
 	return &driver.Workspace{
 		Ref:    ref,
-		Traits: p.traits(l, m, h.opts),
+		Traits: p.workspaceTraits(l, m, h.opts),
 		Life:   life,
 		FS:     files,
 		Shell:  supervise.Shell(h.shell),
@@ -436,26 +437,26 @@ func (p *Provider) attach(ctx context.Context, m *wsdir.State, caps driver.Capab
 }
 
 func newRef(m *wsdir.State, caps driver.Capabilities) (driver.Ref, error) {
-	return driver.NewRef(Kind, payload{ID: m.ID}, caps.Clone(), m.Revision)
+	return driver.NewRef(Kind, refPayload{ID: m.ID}, caps.Clone(), m.Revision)
 }
 
-func (p *Provider) traits(l *level, m *wsdir.State, opts options) driver.Traits {
-	t := p.traitsOf(l, diskFor(m.Policy, opts.Throwaway))
+func (p *Provider) workspaceTraits(l *level, m *wsdir.State, opts options) driver.Traits {
+	t := p.levelTraits(l, diskEnforcement(m.Policy, opts.Throwaway))
 	t.Root = workspaceAt(m.Dir, &opts)
-	t.InPlace = len(opts.lower()) == 0
-	if l.plain {
-		t.Root = p.ground.Files(m)
+	t.InPlace = len(opts.lowerDirs()) == 0
+	if l.noMounts {
+		t.Root = p.store.Files(m)
 	}
-	t.Damaged = p.ground.Damaged(m)
+	t.Damaged = p.store.Damaged(m)
 	return t
 }
 
-// HasWorkspaces reports whether there is a directory of a workspace.
-func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.ground.HasWorkspaces() }
+// HasWorkspaces reports whether the store has a workspace directory.
+func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.store.HasWorkspaces() }
 
-// Sweep ends the guests of workspaces that are not in live, and removes their
-// directories and what a crash left. What belongs to providers of other kinds
-// stays.
+// Sweep ends the guests of workspaces that are not in live, and removes their directories,
+// stale cgroups, unused layers and other leftovers of crashes. Directories of providers of
+// other kinds stay.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
-	return errors.Join(p.ground.Sweep(ctx, live, p.endGuest), cleanProbes(), cgroup.RemoveStale(time.Now()), p.sweepLayers(ctx))
+	return errors.Join(p.store.Sweep(ctx, live, p.endGuest), cleanProbes(), cgroup.RemoveStale(time.Now()), p.sweepLayers(ctx))
 }

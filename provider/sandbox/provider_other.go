@@ -11,10 +11,10 @@ import (
 
 const notLinux = "this system is not Linux"
 
-// Provider is of no use here: its fence is Linux's.
+// Provider opens no workspaces on this system: its isolation requires Linux.
 type Provider struct{ wsdir.Unsupported }
 
-// New returns a provider that opens nothing.
+// New returns a provider whose methods return Unsupported.
 func New(*Config) (*Provider, error) {
 	return &Provider{wsdir.Unsupported{Name: Kind, Reason: notLinux}}, nil
 }

@@ -10,33 +10,32 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Files that a mount shows are rolled back through it, one after another, while
-// all that runs there stands still. A journal in the directory of the workspace
-// has the snapshot: the process that next meets the guest, and finds the journal
-// unlocked, completes the rollback before anything else.
+// Files that are reached through the guest's mount are rolled back one by one, while the
+// cgroup is frozen. A journal in the workspace directory names the snapshot. A process
+// that connects to the guest and finds the journal unlocked completes the rollback first.
 
 const rollbackName = "rollback" // the journal
 
-// rollback brings files that a mount shows to another state.
-func (h *handle) rollback(ctx context.Context, to *snapshot.RollbackTarget) error {
+// rollbackMounted rolls back files through the guest's mount.
+func (h *handle) rollbackMounted(ctx context.Context, to *snapshot.RollbackTarget) error {
 	g, err := h.att.Guest(ctx)
 	if err != nil {
 		return err
 	}
-	journal, err := snapshot.BeginRollback(h.p.ground.Path(h.id, rollbackName), to)
+	journal, err := snapshot.BeginRollback(h.p.store.Path(h.id, rollbackName), to)
 	if err != nil {
 		return fmt.Errorf("sandbox: roll back: %w", err)
 	}
 	driver.Step(ctx, "journal")
-	_, done, err := h.hold(ctx)
+	_, done, err := h.acquireFreeze(ctx)
 	if err != nil {
 		return errors.Join(err, journal.End())
 	}
 	if done != nil {
 		defer done()
 	}
-	// From here on there is no way back, whatever the context says.
-	if err := h.write(context.WithoutCancel(ctx), g, to.Tree, to.Paths); err != nil {
+	// From here on the rollback must complete, even if the context is cancelled.
+	if err := h.writeTree(context.WithoutCancel(ctx), g, to.Tree, to.Paths); err != nil {
 		journal.Release()
 		return err
 	}
@@ -44,40 +43,40 @@ func (h *handle) rollback(ctx context.Context, to *snapshot.RollbackTarget) erro
 	return journal.End()
 }
 
-// completeRollback completes the rollback of a process that died. The lock of the
-// guest is held.
-func (h *handle) completeRollback(ctx context.Context, g *live) error {
-	journal, err := snapshot.FindRollback(h.p.ground.Path(h.id, rollbackName))
+// completeRollback completes the rollback of a process that died. It requires the guest
+// lock.
+func (h *handle) completeRollback(ctx context.Context, g *guestConn) error {
+	journal, err := snapshot.FindRollback(h.p.store.Path(h.id, rollbackName))
 	if err != nil || journal == nil {
 		return err
 	}
 	tree, err := journal.Tree(ctx, h.p.cfg.Snapshots)
-	var s still
+	var s freezeRef
 	if err == nil {
-		s, err = h.holdLocked(ctx)
+		s, err = h.acquireFreezeLocked(ctx)
 	}
 	if err == nil {
-		err = h.write(ctx, g, tree, nil)
-		h.letGoLocked(ctx, s)
+		err = h.writeTree(ctx, g, tree, nil)
+		h.unfreezeLocked(ctx, s)
 	}
 	if err != nil {
 		journal.Release()
-		return fmt.Errorf("sandbox: complete a rollback to %s that was cut short: %w", journal.Target(), err)
+		return fmt.Errorf("sandbox: complete an interrupted rollback to %s: %w", journal.Target(), err)
 	}
-	h.p.log.Info("sandbox: a rollback that was cut short is complete", "workspace", h.id, "snapshot", journal.Target())
+	h.p.log.Info("sandbox: an interrupted rollback was completed", "workspace", h.id, "snapshot", journal.Target())
 	return journal.End()
 }
 
-// write brings what a mount shows to what is in a tree: exactly, but for a directory
-// in place, whose owner is the user.
-func (h *handle) write(ctx context.Context, g *live, t snapshot.Tree, paths []string) error {
-	if h.plot.State().Dir != "" {
+// writeTree writes a tree through the guest's mount: exactly, except for a directory in
+// place, whose files keep their owner.
+func (h *handle) writeTree(ctx context.Context, g *guestConn, t snapshot.Tree, paths []string) error {
+	if h.dir.State().Dir != "" {
 		return snapshot.Write(ctx, t, g.files, &snapshot.WriteOptions{Only: paths})
 	}
-	root, err := g.root.With(&files.Options{Sync: h.plot.State().Policy.Durable, Exact: true})
+	root, err := g.root.With(&files.Options{Sync: h.dir.State().Policy.Durable, Exact: true})
 	if err != nil {
 		return err
 	}
 	defer root.Close() //nolint:errcheck // nothing was written through the descriptor
-	return snapshot.Write(ctx, t, g.as(root.Module()), &snapshot.WriteOptions{Only: paths, Exact: true})
+	return snapshot.Write(ctx, t, g.asOwner(root.Module()), &snapshot.WriteOptions{Only: paths, Exact: true})
 }

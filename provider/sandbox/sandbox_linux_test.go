@@ -73,7 +73,7 @@ func newProvider(t testing.TB, dir string) *Provider {
 		t.Fatal(err)
 	}
 	if level := driver.Isolation(os.Getenv(levelVar)); level != "" {
-		p.only, p.cfg.Isolation = level, level
+		p.onlyLevel, p.cfg.Isolation = level, level
 	}
 	return p
 }

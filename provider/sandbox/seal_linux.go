@@ -18,30 +18,29 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// To seal a workspace is to give what it has, as one directory, another name: it
-// becomes a layer, and the workspace lies over it with nothing of its own. The
-// directory changes places with an empty one, so that there always is one, and
-// the state says what the workspace lies over. A journal, which is a section of the
-// state, is written before: the next process that opens the workspace after a crash
-// does what is missing.
+// Sealing turns the directory of the files into an immutable lower layer: the workspace
+// becomes an overlayfs over it, with an empty upper layer. Nothing is copied. The directory
+// is exchanged with an empty one (RENAME_EXCHANGE), and the state lists the new lower
+// layer. A journal, a section of the state, is written first: the next process that opens
+// the workspace after a crash completes the seal.
 
 const (
-	sealedPrefix = "sealed-" // begins the names of layers that were sealed
+	sealedPrefix = "sealed-" // prefix of the names of sealed layers
 
-	// maxLayers bounds what lies over each other: the kernel takes their names in
-	// one page, and looks into each of them. Beyond, a seal copies.
+	// maxLayers bounds the lower layers of an overlayfs: their names must fit into one
+	// page, and each lookup visits all of them. Beyond it, the snapshot copies files.
 	maxLayers = 16
 )
 
-// A sealing is what the journal says.
-type sealing struct {
-	Layer string          `json:"layer"` // the directory that the files become
-	Inode uint64          `json:"inode"` // of the files: tells whether they are there
-	Own   json.RawMessage `json:"own"`   // what the state says then
+// A sealJournal describes a seal that is under way.
+type sealJournal struct {
+	Layer string          `json:"layer"` // path of the new layer
+	Inode uint64          `json:"inode"` // of the directory of the files: equal to that of Layer after the exchange
+	Own   json.RawMessage `json:"own"`   // options of the workspace after the seal
 }
 
-// seal is the section of the state with the journal.
-const seal = wsdir.Section[sealing]("seal")
+// sealSection is the section of the state with the journal.
+const sealSection = wsdir.Section[sealJournal]("seal")
 
 func inodeOf(path string) (uint64, error) {
 	var st unix.Stat_t
@@ -49,10 +48,11 @@ func inodeOf(path string) (uint64, error) {
 	return st.Ino, err
 }
 
-// seal turns the files of a workspace, in which nothing runs, into a layer.
+// seal turns the files of a workspace without running processes into a layer. moved is
+// false if the workspace can't be sealed this way.
 func (h *handle) seal(ctx context.Context, l *level) (layers snapshot.Base, moved bool, err error) {
-	m, o := h.plot.State(), h.shape()
-	if !l.overlays() || m.Dir != "" || h.p.limitedDisk(l, m.Policy) || len(o.lower()) >= maxLayers || h.staged() {
+	m, o := h.dir.State(), h.currentOptions()
+	if !l.canOverlay() || m.Dir != "" || h.p.hasDiskImage(l, m.Policy) || len(o.lowerDirs()) >= maxLayers || h.hasImports() {
 		return snapshot.Base{}, false, nil
 	}
 	unlock, err := h.att.Lock(ctx)
@@ -62,37 +62,37 @@ func (h *handle) seal(ctx context.Context, l *level) (layers snapshot.Base, move
 	defer unlock()
 	if err := h.sealLocked(ctx, &o); err != nil {
 		if errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-			return snapshot.Base{}, false, nil // layers are on another file system, or this one can't
+			return snapshot.Base{}, false, nil // layers are on another file system, or it lacks RENAME_EXCHANGE
 		}
 		return snapshot.Base{}, false, fmt.Errorf("sandbox: seal: %w: %w", fault.Of(err), err)
 	}
 	h.mu.Lock()
 	h.opts = o
 	h.mu.Unlock()
-	return snapshot.DirsBase(o.lower()), true, nil
+	return snapshot.DirsBase(o.lowerDirs()), true, nil
 }
 
-// sealLocked moves the files while nobody uses the handle, or the guest, which
-// ends. It notes the layer in o.
+// sealLocked ends the guest, seals the files and adds the layer to o. It requires the lock
+// of the attachment.
 func (h *handle) sealLocked(ctx context.Context, o *options) error {
-	dir := h.p.ground.Path(h.id)
+	dir := h.p.store.Path(h.id)
 	lock, err := supervise.Lock(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
-	if err := h.plot.Current(); err != nil {
+	if err := h.dir.Current(); err != nil {
 		return err
 	}
-	if err := h.p.end(context.WithoutCancel(ctx), dir); err != nil {
+	if err := h.p.endGuestLocked(context.WithoutCancel(ctx), dir); err != nil {
 		return err
 	}
 	h.att.Disconnect()
-	files, err := h.p.own(dir, o)
+	files, err := h.p.ownDir(dir, o)
 	if err != nil {
 		return err
 	}
-	j := &sealing{Layer: filepath.Join(h.p.layers(), sealedPrefix+driver.NewID())}
+	j := &sealJournal{Layer: filepath.Join(h.p.layersDir(), sealedPrefix+driver.NewID())}
 	if j.Inode, err = inodeOf(files); err != nil {
 		return err
 	}
@@ -103,37 +103,37 @@ func (h *handle) sealLocked(ctx context.Context, o *options) error {
 	if err := h.p.prepareLayer(j.Layer, files); err != nil {
 		return err
 	}
-	note := func(j *sealing) error {
-		_, err := h.att.Dir.Update(ctx, true, func(m *wsdir.State) error { return seal.Set(m, j) })
+	note := func(j *sealJournal) error {
+		_, err := h.att.Dir.Update(ctx, true, func(m *wsdir.State) error { return sealSection.Set(m, j) })
 		return err
 	}
 	if err := note(j); err != nil {
 		return errors.Join(err, os.Remove(j.Layer))
 	}
 	driver.Step(ctx, "seal begun")
-	err = h.plot.ChangeState(ctx, func(m *wsdir.State) error {
+	err = h.dir.ChangeState(ctx, func(m *wsdir.State) error {
 		m.Own = j.Own
-		return errors.Join(seal.Set(m, nil), exchange(ctx, files, j.Layer))
+		return errors.Join(sealSection.Set(m, nil), exchangeDirs(ctx, files, j.Layer))
 	})
-	if at, ierr := inodeOf(j.Layer); err != nil && (ierr != nil || at != j.Inode) { // it is as it was
+	if at, ierr := inodeOf(j.Layer); err != nil && (ierr != nil || at != j.Inode) { // nothing was exchanged
 		return errors.Join(err, note(nil), os.Remove(j.Layer))
 	}
 	return err
 }
 
-// own returns the directory that holds what is the workspace's own.
-func (p *Provider) own(dir string, o *options) (string, error) {
-	if len(o.lower()) == 0 {
+// ownDir returns the directory with the workspace's own files: files, or the upper layer.
+func (p *Provider) ownDir(dir string, o *options) (string, error) {
+	if len(o.lowerDirs()) == 0 {
 		return filepath.Join(dir, wsdir.FilesName), nil
 	}
 	layer := filepath.Join(dir, layerName)
-	return filepath.Join(layer, "upper"), p.freshLayer(layer)
+	return filepath.Join(layer, "upper"), p.resetLayer(layer)
 }
 
-// prepareLayer makes an empty directory that is like another one, which is on
-// stable storage from then on.
+// prepareLayer creates an empty directory with the owner and mode of another one, whose
+// file system it syncs.
 func (p *Provider) prepareLayer(layer, like string) error {
-	if err := os.MkdirAll(p.layers(), 0o755); err != nil {
+	if err := os.MkdirAll(p.layersDir(), 0o755); err != nil {
 		return err
 	}
 	var st unix.Stat_t
@@ -164,8 +164,8 @@ func (p *Provider) prepareLayer(layer, like string) error {
 	return nil
 }
 
-// exchange lets two directories change places.
-func exchange(ctx context.Context, a, b string) error {
+// exchangeDirs exchanges two directories atomically.
+func exchangeDirs(ctx context.Context, a, b string) error {
 	if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil {
 		return err
 	}
@@ -173,50 +173,49 @@ func exchange(ctx context.Context, a, b string) error {
 	return nil
 }
 
-// recoverSeal completes a seal that was cut short, or drops one that moved nothing,
-// and returns what the workspace is then. Who is in the middle of one is waited for.
+// recoverSeal completes an interrupted seal, or drops one that exchanged nothing, and
+// returns the new state. It waits for a process that is sealing the workspace.
 func (p *Provider) recoverSeal(ctx context.Context, m *wsdir.State) (*wsdir.State, error) {
-	if !seal.In(m) {
+	if !sealSection.In(m) {
 		return m, nil
 	}
-	dir := p.ground.Dir(m.ID)
+	dir := p.store.Dir(m.ID)
 	lock, err := supervise.Lock(ctx, dir.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
-	if m, err = p.ground.Read(m.ID); err != nil {
+	if m, err = p.store.Read(m.ID); err != nil {
 		return nil, err
 	}
-	j, err := seal.Get(m)
+	j, err := sealSection.Get(m)
 	if err != nil || j == nil {
 		return m, err
 	}
 	switch at, err := inodeOf(j.Layer); {
 	case err == nil && at == j.Inode:
-		if err := p.end(ctx, dir.Path); err != nil {
+		if err := p.endGuestLocked(ctx, dir.Path); err != nil {
 			return nil, err
 		}
-		return p.ground.ChangeState(ctx, m.ID, func(m *wsdir.State) error {
+		return p.store.ChangeState(ctx, m.ID, func(m *wsdir.State) error {
 			m.Own = j.Own
-			return seal.Set(m, nil)
+			return sealSection.Set(m, nil)
 		})
 	case err == nil:
-		if err := os.Remove(j.Layer); err != nil { // it is the empty one
+		if err := os.Remove(j.Layer); err != nil { // it is still empty
 			return nil, err
 		}
 	}
-	return dir.Update(ctx, false, func(m *wsdir.State) error { return seal.Set(m, nil) })
+	return dir.Update(ctx, false, func(m *wsdir.State) error { return sealSection.Set(m, nil) })
 }
 
-// keepShape notes, in the options of a workspace that is there, what it was sealed
-// into since it was opened.
-func (p *Provider) keepShape(ctx context.Context, spec driver.Spec, opts *options) error {
-	m, err := p.ground.Read(spec.ID)
+// loadSealed copies the sealed layers of an existing workspace into its options.
+func (p *Provider) loadSealed(ctx context.Context, spec driver.Spec, opts *options) error {
+	m, err := p.store.Read(spec.ID)
 	if err != nil {
-		return nil // it is not there, or Ensure tells
+		return nil // it does not exist, or Ensure reports the error
 	}
-	if m, err = p.recover(ctx, m); err != nil {
+	if m, err = p.completeInterrupted(ctx, m); err != nil {
 		return err
 	}
 	var was options

@@ -6,8 +6,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// shell is the module of the guest. Results say what the proxy refused a command, and
-// what was planted; see planted.
+// shell returns the guest's Shell. Results also have the requests that the proxy refused
+// and the changed autorun files: see autorunChanges.
 func (h *handle) shell(ctx context.Context) (*driver.Shell, error) {
 	c, err := h.att.Guest(ctx)
 	if err != nil {
@@ -15,25 +15,25 @@ func (h *handle) shell(ctx context.Context) (*driver.Shell, error) {
 	}
 	s := *c.Shell()
 	run, attach := s.Run, s.Attach
-	s.Starter = starter{s.Starter, h}
+	s.Starter = autorunStarter{s.Starter, h}
 	s.Run = func(ctx context.Context, cmd driver.Command) (driver.Result, error) {
-		refused := h.p.ways().Refused(h.id)
+		refused := h.p.proxies().Refused(h.id)
 		moment := refused.Now()
 		res, err := run(ctx, cmd)
 		if err == nil {
-			res.AutorunChanges, res.Refused = h.planted(false), refused.Since(moment)
+			res.AutorunChanges, res.Refused = h.autorunChanges(false), refused.Since(moment)
 		}
 		return res, err
 	}
-	s.Attach = func(ctx context.Context, id string) (*driver.Session, error) { return h.telling(attach(ctx, id)) }
+	s.Attach = func(ctx context.Context, id string) (*driver.Session, error) { return h.reportAutorun(attach(ctx, id)) }
 	return &s, nil
 }
 
-type starter struct {
+type autorunStarter struct {
 	driver.Starter
 	h *handle
 }
 
-func (s starter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
-	return s.h.telling(s.Starter.Start(ctx, cmd))
+func (s autorunStarter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
+	return s.h.reportAutorun(s.Starter.Start(ctx, cmd))
 }

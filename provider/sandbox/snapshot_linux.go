@@ -18,25 +18,25 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A snapshot of a workspace that starts from a template is of its upper layer
-// alone, over the template. A workspace that starts from a whole snapshot has that
-// as its template: a layer, made of it once, that any number share.
+// A snapshot of a workspace with a template contains only the upper layer of its overlayfs.
+// A workspace that starts from a complete snapshot uses it as its template: a layer that is
+// extracted once and shared by all such workspaces.
 
 const (
-	stageName = "stage" // in the directory of a workspace: where a rollback makes ready what is new
-	newLayer  = ".new-" // begins the names of layers that are being made
+	rollbackStageName = "rollback-stage" // in the directory of a workspace: new files of a rollback
+	newLayerPrefix    = ".new-"          // prefix of the names of incomplete layers
 )
 
-// origin is what a workspace starts from, as a spec asks for it.
-type origin struct {
+// A snapshotOrigin is the snapshot that a new workspace starts from.
+type snapshotOrigin struct {
 	manifest *snapshot.Manifest
 	tree     snapshot.Tree
 }
 
-// origin finds the snapshot that a new workspace starts from.
-func (p *Provider) origin(ctx context.Context, spec driver.Spec) (*origin, error) {
+// findOrigin finds the snapshot that a new workspace starts from.
+func (p *Provider) findOrigin(ctx context.Context, spec driver.Spec) (*snapshotOrigin, error) {
 	if p.cfg.Snapshots == nil || spec.Dir != "" {
-		return nil, fmt.Errorf("sandbox: open: a snapshot to start from: %w: there is no store of them, or the directory is in place", fault.Unsupported)
+		return nil, fmt.Errorf("sandbox: open: a snapshot to start from: %w: there is no snapshot store, or the directory is in place", fault.Unsupported)
 	}
 	tree, m, err := p.cfg.Snapshots.Tree(ctx, spec.From.Snapshot)
 	if err == nil {
@@ -48,41 +48,40 @@ func (p *Provider) origin(ctx context.Context, spec driver.Spec) (*origin, error
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: open: %w", err)
 	}
-	return &origin{m, tree}, nil
+	return &snapshotOrigin{m, tree}, nil
 }
 
-// startFrom finds what a workspace starts from, and notes it in its options. One
-// that is there already was made from it, whatever has become of the snapshot.
-func (p *Provider) startFrom(ctx context.Context, spec driver.Spec, l *level, opts *options) (*origin, error) {
+// startFrom finds the snapshot that a workspace starts from, and records it in the options.
+// An existing workspace keeps its layers, even if the snapshot was deleted.
+func (p *Provider) startFrom(ctx context.Context, spec driver.Spec, l *level, opts *options) (*snapshotOrigin, error) {
 	if spec.From.Snapshot == "" {
 		return nil, nil
 	}
 	opts.From = spec.From.Snapshot
-	if m, err := p.ground.Read(spec.ID); err == nil {
+	if m, err := p.store.Read(spec.ID); err == nil {
 		var was options
 		if err := driver.DecodeStrict(m.Own, &was); err == nil && was.From == opts.From {
 			opts.Template, opts.Layers = was.Template, was.Layers
 			return nil, nil
 		}
 	}
-	o, err := p.origin(ctx, spec)
+	o, err := p.findOrigin(ctx, spec)
 	if err == nil {
-		err = p.settleOrigin(ctx, o, l, opts)
+		err = p.setOriginLayers(ctx, o, l, opts)
 	}
-	if err == nil && o.manifest.Base.Name != "" && p.limitedDisk(l, spec.Policy) {
+	if err == nil && o.manifest.Base.Name != "" && p.hasDiskImage(l, spec.Policy) {
 		err = fmt.Errorf("sandbox: open: a snapshot over a template with a limit of disk: %w", fault.Unsupported)
 	}
 	return o, err
 }
 
-// settleOrigin says, in the options of a new workspace, what is below it, which is
-// the snapshot's to say: a template that is configured besides is what the
-// workspace of which it was taken started with. Where there is no overlay the
-// files are copied instead.
-func (p *Provider) settleOrigin(ctx context.Context, o *origin, l *level, opts *options) error {
+// setOriginLayers sets the lower layers in the options of a new workspace. The snapshot
+// decides: it overrides a configured template, which is the one of the workspace that the
+// snapshot is of. Without overlayfs the files are copied instead.
+func (p *Provider) setOriginLayers(ctx context.Context, o *snapshotOrigin, l *level, opts *options) error {
 	switch {
-	case o.manifest.Base.Name != "" && !l.overlays():
-		return fmt.Errorf("sandbox: open: a snapshot over a template: %w: isolation %s has no overlay", fault.Unsupported, l.name)
+	case o.manifest.Base.Name != "" && !l.canOverlay():
+		return fmt.Errorf("sandbox: open: a snapshot over a template: %w: isolation %s has no overlayfs", fault.Unsupported, l.name)
 	case o.manifest.Base.Name != "":
 		dirs, err := o.manifest.Base.Dirs()
 		if err != nil {
@@ -92,10 +91,10 @@ func (p *Provider) settleOrigin(ctx context.Context, o *origin, l *level, opts *
 		if len(opts.Layers) == 0 {
 			opts.Layers = nil
 		}
-	case l.overlays():
-		layer, err := p.layer(ctx, o.manifest)
+	case l.canOverlay():
+		layer, err := p.ensureLayer(ctx, o.manifest)
 		if err != nil {
-			return fmt.Errorf("sandbox: open: make a layer: %w", err)
+			return fmt.Errorf("sandbox: open: extract the snapshot into a layer: %w", err)
 		}
 		opts.Template = layer
 	default:
@@ -104,14 +103,14 @@ func (p *Provider) settleOrigin(ctx context.Context, o *origin, l *level, opts *
 	return nil
 }
 
-// layer returns the directory with all that a whole snapshot holds, which it makes
-// where nobody has.
-func (p *Provider) layer(ctx context.Context, m *snapshot.Manifest) (string, error) {
-	dir := filepath.Join(p.layers(), strings.TrimPrefix(m.Root.String(), driver.DigestPrefix))
+// ensureLayer returns the layer with the files of a complete snapshot. It extracts the
+// snapshot if the layer does not exist.
+func (p *Provider) ensureLayer(ctx context.Context, m *snapshot.Manifest) (string, error) {
+	dir := filepath.Join(p.layersDir(), strings.TrimPrefix(m.Root.String(), driver.DigestPrefix))
 	if _, err := os.Lstat(dir); err == nil {
 		return dir, nil
 	}
-	fresh := filepath.Join(p.layers(), newLayer+driver.NewID())
+	fresh := filepath.Join(p.layersDir(), newLayerPrefix+driver.NewID())
 	if err := os.MkdirAll(fresh, 0o755); err != nil {
 		return "", err
 	}
@@ -125,20 +124,21 @@ func (p *Provider) layer(ctx context.Context, m *snapshot.Manifest) (string, err
 	}
 	err = errors.Join(err, files.RemoveTree(fresh))
 	if _, there := os.Lstat(dir); there == nil {
-		return dir, nil // another made the same meanwhile
+		return dir, nil // another process extracted the same snapshot meanwhile
 	}
 	return "", err
 }
 
-func (p *Provider) layers() string {
+func (p *Provider) layersDir() string {
 	if p.cfg.Layers != "" {
 		return p.cfg.Layers
 	}
-	return p.ground.Path(".layers")
+	return p.store.Path(".layers")
 }
 
-// begin puts what a new workspace starts with into its directory.
-func (p *Provider) begin(ctx context.Context, o *origin, opts *options, dir string) error {
+// extractOrigin extracts the snapshot that a new workspace starts from into its directory,
+// unless a lower layer contains it.
+func (p *Provider) extractOrigin(ctx context.Context, o *snapshotOrigin, opts *options, dir string) error {
 	switch {
 	case o == nil || opts.Template != "" && o.manifest.Base == (snapshot.Base{}):
 		return nil
@@ -146,7 +146,7 @@ func (p *Provider) begin(ctx context.Context, o *origin, opts *options, dir stri
 		return snapshot.Extract(ctx, o.tree, filepath.Join(dir, wsdir.FilesName), nil)
 	}
 	layer := filepath.Join(dir, layerName)
-	if err := p.freshLayer(layer); err != nil {
+	if err := p.resetLayer(layer); err != nil {
 		return err
 	}
 	fill := &snapshot.RestoreOptions{Upper: true}
@@ -156,9 +156,9 @@ func (p *Provider) begin(ctx context.Context, o *origin, opts *options, dir stri
 	return snapshot.Extract(ctx, o.tree, filepath.Join(layer, "upper"), fill)
 }
 
-// recover completes what a process that died had begun: a seal, or a rollback of
-// files that are plainly in their directory. It returns what the workspace is then.
-func (p *Provider) recover(ctx context.Context, m *wsdir.State) (*wsdir.State, error) {
+// completeInterrupted completes a seal, or a rollback of files in their directory, of a
+// process that died. It returns the new state.
+func (p *Provider) completeInterrupted(ctx context.Context, m *wsdir.State) (*wsdir.State, error) {
 	if p.cfg.Snapshots == nil || m.Dir != "" {
 		return m, nil
 	}
@@ -166,35 +166,35 @@ func (p *Provider) recover(ctx context.Context, m *wsdir.State) (*wsdir.State, e
 	if err != nil {
 		return nil, err
 	}
-	err = snapshot.Recover(ctx, p.ground.Files(m), p.ground.Path(m.ID, stageName), "")
+	err = snapshot.Recover(ctx, p.store.Files(m), p.store.Path(m.ID, rollbackStageName), "")
 	switch fault.Of(err) {
 	case fault.NotFound, fault.InvalidArgument, fault.Unavailable:
-		err = nil // there is no such directory, which Attach tells, or another process is at it
+		err = nil // the directory is missing, which Attach reports, or another process rolls back
 	}
 	return m, err
 }
 
-// keeper gives a workspace the module for snapshots.
-func (h *handle) keeper(l *level, m *wsdir.State) *snapshot.Adapter {
+// snapshotAdapter returns the snapshot adapter of the workspace.
+func (h *handle) snapshotAdapter(l *level, m *wsdir.State) *snapshot.Adapter {
 	return &snapshot.Adapter{
-		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.shape().From,
-		Now:    func(ctx context.Context) (snapshot.View, error) { return h.now(ctx, l, m) },
-		Rollback: h.become,
-		Seal:   func(ctx context.Context) (snapshot.Base, bool, error) { return h.seal(ctx, l) },
+		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.currentOptions().From,
+		Now:      func(ctx context.Context) (snapshot.View, error) { return h.snapshotView(ctx, l, m) },
+		Rollback: h.rollbackTo,
+		Seal:     func(ctx context.Context) (snapshot.Base, bool, error) { return h.seal(ctx, l) },
 		Sealed: func(ctx context.Context, m *snapshot.Manifest) error {
-			if l.plain {
+			if l.noMounts {
 				return nil
 			}
-			_, err := h.p.layer(ctx, m)
+			_, err := h.p.ensureLayer(ctx, m)
 			return err
 		},
-		Running: h.quiet,
+		Running: h.checkIdle,
 	}
 }
 
-// noCheckpoint says why processes are not remembered. gVisor saves what runs in it,
-// but brings nothing back where it runs in a user namespace, as it does here at all
-// times: so that who gets out of it is nobody.
+// noCheckpoint says why processes can't be checkpointed. gVisor saves processes, but
+// restores none in a user namespace, in which Croft always runs it, so that an escape from
+// gVisor has no rights on the host.
 func (l *level) noCheckpoint() string {
 	if l.name == driver.IsolationGVisor {
 		return "gVisor restores no processes in rootless mode, in which Croft runs it"
@@ -202,72 +202,72 @@ func (l *level) noCheckpoint() string {
 	return fmt.Sprintf("isolation %s runs processes on the kernel of this host, which does not save them", l.name)
 }
 
-// now returns the files as they are, frozen if that can be.
-func (h *handle) now(ctx context.Context, l *level, m *wsdir.State) (v snapshot.View, err error) {
-	if err := h.plot.Current(); err != nil {
+// snapshotView returns the files for a snapshot, with the cgroup frozen if possible.
+func (h *handle) snapshotView(ctx context.Context, l *level, m *wsdir.State) (v snapshot.View, err error) {
+	if err := h.dir.Current(); err != nil {
 		return v, err
 	}
-	if h.p.limitedDisk(l, m.Policy) || h.staged() { // the files are in a file system of their own, or in several
-		fs, err := h.plot.Via(ctx)
+	if h.p.hasDiskImage(l, m.Policy) || h.hasImports() { // only the guest's mounts show all files
+		fs, err := h.dir.Via(ctx)
 		if err != nil {
 			return v, err
 		}
 		v.Tree = snapshot.Files(fs)
 	} else {
-		v = h.tree(m)
+		v = h.ownTree(m)
 	}
 	if m.Dir != "" {
-		return v, nil // others write there, too
+		return v, nil // programs of the host write there, too: a freeze would not help
 	}
-	v.Frozen, v.Done, err = h.hold(ctx)
+	v.Frozen, v.Done, err = h.acquireFreeze(ctx)
 	return v, err
 }
 
-// tree is the directory that holds what is the workspace's own.
-func (h *handle) tree(m *wsdir.State) snapshot.View {
-	o := h.shape()
-	lower := o.lower()
+// ownTree returns the workspace's own files: its directory, or the upper layer.
+func (h *handle) ownTree(m *wsdir.State) snapshot.View {
+	o := h.currentOptions()
+	lower := o.lowerDirs()
 	if len(lower) == 0 {
-		return snapshot.View{Tree: snapshot.HostDir(h.p.ground.Files(m), nil), Cache: Kind + ":" + m.ID}
+		return snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), nil), Cache: Kind + ":" + m.ID}
 	}
-	v := snapshot.View{Base: snapshot.DirsBase(lower), Start: snapshot.DirsBase(o.start()), Cache: Kind + ":" + m.ID, Tree: snapshot.Empty}
-	upper := h.p.ground.Path(m.ID, layerName, "upper")
+	v := snapshot.View{Base: snapshot.DirsBase(lower), Start: snapshot.DirsBase(o.startDirs()), Cache: Kind + ":" + m.ID, Tree: snapshot.Empty}
+	upper := h.p.store.Path(m.ID, layerName, "upper")
 	if _, err := os.Lstat(upper); err == nil {
 		v.Tree = snapshot.HostDir(upper, &snapshot.HostOptions{Upper: true})
 	}
 	return v
 }
 
-// become brings the files to another state. Plain ones are changed in their
-// directory, those that a mount shows through it; either has a journal.
-func (h *handle) become(ctx context.Context, to *snapshot.RollbackTarget) error {
-	if err := h.plot.Current(); err != nil {
+// rollbackTo rolls the files back: in their directory, or through the guest's mount.
+// Either way has a journal.
+func (h *handle) rollbackTo(ctx context.Context, to *snapshot.RollbackTarget) error {
+	if err := h.dir.Current(); err != nil {
 		return err
 	}
-	m := h.plot.State()
+	m := h.dir.State()
 	if m.Policy.ReadOnly {
 		return fmt.Errorf("sandbox: roll back: %w: the workspace is read-only", fault.PermissionDenied)
 	}
-	if h.mounted() {
-		return h.rollback(ctx, to)
+	if h.filesInMount() {
+		return h.rollbackMounted(ctx, to)
 	}
-	stage := h.p.ground.Path(m.ID, stageName)
+	stage := h.p.store.Path(m.ID, rollbackStageName)
 	if err := os.MkdirAll(stage, 0o700); err != nil {
 		return fmt.Errorf("sandbox: roll back: %w: %w", fault.Of(err), err)
 	}
-	_, done, err := h.hold(ctx)
+	_, done, err := h.acquireFreeze(ctx)
 	if err != nil {
 		return err
 	}
 	if done != nil {
 		defer done()
 	}
-	_, err = snapshot.Restore(ctx, to.Tree, h.p.ground.Files(&m), &snapshot.RestoreOptions{Only: to.Paths, Stage: stage, Sync: m.Policy.Durable})
+	_, err = snapshot.Restore(ctx, to.Tree, h.p.store.Files(&m), &snapshot.RestoreOptions{Only: to.Paths, Stage: stage, Sync: m.Policy.Durable})
 	return err
 }
 
-// quiet answers what runs in the workspace, if anything does.
-func (h *handle) quiet(ctx context.Context) error {
+// checkIdle returns WrongState if a session runs in the workspace.
+func (h *handle) checkIdle(ctx context.Context) error {
 	if supervise.ReadRecord(h.att.Dir) == nil {
 		return nil
 	}
@@ -283,10 +283,9 @@ func (h *handle) quiet(ctx context.Context) error {
 	return nil
 }
 
-// sweepLayers removes the layers that no workspace and no snapshot needs, and what
-// a crash left of others.
+// sweepLayers removes layers that no workspace and no snapshot uses, and incomplete ones.
 func (p *Provider) sweepLayers(ctx context.Context) error {
-	entries, err := os.ReadDir(p.layers())
+	entries, err := os.ReadDir(p.layersDir())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -299,8 +298,8 @@ func (p *Provider) sweepLayers(ctx context.Context) error {
 	}
 	var errs []error
 	for _, e := range entries {
-		path := filepath.Join(p.layers(), e.Name())
-		if needed[path] || strings.HasPrefix(e.Name(), newLayer) && young(e) {
+		path := filepath.Join(p.layersDir(), e.Name())
+		if needed[path] || strings.HasPrefix(e.Name(), newLayerPrefix) && isRecent(e) {
 			continue
 		}
 		errs = append(errs, files.RemoveTree(path))
@@ -308,13 +307,12 @@ func (p *Provider) sweepLayers(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func young(e fs.DirEntry) bool {
+func isRecent(e fs.DirEntry) bool {
 	info, err := e.Info()
 	return err == nil && time.Since(info.ModTime()) < time.Hour
 }
 
-// neededLayers lists what workspaces and snapshots lie over, and what workspaces
-// may start from.
+// neededLayers lists the layers that workspaces and snapshots use or may start from.
 func (p *Provider) neededLayers(ctx context.Context) (map[string]bool, error) {
 	needed := map[string]bool{}
 	all, err := p.cfg.Snapshots.List(ctx)
@@ -324,14 +322,14 @@ func (p *Provider) neededLayers(ctx context.Context) (map[string]bool, error) {
 	for _, m := range all {
 		dirs, err := m.Base.Dirs()
 		if err != nil {
-			continue // of a provider that has no layers here
+			continue // a snapshot of another provider
 		}
 		for _, dir := range dirs {
 			needed[dir] = true
 		}
-		needed[filepath.Join(p.layers(), strings.TrimPrefix(m.Root.String(), driver.DigestPrefix))] = true
+		needed[filepath.Join(p.layersDir(), strings.TrimPrefix(m.Root.String(), driver.DigestPrefix))] = true
 	}
-	entries, err := os.ReadDir(p.ground.Path())
+	entries, err := os.ReadDir(p.store.Path())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -339,16 +337,16 @@ func (p *Provider) neededLayers(ctx context.Context) (map[string]bool, error) {
 		if !driver.ValidID(e.Name()) {
 			continue
 		}
-		m, err := p.ground.Read(e.Name())
+		m, err := p.store.Read(e.Name())
 		if err != nil {
-			continue // of another kind, or not ours to judge
+			continue // another kind, or unreadable
 		}
-		if j, err := seal.Get(m); err == nil && j != nil {
+		if j, err := sealSection.Get(m); err == nil && j != nil {
 			needed[j.Layer] = true
 		}
 		var opts options
 		if err := driver.DecodeStrict(m.Own, &opts); err == nil {
-			for _, dir := range opts.lower() {
+			for _, dir := range opts.lowerDirs() {
 				needed[dir] = true
 			}
 		}

@@ -20,7 +20,7 @@ func TestGuestListensToItsHostsAlone(t *testing.T) {
 	everyLevel(t, func(t *testing.T, p *Provider, _ driver.Isolation, ws *driver.Workspace) {
 		output(t, ws, "echo works")
 		rec, id := guestOf(t, p, ws), idOf(t, ws)
-		socket := p.ground.Path(id, supervise.SocketName)
+		socket := p.store.Path(id, supervise.SocketName)
 		bin, err := p.binary()
 		if err != nil {
 			t.Fatal(err)

@@ -1,16 +1,16 @@
-// Package wrap is the place of the decorators, each in a package of its own: it
-// takes a provider and returns one that does a little more. None knows which
-// provider it wraps, and none loses a module, which the tests here prove by
-// holding a stack of them against the whole conformance suite.
+// Package wrap documents the decorators of providers; each is a package of its own.
 //
-//	capped    bounds the commands of a server
-//	coded     adds code and scripts
-//	guarded   judges commands before they run
-//	limit     bounds workspaces, calls, and calls a second
-//	pool      keeps workspaces warm
-//	record    writes down every call
-//	retry     repeats what fails for a while
+// A decorator takes a provider and returns one with additional behaviour. No
+// decorator depends on a certain provider, and none loses a module: the tests here
+// run a stack of decorators against the whole conformance suite.
 //
-// Most are made of driver.Around. What looks for a provider below them uses
-// driver.Find.
+//	cmdpolicy     checks the command policy before commands run
+//	concurrency   bounds the commands of a server
+//	interpreters  adds code and scripts
+//	limit         bounds workspaces, calls, and calls per second
+//	pool          keeps workspaces ready
+//	record        writes a log of every call
+//	retry         repeats transient failures
+//
+// Most are made with driver.Around. driver.Find finds a provider below them.
 package wrap

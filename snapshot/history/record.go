@@ -13,7 +13,7 @@ import (
 
 // Labels and causes of the snapshots that this package takes.
 const (
-	StepLabel       = "croft.step" // what was done
+	StepLabel       = "croft.step" // description of the step
 	CauseCheckpoint = "checkpoint"
 	CauseStart      = "start" // before the first step
 
@@ -113,7 +113,7 @@ func (r *Record) redoTarget(digest string) *State {
 // A Move is the result of Undo or Redo.
 type Move struct {
 	To     driver.SnapshotInfo `json:"to"`     // the new state
-	Before driver.SnapshotInfo `json:"before"` // what it was
+	Before driver.SnapshotInfo `json:"before"` // the old state
 }
 
 // Undo rolls a workspace back to the state before the current one.

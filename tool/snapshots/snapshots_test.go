@@ -217,7 +217,7 @@ func TestRefusals(t *testing.T) {
 		{"apply", args{"source": "w"}, `source and workspace are both "w"`},
 		{"workspace_restore", args{"snapshot": "x"}, `snapshot "x" not found`},
 		{"snapshot_list", args{"limit": -1}, "limit must not be negative"},
-		{"workspace_mkdir", args{"path": "a/b"}, "mkdir a/b: the directory above it does not exist; recursive makes it, too"},
+		{"workspace_mkdir", args{"path": "a/b"}, "mkdir a/b: the parent directory does not exist; recursive creates it"},
 	} {
 		if got, ok := a.try(c.tool, c.args); ok || got != c.want {
 			t.Errorf("%s(%v) = %q, want %q", c.tool, c.args, got, c.want)

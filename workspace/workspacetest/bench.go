@@ -11,8 +11,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Bench measures what a provider costs, each operation as a sub-benchmark. The
-// file operations go through package workspace, as everybody's do.
+// Bench measures the operations of a provider, each as a sub-benchmark. File
+// operations go through package workspace, as in programs.
 func Bench(b *testing.B, h Harness) {
 	env := newSample(b, h)
 	for _, bench := range []struct {
@@ -33,12 +33,12 @@ func Bench(b *testing.B, h Harness) {
 			if bench.fs && env.sample.FS == nil {
 				b.Skip("skipped: module fs is absent")
 			}
-			bench.f(b, env.fresh(b))
+			bench.f(b, env.newEnv(b))
 		})
 	}
 }
 
-// must ends a benchmark that measures nothing.
+// must ends a benchmark that failed.
 func must(b *testing.B, err error) {
 	if err != nil {
 		b.Helper()
@@ -47,7 +47,7 @@ func must(b *testing.B, err error) {
 }
 
 func benchOpen(b *testing.B, e *Env) {
-	p := e.use(b)
+	p := e.sharedProvider(b)
 	var opened []*driver.Workspace
 	for b.Loop() {
 		d, err := p.Open(b.Context(), e.spec())
@@ -60,7 +60,7 @@ func benchOpen(b *testing.B, e *Env) {
 }
 
 func benchResolve(b *testing.B, e *Env) {
-	p, ref := e.use(b), e.open(b).Ref()
+	p, ref := e.sharedProvider(b), e.open(b).Ref()
 	for b.Loop() {
 		d, err := p.Resolve(b.Context(), ref)
 		must(b, err)
@@ -79,7 +79,7 @@ func benchStat(b *testing.B, e *Env) {
 
 func benchRead(b *testing.B, e *Env) {
 	p := e.open(b)
-	p.write(b, "a/b/c", string(pattern(1, 4096)))
+	p.write(b, "a/b/c", string(patternBytes(1, 4096)))
 	b.SetBytes(4096)
 	for b.Loop() {
 		body, _, err := p.Read(b.Context(), "a/b/c", nil)
@@ -93,7 +93,7 @@ func benchRead(b *testing.B, e *Env) {
 func benchWrite(b *testing.B, e *Env) {
 	p := e.open(b)
 	p.write(b, "a/b/c", "x")
-	data := pattern(1, 4096)
+	data := patternBytes(1, 4096)
 	b.SetBytes(4096)
 	for b.Loop() {
 		_, err := p.Write(b.Context(), "a/b/c", bytes.NewReader(data), nil)
@@ -101,8 +101,8 @@ func benchWrite(b *testing.B, e *Env) {
 	}
 }
 
-// forest fills a workspace with 1,000 small files in 20 directories.
-func forest(b *testing.B, e *Env) *place {
+// fillForest fills a workspace with 1,000 small files in 20 directories.
+func fillForest(b *testing.B, e *Env) *testWorkspace {
 	p := e.open(b)
 	for i := range 1000 {
 		p.write(b, fmt.Sprintf("dir-%02d/file-%03d.go", i%20, i), fmt.Sprintf("package p%d\n\nfunc f() int { return %d }\n", i, i))
@@ -111,7 +111,7 @@ func forest(b *testing.B, e *Env) *place {
 }
 
 func benchList(b *testing.B, e *Env) {
-	p := forest(b, e)
+	p := fillForest(b, e)
 	for b.Loop() {
 		page, err := p.List(b.Context(), ".", &workspace.ListOptions{Depth: -1, Limit: 2000})
 		must(b, err)
@@ -122,7 +122,7 @@ func benchList(b *testing.B, e *Env) {
 }
 
 func benchGlob(b *testing.B, e *Env) {
-	p := forest(b, e)
+	p := fillForest(b, e)
 	for b.Loop() {
 		res, err := p.Glob(b.Context(), "**/*7.go", nil)
 		must(b, err)
@@ -133,7 +133,7 @@ func benchGlob(b *testing.B, e *Env) {
 }
 
 func benchGrep(b *testing.B, e *Env) {
-	p := forest(b, e)
+	p := fillForest(b, e)
 	for b.Loop() {
 		res, err := p.Grep(b.Context(), `return 99\d`, nil)
 		must(b, err)

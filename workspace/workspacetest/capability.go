@@ -55,7 +55,7 @@ func capsDeclared(t testing.TB, e *Env) {
 
 func capsBeyond(t testing.TB, e *Env) {
 	built := e.sample.Built()
-	mux := workspace.NewMux(e.use(t))
+	mux := workspace.NewMux(e.sharedProvider(t))
 	for _, c := range []driver.Capability{driver.CapFS, driver.CapShell, driver.CapCode, driver.CapScript, driver.CapSnapshot, "no-such-extra"} {
 		if built.Has(c) {
 			continue
@@ -66,7 +66,7 @@ func capsBeyond(t testing.TB, e *Env) {
 		ws, err := mux.Open(t.Context(), spec, nil)
 		wantFailed(t, fmt.Sprintf("Open that wants %s", c), err)
 		if ws != nil {
-			ws.Destroy(t.Context()) // it should not be there at all
+			ws.Destroy(t.Context()) // it should not exist
 		}
 		p := e.open(t)
 		_, err = mux.Resolve(t.Context(), p.spec.ID, p.Ref(), want, nil)
@@ -111,20 +111,20 @@ func nilInside(v reflect.Value) bool {
 	return false
 }
 
-// capsWrapped wraps the workspace as a decorator does, by copying the structs
-// and replacing what it changes, and looks for what got lost on the way.
+// capsWrapped wraps the workspace as a decorator does, by copying the structs and
+// replacing fields, and reports what was lost.
 func capsWrapped(t testing.TB, e *Env) {
 	p := e.open(t)
 	calls := 0
-	wrapped := decorate(p.d, &calls)
+	wrapped := countWrites(p.d, &calls)
 	for _, lost := range Lost(p.d, wrapped) {
 		t.Errorf("wrapping loses %s", lost)
 	}
-	hold(t, p.spec, wrapped).works(t)
+	newTestWorkspace(t, p.spec, wrapped).wantUsable(t)
 	if p.d.FS != nil && calls == 0 {
 		t.Error("the decorator was never called")
 	}
-	scripted := NewScripted(e.use(t))
+	scripted := NewScripted(e.sharedProvider(t))
 	d, err := scripted.Open(t.Context(), p.spec)
 	if !wantNil(t, "Open through a scripted provider", err) {
 		return
@@ -132,24 +132,24 @@ func capsWrapped(t testing.TB, e *Env) {
 	for _, lost := range Lost(p.d, d) {
 		t.Errorf("a scripted provider loses %s", lost)
 	}
-	hold(t, p.spec, d).works(t)
+	newTestWorkspace(t, p.spec, d).wantUsable(t)
 }
 
-// capsAnnounced holds what a provider says that its workspaces have against one
-// that it opens.
+// capsAnnounced compares the capabilities that a provider reports with those of a
+// workspace.
 func capsAnnounced(t testing.TB, e *Env) {
 	p := e.open(t)
-	capable, ok := driver.Find[driver.CapabilityReporter](e.use(t))
+	capable, ok := driver.Find[driver.CapabilityReporter](e.sharedProvider(t))
 	if !ok {
-		return // it announces nothing
+		return // it reports nothing
 	}
 	if said, has := capable.Capabilities(), p.d.Built(); !said.Equal(has) {
 		t.Errorf("Capabilities() = %v, and a workspace has %v", said.Names(), has.Names())
 	}
 }
 
-// decorate counts writes.
-func decorate(d *driver.Workspace, calls *int) *driver.Workspace {
+// countWrites counts writes.
+func countWrites(d *driver.Workspace, calls *int) *driver.Workspace {
 	w := *d
 	if d.FS != nil {
 		fs := *d.FS
@@ -169,9 +169,9 @@ func (f countingFiles) Write(ctx context.Context, name string, body io.Reader, o
 	return f.Files.Write(ctx, name, body, opts)
 }
 
-// Lost lists the modules, functions and extras that before has and after lacks,
-// or the other way round. It walks the structs of the contract by reflection, so
-// that it knows those that are added later. Tests of decorators use it.
+// Lost lists the modules, functions and extras that only one of before and after has.
+// It walks the structs of the contract by reflection, so fields that are added later
+// are included. Tests of decorators use it.
 func Lost(before, after *driver.Workspace) []string {
 	lost := lostFields(reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem(), "Workspace")
 	for name := range before.Extra {

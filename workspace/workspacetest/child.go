@@ -18,70 +18,70 @@ import (
 )
 
 const (
-	jobEnv       = "CROFT_WORKSPACETEST_JOB" // a job as JSON: this process is a child
-	answerPrefix = "workspacetest-answer: "  // before a line on standard output that is for the parent
+	jobEnv       = "CROFT_WORKSPACETEST_JOB" // a job as JSON; set in a child process
+	answerPrefix = "workspacetest-answer: "  // prefix of lines on standard output for the parent
 )
 
-// A job is what a child process does.
-type job struct {
+// A childJob is what a child process does.
+type childJob struct {
 	Test   string        // name of the test that called Run
 	Dir    string        //
 	Verb   string        // open, resolve, destroy, update, write, start
 	Spec   driver.Spec   //
 	Ref    *driver.Ref   // of the workspace, for all but open
 	Policy driver.Policy // for update
-	KillAt int           // die at this step, the first is 1; 0 never, -1 when the verb is done
+	KillAt int           // crash at this step, from 1; 0 is never, -1 is after the verb
 	Seed   int64         // for write
 	Script string        // for start
 }
 
-// An answer is a line from a child.
-type answer struct {
+// An childAnswer is a line from a child.
+type childAnswer struct {
 	Ref   *driver.Ref `json:",omitempty"`
-	Steps []string    `json:",omitempty"` // that were passed
+	Steps []string    `json:",omitempty"` // steps that were passed
 	Err   *fault.Wire `json:",omitempty"`
-	Name  string      `json:",omitempty"` // a write that was acknowledged, or a session
+	Name  string      `json:",omitempty"` // an acknowledged write, or a session
 	Gen   int         `json:",omitempty"`
 	Done  bool        `json:",omitempty"` // the verb is done
 }
 
-// inChild does the job if this process is a child, and reports whether it is.
+// inChild runs the job if this process is a child, and reports whether it is.
 func inChild(t testing.TB, h Harness) bool {
 	data := os.Getenv(jobEnv)
 	if data == "" {
 		return false
 	}
-	var j job
+	var j childJob
 	if err := json.Unmarshal([]byte(data), &j); err != nil {
 		t.Fatalf("decode job: %v", err)
 	}
 	if j.Test == t.Name() {
-		j.do(t, h)
+		j.runInChild(t, h)
 	}
 	return true
 }
 
-func (j job) do(t testing.TB, h Harness) {
-	var a answer
+func (j childJob) runInChild(t testing.TB, h Harness) {
+	var a childAnswer
 	ctx := driver.WithSteps(t.Context(), func(step string) {
 		a.Steps = append(a.Steps, step)
 		if len(a.Steps) == j.KillAt {
-			die()
+			crashProcess()
 		}
 	})
 	p := h.Provider(t, j.Dir)
-	if err := j.run(ctx, p, &a); err != nil {
+	if err := j.runVerb(ctx, p, &a); err != nil {
 		wire := fault.Encode(err)
 		a.Err = &wire
 	}
 	a.Done = true
-	a.send()
+	a.sendLine()
 	if j.KillAt != 0 {
-		die()
+		crashProcess()
 	}
 }
 
-func (j job) run(ctx context.Context, p driver.Provider, a *answer) error {
+func (j childJob) runVerb(ctx context.Context, p driver.Provider, a *childAnswer) error {
 	var d *driver.Workspace
 	var err error
 	if j.Ref == nil {
@@ -113,17 +113,17 @@ func (j job) run(ctx context.Context, p driver.Provider, a *answer) error {
 	}
 }
 
-func (a answer) send() {
+func (a childAnswer) sendLine() {
 	data, err := json.Marshal(a)
 	if err != nil {
-		panic(err) // answers are our own
+		panic(err) // answers are plain structs
 	}
 	// One write, so that a kill leaves the whole line or nothing.
-	os.Stdout.WriteString("\n" + answerPrefix + string(data) + "\n") // the parent notices
+	os.Stdout.WriteString("\n" + answerPrefix + string(data) + "\n") // the parent detects a failure
 }
 
-// die ends this process as a crash does: nothing is flushed, nothing deferred.
-func die() {
+// crashProcess ends this process like a crash: nothing is flushed, nothing deferred runs.
+func crashProcess() {
 	self, err := os.FindProcess(os.Getpid())
 	if err == nil {
 		err = self.Kill()
@@ -131,23 +131,23 @@ func die() {
 	panic(fmt.Sprint("still alive after SIGKILL: ", err))
 }
 
-// A child is a process that does a job.
+// A child is a process that runs a job.
 type child struct {
 	cmd    *exec.Cmd
 	lines  *bufio.Scanner
 	stderr bytes.Buffer
-	noise  strings.Builder // what else it printed, for the message when it fails
+	noise  strings.Builder // other output, for the error message
 }
 
-// start starts a child over the directory of the check.
-func (e *Env) start(t testing.TB, j job) *child {
+// startChild starts a child with the directory of the check.
+func (e *Env) startChild(t testing.TB, j childJob) *child {
 	t.Helper()
 	j.Test, j.Dir = e.test, e.Dir
 	data, err := json.Marshal(j)
 	if err != nil {
 		t.Fatalf("encode job: %v", err)
 	}
-	c := &child{cmd: exec.CommandContext(t.Context(), os.Args[0], "-test.run="+exactly(e.test), "-test.count=1")}
+	c := &child{cmd: exec.CommandContext(t.Context(), os.Args[0], "-test.run="+testPattern(e.test), "-test.count=1")}
 	c.cmd.Env = append(os.Environ(), jobEnv+"="+string(data))
 	c.cmd.Stderr = &c.stderr
 	out, err := c.cmd.StdoutPipe()
@@ -161,8 +161,8 @@ func (e *Env) start(t testing.TB, j job) *child {
 	return c
 }
 
-// exactly is the -test.run pattern for one test or subtest.
-func exactly(name string) string {
+// testPattern returns the -test.run pattern for one test or subtest.
+func testPattern(name string) string {
 	parts := strings.Split(name, "/")
 	for i, part := range parts {
 		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
@@ -170,8 +170,8 @@ func exactly(name string) string {
 	return strings.Join(parts, "/")
 }
 
-// next returns the child's next answer; false means that it is dead.
-func (c *child) next(t testing.TB) (answer, bool) {
+// nextAnswer returns the child's next answer; false means that the child has ended.
+func (c *child) nextAnswer(t testing.TB) (childAnswer, bool) {
 	t.Helper()
 	for c.lines.Scan() {
 		line, ok := strings.CutPrefix(c.lines.Text(), answerPrefix)
@@ -179,43 +179,43 @@ func (c *child) next(t testing.TB) (answer, bool) {
 			c.noise.WriteString(c.lines.Text() + "\n")
 			continue
 		}
-		var a answer
+		var a childAnswer
 		if err := json.Unmarshal([]byte(line), &a); err != nil {
 			t.Fatalf("child answered %q: %v", line, err)
 		}
 		return a, true
 	}
-	return answer{}, false
+	return childAnswer{}, false
 }
 
-// kill ends the child without warning.
+// kill ends the child with SIGKILL.
 func (c *child) kill() {
 	c.cmd.Process.Kill() // it may be dead already
 	c.cmd.Wait()         // it was killed
 }
 
-// do runs a job to its end, which is the child's death. It returns the last
-// answer; Done is false if the child died at the step that it was told to.
-func (e *Env) do(t testing.TB, j job) answer {
+// runChild runs a job until the child has ended. It returns the last answer; Done is false
+// if the child crashed at the given step.
+func (e *Env) runChild(t testing.TB, j childJob) childAnswer {
 	t.Helper()
-	c := e.start(t, j)
-	var last answer
+	c := e.startChild(t, j)
+	var last childAnswer
 	for {
-		a, ok := c.next(t)
+		a, ok := c.nextAnswer(t)
 		if !ok {
 			break
 		}
 		last = a
 	}
 	err := c.cmd.Wait()
-	if killed(err) || err == nil && j.KillAt == 0 && last.Done {
+	if wasKilled(err) || err == nil && j.KillAt == 0 && last.Done {
 		return last
 	}
 	t.Fatalf("child: %s: %v, want it to end by SIGKILL or by itself with an answer\n%s%s", j.Verb, err, c.noise.String(), c.stderr.String())
 	return last
 }
 
-func killed(err error) bool {
+func wasKilled(err error) bool {
 	exit, ok := err.(*exec.ExitError) //nolint:errorlint // Wait returns it bare
 	if !ok {
 		return false
@@ -224,8 +224,8 @@ func killed(err error) bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// fail turns a child's error into a message.
-func (a answer) fail() error {
+// asError converts a child's error to an error.
+func (a childAnswer) asError() error {
 	if a.Err == nil {
 		return nil
 	}

@@ -14,11 +14,11 @@ var codeChecks = []Check{
 	{"Script/answers-in-order", needScript, scriptOutputs},
 	{"Script/an-exception-is-a-result", needScript, scriptThrows},
 	{"Script/keeps-nothing", needScript, scriptForgets},
-	{"Script/shares-the-files-and-no-others", all(needScript, needFS), scriptFiles},
+	{"Script/shares-the-files-and-no-others", allNeeds(needScript, needFS), scriptFiles},
 	{"Script/time-and-memory-are-bounded", needScript, scriptBounds},
 	{"Script/refuses-what-it-can-not-do", needScript, scriptRefuses},
 	{"Code/a-context-keeps-state", needCode, codeContext},
-	{"Code/runs-behind-the-same-fence", all(needCode, needFS), codeFence},
+	{"Code/runs-behind-the-same-fence", allNeeds(needCode, needFS), codeFence},
 }
 
 func needScript(e *Env) (string, bool) {
@@ -36,17 +36,17 @@ func needCode(e *Env) (string, bool) {
 }
 
 // runScript runs JavaScript.
-func (p *place) runScript(t testing.TB, source string) driver.CodeResult {
+func (p *testWorkspace) runScript(t testing.TB, source string) driver.CodeResult {
 	t.Helper()
-	res, err := p.RunScript(t.Context(), driver.Code{Language: "javascript", Source: source, Timeout: patience})
+	res, err := p.RunScript(t.Context(), driver.Code{Language: "javascript", Source: source, Timeout: waitLimit})
 	if err != nil {
 		t.Fatalf("RunScript %q: %v", source, err)
 	}
 	return res
 }
 
-// shown returns outputs as text: kinds and what they say.
-func shown(outputs []driver.Output) string {
+// outputText returns outputs as text: kinds and contents.
+func outputText(outputs []driver.Output) string {
 	var b strings.Builder
 	for _, o := range outputs {
 		text := o.Text
@@ -62,20 +62,20 @@ func scriptOutputs(t testing.TB, e *Env) {
 	var heard []driver.Output
 	res, err := e.open(t).RunScript(t.Context(), driver.Code{
 		Language: "javascript", Source: "console.log('a'); console.error('b'); console.log('c'); 6 * 7",
-		OnOutput: func(o driver.Output) error { heard = append(heard, o); return nil }, Timeout: patience,
+		OnOutput: func(o driver.Output) error { heard = append(heard, o); return nil }, Timeout: waitLimit,
 	})
 	if !wantNil(t, "RunScript", err) {
 		return
 	}
 	const want = "stdout=a stderr=b stdout=c result=42"
-	if shown(res.Outputs) != want || shown(heard) != want || res.ExitCode != 0 || res.Error != nil {
-		t.Errorf("got %q, heard %q, exit %d, %+v", shown(res.Outputs), shown(heard), res.ExitCode, res.Error)
+	if outputText(res.Outputs) != want || outputText(heard) != want || res.ExitCode != 0 || res.Error != nil {
+		t.Errorf("got %q, heard %q, exit %d, %+v", outputText(res.Outputs), outputText(heard), res.ExitCode, res.Error)
 	}
 }
 
 func scriptThrows(t testing.TB, e *Env) {
 	res := e.open(t).runScript(t, "console.log('before'); throw new TypeError('no')")
-	if res.ExitCode == 0 || res.Error == nil || res.Error.Name != "TypeError" || res.Error.Value != "no" || shown(res.Outputs) != "stdout=before" {
+	if res.ExitCode == 0 || res.Error == nil || res.Error.Name != "TypeError" || res.Error.Value != "no" || outputText(res.Outputs) != "stdout=before" {
 		t.Errorf("got %+v %+v", res, res.Error)
 	}
 }
@@ -83,7 +83,7 @@ func scriptThrows(t testing.TB, e *Env) {
 func scriptForgets(t testing.TB, e *Env) {
 	p := e.open(t)
 	p.runScript(t, "globalThis.kept = 1")
-	if got := shown(p.runScript(t, "typeof kept").Outputs); got != "result='undefined'" {
+	if got := outputText(p.runScript(t, "typeof kept").Outputs); got != "result='undefined'" {
 		t.Errorf("a second script sees what the first left: %s", got)
 	}
 }
@@ -99,7 +99,7 @@ for (const path of ["../outside", "/etc/passwd", "dir/../../x", "missing"]) {
   try { fs.readFileSync(path); codes.push("read") } catch (e) { codes.push(e.code) }
 }
 codes.join()`)
-	if got := shown(res.Outputs); got != "result='EACCES,EACCES,EACCES,ENOENT'" {
+	if got := outputText(res.Outputs); got != "result='EACCES,EACCES,EACCES,ENOENT'" {
 		t.Errorf("got %s %+v", got, res.Error)
 	}
 	p.wantContent(t, "dir/out.txt", "in and out")
@@ -107,16 +107,16 @@ codes.join()`)
 
 func scriptBounds(t testing.TB, e *Env) {
 	p := e.open(t)
-	for _, limit := range []time.Duration{200 * time.Millisecond, 5 * time.Second, patience} { // until it gets to say something
+	for _, limit := range []time.Duration{200 * time.Millisecond, 5 * time.Second, waitLimit} { // until it writes something
 		began := time.Now()
 		res, err := p.RunScript(t.Context(), driver.Code{Source: "console.log('up'); for (;;) {}", Timeout: limit})
 		if !wantNil(t, "RunScript", err) {
 			return
 		}
-		if len(res.Outputs) == 0 && limit < patience {
+		if len(res.Outputs) == 0 && limit < waitLimit {
 			continue
 		}
-		if res.Cause != driver.CauseTimeout || shown(res.Outputs) != "stdout=up" || time.Since(began) < limit {
+		if res.Cause != driver.CauseTimeout || outputText(res.Outputs) != "stdout=up" || time.Since(began) < limit {
 			t.Errorf("a loop of %v: %+v", limit, res)
 		}
 		break
@@ -124,7 +124,7 @@ func scriptBounds(t testing.TB, e *Env) {
 	if res := p.runScript(t, "const a = []; for (;;) a.push(new Array(1e5).fill(0.5))"); res.Cause != driver.CauseOOM {
 		t.Errorf("too much memory: %+v %+v", res, res.Error)
 	}
-	p.works(t)
+	p.wantUsable(t)
 }
 
 func scriptRefuses(t testing.TB, e *Env) {
@@ -135,8 +135,8 @@ func scriptRefuses(t testing.TB, e *Env) {
 	wantCode(t, "a directory that leaves", err, fault.SandboxViolation)
 }
 
-// context makes a context, or skips where no kernel is installed.
-func (p *place) context(t testing.TB) string {
+// newContext creates a context, or skips the check if no kernel is installed.
+func (p *testWorkspace) newContext(t testing.TB) string {
 	t.Helper()
 	c, err := p.CreateContext(t.Context(), "python", nil)
 	if fault.Of(err) == fault.Unsupported {
@@ -148,7 +148,7 @@ func (p *place) context(t testing.TB) string {
 	return c.ID
 }
 
-func (p *place) runCode(t testing.TB, code driver.Code) driver.CodeResult {
+func (p *testWorkspace) runCode(t testing.TB, code driver.Code) driver.CodeResult {
 	t.Helper()
 	res, err := p.RunCode(t.Context(), code)
 	if err != nil {
@@ -157,10 +157,10 @@ func (p *place) runCode(t testing.TB, code driver.Code) driver.CodeResult {
 	return res
 }
 
-// codeContext is one check, since a kernel takes a second to start.
+// codeContext is one check, because a kernel takes a second to start.
 func codeContext(t testing.TB, e *Env) {
 	p := e.open(t)
-	id := p.context(t)
+	id := p.newContext(t)
 	for _, tt := range []struct{ source, want, fails string }{
 		{"import sys\nx = 20\nprint('a', flush=True)\nprint('b', file=sys.stderr, flush=True)\nx", "stdout=a stderr=b result=20", ""},
 		{"x + 1", "result=21", ""},
@@ -172,22 +172,22 @@ func codeContext(t testing.TB, e *Env) {
 		if res.Error != nil {
 			name = res.Error.Name
 		}
-		if shown(res.Outputs) != tt.want || name != tt.fails || (res.ExitCode != 0) != (tt.fails != "") {
-			t.Errorf("%q: got %s, exit %d, %+v", tt.source, shown(res.Outputs), res.ExitCode, res.Error)
+		if outputText(res.Outputs) != tt.want || name != tt.fails || (res.ExitCode != 0) != (tt.fails != "") {
+			t.Errorf("%q: got %s, exit %d, %+v", tt.source, outputText(res.Outputs), res.ExitCode, res.Error)
 		}
 	}
-	for _, limit := range []time.Duration{300 * time.Millisecond, 5 * time.Second, patience} { // until it gets to say something
-		p.runCode(t, driver.Code{Context: id, Source: "x = 20"}) // what is interrupted before it begins may cost the state
+	for _, limit := range []time.Duration{300 * time.Millisecond, 5 * time.Second, waitLimit} { // until it writes something
+		p.runCode(t, driver.Code{Context: id, Source: "x = 20"}) // an interrupt before the code begins may lose the state
 		res := p.runCode(t, driver.Code{Context: id, Source: "import time\nprint('up', flush=True)\ntime.sleep(1000)", Timeout: limit})
-		if len(res.Outputs) == 0 && limit < patience {
+		if len(res.Outputs) == 0 && limit < waitLimit {
 			continue
 		}
-		if res.Cause != driver.CauseTimeout || shown(res.Outputs) != "stdout=up" {
+		if res.Cause != driver.CauseTimeout || outputText(res.Outputs) != "stdout=up" {
 			t.Errorf("time-out of %v: %+v", limit, res)
 		}
 		break
 	}
-	if got := shown(p.runCode(t, driver.Code{Context: id, Source: "x"}).Outputs); got != "result=20" {
+	if got := outputText(p.runCode(t, driver.Code{Context: id, Source: "x"}).Outputs); got != "result=20" {
 		t.Errorf("after the time-out: %s", got)
 	}
 	wantNil(t, "RestartContext", p.RestartContext(t.Context(), id))
@@ -199,13 +199,13 @@ func codeContext(t testing.TB, e *Env) {
 	wantCode(t, "a context that was deleted", err, fault.NotFound)
 }
 
-// codeFence runs code where commands run: with the same files, and no more.
+// codeFence runs code in the sandbox of commands: with the same files, and no more.
 func codeFence(t testing.TB, e *Env) {
 	p := e.open(t)
 	p.write(t, "in.txt", "in")
-	id := p.context(t)
+	id := p.newContext(t)
 	res := p.runCode(t, driver.Code{Context: id, Source: "t = open('in.txt').read()\nopen('out.txt', 'w').write(t + ' and out')\nprint(t)"})
-	if shown(res.Outputs) != "stdout=in" {
+	if outputText(res.Outputs) != "stdout=in" {
 		t.Errorf("got %+v %+v", res, res.Error)
 	}
 	p.wantContent(t, "out.txt", "in and out")

@@ -23,9 +23,9 @@ var concurrencyChecks = []Check{
 
 const workers = 32
 
-// mixed does one random operation on a few names that everybody uses. What
-// others do meanwhile may make it fail, but only in ways that say so.
-func mixed(ctx context.Context, p *place, rng *rand.Rand) error {
+// randomOperation does one random operation on a few shared names. Concurrent operations may
+// make it fail, but only with the expected codes.
+func randomOperation(ctx context.Context, p *testWorkspace, rng *rand.Rand) error {
 	name := fmt.Sprintf("d%d/f%d", rng.IntN(2), rng.IntN(4))
 	other := fmt.Sprintf("d%d/f%d", rng.IntN(2), rng.IntN(4))
 	parents := &workspace.WriteOptions{Parents: true}
@@ -35,7 +35,7 @@ func mixed(ctx context.Context, p *place, rng *rand.Rand) error {
 		_, err = p.WriteFile(ctx, name, bytes.Repeat([]byte{'a' + byte(rng.IntN(26))}, 1+rng.IntN(9000)), parents)
 	case 3, 4:
 		var data []byte
-		if data, err = p.ReadFile(ctx, name); err == nil && len(data) > 0 && !uniform(data) {
+		if data, err = p.ReadFile(ctx, name); err == nil && len(data) > 0 && !isUniform(data) {
 			return fmt.Errorf("%s holds a mixture of two writes: %w", name, fault.Internal)
 		}
 	case 5:
@@ -56,13 +56,13 @@ func mixed(ctx context.Context, p *place, rng *rand.Rand) error {
 	return err
 }
 
-func uniform(data []byte) bool {
+func isUniform(data []byte) bool {
 	return len(bytes.Trim(data, string(data[:1]))) == 0
 }
 
-// storm runs mixed operations from many goroutines and reports errors whose
-// code is not among those that others can cause.
-func storm(ctx context.Context, t testing.TB, places []*place, rounds int, codes ...fault.Code) {
+// runConcurrently runs mixed operations in many goroutines and reports errors with unexpected
+// codes.
+func runConcurrently(ctx context.Context, t testing.TB, places []*testWorkspace, rounds int, codes ...fault.Code) {
 	t.Helper()
 	allowed := map[fault.Code]bool{"": true, fault.NotFound: true, fault.Conflict: true, fault.InvalidArgument: true, fault.AlreadyExists: true}
 	for _, c := range codes {
@@ -73,7 +73,7 @@ func storm(ctx context.Context, t testing.TB, places []*place, rounds int, codes
 		wg.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(i), 1))
 			for range rounds {
-				if err := mixed(ctx, places[i%len(places)], rng); !allowed[fault.Of(err)] {
+				if err := randomOperation(ctx, places[i%len(places)], rng); !allowed[fault.Of(err)] {
 					t.Errorf("got %q: %v", fault.Of(err), err)
 					return
 				}
@@ -85,11 +85,11 @@ func storm(ctx context.Context, t testing.TB, places []*place, rounds int, codes
 
 func concurrentMixed(t testing.TB, e *Env) {
 	p := e.open(t)
-	storm(t.Context(), t, []*place{p}, 15)
-	p.works(t)
-	for _, info := range p.tree(t) {
+	runConcurrently(t.Context(), t, []*testWorkspace{p}, 15)
+	p.wantUsable(t)
+	for _, info := range p.listTree(t) {
 		if info.Type == driver.TypeFile && info.Path != "it-works" {
-			if data, err := p.ReadFile(t.Context(), info.Path); err != nil || len(data) > 0 && !uniform(data) {
+			if data, err := p.ReadFile(t.Context(), info.Path); err != nil || len(data) > 0 && !isUniform(data) {
 				t.Errorf("%q holds a mixture of two writes, or can't be read: %v", info.Path, err)
 			}
 		}
@@ -115,7 +115,7 @@ func concurrentOwn(t testing.TB, e *Env) {
 		})
 	}
 	wg.Wait()
-	if got, want := len(p.tree(t)), workers+8; got != want {
+	if got, want := len(p.listTree(t)), workers+8; got != want {
 		t.Errorf("there are %d entries, want %d", got, want)
 	}
 }
@@ -123,7 +123,7 @@ func concurrentOwn(t testing.TB, e *Env) {
 func concurrentHandles(t testing.TB, e *Env) {
 	p := e.open(t)
 	q := e.resolve(t, p.spec, p.Ref())
-	storm(t.Context(), t, []*place{p, q}, 10)
+	runConcurrently(t.Context(), t, []*testWorkspace{p, q}, 10)
 	p.write(t, "last", "seen by both")
 	q.wantContent(t, "last", "seen by both")
 }
@@ -131,7 +131,7 @@ func concurrentHandles(t testing.TB, e *Env) {
 func concurrentResolve(t testing.TB, e *Env) {
 	p := e.open(t)
 	p.write(t, "file", "kept")
-	provider := e.use(t)
+	provider := e.sharedProvider(t)
 	var wg sync.WaitGroup
 	for range workers {
 		wg.Go(func() {
@@ -154,14 +154,14 @@ func concurrentResolve(t testing.TB, e *Env) {
 	p.wantContent(t, "file", "kept")
 }
 
-// concurrentDestroy ends a workspace that others use. They get errors, which
-// say what happened, and bring nothing back.
+// concurrentDestroy destroys a workspace that is in use. The concurrent calls return
+// errors with a code, and recreate nothing.
 func concurrentDestroy(t testing.TB, e *Env) {
 	p := e.open(t)
 	q := e.resolve(t, p.spec, p.Ref())
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		storm(t.Context(), t, []*place{q}, 15, fault.Evicted, fault.WrongState, fault.Failed, fault.Unavailable)
+		runConcurrently(t.Context(), t, []*testWorkspace{q}, 15, fault.Evicted, fault.WrongState, fault.Failed, fault.Unavailable)
 	})
 	if err := p.d.Life.Destroy(t.Context()); err != nil {
 		t.Errorf("Destroy: %v", err)

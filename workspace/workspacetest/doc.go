@@ -1,5 +1,5 @@
-// Package workspacetest is the conformance suite of the contract in package
-// driver, published so that a provider written anywhere can be held against it.
+// Package workspacetest is the conformance suite for providers: it checks the contract
+// of package driver. It is published, so that providers outside this module can use it.
 //
 // A provider's whole contract test is one function:
 //
@@ -9,22 +9,20 @@
 //		})
 //	}
 //
-// [Run] goes through [Checks], a flat list. Each check is a subtest of its own
-// with a fresh directory, a fresh provider and fresh workspaces, and each is a
-// sentence of the contract turned into an attempt to refute it. A check is
-// skipped for three reasons only, and the message says which: a module or
-// function is absent, the Traits do not claim the property, or the host lacks a
-// facility that is named. No provider is ever named.
+// [Run] runs [Checks], a flat list. Each check is a subtest with its own directory,
+// provider and workspaces, and tries to refute one sentence of the contract. A check is
+// skipped for three reasons only, and the message says which: a module or function is
+// absent, the Traits do not claim the property, or the host lacks the named facility.
+// No check depends on the name of a provider.
 //
-// Some promises are about the death of a process. For these the suite starts
-// the test binary again as a child that runs only the test which called Run; Run
-// sees that it is in a child, does the job that the parent gave it, and dies
-// where it was told to. So whatever that test does before Run happens in every
-// child, too.
+// Some promises are about the crash of a process. For these the suite starts the test
+// binary again as a child that runs only the test which called Run. In a child, Run does
+// the job that the parent passed, and crashes at the given step. So everything that the
+// test does before Run also happens in every child.
 //
-// One of them kills a process that writes, again and again at random moments: ten
-// times, or as often as CROFT_WORKSPACETEST_ROUNDS says.
+// One check kills a process that writes, repeatedly at random moments: ten times, or
+// CROFT_WORKSPACETEST_ROUNDS times.
 //
 // [Bench] measures the same provider, and [Scripted] is a provider that fails on
-// command, for the tests of what stands above providers.
+// command, for tests of the packages above providers.
 package workspacetest

@@ -14,13 +14,13 @@ import (
 )
 
 var durabilityChecks = []Check{
-	{"Durability/acknowledged-writes-survive-SIGKILL", all(needPersistence, needKill, needFS), durableKill},
+	{"Durability/acknowledged-writes-survive-SIGKILL", allNeeds(needPersistence, needKill, needFS), durableKill},
 }
 
-// roundsEnv says how many processes durableKill kills.
+// roundsEnv sets how many processes durableKill kills.
 const roundsEnv = "CROFT_WORKSPACETEST_ROUNDS"
 
-func rounds(t testing.TB) int {
+func killRounds(t testing.TB) int {
 	s := os.Getenv(roundsEnv)
 	if s == "" {
 		return 10
@@ -32,64 +32,64 @@ func rounds(t testing.TB) int {
 	return n
 }
 
-// body is the content of a file in its generation; it tells what it should be.
-func body(name string, gen int) []byte {
+// fileContent returns the content of a file in its generation; the content identifies
+// itself.
+func fileContent(name string, gen int) []byte {
 	size := 16 << (gen * 7 % 15) // 16 bytes to 256 KiB
 	head := fmt.Sprintf("%s %d\n", name, gen)
-	return append([]byte(head), pattern(byte(gen), size)...)
+	return append([]byte(head), patternBytes(byte(gen), size)...)
 }
 
-const slots = 6 // names that writeForever writes again and again
+const slots = 6 // names that writeForever rewrites
 
-// writeForever writes files until it is killed, and tells of each write that
-// was acknowledged.
+// writeForever writes files until it is killed, and reports each acknowledged write.
 func writeForever(ctx context.Context, d *driver.Workspace, seed int64) error {
-	answer{Ref: &d.Ref}.send()
+	childAnswer{Ref: &d.Ref}.sendLine()
 	for gen := int(seed)*1_000_000 + 1; ; gen++ { // generations grow over all rounds
 		name := fmt.Sprintf("dir-%d/file-%d", seed%3, gen%slots)
-		if _, err := d.FS.Write(ctx, name, bytes.NewReader(body(name, gen)), &driver.WriteOptions{Parents: true}); err != nil {
+		if _, err := d.FS.Write(ctx, name, bytes.NewReader(fileContent(name, gen)), &driver.WriteOptions{Parents: true}); err != nil {
 			return err
 		}
-		answer{Name: name, Gen: gen}.send()
+		childAnswer{Name: name, Gen: gen}.sendLine()
 	}
 }
 
-// durableKill kills a process that writes, at a random moment, again and again
-// over one workspace. Every write that was acknowledged must be there, whole, or
-// replaced by a whole one of a later generation; and nothing else may be there.
+// durableKill kills a process that writes, at a random moment, repeatedly over one
+// workspace. Every acknowledged write must be complete, or replaced by a complete one
+// of a later generation; and no other file may exist.
 func durableKill(t testing.TB, e *Env) {
 	spec := e.spec()
 	var ref *driver.Ref
-	for round := range rounds(t) {
+	for round := range killRounds(t) {
 		seed := int64(round)
-		c := e.start(t, job{Verb: "write", Spec: spec, Ref: ref, Seed: seed})
-		hello, ok := c.next(t)
+		c := e.startChild(t, childJob{Verb: "write", Spec: spec, Ref: ref, Seed: seed})
+		hello, ok := c.nextAnswer(t)
 		if !ok || hello.Ref == nil {
 			c.kill()
-			t.Fatalf("round %d: the child gave no ref: %v\n%s%s", round, hello.fail(), c.noise.String(), c.stderr.String())
+			t.Fatalf("round %d: the child gave no ref: %v\n%s%s", round, hello.asError(), c.noise.String(), c.stderr.String())
 		}
 		ref = hello.Ref
 		acked := map[string]int{}
 		for range 1 + rand.IntN(40) {
-			a, ok := c.next(t)
+			a, ok := c.nextAnswer(t)
 			if !ok || a.Name == "" {
 				c.kill()
-				t.Fatalf("round %d: the child ended by itself: %v\n%s%s", round, a.fail(), c.noise.String(), c.stderr.String())
+				t.Fatalf("round %d: the child ended by itself: %v\n%s%s", round, a.asError(), c.noise.String(), c.stderr.String())
 			}
 			acked[a.Name] = a.Gen
 		}
 		time.Sleep(time.Duration(rand.IntN(3000)) * time.Microsecond) // to die at any point of a write
-		c.cmd.Process.Kill()                                          // Wait tells
+		c.cmd.Process.Kill()                                          // Wait reports it
 		for {
-			a, ok := c.next(t) // acknowledged before the kill, read after it
+			a, ok := c.nextAnswer(t) // acknowledged before the kill, read after it
 			if !ok {
 				break
 			}
 			acked[a.Name] = a.Gen
 		}
 		c.kill()
-		e.restart(t)
-		verify(t, e.resolve(t, spec, *ref), round, acked)
+		e.restartProvider(t)
+		verifyFiles(t, e.resolve(t, spec, *ref), round, acked)
 		if t.Failed() {
 			return
 		}
@@ -99,9 +99,9 @@ func durableKill(t testing.TB, e *Env) {
 	e.wantNothing(t, "after Destroy")
 }
 
-func verify(t testing.TB, p *place, round int, acked map[string]int) {
+func verifyFiles(t testing.TB, p *testWorkspace, round int, acked map[string]int) {
 	t.Helper()
-	for _, info := range p.tree(t) {
+	for _, info := range p.listTree(t) {
 		if info.Type == driver.TypeDir {
 			continue
 		}
@@ -116,8 +116,8 @@ func verify(t testing.TB, p *place, round int, acked map[string]int) {
 			t.Errorf("round %d: %q is none of the files that were written: %s", round, info.Path, clip(string(data)))
 			continue
 		}
-		if !bytes.Equal(data, body(name, gen)) {
-			t.Errorf("round %d: %q is torn: generation %d has %d bytes, want %d", round, name, gen, len(data), len(body(name, gen)))
+		if !bytes.Equal(data, fileContent(name, gen)) {
+			t.Errorf("round %d: %q is torn: generation %d has %d bytes, want %d", round, name, gen, len(data), len(fileContent(name, gen)))
 		}
 		if last, ok := acked[name]; ok {
 			delete(acked, name)

@@ -12,8 +12,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A function that a provider has beyond the required ones must do what package
-// workspace does without it, or callers could tell providers apart.
+// An optional function of a provider must do the same as the fallback of package
+// workspace, so that providers do not differ for callers.
 var fallbackChecks = []Check{
 	{"Fallback/of-List-is-the-same", needFunc("List"), fallbackList},
 	{"Fallback/of-Glob-is-the-same", needFunc("Glob"), fallbackGlob},
@@ -24,22 +24,22 @@ var fallbackChecks = []Check{
 	{"Fallback/of-Edit-is-the-same", needFunc("Edit"), fallbackEdit},
 }
 
-// without returns the same workspace without some of its functions.
-func (p *place) without(t testing.TB, forget func(*driver.FS)) *place {
+// withoutFunctions returns the same workspace without some of its functions.
+func (p *testWorkspace) withoutFunctions(t testing.TB, forget func(*driver.FS)) *testWorkspace {
 	t.Helper()
 	d := *p.d
 	fs := *d.FS
 	forget(&fs)
 	d.FS = &fs
-	return hold(t, p.spec, &d)
+	return newTestWorkspace(t, p.spec, &d)
 }
 
-// jungle is a garden with what makes searching hard.
-func (e *Env) jungle(t testing.TB) *place {
+// openHardGarden is a garden with files that are hard to search.
+func (e *Env) openHardGarden(t testing.TB) *testWorkspace {
 	t.Helper()
-	p := e.garden(t)
+	p := e.openGarden(t)
 	p.write(t, "binary", "TODO\x00\n")
-	p.write(t, "src/big", string(pattern(1, 20_000)))
+	p.write(t, "src/big", string(patternBytes(1, 20_000)))
 	p.write(t, "src/.gitignore", "b_*\n!b_test.go\ndeep/er\n")
 	p.write(t, "a.b/x", "TODO x")
 	p.write(t, "a/x", "TODO y\n\n\nTODO z\nTODO")
@@ -54,10 +54,10 @@ func (e *Env) jungle(t testing.TB) *place {
 	return p
 }
 
-// same reports results of the function and of the fallback that differ.
-func same(t testing.TB, what string, got any, gotErr error, want any, wantErr error) {
+// wantSame reports differing results of the function and of the fallback.
+func wantSame(t testing.TB, what string, got any, gotErr error, want any, wantErr error) {
 	t.Helper()
-	if g, w := class(gotErr), class(wantErr); g != w {
+	if g, w := errorClass(gotErr), errorClass(wantErr); g != w {
 		t.Errorf("%s: the function answers %q (%v), the fallback %q (%v)", what, g, gotErr, w, wantErr)
 		return
 	}
@@ -69,10 +69,10 @@ func same(t testing.TB, what string, got any, gotErr error, want any, wantErr er
 	}
 }
 
-// class is the code of an error, where codes that the contract leaves to the
-// provider count as one: what stands in the way of a move may be called an
-// existing thing or a wrong argument.
-func class(err error) fault.Code {
+// errorClass returns the code of an error; codes among which the contract lets the
+// provider choose count as one: an obstacle of a move may be AlreadyExists or
+// InvalidArgument.
+func errorClass(err error) fault.Code {
 	switch code := fault.Of(err); code {
 	case fault.AlreadyExists, fault.Conflict:
 		return fault.InvalidArgument
@@ -82,8 +82,8 @@ func class(err error) fault.Code {
 }
 
 func fallbackList(t testing.TB, e *Env) {
-	p := e.jungle(t)
-	q := p.without(t, func(fs *driver.FS) { fs.List = nil })
+	p := e.openHardGarden(t)
+	q := p.withoutFunctions(t, func(fs *driver.FS) { fs.List = nil })
 	for _, name := range []string{".", "src", "missing", "main.go", "link"} {
 		for _, depth := range []int{0, 1, 2, -1} {
 			for _, limit := range []int{0, 3} {
@@ -91,7 +91,7 @@ func fallbackList(t testing.TB, e *Env) {
 				for page := 0; page < 50; page++ {
 					got, err1 := p.List(t.Context(), name, &opts)
 					want, err2 := q.List(t.Context(), name, &opts)
-					same(t, "List of "+name+" "+itoa(depth)+" "+itoa(limit), got, err1, want, err2)
+					wantSame(t, "List of "+name+" "+itoa(depth)+" "+itoa(limit), got, err1, want, err2)
 					if opts.After = want.Next; opts.After == "" || t.Failed() {
 						break
 					}
@@ -102,8 +102,8 @@ func fallbackList(t testing.TB, e *Env) {
 }
 
 func fallbackGlob(t testing.TB, e *Env) {
-	p := e.jungle(t)
-	q := p.without(t, func(fs *driver.FS) { fs.Glob = nil })
+	p := e.openHardGarden(t)
+	q := p.withoutFunctions(t, func(fs *driver.FS) { fs.Glob = nil })
 	for _, pattern := range []string{
 		"*", "**", "**/*.go", "*/*", "src/**", "**/x", "{a,a.b}/*", "[a-m]*", "?", ".*", "**/.*", "src/deep/**/*.go", "link/*", "*/", "void/*", "", "[", "../*", "/*", "a/..",
 	} {
@@ -112,14 +112,14 @@ func fallbackGlob(t testing.TB, e *Env) {
 		} {
 			got, err1 := p.Glob(t.Context(), pattern, &opts)
 			want, err2 := q.Glob(t.Context(), pattern, &opts)
-			same(t, "Glob of "+quote(pattern)+" "+encode(t, opts), got, err1, want, err2)
+			wantSame(t, "Glob of "+quote(pattern)+" "+encodeJSON(t, opts), got, err1, want, err2)
 		}
 	}
 }
 
 func fallbackGrep(t testing.TB, e *Env) {
-	p := e.jungle(t)
-	q := p.without(t, func(fs *driver.FS) { fs.Grep = nil })
+	p := e.openHardGarden(t)
+	q := p.withoutFunctions(t, func(fs *driver.FS) { fs.Grep = nil })
 	for _, pattern := range []string{"TODO", "todo", "^TODO", "TODO$", "T.D", "^$", "a|b", "^package", "[xyz]$", "(", "", "x*", "\\n", "O\\nT", "."} {
 		for _, opts := range []workspace.GrepOptions{
 			{}, {IgnoreCase: true}, {Literal: true}, {Literal: true, IgnoreCase: true}, {Hidden: true}, {GitIgnore: true}, {Before: 1, After: 2},
@@ -128,48 +128,48 @@ func fallbackGrep(t testing.TB, e *Env) {
 		} {
 			got, err1 := p.Grep(t.Context(), pattern, &opts)
 			want, err2 := q.Grep(t.Context(), pattern, &opts)
-			if got.Truncated != "" && got.Truncated == want.Truncated { // how much was looked at by then is chance
+			if got.Truncated != "" && got.Truncated == want.Truncated { // how much was searched by then is random
 				got.Searched, got.Skips, got.Skipped = want.Searched, want.Skips, want.Skipped
 			}
-			same(t, "Grep for "+quote(pattern)+" "+encode(t, opts), got, err1, want, err2)
+			wantSame(t, "Grep for "+quote(pattern)+" "+encodeJSON(t, opts), got, err1, want, err2)
 		}
 	}
 }
 
 func fallbackDigest(t testing.TB, e *Env) {
-	p := e.jungle(t)
-	q := p.without(t, func(fs *driver.FS) { fs.Digest = nil })
+	p := e.openHardGarden(t)
+	q := p.withoutFunctions(t, func(fs *driver.FS) { fs.Digest = nil })
 	for _, name := range []string{".", "src", "main.go", "empty", "void", "missing", "link"} {
 		got, err1 := p.Digest(t.Context(), name)
 		want, err2 := q.Digest(t.Context(), name)
-		same(t, "Digest of "+name, got, err1, want, err2)
+		wantSame(t, "Digest of "+name, got, err1, want, err2)
 	}
 }
 
-// act runs the same changes with and without a function, each in a workspace of
-// its own, and compares the answers and the trees that they leave.
-func act(t testing.TB, e *Env, forget func(*driver.FS), steps []func(ctx context.Context, p *place) error) {
+// compareFallback runs the same changes with and without a function, each in its own workspace,
+// and compares the results and the trees.
+func compareFallback(t testing.TB, e *Env, forget func(*driver.FS), steps []func(ctx context.Context, p *testWorkspace) error) {
 	t.Helper()
-	p := e.jungle(t)
-	q := e.jungle(t).without(t, forget)
+	p := e.openHardGarden(t)
+	q := e.openHardGarden(t).withoutFunctions(t, forget)
 	for i, step := range steps {
 		err1, err2 := step(t.Context(), p), step(t.Context(), q)
-		same(t, "step "+itoa(i+1), nil, err1, nil, err2)
+		wantSame(t, "step "+itoa(i+1), nil, err1, nil, err2)
 		got, err1 := p.Digest(t.Context(), ".")
 		want, err2 := q.Digest(t.Context(), ".")
-		same(t, "the tree after step "+itoa(i+1), got, err1, want, err2)
+		wantSame(t, "the tree after step "+itoa(i+1), got, err1, want, err2)
 		if got != want {
-			same(t, "the names after step "+itoa(i+1), pathsOf(p.tree(t)), nil, pathsOf(q.tree(t)), nil)
+			wantSame(t, "the names after step "+itoa(i+1), pathsOf(p.listTree(t)), nil, pathsOf(q.listTree(t)), nil)
 			return
 		}
 	}
 }
 
 func fallbackCopy(t testing.TB, e *Env) {
-	cp := func(from, to string, opts workspace.CopyOptions) func(context.Context, *place) error {
-		return func(ctx context.Context, p *place) error { return p.Copy(ctx, from, to, &opts) }
+	cp := func(from, to string, opts workspace.CopyOptions) func(context.Context, *testWorkspace) error {
+		return func(ctx context.Context, p *testWorkspace) error { return p.Copy(ctx, from, to, &opts) }
 	}
-	act(t, e, func(fs *driver.FS) { fs.Copy = nil }, []func(context.Context, *place) error{
+	compareFallback(t, e, func(fs *driver.FS) { fs.Copy = nil }, []func(context.Context, *testWorkspace) error{
 		cp("main.go", "copy.go", workspace.CopyOptions{}),
 		cp("main.go", "src/a.go", workspace.CopyOptions{}),
 		cp("main.go", "README.md", workspace.CopyOptions{CreateOnly: true}),
@@ -189,10 +189,10 @@ func fallbackCopy(t testing.TB, e *Env) {
 }
 
 func fallbackRename(t testing.TB, e *Env) {
-	mv := func(from, to string, opts workspace.RenameOptions) func(context.Context, *place) error {
-		return func(ctx context.Context, p *place) error { return p.Rename(ctx, from, to, &opts) }
+	mv := func(from, to string, opts workspace.RenameOptions) func(context.Context, *testWorkspace) error {
+		return func(ctx context.Context, p *testWorkspace) error { return p.Rename(ctx, from, to, &opts) }
 	}
-	act(t, e, func(fs *driver.FS) { fs.Rename = nil }, []func(context.Context, *place) error{
+	compareFallback(t, e, func(fs *driver.FS) { fs.Rename = nil }, []func(context.Context, *testWorkspace) error{
 		mv("main.go", "moved.go", workspace.RenameOptions{}),
 		mv("moved.go", "README.md", workspace.RenameOptions{CreateOnly: true}),
 		mv("moved.go", "README.md", workspace.RenameOptions{}),
@@ -208,13 +208,13 @@ func fallbackRename(t testing.TB, e *Env) {
 }
 
 func fallbackEdit(t testing.TB, e *Env) {
-	edit := func(name string, edits ...workspace.Edit) func(context.Context, *place) error {
-		return func(ctx context.Context, p *place) error {
+	edit := func(name string, edits ...workspace.Edit) func(context.Context, *testWorkspace) error {
+		return func(ctx context.Context, p *testWorkspace) error {
 			_, err := p.Edit(ctx, name, edits, nil)
 			return err
 		}
 	}
-	act(t, e, func(fs *driver.FS) { fs.Edit = nil }, []func(context.Context, *place) error{
+	compareFallback(t, e, func(fs *driver.FS) { fs.Edit = nil }, []func(context.Context, *testWorkspace) error{
 		edit("main.go", workspace.Edit{Old: "Hello", New: "Bye"}),
 		edit("main.go", workspace.Edit{Old: "Bye", New: "x"}, workspace.Edit{Old: "nowhere", New: "y"}),
 		edit("a/x", workspace.Edit{Old: "TODO", New: "DONE"}),

@@ -30,7 +30,7 @@ func wantCode(t testing.TB, what string, err error, codes ...fault.Code) {
 	t.Errorf("%s: got %q (%v), want %v", what, got, err, codes)
 }
 
-// wantNil reports an error, and whether there was none.
+// wantNil reports an error, and returns whether there was none.
 func wantNil(t testing.TB, what string, err error) bool {
 	t.Helper()
 	if err != nil {
@@ -52,7 +52,7 @@ func wantFailed(t testing.TB, what string, err error) {
 }
 
 // write writes a file, for set-up.
-func (p *place) write(t testing.TB, name, content string) driver.WriteResult {
+func (p *testWorkspace) write(t testing.TB, name, content string) driver.WriteResult {
 	t.Helper()
 	res, err := p.WriteFile(t.Context(), name, []byte(content), &workspace.WriteOptions{Parents: true})
 	if err != nil {
@@ -61,8 +61,8 @@ func (p *place) write(t testing.TB, name, content string) driver.WriteResult {
 	return res
 }
 
-// wantContent reports a file that has not the content.
-func (p *place) wantContent(t testing.TB, name, want string) {
+// wantContent reports a file with other content.
+func (p *testWorkspace) wantContent(t testing.TB, name, want string) {
 	t.Helper()
 	got, err := p.ReadFile(t.Context(), name)
 	if err != nil {
@@ -74,15 +74,15 @@ func (p *place) wantContent(t testing.TB, name, want string) {
 	}
 }
 
-// wantMissing reports something that is there.
-func (p *place) wantMissing(t testing.TB, name string) {
+// wantMissing reports a path that exists.
+func (p *testWorkspace) wantMissing(t testing.TB, name string) {
 	t.Helper()
 	_, err := p.Stat(t.Context(), name, &workspace.StatOptions{NoFollow: true})
 	wantCode(t, "Stat of "+name+", which should not be there", err, fault.NotFound)
 }
 
-// names lists a directory.
-func (p *place) names(t testing.TB, dir string) []string {
+// listNames lists a directory.
+func (p *testWorkspace) listNames(t testing.TB, dir string) []string {
 	t.Helper()
 	entries, err := p.ReadDir(t.Context(), dir)
 	if err != nil {
@@ -91,10 +91,10 @@ func (p *place) names(t testing.TB, dir string) []string {
 	return namesOf(entries)
 }
 
-// wantNames reports a directory whose entries are not those.
-func (p *place) wantNames(t testing.TB, dir string, want ...string) {
+// wantNames reports a directory with other entries.
+func (p *testWorkspace) wantNames(t testing.TB, dir string, want ...string) {
 	t.Helper()
-	if got := p.names(t, dir); strings.Join(got, "\x00") != strings.Join(want, "\x00") {
+	if got := p.listNames(t, dir); strings.Join(got, "\x00") != strings.Join(want, "\x00") {
 		t.Errorf("%q holds %q, want %q", dir, got, want)
 	}
 }
@@ -115,8 +115,8 @@ func pathsOf(entries []driver.Info) []string {
 	return paths
 }
 
-// tree lists everything in the workspace.
-func (p *place) tree(t testing.TB) []driver.Info {
+// listTree lists the whole workspace.
+func (p *testWorkspace) listTree(t testing.TB) []driver.Info {
 	t.Helper()
 	var entries []driver.Info
 	opts := workspace.ListOptions{Depth: -1}
@@ -134,8 +134,8 @@ func (p *place) tree(t testing.TB) []driver.Info {
 	}
 }
 
-// works writes to a workspace and reads it back.
-func (p *place) works(t testing.TB) {
+// wantUsable writes to a workspace and reads it back.
+func (p *testWorkspace) wantUsable(t testing.TB) {
 	t.Helper()
 	if p.d.FS == nil {
 		return
@@ -148,7 +148,7 @@ func (p *place) works(t testing.TB) {
 	p.wantContent(t, name, content)
 }
 
-// wantNothing reports what is left under the directory of the check.
+// wantNothing reports leftovers in the directory of the check.
 func (e *Env) wantNothing(t testing.TB, when string) {
 	t.Helper()
 	if e.Leftovers == nil {
@@ -176,8 +176,8 @@ func clip(s string) string {
 
 func quote(s string) string { return strings.ToValidUTF8(`"`+s+`"`, "?") }
 
-// pattern returns n bytes that no shift or cut leaves alike.
-func pattern(seed byte, n int) []byte {
+// patternBytes returns n bytes that differ after any shift or cut.
+func patternBytes(seed byte, n int) []byte {
 	data := make([]byte, n)
 	x := uint32(seed) + 1
 	for i := range data {
@@ -187,11 +187,11 @@ func pattern(seed byte, n int) []byte {
 	return data
 }
 
-// text returns a reader of s that is nothing but a reader.
-func text(s string) io.Reader { return struct{ io.Reader }{strings.NewReader(s)} }
+// plainReader returns a reader of s without any other method.
+func plainReader(s string) io.Reader { return struct{ io.Reader }{strings.NewReader(s)} }
 
-// failing yields data and then err.
-func failing(data []byte, err error) io.Reader {
+// failingReader returns a reader of data that then fails with err.
+func failingReader(data []byte, err error) io.Reader {
 	return io.MultiReader(bytes.NewReader(data), errReader{err})
 }
 
@@ -199,9 +199,9 @@ type errReader struct{ err error }
 
 func (r errReader) Read([]byte) (int, error) { return 0, r.err }
 
-// cancelling yields data and, between, ends a context; it goes on to yield, as
-// a peer that does not know would.
-func cancelling(data []byte, cancel context.CancelFunc) io.Reader {
+// cancellingReader returns a reader of data that ends a context in between and continues,
+// like a peer that does not know.
+func cancellingReader(data []byte, cancel context.CancelFunc) io.Reader {
 	return io.MultiReader(bytes.NewReader(data[:len(data)/2]), callReader{cancel}, bytes.NewReader(data[len(data)/2:]))
 }
 

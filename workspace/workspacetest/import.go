@@ -23,7 +23,7 @@ var importChecks = []Check{
 	{"Import/excludes", needFS, importExcludes},
 }
 
-// hostTree makes a directory of the host that has a little of everything.
+// hostTree creates a directory of the host with all kinds of entries.
 func hostTree(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "source")
@@ -45,11 +45,11 @@ func hostTree(t testing.TB) string {
 	return dir
 }
 
-// ways are how a directory may be brought in.
-var ways = map[string]workspace.ImportOptions{"copied": {}, "by a mount": {Mount: true}}
+// importOptions are the combinations of import options.
+var importOptions = map[string]workspace.ImportOptions{"copied": {}, "by a mount": {Mount: true}}
 
 func importBrings(t testing.TB, e *Env) {
-	for way, opts := range ways {
+	for way, opts := range importOptions {
 		p := e.open(t)
 		res, err := p.Import(t.Context(), hostTree(t), "in", &opts)
 		if !wantNil(t, "Import "+way, err) {
@@ -76,7 +76,7 @@ func importBrings(t testing.TB, e *Env) {
 }
 
 func importLeavesSource(t testing.TB, e *Env) {
-	for way, opts := range ways {
+	for way, opts := range importOptions {
 		p, dir := e.open(t), hostTree(t)
 		if _, err := p.Import(t.Context(), dir, "in", &opts); !wantNil(t, "Import "+way, err) {
 			continue
@@ -142,7 +142,7 @@ func importAllOrNothing(t testing.TB, e *Env) {
 	wantCode(t, "Import of more than MaxBytes", err, fault.ResourceExhausted)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, opts := range ways {
+	for _, opts := range importOptions {
 		_, err = p.Import(ctx, dir, "in", &opts)
 		wantCode(t, "Import that was cancelled", err, fault.Canceled)
 	}
@@ -170,7 +170,7 @@ func importReadOnly(t testing.TB, e *Env) {
 
 func importExcludes(t testing.TB, e *Env) {
 	p := e.open(t)
-	for way, opts := range ways {
+	for way, opts := range importOptions {
 		opts.Exclude = []string{"d/e", "a"}
 		if _, err := p.Import(t.Context(), hostTree(t), way, &opts); wantNil(t, "Import "+way, err) {
 			p.wantNames(t, way, ".hidden", "d", "empty")

@@ -15,12 +15,12 @@ import (
 
 // Traits are claims, and these checks attack them from inside.
 var isolationChecks = []Check{
-	{"Isolation/host-files-can't-be-read", all(needShell, needIsolation(1)), isolationRead},
-	{"Isolation/host-files-can't-be-written", all(needShell, needIsolation(1)), isolationWrite},
-	{"Isolation/host-processes-can't-be-seen", all(needShell, needIsolation(2)), isolationProcesses},
-	{"Isolation/other-workspaces-can't-be-reached", all(needShell, needFS, needIsolation(1)), isolationSessions},
-	{"Network/nothing-is-reached-without-a-policy", all(needShell, needNoNetwork), networkNone},
-	{"ReadOnly/holds-for-processes", all(needShell, needFS, needReadOnly), readOnlyProcesses},
+	{"Isolation/host-files-can't-be-read", allNeeds(needShell, needIsolation(1)), isolationRead},
+	{"Isolation/host-files-can't-be-written", allNeeds(needShell, needIsolation(1)), isolationWrite},
+	{"Isolation/host-processes-can't-be-seen", allNeeds(needShell, needIsolation(2)), isolationProcesses},
+	{"Isolation/other-workspaces-can't-be-reached", allNeeds(needShell, needFS, needIsolation(1)), isolationSessions},
+	{"Network/nothing-is-reached-without-a-policy", allNeeds(needShell, needNoNetwork), networkNone},
+	{"ReadOnly/holds-for-processes", allNeeds(needShell, needFS, needReadOnly), readOnlyProcesses},
 }
 
 func needIsolation(rank int) func(*Env) (string, bool) {
@@ -33,7 +33,7 @@ func needNoNetwork(e *Env) (string, bool) {
 	return fmt.Sprintf("Traits.Network is %q", e.Traits.Network), e.Traits.Network != driver.NetworkOpen
 }
 
-// hostFile makes a file that everybody on the host may read and write.
+// hostFile creates a file that every user of the host may read and write.
 func hostFile(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,7 +52,7 @@ func hostFile(t testing.TB) string {
 func isolationRead(t testing.TB, e *Env) {
 	path := hostFile(t)
 	for _, way := range []string{path, "/proc/1/root" + path, "/proc/self/root" + path, fmt.Sprintf("/proc/%d/root%s", os.Getpid(), path)} {
-		res := e.open(t).must(t, driver.Command{Argv: []string{"cat", way}})
+		res := e.open(t).mustRun(t, driver.Command{Argv: []string{"cat", way}})
 		if strings.Contains(string(res.Stdout), canary) {
 			t.Errorf("a command reads a file of the host by %s", way)
 		}
@@ -62,7 +62,7 @@ func isolationRead(t testing.TB, e *Env) {
 func isolationWrite(t testing.TB, e *Env) {
 	path := hostFile(t)
 	p := e.open(t)
-	p.script(t, fmt.Sprintf("echo changed > %s; echo new > %s.new; ln %s stolen; mkdir -p %s.dir", path, path, path, path))
+	p.runScriptOK(t, fmt.Sprintf("echo changed > %s; echo new > %s.new; ln %s stolen; mkdir -p %s.dir", path, path, path, path))
 	if got, err := os.ReadFile(path); err != nil || string(got) != canary {
 		t.Errorf("a command changed a file of the host: %q, %v", got, err)
 	}
@@ -73,24 +73,24 @@ func isolationWrite(t testing.TB, e *Env) {
 }
 
 func isolationProcesses(t testing.TB, e *Env) {
-	res := e.open(t).script(t, fmt.Sprintf("kill -0 %d 2>/dev/null && tr '\\0' ' ' < /proc/%d/cmdline", os.Getpid(), os.Getpid()))
+	res := e.open(t).runScriptOK(t, fmt.Sprintf("kill -0 %d 2>/dev/null && tr '\\0' ' ' < /proc/%d/cmdline", os.Getpid(), os.Getpid()))
 	if strings.Contains(string(res.Stdout), filepath.Base(os.Args[0])) {
 		t.Errorf("a command sees a process of the host: %q", res.Stdout)
 	}
 }
 
 func isolationSessions(t testing.TB, e *Env) {
-	a, b := e.open(t, session("a")), e.open(t, session("b"))
+	a, b := e.open(t, withSession("a")), e.open(t, withSession("b"))
 	a.write(t, "secret", canary)
-	// Where the workspace is just below the root, ".." is all there is: the
-	// system's own trees are endless, and hold no workspace.
-	res := b.script(t, fmt.Sprintf("cat ../%s/secret ../../%s/*/secret 2>/dev/null; grep -rs --exclude-dir={proc,sys,dev,usr} %s %s ..; true", a.spec.ID, a.spec.ID, canary, e.Dir))
+	// If the workspace is directly below the root, only ".." is searched: the
+	// system's own trees are endless, and contain no workspace.
+	res := b.runScriptOK(t, fmt.Sprintf("cat ../%s/secret ../../%s/*/secret 2>/dev/null; grep -rs --exclude-dir={proc,sys,dev,usr} %s %s ..; true", a.spec.ID, a.spec.ID, canary, e.Dir))
 	if strings.Contains(string(res.Stdout), canary) {
 		t.Errorf("a command reads what another session wrote: %s", clip(string(res.Stdout)))
 	}
 }
 
-// networkNone listens on every address of the host and has a command dial each.
+// networkNone listens on every address of the host, and a command dials each.
 func networkNone(t testing.TB, e *Env) {
 	p := e.open(t)
 	addrs, err := net.InterfaceAddrs()
@@ -107,7 +107,7 @@ func networkNone(t testing.TB, e *Env) {
 			continue
 		}
 		_, port, _ := net.SplitHostPort(l.Addr().String())
-		res := p.must(t, driver.Command{
+		res := p.mustRun(t, driver.Command{
 			Script:  fmt.Sprintf("exec 3<>/dev/tcp/%s/%s && echo reached", ip, port),
 			Timeout: 30 * time.Second,
 		})
@@ -120,17 +120,17 @@ func networkNone(t testing.TB, e *Env) {
 
 func readOnlyProcesses(t testing.TB, e *Env) {
 	p := e.readOnly(t)
-	before := p.digest(t)
+	before := p.treeDigest(t)
 	text := "echo x > file; echo x > new; rm -rf dir; mkdir d; mv file f; chmod 777 file; ln -s a b; cat file"
 	res, err := p.run(t.Context(), driver.Command{Script: text})
 	if fault.Of(err) == fault.PermissionDenied && p.d.Traits.Isolation.Rank() == 0 {
-		return // without a fence, the only way to keep it so is to run nothing
+		return // without a sandbox only the absence of commands ensures it
 	}
 	if err != nil {
 		t.Fatalf("run: %v", err)
 	}
-	if after := p.digest(t); after != before {
-		t.Errorf("a command changed a read-only workspace: %q", pathsOf(p.tree(t)))
+	if after := p.treeDigest(t); after != before {
+		t.Errorf("a command changed a read-only workspace: %q", pathsOf(p.listTree(t)))
 	}
 	if string(res.Stdout) != "content" {
 		t.Errorf("a command can't read a read-only workspace: %+v", res)

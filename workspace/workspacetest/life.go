@@ -14,7 +14,7 @@ var lifeChecks = []Check{
 	{"Close/leaves-the-workspace", nil, closeLeaves},
 	{"Close/twice-is-once", nil, closeTwice},
 	{"Destroy/twice-is-once", nil, destroyTwice},
-	{"Destroy/leaves-nothing", all(needFS, needLeftovers), destroyLeavesNothing},
+	{"Destroy/leaves-nothing", allNeeds(needFS, needLeftovers), destroyLeavesNothing},
 	{"Destroy/ends-other-handles", needFS, destroyOtherHandles},
 	{"Destroy/concurrently-is-once", nil, destroyConcurrently},
 	{"Destroy/leaves-others-alone", needFS, destroyOthers},
@@ -36,14 +36,14 @@ func closeLeaves(t testing.TB, e *Env) {
 	if q.d.FS != nil {
 		q.wantContent(t, "file", "kept")
 	}
-	q.works(t)
+	q.wantUsable(t)
 }
 
 func closeTwice(t testing.TB, e *Env) {
 	p := e.open(t)
 	wantNil(t, "Close", p.d.Life.Close(t.Context()))
 	wantNil(t, "second Close", p.d.Life.Close(t.Context()))
-	e.resolve(t, p.spec, p.Ref()).works(t)
+	e.resolve(t, p.spec, p.Ref()).wantUsable(t)
 }
 
 func destroyTwice(t testing.TB, e *Env) {
@@ -51,14 +51,14 @@ func destroyTwice(t testing.TB, e *Env) {
 	wantNil(t, "Destroy", p.d.Life.Destroy(t.Context()))
 	wantNil(t, "second Destroy", p.d.Life.Destroy(t.Context()))
 	wantNil(t, "Close after Destroy", p.d.Life.Close(t.Context()))
-	_, err := e.use(t).Resolve(t.Context(), p.Ref())
+	_, err := e.sharedProvider(t).Resolve(t.Context(), p.Ref())
 	wantGone(t, "Resolve after Destroy", err)
 }
 
 func destroyLeavesNothing(t testing.TB, e *Env) {
 	p := e.open(t)
 	p.write(t, "a/b/c", "deep")
-	p.write(t, "big", string(pattern(1, 3<<20)))
+	p.write(t, "big", string(patternBytes(1, 3<<20)))
 	if left := e.Leftovers(t, e.Dir); len(left) == 0 {
 		t.Error("Harness.Leftovers does not see a workspace that is there")
 	}
@@ -66,8 +66,8 @@ func destroyLeavesNothing(t testing.TB, e *Env) {
 	e.wantNothing(t, "after Destroy")
 }
 
-// destroyOtherHandles: who still holds a workspace that another ended gets an
-// error with a code and brings nothing back.
+// destroyOtherHandles: after another handle destroyed the workspace, calls return an
+// error with a code and recreate nothing.
 func destroyOtherHandles(t testing.TB, e *Env) {
 	p := e.open(t)
 	p.write(t, "file", "x")
@@ -80,7 +80,7 @@ func destroyOtherHandles(t testing.TB, e *Env) {
 	wantCode(t, "Read after another handle's Destroy", err, codes...)
 	wantNil(t, "Destroy by the other handle", other.Destroy(t.Context()))
 	e.wantNothing(t, "after Destroy")
-	_, err = e.use(t).Resolve(t.Context(), p.Ref())
+	_, err = e.sharedProvider(t).Resolve(t.Context(), p.Ref())
 	wantGone(t, "Resolve after Destroy", err)
 }
 
@@ -111,27 +111,27 @@ func destroyOthers(t testing.TB, e *Env) {
 	b.write(t, "file", "kept")
 	wantNil(t, "Destroy", a.Destroy(t.Context()))
 	b.wantContent(t, "file", "kept")
-	b.works(t)
+	b.wantUsable(t)
 }
 
 func sweepRemoves(t testing.TB, e *Env) {
 	dead, live := e.open(t), e.open(t)
 	wantNil(t, "Close", dead.Close(t.Context()))
 	wantHas(t, e, true)
-	wantNil(t, "Sweep", e.use(t).Sweep(t.Context(), []string{live.spec.ID}))
-	_, err := e.use(t).Resolve(t.Context(), dead.Ref())
+	wantNil(t, "Sweep", e.sharedProvider(t).Sweep(t.Context(), []string{live.spec.ID}))
+	_, err := e.sharedProvider(t).Resolve(t.Context(), dead.Ref())
 	wantGone(t, "Resolve of what was swept", err)
-	live.works(t)
-	wantNil(t, "Sweep of all", e.use(t).Sweep(t.Context(), nil))
-	_, err = e.use(t).Resolve(t.Context(), live.Ref())
+	live.wantUsable(t)
+	wantNil(t, "Sweep of all", e.sharedProvider(t).Sweep(t.Context(), nil))
+	_, err = e.sharedProvider(t).Resolve(t.Context(), live.Ref())
 	wantGone(t, "Resolve of what was swept", err)
 	e.wantNothing(t, "after Sweep of all")
 	wantHas(t, e, false)
 }
 
-// wantHas asks a provider whose workspaces outlive the process whether there are any.
+// wantHas checks HasWorkspaces of a provider whose workspaces outlive the process.
 func wantHas(t testing.TB, e *Env, want bool) {
-	p, ok := driver.Find[driver.Persistent](e.use(t))
+	p, ok := driver.Find[driver.Persistent](e.sharedProvider(t))
 	if !ok {
 		return
 	}
@@ -144,16 +144,16 @@ func wantHas(t testing.TB, e *Env, want bool) {
 
 func sweepKeeps(t testing.TB, e *Env) {
 	var live []string
-	var places []*place
+	var places []*testWorkspace
 	for i := range 3 {
 		p := e.open(t)
 		p.write(t, "file", itoa(i))
 		live, places = append(live, p.spec.ID), append(places, p)
 	}
 	if e.Traits.Persists() {
-		e.restart(t)
+		e.restartProvider(t)
 	}
-	wantNil(t, "Sweep", e.use(t).Sweep(t.Context(), live))
+	wantNil(t, "Sweep", e.sharedProvider(t).Sweep(t.Context(), live))
 	for i, p := range places {
 		e.resolve(t, p.spec, p.Ref()).wantContent(t, "file", itoa(i))
 		p.wantContent(t, "file", itoa(i))
@@ -164,19 +164,18 @@ func sweepTwice(t testing.TB, e *Env) {
 	dead, live := e.open(t), e.open(t)
 	_ = dead
 	for range 2 {
-		wantNil(t, "Sweep", e.use(t).Sweep(t.Context(), []string{live.spec.ID}))
+		wantNil(t, "Sweep", e.sharedProvider(t).Sweep(t.Context(), []string{live.spec.ID}))
 	}
-	live.works(t)
+	live.wantUsable(t)
 }
 
 func sweepNothing(t testing.TB, e *Env) {
-	wantNil(t, "Sweep", e.use(t).Sweep(t.Context(), nil))
-	e.open(t).works(t)
+	wantNil(t, "Sweep", e.sharedProvider(t).Sweep(t.Context(), nil))
+	e.open(t).wantUsable(t)
 }
 
-// sweepForeign puts things beside the provider's own, before and after it is
-// built, with names that look like those a careless provider might take for its
-// own.
+// sweepForeign creates files beside the provider's own, before and after the provider
+// is built, with names that a careless provider might take for its own.
 func sweepForeign(t testing.TB, e *Env) {
 	names := []string{"foreign", ".hidden", "notes.txt", "dir/inner", driver.NewID() + ".bak", "meta"}
 	plant := func(prefix string) {
@@ -191,11 +190,11 @@ func sweepForeign(t testing.TB, e *Env) {
 		}
 	}
 	plant("")
-	e.use(t)
+	e.sharedProvider(t)
 	plant("later-")
 	p := e.open(t)
-	wantNil(t, "Sweep that keeps one", e.use(t).Sweep(t.Context(), []string{p.spec.ID}))
-	wantNil(t, "Sweep of all", e.use(t).Sweep(t.Context(), nil))
+	wantNil(t, "Sweep that keeps one", e.sharedProvider(t).Sweep(t.Context(), []string{p.spec.ID}))
+	wantNil(t, "Sweep of all", e.sharedProvider(t).Sweep(t.Context(), nil))
 	for _, prefix := range []string{"", "later-"} {
 		for _, name := range names {
 			if got, err := os.ReadFile(filepath.Join(e.Dir, prefix+name)); err != nil || string(got) != name {
@@ -207,6 +206,6 @@ func sweepForeign(t testing.TB, e *Env) {
 
 func sweepUnknown(t testing.TB, e *Env) {
 	p := e.open(t)
-	wantNil(t, "Sweep", e.use(t).Sweep(t.Context(), []string{driver.NewID(), p.spec.ID, driver.NewID()}))
-	p.works(t)
+	wantNil(t, "Sweep", e.sharedProvider(t).Sweep(t.Context(), []string{driver.NewID(), p.spec.ID, driver.NewID()}))
+	p.wantUsable(t)
 }

@@ -27,7 +27,7 @@ var moveChecks = []Check{
 	{"Symlink/that-loops-is-refused", needFunc("Symlink"), symlinkLoops},
 	{"Symlink/refuses-what-exists", needFunc("Symlink"), symlinkExists},
 	{"Symlink/that-leaves-is-a-SandboxViolation", needFunc("Symlink"), symlinkLeaves},
-	{"Symlink/that-is-moved-out-is-a-SandboxViolation", all(needFunc("Symlink"), needFunc("Rename")), symlinkMoved},
+	{"Symlink/that-is-moved-out-is-a-SandboxViolation", allNeeds(needFunc("Symlink"), needFunc("Rename")), symlinkMoved},
 }
 
 func renameMoves(t testing.TB, e *Env) {
@@ -75,13 +75,13 @@ func renameRace(t testing.TB, e *Env) {
 	for i := range callers {
 		p.write(t, "from-"+itoa(i), itoa(i))
 	}
-	won := race(t, callers, fault.AlreadyExists, func(i int) error {
+	won := runRace(t, callers, fault.AlreadyExists, func(i int) error {
 		return p.Rename(t.Context(), "from-"+itoa(i), "to", &workspace.RenameOptions{CreateOnly: true})
 	})
 	if won != 1 {
 		t.Errorf("%d of %d renamed to one name, want 1", won, callers)
 	}
-	if got := len(p.names(t, ".")); got != callers {
+	if got := len(p.listNames(t, ".")); got != callers {
 		t.Errorf("%d files are left, want %d", got, callers)
 	}
 }
@@ -246,7 +246,7 @@ func symlinkListed(t testing.TB, e *Env) {
 	if wantNil(t, "ReadDir", err) && (len(entries) != 2 || entries[1].Type != driver.TypeSymlink || entries[1].Target != "dir") {
 		t.Errorf("ReadDir gives %+v", entries)
 	}
-	for _, entry := range p.tree(t) {
+	for _, entry := range p.listTree(t) {
 		if entry.Path == "link/file" {
 			t.Error("List goes through a symlink")
 		}
@@ -275,7 +275,7 @@ func symlinkLoops(t testing.TB, e *Env) {
 	wantCode(t, "Write of a loop", err, codes...)
 	_, err = p.Stat(t.Context(), "a/x", nil)
 	wantCode(t, "Stat below a loop", err, codes...)
-	p.tree(t)
+	p.listTree(t)
 }
 
 func symlinkExists(t testing.TB, e *Env) {
@@ -298,8 +298,9 @@ func symlinkLeaves(t testing.TB, e *Env) {
 	}
 }
 
-// symlinkMoved makes a symlink that stays inside and moves it to where it does
-// not. Whether the move is refused or what follows, nothing outside is reached.
+// symlinkMoved creates a symlink that stays inside and moves it to where it leaves
+// the workspace. Either the move or following the symlink is refused; nothing outside
+// is reached.
 func symlinkMoved(t testing.TB, e *Env) {
 	p := e.open(t)
 	p.write(t, "a/b/file", "x")
@@ -319,12 +320,12 @@ func symlinkMoved(t testing.TB, e *Env) {
 		if to == "dir" {
 			at = "dir/link"
 		}
-		attack(t, p, at)
+		attackLink(t, p, at)
 	}
 }
 
-// attack tries everything that could reach beyond a symlink that leaves.
-func attack(t testing.TB, p *place, link string) {
+// attackLink tries everything that could follow a symlink out of the workspace.
+func attackLink(t testing.TB, p *testWorkspace, link string) {
 	t.Helper()
 	for _, name := range []string{link, link + "/x"} {
 		_, err := p.ReadFile(t.Context(), name)

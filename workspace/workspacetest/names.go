@@ -14,9 +14,9 @@ var nameChecks = []Check{
 	{"Names/of-255-bytes-are-fine", needFS, namesLong},
 	{"Names/too-long-are-refused", needFS, namesTooLong},
 	{"Names/may-be-deep", needFS, namesDeep},
-	{"Names/that-differ-in-case-are-distinct", all(needFS, needNames("case-sensitive names", "case", "CASE")), namesCase},
-	{"Names/that-differ-in-normal-form-are-distinct", all(needFS, needNames("names of any normal form", nfc, nfd)), namesForms},
-	{"Names/need-not-be-UTF-8", all(needFS, needNames("names that are not UTF-8", notUTF8)), namesNotUTF8},
+	{"Names/that-differ-in-case-are-distinct", allNeeds(needFS, needNames("case-sensitive names", "case", "CASE")), namesCase},
+	{"Names/that-differ-in-normal-form-are-distinct", allNeeds(needFS, needNames("names of any normal form", nfc, nfd)), namesForms},
+	{"Names/need-not-be-UTF-8", allNeeds(needFS, needNames("names that are not UTF-8", notUTF8)), namesNotUTF8},
 	{"Names/are-cleaned-as-people-write-them", needFS, namesCleaned},
 	{"Names/that-leave-are-a-SandboxViolation", needFS, namesLeave},
 	{"Names/with-NUL-are-refused", needFS, namesNUL},
@@ -28,9 +28,9 @@ const (
 	notUTF8 = "latin-\xe9-\xff\xfe"
 )
 
-// keeps writes a file of each name, reads them back, and finds them again in
-// every way in which files are found.
-func (p *place) keeps(t testing.TB, names ...string) {
+// wantNamesKept writes a file of each name, reads it back, and finds it again by every
+// listing and search.
+func (p *testWorkspace) wantNamesKept(t testing.TB, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		if _, err := p.WriteFile(t.Context(), name, []byte("in "+name), nil); err != nil {
@@ -46,7 +46,7 @@ func (p *place) keeps(t testing.TB, names ...string) {
 	}
 	want := slices.Sorted(slices.Values(names))
 	p.wantNames(t, ".", want...)
-	if got := pathsOf(p.tree(t)); !slices.Equal(got, want) {
+	if got := pathsOf(p.listTree(t)); !slices.Equal(got, want) {
 		t.Errorf("List gives %q, want %q", got, want)
 	}
 	res, err := p.Glob(t.Context(), "**", &workspace.GlobOptions{Hidden: true})
@@ -63,12 +63,12 @@ func (p *place) keeps(t testing.TB, names ...string) {
 }
 
 func namesOdd(t testing.TB, e *Env) {
-	e.open(t).keeps(t, "..foo", "...", "foo..", ".hidden", "-rf", "--", "a b", " lead", "trail ", "new\nline", "tab\t", `back\slash`, `"quoted"`,
+	e.open(t).wantNamesKept(t, "..foo", "...", "foo..", ".hidden", "-rf", "--", "a b", " lead", "trail ", "new\nline", "tab\t", `back\slash`, `"quoted"`,
 		"*", "?", "[a]", "{a,b}", "$HOME", "`id`", "a:b", "|", "%41", "%2e%2e", "~", "#", "con", "nul.txt", "\x01\x7f", "日本語", "🐑", "a.croft-tmp", "meta", "files")
 }
 
 func namesLong(t testing.TB, e *Env) {
-	e.open(t).keeps(t, strings.Repeat("n", 255), strings.Repeat("ä", 127), "."+strings.Repeat("h", 254))
+	e.open(t).wantNamesKept(t, strings.Repeat("n", 255), strings.Repeat("ä", 127), "."+strings.Repeat("h", 254))
 }
 
 func namesTooLong(t testing.TB, e *Env) {
@@ -87,18 +87,18 @@ func namesDeep(t testing.TB, e *Env) {
 	name := strings.Repeat("dir/", 100) + "file"
 	p.write(t, name, "deep")
 	p.wantContent(t, name, "deep")
-	if got := len(p.tree(t)); got != 101 {
+	if got := len(p.listTree(t)); got != 101 {
 		t.Errorf("the tree has %d entries, want 101", got)
 	}
 	wantNil(t, "Remove", p.Remove(t.Context(), "dir", &workspace.RemoveOptions{Recursive: true}))
 	p.wantNames(t, ".")
 }
 
-func namesCase(t testing.TB, e *Env)  { e.open(t).keeps(t, "case", "CASE", "Case") }
-func namesForms(t testing.TB, e *Env) { e.open(t).keeps(t, nfc, nfd) }
+func namesCase(t testing.TB, e *Env)  { e.open(t).wantNamesKept(t, "case", "CASE", "Case") }
+func namesForms(t testing.TB, e *Env) { e.open(t).wantNamesKept(t, nfc, nfd) }
 
 func namesNotUTF8(t testing.TB, e *Env) {
-	e.open(t).keeps(t, notUTF8, "\xff", "\xfe", "\xc3\x28", "latin-\xef\xbf\xbd-")
+	e.open(t).wantNamesKept(t, notUTF8, "\xff", "\xfe", "\xc3\x28", "latin-\xef\xbf\xbd-")
 }
 
 func namesCleaned(t testing.TB, e *Env) {

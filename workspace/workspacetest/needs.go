@@ -10,8 +10,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// all is every one of several needs.
-func all(needs ...func(*Env) (string, bool)) func(*Env) (string, bool) {
+// allNeeds requires all of several needs.
+func allNeeds(needs ...func(*Env) (string, bool)) func(*Env) (string, bool) {
 	return func(e *Env) (string, bool) {
 		for _, need := range needs {
 			if reason, ok := need(e); !ok {
@@ -42,7 +42,7 @@ func needSeal(e *Env) (string, bool) {
 	return "function Life.Snapshot.Seal is absent", e.sample.Life.Snapshot != nil && e.sample.Life.Snapshot.Seal != nil
 }
 
-// needFunc needs a function field of FS, which package workspace can't make up for.
+// needFunc needs a function field of FS that package workspace can't replace.
 func needFunc(name string) func(*Env) (string, bool) {
 	return func(e *Env) (string, bool) {
 		if e.sample.FS == nil {
@@ -81,14 +81,13 @@ func needLeftovers(e *Env) (string, bool) {
 	return "Harness.Leftovers is nil: what is left can't be seen", e.Leftovers != nil
 }
 
-// needKill needs a process that can die without warning.
+// needKill needs a process that can be killed.
 func needKill(*Env) (string, bool) {
 	return "host has no SIGKILL", runtime.GOOS != "windows"
 }
 
-// needNames needs a host that keeps the given names apart in one directory.
-// A provider that keeps its files elsewhere may manage without; the suite does
-// not know where they are.
+// needNames needs a host that distinguishes the given names in one directory. A
+// provider that stores its files elsewhere may not need it; the suite does not know.
 func needNames(facility string, names ...string) func(*Env) (string, bool) {
 	return func(e *Env) (string, bool) {
 		dir, err := os.MkdirTemp(e.Dir, "names")
@@ -106,7 +105,7 @@ func needNames(facility string, names ...string) func(*Env) (string, bool) {
 	}
 }
 
-// otherPolicy is a change of policy that any provider with these traits takes.
+// otherPolicy returns a changed policy that any provider with these traits accepts.
 func otherPolicy(e *Env) driver.Policy {
 	if e.Traits.ReadOnly.Enforced() {
 		return driver.Policy{ReadOnly: true}

@@ -32,14 +32,14 @@ var openChecks = []Check{
 	{"Open/refuses-what-else-it-can't-do", nil, openUnsupported},
 	{"Open/refuses-an-unknown-source", nil, openUnknownSource},
 	{"Open/refuses-a-directory-that-it-can't-use", needNotInPlace, openDirUnsupported},
-	{"Open/in-place-uses-the-directory-and-leaves-it", all(needInPlace, needFS), openInPlace},
+	{"Open/in-place-uses-the-directory-and-leaves-it", allNeeds(needInPlace, needFS), openInPlace},
 	{"Open/in-place-refuses-a-missing-directory", needInPlace, openInPlaceMissing},
 	{"Open/cancelled-before-makes-nothing", nil, openCancelled},
 	{"Open/cancelled-at-any-step-can-be-repeated", nil, openCancelledAtSteps},
 }
 
 func probeTwice(t testing.TB, e *Env) {
-	p := e.use(t)
+	p := e.sharedProvider(t)
 	a, err := p.Probe(t.Context())
 	wantNil(t, "Probe", err)
 	b, err := p.Probe(t.Context())
@@ -74,7 +74,7 @@ func openValid(t testing.TB, e *Env) {
 	if p.d.Traits.Isolation.Rank() < 0 {
 		t.Errorf("Traits.Isolation is %q, which is no level", p.d.Traits.Isolation)
 	}
-	p.works(t)
+	p.wantUsable(t)
 }
 
 func openRepeated(t testing.TB, e *Env) {
@@ -88,14 +88,14 @@ func openRepeated(t testing.TB, e *Env) {
 	again.write(t, "other", "seen by both")
 	first.wantContent(t, "other", "seen by both")
 	if e.Traits.Persists() {
-		e.restart(t)
+		e.restartProvider(t)
 		e.openSpec(t, first.spec).wantContent(t, "dir/file", "kept")
 	}
 }
 
 func openConcurrently(t testing.TB, e *Env) {
 	const callers = 16
-	p, spec := e.use(t), e.spec()
+	p, spec := e.sharedProvider(t), e.spec()
 	ds, errs := make([]*driver.Workspace, callers), make([]error, callers)
 	var wg sync.WaitGroup
 	for i := range callers {
@@ -108,9 +108,9 @@ func openConcurrently(t testing.TB, e *Env) {
 		}
 	}
 	if ds[0].FS != nil {
-		hold(t, spec, ds[0]).write(t, "shared", "by the first")
+		newTestWorkspace(t, spec, ds[0]).write(t, "shared", "by the first")
 		for _, d := range ds[1:] {
-			hold(t, spec, d).wantContent(t, "shared", "by the first")
+			newTestWorkspace(t, spec, d).wantContent(t, "shared", "by the first")
 		}
 	}
 	if err := ds[0].Life.Destroy(t.Context()); err != nil {
@@ -124,10 +124,10 @@ func openEmpty(t testing.TB, e *Env) {
 	p.wantNames(t, ".")
 }
 
-// refused opens a spec that must be refused before anything is made.
-func (e *Env) refused(t testing.TB, what string, spec driver.Spec, codes ...fault.Code) error {
+// wantRefused opens a spec that must be refused before anything is created.
+func (e *Env) wantRefused(t testing.TB, what string, spec driver.Spec, codes ...fault.Code) error {
 	t.Helper()
-	d, err := e.use(t).Open(t.Context(), spec)
+	d, err := e.sharedProvider(t).Open(t.Context(), spec)
 	wantCode(t, "Open with "+what, err, codes...)
 	if fault.IsTransient(err) {
 		t.Errorf("Open with %s: is marked transient, but repeating it can't help: %v", what, err)
@@ -136,7 +136,7 @@ func (e *Env) refused(t testing.TB, what string, spec driver.Spec, codes ...faul
 		if err != nil {
 			t.Errorf("Open with %s: returns an error and a workspace, too", what)
 		}
-		d.Life.Destroy(t.Context()) // it should not be there at all
+		d.Life.Destroy(t.Context()) // it should not exist
 	}
 	e.wantNothing(t, "after Open with "+what)
 	return err
@@ -144,7 +144,7 @@ func (e *Env) refused(t testing.TB, what string, spec driver.Spec, codes ...faul
 
 func openBadConfig(t testing.TB, e *Env) {
 	spec := e.spec(func(s *driver.Spec) { s.Config = e.BadConfig })
-	err := e.refused(t, "an unknown key in its config", spec, fault.InvalidArgument)
+	err := e.wantRefused(t, "an unknown key in its config", spec, fault.InvalidArgument)
 	var keys map[string]json.RawMessage
 	if json.Unmarshal(e.BadConfig, &keys) != nil || err == nil {
 		return
@@ -160,13 +160,13 @@ func openBadConfig(t testing.TB, e *Env) {
 func openGarbageConfig(t testing.TB, e *Env) {
 	for _, config := range []string{`{`, `nope`, `[]`, `"text"`, `{} {}`} {
 		spec := e.spec(func(s *driver.Spec) { s.Config = json.RawMessage(config) })
-		e.refused(t, "the config "+config, spec, fault.InvalidArgument)
+		e.wantRefused(t, "the config "+config, spec, fault.InvalidArgument)
 	}
 }
 
 func openOtherKind(t testing.TB, e *Env) {
 	spec := e.spec(func(s *driver.Spec) { s.Kind = "no-such-kind" })
-	e.refused(t, "another kind", spec, fault.InvalidArgument)
+	e.wantRefused(t, "another kind", spec, fault.InvalidArgument)
 }
 
 func openInvalidID(t testing.TB, e *Env) {
@@ -175,40 +175,40 @@ func openInvalidID(t testing.TB, e *Env) {
 		strings.Repeat("a", driver.IDLength+1), "aaaaaaaaaaaaaaaaaaa\x00", "aaaaaaaaaaaaaaaaaaa/",
 	} {
 		spec := e.spec(func(s *driver.Spec) { s.ID = id })
-		e.refused(t, "the id "+quote(id), spec, fault.InvalidArgument)
+		e.wantRefused(t, "the id "+quote(id), spec, fault.InvalidArgument)
 	}
 }
 
 const plenty = 1 << 40 // more of anything than a check uses
 
 func openUnenforcedLimits(t testing.TB, e *Env) {
-	for _, name := range unenforced(e) {
-		spec := e.spec(limited(name, driver.Limit{Max: plenty}))
-		if err := e.refused(t, "limit "+string(name), spec, fault.Unsupported); err != nil && !strings.Contains(err.Error(), string(name)) {
+	for _, name := range unenforcedLimits(e) {
+		spec := e.spec(withLimit(name, driver.Limit{Max: plenty}))
+		if err := e.wantRefused(t, "limit "+string(name), spec, fault.Unsupported); err != nil && !strings.Contains(err.Error(), string(name)) {
 			t.Errorf("the error does not name the limit %s: %v", name, err)
 		}
 	}
-	e.refused(t, "a limit of an unknown resource", e.spec(limited("patience", driver.Limit{Max: 1, BestEffort: true})), fault.InvalidArgument)
+	e.wantRefused(t, "a limit of an unknown resource", e.spec(withLimit("patience", driver.Limit{Max: 1, BestEffort: true})), fault.InvalidArgument)
 }
 
 func openBestEffort(t testing.TB, e *Env) {
-	for _, name := range unenforced(e) {
-		e.open(t, limited(name, driver.Limit{Max: plenty, BestEffort: true})).works(t)
+	for _, name := range unenforcedLimits(e) {
+		e.open(t, withLimit(name, driver.Limit{Max: plenty, BestEffort: true})).wantUsable(t)
 	}
 }
 
 func openNegativeLimits(t testing.TB, e *Env) {
 	for _, r := range driver.Resources {
 		for _, bestEffort := range []bool{false, true} {
-			spec := e.spec(limited(r.Name, driver.Limit{Max: -1, BestEffort: bestEffort}))
-			e.refused(t, "a negative limit "+string(r.Name), spec, fault.InvalidArgument)
+			spec := e.spec(withLimit(r.Name, driver.Limit{Max: -1, BestEffort: bestEffort}))
+			e.wantRefused(t, "a negative limit "+string(r.Name), spec, fault.InvalidArgument)
 		}
 	}
-	e.refused(t, "a negative idle time", e.spec(func(s *driver.Spec) { s.Policy.Idle = -1 }), fault.InvalidArgument)
+	e.wantRefused(t, "a negative idle time", e.spec(func(s *driver.Spec) { s.Policy.Idle = -1 }), fault.InvalidArgument)
 }
 
 func openTooMuchIsolation(t testing.TB, e *Env) {
-	traits, err := e.use(t).Probe(t.Context())
+	traits, err := e.sharedProvider(t).Probe(t.Context())
 	if err != nil {
 		t.Fatalf("Probe: %v", err)
 	}
@@ -219,13 +219,13 @@ func openTooMuchIsolation(t testing.TB, e *Env) {
 	}
 }
 
-// isolatedOrRefused asks for more than what a provider gives unasked. It may have
-// it on demand, and must then say so of the workspace.
+// isolatedOrRefused requests more isolation than the default. The provider may have
+// it on demand, and must then report it in the traits of the workspace.
 func (e *Env) isolatedOrRefused(t testing.TB, level driver.Isolation) {
 	spec := e.spec(func(s *driver.Spec) { s.Policy.Isolation = level })
-	ws, err := e.use(t).Open(t.Context(), spec)
+	ws, err := e.sharedProvider(t).Open(t.Context(), spec)
 	if err != nil {
-		e.refused(t, "isolation "+string(level), spec, fault.Unsupported)
+		e.wantRefused(t, "isolation "+string(level), spec, fault.Unsupported)
 		return
 	}
 	if got := ws.Traits.Isolation; got.Rank() < level.Rank() {
@@ -237,35 +237,35 @@ func (e *Env) isolatedOrRefused(t testing.TB, level driver.Isolation) {
 }
 
 func openUnknownIsolation(t testing.TB, e *Env) {
-	e.refused(t, "an unknown isolation", e.spec(func(s *driver.Spec) { s.Policy.Isolation = "moat" }), fault.InvalidArgument)
+	e.wantRefused(t, "an unknown isolation", e.spec(func(s *driver.Spec) { s.Policy.Isolation = "moat" }), fault.InvalidArgument)
 }
 
 func openUnsupported(t testing.TB, e *Env) {
 	rules := []driver.NetRule{{Host: "example.com"}}
 	if e.Traits.Network != driver.NetworkPolicy {
-		e.refused(t, "network rules", e.spec(func(s *driver.Spec) { s.Policy.Network.Allow = rules }), fault.Unsupported)
+		e.wantRefused(t, "network rules", e.spec(func(s *driver.Spec) { s.Policy.Network.Allow = rules }), fault.Unsupported)
 	}
 	if e.Traits.Network == driver.NetworkNone {
-		e.refused(t, "an open network", e.spec(func(s *driver.Spec) { s.Policy.Network.Open = true }), fault.Unsupported)
+		e.wantRefused(t, "an open network", e.spec(func(s *driver.Spec) { s.Policy.Network.Open = true }), fault.Unsupported)
 	}
 	if e.Traits.Durability != driver.DurablePower {
-		e.refused(t, "durability", e.spec(func(s *driver.Spec) { s.Policy.Durable = true }), fault.Unsupported)
+		e.wantRefused(t, "durability", e.spec(func(s *driver.Spec) { s.Policy.Durable = true }), fault.Unsupported)
 	}
 	if !e.Traits.ReadOnly.Enforced() {
-		e.refused(t, "read-only", e.spec(func(s *driver.Spec) { s.Policy.ReadOnly = true }), fault.Unsupported)
+		e.wantRefused(t, "read-only", e.spec(func(s *driver.Spec) { s.Policy.ReadOnly = true }), fault.Unsupported)
 	}
 }
 
 func openUnknownSource(t testing.TB, e *Env) {
 	codes := []fault.Code{fault.Unsupported, fault.NotFound, fault.InvalidArgument, fault.Failed}
 	for _, from := range []driver.Source{{Template: "no-such-template"}, {Snapshot: "no-such-snapshot"}} {
-		e.refused(t, "an unknown source", e.spec(func(s *driver.Spec) { s.From = from }), codes...)
+		e.wantRefused(t, "an unknown source", e.spec(func(s *driver.Spec) { s.From = from }), codes...)
 	}
 }
 
 func openDirUnsupported(t testing.TB, e *Env) {
 	dir := t.TempDir()
-	e.refused(t, "a directory in place", e.spec(func(s *driver.Spec) { s.Dir = dir }), fault.Unsupported)
+	e.wantRefused(t, "a directory in place", e.spec(func(s *driver.Spec) { s.Dir = dir }), fault.Unsupported)
 }
 
 func openInPlace(t testing.TB, e *Env) {
@@ -282,7 +282,7 @@ func openInPlace(t testing.TB, e *Env) {
 	}
 	e.resolve(t, spec, p.Ref()).wantContent(t, "here", "before")
 	wantNil(t, "Destroy", p.Destroy(t.Context()))
-	wantNil(t, "Sweep", e.use(t).Sweep(t.Context(), nil))
+	wantNil(t, "Sweep", e.sharedProvider(t).Sweep(t.Context(), nil))
 	for _, name := range []string{"here", "new"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
 			t.Errorf("a file of the directory is gone with the workspace: %v", err)
@@ -297,7 +297,7 @@ func openInPlace(t testing.TB, e *Env) {
 func openInPlaceMissing(t testing.TB, e *Env) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	codes := []fault.Code{fault.NotFound, fault.InvalidArgument, fault.Failed}
-	e.refused(t, "a missing directory", e.spec(func(s *driver.Spec) { s.Dir = missing }), codes...)
+	e.wantRefused(t, "a missing directory", e.spec(func(s *driver.Spec) { s.Dir = missing }), codes...)
 	if _, err := os.Lstat(missing); err == nil {
 		t.Error("the missing directory was made")
 	}
@@ -305,14 +305,14 @@ func openInPlaceMissing(t testing.TB, e *Env) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	e.refused(t, "a file as its directory", e.spec(func(s *driver.Spec) { s.Dir = file }), codes...)
-	e.refused(t, "a relative directory", e.spec(func(s *driver.Spec) { s.Dir = "relative/dir" }), codes...)
+	e.wantRefused(t, "a file as its directory", e.spec(func(s *driver.Spec) { s.Dir = file }), codes...)
+	e.wantRefused(t, "a relative directory", e.spec(func(s *driver.Spec) { s.Dir = "relative/dir" }), codes...)
 }
 
 func openCancelled(t testing.TB, e *Env) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	p := e.use(t)
+	p := e.sharedProvider(t)
 	_, err := p.Open(ctx, e.spec())
 	wantCode(t, "Open with a cancelled context", err, fault.Canceled)
 	e.wantNothing(t, "after a cancelled Open")
@@ -321,10 +321,10 @@ func openCancelled(t testing.TB, e *Env) {
 	wantCode(t, "Resolve with a cancelled context", err, fault.Canceled)
 }
 
-// openCancelledAtSteps ends the context between every two effects of Open. What
-// Open answers is its own affair; whatever it is, repeating it must do.
+// openCancelledAtSteps ends the context between every two effects of Open. Open may
+// succeed or fail; repeating it must succeed.
 func openCancelledAtSteps(t testing.TB, e *Env) {
-	p := e.use(t)
+	p := e.sharedProvider(t)
 	for at := 1; ; at++ {
 		ctx, cancel := context.WithCancel(t.Context())
 		step := 0
@@ -344,7 +344,7 @@ func openCancelledAtSteps(t testing.TB, e *Env) {
 			wantCode(t, "Open with a context that ended under way", err, fault.Canceled)
 		}
 		ws := e.openSpec(t, spec)
-		ws.works(t)
+		ws.wantUsable(t)
 		wantNil(t, "Destroy", ws.Destroy(t.Context()))
 		e.wantNothing(t, "after Destroy")
 	}

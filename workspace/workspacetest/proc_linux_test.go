@@ -449,8 +449,8 @@ func TestShell(t *testing.T) {
 	sample := newSample(t, procHarness(procDefects{}))
 	for _, check := range slices.Concat(shellChecks, isolationChecks) {
 		t.Run(check.Name, func(t *testing.T) {
-			env := sample.fresh(t)
-			if reason, ok := env.applies(check); !ok {
+			env := sample.newEnv(t)
+			if reason, ok := env.needsMet(check); !ok {
 				t.Skip("skipped: " + reason)
 			}
 			check.Func(t, env)

@@ -72,8 +72,8 @@ func statDigest(t testing.TB, e *Env) {
 	wantNil(t, "Stat of a directory with digest", err)
 }
 
-// statMark wants of a mark, where there is one, that it stays while nothing changes
-// and tells of a change behind the same size and time.
+// statMark checks that a change token, if there is one, stays equal without a change,
+// and differs after a change that keeps size and time.
 func statMark(t testing.TB, e *Env) {
 	p := e.open(t)
 	p.write(t, "file", "good")
@@ -91,7 +91,7 @@ func statMark(t testing.TB, e *Env) {
 	if again, _ := marked(); again.ChangeToken != before.ChangeToken || listed.ChangeToken != before.ChangeToken {
 		t.Errorf("the mark is %q, then %q, and %q in a list", before.ChangeToken, again.ChangeToken, listed.ChangeToken)
 	}
-	p.tick(t)
+	p.waitClock(t)
 	_, err := p.Write(t.Context(), "file", strings.NewReader("evil"), &workspace.WriteOptions{ModTime: before.ModTime, InPlace: true})
 	wantNil(t, "Write", err)
 	after, _ := marked()
@@ -104,15 +104,15 @@ func statMark(t testing.TB, e *Env) {
 	}
 }
 
-// tick waits until the clock by which files get their times has moved: it may stand
-// still for as long as a machine is busy.
-func (p *place) tick(t testing.TB) {
+// waitClock waits until the clock of file times has moved: on a busy machine it may stand
+// still for a while.
+func (p *testWorkspace) waitClock(t testing.TB) {
 	t.Helper()
 	const name = "clock"
 	first := p.write(t, name, "").Info.ModTime
-	for till := time.Now().Add(patience); !p.write(t, name, "").Info.ModTime.After(first); time.Sleep(time.Millisecond) {
+	for till := time.Now().Add(waitLimit); !p.write(t, name, "").Info.ModTime.After(first); time.Sleep(time.Millisecond) {
 		if time.Now().After(till) {
-			t.Fatalf("files have had the time %v for %v", first, patience)
+			t.Fatalf("files have had the time %v for %v", first, waitLimit)
 		}
 	}
 	wantNil(t, "Remove", p.Remove(t.Context(), name, nil))
@@ -132,7 +132,7 @@ func statMissing(t testing.TB, e *Env) {
 func readBack(t testing.TB, e *Env) {
 	p := e.open(t)
 	for _, size := range []int{1, 100, 4095, 4096, 4097, 65536, 1<<20 + 3} {
-		data := string(pattern(byte(size), size))
+		data := string(patternBytes(byte(size), size))
 		p.write(t, "file", data)
 		p.wantContent(t, "file", data)
 	}
@@ -212,11 +212,10 @@ func readInfo(t testing.TB, e *Env) {
 	}
 }
 
-// readKeeps: who has opened a file reads it to its end, whatever happens to the
-// name meanwhile.
+// readKeeps: an open file is readable to its end, whatever happens to its name.
 func readKeeps(t testing.TB, e *Env) {
 	p := e.open(t)
-	old := string(pattern(1, 1<<20))
+	old := string(patternBytes(1, 1<<20))
 	for what, change := range map[string]func() error{
 		"replaced": func() error {
 			_, err := p.WriteFile(t.Context(), "file", []byte("new"), nil)
@@ -244,9 +243,9 @@ func readKeeps(t testing.TB, e *Env) {
 func readBig(t testing.TB, e *Env) {
 	p := e.open(t)
 	const size = 20 << 20
-	chunk := pattern(7, 1<<16)
+	chunk := patternBytes(7, 1<<16)
 	h := driver.NewDigest()
-	body := io.TeeReader(io.LimitReader(&repeat{chunk: chunk}, size), h)
+	body := io.TeeReader(io.LimitReader(&repeatReader{chunk: chunk}, size), h)
 	res, err := p.Write(t.Context(), "big", struct{ io.Reader }{body}, nil)
 	if !wantNil(t, "Write of 20 MiB", err) {
 		return
@@ -273,13 +272,13 @@ func readBig(t testing.TB, e *Env) {
 	}
 }
 
-// repeat yields a chunk again and again.
-type repeat struct {
+// repeatReader yields a chunk repeatedly.
+type repeatReader struct {
 	chunk []byte
 	at    int
 }
 
-func (r *repeat) Read(p []byte) (int, error) {
+func (r *repeatReader) Read(p []byte) (int, error) {
 	n := copy(p, r.chunk[r.at:])
 	r.at = (r.at + n) % len(r.chunk)
 	return n, nil

@@ -11,9 +11,9 @@ import (
 )
 
 var refusalChecks = []Check{
-	{"ReadOnly/refuses-every-change", all(needFS, needReadOnly), readOnlyRefuses},
-	{"ReadOnly/opened-so-from-the-start", all(needFS, needReadOnly), readOnlyOpened},
-	{"ReadOnly/can-be-read", all(needFS, needReadOnly), readOnlyReads},
+	{"ReadOnly/refuses-every-change", allNeeds(needFS, needReadOnly), readOnlyRefuses},
+	{"ReadOnly/opened-so-from-the-start", allNeeds(needFS, needReadOnly), readOnlyOpened},
+	{"ReadOnly/can-be-read", allNeeds(needFS, needReadOnly), readOnlyReads},
 	{"Cancelled/calls-end-with-Canceled-and-change-nothing", needFS, cancelledCalls},
 	{"Cancelled/calls-of-the-driver-change-nothing", needFS, cancelledDriver},
 	{"Errors/have-codes-of-the-closed-set", needFS, errorsCoded},
@@ -24,60 +24,60 @@ var refusalChecks = []Check{
 type mutation struct {
 	what string
 	has  func(*driver.FS) bool // nil is always
-	call func(ctx context.Context, p *place) error
+	call func(ctx context.Context, p *testWorkspace) error
 }
 
 // mutations change what fixture makes.
 var mutations = []mutation{
-	{"Write of a new file", nil, func(ctx context.Context, p *place) error {
+	{"Write of a new file", nil, func(ctx context.Context, p *testWorkspace) error {
 		_, err := p.WriteFile(ctx, "new", []byte("x"), nil)
 		return err
 	}},
-	{"Write over a file", nil, func(ctx context.Context, p *place) error {
+	{"Write over a file", nil, func(ctx context.Context, p *testWorkspace) error {
 		_, err := p.WriteFile(ctx, "file", []byte("x"), nil)
 		return err
 	}},
-	{"Write in place", nil, func(ctx context.Context, p *place) error {
+	{"Write in place", nil, func(ctx context.Context, p *testWorkspace) error {
 		_, err := p.WriteFile(ctx, "file", []byte("x"), &workspace.WriteOptions{InPlace: true})
 		return err
 	}},
-	{"Write with parents", nil, func(ctx context.Context, p *place) error {
+	{"Write with parents", nil, func(ctx context.Context, p *testWorkspace) error {
 		_, err := p.WriteFile(ctx, "new/dir/file", []byte("x"), &workspace.WriteOptions{Parents: true})
 		return err
 	}},
-	{"Edit", nil, func(ctx context.Context, p *place) error {
+	{"Edit", nil, func(ctx context.Context, p *testWorkspace) error {
 		_, err := p.Edit(ctx, "file", []workspace.Edit{{Old: "content", New: "x"}}, nil)
 		return err
 	}},
-	{"Mkdir", nil, func(ctx context.Context, p *place) error { return p.Mkdir(ctx, "newdir", nil) }},
-	{"Mkdir with parents", nil, func(ctx context.Context, p *place) error {
+	{"Mkdir", nil, func(ctx context.Context, p *testWorkspace) error { return p.Mkdir(ctx, "newdir", nil) }},
+	{"Mkdir with parents", nil, func(ctx context.Context, p *testWorkspace) error {
 		return p.Mkdir(ctx, "new/dir", &workspace.MkdirOptions{Parents: true})
 	}},
-	{"Remove", nil, func(ctx context.Context, p *place) error { return p.Remove(ctx, "file", nil) }},
-	{"recursive Remove", nil, func(ctx context.Context, p *place) error {
+	{"Remove", nil, func(ctx context.Context, p *testWorkspace) error { return p.Remove(ctx, "file", nil) }},
+	{"recursive Remove", nil, func(ctx context.Context, p *testWorkspace) error {
 		return p.Remove(ctx, "dir", &workspace.RemoveOptions{Recursive: true})
 	}},
-	{"Rename", nil, func(ctx context.Context, p *place) error { return p.Rename(ctx, "file", "moved", nil) }},
-	{"Copy", nil, func(ctx context.Context, p *place) error { return p.Copy(ctx, "file", "copy", nil) }},
-	{"recursive Copy", nil, func(ctx context.Context, p *place) error {
+	{"Rename", nil, func(ctx context.Context, p *testWorkspace) error { return p.Rename(ctx, "file", "moved", nil) }},
+	{"Copy", nil, func(ctx context.Context, p *testWorkspace) error { return p.Copy(ctx, "file", "copy", nil) }},
+	{"recursive Copy", nil, func(ctx context.Context, p *testWorkspace) error {
 		return p.Copy(ctx, "dir", "copydir", &workspace.CopyOptions{Recursive: true})
 	}},
-	{"Chmod", func(fs *driver.FS) bool { return fs.Chmod != nil }, func(ctx context.Context, p *place) error {
+	{"Chmod", func(fs *driver.FS) bool { return fs.Chmod != nil }, func(ctx context.Context, p *testWorkspace) error {
 		return p.Chmod(ctx, "file", 0o600)
 	}},
-	{"Symlink", func(fs *driver.FS) bool { return fs.Symlink != nil }, func(ctx context.Context, p *place) error {
+	{"Symlink", func(fs *driver.FS) bool { return fs.Symlink != nil }, func(ctx context.Context, p *testWorkspace) error {
 		return p.Symlink(ctx, "file", "link")
 	}},
 }
 
-func fixture(t testing.TB, p *place) {
+func writeFixture(t testing.TB, p *testWorkspace) {
 	t.Helper()
 	p.write(t, "file", "content")
 	p.write(t, "dir/inner", "inner")
 }
 
-// digest is the digest of the whole workspace.
-func (p *place) digest(t testing.TB) string {
+// treeDigest is the digest of the whole workspace.
+func (p *testWorkspace) treeDigest(t testing.TB) string {
 	t.Helper()
 	sum, err := p.Digest(t.Context(), ".")
 	if err != nil {
@@ -86,17 +86,17 @@ func (p *place) digest(t testing.TB) string {
 	return sum
 }
 
-// allRefused tries every mutation and wants each to be refused with the code
-// and without effect.
-func allRefused(ctx context.Context, t testing.TB, p *place, code fault.Code) {
+// allRefused tries every mutation; each must be refused with the code and without
+// effect.
+func allRefused(ctx context.Context, t testing.TB, p *testWorkspace, code fault.Code) {
 	t.Helper()
-	before := p.digest(t)
+	before := p.treeDigest(t)
 	for _, m := range mutations {
 		if m.has != nil && !m.has(p.d.FS) {
 			continue
 		}
 		wantCode(t, m.what, m.call(ctx, p), code)
-		if after := p.digest(t); after != before {
+		if after := p.treeDigest(t); after != before {
 			t.Errorf("%s was refused and changed the workspace nevertheless", m.what)
 			before = after
 		}
@@ -104,10 +104,10 @@ func allRefused(ctx context.Context, t testing.TB, p *place, code fault.Code) {
 }
 
 // readOnly opens a workspace, fills it, and makes it read-only.
-func (e *Env) readOnly(t testing.TB) *place {
+func (e *Env) readOnly(t testing.TB) *testWorkspace {
 	t.Helper()
 	p := e.open(t)
-	fixture(t, p)
+	writeFixture(t, p)
 	spec := p.spec
 	spec.Policy.ReadOnly = true
 	return e.openSpec(t, spec)
@@ -136,12 +136,12 @@ func readOnlyReads(t testing.TB, e *Env) {
 	p.wantGrep(t, "inner", workspace.GrepOptions{}, "dir/inner:1:1:inner")
 	_, err := p.Stat(t.Context(), "file", &workspace.StatOptions{Digest: true})
 	wantNil(t, "Stat", err)
-	p.digest(t)
+	p.treeDigest(t)
 }
 
 func cancelledCalls(t testing.TB, e *Env) {
 	p := e.open(t)
-	fixture(t, p)
+	writeFixture(t, p)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	allRefused(ctx, t, p, fault.Canceled)
@@ -153,21 +153,21 @@ func cancelledCalls(t testing.TB, e *Env) {
 	wantCode(t, "Glob", err, fault.Canceled)
 	_, err = p.Digest(ctx, ".")
 	wantCode(t, "Digest", err, fault.Canceled)
-	p.works(t)
+	p.wantUsable(t)
 }
 
-// cancelledDriver calls the driver itself, which the portable layer would keep
-// from being called.
+// cancelledDriver calls the driver directly, because package workspace would not call
+// it.
 func cancelledDriver(t testing.TB, e *Env) {
 	p := e.open(t)
-	fixture(t, p)
-	before := p.digest(t)
+	writeFixture(t, p)
+	before := p.treeDigest(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	fs := p.d.FS
 	calls := map[string]func() error{
 		"Write": func() error {
-			_, err := fs.Write(ctx, "new", bytes.NewReader(pattern(1, 1<<20)), &driver.WriteOptions{})
+			_, err := fs.Write(ctx, "new", bytes.NewReader(patternBytes(1, 1<<20)), &driver.WriteOptions{})
 			return err
 		},
 		"Mkdir":  func() error { return fs.Mkdir(ctx, "new", &driver.MkdirOptions{}) },
@@ -181,15 +181,15 @@ func cancelledDriver(t testing.TB, e *Env) {
 	}
 	for what, call := range calls {
 		wantCode(t, "the driver's "+what, call(), fault.Canceled)
-		if after := p.digest(t); after != before {
+		if after := p.treeDigest(t); after != before {
 			t.Errorf("the driver's %s with a cancelled context changed the workspace", what)
 			before = after
 		}
 	}
 }
 
-// bad calls are wrong in every way that a caller can be.
-func bad(ctx context.Context, p *place) map[string]error {
+// badCalls makes calls that are wrong in every way.
+func badCalls(ctx context.Context, p *testWorkspace) map[string]error {
 	errs := map[string]error{}
 	names := []string{"missing", "missing/x", "file/x", "file/x/y", "dir", ".", "..", "\x00", "/abs", ""}
 	for _, name := range names {
@@ -218,8 +218,8 @@ func bad(ctx context.Context, p *place) map[string]error {
 
 func errorsCoded(t testing.TB, e *Env) {
 	p := e.open(t)
-	fixture(t, p)
-	for what, err := range bad(t.Context(), p) {
+	writeFixture(t, p)
+	for what, err := range badCalls(t.Context(), p) {
 		switch code := fault.Of(err); code {
 		case fault.InvalidArgument, fault.NotFound, fault.AlreadyExists, fault.SandboxViolation:
 		case "":
@@ -232,11 +232,11 @@ func errorsCoded(t testing.TB, e *Env) {
 
 func errorsLeaveGood(t testing.TB, e *Env) {
 	p := e.open(t)
-	fixture(t, p)
-	before := p.digest(t)
-	bad(t.Context(), p)
-	if after := p.digest(t); after != before {
-		t.Errorf("calls that failed changed the workspace: %q", pathsOf(p.tree(t)))
+	writeFixture(t, p)
+	before := p.treeDigest(t)
+	badCalls(t.Context(), p)
+	if after := p.treeDigest(t); after != before {
+		t.Errorf("calls that failed changed the workspace: %q", pathsOf(p.listTree(t)))
 	}
-	p.works(t)
+	p.wantUsable(t)
 }

@@ -59,8 +59,8 @@ func record(t *testing.T, h Harness, name string) *recorder {
 	r := &recorder{TB: t}
 	var wg sync.WaitGroup
 	wg.Go(func() { // Fatal ends this goroutine, not the test
-		env := newSample(r, h).fresh(r)
-		reason, ok := env.applies(Checks[at])
+		env := newSample(r, h).newEnv(r)
+		reason, ok := env.needsMet(Checks[at])
 		if !ok {
 			r.skipped = reason
 			return

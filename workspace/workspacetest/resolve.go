@@ -13,13 +13,13 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// canary is a text that nobody has by accident.
+// canary is a text that does not occur by accident.
 const canary = "canary-5e1f0c2d9b7a"
 
 var resolveChecks = []Check{
 	{"Resolve/has-the-same-files", needFS, resolveSame},
-	{"Resolve/from-another-provider-value", all(needPersistence, needFS), resolveOtherProvider},
-	{"Resolve/after-the-opener-was-killed", all(needPersistence, needKill, needFS), resolveAfterKill},
+	{"Resolve/from-another-provider-value", allNeeds(needPersistence, needFS), resolveOtherProvider},
+	{"Resolve/after-the-opener-was-killed", allNeeds(needPersistence, needKill, needFS), resolveAfterKill},
 	{"Resolve/gives-the-same-ref", nil, resolveSameRef},
 	{"Resolve/takes-a-ref-that-went-through-JSON", nil, resolveJSON},
 	{"Resolve/refuses-a-foreign-ref", nil, resolveForeign},
@@ -47,32 +47,32 @@ func resolveOtherProvider(t testing.TB, e *Env) {
 	p := e.open(t)
 	p.write(t, "dir/file", "kept")
 	ref := p.Ref()
-	e.restart(t)
+	e.restartProvider(t)
 	q := e.resolve(t, p.spec, ref)
 	q.wantContent(t, "dir/file", "kept")
-	q.works(t)
+	q.wantUsable(t)
 	wantNil(t, "Close", p.Close(t.Context()))
 	q.wantContent(t, "dir/file", "kept")
 }
 
 func resolveAfterKill(t testing.TB, e *Env) {
 	spec := e.spec()
-	c := e.start(t, job{Verb: "write", Spec: spec, Seed: 1})
+	c := e.startChild(t, childJob{Verb: "write", Spec: spec, Seed: 1})
 	defer c.kill()
-	a, ok := c.next(t)
+	a, ok := c.nextAnswer(t)
 	if !ok || a.Ref == nil {
-		t.Fatalf("the child gave no ref: %v\n%s%s", a.fail(), c.noise.String(), c.stderr.String())
+		t.Fatalf("the child gave no ref: %v\n%s%s", a.asError(), c.noise.String(), c.stderr.String())
 	}
-	acked, ok := c.next(t)
+	acked, ok := c.nextAnswer(t)
 	if !ok || acked.Name == "" {
-		t.Fatalf("the child acknowledged no write: %v\n%s%s", acked.fail(), c.noise.String(), c.stderr.String())
+		t.Fatalf("the child acknowledged no write: %v\n%s%s", acked.asError(), c.noise.String(), c.stderr.String())
 	}
 	c.kill()
 	p := e.resolve(t, spec, *a.Ref)
 	if _, err := p.Stat(t.Context(), acked.Name, nil); err != nil {
 		t.Errorf("a write that was acknowledged before the kill is lost: %v", err)
 	}
-	p.works(t)
+	p.wantUsable(t)
 	wantNil(t, "Destroy", p.Destroy(t.Context()))
 	e.wantNothing(t, "after Destroy")
 }
@@ -80,7 +80,7 @@ func resolveAfterKill(t testing.TB, e *Env) {
 func resolveSameRef(t testing.TB, e *Env) {
 	p := e.open(t)
 	q := e.resolve(t, p.spec, p.Ref())
-	if got, want := encode(t, q.Ref()), encode(t, p.Ref()); got != want {
+	if got, want := encodeJSON(t, q.Ref()), encodeJSON(t, p.Ref()); got != want {
 		t.Errorf("Resolve gives the ref\n%s, want\n%s", got, want)
 	}
 	if !reflect.DeepEqual(p.d.Traits, q.d.Traits) {
@@ -88,7 +88,7 @@ func resolveSameRef(t testing.TB, e *Env) {
 	}
 }
 
-func encode(t testing.TB, v any) string {
+func encodeJSON(t testing.TB, v any) string {
 	t.Helper()
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -99,22 +99,22 @@ func encode(t testing.TB, v any) string {
 
 func resolveJSON(t testing.TB, e *Env) {
 	p := e.open(t)
-	text := encode(t, p.Ref())
+	text := encodeJSON(t, p.Ref())
 	var ref driver.Ref
 	if err := json.Unmarshal([]byte(text), &ref); err != nil {
 		t.Fatalf("the ref does not decode: %v\n%s", err, text)
 	}
-	if got := encode(t, ref); got != text {
+	if got := encodeJSON(t, ref); got != text {
 		t.Errorf("the ref comes back as\n%s, want\n%s", got, text)
 	}
-	e.resolve(t, p.spec, ref).works(t)
+	e.resolve(t, p.spec, ref).wantUsable(t)
 }
 
-// refuses resolves a ref that must be refused for good, without repeating what
-// it holds.
-func (e *Env) refuses(t testing.TB, what string, ref driver.Ref) error {
+// wantRefRefused resolves a ref that must be refused permanently, with an error that does
+// not repeat its content.
+func (e *Env) wantRefRefused(t testing.TB, what string, ref driver.Ref) error {
 	t.Helper()
-	d, err := e.use(t).Resolve(t.Context(), ref)
+	d, err := e.sharedProvider(t).Resolve(t.Context(), ref)
 	wantFailed(t, "Resolve of "+what, err)
 	if d != nil {
 		t.Errorf("Resolve of %s returns a workspace", what)
@@ -129,12 +129,12 @@ func resolveForeign(t testing.TB, e *Env) {
 	p := e.open(t)
 	ref := p.Ref()
 	ref.Provider = "foreign-" + canary
-	e.refuses(t, "a foreign ref", ref)
-	p.works(t)
+	e.wantRefRefused(t, "a foreign ref", ref)
+	p.wantUsable(t)
 }
 
-// payload decodes the payload of a ref.
-func payload(t testing.TB, ref driver.Ref) map[string]any {
+// decodePayload decodes the payload of a ref.
+func decodePayload(t testing.TB, ref driver.Ref) map[string]any {
 	t.Helper()
 	var m map[string]any
 	if err := json.Unmarshal(ref.Payload, &m); err != nil {
@@ -145,27 +145,27 @@ func payload(t testing.TB, ref driver.Ref) map[string]any {
 
 func withPayload(t testing.TB, ref driver.Ref, m map[string]any) driver.Ref {
 	t.Helper()
-	ref.Payload = json.RawMessage(encode(t, m))
+	ref.Payload = json.RawMessage(encodeJSON(t, m))
 	return ref
 }
 
 func resolveUnknownKey(t testing.TB, e *Env) {
 	ref := e.open(t).Ref()
-	m := payload(t, ref)
+	m := decodePayload(t, ref)
 	m["zz-unknown"] = canary
-	e.refuses(t, "a payload with an unknown key", withPayload(t, ref, m))
-	m = payload(t, ref)
+	e.wantRefRefused(t, "a payload with an unknown key", withPayload(t, ref, m))
+	m = decodePayload(t, ref)
 	m["zz-"+canary] = 1
-	e.refuses(t, "a payload with an unknown key", withPayload(t, ref, m))
-	for key := range payload(t, ref) {
+	e.wantRefRefused(t, "a payload with an unknown key", withPayload(t, ref, m))
+	for key := range decodePayload(t, ref) {
 		upper := strings.ToUpper(key)
 		if upper == key {
 			continue
 		}
-		m = payload(t, ref)
+		m = decodePayload(t, ref)
 		m[upper] = m[key]
 		delete(m, key)
-		e.refuses(t, "a payload with a key in other case", withPayload(t, ref, m))
+		e.wantRefRefused(t, "a payload with a key in other case", withPayload(t, ref, m))
 	}
 }
 
@@ -174,14 +174,14 @@ func resolveGarbage(t testing.TB, e *Env) {
 	for _, data := range []string{``, `{`, canary, `"` + canary + `"`, `["` + canary + `"]`, `null`, `1`, `{} {}`, `{}`, "\x00\xff"} {
 		bad := ref
 		bad.Payload = json.RawMessage(data)
-		e.refuses(t, "the payload "+quote(data), bad)
+		e.wantRefRefused(t, "the payload "+quote(data), bad)
 	}
 }
 
 func resolveOtherValues(t testing.TB, e *Env) {
 	ref := e.open(t).Ref()
 	for _, value := range []string{canary, "../../../../etc/" + canary, "/" + canary, "", strings.Repeat("a", driver.IDLength)} {
-		m := payload(t, ref)
+		m := decodePayload(t, ref)
 		changed := false
 		for key, old := range m {
 			if _, ok := old.(string); ok {
@@ -192,13 +192,13 @@ func resolveOtherValues(t testing.TB, e *Env) {
 			t.Logf("the payload holds no text: nothing to change")
 			return
 		}
-		e.refuses(t, "a payload whose texts are "+quote(value), withPayload(t, ref, m))
+		e.wantRefRefused(t, "a payload whose texts are "+quote(value), withPayload(t, ref, m))
 	}
-	m := payload(t, ref)
+	m := decodePayload(t, ref)
 	for key := range m {
 		m[key] = map[string]any{canary: canary}
 	}
-	e.refuses(t, "a payload whose values are of another type", withPayload(t, ref, m))
+	e.wantRefRefused(t, "a payload whose values are of another type", withPayload(t, ref, m))
 }
 
 func resolveVersions(t testing.TB, e *Env) {
@@ -210,7 +210,7 @@ func resolveVersions(t testing.TB, e *Env) {
 	for _, v := range versions {
 		ref := p.Ref()
 		ref.SchemaVersion = v
-		err := e.refuses(t, "schema version "+itoa(v), ref)
+		err := e.wantRefRefused(t, "schema version "+itoa(v), ref)
 		if err != nil && (!strings.Contains(err.Error(), itoa(v)) || !strings.Contains(err.Error(), itoa(driver.SchemaVersion))) {
 			t.Errorf("the error names neither the version %d nor the supported %d: %v", v, driver.SchemaVersion, err)
 		}
@@ -222,18 +222,18 @@ func resolveWindow(t testing.TB, e *Env) {
 	for _, v := range []int{0, driver.SchemaVersion - 1, driver.SchemaVersion} {
 		ref := p.Ref()
 		ref.SchemaVersion = v
-		d, err := e.use(t).Resolve(t.Context(), ref)
+		d, err := e.sharedProvider(t).Resolve(t.Context(), ref)
 		if !wantNil(t, "Resolve of schema version "+itoa(v), err) {
 			continue
 		}
 		if d.Ref.SchemaVersion != driver.SchemaVersion {
 			t.Errorf("a ref of version %d resolves to one of version %d, want %d", v, d.Ref.SchemaVersion, driver.SchemaVersion)
 		}
-		hold(t, p.spec, d).works(t)
+		newTestWorkspace(t, p.spec, d).wantUsable(t)
 	}
 }
 
-// wantGone reports an error of Resolve that does not say that the files are gone.
+// wantGone reports an error of Resolve without the cause that the files are gone.
 func wantGone(t testing.TB, what string, err error) {
 	t.Helper()
 	wantFailed(t, what, err)
@@ -243,14 +243,14 @@ func wantGone(t testing.TB, what string, err error) {
 }
 
 func resolveNever(t testing.TB, e *Env) {
-	// The ref comes from a place that this provider has never seen.
-	other := e.fresh(t)
+	// The ref is of a directory that this provider has never seen.
+	other := e.newEnv(t)
 	ref := other.open(t).Ref()
-	if strings.Contains(encode(t, ref), other.Dir) {
+	if strings.Contains(encodeJSON(t, ref), other.Dir) {
 		t.Logf("the ref holds the place of the workspace: it resolves from anywhere")
 		return
 	}
-	_, err := e.use(t).Resolve(t.Context(), ref)
+	_, err := e.sharedProvider(t).Resolve(t.Context(), ref)
 	wantGone(t, "Resolve of what was never there", err)
 	e.wantNothing(t, "after it")
 }
@@ -259,10 +259,10 @@ func resolveDestroyed(t testing.TB, e *Env) {
 	p := e.open(t)
 	ref := p.Ref()
 	wantNil(t, "Destroy", p.Destroy(t.Context()))
-	_, err := e.use(t).Resolve(t.Context(), ref)
+	_, err := e.sharedProvider(t).Resolve(t.Context(), ref)
 	wantGone(t, "Resolve after Destroy", err)
 	if e.Traits.Persists() {
-		_, err = e.restart(t).Resolve(t.Context(), ref)
+		_, err = e.restartProvider(t).Resolve(t.Context(), ref)
 		wantGone(t, "Resolve after Destroy by the next process", err)
 	}
 	e.wantNothing(t, "after Destroy and Resolve")
@@ -284,7 +284,7 @@ func resolveMakesNothing(t testing.TB, e *Env) {
 func refNoSecret(t testing.TB, e *Env) {
 	t.Setenv("CROFT_WORKSPACETEST_SECRET_TOKEN", canary)
 	p := e.open(t)
-	if ref := encode(t, p.Ref()); strings.Contains(ref, canary) {
+	if ref := encodeJSON(t, p.Ref()); strings.Contains(ref, canary) {
 		t.Errorf("the ref holds a value of the process's environment: %s", ref)
 	}
 }

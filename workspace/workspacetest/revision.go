@@ -10,18 +10,18 @@ import (
 
 var revisionChecks = []Check{
 	{"Update/refuses-the-older-ref", needUpdate, updateStale},
-	{"Update/is-obeyed-by-the-handle", all(needUpdate, needReadOnly, needFS), updateHandle},
-	{"Update/is-obeyed-by-other-handles", all(needUpdate, needReadOnly, needFS), updateOtherHandles},
-	{"Update/can-be-taken-back", all(needUpdate, needReadOnly, needFS), updateBack},
+	{"Update/is-obeyed-by-the-handle", allNeeds(needUpdate, needReadOnly, needFS), updateHandle},
+	{"Update/is-obeyed-by-other-handles", allNeeds(needUpdate, needReadOnly, needFS), updateOtherHandles},
+	{"Update/can-be-taken-back", allNeeds(needUpdate, needReadOnly, needFS), updateBack},
 	{"Update/refuses-what-it-can't-enforce", needUpdate, updateRefused},
 	{"Update/concurrently-gives-each-its-own-revision", needUpdate, updateConcurrently},
-	{"Update/outlives-the-process", all(needUpdate, needPersistence), updatePersists},
+	{"Update/outlives-the-process", allNeeds(needUpdate, needPersistence), updatePersists},
 	{"Open/with-another-policy-converges", nil, openConverges},
 	{"Open/with-another-policy-refuses-the-older-ref", nil, openStale},
 }
 
-// update changes the policy to the other one that these traits allow.
-func (e *Env) update(t testing.TB, p *place) driver.Ref {
+// updatePolicy changes the policy to the other one that these traits allow.
+func (e *Env) updatePolicy(t testing.TB, p *testWorkspace) driver.Ref {
 	t.Helper()
 	ref, err := p.d.Life.Update(t.Context(), otherPolicy(e))
 	if err != nil {
@@ -33,7 +33,7 @@ func (e *Env) update(t testing.TB, p *place) driver.Ref {
 // wantStale reports a ref that is not refused as an older one.
 func (e *Env) wantStale(t testing.TB, ref driver.Ref) {
 	t.Helper()
-	_, err := e.use(t).Resolve(t.Context(), ref)
+	_, err := e.sharedProvider(t).Resolve(t.Context(), ref)
 	wantFailed(t, "Resolve of the older ref", err)
 	if got := fault.CauseOf(err); err != nil && got != fault.CauseStale {
 		t.Errorf("Resolve of the older ref has the cause %q, want %q: %v", got, fault.CauseStale, err)
@@ -43,13 +43,13 @@ func (e *Env) wantStale(t testing.TB, ref driver.Ref) {
 func updateStale(t testing.TB, e *Env) {
 	p := e.open(t)
 	old := p.Ref()
-	ref := e.update(t, p)
+	ref := e.updatePolicy(t, p)
 	if ref.Revision <= old.Revision {
 		t.Errorf("Update moved the revision from %d to %d, want a higher one", old.Revision, ref.Revision)
 	}
 	e.wantStale(t, old)
 	q := e.resolve(t, p.spec, ref)
-	enforces(t, q, otherPolicy(e))
+	wantPolicy(t, q, otherPolicy(e))
 	if got := q.Ref().Revision; got != ref.Revision {
 		t.Errorf("the newer ref resolves to revision %d, want %d", got, ref.Revision)
 	}
@@ -58,17 +58,17 @@ func updateStale(t testing.TB, e *Env) {
 func updateHandle(t testing.TB, e *Env) {
 	p := e.open(t)
 	p.write(t, "file", "before")
-	e.update(t, p)
-	enforces(t, p, driver.Policy{ReadOnly: true})
+	e.updatePolicy(t, p)
+	wantPolicy(t, p, driver.Policy{ReadOnly: true})
 	p.wantContent(t, "file", "before")
 }
 
-// updateOtherHandles: a permission that was revoked is revoked for whoever holds
-// the workspace already. A handle may also find itself evicted.
+// updateOtherHandles: a revoked permission is revoked for existing handles, too. A
+// handle may also be evicted.
 func updateOtherHandles(t testing.TB, e *Env) {
 	p := e.open(t)
 	other := e.resolve(t, p.spec, p.Ref())
-	e.update(t, p)
+	e.updatePolicy(t, p)
 	_, err := other.WriteFile(t.Context(), "forbidden", []byte("x"), nil)
 	wantCode(t, "Write by a handle from before the update", err, fault.PermissionDenied, fault.Evicted)
 	p.wantMissing(t, "forbidden")
@@ -76,7 +76,7 @@ func updateOtherHandles(t testing.TB, e *Env) {
 
 func updateBack(t testing.TB, e *Env) {
 	p := e.open(t)
-	first := e.update(t, p)
+	first := e.updatePolicy(t, p)
 	second, err := p.d.Life.Update(t.Context(), driver.Policy{})
 	if !wantNil(t, "Update back", err) {
 		return
@@ -84,20 +84,20 @@ func updateBack(t testing.TB, e *Env) {
 	if second.Revision <= first.Revision {
 		t.Errorf("Update back moved the revision from %d to %d, want a higher one", first.Revision, second.Revision)
 	}
-	p.works(t)
+	p.wantUsable(t)
 	e.wantStale(t, first)
-	e.resolve(t, p.spec, second).works(t)
+	e.resolve(t, p.spec, second).wantUsable(t)
 }
 
 func updateRefused(t testing.TB, e *Env) {
 	p := e.open(t)
 	_, err := p.d.Life.Update(t.Context(), driver.Policy{Isolation: "moat"})
 	wantCode(t, "Update to an unknown isolation", err, fault.InvalidArgument)
-	for _, name := range unenforced(e) {
+	for _, name := range unenforcedLimits(e) {
 		_, err := p.d.Life.Update(t.Context(), driver.Policy{Limits: driver.Limits{name: {Max: plenty}}})
 		wantCode(t, "Update to a limit that nothing enforces: "+string(name), err, fault.Unsupported)
 	}
-	e.resolve(t, p.spec, p.Ref()).works(t)
+	e.resolve(t, p.spec, p.Ref()).wantUsable(t)
 }
 
 func updateConcurrently(t testing.TB, e *Env) {
@@ -136,14 +136,14 @@ func updateConcurrently(t testing.TB, e *Env) {
 func updatePersists(t testing.TB, e *Env) {
 	p := e.open(t)
 	old := p.Ref()
-	ref := e.update(t, p)
-	e.restart(t)
+	ref := e.updatePolicy(t, p)
+	e.restartProvider(t)
 	e.wantStale(t, old)
-	enforces(t, e.resolve(t, p.spec, ref), otherPolicy(e))
+	wantPolicy(t, e.resolve(t, p.spec, ref), otherPolicy(e))
 }
 
-// converge opens a workspace and opens it again with another policy.
-func (e *Env) converge(t testing.TB) (before, after *place) {
+// openWithOtherPolicy opens a workspace and opens it again with another policy.
+func (e *Env) openWithOtherPolicy(t testing.TB) (before, after *testWorkspace) {
 	t.Helper()
 	before = e.open(t)
 	if before.d.FS != nil {
@@ -155,11 +155,11 @@ func (e *Env) converge(t testing.TB) (before, after *place) {
 }
 
 func openConverges(t testing.TB, e *Env) {
-	before, after := e.converge(t)
+	before, after := e.openWithOtherPolicy(t)
 	if got, old := after.Ref().Revision, before.Ref().Revision; got <= old {
 		t.Errorf("Open with another policy gives revision %d, want more than %d", got, old)
 	}
-	enforces(t, after, after.spec.Policy)
+	wantPolicy(t, after, after.spec.Policy)
 	if after.d.FS != nil {
 		after.wantContent(t, "file", "kept")
 	}
@@ -170,7 +170,7 @@ func openConverges(t testing.TB, e *Env) {
 }
 
 func openStale(t testing.TB, e *Env) {
-	before, after := e.converge(t)
+	before, after := e.openWithOtherPolicy(t)
 	e.wantStale(t, before.Ref())
-	enforces(t, e.resolve(t, after.spec, after.Ref()), after.spec.Policy)
+	wantPolicy(t, e.resolve(t, after.spec, after.Ref()), after.spec.Policy)
 }

@@ -11,15 +11,14 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Scripted is a provider that does what another one does, except where a script
-// says otherwise: it fails for a while or for good, evicts, waits, panics, and
-// counts. Everything that the script does not touch is the real work of the
-// provider below, so a test above it runs real parts.
+// Scripted is a fake provider that delegates to another one and fails by a script: it
+// fails transiently or permanently, evicts, waits, panics, and counts. Calls that the
+// script does not touch go to the wrapped provider, so tests run real code.
 //
 //	p := workspacetest.NewScripted(new(memory.Provider))
 //	p.OnOpen(workspacetest.Plan{Transient: 2})      // two transient failures, then success
-//	p.OnResolve(workspacetest.Plan{Err: fault.Failed}) // fails for good
-//	p.EvictCalls(3)                                  // the third module call from now answers Evicted
+//	p.OnResolve(workspacetest.Plan{Err: fault.Failed}) // fails permanently
+//	p.EvictCalls(3)                                  // the third module call from now returns Evicted
 //	...
 //	if got := p.Count("open"); got != 3 { ... }
 //
@@ -30,22 +29,22 @@ type Scripted struct {
 	mu     sync.Mutex
 	plans  map[string]Plan
 	counts map[string]int
-	evict  map[int]bool // module calls that answer Evicted, by their number
+	evict  map[int]bool // numbers of module calls that return Evicted
 }
 
-// A Plan says what happens to the calls of one verb, in the order of its
-// fields. Its zero value lets them through.
+// A Plan says what happens to the calls of one verb, in the order of its fields. Its
+// zero value passes them through.
 type Plan struct {
-	Gate      <-chan struct{} // wait until it is closed, or the context ends
+	WaitFor   <-chan struct{} // wait until it is closed, or the context ends
 	Delay     time.Duration   // then wait this long, or until the context ends
 	Panic     any             // panic with it, unless nil
 	Transient int             // fail this many calls with a transient Failed
-	Err       error           // fail every call after those with it
-	After     error           // let the call through, and fail it nevertheless: its effect is there
+	Err       error           // fail every call after those with this error
+	After     error           // pass the call through, and then return this error: the call had its effect
 }
 
 // NewScripted returns a provider that passes every call to base until a script
-// says otherwise.
+// changes that.
 func NewScripted(base driver.Provider) *Scripted {
 	return &Scripted{base: base, plans: map[string]Plan{}, counts: map[string]int{}, evict: map[int]bool{}}
 }
@@ -68,8 +67,8 @@ func (s *Scripted) OnResolve(plan Plan) { s.On("resolve", plan) }
 // OnCall is On for every call of a module.
 func (s *Scripted) OnCall(plan Plan) { s.On("call", plan) }
 
-// EvictCalls makes the k-th module calls from now on answer Evicted, without
-// any effect; the first is 1. Calls of all workspaces count together.
+// EvictCalls makes the k-th module calls from now on return Evicted, without any
+// effect; the first is 1. Calls of all workspaces count together.
 func (s *Scripted) EvictCalls(k ...int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,17 +77,17 @@ func (s *Scripted) EvictCalls(k ...int) {
 	}
 }
 
-// Count returns how often a verb was called, whatever came of it. The verbs are
-// those of On.
+// Count returns how often a verb was called, whatever the result. The verbs are those
+// of On.
 func (s *Scripted) Count(verb string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.counts[verb]
 }
 
-// play counts a call of the verbs and does what their plans say before it; the
-// error to return after a call that went through is the second result.
-func (s *Scripted) play(ctx context.Context, verbs ...string) (before, after error) {
+// applyPlans counts a call of the verbs and applies their plans. after is the error to
+// return after a call that was passed through.
+func (s *Scripted) applyPlans(ctx context.Context, verbs ...string) (before, after error) {
 	s.mu.Lock()
 	var plans []Plan
 	evicted := false
@@ -112,7 +111,7 @@ func (s *Scripted) play(ctx context.Context, verbs ...string) (before, after err
 		return fmt.Errorf("scripted: %s: %w", verbs[0], fault.Evicted), nil
 	}
 	for _, plan := range plans {
-		if err := plan.wait(ctx); err != nil {
+		if err := plan.waitGate(ctx); err != nil {
 			return fmt.Errorf("scripted: %s: %w", verbs[0], err), nil
 		}
 		switch {
@@ -129,10 +128,10 @@ func (s *Scripted) play(ctx context.Context, verbs ...string) (before, after err
 	return nil, after
 }
 
-func (p Plan) wait(ctx context.Context) error {
-	if p.Gate != nil {
+func (p Plan) waitGate(ctx context.Context) error {
+	if p.WaitFor != nil {
 		select {
-		case <-p.Gate:
+		case <-p.WaitFor:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -155,44 +154,44 @@ func (s *Scripted) Kind() string { return s.base.Kind() }
 
 // Probe implements driver.Provider.
 func (s *Scripted) Probe(ctx context.Context) (driver.Traits, error) {
-	before, after := s.play(ctx, "probe")
+	before, after := s.applyPlans(ctx, "probe")
 	if before != nil {
 		return driver.Traits{}, before
 	}
 	traits, err := s.base.Probe(ctx)
-	return traits, first(err, after)
+	return traits, firstError(err, after)
 }
 
 // Open implements driver.Provider.
 func (s *Scripted) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
-	before, after := s.play(ctx, "open")
+	before, after := s.applyPlans(ctx, "open")
 	if before != nil {
 		return nil, before
 	}
 	d, err := s.base.Open(ctx, spec)
-	return s.wrap(d, first(err, after))
+	return s.wrapWorkspace(d, firstError(err, after))
 }
 
 // Resolve implements driver.Provider.
 func (s *Scripted) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
-	before, after := s.play(ctx, "resolve")
+	before, after := s.applyPlans(ctx, "resolve")
 	if before != nil {
 		return nil, before
 	}
 	d, err := s.base.Resolve(ctx, ref)
-	return s.wrap(d, first(err, after))
+	return s.wrapWorkspace(d, firstError(err, after))
 }
 
 // Sweep implements driver.Provider.
 func (s *Scripted) Sweep(ctx context.Context, live []string) error {
-	before, after := s.play(ctx, "sweep")
+	before, after := s.applyPlans(ctx, "sweep")
 	if before != nil {
 		return before
 	}
-	return first(s.base.Sweep(ctx, live), after)
+	return firstError(s.base.Sweep(ctx, live), after)
 }
 
-func first(errs ...error) error {
+func firstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
 			return err
@@ -201,9 +200,8 @@ func first(errs ...error) error {
 	return nil
 }
 
-// wrap puts the script before every function of a workspace; what a session does
-// is not in it.
-func (s *Scripted) wrap(d *driver.Workspace, err error) (*driver.Workspace, error) {
+// wrapWorkspace applies the script to every function of a workspace, but not to its sessions.
+func (s *Scripted) wrapWorkspace(d *driver.Workspace, err error) (*driver.Workspace, error) {
 	if err != nil || d == nil {
 		return nil, err
 	}
@@ -214,10 +212,10 @@ func (s *Scripted) wrap(d *driver.Workspace, err error) (*driver.Workspace, erro
 		} else if module == "life" {
 			verbs = []string{strings.ToLower(name)}
 		}
-		before, after := s.play(ctx, verbs...)
+		before, after := s.applyPlans(ctx, verbs...)
 		if before != nil {
 			return before
 		}
-		return first(next(ctx), after)
+		return firstError(next(ctx), after)
 	}), nil
 }

@@ -25,8 +25,8 @@ func TestScriptedConformance(t *testing.T) {
 	sample := newSample(t, h)
 	for _, check := range slices.Concat(openChecks, revisionChecks, capabilityChecks, lifeChecks, readChecks, writeChecks, moveChecks) {
 		t.Run(check.Name, func(t *testing.T) {
-			env := sample.fresh(t)
-			if reason, ok := env.applies(check); !ok {
+			env := sample.newEnv(t)
+			if reason, ok := env.needsMet(check); !ok {
 				t.Skip("skipped: " + reason)
 			}
 			check.Func(t, env)
@@ -109,7 +109,7 @@ func TestScriptedEviction(t *testing.T) {
 func TestScriptedWaits(t *testing.T) {
 	s, spec := scripted(t)
 	gate := make(chan struct{})
-	s.OnOpen(Plan{Gate: gate})
+	s.OnOpen(Plan{WaitFor: gate})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := s.Open(ctx, spec); fault.Of(err) != fault.Canceled {

@@ -49,7 +49,7 @@ var garden = map[string]string{
 	"src/deep/[odd].txt": "odd\n",
 }
 
-func (e *Env) garden(t testing.TB) *place {
+func (e *Env) openGarden(t testing.TB) *testWorkspace {
 	t.Helper()
 	p := e.open(t)
 	for name, content := range garden {
@@ -59,7 +59,7 @@ func (e *Env) garden(t testing.TB) *place {
 }
 
 func globMatches(t testing.TB, e *Env) {
-	p := e.garden(t)
+	p := e.openGarden(t)
 	tests := []struct {
 		pattern string
 		opts    workspace.GlobOptions
@@ -92,7 +92,7 @@ func globMatches(t testing.TB, e *Env) {
 }
 
 func globIgnore(t testing.TB, e *Env) {
-	p := e.garden(t)
+	p := e.openGarden(t)
 	p.write(t, ".git/config", "[core]")
 	p.write(t, "src/.gitignore", "*_test.go\n")
 	for _, hidden := range []bool{false, true} {
@@ -118,7 +118,7 @@ func globIgnore(t testing.TB, e *Env) {
 }
 
 func globLimit(t testing.TB, e *Env) {
-	p := e.garden(t)
+	p := e.openGarden(t)
 	res, err := p.Glob(t.Context(), "**/*.go", &workspace.GlobOptions{Limit: 2})
 	if !wantNil(t, "Glob", err) {
 		return
@@ -133,7 +133,7 @@ func globLimit(t testing.TB, e *Env) {
 }
 
 func globStat(t testing.TB, e *Env) {
-	p := e.garden(t)
+	p := e.openGarden(t)
 	res, err := p.Glob(t.Context(), "main.go", &workspace.GlobOptions{Stat: true})
 	if !wantNil(t, "Glob", err) || len(res.Entries) != 1 {
 		return
@@ -146,7 +146,7 @@ func globStat(t testing.TB, e *Env) {
 }
 
 func globRefused(t testing.TB, e *Env) {
-	p := e.garden(t)
+	p := e.openGarden(t)
 	for _, pattern := range []string{"[", "{a", "a/[b", ""} {
 		_, err := p.Glob(t.Context(), pattern, nil)
 		wantCode(t, "Glob of "+quote(pattern), err, fault.InvalidArgument)
@@ -155,8 +155,8 @@ func globRefused(t testing.TB, e *Env) {
 	wantCode(t, "Glob below what is missing", err, fault.NotFound)
 }
 
-// grep searches and returns the matches as "path:line:column:text".
-func (p *place) grep(t testing.TB, pattern string, opts workspace.GrepOptions) ([]string, workspace.GrepResult) {
+// grepLines searches and returns the matches as "path:line:column:text".
+func (p *testWorkspace) grepLines(t testing.TB, pattern string, opts workspace.GrepOptions) ([]string, workspace.GrepResult) {
 	t.Helper()
 	res, err := p.Grep(t.Context(), pattern, &opts)
 	wantNil(t, "Grep", err)
@@ -168,9 +168,9 @@ func (p *place) grep(t testing.TB, pattern string, opts workspace.GrepOptions) (
 }
 
 // wantGrep reports a search that does not find exactly those.
-func (p *place) wantGrep(t testing.TB, pattern string, opts workspace.GrepOptions, want ...string) workspace.GrepResult {
+func (p *testWorkspace) wantGrep(t testing.TB, pattern string, opts workspace.GrepOptions, want ...string) workspace.GrepResult {
 	t.Helper()
-	got, res := p.grep(t, pattern, opts)
+	got, res := p.grepLines(t, pattern, opts)
 	if !slices.Equal(got, want) {
 		t.Errorf("Grep(%q, %+v) finds %d:\n%q, want %d:\n%q", pattern, opts, len(got), got[:min(len(got), 20)], len(want), want)
 	}
@@ -178,7 +178,7 @@ func (p *place) wantGrep(t testing.TB, pattern string, opts workspace.GrepOption
 }
 
 func grepFinds(t testing.TB, e *Env) {
-	p := e.garden(t)
+	p := e.openGarden(t)
 	res := p.wantGrep(t, `TODO`, workspace.GrepOptions{},
 		"build/keep.log:1:1:TODO kept", "build/out.log:1:1:TODO in a log", "no-newline:1:1:TODO at the end",
 		"src/a.go:3:4:// TODO: water the plants", "src/data.txt:2:5:two TODO",
@@ -186,7 +186,7 @@ func grepFinds(t testing.TB, e *Env) {
 	if res.Truncated != "" || res.Skips != 0 {
 		t.Errorf("Grep says %+v", res)
 	}
-	if want := len(garden) - 2; res.Searched != want { // all but the two that are hidden
+	if want := len(garden) - 2; res.Searched != want { // all but the two hidden ones
 		t.Errorf("Grep searched %d files, want %d", res.Searched, want)
 	}
 	p.wantGrep(t, `^package \w+$`, workspace.GrepOptions{Path: "src"},
@@ -197,7 +197,7 @@ func grepFinds(t testing.TB, e *Env) {
 }
 
 func grepModes(t testing.TB, e *Env) {
-	p := e.garden(t)
+	p := e.openGarden(t)
 	p.wantGrep(t, `[odd]`, workspace.GrepOptions{Literal: true})
 	p.write(t, "odd", "a[odd]b (x|y) .*\n")
 	p.wantGrep(t, `[odd]`, workspace.GrepOptions{Literal: true}, "odd:1:2:a[odd]b (x|y) .*")
@@ -209,7 +209,7 @@ func grepModes(t testing.TB, e *Env) {
 }
 
 func grepMultiline(t testing.TB, e *Env) {
-	p := e.garden(t)
+	p := e.openGarden(t)
 	p.wantGrep(t, `first.*second`, workspace.GrepOptions{})
 	res := p.wantGrep(t, `first.*second`, workspace.GrepOptions{Multiline: true}, "README.md:3:5:The first line.\nthe second line.")
 	if len(res.Matches) == 1 && res.Matches[0].Line != 3 {
@@ -220,7 +220,7 @@ func grepMultiline(t testing.TB, e *Env) {
 func grepContext(t testing.TB, e *Env) {
 	p := e.open(t)
 	p.write(t, "file", "1\n2\n3\nHIT\n5\n6\n7\nHIT\n")
-	_, res := p.grep(t, "HIT", workspace.GrepOptions{Before: 2, After: 1})
+	_, res := p.grepLines(t, "HIT", workspace.GrepOptions{Before: 2, After: 1})
 	if len(res.Matches) != 2 {
 		t.Fatalf("Grep finds %+v, want two matches", res.Matches)
 	}
@@ -233,10 +233,10 @@ func grepContext(t testing.TB, e *Env) {
 }
 
 func grepFilters(t testing.TB, e *Env) {
-	p := e.garden(t)
+	p := e.openGarden(t)
 	paths := func(opts workspace.GrepOptions) string {
 		t.Helper()
-		_, res := p.grep(t, "TODO", opts)
+		_, res := p.grepLines(t, "TODO", opts)
 		var got []string
 		for _, m := range res.Matches {
 			got = append(got, m.Path)
@@ -262,12 +262,12 @@ func grepFilters(t testing.TB, e *Env) {
 }
 
 func grepIgnore(t testing.TB, e *Env) {
-	p := e.garden(t)
+	p := e.openGarden(t)
 	p.wantGrep(t, "TODO (in|kept)|x // TODO", workspace.GrepOptions{GitIgnore: true}, "build/keep.log:1:1:TODO kept")
 }
 
 func grepPath(t testing.TB, e *Env) {
-	p := e.garden(t)
+	p := e.openGarden(t)
 	p.wantGrep(t, "TODO", workspace.GrepOptions{Path: "src/a.go"}, "src/a.go:3:4:// TODO: water the plants")
 	p.wantGrep(t, "TODO", workspace.GrepOptions{Path: "src/deep"}, "src/deep/er/c.go:3:4:// TODO: weed", "src/deep/er/c.go:4:4:// TODO: rake")
 	p.wantGrep(t, "TODO", workspace.GrepOptions{Path: ".hidden/secret.go"}, ".hidden/secret.go:1:19:package hidden // TODO")
@@ -289,7 +289,7 @@ func grepSkips(t testing.TB, e *Env) {
 	if res.Searched != 1 {
 		t.Errorf("Grep searched %d files, want 1", res.Searched)
 	}
-	_, res = p.grep(t, "HIT", workspace.GrepOptions{MaxFileSize: -1})
+	_, res = p.grepLines(t, "HIT", workspace.GrepOptions{MaxFileSize: -1})
 	if len(res.Matches) != 1001 || res.Skips != 1 {
 		t.Errorf("Grep without a limit finds %d and skips %d, want 1001 and 1", len(res.Matches), res.Skips)
 	}
@@ -300,22 +300,22 @@ func grepTruncated(t testing.TB, e *Env) {
 	for i := range 5 {
 		p.write(t, "file-"+itoa(i), strings.Repeat("HIT\n", 10))
 	}
-	_, res := p.grep(t, "HIT", workspace.GrepOptions{MaxMatches: 25})
+	_, res := p.grepLines(t, "HIT", workspace.GrepOptions{MaxMatches: 25})
 	if len(res.Matches) != 25 || res.Truncated != "matches" {
 		t.Errorf("Grep for 25 of 50 finds %d, truncated %q", len(res.Matches), res.Truncated)
 	}
-	_, res = p.grep(t, "HIT", workspace.GrepOptions{MaxMatches: 50})
+	_, res = p.grepLines(t, "HIT", workspace.GrepOptions{MaxMatches: 50})
 	if len(res.Matches) != 50 || res.Truncated != "" {
 		t.Errorf("Grep for 50 of 50 finds %d, truncated %q", len(res.Matches), res.Truncated)
 	}
-	_, res = p.grep(t, "HIT", workspace.GrepOptions{MaxPerFile: 2})
+	_, res = p.grepLines(t, "HIT", workspace.GrepOptions{MaxPerFile: 2})
 	if len(res.Matches) != 10 {
 		t.Errorf("Grep for 2 per file finds %d in 5 files, want 10", len(res.Matches))
 	}
 }
 
 func grepRefused(t testing.TB, e *Env) {
-	p := e.garden(t)
+	p := e.openGarden(t)
 	for pattern, culprit := range map[string]string{"(": "(", "x[z-a]": "z-a", "a{2,1}": "{2,1}", "*": "*", `\`: "", "": ""} {
 		_, err := p.Grep(t.Context(), pattern, nil)
 		wantCode(t, "Grep for "+quote(pattern), err, fault.InvalidArgument)
@@ -330,7 +330,7 @@ func grepRefused(t testing.TB, e *Env) {
 }
 
 func grepCancelled(t testing.TB, e *Env) {
-	p := e.garden(t)
+	p := e.openGarden(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := p.Grep(ctx, "TODO", nil)

@@ -17,12 +17,12 @@ var sessionChecks = []Check{
 	{"Sessions/a-new-id-has-nothing-of-an-old-one", needFS, sessionReuse},
 }
 
-func session(id string) func(*driver.Spec) {
+func withSession(id string) func(*driver.Spec) {
 	return func(s *driver.Spec) { s.Session = driver.SessionRef{ID: id, User: "user-" + id, Agent: "agent"} }
 }
 
 func sessionLeak(t testing.TB, e *Env) {
-	a, b := e.open(t, session("a")), e.open(t, session("b"))
+	a, b := e.open(t, withSession("a")), e.open(t, withSession("b"))
 	a.write(t, "secret/file", canary)
 	b.wantNames(t, ".")
 	res, err := b.Grep(t.Context(), canary, &workspace.GrepOptions{Hidden: true, Literal: true})
@@ -47,7 +47,7 @@ func sessionLeak(t testing.TB, e *Env) {
 
 func sessionSameName(t testing.TB, e *Env) {
 	name := func(s *driver.Spec) { s.Name = "same" }
-	a, b := e.open(t, session("a"), name), e.open(t, session("b"), name)
+	a, b := e.open(t, withSession("a"), name), e.open(t, withSession("b"), name)
 	if a.d.FS != nil {
 		a.write(t, "file", "of a")
 		b.write(t, "file", "of b")
@@ -61,9 +61,9 @@ func sessionSameName(t testing.TB, e *Env) {
 
 func sessionConcurrent(t testing.TB, e *Env) {
 	const sessions = 8
-	places := make([]*place, sessions)
+	places := make([]*testWorkspace, sessions)
 	for i := range places {
-		places[i] = e.open(t, session(itoa(i)))
+		places[i] = e.open(t, withSession(itoa(i)))
 	}
 	var wg sync.WaitGroup
 	for i, p := range places {
@@ -85,10 +85,10 @@ func sessionConcurrent(t testing.TB, e *Env) {
 }
 
 func sessionReuse(t testing.TB, e *Env) {
-	old := e.open(t, session("old"))
+	old := e.open(t, withSession("old"))
 	old.write(t, "file", canary)
 	wantNil(t, "Destroy", old.Destroy(t.Context()))
-	e.open(t, session("new")).wantNames(t, ".")
-	// Even the same id starts afresh once it was destroyed.
+	e.open(t, withSession("new")).wantNames(t, ".")
+	// The same id starts empty after it was destroyed.
 	e.openSpec(t, old.spec).wantNames(t, ".")
 }

@@ -18,30 +18,30 @@ var shellChecks = []Check{
 	{"Shell/argv-passes-through-no-shell", needShell, shellArgv},
 	{"Shell/refuses-a-bad-command", needShell, shellRefused},
 	{"Shell/a-program-that-is-missing-is-an-error", needShell, shellMissing},
-	{"Shell/runs-in-the-directory", all(needShell, needFS), shellDir},
-	{"Shell/shares-the-files", all(needShell, needFS), shellFiles},
+	{"Shell/runs-in-the-directory", allNeeds(needShell, needFS), shellDir},
+	{"Shell/shares-the-files", allNeeds(needShell, needFS), shellFiles},
 	{"Shell/standard-input-is-empty-unless-given", needShell, shellStdin},
 	{"Shell/interactive-input-goes-both-ways", needShell, shellInteractive},
 	{"Shell/environment-holds-nothing-of-the-host", needShell, shellEnvironment},
 	{"Shell/environment-is-what-was-given", needShell, shellEnvGiven},
 	{"Shell/truncation-is-counted", needShell, shellTruncated},
 	{"Shell/callbacks-see-all-and-change-nothing", needShell, shellCallbacks},
-	{"Shell/output-comes-while-it-runs", all(needShell, needStreaming), shellStreaming},
+	{"Shell/output-comes-while-it-runs", allNeeds(needShell, needStreaming), shellStreaming},
 	{"Shell/poll-returns-each-byte-once", needShell, shellPoll},
 	{"Shell/log-is-read-from-any-offset", needShell, shellLog},
 	{"Shell/wait-answers-again-and-again", needShell, shellWait},
 	{"Shell/timeout-returns-partial-output", needShell, shellTimeout},
-	{"Shell/timeout-ends-the-whole-tree", all(needShell, needFS), shellTimeoutTree},
-	{"Shell/kill-ends-the-whole-tree", all(needShell, needFS), shellKillTree},
+	{"Shell/timeout-ends-the-whole-tree", allNeeds(needShell, needFS), shellTimeoutTree},
+	{"Shell/kill-ends-the-whole-tree", allNeeds(needShell, needFS), shellKillTree},
 	{"Shell/kill-gives-grace", needShell, shellGrace},
 	{"Shell/kill-after-the-end-is-nothing", needShell, shellKillEnded},
 	{"Shell/cancelling-a-run-ends-it", needShell, shellCancelled},
 	{"Shell/cancelling-a-wait-does-not-end-it", needShell, shellWaitCancelled},
 	{"Shell/close-forgets-the-session", needShell, shellClose},
-	{"Shell/attach-finds-a-session", all(needShell, needAttach), shellAttach},
-	{"Shell/sessions-are-listed", all(needShell, needSessions), shellSessions},
+	{"Shell/attach-finds-a-session", allNeeds(needShell, needAttach), shellAttach},
+	{"Shell/sessions-are-listed", allNeeds(needShell, needSessions), shellSessions},
 	{"Shell/many-at-once", needShell, shellConcurrent},
-	{"Shell/destroy-ends-what-runs", all(needShell, needFS), shellDestroy},
+	{"Shell/destroy-ends-what-runs", allNeeds(needShell, needFS), shellDestroy},
 }
 
 func needStreaming(e *Env) (string, bool) {
@@ -56,8 +56,8 @@ func needSessions(e *Env) (string, bool) {
 	return "function shell.Sessions is absent", e.sample.Shell.Sessions != nil
 }
 
-// start starts a command that is forgotten when the check ends.
-func (p *place) start(t testing.TB, cmd driver.Command) *driver.Session {
+// start starts a command that is closed when the check ends.
+func (p *testWorkspace) start(t testing.TB, cmd driver.Command) *driver.Session {
 	t.Helper()
 	s, err := p.d.Shell.Start(t.Context(), cmd)
 	if err != nil {
@@ -68,7 +68,7 @@ func (p *place) start(t testing.TB, cmd driver.Command) *driver.Session {
 }
 
 // run runs a command to its end, as package workspace does.
-func (p *place) run(ctx context.Context, cmd driver.Command) (driver.Result, error) {
+func (p *testWorkspace) run(ctx context.Context, cmd driver.Command) (driver.Result, error) {
 	if p.d.Shell.Run != nil {
 		return p.d.Shell.Run(ctx, cmd)
 	}
@@ -79,13 +79,13 @@ func (p *place) run(ctx context.Context, cmd driver.Command) (driver.Result, err
 	return s.Wait(ctx)
 }
 
-// script runs a script that must end by itself.
-func (p *place) script(t testing.TB, script string) driver.Result {
+// runScriptOK runs a script that must end by itself.
+func (p *testWorkspace) runScriptOK(t testing.TB, script string) driver.Result {
 	t.Helper()
-	return p.must(t, driver.Command{Script: script})
+	return p.mustRun(t, driver.Command{Script: script})
 }
 
-func (p *place) must(t testing.TB, cmd driver.Command) driver.Result {
+func (p *testWorkspace) mustRun(t testing.TB, cmd driver.Command) driver.Result {
 	t.Helper()
 	res, err := p.run(t.Context(), cmd)
 	if err != nil {
@@ -97,7 +97,7 @@ func (p *place) must(t testing.TB, cmd driver.Command) driver.Result {
 func shellExit(t testing.TB, e *Env) {
 	p := e.open(t)
 	for _, code := range []string{"0", "1", "7", "255"} {
-		res := p.script(t, "echo before; exit "+code)
+		res := p.runScriptOK(t, "echo before; exit "+code)
 		if itoa(res.ExitCode) != code || res.Cause != "" || string(res.Stdout) != "before\n" {
 			t.Errorf("exit %s gives %+v", code, res)
 		}
@@ -108,21 +108,21 @@ func shellExit(t testing.TB, e *Env) {
 }
 
 func shellSignalled(t testing.TB, e *Env) {
-	res := e.open(t).script(t, "echo before; kill -KILL $$")
+	res := e.open(t).runScriptOK(t, "echo before; kill -KILL $$")
 	if res.ExitCode != 128+9 || res.Signal != "SIGKILL" || string(res.Stdout) != "before\n" {
 		t.Errorf("a command that kills itself gives %+v, want exit 137 by SIGKILL", res)
 	}
 }
 
 func shellStreams(t testing.TB, e *Env) {
-	res := e.open(t).script(t, "echo out; echo err >&2; echo out2")
+	res := e.open(t).runScriptOK(t, "echo out; echo err >&2; echo out2")
 	if string(res.Stdout) != "out\nout2\n" || string(res.Stderr) != "err\n" {
 		t.Errorf("stdout is %q and stderr %q", res.Stdout, res.Stderr)
 	}
 }
 
 func shellArgv(t testing.TB, e *Env) {
-	res := e.open(t).must(t, driver.Command{Argv: []string{"printf", "%s|", "$HOME", "`id`", "a b", "; exit 3", "*"}})
+	res := e.open(t).mustRun(t, driver.Command{Argv: []string{"printf", "%s|", "$HOME", "`id`", "a b", "; exit 3", "*"}})
 	if want := "$HOME|`id`|a b|; exit 3|*|"; string(res.Stdout) != want || res.ExitCode != 0 {
 		t.Errorf("got %q, exit %d; want %q", res.Stdout, res.ExitCode, want)
 	}
@@ -147,7 +147,7 @@ func shellMissing(t testing.TB, e *Env) {
 	p := e.open(t)
 	_, err := p.d.Shell.Start(t.Context(), driver.Command{Argv: []string{"no-such-program-" + canary}})
 	wantCode(t, "Start of a program that is missing", err, fault.NotFound)
-	if res := p.script(t, "no-such-program-"+canary); res.ExitCode != 127 {
+	if res := p.runScriptOK(t, "no-such-program-"+canary); res.ExitCode != 127 {
 		t.Errorf("a script that calls a missing program exits with %d, want 127", res.ExitCode)
 	}
 }
@@ -155,12 +155,12 @@ func shellMissing(t testing.TB, e *Env) {
 func shellDir(t testing.TB, e *Env) {
 	p := e.open(t)
 	p.write(t, "sub/dir/file", "here")
-	res := p.must(t, driver.Command{Argv: []string{"cat", "file"}, Dir: "sub/dir"})
+	res := p.mustRun(t, driver.Command{Argv: []string{"cat", "file"}, Dir: "sub/dir"})
 	if string(res.Stdout) != "here" {
 		t.Errorf("cat in the directory gives %+v", res)
 	}
 	if root := p.d.Traits.Root; root != "" {
-		if got := strings.TrimSpace(string(p.script(t, "pwd -P").Stdout)); got != root {
+		if got := strings.TrimSpace(string(p.runScriptOK(t, "pwd -P").Stdout)); got != root {
 			t.Errorf("commands start in %q, want Traits.Root %q", got, root)
 		}
 	}
@@ -169,30 +169,30 @@ func shellDir(t testing.TB, e *Env) {
 func shellFiles(t testing.TB, e *Env) {
 	p := e.open(t)
 	p.write(t, "in", "from outside")
-	res := p.script(t, "cat in && printf 'from inside' > out && mkdir d && rm in")
+	res := p.runScriptOK(t, "cat in && printf 'from inside' > out && mkdir d && rm in")
 	if string(res.Stdout) != "from outside" || res.ExitCode != 0 {
 		t.Errorf("the script gives %+v", res)
 	}
 	p.wantContent(t, "out", "from inside")
 	p.wantNames(t, ".", "d", "out")
 	p.write(t, "out", "replaced")
-	if res := p.script(t, "cat out"); string(res.Stdout) != "replaced" {
+	if res := p.runScriptOK(t, "cat out"); string(res.Stdout) != "replaced" {
 		t.Errorf("the script reads %q, want %q", res.Stdout, "replaced")
 	}
 }
 
 func shellStdin(t testing.TB, e *Env) {
 	p := e.open(t)
-	if res := p.must(t, driver.Command{Argv: []string{"cat"}}); len(res.Stdout) > 0 || res.ExitCode != 0 {
+	if res := p.mustRun(t, driver.Command{Argv: []string{"cat"}}); len(res.Stdout) > 0 || res.ExitCode != 0 {
 		t.Errorf("cat without input gives %+v", res)
 	}
-	data := string(pattern(3, 300_000))
-	res := p.must(t, driver.Command{Argv: []string{"cat"}, Stdin: strings.NewReader(data)})
+	data := string(patternBytes(3, 300_000))
+	res := p.mustRun(t, driver.Command{Argv: []string{"cat"}, Stdin: strings.NewReader(data)})
 	if string(res.Stdout) != data {
 		t.Errorf("cat gives %d bytes, want the %d that went in", len(res.Stdout), len(data))
 	}
-	// A command that does not read to the end is no error.
-	res = p.must(t, driver.Command{Script: "head -c 3", Stdin: strings.NewReader(data)})
+	// A command that does not read all its input is no error.
+	res = p.mustRun(t, driver.Command{Script: "head -c 3", Stdin: strings.NewReader(data)})
 	if string(res.Stdout) != data[:3] || res.ExitCode != 0 {
 		t.Errorf("head gives %q, exit %d", res.Stdout, res.ExitCode)
 	}
@@ -214,10 +214,10 @@ func shellInteractive(t testing.TB, e *Env) {
 	}
 }
 
-// pollUntil polls until standard output is as wanted; it returns what came.
+// pollUntil polls until standard output is as wanted; it returns all output.
 func pollUntil(t testing.TB, s *driver.Session, want string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	got := ""
 	for {
@@ -231,7 +231,7 @@ func pollUntil(t testing.TB, s *driver.Session, want string) string {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("after %v standard output is %q, want %q", patience, got, want)
+			t.Fatalf("after %v standard output is %q, want %q", waitLimit, got, want)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
@@ -248,7 +248,7 @@ func shellEnvironment(t testing.TB, e *Env) {
 	for _, text := range []string{"env", proc} {
 		res, err := p.run(t.Context(), driver.Command{Script: text})
 		if text == proc && fault.Of(err) == fault.SandboxViolation && p.d.Traits.Isolation.Rank() == 0 {
-			continue // where rules are the fence, they refuse to look there at all
+			continue // a command policy refuses the path
 		}
 		if err != nil {
 			t.Fatalf("run %q: %v", text, err)
@@ -262,11 +262,11 @@ func shellEnvironment(t testing.TB, e *Env) {
 func shellEnvGiven(t testing.TB, e *Env) {
 	p := e.open(t, func(s *driver.Spec) { s.Policy.Env = map[string]string{"OF_POLICY": "p", "BOTH": "policy"} })
 	env := map[string]string{"OF_COMMAND": "c", "BOTH": "command"}
-	res := p.must(t, driver.Command{Script: `echo "$OF_POLICY $OF_COMMAND $BOTH ${PATH:+path}"`, Env: env})
+	res := p.mustRun(t, driver.Command{Script: `echo "$OF_POLICY $OF_COMMAND $BOTH ${PATH:+path}"`, Env: env})
 	if want := "p c command path\n"; string(res.Stdout) != want {
 		t.Errorf("the command sees %q, want %q", res.Stdout, want)
 	}
-	res = p.must(t, driver.Command{Argv: []string{"/usr/bin/env"}, Env: env, Clean: true})
+	res = p.mustRun(t, driver.Command{Argv: []string{"/usr/bin/env"}, Env: env, Clean: true})
 	lines := strings.Fields(string(res.Stdout))
 	if len(lines) != 2 || !strings.Contains(string(res.Stdout), "OF_COMMAND=c") || !strings.Contains(string(res.Stdout), "BOTH=command") {
 		t.Errorf("with a clean environment the command sees %q, want what was given alone", lines)
@@ -277,7 +277,7 @@ func shellTruncated(t testing.TB, e *Env) {
 	p := e.open(t)
 	const size, most = 3_000_000, 1000
 	cmd := driver.Command{Script: "head -c 3000000 /dev/zero | tr '\\0' x; echo END; echo small >&2", MaxOutput: most}
-	res := p.must(t, cmd)
+	res := p.mustRun(t, cmd)
 	if len(res.Stdout) > most || int64(len(res.Stdout))+res.StdoutDropped != size+4 {
 		t.Errorf("%d bytes came and %d were dropped, want at most %d and %d in all", len(res.Stdout), res.StdoutDropped, most, size+4)
 	}
@@ -313,7 +313,7 @@ func shellCallbacks(t testing.TB, e *Env) {
 		}
 	}
 	cmd := driver.Command{Script: "for i in 1 2 3; do echo o$i; echo e$i >&2; done", OnStdout: write(&out, nil), OnStderr: write(&errs, fault.ResourceExhausted)}
-	res := p.must(t, cmd)
+	res := p.mustRun(t, cmd)
 	mu.Lock()
 	defer mu.Unlock()
 	if out.String() != "o1\no2\no3\n" || !strings.HasPrefix(errs.String(), "e1\n") {
@@ -324,8 +324,8 @@ func shellCallbacks(t testing.TB, e *Env) {
 	}
 }
 
-// shellStreaming answers a command only after its output came: if output waited
-// for the end, neither would.
+// shellStreaming sends input to a command only after its output arrived: without
+// streaming both would wait.
 func shellStreaming(t testing.TB, e *Env) {
 	came := make(chan string, 100)
 	s := e.open(t).start(t, driver.Command{
@@ -337,8 +337,8 @@ func shellStreaming(t testing.TB, e *Env) {
 		if !strings.HasPrefix(got, "question") {
 			t.Errorf("the first output is %q", got)
 		}
-	case <-time.After(patience):
-		t.Errorf("no output after %v, while the command waits for an answer", patience)
+	case <-time.After(waitLimit):
+		t.Errorf("no output after %v, while the command waits for an answer", waitLimit)
 	}
 	wantNil(t, "Write", s.Write(t.Context(), []byte("answer\n")))
 	res, err := s.Wait(t.Context())

@@ -27,7 +27,7 @@ func shellPoll(t testing.TB, e *Env) {
 	if wantNil(t, "Poll", err) && (len(poll.Stdout) > 0 || poll.Running) {
 		t.Errorf("after all was polled there is %q, running %v", poll.Stdout, poll.Running)
 	}
-	// A limit is kept, and what is beyond it comes next.
+	// A limit is respected, and the rest comes with the next Poll.
 	s = e.open(t).start(t, driver.Command{Script: "printf 0123456789"})
 	if _, err := s.Wait(t.Context()); err != nil {
 		t.Fatalf("Wait: %v", err)
@@ -95,22 +95,22 @@ func shellWait(t testing.TB, e *Env) {
 	}
 }
 
-// timedOut runs a script until its time is up. It is run again with more time, in a
-// workspace of its own, until it gets to make the file "there": how soon that is, is
-// the machine's affair.
-func (e *Env) timedOut(t testing.TB, script string, limits ...time.Duration) (p *place, res driver.Result) {
+// timedOut runs a script until its time-out. It repeats that with a longer time-out,
+// in a new workspace, until the script could create the file "there", because a
+// loaded machine may be slow.
+func (e *Env) timedOut(t testing.TB, script string, limits ...time.Duration) (p *testWorkspace, res driver.Result) {
 	t.Helper()
 	for _, limit := range limits {
 		p = e.open(t)
-		if res = p.must(t, driver.Command{Script: script, Timeout: limit}); p.got(t, "there") {
+		if res = p.mustRun(t, driver.Command{Script: script, Timeout: limit}); p.hasFile(t, "there") {
 			break
 		}
 	}
 	return p, res
 }
 
-// got reports whether there is a file, or none can be seen.
-func (p *place) got(t testing.TB, name string) bool {
+// hasFile reports whether a file exists, or can't be checked.
+func (p *testWorkspace) hasFile(t testing.TB, name string) bool {
 	t.Helper()
 	if p.d.FS == nil {
 		return true
@@ -123,14 +123,14 @@ func (p *place) got(t testing.TB, name string) bool {
 }
 
 func shellTimeout(t testing.TB, e *Env) {
-	_, res := e.timedOut(t, "echo early; echo oops >&2; : > there; sleep 1000; echo late", 500*time.Millisecond, 5*time.Second, patience)
+	_, res := e.timedOut(t, "echo early; echo oops >&2; : > there; sleep 1000; echo late", 500*time.Millisecond, 5*time.Second, waitLimit)
 	if res.Cause != driver.CauseTimeout || res.ExitCode == 0 || string(res.Stdout) != "early\n" || string(res.Stderr) != "oops\n" {
 		t.Errorf("a command that timed out gives %+v, want its output and the cause %q", res, driver.CauseTimeout)
 	}
 }
 
-// family starts processes that outlive a careless kill: in the background, in a
-// session of their own, deaf to signals. Each keeps writing to a file.
+// family starts processes that outlive a careless kill: in the background, in their
+// own session, ignoring signals. Each keeps writing to a file.
 const family = `
 beat() { while :; do echo x >> "$1"; sleep 0.02; done; }
 export -f beat
@@ -145,21 +145,20 @@ echo ready
 sleep 1000
 `
 
-// wantSilence reports that one of the family still writes. It is waited for as long
-// as it takes another command to do what lies between ten of its beats, on a
-// machine that may be slow for both.
-func (p *place) wantSilence(t testing.TB) {
+// wantSilence reports that one of the family still writes. It waits as long as
+// another command takes for ten intervals, so a slow machine slows both.
+func (p *testWorkspace) wantSilence(t testing.TB) {
 	t.Helper()
-	before := p.digest(t)
-	p.script(t, "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.02; done")
-	if after := p.digest(t); after == before {
+	before := p.treeDigest(t)
+	p.runScriptOK(t, "for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.02; done")
+	if after := p.treeDigest(t); after == before {
 		return
 	}
 	t.Error("something of the tree still runs after the command ended")
 }
 
 func shellTimeoutTree(t testing.TB, e *Env) {
-	p, res := e.timedOut(t, family, 3*time.Second, 20*time.Second, patience)
+	p, res := e.timedOut(t, family, 3*time.Second, 20*time.Second, waitLimit)
 	if res.Cause != driver.CauseTimeout || string(res.Stdout) != "ready\n" {
 		t.Errorf("the command gives %+v", res)
 	}
@@ -182,7 +181,7 @@ func shellGrace(t testing.TB, e *Env) {
 	p := e.open(t)
 	s := p.start(t, driver.Command{Script: "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.02; done"})
 	pollUntil(t, s, "ready\n")
-	wantNil(t, "Kill", s.Kill(t.Context(), patience))
+	wantNil(t, "Kill", s.Kill(t.Context(), waitLimit))
 	res, err := s.Wait(t.Context())
 	if wantNil(t, "Wait", err) && (string(res.Stdout) != "ready\nbye\n" || res.ExitCode != 3 || res.Cause != driver.CauseKilled) {
 		t.Errorf("a command that was asked to end gives %+v", res)
@@ -316,14 +315,14 @@ func shellConcurrent(t testing.TB, e *Env) {
 		})
 	}
 	wg.Wait()
-	// One session may be used by many at once.
+	// One session may be used concurrently.
 	s := p.start(t, driver.Command{Script: "for n in $(seq 1 1000); do echo $n; done"})
 	var mu sync.Mutex
 	var got bytes.Buffer
 	for range 4 {
 		wg.Go(func() {
 			for {
-				mu.Lock() // so that what is polled stays in order
+				mu.Lock() // keeps the polled output in order
 				poll, err := s.Poll(t.Context(), 100)
 				got.Write(poll.Stdout)
 				mu.Unlock()
@@ -346,15 +345,15 @@ func shellConcurrent(t testing.TB, e *Env) {
 	}
 }
 
-// shellDestroy ends a workspace in which something runs. The result says so,
-// and nothing goes on.
+// shellDestroy destroys a workspace with a running command. The result says so, and
+// no process survives.
 func shellDestroy(t testing.TB, e *Env) {
 	p := e.open(t)
 	s := p.start(t, driver.Command{Script: family})
 	pollUntil(t, s, "ready\n")
 	wantNil(t, "Destroy", p.d.Life.Destroy(t.Context()))
 	e.wantNothing(t, "after Destroy while a command ran")
-	time.Sleep(200 * time.Millisecond) // ten beats, in which a survivor would bring its file back
+	time.Sleep(200 * time.Millisecond) // ten intervals, in which a survivor would recreate its file
 	e.wantNothing(t, "some time after Destroy while a command ran")
 	if res, err := s.Wait(t.Context()); err == nil && res.Cause != driver.CauseDestroyed && res.Cause != driver.CauseKilled {
 		t.Errorf("the command that ran gives %+v, want the cause %q", res, driver.CauseDestroyed)

@@ -8,24 +8,24 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Terminals, signals, and sessions that outlive who started them.
+// Terminals, signals, and sessions that outlive the process that started them.
 var terminalChecks = []Check{
 	{"Shell/a-terminal-is-one", needShell, terminalIs},
 	{"Shell/a-terminal-is-resized", needShell, terminalResize},
 	{"Shell/end-of-file-on-a-terminal", needShell, terminalEOF},
 	{"Shell/a-signal-arrives", needShell, signalArrives},
-	{"Shell/a-detached-session-outlives-its-process", all(needShell, needAttach, needPersistence, needKill, needLastingSessions), detachedAcross},
+	{"Shell/a-detached-session-outlives-its-process", allNeeds(needShell, needAttach, needPersistence, needKill, needLastingSessions), detachedAcross},
 }
 
 func needLastingSessions(e *Env) (string, bool) {
 	return "Harness.SessionsEnd: sessions end with their process", !e.SessionsEnd
 }
 
-// said waits until a session has said something.
-func said(t testing.TB, s *driver.Session, want string) string {
+// waitOutput waits until a session has written a text.
+func waitOutput(t testing.TB, s *driver.Session, want string) string {
 	t.Helper()
 	got := ""
-	for till := time.Now().Add(patience); time.Now().Before(till); time.Sleep(5 * time.Millisecond) {
+	for till := time.Now().Add(waitLimit); time.Now().Before(till); time.Sleep(5 * time.Millisecond) {
 		poll, err := s.Poll(t.Context(), 0)
 		if err != nil {
 			t.Fatalf("Poll: %v", err)
@@ -42,7 +42,7 @@ func said(t testing.TB, s *driver.Session, want string) string {
 }
 
 func terminalIs(t testing.TB, e *Env) {
-	res := e.open(t).must(t, driver.Command{
+	res := e.open(t).mustRun(t, driver.Command{
 		Script: "[ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo terminal; stty size; echo to-stderr >&2", TTY: &driver.Size{Rows: 33, Cols: 77},
 	})
 	got := strings.ReplaceAll(string(res.Stdout), "\r\n", "\n")
@@ -58,9 +58,9 @@ func terminalResize(t testing.TB, e *Env) {
 	if s.Resize == nil {
 		t.Skip("skipped: function session.Resize is absent")
 	}
-	said(t, s, "ready")
+	waitOutput(t, s, "ready")
 	wantNil(t, "Resize", s.Resize(t.Context(), driver.Size{Rows: 50, Cols: 132}))
-	said(t, s, "50 132")
+	waitOutput(t, s, "50 132")
 	if res, err := s.Wait(t.Context()); wantNil(t, "Wait", err) && res.ExitCode != 3 {
 		t.Errorf("it ends with %+v", res)
 	}
@@ -68,9 +68,9 @@ func terminalResize(t testing.TB, e *Env) {
 
 func terminalEOF(t testing.TB, e *Env) {
 	s := e.open(t).start(t, driver.Command{Script: "stty -echo; echo ready; cat; echo end", Interactive: true, TTY: &driver.Size{Rows: 24, Cols: 80}})
-	said(t, s, "ready")
+	waitOutput(t, s, "ready")
 	wantNil(t, "Write", s.Write(t.Context(), []byte("line\n")))
-	said(t, s, "line")
+	waitOutput(t, s, "line")
 	wantNil(t, "CloseStdin", s.CloseStdin(t.Context()))
 	if res, err := s.Wait(t.Context()); wantNil(t, "Wait", err) && (res.ExitCode != 0 || !strings.Contains(string(res.Stdout), "end")) {
 		t.Errorf("after the end of file: %+v", res)
@@ -82,30 +82,30 @@ func signalArrives(t testing.TB, e *Env) {
 	if s.Signal == nil {
 		t.Skip("skipped: function session.Signal is absent")
 	}
-	said(t, s, "ready")
+	waitOutput(t, s, "ready")
 	if err := s.Signal(t.Context(), "SIGNONSENSE"); err == nil {
 		t.Error("a signal that there is not is sent")
 	}
 	wantNil(t, "Signal", s.Signal(t.Context(), "SIGUSR1"))
-	// The children of the shell get it, too, and end by it.
+	// The children of the shell get the signal, too, and end.
 	if res, err := s.Wait(t.Context()); wantNil(t, "Wait", err) && (res.ExitCode != 5 || !strings.Contains(string(res.Stdout), "caught")) {
 		t.Errorf("after a signal: %+v", res)
 	}
 }
 
-// detachedAcross lets another process start a session and die.
+// detachedAcross: another process starts a session and dies.
 func detachedAcross(t testing.TB, e *Env) {
 	p := e.open(t)
 	ref := p.Ref()
-	a := e.do(t, job{Verb: "start", Ref: &ref, Script: "echo begun; while ! [ -e go ]; do sleep 0.02; done; echo done; exit 9", KillAt: -1})
-	if err := a.fail(); err != nil {
+	a := e.runChild(t, childJob{Verb: "start", Ref: &ref, Script: "echo begun; while ! [ -e go ]; do sleep 0.02; done; echo done; exit 9", KillAt: -1})
+	if err := a.asError(); err != nil {
 		t.Fatal(err)
 	}
 	s, err := p.d.Shell.Attach(t.Context(), a.Name)
 	if err != nil {
 		t.Fatalf("Attach to the session of a process that is dead: %v", err)
 	}
-	said(t, s, "begun")
+	waitOutput(t, s, "begun")
 	if info, err := s.State(t.Context()); wantNil(t, "State", err) && !info.Running {
 		t.Errorf("it ended with its process: %+v", info)
 	}

@@ -19,13 +19,13 @@ var snapshotChecks = []Check{
 	{"Snapshot/files", needSnapshots, snapshotFiles},
 	{"Snapshot/cancelled", needSnapshots, snapshotCancelled},
 	{"Snapshot/rollback", needRollback, snapshotRollback},
-	{"Snapshot/rollback-read-only", all(needRollback, needReadOnly, needUpdate), snapshotRollbackReadOnly},
+	{"Snapshot/rollback-read-only", allNeeds(needRollback, needReadOnly, needUpdate), snapshotRollbackReadOnly},
 	{"Snapshot/seal", needSeal, snapshotSeal},
-	{"Snapshot/open-again", all(needSnapshots, needPersistence), snapshotOpenAgain},
+	{"Snapshot/open-again", allNeeds(needSnapshots, needPersistence), snapshotOpenAgain},
 }
 
-// sown opens a workspace with a tree in it.
-func (e *Env) sown(t testing.TB, mods ...func(*driver.Spec)) *place {
+// openWithTree opens a workspace with a tree in it.
+func (e *Env) openWithTree(t testing.TB, mods ...func(*driver.Spec)) *testWorkspace {
 	t.Helper()
 	p := e.open(t, mods...)
 	p.write(t, "a.txt", "one\n")
@@ -37,7 +37,7 @@ func (e *Env) sown(t testing.TB, mods ...func(*driver.Spec)) *place {
 	return p
 }
 
-func (p *place) snap(t testing.TB, opts *driver.SnapshotOptions) driver.SnapshotInfo {
+func (p *testWorkspace) takeSnapshot(t testing.TB, opts *driver.SnapshotOptions) driver.SnapshotInfo {
 	t.Helper()
 	info, err := p.Snapshot(t.Context(), opts)
 	if err != nil {
@@ -46,33 +46,33 @@ func (p *place) snap(t testing.TB, opts *driver.SnapshotOptions) driver.Snapshot
 	return info
 }
 
-func from(id string) func(*driver.Spec) {
+func fromSnapshot(id string) func(*driver.Spec) {
 	return func(s *driver.Spec) { s.From = driver.Source{Snapshot: id} }
 }
 
 func snapshotDescribes(t testing.TB, e *Env) {
-	p := e.sown(t, func(s *driver.Spec) { s.Session.ID = "s1" })
-	info := p.snap(t, &driver.SnapshotOptions{Name: "first", Labels: map[string]string{"why": "test"}})
+	p := e.openWithTree(t, func(s *driver.Spec) { s.Session.ID = "s1" })
+	info := p.takeSnapshot(t, &driver.SnapshotOptions{Name: "first", Labels: map[string]string{"why": "test"}})
 	if !driver.ValidID(info.ID) || info.Name != "first" || info.Labels["why"] != "test" || info.Provider == "" ||
 		info.Workspace != p.spec.ID || info.Session != "s1" || info.Created.IsZero() || info.Digest == "" {
 		t.Errorf("the snapshot is described as %+v", info)
 	}
-	if again := p.snap(t, nil); again.ID == info.ID || again.Digest != info.Digest {
+	if again := p.takeSnapshot(t, nil); again.ID == info.ID || again.Digest != info.Digest {
 		t.Errorf("a second snapshot of the same is %s %s, the first %s %s", again.ID, again.Digest, info.ID, info.Digest)
 	}
 	p.write(t, "a.txt", "changed\n")
-	if changed := p.snap(t, nil); changed.Digest == info.Digest {
+	if changed := p.takeSnapshot(t, nil); changed.Digest == info.Digest {
 		t.Error("a snapshot after a change has the same digest")
 	}
 }
 
 func snapshotFork(t testing.TB, e *Env) {
-	p := e.sown(t)
-	want := p.digest(t)
-	info := p.snap(t, nil)
+	p := e.openWithTree(t)
+	want := p.treeDigest(t)
+	info := p.takeSnapshot(t, nil)
 	p.write(t, "a.txt", "later\n")
-	fork := e.open(t, from(info.ID))
-	if got := fork.digest(t); got != want {
+	fork := e.open(t, fromSnapshot(info.ID))
+	if got := fork.treeDigest(t); got != want {
 		t.Errorf("the fork has the digest %s, want %s", got, want)
 	}
 	fork.wantContent(t, "dir/deep/b.txt", "two\n")
@@ -84,34 +84,34 @@ func snapshotFork(t testing.TB, e *Env) {
 	if _, err := p.Stat(t.Context(), "only-here", nil); fault.Of(err) != fault.NotFound {
 		t.Errorf("what the fork wrote is in the workspace it came from: %v", err)
 	}
-	second := e.open(t, from(info.ID))
-	if got := second.digest(t); got != want {
+	second := e.open(t, fromSnapshot(info.ID))
+	if got := second.treeDigest(t); got != want {
 		t.Errorf("a second fork has the digest %s, want %s", got, want)
 	}
 }
 
 func snapshotOutlives(t testing.TB, e *Env) {
-	p := e.sown(t)
-	want := p.digest(t)
-	info := p.snap(t, nil)
+	p := e.openWithTree(t)
+	want := p.treeDigest(t)
+	info := p.takeSnapshot(t, nil)
 	wantNil(t, "Destroy", p.Destroy(t.Context()))
-	wantNil(t, "Sweep", e.use(t).Sweep(t.Context(), nil))
+	wantNil(t, "Sweep", e.sharedProvider(t).Sweep(t.Context(), nil))
 	if e.Traits.Persists() {
-		e.restart(t)
+		e.restartProvider(t)
 	}
-	if got := e.open(t, from(info.ID)).digest(t); got != want {
+	if got := e.open(t, fromSnapshot(info.ID)).treeDigest(t); got != want {
 		t.Errorf("after its end the workspace comes back with the digest %s, want %s", got, want)
 	}
 }
 
 func snapshotForkOfFork(t testing.TB, e *Env) {
-	fork := e.open(t, from(e.sown(t).snap(t, nil).ID))
+	fork := e.open(t, fromSnapshot(e.openWithTree(t).takeSnapshot(t, nil).ID))
 	fork.write(t, "a.txt", "in the fork\n")
 	wantNil(t, "Remove", fork.Remove(t.Context(), "dir/deep", &driver.RemoveOptions{Recursive: true}))
 	fork.write(t, "new/file", "new\n")
-	want := fork.digest(t)
-	child := e.open(t, from(fork.snap(t, nil).ID))
-	if got := child.digest(t); got != want {
+	want := fork.treeDigest(t)
+	child := e.open(t, fromSnapshot(fork.takeSnapshot(t, nil).ID))
+	if got := child.treeDigest(t); got != want {
 		t.Errorf("the fork of the fork has the digest %s, want %s", got, want)
 	}
 	child.wantContent(t, "a.txt", "in the fork\n")
@@ -121,11 +121,11 @@ func snapshotForkOfFork(t testing.TB, e *Env) {
 }
 
 func snapshotSessions(t testing.TB, e *Env) {
-	mine := e.sown(t, func(s *driver.Spec) { s.Session.ID = "mine" })
+	mine := e.openWithTree(t, func(s *driver.Spec) { s.Session.ID = "mine" })
 	theirs := e.open(t, func(s *driver.Spec) { s.Session.ID = "theirs" })
-	info := mine.snap(t, nil)
+	info := mine.takeSnapshot(t, nil)
 	other := func(s *driver.Spec) { s.Session.ID, s.From.Snapshot = "theirs", info.ID }
-	if _, err := e.use(t).Open(t.Context(), e.spec(other)); fault.Of(err) != fault.PermissionDenied {
+	if _, err := e.sharedProvider(t).Open(t.Context(), e.spec(other)); fault.Of(err) != fault.PermissionDenied {
 		t.Errorf("Open from a snapshot of another session: %v, want PermissionDenied", err)
 	}
 	if err := theirs.DeleteSnapshot(t.Context(), info.ID, nil); fault.Of(err) != fault.PermissionDenied {
@@ -142,8 +142,8 @@ func snapshotSessions(t testing.TB, e *Env) {
 }
 
 func snapshotListDelete(t testing.TB, e *Env) {
-	p := e.sown(t)
-	first, second := p.snap(t, nil), p.snap(t, &driver.SnapshotOptions{Name: "second"})
+	p := e.openWithTree(t)
+	first, second := p.takeSnapshot(t, nil), p.takeSnapshot(t, &driver.SnapshotOptions{Name: "second"})
 	list, err := p.Snapshots(t.Context(), nil)
 	if err != nil || len(list) != 2 || list[0].ID != second.ID || list[1].ID != first.ID {
 		t.Fatalf("the list is %+v, %v, want the newest first", list, err)
@@ -155,7 +155,7 @@ func snapshotListDelete(t testing.TB, e *Env) {
 	if err := p.DeleteSnapshot(t.Context(), first.ID, nil); fault.Of(err) != fault.NotFound {
 		t.Errorf("deleting what is gone: %v, want NotFound", err)
 	}
-	if _, err := e.use(t).Open(t.Context(), e.spec(from(first.ID))); fault.Of(err) != fault.NotFound && fault.Of(err) != fault.Failed {
+	if _, err := e.sharedProvider(t).Open(t.Context(), e.spec(fromSnapshot(first.ID))); fault.Of(err) != fault.NotFound && fault.Of(err) != fault.Failed {
 		t.Errorf("Open from a snapshot that is gone: %v, want NotFound or Failed", err)
 	}
 	if list, err := p.Snapshots(t.Context(), nil); err != nil || len(list) != 1 {
@@ -164,8 +164,8 @@ func snapshotListDelete(t testing.TB, e *Env) {
 }
 
 func snapshotFiles(t testing.TB, e *Env) {
-	p := e.sown(t)
-	info := p.snap(t, &driver.SnapshotOptions{Name: "named"})
+	p := e.openWithTree(t)
+	info := p.takeSnapshot(t, &driver.SnapshotOptions{Name: "named"})
 	p.write(t, "a.txt", "later\n")
 	for id, want := range map[string]string{info.ID: "one\n", "named": "one\n", "": "later\n"} {
 		files, err := p.SnapshotFiles(t.Context(), id, nil)
@@ -191,7 +191,7 @@ func snapshotFiles(t testing.TB, e *Env) {
 }
 
 func snapshotCancelled(t testing.TB, e *Env) {
-	p := e.sown(t)
+	p := e.openWithTree(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := p.d.Life.Snapshot.Snapshot(ctx, &driver.SnapshotOptions{}); fault.Of(err) != fault.Canceled {
@@ -203,33 +203,33 @@ func snapshotCancelled(t testing.TB, e *Env) {
 }
 
 func snapshotRollback(t testing.TB, e *Env) {
-	p := e.sown(t)
-	want := p.digest(t)
-	info := p.snap(t, nil)
+	p := e.openWithTree(t)
+	want := p.treeDigest(t)
+	info := p.takeSnapshot(t, nil)
 	p.write(t, "a.txt", "changed\n")
 	p.write(t, "added/file", "x")
 	wantNil(t, "Remove", p.Remove(t.Context(), "dir", &driver.RemoveOptions{Recursive: true}))
 	p.write(t, "dir", "a file now")
-	changed := p.digest(t)
+	changed := p.treeDigest(t)
 	before, err := p.Rollback(t.Context(), info.ID, nil)
 	if err != nil {
 		t.Fatalf("Rollback: %v", err)
 	}
-	if got := p.digest(t); got != want {
+	if got := p.treeDigest(t); got != want {
 		t.Errorf("after Rollback the digest is %s, want %s", got, want)
 	}
 	if _, err := p.Rollback(t.Context(), before.ID, nil); err != nil {
 		t.Fatalf("Rollback to what was before: %v", err)
 	}
-	if got := p.digest(t); got != changed {
+	if got := p.treeDigest(t); got != changed {
 		t.Errorf("after going back again the digest is %s, want %s", got, changed)
 	}
 	p.wantContent(t, "dir", "a file now")
 }
 
 func snapshotRollbackReadOnly(t testing.TB, e *Env) {
-	p := e.sown(t)
-	info := p.snap(t, nil)
+	p := e.openWithTree(t)
+	info := p.takeSnapshot(t, nil)
 	p.write(t, "a.txt", "changed\n")
 	if _, err := p.d.Life.Update(t.Context(), driver.Policy{ReadOnly: true}); err != nil {
 		t.Fatalf("Update: %v", err)
@@ -241,16 +241,16 @@ func snapshotRollbackReadOnly(t testing.TB, e *Env) {
 }
 
 func snapshotSeal(t testing.TB, e *Env) {
-	fork := e.open(t, from(e.sown(t).snap(t, nil).ID))
+	fork := e.open(t, fromSnapshot(e.openWithTree(t).takeSnapshot(t, nil).ID))
 	fork.write(t, "a.txt", "sealed\n")
-	want := fork.digest(t)
+	want := fork.treeDigest(t)
 	info, err := fork.Seal(t.Context(), &driver.SnapshotOptions{Name: "sealed"})
 	if err != nil {
 		t.Fatalf("Seal: %v", err)
 	}
 	for range 2 {
-		child := e.open(t, from(info.ID))
-		if got := child.digest(t); got != want {
+		child := e.open(t, fromSnapshot(info.ID))
+		if got := child.treeDigest(t); got != want {
 			t.Errorf("a child of what was sealed has the digest %s, want %s", got, want)
 		}
 		child.write(t, "a.txt", "child\n")
@@ -258,16 +258,16 @@ func snapshotSeal(t testing.TB, e *Env) {
 	fork.wantContent(t, "a.txt", "sealed\n")
 }
 
-// snapshotOpenAgain opens a fork again, as after a crash, after its snapshot is
-// gone, unless that is kept for it.
+// snapshotOpenAgain opens a fork again, as after a crash, after its snapshot was
+// deleted, unless the snapshot is kept for it.
 func snapshotOpenAgain(t testing.TB, e *Env) {
-	p := e.sown(t)
-	info := p.snap(t, nil)
-	fork := e.open(t, from(info.ID))
+	p := e.openWithTree(t)
+	info := p.takeSnapshot(t, nil)
+	fork := e.open(t, fromSnapshot(info.ID))
 	if err := p.DeleteSnapshot(t.Context(), info.ID, nil); err != nil && fault.Of(err) != fault.WrongState {
 		t.Fatalf("DeleteSnapshot: %v, want none, or %v since a workspace started from it", err, fault.WrongState)
 	}
 	fork.write(t, "a.txt", "mine\n")
-	e.restart(t)
+	e.restartProvider(t)
 	e.openSpec(t, fork.spec).wantContent(t, "a.txt", "mine\n")
 }

@@ -10,21 +10,21 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Harness says how to make the provider that is tested.
+// A Harness creates the provider under test.
 type Harness struct {
-	// Provider returns a provider over dir, as a process that starts would
-	// build it. It is called several times with one dir, also from other
-	// processes; what it returns is given up without notice, as by a crash.
+	// Provider returns a provider over dir, as a new process would create it. It is
+	// called several times with one dir, also in other processes. The provider is
+	// abandoned without notice, as by a crash.
 	Provider func(t testing.TB, dir string) driver.Provider
 
-	// Leftovers lists what is left under dir, or in an engine, of any
-	// workspace: nothing, after Destroy or Sweep. Where it is nil the checks
-	// that need it say so and are skipped.
+	// Leftovers lists what is left of any workspace under dir, or in an engine:
+	// nothing, after Destroy or Sweep. If it is nil, the checks that need it are
+	// skipped.
 	Leftovers func(t testing.TB, dir string) []string
 
-	// SessionsEnd says that sessions end with the process that started them, and
-	// that no other can hold the workspace meanwhile: for a provider that is part
-	// of a test.
+	// SessionsEnd means that sessions end with the process that started them, and
+	// that no other process can use the workspace meanwhile: for a provider that is
+	// part of a test.
 	SessionsEnd bool
 
 	Config    json.RawMessage // Spec.Config for every Open; may be nil
@@ -35,15 +35,15 @@ type Harness struct {
 type Check struct {
 	Name string // Area/what-holds
 
-	// Needs reports whether the check applies and, where it does not, why: an
-	// absent module, a property that the Traits do not claim, or a facility
-	// that the host lacks. A nil Needs always applies.
+	// Needs reports whether the check applies and, if not, why: an absent module, a
+	// property that the Traits do not claim, or a missing facility of the host. A nil
+	// Needs always applies.
 	Needs func(env *Env) (reason string, ok bool)
 
 	Func func(t testing.TB, env *Env)
 }
 
-// Checks is the whole suite, in the order in which Run goes through it.
+// Checks is the whole suite, in the order of Run.
 var Checks = slices.Concat(
 	openChecks, crashChecks, resolveChecks, revisionChecks, capabilityChecks, sessionChecks, lifeChecks,
 	readChecks, writeChecks, treeChecks, moveChecks, importChecks, nameChecks, searchChecks, watchChecks, fallbackChecks,
@@ -51,7 +51,7 @@ var Checks = slices.Concat(
 	shellChecks, terminalChecks, isolationChecks, limitChecks, snapshotChecks, codeChecks,
 )
 
-// Run holds a provider against the contract, each check as a subtest.
+// Run checks a provider against the contract, each check as a subtest.
 func Run(t *testing.T, h Harness) {
 	if inChild(t, h) {
 		return
@@ -59,8 +59,8 @@ func Run(t *testing.T, h Harness) {
 	sample := newSample(t, h)
 	for _, check := range Checks {
 		t.Run(check.Name, func(t *testing.T) {
-			env := sample.fresh(t)
-			if reason, ok := env.applies(check); !ok {
+			env := sample.newEnv(t)
+			if reason, ok := env.needsMet(check); !ok {
 				t.Skip("skipped: " + reason)
 			}
 			check.Func(t, env)
@@ -68,21 +68,21 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// An Env is what a check works with: a directory of its own, and what the
-// provider has and claims.
+// An Env is the environment of a check: its own directory, and the modules and traits
+// of the provider.
 type Env struct {
 	Harness
 	Dir    string
 	Kind   string
 	Traits driver.Traits // of a workspace opened with the zero policy
 
-	sample   *driver.Workspace // of that workspace: which modules and functions are set
+	sample   *driver.Workspace // a workspace that shows which modules and functions are set
 	test     string            // name of the test that called Run, for children
 	provider driver.Provider
 }
 
-// newSample opens one workspace to see what there is. Only what it has and
-// claims is used afterwards, never the workspace itself.
+// newSample opens one workspace to see its modules and traits. The workspace itself
+// is not used afterwards.
 func newSample(t testing.TB, h Harness) *Env {
 	if h.BadConfig == nil {
 		h.BadConfig = json.RawMessage(`{"no-such-key":1}`)
@@ -104,22 +104,22 @@ func newSample(t testing.TB, h Harness) *Env {
 	return env
 }
 
-// fresh returns an Env over a directory of its own.
-func (e *Env) fresh(t testing.TB) *Env {
+// newEnv returns an Env with its own directory.
+func (e *Env) newEnv(t testing.TB) *Env {
 	env := *e
 	env.Dir = t.TempDir()
 	env.provider = nil
 	return &env
 }
 
-func (e *Env) applies(check Check) (string, bool) {
+func (e *Env) needsMet(check Check) (string, bool) {
 	if check.Needs == nil {
 		return "", true
 	}
 	return check.Needs(e)
 }
 
-// spec returns a wish for a new workspace, changed by each of mods.
+// spec returns a spec of a new workspace, changed by each of mods.
 func (e *Env) spec(mods ...func(*driver.Spec)) driver.Spec {
 	spec := driver.Spec{ID: driver.NewID(), Kind: e.Kind, Config: e.Config}
 	for _, mod := range mods {
@@ -128,60 +128,60 @@ func (e *Env) spec(mods ...func(*driver.Spec)) driver.Spec {
 	return spec
 }
 
-// use returns the provider of this check, the same one every time.
-func (e *Env) use(t testing.TB) driver.Provider {
+// sharedProvider returns the provider of this check, the same one every time.
+func (e *Env) sharedProvider(t testing.TB) driver.Provider {
 	if e.provider == nil {
 		e.provider = e.Provider(t, e.Dir)
 	}
 	return e.provider
 }
 
-// restart gives up the provider and returns a new one over the same directory,
-// as the next process would have it.
-func (e *Env) restart(t testing.TB) driver.Provider {
+// restartProvider abandons the provider and returns a new one over the same directory, like
+// the next process.
+func (e *Env) restartProvider(t testing.TB) driver.Provider {
 	e.provider = nil
-	return e.use(t)
+	return e.sharedProvider(t)
 }
 
-// A place is a workspace as a check holds it: with the portable API over it,
-// and the driver's own side for what the contract says to drivers.
-type place struct {
+// A testWorkspace is a workspace of a check: its handle of package workspace, and its driver
+// side.
+type testWorkspace struct {
 	*workspace.Workspace
 	spec driver.Spec
 	d    *driver.Workspace
 }
 
 // open opens a new workspace, which is destroyed when the check ends.
-func (e *Env) open(t testing.TB, mods ...func(*driver.Spec)) *place {
+func (e *Env) open(t testing.TB, mods ...func(*driver.Spec)) *testWorkspace {
 	t.Helper()
 	return e.openSpec(t, e.spec(mods...))
 }
 
-func (e *Env) openSpec(t testing.TB, spec driver.Spec) *place {
+func (e *Env) openSpec(t testing.TB, spec driver.Spec) *testWorkspace {
 	t.Helper()
-	d, err := e.use(t).Open(t.Context(), spec)
+	d, err := e.sharedProvider(t).Open(t.Context(), spec)
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
-	t.Cleanup(func() { d.Life.Destroy(context.WithoutCancel(t.Context())) }) // best effort; checks of Destroy are their own
-	return hold(t, spec, d)
+	t.Cleanup(func() { d.Life.Destroy(context.WithoutCancel(t.Context())) }) // best effort; Destroy has its own checks
+	return newTestWorkspace(t, spec, d)
 }
 
 // resolve attaches to a workspace by its ref.
-func (e *Env) resolve(t testing.TB, spec driver.Spec, ref driver.Ref) *place {
+func (e *Env) resolve(t testing.TB, spec driver.Spec, ref driver.Ref) *testWorkspace {
 	t.Helper()
-	d, err := e.use(t).Resolve(t.Context(), ref)
+	d, err := e.sharedProvider(t).Resolve(t.Context(), ref)
 	if err != nil {
 		t.Fatalf("Resolve: %v", err)
 	}
-	return hold(t, spec, d)
+	return newTestWorkspace(t, spec, d)
 }
 
-func hold(t testing.TB, spec driver.Spec, d *driver.Workspace) *place {
+func newTestWorkspace(t testing.TB, spec driver.Spec, d *driver.Workspace) *testWorkspace {
 	t.Helper()
 	ws, err := workspace.New(spec.ID, d, spec.Want, nil)
 	if err != nil {
 		t.Fatalf("what the provider returned is not valid: %v", err)
 	}
-	return &place{Workspace: ws, spec: spec, d: d}
+	return &testWorkspace{Workspace: ws, spec: spec, d: d}
 }

@@ -55,7 +55,7 @@ func listOrder(t testing.TB, e *Env) {
 	for _, name := range []string{"a/x", "a.b", "a-b", "a/b/c", "A", "ä", "b"} {
 		p.write(t, name, "x")
 	}
-	got := pathsOf(p.tree(t))
+	got := pathsOf(p.listTree(t))
 	// Siblings are in byte order of their names, not of their paths.
 	want := []string{"A", "a", "a/b", "a/b/c", "a/x", "a-b", "a.b", "b", "ä"}
 	if !slices.Equal(got, want) {
@@ -68,8 +68,8 @@ func listPages(t testing.TB, e *Env) {
 	for i := range 23 {
 		p.write(t, fmt.Sprintf("dir-%d/file-%02d", i%4, i), "x")
 	}
-	p.write(t, "dir-1-not/x", "x") // between dir-1 and what is below it, in byte order of paths
-	want := pathsOf(p.tree(t))
+	p.write(t, "dir-1-not/x", "x") // sorts between dir-1 and its children, in byte order of paths
+	want := pathsOf(p.listTree(t))
 	if len(want) != 23+4+2 {
 		t.Fatalf("the tree has %d entries, want 29: %q", len(want), want)
 	}
@@ -94,7 +94,7 @@ func listPages(t testing.TB, e *Env) {
 			t.Errorf("limit %d: the pages give %q, want %q", limit, got, want)
 		}
 	}
-	// What goes away between pages, even the last entry of a page, is no gap.
+	// An entry that vanishes between pages, even the last of a page, causes no gap.
 	page, err := p.List(t.Context(), ".", &workspace.ListOptions{Depth: -1, Limit: 3})
 	if !wantNil(t, "List", err) {
 		return
@@ -203,7 +203,7 @@ func removeSymlink(t testing.TB, e *Env) {
 		wantNil(t, "Remove of a symlink", p.Remove(t.Context(), "link", &workspace.RemoveOptions{Recursive: true}))
 		p.wantMissing(t, "link")
 	}
-	// Nor does a recursive removal go through one.
+	// A recursive removal does not follow symlinks.
 	wantNil(t, "Mkdir", p.Mkdir(t.Context(), "other", nil))
 	wantNil(t, "Symlink", p.Symlink(t.Context(), "../dir", "other/link"))
 	wantNil(t, "recursive Remove", p.Remove(t.Context(), "other", &workspace.RemoveOptions{Recursive: true}))

@@ -23,12 +23,11 @@ var watchChecks = []Check{
 	{"Watch/of-what-is-missing-is-NotFound", needFunc("Watch"), watchMissing},
 }
 
-// patience bounds how long a check waits for what must come. It decides only
-// how long a broken provider is waited for.
-const patience = 2 * time.Minute
+// waitLimit bounds how long a check waits. It affects only checks that fail.
+const waitLimit = 2 * time.Minute
 
-// watch starts a watcher that is closed when the check ends.
-func (p *place) watch(t testing.TB, name string, opts *workspace.WatchOptions) driver.Watcher {
+// startWatch starts a watcher that is closed when the check ends.
+func (p *testWorkspace) startWatch(t testing.TB, name string, opts *workspace.WatchOptions) driver.Watcher {
 	t.Helper()
 	w, err := p.Watch(t.Context(), name, opts)
 	if err != nil {
@@ -38,10 +37,10 @@ func (p *place) watch(t testing.TB, name string, opts *workspace.WatchOptions) d
 	return w
 }
 
-// until reads batches until each path was reported with one of its operations.
-func until(t testing.TB, w driver.Watcher, want map[string][]driver.ChangeOp) {
+// waitChanges reads batches until each path was reported with one of its operations.
+func waitChanges(t testing.TB, w driver.Watcher, want map[string][]driver.ChangeOp) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	for len(want) > 0 {
 		batch, err := w.Next(ctx)
@@ -76,30 +75,30 @@ var (
 func watchReports(t testing.TB, e *Env) {
 	p := e.open(t)
 	p.write(t, "old", "x")
-	w := p.watch(t, ".", nil)
+	w := p.startWatch(t, ".", nil)
 	p.write(t, "new", "x")
-	until(t, w, map[string][]driver.ChangeOp{"new": made})
+	waitChanges(t, w, map[string][]driver.ChangeOp{"new": made})
 	p.write(t, "old", "y")
-	until(t, w, map[string][]driver.ChangeOp{"old": changed})
+	waitChanges(t, w, map[string][]driver.ChangeOp{"old": changed})
 	wantNil(t, "Remove", p.Remove(t.Context(), "new", nil))
-	until(t, w, map[string][]driver.ChangeOp{"new": removed})
+	waitChanges(t, w, map[string][]driver.ChangeOp{"new": removed})
 	wantNil(t, "Rename", p.Rename(t.Context(), "old", "moved", nil))
-	until(t, w, map[string][]driver.ChangeOp{"old": removed, "moved": made})
+	waitChanges(t, w, map[string][]driver.ChangeOp{"old": removed, "moved": made})
 	wantNil(t, "Mkdir", p.Mkdir(t.Context(), "dir", nil))
-	until(t, w, map[string][]driver.ChangeOp{"dir": made})
+	waitChanges(t, w, map[string][]driver.ChangeOp{"dir": made})
 }
 
 func watchRecursive(t testing.TB, e *Env) {
 	p := e.open(t)
 	p.write(t, "a/b/file", "x")
-	flat := p.watch(t, ".", nil)
-	deep := p.watch(t, ".", &workspace.WatchOptions{Recursive: true})
-	below := p.watch(t, "a/b", &workspace.WatchOptions{Recursive: true})
+	flat := p.startWatch(t, ".", nil)
+	deep := p.startWatch(t, ".", &workspace.WatchOptions{Recursive: true})
+	below := p.startWatch(t, "a/b", &workspace.WatchOptions{Recursive: true})
 	p.write(t, "a/b/file", "y")
-	until(t, deep, map[string][]driver.ChangeOp{"a/b/file": changed})
-	until(t, below, map[string][]driver.ChangeOp{"a/b/file": changed})
+	waitChanges(t, deep, map[string][]driver.ChangeOp{"a/b/file": changed})
+	waitChanges(t, below, map[string][]driver.ChangeOp{"a/b/file": changed})
 	p.write(t, "top", "x")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	for {
 		batch, err := flat.Next(ctx)
@@ -119,19 +118,19 @@ func watchRecursive(t testing.TB, e *Env) {
 
 func watchNewDirectory(t testing.TB, e *Env) {
 	p := e.open(t)
-	w := p.watch(t, ".", &workspace.WatchOptions{Recursive: true})
+	w := p.startWatch(t, ".", &workspace.WatchOptions{Recursive: true})
 	p.write(t, "new/deep/file", "x")
-	until(t, w, map[string][]driver.ChangeOp{"new/deep/file": made})
+	waitChanges(t, w, map[string][]driver.ChangeOp{"new/deep/file": made})
 	p.write(t, "new/deep/second", "x")
-	until(t, w, map[string][]driver.ChangeOp{"new/deep/second": made})
+	waitChanges(t, w, map[string][]driver.ChangeOp{"new/deep/second": made})
 }
 
 func watchPast(t testing.TB, e *Env) {
 	p := e.open(t)
 	p.write(t, "past", "x")
-	w := p.watch(t, ".", nil)
+	w := p.startWatch(t, ".", nil)
 	p.write(t, "present", "x")
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	batch, err := w.Next(ctx)
 	if !wantNil(t, "Next", err) {
@@ -146,7 +145,7 @@ func watchPast(t testing.TB, e *Env) {
 
 func watchClosed(t testing.TB, e *Env) {
 	p := e.open(t)
-	w := p.watch(t, ".", nil)
+	w := p.startWatch(t, ".", nil)
 	var wg sync.WaitGroup
 	var err error
 	wg.Go(func() {
@@ -167,13 +166,13 @@ func watchClosed(t testing.TB, e *Env) {
 
 func watchCancelled(t testing.TB, e *Env) {
 	p := e.open(t)
-	w := p.watch(t, ".", nil)
+	w := p.startWatch(t, ".", nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := w.Next(ctx)
 	wantCode(t, "Next with a cancelled context", err, fault.Canceled)
 	p.write(t, "later", "x")
-	until(t, w, map[string][]driver.ChangeOp{"later": made})
+	waitChanges(t, w, map[string][]driver.ChangeOp{"later": made})
 }
 
 func watchMissing(t testing.TB, e *Env) {

@@ -33,7 +33,7 @@ var writeChecks = []Check{
 	{"Write/is-never-seen-half-done", needFS, writeAtomic},
 	{"Write/in-place-and-synced-work", needFS, writeVariants},
 	{"Write/follows-a-symlink-inside", needFunc("Symlink"), writeSymlink},
-	{"Write/beyond-the-disk-limit-is-ResourceExhausted", all(needFS, needDiskLimit), writeDiskFull},
+	{"Write/beyond-the-disk-limit-is-ResourceExhausted", allNeeds(needFS, needDiskLimit), writeDiskFull},
 	{"Edit/replaces-all-or-nothing", needFS, editAll},
 	{"Edit/refuses-what-can't-be-applied", needFS, editRefused},
 	{"Edit/concurrently-loses-none", needFS, editConcurrently},
@@ -87,9 +87,9 @@ func writeCreateOnly(t testing.TB, e *Env) {
 	wantCode(t, "create over a directory", err, fault.AlreadyExists, fault.InvalidArgument)
 }
 
-// race runs the same call from many goroutines and counts those that succeed;
-// the others must fail with one code.
-func race(t testing.TB, callers int, code fault.Code, call func(i int) error) int {
+// runRace runs the same call in many goroutines and counts the successful ones; the rest
+// must fail with one code.
+func runRace(t testing.TB, callers int, code fault.Code, call func(i int) error) int {
 	t.Helper()
 	errs := make([]error, callers)
 	var wg sync.WaitGroup
@@ -112,8 +112,8 @@ func writeCreateRace(t testing.TB, e *Env) {
 	p := e.open(t)
 	for round := range 5 {
 		name := "file-" + itoa(round)
-		won := race(t, 16, fault.AlreadyExists, func(i int) error {
-			_, err := p.WriteFile(t.Context(), name, pattern(byte(i), 4096), &workspace.WriteOptions{CreateOnly: true})
+		won := runRace(t, 16, fault.AlreadyExists, func(i int) error {
+			_, err := p.WriteFile(t.Context(), name, patternBytes(byte(i), 4096), &workspace.WriteOptions{CreateOnly: true})
 			return err
 		})
 		if won != 1 {
@@ -143,7 +143,7 @@ func writeIfMatchRace(t testing.TB, e *Env) {
 	for round := range 5 {
 		name := "file-" + itoa(round)
 		old := p.write(t, name, "old")
-		won := race(t, 16, fault.Conflict, func(i int) error {
+		won := runRace(t, 16, fault.Conflict, func(i int) error {
 			_, err := p.WriteFile(t.Context(), name, []byte("by "+itoa(i)), &workspace.WriteOptions{IfMatch: old.Digest})
 			return err
 		})
@@ -172,7 +172,7 @@ func writeMode(t testing.TB, e *Env) {
 	write(nil)
 	want(0o750)
 	write(&workspace.WriteOptions{Mode: 0o600})
-	want(0o750) // of a file that is replaced it stays, unless SetMode
+	want(0o750) // the mode of a replaced file is kept, unless SetMode
 	write(&workspace.WriteOptions{Mode: 0o600, SetMode: true})
 	want(0o600)
 }
@@ -182,9 +182,9 @@ func writeModeRefused(t testing.TB, e *Env) {
 	p.write(t, "file", "old")
 	for _, mode := range []fs.FileMode{0o1777, 0o2755, 0o4755, 0o10644, fs.ModeDir | 0o755, fs.ModeSetuid | 0o755} {
 		what := fmt.Sprintf("mode %#o", uint32(mode))
-		_, err := p.Write(t.Context(), "new", text("x"), &workspace.WriteOptions{Mode: mode})
+		_, err := p.Write(t.Context(), "new", plainReader("x"), &workspace.WriteOptions{Mode: mode})
 		wantCode(t, "Write with "+what, err, fault.InvalidArgument)
-		_, err = p.Write(t.Context(), "file", text("x"), &workspace.WriteOptions{Mode: mode, SetMode: true})
+		_, err = p.Write(t.Context(), "file", plainReader("x"), &workspace.WriteOptions{Mode: mode, SetMode: true})
 		wantCode(t, "Write over a file with "+what, err, fault.InvalidArgument)
 		wantCode(t, "Mkdir with "+what, p.Mkdir(t.Context(), "dir", &workspace.MkdirOptions{Mode: mode}), fault.InvalidArgument)
 		if p.d.FS.Chmod != nil {
@@ -210,13 +210,13 @@ func writeMaxSize(t testing.TB, e *Env) {
 	p := e.open(t)
 	p.write(t, "file", "old")
 	opts := &workspace.WriteOptions{MaxSize: 10}
-	_, err := p.Write(t.Context(), "file", text("12345678901"), opts)
+	_, err := p.Write(t.Context(), "file", plainReader("12345678901"), opts)
 	wantCode(t, "Write beyond MaxSize", err, fault.ResourceExhausted)
-	_, err = p.Write(t.Context(), "new", text("12345678901"), opts)
+	_, err = p.Write(t.Context(), "new", plainReader("12345678901"), opts)
 	wantCode(t, "Write beyond MaxSize", err, fault.ResourceExhausted)
 	p.wantContent(t, "file", "old")
 	p.wantNames(t, ".", "file")
-	_, err = p.Write(t.Context(), "file", text("1234567890"), opts)
+	_, err = p.Write(t.Context(), "file", plainReader("1234567890"), opts)
 	wantNil(t, "Write of exactly MaxSize", err)
 	p.wantContent(t, "file", "1234567890")
 }
@@ -227,7 +227,7 @@ func writeBodyFails(t testing.TB, e *Env) {
 	broken := errors.New("the body broke")
 	for _, size := range []int{0, 10, 1 << 20} {
 		for _, name := range []string{"file", "new"} {
-			_, err := p.Write(t.Context(), name, failing(pattern(1, size), broken), nil)
+			_, err := p.Write(t.Context(), name, failingReader(patternBytes(1, size), broken), nil)
 			if err == nil {
 				t.Errorf("Write of a body that fails after %d bytes succeeds", size)
 			}
@@ -242,7 +242,7 @@ func writeCancelled(t testing.TB, e *Env) {
 	p.write(t, "file", "old")
 	for _, name := range []string{"file", "new"} {
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err := p.Write(ctx, name, cancelling(pattern(1, 4<<20), cancel), nil)
+		_, err := p.Write(ctx, name, cancellingReader(patternBytes(1, 4<<20), cancel), nil)
 		cancel()
 		wantCode(t, "Write with a context that ends under way", err, fault.Canceled)
 	}
@@ -250,8 +250,8 @@ func writeCancelled(t testing.TB, e *Env) {
 	p.wantNames(t, ".", "file")
 }
 
-// writeAtomic replaces a file by one of another length and content while others
-// read it. Nobody may see anything but one of the two.
+// writeAtomic replaces a file by another length and content while it is read
+// concurrently. A reader may see only one of the two.
 func writeAtomic(t testing.TB, e *Env) {
 	p := e.open(t)
 	contents := [][]byte{bytes.Repeat([]byte("a"), 300_000), bytes.Repeat([]byte("b"), 200_001)}
@@ -275,7 +275,7 @@ func writeAtomic(t testing.TB, e *Env) {
 	}
 	writer.Go(func() {
 		for i := range 60 {
-			// In small pieces, so that a write that is not atomic shows.
+			// In small pieces, to detect a write that is not atomic.
 			body := struct{ io.Reader }{bytes.NewReader(contents[(i+1)%2])}
 			if _, err := p.Write(t.Context(), "file", body, nil); err != nil {
 				t.Errorf("write: %v", err)
@@ -322,11 +322,11 @@ func writeDiskFull(t testing.TB, e *Env) {
 	const limit = 4 << 20
 	p := e.open(t, func(s *driver.Spec) { s.Policy.Limits = driver.Limits{driver.ResourceDisk: {Max: limit}} })
 	p.write(t, "small", "kept")
-	_, err := p.Write(t.Context(), "big", bytes.NewReader(pattern(1, 2*limit)), nil)
+	_, err := p.Write(t.Context(), "big", bytes.NewReader(patternBytes(1, 2*limit)), nil)
 	wantCode(t, "Write beyond the disk limit", err, fault.ResourceExhausted)
 	p.wantMissing(t, "big")
 	p.wantContent(t, "small", "kept")
-	p.works(t)
+	p.wantUsable(t)
 }
 
 func editAll(t testing.TB, e *Env) {
@@ -380,13 +380,12 @@ func editRefused(t testing.TB, e *Env) {
 	p.wantContent(t, "file", "ONE two two three")
 }
 
-// editConcurrently has each caller replace a mark of its own, through two
-// handles. An edit that answers Conflict changed nothing; one that was
-// acknowledged is there.
+// editConcurrently: each caller replaces its own text, through two handles. An edit
+// that returned Conflict changed nothing; an acknowledged edit is there.
 func editConcurrently(t testing.TB, e *Env) {
 	const callers = 8
 	p := e.open(t)
-	handles := []*place{p, e.resolve(t, p.spec, p.Ref())}
+	handles := []*testWorkspace{p, e.resolve(t, p.spec, p.Ref())}
 	content := ""
 	for i := range callers {
 		content += "[" + itoa(i) + "]\n"
@@ -394,7 +393,7 @@ func editConcurrently(t testing.TB, e *Env) {
 	for range 10 {
 		p.write(t, "file", content)
 		done := make([]bool, callers)
-		race(t, callers, fault.Conflict, func(i int) error {
+		runRace(t, callers, fault.Conflict, func(i int) error {
 			mark := "[" + itoa(i) + "]"
 			_, err := handles[i%2].Edit(t.Context(), "file", []workspace.Edit{{Old: mark, New: "done" + mark}}, nil)
 			done[i] = err == nil

@@ -111,20 +111,19 @@ func run(ctx context.Context, n int, only string) (rows []row, err error) {
 	return e.rows, nil
 }
 
-// syncAndCollect lets the disk, and the collector, finish what the part before has left: it
-// would weigh on the next one's shortest calls.
+// syncAndCollect writes dirty pages and runs the garbage collector, so that work of the
+// last part does not slow down short calls of the next.
 func syncAndCollect() {
 	syscall.Sync()
 	runtime.GC()
 }
 
-// compareSides runs both sides in turns and adds the row of their medians.
+// compareSides runs both sides alternating and adds the row of their medians.
 func (e *engines) compareSides(name string, bound float64, ours, ref func() error) error {
 	return e.compareTurns(e.n, name, bound, ours, ref)
 }
 
-// shortCallFactor is how many more turns those get that take milliseconds: others on the
-// machine weigh on them more.
+// shortCallFactor multiplies the turns of rows that take milliseconds, which are noisier.
 const shortCallFactor = 10
 
 func (e *engines) compareTurns(n int, name string, bound float64, ours, ref func() error) error {
@@ -237,7 +236,7 @@ func (e *engines) makeSource() (string, error) {
 	return src, nil
 }
 
-// stageSource stages the source, each time to another place.
+// stageSource stages the source, each time to another directory.
 func (e *engines) stageSource(ctx context.Context, eng codeexecutor.Engine, ws codeexecutor.Workspace, src string) func() error {
 	turn := 0
 	return func() error {
@@ -258,8 +257,7 @@ func (e *engines) benchStage(ctx context.Context) error {
 	return e.compareSides("StageDirectory of 5,000 files, copied", 0.82, e.stageSource(ctx, e.ours, ours, src), e.stageSource(ctx, e.ref, ref, src))
 }
 
-// benchStageShared stages in a sandbox, where a mount shows the directory and what is
-// written goes to a layer above it.
+// benchStageShared stages in a sandbox by an overlayfs mount, copy-on-write.
 func (e *engines) benchStageShared(ctx context.Context) error {
 	src, err := e.makeSource()
 	if err != nil {
@@ -291,7 +289,7 @@ func (e *engines) benchStageShared(ctx context.Context) error {
 	return e.compareSides("StageDirectory of 5,000 files, copy-on-write", 0.2, e.stageSource(ctx, exec, ours, src), e.stageSource(ctx, e.ref, ref, src))
 }
 
-// checkMount makes sure that it is a mount that is measured.
+// checkMount checks that a mount is measured.
 func (e *engines) checkMount(ctx context.Context, exec *trpcagent.Executor, ws codeexecutor.Workspace, src string) error {
 	w, err := exec.Workspace(ws)
 	if err != nil {
@@ -322,7 +320,7 @@ func (e *engines) benchRunTrue(ctx context.Context) error {
 	return e.compareTurns(shortCallFactor*e.n, "RunProgram true, 20 times", 2.5, prog(e.ours, ours), prog(e.ref, ref))
 }
 
-// benchLongLine is ours alone: the reference takes more than ten seconds.
+// benchLongLine measures ours alone: the reference takes more than ten seconds.
 func (e *engines) benchLongLine(ctx context.Context) error {
 	ws, err := e.ours.Manager().CreateWorkspace(ctx, "line", codeexecutor.WorkspacePolicy{})
 	if err != nil {

@@ -2,7 +2,7 @@
 // for room first.
 "use strict";
 
-const small = 1 << 20; // bytes that nobody is asked for
+const small = 1 << 20; // bytes that are allowed without a check
 const value = 16; // bytes of an element of an array
 const { apply, construct } = Reflect;
 

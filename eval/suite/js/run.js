@@ -1,4 +1,4 @@
-// How Go runs a case, and what it is told of the end.
+// The functions by which Go runs a case and reads its outcome.
 "use strict";
 const { AssertionError } = require("assert");
 const { headline, inspect } = require("util");

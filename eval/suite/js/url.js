@@ -1,4 +1,4 @@
-// node:url: URL itself is the engine's; the ways between URLs and paths are ours.
+// node:url: the engine has URL; conversions between URLs and paths are here.
 "use strict";
 const { URL: Native, URLSearchParams } = host.lazyNode("url");
 const path = require("path");

@@ -57,7 +57,7 @@ module.exports = ({ explained, compose }) => {
   // look runs one assertion on the workspace.
   const look = (report, options, about, check) => explained(check, { report, options, ...about });
 
-  // content returns the text of a file, and fails where there is none.
+  // content returns the text of a file, and fails if the file does not exist.
   function content(path, options) {
     const text = host.env("read", path);
     if (text === null) node.fail(compose(`Expected file ${JSON.stringify(path)} to exist.`, "Observed file: (missing)", options));

@@ -2088,7 +2088,7 @@ func (x *RelayResponse) GetEnd() bool {
 	return false
 }
 
-// Config tells a guest what it is; Config of package guest documents the fields.
+// Config tells a guest what it is; Config of package guestproto documents the fields.
 // Paths and the environment are bytes: they need not be valid UTF-8.
 type Config struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`

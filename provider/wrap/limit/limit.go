@@ -1,8 +1,9 @@
-// Package limit bounds what the callers of a provider may ask of it: how many
-// workspaces it holds, how many calls run at once, and how many begin in a
-// second. What is past a bound waits for its turn as long as Options allow, and is
-// then refused as resource exhausted, without any effect. (Package capped bounds
-// commands over all providers of a server, and never waits.)
+// Package limit bounds the use of a provider: open workspaces, concurrent calls, and
+// calls per second.
+//
+// A call beyond a bound waits for Options.Wait, and is then refused with
+// ResourceExhausted, without any effect. (Package concurrency limits commands over
+// all providers of a server, and never waits.)
 package limit
 
 import (
@@ -17,32 +18,32 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Options are the bounds; 0 is none.
+// Options are the bounds; 0 is no bound.
 type Options struct {
-	Workspaces int           // that are held by this process at the same time
-	Calls      int           // of modules that run at the same time
-	Rate       float64       // calls of modules that begin in a second
-	Burst      int           // of them at once, after a pause; 0 is one second's
-	Wait       time.Duration // for a turn; 0 refuses at once
+	Workspaces int           // open workspaces of this process
+	Calls      int           // concurrent calls of modules
+	Rate       float64       // calls of modules per second (token bucket)
+	Burst      int           // size of the token bucket; 0 is the tokens of one second
+	Wait       time.Duration // maximum wait; 0 refuses at once
 }
 
-// A Provider keeps its callers within bounds.
+// A Provider bounds its use.
 type Provider struct {
 	driver.Provider
-	opts  Options
-	held  chan struct{} // a place per workspace; nil is no bound
-	calls chan struct{} // a place per call; nil is no bound
-	rate  *bucket       // nil is no bound
+	opts           Options
+	workspaceSlots chan struct{} // semaphore of workspaces; nil is no bound
+	calls          chan struct{} // semaphore of calls; nil is no bound
+	rate           *tokenBucket  // nil is no bound
 }
 
-// Wrap returns p within bounds.
+// Wrap returns p with bounds.
 func Wrap(p driver.Provider, opts Options) (*Provider, error) {
 	if opts.Workspaces < 0 || opts.Calls < 0 || opts.Rate < 0 || opts.Burst < 0 || opts.Wait < 0 {
 		return nil, fmt.Errorf("limit: wrap %s: %w: a bound must not be negative", p.Kind(), fault.InvalidArgument)
 	}
 	out := &Provider{Provider: p, opts: opts}
 	if opts.Workspaces > 0 {
-		out.held = make(chan struct{}, opts.Workspaces)
+		out.workspaceSlots = make(chan struct{}, opts.Workspaces)
 	}
 	if opts.Calls > 0 {
 		out.calls = make(chan struct{}, opts.Calls)
@@ -53,20 +54,20 @@ func Wrap(p driver.Provider, opts Options) (*Provider, error) {
 	return out, nil
 }
 
-// Unwrap returns the provider itself.
+// Unwrap returns the wrapped provider.
 func (p *Provider) Unwrap() driver.Provider { return p.Provider }
 
-// Open opens the workspace if there is room for it.
+// Open opens the workspace if the bound allows it.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
-	return p.hold(ctx, func() (*driver.Workspace, error) { return p.Provider.Open(ctx, spec) })
+	return p.openWithSlot(ctx, func() (*driver.Workspace, error) { return p.Provider.Open(ctx, spec) })
 }
 
-// Resolve attaches to the workspace if there is room for it.
+// Resolve attaches to the workspace if the bound allows it.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
-	return p.hold(ctx, func() (*driver.Workspace, error) { return p.Provider.Resolve(ctx, ref) })
+	return p.openWithSlot(ctx, func() (*driver.Workspace, error) { return p.Provider.Resolve(ctx, ref) })
 }
 
-// Close closes the provider, if it wants to be closed.
+// Close closes the wrapped provider, if it has a Close.
 func (p *Provider) Close() error {
 	if c, ok := p.Provider.(io.Closer); ok {
 		return c.Close()
@@ -74,19 +75,19 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// hold takes a place for a handle, until it is closed or destroyed.
-func (p *Provider) hold(ctx context.Context, open func() (*driver.Workspace, error)) (*driver.Workspace, error) {
-	if err := p.take(ctx, p.held, "workspaces"); err != nil {
+// openWithSlot takes a slot for a handle, until the handle is closed or destroyed.
+func (p *Provider) openWithSlot(ctx context.Context, open func() (*driver.Workspace, error)) (*driver.Workspace, error) {
+	if err := p.acquireSlot(ctx, p.workspaceSlots, "workspaces"); err != nil {
 		return nil, err
 	}
-	give := sync.OnceFunc(func() { give(p.held) })
+	give := sync.OnceFunc(func() { releaseSlot(p.workspaceSlots) })
 	ws, err := open()
 	if err != nil {
 		give()
 		return nil, err
 	}
 	return driver.Around(ws, func(ctx context.Context, call driver.Call, next func(context.Context) error) error {
-		err := p.bounded(ctx, call, next)
+		err := p.callWithinBounds(ctx, call, next)
 		if err == nil && (call.Verb == "life.Close" || call.Verb == "life.Destroy") {
 			give()
 		}
@@ -94,24 +95,24 @@ func (p *Provider) hold(ctx context.Context, open func() (*driver.Workspace, err
 	}), nil
 }
 
-// bounded runs a call when it is its turn. What ends a thing, or waits for the
-// end of one, is never kept waiting: that would keep a place from becoming free.
-func (p *Provider) bounded(ctx context.Context, call driver.Call, next func(context.Context) error) error {
+// callWithinBounds runs a call within the bounds. Calls that end something, or wait for an
+// end, are never delayed: that would keep a slot from becoming free.
+func (p *Provider) callWithinBounds(ctx context.Context, call driver.Call, next func(context.Context) error) error {
 	if module, _, _ := strings.Cut(call.Verb, "."); module == "life" || module == "session" {
 		return next(ctx)
 	}
-	if err := p.rate.take(ctx, p.opts.Wait); err != nil {
+	if err := p.rate.acquireToken(ctx, p.opts.Wait); err != nil {
 		return fmt.Errorf("limit: %s: %w", call.Verb, err)
 	}
-	if err := p.take(ctx, p.calls, "calls"); err != nil {
+	if err := p.acquireSlot(ctx, p.calls, "calls"); err != nil {
 		return fmt.Errorf("limit: %s: %w", call.Verb, err)
 	}
-	defer give(p.calls)
+	defer releaseSlot(p.calls)
 	return next(ctx)
 }
 
-// take takes a place, waiting for one as long as is allowed.
-func (p *Provider) take(ctx context.Context, places chan struct{}, what string) error {
+// acquireSlot takes a slot of a semaphore, waiting up to Options.Wait.
+func (p *Provider) acquireSlot(ctx context.Context, places chan struct{}, what string) error {
 	if places == nil {
 		return nil
 	}
@@ -126,37 +127,37 @@ func (p *Provider) take(ctx context.Context, places chan struct{}, what string) 
 	case places <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("wait for a turn: %w: %w", fault.Of(ctx.Err()), ctx.Err())
+		return fmt.Errorf("wait for a free slot: %w: %w", fault.Of(ctx.Err()), ctx.Err())
 	case <-timer.C:
 		return fmt.Errorf("%w: %d %s are in use, and no more are allowed at once; end one, or try again", fault.ResourceExhausted, cap(places), what)
 	}
 }
 
-func give(places chan struct{}) {
+func releaseSlot(places chan struct{}) {
 	if places != nil {
 		<-places
 	}
 }
 
-// A bucket lets so many begin in a second, and some at once after a pause.
-type bucket struct {
+// A tokenBucket is a token bucket: rate tokens per second, up to a burst.
+type tokenBucket struct {
 	rate, most float64
 
 	mu   sync.Mutex
-	full float64   // guarded by mu; negative is owed by those who wait
+	full float64   // guarded by mu; tokens; negative is promised to waiters
 	last time.Time // guarded by mu
 }
 
-func newBucket(rate float64, burst int) *bucket {
+func newBucket(rate float64, burst int) *tokenBucket {
 	most := float64(burst)
 	if burst == 0 {
 		most = max(1, rate)
 	}
-	return &bucket{rate: rate, most: most, full: most, last: time.Now()}
+	return &tokenBucket{rate: rate, most: most, full: most, last: time.Now()}
 }
 
-// take waits for a turn, at most so long. Who is refused takes nothing.
-func (b *bucket) take(ctx context.Context, most time.Duration) error {
+// acquireToken waits for a token, at most for most. A refused call takes no token.
+func (b *tokenBucket) acquireToken(ctx context.Context, most time.Duration) error {
 	if b == nil {
 		return nil
 	}
@@ -167,7 +168,7 @@ func (b *bucket) take(ctx context.Context, most time.Duration) error {
 	wait := time.Duration((1 - b.full) / b.rate * float64(time.Second))
 	if wait > most {
 		b.mu.Unlock()
-		return fmt.Errorf("%w: %g calls a second are allowed; try again in %v", fault.ResourceExhausted, b.rate, wait.Round(time.Millisecond))
+		return fmt.Errorf("%w: %g calls per second are allowed; try again in %v", fault.ResourceExhausted, b.rate, wait.Round(time.Millisecond))
 	}
 	b.full--
 	b.mu.Unlock()
@@ -180,6 +181,6 @@ func (b *bucket) take(ctx context.Context, most time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("wait for a turn: %w: %w", fault.Of(ctx.Err()), ctx.Err())
+		return fmt.Errorf("wait for a token: %w: %w", fault.Of(ctx.Err()), ctx.Err())
 	}
 }

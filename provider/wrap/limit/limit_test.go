@@ -60,7 +60,7 @@ func TestCallsWaitForTheirTurn(t *testing.T) {
 	inner, p := wrapped(t, Options{Calls: 1, Wait: time.Minute})
 	ws := open(t, p)
 	gate := make(chan struct{})
-	inner.On("fs.Stat", workspacetest.Plan{Gate: gate})
+	inner.On("fs.Stat", workspacetest.Plan{WaitFor: gate})
 	done := make(chan error, 2)
 	stat := func(ctx context.Context) { _, err := ws.FS.Stat(ctx, ".", &driver.StatOptions{}); done <- err }
 	go stat(t.Context())

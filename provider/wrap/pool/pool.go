@@ -1,19 +1,19 @@
-// Package pool keeps workspaces warm: opened ahead of time, so that whoever asks
-// for one like them has it at once.
+// Package pool keeps a pool of workspaces that are opened in advance, so that opening
+// one like them takes no time.
 //
-// What a workspace is like is its spec without identity: provider, template,
-// policy, options, session. The pool learns from what is asked for: the first
-// workspace of a shape is opened in the ordinary way, and from then on so many of
-// that shape are kept ready, until nobody asks for it any longer.
+// The shape of a workspace is its spec without identity: provider, template, policy,
+// options, session. The pool learns shapes from requests: the first workspace of a
+// shape is opened on demand, and from then on Options.Size workspaces of that shape
+// are kept ready, until the shape is no longer requested.
 //
-// Identity stays the registry's. A pool can't give a workspace another id, so the
-// registry asks it for one when it makes a record (driver.Reserver): the id of a
-// workspace that is warm. Opening that id then finds the workspace in place.
+// The registry owns identity, and a pool can't change the id of a workspace. So the
+// registry calls the pool before it makes an id (driver.Reserver), and gets the id of
+// a pooled workspace. Opening that id returns the pooled workspace.
 //
-// A warm workspace is in no registry, and a sweep would take it for a leftover.
-// Each has a file in the pool's directory, locked by the process that keeps it
-// warm from before it is opened: sweeps of all processes spare those, and remove
-// the ones whose keeper has died.
+// A pooled workspace is in no registry, so a sweep would remove it. Each has a file
+// in the pool's directory with a flock that its process holds from before the
+// workspace is opened: sweeps of all processes spare these workspaces, and remove
+// those whose process has died.
 package pool
 
 import (
@@ -30,57 +30,57 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Options say how much is kept warm.
+// Options configure a pool.
 type Options struct {
-	Dir    string        // for the marks; shared by all processes that share the provider's data
+	Dir    string        // for the flock files; shared by all processes that share the provider's data
 	Size   int           // workspaces of each shape
-	Shapes int           // shapes at the same time; 0 is 4; the one not asked for longest gives way
-	Idle   time.Duration // a shape that nobody asked for so long is let go; 0 is 10 min
+	Shapes int           // maximum number of shapes; 0 is 4; the least recently requested is dropped
+	Idle   time.Duration // a shape that was not requested for this time is dropped; 0 is 10 min
 	Log    *slog.Logger  // nil is silent
 }
 
-// A Provider hands out workspaces that are warm.
+// A Provider returns pooled workspaces.
 type Provider struct {
 	driver.Provider
 	opts  Options
-	marks marks
+	marks flockFiles
 
-	ctx context.Context // of what is opened ahead; ends with Close
+	ctx context.Context // context of opening in advance; ends with Close
 	end context.CancelFunc
 	wg  sync.WaitGroup
 
 	mu       sync.Mutex
-	shapes   map[string]*shape    // guarded by mu
-	reserved map[string]*reserved // guarded by mu; by id
-	closed   bool                 // guarded by mu
+	shapes   map[string]*shape             // guarded by mu
+	reserved map[string]*reservedWorkspace // guarded by mu; by id
+	closed   bool                          // guarded by mu
 }
 
-// A shape is what workspaces are like, and those that are.
+// A shape is a spec without identity, with its pooled workspaces.
 type shape struct {
 	spec    driver.Spec // without identity
-	warm    []*warm
+	warm    []*warmWorkspace
 	opening int
 	asked   time.Time
 }
 
-// A warm workspace is open and nobody's.
-type warm struct {
+// A warmWorkspace workspace is open and has no owner.
+type warmWorkspace struct {
 	ws     *driver.Workspace
 	id     string
 	unmark func()
 }
 
-// A reserved one has its record, or will have it in a moment.
-type reserved struct {
-	*warm
+// A reservedWorkspace workspace has a record in the registry, or gets it within insertTime.
+type reservedWorkspace struct {
+	*warmWorkspace
 	key string
 	at  time.Time
 }
 
-// insertTime is how long the one who reserved an id may take to record it.
+// insertTime is how long the registry may take to record a reserved id.
 const insertTime = time.Minute
 
-// Wrap returns p with a pool. Close ends it, and what is warm.
+// Wrap returns p with a pool. Close destroys the pooled workspaces.
 func Wrap(ctx context.Context, p driver.Provider, opts Options) (*Provider, error) {
 	if opts.Size < 1 || opts.Shapes < 0 || opts.Idle < 0 {
 		return nil, fmt.Errorf("pool: wrap %s: %w: size must be 1 or more, shapes and idle not negative", p.Kind(), fault.InvalidArgument)
@@ -94,20 +94,20 @@ func Wrap(ctx context.Context, p driver.Provider, opts Options) (*Provider, erro
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	out := &Provider{Provider: p, opts: opts, marks: marks{opts.Dir}, shapes: map[string]*shape{}, reserved: map[string]*reserved{}}
-	if err := out.marks.prepare(); err != nil {
+	out := &Provider{Provider: p, opts: opts, marks: flockFiles{opts.Dir}, shapes: map[string]*shape{}, reserved: map[string]*reservedWorkspace{}}
+	if err := out.marks.makeDir(); err != nil {
 		return nil, err
 	}
 	out.ctx, out.end = context.WithCancel(context.WithoutCancel(ctx))
-	out.wg.Go(out.expire)
+	out.wg.Go(out.dropIdleShapes)
 	return out, nil
 }
 
-// Unwrap returns the provider itself.
+// Unwrap returns the wrapped provider.
 func (p *Provider) Unwrap() driver.Provider { return p.Provider }
 
-// keyOf returns the shape of a spec, "" where such can't be kept warm: a
-// directory in place is one, and a snapshot has an owner.
+// keyOf returns the shape of a spec, or "" if it can't be pooled: a directory in
+// place is unique, and a snapshot has an owner.
 func keyOf(spec driver.Spec) string {
 	if spec.Dir != "" || spec.From.Snapshot != "" {
 		return ""
@@ -120,8 +120,8 @@ func keyOf(spec driver.Spec) string {
 	return string(data)
 }
 
-// Reserve returns the id of a workspace that is warm and like spec, "" where
-// there is none; either way more of them are made ready.
+// Reserve returns the id of a pooled workspace that matches spec, or "". In both
+// cases the pool is refilled.
 func (p *Provider) Reserve(spec driver.Spec) string {
 	key := keyOf(spec)
 	if key == "" {
@@ -134,7 +134,7 @@ func (p *Provider) Reserve(spec driver.Spec) string {
 	}
 	s := p.shapes[key]
 	if s == nil {
-		p.makeRoom()
+		p.evictShape()
 		s = &shape{spec: spec}
 		s.spec.ID, s.spec.Name, s.spec.Labels = "", "", nil
 		p.shapes[key] = s
@@ -144,14 +144,14 @@ func (p *Provider) Reserve(spec driver.Spec) string {
 	if n := len(s.warm); n > 0 {
 		w := s.warm[0]
 		s.warm = slices.Delete(s.warm, 0, 1)
-		p.reserved[w.id] = &reserved{warm: w, key: key, at: s.asked}
+		p.reserved[w.id] = &reservedWorkspace{warmWorkspace: w, key: key, at: s.asked}
 		id = w.id
 	}
-	p.fill(key, s)
+	p.refill(key, s)
 	return id
 }
 
-// Release gives back an id that was reserved and not recorded.
+// Release returns a reserved id that was not recorded to the pool.
 func (p *Provider) Release(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,13 +161,13 @@ func (p *Provider) Release(id string) {
 	}
 	delete(p.reserved, id)
 	if s := p.shapes[r.key]; s != nil && !p.closed && len(s.warm) < p.opts.Size {
-		s.warm = append(s.warm, r.warm)
+		s.warm = append(s.warm, r.warmWorkspace)
 		return
 	}
-	p.drop(r.warm)
+	p.destroyWarm(r.warmWorkspace)
 }
 
-// Warm returns how many workspaces like spec are ready.
+// Warm returns the number of pooled workspaces that match spec.
 func (p *Provider) Warm(spec driver.Spec) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,7 +177,7 @@ func (p *Provider) Warm(spec driver.Spec) int {
 	return 0
 }
 
-// Open hands out the workspace where its id was reserved, and opens it where not.
+// Open returns the pooled workspace if its id was reserved, and opens it otherwise.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
 	p.mu.Lock()
 	r, ok := p.reserved[spec.ID]
@@ -190,36 +190,37 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if r.key == keyOf(spec) {
 		return r.ws, nil
 	}
-	// The wish changed meanwhile: what is there is brought to it.
+	// The spec changed meanwhile: Open applies it to the existing workspace.
 	if err := r.ws.Life.Close(ctx); err != nil {
 		return nil, err
 	}
 	return p.Provider.Open(ctx, spec)
 }
 
-// Sweep spares what is warm, here and in other processes.
+// Sweep spares pooled workspaces of this and other processes.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
-	p.forget(live)
-	warm, err := p.marks.held()
+	p.closeUnrecorded(live)
+	warm, err := p.marks.liveIDs()
 	if err != nil {
 		return err
 	}
 	return p.Provider.Sweep(ctx, append(slices.Clone(live), warm...))
 }
 
-// forget lets go of what was reserved and has no record, or none any longer.
-func (p *Provider) forget(live []string) {
+// closeUnrecorded closes reserved workspaces that have no record.
+func (p *Provider) closeUnrecorded(live []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for id, r := range p.reserved {
 		if time.Since(r.at) > insertTime && !slices.Contains(live, id) {
 			delete(p.reserved, id)
-			p.drop(r.warm)
+			p.destroyWarm(r.warmWorkspace)
 		}
 	}
 }
 
-// Close ends what is warm, and closes the provider itself, if it wants to be.
+// Close destroys the pooled workspaces, and closes the wrapped provider, if it has a
+// Close.
 func (p *Provider) Close() error {
 	p.Drain()
 	if c, ok := p.Provider.(io.Closer); ok {
@@ -228,26 +229,26 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// Drain ends what is warm, for good. Workspaces that were handed out stay.
+// Drain destroys the pooled workspaces and stops the pool. Workspaces that were
+// handed out stay.
 func (p *Provider) Drain() {
 	p.mu.Lock()
 	p.closed = true
 	for key, s := range p.shapes {
-		p.letGo(key, s)
+		p.dropShape(key, s)
 	}
-	for id, r := range p.reserved { // recorded, most likely: it is opened by its id
+	for id, r := range p.reserved { // probably recorded: it is opened by its id
 		delete(p.reserved, id)
-		p.wg.Go(func() { p.close(r.warm) })
+		p.wg.Go(func() { p.closeReserved(r.warmWorkspace) })
 	}
 	p.mu.Unlock()
 	p.end()
 	p.wg.Wait()
 }
 
-// makeRoom lets the shape go that was not asked for longest, where there are
-// as many as there may be.
-// The caller holds p.mu.
-func (p *Provider) makeRoom() {
+// evictShape drops the least recently requested shape if the maximum is reached. The
+// caller holds p.mu.
+func (p *Provider) evictShape() {
 	if len(p.shapes) < p.opts.Shapes {
 		return
 	}
@@ -257,34 +258,32 @@ func (p *Provider) makeRoom() {
 			oldest = key
 		}
 	}
-	p.letGo(oldest, p.shapes[oldest])
+	p.dropShape(oldest, p.shapes[oldest])
 }
 
-// letGo ends a shape and what is warm of it.
-// The caller holds p.mu.
-func (p *Provider) letGo(key string, s *shape) {
+// dropShape removes a shape and destroys its pooled workspaces. The caller holds p.mu.
+func (p *Provider) dropShape(key string, s *shape) {
 	delete(p.shapes, key)
 	for _, w := range s.warm {
-		p.drop(w)
+		p.destroyWarm(w)
 	}
 	s.warm = nil
 }
 
-// drop destroys a warm workspace, in the background.
-// The caller holds p.mu.
-func (p *Provider) drop(w *warm) {
+// destroyWarm destroys a pooled workspace, in the background. The caller holds p.mu.
+func (p *Provider) destroyWarm(w *warmWorkspace) {
 	p.wg.Go(func() {
 		defer w.unmark()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), time.Minute)
 		defer cancel()
-		if err := w.ws.Life.Destroy(ctx); err != nil { // a sweep gets it
+		if err := w.ws.Life.Destroy(ctx); err != nil { // a sweep removes it
 			p.opts.Log.Warn("end a warm workspace", "workspace", w.id, "error", err)
 		}
 	})
 }
 
-// close lets go of a workspace that is recorded.
-func (p *Provider) close(w *warm) {
+// closeReserved closes a workspace that is recorded.
+func (p *Provider) closeReserved(w *warmWorkspace) {
 	defer w.unmark()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.ctx), time.Minute)
 	defer cancel()
@@ -293,22 +292,22 @@ func (p *Provider) close(w *warm) {
 	}
 }
 
-// fill opens what is missing of a shape, in the background, one after another.
-// The caller holds p.mu.
-func (p *Provider) fill(key string, s *shape) {
+// refill opens missing workspaces of a shape, in the background, one after another. The
+// caller holds p.mu.
+func (p *Provider) refill(key string, s *shape) {
 	if s.opening > 0 || len(s.warm) >= p.opts.Size {
 		return
 	}
 	s.opening = 1
 	p.wg.Go(func() {
-		for p.one(key, s) {
+		for p.openOne(key, s) {
 		}
 	})
 }
 
-// one opens a workspace of a shape, and reports whether another is missing. A
-// shape that can't be opened is tried again when it is asked for again.
-func (p *Provider) one(key string, s *shape) bool {
+// openOne opens a workspace of a shape, and reports whether another one is missing. After
+// a failure the shape is tried again with the next request.
+func (p *Provider) openOne(key string, s *shape) bool {
 	w, err := p.warmUp(s.spec)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -320,7 +319,7 @@ func (p *Provider) one(key string, s *shape) bool {
 		}
 		return false
 	case p.closed || p.shapes[key] != s:
-		p.drop(w)
+		p.destroyWarm(w)
 		return false
 	}
 	s.warm = append(s.warm, w)
@@ -331,9 +330,9 @@ func (p *Provider) one(key string, s *shape) bool {
 	return true
 }
 
-func (p *Provider) warmUp(spec driver.Spec) (*warm, error) {
+func (p *Provider) warmUp(spec driver.Spec) (*warmWorkspace, error) {
 	spec.ID = driver.NewID()
-	unmark, err := p.marks.mark(spec.ID)
+	unmark, err := p.marks.lockID(spec.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -343,17 +342,17 @@ func (p *Provider) warmUp(spec driver.Spec) (*warm, error) {
 		return nil, err
 	}
 	if ws.Shell != nil && ws.Shell.Sessions != nil {
-		// What runs commands is started by the first call, which is the slow part of
-		// a container. One that can't start it says so to whoever runs something.
+		// The first call starts the guest, which is the slow part of a container. If
+		// the start fails, the first command reports it.
 		if _, err := ws.Shell.Sessions(p.ctx); err != nil && p.ctx.Err() == nil {
 			p.opts.Log.Warn("start the shell of a warm workspace", "provider", p.Kind(), "error", err)
 		}
 	}
-	return &warm{ws: ws, id: spec.ID, unmark: unmark}, nil
+	return &warmWorkspace{ws: ws, id: spec.ID, unmark: unmark}, nil
 }
 
-// expire lets shapes go that nobody asks for.
-func (p *Provider) expire() {
+// dropIdleShapes removes shapes that are no longer requested.
+func (p *Provider) dropIdleShapes() {
 	tick := time.NewTicker(max(p.opts.Idle/10, time.Second))
 	defer tick.Stop()
 	for {
@@ -365,7 +364,7 @@ func (p *Provider) expire() {
 		p.mu.Lock()
 		for key, s := range p.shapes {
 			if time.Since(s.asked) > p.opts.Idle {
-				p.letGo(key, s)
+				p.dropShape(key, s)
 			}
 		}
 		p.mu.Unlock()

@@ -1,9 +1,11 @@
-// Package retry repeats calls of a provider that fail for a while: an engine
-// that restarts, a cluster that is busy. Only what is marked transient is
-// repeated (fault.IsTransient), and only calls that may be made twice: those of
-// the provider itself, which are idempotent by contract, looks at files, and the
-// verbs of a workspace's life. A command or a write that may have happened is
-// never made again.
+// Package retry repeats transient failures of a provider with exponential backoff and
+// jitter.
+//
+// Examples are a container engine that restarts and a cluster that is busy. Only
+// errors that are marked transient are repeated (fault.IsTransient), and only calls
+// that may run twice: those of the provider itself, which are idempotent by contract,
+// reads of files, and the functions of driver.Life. A command or a write that may
+// have happened is never repeated.
 package retry
 
 import (
@@ -18,17 +20,16 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Options say how often and for how long. The zero value is 3 retries within
-// 10 seconds.
+// Options configure the backoff. The zero value is 3 retries within 10 seconds.
 type Options struct {
-	Retries int           // of one call; 0 is 3
-	For     time.Duration // all waits between them together; 0 is 10 s
+	Retries int           // per call; 0 is 3
+	For     time.Duration // sum of all waits; 0 is 10 s
 
-	// Wait sleeps between two tries; nil is a timer that the context ends.
+	// Wait sleeps between two attempts; nil is a timer that respects the context.
 	Wait func(ctx context.Context, d time.Duration) error
 }
 
-// A Provider repeats what fails for a while.
+// A Provider repeats transient failures.
 type Provider struct {
 	driver.Provider
 	opts Options
@@ -51,42 +52,42 @@ func Wrap(p driver.Provider, opts Options) (*Provider, error) {
 	return &Provider{Provider: p, opts: opts}, nil
 }
 
-// Unwrap returns the provider itself.
+// Unwrap returns the wrapped provider.
 func (p *Provider) Unwrap() driver.Provider { return p.Provider }
 
-// Probe asks what the host gives.
+// Probe calls Probe with retries.
 func (p *Provider) Probe(ctx context.Context) (traits driver.Traits, err error) {
-	err = p.try(ctx, func(ctx context.Context) error {
+	err = p.callRetrying(ctx, func(ctx context.Context) error {
 		traits, err = p.Provider.Probe(ctx)
 		return err
 	})
 	return traits, err
 }
 
-// Open opens the workspace; a second try finds what the first has made.
+// Open opens the workspace; a second attempt continues what the first one created.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (ws *driver.Workspace, err error) {
-	err = p.try(ctx, func(ctx context.Context) error {
+	err = p.callRetrying(ctx, func(ctx context.Context) error {
 		ws, err = p.Provider.Open(ctx, spec)
 		return err
 	})
-	return p.wrap(ws, err)
+	return p.wrapWorkspace(ws, err)
 }
 
 // Resolve attaches to the workspace.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (ws *driver.Workspace, err error) {
-	err = p.try(ctx, func(ctx context.Context) error {
+	err = p.callRetrying(ctx, func(ctx context.Context) error {
 		ws, err = p.Provider.Resolve(ctx, ref)
 		return err
 	})
-	return p.wrap(ws, err)
+	return p.wrapWorkspace(ws, err)
 }
 
-// Sweep removes what nobody owns.
+// Sweep calls Sweep with retries.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
-	return p.try(ctx, func(ctx context.Context) error { return p.Provider.Sweep(ctx, live) })
+	return p.callRetrying(ctx, func(ctx context.Context) error { return p.Provider.Sweep(ctx, live) })
 }
 
-// Close closes the provider, if it wants to be closed.
+// Close closes the wrapped provider, if it has a Close.
 func (p *Provider) Close() error {
 	if c, ok := p.Provider.(io.Closer); ok {
 		return c.Close()
@@ -94,8 +95,7 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// repeatable are the calls that change nothing, or that the contract lets be
-// made twice.
+// repeatable are the calls that change nothing, or that are idempotent by contract.
 var repeatable = map[string]bool{
 	"fs.Stat": true, "fs.ReadDir": true, "fs.Read": true, "fs.List": true, "fs.Glob": true, "fs.Grep": true, "fs.Digest": true, "fs.ChangedPaths": true,
 	"shell.Sessions": true, "shell.Attach": true, "session.State": true, "session.Log": true,
@@ -104,7 +104,7 @@ var repeatable = map[string]bool{
 	"life.Close": true, "life.Destroy": true, "life.Pause": true, "life.Resume": true,
 }
 
-func (p *Provider) wrap(ws *driver.Workspace, err error) (*driver.Workspace, error) {
+func (p *Provider) wrapWorkspace(ws *driver.Workspace, err error) (*driver.Workspace, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -112,26 +112,27 @@ func (p *Provider) wrap(ws *driver.Workspace, err error) (*driver.Workspace, err
 		if !repeatable[call.Verb] {
 			return next(ctx)
 		}
-		return p.try(ctx, next)
+		return p.callRetrying(ctx, next)
 	}), nil
 }
 
-// try makes a call until it succeeds, fails for good, or has had its tries.
-func (p *Provider) try(ctx context.Context, call func(context.Context) error) error {
+// callRetrying repeats a call until it succeeds, fails permanently, or has used its retries.
+func (p *Provider) callRetrying(ctx context.Context, call func(context.Context) error) error {
 	for n := 0; ; n++ {
 		err := call(ctx)
 		if err == nil || !fault.IsTransient(err) || n >= p.opts.Retries {
 			return err
 		}
-		if p.opts.Wait(ctx, p.delay(n)) != nil {
-			return err // the context ended: what failed says more
+		if p.opts.Wait(ctx, p.backoffDelay(n)) != nil {
+			return err // the context ended; the error of the call says more
 		}
 	}
 }
 
-// delay is the wait before retry n. They double, and all of them together take
-// at most For; the half of each is by chance, so that many do not come at once.
-func (p *Provider) delay(n int) time.Duration {
+// backoffDelay returns the wait before retry n. The waits double and sum up to at most For.
+// Half of each is random (jitter), so that many clients do not retry at the same
+// time.
+func (p *Provider) backoffDelay(n int) time.Duration {
 	share := float64(p.opts.For) / float64((int64(1)<<min(p.opts.Retries, 30))-1)
 	d := share * float64(int64(1)<<min(n, 30))
 	return time.Duration(d/2 + rand.Float64()*d/2)

@@ -1,18 +1,19 @@
-// Command meter rewrites a WebAssembly module so that it lets its host speak now
-// and then: at the head of every loop it counts down a word of its own memory,
-// and when that is used up it calls a function that it imports. That one sets the
-// word anew, and where it answers other than zero the module traps.
+// Command meter adds an interrupt check to every loop of a WebAssembly module.
 //
 //	meter 8 host_interrupt <in.wasm >out.wasm
 //
-// A host in Go needs this twice over: to stop a module, and to be able to collect
-// garbage meanwhile, since machine code that calls nothing of Go's can't be
-// preempted. A runtime's own way calls the host at every turn of every loop, which
-// makes an interpreter several times as slow.
+// At the head of every loop the module decrements a counter in its memory. At zero it
+// calls an imported function, which sets the counter again; if that function returns a
+// value other than zero, the module traps.
 //
-// The word is at the address given, which must be one that the module does not
-// use; the first kibibyte is not, in what clang's linker lays out.
-package meter
+// A host in Go needs this for two reasons: to stop a module, and to run the garbage
+// collector meanwhile, because machine code that calls no Go function can't be
+// preempted. The check of the runtime calls the host in every iteration, which makes an
+// interpreter several times slower.
+//
+// The counter is at the given address, which the module must not use. Modules that
+// clang's linker lays out do not use the first kibibyte.
+package main
 
 import (
 	"bytes"
@@ -43,7 +44,7 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	module, err = meter(module, address, args[1])
+	module, err = addInterruptChecks(module, address, args[1])
 	if err != nil {
 		return err
 	}
@@ -57,9 +58,9 @@ const (
 	sectionCode   = 10
 )
 
-// meter returns the module with the count in every loop, and without its custom
-// sections, which tell of offsets that no longer hold.
-func meter(module []byte, address uint64, function string) ([]byte, error) {
+// addInterruptChecks returns the module with the counter in every loop, and without its custom
+// sections, whose offsets are no longer valid.
+func addInterruptChecks(module []byte, address uint64, function string) ([]byte, error) {
 	const header = 8
 	if len(module) < header || !bytes.Equal(module[:header], []byte("\x00asm\x01\x00\x00\x00")) {
 		return nil, errors.New("not a WebAssembly module of version 1")
@@ -68,22 +69,22 @@ func meter(module []byte, address uint64, function string) ([]byte, error) {
 	out := bytes.Clone(module[:header])
 	r := &reader{data: module[header:]}
 	for len(r.data) > 0 && r.err == nil {
-		id := r.byte()
-		body := r.take(r.uvarint())
+		id := r.readByte()
+		body := r.readBytes(r.readUvarint())
 		switch id {
 		case sectionCustom:
 			continue
 		case sectionImport:
-			index, ok := imported(&reader{data: body}, function)
+			index, ok := importIndex(&reader{data: body}, function)
 			if !ok {
 				return nil, fmt.Errorf("the module imports no function %s", function)
 			}
-			check = count(address, index)
+			check = checkInstructions(address, index)
 		case sectionCode:
 			if check == nil {
 				return nil, errors.New("the module imports nothing")
 			}
-			body = code(body, check, r)
+			body = rewriteCode(body, check, r)
 		}
 		out = append(out, id)
 		out = binary.AppendUvarint(out, uint64(len(body)))
@@ -92,15 +93,15 @@ func meter(module []byte, address uint64, function string) ([]byte, error) {
 	return out, r.err
 }
 
-// imported finds the index of a function that is imported.
-func imported(r *reader, function string) (index uint64, ok bool) {
-	for n := r.uvarint(); n > 0 && r.err == nil; n-- {
-		r.take(r.uvarint()) // the module
-		name := string(r.take(r.uvarint()))
-		if kind := r.byte(); kind != 0 { // others would need to be read, too
+// importIndex returns the index of an imported function.
+func importIndex(r *reader, function string) (index uint64, ok bool) {
+	for n := r.readUvarint(); n > 0 && r.err == nil; n-- {
+		r.readBytes(r.readUvarint()) // module name
+		name := string(r.readBytes(r.readUvarint()))
+		if kind := r.readByte(); kind != 0 { // other kinds of imports are not supported
 			return 0, false
 		}
-		r.uvarint() // its type
+		r.readUvarint() // type index
 		if name == function {
 			return index, true
 		}
@@ -109,10 +110,10 @@ func imported(r *reader, function string) (index uint64, ok bool) {
 	return 0, false
 }
 
-// count is the code that goes to the head of a loop.
-func count(address, function uint64) []byte {
+// checkInstructions returns the instructions at the head of a loop.
+func checkInstructions(address, function uint64) []byte {
 	load := append([]byte{0x41, 0, 0x28, 2}, binary.AppendUvarint(nil, address)...) // i32.const 0; i32.load
-	b := append([]byte{0x41, 0}, load...)                                           // i32.const 0: where to store
+	b := append([]byte{0x41, 0}, load...)                                           // i32.const 0: address to store
 	b = append(b, 0x41, 1, 0x6b, 0x36, 2)                                           // i32.const 1; i32.sub; i32.store
 	b = binary.AppendUvarint(b, address)
 	b = append(b, load...)
@@ -121,22 +122,22 @@ func count(address, function uint64) []byte {
 	return append(b, 0x04, 0x40, 0x00, 0x0b, 0x0b) // if; unreachable; end; end
 }
 
-// code rewrites the section of functions.
-func code(section, check []byte, outer *reader) []byte {
+// rewriteCode rewrites the code section.
+func rewriteCode(section, check []byte, outer *reader) []byte {
 	r := &reader{data: section}
-	count := r.uvarint()
+	count := r.readUvarint()
 	out := binary.AppendUvarint(nil, count)
 	for i := uint64(0); i < count && r.err == nil; i++ {
-		f := &reader{data: r.take(r.uvarint())}
-		body := f.copied(func() {
-			for n := f.uvarint(); n > 0 && f.err == nil; n-- { // locals
-				f.uvarint()
-				f.byte()
+		f := &reader{data: r.readBytes(r.readUvarint())}
+		body := f.bytesOf(func() {
+			for n := f.readUvarint(); n > 0 && f.err == nil; n-- { // locals
+				f.readUvarint()
+				f.readByte()
 			}
 		})
 		for len(f.data) > 0 && f.err == nil {
 			var loop bool
-			body = append(body, f.copied(func() { loop = f.instruction() })...)
+			body = append(body, f.bytesOf(func() { loop = f.readInstruction() })...)
 			if loop {
 				body = append(body, check...)
 			}
@@ -149,28 +150,28 @@ func code(section, check []byte, outer *reader) []byte {
 	return out
 }
 
-// A reader takes a module apart.
+// A reader parses a module.
 type reader struct {
 	data []byte
 	err  error
 }
 
-// copied returns the bytes that step reads.
-func (r *reader) copied(step func()) []byte {
+// bytesOf returns the bytes that step reads.
+func (r *reader) bytesOf(step func()) []byte {
 	before := r.data
 	step()
 	return bytes.Clone(before[:len(before)-len(r.data)])
 }
 
-func (r *reader) byte() byte {
-	b := r.take(1)
+func (r *reader) readByte() byte {
+	b := r.readBytes(1)
 	if len(b) == 0 {
 		return 0
 	}
 	return b[0]
 }
 
-func (r *reader) take(n uint64) []byte {
+func (r *reader) readBytes(n uint64) []byte {
 	if n > uint64(len(r.data)) {
 		r.err, r.data = errors.Join(r.err, io.ErrUnexpectedEOF), nil
 		return nil
@@ -180,7 +181,7 @@ func (r *reader) take(n uint64) []byte {
 	return out
 }
 
-func (r *reader) uvarint() uint64 {
+func (r *reader) readUvarint() uint64 {
 	v, n := binary.Uvarint(r.data)
 	if n <= 0 {
 		r.err, r.data = errors.Join(r.err, io.ErrUnexpectedEOF), nil
@@ -190,35 +191,35 @@ func (r *reader) uvarint() uint64 {
 	return v
 }
 
-// skip passes over n numbers, signed or not.
-func (r *reader) skip(n uint64) {
+// skipNumbers skips n LEB128 numbers.
+func (r *reader) skipNumbers(n uint64) {
 	for ; n > 0 && r.err == nil; n-- {
-		for r.byte()&0x80 != 0 {
+		for r.readByte()&0x80 != 0 {
 		}
 	}
 }
 
-// instruction reads one and reports whether it begins a loop.
-func (r *reader) instruction() (loop bool) {
-	switch op := r.byte(); {
+// readInstruction reads one instruction and reports whether it begins a loop.
+func (r *reader) readInstruction() (loop bool) {
+	switch op := r.readByte(); {
 	case op == 0x03: // loop
-		r.skip(1)
+		r.skipNumbers(1)
 		return true
 	case op == 0x02, op == 0x04, op == 0x0c, op == 0x0d, op == 0x10, op >= 0x20 && op <= 0x26,
 		op == 0x3f, op == 0x40, op == 0x41, op == 0x42, op == 0xd0, op == 0xd2:
-		r.skip(1)
+		r.skipNumbers(1)
 	case op == 0x11, op >= 0x28 && op <= 0x3e: // call_indirect, loads and stores
-		r.skip(2)
+		r.skipNumbers(2)
 	case op == 0x0e: // br_table
-		r.skip(r.uvarint() + 1)
+		r.skipNumbers(r.readUvarint() + 1)
 	case op == 0x1c: // select with types
-		r.take(r.uvarint())
+		r.readBytes(r.readUvarint())
 	case op == 0x43:
-		r.take(4)
+		r.readBytes(4)
 	case op == 0x44:
-		r.take(8)
+		r.readBytes(8)
 	case op == 0xfc:
-		r.bulk()
+		r.readBulk()
 	case op <= 0x01, op == 0x05, op == 0x0b, op == 0x0f, op == 0x1a, op == 0x1b, op >= 0x45 && op <= 0xc4, op == 0xd1:
 	default:
 		r.err, r.data = errors.Join(r.err, fmt.Errorf("instruction %#x is not known", op)), nil
@@ -226,15 +227,15 @@ func (r *reader) instruction() (loop bool) {
 	return false
 }
 
-// bulk reads what follows the prefix of the operations on memory in bulk and of
-// the conversions that saturate.
-func (r *reader) bulk() {
-	switch sub := r.uvarint(); sub {
+// readBulk reads the rest of an instruction with prefix 0xfc: bulk memory operations and
+// saturating conversions.
+func (r *reader) readBulk() {
+	switch sub := r.readUvarint(); sub {
 	case 0, 1, 2, 3, 4, 5, 6, 7:
 	case 9, 11, 13, 15, 16, 17:
-		r.skip(1)
+		r.skipNumbers(1)
 	case 8, 10, 12, 14:
-		r.skip(2)
+		r.skipNumbers(2)
 	default:
 		r.err, r.data = errors.Join(r.err, fmt.Errorf("instruction 0xfc %d is not known", sub)), nil
 	}

@@ -1,4 +1,4 @@
-package meter
+package main
 
 import (
 	"bytes"
@@ -47,7 +47,7 @@ func TestAMeteredLoopAsksAndStops(t *testing.T) {
 }
 
 func TestRefusesAModuleWithoutTheImport(t *testing.T) {
-	if _, err := meter(fix(forever), 8, "other"); err == nil {
+	if _, err := addInterruptChecks(fix(forever), 8, "other"); err == nil {
 		t.Error("it took it")
 	}
 }
@@ -64,7 +64,7 @@ func fix(module []byte) []byte {
 func FuzzMeter(f *testing.F) {
 	f.Add(fix(forever))
 	f.Fuzz(func(t *testing.T, module []byte) {
-		out, err := meter(module, 8, "stop")
+		out, err := addInterruptChecks(module, 8, "stop")
 		if err == nil && len(out) < 8 {
 			t.Errorf("%d bytes", len(out))
 		}

@@ -1,0 +1,92 @@
+package sandbox
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"syscall"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// landlockReadable are the paths of the host that a workload without a rootfs may read.
+var landlockReadable = []string{
+	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/proc",
+	"/etc/passwd", "/etc/group", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives",
+	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/localtime", "/etc/timezone", "/etc/mime.types", "/etc/bash.bashrc",
+	"/etc/profile", "/etc/inputrc", "/etc/terminfo", "/etc/gitconfig", "/etc/protocols", "/etc/services", "/etc/os-release", "/etc/debian_version",
+	"/etc/python3", "/etc/java", "/etc/perl", "/sys/devices/system/cpu", "/sys/fs/cgroup",
+}
+
+// landlockDevices are the paths that it may also write. Terminals are not among them:
+// terminals of the same user on the host would be.
+var landlockDevices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
+
+// launchProcess prepares a guest without namespaces, which confines the processes that it
+// starts by Landlock and seccomp.
+func (p *Provider) launchProcess(l *launch, u launchSpec) error {
+	if len(u.lower) > 0 {
+		return fmt.Errorf("a template, without mounts: %w", fault.Unsupported)
+	}
+	if err := u.refuseAutorunFiles("without mounts"); err != nil {
+		return err
+	}
+	const least = 3 // the first that restricts truncation
+	if abi, err := guestproto.LandlockABI(); err != nil || abi < least {
+		return fmt.Errorf("landlock has version %d here, at least %d is required (%v): %w", abi, least, err, fault.Unsupported) //nolint:errorlint // one code is enough
+	}
+	bin, err := p.binary()
+	if err != nil {
+		return err
+	}
+	env := baseEnv(u)
+	env["HOME"], env["TMPDIR"] = u.tmp, u.tmp
+	maps.Copy(env, u.policy.Env)
+	writable, visible, err := p.landlockPaths(l, u)
+	if err != nil {
+		return err
+	}
+	l.Binary, l.Sys, l.Socket = bin.Path, &syscall.SysProcAttr{Setsid: true}, u.socket
+	l.Config = guestproto.Config{
+		Workspace: u.id, Level: driver.IsolationProcess, Root: u.guestDir, UID: -1, Env: env, Subreaper: true,
+		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoNetwork: true, NoSetID: true, ReadWrite: writable, ReadOnly: visible},
+	}
+	return l.addDir("log", u.log)
+}
+
+// landlockPaths lists what a workload without mounts may write, and what it may read.
+// Directories of the user are named by the descriptors that were checked.
+func (p *Provider) landlockPaths(l *launch, u launchSpec) (writable, visible []string, err error) {
+	writable, visible = append([]string{u.tmp}, landlockDevices...), slices.Clone(landlockReadable)
+	if !u.hostDir {
+		writable = append(writable, u.files)
+	} else if writable, err = p.addGrant(l, u.files, writable); err != nil {
+		return nil, nil, err
+	}
+	for _, dir := range u.binds {
+		switch {
+		case dir.Empty:
+		case dir.ReadOnly || u.policy.ReadOnly:
+			visible, err = p.addGrant(l, dir.Dir, visible)
+		default:
+			writable, err = p.addGrant(l, dir.Dir, writable)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	return writable, visible, nil
+}
+
+// addGrant opens and checks a directory, and adds its descriptor to a list.
+func (p *Provider) addGrant(l *launch, dir string, list []string) ([]string, error) {
+	d, err := p.openHostDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	name := fmt.Sprintf("grant%d", len(l.Files))
+	l.addFile(name, d.file)
+	return append(list, "fd:"+name), nil
+}

@@ -1,0 +1,133 @@
+// Package interpreters adds the modules Script and Code to the workspaces of any
+// provider.
+//
+// Script needs files: an interpreter in this process (package isolate). Code needs a
+// shell: Jupyter kernels that run as its sessions (package jupyter).
+//
+// It is a decorator and not a part of each provider, because nothing in it depends on
+// the provider: a command policy that is wrapped first also applies to scripts and
+// kernels. It is not a fallback of package workspace, because importing that package
+// should not link a JavaScript engine.
+//
+// A provider that has one of the two modules must not be wrapped: its refs would lose
+// the module.
+package interpreters
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/croft-run/croft/interp/isolate"
+	"github.com/croft-run/croft/interp/jupyter"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// Config configures the modules.
+type Config struct {
+	Engine  *isolate.Engine // runs scripts; shared by providers. Required
+	Script  isolate.Options // except Root, which is that of the workspace
+	Kernels jupyter.Options // of every workspace
+}
+
+// A Provider is a provider whose workspaces run code.
+type Provider struct {
+	driver.Provider
+	cfg Config
+}
+
+// Wrap returns p with the modules added.
+func Wrap(p driver.Provider, cfg Config) *Provider { return &Provider{Provider: p, cfg: cfg} }
+
+// Unwrap returns the wrapped provider.
+func (p *Provider) Unwrap() driver.Provider { return p.Provider }
+
+// Close closes the wrapped provider, if it has a Close.
+func (p *Provider) Close() error {
+	if c, ok := p.Provider.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// Capabilities adds our modules to the capabilities of the wrapped provider; nil if
+// that reports none.
+func (p *Provider) Capabilities() driver.Capabilities {
+	inner, ok := driver.Find[driver.CapabilityReporter](p.Provider)
+	if !ok {
+		return nil
+	}
+	caps := inner.Capabilities()
+	for ours, from := range basis {
+		if caps.Has(from) {
+			caps[ours] = true
+		}
+	}
+	return caps
+}
+
+// basis is the module that each of our modules needs.
+var basis = map[driver.Capability]driver.Capability{driver.CapCode: driver.CapShell, driver.CapScript: driver.CapFS}
+
+// Open opens the workspace and adds the modules.
+func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
+	spec.Want = withoutModules(spec.Want, true)
+	ws, err := p.Provider.Open(ctx, spec)
+	return p.addModules(ws, err)
+}
+
+// Resolve attaches to the workspace and adds the modules.
+func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
+	ref.Capabilities = withoutModules(ref.Capabilities, false)
+	ws, err := p.Provider.Resolve(ctx, ref)
+	return p.addModules(ws, err)
+}
+
+// withoutModules returns caps without our modules; a wanted module is replaced by its basis.
+func withoutModules(caps driver.Capabilities, want bool) driver.Capabilities {
+	out := caps.Clone()
+	for ours, from := range basis {
+		if out.Has(ours) && want {
+			out[from] = true
+		}
+		delete(out, ours)
+	}
+	return out
+}
+
+func (p *Provider) addModules(ws *driver.Workspace, err error) (*driver.Workspace, error) {
+	if err != nil {
+		return nil, err
+	}
+	out := *ws
+	if out.Script == nil && out.FS != nil {
+		opts := p.cfg.Script
+		opts.Root = out.Traits.Root
+		out.Script = p.cfg.Engine.Module(out.FS, &opts)
+	}
+	if out.Code == nil && out.Shell != nil {
+		kernels := jupyter.New(out.Shell, &p.cfg.Kernels)
+		out.Code = kernels.Module()
+		out.Life.Close = closeAfter(kernels.Close, ws.Life.Close)
+		out.Life.Destroy = closeAfter(kernels.Close, ws.Life.Destroy)
+	}
+	if update := ws.Life.Update; update != nil {
+		out.Life.Update = func(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
+			ref, err := update(ctx, policy)
+			if err == nil {
+				ref.Capabilities = out.Built()
+			}
+			return ref, err
+		}
+	}
+	out.Ref.Capabilities = out.Built()
+	return &out, nil
+}
+
+// closeAfter closes the kernels, and then calls rest in any case.
+func closeAfter(kernels, rest func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := kernels(ctx)
+		return errors.Join(rest(ctx), err)
+	}
+}
