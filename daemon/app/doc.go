@@ -26,15 +26,16 @@
 //	               the configuration may name another path
 //	ws/            workspace directories of the providers local, sandbox and docker;
 //	               ws/.journals has the journals of directories that are used in place
-//	filestore.db   files of the provider filestore (SQLite)
-//	store/         snapshot store; store/cache has its index
-//	layers/        template and sealed layers, lower directories of overlayfs
-//	docker/        cache of the provider docker
-//	pool/          prepared workspaces of the pool, by kind
+//	filestore.db   database of the provider filestore (SQLite), with -wal and -shm
+//	filestore/     bucket, writer locks and disk reserve of the provider filestore
+//	store/         snapshot store; store/cache has stat caches of snapshotted trees
+//	layers/        layers that workspaces of the sandbox share
+//	docker/        guest program and proofs of engines, for the provider docker
+//	pool/          flock files of the pool, by kind; its workspaces are in ws/
 //	prep/          staging metadata of workspaces
 //	artifacts/     artifacts of workspaces
-//	cache/         compiled script engine
-//	tmp/           temporary files of templates that are being made
+//	cache/         machine code of the script interpreter
+//	tmp/           unpacked images, while a template is made
 //	eval/          directories of running evaluations, each with a lock file
 //
 // # The order of shutting down
