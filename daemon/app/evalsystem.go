@@ -38,10 +38,10 @@ type EvalSystem struct {
 
 // EvalConfig configures an EvalSystem.
 type EvalConfig struct {
-	Settings *config.Config                      // with the data directory
-	Events   event.Sink                          // gets the requests to the network; may be nil
-	Inside   func(workspace string) http.Handler // serves the programs in a workspace, at EvalInside; nil is nothing
-	Log      *slog.Logger                        // nil is silent
+	Settings     *config.Config                      // with the data directory
+	Events       event.Sink                          // gets the requests to the network; may be nil
+	LocalHandler func(workspace string) http.Handler // serves the programs in a workspace, at EvalLocalURL; nil is nothing
+	Log          *slog.Logger                        // nil is silent
 }
 
 // OpenEval opens the sandbox provider of an evaluation, and removes the directories of
@@ -70,7 +70,7 @@ func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalSystem, error) {
 	}
 	g.provider, err = sandbox.New(&sandbox.Config{
 		Root: filepath.Join(g.dir, "ws"), Forbidden: []string{data}, Roots: cfg.Settings.HostRoots, Log: cfg.Log,
-		Secrets: secrets, Credentials: egressCredentials(cfg.Settings), Events: cfg.Events, LocalHandler: cfg.Inside,
+		Secrets: secrets, Credentials: egressCredentials(cfg.Settings), Events: cfg.Events, LocalHandler: cfg.LocalHandler,
 	})
 	if err != nil {
 		return nil, errors.Join(err, g.Close(ctx))

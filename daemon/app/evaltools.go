@@ -16,9 +16,9 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// EvalInside is the URL at which programs in the workspaces of an EvalSystem reach
-// EvalConfig.Inside.
-var EvalInside = fmt.Sprintf("http://127.0.0.1:%d", egress.RelayPort)
+// EvalLocalURL is the URL at which programs in the workspaces of an EvalSystem reach
+// EvalConfig.LocalHandler.
+var EvalLocalURL = fmt.Sprintf("http://127.0.0.1:%d", egress.RelayPort)
 
 // EvalTools configures the tools for the agents of an evaluation.
 type EvalTools struct {

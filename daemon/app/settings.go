@@ -48,8 +48,8 @@ func (s *System) commandPolicy(kind string) *cmdpolicy.Options {
 	if kind == sandbox.Kind {
 		rules = cmdpolicy.Sandbox()
 	}
-	rules.Commands.Allow = s.settings.Guard.Allow
-	rules.Commands.Deny = append(rules.Commands.Deny, s.settings.Guard.Deny...)
+	rules.Commands.Allow = s.settings.Commands.Allow
+	rules.Commands.Deny = append(rules.Commands.Deny, s.settings.Commands.Deny...)
 	rules.Env = cmdpolicy.Env{Allow: s.settings.Env.Allow, Deny: s.settings.Env.Deny, Refuse: true}
 	return rules
 }

@@ -104,8 +104,8 @@ func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, 
 	default:
 		return a.withProvider(ctx, kind, opts, f)
 	}
-	requests, inside := new(eval.Requests), &eval.LoopbackServer{Base: app.EvalInside}
-	sys, err := app.OpenEval(ctx, app.EvalConfig{Settings: settings, Events: requests, Inside: inside.Handler, Log: a.newLogger(slog.LevelError)})
+	requests, inside := new(eval.Requests), &eval.LoopbackServer{Base: app.EvalLocalURL}
+	sys, err := app.OpenEval(ctx, app.EvalConfig{Settings: settings, Events: requests, LocalHandler: inside.Handler, Log: a.newLogger(slog.LevelError)})
 	if err != nil {
 		return err
 	}

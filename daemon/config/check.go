@@ -339,7 +339,7 @@ func (c *Config) checkRules() error {
 			}
 		}
 	}
-	for at, list := range map[string][]string{"guard.allow": c.Guard.Allow, "guard.deny": c.Guard.Deny} {
+	for at, list := range map[string][]string{"commands.allow": c.Commands.Allow, "commands.deny": c.Commands.Deny} {
 		for i, pattern := range list {
 			if _, err := path.Match(pattern, ""); err != nil || pattern == "" || strings.ContainsAny(pattern, " \t\n") {
 				return c.keyError(itemPath(at, i), "%.80q: a pattern is the name of a program, in which *, ? and [...] may stand for characters", pattern)

@@ -34,7 +34,7 @@ type Config struct {
 	HostRoots []string            `json:"hostRoots,omitempty" jsonschema:"absolute directories of this host that a workspace may use in place, be given or start from; empty is all for a server on loopback, and none beyond"`
 	Skills    []string            `json:"skills,omitempty" jsonschema:"directories that hold skills, each a directory with a SKILL.md; of two of one name that of the earlier counts; relative to this file"`
 	Env       Rules               `json:"env,omitzero" jsonschema:"variables that may come with a command or a policy, by patterns of their names; beyond what the provider itself refuses"`
-	Guard     Rules               `json:"guard,omitzero" jsonschema:"programs that commands may run, by patterns of their names; beyond what the provider itself refuses"`
+	Commands  Rules               `json:"commands,omitzero" jsonschema:"programs that commands may run, by patterns of their names; beyond what the provider itself refuses"`
 	Caps      Caps                `json:"caps,omitzero" jsonschema:"caps of this server; past them calls fail as resource exhausted"`
 	Events    Events              `json:"events,omitzero" jsonschema:"the audit stream"`
 

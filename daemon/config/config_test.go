@@ -270,7 +270,7 @@ var refused = []struct{ name, text, want string }{
 	{"host root with dots", "version: 1\nhostRoots: [/srv/../etc]\n", "without .."},
 	{"the whole host", "version: 1\nhostRoots: [/]\n", "it names the whole host"},
 	{"env rule", "version: 1\nenv: {deny: [\"A=B\"]}\n", "env.deny[0]"},
-	{"guard rule", "version: 1\nguard: {deny: [\"[\"]}\n", "guard.deny[0]"},
+	{"command rule", "version: 1\ncommands: {deny: [\"[\"]}\n", "commands.deny[0]"},
 	{"keep", "version: 1\nevents: {keep: 0}\n", "events.keep: 0: it must be 1 to 1000"},
 	{"max size", "version: 1\nevents: {maxSize: 10}\n", "the least is 4K"},
 	{"sync", "version: 1\nevents: {sync: daily}\n", `"daily": allowed are none, interval, always`},

@@ -18,15 +18,15 @@ const retryInterval = 2 * time.Millisecond
 // Lock takes the exclusive lock on the file at path. Without options the file is
 // created with mode 0600 where it does not exist. Close releases the lock.
 func Lock(ctx context.Context, path string, opts ...flock.Option) (*flock.Flock, error) {
-	return take(ctx, path, (*flock.Flock).TryLockContext, opts)
+	return acquire(ctx, path, (*flock.Flock).TryLockContext, opts)
 }
 
 // RLock is Lock for the shared lock.
 func RLock(ctx context.Context, path string, opts ...flock.Option) (*flock.Flock, error) {
-	return take(ctx, path, (*flock.Flock).TryRLockContext, opts)
+	return acquire(ctx, path, (*flock.Flock).TryRLockContext, opts)
 }
 
-func take(ctx context.Context, path string, try func(*flock.Flock, context.Context, time.Duration) (bool, error), opts []flock.Option) (*flock.Flock, error) {
+func acquire(ctx context.Context, path string, try func(*flock.Flock, context.Context, time.Duration) (bool, error), opts []flock.Option) (*flock.Flock, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

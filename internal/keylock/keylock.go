@@ -9,8 +9,8 @@ import (
 // Locks is a set of mutexes, one per key that is locked or waited for. The zero
 // value is ready. It is safe for concurrent use.
 type Locks[K comparable] struct {
-	mu   sync.Mutex
-	held map[K]*entry
+	mu     sync.Mutex
+	locked map[K]*entry
 }
 
 type entry struct {
@@ -22,13 +22,13 @@ type entry struct {
 // nil then. unlock must be called once.
 func (l *Locks[K]) Lock(ctx context.Context, key K) (unlock func(), err error) {
 	l.mu.Lock()
-	e := l.held[key]
+	e := l.locked[key]
 	if e == nil {
-		if l.held == nil {
-			l.held = map[K]*entry{}
+		if l.locked == nil {
+			l.locked = map[K]*entry{}
 		}
 		e = &entry{token: make(chan struct{}, 1)}
-		l.held[key] = e
+		l.locked[key] = e
 	}
 	e.users++
 	l.mu.Unlock()
@@ -45,6 +45,6 @@ func (l *Locks[K]) leave(key K, e *entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.users--; e.users == 0 {
-		delete(l.held, key)
+		delete(l.locked, key)
 	}
 }

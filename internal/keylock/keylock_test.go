@@ -40,7 +40,7 @@ func TestLock(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n != 100 || len(l.held) != 0 {
-		t.Errorf("%d rounds, %d keys left; want 100 and none", n, len(l.held))
+	if n != 100 || len(l.locked) != 0 {
+		t.Errorf("%d rounds, %d keys left; want 100 and none", n, len(l.locked))
 	}
 }
