@@ -5,16 +5,24 @@ import (
 	"github.com/croft-run/croft/registry"
 )
 
-// The forms that package client has.
+// The JSON types below are the client's own.
 type (
-	Workspace       = client.Workspace
-	Description     = client.Description
-	Holder          = client.Holder
-	Change          = client.Change
-	Level           = client.Level
+	// Workspace is a workspace of the server.
+	Workspace = client.Workspace
+	// Description has all details of a workspace, for operators.
+	Description = client.Description
+	// Holder is a process with a lease on a workspace.
+	Holder = client.Holder
+	// Change says which labels and policy to set; nil stays.
+	Change = client.Change
+	// Level says whether a level of isolation works on this host.
+	Level = client.Level
+	// TemplateRequest says what a template is made of.
 	TemplateRequest = client.TemplateRequest
-	Exported        = client.Exported
-	Forked          = client.Forked
+	// Exported is a snapshot that was copied to a bucket.
+	Exported = client.Exported
+	// Forked is what a fork made.
+	Forked = client.Forked
 )
 
 // workspaceView is a workspace as clients see it: its record without its ref.

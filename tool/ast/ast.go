@@ -190,7 +190,7 @@ func (e *Editor) InsertAfter(ctx context.Context, name string, src []byte, recei
 	if strings.TrimSpace(text) == "" {
 		return Change{}, invalidf("new_method is required")
 	}
-	laid, err := d.language.layoutMethod(ctx, src, f, text)
+	laid, err := d.layoutMethod(ctx, src, f, text)
 	if err != nil {
 		return Change{}, err
 	}
