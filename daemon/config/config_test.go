@@ -247,7 +247,7 @@ var refused = []struct{ name, text, want string }{
 	{"cycle", "version: 1\npolicies: {a: {extends: b}, b: {extends: c}, c: {extends: a}}\n", `a -> b -> c -> a`},
 	{"long chain", "version: 1\npolicies:\n  p0: {}\n" + chain(18), "policies extend each other more than 16 deep"},
 	{"policy name", "version: 1\npolicies: {\"a b\": {}}\n", "a name has 1 to 63 of"},
-	{"default policy", "version: 1\ndefaults: {policy: x}\n", `:2:20: invalid argument: defaults.policy: there is no policy "x"; there are default`},
+	{"default policy", "version: 1\ndefaults: {policy: x}\n", `:2:20: invalid argument: defaults.policy: there is no policy "x"; the policies are default`},
 	{"host", "version: 1\npolicies: {a: {network: {allow: [{host: \"https://x.example\"}]}}}\n", "without scheme and port"},
 	{"host that is a number", "version: 1\npolicies: {a: {network: {allow: [{host: \"127.1\"}]}}}\n", "policies.a.network.allow[0].host"},
 	{"rule without host", "version: 1\npolicies: {a: {network: {allow: [{ports: [1]}]}}}\n", `policies.a.network.allow[0]: key "host" is missing`},

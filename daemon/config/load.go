@@ -13,14 +13,14 @@ import (
 	"github.com/croft-run/croft/internal/strictyaml"
 )
 
-// EnvFile is the variable that names the file.
+// EnvFile is the variable with the path of the file.
 const EnvFile = "CROFT_CONFIG"
 
 // Find returns the path of the file to read: the explicit one, else that of
 // $CROFT_CONFIG, else croft.yaml in data, the data directory, else
 // croft/croft.yaml in $XDG_CONFIG_HOME (~/.config where that is not set). It
-// returns "" where there is none, and NotFound where a file was named that does
-// not exist.
+// returns "" without a file, and NotFound if the explicit file or that of $CROFT_CONFIG
+// does not exist.
 //
 // The current directory is not searched: an agent or a checkout could put a file there
 // that allows more than its user wants. Such a file is read only if it is named. A file
@@ -60,7 +60,7 @@ func checkExists(path, what string) error {
 }
 
 func configHome(getenv func(string) string) string {
-	if dir := getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) { // others are to be ignored, says its specification
+	if dir := getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) { // the XDG specification says to ignore relative paths
 		return dir
 	}
 	if home := getenv("HOME"); home != "" {
@@ -70,8 +70,8 @@ func configHome(getenv func(string) string) string {
 }
 
 // Load reads the file at path. Relative paths in it are relative to its
-// directory, and ~/ is the home directory. A file that everyone may write is
-// refused, because it decides what agents may do.
+// directory, and ~/ is the home directory. A file that all users can write to is
+// refused, because the file decides what agents may do.
 func Load(path string) (*Config, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Now and Origin are names of states: the present one of a workspace, and the one that
-// it started from.
+// Now and Origin are names of states of a workspace: the current one, and the one that
+// the workspace started from.
 const (
 	Now    = history.Now
 	Origin = history.Origin
@@ -161,7 +161,7 @@ func (s *Server) forkWorkspace(ctx context.Context, r registry.Record, in *forkI
 	return &body[Forked]{out}, nil
 }
 
-// forkedFrom finds or takes the snapshot to fork.
+// forkedFrom returns the snapshot to fork from. Without a name it takes a new one.
 func forkedFrom(ctx context.Context, ws *workspace.Workspace, f *Fork) (driver.SnapshotInfo, error) {
 	if f.Snapshot == "" {
 		return ws.Snapshot(ctx, &driver.SnapshotOptions{Labels: map[string]string{snapshot.CauseLabel: "fork"}})

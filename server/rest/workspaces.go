@@ -319,7 +319,7 @@ func (s *Server) resetWorkspace(ctx context.Context, r registry.Record, _ *Targe
 	return &body[Workspace]{workspaceView(r)}, err
 }
 
-// moveState is the route that moves a workspace to another state.
+// moveState returns the handler of a route that moves a workspace to another state.
 func (s *Server) moveState(move func(context.Context, string) error) func(context.Context, registry.Record, *Target) (*body[Workspace], error) {
 	return func(ctx context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
 		if err := move(ctx, r.ID); err != nil {
@@ -356,7 +356,7 @@ func (s *Server) lookupRecord(ctx context.Context, t Target) (registry.Record, e
 	return r, markGone(err)
 }
 
-// liveWorkspace returns the live handle of a workspace. An id needs no looking up.
+// liveWorkspace returns the live handle of a workspace. An id is not looked up first.
 func (s *Server) liveWorkspace(ctx context.Context, t Target) (*workspace.Workspace, error) {
 	if driver.ValidID(t.ID) && t.Owner == "" {
 		ws, err := s.acquireWorkspace(ctx, t.ID)
