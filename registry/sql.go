@@ -131,9 +131,13 @@ func (s *sqlStore) Insert(ctx context.Context, rec Record) (Record, error) {
 // duplicateError returns the error for an id or a name that exists.
 func (s *sqlStore) duplicateError(ctx context.Context, rec Record) error {
 	if _, err := s.Get(ctx, rec.ID); err == nil {
-		return fmt.Errorf("registry: insert: workspace %s: %w", rec.ID, fault.AlreadyExists)
+		return fmt.Errorf("registry: workspace id %s: %w", rec.ID, fault.AlreadyExists)
 	}
-	return fmt.Errorf("registry: insert: workspace name %q: %w: names are unique per owner", rec.Name, fault.AlreadyExists)
+	return nameTaken(rec.Name)
+}
+
+func nameTaken(name string) error {
+	return fmt.Errorf("registry: workspace %q: %w: choose another name, or remove that workspace first", name, fault.AlreadyExists)
 }
 
 func (s *sqlStore) Get(ctx context.Context, id string) (Record, error) {
@@ -273,7 +277,7 @@ func (s *sqlStore) putRecord(ctx context.Context, tx *sql.Tx, rec Record) (Recor
 	set := strings.ReplaceAll(columns, ",", " = ?,") + " = ?"
 	_, err = tx.ExecContext(ctx, s.rebind(`UPDATE workspaces SET `+set+` WHERE id = ?`), append(row, rec.ID)...)
 	if s.isDuplicate(err) {
-		return Record{}, fmt.Errorf("registry: workspace name %q: %w: names are unique per owner", rec.Name, fault.AlreadyExists)
+		return Record{}, nameTaken(rec.Name)
 	}
 	if err != nil {
 		return Record{}, s.classifyError("put "+rec.ID, err)
