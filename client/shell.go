@@ -36,7 +36,7 @@ func (s *shell) add(x *connection) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return fmt.Errorf("client: workspace %s: %w: the handle is closed", s.id, fault.WrongState)
+		return fmt.Errorf("client: workspace %s: %w: this handle on it was closed; acquire or open it again", s.id, fault.WrongState)
 	}
 	s.conns[x] = true
 	return nil
@@ -148,7 +148,7 @@ func (s *shell) listSessions(ctx context.Context) ([]driver.SessionInfo, error) 
 
 func (s *shell) attachSession(ctx context.Context, id string) (*driver.Session, error) {
 	if id == "" || id == "." || id == ".." || strings.ContainsAny(id, "/\x00") {
-		return nil, fmt.Errorf("client: attach %.40q: %w: no session has such an id", id, fault.NotFound)
+		return nil, fmt.Errorf("client: session %.40q: %w: no session has such an id; \"croft ws ps\" lists the sessions", id, fault.NotFound)
 	}
 	info, err := callRoute[driver.SessionInfo](ctx, s.module, http.MethodGet, sessionRoute(id, ""), params{})
 	if err != nil {
