@@ -237,7 +237,7 @@ func (c *Config) checkDefaults() error {
 		return c.keyError("defaults.provider", "%.80q: %s", c.Defaults.Provider, nameForm)
 	}
 	if _, ok := c.Policies[c.Defaults.Policy]; !ok {
-		return c.keyError("defaults.policy", "there is no policy %.80q; there are %s", c.Defaults.Policy, strings.Join(slices.Sorted(maps.Keys(c.Policies)), ", "))
+		return c.keyError("defaults.policy", "there is no policy %.80q; the policies are %s", c.Defaults.Policy, strings.Join(slices.Sorted(maps.Keys(c.Policies)), ", "))
 	}
 	return nil
 }

@@ -27,10 +27,10 @@ const EnvFile = "CROFT_CONFIG"
 // that was found, not named, must belong to this user or to root.
 func Find(explicit, data string, getenv func(string) string) (string, error) {
 	if explicit != "" {
-		return explicit, checkExists(explicit, "the file that was named")
+		return explicit, checkExists(explicit, "--config")
 	}
 	if path := getenv(EnvFile); path != "" {
-		return path, checkExists(path, "the file that $"+EnvFile+" names")
+		return path, checkExists(path, "$"+EnvFile)
 	}
 	var candidates []string
 	if data != "" {
@@ -52,9 +52,15 @@ func Find(explicit, data string, getenv func(string) string) (string, error) {
 	return "", nil
 }
 
-func checkExists(path, what string) error {
-	if _, err := os.Stat(path); err != nil {
-		return fmt.Errorf("config: find %s, %s: %w", path, what, err)
+// checkExists refuses the path of a file that does not exist. origin is the flag or
+// variable with the path.
+func checkExists(path, origin string) error {
+	_, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("config: %s %s: %w: there is no such file", origin, path, fault.NotFound)
+	case err != nil:
+		return fmt.Errorf("config: %s: %w", origin, err)
 	}
 	return nil
 }
