@@ -137,7 +137,7 @@ const maxForks = 1000
 // forkWorkspace opens workspaces like this one, from a state of it: all of them or none.
 func (s *Server) forkWorkspace(ctx context.Context, r registry.Record, in *forkInput) (*body[Forked], error) {
 	if in.Body.Count < 0 || in.Body.Count > maxForks {
-		return nil, badParameter("count", "%d is not from 0 to %d", in.Body.Count, maxForks)
+		return nil, fmt.Errorf("fork %d times: %w: count must be 1 to %d; 0 is 1", in.Body.Count, fault.InvalidArgument, maxForks)
 	}
 	ws, err := s.liveWorkspace(ctx, in.Target)
 	if err != nil {
