@@ -1,15 +1,18 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/autorun"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -29,6 +32,16 @@ type MergeOptions struct {
 
 	// MaxText is the maximum size of a file to be merged as text; 0 is 4 MiB.
 	MaxText int64
+
+	// Ignored includes what .gitignore files exclude, and caches.
+	Ignored bool
+	// Autorun includes autorun files: editor tasks, hooks and the like, which tools
+	// of the user run without being asked.
+	Autorun bool
+
+	// Ours and Theirs are the names of the sides in texts and conflict markers; ""
+	// is "ours" and "theirs".
+	Ours, Theirs string
 }
 
 // A Merged is the result of a merge: the changes to ours.
@@ -37,18 +50,38 @@ type Merged struct {
 	Same      []string   `json:"same,omitempty"`      // paths that are equal in ours and theirs
 	Conflicts []Conflict `json:"conflicts,omitempty"` // paths that stay unchanged, or get markers
 
+	// LeftOut are changes that were not merged: ignored files, and autorun files. Git
+	// are the repositories that differ: .git is never merged.
+	LeftOut []LeftOut   `json:"leftOut,omitempty"`
+	Git     []GitChange `json:"git,omitempty"`
+
 	patches map[string]patch
 }
 
 // A Conflict is a path that both sides changed incompatibly.
 type Conflict struct {
 	Path   string         `json:"path"`
+	Kind   ConflictKind   `json:"kind"`
 	Reason string         `json:"reason"`
+	Marked bool           `json:"marked,omitempty"` // it gets conflict markers
 	Text   []TextConflict `json:"text,omitempty"`
 }
 
+// ConflictKind is the kind of a conflict.
+type ConflictKind string
+
+// The kinds of conflicts. Only ConflictLines can get conflict markers.
+const (
+	ConflictLines   ConflictKind = "lines"   // both sides changed the same lines
+	ConflictContent ConflictKind = "content" // both sides changed or added a file that can't be merged as text
+	ConflictRemoved ConflictKind = "removed" // one side removed what the other one changed
+	ConflictMode    ConflictKind = "mode"    // both sides changed the mode
+	ConflictType    ConflictKind = "type"    // a directory that is not empty on one side, and a file on the other
+)
+
 // Merge is a three-way merge: it finds the changes that bring those from base to
-// theirs into ours. It does not change ours; see Apply.
+// theirs into ours. It does not change ours; see Apply. It never merges .git, at any
+// level.
 func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*Merged, error) {
 	m := &merger{base: base, ours: ours, theirs: theirs, out: &Merged{Applied: []string{}, patches: map[string]patch{}}}
 	if opts != nil {
@@ -57,6 +90,7 @@ func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*M
 	if m.opts.MaxText == 0 {
 		m.opts.MaxText = 4 << 20
 	}
+	m.opts.Ours, m.opts.Theirs = cmp.Or(m.opts.Ours, "ours"), cmp.Or(m.opts.Theirs, "theirs")
 	only, err := cleanPaths(m.opts.Only)
 	if err != nil {
 		return nil, err
@@ -67,12 +101,18 @@ func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*M
 	if only == nil && len(m.opts.Hunks) > 0 {
 		only = slices.Sorted(maps.Keys(m.opts.Hunks))
 	}
-	d, err := Diff(ctx, base, theirs, &DiffOptions{NoRenames: true, Only: only})
+	d, err := Diff(ctx, base, theirs, &DiffOptions{NoRenames: true, Only: only, NoGit: true, NoIgnored: !m.opts.Ignored})
 	if err != nil {
 		return nil, err
 	}
 	if err := checkPathsChanged(only, d); err != nil {
 		return nil, err
+	}
+	m.out.Git, m.out.LeftOut = d.Git, d.LeftOut
+	if !m.opts.Autorun {
+		if d.Changes, err = m.dropAutorun(ctx, d.Changes); err != nil {
+			return nil, err
+		}
 	}
 	// Removals are merged bottom-up: a directory is removed only if it is empty. A
 	// path that changes its type is merged once, afterwards.
@@ -123,6 +163,9 @@ func (m *merger) cleanHunks() error {
 
 func checkPathsChanged(only []string, d *Comparison) error {
 	for _, p := range only {
+		if autorun.InGit(p) {
+			return fmt.Errorf("snapshot: apply %s: %w: .git is never merged as files", p, fault.InvalidArgument)
+		}
 		if !slices.ContainsFunc(d.Changes, func(c FileChange) bool { return p == "." || c.Path == p || strings.HasPrefix(c.Path, p+"/") }) {
 			return fmt.Errorf("snapshot: apply %s: %w: there is no change at this path", p, fault.NotFound)
 		}
@@ -200,24 +243,27 @@ func (m *merger) mergePath(ctx context.Context, name string) error {
 		}
 		return m.mergeText(ctx, name, b, o, t, theirs)
 	}
-	m.addConflict(name, conflictReason(b, o, t), nil)
+	m.addContentConflict(name, b, o, t)
 	return nil
 }
 
-func conflictReason(b, o, t *Node) string {
+// addContentConflict adds the conflict of a path that can't be merged as text.
+func (m *merger) addContentConflict(name string, b, o, t *Node) {
 	switch {
 	case o == nil:
-		return "removed in ours, changed in theirs"
+		m.addConflict(name, ConflictRemoved, "removed in %s, changed in %s", m.opts.Ours, m.opts.Theirs)
 	case t == nil:
-		return "changed in ours, removed in theirs"
+		m.addConflict(name, ConflictRemoved, "changed in %s, removed in %s", m.opts.Ours, m.opts.Theirs)
 	case b == nil:
-		return "added on both sides with different content"
+		m.addConflict(name, ConflictContent, "added in %s and in %s with different content", m.opts.Ours, m.opts.Theirs)
+	default:
+		m.addConflict(name, ConflictContent, "changed in %s and in %s, and not a text that can be merged", m.opts.Ours, m.opts.Theirs)
 	}
-	return "changed on both sides, and not a text that can be merged"
 }
 
-func (m *merger) addConflict(name, reason string, text []TextConflict) {
-	m.out.Conflicts = append(m.out.Conflicts, Conflict{Path: name, Reason: reason, Text: text})
+func (m *merger) addConflict(name string, kind ConflictKind, reason string, args ...any) *Conflict {
+	m.out.Conflicts = append(m.out.Conflicts, Conflict{Path: name, Kind: kind, Reason: fmt.Sprintf(reason, args...)})
+	return &m.out.Conflicts[len(m.out.Conflicts)-1]
 }
 
 // mergeDirectory replaces or removes a directory, whose entries were merged before.
@@ -238,7 +284,7 @@ func (m *merger) mergeDirectory(ctx context.Context, name string, t *Node) error
 		m.out.Same = append(m.out.Same, name) // kept for its other entries
 		return nil
 	}
-	m.addConflict(name, "a directory in ours that is not empty", nil)
+	m.addConflict(name, ConflictType, "a directory in %s that is not empty", m.opts.Ours)
 	return nil
 }
 
@@ -296,7 +342,7 @@ func (m *merger) mergeMode(name string, b, o, t *Node) {
 		m.out.Applied = append(m.out.Applied, name)
 		return
 	}
-	m.addConflict(name, fmt.Sprintf("mode %04o in ours, %04o in theirs", o.Mode, t.Mode), nil)
+	m.addConflict(name, ConflictMode, "mode %04o in %s, %04o in %s", o.Mode, m.opts.Ours, t.Mode, m.opts.Theirs)
 }
 
 // readText returns a file's text; nil if it is binary or too large.
@@ -348,7 +394,7 @@ func (m *merger) mergeText(ctx context.Context, name string, b, o, t *Node, thei
 	case o.Mode == b.Mode:
 		mode = t.Mode
 	case t.Mode != b.Mode && t.Mode != o.Mode:
-		m.addConflict(name, fmt.Sprintf("mode %04o in ours, %04o in theirs", o.Mode, t.Mode), nil)
+		m.addConflict(name, ConflictMode, "mode %04o in %s, %04o in %s", o.Mode, m.opts.Ours, t.Mode, m.opts.Theirs)
 		return nil
 	}
 	n := *o
@@ -369,12 +415,17 @@ func (m *merger) mergeText(ctx context.Context, name string, b, o, t *Node, thei
 			n.Content, n.Size, n.List = t.Content, t.Size, t.List
 			return m.takeTheirs(ctx, name, &n, fromTree(m.theirs, name))
 		}
-		m.addConflict(name, conflictReason(b, o, t), nil)
+		m.addContentConflict(name, b, o, t)
 		return nil
 	}
-	merged, conflicts := MergeText(base, ours, theirs, m.opts.Markers)
+	var markers *Markers
+	if m.opts.Markers {
+		markers = &Markers{m.opts.Ours, m.opts.Theirs}
+	}
+	merged, conflicts := MergeText(base, ours, theirs, markers)
 	if len(conflicts) > 0 {
-		m.addConflict(name, "both sides changed the same lines", conflicts)
+		c := m.addConflict(name, ConflictLines, "the same lines were changed in %s and in %s", m.opts.Ours, m.opts.Theirs)
+		c.Text, c.Marked = conflicts, m.opts.Markers
 		if !m.opts.Markers {
 			return nil
 		}
@@ -405,9 +456,11 @@ type Applied struct {
 	Undo string `json:"undo,omitempty"` // id of the snapshot for Undo
 }
 
-// AfterLabel is the label of a snapshot for Undo with the digest of the applied
-// state.
-const AfterLabel = "croft.apply.after"
+// Labels of a snapshot for Undo.
+const (
+	AfterLabel = "croft.apply.after" // digest of the applied state
+	DirLabel   = "croft.apply.dir"   // the directory that was applied to, without symlinks
+)
 
 // Apply merges the changes from base to theirs into a directory of this host: all
 // of them or, if there is a conflict and Markers is not set, none. Each file is
@@ -433,7 +486,7 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 	paths := slices.Sorted(maps.Keys(m.patches))
 	next := newPatchedTree(ours, m.patches)
 	if opts.Undo != nil {
-		if res.Undo, err = saveUndo(ctx, opts, ours, next, paths); err != nil {
+		if res.Undo, err = saveUndo(ctx, opts, dir, ours, next, paths); err != nil {
 			return nil, err
 		}
 	}
@@ -445,8 +498,12 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 }
 
 // saveUndo takes a snapshot of paths before they change.
-func saveUndo(ctx context.Context, opts *ApplyOptions, ours, next Tree, paths []string) (string, error) {
+func saveUndo(ctx context.Context, opts *ApplyOptions, dir string, ours, next Tree, paths []string) (string, error) {
 	after, err := Digest(ctx, Subset(next, paths))
+	if err != nil {
+		return "", err
+	}
+	real, err := realPath(dir)
 	if err != nil {
 		return "", err
 	}
@@ -455,7 +512,7 @@ func saveUndo(ctx context.Context, opts *ApplyOptions, ours, next Tree, paths []
 	if info.Labels == nil {
 		info.Labels = map[string]string{}
 	}
-	info.Labels[AfterLabel] = after
+	info.Labels[AfterLabel], info.Labels[DirLabel] = after, real
 	m, err := opts.Undo.Take(ctx, Subset(ours, paths), &TakeOptions{Info: info, Paths: paths, Complete: true})
 	if err != nil {
 		return "", err
@@ -463,38 +520,80 @@ func saveUndo(ctx context.Context, opts *ApplyOptions, ours, next Tree, paths []
 	return m.ID, nil
 }
 
+// realPath returns the absolute path of a directory without symlinks.
+func realPath(dir string) (string, error) {
+	real, err := filepath.EvalSymlinks(dir)
+	if err == nil {
+		real, err = filepath.Abs(real)
+	}
+	if err != nil {
+		return "", hostError("open", dir, err)
+	}
+	return real, nil
+}
+
 // UndoOptions are the options of Undo.
 type UndoOptions struct {
 	Force    bool // also if the applied state was changed since
+	DryRun   bool // only report the changes
 	Stage    string
 	Journals string
 	Owner    *Owner
 }
 
-// Undo reverts an Apply to a directory. If the applied paths were changed since, it
-// is fault.Conflict.
+// Undo reverts an Apply to a directory, which must be the directory of that Apply.
+// If the applied paths were changed since, it is fault.Conflict.
 func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*RestoreResult, error) {
 	if opts == nil {
 		opts = &UndoOptions{}
 	}
-	m, err := s.Get(ctx, id)
+	m, err := undoManifest(ctx, s, id, dir)
 	if err != nil {
 		return nil, err
 	}
-	after, ok := m.Labels[AfterLabel]
-	if !ok || len(m.Paths) == 0 {
-		return nil, fmt.Errorf("snapshot: undo %s: %w: it is not a snapshot that apply made", id, fault.InvalidArgument)
-	}
-	if err := Recover(ctx, dir, opts.Stage, opts.Journals); err != nil {
-		return nil, err
+	if !opts.DryRun {
+		if err := Recover(ctx, dir, opts.Stage, opts.Journals); err != nil {
+			return nil, err
+		}
 	}
 	paths := m.pathStrings()
-	now, err := Digest(ctx, Subset(HostDir(dir, nil), paths))
+	now := Subset(HostDir(dir, nil), paths)
+	digest, err := Digest(ctx, now)
 	if err != nil {
 		return nil, err
 	}
-	if now != after && !opts.Force {
-		return nil, fmt.Errorf("snapshot: undo %s: %w: the applied files were changed since; force overwrites them", id, fault.Conflict)
+	if digest != m.Labels[AfterLabel] && !opts.Force {
+		return nil, fmt.Errorf("snapshot: undo %s: %w: the applied files were changed since, and undo would overwrite them", id, fault.Conflict)
 	}
-	return Restore(ctx, s.StoredTree(m.Root), dir, &RestoreOptions{Only: paths, Stage: opts.Stage, Journals: opts.Journals, Owner: opts.Owner})
+	if opts.DryRun {
+		d, err := Diff(ctx, now, s.StoredTree(m.Root), &DiffOptions{NoRenames: true, Only: paths})
+		if err != nil {
+			return nil, err
+		}
+		res := &RestoreResult{Changed: len(d.Changes)}
+		for _, c := range d.Changes {
+			res.Paths = append(res.Paths, c.Path)
+		}
+		return res, nil
+	}
+	return Restore(ctx, s.StoredTree(m.Root), dir, &RestoreOptions{Only: paths, Keep: autorun.InGit, Stage: opts.Stage, Journals: opts.Journals, Owner: opts.Owner})
+}
+
+// undoManifest finds the snapshot of an Apply to a directory.
+func undoManifest(ctx context.Context, s *Store, id, dir string) (*Manifest, error) {
+	m, err := s.Get(ctx, id)
+	if fault.Of(err) == fault.NotFound || err == nil && (m.Labels[AfterLabel] == "" || len(m.Paths) == 0) {
+		return nil, fmt.Errorf("snapshot: undo %s: %w: no apply has this id, or its snapshot was deleted since", id, fault.NotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	real, err := realPath(dir)
+	if err != nil {
+		return nil, err
+	}
+	if was := m.Labels[DirLabel]; was != real {
+		return nil, fmt.Errorf("snapshot: undo %s: %w: it was applied to %s, not to %s", id, fault.InvalidArgument, was, real)
+	}
+	return m, nil
 }

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/autorun"
 	"github.com/croft-run/croft/internal/textdiff"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -37,6 +38,13 @@ type DiffOptions struct {
 
 	// MaxText is the maximum size of a file to be compared as text; 0 is 4 MiB.
 	MaxText int64
+
+	// NoGit leaves out .git at any level; Comparison.Git says what changed there.
+	NoGit bool
+
+	// NoIgnored leaves out what .gitignore files exclude, and caches, unless Only
+	// names them. Comparison.LeftOut lists them.
+	NoIgnored bool
 }
 
 // ChangeKind is the kind of a change.
@@ -56,6 +64,8 @@ const (
 type Comparison struct {
 	Changes []FileChange `json:"changes"`
 	Stats   Stats        `json:"stats"`
+	Git     []GitChange  `json:"git,omitempty"`     // see DiffOptions.NoGit
+	LeftOut []LeftOut    `json:"leftOut,omitempty"` // see DiffOptions.NoIgnored
 }
 
 // Stats are the totals of a comparison.
@@ -147,6 +157,7 @@ func Diff(ctx context.Context, a, b Tree, opts *DiffOptions) (*Comparison, error
 		return nil, err
 	}
 	d.only = newPathSet(only)
+	d.ignore = ignoreState{old: caches, now: caches}
 	if d.opts.MaxText == 0 {
 		d.opts.MaxText = 4 << 20
 	}
@@ -184,6 +195,8 @@ type treeDiff struct {
 	opts DiffOptions
 	only *pathSet
 	out  *Comparison
+
+	ignore ignoreState // of the directory that is compared
 }
 
 func sideFromNode(n *Node) *Side {
@@ -206,6 +219,13 @@ func (d *treeDiff) compareDirs(ctx context.Context, a, b Directory, at string) e
 	now, err := b.Nodes(ctx)
 	if err != nil {
 		return err
+	}
+	if d.opts.NoIgnored && !d.ignore.ignored && !d.ignore.named {
+		above := d.ignore
+		defer func() { d.ignore = above }()
+		if err := d.ignore.enter(ctx, a, b, old, now, at); err != nil {
+			return wrapPath(at, err)
+		}
 	}
 	for len(old) > 0 || len(now) > 0 {
 		var o, n *Node
@@ -238,6 +258,15 @@ func (d *treeDiff) compareEntry(ctx context.Context, a, b Directory, o, n *Node,
 	isDir := o != nil && o.Type == driver.TypeDir || n != nil && n.Type == driver.TypeDir
 	if !d.isSelected(name, isDir) {
 		return nil
+	}
+	if d.opts.NoGit && autorun.IsGit(one.Name) {
+		return d.addHistory(ctx, name)
+	}
+	if d.opts.NoIgnored && !d.ignore.ignored && !d.ignore.named && d.ignore.ignores(name, o, n) {
+		above := d.ignore
+		defer func() { d.ignore = above }()
+		named := d.only != nil && (d.only.exact[name] || !d.only.all && d.only.hasBelow(name))
+		d.ignore.ignored, d.ignore.named = !named, named
 	}
 	same := o != nil && n != nil && o.Type == n.Type
 	if same && o.Type == driver.TypeDir {
@@ -342,7 +371,23 @@ func (d *treeDiff) oneSided(ctx context.Context, dir Directory, n *Node, name st
 	return d.compareSubdirs(ctx, dir, nil, n, nil, name)
 }
 
-func (d *treeDiff) add(c FileChange) { d.out.Changes = append(d.out.Changes, c) }
+func (d *treeDiff) add(c FileChange) {
+	switch {
+	case !d.ignore.ignored:
+		d.out.Changes = append(d.out.Changes, c)
+	case !c.isDir():
+		d.out.LeftOut = addLeftOut(d.out.LeftOut, LeftOutIgnored, c.Path)
+	}
+}
+
+// addHistory adds a repository whose commits or references differ.
+func (d *treeDiff) addHistory(ctx context.Context, name string) error {
+	change, err := compareHistory(ctx, d.a, d.b, name)
+	if err == nil && change.Commits+change.Refs > 0 {
+		d.out.Git = append(d.out.Git, change)
+	}
+	return err
+}
 
 // detectRenames joins removed and added files of equal content. Empty files are
 // left out.

@@ -167,7 +167,7 @@ func FuzzMergeText(f *testing.F) {
 	f.Add("", "x")
 	f.Add(strings.Repeat("x\ny\n", 600), strings.Repeat("y\nz\n", 600))
 	f.Fuzz(func(t *testing.T, from, to string) {
-		if merged, conflicts := MergeText([]byte(from), []byte(from), []byte(to), false); string(merged) != to || len(conflicts) > 0 {
+		if merged, conflicts := MergeText([]byte(from), []byte(from), []byte(to), nil); string(merged) != to || len(conflicts) > 0 {
 			t.Errorf("merging %q into what did not change gives %q, %v", to, merged, conflicts)
 		}
 	})
@@ -180,7 +180,7 @@ func TestMergeAgreesWithGit(t *testing.T) {
 	for i := range 80 {
 		base := lines(30)
 		ours, theirs := mutateText(r, base), mutateText(r, base)
-		got, conflicts := MergeText([]byte(base), []byte(ours), []byte(theirs), false)
+		got, conflicts := MergeText([]byte(base), []byte(ours), []byte(theirs), nil)
 		dir := plant(t, map[string]string{"base": base, "ours": ours, "theirs": theirs})
 		cmd := exec.Command("git", "merge-file", "-p", "ours", "base", "theirs")
 		cmd.Dir = dir

@@ -27,6 +27,9 @@ type Repository struct{ dir string }
 // OpenRepository returns the repository at a path: a work tree, or a bare one.
 func OpenRepository(ctx context.Context, path string) (*Repository, error) {
 	out, err := (&Repository{path}).runGit(ctx, nil, nil, "rev-parse", "--absolute-git-dir", "--show-prefix")
+	if err != nil && strings.Contains(err.Error(), "not a git repository") {
+		return nil, fmt.Errorf("snapshot: repository %s: %w: it is not a git repository", path, fault.InvalidArgument)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("snapshot: repository %s: %w: %w", path, fault.InvalidArgument, err)
 	}
@@ -382,8 +385,7 @@ func (r *Repository) configValue(ctx context.Context, key string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// gitView is a tree with git's modes: files are 0644 or 0755. Directories .git at
-// any level are left out.
+// gitView is a tree with git's modes: files are 0644 or 0755.
 type gitView struct{ Tree }
 
 func (v *gitView) Root(ctx context.Context) (Directory, error) {
@@ -395,7 +397,6 @@ type gitViewDir struct{ Directory }
 
 func (d *gitViewDir) Nodes(ctx context.Context) ([]Node, error) {
 	nodes, err := d.Directory.Nodes(ctx)
-	nodes = slices.DeleteFunc(nodes, func(n Node) bool { return strings.EqualFold(n.Name, ".git") })
 	for i := range nodes {
 		n := &nodes[i]
 		switch {

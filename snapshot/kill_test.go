@@ -113,7 +113,12 @@ func TestKilledApply(t *testing.T) {
 			step = 1 + r.IntN(len(want.Applied)+4)
 		}
 		killApply(t, dir, step, time.Duration(r.IntN(60_000))*time.Microsecond)
-		must0(t, Recover(t.Context(), at("target"), "", at("journals")))
+		must0(t, RecoverAll(t.Context(), at("journals")))
+		for _, left := range []string{filepath.Join(at("target"), stagePrefix+"*"), filepath.Join(at("journals"), "*")} {
+			if names, err := filepath.Glob(left); err != nil || len(names) > 0 {
+				t.Fatalf("round %d, step %d: left behind: %v, %v", i, step, names, err)
+			}
+		}
 		got, err := Digest(t.Context(), HostDir(at("target"), nil))
 		must0(t, err)
 		if states[got] == "" {

@@ -16,9 +16,12 @@ type TextConflict struct {
 	Theirs []string `json:"theirs"`
 }
 
+// Markers are the names of the sides in conflict markers.
+type Markers struct{ Ours, Theirs string }
+
 // MergeText is a three-way merge (diff3) of a text. A conflict is written with
-// git's markers if markers is set; otherwise ours is kept.
-func MergeText(base, ours, theirs []byte, markers bool) ([]byte, []TextConflict) {
+// git's markers; without markers ours is kept.
+func MergeText(base, ours, theirs []byte, markers *Markers) ([]byte, []TextConflict) {
 	m := &textMerge{base: textdiff.Split(base), ours: textdiff.Split(ours), theirs: textdiff.Split(theirs), markers: markers}
 	m.run(textdiff.Lines(m.base, m.ours), textdiff.Lines(m.base, m.theirs))
 	return []byte(m.out.String()), m.conflicts
@@ -26,7 +29,7 @@ func MergeText(base, ours, theirs []byte, markers bool) ([]byte, []TextConflict)
 
 type textMerge struct {
 	base, ours, theirs []string
-	markers            bool
+	markers            *Markers
 	out                strings.Builder
 	conflicts          []TextConflict
 }
@@ -90,13 +93,13 @@ func (m *textMerge) writeChunk(start, end int, ours, theirs []string, byUs, byTh
 		m.writeLines(theirs)
 	default:
 		m.conflicts = append(m.conflicts, TextConflict{Line: line + 1, Base: m.base[start:end], Ours: ours, Theirs: theirs})
-		if !m.markers {
+		if m.markers == nil {
 			m.writeLines(ours)
 			return
 		}
-		m.writeMarker("<<<<<<< ours\n", ours)
+		m.writeMarker("<<<<<<< "+m.markers.Ours+"\n", ours)
 		m.writeMarker("=======\n", theirs)
-		m.writeMarker(">>>>>>> theirs\n", nil)
+		m.writeMarker(">>>>>>> "+m.markers.Theirs+"\n", nil)
 	}
 }
 

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ type stage struct {
 	lock     *os.File
 	journals string // directory of journals; "" is the stage
 	dir      string // the directory that is changed
+	aboveDir string // path of above
 }
 
 const (
@@ -41,8 +43,9 @@ const (
 
 // stageJournal is the content of a stage's journal.
 type stageJournal struct {
-	Dir string `json:"dir"`
-	Ops []op   `json:"ops"`
+	Dir   string `json:"dir"`
+	Above string `json:"above,omitempty"` // directory of the stage; "" is Dir
+	Ops   []op   `json:"ops"`             // empty until the change is carried out
 }
 
 func newStage(dir, above, journals string) (*stage, error) {
@@ -54,11 +57,19 @@ func newStage(dir, above, journals string) (*stage, error) {
 		return nil, hostError("stage in", above, err)
 	}
 	name := stagePrefix + driver.NewID()
+	s := &stage{name: name, journals: journals, dir: dir, aboveDir: above}
+	if journals != "" { // so that RecoverAll finds the stage
+		if err := s.writePrivateJournal(nil, false); err != nil {
+			unix.Close(fd) //nolint:errcheck // nothing is written through it
+			return nil, err
+		}
+	}
 	if err := unix.Mkdirat(fd, name, 0o700); err != nil {
-		unix.Close(fd) //nolint:errcheck // nothing is written through it
+		s.removePrivateJournal() //nolint:errcheck // RecoverAll removes what is left
+		unix.Close(fd)           //nolint:errcheck // nothing is written through it
 		return nil, hostError("stage in", above, err)
 	}
-	s, err := openStage(dir, fd, name, journals)
+	s, err = openStage(dir, fd, above, name, journals)
 	if err != nil {
 		removeAll(fd, name) //nolint:errcheck // Recover removes what is left
 		unix.Close(fd)      //nolint:errcheck // nothing is written through it
@@ -68,8 +79,8 @@ func newStage(dir, above, journals string) (*stage, error) {
 
 // openStage opens and locks a stage in the directory above, whose descriptor the
 // stage then owns. A locked stage is fault.Unavailable.
-func openStage(dir string, above int, name, journals string) (*stage, error) {
-	s := &stage{name: name, above: above, fd: -1, journals: journals, dir: dir}
+func openStage(dir string, above int, aboveDir, name, journals string) (*stage, error) {
+	s := &stage{name: name, above: above, fd: -1, journals: journals, dir: dir, aboveDir: aboveDir}
 	var err error
 	if s.fd, err = openRetry(above, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW); err != nil {
 		return nil, hostError("open", name, err)
@@ -96,22 +107,44 @@ func (s *stage) close() {
 
 // writeJournal writes the steps.
 func (s *stage) writeJournal(ops []op, durable bool) error {
-	data, err := encodeJournal(stageJournal{s.dir, ops})
+	var data []byte
+	var err error
+	if s.journals != "" {
+		err = s.writePrivateJournal(ops, durable) // an empty file in the stage marks that there is one
+	} else {
+		data, err = encodeJournal(stageJournal{Dir: s.dir, Ops: ops})
+	}
 	if err != nil {
 		return err
 	}
-	if s.journals != "" {
-		err := os.MkdirAll(s.journals, 0o700)
-		if err == nil {
-			err = atomicfile.Write(filepath.Join(s.journals, s.name), data, atomicfile.Options{Durable: durable})
-		}
-		if err != nil {
-			return hostError("write", "the journal", err)
-		}
-		data = nil // an empty file marks that there is one
-	}
 	if err := writeFileAt(s.fd, journalName, data, durable); err != nil {
 		return hostError("write", "the journal", err)
+	}
+	return nil
+}
+
+// writePrivateJournal writes the journal to the directory of journals.
+func (s *stage) writePrivateJournal(ops []op, durable bool) error {
+	j := stageJournal{Dir: s.dir, Ops: ops}
+	if s.aboveDir != s.dir {
+		j.Above = s.aboveDir
+	}
+	data, err := encodeJournal(j)
+	if err != nil {
+		return err
+	}
+	if err = os.MkdirAll(s.journals, 0o700); err == nil {
+		err = atomicfile.Write(filepath.Join(s.journals, s.name), data, atomicfile.Options{Durable: durable})
+	}
+	if err != nil {
+		return hostError("write", "the journal", err)
+	}
+	return nil
+}
+
+func (s *stage) removePrivateJournal() error {
+	if err := os.Remove(filepath.Join(s.journals, s.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }
@@ -157,7 +190,8 @@ func (s *stage) readJournal() ([]op, error) {
 	if err != nil {
 		return nil, hostError("read", "the journal", err)
 	}
-	return decodeOps(data)
+	j, err := decodeStageJournal(data)
+	return j.Ops, err
 }
 
 func readFileAt(dir int, name string) ([]byte, error) {
@@ -170,34 +204,38 @@ func readFileAt(dir int, name string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
-// decodeOps decodes a journal. It rejects steps that lead outside the directory or
-// the stage, which Croft never writes.
-func decodeOps(data []byte) ([]op, error) {
-	var j stageJournal
+// decodeStageJournal decodes a journal. It rejects steps that lead outside the
+// directory or the stage, which Croft never writes.
+func decodeStageJournal(data []byte) (j stageJournal, err error) {
 	if err := decodeJournal(data, &j); err != nil {
-		return nil, err
+		return j, err
 	}
 	for _, o := range j.Ops {
 		name := string(o.Path)
 		if !driver.ValidName(name) || name == "." || strings.Trim(o.Temp, "0123456789") != "" {
-			return nil, corruptError("the journal of a change to the directory: a step at %q is not valid", name)
+			return stageJournal{}, corruptError("the journal of a change to the directory: a step at %q is not valid", name)
 		}
 	}
-	return j.Ops, nil
+	return j, nil
 }
 
-// remove removes the stage: first the mark that there is a journal, then the
-// journal, so that a change is never repeated in part.
+// remove removes the stage: first the mark that there is a journal, then the steps,
+// so that a change is never repeated in part.
 func (s *stage) remove() error {
 	if err := unix.Unlinkat(s.fd, journalName, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err
 	}
-	if s.journals != "" {
-		if err := os.Remove(filepath.Join(s.journals, s.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	if s.journals == "" {
+		return removeAll(s.above, s.name)
 	}
-	return removeAll(s.above, s.name)
+	// The journal goes last if it has no steps: RecoverAll finds the stage by it.
+	if err := s.writePrivateJournal(nil, false); err != nil {
+		return err
+	}
+	if err := removeAll(s.above, s.name); err != nil {
+		return err
+	}
+	return s.removePrivateJournal()
 }
 
 // Recover completes the changes of a directory that killed processes left, and
@@ -225,6 +263,50 @@ func Recover(ctx context.Context, dir, stage, journals string) error {
 	return nil
 }
 
+// RecoverAll is Recover for every directory with a journal in a directory of
+// journals. Changes that are running, and directories that are missing, are left
+// alone.
+func RecoverAll(ctx context.Context, journals string) error {
+	entries, err := os.ReadDir(journals)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return hostError("list", journals, err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), stagePrefix) && files.IsTemp(e.Name()) {
+			errs = append(errs, recoverJournal(ctx, journals, e.Name()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// recoverJournal completes the change of one journal.
+func recoverJournal(ctx context.Context, journals, name string) error {
+	data, err := os.ReadFile(filepath.Join(journals, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the change is complete
+	}
+	if err != nil {
+		return hostError("read", "a journal", err)
+	}
+	j, err := decodeStageJournal(data)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(j.Dir); err != nil {
+		return nil // it may be on a file system that is not mounted
+	}
+	above := cmp.Or(j.Above, j.Dir)
+	if _, err := os.Lstat(filepath.Join(above, name)); errors.Is(err, fs.ErrNotExist) && len(j.Ops) == 0 {
+		return (&stage{name: name, journals: journals}).removePrivateJournal()
+	}
+	err = Recover(ctx, j.Dir, j.Above, journals)
+	if fault.Of(err) == fault.Unavailable {
+		return nil // a change is running
+	}
+	return err
+}
+
 func listStages(above string) ([]string, error) {
 	d, err := os.Open(above)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -246,7 +328,7 @@ func recoverStage(ctx context.Context, root int, dir, above, name, journals stri
 	if err != nil {
 		return hostError("open", above, err)
 	}
-	s, err := openStage(dir, fd, name, journals)
+	s, err := openStage(dir, fd, above, name, journals)
 	if err != nil {
 		unix.Close(fd) //nolint:errcheck // nothing is written through it
 		switch {

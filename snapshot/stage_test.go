@@ -18,7 +18,7 @@ func plantJournal(t testing.TB, dir string, ops ...op) string {
 	t.Helper()
 	stage := filepath.Join(dir, stagePrefix+"planted0000000000000")
 	must0(t, os.Mkdir(stage, 0o700))
-	data, err := encodeJournal(stageJournal{dir, ops})
+	data, err := encodeJournal(stageJournal{Dir: dir, Ops: ops})
 	must0(t, err)
 	must0(t, os.WriteFile(filepath.Join(stage, journalName), data, 0o600))
 	must0(t, os.WriteFile(filepath.Join(stage, "1"), []byte("evil\n"), 0o755))

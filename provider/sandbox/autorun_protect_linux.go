@@ -16,6 +16,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/internal/autorun"
 )
 
 // A directory in place or a writable bind contains autorun files, which the user's programs
@@ -116,12 +117,12 @@ func (p *autorunProtection) collect() error {
 	}
 	for _, name := range p.scan.files {
 		// Further down they stay writable: packages bring their own.
-		if path.Dir(name) == "." || slices.Contains(topAutorunNames, name) {
+		if path.Dir(name) == "." || slices.Contains(autorun.TopNames, name) {
 			p.addExisting(name)
 		}
 	}
 	for name, to := range p.scan.linkTargets {
-		if at := path.Dir(name); at == "." || path.Base(at) == "hooks" || slices.Contains(topAutorunNames, name) {
+		if at := path.Dir(name); at == "." || path.Base(at) == "hooks" || slices.Contains(autorun.TopNames, name) {
 			p.addExisting(to)
 		}
 	}

@@ -14,27 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/autorun"
 )
-
-// autorunNames are the names of autorun files in a project, besides Git's: editor tasks and
-// configuration of tools that run by themselves. A process in the workspace could write
-// code to them that the user then runs outside the sandbox.
-var autorunNames = []string{
-	".husky", ".vscode", ".idea", ".devcontainer", ".zed", ".fleet", ".envrc", ".mise.toml", "mise.toml", ".tool-versions", ".gitmodules",
-	".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml", ".ripgreprc",
-}
-
-// topAutorunNames are autorun files only at the top of a project: hooks and servers that
-// coding agents start. Further down, in their home directories, agents write the same
-// names all the time.
-var topAutorunNames = []string{
-	".claude/settings.json", ".claude/settings.local.json", ".mcp.json", ".cursor/mcp.json", ".cursor/hooks.json", ".codex/config.toml",
-	".gemini/settings.json", "opencode.json", "opencode.jsonc", ".opencode/plugin", ".opencode/plugins",
-}
-
-// packageDirs are directories of installed packages, which may contain editor settings of
-// their authors. autorunNames do not count there.
-var packageDirs = []string{"node_modules", "vendor", ".venv", "site-packages"}
 
 const (
 	// maxScanned bounds the entries, and maxRepos the repositories, of one scan. A larger
@@ -49,7 +30,7 @@ const (
 type autorunScan struct {
 	repos       []string          // Git repositories: ".git", "lib/.git", "lib.git"
 	gitLinks    []string          // .git files that name a repository elsewhere
-	files       []string          // other autorun files, see autorunNames
+	files       []string          // other autorun files, see package autorun
 	linkTargets map[string]string // of symlinks among files and hooks: targets that lie in the directory
 	stamps      map[string]string // stamp of each autorun file, by name
 	topNames    map[string]bool   // names at the top in lower case; nil if unknown
@@ -100,7 +81,7 @@ func (s *autorunScan) walkDir(fd int, rel string, depth int, crowd bool) error {
 			s.gitLinks = append(s.gitLinks, at)
 			s.addStamp(fd, name, at)
 			continue
-		case slices.Contains(autorunNames, name) && !crowd:
+		case slices.Contains(autorun.Names, name) && !crowd:
 			s.files = append(s.files, at)
 			s.addStamp(fd, name, at)
 			if e.IsDir() && rel != "" { // not protected there, see autorunProtection.collect
@@ -113,7 +94,7 @@ func (s *autorunScan) walkDir(fd int, rel string, depth int, crowd bool) error {
 		case !e.IsDir():
 			continue
 		}
-		if err := s.walkSubdir(fd, name, at, depth, crowd || slices.Contains(packageDirs, name)); err != nil {
+		if err := s.walkSubdir(fd, name, at, depth, crowd || slices.Contains(autorun.PackageDirs, name)); err != nil {
 			return err
 		}
 	}
@@ -207,9 +188,9 @@ func (s *autorunScan) mayHaveTop(path string) bool {
 	return s.topNames == nil || s.topNames[strings.ToLower(first)]
 }
 
-// addTopFiles adds the files of topAutorunNames.
+// addTopFiles adds the files of autorun.TopNames.
 func (s *autorunScan) addTopFiles() {
-	for _, name := range topAutorunNames {
+	for _, name := range autorun.TopNames {
 		if !s.mayHaveTop(name) {
 			continue
 		}

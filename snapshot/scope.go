@@ -1,0 +1,195 @@
+package snapshot
+
+import (
+	"context"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/internal/autorun"
+	"github.com/croft-run/croft/internal/search"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A LeftOut is the changes that a comparison or a merge left out for one reason.
+type LeftOut struct {
+	Reason string   `json:"reason"` // see LeftOutIgnored and LeftOutAutorun
+	Total  int      `json:"total"`
+	Paths  []string `json:"paths"` // the first MaxLeftOutListed of them
+}
+
+// Reasons for LeftOut.
+const (
+	LeftOutIgnored = "ignored" // .gitignore, or the list of caches
+	LeftOutAutorun = "autorun" // an autorun file
+)
+
+// MaxLeftOutListed is the maximum of paths in a LeftOut.
+const MaxLeftOutListed = 100
+
+// addLeftOut adds a path to the list of its reason.
+func addLeftOut(list []LeftOut, reason, name string) []LeftOut {
+	at := slices.IndexFunc(list, func(l LeftOut) bool { return l.Reason == reason })
+	if at < 0 {
+		at, list = len(list), append(list, LeftOut{Reason: reason})
+	}
+	l := &list[at]
+	if l.Total++; len(l.Paths) < MaxLeftOutListed {
+		l.Paths = append(l.Paths, name)
+	}
+	return list
+}
+
+// caches are .gitignore patterns of files that tools make again. A .gitignore can
+// include them.
+var caches = (*search.Ignore)(nil).With(".", []byte(strings.Join([]string{
+	"node_modules/", "__pycache__/", "*.pyc", ".venv/", ".pytest_cache/", ".mypy_cache/", ".ruff_cache/", ".tox/", ".nox/",
+	".cache/", ".npm/", ".pnpm-store/", ".gradle/", ".DS_Store",
+}, "\n")))
+
+// ignoreState is the rules of .gitignore files on the way to a directory, of both
+// trees of a comparison.
+type ignoreState struct {
+	old, now *search.Ignore
+	ignored  bool // the directory is ignored itself
+	named    bool // it would be, but the caller named it
+}
+
+// enter adds the rules of a directory.
+func (s *ignoreState) enter(ctx context.Context, a, b Directory, old, now []Node, at string) (err error) {
+	if s.old, err = addRules(ctx, s.old, a, old, at); err == nil {
+		s.now, err = addRules(ctx, s.now, b, now, at)
+	}
+	return err
+}
+
+func addRules(ctx context.Context, rules *search.Ignore, dir Directory, nodes []Node, at string) (*search.Ignore, error) {
+	i := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == search.IgnoreFile })
+	if i < 0 || nodes[i].Type != driver.TypeFile {
+		return rules, nil
+	}
+	r, err := dir.Open(ctx, &nodes[i])
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	text, err := io.ReadAll(io.LimitReader(r, 1<<20))
+	return rules.With(path.Clean("./"+at), text), err
+}
+
+// ignores reports whether a path is ignored, of which either node may be nil. As
+// with a tracked file of git, rules that the new tree adds do not hide a path of
+// the old one.
+func (s *ignoreState) ignores(name string, o, n *Node) bool {
+	if n != nil && !s.now.Ignores(name, n.Type == driver.TypeDir) {
+		return false
+	}
+	return o == nil || s.old.Ignores(name, o.Type == driver.TypeDir)
+}
+
+// dropAutorun removes the changes of autorun files, and lists them in m.out.
+func (m *merger) dropAutorun(ctx context.Context, changes []FileChange) ([]FileChange, error) {
+	links, err := m.autorunLinks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	repos := map[string]bool{}
+	var kept []FileChange
+	for _, c := range changes {
+		drop := autorun.Is(c.Path) || links.contains(c.Path) || c.New != nil && c.New.Type == driver.TypeSymlink && autorun.IsParent(c.Path)
+		for dir := path.Dir(c.Path); !drop && dir != "."; dir = path.Dir(dir) {
+			if _, known := repos[dir]; !known {
+				if repos[dir], err = m.isRepository(ctx, dir); err != nil {
+					return nil, err
+				}
+			}
+			drop = repos[dir]
+		}
+		if !drop {
+			kept = append(kept, c)
+			continue
+		}
+		if !c.isDir() {
+			m.out.LeftOut = addLeftOut(m.out.LeftOut, LeftOutAutorun, c.Path)
+		}
+	}
+	return kept, nil
+}
+
+// autorunLinks returns the targets of symlinks at the top of ours that are autorun
+// files: a change of the target is a change of the autorun file.
+func (m *merger) autorunLinks(ctx context.Context) (*pathSet, error) {
+	targets := []string{}
+	for _, name := range slices.Concat(autorun.Names, autorun.TopNames) {
+		for p := name; p != "."; p = path.Dir(p) {
+			n, err := nodeAt(ctx, m.ours, p)
+			if err != nil {
+				return nil, err
+			}
+			if n != nil && n.Type == driver.TypeSymlink && !path.IsAbs(n.Target) {
+				targets = append(targets, path.Join(path.Dir(p), n.Target))
+			}
+		}
+	}
+	return newPathSet(targets), nil
+}
+
+// isRepository reports whether git would take a directory of the merge for a
+// repository, and so use its configuration and hooks.
+func (m *merger) isRepository(ctx context.Context, dir string) (bool, error) {
+	has := func(name string) (bool, error) {
+		for _, t := range []Tree{m.theirs, m.ours} {
+			if n, err := nodeAt(ctx, t, dir+"/"+name); n != nil || err != nil {
+				return n != nil, err
+			}
+		}
+		return false, nil
+	}
+	head, err := has("HEAD")
+	if !head || err != nil {
+		return false, err
+	}
+	common, err := has("commondir")
+	if common || err != nil {
+		return common, err
+	}
+	for _, name := range []string{"objects", "refs"} {
+		if there, err := has(name); !there || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// WithoutGit returns a tree without .git at any level.
+func WithoutGit(t Tree) Tree { return &noGitTree{t} }
+
+type noGitTree struct{ Tree }
+
+func (t *noGitTree) Root(ctx context.Context) (Directory, error) {
+	dir, err := t.Tree.Root(ctx)
+	return &noGitDir{dir}, err
+}
+
+type noGitDir struct{ Directory }
+
+func (d *noGitDir) Nodes(ctx context.Context) ([]Node, error) {
+	nodes, err := d.Directory.Nodes(ctx)
+	return slices.DeleteFunc(nodes, func(n Node) bool { return autorun.IsGit(n.Name) }), err
+}
+
+func (d *noGitDir) find(ctx context.Context, name string) (*Node, error) {
+	if autorun.IsGit(name) {
+		return nil, nil
+	}
+	return findNode(ctx, d.Directory, name)
+}
+
+func (d *noGitDir) Dir(ctx context.Context, n *Node) (Directory, error) {
+	sub, err := d.Directory.Dir(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	return &noGitDir{sub}, nil
+}
