@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,6 +19,11 @@ type Adapter struct {
 	Workspace string
 	Session   string // the session of the workspace
 	Origin    string // id of the snapshot that the workspace started from; may be ""
+
+	// InPlace says that the files are a directory of the user. Snapshots hold its
+	// .git, so that forks have a history; but comparisons, digests and rollbacks
+	// leave .git out, at any level: the user commits there meanwhile.
+	InPlace bool
 
 	// Now returns the current files of the workspace. If View.Frozen is set,
 	// nothing changes until View.Done is called.
@@ -115,7 +121,7 @@ func (a *Adapter) takeOptions(v *View, opts *driver.SnapshotOptions) *TakeOption
 		Info: driver.SnapshotInfo{
 			Name: opts.Name, Labels: maps.Clone(opts.Labels), Provider: a.Provider, Workspace: a.Workspace, Session: a.Session, Frozen: v.Frozen,
 		},
-		Base: v.Base, Ignore: opts.Ignore, Complete: opts.Complete, Cache: v.Cache,
+		Base: v.Base, Ignore: opts.Ignore, Complete: opts.Complete, Cache: v.Cache, NoGitDigest: a.InPlace,
 	}
 }
 
@@ -195,11 +201,20 @@ func (a *Adapter) filesOf(m *Manifest, err error) (*driver.FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := a.Store.fullTree(m)
+	t, err := a.fullTree(m)
 	if err != nil {
 		return nil, err
 	}
 	return Module(t), nil
+}
+
+// fullTree returns the files of a snapshot that count for the workspace.
+func (a *Adapter) fullTree(m *Manifest) (Tree, error) {
+	t, err := a.Store.fullTree(m)
+	if err == nil && a.InPlace {
+		t = WithoutGit(t)
+	}
+	return t, err
 }
 
 // originFiles returns the files that the workspace started from: those of a
@@ -258,7 +273,7 @@ func (a *Adapter) rollbackTo(ctx context.Context, id string, access *driver.Snap
 	if err != nil {
 		return driver.SnapshotInfo{}, err
 	}
-	want, err := a.Store.fullTree(target)
+	want, err := a.fullTree(target)
 	if err != nil {
 		return driver.SnapshotInfo{}, err
 	}
@@ -292,11 +307,16 @@ func (a *Adapter) acceptFiles(ctx context.Context, files *driver.FS, paths []str
 		return driver.SnapshotInfo{}, err
 	}
 	driver.Step(ctx, "target")
-	if err := a.Rollback(ctx, &RollbackTarget{Target: next.ID, Before: before.ID, Tree: a.Store.StoredTree(next.Root), Paths: paths}); err != nil {
-		return before.SnapshotInfo, err
+	err = a.Rollback(ctx, &RollbackTarget{Target: next.ID, Before: before.ID, Tree: a.Store.StoredTree(next.Root), Paths: paths})
+	if err != nil { // what was written so far is taken back
+		have, back := a.fullTree(before)
+		if back == nil {
+			back = a.Rollback(context.WithoutCancel(ctx), &RollbackTarget{Target: before.ID, Before: before.ID, Tree: have, Paths: paths})
+		}
+		err = errors.Join(err, back)
 	}
 	_ = a.Store.Delete(context.WithoutCancel(ctx), next.ID) // on failure retention deletes it
-	return before.SnapshotInfo, nil
+	return before.SnapshotInfo, err
 }
 
 // changedBetween lists a superset of the paths at which two snapshots differ. For
@@ -305,7 +325,7 @@ func (a *Adapter) changedBetween(ctx context.Context, before, target *Manifest, 
 	if before.Base == target.Base && before.Base != (Base{}) {
 		return a.Store.diffUppers(ctx, before, target)
 	}
-	have, err := a.Store.fullTree(before)
+	have, err := a.fullTree(before)
 	if err != nil {
 		return nil, err
 	}

@@ -576,7 +576,7 @@ func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*Re
 		}
 		return res, nil
 	}
-	return Restore(ctx, s.StoredTree(m.Root), dir, &RestoreOptions{Only: paths, Keep: autorun.InGit, Stage: opts.Stage, Journals: opts.Journals, Owner: opts.Owner})
+	return Restore(ctx, s.StoredTree(m.Root), dir, &RestoreOptions{Only: paths, NoGit: true, Stage: opts.Stage, Journals: opts.Journals, Owner: opts.Owner})
 }
 
 // undoManifest finds the snapshot of an Apply to a directory.

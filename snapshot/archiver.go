@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/autorun"
 	"github.com/croft-run/croft/internal/search"
 	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace/driver"
@@ -37,6 +38,10 @@ type TakeOptions struct {
 	// NoCredentials leaves out known credential files (see secret.CredentialFiles),
 	// for a store with other readers. The manifest lists them.
 	NoCredentials bool
+
+	// NoGitDigest leaves .git at any level out of the digest of the snapshot: it is
+	// history, which going back to a snapshot does not change.
+	NoGitDigest bool
 
 	// Cache is the key of the stat cache of a tree of this host: the next Take with
 	// the same key reads only changed files. "" disables it.
@@ -153,7 +158,7 @@ func (a *archiver) buildManifest(top *treeDir) *Manifest {
 	if a.opts.Base != (Base{}) {
 		digest.Add("", driver.Info{Type: "base"}, a.opts.Base.Kind+":"+a.opts.Base.Name)
 	}
-	top.addToDigest(digest, "")
+	top.addToDigest(digest, "", a.opts.NoGitDigest)
 	m := &Manifest{SnapshotInfo: a.opts.Info, Root: top.id, Base: a.opts.Base, Ignore: a.opts.Ignore, LeftOut: a.leftOut}
 	slices.Sort(m.LeftOut)
 	for _, p := range a.opts.Paths {
@@ -196,16 +201,21 @@ type treeDir struct {
 	subs  []*treeDir // of the directories in nodes, in order
 }
 
-func (d *treeDir) addToDigest(sum *driver.TreeDigest, at string) {
+func (d *treeDir) addToDigest(sum *driver.TreeDigest, at string, noGit bool) {
 	sub := 0
 	for i := range d.nodes {
 		n := &d.nodes[i]
-		info := n.Info("")
-		sum.Add(at+n.Name, info, info.Digest)
-		if n.Type == driver.TypeDir {
-			d.subs[sub].addToDigest(sum, at+n.Name+"/")
-			sub++
+		history := noGit && autorun.IsGit(n.Name)
+		if info := n.Info(""); !history {
+			sum.Add(at+n.Name, info, info.Digest)
 		}
+		if n.Type != driver.TypeDir {
+			continue
+		}
+		if !history {
+			d.subs[sub].addToDigest(sum, at+n.Name+"/", noGit)
+		}
+		sub++
 	}
 }
 

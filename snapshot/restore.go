@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/autorun"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -25,8 +26,8 @@ type RestoreOptions struct {
 	// is not in the tree is removed.
 	Only []string
 
-	// Keep, if set, reports which paths are left unchanged, with their subtrees.
-	Keep func(path string) bool
+	// NoGit leaves .git at any level as it is.
+	NoGit bool
 
 	// Stage is a directory on the same file system, outside the tree, for new
 	// content; "" is a hidden directory in the tree.
@@ -166,11 +167,11 @@ func (c *change) compareDir(ctx context.Context, src Directory, dst *hostDir, at
 
 // isSelected reports whether a path is restored.
 func (c *change) isSelected(name string) bool {
-	if c.opts.Keep != nil && c.opts.Keep(name) {
-		return false
-	}
-	return c.only.contains(name)
+	return c.only.contains(name) && !c.keeps(name)
 }
+
+// keeps reports whether a path stays as it is.
+func (c *change) keeps(name string) bool { return c.opts.NoGit && autorun.InGit(name) }
 
 // mayEnter reports whether a path or something below it may be selected.
 func (c *change) mayEnter(name string) bool {
@@ -206,7 +207,7 @@ func (c *change) compareEntry(ctx context.Context, src Directory, dst *hostDir, 
 }
 
 func (c *change) compareSubdirs(ctx context.Context, src Directory, dst *hostDir, w, h *Node, name string) error {
-	if !c.mayEnter(name) || c.opts.Keep != nil && c.opts.Keep(name) {
+	if !c.mayEnter(name) || c.keeps(name) {
 		return nil
 	}
 	below, err := childPrefix("", name)

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // applied applies the difference of two trees to a third.
@@ -204,5 +206,83 @@ func TestUndoOfAnother(t *testing.T) {
 	must0(t, os.Symlink(dir, link))
 	if _, err := Undo(t.Context(), s, res.Undo, link, nil); err != nil || harvest(t, dir)["a"] != "1" {
 		t.Errorf("through a symlink: %v, %v", err, harvest(t, dir))
+	}
+}
+
+// inPlaceAdapter is the adapter of a directory in place. Rollback is called before
+// each rollback, and may fail.
+func inPlaceAdapter(t *testing.T, dir string, rollback func(*RollbackTarget) error) *Adapter {
+	return &Adapter{
+		Store: Open(Dir(t.TempDir()), nil), Workspace: "w", InPlace: true,
+		Now: func(context.Context) (View, error) { return View{Tree: HostDir(dir, nil)}, nil },
+		Rollback: func(ctx context.Context, to *RollbackTarget) error {
+			if rollback != nil {
+				if err := rollback(to); err != nil {
+					return err
+				}
+			}
+			_, err := Restore(ctx, to.Tree, dir, &RestoreOptions{Only: to.Paths, NoGit: true})
+			return err
+		},
+	}
+}
+
+// TestRollbackLeavesGitAlone goes back in a directory in place after the user
+// committed there: the commits stay. The snapshot holds .git, for forks.
+func TestRollbackLeavesGitAlone(t *testing.T) {
+	dir := plant(t, map[string]string{"a": "1", ".git/index": "1", ".git/refs/heads/main": "1", "lib/.git/HEAD": "1", "lib/x": "1"})
+	a := inPlaceAdapter(t, dir, nil)
+	first, err := a.Snapshot(t.Context(), &driver.SnapshotOptions{})
+	must0(t, err)
+	for name, text := range map[string]string{".git/index": "2", ".git/refs/heads/main": "2", ".git/refs/heads/new": "2", ".git/objects/ab": "2", "lib/.git/HEAD": "2"} {
+		must0(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		must0(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	now, err := a.Snapshot(t.Context(), &driver.SnapshotOptions{})
+	must0(t, err)
+	if now.Digest != first.Digest {
+		t.Errorf("commits changed the digest of the files")
+	}
+	must0(t, os.WriteFile(filepath.Join(dir, "a"), []byte("2"), 0o644))
+	must0(t, os.WriteFile(filepath.Join(dir, "lib/x"), []byte("2"), 0o644))
+	_, err = a.Module().Rollback(t.Context(), first.ID, &driver.SnapshotAccess{})
+	must0(t, err)
+	want := map[string]string{"a": "1", "lib/x": "1", ".git/index": "2", ".git/refs/heads/main": "2", ".git/refs/heads/new": "2", ".git/objects/ab": "2", "lib/.git/HEAD": "2"}
+	if diff := cmp.Diff(want, harvest(t, dir)); diff != "" {
+		t.Errorf("after the rollback (-want +got):\n%s", diff)
+	}
+	files, err := a.Module().Files(t.Context(), first.ID, &driver.SnapshotAccess{})
+	must0(t, err)
+	if _, err := files.Stat(t.Context(), ".git", &driver.StatOptions{}); fault.Of(err) != fault.NotFound {
+		t.Errorf(".git of the compared files: %v, want %v", err, fault.NotFound)
+	}
+	tree, _, err := a.Store.Whole(t.Context(), first.ID)
+	must0(t, err)
+	if text, err := readFile(t.Context(), tree, ".git/index", 100); err != nil || string(text) != "1" {
+		t.Errorf("the snapshot has the index %q, %v", text, err)
+	}
+}
+
+// TestAcceptTakesBack accepts files of which one can't be written: what was written
+// before it is taken back.
+func TestAcceptTakesBack(t *testing.T) {
+	dir := plant(t, map[string]string{"a": "1"})
+	failed := false
+	a := inPlaceAdapter(t, dir, func(*RollbackTarget) error {
+		if failed {
+			return nil
+		}
+		failed = true
+		must0(t, os.MkdirAll(filepath.Join(dir, ".aaa"), 0o755))
+		must0(t, os.WriteFile(filepath.Join(dir, ".aaa/new"), []byte("1"), 0o644))
+		return fault.PermissionDenied
+	})
+	next := Module(HostDir(plant(t, map[string]string{"a": "2", ".aaa/new": "1"}), nil))
+	_, err := a.Module().Accept(t.Context(), next, []string{".aaa", ".aaa/new", "a"}, &driver.SnapshotOptions{})
+	if fault.Of(err) != fault.PermissionDenied {
+		t.Errorf("accept: %v, want %v", err, fault.PermissionDenied)
+	}
+	if diff := cmp.Diff(map[string]string{"a": "1"}, harvest(t, dir)); diff != "" {
+		t.Errorf("left behind (-want +got):\n%s", diff)
 	}
 }

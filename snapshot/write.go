@@ -18,6 +18,7 @@ import (
 type WriteOptions struct {
 	Only  []string // paths to write, with their subtrees; nil is all
 	Exact bool     // the module accepts mode bits beyond driver.MaxMode
+	NoGit bool     // leave .git at any level as it is
 }
 
 // Write makes the files of a module equal to a tree. Each file is replaced
@@ -30,7 +31,7 @@ func Write(ctx context.Context, t Tree, to *driver.FS, opts *WriteOptions) error
 	if opts.Exact {
 		w.mask = 0o7777
 	}
-	d, err := Diff(ctx, filesTree{to.Files}, t, &DiffOptions{NoRenames: true, Only: opts.Only})
+	d, err := Diff(ctx, filesTree{to.Files}, t, &DiffOptions{NoRenames: true, Only: opts.Only, NoGit: opts.NoGit})
 	if err != nil {
 		return err
 	}

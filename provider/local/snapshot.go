@@ -92,7 +92,7 @@ func (p *Provider) recoverRollback(ctx context.Context, m *wsdir.State) error {
 // snapshotAdapter returns the snapshot adapter of the workspace.
 func (h *handle) snapshotAdapter(m *wsdir.State) *snapshot.Adapter {
 	return &snapshot.Adapter{
-		Store: h.p.snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: originOf(m),
+		Store: h.p.snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: originOf(m), InPlace: m.Dir != "",
 		Now: func(context.Context) (snapshot.View, error) {
 			if err := h.dir.Current(); err != nil {
 				return snapshot.View{}, err
@@ -120,6 +120,6 @@ func (h *handle) rollbackTo(ctx context.Context, to *snapshot.RollbackTarget) er
 			return fmt.Errorf("local: roll back: %w: %w", fault.Of(err), err)
 		}
 	}
-	_, err := snapshot.Restore(ctx, to.Tree, h.p.store.Files(&m), &snapshot.RestoreOptions{Only: to.Paths, Stage: stage, Journals: h.p.journalsDir(), Sync: m.Policy.Durable})
+	_, err := snapshot.Restore(ctx, to.Tree, h.p.store.Files(&m), &snapshot.RestoreOptions{Only: to.Paths, Stage: stage, Journals: h.p.journalsDir(), Sync: m.Policy.Durable, NoGit: m.Dir != ""})
 	return err
 }
