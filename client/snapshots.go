@@ -166,8 +166,11 @@ type ApplyOptions struct {
 	From    string           `json:"from,omitempty" doc:"id or name of a snapshot of it, since which changes count; empty is what it started from"`
 	Paths   []string         `json:"paths,omitempty" doc:"only these, with all below them"`
 	Hunks   map[string][]int `json:"hunks,omitempty" doc:"for paths of files, the hunks that are taken, counted from 1"`
-	Markers bool             `json:"markers,omitempty" doc:"write conflicts into the files, marked as git does it"`
+	Markers bool             `json:"markers,omitempty" doc:"write conflicts of lines into the files, marked as git does it"`
 	DryRun  bool             `json:"dryRun,omitempty" doc:"say what would be done"`
+
+	AllowAutorun bool `json:"allowAutorun,omitempty" doc:"autorun files, too: editor tasks, hooks and the like, which tools run without being asked"`
+	Ignored      bool `json:"ignored,omitempty" doc:"what .gitignore excludes and caches, too"`
 }
 
 // Apply merges what changed in another workspace into one. The answer, JSON, is
@@ -184,11 +187,12 @@ type DiffOptions struct {
 	Text         bool
 	Binary       bool
 	CrossSession bool
+	Ignored      bool // what .gitignore excludes and caches, too
 }
 
 // Diff compares two states of a workspace. The answer, JSON, is snapshot.Comparison.
 func (c *Client) Diff(ctx context.Context, nameOrID string, opts DiffOptions) (json.RawMessage, error) {
-	q := crossSessionQuery(opts.CrossSession).text("from", opts.From).text("to", opts.To).number("context", int64(opts.Context)).flag("text", opts.Text).flag("binary", opts.Binary)
+	q := crossSessionQuery(opts.CrossSession).text("from", opts.From).text("to", opts.To).number("context", int64(opts.Context)).flag("text", opts.Text).flag("binary", opts.Binary).flag("ignored", opts.Ignored)
 	for _, p := range opts.Paths {
 		q.Add("path", p)
 	}

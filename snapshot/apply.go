@@ -74,9 +74,10 @@ type ConflictKind string
 const (
 	ConflictLines   ConflictKind = "lines"   // both sides changed the same lines
 	ConflictContent ConflictKind = "content" // both sides changed or added a file that can't be merged as text
-	ConflictRemoved ConflictKind = "removed" // one side removed what the other one changed
-	ConflictMode    ConflictKind = "mode"    // both sides changed the mode
-	ConflictType    ConflictKind = "type"    // a directory that is not empty on one side, and a file on the other
+	ConflictOurs    ConflictKind = "removed-in-ours"
+	ConflictTheirs  ConflictKind = "removed-in-theirs"
+	ConflictMode    ConflictKind = "mode" // both sides changed the mode
+	ConflictType    ConflictKind = "type" // a directory that is not empty on one side, and a file on the other
 )
 
 // Merge is a three-way merge: it finds the changes that bring those from base to
@@ -145,6 +146,11 @@ func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*M
 // the paths of these.
 func (m *Merged) ApplyTo(ours Tree) (Tree, []string) {
 	return newPatchedTree(ours, m.patches), slices.Sorted(maps.Keys(m.patches))
+}
+
+// AddScope adds what an earlier comparison, whose changes were merged, left out.
+func (m *Merged) AddScope(d *Comparison) {
+	m.Git, m.LeftOut = d.Git, append(slices.Clip(d.LeftOut), m.LeftOut...)
 }
 
 // cleanHunks normalises the paths of hunks.
@@ -251,9 +257,9 @@ func (m *merger) mergePath(ctx context.Context, name string) error {
 func (m *merger) addContentConflict(name string, b, o, t *Node) {
 	switch {
 	case o == nil:
-		m.addConflict(name, ConflictRemoved, "removed in %s, changed in %s", m.opts.Ours, m.opts.Theirs)
+		m.addConflict(name, ConflictOurs, "removed in %s, changed in %s", m.opts.Ours, m.opts.Theirs)
 	case t == nil:
-		m.addConflict(name, ConflictRemoved, "changed in %s, removed in %s", m.opts.Ours, m.opts.Theirs)
+		m.addConflict(name, ConflictTheirs, "changed in %s, removed in %s", m.opts.Ours, m.opts.Theirs)
 	case b == nil:
 		m.addConflict(name, ConflictContent, "added in %s and in %s with different content", m.opts.Ours, m.opts.Theirs)
 	default:
@@ -460,6 +466,7 @@ type Applied struct {
 const (
 	AfterLabel = "croft.apply.after" // digest of the applied state
 	DirLabel   = "croft.apply.dir"   // the directory that was applied to, without symlinks
+	NameLabel  = "croft.apply.name"  // name of the workspace, if the caller sets it
 )
 
 // Apply merges the changes from base to theirs into a directory of this host: all
@@ -539,6 +546,9 @@ type UndoOptions struct {
 	Stage    string
 	Journals string
 	Owner    *Owner
+
+	// Workspace is the name or id of the workspace that was applied; "" is any.
+	Workspace string
 }
 
 // Undo reverts an Apply to a directory, which must be the directory of that Apply.
@@ -547,7 +557,7 @@ func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*Re
 	if opts == nil {
 		opts = &UndoOptions{}
 	}
-	m, err := undoManifest(ctx, s, id, dir)
+	m, err := undoManifest(ctx, s, id, dir, opts.Workspace)
 	if err != nil {
 		return nil, err
 	}
@@ -580,7 +590,7 @@ func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*Re
 }
 
 // undoManifest finds the snapshot of an Apply to a directory.
-func undoManifest(ctx context.Context, s *Store, id, dir string) (*Manifest, error) {
+func undoManifest(ctx context.Context, s *Store, id, dir, workspace string) (*Manifest, error) {
 	m, err := s.Get(ctx, id)
 	if fault.Of(err) == fault.NotFound || err == nil && (m.Labels[AfterLabel] == "" || len(m.Paths) == 0) {
 		return nil, fmt.Errorf("snapshot: undo %s: %w: no apply has this id, or its snapshot was deleted since", id, fault.NotFound)
@@ -594,6 +604,9 @@ func undoManifest(ctx context.Context, s *Store, id, dir string) (*Manifest, err
 	}
 	if was := m.Labels[DirLabel]; was != real {
 		return nil, fmt.Errorf("snapshot: undo %s: %w: it was applied to %s, not to %s", id, fault.InvalidArgument, was, real)
+	}
+	if name := cmp.Or(m.Labels[NameLabel], m.Workspace); workspace != "" && workspace != name && workspace != m.Workspace {
+		return nil, fmt.Errorf("snapshot: undo %s: %w: it was an apply of workspace %s, not of %s", id, fault.InvalidArgument, name, workspace)
 	}
 	return m, nil
 }

@@ -218,6 +218,7 @@ type BranchOptions struct {
 	Message string // required
 	Author  string // "Name <address>"; "" is Croft
 	From    string // start revision of a new branch; "" is HEAD
+	DryRun  bool   // only report the changes
 }
 
 // Branched is the result of ApplyBranch.
@@ -265,7 +266,7 @@ func (r *Repository) ApplyBranch(ctx context.Context, base, theirs Tree, branch 
 	if res.Merged, err = Merge(ctx, &gitView{base}, ours, &gitView{theirs}, &opts.MergeOptions); err != nil {
 		return nil, err
 	}
-	if len(res.Conflicts) > 0 && !opts.Markers || len(res.patches) == 0 {
+	if len(res.Conflicts) > 0 && !opts.Markers || len(res.patches) == 0 || opts.DryRun {
 		return res, nil
 	}
 	if res.Commit, err = r.commitPatches(ctx, res, old, ref, opts); err != nil {

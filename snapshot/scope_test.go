@@ -168,8 +168,8 @@ func TestConflictKinds(t *testing.T) {
 		"lines":      {ConflictLines, true, "the same lines were changed in DIR and in workspace demo"},
 		"binary":     {ConflictContent, false, "changed in DIR and in workspace demo, and not a text that can be merged"},
 		"both":       {ConflictContent, false, "added in DIR and in workspace demo with different content"},
-		"gone-here":  {ConflictRemoved, false, "removed in DIR, changed in workspace demo"},
-		"gone-there": {ConflictRemoved, false, "changed in DIR, removed in workspace demo"},
+		"gone-here":  {ConflictOurs, false, "removed in DIR, changed in workspace demo"},
+		"gone-there": {ConflictTheirs, false, "changed in DIR, removed in workspace demo"},
 		"d":          {ConflictType, false, "a directory in DIR that is not empty"},
 	}
 	if diff := cmp.Diff(want, rows); diff != "" {
@@ -189,10 +189,13 @@ func TestUndoOfAnother(t *testing.T) {
 	s := Open(Dir(t.TempDir()), nil)
 	base, theirs := HostDir(plant(t, map[string]string{"a": "1"}), nil), HostDir(plant(t, map[string]string{"a": "2"}), nil)
 	dir, other := plant(t, map[string]string{"a": "1"}), plant(t, map[string]string{"a": "2"})
-	res, err := Apply(t.Context(), base, theirs, dir, &ApplyOptions{Undo: s})
+	res, err := Apply(t.Context(), base, theirs, dir, &ApplyOptions{Undo: s, Info: driver.SnapshotInfo{Workspace: "one"}})
 	must0(t, err)
 	if _, err := Undo(t.Context(), s, res.Undo, other, nil); fault.Of(err) != fault.InvalidArgument || !strings.Contains(err.Error(), other) {
 		t.Errorf("in another directory: %v, want %v", err, fault.InvalidArgument)
+	}
+	if _, err := Undo(t.Context(), s, res.Undo, dir, &UndoOptions{Workspace: "other"}); fault.Of(err) != fault.InvalidArgument {
+		t.Errorf("of another workspace: %v, want %v", err, fault.InvalidArgument)
 	}
 	if _, err := Undo(t.Context(), s, "nonesuch", dir, nil); fault.Of(err) != fault.NotFound || !strings.Contains(err.Error(), "no apply has this id") {
 		t.Errorf("an unknown id: %v, want %v", err, fault.NotFound)

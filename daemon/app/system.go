@@ -120,6 +120,10 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 	return s, nil
 }
 
+// JournalsDir is the directory, in a data directory, of the journals of changes to
+// directories of the user: rollbacks of workspaces in place, and applies.
+func JournalsDir(data string) string { return filepath.Join(data, "ws", ".journals") }
+
 // assemble opens the parts, from the bottom up. If one fails, the others are closed.
 func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	defer func() {
@@ -132,6 +136,9 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	}
 	if s.secrets, err = s.openSecrets(ctx); err != nil {
 		return err
+	}
+	if err := snapshot.RecoverAll(ctx, JournalsDir(s.Dir)); err != nil {
+		s.log.Warn("app: an interrupted change of a directory can't be completed", "error", err)
 	}
 	s.snapshots = all.Snapshots(all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, Log: s.log})
 	providers, err := s.openProviders(ctx, cfg)

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,8 +14,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/daemon/app"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/snapshot/history"
@@ -29,26 +32,36 @@ type wsApplyOptions struct {
 	branch    string
 	message   string
 	undo      string
+	force     bool
 	apply     snapshot.ApplyOptions
 }
 
 func (a *command) wsApplyCommand() *cobra.Command {
 	var opts wsApplyOptions
-	cmd := &cobra.Command{
+	var cmd *cobra.Command
+	cmd = &cobra.Command{
 		Use:   "apply NAME DIR [PATH...] | apply NAME --into DIR|WORKSPACE [PATH...]",
 		Short: "Merge the changes of a workspace into a directory of this host, or into another workspace",
 		Long: `Merge the changes of a workspace since its origin, or since --from, into a directory of this host or
 another workspace: all changes, or those at PATHs or of --hunk. --into names a workspace, or a directory if it
 contains a slash or exists as one. Files that changed on both sides are merged line by line. On a conflict nothing
-is written and the conflicts are listed; --markers writes them into the files.
+is written, the conflicts are listed and the exit status is 15; --markers writes those of lines into the files, applies the
+rest and lists the others, also with exit status 15.
 
-The merge is all or nothing: after a crash, the directory is unchanged, or the next apply completes the merge. The
+.git is never applied. Autorun files (.envrc, .vscode, .mcp.json and the like, which tools run without being asked) are named and left
+out, with exit status 13, until --allow-autorun. Files that .gitignore excludes and caches are counted and left out, unless
+--ignored is given.
+
+The merge is all or nothing: after a crash, the next croft command completes it or removes what is left of it. The
 previous state is saved, and --undo returns to it. With --branch the changes become a commit in the git repository
 DIR, without touching its work tree, index and hooks.`,
 		Example: "  croft ws apply demo .\n  croft ws apply try-2 --into demo\n  croft ws apply demo . src/main.go --hunk src/main.go:2\n  croft ws apply demo . --branch agent/fix -m 'fix the parser'",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			opts.name, args = args[0], args[1:]
+			if err := opts.checkUndo(cmd.Flags()); err != nil {
+				return err
+			}
 			if opts.dir == "" {
 				if len(args) == 0 {
 					return usagef("no target: give a directory, or --into DIR|WORKSPACE")
@@ -60,6 +73,9 @@ DIR, without touching its work tree, index and hooks.`,
 			if len(args) > 0 {
 				opts.apply.Only = args
 			}
+			if opts.undo != "" {
+				return a.wsApplyUndo(ctx, opts)
+			}
 			return a.wsApply(ctx, opts)
 		}),
 	}
@@ -67,64 +83,120 @@ DIR, without touching its work tree, index and hooks.`,
 	f.StringVar(&opts.dir, "into", "", "directory or workspace to merge into")
 	f.StringVar(&opts.from, "from", "", "merge the changes since this snapshot, by id or name")
 	f.StringArrayVar(&opts.hunks, "hunk", nil, "PATH:N, apply only the Nth hunk of a file, in the order of ws diff; may be given several times")
-	f.BoolVar(&opts.apply.Markers, "markers", false, "write conflicts into the files, with the markers of git")
+	f.BoolVar(&opts.apply.Markers, "markers", false, "write conflicts of lines into the files, with the markers of git")
 	f.BoolVar(&opts.apply.DryRun, "dry-run", false, "list the changes without writing them")
 	f.StringVar(&opts.branch, "branch", "", "commit to this branch of the git repository DIR instead")
 	f.StringVarP(&opts.message, "message", "m", "", "message of the commit")
-	f.StringVar(&opts.undo, "undo", "", "undo the apply that printed this id")
+	f.BoolVar(&opts.apply.Autorun, "allow-autorun", false, "apply autorun files, too: review them first")
+	f.BoolVar(&opts.apply.Ignored, "ignored", false, "apply files that .gitignore excludes and caches, too")
+	f.StringVar(&opts.undo, "undo", "", "undo the apply to DIR that printed this id; with --dry-run list its files")
+	f.BoolVar(&opts.force, "force", false, "with --undo: also if the files were changed since, which are overwritten")
 	return cmd
 }
 
-func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
+// checkUndo refuses flags that have no meaning with or without --undo.
+func (opts *wsApplyOptions) checkUndo(flags *pflag.FlagSet) error {
+	if opts.undo == "" {
+		if opts.force {
+			return usagef("--force is for --undo")
+		}
+		return nil
+	}
+	for _, name := range []string{"from", "hunk", "markers", "branch", "message", "allow-autorun", "ignored"} {
+		if flags.Changed(name) {
+			return usagef("--undo takes back a whole apply: leave out --%s", name)
+		}
+	}
+	return nil
+}
+
+// hostDir returns the directory to merge into.
+func (opts *wsApplyOptions) hostDir() (string, error) {
 	dir, err := filepath.Abs(opts.dir)
+	if err != nil {
+		return "", err
+	}
+	if info, err := os.Stat(dir); err != nil {
+		return "", fmt.Errorf("apply: directory %s: %w", printable(opts.dir), fault.Of(err))
+	} else if !info.IsDir() {
+		return "", fmt.Errorf("apply: %s: %w: not a directory", printable(opts.dir), fault.InvalidArgument)
+	}
+	return dir, nil
+}
+
+// hostStore returns the store and the directory of journals of this host: the directory
+// is of this host, so its journal and previous state are, too, even if the workspace
+// is on a server.
+func (a *command) hostStore() (store *snapshot.Store, journals string, err error) {
+	settings, err := a.settings()
+	if err != nil {
+		return nil, "", err
+	}
+	return snapshot.Open(snapshot.Dir(filepath.Join(settings.Data, "store")), nil), app.JournalsDir(settings.Data), nil
+}
+
+func (a *command) wsApplyUndo(ctx context.Context, opts wsApplyOptions) error {
+	if len(opts.apply.Only) > 0 {
+		return usagef("--undo takes back a whole apply: leave out PATH")
+	}
+	dir, err := opts.hostDir()
 	if err != nil {
 		return err
 	}
-	if info, err := os.Stat(dir); err != nil {
-		return fmt.Errorf("apply: directory %s: %w", printable(opts.dir), fault.Of(err))
-	} else if !info.IsDir() {
-		return fmt.Errorf("apply: %s: %w: not a directory", printable(opts.dir), fault.InvalidArgument)
+	store, journals, err := a.hostStore()
+	if err != nil {
+		return err
+	}
+	res, err := snapshot.Undo(ctx, store, opts.undo, dir, &snapshot.UndoOptions{Journals: journals, Force: opts.force, DryRun: opts.apply.DryRun, Workspace: opts.name})
+	if fault.Of(err) == fault.Conflict {
+		return fmt.Errorf("%w; --force does so", err)
+	}
+	if err != nil {
+		return err
+	}
+	return a.printAnswer(res, func(w io.Writer) error { return writeLines(w, res.Paths) })
+}
+
+func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
+	dir, err := opts.hostDir()
+	if err != nil {
+		return err
 	}
 	if opts.apply.Hunks, err = parseHunks(opts.hunks); err != nil {
 		return err
 	}
-	settings, err := a.settings()
+	store, journals, err := a.hostStore()
 	if err != nil {
 		return err
 	}
-	// The directory is of this host, so its journal and previous state are, too, even
-	// if the workspace is on a server.
-	opts.apply.Journals = filepath.Join(settings.Data, "ws", ".journals") // shared with workspaces in place
-	store := snapshot.Open(snapshot.Dir(filepath.Join(settings.Data, "store")), nil)
-	if opts.undo != "" {
-		res, err := snapshot.Undo(ctx, store, opts.undo, dir, &snapshot.UndoOptions{Journals: opts.apply.Journals})
+	opts.apply.Journals, opts.apply.Undo = journals, store
+	opts.apply.Ours, opts.apply.Theirs = printable(opts.dir), "workspace "+opts.name
+	return a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
+		stop := a.showProgress(ctx, c, ws.ID(), "comparing")
+		d, err := a.compareForApply(ctx, c, ws, &opts)
+		stop()
+		if err != nil || len(d.Changes) == 0 {
+			return err
+		}
+		base, theirs, err := comparedTrees(ctx, ws, opts.from)
 		if err != nil {
 			return err
 		}
-		return a.printAnswer(res, func(w io.Writer) error { return writeLines(w, res.Paths) })
-	}
-	return a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
-		stop := a.showProgress(ctx, c, ws.ID(), "comparing")
-		base, theirs, err := a.comparedTrees(ctx, c, ws, &opts)
-		stop()
-		if err != nil || base == nil {
-			return err
-		}
 		if opts.branch != "" {
-			return a.applyBranch(ctx, base, theirs, dir, opts)
+			return a.applyBranch(ctx, d, base, theirs, dir, opts)
 		}
-		opts.apply.Undo = store
-		opts.apply.Info = driver.SnapshotInfo{Name: "before-apply", Workspace: ws.ID(), Labels: map[string]string{snapshot.CauseLabel: "apply", "croft.apply.dir": dir}}
+		opts.apply.Info = driver.SnapshotInfo{Name: "before-apply", Workspace: ws.ID(), Labels: map[string]string{snapshot.CauseLabel: "apply", snapshot.NameLabel: opts.name}}
 		here, stop := a.showLocalProgress(ctx, "merging")
 		res, err := snapshot.Apply(here, base, theirs, dir, &opts.apply)
 		stop()
 		if err != nil {
 			return err
 		}
+		res.AddScope(d)
 		if res.Undo != "" {
 			a.note("to undo: croft ws apply %s %s --undo %s", opts.name, opts.dir, res.Undo)
 		}
-		return a.printMerge(res, res.Merged, res.Done || opts.apply.DryRun)
+		return a.printMerge(res, res.Merged, res.Done, opts)
 	})
 }
 
@@ -150,6 +222,7 @@ func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []
 		stop := a.showProgress(ctx, c, opts.dir, "merging")
 		res, err := decodeAnswer[history.Applied](c.Apply(ctx, opts.dir, client.ApplyOptions{
 			Source: opts.name, From: opts.from, Paths: paths, Hunks: hunks, Markers: opts.apply.Markers, DryRun: opts.apply.DryRun,
+			AllowAutorun: opts.apply.Autorun, Ignored: opts.apply.Ignored,
 		}))
 		stop()
 		if err != nil {
@@ -158,27 +231,25 @@ func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []
 		if res.Undo != "" {
 			a.note("to undo: croft ws undo %s, or croft ws restore %s %s --in-place", opts.dir, opts.dir, res.Undo)
 		}
-		return a.printMerge(res, res.Merged, res.Done || opts.apply.DryRun)
+		return a.printMerge(res, res.Merged, res.Done, opts)
 	})
 }
 
-// comparedTrees returns the base and the present tree of a workspace, and restricts
-// opts.apply to the changed paths. base is nil if nothing changed.
-func (a *command) comparedTrees(ctx context.Context, c *client.Client, ws *workspace.Workspace, opts *wsApplyOptions) (base, theirs snapshot.Tree, err error) {
-	from := opts.from
-	if from == "" {
-		from = "@origin"
-	}
-	d, err := fetchDiff(ctx, c, ws.ID(), client.DiffOptions{From: opts.from, Paths: opts.apply.Only})
+// compareForApply compares a workspace with the state that it is merged from, and
+// restricts opts.apply to the changed paths.
+func (a *command) compareForApply(ctx context.Context, c *client.Client, ws *workspace.Workspace, opts *wsApplyOptions) (*snapshot.Comparison, error) {
+	d, err := fetchDiff(ctx, c, ws.ID(), client.DiffOptions{From: opts.from, Paths: opts.apply.Only, Ignored: opts.apply.Ignored})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if len(d.Changes) == 0 && (len(opts.apply.Only) > 0 || len(opts.apply.Hunks) > 0) {
-		return nil, nil, fmt.Errorf("apply %s: %w: nothing changed at these paths", strings.Join(slices.Concat(opts.apply.Only, slices.Sorted(maps.Keys(opts.apply.Hunks))), ", "), fault.NotFound)
+		return nil, fmt.Errorf("apply %s: %w: nothing changed at these paths", strings.Join(slices.Concat(opts.apply.Only, slices.Sorted(maps.Keys(opts.apply.Hunks))), ", "), fault.NotFound)
 	}
 	if len(d.Changes) == 0 {
 		a.note("nothing changed")
-		return nil, nil, a.printJSONOnly(&snapshot.Applied{Merged: &snapshot.Merged{Applied: []string{}}, Done: true})
+		res := &snapshot.Applied{Merged: &snapshot.Merged{Applied: []string{}}, Done: true}
+		res.AddScope(d)
+		return d, a.printMerge(res, res.Merged, true, *opts)
 	}
 	if opts.apply.Only == nil && len(opts.apply.Hunks) == 0 {
 		for _, ch := range d.Changes {
@@ -188,7 +259,12 @@ func (a *command) comparedTrees(ctx context.Context, c *client.Client, ws *works
 			}
 		}
 	}
-	files, err := ws.SnapshotFiles(ctx, from, nil)
+	return d, nil
+}
+
+// comparedTrees returns the base and the present tree of a workspace.
+func comparedTrees(ctx context.Context, ws *workspace.Workspace, from string) (base, theirs snapshot.Tree, err error) {
+	files, err := ws.SnapshotFiles(ctx, cmp.Or(from, history.Origin), nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -199,43 +275,79 @@ func (a *command) comparedTrees(ctx context.Context, c *client.Client, ws *works
 	return snapshot.Files(files), snapshot.Files(now), nil
 }
 
-func (a *command) applyBranch(ctx context.Context, base, theirs snapshot.Tree, dir string, opts wsApplyOptions) error {
+func (a *command) applyBranch(ctx context.Context, d *snapshot.Comparison, base, theirs snapshot.Tree, dir string, opts wsApplyOptions) error {
 	repo, err := snapshot.OpenRepository(ctx, dir)
 	if err != nil {
-		return err
+		return fmt.Errorf("--branch: %w", err)
 	}
 	if opts.message == "" {
 		opts.message = "Apply the changes of workspace " + opts.name
 	}
-	res, err := repo.ApplyBranch(ctx, base, theirs, opts.branch, &snapshot.BranchOptions{MergeOptions: opts.apply.MergeOptions, Message: opts.message})
+	opts.apply.Ours = "branch " + opts.branch
+	res, err := repo.ApplyBranch(ctx, base, theirs, opts.branch, &snapshot.BranchOptions{MergeOptions: opts.apply.MergeOptions, DryRun: opts.apply.DryRun, Message: opts.message})
 	if err != nil {
 		return err
 	}
+	res.AddScope(d)
 	if res.Done {
 		a.note("branch %s is at %s", res.Branch, res.Commit)
 	}
-	return a.printMerge(res, res.Merged, res.Done || len(res.Conflicts) == 0)
+	return a.printMerge(res, res.Merged, res.Done || len(res.Conflicts) == 0, opts)
 }
 
-// printMerge prints the outcome of a merge. Conflicts are an error unless they were
-// written into the files.
-func (a *command) printMerge(v any, m *snapshot.Merged, done bool) error {
-	err := a.printAnswer(v, func(w io.Writer) error {
-		if !done {
+// printMerge prints the outcome of a merge. Conflicts, and autorun files that were left
+// out, are errors.
+func (a *command) printMerge(v any, m *snapshot.Merged, done bool, opts wsApplyOptions) error {
+	errs := []error{a.printAnswer(v, func(w io.Writer) error {
+		if !done && !opts.apply.DryRun {
 			return nil
 		}
 		return writeLines(w, m.Applied)
-	})
-	if len(m.Conflicts) == 0 {
-		return err
-	}
+	})}
+	a.noteGit(m.Git, "; .git is not applied")
+	a.noteScope(m.LeftOut)
+	marked := 0
 	for _, c := range m.Conflicts {
-		a.note("conflict: %s: %s", printable(c.Path), c.Reason)
+		if c.Marked {
+			marked++
+		}
+		a.note("conflict: %s: %s%s", printable(c.Path), c.Reason, conflictAdvice(&c, opts))
 	}
-	if done {
-		return err
+	switch n := len(m.Conflicts); {
+	case n == 0:
+	case opts.apply.Markers && done:
+		errs = append(errs, fmt.Errorf("apply: %w: %s: %d with markers in the file, %d left as before; the rest was applied",
+			fault.Conflict, countText(n, "conflict"), marked, n-marked))
+	case opts.apply.Markers:
+		errs = append(errs, fmt.Errorf("apply: %w: %s; nothing was changed", fault.Conflict, countText(n, "conflict")))
+	default:
+		errs = append(errs, fmt.Errorf("apply: %w: %s; nothing was changed; --markers writes conflicts of lines into the files", fault.Conflict, countText(n, "conflict")))
 	}
-	return errors.Join(err, fmt.Errorf("apply: %w: %d conflicts; nothing was changed; --markers writes them into the files", fault.Conflict, len(m.Conflicts)))
+	for _, l := range m.LeftOut {
+		if l.Reason == snapshot.LeftOutAutorun && len(m.Conflicts) == 0 {
+			errs = append(errs, fmt.Errorf("apply: %w: %s left out: tools run them without being asked; review them with croft ws diff %s, then add --allow-autorun",
+				fault.PermissionDenied, countText(l.Total, "autorun file"), opts.name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// conflictAdvice says how to resolve a conflict.
+func conflictAdvice(c *snapshot.Conflict, opts wsApplyOptions) string {
+	switch c.Kind {
+	case snapshot.ConflictLines:
+		if c.Marked {
+			return "; edit the lines between the markers"
+		}
+		return ""
+	case snapshot.ConflictTheirs:
+		return "; it stays: remove it, or keep it"
+	case snapshot.ConflictMode, snapshot.ConflictType:
+		return "; it stays as it is"
+	case snapshot.ConflictOurs:
+		return fmt.Sprintf("; it stays removed: to take it, use croft ws get %s %s", opts.name, printable(c.Path))
+	}
+	return fmt.Sprintf("; it stays as it is: to take the other one, use croft ws get %s %s", opts.name, printable(c.Path))
 }
 
 func writeLines(w io.Writer, paths []string) error {

@@ -31,7 +31,9 @@ func (a *command) wsDiffCommand() *cobra.Command {
 		Long: `Show the changes of a workspace as a patch for git apply or patch(1). In a file or a pipe the patch contains
 binary files in the format of git diff --binary, which patch(1) refuses: use --binary=false there. On a terminal it
 only says that binary files differ, unless --binary is given. Without --from, changes are those since the origin of
-the workspace: a snapshot, a template, or else its newest snapshot.
+the workspace: a snapshot, a template, what was put into it, or else its newest snapshot. Files that .gitignore
+excludes and caches are left out and counted; --ignored or their path shows them. Of a repository only the number of new commits
+and refs is shown.
 
 --from and --to are the id or name of a snapshot, template:NAME, workspace:NAME, or a directory (dir:PATH, or a path
 that begins with / or .). With --server, it is a directory of the server's host.`,
@@ -66,6 +68,7 @@ that begins with / or .). With --server, it is a directory of the server's host.
 	f.BoolVar(&opts.stat, "stat", false, "print one line for each file, and a total")
 	f.BoolVar(&opts.nameOnly, "name-only", false, "print only the kind of change and the path")
 	f.BoolVar(&opts.Binary, "binary", false, "include the content of binary files (default unless on a terminal or with --json)")
+	f.BoolVar(&opts.Ignored, "ignored", false, "also compare files that .gitignore excludes, and caches")
 	f.BoolVar(&opts.CrossSession, "cross-session", false, "allow snapshots of other sessions")
 	return cmd
 }
@@ -92,6 +95,8 @@ func (a *command) wsDiff(ctx context.Context, name string, opts wsDiffOptions) e
 		if err != nil {
 			return err
 		}
+		a.noteGit(d.Git, "")
+		a.noteScope(d.LeftOut)
 		return a.printAnswer(d, func(w io.Writer) error {
 			switch {
 			case opts.stat:
@@ -110,6 +115,28 @@ func (a *command) wsDiff(ctx context.Context, name string, opts wsDiffOptions) e
 			return a.writePatch(w, d)
 		})
 	})
+}
+
+// noteGit prints the repositories that differ, and a hint.
+func (a *command) noteGit(list []snapshot.GitChange, hint string) {
+	for _, g := range list {
+		a.note("%s: %s, %s%s", printable(g.Path), countText(g.Commits, "commit"), countText(g.Refs, "ref"), hint)
+	}
+}
+
+// noteScope prints the changes that were left out.
+func (a *command) noteScope(list []snapshot.LeftOut) {
+	for _, l := range list {
+		names := make([]string, min(len(l.Paths), 5))
+		for i := range names {
+			names[i] = printable(l.Paths[i])
+		}
+		if l.Total > len(names) {
+			names = append(names, "...")
+		}
+		flag := map[string]string{snapshot.LeftOutIgnored: "--ignored", snapshot.LeftOutAutorun: "--allow-autorun"}[l.Reason]
+		a.note("left out: %s that changed (%s): %s", countText(l.Total, l.Reason+" file"), flag, strings.Join(names, ", "))
+	}
 }
 
 // noteLeftOut lists the files that are too large for a patch.

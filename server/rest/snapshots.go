@@ -214,7 +214,10 @@ func (s *Server) applyChanges(ctx context.Context, target *workspace.Workspace, 
 	}
 	res, err := history.Apply(ctx, source, target, &history.ApplyOptions{
 		From: in.Body.From, DryRun: in.Body.DryRun,
-		MergeOptions: snapshot.MergeOptions{Only: in.Body.Paths, Hunks: in.Body.Hunks, Markers: in.Body.Markers},
+		MergeOptions: snapshot.MergeOptions{
+			Only: in.Body.Paths, Hunks: in.Body.Hunks, Markers: in.Body.Markers, Autorun: in.Body.AllowAutorun, Ignored: in.Body.Ignored,
+			Ours: "workspace " + in.ID, Theirs: "workspace " + in.Body.Source,
+		},
 	})
 	if err != nil {
 		return nil, err
@@ -231,6 +234,7 @@ type diffInput struct {
 	Text         bool     `query:"text" doc:"with hunks and numbers of lines"`
 	Binary       bool     `query:"binary" doc:"with text, and the content of files that are no text, as git diff --binary has it"`
 	CrossSession bool     `query:"crossSession"`
+	Ignored      bool     `query:"ignored" doc:"with what .gitignore excludes, and caches; otherwise leftOut lists them"`
 }
 
 func (s *Server) diffStates(ctx context.Context, ws *workspace.Workspace, in *diffInput) (*body[snapshot.Comparison], error) {
@@ -242,7 +246,9 @@ func (s *Server) diffStates(ctx context.Context, ws *workspace.Workspace, in *di
 	if err != nil {
 		return nil, err
 	}
-	out, err := snapshot.Diff(ctx, from, to, &snapshot.DiffOptions{Text: in.Text, Binary: in.Binary, Context: in.Context, Only: in.Paths})
+	out, err := snapshot.Diff(ctx, from, to, &snapshot.DiffOptions{
+		Text: in.Text, Binary: in.Binary, Context: in.Context, Only: in.Paths, NoGit: true, NoIgnored: !in.Ignored,
+	})
 	if err != nil {
 		return nil, err
 	}

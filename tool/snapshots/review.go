@@ -26,6 +26,11 @@ func compareStates(ctx context.Context, ws *workspace.Workspace, from, to string
 	return snapshot.Diff(ctx, a, b, opts)
 }
 
+// reviewOptions are the options of a comparison for review.
+func reviewOptions(c *tool.Call, paths []string, ignored bool) *snapshot.DiffOptions {
+	return &snapshot.DiffOptions{Text: true, Only: cleanPaths(c, paths), NoGit: true, NoIgnored: !ignored}
+}
+
 // A changedFile is a file that differs.
 type changedFile struct {
 	Path         string `json:"path"`
@@ -37,19 +42,63 @@ type changedFile struct {
 }
 
 type diffOutput struct {
-	Files []changedFile `json:"files"`
-	Patch string        `json:"patch"`
+	Files   []changedFile `json:"files"`
+	Patch   string        `json:"patch"`
+	Git     []gitChange   `json:"git,omitempty" jsonschema:"repositories with new commits or refs; .git is never compared as files"`
+	LeftOut []leftOut     `json:"left_out,omitempty" jsonschema:"changed files that were left out"`
+}
+
+// A gitChange is a repository that differs.
+type gitChange struct {
+	Path    string `json:"path"`
+	Commits int    `json:"commits"`
+	Refs    int    `json:"refs"`
+}
+
+// leftOut is the files that were left out for one reason.
+type leftOut struct {
+	Reason string   `json:"reason" jsonschema:"ignored (by .gitignore, or a cache) or autorun (run by tools without being asked)"`
+	Total  int      `json:"total"`
+	Paths  []string `json:"paths" jsonschema:"the first of them"`
+}
+
+func newLeftOut(list []snapshot.LeftOut) []leftOut {
+	var out []leftOut
+	for _, l := range list {
+		out = append(out, leftOut(l))
+	}
+	return out
+}
+
+// leftOutText describes what was left out, a line for each reason.
+func leftOutText(list []leftOut) string {
+	var b strings.Builder
+	for _, l := range list {
+		fmt.Fprintf(&b, "left out: %d %s file(s): %s\n", l.Total, l.Reason, strings.Join(l.Paths[:min(len(l.Paths), 10)], ", "))
+	}
+	return b.String()
 }
 
 func (o diffOutput) Text() string {
-	if len(o.Files) == 0 {
-		return "no differences"
+	more := ""
+	for _, g := range o.Git {
+		more += fmt.Sprintf("%s: %d commit(s), %d ref(s)\n", g.Path, g.Commits, g.Refs)
 	}
-	return o.Patch
+	more += leftOutText(o.LeftOut)
+	switch {
+	case len(o.Files) > 0:
+		return o.Patch + more
+	case more != "":
+		return "no differences\n" + more
+	}
+	return "no differences"
 }
 
 func newDiffOutput(d *snapshot.Comparison, stat bool) (diffOutput, error) {
-	out := diffOutput{Files: []changedFile{}}
+	out := diffOutput{Files: []changedFile{}, LeftOut: newLeftOut(d.LeftOut)}
+	for _, g := range d.Git {
+		out.Git = append(out.Git, gitChange(g))
+	}
 	for _, f := range d.Changes {
 		out.Files = append(out.Files, changedFile{f.Path, f.From, string(f.Kind), f.Binary, f.LinesAdded, f.LinesRemoved})
 	}
@@ -66,6 +115,8 @@ func newDiffOutput(d *snapshot.Comparison, stat bool) (diffOutput, error) {
 type snapshotDiffInput struct {
 	Name  string   `json:"name" jsonschema:"name or id of the snapshot" croft:"name"`
 	Paths []string `json:"paths,omitempty" jsonschema:"only these files and directories" croft:"path"`
+
+	Ignored bool `json:"ignored,omitempty" jsonschema:"with files that .gitignore excludes, and caches"`
 }
 
 func snapshotDiffTool() *tool.Tool {
@@ -77,7 +128,7 @@ func snapshotDiffTool() *tool.Tool {
 		if err != nil {
 			return diffOutput{}, err
 		}
-		d, err := compareStates(ctx, c.Workspace, info.ID, history.Now, &snapshot.DiffOptions{Text: true, Only: cleanPaths(c, in.Paths)})
+		d, err := compareStates(ctx, c.Workspace, info.ID, history.Now, reviewOptions(c, in.Paths, in.Ignored))
 		if err != nil {
 			return diffOutput{}, err
 		}
@@ -102,6 +153,8 @@ type diffInput struct {
 	To    string   `json:"to,omitempty" jsonschema:"snapshot to compare; default the present files"`
 	Paths []string `json:"paths,omitempty" jsonschema:"only these files and directories" croft:"path"`
 	Stat  bool     `json:"stat,omitempty" jsonschema:"only the number of changed lines per file"`
+
+	Ignored bool `json:"ignored,omitempty" jsonschema:"with files that .gitignore excludes, and caches"`
 }
 
 func diffTool() *tool.Tool {
@@ -126,7 +179,7 @@ func diffStates(ctx context.Context, c *tool.Call, in diffInput) (diffOutput, er
 		}
 		*x.state = info.ID
 	}
-	d, err := compareStates(ctx, c.Workspace, from, to, &snapshot.DiffOptions{Text: true, Only: cleanPaths(c, in.Paths)})
+	d, err := compareStates(ctx, c.Workspace, from, to, reviewOptions(c, in.Paths, in.Ignored))
 	if err != nil {
 		return diffOutput{}, err
 	}
@@ -137,8 +190,9 @@ type applyInput struct {
 	Source  string   `json:"source" jsonschema:"workspace whose changes are merged, such as a fork"`
 	Since   string   `json:"since,omitempty" jsonschema:"snapshot of the source to compare with; default the state that it started from"`
 	Paths   []string `json:"paths,omitempty" jsonschema:"only the changes of these files and directories" croft:"path"`
-	Markers bool     `json:"markers,omitempty" jsonschema:"write conflicts into the files, with Git's conflict markers"`
+	Markers bool     `json:"markers,omitempty" jsonschema:"write conflicts of lines into the files, with Git's conflict markers"`
 	DryRun  bool     `json:"dry_run,omitempty" jsonschema:"only report what would be done"`
+	Ignored bool     `json:"ignored,omitempty" jsonschema:"with files that .gitignore excludes, and caches"`
 }
 
 type conflict struct {
@@ -151,6 +205,7 @@ type applyOutput struct {
 	Conflicts []conflict `json:"conflicts"`
 	Done      bool       `json:"done" jsonschema:"false if nothing was changed"`
 	Before    string     `json:"before,omitempty" jsonschema:"snapshot of the state before"`
+	LeftOut   []leftOut  `json:"left_out,omitempty" jsonschema:"changed files that were not applied"`
 
 	source string
 	dry    bool
@@ -161,8 +216,8 @@ func (o applyOutput) Text() string {
 	switch {
 	case o.dry:
 		fmt.Fprintf(&b, "%d file(s) of %s would be changed", len(o.Applied), o.source)
-	case len(o.Applied) == 0:
-		return "nothing to apply: every change of " + o.source + " is here"
+	case len(o.Applied) == 0 && len(o.Conflicts) == 0:
+		return strings.TrimSuffix("nothing to apply: every change of "+o.source+" is here\n"+leftOutText(o.LeftOut), "\n")
 	default:
 		fmt.Fprintf(&b, "applied %d file(s) of %s", len(o.Applied), o.source)
 	}
@@ -170,6 +225,7 @@ func (o applyOutput) Text() string {
 	for _, c := range o.Conflicts {
 		fmt.Fprintf(&b, "conflict: %s: %s\n", c.Path, c.Reason)
 	}
+	b.WriteString(leftOutText(o.LeftOut))
 	if o.Before != "" {
 		fmt.Fprintf(&b, "the state before is snapshot %s\n", o.Before)
 	}
@@ -179,7 +235,7 @@ func (o applyOutput) Text() string {
 func applyTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "apply", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
-		Description: "Merge the changes of another workspace, such as a fork, into this one, line by line. If both changed the same lines, nothing is written and the conflicts are listed.",
+		Description: "Merge the changes of another workspace, such as a fork, into this one, line by line. If both changed the same lines, nothing is written and the conflicts are listed. .git and autorun files (editor tasks, hooks) are never applied.",
 	}, applyChanges)
 }
 
@@ -193,18 +249,20 @@ func applyChanges(ctx context.Context, c *tool.Call, in applyInput) (applyOutput
 		return applyOutput{}, err
 	}
 	opts := &history.ApplyOptions{
-		From: in.Since, DryRun: in.DryRun, MergeOptions: snapshot.MergeOptions{Only: cleanPaths(c, in.Paths), Markers: in.Markers},
+		From: in.Since, DryRun: in.DryRun, MergeOptions: snapshot.MergeOptions{
+			Only: cleanPaths(c, in.Paths), Markers: in.Markers, Ignored: in.Ignored, Ours: "this workspace", Theirs: "workspace " + in.Source,
+		},
 	}
 	res, err := history.Apply(ctx, source, c.Workspace, opts)
 	if err != nil {
 		return applyOutput{}, err
 	}
-	out := applyOutput{Applied: res.Applied, Conflicts: []conflict{}, Done: res.Done, Before: res.Undo, source: in.Source, dry: in.DryRun}
+	out := applyOutput{Applied: res.Applied, Conflicts: []conflict{}, Done: res.Done, Before: res.Undo, LeftOut: newLeftOut(res.LeftOut), source: in.Source, dry: in.DryRun}
 	for _, x := range res.Conflicts {
 		out.Conflicts = append(out.Conflicts, conflict{x.Path, x.Reason})
 	}
 	if len(out.Conflicts) > 0 && !in.Markers && !in.DryRun {
-		return applyOutput{}, tool.Errorf(fault.Conflict, "apply: %d conflict(s), and nothing was changed; set markers=true to write them into the files\n%s", len(out.Conflicts), conflictText(out.Conflicts))
+		return applyOutput{}, tool.Errorf(fault.Conflict, "apply: %d conflict(s), and nothing was changed; markers=true writes those of lines into the files\n%s", len(out.Conflicts), conflictText(out.Conflicts))
 	}
 	return out, nil
 }

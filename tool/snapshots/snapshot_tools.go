@@ -179,13 +179,16 @@ func restoreSnapshot(ctx context.Context, c *tool.Call, in nameInput) (movedOutp
 
 // newMovedOutput lists the files that changed between two states.
 func newMovedOutput(ctx context.Context, c *tool.Call, verb string, to, before driver.SnapshotInfo) (movedOutput, error) {
-	d, err := compareStates(ctx, c.Workspace, before.ID, to.ID, &snapshot.DiffOptions{})
+	d, err := compareStates(ctx, c.Workspace, before.ID, to.ID, &snapshot.DiffOptions{NoGit: true})
 	if err != nil {
 		return movedOutput{}, err
 	}
 	out := movedOutput{Snapshot: newSnapshotOutput(to), Before: newSnapshotOutput(before), Changed: []string{}, verb: verb}
 	for _, ch := range d.Changes {
 		out.Changed = append(out.Changed, ch.Path)
+	}
+	for _, g := range d.Git {
+		out.Changed = append(out.Changed, g.Path)
 	}
 	return out, nil
 }
