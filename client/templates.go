@@ -19,6 +19,8 @@ type TemplateRequest struct {
 	Revision string   `json:"revision,omitempty" doc:"of the repository; empty is HEAD"`
 	Image    string   `json:"image,omitempty" doc:"an OCI layout or tarball of the server's host, or the name of an image in a registry"`
 	Ignore   []string `json:"ignore,omitempty" doc:"patterns in the manner of .gitignore, to leave out"`
+
+	Credentials bool `json:"credentials,omitempty" doc:"credential files of a directory, such as .env, too"`
 }
 
 // A Template is what workspaces start from.
@@ -30,6 +32,8 @@ type Template struct {
 	Files    int64     `json:"files"`
 	Bytes    int64     `json:"bytes"`
 	Digest   string    `json:"digest"`
+
+	LeftOut []string `json:"leftOut,omitempty" doc:"credential files that were left out, up to a limit"`
 }
 
 // CreateTemplate makes a template.

@@ -52,6 +52,12 @@ type TakeOptions struct {
 	Progress func(files, bytes int64)
 }
 
+var credentialFiles = (*search.Ignore)(nil).With(".", []byte(strings.Join(secret.CredentialFiles, "\n")))
+
+// IsCredentialFile reports whether a slash-separated path is a known credential file,
+// or a directory of such files.
+func IsCredentialFile(path string, dir bool) bool { return credentialFiles.Ignores(path, dir) }
+
 // Take takes a snapshot of a tree. When it returns, the snapshot is on stable
 // storage; on an error there is no snapshot.
 func (s *Store) Take(ctx context.Context, t Tree, opts *TakeOptions) (*Manifest, error) {
@@ -132,7 +138,7 @@ func (w *objectWriter) archive(ctx context.Context, t Tree, opts *TakeOptions) (
 		a.ignore = (*search.Ignore)(nil).With(".", []byte(strings.Join(opts.Ignore, "\n")))
 	}
 	if opts.NoCredentials {
-		a.secret = (*search.Ignore)(nil).With(".", []byte(strings.Join(secret.CredentialFiles, "\n")))
+		a.secret = credentialFiles
 	}
 	if a.progress = opts.Progress; a.progress == nil {
 		a.progress = driver.Progress(ctx)

@@ -166,6 +166,37 @@ func (d *patchedDir) Close() {
 	}
 }
 
+// Advance returns base with the changes between two other trees.
+func Advance(ctx context.Context, base, from, to Tree) (Tree, error) {
+	d, err := Diff(ctx, from, to, &DiffOptions{NoRenames: true})
+	if err != nil {
+		return nil, err
+	}
+	patches := map[string]patch{}
+	put := func(name string) error {
+		n, err := nodeAt(ctx, to, name)
+		patches[name] = patch{node: n, open: fromTree(to, name)}
+		return err
+	}
+	for _, c := range d.Changes {
+		if err := put(c.Path); err != nil { // a removed path has no node
+			return nil, err
+		}
+		for dir := path.Dir(c.Path); dir != "." && c.Kind != Removed; dir = path.Dir(dir) {
+			if n, err := nodeAt(ctx, base, dir); err != nil || n != nil {
+				if err != nil {
+					return nil, err
+				}
+				break
+			}
+			if err := put(dir); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return newPatchedTree(base, patches), nil
+}
+
 func inMemory(data []byte) opener {
 	return func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/egress"
@@ -115,18 +118,61 @@ func (s *System) admitSpec(ctx context.Context, spec *driver.Spec, policy string
 	return s.checkCredentials(ctx, name, spec.Policy)
 }
 
-// resolveTemplate replaces the name of a template by its snapshot. A path stays for
-// the provider.
+// LeftOutLabel is the label of a workspace with the credential files that were left out
+// of the directory that it started from.
+const LeftOutLabel = "croft.leftOut"
+
+// resolveTemplate replaces a template by its snapshot. A directory is captured, unless
+// it is to be used live.
 func (s *System) resolveTemplate(ctx context.Context, spec *driver.Spec) error {
-	if spec.From.Template == "" || filepath.IsAbs(spec.From.Template) {
+	from := spec.From
+	switch {
+	case from.Template == "" || from.Live:
+		return nil
+	case filepath.IsAbs(from.Template):
+		m, err := s.templates.Capture(ctx, from.Template, from.Credentials)
+		if err != nil {
+			return err
+		}
+		spec.From = driver.Source{Snapshot: m.ID, CrossSession: true}
+		if len(m.LeftOut) > 0 {
+			spec.Labels = maps.Clone(spec.Labels)
+			if spec.Labels == nil {
+				spec.Labels = map[string]string{}
+			}
+			spec.Labels[LeftOutLabel] = leftOutText(m.LeftOut)
+		}
 		return nil
 	}
-	t, err := s.templates.Get(ctx, spec.From.Template)
+	t, err := s.templates.Get(ctx, from.Template)
 	if err != nil {
 		return err
 	}
 	spec.From = driver.Source{Snapshot: t.Snapshot, CrossSession: true}
 	return nil
+}
+
+// leftOutText counts and names files, within the limits of a label.
+func leftOutText(names []string) string {
+	const most = 200
+	text := fmt.Sprintf("%d credential files:", len(names))
+	for i, name := range names {
+		if name = printableName(name); len(text)+len(name) > most {
+			return text + fmt.Sprintf(" and %d more", len(names)-i)
+		}
+		text += " " + name
+	}
+	return text
+}
+
+// printableName replaces what a label can't hold.
+func printableName(name string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == utf8.RuneError {
+			return '?'
+		}
+		return r
+	}, name)
 }
 
 // admitPolicy checks the new policy of a workspace.

@@ -30,7 +30,7 @@ type policyFlags struct {
 func (p *policyFlags) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&p.name, "policy", "", "name of a policy in the configuration; the flags below change it (default defaults.policy)")
 	f.StringVar(&p.isolation, "isolation", "", "minimum level of isolation: none, process, bubblewrap, namespaces, container, gvisor, vm (default the provider's)")
-	f.StringVar(&p.template, "template", "", "start with the files of this template (a name) or directory, without copying them")
+	f.StringVar(&p.template, "template", "", "start with the files of this template (a name) or directory; they stay as they are")
 	f.StringArrayVar(&p.allowNet, "allow-net", nil, "allow network access to HOST[:PORT]; *.HOST is its subdomains; may be given several times (default none)")
 	f.BoolVar(&p.openNet, "open-net", false, "allow all network access, without the proxy")
 	f.StringArrayVar(&p.secrets, "secret", nil, "NAME@HOST: allow HOST, and let the proxy add this secret, which the workspace never sees; may be given several times")

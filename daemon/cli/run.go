@@ -119,6 +119,8 @@ func (a *command) runSpec(opts runOptions) (workspace.Spec, error) {
 	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
 		return spec, err
 	}
+	// The workspace ends with the command, so that nothing is compared with its start.
+	spec.From.Live = filepath.IsAbs(spec.From.Template)
 	return spec, a.setRunDirs(opts, kind, &spec)
 }
 

@@ -204,18 +204,24 @@ func (a *command) snapshotExport(ctx context.Context, id, to string, credentials
 		if err != nil {
 			return err
 		}
-		if len(res.LeftOut) > 0 {
-			names := make([]string, len(res.LeftOut))
-			for i, name := range res.LeftOut {
-				names[i] = printable(name)
-			}
-			a.note("left out, since they usually contain credentials (--credentials includes them): %s", strings.Join(names, ", "))
-		}
+		a.noteCredentials(res.LeftOut)
 		return a.printAnswer(res, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, res.Snapshot.ID)
 			return err
 		})
 	})
+}
+
+// noteCredentials prints the credential files that were left out of a copy.
+func (a *command) noteCredentials(list []string) {
+	if len(list) == 0 {
+		return
+	}
+	names := make([]string, len(list))
+	for i, name := range list {
+		names[i] = printable(name)
+	}
+	a.note("left out, since they usually contain credentials (--credentials includes them): %s", strings.Join(names, ", "))
 }
 
 func (a *command) snapshotImportCommand() *cobra.Command {

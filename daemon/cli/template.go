@@ -51,6 +51,7 @@ from a repository the files of one commit are read, without hooks and filters.`,
 	f.StringVar(&t.Git, "git", "", "a git repository on disk")
 	f.StringVar(&t.Revision, "revision", "", "with --git: a branch, tag or commit (default HEAD)")
 	f.StringVar(&t.Image, "image", "", "an OCI layout or a tarball, as a path with a slash, or the name of an image in a registry")
+	f.BoolVar(&t.Credentials, "credentials", false, "with --dir: take credential files, such as .env, along")
 	f.StringArrayVar(&t.Ignore, "ignore", nil, "leave out files that match this pattern of .gitignore syntax")
 	return cmd
 }
@@ -77,6 +78,7 @@ func (a *command) templateCreate(ctx context.Context, t client.TemplateRequest) 
 		if err != nil {
 			return err
 		}
+		a.noteCredentials(made.LeftOut)
 		return a.printAnswer(made, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, made.Name)
 			return err

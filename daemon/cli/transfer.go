@@ -28,6 +28,8 @@ type transferAnswer struct {
 	Digest     string    `json:"digest,omitempty"`     // of a single file that was put
 	BrokeLinks int       `json:"brokeLinks,omitempty"` // files whose hard links were broken
 	LeftOut    []leftOut `json:"leftOut,omitempty"`
+
+	Credentials []string `json:"credentials,omitempty"` // credential files that were left out
 }
 
 // leftOut is an entry that was not copied, and why.
@@ -77,6 +79,7 @@ func (t *transfer) finish(err error) error {
 		return err // nothing was copied
 	}
 	t.a.note("%s %s, %s, %s, %s", t.verb, countText(d.Files, "file"), countText(d.Dirs, "directory"), countText(d.Symlinks, "symlink"), countText(d.Bytes, "byte"))
+	t.a.noteCredentials(d.Credentials)
 	if d.BrokeLinks > 0 {
 		t.a.note("hard links broken: %s", countText(d.BrokeLinks, "file"))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/daemon/app"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/snapshot/history"
 	"github.com/croft-run/croft/workspace"
@@ -29,6 +30,8 @@ type wsOpenOptions struct {
 	idle     time.Duration
 	points   string
 	policy   policyFlags
+
+	credentials bool
 }
 
 func (a *command) wsOpenCommand() *cobra.Command {
@@ -54,6 +57,7 @@ func (a *command) wsOpenCommand() *cobra.Command {
 	f.BoolVar(&opts.readOnly, "read-only", false, "make the workspace read-only")
 	f.BoolVar(&opts.durable, "durable", false, "acknowledged writes survive power loss")
 	f.BoolVar(&opts.persist, "persist", false, "with --idle: close the workspace instead of destroying it")
+	f.BoolVar(&opts.credentials, "credentials", false, "with --template DIR: take credential files, such as .env, along")
 	registerCheckpoints(f, &opts.points)
 	opts.policy.registerFlags(f)
 	f.DurationVar(&opts.idle, "idle", 0, "expire after this time without use, such as 30m; 0 is never")
@@ -76,6 +80,9 @@ func (a *command) wsOpen(ctx context.Context, opts wsOpenOptions) error {
 			}
 			return fmt.Errorf("provider %s: %w: its workspaces end with this process; open it on a daemon with --server",
 				ws.Kind, fault.Unsupported)
+		}
+		if text := ws.Labels[app.LeftOutLabel]; text != "" {
+			a.note("left out %s (--credentials takes them along)", printable(text))
 		}
 		return a.printAnswer(ws, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, ws.ID)
@@ -114,6 +121,10 @@ func (a *command) openSpec(opts wsOpenOptions) (workspace.Spec, error) {
 	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
 		return spec, err
 	}
+	if opts.credentials && !filepath.IsAbs(spec.From.Template) {
+		return spec, usagef("--credentials is for --template with a directory")
+	}
+	spec.From.Credentials = opts.credentials
 	if opts.dir == "" {
 		return spec, nil
 	}

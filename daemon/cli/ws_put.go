@@ -14,7 +14,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/snapshot/history"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -23,6 +26,7 @@ type wsPutOptions struct {
 	name, src, dest string
 	createOnly      bool
 	ifMatch         string
+	credentials     bool
 }
 
 func (a *command) wsPutCommand() *cobra.Command {
@@ -37,6 +41,10 @@ A file becomes DEST, or goes into DEST if that is a directory. A directory becom
 merged into an existing DEST. Permission bits are set, also on existing files, except for
 standard input. Symlinks inside a directory are copied as symlinks and never followed.
 
+Files of a directory that usually contain credentials, such as .env and private keys, are left out and listed;
+--credentials takes them along. In a workspace that started empty, what is put is no change: ws diff and ws apply
+show what changed since.
+
 An entry that can't be copied (an unreadable file, a symlink that would leave the workspace, a
 reserved name) is left out and reported on standard error. The command then ends with the first
 such error, after all other entries were copied.`,
@@ -48,6 +56,7 @@ such error, after all other entries were copied.`,
 		}),
 	}
 	cmd.Flags().BoolVar(&opts.createOnly, "create-only", false, "refuse to replace a file")
+	cmd.Flags().BoolVar(&opts.credentials, "credentials", false, "with a directory: take credential files, such as .env, along")
 	cmd.Flags().StringVar(&opts.ifMatch, "if-match", "", "replace a file only if its content has this digest")
 	return cmd
 }
@@ -55,9 +64,16 @@ such error, after all other entries were copied.`,
 func (a *command) wsPut(ctx context.Context, opts wsPutOptions) error {
 	p := &putter{transfer: transfer{a: a, verb: "put"}, opts: opts}
 	opened := false
-	err := a.withWorkspace(ctx, opts.name, func(ws *workspace.Workspace) error {
+	err := a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
 		opened, p.ws = true, ws
-		return p.put(ctx)
+		rec, err := c.Show(ctx, ws.ID())
+		if err != nil {
+			return err
+		}
+		if rec.Dir != "" { // in place: its files are the user's
+			return p.put(ctx)
+		}
+		return history.RecordPut(ctx, ws, func() error { return p.put(ctx) })
 	})
 	if !opened {
 		return err
@@ -147,6 +163,13 @@ func (p *putter) putTree(ctx context.Context) error {
 	for _, e := range listed {
 		if skip != "" && strings.HasPrefix(e.name, skip+"/") {
 			continue // its directory was left out
+		}
+		if !p.opts.credentials && e.entry != nil && e.name != "." && snapshot.IsCredentialFile(e.name, e.entry.IsDir()) {
+			p.done.Credentials = append(p.done.Credentials, e.name)
+			if e.entry.IsDir() {
+				skip = e.name
+			}
+			continue
 		}
 		err := e.err
 		if err == nil {

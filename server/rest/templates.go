@@ -39,7 +39,7 @@ func (s *Server) createTemplate(ctx context.Context, in *struct{ Body TemplateRe
 		return nil, err
 	}
 	b := in.Body
-	t, err := c.Create(ctx, b.Name, template.Source{Dir: b.Dir, Snapshot: b.Snapshot, Git: b.Git, Revision: b.Revision, Image: b.Image, Ignore: b.Ignore})
+	t, err := c.Create(ctx, b.Name, template.Source{Dir: b.Dir, Snapshot: b.Snapshot, Git: b.Git, Revision: b.Revision, Image: b.Image, Ignore: b.Ignore, Credentials: b.Credentials})
 	return &body[template.Template]{t}, err
 }
 

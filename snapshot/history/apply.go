@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/snapshot"
@@ -19,7 +20,8 @@ const (
 
 // Files returns a state of a workspace: a snapshot by its id or name, Now, or
 // Origin. For a workspace that started empty, Origin is its newest requested
-// snapshot or, without one, the oldest automatic one.
+// snapshot or, without one, the oldest automatic one with what was put in since (see
+// RecordPut).
 func Files(ctx context.Context, ws *workspace.Workspace, name string, access *driver.SnapshotAccess) (*driver.FS, error) {
 	if name == Now {
 		name = ""
@@ -46,16 +48,62 @@ func compareBase(ctx context.Context, ws *workspace.Workspace) (*driver.FS, erro
 	if err != nil {
 		return nil, err
 	}
-	id := ""
-	for _, s := range list {
-		if id = s.ID; s.Labels[snapshot.CauseLabel] == "" {
-			break
-		}
-	}
-	if id == "" {
+	if len(list) == 0 {
 		return nil, fmt.Errorf("workspace %s: %w: it started empty and has no snapshot to compare with; name a state, or take a snapshot first", ws.ID(), fault.NotFound)
 	}
-	return ws.SnapshotFiles(ctx, id, nil)
+	for _, s := range list {
+		if s.Labels[snapshot.CauseLabel] == "" {
+			return ws.SnapshotFiles(ctx, s.ID, nil)
+		}
+	}
+	slices.Reverse(list)
+	base, err := Tree(ctx, ws, list[0].ID, nil)
+	for i := 1; i < len(list) && err == nil; i++ {
+		if list[i].Labels[snapshot.CauseLabel] != causePut {
+			continue
+		}
+		var before, after snapshot.Tree
+		if before, err = Tree(ctx, ws, list[i-1].ID, nil); err != nil {
+			break
+		}
+		if after, err = Tree(ctx, ws, list[i].ID, nil); err == nil {
+			base, err = snapshot.Advance(ctx, base, before, after)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return snapshot.Module(base), nil
+}
+
+// Causes of the snapshots of RecordPut.
+const (
+	causePut       = "put"
+	causeBeforePut = "before-put"
+)
+
+// RecordPut calls put, which writes files of the owner into a workspace. If the
+// workspace started empty, snapshots record what was put, so that it belongs to
+// Origin: only later changes are shown and applied.
+func RecordPut(ctx context.Context, ws *workspace.Workspace, put func() error) error {
+	list, err := ws.Snapshots(ctx, &driver.ListSnapshotsOptions{Origin: true})
+	requested := func(s driver.SnapshotInfo) bool { return s.Labels[snapshot.CauseLabel] == "" }
+	if err != nil || len(list) > 0 && list[len(list)-1].Workspace != ws.ID() || slices.ContainsFunc(list, requested) {
+		return put() // it has no snapshots, or another origin
+	}
+	entries, err := ws.ReadDir(ctx, ".")
+	if err != nil || len(entries) > 0 {
+		before, err := ws.Snapshot(ctx, &driver.SnapshotOptions{Labels: map[string]string{snapshot.CauseLabel: causeBeforePut}})
+		if err == nil && len(list) > 0 && list[0].Digest == before.Digest {
+			err = ws.DeleteSnapshot(ctx, before.ID, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	failed := put()
+	_, err = ws.Snapshot(ctx, &driver.SnapshotOptions{Labels: map[string]string{snapshot.CauseLabel: causePut}})
+	return errors.Join(failed, err)
 }
 
 // ApplyOptions are the options of Apply.

@@ -374,3 +374,56 @@ func TestWhatIsCompared(t *testing.T) {
 		t.Errorf("got %v, want %v that names %s", err, fault.NotFound, forked.ID)
 	}
 }
+
+// TestPutIsTheBase compares a workspace that started empty with what its owner put
+// into it, in several steps with work between them.
+func TestPutIsTheBase(t *testing.T) {
+	ws := open(t, provider(t), "")
+	put := func(files map[string]string) {
+		t.Helper()
+		err := history.RecordPut(t.Context(), ws, func() error {
+			for name, text := range files {
+				write(t, ws, name, text)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	changes := func(want ...string) {
+		t.Helper()
+		base, err := history.Tree(t.Context(), ws, history.Origin, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, err := history.Tree(t.Context(), ws, history.Now, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := snapshot.Diff(t.Context(), base, now, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, c := range d.Changes {
+			got = append(got, string(c.Kind)+" "+c.Path)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("changes (-want +got):\n%s", diff)
+		}
+	}
+	put(map[string]string{"a": "1", "b": "1"})
+	put(map[string]string{"c": "1"})
+	changes()
+	write(t, ws, "a", "work")
+	if err := ws.Mkdir(t.Context(), "d", nil); err != nil {
+		t.Fatal(err)
+	}
+	write(t, ws, "d/work", "work")
+	changes("modified a", "added d", "added d/work")
+	put(map[string]string{"d/e": "1", "b": "2"})
+	changes("modified a", "added d/work")
+	put(map[string]string{"a": "again"})
+	changes("added d/work")
+}

@@ -62,6 +62,8 @@ type Source struct {
 	Revision string   `json:"revision,omitempty"` // of the repository; "" is HEAD
 	Image    string   `json:"image,omitempty"`    // absolute path of an OCI layout or tarball of this host, or the name of an image in a registry
 	Ignore   []string `json:"ignore,omitempty"`   // .gitignore patterns to leave out
+
+	Credentials bool `json:"credentials,omitempty"` // credential files of a directory, too
 }
 
 // A Template describes a template.
@@ -73,6 +75,8 @@ type Template struct {
 	Files    int64     `json:"files"`
 	Bytes    int64     `json:"bytes"`
 	Digest   string    `json:"digest"`
+
+	LeftOut []string `json:"leftOut,omitempty"` // credential files that were left out, up to a limit
 }
 
 // Create creates a template. An existing name is fault.AlreadyExists.
@@ -90,7 +94,7 @@ func (c *Catalog) Create(ctx context.Context, name string, s Source) (Template, 
 	if err != nil {
 		return Template{}, err
 	}
-	m, err := c.Store.Take(ctx, tree, &snapshot.TakeOptions{Ignore: s.Ignore, Info: driver.SnapshotInfo{
+	m, err := c.Store.Take(ctx, tree, &snapshot.TakeOptions{Ignore: s.Ignore, NoCredentials: s.Dir != "" && !s.Credentials, Info: driver.SnapshotInfo{
 		Name: name, Labels: map[string]string{Label: name, sourceLabel: what}, Frozen: s.Dir == "",
 	}})
 	if err = errors.Join(err, done()); err != nil {
@@ -102,6 +106,7 @@ func (c *Catalog) Create(ctx context.Context, name string, s Source) (Template, 
 func templateFromManifest(m *snapshot.Manifest) Template {
 	return Template{
 		Name: m.Labels[Label], Snapshot: m.ID, Source: m.Labels[sourceLabel], Created: m.Created, Files: m.Files, Bytes: m.Bytes, Digest: m.Digest,
+		LeftOut: m.LeftOut,
 	}
 }
 

@@ -105,10 +105,16 @@ type SessionRef struct {
 	User  string `json:"user,omitempty"`
 }
 
-// A Source is what a workspace starts from: at most one field is set.
+// A Source is what a workspace starts from: a template or a snapshot.
 type Source struct {
-	Template string `json:"template,omitempty"` // name or id of a template
+	Template string `json:"template,omitempty"` // name or id of a template, or the absolute path of a directory
 	Snapshot string `json:"snapshot,omitempty"` // id of a snapshot
+
+	// Live uses a directory as it is. Otherwise a server captures it, so that later
+	// changes of the directory do not reach the workspace.
+	Live bool `json:"live,omitempty"`
+	// Credentials includes credential files of a directory that is captured.
+	Credentials bool `json:"credentials,omitempty"`
 
 	// CrossSession permits a snapshot that another session took.
 	CrossSession bool `json:"crossSession,omitempty"`
