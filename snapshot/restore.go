@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/autorun"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -26,8 +25,12 @@ type RestoreOptions struct {
 	// is not in the tree is removed.
 	Only []string
 
-	// NoGit leaves .git at any level as it is.
+	// NoGit leaves entries named .git as they are, at any level, with the directories
+	// that contain them.
 	NoGit bool
+
+	// Keep, if set, reports which paths are left unchanged, with their subtrees.
+	Keep func(path string) bool
 
 	// Stage is a directory on the same file system, outside the tree, for new
 	// content; "" is a hidden directory in the tree.
@@ -89,12 +92,15 @@ func Restore(ctx context.Context, t Tree, dir string, opts *RestoreOptions) (*Re
 		return nil, err
 	}
 	defer r.close()
+	if opts.NoGit {
+		t = WithoutGit(t)
+	}
 	src, err := t.Root(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer src.Close()
-	dst, err := HostDir(dir, &HostOptions{Upper: opts.Upper}).Root(ctx)
+	dst, err := HostDir(dir, &HostOptions{Upper: opts.Upper, NoGit: opts.NoGit}).Root(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +145,14 @@ func (c *change) compareDir(ctx context.Context, src Directory, dst *hostDir, at
 		case len(want) == 0 || len(have) > 0 && have[0].Name < want[0].Name:
 			h := &have[0]
 			have = have[1:]
-			if h.Type != driver.TypeOther && c.isSelected(at+h.Name) {
+			if h.Type == driver.TypeOther || !c.isSelected(at+h.Name) {
+				continue
+			}
+			emptied, err := c.emptyAroundGit(ctx, dst, h, at+h.Name)
+			if err != nil {
+				return false, err
+			}
+			if !emptied {
 				c.addRemoval(at + h.Name)
 				changed = true
 			}
@@ -165,13 +178,40 @@ func (c *change) compareDir(ctx context.Context, src Directory, dst *hostDir, at
 	return changed, nil
 }
 
-// isSelected reports whether a path is restored.
-func (c *change) isSelected(name string) bool {
-	return c.only.contains(name) && !c.keeps(name)
+// emptyAroundGit removes what is in a directory that must stay because a repository is in
+// it. It reports false for anything else.
+func (c *change) emptyAroundGit(ctx context.Context, in *hostDir, n *Node, name string) (bool, error) {
+	if !c.opts.NoGit || n.Type != driver.TypeDir {
+		return false, nil
+	}
+	all, err := (&hostDir{t: &hostTree{path: in.t.path}, f: in.f}).Dir(ctx, n) // which lists .git, too
+	if err != nil {
+		return false, err
+	}
+	defer all.Close()
+	if found, err := hasGit(ctx, all); !found || err != nil {
+		return false, err
+	}
+	below, err := childPrefix("", name)
+	if err != nil {
+		return false, err
+	}
+	dir, err := in.Dir(ctx, n)
+	if err != nil {
+		return false, err
+	}
+	defer dir.Close()
+	_, err = c.compareDir(ctx, empty{}, dir.(*hostDir), below)
+	return true, err
 }
 
-// keeps reports whether a path stays as it is.
-func (c *change) keeps(name string) bool { return c.opts.NoGit && autorun.InGit(name) }
+// isSelected reports whether a path is restored.
+func (c *change) isSelected(name string) bool {
+	if c.opts.Keep != nil && c.opts.Keep(name) {
+		return false
+	}
+	return c.only.contains(name)
+}
 
 // mayEnter reports whether a path or something below it may be selected.
 func (c *change) mayEnter(name string) bool {
@@ -207,7 +247,7 @@ func (c *change) compareEntry(ctx context.Context, src Directory, dst *hostDir, 
 }
 
 func (c *change) compareSubdirs(ctx context.Context, src Directory, dst *hostDir, w, h *Node, name string) error {
-	if !c.mayEnter(name) || c.keeps(name) {
+	if !c.mayEnter(name) || c.opts.Keep != nil && c.opts.Keep(name) {
 		return nil
 	}
 	below, err := childPrefix("", name)

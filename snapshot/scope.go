@@ -161,35 +161,3 @@ func (m *merger) isRepository(ctx context.Context, dir string) (bool, error) {
 	}
 	return true, nil
 }
-
-// WithoutGit returns a tree without .git at any level.
-func WithoutGit(t Tree) Tree { return &noGitTree{t} }
-
-type noGitTree struct{ Tree }
-
-func (t *noGitTree) Root(ctx context.Context) (Directory, error) {
-	dir, err := t.Tree.Root(ctx)
-	return &noGitDir{dir}, err
-}
-
-type noGitDir struct{ Directory }
-
-func (d *noGitDir) Nodes(ctx context.Context) ([]Node, error) {
-	nodes, err := d.Directory.Nodes(ctx)
-	return slices.DeleteFunc(nodes, func(n Node) bool { return autorun.IsGit(n.Name) }), err
-}
-
-func (d *noGitDir) find(ctx context.Context, name string) (*Node, error) {
-	if autorun.IsGit(name) {
-		return nil, nil
-	}
-	return findNode(ctx, d.Directory, name)
-}
-
-func (d *noGitDir) Dir(ctx context.Context, n *Node) (Directory, error) {
-	sub, err := d.Directory.Dir(ctx, n)
-	if err != nil {
-		return nil, err
-	}
-	return &noGitDir{sub}, nil
-}

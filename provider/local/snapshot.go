@@ -99,7 +99,7 @@ func (h *handle) snapshotAdapter(m *wsdir.State) *snapshot.Adapter {
 			}
 			now := h.dir.State()
 			quiet := !guestSection.In(&now) && m.Dir == ""
-			return snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), nil), Cache: Kind + ":" + m.ID, Frozen: quiet}, nil
+			return snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), nil), Cache: Kind + ":" + m.ID, Frozen: quiet}, nil // with .git, for forks
 		},
 		Rollback: h.rollbackTo,
 	}

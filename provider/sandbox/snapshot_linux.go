@@ -236,7 +236,7 @@ func (h *handle) ownTree(m *wsdir.State) snapshot.View {
 	o := h.currentOptions()
 	lower := o.lowerDirs()
 	if len(lower) == 0 {
-		return snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), nil), Cache: Kind + ":" + m.ID}
+		return snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), nil), Cache: Kind + ":" + m.ID} // with .git, for forks
 	}
 	v := snapshot.View{Base: snapshot.DirsBase(lower), Start: snapshot.DirsBase(o.startDirs()), Cache: Kind + ":" + m.ID, Tree: snapshot.Empty}
 	upper := h.p.store.Path(m.ID, layerName, "upper")
