@@ -33,6 +33,7 @@ type wsApplyOptions struct {
 	message   string
 	undo      string
 	force     bool
+	commits   bool
 	apply     snapshot.ApplyOptions
 }
 
@@ -54,12 +55,18 @@ out, with exit status 13, until --allow-autorun. Files that .gitignore excludes 
 
 The merge is all or nothing: after a crash, the next croft command completes it or removes what is left of it. The
 previous state is saved, and --undo returns to it. With --branch the changes become a commit in the git repository
-DIR, without touching its work tree, index and hooks.`,
+DIR, without touching its work tree, index and hooks.
+
+With --commits, instead, the commits that were made inside come out as git would fetch them: verified objects and
+references, never configuration, hooks or attributes. Merge them with git.`,
 		Example: "  croft ws apply demo .\n  croft ws apply try-2 --into demo\n  croft ws apply demo . src/main.go --hunk src/main.go:2\n  croft ws apply demo . --branch agent/fix -m 'fix the parser'",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			opts.name, args = args[0], args[1:]
 			if err := opts.checkUndo(cmd.Flags()); err != nil {
+				return err
+			}
+			if err := opts.checkCommits(cmd.Flags()); err != nil {
 				return err
 			}
 			if opts.dir == "" {
@@ -76,6 +83,9 @@ DIR, without touching its work tree, index and hooks.`,
 			if opts.undo != "" {
 				return a.wsApplyUndo(ctx, opts)
 			}
+			if opts.commits {
+				return a.wsApplyCommits(ctx, opts)
+			}
 			return a.wsApply(ctx, opts)
 		}),
 	}
@@ -89,6 +99,7 @@ DIR, without touching its work tree, index and hooks.`,
 	f.StringVarP(&opts.message, "message", "m", "", "message of the commit")
 	f.BoolVar(&opts.apply.Autorun, "allow-autorun", false, "apply autorun files, too: review them first")
 	f.BoolVar(&opts.apply.Ignored, "ignored", false, "apply files that .gitignore excludes and caches, too")
+	f.BoolVar(&opts.commits, "commits", false, "bring the commits of the workspace into the git repository DIR: as refs/croft/NAME/*, or as the branch of --branch")
 	f.StringVar(&opts.undo, "undo", "", "undo the apply to DIR that printed this id; with --dry-run list its files")
 	f.BoolVar(&opts.force, "force", false, "with --undo: also if the files were changed since, which are overwritten")
 	return cmd
@@ -102,9 +113,19 @@ func (opts *wsApplyOptions) checkUndo(flags *pflag.FlagSet) error {
 		}
 		return nil
 	}
-	for _, name := range []string{"from", "hunk", "markers", "branch", "message", "allow-autorun", "ignored"} {
+	for _, name := range []string{"from", "hunk", "markers", "branch", "message", "allow-autorun", "ignored", "commits"} {
 		if flags.Changed(name) {
 			return usagef("--undo takes back a whole apply: leave out --%s", name)
+		}
+	}
+	return nil
+}
+
+// checkCommits refuses flags that have no meaning with --commits.
+func (opts *wsApplyOptions) checkCommits(flags *pflag.FlagSet) error {
+	for _, name := range []string{"from", "hunk", "markers", "message", "allow-autorun", "ignored", "dry-run"} {
+		if opts.commits && flags.Changed(name) {
+			return usagef("--commits takes whole commits: leave out --%s", name)
 		}
 	}
 	return nil
@@ -200,6 +221,60 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 	})
 }
 
+// wsApplyCommits brings commits of a workspace into a git repository.
+func (a *command) wsApplyCommits(ctx context.Context, opts wsApplyOptions) error {
+	if len(opts.apply.Only) > 0 {
+		return usagef("--commits takes whole commits: leave out PATH")
+	}
+	dir, err := opts.hostDir()
+	if err != nil {
+		return err
+	}
+	repo, err := snapshot.OpenRepository(ctx, dir)
+	if err != nil {
+		return fmt.Errorf("--commits: %w", err)
+	}
+	const mostTips = 1000
+	known, err := repo.Tips(ctx, mostTips)
+	if err != nil {
+		return err
+	}
+	bundle, err := os.CreateTemp("", "croft-bundle-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(bundle.Name()) //nolint:errcheck // a temporary file
+	defer bundle.Close()
+	err = a.withAttached(ctx, opts.name, func(_ *client.Client, ws *workspace.Workspace) error {
+		return history.WriteBundle(ctx, ws, known, bundle)
+	})
+	if errors.Is(err, history.ErrNoCommits) {
+		a.note("no new commits")
+		return a.printJSONOnly(&snapshot.Imported{Refs: []snapshot.ImportedRef{}})
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := bundle.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	res, err := repo.ImportBundle(ctx, bundle, &snapshot.BundleOptions{Prefix: "refs/croft/" + opts.name + "/", Branch: opts.branch})
+	if err != nil {
+		return err
+	}
+	if len(res.Autorun) > 0 {
+		a.note("the commits change autorun files, which tools run without being asked: review them before a checkout or merge: %s", printable(strings.Join(res.Autorun, ", ")))
+	}
+	return a.printAnswer(res, func(w io.Writer) error {
+		for _, ref := range res.Refs {
+			if _, err := fmt.Fprintf(w, "%s\t%s\t%s\n", ref.Name, ref.Commit, countText(ref.Commits, "commit")); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // isDirectory reports whether into is written as a path, or is an existing directory.
 func isDirectory(into string) bool {
 	if strings.ContainsRune(into, '/') || into == "." || into == ".." {
@@ -211,8 +286,8 @@ func isDirectory(into string) bool {
 
 // wsApplyInto merges into another workspace.
 func (a *command) wsApplyInto(ctx context.Context, opts wsApplyOptions, paths []string) error {
-	if opts.branch != "" || opts.undo != "" {
-		return usagef("--branch and --undo are for directories; undo a merge into a workspace with croft ws undo")
+	if opts.branch != "" || opts.undo != "" || opts.commits {
+		return usagef("--branch, --commits and --undo are for directories; undo a merge into a workspace with croft ws undo")
 	}
 	hunks, err := parseHunks(opts.hunks)
 	if err != nil {
@@ -304,7 +379,7 @@ func (a *command) printMerge(v any, m *snapshot.Merged, done bool, opts wsApplyO
 		}
 		return writeLines(w, m.Applied)
 	})}
-	a.noteGit(m.Git, "; .git is not applied")
+	a.noteGit(m.Git, "; not applied: --commits brings commits")
 	a.noteScope(m.LeftOut)
 	marked := 0
 	for _, c := range m.Conflicts {

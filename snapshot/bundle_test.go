@@ -1,0 +1,123 @@
+package snapshot
+
+import (
+	"bytes"
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// runInRepo runs git and returns its trimmed output.
+func runInRepo(t *testing.T, dir string, args ...string) string {
+	t.Helper()
+	return strings.TrimSpace(git(t, dir, args...))
+}
+
+// TestImportBundle takes commits of a clone into the repository: objects and
+// references, but no configuration, no hook, and nothing that is broken.
+func TestImportBundle(t *testing.T) {
+	host, inside := t.TempDir(), filepath.Join(t.TempDir(), "clone")
+	runInRepo(t, host, "init", "-q", "-b", "main")
+	must0(t, os.WriteFile(filepath.Join(host, "a"), []byte("1\n"), 0o644))
+	runInRepo(t, host, "add", "a")
+	runInRepo(t, host, "commit", "-qm", "first")
+	runInRepo(t, host, "clone", "-q", host, inside)
+	must0(t, os.WriteFile(filepath.Join(inside, "a"), []byte("2\n"), 0o644))
+	must0(t, os.WriteFile(filepath.Join(inside, ".envrc"), []byte("evil\n"), 0o644))
+	runInRepo(t, inside, "add", "-A")
+	runInRepo(t, inside, "commit", "-qm", "second")
+	runInRepo(t, inside, "tag", "v1")
+	tip := runInRepo(t, inside, "rev-parse", "HEAD")
+	must0(t, os.WriteFile(filepath.Join(inside, ".git/hooks/post-checkout"), []byte("#!/bin/sh\ntouch "+host+"/evil\n"), 0o755))
+	runInRepo(t, inside, "config", "core.fsmonitor", "touch "+host+"/evil")
+
+	r, err := OpenRepository(t.Context(), host)
+	must0(t, err)
+	known, err := r.Tips(t.Context(), 10)
+	must0(t, err)
+	bundle := func(args ...string) []byte {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "bundle")
+		runInRepo(t, inside, append([]string{"-c", "core.fsmonitor=false", "bundle", "create", "-q", file}, args...)...)
+		data, err := os.ReadFile(file)
+		must0(t, err)
+		return data
+	}
+	good := bundle("--branches", "--tags", "HEAD", "^"+known[0])
+	before := harvest(t, filepath.Join(host, ".git"))["config"]
+	res, err := r.ImportBundle(t.Context(), bytes.NewReader(good), &BundleOptions{Prefix: "refs/croft/demo/"})
+	must0(t, err)
+	names := map[string]string{}
+	for _, ref := range res.Refs {
+		names[ref.Name] = ref.Commit
+	}
+	want := map[string]string{"refs/croft/demo/heads/main": tip, "refs/croft/demo/tags/v1": tip, "refs/croft/demo/HEAD": tip}
+	if diff := cmp.Diff(want, names); diff != "" || res.Refs[0].Commits != 1 {
+		t.Errorf("%v (-want +got):\n%s", res, diff)
+	}
+	if diff := cmp.Diff([]string{".envrc"}, res.Autorun); diff != "" {
+		t.Errorf("autorun files (-want +got):\n%s", diff)
+	}
+	if got := runInRepo(t, host, "log", "--format=%s", "refs/croft/demo/HEAD"); got != "second\nfirst" {
+		t.Errorf("the log is %q", got)
+	}
+	if harvest(t, filepath.Join(host, ".git"))["config"] != before || runInRepo(t, host, "status", "--porcelain") != "" {
+		t.Errorf("the configuration or the work tree has changed")
+	}
+	if _, err := os.Stat(filepath.Join(host, "evil")); err == nil {
+		t.Errorf("a program of the source ran")
+	}
+
+	res, err = r.ImportBundle(t.Context(), bytes.NewReader(good), &BundleOptions{Branch: "agent"})
+	if err != nil || len(res.Refs) != 1 || res.Refs[0].Name != "refs/heads/agent" {
+		t.Errorf("as a branch: %v, %v", res, err)
+	}
+	for name, tt := range map[string]struct {
+		data []byte
+		opts BundleOptions
+		want fault.Code
+	}{
+		"a branch that is checked out": {good, BundleOptions{Branch: "main"}, fault.WrongState},
+		"a branch with a bad name":     {good, BundleOptions{Branch: "a..b"}, fault.InvalidArgument},
+		"no bundle":                    {[]byte("evil\n"), BundleOptions{Prefix: "refs/croft/x/"}, fault.InvalidArgument},
+		"a damaged pack":               {append(bytes.Clone(good[:len(good)-30]), make([]byte, 30)...), BundleOptions{Prefix: "refs/croft/x/"}, fault.InvalidArgument},
+		"too large":                    {good, BundleOptions{Prefix: "refs/croft/x/", MaxBytes: 10}, fault.InvalidArgument},
+		"a reference to nothing": {
+			bytes.Replace(good, []byte(tip+" refs/heads/main"), []byte(strings.Repeat("1", 40)+" refs/heads/main"), 1), BundleOptions{Prefix: "refs/croft/x/"}, fault.InvalidArgument,
+		},
+		"a reference that leads out": {
+			bytes.Replace(good, []byte(" refs/heads/main\n"), []byte(" refs/heads/../../x\n"), 1), BundleOptions{Prefix: "refs/croft/x/"}, fault.InvalidArgument,
+		},
+		"a missing base": {
+			bytes.Replace(good, []byte("-"+known[0]), []byte("-"+strings.Repeat("1", 40)), 1), BundleOptions{Prefix: "refs/croft/x/"}, fault.Conflict,
+		},
+	} {
+		if _, err := r.ImportBundle(t.Context(), bytes.NewReader(tt.data), &tt.opts); fault.Of(err) != tt.want {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
+	}
+	if got := runInRepo(t, host, "for-each-ref", "--format=%(refname)", "refs/croft/x"); got != "" {
+		t.Errorf("refused bundles left %s", got)
+	}
+	// A tree with .git in it is refused by the verification of objects.
+	evil := runInRepo(t, inside, "-c", "core.fsmonitor=false", "hash-object", "-w", "a")
+	cmd := exec.CommandContext(t.Context(), "git", "-c", "core.fsmonitor=false", "-c", "core.protectNTFS=false", "hash-object", "-t", "tree", "-w", "--literally", "--stdin")
+	cmd.Dir = inside
+	raw, err := hex.DecodeString(evil)
+	must0(t, err)
+	cmd.Stdin = bytes.NewReader(append([]byte("100644 .git\x00"), raw...))
+	out, err := cmd.Output()
+	must0(t, err)
+	commit := runInRepo(t, inside, "-c", "core.fsmonitor=false", "commit-tree", "-p", tip, "-m", "evil", strings.TrimSpace(string(out)))
+	runInRepo(t, inside, "-c", "core.fsmonitor=false", "update-ref", "refs/heads/evil", commit)
+	if _, err := r.ImportBundle(t.Context(), bytes.NewReader(bundle("evil", "^"+known[0])), &BundleOptions{Prefix: "refs/croft/x/"}); fault.Of(err) != fault.InvalidArgument {
+		t.Errorf("a tree with .git: %v, want %v", err, fault.InvalidArgument)
+	}
+}
