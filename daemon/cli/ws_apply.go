@@ -243,7 +243,7 @@ func (a *command) wsApplyCommits(ctx context.Context, opts wsApplyOptions) error
 	if err != nil {
 		return err
 	}
-	defer os.Remove(bundle.Name()) //nolint:errcheck // a temporary file
+	defer os.Remove(bundle.Name())
 	defer bundle.Close()
 	err = a.withAttached(ctx, opts.name, func(_ *client.Client, ws *workspace.Workspace) error {
 		return history.WriteBundle(ctx, ws, known, bundle)
