@@ -350,7 +350,17 @@ func TestReplaceUnderAFork(t *testing.T) {
 	contains(t, "the fork as it began", a.ok("Read", in("kid", args{"file_path": "f"})), "one")
 	a.ok("undo", in("kid", args{"redo": true}))
 	a.ok("snapshot_restore", in("base", args{"name": first}))
-	a.ok("apply", in("base", args{"source": "kid"}))
+	for _, name := range []string{".envrc", ".git/config", "node_modules/x.js"} {
+		a.ok("Write", in("kid", args{"file_path": name, "content": "evil"}))
+	}
+	text := a.ok("apply", in("base", args{"source": "kid"}))
+	contains(t, "apply", text, "left out: 1 autorun file(s): .envrc")
+	contains(t, "apply", text, "left out: 1 ignored file(s): node_modules/x.js")
+	for _, name := range []string{".envrc", ".git/config", "node_modules/x.js"} {
+		if got, ok := a.try("Read", in("base", args{"file_path": name})); ok {
+			t.Errorf("%s was merged: %s", name, got)
+		}
+	}
 	contains(t, "what was merged", a.ok("Read", in("base", args{"file_path": "f"})), "mine")
 	needed[first] = false
 	a.ok("snapshot_delete", in("base", args{"name": first}))
