@@ -34,6 +34,7 @@ type Scrubber struct {
 	find    automaton
 	names   []string
 	skipped []string
+	longest int // of the values, in bytes
 	finders []Finder
 }
 
@@ -49,6 +50,7 @@ func NewScrubber(values []Value, opts *ScrubOptions) *Scrubber {
 			continue
 		}
 		s.names = append(s.names, v.name)
+		s.longest = max(s.longest, len(v.text))
 		for _, text := range encodings(v.text) {
 			if len(text) >= MinLength {
 				s.find.add(text, len(s.names)-1)
@@ -77,7 +79,7 @@ func (s *Scrubber) Bytes(p []byte) []byte {
 		st.searchWhole(p)
 	}
 	for _, f := range s.finders {
-		for _, sp := range f.Find(p) {
+		for _, sp := range findDecoded(f, p) {
 			st.spans = append(st.spans, redaction{start: sp.Start, end: sp.End, name: sp.Name})
 		}
 	}
@@ -93,7 +95,7 @@ func (s *Scrubber) Bytes(p []byte) []byte {
 const atOnce = 16 << 10
 
 // searchWhole finds the values in a complete text, including those that continue on another
-// line.
+// line, and those with escaped characters.
 func (st *stream) searchWhole(p []byte) {
 	f := foldedSearch{s: st.s, p: p}
 	for from := 0; from < len(p); from += atOnce {
@@ -101,7 +103,7 @@ func (st *stream) searchWhole(p []byte) {
 		st.state = st.s.find.scan(p[:end], from, st.state, st.addSpan)
 		f.searchUpTo(end)
 	}
-	st.spans = append(st.spans, f.spans...)
+	st.spans = slices.Concat(st.spans, f.spans, st.searchEscaped(p))
 }
 
 // Clean reports whether p has nothing to redact.
@@ -119,7 +121,7 @@ func (s *Scrubber) String(text string) string {
 }
 
 // Writer returns a writer that passes scrubbed text on to w. It does not find secrets that
-// continue on another line; Bytes and String do. It holds back only a possible beginning of
+// continue on another line, or have control sequences inside; Bytes and String do. It holds back only a possible beginning of
 // a secret; Close flushes it, and does not close w.
 func (s *Scrubber) Writer(w io.Writer) *Writer { return &Writer{w: w, st: stream{s: s}} }
 
