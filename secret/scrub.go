@@ -70,9 +70,13 @@ func (s *Scrubber) Skipped() []string {
 }
 
 // Bytes returns p with secrets replaced, or p itself if there are none.
-func (s *Scrubber) Bytes(p []byte) []byte {
+func (s *Scrubber) Bytes(p []byte) []byte { return s.Part(p, 0, len(p)) }
+
+// Part returns p[from:to] with secrets replaced, also those that begin before from or end
+// after to. It returns p[from:to] itself if there are none.
+func (s *Scrubber) Part(p []byte, from, to int) []byte {
 	if s == nil {
-		return p
+		return p[from:to]
 	}
 	st := stream{s: s}
 	if len(s.find.nodes) > 0 {
@@ -83,8 +87,13 @@ func (s *Scrubber) Bytes(p []byte) []byte {
 			st.spans = append(st.spans, redaction{start: sp.Start, end: sp.End, name: sp.Name})
 		}
 	}
+	st.spans = slices.DeleteFunc(st.spans, func(sp redaction) bool { return sp.end <= from || sp.start >= to })
+	p = p[from:to]
 	if len(st.spans) == 0 {
 		return p
+	}
+	for i, sp := range st.spans {
+		st.spans[i].start, st.spans[i].end = max(sp.start-from, 0), min(sp.end-from, len(p))
 	}
 	slices.SortStableFunc(st.spans, func(a, b redaction) int { return a.start - b.start })
 	return st.emit(make([]byte, 0, len(p)), p, len(p))
