@@ -20,7 +20,7 @@ var moreShapes = []Pattern{
 	{Name: "amazon-mws-token", Heads: []string{"amzn.mws."}, Form: `amzn\.mws\.[0-9a-f-]{36}`, Entropy: 3},
 	{Name: "anthropic-token", Heads: []string{"sk-ant-"}, Form: `sk-ant-[a-z]{2,10}\d{0,2}-[\w-]{20,}`, Entropy: 3},
 	{Name: "atlassian-token", Heads: []string{"ATATT3", "ATCTT3", "ATBB"}, Form: `AT(?:[AC]TT3[\w=-]{100,}|BB[A-Za-z0-9]{28,})`, Entropy: 3.5},
-	{Name: "aws-bedrock-api-key", Heads: []string{"bedrock-api-key-"}, Form: `bedrock-api-key-YmVkcm9jay5hbWF6b25hd3MuY29t[A-Za-z0-9+/=]*`},
+	{Name: "aws-bedrock-api-key", Heads: []string{"bedrock-api-key-"}, Form: `bedrock-api-key-YmVkcm9jay5hbWF6b25hd3MuY29t[A-Za-z0-9+/]{8,}={0,2}`},
 	{Name: "azure-sas-signature", Heads: []string{"&sig=", "?sig="}, Form: `[?&]sig=([A-Za-z0-9%+/=_-]{30,})`, Entropy: 3, MidWord: true},
 	{Name: "braintree-access-token", Heads: []string{"access_token$"}, Form: `access_token\$(?:production|sandbox)\$[0-9a-z]{16}\$[0-9a-f]{32}`},
 	{Name: "contentful-token", Heads: []string{"CFPAT-"}, Form: `CFPAT-[\w-]{40,}`, Entropy: 3},

@@ -22,9 +22,9 @@ import (
 // wherever a text can be given, and searches the data directory for them. The files and the
 // session logs of a workspace are its own: they are left out until it is destroyed.
 func TestSecretsStayOutOfTheDataDirectory(t *testing.T) {
-	const secret = "correct-horse-9931-battery"
+	const configured = "correct-horse-9931-battery"
 	token := "ghp_" + strings.Repeat("q7RkZ2mXv9Tb", 3)
-	t.Setenv("CROFT_SECRET_DEPLOY", secret)
+	t.Setenv("CROFT_SECRET_DEPLOY", configured)
 	dir := filepath.Join(t.TempDir(), "data")
 	var log bytes.Buffer
 	sys, err := app.Open(t.Context(), app.Config{DataDir: dir, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
@@ -32,7 +32,7 @@ func TestSecretsStayOutOfTheDataDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	for _, text := range []string{secret, token} {
+	for _, text := range []string{configured, token} {
 		if _, err := sys.Create(ctx, workspace.Spec{Kind: "local", Labels: map[string]string{"a": text}}, ""); fault.Of(err) != fault.InvalidArgument || strings.Contains(err.Error(), text) {
 			t.Errorf("a label: %v, want %v", err, fault.InvalidArgument)
 		}
@@ -44,7 +44,7 @@ func TestSecretsStayOutOfTheDataDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sys.Registry.SetLabels(ctx, rec.ID, map[string]string{"a": secret}); fault.Of(err) != fault.InvalidArgument {
+	if _, err := sys.Registry.SetLabels(ctx, rec.ID, map[string]string{"a": configured}); fault.Of(err) != fault.InvalidArgument {
 		t.Errorf("SetLabels: %v, want %v", err, fault.InvalidArgument)
 	}
 	ws, err := sys.Registry.Acquire(ctx, rec.ID)
@@ -55,21 +55,21 @@ func TestSecretsStayOutOfTheDataDirectory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, text := range []string{secret, token} {
+	for _, text := range []string{configured, token} {
 		useEverywhere(ctx, t, ws, env, text)
 	}
 	if err := env.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	searchData(t, dir, []string{secret, token}, filepath.Join(dir, "ws", rec.ID))
+	searchData(t, dir, []string{configured, token}, filepath.Join(dir, "ws", rec.ID))
 	if err := sys.Registry.Destroy(ctx, rec.ID); err != nil {
 		t.Fatal(err)
 	}
 	if err := sys.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	searchData(t, dir, []string{secret, token}, "")
-	for _, text := range []string{secret, token} {
+	searchData(t, dir, []string{configured, token}, "")
+	for _, text := range []string{configured, token} {
 		if strings.Contains(log.String(), text) {
 			t.Errorf("the log has %q:\n%s", text, log.String())
 		}
