@@ -106,7 +106,7 @@ func makeOwnDir(base, rel string) (string, error) {
 			err = os.Remove(at)
 		}
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
-			err = os.Mkdir(at, 0o755)
+			err = os.Mkdir(at, 0o700)
 		}
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return "", fmt.Errorf("eval: make %s: %w: %w", at, fault.Of(err), err)
@@ -122,7 +122,7 @@ func makeEmptyDir(base, rel string) (string, error) {
 		err = files.RemoveTree(dir)
 	}
 	if err == nil {
-		err = os.Mkdir(dir, 0o755)
+		err = os.Mkdir(dir, 0o700)
 	}
 	if err != nil {
 		return "", fmt.Errorf("eval: make %s anew: %w: %w", filepath.Join(base, rel), fault.Of(err), err)

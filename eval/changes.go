@@ -86,6 +86,12 @@ type beforeState struct {
 	template string // host directory with the text of files that are as in the template
 	original map[string]driver.Info
 	stash    string // host directory with the text of other files
+	results  string // path of the results within the workspace, which are not its content; "" if they are elsewhere
+}
+
+// isContent reports whether a path is not below the results.
+func (b *beforeState) isContent(name string) bool {
+	return b.results == "" || name != b.results && !strings.HasPrefix(name, b.results+"/")
 }
 
 // snapshotBefore records the state of a workspace before the agent starts. Small files
@@ -93,6 +99,12 @@ type beforeState struct {
 // copied to a stash.
 func (v *environments) snapshotBefore(ctx context.Context, d *preparedEnv) (b *beforeState, err error) {
 	b = &beforeState{}
+	// In a workspace in place the results may be among its files, with the homes of agents.
+	if rel, rerr := filepath.Rel(d.env.Dir(), filepath.Dir(v.plan.runDir)); rerr == nil && filepath.IsLocal(rel) && rel != "." {
+		b.results = filepath.ToSlash(rel)
+	} else if rel, rerr := filepath.Rel(d.env.Dir(), v.plan.runDir); rerr == nil && filepath.IsLocal(rel) {
+		b.results = filepath.ToSlash(rel)
+	}
 	if d.path != "" && v.template != "" {
 		b.template = v.template
 		if b.original, err = v.templateFiles.load(ctx, v.template); err != nil {
@@ -119,7 +131,7 @@ func (b *beforeState) stashFiles(ctx context.Context, ws *workspace.Workspace) (
 	}
 	total, files := int64(0), 0
 	for name, info := range b.infos {
-		if was, ok := b.original[name]; ok && sameInfo(was, info) || info.Type != driver.TypeFile || info.Size > maxDiffFile || strings.Contains(name, "node_modules/") {
+		if was, ok := b.original[name]; ok && sameInfo(was, info) || !b.isContent(name) || info.Type != driver.TypeFile || info.Size > maxDiffFile || strings.Contains(name, "node_modules/") {
 			continue
 		}
 		if total, files = total+info.Size, files+1; total > maxDiffBytes || files > maxDiffFiles {
@@ -222,6 +234,7 @@ func (b *beforeState) changedNames(ctx context.Context, ws *workspace.Workspace)
 			names = append(names, name)
 		}
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return !b.isContent(name) })
 	return now, names, nil
 }
 

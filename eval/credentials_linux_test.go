@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -78,6 +80,75 @@ func TestKeysWhileRecording(t *testing.T) {
 				t.Errorf("played without the key: %+v", e.Error)
 			}
 		})
+	}
+}
+
+// TestCredentialsOfTheUser: an agent gets a copy of the user's credentials. It is in no file
+// that is left, also where the agent writes it to its output and its workspace, on this host
+// and in a sandbox, in a workspace in place and in one of its own.
+func TestCredentialsOfTheUser(t *testing.T) {
+	token := "sk-ant-oat01-" + strings.Repeat("q7RkZ2mXv9Tb", 8)
+	plain := strings.Repeat("w4Ns8HdJc3Yf", 3)
+	home := t.TempDir()
+	if err := os.Mkdir(filepath.Join(home, ".claude"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	data := `{"claudeAiOauth": {"accessToken": "` + token + `", "refreshToken": "` + plain + `"}}`
+	if err := os.WriteFile(filepath.Join(home, ".claude", ".credentials.json"), []byte(data), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []string{"shared", "isolated"} {
+		for _, sandboxed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, sandboxed %v", mode, sandboxed), func(t *testing.T) {
+				dir := project(t, map[string]string{
+					"suite.mjs": `import { assert } from "skillgym";
+export const workspace = { mode: "` + mode + `" };
+export default [{ id: "leaks", prompt: "cat $CLAUDE_CONFIG_DIR/.credentials.json; cp $CLAUDE_CONFIG_DIR/.credentials.json stolen.json; echo done > other.txt",
+	assert(r) { assert.files.equals(r, "other.txt", "done\n"); } }];`,
+				})
+				opts := eval.Options{UserHome: home, Reporters: reporters(t, dir)}
+				if sandboxed {
+					opts.Envs = sandboxWith(t, t.TempDir())
+				}
+				e := of(t, runSuite(t, dir, "suite.mjs", &opts), "leaks")
+				if !e.Passed {
+					t.Fatalf("%+v", e.Error)
+				}
+				diff, err := os.ReadFile(filepath.Join(e.ArtifactDir, "changes.diff"))
+				if err != nil || !bytes.Contains(diff, []byte("stolen.json")) || bytes.Contains(diff, []byte("claude-home")) {
+					t.Errorf("the diff is %q, %v", diff, err)
+				}
+				for _, text := range []string{token, plain} {
+					found := slices.DeleteFunc(holding(t, dir, text), func(path string) bool { return path == filepath.Join(dir, "stolen.json") })
+					if len(found) > 0 {
+						t.Errorf("%.16s... is in %v", text, found)
+					}
+				}
+				checkPrivate(t, filepath.Dir(filepath.Dir(filepath.Dir(e.ArtifactDir))))
+			})
+		}
+	}
+}
+
+// checkPrivate fails the test where another user can read the results.
+func checkPrivate(t *testing.T, dir string) {
+	t.Helper()
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%s: %v, %v, want 0700", dir, info.Mode(), err)
+	}
+	for _, name := range []string{"results.json", "changes.diff", "report.json", "stdout.log", "stderr.log"} {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.Name() != name {
+				return err
+			}
+			if info, err := d.Info(); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%s: %v, %v, want 0600", path, info.Mode(), err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

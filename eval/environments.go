@@ -328,7 +328,7 @@ func (d *preparedEnv) keepOrRemove(ctx context.Context, keep bool) (preserved bo
 	if !keep {
 		return false, files.RemoveTree(d.path)
 	}
-	if err := os.MkdirAll(d.path, 0o755); err != nil || d.env == nil || d.env.onHost {
+	if err := os.MkdirAll(d.path, 0o700); err != nil || d.env == nil || d.env.onHost {
 		return true, err
 	}
 	d.file.LeftOut, err = exportWorkspace(ctx, d.env.Workspace, d.path)

@@ -36,8 +36,9 @@ func encodeJSON(v any, indent string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// reportFileOptions are the options of files that people read.
-var reportFileOptions = atomicfile.Options{Mode: 0o644}
+// reportFileOptions are the options of files that people read. They may hold output of
+// agents, so other users can't read them.
+var reportFileOptions = atomicfile.Options{Mode: 0o600}
 
 func writeAtomic(path string, data []byte) error {
 	if err := atomicfile.Write(path, data, reportFileOptions); err != nil {
@@ -60,7 +61,7 @@ func newLog(path string) (*boundedFile, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("eval: replace %s: %w: %w", path, fault.Of(err), err)
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("eval: write %s: %w: %w", path, fault.Of(err), err)
 	}

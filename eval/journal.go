@@ -77,7 +77,7 @@ type lineSpan struct{ at, size int64 }
 
 // newJournal creates the journal of a run.
 func newJournal(dir string, p journalHeader) (*journal, error) {
-	f, err := os.OpenFile(filepath.Join(dir, journalName), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := os.OpenFile(filepath.Join(dir, journalName), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("eval: begin the journal: %w: %w", fault.Of(err), err)
 	}

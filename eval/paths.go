@@ -71,7 +71,7 @@ func newRunDir(outputDir string, now time.Time) (string, error) {
 	for {
 		name := strings.NewReplacer(":", "-", ".", "-").Replace(now.UTC().Format("2006-01-02T15:04:05.000Z"))
 		dir := filepath.Join(real, name)
-		err := os.Mkdir(dir, 0o755)
+		err := os.Mkdir(dir, 0o700)
 		if err == nil {
 			return dir, nil
 		}

@@ -2,6 +2,7 @@ package eval
 
 import (
 	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/secret"
 )
 
 // A Result is what results.json holds: skillgym's fields, and Croft's under
@@ -79,7 +80,8 @@ type ExecutionResult struct {
 	PreparationMs float64 `json:"preparationMs,omitempty"`
 	WorkspacePath string  `json:"workspacePath,omitempty"`
 
-	diff string // unified diff of a session, until it is written
+	diff     string           // unified diff of a session, until it is written
+	scrubber *secret.Scrubber // of the credentials of a session; nil if no agent ran
 }
 
 // An ErrorInfo is an error in results.json.

@@ -46,6 +46,9 @@ func (r *sessionRunner) run(ctx context.Context, e *execution, dir string) *Exec
 	if err := removeAllForged(dir); err != nil {
 		r.notify.note("eval: %s: %v", e.name(), err)
 	}
+	if err := res.scrub(); err != nil {
+		r.notify.note("eval: %s: %v", e.name(), err)
+	}
 	r.writeArtifacts(res, outcome)
 	if outcome != nil {
 		r.notify.printConsole(e.name(), outcome.Logs)
@@ -147,6 +150,7 @@ func (r *sessionRunner) runAgent(ctx context.Context, e *execution, d *preparedE
 	if out.Report != nil {
 		res.Report = out.Report
 	}
+	res.scrubber = out.Scrubber
 	if err != nil {
 		setFailure(res, OriginRunner, err)
 		return nil
@@ -262,7 +266,14 @@ func (r *sessionRunner) writeQuestions(e *execution, res *ExecutionResult, outco
 // writeArtifacts writes the artifacts of a session.
 func (r *sessionRunner) writeArtifacts(res *ExecutionResult, outcome *suite.Outcome) *ExecutionResult {
 	put := func(name string, v any) {
-		if err := writeJSON(filepath.Join(res.ArtifactDir, name), v); err != nil {
+		data, err := encodeDocument(v)
+		if err == nil {
+			data, err = scrubJSON(res.scrubber, data)
+		}
+		if err == nil {
+			err = writeAtomic(filepath.Join(res.ArtifactDir, name), data)
+		}
+		if err != nil {
 			r.notify.note("eval: %v", err)
 		}
 	}

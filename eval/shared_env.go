@@ -41,7 +41,7 @@ func (v *environments) makeShared(ctx context.Context, o envRequest) error {
 func (v *environments) bootstrapDir(ctx context.Context, o envRequest, dir string) error {
 	failed := func(err error) error { return &setupError{OriginWorkspace, "", err} }
 	o.caseID, o.runnerID, o.artifacts = "", "", v.workspaceDir(setupName)
-	if err := os.MkdirAll(o.artifacts, 0o755); err != nil {
+	if err := os.MkdirAll(o.artifacts, 0o700); err != nil {
 		return failed(fmt.Errorf("eval: make %s: %w: %w", o.artifacts, fault.Of(err), err))
 	}
 	if err := fillDir(ctx, v.template, dir, ""); err != nil {

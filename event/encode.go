@@ -59,6 +59,40 @@ func plainFields(fields map[string]any) map[string]any {
 	return plain
 }
 
+// mapTexts returns a copy of v with f applied to every text, keys of maps as well.
+func mapTexts(v any, f func(string) string) any {
+	switch v := v.(type) {
+	case nil, bool, int, int64, uint64, float64, json.Number:
+		return v
+	case string:
+		return f(v)
+	case []any:
+		list := make([]any, len(v))
+		for i := range v {
+			list[i] = mapTexts(v[i], f)
+		}
+		return list
+	case map[string]any:
+		m := make(map[string]any, len(v))
+		for k, x := range v {
+			m[f(k)] = mapTexts(x, f)
+		}
+		return m
+	}
+	// Another type, such as a list of structs, is what JSON makes of it.
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprintf("%T", v)
+	}
+	var plain any
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	if err := dec.Decode(&plain); err != nil {
+		return fmt.Sprintf("%T", v)
+	}
+	return mapTexts(plainNumbers(plain), f)
+}
+
 // Unmarshal parses the output of Marshal. Unknown keys are ignored, so that an older
 // program can read a newer program's events. Integers in fields become int64, other numbers
 // float64. The error is InvalidArgument.

@@ -109,6 +109,8 @@ func (discard) Emit(Event) {}
 // A Stream numbers events, sets their time and passes each to its sinks in order. The zero
 // value is ready to use and has no sinks.
 type Stream struct {
+	scrub func(string) string // nil changes nothing
+
 	mu    sync.Mutex
 	next  uint64
 	sinks []Sink
@@ -116,6 +118,10 @@ type Stream struct {
 
 // NewStream returns a stream with the given sinks.
 func NewStream(sinks ...Sink) *Stream { return &Stream{sinks: sinks} }
+
+// Scrub sets the function that every text of an event passes through, such as one that
+// removes secrets. It must be called before the first Emit; f may be called concurrently.
+func (s *Stream) Scrub(f func(string) string) { s.scrub = f }
 
 // Attach adds a sink for the following events, and returns a function that removes it.
 func (s *Stream) Attach(sink Sink) (detach func()) {
@@ -149,8 +155,15 @@ func (s *Stream) Continue(last uint64) {
 	s.next = max(s.next, last)
 }
 
-// Emit numbers e, sets its time unless it has one, and passes it on.
+// Emit scrubs e, numbers it, sets its time unless it has one, and passes it on. The texts of
+// a SandboxViolation are truncated after that: a part of a secret would not be found.
 func (s *Stream) Emit(e Event) {
+	if s.scrub != nil {
+		e.Session, e.Fields = s.scrub(e.Session), mapTexts(e.Fields, s.scrub).(map[string]any)
+	}
+	if e.Kind == SandboxViolation {
+		e.Fields = mapTexts(e.Fields, Cut).(map[string]any)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next++

@@ -24,8 +24,7 @@ const (
 	FieldSandboxRoot = "sandbox_root"
 )
 
-// MaxText bounds a path, command or message in an event of this package's constructors, in
-// bytes.
+// MaxText bounds a path, command or message in a SandboxViolation, in bytes.
 const MaxText = 240
 
 // Profile is a detected project. An empty command is null in the event.
@@ -68,21 +67,21 @@ type Violation struct {
 	Err     error // source of code, kind and message
 }
 
-// NewSandboxViolation returns the event of an attempt to leave the sandbox. Texts are
-// truncated to MaxText bytes.
+// NewSandboxViolation returns the event of an attempt to leave the sandbox. A stream
+// truncates its texts to MaxText bytes.
 func NewSandboxViolation(workspace, session string, v Violation) Event {
 	wire := fault.Encode(v.Err)
 	fields := map[string]any{
 		FieldWorkspace: workspace,
 		FieldCode:      wire.Code,
 		FieldKind:      wire.Kind,
-		FieldMessage:   Cut(wire.Message),
+		FieldMessage:   wire.Message,
 	}
 	for name, text := range map[string]string{
 		FieldSession: session, FieldTool: v.Tool, FieldPath: v.Path, FieldCommand: v.Command,
 	} {
 		if text != "" {
-			fields[name] = Cut(text)
+			fields[name] = text
 		}
 	}
 	return Event{Kind: SandboxViolation, Workspace: workspace, Session: session, Fields: fields}

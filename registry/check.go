@@ -26,6 +26,9 @@ func (r *Registry) checkSpec(spec workspace.Spec) error {
 	if !driver.ValidID(spec.ID) {
 		return fmt.Errorf("workspace id %q: %w: an id is %d of [a-z0-9]", spec.ID, fault.InvalidArgument, driver.IDLength)
 	}
+	if r.opts.HasSecret(spec.Name) || r.opts.HasSecret(spec.Session.ID) || r.opts.HasSecret(spec.Session.User) {
+		return fmt.Errorf("workspace: %w: its name or session has the text of a secret, which would be stored and listed", fault.InvalidArgument)
+	}
 	if spec.Name != "" && !driver.ValidWorkspaceName(spec.Name) {
 		return fmt.Errorf("workspace name %q: %w: a name is [a-z0-9][a-z0-9-]{0,62}, and not the form of an id", spec.Name, fault.InvalidArgument)
 	}
@@ -38,7 +41,7 @@ func (r *Registry) checkSpec(spec workspace.Spec) error {
 	if err := checkPolicy(spec.Policy); err != nil {
 		return err
 	}
-	return checkLabels(spec.Labels)
+	return r.checkLabels(spec.Labels)
 }
 
 func checkPolicy(p workspace.Policy) error {
@@ -48,11 +51,17 @@ func checkPolicy(p workspace.Policy) error {
 	return nil
 }
 
-func checkLabels(labels map[string]string) error {
+func (r *Registry) checkLabels(labels map[string]string) error {
 	if len(labels) > maxLabels {
 		return fmt.Errorf("%d labels: %w: at most %d are allowed", len(labels), fault.InvalidArgument, maxLabels)
 	}
 	for key, value := range labels {
+		if r.opts.HasSecret(key) {
+			return fmt.Errorf("labels: %w: a key has the text of a secret, which would be stored and listed", fault.InvalidArgument)
+		}
+		if r.opts.HasSecret(value) {
+			return fmt.Errorf("label %s: %w: the value has the text of a secret, which would be stored and listed", key, fault.InvalidArgument)
+		}
 		if !labelKey.MatchString(key) {
 			return fmt.Errorf("label %q: %w: a key is %s", key, fault.InvalidArgument, labelForm)
 		}

@@ -52,6 +52,10 @@ type Options struct {
 	// workspaces: the caller removes its own data of all other ones.
 	Swept func(ctx context.Context, live []string) error
 
+	// HasSecret, if set, reports whether a text has a secret. Such names, sessions and
+	// labels are refused: they are stored, listed and logged.
+	HasSecret func(text string) bool
+
 	Retries     int           // of a transient failure; 0 is 3, negative disables
 	RetryFor    time.Duration // sum of the backoff delays; 0 is 10 s
 	OpenTimeout time.Duration // bounds one Acquire's work with the provider; 0 is 10 min
@@ -68,6 +72,9 @@ func (o *Options) withDefaults() Options {
 	}
 	if out.Log == nil {
 		out.Log = slog.New(slog.DiscardHandler)
+	}
+	if out.HasSecret == nil {
+		out.HasSecret = func(string) bool { return false }
 	}
 	if out.Events == nil {
 		out.Events = event.Discard
@@ -249,7 +256,7 @@ func (r *Registry) Describe(ctx context.Context, id string) (Description, error)
 
 // SetLabels replaces the labels of a workspace.
 func (r *Registry) SetLabels(ctx context.Context, id string, labels map[string]string) (Record, error) {
-	if err := checkLabels(labels); err != nil {
+	if err := r.checkLabels(labels); err != nil {
 		return Record{}, fmt.Errorf("registry: set labels of %s: %w", id, err)
 	}
 	return r.changeRecord(ctx, id, func(rec *Record) error {

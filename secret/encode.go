@@ -3,6 +3,7 @@ package secret
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -20,7 +21,18 @@ func encodings(text string) []string {
 	all = append(all, hexForms(text)...)
 	all = append(all, urlForms(text)...)
 	all = append(all, jsonForms(text)...)
+	all = append(all, utf16Forms(text)...)
 	return append(all, html.EscapeString(text))
+}
+
+// utf16Forms returns the text in UTF-16, in both byte orders.
+func utf16Forms(text string) []string {
+	var little, big []byte
+	for _, u := range utf16.Encode([]rune(text)) {
+		little = binary.LittleEndian.AppendUint16(little, u)
+		big = binary.BigEndian.AppendUint16(big, u)
+	}
+	return []string{string(little), string(big)}
 }
 
 // base64Forms returns the base64 encodings of a text at each of the three alignments. A

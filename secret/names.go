@@ -8,7 +8,7 @@ import (
 
 // secretWords are suffixes of the names of variables and keys that hold secrets.
 var secretWords = []string{"SECRET", "TOKEN", "PASSWORD", "PASSWD", "PASSPHRASE", "API_KEY", "APIKEY", "ACCESS_KEY", "SECRET_KEY", "PRIVATE_KEY",
-	"AUTH_KEY", "ENCRYPTION_KEY", "SIGNING_KEY", "CREDENTIAL", "CREDENTIALS"}
+	"AUTH_KEY", "ENCRYPTION_KEY", "SIGNING_KEY", "ACCOUNT_KEY", "SHARED_KEY", "PRESHARED_KEY", "CREDENTIAL", "CREDENTIALS"}
 
 var withoutSeparators = strings.NewReplacer("_", "", "-", "", ".", "")
 
@@ -17,7 +17,11 @@ var flatWords = strings.Split(withoutSeparators.Replace(strings.Join(secretWords
 
 // IsSecretName reports whether a name denotes a secret: API_KEY, authToken.
 func IsSecretName(name string) bool {
-	name = strings.ToUpper(withoutSeparators.Replace(name))
+	name = strings.ToUpper(name)
+	if strings.HasSuffix(name, "_PASS") || strings.HasSuffix(name, "_PWD") {
+		return true
+	}
+	name = withoutSeparators.Replace(name)
 	return slices.ContainsFunc(flatWords, func(w string) bool { return strings.HasSuffix(name, w) })
 }
 

@@ -34,6 +34,7 @@ type Scrubber struct {
 	find    automaton
 	names   []string
 	skipped []string
+	longest int // of the values, in bytes
 	finders []Finder
 }
 
@@ -49,6 +50,7 @@ func NewScrubber(values []Value, opts *ScrubOptions) *Scrubber {
 			continue
 		}
 		s.names = append(s.names, v.name)
+		s.longest = max(s.longest, len(v.text))
 		for _, text := range encodings(v.text) {
 			if len(text) >= MinLength {
 				s.find.add(text, len(s.names)-1)
@@ -68,21 +70,30 @@ func (s *Scrubber) Skipped() []string {
 }
 
 // Bytes returns p with secrets replaced, or p itself if there are none.
-func (s *Scrubber) Bytes(p []byte) []byte {
+func (s *Scrubber) Bytes(p []byte) []byte { return s.Part(p, 0, len(p)) }
+
+// Part returns p[from:to] with secrets replaced, also those that begin before from or end
+// after to. It returns p[from:to] itself if there are none.
+func (s *Scrubber) Part(p []byte, from, to int) []byte {
 	if s == nil {
-		return p
+		return p[from:to]
 	}
 	st := stream{s: s}
 	if len(s.find.nodes) > 0 {
 		st.searchWhole(p)
 	}
 	for _, f := range s.finders {
-		for _, sp := range f.Find(p) {
+		for _, sp := range findDecoded(f, p) {
 			st.spans = append(st.spans, redaction{start: sp.Start, end: sp.End, name: sp.Name})
 		}
 	}
+	st.spans = slices.DeleteFunc(st.spans, func(sp redaction) bool { return sp.end <= from || sp.start >= to })
+	p = p[from:to]
 	if len(st.spans) == 0 {
 		return p
+	}
+	for i, sp := range st.spans {
+		st.spans[i].start, st.spans[i].end = max(sp.start-from, 0), min(sp.end-from, len(p))
 	}
 	slices.SortStableFunc(st.spans, func(a, b redaction) int { return a.start - b.start })
 	return st.emit(make([]byte, 0, len(p)), p, len(p))
@@ -93,7 +104,7 @@ func (s *Scrubber) Bytes(p []byte) []byte {
 const atOnce = 16 << 10
 
 // searchWhole finds the values in a complete text, including those that continue on another
-// line.
+// line, and those with escaped characters.
 func (st *stream) searchWhole(p []byte) {
 	f := foldedSearch{s: st.s, p: p}
 	for from := 0; from < len(p); from += atOnce {
@@ -101,7 +112,7 @@ func (st *stream) searchWhole(p []byte) {
 		st.state = st.s.find.scan(p[:end], from, st.state, st.addSpan)
 		f.searchUpTo(end)
 	}
-	st.spans = append(st.spans, f.spans...)
+	st.spans = slices.Concat(st.spans, f.spans, st.searchEscaped(p))
 }
 
 // Clean reports whether p has nothing to redact.
@@ -119,7 +130,7 @@ func (s *Scrubber) String(text string) string {
 }
 
 // Writer returns a writer that passes scrubbed text on to w. It does not find secrets that
-// continue on another line; Bytes and String do. It holds back only a possible beginning of
+// continue on another line, or have control sequences inside; Bytes and String do. It holds back only a possible beginning of
 // a secret; Close flushes it, and does not close w.
 func (s *Scrubber) Writer(w io.Writer) *Writer { return &Writer{w: w, st: stream{s: s}} }
 

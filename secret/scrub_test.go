@@ -38,6 +38,8 @@ func TestScrubEncodings(t *testing.T) {
 		"json ascii":   `{"a": "s3cr=t/\"<T\u00f6k&n>+ ~' end"}`,
 		"json slashes": `{"a": "s3cr=t\/\"<T\u00f6k&n>+ ~' end"}`,
 		"html":         "<p>" + html.EscapeString(token) + "</p>",
+		"utf-16":       utf16Forms(token)[0],
+		"utf-16-be":    utf16Forms("x" + token)[1],
 	}
 	for _, before := range []string{"", "u", "u:", "us:", "user:"} {
 		for _, after := range []string{"", "x", "xy", "xyz"} {

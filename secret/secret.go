@@ -7,11 +7,16 @@
 // redaction mark, and only Reveal returns its text.
 //
 // A [Scrubber] replaces the texts of secrets, plain and in common encodings, by such marks,
-// in one pass over a stream of any length.
+// in one pass over a stream of any length. [Patterns] finds other secrets by their shape: by
+// the rules of gitleaks (gitleaks.go, made from its rule file), by further prefixes
+// (moreShapes), by context (contexts), and as long random texts (runShapes). A filter finds
+// the positions at which a rule may match; its regular expression is compiled when it is
+// first used, and matched there only.
 //
 // Not prevented: a secret in an unknown encoding (compressed, encrypted, reversed, encoded
 // twice, in lines of less than 47 characters), or split over separate streams. Base64 and
-// digits wrapped into lines, and hex dumps, are found in whole texts, not in streams. If a
+// digits wrapped into lines, hex dumps, and escapes that differ by program, are found in
+// whole texts, not in streams; so are shapes. If a
 // secret is part of a longer base64 text, the characters at its two ends that share bits
 // with neighbouring bytes stay; each reveals at most four bits.
 package secret

@@ -116,12 +116,12 @@ func showOutput(ctx context.Context, c *Call, in bashOutputInput) (bashOutputOut
 		out.ExitCode, out.Cause = &info.Result.ExitCode, string(info.Result.Cause)
 	}
 	if in.Offset != nil {
-		p, err := readLog(ctx, s, driver.Stream(in.Stream), *in.Offset, in.Limit)
+		p, err := c.readLog(ctx, s, driver.Stream(in.Stream), *in.Offset, in.Limit)
 		out.Streams, out.part = []streamPart{p}, true
 		return out, err
 	}
 	for _, stream := range []driver.Stream{driver.Stdout, driver.Stderr} {
-		p, err := headTailLog(ctx, s, stream)
+		p, err := c.headTailLog(ctx, s, stream)
 		if err != nil {
 			return out, err
 		}
@@ -168,35 +168,53 @@ func commandText(info workspace.SessionInfo) string {
 	return strings.Join(info.Argv, " ")
 }
 
-// readLog reads at most limit bytes of a log, from offset on.
-func readLog(ctx context.Context, s *workspace.Session, stream driver.Stream, offset, limit int64) (streamPart, error) {
+// logMargin is how much of a log before and after a part is searched for secrets of which
+// the part has a piece.
+const logMargin = 64 << 10
+
+// readLog reads at most limit bytes of a log, from offset on, scrubbed.
+func (c *Call) readLog(ctx context.Context, s *workspace.Session, stream driver.Stream, offset, limit int64) (streamPart, error) {
 	p := streamPart{Stream: string(stream), Offset: offset, Next: offset}
+	margin := int64(logMargin)
+	if c.scrub == nil {
+		margin = 0
+	}
 	var data []byte
-	for int64(len(data)) < limit {
-		chunk, err := s.Log(ctx, stream, p.Next, limit-int64(len(data)))
+	first, next := int64(0), max(0, offset-margin)
+	for next < offset+limit+margin {
+		chunk, err := s.Log(ctx, stream, next, offset+limit+margin-next)
 		if err != nil {
 			return p, err
 		}
 		p.Size = chunk.Size
-		if len(data) == 0 {
-			p.Offset = chunk.Offset
+		if chunk.Offset > next && next <= offset {
+			data = data[:0] // what was before is dropped
 		}
-		if len(chunk.Data) == 0 {
+		if len(data) == 0 {
+			first = chunk.Offset
+		}
+		if len(chunk.Data) == 0 || chunk.Offset > first+int64(len(data)) {
 			break
 		}
-		data, p.Next = append(data, chunk.Data...), chunk.Next
+		data, next = append(data, chunk.Data...), chunk.Next
 	}
-	p.Data = string(data)
+	// The log may begin after the offset, if it was too long, or end before it.
+	end := first + int64(len(data))
+	p.Offset = min(max(offset, first), max(offset, end))
+	p.Next = max(p.Offset, min(p.Offset+limit, end))
+	if from := p.Offset - first; from < int64(len(data)) {
+		p.Data = string(c.scrub.Part(data, int(from), int(p.Next-first)))
+	}
 	return p, nil
 }
 
 // headTailLog reads a whole log or, if it is long, its head and tail.
-func headTailLog(ctx context.Context, s *workspace.Session, stream driver.Stream) (streamPart, error) {
-	p, err := readLog(ctx, s, stream, 0, maxStreamShown/2)
+func (c *Call) headTailLog(ctx context.Context, s *workspace.Session, stream driver.Stream) (streamPart, error) {
+	p, err := c.readLog(ctx, s, stream, 0, maxStreamShown/2)
 	if err != nil || p.Next >= p.Size {
 		return p, err
 	}
-	tail, err := readLog(ctx, s, stream, max(p.Next, p.Size-maxStreamShown/2), maxStreamShown/2)
+	tail, err := c.readLog(ctx, s, stream, max(p.Next, p.Size-maxStreamShown/2), maxStreamShown/2)
 	if err != nil {
 		return p, err
 	}

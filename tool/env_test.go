@@ -232,6 +232,49 @@ func TestEffects(t *testing.T) {
 	}
 }
 
+// TestSecretsAtTheEdgeOfAPart: a part of an output that begins or ends within a secret has
+// no piece of it.
+func TestSecretsAtTheEdgeOfAPart(t *testing.T) {
+	store, err := secret.New(&secret.Options{Environ: []string{"CROFT_SECRET_TOKEN=hunter2hunter2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := newEnv(t, tool.Config{Tools: tool.Coding(), Workspaces: newSet(t, "w"), Secrets: store, Finders: []secret.Finder{secret.Known()}})
+	shaped := "ghp_" + strings.Repeat("q7RkZ2mXv9Tb", 3)
+	id := start(t, env, "Bash", args(t, "command", "printf '%s' 'abcd hunter2hunter2 efgh "+shaped+" ijkl'", "run_in_background", true))
+	wait(t, env, id)
+	const text = "abcd [REDACTED:token] efgh [REDACTED:github-pat] ijkl"
+	for offset := range 70 {
+		for _, limit := range []int{1, 5, 9, 100} {
+			got := ok(t, env, "BashOutput", args(t, "shell_id", id, "offset", offset, "limit", limit))
+			part, _, _ := strings.Cut(got, "\n...")
+			if !strings.Contains(text, part) {
+				t.Errorf("%d bytes from %d on are %q", limit, offset, got)
+			}
+		}
+	}
+	if got := ok(t, env, "BashOutput", args(t, "shell_id", id, "offset", 0)); got != text {
+		t.Errorf("got %q, want %q", got, text)
+	}
+}
+
+// TestSecretsInKeys: a key of an answer's data may be a file name.
+func TestSecretsInKeys(t *testing.T) {
+	store, err := secret.New(&secret.Options{Environ: []string{"CROFT_SECRET_TOKEN=hunter2hunter2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := tool.New(tool.Spec{Name: "list"}, func(context.Context, *tool.Call, struct{}) (map[string]int, error) {
+		return map[string]int{"a/hunter2hunter2": 1, "b": 2, "hunter2hunter2": 3, "%68unter2hunter2": 4}, nil
+	})
+	env := newEnv(t, tool.Config{Tools: []*tool.Tool{list}, Workspaces: newSet(t, "w"), Secrets: store})
+	res, err := env.Run(t.Context(), tool.Request{Tool: "list", Args: json.RawMessage(`{}`)})
+	var got map[string]int
+	if err != nil || json.Unmarshal(res.Data(), &got) != nil || len(got) != 4 || strings.Contains(string(res.Data()), "unter2") || strings.Contains(res.Text, "unter2") {
+		t.Errorf("got %s, %v", res.Data(), err)
+	}
+}
+
 // TestSecretsBesideTheAnswer: what is told while a call runs, and what is added to
 // its answer afterwards, holds no value either.
 func TestSecretsBesideTheAnswer(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -98,7 +100,7 @@ func truncateJSON(data json.RawMessage, limit int, more string) json.RawMessage 
 	return mapStrings(data, func(s string) string { return HeadTail(s, limit, more) })
 }
 
-// mapStrings applies f to every string value within data, not to keys. Data in which
+// mapStrings applies f to every string within data, keys as well. Data in which
 // nothing changes is returned unchanged; else the keys of objects are sorted.
 func mapStrings(data json.RawMessage, f func(string) string) json.RawMessage {
 	var v any
@@ -132,8 +134,13 @@ func mapValue(v any, f func(string) string) any {
 			v[i] = mapValue(v[i], f)
 		}
 	case map[string]any:
-		for k := range v {
-			v[k] = mapValue(v[k], f)
+		for _, k := range slices.Collect(maps.Keys(v)) {
+			value, key := mapValue(v[k], f), f(k)
+			delete(v, k)
+			for _, taken := v[key]; taken; _, taken = v[key] {
+				key += "+" // two keys became the same
+			}
+			v[key] = value
 		}
 	}
 	return v

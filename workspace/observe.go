@@ -157,7 +157,7 @@ func (w *Workspace) emitOperation(v *verb, about subject, err error, start time.
 		e := event.NewSandboxViolation(w.id, w.opts.Session.ID, event.Violation{Tool: v.name, Path: about.path, Command: about.command, Err: err})
 		e.Fields[event.FieldVerb] = v.name
 		if about.to != "" {
-			e.Fields[event.FieldTo] = event.Cut(about.to)
+			e.Fields[event.FieldTo] = about.to
 		}
 		w.opts.Events.Emit(e)
 	}

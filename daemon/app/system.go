@@ -64,6 +64,7 @@ type System struct {
 	log      *slog.Logger
 	settings *config.Config
 	secrets  *secret.Store
+	scrub    *systemScrubber
 	events   *events
 	store    registry.Store
 	agents   *toolServer
@@ -131,9 +132,14 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 			err = errors.Join(err, s.closeProviders(), s.closeStores())
 		}
 	}()
+	if s.scrub, err = newSystemScrubber(s.settings); err != nil {
+		return err
+	}
+	s.log = slog.New(scrubHandler{s.log.Handler(), s.scrub.text(ctx)})
 	if s.events, err = openEvents(EventsFile(s.Dir, s.settings), s.settings.Events, s.log); err != nil {
 		return err
 	}
+	s.events.Scrub(s.scrub.text(ctx))
 	if s.secrets, err = s.openSecrets(ctx); err != nil {
 		return err
 	}
@@ -162,6 +168,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	}
 	s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{
 		Log: s.log, Events: s.events, Owner: owner, MaxOpen: int(s.settings.Caps.MaxOpen), Swept: s.staging.Sweep,
+		HasSecret: s.scrub.hasSecret(ctx),
 	})
 	if err != nil {
 		return err

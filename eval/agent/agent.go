@@ -103,6 +103,8 @@ type Invocation struct {
 	// output while it runs. Run calls it, not a Runner. The program's input is closed
 	// when it returns.
 	Converse func(ctx context.Context, stdin io.Writer, stdout io.Reader) error
+
+	user userFiles // removed after the session
 }
 
 // String returns the command as people write it.

@@ -42,7 +42,7 @@ func (c claude) Prepare(_ context.Context, in Input) (Invocation, error) {
 		env["IS_SANDBOX"] = "1" // else it refuses to skip permissions as root, even of a user namespace
 		maps.Copy(env, quietClaude)
 	}
-	return Invocation{Argv: c.buildArgv("claude", in.Prompt, args...), Env: c.envUnder(env), Dir: in.Dir,
+	return Invocation{Argv: c.buildArgv("claude", in.Prompt, args...), Env: c.envUnder(env), Dir: in.Dir, user: d.user,
 		Hosts: c.modelHosts("ANTHROPIC_BASE_URL", "api.anthropic.com")}, nil
 }
 
@@ -107,7 +107,7 @@ func saveStream(in Input, out Output, sessionID func(record) (string, bool)) (Ra
 	}
 	defer d.Close() //nolint:errcheck // only read from
 	if !d.linkLog(out.log, name) {
-		if err := d.write(name, out.Stdout, 0o644); err != nil {
+		if err := d.write(name, out.Stdout, 0o600); err != nil {
 			return Raw{}, err
 		}
 	}

@@ -38,7 +38,7 @@ func (c codex) Prepare(_ context.Context, in Input) (Invocation, error) {
 	if provider, base, err := codexModel(c.cfg); err == nil && provider != "" { // Codex reports wrong settings itself
 		hosts = []string{base.Host}
 	}
-	return Invocation{Argv: c.execArgv(in, tools), Env: env, Dir: in.Dir, Hosts: hosts}, nil
+	return Invocation{Argv: c.execArgv(in, tools), Env: env, Dir: in.Dir, user: d.user, Hosts: hosts}, nil
 }
 
 // execArgv returns the command line. The default program npx needs the argument codex; a
@@ -139,7 +139,7 @@ func (codex) Collect(_ context.Context, _ Runner, in Input, out Output) (Raw, er
 	}
 	defer a.Close() //nolint:errcheck // only read from
 	raw.ExportPath = a.path("session.jsonl")
-	return raw, a.write("session.jsonl", raw.Session, 0o644)
+	return raw, a.write("session.jsonl", raw.Session, 0o600)
 }
 
 // newestFile returns the most recently changed file below a directory, "" if none was

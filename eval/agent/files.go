@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/secret"
 )
 
 // maxFile bounds the size of a file of an agent that is read.
@@ -22,6 +23,13 @@ const maxFile = 256 << 20
 type agentDir struct {
 	root *os.Root
 	name string
+	user userFiles // what openHome copied
+}
+
+// userFiles are copies of files of the user in an agent's home.
+type userFiles struct {
+	names   []string       // below the directory of the home
+	secrets []secret.Value // in them
 }
 
 // openDir makes a directory, if it does not exist, and opens it.
@@ -29,7 +37,7 @@ func openDir(name string) (*agentDir, error) {
 	if !filepath.IsAbs(name) {
 		return nil, fmt.Errorf("agent: open %q: %w: the path is not absolute", name, fault.InvalidArgument)
 	}
-	if err := os.MkdirAll(name, 0o755); err != nil {
+	if err := os.MkdirAll(name, 0o700); err != nil {
 		return nil, fmt.Errorf("agent: make %s: %w", name, err)
 	}
 	root, err := os.OpenRoot(name)
@@ -43,15 +51,15 @@ func (d *agentDir) Close() error { return d.root.Close() }
 
 func (d *agentDir) path(name string) string { return filepath.Join(d.name, name) }
 
-// openHome opens the directory of an agent's home, and makes the given homes in it. For a
-// new session, files of the user are copied from the directory from, below the user's
-// home, to the first one. The caller closes it.
+// openHome opens the directory of an agent's home, and makes the given homes in it. Files of
+// the user are copied from the directory from, below the user's home, to the first one; Run
+// removes them after the session. The caller closes it.
 func (in Input) openHome(from string, files []string, homes ...string) (*agentDir, error) {
 	d, err := openDir(in.homeDir())
 	if err != nil {
 		return nil, err
 	}
-	if err = d.makeDirs(homes...); err == nil && in.UserHome != "" && in.Resume == "" {
+	if err = d.makeDirs(homes...); err == nil && in.UserHome != "" {
 		err = d.copyFiles(filepath.Join(in.UserHome, from), homes[0], files...)
 	}
 	if err != nil {
@@ -122,7 +130,7 @@ func (d *agentDir) createFile(name string, mode fs.FileMode) (*os.File, error) {
 	if f, err := d.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode); err == nil {
 		return f, nil // the common case: only the directory exists
 	}
-	if err := d.root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+	if err := d.root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return nil, fmt.Errorf("agent: make the directory of %s: %w", d.path(name), err)
 	}
 	if err := d.root.RemoveAll(name); err != nil {
@@ -138,7 +146,7 @@ func (d *agentDir) createFile(name string, mode fs.FileMode) (*os.File, error) {
 // makeDirs makes directories with their parents.
 func (d *agentDir) makeDirs(names ...string) error {
 	for _, name := range names {
-		if err := d.root.MkdirAll(name, 0o755); err != nil {
+		if err := d.root.MkdirAll(name, 0o700); err != nil {
 			return fmt.Errorf("agent: make %s: %w", d.path(name), err)
 		}
 	}
@@ -163,13 +171,34 @@ func (d *agentDir) copyFiles(from, to string, names ...string) error {
 		if err := d.write(filepath.Join(to, name), data, 0o600); err != nil {
 			return err
 		}
+		d.user.names = append(d.user.names, filepath.Join(to, name))
+		d.user.secrets = append(d.user.secrets, secret.FileValues("credential", data)...)
 	}
 	return nil
 }
 
+// removeUserFiles removes what openHome copied: the home is one of the artifacts, which
+// people keep and pass on.
+func (in Input) removeUserFiles(u userFiles) error {
+	if len(u.names) == 0 {
+		return nil
+	}
+	d, err := openDir(in.homeDir())
+	if err != nil {
+		return err
+	}
+	defer d.Close() //nolint:errcheck // nothing was written
+	for _, name := range u.names {
+		if rerr := d.root.RemoveAll(name); rerr != nil {
+			err = errors.Join(err, fmt.Errorf("agent: remove %s: %w", d.path(name), rerr))
+		}
+	}
+	return err
+}
+
 // createLog makes a log of at most limit bytes.
 func (d *agentDir) createLog(name string, limit int64) (*logFile, error) {
-	f, err := d.createFile(name, 0o644)
+	f, err := d.createFile(name, 0o600)
 	if err != nil {
 		return nil, err
 	}

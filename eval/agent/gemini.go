@@ -41,7 +41,7 @@ func (c gemini) Prepare(_ context.Context, in Input) (Invocation, error) {
 		argv = append(argv, "-p", in.Prompt)
 	}
 	env := c.envUnder(map[string]string{"GEMINI_CLI_HOME": d.path(geminiHome), "GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"})
-	return Invocation{Argv: argv, Env: env, Dir: in.Dir,
+	return Invocation{Argv: argv, Env: env, Dir: in.Dir, user: d.user,
 		Hosts: c.modelHosts("GOOGLE_GEMINI_BASE_URL", "generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com")}, nil
 }
 

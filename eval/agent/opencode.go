@@ -40,7 +40,7 @@ func (c opencode) Prepare(_ context.Context, in Input) (Invocation, error) {
 	if _, err := offerTools(c.Type(), d, in, env); err != nil {
 		return Invocation{}, err
 	}
-	return Invocation{Argv: c.buildArgv("opencode", in.Prompt, args...), Env: env, Dir: in.Dir, Hosts: c.providerHosts()}, nil
+	return Invocation{Argv: c.buildArgv("opencode", in.Prompt, args...), Env: env, Dir: in.Dir, user: d.user, Hosts: c.providerHosts()}, nil
 }
 
 func xdgDir(kind string) string { return filepath.Join(opencodeHome, kind) }
@@ -162,10 +162,10 @@ func (c opencode) Collect(ctx context.Context, r Runner, in Input, out Output) (
 	if err := json.Indent(&pretty, exported, "", "  "); err != nil {
 		return raw, skillgymError("OpenCode export returned invalid JSON: " + err.Error())
 	}
-	if err := a.write("session.export.json", append(pretty.Bytes(), '\n'), 0o644); err != nil {
+	if err := a.write("session.export.json", append(pretty.Bytes(), '\n'), 0o600); err != nil {
 		return raw, err
 	}
-	if err := a.write("raw-run.jsonl", out.Stdout, 0o644); err != nil {
+	if err := a.write("raw-run.jsonl", out.Stdout, 0o600); err != nil {
 		return raw, err
 	}
 	raw.Session, raw.ExportPath = exported, a.path("session.export.json")

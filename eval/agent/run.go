@@ -6,11 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/croft-run/croft/eval/session"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -22,6 +26,10 @@ type Outcome struct {
 	Failure *Failure // nil where the session ended well
 	Exit    Exit
 	Steps   int
+
+	// Scrubber removes the credentials that the agent had, and tokens of known shapes, from
+	// texts of the session. The logs have none of the former.
+	Scrubber *secret.Scrubber
 }
 
 // An Origin says which part of an execution failed.
@@ -59,8 +67,8 @@ func (f *Failure) Unwrap() error { return f.Err }
 //
 // A failure of the agent is a Failure in the Outcome. The error is Canceled after the end
 // of ctx, or says why the artifacts could not be written.
-func Run(ctx context.Context, r Runner, a Agent, in Input) (Outcome, error) {
-	out := Outcome{Report: session.Empty(in.Runner, in.Prompt)}
+func Run(ctx context.Context, r Runner, a Agent, in Input) (out Outcome, err error) {
+	out = Outcome{Report: session.Empty(in.Runner, in.Prompt)}
 	d, err := openDir(in.Artifacts)
 	if err != nil {
 		return out, err
@@ -71,6 +79,8 @@ func Run(ctx context.Context, r Runner, a Agent, in Input) (Outcome, error) {
 		out.Failure = newFailure(OriginRunner, err)
 		return out, nil
 	}
+	defer func() { err = errors.Join(err, in.removeUserFiles(inv.user)) }()
+	out.Scrubber = secret.NewScrubber(inv.secrets(), &secret.ScrubOptions{Finders: []secret.Finder{secret.Known()}})
 	inv.Timeout = in.Timeout
 	o, steps, err := runLogged(ctx, r, d, inv, in, a.Steps())
 	out.Exit, out.Steps = o.Exit, steps
@@ -90,6 +100,26 @@ func Run(ctx context.Context, r Runner, a Agent, in Input) (Outcome, error) {
 	makeReport(ctx, r, a, in, o, &out)
 	return out, ctx.Err()
 }
+
+// secrets returns the credentials that a program has: those in files of the user, and those
+// in its environment.
+func (inv Invocation) secrets() []secret.Value {
+	values := slices.Clone(inv.user.secrets)
+	env := slices.Clone(os.Environ())
+	for name, text := range inv.Env {
+		env = append(env, name+"="+text)
+	}
+	for _, pair := range env {
+		if name, text, _ := strings.Cut(pair, "="); secret.IsSecretName(name) && len(text) >= minCredential {
+			values = append(values, secret.NewValue("credential", text))
+		}
+	}
+	return values
+}
+
+// minCredential is the length of the shortest value of a variable that is removed from logs:
+// a shorter one may be a common word.
+const minCredential = 12
 
 // makeReport collects the session and makes the report. A session that has failed keeps
 // its first failure.
@@ -146,14 +176,17 @@ func runLogged(ctx context.Context, r Runner, d *agentDir, inv Invocation, in In
 		return o, 0, err
 	}
 	defer errLog.Close()
+	scrub := secret.NewScrubber(inv.secrets(), nil)
+	cleanOut, cleanErr := scrub.Writer(outLog), scrub.Writer(errLog)
 	w := &stepCounter{count: count, limit: in.MaxSteps, stop: cancel}
-	inv.Stdout, inv.Stderr = io.MultiWriter(outLog, w), errLog
+	inv.Stdout, inv.Stderr = io.MultiWriter(cleanOut, w), cleanErr
 	if inv.Converse != nil {
 		o.Exit, err = converse(ctx, r, inv)
 	} else {
 		o.Exit, err = r.Run(ctx, inv)
 	}
 	w.endLine()
+	err = errors.Join(err, cleanOut.Close(), cleanErr.Close())
 	o.Ended = time.Now()
 	o.Stdout, o.Stderr = outLog.text(), errLog.text()
 	if info, serr := outLog.Stat(); serr == nil {

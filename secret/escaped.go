@@ -1,0 +1,226 @@
+package secret
+
+import (
+	"bytes"
+	"html"
+	"slices"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// An escape is a way in which programs write some characters of a text in other ones. Which
+// ones differs by program, so such texts are decoded rather than searched for in each form.
+type escape struct {
+	// next returns the index of the next escape in p, or -1.
+	next func(p []byte) int
+	// decode appends the text of the escape at the beginning of p to dst, and returns its
+	// length in p; 0 if there is no escape.
+	decode func(dst, p []byte) ([]byte, int)
+}
+
+var escapes = []escape{
+	{func(p []byte) int { return bytes.IndexByte(p, esc) }, func(dst, _ []byte) ([]byte, int) { return dst, 0 }}, // only controls
+	{func(p []byte) int { return bytes.IndexByte(p, '%') }, decodePercent},
+	{func(p []byte) int { return bytes.IndexByte(p, '&') }, decodeEntity},
+	{nextBackslash, decodeBackslash},
+}
+
+const (
+	esc           = 0x1b
+	maxControl    = 4 << 10 // of a control sequence, in bytes
+	closedByQuote = `'"'"'` // a quote within single quotes, as Python's shlex writes it
+)
+
+// controlLength returns the length of the terminal control sequence that p begins with, such
+// as a colour; 0 if there is none.
+func controlLength(p []byte) int {
+	if len(p) < 2 || p[0] != esc {
+		return 0
+	}
+	switch i := 2; p[1] {
+	case '[':
+		for i < len(p) && p[i] >= 0x20 && p[i] < 0x40 {
+			i++
+		}
+		return min(i+1, len(p))
+	case ']': // with a text, such as a link
+		for ; i < min(len(p), maxControl); i++ {
+			if p[i] == '\a' {
+				return i + 1
+			}
+			if p[i] == esc && i+1 < len(p) && p[i+1] == '\\' {
+				return i + 2
+			}
+		}
+		return 2
+	}
+	i := 1
+	for i < len(p) && p[i] >= 0x20 && p[i] < 0x30 {
+		i++
+	}
+	return min(i+1, len(p))
+}
+
+// decodePercent decodes an octet of a URL.
+func decodePercent(dst, p []byte) ([]byte, int) {
+	if len(p) < 3 || p[0] != '%' || !isHex(p[1]) || !isHex(p[2]) {
+		return dst, 0
+	}
+	return append(dst, hexByte(p[1:3])), 3
+}
+
+func hexByte(p []byte) byte {
+	n, _ := strconv.ParseUint(string(p), 16, 8) // the caller checked the digits
+	return byte(n)
+}
+
+// decodeEntity decodes a character reference of HTML.
+func decodeEntity(dst, p []byte) ([]byte, int) {
+	if p[0] != '&' {
+		return dst, 0
+	}
+	n := bytes.IndexByte(p[:min(len(p), 12)], ';')
+	if n < 2 {
+		return dst, 0
+	}
+	ref := string(p[:n+1])
+	text := html.UnescapeString(ref)
+	if text == ref {
+		return dst, 0
+	}
+	return append(dst, text...), n + 1
+}
+
+func nextBackslash(p []byte) int {
+	i := bytes.IndexByte(p, '\\')
+	if i >= 0 {
+		p = p[:i]
+	}
+	if j := bytes.Index(p, []byte(closedByQuote)); j >= 0 {
+		return j
+	}
+	return i
+}
+
+// decodeBackslash decodes an escape of JSON, a shell, C or Python.
+func decodeBackslash(dst, p []byte) ([]byte, int) {
+	if bytes.HasPrefix(p, []byte(closedByQuote)) {
+		return append(dst, '\''), len(closedByQuote)
+	}
+	if bytes.HasPrefix(p, []byte(`'\''`)) {
+		return append(dst, '\''), len(`'\''`)
+	}
+	if len(p) < 2 || p[0] != '\\' {
+		return dst, 0
+	}
+	switch c := p[1]; {
+	case c == '\n':
+		return dst, 2 // the line goes on
+	case c == 'u' && len(p) >= 6 && allHex(p[2:6]):
+		return decodeUTF16(dst, p)
+	case c == 'x' && len(p) >= 4 && allHex(p[2:4]):
+		return append(dst, hexByte(p[2:4])), 4
+	case c >= '0' && c <= '7':
+		n := 2
+		for n < min(len(p), 4) && p[n] >= '0' && p[n] <= '7' {
+			n++
+		}
+		v, _ := strconv.ParseUint(string(p[1:n]), 8, 16) // the digits were checked
+		return append(dst, byte(v)), n
+	default:
+		if i := bytes.IndexByte([]byte("abtnvfreE"), c); i >= 0 {
+			return append(dst, "\a\b\t\n\v\f\r\x1b\x1b"[i]), 2
+		}
+		return append(dst, c), 2
+	}
+}
+
+func allHex(p []byte) bool { return !slices.ContainsFunc(p, func(c byte) bool { return !isHex(c) }) }
+
+// decodeUTF16 decodes \uXXXX, or two of them.
+func decodeUTF16(dst, p []byte) ([]byte, int) {
+	unit := func(p []byte) rune { return rune(hexByte(p[2:4]))<<8 | rune(hexByte(p[4:6])) }
+	r := unit(p)
+	if utf16.IsSurrogate(r) && len(p) >= 12 && p[6] == '\\' && p[7] == 'u' && allHex(p[8:12]) {
+		return utf8.AppendRune(dst, utf16.DecodeRune(r, unit(p[6:]))), 12
+	}
+	return utf8.AppendRune(dst, r), 6
+}
+
+// A decoded text knows where its bytes come from.
+type decoded struct {
+	text       []byte
+	start, end []int // of each byte, in the original text
+}
+
+// read decodes one character at index i of p, without control sequences, and returns the
+// next index, and whether the character was escaped.
+func (d *decoded) read(p []byte, i int, e escape) (next int, escaped bool) {
+	if n := controlLength(p[i:]); n > 0 {
+		return i + n, true
+	}
+	was := len(d.text)
+	var n int
+	if d.text, n = e.decode(d.text, p[i:]); n == 0 {
+		d.text, n = append(d.text, p[i]), 1
+	} else {
+		escaped = true
+	}
+	for range len(d.text) - was {
+		d.start, d.end = append(d.start, i), append(d.end, i+n)
+	}
+	return i + n, escaped
+}
+
+func (d *decoded) reset() { d.text, d.start, d.end = d.text[:0], d.start[:0], d.end[:0] }
+
+// searchEscaped finds values of which some characters are escaped. Only the surroundings of
+// escapes are decoded: as many bytes as the longest value has.
+func (st *stream) searchEscaped(p []byte) []redaction {
+	var found []redaction
+	var d decoded
+	for _, e := range escapes {
+		floor := 0 // everything before it was searched
+		for at := 0; at < len(p); {
+			next := e.next(p[at:])
+			if next < 0 {
+				break
+			}
+			at += next
+			if _, n := e.decode(d.text[:0], p[at:]); n == 0 && p[at] != esc {
+				at++ // not an escape
+				continue
+			}
+			d.reset()
+			i := max(floor, at-st.s.longest)
+			for last := at; i < len(p) && i <= last+st.s.longest; {
+				next, escaped := d.read(p, i, e)
+				if i = next; escaped {
+					last = next
+				}
+			}
+			st.s.find.scan(d.text, 0, 0, func(start, end int, owner int32) {
+				found = append(found, redaction{d.start[start], d.end[end-1], st.s.names[owner]})
+			})
+			at, floor = i, i
+		}
+	}
+	return found
+}
+
+// findDecoded finds secrets by form in a text with control sequences.
+func findDecoded(f Finder, p []byte) []Span {
+	if bytes.IndexByte(p, esc) < 0 {
+		return f.Find(p)
+	}
+	var d decoded
+	for i := 0; i < len(p); {
+		i, _ = d.read(p, i, escapes[0])
+	}
+	spans := f.Find(d.text)
+	for i, sp := range spans {
+		spans[i].Start, spans[i].End = d.start[sp.Start], d.end[sp.End-1]
+	}
+	return spans
+}
