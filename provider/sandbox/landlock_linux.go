@@ -51,7 +51,8 @@ func (p *Provider) launchProcess(l *launch, u launchSpec) error {
 	l.Binary, l.Sys, l.Socket = bin.Path, &syscall.SysProcAttr{Setsid: true}, u.socket
 	l.Config = guestproto.Config{
 		Workspace: u.id, Level: driver.IsolationProcess, Root: u.guestDir, UID: -1, Env: env, Subreaper: true,
-		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoNetwork: true, NoSetID: true, ReadWrite: writable, ReadOnly: visible},
+		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoNetwork: true, NoSetID: true, ReadWrite: writable, ReadOnly: visible,
+			BrokerConnect: true, ConnectBelow: u.socketDirs()},
 	}
 	return l.addDir("log", u.log)
 }
