@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -94,7 +95,8 @@ print "held"'`
 func TestAttackSocketsOfTheHost(t *testing.T) {
 	for _, shown := range []string{"in place", "read-only", "writable"} {
 		t.Run(strings.ReplaceAll(shown, " ", "-"), func(t *testing.T) {
-			atEachLevel(t, func(t *testing.T, p *Provider, _ driver.Isolation) {
+			atEachLevel(t, func(t *testing.T, p *Provider, level driver.Isolation) {
+				testenv.ReportAttack(t, "Unix socket of the host, directory "+shown, string(level), testenv.Prevented, "")
 				dir, err := os.MkdirTemp("", "s") // short enough for an address
 				if err != nil {
 					t.Fatal(err)
@@ -125,7 +127,8 @@ func TestAttackSocketsOfTheHost(t *testing.T) {
 
 // TestAttackSocketPathRace changes the path of a socket while connect(2) is under way.
 func TestAttackSocketPathRace(t *testing.T) {
-	atEachLevel(t, func(t *testing.T, p *Provider, _ driver.Isolation) {
+	atEachLevel(t, func(t *testing.T, p *Provider, level driver.Isolation) {
+		testenv.ReportAttack(t, "Unix socket of the host, path changed during connect", string(level), testenv.Prevented, "")
 		dir, err := os.MkdirTemp("", "s")
 		if err != nil {
 			t.Fatal(err)
@@ -181,7 +184,8 @@ func TestAttackSocketsUnprivileged(t *testing.T) {
 // TestAttackLease takes a lease on a file in a directory in place, which would stall
 // programs of the host that open the file.
 func TestAttackLease(t *testing.T) {
-	atEachLevel(t, func(t *testing.T, p *Provider, _ driver.Isolation) {
+	atEachLevel(t, func(t *testing.T, p *Provider, level driver.Isolation) {
+		testenv.ReportAttack(t, "lease on a file of the host", string(level), testenv.Prevented, "")
 		dir := t.TempDir()
 		ws := open(t, p, func(s *driver.Spec) { s.Dir = dir })
 		// F_SETLEASE is 1024; F_WRLCK is 1, F_RDLCK is 0.
@@ -195,6 +199,7 @@ func TestAttackLease(t *testing.T) {
 // TestAttackSocketFamilies makes sockets of unusual families, pairs and netlink protocols.
 func TestAttackSocketFamilies(t *testing.T) {
 	atEachLevel(t, func(t *testing.T, p *Provider, level driver.Isolation) {
+		testenv.ReportAttack(t, "socket families and netlink protocols", string(level), testenv.Prevented, "")
 		// AF_TIPC 30, AF_NETLINK 16: audit 9, generic 16, netfilter 12, uevents 15, sock_diag 4.
 		got := output(t, open(t, p), `perl -MSocket -e '
 for my $f (2, 10, 16, 30) { print "pair $f " if socketpair(my $x, my $y, $f, SOCK_STREAM, 0) || socketpair($x, $y, $f, SOCK_DGRAM, 0) }
@@ -209,7 +214,8 @@ socketpair(my $x, my $y, AF_UNIX, SOCK_STREAM, 0) or print "no pair: $! "; print
 // TestAttackCoreFiles looks at the limit of core files, which the host's core_pattern may
 // put into a directory of the host.
 func TestAttackCoreFiles(t *testing.T) {
-	atEachLevel(t, func(t *testing.T, p *Provider, _ driver.Isolation) {
+	atEachLevel(t, func(t *testing.T, p *Provider, level driver.Isolation) {
+		testenv.ReportAttack(t, "core files", string(level), testenv.Prevented, "")
 		if got := output(t, open(t, p), "ulimit -Sc; ulimit -Hc; ulimit -c 100 2>/dev/null || echo refused"); got != "0\n0\nrefused" {
 			t.Errorf("got %q", got)
 		}

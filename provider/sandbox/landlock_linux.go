@@ -27,6 +27,9 @@ func (p *Provider) launchProcess(l *launch, u launchSpec) error {
 	if len(u.lower) > 0 {
 		return fmt.Errorf("a template, without mounts: %w", fault.Unsupported)
 	}
+	if p.ids.root {
+		return fmt.Errorf("without namespaces the workload would be root itself, which Landlock does not keep from changing the modes of files: %w: run croft as an ordinary user", fault.Unsupported)
+	}
 	if err := u.refuseAutorunFiles("without mounts"); err != nil {
 		return err
 	}
