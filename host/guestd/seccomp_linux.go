@@ -15,8 +15,8 @@ import (
 // that are always allowed and skips the filter for them.
 //
 // Prevented are system calls outside Docker's default profile, new namespaces, input
-// injection into terminals, signals to the guest, leases on files, sockets of other than
-// the usual families, and what filterOptions adds. Not
+// injection into terminals, signals to the guest, leases on files, device nodes,
+// sockets of other than the usual families, and what filterOptions adds. Not
 // prevented are calls whose arguments are behind pointers, which BPF can't read: those
 // are refused as a whole where it matters (clone3, openat2).
 
@@ -71,6 +71,7 @@ func seccompFilter(f filterOptions) ([]unix.SockFilter, error) {
 		ret(retNoCall),
 	)
 	rules := append(argumentRules(f.noNetwork), socketRules(f)...)
+	rules = append(rules, whiteoutRules(f.noSetID)...)
 	rules = append(rules, guestProtectionRules(f.killable, f.ids)...)
 	if f.noSetID {
 		rules = append(rules, setIDRules()...)
@@ -240,13 +241,32 @@ func guestProtectionRules(mortal bool, ids []int) []callRule {
 	}, owner...)})
 }
 
+// whiteoutRules deny device nodes. An ordinary user can make one, 0:0, which hides a file
+// where its directory is a layer of an overlayfs. With noSetID they also deny what
+// setIDRules do, for the same system calls.
+func whiteoutRules(noSetID bool) []callRule {
+	bits := uint32(unix.S_IFCHR) // S_IFBLK has this bit, too
+	if noSetID {
+		bits |= setIDBits
+	}
+	deny := func(arg, bits uint32) []unix.SockFilter {
+		return []unix.SockFilter{load(offArgs + 8*arg), jump(unix.BPF_JSET, bits, 0, 1), ret(retDenied), ret(retAllow)}
+	}
+	rules := []callRule{{unix.SYS_MKNODAT, deny(2, bits)}, {unix.SYS_RENAMEAT2, deny(4, unix.RENAME_WHITEOUT)}}
+	if legacyMknod != 0 {
+		rules = append(rules, callRule{legacyMknod, deny(1, bits)})
+	}
+	return rules
+}
+
+const setIDBits = unix.S_ISUID | unix.S_ISGID
+
 // setIDRules deny the set-user-ID and set-group-ID bits on files. Without a user
 // namespace such a file on the host would run as the workload's user for any caller.
 func setIDRules() []callRule {
-	const bits = unix.S_ISUID | unix.S_ISGID
 	const creates = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
 	mode := func(arg uint32) []unix.SockFilter {
-		return []unix.SockFilter{load(offArgs + 8*arg), jump(unix.BPF_JSET, bits, 0, 1), ret(retDenied), ret(retAllow)}
+		return []unix.SockFilter{load(offArgs + 8*arg), jump(unix.BPF_JSET, setIDBits, 0, 1), ret(retDenied), ret(retAllow)}
 	}
 	open := func(flags uint32) []unix.SockFilter { // the next argument is the mode, used only if a file is created
 		return append([]unix.SockFilter{load(offArgs + 8*flags), jump(unix.BPF_JSET, creates, 1, 0), ret(retAllow)}, mode(flags+1)...)
@@ -255,7 +275,6 @@ func setIDRules() []callRule {
 		{unix.SYS_FCHMOD, mode(1)},
 		{unix.SYS_FCHMODAT, mode(2)},
 		{unix.SYS_FCHMODAT2, mode(2)},
-		{unix.SYS_MKNODAT, mode(2)},
 		{unix.SYS_OPENAT, open(2)},
 		{unix.SYS_OPENAT2, []unix.SockFilter{ret(retNoCall)}}, // the mode is behind a pointer
 	}
