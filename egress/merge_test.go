@@ -34,7 +34,7 @@ func TestAttackRefusalFlood(t *testing.T) {
 	client.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := w.p.Settle(ctx); err != nil {
+	if err := w.p.WaitIdle(ctx); err != nil {
 		t.Fatal(err)
 	}
 	// b.test, the other kinds, and one event for what was counted of each of both.

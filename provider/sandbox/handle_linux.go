@@ -94,6 +94,7 @@ func (h *handle) connectGuest(ctx context.Context) (*guestConn, error) {
 	if l.gvisor {
 		g.Relay(func(ctx context.Context) (net.Conn, error) { return h.p.proxies().Dial(ctx, h.id) })
 	}
+	h.watchFreeze(g)
 	return g, nil
 }
 
