@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -178,7 +180,7 @@ print "-" if IO::Socket::UNIX->new(Type => SOCK_STREAM, Peer => "$ENV{TMPDIR}/no
 }
 
 func TestAttackSocketsUnprivileged(t *testing.T) {
-	asNobody(t, "^Test(AttackSocketsOfTheHost|AttackSocketPathRace|OwnSocketsWork|AttackLease|AttackSocketFamilies|AttackCoreFiles)$")
+	asNobody(t, "^Test(AttackSocketsOfTheHost|AttackSocketPathRace|OwnSocketsWork|AttackLease|AttackSocketFamilies|AttackCoreFiles|AttackFIFOsOfTheHost)$")
 }
 
 // TestAttackLease takes a lease on a file in a directory in place, which would stall
@@ -220,4 +222,50 @@ func TestAttackCoreFiles(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	})
+}
+
+// TestAttackFIFOsOfTheHost writes to FIFOs of the host, and reads them.
+func TestAttackFIFOsOfTheHost(t *testing.T) {
+	for _, shown := range []string{"in place", "read-only"} {
+		t.Run(strings.ReplaceAll(shown, " ", "-"), func(t *testing.T) {
+			atEachLevel(t, func(t *testing.T, p *Provider, level driver.Isolation) {
+				verdict := testenv.Prevented
+				if level == driver.IsolationProcess {
+					verdict = testenv.NotClaimed
+				}
+				testenv.ReportAttack(t, "FIFO of the host, directory "+shown, string(level), verdict, "")
+				dir := t.TempDir()
+				if err := os.Mkdir(filepath.Join(dir, "sub"), 0o777); err != nil {
+					t.Fatal(err)
+				}
+				fifo := filepath.Join(dir, "sub", "fifo")
+				if err := unix.Mkfifo(fifo, 0o666); err != nil {
+					t.Fatal(err)
+				}
+				f, err := os.OpenFile(fifo, os.O_RDWR|unix.O_NONBLOCK, 0) // both ends, as a program of the host that waits
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer f.Close()
+				if level == driver.IsolationProcess {
+					return
+				}
+				ws := open(t, p, func(s *driver.Spec) {
+					if shown == "in place" {
+						s.Dir = dir
+						return
+					}
+					s.Config, _ = json.Marshal(options{Binds: []bind{{Dir: dir, ReadOnly: true}}})
+				})
+				res := script(t, ws, "cd "+dir+"; (echo attack > sub/fifo) 2>/dev/null; mv sub/fifo moved 2>/dev/null && echo x > moved; timeout 5 mkfifo own && (echo hi > own & cat own); true")
+				var buf [10]byte
+				if n, err := unix.Read(int(f.Fd()), buf[:]); n > 0 {
+					t.Errorf("the host received %q, %v (%q)", buf[:n], err, res.Stderr)
+				}
+				if shown == "in place" && strings.TrimSpace(string(res.Stdout)) != "hi" {
+					t.Errorf("a FIFO made inside gives %q %q", res.Stdout, res.Stderr)
+				}
+			})
+		})
+	}
 }

@@ -215,8 +215,11 @@ func (p *Provider) filesMount(l *launch, u *launchSpec) (m guestproto.Mount, hel
 		return m, nil, err
 	}
 	m.Source, u.files = d.real, d.procPath()
-	held, err = u.protectAutorun(l, d, u.guestDir, u.policy.ReadOnly)
-	return m, held, err
+	if held, err = u.protectAutorun(l, d, u.guestDir, u.policy.ReadOnly); err != nil {
+		return m, nil, err
+	}
+	fifos, err := u.maskFIFOs(d, u.guestDir)
+	return m, append(held, fifos...), err
 }
 
 // filesTree returns a detached, idmapped mount of the files.

@@ -278,3 +278,34 @@ print $sum >> 20'`
 		}
 	})
 }
+
+// TestAttackSessionLogs writes more output than the disk limit: the logs of sessions are
+// outside of the limited file system.
+func TestAttackSessionLogs(t *testing.T) {
+	need(t, diskLimit())
+	testenv.ReportAttack(t, "session logs beyond the disk limit", string(driver.IsolationNamespaces), testenv.Prevented, "")
+	p := newProvider(t, t.TempDir())
+	ws := open(t, p, limits(driver.Limits{driver.ResourceDisk: {Max: 8 << 20}}))
+	for range 3 {
+		s, err := ws.Shell.Start(t.Context(), driver.Command{Script: "head -c 20M /dev/zero"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	logs, err := filepath.Glob(p.store.Path(idOf(t, ws), logName, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum int64
+	for _, path := range logs {
+		if info, err := os.Stat(path); err == nil {
+			sum += info.Size()
+		}
+	}
+	if sum > 5<<20 { // a quarter of the limit, and the end of each stream
+		t.Errorf("the logs have %d bytes with a limit of %d", sum, 8<<20)
+	}
+}
