@@ -80,6 +80,7 @@ var levels = []*level{
 			"seeing that processes of the host exist, and which programs they run with which arguments",
 			"changing the priority, the processors and the scheduling of processes of the same user",
 			"before Linux 6.12 (version 6 of Landlock): signals to other processes of the same user",
+			"FIFOs of the host in directories that are shown",
 			"Unix sockets made inside, where a directory of the host is shown: no process can connect to them",
 			"a process that leaves its session and its environment outlives a guest that is killed, until the workspace is used or ended" +
 				" (and there by a group of cgroup version 2 alone)",
