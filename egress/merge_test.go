@@ -23,7 +23,7 @@ func TestAttackRefusalFlood(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		io.Copy(io.Discard, resp.Body) //nolint:errcheck // so that the connection is used again
+		io.Copy(io.Discard, resp.Body) // so that the connection is used again
 		resp.Body.Close()
 		return resp.StatusCode
 	}

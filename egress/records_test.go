@@ -39,8 +39,8 @@ func TestAttackSecondHello(t *testing.T) {
 			if status != 200 {
 				t.Fatal(status)
 			}
-			c.Write(sent) //nolint:errcheck // the proxy may have closed it
-			io.ReadAll(c) //nolint:errcheck // likewise
+			c.Write(sent) // the proxy may have closed it
+			io.ReadAll(c) // likewise
 			all := <-got  // until the proxy closed the connection
 			if bytes.Contains(all, []byte("evil.test")) || len(all) >= len(sent) || !bytes.HasPrefix(sent, all) {
 				t.Errorf("the server received %d of %d bytes", len(all), len(sent))
@@ -77,8 +77,8 @@ func TestHandshakesPass(t *testing.T) {
 			}
 			w.raw(addrA+":443", func(c net.Conn) {
 				s := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{*leaf}, CurvePreferences: []tls.CurveID{tt.curve}})
-				io.Copy(s, s)  //nolint:errcheck // the client compares
-				s.CloseWrite() //nolint:errcheck // likewise
+				io.Copy(s, s)  // the client compares
+				s.CloseWrite() // likewise
 			})
 			c, br, _ := w.open("a.test:443")
 			conn := tls.Client(&replayConn{c, br}, &tls.Config{
@@ -86,8 +86,8 @@ func TestHandshakesPass(t *testing.T) {
 			})
 			data := bytes.Repeat([]byte("0123456789"), 100_000)
 			go func() {
-				conn.Write(data)  //nolint:errcheck // what comes back is compared
-				conn.CloseWrite() //nolint:errcheck // likewise
+				conn.Write(data)  // what comes back is compared
+				conn.CloseWrite() // likewise
 			}()
 			got, err := io.ReadAll(conn)
 			if err != nil || !bytes.Equal(got, data) {

@@ -99,7 +99,7 @@ func TestAttackSocketsOfTheHost(t *testing.T) {
 		t.Run(strings.ReplaceAll(shown, " ", "-"), func(t *testing.T) {
 			atEachLevel(t, func(t *testing.T, p *Provider, level driver.Isolation) {
 				testenv.ReportAttack(t, "Unix socket of the host, directory "+shown, string(level), testenv.Prevented, "")
-				dir, err := os.MkdirTemp("", "s") // short enough for an address
+				dir, err := os.MkdirTemp("", "s") //nolint:usetesting // short enough for an address
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -131,7 +131,7 @@ func TestAttackSocketsOfTheHost(t *testing.T) {
 func TestAttackSocketPathRace(t *testing.T) {
 	atEachLevel(t, func(t *testing.T, p *Provider, level driver.Isolation) {
 		testenv.ReportAttack(t, "Unix socket of the host, path changed during connect", string(level), testenv.Prevented, "")
-		dir, err := os.MkdirTemp("", "s")
+		dir, err := os.MkdirTemp("", "s") //nolint:usetesting // short enough for an address
 		if err != nil {
 			t.Fatal(err)
 		}
