@@ -180,7 +180,7 @@ print "-" if IO::Socket::UNIX->new(Type => SOCK_STREAM, Peer => "$ENV{TMPDIR}/no
 }
 
 func TestAttackSocketsUnprivileged(t *testing.T) {
-	asNobody(t, "^Test(AttackSocketsOfTheHost|AttackSocketPathRace|OwnSocketsWork|AttackLease|AttackSocketFamilies|AttackCoreFiles|AttackFIFOsOfTheHost)$")
+	asNobody(t, "^Test(AttackSocketsOfTheHost|AttackSocketPathRace|OwnSocketsWork|AttackLease|AttackSocketFamilies|AttackCoreFiles|AttackFIFOsOfTheHost|AttackOtherWorkspaces)$")
 }
 
 // TestAttackLease takes a lease on a file in a directory in place, which would stall
@@ -268,4 +268,37 @@ func TestAttackFIFOsOfTheHost(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAttackOtherWorkspaces looks for the id of another workspace of the same user, and
+// connects to the socket of its proxy.
+func TestAttackOtherWorkspaces(t *testing.T) {
+	atEachLevel(t, func(t *testing.T, _ *Provider, level driver.Isolation) {
+		testenv.ReportAttack(t, "proxy and id of another workspace", string(level), testenv.Prevented, "")
+		data, err := os.MkdirTemp("", "d") //nolint:usetesting // short enough for an address
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(data) })
+		p := newProvider(t, data)
+		p.onlyLevel, p.cfg.Isolation = level, level
+		victim, ws := open(t, p), open(t, p)
+		output(t, victim, "true") // its guest is there
+		id := idOf(t, victim)
+		dir := p.store.Path(id, egressName)
+		if err := os.Mkdir(dir, 0o700); err != nil && !os.IsExist(err) {
+			t.Fatal(err)
+		}
+		socket := filepath.Join(dir, "s")
+		l, err := net.Listen("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		got := output(t, ws, `perl -MIO::Socket::UNIX -e 'print IO::Socket::UNIX->new(Type => SOCK_STREAM, Peer => "`+socket+`") ? "reached " : ""'
+cat /proc/self/cgroup 2>/dev/null | grep -o `+id+`; find /sys/fs/cgroup -name '*`+id+`*' 2>/dev/null | head -1; echo held`)
+		if got != "held" {
+			t.Errorf("got %q", got)
+		}
+	})
 }
