@@ -105,15 +105,11 @@ func (b *connectBroker) serve() {
 		case err != nil:
 			return // the calls of the workload fail from now on
 		}
-		select {
-		case b.places <- struct{}{}:
-			go func() {
-				defer func() { <-b.places }()
-				b.answer(n.id, b.connect(&n))
-			}()
-		default:
-			b.answer(n.id, unix.EAGAIN)
-		}
+		b.places <- struct{}{} // further callers wait
+		go func() {
+			defer func() { <-b.places }()
+			b.answer(n.id, b.connect(&n))
+		}()
 	}
 }
 

@@ -179,6 +179,18 @@ print "-" if IO::Socket::UNIX->new(Type => SOCK_STREAM, Peer => "$ENV{TMPDIR}/no
 	})
 }
 
+// TestManyConnectionsAtOnce connects from more processes than the guest connects for at a
+// time.
+func TestManyConnectionsAtOnce(t *testing.T) {
+	const use = `perl -MIO::Socket::UNIX -e '
+my $path = "$ENV{TMPDIR}/many"; my $l = IO::Socket::UNIX->new(Type => SOCK_STREAM, Local => $path, Listen => 1000) or die "listen: $!";
+for (1 .. 200) { next if fork; my $c = IO::Socket::UNIX->new(Type => SOCK_STREAM, Peer => $path); exit($c ? 0 : 1) }
+my $failed = 0; while ((my $pid = wait) > 0) { $failed++ if $? } print $failed'`
+	if got := output(t, open(t, newProvider(t, t.TempDir())), use); got != "0" {
+		t.Errorf("%s of 200 failed", got)
+	}
+}
+
 func TestAttackSocketsUnprivileged(t *testing.T) {
 	asNobody(t, "^Test(AttackSocketsOfTheHost|AttackSocketPathRace|OwnSocketsWork|AttackLease|AttackSocketFamilies|AttackCoreFiles|AttackFIFOsOfTheHost|AttackOtherWorkspaces)$")
 }
