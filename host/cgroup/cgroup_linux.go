@@ -108,13 +108,16 @@ func (c Controller) String() string {
 	return "cgroup v1, controller " + c.Name
 }
 
-// Uncounted says what a limit of the controller does not count on this kernel, "" if there
-// is nothing to say.
-func (c Controller) Uncounted() string {
-	if c.Name == Memory && c.Err == nil && !c.V2 && !cgroupv1.CountsSockets(c.Dir) {
-		return "buffers of TCP and UDP sockets"
+// SocketBuffers says how a limit of memory counts the buffers of sockets on this kernel, ""
+// if as all other memory.
+func (c Controller) SocketBuffers() string {
+	switch {
+	case c.Name != Memory || c.Err != nil || c.V2:
+		return ""
+	case cgroupv1.CountsSockets(c.Dir):
+		return "buffers of sockets are counted apart, a quarter of the limit in addition"
 	}
-	return ""
+	return "this kernel does not count buffers of sockets"
 }
 
 // Groups are the cgroups of one supervisor and its workload.

@@ -22,8 +22,8 @@ func limitEnforcement(name string) driver.Enforcement {
 		return driver.Enforcement{Reason: c.Err.Error()}
 	}
 	by := c.String()
-	if what := c.Uncounted(); what != "" {
-		by += ", which in this kernel does not count " + what
+	if sockets := c.SocketBuffers(); sockets != "" {
+		by += "; " + sockets
 	}
 	return driver.Enforcement{By: by}
 }
