@@ -77,5 +77,10 @@ func (p *Proxy) emitEvent(r *requestRecord) {
 	if r.status != 0 {
 		fields[event.FieldStatus] = r.status
 	}
-	p.opts.Events.Emit(event.Event{Kind: event.EgressRequest, Workspace: p.opts.Workspace, Session: p.opts.Session, Fields: fields})
+	e := event.Event{Kind: event.EgressRequest, Workspace: p.opts.Workspace, Session: p.opts.Session, Fields: fields}
+	if fields[event.FieldVerdict] == event.VerdictDeny {
+		p.refusals.add(e)
+		return
+	}
+	p.opts.Events.Emit(e)
 }

@@ -124,6 +124,8 @@ type Proxy struct {
 	conns     map[net.Conn]context.CancelFunc
 	listeners map[net.Listener]struct{}
 	closed    bool
+
+	refusals refusalMerger
 }
 
 // New returns a proxy that serves nothing yet.
@@ -141,6 +143,7 @@ func New(opts *Options) (*Proxy, error) {
 	if err := p.checkCredentials(); err != nil {
 		return nil, err
 	}
+	p.refusals.emit = p.opts.Events.Emit
 	p.slots = make(chan struct{}, p.opts.MaxConns)
 	p.refusalSlots, p.refusalTimeout = make(chan struct{}, 16), 2*time.Second
 	p.transport = &http.Transport{
@@ -325,6 +328,7 @@ func (p *Proxy) WaitIdle(ctx context.Context) error {
 		busy := len(p.conns) + len(p.flows)
 		p.mu.Unlock()
 		if busy == 0 {
+			p.refusals.flush()
 			return nil
 		}
 		select {
@@ -361,6 +365,7 @@ func (p *Proxy) Close(ctx context.Context) error {
 	}()
 	select {
 	case <-done:
+		p.refusals.flush()
 		p.transport.CloseIdleConnections()
 		return nil
 	case <-ctx.Done():

@@ -206,7 +206,15 @@ func (s *splice) sendClient(ctx context.Context, first []byte) error {
 			first = h.raw
 		}
 	}
-	s.copyBytes(s.up, s.c.conn, io.MultiReader(bytes.NewReader(first), s.c.br), &s.out)
+	if first == nil {
+		s.copyBytes(s.up, s.c.conn, s.c.br, &s.out)
+		return nil
+	}
+	f := newHelloFilter(ctx, io.MultiReader(bytes.NewReader(first), s.c.br), func(h hello) error { return h.checkName(s.target, s.c.p.currentRules()) })
+	s.copyBytes(s.up, s.c.conn, f, &s.out)
+	if f.refused != nil {
+		return f.refused
+	}
 	return nil
 }
 

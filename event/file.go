@@ -51,6 +51,9 @@ type FileOptions struct {
 // Emit returns, the event has been passed to the kernel. After a failed write the next
 // successful one is preceded by a [Dropped] event with the number of lost events.
 //
+// Violations, [SandboxViolation], are also appended to PATH.violations, of each workspace
+// the first maxKept: a flood of other events, or of one workspace's, does not evict them.
+//
 // Several processes may append to the same file: O_APPEND keeps lines intact, and the
 // process that finds the file full rotates it under a flock.
 type File struct {
@@ -66,7 +69,17 @@ type File struct {
 	dirty  bool  // an fsync is due
 	lost   Event // Dropped event for lost events
 	failed error // the error of the latest write or sync; nil once one succeeds
+
+	kept   *File          // of violations; nil before the first one
+	counts map[string]int // violations by workspace
 }
+
+const (
+	keptSuffix        = ".violations"
+	maxKept           = 1000
+	keptSize    int64 = 8 << 20
+	keptRotated       = 1
+)
 
 // OpenFile opens the file at path for appending, and creates it if it is missing. Its
 // directory must exist.
@@ -146,6 +159,24 @@ func (f *File) Emit(e Event) {
 		err = f.syncLocked()
 	}
 	f.noteLocked(err)
+	if e.Kind == SandboxViolation && filepath.Ext(f.path) != keptSuffix {
+		f.keepLocked(e)
+	}
+}
+
+// keepLocked appends a violation to the file of violations.
+func (f *File) keepLocked(e Event) {
+	if f.kept == nil {
+		kept, err := OpenFile(f.path+keptSuffix, &FileOptions{MaxSize: keptSize, Keep: keptRotated, Sync: f.opts.Sync, OnError: f.opts.OnError})
+		if err != nil {
+			f.noteLocked(err)
+			return
+		}
+		f.kept, f.counts = kept, map[string]int{}
+	}
+	if f.counts[e.Workspace]++; f.counts[e.Workspace] <= maxKept {
+		f.kept.Emit(e)
+	}
 }
 
 func (f *File) appendLocked(line []byte) error {
@@ -341,6 +372,9 @@ func (f *File) Close() error {
 	}
 	close(f.stop)
 	err := f.syncLocked()
+	if f.kept != nil {
+		err = errors.Join(err, f.kept.Close())
+	}
 	if cerr := f.f.Close(); err == nil {
 		err = cerr
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/testenv"
 )
 
 // TestMain lets the test binary be a second process that writes to a file.
@@ -403,5 +404,50 @@ func BenchmarkFileEmit(b *testing.B) {
 	fields := map[string]any{FieldVerb: "read", FieldPath: "a/b/c.txt", FieldDuration: int64(3)}
 	for b.Loop() {
 		s.Emit(Event{Kind: Operation, Workspace: "abcdefghij0123456789", Fields: fields, Time: time.Unix(1, 0)})
+	}
+}
+
+// TestAttackEventFlood fills the files with events after a violation, and with violations of
+// one workspace after that of another.
+func TestAttackEventFlood(t *testing.T) {
+	testenv.ReportAttack(t, "flood of events that evicts violations", "audit stream", testenv.Prevented, "")
+	path := filepath.Join(t.TempDir(), "events.jsonl")
+	f, err := OpenFile(path, &FileOptions{MaxSize: 4 << 10, Keep: 1, Sync: SyncNone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewStream(f)
+	violation := func(workspace string) {
+		s.Emit(NewSandboxViolation(workspace, "", Violation{Path: "/etc/shadow", Err: fault.SandboxViolation}))
+	}
+	s.Emit(Event{Kind: Operation, Workspace: "first"})
+	violation("victim")
+	for range 1000 {
+		s.Emit(Event{Kind: EgressRequest, Workspace: "hostile"})
+	}
+	for range 3 * maxKept {
+		violation("hostile")
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	found, last, violations := 0, uint64(0), 0
+	for e, err := range ReadFiles(path) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Sequence <= last {
+			t.Fatalf("sequence %d after %d", e.Sequence, last)
+		}
+		last = e.Sequence
+		if e.Kind == SandboxViolation {
+			violations++
+		}
+		if e.Kind == SandboxViolation && e.Workspace == "victim" {
+			found++
+		}
+	}
+	if found != 1 || violations < maxKept || last != 2+1000+3*maxKept {
+		t.Errorf("the violation was found %d times among %d, the last event is %d", found, violations, last)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 )
@@ -94,10 +95,40 @@ func (r *Reader) readLine() (line []byte, whole bool, err error) {
 	}
 }
 
-// ReadFiles returns the events in the file of a [File] and its rotated files, oldest first.
-// It yields a *LineError for each broken line; any other error ends the sequence. A missing
-// file has no events.
+// ReadFiles returns the events in the file of a [File] and its rotated files, oldest first,
+// after the violations that are no longer in these. It yields a *LineError for each broken
+// line; any other error ends the sequence. A missing file has no events.
 func ReadFiles(path string) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		var kept []Event
+		for e, err := range readRotated(path + keptSuffix) {
+			if err == nil { // a broken line is in the other files, too, or was evicted
+				kept = append(kept, e)
+			}
+		}
+		yieldKept := func(before time.Time) bool {
+			for _, e := range kept {
+				if e.Time.Before(before) && !yield(e, nil) {
+					return false
+				}
+			}
+			kept = nil
+			return true
+		}
+		for e, err := range readRotated(path) {
+			if err == nil && kept != nil && !yieldKept(e.Time) || !yield(e, err) {
+				return
+			}
+		}
+		yieldKept(endOfTime)
+	}
+}
+
+// endOfTime is after the time of any event.
+var endOfTime = time.Unix(1<<40, 0)
+
+// readRotated returns the events in a file and its rotated files, oldest first.
+func readRotated(path string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		files, err := openRotated(path)
 		defer func() {

@@ -17,7 +17,7 @@ const Dropped Kind = "event.dropped"
 
 // Fields of a Dropped event.
 const (
-	FieldCount = "count" // number of lost events; for DropExpired including events that the filter excludes
+	FieldCount = "count" // number of lost events, for DropExpired including events that the filter excludes; in EgressRequest, of refusals that are merged into one event
 	FieldFirst = "first" // sequence of the first one, if known
 )
 

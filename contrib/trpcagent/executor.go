@@ -111,6 +111,9 @@ func (e *Executor) CreateWorkspace(ctx context.Context, execID string, pol codee
 	spec := workspace.Spec{ID: workspace.NewID(), Kind: e.kind, Policy: e.opts.Policy, Config: e.opts.Config, Session: workspace.SessionRef{ID: execID}}
 	if pol.Isolated && spec.Policy.Isolation.Rank() == 0 {
 		spec.Policy.Isolation = driver.IsolationProcess // at least
+		if e.traits.Isolation.Rank() > 0 {
+			spec.Policy.Isolation = e.traits.Isolation // what the provider gives without being asked
+		}
 	}
 	if pol.MaxDiskBytes > 0 {
 		spec.Policy.Limits = spec.Policy.Limits.With(driver.Limits{driver.ResourceDisk: {Max: pol.MaxDiskBytes}})

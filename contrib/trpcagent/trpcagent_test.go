@@ -25,7 +25,9 @@ import (
 	"github.com/croft-run/croft/contrib/trpcagent"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/shelltest"
+	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/provider/local"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // everywhere runs a test on an executor of each kind that has a shell.
@@ -295,6 +297,41 @@ func TestPolicies(t *testing.T) {
 	must(t, e.Cleanup(t.Context(), codeexecutor.Workspace{ID: "unknown", Path: victim}))
 	if _, err := os.Stat(victim); err != nil {
 		t.Errorf("Cleanup removed what it did not make: %v", err)
+	}
+}
+
+// isolatedProvider has a level of isolation, and records which one is asked for.
+type isolatedProvider struct {
+	driver.Provider
+	asked []driver.Isolation
+}
+
+func (p *isolatedProvider) Probe(ctx context.Context) (driver.Traits, error) {
+	traits, err := p.Provider.Probe(ctx)
+	traits.Isolation = driver.IsolationNamespaces
+	return traits, err
+}
+
+func (p *isolatedProvider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
+	p.asked = append(p.asked, spec.Policy.Isolation)
+	spec.Policy.Isolation = ""
+	return p.Provider.Open(ctx, spec)
+}
+
+// TestAttackIsolatedDoesNotLowerTheLevel: a workspace that must be isolated has at least
+// the level that the provider gives without being asked.
+func TestAttackIsolatedDoesNotLowerTheLevel(t *testing.T) {
+	testenv.ReportAttack(t, "Isolated lowers the level of isolation", "trpc-agent-go", testenv.Prevented, "")
+	plain, _ := shelltest.NewProvider(t, local.Kind)
+	p := &isolatedProvider{Provider: plain}
+	e, err := trpcagent.New(t.Context(), p, nil)
+	must(t, err)
+	ws, err := e.CreateWorkspace(t.Context(), "x", codeexecutor.WorkspacePolicy{Isolated: true})
+	must(t, err)
+	must(t, e.Cleanup(t.Context(), ws))
+	must(t, e.Close(context.WithoutCancel(t.Context())))
+	if len(p.asked) != 1 || p.asked[0].Rank() < driver.IsolationNamespaces.Rank() {
+		t.Errorf("asked for %q, want %q", p.asked, driver.IsolationNamespaces)
 	}
 }
 

@@ -26,7 +26,8 @@
 //	store-id.lock  flock: excludes sweeping while a workspace is opened
 //	up.lock        flock of the daemon that serves the directory, with its process id
 //	events.jsonl   audit stream, one event per line, rotated to events.jsonl.1 and so on;
-//	               the configuration may name another path
+//	               the configuration may name another path; events.jsonl.violations has
+//	               the violations, which other events do not evict
 //	ws/            workspace directories of the providers local, sandbox and docker;
 //	               ws/.journals has the journals of directories that are used in place
 //	filestore.db   database of the provider filestore (SQLite), with -wal and -shm

@@ -2,6 +2,8 @@ package cgroup
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -106,13 +108,32 @@ func (c Controller) String() string {
 	return "cgroup v1, controller " + c.Name
 }
 
+// SocketBuffers says how a limit of memory counts the buffers of sockets on this kernel, ""
+// if as all other memory.
+func (c Controller) SocketBuffers() string {
+	switch {
+	case c.Name != Memory || c.Err != nil || c.V2:
+		return ""
+	case cgroupv1.CountsSockets(c.Dir):
+		return "buffers of sockets are counted apart, a quarter of the limit in addition"
+	}
+	return "this kernel does not count buffers of sockets"
+}
+
 // Groups are the cgroups of one supervisor and its workload.
 type Groups struct {
-	Name         string // of the cgroups, after Prefix
+	ID           string // of the workspace; the names have its digest, since every user can list cgroups
 	Limits       Limits
 	Freeze       bool // the workload may be frozen
 	Kill         bool // Remove kills all processes in them; version 2 only
 	SharedLimits bool // the supervisor shares the limits of its workload
+
+	probe string // see NewProbe
+}
+
+// NewProbe returns cgroups with which this process probes a controller.
+func NewProbe(controller string, limit int64) *Groups {
+	return &Groups{probe: controller, Limits: Limits{controller: limit}}
 }
 
 // usedControllers lists the needed controllers that the host has.
@@ -137,10 +158,19 @@ func (g *Groups) groupV2() (dir string, names []string, ok bool) {
 	if len(names) == 0 && (!g.Kill || findV2().err != nil) {
 		return "", nil, false
 	}
-	return filepath.Join(findV2().dir, Prefix+g.Name), names, true
+	return filepath.Join(findV2().dir, g.name()), names, true
 }
 
-func (g *Groups) groupDir(c Controller) string { return filepath.Join(c.Dir, Prefix+g.Name) }
+// name returns the name of the cgroups.
+func (g *Groups) name() string {
+	if g.probe != "" {
+		return probePrefix + g.probe + "-" + strconv.Itoa(os.Getpid())
+	}
+	sum := sha256.Sum256([]byte(g.ID))
+	return Prefix + hex.EncodeToString(sum[:12])
+}
+
+func (g *Groups) groupDir(c Controller) string { return filepath.Join(c.Dir, g.name()) }
 
 // Dirs lists the directories of the cgroups, existing or not.
 func (g *Groups) Dirs() []string {

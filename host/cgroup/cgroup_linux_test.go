@@ -43,7 +43,7 @@ func TestFreezeAndRemove(t *testing.T) {
 	if c.Err != nil {
 		t.Skipf("skipped: host: control groups: %v", c.Err)
 	}
-	g := &Groups{Name: driver.NewID(), Freeze: true, Limits: Limits{Memory: 64 << 20, PIDs: 50}}
+	g := &Groups{ID: driver.NewID(), Freeze: true, Limits: Limits{Memory: 64 << 20, PIDs: 50}}
 	dirs := g.Dirs()
 	t.Cleanup(func() { Remove(dirs) })
 	files, err := g.Create()

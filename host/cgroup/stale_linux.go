@@ -39,11 +39,6 @@ func RemoveStale(now time.Time) error {
 	return errors.Join(errs, removeUnused(idle))
 }
 
-// ProbeName returns the name of a cgroup with which this process probes the host.
-func ProbeName(what string) string {
-	return strings.TrimPrefix(probePrefix, Prefix) + what + "-" + strconv.Itoa(os.Getpid())
-}
-
 // probePID returns the process that created a probe cgroup.
 func probePID(group string) (pid int, ok bool) {
 	name, ok := strings.CutPrefix(filepath.Base(group), probePrefix)

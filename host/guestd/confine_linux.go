@@ -54,13 +54,17 @@ func confineThread(cfg *guestproto.Config) error {
 	if cfg.Confine.Seccomp {
 		filter, err := seccompFilter(filterOptions{
 			noNetwork: cfg.Confine.NoNetwork, noSetID: cfg.Confine.NoSetID, ids: []int{os.Getpid(), unix.Gettid()},
-			killable: os.Getpid() != 1 || cfg.Level == driver.IsolationGVisor,
+			killable: os.Getpid() != 1 || cfg.Level == driver.IsolationGVisor, broker: cfg.Confine.BrokerConnect,
 		})
 		if err != nil {
 			return err
 		}
-		if err := installSeccomp(filter); err != nil {
+		listener, err := installSeccomp(filter, cfg.Confine.BrokerConnect)
+		if err != nil {
 			return setupError("install the seccomp filter", err)
+		}
+		if cfg.Confine.BrokerConnect {
+			startConnectBroker(cfg, listener)
 		}
 	}
 	return nil
@@ -233,10 +237,15 @@ func allowPath(set int, path string, access uint64) error {
 }
 
 // makeUndumpable sets PR_SET_DUMPABLE to 0, so that processes of the same user, such as
-// the workload, can't ptrace the guest or read its memory and descriptors in /proc.
+// the workload, can't ptrace the guest or read its memory and descriptors in /proc. It also
+// sets the limit of core files to 0, for the guest and the workload: the host's
+// core_pattern may name a directory of the host.
 func makeUndumpable() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return setupError("become undumpable", err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+		return setupError("limit core files", err)
 	}
 	return nil
 }

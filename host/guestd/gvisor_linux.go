@@ -49,7 +49,7 @@ func execGVisor(cfg *guestproto.Config) error {
 	for from, to := range pass {
 		argv = append(argv, "--pass-fd", fmt.Sprintf("%d:%d", from, to))
 	}
-	argv = append(argv, cfg.Workspace)
+	argv = append(argv, "guest") // every user of the host can read the arguments
 	pass[cfg.Descriptors["program"]] = 0
 	for fd := range pass {
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {

@@ -4,3 +4,5 @@ package guestd
 var legacyModeCalls map[uint32]uint32
 
 const legacyOpen = 0
+
+const legacyMknod = 0

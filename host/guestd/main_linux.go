@@ -183,6 +183,12 @@ func sendRoot(cfg *guestproto.Config) error {
 	return nil
 }
 
+// With a limit of disk space the logs of sessions may take this part of it, in addition.
+const (
+	logShare = 4
+	minLogs  = 1 << 20
+)
+
 // startServices starts the confined thread, the process manager, the file server, the
 // relay and the listener, as far as the configuration asks for them.
 func (g *daemon) startServices() error {
@@ -191,6 +197,9 @@ func (g *daemon) startServices() error {
 	opts := &process.Options{
 		Root: cfg.Root, BaseEnv: []string{}, Env: cfg.Env, Retain: cfg.Retain,
 		Subreaper: cfg.Subreaper || os.Getpid() == 1, Timeout: time.Duration(cfg.Limits[driver.ResourceWall].Max),
+	}
+	if disk := cfg.Limits[driver.ResourceDisk].Max; disk > 0 { // the logs are outside of what the limit bounds
+		opts.MaxLogs = min(process.DefaultMaxLogs, max(disk/logShare, minLogs))
 	}
 	if needsConfine(cfg) { // otherwise every thread may start processes
 		if g.starter, err = process.NewThreadStarter(func() error { return confineThread(cfg) }); err != nil {

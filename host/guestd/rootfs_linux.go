@@ -22,6 +22,7 @@ func setUpNamespaces(cfg *guestproto.Config) error {
 			return err
 		}
 		capInotify()
+		capSocketBuffers()
 	}
 	for _, s := range cfg.Verify {
 		if err := verifySource(cfg, s); err != nil {
@@ -58,6 +59,16 @@ func capInotify() {
 		if most, err := strconv.Atoi(strings.TrimSpace(string(data))); err == nil {
 			os.WriteFile("/proc/sys/user/"+name, []byte(strconv.Itoa(max(most/part, least))), 0) //nolint:errcheck // see above
 		}
+	}
+}
+
+// capSocketBuffers lowers the first and the largest size of the buffers of TCP sockets in
+// the network namespace: cgroup version 1 lets each socket have the first size, whatever
+// the limit is. All traffic inside is on the loopback interface, which needs no more. A
+// kernel that refuses the new sizes leaves the host's.
+func capSocketBuffers() {
+	for name, sizes := range map[string]string{"tcp_rmem": "4096 16384 1048576", "tcp_wmem": "4096 8192 1048576"} {
+		os.WriteFile("/proc/sys/net/ipv4/"+name, []byte(sizes), 0) //nolint:errcheck // see above
 	}
 }
 

@@ -15,7 +15,8 @@ import (
 // that are always allowed and skips the filter for them.
 //
 // Prevented are system calls outside Docker's default profile, new namespaces, input
-// injection into terminals, signals to the guest, and what filterOptions adds. Not
+// injection into terminals, signals to the guest, leases on files, device nodes,
+// sockets of other than the usual families, and what filterOptions adds. Not
 // prevented are calls whose arguments are behind pointers, which BPF can't read: those
 // are refused as a whole where it matters (clone3, openat2).
 
@@ -32,6 +33,8 @@ const (
 	retNoCall = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 	retNoNet  = unix.SECCOMP_RET_ERRNO | uint32(unix.EACCES)
 	retNoKind = unix.SECCOMP_RET_ERRNO | uint32(unix.EAFNOSUPPORT)
+	retNoType = unix.SECCOMP_RET_ERRNO | uint32(unix.EPROTONOSUPPORT)
+	retBroker = unix.SECCOMP_RET_USER_NOTIF
 )
 
 // cloneNewFlags are all flags of clone(2) that create a namespace.
@@ -44,6 +47,7 @@ type filterOptions struct {
 	noSetID   bool  // no set-user-ID and set-group-ID bits
 	ids       []int // of threads of the guest, which the workload must not signal
 	killable  bool  // SIGKILL from the workload would end the guest
+	broker    bool  // the guest connects on behalf of the workload, see connectBroker
 }
 
 // seccompFilter returns the filter for a workload.
@@ -66,7 +70,9 @@ func seccompFilter(f filterOptions) ([]unix.SockFilter, error) {
 		jump(unix.BPF_JGE, x32Bit, 0, 1),
 		ret(retNoCall),
 	)
-	rules := append(argumentRules(f.noNetwork), guestProtectionRules(f.killable, f.ids)...)
+	rules := append(argumentRules(f.noNetwork), socketRules(f)...)
+	rules = append(rules, whiteoutRules(f.noSetID)...)
+	rules = append(rules, guestProtectionRules(f.killable, f.ids)...)
 	if f.noSetID {
 		rules = append(rules, setIDRules()...)
 	}
@@ -136,24 +142,54 @@ func argumentRules(noNetwork bool) []callRule {
 		for _, n := range sharedIPC {
 			rules = append(rules, callRule{n, []unix.SockFilter{ret(retNoCall)}})
 		}
-		return append(rules, callRule{unix.SYS_SOCKET, []unix.SockFilter{
-			load(offArgs),
-			jump(unix.BPF_JEQ, unix.AF_UNIX, 0, 1),
-			ret(retAllow),
-			ret(retNoNet),
-		}})
 	}
-	// In a network namespace: the address families that programs need. Others reach
-	// rarely tested kernel code, some of which ignores namespaces.
-	return append(rules, callRule{unix.SYS_SOCKET, []unix.SockFilter{
-		load(offArgs),
-		jump(unix.BPF_JEQ, unix.AF_UNIX, 4, 0),
-		jump(unix.BPF_JEQ, unix.AF_INET, 3, 0),
-		jump(unix.BPF_JEQ, unix.AF_INET6, 2, 0),
+	return rules
+}
+
+// socketRules are the rules for system calls that make and connect sockets.
+//
+// In a network namespace the workload has the address families that programs need, and of
+// netlink the routing protocol: others reach rarely tested kernel code, some of which
+// ignores namespaces. socketpair(2) makes Unix sockets alone.
+//
+// Where the guest connects on behalf of the workload, Unix datagram sockets are refused:
+// they send to any path without connect(2).
+func socketRules(f filterOptions) []callRule {
+	const family, kind, protocol = offArgs, offArgs + 8, offArgs + 16
+	local := []unix.SockFilter{ret(retAllow)} // the verdict on a Unix socket
+	if f.broker {
+		const typeMask = 0xf // the other bits are flags
+		local = []unix.SockFilter{
+			load(kind),
+			{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: typeMask},
+			jump(unix.BPF_JEQ, unix.SOCK_STREAM, 2, 0),
+			jump(unix.BPF_JEQ, unix.SOCK_SEQPACKET, 1, 0),
+			ret(retNoType),
+			ret(retAllow),
+		}
+	}
+	onlyLocal := func(other uint32) []unix.SockFilter {
+		return append([]unix.SockFilter{load(family), jump(unix.BPF_JEQ, unix.AF_UNIX, 1, 0), ret(other)}, local...)
+	}
+	rules := []callRule{{unix.SYS_SOCKETPAIR, onlyLocal(retNoKind)}}
+	if f.broker {
+		rules = append(rules, callRule{unix.SYS_CONNECT, []unix.SockFilter{ret(retBroker)}})
+	}
+	if f.noNetwork {
+		return append(rules, callRule{unix.SYS_SOCKET, onlyLocal(retNoNet)})
+	}
+	return append(rules, callRule{unix.SYS_SOCKET, append([]unix.SockFilter{
+		load(family),
+		jump(unix.BPF_JEQ, unix.AF_UNIX, 8, 0),
+		jump(unix.BPF_JEQ, unix.AF_INET, 6, 0),
+		jump(unix.BPF_JEQ, unix.AF_INET6, 5, 0),
 		jump(unix.BPF_JEQ, unix.AF_NETLINK, 1, 0),
 		ret(retNoKind),
+		load(protocol),
+		jump(unix.BPF_JEQ, unix.NETLINK_ROUTE, 1, 0),
+		ret(retNoType),
 		ret(retAllow),
-	}})
+	}, local...)})
 }
 
 // guestProtectionRules keep the workload from signalling the guest and from changing its
@@ -197,20 +233,40 @@ func guestProtectionRules(mortal bool, ids []int) []callRule {
 	owner := denyArguments(groups, 2)
 	return append(rules, callRule{unix.SYS_FCNTL, append([]unix.SockFilter{
 		load(offArgs + 8),
-		jump(unix.BPF_JEQ, unix.F_SETOWN, 3, 0),
+		jump(unix.BPF_JEQ, unix.F_SETOWN, 4, 0),
+		jump(unix.BPF_JEQ, unix.F_SETLEASE, 2, 0),  // a lease stalls open(2) on the host for lease-break-time
 		jump(unix.BPF_JEQ, unix.F_SETOWN_EX, 1, 0), // the owner is behind a pointer
 		ret(retAllow),
 		ret(retDenied),
 	}, owner...)})
 }
 
+// whiteoutRules deny device nodes. An ordinary user can make one, 0:0, which hides a file
+// where its directory is a layer of an overlayfs. With noSetID they also deny what
+// setIDRules do, for the same system calls.
+func whiteoutRules(noSetID bool) []callRule {
+	bits := uint32(unix.S_IFCHR) // S_IFBLK has this bit, too
+	if noSetID {
+		bits |= setIDBits
+	}
+	deny := func(arg, bits uint32) []unix.SockFilter {
+		return []unix.SockFilter{load(offArgs + 8*arg), jump(unix.BPF_JSET, bits, 0, 1), ret(retDenied), ret(retAllow)}
+	}
+	rules := []callRule{{unix.SYS_MKNODAT, deny(2, bits)}, {unix.SYS_RENAMEAT2, deny(4, unix.RENAME_WHITEOUT)}}
+	if legacyMknod != 0 {
+		rules = append(rules, callRule{legacyMknod, deny(1, bits)})
+	}
+	return rules
+}
+
+const setIDBits = unix.S_ISUID | unix.S_ISGID
+
 // setIDRules deny the set-user-ID and set-group-ID bits on files. Without a user
 // namespace such a file on the host would run as the workload's user for any caller.
 func setIDRules() []callRule {
-	const bits = unix.S_ISUID | unix.S_ISGID
 	const creates = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
 	mode := func(arg uint32) []unix.SockFilter {
-		return []unix.SockFilter{load(offArgs + 8*arg), jump(unix.BPF_JSET, bits, 0, 1), ret(retDenied), ret(retAllow)}
+		return []unix.SockFilter{load(offArgs + 8*arg), jump(unix.BPF_JSET, setIDBits, 0, 1), ret(retDenied), ret(retAllow)}
 	}
 	open := func(flags uint32) []unix.SockFilter { // the next argument is the mode, used only if a file is created
 		return append([]unix.SockFilter{load(offArgs + 8*flags), jump(unix.BPF_JSET, creates, 1, 0), ret(retAllow)}, mode(flags+1)...)
@@ -219,7 +275,6 @@ func setIDRules() []callRule {
 		{unix.SYS_FCHMOD, mode(1)},
 		{unix.SYS_FCHMODAT, mode(2)},
 		{unix.SYS_FCHMODAT2, mode(2)},
-		{unix.SYS_MKNODAT, mode(2)},
 		{unix.SYS_OPENAT, open(2)},
 		{unix.SYS_OPENAT2, []unix.SockFilter{ret(retNoCall)}}, // the mode is behind a pointer
 	}
@@ -295,13 +350,29 @@ func ret(verdict uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: verdict}
 }
 
-// installSeccomp installs the filter on the calling thread, and so on every process it starts.
-func installSeccomp(filter []unix.SockFilter) error {
+// installSeccomp installs the filter on the calling thread, and so on every process it
+// starts. With broker it returns a descriptor for the notifications of the filter.
+func installSeccomp(filter []unix.SockFilter, broker bool) (listener int, err error) {
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
+	install := func(flags uintptr) (int, unix.Errno) {
+		fd, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
+		return int(fd), errno
+	}
+	var fd int
+	var errno unix.Errno
+	if !broker {
+		fd, errno = install(0)
+	} else {
+		// WAIT_KILLABLE_RECV: without it a signal to the caller interrupts a call that the
+		// guest has begun, and the caller makes that call again.
+		fd, errno = install(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
+		if errno == unix.EINVAL { // before Linux 5.19
+			fd, errno = install(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
+		}
+	}
 	runtime.KeepAlive(filter)
 	if errno != 0 {
-		return errno
+		return -1, errno
 	}
-	return nil
+	return fd, nil
 }

@@ -30,6 +30,8 @@ func verdict(t *testing.T, p []unix.SockFilter, number, arch uint32, args ...uin
 			}
 		case unix.BPF_RET | unix.BPF_K:
 			return in.K
+		case unix.BPF_ALU | unix.BPF_AND | unix.BPF_K:
+			acc &= in.K
 		case unix.BPF_JMP | unix.BPF_JA:
 			pc += int(in.K)
 		default:
@@ -69,7 +71,7 @@ func TestSeccompFilter(t *testing.T) {
 	}
 	special := []uint32{
 		unix.SYS_CLONE, unix.SYS_CLONE3, unix.SYS_IOCTL, unix.SYS_PERSONALITY, unix.SYS_SOCKET, unix.SYS_KILL, unix.SYS_TKILL, unix.SYS_TGKILL,
-		unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO, unix.SYS_PIDFD_OPEN, unix.SYS_PRLIMIT64, unix.SYS_FCNTL,
+		unix.SYS_RT_SIGQUEUEINFO, unix.SYS_RT_TGSIGQUEUEINFO, unix.SYS_PIDFD_OPEN, unix.SYS_PRLIMIT64, unix.SYS_FCNTL, unix.SYS_SOCKETPAIR,
 	}
 	for n := range uint32(600) {
 		if slices.Contains(special, n) {
@@ -116,7 +118,18 @@ func TestSeccompFilter(t *testing.T) {
 		{"vsock", unix.SYS_SOCKET, []uint64{unix.AF_VSOCK}, retNoKind},
 		{"alg", unix.SYS_SOCKET, []uint64{unix.AF_ALG}, retNoKind},
 		{"packet", unix.SYS_SOCKET, []uint64{unix.AF_PACKET}, retNoKind},
-		{"interfaces", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK}, retAllow},
+		{"interfaces", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE}, retAllow},
+		{"netlink audit", unix.SYS_SOCKET, []uint64{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT}, retNoType},
+		{"unix datagrams", unix.SYS_SOCKET, []uint64{unix.AF_UNIX, unix.SOCK_DGRAM}, retAllow},
+		{"a pair", unix.SYS_SOCKETPAIR, []uint64{unix.AF_UNIX, unix.SOCK_STREAM}, retAllow},
+		{"a pair of another family", unix.SYS_SOCKETPAIR, []uint64{unix.AF_TIPC, unix.SOCK_STREAM}, retNoKind},
+		{"a whiteout", unix.SYS_MKNODAT, []uint64{3, 4096, unix.S_IFCHR | 0o644, 0}, retDenied},
+		{"a block device", unix.SYS_MKNODAT, []uint64{3, 4096, unix.S_IFBLK | 0o644, 0}, retDenied},
+		{"a fifo", unix.SYS_MKNODAT, []uint64{3, 4096, unix.S_IFIFO | 0o644, 0}, retAllow},
+		{"a file with the set-user-ID bit", unix.SYS_MKNODAT, []uint64{3, 4096, unix.S_IFREG | 0o4755, 0}, retAllow},
+		{"a whiteout by rename", unix.SYS_RENAMEAT2, []uint64{3, 4096, 3, 4096, unix.RENAME_WHITEOUT}, retDenied},
+		{"an exchange", unix.SYS_RENAMEAT2, []uint64{3, 4096, 3, 4096, unix.RENAME_EXCHANGE}, retAllow},
+		{"a lease", unix.SYS_FCNTL, []uint64{3, unix.F_SETLEASE, unix.F_RDLCK}, retDenied},
 		{"tcp 6", unix.SYS_SOCKET, []uint64{unix.AF_INET6}, retAllow},
 		{"bluetooth", unix.SYS_SOCKET, []uint64{unix.AF_BLUETOOTH}, retNoKind},
 		{"qipcrtr", unix.SYS_SOCKET, []uint64{unix.AF_QIPCRTR}, retNoKind},
@@ -157,6 +170,28 @@ func TestSeccompFilter(t *testing.T) {
 	}
 	if got := verdict(t, p, unix.SYS_GETPID, 0x40000003); got != retNoCall {
 		t.Errorf("another architecture: verdict %#x", got)
+	}
+	p, err = seccompFilter(filterOptions{broker: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name   string
+		number uint32
+		args   []uint64
+		want   uint32
+	}{
+		{"connect", unix.SYS_CONNECT, nil, retBroker},
+		{"unix", unix.SYS_SOCKET, []uint64{unix.AF_UNIX, unix.SOCK_STREAM | unix.SOCK_CLOEXEC}, retAllow},
+		{"unix datagrams", unix.SYS_SOCKET, []uint64{unix.AF_UNIX, unix.SOCK_DGRAM | unix.SOCK_CLOEXEC}, retNoType},
+		{"unix raw, which is datagrams", unix.SYS_SOCKET, []uint64{unix.AF_UNIX, unix.SOCK_RAW}, retNoType},
+		{"udp", unix.SYS_SOCKET, []uint64{unix.AF_INET, unix.SOCK_DGRAM}, retAllow},
+		{"a pair", unix.SYS_SOCKETPAIR, []uint64{unix.AF_UNIX, unix.SOCK_SEQPACKET}, retAllow},
+		{"a pair of datagrams", unix.SYS_SOCKETPAIR, []uint64{unix.AF_UNIX, unix.SOCK_DGRAM}, retNoType},
+	} {
+		if got := verdict(t, p, tt.number, arch, tt.args...); got != tt.want {
+			t.Errorf("with a broker, %s: verdict %#x, want %#x", tt.name, got, tt.want)
+		}
 	}
 	p, err = seccompFilter(filterOptions{noNetwork: true, killable: true, ids: []int{guest, starter}})
 	if err != nil {

@@ -104,6 +104,11 @@ type Confine struct {
 	Seccomp    bool
 	NoNetwork  bool // seccomp: no sockets but AF_UNIX, no System V objects
 	NoSetID    bool // seccomp: no file gets the set-user-ID or set-group-ID bit
+	// BrokerConnect makes the guest connect the sockets of the workload, by seccomp user
+	// notification: to Unix sockets with a path only below the directories ConnectBelow,
+	// on the same mounts as those.
+	BrokerConnect bool
+	ConnectBelow  []string
 	// Landlock: paths that may be written, and that may be read and executed; with
 	// none of both, no Landlock. A name with the prefix "fd:" is a descriptor.
 	ReadWrite []string

@@ -134,19 +134,18 @@ func notClaimed(name string) string {
 		return "an ordinary user can't empty the bounding set, of which no-new-privileges leaves nothing"
 	case here(driver.IsolationProcess):
 		return map[string]string{
-			"guest-memory":       "the first process is the host's",
-			"guest-descriptors":  "the first process is the host's",
-			"guest-root":         "the first process is the host's",
-			"guest-signals":      "the first process is the host's",
-			"ptrace-guest":       "the first process is the host's",
-			"kill-all":           "without a process namespace, too much is at stake to try",
-			"host-process":       "without a process namespace, processes of the host are seen",
-			"socket-of-the-host": "sockets of the host can be reached by their path",
-			"data-directory":     "that a directory exists is seen",
-			"interfaces":         "no socket can be made, but interfaces are seen",
-			"setuid":             "the user is the host's",
-			"sys":                "what may be read of /sys is seen",
-			"host-in-proc":       "what may be read of /proc is seen",
+			"guest-memory":      "the first process is the host's",
+			"guest-descriptors": "the first process is the host's",
+			"guest-root":        "the first process is the host's",
+			"guest-signals":     "the first process is the host's",
+			"ptrace-guest":      "the first process is the host's",
+			"kill-all":          "without a process namespace, too much is at stake to try",
+			"host-process":      "without a process namespace, processes of the host are seen",
+			"data-directory":    "that a directory exists is seen",
+			"interfaces":        "no socket can be made, but interfaces are seen",
+			"setuid":            "the user is the host's",
+			"sys":               "what may be read of /sys is seen",
+			"host-in-proc":      "what may be read of /proc is seen",
 		}[name]
 	case here(driver.IsolationBubblewrap):
 		return map[string]string{"guest-descriptors": "their numbers are seen, not what they are"}[name]

@@ -3,9 +3,11 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -199,17 +201,46 @@ func (p *Provider) extraMounts(l *launch, u launchSpec) (before, after []guestpr
 		}
 		ro := b.ReadOnly || u.policy.ReadOnly
 		m := guestproto.Mount{Kind: guestproto.MountBind, Source: source, Target: b.Dir, ReadOnly: ro}
+		fifos, err := u.maskFIFOs(d, b.Dir)
+		if err != nil {
+			return nil, nil, err
+		}
 		if containsPath(b.Dir, u.guestDir) { // the bind is read-only, see checkBinds
-			before = append(before, m)
+			before = append(append(before, m), fifos...)
 			continue
 		}
 		held, err := u.protectAutorun(l, d, b.Dir, ro)
 		if err != nil {
 			return nil, nil, err
 		}
-		after = append(append(after, m), held...)
+		after = append(append(append(after, m), held...), fifos...)
 	}
 	return before, after, nil
+}
+
+// maxFIFOEntries bounds the search for FIFOs.
+const maxFIFOEntries = 2_000_000
+
+// maskFIFOs returns mounts that mask the FIFOs in a directory of the host: a program of the
+// host may read commands from one. FIFOs that the host makes later are not masked. gVisor
+// opens none.
+func (u launchSpec) maskFIFOs(d *checkedDir, target string) ([]guestproto.Mount, error) {
+	if u.level.gvisor {
+		return nil, nil
+	}
+	var mounts []guestproto.Mount
+	root, seen := d.procPath()+"/", 0
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if seen++; seen > maxFIFOEntries {
+			return fmt.Errorf("directory %q: %w: it has more than %d entries, which can't all be searched for FIFOs", target, fault.ResourceExhausted, maxFIFOEntries)
+		}
+		if err == nil && e.Type()&fs.ModeNamedPipe != 0 {
+			at := filepath.Join(target, strings.TrimPrefix(path, root))
+			mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountMask, Target: at, Optional: true})
+		}
+		return nil // what this user can't read, the workload can't read either
+	})
+	return mounts, err
 }
 
 // cloneBinds replaces binds by detached mounts, for a guest that has no permission to

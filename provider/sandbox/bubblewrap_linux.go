@@ -39,7 +39,7 @@ func (p *Provider) launchBubblewrap(l *launch, u launchSpec) error {
 	l.Binary, l.Sys, l.Socket, l.SendRoot = bin.Path, &syscall.SysProcAttr{Setsid: true}, u.socket, u.filesInMount()
 	l.Config = guestproto.Config{
 		Workspace: u.id, Level: driver.IsolationBubblewrap, Root: u.guestDir, UID: -1, Env: baseEnv(u),
-		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.writesHostFiles()},
+		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.writesHostFiles(), BrokerConnect: true, ConnectBelow: u.socketDirs()},
 	}
 	b := &bwrapLaunch{launch: l, source: map[string]string{}}
 	mounts, err := p.bwrapMounts(b, u)
@@ -129,6 +129,8 @@ func (b *bwrapLaunch) addMount(m guestproto.Mount) error {
 		b.addBind(m)
 	case guestproto.MountSelf:
 		return b.addSelfBind(m)
+	case guestproto.MountFile:
+		return b.addFileMount(m)
 	case guestproto.MountMask:
 		return b.addMask(m)
 	default:
@@ -195,11 +197,16 @@ func (b *bwrapLaunch) addMask(m guestproto.Mount) error {
 		b.addArgs("--perms", "0755", "--tmpfs", m.Target, "--remount-ro", m.Target)
 		return nil
 	}
+	return b.addFileMount(m)
+}
+
+// addFileMount mounts a file with the content m.Source.
+func (b *bwrapLaunch) addFileMount(m guestproto.Mount) error {
 	f, err := newMemfd(m.Source)
 	if err != nil {
 		return err
 	}
-	name := "mask-" + strconv.Itoa(len(b.launch.open))
+	name := "file-" + strconv.Itoa(len(b.launch.open))
 	b.launch.addFile(name, f)
 	b.args = append(b.args, func(d map[string]int) []string {
 		return []string{"--perms", "0444", "--ro-bind-data", strconv.Itoa(d[name]), m.Target}

@@ -21,7 +21,11 @@ func limitEnforcement(name string) driver.Enforcement {
 	if c.Err != nil {
 		return driver.Enforcement{Reason: c.Err.Error()}
 	}
-	return driver.Enforcement{By: c.String()}
+	by := c.String()
+	if sockets := c.SocketBuffers(); sockets != "" {
+		by += "; " + sockets
+	}
+	return driver.Enforcement{By: by}
 }
 
 // cgroupsOf returns the cgroups of a guest. With gVisor the guest is limited together
@@ -30,7 +34,7 @@ func limitEnforcement(name string) driver.Enforcement {
 func cgroupsOf(u launchSpec) *cgroup.Groups {
 	l := u.policy.Limits
 	g := &cgroup.Groups{
-		Name: u.id, Limits: cgroup.Limits{cgroup.Memory: l[driver.ResourceMemory].Max, cgroup.PIDs: l[driver.ResourcePIDs].Max, cgroup.CPU: l[driver.ResourceCPU].Max},
+		ID: u.id, Limits: cgroup.Limits{cgroup.Memory: l[driver.ResourceMemory].Max, cgroup.PIDs: l[driver.ResourcePIDs].Max, cgroup.CPU: l[driver.ResourceCPU].Max},
 		Freeze: !u.throwaway && !u.level.gvisor, Kill: u.tmp != "", SharedLimits: u.level.gvisor,
 	}
 	if u.level.gvisor {

@@ -45,7 +45,7 @@ var diskLimit = sync.OnceValue(func() driver.Enforcement {
 		return driver.Enforcement{Reason: err.Error()}
 	}
 	defer mount.Close()
-	return driver.Enforcement{By: "a file system of that size, in a file"}
+	return driver.Enforcement{By: "a file system of that size, in a file; logs of sessions have a quarter of it in addition, snapshots are not counted"}
 })
 
 // diskEnforcement is diskLimit, but for a short-lived workspace without a disk limit it

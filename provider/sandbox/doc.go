@@ -63,12 +63,13 @@
 // programs, read-only, and the workspace at /workspace, or at its own path where it is
 // in place. Processes see only processes of their workspace, a loopback interface and
 // harmless devices. They have no capability, no set-user-id and no system call beyond a
-// seccomp allow-list. Home directories, /var, /run, /sys and other workspaces are not in
+// seccomp allow-list. They connect to no Unix socket of the host: the guest connects for
+// them, see package guestd. Home directories, /var, /run, /sys and other workspaces are not in
 // the rootfs.
 //
 // # What is not prevented
 //
 // The kernel is shared, except with gVisor: an exploit of the kernel escapes. Timing is
 // shared: a workspace can measure how busy the machine is. What is in the host's /usr
-// and /etc, except for names that are masked, can be read.
+// and in the shown part of /etc can be read.
 package sandbox

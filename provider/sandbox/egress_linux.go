@@ -15,7 +15,8 @@ import (
 // A workspace reaches the hosts that its policy allows through an egress proxy, in the
 // process that has the workspace open. The proxy listens on a socket in
 // <root>/<id>/egress. The guest has a descriptor of that directory, and relays a
-// loopback port inside to the socket. Where the policy allows no host the proxy runs as
+// loopback port inside to the socket. From gVisor no socket of the host is reached: there
+// the process that has the workspace open relays the connections. Where the policy allows no host the proxy runs as
 // well: it refuses requests and emits events.
 //
 // The certificates that programs inside trust are a file in <root>/<id>/roots, which is
@@ -65,7 +66,7 @@ func (u launchSpec) configureProxy(l *launch) error {
 		}
 	}
 	cfg := l.ServingConfig()
-	cfg.RelayPort = relayPort
+	cfg.RelayPort, cfg.RemoteProxy = relayPort, l.Config.GVisor != nil
 	bundle := ""
 	if u.caDir != "" {
 		bundle = bundleDir + "/" + proxies.BundleName

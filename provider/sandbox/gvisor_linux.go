@@ -117,14 +117,11 @@ func (k *gvisorLaunch) rewriteConfig(logs string) error {
 		{Kind: guestproto.MountTmpfs, Target: gvisorDir + "/state", Data: "mode=700"},
 	}, outer.Mounts)
 	k.addMounts()
-	for name, dir := range map[string]string{"log": logs, "egress": k.spec.egress} {
-		if dir == "" {
-			continue
-		}
-		if err := k.addPrivateDir(name, dir); err != nil {
+	if logs != "" {
+		if err := k.addPrivateDir("log", logs); err != nil {
 			return err
 		}
-		inner.Paths[name] = gvisorDir + "/" + name
+		inner.Paths["log"] = gvisorDir + "/log"
 	}
 	if k.spec.socket != "" {
 		if err := k.setUpSocket(); err != nil {
@@ -251,12 +248,10 @@ func (k *gvisorLaunch) addBundle() error {
 	const dir = gvisorDir + "/bundle"
 	outer := &k.launch.Config
 	outer.Mounts = append(outer.Mounts, guestproto.Mount{Kind: guestproto.MountFile, Target: dir + "/config.json", Source: string(data)})
-	sockets := "create" // the guest's socket
-	if k.spec.egress != "" {
-		sockets = "all" // and connections to the proxy's
-	}
+	// --host-uds=create: the guest makes its socket, and no process inside connects to a
+	// socket of the host. So this process relays connections to the proxy.
 	outer.GVisor = &guestproto.GVisor{Bundle: dir, Inner: k.inner, Args: []string{
-		"--root", gvisorDir + "/state", "--platform=systrap", "--network=none", "--ignore-cgroups", "--overlay2=none", "--rootless", "--host-uds=" + sockets,
+		"--root", gvisorDir + "/state", "--platform=systrap", "--network=none", "--ignore-cgroups", "--overlay2=none", "--rootless", "--host-uds=create",
 	}}
 	return nil
 }

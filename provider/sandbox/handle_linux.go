@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"sync"
 	"time"
@@ -89,6 +90,9 @@ func (h *handle) connectGuest(ctx context.Context) (*guestConn, error) {
 	}
 	if err := h.completeRollback(ctx, g); err != nil {
 		return nil, errors.Join(err, g.Close())
+	}
+	if l.gvisor {
+		g.Relay(func(ctx context.Context) (net.Conn, error) { return h.p.proxies().Dial(ctx, h.id) })
 	}
 	h.watchFreeze(g)
 	return g, nil

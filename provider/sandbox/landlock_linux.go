@@ -3,7 +3,6 @@ package sandbox
 import (
 	"fmt"
 	"maps"
-	"slices"
 	"syscall"
 
 	"github.com/croft-run/croft/fault"
@@ -11,13 +10,11 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// landlockReadable are the paths of the host that a workload without a rootfs may read.
+// landlockReadable are the paths of the host that a workload without a rootfs may read,
+// besides etcPaths.
 var landlockReadable = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/proc",
-	"/etc/passwd", "/etc/group", "/etc/hosts", "/etc/nsswitch.conf", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives",
-	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/localtime", "/etc/timezone", "/etc/mime.types", "/etc/bash.bashrc",
-	"/etc/profile", "/etc/inputrc", "/etc/terminfo", "/etc/gitconfig", "/etc/protocols", "/etc/services", "/etc/os-release", "/etc/debian_version",
-	"/etc/python3", "/etc/java", "/etc/perl", "/sys/devices/system/cpu", "/sys/fs/cgroup",
+	"/etc/passwd", "/etc/group", "/etc/hosts", "/sys/devices/system/cpu", "/sys/fs/cgroup",
 }
 
 // landlockDevices are the paths that it may also write. Terminals are not among them:
@@ -29,6 +26,9 @@ var landlockDevices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/rand
 func (p *Provider) launchProcess(l *launch, u launchSpec) error {
 	if len(u.lower) > 0 {
 		return fmt.Errorf("a template, without mounts: %w", fault.Unsupported)
+	}
+	if p.ids.root {
+		return fmt.Errorf("without namespaces the workload would be root itself, which Landlock does not keep from changing the modes of files: %w: run croft as an ordinary user", fault.Unsupported)
 	}
 	if err := u.refuseAutorunFiles("without mounts"); err != nil {
 		return err
@@ -51,7 +51,8 @@ func (p *Provider) launchProcess(l *launch, u launchSpec) error {
 	l.Binary, l.Sys, l.Socket = bin.Path, &syscall.SysProcAttr{Setsid: true}, u.socket
 	l.Config = guestproto.Config{
 		Workspace: u.id, Level: driver.IsolationProcess, Root: u.guestDir, UID: -1, Env: env, Subreaper: true,
-		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoNetwork: true, NoSetID: true, ReadWrite: writable, ReadOnly: visible},
+		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoNetwork: true, NoSetID: true, ReadWrite: writable, ReadOnly: visible,
+			BrokerConnect: true, ConnectBelow: u.socketDirs()},
 	}
 	return l.addDir("log", u.log)
 }
@@ -59,7 +60,7 @@ func (p *Provider) launchProcess(l *launch, u launchSpec) error {
 // landlockPaths lists what a workload without mounts may write, and what it may read.
 // Directories of the user are named by the descriptors that were checked.
 func (p *Provider) landlockPaths(l *launch, u launchSpec) (writable, visible []string, err error) {
-	writable, visible = append([]string{u.tmp}, landlockDevices...), slices.Clone(landlockReadable)
+	writable, visible = append([]string{u.tmp}, landlockDevices...), append(etcPaths(), landlockReadable...)
 	if !u.hostDir {
 		writable = append(writable, u.files)
 	} else if writable, err = p.addGrant(l, u.files, writable); err != nil {

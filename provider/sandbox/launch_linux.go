@@ -134,6 +134,9 @@ func (p *Provider) launchNamespaces(l *launch, u launchSpec) error {
 		Loopback: true, UID: workloadUID, GID: workloadUID, Env: baseEnv(u),
 		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.writesHostFiles()},
 	}
+	if !u.level.gvisor { // which has its own rule, see addBundle
+		l.Config.Confine.BrokerConnect, l.Config.Confine.ConnectBelow = true, u.socketDirs()
+	}
 	if !p.ids.root {
 		l.Config.UID = -1
 	}
@@ -161,6 +164,23 @@ func (u launchSpec) filesInMount() bool {
 // writesHostFiles reports whether the workload writes files that programs on the host
 // can run.
 func (u launchSpec) writesHostFiles() bool { return u.hostDir || len(u.binds) > 0 }
+
+// socketDirs lists the directories, as seen inside, in which Unix sockets are the
+// workload's own. Those of directories of the host may be the host's.
+func (u launchSpec) socketDirs() []string {
+	if u.level.noMounts {
+		// The workload can move a socket of the host from a directory that it may write.
+		if u.writesHostFiles() {
+			return nil
+		}
+		return []string{u.files, u.tmp}
+	}
+	dirs := []string{"/tmp", "/run", "/var/tmp", "/dev/shm", home}
+	if !u.hostDir {
+		dirs = append(dirs, u.guestDir)
+	}
+	return dirs
+}
 
 // workspaceMounts returns the mounts of the workspace itself.
 func (p *Provider) workspaceMounts(l *launch, u launchSpec) ([]guestproto.Mount, error) {
@@ -195,8 +215,11 @@ func (p *Provider) filesMount(l *launch, u *launchSpec) (m guestproto.Mount, hel
 		return m, nil, err
 	}
 	m.Source, u.files = d.real, d.procPath()
-	held, err = u.protectAutorun(l, d, u.guestDir, u.policy.ReadOnly)
-	return m, held, err
+	if held, err = u.protectAutorun(l, d, u.guestDir, u.policy.ReadOnly); err != nil {
+		return m, nil, err
+	}
+	fifos, err := u.maskFIFOs(d, u.guestDir)
+	return m, append(held, fifos...), err
 }
 
 // filesTree returns a detached, idmapped mount of the files.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace/driver"
 	"github.com/croft-run/croft/workspace/workspacetest"
 )
@@ -40,8 +42,27 @@ func TestConformanceBubblewrap(t *testing.T) {
 }
 
 func TestConformanceProcess(t *testing.T) {
+	if os.Getuid() == 0 { // where it is refused
+		nobodyAt(t, driver.IsolationProcess, "^TestConformanceProcess$")
+		return
+	}
 	needLevel(t, driver.IsolationProcess)
 	workspacetest.Run(t, at(driver.IsolationProcess))
+}
+
+// TestAttackLevelProcessAsRoot: without namespaces a workload of root could change the modes
+// of files of root.
+func TestAttackLevelProcessAsRoot(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("skipped: this process is not root")
+	}
+	testenv.ReportAttack(t, "chmod of files of root", string(driver.IsolationProcess), testenv.Prevented, "the level is refused where Croft is root")
+	p := newProvider(t, t.TempDir())
+	p.onlyLevel = driver.IsolationProcess
+	_, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Isolation: driver.IsolationProcess}})
+	if fault.Of(err) != fault.Unsupported || !strings.Contains(err.Error(), "run croft as an ordinary user") {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestLevelsSayWhatTheyAreAndWhyNot(t *testing.T) {

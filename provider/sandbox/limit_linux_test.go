@@ -3,12 +3,14 @@ package sandbox
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/cgroup"
+	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -165,8 +167,13 @@ func TestDiskIsLimited(t *testing.T) {
 
 func TestLimitThatIsNotEnforcedIsRefused(t *testing.T) {
 	p := newProvider(t, t.TempDir())
-	p.onlyLevel = driver.IsolationProcess
-	spec := driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Isolation: driver.IsolationProcess}}
+	level := driver.IsolationProcess
+	if os.Getuid() == 0 { // where that one is refused
+		level = driver.IsolationBubblewrap
+		needLevel(t, level)
+	}
+	p.onlyLevel = level
+	spec := driver.Spec{ID: driver.NewID(), Kind: Kind, Policy: driver.Policy{Isolation: level}}
 	spec.Policy.Limits = driver.Limits{driver.ResourceDisk: {Max: 1 << 20}}
 	if _, err := p.Open(t.Context(), spec); fault.Of(err) != fault.Unsupported || !strings.Contains(err.Error(), "disk") {
 		t.Errorf("a limit of disk gives %v", err)
@@ -236,5 +243,69 @@ func TestDiskIsTriedWhereItMatters(t *testing.T) {
 		if tried := got == diskLimit(); tried != c.tried {
 			t.Errorf("%s: %+v, tried = %v, want %v", name, got, tried, c.tried)
 		}
+	}
+}
+
+// TestAttackSocketBuffers fills the buffers of TCP connections inside a memory limit.
+func TestAttackSocketBuffers(t *testing.T) {
+	need(t, limitEnforcement("memory"))
+	const fill = `perl -MSocket -e '
+socket(my $l, AF_INET, SOCK_STREAM, 0) or die; bind($l, pack_sockaddr_in(0, INADDR_LOOPBACK)) or die; listen($l, 1000) or die;
+my ($port) = unpack_sockaddr_in(getsockname $l); my @keep; my $sum = 0; my $data = "x" x 65536;
+for (1 .. 400) {
+	socket(my $c, AF_INET, SOCK_STREAM, 0) or last; connect($c, pack_sockaddr_in($port, INADDR_LOOPBACK)) or last; accept(my $s, $l) or last;
+	for my $f ($c, $s) { syscall(72, fileno $f, 4, 2048); while (my $n = syswrite $f, $data) { $sum += $n } }  # F_SETFL, O_NONBLOCK
+	push @keep, $c, $s;
+}
+print $sum >> 20'`
+	atEachLevel(t, func(t *testing.T, p *Provider, level driver.Isolation) {
+		if level == driver.IsolationProcess {
+			t.Skip("skipped: Traits: no TCP socket can be made")
+		}
+		verdict, most := testenv.Prevented, 32
+		if level == driver.IsolationBubblewrap && !cgroup.Find(cgroup.Memory).V2 { // see its lacks
+			verdict, most = testenv.NotClaimed, 100
+		}
+		testenv.ReportAttack(t, "TCP buffers beyond the memory limit", string(level), verdict, "")
+		ws := open(t, p, limits(driver.Limits{driver.ResourceMemory: {Max: 64 << 20}}))
+		res := script(t, ws, "ulimit -n 1000; "+fill)
+		mib, err := strconv.Atoi(strings.TrimSpace(string(res.Stdout)))
+		if res.Cause == driver.CauseOOM {
+			return // they count as memory
+		}
+		if err != nil || mib > most {
+			t.Errorf("the buffers took %s MiB (%+v)", res.Stdout, res)
+		}
+	})
+}
+
+// TestAttackSessionLogs writes more output than the disk limit: the logs of sessions are
+// outside of the limited file system.
+func TestAttackSessionLogs(t *testing.T) {
+	need(t, diskLimit())
+	testenv.ReportAttack(t, "session logs beyond the disk limit", string(driver.IsolationNamespaces), testenv.Prevented, "")
+	p := newProvider(t, t.TempDir())
+	ws := open(t, p, limits(driver.Limits{driver.ResourceDisk: {Max: 8 << 20}}))
+	for range 3 {
+		s, err := ws.Shell.Start(t.Context(), driver.Command{Script: "head -c 20M /dev/zero"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	logs, err := filepath.Glob(p.store.Path(idOf(t, ws), logName, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum int64
+	for _, path := range logs {
+		if info, err := os.Stat(path); err == nil {
+			sum += info.Size()
+		}
+	}
+	if sum > 5<<20 { // a quarter of the limit, and the end of each stream
+		t.Errorf("the logs have %d bytes with a limit of %d", sum, 8<<20)
 	}
 }

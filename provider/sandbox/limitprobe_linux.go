@@ -58,7 +58,7 @@ func (p *Provider) probeLimit(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	g := &cgroup.Groups{Name: cgroup.ProbeName(name), Limits: cgroup.Limits{name: probedLimits[name]}}
+	g := cgroup.NewProbe(name, probedLimits[name])
 	defer cgroup.Remove(g.Dirs()) //nolint:errcheck // it is empty
 	files, err := g.Create()
 	if err = errors.Join(err, files.Close()); err != nil {

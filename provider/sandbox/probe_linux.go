@@ -65,6 +65,7 @@ var levels = []*level{
 			"the system not changed, no process of the host seen, and no further namespace made",
 		lacks: []string{
 			"no template: it mounts no overlayfs",
+			"on cgroup version 1, buffers of TCP sockets beyond a quarter of the memory limit: 64 KiB for each socket",
 			"what the kernel counts for the user who runs Croft, such as watches of files, can be used up by one workspace",
 			"where Croft is root, the workload is root's user without any capability: it reads what only root may read below /usr, /opt and the shown part of /etc",
 		},
@@ -78,10 +79,12 @@ var levels = []*level{
 			"chmod, chown, utimes and extended attributes of files outside, where their owner is the same user",
 			"seeing that processes of the host exist, and which programs they run with which arguments",
 			"changing the priority, the processors and the scheduling of processes of the same user",
-			"connecting to local sockets of the host that the same user may use, by their path",
-			"before Linux 6.12 (version 6 of Landlock): signals to other processes of the same user, and their abstract sockets",
+			"before Linux 6.12 (version 6 of Landlock): signals to other processes of the same user",
+			"FIFOs of the host in directories that are shown",
+			"Unix sockets made inside, where a directory of the host is shown: no process can connect to them",
 			"a process that leaves its session and its environment outlives a guest that is killed, until the workspace is used or ended" +
 				" (and there by a group of cgroup version 2 alone)",
+			"where Croft is root the level is refused: the workload would be root",
 			"no template, and no read-only files in a directory in place: there are no mounts",
 			"no terminals and no System V shared memory, semaphores or queues made by what runs inside: the host's would be among them",
 		},

@@ -3,14 +3,16 @@ package sandbox
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/croft-run/croft/host/guestproto"
 )
 
 // The rootfs is a tmpfs with read-only bind mounts of the host's programs and libraries,
 // which the guest enters by pivot_root. What is not listed here is not in it: home
-// directories, other workspaces, /var, /run with its sockets, /sys, the host's /tmp and
-// devices.
+// directories, other workspaces, /var, /run with its sockets, /sys, most of /etc, the host's
+// /tmp and devices.
 
 // rootfsBuildDir is the mount point on which the guest builds the rootfs before
 // pivot_root. It must exist, and hide nothing that is needed while building; nothing
@@ -20,16 +22,31 @@ const rootfsBuildDir = "/sys"
 // systemDirs are bind mounts of the host's directories, read-only.
 var systemDirs = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store"}
 
-// etcHidden are names in /etc that are masked: secrets and settings of host services.
-var etcHidden = []string{
-	"shadow", "shadow-", "gshadow", "gshadow-", "sudoers", "sudoers.d", "ssh", "ssl/private", "kubernetes", "docker", "NetworkManager",
-	"wireguard", "openvpn", "ppp", "krb5.keytab", "machine-id", "passwd-", "group-", "subuid", "subgid",
-	"security", "pam.d", "cron.d", "crontab", "systemd", "postgresql", "mysql", "redis", "croft",
+// etcShown are the patterns of names in the host's /etc that are shown, of files only those
+// that every user may read. A name that is not listed is not there, whatever the host puts
+// under it: secrets, accounts, settings of services.
+var etcShown = []string{
+	// The C library, the shell and the terminal.
+	"nsswitch.conf", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "timezone", "locale.alias", "locale.conf", "default/locale", "host.conf",
+	"gai.conf", "protocols", "services", "rpc", "networks", "netconfig", "ethertypes", "shells", "login.defs", "profile", "profile.d", "bash.bashrc",
+	"bash_completion.d", "zsh", "fish", "inputrc", "terminfo", "skel", "xattr.conf", "iproute2",
+	// What the system is.
+	"os-release", "lsb-release", "debian_version", "redhat-release", "fedora-release", "system-release", "alpine-release", "arch-release", "alternatives",
+	// Certificates, without keys.
+	"ssl/certs", "ssl/cert.pem", "ssl/openssl.cnf", "ca-certificates", "ca-certificates.conf", "crypto-policies",
+	"pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf", "pki/ca-trust", "pki/java",
+	// Programs.
+	"gitconfig", "pip.conf", "npmrc", "wgetrc", "python3*", "perl", "php/*/cli", "php/*/mods-available", "java*", "jvm*", "maven", "ant*", "R", "octave",
+	"dotnet", "mono", "ghc", "gdb", "vim", "nanorc", "emacs", "tmux.conf", "groff", "magic", "magic.mime", "mailcap", "mime.types", "manpath.config",
+	"papersize", "fonts", "gtk-*", "X11", "xdg", "xml", "sgml", "texmf", "ImageMagick-*", "OpenCL", "glvnd", "vulkan",
 }
 
 // procHidden are names in /proc that are masked: they reveal state of the whole host, and
 // programs do not need them.
-var procHidden = []string{"keys", "key-users", "kcore", "timer_list", "latency_stats", "scsi", "acpi"}
+var procHidden = []string{
+	"keys", "key-users", "kcore", "timer_list", "timer_stats", "latency_stats", "sched_debug", "scsi", "acpi", "asound", "kallsyms", "kmsg", "modules",
+	"kpagecgroup", "kpagecount", "kpageflags", "vmallocinfo", "slabinfo", "pagetypeinfo", "iomem", "ioports", "interrupts", "mtrr",
+}
 
 // The user of the workload, inside.
 const (
@@ -98,25 +115,50 @@ func systemDirMount(dir string) []guestproto.Mount {
 	return []guestproto.Mount{{Kind: guestproto.MountBind, Source: dir, Target: dir, ReadOnly: true}}
 }
 
-// etcMounts returns the mounts of /etc: the host's, read-only, with files about the host
-// and its users masked by neutral content or by empty files.
+// etcMounts returns the entries of /etc, which is a directory of the rootfs: files about
+// the host and its users with neutral content, and what etcShown lists, read-only. A file
+// that the host replaces later stays as it was.
 func etcMounts() []guestproto.Mount {
 	mounts := []guestproto.Mount{
-		{Kind: guestproto.MountBind, Source: "/etc", Target: "/etc", ReadOnly: true},
-		maskFile("/etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n"+workloadName+":x:1000:1000::"+home+":/bin/bash\nnobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n"),
-		maskFile("/etc/group", "root:x:0:\n"+workloadName+":x:1000:\nnogroup:x:65534:\n"),
-		maskFile("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
-		maskFile("/etc/hostname", hostname+"\n"),
-		maskFile("/etc/resolv.conf", "# there is no network here but through the proxy\n"),
+		{Kind: guestproto.MountDir, Target: "/etc"},
+		fileMount("/etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n"+workloadName+":x:1000:1000::"+home+":/bin/bash\nnobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n"),
+		fileMount("/etc/group", "root:x:0:\n"+workloadName+":x:1000:\nnogroup:x:65534:\n"),
+		fileMount("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
+		fileMount("/etc/hostname", hostname+"\n"),
+		fileMount("/etc/resolv.conf", "# there is no network here but through the proxy\n"),
+		{Kind: guestproto.MountSymlink, Target: "/etc/mtab", Source: "/proc/self/mounts"},
 	}
-	for _, name := range etcHidden {
-		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountMask, Target: "/etc/" + name, Optional: true})
+	for _, path := range etcPaths() {
+		m := guestproto.Mount{Kind: guestproto.MountBind, Source: path, Target: path, ReadOnly: true, Optional: true}
+		if real, err := filepath.EvalSymlinks(path); err == nil && real != path && inSystemDir(real) {
+			m = guestproto.Mount{Kind: guestproto.MountSymlink, Source: real, Target: path} // programs read the time zone from it
+		}
+		mounts = append(mounts, m)
 	}
 	return mounts
 }
 
-func maskFile(path, content string) guestproto.Mount {
-	return guestproto.Mount{Kind: guestproto.MountMask, Target: path, Source: content, Optional: true}
+// etcPaths lists what etcShown matches on this host.
+func etcPaths() []string {
+	var paths []string
+	for _, pattern := range etcShown {
+		found, _ := filepath.Glob("/etc/" + pattern) // the patterns are valid
+		for _, path := range found {
+			const others = 0o004
+			if info, err := os.Stat(path); err == nil && info.Mode()&others != 0 && (info.IsDir() || info.Mode().IsRegular()) {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths
+}
+
+func inSystemDir(path string) bool {
+	return slices.ContainsFunc(systemDirs, func(dir string) bool { return containsPath(dir, path) })
+}
+
+func fileMount(path, content string) guestproto.Mount {
+	return guestproto.Mount{Kind: guestproto.MountFile, Target: path, Source: content}
 }
 
 const hostname = "croft"

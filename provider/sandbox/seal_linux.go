@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -92,6 +94,11 @@ func (h *handle) sealLocked(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
+	if len(o.lowerDirs()) == 0 {
+		if err := dropOverlayMarks(ctx, files); err != nil {
+			return err
+		}
+	}
 	j := &sealJournal{Layer: filepath.Join(h.p.layersDir(), sealedPrefix+driver.NewID())}
 	if j.Inode, err = inodeOf(files); err != nil {
 		return err
@@ -119,6 +126,38 @@ func (h *handle) sealLocked(ctx context.Context, o *options) error {
 		return errors.Join(err, note(nil), os.Remove(j.Layer))
 	}
 	return err
+}
+
+// dropOverlayMarks removes the attributes by which overlayfs hides or redirects files from
+// a directory that is about to become a layer. A workload can set them in a plain
+// directory; through an overlayfs it can't. A file with such a meaning, or one that can't be
+// looked at, makes the result EINVAL: then the files are copied instead.
+func dropOverlayMarks(ctx context.Context, dir string) error {
+	names := make([]byte, 64<<10) // the maximum on Linux
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.Type()&fs.ModeCharDevice != 0 {
+			return fmt.Errorf("%s can't be part of a layer: %w", path, unix.EINVAL)
+		}
+		if err := ctx.Err(); err != nil || e.Type()&fs.ModeSymlink != 0 { // a symlink has no user attributes
+			return err
+		}
+		n, err := unix.Llistxattr(path, names)
+		if errors.Is(err, unix.ENOTSUP) || n == 0 && err == nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w: %w", path, unix.EINVAL, err)
+		}
+		for name := range strings.SplitSeq(string(names[:n]), "\x00") {
+			if !strings.HasPrefix(name, "user.overlay.") {
+				continue
+			}
+			if err := unix.Lremovexattr(path, name); err != nil {
+				return fmt.Errorf("%s: %w: %w", path, unix.EINVAL, err)
+			}
+		}
+		return nil
+	})
 }
 
 // ownDir returns the directory with the workspace's own files: files, or the upper layer.

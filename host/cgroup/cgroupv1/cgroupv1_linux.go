@@ -90,8 +90,23 @@ func Create(dir, controller string, limit int64) error {
 	}
 	if controller == "memory" && limit > 0 { // swap, too; without swap accounting there is no such file
 		_ = os.WriteFile(filepath.Join(dir, "memory.memsw.limit_in_bytes"), []byte(strconv.FormatInt(limit, 10)), 0o600)
+		// Buffers of TCP and UDP sockets are counted apart, and only with a limit of their own.
+		_ = os.WriteFile(filepath.Join(dir, socketLimit), []byte(strconv.FormatInt(max(limit/socketShare, minSockets), 10)), 0o600)
 	}
 	return nil
+}
+
+const (
+	socketLimit = "memory.kmem.tcp.limit_in_bytes"
+	socketShare = 4       // socket buffers have a quarter of the memory limit, in addition to it
+	minSockets  = 1 << 20 // bytes that programs need
+)
+
+// CountsSockets reports whether the kernel limits the socket buffers of a cgroup, which
+// has the controller memory.
+func CountsSockets(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, socketLimit))
+	return err == nil
 }
 
 // Try creates a cgroup with a limit at dir and removes it.

@@ -2443,6 +2443,8 @@ type Confine struct {
 	NoSetId       bool                   `protobuf:"varint,5,opt,name=no_set_id,json=noSetId,proto3" json:"no_set_id,omitempty"`
 	ReadWrite     [][]byte               `protobuf:"bytes,6,rep,name=read_write,json=readWrite,proto3" json:"read_write,omitempty"`
 	ReadOnly      [][]byte               `protobuf:"bytes,7,rep,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
+	BrokerConnect bool                   `protobuf:"varint,8,opt,name=broker_connect,json=brokerConnect,proto3" json:"broker_connect,omitempty"`
+	ConnectBelow  [][]byte               `protobuf:"bytes,9,rep,name=connect_below,json=connectBelow,proto3" json:"connect_below,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2522,6 +2524,20 @@ func (x *Confine) GetReadWrite() [][]byte {
 func (x *Confine) GetReadOnly() [][]byte {
 	if x != nil {
 		return x.ReadOnly
+	}
+	return nil
+}
+
+func (x *Confine) GetBrokerConnect() bool {
+	if x != nil {
+		return x.BrokerConnect
+	}
+	return false
+}
+
+func (x *Confine) GetConnectBelow() [][]byte {
+	if x != nil {
+		return x.ConnectBelow
 	}
 	return nil
 }
@@ -2936,7 +2952,7 @@ const file_guest_proto_rawDesc = "" +
 	"\x06GVisor\x12\x12\n" +
 	"\x04args\x18\x01 \x03(\fR\x04args\x12\x16\n" +
 	"\x06bundle\x18\x02 \x01(\fR\x06bundle\x12,\n" +
-	"\x05inner\x18\x03 \x01(\v2\x16.croft.guest.v1.ConfigR\x05inner\"\xd9\x01\n" +
+	"\x05inner\x18\x03 \x01(\v2\x16.croft.guest.v1.ConfigR\x05inner\"\xa5\x02\n" +
 	"\aConfine\x12 \n" +
 	"\fno_new_privs\x18\x01 \x01(\bR\n" +
 	"noNewPrivs\x12\x1b\n" +
@@ -2947,7 +2963,9 @@ const file_guest_proto_rawDesc = "" +
 	"\tno_set_id\x18\x05 \x01(\bR\anoSetId\x12\x1d\n" +
 	"\n" +
 	"read_write\x18\x06 \x03(\fR\treadWrite\x12\x1b\n" +
-	"\tread_only\x18\a \x03(\fR\breadOnly\"2\n" +
+	"\tread_only\x18\a \x03(\fR\breadOnly\x12%\n" +
+	"\x0ebroker_connect\x18\b \x01(\bR\rbrokerConnect\x12#\n" +
+	"\rconnect_below\x18\t \x03(\fR\fconnectBelow\"2\n" +
 	"\bSameFile\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\fR\x04path\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\tR\x04file\"\x97\x02\n" +
