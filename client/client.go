@@ -28,7 +28,7 @@ type Config struct {
 	Client string
 
 	// Kind is what Provider asks the server for where a Spec's config does not
-	// say; "" is local.
+	// say; "" is sandbox.
 	Kind string
 
 	Transport http.RoundTripper // nil is a transport of the client's own

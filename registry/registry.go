@@ -52,6 +52,10 @@ type Options struct {
 	// workspaces: the caller removes its own data of all other ones.
 	Swept func(ctx context.Context, live []string) error
 
+	// Admit, if set, refuses handles on workspaces of a kind. Their records can still be
+	// listed, and they can be destroyed.
+	Admit func(kind string) error
+
 	Retries     int           // of a transient failure; 0 is 3, negative disables
 	RetryFor    time.Duration // sum of the backoff delays; 0 is 10 s
 	OpenTimeout time.Duration // bounds one Acquire's work with the provider; 0 is 10 min

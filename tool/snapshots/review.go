@@ -184,11 +184,7 @@ func applyTool() *tool.Tool {
 }
 
 func applyChanges(ctx context.Context, c *tool.Call, in applyInput) (applyOutput, error) {
-	list, err := c.Env.Workspaces.List(ctx)
-	if err != nil {
-		return applyOutput{}, err
-	}
-	source, err := findWorkspace(ctx, c, list, strings.TrimSpace(in.Source))
+	source, err := findWorkspace(ctx, c, strings.TrimSpace(in.Source))
 	if err != nil {
 		return applyOutput{}, err
 	}
@@ -218,14 +214,18 @@ func conflictText(list []conflict) string {
 }
 
 // findWorkspace returns the workspace that an argument names.
-func findWorkspace(ctx context.Context, c *tool.Call, list []tool.Entry, name string) (*workspace.Workspace, error) {
+func findWorkspace(ctx context.Context, c *tool.Call, name string) (*workspace.Workspace, error) {
 	if name == c.Name {
 		return nil, tool.Errorf(fault.InvalidArgument, "source and workspace are both %q", name)
+	}
+	list, err := c.Workspaces.List(ctx)
+	if err != nil {
+		return nil, err
 	}
 	var names []string
 	for _, e := range list {
 		if e.Name == name {
-			return c.Env.Workspaces.Get(ctx, name)
+			return c.Workspaces.Get(ctx, name)
 		}
 		names = append(names, e.Name)
 	}
