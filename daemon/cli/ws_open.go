@@ -34,8 +34,8 @@ type wsOpenOptions struct {
 func (a *command) wsOpenCommand() *cobra.Command {
 	var opts wsOpenOptions
 	cmd := &cobra.Command{
-		Use:     "open [NAME]",
-		Short:   "Open a workspace and print its id",
+		Use:   "open [NAME]",
+		Short: "Open a workspace and print its id",
 		Long: `Open a workspace and print its id. NAME is optional and unique: [a-z0-9][a-z0-9-]{0,62}.
 
 Commands in it run in a sandbox. Where this host has none, opening fails; --provider local is a

@@ -11,6 +11,7 @@ import (
 	"github.com/croft-run/croft/snapshot/history"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // compareStates compares two states of a workspace.
@@ -188,8 +189,16 @@ func applyChanges(ctx context.Context, c *tool.Call, in applyInput) (applyOutput
 	if err != nil {
 		return applyOutput{}, err
 	}
+	since := history.Origin
+	if in.Since != "" {
+		info, err := findSnapshotOf(ctx, source, in.Since, &driver.ListSnapshotsOptions{Origin: true})
+		if err != nil {
+			return applyOutput{}, err
+		}
+		since = info.ID
+	}
 	opts := &history.ApplyOptions{
-		From: in.Since, DryRun: in.DryRun, MergeOptions: snapshot.MergeOptions{Only: cleanPaths(c, in.Paths), Markers: in.Markers},
+		From: since, DryRun: in.DryRun, MergeOptions: snapshot.MergeOptions{Only: cleanPaths(c, in.Paths), Markers: in.Markers},
 	}
 	res, err := history.Apply(ctx, source, c.Workspace, opts)
 	if err != nil {
