@@ -47,7 +47,7 @@ var may = []struct{ pkg, imports string }{
 	{"interp/codeblock", "fault workspace workspace/driver interp/isolate"},
 	{"interp/jupyter", "fault workspace/driver internal/outputs"},
 	{"internal/testenv", ""},
-	{"internal/testreport", ""},
+	{"internal/testreport", "internal/testenv"},
 	{"internal/binsize", ""},
 	{"internal/words", ""},
 	{"internal/scripted", ""},

@@ -23,7 +23,7 @@ func (f *files) importDir(ctx context.Context, dir, name string, opts *driver.Im
 	if err != nil {
 		return driver.ImportResult{}, fmt.Errorf("client: import %s: %w: %w", dir, fault.Of(err), err)
 	}
-	defer root.Close() //nolint:errcheck // only read from
+	defer root.Close() //nolint:errcheck // opened for reading
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r, w := io.Pipe()
@@ -43,7 +43,7 @@ func (f *files) importDir(ctx context.Context, dir, name string, opts *driver.Im
 	r.CloseWithError(io.ErrClosedPipe)
 	<-packed
 	if err != nil && cause != nil {
-		return driver.ImportResult{}, cause // the transport only says that the body failed
+		return driver.ImportResult{}, cause // the error of the transport does not have the cause
 	}
 	if err != nil {
 		return driver.ImportResult{}, evictedError(err)
@@ -57,7 +57,7 @@ func (f *files) importDir(ctx context.Context, dir, name string, opts *driver.Im
 
 // A packer writes a directory as a tar stream.
 type packer struct {
-	ctx     context.Context // of the one call that a packer is
+	ctx     context.Context // of the call of importDir that the packer is for
 	root    *os.Root
 	opts    *driver.ImportOptions
 	out     *tar.Writer
@@ -150,7 +150,8 @@ func (p *packer) packFile(at string) error {
 
 func (p *packer) writeHeader(at string, info iofs.FileInfo, typ byte, target string) error {
 	h := &tar.Header{
-		Name: at, Typeflag: typ, Linkname: target, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatPAX, // for odd names, and parts of seconds
+		Name: at, Typeflag: typ, Linkname: target, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(),
+		Format: tar.FormatPAX, // holds any name, and times in nanoseconds
 	}
 	if typ == tar.TypeReg {
 		h.Size = info.Size()
@@ -163,7 +164,7 @@ func (p *packer) writeHeader(at string, info iofs.FileInfo, typ byte, target str
 
 func packError(at string, err error) error {
 	if errors.Is(err, io.ErrClosedPipe) {
-		return err // the other side has answered already
+		return err // the server has answered before the end of the stream; importDir returns its answer
 	}
 	return fmt.Errorf("client: import %q: %w: %w", at, fault.Of(err), err)
 }

@@ -27,8 +27,8 @@ type Config struct {
 	// package. It is a label value, and the same after a restart.
 	Client string
 
-	// Kind is what Provider asks the server for where a Spec's config does not
-	// say; "" is sandbox.
+	// Kind is the kind of workspace that Provider opens on the server if Spec.Config
+	// names none; "" is sandbox.
 	Kind string
 
 	Transport http.RoundTripper // nil is a transport of the client's own
@@ -136,8 +136,8 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	return res, nil
 }
 
-// checkName refuses a name that is not a path element, and so never reaches the server,
-// with the server's error text.
+// checkName refuses the name of a workspace that can't be an element of a URL path, with
+// the error that the server has for an unknown name.
 func checkName(path string) error {
 	rest, ok := strings.CutPrefix(path, workspacesPath+"/")
 	if !ok {
@@ -157,7 +157,7 @@ func (c *Client) transportError(ctx context.Context, err error) error {
 	}
 	var u *url.Error
 	if errors.As(err, &u) {
-		err = u.Err // without the URL, which the message has already
+		err = u.Err // the message has the URL already
 	}
 	return fault.Transient(fmt.Errorf("client: server %s: %w: %w", c.base, fault.Unavailable, err))
 }
@@ -174,7 +174,7 @@ func (c *Client) answerError(res *http.Response) error {
 	return fmt.Errorf("client: server %s: %w: it answered %s, which is not an answer of a croft server; check the URL", c.base, fault.Unavailable, res.Status)
 }
 
-// call sends r and decodes the answer into out, unless that is nil.
+// call sends r and decodes the answer into out, unless out is nil.
 func (c *Client) call(ctx context.Context, r request, out any) error {
 	res, err := c.send(ctx, r)
 	if err != nil {
@@ -229,7 +229,7 @@ func postRoute[T any](ctx context.Context, m module, route string, q params, bod
 	return out, evictedError(err)
 }
 
-// callRouteField is field for a route of the workspace.
+// callRouteField is getField for a route of the workspace.
 func callRouteField[T any](ctx context.Context, m module, route, name string, q params) (T, error) {
 	out, err := getField[T](ctx, m.c, name, request{method: http.MethodGet, path: workspacePath(m.id, route), query: q.Values})
 	return out, evictedError(err)
@@ -240,7 +240,8 @@ func (m module) callNoAnswer(ctx context.Context, method, route string, q params
 	return evictedError(m.c.call(ctx, request{method: method, path: workspacePath(m.id, route), query: q.Values}, nil))
 }
 
-// open sends a request for the content of a file, which the header describes.
+// open sends a request for the content of a file. The Info of the file is in the header
+// infoHeader.
 func (m module) open(ctx context.Context, route, name string, q params) (io.ReadCloser, driver.Info, error) {
 	var info driver.Info
 	res, err := m.c.send(ctx, request{method: http.MethodGet, path: workspacePath(m.id, route), query: q.Values})

@@ -108,7 +108,8 @@ func readCodeEvents(r io.Reader, call func(driver.Output) error) (driver.CodeRes
 	}
 }
 
-// appendOutput adds an output, a text to one of the same stream before it.
+// appendOutput adds an output. Text is appended to the output before it if that is text
+// of the same stream.
 func appendOutput(list []driver.Output, o driver.Output) []driver.Output {
 	if n := len(list); n > 0 && o.Data == nil && list[n-1].Data == nil && list[n-1].Kind == o.Kind {
 		list[n-1].Text += o.Text

@@ -22,12 +22,12 @@ type connection struct {
 	s    *shell
 	conn *shellwire.Conn
 
-	live   context.Context // of the connection
+	live   context.Context // context of the connection
 	hangUp context.CancelFunc
 
 	stdin   *shellwire.Window
 	outputs map[string]*shellwire.Buffer
-	source  *upload // of standard input; nil without
+	source  *upload // standard input; nil without it
 
 	startedOnce sync.Once
 	started     chan struct{} // closed when the message started arrives
@@ -37,9 +37,9 @@ type connection struct {
 	callbackErrors []string // guarded by mu; errors of callbacks
 
 	ended  chan struct{}   // closed after the last callback
-	over   context.Context // ends with it
-	result *driver.Result  // read after ended, as err
-	err    error
+	over   context.Context // canceled after ended is closed; for context.AfterFunc
+	result *driver.Result  // set before ended is closed
+	err    error           // set before ended is closed
 }
 
 // dial opens a WebSocket to a route.
@@ -51,7 +51,7 @@ func (c *Client) dial(ctx context.Context, path string, q url.Values) (*websocke
 	if len(q) > 0 {
 		target += "?" + q.Encode()
 	}
-	ws, res, err := websocket.Dial(ctx, target, &websocket.DialOptions{ //nolint:bodyclose // the library has it
+	ws, res, err := websocket.Dial(ctx, target, &websocket.DialOptions{ //nolint:bodyclose // websocket.Dial closes the body
 		HTTPClient: c.http,
 		HTTPHeader: http.Header{"Authorization": {"Bearer " + c.cfg.Token}},
 	})
@@ -143,7 +143,7 @@ func (x *connection) runConnection(cmd driver.Command, over context.CancelFunc) 
 	calls.Wait()
 	x.hangUp()
 	if x.source != nil {
-		x.source.stop(x.live) //nolint:errcheck // sendStdin has reported it
+		x.source.stop(x.live) //nolint:errcheck // sendStdin has recorded the error
 	}
 	x.conn.Abort()
 }
@@ -188,7 +188,7 @@ func (x *connection) deliverStream(stream string, buffer *shellwire.Buffer, call
 		if err := callRecovered(callback, data[:n]); err != nil {
 			x.addCallbackError(stream, err)
 		}
-		x.conn.Send(x.live, shellwire.Message{Type: shellwire.TypeAck, Stream: stream, Bytes: n}) //nolint:errcheck // receiveMessages notices it
+		x.conn.Send(x.live, shellwire.Message{Type: shellwire.TypeAck, Stream: stream, Bytes: n}) //nolint:errcheck // receiveMessages notices a broken connection
 	}
 }
 
@@ -213,7 +213,7 @@ func (x *connection) addCallbackError(stream string, err error) {
 	}
 }
 
-// completeResult adds the callback errors of this side to a result.
+// completeResult adds the errors of the callbacks, which run in this process, to a result.
 func (x *connection) completeResult(res driver.Result) driver.Result {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -239,12 +239,12 @@ func (x *connection) sendStdin() {
 		if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
 			x.addCallbackError("stdin", err)
 		}
-		x.conn.Send(x.live, shellwire.Message{Type: shellwire.TypeEOF}) //nolint:errcheck // receiveMessages notices it
+		x.conn.Send(x.live, shellwire.Message{Type: shellwire.TypeEOF}) //nolint:errcheck // receiveMessages notices a broken connection
 		return
 	}
 }
 
-// cancelCommand asks the server to end the command; the result still comes.
+// cancelCommand asks the server to end the command. The server still sends the result.
 func (x *connection) cancelCommand(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer cancel()

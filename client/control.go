@@ -68,7 +68,7 @@ type Filter struct {
 	Owner  string
 }
 
-// Change is what Change changes; nil stays.
+// Change is the argument of Client.Change. A nil field is not changed.
 type Change struct {
 	Labels *map[string]string `json:"labels,omitempty" doc:"replaces all labels"`
 	Policy *driver.Policy     `json:"policy,omitempty" doc:"replaces the policy; the revision grows"`
@@ -81,14 +81,14 @@ func workspacePath(nameOrID, route string) string {
 	return workspacesPath + "/" + url.PathEscape(nameOrID) + route
 }
 
-// Create opens a workspace; spec.Kind is a kind of the server's. Without an id
-// the server makes one; with one, a workspace that exists is returned.
+// Create opens a workspace. spec.Kind is the name of a provider of the server. Without an
+// id the server makes one; with the id of an existing workspace, Create returns it.
 func (c *Client) Create(ctx context.Context, spec driver.Spec) (Workspace, error) {
 	return c.CreateWith(ctx, spec, "")
 }
 
-// CreateWith is Create with a policy by its name in the server's configuration,
-// which that of spec changes.
+// CreateWith is Create with the name of a policy in the server's configuration. What
+// spec.Policy sets replaces what the named policy sets.
 func (c *Client) CreateWith(ctx context.Context, spec driver.Spec, policy string) (Workspace, error) {
 	q := url.Values{}
 	setParam(q, "policy", policy)

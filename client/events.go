@@ -20,7 +20,7 @@ type Level struct {
 	Level    driver.Isolation `json:"level"`
 	Works    bool             `json:"works"`
 	Proof    string           `json:"proof,omitempty" doc:"what was tried, where it works"`
-	Reason   string           `json:"reason,omitempty" doc:"why not, where it does not"`
+	Reason   string           `json:"reason,omitempty" doc:"why it does not work, where it does not"`
 	Lacks    []string         `json:"lacks,omitempty" doc:"what it does not prevent"`
 }
 
@@ -41,12 +41,12 @@ type EventFilter struct {
 	Kinds     []string // a kind, or all below one: "lifecycle.*"
 	Workspace string   // id or name
 	Session   string
-	After     string // a sequence; "" is with what comes from now on, "0" with all that the server keeps
-	Follow    bool   // go on with what comes
+	After     string // sequence number of the event to start after; "" sends only new events, "0" all that the server keeps
+	Follow    bool   // keep the stream open for new events
 }
 
-// Events calls f with each event of the server's stream, as JSON, until it ends,
-// f returns an error, or ctx ends.
+// Events calls f with each event of the server's stream, as JSON, until the stream
+// ends, f returns an error, or ctx ends.
 func (c *Client) Events(ctx context.Context, filter EventFilter, f func(json.RawMessage) error) error {
 	q := url.Values{"kind": filter.Kinds}
 	setParam(q, "workspace", filter.Workspace)
@@ -61,12 +61,12 @@ func (c *Client) Events(ctx context.Context, filter EventFilter, f func(json.Raw
 	}
 	defer res.Body.Close()
 	lines := bufio.NewReaderSize(res.Body, 64<<10)
-	named := false // an event with a name is not one of the stream
+	named := false // the SSE message has an "event:" line: the server ends the stream with one
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
 			if !filter.Follow && len(line) == 0 && ctx.Err() == nil {
-				return nil // all that is kept
+				return nil // the server sent all the events that it keeps
 			}
 			return c.transportError(ctx, err)
 		}

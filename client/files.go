@@ -20,8 +20,8 @@ const infoHeader = "Croft-Info"
 // files is the FS module of one workspace.
 type files struct{ module }
 
-// filesModule builds the module. What the server makes up for where its provider lacks it
-// is always there; the rest only where the provider has it.
+// filesModule builds the module. Functions that the server implements for every provider
+// are always set; the others only if the workspace's provider has them.
 func (c *Client) filesModule(ws Workspace) *driver.FS {
 	f := &files{module{c, ws.ID}}
 	out := &driver.FS{
@@ -40,7 +40,7 @@ func (c *Client) filesModule(ws Workspace) *driver.FS {
 	return out
 }
 
-// params is a query of a route: only what differs from its zero is sent.
+// params is the query of a route. Zero values are not sent.
 type params struct{ url.Values }
 
 func pathQuery(path string) params { return params{url.Values{"path": {path}}} }
@@ -83,10 +83,10 @@ func (f *files) Read(ctx context.Context, name string, opts *driver.ReadOptions)
 	return f.open(ctx, "/files", name, pathQuery(name).number("offset", opts.Offset).number("limit", opts.Limit))
 }
 
-// content is the body of an answer; where it breaks, the error has a code.
+// content is the body of an answer. Its read errors have a fault code.
 type content struct {
 	io.ReadCloser
-	ctx context.Context // of the call that opened it, as the body is
+	ctx context.Context // of the call that opened the body
 	c   *Client
 }
 
@@ -114,7 +114,7 @@ func (f *files) Write(ctx context.Context, name string, body io.Reader, opts *dr
 	up := newUpload(ctx, name, body, opts.MaxSize)
 	out, err := get[driver.WriteResult](ctx, f.c, request{method: http.MethodPut, path: workspacePath(f.id, "/files"), query: p.Values, header: h, body: up})
 	if cause := up.stop(ctx); cause != nil && err != nil {
-		return driver.WriteResult{}, cause // the transport only says that the body failed
+		return driver.WriteResult{}, cause // the error of the transport does not have the cause
 	}
 	return out, evictedError(err)
 }

@@ -10,16 +10,17 @@ type headTail struct {
 	total      int64
 }
 
-// wrapCallback returns a callback that records the data and calls call; nil for nil.
-func (h *headTail) wrapCallback(call func([]byte) error, most int64) func([]byte) error {
-	const usual = 1 << 20 // as the contract has it
+// wrapCallback returns a callback that records the data and calls call. It returns nil if
+// call is nil.
+func (h *headTail) wrapCallback(call func([]byte) error, maxOutput int64) func([]byte) error {
+	const defaultMax = 1 << 20 // of driver.Command.MaxOutput
 	if call == nil {
 		return nil
 	}
-	if most <= 0 {
-		most = usual
+	if maxOutput <= 0 {
+		maxOutput = defaultMax
 	}
-	h.half = int(min(most, 64*usual) / 2)
+	h.half = int(min(maxOutput, 64*defaultMax) / 2)
 	return func(data []byte) error {
 		h.add(data)
 		return call(data)
@@ -31,13 +32,13 @@ func (h *headTail) add(data []byte) {
 	n := min(h.half-len(h.head), len(data))
 	h.head = append(h.head, data[:n]...)
 	h.tail = append(h.tail, data[n:]...)
-	if extra := len(h.tail) - h.half; extra > h.half { // now and then, so that each byte moves once
+	if extra := len(h.tail) - h.half; extra > h.half { // trimmed only at twice its size, so that each byte is moved once
 		h.tail = slices.Delete(h.tail, 0, extra)
 	}
 }
 
-// result is what was kept, and how many bytes lie between its halves. Nothing
-// comes any more.
+// result returns the head and the tail, and the number of bytes that were dropped
+// between them. It is called after the last call of add.
 func (h *headTail) result() ([]byte, int64) {
 	tail := h.tail[max(0, len(h.tail)-h.half):]
 	out := slices.Concat(h.head, tail)

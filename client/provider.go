@@ -19,11 +19,11 @@ const ClientLabel = "croft-client"
 
 // specConfig is Spec.Config of a remote workspace.
 type specConfig struct {
-	Kind   string          `json:"kind"`   // what the server opens
+	Kind   string          `json:"kind"`   // kind of the workspace on the server
 	Config json.RawMessage `json:"config"` // for the server's provider
 }
 
-// payload is what a ref holds.
+// payload is the payload of a ref.
 type payload struct {
 	ID string `json:"id"`
 }
@@ -48,7 +48,7 @@ func New(cfg Config) (*Provider, error) {
 // Kind returns "remote".
 func (p *Provider) Kind() string { return kind }
 
-// Probe asks the server what it gives for the kind that is opened by default.
+// Probe returns the traits that the server has for Config.Kind.
 func (p *Provider) Probe(ctx context.Context) (driver.Traits, error) {
 	list, err := p.Providers(ctx)
 	if err != nil {
@@ -203,7 +203,8 @@ func (c *Client) lifecycle(id string, caps driver.Capabilities, sh *shell) drive
 	}
 }
 
-// Sweep destroys what this client opened and no longer knows; see the package.
+// Sweep destroys the workspaces that this client opened and that are not in live; see the
+// package.
 func (p *Provider) Sweep(ctx context.Context, live []string) error {
 	if p.cfg.Client == "" {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A session is a command on the server. Each call is a request of its own; x is
-// the connection that it hangs on, if any.
+// A session is a command on the server. Each call is one request. x is the connection of
+// a command that is not detached and was started by this client, otherwise nil.
 type session struct {
 	module
 	session string // its id
@@ -29,7 +29,7 @@ func (s *shell) newSession(info driver.SessionInfo, x *connection) *driver.Sessi
 	return h
 }
 
-// sessionRoute is a route of one session.
+// sessionRoute returns the path of a route of one session.
 func sessionRoute(session, route string) string {
 	return "/sessions/" + url.PathEscape(session) + route
 }
@@ -58,7 +58,7 @@ func (p *session) CloseStdin(ctx context.Context) error {
 	return p.send(ctx, request{path: "/stdin/close"})
 }
 
-// Kill ends the whole tree.
+// Kill ends the whole process tree.
 func (p *session) Kill(ctx context.Context, grace time.Duration) error {
 	if grace < 0 {
 		return fmt.Errorf("client: kill %s: %w: grace %v is negative", p.session, fault.InvalidArgument, grace)
@@ -70,7 +70,7 @@ func (p *session) Kill(ctx context.Context, grace time.Duration) error {
 	return p.send(ctx, request{path: "/kill", query: q})
 }
 
-// Wait waits for the end, the last callback included.
+// Wait waits for the end of the command and of its last callback.
 func (p *session) Wait(ctx context.Context) (driver.Result, error) {
 	res, err := callRoute[driver.Result](ctx, p.module, http.MethodGet, sessionRoute(p.session, "/wait"), params{})
 	if err != nil || p.x == nil {
@@ -84,16 +84,16 @@ func (p *session) Wait(ctx context.Context) (driver.Result, error) {
 	}
 }
 
-// State tells how it stands.
+// State returns the state of the session.
 func (p *session) State(ctx context.Context) (driver.SessionInfo, error) {
 	return callRoute[driver.SessionInfo](ctx, p.module, http.MethodGet, sessionRoute(p.session, ""), params{})
 }
 
-// Close forgets the session, killing what still runs.
+// Close kills the command if it still runs, and removes the session.
 func (p *session) Close(ctx context.Context) error {
 	err := p.callNoAnswer(ctx, http.MethodDelete, sessionRoute(p.session, ""), params{})
 	if fault.Of(err) == fault.NotFound {
-		err = nil // it is forgotten already
+		err = nil // it was removed before
 	}
 	if err == nil && p.x != nil {
 		p.x.abort()

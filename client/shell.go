@@ -13,8 +13,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// shell is the Shell module of one workspace. It knows the connections that its
-// commands hang on, which end with it.
+// shell is the Shell module of one workspace. It records the connections of its commands,
+// and closes them when the workspace is closed.
 type shell struct {
 	module
 
@@ -31,12 +31,12 @@ func (s *shell) driverModule() *driver.Shell {
 	return &driver.Shell{Starter: s, Run: s.run, Sessions: s.listSessions, Attach: s.attachSession}
 }
 
-// add notes a connection, unless the workspace was closed.
+// add records a connection, unless the workspace was closed.
 func (s *shell) add(x *connection) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return fmt.Errorf("client: workspace %s: %w: the handle is closed", s.id, fault.WrongState)
+		return fmt.Errorf("client: workspace %s: %w: this handle on it was closed; acquire or open it again", s.id, fault.WrongState)
 	}
 	s.conns[x] = true
 	return nil
@@ -48,7 +48,7 @@ func (s *shell) remove(x *connection) {
 	delete(s.conns, x)
 }
 
-// close ends the connections, and the server the commands that hang on them.
+// close closes the connections. The server then ends their commands.
 func (s *shell) close() {
 	s.mu.Lock()
 	s.closed = true
@@ -72,8 +72,8 @@ func (s *shell) run(ctx context.Context, cmd driver.Command) (driver.Result, err
 		return driver.Result{}, fmt.Errorf("client: run: %w: a foreground command can't be interactive; start it as a session", fault.InvalidArgument)
 	}
 	cmd.Detached = false
-	var heard [2]headTail
-	cmd.OnStdout, cmd.OnStderr = heard[0].wrapCallback(cmd.OnStdout, cmd.MaxOutput), heard[1].wrapCallback(cmd.OnStderr, cmd.MaxOutput)
+	var received [2]headTail // stdout, stderr
+	cmd.OnStdout, cmd.OnStderr = received[0].wrapCallback(cmd.OnStdout, cmd.MaxOutput), received[1].wrapCallback(cmd.OnStderr, cmd.MaxOutput)
 	x, err := s.sendCommand(ctx, shellwire.TypeRun, cmd)
 	if err != nil {
 		return driver.Result{}, err
@@ -91,8 +91,8 @@ func (s *shell) run(ctx context.Context, cmd driver.Command) (driver.Result, err
 	}
 	if x.result == nil && x.err == nil {
 		res := driver.Result{ExitCode: -1, Cause: driver.CauseLost}
-		res.Stdout, res.StdoutDropped = heard[0].result()
-		res.Stderr, res.StderrDropped = heard[1].result()
+		res.Stdout, res.StdoutDropped = received[0].result()
+		res.Stderr, res.StderrDropped = received[1].result()
 		return x.completeResult(res), nil
 	}
 	if x.err != nil {
@@ -101,9 +101,9 @@ func (s *shell) run(ctx context.Context, cmd driver.Command) (driver.Result, err
 	return x.completeResult(*x.result), nil
 }
 
-// Start starts a command as a session. Unless it is detached it hangs on a
-// connection of its own, and ends when ctx does, when the handle is closed, or
-// when this process is gone.
+// Start starts a command as a session. A command that is not detached has a WebSocket
+// connection of its own. The server ends the command when that connection ends: when ctx
+// ends, when the workspace is closed, or when this process ends.
 func (s *shell) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
 	if cmd.Detached && cmd.Stdin == nil && cmd.OnStdout == nil && cmd.OnStderr == nil {
 		return s.startDetached(ctx, cmd)
@@ -148,7 +148,7 @@ func (s *shell) listSessions(ctx context.Context) ([]driver.SessionInfo, error) 
 
 func (s *shell) attachSession(ctx context.Context, id string) (*driver.Session, error) {
 	if id == "" || id == "." || id == ".." || strings.ContainsAny(id, "/\x00") {
-		return nil, fmt.Errorf("client: attach %.40q: %w: no session has such an id", id, fault.NotFound)
+		return nil, fmt.Errorf("client: session %.40q: %w: no session has such an id; \"croft ws ps\" lists the sessions", id, fault.NotFound)
 	}
 	info, err := callRoute[driver.SessionInfo](ctx, s.module, http.MethodGet, sessionRoute(id, ""), params{})
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 // snapshots is the module for snapshots of one workspace.
 type snapshots struct{ module }
 
-// now stands, in a path, for the workspace as it is.
-const now = "@now"
+// currentFiles is the snapshot id by which the routes of snapshots address the current
+// files of a workspace.
+const currentFiles = "@now"
 
 func (c *Client) snapshotsModule(ws Workspace) *driver.Snapshots {
 	s := &snapshots{module{c, ws.ID}}
@@ -45,7 +46,8 @@ func (s *snapshots) Snapshot(ctx context.Context, opts *driver.SnapshotOptions) 
 	return s.takeSnapshot(ctx, "/snapshots", opts, false)
 }
 
-// takeCheckpoint asks the server, which knows whether the provider can, and why not.
+// takeCheckpoint takes a snapshot with processes. Whether the provider supports it is
+// checked by the server.
 func (s *snapshots) takeCheckpoint(ctx context.Context, opts *driver.SnapshotOptions) (driver.SnapshotInfo, error) {
 	return s.takeSnapshot(ctx, "/snapshots", opts, true)
 }
@@ -61,12 +63,12 @@ func (s *snapshots) listSnapshots(ctx context.Context, opts *driver.ListSnapshot
 	return callRouteField[[]driver.SnapshotInfo](ctx, s.module, "/snapshots", "snapshots", q)
 }
 
-// snapshotRoute is a route of one snapshot.
+// snapshotRoute returns the path of a route of one snapshot.
 func snapshotRoute(snapshot, route string) string {
 	return "/snapshots/" + url.PathEscape(snapshot) + route
 }
 
-// checkSnapshotName refuses a name that is no element of a path.
+// checkSnapshotName refuses a name that can't be an element of a URL path.
 func checkSnapshotName(snapshot string) error {
 	if snapshot == "" || snapshot == "." || snapshot == ".." {
 		return fmt.Errorf("client: snapshot %q: %w", snapshot, fault.NotFound)
@@ -88,10 +90,10 @@ func (s *snapshots) rollbackTo(ctx context.Context, id string, opts *driver.Snap
 	return callRoute[driver.SnapshotInfo](ctx, s.module, http.MethodPost, snapshotRoute(id, "/rollback"), crossSessionQuery(opts.CrossSession))
 }
 
-// snapshotFS returns the files of a snapshot, each call of which asks the server.
+// snapshotFS returns the files of a snapshot. Each of its calls is one request.
 func (s *snapshots) snapshotFS(ctx context.Context, id string, opts *driver.SnapshotAccess) (*driver.FS, error) {
 	if id == "" {
-		id = now
+		id = currentFiles
 	}
 	f := &snapshotFiles{s.module, id, opts.CrossSession}
 	if _, err := f.Stat(ctx, ".", &driver.StatOptions{}); err != nil {
@@ -147,7 +149,7 @@ type ForkOptions struct {
 	CrossSession bool              `json:"crossSession,omitempty" doc:"a snapshot of another session, too"`
 }
 
-// Forked is what Fork did.
+// Forked is the result of Fork.
 type Forked struct {
 	Snapshot   driver.SnapshotInfo `json:"snapshot"`
 	Workspaces []Workspace         `json:"workspaces"`

@@ -39,7 +39,7 @@ func (c *Client) RecordOutput(ctx context.Context, nameOrID string, output json.
 // LockStaging waits for the lock on the staging metadata of a workspace. The lock ends
 // with unlock or with the connection.
 func (c *Client) LockStaging(ctx context.Context, nameOrID string) (unlock func(), err error) {
-	// The call must not end with ctx, which may be that of one step alone.
+	// ctx bounds the wait for the lock. The request, which holds the lock, outlives ctx.
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	res, err := c.send(life, request{method: http.MethodPost, path: workspacePath(nameOrID, "/staging/lock")}) //nolint:bodyclose // unlocking closes it
@@ -64,7 +64,7 @@ func (c *Client) LockStaging(ctx context.Context, nameOrID string) (unlock func(
 }
 
 // ArtifactVersions lists the versions of an artifact of a workspace, as a list of
-// stage.Artifact; of all of them the latest where name is "".
+// stage.Artifact. If name is "", it lists the latest version of each artifact.
 func (c *Client) ArtifactVersions(ctx context.Context, nameOrID, name string) (json.RawMessage, error) {
 	q := url.Values{}
 	if name != "" {
@@ -110,8 +110,8 @@ func (c *Client) SaveArtifact(ctx context.Context, nameOrID, name, mime string, 
 	return out, err
 }
 
-// OpenArtifact opens a version of an artifact, -1 being the latest, and says which
-// one that is: a stage.Artifact.
+// OpenArtifact opens a version of an artifact, and returns its description: a
+// stage.Artifact. Version -1 is the latest.
 func (c *Client) OpenArtifact(ctx context.Context, nameOrID, name string, version int) (io.ReadCloser, json.RawMessage, error) {
 	res, err := c.send(ctx, request{
 		method: http.MethodGet, path: workspacePath(nameOrID, "/artifacts/content"), query: url.Values{"name": {name}, "version": {strconv.Itoa(version)}},

@@ -26,14 +26,14 @@ func (c *Client) CheckSnapshots(ctx context.Context) (json.RawMessage, error) {
 	return get[json.RawMessage](ctx, c, request{method: http.MethodPost, path: storePath + "/check"})
 }
 
-// Retention says which snapshots PruneSnapshots keeps: those that a rule keeps.
+// Retention has the rules of PruneSnapshots. A snapshot that any rule keeps is kept.
 type Retention struct {
 	Keep      int    `json:"keep,omitempty" doc:"keep the newest so many of each workspace; 0 is no such rule"`
 	MaxAge    string `json:"maxAge,omitempty" doc:"keep those that are younger, as 72h; empty is no such rule"`
 	Workspace string `json:"workspace,omitempty" doc:"only snapshots of this workspace, by id"`
 }
 
-// PruneSnapshots forgets snapshots that no rule keeps, and returns them.
+// PruneSnapshots deletes the snapshots that no rule keeps, and returns them.
 func (c *Client) PruneSnapshots(ctx context.Context, r Retention) ([]driver.SnapshotInfo, error) {
 	return getField[[]driver.SnapshotInfo](ctx, c, "snapshots", request{method: http.MethodPost, path: storePath + "/prune", json: r})
 }
@@ -44,24 +44,23 @@ type Exported struct {
 	LeftOut  []string            `json:"leftOut" doc:"files that are known to hold credentials, and were left out; the first thousand"`
 }
 
-// ExportSnapshot copies a snapshot to the store in a bucket, with files that are
-// known to hold credentials only where that is asked for.
+// ExportSnapshot copies a snapshot to the store in a bucket. Files that are known to hold
+// credentials are copied only if credentials is true.
 func (c *Client) ExportSnapshot(ctx context.Context, id, to string, credentials bool) (Exported, error) {
 	return get[Exported](ctx, c, request{
 		method: http.MethodPost, path: storePath + "/" + url.PathEscape(id) + "/export", json: map[string]any{"to": to, "credentials": credentials},
 	})
 }
 
-// ImportSnapshot brings a snapshot back from the store in a bucket, by the id that
-// it has there, and returns it as it is here. Without an id it returns what there
-// is.
+// ImportSnapshot copies a snapshot from the store in a bucket, by its id there, and
+// returns the copy. Without an id it lists the snapshots in the bucket.
 func (c *Client) ImportSnapshot(ctx context.Context, id, from string) ([]driver.SnapshotInfo, error) {
 	return getField[[]driver.SnapshotInfo](ctx, c, "snapshots", request{
 		method: http.MethodPost, path: storePath + "/import", json: map[string]string{"from": from, "snapshot": id},
 	})
 }
 
-// ForgetSnapshot forgets a snapshot by its id, also of a workspace that is gone.
+// ForgetSnapshot deletes a snapshot by its id, also of a workspace that is gone.
 func (c *Client) ForgetSnapshot(ctx context.Context, id string) error {
 	if err := checkSnapshotName(id); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 
 const templatesPath = "/v1/templates"
 
-// TemplateRequest says what a template is made of: exactly one of Dir, Snapshot,
-// Git and Image.
+// TemplateRequest is the argument of CreateTemplate. Exactly one of Dir, Snapshot, Git and
+// Image is set.
 type TemplateRequest struct {
 	Name     string   `json:"name"`
 	Dir      string   `json:"dir,omitempty" doc:"a directory of the server's host, as a path from its root"`
@@ -50,7 +50,7 @@ func (c *Client) Template(ctx context.Context, name string) (Template, error) {
 	return get[Template](ctx, c, request{method: http.MethodGet, path: templatesPath + "/" + url.PathEscape(name)})
 }
 
-// DeleteTemplate forgets a template.
+// DeleteTemplate deletes a template.
 func (c *Client) DeleteTemplate(ctx context.Context, name string) error {
 	if err := checkSnapshotName(name); err != nil {
 		return err

@@ -17,8 +17,8 @@ import (
 
 // TerminalOptions say where a Terminal begins; zero is the beginning.
 type TerminalOptions struct {
-	Offset int64 // of the output
-	Tail   int64 // begin so many bytes before the end instead; -1 is with what comes from now on
+	Offset int64 // position in the output
+	Tail   int64 // instead of Offset: begin so many bytes before the end; -1 begins at the end
 }
 
 // A Terminal is an attached session: its output and the user's input. The session
@@ -63,7 +63,7 @@ func (t *Terminal) Receive(ctx context.Context) (data []byte, result *driver.Res
 	return nil, nil, fmt.Errorf("client: terminal: %w: server %s sent a message %q that means nothing", fault.Unavailable, t.c.base, m.Type)
 }
 
-// Write types data.
+// Write sends data to the standard input of the session.
 func (t *Terminal) Write(ctx context.Context, data []byte) error {
 	if err := t.ws.Write(ctx, websocket.MessageBinary, data); err != nil {
 		return t.c.transportError(ctx, err)
@@ -71,12 +71,12 @@ func (t *Terminal) Write(ctx context.Context, data []byte) error {
 	return nil
 }
 
-// Resize tells the session the size of the terminal.
+// Resize sets the size of the session's terminal.
 func (t *Terminal) Resize(ctx context.Context, size driver.Size) error {
 	return t.sendControl(ctx, shellwire.Message{Type: shellwire.TypeResize, Size: &size})
 }
 
-// EOF ends what is typed.
+// EOF ends the standard input of the session.
 func (t *Terminal) EOF(ctx context.Context) error {
 	return t.sendControl(ctx, shellwire.Message{Type: shellwire.TypeEOF})
 }
@@ -92,14 +92,14 @@ func (t *Terminal) sendControl(ctx context.Context, m shellwire.Message) error {
 	return nil
 }
 
-// Close leaves the session.
+// Close closes the connection. The session continues.
 func (t *Terminal) Close() { t.ws.Close(websocket.StatusNormalClosure, "") } //nolint:errcheck // the server may be gone
 
-// Follow returns the log of a stream from offset on and then what comes, until
-// the command has ended.
+// Follow returns the output of a stream from offset on, and further output as the command
+// writes it, until the command ends.
 func (c *Client) Follow(ctx context.Context, nameOrID, session string, stream driver.Stream, offset int64) (io.ReadCloser, error) {
 	q := params{url.Values{"stream": {string(stream)}}}.number("offset", offset)
-	res, err := c.send(ctx, request{method: http.MethodGet, path: workspacePath(nameOrID, "/sessions/"+url.PathEscape(session)+"/follow"), query: q.Values}) //nolint:bodyclose // the caller does
+	res, err := c.send(ctx, request{method: http.MethodGet, path: workspacePath(nameOrID, "/sessions/"+url.PathEscape(session)+"/follow"), query: q.Values}) //nolint:bodyclose // the caller closes it
 	if err != nil {
 		return nil, err
 	}

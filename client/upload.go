@@ -10,12 +10,11 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// An upload is the body of a write. It remembers how its source failed, which
-// the transport does not tell, and refuses to send more than max bytes. Once it
-// is stopped it leaves the source alone, although the transport may still hold
-// on to it.
+// An upload is the body of a write. It records the error of its source, which the error
+// of the transport does not contain, and refuses to send more than max bytes. After stop
+// it does not read from the source, although the transport may still use the upload.
 type upload struct {
-	ctx  context.Context // of the call, whose end cuts the body short wherever it is
+	ctx  context.Context // of the call; when it ends, reads fail
 	name string
 	max  int64 // 0 is no limit
 
@@ -38,7 +37,7 @@ func (u *upload) Read(p []byte) (int, error) {
 	}
 	n, err := u.source.Read(p)
 	if cause := u.ctx.Err(); cause != nil {
-		n, err = 0, cause // the transport may be slower to notice than we are to send the rest
+		n, err = 0, cause // the transport may notice the end of ctx only after the whole body was sent
 	}
 	u.sent += int64(n)
 	if u.max > 0 && u.sent > u.max {
@@ -50,11 +49,11 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// stop ends the upload and returns how its source failed. It waits for a read
-// that is under way, unless the caller gave up already.
+// stop ends the upload and returns the error of its source. It waits for a read that is
+// under way, unless ctx has ended.
 func (u *upload) stop(ctx context.Context) error {
 	if ctx.Err() != nil && !u.mu.TryLock() {
-		return nil // the source is blocked, and the caller has given up
+		return nil // a read of the source may be blocked
 	} else if ctx.Err() == nil {
 		u.mu.Lock()
 	}

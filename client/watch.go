@@ -21,7 +21,7 @@ type watcher struct {
 	cancel  context.CancelFunc
 	batches chan driver.Changes
 	done    chan struct{} // closed when the reading goroutine has ended
-	err     error         // why it ended; read after done
+	err     error         // why the goroutine ended; set before done is closed
 
 	closing sync.Once
 	closed  chan struct{}
@@ -32,7 +32,7 @@ func (f *files) watch(ctx context.Context, name string, opts *driver.WatchOption
 	if opts.Debounce != 0 {
 		p.Set("debounce", opts.Debounce.String())
 	}
-	// The stream outlives the call that began it.
+	// ctx bounds the request. The stream, which outlives this call, has its own context.
 	stream, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	res, err := f.c.send(stream, request{method: http.MethodGet, path: workspacePath(f.id, "/watch"), query: p.Values})
@@ -101,7 +101,7 @@ func (w *watcher) handleEvent(name, data string) error {
 		}
 		return p.Error.Err()
 	case "end":
-		return fmt.Errorf("client: watch: %w: server %s ended it", fault.Unavailable, w.c.base)
+		return fmt.Errorf("client: watch: %w: server %s ended the stream", fault.Unavailable, w.c.base)
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func (w *watcher) Next(ctx context.Context) (driver.Changes, error) {
 	case <-w.done:
 	}
 	select {
-	case <-w.closed: // by which it ended
+	case <-w.closed: // the stream ended because Close was called
 		return driver.Changes{}, io.EOF
 	default:
 	}

@@ -57,7 +57,7 @@ export default [{ id: "tools", prompt: "Make made.txt.", timeoutMs: 240000, asse
 } }];
 `
 
-// TestEvalAgents lets the real agents work behind the fence with the tools that
+// TestEvalAgents lets the real agents work in the sandbox with the tools that
 // Croft serves them from outside, and records them; and then again from the tapes,
 // where there is no model any more.
 func TestEvalAgents(t *testing.T) {

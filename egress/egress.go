@@ -317,9 +317,9 @@ func (p *Proxy) serveConn(ctx context.Context, conn net.Conn) {
 	}()
 }
 
-// Settle waits until the proxy is idle. Then the events of all requests were emitted. It fails
+// WaitIdle waits until the proxy is idle. Then the events of all requests were emitted. It fails
 // if ctx ends before.
-func (p *Proxy) Settle(ctx context.Context) error {
+func (p *Proxy) WaitIdle(ctx context.Context) error {
 	for {
 		p.mu.Lock()
 		busy := len(p.conns) + len(p.flows)
@@ -329,7 +329,7 @@ func (p *Proxy) Settle(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("egress: settle: %w: %d connections are open", fault.Of(ctx.Err()), busy)
+			return fmt.Errorf("egress: wait until idle: %w: %d connections are open", fault.Of(ctx.Err()), busy)
 		case <-time.After(2 * time.Millisecond):
 		}
 	}

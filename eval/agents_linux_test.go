@@ -106,7 +106,7 @@ var realAgents = []realAgent{
 		}},
 }
 
-// TestRealAgents lets the real programs solve a suite behind the fence, with a
+// TestRealAgents lets the real programs solve a suite in the sandbox, with a
 // network that is the model alone.
 func TestRealAgents(t *testing.T) {
 	bin(t, "croft-guest")

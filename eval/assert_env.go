@@ -114,9 +114,9 @@ func (e *assertEnv) Judge(ctx context.Context, q suite.Judge) (suite.Judgement, 
 	return e.judge(ctx, q)
 }
 
-// usageOf returns what an execution used, for budgets. Requests are unknown without a
-// sandbox, because no proxy counts them.
-func usageOf(r *session.Report, took time.Duration, requests int, fenced bool) suite.Usage {
+// usageOf returns what an execution used, for budgets. Without a sandbox the number of
+// requests is unknown, because no egress proxy counts them.
+func usageOf(r *session.Report, took time.Duration, requests int, sandboxed bool) suite.Usage {
 	u := suite.Usage{
 		DurationMs: new(float64(took.Milliseconds())), InputTokens: r.Usage.InputTokens, OutputTokens: r.Usage.OutputTokens, TotalTokens: r.Usage.TotalTokens,
 		Steps: new(float64(r.Steps)),
@@ -137,7 +137,7 @@ func usageOf(r *session.Report, took time.Duration, requests int, fenced bool) s
 	if r.PeakMemoryBytes > 0 {
 		u.PeakMemory = new(float64(r.PeakMemoryBytes))
 	}
-	if fenced { // no egress proxy counts requests on the host
+	if sandboxed {
 		u.Requests = new(float64(requests))
 	}
 	return u

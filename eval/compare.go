@@ -136,13 +136,13 @@ func compareRunner(a, b *observations) []Measure {
 		}
 		x := Measure{Name: m.name, A: Bootstrap(as), B: Bootstrap(bs), Diff: BootstrapRatio(as, bs)}
 		x.Significant, x.Better = excludesOne(x.Diff), x.Diff.High < 1
-		x.setTexts(m.show, func(r float64) string { return fmt.Sprintf("%+.1f %%", math.Round(1000*(r-1))/10+0) }) // + 0: there is no -0.0 %
+		x.setTexts(m.show, func(r float64) string { return fmt.Sprintf("%+.1f %%", math.Round(1000*(r-1))/10+0) }) // + 0 turns -0 into 0, which would print as -0.0 %
 		list = append(list, x)
 	}
 	return list
 }
 
-// setTexts sets the texts for people.
+// setTexts sets the texts for reports: AText, BText, DiffText and Word.
 func (m *Measure) setTexts(show, diff func(float64) string) {
 	text := func(i Interval) string {
 		return fmt.Sprintf("%s (%s to %s, n=%d)", show(i.Value), show(i.Low), show(i.High), i.N)

@@ -20,7 +20,7 @@ import (
 )
 
 // TestKeysWhileRecording: a model that asks for a key is recorded with it, whether the
-// agent has the key or the proxy adds it at the fence; then the key is in no file that
+// agent has the key or the proxy adds it outside the sandbox; then the key is in no file that
 // is left, and the same run is played without it.
 func TestKeysWhileRecording(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -58,7 +58,7 @@ func TestKeysWhileRecording(t *testing.T) {
 			})
 			tapes, ground := filepath.Join(dir, "tapes"), t.TempDir()
 			t.Setenv(test.variable, key)
-			opts := eval.Options{Envs: fencedWith(t, ground), NoModelNet: true, Record: tapes, Reporters: reporters(t, dir)}
+			opts := eval.Options{Envs: sandboxWith(t, ground), NoModelNet: true, Record: tapes, Reporters: reporters(t, dir)}
 			if e := of(t, runSuite(t, dir, "suite.mjs", &opts), "asks"); !e.Passed || asked.Load() != 1 {
 				log, _ := os.ReadFile(filepath.Join(e.ArtifactDir, "stderr.log"))
 				t.Fatalf("recorded: %+v, %d requests\n%s", e.Error, asked.Load(), log)
@@ -73,7 +73,7 @@ func TestKeysWhileRecording(t *testing.T) {
 				}
 			}
 			os.Unsetenv(test.variable)
-			opts = eval.Options{Envs: fencedWith(t, t.TempDir()), Replay: tapes}
+			opts = eval.Options{Envs: sandboxWith(t, t.TempDir()), Replay: tapes}
 			if e := of(t, runSuite(t, dir, "suite.mjs", &opts), "asks"); !e.Passed {
 				t.Errorf("played without the key: %+v", e.Error)
 			}
@@ -81,9 +81,9 @@ func TestKeysWhileRecording(t *testing.T) {
 	}
 }
 
-// fencedWith returns envs behind a fence whose proxy adds the secrets of the
+// sandboxWith returns environments in a sandbox whose proxy adds the secrets of the
 // environment.
-func fencedWith(t *testing.T, ground string) *eval.Sandbox {
+func sandboxWith(t *testing.T, ground string) *eval.Sandbox {
 	t.Helper()
 	secrets, err := secret.New(&secret.Options{Shared: secret.Set{Prefix: secret.DefaultPrefix}})
 	if err != nil {

@@ -113,7 +113,7 @@ export default [{ id: "a", prompt: "p", assert(r) { assert.equal(r.finalOutput, 
 		if err := os.WriteFile(filepath.Join(dir, "skillgym.config.mjs"), []byte(`export default { runners: { main: { agent: { type: "command", command: "pick" } } } };`), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if e := of(t, runSuite(t, dir, "suite.mjs", &eval.Options{Envs: fenced(t)}), "a"); !e.Passed {
+		if e := of(t, runSuite(t, dir, "suite.mjs", &eval.Options{Envs: sandboxed(t)}), "a"); !e.Passed {
 			t.Errorf("%s: %+v", bin, e.Error)
 		}
 	}
@@ -232,7 +232,7 @@ export default [{ id: "a b", prompt: "echo 1 > f; false", assert() {} }, { id: "
 func TestMissingTemplate(t *testing.T) {
 	dir := project(t, map[string]string{"file": "", "suite.mjs": isolated(`templateDir: "./none"`) + `
 export default [{ id: "a", prompt: "true", assert() {} }];`})
-	e := of(t, runSuite(t, dir, "suite.mjs", &eval.Options{Envs: fenced(t)}), "a")
+	e := of(t, runSuite(t, dir, "suite.mjs", &eval.Options{Envs: sandboxed(t)}), "a")
 	if want := "Workspace template directory does not exist: " + filepath.Join(dir, "none"); e.FailureOrigin != eval.OriginWorkspace || e.Error.Message != want {
 		t.Errorf("%s: %q, want %q", e.FailureOrigin, e.Error.Message, want)
 	}

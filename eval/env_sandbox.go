@@ -112,7 +112,7 @@ func (s *Sandbox) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 	p := &Env{Workspace: ws, dir: req.Dir, env: env, sandboxed: true, loopback: s.Loopback, onHost: req.InPlace, destroy: ws.Destroy}
 	if t, ok := s.Provider.(egressProvider); ok {
 		p.transport = lazyTransport{t, spec.ID}
-		p.waitRequests = func(ctx context.Context) error { return t.Settle(ctx, spec.ID) }
+		p.waitRequests = func(ctx context.Context) error { return t.WaitIdle(ctx, spec.ID) }
 	}
 	return p, nil
 }
@@ -121,8 +121,8 @@ func (s *Sandbox) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 type egressProvider interface {
 	Transport(workspace string) (http.RoundTripper, error)
 
-	// Settle waits until the events of requests that have ended were emitted.
-	Settle(ctx context.Context, workspace string) error
+	// WaitIdle waits until the events of requests that have ended were emitted.
+	WaitIdle(ctx context.Context, workspace string) error
 }
 
 // lazyTransport gets the egress transport of a workspace at each request: most sessions

@@ -55,7 +55,7 @@ export default [
   { id: "answers", prompt: A + "ln -s $VICTIM $A/explain; ln -s $VICTIM/new $A/workspace.cleanup-error.log; exit 1", assert: ok },
 ];`})
 	one := 1
-	r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: fenced(t), RepeatFailure: &one})
+	r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: sandboxed(t), RepeatFailure: &one})
 	untouched(t, out)
 	if e := of(t, r, "further-try"); !e.Passed || !exists(filepath.Join(e.ArtifactDir, "inside")) {
 		t.Errorf("the further try: %+v", e.Error)
@@ -85,7 +85,7 @@ export default [
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: fenced(t)})
+	r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: sandboxed(t)})
 	untouched(t, out)
 	if e := of(t, r, "second"); !e.Passed {
 		t.Errorf("second: %+v", e.Error)
@@ -116,7 +116,7 @@ export default ["a", "b", "c"].map((id) => ({ id, prompt: "` + usage + `", asser
 func TestKeptWithoutHoles(t *testing.T) {
 	dir := project(t, map[string]string{"suite.mjs": isolated("") + `
 export default [{ id: "holes", prompt: "truncate -s 4T beyond; truncate -s 256M holes; echo end >> holes; exit 1", assert() {} }];`})
-	r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: fenced(t)})
+	r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: sandboxed(t)})
 	e := of(t, r, "holes")
 	if exists(filepath.Join(e.WorkspacePath, "beyond")) {
 		t.Error("a file of 4 TiB is kept")
@@ -145,7 +145,7 @@ func TestResultsOfOthers(t *testing.T) {
 		dir := project(t, map[string]string{"template/a.txt": "a", "beside.txt": "b", ".skillgym-results/old/secret": "x", "suite.mjs": mode + `
 export default ["one", "two"].map((id) => ({ id, prompt: "cat a.txt ` + "$SUITE/beside.txt && cd $SUITE/.skillgym-results && find . -mindepth 2 >&2 && test ! -e old && test $(ls | wc -l) = 1 && test ! -e */journal.jsonl" + ` && test $(ls -d */*/*/repeat-1 | wc -l) = 1", assert() {} }));`})
 		t.Setenv("SUITE", dir)
-		r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: fenced(t)})
+		r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: sandboxed(t)})
 		for _, id := range []string{"one", "two"} {
 			if e := of(t, r, id); !e.Passed {
 				log, _ := os.ReadFile(filepath.Join(e.ArtifactDir, "stderr.log"))

@@ -53,8 +53,8 @@ func bin(t *testing.T, name string) string {
 	return path
 }
 
-// fenced returns envs behind a fence.
-func fenced(t *testing.T) *eval.Sandbox {
+// sandboxed returns environments in a sandbox.
+func sandboxed(t *testing.T) *eval.Sandbox {
 	t.Helper()
 	inside := &eval.LoopbackServer{Base: fmt.Sprintf("http://127.0.0.1:%d", egress.RelayPort)}
 	p, err := sandbox.New(&sandbox.Config{Root: filepath.Join(t.TempDir(), "ws"), Guest: bin(t, "croft-guest"), LocalHandler: inside.Handler})
@@ -148,9 +148,9 @@ func of(t *testing.T, r *eval.Result, id string) *eval.ExecutionResult {
 	return nil
 }
 
-// everywhere runs a test behind the fence and on the plain host.
+// everywhere runs a test in the sandbox and on the plain host.
 func everywhere(t *testing.T, f func(t *testing.T, envs eval.EnvFactory)) {
-	t.Run("sandbox", func(t *testing.T) { f(t, fenced(t)) })
+	t.Run("sandbox", func(t *testing.T) { f(t, sandboxed(t)) })
 	t.Run("host", func(t *testing.T) { f(t, eval.Host{}) })
 }
 

@@ -35,7 +35,7 @@ export default [
   { id: "breaks-artifacts", prompt: "true", assert: ok },
   { id: "fine", prompt: "cat a.txt && echo b > b.txt", assert(r) { assert.equal(r.files.changed[0].path, "b.txt"); } },
 ];`})
-	r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: fenced(t), Schedule: eval.Parallel, MaxParallel: 4})
+	r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: sandboxed(t), Schedule: eval.Parallel, MaxParallel: 4})
 	for id, want := range map[string]string{"hangs": "timeout", "deaf": "timeout", "floods": "", "forks": "", "deletes": "", "breaks-artifacts": "", "fine": ""} {
 		e, class := of(t, r, id), ""
 		if e.FailureClass != nil {
@@ -58,7 +58,7 @@ export default [
 
 // TestDiskLimit: an agent that fills its disk fails alone.
 func TestDiskLimit(t *testing.T) {
-	envs := fenced(t)
+	envs := sandboxed(t)
 	traits, err := envs.Provider.Probe(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 
 // TestAgentsAtOnceInPlace: agents that would work at the same time in one directory
 // that holds what is written for each other do so one after the other, so that none can
-// lead another out of its fence with a link where that one's directory is about to be
+// lead another out of its sandbox with a link where that one's directory is about to be
 // made.
 func TestAgentsAtOnceInPlace(t *testing.T) {
 	dir := project(t, map[string]string{"suite.mjs": `export default ["a", "b"].map((id) => ({ id, prompt: "true", assert() {} }));`})
@@ -30,11 +30,11 @@ func TestAgentsAtOnceInPlace(t *testing.T) {
 		"behind a link": {eval.Options{OutputDir: filepath.Join(link, "new")}, eval.Serial},
 		"elsewhere":     {eval.Options{OutputDir: elsewhere}, eval.Parallel},
 		"one case":      {eval.Options{Cases: []string{"a"}}, eval.Parallel},
-		"no fence":      {eval.Options{Envs: eval.Host{}}, eval.Parallel},
+		"no sandbox":    {eval.Options{Envs: eval.Host{}}, eval.Parallel},
 	} {
 		opts := c.opts
 		if opts.Envs == nil {
-			opts.Envs = fenced(t)
+			opts.Envs = sandboxed(t)
 		}
 		opts.Schedule, opts.MaxParallel = eval.Parallel, 2
 		r, err := tryRun(t, dir, "suite.mjs", &opts)

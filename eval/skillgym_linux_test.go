@@ -219,7 +219,7 @@ func TestPublishedExamplesRun(t *testing.T) {
 	got := map[string]string{}
 	for _, path := range suites {
 		name := filepath.Base(path)
-		r, err := tryRun(t, filepath.Dir(path), name, &eval.Options{Envs: fenced(t), Runners: []string{"claude-main"}, OutputDir: t.TempDir()})
+		r, err := tryRun(t, filepath.Dir(path), name, &eval.Options{Envs: sandboxed(t), Runners: []string{"claude-main"}, OutputDir: t.TempDir()})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

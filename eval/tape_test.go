@@ -21,7 +21,7 @@ func (f tripping) RoundTrip(r *http.Request) (*http.Response, error) { return f(
 // TestCredentialsAreAddedWhileRecording asks hosts with and without one, for an agent
 // and for a judge: nobody listens where it is asked directly.
 func TestCredentialsAreAddedWhileRecording(t *testing.T) {
-	through := errors.New("through the fence")
+	through := errors.New("through the proxy")
 	w := credentialTransport{tripping(func(*http.Request) (*http.Response, error) { return nil, through }),
 		[]driver.NetRule{{Host: "127.0.0.1", Credential: "key"}, {Host: "*.localhost", Credential: "key"}, {Host: "localhost"}}}
 	agent := context.WithValue(t.Context(), agentKey{}, true)
@@ -46,7 +46,7 @@ func TestCredentialsAreAddedWhileRecording(t *testing.T) {
 				resp.Body.Close()
 			}
 			if got := errors.Is(err, through); got != c.want {
-				t.Errorf("through the fence: %v (%v), want %v", got, err, c.want)
+				t.Errorf("through the proxy: %v (%v), want %v", got, err, c.want)
 			}
 		})
 	}

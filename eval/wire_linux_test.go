@@ -155,7 +155,7 @@ func TestPolicy(t *testing.T) {
 	}
 	t.Run("holds", func(t *testing.T) {
 		dir := project(t, with(`{ policy: { isolation: "namespaces", env: { COLOUR: "red" } }, limits: { outputBytes: 1000 } }`))
-		r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: fenced(t)})
+		r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: sandboxed(t)})
 		e := of(t, r, "a")
 		if !e.Passed {
 			t.Errorf("it fails: %+v", e.Error)
@@ -166,7 +166,7 @@ func TestPolicy(t *testing.T) {
 	})
 	t.Run("read-only", func(t *testing.T) {
 		dir := project(t, with(`{ policy: { readOnly: true, env: { COLOUR: "red" } } }`))
-		r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: fenced(t)})
+		r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: sandboxed(t)})
 		if e := of(t, r, "a"); e.Passed || e.FailureOrigin != eval.OriginRunner {
 			t.Errorf("an agent writes to a workspace that is read-only: %+v", e)
 		}

@@ -38,6 +38,12 @@ const (
 	SecretRead       Kind = "secret.read"                 // a secret was handed out
 )
 
+// Kinds lists the kinds of events.
+var Kinds = []Kind{
+	WorkspaceProfile, WorkspaceSandbox, SandboxViolation, WorkspaceState, Operation, Progress,
+	EgressRequest, ToolCall, ToolApproval, SecretRead, Dropped,
+}
+
 // Names of fields. No other name is used in Event.Fields.
 const (
 	FieldVerb     = "verb"

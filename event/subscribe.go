@@ -1,10 +1,13 @@
 package event
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/croft-run/croft/fault"
 )
 
 // Dropped replaces lost events in a subscription or a file. It is not part of the stream:
@@ -39,6 +42,21 @@ func (f Filter) Match(e Event) bool {
 		return false
 	}
 	return len(f.Kinds) == 0 || slices.ContainsFunc(f.Kinds, func(k Kind) bool { return k.covers(e.Kind) })
+}
+
+// Check refuses a kind that selects no event, such as a misspelt one.
+func (f Filter) Check() error {
+	for _, k := range f.Kinds {
+		if !slices.ContainsFunc(Kinds, k.covers) {
+			names := make([]string, 0, len(Kinds))
+			for _, known := range Kinds {
+				names = append(names, string(known))
+			}
+			return fmt.Errorf("event kind %.80q: %w: the kinds are %s, or a prefix such as lifecycle.*",
+				k, fault.InvalidArgument, strings.Join(names, ", "))
+		}
+	}
+	return nil
 }
 
 func (k Kind) covers(other Kind) bool {

@@ -190,7 +190,7 @@ func (r Record) checkUsable() error {
 	case Failed:
 		return r.failure()
 	case Paused:
-		return fmt.Errorf("registry: workspace %s is paused: %w: resume it first", r.ID, fault.WrongState)
+		return fmt.Errorf("registry: workspace %s is paused: %w: resume it first", r.label(), fault.WrongState)
 	}
 	return nil
 }

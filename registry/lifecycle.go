@@ -19,7 +19,7 @@ func (r *Registry) Reset(ctx context.Context, id string) (Record, error) {
 	defer done()
 	rec, err := r.changeRecord(ctx, id, func(rec *Record) error {
 		if err := rec.State.requireState("reset", Failed); err != nil {
-			return fmt.Errorf("registry: workspace %s: %w", id, err)
+			return fmt.Errorf("registry: workspace %s: %w", rec.label(), err)
 		}
 		if rec.Ref == nil {
 			rec.moveTo(Intended) // Attempts stay: they say that there may be something to remove
@@ -141,8 +141,8 @@ func (r *Registry) removeFromProvider(ctx context.Context, rec Record) error {
 	return r.sweepProviders(ctx, []driver.Provider{p})
 }
 
-// Pause stops the processes of a workspace and frees their resources, until Resume.
-// Handles on it end.
+// Pause freezes the processes of a workspace until Resume. Frozen processes use no
+// CPU and keep their memory. Handles on the workspace end.
 func (r *Registry) Pause(ctx context.Context, id string) error {
 	done, err := r.lockWorkspace(ctx, id)
 	if err != nil {
@@ -154,18 +154,18 @@ func (r *Registry) Pause(ctx context.Context, id string) error {
 		return err
 	}
 	if err := rec.State.requireState("pause", Ready, Evicted); err != nil {
-		return fmt.Errorf("registry: workspace %s: %w", id, err)
+		return fmt.Errorf("registry: workspace %s: %w", rec.label(), err)
 	}
 	e, err := r.acquireEntry(ctx, id)
 	if err != nil {
 		return err
 	}
 	if err := e.ws.Pause(ctx); err != nil {
-		return fmt.Errorf("registry: pause %s: %w", id, err)
+		return fmt.Errorf("registry: pause %s: %w", rec.label(), err)
 	}
 	_, err = r.changeRecord(ctx, id, func(rec *Record) error {
 		if err := rec.State.requireState("pause", Ready); err != nil {
-			return fmt.Errorf("registry: workspace %s: %w", id, err)
+			return fmt.Errorf("registry: workspace %s: %w", rec.label(), err)
 		}
 		rec.moveTo(Paused)
 		return nil
@@ -188,10 +188,10 @@ func (r *Registry) Resume(ctx context.Context, id string) error {
 		return err
 	}
 	if err := rec.State.requireState("resume", Paused); err != nil {
-		return fmt.Errorf("registry: workspace %s: %w", id, err)
+		return fmt.Errorf("registry: workspace %s: %w", rec.label(), err)
 	}
 	if err := r.resumeProvider(ctx, rec); err != nil {
-		return fmt.Errorf("registry: resume %s: %w", id, err)
+		return fmt.Errorf("registry: resume %s: %w", rec.label(), err)
 	}
 	_, err = r.changeRecord(ctx, id, func(rec *Record) error {
 		if rec.State != Paused {

@@ -160,26 +160,26 @@ func (r *Registry) callProvider(ctx context.Context, rec Record, verb string, ca
 	defer func() {
 		if p := recover(); p != nil {
 			r.opts.Log.Error("provider panicked", "provider", rec.Kind, "workspace", rec.ID, "verb", verb, "panic", p, "stack", string(debug.Stack()))
-			d, err = nil, fmt.Errorf("registry: %s %s: %w: provider %s panicked", verb, rec.ID, fault.Failed, rec.Kind)
+			d, err = nil, fmt.Errorf("registry: %s %s: %w: provider %s panicked", verb, rec.label(), fault.Failed, rec.Kind)
 		}
 	}()
 	d, err = call(ctx)
 	switch {
 	case errors.Is(err, fault.Evicted):
-		return nil, fmt.Errorf("registry: %s %s: %w: provider %s broke the contract: only modules may return Evicted", verb, rec.ID, fault.Failed, rec.Kind)
+		return nil, fmt.Errorf("registry: %s %s: %w: provider %s broke the contract: only modules may return Evicted", verb, rec.label(), fault.Failed, rec.Kind)
 	case err != nil && fault.Of(err) == fault.Internal:
 		r.opts.Log.Error("provider returned an error without a code", "provider", rec.Kind, "workspace", rec.ID, "verb", verb, "error", err)
-		return nil, fmt.Errorf("registry: %s %s: %w: provider %s returned an internal error", verb, rec.ID, fault.Failed, rec.Kind)
+		return nil, fmt.Errorf("registry: %s %s: %w: provider %s returned an internal error", verb, rec.label(), fault.Failed, rec.Kind)
 	case err != nil:
-		return nil, fmt.Errorf("registry: %s %s: %w", verb, rec.ID, err)
+		return nil, fmt.Errorf("registry: %s %s: %w", verb, rec.label(), err)
 	}
 	if err := d.Validate(rec.Spec.Want); err != nil {
 		r.closeInvalid(ctx, d)
-		return nil, fmt.Errorf("registry: %s %s: %w", verb, rec.ID, err)
+		return nil, fmt.Errorf("registry: %s %s: %w", verb, rec.label(), err)
 	}
 	if d.Ref.Provider != rec.Kind {
 		r.closeInvalid(ctx, d)
-		return nil, fmt.Errorf("registry: %s %s: %w: provider %s returned a ref of another provider", verb, rec.ID, fault.Failed, rec.Kind)
+		return nil, fmt.Errorf("registry: %s %s: %w: provider %s returned a ref of another provider", verb, rec.label(), fault.Failed, rec.Kind)
 	}
 	return d, nil
 }

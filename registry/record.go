@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -121,6 +122,14 @@ type Description struct {
 	Traits  *workspace.Traits `json:"traits,omitempty"`  // of the live handle
 	Holders []Holder          `json:"holders,omitempty"` // registries with a handle, in any process
 	Moves   []State           `json:"moves"`             // the possible next states
+}
+
+// label returns the name of a workspace for errors, or its id if it has no name.
+func (r Record) label() string {
+	if r.Name != "" {
+		return strconv.Quote(r.Name)
+	}
+	return r.ID
 }
 
 // clone returns a copy that can be changed without changing r.

@@ -131,9 +131,13 @@ func (s *sqlStore) Insert(ctx context.Context, rec Record) (Record, error) {
 // duplicateError returns the error for an id or a name that exists.
 func (s *sqlStore) duplicateError(ctx context.Context, rec Record) error {
 	if _, err := s.Get(ctx, rec.ID); err == nil {
-		return fmt.Errorf("registry: insert: workspace %s: %w", rec.ID, fault.AlreadyExists)
+		return fmt.Errorf("registry: workspace id %s: %w", rec.ID, fault.AlreadyExists)
 	}
-	return fmt.Errorf("registry: insert: workspace name %q: %w: names are unique per owner", rec.Name, fault.AlreadyExists)
+	return nameTaken(rec.Name)
+}
+
+func nameTaken(name string) error {
+	return fmt.Errorf("registry: workspace %q: %w: choose another name, or remove that workspace first", name, fault.AlreadyExists)
 }
 
 func (s *sqlStore) Get(ctx context.Context, id string) (Record, error) {
@@ -273,7 +277,7 @@ func (s *sqlStore) putRecord(ctx context.Context, tx *sql.Tx, rec Record) (Recor
 	set := strings.ReplaceAll(columns, ",", " = ?,") + " = ?"
 	_, err = tx.ExecContext(ctx, s.rebind(`UPDATE workspaces SET `+set+` WHERE id = ?`), append(row, rec.ID)...)
 	if s.isDuplicate(err) {
-		return Record{}, fmt.Errorf("registry: workspace name %q: %w: names are unique per owner", rec.Name, fault.AlreadyExists)
+		return Record{}, nameTaken(rec.Name)
 	}
 	if err != nil {
 		return Record{}, s.classifyError("put "+rec.ID, err)
@@ -300,8 +304,9 @@ func (s *sqlStore) Delete(ctx context.Context, id string, version int64) error {
 
 func (s *sqlStore) Close() error { return s.db.Close() }
 
-// withTx runs f in a transaction, and on a full disk once more after releasing the
-// disk reserve: all callers but Insert may use it, since they lead to removal.
+// withTx runs f in a transaction. If the disk is full, withTx releases the disk
+// reserve and tries once more. Insert uses tryTx instead: the reserve is for changes
+// of existing records, without which no workspace can be removed.
 func (s *sqlStore) withTx(ctx context.Context, what string, f func(tx *sql.Tx) error) error {
 	err := s.tryTx(ctx, what, f)
 	if fault.Of(err) == fault.ResourceExhausted && s.release() {

@@ -13,12 +13,12 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A journal is a write-ahead log of a change of a directory. It is written before
-// the change begins and removed after its end, under a flock: a process that finds
-// a journal and gets its flock completes the change. There are two kinds. The
-// journal of a stage holds the steps of a change on this host, each a rename. The
-// journal of a rollback holds the target snapshot of files that are written one by
-// one, through a mount or by a guest.
+// A journal is a write-ahead redo log of one change of a directory. It is written
+// before the change begins and removed after its end, under a flock: a process that
+// finds a journal and gets its flock completes the change, and never undoes it. There
+// are two kinds. A stage's journal has the steps of a change on this host, each a
+// rename. A [Rollback]'s journal has the snapshot to go back to; its files are written
+// one by one, through a mount or by a guest.
 
 // journalHead starts a journal, followed by the digest of the body.
 const journalHead = "croft-journal 1 "

@@ -16,13 +16,13 @@ import (
 // same call. The present call fails with it, and no decision is recorded.
 var ErrPending = Errorf(fault.Unavailable, "the user is asked for approval")
 
-// A Decision allows, denies or asks for a call.
+// A Decision says whether a call runs, is refused, or needs the user's approval.
 type Decision string
 
 // Decisions.
 const (
 	Allow Decision = "allow"
-	Ask   Decision = "ask" // the user, through the client
+	Ask   Decision = "ask" // the client asks the user for approval
 	Deny  Decision = "deny"
 )
 

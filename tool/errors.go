@@ -46,7 +46,7 @@ func PathError(verb, path string, err error) error {
 	case fault.SandboxViolation:
 		return &textError{text: "resolve path: path is outside workspace root", code: fault.SandboxViolation, err: err}
 	case fault.NotFound:
-		return &textError{text: fmt.Sprintf("stat: stat %s: no such file or directory", path), code: fault.NotFound, err: err}
+		return &textError{text: fmt.Sprintf("stat %s: no such file or directory", path), code: fault.NotFound, err: err}
 	}
 	return fmt.Errorf("%s: %w", verb, err)
 }

@@ -33,7 +33,7 @@ func TestGlob(t *testing.T) {
 		`{"pattern":"sub/*.go","path":"sub"}`: "sub/new.go",
 		`{"pattern":"*.go","path":"-dash"}`:   "-dash/a.go",
 		`{"pattern":"*.go","path":"old.go"}`:  "path is not a directory: old.go",
-		`{"pattern":"*.go","path":"none"}`:    "stat: stat none: no such file or directory",
+		`{"pattern":"*.go","path":"none"}`:    "stat none: no such file or directory",
 		`{"pattern":""}`:                      "pattern is required",
 		`{"pattern":"*.go","path":"../.."}`:   "resolve path: path is outside workspace root",
 	} {
@@ -91,7 +91,7 @@ func TestGrep(t *testing.T) {
 		`{"pattern":"func A.*\\}\\n\\n","multiline":true,"glob":"*.go"}`: "",
 		`{"pattern":"zzz"}`:                                              "",
 		`{"pattern":"a","output_mode":"x"}`:                              "unknown output_mode: x (valid: content, files_with_matches, count)",
-		`{"pattern":"a","path":"none"}`:                                  "stat: stat none: no such file or directory",
+		`{"pattern":"a","path":"none"}`:                                  "stat none: no such file or directory",
 	} {
 		got, _ := call(t, env, "Grep", args)
 		if strings.Contains(args, "multiline") {
@@ -120,7 +120,7 @@ func TestFanOut(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	got = ok(t, env, "Grep", `{"pattern":"needle","path":"f","workspace":"all"}`)
-	if want := "=== a ===\nf:1:needle\n\n=== b ===\nerror: stat: stat f: no such file or directory\n"; got != want {
+	if want := "=== a ===\nf:1:needle\n\n=== b ===\nerror: stat f: no such file or directory\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	refused(t, env, "Grep", `{"pattern":"(","workspace":"all"}`, fault.InvalidArgument)

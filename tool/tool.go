@@ -43,12 +43,12 @@ type Spec struct {
 	Idempotent  bool // repeating it with the same arguments has no further effect
 	OpenWorld   bool // reaches beyond the workspace
 
-	// TextOnly marks a tool whose text is nearly all of its data. An edge that would send
-	// both sends the text once, with Result.DataOnly.
+	// TextOnly marks a tool whose text is nearly all of its data. A server that would send
+	// both the text and the data sends the text and Result.DataOnly.
 	TextOnly bool
 
 	FanOut     bool // takes workspace "all"
-	Unscrubbed bool // its answer is a secret, and is not scrubbed
+	Unscrubbed bool // the answer may contain secrets, and is not scrubbed
 }
 
 // A Tool is one operation that an agent may call.
@@ -57,9 +57,10 @@ type Tool struct {
 	Input  *jsonschema.Schema // an object with "workspace"
 	Output *jsonschema.Schema // of Result.Structured; may be nil
 
-	// Arguments has the kinds of arguments for approval rules and the audit, by name; in an
-	// object or a list of objects as "inputs.from". Nil is a tool of a workspace that does
-	// not declare them: rules are checked for each of its strings.
+	// Arguments has the kind of each argument, by its name, for approval rules and audit
+	// events. A nested argument has a dotted name, such as "inputs.from". It is nil for a
+	// tool of a provider that does not declare kinds: then approval rules are checked
+	// against each string in the arguments.
 	Arguments map[string]driver.ArgumentKind
 
 	args     arguments

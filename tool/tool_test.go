@@ -174,7 +174,7 @@ func TestRead(t *testing.T) {
 		`{"file_path":"empty"}`:                      "",
 		`{"file_path":"long","offset":2}`:            "2\tend\n",
 		`{"file_path":"dir"}`:                        "path is a directory: dir",
-		`{"file_path":"none"}`:                       "stat: stat none: no such file or directory",
+		`{"file_path":"none"}`:                       "stat none: no such file or directory",
 		`{"file_path":"../x"}`:                       "resolve path: path is outside workspace root",
 		`{"file_path":"bin"}`:                        "read: bin is a binary file (3 bytes)",
 		`{"file_path":""}`:                           "file_path is required",

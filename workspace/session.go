@@ -213,8 +213,12 @@ func (w *Workspace) checkCommand(cmd driver.Command, d *live) (driver.Command, e
 		return bad("the script contains a NUL byte")
 	case cmd.Interactive && cmd.Stdin != nil:
 		return bad("stdin is either a reader or interactive")
-	case cmd.Timeout < 0 || cmd.Grace < 0 || cmd.MaxOutput < 0:
-		return bad("time-out, grace and max output must not be negative")
+	case cmd.Timeout < 0:
+		return bad("timeout %v must not be negative; 0 is none", cmd.Timeout)
+	case cmd.Grace < 0:
+		return bad("grace %v must not be negative; 0 is none", cmd.Grace)
+	case cmd.MaxOutput < 0:
+		return bad("maxOutput %d must not be negative; 0 is the default", cmd.MaxOutput)
 	case cmd.TTY != nil && !validSize(*cmd.TTY):
 		return bad("a terminal has 1 to 65535 rows and columns, not %d and %d", cmd.TTY.Rows, cmd.TTY.Cols)
 	}

@@ -47,12 +47,24 @@ func (w *Workspace) Progress(ctx context.Context) context.Context {
 	return w.withProgressEvents(ctx, verbFork)
 }
 
+// checkSnapshotOptions checks the name of a new snapshot.
+func checkSnapshotOptions(opts *driver.SnapshotOptions) (*driver.SnapshotOptions, error) {
+	if opts = orZero(opts); opts.Name != "" && !driver.ValidSnapshotName(opts.Name) {
+		return nil, fmt.Errorf("snapshot name %.200q: %w: a name has 1 to 128 letters, digits, '_', '-' and '.', does not begin with '.', and has not the form of an id (%d of [a-z0-9])",
+			opts.Name, fault.InvalidArgument, driver.IDLength)
+	}
+	return opts, nil
+}
+
 // Snapshot stores the present files. To continue from the snapshot elsewhere, open a
 // new workspace with Spec.From.
 func (w *Workspace) Snapshot(ctx context.Context, opts *driver.SnapshotOptions) (info driver.SnapshotInfo, err error) {
+	if opts, err = checkSnapshotOptions(opts); err != nil {
+		return info, err
+	}
 	err = w.callSnapshots(ctx, verbSnapshot, "snapshots", func(*driver.Snapshots) bool { return true },
 		func(ctx context.Context, s *driver.Snapshots) error {
-			info, err = s.Snapshot(ctx, orZero(opts))
+			info, err = s.Snapshot(ctx, opts)
 			return err
 		})
 	return info, err
@@ -100,9 +112,12 @@ func (w *Workspace) Rollback(ctx context.Context, id string, opts *driver.Snapsh
 // the present state only at the given paths. It is all or nothing. It first takes a
 // snapshot of the present state, with opts, and returns that snapshot.
 func (w *Workspace) Accept(ctx context.Context, files *driver.FS, paths []string, opts *driver.SnapshotOptions) (before driver.SnapshotInfo, err error) {
+	if opts, err = checkSnapshotOptions(opts); err != nil {
+		return before, err
+	}
 	err = w.callSnapshots(ctx, verbRollback, "accepting changes", func(s *driver.Snapshots) bool { return s.Accept != nil },
 		func(ctx context.Context, s *driver.Snapshots) error {
-			before, err = s.Accept(ctx, files, paths, orZero(opts))
+			before, err = s.Accept(ctx, files, paths, opts)
 			return err
 		})
 	return before, err
@@ -111,9 +126,12 @@ func (w *Workspace) Accept(ctx context.Context, files *driver.FS, paths []string
 // Seal turns the files of a workspace without running processes into an immutable
 // layer from which any number of workspaces start.
 func (w *Workspace) Seal(ctx context.Context, opts *driver.SnapshotOptions) (info driver.SnapshotInfo, err error) {
+	if opts, err = checkSnapshotOptions(opts); err != nil {
+		return info, err
+	}
 	err = w.callSnapshots(ctx, verbSnapshot, "sealing", func(s *driver.Snapshots) bool { return s.Seal != nil },
 		func(ctx context.Context, s *driver.Snapshots) error {
-			info, err = s.Seal(ctx, orZero(opts))
+			info, err = s.Seal(ctx, opts)
 			return err
 		})
 	return info, err
@@ -121,13 +139,16 @@ func (w *Workspace) Seal(ctx context.Context, opts *driver.SnapshotOptions) (inf
 
 // Checkpoint stores processes and memory, too.
 func (w *Workspace) Checkpoint(ctx context.Context, opts *driver.SnapshotOptions) (info driver.SnapshotInfo, err error) {
+	if opts, err = checkSnapshotOptions(opts); err != nil {
+		return info, err
+	}
 	can := func(s *driver.Snapshots) bool { return s.Checkpoint != nil || s.NoCheckpoint != "" }
 	err = w.callSnapshots(ctx, verbSnapshot, "checkpoints", can,
 		func(ctx context.Context, s *driver.Snapshots) error {
 			if s.Checkpoint == nil {
-				return fmt.Errorf("workspace %s: checkpoints: %w: %s", w.id, fault.Unsupported, s.NoCheckpoint)
+				return fmt.Errorf("checkpoints: %w: %s", fault.Unsupported, s.NoCheckpoint)
 			}
-			info, err = s.Checkpoint(ctx, orZero(opts))
+			info, err = s.Checkpoint(ctx, opts)
 			return err
 		})
 	return info, err

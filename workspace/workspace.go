@@ -125,7 +125,7 @@ func (w *Workspace) Close(ctx context.Context) error {
 
 // Detach is Close without OnClose: it closes the handle for all its owners.
 func (w *Workspace) Detach(ctx context.Context) error {
-	return w.closeWith(ctx, verbClose, fmt.Errorf("workspace %s: the handle is closed: %w", w.id, fault.WrongState),
+	return w.closeWith(ctx, verbClose, fmt.Errorf("workspace %s: %w: this handle on it was closed; acquire or open it again", w.id, fault.WrongState),
 		func(ctx context.Context, d *driver.Workspace) error { return d.Life.Close(ctx) })
 }
 
@@ -159,11 +159,11 @@ func (w *Workspace) closeWith(ctx context.Context, v *verb, why error, last func
 	return nil
 }
 
-// Pause stops the processes of the workspace and frees their memory.
+// Pause freezes the processes of the workspace. They use no CPU and keep their memory.
 func (w *Workspace) Pause(ctx context.Context) error {
 	return w.call(ctx, verbPause, subject{}, func(ctx context.Context, d *live) error {
 		if d.Life.Pause == nil && d.Life.NoPause != "" {
-			return fmt.Errorf("workspace %s: pausing: %w: %s", w.id, fault.Unsupported, d.Life.NoPause)
+			return fmt.Errorf("pausing: %w: %s", fault.Unsupported, d.Life.NoPause)
 		}
 		if d.Life.Pause == nil {
 			return w.unsupported("pausing", d)
@@ -172,7 +172,7 @@ func (w *Workspace) Pause(ctx context.Context) error {
 	})
 }
 
-// Resume continues the processes that Pause stopped.
+// Resume continues the processes that Pause froze.
 func (w *Workspace) Resume(ctx context.Context) error {
 	return w.call(ctx, verbResume, subject{}, func(ctx context.Context, d *live) error {
 		if d.Life.Resume == nil {
@@ -275,5 +275,5 @@ func (w *Workspace) renewOnce(ctx context.Context, stale *live) (*live, error) {
 
 // unsupported returns the error for a module or function that the provider does not have.
 func (w *Workspace) unsupported(what string, d *live) error {
-	return fmt.Errorf("workspace %s: %s: %w: provider %s has %v", w.id, what, fault.Unsupported, cmp.Or(w.opts.Kind, d.Ref.Provider), d.Built().Names())
+	return fmt.Errorf("%s: %w: provider %s has only %v", what, fault.Unsupported, cmp.Or(w.opts.Kind, d.Ref.Provider), d.Built().Names())
 }

@@ -34,7 +34,7 @@ func TestEventsAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fenced := map[string]int{}
+	announced := map[string]int{}
 	var last uint64
 	for e, err := range event.ReadFiles(app.EventsFile(dir, config.Default())) {
 		if err != nil {
@@ -45,12 +45,12 @@ func TestEventsAreKept(t *testing.T) {
 		}
 		last = e.Sequence
 		if e.Kind == event.WorkspaceSandbox {
-			fenced[e.Workspace]++
+			announced[e.Workspace]++
 		}
 	}
 	for _, id := range ids {
-		if fenced[id] != 1 {
-			t.Errorf("workspace %s was told of %d times, want once", id, fenced[id])
+		if announced[id] != 1 {
+			t.Errorf("workspace %s was announced %d times, want once", id, announced[id])
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (l *pipeListener) Close() error {
 	return nil
 }
 
-// Addr is a name, since there is no address.
+// Addr returns a placeholder: a net.Pipe has no address.
 func (l *pipeListener) Addr() net.Addr { return pipeAddr{} }
 
 // Dial connects to the listener.

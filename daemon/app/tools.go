@@ -134,11 +134,12 @@ func (s *System) checkpointLimits(ctx context.Context, c *tool.Call) (history.Li
 	return limits, err == nil
 }
 
-// newWorkspaceGrace is how long a new workspace may be without a lease.
+// newWorkspaceGrace is the age below which Discard keeps a workspace without a lease: the
+// program that created it may not have acquired it yet.
 const newWorkspaceGrace = time.Minute
 
-// Discard destroys the workspaces with a label and without a lease: leftovers of killed
-// programs.
+// Discard destroys the workspaces that have the label and no lease: a program that was
+// killed left them.
 func (s *System) Discard(ctx context.Context, label string) error {
 	list, err := s.Registry.List(ctx, registry.Filter{Labels: map[string]string{label: "true"}})
 	if err != nil {
@@ -243,7 +244,8 @@ func (r *registryWorkspaces) Find(ctx context.Context, name string) (tool.Entry,
 	return tool.Entry{}, missing
 }
 
-// toolEntry is a record as agents see it, false if they may not.
+// toolEntry returns the entry of a workspace for agents; false if the workspace has ended, is
+// of a kind that is not admitted, or is not among only.
 func (r *registryWorkspaces) toolEntry(rec registry.Record, only []string) (tool.Entry, bool) {
 	e := tool.Entry{Name: toolName(rec), ID: rec.ID, ForkOf: rec.Labels[forkOfLabel]}
 	if rec.State == registry.Failed || rec.State == registry.Destroyed || r.admit(rec.Kind) != nil {
@@ -255,8 +257,8 @@ func (r *registryWorkspaces) toolEntry(rec registry.Record, only []string) (tool
 	return e, only == nil || slices.Contains(only, e.Name) || slices.Contains(only, rec.ID)
 }
 
-// toolName is the name of a workspace for agents: its id if it has an owner, since two
-// owners may use the same name.
+// toolName returns the name of a workspace for agents. A workspace with an owner is named by
+// its id, because two owners may use the same name.
 func toolName(rec registry.Record) string {
 	if rec.Name == "" || rec.Owner != "" || tool.CheckName(rec.Name) != nil {
 		return rec.ID

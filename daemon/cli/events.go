@@ -58,6 +58,9 @@ func (a *command) printEvents(ctx context.Context, opts eventsOptions) error {
 	for _, k := range opts.kinds {
 		filter.Kinds = append(filter.Kinds, event.Kind(k))
 	}
+	if err := filter.Check(); err != nil {
+		return err
+	}
 	err := a.withClient(ctx, func(c *client.Client) error {
 		if opts.workspace == "" {
 			return nil

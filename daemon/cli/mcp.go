@@ -205,6 +205,9 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 	} else {
 		dirs, err := a.openDirs(ctx, sys, opts)
 		if err != nil {
+			if _, lookupErr := sys.Registry.Lookup(ctx, "", opts.workspace); fault.Of(err) == fault.NotFound && lookupErr == nil {
+				return fmt.Errorf("%w; --workspace is a directory of this host, for the workspace %s use --ws %[2]s", err, opts.workspace)
+			}
 			return err
 		}
 		defer func() { err = errors.Join(err, dirs.destroyAll(ctx)) }()

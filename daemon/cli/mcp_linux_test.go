@@ -16,7 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestWebFetchObeysThePolicy: a page is fetched from inside the fence, so that the
+// TestWebFetchObeysThePolicy: a page is fetched from inside the sandbox, so that the
 // host that is allowed is reached, no other is, and without a network none.
 func TestWebFetchObeysThePolicy(t *testing.T) {
 	host, roots := secureServer(t, func(w http.ResponseWriter, r *http.Request) {

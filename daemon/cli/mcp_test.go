@@ -120,7 +120,7 @@ func TestAgentOverStdio(t *testing.T) {
 	if info, serr := os.Stat(filepath.Join(dir, "a.txt")); err != nil || string(data) != "one\n2\n" || serr != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("the file is %q, %v, %v", data, err, info.Mode())
 	}
-	// The fence: no home, no way to write elsewhere, no secret in the environment.
+	// The sandbox: no home, no way to write elsewhere, no secret in the environment.
 	home, _ := os.UserHomeDir()
 	got := a.ok("Bash", m{"command": "env; cat a.txt; touch b; ls " + home + "; touch /etc/x /usr/x", "description": "x"})
 	if strings.Contains(got, "very-secret-value") || strings.Contains(got, "CROFT_SECRET") || !strings.Contains(got, "one\n2\n") || !strings.Contains(got, "exit: 1") {

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// shellProvider is one that has commands and no fence, beside Croft's own.
+// shellProvider is a provider with commands and no sandbox, beside Croft's own.
 func shellProvider() []driver.Provider {
 	p, err := shelltest.New(filepath.Join(os.Getenv("CROFT_DATA"), "shelltest"))
 	if err != nil {

@@ -30,8 +30,8 @@ func (a *command) wsGetCommand() *cobra.Command {
 		Long: `Copy a file or a directory out of a workspace to DEST or, with -, a file to standard output.
 
 A file becomes DEST, or goes into DEST if that is a directory. A directory becomes DEST, or is
-merged into an existing DEST, with its permission bits. Nothing is written outside DEST, and
-symlinks are copied as symlinks.
+merged into an existing DEST, with its permission bits. The parent directory of DEST must exist.
+Nothing is written outside DEST, and symlinks are copied as symlinks.
 
 An entry that can't be copied (an unreadable file, a symlink that would point outside DEST) is
 left out and reported on standard error. The command then ends with the first such error, after
@@ -98,7 +98,10 @@ func (g *getter) getFile(ctx context.Context, info driver.Info) error {
 		dest = filepath.Join(dest, path.Base(path.Clean("/"+g.opts.path)))
 	}
 	root, err := os.OpenRoot(filepath.Dir(dest))
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("get to %s: %w: its parent directory does not exist; make it first", dest, fault.NotFound)
+	case err != nil:
 		return hostError("get to", filepath.Dir(dest), err)
 	}
 	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
@@ -109,7 +112,11 @@ func (g *getter) getFile(ctx context.Context, info driver.Info) error {
 // getTree copies a directory. All writes go through an os.Root of DEST, so that
 // untrusted names and symlinks of the workspace can't lead outside.
 func (g *getter) getTree(ctx context.Context, dir driver.Info) error {
-	if err := os.MkdirAll(g.opts.dest, 0o755); err != nil {
+	err := os.Mkdir(g.opts.dest, 0o755)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("get to %s: %w: its parent directory does not exist; make it first", g.opts.dest, fault.NotFound)
+	case err != nil && !errors.Is(err, fs.ErrExist):
 		return hostError("get to", g.opts.dest, err)
 	}
 	root, err := os.OpenRoot(g.opts.dest)

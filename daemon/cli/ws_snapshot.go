@@ -63,7 +63,7 @@ func (a *command) wsSnapshot(ctx context.Context, name string, opts *driver.Snap
 			return err
 		}
 		if !info.Frozen {
-			a.note("the workspace was not frozen: the snapshot may contain parts of concurrent changes")
+			a.note("the workspace was not frozen: the snapshot may contain parts of concurrent changes; if programs write to it, end them and take another one")
 		}
 		if info.Skipped > 0 {
 			a.note("left out: %d pipes, sockets and devices", info.Skipped)
@@ -181,13 +181,17 @@ func (a *command) wsRollback(ctx context.Context, name, id string, crossSession 
 func (a *command) wsForkCommand() *cobra.Command {
 	var opts client.ForkOptions
 	var labels []string
-	cmd := &cobra.Command{
+	var cmd *cobra.Command
+	cmd = &cobra.Command{
 		Use:   "fork NAME [NEW]",
 		Short: "Open new workspaces from the present state of this one, and print their ids",
 		Args:  cobra.RangeArgs(1, 2),
 		RunE: run(func(ctx context.Context, args []string) error {
 			if len(args) == 2 {
 				opts.Name = args[1]
+			}
+			if cmd.Flags().Changed("count") && opts.Count < 1 {
+				return usagef("--count %d: give a number of workspaces, at least 1", opts.Count)
 			}
 			var err error
 			if opts.Labels, err = parseLabels(labels); err != nil {
@@ -197,7 +201,7 @@ func (a *command) wsForkCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.IntVarP(&opts.Count, "count", "n", 0, "number of workspaces, named NEW-1 and so on; 0 is one")
+	f.IntVarP(&opts.Count, "count", "n", 0, "number of workspaces, named NEW-1 and so on (default one, named NEW)")
 	f.StringVar(&opts.Snapshot, "snapshot", "", "start from this snapshot instead")
 	f.BoolVar(&opts.CrossSession, "cross-session", false, "allow a snapshot of another session")
 	f.StringArrayVar(&labels, "label", nil, "label K=V of the new workspaces; may be given several times")

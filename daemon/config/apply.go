@@ -11,10 +11,10 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Apply returns the policy of a name, "" for the default one, changed by what
-// wish sets, as a policy changes the one that it extends: limits and env one by
-// one, network.allow as a whole, and what is denied stays denied. A flag that is
-// false sets nothing.
+// Apply returns a policy by its name, "" for the default one, with the settings of wish.
+// They override the policy as those of a policy that extends it: limits and env key by
+// key, network.allow as a whole, and network.deny is added. A false flag of wish sets
+// nothing.
 func (c *Config) Apply(name string, wish driver.Policy) (driver.Policy, error) {
 	p, err := c.Policy(name)
 	if err != nil {
@@ -91,7 +91,7 @@ func (c *Config) ceiling(name string) (driver.Policy, error) {
 	return c.Policy(name)
 }
 
-// CheckEnv refuses variables that the section env does not let pass.
+// CheckEnv refuses variables that the section env does not allow.
 func (c *Config) CheckEnv(env map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		if matchesAny(c.Env.Deny, name) || len(c.Env.Allow) > 0 && !matchesAny(c.Env.Allow, name) {
@@ -102,8 +102,8 @@ func (c *Config) CheckEnv(env map[string]string) error {
 	return nil
 }
 
-// matchesAny holds a variable against patterns. Case does not count, because for
-// some programs it does not.
+// matchesAny reports whether a pattern matches the name of a variable. It ignores case,
+// because some programs read variables of either case, such as http_proxy.
 func matchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		ok, _ := path.Match(strings.ToUpper(pattern), strings.ToUpper(name))

@@ -64,7 +64,7 @@ func TestApply(t *testing.T) {
 			t.Errorf("%s is let through", name)
 		}
 	}
-	if _, err := c.Apply("nope", driver.Policy{}); fault.Of(err) != fault.NotFound || !strings.Contains(err.Error(), "there are default") {
+	if _, err := c.Apply("nope", driver.Policy{}); fault.Of(err) != fault.NotFound || !strings.Contains(err.Error(), "the policies are default") {
 		t.Errorf("an unknown policy: %v", err)
 	}
 }

@@ -28,7 +28,7 @@ var (
 
 const nameForm = "a name has 1 to 63 of A-Z, a-z, 0-9, _ and -, and begins with a letter or digit"
 
-// check judges what each key holds, once types are right.
+// check checks the values of the keys. decode has checked their types.
 func (c *Config) check() error {
 	if c.Version != Version {
 		return c.keyError("version", "this croft reads version %d; the file says %d", Version, c.Version)
@@ -76,7 +76,7 @@ func (c *Config) checkStore() error {
 	}
 	u, err := url.Parse(text)
 	if err != nil || !slices.Contains([]string{"sqlite", "postgres", "postgresql"}, u.Scheme) {
-		return c.keyError(at, "it must be sqlite:PATH or postgres://HOST/DATABASE") // without the text, which may hold a password
+		return c.keyError(at, "it must be sqlite:PATH or postgres://HOST/DATABASE") // the text is not repeated: it may hold a password
 	}
 	_, password := u.User.Password()
 	password = password || u.Query().Has("password")
@@ -102,7 +102,8 @@ func (c *Config) checkProviders() error {
 	return c.checkWraps()
 }
 
-// checkWraps refuses two entries that wrap one kind: they would share it.
+// checkWraps refuses two entries with wrappers (pool, limit, retry, record) for one kind,
+// because wrappers apply to all entries of a kind.
 func (c *Config) checkWraps() error {
 	wrapped := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
@@ -241,7 +242,7 @@ func (c *Config) checkDefaults() error {
 		return c.keyError("defaults.provider", "%.80q: %s", c.Defaults.Provider, nameForm)
 	}
 	if _, ok := c.Policies[c.Defaults.Policy]; !ok {
-		return c.keyError("defaults.policy", "there is no policy %.80q; there are %s", c.Defaults.Policy, strings.Join(slices.Sorted(maps.Keys(c.Policies)), ", "))
+		return c.keyError("defaults.policy", "there is no policy %.80q; the policies are %s", c.Defaults.Policy, strings.Join(slices.Sorted(maps.Keys(c.Policies)), ", "))
 	}
 	return nil
 }
@@ -270,8 +271,8 @@ func (c *Config) checkSecrets() error {
 	return c.checkPatterns()
 }
 
-// checkSecretHosts judges where secrets may go, and that no policy sends one
-// elsewhere.
+// checkSecretHosts checks secrets.hosts, and refuses a policy that sends a secret to a
+// host that is not listed there.
 func (c *Config) checkSecretHosts() error {
 	seen := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(c.Secrets.Hosts)) {
@@ -318,7 +319,7 @@ func (c *Config) checkPatterns() error {
 		case err != nil:
 			return c.keyError(at, "it is no regular expression: %v", err)
 		case re.MatchString(""):
-			return c.keyError(at, "it matches nothing at all, and so everywhere")
+			return c.keyError(at, "it matches the empty string, and so every text")
 		}
 	}
 	return nil
@@ -372,7 +373,7 @@ var syncs = []string{"none", "interval", "always"}
 
 func itemPath(at string, i int) string { return at + "[" + strconv.Itoa(i) + "]" }
 
-// validTarget judges the host of a rule.
+// validTarget reports whether the host of a rule is a valid name, address or CIDR range.
 func validTarget(host string) bool {
 	if _, err := netip.ParsePrefix(host); err == nil {
 		return true
@@ -383,8 +384,8 @@ func validTarget(host string) bool {
 	return validHost(strings.TrimPrefix(host, "*."))
 }
 
-// validHost judges a name. One whose last label begins with a digit is refused:
-// it is an address that is not written as one should be.
+// validHost reports whether name is a valid host name. A name whose last label begins
+// with a digit is not: resolvers take it for an IPv4 address, such as 127.1.
 func validHost(name string) bool {
 	if len(name) > 253 {
 		return false

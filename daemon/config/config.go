@@ -15,13 +15,13 @@ import (
 // Version is the version of the format that this package reads.
 const Version = 1
 
-// FileName is the name of the file where none is given.
+// FileName is the default name of the file.
 const FileName = "croft.yaml"
 
-// A Config is what croft.yaml says, with a default wherever it says nothing.
+// A Config is the content of croft.yaml, with defaults for the keys that it does not set.
 //
-// The keys of the file are those of the json tags; the text of the jsonschema
-// tags is in the published schema and in what YAML prints.
+// The json tags are the keys of the file. The texts of the jsonschema tags are in the
+// published schema and in the output of YAML.
 type Config struct {
 	Version   int                 `json:"version" jsonschema:"version of this format; 1"`
 	Data      string              `json:"data,omitempty" jsonschema:"data directory; empty is ~/.local/share/croft; relative to this file"`
@@ -38,9 +38,9 @@ type Config struct {
 	Caps      Caps                `json:"caps,omitzero" jsonschema:"caps of this server; past them calls fail as resource exhausted"`
 	Events    Events              `json:"events,omitzero" jsonschema:"the audit stream"`
 
-	file   string                         // "" where it was not read from one
-	at     map[string]strictyaml.Position // of each key that the file sets, by its path
-	origin map[string]string              // of each setting that does not come from the file
+	file   string                         // path of the file; "" without one
+	at     map[string]strictyaml.Position // position of each key that the file sets, by its path
+	origin map[string]string              // variable or flag of each setting that does not come from the file
 }
 
 // Server is the section server.
@@ -62,7 +62,7 @@ type Defaults struct {
 	Prefer   []string `json:"prefer,omitempty" jsonschema:"names of the providers that auto tries, best first; empty is sandbox, docker, and then all others but local"`
 }
 
-// A Provider is one of the section providers.
+// A Provider is an entry of the section providers.
 type Provider struct {
 	Kind    string         `json:"kind,omitempty" jsonschema:"kind of the provider; empty is its name"`
 	Options map[string]any `json:"options,omitempty" jsonschema:"passed to the provider, which judges them"`
@@ -73,7 +73,7 @@ type Provider struct {
 	Record string `json:"record,omitempty" jsonschema:"file of JSON lines, one for each call of the provider, without contents; relative to the data directory; empty is none; for all of the kind"`
 }
 
-// A Pool is how many workspaces are kept warm.
+// A Pool says how many workspaces are kept warm.
 type Pool struct {
 	Size   Count    `json:"size,omitempty" jsonschema:"workspaces of each template and policy; 0 is no pool"`
 	Shapes Count    `json:"shapes,omitempty" jsonschema:"templates and policies at the same time; 0 is 4"`
@@ -88,18 +88,19 @@ type Bounds struct {
 	Wait       Duration `json:"wait,omitempty" jsonschema:"how long a call may wait for its turn; 0s refuses it at once"`
 }
 
-// A Retry is how often calls are made again.
+// A Retry says how often calls are repeated.
 type Retry struct {
 	Retries Count    `json:"retries,omitempty" jsonschema:"of one call; 0 is none"`
 	For     Duration `json:"for,omitempty" jsonschema:"all waits between them together; 0s is 10s"`
 }
 
-// Wraps reports whether anything is to be wrapped around the provider.
+// Wraps reports whether the provider needs a wrapper: a pool, bounds, retries or a record.
 func (p Provider) Wraps() bool {
 	return p.Pool.Size > 0 || p.Limit != (Bounds{}) || p.Retry.Retries > 0 || p.Record != ""
 }
 
-// Wrapped returns what is to be wrapped around the providers of a kind.
+// Wrapped returns the entry whose wrappers apply to the providers of a kind; false if there
+// is none.
 func (c *Config) Wrapped(kind string) (Provider, bool) {
 	for name, p := range c.Providers {
 		if (p.Kind == kind || p.Kind == "" && name == kind) && p.Wraps() {
@@ -109,7 +110,7 @@ func (c *Config) Wrapped(kind string) (Provider, bool) {
 	return Provider{}, false
 }
 
-// Auto as the name of a provider is the first that gives what is asked for.
+// Auto, as the name of a provider, chooses the first provider that supports the policy.
 const Auto = "auto"
 
 // Secrets is the section secrets.
@@ -121,7 +122,7 @@ type Secrets struct {
 	Patterns   map[string]string    `json:"patterns,omitempty" jsonschema:"further texts that no tool shows, by a name for the mark: regular expressions, of which a group, if there is one, is what is hidden"`
 }
 
-// A SecretSet is where the secrets of one workspace come from.
+// A SecretSet has the sources of the secrets of one workspace.
 type SecretSet struct {
 	Env string `json:"env,omitempty" jsonschema:"prefix of the variables that hold its secrets; empty is none"`
 	Dir string `json:"dir,omitempty" jsonschema:"directory with one file for each of its secrets; empty is none; relative to this file"`
@@ -150,8 +151,7 @@ type Events struct {
 // NoFile as Events.File keeps no file.
 const NoFile = "none"
 
-// DefaultPolicy is the name of the policy that is always there. A file may say
-// what is in it.
+// DefaultPolicy is the name of the policy that always exists. A file may define it.
 const DefaultPolicy = "default"
 
 // Default returns the configuration without a file.
@@ -170,10 +170,9 @@ func Default() *Config {
 // File returns the path of the file that c was read from, "" if there was none.
 func (c *Config) File() string { return c.file }
 
-// Provider returns the kind and the options of a provider by its name, the
-// options as the JSON object that driver.Spec.Config takes, nil where there are
-// none. A name that is not listed is the kind of that name; the caller checks whether
-// that kind exists.
+// Provider returns the kind and the options of a provider by its name. The options are a
+// JSON object for driver.Spec.Config, nil without options. A name that is not in the
+// section providers is a kind; the caller checks whether that kind exists.
 func (c *Config) Provider(name string) (kind string, options json.RawMessage, err error) {
 	if name == "" {
 		name = c.Defaults.Provider
@@ -236,15 +235,15 @@ func notOffered(what, name string) error {
 	return fmt.Errorf("config: %s %.80q: %w: this server does not offer it; server.providers in croft.yaml lists what it offers", what, name, fault.PermissionDenied)
 }
 
-// SecretsOf returns where the secrets come from that a workspace has for itself,
-// by its name or id, false if it has none.
+// SecretsOf returns the sources of the secrets that only one workspace has, by its name or
+// id; false if it has none.
 func (c *Config) SecretsOf(workspace string) (SecretSet, bool) {
 	set, ok := c.Secrets.Workspaces[workspace]
 	return set, ok
 }
 
-// CheckHost refuses to send a secret to a host that it is not for. The host is one
-// of driver.NetRule, such as *.example.com.
+// CheckHost refuses to send a secret to a host that secrets.hosts does not list for it.
+// The host is written as in driver.NetRule, such as *.example.com.
 func (c *Config) CheckHost(secret, host string) error {
 	for name, hosts := range c.Secrets.Hosts {
 		if !strings.EqualFold(name, secret) {
@@ -261,7 +260,8 @@ func (c *Config) CheckHost(secret, host string) error {
 	return nil
 }
 
-// holdsHost reports whether every host that a rule is about is an allowed one.
+// holdsHost reports whether the pattern allowed matches every host that the pattern host
+// matches.
 func holdsHost(allowed, host string) bool {
 	allowed, host = strings.ToLower(strings.TrimSuffix(allowed, ".")), strings.ToLower(strings.TrimSuffix(host, "."))
 	if allowed == host {
@@ -271,14 +271,14 @@ func holdsHost(allowed, host string) bool {
 	return wild && suffix != "" && strings.HasSuffix(host, suffix) && host != suffix
 }
 
-// Policy returns the policy of a name, with all that it extends; "" is the
-// default one. The error is NotFound and lists the names that there are.
+// Policy returns a policy by its name, merged with all that it extends; "" is
+// Defaults.Policy. The error for an unknown name is NotFound and lists the known names.
 func (c *Config) Policy(name string) (driver.Policy, error) {
 	if name == "" {
 		name = c.Defaults.Policy
 	}
 	if _, ok := c.Policies[name]; !ok {
-		return driver.Policy{}, fmt.Errorf("config: policy %.80q: %w: there are %s",
+		return driver.Policy{}, fmt.Errorf("config: policy %.80q: %w: the policies are %s; croft.yaml defines them",
 			name, fault.NotFound, strings.Join(slices.Sorted(maps.Keys(c.Policies)), ", "))
 	}
 	p, err := c.flattenPolicy(name, nil)

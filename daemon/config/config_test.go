@@ -90,7 +90,7 @@ func TestExamplePolicies(t *testing.T) {
 func TestUnknownPolicyListsTheKnown(t *testing.T) {
 	c := mustParse(t, "version: 1\npolicies: {a: {}, b: {}}")
 	_, err := c.Policy("c")
-	if fault.Of(err) != fault.NotFound || !strings.Contains(err.Error(), "there are a, b, default") {
+	if fault.Of(err) != fault.NotFound || !strings.Contains(err.Error(), "the policies are a, b, default") {
 		t.Errorf("got %v, want NotFound that lists a, b, default", err)
 	}
 }
@@ -242,12 +242,12 @@ var refused = []struct{ name, text, want string }{
 	{"wall without unit", "version: 1\npolicies: {a: {limits: {wall: 60}}}\n", `"60": write a number with a unit, such as 30s`},
 	{"cpus", "version: 1\npolicies: {a: {limits: {cpu: {max: lots}}}}\n", `policies.a.limits.cpu.max: "lots": write a number of cores`},
 	{"isolation", "version: 1\npolicies: {a: {isolation: strong}}\n", `"strong": the levels are [none process bubblewrap`},
-	{"extends what is not there", "version: 1\npolicies: {a: {extends: b}}\n", `policies.a.extends: there is no policy "b"; there are a, default`},
+	{"extends what is not there", "version: 1\npolicies: {a: {extends: b}}\n", `policies.a.extends: there is no policy "b"; the policies are a, default`},
 	{"extends itself", "version: 1\npolicies: {a: {extends: a}}\n", `policy "a" extends itself: a -> a`},
 	{"cycle", "version: 1\npolicies: {a: {extends: b}, b: {extends: c}, c: {extends: a}}\n", `a -> b -> c -> a`},
 	{"long chain", "version: 1\npolicies:\n  p0: {}\n" + chain(18), "policies extend each other more than 16 deep"},
 	{"policy name", "version: 1\npolicies: {\"a b\": {}}\n", "a name has 1 to 63 of"},
-	{"default policy", "version: 1\ndefaults: {policy: x}\n", `:2:20: invalid argument: defaults.policy: there is no policy "x"; there are default`},
+	{"default policy", "version: 1\ndefaults: {policy: x}\n", `:2:20: invalid argument: defaults.policy: there is no policy "x"; the policies are default`},
 	{"host", "version: 1\npolicies: {a: {network: {allow: [{host: \"https://x.example\"}]}}}\n", "without scheme and port"},
 	{"host that is a number", "version: 1\npolicies: {a: {network: {allow: [{host: \"127.1\"}]}}}\n", "policies.a.network.allow[0].host"},
 	{"rule without host", "version: 1\npolicies: {a: {network: {allow: [{ports: [1]}]}}}\n", `policies.a.network.allow[0]: key "host" is missing`},

@@ -17,13 +17,13 @@ import (
 
 const maxFile = 1 << 20
 
-// keyError returns the error of a key, with its place.
+// keyError returns the error of a key, with its file, line and column.
 func (c *Config) keyError(path, format string, args ...any) error {
 	if from := c.origin[path]; from != "" {
 		return fmt.Errorf("config: read %s: %w: %s: %s", from, fault.InvalidArgument, path, fmt.Sprintf(format, args...))
 	}
 	at, ok := c.at[path]
-	for p := path; !ok && p != ""; { // what is not in the file lies in something that is
+	for p := path; !ok && p != ""; { // a key that is not in the file gets the position of its nearest parent
 		p = p[:max(0, strings.LastIndexAny(p, ".["))]
 		at, ok = c.at[p]
 	}
@@ -41,7 +41,7 @@ func (c *Config) keyErrorAt(at strictyaml.Position, path, format string, args ..
 	return fmt.Errorf("config: read %s%s: %w: %s%s", file, at, fault.InvalidArgument, key, fmt.Sprintf(format, args...))
 }
 
-// decode reads data over what c holds.
+// decode sets the keys of c that are in data.
 func (c *Config) decode(data []byte) error {
 	n, err := strictyaml.Parse(data, maxFile)
 	var bad *strictyaml.Error
@@ -54,7 +54,7 @@ func (c *Config) decode(data []byte) error {
 	return c.decodeValue(reflect.ValueOf(c).Elem(), n, "")
 }
 
-// decodeValue decodes n into v, and refuses what v does not hold.
+// decodeValue decodes n into v, and refuses a node of another type.
 func (c *Config) decodeValue(v reflect.Value, n ast.Node, path string) error {
 	if path != "" {
 		c.at[path] = strictyaml.At(n)
@@ -82,7 +82,7 @@ func (c *Config) decodeValue(v reflect.Value, n ast.Node, path string) error {
 	return c.decodeScalar(v, n, path)
 }
 
-// parseScalar hands the text of a scalar to the type that it is for.
+// parseScalar calls parse, the parser of type t, with the text of a scalar.
 func (c *Config) parseScalar(parse func(string) error, n ast.Node, path string, t reflect.Type) error {
 	text, ok := scalarText(n)
 	if !ok {
@@ -128,7 +128,7 @@ func (c *Config) decodeStruct(v reflect.Value, n ast.Node, path string) error {
 	fields := fieldsOf(v.Type())
 	required := slices.DeleteFunc(slices.Clone(fields), func(f field) bool { return !f.required })
 	if _, null := n.(*ast.NullNode); null && len(required) == 0 {
-		return nil // a section of which everything is commented out
+		return nil // every key of the section is commented out
 	}
 	pairs, ok := strictyaml.Pairs(n)
 	if !ok {
@@ -213,7 +213,7 @@ func (c *Config) decodeList(v reflect.Value, n ast.Node, path string) error {
 	return nil
 }
 
-// decodeFree decodes what is passed on to a provider, in the types of JSON.
+// decodeFree decodes the options of a provider to the types of encoding/json.
 func (c *Config) decodeFree(v reflect.Value, n ast.Node, path string) error {
 	if pairs, ok := strictyaml.Pairs(n); ok {
 		m := map[string]any{}

@@ -13,24 +13,24 @@ import (
 	"github.com/croft-run/croft/internal/strictyaml"
 )
 
-// EnvFile is the variable that names the file.
+// EnvFile is the variable with the path of the file.
 const EnvFile = "CROFT_CONFIG"
 
 // Find returns the path of the file to read: the explicit one, else that of
 // $CROFT_CONFIG, else croft.yaml in data, the data directory, else
 // croft/croft.yaml in $XDG_CONFIG_HOME (~/.config where that is not set). It
-// returns "" where there is none, and NotFound where a file was named that does
-// not exist.
+// returns "" without a file, and NotFound if the explicit file or that of $CROFT_CONFIG
+// does not exist.
 //
 // The current directory is not searched: an agent or a checkout could put a file there
 // that allows more than its user wants. Such a file is read only if it is named. A file
 // that was found, not named, must belong to this user or to root.
 func Find(explicit, data string, getenv func(string) string) (string, error) {
 	if explicit != "" {
-		return explicit, checkExists(explicit, "the file that was named")
+		return explicit, checkExists(explicit, "--config")
 	}
 	if path := getenv(EnvFile); path != "" {
-		return path, checkExists(path, "the file that $"+EnvFile+" names")
+		return path, checkExists(path, "$"+EnvFile)
 	}
 	var candidates []string
 	if data != "" {
@@ -52,15 +52,21 @@ func Find(explicit, data string, getenv func(string) string) (string, error) {
 	return "", nil
 }
 
-func checkExists(path, what string) error {
-	if _, err := os.Stat(path); err != nil {
-		return fmt.Errorf("config: find %s, %s: %w", path, what, err)
+// checkExists refuses the path of a file that does not exist. origin is the flag or
+// variable with the path.
+func checkExists(path, origin string) error {
+	_, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("config: %s %s: %w: there is no such file", origin, path, fault.NotFound)
+	case err != nil:
+		return fmt.Errorf("config: %s: %w", origin, err)
 	}
 	return nil
 }
 
 func configHome(getenv func(string) string) string {
-	if dir := getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) { // others are to be ignored, says its specification
+	if dir := getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) { // the XDG specification says to ignore relative paths
 		return dir
 	}
 	if home := getenv("HOME"); home != "" {
@@ -70,8 +76,8 @@ func configHome(getenv func(string) string) string {
 }
 
 // Load reads the file at path. Relative paths in it are relative to its
-// directory, and ~/ is the home directory. A file that everyone may write is
-// refused, because it decides what agents may do.
+// directory, and ~/ is the home directory. A file that all users can write to is
+// refused, because the file decides what agents may do.
 func Load(path string) (*Config, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// A field is a key of a struct.
+// A field is a field of a struct that is a key of the file.
 type field struct {
 	key      string
 	doc      string
@@ -34,7 +34,7 @@ func keysOf(fields []field) string {
 	return strings.Join(keys, ", ")
 }
 
-// scalarText returns a scalar as it is written, false for what is none.
+// scalarText returns the text of a scalar, false for other nodes.
 func scalarText(n ast.Node) (string, bool) {
 	switch n := n.(type) {
 	case *ast.StringNode:
@@ -57,7 +57,7 @@ func isScalar(n ast.Node) bool {
 	return false
 }
 
-// nodeName says what a node is, in words.
+// nodeName returns the name of a node's type for errors.
 func nodeName(n ast.Node) string {
 	switch n.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:
@@ -76,7 +76,7 @@ func nodeName(n ast.Node) string {
 	return "this"
 }
 
-// typeName says what a type takes, in words.
+// typeName describes the values of a type for errors.
 func typeName(t reflect.Type) string {
 	switch t {
 	case reflect.TypeFor[Bytes]():

@@ -9,9 +9,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// A Policy is one of the section policies. What it does not set it has from the
-// policy that it extends: limits and env one by one, network.allow as a whole.
-// What a policy denies on the network, no policy that extends it can allow.
+// A Policy is an entry of the section policies. It inherits what it does not set from the
+// policy that it extends: limits and env key by key, network.allow as a whole. A policy
+// can't allow what the policy that it extends denies on the network.
 type Policy struct {
 	Extends   string            `json:"extends,omitempty" jsonschema:"name of the policy that this one changes"`
 	Isolation driver.Isolation  `json:"isolation,omitempty" jsonschema:"the least level; empty is the provider's default"`
@@ -24,7 +24,7 @@ type Policy struct {
 	Idle      *Duration         `json:"idle,omitempty" jsonschema:"expire after this long without use; 0s is never"`
 }
 
-// Network is what a policy lets through.
+// Network is the section network of a policy.
 type Network struct {
 	Open  *bool     `json:"open,omitempty" jsonschema:"everything, without a proxy; allow and deny are then not allowed"`
 	Allow []NetRule `json:"allow,omitempty" jsonschema:"what may be reached, through the proxy"`
@@ -43,9 +43,9 @@ type NetRule struct {
 // Port is a port of TCP.
 type Port int
 
-// A Credential says which secret the proxy sends, and how. Written as a text it
-// is the name of a credential that is spelt out elsewhere, or of a secret that
-// is sent as a bearer token.
+// A Credential says which secret the proxy sends, and how. Its short form is a string:
+// the name of a credential that another rule defines, or of a secret to send as a bearer
+// token.
 type Credential struct {
 	Name        string `json:"name,omitempty" jsonschema:"of this credential; empty is the name of the secret"`
 	Secret      string `json:"secret" jsonschema:"name of the secret"`
@@ -55,7 +55,7 @@ type Credential struct {
 	Placeholder bool   `json:"placeholder,omitempty" jsonschema:"only replace croft-secret:NAME where a request has it; add no header"`
 	Plain       bool   `json:"plain,omitempty" jsonschema:"also send it over HTTP without TLS, where everyone on the way can read it"`
 
-	short bool // it was written as a text
+	short bool // it was written in the short form
 }
 
 // ruleName returns the name by which a rule refers to the credential.
@@ -66,22 +66,23 @@ func (c Credential) ruleName() string {
 	return strings.ToLower(c.Secret)
 }
 
-// Limits bound what a workspace may use. A limit that is absent is what the
-// extended policy says.
+// Limits bound what a workspace may use. A limit that is absent is inherited from the
+// extended policy.
 type Limits map[driver.Resource]Limit
 
-// A Limit is enforced or refused, unless BestEffort says that a provider which
-// can't enforce it may go on without. It is written as its maximum, or as a
-// mapping of both.
+// A Limit is enforced, or the workspace is refused. With BestEffort, a provider that
+// can't enforce the limit ignores it. A limit is written as its maximum, or as a mapping
+// with both keys.
 type Limit struct {
 	Max        Amount `json:"max"`
 	BestEffort bool   `json:"bestEffort,omitempty"`
 }
 
-// maxExtends is how deep policies may extend each other.
+// maxExtends bounds the length of a chain of policies that extend each other.
 const maxExtends = 16
 
-// flattenPolicy returns a policy with what it extends. The path leads to name.
+// flattenPolicy returns a policy merged with the one that it extends. path has the names
+// of the policies that extend this one, to detect cycles.
 func (c *Config) flattenPolicy(name string, path []string) (Policy, error) {
 	p := c.Policies[name]
 	if p.Extends == "" {
@@ -96,7 +97,7 @@ func (c *Config) flattenPolicy(name string, path []string) (Policy, error) {
 		return Policy{}, c.keyError(at, "policies extend each other more than %d deep", maxExtends)
 	}
 	if _, ok := c.Policies[p.Extends]; !ok {
-		return Policy{}, c.keyError(at, "there is no policy %q; there are %s", p.Extends, strings.Join(slices.Sorted(maps.Keys(c.Policies)), ", "))
+		return Policy{}, c.keyError(at, "there is no policy %q; the policies are %s", p.Extends, strings.Join(slices.Sorted(maps.Keys(c.Policies)), ", "))
 	}
 	base, err := c.flattenPolicy(p.Extends, path)
 	if err != nil {
@@ -105,7 +106,7 @@ func (c *Config) flattenPolicy(name string, path []string) (Policy, error) {
 	return base.mergeWith(p), nil
 }
 
-// mergeWith returns p changed by what q sets.
+// mergeWith returns p with the settings of q, which override those of p.
 func (p Policy) mergeWith(q Policy) Policy {
 	p.Extends = ""
 	if q.Isolation != "" {
@@ -127,7 +128,7 @@ func (n *Network) mergeWith(m *Network) *Network {
 	if m.Allow != nil {
 		sum.Allow = m.Allow
 	}
-	switch { // what is said last holds
+	switch { // open and allow exclude each other: the one that m sets overrides the other of n
 	case m.Allow != nil && m.Open == nil:
 		sum.Open = nil
 	case m.Allow == nil && deref(m.Open):
@@ -137,7 +138,7 @@ func (n *Network) mergeWith(m *Network) *Network {
 	return &sum
 }
 
-// driverPolicy returns p, which extends nothing, as the contract has it.
+// driverPolicy converts a flattened policy to a driver.Policy.
 func (p Policy) driverPolicy() driver.Policy {
 	d := driver.Policy{
 		Isolation: p.Isolation, Env: maps.Clone(p.Env),
@@ -169,7 +170,7 @@ func driverRules(rules []NetRule) []driver.NetRule {
 }
 
 // Credentials returns the credentials that the rules of all policies refer to,
-// by the name that they have in driver.NetRule.Credential. Secret is always set.
+// by their name in driver.NetRule.Credential. Secret is always set.
 func (c *Config) Credentials() map[string]Credential {
 	all := map[string]Credential{}
 	for _, p := range c.Policies {

@@ -11,10 +11,9 @@ import (
 	"strings"
 )
 
-// YAML returns c as the file that says all of it: every key with its value and
-// what it is for, and where the value comes from if that is neither the default
-// nor the file. It can be read again. A password in the URL of the store, which
-// only a variable or a flag can have brought, is not printed.
+// YAML returns c as a croft.yaml with every key, its value and its description, and the
+// variable or flag that the value comes from, if any. Parse can read it. A password in
+// the URL of the store, which only a variable or a flag can contain, is not printed.
 func (c *Config) YAML() []byte {
 	p := &printer{c: c}
 	shown := *c
@@ -61,7 +60,7 @@ func (p *printer) printSection(v reflect.Value, at string, indent int) {
 	}
 }
 
-// originNote is the comment for a value of a variable or a flag.
+// originNote returns the comment for a value that comes from a variable or a flag.
 func (p *printer) originNote(path string) string {
 	if from := p.c.origin[path]; from != "" {
 		return " # from " + from
@@ -69,7 +68,7 @@ func (p *printer) originNote(path string) string {
 	return ""
 }
 
-// printValue prints what stands after a key, and the end of the line.
+// printValue prints the value after a key, and the end of the line.
 func (p *printer) printValue(v reflect.Value, indent int, note string) {
 	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface && !v.IsNil() {
 		v = v.Elem()
@@ -115,7 +114,8 @@ func (p *printer) printItem(v reflect.Value, indent int) {
 	}
 }
 
-// setFields lists the keys of a struct that say something.
+// setFields lists the keys of a struct whose values are not zero. Required keys are always
+// listed.
 func setFields(v reflect.Value) []field {
 	return slices.DeleteFunc(fieldsOf(v.Type()), func(f field) bool {
 		x := v.FieldByIndex(f.index)
@@ -123,7 +123,7 @@ func setFields(v reflect.Value) []field {
 	})
 }
 
-// inlineText returns a value that fits behind its key.
+// inlineText returns a value that can be on the line of its key; false for a longer one.
 func inlineText(v reflect.Value) (string, bool) {
 	if cred, ok := v.Interface().(Credential); ok && cred.short {
 		return quoteYAML(cred.Secret), true
@@ -152,7 +152,7 @@ var (
 	keywords  = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n", "~"}
 )
 
-// quoteYAML returns a text as YAML takes it for a text.
+// quoteYAML returns a string as a YAML scalar, quoted if YAML would read it as another type.
 func quoteYAML(s string) string {
 	if plainText.MatchString(s) && !slices.Contains(keywords, strings.ToLower(s)) {
 		return s
@@ -160,7 +160,7 @@ func quoteYAML(s string) string {
 	return jsonText(s)
 }
 
-// jsonText returns v as JSON, which is YAML as well.
+// jsonText returns v as JSON, which is valid YAML.
 func jsonText(v any) string {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)

@@ -9,15 +9,15 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// A Setting is a key that a variable or a flag can set, too.
+// A Setting is a key of the file that a variable or a flag can set, too.
 type Setting struct {
-	Key string // its path in the file: server.addr
-	Env string // the variable: CROFT_ADDR
+	Key string // path in the file, such as server.addr
+	Env string // variable, such as CROFT_ADDR
 
 	set func(c *Config, text, dir string) error
 }
 
-// Settings lists them. Everything else is said in the file alone.
+// Settings lists the settings. All other keys can be set only in the file.
 func Settings() []Setting {
 	return []Setting{
 		{"data", "CROFT_DATA", func(c *Config, text, dir string) error { c.Data = joinUnder(dir, text); return nil }},
@@ -40,21 +40,21 @@ func joinUnder(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// ResolveOptions says where settings come from. Nil is: from the environment of
-// this process and the file that [Find] finds.
+// ResolveOptions are the sources of settings. Nil is the environment of this process and
+// the file that [Find] returns.
 type ResolveOptions struct {
-	File   string              // explicit path of the file; "" looks for it
-	Data   string              // data directory to look for it in; "" is none
-	Dir    string              // that relative paths in variables and flags are of; "" is the current one
+	File   string              // explicit path of the file; "" searches it with Find
+	Data   string              // data directory in which Find searches; "" is none
+	Dir    string              // base of relative paths in variables and flags; "" is the current directory
 	Getenv func(string) string // nil is os.Getenv
 
-	// Flags are the flags that were given, by the key of their setting. An empty
-	// text is a value, too.
+	// Flags are the values of the given flags, by the key of their setting. An empty
+	// value is a value, too.
 	Flags map[string]string
 }
 
 // Resolve returns the effective configuration: flags over variables CROFT_* over
-// the file over defaults. An empty variable counts as one that is not set.
+// the file over defaults. An empty variable is ignored.
 func Resolve(opts *ResolveOptions) (*Config, error) {
 	var o ResolveOptions
 	if opts != nil {
@@ -127,8 +127,8 @@ func (o *ResolveOptions) applyOverrides(c *Config) error {
 	return nil
 }
 
-// Origin says where the value of a key comes from: "$CROFT_ADDR",
-// "croft.yaml:3:9", "default".
+// Origin returns the source of the value of a key, such as "$CROFT_ADDR",
+// "croft.yaml:3:9" or "default".
 func (c *Config) Origin(key string) string {
 	if from := c.origin[key]; from != "" {
 		return from

@@ -13,16 +13,16 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Patterns of the texts that the parsers of this package take.
+// Patterns of the strings that ParseBytes, ParseCPUs and ParseDuration accept.
 const (
 	bytesPattern    = `^[0-9]+(\.[0-9]+)? *([KMGTPkmgtp]?([iI]?[bB])?|[KMGTPkmgtp][iI])$`
 	cpusPattern     = `^([0-9]+(\.[0-9]+)?|[0-9]+m)$`
 	durationPattern = `^(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*)$`
 )
 
-// Schema returns the JSON Schema of croft.yaml, made from the types of this
-// package. It refuses unknown keys and wrong types, as Parse does; what depends
-// on more than one key, Parse alone judges.
+// Schema returns the JSON Schema of croft.yaml, generated from the types of this package.
+// It refuses unknown keys and wrong types, as Parse does. Rules about more than one key
+// are only in Parse.
 func Schema() ([]byte, error) {
 	s, err := buildSchema()
 	if err != nil {
@@ -60,7 +60,7 @@ func buildSchema() (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// scalarSchemas describes the types that parse themselves.
+// scalarSchemas returns the schemas of the types that implement scalar.
 func scalarSchemas() map[reflect.Type]*jsonschema.Schema {
 	zero := jsonschema.Ptr(0.0)
 	return map[reflect.Type]*jsonschema.Schema{
@@ -73,7 +73,7 @@ func scalarSchemas() map[reflect.Type]*jsonschema.Schema {
 	}
 }
 
-// limitsSchema describes limits: each is a value, or a mapping.
+// limitsSchema returns the schema of limits: each is a value, or a mapping.
 func limitsSchema(types map[reflect.Type]*jsonschema.Schema) *jsonschema.Schema {
 	units := map[driver.Unit]*jsonschema.Schema{
 		driver.UnitBytes: types[reflect.TypeFor[Bytes]()], driver.UnitMillicores: types[reflect.TypeFor[CPUs]()],
@@ -106,8 +106,8 @@ func toAnys[T ~string](list []T) []any {
 	return out
 }
 
-// restrictNull lets null stand for sections, of which everything may be commented out,
-// and for nothing else. The generator allows it for pointers and lists.
+// restrictNull allows null only for sections, whose keys may all be commented out. The
+// schema generator allows null for every pointer and list.
 func restrictNull(s *jsonschema.Schema, section bool) {
 	if s == nil {
 		return

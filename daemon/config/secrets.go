@@ -9,11 +9,11 @@ import (
 	"github.com/croft-run/croft/secret"
 )
 
-// placeholder is what stands for a secret in a variable of a workspace; the
-// proxy replaces it in requests.
+// placeholder, followed by the name of a secret, is the value of a variable in a
+// workspace. The egress proxy replaces it by the secret in requests.
 const placeholder = "croft-secret:"
 
-// checkTexts refuses secrets. Its messages never repeat what they refuse.
+// checkTexts refuses strings that look like secrets. Its errors never contain the string.
 func (c *Config) checkTexts() error {
 	if err := c.walkTexts(reflect.ValueOf(c).Elem(), "", ""); err != nil {
 		return err
@@ -21,8 +21,8 @@ func (c *Config) checkTexts() error {
 	return nil
 }
 
-// walkTexts judges every text below v. key is the free name that v stands under,
-// in env or in options, "" where names are ours.
+// walkTexts checks every string below v. at is the path of v in the file. key is the key
+// of v if the user chose it, as in env and options; it is "" for keys of the format.
 func (c *Config) walkTexts(v reflect.Value, at, key string) error {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -43,10 +43,10 @@ func (c *Config) walkTexts(v reflect.Value, at, key string) error {
 			}
 		}
 	case reflect.Map:
-		free := v.Type().Elem().Kind() != reflect.Struct
+		userKeys := v.Type().Elem().Kind() != reflect.Struct // not those of policies or providers
 		for _, k := range sortedKeys(v) {
 			name := ""
-			if free {
+			if userKeys {
 				name = k.String()
 			}
 			if err := c.walkTexts(v.MapIndex(k), at+"."+k.String(), name); err != nil {
@@ -66,9 +66,9 @@ func sortedKeys(v reflect.Value) []reflect.Value {
 func (c *Config) checkSecretText(text, at, key string) error {
 	const advice = "secrets are never in this file; put it where the section secrets says, and write its name here"
 	switch {
-	case c.origin[at] != "": // a variable or a flag may hold one
+	case c.origin[at] != "": // from a variable or a flag, which may hold a secret
 		return nil
-	case at == "store.url", strings.HasPrefix(at, "secrets.hosts."): // judged on their own
+	case at == "store.url", strings.HasPrefix(at, "secrets.hosts."): // checkStore and checkSecretHosts check these
 		return nil
 	case len(secret.Known().Find([]byte(text))) > 0:
 		return c.keyError(at, "this looks like the text of a secret; %s", advice)
@@ -77,7 +77,7 @@ func (c *Config) checkSecretText(text, at, key string) error {
 	case strings.HasPrefix(text, placeholder) && validSecret.MatchString(text[len(placeholder):]):
 		return nil
 	case strings.HasSuffix(strings.ToLower(key), "secret") && validSecret.MatchString(text) && len(text) <= 32:
-		return nil // the name of one
+		return nil // the name of a secret, as in apiSecret: MY_KEY
 	}
 	return c.keyError(at, "a key of this name would hold a secret; %s, as %s", advice, fmt.Sprintf("%sNAME", placeholder))
 }

@@ -17,13 +17,13 @@ type Bytes int64
 // CPUs is a share of processors in thousandths of a core, written in cores: 1.5.
 type CPUs int64
 
-// Duration is a time, written with units: 1m30s.
+// Duration is a duration, written with units: 1m30s.
 type Duration time.Duration
 
-// Count is a number of things.
+// Count is a number without a unit.
 type Count int64
 
-// Bounds that no host reaches, and that leave room to calculate.
+// Bounds that no host reaches, and that are far from an overflow of int64.
 const (
 	maxBytes = 1 << 60
 	maxCPUs  = 1_000_000 * 1000
@@ -43,7 +43,7 @@ var units = []struct {
 
 // ParseBytes reads a number of bytes with an optional unit. K, M, G, T and P are
 // powers of 1024, with or without "i" and "iB"; KB, MB, GB, TB and PB are powers
-// of 1000, as in GNU's tools. Case does not count. A fraction is rounded down to
+// of 1000, as in GNU's tools. Case is ignored. A fraction is rounded down to
 // whole bytes. The error is InvalidArgument.
 func ParseBytes(s string) (int64, error) {
 	number, unit := s, ""
@@ -100,7 +100,7 @@ func wholeNumber(n *big.Rat, most int64, what, s string) (int64, error) {
 	return q.Int64(), nil
 }
 
-// ParseDuration reads a time with units, such as 1m30s or 250ms. The error is
+// ParseDuration reads a duration with units, such as 1m30s or 250ms. The error is
 // InvalidArgument.
 func ParseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
@@ -145,8 +145,7 @@ func (d Duration) String() string {
 // String returns n in digits.
 func (n Count) String() string { return strconv.FormatInt(int64(n), 10) }
 
-// An Amount is a number of some unit, written as people write that unit: 512M, 1.5,
-// 1m30s, 100.
+// An Amount is a number with a unit, in the notation of that unit: 512M, 1.5, 1m30s, 100.
 type Amount struct {
 	N    int64
 	Unit driver.Unit
@@ -168,7 +167,7 @@ func ParseAmount(unit driver.Unit, text string) (int64, error) {
 	return int64(n), err
 }
 
-// String returns a as ParseAmount reads it.
+// String returns a in the notation of ParseAmount.
 func (a Amount) String() string {
 	switch a.Unit {
 	case driver.UnitBytes:
@@ -191,7 +190,7 @@ func (a *Amount) parse(text string) (err error) {
 	return err
 }
 
-// A scalar reads itself from the text of a YAML scalar.
+// A scalar is a type with a parser for the text of a YAML scalar.
 type scalar interface{ parse(text string) error }
 
 func (b *Bytes) parse(text string) error {

@@ -160,16 +160,16 @@ func (o *Set) Dial(ctx context.Context, id string) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(one.socket)))
 }
 
-// Settle waits until the proxy of a workspace, if this process has one, is idle; see
+// WaitIdle waits until the proxy of a workspace, if this process has one, is idle; see
 // egress.Proxy.
-func (o *Set) Settle(ctx context.Context, id string) error {
+func (o *Set) WaitIdle(ctx context.Context, id string) error {
 	o.mu.Lock()
 	one := o.open[id]
 	o.mu.Unlock()
 	if one == nil {
 		return nil
 	}
-	return one.proxy.Settle(ctx)
+	return one.proxy.WaitIdle(ctx)
 }
 
 // Refused returns the recent refusals of a workspace, nil if this process has no proxy for it.

@@ -88,14 +88,14 @@ func TestSettle(t *testing.T) {
 	dir := t.TempDir()
 	at := Paths{Socket: filepath.Join(dir, "egress", "proxy.sock")}
 	o := New(t.Context(), egress.Options{}, slog.New(slog.DiscardHandler))
-	if err := o.Settle(t.Context(), "ws"); err != nil {
+	if err := o.WaitIdle(t.Context(), "ws"); err != nil {
 		t.Errorf("without a proxy: %v", err)
 	}
 	if err := o.Acquire("ws", at, driver.Network{}); err != nil {
 		t.Fatal(err)
 	}
 	defer o.Release(t.Context(), "ws")
-	if err := o.Settle(t.Context(), "ws"); err != nil {
+	if err := o.WaitIdle(t.Context(), "ws"); err != nil {
 		t.Errorf("without a connection: %v", err)
 	}
 	refused := o.Refused("ws")
@@ -113,11 +113,11 @@ func TestSettle(t *testing.T) {
 	}
 	soon, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := o.Settle(soon, "ws"); fault.Of(err) != fault.DeadlineExceeded {
+	if err := o.WaitIdle(soon, "ws"); fault.Of(err) != fault.DeadlineExceeded {
 		t.Errorf("with a connection: %v, want %v", err, fault.DeadlineExceeded)
 	}
 	conn.Close()
-	if err := o.Settle(t.Context(), "ws"); err != nil {
+	if err := o.WaitIdle(t.Context(), "ws"); err != nil {
 		t.Error(err)
 	}
 	if list := refused.Since(moment); len(list) != 1 {

@@ -24,7 +24,7 @@ func TestInvocations(t *testing.T) {
 		name, argv, env string
 		cfg             Config
 		resume, prompt  string
-		fenced          bool
+		sandboxed       bool
 	}{
 		{"opencode", "opencode run --model m --format json --thinking go", opencodeEnv, Config{Type: "opencode"}, "", "go", false},
 		{"opencode, resumed", "opencode run --model m --session s --format json --thinking why", opencodeEnv, Config{Type: "opencode"}, "s", "why", false},
@@ -38,7 +38,7 @@ func TestInvocations(t *testing.T) {
 			Config{Type: "claude-code", Env: map[string]string{"X": "1"}}, "", "go", false},
 		{"claude, whose home is the user's", "claude -p --output-format stream-json --verbose --dangerously-skip-permissions --model m -- -go", "CLAUDE_CONFIG_DIR=/mine",
 			Config{Type: "claude-code", Env: map[string]string{"CLAUDE_CONFIG_DIR": "/mine"}}, "", "-go", false},
-		{"claude, fenced and resumed", "claude -p -r s --output-format stream-json --verbose --dangerously-skip-permissions --model m why",
+		{"claude, sandboxed and resumed", "claude -p -r s --output-format stream-json --verbose --dangerously-skip-permissions --model m why",
 			"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 CLAUDE_CONFIG_DIR=A/claude-home DISABLE_AUTOUPDATER=1 IS_SANDBOX=1", Config{Type: "claude-code"}, "s", "why", true},
 		{"cursor", "agent -p --output-format stream-json --trust --force --workspace W --model m go", "", Config{Type: "cursor-agent"}, "", "go", false},
 		{"cursor, resumed", "agent -p --output-format stream-json --trust --force --workspace W --resume s --model m why", "", Config{Type: "cursor-agent"}, "s", "why", false},
@@ -53,7 +53,7 @@ func TestInvocations(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.cfg.Model = "m"
 			in := input(t, tt.cfg)
-			in.Prompt, in.Resume, in.Sandboxed = tt.prompt, tt.resume, tt.fenced
+			in.Prompt, in.Resume, in.Sandboxed = tt.prompt, tt.resume, tt.sandboxed
 			inv, err := mustNew(t, tt.cfg).Prepare(t.Context(), in)
 			if err != nil {
 				t.Fatal(err)

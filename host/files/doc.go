@@ -3,8 +3,8 @@
 //
 // The kernel resolves each name below the root in one step, with
 // openat2(RESOLVE_BENEATH|RESOLVE_NO_MAGICLINKS) on Linux and with [os.Root] elsewhere. No
-// path is checked first and opened afterwards, so there is no TOCTOU race in which another
-// process could swap a directory for a symlink. A call that changes a directory opens that
+// path is checked first and opened afterwards, so there is no race from time of check to
+// time of use (TOCTOU), in which another process could swap a directory for a symlink. A call that changes a directory opens that
 // directory in the same way and then acts on the last element of the name alone, which is
 // never followed. If the kernel lacks openat2, as gVisor's does, the path is walked element
 // by element through descriptors, with the same result. If openat2 is forbidden, every call

@@ -142,7 +142,7 @@ func (m *Manager) Attach(_ context.Context, id string) (*driver.Session, error) 
 	ok = ok && s.ready
 	m.mu.Unlock()
 	if !ok {
-		return nil, fmt.Errorf("process: attach %.40q: %w: no session of this id is running or remembered", id, fault.NotFound)
+		return nil, fmt.Errorf("session %.40q: %w: no session with this id runs or has ended recently; \"croft ws ps\" lists the sessions", id, fault.NotFound)
 	}
 	return s.driverSession(), nil
 }

@@ -19,7 +19,13 @@ func parseSignal(name string) (syscall.Signal, error) {
 	if sig := unix.SignalNum(full); sig != 0 {
 		return sig, nil
 	}
-	return 0, fmt.Errorf("process: signal %.40q: %w: want a name such as \"SIGINT\"", name, fault.InvalidArgument)
+	var names []string
+	for n := syscall.Signal(1); n < 32; n++ {
+		if s := unix.SignalName(n); s != "" {
+			names = append(names, s)
+		}
+	}
+	return 0, fmt.Errorf("signal %.40q: %w: the signals are %s", name, fault.InvalidArgument, strings.Join(names, ", "))
 }
 
 // signalName returns the name of a signal for results.

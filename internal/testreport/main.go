@@ -7,6 +7,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -15,6 +16,8 @@ import (
 	"slices"
 	"sort"
 	"strings"
+
+	"github.com/croft-run/croft/internal/testenv"
 )
 
 type testEvent struct {
@@ -42,17 +45,22 @@ type report struct {
 	commands []key // that ended with an error
 	skipped  []key
 	table    table
+	attacks  attacks
 }
 
 func main() {
 	page := flag.String("providers", "", "file for what the conformance suite says of each provider")
+	attackPage := flag.String("attacks", "", "file for the table of attacks")
 	flag.Parse()
 	r := newReport()
 	if err := r.readEvents(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(1)
 	}
-	if err := r.writeProviders(*page); err != nil {
+	if err := errors.Join(
+		writePage(*page, len(r.table.checks), r.table.writePage),
+		writePage(*attackPage, len(r.attacks), r.attacks.writePage),
+	); err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(1)
 	}
@@ -61,21 +69,21 @@ func main() {
 	}
 }
 
-// writeProviders writes the table of providers, if it has rows.
-func (r *report) writeProviders(name string) error {
-	if name == "" || len(r.table.checks) == 0 {
+// writePage writes a page of results to a file, if there are rows.
+func writePage(name string, rows int, write func(io.Writer)) error {
+	if name == "" || rows == 0 {
 		return nil
 	}
 	f, err := os.Create(name)
 	if err != nil {
 		return err
 	}
-	r.table.writePage(f)
+	write(f)
 	return f.Close()
 }
 
 func newReport() *report {
-	return &report{output: map[key]*strings.Builder{}, running: map[key]bool{}}
+	return &report{output: map[key]*strings.Builder{}, running: map[key]bool{}, attacks: attacks{}}
 }
 
 func (r *report) readEvents(in io.Reader, out io.Writer) error {
@@ -103,6 +111,7 @@ func (r *report) addEvent(l testEvent, out io.Writer) {
 	}
 	switch l.Action {
 	case "output":
+		r.attacks.addLine(l.Output)
 		r.appendOutput(k, l.Output)
 		return
 	case "build-output":
@@ -172,6 +181,9 @@ func (r *report) printReport(out io.Writer) bool {
 	if len(r.skipped) > 0 {
 		fmt.Fprintf(out, "\nskipped, each because of something named:\n")
 		r.printReasons(out)
+	}
+	if len(r.attacks) > 0 {
+		r.attacks.printCounts(out)
 	}
 	tests := 0
 	for _, k := range r.failed {
@@ -271,7 +283,7 @@ func (r *report) skipReason(k key) string {
 	reason := "(no reason given)"
 	for l := range strings.Lines(b.String()) {
 		l = strings.TrimSpace(l)
-		if l == "" || strings.HasPrefix(l, "===") || strings.HasPrefix(l, "---") {
+		if l == "" || strings.HasPrefix(l, "===") || strings.HasPrefix(l, "---") || strings.Contains(l, testenv.AttackPrefix) {
 			continue
 		}
 		if _, rest, ok := strings.Cut(l, ".go:"); ok {

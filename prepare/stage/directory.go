@@ -121,7 +121,7 @@ func (h *Session) FillWorkspace(ctx context.Context, src string, opts *Directory
 	}
 	whole := temporaryPath("x")
 	st, got := s.directoryStep(dir, whole, opts)
-	h.Pending = append(h.Pending, Aside{Path: whole, Target: ".", Done: true})
+	h.Pending = append(h.Pending, TempPath{Path: whole, Target: ".", Done: true})
 	if err = h.Save(ctx); err == nil {
 		err = st.make(ctx, whole)
 	}

@@ -292,7 +292,7 @@ func (s *Stage) hideAsides(ctx context.Context, m *matchResult) error {
 		return err
 	}
 	m.found = slices.DeleteFunc(m.found, func(f matchedFile) bool {
-		return slices.ContainsFunc(meta.Pending, func(a Aside) bool {
+		return slices.ContainsFunc(meta.Pending, func(a TempPath) bool {
 			return f.at == a.Path || strings.HasPrefix(f.at, a.Path+"/")
 		})
 	})

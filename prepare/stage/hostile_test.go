@@ -190,7 +190,7 @@ func TestAsides(t *testing.T) {
 	r.write(t, "out/.croft-aside-ponmlkjihgfedcba/in", "a call's")
 	m, err := r.Metadata(t.Context())
 	must(t, err)
-	m.Pending = []stage.Aside{{Path: "out/.croft-aside-ponmlkjihgfedcba", Target: "out/x"}}
+	m.Pending = []stage.TempPath{{Path: "out/.croft-aside-ponmlkjihgfedcba", Target: "out/x"}}
 	must(t, state.Save(t.Context(), r.ws.ID(), &m))
 	man, err := r.Collect(t.Context(), []string{"out/**"})
 	must(t, err)

@@ -468,7 +468,7 @@ func TestLeftoverOfTheSameSession(t *testing.T) {
 	h, err := r.Begin(t.Context())
 	must(t, err)
 	defer h.End()
-	h.Pending = []stage.Aside{{Path: "left", Target: "x", Old: true, Done: true}}
+	h.Pending = []stage.TempPath{{Path: "left", Target: "x", Old: true, Done: true}}
 	must(t, h.PutFile(t.Context(), stage.File{Path: "dir", Content: []byte("2")}))
 	if diff := cmp.Diff([]string{"dir", "metadata.json"}, r.names(t)); diff != "" || len(h.Pending) > 0 {
 		t.Errorf("%v is pending; (-want +got):\n%s", h.Pending, diff)

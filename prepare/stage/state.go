@@ -28,7 +28,7 @@ type Metadata struct {
 	Prepared   map[string]PreparedRecord `json:"prepared,omitempty"`
 
 	// Pending is the journal of a transaction: its temporary paths.
-	Pending []Aside `json:"pending,omitempty"`
+	Pending []TempPath `json:"pending,omitempty"`
 
 	// Copied means that metadata.json in the workspace is our copy, and not a file of
 	// the user.
@@ -91,8 +91,8 @@ type PreparedRecord struct {
 	Warning string `json:"warning,omitempty"`
 }
 
-// An Aside is a temporary path that a transaction uses beside a target.
-type Aside struct {
+// A TempPath is a temporary path that a transaction uses beside a target.
+type TempPath struct {
 	Path   string `json:"path"`
 	Target string `json:"target"`
 	Old    bool   `json:"old,omitempty"`  // it is the former content of Target

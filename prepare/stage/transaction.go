@@ -32,7 +32,7 @@ type step struct {
 // transaction; a journal that is found before that is rolled back.
 type transaction struct {
 	h      *Session
-	before []Aside // entries of the journal before: of the caller, or of a transaction that could not be cleaned up
+	before []TempPath // entries of the journal before: of the caller, or of a transaction that could not be cleaned up
 	plan   []stepPaths
 	made   []string        // directories that were missing, outermost first
 	there  map[string]bool // directories that exist
@@ -58,7 +58,7 @@ func (h *Session) transact(ctx context.Context, steps []step, record func()) err
 	h.Pending = slices.Clone(t.before)
 	for _, p := range t.plan {
 		if p.old != "" {
-			h.Pending = append(h.Pending, Aside{Path: p.old, Target: p.target, Old: true, Done: true})
+			h.Pending = append(h.Pending, TempPath{Path: p.old, Target: p.target, Old: true, Done: true})
 		}
 	}
 	record()
@@ -130,7 +130,7 @@ func temporaryPath(target string) string {
 func (t *transaction) saveJournal(ctx context.Context) error {
 	for _, p := range t.plan {
 		if p.old != "" {
-			t.h.Pending = append(t.h.Pending, Aside{Path: p.fresh, Target: p.target}, Aside{Path: p.old, Target: p.target, Old: true})
+			t.h.Pending = append(t.h.Pending, TempPath{Path: p.fresh, Target: p.target}, TempPath{Path: p.old, Target: p.target, Old: true})
 		}
 	}
 	if len(t.h.Pending) == 0 {

@@ -133,7 +133,7 @@ type objectReader struct {
 
 func (r *objectReader) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader's own word
+	if err != nil && err != io.EOF { //nolint:errorlint // a Reader returns io.EOF unwrapped
 		err = opError("read", r.name, err)
 	}
 	return n, err
@@ -168,7 +168,7 @@ func (w *space) Mkdir(ctx context.Context, name string, opts *driver.MkdirOption
 	return opError("mkdir", name, err)
 }
 
-// dirMaker returns the function with which walk creates missing directories.
+// dirMaker returns the function with which resolvePath creates missing directories.
 func (t *tx) dirMaker(ws string) func(*node, string) (*node, error) {
 	return func(dir *node, name string) (*node, error) {
 		if err := t.newDir(ws, dir, name, 0o755); err != nil {

@@ -190,7 +190,7 @@ func (s *store) deleteObject(ctx context.Context, key string) error {
 	return err
 }
 
-// tryCollectGarbage is collect after an acknowledged change: errors are logged and left to the
+// tryCollectGarbage calls collectGarbage after an acknowledged change: errors are logged and left to the
 // next Sweep.
 func (s *store) tryCollectGarbage(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)

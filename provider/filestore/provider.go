@@ -279,7 +279,7 @@ func (p *Provider) buildWorkspace(s *store, rec *record, caps driver.Capabilitie
 	w.durable.Store(rec.policy.Durable)
 	t := fixedTraits()
 	if rec.mayBeDamaged(p.cfg.BootID) {
-		t.Damaged = "the host has started anew since the workspace was opened, and its policy was not durable: recent changes may be lost or torn"
+		t.Damaged = "the host was rebooted while the workspace existed, and its policy is not durable: recent changes may be lost or incomplete"
 	}
 	life := driver.Life{
 		Close:   func(context.Context) error { return nil }, // nothing to release

@@ -123,7 +123,7 @@ func (s *store) pinObjects(ctx context.Context, objects []string) (int64, error)
 	return root.id, err
 }
 
-// unpinObjects removes what pin created; objects without another file become garbage.
+// unpinObjects removes what pinObjects created; objects without another file become garbage.
 func (s *store) unpinObjects(ctx context.Context, root int64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
 	defer cancel()

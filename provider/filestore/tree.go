@@ -98,11 +98,11 @@ func (p *resolvedPath) isWithin(dir int64) bool {
 }
 
 const (
-	maxLinks = 40  // as in Linux
+	maxLinks = 40  // symlinks followed in one path, as in Linux
 	maxElem  = 255 // NAME_MAX
 )
 
-// walkOptions has the options of walk.
+// walkOptions has the options of resolvePath.
 type walkOptions struct {
 	follow bool                                        // follow a symlink as the last element, too
 	make   func(dir *node, name string) (*node, error) // creates a missing directory; nil refuses

@@ -93,7 +93,7 @@ func (w *space) receiveBody(ctx context.Context, rec *record, body io.Reader, op
 	return w.receiveUpTo(ctx, rec, body, max(w.s.threshold, 0), opts)
 }
 
-// receiveUpTo is receive with another memory bound.
+// receiveUpTo is receiveBody with another memory bound.
 func (w *space) receiveUpTo(ctx context.Context, rec *record, body io.Reader, inline int64, opts *driver.WriteOptions) (*bodyContent, error) {
 	in := &bodyReader{r: body, ctx: ctx, max: opts.MaxSize, hash: driver.NewDigest()}
 	head, err := io.ReadAll(io.LimitReader(in, inline+1))
@@ -135,7 +135,7 @@ func (m *bodyReader) Read(p []byte) (int, error) {
 	if m.max > 0 && m.n > m.max {
 		return 0, fmt.Errorf("%w: the body has more than %d bytes", fault.ResourceExhausted, m.max)
 	}
-	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader's own word
+	if err != nil && err != io.EOF { //nolint:errorlint // a Reader returns io.EOF unwrapped
 		err = fmt.Errorf("read the body: %w", err)
 	}
 	return n, err

@@ -16,9 +16,9 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// TestEscapes runs what someone would try from inside. Each script must say
+// TestAttacks runs what someone would try from inside. Each script must say
 // "held"; whatever else it says is what gave way.
-func TestEscapes(t *testing.T) {
+func TestAttacks(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
@@ -103,8 +103,10 @@ func TestEscapes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if why := notClaimed(name); why != "" {
+				testenv.ReportAttack(t, name, string(levelHere()), testenv.NotClaimed, why)
 				t.Skip("skipped: Traits: " + why)
 			}
+			testenv.ReportAttack(t, name, string(levelHere()), testenv.Prevented, "")
 			res := script(t, ws, text)
 			if got := strings.TrimSpace(string(res.Stdout)); got != "held" && res.Signal != "SIGTERM" {
 				t.Errorf("got %q (exit %d, %q)", got, res.ExitCode, res.Stderr)
@@ -166,11 +168,11 @@ func notClaimed(name string) string {
 	return ""
 }
 
-// TestEscapesAtEveryLevel tries the same at the other levels, as this user and as
+// TestAttacksAtEveryLevel tries the same at the other levels, as this user and as
 // an ordinary one.
-func TestEscapesAtEveryLevel(t *testing.T) {
+func TestAttacksAtEveryLevel(t *testing.T) {
 	for _, level := range []driver.Isolation{driver.IsolationGVisor, driver.IsolationBubblewrap, driver.IsolationProcess} {
-		t.Run(string(level), func(t *testing.T) { atLevel(t, level, "^Test(Escapes|TerminalInjectionIsRefused)$") })
+		t.Run(string(level), func(t *testing.T) { atLevel(t, level, "^Test(Attacks|TerminalInjectionIsRefused)$") })
 	}
 }
 
@@ -311,8 +313,8 @@ func TestTerminalInjectionIsRefused(t *testing.T) {
 	}
 }
 
-func TestEscapesUnprivileged(t *testing.T) {
-	asNobody(t, "^Test(Escapes|GuestCannotBeEnded|SettingsOfTheKernelCannotBeWritten|TerminalInjectionIsRefused)$")
+func TestAttacksUnprivileged(t *testing.T) {
+	asNobody(t, "^Test(Attacks|GuestCannotBeEnded|SettingsOfTheKernelCannotBeWritten|TerminalInjectionIsRefused)$")
 }
 
 // TestOutputFloodCostsNoMemory lets a command write a gigabyte, and looks at what

@@ -131,7 +131,7 @@ func (s *autorunScan) walkSubdir(fd int, name, at string, depth int, crowd bool)
 		s.addStamp(fd, name, at)
 		return nil
 	case err != nil:
-		return nil // gone, replaced, or not readable even for its owner, so that no program runs what is in it
+		return nil // it was removed or replaced, or this user can't read it; then no program of this user runs its files
 	case name == ".git":
 		defer unix.Close(sub) //nolint:errcheck // it was only read
 		return s.addRepo(sub, at)

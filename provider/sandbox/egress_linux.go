@@ -51,10 +51,10 @@ func (p *Provider) Transport(workspace string) (http.RoundTripper, error) {
 	return p.proxies().Transport(workspace)
 }
 
-// Settle waits until the events of the requests of a workspace, whose programs have
+// WaitIdle waits until the events of the requests of a workspace, whose programs have
 // ended, were emitted; see proxies.Set.
-func (p *Provider) Settle(ctx context.Context, workspace string) error {
-	return p.proxies().Settle(ctx, workspace)
+func (p *Provider) WaitIdle(ctx context.Context, workspace string) error {
+	return p.proxies().WaitIdle(ctx, workspace)
 }
 
 // configureProxy configures the relay to the proxy in the launch of a guest.

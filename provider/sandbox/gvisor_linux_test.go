@@ -64,7 +64,7 @@ func TestGVisorAsTheOthers(t *testing.T) {
 }
 
 // TestConformanceGVisorUnprivileged runs what of the suite is about processes and
-// the fence; the rest is the same code as at the other levels.
+// the sandbox; the rest is the same code as at the other levels.
 func TestConformanceGVisorUnprivileged(t *testing.T) {
 	asNobody(t, "^TestConformanceGVisor$/^(Shell|Isolation|Network|Limits|ReadOnly|Sessions|Life)$")
 }

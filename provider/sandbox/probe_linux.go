@@ -193,7 +193,11 @@ func (p *Provider) chooseLevel(ctx context.Context, least driver.Isolation) (*le
 		tried = append(tried, fmt.Sprintf("%s (%v)", l.name, err))
 	}
 	if len(tried) == 0 {
-		return nil, fmt.Errorf("isolation %q: %w: this provider has no level as strong", least, fault.Unsupported)
+		var names []string
+		for _, l := range levels {
+			names = append(names, string(l.name))
+		}
+		return nil, fmt.Errorf("isolation %q: %w: this provider has only the levels %s; choose one of them or another provider", least, fault.Unsupported, strings.Join(names, ", "))
 	}
 	hint := ""
 	if want > driver.IsolationNamespaces.Rank() {

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -78,14 +79,13 @@ func newProvider(t testing.TB, dir string) *Provider {
 	return p
 }
 
-// here reports whether tests run at one of the given levels.
-func here(levels ...driver.Isolation) bool {
-	level := driver.Isolation(os.Getenv(levelVar))
-	if level == "" {
-		level = driver.IsolationNamespaces
-	}
-	return slices.Contains(levels, level)
+// levelHere is the level that tests run at.
+func levelHere() driver.Isolation {
+	return cmp.Or(driver.Isolation(os.Getenv(levelVar)), driver.IsolationNamespaces)
 }
+
+// here reports whether tests run at one of the given levels.
+func here(levels ...driver.Isolation) bool { return slices.Contains(levels, levelHere()) }
 
 func leftovers(t testing.TB, dir string) []string {
 	t.Helper()
@@ -186,7 +186,7 @@ func again(t *testing.T, how string, level driver.Isolation, dir string, argv ..
 		t.Errorf("%s: %v\n%s", how, err, out)
 	}
 	for line := range strings.Lines(string(out)) { // what was left out there must be seen here
-		if strings.Contains(line, "skipped: host") {
+		if strings.Contains(line, "skipped: host") || strings.Contains(line, testenv.AttackPrefix) {
 			t.Log(strings.TrimSpace(line))
 		}
 	}

@@ -78,7 +78,7 @@ func (s *Server) copyTerminal(ctx context.Context, cancel context.CancelFunc, c 
 	}
 	cancel()
 	if err := <-typed; fault.Of(err) == fault.InvalidArgument {
-		c.Close(websocket.StatusPolicyViolation, err.Error()[:min(len(err.Error()), 120)]) //nolint:errcheck // as above
+		c.Close(websocket.StatusPolicyViolation, err.Error()[:min(len(err.Error()), 120)]) //nolint:errcheck // the client may be gone
 	}
 }
 
@@ -104,7 +104,7 @@ func forwardInput(ctx context.Context, c *websocket.Conn, session *workspace.Ses
 		case m.Type == shellwire.TypeResize && m.Size != nil:
 			session.Resize(ctx, *m.Size) //nolint:errcheck // a command that ended has no size
 		case m.Type == shellwire.TypeEOF:
-			session.CloseStdin(ctx) //nolint:errcheck // as above
+			session.CloseStdin(ctx) //nolint:errcheck // a command that ended has no standard input
 		default:
 			return fmt.Errorf("control message %q: %w: send resize or eof", m.Type, fault.InvalidArgument)
 		}

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// defaultBodyTimeout bounds a pause of a body. The whole body has no time limit.
+	// defaultBodyTimeout bounds how long the body of a request may pause. The whole body
+	// has no time limit.
 	defaultBodyTimeout = time.Minute
 
 	// drainTimeout bounds reading the rest of a body after the answer, so that a
@@ -24,15 +25,15 @@ func closeAfterAnswer(w http.ResponseWriter) {
 	boundDrain(w)
 }
 
-// boundDrain bounds how long the HTTP server reads what is left of a body. It sets
-// its own bounds for the next request.
+// boundDrain sets a read deadline for the rest of the body, which net/http reads after the
+// handler returns. net/http resets the deadline for the next request of the connection.
 func boundDrain(w http.ResponseWriter) {
-	// Without a connection there is nothing to bound.
+	// It fails only without a connection, as in tests; then reads can't block.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainTimeout))
 }
 
-// watchBody returns the request with a body that fails when it pauses for too
-// long, and what to call when the request is answered.
+// watchBody returns the request with a body whose reads fail after a pause of timeout, and
+// a function to call when the request is answered.
 func watchBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) (*http.Request, func()) {
 	if r.Body == nil || r.Body == http.NoBody || r.Header.Get("Upgrade") != "" {
 		return r, func() {}
@@ -49,8 +50,9 @@ func watchBody(w http.ResponseWriter, r *http.Request, timeout time.Duration) (*
 	}
 }
 
-// A watchedBody fails a read that gets no data in time. It sets a read deadline only
-// then, because a remaining deadline would end later requests of the connection.
+// A watchedBody is a body whose reads fail if no data arrives within timeout. It sets the
+// connection's read deadline only at that time, because a deadline that stays set would
+// end later requests of the connection.
 type watchedBody struct {
 	io.ReadCloser
 	conn    *http.ResponseController
@@ -58,9 +60,9 @@ type watchedBody struct {
 	timer   *time.Timer
 
 	mu      sync.Mutex
-	reading int  // reads under way: one that was given up, and one that drains; guarded by mu
-	ended   bool // guarded by mu
-	expired bool // a read was ended; guarded by mu
+	reading int  // guarded by mu; reads under way: the handler may still read while drainBody reads
+	ended   bool // guarded by mu; a read returned io.EOF
+	expired bool // guarded by mu; a read was ended by the timeout
 }
 
 func (b *watchedBody) Read(p []byte) (int, error) {
@@ -96,6 +98,6 @@ func (b *watchedBody) expire() {
 	defer b.mu.Unlock()
 	if b.reading > 0 {
 		b.expired = true
-		_ = b.conn.SetReadDeadline(time.Now()) // without a connection nothing blocks
+		_ = b.conn.SetReadDeadline(time.Now()) // it fails only without a connection; then reads can't block
 	}
 }

@@ -28,9 +28,9 @@ func (s *Server) codeRoutes() {
 	onWorkspace(s, script, s.runCode((*workspace.Workspace).RunScript))
 	onWorkspace(s, s.op(http.MethodGet, contextsPath, "list-contexts", "Contexts that keep the state of code"), s.listContexts)
 	onWorkspace(s, s.op(http.MethodPost, contextsPath, "create-context", "Make a context"), s.createContext)
-	onWorkspace(s, s.op(http.MethodDelete, contextPath, "delete-context", "End a context"), contextVerb((*workspace.Workspace).DeleteContext))
-	onWorkspace(s, s.op(http.MethodPost, contextPath+"/restart", "restart-context", "Give a context a fresh state"), contextVerb((*workspace.Workspace).RestartContext))
-	onWorkspace(s, s.op(http.MethodPost, contextPath+"/interrupt", "interrupt-context", "Interrupt the code of a context, and keep its state"), contextVerb((*workspace.Workspace).InterruptContext))
+	onWorkspace(s, s.op(http.MethodDelete, contextPath, "delete-context", "End a context"), contextRoute((*workspace.Workspace).DeleteContext))
+	onWorkspace(s, s.op(http.MethodPost, contextPath+"/restart", "restart-context", "Give a context a fresh state"), contextRoute((*workspace.Workspace).RestartContext))
+	onWorkspace(s, s.op(http.MethodPost, contextPath+"/interrupt", "interrupt-context", "Interrupt the code of a context, and keep its state"), contextRoute((*workspace.Workspace).InterruptContext))
 }
 
 // streamOp is an operation whose answer is a stream of CodeEvents.
@@ -89,7 +89,7 @@ func (s *Server) runCode(run codeRunner) func(context.Context, *workspace.Worksp
 				s.writeError(w, r, err)
 			default:
 				wire := s.newProblem(requestInfo{r.Method, r.URL.Path}, err).Wire
-				lines.send(CodeEvent{Event: "error", Error: &wire}) //nolint:errcheck // as above
+				lines.send(CodeEvent{Event: "error", Error: &wire}) //nolint:errcheck // the client is gone
 			}
 		}}, nil
 	}
@@ -127,8 +127,8 @@ type ContextTarget struct {
 	Context string `path:"context" doc:"id of the context"`
 }
 
-// contextVerb is a route that does one thing to a context.
-func contextVerb(do func(*workspace.Workspace, context.Context, string) error) func(context.Context, *workspace.Workspace, *ContextTarget) (*none, error) {
+// contextRoute returns the handler of a route that calls do with the id of a context.
+func contextRoute(do func(*workspace.Workspace, context.Context, string) error) func(context.Context, *workspace.Workspace, *ContextTarget) (*none, error) {
 	return func(ctx context.Context, ws *workspace.Workspace, in *ContextTarget) (*none, error) {
 		return nil, do(ws, ctx, in.Context)
 	}

@@ -87,7 +87,7 @@ type exchange struct {
 	conn   *shellwire.Conn
 	cancel context.CancelFunc // ends the command
 
-	live    context.Context // of the connection, which outlives a cancelled command
+	live    context.Context // context of the connection, which outlives a canceled command
 	stdin   *shellwire.Buffer
 	windows map[string]*shellwire.Window
 }
@@ -180,7 +180,7 @@ type ackedStdin struct{ x *exchange }
 func (a ackedStdin) Read(p []byte) (int, error) {
 	n, err := a.x.stdin.Read(p)
 	if n > 0 {
-		a.x.conn.Send(a.x.live, shellwire.Message{Type: shellwire.TypeAck, Stream: shellwire.Stdin, Bytes: n}) //nolint:errcheck // receiveMessages notices it
+		a.x.conn.Send(a.x.live, shellwire.Message{Type: shellwire.TypeAck, Stream: shellwire.Stdin, Bytes: n}) //nolint:errcheck // receiveMessages notices a broken connection
 	}
 	return n, err
 }

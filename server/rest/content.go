@@ -140,7 +140,7 @@ func (s *Server) readRange(ctx context.Context, ws *workspace.Workspace, in *rea
 	return s.readPart(ctx, ws, in, part, http.StatusPartialContent, fmt.Sprintf("bytes %d-%d/%d", first, last, info.Size))
 }
 
-// etag writes a digest as HTTP does.
+// etag returns a digest as the value of an ETag header.
 func etag(digest string) string { return `"` + digest + `"` }
 
 // parseRange parses "a-b", "a-" or "-n" for a file of the given size. A valid range
@@ -317,7 +317,7 @@ func (s *Server) writeBody(ctx context.Context, in *writeInput) (driver.WriteRes
 	return res, err
 }
 
-// clientBody marks a read error as the client's: its body ended early.
+// clientBody gives read errors the code Canceled: the client ended the body early.
 type clientBody struct{ io.Reader }
 
 func (b clientBody) Read(p []byte) (int, error) {

@@ -19,7 +19,7 @@ import (
 type Problem struct {
 	Wire fault.Wire `json:"error"`
 
-	status int // 0 is that of the code
+	status int // 0 is the status of the code
 	header http.Header
 }
 
@@ -80,8 +80,8 @@ type answerContext struct {
 	status int
 }
 
-// below lets a huma.Context be embedded, whose method Context would clash with
-// the name of the field.
+// below is huma.Context under another name: an embedded field Context would clash with the
+// method Context.
 type below huma.Context
 
 // Unwrap returns the context below, for the adapter.

@@ -64,6 +64,9 @@ func (s *Server) streamEvents(ctx context.Context, in *eventsInput) (*huma.Strea
 		return nil, err
 	}
 	filter := in.eventFilter()
+	if err := filter.Check(); err != nil {
+		return nil, err
+	}
 	if filter.Workspace != "" && !driver.ValidID(filter.Workspace) {
 		r, err := s.lookupRecord(ctx, Target{ID: filter.Workspace})
 		if err != nil {

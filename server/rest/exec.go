@@ -66,7 +66,7 @@ func (s *Server) runCommand(ctx context.Context, ws *workspace.Workspace, in *ex
 			return
 		}
 		res.Stdout, res.Stderr, res.StdoutDropped, res.StderrDropped = nil, nil, 0, 0
-		lines.send(ExecEvent{Event: "exit", Result: &res}) //nolint:errcheck // as above
+		lines.send(ExecEvent{Event: "exit", Result: &res}) //nolint:errcheck // the client is gone
 	}}, nil
 }
 
@@ -74,7 +74,7 @@ func (s *Server) runCommand(ctx context.Context, ws *workspace.Workspace, in *ex
 type lineWriter struct {
 	w      http.ResponseWriter
 	flush  *http.ResponseController
-	broken func() // is called when the client is gone
+	broken func() // called when a write fails because the client is gone
 
 	mu    sync.Mutex
 	begun bool

@@ -19,10 +19,10 @@ var bytesKeys = map[string][]string{
 	"Edit":    {"oldB64", "newB64"},
 }
 
-// bytesLists are those whose value is a list.
+// bytesLists lists the B64 keys whose value is a list.
 var bytesLists = map[string][]string{"Match": {"beforeB64", "afterB64"}}
 
-// documentBytes adds these keys to the document.
+// documentBytes adds the B64 keys to the OpenAPI document.
 func documentBytes(schemas map[string]*huma.Schema) {
 	encoded := &huma.Schema{Type: huma.TypeString, ContentEncoding: "base64", Description: "the bytes, if they are not UTF-8"}
 	for name, keys := range bytesKeys {
@@ -39,8 +39,8 @@ func documentBytes(schemas map[string]*huma.Schema) {
 	}
 }
 
-// documentLimits names the resources, of which huma sees only that they are keys of a
-// map.
+// documentLimits adds the names of the resources, which are the keys of a map in Go, to the
+// OpenAPI document.
 func documentLimits(schemas map[string]*huma.Schema) {
 	for _, name := range []string{"Policy", "Exec", "Traits"} {
 		limits := schemas[name].Properties["limits"]
@@ -53,7 +53,7 @@ func documentLimits(schemas map[string]*huma.Schema) {
 	}
 }
 
-// documentDurations says that what is a number of nanoseconds may be a text, too.
+// documentDurations documents that a duration may be a number of nanoseconds or a string.
 func documentDurations(schemas map[string]*huma.Schema) {
 	for name, keys := range map[string][]string{"Exec": {"timeout", "grace"}, "Code": {"timeout"}} {
 		for _, key := range keys {
@@ -65,7 +65,7 @@ func documentDurations(schemas map[string]*huma.Schema) {
 	}
 }
 
-// schemaOf returns the schema of a type that no input or output names.
+// schemaOf returns the schema of a type that is not the type of an input or an output.
 func (s *Server) schemaOf(v any) *huma.Schema {
 	t := reflect.TypeOf(v)
 	return s.api.OpenAPI().Components.Schemas.Schema(t, true, t.Name())

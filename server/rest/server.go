@@ -50,22 +50,22 @@ type Config struct {
 	AdmitPolicy func(ctx context.Context, id string, present, policy driver.Policy) error
 	AdmitKind   func(kind string) error
 
-	// Snapshots is the store that the snapshots of workspaces are in. Export copies
-	// one of them to the bucket of a URL, and Import back from there; without an id
-	// it lists those in the bucket. Nil are for a server without.
+	// Snapshots is the store of the workspaces' snapshots. Export copies a snapshot to
+	// the bucket with a URL. Import copies a snapshot back from the bucket; without an id
+	// it lists the snapshots there. All three are nil on a server without snapshots.
 	Snapshots *snapshot.Store
 	Export    func(ctx context.Context, id, to string, credentials bool) (*snapshot.Manifest, error)
 	Import    func(ctx context.Context, id, from string) ([]*snapshot.Manifest, error)
 
 	// Staging has the staging metadata of workspaces, and Artifacts their artifacts.
-	// Nil is for a server without.
+	// Both are nil on a server without staging.
 	Staging   stage.State
 	Artifacts *stage.Artifacts
 
-	// Mounts are further handlers by path, behind the same guard.
+	// Mounts are further handlers by path, with the same authentication.
 	Mounts map[string]http.Handler
 
-	// Levels tries every level of isolation; nil is for a host that has none.
+	// Levels tries every level of isolation; nil on a host without any.
 	Levels func(ctx context.Context) []Level
 
 	// Templates are what workspaces start from, by name; may be nil.
@@ -86,10 +86,10 @@ type Server struct {
 	done  chan struct{} // closed by Drain
 
 	mu          sync.Mutex
-	bodyTimeout time.Duration // with a body that pauses
+	bodyTimeout time.Duration // how long the body of a request may pause
 
 	upgraded sync.WaitGroup // hijacked connections
-	draining bool           // guarded by mu; no further one is taken
+	draining bool           // guarded by mu; further connections are not upgraded
 
 	announced map[string]event.Profile // guarded by mu; last announced project by workspace id
 }
@@ -119,7 +119,7 @@ func New(cfg Config) (*Server, error) {
 		s.mux.Handle(path, h)
 	}
 	schemas := s.api.OpenAPI().Components.Schemas.Map()
-	delete(schemas, "ErrorModel") // huma's own, which no answer has
+	delete(schemas, "ErrorModel") // huma's error schema, which no route uses
 	documentBytes(schemas)
 	documentDurations(schemas)
 	documentLimits(schemas)
@@ -194,7 +194,7 @@ func encode(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// decode is strict for bodies, which are structs.
+// decode decodes JSON. Bodies of requests, which are structs, are decoded strictly.
 func decode(data []byte, v any) error {
 	if t := reflect.TypeOf(v); t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct {
 		return driver.DecodeStrict(data, v)
@@ -202,7 +202,7 @@ func decode(data []byte, v any) error {
 	return json.Unmarshal(data, v)
 }
 
-// ServeHTTP guards and routes one request.
+// ServeHTTP authenticates and routes one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recoverPanic(w, r)
 	if err := s.checkRequest(r); err != nil {
@@ -220,7 +220,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// recoverPanic turns a panic into an error answer. http.ErrAbortHandler passes.
+// recoverPanic turns a panic into an error answer. It repanics with http.ErrAbortHandler.
 func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
 	p := recover()
 	if p == nil {
@@ -233,7 +233,7 @@ func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
 	s.writeError(w, r, fmt.Errorf("panic: %w", fault.Internal))
 }
 
-// op describes a route. Every one documents the same error.
+// op describes a route. Every route documents the same error schema.
 func (s *Server) op(method, path, id, summary string) huma.Operation {
 	schemas := s.api.OpenAPI().Components.Schemas
 	problem := schemas.Schema(reflect.TypeFor[Problem](), true, "Problem")

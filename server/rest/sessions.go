@@ -66,14 +66,14 @@ type startInput struct {
 	Body shellwire.Exec
 }
 
-// startSession starts a command that no connection holds.
+// startSession starts a session that does not end with a connection.
 func (s *Server) startSession(ctx context.Context, ws *workspace.Workspace, in *startInput) (*body[driver.SessionInfo], error) {
 	cmd, err := in.Body.Decode()
 	if err != nil {
 		return nil, err
 	}
-	// A session that is not detached ends with the context of Start: here that is not
-	// the request's, but the server's lease on the workspace.
+	// A session that is not detached ends with the context of Start. Without the request's
+	// cancellation, it ends when the server releases the workspace.
 	session, err := ws.Start(context.WithoutCancel(ctx), cmd)
 	if err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func (s *Server) followLog(ctx context.Context, session *workspace.Session, in *
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.WriteHeader(http.StatusOK)
 		flush := http.NewResponseController(w)
-		flush.Flush() //nolint:errcheck // the client is gone, as writing will tell
+		flush.Flush() //nolint:errcheck // the next write fails, too, if the client is gone
 		err := session.Follow(ctx, streamOf(in.Stream), in.Offset, func(chunk driver.LogChunk) error {
 			if _, err := w.Write(chunk.Data); err != nil {
 				return err
@@ -162,7 +162,7 @@ func (s *Server) followLog(ctx context.Context, session *workspace.Session, in *
 			return flush.Flush()
 		})
 		if err != nil {
-			panic(http.ErrAbortHandler) // cut, so that a part is not taken for the whole
+			panic(http.ErrAbortHandler) // abort, so that the client does not take a part for the whole
 		}
 	}}, nil
 }

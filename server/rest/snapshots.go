@@ -19,8 +19,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Now and Origin are names of states: the present one of a workspace, and the one that
-// it started from.
+// Now and Origin are names of states of a workspace: the current one, and the one that
+// the workspace started from.
 const (
 	Now    = history.Now
 	Origin = history.Origin
@@ -137,7 +137,7 @@ const maxForks = 1000
 // forkWorkspace opens workspaces like this one, from a state of it: all of them or none.
 func (s *Server) forkWorkspace(ctx context.Context, r registry.Record, in *forkInput) (*body[Forked], error) {
 	if in.Body.Count < 0 || in.Body.Count > maxForks {
-		return nil, badParameter("count", "%d is not from 0 to %d", in.Body.Count, maxForks)
+		return nil, fmt.Errorf("fork %d times: %w: count must be 1 to %d; 0 is 1", in.Body.Count, fault.InvalidArgument, maxForks)
 	}
 	ws, err := s.liveWorkspace(ctx, in.Target)
 	if err != nil {
@@ -161,7 +161,7 @@ func (s *Server) forkWorkspace(ctx context.Context, r registry.Record, in *forkI
 	return &body[Forked]{out}, nil
 }
 
-// forkedFrom finds or takes the snapshot to fork.
+// forkedFrom returns the snapshot to fork from. Without a name it takes a new one.
 func forkedFrom(ctx context.Context, ws *workspace.Workspace, f *Fork) (driver.SnapshotInfo, error) {
 	if f.Snapshot == "" {
 		return ws.Snapshot(ctx, &driver.SnapshotOptions{Labels: map[string]string{snapshot.CauseLabel: "fork"}})

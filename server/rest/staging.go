@@ -68,7 +68,7 @@ func (s *Server) workspaceArtifacts(ctx context.Context, t Target) (*stage.Artif
 	}
 	a = s.cfg.Artifacts.In(t.ID)
 	if list, lerr := a.List(ctx); lerr != nil || len(list) == 0 {
-		return nil, err // it left nothing
+		return nil, err // the workspace left no artifacts
 	}
 	return a, nil
 }
@@ -135,7 +135,7 @@ func (s *Server) lockStaging(ctx context.Context, in *Target) (*huma.StreamRespo
 		_, w := humago.Unwrap(hc)
 		w.Header().Set("Content-Type", "application/octet-stream")
 		out := http.NewResponseController(w)
-		const every = 5 * time.Second // a client that is gone is noticed by writing
+		const every = 5 * time.Second // a write notices that the client is gone
 		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
@@ -223,7 +223,7 @@ func (s *Server) readArtifact(ctx context.Context, in *artifactInput) (*huma.Str
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set(ArtifactHeader, asciiJSON(art))
 		if _, err := io.Copy(w, content); err != nil {
-			panic(http.ErrAbortHandler) // a client never takes a part for the whole
+			panic(http.ErrAbortHandler) // abort, so that the client does not take a part for the whole
 		}
 	}}, nil
 }

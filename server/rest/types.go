@@ -13,7 +13,7 @@ type (
 	Description = client.Description
 	// Holder is a process with a lease on a workspace.
 	Holder = client.Holder
-	// Change says which labels and policy to set; nil stays.
+	// Change has the labels and the policy to set; a nil field is not changed.
 	Change = client.Change
 	// Level says whether a level of isolation works on this host.
 	Level = client.Level
@@ -21,11 +21,11 @@ type (
 	TemplateRequest = client.TemplateRequest
 	// Exported is a snapshot that was copied to a bucket.
 	Exported = client.Exported
-	// Forked is what a fork made.
+	// Forked is the result of a fork.
 	Forked = client.Forked
 )
 
-// workspaceView is a workspace as clients see it: its record without its ref.
+// workspaceView returns the record of a workspace in the form for clients, without its ref.
 func workspaceView(r registry.Record) Workspace {
 	w := Workspace{
 		ID: r.ID, Name: r.Name, Owner: r.Owner, Kind: r.Kind, State: string(r.State), Labels: r.Labels,
@@ -38,10 +38,10 @@ func workspaceView(r registry.Record) Workspace {
 	return w
 }
 
-// Provider is a provider as clients see it.
+// Provider is a provider in the form for clients.
 type Provider client.ProviderInfo
 
-// Version says what answers.
+// Version has the versions of the program and of the API.
 type Version struct {
 	Version string `json:"version"`
 	API     string `json:"api"`

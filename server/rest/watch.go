@@ -17,7 +17,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// heartbeat is how often a silent watch says that it is alive.
+// heartbeat is the interval of the comments that keep an idle stream alive.
 const heartbeat = 15 * time.Second
 
 func (s *Server) watchOp() huma.Operation {
@@ -54,7 +54,7 @@ func (s *Server) watchPath(ctx context.Context, ws *workspace.Workspace, in *wat
 	}}, nil
 }
 
-// watchLoop sends batches until the client goes, the watch ends or the server
+// watchLoop sends batches until the client disconnects, the watch ends or the server
 // drains.
 func (s *Server) watchLoop(ctx context.Context, watcher driver.Watcher, events *eventWriter) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -90,7 +90,7 @@ func (s *Server) watchLoop(ctx context.Context, watcher driver.Watcher, events *
 	}
 }
 
-// eventWriter writes server-sent events and remembers the first failure.
+// eventWriter writes server-sent events and keeps the first error.
 type eventWriter struct {
 	w     http.ResponseWriter
 	flush *http.ResponseController

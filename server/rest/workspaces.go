@@ -73,7 +73,7 @@ func (s *Server) controlRoutes() {
 	onRecord(s, s.op(http.MethodPost, one+"/acquire", "acquire-workspace", "Open a workspace if needed, and return its traits"), s.acquireRoute)
 	onRecord(s, s.op(http.MethodGet, one+"/describe", "describe-workspace", "All details of a workspace, for operators"), s.describeWorkspace)
 	onRecord(s, s.op(http.MethodPost, one+"/reset", "reset-workspace", "Let a failed workspace be opened again"), s.resetWorkspace)
-	onRecord(s, s.op(http.MethodPost, one+"/pause", "pause-workspace", "Stop the processes of a workspace and free their resources"), s.moveState(s.cfg.Registry.Pause))
+	onRecord(s, s.op(http.MethodPost, one+"/pause", "pause-workspace", "Freeze the processes of a workspace; they use no CPU and keep their memory"), s.moveState(s.cfg.Registry.Pause))
 	onRecord(s, s.op(http.MethodPost, one+"/resume", "resume-workspace", "Resume a paused workspace"), s.moveState(s.cfg.Registry.Resume))
 	onWorkspace(s, s.op(http.MethodGet, one+"/profile", "profile-workspace", "The projects in it, and their commands"), s.showProfile)
 }
@@ -322,7 +322,7 @@ func (s *Server) resetWorkspace(ctx context.Context, r registry.Record, _ *Targe
 	return &body[Workspace]{workspaceView(r)}, err
 }
 
-// moveState is the route that moves a workspace to another state.
+// moveState returns the handler of a route that moves a workspace to another state.
 func (s *Server) moveState(move func(context.Context, string) error) func(context.Context, registry.Record, *Target) (*body[Workspace], error) {
 	return func(ctx context.Context, r registry.Record, _ *Target) (*body[Workspace], error) {
 		if err := move(ctx, r.ID); err != nil {
@@ -359,7 +359,7 @@ func (s *Server) lookupRecord(ctx context.Context, t Target) (registry.Record, e
 	return r, markGone(err)
 }
 
-// liveWorkspace returns the live handle of a workspace. An id needs no looking up.
+// liveWorkspace returns the live handle of a workspace. An id is not looked up first.
 func (s *Server) liveWorkspace(ctx context.Context, t Target) (*workspace.Workspace, error) {
 	if driver.ValidID(t.ID) && t.Owner == "" {
 		ws, err := s.acquireWorkspace(ctx, t.ID)

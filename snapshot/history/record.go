@@ -118,15 +118,15 @@ type Move struct {
 
 // Undo rolls a workspace back to the state before the current one.
 func Undo(ctx context.Context, ws *workspace.Workspace) (Move, error) {
-	return moveTo(ctx, ws, (*Record).undoTarget, "there is no earlier state that differs from the current files")
+	return moveTo(ctx, ws, "undo", (*Record).undoTarget, "no snapshot or checkpoint has an earlier state that differs from the current files")
 }
 
 // Redo reverts the last Undo. If anything changed since, there is nothing to redo.
 func Redo(ctx context.Context, ws *workspace.Workspace) (Move, error) {
-	return moveTo(ctx, ws, (*Record).redoTarget, "nothing was undone, or the files changed since")
+	return moveTo(ctx, ws, "redo", (*Record).redoTarget, "nothing was undone, or the files changed since")
 }
 
-func moveTo(ctx context.Context, ws *workspace.Workspace, choose func(*Record, string) *State, otherwise string) (Move, error) {
+func moveTo(ctx context.Context, ws *workspace.Workspace, verb string, choose func(*Record, string) *State, otherwise string) (Move, error) {
 	r, err := Load(ctx, ws)
 	if err != nil {
 		return Move{}, err
@@ -137,7 +137,7 @@ func moveTo(ctx context.Context, ws *workspace.Workspace, choose func(*Record, s
 	}
 	to := choose(r, digest)
 	if to == nil {
-		return Move{}, fmt.Errorf("history: workspace %s: %w: %s", ws.ID(), fault.NotFound, otherwise)
+		return Move{}, fmt.Errorf("%s: %w: %s", verb, fault.NotFound, otherwise)
 	}
 	before, err := ws.Rollback(ctx, to.ID, nil)
 	return Move{To: to.SnapshotInfo, Before: before}, err

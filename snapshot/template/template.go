@@ -24,6 +24,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -130,7 +131,7 @@ func (c *Catalog) Get(ctx context.Context, name string) (Template, error) {
 	}
 	at := slices.IndexFunc(list, func(t Template) bool { return t.Name == name })
 	if at < 0 {
-		return Template{}, fmt.Errorf("template: template %q: %w", name, fault.NotFound)
+		return Template{}, fmt.Errorf("template %q: %w: \"croft template list\" lists the templates", name, fault.NotFound)
 	}
 	return list[at], nil
 }
@@ -228,6 +229,9 @@ func (c *Catalog) checkSourcePath(dir string) error {
 	}
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
+		if inner := (*fs.PathError)(nil); errors.As(err, &inner) {
+			err = inner.Err // without the path
+		}
 		return fmt.Errorf("template: source %q: %w: %w", dir, fault.Of(err), err)
 	}
 	for _, f := range c.Forbidden {

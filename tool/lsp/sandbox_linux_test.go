@@ -10,7 +10,7 @@ import (
 	"github.com/croft-run/croft/workspace"
 )
 
-// TestInSandbox runs gopls behind the fence: it sees the files of the workspace
+// TestInSandbox runs gopls in the sandbox: it sees the files of the workspace
 // and the Go below /usr/local, has no network, and what it starts is inside, too.
 func TestInSandbox(t *testing.T) {
 	if _, err := os.Stat("/usr/local/bin/gopls"); err != nil {

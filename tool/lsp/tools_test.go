@@ -43,7 +43,7 @@ func TestTools(t *testing.T) {
 		{"find_definition", at("util/add.go", 1, 1), "no definition found at util/add.go:1:1"},
 		{"find_definition", at("util/add.go", 0, 1), "error: line is required (1-based)"},
 		{"find_definition", at("util/add.go", 6, 0), "error: col is required (1-based)"},
-		{"find_definition", at("no.go", 6, 1), "error: stat: stat no.go: no such file or directory"},
+		{"find_definition", at("no.go", 6, 1), "error: stat no.go: no such file or directory"},
 		{"find_references", at("util/add.go", 4, 6), "Found 3 reference(s) for symbol at util/add.go:4:6:\n"},
 		{"hover", at("util/add.go", 4, 6), "```go\nfunc Add(a int, b int) int\n```"},
 		{"document_symbols", map[string]any{"file_path": "util/add.go"}, "2 symbol(s) in util/add.go:\n  4: Add [function]"},

@@ -9,7 +9,6 @@ package snapshots
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -39,14 +38,12 @@ var snapshotCaps = []workspace.Capability{driver.CapSnapshot}
 // descriptionLabel is the label with the agent's description of a snapshot.
 const descriptionLabel = "description"
 
-var snapshotName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.-]*$`)
-
-// checkName checks the name of a snapshot.
+// checkName checks the name or id of a snapshot.
 func checkName(name string) error {
 	switch {
 	case name == "":
 		return tool.Errorf(fault.InvalidArgument, "name is required")
-	case !snapshotName.MatchString(name):
+	case !driver.ValidSnapshotName(name) && !driver.ValidID(name):
 		return tool.Errorf(fault.InvalidArgument, "invalid snapshot name %q: must match [A-Za-z0-9_-][A-Za-z0-9_.-]*", name)
 	}
 	return nil

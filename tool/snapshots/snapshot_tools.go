@@ -37,7 +37,7 @@ type createOutput struct {
 func (o createOutput) Text() string {
 	text := fmt.Sprintf("snapshot %s created: %s", o.Snapshot.displayName(), o.Snapshot.ID)
 	if !o.Snapshot.Frozen {
-		text += "\n(not frozen: changes made while it was taken may be incomplete)"
+		text += "\n(not frozen: it may contain parts of changes made while it was taken; if programs write files, end them and take another one)"
 	}
 	for _, s := range o.Snapshot.Missing {
 		text += fmt.Sprintf("\nmissing: %s: %s", s.Path, s.Reason)

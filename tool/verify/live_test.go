@@ -19,7 +19,7 @@ import (
 )
 
 // kinds are the places that the tests run in: a directory of the host, and one
-// behind a fence of the kernel.
+// in a sandbox of the kernel.
 var kinds = []string{local.Kind, sandbox.Kind}
 
 // open makes a workspace of some kind with the given files in it.
@@ -97,7 +97,7 @@ func names(failures []Failure) string {
 	return strings.Join(out, "; ")
 }
 
-// TestGo runs on the host alone: behind the fence there is no cache of the
+// TestGo runs on the host alone: in the sandbox there is no cache of the
 // standard library, and building it takes a minute.
 func TestGo(t *testing.T) {
 	ws, dir := open(t, local.Kind, goProject)

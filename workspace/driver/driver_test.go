@@ -45,6 +45,20 @@ func TestValidWorkspaceName(t *testing.T) {
 	}
 }
 
+func TestValidSnapshotName(t *testing.T) {
+	tests := map[string]bool{
+		"a": true, "before-apply": true, "v1.2": true, "A_b": true, strings.Repeat("a", 128): true,
+		"": false, ".a": false, "..": false, "a/b": false, "./docs": false, "@now": false, "template:x": false, "a b": false, "a\n": false, "ä": false,
+		strings.Repeat("a", 129): false,
+		strings.Repeat("a", 20):  false, // would be taken for an id
+	}
+	for name, want := range tests {
+		if got := ValidSnapshotName(name); got != want {
+			t.Errorf("ValidSnapshotName(%q) = %v, want %v", name, got, want)
+		}
+	}
+}
+
 func TestValidName(t *testing.T) {
 	tests := map[string]bool{
 		".": true, "a": true, "a/b": true, "..foo": true, "a/..b": true, ".hidden": true, "\xff": true, "a b\n": true,

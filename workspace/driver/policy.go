@@ -3,6 +3,7 @@ package driver
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/croft-run/croft/fault"
@@ -67,6 +68,14 @@ func (i Isolation) Rank() int {
 	return -1
 }
 
+func isolationNames() string {
+	names := make([]string, 0, len(Isolations))
+	for _, i := range Isolations {
+		names = append(names, string(i))
+	}
+	return strings.Join(names, ", ")
+}
+
 // Network is what the workspace may reach. Its zero value is no network.
 type Network struct {
 	Open  bool      `json:"open,omitempty"`  // everything, without a proxy
@@ -91,17 +100,18 @@ type NetRule struct {
 // that is not available is an error that names it and what is available.
 func (p Policy) Check(t Traits) error {
 	if p.Isolation.Rank() < 0 {
-		return fmt.Errorf("isolation %q: %w: the levels are %v", p.Isolation, fault.InvalidArgument, Isolations)
+		return fmt.Errorf("isolation %q: %w: the levels are %s", p.Isolation, fault.InvalidArgument, isolationNames())
 	}
 	if p.Isolation.Rank() > t.Isolation.Rank() {
-		return fmt.Errorf("isolation %q: %w: this provider gives %q", p.Isolation, fault.Unsupported, t.Isolation)
+		return fmt.Errorf("isolation %q: %w: this provider gives at most %q (the levels, weakest first, are %s); choose a lower level or another provider",
+			p.Isolation, fault.Unsupported, t.Isolation, isolationNames())
 	}
 	if err := p.Limits.Check(); err != nil {
 		return err
 	}
 	for _, r := range Resources {
 		if l := p.Limits[r.Name]; l.Max > 0 && !l.BestEffort && !t.Limits[r.Name].Enforced() {
-			return fmt.Errorf("limit %s: %w: %s (ask for it as best-effort to go on without)",
+			return fmt.Errorf("limit %s: %w: %s (to go on without it, set bestEffort: --best-effort on the command line)",
 				r.Name, fault.Unsupported, t.Limits[r.Name].reasonText())
 		}
 	}

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"regexp"
 	"time"
 )
 
@@ -59,7 +60,7 @@ type Snapshotter interface {
 
 // SnapshotOptions are the options of Snapshot, Seal and Checkpoint.
 type SnapshotOptions struct {
-	Name   string
+	Name   string // optional; see ValidSnapshotName
 	Labels map[string]string
 	Ignore []string // patterns of .gitignore syntax, to leave out
 
@@ -68,6 +69,15 @@ type SnapshotOptions struct {
 	// be read. Without Complete such files are in SnapshotInfo.Missing.
 	Complete bool
 }
+
+// ValidSnapshotName reports whether name may name a snapshot:
+// [A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}, and not of the form of an id. So a name is never a
+// path, a state such as @now, or a source such as template:NAME.
+func ValidSnapshotName(name string) bool {
+	return snapshotName.MatchString(name) && !ValidID(name)
+}
+
+var snapshotName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$`)
 
 // SnapshotAccess says which snapshots may be used.
 type SnapshotAccess struct {

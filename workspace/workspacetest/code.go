@@ -18,7 +18,7 @@ var codeChecks = []Check{
 	{"Script/time-and-memory-are-bounded", needScript, scriptBounds},
 	{"Script/refuses-what-it-can-not-do", needScript, scriptRefuses},
 	{"Code/a-context-keeps-state", needCode, codeContext},
-	{"Code/runs-behind-the-same-fence", allNeeds(needCode, needFS), codeFence},
+	{"Code/runs-in-the-same-sandbox", allNeeds(needCode, needFS), codeSandbox},
 }
 
 func needScript(e *Env) (string, bool) {
@@ -199,8 +199,8 @@ func codeContext(t testing.TB, e *Env) {
 	wantCode(t, "a context that was deleted", err, fault.NotFound)
 }
 
-// codeFence runs code in the sandbox of commands: with the same files, and no more.
-func codeFence(t testing.TB, e *Env) {
+// codeSandbox runs code in the sandbox of commands: with the same files, and no more.
+func codeSandbox(t testing.TB, e *Env) {
 	p := e.open(t)
 	p.write(t, "in.txt", "in")
 	id := p.newContext(t)

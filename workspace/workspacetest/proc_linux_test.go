@@ -32,16 +32,16 @@ type procs struct {
 
 // procDefects are the ways in which the shell can be wrong.
 type procDefects struct {
-	killsOne      bool // and not the tree
-	repeatsPoll   bool // returns what was polled again
-	leaksEnv      bool // the host's environment
-	hidesDrop     bool // truncates without saying
-	exitIsError   bool // a non-zero exit
-	losesPartial  bool // output at a time-out
-	logMovesPoll  bool // reading the log moves the cursor
-	sharedAttach  bool // sessions of other workspaces can be attached to
-	claimsFence   bool // says that it isolates
-	claimsOffline bool // says that nothing can be reached
+	killsOne        bool // and not the tree
+	repeatsPoll     bool // returns what was polled again
+	leaksEnv        bool // the host's environment
+	hidesDrop       bool // truncates without saying
+	exitIsError     bool // a non-zero exit
+	losesPartial    bool // output at a time-out
+	logMovesPoll    bool // reading the log moves the cursor
+	sharedAttach    bool // sessions of other workspaces can be attached to
+	claimsIsolation bool // says that it isolates
+	claimsOffline   bool // says that nothing can be reached
 }
 
 // everybody holds the sessions of all workspaces, for sharedAttach.
@@ -65,7 +65,7 @@ func (p procs) equip(d *driver.Workspace, env map[string]string, err error) (*dr
 	d.Shell = &driver.Shell{Starter: sh, Run: sh.run, Attach: sh.attach, Sessions: sh.list}
 	d.Ref.Capabilities = driver.NewCapabilities(driver.CapFS, driver.CapShell)
 	d.Traits.Network, d.Traits.Streaming = driver.NetworkOpen, true
-	if p.wrong.claimsFence {
+	if p.wrong.claimsIsolation {
 		d.Traits.Isolation = driver.IsolationNamespaces
 	}
 	if p.wrong.claimsOffline {
@@ -474,10 +474,10 @@ func TestRefuteShell(t *testing.T) {
 		{"loses partial output", procDefects{losesPartial: true}, "Shell/timeout-returns-partial-output"},
 		{"log moves poll", procDefects{logMovesPoll: true}, "Shell/log-is-read-from-any-offset"},
 		{"attaches across workspaces", procDefects{sharedAttach: true}, "Shell/attach-finds-a-session"},
-		{"claims a fence, read", procDefects{claimsFence: true}, "Isolation/host-files-can't-be-read"},
-		{"claims a fence, write", procDefects{claimsFence: true}, "Isolation/host-files-can't-be-written"},
-		{"claims a fence, processes", procDefects{claimsFence: true}, "Isolation/host-processes-can't-be-seen"},
-		{"claims a fence, sessions", procDefects{claimsFence: true}, "Isolation/other-workspaces-can't-be-reached"},
+		{"claims isolation, read", procDefects{claimsIsolation: true}, "Isolation/host-files-can't-be-read"},
+		{"claims isolation, write", procDefects{claimsIsolation: true}, "Isolation/host-files-can't-be-written"},
+		{"claims isolation, processes", procDefects{claimsIsolation: true}, "Isolation/host-processes-can't-be-seen"},
+		{"claims isolation, sessions", procDefects{claimsIsolation: true}, "Isolation/other-workspaces-can't-be-reached"},
 		{"claims to be offline", procDefects{claimsOffline: true}, "Network/nothing-is-reached-without-a-policy"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

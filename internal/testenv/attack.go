@@ -1,0 +1,50 @@
+package testenv
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+)
+
+// AttackPrefix begins the log line of an attack; internal/testreport reads the lines.
+const AttackPrefix = "attack: "
+
+// A Verdict says what an attack of the corpus came to.
+type Verdict string
+
+// Verdicts of a test that passes. A test that fails is Unreported.
+const (
+	Prevented  Verdict = "prevented"   // it had no effect
+	Reported   Verdict = "reported"    // it had an effect, and an answer, event or apply named it
+	NotClaimed Verdict = "not claimed" // the level does not promise to prevent it, and the docs say so
+	Unreported Verdict = "unreported"  // it had an effect that nothing named
+)
+
+// An Attack is one row of the table that `make attack` prints.
+type Attack struct {
+	Attack  string  `json:"attack"`
+	Level   string  `json:"level"` // of isolation, or the front end that was attacked
+	User    string  `json:"user"`  // of Croft: root or ordinary
+	Verdict Verdict `json:"verdict"`
+	Note    string  `json:"note,omitempty"`
+}
+
+// ReportAttack logs the attack that a test runs when the test ends. The name of the
+// test must contain Attack, so that `make attack` runs it.
+func ReportAttack(t testing.TB, name, level string, v Verdict, note string) {
+	t.Helper()
+	a := Attack{Attack: name, Level: level, User: "ordinary", Verdict: v, Note: note}
+	if os.Getuid() == 0 {
+		a.User = "root"
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			a.Verdict = Unreported
+		}
+		line, err := json.Marshal(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Log(AttackPrefix + string(line))
+	})
+}
