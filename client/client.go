@@ -28,7 +28,7 @@ type Config struct {
 	Client string
 
 	// Kind is the kind of workspace that Provider opens on the server if Spec.Config
-	// names none; "" is local.
+	// names none; "" is sandbox.
 	Kind string
 
 	Transport http.RoundTripper // nil is a transport of the client's own

@@ -36,7 +36,7 @@ var _ driver.Provider = (*Provider)(nil)
 // New returns a provider over the server that cfg names.
 func New(cfg Config) (*Provider, error) {
 	if cfg.Kind == "" {
-		cfg.Kind = "local"
+		cfg.Kind = "sandbox"
 	}
 	c, err := NewClient(cfg)
 	if err != nil {

@@ -144,7 +144,11 @@ func (r *Registry) openEntry(ctx context.Context, id string) (*entry, error) {
 	if err := rec.checkUsable(); err != nil {
 		return nil, err
 	}
-	if _, err := r.mux.Provider(rec.Kind); err != nil {
+	_, err = r.mux.Provider(rec.Kind)
+	if err == nil && r.opts.Admit != nil {
+		err = r.opts.Admit(rec.Kind)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("registry: acquire %s: %w", id, err)
 	}
 	if rec, err = r.store.Hold(ctx, id, r.self, r.opts.Lease); err != nil {

@@ -56,6 +56,10 @@ type Options struct {
 	// labels are refused: they are stored, listed and logged.
 	HasSecret func(text string) bool
 
+	// Admit, if set, refuses handles on workspaces of a kind. Their records can still be
+	// listed, and they can be destroyed.
+	Admit func(kind string) error
+
 	Retries     int           // of a transient failure; 0 is 3, negative disables
 	RetryFor    time.Duration // sum of the backoff delays; 0 is 10 s
 	OpenTimeout time.Duration // bounds one Acquire's work with the provider; 0 is 10 min

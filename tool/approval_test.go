@@ -63,7 +63,7 @@ func TestRulesHoldWhereAPathLeads(t *testing.T) {
 	for _, name := range []string{"link", "./link", "twice", "a/up", "dir/key", "a/b/out/key", "a/top/.env", "a/top/a/top/link", ws.Traits().Root + "/link"} {
 		refused(t, env, "Read", `{"file_path":"`+name+`"}`, fault.PermissionDenied)
 		refused(t, env, "workspace_read_file", `{"path":"`+name+`"}`, fault.PermissionDenied)
-		if data, err := env.Resource(t.Context(), "w", name); name[0] != '/' && fault.Of(err) != fault.PermissionDenied {
+		if data, err := env.Resource(t.Context(), "", "w", name); name[0] != '/' && fault.Of(err) != fault.PermissionDenied {
 			t.Errorf("the resource %s is %q, %v; want it refused", name, data, err)
 		}
 	}
@@ -80,7 +80,7 @@ func TestRulesHoldWhereAPathLeads(t *testing.T) {
 	for _, name := range []string{"f", "good", "a/top/good", "a/b/f"} {
 		ok(t, env, "Read", `{"file_path":"`+name+`"}`)
 	}
-	if _, err := env.Resource(t.Context(), "w", "good"); err != nil {
+	if _, err := env.Resource(t.Context(), "", "w", "good"); err != nil {
 		t.Error(err)
 	}
 	if text, err := call(t, env, "Read", `{"file_path":"loop"}`); err == nil || fault.Of(err) == fault.PermissionDenied {

@@ -105,7 +105,7 @@ func showOutput(ctx context.Context, c *Call, in bashOutputInput) (bashOutputOut
 		return bashOutputOutput{}, Errorf(fault.InvalidArgument, "offset must not be negative")
 	}
 	if strings.HasPrefix(in.ShellID, handlePrefix) {
-		return c.readKeptText(in)
+		return c.readKeptText(ctx, in)
 	}
 	s, info, err := c.attachShell(ctx, in.ShellID)
 	if err != nil {
@@ -131,8 +131,8 @@ func showOutput(ctx context.Context, c *Call, in bashOutputInput) (bashOutputOut
 }
 
 // readKeptText reads a part of a truncated answer.
-func (c *Call) readKeptText(in bashOutputInput) (bashOutputOutput, error) {
-	text, err := c.Env.Kept(in.ShellID)
+func (c *Call) readKeptText(ctx context.Context, in bashOutputInput) (bashOutputOutput, error) {
+	text, err := c.Env.Kept(ctx, c.only, in.ShellID)
 	if err != nil {
 		return bashOutputOutput{}, Errorf(fault.NotFound, "unknown shell_id: %s", in.ShellID)
 	}

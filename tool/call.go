@@ -22,8 +22,23 @@ type Call struct {
 	Session   string // of the client
 	Args      map[string]json.RawMessage
 
+	// Workspaces are those that the client reaches. Tools look other workspaces up here, and
+	// not in the Env.
+	Workspaces Workspaces
+
+	only     string // as in Request
 	progress func(Progress)
 	scrub    *secret.Scrubber
+}
+
+// ForkOf returns the id of the workspace to which the client is bound, or "": forks that
+// the client makes are then in its reach, see Entry.
+func (c *Call) ForkOf(ctx context.Context) (string, error) {
+	if c.only == "" {
+		return "", nil
+	}
+	bound, err := c.Workspaces.Find(ctx, c.only)
+	return bound.ID, err
 }
 
 // Progress reports how far a call is. A Total of 0 is unknown.

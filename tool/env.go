@@ -115,26 +115,11 @@ func (e *Env) EndSession(session string) {
 	}
 }
 
-// Entries lists the workspaces that a client may use: all, or only the named one.
-func (e *Env) Entries(ctx context.Context, only string) ([]Entry, error) {
-	if only == "" {
-		return e.Workspaces.List(ctx)
-	}
-	entry, err := e.Workspaces.Find(ctx, only)
-	if fault.Of(err) == fault.NotFound {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	return []Entry{entry}, nil
-}
-
 // Available lists the tools that can be called now, sorted by name: those for which a
 // workspace has the capabilities and, in a read-only Env, those that change nothing. only
 // is as in Request.
 func (e *Env) Available(ctx context.Context, only string) ([]*Tool, error) {
-	list, err := e.Entries(ctx, only)
+	list, err := e.Scope(only).List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +161,7 @@ type Request struct {
 	Tool    string
 	Args    json.RawMessage
 	Session string // of the client
-	Only    string // the only workspace that this client may use; "" is all
+	Only    string // the workspace that this client is bound to; "" is all
 
 	// Progress receives progress reports; may be nil.
 	Progress func(Progress)
@@ -220,7 +205,7 @@ func (e *Env) Run(ctx context.Context, req Request) (Result, error) {
 
 func (e *Env) run(ctx context.Context, req Request) (Result, error) {
 	start := time.Now()
-	t, err := e.findTool(ctx, req.Tool)
+	t, err := e.findTool(ctx, req)
 	if err != nil {
 		return Result{}, err
 	}
@@ -247,10 +232,11 @@ func (e *Env) run(ctx context.Context, req Request) (Result, error) {
 }
 
 // findTool returns a tool by its name: a listed one, or one of a source.
-func (e *Env) findTool(ctx context.Context, name string) (*Tool, error) {
+func (e *Env) findTool(ctx context.Context, req Request) (*Tool, error) {
+	name := req.Tool
 	t, ok := e.tools[name]
 	if !ok {
-		list, err := e.Workspaces.List(ctx)
+		list, err := e.Scope(req.Only).List(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -276,7 +262,7 @@ func (e *Env) findTool(ctx context.Context, name string) (*Tool, error) {
 
 // runInWorkspace runs a call in one workspace and emits its event.
 func (e *Env) runInWorkspace(ctx context.Context, t *Tool, req Request, entry Entry, args map[string]json.RawMessage, start time.Time) (res Result, err error) {
-	ws, err := e.Workspaces.Get(ctx, entry.Name)
+	ws, err := e.Scope(req.Only).Get(ctx, entry.Name)
 	if err != nil {
 		return Result{}, err
 	}
@@ -294,7 +280,7 @@ func (e *Env) runInWorkspace(ctx context.Context, t *Tool, req Request, entry En
 	if derr != nil {
 		return Result{}, &textError{text: scrub.String(ErrorText(derr)), code: fault.Of(derr), err: derr}
 	}
-	c := &Call{Env: e, Tool: t.Name, Name: entry.Name, Workspace: ws, Session: req.Session, Args: args, progress: req.Progress, scrub: scrub}
+	c := &Call{Env: e, Tool: t.Name, Name: entry.Name, Workspace: ws, Session: req.Session, Args: args, Workspaces: e.Scope(req.Only), only: req.Only, progress: req.Progress, scrub: scrub}
 	if err := e.checkApproval(ctx, c, req, t, subjects); err != nil {
 		return Result{}, err
 	}
@@ -370,7 +356,7 @@ func (e *Env) finishCall(t *Tool, c *Call, a answer, note string, err error) (Re
 		return Result{}, fmt.Errorf("tool: encode the answer: %w: %w", fault.Internal, err)
 	}
 	res.Text += note
-	return e.truncateResult(res), nil
+	return e.truncateResult(c.Name, res), nil
 }
 
 // secretScope returns the name under which the secret store has the workspace's set.

@@ -15,9 +15,9 @@ import (
 const MaxResource = 16 << 20
 
 // Resource returns a file of a workspace or a listing of a directory, scrubbed, if the
-// approval rules allow to Read it. It does not count as a Read.
-func (e *Env) Resource(ctx context.Context, name, path string) ([]byte, error) {
-	ws, err := e.Workspaces.Get(ctx, name)
+// approval rules allow to Read it. It does not count as a Read. only is as in Request.
+func (e *Env) Resource(ctx context.Context, only, name, path string) ([]byte, error) {
+	ws, err := e.Scope(only).Get(ctx, name)
 	if err != nil {
 		return nil, err
 	}

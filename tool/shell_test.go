@@ -134,7 +134,7 @@ func TestLargeAnswerHasAHandle(t *testing.T) {
 	if err != nil || res.Handle == "" || len(res.Text) > 1200 || len(res.Structured) > 2000 {
 		t.Fatalf("text of %d bytes, data of %d, handle %q, %v", len(res.Text), len(res.Structured), res.Handle, err)
 	}
-	whole, err := env.Kept(res.Handle)
+	whole, err := env.Kept(t.Context(), "", res.Handle)
 	if err != nil || !strings.HasSuffix(whole, "500\t0123456789\n") {
 		t.Errorf("Kept = %.20q, %v", whole, err)
 	}

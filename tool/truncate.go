@@ -2,6 +2,7 @@ package tool
 
 import (
 	"container/list"
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -33,15 +34,15 @@ type resultStore struct {
 	size  int                      // guarded by mu
 }
 
-type keptText struct{ id, text string }
+type keptText struct{ id, workspace, text string }
 
-func (r *resultStore) add(text string) string {
+func (r *resultStore) add(workspace, text string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.byID == nil {
 		r.byID = map[string]*list.Element{}
 	}
-	k := &keptText{id: handlePrefix + rand.Text(), text: text}
+	k := &keptText{id: handlePrefix + rand.Text(), workspace: workspace, text: text}
 	r.byID[k.id] = r.order.PushFront(k)
 	r.size += len(text)
 	for r.size > maxKept && r.order.Len() > 1 {
@@ -52,23 +53,37 @@ func (r *resultStore) add(text string) string {
 	return k.id
 }
 
-// Kept returns the full text of a truncated answer.
-func (e *Env) Kept(handle string) (string, error) {
-	e.results.mu.Lock()
-	defer e.results.mu.Unlock()
-	el, ok := e.results.byID[handle]
+func (r *resultStore) get(handle string) (keptText, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	el, ok := r.byID[handle]
+	if !ok {
+		return keptText{}, false
+	}
+	return *el.Value.(*keptText), true
+}
+
+// Kept returns the full text of a truncated answer of a workspace that the client reaches;
+// only is as in Request.
+func (e *Env) Kept(ctx context.Context, only, handle string) (string, error) {
+	k, ok := e.results.get(handle)
+	if ok && only != "" {
+		_, err := e.Scope(only).Find(ctx, k.workspace)
+		ok = err == nil
+	}
 	if !ok {
 		return "", fmt.Errorf("tool: result %q: %w: it was dropped, or never existed; run the tool again", handle, fault.NotFound)
 	}
-	return el.Value.(*keptText).text, nil
+	return k.text, nil
 }
 
-// truncateResult truncates the text of an answer and the long strings in its data.
-func (e *Env) truncateResult(r Result) Result {
+// truncateResult truncates the text of a workspace's answer and the long strings in its
+// data.
+func (e *Env) truncateResult(workspace string, r Result) Result {
 	if len(r.Text) <= e.MaxText {
 		return r
 	}
-	handle := e.results.add(r.Text)
+	handle := e.results.add(workspace, r.Text)
 	read := fmt.Sprintf("BashOutput with shell_id %q and an offset reads it", handle)
 	return Result{
 		Text: HeadTail(r.Text, e.MaxText, read), Structured: truncateJSON(r.Structured, e.MaxText, read), Handle: handle,

@@ -16,6 +16,8 @@ import (
 // An Entry is a workspace that agents may name.
 type Entry struct {
 	Name         string
+	ID           string
+	ForkOf       string                 // id of the workspace to which the client was bound that forked it; "" is none
 	Capabilities workspace.Capabilities // nil is unknown
 }
 
@@ -36,7 +38,16 @@ type Workspaces interface {
 // concurrent use.
 type Set struct {
 	mu   sync.RWMutex
-	list map[string]*workspace.Workspace // guarded by mu
+	list map[string]setEntry // guarded by mu
+}
+
+type setEntry struct {
+	ws     *workspace.Workspace
+	forkOf string
+}
+
+func (s setEntry) entry(name string) Entry {
+	return Entry{Name: name, ID: s.ws.ID(), ForkOf: s.forkOf, Capabilities: s.ws.Capabilities()}
 }
 
 // CheckName checks the name of a workspace.
@@ -51,7 +62,10 @@ func CheckName(name string) error {
 }
 
 // Add adds a workspace.
-func (s *Set) Add(name string, ws *workspace.Workspace) error {
+func (s *Set) Add(name string, ws *workspace.Workspace) error { return s.AddFork(name, ws, "") }
+
+// AddFork adds a workspace that a client forked; forkOf is as in Entry.
+func (s *Set) AddFork(name string, ws *workspace.Workspace, forkOf string) error {
 	if err := CheckName(name); err != nil {
 		return err
 	}
@@ -61,9 +75,9 @@ func (s *Set) Add(name string, ws *workspace.Workspace) error {
 		return fmt.Errorf("tool: workspace name %q: %w", name, fault.AlreadyExists)
 	}
 	if s.list == nil {
-		s.list = map[string]*workspace.Workspace{}
+		s.list = map[string]setEntry{}
 	}
-	s.list[name] = ws
+	s.list[name] = setEntry{ws, forkOf}
 	return nil
 }
 
@@ -80,29 +94,34 @@ func (s *Set) List(context.Context) ([]Entry, error) {
 	defer s.mu.RUnlock()
 	var list []Entry
 	for _, name := range slices.Sorted(maps.Keys(s.list)) {
-		list = append(list, Entry{Name: name, Capabilities: s.list[name].Capabilities()})
+		list = append(list, s.list[name].entry(name))
 	}
 	return list, nil
 }
 
 // Find returns the entry of a name.
-func (s *Set) Find(ctx context.Context, name string) (Entry, error) {
-	ws, err := s.Get(ctx, name)
+func (s *Set) Find(_ context.Context, name string) (Entry, error) {
+	found, err := s.lookup(name)
 	if err != nil {
 		return Entry{}, err
 	}
-	return Entry{Name: name, Capabilities: ws.Capabilities()}, nil
+	return found.entry(name), nil
 }
 
 // Get returns a workspace by its name.
 func (s *Set) Get(_ context.Context, name string) (*workspace.Workspace, error) {
+	found, err := s.lookup(name)
+	return found.ws, err
+}
+
+func (s *Set) lookup(name string) (setEntry, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	ws, ok := s.list[name]
+	found, ok := s.list[name]
 	if !ok {
-		return nil, fmt.Errorf("tool: workspace %q: %w", name, fault.NotFound)
+		return setEntry{}, fmt.Errorf("tool: workspace %q: %w", name, fault.NotFound)
 	}
-	return ws, nil
+	return found, nil
 }
 
 // entryNames joins the names of entries.
@@ -130,10 +149,67 @@ func workspaceArgument(args map[string]json.RawMessage) (string, error) {
 	return strings.TrimSpace(name), nil
 }
 
-// chooseEntries returns the workspaces of a call: one, or all. only is as in Request.
+// A scope is the workspaces that a client reaches: all of an Env or, for a client that is
+// bound to one workspace, that one and the forks that clients bound to it made.
+type scope struct {
+	all  Workspaces
+	only string // name of the one workspace; "" is all
+}
+
+// Scope returns the workspaces that a client bound to one workspace reaches; only is as
+// in Request.
+func (e *Env) Scope(only string) Workspaces {
+	if only == "" {
+		return e.Workspaces
+	}
+	return &scope{e.Workspaces, only}
+}
+
+// List lists the bound workspace and its forks; it is empty if there is no such workspace.
+func (s *scope) List(ctx context.Context) ([]Entry, error) {
+	bound, err := s.all.Find(ctx, s.only)
+	if fault.Of(err) == fault.NotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.all.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list, func(e Entry) bool { return e.ID != bound.ID && e.ForkOf != bound.ID }), nil
+}
+
+// Find returns the entry of a name that is in the scope.
+func (s *scope) Find(ctx context.Context, name string) (Entry, error) {
+	found, err := s.all.Find(ctx, name)
+	if err != nil || name == s.only {
+		return found, err
+	}
+	bound, err := s.all.Find(ctx, s.only)
+	if err == nil && found.ForkOf != bound.ID {
+		err = fmt.Errorf("tool: workspace %q: %w", name, fault.NotFound)
+	}
+	return found, err
+}
+
+// Get returns a workspace of the scope.
+func (s *scope) Get(ctx context.Context, name string) (*workspace.Workspace, error) {
+	if _, err := s.Find(ctx, name); err != nil {
+		return nil, err
+	}
+	return s.all.Get(ctx, name)
+}
+
+// chooseEntries returns the workspaces of a call: one, or all. only is as in Request. A
+// client that is bound to a workspace need not name it.
 func (e *Env) chooseEntries(ctx context.Context, t *Tool, only, name string) ([]Entry, error) {
-	if name != "" && only == "" && (name != allWorkspaces || !t.FanOut) {
-		entry, err := e.Workspaces.Find(ctx, name)
+	if name == "" {
+		name = only
+	}
+	if name != "" && (name != allWorkspaces || !t.FanOut) {
+		entry, err := e.Scope(only).Find(ctx, name)
 		if err == nil {
 			return []Entry{entry}, nil
 		}
@@ -141,7 +217,7 @@ func (e *Env) chooseEntries(ctx context.Context, t *Tool, only, name string) ([]
 			return nil, err
 		}
 	}
-	list, err := e.Entries(ctx, only)
+	list, err := e.Scope(only).List(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -10,9 +10,10 @@ import (
 )
 
 // CheckAddr refuses an address to listen on without a host. An address beyond
-// loopback needs an explicitly given token: that of the data directory is for
-// programs of the same user.
-func CheckAddr(addr string, explicitToken bool) error {
+// loopback needs an explicitly given token, because that of the data directory is for
+// programs of the same user, and insecureHTTP, because the token and all files cross
+// the network unencrypted.
+func CheckAddr(addr string, explicitToken, insecureHTTP bool) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
@@ -24,8 +25,15 @@ func CheckAddr(addr string, explicitToken bool) error {
 		return fmt.Errorf("app: address %q: %w: write the host out, such as 127.0.0.1%s; 0.0.0.0%s binds every interface",
 			addr, fault.InvalidArgument, addr, addr)
 	}
-	if !isLoopbackHost(host) && !explicitToken {
+	if isLoopbackHost(host) {
+		return nil
+	}
+	if !explicitToken {
 		return fmt.Errorf("app: address %q is beyond loopback: %w: give a token of your own with --token or CROFT_TOKEN", addr, fault.PermissionDenied)
+	}
+	if !insecureHTTP {
+		return fmt.Errorf("app: address %q is beyond loopback: %w: HTTP has no TLS, so the token and all files can be read on the way; "+
+			"listen on 127.0.0.1:%s behind a proxy that has TLS, or give --insecure-http where the network is trusted", addr, fault.PermissionDenied, port)
 	}
 	return nil
 }

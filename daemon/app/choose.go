@@ -15,7 +15,8 @@ import (
 
 // defaultOrder is the order in which auto tries providers without defaults.prefer in
 // the configuration: the best isolation first, the provider without persistence last.
-var defaultOrder = []string{"sandbox", "docker", "local", "filestore", "memory"}
+// Kind local is not in it: it isolates nothing, and is used only where it is named.
+var defaultOrder = []string{"sandbox", "docker", "filestore", "memory"}
 
 // chooseProvider returns the name of the first provider that satisfies the spec:
 // isolation, limits, network, durability, capabilities, and persistence if requested.
@@ -24,6 +25,9 @@ func (s *System) chooseProvider(ctx context.Context, spec driver.Spec) (string, 
 	var reasons []error
 	for _, name := range s.candidateProviders() {
 		kind, _, err := s.settings.Provider(name)
+		if err == nil && !s.operator {
+			err = s.settings.CheckOffered(name)
+		}
 		if err == nil {
 			err = s.checkProvider(ctx, kind, spec)
 		}
@@ -43,8 +47,7 @@ func (s *System) candidateProviders() []string {
 	if names := s.settings.Defaults.Prefer; len(names) > 0 {
 		return names
 	}
-	kinds := s.Mux.Kinds()
-	slices.Sort(kinds)
+	kinds := slices.DeleteFunc(s.Mux.Kinds(), func(kind string) bool { return kind == config.LocalKind })
 	rank := func(kind string) int {
 		if i := slices.Index(defaultOrder, kind); i >= 0 {
 			return i

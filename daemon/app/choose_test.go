@@ -38,7 +38,7 @@ func newClient(t *testing.T, sys *app.System, url string) *client.Client {
 // TestProviderByNeed proves that auto is the first provider that gives what is
 // asked for, and says of each why it does not where none does.
 func TestProviderByNeed(t *testing.T) {
-	cfg := settings(t, "version: 1\ndefaults: {provider: auto, prefer: [memory, filestore, files, local]}\nproviders: {files: {kind: local}}\n")
+	cfg := settings(t, "version: 1\nserver: {providers: [memory, filestore, files, local]}\ndefaults: {provider: auto, prefer: [memory, filestore, files, local]}\nproviders: {files: {kind: local}}\n")
 	sys, url := serveWith(t, app.Config{DataDir: t.TempDir(), Settings: cfg})
 	c := newClient(t, sys, url)
 	dir := t.TempDir()
@@ -81,6 +81,7 @@ func TestProviderByNeed(t *testing.T) {
 func TestDecoratorsOfTheConfiguration(t *testing.T) {
 	cfg := settings(t, `
 version: 1
+server: {providers: [local]}
 providers:
   local: {pool: {size: 1}, limit: {workspaces: 3}, retry: {retries: 2}, record: calls.jsonl}
 `)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/daemon/app"
+	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/workspace/driver"
 	"github.com/croft-run/croft/workspace/workspacetest"
@@ -20,7 +21,14 @@ import (
 // ends, as croft up does.
 func serve(t testing.TB, dir string) (sys *app.System, url string) {
 	t.Helper()
-	return serveWith(t, app.Config{DataDir: dir})
+	return serveWith(t, app.Config{DataDir: dir, Settings: offerAll()})
+}
+
+// offerAll is the default configuration of a server that offers every provider.
+func offerAll() *config.Config {
+	c := config.Default()
+	c.Server.Providers = []string{"memory", "local", "filestore", "sandbox", "docker"}
+	return c
 }
 
 func serveWith(t testing.TB, cfg app.Config) (sys *app.System, url string) {

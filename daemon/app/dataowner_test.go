@@ -21,6 +21,7 @@ import (
 // their ids.
 func fill(t *testing.T, cfg app.Config) []string {
 	t.Helper()
+	cfg.Operator = true
 	sys, err := app.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -17,7 +17,7 @@ func TestEventsAreKept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	var ids []string
 	for range 2 {
-		sys, err := app.Open(t.Context(), app.Config{DataDir: dir})
+		sys, err := app.Open(t.Context(), app.Config{DataDir: dir, Operator: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -90,21 +92,58 @@ func (s *System) openSecrets(ctx context.Context) (*secret.Store, error) {
 	})
 }
 
+// checkOfferedProviders refuses a server whose list of offered providers names an
+// unknown one.
+func (s *System) checkOfferedProviders() error {
+	if s.operator {
+		return nil
+	}
+	for _, name := range s.settings.Server.Providers {
+		kind, _, err := s.settings.Provider(name)
+		if err == nil {
+			_, err = s.Mux.Provider(kind)
+		}
+		if err != nil {
+			return fmt.Errorf("app: server.providers: %w", err)
+		}
+	}
+	return nil
+}
+
+// checkKind refuses workspaces of a kind that the clients of this server may not use,
+// whichever process opened them.
+func (s *System) checkKind(kind string) error {
+	if s.operator {
+		return nil
+	}
+	return s.settings.CheckKindOffered(kind)
+}
+
 // admitSpec completes a spec from the configuration: the named policy, the provider
-// with its options, and the template.
+// with its options, and the template. For a client of a server the configuration is a
+// ceiling.
 func (s *System) admitSpec(ctx context.Context, spec *driver.Spec, policy string) error {
+	apply := s.settings.ApplyWithin
+	if s.operator {
+		apply = s.settings.Apply
+	}
 	var err error
-	if spec.Policy, err = s.settings.Apply(policy, spec.Policy); err != nil {
+	if spec.Policy, err = apply(policy, spec.Policy); err != nil {
 		return err
 	}
 	if err := s.resolveAuto(ctx, spec); err != nil {
 		return err
 	}
+	if !s.operator {
+		if err := s.settings.CheckOffered(spec.Kind); err != nil {
+			return err
+		}
+	}
 	kind, options, err := s.settings.Provider(spec.Kind)
 	if err != nil {
 		return err
 	}
-	if spec.Config, err = mergeObjects(options, spec.Config); err != nil {
+	if spec.Config, err = mergeObjects(options, spec.Config, s.operator); err != nil {
 		return fmt.Errorf("app: options of provider %s: %w", spec.Kind, err)
 	}
 	spec.Kind = kind
@@ -175,8 +214,14 @@ func printableName(name string) string {
 	}, name)
 }
 
-// admitPolicy checks the new policy of a workspace.
-func (s *System) admitPolicy(ctx context.Context, id string, policy driver.Policy) error {
+// admitPolicy checks the new policy of a workspace. A client of a server may lower the
+// present one, and ask for what it could have opened.
+func (s *System) admitPolicy(ctx context.Context, id string, present, policy driver.Policy) error {
+	if !s.operator && policy.Within(present) != nil {
+		if err := s.settings.CheckWithin(policy); err != nil {
+			return err
+		}
+	}
 	if err := s.settings.CheckEnv(policy.Env); err != nil {
 		return err
 	}
@@ -218,8 +263,9 @@ func secretName(known map[string]egress.Credential, credential string) string {
 	return credential
 }
 
-// mergeObjects merges two JSON objects; the second overrides the first.
-func mergeObjects(base, over json.RawMessage) (json.RawMessage, error) {
+// mergeObjects merges two JSON objects. The second overrides the first if it may; else a
+// key with different values is an error.
+func mergeObjects(base, over json.RawMessage, mayOverride bool) (json.RawMessage, error) {
 	if len(base) == 0 || len(over) == 0 {
 		return append(base, over...), nil
 	}
@@ -230,8 +276,17 @@ func mergeObjects(base, over json.RawMessage) (json.RawMessage, error) {
 	if err := json.Unmarshal(over, &more); err != nil {
 		return nil, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
 	}
-	for k, v := range more {
-		sum[k] = v
+	for _, k := range slices.Sorted(maps.Keys(more)) {
+		if v, ok := sum[k]; ok && !mayOverride && !jsonEqual(v, more[k]) {
+			return nil, fmt.Errorf("%q: %w: %.80s is asked for, and the configuration says %.80s", k, fault.PermissionDenied, more[k], v)
+		}
+		sum[k] = more[k]
 	}
 	return json.Marshal(sum)
+}
+
+// jsonEqual reports whether two texts are the same JSON value.
+func jsonEqual(a, b json.RawMessage) bool {
+	var x, y any
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }

@@ -41,6 +41,7 @@ type Config struct {
 	Token     string            // "" is the one of the data directory
 	Hosts     []string          // allowed names in the Host header, in addition to those of Settings
 	Beyond    bool              // served beyond loopback: only listed directories of the host may be used
+	Operator  bool              // requests come from the user of the data directory, not from clients of a server: they may go beyond policies, and use every provider
 	Resolver  egress.Resolver   // resolves the host names of requests; nil is the host's
 	Version   string            // of the program
 	Log       *slog.Logger      // nil is silent
@@ -62,6 +63,7 @@ type System struct {
 	API      *rest.Server
 
 	log      *slog.Logger
+	operator bool
 	settings *config.Config
 	secrets  *secret.Store
 	scrub    *systemScrubber
@@ -106,7 +108,7 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &System{Dir: dir, Token: strings.TrimSpace(cfg.Token), log: cfg.Log, settings: cfg.Settings, version: cfg.Version}
+	s := &System{Dir: dir, Token: strings.TrimSpace(cfg.Token), log: cfg.Log, operator: cfg.Operator, settings: cfg.Settings, version: cfg.Version}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -156,6 +158,9 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		Roots: s.hostRoots(cfg.Beyond), Forbidden: []string{s.Dir},
 	}
 	s.Mux = workspace.NewMux(providers...)
+	if err := s.checkOfferedProviders(); err != nil {
+		return err
+	}
 	if s.store, err = registry.OpenStore(ctx, s.storeURL(cfg.StoreURL)); err != nil {
 		return err
 	}
@@ -168,7 +173,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	}
 	s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{
 		Log: s.log, Events: s.events, Owner: owner, MaxOpen: int(s.settings.Caps.MaxOpen), Swept: s.staging.Sweep,
-		HasSecret: s.scrub.hasSecret(ctx),
+		Admit: s.checkKind, HasSecret: s.scrub.hasSecret(ctx),
 	})
 	if err != nil {
 		return err
@@ -176,7 +181,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	s.agents = &toolServer{system: s}
 	s.API, err = rest.New(rest.Config{
 		Registry: s.Registry, Mux: s.Mux, Token: s.Token, Hosts: lowercaseAll(append(s.settings.Server.Hosts, cfg.Hosts...)), Version: cfg.Version, Log: s.log,
-		Events: s.events.Stream, Recent: s.events.recent, Levels: s.isolationLevels, Admit: s.admitSpec, AdmitPolicy: s.admitPolicy,
+		Events: s.events.Stream, Recent: s.events.recent, Levels: s.isolationLevels, Admit: s.admitSpec, AdmitPolicy: s.admitPolicy, AdmitKind: s.checkKind,
 		Mounts: s.agents.httpRoutes(), Templates: s.templates, Snapshots: s.snapshots, Export: s.exportFunc(s.hostRoots(cfg.Beyond)), Import: s.importFunc(s.hostRoots(cfg.Beyond)),
 		Staging: s.staging, Artifacts: s.artifacts,
 	})

@@ -25,6 +25,9 @@ import (
 
 func openSystem(t *testing.T, cfg app.Config) *app.System {
 	t.Helper()
+	if cfg.Settings == nil {
+		cfg.Settings = offerAll()
+	}
 	sys, err := app.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -120,10 +123,10 @@ func TestCheckAddr(t *testing.T) {
 		"croft.example:7070": {fault.PermissionDenied, ""},
 	}
 	for addr, want := range tests {
-		if got := fault.Of(app.CheckAddr(addr, false)); got != want.without {
+		if got := fault.Of(app.CheckAddr(addr, false, true)); got != want.without {
 			t.Errorf("%q without a token: %q, want %q", addr, got, want.without)
 		}
-		if got := fault.Of(app.CheckAddr(addr, true)); got != want.with {
+		if got := fault.Of(app.CheckAddr(addr, true, true)); got != want.with {
 			t.Errorf("%q with a token: %q, want %q", addr, got, want.with)
 		}
 	}

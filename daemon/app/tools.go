@@ -30,7 +30,15 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	cfg.Effects, cfg.Sources = all.Effects(), all.Sources()
 	if r, ok := cfg.Workspaces.(*registryWorkspaces); ok && cfg.Fork == nil {
 		cfg.Fork = func(ctx context.Context, c *tool.Call, snapshot, name string) (string, error) {
-			ws, err := s.Fork(ctx, c.Workspace.ID(), snapshot, name, nil)
+			forkOf, err := c.ForkOf(ctx)
+			if err != nil {
+				return "", err
+			}
+			var labels map[string]string
+			if forkOf != "" {
+				labels = map[string]string{forkOfLabel: forkOf}
+			}
+			ws, err := s.Fork(ctx, c.Workspace.ID(), snapshot, name, labels)
 			if err != nil {
 				return "", err
 			}
@@ -49,6 +57,10 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	cfg.Finders = append(cfg.Finders, forms)
 	return tool.NewEnv(cfg)
 }
+
+// forkOfLabel is on workspaces that an MCP client bound to one workspace forked; its value
+// is the id of that one. Clients bound to it reach them, also after the server restarts.
+const forkOfLabel = "croft-fork-of"
 
 // withheldSecrets names the secrets that no tool may ask for, because they are
 // credentials of the configuration or of the workspace's policy.
@@ -150,13 +162,14 @@ func (s *System) Discard(ctx context.Context, label string) error {
 // Workspaces returns the workspaces of this system for tools: by name, or by id if they
 // have no unique name. With names, it returns only those.
 func (s *System) Workspaces(names ...string) tool.Workspaces {
-	return &registryWorkspaces{registry: s.Registry, changes: &s.events.changes, only: names}
+	return &registryWorkspaces{registry: s.Registry, changes: &s.events.changes, only: names, admit: s.checkKind}
 }
 
 // registryWorkspaces implements tool.Workspaces over a registry.
 type registryWorkspaces struct {
 	registry *registry.Registry
-	changes  *atomic.Int64 // counts known changes of workspaces
+	changes  *atomic.Int64           // counts known changes of workspaces
+	admit    func(kind string) error // refuses workspaces of a kind
 
 	mu   sync.Mutex
 	only []string  // guarded by mu; names or ids; nil is all
@@ -201,7 +214,7 @@ func (r *registryWorkspaces) List(ctx context.Context) ([]tool.Entry, error) {
 		return nil, err
 	}
 	for _, rec := range list {
-		if e, ok := toolEntry(rec, only); ok {
+		if e, ok := r.toolEntry(rec, only); ok {
 			now.entries = append(now.entries, e)
 		}
 	}
@@ -225,17 +238,17 @@ func (r *registryWorkspaces) Find(ctx context.Context, name string) (tool.Entry,
 	r.mu.Lock()
 	only := r.only
 	r.mu.Unlock()
-	if e, ok := toolEntry(rec, only); ok && e.Name == name {
+	if e, ok := r.toolEntry(rec, only); ok && e.Name == name {
 		return e, nil
 	}
 	return tool.Entry{}, missing
 }
 
-// toolEntry returns the entry of a workspace for agents; false if the workspace has ended or
-// is not among only.
-func toolEntry(rec registry.Record, only []string) (tool.Entry, bool) {
-	e := tool.Entry{Name: toolName(rec)}
-	if rec.State == registry.Failed || rec.State == registry.Destroyed {
+// toolEntry returns the entry of a workspace for agents; false if the workspace has ended, is
+// of a kind that is not admitted, or is not among only.
+func (r *registryWorkspaces) toolEntry(rec registry.Record, only []string) (tool.Entry, bool) {
+	e := tool.Entry{Name: toolName(rec), ID: rec.ID, ForkOf: rec.Labels[forkOfLabel]}
+	if rec.State == registry.Failed || rec.State == registry.Destroyed || r.admit(rec.Kind) != nil {
 		return e, false
 	}
 	if rec.Ref != nil {
@@ -254,9 +267,9 @@ func toolName(rec registry.Record) string {
 }
 
 func (r *registryWorkspaces) Get(ctx context.Context, name string) (*workspace.Workspace, error) {
-	rec, err := r.registry.Lookup(ctx, "", name)
+	e, err := r.Find(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	return r.registry.Acquire(ctx, rec.ID)
+	return r.registry.Acquire(ctx, e.ID)
 }

@@ -53,7 +53,7 @@ func TestCallsDoNotListTheRegistry(t *testing.T) {
 		return rec.ID
 	}
 	one := open("one")
-	env, err := tool.NewEnv(tool.Config{Tools: tool.Coding(), Workspaces: &registryWorkspaces{registry: reg, changes: &stream.changes}})
+	env, err := tool.NewEnv(tool.Config{Tools: tool.Coding(), Workspaces: &registryWorkspaces{registry: reg, changes: &stream.changes, admit: func(string) error { return nil }}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ const evalLabel = "croft-eval"
 
 // withProvider runs f with workspaces of any provider as environments.
 func (a *command) withProvider(ctx context.Context, kind string, opts *eval.Options, f func() error) (err error) {
-	sys, err := a.openSystem(ctx, app.Config{Log: a.newLogger(slog.LevelError)})
+	sys, err := a.openSystem(ctx, app.Config{Operator: true, Log: a.newLogger(slog.LevelError)})
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (a *command) withSystem(ctx context.Context, what string, f func(s *app.Sys
 	if a.server != "" {
 		return usagef("%s of this host: run it where the server is, without --server", what)
 	}
-	sys, err := a.openSystem(ctx, app.Config{Log: a.newLogger(slog.LevelError)})
+	sys, err := a.openSystem(ctx, app.Config{Operator: true, Log: a.newLogger(slog.LevelError)})
 	if err != nil {
 		return err
 	}

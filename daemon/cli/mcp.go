@@ -64,10 +64,11 @@ func registerCheckpoints(f *pflag.FlagSet, value *string) {
 
 type mcpOptions struct {
 	toolFlags
-	http    string
-	hosts   []string
-	toolset string
-	tracker string
+	http     string
+	hosts    []string
+	insecure bool
+	toolset  string
+	tracker  string
 }
 
 func (a *command) mcpCommand() *cobra.Command {
@@ -97,6 +98,7 @@ agents that can only start programs. --ws names one of the server's workspaces.`
 	opts.registerFlags(f)
 	f.StringVar(&opts.http, "http", "", "serve over HTTP on this HOST:PORT instead of over standard input and output")
 	f.StringArrayVar(&opts.hosts, "host", nil, "with --http: a further host name of this server; may be given several times")
+	registerInsecureHTTP(f, &opts.insecure, "with --http: ")
 	f.StringVar(&opts.toolset, "toolset", "coding", "names of the tools: coding (Read, Edit, Bash, ...), workspace (workspace_read_file, ...) or both")
 	f.StringVar(&opts.tracker, "read-tracker", "process", "which clients may change a file after a Read: process (every client of this server) or session (the client that read)")
 	return cmd
@@ -118,7 +120,7 @@ func (a *command) runMCP(ctx context.Context, opts mcpOptions) error {
 		return usagef("--host needs --http")
 	}
 	if opts.http != "" {
-		if err := app.CheckAddr(opts.http, a.givenToken() != ""); err != nil {
+		if err := app.CheckAddr(opts.http, a.givenToken() != "", opts.insecure); err != nil {
 			return err
 		}
 	}
@@ -182,7 +184,7 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 	if len(opts.names) > 0 && (opts.workspace != "" || opts.workspaces != "") {
 		return usagef("--ws names existing workspaces: leave out --workspace and --workspaces")
 	}
-	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Log: a.newLogger(slog.LevelError)})
+	sys, err := a.openSystem(ctx, app.Config{Operator: true, Token: a.givenToken(), Log: a.newLogger(slog.LevelError)})
 	if err != nil {
 		return err
 	}
@@ -315,6 +317,10 @@ func (d *dirSet) fork(ctx context.Context, c *tool.Call, snapshot, name string) 
 			return "", tool.Errorf(fault.AlreadyExists, "workspace %q exists already; choose another name", name)
 		}
 	}
+	forkOf, err := c.ForkOf(ctx)
+	if err != nil {
+		return "", err
+	}
 	ws, err := d.sys.Fork(ctx, c.Workspace.ID(), snapshot, "", map[string]string{mcpLabel: "true"})
 	if err != nil {
 		return "", err
@@ -323,7 +329,7 @@ func (d *dirSet) fork(ctx context.Context, c *tool.Call, snapshot, name string) 
 	if name == "" {
 		name = ws.ID()
 	}
-	return name, d.set.Add(name, ws)
+	return name, d.set.AddFork(name, ws, forkOf)
 }
 
 func (d *dirSet) addID(id string) {

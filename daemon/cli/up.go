@@ -13,14 +13,16 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/croft-run/croft/daemon/app"
 	"github.com/croft-run/croft/fault"
 )
 
 type upOptions struct {
-	addr  string
-	hosts []string
+	addr     string
+	hosts    []string
+	insecure bool
 }
 
 func (a *command) upCommand() *cobra.Command {
@@ -31,14 +33,24 @@ func (a *command) upCommand() *cobra.Command {
 		Long: `Serve a data directory over HTTP until SIGINT or SIGTERM. Every route except /healthz needs the
 token, which is made once and stored in the data directory.
 
-An address beyond loopback needs your own token, given with --token or CROFT_TOKEN. The host must
-be written out: ":7070" is refused.`,
+An address beyond loopback needs your own token, given with --token or CROFT_TOKEN, and
+--insecure-http, because there is no TLS: a proxy with TLS before a loopback address is safer. The
+host must be written out: ":7070" is refused.
+
+The policies of croft.yaml are ceilings for clients of the server, and clients may use the
+providers of server.providers alone.`,
 		Args: cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error { return a.runUp(ctx, opts) }),
 	}
 	cmd.Flags().StringVar(&opts.addr, "addr", "", "HOST:PORT to listen on; port 0 is a free one (default server.addr of the configuration, else 127.0.0.1:7070)")
 	cmd.Flags().StringArrayVar(&opts.hosts, "host", nil, "a further host name of this server; may be given several times")
+	registerInsecureHTTP(cmd.Flags(), &opts.insecure, "")
 	return cmd
+}
+
+// registerInsecureHTTP adds the flag that allows plain HTTP beyond loopback.
+func registerInsecureHTTP(f *pflag.FlagSet, value *bool, with string) {
+	f.BoolVar(value, "insecure-http", false, with+"listen beyond loopback without TLS: the token and all files can be read on the way")
 }
 
 func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
@@ -53,7 +65,7 @@ func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 	if opts.addr == "" {
 		opts.addr = settings.Server.Addr
 	}
-	if err := app.CheckAddr(opts.addr, a.givenToken() != ""); err != nil {
+	if err := app.CheckAddr(opts.addr, a.givenToken() != "", opts.insecure); err != nil {
 		return err
 	}
 	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Hosts: allowedHosts(opts), Beyond: !app.Loopback(opts.addr), Log: a.newLogger(slog.LevelWarn)})

@@ -55,6 +55,7 @@ func (a *command) wsExec(ctx context.Context, opts wsExecOptions) error {
 		return err
 	}
 	return a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
+		a.noteUnisolated(ws)
 		end, err := a.beginCheckpoint(ctx, c, ws, strings.Join(opts.argv, " "))
 		if err != nil {
 			return err
@@ -67,6 +68,13 @@ func (a *command) wsExec(ctx context.Context, opts wsExecOptions) error {
 		a.noteResultRefusals(res.Refused)
 		return err
 	})
+}
+
+// noteUnisolated says that nothing isolates the commands of a workspace, if so.
+func (a *command) noteUnisolated(ws *workspace.Workspace) {
+	if ws.Traits().Isolation.Rank() == 0 && ws.Capabilities().Has(driver.CapShell) {
+		a.note("croft: nothing isolates commands in this workspace from the host; --provider sandbox does")
+	}
 }
 
 // beginCheckpoint takes a checkpoint before a command and, by end, one after it, if the

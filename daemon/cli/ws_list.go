@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/daemon/config"
 )
 
 type wsListOptions struct {
@@ -45,9 +46,17 @@ func (a *command) wsList(ctx context.Context, opts wsListOptions) error {
 		return a.printAnswer(list, func(w io.Writer) error {
 			rows := [][]string{{"ID", "NAME", "PROVIDER", "STATE", "CREATED", "LABELS"}}
 			for _, ws := range list {
-				rows = append(rows, []string{ws.ID, orDash(ws.Name), ws.Kind, ws.State, timeText(ws.CreatedAt), orDash(labelText(ws.Labels))})
+				rows = append(rows, []string{ws.ID, orDash(ws.Name), kindText(ws.Kind), ws.State, timeText(ws.CreatedAt), orDash(labelText(ws.Labels))})
 			}
 			return writeTable(w, rows)
 		})
 	})
+}
+
+// kindText is a kind in a table. Of kind local it says that nothing isolates it.
+func kindText(kind string) string {
+	if kind == config.LocalKind {
+		return kind + " (not isolated)"
+	}
+	return kind
 }

@@ -37,9 +37,12 @@ type wsOpenOptions struct {
 func (a *command) wsOpenCommand() *cobra.Command {
 	var opts wsOpenOptions
 	cmd := &cobra.Command{
-		Use:     "open [NAME]",
-		Short:   "Open a workspace and print its id",
-		Long:    `Open a workspace and print its id. NAME is optional and unique: [a-z0-9][a-z0-9-]{0,62}.`,
+		Use:   "open [NAME]",
+		Short: "Open a workspace and print its id",
+		Long: `Open a workspace and print its id. NAME is optional and unique: [a-z0-9][a-z0-9-]{0,62}.
+
+Commands in it run in a sandbox. Where this host has none, opening fails; --provider local is a
+plain directory, whose commands nothing isolates from this host.`,
 		Example: "  croft ws open demo\n  croft ws open --dir . --label team=web",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
@@ -50,7 +53,7 @@ func (a *command) wsOpenCommand() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&opts.provider, "provider", "", "kind of workspace, or name of a provider in the configuration; see croft provider list (default defaults.provider, else local)")
+	f.StringVar(&opts.provider, "provider", "", "kind of workspace, or name of a provider in the configuration; see croft provider list (default defaults.provider, else sandbox)")
 	f.StringVar(&opts.dir, "dir", "", "use this existing directory in place")
 	f.StringArrayVar(&opts.labels, "label", nil, "label K=V; may be given several times")
 	f.StringVar(&opts.options, "options", "", "options of the provider, a JSON object")

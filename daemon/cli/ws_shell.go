@@ -48,6 +48,7 @@ func (a *command) wsShell(ctx context.Context, opts wsShellOptions) error {
 		return err
 	}
 	return a.withAttached(ctx, opts.name, func(c *client.Client, ws *workspace.Workspace) error {
+		a.noteUnisolated(ws)
 		id, from := opts.session, client.TerminalOptions{Tail: replayBytes}
 		if id == "" {
 			if id, err = a.startShell(ctx, ws, env); err != nil {

@@ -34,10 +34,12 @@ func (a *command) wsShowCommand() *cobra.Command {
 // isolationRows show the policy, and the provider's traits where they are known.
 func isolationRows(ws client.Workspace) [][]string {
 	isolation := "the provider's default"
-	if ws.Policy.Isolation != "" {
+	if ws.Kind == config.LocalKind {
+		isolation = "none: nothing isolates its commands from the host"
+	} else if ws.Policy.Isolation != "" {
 		isolation = "at least " + string(ws.Policy.Isolation)
 	}
-	if ws.Traits != nil && ws.Traits.Isolation != "" {
+	if ws.Traits != nil && ws.Traits.Isolation.Rank() > 0 {
 		isolation = string(ws.Traits.Isolation)
 		if by := ws.Traits.IsolatedBy.By; by != "" {
 			isolation += " (" + by + ")"

@@ -43,6 +43,54 @@ func (c *Config) Apply(name string, wish driver.Policy) (driver.Policy, error) {
 	return p, c.CheckEnv(p.Env)
 }
 
+// ApplyWithin is Apply for a client of a server: the policy of the name is a ceiling,
+// which the wish may lower and not raise. Without the section policies there is none.
+func (c *Config) ApplyWithin(name string, wish driver.Policy) (driver.Policy, error) {
+	p, err := c.Apply(name, wish)
+	if err != nil || !c.hasCeilings() {
+		return p, err
+	}
+	ceiling, err := c.ceiling(name)
+	if err != nil {
+		return p, err
+	}
+	return p, p.Within(ceiling)
+}
+
+// CheckWithin refuses the new policy of a workspace if a client of a server could not
+// have opened it so: it is above the ceiling of each policy. The error is that of the
+// default one.
+func (c *Config) CheckWithin(p driver.Policy) error {
+	if !c.hasCeilings() {
+		return nil
+	}
+	for name := range c.Policies {
+		if ceiling, err := c.ceiling(name); err == nil && p.Within(ceiling) == nil {
+			return nil
+		}
+	}
+	ceiling, err := c.ceiling("")
+	if err != nil {
+		return err
+	}
+	return p.Within(ceiling)
+}
+
+// hasCeilings reports whether the file has policies, each of which is a ceiling.
+func (c *Config) hasCeilings() bool {
+	_, ok := c.at["policies"]
+	return ok
+}
+
+// ceiling is Policy without the built-in policy default, where the file has policies and
+// another one of them is the default: it would allow what each of them limits.
+func (c *Config) ceiling(name string) (driver.Policy, error) {
+	if _, ok := c.at["policies."+DefaultPolicy]; !ok && name == DefaultPolicy && c.Defaults.Policy != DefaultPolicy {
+		return driver.Policy{}, fmt.Errorf("config: policy %q: %w: the section policies does not have it", name, fault.NotFound)
+	}
+	return c.Policy(name)
+}
+
 // CheckEnv refuses variables that the section env does not allow.
 func (c *Config) CheckEnv(env map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(env)) {

@@ -60,6 +60,11 @@ func (c *Config) checkServer() error {
 			return c.keyError(itemPath("server.hosts", i), "%.80q: it must be a name or an address, without a port", h)
 		}
 	}
+	for i, name := range c.Server.Providers {
+		if !validName.MatchString(name) || name == Auto {
+			return c.keyError(itemPath("server.providers", i), "%.80q: it must be the name of a provider; %s", name, nameForm)
+		}
+	}
 	return nil
 }
 

@@ -45,8 +45,9 @@ type Config struct {
 
 // Server is the section server.
 type Server struct {
-	Addr  string   `json:"addr,omitempty" jsonschema:"HOST:PORT to listen on; beyond loopback a token must be given"`
-	Hosts []string `json:"hosts,omitempty" jsonschema:"further names by which this host may be addressed"`
+	Addr      string   `json:"addr,omitempty" jsonschema:"HOST:PORT to listen on; beyond loopback a token must be given"`
+	Hosts     []string `json:"hosts,omitempty" jsonschema:"further names by which this host may be addressed"`
+	Providers []string `json:"providers,omitempty" jsonschema:"names of the providers that clients of a server may use; empty is all but those of kind local, which isolates nothing"`
 }
 
 // Store is the section store.
@@ -58,7 +59,7 @@ type Store struct {
 type Defaults struct {
 	Provider string   `json:"provider,omitempty" jsonschema:"name of a provider; auto is the first of prefer that gives what the policy asks for"`
 	Policy   string   `json:"policy,omitempty" jsonschema:"name of a policy"`
-	Prefer   []string `json:"prefer,omitempty" jsonschema:"names of the providers that auto tries, best first; empty is sandbox, docker, local, and then all others"`
+	Prefer   []string `json:"prefer,omitempty" jsonschema:"names of the providers that auto tries, best first; empty is sandbox, docker, and then all others but local"`
 }
 
 // A Provider is an entry of the section providers.
@@ -158,7 +159,7 @@ func Default() *Config {
 	return &Config{
 		Version:  Version,
 		Server:   Server{Addr: "127.0.0.1:7070"},
-		Defaults: Defaults{Provider: "local", Policy: DefaultPolicy},
+		Defaults: Defaults{Provider: "sandbox", Policy: DefaultPolicy},
 		Policies: map[string]Policy{DefaultPolicy: {}},
 		Secrets:  Secrets{Env: "CROFT_SECRET_"},
 		Caps:     Caps{MaxOpen: 1000, MaxCommands: 1000},
@@ -190,6 +191,48 @@ func (c *Config) Provider(name string) (kind string, options json.RawMessage, er
 		return "", nil, fmt.Errorf("config: read provider %s: %w: %w", name, fault.InvalidArgument, err)
 	}
 	return kind, options, nil
+}
+
+// LocalKind is the kind whose commands are not isolated from the host. It is used only
+// where it is named.
+const LocalKind = "local"
+
+// CheckOffered refuses a provider, by its name, that clients of a server may not use.
+func (c *Config) CheckOffered(name string) error {
+	if name == "" {
+		name = c.Defaults.Provider
+	}
+	kind, _, err := c.Provider(name)
+	if err != nil {
+		return err
+	}
+	offered := slices.Contains(c.Server.Providers, name)
+	if len(c.Server.Providers) == 0 {
+		offered = kind != LocalKind
+	}
+	if offered {
+		return nil
+	}
+	return notOffered("provider", name)
+}
+
+// CheckKindOffered refuses a kind of which clients of a server may use no provider.
+func (c *Config) CheckKindOffered(kind string) error {
+	offered := kind != LocalKind
+	if len(c.Server.Providers) > 0 {
+		offered = slices.ContainsFunc(c.Server.Providers, func(name string) bool {
+			of, _, err := c.Provider(name)
+			return err == nil && of == kind
+		})
+	}
+	if offered {
+		return nil
+	}
+	return notOffered("workspaces of kind", kind)
+}
+
+func notOffered(what, name string) error {
+	return fmt.Errorf("config: %s %.80q: %w: this server does not offer it; server.providers in croft.yaml lists what it offers", what, name, fault.PermissionDenied)
 }
 
 // SecretsOf returns the sources of the secrets that only one workspace has, by its name or

@@ -208,7 +208,8 @@ func (p *Provider) chooseLevel(ctx context.Context, least driver.Isolation) (*le
 	} else if want > driver.IsolationProcess.Rank() {
 		hint = "; isolation \"process\" is a lesser choice"
 	}
-	return nil, fmt.Errorf("isolation %q: %w: tried %s%s", least, fault.Unsupported, strings.Join(tried, "; "), hint)
+	return nil, fmt.Errorf("isolation %q: %w: tried %s%s; croft doctor says what this host lacks; --provider docker isolates, too, and --provider local does not",
+		least, fault.Unsupported, strings.Join(tried, "; "), hint)
 }
 
 // candidateLevels lists the levels of at least a rank: first the named one, then the

@@ -9,7 +9,7 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-const notLinux = "this system is not Linux"
+const notLinux = "this system is not Linux; use a croft on Linux with --server, or --provider local, which has files and isolates nothing"
 
 // Provider opens no workspaces on this system: its isolation requires Linux.
 type Provider struct{ wsdir.Unsupported }

@@ -28,12 +28,12 @@ func (s *Server) addTemplates(m *mcp.Server, v view) {
 	m.AddResourceTemplate(&mcp.ResourceTemplate{
 		URITemplate: resultScheme + "{handle}", Name: "result", MIMEType: "text/plain",
 		Description: "The whole text of an answer that was too long.",
-	}, s.readResult)
+	}, s.readResult(v))
 }
 
 // refreshResources updates the resources of a view: the top directory of each workspace.
 func (s *Server) refreshResources(ctx context.Context, v view, m *viewServer) error {
-	list, err := s.opts.Env.Entries(ctx, v.only)
+	list, err := s.opts.Env.Scope(v.only).List(ctx)
 	if err != nil {
 		return err
 	}
@@ -59,10 +59,10 @@ func (s *Server) readFile(v view) mcp.ResourceHandler {
 		name, rest, ok := strings.Cut(strings.TrimPrefix(uri, workspaceScheme), "/")
 		name, nerr := url.PathUnescape(name)
 		file, ferr := url.PathUnescape(rest)
-		if !ok || nerr != nil || ferr != nil || v.only != "" && v.only != name {
+		if !ok || nerr != nil || ferr != nil {
 			return nil, mcp.ResourceNotFoundError(uri)
 		}
-		data, err := s.opts.Env.Resource(ctx, name, file)
+		data, err := s.opts.Env.Resource(ctx, v.only, name, file)
 		switch fault.Of(err) {
 		case "":
 		case fault.NotFound, fault.SandboxViolation:
@@ -75,12 +75,14 @@ func (s *Server) readFile(v view) mcp.ResourceHandler {
 }
 
 // readResult reads the whole text of a truncated answer.
-func (s *Server) readResult(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-	text, err := s.opts.Env.Kept(strings.TrimPrefix(req.Params.URI, resultScheme))
-	if err != nil {
-		return nil, mcp.ResourceNotFoundError(req.Params.URI)
+func (s *Server) readResult(v view) mcp.ResourceHandler {
+	return func(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+		text, err := s.opts.Env.Kept(ctx, v.only, strings.TrimPrefix(req.Params.URI, resultScheme))
+		if err != nil {
+			return nil, mcp.ResourceNotFoundError(req.Params.URI)
+		}
+		return resourceContents(req.Params.URI, "text/plain", []byte(text)), nil
 	}
-	return resourceContents(req.Params.URI, "text/plain", []byte(text)), nil
 }
 
 // resourceContents is text if data is UTF-8, and else a blob.

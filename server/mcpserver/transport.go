@@ -133,8 +133,8 @@ func (s *Server) requestView(r *http.Request) (view, error) {
 	if v.only == "" {
 		return v, nil
 	}
-	list, err := s.opts.Env.Entries(r.Context(), v.only)
-	if err == nil && len(list) == 0 {
+	_, err := s.opts.Env.Scope(v.only).Find(r.Context(), v.only)
+	if fault.Of(err) == fault.NotFound {
 		err = tool.Errorf(fault.NotFound, "unknown workspace %q", v.only)
 	}
 	return v, err

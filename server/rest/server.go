@@ -44,9 +44,11 @@ type Config struct {
 
 	// Admit checks and completes a spec before it is recorded: it knows the providers
 	// and policies of the configuration. AdmitPolicy checks the new policy of a
-	// workspace. Nil accepts everything, and knows no policy by name.
+	// workspace, which has the present one, and AdmitKind whether workspaces of a kind
+	// may be used. Nil accepts everything, and knows no policy by name.
 	Admit       func(ctx context.Context, spec *driver.Spec, policy string) error
-	AdmitPolicy func(ctx context.Context, id string, policy driver.Policy) error
+	AdmitPolicy func(ctx context.Context, id string, present, policy driver.Policy) error
+	AdmitKind   func(kind string) error
 
 	// Snapshots is the store of the workspaces' snapshots. Export copies a snapshot to
 	// the bucket with a URL. Import copies a snapshot back from the bucket; without an id

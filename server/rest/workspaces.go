@@ -119,6 +119,9 @@ func (s *Server) showVersion(context.Context, *none) (*body[Version], error) {
 func (s *Server) listProviders(ctx context.Context, _ *none) (*body[Providers], error) {
 	out := Providers{Providers: []Provider{}}
 	for _, kind := range s.cfg.Mux.Kinds() {
+		if s.cfg.AdmitKind != nil && s.cfg.AdmitKind(kind) != nil {
+			continue
+		}
 		p, err := s.cfg.Mux.Provider(kind)
 		if err != nil {
 			return nil, err
@@ -270,7 +273,7 @@ func (s *Server) changeWorkspace(ctx context.Context, r registry.Record, in *cha
 		return nil, fmt.Errorf("change workspace %s: %w: give labels, policy or both", in.ID, fault.InvalidArgument)
 	}
 	if in.Body.Policy != nil && s.cfg.AdmitPolicy != nil {
-		if err := s.cfg.AdmitPolicy(ctx, r.ID, *in.Body.Policy); err != nil {
+		if err := s.cfg.AdmitPolicy(ctx, r.ID, r.Spec.Policy, *in.Body.Policy); err != nil {
 			return nil, err
 		}
 	}

@@ -51,10 +51,16 @@ func checkName(name string) error {
 
 // findSnapshot returns a snapshot of the call's workspace by name or id.
 func findSnapshot(ctx context.Context, c *tool.Call, name string) (driver.SnapshotInfo, error) {
+	return findSnapshotOf(ctx, c.Workspace, name, nil)
+}
+
+// findSnapshotOf returns a snapshot of a workspace by name or id. The provider's own lookup
+// would find those of other workspaces by their ids, too.
+func findSnapshotOf(ctx context.Context, ws *workspace.Workspace, name string, opts *driver.ListSnapshotsOptions) (driver.SnapshotInfo, error) {
 	if err := checkName(name); err != nil {
 		return driver.SnapshotInfo{}, err
 	}
-	list, err := c.Workspace.Snapshots(ctx, nil)
+	list, err := ws.Snapshots(ctx, opts)
 	if err != nil {
 		return driver.SnapshotInfo{}, err
 	}

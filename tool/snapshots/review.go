@@ -11,6 +11,7 @@ import (
 	"github.com/croft-run/croft/snapshot/history"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // compareStates compares two states of a workspace.
@@ -240,16 +241,20 @@ func applyTool() *tool.Tool {
 }
 
 func applyChanges(ctx context.Context, c *tool.Call, in applyInput) (applyOutput, error) {
-	list, err := c.Env.Workspaces.List(ctx)
+	source, err := findWorkspace(ctx, c, strings.TrimSpace(in.Source))
 	if err != nil {
 		return applyOutput{}, err
 	}
-	source, err := findWorkspace(ctx, c, list, strings.TrimSpace(in.Source))
-	if err != nil {
-		return applyOutput{}, err
+	since := history.Origin
+	if in.Since != "" {
+		info, err := findSnapshotOf(ctx, source, in.Since, &driver.ListSnapshotsOptions{Origin: true})
+		if err != nil {
+			return applyOutput{}, err
+		}
+		since = info.ID
 	}
 	opts := &history.ApplyOptions{
-		From: in.Since, DryRun: in.DryRun, MergeOptions: snapshot.MergeOptions{
+		From: since, DryRun: in.DryRun, MergeOptions: snapshot.MergeOptions{
 			Only: cleanPaths(c, in.Paths), Markers: in.Markers, Ignored: in.Ignored, Ours: "this workspace", Theirs: "workspace " + in.Source,
 		},
 	}
@@ -276,14 +281,18 @@ func conflictText(list []conflict) string {
 }
 
 // findWorkspace returns the workspace that an argument names.
-func findWorkspace(ctx context.Context, c *tool.Call, list []tool.Entry, name string) (*workspace.Workspace, error) {
+func findWorkspace(ctx context.Context, c *tool.Call, name string) (*workspace.Workspace, error) {
 	if name == c.Name {
 		return nil, tool.Errorf(fault.InvalidArgument, "source and workspace are both %q", name)
+	}
+	list, err := c.Workspaces.List(ctx)
+	if err != nil {
+		return nil, err
 	}
 	var names []string
 	for _, e := range list {
 		if e.Name == name {
-			return c.Env.Workspaces.Get(ctx, name)
+			return c.Workspaces.Get(ctx, name)
 		}
 		names = append(names, e.Name)
 	}

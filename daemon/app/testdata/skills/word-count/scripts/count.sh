@@ -1,0 +1,1 @@
+wc -w < "$1" > "$OUTPUT_DIR/count.txt"
