@@ -63,7 +63,7 @@ git log --format=%s -2
 git submodule status | cut -c1,42-
 (cd mods/lib; echo x > x; git add x; git commit -qm inner; git log --format=%s -1)
 (cd side; git status --porcelain; echo y > y; git add y; git commit -qm sideways; git log --format=%s -1)
-git worktree add -q ../topwt 2>/dev/null || git worktree add -q wt; git -C wt log --format=%s -1
+git worktree add -q wt; git -C wt log --format=%s -1
 git gc -q; git fsck --no-progress --no-dangling 2>&1; git config user.name inside; git config user.name; echo x > .git/hooks/pre-commit`)
 	want := `M a.txt
 ?? side/
