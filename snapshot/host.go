@@ -23,6 +23,8 @@ type HostOptions struct {
 	// Upper marks the directory as an overlayfs upper layer: whiteouts and opaque
 	// directories are reported as such.
 	Upper bool
+
+	NoGit bool // leaves out entries named .git, at any level
 }
 
 // HostDir returns the tree in a directory of this host. Concurrent changes can't
@@ -97,7 +99,7 @@ func (d *hostDir) listNodes(opened bool) ([]Node, error) {
 	nodes := make([]Node, 0, len(entries))
 	for _, e := range entries {
 		switch {
-		case files.IsTemp(e.name):
+		case files.IsTemp(e.name) || d.t.opts.NoGit && e.name == gitEntryName:
 			continue
 		case opened && e.file:
 			nodes = append(nodes, Node{Name: e.name, Type: driver.TypeFile})
@@ -122,7 +124,7 @@ type entryName struct {
 }
 
 func (d *hostDir) find(_ context.Context, name string) (*Node, error) {
-	if files.IsTemp(name) {
+	if files.IsTemp(name) || d.t.opts.NoGit && name == gitEntryName {
 		return nil, nil
 	}
 	n, err := d.statNode(name)

@@ -25,6 +25,10 @@ type RestoreOptions struct {
 	// is not in the tree is removed.
 	Only []string
 
+	// NoGit leaves entries named .git as they are, at any level, with the directories
+	// that contain them.
+	NoGit bool
+
 	// Keep, if set, reports which paths are left unchanged, with their subtrees.
 	Keep func(path string) bool
 
@@ -88,12 +92,15 @@ func Restore(ctx context.Context, t Tree, dir string, opts *RestoreOptions) (*Re
 		return nil, err
 	}
 	defer r.close()
+	if opts.NoGit {
+		t = WithoutGit(t)
+	}
 	src, err := t.Root(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer src.Close()
-	dst, err := HostDir(dir, &HostOptions{Upper: opts.Upper}).Root(ctx)
+	dst, err := HostDir(dir, &HostOptions{Upper: opts.Upper, NoGit: opts.NoGit}).Root(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +145,14 @@ func (c *change) compareDir(ctx context.Context, src Directory, dst *hostDir, at
 		case len(want) == 0 || len(have) > 0 && have[0].Name < want[0].Name:
 			h := &have[0]
 			have = have[1:]
-			if h.Type != driver.TypeOther && c.isSelected(at+h.Name) {
+			if h.Type == driver.TypeOther || !c.isSelected(at+h.Name) {
+				continue
+			}
+			emptied, err := c.emptyAroundGit(ctx, dst, h, at+h.Name)
+			if err != nil {
+				return false, err
+			}
+			if !emptied {
 				c.addRemoval(at + h.Name)
 				changed = true
 			}
@@ -162,6 +176,33 @@ func (c *change) compareDir(ctx context.Context, src Directory, dst *hostDir, at
 		}
 	}
 	return changed, nil
+}
+
+// emptyAroundGit removes what is in a directory that must stay because a repository is in
+// it. It reports false for anything else.
+func (c *change) emptyAroundGit(ctx context.Context, in *hostDir, n *Node, name string) (bool, error) {
+	if !c.opts.NoGit || n.Type != driver.TypeDir {
+		return false, nil
+	}
+	all, err := (&hostDir{t: &hostTree{path: in.t.path}, f: in.f}).Dir(ctx, n) // which lists .git, too
+	if err != nil {
+		return false, err
+	}
+	defer all.Close()
+	if found, err := hasGit(ctx, all); !found || err != nil {
+		return false, err
+	}
+	below, err := childPrefix("", name)
+	if err != nil {
+		return false, err
+	}
+	dir, err := in.Dir(ctx, n)
+	if err != nil {
+		return false, err
+	}
+	defer dir.Close()
+	_, err = c.compareDir(ctx, empty{}, dir.(*hostDir), below)
+	return true, err
 }
 
 // isSelected reports whether a path is restored.

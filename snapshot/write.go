@@ -18,19 +18,24 @@ import (
 type WriteOptions struct {
 	Only  []string // paths to write, with their subtrees; nil is all
 	Exact bool     // the module accepts mode bits beyond driver.MaxMode
+	NoGit bool     // entries named .git stay as they are, with the directories that contain them
 }
 
 // Write makes the files of a module equal to a tree. Each file is replaced
 // atomically; the whole is not. Repeating an interrupted Write completes it.
 func Write(ctx context.Context, t Tree, to *driver.FS, opts *WriteOptions) error {
-	w := &treeWriter{to: to, t: t, mask: driver.MaxMode, opened: map[string]bool{}}
 	if opts == nil {
 		opts = &WriteOptions{}
 	}
+	w := &treeWriter{to: to, t: t, mask: driver.MaxMode, opened: map[string]bool{}, noGit: opts.NoGit}
 	if opts.Exact {
 		w.mask = 0o7777
 	}
-	d, err := Diff(ctx, filesTree{to.Files}, t, &DiffOptions{NoRenames: true, Only: opts.Only})
+	var have Tree = filesTree{to.Files}
+	if opts.NoGit {
+		have, t = WithoutGit(have), WithoutGit(t)
+	}
+	d, err := Diff(ctx, have, t, &DiffOptions{NoRenames: true, Only: opts.Only})
 	if err != nil {
 		return err
 	}
@@ -58,6 +63,7 @@ type treeWriter struct {
 	to     *driver.FS
 	t      Tree
 	mask   fs.FileMode
+	noGit  bool
 	opened map[string]bool // directories made writable; setDirModes restores their modes
 }
 
@@ -77,6 +83,11 @@ func (w *treeWriter) withWritableParent(ctx context.Context, name string, change
 }
 
 func (w *treeWriter) remove(ctx context.Context, name string) error {
+	if w.noGit {
+		if left, err := w.to.ReadDir(ctx, name); err == nil && len(left) > 0 {
+			return nil // all other entries were removed before: there is a .git below
+		}
+	}
 	if err := w.to.Remove(ctx, name, &driver.RemoveOptions{}); err != nil && fault.Of(err) != fault.NotFound {
 		return err
 	}

@@ -99,7 +99,7 @@ func (h *handle) snapshotAdapter(m *wsdir.State) *snapshot.Adapter {
 			}
 			now := h.dir.State()
 			quiet := !guestSection.In(&now) && m.Dir == ""
-			return snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), nil), Cache: Kind + ":" + m.ID, Frozen: quiet}, nil
+			return snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), &snapshot.HostOptions{NoGit: m.Dir != ""}), Cache: Kind + ":" + m.ID, Frozen: quiet}, nil
 		},
 		Rollback: h.rollbackTo,
 	}
@@ -120,6 +120,6 @@ func (h *handle) rollbackTo(ctx context.Context, to *snapshot.RollbackTarget) er
 			return fmt.Errorf("local: roll back: %w: %w", fault.Of(err), err)
 		}
 	}
-	_, err := snapshot.Restore(ctx, to.Tree, h.p.store.Files(&m), &snapshot.RestoreOptions{Only: to.Paths, Stage: stage, Journals: h.p.journalsDir(), Sync: m.Policy.Durable})
+	_, err := snapshot.Restore(ctx, to.Tree, h.p.store.Files(&m), &snapshot.RestoreOptions{Only: to.Paths, Stage: stage, Journals: h.p.journalsDir(), Sync: m.Policy.Durable, NoGit: m.Dir != ""})
 	return err
 }

@@ -497,3 +497,43 @@ func BenchmarkCopyGit(b *testing.B) {
 		}
 	}
 }
+
+// TestPrivateGitIsHistory: a snapshot of a directory in place contains no repository, and a
+// rollback changes none: neither the host's nor the private copy.
+func TestPrivateGitIsHistory(t *testing.T) {
+	bothGits(t, func(t *testing.T, mode string) {
+		dir := t.TempDir()
+		repository(t, dir)
+		_, ws, _ := inPlace(t, dir, mode)
+		output(t, ws, "echo one > work")
+		info, err := ws.Life.Snapshot.Snapshot(t.Context(), &driver.SnapshotOptions{Name: "one"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		output(t, ws, gitUser+"echo two > work; git add work; git commit -qm inside; mkdir new; echo x > new/x; git init -q new/repo")
+		put(t, filepath.Join(dir, "out"), "out")
+		git(t, dir, "add", "out")
+		git(t, dir, "commit", "-qm", "outside")
+		before := digest(t, filepath.Join(dir, ".git"))
+		log := output(t, ws, "git log --format=%s")
+		if _, err := ws.Life.Snapshot.Rollback(t.Context(), info.ID, &driver.SnapshotAccess{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := output(t, ws, "cat work; ls; ls -A new; test -d new/repo/.git"); got != "one\na.txt\nnew\nwork\nrepo" {
+			t.Errorf("after the rollback: %q", got)
+		}
+		if got := output(t, ws, "git log --format=%s"); got != log {
+			t.Errorf("inside, the log is %q, want %q", got, log)
+		}
+		if digest(t, filepath.Join(dir, ".git")) != before {
+			t.Error("the host's repository has changed")
+		}
+		files, err := ws.Life.Snapshot.Files(t.Context(), info.ID, &driver.SnapshotAccess{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := files.Stat(t.Context(), ".git", &driver.StatOptions{}); fault.Of(err) != fault.NotFound {
+			t.Errorf("the snapshot contains .git: %v", err)
+		}
+	})
+}

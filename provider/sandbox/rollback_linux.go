@@ -71,7 +71,7 @@ func (h *handle) completeRollback(ctx context.Context, g *guestConn) error {
 // place, whose files keep their owner.
 func (h *handle) writeTree(ctx context.Context, g *guestConn, t snapshot.Tree, paths []string) error {
 	if h.dir.State().Dir != "" {
-		return snapshot.Write(ctx, t, g.files, &snapshot.WriteOptions{Only: paths})
+		return snapshot.Write(ctx, t, g.files, &snapshot.WriteOptions{Only: paths, NoGit: true})
 	}
 	root, err := g.root.With(&files.Options{Sync: h.dir.State().Policy.Durable, Exact: true})
 	if err != nil {

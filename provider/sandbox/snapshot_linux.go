@@ -228,7 +228,7 @@ func (h *handle) ownTree(m *wsdir.State) snapshot.View {
 	o := h.currentOptions()
 	lower := o.lowerDirs()
 	if len(lower) == 0 {
-		return snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), nil), Cache: Kind + ":" + m.ID}
+		return snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), &snapshot.HostOptions{NoGit: m.Dir != ""}), Cache: Kind + ":" + m.ID}
 	}
 	v := snapshot.View{Base: snapshot.DirsBase(lower), Start: snapshot.DirsBase(o.startDirs()), Cache: Kind + ":" + m.ID, Tree: snapshot.Empty}
 	upper := h.p.store.Path(m.ID, layerName, "upper")
@@ -262,7 +262,7 @@ func (h *handle) rollbackTo(ctx context.Context, to *snapshot.RollbackTarget) er
 	if done != nil {
 		defer done()
 	}
-	_, err = snapshot.Restore(ctx, to.Tree, h.p.store.Files(&m), &snapshot.RestoreOptions{Only: to.Paths, Stage: stage, Sync: m.Policy.Durable})
+	_, err = snapshot.Restore(ctx, to.Tree, h.p.store.Files(&m), &snapshot.RestoreOptions{Only: to.Paths, Stage: stage, Sync: m.Policy.Durable, NoGit: m.Dir != ""})
 	return err
 }
 
