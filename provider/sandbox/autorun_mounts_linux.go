@@ -36,10 +36,10 @@ func (h *handle) openRootfs(g *guestConn, u *launchSpec) error {
 		}
 		if w, err := autorunSection.Get(m); err != nil || w == nil {
 			return err
-		} else if g.held = w.Mounts; len(g.held) == 0 {
+		} else if g.autorunMounts = w.Mounts; len(g.autorunMounts) == 0 {
 			return nil
 		}
-	} else if g.held = g.autorun.Mounts; len(g.held) == 0 {
+	} else if g.autorunMounts = g.autorun.Mounts; len(g.autorunMounts) == 0 {
 		return nil
 	}
 	pid, err := g.pid(h.att.Dir, u)
@@ -66,7 +66,7 @@ func (g *guestConn) pid(dir wsdir.Dir, u *launchSpec) (int, error) {
 // exist any more needs no mount.
 func (g *guestConn) lostMounts() []heldMount {
 	var lost []heldMount
-	for _, m := range g.held {
+	for _, m := range g.autorunMounts {
 		fd, err := unix.Openat2(int(g.rootfs.Fd()), strings.TrimPrefix(m.Target, "/"), &unix.OpenHow{
 			Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
 		})

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -234,10 +235,39 @@ func TestPrivateGitWithoutCredentials(t *testing.T) {
 	}
 }
 
-// TestAttackHostRename: programs of the host replace files by renames while the sandbox is
+// gitAttackTests are the attacks on repositories and autorun files of a directory in place.
+const gitAttackTests = "^TestGitAttack(HostRename|GitReplaced|NamesOfARepository|Mode|OtherNames|SymlinkReplaced|PlantedRepository|SameSizeAndTime)$"
+
+func TestGitAttacksUnprivileged(t *testing.T) { asNobody(t, gitAttackTests) }
+
+func TestGitAttacksBubblewrap(t *testing.T) { atLevel(t, driver.IsolationBubblewrap, gitAttackTests) }
+
+// TestGitAttacksRefused: levels that can't hide a repository refuse the directory.
+func TestGitAttacksRefused(t *testing.T) {
+	for _, level := range []driver.Isolation{driver.IsolationProcess, driver.IsolationGVisor} {
+		t.Run(string(level), func(t *testing.T) {
+			testenv.ReportAttack(t, "git-in-place", string(level), testenv.Prevented, "a directory with a repository is refused")
+			dir := t.TempDir()
+			repository(t, dir)
+			_, ws := openAt(t, level, func(s *driver.Spec) { s.Dir = dir })
+			if _, err := ws.Shell.Run(t.Context(), driver.Command{Script: "true"}); err == nil || !strings.Contains(err.Error(), "contains autorun files") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// reportGitAttack logs an attack at the level of the tests.
+func reportGitAttack(t *testing.T, name string, v testenv.Verdict) {
+	t.Helper()
+	testenv.ReportAttack(t, name, string(levelHere()), v, "")
+}
+
+// TestGitAttackHostRename: programs of the host replace files by renames while the sandbox is
 // live, which detaches mounts; the workload writes afterwards.
-func TestAttackHostRename(t *testing.T) {
+func TestGitAttackHostRename(t *testing.T) {
 	bothGits(t, func(t *testing.T, mode string) {
+		reportGitAttack(t, "git-host-rename-"+mode, testenv.Prevented)
 		dir := t.TempDir()
 		repository(t, dir)
 		put(t, filepath.Join(dir, ".envrc"), "mine")
@@ -268,9 +298,10 @@ func TestAttackHostRename(t *testing.T) {
 	})
 }
 
-// TestAttackGitReplaced: the host replaces .git itself. A command that runs meanwhile makes
+// TestGitAttackGitReplaced: the host replaces .git itself. A command that runs meanwhile makes
 // the next one be refused, where the copy can't be mounted again.
-func TestAttackGitReplaced(t *testing.T) {
+func TestGitAttackGitReplaced(t *testing.T) {
+	reportGitAttack(t, "git-replaced", testenv.Prevented)
 	dir := t.TempDir()
 	repository(t, dir)
 	evil, mark := trap(t, dir)
@@ -297,9 +328,10 @@ func TestAttackGitReplaced(t *testing.T) {
 	runsNothing(t, mark, dir)
 }
 
-// TestAttackNamesOfARepository: entries that look like a repository do not end the scan.
-func TestAttackNamesOfARepository(t *testing.T) {
+// TestGitAttackNamesOfARepository: entries that look like a repository do not end the scan.
+func TestGitAttackNamesOfARepository(t *testing.T) {
 	bothGits(t, func(t *testing.T, mode string) {
+		reportGitAttack(t, "git-names-of-a-repository-"+mode, testenv.Prevented)
 		dir := t.TempDir()
 		repository(t, dir)
 		repository(t, filepath.Join(dir, "sub"))
@@ -319,9 +351,10 @@ func TestAttackNamesOfARepository(t *testing.T) {
 	})
 }
 
-// TestAttackMode: what a session makes unreadable is not open to the next one.
-func TestAttackMode(t *testing.T) {
+// TestGitAttackMode: what a session makes unreadable is not open to the next one.
+func TestGitAttackMode(t *testing.T) {
 	bothGits(t, func(t *testing.T, mode string) {
+		reportGitAttack(t, "git-mode-"+mode, testenv.Prevented)
 		dir := t.TempDir()
 		for _, name := range []string{"sub", "deep/er", "hidden/sub"} {
 			repository(t, filepath.Join(dir, name))
@@ -355,12 +388,12 @@ func TestAttackMode(t *testing.T) {
 	})
 }
 
-// TestAttackOtherNames: what the host's Git runs or includes by another name can't be
+// TestGitAttackOtherNames: what the host's Git runs or includes by another name can't be
 // written by that name.
-func TestAttackOtherNames(t *testing.T) {
+func TestGitAttackOtherNames(t *testing.T) {
 	for name, r := range map[string]struct{ make, plant string }{
 		"hook a symlink":           {`mkdir s; printf '#!/bin/sh\n' > s/h; chmod +x s/h; mkdir -p .git/hooks; ln -s "$PWD/s/h" .git/hooks/pre-commit`, `cat $evil > s/h; rm -f s/h; cp $evil s/h`},
-		"hooks a symlink, private": {`rm -rf .git/hooks; mkdir -p s; ln -s ../s .git/hooks`, `cp $evil s/pre-commit`},
+		"hooks a symlink":          {`rm -rf .git/hooks; mkdir -p s; ln -s ../s .git/hooks`, `cp $evil s/pre-commit`},
 		"hook a hard link":         {`mkdir -p s .git/hooks; printf '#!/bin/sh\n' > s/h; chmod +x s/h; ln s/h .git/hooks/pre-commit`, `cat $evil > s/h`},
 		"config a hard link":       {`ln .git/config c`, `printf '[core]\n\tfsmonitor = %s\n' $evil >> c`},
 		"include by absolute path": {`: > inc; git config include.path "$PWD/inc"`, `printf '[core]\n\tfsmonitor = %s\n' $evil > inc; rm -f inc; printf '[core]\n\tfsmonitor = %s\n' $evil > inc`},
@@ -372,9 +405,10 @@ func TestAttackOtherNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bothGits(t, func(t *testing.T, mode string) {
-				if mode == GitShared && strings.HasSuffix(name, "private") {
+				if mode == GitShared && name == "hooks a symlink" {
 					return // refused
 				}
+				reportGitAttack(t, "git-"+strings.ReplaceAll(name, " ", "-")+"-"+mode, testenv.Prevented)
 				dir := filepath.Join(t.TempDir(), "p")
 				repository(t, dir)
 				shellOutside(t, dir, r.make)
@@ -387,9 +421,10 @@ func TestAttackOtherNames(t *testing.T) {
 	}
 }
 
-// TestAttackSymlinkReplaced: a symlink on the way to an included file can't be held; that
+// TestGitAttackSymlinkReplaced: a symlink on the way to an included file can't be held; that
 // it was replaced is reported.
-func TestAttackSymlinkReplaced(t *testing.T) {
+func TestGitAttackSymlinkReplaced(t *testing.T) {
+	reportGitAttack(t, "git-symlink-replaced", testenv.Reported)
 	dir := t.TempDir()
 	repository(t, dir)
 	shellOutside(t, dir, `mkdir d; : > d/inc; ln -s d l; git config include.path ../l/inc`)
@@ -400,9 +435,10 @@ func TestAttackSymlinkReplaced(t *testing.T) {
 	}
 }
 
-// TestAttackPlantedRepository: directories that Git takes for repositories are reported,
+// TestGitAttackPlantedRepository: directories that Git takes for repositories are reported,
 // also those that name their objects elsewhere.
-func TestAttackPlantedRepository(t *testing.T) {
+func TestGitAttackPlantedRepository(t *testing.T) {
+	reportGitAttack(t, "git-planted-repository", testenv.Reported)
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "a"), "a")
 	_, ws, told := inPlace(t, dir, "")
@@ -416,8 +452,9 @@ func TestAttackPlantedRepository(t *testing.T) {
 	}
 }
 
-// TestAttackSameSizeAndTime: a change is detected by the content.
-func TestAttackSameSizeAndTime(t *testing.T) {
+// TestGitAttackSameSizeAndTime: a change is detected by the content.
+func TestGitAttackSameSizeAndTime(t *testing.T) {
+	reportGitAttack(t, "autorun-same-size-and-time", testenv.Reported)
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, "sub/.envrc"), "mine")
 	put(t, filepath.Join(dir, "sub/.vscode/tasks.json"), "mine")

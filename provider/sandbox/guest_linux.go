@@ -83,10 +83,10 @@ type guestConn struct {
 	pinnedNS *os.File    // in place: the guest's mount namespace, kept open so that autorun files stay protected
 	owner    int         // uid of files that are created; 0 is this process's user
 
-	autorun *autorunState // autorun files at the start; nil for an adopted guest
-	held    []heldMount   // mounts that protect autorun files
-	rec     *supervise.Record
-	rootfs  *os.File // with held: the root directory in the guest's mount namespace
+	autorun       *autorunState // autorun files at the start; nil for an adopted guest
+	autorunMounts []heldMount   // mounts that protect autorun files
+	rec           *supervise.Record
+	rootfs        *os.File // with autorunMounts: the root directory in the guest's mount namespace
 
 	guestRoot *os.File // with imports: the workspace in the guest's mount
 	mountNS   *os.File // with imports: the guest's mount namespace
