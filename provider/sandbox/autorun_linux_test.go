@@ -78,7 +78,7 @@ func (e *events) paths() []string {
 // files read-only. git is the option of that name.
 func inPlace(t *testing.T, dir, git string) (*Provider, *driver.Workspace, *events) {
 	t.Helper()
-	if here(driver.IsolationGVisor, driver.IsolationProcess) {
+	if here(driver.IsolationProcess) || here(driver.IsolationGVisor) && git == GitShared {
 		t.Skip("skipped: Traits: no directory in place with files that others run later")
 	}
 	p := newProvider(t, t.TempDir())
@@ -229,7 +229,7 @@ func TestWhatIsPlantedIsTold(t *testing.T) {
 	told := new(events)
 	p.cfg.Events = told
 	ws := open(t, p, func(s *driver.Spec) { s.Dir = dir })
-	if here(driver.IsolationGVisor, driver.IsolationProcess) {
+	if here(driver.IsolationProcess) {
 		if err := os.RemoveAll(filepath.Join(dir, "sub/.envrc")); err != nil {
 			t.Fatal(err)
 		}
@@ -334,6 +334,8 @@ func TestPartialOutputUnprivileged(t *testing.T) {
 }
 
 func TestInPlaceBubblewrap(t *testing.T) { atLevel(t, driver.IsolationBubblewrap, inPlaceTests) }
+
+func TestInPlaceGVisor(t *testing.T) { atLevel(t, driver.IsolationGVisor, inPlaceTests) }
 
 func TestInPlaceProcess(t *testing.T) {
 	atLevel(t, driver.IsolationProcess, "^(TestWhatIsPlantedIsTold|TestSwapBetweenJudgementAndMount)$")

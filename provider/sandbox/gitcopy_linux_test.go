@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
@@ -55,7 +56,18 @@ func TestPrivateGitWorks(t *testing.T) {
 	git(t, top, "worktree", "add", "-q", "-b", "side", filepath.Join(top, "side"))
 	git(t, top, "repack", "-adq")
 	put(t, filepath.Join(top, "a.txt"), "changed")
-	before := digest(t, filepath.Join(top, ".git")) + digest(t, filepath.Join(top, "side/.git")) + digest(t, filepath.Join(top, "mods/lib/.git"))
+	state := func() string {
+		text := digest(t, filepath.Join(top, ".git"))
+		for _, name := range []string{"side/.git", "mods/lib/.git"} {
+			data, err := os.ReadFile(filepath.Join(top, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text += string(data)
+		}
+		return text
+	}
+	before := state()
 	_, ws, _ := inPlace(t, top, "")
 	got := output(t, ws, gitUser+`git status --porcelain
 git stash -q; git stash pop -q
@@ -82,8 +94,8 @@ inside`
 	if got != want {
 		t.Errorf("inside:\n%s\nwant:\n%s", got, want)
 	}
-	if after := digest(t, filepath.Join(top, ".git")) + digest(t, filepath.Join(top, "side/.git")) + digest(t, filepath.Join(top, "mods/lib/.git")); after != before {
-		t.Error("the host's repository has changed")
+	if after := state(); after != before {
+		t.Errorf("the host's repository has changed:\n%s", cmp.Diff(strings.Split(before, "\n"), strings.Split(after, "\n")))
 	}
 }
 
@@ -240,16 +252,18 @@ const gitAttackTests = "^TestGitAttack(HostRename|GitReplaced|NamesOfARepository
 
 func TestGitAttacksUnprivileged(t *testing.T) { asNobody(t, gitAttackTests) }
 
+func TestGitAttacksGVisor(t *testing.T) { atLevel(t, driver.IsolationGVisor, gitAttackTests) }
+
 func TestGitAttacksBubblewrap(t *testing.T) { atLevel(t, driver.IsolationBubblewrap, gitAttackTests) }
 
 // TestGitAttacksRefused: levels that can't hide a repository refuse the directory.
 func TestGitAttacksRefused(t *testing.T) {
-	for _, level := range []driver.Isolation{driver.IsolationProcess, driver.IsolationGVisor} {
+	for level, mode := range map[driver.Isolation]string{driver.IsolationProcess: GitPrivate, driver.IsolationGVisor: GitShared} {
 		t.Run(string(level), func(t *testing.T) {
-			testenv.ReportAttack(t, "git-in-place", string(level), testenv.Prevented, "a directory with a repository is refused")
+			testenv.ReportAttack(t, "git-in-place-"+mode, string(level), testenv.Prevented, "a directory with a repository is refused")
 			dir := t.TempDir()
 			repository(t, dir)
-			_, ws := openAt(t, level, func(s *driver.Spec) { s.Dir = dir })
+			_, ws := openAt(t, level, func(s *driver.Spec) { s.Dir, s.Config = dir, gitOption(mode) })
 			if _, err := ws.Shell.Run(t.Context(), driver.Command{Script: "true"}); err == nil || !strings.Contains(err.Error(), "contains autorun files") {
 				t.Errorf("got %v", err)
 			}
@@ -471,7 +485,7 @@ func TestPrivateGitThrowaway(t *testing.T) {
 	dir, beside := t.TempDir(), t.TempDir()
 	repository(t, dir)
 	repository(t, beside)
-	if here(driver.IsolationGVisor, driver.IsolationProcess) {
+	if here(driver.IsolationProcess) {
 		t.Skip("skipped: Traits: no directory in place with files that others run later")
 	}
 	before := digest(t, filepath.Join(dir, ".git")) + digest(t, filepath.Join(beside, ".git"))
