@@ -33,8 +33,9 @@ type autorunWatch struct {
 	next  time.Time     // of the next scan, at the earliest
 	found *autorunState // of a throwaway workspace; nil reads the section of the state
 
-	hidden    []string  // directories that are hidden and not reported yet
-	nextCheck time.Time // of the mounts, for calls of module FS, at the earliest
+	hidden    []string          // directories that are hidden and not reported yet
+	refs      map[string]string // digests of refs that were reported, by private copy
+	nextCheck time.Time         // of the mounts, for calls of module FS, at the earliest
 }
 
 // setFound sets the autorun files that existed when the guest started.
@@ -150,7 +151,7 @@ type autorunProcess struct {
 func (t autorunProcess) Wait(ctx context.Context) (driver.Result, error) {
 	res, err := t.Process.Wait(ctx)
 	if err == nil {
-		res.AutorunChanges = t.h.autorunChanges(false)
+		res.AutorunChanges, res.PrivateCommits = t.h.autorunChanges(false), t.h.privateCommits()
 	}
 	return res, err
 }

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -54,6 +55,7 @@ type gitCopy struct {
 	ID       string    `json:"id"`
 	Worktree string    `json:"worktree,omitempty"` // name of the linked worktree that Path belongs to
 	Link     bool      `json:"link,omitempty"`     // Path is a file
+	Refs     string    `json:"refs"`               // digest of the refs when the copy was made
 	Repos    []gitRepo `json:"repos"`
 }
 
@@ -188,7 +190,60 @@ func copyGit(dir string, src gitSource) (gitCopy, error) {
 		return c, errors.Join(fmt.Errorf("make a private copy of %s: %w: %w", src.path, fault.Of(err), err), files.RemoveTree(fresh))
 	}
 	c.Repos = w.repos
+	c.Refs = c.refsDigest(dir)
 	return c, nil
+}
+
+// refsDigest returns a digest of the refs of a copy below dir, with those of its linked
+// worktrees.
+func (c *gitCopy) refsDigest(dir string) string {
+	fd, err := openDirAt(unix.AT_FDCWD, filepath.Join(dir, c.ID, "git"))
+	if err != nil {
+		return ""
+	}
+	defer unix.Close(fd) //nolint:errcheck // it was only read
+	names := []string{"HEAD", "packed-refs", "refs"}
+	if c.Worktree != "" {
+		names = append(names, path.Join("worktrees", c.Worktree, "HEAD"))
+	}
+	sum := sha256.New()
+	for _, name := range names {
+		new(autorunScan).hashEntry(fd, name, 0, new(int), sum)
+	}
+	return fmt.Sprintf("%x", sum.Sum(nil)[:16])
+}
+
+// privateCommits lists the repositories in whose private copy refs changed since the copy
+// was made or since the last call.
+func (h *handle) privateCommits() []string {
+	if h.dir.State().Dir == "" && len(h.currentOptions().Binds) == 0 {
+		return nil
+	}
+	m, err := h.att.Dir.Read()
+	if err != nil {
+		return nil
+	}
+	list, err := gitCopiesSection.Get(m)
+	if err != nil || list == nil {
+		return nil
+	}
+	h.autorun.mu.Lock()
+	defer h.autorun.mu.Unlock()
+	if h.autorun.refs == nil {
+		h.autorun.refs = map[string]string{}
+	}
+	var changed []string
+	for _, c := range *list {
+		was, seen := h.autorun.refs[c.ID]
+		if !seen {
+			was = c.Refs
+		}
+		now := c.refsDigest(h.p.store.Path(h.id, gitName))
+		if h.autorun.refs[c.ID] = now; now != was {
+			changed = append(changed, c.Path)
+		}
+	}
+	return changed
 }
 
 // A gitCopier makes one private copy.

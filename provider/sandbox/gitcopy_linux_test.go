@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -494,8 +495,17 @@ func TestPrivateGitThrowaway(t *testing.T) {
 		t.Fatal(err)
 	}
 	ws := open(t, newProvider(t, t.TempDir()), func(s *driver.Spec) { s.Dir, s.Config = dir, cfg })
+	if res := script(t, ws, "git status"); len(res.PrivateCommits) > 0 {
+		t.Errorf("commits are reported that there are not: %q", res.PrivateCommits)
+	}
 	for range 2 {
-		output(t, ws, gitUser+"for d in "+dir+" "+beside+"; do cd $d; git commit -q --allow-empty -m inside; done")
+		res := script(t, ws, gitUser+"for d in "+dir+" "+beside+"; do cd $d; git commit -q --allow-empty -m inside; done")
+		slices.Sort(res.PrivateCommits)
+		want := []string{filepath.Join(dir, ".git"), filepath.Join(beside, ".git")}
+		slices.Sort(want)
+		if !slices.Equal(res.PrivateCommits, want) {
+			t.Errorf("commits are reported in %q, want %q", res.PrivateCommits, want)
+		}
 	}
 	if list, err := ws.FS.GitDirs(t.Context()); err != nil || len(list) != 2 {
 		t.Errorf("the copies are %+v, %v", list, err)

@@ -25,7 +25,7 @@ func (h *handle) shell(ctx context.Context) (*driver.Shell, error) {
 		}
 		res, err := g.Shell().Run(ctx, cmd)
 		if err == nil {
-			res.AutorunChanges, res.Refused = h.autorunChanges(false), refused.Since(moment)
+			res.AutorunChanges, res.PrivateCommits, res.Refused = h.autorunChanges(false), h.privateCommits(), refused.Since(moment)
 		}
 		return res, err
 	}
