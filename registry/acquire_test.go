@@ -37,8 +37,8 @@ func TestCreateOpensNothing(t *testing.T) {
 
 func TestTheIntentIsStoredBeforeOpenAndTheRefBeforeAcquireReturns(t *testing.T) {
 	g := newRig(t, nil)
-	gate := make(chan struct{})
-	g.p.OnOpen(workspacetest.Plan{WaitFor: gate})
+	proceed := make(chan struct{})
+	g.p.OnOpen(workspacetest.Plan{WaitFor: proceed})
 	id := g.create(nil)
 	var wg sync.WaitGroup
 	wg.Go(func() { g.acquireOK(id) })
@@ -49,7 +49,7 @@ func TestTheIntentIsStoredBeforeOpenAndTheRefBeforeAcquireReturns(t *testing.T) 
 	if err != nil || rec.State != Opening || rec.Spec.ID != id || rec.Worker != g.self.ID {
 		t.Errorf("while it is opened another process sees %+v, %v", rec, err)
 	}
-	close(gate)
+	close(proceed)
 	wg.Wait()
 	if rec, err = openStore(t, g.url).Get(t.Context(), id); err != nil || rec.Ref == nil || rec.Ref.Provider != memory.Kind || rec.Worker != "" {
 		t.Errorf("after Acquire another process sees %+v, %v; want a ref", rec, err)
@@ -78,8 +78,8 @@ func TestConcurrentFirstCallsMakeOneOpen(t *testing.T) {
 
 func TestAWaiterThatLeavesDoesNotEndTheOthersWait(t *testing.T) {
 	g := newRig(t, nil)
-	gate := make(chan struct{})
-	g.p.OnOpen(workspacetest.Plan{WaitFor: gate})
+	proceed := make(chan struct{})
+	g.p.OnOpen(workspacetest.Plan{WaitFor: proceed})
 	id := g.create(nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -98,7 +98,7 @@ func TestAWaiterThatLeavesDoesNotEndTheOthersWait(t *testing.T) {
 	for g.waiters(id) > 1 {
 		time.Sleep(time.Millisecond)
 	}
-	close(gate)
+	close(proceed)
 	wg.Wait()
 	if n := g.p.Count("open"); n != 1 {
 		t.Errorf("%d opens, want 1", n)

@@ -141,8 +141,8 @@ func (r *Registry) removeFromProvider(ctx context.Context, rec Record) error {
 	return r.sweepProviders(ctx, []driver.Provider{p})
 }
 
-// Pause stops the processes of a workspace and frees their resources, until Resume.
-// Handles on it end.
+// Pause freezes the processes of a workspace until Resume. Frozen processes use no
+// CPU and keep their memory. Handles on the workspace end.
 func (r *Registry) Pause(ctx context.Context, id string) error {
 	done, err := r.lockWorkspace(ctx, id)
 	if err != nil {

@@ -143,8 +143,8 @@ func TestDestroyDuringOpenLeavesNothing(t *testing.T) {
 	g := newRigOn(t, sqliteURL(t), workspacetest.NewScripted(base), nil)
 	other := g.twin(nil)
 	for _, who := range []*rig{g, other} {
-		gate := make(chan struct{})
-		g.p.OnOpen(workspacetest.Plan{WaitFor: gate})
+		proceed := make(chan struct{})
+		g.p.OnOpen(workspacetest.Plan{WaitFor: proceed})
 		id := g.create(nil)
 		opens, got := g.p.Count("open"), make(chan error, 2)
 		go func() { _, err := g.Acquire(context.WithoutCancel(t.Context()), id); got <- err }()
@@ -153,7 +153,7 @@ func TestDestroyDuringOpenLeavesNothing(t *testing.T) {
 		go func() { got <- who.Destroy(context.WithoutCancel(t.Context()), id) }()
 		for g.state(id) == Opening {
 		}
-		close(gate)
+		close(proceed)
 		for range 2 {
 			if err := <-got; err != nil && fault.Of(err) != fault.NotFound {
 				t.Error(err)

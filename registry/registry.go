@@ -148,8 +148,9 @@ func (r *Registry) lockWorkspace(ctx context.Context, id string) (unlock func(),
 	return unlock, nil
 }
 
-// reserveID returns the id of a prepared workspace of the provider, if it has any,
-// and otherwise spec.ID; release returns it to the provider.
+// reserveID reserves a workspace that the provider created in advance, and returns
+// its id. If the provider has no such workspace, reserveID returns spec.ID. A caller
+// that does not open the workspace calls release, which ends the reservation.
 func (r *Registry) reserveID(spec workspace.Spec) (id string, release func()) {
 	id, release = spec.ID, func() {}
 	p, err := r.mux.Provider(spec.Kind)

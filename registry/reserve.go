@@ -44,8 +44,9 @@ func (s *sqliteStore) Close() error {
 	return err
 }
 
-// isFull reports whether err means that the disk is full. SQLite reports that as an
-// I/O error, too, if it is not the data that does not fit.
+// isFull reports whether err means that the disk is full. SQLite returns SQLITE_FULL
+// only if a write of pages fails. If the disk has no space for SQLite's own files, such
+// as the index of the WAL, SQLite returns a general error; then isFull tries a write.
 func (s *sqliteStore) isFull(err error) bool {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
@@ -60,7 +61,8 @@ func (s *sqliteStore) isFull(err error) bool {
 	return false
 }
 
-// isDiskFull tries to write the 32 KiB that SQLite needs to read.
+// isDiskFull reports whether a file of 32 KiB, the size of the index of the WAL, can't
+// be written to dir for lack of space.
 func isDiskFull(dir string) bool {
 	f, err := os.CreateTemp(dir, ".room-*")
 	if err == nil {

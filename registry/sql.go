@@ -304,8 +304,9 @@ func (s *sqlStore) Delete(ctx context.Context, id string, version int64) error {
 
 func (s *sqlStore) Close() error { return s.db.Close() }
 
-// withTx runs f in a transaction, and on a full disk once more after releasing the
-// disk reserve: all callers but Insert may use it, since they lead to removal.
+// withTx runs f in a transaction. If the disk is full, withTx releases the disk
+// reserve and tries once more. Insert uses tryTx instead: the reserve is for changes
+// of existing records, without which no workspace can be removed.
 func (s *sqlStore) withTx(ctx context.Context, what string, f func(tx *sql.Tx) error) error {
 	err := s.tryTx(ctx, what, f)
 	if fault.Of(err) == fault.ResourceExhausted && s.release() {

@@ -109,7 +109,7 @@ func sqliteDSN(path string) string {
 // prepareSchema migrates the schema, one process at a time: switching a new file to
 // WAL does not wait for other processes as later writes do.
 func (s *sqliteStore) prepareSchema(ctx context.Context) error {
-	unlock, err := s.lockFile(ctx, ".gate", true)
+	unlock, err := s.lockFile(ctx, turnstileSuffix, true)
 	if err != nil {
 		return err
 	}
@@ -117,16 +117,23 @@ func (s *sqliteStore) prepareSchema(ctx context.Context) error {
 	return s.migrateWithReserve(ctx)
 }
 
-// Lock takes the flock of the lock file, shared or exclusive. Every caller takes
-// the gate file first, and a caller for the exclusive lock keeps it while waiting,
-// so that later callers queue behind it.
+// Suffixes of the files beside the database that are flocked.
+const (
+	lockSuffix      = ".lock"      // the lock of Lock
+	turnstileSuffix = ".turnstile" // taken before it, so that an exclusive lock does not starve
+)
+
+// Lock takes the flock of the lock file, shared or exclusive. flock(2) is not fair: a
+// shared lock is granted while another caller waits for the exclusive one. So every
+// caller takes the flock of the turnstile file first. A caller for the exclusive lock
+// keeps the turnstile until it has the lock, and later callers wait at the turnstile.
 func (s *sqliteStore) Lock(ctx context.Context, exclusive bool) (func(), error) {
-	unlock, err := s.lockFile(ctx, ".gate", exclusive)
+	unlock, err := s.lockFile(ctx, turnstileSuffix, exclusive)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	return s.lockFile(ctx, ".lock", exclusive)
+	return s.lockFile(ctx, lockSuffix, exclusive)
 }
 
 func (s *sqliteStore) lockFile(ctx context.Context, suffix string, exclusive bool) (unlock func(), err error) {

@@ -159,7 +159,7 @@ func (w *Workspace) closeWith(ctx context.Context, v *verb, why error, last func
 	return nil
 }
 
-// Pause stops the processes of the workspace and frees their memory.
+// Pause freezes the processes of the workspace. They use no CPU and keep their memory.
 func (w *Workspace) Pause(ctx context.Context) error {
 	return w.call(ctx, verbPause, subject{}, func(ctx context.Context, d *live) error {
 		if d.Life.Pause == nil && d.Life.NoPause != "" {
@@ -172,7 +172,7 @@ func (w *Workspace) Pause(ctx context.Context) error {
 	})
 }
 
-// Resume continues the processes that Pause stopped.
+// Resume continues the processes that Pause froze.
 func (w *Workspace) Resume(ctx context.Context) error {
 	return w.call(ctx, verbResume, subject{}, func(ctx context.Context, d *live) error {
 		if d.Life.Resume == nil {

@@ -17,6 +17,9 @@
 //	croft.yaml     configuration, if the operator put it here; see package config
 //	croft.db       registry store (SQLite), with -wal and -shm, unless the configuration
 //	               names another one
+//	croft.db.lock  flock: a sweep takes it exclusively, the opening of a workspace shared
+//	croft.db.turnstile
+//	               flock that is taken before croft.db.lock, so that a sweep does not starve
 //	croft.db.reserve
 //	               disk reserve, freed when the disk is full so that workspaces can be removed
 //	store-id       ids of the registry stores with workspaces here; other stores must not sweep

@@ -11,7 +11,7 @@ import (
 func (a *command) wsPauseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "pause NAME",
-		Short: "Stop the processes of a workspace and free their resources",
+		Short: "Freeze the processes of a workspace; they use no CPU and keep their memory",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {

@@ -305,6 +305,14 @@ func SetFrozen(ctx context.Context, dir string, frozen bool) error {
 	}
 }
 
+// IsFrozen reports whether a cgroup is frozen or is being frozen.
+func IsFrozen(dir string) bool {
+	if isV2(dir) {
+		return isFrozenV2(dir)
+	}
+	return cgroupv1.IsFrozen(dir)
+}
+
 // OOMKills counts the processes that the OOM killer killed in cgroups.
 func OOMKills(dirs ...string) (n int64) {
 	for _, dir := range dirs {

@@ -69,6 +69,9 @@ func TestFreezeAndRemove(t *testing.T) {
 		if err := SetFrozen(t.Context(), dir, frozen); err != nil {
 			t.Errorf("SetFrozen(%v): %v", frozen, err)
 		}
+		if got := IsFrozen(dir); got != frozen {
+			t.Errorf("IsFrozen after SetFrozen(%v) = %v", frozen, got)
+		}
 		before := ticks(t, cmd.Process.Pid)
 		time.Sleep(200 * time.Millisecond)
 		if ran := ticks(t, cmd.Process.Pid) != before; ran == frozen {

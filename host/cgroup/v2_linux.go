@@ -207,6 +207,12 @@ func killV2(dir string) error {
 	return nil
 }
 
+// isFrozenV2 reports whether the workload is frozen or is being frozen.
+func isFrozenV2(dir string) bool {
+	data, err := os.ReadFile(filepath.Join(dir, workGroup, "cgroup.freeze"))
+	return err == nil && string(data) == "1\n"
+}
+
 // setFrozenV2 freezes or thaws the workload, and reports whether that is complete.
 func setFrozenV2(dir string, frozen bool) (done bool, err error) {
 	write, want := "0", "frozen 0\n"

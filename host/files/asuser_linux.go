@@ -112,8 +112,8 @@ func StepAsUser(uid int) func(step func() error) error {
 // GuardAsProcess returns a commit guard that runs under the ids of this process, where
 // the change itself is made under those of another user (see AsUser), which can't read
 // what the guard reads. From the change on the thread has the user's ids again.
-func GuardAsProcess(gate func(change func() error) error) func(change func() error) error {
-	if gate == nil {
+func GuardAsProcess(guard func(change func() error) error) func(change func() error) error {
+	if guard == nil {
 		return nil
 	}
 	self := fsIDs{os.Geteuid(), os.Getegid()}
@@ -133,7 +133,7 @@ func GuardAsProcess(gate func(change func() error) error) func(change func() err
 		if err != nil {
 			return fmt.Errorf("files: take back the ids of this process: %w: %w", fault.Failed, err)
 		}
-		return gate(func() error {
+		return guard(func() error {
 			if _, err := setFSIDs(user); err != nil {
 				return fmt.Errorf("files: take the ids of the workload: %w: %w", fault.Failed, err)
 			}

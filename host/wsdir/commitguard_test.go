@@ -38,11 +38,11 @@ func TestUpdateWaitsForThoseWhoCommit(t *testing.T) {
 	spec := driver.Spec{ID: driver.NewID(), Kind: "test"}
 	h, other := attach(t, g, spec), attach(t, g, spec)
 	m := h.State()
-	gate := h.CommitGuard(&m)
+	guard := h.CommitGuard(&m)
 
 	updated := make(chan error, 1)
 	var acknowledged atomic.Bool
-	err = gate(func() error {
+	err = guard(func() error {
 		go func() {
 			_, err := other.Update(t.Context(), driver.Policy{ReadOnly: true})
 			acknowledged.Store(true)
@@ -60,14 +60,14 @@ func TestUpdateWaitsForThoseWhoCommit(t *testing.T) {
 	if err := <-updated; err != nil {
 		t.Fatal(err)
 	}
-	err = gate(func() error { t.Error("a change was committed after it was forbidden"); return nil })
+	err = guard(func() error { t.Error("a change was committed after it was forbidden"); return nil })
 	if got, want := fault.Of(err), fault.PermissionDenied; got != want {
 		t.Errorf("got %v (%s), want %s", err, got, want)
 	}
 	if err := h.Destroy(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	err = gate(func() error { t.Error("a change was committed after Destroy"); return nil })
+	err = guard(func() error { t.Error("a change was committed after Destroy"); return nil })
 	if got, want := fault.Of(err), fault.Evicted; got != want {
 		t.Errorf("got %v (%s), want %s", err, got, want)
 	}

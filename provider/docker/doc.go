@@ -16,12 +16,13 @@
 //	files                   the files; empty if they are on a volume
 //	box                     mounted at /.croft: the guest's socket, its logs, the directory
 //	                        of the proxy's socket; see package guest
+//	freeze                  marker while the container is paused for a snapshot
 //	rollback-stage          new files of a rollback, with its journal
 //	rollback                journal of a rollback on a volume, see snapshot.BeginRollback
 //	authority.pem           keys of the workspace's certificate authorities, see package proxies
 //	roots                   certificates that programs inside trust
 //
-// Besides workspaces, the root contains .root-id-docker, an id that is in the labels of
+// Besides workspaces, the root contains .rootID-docker, an id that is in the labels of
 // containers and volumes. Config.Cache contains what workspaces share: the guest's program,
 // account files, proofs of engines, and, while an engine is tested or a volume is filled, a
 // directory probe-*. A process holds the flock probe.lock, shared, while it has such a

@@ -95,8 +95,12 @@ func (h *handle) connectGuest(ctx context.Context) (*guest.Client, error) {
 	if c == nil && err == nil {
 		c, err = h.startGuest(ctx, l)
 	}
-	if err != nil || !h.onVolume() {
-		return c, err
+	if err != nil {
+		return nil, err
+	}
+	if !h.onVolume() {
+		h.watchFreeze(c)
+		return c, nil
 	}
 	if err := h.completeRollback(ctx, c); err != nil {
 		c.Close() //nolint:errcheck // nothing is lost with it
@@ -162,6 +166,9 @@ func (h *handle) adoptGuest(ctx context.Context, l *launch, version string) (*gu
 	if rec == nil || rec.Key != l.key || rec.Token == "" {
 		return nil, nil
 	}
+	if err := h.recoverFreeze(ctx, rec); err != nil {
+		h.p.log.Warn("docker: a container stays paused after a snapshot", "workspace", h.id, "error", err)
+	}
 	var c *guest.Client
 	var err error
 	if l.volume != "" {
@@ -170,8 +177,11 @@ func (h *handle) adoptGuest(ctx context.Context, l *launch, version string) (*gu
 		c, err = guest.Dial(ctx, l.boxPath(guestproto.ContainerSocket), rec.Token, version, l.id)
 	}
 	if err != nil {
-		if h.p.isPaused(ctx, rec.Container) {
+		switch paused := h.p.isPaused(ctx, rec.Container); {
+		case paused && rec.Paused:
 			return nil, errPaused
+		case paused:
+			return nil, fmt.Errorf("docker: the container %s was paused, but not by Croft: %w: unpause it first", rec.Container, fault.WrongState)
 		}
 		return nil, nil // the guest is replaced
 	}

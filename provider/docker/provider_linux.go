@@ -263,6 +263,7 @@ func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy, opts o
 // Names in the directory of a workspace, besides those of package wsdir.
 const (
 	boxName           = "box"            // what the guest has of the host: see package guest
+	freezeName        = "freeze"         // marker: the container is paused for a snapshot
 	rollbackStageName = "rollback-stage" // new files of a rollback
 	rootsName         = "roots"          // what programs inside trust
 	authorityName     = "authority.pem"  // keys of the workspace's authorities

@@ -15,21 +15,24 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// rollerVar makes this program one that rolls a workspace back and kills itself on
-// the way: it says which, as JSON.
+// rollerVar makes this program one that rolls a workspace back, or takes a snapshot of
+// it, and kills itself on the way: it says which, as JSON.
 const rollerVar = "CROFT_TEST_ROLLER"
 
 type roller struct {
 	Dir    string
 	Ref    driver.Ref
-	Target string
+	Target string        // "" takes a snapshot
 	After  time.Duration // the first change
 }
 
 func roll() int {
 	var r roller
 	err := json.Unmarshal([]byte(os.Getenv(rollerVar)), &r)
-	if err == nil {
+	switch {
+	case err == nil && r.Target == "":
+		err = r.takeSnapshot(context.Background())
+	case err == nil:
 		err = r.rollBack(context.Background())
 	}
 	fmt.Println(err) // it was to be killed
@@ -60,6 +63,85 @@ func (r *roller) rollBack(ctx context.Context) error {
 	return err
 }
 
+func (r *roller) takeSnapshot(ctx context.Context) error {
+	p, err := New(config(r.Dir))
+	if err != nil {
+		return err
+	}
+	defer p.Close() // the process ends
+	ws, err := p.Resolve(ctx, r.Ref)
+	if err != nil {
+		return err
+	}
+	ctx = driver.WithSteps(ctx, func(step string) {
+		if step == "container paused" {
+			die()
+		}
+	})
+	_, err = ws.Life.Snapshot.Snapshot(ctx, &driver.SnapshotOptions{})
+	return err
+}
+
+func (r roller) kill(t *testing.T) {
+	t.Helper()
+	data, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), rollerVar+"="+string(data))
+	if out, err := cmd.CombinedOutput(); err == nil || cmd.ProcessState.ExitCode() != -1 {
+		t.Fatalf("the process was not killed: %v: %s", err, out)
+	}
+}
+
+// TestPauseEndsWithItsProcess kills processes that have paused the container for a
+// snapshot. A process that was connected before, the next process that connects, and the
+// next snapshot unpause the container.
+func TestPauseEndsWithItsProcess(t *testing.T) {
+	dir := t.TempDir()
+	first := newProvider(t, dir)
+	ws := open(t, first)
+	script(t, ws, "true")
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	run := func(what string, ws *driver.Workspace) {
+		t.Helper()
+		if res, err := ws.Shell.Run(ctx, driver.Command{Script: "echo runs"}); err != nil || string(res.Stdout) != "runs\n" {
+			t.Errorf("%s: a command gives %q, %v", what, res.Stdout, err)
+		}
+	}
+	victim := roller{Dir: dir, Ref: ws.Ref}
+	victim.kill(t)
+	run("connected before", ws)
+	if err := ws.Life.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, snap := range []bool{false, true} {
+		victim.kill(t)
+		p := newProvider(t, dir)
+		defer p.Close()
+		next, err := p.Resolve(ctx, ws.Ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if snap {
+			if info, err := next.Life.Snapshot.Snapshot(ctx, &driver.SnapshotOptions{}); err != nil || !info.Frozen {
+				t.Errorf("the next snapshot is %+v, %v, want a frozen one", info, err)
+			}
+			for _, c := range containers(t, dir) {
+				if c.Paused {
+					t.Error("after the next snapshot the container is still paused")
+				}
+			}
+		}
+		run("connecting", next)
+		if err := next.Life.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func die() { syscall.Kill(os.Getpid(), syscall.SIGKILL) }
 
 // TestRollbackOnAVolumeIsCompleted kills processes in the middle of a rollback:
@@ -79,15 +161,7 @@ func TestRollbackOnAVolumeIsCompleted(t *testing.T) {
 	}
 	for i, after := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond, time.Minute} {
 		to := i % 2
-		data, err := json.Marshal(roller{Dir: dir, Ref: ws.Ref, Target: ids[to], After: after})
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), rollerVar+"="+string(data))
-		if out, err := cmd.CombinedOutput(); err == nil || cmd.ProcessState.ExitCode() != -1 {
-			t.Fatalf("the process was not killed: %v: %s", err, out)
-		}
+		roller{Dir: dir, Ref: ws.Ref, Target: ids[to], After: after}.kill(t)
 		again, err := newProvider(t, dir, far).Resolve(t.Context(), ws.Ref)
 		if err != nil {
 			t.Fatal(err)

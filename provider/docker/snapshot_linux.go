@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -111,13 +112,16 @@ func (h *handle) freezeContainer(ctx context.Context, v *snapshot.View) error {
 		v.Frozen = true
 		return nil
 	}
-	s, err := h.p.engine.Inspect(ctx, rec.Container)
+	var s State
+	if err = h.recoverFreeze(ctx, rec); err == nil {
+		s, err = h.p.engine.Inspect(ctx, rec.Container)
+	}
 	switch {
 	case fault.Of(err) == fault.NotFound || err == nil && (!s.Running || s.Paused):
 		v.Frozen = true
 		return nil
 	case err == nil:
-		err = h.p.engine.Pause(ctx, rec.Container)
+		err = h.pauseMarked(ctx, rec.Container)
 	}
 	if err != nil {
 		h.p.log.Warn("docker: a snapshot is taken while processes run", "workspace", h.id, "error", err)
@@ -126,13 +130,60 @@ func (h *handle) freezeContainer(ctx context.Context, v *snapshot.View) error {
 	v.Frozen = true
 	v.Done = func() {
 		defer unlock()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.p.cfg.AnswerTimeout)
-		defer cancel()
-		if err := h.p.engine.Unpause(ctx, rec.Container); err != nil {
+		if err := h.recoverFreeze(context.WithoutCancel(ctx), rec); err != nil {
 			h.p.log.Error("docker: a container stays paused after a snapshot", "workspace", h.id, "error", err)
 		}
 	}
 	return nil
+}
+
+// pauseMarked creates the marker, and then pauses the container. It requires the guest lock.
+func (h *handle) pauseMarked(ctx context.Context, container string) error {
+	if err := os.WriteFile(h.freezeMarker(), nil, 0o600); err != nil {
+		return err
+	}
+	driver.Step(ctx, "freeze marked")
+	if err := h.p.engine.Pause(ctx, container); err != nil {
+		return err
+	}
+	driver.Step(ctx, "container paused")
+	return nil
+}
+
+// freezeMarker returns the path of the marker. It exists from before the container is paused
+// for a snapshot until the container is unpaused. If no process has the guest lock then, the
+// process that paused the container has died.
+func (h *handle) freezeMarker() string { return h.p.store.Path(h.id, freezeName) }
+
+// recoverFreeze unpauses the container if there is a marker, and removes the marker. A
+// workspace that was paused by Pause stays paused. It requires the guest lock.
+func (h *handle) recoverFreeze(ctx context.Context, rec *supervise.Record) error {
+	if _, err := os.Lstat(h.freezeMarker()); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if rec != nil && !rec.Paused {
+		ctx, cancel := context.WithTimeout(ctx, h.p.cfg.AnswerTimeout)
+		defer cancel()
+		s, err := h.p.engine.Inspect(ctx, rec.Container)
+		if err == nil && s.Paused {
+			err = h.p.engine.Unpause(ctx, rec.Container)
+		}
+		if err != nil && fault.Of(err) != fault.NotFound {
+			return err
+		}
+	}
+	return os.Remove(h.freezeMarker())
+}
+
+// watchFreeze unpauses the container when a process that paused it for a snapshot dies, until
+// the connection ends.
+func (h *handle) watchFreeze(c *guest.Client) {
+	w := &supervise.FreezeWatch{
+		Dir: h.att.Dir, Log: h.p.log,
+		Frozen: func() bool { _, err := os.Lstat(h.freezeMarker()); return err == nil },
+		Thaw:   func(ctx context.Context) error { return h.recoverFreeze(ctx, supervise.ReadRecord(h.att.Dir)) },
+	}
+	go w.Run(h.p.ctx, c) // ends with the connection
 }
 
 // rollbackTo rolls the files back to a snapshot.

@@ -13,14 +13,15 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/host/guest/supervise"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // The cgroup freezer stops the processes of a workspace for a moment, such as for a
 // snapshot. Freezes are counted across processes by a shared flock on the file
 // "freeze". A process that gets the flock exclusively is the last user, and thaws. The
-// kernel drops the flock of a process that dies; the next process that connects to
-// the guest then finds a frozen cgroup that is neither paused nor locked, and thaws it.
-// Taking or testing the flock requires the guest lock.
+// kernel drops the flock of a process that dies. Then a process that is connected to the
+// guest, or the next one that connects, finds a frozen cgroup that is neither paused nor
+// locked, and thaws it. Taking or testing the flock requires the guest lock.
 const freezeName = "freeze"
 
 // A freezeRef is one reference on the cgroup freeze of a workspace.
@@ -58,9 +59,6 @@ func (h *handle) acquireFreezeLocked(ctx context.Context) (s freezeRef, err erro
 	if !ok {
 		return s, nil
 	}
-	if _, err := h.thawUnused(ctx, rec); err != nil {
-		return s, err
-	}
 	if rec.Paused {
 		return freezeRef{frozen: true}, nil
 	}
@@ -73,6 +71,7 @@ func (h *handle) acquireFreezeLocked(ctx context.Context) (s freezeRef, err erro
 		// The guest has ended, or its cgroup can't be frozen: the snapshot records which.
 		return freezeRef{frozen: errors.Is(err, os.ErrNotExist)}, nil
 	}
+	driver.Step(ctx, "frozen")
 	return s, nil
 }
 
@@ -86,7 +85,10 @@ func (h *handle) unfreeze(ctx context.Context, s freezeRef) {
 	defer cancel()
 	lock, err := supervise.Lock(ctx, h.att.Dir.Path)
 	if err != nil {
-		s.lock.Close() //nolint:errcheck // the workspace is gone, and its processes with it
+		s.lock.Close()                       //nolint:errcheck // the lock ends with the descriptor
+		if !errors.Is(err, os.ErrNotExist) { // a workspace that was removed has no processes
+			h.p.log.Warn("sandbox: a workspace stays frozen until a connected process finds the freeze", "workspace", h.id, "error", err)
+		}
 		return
 	}
 	defer lock.Close() //nolint:errcheck // the lock ends with the descriptor
@@ -130,4 +132,40 @@ func (h *handle) thawUnused(ctx context.Context, rec *supervise.Record) (inUse b
 		return false, fmt.Errorf("sandbox: thaw the workspace: %w: %w", fault.Of(err), err)
 	}
 	return false, nil
+}
+
+// watchFreeze thaws the workspace when a process that froze it dies, until the connection
+// ends.
+func (h *handle) watchFreeze(g *guestConn) {
+	rec := supervise.ReadRecord(h.att.Dir)
+	if rec == nil {
+		return
+	}
+	group, ok := cgroup.FreezerOf(rec.Groups)
+	if !ok {
+		return
+	}
+	w := &supervise.FreezeWatch{
+		Dir: h.att.Dir, Log: h.p.log,
+		Frozen: func() bool { return cgroup.IsFrozen(group) },
+		Thaw:   func(ctx context.Context) error { return h.recoverFreeze(ctx, g) },
+	}
+	go w.Run(h.p.ctx, g) // ends with the connection
+}
+
+// recoverFreeze completes the rollback of a process that died, and only then thaws the
+// cgroup: processes of the workload don't see half of a rollback. It requires the guest
+// lock.
+func (h *handle) recoverFreeze(ctx context.Context, g *guestConn) error {
+	m := h.dir.State()
+	if err := h.p.recoverRollback(ctx, &m); err != nil {
+		return err
+	}
+	if g.root != nil {
+		if err := h.completeRollback(ctx, g); err != nil {
+			return err
+		}
+	}
+	_, err := h.thawUnused(ctx, supervise.ReadRecord(h.att.Dir))
+	return err
 }

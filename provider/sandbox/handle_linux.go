@@ -90,6 +90,7 @@ func (h *handle) connectGuest(ctx context.Context) (*guestConn, error) {
 	if err := h.completeRollback(ctx, g); err != nil {
 		return nil, errors.Join(err, g.Close())
 	}
+	h.watchFreeze(g)
 	return g, nil
 }
 

@@ -22,11 +22,11 @@ func cloneTree(path string) (*os.File, error) {
 
 // mapOwner makes a detached mount an idmapped mount: files of uid:gid on disk are owned by
 // the workload inside, and files that the workload creates are stored as uid:gid. So
-// files have the same owner on the host, whichever sandbox created them. With kernel,
+// files have the same owner on the host, whichever sandbox created them. With gvisor,
 // root inside is mapped as well: gVisor creates files as root before it changes their
 // owner.
-func (p *Provider) mapOwner(tree *os.File, uid, gid int, kernel bool) error {
-	err := p.userns.withUserns(owner{uid, gid, kernel}, p.ids.base, func(users *os.File) error {
+func (p *Provider) mapOwner(tree *os.File, uid, gid int, gvisor bool) error {
+	err := p.userns.withUserns(owner{uid, gid, gvisor}, p.ids.base, func(users *os.File) error {
 		return unix.MountSetattr(int(tree.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE,
 			&unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(users.Fd())})
 	})
@@ -36,10 +36,11 @@ func (p *Provider) mapOwner(tree *os.File, uid, gid int, kernel bool) error {
 	return nil
 }
 
-// An owner is a uid and gid on the host, and whether root inside is mapped, too.
+// An owner is a key of usernsCache: the owner of files on the host, which the user
+// namespace maps to the workload.
 type owner struct {
 	uid, gid int
-	root     bool
+	root     bool // root inside is mapped as well: see mapOwner
 }
 
 // usernsCache keeps a user namespace for each owner that was mapped to the workload:

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/croft-run/croft/host/cgroup"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -28,6 +29,7 @@ type victim struct {
 	Dir   string     `json:"dir"`
 	Op    string     `json:"op"`
 	Step  int        `json:"step"` // kills itself there; 0 is never
+	At    string     `json:"at"`   // counts only steps of this name, unless ""
 	Ref   driver.Ref `json:"ref"`
 	A     string     `json:"a"` // snapshots
 	B     string     `json:"b"`
@@ -164,6 +166,89 @@ func (g *killGround) kill(t *testing.T, v victim, after time.Duration) {
 	}
 }
 
+// TestFreezeEndsWithItsProcess kills processes that have a workspace frozen. In another
+// process, which was connected before, the command under way goes on and the next one
+// runs. A rollback is complete by then.
+func TestFreezeEndsWithItsProcess(t *testing.T) {
+	need(t, limitEnforcement("freezer"))
+	for _, test := range []struct {
+		name, want string
+		v          victim
+	}{
+		{"snapshot", "a", victim{Op: "snapshot", At: "frozen", Step: 1}},
+		{"rollback of a directory", "b", victim{Op: "plain", At: "moved", Step: 1}},
+		{"rollback through a mount", "b", victim{Op: "rollback", At: "frozen", Step: 2}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			g, v := newKillGround(t), test.v
+			v.Dir, v.Ref, v.A, v.B = g.dir, g.over, g.a.ID, g.b.ID
+			if v.Op == "plain" {
+				v.Ref = g.plain
+			}
+			p := newProvider(t, g.dir)
+			defer p.Close()
+			ws, err := p.Resolve(t.Context(), v.Ref)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ws.Life.Close(t.Context())
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			s, err := ws.Shell.Start(ctx, driver.Command{Script: "read x; echo $x", Interactive: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.kill(t, v, 0)
+			if err := s.Write(ctx, []byte("goes on\n")); err != nil {
+				t.Error(err)
+			}
+			if res, err := s.Wait(ctx); err != nil || string(res.Stdout) != "goes on\n" {
+				t.Errorf("the command under way gives %q, %v", res.Stdout, err)
+			}
+			if res, err := ws.Shell.Run(ctx, driver.Command{Script: "echo runs"}); err != nil || string(res.Stdout) != "runs\n" {
+				t.Errorf("the next command gives %q, %v", res.Stdout, err)
+			}
+			if got := g.is(t, ws); got != test.want {
+				t.Errorf("the files are in state %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestFreezeOfALiveProcessStays: a connected process does not thaw a workspace during the
+// rollback of a process that lives.
+func TestFreezeOfALiveProcessStays(t *testing.T) {
+	need(t, limitEnforcement("freezer"))
+	p := newProvider(t, t.TempDir())
+	ws := open(t, p)
+	output(t, ws, "echo x > f")
+	group, ok := cgroup.FreezerOf(guestOf(t, p, ws).Groups)
+	if !ok {
+		t.Fatal("the guest has no freezer")
+	}
+	info, err := ws.Life.Snapshot.Snapshot(t.Context(), &driver.SnapshotOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	output(t, ws, "echo y > f")
+	looked := false
+	ctx := driver.WithSteps(t.Context(), func(name string) {
+		if name != "done" {
+			return
+		}
+		time.Sleep(2500 * time.Millisecond) // longer than the interval of supervise.FreezeWatch
+		if looked = true; !cgroup.IsFrozen(group) {
+			t.Error("the workspace was thawed during a rollback")
+		}
+	})
+	if _, err := ws.Life.Snapshot.Rollback(ctx, info.ID, &driver.SnapshotAccess{}); err != nil || !looked {
+		t.Fatalf("the rollback gives %v, and came to its end: %v", err, looked)
+	}
+	if got := output(t, ws, "cat f"); got != "x" || cgroup.IsFrozen(group) {
+		t.Errorf("after the rollback: %q, frozen: %v", got, cgroup.IsFrozen(group))
+	}
+}
+
 // verify looks at what the victim left, as the next process, and says which state
 // its workspace is in.
 func (g *killGround) verify(t *testing.T, round int, v victim) string {
@@ -249,7 +334,10 @@ func (v victim) work(t *testing.T) {
 	}
 	ctx, steps := t.Context(), 0
 	if v.Step > 0 {
-		ctx = driver.WithSteps(ctx, func(string) {
+		ctx = driver.WithSteps(ctx, func(name string) {
+			if v.At != "" && name != v.At {
+				return
+			}
 			if steps++; steps == v.Step {
 				syscall.Kill(os.Getpid(), syscall.SIGKILL)
 				select {}
@@ -271,6 +359,8 @@ func (v victim) work(t *testing.T) {
 			_, err = ws.Life.Snapshot.Seal(ctx, &driver.SnapshotOptions{})
 		case "fork":
 			err = v.fork(ctx, p, ws)
+		case "snapshot":
+			_, err = ws.Life.Snapshot.Snapshot(ctx, &driver.SnapshotOptions{})
 		}
 		if err != nil {
 			t.Fatalf("%s: %v", v.Op, err)

@@ -40,7 +40,7 @@ const allNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID 
 
 // sysProcAttr returns how the guest is started: in new namespaces, with the capabilities
 // that it needs there and none on the host.
-func (i ids) sysProcAttr(kernel bool) *syscall.SysProcAttr {
+func (i ids) sysProcAttr(gvisor bool) *syscall.SysProcAttr {
 	sys := &syscall.SysProcAttr{Cloneflags: allNamespaces, Setsid: true}
 	if i.root {
 		// The guest is root inside; on the host, its id owns nothing.
@@ -53,7 +53,7 @@ func (i ids) sysProcAttr(kernel bool) *syscall.SysProcAttr {
 	// user, and differ in capabilities. gVisor must run as root inside, so there the
 	// id is mapped to root, without root's capabilities on the host.
 	inside := workloadUID
-	if kernel {
+	if gvisor {
 		inside = 0
 	}
 	sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: inside, HostID: os.Geteuid(), Size: 1}}
@@ -69,13 +69,13 @@ type launchSpec struct {
 	id       string
 	files    string // directory of the files on the host
 	guestDir string // path of the workspace inside
-	socket   string // socket of the guest; "" for a guest that ends with its stream
+	socket   string // socket of the guest; "" for a throwaway guest
 	log      string // directory of the logs of sessions
 	policy   driver.Policy
 
-	throwaway   bool                            // the guest ends with its stream
-	lower       []string                        // lower directories of the overlayfs, topmost first; none if the files are no overlayfs
-	layer       string                          // with lower: directory with upper and work
+	throwaway   bool                            // the guest ends with the connection of the process that started it
+	lower       []string                        // lower directories of the overlayfs, topmost first; empty without overlayfs
+	layer       string                          // with lower: directory that contains upper and work of the overlayfs
 	hostDir     bool                            // in place: files is a directory of the user
 	binds       []bind                          // further directories of the host
 	caDir       string                          // directory of the certificates that programs trust; "" leaves the host's
@@ -274,7 +274,7 @@ func (p *Provider) layerTree(u launchSpec) (*os.File, error) {
 }
 
 // idmappedTree returns a detached mount of a directory that maps its owner to the workload.
-func (p *Provider) idmappedTree(dir string, kernel bool) (*os.File, error) {
+func (p *Provider) idmappedTree(dir string, gvisor bool) (*os.File, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return nil, err
@@ -287,7 +287,7 @@ func (p *Provider) idmappedTree(dir string, kernel bool) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.mapOwner(tree, int(st.Uid), int(st.Gid), kernel); err != nil {
+	if err := p.mapOwner(tree, int(st.Uid), int(st.Gid), gvisor); err != nil {
 		tree.Close()
 		return nil, err
 	}

@@ -102,7 +102,7 @@ func TestPauseFreezes(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := size()
-	time.Sleep(200 * time.Millisecond)
+	time.Sleep(1500 * time.Millisecond) // longer than the interval of supervise.FreezeWatch
 	if after := size(); after != before {
 		t.Errorf("it went on while paused: %d, %d", before, after)
 	}

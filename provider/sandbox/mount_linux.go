@@ -93,11 +93,11 @@ func (g *guestConn) setRoot(root *os.File, rec *supervise.Record, u launchSpec) 
 	if err != nil {
 		return err
 	}
-	gate := u.commitGuard
+	guard := u.commitGuard
 	if g.owner != 0 {
-		gate = files.GuardAsProcess(gate)
+		guard = files.GuardAsProcess(guard)
 	}
-	r, err := files.FromFD(fd, &files.Options{ReadOnly: u.policy.ReadOnly, Sync: u.policy.Durable, KeepMounts: u.hostDir, Commit: gate})
+	r, err := files.FromFD(fd, &files.Options{ReadOnly: u.policy.ReadOnly, Sync: u.policy.Durable, KeepMounts: u.hostDir, Commit: guard})
 	if err != nil {
 		return err
 	}

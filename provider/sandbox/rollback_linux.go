@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -49,6 +50,10 @@ func (h *handle) completeRollback(ctx context.Context, g *guestConn) error {
 	journal, err := snapshot.FindRollback(h.p.store.Path(h.id, rollbackName))
 	if err != nil || journal == nil {
 		return err
+	}
+	if h.p.cfg.Snapshots == nil {
+		journal.Release()
+		return fmt.Errorf("sandbox: complete an interrupted rollback to %s: %w: there is no snapshot store", journal.Target(), fault.Unsupported)
 	}
 	tree, err := journal.Tree(ctx, h.p.cfg.Snapshots)
 	var s freezeRef

@@ -166,12 +166,20 @@ func (p *Provider) completeInterrupted(ctx context.Context, m *wsdir.State) (*ws
 	if err != nil {
 		return nil, err
 	}
-	err = snapshot.Recover(ctx, p.store.Files(m), p.store.Path(m.ID, rollbackStageName), "")
+	return m, p.recoverRollback(ctx, m)
+}
+
+// recoverRollback completes a rollback of files in their directory of a process that died.
+func (p *Provider) recoverRollback(ctx context.Context, m *wsdir.State) error {
+	if p.cfg.Snapshots == nil || m.Dir != "" {
+		return nil
+	}
+	err := snapshot.Recover(ctx, p.store.Files(m), p.store.Path(m.ID, rollbackStageName), "")
 	switch fault.Of(err) {
 	case fault.NotFound, fault.InvalidArgument, fault.Unavailable:
-		err = nil // the directory is missing, which Attach reports, or another process rolls back
+		return nil // the directory is missing, which Attach reports, or another process rolls back
 	}
-	return m, err
+	return err
 }
 
 // snapshotAdapter returns the snapshot adapter of the workspace.

@@ -73,7 +73,7 @@ func (s *Server) controlRoutes() {
 	onRecord(s, s.op(http.MethodPost, one+"/acquire", "acquire-workspace", "Open a workspace if needed, and return its traits"), s.acquireRoute)
 	onRecord(s, s.op(http.MethodGet, one+"/describe", "describe-workspace", "All details of a workspace, for operators"), s.describeWorkspace)
 	onRecord(s, s.op(http.MethodPost, one+"/reset", "reset-workspace", "Let a failed workspace be opened again"), s.resetWorkspace)
-	onRecord(s, s.op(http.MethodPost, one+"/pause", "pause-workspace", "Stop the processes of a workspace and free their resources"), s.moveState(s.cfg.Registry.Pause))
+	onRecord(s, s.op(http.MethodPost, one+"/pause", "pause-workspace", "Freeze the processes of a workspace; they use no CPU and keep their memory"), s.moveState(s.cfg.Registry.Pause))
 	onRecord(s, s.op(http.MethodPost, one+"/resume", "resume-workspace", "Resume a paused workspace"), s.moveState(s.cfg.Registry.Resume))
 	onWorkspace(s, s.op(http.MethodGet, one+"/profile", "profile-workspace", "The projects in it, and their commands"), s.showProfile)
 }

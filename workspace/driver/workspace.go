@@ -34,7 +34,7 @@ type Life struct {
 	// be repeated or Sweep removes the rest.
 	Destroy func(ctx context.Context) error
 
-	// Pause stops the processes and frees their memory; Resume continues them.
+	// Pause freezes the processes, which keep their memory; Resume continues them.
 	Pause  func(ctx context.Context) error
 	Resume func(ctx context.Context) error
 

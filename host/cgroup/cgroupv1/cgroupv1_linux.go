@@ -119,3 +119,9 @@ func SetFrozen(dir string, frozen bool) (done bool, err error) {
 	data, err := os.ReadFile(filepath.Join(dir, freezerState))
 	return string(data) == state+"\n", err // the state is FREEZING meanwhile
 }
+
+// IsFrozen reports whether a cgroup is frozen or is being frozen.
+func IsFrozen(dir string) bool {
+	data, err := os.ReadFile(filepath.Join(dir, freezerState))
+	return err == nil && string(data) != "THAWED\n"
+}

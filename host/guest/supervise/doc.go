@@ -5,7 +5,8 @@
 // The process id of the guest, or its container, is a section of the workspace's state
 // file. A flock, guest.lock, is held while the guest is found, started or ended. An
 // Attachment is the connection of one handle to the guest: it connects when the guest is
-// first needed, and reports once that the guest has ended.
+// first needed, and reports once that the guest has ended. A FreezeWatch thaws a workspace
+// that another process left frozen when it died.
 //
 // It is a package of its own because package guest needs no workspace directory: a guest
 // may be reached over any stream.
