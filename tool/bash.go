@@ -118,6 +118,7 @@ func newBashOutput(res workspace.Result, seconds int) bashOutput {
 	}
 	o.Refused, o.AutorunChanges = res.Refused, res.AutorunChanges
 	writeSandboxNotes(&b, res)
+	writePrivateCommits(&b, res)
 	o.text = b.String()
 	return o
 }
@@ -138,6 +139,13 @@ func writeSandboxNotes(b *strings.Builder, res workspace.Result) {
 			break
 		}
 		fmt.Fprintf(b, "sandbox: %s was created or changed, and can run code outside the sandbox; the user is warned\n", name)
+	}
+}
+
+// writePrivateCommits says that commits are not in the user's repository.
+func writePrivateCommits(b *strings.Builder, res workspace.Result) {
+	for _, name := range res.PrivateCommits {
+		fmt.Fprintf(b, "git: the commits and refs of %s are in a private copy of it, not in the user's repository\n", name)
 	}
 }
 

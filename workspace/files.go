@@ -437,3 +437,16 @@ func (w *Workspace) ChangedPaths(ctx context.Context) (list []driver.ChangedPath
 	})
 	return list, err
 }
+
+// GitDirs lists the private copies of Git directories that a workspace in place uses
+// instead of the host's; see driver.GitDir.
+func (w *Workspace) GitDirs(ctx context.Context) (list []driver.GitDir, err error) {
+	err = w.callFS(ctx, verbGitDirs, ".", func(ctx context.Context, fs *driver.FS, _ string) error {
+		if fs.GitDirs == nil {
+			return nil
+		}
+		list, err = fs.GitDirs(ctx)
+		return err
+	})
+	return list, err
+}

@@ -46,6 +46,7 @@ var (
 	verbWatch        = newVerb("watch")
 	verbDigest       = newVerb("digest")
 	verbChangedPaths = newVerb("changedPaths")
+	verbGitDirs      = newVerb("gitDirs")
 	verbImport       = newVerb("import")
 	verbRun          = newVerb("run")
 	verbStart        = newVerb("start")

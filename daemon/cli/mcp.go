@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,6 +36,7 @@ type toolFlags struct {
 	workspaces string
 	names      []string
 	provider   string
+	git        string
 	readOnly   bool
 	approve    []string
 	checkpoint string
@@ -50,6 +50,7 @@ func (t *toolFlags) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&t.workspaces, "workspaces", "", "several directories, NAME=DIR,NAME=DIR; NAME is optional")
 	f.StringArrayVar(&t.names, "ws", nil, "an existing workspace, by name or id, instead of a directory; may be given several times")
 	f.StringVar(&t.provider, "provider", "", "kind of workspace; see croft provider list (default sandbox)")
+	registerGit(f, &t.git)
 	f.BoolVar(&t.readOnly, "read-only", false, "make the workspaces read-only, and offer only tools that change nothing")
 	f.StringArrayVar(&t.approve, "approve", nil, "allow, ask or deny calls, such as 'ask:Bash(git push*)' or 'deny:Write(*.env)'; the first rule that matches counts; may be given several times")
 	registerCheckpoints(f, &t.checkpoint)
@@ -376,7 +377,11 @@ func (a *command) openDir(ctx context.Context, opts toolFlags, dir string, d *di
 		return nil, err
 	}
 	if kind == sandboxKind {
-		spec.Config = json.RawMessage(`{"throwaway": true}`)
+		if err := setProviderOptions("", sandboxOptions{Throwaway: true, Git: opts.git}, &spec); err != nil {
+			return nil, err
+		}
+	} else if opts.git != "" {
+		return nil, usagef("--git is for the provider %s", sandboxKind)
 	}
 	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
 		return nil, err

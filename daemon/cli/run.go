@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
@@ -34,6 +35,7 @@ type runOptions struct {
 	provider string
 	options  string
 	rw, ro   []string
+	git      string
 	policy   policyFlags
 	command  commandFlags
 }
@@ -69,9 +71,15 @@ The exit status is that of the command; 125 is an error of croft itself.`,
 	f.StringVar(&opts.options, "options", "", "options of that provider, a JSON object, such as {\"image\":\"tools:1\"} for docker")
 	f.StringArrayVar(&opts.rw, "rw", nil, "mount this directory of the host writable; the command runs in the first one; may be given several times")
 	f.StringArrayVar(&opts.ro, "ro", nil, "mount this directory of the host read-only; the command runs in it if it is the only one; may be given several times")
+	registerGit(f, &opts.git)
 	opts.policy.registerFlags(f)
 	opts.command.registerFlags(f)
 	return cmd
+}
+
+// registerGit adds the flag that says what repositories of a directory in place are inside.
+func registerGit(f *pflag.FlagSet, value *string) {
+	f.StringVar(value, "git", "", "what each .git of a directory in place is inside: private (a copy, so that commits and hooks stay inside) or shared (the host's, without its hooks and configuration) (default private)")
 }
 
 func (a *command) runInNewWorkspace(ctx context.Context, opts runOptions, words []string) error {
@@ -134,6 +142,7 @@ type boundDir struct {
 type sandboxOptions struct {
 	Throwaway bool       `json:"throwaway,omitempty"`
 	Binds     []boundDir `json:"binds,omitempty"`
+	Git       string     `json:"git,omitempty"`
 }
 
 // setRunDirs sets the directories of a run: the first writable one, or a read-only
@@ -158,9 +167,12 @@ func (a *command) setRunDirs(opts runOptions, kind string, spec *workspace.Spec)
 		if len(dirs) > 0 {
 			return fmt.Errorf("run: %w: a workspace of kind %s has one directory: give --rw or --ro once", fault.Unsupported, kind)
 		}
+		if opts.git != "" {
+			return usagef("--git is for the provider %s", sandboxKind)
+		}
 		return setProviderOptions(opts.options, nil, spec)
 	}
-	return setProviderOptions(opts.options, sandboxOptions{Throwaway: true, Binds: dirs}, spec)
+	return setProviderOptions(opts.options, sandboxOptions{Throwaway: true, Binds: dirs, Git: opts.git}, spec)
 }
 
 // setProviderOptions sets the options of the provider: given, overridden by own.

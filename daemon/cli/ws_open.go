@@ -22,6 +22,7 @@ type wsOpenOptions struct {
 	name     string
 	provider string
 	dir      string
+	git      string
 	labels   []string
 	options  string
 	readOnly bool
@@ -55,6 +56,7 @@ plain directory, whose commands nothing isolates from this host.`,
 	f := cmd.Flags()
 	f.StringVar(&opts.provider, "provider", "", "kind of workspace, or name of a provider in the configuration; see croft provider list (default defaults.provider, else sandbox)")
 	f.StringVar(&opts.dir, "dir", "", "use this existing directory in place")
+	registerGit(f, &opts.git)
 	f.StringArrayVar(&opts.labels, "label", nil, "label K=V; may be given several times")
 	f.StringVar(&opts.options, "options", "", "options of the provider, a JSON object")
 	f.BoolVar(&opts.readOnly, "read-only", false, "make the workspace read-only")
@@ -120,6 +122,11 @@ func (a *command) openSpec(opts wsOpenOptions) (workspace.Spec, error) {
 			return spec, usagef("--options is not valid JSON: give a JSON object")
 		}
 		spec.Config = json.RawMessage(opts.options)
+	}
+	if opts.git != "" {
+		if err := setProviderOptions(opts.options, sandboxOptions{Git: opts.git}, &spec); err != nil {
+			return spec, err
+		}
 	}
 	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
 		return spec, err

@@ -335,6 +335,21 @@ func (c *Client) listSessions(ctx context.Context) ([]driver.SessionInfo, error)
 	return list, nil
 }
 
+// Hold makes self bind mounts again, which a rename on the host has detached.
+func (c *Client) Hold(ctx context.Context, mounts []guestproto.Mount) error {
+	if err := c.checkConnected(); err != nil {
+		return err
+	}
+	req := new(guestpb.HoldRequest)
+	for _, m := range mounts {
+		req.Mounts = append(req.Mounts, guestproto.ToMount(m))
+	}
+	if _, err := c.svc.Hold(ctx, req); err != nil {
+		return c.callError("repeat mounts", err)
+	}
+	return nil
+}
+
 // attachSession returns a session by its id.
 func (c *Client) attachSession(ctx context.Context, id string) (*driver.Session, error) {
 	s := &session{c: c, id: id}

@@ -1,6 +1,7 @@
 package guestd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/host/guestproto/guestpb"
 )
 
 // setUpNamespaces sets up the namespaces that this process is alone in: rootfs, host
@@ -316,6 +318,21 @@ func selfBindMount(target string, m guestproto.Mount) error {
 	return restrictMount(m, target, unix.AT_RECURSIVE)
 }
 
+// Hold makes self bind mounts again. The host process checks afterwards whether they are
+// there.
+func (s *server) Hold(_ context.Context, req *guestpb.HoldRequest) (*guestpb.Empty, error) {
+	for _, pb := range req.Mounts {
+		m := guestproto.FromMount(pb)
+		if m.Kind != guestproto.MountSelf {
+			return nil, fmt.Errorf("guest: mount %s of kind %q: %w", m.Target, m.Kind, fault.InvalidArgument)
+		}
+		if err := selfBindMount(m.Target, m); err != nil {
+			return nil, setupError("mount "+m.Target, err)
+		}
+	}
+	return &guestpb.Empty{}, nil
+}
+
 // mask hides what is at target, which may be in a read-only tree, behind a read-only
 // file with the content m.Source, or a directory behind an empty one.
 func (b *rootfsBuilder) mask(target string, m guestproto.Mount) error {
@@ -394,8 +411,10 @@ func moveMount(fd int, target string, m guestproto.Mount) error {
 	if fd <= 0 {
 		return fmt.Errorf("no descriptor %q: %w", m.Source, fault.InvalidArgument)
 	}
-	if err := makeDir(target, m.Mode); err != nil {
-		return err
+	if _, err := os.Lstat(target); err != nil { // what exists may be a file, and keeps its mode
+		if err := makeDir(target, m.Mode); err != nil {
+			return err
+		}
 	}
 	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return err

@@ -39,7 +39,7 @@ func toConfig(c *Config) *guestpb.Config {
 	}
 	return &guestpb.Config{
 		Protocol: Protocol, Version: c.Version, Workspace: c.Workspace, Level: string(c.Level), Root: []byte(c.Root),
-		NewRoot: []byte(c.NewRoot), Mounts: mapSlice(c.Mounts, toMount), Verify: mapSlice(c.Verify, toSameFile), Hostname: c.Hostname, Loopback: c.Loopback,
+		NewRoot: []byte(c.NewRoot), Mounts: mapSlice(c.Mounts, ToMount), Verify: mapSlice(c.Verify, toSameFile), Hostname: c.Hostname, Loopback: c.Loopback,
 		Uid: int64(c.UID), Gid: int64(c.GID), Env: toEnv(c.Env), Confine: toConfine(c.Confine), Groups: c.Groups, Limits: toLimits(c.Limits),
 		Descriptors: mapValues(c.Descriptors, func(fd int) int64 { return int64(fd) }), Gvisor: toGVisor(c.GVisor),
 		Paths:     mapValues(c.Paths, func(path string) []byte { return []byte(path) }),
@@ -54,7 +54,7 @@ func fromConfig(pb *guestpb.Config) *Config {
 	}
 	return &Config{
 		Version: pb.Version, Workspace: pb.Workspace, Level: driver.Isolation(pb.Level), Root: string(pb.Root),
-		NewRoot: string(pb.NewRoot), Mounts: mapSlice(pb.Mounts, fromMount), Verify: mapSlice(pb.Verify, fromSameFile), Hostname: pb.Hostname, Loopback: pb.Loopback,
+		NewRoot: string(pb.NewRoot), Mounts: mapSlice(pb.Mounts, FromMount), Verify: mapSlice(pb.Verify, fromSameFile), Hostname: pb.Hostname, Loopback: pb.Loopback,
 		UID: int(pb.Uid), GID: int(pb.Gid), Env: fromEnv(pb.Env), Confine: fromConfine(pb.Confine), Groups: pb.Groups, Limits: fromLimits(pb.Limits),
 		Descriptors: mapValues(pb.Descriptors, func(fd int64) int { return int(fd) }), GVisor: fromGVisor(pb.Gvisor),
 		Paths:     mapValues(pb.Paths, func(path []byte) string { return string(path) }),
@@ -95,12 +95,14 @@ func fromSameFile(pb *guestpb.SameFile) SameFile {
 	return SameFile{Path: string(pb.Path), File: pb.File}
 }
 
-func toMount(m Mount) *guestpb.Mount {
+// ToMount encodes a mount.
+func ToMount(m Mount) *guestpb.Mount {
 	return &guestpb.Mount{Kind: string(m.Kind), Target: []byte(m.Target), Source: []byte(m.Source), Lower: toBytes(m.Lower), Upper: []byte(m.Upper),
 		Work: []byte(m.Work), Data: []byte(m.Data), ReadOnly: m.ReadOnly, NoExec: m.NoExec, Dev: m.Dev, Optional: m.Optional, Mode: m.Mode}
 }
 
-func fromMount(pb *guestpb.Mount) Mount {
+// FromMount decodes what ToMount encoded.
+func FromMount(pb *guestpb.Mount) Mount {
 	return Mount{Kind: MountKind(pb.Kind), Target: string(pb.Target), Source: string(pb.Source), Lower: fromBytes(pb.Lower), Upper: string(pb.Upper),
 		Work: string(pb.Work), Data: string(pb.Data), ReadOnly: pb.ReadOnly, NoExec: pb.NoExec, Dev: pb.Dev, Optional: pb.Optional, Mode: pb.Mode}
 }

@@ -75,16 +75,29 @@ func (e *events) paths() []string {
 }
 
 // inPlace opens a directory in place, at the level of the tests if that can keep
-// files read-only.
-func inPlace(t *testing.T, dir string) (*Provider, *driver.Workspace, *events) {
+// files read-only. git is the option of that name.
+func inPlace(t *testing.T, dir, git string) (*Provider, *driver.Workspace, *events) {
 	t.Helper()
-	if here(driver.IsolationGVisor, driver.IsolationProcess) {
+	if here(driver.IsolationProcess) || here(driver.IsolationGVisor) && git == GitShared {
 		t.Skip("skipped: Traits: no directory in place with files that others run later")
 	}
 	p := newProvider(t, t.TempDir())
 	told := new(events)
 	p.cfg.Events = told
-	return p, open(t, p, func(s *driver.Spec) { s.Dir = dir }), told
+	return p, open(t, p, func(s *driver.Spec) { s.Dir, s.Config = dir, gitOption(git) }), told
+}
+
+// gitOption is a configuration with the option git.
+func gitOption(git string) []byte { return []byte(`{"git":"` + git + `"}`) }
+
+// bothGits runs a test with a private copy of each .git, and with the host's.
+func bothGits(t *testing.T, test func(t *testing.T, git string)) {
+	for _, git := range []string{GitPrivate, GitShared} {
+		if git == GitShared && here(driver.IsolationGVisor) {
+			continue // refused
+		}
+		t.Run(git, func(t *testing.T) { test(t, git) })
+	}
 }
 
 // plantings are what a process inside tries, in a repository, so that git runs
@@ -110,7 +123,9 @@ var plantings = map[string]string{
 
 // TestGitOfTheHostRunsNothingPlanted: what a process inside does to a repository
 // that is there, at the top or further down, makes the host's git run nothing.
-func TestGitOfTheHostRunsNothingPlanted(t *testing.T) {
+func TestGitOfTheHostRunsNothingPlanted(t *testing.T) { bothGits(t, testPlanted) }
+
+func testPlanted(t *testing.T, mode string) {
 	dir, mark := t.TempDir(), filepath.Join(t.TempDir(), "ran")
 	repository(t, dir)
 	git(t, dir, "config", "core.hooksPath", "tools/hooks")
@@ -135,7 +150,7 @@ func TestGitOfTheHostRunsNothingPlanted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, ws, _ := inPlace(t, dir)
+	_, ws, _ := inPlace(t, dir, mode)
 	repos := []string{"."}
 	text := "top=$PWD\n"
 	for _, name := range slices.Sorted(maps.Keys(plantings)) {
@@ -167,7 +182,7 @@ func TestPlaceholdersAreNeutralAndGo(t *testing.T) {
 	dir := t.TempDir()
 	repository(t, dir)
 	before := digest(t, filepath.Join(dir, ".git"))
-	p, ws, _ := inPlace(t, dir)
+	p, ws, _ := inPlace(t, dir, GitShared)
 	if got := output(t, ws, "git --no-optional-locks status --porcelain; git log --format=%s; git rev-parse --git-common-dir | tail -c5; cat .git/commondir"); got != "first\n.git\n." {
 		t.Errorf("git says inside: %q", got)
 	}
@@ -175,7 +190,7 @@ func TestPlaceholdersAreNeutralAndGo(t *testing.T) {
 		t.Errorf("git says outside: %q", got)
 	}
 	// Another workspace in the same directory needs them, too.
-	other := open(t, p, func(s *driver.Spec) { s.Dir = dir })
+	other := open(t, p, func(s *driver.Spec) { s.Dir, s.Config = dir, gitOption(GitShared) })
 	output(t, other, "true")
 	if err := ws.Life.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
@@ -191,11 +206,12 @@ func TestPlaceholdersAreNeutralAndGo(t *testing.T) {
 	}
 }
 
-// TestCommitsInPlace: what git needs to write is not held.
+// TestCommitsInPlace: what git needs to write is not held, where the host's .git is
+// shared.
 func TestCommitsInPlace(t *testing.T) {
 	dir := t.TempDir()
 	repository(t, dir)
-	_, ws, told := inPlace(t, dir)
+	_, ws, told := inPlace(t, dir, GitShared)
 	output(t, ws, `export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b
 echo b > b.txt && git add b.txt && git commit -qm second && git checkout -qb x && git stash list && git gc -q`)
 	if got := git(t, dir, "log", "--format=%s"); got != "second\nfirst" {
@@ -216,7 +232,7 @@ func TestWhatIsPlantedIsTold(t *testing.T) {
 	told := new(events)
 	p.cfg.Events = told
 	ws := open(t, p, func(s *driver.Spec) { s.Dir = dir })
-	if here(driver.IsolationGVisor, driver.IsolationProcess) {
+	if here(driver.IsolationProcess) {
 		if err := os.RemoveAll(filepath.Join(dir, "sub/.envrc")); err != nil {
 			t.Fatal(err)
 		}
@@ -310,7 +326,7 @@ func swap(t *testing.T, how, dir, secret string) {
 
 // inPlaceTests are those of directories of the user's.
 const inPlaceTests = "^(TestGitOfTheHostRunsNothingPlanted|TestPlaceholdersAreNeutralAndGo|TestCommitsInPlace|TestWhatIsPlantedIsTold|TestSwapBetweenJudgementAndMount|" +
-	"TestGitOfTheHostRunsNothingThatItsConfigurationNames|TestNoPipeStopsTheStart|TestSymlinksAmongTraps)$"
+	"TestGitOfTheHostRunsNothingThatItsConfigurationNames|TestNoPipeStopsTheStart|TestSymlinksAmongTraps|TestPrivateGit.*)$"
 
 func TestInPlaceUnprivileged(t *testing.T) { asNobody(t, inPlaceTests) }
 
@@ -321,6 +337,8 @@ func TestPartialOutputUnprivileged(t *testing.T) {
 }
 
 func TestInPlaceBubblewrap(t *testing.T) { atLevel(t, driver.IsolationBubblewrap, inPlaceTests) }
+
+func TestInPlaceGVisor(t *testing.T) { atLevel(t, driver.IsolationGVisor, inPlaceTests) }
 
 func TestInPlaceProcess(t *testing.T) {
 	atLevel(t, driver.IsolationProcess, "^(TestWhatIsPlantedIsTold|TestSwapBetweenJudgementAndMount)$")

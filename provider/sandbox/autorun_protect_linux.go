@@ -21,10 +21,18 @@ import (
 
 // A directory in place or a writable bind contains autorun files, which the user's programs
 // run outside the sandbox: Git hooks, files that Git's configuration names, editor tasks.
-// Those that exist when the guest starts are read-only self bind mounts for the workspace.
-// Files that Git would read and that do not exist are created with neutral content
-// (placeholders), so that the workload can't create them, and removed with the guest. Not
-// prevented: new autorun files under other names. They are reported, see autorunChanges.
+//
+// Each .git is a private copy inside, see gitcopy_linux.go: nothing that the workload does
+// in it reaches the host. Other autorun files that exist when the guest starts are read-only
+// self bind mounts, and so is what the host's Git configuration names in the directory:
+// hooks and included files, also by symlinks and by hard links. Before each command it is
+// checked that these mounts are there: see checkMounts. Not prevented: new autorun files
+// under other names, and new repositories. They are reported, see autorunChanges.
+//
+// A directory that Git takes for a repository without being named .git, and with {"git":
+// "shared"} each .git, is not copied: what Git runs or includes there is read-only. Files
+// that Git would read and that do not exist are created with neutral content
+// (placeholders), so that the workload can't create them, and removed with the guest.
 
 // A placeholder is a file or directory that is created where Git would read one.
 type placeholder struct {
@@ -38,8 +46,17 @@ var placeholders = []placeholder{{name: "commondir", content: ".\n"}, {name: "co
 
 // autorunState lists the autorun files and placeholders in directories of the user.
 type autorunState struct {
-	Dirs map[string]map[string]string `json:"dirs"`           // stamps of autorun files, by directory on the host and name
-	Made []string                     `json:"made,omitempty"` // paths of placeholders on the host
+	Dirs   map[string]map[string]string `json:"dirs"`             // stamps of autorun files, by directory on the host and name
+	Made   []string                     `json:"made,omitempty"`   // paths of placeholders on the host
+	Mounts []heldMount                  `json:"mounts,omitempty"` // mounts that protect autorun files
+	Hidden []string                     `json:"hidden,omitempty"` // directories on the host that can't be read, and are empty inside
+}
+
+// A heldMount is a mount that protects autorun files.
+type heldMount struct {
+	Target   string `json:"target"` // path inside
+	Self     bool   `json:"self,omitempty"`
+	ReadOnly bool   `json:"readOnly,omitempty"`
 }
 
 // addDir records the autorun files of a directory.
@@ -55,7 +72,7 @@ func (u launchSpec) hasAutorunFiles(dir string, writable bool) (bool, error) {
 	if !writable || u.policy.ReadOnly {
 		return false, nil
 	}
-	s, err := scanAutorun(dir)
+	s, err := scanAutorun(dir, true, nil)
 	if err != nil {
 		return false, err
 	}
@@ -65,18 +82,18 @@ func (u launchSpec) hasAutorunFiles(dir string, writable bool) (bool, error) {
 	return !s.isEmpty(), nil
 }
 
-// protectAutorun returns self bind mounts that make the autorun files of a checked
-// directory read-only; inside is its path for the workload. The directories above them are
-// self bind mounts, too: a mount point can't be renamed.
+// protectAutorun returns the mounts that protect the autorun files of a checked directory;
+// inside is its path for the workload. The directories above them are self bind mounts,
+// too: a mount point can't be renamed.
 func (u launchSpec) protectAutorun(l *launch, d *checkedDir, inside string, readOnly bool) ([]guestproto.Mount, error) {
 	if readOnly {
 		return nil, nil
 	}
-	s, err := scanAutorun(d.procPath())
+	s, err := scanAutorun(d.procPath(), u.gitShared, nil)
 	if err != nil {
 		return nil, err
 	}
-	p := &autorunProtection{launch: l, scan: s, self: d.procPath(), real: d.real, binds: map[string]bool{}}
+	p := &autorunProtection{launch: l, spec: &u, scan: s, self: d.procPath(), real: d.real, inside: inside, mounts: map[string]guestproto.Mount{}}
 	if p.root, err = os.OpenRoot(d.procPath()); err != nil {
 		return nil, err
 	}
@@ -84,46 +101,58 @@ func (u launchSpec) protectAutorun(l *launch, d *checkedDir, inside string, read
 	if err := p.collect(); err != nil {
 		return nil, err
 	}
+	p.addStamps(p.made...)
+	mounts := p.mountList()
 	if u.autorun != nil {
 		u.autorun.addDir(d.real, s)
 		for _, name := range p.made {
 			u.autorun.Made = append(u.autorun.Made, filepath.Join(d.real, name))
 		}
+		for _, m := range mounts {
+			u.autorun.Mounts = append(u.autorun.Mounts, heldMount{Target: m.Target, Self: m.Kind == guestproto.MountSelf, ReadOnly: m.ReadOnly})
+		}
+		for _, name := range s.unreadable {
+			u.autorun.Hidden = append(u.autorun.Hidden, filepath.Join(d.real, name))
+		}
 	}
-	return p.bindMounts(inside), nil
+	return mounts, nil
 }
 
-// An autorunProtection collects the self bind mounts of one directory.
+// An autorunProtection collects the mounts of one directory.
 type autorunProtection struct {
 	launch *launch
+	spec   *launchSpec
 	root   *os.Root
 	self   string // path of its descriptor
 	real   string // its path when it was checked
+	inside string // its path for the workload
 	scan   *autorunScan
-	binds  map[string]bool // names, and whether they are read-only
+	mounts map[string]guestproto.Mount // by name
+	extra  []guestproto.Mount          // elsewhere inside
 	made   []string
+	linked map[inode]bool // files that Git or another program runs and that have several names
 }
 
-// collect fills in binds.
+// collect fills in mounts.
 func (p *autorunProtection) collect() error {
-	for _, name := range p.scan.gitLinks {
-		info, err := p.root.Lstat(name)
-		switch {
-		case err == nil && info.Mode().IsRegular():
-			p.addReadOnly(name)
-		case err == nil && name == ".git":
-			return fmt.Errorf(".git is neither a directory nor a file, and can't be made read-only: %w", fault.Unsupported)
+	p.linked = map[inode]bool{}
+	for _, name := range p.scan.unreadable {
+		if err := p.hide(name); err != nil {
+			return err
+		}
+	}
+	for _, e := range p.scan.gits {
+		if err := p.addGit(e); err != nil {
+			return err
 		}
 	}
 	for _, name := range p.scan.files {
 		// Further down they stay writable: packages bring their own.
 		if path.Dir(name) == "." || slices.Contains(autorun.TopNames, name) {
 			p.addExisting(name)
-		}
-	}
-	for name, to := range p.scan.linkTargets {
-		if at := path.Dir(name); at == "." || path.Base(at) == "hooks" || slices.Contains(autorun.TopNames, name) {
-			p.addExisting(to)
+			if to := resolveInside(p.self, p.real, name); to != "" && to != name {
+				p.addExisting(to)
+			}
 		}
 	}
 	for _, name := range p.scan.repos {
@@ -131,29 +160,163 @@ func (p *autorunProtection) collect() error {
 			return err
 		}
 	}
-	return nil
+	return p.addLinked()
 }
 
-// addReadOnly adds a read-only self bind mount, and writable ones of the directories above.
-func (p *autorunProtection) addReadOnly(name string) {
-	p.binds[name] = true
+// addMount adds a mount, and writable self bind mounts of the directories above.
+func (p *autorunProtection) addMount(name string, m guestproto.Mount) {
+	m.Target = filepath.Join(p.inside, name)
+	p.mounts[name] = m
 	for at := path.Dir(name); at != "."; at = path.Dir(at) {
-		if _, ok := p.binds[at]; !ok {
-			p.binds[at] = false
+		if _, ok := p.mounts[at]; !ok {
+			p.mounts[at] = guestproto.Mount{Kind: guestproto.MountSelf, Target: filepath.Join(p.inside, at)}
 		}
 	}
 }
 
-// addRepo adds the hooks and the configuration of a repository.
+// addReadOnly adds a read-only self bind mount. What it protects may have other names.
+func (p *autorunProtection) addReadOnly(name string) {
+	p.addMount(name, guestproto.Mount{Kind: guestproto.MountSelf, ReadOnly: true})
+	p.noteLinks(filepath.Join(p.real, name), 0)
+}
+
+// hide adds a mount of an empty directory.
+func (p *autorunProtection) hide(name string) error {
+	empty := filepath.Join(p.spec.gitDir, emptyGitDir)
+	if err := os.MkdirAll(empty, 0o755); err != nil {
+		return err
+	}
+	p.addMount(name, guestproto.Mount{Kind: guestproto.MountBind, Source: empty, ReadOnly: true})
+	return nil
+}
+
+// addGit adds the mount of an entry named .git: of its private copy, unless the workload
+// shares the host's.
+func (p *autorunProtection) addGit(e gitEntry) error {
+	switch {
+	case slices.Contains(p.scan.unreadable, e.name):
+		return nil
+	case !e.mode.IsDir() && !e.mode.IsRegular():
+		return fmt.Errorf("%s is neither a directory nor a file, and can't be protected: %w: remove it, or copy the directory", e.name, fault.Unsupported)
+	case e.mode.IsRegular():
+		return p.addGitFile(e.name)
+	case p.spec.gitShared:
+		return nil // it is among the repositories
+	}
+	return p.addPrivateGit(e.name)
+}
+
+// addPrivateGit hides a Git directory in the directory by its private copy.
+func (p *autorunProtection) addPrivateGit(name string) error {
+	fd, err := p.openDir(name)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // it was only read
+	host := filepath.Join(p.real, name)
+	c, err := p.spec.privateGit(gitSource{fd: fd, host: host, path: host})
+	if err != nil {
+		return err
+	}
+	p.addMount(name, guestproto.Mount{Kind: guestproto.MountBind, Source: filepath.Join(p.spec.gitDir, c.ID, "git")})
+	top := path.Dir(name)
+	if path.Base(name) != ".git" {
+		top = ""
+	}
+	_, err = p.addConfigured(host, filepath.Join(p.real, top))
+	return err
+}
+
+// openDir opens a directory in the directory, without symlinks on the way.
+func (p *autorunProtection) openDir(name string) (int, error) {
+	fd, err := unix.Openat2(unix.AT_FDCWD, p.self, &unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC})
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(fd) //nolint:errcheck // a directory
+	return unix.Openat2(fd, name, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS})
+}
+
+// addGitFile adds the mount of a .git that is a file. A Git directory that it names in a
+// directory that is shown is a private copy there. One elsewhere is copied if it belongs to
+// the file; otherwise it is not seen inside.
+func (p *autorunProtection) addGitFile(name string) error {
+	link := filepath.Join(p.real, name)
+	content := string(p.readFile(name, 4<<10))
+	to := strings.TrimSpace(strings.TrimPrefix(content, "gitdir:"))
+	if !filepath.IsAbs(to) {
+		to = filepath.Join(filepath.Dir(link), to)
+	}
+	to = filepath.Clean(to)
+	if rel, err := filepath.Rel(p.real, to); err == nil && filepath.IsLocal(rel) {
+		p.addReadOnly(name)
+		return p.addSeparateGit(filepath.ToSlash(rel))
+	}
+	src, ok := locateGitDir(link, content)
+	if !ok || p.spec.gitShared || p.spec.isShown(src.host) || p.spec.checkGit(src.host) != nil {
+		p.addReadOnly(name)
+		return nil
+	}
+	fd, err := openDirAt(unix.AT_FDCWD, src.host)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", src.host, fault.Of(err), err)
+	}
+	defer unix.Close(fd) //nolint:errcheck // it was only read
+	src.fd = fd
+	c, err := p.spec.privateGit(src)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(p.spec.gitDir, c.ID)
+	p.addMount(name, guestproto.Mount{Kind: guestproto.MountBind, Source: filepath.Join(dir, "link"), ReadOnly: true})
+	p.extra = append(p.extra, guestproto.Mount{Kind: guestproto.MountBind, Source: filepath.Join(dir, "git"), Target: path.Join(gitInside, c.ID, "git")})
+	_, err = p.addConfigured(src.host, filepath.Dir(link))
+	return err
+}
+
+// addSeparateGit hides a Git directory that a .git file names and that is not in another
+// one.
+func (p *autorunProtection) addSeparateGit(name string) error {
+	if p.spec.gitShared || isInGit(name) || !slices.Contains(p.scan.repos, name) {
+		return nil
+	}
+	p.scan.repos = slices.DeleteFunc(p.scan.repos, func(repo string) bool { return repo == name })
+	return p.addPrivateGit(name)
+}
+
+// isInGit reports whether a path leads into a .git.
+func isInGit(name string) bool { return slices.Contains(strings.Split(name, "/"), ".git") }
+
+// isHidden reports whether a path lies in a private copy: the workload does not reach the
+// host's file there.
+func (p *autorunProtection) isHidden(name string) bool {
+	for at := name; at != "."; at = path.Dir(at) {
+		if m, ok := p.mounts[at]; ok && m.Kind == guestproto.MountBind {
+			return true
+		}
+	}
+	return !p.spec.gitShared && isInGit(name)
+}
+
+// addRepo adds the hooks and the configuration of a repository that is not copied.
 func (p *autorunProtection) addRepo(dir string) error {
 	for _, h := range placeholders {
 		if err := p.reservePlaceholder(dir, h); err != nil {
 			return err
 		}
 	}
-	perTree, err := p.addConfigured(dir)
+	top := dir
+	if path.Base(dir) == ".git" {
+		top = path.Dir(dir)
+	}
+	perTree, err := p.addConfigured(filepath.Join(p.real, dir), filepath.Join(p.real, top))
 	if err != nil {
 		return err
+	}
+	if perTree {
+		if err := p.reservePlaceholder(dir, placeholder{name: "config.worktree"}); err != nil {
+			return err
+		}
 	}
 	p.addExisting(path.Join(dir, "config.worktree"))
 	p.addExisting(path.Join(dir, "info/attributes"))
@@ -181,43 +344,51 @@ func (p *autorunProtection) addRepo(dir string) error {
 // maxIncludes bounds the configuration files that are read.
 const maxIncludes = 64
 
-// addConfigured adds the files that the configuration of a repository names, and reports
-// whether its worktrees have configurations of their own.
-func (p *autorunProtection) addConfigured(dir string) (perTree bool, err error) {
-	files := []string{path.Join(dir, "config"), path.Join(dir, "config.worktree")}
-	top := path.Dir(dir)
-	if path.Base(dir) != ".git" {
-		top = path.Clean(dir)
-	}
-	var hooks []string
-	for i := 0; i < len(files) && i < maxIncludes; i++ {
-		if i > 1 { // an included file
-			if err := p.claimPath(files[i], false); err != nil {
+// addConfigured adds what a repository of the host runs or includes in the directory, by
+// its configuration or by symlinks, and reports whether its worktrees have configurations
+// of their own. dir is the Git directory, and top the working tree, both paths of the host.
+func (p *autorunProtection) addConfigured(dir, top string) (perTree bool, err error) {
+	p.noteLinks(filepath.Join(dir, "info/attributes"), 0)
+	hooks := []string{filepath.Join(dir, "hooks")}
+	if names, err := os.ReadDir(hooks[0]); err == nil {
+		for _, e := range names[:min(len(names), maxTreeEntries)] {
+			if e.Type()&os.ModeSymlink == 0 {
+				continue // read-only with its directory
+			}
+			if err := p.claim(filepath.Join(hooks[0], e.Name()), false); err != nil {
 				return false, err
 			}
 		}
-		c := parseGitConfig(string(p.readFile(files[i], maxConfigSize)))
+	}
+	own := []string{filepath.Join(dir, "config"), filepath.Join(dir, "config.worktree")}
+	files := append(slices.Clone(own), userGitConfigs()...)
+	for i := 0; i < len(files) && i < maxIncludes; i++ {
+		if err := p.claimExisting(files[i]); err != nil {
+			return false, err
+		}
+		c := parseGitConfig(string(readConfig(files[i])))
 		perTree = perTree || c.perTree
-		hooks = append(hooks, c.hooks...)
-		if c.worktree != "" {
-			top = p.resolveConfigPath(dir, c.worktree)
+		if c.worktree != "" && i < len(own) {
+			top = configPath(dir, c.worktree)
+		}
+		for _, name := range c.hooks {
+			for _, base := range append(p.linkedWorktrees(), top) {
+				hooks = append(hooks, configPath(base, name))
+			}
 		}
 		for _, name := range c.includes {
-			if at := p.resolveConfigPath(path.Dir(files[i]), name); at != "" && !slices.Contains(files, at) {
+			at := configPath(filepath.Dir(files[i]), name)
+			if err := p.claim(at, false); err != nil {
+				return false, err
+			}
+			if !slices.Contains(files, at) {
 				files = append(files, at)
 			}
 		}
 	}
-	if perTree {
-		if err := p.reservePlaceholder(dir, placeholder{name: "config.worktree"}); err != nil {
-			return false, err
-		}
-	}
 	for _, name := range hooks {
-		for _, base := range append(p.linkedWorktrees(), top) {
-			if err := p.claimPath(p.resolveConfigPath(base, name), true); err != nil {
-				return false, err
-			}
+		if err := p.claim(name, true); err != nil {
+			return false, err
 		}
 	}
 	return perTree, nil
@@ -225,6 +396,20 @@ func (p *autorunProtection) addConfigured(dir string) (perTree bool, err error) 
 
 // maxConfigSize bounds how much of a configuration file is read.
 const maxConfigSize = 1 << 20
+
+// readConfig returns the content of a configuration file of the host, nil if there is none.
+func readConfig(name string) []byte {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	data, _ := io.ReadAll(io.LimitReader(f, maxConfigSize))
+	return data
+}
 
 // readFile returns the beginning of a regular file, and nil otherwise: reading a FIFO could
 // block forever.
@@ -244,41 +429,151 @@ func (p *autorunProtection) readFile(name string, most int64) []byte {
 	return data
 }
 
-// resolveConfigPath returns the path in the directory of a configured name, which is
-// relative to base. It returns "" for a path outside, where the workload can't write.
-func (p *autorunProtection) resolveConfigPath(base, name string) string {
-	if rest, ok := strings.CutPrefix(name, "~/"); ok {
-		home, err := os.UserHomeDir()
-		if err != nil {
-			return ""
-		}
-		name = filepath.Join(home, rest)
+// userGitConfigs lists the configuration files of the user and of the host, which apply to
+// every repository.
+func userGitConfigs() []string {
+	list := []string{"/etc/gitconfig"}
+	if dir, err := os.UserConfigDir(); err == nil {
+		list = append(list, filepath.Join(dir, "git/config"))
 	}
-	if path.IsAbs(name) {
-		rel, inside := strings.CutPrefix(path.Clean(name), p.real+"/")
-		if !inside {
-			return ""
-		}
-		return rel
+	if home, err := os.UserHomeDir(); err == nil {
+		list = append(list, filepath.Join(home, ".gitconfig"))
 	}
-	if base == "" {
-		return ""
-	}
-	if at := path.Join(base, name); filepath.IsLocal(at) && at != "." {
-		return at
-	}
-	return ""
+	return list
 }
 
-// linkedWorktrees lists the worktrees of repositories that lie elsewhere.
+// configPath returns the path of a configured name, which is relative to base.
+func configPath(base, name string) string {
+	if rest, ok := strings.CutPrefix(name, "~/"); ok {
+		if home, err := os.UserHomeDir(); err == nil {
+			return filepath.Join(home, rest)
+		}
+	}
+	if filepath.IsAbs(name) {
+		return filepath.Clean(name)
+	}
+	return filepath.Join(base, name)
+}
+
+// linkedWorktrees lists the worktrees in the directory of repositories that lie elsewhere.
 func (p *autorunProtection) linkedWorktrees() []string {
 	var dirs []string
-	for _, link := range p.scan.gitLinks {
-		if strings.Contains(string(p.readFile(link, 4<<10)), "/worktrees/") {
-			dirs = append(dirs, path.Dir(link))
+	for _, e := range p.scan.gits {
+		if e.mode.IsRegular() && strings.Contains(string(p.readFile(e.name, 4<<10)), "/worktrees/") {
+			dirs = append(dirs, filepath.Join(p.real, path.Dir(e.name)))
 		}
 	}
 	return dirs
+}
+
+// claim makes a path of the host that Git runs or includes read-only, if it leads into the
+// directory. A symlink on the way there can't be read-only; changes of it are reported.
+func (p *autorunProtection) claim(name string, dir bool) error {
+	p.noteLinks(name, 0)
+	at := p.resolve(name)
+	if at == "" || p.isHidden(at) {
+		return nil
+	}
+	if err := p.claimPath(at, dir); err != nil {
+		return err
+	}
+	p.addStamps(at)
+	return nil
+}
+
+// addStamps adds stamps of files that the scan did not know.
+func (p *autorunProtection) addStamps(names ...string) {
+	top, err := unix.Open(p.self, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(top) //nolint:errcheck // a directory
+	p.scan.topFD = top
+	for _, name := range names {
+		p.scan.addStamp(top, name, name)
+	}
+}
+
+// claimExisting is claim for a path that need not exist.
+func (p *autorunProtection) claimExisting(name string) error {
+	if _, err := os.Stat(name); err != nil {
+		return nil
+	}
+	return p.claim(name, false)
+}
+
+// resolve follows the symlinks of a path of the host. It returns the path in the directory
+// that it leads to, "" if that is outside. What does not exist counts as well. Symlinks
+// that lie in the directory get a stamp.
+func (p *autorunProtection) resolve(name string) string {
+	const maxLinks = 40
+	rest, at := strings.Split(strings.Trim(name, "/"), "/"), "/"
+	for links := 0; len(rest) > 0; {
+		elem := rest[0]
+		rest = rest[1:]
+		next := filepath.Join(at, elem)
+		target, err := os.Readlink(next)
+		if err != nil {
+			at = next // no symlink, or nothing
+			continue
+		}
+		if links++; links > maxLinks {
+			return ""
+		}
+		if rel, inside := strings.CutPrefix(next, p.real+"/"); inside && !p.isHidden(rel) {
+			p.scan.stamps[rel] = "symlink " + target
+		}
+		if filepath.IsAbs(target) {
+			at = "/"
+		}
+		rest = append(strings.Split(strings.Trim(target, "/"), "/"), rest...)
+	}
+	rel, inside := strings.CutPrefix(at, p.real+"/")
+	if !inside {
+		return ""
+	}
+	return rel
+}
+
+// noteLinks notes a file of the host, or the files of a directory, that have other names: a
+// workload that writes to one of these changes the file.
+func (p *autorunProtection) noteLinks(name string, depth int) {
+	var st unix.Stat_t
+	if unix.Stat(name, &st) != nil || depth > maxDepth {
+		return
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		if st.Nlink > 1 {
+			p.linked[inode{st.Dev, st.Ino}] = true
+		}
+	case unix.S_IFDIR:
+		entries, err := os.ReadDir(name)
+		if err != nil || len(entries) > maxTreeEntries {
+			return
+		}
+		for _, e := range entries {
+			if e.Type()&os.ModeSymlink == 0 || depth == 0 {
+				p.noteLinks(filepath.Join(name, e.Name()), depth+1)
+			}
+		}
+	}
+}
+
+// addLinked makes the other names of files that Git or another program runs read-only.
+func (p *autorunProtection) addLinked() error {
+	if len(p.linked) == 0 {
+		return nil
+	}
+	names, err := findLinks(p.self, p.linked)
+	for _, name := range names {
+		if _, ok := p.mounts[name]; !ok && !p.isHidden(name) {
+			if err := p.claim(filepath.Join(p.real, name), false); err != nil {
+				return err
+			}
+		}
+	}
+	return err
 }
 
 // claimPath adds a path that Git's configuration names. If it does not exist, the first
@@ -290,18 +585,12 @@ func (p *autorunProtection) claimPath(name string, dir bool) error {
 	at := ""
 	for elem := range strings.SplitSeq(name, "/") {
 		at = path.Join(at, elem)
-		info, err := p.root.Lstat(at)
+		_, err := p.root.Lstat(at)
 		if errors.Is(err, os.ErrNotExist) {
 			return p.reservePlaceholder(path.Dir(at), placeholder{name: elem, dir: dir || at != name})
 		}
 		if err != nil {
 			return nil // not reachable
-		}
-		if info.Mode()&os.ModeSymlink != 0 {
-			if to, _ := resolveInside(p.self, p.real, name); to != "" {
-				p.addExisting(to)
-			}
-			return nil
 		}
 	}
 	p.addReadOnly(name)
@@ -405,11 +694,11 @@ func (p *autorunProtection) lockPlaceholder(name string) error {
 	return nil
 }
 
-// bindMounts returns the self bind mounts, outer ones first.
-func (p *autorunProtection) bindMounts(inside string) []guestproto.Mount {
-	var mounts []guestproto.Mount
-	for _, name := range slices.Sorted(maps.Keys(p.binds)) {
-		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountSelf, Target: filepath.Join(inside, name), ReadOnly: p.binds[name]})
+// mountList returns the mounts, outer ones first.
+func (p *autorunProtection) mountList() []guestproto.Mount {
+	mounts := p.extra
+	for _, name := range slices.Sorted(maps.Keys(p.mounts)) {
+		mounts = append(mounts, p.mounts[name])
 	}
 	return mounts
 }

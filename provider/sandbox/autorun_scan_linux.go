@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"os"
 	"path"
@@ -28,20 +29,29 @@ const (
 // An autorunScan lists the autorun files of a directory of the user. Names are relative to
 // it.
 type autorunScan struct {
-	repos       []string          // Git repositories: ".git", "lib/.git", "lib.git"
-	gitLinks    []string          // .git files that name a repository elsewhere
-	files       []string          // other autorun files, see package autorun
-	linkTargets map[string]string // of symlinks among files and hooks: targets that lie in the directory
-	stamps      map[string]string // stamp of each autorun file, by name
-	topNames    map[string]bool   // names at the top in lower case; nil if unknown
-	visited     int
-	topFD       int    // descriptor of the directory, during the scan
-	real        string // its path
+	gits       []gitEntry        // entries named .git
+	repos      []string          // directories that Git takes for a repository; with shared, .git and its submodules, too
+	files      []string          // other autorun files, see package autorun
+	unreadable []string          // directories that can't be scanned
+	stamps     map[string]string // of each autorun file, by name: changes with its content
+	topNames   map[string]bool   // names at the top in lower case; nil if unknown
+	visited    int
+	shared     bool   // the workload writes .git itself, so what is in it counts
+	topFD      int    // descriptor of the directory, during the scan
+	real       string // its path
 }
 
-// scanAutorun scans a directory for autorun files. It follows no symlinks.
-func scanAutorun(dir string) (*autorunScan, error) {
-	s := &autorunScan{stamps: map[string]string{}, linkTargets: map[string]string{}}
+// A gitEntry is an entry named .git.
+type gitEntry struct {
+	name string
+	mode os.FileMode // the type
+}
+
+// scanAutorun scans a directory for autorun files. It follows no symlinks. before are the
+// stamps of an earlier scan: what it names gets a stamp again. shared says that the
+// workload can write what is in .git.
+func scanAutorun(dir string, shared bool, before map[string]string) (*autorunScan, error) {
+	s := &autorunScan{stamps: map[string]string{}, shared: shared}
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err == nil {
 		if s.topFD, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
@@ -50,6 +60,11 @@ func scanAutorun(dir string) (*autorunScan, error) {
 		}
 		err = errors.Join(err, s.walkDir(fd, "", 0, false))
 		s.addTopFiles()
+		for name := range before {
+			if s.stamps[name] == "" {
+				s.addStamp(s.topFD, name, name)
+			}
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("scan %s for autorun files: %w: %w", dir, fault.Of(err), err)
@@ -71,27 +86,24 @@ func (s *autorunScan) walkDir(fd int, rel string, depth int, crowd bool) error {
 	if rel == "" {
 		s.recordTopNames(entries)
 	}
-	if isBareRepo(entries) {
-		return s.addRepo(fd, rel)
+	if isBareRepo(entries) { // what is in it is scanned all the same: anyone can make a directory with these names
+		if err := s.addRepo(fd, rel); err != nil {
+			return err
+		}
 	}
 	for _, e := range entries {
 		name, at := e.Name(), path.Join(rel, e.Name())
-		switch {
-		case name == ".git" && !e.IsDir():
-			s.gitLinks = append(s.gitLinks, at)
-			s.addStamp(fd, name, at)
+		if name == ".git" {
+			if err := s.addGit(fd, at, e.Type()); err != nil {
+				return err
+			}
 			continue
-		case slices.Contains(autorun.Names, name) && !crowd:
+		}
+		if slices.Contains(autorun.Names, name) && !crowd {
 			s.files = append(s.files, at)
 			s.addStamp(fd, name, at)
-			if e.IsDir() && rel != "" { // not protected there, see autorunProtection.collect
-				s.addTreeStamp(fd, name, at)
-			}
-			if e.Type()&os.ModeSymlink != 0 {
-				s.addLinkTarget(at)
-			}
-			continue
-		case !e.IsDir():
+		}
+		if !e.IsDir() {
 			continue
 		}
 		if err := s.walkSubdir(fd, name, at, depth, crowd || slices.Contains(autorun.PackageDirs, name)); err != nil {
@@ -105,67 +117,94 @@ func (s *autorunScan) walkSubdir(fd int, name, at string, depth int, crowd bool)
 	if depth >= maxDepth {
 		return fmt.Errorf("%s lies more than %d directories deep: %w", at, maxDepth, fault.ResourceExhausted)
 	}
-	sub, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	switch {
-	case err != nil && name == ".git": // it counts whatever its type
-		s.gitLinks = append(s.gitLinks, at)
-		s.addStamp(fd, name, at)
-		return nil
-	case err != nil:
-		return nil // it was removed or replaced, or this user can't read it; then no program of this user runs its files
-	case name == ".git":
-		defer unix.Close(sub) //nolint:errcheck // it was only read
-		return s.addRepo(sub, at)
+	sub, err := openDirAt(fd, name)
+	if s.addUnreadable(at, err) || err != nil {
+		return nil // hidden inside; or gone, or replaced
 	}
 	return s.walkDir(sub, at, depth+1, crowd)
 }
 
-// isBareRepo reports whether Git treats a directory itself as a repository.
-func isBareRepo(entries []os.DirEntry) bool {
-	found := 0
-	for _, e := range entries {
-		switch e.Name() {
-		case "HEAD", "objects", "refs":
-			found++
-		}
+// addUnreadable adds a directory that this user may not read: the workload, which is the
+// same user, could change its mode.
+func (s *autorunScan) addUnreadable(at string, err error) bool {
+	if !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
+		return false
 	}
-	return found == 3
+	s.unreadable = append(s.unreadable, at)
+	return true
 }
 
-// gitTodoFiles are the todo lists of an unfinished rebase or sequence, which may contain
-// commands that "git rebase --continue" runs. They stay writable, because work in a
-// repository needs them; changes are reported.
-var gitTodoFiles = []string{"rebase-merge/git-rebase-todo", "rebase-apply", "sequencer/todo"}
-
-// addRepo adds a repository and the repositories of its submodules.
-func (s *autorunScan) addRepo(fd int, rel string) error {
-	if s.repos = append(s.repos, rel); len(s.repos) > maxRepos {
-		return fmt.Errorf("it contains more than %d repositories: %w: name the directory of the project", maxRepos, fault.ResourceExhausted)
+// addGit adds an entry named .git, in the directory fd.
+func (s *autorunScan) addGit(fd int, at string, mode os.FileMode) error {
+	if s.gits = append(s.gits, gitEntry{at, mode}); len(s.gits)+len(s.repos) > maxRepos {
+		return errTooManyRepos
 	}
-	s.addStamp(fd, ".", rel)
-	for _, name := range gitTodoFiles {
-		s.addStamp(fd, name, path.Join(rel, name))
+	if !mode.IsDir() {
+		s.addStamp(fd, ".git", at)
+		return nil
 	}
-	s.addHookLinks(fd, rel)
-	modules, err := unix.Openat(fd, "modules", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	var st unix.Stat_t
+	if err := unix.Fstatat(fd, ".git", &st, unix.AT_SYMLINK_NOFOLLOW); err == nil {
+		s.stamps[at] = fmt.Sprintf("directory %d", st.Ino)
+	}
+	sub, err := openDirAt(fd, ".git")
+	if s.addUnreadable(at, err) || err != nil {
+		return nil
+	}
+	defer unix.Close(sub) //nolint:errcheck // it was only read
+	if !s.shared {
+		return nil
+	}
+	if err := s.addRepo(sub, at); err != nil {
+		return err
+	}
+	modules, err := openDirAt(sub, "modules")
 	if err != nil {
 		return nil // no submodules
 	}
-	return s.walkDir(modules, path.Join(rel, "modules"), 0, true)
+	return s.walkDir(modules, path.Join(at, "modules"), 0, true)
 }
 
-// addStamp records the type and inode of an entry, and size and mtime unless it is a
-// directory, so that a later scan detects changes.
-func (s *autorunScan) addStamp(fd int, name, at string) {
-	var st unix.Stat_t
-	if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return
+var errTooManyRepos = fmt.Errorf("it contains more than %d repositories: %w: name the directory of the project", maxRepos, fault.ResourceExhausted)
+
+// isBareRepo reports whether Git treats a directory itself as a repository: one with HEAD,
+// and with objects and refs or a file that names where these are.
+func isBareRepo(entries []os.DirEntry) bool {
+	var head, objects, refs, common bool
+	for _, e := range entries {
+		switch e.Name() {
+		case "HEAD":
+			head = true
+		case "objects":
+			objects = true
+		case "refs":
+			refs = true
+		case "commondir":
+			common = true
+		}
 	}
-	stamp := fmt.Sprintf("%o %d", st.Mode&unix.S_IFMT, st.Ino)
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		stamp += fmt.Sprintf(" %d %d.%09d", st.Size, st.Mtim.Sec, st.Mtim.Nsec)
+	return head && (objects && refs || common)
+}
+
+// gitRunFiles are what Git runs or includes in a repository. Those of an unfinished rebase
+// or sequence may contain commands that "git rebase --continue" runs. They stay writable,
+// because work in a repository needs them; changes are reported.
+var gitRunFiles = []string{
+	"config", "config.worktree", "commondir", "hooks", "info/attributes", "rebase-merge/git-rebase-todo", "rebase-apply", "sequencer/todo",
+}
+
+// addRepo adds a repository that the workload can write.
+func (s *autorunScan) addRepo(fd int, rel string) error {
+	if s.repos = append(s.repos, rel); len(s.gits)+len(s.repos) > maxRepos {
+		return errTooManyRepos
 	}
-	s.stamps[at] = stamp
+	if rel != "" && s.stamps[rel] == "" {
+		s.stamps[rel] = "repository"
+	}
+	for _, name := range gitRunFiles {
+		s.addStamp(fd, name, path.Join(rel, name))
+	}
+	return nil
 }
 
 // recordTopNames records the names at the top in lower case, because some file systems are
@@ -194,106 +233,111 @@ func (s *autorunScan) addTopFiles() {
 		if !s.mayHaveTop(name) {
 			continue
 		}
-		if s.addStamp(s.topFD, name, name); s.stamps[name] == "" {
-			continue
-		}
-		s.files = append(s.files, name)
-		if to, stamp := resolveInside(s.procPath(), s.real, name); to != name {
-			if s.stamps[name] += " " + stamp; to != "" {
-				s.linkTargets[name] = to
-			}
+		if s.addStamp(s.topFD, name, name); s.stamps[name] != "" {
+			s.files = append(s.files, name)
 		}
 	}
 }
 
-// addTreeStamp adds a digest of the entries of a directory, of at most maxTreeEntries, to
-// its stamp.
-func (s *autorunScan) addTreeStamp(fd int, name, at string) {
-	sub, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
+// addStamp records the type and the content of an entry, so that a later scan detects
+// changes, whatever its size and times are. The stamp of a symlink is its target, and what
+// that contains if it lies in the directory.
+func (s *autorunScan) addStamp(fd int, name, at string) {
+	sum := sha256.New()
+	kind := s.hashEntry(fd, name, 0, new(int), sum)
+	if kind == 0 {
 		return
 	}
-	inner := &autorunScan{stamps: map[string]string{}}
-	sum := sha256.New()
-	inner.hashTree(sub, at, 0, sum)
-	s.visited += inner.visited
-	s.stamps[at] += fmt.Sprintf(" %x", sum.Sum(nil)[:8])
+	if kind == unix.S_IFLNK {
+		if to := resolveInside(s.procPath(), s.real, at); to != "" {
+			s.hashEntry(s.topFD, to, 0, new(int), sum)
+		}
+	}
+	s.stamps[at] = fmt.Sprintf("%o %x", kind, sum.Sum(nil)[:16])
 }
 
-// maxTreeEntries bounds the entries that addTreeStamp and addHookLinks read.
-const maxTreeEntries = 10_000
+const (
+	// maxTreeEntries bounds the entries of one directory tree, and maxHashed the bytes of
+	// one file, whose content counts for a stamp. Beyond, the change time counts.
+	maxTreeEntries = 10_000
+	maxHashed      = 4 << 20
+)
 
-func (s *autorunScan) hashTree(fd int, rel string, depth int, sum io.Writer) {
-	dir := os.NewFile(uintptr(fd), rel)
+// hashEntry adds an entry, with all below a directory, to a digest. It returns the type of
+// the entry, 0 if it does not exist.
+func (s *autorunScan) hashEntry(fd int, name string, depth int, seen *int, sum hash.Hash) uint32 {
+	var st unix.Stat_t
+	if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+		return 0
+	}
+	kind := st.Mode & unix.S_IFMT
+	fmt.Fprintf(sum, "%s\x00%o\x00", path.Base(name), kind)
+	switch kind {
+	case unix.S_IFLNK:
+		buf := make([]byte, unix.PathMax)
+		n, _ := unix.Readlinkat(fd, name, buf)
+		sum.Write(buf[:max(n, 0)])
+	case unix.S_IFREG:
+		f, st, err := openRegular(fd, name)
+		if f == nil || err != nil {
+			fmt.Fprintf(sum, "unreadable %v", err)
+			break
+		}
+		defer f.Close()
+		if n, err := io.Copy(sum, io.LimitReader(f, maxHashed)); n == maxHashed || err != nil {
+			fmt.Fprintf(sum, "%d %d.%09d", st.Size, st.Ctim.Sec, st.Ctim.Nsec)
+		}
+		fmt.Fprintf(sum, "\x00%o", st.Mode&0o111) // whether it is executable
+	case unix.S_IFDIR:
+		s.hashDir(fd, name, depth, seen, sum)
+	}
+	return kind
+}
+
+func (s *autorunScan) hashDir(fd int, name string, depth int, seen *int, sum hash.Hash) {
+	sub, err := openDirAt(fd, name)
+	if err != nil {
+		fmt.Fprintf(sum, "unreadable")
+		return
+	}
+	dir := os.NewFile(uintptr(sub), name)
 	defer dir.Close()
 	names, err := dir.Readdirnames(-1)
-	if s.visited += len(names); err != nil || s.visited > maxTreeEntries || depth > maxDepth {
+	if *seen += len(names); err != nil || *seen > maxTreeEntries || depth > maxDepth {
+		fmt.Fprintf(sum, "too large: %d", len(names))
 		return
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		at := path.Join(rel, name)
-		s.addStamp(fd, name, at)
-		fmt.Fprintf(sum, "%s\x00%s\x00", at, s.stamps[at])
-		if sub, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err == nil {
-			s.hashTree(sub, at, depth+1, sum)
-		}
-	}
-}
-
-// addHookLinks adds the targets of hooks of a repository that are symlinks.
-func (s *autorunScan) addHookLinks(fd int, rel string) {
-	sub, err := unix.Openat(fd, "hooks", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return
-	}
-	dir := os.NewFile(uintptr(sub), "hooks")
-	defer dir.Close()
-	entries, err := dir.ReadDir(maxTreeEntries)
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		if e.Type()&os.ModeSymlink != 0 {
-			s.addLinkTarget(path.Join(rel, "hooks", e.Name()))
-		}
+		s.hashEntry(sub, name, depth+1, seen, sum)
 	}
 }
 
 func (s *autorunScan) procPath() string { return fmt.Sprintf("/proc/self/fd/%d", s.topFD) }
 
-// addLinkTarget records the target of a symlink in its stamp, also when it does not exist:
-// the workload could create it.
-func (s *autorunScan) addLinkTarget(at string) {
-	to, stamp := resolveInside(s.procPath(), s.real, at)
-	if s.stamps[at] += " " + stamp; to != "" {
-		s.linkTargets[at] = to
-	}
-}
-
 // resolveInside resolves the symlink at in a directory, which is open as top and has the
-// path real. It returns the target's path in the directory, "" if the target is outside,
-// and a stamp of the target.
-func resolveInside(top, real, at string) (to, stamp string) {
+// path real. It returns the target's path in the directory, "" if the target is outside or
+// does not exist.
+func resolveInside(top, real, at string) string {
 	fd, err := unix.Open(top+"/"+at, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return "", "leads nowhere"
+		return ""
 	}
 	defer unix.Close(fd) //nolint:errcheck // it was only looked at
-	var st unix.Stat_t
 	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-	if err = errors.Join(err, unix.Fstat(fd, &st)); err != nil {
-		return "", "leads nowhere"
+	if err != nil {
+		return ""
 	}
 	to, inside := strings.CutPrefix(path, real+"/")
 	if !inside {
-		return "", "leads outside"
+		return ""
 	}
-	return to, fmt.Sprintf("leads to %d %d %d.%09d", st.Ino, st.Size, st.Mtim.Sec, st.Mtim.Nsec)
+	return to
 }
 
-// isEmpty reports whether the directory contains no autorun files.
-func (s *autorunScan) isEmpty() bool { return len(s.stamps) == 0 }
+// isEmpty reports whether the directory contains no autorun files, and nothing that may be
+// one.
+func (s *autorunScan) isEmpty() bool { return len(s.stamps)+len(s.unreadable) == 0 }
 
 // changedSince lists the autorun files that are new or have another stamp.
 func (s *autorunScan) changedSince(before map[string]string) []string {
@@ -305,4 +349,39 @@ func (s *autorunScan) changedSince(before map[string]string) []string {
 	}
 	slices.Sort(changed)
 	return changed
+}
+
+// An inode identifies a file on this host.
+type inode struct{ dev, ino uint64 }
+
+// findLinks lists the names of files in the directory at path that are among inodes.
+func findLinks(dir string, inodes map[inode]bool) ([]string, error) {
+	var found []string
+	var walk func(fd int, rel string, depth int)
+	walk = func(fd int, rel string, depth int) {
+		dir := os.NewFile(uintptr(fd), rel)
+		defer dir.Close()
+		entries, _ := dir.ReadDir(-1)
+		for _, e := range entries {
+			at := path.Join(rel, e.Name())
+			switch {
+			case e.Name() == ".git" || depth > maxDepth:
+			case e.IsDir():
+				if sub, err := openDirAt(fd, e.Name()); err == nil {
+					walk(sub, at, depth+1)
+				}
+			case e.Type().IsRegular():
+				var st unix.Stat_t
+				if unix.Fstatat(fd, e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Nlink > 1 && inodes[inode{st.Dev, st.Ino}] {
+					found = append(found, at)
+				}
+			}
+		}
+	}
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	walk(fd, "", 0)
+	return found, nil
 }

@@ -32,13 +32,27 @@ type autorunWatch struct {
 	mu    sync.Mutex
 	next  time.Time     // of the next scan, at the earliest
 	found *autorunState // of a throwaway workspace; nil reads the section of the state
+
+	hidden    []string          // directories that are hidden and not reported yet
+	refs      map[string]string // digests of refs that were reported, by private copy
+	nextCheck time.Time         // of the mounts, for calls of module FS, at the earliest
 }
 
 // setFound sets the autorun files that existed when the guest started.
-func (l *autorunWatch) setFound(w *autorunState) {
+func (l *autorunWatch) setFound(w *autorunState, throwaway bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.found = w
+	if throwaway {
+		l.found = w
+	}
+	l.hidden = append(l.hidden, w.Hidden...)
+}
+
+// takeHidden returns the hidden directories that were not reported yet. l is locked.
+func (l *autorunWatch) takeHidden() []string {
+	list := l.hidden
+	l.hidden = nil
+	return list
 }
 
 // scanPause is the pause after a scan, as a multiple of the scan's duration.
@@ -58,7 +72,7 @@ func (h *handle) autorunChanges(must bool) []string {
 	defer h.autorun.mu.Unlock()
 	start := time.Now()
 	if start.Before(h.autorun.next) && !must {
-		return nil
+		return h.autorun.takeHidden()
 	}
 	w := h.autorun.found
 	if w == nil {
@@ -67,12 +81,12 @@ func (h *handle) autorunChanges(must bool) []string {
 			w, err = autorunSection.Get(m)
 		}
 		if err != nil || w == nil {
-			return nil // no guest has started yet, or all directories are read-only
+			return h.autorun.takeHidden() // no guest has started yet, or all directories are read-only
 		}
 	}
-	var found []string
+	found := h.autorun.takeHidden()
 	for _, at := range slices.Sorted(maps.Keys(w.Dirs)) {
-		s, err := scanAutorun(at)
+		s, err := scanAutorun(at, h.currentOptions().Git == GitShared, w.Dirs[at])
 		if err != nil {
 			h.emitAutorunChange(at, err)
 			found = append(found, at)
@@ -99,13 +113,23 @@ func (h *handle) autorunChanges(must bool) []string {
 	return found
 }
 
+// reportHidden emits events of directories that can't be read, and are empty inside.
+func (h *handle) reportHidden(w *autorunState) {
+	for _, name := range w.Hidden {
+		h.emitViolation(name, fmt.Errorf("sandbox: directory %s can't be read, and is empty inside: %w: it may contain a repository or autorun files", name, fault.PermissionDenied))
+	}
+}
+
 // emitAutorunChange emits the event of one changed autorun file.
 func (h *handle) emitAutorunChange(name string, err error) {
-	if h.p.cfg.Events == nil {
-		return
+	h.emitViolation(name, fmt.Errorf(
+		"sandbox: autorun file %s was created or changed while the workspace could write there: %w: review it before you run tools in that directory", name, err))
+}
+
+func (h *handle) emitViolation(name string, err error) {
+	if h.p.cfg.Events != nil {
+		h.p.cfg.Events.Emit(event.NewSandboxViolation(h.id, "", event.Violation{Tool: "run", Path: name, Err: err}))
 	}
-	h.p.cfg.Events.Emit(event.NewSandboxViolation(h.id, "", event.Violation{Tool: "run", Path: name, Err: fmt.Errorf(
-		"sandbox: autorun file %s was created or changed while the workspace could write there: %w: review it before you run tools in that directory", name, err)}))
 }
 
 // reportAutorun adds autorun changes to the result of a session.
@@ -127,7 +151,7 @@ type autorunProcess struct {
 func (t autorunProcess) Wait(ctx context.Context) (driver.Result, error) {
 	res, err := t.Process.Wait(ctx)
 	if err == nil {
-		res.AutorunChanges = t.h.autorunChanges(false)
+		res.AutorunChanges, res.PrivateCommits = t.h.autorunChanges(false), t.h.privateCommits()
 	}
 	return res, err
 }

@@ -88,6 +88,10 @@ type options struct {
 	// not exist on the host, unless it lies in a bind.
 	At string `json:"at,omitempty"`
 
+	// Git says what a .git of a directory in place, or of a writable bind, is inside:
+	// GitPrivate, a copy that the host does not see, or GitShared. "" is GitPrivate.
+	Git string `json:"git,omitempty"`
+
 	// From is the snapshot that the workspace started from, Layers are the layers over
 	// Template that it started on, and Sealed those that it was sealed into since,
 	// topmost first. The provider sets them: they can't be configured.
@@ -95,6 +99,12 @@ type options struct {
 	Layers []string `json:"layers,omitempty"`
 	Sealed []string `json:"sealed,omitempty"`
 }
+
+// Values of the option "git".
+const (
+	GitPrivate = "private"
+	GitShared  = "shared" // the host's: objects and refs are writable, what Git runs or includes is read-only
+)
 
 // startDirs lists the lower directories that the workspace started on, topmost first.
 func (o *options) startDirs() []string {

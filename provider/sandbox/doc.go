@@ -7,7 +7,7 @@
 // directory of a workspace, <root>/<id>, contains:
 //
 //	state-sandbox.json      the state, see package wsdir; its sections are guest (package
-//	                        supervise), autorun, imports and seal
+//	                        supervise), autorun, git, imports and seal
 //	state.lock              flock of the state and of commits, see package wsdir
 //	in-use, in-use.suspect  presence marker, see package wsdir
 //	guest.lock              flock while the guest is found, started or ended, see package supervise
@@ -15,6 +15,7 @@
 //	files                   the files, unless they are in place or in disk.img
 //	layer                   with a template: the directories upper and work of overlayfs
 //	disk.img                with a disk limit: a file system that contains the files
+//	git                     private copies of Git directories, see gitcopy_linux.go
 //	imports                 upper layers of directories that were imported by mount
 //	rollback-stage          new files of a rollback, with its journal
 //	rollback                journal of a rollback through a mount, see snapshot.BeginRollback
@@ -33,7 +34,7 @@
 // guest, and while the workspace is paused. The root is the directory of the files,
 // unless mounts make the processes see something else: a template or a sealed layer
 // below (overlayfs), a disk image, imported directories, or a directory in place whose
-// autorun files are read-only mounts. Then the root is the workspace as the guest's
+// autorun files are read-only mounts and whose repositories are private copies. Then the root is the workspace as the guest's
 // mounts show it. The guest sends a descriptor of that root when it starts, before it
 // starts any process of the workload. Another process opens the root through /proc, and
 // compares the id of the mount with the one in the state. Through the mount, files are

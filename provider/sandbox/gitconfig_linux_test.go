@@ -59,7 +59,9 @@ var named = map[string]struct{ make, plant string }{
 
 // TestGitOfTheHostRunsNothingThatItsConfigurationNames is about what lies in the
 // working tree and git was told of, also where it is not there yet.
-func TestGitOfTheHostRunsNothingThatItsConfigurationNames(t *testing.T) {
+func TestGitOfTheHostRunsNothingThatItsConfigurationNames(t *testing.T) { bothGits(t, testNamed) }
+
+func testNamed(t *testing.T, mode string) {
 	dir, mark := t.TempDir(), filepath.Join(t.TempDir(), "ran")
 	text := "top=$PWD\n"
 	for name, r := range named {
@@ -75,7 +77,7 @@ func TestGitOfTheHostRunsNothingThatItsConfigurationNames(t *testing.T) {
 		text += "cd $top/" + name + "; evil=$top/evil/" + name + "\n" + r.plant + "\n"
 	}
 	before := listing(t, dir)
-	_, ws, _ := inPlace(t, dir)
+	_, ws, _ := inPlace(t, dir, mode)
 	res := script(t, ws, text+"true")
 	for name := range named {
 		for _, at := range []string{name, name + "/tree"} {
@@ -143,7 +145,7 @@ func TestNoPipeStopsTheStart(t *testing.T) {
 	if err := os.Truncate(filepath.Join(dir, "large/.git/commondir"), 1<<40); err != nil {
 		t.Fatal(err)
 	}
-	_, ws, _ := inPlace(t, dir)
+	_, ws, _ := inPlace(t, dir, GitPrivate)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	done := make(chan error, 1)
@@ -172,7 +174,7 @@ func TestSymlinksAmongTraps(t *testing.T) {
 		t.Fatal(err)
 	}
 	repository(t, filepath.Join(dir, "repo"))
-	_, ws, _ := inPlace(t, dir)
+	_, ws, _ := inPlace(t, dir, GitShared)
 	res := script(t, ws, `mkdir repo/.git/rebase-merge; echo 'exec evil' > repo/.git/rebase-merge/git-rebase-todo; echo evil > .vscode/tasks.json; echo evil > conf/editor/tasks.json; mv conf c; echo evil > sub/.vscode/tasks.json
 echo evil > .claude/settings.json; mv .claude x; mkdir .claude/skills; echo new > .mcp.json; mkdir -p home/.claude; echo x > home/.claude/settings.json`)
 	if data, err := os.ReadFile(filepath.Join(dir, ".claude/settings.json")); err != nil || string(data) != "mine" {

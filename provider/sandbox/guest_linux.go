@@ -24,6 +24,11 @@ func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts options) (*launc
 	u := &launchSpec{
 		level: l, id: m.ID, files: p.store.Files(m), guestDir: workspaceAt(m.Dir, &opts), policy: m.Policy, log: p.store.Path(m.ID, logName),
 		throwaway: opts.Throwaway, lower: opts.lowerDirs(), hostDir: m.Dir != "", binds: opts.Binds, version: bin.Version,
+		gitDir: p.store.Path(m.ID, gitName), gitShared: opts.Git == GitShared,
+	}
+	u.checkGit = func(dir string) error {
+		_, err := p.checkHostDir(dir)
+		return err
 	}
 	if p.ids.root && l.mapsIDs {
 		u.owner = p.ids.base + workloadUID
@@ -60,6 +65,7 @@ func (p *Provider) adoptGuest(ctx context.Context, dir wsdir.Dir, u *launchSpec)
 		return nil
 	}
 	g := newGuestConn(c, u)
+	g.rec = rec
 	if u.filesInMount() {
 		if err := g.openFiles(rec, *u); err != nil {
 			p.log.Warn("sandbox: the mount of the guest can't be opened; the guest is replaced", "workspace", u.id, "error", errors.Join(err, g.Close()))
@@ -77,7 +83,10 @@ type guestConn struct {
 	pinnedNS *os.File    // in place: the guest's mount namespace, kept open so that autorun files stay protected
 	owner    int         // uid of files that are created; 0 is this process's user
 
-	autorun *autorunState // autorun files at the start; nil for an adopted guest
+	autorun       *autorunState // autorun files at the start; nil for an adopted guest
+	autorunMounts []heldMount   // mounts that protect autorun files
+	rec           *supervise.Record
+	rootfs        *os.File // with autorunMounts: the root directory in the guest's mount namespace
 
 	guestRoot *os.File // with imports: the workspace in the guest's mount
 	mountNS   *os.File // with imports: the guest's mount namespace
@@ -95,7 +104,7 @@ func (g *guestConn) Close() error {
 	if g.root != nil {
 		err = errors.Join(err, g.root.Close())
 	}
-	for _, f := range []*os.File{g.pinnedNS, g.guestRoot, g.mountNS} {
+	for _, f := range []*os.File{g.pinnedNS, g.guestRoot, g.mountNS, g.rootfs} {
 		if f != nil {
 			f.Close()
 		}
@@ -110,6 +119,9 @@ func (p *Provider) startGuest(ctx context.Context, d wsdir.Dir, u *launchSpec) (
 		return nil, err
 	}
 	u.autorun = new(autorunState)
+	if err := u.loadGitCopies(d); err != nil {
+		return nil, fmt.Errorf("sandbox: start the guest: %w", err)
+	}
 	l := new(launch)
 	defer l.close()
 	g, err := p.launchGuest(ctx, d, u, l)
@@ -127,7 +139,7 @@ func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, 
 		return nil, fmt.Errorf("sandbox: start the guest: %w: %w", launchErrorCode(err), err)
 	}
 	rec := &supervise.Record{Key: u.key, Groups: cgroupsOf(*u).Dirs(), Made: u.autorun.Made}
-	if !u.throwaway || len(rec.Groups)+len(rec.Made) > 0 { // recorded before it is created, so that a crash leaves no leak
+	if !u.throwaway || len(rec.Groups)+len(rec.Made)+len(*u.git) > 0 { // recorded before it is created, so that a crash leaves no leak
 		if err := u.recordLaunch(ctx, d, rec); err != nil {
 			return nil, fmt.Errorf("sandbox: start the guest: %w: %w", fault.Failed, err)
 		}
@@ -141,6 +153,7 @@ func (p *Provider) launchGuest(ctx context.Context, d wsdir.Dir, u *launchSpec, 
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
 	g := newGuestConn(r.Client, u)
+	g.rec = rec
 	if r.Root == nil {
 		return g, nil
 	}
@@ -189,10 +202,15 @@ func (p *Provider) prepareLaunch(l *launch, u *launchSpec) error {
 	return nil
 }
 
-// recordLaunch writes the record of a guest that is about to start, and the autorun files
-// that were found, to the state.
+// recordLaunch writes the record of a guest that is about to start, the private copies of
+// Git directories, and the autorun files that were found, to the state.
 func (u *launchSpec) recordLaunch(ctx context.Context, d wsdir.Dir, rec *supervise.Record) error {
 	_, err := d.Update(ctx, false, func(m *wsdir.State) error {
+		if len(*u.git) > 0 {
+			if err := gitCopiesSection.Set(m, u.git); err != nil {
+				return err
+			}
+		}
 		if u.throwaway {
 			return rec.PutIn(m)
 		}

@@ -38,10 +38,10 @@ func (p *Provider) launchGVisor(l *launch, u launchSpec) error {
 		return err
 	}
 	l.addFile("kernel", program)
-	// gVisor renames directories that have mounts on them, so read-only mounts would not
-	// protect autorun files.
-	if err := u.refuseAutorunFiles("by gVisor"); err != nil {
-		return err
+	if u.gitShared { // flocks on placeholders do not pass into gVisor
+		if err := u.refuseAutorunFiles("by gVisor where the host's .git is shared"); err != nil {
+			return err
+		}
 	}
 	logs := u.log
 	u.log = "" // passed as a mount, not as a descriptor
@@ -171,6 +171,12 @@ func (k *gvisorLaunch) addMounts() {
 	for _, b := range k.spec.binds {
 		if !holding(b) {
 			k.addBind(b.Dir, b.ReadOnly || k.spec.policy.ReadOnly)
+		}
+	}
+	// gVisor renames a directory on which only the outer rootfs has a mount.
+	if k.spec.autorun != nil {
+		for _, m := range k.spec.autorun.Mounts {
+			k.addBind(m.Target, m.ReadOnly)
 		}
 	}
 }

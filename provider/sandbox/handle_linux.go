@@ -54,7 +54,7 @@ func (h *handle) filesModule(ctx context.Context) (*driver.FS, error) {
 	if !h.filesInMount() {
 		return h.dir.Direct(), nil
 	}
-	g, err := h.att.Guest(ctx)
+	g, err := h.guestForFiles(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -108,9 +108,11 @@ func (h *handle) adoptOrStart(ctx context.Context, want *launchSpec) (g *guestCo
 		if g, err = h.p.startGuest(ctx, h.att.Dir, want); err != nil {
 			return nil, err
 		}
-		if want.throwaway {
-			h.autorun.setFound(g.autorun)
-		}
+		h.autorun.setFound(g.autorun, want.throwaway)
+		h.reportHidden(g.autorun)
+	}
+	if err := h.openRootfs(g, want); err != nil {
+		return nil, errors.Join(fmt.Errorf("sandbox: open the files: %w: %w", fault.Failed, err), g.Close())
 	}
 	if h.hasImports() {
 		if err := h.restoreImports(ctx, g); err != nil {

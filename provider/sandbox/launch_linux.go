@@ -85,6 +85,10 @@ type launchSpec struct {
 	commitGuard func(change func() error) error // called around the commit of a change through the mount
 	tmp         string                          // without mounts: directory of temporary files
 	autorun     *autorunState                   // receives the autorun files that were found, unless nil
+	gitDir      string                          // directory of the private copies of Git directories
+	git         *[]gitCopy                      // the private copies; receives new ones
+	gitShared   bool                            // the workload uses Git directories of the host
+	checkGit    func(dir string) error          // checks a Git directory outside the directories that are shown
 
 	version string // of the guest
 	key     string // digest of the settings: a guest with another key is replaced
@@ -151,7 +155,13 @@ func (p *Provider) launchNamespaces(l *launch, u launchSpec) error {
 	if err != nil {
 		return err
 	}
-	l.Config.Mounts = slices.Concat(baseMounts(u.policy.Limits[driver.ResourceMemory].Max), before, mounts, after)
+	copies := u.gitStoreMounts()
+	if p.ids.root {
+		if err := p.cloneBinds(l, copies, "gitstore", u.level.gvisor); err != nil {
+			return err
+		}
+	}
+	l.Config.Mounts = slices.Concat(baseMounts(u.policy.Limits[driver.ResourceMemory].Max), copies, before, mounts, after)
 	return l.addDir("log", u.log)
 }
 
@@ -198,6 +208,9 @@ func (p *Provider) workspaceMounts(l *launch, u launchSpec) ([]guestproto.Mount,
 		}
 		l.addFile("workspace", tree)
 		m.Kind, m.Source = guestproto.MountFD, "workspace"
+		if err := p.cloneBinds(l, held, "held", u.level.gvisor); err != nil {
+			return nil, err
+		}
 	}
 	return append([]guestproto.Mount{m}, held...), nil
 }

@@ -52,7 +52,7 @@ func output(t testing.TB, ws *driver.Workspace, text string) string {
 	t.Helper()
 	res := script(t, ws, text)
 	if res.ExitCode != 0 {
-		t.Fatalf("%q gives %+v", text, res)
+		t.Fatalf("%q gives %+v\n%s\n%s", text, res, res.Stdout, res.Stderr)
 	}
 	return strings.TrimSpace(string(res.Stdout))
 }

@@ -150,6 +150,9 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 	if opts.From != "" || opts.Layers != nil || opts.Sealed != nil {
 		return nil, nil, fmt.Errorf("sandbox: open: config: %w: \"from\", \"layers\" and \"sealed\" can't be configured; name the snapshot in Spec.From", fault.InvalidArgument)
 	}
+	if opts.Git != "" && opts.Git != GitPrivate && opts.Git != GitShared {
+		return nil, nil, fmt.Errorf("sandbox: open: config: git %q: %w: it is %q or %q", opts.Git, fault.InvalidArgument, GitPrivate, GitShared)
+	}
 	if err := opts.checkTemplate(spec); err != nil {
 		return nil, nil, err
 	}
@@ -426,6 +429,9 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps dri
 	}
 	if h.opts.Template != "" {
 		files.ChangedPaths = h.changedPaths
+	}
+	if (m.Dir != "" || len(h.opts.Binds) > 0) && h.opts.Git != GitShared {
+		files.GitDirs = h.gitDirs
 	}
 	return &driver.Workspace{
 		Ref:    ref,

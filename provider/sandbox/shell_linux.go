@@ -14,14 +14,18 @@ func (h *handle) shell(ctx context.Context) (*driver.Shell, error) {
 		return nil, err
 	}
 	s := *c.Shell()
-	run, attach := s.Run, s.Attach
+	attach := s.Attach
 	s.Starter = autorunStarter{s.Starter, h}
 	s.Run = func(ctx context.Context, cmd driver.Command) (driver.Result, error) {
 		refused := h.p.proxies().Refused(h.id)
 		moment := refused.Now()
-		res, err := run(ctx, cmd)
+		g, err := h.protectedGuest(ctx)
+		if err != nil {
+			return driver.Result{}, err
+		}
+		res, err := g.Shell().Run(ctx, cmd)
 		if err == nil {
-			res.AutorunChanges, res.Refused = h.autorunChanges(false), refused.Since(moment)
+			res.AutorunChanges, res.PrivateCommits, res.Refused = h.autorunChanges(false), h.privateCommits(), refused.Since(moment)
 		}
 		return res, err
 	}
@@ -35,5 +39,9 @@ type autorunStarter struct {
 }
 
 func (s autorunStarter) Start(ctx context.Context, cmd driver.Command) (*driver.Session, error) {
-	return s.h.reportAutorun(s.Starter.Start(ctx, cmd))
+	g, err := s.h.protectedGuest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.h.reportAutorun(g.Shell().Start(ctx, cmd))
 }

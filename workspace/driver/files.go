@@ -61,6 +61,11 @@ type FS struct {
 	// (on overlayfs: what the upper layer has). All other paths are unchanged.
 	// Unsupported means that the caller must compare the whole tree.
 	ChangedPaths func(ctx context.Context) ([]ChangedPath, error)
+
+	// GitDirs lists the private copies of Git directories that a workspace in place
+	// uses instead of the host's. nil, or an empty list, means that there are no
+	// private copies: a .git in the workspace is an ordinary directory.
+	GitDirs func(ctx context.Context) ([]GitDir, error)
 }
 
 func (f *FS) core() any {
@@ -214,6 +219,25 @@ type ChangedPath struct {
 	// replaced. If false, Path is a directory of both, and changed paths below it are
 	// listed separately.
 	Replaced bool
+}
+
+// A GitDir is a private copy of a Git directory of the host, made when the workspace
+// started. Paths are absolute paths of this host. Processes of the workspace write Dir:
+// its configuration, hooks, attributes, refs and symlinks are not to be trusted, so no
+// git may run with Dir as its repository. Take objects and refs from it as data.
+type GitDir struct {
+	Path string `json:"path"` // of the .git (a directory or a file) that the copy stands for
+	Host string `json:"host"` // the Git directory of the host that was copied (of a linked worktree: the common directory)
+	Dir  string `json:"dir"`  // the private copy; new objects are in Dir/objects
+
+	// Objects is a directory of objects, as objects in a Git directory is one, that
+	// processes of the workspace can't write: what the host had when the copy was
+	// made. Inside it is an alternate of Dir/objects, under another path.
+	Objects string `json:"objects"`
+
+	// Worktree is the name of the linked worktree, if Path belongs to one: its HEAD is
+	// Dir/worktrees/NAME/HEAD.
+	Worktree string `json:"worktree,omitempty"`
 }
 
 // ListOptions are the options of List.

@@ -16,6 +16,7 @@ func (f *FS) Functions() []string {
 		{"chmod", f.Chmod != nil}, {"symlink", f.Symlink != nil}, {"glob", f.Glob != nil}, {"grep", f.Grep != nil},
 		{"watch", f.Watch != nil}, {"digest", f.Digest != nil}, {"import", f.Import != nil},
 		{"protect", f.Protect != nil}, {"changedPaths", f.ChangedPaths != nil},
+		{"gitDirs", f.GitDirs != nil},
 	} {
 		if fn.set {
 			names = append(names, fn.name)

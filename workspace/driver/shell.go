@@ -185,6 +185,11 @@ type Result struct {
 	// earlier command ran. Each is reported once.
 	AutorunChanges []string `json:"autorunChanges,omitempty"`
 
+	// PrivateCommits are repositories, as paths of .git on the host, in whose private
+	// copy (see GitDir) commits or other refs changed while this or an earlier command
+	// ran. The host's repository does not have them. Each change is reported once.
+	PrivateCommits []string `json:"privateCommits,omitempty"`
+
 	// Refused is what the network policy of the workspace refused while the command
 	// ran, for all processes of the workspace: each host and reason once.
 	Refused []Refusal `json:"refused,omitempty"`

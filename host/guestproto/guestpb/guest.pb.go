@@ -924,6 +924,50 @@ func (x *SessionsResponse) GetSessions() []*SessionInfo {
 	return nil
 }
 
+type HoldRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mounts        []*Mount               `protobuf:"bytes,1,rep,name=mounts,proto3" json:"mounts,omitempty"` // of kind MountSelf
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldRequest) Reset() {
+	*x = HoldRequest{}
+	mi := &file_guest_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldRequest) ProtoMessage() {}
+
+func (x *HoldRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_guest_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldRequest.ProtoReflect.Descriptor instead.
+func (*HoldRequest) Descriptor() ([]byte, []int) {
+	return file_guest_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *HoldRequest) GetMounts() []*Mount {
+	if x != nil {
+		return x.Mounts
+	}
+	return nil
+}
+
 type NextRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -935,7 +979,7 @@ type NextRequest struct {
 
 func (x *NextRequest) Reset() {
 	*x = NextRequest{}
-	mi := &file_guest_proto_msgTypes[12]
+	mi := &file_guest_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -947,7 +991,7 @@ func (x *NextRequest) String() string {
 func (*NextRequest) ProtoMessage() {}
 
 func (x *NextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[12]
+	mi := &file_guest_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -960,7 +1004,7 @@ func (x *NextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NextRequest.ProtoReflect.Descriptor instead.
 func (*NextRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{12}
+	return file_guest_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NextRequest) GetId() string {
@@ -994,7 +1038,7 @@ type NextResponse struct {
 
 func (x *NextResponse) Reset() {
 	*x = NextResponse{}
-	mi := &file_guest_proto_msgTypes[13]
+	mi := &file_guest_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1006,7 +1050,7 @@ func (x *NextResponse) String() string {
 func (*NextResponse) ProtoMessage() {}
 
 func (x *NextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[13]
+	mi := &file_guest_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1019,7 +1063,7 @@ func (x *NextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NextResponse.ProtoReflect.Descriptor instead.
 func (*NextResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{13}
+	return file_guest_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *NextResponse) GetData() []byte {
@@ -1046,7 +1090,7 @@ type PollRequest struct {
 
 func (x *PollRequest) Reset() {
 	*x = PollRequest{}
-	mi := &file_guest_proto_msgTypes[14]
+	mi := &file_guest_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1102,7 @@ func (x *PollRequest) String() string {
 func (*PollRequest) ProtoMessage() {}
 
 func (x *PollRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[14]
+	mi := &file_guest_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1115,7 @@ func (x *PollRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollRequest.ProtoReflect.Descriptor instead.
 func (*PollRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{14}
+	return file_guest_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PollRequest) GetId() string {
@@ -1100,7 +1144,7 @@ type PollResponse struct {
 
 func (x *PollResponse) Reset() {
 	*x = PollResponse{}
-	mi := &file_guest_proto_msgTypes[15]
+	mi := &file_guest_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1112,7 +1156,7 @@ func (x *PollResponse) String() string {
 func (*PollResponse) ProtoMessage() {}
 
 func (x *PollResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[15]
+	mi := &file_guest_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1125,7 +1169,7 @@ func (x *PollResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PollResponse.ProtoReflect.Descriptor instead.
 func (*PollResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{15}
+	return file_guest_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PollResponse) GetStdout() []byte {
@@ -1168,7 +1212,7 @@ type LogRequest struct {
 
 func (x *LogRequest) Reset() {
 	*x = LogRequest{}
-	mi := &file_guest_proto_msgTypes[16]
+	mi := &file_guest_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1224,7 @@ func (x *LogRequest) String() string {
 func (*LogRequest) ProtoMessage() {}
 
 func (x *LogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[16]
+	mi := &file_guest_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1237,7 @@ func (x *LogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogRequest.ProtoReflect.Descriptor instead.
 func (*LogRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{16}
+	return file_guest_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LogRequest) GetId() string {
@@ -1236,7 +1280,7 @@ type LogResponse struct {
 
 func (x *LogResponse) Reset() {
 	*x = LogResponse{}
-	mi := &file_guest_proto_msgTypes[17]
+	mi := &file_guest_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1292,7 @@ func (x *LogResponse) String() string {
 func (*LogResponse) ProtoMessage() {}
 
 func (x *LogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[17]
+	mi := &file_guest_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1305,7 @@ func (x *LogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogResponse.ProtoReflect.Descriptor instead.
 func (*LogResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{17}
+	return file_guest_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LogResponse) GetData() []byte {
@@ -1302,7 +1346,7 @@ type WriteRequest struct {
 
 func (x *WriteRequest) Reset() {
 	*x = WriteRequest{}
-	mi := &file_guest_proto_msgTypes[18]
+	mi := &file_guest_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1358,7 @@ func (x *WriteRequest) String() string {
 func (*WriteRequest) ProtoMessage() {}
 
 func (x *WriteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[18]
+	mi := &file_guest_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1371,7 @@ func (x *WriteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteRequest.ProtoReflect.Descriptor instead.
 func (*WriteRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{18}
+	return file_guest_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WriteRequest) GetId() string {
@@ -1354,7 +1398,7 @@ type ResizeRequest struct {
 
 func (x *ResizeRequest) Reset() {
 	*x = ResizeRequest{}
-	mi := &file_guest_proto_msgTypes[19]
+	mi := &file_guest_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1366,7 +1410,7 @@ func (x *ResizeRequest) String() string {
 func (*ResizeRequest) ProtoMessage() {}
 
 func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[19]
+	mi := &file_guest_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1379,7 +1423,7 @@ func (x *ResizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeRequest.ProtoReflect.Descriptor instead.
 func (*ResizeRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{19}
+	return file_guest_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ResizeRequest) GetId() string {
@@ -1406,7 +1450,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_guest_proto_msgTypes[20]
+	mi := &file_guest_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1418,7 +1462,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[20]
+	mi := &file_guest_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1431,7 +1475,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{20}
+	return file_guest_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -1458,7 +1502,7 @@ type KillRequest struct {
 
 func (x *KillRequest) Reset() {
 	*x = KillRequest{}
-	mi := &file_guest_proto_msgTypes[21]
+	mi := &file_guest_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1514,7 @@ func (x *KillRequest) String() string {
 func (*KillRequest) ProtoMessage() {}
 
 func (x *KillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[21]
+	mi := &file_guest_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1527,7 @@ func (x *KillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KillRequest.ProtoReflect.Descriptor instead.
 func (*KillRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{21}
+	return file_guest_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *KillRequest) GetId() string {
@@ -1512,7 +1556,7 @@ type FileRequest struct {
 
 func (x *FileRequest) Reset() {
 	*x = FileRequest{}
-	mi := &file_guest_proto_msgTypes[22]
+	mi := &file_guest_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +1568,7 @@ func (x *FileRequest) String() string {
 func (*FileRequest) ProtoMessage() {}
 
 func (x *FileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[22]
+	mi := &file_guest_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +1581,7 @@ func (x *FileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileRequest.ProtoReflect.Descriptor instead.
 func (*FileRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{22}
+	return file_guest_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FileRequest) GetOp() string {
@@ -1577,7 +1621,7 @@ type FileResponse struct {
 
 func (x *FileResponse) Reset() {
 	*x = FileResponse{}
-	mi := &file_guest_proto_msgTypes[23]
+	mi := &file_guest_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1633,7 @@ func (x *FileResponse) String() string {
 func (*FileResponse) ProtoMessage() {}
 
 func (x *FileResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[23]
+	mi := &file_guest_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1646,7 @@ func (x *FileResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileResponse.ProtoReflect.Descriptor instead.
 func (*FileResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{23}
+	return file_guest_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *FileResponse) GetAnswer() []byte {
@@ -1625,7 +1669,7 @@ type FileReadRequest struct {
 
 func (x *FileReadRequest) Reset() {
 	*x = FileReadRequest{}
-	mi := &file_guest_proto_msgTypes[24]
+	mi := &file_guest_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1637,7 +1681,7 @@ func (x *FileReadRequest) String() string {
 func (*FileReadRequest) ProtoMessage() {}
 
 func (x *FileReadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[24]
+	mi := &file_guest_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1650,7 +1694,7 @@ func (x *FileReadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileReadRequest.ProtoReflect.Descriptor instead.
 func (*FileReadRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{24}
+	return file_guest_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FileReadRequest) GetName() []byte {
@@ -1700,7 +1744,7 @@ type FileReadResponse struct {
 
 func (x *FileReadResponse) Reset() {
 	*x = FileReadResponse{}
-	mi := &file_guest_proto_msgTypes[25]
+	mi := &file_guest_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +1756,7 @@ func (x *FileReadResponse) String() string {
 func (*FileReadResponse) ProtoMessage() {}
 
 func (x *FileReadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[25]
+	mi := &file_guest_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +1769,7 @@ func (x *FileReadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileReadResponse.ProtoReflect.Descriptor instead.
 func (*FileReadResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{25}
+	return file_guest_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FileReadResponse) GetInfo() []byte {
@@ -1770,7 +1814,7 @@ type FileWriteRequest struct {
 
 func (x *FileWriteRequest) Reset() {
 	*x = FileWriteRequest{}
-	mi := &file_guest_proto_msgTypes[26]
+	mi := &file_guest_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1782,7 +1826,7 @@ func (x *FileWriteRequest) String() string {
 func (*FileWriteRequest) ProtoMessage() {}
 
 func (x *FileWriteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[26]
+	mi := &file_guest_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1795,7 +1839,7 @@ func (x *FileWriteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileWriteRequest.ProtoReflect.Descriptor instead.
 func (*FileWriteRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{26}
+	return file_guest_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FileWriteRequest) GetName() []byte {
@@ -1851,7 +1895,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_guest_proto_msgTypes[27]
+	mi := &file_guest_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1863,7 +1907,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[27]
+	mi := &file_guest_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1876,7 +1920,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{27}
+	return file_guest_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WatchRequest) GetId() string {
@@ -1911,7 +1955,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_guest_proto_msgTypes[28]
+	mi := &file_guest_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1923,7 +1967,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[28]
+	mi := &file_guest_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1936,7 +1980,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{28}
+	return file_guest_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WatchResponse) GetId() string {
@@ -1972,7 +2016,7 @@ type RelayRequest struct {
 
 func (x *RelayRequest) Reset() {
 	*x = RelayRequest{}
-	mi := &file_guest_proto_msgTypes[29]
+	mi := &file_guest_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +2028,7 @@ func (x *RelayRequest) String() string {
 func (*RelayRequest) ProtoMessage() {}
 
 func (x *RelayRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[29]
+	mi := &file_guest_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +2041,7 @@ func (x *RelayRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayRequest.ProtoReflect.Descriptor instead.
 func (*RelayRequest) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{29}
+	return file_guest_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RelayRequest) GetClient() string {
@@ -2039,7 +2083,7 @@ type RelayResponse struct {
 
 func (x *RelayResponse) Reset() {
 	*x = RelayResponse{}
-	mi := &file_guest_proto_msgTypes[30]
+	mi := &file_guest_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2051,7 +2095,7 @@ func (x *RelayResponse) String() string {
 func (*RelayResponse) ProtoMessage() {}
 
 func (x *RelayResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[30]
+	mi := &file_guest_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2064,7 +2108,7 @@ func (x *RelayResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayResponse.ProtoReflect.Descriptor instead.
 func (*RelayResponse) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{30}
+	return file_guest_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RelayResponse) GetId() int64 {
@@ -2129,7 +2173,7 @@ type Config struct {
 
 func (x *Config) Reset() {
 	*x = Config{}
-	mi := &file_guest_proto_msgTypes[31]
+	mi := &file_guest_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2141,7 +2185,7 @@ func (x *Config) String() string {
 func (*Config) ProtoMessage() {}
 
 func (x *Config) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[31]
+	mi := &file_guest_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2154,7 +2198,7 @@ func (x *Config) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Config.ProtoReflect.Descriptor instead.
 func (*Config) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{31}
+	return file_guest_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Config) GetProtocol() int32 {
@@ -2385,7 +2429,7 @@ type GVisor struct {
 
 func (x *GVisor) Reset() {
 	*x = GVisor{}
-	mi := &file_guest_proto_msgTypes[32]
+	mi := &file_guest_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2441,7 @@ func (x *GVisor) String() string {
 func (*GVisor) ProtoMessage() {}
 
 func (x *GVisor) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[32]
+	mi := &file_guest_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2454,7 @@ func (x *GVisor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GVisor.ProtoReflect.Descriptor instead.
 func (*GVisor) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{32}
+	return file_guest_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GVisor) GetArgs() [][]byte {
@@ -2451,7 +2495,7 @@ type Confine struct {
 
 func (x *Confine) Reset() {
 	*x = Confine{}
-	mi := &file_guest_proto_msgTypes[33]
+	mi := &file_guest_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2463,7 +2507,7 @@ func (x *Confine) String() string {
 func (*Confine) ProtoMessage() {}
 
 func (x *Confine) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[33]
+	mi := &file_guest_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2476,7 +2520,7 @@ func (x *Confine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Confine.ProtoReflect.Descriptor instead.
 func (*Confine) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{33}
+	return file_guest_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Confine) GetNoNewPrivs() bool {
@@ -2552,7 +2596,7 @@ type SameFile struct {
 
 func (x *SameFile) Reset() {
 	*x = SameFile{}
-	mi := &file_guest_proto_msgTypes[34]
+	mi := &file_guest_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2564,7 +2608,7 @@ func (x *SameFile) String() string {
 func (*SameFile) ProtoMessage() {}
 
 func (x *SameFile) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[34]
+	mi := &file_guest_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2577,7 +2621,7 @@ func (x *SameFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SameFile.ProtoReflect.Descriptor instead.
 func (*SameFile) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{34}
+	return file_guest_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SameFile) GetPath() []byte {
@@ -2614,7 +2658,7 @@ type Mount struct {
 
 func (x *Mount) Reset() {
 	*x = Mount{}
-	mi := &file_guest_proto_msgTypes[35]
+	mi := &file_guest_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2626,7 +2670,7 @@ func (x *Mount) String() string {
 func (*Mount) ProtoMessage() {}
 
 func (x *Mount) ProtoReflect() protoreflect.Message {
-	mi := &file_guest_proto_msgTypes[35]
+	mi := &file_guest_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2639,7 +2683,7 @@ func (x *Mount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Mount.ProtoReflect.Descriptor instead.
 func (*Mount) Descriptor() ([]byte, []int) {
-	return file_guest_proto_rawDescGZIP(), []int{35}
+	return file_guest_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Mount) GetKind() string {
@@ -2820,7 +2864,9 @@ const file_guest_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"K\n" +
 	"\x10SessionsResponse\x127\n" +
-	"\bsessions\x18\x02 \x03(\v2\x1b.croft.guest.v1.SessionInfoR\bsessions\"K\n" +
+	"\bsessions\x18\x02 \x03(\v2\x1b.croft.guest.v1.SessionInfoR\bsessions\"<\n" +
+	"\vHoldRequest\x12-\n" +
+	"\x06mounts\x18\x01 \x03(\v2\x15.croft.guest.v1.MountR\x06mounts\"K\n" +
 	"\vNextRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06stream\x18\x02 \x01(\tR\x06stream\x12\x14\n" +
@@ -2982,7 +3028,7 @@ const file_guest_proto_rawDesc = "" +
 	"\x03dev\x18\n" +
 	" \x01(\bR\x03dev\x12\x1a\n" +
 	"\boptional\x18\v \x01(\bR\boptional\x12\x12\n" +
-	"\x04mode\x18\f \x01(\rR\x04mode2\xda\b\n" +
+	"\x04mode\x18\f \x01(\rR\x04mode2\x96\t\n" +
 	"\x05Guest\x12F\n" +
 	"\x05Hello\x12\x1c.croft.guest.v1.HelloRequest\x1a\x1d.croft.guest.v1.HelloResponse0\x01\x128\n" +
 	"\bShutdown\x12\x15.croft.guest.v1.Empty\x1a\x15.croft.guest.v1.Empty\x126\n" +
@@ -3001,7 +3047,8 @@ const file_guest_proto_rawDesc = "" +
 	"\x04Wait\x12\x1e.croft.guest.v1.SessionRequest\x1a\x16.croft.guest.v1.Result\x12D\n" +
 	"\x05State\x12\x1e.croft.guest.v1.SessionRequest\x1a\x1b.croft.guest.v1.SessionInfo\x12>\n" +
 	"\x05Close\x12\x1e.croft.guest.v1.SessionRequest\x1a\x15.croft.guest.v1.Empty\x12C\n" +
-	"\bSessions\x12\x15.croft.guest.v1.Empty\x1a .croft.guest.v1.SessionsResponse2\xb1\x03\n" +
+	"\bSessions\x12\x15.croft.guest.v1.Empty\x1a .croft.guest.v1.SessionsResponse\x12:\n" +
+	"\x04Hold\x12\x1b.croft.guest.v1.HoldRequest\x1a\x15.croft.guest.v1.Empty2\xb1\x03\n" +
 	"\x05Files\x12A\n" +
 	"\x04File\x12\x1b.croft.guest.v1.FileRequest\x1a\x1c.croft.guest.v1.FileResponse\x12I\n" +
 	"\x04Read\x12\x1f.croft.guest.v1.FileReadRequest\x1a .croft.guest.v1.FileReadResponse\x12G\n" +
@@ -3028,7 +3075,7 @@ func file_guest_proto_rawDescGZIP() []byte {
 	return file_guest_proto_rawDescData
 }
 
-var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_guest_proto_goTypes = []any{
 	(*Empty)(nil),            // 0: croft.guest.v1.Empty
 	(*Error)(nil),            // 1: croft.guest.v1.Error
@@ -3042,114 +3089,118 @@ var file_guest_proto_goTypes = []any{
 	(*SessionRequest)(nil),   // 9: croft.guest.v1.SessionRequest
 	(*SessionInfo)(nil),      // 10: croft.guest.v1.SessionInfo
 	(*SessionsResponse)(nil), // 11: croft.guest.v1.SessionsResponse
-	(*NextRequest)(nil),      // 12: croft.guest.v1.NextRequest
-	(*NextResponse)(nil),     // 13: croft.guest.v1.NextResponse
-	(*PollRequest)(nil),      // 14: croft.guest.v1.PollRequest
-	(*PollResponse)(nil),     // 15: croft.guest.v1.PollResponse
-	(*LogRequest)(nil),       // 16: croft.guest.v1.LogRequest
-	(*LogResponse)(nil),      // 17: croft.guest.v1.LogResponse
-	(*WriteRequest)(nil),     // 18: croft.guest.v1.WriteRequest
-	(*ResizeRequest)(nil),    // 19: croft.guest.v1.ResizeRequest
-	(*SignalRequest)(nil),    // 20: croft.guest.v1.SignalRequest
-	(*KillRequest)(nil),      // 21: croft.guest.v1.KillRequest
-	(*FileRequest)(nil),      // 22: croft.guest.v1.FileRequest
-	(*FileResponse)(nil),     // 23: croft.guest.v1.FileResponse
-	(*FileReadRequest)(nil),  // 24: croft.guest.v1.FileReadRequest
-	(*FileReadResponse)(nil), // 25: croft.guest.v1.FileReadResponse
-	(*FileWriteRequest)(nil), // 26: croft.guest.v1.FileWriteRequest
-	(*WatchRequest)(nil),     // 27: croft.guest.v1.WatchRequest
-	(*WatchResponse)(nil),    // 28: croft.guest.v1.WatchResponse
-	(*RelayRequest)(nil),     // 29: croft.guest.v1.RelayRequest
-	(*RelayResponse)(nil),    // 30: croft.guest.v1.RelayResponse
-	(*Config)(nil),           // 31: croft.guest.v1.Config
-	(*GVisor)(nil),           // 32: croft.guest.v1.GVisor
-	(*Confine)(nil),          // 33: croft.guest.v1.Confine
-	(*SameFile)(nil),         // 34: croft.guest.v1.SameFile
-	(*Mount)(nil),            // 35: croft.guest.v1.Mount
-	nil,                      // 36: croft.guest.v1.Command.LimitsEntry
-	nil,                      // 37: croft.guest.v1.Command.LabelsEntry
-	nil,                      // 38: croft.guest.v1.SessionInfo.LabelsEntry
-	nil,                      // 39: croft.guest.v1.Config.LimitsEntry
-	nil,                      // 40: croft.guest.v1.Config.DescriptorsEntry
-	nil,                      // 41: croft.guest.v1.Config.PathsEntry
+	(*HoldRequest)(nil),      // 12: croft.guest.v1.HoldRequest
+	(*NextRequest)(nil),      // 13: croft.guest.v1.NextRequest
+	(*NextResponse)(nil),     // 14: croft.guest.v1.NextResponse
+	(*PollRequest)(nil),      // 15: croft.guest.v1.PollRequest
+	(*PollResponse)(nil),     // 16: croft.guest.v1.PollResponse
+	(*LogRequest)(nil),       // 17: croft.guest.v1.LogRequest
+	(*LogResponse)(nil),      // 18: croft.guest.v1.LogResponse
+	(*WriteRequest)(nil),     // 19: croft.guest.v1.WriteRequest
+	(*ResizeRequest)(nil),    // 20: croft.guest.v1.ResizeRequest
+	(*SignalRequest)(nil),    // 21: croft.guest.v1.SignalRequest
+	(*KillRequest)(nil),      // 22: croft.guest.v1.KillRequest
+	(*FileRequest)(nil),      // 23: croft.guest.v1.FileRequest
+	(*FileResponse)(nil),     // 24: croft.guest.v1.FileResponse
+	(*FileReadRequest)(nil),  // 25: croft.guest.v1.FileReadRequest
+	(*FileReadResponse)(nil), // 26: croft.guest.v1.FileReadResponse
+	(*FileWriteRequest)(nil), // 27: croft.guest.v1.FileWriteRequest
+	(*WatchRequest)(nil),     // 28: croft.guest.v1.WatchRequest
+	(*WatchResponse)(nil),    // 29: croft.guest.v1.WatchResponse
+	(*RelayRequest)(nil),     // 30: croft.guest.v1.RelayRequest
+	(*RelayResponse)(nil),    // 31: croft.guest.v1.RelayResponse
+	(*Config)(nil),           // 32: croft.guest.v1.Config
+	(*GVisor)(nil),           // 33: croft.guest.v1.GVisor
+	(*Confine)(nil),          // 34: croft.guest.v1.Confine
+	(*SameFile)(nil),         // 35: croft.guest.v1.SameFile
+	(*Mount)(nil),            // 36: croft.guest.v1.Mount
+	nil,                      // 37: croft.guest.v1.Command.LimitsEntry
+	nil,                      // 38: croft.guest.v1.Command.LabelsEntry
+	nil,                      // 39: croft.guest.v1.SessionInfo.LabelsEntry
+	nil,                      // 40: croft.guest.v1.Config.LimitsEntry
+	nil,                      // 41: croft.guest.v1.Config.DescriptorsEntry
+	nil,                      // 42: croft.guest.v1.Config.PathsEntry
 }
 var file_guest_proto_depIdxs = []int32{
 	5,  // 0: croft.guest.v1.Command.tty:type_name -> croft.guest.v1.Size
-	36, // 1: croft.guest.v1.Command.limits:type_name -> croft.guest.v1.Command.LimitsEntry
-	37, // 2: croft.guest.v1.Command.labels:type_name -> croft.guest.v1.Command.LabelsEntry
+	37, // 1: croft.guest.v1.Command.limits:type_name -> croft.guest.v1.Command.LimitsEntry
+	38, // 2: croft.guest.v1.Command.labels:type_name -> croft.guest.v1.Command.LabelsEntry
 	8,  // 3: croft.guest.v1.SessionInfo.result:type_name -> croft.guest.v1.Result
-	38, // 4: croft.guest.v1.SessionInfo.labels:type_name -> croft.guest.v1.SessionInfo.LabelsEntry
+	39, // 4: croft.guest.v1.SessionInfo.labels:type_name -> croft.guest.v1.SessionInfo.LabelsEntry
 	10, // 5: croft.guest.v1.SessionsResponse.sessions:type_name -> croft.guest.v1.SessionInfo
-	5,  // 6: croft.guest.v1.ResizeRequest.size:type_name -> croft.guest.v1.Size
-	35, // 7: croft.guest.v1.Config.mounts:type_name -> croft.guest.v1.Mount
-	34, // 8: croft.guest.v1.Config.verify:type_name -> croft.guest.v1.SameFile
-	33, // 9: croft.guest.v1.Config.confine:type_name -> croft.guest.v1.Confine
-	39, // 10: croft.guest.v1.Config.limits:type_name -> croft.guest.v1.Config.LimitsEntry
-	40, // 11: croft.guest.v1.Config.descriptors:type_name -> croft.guest.v1.Config.DescriptorsEntry
-	32, // 12: croft.guest.v1.Config.gvisor:type_name -> croft.guest.v1.GVisor
-	41, // 13: croft.guest.v1.Config.paths:type_name -> croft.guest.v1.Config.PathsEntry
-	31, // 14: croft.guest.v1.GVisor.inner:type_name -> croft.guest.v1.Config
-	6,  // 15: croft.guest.v1.Command.LimitsEntry.value:type_name -> croft.guest.v1.Limit
-	6,  // 16: croft.guest.v1.Config.LimitsEntry.value:type_name -> croft.guest.v1.Limit
-	2,  // 17: croft.guest.v1.Guest.Hello:input_type -> croft.guest.v1.HelloRequest
-	0,  // 18: croft.guest.v1.Guest.Shutdown:input_type -> croft.guest.v1.Empty
-	7,  // 19: croft.guest.v1.Guest.Run:input_type -> croft.guest.v1.Command
-	9,  // 20: croft.guest.v1.Guest.Cancel:input_type -> croft.guest.v1.SessionRequest
-	7,  // 21: croft.guest.v1.Guest.Start:input_type -> croft.guest.v1.Command
-	12, // 22: croft.guest.v1.Guest.Next:input_type -> croft.guest.v1.NextRequest
-	14, // 23: croft.guest.v1.Guest.Poll:input_type -> croft.guest.v1.PollRequest
-	16, // 24: croft.guest.v1.Guest.Log:input_type -> croft.guest.v1.LogRequest
-	18, // 25: croft.guest.v1.Guest.Write:input_type -> croft.guest.v1.WriteRequest
-	9,  // 26: croft.guest.v1.Guest.CloseStdin:input_type -> croft.guest.v1.SessionRequest
-	19, // 27: croft.guest.v1.Guest.Resize:input_type -> croft.guest.v1.ResizeRequest
-	20, // 28: croft.guest.v1.Guest.Signal:input_type -> croft.guest.v1.SignalRequest
-	21, // 29: croft.guest.v1.Guest.Kill:input_type -> croft.guest.v1.KillRequest
-	9,  // 30: croft.guest.v1.Guest.Wait:input_type -> croft.guest.v1.SessionRequest
-	9,  // 31: croft.guest.v1.Guest.State:input_type -> croft.guest.v1.SessionRequest
-	9,  // 32: croft.guest.v1.Guest.Close:input_type -> croft.guest.v1.SessionRequest
-	0,  // 33: croft.guest.v1.Guest.Sessions:input_type -> croft.guest.v1.Empty
-	22, // 34: croft.guest.v1.Files.File:input_type -> croft.guest.v1.FileRequest
-	24, // 35: croft.guest.v1.Files.Read:input_type -> croft.guest.v1.FileReadRequest
-	26, // 36: croft.guest.v1.Files.Write:input_type -> croft.guest.v1.FileWriteRequest
-	27, // 37: croft.guest.v1.Files.Watch:input_type -> croft.guest.v1.WatchRequest
-	27, // 38: croft.guest.v1.Files.WatchNext:input_type -> croft.guest.v1.WatchRequest
-	27, // 39: croft.guest.v1.Files.WatchClose:input_type -> croft.guest.v1.WatchRequest
-	29, // 40: croft.guest.v1.Relay.Next:input_type -> croft.guest.v1.RelayRequest
-	29, // 41: croft.guest.v1.Relay.Read:input_type -> croft.guest.v1.RelayRequest
-	29, // 42: croft.guest.v1.Relay.Write:input_type -> croft.guest.v1.RelayRequest
-	29, // 43: croft.guest.v1.Relay.Close:input_type -> croft.guest.v1.RelayRequest
-	3,  // 44: croft.guest.v1.Guest.Hello:output_type -> croft.guest.v1.HelloResponse
-	0,  // 45: croft.guest.v1.Guest.Shutdown:output_type -> croft.guest.v1.Empty
-	8,  // 46: croft.guest.v1.Guest.Run:output_type -> croft.guest.v1.Result
-	4,  // 47: croft.guest.v1.Guest.Cancel:output_type -> croft.guest.v1.CancelResponse
-	10, // 48: croft.guest.v1.Guest.Start:output_type -> croft.guest.v1.SessionInfo
-	13, // 49: croft.guest.v1.Guest.Next:output_type -> croft.guest.v1.NextResponse
-	15, // 50: croft.guest.v1.Guest.Poll:output_type -> croft.guest.v1.PollResponse
-	17, // 51: croft.guest.v1.Guest.Log:output_type -> croft.guest.v1.LogResponse
-	0,  // 52: croft.guest.v1.Guest.Write:output_type -> croft.guest.v1.Empty
-	0,  // 53: croft.guest.v1.Guest.CloseStdin:output_type -> croft.guest.v1.Empty
-	0,  // 54: croft.guest.v1.Guest.Resize:output_type -> croft.guest.v1.Empty
-	0,  // 55: croft.guest.v1.Guest.Signal:output_type -> croft.guest.v1.Empty
-	0,  // 56: croft.guest.v1.Guest.Kill:output_type -> croft.guest.v1.Empty
-	8,  // 57: croft.guest.v1.Guest.Wait:output_type -> croft.guest.v1.Result
-	10, // 58: croft.guest.v1.Guest.State:output_type -> croft.guest.v1.SessionInfo
-	0,  // 59: croft.guest.v1.Guest.Close:output_type -> croft.guest.v1.Empty
-	11, // 60: croft.guest.v1.Guest.Sessions:output_type -> croft.guest.v1.SessionsResponse
-	23, // 61: croft.guest.v1.Files.File:output_type -> croft.guest.v1.FileResponse
-	25, // 62: croft.guest.v1.Files.Read:output_type -> croft.guest.v1.FileReadResponse
-	23, // 63: croft.guest.v1.Files.Write:output_type -> croft.guest.v1.FileResponse
-	28, // 64: croft.guest.v1.Files.Watch:output_type -> croft.guest.v1.WatchResponse
-	28, // 65: croft.guest.v1.Files.WatchNext:output_type -> croft.guest.v1.WatchResponse
-	0,  // 66: croft.guest.v1.Files.WatchClose:output_type -> croft.guest.v1.Empty
-	30, // 67: croft.guest.v1.Relay.Next:output_type -> croft.guest.v1.RelayResponse
-	30, // 68: croft.guest.v1.Relay.Read:output_type -> croft.guest.v1.RelayResponse
-	30, // 69: croft.guest.v1.Relay.Write:output_type -> croft.guest.v1.RelayResponse
-	30, // 70: croft.guest.v1.Relay.Close:output_type -> croft.guest.v1.RelayResponse
-	44, // [44:71] is the sub-list for method output_type
-	17, // [17:44] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	36, // 6: croft.guest.v1.HoldRequest.mounts:type_name -> croft.guest.v1.Mount
+	5,  // 7: croft.guest.v1.ResizeRequest.size:type_name -> croft.guest.v1.Size
+	36, // 8: croft.guest.v1.Config.mounts:type_name -> croft.guest.v1.Mount
+	35, // 9: croft.guest.v1.Config.verify:type_name -> croft.guest.v1.SameFile
+	34, // 10: croft.guest.v1.Config.confine:type_name -> croft.guest.v1.Confine
+	40, // 11: croft.guest.v1.Config.limits:type_name -> croft.guest.v1.Config.LimitsEntry
+	41, // 12: croft.guest.v1.Config.descriptors:type_name -> croft.guest.v1.Config.DescriptorsEntry
+	33, // 13: croft.guest.v1.Config.gvisor:type_name -> croft.guest.v1.GVisor
+	42, // 14: croft.guest.v1.Config.paths:type_name -> croft.guest.v1.Config.PathsEntry
+	32, // 15: croft.guest.v1.GVisor.inner:type_name -> croft.guest.v1.Config
+	6,  // 16: croft.guest.v1.Command.LimitsEntry.value:type_name -> croft.guest.v1.Limit
+	6,  // 17: croft.guest.v1.Config.LimitsEntry.value:type_name -> croft.guest.v1.Limit
+	2,  // 18: croft.guest.v1.Guest.Hello:input_type -> croft.guest.v1.HelloRequest
+	0,  // 19: croft.guest.v1.Guest.Shutdown:input_type -> croft.guest.v1.Empty
+	7,  // 20: croft.guest.v1.Guest.Run:input_type -> croft.guest.v1.Command
+	9,  // 21: croft.guest.v1.Guest.Cancel:input_type -> croft.guest.v1.SessionRequest
+	7,  // 22: croft.guest.v1.Guest.Start:input_type -> croft.guest.v1.Command
+	13, // 23: croft.guest.v1.Guest.Next:input_type -> croft.guest.v1.NextRequest
+	15, // 24: croft.guest.v1.Guest.Poll:input_type -> croft.guest.v1.PollRequest
+	17, // 25: croft.guest.v1.Guest.Log:input_type -> croft.guest.v1.LogRequest
+	19, // 26: croft.guest.v1.Guest.Write:input_type -> croft.guest.v1.WriteRequest
+	9,  // 27: croft.guest.v1.Guest.CloseStdin:input_type -> croft.guest.v1.SessionRequest
+	20, // 28: croft.guest.v1.Guest.Resize:input_type -> croft.guest.v1.ResizeRequest
+	21, // 29: croft.guest.v1.Guest.Signal:input_type -> croft.guest.v1.SignalRequest
+	22, // 30: croft.guest.v1.Guest.Kill:input_type -> croft.guest.v1.KillRequest
+	9,  // 31: croft.guest.v1.Guest.Wait:input_type -> croft.guest.v1.SessionRequest
+	9,  // 32: croft.guest.v1.Guest.State:input_type -> croft.guest.v1.SessionRequest
+	9,  // 33: croft.guest.v1.Guest.Close:input_type -> croft.guest.v1.SessionRequest
+	0,  // 34: croft.guest.v1.Guest.Sessions:input_type -> croft.guest.v1.Empty
+	12, // 35: croft.guest.v1.Guest.Hold:input_type -> croft.guest.v1.HoldRequest
+	23, // 36: croft.guest.v1.Files.File:input_type -> croft.guest.v1.FileRequest
+	25, // 37: croft.guest.v1.Files.Read:input_type -> croft.guest.v1.FileReadRequest
+	27, // 38: croft.guest.v1.Files.Write:input_type -> croft.guest.v1.FileWriteRequest
+	28, // 39: croft.guest.v1.Files.Watch:input_type -> croft.guest.v1.WatchRequest
+	28, // 40: croft.guest.v1.Files.WatchNext:input_type -> croft.guest.v1.WatchRequest
+	28, // 41: croft.guest.v1.Files.WatchClose:input_type -> croft.guest.v1.WatchRequest
+	30, // 42: croft.guest.v1.Relay.Next:input_type -> croft.guest.v1.RelayRequest
+	30, // 43: croft.guest.v1.Relay.Read:input_type -> croft.guest.v1.RelayRequest
+	30, // 44: croft.guest.v1.Relay.Write:input_type -> croft.guest.v1.RelayRequest
+	30, // 45: croft.guest.v1.Relay.Close:input_type -> croft.guest.v1.RelayRequest
+	3,  // 46: croft.guest.v1.Guest.Hello:output_type -> croft.guest.v1.HelloResponse
+	0,  // 47: croft.guest.v1.Guest.Shutdown:output_type -> croft.guest.v1.Empty
+	8,  // 48: croft.guest.v1.Guest.Run:output_type -> croft.guest.v1.Result
+	4,  // 49: croft.guest.v1.Guest.Cancel:output_type -> croft.guest.v1.CancelResponse
+	10, // 50: croft.guest.v1.Guest.Start:output_type -> croft.guest.v1.SessionInfo
+	14, // 51: croft.guest.v1.Guest.Next:output_type -> croft.guest.v1.NextResponse
+	16, // 52: croft.guest.v1.Guest.Poll:output_type -> croft.guest.v1.PollResponse
+	18, // 53: croft.guest.v1.Guest.Log:output_type -> croft.guest.v1.LogResponse
+	0,  // 54: croft.guest.v1.Guest.Write:output_type -> croft.guest.v1.Empty
+	0,  // 55: croft.guest.v1.Guest.CloseStdin:output_type -> croft.guest.v1.Empty
+	0,  // 56: croft.guest.v1.Guest.Resize:output_type -> croft.guest.v1.Empty
+	0,  // 57: croft.guest.v1.Guest.Signal:output_type -> croft.guest.v1.Empty
+	0,  // 58: croft.guest.v1.Guest.Kill:output_type -> croft.guest.v1.Empty
+	8,  // 59: croft.guest.v1.Guest.Wait:output_type -> croft.guest.v1.Result
+	10, // 60: croft.guest.v1.Guest.State:output_type -> croft.guest.v1.SessionInfo
+	0,  // 61: croft.guest.v1.Guest.Close:output_type -> croft.guest.v1.Empty
+	11, // 62: croft.guest.v1.Guest.Sessions:output_type -> croft.guest.v1.SessionsResponse
+	0,  // 63: croft.guest.v1.Guest.Hold:output_type -> croft.guest.v1.Empty
+	24, // 64: croft.guest.v1.Files.File:output_type -> croft.guest.v1.FileResponse
+	26, // 65: croft.guest.v1.Files.Read:output_type -> croft.guest.v1.FileReadResponse
+	24, // 66: croft.guest.v1.Files.Write:output_type -> croft.guest.v1.FileResponse
+	29, // 67: croft.guest.v1.Files.Watch:output_type -> croft.guest.v1.WatchResponse
+	29, // 68: croft.guest.v1.Files.WatchNext:output_type -> croft.guest.v1.WatchResponse
+	0,  // 69: croft.guest.v1.Files.WatchClose:output_type -> croft.guest.v1.Empty
+	31, // 70: croft.guest.v1.Relay.Next:output_type -> croft.guest.v1.RelayResponse
+	31, // 71: croft.guest.v1.Relay.Read:output_type -> croft.guest.v1.RelayResponse
+	31, // 72: croft.guest.v1.Relay.Write:output_type -> croft.guest.v1.RelayResponse
+	31, // 73: croft.guest.v1.Relay.Close:output_type -> croft.guest.v1.RelayResponse
+	46, // [46:74] is the sub-list for method output_type
+	18, // [18:46] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_guest_proto_init() }
@@ -3163,7 +3214,7 @@ func file_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_guest_proto_rawDesc), len(file_guest_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

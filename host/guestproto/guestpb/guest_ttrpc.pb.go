@@ -25,6 +25,7 @@ type GuestService interface {
 	State(context.Context, *SessionRequest) (*SessionInfo, error)
 	Close(context.Context, *SessionRequest) (*Empty, error)
 	Sessions(context.Context, *Empty) (*SessionsResponse, error)
+	Hold(context.Context, *HoldRequest) (*Empty, error)
 }
 
 type Guest_HelloServer interface {
@@ -155,6 +156,13 @@ func RegisterGuestService(srv *ttrpc.Server, svc GuestService) {
 				}
 				return svc.Sessions(ctx, &req)
 			},
+			"Hold": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req HoldRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Hold(ctx, &req)
+			},
 		},
 		Streams: map[string]ttrpc.Stream{
 			"Hello": {
@@ -190,6 +198,7 @@ type GuestClient interface {
 	State(context.Context, *SessionRequest) (*SessionInfo, error)
 	Close(context.Context, *SessionRequest) (*Empty, error)
 	Sessions(context.Context, *Empty) (*SessionsResponse, error)
+	Hold(context.Context, *HoldRequest) (*Empty, error)
 }
 
 type guestClient struct {
@@ -354,6 +363,14 @@ func (c *guestClient) Close(ctx context.Context, req *SessionRequest) (*Empty, e
 func (c *guestClient) Sessions(ctx context.Context, req *Empty) (*SessionsResponse, error) {
 	var resp SessionsResponse
 	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "Sessions", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *guestClient) Hold(ctx context.Context, req *HoldRequest) (*Empty, error) {
+	var resp Empty
+	if err := c.client.Call(ctx, "croft.guest.v1.Guest", "Hold", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil

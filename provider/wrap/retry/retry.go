@@ -97,7 +97,7 @@ func (p *Provider) Close() error {
 
 // repeatable are the calls that change nothing, or that are idempotent by contract.
 var repeatable = map[string]bool{
-	"fs.Stat": true, "fs.ReadDir": true, "fs.Read": true, "fs.List": true, "fs.Glob": true, "fs.Grep": true, "fs.Digest": true, "fs.ChangedPaths": true,
+	"fs.Stat": true, "fs.ReadDir": true, "fs.Read": true, "fs.List": true, "fs.Glob": true, "fs.Grep": true, "fs.Digest": true, "fs.ChangedPaths": true, "fs.GitDirs": true,
 	"shell.Sessions": true, "shell.Attach": true, "session.State": true, "session.Log": true,
 	"code.Contexts": true, "script.Contexts": true,
 	"snapshot.List": true, "snapshot.Files": true,
