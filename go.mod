@@ -49,6 +49,8 @@ require (
 	mvdan.cc/sh/v3 v3.14.1
 )
 
+require github.com/godbus/dbus/v5 v5.2.4 // indirect
+
 require (
 	github.com/Microsoft/go-winio v0.6.3 // indirect
 	github.com/aws/aws-sdk-go-v2 v1.46.0 // indirect

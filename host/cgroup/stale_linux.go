@@ -4,11 +4,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/host/cgroup/cgroupv1"
 )
 
 // minStaleAge is the age at which a cgroup can be stale: a new one may not have a
@@ -18,10 +21,11 @@ const minStaleAge = time.Minute
 // RemoveStale removes stale cgroups: those of probes whose process has died, and those
 // whose owner did not remove them, as when a data directory is deleted by hand. A stale
 // cgroup has no process in it, and no process has a file of it open, as a live supervisor
-// has.
+// has. A cgroup of version 1 that has processes and no supervisor is thawed: its processes
+// were killed, and can't end while they are frozen.
 func RemoveStale(now time.Time) error {
 	var errs error
-	var idle []string
+	var idle, busy []string
 	for _, dir := range Parents() {
 		found, err := filepath.Glob(filepath.Join(dir, Prefix+"*"))
 		if err != nil {
@@ -33,10 +37,12 @@ func RemoveStale(now time.Time) error {
 				errs = errors.Join(errs, Remove([]string{group}))
 			case !ok && isIdle(group, now):
 				idle = append(idle, group)
+			case !ok:
+				busy = append(busy, group)
 			}
 		}
 	}
-	return errors.Join(errs, removeUnused(idle))
+	return errors.Join(errs, releaseUnused(idle, busy))
 }
 
 // ProbeName returns the name of a cgroup with which this process probes the host.
@@ -64,17 +70,26 @@ func isIdle(group string, now time.Time) bool {
 	return err == nil && len(procs) == 0
 }
 
-// removeUnused removes the cgroups of which no process has a file open. If the open files
-// of any process can't be listed, it removes none.
-func removeUnused(groups []string) error {
-	if len(groups) == 0 {
+// releaseUnused removes the idle cgroups and thaws the busy ones of which no process has a
+// file open. If the open files of any process can't be listed, it does nothing.
+func releaseUnused(idle, busy []string) error {
+	busy = slices.DeleteFunc(busy, func(group string) bool { return !cgroupv1.IsFrozen(group) })
+	if len(idle)+len(busy) == 0 {
 		return nil
 	}
 	open, ok := openGroups()
 	if !ok {
 		return nil
 	}
-	for _, group := range groups {
+	for _, group := range busy {
+		if open[filepath.Base(group)] {
+			continue
+		}
+		if _, err := cgroupv1.SetFrozen(group, false); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	for _, group := range idle {
 		if open[filepath.Base(group)] {
 			continue
 		}

@@ -301,7 +301,10 @@ func (f *family) runSkill(ctx context.Context, c *tool.Call, in runInput) (runOu
 		env = map[string]string{}
 	}
 	env[stage.EnvSkill] = s.Name
-	res, err := st.Run(ctx, driver.Command{Script: in.Command, Dir: dir, Env: env, Stdin: strings.NewReader(in.Stdin), Timeout: time.Duration(in.Timeout) * time.Second})
+	res, err := st.Run(ctx, driver.Command{
+		Script: in.Command, Dir: dir, Env: env, Stdin: strings.NewReader(in.Stdin), Timeout: time.Duration(in.Timeout) * time.Second,
+		MaxOutput: tool.DefaultMaxText / 4, // both streams fit into one answer, with their marks
+	})
 	if err != nil {
 		return runOutput{}, err
 	}
