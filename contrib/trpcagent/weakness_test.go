@@ -69,7 +69,7 @@ func TestWhatIsLeftOutIsSaid(t *testing.T) {
 	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {
 		ws := create(t, e)
 		const script = `mkdir -p out; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do truncate -s 4M out/$i; done
-			head -c 3000000 /dev/zero | tr '\0' x`
+			head -c 9000000 /dev/zero | tr '\0' x`
 		res, err := e.RunProgram(t.Context(), ws, codeexecutor.RunProgramSpec{Cmd: "sh", Args: []string{"-c", script}})
 		if err != nil || !strings.Contains(res.Stdout, " bytes elided)\nx") {
 			t.Errorf("%d bytes of output came without a mark: %v", len(res.Stdout), err)

@@ -187,6 +187,7 @@ func (a *command) inWorkspace(ctx context.Context, opts codeOptions, spec worksp
 		if err != nil {
 			return err
 		}
+		a.warnUnenforced(rec)
 		defer func() { err = errors.Join(err, a.destroyWorkspace(ctx, c, rec.ID)) }()
 		d, rec, err := c.Attach(ctx, rec.ID)
 		if err != nil {

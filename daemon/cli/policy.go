@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -147,6 +148,24 @@ func (p *policyFlags) requestedLimits() workspace.Limits {
 		asked[name] = workspace.Limit{Max: l.Max, BestEffort: p.bestEffort}
 	}
 	return asked
+}
+
+// warnUnenforced warns, in one line, of limits that were asked for as best effort and are
+// not enforced for the whole workspace.
+func (a *command) warnUnenforced(ws client.Workspace) {
+	if ws.Traits == nil {
+		return
+	}
+	var names []string
+	why := ""
+	for _, r := range driver.Resources {
+		if l := ws.Policy.Limits[r.Name]; l.Max > 0 && l.BestEffort && !ws.Traits.Limits[r.Name].Enforced() {
+			names, why = append(names, string(r.Name)), oneLine(ws.Traits.Limits[r.Name].Reason)
+		}
+	}
+	if len(names) > 0 {
+		a.note("croft: warning: limits of the workspace are not enforced: %s (memory at most for each process): %s", strings.Join(names, ", "), why)
+	}
 }
 
 // A limitFlag is the flag of one limit.
