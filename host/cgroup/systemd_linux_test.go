@@ -3,21 +3,27 @@ package cgroup
 import (
 	"bufio"
 	"context"
+	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
 )
 
 // A fakeManager is a stand-in for the systemd user manager: it records what it is asked
-// for, and moves no process.
+// for, and moves a process if it has a parent cgroup.
 type fakeManager struct {
 	conn   *dbus.Conn
 	result string // of each job
+	parent string // cgroup of the scopes; "" moves nothing
 	name   string
 	asked  map[string]any
 }
@@ -29,6 +35,13 @@ func (f *fakeManager) StartTransientUnit(name, _ string, properties []unitProper
 	for _, p := range properties {
 		f.asked[p.Name] = p.Value.Value()
 	}
+	if f.parent != "" {
+		scope := filepath.Join(f.parent, name)
+		pid := strconv.Itoa(int(f.asked["PIDs"].([]uint32)[0]))
+		if err := errors.Join(os.Mkdir(scope, 0o755), os.WriteFile(filepath.Join(scope, "cgroup.procs"), []byte(pid), 0o600)); err != nil {
+			return "", dbus.MakeFailedError(err)
+		}
+	}
 	job := managerPath + "/job/7"
 	for _, j := range []dbus.ObjectPath{managerPath + "/job/6", job} { // one of another unit, too
 		if err := f.conn.Emit(managerPath, managerName+".Manager.JobRemoved", uint32(7), j, name, f.result); err != nil {
@@ -38,13 +51,13 @@ func (f *fakeManager) StartTransientUnit(name, _ string, properties []unitProper
 	return job, nil
 }
 
-// startBus starts a D-Bus daemon with a fakeManager, and returns the address of the bus.
-func startBus(t *testing.T, f *fakeManager) string {
+// startBus starts a D-Bus daemon with a fakeManager at dir/bus, and returns its address.
+func startBus(t *testing.T, f *fakeManager, dir string) string {
 	t.Helper()
 	if _, err := exec.LookPath("dbus-daemon"); err != nil {
 		t.Skip("skipped: program dbus-daemon: not installed")
 	}
-	cmd := exec.CommandContext(t.Context(), "dbus-daemon", "--session", "--nofork", "--print-address", "--address=unix:dir="+t.TempDir())
+	cmd := exec.CommandContext(t.Context(), "dbus-daemon", "--session", "--nofork", "--print-address", "--address=unix:path="+filepath.Join(dir, "bus"))
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -78,7 +91,7 @@ func TestScopeIsDelegated(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	f := &fakeManager{result: "done"}
-	address := startBus(t, f)
+	address := startBus(t, f, t.TempDir())
 	if err := startScope(ctx, address, "croft-1-2.scope", 4711); err != nil {
 		t.Fatal(err)
 	}
@@ -92,6 +105,44 @@ func TestScopeIsDelegated(t *testing.T) {
 	}
 	if err := startScope(ctx, "unix:path=/nonexistent", "croft-1-4.scope", 4711); fault.Of(err) != fault.Unavailable {
 		t.Errorf("without a bus: %v", err)
+	}
+}
+
+// TestDelegatedHierarchy moves this process into a scope of a cgroup2 file system, as
+// systemd would, and probes the hierarchy there.
+func TestDelegatedHierarchy(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: user: only root moves processes between cgroups as systemd does")
+	}
+	mount := t.TempDir()
+	if err := unix.Mount("cgroup2", mount, "cgroup2", 0, ""); err != nil {
+		t.Skipf("skipped: host: no cgroup2 file system: %v", err)
+	}
+	t.Cleanup(func() { unix.Unmount(mount, unix.MNT_DETACH) })
+	own, _, err := ownV2()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fakeManager{result: "done", parent: own}
+	dir := t.TempDir()
+	startBus(t, f, dir)
+	t.Setenv("XDG_RUNTIME_DIR", dir)
+	t.Cleanup(func() {
+		os.WriteFile(filepath.Join(own, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0o600)
+		os.Remove(filepath.Join(own, f.name, hostGroup))
+		if err := os.Remove(filepath.Join(own, f.name)); err != nil {
+			t.Errorf("remove the scope: %v", err)
+		}
+	})
+	h, err := delegatedV2()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now, _, _ := ownV2(); h.dir != filepath.Join(own, f.name) || now != filepath.Join(h.dir, hostGroup) {
+		t.Errorf("cgroups are below %s, and this process is in %s; want the scope %s, and its child %s", h.dir, now, f.name, hostGroup)
+	}
+	if !h.has(Freezer) {
+		t.Errorf("the controllers are %v, want the freezer", h.controllers)
 	}
 }
 
