@@ -20,8 +20,10 @@ func TestVerdict(t *testing.T) {
 			"commands are isolated (namespaces)", "croft run -- echo hello"},
 		{"no limits", client.Diagnosis{Levels: []client.Level{works(driver.IsolationNamespaces)}, Providers: []client.ProviderInfo{limited}},
 			"commands are isolated (namespaces), but limits of memory, cpu, pids can't be enforced: no cgroups", "croft run -- echo hello"},
-		{"weaker", client.Diagnosis{Levels: []client.Level{fails, works(driver.IsolationBubblewrap), works(driver.IsolationProcess)}},
-			"the default isolation fails: refused; run: x; isolation bubblewrap works", "croft run --isolation bubblewrap -- echo hello"},
+		{"as strong", client.Diagnosis{Levels: []client.Level{fails, works(driver.IsolationBubblewrap), works(driver.IsolationProcess)}},
+			"commands are isolated (bubblewrap)", "croft run -- echo hello"},
+		{"weaker", client.Diagnosis{Levels: []client.Level{fails, works(driver.IsolationProcess)}},
+			"the default isolation fails: refused; run: x; isolation process works", "croft run --isolation process -- echo hello"},
 		{"nothing", client.Diagnosis{Levels: []client.Level{fails}},
 			"nothing isolates commands here, so croft run fails: refused; run: x", "croft doctor   # again, after the remedy above"},
 	} {
