@@ -21,8 +21,8 @@ const minStaleAge = time.Minute
 // RemoveStale removes stale cgroups: those of probes whose process has died, and those
 // whose owner did not remove them, as when a data directory is deleted by hand. A stale
 // cgroup has no process in it, and no process has a file of it open, as a live supervisor
-// has. A cgroup of version 1 that has processes and no supervisor is thawed: its processes
-// were killed, and can't end while they are frozen.
+// has. A cgroup of version 1 that has processes and no supervisor, or one whose workspace
+// directory was deleted, is thawed: its processes can't end while they are frozen.
 func RemoveStale(now time.Time) error {
 	var errs error
 	var idle, busy []string
@@ -103,7 +103,8 @@ func releaseUnused(idle, busy []string) error {
 }
 
 // openGroups returns the names of the cgroups of which a process of this host has a file
-// open.
+// open. A supervisor whose log directory was deleted does not count: it ends, but can't
+// while its thread in the cgroup is frozen.
 func openGroups() (open map[string]bool, ok bool) {
 	open = map[string]bool{}
 	all, err := os.ReadDir("/proc")
@@ -122,11 +123,20 @@ func openGroups() (open map[string]bool, ok bool) {
 		if err != nil {
 			return nil, false
 		}
+		var groups []string
+		orphan := false
 		for _, f := range files {
 			target, err := os.Readlink(filepath.Join(fds, f.Name()))
-			if group := filepath.Base(filepath.Dir(target)); err == nil && strings.HasPrefix(group, Prefix) {
-				open[group] = true
+			if err != nil {
+				continue
 			}
+			if group := filepath.Base(filepath.Dir(target)); strings.HasPrefix(group, Prefix) {
+				groups = append(groups, group)
+			}
+			orphan = orphan || strings.HasSuffix(target, "/log (deleted)")
+		}
+		for _, group := range groups {
+			open[group] = open[group] || !orphan
 		}
 	}
 	return open, true

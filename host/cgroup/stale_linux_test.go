@@ -86,6 +86,24 @@ func TestCollectThawsWhatWasKilled(t *testing.T) {
 	if err := SetFrozen(t.Context(), group, true); err != nil {
 		t.Fatal(err)
 	}
+	// This process is a supervisor whose workspace directory was deleted.
+	held, err := os.OpenFile(filepath.Join(group, cgroupv1.Procs), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	logs := filepath.Join(t.TempDir(), "log")
+	if err := os.Mkdir(logs, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	deleted, err := os.Open(logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deleted.Close()
+	if err := os.Remove(logs); err != nil {
+		t.Fatal(err)
+	}
 	cmd.Process.Kill()
 	select {
 	case err := <-ended:
