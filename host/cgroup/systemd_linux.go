@@ -50,7 +50,7 @@ type (
 // delegatedV2 returns the hierarchy in a scope of the systemd user manager. Its error says
 // what to run.
 func delegatedV2() (hierarchyV2, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), scopeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), scopeTimeout) //nolint:forbidigo // once per process, for all callers
 	defer cancel()
 	name := fmt.Sprintf("croft-%d-%d.scope", os.Getpid(), time.Now().UnixNano())
 	if err := startScope(ctx, userBus(), name, os.Getpid()); err != nil {
@@ -86,7 +86,7 @@ func startScope(ctx context.Context, address, name string, pid int) error {
 	if err != nil {
 		return fmt.Errorf("ask the systemd user manager for cgroups: %w: %w", fault.Unavailable, err)
 	}
-	defer conn.Close()
+	defer conn.Close() //nolint:errcheck // nothing is lost with it
 	signals := make(chan *dbus.Signal, 64)
 	conn.Signal(signals)
 	manager := conn.Object(managerName, managerPath)
