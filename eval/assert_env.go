@@ -102,7 +102,7 @@ func (e *assertEnv) Run(ctx context.Context, cmd suite.Command) (suite.CommandRe
 	if err != nil {
 		return suite.CommandResult{}, err
 	}
-	return suite.CommandResult{ExitCode: res.ExitCode, Stdout: string(res.Stdout), Stderr: string(res.Stderr),
+	return suite.CommandResult{ExitCode: res.ExitCode, Stdout: driver.OutputText(res.Stdout, res.StdoutDropped, ""), Stderr: driver.OutputText(res.Stderr, res.StderrDropped, ""),
 		DurationMs: res.Duration.Milliseconds(), TimedOut: res.Cause == driver.CauseTimeout}, nil
 }
 

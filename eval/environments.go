@@ -46,6 +46,9 @@ type bootstrapFile struct {
 	ExitCode   *int     `json:"exitCode"` // nil after a time-out
 	StdoutPath string   `json:"stdoutPath"`
 	StderrPath string   `json:"stderrPath"`
+
+	StdoutDropped int64 `json:"stdoutDropped,omitempty"` // bytes beyond the size limit of the log
+	StderrDropped int64 `json:"stderrDropped,omitempty"`
 }
 
 // A setupError is why a workspace could not be prepared.
@@ -269,6 +272,7 @@ func (d *preparedEnv) runBootstrap(ctx context.Context, b *suite.Bootstrap, o en
 	start := time.Now()
 	res, err := d.env.runCommand(ctx, agent.Invocation{Argv: argv, Dir: d.env.Dir(), Env: env, Timeout: timeout, Stdout: stdout, Stderr: stderr})
 	d.file.Bootstrap, f.DurationMs = f, time.Since(start).Milliseconds()
+	f.StdoutDropped, f.StderrDropped = stdout.dropped, stderr.dropped
 	line := strings.Join(argv, " ")
 	if err != nil {
 		return failed(fmt.Errorf("Workspace bootstrap failed: %s: %w", line, err)) // skillgym's sentence

@@ -87,7 +87,7 @@ func aggregateResults(e *execution, repeat int, repetitions, good []*ExecutionRe
 	out := &ExecutionResult{
 		Runner: e.runner.info, Passed: failed == nil, ExecutionDir: e.dir, ArtifactDir: last.ArtifactDir, Session: last.Session,
 		RepeatTarget: repeat, CompletedRepetitions: len(repetitions), SuccessfulRepetitions: new(len(good)), Repetitions: repetitions,
-		WorkspacePath: last.WorkspacePath, PreparationMs: last.PreparationMs,
+		WorkspacePath: last.WorkspacePath, WorkspaceError: last.WorkspaceError, PreparationMs: last.PreparationMs,
 	}
 	if len(good) > 0 {
 		out.DurationMs, out.Report = meanReport(good)

@@ -47,11 +47,12 @@ func writeAtomic(path string, data []byte) error {
 	return nil
 }
 
-// A boundedFile keeps the first bytes that are written to it and discards the rest
-// without an error.
+// A boundedFile keeps the first bytes that are written to it and counts the rest without
+// an error.
 type boundedFile struct {
 	*os.File
-	left int64
+	left    int64
+	dropped int64
 }
 
 const maxLog = 64 << 20
@@ -65,12 +66,13 @@ func newLog(path string) (*boundedFile, error) {
 	if err != nil {
 		return nil, fmt.Errorf("eval: write %s: %w: %w", path, fault.Of(err), err)
 	}
-	return &boundedFile{f, maxLog}, nil
+	return &boundedFile{File: f, left: maxLog}, nil
 }
 
 func (b *boundedFile) Write(p []byte) (int, error) {
 	keep := p[:min(int64(len(p)), b.left)]
 	b.left -= int64(len(keep))
+	b.dropped += int64(len(p) - len(keep))
 	if _, err := b.File.Write(keep); err != nil {
 		return 0, err
 	}

@@ -138,6 +138,28 @@ export default [{ id: "holes", prompt: "truncate -s 4T beyond; truncate -s 256M 
 	}
 }
 
+// TestAFullDiskIsReported: where the disk has no room for the workspace of a failed session,
+// the result says so.
+func TestAFullDiskIsReported(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: user: only root mounts a small disk")
+	}
+	dir := project(t, map[string]string{"suite.mjs": isolated("") + `
+export default [{ id: "big", prompt: "head -c 64M /dev/urandom > big; exit 1", assert() {} }];`})
+	results := filepath.Join(dir, ".skillgym-results")
+	if err := os.Mkdir(results, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("small", results, "tmpfs", 0, "size=16m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { syscall.Unmount(results, syscall.MNT_DETACH) })
+	e := of(t, runSuite(t, dir, "suite.mjs", &eval.Options{Envs: sandboxed(t)}), "big")
+	if e.WorkspacePath != "" || !strings.Contains(e.WorkspaceError, "no space") {
+		t.Errorf("the workspace is at %q, and the error is %q; want none, and an error about space", e.WorkspacePath, e.WorkspaceError)
+	}
+}
+
 // TestResultsOfOthers: an agent sees of the directory with the results what is its own,
 // although that lies in the directory of the suite, which is shown.
 func TestResultsOfOthers(t *testing.T) {

@@ -199,6 +199,9 @@ func writeMarkdown(b *bytes.Buffer, r *Result, most int) {
 		if f.WorkspacePath != "" {
 			fmt.Fprintf(b, "\nWorkspace: `%s`\n", f.WorkspacePath)
 		}
+		if f.WorkspaceError != "" {
+			fmt.Fprintf(b, "\nWorkspace was not kept whole: %s\n", f.WorkspaceError)
+		}
 		b.WriteString("\n</details>\n")
 	}
 }

@@ -337,6 +337,9 @@ func writeFailures(b *bytes.Buffer, r *Result) {
 		if f.WorkspacePath != "" {
 			fmt.Fprintf(b, "Workspace: %s\n", f.WorkspacePath)
 		}
+		if f.WorkspaceError != "" {
+			fmt.Fprintf(b, "Workspace was not kept whole: %s\n", f.WorkspaceError)
+		}
 	}
 }
 

@@ -80,6 +80,9 @@ type ExecutionResult struct {
 	PreparationMs float64 `json:"preparationMs,omitempty"`
 	WorkspacePath string  `json:"workspacePath,omitempty"`
 
+	// WorkspaceError says why the workspace of a failed session was not kept whole.
+	WorkspaceError string `json:"workspaceError,omitempty"`
+
 	diff     string           // unified diff of a session, until it is written
 	scrubber *secret.Scrubber // of the credentials of a session; nil if no agent ran
 }

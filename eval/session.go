@@ -118,6 +118,10 @@ func (r *sessionRunner) runInWorkspace(ctx context.Context, e *execution, res *E
 	if p := d.file.Preserved; p != nil && !*p {
 		res.WorkspacePath = ""
 	}
+	if keep && d.file.CleanupError != "" {
+		res.WorkspaceError = d.file.CleanupError
+		r.notify.note("eval: %s: the workspace of the failed session was not kept: %s", e.name(), res.WorkspaceError)
+	}
 	return outcome, d.file.Cwd
 }
 
@@ -149,6 +153,10 @@ func (r *sessionRunner) runAgent(ctx context.Context, e *execution, d *preparedE
 	took := time.Since(start)
 	if out.Report != nil {
 		res.Report = out.Report
+		if raw := out.Report.RawArtifacts; raw.StdoutDropped+raw.StderrDropped > 0 {
+			r.notify.note("eval: %s: the agent wrote more than a log keeps: the report and the logs lack %d bytes of stdout and %d of stderr",
+				e.name(), raw.StdoutDropped, raw.StderrDropped)
+		}
 	}
 	res.scrubber = out.Scrubber
 	if err != nil {

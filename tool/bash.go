@@ -92,14 +92,9 @@ func newBashOutput(res workspace.Result, seconds int) bashOutput {
 	var b strings.Builder
 	if res.StdoutDropped > 0 {
 		o.ShellID = res.Session
-		head := min(maxBashOutput/2, len(res.Stdout))
-		b.Write(res.Stdout[:head])
-		fmt.Fprintf(&b, "\n... (output truncated, %d bytes elided%s)\n", res.StdoutDropped, o.readMoreHint(head))
-		b.Write(res.Stdout[head:])
-	} else {
-		b.Write(res.Stdout)
 	}
-	b.Write(res.Stderr) // errors of bash itself, before the redirection
+	b.WriteString(driver.OutputText(res.Stdout, res.StdoutDropped, o.readMoreHint(len(res.Stdout)/2)))
+	b.WriteString(driver.OutputText(res.Stderr, res.StderrDropped, "")) // errors of bash itself, before the redirection
 	o.Output = b.String()
 	b.Reset()
 	b.WriteString(o.Output)
@@ -154,7 +149,7 @@ func (o bashOutput) readMoreHint(offset int) string {
 	if o.ShellID == "" {
 		return ""
 	}
-	return fmt.Sprintf("; BashOutput with shell_id %q and offset %d reads them", o.ShellID, offset)
+	return fmt.Sprintf("BashOutput with shell_id %q and offset %d reads them", o.ShellID, offset)
 }
 
 // causeText returns an exit cause in words.

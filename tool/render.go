@@ -90,7 +90,7 @@ func (r renderer) render(ctx context.Context, c *Call, in renderInput) (renderOu
 	case res.Cause == driver.CauseCanceled:
 		return renderOutput{}, fmt.Errorf("%s: %w", r.tool, fault.Canceled)
 	case res.ExitCode != 0:
-		return renderOutput{}, Errorf(fault.InvalidArgument, "%s: %s: exit status %d: %s", r.tool, r.program, res.ExitCode, strings.TrimSpace(string(res.Stdout)+string(res.Stderr)))
+		return renderOutput{}, Errorf(fault.InvalidArgument, "%s: %s: exit status %d: %s", r.tool, r.program, res.ExitCode, strings.TrimSpace(driver.OutputText(res.Stdout, res.StdoutDropped, "")+driver.OutputText(res.Stderr, res.StderrDropped, "")))
 	}
 	return r.installOutput(ctx, c, temp, in.OutputPath, format)
 }

@@ -85,8 +85,8 @@ func wsRun(ctx context.Context, c *Call, in wsRunInput) (wsRunOutput, error) {
 		return wsRunOutput{}, fmt.Errorf("workspace_run: %w", fault.Canceled)
 	}
 	out := wsRunOutput{ExitCode: res.ExitCode, Cause: string(res.Cause), DurationMS: res.Duration.Milliseconds(), Dropped: res.StdoutDropped + res.StderrDropped}
-	out.Stdout = withGap(res.Stdout, res.StdoutDropped)
-	out.Stderr = withGap(res.Stderr, res.StderrDropped)
+	out.Stdout = driver.OutputText(res.Stdout, res.StdoutDropped, "")
+	out.Stderr = driver.OutputText(res.Stderr, res.StderrDropped, "")
 	if out.Dropped > 0 {
 		out.SessionID = res.Session
 	}
@@ -110,15 +110,6 @@ func checkArguments(args []string, env map[string]string) error {
 		return Errorf(fault.InvalidArgument, "args and env have %d bytes; at most %d are allowed: write a file, or use stdin", size, maxArguments)
 	}
 	return nil
-}
-
-// withGap inserts a note where the middle of an output was dropped.
-func withGap(data []byte, dropped int64) string {
-	if dropped == 0 {
-		return string(data)
-	}
-	head := min(maxExecOutput/2, len(data))
-	return fmt.Sprintf("%s\n... (output truncated, %d bytes elided)\n%s", data[:head], dropped, data[head:])
 }
 
 type wsExecInput struct {

@@ -231,7 +231,10 @@ func (e *Executor) ExecuteCode(ctx context.Context, in codeexecutor.CodeExecutio
 	if err != nil {
 		return codeexecutor.CodeExecutionResult{Output: out}, markStale(err)
 	}
-	files, err := e.Collect(ctx, ws, []string{stage.DirOut + "/**"})
+	files, leftOut, err := e.collect(ctx, ws, []string{stage.DirOut + "/**"})
+	if leftOut != "" {
+		out += "\n[output files that are not returned: " + leftOut + "]\n"
+	}
 	return codeexecutor.CodeExecutionResult{Output: out, OutputFiles: files}, err
 }
 
@@ -276,8 +279,8 @@ func (e *Executor) runBlocks(ctx context.Context, p *openWorkspace, list []codee
 	}
 	var out strings.Builder
 	for _, b := range res.Blocks {
-		out.Write(b.Result.Stdout)
-		out.Write(b.Result.Stderr)
+		out.WriteString(driver.OutputText(b.Result.Stdout, b.Result.StdoutDropped, ""))
+		out.WriteString(driver.OutputText(b.Result.Stderr, b.Result.StderrDropped, ""))
 		switch {
 		case b.Result.Cause == driver.CauseTimeout:
 			fmt.Fprintf(&out, "\n[timed out after %s]\n", b.Result.Duration.Round(time.Millisecond))

@@ -51,21 +51,35 @@ func (e *Executor) StageInputs(ctx context.Context, ws codeexecutor.Workspace, s
 	return markStale(err)
 }
 
-// Collect returns the files that patterns match.
+// Collect returns the files that patterns match. If some are left out, because of a limit
+// or an error, it returns the others, and an error that says how many.
 func (e *Executor) Collect(ctx context.Context, ws codeexecutor.Workspace, patterns []string) ([]codeexecutor.File, error) {
+	files, leftOut, err := e.collect(ctx, ws, patterns)
+	if err == nil && leftOut != "" {
+		err = fmt.Errorf("trpcagent: collect: %w: %s", fault.ResourceExhausted, leftOut)
+	}
+	return files, err
+}
+
+// collect returns the files that patterns match, and a line about those that are not
+// among them. A truncated file says so itself.
+func (e *Executor) collect(ctx context.Context, ws codeexecutor.Workspace, patterns []string) (_ []codeexecutor.File, leftOut string, _ error) {
 	p, err := e.findWorkspace(ws)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	man, err := p.Collect(ctx, patterns)
 	if err != nil {
-		return nil, markStale(err)
+		return nil, "", markStale(err)
 	}
 	files := make([]codeexecutor.File, len(man.Files))
 	for i, f := range man.Files {
 		files[i] = codeexecutor.File{Name: f.Name, Content: f.Content, MIMEType: f.MIMEType, SizeBytes: f.SizeBytes, Truncated: f.Truncated}
 	}
-	return files, nil
+	if man.Left+man.Skips > 0 || man.SearchCut {
+		leftOut = man.LeftOut()
+	}
+	return files, leftOut, nil
 }
 
 // CollectOutputs collects files. If some could not be saved, the manifest has the others,
@@ -84,6 +98,9 @@ func (e *Executor) CollectOutputs(ctx context.Context, ws codeexecutor.Workspace
 		if f.Error != "" && err == nil {
 			err = fmt.Errorf("trpcagent: save %s: %s", f.Name, f.Error)
 		}
+	}
+	if man.Skips > 0 && err == nil {
+		err = fmt.Errorf("trpcagent: collect: %s", man.LeftOut())
 	}
 	if err != nil && len(out.Files) > 0 {
 		err = errors.Join(err, codeexecutor.ErrPartialOutputCommit)

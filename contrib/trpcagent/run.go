@@ -75,6 +75,7 @@ func (e *Executor) RunProgram(ctx context.Context, ws codeexecutor.Workspace, sp
 
 func runResult(res driver.Result) codeexecutor.RunResult {
 	return codeexecutor.RunResult{
-		Stdout: string(res.Stdout), Stderr: string(res.Stderr), ExitCode: res.ExitCode, Duration: res.Duration, TimedOut: res.Cause == driver.CauseTimeout,
+		Stdout: driver.OutputText(res.Stdout, res.StdoutDropped, ""), Stderr: driver.OutputText(res.Stderr, res.StderrDropped, ""),
+		ExitCode: res.ExitCode, Duration: res.Duration, TimedOut: res.Cause == driver.CauseTimeout,
 	}
 }

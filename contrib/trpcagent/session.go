@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -93,6 +94,7 @@ func (s *session) drainLocked() {
 			s.drained = isSessionGone(err)
 			return
 		}
+		s.kept = append(s.kept, elided(int(poll.Dropped))...)
 		s.kept = append(append(s.kept, poll.Stdout...), poll.Stderr...)
 		if len(poll.Stdout)+len(poll.Stderr) == 0 {
 			s.drained = !poll.Running
@@ -102,8 +104,15 @@ func (s *session) drainLocked() {
 	if extra := len(s.kept) - maxKept; extra > 0 {
 		s.kept = append([]byte(nil), s.kept[extra:]...)
 		s.base += extra
-		s.cursor = max(s.cursor, s.base)
 	}
+}
+
+// elided returns a line in place of n bytes of output that are not kept.
+func elided(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("\n... (output truncated, %d bytes elided)\n", n)
 }
 
 // isSessionGone reports whether an error means that the session no longer exists: its
@@ -122,8 +131,12 @@ func (s *session) Poll(limit *int) codeexecutor.ProgramPoll {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drainLocked()
+	missing := s.base - s.cursor
+	s.cursor = max(s.cursor, s.base)
 	out := firstLines(s.kept[s.cursor-s.base:], limit)
-	poll := codeexecutor.ProgramPoll{Status: codeexecutor.ProgramStatusRunning, Output: out, Offset: s.cursor, NextOffset: s.cursor + len(out)}
+	poll := codeexecutor.ProgramPoll{
+		Status: codeexecutor.ProgramStatusRunning, Output: elided(missing) + out, Offset: s.cursor, NextOffset: s.cursor + len(out),
+	}
 	s.cursor = poll.NextOffset
 	if s.drained && s.cursor == s.base+len(s.kept) {
 		poll.Status, poll.ExitCode = codeexecutor.ProgramStatusExited, s.exitCode()
@@ -136,12 +149,13 @@ func (s *session) Log(offset, limit *int) codeexecutor.ProgramLog {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drainLocked()
-	from := s.base
+	asked := 0
 	if offset != nil {
-		from = min(max(*offset, s.base), s.base+len(s.kept))
+		asked = max(*offset, 0)
 	}
+	from := min(max(asked, s.base), s.base+len(s.kept))
 	out := firstLines(s.kept[from-s.base:], limit)
-	return codeexecutor.ProgramLog{Output: out, Offset: from, NextOffset: from + len(out)}
+	return codeexecutor.ProgramLog{Output: elided(s.base-asked) + out, Offset: from, NextOffset: from + len(out)}
 }
 
 // firstLines is the head of a text: at most limit lines, all of it where limit is

@@ -63,6 +63,24 @@ func TestLimitsHoldOrAreRefused(t *testing.T) {
 	}
 }
 
+// What a result lacks is said in it: output beyond the limit, and files beyond the limits
+// of Collect.
+func TestWhatIsLeftOutIsSaid(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {
+		ws := create(t, e)
+		const script = `mkdir -p out; for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do truncate -s 4M out/$i; done
+			head -c 9000000 /dev/zero | tr '\0' x`
+		res, err := e.RunProgram(t.Context(), ws, codeexecutor.RunProgramSpec{Cmd: "sh", Args: []string{"-c", script}})
+		if err != nil || !strings.Contains(res.Stdout, " bytes elided)\nx") {
+			t.Errorf("%d bytes of output came without a mark: %v", len(res.Stdout), err)
+		}
+		files, err := e.Collect(t.Context(), ws, []string{"out/*"})
+		if len(files) != 16 || !errors.Is(err, fault.ResourceExhausted) || !strings.Contains(err.Error(), "files beyond the limits: 4") {
+			t.Errorf("%d files were collected, %v; want 16, and an error about 4", len(files), err)
+		}
+	})
+}
+
 // A context that ends is an error, not a program that exited with -1.
 func TestCancelledRunIsAnError(t *testing.T) {
 	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {

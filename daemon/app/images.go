@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/docker"
+	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -75,16 +77,19 @@ func (s *System) RemoveImage(ctx context.Context, name string) error {
 	return e.Images().Remove(ctx, name)
 }
 
-// Collected lists what Collect removed outside the data directory.
+// Collected lists what Collect removed: containers, and snapshots by id.
 type Collected struct {
 	Containers []docker.Leftover `json:"containers"`
+	Snapshots  []string          `json:"snapshots"`
 }
 
-// Collect removes leftovers of crashes in the data directory, and containers of this
-// host whose data directory entry is gone.
+// Collect removes leftovers of crashes in the data directory, containers of this host
+// whose data directory entry is gone, and snapshots that have expired.
 func (s *System) Collect(ctx context.Context) (Collected, error) {
-	err := s.Registry.Sweep(ctx)
 	c := Collected{Containers: []docker.Leftover{}}
+	err := s.Registry.Sweep(ctx)
+	expired, xerr := s.expireSnapshots(ctx)
+	c.Snapshots, err = expired, errors.Join(err, xerr)
 	e, eerr := s.dockerEngine()
 	if fault.Of(eerr) == fault.Unsupported {
 		return c, err
@@ -95,4 +100,26 @@ func (s *System) Collect(ctx context.Context) (Collected, error) {
 	removed, cerr := e.Collect(ctx)
 	c.Containers = append(c.Containers, removed...)
 	return c, errors.Join(err, cerr)
+}
+
+// expireSnapshots removes the snapshots without a name that have reached the age of the
+// configuration, and frees their space. Templates and the origins of workspaces stay.
+func (s *System) expireSnapshots(ctx context.Context) ([]string, error) {
+	ids := []string{}
+	var failed error
+	gone, err := s.snapshots.Prune(ctx, snapshot.Retention{MaxAge: time.Duration(s.settings.Snapshots.MaxAge)}, func(m *snapshot.Manifest) bool {
+		if m.Name != "" || failed != nil {
+			return false
+		}
+		needed, err := s.isSnapshotNeeded(ctx, m.ID)
+		failed = err
+		return err == nil && !needed
+	})
+	for _, m := range gone {
+		ids = append(ids, m.ID)
+	}
+	if err = errors.Join(err, failed); err == nil && len(gone) > 0 {
+		_, err = s.snapshots.GC(ctx)
+	}
+	return ids, err
 }

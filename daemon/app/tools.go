@@ -174,6 +174,8 @@ type registryWorkspaces struct {
 	mu   sync.Mutex
 	only []string  // guarded by mu; names or ids; nil is all
 	list listCache // guarded by mu
+
+	forks []string // guarded by mu; ids of forks that tools made
 }
 
 // A listCache is the last answer of List.
@@ -191,6 +193,7 @@ const listCacheTTL = time.Second
 func (r *registryWorkspaces) addForked(id, name string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.forks = append(r.forks, id)
 	if r.only != nil {
 		r.only = append(slices.Clone(r.only), id)
 	}
@@ -199,6 +202,24 @@ func (r *registryWorkspaces) addForked(id, name string) string {
 		return id
 	}
 	return name
+}
+
+// DestroyForks destroys the forks that tools made in workspaces of Workspaces.
+func (s *System) DestroyForks(ctx context.Context, workspaces tool.Workspaces) error {
+	r, ok := workspaces.(*registryWorkspaces)
+	if !ok {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for _, id := range r.forks {
+		if err := s.Registry.Destroy(ctx, id); err != nil && fault.Of(err) != fault.NotFound {
+			errs = append(errs, err)
+		}
+	}
+	r.forks = nil
+	return errors.Join(errs...)
 }
 
 func (r *registryWorkspaces) List(ctx context.Context) ([]tool.Entry, error) {

@@ -32,6 +32,7 @@ type codeOptions struct {
 	env       []string
 	timeout   time.Duration
 	blocks    bool
+	policy    policyFlags // of croft code
 }
 
 func (a *command) codeCommand() *cobra.Command {
@@ -53,6 +54,7 @@ for an error of croft itself.`,
 	}
 	cmd.Flags().BoolVar(&opts.blocks, "blocks", false, "the input is a text, such as a model's reply: run the code blocks in it, each by its interpreter")
 	opts.registerFlags(cmd, "python, or another language with an installed kernel (default python)")
+	opts.policy.registerAllButEnv(cmd.Flags())
 	return cmd
 }
 
@@ -155,8 +157,8 @@ func (a *command) runScript(ctx context.Context, opts codeOptions, args []string
 // inWorkspace calls f with the named workspace, or with a temporary one.
 func (a *command) inWorkspace(ctx context.Context, opts codeOptions, spec workspace.Spec, f func(*workspace.Workspace) error) error {
 	if opts.workspace != "" {
-		if opts.provider != "" || opts.options != "" {
-			return usagef("--provider and --options are for a temporary workspace: leave them out with -w")
+		if opts.provider != "" || opts.options != "" || opts.policy.given() {
+			return usagef("--provider, --options and flags of the policy are for a temporary workspace: leave them out with -w")
 		}
 		return a.withAttached(ctx, opts.workspace, func(_ *client.Client, ws *workspace.Workspace) error { return f(ws) })
 	}
@@ -173,15 +175,19 @@ func (a *command) inWorkspace(ctx context.Context, opts codeOptions, spec worksp
 	if me := processIdentity("self"); me != "" && a.server == "" {
 		spec.Labels[runByLabel] = me
 	}
+	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
+		return err
+	}
 	spec.Policy.Idle = runIdle
 	return a.withClient(ctx, func(c *client.Client) (err error) {
 		if a.server == "" {
 			a.sweepRuns(ctx, c)
 		}
-		rec, err := c.CreateWith(ctx, spec, "")
+		rec, err := c.CreateWith(ctx, spec, opts.policy.name)
 		if err != nil {
 			return err
 		}
+		a.warnUnenforced(rec)
 		defer func() { err = errors.Join(err, a.destroyWorkspace(ctx, c, rec.ID)) }()
 		d, rec, err := c.Attach(ctx, rec.ID)
 		if err != nil {
@@ -289,12 +295,16 @@ func (a *command) codeBlocks(ctx context.Context, ws *workspace.Workspace, sourc
 	}
 	err = a.printAnswer(newBlocksAnswer(res), func(w io.Writer) error {
 		for _, b := range res.Blocks {
-			if err := errors.Join(writeText(w, string(b.Result.Stdout)), writeText(a.Err, string(b.Result.Stderr))); err != nil {
+			if err := errors.Join(writeText(w, driver.OutputText(b.Result.Stdout, b.Result.StdoutDropped, "")),
+				writeText(a.Err, driver.OutputText(b.Result.Stderr, b.Result.StderrDropped, ""))); err != nil {
 				return err
 			}
 		}
 		for _, info := range res.Outputs {
-			a.note("croft: output %s of %d bytes", info.Path, info.Size)
+			a.note("croft: output %s of %d bytes", printable(info.Path), info.Size)
+		}
+		if res.OutputsTruncated {
+			a.note("croft: there are more files below %s than are compared: some new ones are not listed", codeblock.OutputDir)
 		}
 		return nil
 	})
@@ -308,6 +318,8 @@ func (a *command) codeBlocks(ctx context.Context, ws *workspace.Workspace, sourc
 type blocksAnswer struct {
 	Blocks  []blockAnswer `json:"blocks"`
 	Outputs []driver.Info `json:"outputs"`
+
+	OutputsTruncated bool `json:"outputsTruncated,omitempty"`
 }
 
 type blockAnswer struct {
@@ -317,7 +329,7 @@ type blockAnswer struct {
 }
 
 func newBlocksAnswer(res *codeblock.Result) blocksAnswer {
-	out := blocksAnswer{Blocks: []blockAnswer{}, Outputs: res.Outputs}
+	out := blocksAnswer{Blocks: []blockAnswer{}, Outputs: res.Outputs, OutputsTruncated: res.OutputsTruncated}
 	for _, b := range res.Blocks {
 		out.Blocks = append(out.Blocks, blockAnswer{b.File, b.Line, newResultAnswer(b.Result)})
 	}

@@ -76,24 +76,10 @@ func (a *command) runCollect(ctx context.Context, opts collectOptions) error {
 			a.note("left out %d more", more)
 		}
 		if man.LimitsHit {
-			a.note("a limit was reached: %s", beyondLimits(man))
+			a.note("a limit was reached: %s", man.LeftOut())
 		}
 		return errors.Join(failed, a.printAnswer(man, func(w io.Writer) error { return writeTable(w, collectRows(man)) }))
 	})
-}
-
-// beyondLimits describes the files that the limits excluded.
-func beyondLimits(man stage.Manifest) string {
-	cut := 0
-	for _, f := range man.Files {
-		if f.Truncated {
-			cut++
-		}
-	}
-	if cut+man.Left == 0 {
-		return "more files match than the search returns"
-	}
-	return fmt.Sprintf("files cut at the limit: %d; files not copied: %d", cut, man.Left)
 }
 
 // collectRows are the rows of a manifest.

@@ -18,7 +18,8 @@ func (a *command) doctorCommand() *cobra.Command {
 		Short: "Report what this host supports, tested by trying",
 		Long: `Report what this host supports: each level of isolation, with the test that it passed or why it
 fails; and for each provider its limits and what enforces them, its network, and its
-copy-on-write. With --server, report on the server's host.`,
+copy-on-write. The last lines are a verdict and the next command. With --server, report on the
+server's host.`,
 		Args: cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
@@ -26,10 +27,66 @@ copy-on-write. With --server, report on the server's host.`,
 				if err != nil {
 					return err
 				}
-				return a.printAnswer(d, func(w io.Writer) error { return printDiagnosis(w, d) })
+				answer := doctorAnswer{Diagnosis: d}
+				answer.Verdict, answer.Next = verdict(d)
+				return a.printAnswer(answer, func(w io.Writer) error {
+					if err := printDiagnosis(w, d); err != nil {
+						return err
+					}
+					_, err := fmt.Fprintf(w, "\nverdict: %s\nnext: %s\n", answer.Verdict, answer.Next)
+					return err
+				})
 			})
 		}),
 	}
+}
+
+// doctorAnswer is the JSON of croft doctor.
+type doctorAnswer struct {
+	client.Diagnosis
+	Verdict string `json:"verdict"`
+	Next    string `json:"next"` // command to run
+}
+
+// verdict says in a sentence whether commands can be isolated and limited, and which
+// command to run next.
+func verdict(d client.Diagnosis) (text, next string) {
+	var works *client.Level // the default level, else the strongest
+	reason := "no provider here isolates processes"
+	for i, l := range d.Levels {
+		isDefault := l.Level == driver.IsolationNamespaces
+		if l.Works && (works == nil || isDefault) {
+			works = &d.Levels[i]
+		}
+		if isDefault && !l.Works {
+			reason = oneLine(l.Reason)
+		}
+	}
+	switch {
+	case works == nil:
+		return "nothing isolates commands here, so croft run fails: " + reason, "croft doctor   # again, after the remedy above"
+	case works.Level.Rank() < driver.IsolationNamespaces.Rank():
+		text = fmt.Sprintf("the default isolation fails: %s; isolation %s works", reason, works.Level)
+		next = fmt.Sprintf("croft run --isolation %s -- echo hello", works.Level)
+	default:
+		text, next = fmt.Sprintf("commands are isolated (%s)", works.Level), "croft run -- echo hello"
+	}
+	for _, p := range d.Providers {
+		if p.Kind != sandboxKind || p.Traits == nil {
+			continue
+		}
+		var unlimited []string
+		why := ""
+		for _, r := range []driver.Resource{driver.ResourceMemory, driver.ResourceCPU, driver.ResourcePIDs} {
+			if l := p.Traits.Limits[r]; !l.Enforced() {
+				unlimited, why = append(unlimited, string(r)), oneLine(l.Reason)
+			}
+		}
+		if len(unlimited) > 0 {
+			text += fmt.Sprintf(", but limits of %s can't be enforced: %s", strings.Join(unlimited, ", "), why)
+		}
+	}
+	return text, next
 }
 
 func printDiagnosis(w io.Writer, d client.Diagnosis) error {

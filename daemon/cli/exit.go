@@ -71,7 +71,7 @@ func (a *command) reportError(cmd *cobra.Command, err error) int {
 		fmt.Fprintf(a.Err, "%s\n", data)
 		return status
 	}
-	fmt.Fprintf(a.Err, "croft: %v\n", err)
+	fmt.Fprintf(a.Err, "croft: %s\n", printableText(err.Error()))
 	if misused {
 		fmt.Fprint(a.Err, usageHint(cmd))
 	}

@@ -16,7 +16,8 @@ func (a *command) gcCommand() *cobra.Command {
 		Short: "Remove leftovers that belong to no workspace",
 		Long: `Remove leftovers of killed processes: files in the data directory, temporary workspaces of croft run,
 code and script, and containers and volumes of this host whose data directory entry is gone. Nothing in use is
-removed. (croft snapshot gc removes unused objects of the snapshot store.)`,
+removed. Snapshots without a name are removed at the age snapshots.maxAge of the configuration, 30 days by
+default, unless a workspace started from them. (croft snapshot prune removes others by age and number.)`,
 		Args: cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withSystem(ctx, "gc removes leftovers", func(s *app.System) error {
@@ -39,6 +40,10 @@ removed. (croft snapshot gc removes unused objects of the snapshot store.)`,
 						if _, err := fmt.Fprintf(w, "removed %s %s, of %s in %s\n", what, c.Name, c.Workspace, printable(c.Root)); err != nil {
 							return err
 						}
+					}
+					if n := len(removed.Snapshots); n > 0 {
+						_, err := fmt.Fprintf(w, "removed %s without a name\n", countText(int64(n), "snapshot"))
+						return err
 					}
 					return nil
 				})

@@ -203,6 +203,11 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 		if cfg.Workspaces, err = a.namedWorkspaces(ctx, sys, opts); err != nil {
 			return err
 		}
+		defer func() {
+			after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+			defer cancel()
+			err = errors.Join(err, sys.DestroyForks(after, cfg.Workspaces))
+		}()
 	} else {
 		dirs, err := a.openDirs(ctx, sys, opts)
 		if err != nil {

@@ -42,7 +42,6 @@ func (a *command) serverTools(opts toolFlags, toolset string) (*mcp.StreamableCl
 
 // checkForServer refuses flags that only apply to workspaces on this host.
 func (t toolFlags) checkForServer() error {
-	p := t.policy
 	switch {
 	case t.workspace != "" || t.workspaces != "":
 		return usagef("--workspace and --workspaces are directories of this host: with --server, open a workspace (croft ws open) and name it with --ws")
@@ -50,8 +49,7 @@ func (t toolFlags) checkForServer() error {
 		return usagef("with --server, give --ws at most once; without it all workspaces are available")
 	case t.provider != "" || t.readOnly || t.checkpoint != "" || len(t.approve) > 0:
 		return usagef("--provider, --read-only, --approve and --checkpoints do not apply with --server: give them to croft ws open")
-	case p.name != "" || p.isolation != "" || p.template != "" || len(p.allowNet) > 0 || p.openNet || len(p.secrets) > 0 ||
-		!p.limits.IsZero() || p.bestEffort || len(p.env) > 0:
+	case t.policy.given():
 		return usagef("flags of the policy do not apply with --server: give them to croft ws open")
 	}
 	return nil

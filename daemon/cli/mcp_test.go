@@ -314,6 +314,29 @@ func TestForkIsTold(t *testing.T) {
 	}
 }
 
+// TestForksEndWithTheirServer: a fork of croft mcp is gone when croft mcp has ended, and
+// the workspace that --ws names stays.
+func TestForksEndWithTheirServer(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	if out, err := croft(t, data, "ws", "open", "demo", "--provider", "local").CombinedOutput(); err != nil {
+		t.Fatalf("open: %v, %s", err, out)
+	}
+	s, err := newClient(nil).Connect(t.Context(), overPipes(lasting(croft(t, data, "mcp", "--ws", "demo"))), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &agent{s, t}
+	a.ok("fork", m{"name": "kid"})
+	a.ok("Write", m{"workspace": "kid", "file_path": "f", "content": "x"})
+	if err := s.Close(); err != nil {
+		t.Errorf("croft mcp ended with %v", err)
+	}
+	out, err := croft(t, data, "ws", "list").CombinedOutput()
+	if err != nil || strings.Contains(string(out), "kid") || !strings.Contains(string(out), "demo") {
+		t.Errorf("after croft mcp there are %s, %v; want demo and no kid", out, err)
+	}
+}
+
 // held returns a function that waits, when it is first called, until a command
 // holds a pipe in dir, and when it is called again, until nobody does any more.
 func held(t *testing.T, dir string) func() {

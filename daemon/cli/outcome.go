@@ -83,7 +83,8 @@ func causeText(c driver.Cause) string {
 	return string(c)
 }
 
-// resultAnswer is the JSON of a result, with output as text if it is UTF-8.
+// resultAnswer is the JSON of a result, with output as text if it is UTF-8. The text has
+// a mark where bytes were dropped; the bytes have none.
 type resultAnswer struct {
 	workspace.Result
 	Stdout    string `json:"stdout"`
@@ -94,14 +95,14 @@ type resultAnswer struct {
 
 func newResultAnswer(res workspace.Result) resultAnswer {
 	out := resultAnswer{Result: res}
-	out.Stdout, out.StdoutB64 = textOrBytes(res.Stdout)
-	out.Stderr, out.StderrB64 = textOrBytes(res.Stderr)
+	out.Stdout, out.StdoutB64 = outputAnswer(res.Stdout, res.StdoutDropped)
+	out.Stderr, out.StderrB64 = outputAnswer(res.Stderr, res.StderrDropped)
 	return out
 }
 
-func textOrBytes(data []byte) (string, []byte) {
+func outputAnswer(data []byte, dropped int64) (string, []byte) {
 	if utf8.Valid(data) {
-		return string(data), nil
+		return driver.OutputText(data, dropped, ""), nil
 	}
 	return "", data
 }

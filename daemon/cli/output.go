@@ -47,12 +47,17 @@ func (a *command) note(format string, args ...any) {
 	}
 }
 
-// writeTable prints rows in columns.
+// writeTable prints rows in columns. Texts of users and workloads, such as labels and
+// paths, are among the cells, so a cell that a terminal could interpret is quoted.
 func writeTable(w io.Writer, rows [][]string) error {
 	var b strings.Builder
 	tw := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintln(tw, strings.Join(row, "\t"))
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = printable(cell)
+		}
+		fmt.Fprintln(tw, strings.Join(cells, "\t"))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -72,6 +77,20 @@ func printable(name string) string {
 		return name
 	}
 	return strconv.QuoteToASCII(name)
+}
+
+// printableText returns a text of several lines with its control characters escaped.
+func printableText(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRuneToASCII(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
 }
 
 func labelText(labels map[string]string) string {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -20,7 +21,6 @@ type policyFlags struct {
 	isolation  string
 	template   string
 	allowNet   []string
-	openNet    bool
 	secrets    []string
 	limits     workspace.Limits // of the flags, without bestEffort
 	bestEffort bool
@@ -28,15 +28,24 @@ type policyFlags struct {
 }
 
 func (p *policyFlags) registerFlags(f *pflag.FlagSet) {
+	p.registerAllButEnv(f)
+	f.StringArrayVar(&p.env, "env", nil, "K=V for every process; may be given several times")
+}
+
+// given reports whether a flag was given.
+func (p *policyFlags) given() bool {
+	return p.name != "" || p.isolation != "" || p.template != "" || len(p.allowNet) > 0 || len(p.secrets) > 0 ||
+		!p.limits.IsZero() || p.bestEffort || len(p.env) > 0
+}
+
+func (p *policyFlags) registerAllButEnv(f *pflag.FlagSet) {
 	f.StringVar(&p.name, "policy", "", "name of a policy in the configuration; the flags below change it (default defaults.policy)")
 	f.StringVar(&p.isolation, "isolation", "", "minimum level of isolation: none, process, bubblewrap, namespaces, container, gvisor, vm (default the provider's)")
 	f.StringVar(&p.template, "template", "", "start with the files of this template (a name) or directory; they stay as they are")
-	f.StringArrayVar(&p.allowNet, "allow-net", nil, "allow network access to HOST[:PORT]; *.HOST is its subdomains; may be given several times (default none)")
-	f.BoolVar(&p.openNet, "open-net", false, "allow all network access, without the proxy")
+	f.StringArrayVar(&p.allowNet, "allow-net", nil, "allow network access to HOST[:PORT]; *.HOST is its subdomains, * all but private addresses; may be given several times (default none)")
 	f.StringArrayVar(&p.secrets, "secret", nil, "NAME@HOST: allow HOST, and let the proxy add this secret, which the workspace never sees; may be given several times")
 	p.registerLimits(f, "")
 	f.BoolVar(&p.bestEffort, "best-effort", false, "ignore limits that the provider can't enforce")
-	f.StringArrayVar(&p.env, "env", nil, "K=V for every process; may be given several times")
 }
 
 // apply sets the policy and template of spec. With a server, directories must be
@@ -70,7 +79,6 @@ func (p *policyFlags) templatePath(onServer bool) (string, error) {
 }
 
 func (p *policyFlags) applyNetwork(n *workspace.Network) error {
-	n.Open = p.openNet
 	for _, host := range p.allowNet {
 		rule, err := parseRule("--allow-net", host)
 		if err != nil {
@@ -89,9 +97,6 @@ func (p *policyFlags) applyNetwork(n *workspace.Network) error {
 		}
 		rule.Credential = strings.ToLower(name) // as the configuration has it
 		n.Allow = append(n.Allow, rule)
-	}
-	if p.openNet && len(n.Allow) > 0 {
-		return usagef("--open-net allows everything without the proxy: leave out --allow-net and --secret")
 	}
 	return nil
 }
@@ -143,6 +148,24 @@ func (p *policyFlags) requestedLimits() workspace.Limits {
 		asked[name] = workspace.Limit{Max: l.Max, BestEffort: p.bestEffort}
 	}
 	return asked
+}
+
+// warnUnenforced warns, in one line, of limits that were asked for as best effort and are
+// not enforced for the whole workspace.
+func (a *command) warnUnenforced(ws client.Workspace) {
+	if ws.Traits == nil {
+		return
+	}
+	var names []string
+	why := ""
+	for _, r := range driver.Resources {
+		if l := ws.Policy.Limits[r.Name]; l.Max > 0 && l.BestEffort && !ws.Traits.Limits[r.Name].Enforced() {
+			names, why = append(names, string(r.Name)), oneLine(ws.Traits.Limits[r.Name].Reason)
+		}
+	}
+	if len(names) > 0 {
+		a.note("croft: warning: limits of the workspace are not enforced: %s (memory at most for each process): %s", strings.Join(names, ", "), why)
+	}
 }
 
 // A limitFlag is the flag of one limit.

@@ -95,6 +95,7 @@ func (a *command) runInNewWorkspace(ctx context.Context, opts runOptions, words 
 		if err != nil {
 			return err
 		}
+		a.warnUnenforced(rec)
 		defer func() {
 			if err := a.destroyWorkspace(ctx, c, rec.ID); err != nil {
 				a.note("croft: remove the workspace %s: %v", rec.ID, err)

@@ -79,6 +79,7 @@ func (a *command) wsOpen(ctx context.Context, opts wsOpenOptions) error {
 		if err != nil {
 			return err
 		}
+		a.warnUnenforced(ws)
 		if a.server == "" && ws.Traits != nil && !ws.Traits.Persists() {
 			if err := c.Destroy(ctx, ws.ID); err != nil {
 				return err

@@ -216,6 +216,7 @@ func (a *command) wsFork(ctx context.Context, name string, opts client.ForkOptio
 		if err != nil {
 			return err
 		}
+		a.noteMissing(res.Snapshot)
 		return a.printAnswer(res, func(w io.Writer) error {
 			for _, ws := range res.Workspaces {
 				if _, err := fmt.Fprintln(w, ws.ID); err != nil {

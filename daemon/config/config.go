@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/strictyaml"
@@ -37,6 +38,7 @@ type Config struct {
 	Commands  Rules               `json:"commands,omitzero" jsonschema:"programs that commands may run, by patterns of their names; beyond what the provider itself refuses"`
 	Caps      Caps                `json:"caps,omitzero" jsonschema:"caps of this server; past them calls fail as resource exhausted"`
 	Events    Events              `json:"events,omitzero" jsonschema:"the audit stream"`
+	Snapshots Snapshots           `json:"snapshots,omitzero" jsonschema:"how long snapshots are kept"`
 
 	file   string                         // path of the file; "" without one
 	at     map[string]strictyaml.Position // position of each key that the file sets, by its path
@@ -148,6 +150,11 @@ type Events struct {
 	Sync    string `json:"sync,omitempty" jsonschema:"when lines are forced to the disk: none, interval (within a second) or always"`
 }
 
+// Snapshots is the section snapshots.
+type Snapshots struct {
+	MaxAge Duration `json:"maxAge,omitempty" jsonschema:"age at which croft gc removes a snapshot without a name, unless a workspace started from it; 0s is never"`
+}
+
 // NoFile as Events.File keeps no file.
 const NoFile = "none"
 
@@ -164,6 +171,8 @@ func Default() *Config {
 		Secrets:  Secrets{Env: "CROFT_SECRET_"},
 		Caps:     Caps{MaxOpen: 1000, MaxCommands: 1000},
 		Events:   Events{File: "events.jsonl", MaxSize: 64 << 20, Keep: 5, Sync: "interval"},
+
+		Snapshots: Snapshots{MaxAge: Duration(30 * 24 * time.Hour)},
 	}
 }
 

@@ -132,6 +132,9 @@ type Output struct {
 	Ended      time.Time
 	Exit       Exit
 
+	StdoutDropped int64 // bytes beyond MaxOutput, which neither Stdout nor the file has
+	StderrDropped int64
+
 	log fs.FileInfo // the file at StdoutPath, which has Stdout; nil is not known
 }
 

@@ -205,17 +205,19 @@ func (d *agentDir) createLog(name string, limit int64) (*logFile, error) {
 	return &logFile{File: f, left: limit}, nil
 }
 
-// A logFile keeps the first bytes that are written to it and discards the rest without an
+// A logFile keeps the first bytes that are written to it and counts the rest without an
 // error, so that a program that writes too much goes on.
 type logFile struct {
 	*os.File
-	left int64
-	buf  bytes.Buffer
+	left    int64
+	dropped int64
+	buf     bytes.Buffer
 }
 
 func (l *logFile) Write(p []byte) (int, error) {
 	keep := p[:min(int64(len(p)), l.left)]
 	l.left -= int64(len(keep))
+	l.dropped += int64(len(p) - len(keep))
 	l.buf.Write(keep)
 	if _, err := l.File.Write(keep); err != nil {
 		return 0, fmt.Errorf("agent: write %s: %w", l.Name(), err)

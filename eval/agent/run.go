@@ -150,7 +150,8 @@ func makeReport(ctx context.Context, r Runner, a Agent, in Input, o Output, out 
 	}
 	rep := out.Report
 	rep.RawArtifacts = session.RawArtifacts{StdoutPath: o.StdoutPath, StderrPath: o.StderrPath,
-		SessionPath: raw.SessionPath, ExportPath: raw.ExportPath, TelemetryPath: raw.TelemetryPath}
+		SessionPath: raw.SessionPath, ExportPath: raw.ExportPath, TelemetryPath: raw.TelemetryPath,
+		StdoutDropped: o.StdoutDropped, StderrDropped: o.StderrDropped}
 	rep.StartedAt, rep.EndedAt = session.Time(o.Started), session.Time(o.Ended)
 	rep.DurationMs = session.Millis(o.Ended.Sub(o.Started))
 	rep.Steps, rep.PeakMemoryBytes = out.Steps, o.Exit.PeakMemory
@@ -189,6 +190,7 @@ func runLogged(ctx context.Context, r Runner, d *agentDir, inv Invocation, in In
 	err = errors.Join(err, cleanOut.Close(), cleanErr.Close())
 	o.Ended = time.Now()
 	o.Stdout, o.Stderr = outLog.text(), errLog.text()
+	o.StdoutDropped, o.StderrDropped = outLog.dropped, errLog.dropped
 	if info, serr := outLog.Stat(); serr == nil {
 		o.log = info
 	}

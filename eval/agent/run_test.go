@@ -201,6 +201,10 @@ func TestFlood(t *testing.T) {
 	if err != nil || info.Size() != 1000 {
 		t.Errorf("the log has %v bytes, %v, want 1000", info.Size(), err)
 	}
+	const wrote = 3000000 + len("\n") + len("{\"type\":\"step\"}\n")
+	if got := out.Report.RawArtifacts.StdoutDropped; got != int64(wrote)-1000 {
+		t.Errorf("the report says that %d bytes are missing, want %d", got, wrote-1000)
+	}
 	if _, err := os.Stat(in.Dir + "/done"); err != nil || out.Steps != 1 {
 		t.Errorf("the program did not go on: %v, %d steps", err, out.Steps)
 	}

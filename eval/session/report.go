@@ -184,6 +184,10 @@ type RawArtifacts struct {
 	SessionPath   string `json:"sessionPath,omitempty"`
 	ExportPath    string `json:"exportPath,omitempty"`
 	TelemetryPath string `json:"telemetryPath,omitempty"`
+
+	// Bytes beyond the size limit of a log, which neither the log nor the report has.
+	StdoutDropped int64 `json:"stdoutDropped,omitempty"`
+	StderrDropped int64 `json:"stderrDropped,omitempty"`
 }
 
 // Empty returns the report of a session with only the prompt.

@@ -68,10 +68,13 @@ var findControllers = sync.OnceValue(func() map[string]Controller {
 			c.Dir, c.V2, c.Err = findV2().dir, true, nil
 		case err != nil:
 		case !ok:
-			c.Err = fmt.Errorf("the host has no controller %q in cgroup version 1, and no usable one in version 2: %w", name, findV2().err)
+			c.Err = fmt.Errorf("the host has no controller %q in cgroup version 1, and no usable one in version 2: %w", name, errors.Join(findV2().err, findV2().missing))
 		default:
 			c.Dir = dir
 			c.Err = cgroupv1.Try(filepath.Join(dir, probePrefix+strconv.Itoa(os.Getpid())), name)
+			if c.Err != nil && os.Geteuid() != 0 {
+				c.Err = fmt.Errorf("%w: cgroups of version 1 are for root: run croft as root, or add --best-effort to go without limits", c.Err)
+			}
 		}
 		found[name] = c
 	}
@@ -310,7 +313,7 @@ func removeGroup(dir string) error {
 func FreezerOf(dirs []string) (string, bool) {
 	c := Find(Freezer)
 	for _, dir := range dirs {
-		if c.Err == nil && filepath.Dir(dir) == c.Dir {
+		if isV2(dir) || c.Err == nil && filepath.Dir(dir) == c.Dir { // in version 2 another process may have its own parent
 			return dir, true
 		}
 	}

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/host/cgroup/cgroupv1"
 )
 
 // minStaleAge is the age at which a cgroup can be stale: a new one may not have a
@@ -18,10 +21,11 @@ const minStaleAge = time.Minute
 // RemoveStale removes stale cgroups: those of probes whose process has died, and those
 // whose owner did not remove them, as when a data directory is deleted by hand. A stale
 // cgroup has no process in it, and no process has a file of it open, as a live supervisor
-// has.
+// has. A cgroup of version 1 that has processes and no supervisor, or one whose workspace
+// directory was deleted, is thawed: its processes can't end while they are frozen.
 func RemoveStale(now time.Time) error {
 	var errs error
-	var idle []string
+	var idle, busy []string
 	for _, dir := range Parents() {
 		found, err := filepath.Glob(filepath.Join(dir, Prefix+"*"))
 		if err != nil {
@@ -33,10 +37,12 @@ func RemoveStale(now time.Time) error {
 				errs = errors.Join(errs, Remove([]string{group}))
 			case !ok && isIdle(group, now):
 				idle = append(idle, group)
+			case !ok:
+				busy = append(busy, group)
 			}
 		}
 	}
-	return errors.Join(errs, removeUnused(idle))
+	return errors.Join(errs, releaseUnused(idle, busy))
 }
 
 // probePID returns the process that created a probe cgroup.
@@ -59,17 +65,26 @@ func isIdle(group string, now time.Time) bool {
 	return err == nil && len(procs) == 0
 }
 
-// removeUnused removes the cgroups of which no process has a file open. If the open files
-// of any process can't be listed, it removes none.
-func removeUnused(groups []string) error {
-	if len(groups) == 0 {
+// releaseUnused removes the idle cgroups and thaws the busy ones of which no process has a
+// file open. If the open files of any process can't be listed, it does nothing.
+func releaseUnused(idle, busy []string) error {
+	busy = slices.DeleteFunc(busy, func(group string) bool { return !cgroupv1.IsFrozen(group) })
+	if len(idle)+len(busy) == 0 {
 		return nil
 	}
 	open, ok := openGroups()
 	if !ok {
 		return nil
 	}
-	for _, group := range groups {
+	for _, group := range busy {
+		if open[filepath.Base(group)] {
+			continue
+		}
+		if _, err := cgroupv1.SetFrozen(group, false); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	for _, group := range idle {
 		if open[filepath.Base(group)] {
 			continue
 		}
@@ -83,7 +98,8 @@ func removeUnused(groups []string) error {
 }
 
 // openGroups returns the names of the cgroups of which a process of this host has a file
-// open.
+// open. A supervisor whose log directory was deleted does not count: it ends, but can't
+// while its thread in the cgroup is frozen.
 func openGroups() (open map[string]bool, ok bool) {
 	open = map[string]bool{}
 	all, err := os.ReadDir("/proc")
@@ -102,11 +118,20 @@ func openGroups() (open map[string]bool, ok bool) {
 		if err != nil {
 			return nil, false
 		}
+		var groups []string
+		orphan := false
 		for _, f := range files {
 			target, err := os.Readlink(filepath.Join(fds, f.Name()))
-			if group := filepath.Base(filepath.Dir(target)); err == nil && strings.HasPrefix(group, Prefix) {
-				open[group] = true
+			if err != nil {
+				continue
 			}
+			if group := filepath.Base(filepath.Dir(target)); strings.HasPrefix(group, Prefix) {
+				groups = append(groups, group)
+			}
+			orphan = orphan || strings.HasSuffix(target, "/log (deleted)")
+		}
+		for _, group := range groups {
+			open[group] = open[group] || !orphan
 		}
 	}
 	return open, true

@@ -2,10 +2,13 @@ package cgroup
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/croft-run/croft/host/cgroup/cgroupv1"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -52,5 +55,67 @@ func TestCollect(t *testing.T) {
 	}
 	if !exists(held) {
 		t.Error("a group that a process holds open was removed")
+	}
+}
+
+// TestCollectThawsWhatWasKilled leaves a frozen process without a supervisor, as a paused
+// workspace does whose data directory is deleted: the process ends only once it is thawed.
+func TestCollectThawsWhatWasKilled(t *testing.T) {
+	c := Find(Freezer)
+	if c.Err != nil || c.V2 {
+		t.Skipf("skipped: host: no freezer of cgroup version 1: %v", c.Err)
+	}
+	group := filepath.Join(c.Dir, Prefix+driver.NewID())
+	if err := os.Mkdir(group, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() {
+		cgroupv1.SetFrozen(group, false)
+		cmd.Process.Kill()
+		os.Remove(group)
+	})
+	if err := os.WriteFile(filepath.Join(group, cgroupv1.Procs), []byte(strconv.Itoa(cmd.Process.Pid)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := SetFrozen(t.Context(), group, true); err != nil {
+		t.Fatal(err)
+	}
+	// This process is a supervisor whose workspace directory was deleted.
+	held, err := os.OpenFile(filepath.Join(group, cgroupv1.Procs), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	logs := filepath.Join(t.TempDir(), "log")
+	if err := os.Mkdir(logs, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	deleted, err := os.Open(logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deleted.Close()
+	if err := os.Remove(logs); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Process.Kill()
+	select {
+	case err := <-ended:
+		t.Fatalf("a frozen process ended: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	if err := RemoveStale(time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Error("a killed process is frozen still")
 	}
 }

@@ -29,10 +29,30 @@ type hierarchyV2 struct {
 	dir         string
 	controllers []string // of cgroups created there, and the freezer
 	err         error    // why no cgroup can be created
+	missing     error    // why some controllers are not among them; may be nil
 }
 
-// findV2 finds and probes the hierarchy, once per process.
+func (h *hierarchyV2) has(controller string) bool { return slices.Contains(h.controllers, controller) }
+
+// findV2 finds and probes the hierarchy, once per process. Where an ordinary user has none
+// with a limit of memory, it asks systemd for one, and this process moves there.
 var findV2 = sync.OnceValue(func() hierarchyV2 {
+	h := searchV2()
+	v1, _ := cgroupv1.Hierarchies() // findControllers returns the error
+	if _, inV1 := v1[Memory]; inV1 || h.has(Memory) || os.Geteuid() == 0 {
+		return h
+	}
+	delegated, err := delegatedV2()
+	if err != nil {
+		h.missing = err
+		return h
+	}
+	delegated.missing = delegated.errMissing()
+	return delegated
+})
+
+// searchV2 probes the cgroup of this process and its parents.
+func searchV2() hierarchyV2 {
 	own, root, err := ownV2()
 	if err != nil {
 		return hierarchyV2{err: err}
@@ -49,7 +69,7 @@ var findV2 = sync.OnceValue(func() hierarchyV2 {
 			return hierarchyV2{err: errs}
 		}
 	}
-})
+}
 
 // ErrV2 returns why no cgroup of version 2 can be created, or nil.
 func ErrV2() error { return findV2().err }

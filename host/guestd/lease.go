@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A lease ends the guest when no client has been connected for ttl, or as soon as its
-// workspace directory is removed without a client: no host could find the guest then.
+// A lease ends the guest when no client has been connected for ttl, or soon after its
+// workspace directory is removed: no other host process could find the guest then.
 type lease struct {
 	ttl           time.Duration
 	workspaceGone func() bool
@@ -14,11 +14,12 @@ type lease struct {
 
 	mu      sync.Mutex
 	owned   bool
+	stopped bool
 	expires time.Time
 	timer   *time.Timer
 }
 
-// leaseCheckInterval is how often a guest without a client checks its workspace directory.
+// leaseCheckInterval is how often a guest checks its workspace directory.
 var leaseCheckInterval = 5 * time.Second // shorter in tests
 
 // newLease starts a lease without a client: the host has ttl to connect.
@@ -34,11 +35,15 @@ func newLease(ttl time.Duration, gone func() bool, end func()) *lease {
 func (l *lease) check() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.owned {
+	if l.stopped {
 		return
 	}
-	left := time.Until(l.expires)
+	left := l.ttl
+	if !l.owned {
+		left = time.Until(l.expires)
+	}
 	if left <= 0 || l.workspaceGone() {
+		l.stopped = true
 		l.end()
 		return
 	}
@@ -49,9 +54,10 @@ func (l *lease) check() {
 func (l *lease) setClients(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.timer.Stop()
 	if l.owned = n > 0; !l.owned {
 		l.expires = time.Now().Add(l.ttl)
+	}
+	if !l.stopped {
 		l.timer.Reset(min(l.ttl, leaseCheckInterval))
 	}
 }
@@ -59,6 +65,6 @@ func (l *lease) setClients(n int) {
 func (l *lease) stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.owned = true
+	l.stopped = true
 	l.timer.Stop()
 }

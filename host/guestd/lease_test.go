@@ -15,7 +15,8 @@ func TestLeaseEndsWithoutAnOwnerOrAWorkspace(t *testing.T) {
 	}{
 		"never had one":             {nil, 0, 11 * time.Minute, true},
 		"not yet":                   {nil, 0, 9 * time.Minute, false},
-		"has one":                   {[]int{1, 2, 1}, time.Second, time.Hour, false},
+		"has one":                   {[]int{1, 2, 1}, 0, time.Hour, false},
+		"has one and no workspace":  {[]int{1, 2, 1}, time.Second, time.Minute, true},
 		"lost it":                   {[]int{1, 0}, 0, 11 * time.Minute, true},
 		"lost it just now":          {[]int{1, 0}, 0, 9 * time.Minute, false},
 		"came back":                 {[]int{1, 0, 1}, 0, time.Hour, false},

@@ -26,3 +26,16 @@ func TestLimitsPerCommandAreThoseOfTheWorkspace(t *testing.T) {
 		}
 	}
 }
+
+// TestBestEffortMemoryIsLimitedPerProcess: a memory limit that no cgroup enforces goes to
+// each command, and one that a cgroup enforces does not.
+func TestBestEffortMemoryIsLimitedPerProcess(t *testing.T) {
+	for _, bestEffort := range []bool{true, false} {
+		limit := driver.Limit{Max: 64 << 20, BestEffort: bestEffort}
+		s := &server{cfg: &guestproto.Config{Limits: driver.Limits{driver.ResourceMemory: limit}}}
+		got := s.limitedCommand(guestproto.ToCommand(&driver.Command{})).Limits[driver.ResourceMemory]
+		if want := (driver.Limit{}); bestEffort && got != limit || !bestEffort && got != want {
+			t.Errorf("best effort %v: a command gets the limit %+v", bestEffort, got)
+		}
+	}
+}

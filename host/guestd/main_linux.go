@@ -259,11 +259,14 @@ func dirPath(cfg *guestproto.Config, name string) string {
 }
 
 // logRemoved reports whether the directory of the logs, which is in the workspace
-// directory, was removed. It reports false for a directory that came as a path.
+// directory, was removed.
 func logRemoved(cfg *guestproto.Config) bool {
-	fd, ok := cfg.Descriptors["log"]
 	var st unix.Stat_t
-	return ok && unix.Fstat(fd, &st) == nil && st.Nlink == 0
+	if fd, ok := cfg.Descriptors["log"]; ok {
+		return unix.Fstat(fd, &st) == nil && st.Nlink == 0
+	}
+	path := cfg.Paths["log"]
+	return path != "" && errors.Is(unix.Stat(path, &st), unix.ENOENT)
 }
 
 // hasCauses reports whether the guest can attribute the end of commands to limits.

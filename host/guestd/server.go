@@ -128,7 +128,7 @@ func (s *server) Run(ctx context.Context, pb *guestpb.Command) (*guestpb.Result,
 }
 
 // limitedCommand decodes a command and lowers its limits to those of the workspace that
-// apply per command.
+// apply per command. A memory limit that is best effort is set for each process.
 func (s *server) limitedCommand(pb *guestpb.Command) driver.Command {
 	cmd := guestproto.FromCommand(pb)
 	for _, r := range driver.Resources {
@@ -136,6 +136,9 @@ func (s *server) limitedCommand(pb *guestpb.Command) driver.Command {
 		if r.PerCommand && most > 0 && (limit == 0 || limit > most) {
 			cmd.Limits = cmd.Limits.With(driver.Limits{r.Name: {Max: most}})
 		}
+	}
+	if memory := s.cfg.Limits[driver.ResourceMemory]; memory.BestEffort && cmd.Limits[driver.ResourceMemory].Max == 0 {
+		cmd.Limits = cmd.Limits.With(driver.Limits{driver.ResourceMemory: memory})
 	}
 	return cmd
 }

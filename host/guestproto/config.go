@@ -32,8 +32,8 @@ type Config struct {
 	GID     int
 	Env     map[string]string // of every process
 	Confine Confine
-	Groups  []string // names of descriptors (Descriptors) of cgroup v1 "tasks" files to join
-	Limits  driver.Limits
+	Groups  []string      // names of descriptors (Descriptors) of cgroup v1 "tasks" files to join
+	Limits  driver.Limits // of the workload; memory with BestEffort is no cgroup's: the guest limits each process
 
 	// Descriptors maps names of the descriptors beyond standard input, output and
 	// error to their numbers: "listen" (a socket to accept on), "stream" (a

@@ -94,6 +94,10 @@ type RunOptions struct {
 type Result struct {
 	Blocks  []BlockResult `json:"blocks"`  // blocks that ran
 	Outputs []driver.Info `json:"outputs"` // files below out that are new or changed
+
+	// OutputsTruncated says that out has more files than are compared, so that Outputs
+	// may lack some.
+	OutputsTruncated bool `json:"outputsTruncated,omitempty"`
 }
 
 // Succeeded reports whether every block that was run exited with 0.
@@ -136,7 +140,7 @@ func runBlocks(ctx context.Context, ws *workspace.Workspace, blocks []Block, opt
 	if err := ws.Mkdir(ctx, OutputDir, &driver.MkdirOptions{Parents: true}); err != nil {
 		return nil, fmt.Errorf("codeblock: %w", err)
 	}
-	before, err := listOutputs(ctx, ws)
+	before, _, err := listOutputs(ctx, ws)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +158,8 @@ func runBlocks(ctx context.Context, ws *workspace.Workspace, blocks []Block, opt
 			break
 		}
 	}
-	after, err := listOutputs(ctx, ws)
+	after, more, err := listOutputs(ctx, ws)
+	res.OutputsTruncated = more
 	for name, info := range after {
 		if old, ok := before[name]; !ok || old.Size != info.Size || !old.ModTime.Equal(info.ModTime) {
 			res.Outputs = append(res.Outputs, info)
@@ -187,18 +192,19 @@ func selectRunners(blocks []Block, opts *RunOptions) ([]runner, error) {
 // maxOutputs bounds the number of listed output files.
 const maxOutputs = 10_000
 
-func listOutputs(ctx context.Context, ws *workspace.Workspace) (map[string]driver.Info, error) {
+// listOutputs returns the output files by path; more says that there are others.
+func listOutputs(ctx context.Context, ws *workspace.Workspace) (files map[string]driver.Info, more bool, err error) {
 	list, err := ws.List(ctx, OutputDir, &driver.ListOptions{Depth: -1, Limit: maxOutputs})
 	if err != nil {
-		return nil, fmt.Errorf("codeblock: list %s: %w", OutputDir, err)
+		return nil, false, fmt.Errorf("codeblock: list %s: %w", OutputDir, err)
 	}
-	files := map[string]driver.Info{}
+	files = map[string]driver.Info{}
 	for _, info := range list.Entries {
 		if info.Type == driver.TypeFile {
 			files[info.Path] = info
 		}
 	}
-	return files, nil
+	return files, list.Next != "", nil
 }
 
 // runBlock writes a block to a file and runs it.
@@ -260,7 +266,10 @@ func runIsolated(ctx context.Context, ws *workspace.Workspace, language, file st
 	if e := res.Error; e != nil {
 		fmt.Fprintf(&stderr, "%s: %s\n%s\n", e.Name, e.Value, strings.Join(e.Traceback, "\n"))
 	}
+	if res.Dropped > 0 { // of either stream, and after its head: a result has no such count
+		fmt.Fprintf(&stderr, "... (output truncated, %d bytes elided)\n", res.Dropped)
+	}
 	return BlockResult{File: file, Result: driver.Result{
-		ExitCode: res.ExitCode, Cause: res.Cause, Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), StdoutDropped: res.Dropped, Duration: res.Duration,
+		ExitCode: res.ExitCode, Cause: res.Cause, Stdout: stdout.Bytes(), Stderr: stderr.Bytes(), Duration: res.Duration,
 	}}, nil
 }

@@ -113,7 +113,7 @@ func (s *Stage) newCollector(ctx context.Context, spec OutputSpec) (*collector, 
 		return nil, err
 	}
 	m, err := s.matchPatterns(ctx, c.spec.Globs)
-	c.found, c.man.LimitsHit = m.found, m.cut
+	c.found, c.man.LimitsHit, c.man.SearchCut = m.found, m.cut, m.cut
 	for _, skipped := range m.skipped {
 		c.addSkipped(skipped)
 	}

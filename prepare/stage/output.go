@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/croft-run/croft/fault"
@@ -78,10 +79,36 @@ func (s OutputSpec) withDefaults() (OutputSpec, error) {
 // A Manifest lists what was collected.
 type Manifest struct {
 	Files     []FileRef `json:"files"`
-	LimitsHit bool      `json:"limits_hit"`        // content was truncated or left out because of a limit
-	Skipped   []Skipped `json:"skipped,omitempty"` // matches that could not be collected: the first MaxSkipped
-	Skips     int       `json:"skips,omitempty"`   // number of all skipped matches
-	Left      int       `json:"left,omitempty"`    // number of matches beyond the limits
+	LimitsHit bool      `json:"limits_hit"`           // content was truncated or left out because of a limit
+	Skipped   []Skipped `json:"skipped,omitempty"`    // matches that could not be collected: the first MaxSkipped
+	Skips     int       `json:"skips,omitempty"`      // number of all skipped matches
+	Left      int       `json:"left,omitempty"`       // number of matches beyond the limits
+	SearchCut bool      `json:"search_cut,omitempty"` // more files match than a search returns; how many is unknown
+}
+
+// LeftOut returns a line about the matches that are not in Files, or whose content is
+// truncated, "" if there are none.
+func (m Manifest) LeftOut() string {
+	cut := 0
+	for _, f := range m.Files {
+		if f.Truncated {
+			cut++
+		}
+	}
+	var parts []string
+	if cut > 0 {
+		parts = append(parts, fmt.Sprintf("files truncated at the limit: %d", cut))
+	}
+	if m.Left > 0 {
+		parts = append(parts, fmt.Sprintf("files beyond the limits: %d", m.Left))
+	}
+	if m.SearchCut {
+		parts = append(parts, "more files match than the search returns")
+	}
+	if m.Skips > 0 {
+		parts = append(parts, fmt.Sprintf("files that could not be read: %d, the first is %s: %s", m.Skips, m.Skipped[0].Name, m.Skipped[0].Reason))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // MaxSkipped bounds Manifest.Skipped.

@@ -246,7 +246,7 @@ func (l *launch) guestConfig(version string, img Image) guestproto.Config {
 	}
 	cfg := guestproto.Config{
 		Version: version, Workspace: l.id, Level: level, Root: guestWorkspaceDir, UID: -1, Token: l.token,
-		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true}, Limits: l.policy.Limits, Lease: l.lease,
+		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true}, Limits: l.policy.Limits.WithoutBestEffort(), Lease: l.lease,
 		WatchDisk: true, Threads: guestThreads, Env: baseEnv(img.Env, l.policy.Env),
 	}
 	if l.volume != "" {

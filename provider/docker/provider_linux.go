@@ -247,7 +247,7 @@ func (p *Provider) checkPolicy(ctx context.Context, policy driver.Policy, opts o
 		return nil, fmt.Errorf("isolation %q: %w: the levels are %v", policy.Isolation, fault.InvalidArgument, driver.Isolations)
 	}
 	if policy.Network.Open {
-		return nil, fmt.Errorf("open network: %w: name the hosts that may be reached", fault.Unsupported)
+		return nil, fmt.Errorf("open network: %w: name the hosts that may be reached, or allow the host \"*\"", fault.Unsupported)
 	}
 	runtime, err := p.chooseRuntime(ctx, policy, opts)
 	if err != nil {

@@ -28,6 +28,16 @@ func limitEnforcement(name string) driver.Enforcement {
 	return driver.Enforcement{By: by}
 }
 
+// guestLimits returns the limits for the configuration of a guest: memory is best effort
+// if the policy says so and no cgroup limits it, so that the guest limits each process.
+func guestLimits(l driver.Limits) driver.Limits {
+	out := l.WithoutBestEffort()
+	if memory := l[driver.ResourceMemory]; memory.BestEffort && !limitEnforcement(cgroup.Memory).Enforced() {
+		out[driver.ResourceMemory] = memory
+	}
+	return out
+}
+
 // cgroupsOf returns the cgroups of a guest. With gVisor the guest is limited together
 // with its workload, there is no PIDs limit (the host would count gVisor's threads), and
 // no freezer. Without a PID namespace the cgroup is what kills all processes.

@@ -82,7 +82,7 @@ func (u launchSpec) configureProxy(l *launch) error {
 // checkNetwork refuses an open network, which no level supports.
 func checkNetwork(n driver.Network) error {
 	if n.Open {
-		return fmt.Errorf("open network: %w: name the hosts that may be reached", fault.Unsupported)
+		return fmt.Errorf("open network: %w: name the hosts that may be reached, or allow the host \"*\"", fault.Unsupported)
 	}
 	return nil
 }

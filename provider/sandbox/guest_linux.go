@@ -195,7 +195,7 @@ func (p *Provider) prepareLaunch(l *launch, u *launchSpec) error {
 		}
 	}
 	l.Config.Version, l.ServingConfig().Version = u.version, u.version
-	l.ServingConfig().Limits = u.policy.Limits
+	l.ServingConfig().Limits = guestLimits(u.policy.Limits)
 	if !u.throwaway {
 		l.ServingConfig().Lease = p.cfg.Lease
 	}

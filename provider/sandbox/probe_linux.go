@@ -202,14 +202,7 @@ func (p *Provider) chooseLevel(ctx context.Context, least driver.Isolation) (*le
 		}
 		return nil, fmt.Errorf("isolation %q: %w: this provider has only the levels %s; choose one of them or another provider", least, fault.Unsupported, strings.Join(names, ", "))
 	}
-	hint := ""
-	if want > driver.IsolationNamespaces.Rank() {
-		hint = "; isolation \"namespaces\" is a lesser choice"
-	} else if want > driver.IsolationProcess.Rank() {
-		hint = "; isolation \"process\" is a lesser choice"
-	}
-	return nil, fmt.Errorf("isolation %q: %w: tried %s%s; croft doctor says what this host lacks; --provider docker isolates, too, and --provider local does not",
-		least, fault.Unsupported, strings.Join(tried, "; "), hint)
+	return nil, fmt.Errorf("isolation %q: %w: tried %s%s; croft doctor says what this host lacks; --provider docker isolates, too, and --provider local does not", least, fault.Unsupported, strings.Join(tried, "; "), p.weakerChoice(ctx, want))
 }
 
 // candidateLevels lists the levels of at least a rank: first the named one, then the
@@ -251,7 +244,7 @@ func (p *Provider) probeLevel(ctx context.Context, l *level) error {
 	if pr.done {
 		return pr.err
 	}
-	err = p.testLevel(ctx, l)
+	err = explainRefusal(l, p.testLevel(ctx, l))
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -64,13 +64,14 @@ func (r repository) run(ctx context.Context, args ...string) (driver.ToolResult,
 	case res.Cause != "":
 		return driver.ToolResult{}, tool.Errorf(fault.Unavailable, "git %s: ended: %s", subcommand(args), res.Cause)
 	case res.ExitCode != 0:
-		return driver.ToolResult{}, tool.Errorf(fault.WrongState, "git %s: %s", subcommand(args), strings.TrimSpace(string(res.Stderr)+string(res.Stdout)))
+		return driver.ToolResult{}, tool.Errorf(fault.WrongState, "git %s: %s", subcommand(args), strings.TrimSpace(outputText(res)))
 	}
-	text := string(res.Stdout)
-	if res.StdoutDropped > 0 {
-		text = fmt.Sprintf("%s\n... (output truncated, %d bytes elided; narrow it by paths)\n%s", text[:maxOutput/2], res.StdoutDropped, text[maxOutput/2:])
-	}
-	return newResult(text)
+	return newResult(driver.OutputText(res.Stdout, res.StdoutDropped, "narrow it by paths"))
+}
+
+// outputText returns both streams, with marks where bytes were dropped.
+func outputText(res driver.Result) string {
+	return driver.OutputText(res.Stderr, res.StderrDropped, "") + driver.OutputText(res.Stdout, res.StdoutDropped, "")
 }
 
 // subcommand returns the first argument that is neither a global option nor its value.

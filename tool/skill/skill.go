@@ -240,6 +240,9 @@ func (o runOutput) Text() string {
 	fmt.Fprintf(&b, "\n[exit status %d]\n", o.ExitCode)
 	for _, f := range o.Files {
 		fmt.Fprintf(&b, "%s (%s, %d bytes) %s\n", f.Name, f.MIMEType, f.SizeBytes, f.Ref)
+		if f.Truncated && f.Content != "" {
+			fmt.Fprintf(&b, "(only the first %d bytes are here)\n", len(f.Content))
+		}
 		if f.Content != "" {
 			b.WriteString(f.Content + "\n")
 		}
@@ -298,11 +301,15 @@ func (f *family) runSkill(ctx context.Context, c *tool.Call, in runInput) (runOu
 		env = map[string]string{}
 	}
 	env[stage.EnvSkill] = s.Name
-	res, err := st.Run(ctx, driver.Command{Script: in.Command, Dir: dir, Env: env, Stdin: strings.NewReader(in.Stdin), Timeout: time.Duration(in.Timeout) * time.Second})
+	res, err := st.Run(ctx, driver.Command{
+		Script: in.Command, Dir: dir, Env: env, Stdin: strings.NewReader(in.Stdin), Timeout: time.Duration(in.Timeout) * time.Second,
+		MaxOutput: tool.DefaultMaxText / 4, // both streams fit into one answer, with their marks
+	})
 	if err != nil {
 		return runOutput{}, err
 	}
-	out := runOutput{Warnings: report.Warnings, ExitCode: res.ExitCode, TimedOut: res.Cause == driver.CauseTimeout, Stdout: string(res.Stdout), Stderr: string(res.Stderr), DurationMS: res.Duration.Milliseconds()}
+	out := runOutput{Warnings: report.Warnings, ExitCode: res.ExitCode, TimedOut: res.Cause == driver.CauseTimeout, DurationMS: res.Duration.Milliseconds(),
+		Stdout: driver.OutputText(res.Stdout, res.StdoutDropped, ""), Stderr: driver.OutputText(res.Stderr, res.StderrDropped, "")}
 	err = collectOutputs(ctx, st, in.Outputs, &out)
 	return out, err
 }
@@ -376,8 +383,11 @@ func collectOutputs(ctx context.Context, st *stage.Stage, o *outputs, out *runOu
 	if more := man.Skips - len(man.Skipped); more > 0 {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%d more files could not be collected", more))
 	}
-	if man.Left > 0 {
+	switch {
+	case man.Left > 0:
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%d more files match", man.Left))
+	case man.SearchCut:
+		out.Warnings = append(out.Warnings, "more files match than the search returns")
 	}
 	if err != nil && len(man.Files) > 0 {
 		out.Warnings = append(out.Warnings, err.Error())

@@ -23,7 +23,7 @@ type forkOutput struct {
 }
 
 func (o forkOutput) Text() string {
-	return fmt.Sprintf("forked %s as %s (snapshot %s); pass workspace %q to work there\n", o.of, o.Fork, o.Snapshot.displayName(), o.Fork)
+	return fmt.Sprintf("forked %s as %s (snapshot %s); pass workspace %q to work there%s\n", o.of, o.Fork, o.Snapshot.displayName(), o.Fork, o.Snapshot.missingText())
 }
 
 func forkTool() *tool.Tool {

@@ -39,10 +39,16 @@ func (o createOutput) Text() string {
 	if !o.Snapshot.Frozen {
 		text += "\n(not frozen: it may contain parts of changes made while it was taken; if programs write files, end them and take another one)"
 	}
-	for _, s := range o.Snapshot.Missing {
-		text += fmt.Sprintf("\nmissing: %s: %s", s.Path, s.Reason)
+	return text + o.Snapshot.missingText()
+}
+
+// missingText lists the files that the snapshot lacks, a line each.
+func (s snapshotOutput) missingText() string {
+	text := ""
+	for _, m := range s.Missing {
+		text += fmt.Sprintf("\nmissing: %s: %s", m.Path, m.Reason)
 	}
-	if more := o.Snapshot.MissingTotal - int64(len(o.Snapshot.Missing)); more > 0 {
+	if more := s.MissingTotal - int64(len(s.Missing)); more > 0 {
 		text += fmt.Sprintf("\nmissing: %d more", more)
 	}
 	return text

@@ -93,6 +93,16 @@ func (l Limits) Check() error {
 	return nil
 }
 
+// WithoutBestEffort returns the limits with BestEffort unset.
+func (l Limits) WithoutBestEffort() Limits {
+	out := maps.Clone(l)
+	for name, limit := range out {
+		limit.BestEffort = false
+		out[name] = limit
+	}
+	return out
+}
+
 // With returns a copy of l in which the limits that over sets replace those of l.
 // It is nil where no limit is set.
 func (l Limits) With(over Limits) Limits {

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 )
@@ -193,6 +194,20 @@ type Result struct {
 	// Refused is what the network policy of the workspace refused while the command
 	// ran, for all processes of the workspace: each host and reason once.
 	Refused []Refusal `json:"refused,omitempty"`
+}
+
+// OutputText returns the output of a [Result] as text for a person or a model: where bytes
+// were dropped between head and tail, it has a line with their number. more, if not empty,
+// says how to read them.
+func OutputText(data []byte, dropped int64, more string) string {
+	if dropped <= 0 {
+		return string(data)
+	}
+	if more != "" {
+		more = "; " + more
+	}
+	head := len(data) / 2 // head and tail have the same size, but for an odd byte
+	return fmt.Sprintf("%s\n... (output truncated, %d bytes elided%s)\n%s", data[:head], dropped, more, data[head:])
 }
 
 // A Refusal is a host that the network policy refused.
