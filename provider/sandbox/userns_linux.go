@@ -67,7 +67,7 @@ func (p *Provider) weakerChoice(ctx context.Context, rank int) string {
 		}
 	}
 	if rank > driver.IsolationProcess.Rank() {
-		return "; no weaker isolation works here: see croft doctor"
+		return "; no weaker isolation works here"
 	}
 	return ""
 }
