@@ -264,7 +264,7 @@ func TestRunReachesWhatIsAllowed(t *testing.T) {
 	if out, status := run("--allow-net", host, "--", "curl", "-sS", "https://example.com"); status == 0 || !strings.Contains(out, "croft: refused: example.com:443: no rule allows it; allowed are 127.0.0.2") {
 		t.Errorf("another host: status %d, %s", status, out)
 	}
-	if out, status := run("--secret", "nope@"+host, "--", "true"); status != 125 || !strings.Contains(out, "set CROFT_SECRET_NOPE") {
+	if out, status := run("--secret", "nope@"+host, "--", "true"); status != 125 || !strings.Contains(out, "set the variable CROFT_SECRET_NOPE") {
 		t.Errorf("a secret that is not there: status %d, %s", status, out)
 	}
 }

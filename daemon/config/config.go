@@ -112,7 +112,7 @@ func (c *Config) Wrapped(kind string) (Provider, bool) {
 	return Provider{}, false
 }
 
-// Auto, as the name of a provider, chooses the first provider that supports the policy.
+// Auto is the name of a provider that stands for the first provider that supports the policy.
 const Auto = "auto"
 
 // Secrets is the section secrets.

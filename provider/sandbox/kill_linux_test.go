@@ -109,15 +109,20 @@ func newKillGround(t *testing.T) *killGround {
 			t.Fatal(err)
 		}
 	}
-	for ref, from := range map[*driver.Ref]string{&g.over: g.a.ID, &g.plain: ""} {
-		ws, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, From: driver.Source{Snapshot: from}})
+	// The empty one is first: what a rollback keeps of it is in neither state, and verify
+	// looks at the newest snapshot.
+	for _, w := range []struct {
+		ref  *driver.Ref
+		from string
+	}{{&g.plain, ""}, {&g.over, g.a.ID}} {
+		ws, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, From: driver.Source{Snapshot: w.from}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := ws.Life.Snapshot.Rollback(t.Context(), g.a.ID, &driver.SnapshotAccess{}); err != nil {
 			t.Fatal(err)
 		}
-		*ref = ws.Ref
+		*w.ref = ws.Ref
 		if err := ws.Life.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
