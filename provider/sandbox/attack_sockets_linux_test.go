@@ -314,3 +314,20 @@ cat /proc/self/cgroup 2>/dev/null | grep -o `+id+`; find /sys/fs/cgroup -name '*
 		}
 	})
 }
+
+// TestDatagramSockets: a workspace that sees no directory of the host has Unix datagram
+// sockets, which need no broker there.
+func TestDatagramSockets(t *testing.T) {
+	atEachLevel(t, func(t *testing.T, p *Provider, level driver.Isolation) {
+		if level == driver.IsolationProcess {
+			return // which sees the paths of the host
+		}
+		res := script(t, open(t, p), `perl -MSocket -e '
+my ($s, $c); socket($s, AF_UNIX, SOCK_DGRAM, 0) && bind($s, pack_sockaddr_un("/tmp/own")) or die $!;
+socket($c, AF_UNIX, SOCK_DGRAM, 0) && defined(send $c, "hello", 0, pack_sockaddr_un("/tmp/own")) or die $!;
+recv($s, my $m, 10, 0); print $m' 2>&1`)
+		if got := string(res.Stdout); got != "hello" {
+			t.Errorf("a datagram: %q", got)
+		}
+	})
+}

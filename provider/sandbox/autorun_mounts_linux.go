@@ -26,7 +26,7 @@ import (
 // openRootfs opens the root directory of the guest's mount namespace, if mounts protect
 // autorun files.
 func (h *handle) openRootfs(g *guestConn, u *launchSpec) error {
-	if u.level.noMounts || !u.writesHostFiles() {
+	if u.level.noMounts || !u.showsHostDirs() {
 		return nil
 	}
 	if g.autorun == nil {

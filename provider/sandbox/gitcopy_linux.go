@@ -102,7 +102,7 @@ func (h *handle) gitDirs(ctx context.Context) ([]driver.GitDir, error) {
 // loadGitCopies reads which private copies there are, and removes leftovers.
 func (u *launchSpec) loadGitCopies(d wsdir.Dir) error {
 	u.git = new([]gitCopy)
-	if !u.writesHostFiles() {
+	if !u.showsHostDirs() {
 		return nil
 	}
 	m, err := d.Read()

@@ -136,10 +136,10 @@ func (p *Provider) launchNamespaces(l *launch, u launchSpec) error {
 	l.Config = guestproto.Config{
 		Workspace: u.id, Level: driver.IsolationNamespaces, Root: u.guestDir, NewRoot: rootfsBuildDir, Hostname: hostname,
 		Loopback: true, UID: workloadUID, GID: workloadUID, Env: baseEnv(u),
-		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.writesHostFiles()},
+		Confine: guestproto.Confine{NoNewPrivs: true, DropCaps: true, Seccomp: true, NoSetID: u.showsHostDirs()},
 	}
 	if !u.level.gvisor { // which has its own rule, see addBundle
-		l.Config.Confine.BrokerConnect, l.Config.Confine.ConnectBelow = true, u.socketDirs()
+		l.Config.Confine.BrokerConnect, l.Config.Confine.ConnectBelow = u.showsHostDirs(), u.socketDirs()
 	}
 	if !p.ids.root {
 		l.Config.UID = -1
@@ -171,16 +171,16 @@ func (u launchSpec) filesInMount() bool {
 	return len(u.lower) > 0 || u.image != "" || u.hostDir && !u.level.noMounts
 }
 
-// writesHostFiles reports whether the workload writes files that programs on the host
-// can run.
-func (u launchSpec) writesHostFiles() bool { return u.hostDir || len(u.binds) > 0 }
+// showsHostDirs reports whether the workload sees directories of the host besides the
+// system's, whose sockets may be the host's and whose files programs of the host may run.
+func (u launchSpec) showsHostDirs() bool { return u.hostDir || len(u.binds) > 0 }
 
 // socketDirs lists the directories, as seen inside, in which Unix sockets are the
 // workload's own. Those of directories of the host may be the host's.
 func (u launchSpec) socketDirs() []string {
 	if u.level.noMounts {
 		// The workload can move a socket of the host from a directory that it may write.
-		if u.writesHostFiles() {
+		if u.showsHostDirs() {
 			return nil
 		}
 		return []string{u.files, u.tmp}
