@@ -3,6 +3,7 @@ package secret
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -54,4 +55,15 @@ func walkStrings(key string, v any, visit func(key, text string)) {
 			walkStrings(k, x, visit)
 		}
 	}
+}
+
+var (
+	urlUser     = regexp.MustCompile(`(?i)\b(https?|ftps?)://[^/\s"'@]*@`)
+	extraHeader = regexp.MustCompile(`(?i)(\bextraheader[ \t]*=)(?:[^\\\n]|\\(?:.|\n))*`)
+)
+
+// StripGitConfig removes user names and passwords of URLs, and additional HTTP headers,
+// from a Git configuration.
+func StripGitConfig(config []byte) []byte {
+	return extraHeader.ReplaceAll(urlUser.ReplaceAll(config, []byte("$1://")), []byte("$1"))
 }

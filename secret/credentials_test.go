@@ -26,3 +26,16 @@ func TestFileValues(t *testing.T) {
 		}
 	}
 }
+
+func TestStripGitConfig(t *testing.T) {
+	for config, want := range map[string]string{
+		"[remote \"o\"]\n\turl = https://a:b@c/d\n":                          "[remote \"o\"]\n\turl = https://c/d\n",
+		"[http]\n\textraHeader = A: b \\\n more\n\tproxy = http://u:p@q:1\n": "[http]\n\textraHeader =\n\tproxy = http://q:1\n",
+		"[http] EXTRAHEADER=x":                                               "[http] EXTRAHEADER=",
+		"[remote \"o\"]\n\turl = git@host:a@b/c.git\n":                       "[remote \"o\"]\n\turl = git@host:a@b/c.git\n",
+	} {
+		if got := string(StripGitConfig([]byte(config))); got != want {
+			t.Errorf("%q becomes %q, want %q", config, got, want)
+		}
+	}
+}

@@ -21,8 +21,9 @@ type Adapter struct {
 	Origin    string // id of the snapshot that the workspace started from; may be ""
 
 	// InPlace says that the files are a directory of the user. Snapshots hold its
-	// .git, so that forks have a history; but comparisons, digests and rollbacks
-	// leave .git out, at any level: the user commits there meanwhile.
+	// .git without the credentials of its configuration, so that forks have a
+	// history; but comparisons, digests and rollbacks leave .git out, at any level:
+	// the user commits there meanwhile.
 	InPlace bool
 
 	// Now returns the current files of the workspace. If View.Frozen is set,
@@ -121,7 +122,7 @@ func (a *Adapter) takeOptions(v *View, opts *driver.SnapshotOptions) *TakeOption
 		Info: driver.SnapshotInfo{
 			Name: opts.Name, Labels: maps.Clone(opts.Labels), Provider: a.Provider, Workspace: a.Workspace, Session: a.Session, Frozen: v.Frozen,
 		},
-		Base: v.Base, Ignore: opts.Ignore, Complete: opts.Complete, Cache: v.Cache, NoGitDigest: a.InPlace,
+		Base: v.Base, Ignore: opts.Ignore, Complete: opts.Complete, Cache: v.Cache, NoGitDigest: a.InPlace, NoGitCredentials: a.InPlace,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"hash"
 	"io"
 	"maps"
+	pathpkg "path"
 	"runtime"
 	"slices"
 	"sort"
@@ -36,8 +37,13 @@ type TakeOptions struct {
 	Complete bool
 
 	// NoCredentials leaves out known credential files (see secret.CredentialFiles),
-	// for a store with other readers. The manifest lists them.
+	// for a store with other readers. The manifest lists them. It implies
+	// NoGitCredentials.
 	NoCredentials bool
+
+	// NoGitCredentials removes user names and passwords of URLs, and HTTP headers, from
+	// the configuration of repositories.
+	NoGitCredentials bool
 
 	// NoGitDigest leaves .git at any level out of the digest of the snapshot: it is
 	// history, which going back to a snapshot does not change.
@@ -57,6 +63,27 @@ var credentialFiles = (*search.Ignore)(nil).With(".", []byte(strings.Join(secret
 // IsCredentialFile reports whether a slash-separated path is a known credential file,
 // or a directory of such files.
 func IsCredentialFile(path string, dir bool) bool { return credentialFiles.Ignores(path, dir) }
+
+// IsGitConfig reports whether a slash-separated path is the configuration of a Git
+// repository, which may contain credentials; see secret.StripGitConfig.
+func IsGitConfig(path string) bool {
+	dir, name := pathpkg.Split(path)
+	return (name == "config" || name == "config.worktree") && slices.ContainsFunc(strings.Split(dir, "/"), autorun.IsGit)
+}
+
+// StripGitConfig reads the configuration of a Git repository, without its credentials.
+func StripGitConfig(r io.Reader) (stripped []byte, changed bool, err error) {
+	const most = 16 << 20
+	data, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err != nil {
+		return nil, false, err
+	}
+	if len(data) > most {
+		return nil, false, fmt.Errorf("%w: a Git configuration has at most %d bytes", fault.InvalidArgument, most)
+	}
+	stripped = secret.StripGitConfig(data)
+	return stripped, !bytes.Equal(stripped, data), nil
+}
 
 // Take takes a snapshot of a tree. When it returns, the snapshot is on stable
 // storage; on an error there is no snapshot.
@@ -352,8 +379,9 @@ func (a *archiver) saveFiles(ctx context.Context, dir Directory, at string, know
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("snapshot: take: %w", err)
 		}
-		if !a.fromCache(known, n) {
-			if err := a.saveFile(ctx, dir, n); err != nil {
+		strip := a.stripsCredentials(at, n)
+		if strip || !a.fromCache(known, n) { // a stripped file has another size
+			if err := a.saveFile(ctx, dir, at, n, strip); err != nil {
 				if err := a.leaveOut(ctx, dir, at, n, err); err != nil {
 					return err
 				}
@@ -402,16 +430,40 @@ func (a *archiver) isStored(n *Node) bool {
 	return err == nil && !slices.ContainsFunc(chunks, func(id ID) bool { return !id.IsZero() && !a.w.hasObject(id) })
 }
 
-func (a *archiver) saveFile(ctx context.Context, dir Directory, n *Node) error {
+// stripsCredentials reports whether a file is saved without credentials.
+func (a *archiver) stripsCredentials(at string, n *Node) bool {
+	return (a.opts.NoCredentials || a.opts.NoGitCredentials) && IsGitConfig(at+n.Name)
+}
+
+// saveFile archives a file, with strip without the credentials of a Git configuration.
+func (a *archiver) saveFile(ctx context.Context, dir Directory, at string, n *Node, strip bool) error {
 	r, err := dir.Open(ctx, n)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
+	if strip {
+		return a.saveStripped(ctx, r, at, n)
+	}
 	if f, ok := r.(*hostFile); ok {
 		return a.saveHostFile(ctx, f, n)
 	}
 	return a.readStream(ctx, r, n)
+}
+
+// saveStripped archives a Git configuration without its credentials.
+func (a *archiver) saveStripped(ctx context.Context, r io.Reader, at string, n *Node) error {
+	stripped, changed, err := StripGitConfig(r)
+	if err != nil {
+		return wrapPath(at+n.Name, err)
+	}
+	if changed {
+		a.mu.Lock()
+		a.leftOut = append(a.leftOut, "credentials in "+at+n.Name)
+		a.mu.Unlock()
+	}
+	n.stat = nil // do not cache it: the size differs
+	return a.readStream(ctx, bytes.NewReader(stripped), n)
 }
 
 // saveHostFile archives a file of this host, with its extended attributes.

@@ -230,6 +230,44 @@ func inPlaceAdapter(t *testing.T, dir string, rollback func(*RollbackTarget) err
 	}
 }
 
+// TestSnapshotHasNoGitCredentials: a fork of a directory in place, and a copy without
+// credential files, have the configuration of each repository without its credentials,
+// also when the stat cache knows the file.
+func TestSnapshotHasNoGitCredentials(t *testing.T) {
+	const config, want = "[remote \"o\"]\n\turl = https://u:token@host/x\n", "[remote \"o\"]\n\turl = https://host/x\n"
+	names := []string{".git/config", "sub/.git/modules/m/config", ".git/worktrees/w/config.worktree"}
+	files := map[string]string{"config": config}
+	for _, name := range names {
+		files[name] = config
+	}
+	dir := plant(t, files)
+	a := inPlaceAdapter(t, dir, nil)
+	a.Now = func(context.Context) (View, error) { return View{Tree: HostDir(dir, nil), Cache: "c"}, nil }
+	for range 3 {
+		info, err := a.Snapshot(t.Context(), &driver.SnapshotOptions{})
+		must0(t, err)
+		tree, _, err := a.Store.Tree(t.Context(), info.ID)
+		must0(t, err)
+		fork := t.TempDir()
+		_, err = Restore(t.Context(), tree, fork, nil)
+		must0(t, err)
+		got := harvest(t, fork)
+		for _, name := range names {
+			if got[name] != want {
+				t.Errorf("%s in a fork is %q, want %q", name, got[name], want)
+			}
+		}
+		if got["config"] != config {
+			t.Errorf("a file named config became %q", got["config"])
+		}
+	}
+	m, err := a.Store.Take(t.Context(), HostDir(dir, nil), &TakeOptions{NoCredentials: true})
+	must0(t, err)
+	if wantLeft := []string{"credentials in .git/config", "credentials in .git/worktrees/w/config.worktree", "credentials in sub/.git/modules/m/config"}; !cmp.Equal(m.LeftOut, wantLeft) {
+		t.Errorf("left out: %v, want %v", m.LeftOut, wantLeft)
+	}
+}
+
 // TestRollbackLeavesGitAlone goes back in a directory in place after the user
 // committed there: the commits stay. The snapshot holds .git, for forks.
 func TestRollbackLeavesGitAlone(t *testing.T) {

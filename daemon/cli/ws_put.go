@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -278,7 +279,17 @@ func (p *putter) putTreeFile(ctx context.Context, root *os.Root, name, dest stri
 	if err != nil {
 		return err
 	}
-	return p.writeFile(ctx, f, dest, info.Mode().Perm())
+	if p.opts.credentials || !snapshot.IsGitConfig(name) {
+		return p.writeFile(ctx, f, dest, info.Mode().Perm())
+	}
+	config, changed, err := snapshot.StripGitConfig(f)
+	if err != nil {
+		return err
+	}
+	if changed {
+		p.done.Credentials = append(p.done.Credentials, "credentials in "+name)
+	}
+	return p.writeFile(ctx, bytes.NewReader(config), dest, info.Mode().Perm())
 }
 
 // putSymlink makes a symlink, unless the same one exists.

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/host/guestproto"
 	"github.com/croft-run/croft/host/wsdir"
+	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -483,7 +483,7 @@ func (w *gitCopier) copyFile(src, dst int, name string, most int64) error {
 	case name == "config" || name == "config.worktree":
 		var data []byte
 		if data, err = io.ReadAll(io.LimitReader(from, maxConfigSize)); err == nil {
-			_, err = to.Write(withoutCredentials(data))
+			_, err = to.Write(secret.StripGitConfig(data))
 		}
 	case unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil:
 	default:
@@ -566,17 +566,6 @@ func readRegular(dir int, name string, most int64) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, most))
-}
-
-var (
-	urlUser     = regexp.MustCompile(`(?i)\b(https?|ftps?)://[^/\s"'@]*@`)
-	extraHeader = regexp.MustCompile(`(?i)(\bextraheader[ \t]*=)(?:[^\\\n]|\\(?:.|\n))*`)
-)
-
-// withoutCredentials removes user names and passwords of URLs, and additional HTTP headers,
-// from a Git configuration.
-func withoutCredentials(config []byte) []byte {
-	return extraHeader.ReplaceAll(urlUser.ReplaceAll(config, []byte("$1://")), []byte("$1"))
 }
 
 // appendConfig appends text to a Git configuration.

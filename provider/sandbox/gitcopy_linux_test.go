@@ -523,19 +523,6 @@ func TestGitOptionIsChecked(t *testing.T) {
 	}
 }
 
-func TestWithoutCredentials(t *testing.T) {
-	for config, want := range map[string]string{
-		"[remote \"o\"]\n\turl = https://a:b@c/d\n":                          "[remote \"o\"]\n\turl = https://c/d\n",
-		"[http]\n\textraHeader = A: b \\\n more\n\tproxy = http://u:p@q:1\n": "[http]\n\textraHeader =\n\tproxy = http://q:1\n",
-		"[http] EXTRAHEADER=x":                                               "[http] EXTRAHEADER=",
-		"[remote \"o\"]\n\turl = git@host:a@b/c.git\n":                       "[remote \"o\"]\n\turl = git@host:a@b/c.git\n",
-	} {
-		if got := string(withoutCredentials([]byte(config))); got != want {
-			t.Errorf("%q becomes %q, want %q", config, got, want)
-		}
-	}
-}
-
 // BenchmarkCopyGit copies a repository of 10,000 packed objects.
 func BenchmarkCopyGit(b *testing.B) {
 	dir := b.TempDir()
