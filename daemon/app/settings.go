@@ -199,6 +199,9 @@ func leftOutText(names []string) string {
 		if name = printableName(name); len(text)+len(name) > most {
 			return text + fmt.Sprintf(" and %d more", len(names)-i)
 		}
+		if i > 0 {
+			text += ","
+		}
 		text += " " + name
 	}
 	return text
