@@ -27,7 +27,7 @@ func TestSecretsStayOutOfTheDataDirectory(t *testing.T) {
 	t.Setenv("CROFT_SECRET_DEPLOY", configured)
 	dir := filepath.Join(t.TempDir(), "data")
 	var log bytes.Buffer
-	sys, err := app.Open(t.Context(), app.Config{DataDir: dir, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	sys, err := app.Open(t.Context(), app.Config{DataDir: dir, Operator: true, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	if err != nil {
 		t.Fatal(err)
 	}

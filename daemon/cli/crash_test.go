@@ -91,6 +91,7 @@ const (
 
 func (c *crash) prepare() {
 	c.others = map[string]string{}
+	writeFile(c.t, filepath.Join(c.data, "croft.yaml"), "version: 1\nserver: {providers: [local, filestore]}\n")
 	c.with(func(_ *app.System, client *client.Client) {
 		ws, err := client.Create(c.t.Context(), driver.Spec{Kind: c.kind, Name: "target"})
 		if err != nil {
@@ -108,7 +109,7 @@ func (c *crash) prepare() {
 // with opens the data directory in this process, as the next program would.
 func (c *crash) with(f func(*app.System, *client.Client)) {
 	c.t.Helper()
-	sys, err := app.Open(c.t.Context(), app.Config{DataDir: c.data})
+	sys, err := app.Open(c.t.Context(), app.Config{DataDir: c.data, Operator: true})
 	if err != nil {
 		c.t.Fatal(err)
 	}

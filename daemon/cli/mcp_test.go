@@ -341,22 +341,18 @@ func TestForksEndWithTheirServer(t *testing.T) {
 // holds a pipe in dir, and when it is called again, until nobody does any more.
 func held(t *testing.T, dir string) func() {
 	t.Helper()
-	name := filepath.Join(dir, "alive")
-	if err := syscall.Mkfifo(name, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(name, 0o666); err != nil {
-		t.Fatal(err)
-	}
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var f *os.File
 	t.Cleanup(func() { f.Close() })
 	want := 1
 	return func() {
 		t.Helper()
 		end := time.Now().Add(patience)
+		for err := error(nil); f == nil; time.Sleep(10 * time.Millisecond) {
+			f, err = os.OpenFile(filepath.Join(dir, "alive"), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+			if err != nil && time.Now().After(end) {
+				t.Fatal(err)
+			}
+		}
 		if err := f.SetReadDeadline(end); err != nil {
 			t.Fatal(err)
 		}
@@ -370,7 +366,7 @@ func held(t *testing.T, dir string) func() {
 	}
 }
 
-const holdOn = "exec 3>alive; printf r >&3; setsid sleep 1000 & sleep 1000"
+const holdOn = "mkfifo alive; exec 3>alive; printf r >&3; setsid sleep 1000 & sleep 1000"
 
 func TestNothingRunsWithoutItsClient(t *testing.T) {
 	t.Run("cancelled", func(t *testing.T) {

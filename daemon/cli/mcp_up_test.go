@@ -168,7 +168,7 @@ func TestAgentsAreToldOfOtherProcesses(t *testing.T) {
 	if got := a.resources(); len(got) != 0 {
 		t.Errorf("at first there are %v", got)
 	}
-	must(t, croft(t, data, "ws", "open", "one", "--provider", "local"))
+	must(t, croft(t, data, "ws", "open", "one", "--provider", "sandbox"))
 	a.sees(changed, "one")
 	must(t, croft(t, data, "ws", "rm", "one"))
 	a.sees(changed)

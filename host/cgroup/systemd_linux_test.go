@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,13 +25,17 @@ type fakeManager struct {
 	conn   *dbus.Conn
 	result string // of each job
 	parent string // cgroup of the scopes; "" moves nothing
-	name   string
-	asked  map[string]any
+
+	mu    sync.Mutex // D-Bus calls come from other goroutines
+	name  string
+	asked map[string]any
 }
 
 func (f *fakeManager) Subscribe() *dbus.Error { return nil }
 
 func (f *fakeManager) StartTransientUnit(name, _ string, properties []unitProperty, _ []auxiliaryUnit) (dbus.ObjectPath, *dbus.Error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.name, f.asked = name, map[string]any{}
 	for _, p := range properties {
 		f.asked[p.Name] = p.Value.Value()
@@ -95,11 +100,13 @@ func TestScopeIsDelegated(t *testing.T) {
 	if err := startScope(ctx, address, "croft-1-2.scope", 4711); err != nil {
 		t.Fatal(err)
 	}
+	f.mu.Lock()
 	pids, _ := f.asked["PIDs"].([]uint32)
 	if f.name != "croft-1-2.scope" || f.asked["Delegate"] != true || len(pids) != 1 || pids[0] != 4711 {
 		t.Errorf("systemd was asked for %s with %v", f.name, f.asked)
 	}
 	f.result = "failed"
+	f.mu.Unlock()
 	if err := startScope(ctx, address, "croft-1-3.scope", 4711); fault.Of(err) != fault.Unavailable || !strings.Contains(err.Error(), `"failed"`) {
 		t.Errorf("a job that fails: %v", err)
 	}

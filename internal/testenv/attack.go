@@ -33,8 +33,14 @@ type Attack struct {
 // test must contain Attack, so that `make attack` runs it.
 func ReportAttack(t testing.TB, name, level string, v Verdict, note string) {
 	t.Helper()
+	ReportAttackAs(t, name, level, os.Getuid(), v, note)
+}
+
+// ReportAttackAs is ReportAttack for a test that runs Croft as another user.
+func ReportAttackAs(t testing.TB, name, level string, uid int, v Verdict, note string) {
+	t.Helper()
 	a := Attack{Attack: name, Level: level, User: "ordinary", Verdict: v, Note: note}
-	if os.Getuid() == 0 {
+	if uid == 0 {
 		a.User = "root"
 	}
 	t.Cleanup(func() {

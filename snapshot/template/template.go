@@ -250,7 +250,7 @@ func (c *Catalog) checkSourcePath(dir string) error {
 	}) {
 		return nil
 	}
-	return fmt.Errorf("template: source %q: %w: it is outside the allowed directories of the host", dir, fault.PermissionDenied)
+	return fmt.Errorf("template: source %q: %w: it is in none of the allowed directories: %s; hostRoots in croft.yaml lists them", dir, fault.PermissionDenied, strings.Join(c.Roots, ", "))
 }
 
 // contains reports whether a path is a directory or below it.
