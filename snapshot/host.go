@@ -61,6 +61,14 @@ func hostError(verb, name string, err error) error {
 	return fmt.Errorf("snapshot: %s %s: %w: %w", verb, name, fault.Of(err), err)
 }
 
+// readError is hostError for an entry that can't be opened.
+func readError(verb, name string, err error) error {
+	if fault.Of(err) != fault.PermissionDenied {
+		return hostError(verb, name, err)
+	}
+	return fmt.Errorf("snapshot: %s %s: %w: its mode forbids it; in the workspace, chmod u+rwX %s makes it readable", verb, name, fault.PermissionDenied, name)
+}
+
 func openRetry(dir int, name string, flags int) (int, error) {
 	for {
 		fd, err := unix.Openat(dir, name, flags|unix.O_CLOEXEC, 0)
@@ -267,7 +275,7 @@ func ignoreNoXattr(err error) error {
 func (d *hostDir) Open(_ context.Context, n *Node) (io.ReadCloser, error) {
 	f, err := d.openFile(n)
 	if err != nil {
-		return nil, hostError("read", n.Name, err)
+		return nil, readError("read", n.Name, err)
 	}
 	return f, nil
 }
@@ -342,7 +350,7 @@ func (f *hostFile) Close() error {
 func (d *hostDir) Dir(_ context.Context, n *Node) (Directory, error) {
 	fd, err := openRetry(d.fd(), n.Name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
-		return nil, hostError("open", n.Name, err)
+		return nil, readError("open", n.Name, err)
 	}
 	return &hostDir{t: d.t, f: os.NewFile(uintptr(fd), n.Name)}, nil
 }
