@@ -86,8 +86,9 @@ func TestPatternsKeepCode(t *testing.T) {
 	}
 }
 
-// TestFalsePositives: in the source of Go, of this module and of TypeScript at most one
-// line in ten thousand has something hidden that is not a private key.
+// TestFalsePositives: in the source of Go, of this module without its tests, and of
+// TypeScript at most one line in ten thousand has something hidden that is not a private
+// key.
 func TestFalsePositives(t *testing.T) {
 	for name, dir := range map[string]func(testing.TB) string{
 		"go":         func(t testing.TB) string { return filepath.Join(goroot(t), "src") },
@@ -102,7 +103,7 @@ func TestFalsePositives(t *testing.T) {
 					return err
 				case d.IsDir() && (d.Name() == ".git" || d.Name() == "bin" || d.Name() == "gitleaks"):
 					return filepath.SkipDir
-				case !d.Type().IsRegular():
+				case !d.Type().IsRegular(), name == "croft" && strings.HasSuffix(path, "_test.go"): // tests contain secrets that are to be found
 					return nil
 				}
 				data, err := os.ReadFile(path)
