@@ -70,6 +70,10 @@ const (
 	CauseTarget = "target"
 	SealLabel   = "croft.sealed"
 
+	// ToolLabel marks snapshots that a client of the tools requested, such as an agent:
+	// they are no base of comparison for the owner of the workspace.
+	ToolLabel = "croft.tool"
+
 	// TemplateLabel marks snapshots of templates, which retention never deletes.
 	TemplateLabel = "croft.template"
 )

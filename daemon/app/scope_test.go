@@ -18,6 +18,7 @@ import (
 
 	"github.com/croft-run/croft/daemon/app"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -456,5 +457,33 @@ func TestNamedWorkspacesAreAll(t *testing.T) {
 		if res, err := env.Run(t.Context(), req); fault.Of(err) != fault.NotFound {
 			t.Errorf("%s in another workspace: %s, %v", req.Tool, res.Text, err)
 		}
+	}
+}
+
+// TestAttackSecretsByTheNameOfAFork: a client bound to one workspace can give a fork the
+// name of another, whose secrets it does not get by that.
+func TestAttackSecretsByTheNameOfAFork(t *testing.T) {
+	testenv.ReportAttack(t, "secrets of another workspace by the name of a fork", "MCP", testenv.Prevented, "")
+	n := newNeighbours(t)
+	if err := n.sys.Registry.Destroy(t.Context(), n.other.ID()); err != nil {
+		t.Fatal(err)
+	}
+	s := n.connect("mine")
+	n.must(s, "fork", map[string]any{"name": "other"})
+	if got, ok := n.call(s, "secret", map[string]any{"name": "KEY", "workspace": "other"}); ok || strings.Contains(got, marker) {
+		t.Errorf("a fork named other has its secret: %s", got)
+	}
+}
+
+// TestAttackEmptyWorkspaceParameter: an empty parameter, such as of an unset variable, does
+// not connect a client to all workspaces.
+func TestAttackEmptyWorkspaceParameter(t *testing.T) {
+	testenv.ReportAttack(t, "client bound by an empty name", "MCP", testenv.Prevented, "")
+	sys, url := serveWith(t, app.Config{DataDir: t.TempDir()})
+	_, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{
+		Endpoint: url + "/mcp?workspace=", HTTPClient: &http.Client{Transport: withToken(sys.Token)}, DisableStandaloneSSE: true,
+	}, nil)
+	if err == nil {
+		t.Error("a client with an empty workspace parameter connected")
 	}
 }

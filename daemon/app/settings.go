@@ -71,8 +71,8 @@ func egressCredentials(c *config.Config) map[string]egress.Credential {
 }
 
 // openSecrets opens the store of secrets. The secrets of one workspace are found by its
-// id, or by its name if it has no owner: an owner chooses names freely, and must not
-// get the secrets of another workspace by a name.
+// id, or by its name if it has no owner and is no fork of a bound MCP client: these
+// choose names freely, and must not get the secrets of another workspace by a name.
 func (s *System) openSecrets(ctx context.Context) (*secret.Store, error) {
 	ctx = context.WithoutCancel(ctx)
 	return secret.New(&secret.Options{
@@ -83,7 +83,7 @@ func (s *System) openSecrets(ctx context.Context) (*secret.Store, error) {
 			}
 			set, ok := s.settings.SecretsOf(id)
 			if !ok && s.Registry != nil {
-				if rec, err := s.Registry.Lookup(ctx, "", id); err == nil && rec.Owner == "" && rec.Name != "" {
+				if rec, err := s.Registry.Lookup(ctx, "", id); err == nil && rec.Owner == "" && rec.Name != "" && rec.Labels[forkOfLabel] == "" {
 					set, ok = s.settings.SecretsOf(rec.Name)
 				}
 			}

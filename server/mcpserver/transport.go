@@ -131,6 +131,9 @@ func (s *Server) requestView(r *http.Request) (view, error) {
 		}
 	}
 	if v.only == "" {
+		if q.Has("workspace") { // such as of an unset variable
+			return v, tool.Errorf(fault.InvalidArgument, "the parameter workspace is empty: name a workspace, or leave it out")
+		}
 		return v, nil
 	}
 	_, err := s.opts.Env.Scope(v.only).Find(r.Context(), v.only)

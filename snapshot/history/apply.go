@@ -19,9 +19,9 @@ const (
 )
 
 // Files returns a state of a workspace: a snapshot by its id or name, Now, or
-// Origin. For a workspace that started empty, Origin is its newest requested
-// snapshot or, without one, the oldest automatic one with what was put in since (see
-// RecordPut).
+// Origin. For a workspace that started empty, Origin is the newest snapshot that its
+// owner requested or, without one, the oldest automatic one with what was put in since
+// (see RecordPut). A client of the tools, whose work is reviewed, can't change Origin.
 func Files(ctx context.Context, ws *workspace.Workspace, name string, access *driver.SnapshotAccess) (*driver.FS, error) {
 	if name == Now {
 		name = ""
@@ -51,12 +51,13 @@ func compareBase(ctx context.Context, ws *workspace.Workspace) (*driver.FS, erro
 	if len(list) == 0 {
 		return nil, fmt.Errorf("workspace %s: %w: it started empty and has no snapshot to compare with; name a state, or take a snapshot first", ws.ID(), fault.NotFound)
 	}
-	for _, s := range list {
-		if s.Labels[snapshot.CauseLabel] == "" {
-			return ws.SnapshotFiles(ctx, s.ID, nil)
-		}
+	if i := slices.IndexFunc(list, isRequested); i >= 0 {
+		return ws.SnapshotFiles(ctx, list[i].ID, nil)
 	}
 	slices.Reverse(list)
+	if own := slices.DeleteFunc(slices.Clone(list), isOfTool); len(own) > 0 {
+		list = own
+	}
 	base, err := Tree(ctx, ws, list[0].ID, nil)
 	for i := 1; i < len(list) && err == nil; i++ {
 		if list[i].Labels[snapshot.CauseLabel] != causePut {
@@ -76,6 +77,13 @@ func compareBase(ctx context.Context, ws *workspace.Workspace) (*driver.FS, erro
 	return snapshot.Module(base), nil
 }
 
+// isRequested reports whether the owner of the workspace asked for a snapshot.
+func isRequested(s driver.SnapshotInfo) bool {
+	return s.Labels[snapshot.CauseLabel] == "" && !isOfTool(s)
+}
+
+func isOfTool(s driver.SnapshotInfo) bool { return s.Labels[snapshot.ToolLabel] != "" }
+
 // Causes of the snapshots of RecordPut.
 const (
 	causePut       = "put"
@@ -87,14 +95,13 @@ const (
 // Origin: only later changes are shown and applied.
 func RecordPut(ctx context.Context, ws *workspace.Workspace, put func() error) error {
 	list, err := ws.Snapshots(ctx, &driver.ListSnapshotsOptions{Origin: true})
-	requested := func(s driver.SnapshotInfo) bool { return s.Labels[snapshot.CauseLabel] == "" }
-	if err != nil || len(list) > 0 && list[len(list)-1].Workspace != ws.ID() || slices.ContainsFunc(list, requested) {
+	if err != nil || len(list) > 0 && list[len(list)-1].Workspace != ws.ID() || slices.ContainsFunc(list, isRequested) {
 		return put() // it has no snapshots, or another origin
 	}
 	entries, err := ws.ReadDir(ctx, ".")
 	if err != nil || len(entries) > 0 {
 		before, err := ws.Snapshot(ctx, &driver.SnapshotOptions{Labels: map[string]string{snapshot.CauseLabel: causeBeforePut}})
-		if err == nil && len(list) > 0 && list[0].Digest == before.Digest {
+		if err == nil && len(list) > 0 && !isOfTool(list[0]) && list[0].Digest == before.Digest {
 			err = ws.DeleteSnapshot(ctx, before.ID, nil)
 		}
 		if err != nil {

@@ -422,6 +422,10 @@ func TestPutIsTheBase(t *testing.T) {
 	}
 	write(t, ws, "d/work", "work")
 	changes("modified a", "added d", "added d/work")
+	if _, err := ws.Snapshot(t.Context(), &driver.SnapshotOptions{Name: "mine", Labels: map[string]string{snapshot.ToolLabel: "true"}}); err != nil {
+		t.Fatal(err)
+	}
+	changes("modified a", "added d", "added d/work") // an agent's snapshot is no base
 	put(map[string]string{"d/e": "1", "b": "2"})
 	changes("modified a", "added d/work")
 	put(map[string]string{"a": "again"})

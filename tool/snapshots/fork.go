@@ -3,6 +3,7 @@ package snapshots
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/snapshot"
@@ -76,7 +77,10 @@ func wsSnapshotTool() *tool.Tool {
 				return createOutput{}, err
 			}
 		}
-		info, err := c.Workspace.Snapshot(ctx, &driver.SnapshotOptions{Name: in.Name, Labels: in.Labels})
+		labels := map[string]string{}
+		maps.Copy(labels, in.Labels)
+		labels[snapshot.ToolLabel] = "true"
+		info, err := c.Workspace.Snapshot(ctx, &driver.SnapshotOptions{Name: in.Name, Labels: labels})
 		return createOutput{newSnapshotOutput(info)}, err
 	})
 }

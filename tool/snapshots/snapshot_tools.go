@@ -65,9 +65,9 @@ func createSnapshot(ctx context.Context, c *tool.Call, in createInput) (createOu
 	if err := checkName(in.Name); err != nil {
 		return createOutput{}, err
 	}
-	opts := &driver.SnapshotOptions{Name: in.Name}
+	opts := &driver.SnapshotOptions{Name: in.Name, Labels: map[string]string{snapshot.ToolLabel: "true"}}
 	if in.Description != "" {
-		opts.Labels = map[string]string{descriptionLabel: in.Description}
+		opts.Labels[descriptionLabel] = in.Description
 	}
 	info, err := c.Workspace.Snapshot(ctx, opts)
 	if err != nil {
