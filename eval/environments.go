@@ -291,6 +291,11 @@ func (d *preparedEnv) runBootstrap(ctx context.Context, b *suite.Bootstrap, o en
 	return nil
 }
 
+// writeFile writes workspace.json, in place of what the agent left there.
+func (d *preparedEnv) writeFile(artifacts string) error {
+	return errors.Join(removeForged(artifacts, workspaceName), writeJSON(filepath.Join(artifacts, workspaceName), d.file))
+}
+
 // finish ends the environment of a session: the workspace is removed, or kept as a
 // directory of the host. Neither can fail the case; errors are recorded in
 // workspace.json.
@@ -312,8 +317,7 @@ func (d *preparedEnv) finish(ctx context.Context, keep bool, artifacts string, c
 			}
 		}
 	}
-	path := filepath.Join(artifacts, workspaceName)
-	err := writeJSON(path, d.file)
+	err := d.writeFile(artifacts)
 	if d.env == nil {
 		return err
 	}
@@ -322,7 +326,7 @@ func (d *preparedEnv) finish(ctx context.Context, keep bool, artifacts string, c
 		if file.CleanupError == "" {
 			file.CleanupError = err.Error()
 		}
-		writeJSON(path, file) //nolint:errcheck // it was written once, and the error has no other place
+		(&preparedEnv{file: file}).writeFile(artifacts) //nolint:errcheck // it was written once, and the error has no other place
 	})
 	return err
 }

@@ -63,7 +63,7 @@ func (v *environments) bootstrapDir(ctx context.Context, o envRequest, dir strin
 			err = failed(cerr)
 		}
 	}
-	return errors.Join(err, writeJSON(filepath.Join(o.artifacts, workspaceName), d.file))
+	return errors.Join(err, d.writeFile(o.artifacts))
 }
 
 // removeShared removes the directories of the whole run; the shared workspace only if
