@@ -3,7 +3,6 @@ package eval
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -68,7 +67,7 @@ func (n *notifier) caseEvent(h Hook, c *plannedCase) Event {
 }
 
 func (c *plannedCase) caseInfo() CaseInfo {
-	return CaseInfo{ID: c.ID, Prompt: c.Prompt, Tags: slices.Concat([]string{}, c.Tags), ExpectedFail: c.ExpectedFail}
+	return CaseInfo{ID: c.ID, Prompt: c.Prompt, Tags: append([]string{}, c.Tags...), ExpectedFail: c.ExpectedFail}
 }
 
 // startRun reports the start of the run, and prints what the suite logged while it was

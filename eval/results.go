@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -76,7 +75,7 @@ func (r *runResults) storeResult(e *execution, res *ExecutionResult, at lineSpan
 // caseResultLocked is what is known of a case.
 // The caller holds r.mu.
 func (r *runResults) caseResultLocked(c *plannedCase) CaseResult {
-	cr := CaseResult{CaseID: c.ID, Tags: slices.Concat([]string{}, c.Tags), Passed: true, RunnerResults: []*ExecutionResult{}}
+	cr := CaseResult{CaseID: c.ID, Tags: append([]string{}, c.Tags...), Passed: true, RunnerResults: []*ExecutionResult{}}
 	for _, e := range r.plan.executions {
 		if res := r.list[e.index]; e.c == c && res != nil {
 			cr.RunnerResults = append(cr.RunnerResults, res)
@@ -92,7 +91,7 @@ func (r *runResults) buildResult(interrupted bool) *Result {
 	defer r.mu.Unlock()
 	p, ended := r.plan, time.Now()
 	out := &Result{SuitePath: p.suite.Path(), StartedAt: p.startedAt, EndedAt: session.Time(ended), DurationMs: millis(ended.Sub(p.started)),
-		ArtifactDir: p.runDir, DeclaredTags: p.declaredTags(), SelectedTags: slices.Concat([]string{}, p.Tags), Cases: []CaseResult{}}
+		ArtifactDir: p.runDir, DeclaredTags: p.declaredTags(), SelectedTags: append([]string{}, p.Tags...), Cases: []CaseResult{}}
 	for _, c := range p.cases {
 		cr := r.caseResultLocked(c)
 		if len(cr.RunnerResults) < c.executions {

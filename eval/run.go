@@ -59,8 +59,9 @@ type Options struct {
 	Record, Replay string
 
 	Reporters   []Reporter
-	Interactive bool   // reporters write to a terminal
-	Resume      string // directory of a run to resume
+	Reports     []string // files that the reporters write: no changes of agents
+	Interactive bool     // reporters write to a terminal
+	Resume      string   // directory of a run to resume
 
 	Dir      string // base of default paths; "" is the working directory
 	UserHome string // home from which agents get credentials and settings; "" for none

@@ -233,7 +233,7 @@ func (r *sessionRunner) inspectWorkspace(ctx context.Context, e *execution, d *p
 		env.changes, env.changesErr = was.changesSince(ctx, d.env.Workspace)
 	}
 	if env.changes != nil {
-		res.Report.Files.Changed, res.diff = env.changes.list, env.changes.unifiedDiff(nil)
+		res.Report.Files.Changed, res.diff = append([]session.Change{}, env.changes.list...), env.changes.unifiedDiff(nil)
 	}
 	res.Report.Network = r.networkRequests(ctx, d.env)
 	env.info = suite.EnvInfo{CaseID: e.c.ID, RunnerID: e.runner.info.ID, OutputDir: r.plan.runDir, ArtifactDir: res.ArtifactDir,

@@ -239,6 +239,10 @@ func (a *command) openReporters(ctx context.Context, names []string, cfg *suite.
 				return closeAll, errors.Join(fmt.Errorf("eval: reporter %s: %w", name, err), closeAll())
 			}
 			files = append(files, f)
+			if file, err = filepath.Abs(file); err != nil {
+				return closeAll, errors.Join(err, closeAll())
+			}
+			opts.Reports = append(opts.Reports, file)
 			name, rc.Out, rc.File, rc.Interactive = kind, f, true, false
 		}
 		r, err := eval.NewReporter(name, rc)

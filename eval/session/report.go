@@ -109,7 +109,7 @@ const (
 type Files struct {
 	ObservedReads      []string `json:"observedReads"` // absolute paths
 	ObservedSkillReads []string `json:"observedSkillReads"`
-	Changed            []Change `json:"changed,omitempty"` // files that the session changed, by path
+	Changed            []Change `json:"changed,omitzero"` // files that the session changed, by path; nil is not known
 }
 
 // A Change is one file that the session changed.
