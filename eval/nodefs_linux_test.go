@@ -94,3 +94,22 @@ func TestEarlierSessionsTellWhatIsKept(t *testing.T) {
 		}
 	})
 }
+
+// TestLongIDs: ids of cases and runners have any length, and those that begin alike are
+// told apart.
+func TestLongIDs(t *testing.T) {
+	everywhere(t, func(t *testing.T, envs eval.EnvFactory) {
+		dir := project(t, map[string]string{
+			"skillgym.config.mjs": `export default { runners: { ["r".repeat(3000)]: { agent: { type: "claude-code", model: "m", command: "./agent.sh" } } } };`,
+			"suite.mjs": isolated("") + `
+const id = "a case, with much to say ".repeat(200);
+export default [{ id: id + "1", prompt: "pwd > here", assert(r) { assert.files.exists(r, "here"); } }, { id: id + "2", prompt: "true", assert(r) { assert.files.notExists(r, "here"); assert.fail("kept"); } }];`})
+		r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: envs})
+		if e := r.Cases[0].RunnerResults[0]; !e.Passed {
+			t.Errorf("%+v", e.Error)
+		}
+		if e := r.Cases[1].RunnerResults[0]; e.Error == nil || e.Error.Message != "kept" || !exists(e.WorkspacePath) {
+			t.Errorf("%+v, workspace %s", e.Error, e.WorkspacePath)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package eval
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -19,7 +20,7 @@ type notifier struct {
 	mu sync.Mutex // held while a reporter is called
 }
 
-func newNotifier(p *plan, r *runResults) *notifier {
+func newNotifier(p *plan) *notifier {
 	c := &Context{
 		IsInteractive: p.Interactive, Cwd: p.Dir, WorkspaceMode: p.workspace.Mode, SuitePath: p.suite.Path(), ArtifactDir: p.runDir,
 		SelectedCaseCount: len(p.cases), SelectedRunnerCount: len(p.runners), SelectedExecutionCount: len(p.executions), Repeat: p.Repeat,
@@ -28,11 +29,6 @@ func newNotifier(p *plan, r *runResults) *notifier {
 	}
 	if p.workspace.InPlace() {
 		c.Cwd, c.worksInCwd = p.cwd, true
-	}
-	for _, e := range p.executions {
-		if r.hasResult(e) {
-			c.Done++
-		}
 	}
 	return &notifier{reporters: p.Reporters, notes: p.Note, context: c, total: len(p.cases)}
 }
@@ -59,6 +55,16 @@ func (n *notifier) sendEventLocked(e Event) {
 			n.note("eval: reporter: %v", err)
 		}
 	}
+}
+
+// sendError reports an error that ends the run, or kept it from starting.
+func (n *notifier) sendError(err error) {
+	n.sendEvent(Event{Hook: OnError, Error: &ErrorInfo{Name: "Error", Message: err.Error()}})
+}
+
+// hasModule reports whether a reporter is a module of the user.
+func (n *notifier) hasModule() bool {
+	return slices.ContainsFunc(n.reporters, func(r Reporter) bool { _, ok := r.(*Module); return ok })
 }
 
 // caseEvent is an event about a case.

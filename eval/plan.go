@@ -61,7 +61,7 @@ type plannedRunner struct {
 }
 
 // newPlan completes the options, chooses cases and runners, and refuses a plan that can't
-// be run. It makes nothing on disk.
+// be run; then it returns what there is of it, and the error. It makes nothing on disk.
 func newPlan(s Suite, cfg *suite.Config, o *Options) (*plan, error) {
 	p := &plan{suite: s, config: cfg, started: time.Now()}
 	if o != nil {
@@ -74,7 +74,7 @@ func newPlan(s Suite, cfg *suite.Config, o *Options) (*plan, error) {
 	}
 	for _, step := range []func() error{p.applyDefaults, p.chooseCases, p.chooseRunners, p.checkTraffic, p.checkProviderEnvs, p.findCwd, p.serializeInPlace} {
 		if err := step(); err != nil {
-			return nil, err
+			return p, err
 		}
 	}
 	return p, nil

@@ -55,6 +55,16 @@ func (r *runResults) hasResult(e *execution) bool {
 	return r.list[e.index] != nil
 }
 
+// count is the number of executions that have a result.
+func (r *runResults) count() (n int) {
+	for _, e := range r.plan.executions {
+		if r.hasResult(e) {
+			n++
+		}
+	}
+	return n
+}
+
 // recordResult appends a result to the journal, and returns its position.
 func (r *runResults) recordResult(e *execution, res *ExecutionResult) (lineSpan, error) {
 	return r.journal.add(journalEntry{Case: e.c.ID, Runner: e.runner.info.ID, Result: compactResult(res)})
@@ -190,6 +200,23 @@ func streamList(w *bufio.Writer, doc any, key, indent string, n int, each func(i
 // indentLines indents each line of a document but the first.
 func indentLines(data []byte, indent string) []byte {
 	return bytes.ReplaceAll(bytes.TrimRight(data, "\n"), []byte("\n"), []byte("\n"+indent))
+}
+
+// readCase returns the result of a case with its executions from the journal.
+func (r *runResults) readCase(sum *CaseResult, c *plannedCase) (*CaseResult, error) {
+	full := *sum
+	full.RunnerResults = nil
+	for _, e := range r.plan.executions {
+		if e.c != c {
+			continue
+		}
+		res, err := r.readRecorded(e)
+		if err != nil {
+			return nil, err
+		}
+		full.RunnerResults = append(full.RunnerResults, res)
+	}
+	return &full, nil
 }
 
 // readRecorded returns a result from the journal, or its summary if it could not be

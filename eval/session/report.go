@@ -72,6 +72,8 @@ func PathKey(id string) string {
 	if slug == "" {
 		slug = "runner"
 	}
+	const most = 200 // with the digest it is a name that a file system takes
+	slug = slug[:min(len(slug), most)]
 	sum := sha256.Sum256([]byte(id))
 	return slug + "--" + hex.EncodeToString(sum[:4])
 }
