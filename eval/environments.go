@@ -193,7 +193,7 @@ func (v *environments) prepare(ctx context.Context, o envRequest) (*preparedEnv,
 	}
 	d.env = env
 	if d.path != "" && spec.Bootstrap != nil && !v.bootstrapped {
-		return d, d.runBootstrap(ctx, spec.Bootstrap, o, v.plan.runDir)
+		return d, v.runBootstrap(ctx, d, o)
 	}
 	return d, nil
 }
@@ -247,6 +247,20 @@ func skillgymEnv(dir string, o envRequest, runDir string) map[string]string {
 		env["SKILLGYM_CASE_ID"], env["SKILLGYM_RUNNER_ID"] = o.caseID, o.runnerID
 	}
 	return env
+}
+
+// runBootstrap runs the bootstrap command in the workspace. An error names the hosts that
+// the network policy refused it.
+func (v *environments) runBootstrap(ctx context.Context, d *preparedEnv, o envRequest) error {
+	err := d.runBootstrap(ctx, v.plan.workspace.Bootstrap, o, v.plan.runDir)
+	setup := new(setupError)
+	if !errors.As(err, &setup) {
+		return err
+	}
+	if hint := refusedHosts(v.plan.networkRequests(ctx, d.env)); hint != "" {
+		setup.err = fmt.Errorf("%w\n%s", setup.err, hint)
+	}
+	return setup
 }
 
 // runBootstrap runs the bootstrap command in the workspace.

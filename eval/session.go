@@ -212,19 +212,6 @@ func (r *sessionRunner) stopSidecars(e *execution, k *sidecars, res *ExecutionRe
 	}
 }
 
-// networkRequests returns the requests of a session that has ended. A request is emitted
-// when its connection ends, which may be after the agent's end, so it waits for pending
-// ones, but not for long: a process of the agent may keep a connection open.
-func (r *sessionRunner) networkRequests(ctx context.Context, p *Env) []session.Request {
-	const patience = 10 * time.Second
-	if p.waitRequests != nil && r.plan.Requests != nil {
-		soon, cancel := context.WithTimeout(ctx, patience)
-		p.waitRequests(soon) //nolint:errcheck // the requests that were emitted by then count
-		cancel()
-	}
-	return r.plan.Requests.forWorkspace(p.Workspace.ID())
-}
-
 // inspectWorkspace adds the changes and requests of the workspace to the report, and
 // returns the environment of assertions.
 func (r *sessionRunner) inspectWorkspace(ctx context.Context, e *execution, d *preparedEnv, res *ExecutionResult, was *beforeState, unknown error, took time.Duration) *assertEnv {
@@ -235,7 +222,7 @@ func (r *sessionRunner) inspectWorkspace(ctx context.Context, e *execution, d *p
 	if env.changes != nil {
 		res.Report.Files.Changed, res.diff = append([]session.Change{}, env.changes.list...), env.changes.unifiedDiff(nil)
 	}
-	res.Report.Network = r.networkRequests(ctx, d.env)
+	res.Report.Network = r.plan.networkRequests(ctx, d.env)
 	env.info = suite.EnvInfo{CaseID: e.c.ID, RunnerID: e.runner.info.ID, OutputDir: r.plan.runDir, ArtifactDir: res.ArtifactDir,
 		Workspace: d.file.Cwd, Inside: d.env.Dir(), Files: d.env.Workspace,
 		Usage: usageOf(res.Report, took, len(res.Report.Network), d.env.sandboxed)}

@@ -50,7 +50,7 @@ func (v *environments) bootstrapDir(ctx context.Context, o envRequest, dir strin
 	d := &preparedEnv{file: v.workspaceFile(dir)}
 	d.file.Cwd = dir
 	var err error
-	if b := v.plan.workspace.Bootstrap; b != nil {
+	if v.plan.workspace.Bootstrap != nil {
 		o.read = nil // directories of a runner
 		req := v.envSpec(o)
 		req.Dir, req.InPlace = dir, true
@@ -58,7 +58,7 @@ func (v *environments) bootstrapDir(ctx context.Context, o envRequest, dir strin
 		if d.env, err = v.plan.Envs.Open(ctx, req); err != nil {
 			return failed(err)
 		}
-		err = d.runBootstrap(ctx, b, o, v.plan.runDir)
+		err = v.runBootstrap(ctx, d, o)
 		if cerr := d.env.close(ctx); cerr != nil && err == nil {
 			err = failed(cerr)
 		}
