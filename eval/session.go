@@ -224,7 +224,7 @@ func (r *sessionRunner) inspectWorkspace(ctx context.Context, e *execution, d *p
 	}
 	res.Report.Network = r.plan.networkRequests(ctx, d.env)
 	env.info = suite.EnvInfo{CaseID: e.c.ID, RunnerID: e.runner.info.ID, OutputDir: r.plan.runDir, ArtifactDir: res.ArtifactDir,
-		Workspace: d.file.Cwd, Inside: d.env.Dir(), Files: d.env.Workspace,
+		Workspace: d.file.Cwd, Root: d.env.Dir(), Files: d.env.Workspace,
 		Usage: usageOf(res.Report, took, len(res.Report.Network), d.env.sandboxed)}
 	return env
 }

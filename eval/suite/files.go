@@ -102,7 +102,7 @@ func (f *fileModule) findRoot(path string, info *EnvInfo) (Files, string, error)
 	}
 	path = filepath.Clean(path)
 	best, name := "", ""
-	for _, dir := range slices.Concat([]string{info.Workspace, info.Inside, info.OutputDir, info.ArtifactDir}, f.dirs) {
+	for _, dir := range slices.Concat([]string{info.Workspace, info.Root, info.OutputDir, info.ArtifactDir}, f.dirs) {
 		rel, err := filepath.Rel(filepath.Clean(dir), path)
 		if dir == "" || err != nil || rel == ".." || strings.HasPrefix(rel, "../") || len(dir) < len(best) {
 			continue
@@ -112,7 +112,7 @@ func (f *fileModule) findRoot(path string, info *EnvInfo) (Files, string, error)
 	if best == "" {
 		return nil, "", fault.SandboxViolation
 	}
-	if info.Files != nil && (best == info.Workspace || best == info.Inside) {
+	if info.Files != nil && (best == info.Workspace || best == info.Root) {
 		return info.Files, name, nil
 	}
 	root, ok := f.roots[best]
