@@ -8,7 +8,7 @@ SIZE     = 77 # MB; raise it in a commit that says why
 LINT     = bin/tools/golangci-lint
 LINTVER  = v2.14.0
 
-.PHONY: build guests size run test attack docs lint words bench fuzz deps
+.PHONY: build guests size run test test-compat attack docs lint words bench fuzz deps
 
 build: guests ## bin/croft, stripped, with croft-guest for both architectures inside
 	$(GO) build -trimpath -ldflags "-s -w" -o bin/ ./cmd/croft
@@ -30,6 +30,9 @@ run: build ## croft up on 127.0.0.1:7070, data in ./.croft
 test: deps build ## everything once, under the race detector where that is affordable
 	$(GO) vet ./...
 	scripts/test $(PKG)
+
+test-compat: deps guests ## side by side with the originals (skillgym from npm); prints tables
+	$(GO) test -count=1 -v -run SideBySide ./eval/...
 
 attack: deps build ## every test with Attack in its name; writes docs/attacks.md
 	scripts/attack docs/attacks.md

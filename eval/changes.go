@@ -16,6 +16,7 @@ import (
 	"github.com/croft-run/croft/eval/session"
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/internal/locktmp"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
@@ -52,15 +53,15 @@ func (l *templateListing) load(ctx context.Context, dir string) (map[string]driv
 			l.err = errors.Join(err, end(ctx))
 			return
 		}
-		l.infos, l.err = listFiles(ctx, ws)
+		l.infos, l.err = listFiles(ctx, ws, isNotGitPath)
 		l.err = errors.Join(l.err, ws.Close(ctx))
 	})
 	return l.infos, l.err
 }
 
-// listFiles lists the files of a workspace by path, without .git.
-func listFiles(ctx context.Context, ws *workspace.Workspace) (map[string]driver.Info, error) {
-	all, more, err := listEntries(ctx, ws, maxEntries)
+// listFiles lists the files of a workspace by path, without those that are not content.
+func listFiles(ctx context.Context, ws *workspace.Workspace, isContent func(name string) bool) (map[string]driver.Info, error) {
+	all, more, err := listEntries(ctx, ws, maxEntries, isContent)
 	if err != nil {
 		return nil, err
 	}
@@ -69,15 +70,19 @@ func listFiles(ctx context.Context, ws *workspace.Workspace) (map[string]driver.
 	}
 	infos := make(map[string]driver.Info, len(all))
 	for _, i := range all {
-		if !isGitPath(i.Path) && i.Type != driver.TypeDir {
+		if i.Type != driver.TypeDir {
 			infos[i.Path] = i
 		}
 	}
 	return infos, nil
 }
 
-// isGitPath reports whether a path is .git at the top of the workspace, or below it.
-func isGitPath(name string) bool { return name == ".git" || strings.HasPrefix(name, ".git/") }
+// isNotGitPath reports whether a path is neither .git at the top of the workspace nor
+// below it.
+func isNotGitPath(name string) bool { return !isBelow(".git", name) }
+
+// isBelow reports whether a slash path is dir or below it.
+func isBelow(dir, name string) bool { return name == dir || strings.HasPrefix(name, dir+"/") }
 
 // A beforeState records a workspace as it was before the agent started.
 type beforeState struct {
@@ -85,13 +90,33 @@ type beforeState struct {
 	infos    map[string]driver.Info
 	template string // host directory with the text of files that are as in the template
 	original map[string]driver.Info
-	stash    string // host directory with the text of other files
-	results  string // path of the results within the workspace, which are not its content; "" if they are elsewhere
+	stash    string   // host directory with the text of other files
+	own      []string // paths in the workspace that the run itself writes: no content
 }
 
-// isContent reports whether a path is not below the results.
+// isContent reports whether a path is neither the run's own nor below .git.
 func (b *beforeState) isContent(name string) bool {
-	return b.results == "" || name != b.results && !strings.HasPrefix(name, b.results+"/")
+	return isNotGitPath(name) && !slices.ContainsFunc(b.own, func(own string) bool { return isBelow(own, name) })
+}
+
+// ownPaths lists what the run writes while agents work: results, with the homes of
+// agents, tapes and reports. Of a directory of all runs that is itself root, it is only
+// the directory of this run. Paths are relative to root; others are left out.
+func (p *plan) ownPaths(root string) []string {
+	var own []string
+	runs := filepath.Dir(p.runDir)
+	if runs == root {
+		runs = p.runDir
+	}
+	for _, path := range slices.Concat([]string{runs, p.Record}, p.Reports) {
+		if path == "" {
+			continue
+		}
+		if rel, err := filepath.Rel(root, files.Resolve(path)); err == nil && filepath.IsLocal(rel) && rel != "." {
+			own = append(own, filepath.ToSlash(rel))
+		}
+	}
+	return own
 }
 
 // snapshotBefore records the state of a workspace before the agent starts. Small files
@@ -99,11 +124,8 @@ func (b *beforeState) isContent(name string) bool {
 // copied to a stash.
 func (v *environments) snapshotBefore(ctx context.Context, d *preparedEnv) (b *beforeState, err error) {
 	b = &beforeState{}
-	// In a workspace in place the results may be among its files, with the homes of agents.
-	if rel, rerr := filepath.Rel(d.env.Dir(), filepath.Dir(v.plan.runDir)); rerr == nil && filepath.IsLocal(rel) && rel != "." {
-		b.results = filepath.ToSlash(rel)
-	} else if rel, rerr := filepath.Rel(d.env.Dir(), v.plan.runDir); rerr == nil && filepath.IsLocal(rel) {
-		b.results = filepath.ToSlash(rel)
+	if d.env.onHost {
+		b.own = v.plan.ownPaths(d.env.Dir())
 	}
 	if d.path != "" && v.template != "" {
 		b.template = v.template
@@ -118,7 +140,7 @@ func (v *environments) snapshotBefore(ctx context.Context, d *preparedEnv) (b *b
 	if d.path != "" && d.file.Bootstrap == nil {
 		return b, nil // it is empty
 	}
-	if b.infos, err = listFiles(ctx, d.env.Workspace); err != nil {
+	if b.infos, err = listFiles(ctx, d.env.Workspace, b.isContent); err != nil {
 		return nil, err
 	}
 	return b, b.stashFiles(ctx, d.env.Workspace)
@@ -129,12 +151,12 @@ func (b *beforeState) stashFiles(ctx context.Context, ws *workspace.Workspace) (
 	if b.stash, err = locktmp.Make(suite.ScratchPrefix); err != nil {
 		return err
 	}
-	total, files := int64(0), 0
+	total, copied := int64(0), 0
 	for name, info := range b.infos {
-		if was, ok := b.original[name]; ok && sameInfo(was, info) || !b.isContent(name) || info.Type != driver.TypeFile || info.Size > maxDiffFile || strings.Contains(name, "node_modules/") {
+		if was, ok := b.original[name]; ok && sameInfo(was, info) || info.Type != driver.TypeFile || info.Size > maxDiffFile || strings.Contains(name, "node_modules/") {
 			continue
 		}
-		if total, files = total+info.Size, files+1; total > maxDiffBytes || files > maxDiffFiles {
+		if total, copied = total+info.Size, copied+1; total > maxDiffBytes || copied > maxDiffFiles {
 			return nil
 		}
 		if err := exportText(ctx, ws, info, filepath.Join(b.stash, name)); err != nil && fault.Of(err) != fault.NotFound {
@@ -219,7 +241,7 @@ func (b *beforeState) changedNames(ctx context.Context, ws *workspace.Workspace)
 		}
 	}
 	if now == nil && err == nil {
-		now, err = listFiles(ctx, ws)
+		now, err = listFiles(ctx, ws, b.isContent)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -234,7 +256,6 @@ func (b *beforeState) changedNames(ctx context.Context, ws *workspace.Workspace)
 			names = append(names, name)
 		}
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return !b.isContent(name) })
 	return now, names, nil
 }
 
@@ -268,7 +289,7 @@ func (b *beforeState) originalInfos(touched []driver.ChangedPath) map[string]dri
 func (b *beforeState) statFiles(ctx context.Context, ws *workspace.Workspace, was map[string]driver.Info, touched []driver.ChangedPath) (map[string]driver.Info, error) {
 	now := map[string]driver.Info{}
 	look := func(name string) error {
-		if _, ok := now[name]; ok || isGitPath(name) {
+		if _, ok := now[name]; ok || !b.isContent(name) {
 			return nil
 		}
 		info, err := ws.Stat(ctx, name, &driver.StatOptions{NoFollow: true})

@@ -1,6 +1,8 @@
 package eval_test
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -52,4 +54,55 @@ export default Object.entries(cases).map(([id, prompt]) => ({ id, prompt, assert
 			}
 		}
 	})
+}
+
+// TestTheRunIsNotTheAgent: what a run itself writes in the directory where agents work, or
+// in their template, is no change of an agent.
+func TestTheRunIsNotTheAgent(t *testing.T) {
+	const cases = `
+const nothing = (r) => { assert.deepEqual(r.files.changed, []); assert.diff.empty(r); };
+const one = (r) => { assert.deepEqual(r.files.changed.map((c) => c.path), ["mine.txt"]); assert.files.onlyChanged(r, "mine.txt"); assert.diff.includes(r, "+me"); };
+export default [{ id: "nothing", prompt: "true", assert: nothing }, { id: "one", prompt: "echo me > mine.txt", assert: one }, { id: "nothing again", prompt: "cat agent.sh", assert: nothing }];`
+	for name, suiteText := range map[string]string{
+		"in place": `import { assert } from "skillgym"; export const workspace = { mode: "none", cwd: "." };` + cases,
+		"template": isolated(`templateDir: "."`) + cases,
+	} {
+		for where, opts := range map[string]eval.Options{
+			"default":              {},
+			"beside":               {OutputDir: "."},
+			"below, with the rest": {OutputDir: "out/puts", Record: "ta/pes", Reports: []string{"report.txt"}},
+		} {
+			t.Run(name+", "+where, func(t *testing.T) {
+				everywhere(t, func(t *testing.T, envs eval.EnvFactory) {
+					dir := project(t, map[string]string{"suite.mjs": suiteText,
+						"skillgym.config.mjs": `export default { runners: { main: { agent: { type: "claude-code", model: "m", command: "./agent.sh", env: { ANTHROPIC_BASE_URL: "http://127.0.0.1:9" } } } } };`})
+					o := opts
+					o.Envs = envs
+					if o.OutputDir != "" {
+						o.OutputDir = filepath.Join(dir, o.OutputDir)
+					}
+					if o.Record != "" {
+						o.Record = filepath.Join(dir, o.Record)
+					}
+					if len(o.Reports) > 0 {
+						f, err := os.Create(filepath.Join(dir, o.Reports[0]))
+						if err != nil {
+							t.Fatal(err)
+						}
+						defer f.Close()
+						r, err := eval.NewReporter("standard", eval.ReporterConfig{Out: f, File: true})
+						if err != nil {
+							t.Fatal(err)
+						}
+						o.Reports, o.Reporters = []string{f.Name()}, []eval.Reporter{r}
+					}
+					for _, c := range runSuite(t, dir, "suite.mjs", &o).Cases {
+						if e := c.RunnerResults[0]; !e.Passed {
+							t.Errorf("%s: %+v", c.CaseID, e.Error)
+						}
+					}
+				})
+			})
+		}
+	}
 }

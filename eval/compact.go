@@ -81,8 +81,8 @@ func reportSummary(r *session.Report) *session.Report {
 	}
 	const shown = 2000 // of a final output
 	c := *r
-	c.Events, c.DetectedSkills, c.Commands, c.Network = nil, nil, nil, nil
-	c.Files = session.Files{Changed: r.Files.Changed[:min(len(r.Files.Changed), 20)]}
+	c.Events, c.DetectedSkills, c.Commands, c.Network = []session.Event{}, []session.DetectedSkill{}, nil, nil
+	c.Files = session.Files{ObservedReads: []string{}, ObservedSkillReads: []string{}, Changed: r.Files.Changed[:min(len(r.Files.Changed), 20)]}
 	c.FinalOutput = truncate(r.FinalOutput, shown)
 	return &c
 }

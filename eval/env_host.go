@@ -39,7 +39,7 @@ func (Host) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 		return nil, err
 	}
 	if !req.InPlace {
-		if err := fillDir(ctx, req.Template, req.Dir, ""); err != nil {
+		if err := fillDir(ctx, req.Template, req.Dir); err != nil {
 			return nil, err
 		}
 	}

@@ -193,7 +193,7 @@ func (v *environments) prepare(ctx context.Context, o envRequest) (*preparedEnv,
 	}
 	d.env = env
 	if d.path != "" && spec.Bootstrap != nil && !v.bootstrapped {
-		return d, d.runBootstrap(ctx, spec.Bootstrap, o, v.plan.runDir)
+		return d, v.runBootstrap(ctx, d, o)
 	}
 	return d, nil
 }
@@ -249,6 +249,20 @@ func skillgymEnv(dir string, o envRequest, runDir string) map[string]string {
 	return env
 }
 
+// runBootstrap runs the bootstrap command in the workspace. An error names the hosts that
+// the network policy refused it.
+func (v *environments) runBootstrap(ctx context.Context, d *preparedEnv, o envRequest) error {
+	err := d.runBootstrap(ctx, v.plan.workspace.Bootstrap, o, v.plan.runDir)
+	setup := new(setupError)
+	if !errors.As(err, &setup) {
+		return err
+	}
+	if hint := refusedHosts(v.plan.networkRequests(ctx, d.env)); hint != "" {
+		setup.err = fmt.Errorf("%w\n%s", setup.err, hint)
+	}
+	return setup
+}
+
 // runBootstrap runs the bootstrap command in the workspace.
 func (d *preparedEnv) runBootstrap(ctx context.Context, b *suite.Bootstrap, o envRequest, runDir string) error {
 	f := &bootstrapFile{Command: b.Command, Args: append([]string{}, b.Args...),
@@ -291,6 +305,11 @@ func (d *preparedEnv) runBootstrap(ctx context.Context, b *suite.Bootstrap, o en
 	return nil
 }
 
+// writeFile writes workspace.json, in place of what the agent left there.
+func (d *preparedEnv) writeFile(artifacts string) error {
+	return errors.Join(removeForged(artifacts, workspaceName), writeJSON(filepath.Join(artifacts, workspaceName), d.file))
+}
+
 // finish ends the environment of a session: the workspace is removed, or kept as a
 // directory of the host. Neither can fail the case; errors are recorded in
 // workspace.json.
@@ -312,8 +331,7 @@ func (d *preparedEnv) finish(ctx context.Context, keep bool, artifacts string, c
 			}
 		}
 	}
-	path := filepath.Join(artifacts, workspaceName)
-	err := writeJSON(path, d.file)
+	err := d.writeFile(artifacts)
 	if d.env == nil {
 		return err
 	}
@@ -322,7 +340,7 @@ func (d *preparedEnv) finish(ctx context.Context, keep bool, artifacts string, c
 		if file.CleanupError == "" {
 			file.CleanupError = err.Error()
 		}
-		writeJSON(path, file) //nolint:errcheck // it was written once, and the error has no other place
+		(&preparedEnv{file: file}).writeFile(artifacts) //nolint:errcheck // it was written once, and the error has no other place
 	})
 	return err
 }

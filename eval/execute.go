@@ -14,6 +14,14 @@ type execution struct {
 	c      *plannedCase
 	runner *plannedRunner
 	dir    string // of its artifacts
+	kept   *keptWorkspace
+}
+
+// A keptWorkspace is the workspace of a failed session, which the next session of the
+// execution replaces.
+type keptWorkspace struct {
+	env       *preparedEnv
+	artifacts string
 }
 
 // attempt runs one session. It returns nil if ctx ended first.
@@ -84,6 +92,7 @@ func runRepetition(ctx context.Context, e *execution, n, repeatFailure int, try 
 // failure that ended the execution.
 func aggregateResults(e *execution, repeat int, repetitions, good []*ExecutionResult, failed *ExecutionResult) *ExecutionResult {
 	last := repetitions[len(repetitions)-1]
+	dropReplaced(repetitions)
 	out := &ExecutionResult{
 		Runner: e.runner.info, Passed: failed == nil, ExecutionDir: e.dir, ArtifactDir: last.ArtifactDir, Session: last.Session,
 		RepeatTarget: repeat, CompletedRepetitions: len(repetitions), SuccessfulRepetitions: new(len(good)), Repetitions: repetitions,
@@ -104,6 +113,20 @@ func aggregateResults(e *execution, repeat int, repetitions, good []*ExecutionRe
 		out.StoppedAtRepetition = last.Repetition
 	}
 	return out
+}
+
+// dropReplaced removes the paths of workspaces that later sessions replaced.
+func dropReplaced(repetitions []*ExecutionResult) {
+	for i, rep := range repetitions {
+		for j, s := range rep.Sessions {
+			if i < len(repetitions)-1 || j < len(rep.Sessions)-1 {
+				s.WorkspacePath = ""
+			}
+		}
+		if i < len(repetitions)-1 {
+			rep.WorkspacePath = ""
+		}
+	}
 }
 
 // meanReport is the last report with the means of all reports.

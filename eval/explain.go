@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,17 +23,26 @@ const explainTime = 300 * time.Second
 
 // An Explanation is a question about a failure, and the agent's answer.
 type Explanation struct {
-	Question string         `json:"question"`
-	Source   suite.Location `json:"source"`
-	Answer   string         `json:"answer,omitempty"`
-	Error    string         `json:"error,omitempty"`
+	Question     string               `json:"question"`
+	Source       suite.Location       `json:"source"`
+	Answer       string               `json:"answer"`
+	SessionID    string               `json:"sessionId,omitempty"`
+	StartedAt    string               `json:"startedAt"`
+	EndedAt      string               `json:"endedAt"`
+	DurationMs   float64              `json:"durationMs"`
+	RawArtifacts session.RawArtifacts `json:"rawArtifacts"`
+	Error        string               `json:"error,omitempty"` // Croft's: why there is no answer
 }
 
 // Explained is explanations.json.
 type Explained struct {
-	CaseID       string        `json:"caseId"`
-	RunnerID     string        `json:"runnerId"`
-	Explanations []Explanation `json:"explanations"`
+	SuitePath string        `json:"suitePath"`
+	CaseID    string        `json:"caseId"`
+	RunnerID  string        `json:"runnerId"`
+	Cwd       string        `json:"cwd"`
+	SessionID string        `json:"sessionId"`
+	CreatedAt string        `json:"createdAt"`
+	Questions []Explanation `json:"questions"`
 }
 
 // FindExplain finds the one artifact directory with recorded questions: dir itself, or
@@ -88,14 +98,15 @@ func Explain(ctx context.Context, dir string, cfg *suite.Config, opts *Options, 
 	if f.SessionID == "" {
 		return nil, fmt.Errorf("eval: explain %s: %w: the session has no id to go on with", dir, fault.Unsupported)
 	}
-	out = Explained{CaseID: f.CaseID, RunnerID: f.RunnerID}
+	out = Explained{SuitePath: f.SuitePath, CaseID: f.CaseID, RunnerID: f.RunnerID, Cwd: f.Cwd, SessionID: f.SessionID, Questions: []Explanation{}}
 	asker, err := newAsker(ctx, dir, f, cfg, opts)
 	if err != nil {
 		return nil, err
 	}
 	for i, q := range f.Questions {
-		out.Explanations = append(out.Explanations, asker.ask(ctx, i, q))
+		out.Questions = append(out.Questions, asker.ask(ctx, i, q))
 	}
+	out.CreatedAt = session.Time(time.Now())
 	return &out, errors.Join(ctx.Err(), asker.env.close(ctx), writeJSON(path, &out))
 }
 
@@ -135,8 +146,10 @@ func newAsker(ctx context.Context, dir string, f explainFile, cfg *suite.Config,
 	return &asker{dir: dir, file: f, info: r.info, agent: r.agent, env: env, home: o.UserHome}, nil
 }
 
-func (a *asker) ask(ctx context.Context, i int, q suite.Question) Explanation {
-	x := Explanation{Question: q.Question, Source: q.Source}
+func (a *asker) ask(ctx context.Context, i int, q suite.Question) (x Explanation) {
+	start := time.Now()
+	x = Explanation{Question: q.Question, Source: q.Source, SessionID: a.file.SessionID, StartedAt: session.Time(start)}
+	defer func() { x.EndedAt, x.DurationMs = session.Time(time.Now()), millis(time.Since(start)) }()
 	at, err := makeEmptyDir(a.dir, filepath.Join(questionsName, fmt.Sprintf("question-%02d", i+1)))
 	if err != nil {
 		x.Error = err.Error()
@@ -150,7 +163,10 @@ func (a *asker) ask(ctx context.Context, i int, q suite.Question) Explanation {
 	case out.Failure != nil:
 		x.Error = out.Failure.Message
 	default:
-		x.Answer = out.Report.FinalOutput
+		x.Answer, x.SessionID = out.Report.FinalOutput, cmp.Or(out.Report.SessionID, x.SessionID)
+	}
+	if out.Report != nil {
+		x.RawArtifacts = out.Report.RawArtifacts
 	}
 	return x
 }

@@ -20,7 +20,7 @@ type notifier struct {
 	mu sync.Mutex // held while a reporter is called
 }
 
-func newNotifier(p *plan, r *runResults) *notifier {
+func newNotifier(p *plan) *notifier {
 	c := &Context{
 		IsInteractive: p.Interactive, Cwd: p.Dir, WorkspaceMode: p.workspace.Mode, SuitePath: p.suite.Path(), ArtifactDir: p.runDir,
 		SelectedCaseCount: len(p.cases), SelectedRunnerCount: len(p.runners), SelectedExecutionCount: len(p.executions), Repeat: p.Repeat,
@@ -29,11 +29,6 @@ func newNotifier(p *plan, r *runResults) *notifier {
 	}
 	if p.workspace.InPlace() {
 		c.Cwd, c.worksInCwd = p.cwd, true
-	}
-	for _, e := range p.executions {
-		if r.hasResult(e) {
-			c.Done++
-		}
 	}
 	return &notifier{reporters: p.Reporters, notes: p.Note, context: c, total: len(p.cases)}
 }
@@ -62,13 +57,23 @@ func (n *notifier) sendEventLocked(e Event) {
 	}
 }
 
+// sendError reports an error that ends the run, or kept it from starting.
+func (n *notifier) sendError(err error) {
+	n.sendEvent(Event{Hook: OnError, Error: &ErrorInfo{Name: "Error", Message: err.Error()}})
+}
+
+// hasModule reports whether a reporter is a module of the user.
+func (n *notifier) hasModule() bool {
+	return slices.ContainsFunc(n.reporters, func(r Reporter) bool { _, ok := r.(*Module); return ok })
+}
+
 // caseEvent is an event about a case.
 func (n *notifier) caseEvent(h Hook, c *plannedCase) Event {
 	return Event{Hook: h, Case: new(c.caseInfo()), CaseIndex: c.index + 1, TotalCases: n.total}
 }
 
 func (c *plannedCase) caseInfo() CaseInfo {
-	return CaseInfo{ID: c.ID, Prompt: c.Prompt, Tags: slices.Concat([]string{}, c.Tags), ExpectedFail: c.ExpectedFail}
+	return CaseInfo{ID: c.ID, Prompt: c.Prompt, Tags: append([]string{}, c.Tags...), ExpectedFail: c.ExpectedFail}
 }
 
 // startRun reports the start of the run, and prints what the suite logged while it was

@@ -23,10 +23,17 @@ const DefaultOutputDir = ".skillgym-results"
 
 var unsafeInPath = regexp.MustCompile(`[^a-zA-Z0-9._-]`)
 
+// maxKey bounds a key, so that a file system takes it, with what caseKeys adds, as a name.
+const maxKey = 200
+
 // CaseKey returns the id of a case as part of a path. Different ids may have the same
-// key: see caseKeys.
+// key: see caseKeys. Of a long id it is the beginning and a digest.
 func CaseKey(id string) string {
-	switch key := unsafeInPath.ReplaceAllString(id, "-"); key {
+	key := unsafeInPath.ReplaceAllString(id, "-")
+	if len(key) > maxKey {
+		key = key[:maxKey] + idDigest(id)
+	}
+	switch key {
 	case "":
 		return "case"
 	case ".", "..":
@@ -46,8 +53,7 @@ func caseKeys(ids []string) []string {
 	for i, id := range ids {
 		key := CaseKey(id)
 		if taken[key] || reserved[key] {
-			sum := sha256.Sum256([]byte(id))
-			key += "--" + hex.EncodeToString(sum[:4])
+			key += idDigest(id)
 		}
 		for n := 2; taken[key]; n++ {
 			key = fmt.Sprintf("%s--%d", CaseKey(id), n)
@@ -55,6 +61,12 @@ func caseKeys(ids []string) []string {
 		taken[key], keys[i] = true, key
 	}
 	return keys
+}
+
+// idDigest is the end of a key that its beginning does not make distinct.
+func idDigest(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return "--" + hex.EncodeToString(sum[:4])
 }
 
 // newRunDir makes the directory of a run, named by the time. A directory that exists

@@ -61,7 +61,7 @@ type plannedRunner struct {
 }
 
 // newPlan completes the options, chooses cases and runners, and refuses a plan that can't
-// be run. It makes nothing on disk.
+// be run; then it returns what there is of it, and the error. It makes nothing on disk.
 func newPlan(s Suite, cfg *suite.Config, o *Options) (*plan, error) {
 	p := &plan{suite: s, config: cfg, started: time.Now()}
 	if o != nil {
@@ -72,12 +72,28 @@ func newPlan(s Suite, cfg *suite.Config, o *Options) (*plan, error) {
 	if f, ok := s.(fileSuite); ok {
 		p.notices = append(p.notices, f.Notices()...)
 	}
-	for _, step := range []func() error{p.applyDefaults, p.chooseCases, p.chooseRunners, p.checkTraffic, p.checkProviderEnvs, p.findCwd, p.serializeInPlace} {
+	for _, step := range []func() error{p.applyResumed, p.applyDefaults, p.chooseCases, p.chooseRunners, p.checkTraffic, p.checkProviderEnvs, p.findCwd, p.serializeInPlace} {
 		if err := step(); err != nil {
-			return nil, err
+			return p, err
 		}
 	}
 	return p, nil
+}
+
+// applyResumed sets the options that were not given to those of the run to resume.
+func (p *plan) applyResumed() error {
+	if p.Resume == "" {
+		return nil
+	}
+	begun, err := Resumable(p.Resume)
+	if err != nil {
+		return err
+	}
+	p.Schedule, p.MaxParallel = cmp.Or(p.Schedule, begun.Schedule), cmp.Or(p.MaxParallel, begun.MaxParallel)
+	if begun.Made != nil {
+		p.Cwd = cmp.Or(p.Cwd, begun.Made.Cwd)
+	}
+	return nil
 }
 
 // applyDefaults sets the options that were not given to those of the configuration.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/croft-run/croft/eval/session"
 	"github.com/croft-run/croft/fault"
 )
 
@@ -37,13 +38,74 @@ func copyResults(out io.Writer, r *Result) error {
 	return errors.Join(err, f.Close())
 }
 
-// writeSummary writes the result without events, which a run does not keep in memory.
+// writeSummary writes the result without reports, as skillgym's json-summary.
 func writeSummary(out io.Writer, r *Result) error {
-	data, err := encodeDocument(r)
+	type caseSummary struct {
+		CaseID        string            `json:"caseId"`
+		Tags          []string          `json:"tags"`
+		Passed        bool              `json:"passed"`
+		RunnerResults []*executionBrief `json:"runnerResults"`
+	}
+	doc := struct {
+		*Result
+		Cases []caseSummary `json:"cases"`
+	}{r, []caseSummary{}}
+	for _, c := range r.Cases {
+		doc.Cases = append(doc.Cases, caseSummary{c.CaseID, c.Tags, c.Passed, executionBriefs(c.RunnerResults)})
+	}
+	data, err := encodeDocument(doc)
 	if err == nil {
 		_, err = out.Write(data)
 	}
 	return err
+}
+
+// An executionBrief is an ExecutionResult in json-summary.
+type executionBrief struct {
+	Runner                *session.Runner   `json:"runner,omitempty"` // of an execution
+	Repetition            int               `json:"repetition,omitempty"`
+	Passed                bool              `json:"passed"`
+	Status                Status            `json:"status"`
+	Session               int               `json:"session,omitempty"`
+	RepeatTarget          int               `json:"repeatTarget,omitempty"`
+	CompletedRepetitions  int               `json:"completedRepetitions,omitempty"`
+	SuccessfulRepetitions *int              `json:"successfulRepetitions,omitempty"`
+	StoppedAtRepetition   int               `json:"stoppedAtRepetition,omitempty"`
+	RetryCount            *int              `json:"retryCount,omitempty"` // not of a session
+	DurationMs            float64           `json:"durationMs"`
+	ExecutionDir          string            `json:"executionArtifactDir"`
+	ArtifactDir           string            `json:"artifactDir"`
+	Usage                 session.Usage     `json:"usage"`
+	Sessions              []*executionBrief `json:"sessions,omitempty"`
+	Repetitions           []*executionBrief `json:"repetitions,omitempty"`
+	Error                 *ErrorInfo        `json:"error,omitempty"`
+	FailureOrigin         Origin            `json:"failureOrigin,omitempty"`
+	FailureClass          *Class            `json:"failureClass,omitempty"`
+	WorkspacePath         string            `json:"workspacePath,omitempty"` // Croft's
+}
+
+func executionBriefs(list []*ExecutionResult) []*executionBrief {
+	out := []*executionBrief{}
+	for _, r := range list {
+		b := &executionBrief{Repetition: r.Repetition, Passed: r.Passed, Status: r.Status, Session: r.Session, RepeatTarget: r.RepeatTarget,
+			CompletedRepetitions: r.CompletedRepetitions, SuccessfulRepetitions: r.SuccessfulRepetitions, StoppedAtRepetition: r.StoppedAtRepetition,
+			DurationMs: r.DurationMs, ExecutionDir: r.ExecutionDir, ArtifactDir: r.ArtifactDir, Sessions: executionBriefs(r.Sessions),
+			Repetitions: executionBriefs(r.Repetitions), FailureOrigin: r.FailureOrigin, FailureClass: r.FailureClass, WorkspacePath: r.WorkspacePath}
+		switch {
+		case r.RepeatTarget > 0:
+			b.Runner, b.RetryCount = &r.Runner, new(len(r.allSessions())-len(r.Repetitions))
+		case r.Repetition > 0:
+			b.RetryCount = new(max(0, len(r.Sessions)-1))
+		}
+		if r.Report != nil {
+			b.Usage = r.Report.Usage
+		}
+		if r.Error != nil {
+			b.Error = &ErrorInfo{Name: r.Error.Name, Message: r.Error.Message}
+		}
+		out = append(out, b)
+	}
+	return out
 }
 
 // ReadResult reads a results.json, or that of a run directory, without its large parts:

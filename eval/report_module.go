@@ -44,6 +44,7 @@ func (m *Module) Report(e Event) error {
 	if err != nil {
 		return fmt.Errorf("eval: report %s: %w: %w", e.Hook, fault.Internal, err)
 	}
+	m.r.OutputDir = e.Context.ArtifactDir
 	return m.r.Call(m.ctx, string(e.Hook), data)
 }
 

@@ -210,7 +210,8 @@ func TestComparisonIsOfWhatBothHave(t *testing.T) {
 // TestModuleReporter calls the hooks of a module.
 func TestModuleReporter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "reporter.ts")
-	text := `export default { async onSuiteFinish(e: any) { console.log("finished " + e.result.cases.length + " " + e.result.cases[1].caseId); } };`
+	text := `import fs from "node:fs";
+export default { async onSuiteFinish(e: any) { fs.writeFileSync(e.context.suiteRunArtifactDir + "/mine.txt", "mine"); console.log("finished " + e.result.cases.length + " " + e.result.cases[1].caseId); } };`
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +220,8 @@ func TestModuleReporter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, e := range []Event{{Hook: OnSuiteStart, Context: &Context{}}, {Hook: OnSuiteFinish, Context: &Context{}, Result: finished(t)}} {
+	res := finished(t)
+	for _, e := range []Event{{Hook: OnSuiteStart, Context: &Context{}}, {Hook: OnSuiteFinish, Context: &Context{ArtifactDir: res.ArtifactDir}, Result: res}} {
 		if err := m.Report(e); err != nil {
 			t.Error(err)
 		}
@@ -229,6 +231,9 @@ func TestModuleReporter(t *testing.T) {
 	}
 	if got := said.String(); got != "finished 2 b<script>\n" {
 		t.Errorf("it said %q", got)
+	}
+	if text, err := os.ReadFile(filepath.Join(res.ArtifactDir, "mine.txt")); string(text) != "mine" {
+		t.Errorf("beside the results it wrote %q, %v", text, err)
 	}
 }
 

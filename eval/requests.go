@@ -1,7 +1,12 @@
 package eval
 
 import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/croft-run/croft/eval/session"
 	"github.com/croft-run/croft/event"
@@ -53,6 +58,41 @@ func toInt64(v any) int64 {
 		return int64(n)
 	}
 	return 0
+}
+
+// networkRequests returns the requests of a command that has ended. A request is emitted
+// when its connection ends, which may be after the end of the command, so it waits for
+// pending ones, but not for long: a process may keep a connection open.
+func (p *plan) networkRequests(ctx context.Context, env *Env) []session.Request {
+	const patience = 10 * time.Second
+	if env.waitRequests != nil && p.Requests != nil {
+		soon, cancel := context.WithTimeout(ctx, patience)
+		env.waitRequests(soon) //nolint:errcheck // the requests that were emitted by then count
+		cancel()
+	}
+	return p.Requests.forWorkspace(env.Workspace.ID())
+}
+
+// refusedHosts says in one line which hosts the network policy refused, and how to allow
+// them; "" if it refused none.
+func refusedHosts(list []session.Request) string {
+	var hosts, flags []string
+	private := false
+	for _, q := range list {
+		if q.Verdict != event.VerdictDeny || q.Host == "" || q.Host == "*" || slices.Contains(hosts, q.Host) {
+			continue
+		}
+		hosts, flags = append(hosts, q.Host), append(flags, "--allow-net "+q.Host)
+		private = private || !strings.HasPrefix(q.Reason, "no rule allows it")
+	}
+	switch {
+	case len(hosts) == 0:
+		return ""
+	case private: // a rule allows it, and its address is not public
+		return fmt.Sprintf("The network refused %s: allow it with croft.policy.network.allow, where private: true allows addresses of a private network.", strings.Join(hosts, ", "))
+	}
+	return fmt.Sprintf("The network refused %s: allow it with %s, or croft.allowNet: [%s] in the configuration.",
+		strings.Join(hosts, ", "), strings.Join(flags, " "), strings.Join(hosts, ", "))
 }
 
 // forWorkspace returns the requests of a workspace so far.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -56,6 +55,16 @@ func (r *runResults) hasResult(e *execution) bool {
 	return r.list[e.index] != nil
 }
 
+// count is the number of executions that have a result.
+func (r *runResults) count() (n int) {
+	for _, e := range r.plan.executions {
+		if r.hasResult(e) {
+			n++
+		}
+	}
+	return n
+}
+
 // recordResult appends a result to the journal, and returns its position.
 func (r *runResults) recordResult(e *execution, res *ExecutionResult) (lineSpan, error) {
 	return r.journal.add(journalEntry{Case: e.c.ID, Runner: e.runner.info.ID, Result: compactResult(res)})
@@ -76,7 +85,7 @@ func (r *runResults) storeResult(e *execution, res *ExecutionResult, at lineSpan
 // caseResultLocked is what is known of a case.
 // The caller holds r.mu.
 func (r *runResults) caseResultLocked(c *plannedCase) CaseResult {
-	cr := CaseResult{CaseID: c.ID, Tags: slices.Concat([]string{}, c.Tags), Passed: true, RunnerResults: []*ExecutionResult{}}
+	cr := CaseResult{CaseID: c.ID, Tags: append([]string{}, c.Tags...), Passed: true, RunnerResults: []*ExecutionResult{}}
 	for _, e := range r.plan.executions {
 		if res := r.list[e.index]; e.c == c && res != nil {
 			cr.RunnerResults = append(cr.RunnerResults, res)
@@ -92,7 +101,7 @@ func (r *runResults) buildResult(interrupted bool) *Result {
 	defer r.mu.Unlock()
 	p, ended := r.plan, time.Now()
 	out := &Result{SuitePath: p.suite.Path(), StartedAt: p.startedAt, EndedAt: session.Time(ended), DurationMs: millis(ended.Sub(p.started)),
-		ArtifactDir: p.runDir, DeclaredTags: p.declaredTags(), SelectedTags: slices.Concat([]string{}, p.Tags), Cases: []CaseResult{}}
+		ArtifactDir: p.runDir, DeclaredTags: p.declaredTags(), SelectedTags: append([]string{}, p.Tags...), Cases: []CaseResult{}}
 	for _, c := range p.cases {
 		cr := r.caseResultLocked(c)
 		if len(cr.RunnerResults) < c.executions {
@@ -191,6 +200,23 @@ func streamList(w *bufio.Writer, doc any, key, indent string, n int, each func(i
 // indentLines indents each line of a document but the first.
 func indentLines(data []byte, indent string) []byte {
 	return bytes.ReplaceAll(bytes.TrimRight(data, "\n"), []byte("\n"), []byte("\n"+indent))
+}
+
+// readCase returns the result of a case with its executions from the journal.
+func (r *runResults) readCase(sum *CaseResult, c *plannedCase) (*CaseResult, error) {
+	full := *sum
+	full.RunnerResults = nil
+	for _, e := range r.plan.executions {
+		if e.c != c {
+			continue
+		}
+		res, err := r.readRecorded(e)
+		if err != nil {
+			return nil, err
+		}
+		full.RunnerResults = append(full.RunnerResults, res)
+	}
+	return &full, nil
 }
 
 // readRecorded returns a result from the journal, or its summary if it could not be

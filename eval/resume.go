@@ -92,7 +92,7 @@ func (p *plan) header() journalHeader {
 // compared.
 func (m *RunSettings) checkSame(was *RunSettings) error {
 	for _, x := range []struct{ what, was, is string }{
-		{"provider", was.Provider, m.Provider}, {"tools", was.Tools, m.Tools}, {"record", was.Record, m.Record}, {"replay", was.Replay, m.Replay},
+		{"provider", was.Provider, m.Provider}, {"tools", was.Tools, m.Tools}, {"record", was.Record, m.Record}, {"replay", was.Replay, m.Replay}, {"cwd", was.Cwd, m.Cwd},
 	} {
 		if x.was != x.is {
 			return fmt.Errorf("eval: resume: %w: %s is %q, and the run was started with %q; resume it with the same settings", fault.InvalidArgument, x.what, x.is, x.was)
@@ -103,7 +103,7 @@ func (m *RunSettings) checkSame(was *RunSettings) error {
 
 // runSettings are the settings of this run.
 func (p *plan) runSettings() *RunSettings {
-	made := &RunSettings{Provider: p.Envs.Kind(), Tools: p.Toolset, Record: p.Record, Replay: p.Replay,
+	made := &RunSettings{Provider: p.Envs.Kind(), Cwd: p.cwd, Tools: p.Toolset, Record: p.Record, Replay: p.Replay,
 		AllowNet: p.AllowNet, NoModelNet: p.NoModelNet, Read: p.Read, Limits: p.Limits}
 	if s, ok := p.Envs.(*Sandbox); ok {
 		made.Isolation = s.Isolation
@@ -113,7 +113,9 @@ func (p *plan) runSettings() *RunSettings {
 
 // An InterruptedRun is a run that can be resumed.
 type InterruptedRun struct {
-	Suite, Config string       // files
+	Suite, Config string // files
+	Schedule      Schedule
+	MaxParallel   int          // 0 is the default
 	Made          *RunSettings // nil is not known: an earlier version began it
 }
 
@@ -123,5 +125,5 @@ func Resumable(dir string) (*InterruptedRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &InterruptedRun{p.Suite, p.Config, p.Made}, j.close()
+	return &InterruptedRun{p.Suite, p.Config, p.Schedule, p.MaxParallel, p.Made}, j.close()
 }

@@ -14,7 +14,7 @@ func TestHowARunWasMadeIsInItsJournal(t *testing.T) {
 	dir := t.TempDir()
 	want := &RunSettings{Provider: "sandbox", Isolation: driver.IsolationNamespaces, Tools: "coding", Record: "/tapes", AllowNet: []string{"host:1"}, NoModelNet: true,
 		Read: []string{"/dir"}, Limits: driver.Limits{driver.ResourceMemory: {Max: 1 << 20}}}
-	j, err := newJournal(dir, journalHeader{Version: journalVersion, Suite: "/s.ts", Config: "/c.ts", Made: want})
+	j, err := newJournal(dir, journalHeader{Version: journalVersion, Suite: "/s.ts", Config: "/c.ts", Schedule: Parallel, MaxParallel: 3, Made: want})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func TestHowARunWasMadeIsInItsJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := Resumable(dir)
-	if diff := cmp.Diff(&InterruptedRun{"/s.ts", "/c.ts", want}, got); diff != "" || err != nil {
+	if diff := cmp.Diff(&InterruptedRun{"/s.ts", "/c.ts", Parallel, 3, want}, got); diff != "" || err != nil {
 		t.Errorf("it differs, %v (-want +got):\n%s", err, diff)
 	}
 }
@@ -37,6 +37,7 @@ func TestARunGoesOnAsItWasBegun(t *testing.T) {
 		"another network":   {func(m *RunSettings) { m.AllowNet = []string{"more"} }, ""},
 		"another provider":  {func(m *RunSettings) { m.Provider = "local" }, fault.InvalidArgument},
 		"without its tools": {func(m *RunSettings) { m.Tools = "" }, fault.InvalidArgument},
+		"another directory": {func(m *RunSettings) { m.Cwd = "/other" }, fault.InvalidArgument},
 		"another tape":      {func(m *RunSettings) { m.Record = "/other" }, fault.InvalidArgument},
 		"replayed":          {func(m *RunSettings) { m.Record, m.Replay = "", "/tapes" }, fault.InvalidArgument},
 	} {

@@ -227,3 +227,53 @@ func running(dir string) bool {
 	}
 	return false
 }
+
+// TestResumeKeepsPlaceAndSchedule: a run that was begun in a directory, with a schedule of
+// its own, goes on so without naming either, and in no other directory.
+func TestResumeKeepsPlaceAndSchedule(t *testing.T) {
+	dir := project(t, map[string]string{"suite.mjs": `import { assert } from "skillgym"; export const workspace = { mode: "none" };
+export default [1, 2, 3].map((n) => ({ id: "case-" + n, prompt: "touch made-" + n, assert() {} }));`})
+	there, elsewhere := filepath.Join(dir, "there"), filepath.Join(dir, "elsewhere")
+	if err := errors.Join(os.Mkdir(there, 0o755), os.Mkdir(elsewhere, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "suite.mjs")
+	cfg, err := suite.LoadConfig(t.Context(), path, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := suite.Load(t.Context(), path, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close() // temporary files
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stop := stopper(func(e eval.Event) {
+		if e.Hook == eval.OnRunnerFinish {
+			cancel()
+		}
+	})
+	opts := eval.Options{Dir: dir, Cwd: there, OutputDir: t.TempDir(), Schedule: eval.ByRunner, MaxParallel: 3, Reporters: []eval.Reporter{stop}, Note: t.Logf}
+	r, err := eval.Run(ctx, eval.File(s), cfg, &opts)
+	if !errors.Is(err, fault.Canceled) || r == nil || len(r.Cases) != 1 {
+		t.Fatalf("interrupted: %v, %+v", err, r)
+	}
+	_, err = eval.Run(t.Context(), eval.File(s), cfg, &eval.Options{Dir: elsewhere, Cwd: elsewhere, Resume: r.ArtifactDir, Note: t.Logf})
+	if fault.Of(err) != fault.InvalidArgument || !strings.Contains(err.Error(), there) {
+		t.Errorf("in another directory it goes on: %v", err)
+	}
+	r, err = eval.Run(t.Context(), eval.File(s), cfg, &eval.Options{Dir: elsewhere, Resume: r.ArtifactDir, Note: t.Logf})
+	if err != nil || !r.Passed() {
+		t.Fatalf("resumed: %v, %+v", err, r)
+	}
+	if r.Croft.Schedule != string(eval.ByRunner) || r.Croft.MaxParallel != 3 {
+		t.Errorf("it went on with schedule %s and %d at once", r.Croft.Schedule, r.Croft.MaxParallel)
+	}
+	if got := len(entriesOf(t, there)); got != 3 {
+		t.Errorf("%d files are in its directory, want 3", got)
+	}
+	if left := entriesOf(t, elsewhere); len(left) > 0 {
+		t.Errorf("it worked elsewhere: %v", left)
+	}
+}

@@ -59,8 +59,9 @@ type Options struct {
 	Record, Replay string
 
 	Reporters   []Reporter
-	Interactive bool   // reporters write to a terminal
-	Resume      string // directory of a run to resume
+	Reports     []string // files that the reporters write: no changes of agents
+	Interactive bool     // reporters write to a terminal
+	Resume      string   // directory of a run to resume
 
 	Dir      string // base of default paths; "" is the working directory
 	UserHome string // home from which agents get credentials and settings; "" for none
@@ -84,9 +85,21 @@ type run struct {
 func Run(ctx context.Context, s Suite, cfg *suite.Config, opts *Options) (*Result, error) {
 	r, err := newRun(ctx, s, cfg, opts)
 	if err != nil {
+		ReportError(s, cfg, opts, err)
 		return nil, err
 	}
 	return r.run(ctx)
+}
+
+// ReportError sends the error of a run that could not start to its reporters. Run does so
+// itself.
+func ReportError(s Suite, cfg *suite.Config, opts *Options, err error) {
+	p, _ := newPlan(s, cfg, opts) // as far as it goes
+	n := newNotifier(p)
+	if opts == nil || opts.Envs == nil {
+		n.context.Provider = ""
+	}
+	n.sendError(err)
 }
 
 // newRun prepares a run. All checks are made before the directory of the run and its
@@ -109,7 +122,8 @@ func newRun(ctx context.Context, s Suite, cfg *suite.Config, o *Options) (*run, 
 	if r.envs, err = newEnvironments(ctx, p); err != nil {
 		return nil, errors.Join(err, r.results.journal.close())
 	}
-	r.notify = newNotifier(p, r.results)
+	r.notify = newNotifier(p)
+	r.notify.context.Done = r.results.count()
 	r.prefetch = newPrefetch(r.envs, r.notify)
 	tapes := &tapes{p.Record, p.Replay, p.runDir, r.envs.policy.Network.Allow}
 	r.sessions = &sessionRunner{p, r.envs, r.prefetch, tapes, r.notify}
@@ -141,7 +155,7 @@ func (r *run) run(ctx context.Context) (*Result, error) {
 		err = errors.Join(fmt.Errorf("eval: run: %w", fault.Canceled), err)
 	}
 	if err != nil {
-		r.notify.sendEvent(Event{Hook: OnError, Error: &ErrorInfo{Name: "Error", Message: err.Error()}})
+		r.notify.sendError(err)
 	}
 	return result, err
 }
@@ -161,6 +175,13 @@ func (r *run) runExecution(ctx context.Context, e *execution) {
 	end.Runner, end.Result = &e.runner.info, res
 	r.notify.sendEvent(end)
 	if c := r.results.storeResult(e, res, at); c != nil {
+		if r.notify.hasModule() { // hooks of the user get all that results.json has
+			if full, err := r.results.readCase(c, e.c); err != nil {
+				r.notify.note("%v", err)
+			} else {
+				c = full
+			}
+		}
 		over := r.notify.caseEvent(OnCaseFinish, e.c)
 		over.Result = c
 		r.notify.sendEvent(over)

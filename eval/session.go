@@ -89,6 +89,7 @@ func setFailure(res *ExecutionResult, origin Origin, err error) {
 func (r *sessionRunner) runInWorkspace(ctx context.Context, e *execution, res *ExecutionResult) (outcome *suite.Outcome, cwd string) {
 	start := time.Now()
 	d, err := r.prefetch.takeEnv(ctx, e, res.ArtifactDir)
+	r.replaceKept(e)
 	res.PreparationMs = millis(time.Since(start))
 	started := time.Now()
 	if err != nil {
@@ -118,11 +119,26 @@ func (r *sessionRunner) runInWorkspace(ctx context.Context, e *execution, res *E
 	if p := d.file.Preserved; p != nil && !*p {
 		res.WorkspacePath = ""
 	}
+	if res.WorkspacePath != "" {
+		e.kept = &keptWorkspace{d, res.ArtifactDir}
+	}
 	if keep && d.file.CleanupError != "" {
 		res.WorkspaceError = d.file.CleanupError
 		r.notify.note("eval: %s: the workspace of the failed session was not kept: %s", e.name(), res.WorkspaceError)
 	}
 	return outcome, d.file.Cwd
+}
+
+// replaceKept records that the workspace of an earlier session of the execution is gone.
+func (r *sessionRunner) replaceKept(e *execution) {
+	k := e.kept
+	if e.kept = nil; k == nil {
+		return
+	}
+	k.env.file.Preserved = new(false)
+	if err := k.env.writeFile(k.artifacts); err != nil {
+		r.notify.note("eval: %s: the workspace of an earlier session: %v", e.name(), err)
+	}
 }
 
 func errorOr(text string, err error) string {
@@ -174,6 +190,10 @@ func (r *sessionRunner) runAgent(ctx context.Context, e *execution, d *preparedE
 		}
 		return nil
 	}
+	if err := d.writeFile(res.ArtifactDir); err != nil { // suites read there where the workspace is
+		setFailure(res, OriginWorkspace, err)
+		return nil
+	}
 	return r.assert(ctx, e, res, env)
 }
 
@@ -192,19 +212,6 @@ func (r *sessionRunner) stopSidecars(e *execution, k *sidecars, res *ExecutionRe
 	}
 }
 
-// networkRequests returns the requests of a session that has ended. A request is emitted
-// when its connection ends, which may be after the agent's end, so it waits for pending
-// ones, but not for long: a process of the agent may keep a connection open.
-func (r *sessionRunner) networkRequests(ctx context.Context, p *Env) []session.Request {
-	const patience = 10 * time.Second
-	if p.waitRequests != nil && r.plan.Requests != nil {
-		soon, cancel := context.WithTimeout(ctx, patience)
-		p.waitRequests(soon) //nolint:errcheck // the requests that were emitted by then count
-		cancel()
-	}
-	return r.plan.Requests.forWorkspace(p.Workspace.ID())
-}
-
 // inspectWorkspace adds the changes and requests of the workspace to the report, and
 // returns the environment of assertions.
 func (r *sessionRunner) inspectWorkspace(ctx context.Context, e *execution, d *preparedEnv, res *ExecutionResult, was *beforeState, unknown error, took time.Duration) *assertEnv {
@@ -213,14 +220,12 @@ func (r *sessionRunner) inspectWorkspace(ctx context.Context, e *execution, d *p
 		env.changes, env.changesErr = was.changesSince(ctx, d.env.Workspace)
 	}
 	if env.changes != nil {
-		res.Report.Files.Changed, res.diff = env.changes.list, env.changes.unifiedDiff(nil)
+		res.Report.Files.Changed, res.diff = append([]session.Change{}, env.changes.list...), env.changes.unifiedDiff(nil)
 	}
-	res.Report.Network = r.networkRequests(ctx, d.env)
+	res.Report.Network = r.plan.networkRequests(ctx, d.env)
 	env.info = suite.EnvInfo{CaseID: e.c.ID, RunnerID: e.runner.info.ID, OutputDir: r.plan.runDir, ArtifactDir: res.ArtifactDir,
+		Workspace: d.file.Cwd, Root: d.env.Dir(), Files: d.env.Workspace,
 		Usage: usageOf(res.Report, took, len(res.Report.Network), d.env.sandboxed)}
-	if d.env.onHost {
-		env.info.Workspace = d.env.Dir()
-	}
 	return env
 }
 

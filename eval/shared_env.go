@@ -44,13 +44,13 @@ func (v *environments) bootstrapDir(ctx context.Context, o envRequest, dir strin
 	if err := os.MkdirAll(o.artifacts, 0o700); err != nil {
 		return failed(fmt.Errorf("eval: make %s: %w: %w", o.artifacts, fault.Of(err), err))
 	}
-	if err := fillDir(ctx, v.template, dir, ""); err != nil {
+	if err := fillDir(ctx, v.template, dir); err != nil {
 		return failed(err)
 	}
 	d := &preparedEnv{file: v.workspaceFile(dir)}
 	d.file.Cwd = dir
 	var err error
-	if b := v.plan.workspace.Bootstrap; b != nil {
+	if v.plan.workspace.Bootstrap != nil {
 		o.read = nil // directories of a runner
 		req := v.envSpec(o)
 		req.Dir, req.InPlace = dir, true
@@ -58,12 +58,12 @@ func (v *environments) bootstrapDir(ctx context.Context, o envRequest, dir strin
 		if d.env, err = v.plan.Envs.Open(ctx, req); err != nil {
 			return failed(err)
 		}
-		err = d.runBootstrap(ctx, b, o, v.plan.runDir)
+		err = v.runBootstrap(ctx, d, o)
 		if cerr := d.env.close(ctx); cerr != nil && err == nil {
 			err = failed(cerr)
 		}
 	}
-	return errors.Join(err, writeJSON(filepath.Join(o.artifacts, workspaceName), d.file))
+	return errors.Join(err, d.writeFile(o.artifacts))
 }
 
 // removeShared removes the directories of the whole run; the shared workspace only if
@@ -80,7 +80,7 @@ func (v *environments) removeShared(passed bool) error {
 	return errors.Join(errs...)
 }
 
-// resolveTemplate copies the template if the results of this run lie in it: the lower
+// resolveTemplate copies the template if this run writes in it: the lower
 // directory of an overlayfs must not change while it is mounted, and agents must not see
 // results.
 func (v *environments) resolveTemplate(ctx context.Context) error {
@@ -93,15 +93,12 @@ func (v *environments) resolveTemplate(ctx context.Context) error {
 		return fmt.Errorf("eval: template %s: %w: %w", v.template, fault.Of(err), err)
 	}
 	v.template = real
-	if !inDir(real, v.plan.runDir) {
+	own := v.plan.ownPaths(real)
+	if len(own) == 0 {
 		return nil
 	}
-	exclude := filepath.Dir(v.plan.runDir)
-	if exclude == real {
-		exclude = v.plan.runDir
-	}
 	v.template = v.workspaceDir(templateName)
-	return fillDir(ctx, real, v.template, exclude)
+	return fillDir(ctx, real, v.template, own...)
 }
 
 // bootstrapOnce runs the bootstrap command once, and makes its result the template of all

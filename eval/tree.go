@@ -18,8 +18,8 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// fillDir makes dir a copy of a template, "" is empty, without exclude.
-func fillDir(ctx context.Context, template, dir, exclude string) error {
+// fillDir makes dir a copy of a template, "" is empty, without the paths of exclude.
+func fillDir(ctx context.Context, template, dir string, exclude ...string) error {
 	err := files.RemoveTree(dir)
 	if err == nil {
 		err = os.MkdirAll(dir, 0o755)
@@ -34,8 +34,8 @@ func fillDir(ctx context.Context, template, dir, exclude string) error {
 }
 
 // copyTree copies the content of a host directory to an empty one, with modes and
-// symlinks. It leaves out exclude, pipes, sockets and devices.
-func copyTree(ctx context.Context, from, to, exclude string) error {
+// symlinks. It leaves out the slash paths of exclude, pipes, sockets and devices.
+func copyTree(ctx context.Context, from, to string, exclude []string) error {
 	dirs := []dirMode{}
 	err := filepath.WalkDir(from, func(p string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -44,12 +44,15 @@ func copyTree(ctx context.Context, from, to, exclude string) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if p == exclude {
-			return fs.SkipDir
-		}
 		rel, err := filepath.Rel(from, p)
 		if err != nil || rel == "." {
 			return err
+		}
+		if slices.Contains(exclude, filepath.ToSlash(rel)) {
+			if e.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
 		}
 		info, err := e.Info()
 		if err != nil {
@@ -103,15 +106,20 @@ func writeFile(src io.Reader, to string, mode fs.FileMode) error {
 	return errors.Join(err, dst.Chmod(mode), dst.Close())
 }
 
-// listEntries lists a workspace, parents before children. It returns at most most
-// entries, and whether there are more.
-func listEntries(ctx context.Context, ws *workspace.Workspace, most int) (all []driver.Info, more bool, err error) {
+// listEntries lists the entries of a workspace whose path passes the filter, parents
+// before children; a nil filter passes all. It returns at most most entries, and whether
+// there are more.
+func listEntries(ctx context.Context, ws *workspace.Workspace, most int, filter func(name string) bool) (all []driver.Info, more bool, err error) {
 	for after := ""; ; {
-		page, err := ws.List(ctx, ".", &driver.ListOptions{Depth: -1, Limit: min(driver.MaxListLimit, most+1-len(all)), After: after})
+		page, err := ws.List(ctx, ".", &driver.ListOptions{Depth: -1, Limit: driver.MaxListLimit, After: after})
 		if err != nil {
 			return nil, false, err
 		}
-		all = append(all, page.Entries...)
+		for _, info := range page.Entries {
+			if filter == nil || filter(info.Path) {
+				all = append(all, info)
+			}
+		}
 		if len(all) > most {
 			return all[:most], true, nil
 		}
@@ -131,7 +139,7 @@ const (
 // exportWorkspace copies a workspace to a host directory. Entries that can't be read, or
 // exceed the bounds, are left out, and returned.
 func exportWorkspace(ctx context.Context, ws *workspace.Workspace, to string) (left []string, err error) {
-	all, more, err := listEntries(ctx, ws, maxKeptEntries)
+	all, more, err := listEntries(ctx, ws, maxKeptEntries, nil)
 	if err != nil {
 		return nil, err
 	}

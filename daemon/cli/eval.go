@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -129,6 +130,9 @@ func (a *command) withProvider(ctx context.Context, kind string, opts *eval.Opti
 		return err
 	}
 	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
+	if _, err := sys.Mux.Provider(kind); err != nil {
+		return fmt.Errorf("eval: --provider: %w", err)
+	}
 	if err := sys.Discard(ctx, evalLabel); err != nil {
 		a.note("croft: remove leftovers of an earlier run: %v", err)
 	}
@@ -197,15 +201,23 @@ func loadSuite(ctx context.Context, path, config string) (_ *loadedSuite, _ *sui
 	return &loadedSuite{s, tmp}, cfg, nil
 }
 
-// splitValues splits values at commas.
-func splitValues(flag string, values []string) ([]string, error) {
+// splitValues splits values at commas, except those of the known names.
+func splitValues(flag string, values, known []string) ([]string, error) {
 	var list []string
 	for _, v := range values {
-		for part := range strings.SplitSeq(v, ",") {
-			if part = strings.TrimSpace(part); part == "" {
+		for parts := strings.Split(v, ","); len(parts) > 0; {
+			n := len(parts) // the longest known name
+			for n > 1 && !slices.Contains(known, strings.Join(parts[:n], ",")) {
+				n--
+			}
+			name := strings.Join(parts[:n], ",")
+			if !slices.Contains(known, name) {
+				name = strings.TrimSpace(name)
+			}
+			if name == "" {
 				return nil, usagef("CLI option --%s requires non-empty comma-separated values.", flag)
 			}
-			list = append(list, part)
+			list, parts = append(list, name), parts[n:]
 		}
 	}
 	return list, nil

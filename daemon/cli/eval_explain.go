@@ -56,7 +56,7 @@ func (a *command) evalExplain(ctx context.Context, dir, config string, env *envF
 		}
 		return a.printAnswer(x, func(w io.Writer) error {
 			fmt.Fprintf(w, "%s > %s\n", printable(x.CaseID), x.RunnerID)
-			for _, q := range x.Explanations {
+			for _, q := range x.Questions {
 				fmt.Fprintf(w, "\nQ: %s\n", eval.PlainText(q.Question))
 				if q.Error != "" {
 					fmt.Fprintf(w, "no answer: %s\n", eval.PlainText(q.Error))

@@ -87,13 +87,6 @@ func (o *evalRunOptions) registerFlags(f *pflag.FlagSet) {
 func (o *evalRunOptions) evalOptions(f *pflag.FlagSet) (*eval.Options, error) {
 	e := &eval.Options{MaxParallel: o.maxParallel, Repeat: o.repeat, Baselines: o.snapshots, UpdateBaselines: o.update, Resume: o.resume, UserHome: userHome()}
 	var err error
-	for flag, into := range map[string]struct{ from, to *[]string }{
-		"case": {&o.cases, &e.Cases}, "tag": {&o.tags, &e.Tags}, "runner": {&o.runners, &e.Runners},
-	} {
-		if *into.to, err = splitValues(flag, *into.from); err != nil {
-			return nil, err
-		}
-	}
 	for flag, least := range map[string]int{"max-parallel": 1, "repeat": 1, "repeat-failure": 0, "retry-failed": 0} {
 		if n, err := f.GetInt(flag); f.Changed(flag) && (err != nil || n < least) {
 			return nil, usagef("Invalid config at CLI option --%s: expected integer >= %d", flag, least)
@@ -176,8 +169,34 @@ func (o *evalRunOptions) applyResumed(made *eval.RunSettings, opts *eval.Options
 	}
 }
 
+// setFilters sets the filters of the flags. Ids and tags may have commas.
+func (o *evalRunOptions) setFilters(s *suite.Suite, cfg *suite.Config, opts *eval.Options) error {
+	var cases, tags, runners []string
+	for _, c := range s.Cases {
+		cases, tags = append(cases, c.ID), append(tags, c.Tags...)
+	}
+	for _, r := range cfg.Runners {
+		runners = append(runners, r.ID)
+	}
+	for _, x := range []struct {
+		flag          string
+		values, known []string
+		to            *[]string
+	}{{"case", o.cases, cases, &opts.Cases}, {"tag", o.tags, tags, &opts.Tags}, {"runner", o.runners, runners, &opts.Runners}} {
+		list, err := splitValues(x.flag, x.values, x.known)
+		if err != nil {
+			return err
+		}
+		*x.to = append(*x.to, list...)
+	}
+	return nil
+}
+
 // runSuite runs a suite; failed cases become an exit status.
 func (a *command) runSuite(ctx context.Context, s *loadedSuite, cfg *suite.Config, opts *eval.Options, o *evalRunOptions) (err error) {
+	if err := o.setFilters(s.Suite, cfg, opts); err != nil {
+		return err
+	}
 	opts.Note = func(format string, args ...any) { a.note("%s", eval.PlainText(fmt.Sprintf(format, args...))) }
 	opts.Tmp = s.tmp
 	closeAll, err := a.openReporters(ctx, o.reporters, cfg, opts)
@@ -185,7 +204,14 @@ func (a *command) runSuite(ctx context.Context, s *loadedSuite, cfg *suite.Confi
 		return err
 	}
 	defer func() { err = errors.Join(err, closeAll()) }()
+	started := false
+	defer func() {
+		if err != nil && !started {
+			eval.ReportError(eval.File(s.Suite), cfg, opts, err)
+		}
+	}()
 	return a.withEnvs(ctx, &o.env, cfg, opts, func() error {
+		started = true
 		res, err := eval.Run(ctx, eval.File(s.Suite), cfg, opts)
 		if err != nil {
 			return err
@@ -199,6 +225,41 @@ func (a *command) runSuite(ctx context.Context, s *loadedSuite, cfg *suite.Confi
 
 // moduleSuffixes are the suffixes of reporters that are JavaScript modules.
 var moduleSuffixes = []string{".ts", ".mts", ".cts", ".tsx", ".js", ".mjs", ".cjs", ".jsx"}
+
+func isReporterModule(name string) bool {
+	kind, _, _ := strings.Cut(name, "=")
+	return !slices.Contains(eval.ReporterNames, kind) && slices.Contains(moduleSuffixes, filepath.Ext(name))
+}
+
+// reporterStreams returns the stream of each reporter, so that at most one writes to
+// standard output: the one whose format programs read, else the first for people. Further
+// ones for people have standard error, unless they would write the same again, and so has
+// the console of a module. html writes what standard does, and its page to a file.
+func (a *command) reporterStreams(names []string) ([]io.Writer, error) {
+	streams := make([]io.Writer, len(names))
+	first, data := -1, "" // what has standard output; and its name, if programs read it
+	for i, name := range names {
+		switch {
+		case strings.Contains(name, "=") && !isReporterModule(name): // a file
+		case slices.Contains([]string{"json", "json-summary", "junit", "markdown"}, name):
+			if data != "" {
+				return nil, usagef("CLI option --reporter: %s and %s both write to standard output: give one a file, as in %s=FILE", data, name, name)
+			}
+			first, data = i, name
+		case first < 0 || data == "" && name == "html" && names[first] == "standard":
+			first = i
+		}
+	}
+	for i, name := range names {
+		streams[i] = a.Err
+		if i == first {
+			streams[i] = a.Out
+		} else if data == "" && first >= 0 && !isReporterModule(names[first]) && (name == "html" || name == "standard") { // it would write the same again
+			streams[i] = io.Discard
+		}
+	}
+	return streams, nil
+}
 
 // openReporters makes the requested reporters, or the default one.
 func (a *command) openReporters(ctx context.Context, names []string, cfg *suite.Config, opts *eval.Options) (closeAll func() error, err error) {
@@ -219,13 +280,17 @@ func (a *command) openReporters(ctx context.Context, names []string, cfg *suite.
 		}
 		return errors.Join(errs...)
 	}
-	_, live := terminalFile(a.Out)
-	opts.Interactive = live
-	for _, name := range names {
-		rc := eval.ReporterConfig{Out: a.Out, Interactive: live, Width: a.terminalSize().Cols, Summary: os.Getenv("GITHUB_STEP_SUMMARY")}
+	streams, err := a.reporterStreams(names)
+	if err != nil {
+		return closeAll, err
+	}
+	for i, name := range names {
+		_, live := terminalFile(streams[i])
+		opts.Interactive = opts.Interactive || live
+		rc := eval.ReporterConfig{Out: streams[i], Interactive: live, Width: a.terminalSize().Cols, Summary: os.Getenv("GITHUB_STEP_SUMMARY")}
 		kind, file, toFile := strings.Cut(name, "=")
-		if !slices.Contains(eval.ReporterNames, kind) && slices.Contains(moduleSuffixes, filepath.Ext(name)) {
-			m, err := eval.NewModule(ctx, name, a.Out)
+		if isReporterModule(name) {
+			m, err := eval.NewModule(ctx, name, streams[i])
 			if err != nil {
 				return closeAll, errors.Join(err, closeAll())
 			}
@@ -239,6 +304,10 @@ func (a *command) openReporters(ctx context.Context, names []string, cfg *suite.
 				return closeAll, errors.Join(fmt.Errorf("eval: reporter %s: %w", name, err), closeAll())
 			}
 			files = append(files, f)
+			if file, err = filepath.Abs(file); err != nil {
+				return closeAll, errors.Join(err, closeAll())
+			}
+			opts.Reports = append(opts.Reports, file)
 			name, rc.Out, rc.File, rc.Interactive = kind, f, true, false
 		}
 		r, err := eval.NewReporter(name, rc)

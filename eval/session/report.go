@@ -72,6 +72,8 @@ func PathKey(id string) string {
 	if slug == "" {
 		slug = "runner"
 	}
+	const most = 200 // with the digest it is a name that a file system takes
+	slug = slug[:min(len(slug), most)]
 	sum := sha256.Sum256([]byte(id))
 	return slug + "--" + hex.EncodeToString(sum[:4])
 }
@@ -109,7 +111,7 @@ const (
 type Files struct {
 	ObservedReads      []string `json:"observedReads"` // absolute paths
 	ObservedSkillReads []string `json:"observedSkillReads"`
-	Changed            []Change `json:"changed,omitempty"` // files that the session changed, by path
+	Changed            []Change `json:"changed,omitzero"` // files that the session changed, by path; nil is not known
 }
 
 // A Change is one file that the session changed.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,8 +23,8 @@ import (
 const maxRead = 64 << 20
 
 // fileModule is the backend of node:fs: host directories, each a files.Root that is
-// opened at its first use. It prevents access to other paths, also through symlinks. It
-// belongs to the goroutine of its engine.
+// opened at its first use, and the workspace of the execution. It prevents access to other
+// paths, also through symlinks. It belongs to the goroutine of its engine.
 type fileModule struct {
 	dirs  []string
 	roots map[string]*files.Root
@@ -91,7 +92,7 @@ func newFileError(op, path string, err error) error {
 }
 
 // findRoot returns the root that contains a path, and the name inside it.
-func (f *fileModule) findRoot(path string, more []string) (*files.Root, string, error) {
+func (f *fileModule) findRoot(path string, info *EnvInfo) (Files, string, error) {
 	if !filepath.IsAbs(path) {
 		cwd, err := os.Getwd()
 		if err != nil {
@@ -101,15 +102,18 @@ func (f *fileModule) findRoot(path string, more []string) (*files.Root, string, 
 	}
 	path = filepath.Clean(path)
 	best, name := "", ""
-	for _, dir := range append(more, f.dirs...) {
+	for _, dir := range slices.Concat([]string{info.Workspace, info.Root, info.OutputDir, info.ArtifactDir}, f.dirs) {
 		rel, err := filepath.Rel(filepath.Clean(dir), path)
-		if err != nil || rel == ".." || strings.HasPrefix(rel, "../") || len(dir) < len(best) {
+		if dir == "" || err != nil || rel == ".." || strings.HasPrefix(rel, "../") || len(dir) < len(best) {
 			continue
 		}
 		best, name = filepath.Clean(dir), filepath.ToSlash(rel)
 	}
 	if best == "" {
 		return nil, "", fault.SandboxViolation
+	}
+	if info.Files != nil && (best == info.Workspace || best == info.Root) {
+		return info.Files, name, nil
 	}
 	root, ok := f.roots[best]
 	if !ok {
@@ -124,22 +128,14 @@ func (f *fileModule) findRoot(path string, more []string) (*files.Root, string, 
 
 // fileCall runs one operation of node:fs.
 func (v *vm) fileCall(op, path string, arg, opts goja.Value) goja.Value {
-	ctx, more := context.Context(nil), []string(nil)
-	if ex := v.current; ex != nil {
-		ctx = ex.ctx
-		for _, dir := range []string{ex.info.Workspace, ex.info.OutputDir, ex.info.ArtifactDir} {
-			if dir != "" {
-				more = append(more, dir)
-			}
-		}
-	}
-	if ctx == nil {
+	ex := v.current
+	if ex == nil || ex.ctx == nil {
 		panic(v.toJSError(fmt.Errorf("suite: use a file: %w: no execution is under way", fault.WrongState)))
 	}
-	root, name, err := v.files.findRoot(path, more)
+	root, name, err := v.files.findRoot(path, &ex.info)
 	if err == nil {
 		var out goja.Value
-		c := fileOp{v: v, ctx: ctx, root: root, name: name, arg: arg, opts: opts}
+		c := fileOp{v: v, ctx: ex.ctx, root: root, name: name, arg: arg, opts: opts}
 		if out, err = c.runOp(op); err == nil {
 			return out
 		}
@@ -151,7 +147,7 @@ func (v *vm) fileCall(op, path string, arg, opts goja.Value) goja.Value {
 type fileOp struct {
 	v         *vm
 	ctx       context.Context
-	root      *files.Root
+	root      Files
 	name      string
 	arg, opts goja.Value
 }

@@ -18,10 +18,11 @@ var Hooks = []string{"onSuiteStart", "onCaseStart", "onRunnerStart", "onRunnerFi
 // A Reporter is a module of the user that gets the events of a run. Its console output
 // goes to the Log of its Loader.
 type Reporter struct {
-	Hooks  []string // those that it exports
-	path   string
-	module *userModule
-	hooks  *goja.Object // belongs to the goroutine of the engine
+	Hooks     []string // those that it exports
+	OutputDir string   // of the run, whose files node:fs reaches; "" for none
+	path      string
+	module    *userModule
+	hooks     *goja.Object // belongs to the goroutine of the engine
 }
 
 // LoadReporter loads a module that exports, as default or under the name reporter, an
@@ -68,7 +69,7 @@ func (r *Reporter) Call(ctx context.Context, hook string, event json.RawMessage)
 	if !slices.Contains(r.Hooks, hook) {
 		return nil
 	}
-	v, ex := r.module.vm, &execution{}
+	v, ex := r.module.vm, &execution{info: EnvInfo{OutputDir: r.OutputDir}}
 	return v.runExecution(ctx, ex, func() error {
 		fn, _ := goja.AssertFunction(r.hooks.Get(hook))
 		value, err := v.parseJSON(event)

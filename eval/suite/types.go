@@ -3,7 +3,10 @@ package suite
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"time"
+
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // A Case is one task for an agent, and how to judge what it did.
@@ -130,11 +133,23 @@ type AssertEnv interface {
 	Judge(ctx context.Context, q Judge) (Judgement, error)
 }
 
+// Files are the files of a directory. Names are slash paths relative to it.
+type Files interface {
+	Stat(ctx context.Context, name string, opts *driver.StatOptions) (driver.Info, error)
+	ReadDir(ctx context.Context, name string) ([]driver.Info, error)
+	Read(ctx context.Context, name string, opts *driver.ReadOptions) (io.ReadCloser, driver.Info, error)
+	Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (driver.WriteResult, error)
+	Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions) error
+	Remove(ctx context.Context, name string, opts *driver.RemoveOptions) error
+}
+
 // EnvInfo describes an execution.
 type EnvInfo struct {
 	CaseID      string
 	RunnerID    string
-	Workspace   string // path on this host; "" where it has none
+	Workspace   string // path in the report and in workspace.json; "" where there is none
+	Root        string // path for programs in the workspace; "" is the same
+	Files       Files  // what node:fs finds at these paths; nil are the host's files
 	OutputDir   string // of the run
 	ArtifactDir string
 	Usage       Usage
