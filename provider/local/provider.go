@@ -304,6 +304,9 @@ func (h *handle) destroy(ctx context.Context) error {
 	return nil
 }
 
+// HostDir returns the directory with the files of a workspace.
+func (p *Provider) HostDir(id string) string { return p.store.Path(id, wsdir.FilesName) }
+
 // HasWorkspaces reports whether the store has a workspace directory.
 func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.store.HasWorkspaces() }
 
