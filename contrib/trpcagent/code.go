@@ -25,7 +25,8 @@ type codeSession struct {
 // ExecuteCode runs code blocks in order, each a file below src, and returns their output
 // and the files below out. Blocks with an execution id share a workspace with earlier
 // blocks of the same id until Close, and run one call at a time; others have one of their
-// own. A failed block is output, and later blocks do not run.
+// own. With Options.WorkDir all code runs there, one call at a time. A failed block is
+// output, and later blocks do not run.
 func (e *Executor) ExecuteCode(ctx context.Context, in codeexecutor.CodeExecutionInput) (codeexecutor.CodeExecutionResult, error) {
 	p, done, err := e.codeWorkspace(ctx, in.ExecutionID)
 	if err != nil {
@@ -88,6 +89,9 @@ func (e *Executor) dropWorkspace(ctx context.Context, p *openWorkspace) {
 // codeWorkspace returns the workspace of an execution id, and a function to call when the
 // code has ended.
 func (e *Executor) codeWorkspace(ctx context.Context, id string) (*openWorkspace, func(), error) {
+	if e.opts.WorkDir != "" {
+		id = "work directory" // one call at a time, whatever its id
+	}
 	if id == "" {
 		p, err := e.openWorkspace(ctx, workspace.NewID(), "", true, codeexecutor.WorkspacePolicy{})
 		return p, func() { e.dropWorkspace(ctx, p) }, err

@@ -88,9 +88,9 @@ func (e *Executor) collect(ctx context.Context, p *openWorkspace, patterns []str
 	if err != nil {
 		return nil, "", e.markStale(p, err)
 	}
-	files := make([]codeexecutor.File, len(man.Files))
-	for i, f := range man.Files {
-		files[i] = codeexecutor.File{Name: f.Name, Content: f.Content, MIMEType: f.MIMEType, SizeBytes: f.SizeBytes, Truncated: f.Truncated}
+	var files []codeexecutor.File
+	for _, f := range man.Files {
+		files = append(files, codeexecutor.File{Name: f.Name, Content: f.Content, MIMEType: f.MIMEType, SizeBytes: f.SizeBytes, Truncated: f.Truncated})
 	}
 	if man.Left+man.Skips > 0 || man.SearchCut {
 		leftOut = man.LeftOut()

@@ -18,7 +18,8 @@ import (
 // cleanPath is PATH for a program with a clean environment.
 const cleanPath = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
-// makeCommand converts a spec. Limits are enforced, or the run is refused.
+// makeCommand converts a spec. Limits are enforced, or the run is refused. Memory is a
+// resource limit of each process.
 func (e *Executor) makeCommand(p *openWorkspace, spec codeexecutor.RunProgramSpec) driver.Command {
 	cmd := driver.Command{
 		Argv: append([]string{spec.Cmd}, spec.Args...), Dir: spec.Cwd, Env: maps.Clone(spec.Env), Clean: spec.CleanEnv,
@@ -30,7 +31,7 @@ func (e *Executor) makeCommand(p *openWorkspace, spec codeexecutor.RunProgramSpe
 	const percent, mib = 10, 1 << 20 // thousandths of a core
 	cmd.Limits = driver.Limits{
 		driver.ResourceCPU:    {Max: saturatingMul(int64(spec.Limits.CPUPercent), percent)},
-		driver.ResourceMemory: {Max: saturatingMul(int64(spec.Limits.MemoryMB), mib)},
+		driver.ResourceMemory: {Max: saturatingMul(int64(spec.Limits.MemoryMB), mib), BestEffort: true},
 		driver.ResourcePIDs:   {Max: int64(spec.Limits.MaxPIDs)},
 	}
 	if cmd.Env == nil {

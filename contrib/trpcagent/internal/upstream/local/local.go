@@ -210,7 +210,7 @@ type CodeExecutorOption func(*CodeExecutor)
 // Options of a CodeExecutor.
 func WithWorkDir(dir string) CodeExecutorOption { return func(c *CodeExecutor) { c.WorkDir = dir } }
 func WithTimeout(d time.Duration) CodeExecutorOption {
-	return func(c *CodeExecutor) { c.Timeout = d }
+	return func(c *CodeExecutor) { c.Timeout, c.timeout = d, d }
 }
 func WithCleanTempFiles(on bool) CodeExecutorOption {
 	return func(c *CodeExecutor) { c.CleanTempFiles = on }
@@ -234,7 +234,7 @@ func New(opts ...CodeExecutorOption) *CodeExecutor {
 	for _, o := range opts {
 		o(c)
 	}
-	c.WorkRoot, c.timeout = c.WorkDir, c.Timeout
+	c.WorkRoot = c.WorkDir
 	return c
 }
 
