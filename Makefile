@@ -8,7 +8,7 @@ SIZE     = 77 # MB; raise it in a commit that says why
 LINT     = bin/tools/golangci-lint
 LINTVER  = v2.14.0
 
-.PHONY: build guests size run test attack docs lint words bench fuzz deps
+.PHONY: build guests size run test test-trpc attack docs lint words bench fuzz deps
 
 build: guests ## bin/croft, stripped, with croft-guest for both architectures inside
 	$(GO) build -trimpath -ldflags "-s -w" -o bin/ ./cmd/croft
@@ -30,6 +30,9 @@ run: build ## croft up on 127.0.0.1:7070, data in ./.croft
 test: deps build ## everything once, under the race detector where that is affordable
 	$(GO) vet ./...
 	scripts/test $(PKG)
+
+test-trpc: guests ## trpc-agent-go's own tests over contrib/trpcagent
+	cd contrib/trpcagent && $(GO) run ./internal/upstream -known ../../docs/trpc-agent-go.md
 
 attack: deps build ## every test with Attack in its name; writes docs/attacks.md
 	scripts/attack docs/attacks.md
