@@ -129,6 +129,24 @@ func TestRelativePATH(t *testing.T) {
 	})
 }
 
+func TestInjectedVariablesReachTheProgram(t *testing.T) {
+	unconfined, err := local.New(&local.Config{Root: t.TempDir(), Guest: shelltest.Guest(t), AllowEnv: []string{"*_API_KEY"}})
+	must(t, err)
+	confined, _ := shelltest.NewProvider(t, sandbox.Kind)
+	for _, p := range []driver.Provider{unconfined, confined} {
+		exec, err := trpcagent.New(t.Context(), p, nil)
+		must(t, err)
+		e := codeexecutor.NewEnvInjectingEngine(exec, func(context.Context) map[string]string { return map[string]string{"MY_API_KEY": "k3y"} })
+		ws, err := e.Manager().CreateWorkspace(t.Context(), "x", codeexecutor.WorkspacePolicy{})
+		must(t, err)
+		res, err := e.Runner().RunProgram(t.Context(), ws, codeexecutor.RunProgramSpec{Cmd: "printenv", Args: []string{"MY_API_KEY"}})
+		if err != nil || res.Stdout != "k3y\n" {
+			t.Errorf("%s: %+v, %v", p.Kind(), res, err)
+		}
+		must(t, exec.Close(t.Context()))
+	}
+}
+
 func TestMetadataHasInputsAndOutputs(t *testing.T) {
 	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {
 		ws := create(t, e)
