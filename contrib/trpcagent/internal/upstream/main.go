@@ -9,6 +9,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -16,10 +17,12 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 
 	"github.com/croft-run/croft/contrib/trpcagent/internal/upstream/local"
@@ -43,13 +46,16 @@ func main() {
 	only := flag.String("provider", "", "run with one of local, in-place and sandbox; empty is all")
 	verbose := flag.Bool("v", false, "print the output of tests that fail")
 	flag.Parse()
-	if err := run(*known, *only, *verbose); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, *known, *only, *verbose); err != nil {
+		stop()
 		fmt.Fprintln(os.Stderr, "upstream:", err)
 		os.Exit(1)
 	}
 }
 
-func run(known, only string, verbose bool) error {
+func run(ctx context.Context, known, only string, verbose bool) error {
 	expected, err := readKnown(known)
 	if err != nil {
 		return err
@@ -58,11 +64,11 @@ func run(known, only string, verbose bool) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // guests may still end in it
+	defer os.RemoveAll(dir) // guests may still end in it
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return err
 	}
-	if err := writeOverlay(dir); err != nil {
+	if err := writeOverlay(ctx, dir); err != nil {
 		return err
 	}
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
@@ -72,7 +78,7 @@ func run(known, only string, verbose bool) error {
 		if only != "" && only != provider {
 			continue
 		}
-		res, err := runTests(dir, provider)
+		res, err := runTests(ctx, dir, provider)
 		if err != nil {
 			return err
 		}
@@ -108,8 +114,8 @@ func readKnown(name string) (map[string]string, error) {
 
 // writeOverlay writes overlay.json and go.mod, in which the module is a symlink to the
 // module cache: go refuses an overlay of the cache itself.
-func writeOverlay(dir string) error {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+func writeOverlay(ctx context.Context, dir string) error {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
 	if err != nil {
 		return fmt.Errorf("find %s: %w", module, err)
 	}
@@ -157,7 +163,7 @@ func writeOverlay(dir string) error {
 	if err != nil {
 		return err
 	}
-	edit := exec.Command("go", "mod", "edit", "-replace="+module+"="+tree, "-replace=github.com/croft-run/croft="+croft, filepath.Join(dir, "go.mod"))
+	edit := exec.CommandContext(ctx, "go", "mod", "edit", "-replace="+module+"="+tree, "-replace=github.com/croft-run/croft="+croft, filepath.Join(dir, "go.mod"))
 	if out, err := edit.CombinedOutput(); err != nil {
 		return fmt.Errorf("go mod edit: %w: %s", err, out)
 	}
@@ -170,7 +176,7 @@ type results struct {
 	failed map[string]string
 }
 
-func runTests(dir, provider string) (*results, error) {
+func runTests(ctx context.Context, dir, provider string) (*results, error) {
 	root := filepath.Join(dir, provider)
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return nil, err
@@ -182,7 +188,7 @@ func runTests(dir, provider string) (*results, error) {
 	for _, p := range packages {
 		args = append(args, module+"/"+p)
 	}
-	cmd := exec.Command("go", args...)
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = append(os.Environ(), local.EnvProvider+"="+provider, local.EnvRoot+"="+root)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -227,7 +233,7 @@ func (r *results) compare(provider string, expected map[string]string, verbose b
 	var wrong []string
 	for _, name := range slices.Sorted(maps.Keys(r.failed)) {
 		if verbose {
-			fmt.Printf("=== %s: %s\n%s\n", provider, name, r.failed[name])
+			fmt.Fprintf(os.Stdout, "=== %s: %s\n%s\n", provider, name, r.failed[name])
 		}
 		if !fails(expected[name], provider) {
 			wrong = append(wrong, name+" failed and is not in the table")

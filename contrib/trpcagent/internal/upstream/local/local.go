@@ -5,9 +5,7 @@ package local
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -46,221 +44,131 @@ const (
 	WorkspaceModeTrustedLocal
 )
 
-// Runtime is an executor that is made on first use, when its fields are set.
+// settings are what the options of both types set.
+type settings struct {
+	trpcagent.Options
+	inputs string
+	auto   bool
+}
+
+// newRuntime returns the executor of settings. CreateWorkspace returns its error, because
+// New of trpc-agent-go's package has none.
+func newRuntime(s settings) *Runtime {
+	s.HostRoots = []string{"/"}
+	if s.auto {
+		s.InputsDir = s.inputs
+	}
+	p, err := provider()
+	if err == nil && s.WorkDir == "" && !s.TrustedLocal && os.Getenv(EnvProvider) == "in-place" {
+		s.WorkDir, err = os.MkdirTemp(os.Getenv(EnvRoot), "work-")
+	}
+	r := new(Runtime)
+	if err == nil {
+		r.Executor, err = trpcagent.New(context.Background(), p, &s.Options) //nolint:forbidigo // trpc-agent-go's New has no context
+	}
+	r.err = err
+	return r
+}
+
+// Runtime is an executor.
 type Runtime struct {
-	WorkRoot            string
-	ReadOnlyStagedSkill bool
-	InputsHostBase      string
-	AutoInputs          bool
-	Mode                WorkspaceMode
-
-	timeout time.Duration
-	delim   codeexecutor.CodeBlockDelimiter
-	once    sync.Once
-	e       *trpcagent.Executor
-	err     error
+	*trpcagent.Executor
+	err error
 }
 
-// RuntimeOption sets a field.
-type RuntimeOption func(*Runtime)
+// CreateWorkspace is the executor's.
+func (r *Runtime) CreateWorkspace(ctx context.Context, id string, pol codeexecutor.WorkspacePolicy) (codeexecutor.Workspace, error) {
+	if r.err != nil {
+		return codeexecutor.Workspace{}, r.err
+	}
+	return r.Executor.CreateWorkspace(ctx, id, pol)
+}
 
-// Options of a Runtime.
+// RuntimeOption is an option of a Runtime.
+type RuntimeOption func(*settings)
+
+// WithRuntimeWorkspaceMode sets the mode.
 func WithRuntimeWorkspaceMode(m WorkspaceMode) RuntimeOption {
-	return func(r *Runtime) { r.Mode = m }
+	return func(s *settings) { s.TrustedLocal = m == WorkspaceModeTrustedLocal }
 }
+
+// WithReadOnlyStagedSkill makes skills read-only.
 func WithReadOnlyStagedSkill(on bool) RuntimeOption {
-	return func(r *Runtime) { r.ReadOnlyStagedSkill = on }
+	return func(s *settings) { s.ReadOnlySkills = on }
 }
-func WithInputsHostBase(dir string) RuntimeOption {
-	return func(r *Runtime) { r.InputsHostBase = dir }
-}
-func WithAutoInputs(on bool) RuntimeOption { return func(r *Runtime) { r.AutoInputs = on } }
+
+// WithInputsHostBase sets the directory of inputs.
+func WithInputsHostBase(dir string) RuntimeOption { return func(s *settings) { s.inputs = dir } }
+
+// WithAutoInputs says whether workspaces have the inputs.
+func WithAutoInputs(on bool) RuntimeOption { return func(s *settings) { s.auto = on } }
 
 // NewRuntime returns a Runtime.
 func NewRuntime(root string) *Runtime { return NewRuntimeWithOptions(root) }
 
 // NewRuntimeWithOptions returns a Runtime.
 func NewRuntimeWithOptions(root string, opts ...RuntimeOption) *Runtime {
-	r := &Runtime{WorkRoot: root, AutoInputs: true}
+	s := settings{auto: true}
+	s.WorkDir = root
 	for _, o := range opts {
-		o(r)
+		o(&s)
 	}
-	return r
+	return newRuntime(s)
 }
 
-// executor returns the executor.
-func (r *Runtime) executor(ctx context.Context) (*trpcagent.Executor, error) {
-	r.once.Do(func() {
-		p, err := provider()
-		if err != nil {
-			r.err = err
-			return
-		}
-		opts := &trpcagent.Options{
-			WorkDir: strings.TrimSpace(r.WorkRoot), TrustedLocal: r.Mode == WorkspaceModeTrustedLocal, ReadOnlySkills: r.ReadOnlyStagedSkill,
-			HostRoots: []string{"/"}, Timeout: r.timeout, Delimiter: r.delim,
-		}
-		if r.AutoInputs {
-			opts.InputsDir = r.InputsHostBase
-		}
-		if opts.WorkDir == "" && os.Getenv(EnvProvider) == "in-place" && !opts.TrustedLocal {
-			if opts.WorkDir, err = os.MkdirTemp(os.Getenv(EnvRoot), "work-"); err != nil {
-				r.err = err
-				return
-			}
-		}
-		r.e, r.err = trpcagent.New(context.WithoutCancel(ctx), p, opts)
-	})
-	return r.e, r.err
-}
-
-// PathListSeparator is the executor's.
-func (r *Runtime) PathListSeparator() string { return ":" }
-
-// The methods of an engine are the executor's.
-func (r *Runtime) CreateWorkspace(ctx context.Context, id string, pol codeexecutor.WorkspacePolicy) (codeexecutor.Workspace, error) {
-	e, err := r.executor(ctx)
-	if err != nil {
-		return codeexecutor.Workspace{}, err
-	}
-	return e.CreateWorkspace(ctx, id, pol)
-}
-func (r *Runtime) Cleanup(ctx context.Context, ws codeexecutor.Workspace) error {
-	e, err := r.executor(ctx)
-	if err != nil {
-		return err
-	}
-	return e.Cleanup(ctx, ws)
-}
-func (r *Runtime) PutFiles(ctx context.Context, ws codeexecutor.Workspace, files []codeexecutor.PutFile) error {
-	e, err := r.executor(ctx)
-	if err != nil {
-		return err
-	}
-	return e.PutFiles(ctx, ws, files)
-}
-func (r *Runtime) PutDirectory(ctx context.Context, ws codeexecutor.Workspace, src, to string) error {
-	e, err := r.executor(ctx)
-	if err != nil {
-		return err
-	}
-	return e.PutDirectory(ctx, ws, src, to)
-}
-func (r *Runtime) StageDirectory(ctx context.Context, ws codeexecutor.Workspace, src, to string, opt codeexecutor.StageOptions) error {
-	e, err := r.executor(ctx)
-	if err != nil {
-		return err
-	}
-	return e.StageDirectory(ctx, ws, src, to, opt)
-}
-func (r *Runtime) Collect(ctx context.Context, ws codeexecutor.Workspace, globs []string) ([]codeexecutor.File, error) {
-	e, err := r.executor(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return e.Collect(ctx, ws, globs)
-}
-func (r *Runtime) StageInputs(ctx context.Context, ws codeexecutor.Workspace, specs []codeexecutor.InputSpec) error {
-	e, err := r.executor(ctx)
-	if err != nil {
-		return err
-	}
-	return e.StageInputs(ctx, ws, specs)
-}
-func (r *Runtime) CollectOutputs(ctx context.Context, ws codeexecutor.Workspace, spec codeexecutor.OutputSpec) (codeexecutor.OutputManifest, error) {
-	e, err := r.executor(ctx)
-	if err != nil {
-		return codeexecutor.OutputManifest{}, err
-	}
-	return e.CollectOutputs(ctx, ws, spec)
-}
-func (r *Runtime) RunProgram(ctx context.Context, ws codeexecutor.Workspace, spec codeexecutor.RunProgramSpec) (codeexecutor.RunResult, error) {
-	e, err := r.executor(ctx)
-	if err != nil {
-		return codeexecutor.RunResult{}, err
-	}
-	return e.RunProgram(ctx, ws, spec)
-}
-func (r *Runtime) StartProgram(ctx context.Context, ws codeexecutor.Workspace, spec codeexecutor.InteractiveProgramSpec) (codeexecutor.ProgramSession, error) {
-	e, err := r.executor(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return e.StartProgram(ctx, ws, spec)
-}
-func (r *Runtime) ExecuteInline(ctx context.Context, id string, blocks []codeexecutor.CodeBlock, timeout time.Duration) (codeexecutor.RunResult, error) {
-	e, err := r.executor(ctx)
-	if err != nil {
-		return codeexecutor.RunResult{}, err
-	}
-	return e.ExecuteInline(ctx, id, blocks, timeout)
-}
-
-// CodeExecutor is a Runtime with the fields of its like in trpc-agent-go.
+// CodeExecutor is an executor with the fields of its like in trpc-agent-go.
 type CodeExecutor struct {
 	WorkDir        string
 	Timeout        time.Duration
 	CleanTempFiles bool
-	Runtime
+	*Runtime
+	settings settings
 }
 
-// CodeExecutorOption sets a field.
+// CodeExecutorOption is an option of a CodeExecutor.
 type CodeExecutorOption func(*CodeExecutor)
 
-// Options of a CodeExecutor.
-func WithWorkDir(dir string) CodeExecutorOption { return func(c *CodeExecutor) { c.WorkDir = dir } }
-func WithTimeout(d time.Duration) CodeExecutorOption {
-	return func(c *CodeExecutor) { c.Timeout, c.timeout = d, d }
+// WithWorkDir sets the work directory.
+func WithWorkDir(dir string) CodeExecutorOption {
+	return func(c *CodeExecutor) { c.WorkDir, c.settings.WorkDir = dir, dir }
 }
+
+// WithTimeout sets the time-out.
+func WithTimeout(d time.Duration) CodeExecutorOption {
+	return func(c *CodeExecutor) { c.Timeout, c.settings.Timeout = d, d }
+}
+
+// WithCleanTempFiles sets a field.
 func WithCleanTempFiles(on bool) CodeExecutorOption {
 	return func(c *CodeExecutor) { c.CleanTempFiles = on }
 }
+
+// WithWorkspaceInputsHostBase sets the directory of inputs.
 func WithWorkspaceInputsHostBase(dir string) CodeExecutorOption {
-	return func(c *CodeExecutor) { c.InputsHostBase = dir }
+	return func(c *CodeExecutor) { c.settings.inputs = dir }
 }
+
+// WithWorkspaceAutoInputs says whether workspaces have the inputs.
 func WithWorkspaceAutoInputs(on bool) CodeExecutorOption {
-	return func(c *CodeExecutor) { c.AutoInputs = on }
+	return func(c *CodeExecutor) { c.settings.auto = on }
 }
+
+// WithWorkspaceMode sets the mode.
 func WithWorkspaceMode(m WorkspaceMode) CodeExecutorOption {
-	return func(c *CodeExecutor) { c.Mode = m }
+	return func(c *CodeExecutor) { c.settings.TrustedLocal = m == WorkspaceModeTrustedLocal }
 }
+
+// WithCodeBlockDelimiter sets the delimiter.
 func WithCodeBlockDelimiter(d codeexecutor.CodeBlockDelimiter) CodeExecutorOption {
-	return func(c *CodeExecutor) { c.delim = d }
+	return func(c *CodeExecutor) { c.settings.Delimiter = d }
 }
 
 // New returns a CodeExecutor.
 func New(opts ...CodeExecutorOption) *CodeExecutor {
-	c := &CodeExecutor{Timeout: time.Second, CleanTempFiles: true, Runtime: Runtime{AutoInputs: true}}
+	c := &CodeExecutor{Timeout: time.Second, CleanTempFiles: true, settings: settings{auto: true}}
 	for _, o := range opts {
 		o(c)
 	}
-	c.WorkRoot = c.WorkDir
+	c.Runtime = newRuntime(c.settings)
 	return c
-}
-
-// ExecuteCode is the executor's, with the directory that the tests name.
-func (c *CodeExecutor) ExecuteCode(ctx context.Context, in codeexecutor.CodeExecutionInput) (codeexecutor.CodeExecutionResult, error) {
-	e, err := c.executor(ctx)
-	if err != nil {
-		return codeexecutor.CodeExecutionResult{}, err
-	}
-	return e.ExecuteCode(ctx, in)
-}
-
-// CodeBlockDelimiter is the executor's.
-func (c *CodeExecutor) CodeBlockDelimiter() codeexecutor.CodeBlockDelimiter {
-	e, err := c.executor(context.Background()) //nolint:forbidigo // the interface has no context
-	if err != nil {
-		return codeexecutor.CodeBlockDelimiter{Start: fmt.Sprint(err)}
-	}
-	return e.CodeBlockDelimiter()
-}
-
-// Engine returns the runtime as an engine.
-func (c *CodeExecutor) Engine() codeexecutor.Engine {
-	e, err := c.executor(context.Background()) //nolint:forbidigo // the interface has no context
-	if err != nil {
-		return codeexecutor.NewEngine(&c.Runtime, &c.Runtime, &c.Runtime)
-	}
-	return codeexecutor.NewEngineWithCapabilities(&c.Runtime, &c.Runtime, &c.Runtime, e.Describe())
 }
