@@ -20,6 +20,8 @@ type codeSession struct {
 	p    *openWorkspace // nil while it is closed; guarded by turn
 	used bool           // it was opened; guarded by turn
 	idle *time.Timer    // closes it; guarded by turn
+
+	cancel context.CancelFunc // of the code that runs; guarded by Executor.mu
 }
 
 // ExecuteCode runs code blocks in order, each a file below src, and returns their output
@@ -28,7 +30,9 @@ type codeSession struct {
 // own. With Options.WorkDir all code runs there, one call at a time. A failed block is
 // output, and later blocks do not run.
 func (e *Executor) ExecuteCode(ctx context.Context, in codeexecutor.CodeExecutionInput) (codeexecutor.CodeExecutionResult, error) {
-	p, done, err := e.codeWorkspace(ctx, in.ExecutionID)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p, done, err := e.codeWorkspace(ctx, cancel, in.ExecutionID)
 	if err != nil {
 		return codeexecutor.CodeExecutionResult{}, err
 	}
@@ -87,8 +91,8 @@ func (e *Executor) dropWorkspace(ctx context.Context, p *openWorkspace) {
 }
 
 // codeWorkspace returns the workspace of an execution id, and a function to call when the
-// code has ended.
-func (e *Executor) codeWorkspace(ctx context.Context, id string) (*openWorkspace, func(), error) {
+// code has ended. Close calls cancel.
+func (e *Executor) codeWorkspace(ctx context.Context, cancel context.CancelFunc, id string) (*openWorkspace, func(), error) {
 	if e.opts.WorkDir != "" {
 		id = "work directory" // one call at a time, whatever its id
 	}
@@ -123,6 +127,9 @@ func (e *Executor) codeWorkspace(ctx context.Context, id string) (*openWorkspace
 		}
 		c.p, c.used = p, true
 	}
+	e.mu.Lock()
+	c.cancel = cancel
+	e.mu.Unlock()
 	return c.p, func() {
 		c.idle = time.AfterFunc(e.opts.CodeIdle, func() { e.closeIdle(c) })
 		<-c.turn
@@ -143,8 +150,14 @@ func (e *Executor) closeIdle(c *codeSession) {
 	}
 }
 
-// endCode destroys the workspace of a code session or, with Options.Persist, closes it.
+// endCode ends the code that runs, and destroys the workspace of a code session or, with
+// Options.Persist, closes it.
 func (e *Executor) endCode(ctx context.Context, c *codeSession) error {
+	e.mu.Lock()
+	if c.cancel != nil {
+		c.cancel()
+	}
+	e.mu.Unlock()
 	select {
 	case c.turn <- struct{}{}:
 	case <-ctx.Done():

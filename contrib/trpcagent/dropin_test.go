@@ -283,6 +283,17 @@ func TestCodeClosesWhenIdle(t *testing.T) {
 	}
 }
 
+func TestCloseEndsCode(t *testing.T) {
+	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {
+		time.AfterFunc(500*time.Millisecond, func() { _ = e.Close(context.WithoutCancel(t.Context())) })
+		start := time.Now()
+		_, err := e.ExecuteCode(t.Context(), codeexecutor.CodeExecutionInput{ExecutionID: "a", CodeBlocks: []codeexecutor.CodeBlock{{Language: "sh", Code: "sleep 100"}}})
+		if err == nil || time.Since(start) > patience {
+			t.Errorf("code that Close ended: %v after %v", err, time.Since(start))
+		}
+	})
+}
+
 // isRunning reports whether a process runs that is no zombie.
 func isRunning(pid string) bool {
 	data, err := os.ReadFile("/proc/" + pid + "/stat")

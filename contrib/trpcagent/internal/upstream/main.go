@@ -46,7 +46,7 @@ func main() {
 	only := flag.String("provider", "", "run with one of local, in-place and sandbox; empty is all")
 	verbose := flag.Bool("v", false, "print the output of tests that fail")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // the root of the program
 	defer stop()
 	if err := run(ctx, *known, *only, *verbose); err != nil {
 		stop()
