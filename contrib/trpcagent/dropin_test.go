@@ -285,12 +285,14 @@ func TestCodeClosesWhenIdle(t *testing.T) {
 
 func TestCloseEndsCode(t *testing.T) {
 	everywhere(t, func(t *testing.T, e *trpcagent.Executor) {
-		time.AfterFunc(500*time.Millisecond, func() { _ = e.Close(context.WithoutCancel(t.Context())) })
+		closed := make(chan error)
+		time.AfterFunc(500*time.Millisecond, func() { closed <- e.Close(context.WithoutCancel(t.Context())) })
 		start := time.Now()
 		_, err := e.ExecuteCode(t.Context(), codeexecutor.CodeExecutionInput{ExecutionID: "a", CodeBlocks: []codeexecutor.CodeBlock{{Language: "sh", Code: "sleep 100"}}})
 		if err == nil || time.Since(start) > patience {
 			t.Errorf("code that Close ended: %v after %v", err, time.Since(start))
 		}
+		must(t, <-closed)
 	})
 }
 
