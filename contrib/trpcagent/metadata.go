@@ -14,6 +14,22 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
+// createMetadata creates metadata.json. In a workspace that has one, it is replaced if it is
+// no JSON.
+func (p *openWorkspace) createMetadata(ctx context.Context) error {
+	data, err := json.MarshalIndent(codeexecutor.NewWorkspaceMetadata(), "", "  ")
+	if err == nil {
+		_, err = p.ws.WriteFile(ctx, codeexecutor.MetaFileName, data, &driver.WriteOptions{Mode: 0o600, CreateOnly: true})
+	}
+	if errors.Is(err, fault.AlreadyExists) {
+		return p.changeMetadata(ctx, func(*codeexecutor.WorkspaceMetadata) {})
+	}
+	if err != nil {
+		return fmt.Errorf("trpcagent: create %s: %w", codeexecutor.MetaFileName, err)
+	}
+	return nil
+}
+
 // changeMetadata changes metadata.json, which trpc-agent-go's tools read and write, under
 // their lock. A file that is no JSON is replaced, as they do.
 func (p *openWorkspace) changeMetadata(ctx context.Context, change func(*codeexecutor.WorkspaceMetadata)) error {

@@ -173,7 +173,7 @@ func (e *Executor) layOut(ctx context.Context, p *openWorkspace) error {
 	if _, err := p.EnsureLayout(ctx); err != nil {
 		return err
 	}
-	if err := p.changeMetadata(ctx, func(*codeexecutor.WorkspaceMetadata) {}); err != nil {
+	if err := p.createMetadata(ctx); err != nil {
 		return err
 	}
 	if e.opts.InputsDir == "" {
