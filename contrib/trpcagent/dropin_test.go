@@ -319,6 +319,9 @@ func TestDescribeTellsTheTruth(t *testing.T) {
 	if !open(t, sandbox.Kind, &trpcagent.Options{Policy: policy}).Describe().NetworkAllowed {
 		t.Error("a sandbox with an allowed host says that it has no network")
 	}
+	if open(t, sandbox.Kind, &trpcagent.Options{WorkDir: t.TempDir()}).Describe().ReadOnlyMount {
+		t.Error("a sandbox in place says that it mounts directories")
+	}
 	if d := open(t, local.Kind, nil).Describe(); d.ReadOnlyMount || !d.NetworkAllowed {
 		t.Errorf("local: %+v", d)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/prepare/stage"
+	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -186,14 +188,15 @@ func (e *Executor) PathListSeparator() string { return ":" }
 
 // Describe says what the provider enforces on this host with the executor's policy.
 func (e *Executor) Describe() codeexecutor.Capabilities {
-	disk := e.traits.MaxDisk
-	if limit := e.opts.Policy.Limits[driver.ResourceDisk].Max; limit > 0 {
+	disk, limit := e.traits.MaxDisk, e.opts.Policy.Limits[driver.ResourceDisk].Max
+	if limit > 0 {
 		disk = limit
 	}
+	// As root the sandbox mounts directories into what it keeps itself and without a quota.
+	mounts := e.kind == sandbox.Kind && e.traits.Isolation == driver.IsolationNamespaces && os.Geteuid() == 0 && e.opts.WorkDir == "" && limit == 0
 	return codeexecutor.Capabilities{
 		Isolation: string(e.traits.Isolation), NetworkAllowed: !e.opts.Policy.Network.None() || e.traits.Network == driver.NetworkOpen,
-		ReadOnlyMount: e.traits.Isolation.Rank() >= driver.IsolationNamespaces.Rank(),
-		Streaming:     e.traits.Streaming, MaxDiskBytes: disk, SupportsCleanEnv: true,
+		ReadOnlyMount: mounts, Streaming: e.traits.Streaming, MaxDiskBytes: disk, SupportsCleanEnv: true,
 	}
 }
 
