@@ -8,7 +8,7 @@ SIZE     = 77 # MB; raise it in a commit that says why
 LINT     = bin/tools/golangci-lint
 LINTVER  = v2.14.0
 
-.PHONY: build guests size run test test-compat attack docs lint words bench fuzz deps
+.PHONY: build guests size run test test-compat test-trpc attack docs lint words bench fuzz deps
 
 build: guests ## bin/croft, stripped, with croft-guest for both architectures inside
 	$(GO) build -trimpath -ldflags "-s -w" -o bin/ ./cmd/croft
@@ -31,8 +31,11 @@ test: deps build ## everything once, under the race detector where that is affor
 	$(GO) vet ./...
 	scripts/test $(PKG)
 
-test-compat: deps guests ## side by side with the originals (skillgym from npm); prints tables
+test-compat: deps guests test-trpc ## side by side with the originals (skillgym from npm, trpc-agent-go); prints tables
 	$(GO) test -count=1 -v -run SideBySide ./eval/...
+
+test-trpc: guests ## trpc-agent-go's own tests over contrib/trpcagent
+	cd contrib/trpcagent && $(GO) run ./internal/upstream -known ../../docs/trpc-agent-go.md
 
 attack: deps build ## every test with Attack in its name; writes docs/attacks.md
 	scripts/attack docs/attacks.md

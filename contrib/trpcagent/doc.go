@@ -2,8 +2,7 @@
 // Executor is its code executor, engine and interactive runner on top of any
 // provider.
 //
-//	p, err := sandbox.New(&sandbox.Config{Root: dir})
-//	exec, err := trpcagent.New(ctx, p, nil)
+//	exec, err := trpcagent.NewSandbox()
 //	defer exec.Close(ctx)
 //	agent := llmagent.New("coder", llmagent.WithCodeExecutor(exec))
 //

@@ -5,16 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path"
-	"strings"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
 	"trpc.group/trpc-go/trpc-agent-go/codeexecutor"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/interp/codeblock"
 	"github.com/croft-run/croft/prepare/stage"
+	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -28,28 +28,66 @@ type Options struct {
 	Timeout   time.Duration    // of a program that names none; 0 is 5 minutes
 	MaxOutput int64            // bytes of each stream of a run; 0 is 8 MiB
 	Log       *slog.Logger     // nil is silent
+
+	// Persist keeps every workspace, as WorkspacePolicy.Persist does for one: Cleanup and
+	// Close leave the files, and CreateWorkspace with the same id finds them again, also
+	// in another process. Destroy removes them. Pinned versions of inputs are found again
+	// if State is durable, too.
+	Persist bool
+
+	// WorkDir is a directory of the host. Each workspace is a new directory in it, used in
+	// place, and ExecuteCode runs in WorkDir itself. It is created if it does not exist.
+	// "" leaves the files to the provider.
+	WorkDir string
+
+	// TrustedLocal makes WorkDir itself every workspace. Cleanup leaves it as it is.
+	TrustedLocal bool
+
+	// InputsDir is a directory of the host, of which each workspace has a copy at
+	// work/inputs. "" is none.
+	InputsDir string
+
+	// Delimiter starts and ends code blocks; the zero value is three backticks.
+	Delimiter codeexecutor.CodeBlockDelimiter
+
+	// ReadOnlySkills makes every directory that StageDirectory stages read-only.
+	ReadOnlySkills bool
+
+	// CodeIdle is how long the workspace of an execution id stays open after its last
+	// code; 0 is 5 minutes. Its guest ends after the provider's lease. The files stay, and
+	// the next code of that id opens the workspace again.
+	CodeIdle time.Duration
 }
 
 // An Executor runs the programs and keeps the files of trpc-agent-go's agents in
 // Croft's workspaces. It is safe for concurrent use.
 type Executor struct {
+	p      driver.Provider
 	mux    *workspace.Mux
 	kind   string
 	traits workspace.Traits
 	opts   Options
+	onEnd  func() error // ends what NewSandbox made; may be nil
 
-	making sync.Mutex // serialises making workspaces of code, so that one id has one workspace
+	making sync.Mutex // serialises making workspaces of code and persistent ones, so that one id has one workspace
 
-	mu   sync.Mutex
-	open map[string]*openWorkspace // guarded by mu
+	mu       sync.Mutex
+	open     map[string]*openWorkspace // guarded by mu; by the id of the handle
+	code     map[string]*codeSession   // guarded by mu; by execution id
+	reopened map[string]int            // guarded by mu; how often a persistent workspace was opened, by execution id
 }
 
 // An openWorkspace is a workspace that is open.
 type openWorkspace struct {
 	*stage.Stage
 	ws      *workspace.Workspace
+	handle  codeexecutor.Workspace
 	persist bool
-	code    chan struct{} // a token while code blocks run, because their files have the same names
+	ownDir  string // in WorkDir, removed with the workspace
+	ended   bool   // guarded by Executor.mu; Cleanup or Close has ended it
+
+	renewals sync.Mutex
+	stale    []*driver.Workspace // guarded by renewals; evicted ones, closed at the end
 }
 
 var (
@@ -62,27 +100,76 @@ var (
 	_ codeexecutor.InteractiveProgramRunner = (*Executor)(nil)
 )
 
-// New returns an executor on a provider, after probing it.
+// New returns an executor on a provider, after probing it. A provider without commands is
+// refused: if it lacks croft-guest, the error names it.
 func New(ctx context.Context, p driver.Provider, opts *Options) (*Executor, error) {
-	e := &Executor{mux: workspace.NewMux(p), kind: p.Kind(), open: map[string]*openWorkspace{}}
+	e := &Executor{
+		p: p, mux: workspace.NewMux(p), kind: p.Kind(), open: map[string]*openWorkspace{}, code: map[string]*codeSession{}, reopened: map[string]int{},
+	}
 	if opts != nil {
 		e.opts = *opts
 	}
-	if e.opts.Timeout == 0 {
-		e.opts.Timeout = 5 * time.Minute
-	}
-	if e.opts.MaxOutput == 0 {
-		e.opts.MaxOutput = 8 << 20
-	}
-	if e.opts.State == nil {
-		e.opts.State = stage.NewMemoryState()
+	if err := e.opts.setDefaults(); err != nil {
+		return nil, err
 	}
 	var err error
 	if e.traits, err = p.Probe(ctx); err != nil {
 		return nil, fmt.Errorf("trpcagent: %s: %w", e.kind, err)
 	}
-	return e, nil
+	if (e.opts.WorkDir != "") && !e.traits.InPlace {
+		return nil, fmt.Errorf("trpcagent: work directory: %w: provider %s uses no directory in place", fault.Unsupported, e.kind)
+	}
+	return e, e.checkShell(ctx)
 }
+
+func (o *Options) setDefaults() error {
+	if o.Timeout == 0 {
+		o.Timeout = 5 * time.Minute
+	}
+	if o.MaxOutput == 0 {
+		o.MaxOutput = 8 << 20
+	}
+	if o.CodeIdle == 0 {
+		o.CodeIdle = 5 * time.Minute
+	}
+	if o.State == nil {
+		o.State = stage.NewMemoryState()
+	}
+	if o.Delimiter == (codeexecutor.CodeBlockDelimiter{}) {
+		o.Delimiter = codeexecutor.CodeBlockDelimiter{Start: "```", End: "```"}
+	}
+	if o.TrustedLocal && o.WorkDir == "" {
+		return fmt.Errorf("trpcagent: %w: TrustedLocal needs a WorkDir", fault.InvalidArgument)
+	}
+	for _, dir := range []*string{&o.WorkDir, &o.InputsDir} {
+		if *dir == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*dir)
+		if err != nil {
+			return fmt.Errorf("trpcagent: directory %q: %w: %w", *dir, fault.InvalidArgument, err)
+		}
+		*dir = abs
+	}
+	return nil
+}
+
+// checkShell returns the provider's reason for having no commands.
+func (e *Executor) checkShell(ctx context.Context) error {
+	r, ok := driver.Find[driver.CapabilityReporter](e.p)
+	if !ok || r.Capabilities().Has(driver.CapShell) {
+		return nil
+	}
+	spec := workspace.Spec{ID: workspace.NewID(), Kind: e.kind, Want: wanted, Config: e.opts.Config}
+	d, err := e.p.Open(ctx, spec)
+	if err != nil {
+		return fmt.Errorf("trpcagent: %w", err)
+	}
+	return d.Life.Destroy(ctx)
+}
+
+// wanted is what a workspace must have.
+var wanted = driver.NewCapabilities(driver.CapFS, driver.CapShell)
 
 // Engine returns the executor itself: it is its own engine.
 func (e *Executor) Engine() codeexecutor.Engine { return e }
@@ -96,78 +183,21 @@ func (e *Executor) FS() codeexecutor.WorkspaceFS { return e }
 // Runner returns the executor itself.
 func (e *Executor) Runner() codeexecutor.ProgramRunner { return e }
 
-// Describe says what the provider enforces on this host.
+// PathListSeparator separates the directories of PATH in a workspace.
+func (e *Executor) PathListSeparator() string { return ":" }
+
+// Describe says what the provider enforces on this host with the executor's policy.
 func (e *Executor) Describe() codeexecutor.Capabilities {
+	disk, limit := e.traits.MaxDisk, e.opts.Policy.Limits[driver.ResourceDisk].Max
+	if limit > 0 {
+		disk = limit
+	}
+	// As root the sandbox mounts directories into what it keeps itself and without a quota.
+	mounts := e.kind == sandbox.Kind && e.traits.Isolation == driver.IsolationNamespaces && os.Geteuid() == 0 && e.opts.WorkDir == "" && limit == 0
 	return codeexecutor.Capabilities{
-		Isolation: string(e.traits.Isolation), NetworkAllowed: e.opts.Policy.Network.Open || e.traits.Network == driver.NetworkOpen,
-		ReadOnlyMount: e.traits.ReadOnly.Enforced(), Streaming: e.traits.Streaming, MaxDiskBytes: e.traits.MaxDisk, SupportsCleanEnv: true,
+		Isolation: string(e.traits.Isolation), NetworkAllowed: !e.opts.Policy.Network.None() || e.traits.Network == driver.NetworkOpen,
+		ReadOnlyMount: mounts, Streaming: e.traits.Streaming, MaxDiskBytes: disk, SupportsCleanEnv: true,
 	}
-}
-
-// CreateWorkspace opens a workspace. A second workspace with the same id gets an id of
-// its own in the result. The directories of the layout are made by the first call that
-// runs a program or stages inputs.
-func (e *Executor) CreateWorkspace(ctx context.Context, execID string, pol codeexecutor.WorkspacePolicy) (codeexecutor.Workspace, error) {
-	spec := workspace.Spec{ID: workspace.NewID(), Kind: e.kind, Policy: e.opts.Policy, Config: e.opts.Config, Session: workspace.SessionRef{ID: execID}}
-	if pol.Isolated && spec.Policy.Isolation.Rank() == 0 {
-		spec.Policy.Isolation = driver.IsolationProcess // at least
-		if e.traits.Isolation.Rank() > 0 {
-			spec.Policy.Isolation = e.traits.Isolation // what the provider gives without being asked
-		}
-	}
-	if pol.MaxDiskBytes > 0 {
-		spec.Policy.Limits = spec.Policy.Limits.With(driver.Limits{driver.ResourceDisk: {Max: pol.MaxDiskBytes}})
-	}
-	ws, err := e.mux.Open(ctx, spec, &workspace.Options{Session: spec.Session, Log: e.opts.Log})
-	if err != nil {
-		return codeexecutor.Workspace{}, fmt.Errorf("trpcagent: create workspace: %w", err)
-	}
-	// metadata.json belongs to trpc-agent-go's tools.
-	st, err := stage.New(ws, &stage.Options{State: e.opts.State, HostRoots: e.opts.HostRoots, NoCopy: true, Log: e.opts.Log})
-	if err != nil {
-		return codeexecutor.Workspace{}, errors.Join(err, ws.Destroy(context.WithoutCancel(ctx)))
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	id := execID
-	if _, taken := e.open[id]; taken || id == "" {
-		id += "~" + ws.ID()
-	}
-	e.open[id] = &openWorkspace{st, ws, pol.Persist, make(chan struct{}, 1)}
-	return codeexecutor.Workspace{ID: id, Path: path.Join("/", ws.Traits().Root)}, nil
-}
-
-// Cleanup destroys a workspace or, if its policy persists it, closes it. An unknown
-// workspace is not an error.
-func (e *Executor) Cleanup(ctx context.Context, ws codeexecutor.Workspace) error {
-	e.mu.Lock()
-	p := e.open[ws.ID]
-	delete(e.open, ws.ID)
-	e.mu.Unlock()
-	if p == nil {
-		return nil
-	}
-	return e.endWorkspace(ctx, p)
-}
-
-func (e *Executor) endWorkspace(ctx context.Context, p *openWorkspace) error {
-	if p.persist {
-		return p.ws.Close(ctx)
-	}
-	return errors.Join(p.ws.Destroy(ctx), e.opts.State.Delete(ctx, p.ws.ID()))
-}
-
-// Close closes or destroys all open workspaces.
-func (e *Executor) Close(ctx context.Context) error {
-	e.mu.Lock()
-	all := e.open
-	e.open = map[string]*openWorkspace{}
-	e.mu.Unlock()
-	var errs []error
-	for _, p := range all {
-		errs = append(errs, e.endWorkspace(ctx, p))
-	}
-	return errors.Join(errs...)
 }
 
 // Workspace returns Croft's handle on a workspace, for features that trpc-agent-go's
@@ -180,113 +210,43 @@ func (e *Executor) Workspace(ws codeexecutor.Workspace) (*workspace.Workspace, e
 	return p.ws, nil
 }
 
+// findWorkspace returns the workspace of a handle. A handle from before a Cleanup is stale,
+// also if a new workspace has its id: their paths differ.
 func (e *Executor) findWorkspace(ws codeexecutor.Workspace) (*openWorkspace, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	p, ok := e.open[ws.ID]
-	if !ok {
-		return nil, fmt.Errorf("trpcagent: workspace %q: %w: %w", ws.ID, fault.NotFound, codeexecutor.ErrWorkspaceStale)
+	if !ok || ws.Path != "" && ws.Path != p.handle.Path {
+		return nil, staleError(ws)
 	}
 	return p, nil
 }
 
+func staleError(ws codeexecutor.Workspace) error {
+	return fmt.Errorf("trpcagent: workspace %q was cleaned up: %w: %w", ws.ID, fault.NotFound, codeexecutor.ErrWorkspaceStale)
+}
+
 // markStale adds ErrWorkspaceStale of trpc-agent-go to an error that says that the
 // workspace is gone.
-func markStale(err error) error {
-	switch {
-	case err == nil:
+func (e *Executor) markStale(p *openWorkspace, err error) error {
+	if err == nil {
 		return nil
-	case errors.Is(err, fault.Evicted), fault.CauseOf(err) == fault.CauseGone:
+	}
+	if errors.Is(err, fault.Evicted) || fault.CauseOf(err) == fault.CauseGone {
 		return errors.Join(err, codeexecutor.ErrWorkspaceStale)
+	}
+	if e.cleanedUp(p) {
+		return errors.Join(staleError(p.handle), err)
 	}
 	return err
 }
 
-// CodeBlockDelimiter returns three backticks.
-func (e *Executor) CodeBlockDelimiter() codeexecutor.CodeBlockDelimiter {
-	return codeexecutor.CodeBlockDelimiter{Start: "```", End: "```"}
+// cleanedUp reports whether Cleanup or Close has ended a workspace.
+func (e *Executor) cleanedUp(p *openWorkspace) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return p.ended
 }
 
-// ExecuteCode runs code blocks in order, each a file below src, and returns their output
-// and the files below out. Blocks with an execution id share a workspace with earlier
-// blocks of the same id until Close, and run one call at a time; others have one of their
-// own. A failed block is output, and later blocks do not run.
-func (e *Executor) ExecuteCode(ctx context.Context, in codeexecutor.CodeExecutionInput) (codeexecutor.CodeExecutionResult, error) {
-	ws, done, err := e.codeWorkspace(ctx, in.ExecutionID)
-	if err != nil {
-		return codeexecutor.CodeExecutionResult{}, err
-	}
-	defer done()
-	p, err := e.findWorkspace(ws)
-	if err != nil {
-		return codeexecutor.CodeExecutionResult{}, err
-	}
-	select {
-	case p.code <- struct{}{}:
-		defer func() { <-p.code }()
-	case <-ctx.Done():
-		return codeexecutor.CodeExecutionResult{}, fmt.Errorf("trpcagent: wait for code of the same id: %w", ctx.Err())
-	}
-	out, err := e.runBlocks(ctx, p, in.CodeBlocks)
-	if err != nil {
-		return codeexecutor.CodeExecutionResult{Output: out}, markStale(err)
-	}
-	files, leftOut, err := e.collect(ctx, ws, []string{stage.DirOut + "/**"})
-	if leftOut != "" {
-		out += "\n[output files that are not returned: " + leftOut + "]\n"
-	}
-	return codeexecutor.CodeExecutionResult{Output: out, OutputFiles: files}, err
-}
-
-// codeWorkspace returns the workspace of an execution id.
-func (e *Executor) codeWorkspace(ctx context.Context, id string) (codeexecutor.Workspace, func(), error) {
-	if id != "" {
-		id = "code:" + id // distinct from ids of sessions
-		e.making.Lock()
-		defer e.making.Unlock()
-		e.mu.Lock()
-		p := e.open[id]
-		e.mu.Unlock()
-		if p != nil {
-			return codeexecutor.Workspace{ID: id, Path: path.Join("/", p.ws.Traits().Root)}, func() {}, nil
-		}
-		ws, err := e.CreateWorkspace(ctx, id, codeexecutor.WorkspacePolicy{})
-		return ws, func() {}, err
-	}
-	ws, err := e.CreateWorkspace(ctx, "", codeexecutor.WorkspacePolicy{})
-	return ws, func() {
-		if err := e.Cleanup(context.WithoutCancel(ctx), ws); err != nil && e.opts.Log != nil {
-			e.opts.Log.Warn("trpcagent: end the workspace of code", "error", err)
-		}
-	}, err
-}
-
-// runBlocks runs blocks and returns their output.
-func (e *Executor) runBlocks(ctx context.Context, p *openWorkspace, list []codeexecutor.CodeBlock) (string, error) {
-	blocks := make([]codeblock.Block, len(list))
-	for i, b := range list {
-		blocks[i] = codeblock.NewBlock(b.Language, b.Code)
-	}
-	run, err := p.NewRun(ctx)
-	if err != nil {
-		return "", err
-	}
-	res, err := codeblock.Run(ctx, p.ws, blocks, &codeblock.RunOptions{
-		Language: "python", Dir: codeblock.SourceDir, Env: p.Env(run), Timeout: e.opts.Timeout, MaxOutput: e.opts.MaxOutput,
-	})
-	if res == nil {
-		return "", err
-	}
-	var out strings.Builder
-	for _, b := range res.Blocks {
-		out.WriteString(driver.OutputText(b.Result.Stdout, b.Result.StdoutDropped, ""))
-		out.WriteString(driver.OutputText(b.Result.Stderr, b.Result.StderrDropped, ""))
-		switch {
-		case b.Result.Cause == driver.CauseTimeout:
-			fmt.Fprintf(&out, "\n[timed out after %s]\n", b.Result.Duration.Round(time.Millisecond))
-		case b.Result.ExitCode != 0:
-			fmt.Fprintf(&out, "\n[exit status %d]\n", b.Result.ExitCode)
-		}
-	}
-	return out.String(), err
-}
+// CodeBlockDelimiter returns Options.Delimiter.
+func (e *Executor) CodeBlockDelimiter() codeexecutor.CodeBlockDelimiter { return e.opts.Delimiter }

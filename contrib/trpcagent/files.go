@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"time"
 
 	"trpc.group/trpc-go/trpc-agent-go/codeexecutor"
 
@@ -24,20 +25,28 @@ func (e *Executor) PutFiles(ctx context.Context, ws codeexecutor.Workspace, file
 	for i, f := range files {
 		list[i] = stage.File{Path: f.Path, Content: f.Content, Mode: fs.FileMode(f.Mode)}
 	}
-	return markStale(p.PutFiles(ctx, list))
+	return e.markStale(p, p.PutFiles(ctx, list))
 }
 
-// StageDirectory stages a host directory.
+// PutDirectory copies a host directory.
+func (e *Executor) PutDirectory(ctx context.Context, ws codeexecutor.Workspace, src, to string) error {
+	return e.StageDirectory(ctx, ws, src, to, codeexecutor.StageOptions{})
+}
+
+// StageDirectory stages a host directory. It replaces what is there.
 func (e *Executor) StageDirectory(ctx context.Context, ws codeexecutor.Workspace, src, to string, opt codeexecutor.StageOptions) error {
 	p, err := e.findWorkspace(ws)
 	if err != nil {
 		return err
 	}
-	_, err = p.StageDirectory(ctx, src, to, &stage.DirectoryOptions{ReadOnly: opt.ReadOnly, AllowMount: opt.AllowMount})
-	return markStale(err)
+	if src == "" {
+		return fmt.Errorf("trpcagent: stage a directory: %w: the source is empty", fault.InvalidArgument)
+	}
+	_, err = p.StageDirectory(ctx, src, to, &stage.DirectoryOptions{ReadOnly: opt.ReadOnly || e.opts.ReadOnlySkills, AllowMount: opt.AllowMount})
+	return e.markStale(p, err)
 }
 
-// StageInputs stages inputs, all or none.
+// StageInputs stages inputs, all or none, and records them in metadata.json.
 func (e *Executor) StageInputs(ctx context.Context, ws codeexecutor.Workspace, specs []codeexecutor.InputSpec) error {
 	p, err := e.findWorkspace(ws)
 	if err != nil {
@@ -47,14 +56,25 @@ func (e *Executor) StageInputs(ctx context.Context, ws codeexecutor.Workspace, s
 	for i, s := range specs {
 		list[i] = stage.Input(s)
 	}
-	_, err = p.StageInputs(withArtifacts(ctx), list)
-	return markStale(err)
+	recs, err := p.StageInputs(withArtifacts(ctx), list)
+	if err == nil {
+		err = p.changeMetadata(ctx, func(m *codeexecutor.WorkspaceMetadata) {
+			for _, r := range recs {
+				m.Inputs = append(m.Inputs, codeexecutor.InputRecord(r))
+			}
+		})
+	}
+	return e.markStale(p, err)
 }
 
 // Collect returns the files that patterns match. If some are left out, because of a limit
 // or an error, it returns the others, and an error that says how many.
 func (e *Executor) Collect(ctx context.Context, ws codeexecutor.Workspace, patterns []string) ([]codeexecutor.File, error) {
-	files, leftOut, err := e.collect(ctx, ws, patterns)
+	p, err := e.findWorkspace(ws)
+	if err != nil {
+		return nil, err
+	}
+	files, leftOut, err := e.collect(ctx, p, patterns)
 	if err == nil && leftOut != "" {
 		err = fmt.Errorf("trpcagent: collect: %w: %s", fault.ResourceExhausted, leftOut)
 	}
@@ -63,18 +83,14 @@ func (e *Executor) Collect(ctx context.Context, ws codeexecutor.Workspace, patte
 
 // collect returns the files that patterns match, and a line about those that are not
 // among them. A truncated file says so itself.
-func (e *Executor) collect(ctx context.Context, ws codeexecutor.Workspace, patterns []string) (_ []codeexecutor.File, leftOut string, _ error) {
-	p, err := e.findWorkspace(ws)
-	if err != nil {
-		return nil, "", err
-	}
+func (e *Executor) collect(ctx context.Context, p *openWorkspace, patterns []string) (_ []codeexecutor.File, leftOut string, _ error) {
 	man, err := p.Collect(ctx, patterns)
 	if err != nil {
-		return nil, "", markStale(err)
+		return nil, "", e.markStale(p, err)
 	}
-	files := make([]codeexecutor.File, len(man.Files))
-	for i, f := range man.Files {
-		files[i] = codeexecutor.File{Name: f.Name, Content: f.Content, MIMEType: f.MIMEType, SizeBytes: f.SizeBytes, Truncated: f.Truncated}
+	var files []codeexecutor.File
+	for _, f := range man.Files {
+		files = append(files, codeexecutor.File{Name: f.Name, Content: f.Content, MIMEType: f.MIMEType, SizeBytes: f.SizeBytes, Truncated: f.Truncated})
 	}
 	if man.Left+man.Skips > 0 || man.SearchCut {
 		leftOut = man.LeftOut()
@@ -82,8 +98,9 @@ func (e *Executor) collect(ctx context.Context, ws codeexecutor.Workspace, patte
 	return files, leftOut, nil
 }
 
-// CollectOutputs collects files. If some could not be saved, the manifest has the others,
-// and the error matches ErrPartialOutputCommit.
+// CollectOutputs collects files, and records that in metadata.json. A file that could not be
+// saved is an error with its cause. If files were only skipped, or the record failed, the
+// error matches ErrPartialOutputCommit, and the manifest has the files.
 func (e *Executor) CollectOutputs(ctx context.Context, ws codeexecutor.Workspace, spec codeexecutor.OutputSpec) (codeexecutor.OutputManifest, error) {
 	p, err := e.findWorkspace(ws)
 	if err != nil {
@@ -91,21 +108,29 @@ func (e *Executor) CollectOutputs(ctx context.Context, ws codeexecutor.Workspace
 	}
 	man, err := p.CollectOutputs(withArtifacts(ctx), stage.OutputSpec(spec))
 	out := codeexecutor.OutputManifest{LimitsHit: man.LimitsHit, Files: make([]codeexecutor.FileRef, len(man.Files))}
+	rec := codeexecutor.OutputRecord{Globs: spec.Globs, LimitsHit: man.LimitsHit, Timestamp: time.Now()}
 	for i, f := range man.Files {
 		out.Files[i] = codeexecutor.FileRef{
 			Name: f.Name, MIMEType: f.MIMEType, Content: f.Content, SavedAs: f.SavedAs, Version: f.Version, SizeBytes: f.SizeBytes, Truncated: f.Truncated,
+		}
+		if f.SavedAs != "" {
+			rec.SavedAs, rec.Versions = append(rec.SavedAs, f.SavedAs), append(rec.Versions, f.Version)
 		}
 		if f.Error != "" && err == nil {
 			err = fmt.Errorf("trpcagent: save %s: %s", f.Name, f.Error)
 		}
 	}
-	if man.Skips > 0 && err == nil {
-		err = fmt.Errorf("trpcagent: collect: %s", man.LeftOut())
+	var partial error
+	if man.Skips > 0 {
+		partial = fmt.Errorf("trpcagent: collect: %s", man.LeftOut())
 	}
-	if err != nil && len(out.Files) > 0 {
-		err = errors.Join(err, codeexecutor.ErrPartialOutputCommit)
+	if len(out.Files) > 0 {
+		recErr := p.changeMetadata(ctx, func(m *codeexecutor.WorkspaceMetadata) { m.Outputs = append(m.Outputs, rec) })
+		if partial = errors.Join(partial, recErr); partial != nil && err == nil {
+			partial = errors.Join(partial, codeexecutor.ErrPartialOutputCommit)
+		}
 	}
-	return out, markStale(err)
+	return out, e.markStale(p, errors.Join(err, partial))
 }
 
 // withArtifacts makes the artifact service in a context the one of stages.

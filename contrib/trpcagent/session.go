@@ -28,23 +28,23 @@ func (e *Executor) StartProgram(ctx context.Context, ws codeexecutor.Workspace, 
 	if err != nil {
 		return nil, err
 	}
-	cmd := e.makeCommand(spec.RunProgramSpec)
+	cmd := e.makeCommand(p, spec.RunProgramSpec)
 	cmd.Interactive = true
 	if spec.TTY {
 		cmd.TTY = &driver.Size{Cols: 80, Rows: 24}
 	}
 	if cmd, err = p.Command(ctx, cmd); err != nil {
-		return nil, markStale(err)
+		return nil, e.markStale(p, err)
 	}
 	life := context.WithoutCancel(ctx)
 	s, err := p.ws.Start(life, cmd)
 	if err != nil {
-		return nil, markStale(err)
+		return nil, e.markStale(p, err)
 	}
 	session := &session{s: s, ctx: life}
 	if spec.Stdin != "" {
 		if err := session.Write(spec.Stdin, false); err != nil {
-			return nil, errors.Join(markStale(err), session.Close())
+			return nil, errors.Join(e.markStale(p, err), session.Close())
 		}
 	}
 	return session, nil
@@ -91,7 +91,9 @@ func (s *session) drainLocked() {
 	for !s.drained {
 		poll, err := s.s.Poll(ctx, 1<<20)
 		if err != nil {
-			s.drained = isSessionGone(err)
+			if s.drained = isSessionGone(err); s.drained {
+				s.kept = append(s.kept, "\n["+err.Error()+"]\n"...)
+			}
 			return
 		}
 		s.kept = append(s.kept, elided(int(poll.Dropped))...)
@@ -253,12 +255,12 @@ func (s *session) State() codeexecutor.ProgramState {
 func (s *session) RunResult() codeexecutor.RunResult {
 	ctx, cancel := s.callContext()
 	defer cancel()
-	if info, err := s.s.State(ctx); err != nil || info.Running {
+	if info, err := s.s.State(ctx); err == nil && info.Running {
 		return codeexecutor.RunResult{}
 	}
 	res, err := s.s.Wait(ctx)
 	if err != nil {
-		return codeexecutor.RunResult{}
+		return codeexecutor.RunResult{ExitCode: -1, Stderr: "[" + err.Error() + "]\n"}
 	}
 	return runResult(res)
 }

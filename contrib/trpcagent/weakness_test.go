@@ -43,6 +43,9 @@ func TestLimitsHoldOrAreRefused(t *testing.T) {
 	e := open(t, local.Kind, nil)
 	ws := create(t, e)
 	for name, l := range limits {
+		if name == "memory" {
+			continue // a resource limit of each process: see TestMemoryLimitOfOneRun
+		}
 		if _, err := e.RunProgram(t.Context(), ws, codeexecutor.RunProgramSpec{Cmd: "true", Limits: l}); fault.Of(err) != fault.Unsupported {
 			t.Errorf("local, %s: %v, want Unsupported", name, err)
 		}

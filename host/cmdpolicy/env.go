@@ -52,7 +52,7 @@ func (c *Checker) filterEnv(env map[string]string) (map[string]string, error) {
 func (c *Checker) allowsVar(name string) bool {
 	upper := strings.ToUpper(name)
 	fits := func(pattern string) bool { return matchPattern(strings.ToUpper(pattern), upper) }
-	if slices.ContainsFunc(c.opts.Env.Deny, fits) {
+	if slices.ContainsFunc(c.opts.Env.Deny, fits) && !slices.ContainsFunc(c.opts.Env.Except, fits) {
 		return false
 	}
 	return len(c.opts.Env.Allow) == 0 || slices.ContainsFunc(c.opts.Env.Allow, fits)

@@ -83,6 +83,7 @@ type Env struct {
 	Allow  []string // the only names that pass; empty is all
 	Deny   []string // names that do not pass, whatever Allow says
 	Refuse bool     // refuse the command; otherwise the variable is removed
+	Except []string // names and patterns that Deny does not concern
 }
 
 // Limits are limits in bytes; 0 is unlimited. A script longer than MaxScript is always
@@ -143,7 +144,7 @@ func (o *Options) validate() error {
 	if o.Paths.Check && (o.Files == nil || !filepath.IsAbs(o.Root)) {
 		return fmt.Errorf("cmdpolicy: new: %w: Paths.Check needs Files and an absolute Root, not %q", fault.InvalidArgument, o.Root)
 	}
-	for _, list := range [][]string{o.Commands.Allow, o.Commands.Deny, o.Env.Allow, o.Env.Deny} {
+	for _, list := range [][]string{o.Commands.Allow, o.Commands.Deny, o.Env.Allow, o.Env.Deny, o.Env.Except} {
 		for _, pattern := range list {
 			if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
 				return fmt.Errorf("cmdpolicy: new: %w: pattern %q; a pattern is a name with *, ? or [...]", fault.InvalidArgument, pattern)

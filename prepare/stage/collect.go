@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -114,6 +115,9 @@ func (s *Stage) newCollector(ctx context.Context, spec OutputSpec) (*collector, 
 	}
 	m, err := s.matchPatterns(ctx, c.spec.Globs)
 	c.found, c.man.LimitsHit, c.man.SearchCut = m.found, m.cut, m.cut
+	if s.opts.Exclude != nil {
+		c.found = slices.DeleteFunc(c.found, func(f matchedFile) bool { return s.opts.Exclude(f.Path) })
+	}
 	for _, skipped := range m.skipped {
 		c.addSkipped(skipped)
 	}

@@ -46,8 +46,13 @@ type Options struct {
 	HostRoots []string   // absolute directories that host:// absolute directories that host:// may read; empty disables host://
 	History   int        // number of input and of output records to keep; 0 is DefaultHistory
 	NoCopy    bool       // no metadata.json in the workspace
-	Log       *slog.Logger
-	Now       func() time.Time // nil is time.Now
+
+	// Exclude names files, by their paths in the workspace, that are never collected; nil
+	// is none.
+	Exclude func(name string) bool
+
+	Log *slog.Logger
+	Now func() time.Time // nil is time.Now
 }
 
 // DefaultHistory is the number of input and of output records to keep.

@@ -363,6 +363,9 @@ func newRef(m *wsdir.State, opts options, caps driver.Capabilities) (driver.Ref,
 	return driver.NewRef(Kind, refPayload{ID: m.ID, Image: opts.Image, Runtime: opts.Runtime, Files: opts.Files}, caps.Clone(), m.Revision)
 }
 
+// HostDir returns the directory with the files of a workspace.
+func (p *Provider) HostDir(id string) string { return p.store.Path(id, wsdir.FilesName) }
+
 // HasWorkspaces reports whether the store has a workspace directory.
 func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.store.HasWorkspaces() }
 

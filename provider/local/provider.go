@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,6 +38,10 @@ type Config struct {
 	// package guestbin. Without one, workspaces have files alone.
 	Guest string
 
+	// AllowEnv are variables, or patterns such as "*_API_KEY", that a command may be given
+	// although they hold secrets or load code: see cmdpolicy.DefaultEnvDeny.
+	AllowEnv []string
+
 	// Lease is how long a guest lives while no process has its workspace open;
 	// 0 means 15 minutes.
 	Lease time.Duration
@@ -56,6 +61,7 @@ type Provider struct {
 	log         *slog.Logger
 	lease       time.Duration
 	guestBinary func() (*guestbin.Binary, error)
+	allowEnv    []string
 
 	snapshots *snapshot.Store
 }
@@ -71,7 +77,7 @@ func New(cfg *Config) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Provider{store: ground, log: ground.Log(), lease: cfg.Lease, snapshots: cfg.Snapshots}
+	p := &Provider{store: ground, log: ground.Log(), lease: cfg.Lease, snapshots: cfg.Snapshots, allowEnv: slices.Clone(cfg.AllowEnv)}
 	if p.lease == 0 {
 		p.lease = DefaultLease
 	}
@@ -303,6 +309,9 @@ func (h *handle) destroy(ctx context.Context) error {
 	}
 	return nil
 }
+
+// HostDir returns the directory with the files of a workspace.
+func (p *Provider) HostDir(id string) string { return p.store.Path(id, wsdir.FilesName) }
 
 // HasWorkspaces reports whether the store has a workspace directory.
 func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.store.HasWorkspaces() }

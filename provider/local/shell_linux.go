@@ -69,7 +69,7 @@ func (s *shell) policyShell(ctx context.Context) (*driver.Shell, error) {
 		return nil, fmt.Errorf("local: run a command: %w", err)
 	}
 	rules := cmdpolicy.Local()
-	rules.Root, rules.Files = s.dir, s.root
+	rules.Root, rules.Files, rules.Env.Except = s.dir, s.root, s.p.allowEnv
 	policy, err := cmdpolicy.New(rules)
 	if err != nil {
 		return nil, errors.Join(err, s.root.Close())

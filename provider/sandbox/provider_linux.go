@@ -457,6 +457,9 @@ func (p *Provider) workspaceTraits(l *level, m *wsdir.State, opts options) drive
 	return t
 }
 
+// HostDir returns the directory with the files of a workspace.
+func (p *Provider) HostDir(id string) string { return p.store.Path(id, wsdir.FilesName) }
+
 // HasWorkspaces reports whether the store has a workspace directory.
 func (p *Provider) HasWorkspaces(context.Context) (bool, error) { return p.store.HasWorkspaces() }
 

@@ -66,6 +66,14 @@ type Persistent interface {
 	HasWorkspaces(ctx context.Context) (bool, error)
 }
 
+// HostDirs is an optional interface of a provider whose workspaces are directories of this
+// host: for programs that read the files beside the workspace's own API.
+type HostDirs interface {
+	// HostDir returns the directory with the files of the workspace with the given id, also
+	// before it is opened. A workspace in place, or one over a template, has others.
+	HostDir(id string) string
+}
+
 // Find returns the outermost provider that is a T: p, or a provider that p wraps
 // (the result of its method Unwrap), and so on.
 func Find[T any](p Provider) (T, bool) {

@@ -17,28 +17,18 @@ import (
 	"trpc.group/trpc-go/trpc-agent-go/runner"
 
 	"github.com/croft-run/croft/contrib/trpcagent"
-	"github.com/croft-run/croft/provider/sandbox"
 )
 
 func main() {
-	if err := run(context.Background(), "", os.Stdout); err != nil {
+	if err := run(context.Background(), os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "example:", err)
 		os.Exit(1)
 	}
 }
 
-// run runs the agent. guest is the path of croft-guest, "" looks for it.
-func run(ctx context.Context, guest string, out io.Writer) (err error) {
-	dir, err := os.MkdirTemp("", "croft-example-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	p, err := sandbox.New(&sandbox.Config{Root: dir, Guest: guest})
-	if err != nil {
-		return err
-	}
-	exec, err := trpcagent.New(ctx, p, nil)
+// run runs the agent.
+func run(ctx context.Context, out io.Writer) (err error) {
+	exec, err := trpcagent.NewSandbox()
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,8 +13,9 @@ import (
 func TestMain(m *testing.M) { shelltest.Main(m) }
 
 func TestExample(t *testing.T) {
+	t.Setenv("PATH", filepath.Dir(shelltest.Guest(t))+":"+os.Getenv("PATH"))
 	var out bytes.Buffer
-	err := run(t.Context(), shelltest.Guest(t), &out)
+	err := run(t.Context(), &out)
 	if err != nil && strings.Contains(err.Error(), "trpcagent: sandbox") {
 		t.Skipf("skipped: host: it lacks what the sandbox needs: %v", err)
 	}
