@@ -30,6 +30,7 @@ var builtins = map[string]string{
 	"url": "url", "os": "os", "fs": "fs", "fs/promises": "fs/promises",
 	"process": "process", "util": "util", "buffer": "buffer",
 	"timers": "timers", "timers/promises": "timers/promises",
+	"crypto": "crypto", "perf_hooks": "perf_hooks",
 }
 
 // bundleSource bundles a source with all its imports into one program. The program's
@@ -98,7 +99,11 @@ func syntaxMessage(err error) string {
 	if list, ok := err.(parser.ErrorList); ok && len(list) > 0 { //nolint:errorlint // the parser returns the list itself
 		return atPosition(list[0].Position) + list[0].Message
 	}
-	return err.Error()
+	text := err.Error()
+	if strings.Contains(text, "Invalid group") || strings.Contains(text, "regular expression") {
+		text += "; the built-in engine can't compile this regular expression: run the suite with --engine node"
+	}
+	return text
 }
 
 func atPosition(p file.Position) string {
@@ -198,7 +203,7 @@ func resolveBare(a api.OnResolveArgs) (api.OnResolveResult, error) {
 		return api.OnResolveResult{Path: ours, Namespace: builtinNamespace}, nil
 	}
 	if prefixed || slices.Contains(nodeOnly, name) {
-		return api.OnResolveResult{}, fmt.Errorf("import %q: a suite can't use this module of Node; it has %s", a.Path, availableModules())
+		return api.OnResolveResult{}, fmt.Errorf("import %q: the built-in engine lacks this module of Node; run the suite with --engine node, or use %s", a.Path, availableModules())
 	}
 	return api.OnResolveResult{}, nil // esbuild looks for it in node_modules and in the paths of a tsconfig
 }
@@ -206,8 +211,8 @@ func resolveBare(a api.OnResolveArgs) (api.OnResolveResult, error) {
 // nodeOnly are modules of Node that can be imported without node: and that are not built
 // in.
 var nodeOnly = []string{
-	"async_hooks", "child_process", "cluster", "crypto", "dgram", "diagnostics_channel", "dns", "domain", "events", "http", "http2",
-	"https", "inspector", "module", "net", "perf_hooks", "punycode", "querystring", "readline", "repl", "stream", "string_decoder",
+	"async_hooks", "child_process", "cluster", "dgram", "diagnostics_channel", "dns", "domain", "events", "http", "http2",
+	"https", "inspector", "module", "net", "punycode", "querystring", "readline", "repl", "stream", "string_decoder",
 	"tls", "tty", "v8", "vm", "worker_threads", "zlib",
 }
 

@@ -1,0 +1,11 @@
+// What the engine lacks: an error that names it, and what has it.
+"use strict";
+const lack = (what) =>
+  Object.assign(new Error(`${what} is not in the built-in engine; run the suite with --engine node`), { code: "E_UNSUPPORTED" });
+
+// lacking is a function, or a class, that is not there.
+const lacking = (what) =>
+  function () {
+    throw lack(what);
+  };
+module.exports = { lack, lacking };
