@@ -44,6 +44,7 @@ type journalHeader struct {
 type RunSettings struct {
 	Provider   string           `json:"provider"`
 	Isolation  driver.Isolation `json:"isolation,omitempty"`
+	Engine     string           `json:"engine,omitempty"` // Options.Engine
 	Tools      string           `json:"tools,omitempty"`  // Options.Toolset
 	Record     string           `json:"record,omitempty"` // directory
 	Replay     string           `json:"replay,omitempty"`

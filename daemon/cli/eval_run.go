@@ -27,6 +27,7 @@ type evalRunOptions struct {
 	update                           bool
 	resume                           string
 	record, replay                   string
+	engine                           string
 	env                              envFlags
 }
 
@@ -79,6 +80,7 @@ func (o *evalRunOptions) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.resume, "resume", "", "continue the interrupted run in this directory")
 	f.StringVar(&o.record, "record", "", "record the exchanges of agents and judges with their models in this directory (default croft.record)")
 	f.StringVar(&o.replay, "replay", "", "answer agents and judges from the record in this directory, without a model (default croft.replay)")
+	registerEngine(f, &o.engine)
 	o.env.registerFlags(f)
 	_ = f.MarkHidden("retry-failed") // it is defined above
 }
@@ -139,7 +141,8 @@ func (a *command) evalRun(ctx context.Context, o evalRunOptions, path string, f 
 		}
 		o.applyResumed(begun.Made, opts, f)
 	}
-	s, cfg, err := loadSuite(ctx, path, config)
+	opts.Engine = o.engine
+	s, cfg, err := a.loadSuite(ctx, path, config, o.engine)
 	if err != nil {
 		return err
 	}
@@ -156,7 +159,7 @@ func (o *evalRunOptions) applyResumed(made *eval.RunSettings, opts *eval.Options
 	}
 	isolation := string(made.Isolation)
 	for flag, x := range map[string]struct{ to, from *string }{
-		"provider": {&o.env.provider, &made.Provider}, "isolation": {&o.env.isolation, &isolation}, "tools": {&o.env.tools, &made.Tools},
+		"provider": {&o.env.provider, &made.Provider}, "isolation": {&o.env.isolation, &isolation}, "engine": {&o.engine, &made.Engine}, "tools": {&o.env.tools, &made.Tools},
 		"record": {&opts.Record, &made.Record}, "replay": {&opts.Replay, &made.Replay},
 	} {
 		if !f.Changed(flag) {

@@ -4,8 +4,12 @@ const lack = (what) =>
   Object.assign(new Error(`${what} is not in the built-in engine; run the suite with --engine node`), { code: "E_UNSUPPORTED" });
 
 // lacking is a function, or a class, that is not there.
-const lacking = (what) =>
-  function () {
+const known = new WeakSet();
+const lacking = (what) => {
+  const stub = function () {
     throw lack(what);
   };
-module.exports = { lack, lacking };
+  known.add(stub);
+  return stub;
+};
+module.exports = { lack, lacking, isLacking: (value) => typeof value === "function" && known.has(value) };
