@@ -225,7 +225,7 @@ func (a *command) openReporters(ctx context.Context, names []string, cfg *suite.
 	_, live := terminalFile(a.Out)
 	opts.Interactive = live
 	for _, name := range names {
-		rc := eval.ReporterConfig{Out: a.Out, Interactive: live, Width: a.terminalSize().Cols, Summary: os.Getenv("GITHUB_STEP_SUMMARY")}
+		rc := eval.ReporterConfig{Out: a.Out, Interactive: live, Colour: a.useColour(a.Out), Width: a.terminalSize().Cols, Summary: os.Getenv("GITHUB_STEP_SUMMARY")}
 		kind, file, toFile := strings.Cut(name, "=")
 		if !slices.Contains(eval.ReporterNames, kind) && slices.Contains(moduleSuffixes, filepath.Ext(name)) {
 			m, err := eval.NewModule(ctx, name, a.Out)
