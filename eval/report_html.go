@@ -132,9 +132,10 @@ func sessionFiles(e *ExecutionResult) []string {
 	return list
 }
 
-// earlierSessions lists the sessions of an execution before the one that is shown.
+// earlierSessions lists the sessions of an execution before the last, which is shown.
 func earlierSessions(e *ExecutionResult) []*ExecutionResult {
-	return slices.DeleteFunc(e.allSessions(), func(one *ExecutionResult) bool { return one.ArtifactDir == e.ArtifactDir })
+	all := e.allSessions()
+	return all[:max(0, len(all)-1)]
 }
 
 func formatUSD(x *float64) string {

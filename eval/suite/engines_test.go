@@ -23,7 +23,7 @@ import (
 func hostNode(t *testing.T) func(context.Context, []string) (*NodeProcess, error) {
 	node := testenv.NeedsNode(t)
 	return func(_ context.Context, args []string) (*NodeProcess, error) {
-		cmd := exec.Command(node, args...) //nolint:noctx // Close ends it
+		cmd := exec.Command(node, args...)
 		var stderr tail.Buffer
 		cmd.Stderr = &stderr
 		in, err := cmd.StdinPipe()
