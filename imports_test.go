@@ -107,7 +107,7 @@ var may = []struct{ pkg, imports string }{
 	{"eval/replay", "fault secret"},
 	{"eval/judge", "fault"},
 	{"eval/suite", "fault event workspace/driver host/files internal/suggest internal/locktmp"},
-	{"eval", "fault event secret workspace workspace/driver snapshot host/files host/process eval/session eval/agent eval/suite eval/judge eval/replay internal/locktmp"},
+	{"eval", "fault event secret workspace workspace/driver snapshot host/files host/process eval/session eval/agent eval/suite eval/judge eval/replay internal/locktmp internal/tail"},
 	{"eval/evaltest", "eval eval/suite provider/sandbox"},
 	{"server/httpguard", "fault"},
 	{"server/mcpserver", "fault event workspace workspace/driver tool server/httpguard"},

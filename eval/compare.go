@@ -236,7 +236,7 @@ func orDash(s string) string {
 
 // ComparisonPage is a comparison as a page of HTML, with plots.
 func ComparisonPage(a, b *Result) ([]byte, error) {
-	return renderPage("diff", map[string]any{"A": a, "B": b, "Comparison": Compare(a, b), "Plots": comparisonCharts(a, b)})
+	return renderPage("diff", nil, map[string]any{"A": a, "B": b, "Comparison": Compare(a, b), "Plots": comparisonCharts(a, b)})
 }
 
 func comparisonCharts(a, b *Result) []template.HTML {

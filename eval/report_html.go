@@ -8,6 +8,8 @@ import (
 	"html/template"
 	"io"
 	"maps"
+	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -55,11 +57,26 @@ func (h *htmlReporter) Report(e Event) error {
 
 // Page is a result as a page of HTML.
 func Page(r *Result) ([]byte, error) {
-	return renderPage("run", map[string]any{"Result": r, "Title": filepath.Base(r.SuitePath), "Plots": runCharts(r), "Failed": len(r.failedExecutions())})
+	return renderPage("run", r, map[string]any{"Result": r, "Title": filepath.Base(r.SuitePath), "Plots": runCharts(r), "Failed": len(r.failedExecutions())})
 }
 
-// renderPage executes a template of the page.
-func renderPage(name string, data any) ([]byte, error) {
+// maxOpened is how many failed executions of a page are open at first.
+const maxOpened = 20
+
+// renderPage executes a template of the page. Links are relative to the directory of r,
+// so that they hold where the whole directory is moved; r is nil without links.
+func renderPage(name string, r *Result, data any) ([]byte, error) {
+	anchors, opened := map[*ExecutionResult]string{}, map[*ExecutionResult]bool{}
+	if r != nil {
+		for i, c := range r.Cases {
+			for j, e := range c.RunnerResults {
+				anchors[e] = fmt.Sprintf("e%d-%d", i+1, j+1)
+				if !e.Passed && len(opened) < maxOpened {
+					opened[e] = true
+				}
+			}
+		}
+	}
 	t, err := template.New("page").Funcs(template.FuncMap{
 		"duration": formatDuration, "tokens": tokensText, "remark": statusRemark, "verdict": verdictText,
 		"percent": func(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) },
@@ -77,8 +94,12 @@ func renderPage(name string, data any) ([]byte, error) {
 		"diff":  func(e *ExecutionResult) string { return readText(filepath.Join(e.ArtifactDir, diffName)) },
 		"tail":  func(e *ExecutionResult) string { return logTail(e.FailureLogPath) },
 		"trace": errorTrace, "did": readActivity, "bytes": formatMiB,
+		"anchor": func(e *ExecutionResult) string { return anchors[e] },
+		"opened": func(e *ExecutionResult) bool { return opened[e] },
+		"link":   func(path string) string { return relativeLink(r, path) },
+		"name":   filepath.Base,
+		"files":  sessionFiles, "sessions": earlierSessions,
 		"exited": func(status int) string { return verdictText(status == 0) },
-		"json":   func(e *ExecutionResult) string { return filepath.Join(e.ArtifactDir, "report.json") },
 	}).Parse(pageTemplate)
 	if err != nil {
 		return nil, err
@@ -88,6 +109,33 @@ func renderPage(name string, data any) ([]byte, error) {
 		return nil, err
 	}
 	return b.Bytes(), nil
+}
+
+// relativeLink is the link to a file of a run from its page.
+func relativeLink(r *Result, path string) string {
+	rel, err := filepath.Rel(r.ArtifactDir, path)
+	if err != nil || !filepath.IsLocal(rel) {
+		return (&url.URL{Path: filepath.ToSlash(path)}).String()
+	}
+	return (&url.URL{Path: "./" + filepath.ToSlash(rel)}).String()
+}
+
+// sessionFiles lists the files of a session that are worth a link.
+func sessionFiles(e *ExecutionResult) []string {
+	var list []string
+	for _, name := range []string{"report.json", "stdout.log", "stderr.log", explainName, diffName} {
+		path := filepath.Join(e.ArtifactDir, name)
+		if _, err := os.Stat(path); err == nil {
+			list = append(list, path)
+		}
+	}
+	return list
+}
+
+// earlierSessions lists the sessions of an execution before the last, which is shown.
+func earlierSessions(e *ExecutionResult) []*ExecutionResult {
+	all := e.allSessions()
+	return all[:max(0, len(all)-1)]
 }
 
 func formatUSD(x *float64) string {

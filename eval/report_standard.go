@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -17,9 +20,10 @@ import (
 // standardReporter prints for people. On a terminal it shows the running executions and
 // the progress; elsewhere it prints a line per case.
 type standardReporter struct {
-	out   io.Writer
-	live  bool
-	width int
+	out    io.Writer
+	live   bool
+	colour bool
+	width  int
 
 	mu      sync.Mutex
 	view    *live.View // nil unless on a terminal, once the run has begun
@@ -37,7 +41,7 @@ type running struct {
 }
 
 func newStandard(cfg ReporterConfig) *standardReporter {
-	s := &standardReporter{out: cfg.Out, live: cfg.Interactive, width: cfg.Width}
+	s := &standardReporter{out: cfg.Out, live: cfg.Interactive, colour: cfg.Colour, width: cfg.Width}
 	if s.width <= 0 {
 		s.width = 80
 	}
@@ -62,7 +66,7 @@ func (s *standardReporter) Report(e Event) error {
 		})
 	case OnCaseFinish:
 		if c, ok := e.Result.(*CaseResult); ok {
-			s.updateView(caseLine(c), nil)
+			s.updateView(s.paintVerdicts(caseLine(c)), nil)
 		}
 	case OnSuiteFinish:
 		if s.view != nil {
@@ -168,16 +172,53 @@ func verdictText(passed bool) string {
 // printSummary prints a table per runner, the failures by class and one by one, and the
 // totals.
 func (s *standardReporter) printSummary(r *Result) error {
-	var b bytes.Buffer
+	var tables, rest bytes.Buffer
 	for _, sum := range r.Runners {
-		writeRunnerTable(&b, r, sum)
+		writeRunnerTable(&tables, r, sum)
 	}
-	writeClassTable(&b, r)
-	writeFailures(&b, r)
-	writeTotals(&b, r)
-	_, err := io.WriteString(s.out, PlainText(b.String()))
+	writeClassTable(&rest, r)
+	writeFailures(&rest, r)
+	writeTotals(&rest, r)
+	_, err := io.WriteString(s.out, s.paintVerdicts(PlainText(tables.String()))+s.paintHeadings(PlainText(rest.String())))
 	return err
 }
+
+// verdictMarks are the marks of verdicts on a terminal with colours, as wide as their words.
+var verdictMarks = map[string]string{"ok  ": "\x1b[32m✓\x1b[m   ", "FAIL": "\x1b[31m✗\x1b[m   "}
+
+// paintVerdicts puts a mark in the place of the verdict that a line begins with.
+func (s *standardReporter) paintVerdicts(text string) string {
+	if !s.colour {
+		return text
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if mark, ok := verdictMarks[line[:min(4, len(line))]]; ok {
+			line = mark + line[4:]
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+// paintHeadings makes the headings of the summary bold, and its failed counts red.
+func (s *standardReporter) paintHeadings(text string) string {
+	if !s.colour {
+		return text
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		switch head := strings.TrimSuffix(line, "\n"); head {
+		case "Failure classes", "Failures", "Summary":
+			line = "\x1b[1m" + head + "\x1b[m\n"
+		}
+		b.WriteString(failedCount.ReplaceAllString(line, "$1\x1b[31m$2 failed\x1b[m"))
+	}
+	return b.String()
+}
+
+// failedCount matches a count of failures in the totals that is not 0.
+var failedCount = regexp.MustCompile(`^((?:Cases|Executions) +)([1-9]\d*) failed`)
 
 func writeRunnerTable(b *bytes.Buffer, r *Result, sum RunnerSummary) {
 	fmt.Fprintf(b, "\nRunner: %s (%s)\n", sum.Runner.ID, agentName(sum.Runner.Agent))
@@ -337,6 +378,9 @@ func writeFailures(b *bytes.Buffer, r *Result) {
 		if f.WorkspacePath != "" {
 			fmt.Fprintf(b, "Workspace: %s\n", f.WorkspacePath)
 		}
+		if _, err := os.Stat(filepath.Join(f.ArtifactDir, explainName)); err == nil {
+			fmt.Fprintf(b, "Ask the agent why: croft eval explain %s\n", f.ArtifactDir)
+		}
 		if f.WorkspaceError != "" {
 			fmt.Fprintf(b, "Workspace was not kept whole: %s\n", f.WorkspaceError)
 		}
@@ -369,6 +413,9 @@ func writeTotals(b *bytes.Buffer, r *Result) {
 	fmt.Fprintf(w, "Executions\t%d failed | %d passed (%d)\n", failedExecutions, executions-failedExecutions, executions)
 	fmt.Fprintf(w, "Statuses\t%d expected failures | %d unexpected passes\n", expected, unexpected)
 	fmt.Fprintf(w, "Duration\t%s\n", formatDuration(r.DurationMs))
+	if text := totalTokens(r); text != "" {
+		fmt.Fprintf(w, "Tokens\t%s\n", text)
+	}
 	if r.Croft != nil && r.Croft.CostUSD > 0 {
 		fmt.Fprintf(w, "Cost\t%.4f USD\n", r.Croft.CostUSD)
 	}
@@ -377,6 +424,33 @@ func writeTotals(b *bytes.Buffer, r *Result) {
 		fmt.Fprintf(w, "Interrupted\tgo on with: croft eval run --resume %s\n", r.ArtifactDir)
 	}
 	w.Flush() //nolint:errcheck // to memory
+}
+
+// totalTokens sums up the tokens of all sessions, "" if none are known.
+func totalTokens(r *Result) string {
+	var sums [5]*float64
+	for _, c := range r.Cases {
+		for _, e := range c.RunnerResults {
+			for _, one := range e.allSessions() {
+				for i, n := range tokenCounts(one.Report) {
+					if n == nil {
+						continue
+					}
+					if sums[i] == nil {
+						sums[i] = new(float64)
+					}
+					*sums[i] += *n
+				}
+			}
+		}
+	}
+	var parts []string
+	for i, name := range []string{"in", "out", "reasoning", "cache", "billable"} {
+		if sums[i] != nil {
+			parts = append(parts, fmt.Sprintf("%.0f %s", *sums[i], name))
+		}
+	}
+	return strings.Join(parts, " | ")
 }
 
 // agentName is the type of an agent, and its model if it has one.

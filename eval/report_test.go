@@ -82,9 +82,17 @@ func TestPageNeedsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, text := range []string{string(page), string(other)} {
-		for _, bad := range []string{"<script>", "http://", "https://", "src=", "href="} {
+		for _, bad := range []string{"b<script>", "http://", "https://", "src="} {
 			if strings.Contains(text, bad) {
 				t.Errorf("the page has %q in it", bad)
+			}
+		}
+		if n := strings.Count(text, "<script"); n > 1 { // the search of a run
+			t.Errorf("the page has %d scripts, want at most its own", n)
+		}
+		for _, rest := range strings.Split(text, "href=")[1:] {
+			if !strings.HasPrefix(rest, `"#`) && !strings.HasPrefix(rest, `"./`) {
+				t.Errorf("the page has a link to %.40s, want one within it or to a file of the run", rest)
 			}
 		}
 		if !strings.Contains(text, "<svg") {
@@ -329,4 +337,68 @@ func FuzzReadResult(f *testing.F) {
 			t.Errorf("%s: %v", data, err)
 		}
 	})
+}
+
+// TestThePageLinksAndFilters: the table leads to the executions, those to their logs and
+// earlier sessions, and a search shows what matches.
+func TestThePageLinksAndFilters(t *testing.T) {
+	res := finished(t)
+	failed := res.failedExecutions()[0].ExecutionResult
+	failed.ArtifactDir = filepath.Join(res.ArtifactDir, "b c", "repeat-1", "session-2")
+	earlier := &ExecutionResult{Repetition: 1, Session: 1, ArtifactDir: filepath.Join(res.ArtifactDir, "b c", "repeat-1", "session-1"), Error: &ErrorInfo{Name: "Error", Message: "the first try"}}
+	failed.Repetitions = []*ExecutionResult{{Sessions: []*ExecutionResult{earlier, {Repetition: 1, Session: 2, ArtifactDir: failed.ArtifactDir}}}}
+	for _, dir := range []string{failed.ArtifactDir, earlier.ArtifactDir} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "stdout.log"), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := Page(res)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`<a href="#e2-1">`, `<details id="e2-1" class="case FAIL-case" open>`, `href="./b%20c/repeat-1/session-2/stdout.log"`, `href="./b%20c/repeat-1/session-1/stdout.log"`,
+		"Earlier sessions (1)", "Error: the first try", `<input id="search" type="search"`, `<option value="FAIL">failed</option>`,
+	} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+}
+
+// TestTheTerminalHasColoursMarksAndTokens, and a hint at explain.
+func TestTheTerminalHasColoursMarksAndTokens(t *testing.T) {
+	res := finished(t)
+	failed := res.failedExecutions()[0].ExecutionResult
+	failed.ArtifactDir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(failed.ArtifactDir, explainName), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	in, all := 1200.0, 1500.0
+	failed.Repetitions = []*ExecutionResult{{Sessions: []*ExecutionResult{
+		{Report: &session.Report{Usage: session.Usage{InputTokens: &in, TotalTokens: &all}}}, {Report: &session.Report{Usage: session.Usage{InputTokens: &in}}},
+	}}}
+	for _, colour := range []bool{false, true} {
+		var out bytes.Buffer
+		s := newStandard(ReporterConfig{Out: &out, Colour: colour})
+		for _, e := range []Event{{Hook: OnCaseFinish, Result: &res.Cases[1]}, {Hook: OnSuiteFinish, Result: res}} {
+			if err := s.Report(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := []string{"2400 in | 1620 billable", "Ask the agent why: croft eval explain " + failed.ArtifactDir}
+		if colour {
+			want = append(want, "\x1b[31m✗\x1b[m     b<script>", "\n\x1b[32m✓\x1b[m     ", "\x1b[1mSummary\x1b[m", "\x1b[31m1 failed\x1b[m | 1 passed")
+		} else if strings.Contains(out.String(), "\x1b") {
+			t.Errorf("without colours: %q", out.String())
+		}
+		for _, text := range want {
+			if !strings.Contains(out.String(), text) {
+				t.Errorf("colours %v: it lacks %q:\n%s", colour, text, out.String())
+			}
+		}
+	}
 }

@@ -89,6 +89,7 @@ type ReporterConfig struct {
 	Out         io.Writer // the report
 	File        bool      // Out is a file with only this report
 	Interactive bool      // Out is a terminal
+	Colour      bool      // Out shows colours
 	Width       int       // of the terminal; 0 is 80
 	Summary     string    // file of GitHub's job summary; "" for none
 }

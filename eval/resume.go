@@ -103,7 +103,7 @@ func (m *RunSettings) checkSame(was *RunSettings) error {
 
 // runSettings are the settings of this run.
 func (p *plan) runSettings() *RunSettings {
-	made := &RunSettings{Provider: p.Envs.Kind(), Cwd: p.cwd, Tools: p.Toolset, Record: p.Record, Replay: p.Replay,
+	made := &RunSettings{Provider: p.Envs.Kind(), Cwd: p.cwd, Engine: p.Engine, Tools: p.Toolset, Record: p.Record, Replay: p.Replay,
 		AllowNet: p.AllowNet, NoModelNet: p.NoModelNet, Read: p.Read, Limits: p.Limits}
 	if s, ok := p.Envs.(*Sandbox); ok {
 		made.Isolation = s.Isolation

@@ -173,14 +173,49 @@ func (a *command) evalTools(p *envFlags, cfg *suite.Config, settings *config.Con
 // suite and the agents share.
 type loadedSuite struct {
 	*suite.Suite
-	tmp string
+	tmp   string
+	close func() error // closes the sandbox of Node
 }
 
 // Close closes the suite and removes its temporary directory.
-func (s *loadedSuite) Close() error { return errors.Join(s.Suite.Close(), locktmp.Remove(s.tmp)) }
+func (s *loadedSuite) Close() error {
+	return errors.Join(s.Suite.Close(), s.close(), locktmp.Remove(s.tmp))
+}
+
+// The engines of suites.
+const (
+	engineBuiltIn = "builtin"
+	engineNode    = "node"
+)
+
+func registerEngine(f *pflag.FlagSet, engine *string) {
+	f.StringVar(engine, "engine", "", "engine of the suite: builtin; or node, the Node of your PATH, in a sandbox without network (default builtin)")
+}
+
+// openNode sets the engine of a loader to Node in a sandbox, which close closes.
+func (a *command) openNode(ctx context.Context, l *suite.Loader, path string) (closeNode func() error, err error) {
+	settings, err := a.settings()
+	if err != nil {
+		return nil, err
+	}
+	sys, err := app.OpenEval(ctx, app.EvalConfig{Settings: settings, Log: a.newLogger(slog.LevelError)})
+	if err != nil {
+		return nil, err
+	}
+	closeNode = func() error { return sys.Close(context.WithoutCancel(ctx)) }
+	envs := &eval.Sandbox{Provider: sys.Provider}
+	if err := envs.Ready(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("eval: engine node: %w: it needs a sandbox: %w", fault.Of(err), err), closeNode())
+	}
+	l.Node = eval.NodeIn(envs, l.TmpDir, path)
+	return closeNode, nil
+}
 
 // loadSuite reads a suite and its configuration.
-func loadSuite(ctx context.Context, path, config string) (_ *loadedSuite, _ *suite.Config, err error) {
+func (a *command) loadSuite(ctx context.Context, path, config, engine string) (_ *loadedSuite, _ *suite.Config, err error) {
+	if engine != "" && engine != engineBuiltIn && engine != engineNode {
+		return nil, nil, usagef("--engine %s: there is no such engine; it is %s or %s", engine, engineBuiltIn, engineNode)
+	}
 	if _, err := os.Stat(path); err != nil { // first, so that the error is not that of its configuration
 		return nil, nil, fmt.Errorf("eval: suite: %w: %w", fault.Of(err), err)
 	}
@@ -194,11 +229,17 @@ func loadSuite(ctx context.Context, path, config string) (_ *loadedSuite, _ *sui
 		}
 	}()
 	l := suite.Loader{TmpDir: tmp}
+	closeNode := func() error { return nil }
+	if engine == engineNode {
+		if closeNode, err = a.openNode(ctx, &l, path); err != nil {
+			return nil, nil, err
+		}
+	}
 	s, cfg, err := l.LoadBoth(ctx, path, config)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, errors.Join(err, closeNode())
 	}
-	return &loadedSuite{s, tmp}, cfg, nil
+	return &loadedSuite{s, tmp, closeNode}, cfg, nil
 }
 
 // splitValues splits values at commas, except those of the known names.

@@ -9,16 +9,17 @@ import (
 )
 
 func (a *command) evalListCommand() *cobra.Command {
-	var config string
+	var config, engine string
 	cmd := &cobra.Command{
 		Use:   "list SUITE",
 		Short: "List the cases and runners of a suite",
 		Args:  cobra.ExactArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
-			return notRun(a.evalList(ctx, args[0], config))
+			return notRun(a.evalList(ctx, args[0], config, engine))
 		}),
 	}
 	cmd.Flags().StringVar(&config, "config", "", "configuration of the suite (default the nearest one)")
+	registerEngine(cmd.Flags(), &engine)
 	return cmd
 }
 
@@ -41,8 +42,8 @@ type evalListRunner struct {
 	Model string `json:"model"`
 }
 
-func (a *command) evalList(ctx context.Context, path, config string) error {
-	s, cfg, err := loadSuite(ctx, path, config)
+func (a *command) evalList(ctx context.Context, path, config, engine string) error {
+	s, cfg, err := a.loadSuite(ctx, path, config, engine)
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,8 @@ func (a *command) evalRerun(ctx context.Context, dir string, o evalRunOptions, a
 	for p := range again {
 		opts.Cases, opts.Runners = append(opts.Cases, p.c), append(opts.Runners, p.r)
 	}
-	s, cfg, err := loadSuite(ctx, path, config)
+	opts.Engine = o.engine
+	s, cfg, err := a.loadSuite(ctx, path, config, o.engine)
 	if err != nil {
 		return err
 	}

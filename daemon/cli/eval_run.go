@@ -27,6 +27,7 @@ type evalRunOptions struct {
 	update                           bool
 	resume                           string
 	record, replay                   string
+	engine                           string
 	env                              envFlags
 }
 
@@ -79,6 +80,7 @@ func (o *evalRunOptions) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.resume, "resume", "", "continue the interrupted run in this directory")
 	f.StringVar(&o.record, "record", "", "record the exchanges of agents and judges with their models in this directory (default croft.record)")
 	f.StringVar(&o.replay, "replay", "", "answer agents and judges from the record in this directory, without a model (default croft.replay)")
+	registerEngine(f, &o.engine)
 	o.env.registerFlags(f)
 	_ = f.MarkHidden("retry-failed") // it is defined above
 }
@@ -132,7 +134,8 @@ func (a *command) evalRun(ctx context.Context, o evalRunOptions, path string, f 
 		}
 		o.applyResumed(begun.Made, opts, f)
 	}
-	s, cfg, err := loadSuite(ctx, path, config)
+	opts.Engine = o.engine
+	s, cfg, err := a.loadSuite(ctx, path, config, o.engine)
 	if err != nil {
 		return err
 	}
@@ -149,7 +152,7 @@ func (o *evalRunOptions) applyResumed(made *eval.RunSettings, opts *eval.Options
 	}
 	isolation := string(made.Isolation)
 	for flag, x := range map[string]struct{ to, from *string }{
-		"provider": {&o.env.provider, &made.Provider}, "isolation": {&o.env.isolation, &isolation}, "tools": {&o.env.tools, &made.Tools},
+		"provider": {&o.env.provider, &made.Provider}, "isolation": {&o.env.isolation, &isolation}, "engine": {&o.engine, &made.Engine}, "tools": {&o.env.tools, &made.Tools},
 		"record": {&opts.Record, &made.Record}, "replay": {&opts.Replay, &made.Replay},
 	} {
 		if !f.Changed(flag) {
@@ -287,7 +290,7 @@ func (a *command) openReporters(ctx context.Context, names []string, cfg *suite.
 	for i, name := range names {
 		_, live := terminalFile(streams[i])
 		opts.Interactive = opts.Interactive || live
-		rc := eval.ReporterConfig{Out: streams[i], Interactive: live, Width: a.terminalSize().Cols, Summary: os.Getenv("GITHUB_STEP_SUMMARY")}
+		rc := eval.ReporterConfig{Out: streams[i], Interactive: live, Colour: a.useColour(streams[i]), Width: a.terminalSize().Cols, Summary: os.Getenv("GITHUB_STEP_SUMMARY")}
 		kind, file, toFile := strings.Cut(name, "=")
 		if isReporterModule(name) {
 			m, err := eval.NewModule(ctx, name, streams[i])

@@ -16,7 +16,11 @@ import (
 // assertion did not run: the case does not exist, the report is not JSON, or ctx ended.
 func (s *Suite) Assert(ctx context.Context, caseID string, report json.RawMessage, env AssertEnv) (*Outcome, error) {
 	var out *Outcome
-	err := s.runHandler(ctx, caseID, report, env, func(r *realm) goja.Callable { return r.vm.handlers.run }, func(r *realm, ex *execution) (err error) {
+	err := s.runHandler(ctx, handlerCall{"assert", func(h *handlers) goja.Callable { return h.run }}, caseID, report, env, func(r *realm, ex *execution, a *nodeAnswer) (err error) {
+		if a != nil {
+			out = outcomeInNode(ex, *a)
+			return nil
+		}
 		out, err = r.readOutcome(ex)
 		return err
 	})
@@ -30,7 +34,11 @@ func (s *Suite) Assert(ctx context.Context, caseID string, report json.RawMessag
 // skillgym's RunnerResult. nil is no class. An exception of classifyFailure is an error.
 func (s *Suite) Classify(ctx context.Context, caseID string, result json.RawMessage) (*FailureClass, error) {
 	var class *FailureClass
-	err := s.runHandler(ctx, caseID, result, nil, func(r *realm) goja.Callable { return r.vm.handlers.classify }, func(r *realm, ex *execution) error {
+	err := s.runHandler(ctx, handlerCall{"classify", func(h *handlers) goja.Callable { return h.classify }}, caseID, result, nil, func(r *realm, ex *execution, a *nodeAnswer) error {
+		if a != nil {
+			class = a.Class
+			return a.thrownError("classify a failure of case "+caseID+" of", s.Path)
+		}
 		if err := r.vm.loadError("classify a failure of case "+caseID+" of", s.Path, ex); err != nil {
 			return err
 		}
@@ -42,9 +50,17 @@ func (s *Suite) Classify(ctx context.Context, caseID string, result json.RawMess
 	return class, nil
 }
 
+// A handlerCall names a handler of run.js.
+type handlerCall struct {
+	verb    string // its name in Node
+	handler func(*handlers) goja.Callable
+}
+
 // runHandler calls a handler for a case. If another execution breaks the engine
 // meanwhile, it is repeated once on a new engine.
-func (s *Suite) runHandler(ctx context.Context, caseID string, data json.RawMessage, env AssertEnv, handler func(*realm) goja.Callable, end func(*realm, *execution) error) error {
+//
+// end gets the answer of Node, nil in the built-in engine and where Node gave none.
+func (s *Suite) runHandler(ctx context.Context, call handlerCall, caseID string, data json.RawMessage, env AssertEnv, end func(*realm, *execution, *nodeAnswer) error) error {
 	for again := true; ; again = false {
 		r, err := s.currentRealm(ctx)
 		if err != nil {
@@ -54,17 +70,22 @@ func (s *Suite) runHandler(ctx context.Context, caseID string, data json.RawMess
 		if env != nil {
 			ex.info = env.Info()
 		}
+		var answer *nodeAnswer
 		err = r.vm.runExecution(ctx, ex, func() error {
 			c, value, err := r.callArguments(caseID, data)
 			if err != nil {
 				return err
 			}
-			return r.callHandler(ex, handler(r), c, value)
+			if r.node != nil {
+				r.node.request(ex, nodeRequestLine{Verb: call.verb, Case: caseID, Data: data}, func(a nodeAnswer) error { answer = &a; return nil })
+				return nil
+			}
+			return r.callHandler(ex, call.handler(r.vm.handlers), c, value)
 		}, func() error {
 			if errors.Is(ex.err, errEngineLost) {
 				return errEngineLost
 			}
-			return end(r, ex)
+			return end(r, ex, answer)
 		})
 		switch {
 		case !errors.Is(err, errEngineLost):

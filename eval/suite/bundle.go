@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -30,12 +31,34 @@ var builtins = map[string]string{
 	"url": "url", "os": "os", "fs": "fs", "fs/promises": "fs/promises",
 	"process": "process", "util": "util", "buffer": "buffer",
 	"timers": "timers", "timers/promises": "timers/promises",
+	"crypto": "crypto", "perf_hooks": "perf_hooks",
 }
 
 // bundleSource bundles a source with all its imports into one program. The program's
 // value is an async function of (require, exported): require returns built-in modules,
 // and exported is called with the namespace of the source.
 func bundleSource(src bundleInput) (*goja.Program, error) {
+	files, err := buildBundle(src, false)
+	if err != nil {
+		return nil, err
+	}
+	return compileBundle(src.path, files)
+}
+
+// bundleForNode bundles a source as a module of Node, with a source map inside. It
+// exports the function that is the value of bundleSource's program.
+func bundleForNode(src bundleInput) ([]byte, error) {
+	files, err := buildBundle(src, true)
+	if err != nil {
+		return nil, err
+	}
+	code, mapped := splitBundle(src.path, files)
+	code = append(code, "\n//# sourceMappingURL=data:application/json;base64,"...)
+	return append(base64.StdEncoding.AppendEncode(code, mapped), '\n'), nil
+}
+
+// buildBundle bundles a source for the built-in engine, or for Node.
+func buildBundle(src bundleInput, forNode bool) ([]api.OutputFile, error) {
 	entry := src.path
 	if src.text != "" {
 		entry = "croft:text"
@@ -45,37 +68,40 @@ func bundleSource(src bundleInput) (*goja.Program, error) {
 		return nil, fmt.Errorf("suite: load %s: %w: %w", src.path, fault.Internal, err)
 	}
 	dir := filepath.Dir(src.path)
+	banner, target := "", api.ES2022
+	// Syntax that goja does not support is compiled to older syntax.
+	supported := map[string]bool{
+		"async-generator": false, "for-await": false, "dynamic-import": false,
+		"regexp-match-indices": false, "regexp-set-notation": false, "regexp-sticky-and-unicode-flags": false, "regexp-unicode-property-escapes": false,
+	}
+	if forNode {
+		banner, target, supported = "module.exports = ", api.ESNext, nil
+	}
 	res := api.Build(api.BuildOptions{
 		Stdin: &api.StdinOptions{
 			Contents:   "import * as ns from " + string(quoted) + "; __croft_exported(ns);",
 			ResolveDir: dir, Sourcefile: entryName, Loader: api.LoaderJS,
 		},
 		Bundle: true, Write: false, AbsWorkingDir: dir, Outfile: filepath.Join(dir, "croft-bundle.js"),
-		Format: api.FormatESModule, Platform: api.PlatformNeutral, Target: api.ES2022,
+		Format: api.FormatESModule, Platform: api.PlatformNeutral, Target: target,
 		MainFields: []string{"module", "main"}, Conditions: []string{"node", "module"},
 		ResolveExtensions: []string{".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs", ".json"},
 		Loader:            map[string]api.Loader{".md": api.LoaderText, ".txt": api.LoaderText},
-		// Syntax that goja does not support is compiled to older syntax.
-		Supported: map[string]bool{
-			"async-generator": false, "for-await": false, "dynamic-import": false,
-			"regexp-match-indices": false, "regexp-set-notation": false, "regexp-sticky-and-unicode-flags": false, "regexp-unicode-property-escapes": false,
-		},
-		Charset: api.CharsetUTF8, LegalComments: api.LegalCommentsNone, LogLevel: api.LogLevelSilent, LogLimit: 10,
+		Supported:         supported,
+		Charset:           api.CharsetUTF8, LegalComments: api.LegalCommentsNone, LogLevel: api.LogLevelSilent, LogLimit: 10,
 		Sourcemap: api.SourceMapExternal, SourcesContent: api.SourcesContentExclude,
-		Banner:  map[string]string{"js": "(async (__croft_require, __croft_exported) => {"},
+		Banner:  map[string]string{"js": banner + "(async (__croft_require, __croft_exported) => {"},
 		Footer:  map[string]string{"js": "})"},
-		Plugins: []api.Plugin{modulePlugin(src)},
+		Plugins: []api.Plugin{modulePlugin(src, forNode)},
 	})
 	if len(res.Errors) > 0 {
 		return nil, bundleError(src.path, res.Errors)
 	}
-	return compileBundle(src.path, res.OutputFiles)
+	return res.OutputFiles, nil
 }
 
-// compileBundle parses the output of esbuild, with a source map, so that stack traces
-// have positions of the sources.
-func compileBundle(path string, files []api.OutputFile) (*goja.Program, error) {
-	var code, mapped []byte
+// splitBundle returns the code and the source map of a bundle.
+func splitBundle(path string, files []api.OutputFile) (code, mapped []byte) {
 	for _, f := range files {
 		if strings.HasSuffix(f.Path, ".map") {
 			mapped = absoluteSources(f.Contents, filepath.Dir(path))
@@ -83,6 +109,13 @@ func compileBundle(path string, files []api.OutputFile) (*goja.Program, error) {
 			code = f.Contents
 		}
 	}
+	return code, mapped
+}
+
+// compileBundle parses the output of esbuild, with a source map, so that stack traces
+// have positions of the sources.
+func compileBundle(path string, files []api.OutputFile) (*goja.Program, error) {
+	code, mapped := splitBundle(path, files)
 	code = append(code, "\n//# sourceMappingURL=croft-bundle.js.map\n"...)
 	ast, err := goja.Parse(path, string(code), parser.WithSourceMapLoader(func(string) ([]byte, error) { return mapped, nil }))
 	if err == nil {
@@ -98,7 +131,11 @@ func syntaxMessage(err error) string {
 	if list, ok := err.(parser.ErrorList); ok && len(list) > 0 { //nolint:errorlint // the parser returns the list itself
 		return atPosition(list[0].Position) + list[0].Message
 	}
-	return err.Error()
+	text := err.Error()
+	if strings.Contains(text, "Invalid group") || strings.Contains(text, "regular expression") {
+		text += "; the built-in engine can't compile this regular expression: run the suite with --engine node"
+	}
+	return text
 }
 
 func atPosition(p file.Position) string {
@@ -141,7 +178,7 @@ const (
 
 // modulePlugin resolves imports: built-in modules by name, files as esbuild does. Any
 // other import is an error with its name.
-func modulePlugin(src bundleInput) api.Plugin {
+func modulePlugin(src bundleInput, forNode bool) api.Plugin {
 	return api.Plugin{Name: "croft", Setup: func(b api.PluginBuild) {
 		b.OnResolve(api.OnResolveOptions{Filter: `^croft:`}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
 			if name, ok := strings.CutPrefix(a.Path, "croft:builtin/"); ok && a.Namespace == textNamespace {
@@ -152,7 +189,7 @@ func modulePlugin(src bundleInput) api.Plugin {
 			}
 			return api.OnResolveResult{}, fmt.Errorf("import %q: a suite has %s", a.Path, availableModules())
 		})
-		b.OnResolve(api.OnResolveOptions{Filter: `^[a-z@]`}, resolveBare)
+		b.OnResolve(api.OnResolveOptions{Filter: `^[a-z@]`}, func(a api.OnResolveArgs) (api.OnResolveResult, error) { return resolveBare(a, forNode) })
 		b.OnResolve(api.OnResolveOptions{Filter: `^\.\.?/`}, resolveOwnSource)
 		b.OnLoad(api.OnLoadOptions{Filter: `.*`, Namespace: builtinNamespace}, func(a api.OnLoadArgs) (api.OnLoadResult, error) {
 			text := fmt.Sprintf("module.exports = __croft_require(%q)", a.Path)
@@ -192,13 +229,16 @@ func resolveOwnSource(a api.OnResolveArgs) (api.OnResolveResult, error) {
 
 // resolveBare resolves a bare name: a built-in module, or one that is installed beside
 // the suite.
-func resolveBare(a api.OnResolveArgs) (api.OnResolveResult, error) {
+func resolveBare(a api.OnResolveArgs, forNode bool) (api.OnResolveResult, error) {
 	name, prefixed := strings.CutPrefix(a.Path, "node:")
+	if _, ours := builtins[name]; forNode && name != "skillgym" && (prefixed || ours || slices.Contains(nodeOnly, name)) {
+		return api.OnResolveResult{Path: "node:" + name, Namespace: builtinNamespace}, nil
+	}
 	if ours, ok := builtins[name]; ok && (name != "skillgym" || !prefixed) {
 		return api.OnResolveResult{Path: ours, Namespace: builtinNamespace}, nil
 	}
 	if prefixed || slices.Contains(nodeOnly, name) {
-		return api.OnResolveResult{}, fmt.Errorf("import %q: a suite can't use this module of Node; it has %s", a.Path, availableModules())
+		return api.OnResolveResult{}, fmt.Errorf("import %q: the built-in engine lacks this module of Node; run the suite with --engine node, or use %s", a.Path, availableModules())
 	}
 	return api.OnResolveResult{}, nil // esbuild looks for it in node_modules and in the paths of a tsconfig
 }
@@ -206,8 +246,8 @@ func resolveBare(a api.OnResolveArgs) (api.OnResolveResult, error) {
 // nodeOnly are modules of Node that can be imported without node: and that are not built
 // in.
 var nodeOnly = []string{
-	"async_hooks", "child_process", "cluster", "crypto", "dgram", "diagnostics_channel", "dns", "domain", "events", "http", "http2",
-	"https", "inspector", "module", "net", "perf_hooks", "punycode", "querystring", "readline", "repl", "stream", "string_decoder",
+	"async_hooks", "child_process", "cluster", "dgram", "diagnostics_channel", "dns", "domain", "events", "http", "http2",
+	"https", "inspector", "module", "net", "punycode", "querystring", "readline", "repl", "stream", "string_decoder",
 	"tls", "tty", "v8", "vm", "worker_threads", "zlib",
 }
 

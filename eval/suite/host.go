@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -41,10 +42,30 @@ func (v *vm) newHost(l *Loader) *goja.Object {
 	set("env", v.envCall)
 	set("envAsync", v.envAsync)
 	set("unicodeClasses", unicodeClasses)
-	set("lazyNode", v.lazyNode)
+	set("parseURL", v.parseURL)
+	set("setURLPart", v.setURLPart)
+	set("nodeBuffer", v.nodeBuffer)
+	set("hashes", hashNames)
+	set("digest", v.digestOf)
+	set("randomBytes", v.randomBytes)
+	set("localTime", v.localTime)
+	set("isProxy", func(value goja.Value) bool { _, ok := value.Export().(goja.Proxy); return ok })
+	set("promiseState", v.promiseState)
 	set("room", v.memoryRefusal)
 	v.setHostFacts(set, l)
 	return h
+}
+
+// promiseState returns the state of a promise, and its result.
+func (v *vm) promiseState(value goja.Value) []any {
+	p, ok := value.Export().(*goja.Promise)
+	if !ok || p.State() == goja.PromiseStatePending {
+		return []any{"pending", goja.Undefined()}
+	}
+	if p.State() == goja.PromiseStateRejected {
+		return []any{"rejected", p.Result()}
+	}
+	return []any{"fulfilled", p.Result()}
 }
 
 // must panics on errors that only a bug can cause.
@@ -83,9 +104,33 @@ func (v *vm) setHostFacts(set func(string, any), l *Loader) {
 	set("platform", runtime.GOOS)
 	set("arch", map[string]string{"amd64": "x64", "386": "ia32", "arm64": "arm64"}[runtime.GOARCH])
 	set("cpus", runtime.NumCPU())
+	set("username", userName())
+	set("timeZone", localZone())
 	set("pid", os.Getpid())
+	set("ppid", os.Getppid())
+	set("uid", os.Getuid())
+	set("gid", os.Getgid())
 	started := time.Now()
 	set("uptime", func() float64 { return time.Since(started).Seconds() })
+}
+
+// userName is the name of the user, "" if it is not known.
+func userName() string {
+	u, err := user.Current()
+	if err != nil {
+		return os.Getenv("USER")
+	}
+	return u.Username
+}
+
+// localZone is the name of the local time zone, "" if it is not known.
+func localZone() string {
+	to, err := os.Readlink("/etc/localtime")
+	if err != nil {
+		return ""
+	}
+	_, name, _ := strings.Cut(to, "/zoneinfo/")
+	return strings.TrimPrefix(name, "Etc/")
 }
 
 // maxLogBytes bounds the console output of an execution.

@@ -21,6 +21,11 @@ type Loader struct {
 	TmpDir string      // what os.tmpdir() names; "" is a new one, which Close removes
 	Limit  Limit       // of each turn
 	Log    func(l Log) // called with each line of the console; Outcome.Logs has them, too
+
+	// Node starts the user's Node with arguments, which see the temporary directory and the
+	// suite's at their paths. Suites run in it; nil is the built-in engine, which also runs
+	// configurations and reporters.
+	Node func(ctx context.Context, args []string) (*NodeProcess, error)
 }
 
 // A Suite is what a file exports. It may be used from any number of goroutines.
@@ -33,11 +38,12 @@ type Suite struct {
 	Notices   []string   // what the user should know
 	Logs      []Log      // what it wrote while it was loaded
 
-	loader *Loader // with its temporary directory
-	prog   *goja.Program
-	text   string // what the file means, where it is not JavaScript
-	dirs   []string
-	tmp    string // removed by Close
+	loader     *Loader // with its temporary directory
+	prog       *goja.Program
+	nodeBundle []byte // in the place of prog, for Node
+	text       string // what the file means, where it is not JavaScript
+	dirs       []string
+	tmp        string // removed by Close
 
 	mu     sync.Mutex
 	realm  *realm // guarded by mu
@@ -48,6 +54,17 @@ type Suite struct {
 type realm struct {
 	vm    *vm
 	cases map[string]*goja.Object // by id; belongs to the goroutine of vm
+	node  *nodeEngine             // nil in the built-in engine
+}
+
+// broken reports whether the realm was interrupted.
+func (r *realm) broken() bool {
+	if r.node == nil {
+		return r.vm.broken.Load()
+	}
+	r.node.mu.Lock()
+	defer r.node.mu.Unlock()
+	return r.node.ended != nil
 }
 
 // Load reads a suite: TypeScript, JavaScript, or YAML where the name ends in .yaml or
@@ -59,7 +76,7 @@ func Load(ctx context.Context, path string, cfg *Config) (*Suite, error) {
 
 // Load is the function Load with the options of l.
 func (l *Loader) Load(ctx context.Context, path string, cfg *Config) (*Suite, error) {
-	s, err := bundleSuite(path)
+	s, err := l.bundleSuite(path)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +91,7 @@ func (l *Loader) LoadBoth(ctx context.Context, path, config string) (*Suite, *Co
 		s   *Suite
 		bad error
 	)
-	wg.Go(func() { s, bad = bundleSuite(path) })
+	wg.Go(func() { s, bad = l.bundleSuite(path) })
 	cfg, err := l.LoadConfig(ctx, path, config)
 	wg.Wait()
 	if err != nil {
@@ -88,7 +105,7 @@ func (l *Loader) LoadBoth(ctx context.Context, path, config string) (*Suite, *Co
 }
 
 // bundleSuite bundles the suite at path, without evaluating it.
-func bundleSuite(path string) (*Suite, error) {
+func (l *Loader) bundleSuite(path string) (*Suite, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("suite: load %s: %w: %w", path, fault.Of(err), err)
@@ -97,11 +114,16 @@ func bundleSuite(path string) (*Suite, error) {
 	if err != nil {
 		return nil, err
 	}
-	prog, err := bundleSource(src)
+	s := &Suite{Path: path, Dir: filepath.Dir(path), text: src.text}
+	if l.Node != nil {
+		s.nodeBundle, err = bundleForNode(src)
+	} else {
+		s.prog, err = bundleSource(src)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &Suite{Path: path, Dir: filepath.Dir(path), prog: prog, text: src.text}, nil
+	return s, nil
 }
 
 // evaluateSuite evaluates a bundled suite.
@@ -139,7 +161,7 @@ func (s *Suite) currentRealm(ctx context.Context) (*realm, error) {
 	if s.closed {
 		return nil, fmt.Errorf("suite: %w: the suite was closed", fault.WrongState)
 	}
-	if !s.realm.vm.broken.Load() {
+	if !s.realm.broken() {
 		return s.realm, nil
 	}
 	r, _, err := s.newRealm(ctx)
@@ -152,9 +174,13 @@ func (s *Suite) currentRealm(ctx context.Context) (*realm, error) {
 }
 
 func (r *realm) close() error {
+	var err error
+	if r.node != nil {
+		err = r.node.close()
+	}
 	r.vm.close()
-	if err := r.vm.files.close(); err != nil {
-		return fmt.Errorf("suite: close files: %w", err)
+	if err := joinErrors(r.vm.files.close(), err); err != nil {
+		return fmt.Errorf("suite: close the engine: %w", err)
 	}
 	return nil
 }
@@ -240,6 +266,9 @@ func (s *Suite) Close() error {
 
 // newRealm evaluates the suite in a new engine, and reads its exports.
 func (s *Suite) newRealm(ctx context.Context) (*realm, *Suite, error) {
+	if s.loader.Node != nil {
+		return s.newNodeRealm(ctx)
+	}
 	v, err := s.loader.newVM(s.dirs)
 	if err != nil {
 		return nil, nil, err

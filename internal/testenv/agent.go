@@ -22,3 +22,18 @@ func NeedsAgent(t testing.TB, name string) string {
 	}
 	return path
 }
+
+// NeedsNode returns the program node of the version that scripts/deps installs from npm,
+// and skips the test without it.
+func NeedsNode(t testing.TB) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Skipf("skipped: host: it lacks a cache directory, where scripts/deps puts Node: %v", err)
+	}
+	path, err := exec.LookPath(filepath.Join(cache, "croft", "node24", "node_modules", ".bin", "node"))
+	if err != nil {
+		t.Skip("skipped: host: it lacks Node 24: scripts/deps installs it from npm where npm can be reached")
+	}
+	return path
+}

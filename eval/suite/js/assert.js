@@ -1,13 +1,15 @@
 // node:assert/strict. Messages are Node's.
 "use strict";
-const { inspect, same } = require("util");
+const { covers, inspect, received, same } = require("util");
 
-const shown = (value) => inspect(value, { compact: false, depth: 1000, sorted: true });
+const shown = (value) =>
+  inspect(value, { compact: false, customInspect: false, depth: 1000, maxArrayLength: Infinity, maxStringLength: Infinity, sorted: true, getters: true, breakLength: Infinity });
 
 class AssertionError extends Error {
   constructor(options) {
     if (typeof options !== "object" || options === null) {
-      throw Object.assign(new TypeError('The "options" argument must be of type object.'), { code: "ERR_INVALID_ARG_TYPE" });
+      const text = `The "options" argument must be of type object. Received ${received(options)}`;
+      throw Object.assign(new TypeError(text), { code: "ERR_INVALID_ARG_TYPE" });
     }
     const { message, actual, expected, operator } = options;
     super(message === undefined ? generated(actual, expected, operator) : withMessage(actual, expected, operator, String(message)));
@@ -26,19 +28,22 @@ const hide = (target, key, value) => Object.defineProperty(target, key, { value,
 
 const headings = {
   deepStrictEqual: "Expected values to be strictly deep-equal:",
+  partialDeepStrictEqual: "Expected values to be partially and strictly deep-equal:",
   strictEqual: "Expected values to be strictly equal:",
   strictEqualObject: 'Expected "actual" to be reference-equal to "expected":',
   deepEqual: "Expected values to be loosely deep-equal:",
   notDeepStrictEqual: 'Expected "actual" not to be strictly deep-equal to:',
   notStrictEqual: 'Expected "actual" to be strictly unequal to:',
   notStrictEqualObject: 'Expected "actual" not to be reference-equal to "expected":',
-  notDeepEqual: 'Expected "actual" not to be loosely deep-equal to:',
+  notDeepEqual: "Expected values not to be loosely deep-equal:",
   notIdentical: "Values have same structure but are not reference-equal:",
 };
 
+const hasDifference = (operator) => operator === "deepStrictEqual" || operator === "strictEqual" || operator === "partialDeepStrictEqual";
+
 // generated is the message of a failure that brings none of its own.
 function generated(actual, expected, operator) {
-  if (operator === "deepStrictEqual" || operator === "strictEqual") return difference(actual, expected, operator);
+  if (hasDifference(operator)) return difference(actual, expected, operator);
   if (operator === "notDeepStrictEqual" || operator === "notStrictEqual") {
     let heading = headings[operator];
     if (operator === "notStrictEqual" && ((typeof actual === "object" && actual !== null) || typeof actual === "function")) {
@@ -48,13 +53,17 @@ function generated(actual, expected, operator) {
     if (lines.length > 50) lines.splice(46, lines.length, "...");
     return lines.length === 1 ? `${heading}${lines[0].length > 5 ? "\n\n" : " "}${lines[0]}` : `${heading}\n\n${lines.join("\n")}\n`;
   }
+  if (operator === "deepEqual" || operator === "notDeepEqual") {
+    const not = operator === "notDeepEqual" ? "not " : "";
+    return `${headings[operator]}\n\n${shown(actual)}\n\nshould ${not}loosely deep-equal\n\n${shown(expected)}`;
+  }
   return `${shown(actual)} ${operator ?? "undefined"} ${shown(expected)}`;
 }
 
 // withMessage puts the caller's words where the heading would be. Newer Nodes show the
 // difference all the same.
 const withMessage = (actual, expected, operator, message) =>
-  operator === "deepStrictEqual" || operator === "strictEqual" ? difference(actual, expected, operator, message) : message;
+  hasDifference(operator) ? difference(actual, expected, operator, message) : message;
 
 const isObject = (value) => typeof value === "object" && value !== null;
 
@@ -64,69 +73,96 @@ function difference(actual, expected, operator, message) {
   if (operator === "strictEqual" && ((isObject(actual) && isObject(expected)) || (typeof actual === "function" && typeof expected === "function"))) {
     operator = "strictEqualObject";
   }
-  const heading = message ?? headings[operator];
-  let indicator = "";
-  if (a.length === 1 && b.length === 1 && a[0] !== b[0]) {
-    const length = a[0].length + b[0].length;
-    if (length <= 12) {
-      if (!isObject(actual) && !isObject(expected) && (actual !== 0 || expected !== 0)) return `${heading}\n\n${a[0]} !== ${b[0]}\n`;
-    } else if (operator !== "strictEqualObject" && length < 80) {
-      let i = 0;
-      while (a[0][i] === b[0][i]) i++;
-      if (i > 2) indicator = `\n  ${" ".repeat(i)}^`;
-    }
-  }
-  if (a.join("\n") === b.join("\n")) {
-    const lines = a.length > 50 ? [...a.slice(0, 46), "..."] : a;
-    return `${message ?? headings.notIdentical}\n\n${lines.join("\n")}\n`;
-  }
-  const { text, skipped } = lineDifference(a, b);
-  return `${heading}\n+ actual - expected${skipped ? " ... Lines skipped" : ""}\n\n${text}${indicator}`;
+  let header = "+ actual - expected";
+  let text;
+  let skipped = false;
+  if (a.length === 1 && b.length === 1 && a[0] !== b[0] && !(isObject(actual) && isObject(expected))) {
+    const quotes = (typeof actual === "string" ? 2 : 0) + (typeof expected === "string" ? 2 : 0);
+    if (a[0].length + b[0].length - quotes <= 12 && (actual !== 0 || expected !== 0)) {
+      header = "";
+      text = `${a[0]} !== ${b[0]}`;
+    } else text = stacked(a[0], b[0], typeof actual === "string" && typeof expected === "string");
+  } else if (a.join("\n") === b.join("\n")) {
+    operator = "notIdentical";
+    header = "";
+    skipped = a.length > 50;
+    text = skipped ? `${a.slice(0, 50).join("\n")}\n...}` : a.join("\n");
+  } else ({ text, skipped } = lineDifference(a, b, isObject(actual)));
+  return `${message ?? headings[operator]}\n${header}${skipped ? "\n... Skipped lines" : ""}\n${text}\n`;
 }
 
-// lineDifference marks the lines of two texts: the longest common subsequence stays.
-// Long runs of equal lines are left out.
-function lineDifference(a, b) {
-  let head = 0;
-  while (head < a.length && head < b.length && a[head] === b[head]) head++;
-  let tail = 0;
-  while (tail < a.length - head && tail < b.length - head && a[a.length - 1 - tail] === b[b.length - 1 - tail]) tail++;
-  const marked = [
-    ...a.slice(0, head).map((line) => "  " + line),
-    ...between(a.slice(head, a.length - tail), b.slice(head, b.length - tail)),
-    ...a.slice(a.length - tail).map((line) => "  " + line),
-  ];
-  // The first lines stay, those near a change, and the last few.
-  const near = (i) => marked.slice(Math.max(0, i - 2), i + 3).some((line) => line[0] !== " ");
-  const last = marked.findLastIndex((line) => line[0] !== " ");
-  const keep = marked.map((_, i) => i < 2 || near(i) || (i > last && marked.length - 1 - last <= 5));
+// stacked shows two short texts with a mark where they part.
+function stacked(a, b, marked) {
+  const text = `\n+ ${a}\n- ${b}`;
+  if (!marked || a.length + b.length > 80) return text;
+  let i = 0;
+  while (i < a.length && a[i] === b[i]) i++;
+  return i >= 3 && i < a.length ? `${text}\n${" ".repeat(i + 2)}^` : text;
+}
+
+// lineDifference marks the lines of two texts, by the algorithm of Myers. Long runs of
+// equal lines are left out. With commas, a line equals one that has a comma more.
+function lineDifference(a, b, commas) {
+  const marked = marks(a, b, commas);
   const out = [];
   let skipped = false;
-  for (let i = 0; i < marked.length; i++) {
-    if (keep[i] || (keep[i - 1] && keep[i + 1])) out.push(marked[i]);
-    else if (out[out.length - 1] !== "...") {
-      out.push("...");
-      skipped = true;
+  let equal = 0;
+  marked.forEach(([mark, line], i) => {
+    if (mark !== " " && equal > 0) {
+      if (equal === 6) out.push(`  ${marked[i - 1][1]}`);
+      else if (equal === 7) out.push(`  ${marked[i - 2][1]}`, `  ${marked[i - 1][1]}`);
+      else if (equal > 7) {
+        out.push("...", `  ${marked[i - 1][1]}`);
+        skipped = true;
+      }
+      equal = 0;
     }
-  }
-  return { text: out.join("\n"), skipped };
+    if (mark !== " ") out.push(`${mark} ${line}`);
+    else if (equal++ < 5) out.push(`  ${line}`);
+  });
+  return { text: `\n${out.join("\n").trimEnd()}`, skipped };
 }
 
-function between(a, b) {
-  if (a.length * b.length > 250000) return [...a.map((line) => "+ " + line), ...b.map((line) => "- " + line)];
-  const best = Array.from({ length: a.length + 1 }, () => new Array(b.length + 1).fill(0));
-  for (let i = a.length - 1; i >= 0; i--) {
-    for (let j = b.length - 1; j >= 0; j--) best[i][j] = a[i] === b[j] ? best[i + 1][j + 1] + 1 : Math.max(best[i + 1][j], best[i][j + 1]);
+function marks(a, b, commas) {
+  if (a.length * b.length > 4e6) return [...a.map((line) => ["+", line]), ...b.map((line) => ["-", line])];
+  const alike = (x, y) => x === y || (commas && (`${x},` === y || x === `${y},`));
+  const max = a.length + b.length;
+  const reach = new Int32Array(2 * max + 1);
+  const trace = [];
+  for (let level = 0; ; level++) {
+    trace.push(reach.slice(max - level - 1 < 0 ? 0 : max - level - 1, max + level + 2));
+    for (let diagonal = -level; diagonal <= level; diagonal += 2) {
+      const [before, after] = [reach[diagonal + max - 1] ?? 0, reach[diagonal + max + 1] ?? 0];
+      let x = diagonal === -level || (diagonal !== level && before < after) ? after : before + 1;
+      let y = x - diagonal;
+      while (x < a.length && y < b.length && alike(a[x], b[y])) {
+        x++;
+        y++;
+      }
+      reach[diagonal + max] = x;
+      if (x >= a.length && y >= b.length) return backtrack(trace, a, b, commas, max);
+    }
   }
+}
+
+function backtrack(trace, a, b, commas, max) {
   const out = [];
-  let i = 0;
-  let j = 0;
-  while (i < a.length || j < b.length) {
-    if (i < a.length && j < b.length && a[i] === b[j]) out.push("  " + a[(j++, i++)]);
-    else if (j >= b.length || (i < a.length && best[i + 1][j] >= best[i][j + 1])) out.push("+ " + a[i++]);
-    else out.push("- " + b[j++]);
+  let x = a.length;
+  let y = b.length;
+  for (let level = trace.length - 1; level >= 0; level--) {
+    const base = Math.max(0, max - level - 1);
+    const at = (diagonal) => trace[level][diagonal + max - base] ?? 0;
+    const diagonal = x - y;
+    const previous = diagonal === -level || (diagonal !== level && at(diagonal - 1) < at(diagonal + 1)) ? diagonal + 1 : diagonal - 1;
+    const [px, py] = [at(previous), at(previous) - previous];
+    while (x > px && y > py) {
+      out.push([" ", commas && !a[x - 1].endsWith(",") ? b[y - 1] : a[x - 1]]);
+      x--;
+      y--;
+    }
+    if (level > 0) out.push(x > px ? ["+", a[--x]] : ["-", b[--y]]);
   }
-  return out;
+  return out.reverse();
 }
 
 // fail throws: the message where it is an error itself, else an AssertionError.
@@ -176,11 +212,12 @@ function matches(wanted) {
   };
 }
 
-function received(value) {
-  if (value === undefined || value === null) return String(value);
-  if (typeof value === "function") return `function ${value.name}`;
-  if (typeof value === "object") return `an instance of ${value.constructor?.name ?? "Object"}`;
-  return `type ${typeof value} (${inspect(value)})`;
+
+// A Comparison is what is compared of an error.
+class Comparison {
+  constructor(from, keys) {
+    for (const key of keys) if (key in Object(from)) this[key] = from[key];
+  }
 }
 
 // checkError compares what was thrown with what was expected to be.
@@ -196,8 +233,7 @@ function checkError(actual, expected, message, operator) {
     for (const key of keys) {
       const fits = typeof actual?.[key] === "string" && expected[key] instanceof RegExp ? expected[key].test(actual[key]) : same(actual?.[key], expected[key], true);
       if (!(key in Object(actual)) || !fits) {
-        const pick = (from) => Object.fromEntries(keys.filter((k) => k in Object(from)).map((k) => [k, from[k]]));
-        bad(difference(pick(actual), pick(expected), "deepStrictEqual"));
+        bad(difference(new Comparison(actual, keys), new Comparison(expected, keys), "deepStrictEqual"));
       }
     }
     return;
@@ -237,7 +273,8 @@ function caught(fn) {
 async function caughtAsync(fn) {
   const promise = typeof fn === "function" ? fn() : fn;
   if (typeof promise?.then !== "function") {
-    throw Object.assign(new TypeError('The "promiseFn" argument must be of type function or an instance of Promise.'), { code: "ERR_INVALID_ARG_TYPE" });
+    const text = `The "promiseFn" argument must be of type function or an instance of Promise. Received ${received(fn)}`;
+    throw Object.assign(new TypeError(text), { code: "ERR_INVALID_ARG_TYPE" });
   }
   try {
     await promise;
@@ -295,7 +332,13 @@ const notDeepStrictEqual = (...args) => {
   if (same(args[0], args[1], true)) fail({ actual: args[0], expected: args[1], message: args[2], operator: "notDeepStrictEqual" });
 };
 
+const partialDeepStrictEqual = (...args) => {
+  needTwo(args.length);
+  if (!covers(args[0], args[1])) fail({ actual: args[0], expected: args[1], message: args[2], operator: "partialDeepStrictEqual" });
+};
+
 Object.assign(assert, {
+  partialDeepStrictEqual,
   ok: function ok(...args) {
     okay(args[0], args[1], args.length, "assert.ok");
   },

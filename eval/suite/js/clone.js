@@ -1,8 +1,11 @@
 // structuredClone: a deep copy of data, with its cycles.
 "use strict";
+const { lack } = require("lacking");
+const refused = (what) => new DOMException(`${what} could not be cloned.`, "DataCloneError");
+
 function clone(value, seen) {
   if (typeof value === "function" || typeof value === "symbol") {
-    throw Object.assign(new Error(`${String(value)} could not be cloned.`), { name: "DataCloneError", code: 25 });
+    throw refused(String(value));
   }
   if (typeof value !== "object" || value === null) return value;
   if (seen.has(value)) return seen.get(value);
@@ -12,6 +15,8 @@ function clone(value, seen) {
   };
   if (value instanceof Date) return keep(new Date(value.getTime()));
   if (value instanceof RegExp) return keep(new RegExp(value.source, value.flags));
+  if (value instanceof String || value instanceof Number || value instanceof Boolean || value instanceof BigInt) return keep(Object(value.valueOf()));
+  for (const Kind of [WeakMap, WeakSet, WeakRef, Promise]) if (value instanceof Kind) throw refused(`#<${Kind.name}>`);
   if (value instanceof Map) {
     const copy = keep(new Map());
     for (const [k, v] of value) copy.set(clone(k, seen), clone(v, seen));
@@ -25,7 +30,7 @@ function clone(value, seen) {
   if (value instanceof ArrayBuffer) return keep(value.slice(0));
   if (ArrayBuffer.isView(value)) {
     const bytes = value.buffer.slice(value.byteOffset, value.byteOffset + value.byteLength);
-    return keep(value instanceof DataView ? new DataView(bytes) : new value.constructor(bytes));
+    return keep(value instanceof DataView ? new DataView(bytes) : new (value instanceof Buffer ? Uint8Array : value.constructor)(bytes));
   }
   if (value instanceof Error) {
     const copy = keep(new (globalThis[value.name] ?? Error)(value.message));
@@ -37,4 +42,10 @@ function clone(value, seen) {
   for (const key of Object.keys(value)) copy[key] = clone(value[key], seen);
   return copy;
 }
-module.exports = (value) => clone(value, new Map());
+module.exports = function structuredClone(value, options) {
+  if (arguments.length === 0) {
+    throw Object.assign(new TypeError('The "The value argument must be specified" argument must be specified'), { code: "ERR_MISSING_ARGS" });
+  }
+  if (options?.transfer?.length > 0) throw lack("The option transfer of structuredClone");
+  return clone(value, new Map());
+};

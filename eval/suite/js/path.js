@@ -1,12 +1,12 @@
 // node:path, of POSIX.
 "use strict";
+const { received } = require("util");
+const { lacking } = require("lacking");
+
+const refused = (value, name, type) =>
+  Object.assign(new TypeError(`The "${name}" argument must be of type ${type}. Received ${received(value)}`), { code: "ERR_INVALID_ARG_TYPE" });
 const text = (value, name) => {
-  if (typeof value !== "string") {
-    throw Object.assign(
-      new TypeError(`The "${name}" argument must be of type string. Received ${value === null ? "null" : typeof value}`),
-      { code: "ERR_INVALID_ARG_TYPE" },
-    );
-  }
+  if (typeof value !== "string") throw refused(value, name, "string");
   return value;
 };
 
@@ -46,6 +46,8 @@ function join(...parts) {
 }
 
 function relative(from, to) {
+  text(from, "from");
+  text(to, "to");
   const a = resolve(from).split("/").filter(Boolean);
   const b = resolve(to).split("/").filter(Boolean);
   let same = 0;
@@ -59,13 +61,16 @@ function dirname(path) {
   const p = trimmed(text(path, "path"));
   const i = p.lastIndexOf("/");
   if (i < 0) return ".";
-  return i === 0 ? "/" : p.slice(0, i).replace(/\/+$/, "") || "/";
+  return i === 0 ? "/" : i === 1 && p.startsWith("//") ? "//" : p.slice(0, i);
 }
 
 function basename(path, suffix) {
+  if (suffix !== undefined) text(suffix, "suffix");
   const p = trimmed(text(path, "path"));
   const base = p === "/" ? "" : p.slice(p.lastIndexOf("/") + 1);
-  return suffix !== undefined && base !== suffix && base.endsWith(suffix) ? base.slice(0, -suffix.length) : base;
+  if (!suffix || !base.endsWith(suffix)) return base;
+  // The whole name is cut off only where the path is nothing else.
+  return base === suffix && p !== suffix ? base : base.slice(0, -suffix.length);
 }
 
 function extname(path) {
@@ -78,14 +83,15 @@ function parse(path) {
   const root = text(path, "path").startsWith("/") ? "/" : "";
   const base = basename(path);
   const ext = extname(path);
-  const dir = dirname(path);
-  return { root, dir: dir === "." && !path.startsWith("./") ? "" : dir, base, ext, name: ext ? base.slice(0, -ext.length) : base };
+  const dir = dirname(path) === "//" ? "/" : dirname(path);
+  return { root, dir: dir === "." && !/^\.\/+[^/]/.test(path) ? "" : dir, base, ext, name: ext ? base.slice(0, -ext.length) : base };
 }
 
 function format(parts) {
-  const dir = parts.dir ?? parts.root ?? "";
+  if (typeof parts !== "object" || parts === null) throw refused(parts, "pathObject", "object");
+  const dir = parts.dir || parts.root || "";
   const ext = parts.ext ? (parts.ext.startsWith(".") ? parts.ext : "." + parts.ext) : "";
-  const base = parts.base ?? `${parts.name ?? ""}${ext}`;
+  const base = parts.base || `${parts.name ?? ""}${ext}`;
   return dir === "" ? base : dir === parts.root ? `${dir}${base}` : `${dir}/${base}`;
 }
 
@@ -103,6 +109,8 @@ const path = {
   format,
   isAbsolute: (p) => text(p, "path").startsWith("/"),
   toNamespacedPath: (p) => p,
+  matchesGlob: lacking("path.matchesGlob"),
 };
+path.win32 = Object.fromEntries(["basename", "dirname", "extname", "format", "isAbsolute", "join", "normalize", "parse", "relative", "resolve"].map((name) => [name, lacking(`path.win32.${name}`)]));
 path.posix = path;
 module.exports = path;

@@ -1,5 +1,6 @@
 // process, as far as a suite may know of it.
 "use strict";
+const { lacking } = require("lacking");
 const stream = (level) => ({
   isTTY: false,
   write(text) {
@@ -8,13 +9,28 @@ const stream = (level) => ({
   },
 });
 
+// What is assigned to a variable becomes text, as in Node.
+const env = new Proxy(host.environ, {
+  set(target, name, value) {
+    target[name] = String(value);
+    return true;
+  },
+});
+
 module.exports = {
-  env: host.environ,
+  env,
   argv: Array.from(host.argv),
   execArgv: [],
   platform: host.platform,
   arch: host.arch,
   pid: host.pid,
+  ppid: host.ppid,
+  title: "croft",
+  release: { name: "node" },
+  getuid: () => host.uid,
+  getgid: () => host.gid,
+  umask: () => 0o022,
+  memoryUsage: lacking("process.memoryUsage"),
   version: "v22.18.0",
   versions: { node: "22.18.0" },
   exitCode: undefined,

@@ -1,5 +1,6 @@
 // Timers. One that is still to go off when its execution is over never does.
 "use strict";
+const { received } = require("util");
 const live = new Map();
 let last = 0;
 
@@ -23,7 +24,7 @@ class Timeout {
 
 function start(fn, ms, args, again) {
   if (typeof fn !== "function") {
-    throw Object.assign(new TypeError('The "callback" argument must be of type function.'), { code: "ERR_INVALID_ARG_TYPE" });
+    throw Object.assign(new TypeError(`The "callback" argument must be of type function. Received ${received(fn)}`), { code: "ERR_INVALID_ARG_TYPE" });
   }
   const id = ++last;
   const arm = () =>

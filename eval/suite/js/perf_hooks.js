@@ -1,0 +1,3 @@
+// node:perf_hooks
+"use strict";
+module.exports = { performance: require("performance") };
