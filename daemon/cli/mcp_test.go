@@ -86,6 +86,32 @@ func (a *agent) ok(name string, args map[string]any) string {
 
 type m = map[string]any
 
+// TestNamesOfWorkspacesAreEscaped: a name that is no host of a URI is served as others are.
+func TestNamesOfWorkspacesAreEscaped(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "My Project")
+	if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "a.txt"), []byte("one\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	a := overStdio(t, nil, "--workspace", dir)
+	a.ok("fork", m{"name": "try 1"})
+	a.ok("fork", m{"name": "a:b@[c]%", "workspace": "try 1"})
+	list, err := a.ListResources(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range list.Resources {
+		got = append(got, r.URI)
+		res, err := a.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: r.URI + "a.txt"})
+		if err != nil || res.Contents[0].Text != "one\n" {
+			t.Errorf("%sa.txt is %+v, %v", r.URI, res, err)
+		}
+	}
+	if want := []string{"workspace:///My%20Project/", "workspace:///a:b@%5Bc%5D%25/", "workspace:///try%201/"}; !slices.Equal(got, want) {
+		t.Errorf("the resources are %v, want %v", got, want)
+	}
+}
+
 func TestAgentOverStdio(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("one\ntwo\n"), 0o640); err != nil {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/croft-run/croft/fault"
@@ -127,7 +129,7 @@ func (s *Server) openView(ctx context.Context, v view) (*viewServer, error) {
 	if err := s.refreshView(ctx, v, m); err != nil {
 		return nil, err
 	}
-	m.AddReceivingMiddleware(encodeMiddleware, textOnlyMiddleware)
+	m.AddReceivingMiddleware(s.recoverMiddleware, encodeMiddleware, textOnlyMiddleware)
 	s.addTemplates(m.Server, v)
 	s.views[v] = m
 	return m, nil
@@ -171,9 +173,8 @@ func (s *Server) refreshView(ctx context.Context, v view, m *viewServer) error {
 		if !v.toolset.contains(t.Name, t.Family) {
 			continue
 		}
-		names = append(names, t.Name)
-		if !slices.Contains(m.tools, t.Name) {
-			m.AddTool(mcpTool(t), s.toolHandler(t, v))
+		if slices.Contains(m.tools, t.Name) || s.addTool(m, t, v) {
+			names = append(names, t.Name)
 		}
 	}
 	if gone := removedNames(m.tools, names); len(gone) > 0 {
@@ -182,6 +183,32 @@ func (s *Server) refreshView(ctx context.Context, v view, m *viewServer) error {
 	m.tools = names
 	refreshPrompts(m)
 	return s.refreshResources(ctx, v, m)
+}
+
+// addTool adds a tool to a view. The SDK panics on a schema that it refuses, which a tool of
+// a workspace may have; such a tool is left out.
+func (s *Server) addTool(m *viewServer, t *tool.Tool, v view) (added bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.Warn("tool refused", "tool", t.Name, "error", p)
+		}
+	}()
+	m.AddTool(mcpTool(t), s.toolHandler(t, v))
+	return true
+}
+
+// recoverMiddleware makes a panic in a handler the error of its request. The SDK does not
+// recover, so a panic would end the server with all background commands.
+func (s *Server) recoverMiddleware(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				s.log.Error("handler panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
+				res, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: method + ": a defect of Croft ended this request; the server's log has it"}
+			}
+		}()
+		return next(ctx, method, req)
+	}
 }
 
 // removedNames returns the names of before that are not in now.

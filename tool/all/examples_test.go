@@ -35,22 +35,25 @@ func newEnv(t *testing.T, files map[string]string) *tool.Env {
 		t.Fatal(err)
 	}
 	mux, set := workspace.NewMux(interpreters.Wrap(p, interpreters.Config{Engine: &engine})), new(tool.Set)
-	open := func(name string, from driver.Source) *workspace.Workspace {
+	open := func(name string, from driver.Source) (*workspace.Workspace, error) {
+		if err := tool.CheckName(name); err != nil {
+			return nil, err
+		}
 		ws, err := mux.Open(t.Context(), workspace.Spec{Kind: "local", ID: workspace.NewID(), From: from}, nil)
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		t.Cleanup(func() {
 			if err := ws.Destroy(context.WithoutCancel(t.Context())); err != nil {
 				t.Error(err)
 			}
 		})
-		if err := set.Add(name, ws); err != nil {
-			t.Fatal(err)
-		}
-		return ws
+		return ws, set.Add(name, ws)
 	}
-	ws := open("app", driver.Source{})
+	ws, err := open("app", driver.Source{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	store, err := secret.New(&secret.Options{Environ: []string{"CROFT_SECRET_DB_PASSWORD=correct horse"}})
 	if err != nil {
 		t.Fatal(err)
@@ -58,8 +61,8 @@ func newEnv(t *testing.T, files map[string]string) *tool.Env {
 	env, err := tool.NewEnv(tool.Config{
 		Tools: slices.Concat(all.Coding(), all.Workspace(), skillTools(t)), Sources: all.Sources(), Workspaces: set, Secrets: store,
 		Fork: func(_ context.Context, _ *tool.Call, from, name string) (string, error) {
-			open(name, driver.Source{Snapshot: from})
-			return name, nil
+			_, err := open(name, driver.Source{Snapshot: from})
+			return name, err
 		},
 	})
 	if err != nil {
