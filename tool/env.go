@@ -58,7 +58,7 @@ type Config struct {
 	Log      *slog.Logger    // nil discards
 	ReadOnly bool            // offer only read-only tools
 	Readers  ReadScope       // the scope of a Read; "" is ReadProcess
-	MaxText  int             // maximum bytes of one answer's text; 0 is DefaultMaxText
+	MaxText  int             // maximum bytes of one answer's text, and a note beside it; 0 is DefaultMaxText
 }
 
 // An Env is the state that the calls of one server share. It is safe for concurrent use.
@@ -125,6 +125,9 @@ func (e *Env) Available(ctx context.Context, only string) ([]*Tool, error) {
 	}
 	var out []*Tool
 	for _, t := range e.Tools {
+		if t.Family == Secrets && !e.hasSecrets(ctx, list) {
+			continue
+		}
 		if e.allowsTool(t) && (len(t.Needs) == 0 || slices.ContainsFunc(list, t.fitsWorkspace)) {
 			out = append(out, t)
 		}
@@ -136,6 +139,14 @@ func (e *Env) Available(ctx context.Context, only string) ([]*Tool, error) {
 	}
 	slices.SortFunc(out, byName)
 	return out, nil
+}
+
+// hasSecrets reports whether a workspace has a secret, or may have one.
+func (e *Env) hasSecrets(ctx context.Context, list []Entry) bool {
+	return e.Secrets != nil && slices.ContainsFunc(list, func(entry Entry) bool {
+		names, err := e.Secrets.Names(ctx, e.secretScope(entry.Name, entry.ID))
+		return len(names) > 0 || err != nil
+	})
 }
 
 // allowsTool reports whether a read-only Env permits a tool.

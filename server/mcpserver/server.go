@@ -2,55 +2,23 @@ package mcpserver
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/tool"
-	"github.com/croft-run/croft/workspace/driver"
 )
-
-// A Toolset is a set of tool names.
-type Toolset string
-
-// Toolsets.
-const (
-	Coding    Toolset = "coding"
-	Workspace Toolset = "workspace"
-	Both      Toolset = "both"
-)
-
-// ParseToolset reads the name of a toolset; "" is Coding.
-func ParseToolset(s string) (Toolset, error) {
-	switch t := Toolset(s); t {
-	case "":
-		return Coding, nil
-	case Coding, Workspace, Both:
-		return t, nil
-	}
-	return "", fmt.Errorf("mcpserver: toolset %q: %w: give coding, workspace or both", s, fault.InvalidArgument)
-}
-
-// contains reports whether a tool is in the set. Tools of workspaces themselves are in
-// every set.
-func (t Toolset) contains(name string, family tool.Family) bool {
-	plain := strings.HasPrefix(name, driver.ReservedToolPrefix)
-	return t == Both || family == tool.Extra || plain == (t == Workspace)
-}
 
 // Options are what a Server needs. Env is required.
 type Options struct {
 	Env            *tool.Env
 	Version        string
-	Toolset        Toolset       // "" is Coding; a request over HTTP may name another
+	Toolset        Toolset       // "" is Full; a request over HTTP may name another
 	ReconnectGrace time.Duration // how long calls run on without their client; 0 is DefaultReconnectGrace
 	Idle           time.Duration // idle time after which an HTTP session ends; 0 is DefaultIdle
 	Log            *slog.Logger  // nil is silent
@@ -84,6 +52,7 @@ type view struct {
 // viewServer is the MCP server of a view, with its present tools, prompts and resources.
 type viewServer struct {
 	*mcp.Server
+	several   bool // tools have the argument workspace
 	tools     []string
 	prompts   []string
 	resources []string
@@ -92,7 +61,7 @@ type viewServer struct {
 // New returns a server. ctx is only used for its values: the server ends with Close.
 func New(ctx context.Context, opts Options) *Server {
 	if opts.Toolset == "" {
-		opts.Toolset = Coding
+		opts.Toolset = Full
 	}
 	if opts.ReconnectGrace == 0 {
 		opts.ReconnectGrace = DefaultReconnectGrace
@@ -168,16 +137,24 @@ func (s *Server) refreshView(ctx context.Context, v view, m *viewServer) error {
 	if err != nil {
 		return err
 	}
+	workspaces, err := s.opts.Env.Scope(v.only).List(ctx)
+	if err != nil {
+		return err
+	}
+	before := m.tools
+	if several := len(workspaces) != 1; several != m.several {
+		m.several, m.tools = several, nil // every tool is added again, with or without the argument
+	}
 	var names []string
 	for _, t := range list {
-		if !v.toolset.contains(t.Name, t.Family) {
+		if !v.toolset.contains(t) {
 			continue
 		}
 		if slices.Contains(m.tools, t.Name) || s.addTool(m, t, v) {
 			names = append(names, t.Name)
 		}
 	}
-	if gone := removedNames(m.tools, names); len(gone) > 0 {
+	if gone := removedNames(before, names); len(gone) > 0 {
 		m.RemoveTools(gone...)
 	}
 	m.tools = names
@@ -193,9 +170,17 @@ func (s *Server) addTool(m *viewServer, t *tool.Tool, v view) (added bool) {
 			s.log.Warn("tool refused", "tool", t.Name, "error", p)
 		}
 	}()
-	m.AddTool(mcpTool(t), s.toolHandler(t, v))
+	d := mcpTool(t, m.several)
+	if most := s.opts.Env.MaxText; most > claudeMaxText {
+		d.Meta = mcp.Meta{"anthropic/maxResultSizeChars": most}
+	}
+	m.AddTool(d, s.toolHandler(t, v))
 	return true
 }
+
+// claudeMaxText is the size of a text of which Claude Code shows a model more than the
+// beginning, unless the tool declares another size.
+const claudeMaxText = 50_000
 
 // recoverMiddleware makes a panic in a handler the error of its request. The SDK does not
 // recover, so a panic would end the server with all background commands.
@@ -222,10 +207,14 @@ func removedNames(before, now []string) []string {
 	return out
 }
 
-// mcpTool converts a tool to MCP.
-func mcpTool(t *tool.Tool) *mcp.Tool {
+// mcpTool converts a tool to MCP. The argument workspace is shown if there are several.
+func mcpTool(t *tool.Tool, several bool) *mcp.Tool {
+	in := t.Input
+	if !several {
+		in = t.InputWithoutWorkspace()
+	}
 	d := &mcp.Tool{
-		Name: t.Name, Description: t.Description, InputSchema: t.Input,
+		Name: t.Name, Description: t.Description, InputSchema: in,
 		Annotations: &mcp.ToolAnnotations{
 			ReadOnlyHint: t.ReadOnly, IdempotentHint: t.Idempotent, DestructiveHint: &t.Destructive, OpenWorldHint: &t.OpenWorld,
 		},

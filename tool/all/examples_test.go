@@ -211,6 +211,10 @@ var examples = map[string]example{
 	"project_symbols":  {args: `{"query": "Sum", "file_path": "calc.go"}`, needs: "gopls"},
 	"diagnostics":      {before: []string{`Write {"file_path": "bad/bad.go", "content": "package bad\n\nfunc Bad() int { return \"x\" }\n"}`}, args: `{"file_path": "bad/bad.go"}`, needs: "gopls"},
 
+	"edit_code":                 {before: []string{read}, args: `{"file_path": "calc.go", "action": "body", "name": "(*Calc).Add", "code": "c.total = c.total + n\nreturn c.total"}`},
+	"symbol":                    {args: `{"ask": "definition", "file_path": "main/main.go", "line": 5, "col": 28}`, needs: "gopls"},
+	"snapshot":                  {args: `{"name": "before-rewrite", "description": "all tests pass"}`},
+	"check":                     {args: `{"kind": "typecheck"}`, needs: "go"},
 	"edit_function_body":        {before: []string{read}, args: `{"file_path": "calc.go", "function_name": "(*Calc).Add", "new_body": "c.total = c.total + n\nreturn c.total"}`},
 	"change_function_signature": {before: []string{read}, args: `{"file_path": "calc.go", "function_name": "Sum", "new_signature": "func Sum(a, b int) (total int)"}`},
 	"insert_after_method":       {before: []string{read}, args: `{"file_path": "calc.go", "receiver_type": "Calc", "method_name": "Add", "new_method": "// Reset begins again.\nfunc (c *Calc) Reset() { c.total = 0 }"}`},
