@@ -24,6 +24,7 @@ import (
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/snapshots"
 	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // mcpLabel marks the workspaces that croft mcp and croft tool open in directories.
@@ -138,6 +139,7 @@ func (a *command) runMCP(ctx context.Context, opts mcpOptions) error {
 		}
 		server := mcpserver.New(ctx, mcpserver.Options{
 			Env: env, Version: version(), Toolset: toolset, Log: a.newLogger(slog.LevelError),
+			Instructions: instructions(ctx, sys, env),
 		})
 		defer server.Close()
 		if opts.http != "" {
@@ -145,6 +147,55 @@ func (a *command) runMCP(ctx context.Context, opts mcpOptions) error {
 		}
 		return server.ServeStdio(ctx, a.In, a.Out)
 	})
+}
+
+// instructions tells a model what commands can reach in the workspaces.
+func instructions(ctx context.Context, sys *app.System, env *tool.Env) string {
+	list, err := env.Workspaces.List(ctx)
+	if err != nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, e := range list {
+		rec, err := sys.Registry.Lookup(ctx, "", e.ID)
+		if err != nil || !e.Capabilities.Has(driver.CapShell) {
+			continue
+		}
+		if len(list) > 1 {
+			fmt.Fprintf(&b, "In workspace %q: ", e.Name)
+		}
+		b.WriteString(policyText(rec.Spec.Policy))
+	}
+	return b.String()
+}
+
+// policyText is what a policy means for commands, in words.
+func policyText(p driver.Policy) string {
+	var hosts []string
+	for _, r := range p.Network.Allow {
+		hosts = append(hosts, r.Host)
+	}
+	text := "Commands have no network; the operator can allow hosts (--allow-net HOST). "
+	switch {
+	case p.Network.Open:
+		text = "Commands have network access. "
+	case len(hosts) > 0:
+		text = "Commands reach these hosts alone: " + strings.Join(hosts, ", ") + ". "
+	}
+	if p.ReadOnly {
+		text += "The files are read-only. "
+	}
+	text += "They have a private HOME, and the programs of the host. "
+	var limits []string
+	for _, l := range driver.Resources {
+		if most := p.Limits[l.Name].Max; most != 0 {
+			limits = append(limits, fmt.Sprintf("%s %d %s", l.Name, most, l.Unit))
+		}
+	}
+	if len(limits) > 0 {
+		text += "Limits: " + strings.Join(limits, ", ") + ". "
+	}
+	return text
 }
 
 // checkTools refuses a name of --tools that no tool has.

@@ -114,8 +114,18 @@ func TestTheDefaultSurfaceIsSmall(t *testing.T) {
 	}
 }
 
-// wantsData are the capabilities of a client that gets data with the texts.
-var wantsData = &mcp.ClientCapabilities{Experimental: map[string]any{"croft.run/data": m{}}}
+// TestTheModelIsInstructed: the server says what commands can reach.
+func TestTheModelIsInstructed(t *testing.T) {
+	for want, flags := range map[string][]string{
+		"Commands have no network":                             nil,
+		"Commands reach these hosts alone: proxy.example.com.": {"--allow-net", "proxy.example.com"},
+	} {
+		a := overStdio(t, nil, append([]string{"--workspace", t.TempDir()}, flags...)...)
+		if got := a.InitializeResult().Instructions; !strings.Contains(got, want) || !strings.Contains(got, "private HOME") {
+			t.Errorf("instructions with %v: %q, want %q", flags, got, want)
+		}
+	}
+}
 
 // TestToolsAreChosenByName: --tools offers the named tools alone.
 func TestToolsAreChosenByName(t *testing.T) {

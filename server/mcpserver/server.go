@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +23,7 @@ type Options struct {
 	ReconnectGrace time.Duration // how long calls run on without their client; 0 is DefaultReconnectGrace
 	Idle           time.Duration // idle time after which an HTTP session ends; 0 is DefaultIdle
 	Log            *slog.Logger  // nil is silent
+	Instructions   string        // for the model, after those of the server itself
 }
 
 // Defaults of Options.
@@ -85,7 +87,7 @@ func (s *Server) openView(ctx context.Context, v view) (*viewServer, error) {
 		return m, nil
 	}
 	m := &viewServer{Server: mcp.NewServer(&mcp.Implementation{Name: "croft", Title: "Croft", Version: s.opts.Version}, &mcp.ServerOptions{
-		Instructions: instructions,
+		Instructions: strings.TrimSpace(instructions + s.opts.Instructions),
 		Logger:       s.log,
 		KeepAlive:    0,
 		PageSize:     1000, // some clients read only the first page
@@ -105,7 +107,7 @@ func (s *Server) openView(ctx context.Context, v view) (*viewServer, error) {
 }
 
 const instructions = `These tools work in isolated workspaces. Paths are relative to the workspace. ` +
-	`Read a file before you change it. If there are several workspaces, name one with "workspace" in every call.`
+	`Read a file before you change it. If there are several workspaces, name one with "workspace" in every call. `
 
 // Refresh updates tools, prompts and resources of all views, and notifies clients.
 func (s *Server) Refresh(ctx context.Context) error {
