@@ -60,7 +60,7 @@ func blocks() (t *tool.Tool, begun, ended chan struct{}) {
 
 func serve(t testing.TB, set *tool.Set, opts mcpserver.Options, more ...*tool.Tool) (*mcpserver.Server, *tool.Env) {
 	t.Helper()
-	env, err := tool.NewEnv(tool.Config{Tools: append(slices.Concat(tool.Coding(), tool.Workspace()), more...), Workspaces: set})
+	env, err := tool.NewEnv(tool.Config{Tools: append(slices.Concat(tool.Coding(), tool.Workspace()), more...), Workspaces: set, MaxText: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
