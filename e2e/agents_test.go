@@ -174,7 +174,7 @@ func (a agent) works(t *testing.T, croft, way string) {
 func (a agent) check(t *testing.T, model *scripted.Model, dir string) {
 	t.Helper()
 	offers := model.Offers()
-	for _, want := range []string{"Read", "Edit", "Bash", "run_tests", "search_code", "find_definition"} {
+	for _, want := range []string{"Read", "Edit", "Bash", "run_tests", "search_code", "symbol"} {
 		if !slices.Contains(offers, want) {
 			t.Errorf("the agent does not offer its model %s; it offers %q", want, offers)
 		}

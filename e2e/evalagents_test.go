@@ -80,7 +80,7 @@ func (s seat) evaluate(t *testing.T, croft, name string) {
 	dir := filepath.Join(home, "project")
 	config, err := json.Marshal(map[string]any{
 		"runners": map[string]any{name: map[string]any{"agent": map[string]any{"type": s.kind, "model": s.model, "command": program, "env": s.env(model.URL)}}},
-		"croft":   map[string]any{"tools": "coding"},
+		"croft":   map[string]any{"tools": "default"},
 	})
 	if err != nil {
 		t.Fatal(err)

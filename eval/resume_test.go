@@ -12,7 +12,7 @@ import (
 // TestHowARunWasMadeIsInItsJournal writes it and reads it back.
 func TestHowARunWasMadeIsInItsJournal(t *testing.T) {
 	dir := t.TempDir()
-	want := &RunSettings{Provider: "sandbox", Isolation: driver.IsolationNamespaces, Tools: "coding", Record: "/tapes", AllowNet: []string{"host:1"}, NoModelNet: true,
+	want := &RunSettings{Provider: "sandbox", Isolation: driver.IsolationNamespaces, Tools: "default", Record: "/tapes", AllowNet: []string{"host:1"}, NoModelNet: true,
 		Read: []string{"/dir"}, Limits: driver.Limits{driver.ResourceMemory: {Max: 1 << 20}}}
 	j, err := newJournal(dir, journalHeader{Version: journalVersion, Suite: "/s.ts", Config: "/c.ts", Schedule: Parallel, MaxParallel: 3, Made: want})
 	if err != nil {
@@ -28,7 +28,7 @@ func TestHowARunWasMadeIsInItsJournal(t *testing.T) {
 }
 
 func TestARunGoesOnAsItWasBegun(t *testing.T) {
-	was := RunSettings{Provider: "sandbox", Tools: "coding", Record: "/tapes"}
+	was := RunSettings{Provider: "sandbox", Tools: "default", Record: "/tapes"}
 	for name, c := range map[string]struct {
 		change func(*RunSettings)
 		want   fault.Code

@@ -23,6 +23,9 @@ type bashInput struct {
 	Description string `json:"description,omitempty" jsonschema:"what it is for, in a few words"`
 	Timeout     int    `json:"timeout,omitempty" jsonschema:"time limit in seconds; default 120, at most 600"`
 	Background  bool   `json:"run_in_background,omitempty" jsonschema:"do not wait for it; BashOutput shows its output"`
+
+	ErrorPatterns *[]string `json:"error_patterns,omitempty" jsonschema:"in the background: regular expressions; BashOutput lists the lines of standard error that match"`
+	IdleTimeout   int       `json:"idle_timeout_seconds,omitempty" jsonschema:"in the background: kill it after so many seconds without output"`
 }
 
 type bashOutput struct {
@@ -57,14 +60,20 @@ func runBash(ctx context.Context, c *Call, in bashInput) (bashOutput, error) {
 	if err != nil {
 		return bashOutput{}, err
 	}
-	if in.Background {
+	watched := in.ErrorPatterns != nil || in.IdleTimeout != 0
+	switch {
+	case in.Background && watched:
+		return watchProcess(ctx, c, watchProcessInput{Command: in.Command, ErrorPatterns: in.ErrorPatterns, IdleTimeout: in.IdleTimeout})
+	case in.Background:
 		return c.startBackground(ctx, in.Command)
+	case watched:
+		return bashOutput{}, Errorf(fault.InvalidArgument, "error_patterns and idle_timeout_seconds need run_in_background")
 	}
 	res, err := c.Workspace.Run(ctx, driver.Command{
 		// On the same line as the command, so that line numbers in bash's errors are right.
 		Script:    "exec 2>&1; " + in.Command,
 		Timeout:   time.Duration(seconds) * time.Second,
-		MaxOutput: maxBashOutput,
+		MaxOutput: int64(min(maxBashOutput, c.Env.room(10*logNote))),
 	})
 	if err != nil {
 		return bashOutput{}, commandError(err)

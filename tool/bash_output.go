@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace"
@@ -13,16 +14,15 @@ import (
 
 // Limits of BashOutput.
 const (
-	maxStreamShown  = 256 << 10 // bytes of each stream without an offset
-	defaultLogLimit = 100 << 10
-	maxLogLimit     = 1 << 20
+	maxStreamShown = 256 << 10 // bytes of each stream without an offset
+	maxLogLimit    = 1 << 20
 )
 
 type bashOutputInput struct {
 	ShellID string `json:"shell_id" jsonschema:"id of a background command or of truncated output" croft:"name"`
 	Stream  string `json:"stream,omitempty" jsonschema:"with offset: stdout (the default) or stderr"`
 	Offset  *int64 `json:"offset,omitempty" jsonschema:"read one stream from this byte on; default both streams, head and tail of long ones"`
-	Limit   int64  `json:"limit,omitempty" jsonschema:"with offset: how many bytes; default 102400, at most 1048576"`
+	Limit   int64  `json:"limit,omitempty" jsonschema:"with offset: how many bytes; default and at most what an answer may have"`
 }
 
 type bashOutputOutput struct {
@@ -32,6 +32,7 @@ type bashOutputOutput struct {
 	Cause    string       `json:"cause,omitempty" jsonschema:"why it was ended, if it did not exit by itself"`
 	Started  string       `json:"started,omitempty"`
 	Streams  []streamPart `json:"streams"`
+	Events   []watchEvent `json:"events,omitempty" jsonschema:"of a command with error_patterns or idle_timeout_seconds"`
 
 	part bool
 }
@@ -66,6 +67,9 @@ func (o bashOutputOutput) Text() string {
 			b.WriteByte('\n')
 		}
 	}
+	if len(o.Events) > 0 {
+		writeEvents(&b, o.Events)
+	}
 	return b.String()
 }
 
@@ -93,17 +97,19 @@ func showOutput(ctx context.Context, c *Call, in bashOutputInput) (bashOutputOut
 	if in.Stream == "" {
 		in.Stream = string(driver.Stdout)
 	}
+	most := int64(min(c.Env.room(logNote), maxLogLimit))
 	if in.Limit == 0 {
-		in.Limit = defaultLogLimit
+		in.Limit = most
 	}
 	switch {
 	case in.Stream != string(driver.Stdout) && in.Stream != string(driver.Stderr):
 		return bashOutputOutput{}, Errorf(fault.InvalidArgument, "stream must be stdout or stderr")
-	case in.Limit < 0 || in.Limit > maxLogLimit:
+	case in.Limit < 0:
 		return bashOutputOutput{}, Errorf(fault.InvalidArgument, "limit must be between 1 and %d", maxLogLimit)
 	case in.Offset != nil && *in.Offset < 0:
 		return bashOutputOutput{}, Errorf(fault.InvalidArgument, "offset must not be negative")
 	}
+	in.Limit = min(in.Limit, most)
 	if strings.HasPrefix(in.ShellID, handlePrefix) {
 		return c.readKeptText(ctx, in)
 	}
@@ -127,8 +133,18 @@ func showOutput(ctx context.Context, c *Call, in bashOutputInput) (bashOutputOut
 		}
 		out.Streams = append(out.Streams, p)
 	}
-	return out, nil
+	w, err := c.watchOf(in.ShellID)
+	if w != nil {
+		if !info.Running {
+			w.wait(ctx)
+		}
+		out.Events, _ = w.eventsSince(0)
+	}
+	return out, err
 }
+
+// logNote is room in an answer for its note about the rest.
+const logNote = 200
 
 // readKeptText reads a part of a truncated answer.
 func (c *Call) readKeptText(ctx context.Context, in bashOutputInput) (bashOutputOutput, error) {
@@ -140,10 +156,24 @@ func (c *Call) readKeptText(ctx context.Context, in bashOutputInput) (bashOutput
 	if in.Offset != nil {
 		off = min(*in.Offset, int64(len(text)))
 	}
-	end := min(off+in.Limit, int64(len(text)))
+	end := lineEnd(text, off, min(off+in.Limit, int64(len(text))))
 	p := streamPart{Stream: string(driver.Stdout), Data: text[off:end], Size: int64(len(text)), Offset: off, Next: end}
 	zero := 0
 	return bashOutputOutput{Streams: []streamPart{p}, ExitCode: &zero, part: true}, nil
+}
+
+// lineEnd moves the end of a part of text, which begins at off, back to the end of a line.
+func lineEnd(text string, off, end int64) int64 {
+	if end == int64(len(text)) {
+		return end
+	}
+	if i := strings.LastIndexByte(text[off:end], '\n'); i >= 0 {
+		return off + int64(i) + 1
+	}
+	for end > off && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return end
 }
 
 // attachShell returns the session with an id.
@@ -210,11 +240,12 @@ func (c *Call) readLog(ctx context.Context, s *workspace.Session, stream driver.
 
 // headTailLog reads a whole log or, if it is long, its head and tail.
 func (c *Call) headTailLog(ctx context.Context, s *workspace.Session, stream driver.Stream) (streamPart, error) {
-	p, err := c.readLog(ctx, s, stream, 0, maxStreamShown/2)
+	half := int64(min(maxStreamShown, c.Env.room(4*logNote)/2) / 2)
+	p, err := c.readLog(ctx, s, stream, 0, half)
 	if err != nil || p.Next >= p.Size {
 		return p, err
 	}
-	tail, err := c.readLog(ctx, s, stream, max(p.Next, p.Size-maxStreamShown/2), maxStreamShown/2)
+	tail, err := c.readLog(ctx, s, stream, max(p.Next, p.Size-half), half)
 	if err != nil {
 		return p, err
 	}

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -94,9 +96,19 @@ func (a arguments) decode(args map[string]json.RawMessage, in reflect.Value) err
 	return nil
 }
 
+// integral returns a number without a fraction, such as 1.0, as an integer, which it is in
+// JSON Schema.
+func integral(raw json.RawMessage) json.RawMessage {
+	f, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil || !bytes.ContainsAny(raw, ".eE") || f != math.Trunc(f) || math.Abs(f) > 1<<53 {
+		return raw
+	}
+	return strconv.AppendInt(nil, int64(f), 10)
+}
+
 // decodeArgument decodes one argument.
 func decodeArgument(name string, raw json.RawMessage, v any) error {
-	err := strictjson.Decode(name, raw, v)
+	err := strictjson.Decode(name, integral(raw), v)
 	var bad *strictjson.Error
 	switch {
 	case err == nil:

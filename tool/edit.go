@@ -13,9 +13,11 @@ import (
 
 type editInput struct {
 	FilePath   string `json:"file_path" jsonschema:"path of the file, relative to the workspace or absolute within it" croft:"path"`
-	OldString  string `json:"old_string" jsonschema:"text to be replaced; must occur exactly once unless replace_all"`
-	NewString  string `json:"new_string" jsonschema:"text to put in its place"`
+	OldString  string `json:"old_string,omitempty" jsonschema:"text to be replaced; must occur exactly once unless replace_all"`
+	NewString  string `json:"new_string,omitempty" jsonschema:"text to put in its place"`
 	ReplaceAll bool   `json:"replace_all,omitempty" jsonschema:"replace every occurrence"`
+
+	Edits []singleEdit `json:"edits,omitempty" jsonschema:"several replacements, in order, all or none; instead of old_string and new_string"`
 }
 
 type editOutput struct {
@@ -37,9 +39,19 @@ func editTool() *Tool {
 }
 
 func editFile(ctx context.Context, c *Call, in editInput) (editOutput, error) {
+	_, hasOld := c.Args["old_string"]
+	_, hasNew := c.Args["new_string"]
 	switch {
+	case len(in.Edits) > 0 && (hasOld || hasNew):
+		return editOutput{}, Errorf(fault.InvalidArgument, "give edits, or old_string and new_string, not both")
+	case len(in.Edits) > 0:
+		return multiEdit(ctx, c, multiEditInput{in.FilePath, in.Edits})
 	case in.FilePath == "":
 		return editOutput{}, Errorf(fault.InvalidArgument, "file_path is required")
+	case !hasOld:
+		return editOutput{}, Errorf(fault.InvalidArgument, "old_string is required")
+	case !hasNew:
+		return editOutput{}, Errorf(fault.InvalidArgument, "new_string is required")
 	case in.OldString == "":
 		return editOutput{}, Errorf(fault.InvalidArgument, "old_string must be non-empty")
 	}

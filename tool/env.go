@@ -58,7 +58,7 @@ type Config struct {
 	Log      *slog.Logger    // nil discards
 	ReadOnly bool            // offer only read-only tools
 	Readers  ReadScope       // the scope of a Read; "" is ReadProcess
-	MaxText  int             // maximum bytes of one answer's text; 0 is DefaultMaxText
+	MaxText  int             // maximum bytes of one answer's text, and a note beside it; 0 is DefaultMaxText
 }
 
 // An Env is the state that the calls of one server share. It is safe for concurrent use.
@@ -125,6 +125,9 @@ func (e *Env) Available(ctx context.Context, only string) ([]*Tool, error) {
 	}
 	var out []*Tool
 	for _, t := range e.Tools {
+		if t.Family == Secrets && !e.hasSecrets(ctx, list) {
+			continue
+		}
 		if e.allowsTool(t) && (len(t.Needs) == 0 || slices.ContainsFunc(list, t.fitsWorkspace)) {
 			out = append(out, t)
 		}
@@ -136,6 +139,14 @@ func (e *Env) Available(ctx context.Context, only string) ([]*Tool, error) {
 	}
 	slices.SortFunc(out, byName)
 	return out, nil
+}
+
+// hasSecrets reports whether a workspace has a secret, or may have one.
+func (e *Env) hasSecrets(ctx context.Context, list []Entry) bool {
+	return e.Secrets != nil && slices.ContainsFunc(list, func(entry Entry) bool {
+		names, err := e.Secrets.Names(ctx, e.secretScope(entry.Name, entry.ID))
+		return len(names) > 0 || err != nil
+	})
 }
 
 // allowsTool reports whether a read-only Env permits a tool.
@@ -203,7 +214,8 @@ func (e *Env) Run(ctx context.Context, req Request) (Result, error) {
 	return res, err
 }
 
-func (e *Env) run(ctx context.Context, req Request) (Result, error) {
+func (e *Env) run(ctx context.Context, req Request) (_ Result, err error) {
+	defer e.recoverPanic(req.Tool, &err)
 	start := time.Now()
 	t, err := e.findTool(ctx, req)
 	if err != nil {
@@ -262,6 +274,7 @@ func (e *Env) findTool(ctx context.Context, req Request) (*Tool, error) {
 
 // runInWorkspace runs a call in one workspace and emits its event.
 func (e *Env) runInWorkspace(ctx context.Context, t *Tool, req Request, entry Entry, args map[string]json.RawMessage, start time.Time) (res Result, err error) {
+	defer e.recoverPanic(t.Name, &err)
 	ws, err := e.Scope(req.Only).Get(ctx, entry.Name)
 	if err != nil {
 		return Result{}, err
@@ -274,6 +287,7 @@ func (e *Env) runInWorkspace(ctx context.Context, t *Tool, req Request, entry En
 	subjects := t.subjects(in)
 	what := primarySubject(subjects, ws.Traits().Root)
 	defer func() { e.emitCallEvent(req, ws.ID(), scrub, t, what, start, err) }()
+	defer e.recoverPanic(t.Name, &err) // before the event, which has the error
 	if missing := t.missingCapabilities(ws.Capabilities()); len(missing) > 0 {
 		return Result{}, Errorf(fault.Unsupported, "%s needs the capability %s, which workspace %q does not have", t.Name, missing[0], entry.Name)
 	}
@@ -330,13 +344,16 @@ const aroundTimeout = time.Minute
 
 // callTool calls the function of a tool; a panic becomes the error of the call.
 func (e *Env) callTool(ctx context.Context, t *Tool, c *Call, in any) (a answer, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			e.Log.Error("tool panicked", "tool", t.Name, "panic", p, "stack", string(debug.Stack()))
-			err = Errorf(fault.Internal, "%s: a defect of Croft ended this call; the server's log has it", t.Name)
-		}
-	}()
+	defer e.recoverPanic(t.Name, &err)
 	return t.call(ctx, c, in)
+}
+
+// recoverPanic, deferred, makes a panic the error of the call.
+func (e *Env) recoverPanic(tool string, err *error) {
+	if p := recover(); p != nil {
+		e.Log.Error("tool panicked", "tool", tool, "panic", p, "stack", string(debug.Stack()))
+		*err = Errorf(fault.Internal, "%s: a defect of Croft ended this call; the server's log has it", tool)
+	}
 }
 
 // finishCall scrubs and truncates the answer of a call.

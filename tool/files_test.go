@@ -436,3 +436,23 @@ func TestReadOfAFIFODoesNotWait(t *testing.T) {
 		t.Error("a FIFO was read")
 	}
 }
+
+// TestWholeNumbersAreIntegers: 1.0 is an integer in JSON Schema.
+func TestWholeNumbersAreIntegers(t *testing.T) {
+	env := coding(t, "w")
+	put(t, env, "w", "f", "one\ntwo\n")
+	if got := ok(t, env, "Read", `{"file_path":"f","limit":1.0,"offset":2e0}`); got != "2\ttwo\n" {
+		t.Errorf("Read = %q", got)
+	}
+	refused(t, env, "Read", `{"file_path":"f","limit":1.5}`, fault.InvalidArgument)
+}
+
+// TestRenderKeepsUnreadFiles: as for Write, a file that was not read is not overwritten.
+func TestRenderKeepsUnreadFiles(t *testing.T) {
+	env := coding(t, "w")
+	put(t, env, "w", "a.svg", "<svg/>\n")
+	const call = `{"source":"digraph { a -> b }","output_path":"a.svg"}`
+	if got := refused(t, env, "render_dot", call, fault.PermissionDenied); got != "refusing to overwrite a.svg: Read it first" {
+		t.Errorf("render_dot = %q", got)
+	}
+}

@@ -73,7 +73,7 @@ func TestDiskFull(t *testing.T) {
 	if err := set.Add("w", ws); err != nil {
 		t.Fatal(err)
 	}
-	env := newEnv(t, tool.Config{Tools: tool.Coding(), Workspaces: set})
+	env := newEnv(t, tool.Config{Tools: tool.Coding(), Workspaces: set, MaxText: 1 << 20})
 	for name := range before {
 		ok(t, env, "Read", `{"file_path":"`+name+`","limit":10000}`)
 	}

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,10 +16,13 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
+// readMargin is room in an answer of Read for the note that there are more lines.
+const readMargin = 100
+
 // Limits of Read.
 const (
 	defaultReadLines = 2000
-	maxReadText      = 8 << 20  // bytes of one answer; the rest is read with an offset
+	maxReadText      = 8 << 20  // bytes of one answer, whatever Config.MaxText is; the rest is read with an offset
 	maxReadLine      = 16 << 20 // bytes of one line
 	maxReadFile      = 4 << 30  // bytes of a file; all of it is scanned
 	binaryLook       = 8 << 10  // a NUL in these first bytes makes a file binary
@@ -69,7 +73,7 @@ func readFile(ctx context.Context, c *Call, in readInput) (readOutput, error) {
 	if in.Limit < 0 {
 		return readOutput{}, Errorf(fault.InvalidArgument, "limit must not be negative")
 	}
-	w := window{first: max(in.Offset, 1), count: in.Limit, numbered: true}
+	w := window{first: max(in.Offset, 1), count: in.Limit, numbered: true, bytes: min(c.Env.room(readMargin), maxReadText)}
 	if w.count == 0 {
 		w.count = defaultReadLines
 	}
@@ -138,6 +142,7 @@ func (c contextReader) Read(p []byte) (int, error) {
 type window struct {
 	first, count int
 	numbered     bool
+	bytes        int // of the text, beyond which no line is added; 0 is maxReadText
 
 	text       strings.Builder
 	lines      int      // of the file
@@ -150,7 +155,7 @@ type window struct {
 
 // preallocate reserves memory for a file of size bytes.
 func (w *window) preallocate(size int64) {
-	if w.first == 1 && size > 0 && size <= maxReadText {
+	if w.first == 1 && size > 0 && size <= int64(cmp.Or(w.bytes, maxReadText)) {
 		w.text.Grow(int(size+size/8) + 64)
 		w.lineHashes = make([]uint32, 0, min(size/24, 4096)+1)
 	}
@@ -236,7 +241,7 @@ func (w *window) addPart(part []byte, first bool) {
 		if w.shown != w.lines-1 {
 			return
 		}
-		if w.text.Len() > maxReadText {
+		if w.text.Len()+len(part)+16 > cmp.Or(w.bytes, maxReadText) && w.text.Len() > 0 {
 			return
 		}
 		w.shown = w.lines

@@ -128,10 +128,15 @@ func (r renderer) checkInput(ctx context.Context, c *Call, in renderInput) (form
 	default:
 		return "", 0, Errorf(fault.InvalidArgument, "unsupported output extension %q; supported: .svg, .png, .pdf", ext)
 	}
-	if info, err := c.Workspace.Stat(ctx, in.OutputPath, nil); err == nil && info.Type == driver.TypeDir {
+	switch info, err := c.Workspace.Stat(ctx, in.OutputPath, nil); {
+	case err == nil && info.Type == driver.TypeDir:
 		return "", 0, Errorf(fault.InvalidArgument, "output_path is a directory: %s", in.OutputPath)
-	} else if fault.Of(err) == fault.SandboxViolation {
+	case fault.Of(err) == fault.SandboxViolation:
 		return "", 0, PathError(r.tool, in.OutputPath, err)
+	case err == nil:
+		if err := c.CheckSeen(ctx, "overwrite", in.OutputPath); err != nil {
+			return "", 0, err
+		}
 	}
 	seconds, err = Seconds("timeout", in.Timeout, defaultRenderSeconds, maxRenderSeconds)
 	return ext[1:], seconds, err

@@ -36,6 +36,15 @@ func inputSchema[In any](spec Spec) *jsonschema.Schema {
 	return s
 }
 
+// InputWithoutWorkspace returns the schema of the arguments without "workspace", for
+// clients that reach one workspace.
+func (t *Tool) InputWithoutWorkspace() *jsonschema.Schema {
+	s := t.Input.CloneSchemas()
+	delete(s.Properties, workspaceKey)
+	s.PropertyOrder = slices.DeleteFunc(slices.Clone(s.PropertyOrder), func(name string) bool { return name == workspaceKey })
+	return s
+}
+
 // outputSchema returns the schema of the answer. With workspace "all" the answer has a part
 // for each workspace instead, so no property is required then.
 func outputSchema[Out any](spec Spec) *jsonschema.Schema {

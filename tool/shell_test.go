@@ -113,12 +113,12 @@ func TestWriteStdin(t *testing.T) {
 func TestLargeOutput(t *testing.T) {
 	env := coding(t, "w")
 	got := ok(t, env, "Bash", `{"command":"echo first; yes | head -c 20000000; echo last"}`)
-	if len(got) > 110<<10 || !strings.HasPrefix(got, "first\n") || !strings.HasSuffix(got, "last\n") {
+	if len(got) > 31_000 || !strings.HasPrefix(got, "first\n") || !strings.HasSuffix(got, "last\n") {
 		t.Errorf("%d bytes: %.40q", len(got), got)
 	}
 	m := regexp.MustCompile(`\((?:output truncated, )(\d+) bytes elided; BashOutput with shell_id "(\S+)" and offset (\d+) reads them\)`).FindStringSubmatch(got)
 	if m == nil {
-		t.Fatalf("it does not say what was left out: %.200q", got[50<<10:])
+		t.Fatalf("it does not say what was left out: %.200q", got[14_000:])
 	}
 	var off int
 	fmt.Sscan(m[3], &off)
@@ -130,17 +130,61 @@ func TestLargeOutput(t *testing.T) {
 func TestLargeAnswerHasAHandle(t *testing.T) {
 	env := newEnv(t, tool.Config{Tools: tool.Coding(), Workspaces: newSet(t, "w"), MaxText: 1000})
 	put(t, env, "w", "f", strings.Repeat("0123456789\n", 500))
-	res, err := env.Run(t.Context(), tool.Request{Tool: "Read", Args: json.RawMessage(`{"file_path":"f"}`)})
-	if err != nil || res.Handle == "" || len(res.Text) > 1200 || len(res.Structured) > 2000 {
+	res, err := env.Run(t.Context(), tool.Request{Tool: "Grep", Args: json.RawMessage(`{"pattern":"0123"}`)})
+	if err != nil || res.Handle == "" || len(res.Text) > 1200 {
 		t.Fatalf("text of %d bytes, data of %d, handle %q, %v", len(res.Text), len(res.Structured), res.Handle, err)
 	}
 	whole, err := env.Kept(t.Context(), "", res.Handle)
-	if err != nil || !strings.HasSuffix(whole, "500\t0123456789\n") {
+	if err != nil || !strings.HasSuffix(whole, "\nf:500:0123456789\n") {
 		t.Errorf("Kept = %.20q, %v", whole, err)
 	}
-	got := ok(t, env, "BashOutput", args(t, "shell_id", res.Handle, "offset", len(whole)-15))
-	if got != "500\t0123456789\n" {
+	got := ok(t, env, "BashOutput", args(t, "shell_id", res.Handle, "offset", len(whole)-17))
+	if got != "f:500:0123456789\n" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestAnswersFitTheirReader: no text is longer than agents show to a model, each is cut at a
+// line, and says how to go on; what follows is all of the rest.
+func TestAnswersFitTheirReader(t *testing.T) {
+	env := coding(t, "w")
+	var lines strings.Builder
+	for i := range 9000 {
+		fmt.Fprintf(&lines, "line %d of the file\n", i+1)
+	}
+	put(t, env, "w", "f", lines.String())
+	const most = tool.DefaultMaxText + 200 // with the note
+
+	var all strings.Builder
+	more := regexp.MustCompile(`\.\.\. \(\d+ more lines; Read with offset=(\d+) shows them\)\n$`)
+	for off := "1"; off != ""; {
+		got := ok(t, env, "Read", `{"file_path":"f","limit":100000,"offset":`+off+`}`)
+		if len(got) > most {
+			t.Fatalf("Read from %s has %d bytes", off, len(got))
+		}
+		off = ""
+		if m := more.FindStringSubmatch(got); m != nil {
+			off, got = m[1], strings.TrimSuffix(got, m[0])
+		}
+		all.WriteString(regexp.MustCompile(`(?m)^\d+\t`).ReplaceAllString(got, ""))
+	}
+	if all.String() != lines.String() {
+		t.Errorf("the parts of Read have %d bytes, not %d, of the file", all.Len(), lines.Len())
+	}
+
+	for name, call := range map[string][2]string{
+		"Grep": {"Grep", `{"pattern":"line"}`}, "Bash": {"Bash", `{"command":"cat f"}`}, "BashOutput": {"BashOutput", ""},
+	} {
+		if name == "BashOutput" {
+			id := regexp.MustCompile(`shell_id: (\S+)`).FindStringSubmatch(ok(t, env, "Bash", `{"command":"cat f","run_in_background":true}`))[1]
+			ok(t, env, "write_stdin", args(t, "shell_id", id, "eof", true, "yield_time_ms", 30000))
+			call[1] = args(t, "shell_id", id)
+		}
+		got := ok(t, env, call[0], call[1])
+		note := regexp.MustCompile(`(?m)\n\.\.\. \(output truncated, \d+ bytes elided; .*offset (\d+) reads them\)\n`).FindStringSubmatch(got)
+		if len(got) > most || note == nil {
+			t.Errorf("%s answers with %d bytes: %.60q ... %q", name, len(got), got, got[max(0, len(got)-60):])
+		}
 	}
 }
 

@@ -34,12 +34,13 @@ func (e *Env) workspaceTools(ctx context.Context, list []Entry) []*Tool {
 			e.Log.Warn("tools of a workspace", "workspace", entry.Name, "error", err)
 			continue
 		}
-		for _, d := range e.sourceTools(ws) {
+		own := e.extraTools(ws)
+		for i, d := range e.sourceTools(ws) {
 			if seen[d.Name] {
 				continue
 			}
 			seen[d.Name] = true
-			t, err := e.adaptTool(d)
+			t, err := e.adaptTool(d, i >= len(own))
 			if err != nil {
 				e.Log.Warn("tool refused", "workspace", entry.Name, "tool", d.Name, "error", err)
 				continue
@@ -58,8 +59,8 @@ func hasExtras(entry Entry) bool {
 	return slices.ContainsFunc(entry.Capabilities.Names(), func(c workspace.Capability) bool { return !slices.Contains(known, c) })
 }
 
-// sourceTools lists the tools of a workspace's extras and of the configured sources.
-func (e *Env) sourceTools(ws *workspace.Workspace) []driver.Tool {
+// extraTools lists the tools of a workspace's extras.
+func (e *Env) extraTools(ws *workspace.Workspace) []driver.Tool {
 	var out []driver.Tool
 	extras := ws.Extras()
 	for _, name := range slices.Sorted(maps.Keys(extras)) {
@@ -67,6 +68,12 @@ func (e *Env) sourceTools(ws *workspace.Workspace) []driver.Tool {
 			out = append(out, s.Tools()...)
 		}
 	}
+	return out
+}
+
+// sourceTools lists the tools of a workspace's extras, and then of the configured sources.
+func (e *Env) sourceTools(ws *workspace.Workspace) []driver.Tool {
+	out := e.extraTools(ws)
 	for _, source := range e.Sources {
 		if s := source(ws); s != nil {
 			out = append(out, s.Tools()...)
@@ -77,7 +84,7 @@ func (e *Env) sourceTools(ws *workspace.Workspace) []driver.Tool {
 
 // adaptTool adapts a driver.Tool to a Tool. Its function looks the tool up again in the
 // workspace of the call, which may not have it.
-func (e *Env) adaptTool(d driver.Tool) (*Tool, error) {
+func (e *Env) adaptTool(d driver.Tool, builtIn bool) (*Tool, error) {
 	switch {
 	case strings.HasPrefix(d.Name, driver.ReservedToolPrefix):
 		return nil, fmt.Errorf("tool: %s: %w: names that begin with %s are reserved", d.Name, fault.InvalidArgument, driver.ReservedToolPrefix)
@@ -94,7 +101,7 @@ func (e *Env) adaptTool(d driver.Tool) (*Tool, error) {
 	}
 	t := &Tool{Spec: Spec{
 		Name: d.Name, Family: Extra, Description: d.Description,
-		ReadOnly: d.ReadOnly, Destructive: d.Destructive, OpenWorld: d.OpenWorld,
+		ReadOnly: d.ReadOnly, Destructive: d.Destructive, OpenWorld: d.OpenWorld, BuiltIn: builtIn,
 	}}
 	t.Input = in.CloneSchemas()
 	if t.Input.Properties == nil {

@@ -48,6 +48,7 @@ type Spec struct {
 	TextOnly bool
 
 	FanOut     bool // takes workspace "all"
+	BuiltIn    bool // with Family Extra: of a Source of Croft, not of a provider
 	Unscrubbed bool // the answer may contain secrets, and is not scrubbed
 }
 

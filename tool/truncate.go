@@ -16,8 +16,9 @@ import (
 )
 
 // DefaultMaxText bounds the text of one answer. A longer text is truncated to head and
-// tail, and its handle reads the whole.
-const DefaultMaxText = 512 << 10
+// tail, and its handle reads the whole. Some agents show a model only the beginning of an
+// answer with more than 50,000 characters.
+const DefaultMaxText = 30_000
 
 // Limits of the texts that are kept for handles.
 const (
@@ -84,12 +85,30 @@ func (e *Env) truncateResult(workspace string, r Result) Result {
 		return r
 	}
 	handle := e.results.add(workspace, r.Text)
-	read := fmt.Sprintf("BashOutput with shell_id %q and an offset reads it", handle)
+	read := fmt.Sprintf("BashOutput with shell_id %q and offset %d reads them", handle, headEnd(r.Text, e.MaxText/2))
 	return Result{
 		Text: HeadTail(r.Text, e.MaxText, read), Structured: truncateJSON(r.Structured, e.MaxText, read), Handle: handle,
 		DataOnly: r.DataOnly, content: HeadTail(r.content, e.MaxText, read),
 	}
 }
+
+// room returns the bytes of an answer's text that remain beside a note.
+func (e *Env) room(note int) int { return max(e.MaxText-note, e.MaxText/2) }
+
+// headEnd returns where a head of at most limit bytes ends: after a line, or within a
+// very long one.
+func headEnd(text string, limit int) int {
+	if i := strings.LastIndexByte(text[:limit], '\n'); i >= 0 && limit-i <= maxCutLine {
+		return i + 1
+	}
+	for limit > 0 && !utf8.RuneStart(text[limit]) {
+		limit--
+	}
+	return limit
+}
+
+// maxCutLine is how much of a line is dropped to cut at its end.
+const maxCutLine = 2 << 10
 
 // HeadTail returns text if it has at most limit bytes, else its head and tail with a note
 // of what was dropped. more says how to read the rest.
@@ -97,9 +116,9 @@ func HeadTail(text string, limit int, more string) string {
 	if len(text) <= limit {
 		return text
 	}
-	head, tail := text[:limit/2], text[len(text)-(limit-limit/2):]
-	for len(head) > 0 && !utf8.RuneStart(text[len(head)]) {
-		head = head[:len(head)-1]
+	head, tail := text[:headEnd(text, limit/2)], text[len(text)-(limit-limit/2):]
+	if i := strings.IndexByte(tail, '\n'); i >= 0 && i < maxCutLine {
+		tail = tail[i+1:]
 	}
 	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
 		tail = tail[1:]
@@ -107,7 +126,8 @@ func HeadTail(text string, limit int, more string) string {
 	if more != "" {
 		more = "; " + more
 	}
-	return fmt.Sprintf("%s\n... (output truncated, %d bytes elided%s)\n%s", head, len(text)-len(head)-len(tail), more, tail)
+	elided := len(text) - len(head) - len(tail)
+	return fmt.Sprintf("%s\n... (output truncated, %d bytes elided%s)\n%s", strings.TrimSuffix(head, "\n"), elided, more, tail)
 }
 
 // truncateJSON applies HeadTail to every string within data.

@@ -92,8 +92,7 @@ type watchEventsInput struct {
 
 type watchEventsOutput struct {
 	bashOutputOutput
-	Events  []watchEvent `json:"events"`
-	Dropped int          `json:"dropped_events,omitempty" jsonschema:"number of earlier events that were dropped"`
+	Dropped int `json:"dropped_events,omitempty" jsonschema:"number of earlier events that were dropped"`
 }
 
 func (o watchEventsOutput) Text() string {
@@ -102,11 +101,24 @@ func (o watchEventsOutput) Text() string {
 	if o.Dropped > 0 {
 		fmt.Fprintf(&b, "NOTE: %d earlier events dropped (per-shell cap of %d reached)\n", o.Dropped, maxWatchEvents)
 	}
-	fmt.Fprintf(&b, "--- events (%d) ---\n", len(o.Events))
-	for _, e := range o.Events {
-		fmt.Fprintf(&b, "[%d] %s  %s\n", e.ID, e.Time, e.text())
-	}
+	writeEvents(&b, o.Events)
 	return b.String()
+}
+
+func writeEvents(b *strings.Builder, events []watchEvent) {
+	fmt.Fprintf(b, "--- events (%d) ---\n", len(events))
+	for _, e := range events {
+		fmt.Fprintf(b, "[%d] %s  %s\n", e.ID, e.Time, e.text())
+	}
+}
+
+// watchOf returns the watch of a command, nil for a command that is not watched.
+func (c *Call) watchOf(shellID string) (*watch, error) {
+	set, err := PerWorkspace(c, func() (*watches, error) { return newWatches(), nil })
+	if err != nil {
+		return nil, err
+	}
+	return set.get(shellID), nil
 }
 
 func watchEventsTool() *Tool {
@@ -124,11 +136,10 @@ func watchEvents(ctx context.Context, c *Call, in watchEventsInput) (watchEvents
 	if err != nil {
 		return watchEventsOutput{}, err
 	}
-	set, err := PerWorkspace(c, func() (*watches, error) { return newWatches(), nil })
+	w, err := c.watchOf(in.ShellID)
 	if err != nil {
 		return watchEventsOutput{}, err
 	}
-	w := set.get(in.ShellID)
 	if w == nil {
 		return watchEventsOutput{}, Errorf(fault.NotFound, "shell_id %s was not started by watch_process; use BashOutput instead", in.ShellID)
 	}

@@ -27,7 +27,10 @@ import (
 // system. Fields that cfg sets stay.
 func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	cfg.Tools = slices.Concat(all.Coding(), all.Workspace(), s.skillTools())
-	cfg.Effects, cfg.Sources = all.Effects(), all.Sources()
+	cfg.Effects = all.Effects()
+	for _, source := range all.Sources() {
+		cfg.Sources = append(cfg.Sources, s.withNetwork(source))
+	}
 	if r, ok := cfg.Workspaces.(*registryWorkspaces); ok && cfg.Fork == nil {
 		cfg.Fork = func(ctx context.Context, c *tool.Call, snapshot, name string) (string, error) {
 			forkOf, err := c.ForkOf(ctx)
@@ -57,6 +60,30 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	cfg.Finders = append(cfg.Finders, forms)
 	return tool.NewEnv(cfg)
 }
+
+// withNetwork leaves out the tools of a source that reach beyond the workspace, if the
+// policy of the workspace allows no network.
+func (s *System) withNetwork(source tool.Source) tool.Source {
+	return func(ws *workspace.Workspace) driver.ToolSource {
+		tools := source(ws)
+		rec, err := s.Registry.Lookup(context.Background(), "", ws.ID())
+		if tools == nil || err != nil || !rec.Spec.Policy.Network.None() || ws.Traits().Network == driver.NetworkOpen {
+			return tools
+		}
+		var out toolList
+		for _, t := range tools.Tools() {
+			if !t.OpenWorld {
+				out = append(out, t)
+			}
+		}
+		return out
+	}
+}
+
+// toolList is a driver.ToolSource.
+type toolList []driver.Tool
+
+func (l toolList) Tools() []driver.Tool { return l }
 
 // forkOfLabel is on workspaces that an MCP client bound to one workspace forked; its value
 // is the id of that one. Clients bound to it reach them, also after the server restarts.

@@ -13,7 +13,7 @@ import (
 
 // TestGoingOnTakesOverHowARunWasMade resumes with and without flags of its own.
 func TestGoingOnTakesOverHowARunWasMade(t *testing.T) {
-	made := &eval.RunSettings{Provider: "local", Tools: "coding", Record: "/tapes", AllowNet: []string{"host:1"}, NoModelNet: true, Read: []string{"/dir"},
+	made := &eval.RunSettings{Provider: "local", Tools: "default", Record: "/tapes", AllowNet: []string{"host:1"}, NoModelNet: true, Read: []string{"/dir"},
 		Limits: workspace.Limits{driver.ResourcePIDs: {Max: 9}}}
 	for name, c := range map[string]struct {
 		flags []string

@@ -24,6 +24,7 @@ import (
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/snapshots"
 	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // mcpLabel marks the workspaces that croft mcp and croft tool open in directories.
@@ -41,6 +42,7 @@ type toolFlags struct {
 	approve    []string
 	checkpoint string
 	policy     policyFlags
+	maxText    int
 	announce   bool // print the workspaces at the start
 	empty      bool // use an empty workspace instead of the current directory
 }
@@ -54,6 +56,7 @@ func (t *toolFlags) registerFlags(f *pflag.FlagSet) {
 	f.BoolVar(&t.readOnly, "read-only", false, "make the workspaces read-only, and offer only tools that change nothing")
 	f.StringArrayVar(&t.approve, "approve", nil, "allow, ask or deny calls, such as 'ask:Bash(git push*)' or 'deny:Write(*.env)'; the first rule that matches counts; may be given several times")
 	registerCheckpoints(f, &t.checkpoint)
+	f.IntVar(&t.maxText, "max-text", t.maxText, "maximum bytes of the text of an answer; what is left out can be read with an offset")
 	t.policy.registerFlags(f)
 }
 
@@ -69,11 +72,12 @@ type mcpOptions struct {
 	hosts    []string
 	insecure bool
 	toolset  string
+	tools    []string
 	tracker  string
 }
 
 func (a *command) mcpCommand() *cobra.Command {
-	var opts mcpOptions
+	opts := mcpOptions{toolFlags: toolFlags{maxText: tool.DefaultMaxText}}
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Serve tools to an agent over the Model Context Protocol",
@@ -100,7 +104,8 @@ agents that can only start programs. --ws names one of the server's workspaces.`
 	f.StringVar(&opts.http, "http", "", "serve over HTTP on this HOST:PORT instead of over standard input and output")
 	f.StringArrayVar(&opts.hosts, "host", nil, "with --http: a further host name of this server; may be given several times")
 	registerInsecureHTTP(f, &opts.insecure, "with --http: ")
-	f.StringVar(&opts.toolset, "toolset", "coding", "names of the tools: coding (Read, Edit, Bash, ...), workspace (workspace_read_file, ...) or both")
+	f.StringVar(&opts.toolset, "toolset", "default", "default (about 20 tools), full (all of them), codegen (those of CodeGen-Sandbox), workspace (workspace_read_file, ...) or both")
+	f.StringSliceVar(&opts.tools, "tools", nil, "only these tools, NAME,NAME, instead of a toolset; croft tool lists them")
 	f.StringVar(&opts.tracker, "read-tracker", "process", "which clients may change a file after a Read: process (every client of this server) or session (the client that read)")
 	return cmd
 }
@@ -109,6 +114,9 @@ func (a *command) runMCP(ctx context.Context, opts mcpOptions) error {
 	toolset, err := mcpserver.ParseToolset(opts.toolset)
 	if err != nil {
 		return err
+	}
+	if len(opts.tools) > 0 {
+		toolset = mcpserver.ChooseTools(opts.tools)
 	}
 	scope := tool.ReadScope(opts.tracker)
 	if scope != tool.ReadProcess && scope != tool.ReadSession {
@@ -126,8 +134,12 @@ func (a *command) runMCP(ctx context.Context, opts mcpOptions) error {
 		}
 	}
 	return a.withTools(ctx, opts.toolFlags, scope, func(sys *app.System, env *tool.Env) error {
+		if err := checkTools(ctx, env, opts.tools); err != nil {
+			return err
+		}
 		server := mcpserver.New(ctx, mcpserver.Options{
 			Env: env, Version: version(), Toolset: toolset, Log: a.newLogger(slog.LevelError),
+			Instructions: instructions(ctx, sys, env),
 		})
 		defer server.Close()
 		if opts.http != "" {
@@ -135,6 +147,73 @@ func (a *command) runMCP(ctx context.Context, opts mcpOptions) error {
 		}
 		return server.ServeStdio(ctx, a.In, a.Out)
 	})
+}
+
+// instructions tells a model what commands can reach in the workspaces.
+func instructions(ctx context.Context, sys *app.System, env *tool.Env) string {
+	list, err := env.Workspaces.List(ctx)
+	if err != nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, e := range list {
+		rec, err := sys.Registry.Lookup(ctx, "", e.ID)
+		if err != nil || !e.Capabilities.Has(driver.CapShell) {
+			continue
+		}
+		if len(list) > 1 {
+			fmt.Fprintf(&b, "In workspace %q: ", e.Name)
+		}
+		b.WriteString(policyText(rec.Spec.Policy))
+	}
+	return b.String()
+}
+
+// policyText is what a policy means for commands, in words.
+func policyText(p driver.Policy) string {
+	var hosts []string
+	for _, r := range p.Network.Allow {
+		hosts = append(hosts, r.Host)
+	}
+	text := "Commands have no network; the operator can allow hosts (--allow-net HOST). "
+	switch {
+	case p.Network.Open:
+		text = "Commands have network access. "
+	case len(hosts) > 0:
+		text = "Commands reach these hosts alone: " + strings.Join(hosts, ", ") + ". "
+	}
+	if p.ReadOnly {
+		text += "The files are read-only. "
+	}
+	text += "They have a private HOME, and the programs of the host. "
+	var limits []string
+	for _, l := range driver.Resources {
+		if most := p.Limits[l.Name].Max; most != 0 {
+			limits = append(limits, fmt.Sprintf("%s %d %s", l.Name, most, l.Unit))
+		}
+	}
+	if len(limits) > 0 {
+		text += "Limits: " + strings.Join(limits, ", ") + ". "
+	}
+	return text
+}
+
+// checkTools refuses a name of --tools that no tool has.
+func checkTools(ctx context.Context, env *tool.Env, names []string) error {
+	list, err := env.Available(ctx, "")
+	if err != nil {
+		return err
+	}
+	var known []string
+	for _, t := range slices.Concat(list, env.Tools) {
+		known = append(known, t.Name)
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return usagef("--tools: unknown tool %q%s; croft tool lists them", name, suggest.Hint(name, known))
+		}
+	}
+	return nil
 }
 
 // serveMCP answers over HTTP until ctx ends.
@@ -175,9 +254,15 @@ func (a *command) serveMCP(ctx context.Context, sys *app.System, server *mcpserv
 	return nil
 }
 
+// minMaxText is the least value of --max-text.
+const minMaxText = 1000
+
 // withTools runs f with the tools for the workspaces of the flags, and closes both
 // afterwards.
 func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.ReadScope, f func(*app.System, *tool.Env) error) (err error) {
+	if opts.maxText < minMaxText {
+		return usagef("--max-text: give at least %d", minMaxText)
+	}
 	approval, err := parseApproval(opts.approve)
 	if err != nil {
 		return err
@@ -190,7 +275,7 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 		return err
 	}
 	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
-	cfg := tool.Config{Approval: approval, ReadOnly: opts.readOnly, Readers: scope}
+	cfg := tool.Config{Approval: approval, ReadOnly: opts.readOnly, Readers: scope, MaxText: opts.maxText}
 	if opts.checkpoint != "" {
 		limits, err := history.ParseLimits(opts.checkpoint)
 		if err != nil {

@@ -74,7 +74,9 @@ var harm = map[string]m{
 	"apply":                     {"source": "forked", "markers": true},
 	"apply_patch":               {"patch": "*** Begin Patch\n*** Update File: a.go\n@@\n-func  A() int { return 1 }\n+func  A() int { return 2 }\n*** Add File: b\n+x\n*** Delete File: sub/file\n*** End Patch"},
 	"change_function_signature": {"file_path": "a.go", "function_name": "A", "new_signature": "func A() (n int)"},
+	"check":                     {},
 	"delete":                    {"path": "sub", "recursive": true},
+	"edit_code":                 {"file_path": "a.go", "action": "body", "name": "A", "code": "return 3"},
 	"edit_function_body":        {"file_path": "a.go", "function_name": "A", "new_body": "return 3"},
 	"fork":                      {"name": "forked"},
 	"format":                    {"files": []string{"a.go"}},
@@ -92,6 +94,7 @@ var harm = map[string]m{
 	"run_tests":                 {"coverage": true},
 	"run_typecheck":             {},
 	"skill_run":                 {"skill": "x", "command": "touch b"},
+	"snapshot":                  {"name": "before-2"},
 	"snapshot_create":           {"name": "before"},
 	"snapshot_delete":           {"name": "before"},
 	"snapshot_restore":          {"name": "before"},
@@ -122,7 +125,7 @@ var first = []string{"run_tests", "snapshot_create", "fork", "write_stdin", "wor
 
 // mustFail are the tools that do nothing but change files of the workspace.
 var mustFail = []string{
-	"Edit", "MultiEdit", "Write", "apply_patch", "change_function_signature", "delete", "edit_function_body", "git_branch", "git_commit",
+	"Edit", "MultiEdit", "Write", "apply_patch", "change_function_signature", "delete", "edit_code", "edit_function_body", "git_branch", "git_commit",
 	"insert_after_method", "move", "rename_in_file", "rename_symbol", "workspace_edit_file", "workspace_mkdir", "workspace_rm", "workspace_write_file",
 }
 

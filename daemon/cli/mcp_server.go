@@ -22,7 +22,7 @@ import (
 
 // serverTools returns the transport to the MCP endpoint of a server, for one
 // workspace or all.
-func (a *command) serverTools(opts toolFlags, toolset string) (*mcp.StreamableClientTransport, error) {
+func (a *command) serverTools(opts toolFlags, toolset string, tools ...string) (*mcp.StreamableClientTransport, error) {
 	if err := opts.checkForServer(); err != nil {
 		return nil, err
 	}
@@ -31,6 +31,9 @@ func (a *command) serverTools(opts toolFlags, toolset string) (*mcp.StreamableCl
 		return nil, err
 	}
 	q := url.Values{"toolset": {toolset}}
+	if len(tools) > 0 {
+		q.Set("tools", strings.Join(tools, ","))
+	}
 	if len(opts.names) == 1 {
 		q.Set("workspace", opts.names[0])
 	}
@@ -86,7 +89,7 @@ func (a *command) relayMCP(ctx context.Context, opts mcpOptions) error {
 	if opts.http != "" || len(opts.hosts) > 0 {
 		return usagef("the server serves HTTP itself: leave out --http and --host, and give agents the URL %s%s", a.server, mcpserver.Path)
 	}
-	transport, err := a.serverTools(opts.toolFlags, opts.toolset)
+	transport, err := a.serverTools(opts.toolFlags, opts.toolset, opts.tools...)
 	if err != nil {
 		return err
 	}
@@ -188,7 +191,9 @@ func (a *command) toolOnServer(ctx context.Context, opts toolOptions, args []str
 		return err
 	}
 	transport.DisableStandaloneSSE = true
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "croft", Version: version()}, nil).Connect(ctx, transport, nil)
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "croft", Version: version()}, &mcp.ClientOptions{
+		Capabilities: &mcp.ClientCapabilities{Experimental: map[string]any{mcpserver.DataCapability: map[string]any{}}},
+	}).Connect(ctx, transport, nil)
 	if err != nil {
 		return serverError(a.server, err)
 	}

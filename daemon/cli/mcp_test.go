@@ -86,6 +86,96 @@ func (a *agent) ok(name string, args map[string]any) string {
 
 type m = map[string]any
 
+// TestTheDefaultSurfaceIsSmall: an agent sends the description of all tools with each
+// request.
+func TestTheDefaultSurfaceIsSmall(t *testing.T) {
+	a := overStdio(t, nil, "--workspace", t.TempDir())
+	list, err := a.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, err := json.Marshal(list)
+	if err != nil || len(sent) > 20_000 || len(list.Tools) > 20 {
+		t.Errorf("tools/list has %d bytes and %d tools, %v", len(sent), len(list.Tools), err)
+	}
+	for _, x := range list.Tools {
+		if in, _ := x.InputSchema.(map[string]any); in["properties"].(map[string]any)["workspace"] != nil {
+			t.Errorf("%s takes a workspace, and there is one", x.Name)
+		}
+	}
+	a.ok("fork", m{"name": "second"})
+	if list, err = a.ListTools(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range list.Tools {
+		if in, _ := x.InputSchema.(map[string]any); in["properties"].(map[string]any)["workspace"] == nil {
+			t.Errorf("%s takes no workspace, and there are two", x.Name)
+		}
+	}
+}
+
+// TestTheModelIsInstructed: the server says what commands can reach.
+func TestTheModelIsInstructed(t *testing.T) {
+	for want, flags := range map[string][]string{
+		"Commands have no network":                             nil,
+		"Commands reach these hosts alone: proxy.example.com.": {"--allow-net", "proxy.example.com"},
+	} {
+		a := overStdio(t, nil, append([]string{"--workspace", t.TempDir()}, flags...)...)
+		if got := a.InitializeResult().Instructions; !strings.Contains(got, want) || !strings.Contains(got, "private HOME") {
+			t.Errorf("instructions with %v: %q, want %q", flags, got, want)
+		}
+	}
+}
+
+// TestToolsAreChosenByName: --tools offers the named tools alone.
+func TestToolsAreChosenByName(t *testing.T) {
+	a := overStdio(t, nil, "--workspace", t.TempDir(), "--tools", "Read,git_status,workspace_stat")
+	list, err := a.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, x := range list.Tools {
+		got = append(got, x.Name)
+		if x.OutputSchema != nil {
+			t.Errorf("%s promises data to a client that did not ask for it", x.Name)
+		}
+	}
+	if want := []string{"Read", "git_status", "workspace_stat"}; !slices.Equal(got, want) {
+		t.Errorf("the tools are %v, want %v", got, want)
+	}
+	out, err := croft(t, t.TempDir(), "mcp", "--tools", "Raed").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), `unknown tool "Raed"`) {
+		t.Errorf("--tools Raed: %s, %v", out, err)
+	}
+}
+
+// TestNamesOfWorkspacesAreEscaped: a name that is no host of a URI is served as others are.
+func TestNamesOfWorkspacesAreEscaped(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "My Project")
+	if err := errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "a.txt"), []byte("one\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	a := overStdio(t, nil, "--workspace", dir)
+	a.ok("fork", m{"name": "try 1"})
+	a.ok("fork", m{"name": "a:b@[c]%", "workspace": "try 1"})
+	list, err := a.ListResources(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range list.Resources {
+		got = append(got, r.URI)
+		res, err := a.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: r.URI + "a.txt"})
+		if err != nil || res.Contents[0].Text != "one\n" {
+			t.Errorf("%sa.txt is %+v, %v", r.URI, res, err)
+		}
+	}
+	if want := []string{"workspace:///My%20Project/", "workspace:///a:b@%5Bc%5D%25/", "workspace:///try%201/"}; !slices.Equal(got, want) {
+		t.Errorf("the resources are %v, want %v", got, want)
+	}
+}
+
 func TestAgentOverStdio(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("one\ntwo\n"), 0o640); err != nil {
@@ -97,16 +187,16 @@ func TestAgentOverStdio(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"Read", "Bash", "run_tests", "git_status", "search_code"} {
+	for _, want := range []string{"Read", "Bash", "run_tests", "check", "search_code"} {
 		if !slices.ContainsFunc(tools.Tools, func(x *mcp.Tool) bool { return x.Name == want }) {
 			t.Errorf("there is no %s", want)
 		}
 	}
 	for _, x := range tools.Tools {
 		if strings.HasPrefix(x.Name, "workspace_") {
-			t.Errorf("the coding toolset has %s", x.Name)
+			t.Errorf("the default toolset has %s", x.Name)
 		}
-		if x.Name == "Read" && !x.Annotations.ReadOnlyHint || x.Name == "Write" && (x.Annotations.ReadOnlyHint || x.OutputSchema == nil) {
+		if x.Name == "Read" && !x.Annotations.ReadOnlyHint || x.Name == "Write" && (x.Annotations.ReadOnlyHint || x.OutputSchema != nil) {
 			t.Errorf("%s: annotations %+v", x.Name, x.Annotations)
 		}
 	}
@@ -185,7 +275,7 @@ func TestReadOnlyChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := tree(t, dir)
-	a := overStdio(t, nil, "--workspace", dir, "--read-only")
+	a := overStdio(t, nil, "--workspace", dir, "--read-only", "--toolset", "full")
 	tools, err := a.ListTools(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -257,7 +347,7 @@ func TestApprovalAsksTheUser(t *testing.T) {
 		}
 		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"allow": yes}}, nil
 	}}
-	a := overStdio(t, opts, "--workspace", t.TempDir(), "--approve", "ask:Bash(touch *)", "--approve", "deny:delete")
+	a := overStdio(t, opts, "--workspace", t.TempDir(), "--approve", "ask:Bash(touch *)", "--approve", "deny:delete", "--toolset", "full")
 	if got, failed := a.call("Bash", m{"command": "touch x"}); !failed || got != "the user did not allow Bash (rule ask:Bash(touch *))" {
 		t.Errorf("got %q, %v", got, failed)
 	}

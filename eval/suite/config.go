@@ -64,7 +64,7 @@ var AgentTypes = []string{"codex", "opencode", "claude-code", "cursor-agent", "c
 var Schedules = []string{"serial", "parallel", "isolated-by-runner"}
 
 // Toolsets are the names that Croft's tools can have.
-var Toolsets = []string{"coding", "workspace", "both"}
+var Toolsets = []string{"default", "full", "codegen", "workspace", "both"}
 
 // Metrics are what snapshots can compare.
 var Metrics = []string{"totalTokens", "inputTokens", "outputTokens", "reasoningTokens", "cacheTokens"}

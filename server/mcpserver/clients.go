@@ -2,17 +2,17 @@ package mcpserver
 
 import (
 	"context"
-	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// textClients are the names of clients that show a model the structured data of an
-// answer instead of its text, although the text is written for the model. They get
-// only the text.
-var textClients = []string{"claude-code", "codex-mcp-client"}
+// DataCapability is the experimental capability of a client that reads the structured data
+// of answers. Others get the text alone: most clients show a model both, or the data instead
+// of the text, although the text is written for the model.
+const DataCapability = "croft.run/data"
 
-// textOnlyMiddleware removes structured data and output schemas for textClients.
+// textOnlyMiddleware removes structured data and output schemas for clients without
+// DataCapability.
 func textOnlyMiddleware(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		res, err := next(ctx, method, req)
@@ -21,11 +21,11 @@ func textOnlyMiddleware(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		switch r := res.(type) {
 		case *mcp.ListToolsResult:
-			if list, ok := req.(*mcp.ListToolsRequest); ok && wantsText(list.ClientInfo()) {
+			if list, ok := req.(*mcp.ListToolsRequest); ok && !wantsData(list.ClientCapabilities()) {
 				return withoutSchemas(r), nil
 			}
 		case *mcp.CallToolResult:
-			if call, ok := req.(*mcp.CallToolRequest); ok && wantsText(call.ClientInfo()) {
+			if call, ok := req.(*mcp.CallToolRequest); ok && !wantsData(call.ClientCapabilities()) {
 				r.StructuredContent = nil
 			}
 		}
@@ -33,8 +33,8 @@ func textOnlyMiddleware(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-func wantsText(client *mcp.Implementation) bool {
-	return client != nil && slices.Contains(textClients, client.Name)
+func wantsData(caps *mcp.ClientCapabilities) bool {
+	return caps != nil && caps.Experimental[DataCapability] != nil
 }
 
 // withoutSchemas returns a copy without output schemas; the tools of r are shared by

@@ -20,12 +20,12 @@ var flows = []flow{
 			"unless the test is wrong. Run the failing tests again after each change, and all tests at the end. Say what was wrong.",
 		[]string{"Read", "Edit", "profile", "run_tests"}},
 	{"review_changes", "Review what has changed since the last commit.",
-		"Look at what has changed%[1]s since the last commit (git_status and git_diff). Read the files around each change. Report mistakes, missing tests and what is hard to understand, " +
+		"Look at what has changed%[1]s since the last commit (git status and git diff). Read the files around each change. Report mistakes, missing tests and what is hard to understand, " +
 			"with file and line, the gravest first. Change nothing.",
-		[]string{"Read", "git_status", "git_diff"}},
+		[]string{"Read", "Bash"}},
 	{"explain_project", "Find out what a project is and how it is worked on.",
-		"Find out what the project%[1]s is: use the profile tool, list the top directories, and read the README and the main entry points. Explain in a page what it does, how it is laid out, and how to build, test and run it. Change nothing.",
-		[]string{"Read", "list", "profile"}},
+		"Find out what the project%[1]s is: use the profile tool, look at the top directories, and read the README and the main entry points. Explain in a page what it does, how it is laid out, and how to build, test and run it. Change nothing.",
+		[]string{"Read", "Glob", "profile"}},
 }
 
 // refreshPrompts updates the prompts of a view: the flows whose tools it has.

@@ -5,6 +5,7 @@ import (
 	"mime"
 	"net/url"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -22,7 +23,7 @@ const (
 // addTemplates adds resource templates for files of workspaces and truncated answers.
 func (s *Server) addTemplates(m *mcp.Server, v view) {
 	m.AddResourceTemplate(&mcp.ResourceTemplate{
-		URITemplate: workspaceScheme + "{name}/{+path}", Name: "file",
+		URITemplate: workspaceScheme + "{name}/{+path}", Name: "file", // matches both forms of workspaceURI
 		Description: "A file of a workspace, or a listing of a directory.",
 	}, s.readFile(v))
 	m.AddResourceTemplate(&mcp.ResourceTemplate{
@@ -39,7 +40,7 @@ func (s *Server) refreshResources(ctx context.Context, v view, m *viewServer) er
 	}
 	var uris []string
 	for _, e := range list {
-		uri := workspaceScheme + url.PathEscape(e.Name) + "/"
+		uri := workspaceURI(e.Name)
 		uris = append(uris, uri)
 		if !slices.Contains(m.resources, uri) {
 			m.AddResource(&mcp.Resource{URI: uri, Name: e.Name, MIMEType: "text/plain", Description: "What is in workspace " + e.Name + "."}, s.readFile(v))
@@ -52,11 +53,24 @@ func (s *Server) refreshResources(ctx context.Context, v view, m *viewServer) er
 	return nil
 }
 
-// readFile reads workspace://NAME/PATH.
+// plainName matches the names that a URI may have as host. Others are in its path.
+var plainName = regexp.MustCompile(`^[A-Za-z0-9._~-]+$`)
+
+// workspaceURI returns the URI of a workspace's top directory: workspace://NAME/, or
+// workspace:///NAME/ with an escaped name that can't be a host. The SDK panics on a URI
+// that net/url can't parse.
+func workspaceURI(name string) string {
+	if plainName.MatchString(name) {
+		return workspaceScheme + name + "/"
+	}
+	return workspaceScheme + "/" + url.PathEscape(name) + "/"
+}
+
+// readFile reads workspace://NAME/PATH and workspace:///NAME/PATH.
 func (s *Server) readFile(v view) mcp.ResourceHandler {
 	return func(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 		uri := req.Params.URI
-		name, rest, ok := strings.Cut(strings.TrimPrefix(uri, workspaceScheme), "/")
+		name, rest, ok := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(uri, workspaceScheme), "/"), "/")
 		name, nerr := url.PathUnescape(name)
 		file, ferr := url.PathUnescape(rest)
 		if !ok || nerr != nil || ferr != nil {

@@ -2,56 +2,28 @@ package mcpserver
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/tool"
-	"github.com/croft-run/croft/workspace/driver"
 )
-
-// A Toolset is a set of tool names.
-type Toolset string
-
-// Toolsets.
-const (
-	Coding    Toolset = "coding"
-	Workspace Toolset = "workspace"
-	Both      Toolset = "both"
-)
-
-// ParseToolset reads the name of a toolset; "" is Coding.
-func ParseToolset(s string) (Toolset, error) {
-	switch t := Toolset(s); t {
-	case "":
-		return Coding, nil
-	case Coding, Workspace, Both:
-		return t, nil
-	}
-	return "", fmt.Errorf("mcpserver: toolset %q: %w: give coding, workspace or both", s, fault.InvalidArgument)
-}
-
-// contains reports whether a tool is in the set. Tools of workspaces themselves are in
-// every set.
-func (t Toolset) contains(name string, family tool.Family) bool {
-	plain := strings.HasPrefix(name, driver.ReservedToolPrefix)
-	return t == Both || family == tool.Extra || plain == (t == Workspace)
-}
 
 // Options are what a Server needs. Env is required.
 type Options struct {
 	Env            *tool.Env
 	Version        string
-	Toolset        Toolset       // "" is Coding; a request over HTTP may name another
+	Toolset        Toolset       // "" is Full; a request over HTTP may name another
 	ReconnectGrace time.Duration // how long calls run on without their client; 0 is DefaultReconnectGrace
 	Idle           time.Duration // idle time after which an HTTP session ends; 0 is DefaultIdle
 	Log            *slog.Logger  // nil is silent
+	Instructions   string        // for the model, after those of the server itself
 }
 
 // Defaults of Options.
@@ -82,6 +54,7 @@ type view struct {
 // viewServer is the MCP server of a view, with its present tools, prompts and resources.
 type viewServer struct {
 	*mcp.Server
+	several   bool // tools have the argument workspace
 	tools     []string
 	prompts   []string
 	resources []string
@@ -90,7 +63,7 @@ type viewServer struct {
 // New returns a server. ctx is only used for its values: the server ends with Close.
 func New(ctx context.Context, opts Options) *Server {
 	if opts.Toolset == "" {
-		opts.Toolset = Coding
+		opts.Toolset = Full
 	}
 	if opts.ReconnectGrace == 0 {
 		opts.ReconnectGrace = DefaultReconnectGrace
@@ -114,7 +87,7 @@ func (s *Server) openView(ctx context.Context, v view) (*viewServer, error) {
 		return m, nil
 	}
 	m := &viewServer{Server: mcp.NewServer(&mcp.Implementation{Name: "croft", Title: "Croft", Version: s.opts.Version}, &mcp.ServerOptions{
-		Instructions: instructions,
+		Instructions: strings.TrimSpace(instructions + s.opts.Instructions),
 		Logger:       s.log,
 		KeepAlive:    0,
 		PageSize:     1000, // some clients read only the first page
@@ -127,14 +100,14 @@ func (s *Server) openView(ctx context.Context, v view) (*viewServer, error) {
 	if err := s.refreshView(ctx, v, m); err != nil {
 		return nil, err
 	}
-	m.AddReceivingMiddleware(encodeMiddleware, textOnlyMiddleware)
+	m.AddReceivingMiddleware(s.recoverMiddleware, encodeMiddleware, textOnlyMiddleware)
 	s.addTemplates(m.Server, v)
 	s.views[v] = m
 	return m, nil
 }
 
 const instructions = `These tools work in isolated workspaces. Paths are relative to the workspace. ` +
-	`Read a file before you change it. If there are several workspaces, name one with "workspace" in every call.`
+	`Read a file before you change it. If there are several workspaces, name one with "workspace" in every call. `
 
 // Refresh updates tools, prompts and resources of all views, and notifies clients.
 func (s *Server) Refresh(ctx context.Context) error {
@@ -166,22 +139,63 @@ func (s *Server) refreshView(ctx context.Context, v view, m *viewServer) error {
 	if err != nil {
 		return err
 	}
+	workspaces, err := s.opts.Env.Scope(v.only).List(ctx)
+	if err != nil {
+		return err
+	}
+	before := m.tools
+	if several := len(workspaces) != 1; several != m.several {
+		m.several, m.tools = several, nil // every tool is added again, with or without the argument
+	}
 	var names []string
 	for _, t := range list {
-		if !v.toolset.contains(t.Name, t.Family) {
+		if !v.toolset.contains(t) {
 			continue
 		}
-		names = append(names, t.Name)
-		if !slices.Contains(m.tools, t.Name) {
-			m.AddTool(mcpTool(t), s.toolHandler(t, v))
+		if slices.Contains(m.tools, t.Name) || s.addTool(m, t, v) {
+			names = append(names, t.Name)
 		}
 	}
-	if gone := removedNames(m.tools, names); len(gone) > 0 {
+	if gone := removedNames(before, names); len(gone) > 0 {
 		m.RemoveTools(gone...)
 	}
 	m.tools = names
 	refreshPrompts(m)
 	return s.refreshResources(ctx, v, m)
+}
+
+// addTool adds a tool to a view. The SDK panics on a schema that it refuses, which a tool of
+// a workspace may have; such a tool is left out.
+func (s *Server) addTool(m *viewServer, t *tool.Tool, v view) (added bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.Warn("tool refused", "tool", t.Name, "error", p)
+		}
+	}()
+	d := mcpTool(t, m.several)
+	if most := s.opts.Env.MaxText; most > claudeMaxText {
+		d.Meta = mcp.Meta{"anthropic/maxResultSizeChars": most}
+	}
+	m.AddTool(d, s.toolHandler(t, v))
+	return true
+}
+
+// claudeMaxText is the size of a text of which Claude Code shows a model more than the
+// beginning, unless the tool declares another size.
+const claudeMaxText = 50_000
+
+// recoverMiddleware makes a panic in a handler the error of its request. The SDK does not
+// recover, so a panic would end the server with all background commands.
+func (s *Server) recoverMiddleware(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				s.log.Error("handler panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
+				res, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: method + ": a defect of Croft ended this request; the server's log has it"}
+			}
+		}()
+		return next(ctx, method, req)
+	}
 }
 
 // removedNames returns the names of before that are not in now.
@@ -195,10 +209,14 @@ func removedNames(before, now []string) []string {
 	return out
 }
 
-// mcpTool converts a tool to MCP.
-func mcpTool(t *tool.Tool) *mcp.Tool {
+// mcpTool converts a tool to MCP. The argument workspace is shown if there are several.
+func mcpTool(t *tool.Tool, several bool) *mcp.Tool {
+	in := t.Input
+	if !several {
+		in = t.InputWithoutWorkspace()
+	}
 	d := &mcp.Tool{
-		Name: t.Name, Description: t.Description, InputSchema: t.Input,
+		Name: t.Name, Description: t.Description, InputSchema: in,
 		Annotations: &mcp.ToolAnnotations{
 			ReadOnlyHint: t.ReadOnly, IdempotentHint: t.Idempotent, DestructiveHint: &t.Destructive, OpenWorldHint: &t.OpenWorld,
 		},

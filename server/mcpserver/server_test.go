@@ -60,7 +60,7 @@ func blocks() (t *tool.Tool, begun, ended chan struct{}) {
 
 func serve(t testing.TB, set *tool.Set, opts mcpserver.Options, more ...*tool.Tool) (*mcpserver.Server, *tool.Env) {
 	t.Helper()
-	env, err := tool.NewEnv(tool.Config{Tools: append(slices.Concat(tool.Coding(), tool.Workspace()), more...), Workspaces: set})
+	env, err := tool.NewEnv(tool.Config{Tools: append(slices.Concat(tool.Coding(), tool.Workspace()), more...), Workspaces: set, MaxText: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,12 +183,12 @@ func TestViews(t *testing.T) {
 		t.Errorf("the other workspace: %+v, %v", res, err)
 	}
 	for query, want := range map[string]string{
-		"?workspace=none":                   `unknown workspace "none"`,
-		"?toolset=none":                     "give coding, workspace or both",
-		"?tolset=workspace":                 `unknown parameter "tolset"; known: workspace, toolset`,
-		"?sessionid=x":                      `unknown parameter "sessionid"; known: workspace, toolset`,
-		"?toolset=coding&toolset=workspace": "the parameter toolset is given 2 times",
-		"?workspace=%zz":                    "invalid URL escape",
+		"?workspace=none":                 `unknown workspace "none"`,
+		"?toolset=none":                   "give default, full, codegen, workspace or both",
+		"?tolset=workspace":               `unknown parameter "tolset"; known: workspace, toolset, tools`,
+		"?sessionid=x":                    `unknown parameter "sessionid"; known: workspace, toolset, tools`,
+		"?toolset=full&toolset=workspace": "the parameter toolset is given 2 times",
+		"?workspace=%zz":                  "invalid URL escape",
 	} {
 		r, err := http.Post(web.URL+query, "application/json", strings.NewReader("{}"))
 		if err != nil {

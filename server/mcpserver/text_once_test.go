@@ -21,7 +21,9 @@ func TestTheTextOfAFileIsSentOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, _ := serve(t, set, mcpserver.Options{})
-	c := client(t, listen(t, s.Handler()).URL, nil)
+	c := client(t, listen(t, s.Handler()).URL, &mcp.ClientOptions{
+		Capabilities: &mcp.ClientCapabilities{Experimental: map[string]any{mcpserver.DataCapability: map[string]any{}}},
+	})
 	call := func(name string, args map[string]any) *mcp.CallToolResult {
 		t.Helper()
 		res, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: args})

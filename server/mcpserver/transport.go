@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -54,7 +55,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 }
 
 // Handler is streamable HTTP. A request may choose one workspace with ?workspace=NAME,
-// and a toolset with ?toolset=.
+// and a toolset with ?toolset= or tools with ?tools=NAME,NAME.
 func (s *Server) Handler() http.Handler {
 	h := mcp.NewStreamableHTTPHandler(s.chooseServer, &mcp.StreamableHTTPOptions{
 		Logger: s.log, EventStore: sessions{mcp.NewMemoryEventStore(nil), s.opts.Env}, SessionTimeout: s.opts.Idle,
@@ -124,6 +125,9 @@ func (s *Server) SSEHandler() http.Handler {
 func (s *Server) requestView(r *http.Request) (view, error) {
 	q := r.URL.Query()
 	v := view{toolset: s.opts.Toolset, only: q.Get("workspace")}
+	if names := q.Get("tools"); names != "" {
+		v.toolset = ChooseTools(strings.Split(names, ","))
+	}
 	if name := q.Get("toolset"); name != "" {
 		var err error
 		if v.toolset, err = ParseToolset(name); err != nil {
@@ -152,11 +156,11 @@ func checkParameters(r *http.Request, known ...string) error {
 	if err != nil {
 		return fmt.Errorf("mcpserver: parameters: %w: %w", fault.InvalidArgument, err)
 	}
-	known = append([]string{"workspace", "toolset"}, known...)
+	known = append([]string{"workspace", "toolset", "tools"}, known...)
 	for _, name := range slices.Sorted(maps.Keys(q)) {
 		switch {
 		case !slices.Contains(known, name):
-			return tool.Errorf(fault.InvalidArgument, "unknown parameter %.100q; known: workspace, toolset", name)
+			return tool.Errorf(fault.InvalidArgument, "unknown parameter %.100q; known: workspace, toolset, tools", name)
 		case len(q[name]) > 1:
 			return tool.Errorf(fault.InvalidArgument, "the parameter %s is given %d times", name, len(q[name]))
 		}

@@ -35,22 +35,25 @@ func newEnv(t *testing.T, files map[string]string) *tool.Env {
 		t.Fatal(err)
 	}
 	mux, set := workspace.NewMux(interpreters.Wrap(p, interpreters.Config{Engine: &engine})), new(tool.Set)
-	open := func(name string, from driver.Source) *workspace.Workspace {
+	open := func(name string, from driver.Source) (*workspace.Workspace, error) {
+		if err := tool.CheckName(name); err != nil {
+			return nil, err
+		}
 		ws, err := mux.Open(t.Context(), workspace.Spec{Kind: "local", ID: workspace.NewID(), From: from}, nil)
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		t.Cleanup(func() {
 			if err := ws.Destroy(context.WithoutCancel(t.Context())); err != nil {
 				t.Error(err)
 			}
 		})
-		if err := set.Add(name, ws); err != nil {
-			t.Fatal(err)
-		}
-		return ws
+		return ws, set.Add(name, ws)
 	}
-	ws := open("app", driver.Source{})
+	ws, err := open("app", driver.Source{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	store, err := secret.New(&secret.Options{Environ: []string{"CROFT_SECRET_DB_PASSWORD=correct horse"}})
 	if err != nil {
 		t.Fatal(err)
@@ -58,8 +61,8 @@ func newEnv(t *testing.T, files map[string]string) *tool.Env {
 	env, err := tool.NewEnv(tool.Config{
 		Tools: slices.Concat(all.Coding(), all.Workspace(), skillTools(t)), Sources: all.Sources(), Workspaces: set, Secrets: store,
 		Fork: func(_ context.Context, _ *tool.Call, from, name string) (string, error) {
-			open(name, driver.Source{Snapshot: from})
-			return name, nil
+			_, err := open(name, driver.Source{Snapshot: from})
+			return name, err
 		},
 	})
 	if err != nil {
@@ -208,6 +211,10 @@ var examples = map[string]example{
 	"project_symbols":  {args: `{"query": "Sum", "file_path": "calc.go"}`, needs: "gopls"},
 	"diagnostics":      {before: []string{`Write {"file_path": "bad/bad.go", "content": "package bad\n\nfunc Bad() int { return \"x\" }\n"}`}, args: `{"file_path": "bad/bad.go"}`, needs: "gopls"},
 
+	"edit_code":                 {before: []string{read}, args: `{"file_path": "calc.go", "action": "body", "name": "(*Calc).Add", "code": "c.total = c.total + n\nreturn c.total"}`},
+	"symbol":                    {args: `{"ask": "definition", "file_path": "main/main.go", "line": 5, "col": 28}`, needs: "gopls"},
+	"snapshot":                  {args: `{"name": "before-rewrite", "description": "all tests pass"}`},
+	"check":                     {args: `{"kind": "typecheck"}`, needs: "go"},
 	"edit_function_body":        {before: []string{read}, args: `{"file_path": "calc.go", "function_name": "(*Calc).Add", "new_body": "c.total = c.total + n\nreturn c.total"}`},
 	"change_function_signature": {before: []string{read}, args: `{"file_path": "calc.go", "function_name": "Sum", "new_signature": "func Sum(a, b int) (total int)"}`},
 	"insert_after_method":       {before: []string{read}, args: `{"file_path": "calc.go", "receiver_type": "Calc", "method_name": "Add", "new_method": "// Reset begins again.\nfunc (c *Calc) Reset() { c.total = 0 }"}`},

@@ -14,7 +14,7 @@ import (
 // compiled once per server.
 func Tools() []*tool.Tool {
 	e := new(Editor)
-	return []*tool.Tool{editFunctionBodyTool(e), changeSignatureTool(e), insertAfterMethodTool(e), renameInFileTool(e)}
+	return []*tool.Tool{editFunctionBodyTool(e), changeSignatureTool(e), insertAfterMethodTool(e), renameInFileTool(e), editCodeTool(e)}
 }
 
 func toolSpec(name, description string) tool.Spec {

@@ -38,12 +38,17 @@ func (o diagnosticsOutput) Text() string {
 func diagnosticsTool() *tool.Tool {
 	return newQueryTool("diagnostics", "Show the errors and warnings for the present content of a file.", fileInput.resolveFile,
 		func(ctx context.Context, s *Set, name string, _ fileInput) (diagnosticsOutput, error) {
-			bounded, cancel := context.WithTimeout(ctx, diagnosticsTime)
-			defer cancel()
-			list, err := s.Diagnostics(bounded, name)
-			if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-				return diagnosticsOutput{}, tool.Errorf(fault.DeadlineExceeded, "the language server did not analyse %s within %v", name, diagnosticsTime)
-			}
-			return diagnosticsOutput{Path: name, Diagnostics: list}, err
+			return s.diagnose(ctx, name)
 		})
+}
+
+// diagnose is Diagnostics within diagnosticsTime.
+func (s *Set) diagnose(ctx context.Context, name string) (diagnosticsOutput, error) {
+	bounded, cancel := context.WithTimeout(ctx, diagnosticsTime)
+	defer cancel()
+	list, err := s.Diagnostics(bounded, name)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return diagnosticsOutput{}, tool.Errorf(fault.DeadlineExceeded, "the language server did not analyse %s within %v", name, diagnosticsTime)
+	}
+	return diagnosticsOutput{Path: name, Diagnostics: list}, err
 }

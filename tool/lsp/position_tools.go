@@ -25,10 +25,14 @@ func findReferencesTool() *tool.Tool {
 func hoverTool() *tool.Tool {
 	return newQueryTool("hover", "Show the type and the documentation of the symbol at a position.", position.resolveFile,
 		func(ctx context.Context, s *Set, name string, in position) (tool.Message, error) {
-			text, err := s.Hover(ctx, name, in.Line, in.Col)
-			if text == "" {
-				text = "no information about the symbol at " + in.String()
-			}
-			return tool.Message{Message: text}, err
+			return s.hover(ctx, name, in)
 		})
+}
+
+func (s *Set) hover(ctx context.Context, name string, at position) (tool.Message, error) {
+	text, err := s.Hover(ctx, name, at.Line, at.Col)
+	if text == "" {
+		text = "no information about the symbol at " + at.String()
+	}
+	return tool.Message{Message: text}, err
 }

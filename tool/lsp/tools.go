@@ -15,7 +15,7 @@ import (
 // Tools returns the tools of this package.
 func Tools() []*tool.Tool {
 	return []*tool.Tool{
-		findDefinitionTool(), findReferencesTool(), renameSymbolTool(), hoverTool(), documentSymbolsTool(), projectSymbolsTool(), diagnosticsTool(),
+		findDefinitionTool(), findReferencesTool(), renameSymbolTool(), hoverTool(), documentSymbolsTool(), projectSymbolsTool(), diagnosticsTool(), symbolTool(),
 	}
 }
 

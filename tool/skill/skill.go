@@ -33,7 +33,7 @@ type Options struct {
 	Artifacts *stage.Artifacts // each workspace has its own below it; may be nil
 }
 
-// Tools returns the tools.
+// Tools returns the tools; those for skills only if there is a directory of skills.
 func Tools(opts Options) []*tool.Tool {
 	if opts.Skills == nil {
 		opts.Skills = new(bootstrap.Skills)
@@ -42,6 +42,9 @@ func Tools(opts Options) []*tool.Tool {
 		opts.State = stage.NewMemoryState()
 	}
 	f := &family{opts}
+	if len(opts.Skills.Roots) == 0 {
+		return []*tool.Tool{f.saveArtifactTool()}
+	}
 	return []*tool.Tool{f.loadTool(), f.listDocsTool(), f.runTool(), f.saveArtifactTool()}
 }
 

@@ -23,7 +23,7 @@ import (
 func Coding() []*tool.Tool {
 	return []*tool.Tool{
 		createTool(), listTool(), restoreTool(), snapshotDiffTool(), deleteTool(),
-		forkTool(), diffTool(), applyTool(), undoTool(),
+		forkTool(), diffTool(), applyTool(), undoTool(), snapshotTool(),
 	}
 }
 

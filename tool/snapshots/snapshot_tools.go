@@ -141,6 +141,35 @@ func listSnapshots(ctx context.Context, c *tool.Call, in listSnapshotsInput) (li
 	return out, nil
 }
 
+type snapshotInput struct {
+	Name        string `json:"name,omitempty" jsonschema:"name: letters, digits, _ - and .; default list the snapshots" croft:"name"`
+	Description string `json:"description,omitempty" jsonschema:"description of this state"`
+}
+
+// snapshotTool is snapshot_create and snapshot_list in one, for clients to which each tool
+// costs.
+func snapshotTool() *tool.Tool {
+	return tool.New(tool.Spec{
+		Name: "snapshot", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
+		Description: "Take a snapshot of all files of the workspace under a name, which undo returns to. Without a name, list the snapshots.",
+	}, func(ctx context.Context, c *tool.Call, in snapshotInput) (snapshotsOutput, error) {
+		if in.Name == "" {
+			list, err := listSnapshots(ctx, c, listSnapshotsInput{})
+			return snapshotsOutput{list.Snapshots, list.Text()}, err
+		}
+		made, err := createSnapshot(ctx, c, createInput(in))
+		return snapshotsOutput{[]snapshotOutput{made.Snapshot}, made.Text()}, err
+	})
+}
+
+type snapshotsOutput struct {
+	Snapshots []snapshotOutput `json:"snapshots"`
+
+	text string
+}
+
+func (o snapshotsOutput) Text() string { return o.text }
+
 type nameInput struct {
 	Name string `json:"name" jsonschema:"name or id of the snapshot" croft:"name"`
 }
@@ -213,14 +242,21 @@ func deleteTool() *tool.Tool {
 }
 
 type undoInput struct {
-	Redo bool `json:"redo,omitempty" jsonschema:"revert the last undo instead"`
+	To   string `json:"to,omitempty" jsonschema:"name or id of the snapshot to restore; default the state before the present one" croft:"name"`
+	Redo bool   `json:"redo,omitempty" jsonschema:"revert the last undo instead"`
 }
 
 func undoTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "undo", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
-		Description: "Restore the files of the workspace to the latest snapshot or checkpoint before the present state, in place. With redo, revert that.",
+		Description: "Restore the files of the workspace to the latest snapshot or checkpoint before the present state, in place. With to, restore that snapshot. With redo, revert the last undo.",
 	}, func(ctx context.Context, c *tool.Call, in undoInput) (movedOutput, error) {
+		switch {
+		case in.To != "" && in.Redo:
+			return movedOutput{}, tool.Errorf(fault.InvalidArgument, "give to or redo, not both")
+		case in.To != "":
+			return restoreSnapshot(ctx, c, nameInput{in.To})
+		}
 		do, verb := history.Undo, "undone, back to"
 		if in.Redo {
 			do, verb = history.Redo, "redone, forth to"

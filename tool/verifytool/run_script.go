@@ -17,10 +17,11 @@ import (
 )
 
 type runScriptInput struct {
-	Name    string   `json:"name" jsonschema:"name of a script of package.json" croft:"name"`
-	Args    []string `json:"args,omitempty" jsonschema:"arguments for it"`
-	Timeout int      `json:"timeout,omitempty" jsonschema:"time limit in seconds; default 300, at most 1800"`
-	Dir     string   `json:"dir,omitempty" jsonschema:"directory of the package.json; default the workspace's root" croft:"path"`
+	Name     string   `json:"name" jsonschema:"name of a script of package.json" croft:"name"`
+	Args     []string `json:"args,omitempty" jsonschema:"arguments for it"`
+	Timeout  int      `json:"timeout,omitempty" jsonschema:"time limit in seconds; default 300, at most 1800"`
+	Language string   `json:"language,omitempty" jsonschema:"node, which is the only one with scripts"`
+	Dir      string   `json:"dir,omitempty" jsonschema:"directory of the package.json; default the workspace's root" croft:"path"`
 }
 
 type runScriptOutput struct {
@@ -41,6 +42,9 @@ func runScriptTool() *tool.Tool {
 func runScript(ctx context.Context, c *tool.Call, in runScriptInput) (runScriptOutput, error) {
 	if strings.TrimSpace(in.Name) == "" {
 		return runScriptOutput{}, tool.Errorf(fault.InvalidArgument, "run_script: name is required")
+	}
+	if lang := strings.ToLower(strings.TrimSpace(in.Language)); lang != "" && lang != string(profile.Node) {
+		return runScriptOutput{}, tool.Errorf(fault.Unsupported, "run_script: only Node projects support scripts today (detected: %s)", lang)
 	}
 	seconds, err := tool.Seconds("timeout", in.Timeout, testSeconds, maxTestSeconds)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/profile"
 	"github.com/croft-run/croft/tool/verify"
@@ -19,6 +20,7 @@ type runTestsInput struct {
 	Language string   `json:"language,omitempty" jsonschema:"project to use if there are several: go, rust, node, python, java or another that profile names; all runs each"`
 	Files    []string `json:"files,omitempty" jsonschema:"only tests for these files: paths relative to the workspace; default all tests" croft:"path"`
 	Timeout  int      `json:"timeout,omitempty" jsonschema:"time limit in seconds; default 300, at most 1800"`
+	Failed   bool     `json:"failed,omitempty" jsonschema:"only the tests that failed in the last run"`
 	Coverage bool     `json:"coverage,omitempty" jsonschema:"also run each test alone to measure which lines it covers, for tests_covering"`
 }
 
@@ -34,11 +36,17 @@ func runTestsTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "run_tests", Family: tool.Verify, Needs: commandCaps, Destructive: true, FanOut: true,
 		Description: "Run the project's tests: all, or those for some files. Shows the runner's output and then each failure with its " +
-			"file, line, message and difference. Code that does not build is a failure. last_test_failures shows them again, run_failing_tests runs them again.",
+			"file, line, message and difference. Code that does not build is a failure. With failed, the tests that failed run again.",
 	}, runTests)
 }
 
 func runTests(ctx context.Context, c *tool.Call, in runTestsInput) (reportsOutput, error) {
+	if in.Failed {
+		if len(in.Files) > 0 || in.Coverage {
+			return reportsOutput{}, tool.Errorf(fault.InvalidArgument, "failed runs the tests of the last run: leave out files and coverage")
+		}
+		return runFailing(ctx, c, runFailingInput{Timeout: in.Timeout, Language: in.Language})
+	}
 	seconds, err := tool.Seconds("timeout", in.Timeout, testSeconds, maxTestSeconds)
 	if err != nil {
 		return reportsOutput{}, err

@@ -278,6 +278,7 @@ func ExampleTools() {
 	// tests_covering true
 	// run_lint false
 	// run_typecheck false
+	// check false
 	// format false
 	// run_script false
 }
