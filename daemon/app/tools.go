@@ -268,12 +268,9 @@ func (r *registryWorkspaces) Find(ctx context.Context, name string) (tool.Entry,
 // toolEntry returns the entry of a workspace for agents; false if the workspace has ended, is
 // of a kind that is not admitted, or is not among only.
 func (r *registryWorkspaces) toolEntry(rec registry.Record, only []string) (tool.Entry, bool) {
-	e := tool.Entry{Name: toolName(rec), ID: rec.ID, ForkOf: rec.Labels[forkOfLabel]}
+	e := tool.Entry{Name: toolName(rec), ID: rec.ID, ForkOf: rec.Labels[forkOfLabel], Capabilities: rec.Capabilities()}
 	if rec.State == registry.Failed || rec.State == registry.Destroyed || r.admit(rec.Kind) != nil {
 		return e, false
-	}
-	if rec.Ref != nil {
-		e.Capabilities = rec.Ref.Capabilities
 	}
 	return e, only == nil || slices.Contains(only, e.Name) || slices.Contains(only, rec.ID)
 }
