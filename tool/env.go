@@ -328,7 +328,8 @@ func (e *Env) beforeCall(ctx context.Context, t *Tool, c *Call, what string) (af
 // aroundTimeout bounds the work after a call, which also runs if the client has gone.
 const aroundTimeout = time.Minute
 
-// callTool calls the function of a tool; a panic becomes the error of the call.
+// callTool calls the function of a tool. A panic becomes the error of the call. An error
+// without a code gets Failed.
 func (e *Env) callTool(ctx context.Context, t *Tool, c *Call, in any) (a answer, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -336,7 +337,8 @@ func (e *Env) callTool(ctx context.Context, t *Tool, c *Call, in any) (a answer,
 			err = Errorf(fault.Internal, "%s: a defect of Croft ended this call; the server's log has it", t.Name)
 		}
 	}()
-	return t.call(ctx, c, in)
+	a, err = t.call(ctx, c, in)
+	return a, fault.Default(err, fault.Failed)
 }
 
 // finishCall scrubs and truncates the answer of a call.

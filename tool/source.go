@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -39,7 +41,7 @@ func (e *Env) workspaceTools(ctx context.Context, list []Entry) []*Tool {
 				continue
 			}
 			seen[d.Name] = true
-			t, err := e.adaptTool(d)
+			t, err := e.adaptTool(d.Tool)
 			if err != nil {
 				e.Log.Warn("tool refused", "workspace", entry.Name, "tool", d.Name, "error", err)
 				continue
@@ -58,18 +60,37 @@ func hasExtras(entry Entry) bool {
 	return slices.ContainsFunc(entry.Capabilities.Names(), func(c workspace.Capability) bool { return !slices.Contains(known, c) })
 }
 
+// A sourceTool is a tool of an extension.
+type sourceTool struct {
+	driver.Tool
+	extension string // its name: of the extra, or of the Go type of the source
+}
+
+// recoverPanic turns a panic of the extension into the error of the call; it is deferred.
+func (d *sourceTool) recoverPanic(log *slog.Logger, err *error) {
+	if p := recover(); p != nil {
+		log.Error("extension panicked", "extension", d.extension, "tool", d.Name, "panic", p, "stack", string(debug.Stack()))
+		*err = Errorf(fault.Internal, "%s: a defect of the extension %s ended this call; the server's log has it", d.Name, d.extension)
+	}
+}
+
 // sourceTools lists the tools of a workspace's extras and of the configured sources.
-func (e *Env) sourceTools(ws *workspace.Workspace) []driver.Tool {
-	var out []driver.Tool
+func (e *Env) sourceTools(ws *workspace.Workspace) []sourceTool {
+	var out []sourceTool
+	add := func(s driver.ToolSource, extension string) {
+		for _, d := range s.Tools() {
+			out = append(out, sourceTool{d, extension})
+		}
+	}
 	extras := ws.Extras()
 	for _, name := range slices.Sorted(maps.Keys(extras)) {
 		if s, ok := extras[name].(driver.ToolSource); ok {
-			out = append(out, s.Tools()...)
+			add(s, name)
 		}
 	}
 	for _, source := range e.Sources {
 		if s := source(ws); s != nil {
-			out = append(out, s.Tools()...)
+			add(s, fmt.Sprintf("%T", s))
 		}
 	}
 	return out
@@ -117,7 +138,7 @@ func (e *Env) adaptTool(d driver.Tool) (*Tool, error) {
 }
 
 // callSourceTool calls a tool of the workspace's own sources.
-func (c *Call) callSourceTool(ctx context.Context, name string, check *jsonschema.Resolved, args map[string]json.RawMessage) (answer, error) {
+func (c *Call) callSourceTool(ctx context.Context, name string, check *jsonschema.Resolved, args map[string]json.RawMessage) (_ answer, err error) {
 	args = maps.Clone(args)
 	delete(args, workspaceKey)
 	raw, err := encode(args)
@@ -139,6 +160,7 @@ func (c *Call) callSourceTool(ctx context.Context, name string, check *jsonschem
 	}
 	for _, d := range c.Env.sourceTools(c.Workspace) {
 		if d.Name == name {
+			defer d.recoverPanic(c.Env.Log, &err)
 			res, err := d.Call(ctx, raw)
 			return answer{text: res.Text, structured: res.Structured}, err
 		}

@@ -237,10 +237,11 @@ func (w *Workspace) callRenewing(ctx context.Context, call func(context.Context,
 	return w.callRecovering(ctx, d, call)
 }
 
-// callRecovering runs call and turns a panic in a provider into its error.
+// callRecovering runs call and turns a panic in a provider into its error. An error
+// without a code gets Failed: its text says what went wrong.
 func (w *Workspace) callRecovering(ctx context.Context, d *live, call func(context.Context, *live) error) (err error) {
 	defer recoverPanic(w.opts.Log, w.id, d.Ref.Provider, &err)
-	return call(ctx, d)
+	return fault.Default(call(ctx, d), fault.Failed)
 }
 
 // recoverPanic recovers from a panic in a provider; it is deferred around calls to a
