@@ -32,7 +32,9 @@ type gauge struct{ call func() error }
 func (g gauge) Tools() []driver.Tool {
 	return []driver.Tool{{
 		Name: "measure", Description: "Measure.", Input: json.RawMessage(`{"type":"object"}`),
-		Call: func(context.Context, json.RawMessage) (driver.ToolResult, error) { return driver.ToolResult{}, g.call() },
+		Call: func(context.Context, json.RawMessage) (driver.ToolResult, error) {
+			return driver.ToolResult{}, g.call()
+		},
 	}}
 }
 
