@@ -28,6 +28,7 @@ import (
 func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	cfg.Tools = slices.Concat(all.Coding(), all.Workspace(), s.skillTools())
 	cfg.Effects, cfg.Sources = all.Effects(), all.Sources()
+	cfg.EffectTime, cfg.EffectWait = time.Duration(s.settings.Effects.Time), time.Duration(s.settings.Effects.Wait)
 	if r, ok := cfg.Workspaces.(*registryWorkspaces); ok && cfg.Fork == nil {
 		cfg.Fork = func(ctx context.Context, c *tool.Call, snapshot, name string) (string, error) {
 			forkOf, err := c.ForkOf(ctx)
