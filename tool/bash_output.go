@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/plaintext"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -117,6 +118,7 @@ func showOutput(ctx context.Context, c *Call, in bashOutputInput) (bashOutputOut
 	}
 	if in.Offset != nil {
 		p, err := c.readLog(ctx, s, driver.Stream(in.Stream), *in.Offset, in.Limit)
+		p.Data = plaintext.Clean(p.Data)
 		out.Streams, out.part = []streamPart{p}, true
 		return out, err
 	}
@@ -125,6 +127,7 @@ func showOutput(ctx context.Context, c *Call, in bashOutputInput) (bashOutputOut
 		if err != nil {
 			return out, err
 		}
+		p.Data = plaintext.Clean(p.Data)
 		out.Streams = append(out.Streams, p)
 	}
 	return out, nil
