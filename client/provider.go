@@ -95,7 +95,8 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 		return nil, startError("open", spec.ID, err)
 	}
 	driver.Step(ctx, "client: opened")
-	return p.buildWorkspace(ws)
+	d, err := p.buildWorkspace(ws)
+	return d.Only(spec.Want), err
 }
 
 // Resolve attaches to the workspace with the id that ref holds.
@@ -117,7 +118,11 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if err := driver.CheckRevision(ref, ws.Revision); err != nil {
 		return nil, err
 	}
-	return p.buildWorkspace(ws)
+	if err := driver.CheckCapabilities(ref, ws.Capabilities); err != nil {
+		return nil, err
+	}
+	d, err := p.buildWorkspace(ws)
+	return d.Only(ref.Capabilities), err
 }
 
 // startError gives an unreachable server the code that Open and Resolve may return; the

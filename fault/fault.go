@@ -87,6 +87,31 @@ func Of(err error) Code {
 	return Internal
 }
 
+// Default returns err with the code c if err has none, such as an error of an extension.
+// The text stays; more than 2,000 bytes of it are cut off.
+func Default(err error, c Code) error {
+	if _, ok := findCode(err); ok || err == nil {
+		return err
+	}
+	return &defaulted{c, err}
+}
+
+type defaulted struct {
+	code Code
+	err  error
+}
+
+func (d *defaulted) Error() string {
+	const most = 2000
+	text := d.err.Error()
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
+
+func (d *defaulted) Unwrap() []error { return []error{d.code, d.err} }
+
 // findCode walks err from the outside in, and left to right if an error wraps several.
 func findCode(err error) (Code, bool) {
 	switch e := err.(type) { //nolint:errorlint // the walk itself unwraps; each node is judged alone

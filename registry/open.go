@@ -173,15 +173,26 @@ func (r *Registry) callProvider(ctx context.Context, rec Record, verb string, ca
 	case err != nil:
 		return nil, fmt.Errorf("registry: %s %s: %w", verb, rec.label(), err)
 	}
-	if err := d.Validate(rec.Spec.Want); err != nil {
+	err = d.Validate(rec.Spec.Want)
+	if err == nil {
+		err = r.checkRef(rec.Kind, d.Ref)
+	}
+	if err != nil {
 		r.closeInvalid(ctx, d)
 		return nil, fmt.Errorf("registry: %s %s: %w", verb, rec.label(), err)
 	}
-	if d.Ref.Provider != rec.Kind {
-		r.closeInvalid(ctx, d)
-		return nil, fmt.Errorf("registry: %s %s: %w: provider %s returned a ref of another provider", verb, rec.label(), fault.Failed, rec.Kind)
+	return d.Only(rec.Spec.Want), nil
+}
+
+// checkRef refuses a ref that must not be stored.
+func (r *Registry) checkRef(kind string, ref driver.Ref) error {
+	if ref.Provider != kind {
+		return fmt.Errorf("%w: provider %s returned a ref of another provider", fault.Failed, kind)
 	}
-	return d, nil
+	if r.opts.HasSecretValue(string(ref.Payload)) {
+		return fmt.Errorf("%w: provider %s returned a ref with the value of a secret, which would be stored", fault.Failed, kind)
+	}
+	return nil
 }
 
 func (r *Registry) closeInvalid(ctx context.Context, d *driver.Workspace) {

@@ -40,6 +40,18 @@ type Record struct {
 	Worker string `json:"worker,omitempty"`
 }
 
+// Capabilities returns the capabilities of the workspace, nil if they are not known before
+// it is opened.
+func (r Record) Capabilities() workspace.Capabilities {
+	if len(r.Spec.Want.Names()) > 0 {
+		return r.Spec.Want
+	}
+	if r.Ref == nil {
+		return nil
+	}
+	return r.Ref.Capabilities
+}
+
 // failure returns the error of a failed workspace.
 func (r Record) failure() error {
 	if r.Error == nil {

@@ -56,6 +56,11 @@ type Options struct {
 	// labels are refused: they are stored, listed and logged.
 	HasSecret func(text string) bool
 
+	// HasSecretValue, if set, reports whether a text has the value of a configured
+	// secret. A ref with one is refused, because refs are stored. Unlike HasSecret it
+	// must not go by the look of a text: a ref may have random ids and digests.
+	HasSecretValue func(text string) bool
+
 	// Admit, if set, refuses handles on workspaces of a kind. Their records can still be
 	// listed, and they can be destroyed.
 	Admit func(kind string) error
@@ -79,6 +84,9 @@ func (o *Options) withDefaults() Options {
 	}
 	if out.HasSecret == nil {
 		out.HasSecret = func(string) bool { return false }
+	}
+	if out.HasSecretValue == nil {
+		out.HasSecretValue = func(string) bool { return false }
 	}
 	if out.Events == nil {
 		out.Events = event.Discard

@@ -64,10 +64,13 @@ func (r *Registry) updatePolicy(ctx context.Context, id string, policy workspace
 	if err := r.storePending(ctx, id, policy); err != nil {
 		return Record{}, err
 	}
-	before := e.ws.Ref().Revision
+	before := e.ws.Ref()
 	ref, err := e.ws.Update(ctx, policy)
-	if err == nil && ref.Revision <= before {
-		err = fmt.Errorf("%w: the provider returned revision %d after %d", fault.Failed, ref.Revision, before)
+	if err == nil {
+		err = r.checkRef(before.Provider, ref)
+	}
+	if err == nil && ref.Revision <= before.Revision {
+		err = fmt.Errorf("%w: the provider returned revision %d after %d", fault.Failed, ref.Revision, before.Revision)
 	}
 	if err != nil {
 		return Record{}, r.abortUpdate(ctx, e, fmt.Errorf("registry: update %s: %w", id, err))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/plaintext"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -102,8 +103,8 @@ func newBashOutput(res workspace.Result, seconds int) bashOutput {
 	if res.StdoutDropped > 0 {
 		o.ShellID = res.Session
 	}
-	b.WriteString(driver.OutputText(res.Stdout, res.StdoutDropped, o.readMoreHint(len(res.Stdout)/2)))
-	b.WriteString(driver.OutputText(res.Stderr, res.StderrDropped, "")) // errors of bash itself, before the redirection
+	b.WriteString(plaintext.Clean(driver.OutputText(res.Stdout, res.StdoutDropped, o.readMoreHint(len(res.Stdout)/2))))
+	b.WriteString(plaintext.Clean(driver.OutputText(res.Stderr, res.StderrDropped, ""))) // errors of bash itself, before the redirection
 	o.Output = b.String()
 	b.Reset()
 	b.WriteString(o.Output)

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/plaintext"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -123,6 +124,7 @@ func showOutput(ctx context.Context, c *Call, in bashOutputInput) (bashOutputOut
 	}
 	if in.Offset != nil {
 		p, err := c.readLog(ctx, s, driver.Stream(in.Stream), *in.Offset, in.Limit)
+		p.Data = plaintext.Clean(p.Data)
 		out.Streams, out.part = []streamPart{p}, true
 		return out, err
 	}
@@ -131,6 +133,7 @@ func showOutput(ctx context.Context, c *Call, in bashOutputInput) (bashOutputOut
 		if err != nil {
 			return out, err
 		}
+		p.Data = plaintext.Clean(p.Data)
 		out.Streams = append(out.Streams, p)
 	}
 	w, err := c.watchOf(in.ShellID)

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,7 +32,9 @@ type Config struct {
 	// tool sources.
 	Sources []Source
 
-	Effects []Effect // run after files were changed
+	Effects    []Effect      // run after files were changed
+	EffectTime time.Duration // time limit of one effect; 0 is DefaultEffectTime
+	EffectWait time.Duration // how long an answer waits for the effects; 0 is DefaultEffectWait
 
 	// Around is called before each call of a tool that may change something, with the
 	// subject of the call. If it fails, the call is refused. The returned function is
@@ -72,6 +75,7 @@ type Env struct {
 	scrubs       scrubbers
 	perWorkspace workspaceValues
 	changes      keylock.Locks[fileKey] // keyed mutexes of files
+	effects      effectRuns
 }
 
 // NewEnv returns an Env. Two tools with one name are an error.
@@ -86,6 +90,8 @@ func NewEnv(cfg Config) (*Env, error) {
 	if e.MaxText == 0 {
 		e.MaxText = DefaultMaxText
 	}
+	e.EffectTime = cmp.Or(cfg.EffectTime, DefaultEffectTime)
+	e.EffectWait = cmp.Or(cfg.EffectWait, DefaultEffectWait)
 	for _, t := range cfg.Tools {
 		if _, dup := e.tools[t.Name]; dup {
 			return nil, fmt.Errorf("tool: %s: %w: there are two tools of this name", t.Name, fault.AlreadyExists)
@@ -97,6 +103,7 @@ func NewEnv(cfg Config) (*Env, error) {
 
 // Close closes the per-workspace values of all workspaces.
 func (e *Env) Close(ctx context.Context) error {
+	e.effects.close("")
 	return e.perWorkspace.closeWorkspace(ctx, "")
 }
 
@@ -105,6 +112,7 @@ func (e *Env) Forget(ctx context.Context, id string) error {
 	e.Reads.removeIf(func(k fileKey) bool { return k.workspace == id })
 	e.Profiles.Forget(id)
 	e.scrubs.remove(id)
+	e.effects.close(id)
 	return e.perWorkspace.closeWorkspace(ctx, id)
 }
 
@@ -303,7 +311,8 @@ func (e *Env) runInWorkspace(ctx context.Context, t *Tool, req Request, entry En
 		return e.finishCall(t, c, answer{}, "", err)
 	}
 	a, err := e.callTool(ctx, t, c, in)
-	return e.finishCall(t, c, a, after(), err)
+	late := c.scrub.String(c.takeEffectNotes(pathSubjects(subjects)))
+	return e.finishCall(t, c, a, late+after(), err)
 }
 
 // checkApproval checks the approval rules, if there are any.
@@ -342,10 +351,12 @@ func (e *Env) beforeCall(ctx context.Context, t *Tool, c *Call, what string) (af
 // aroundTimeout bounds the work after a call, which also runs if the client has gone.
 const aroundTimeout = time.Minute
 
-// callTool calls the function of a tool; a panic becomes the error of the call.
+// callTool calls the function of a tool. A panic becomes the error of the call. An error
+// without a code gets Failed.
 func (e *Env) callTool(ctx context.Context, t *Tool, c *Call, in any) (a answer, err error) {
 	defer e.recoverPanic(t.Name, &err)
-	return t.call(ctx, c, in)
+	a, err = t.call(ctx, c, in)
+	return a, fault.Default(err, fault.Failed)
 }
 
 // recoverPanic, deferred, makes a panic the error of the call.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -34,13 +36,12 @@ func (e *Env) workspaceTools(ctx context.Context, list []Entry) []*Tool {
 			e.Log.Warn("tools of a workspace", "workspace", entry.Name, "error", err)
 			continue
 		}
-		own := e.extraTools(ws)
-		for i, d := range e.sourceTools(ws) {
+		for _, d := range e.sourceTools(ws) {
 			if seen[d.Name] {
 				continue
 			}
 			seen[d.Name] = true
-			t, err := e.adaptTool(d, i >= len(own))
+			t, err := e.adaptTool(d.Tool, d.builtIn)
 			if err != nil {
 				e.Log.Warn("tool refused", "workspace", entry.Name, "tool", d.Name, "error", err)
 				continue
@@ -59,24 +60,38 @@ func hasExtras(entry Entry) bool {
 	return slices.ContainsFunc(entry.Capabilities.Names(), func(c workspace.Capability) bool { return !slices.Contains(known, c) })
 }
 
-// extraTools lists the tools of a workspace's extras.
-func (e *Env) extraTools(ws *workspace.Workspace) []driver.Tool {
-	var out []driver.Tool
+// A sourceTool is a tool of an extension.
+type sourceTool struct {
+	driver.Tool
+	extension string // its name: of the extra, or of the Go type of the source
+	builtIn   bool   // of a configured source
+}
+
+// recoverPanic turns a panic of the extension into the error of the call; it is deferred.
+func (d *sourceTool) recoverPanic(log *slog.Logger, err *error) {
+	if p := recover(); p != nil {
+		log.Error("extension panicked", "extension", d.extension, "tool", d.Name, "panic", p, "stack", string(debug.Stack()))
+		*err = Errorf(fault.Internal, "%s: a defect of the extension %s ended this call; the server's log has it", d.Name, d.extension)
+	}
+}
+
+// sourceTools lists the tools of a workspace's extras and of the configured sources.
+func (e *Env) sourceTools(ws *workspace.Workspace) []sourceTool {
+	var out []sourceTool
+	add := func(s driver.ToolSource, extension string, builtIn bool) {
+		for _, d := range s.Tools() {
+			out = append(out, sourceTool{d, extension, builtIn})
+		}
+	}
 	extras := ws.Extras()
 	for _, name := range slices.Sorted(maps.Keys(extras)) {
 		if s, ok := extras[name].(driver.ToolSource); ok {
-			out = append(out, s.Tools()...)
+			add(s, name, false)
 		}
 	}
-	return out
-}
-
-// sourceTools lists the tools of a workspace's extras, and then of the configured sources.
-func (e *Env) sourceTools(ws *workspace.Workspace) []driver.Tool {
-	out := e.extraTools(ws)
 	for _, source := range e.Sources {
 		if s := source(ws); s != nil {
-			out = append(out, s.Tools()...)
+			add(s, fmt.Sprintf("%T", s), true)
 		}
 	}
 	return out
@@ -124,7 +139,7 @@ func (e *Env) adaptTool(d driver.Tool, builtIn bool) (*Tool, error) {
 }
 
 // callSourceTool calls a tool of the workspace's own sources.
-func (c *Call) callSourceTool(ctx context.Context, name string, check *jsonschema.Resolved, args map[string]json.RawMessage) (answer, error) {
+func (c *Call) callSourceTool(ctx context.Context, name string, check *jsonschema.Resolved, args map[string]json.RawMessage) (_ answer, err error) {
 	args = maps.Clone(args)
 	delete(args, workspaceKey)
 	raw, err := encode(args)
@@ -146,6 +161,7 @@ func (c *Call) callSourceTool(ctx context.Context, name string, check *jsonschem
 	}
 	for _, d := range c.Env.sourceTools(c.Workspace) {
 		if d.Name == name {
+			defer d.recoverPanic(c.Env.Log, &err)
 			res, err := d.Call(ctx, raw)
 			return answer{text: res.Text, structured: res.Structured}, err
 		}

@@ -25,6 +25,17 @@ type subject struct {
 	list bool // an element of a list
 }
 
+// pathSubjects returns the paths among subjects.
+func pathSubjects(subjects []subject) []string {
+	var paths []string
+	for _, s := range subjects {
+		if s.kind == driver.ArgPath {
+			paths = append(paths, s.text)
+		}
+	}
+	return paths
+}
+
 // addKinds records the argument kinds of a type's fields. It panics on an unknown tag, or
 // one on a field that is not a string or []string, since that is a bug.
 func addKinds(kinds map[string]driver.ArgumentKind, prefix string, t reflect.Type) {

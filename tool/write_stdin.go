@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/plaintext"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -104,5 +105,5 @@ func pollOutput(ctx context.Context, s *workspace.Session, yield time.Duration) 
 	if err != nil {
 		return stdinOutput{}, err
 	}
-	return stdinOutput{Stdout: string(p.Stdout), Stderr: string(p.Stderr), Dropped: p.Dropped, Running: p.Running}, nil
+	return stdinOutput{Stdout: plaintext.Clean(string(p.Stdout)), Stderr: plaintext.Clean(string(p.Stderr)), Dropped: p.Dropped, Running: p.Running}, nil
 }

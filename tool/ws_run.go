@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/plaintext"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -85,8 +86,8 @@ func wsRun(ctx context.Context, c *Call, in wsRunInput) (wsRunOutput, error) {
 		return wsRunOutput{}, fmt.Errorf("workspace_run: %w", fault.Canceled)
 	}
 	out := wsRunOutput{ExitCode: res.ExitCode, Cause: string(res.Cause), DurationMS: res.Duration.Milliseconds(), Dropped: res.StdoutDropped + res.StderrDropped}
-	out.Stdout = driver.OutputText(res.Stdout, res.StdoutDropped, "")
-	out.Stderr = driver.OutputText(res.Stderr, res.StderrDropped, "")
+	out.Stdout = plaintext.Clean(driver.OutputText(res.Stdout, res.StdoutDropped, ""))
+	out.Stderr = plaintext.Clean(driver.OutputText(res.Stderr, res.StderrDropped, ""))
 	if out.Dropped > 0 {
 		out.SessionID = res.Session
 	}
@@ -207,7 +208,7 @@ func collectOutput(ctx context.Context, s *workspace.Session, yield time.Duratio
 	if err != nil {
 		return wsExecOutput{}, err
 	}
-	out := wsExecOutput{Status: "running", Output: p.Stdout + p.Stderr, SessionID: s.ID(), Dropped: p.Dropped, Truncated: p.Dropped > 0}
+	out := wsExecOutput{Status: "running", Output: plaintext.Clean(p.Stdout) + plaintext.Clean(p.Stderr), SessionID: s.ID(), Dropped: p.Dropped, Truncated: p.Dropped > 0}
 	if p.Running {
 		return out, nil
 	}

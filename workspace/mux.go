@@ -78,7 +78,7 @@ func (m *Mux) Open(ctx context.Context, spec Spec, opts *Options) (*Workspace, e
 }
 
 // Resolve attaches to the workspace that ref names. id is the id of the workspace,
-// and want lists the required capabilities.
+// and the handle has the capabilities want, or those of the ref if want is empty.
 func (m *Mux) Resolve(ctx context.Context, id string, ref Ref, want Capabilities, opts *Options) (*Workspace, error) {
 	p, err := m.Provider(ref.Provider)
 	if err != nil {

@@ -69,7 +69,7 @@ type Options struct {
 }
 
 // New returns a handle on what a provider returned, after checking it against the
-// contract and the wanted capabilities.
+// contract. The handle has the capabilities want, or all if want is empty.
 func New(id string, d *driver.Workspace, want driver.Capabilities, opts *Options) (*Workspace, error) {
 	if err := d.Validate(want); err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func New(id string, d *driver.Workspace, want driver.Capabilities, opts *Options
 	if w.opts.Events == nil {
 		w.opts.Events = event.Discard
 	}
-	w.current.Store(newLive(d, 0))
+	w.current.Store(newLive(d.Only(want), 0))
 	return w, nil
 }
 
@@ -237,10 +237,11 @@ func (w *Workspace) callRenewing(ctx context.Context, call func(context.Context,
 	return w.callRecovering(ctx, d, call)
 }
 
-// callRecovering runs call and turns a panic in a provider into its error.
+// callRecovering runs call and turns a panic in a provider into its error. An error
+// without a code gets Failed: its text says what went wrong.
 func (w *Workspace) callRecovering(ctx context.Context, d *live, call func(context.Context, *live) error) (err error) {
 	defer recoverPanic(w.opts.Log, w.id, d.Ref.Provider, &err)
-	return call(ctx, d)
+	return fault.Default(call(ctx, d), fault.Failed)
 }
 
 // recoverPanic recovers from a panic in a provider; it is deferred around calls to a
@@ -268,12 +269,12 @@ func (w *Workspace) renewOnce(ctx context.Context, stale *live) (*live, error) {
 	if err := d.Validate(w.want); err != nil {
 		return nil, err
 	}
-	next := newLive(d, now.generation+1)
+	next := newLive(d.Only(w.want), now.generation+1)
 	w.current.Store(next)
 	return next, nil
 }
 
-// unsupported returns the error for a module or function that the provider does not have.
+// unsupported returns the error for a module or function that the workspace does not have.
 func (w *Workspace) unsupported(what string, d *live) error {
-	return fmt.Errorf("%s: %w: provider %s has only %v", what, fault.Unsupported, cmp.Or(w.opts.Kind, d.Ref.Provider), d.Built().Names())
+	return fmt.Errorf("%s: %w: the workspace, of provider %s, has only %v", what, fault.Unsupported, cmp.Or(w.opts.Kind, d.Ref.Provider), d.Built().Names())
 }

@@ -25,6 +25,7 @@ type systemScrubber struct {
 
 	mu     sync.Mutex
 	scrub  *secret.Scrubber // guarded by mu
+	plain  *secret.Scrubber // guarded by mu; of the values alone
 	values []secret.Value   // guarded by mu
 	read   time.Time        // guarded by mu
 }
@@ -56,8 +57,14 @@ func newSystemScrubber(settings *config.Config) (*systemScrubber, error) {
 func (s *systemScrubber) current(ctx context.Context) *secret.Scrubber {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.refresh(ctx)
+	return s.scrub
+}
+
+// refresh reads the values again after secretsTTL. It requires mu.
+func (s *systemScrubber) refresh(ctx context.Context) {
 	if s.scrub != nil && time.Since(s.read) < secretsTTL {
-		return s.scrub
+		return
 	}
 	var values []secret.Value
 	for _, store := range s.stores {
@@ -69,9 +76,9 @@ func (s *systemScrubber) current(ctx context.Context) *secret.Scrubber {
 	}
 	if s.scrub == nil || !slices.Equal(values, s.values) {
 		s.scrub, s.values = secret.NewScrubber(values, &secret.ScrubOptions{Finders: []secret.Finder{s.forms}}), values
+		s.plain = secret.NewScrubber(values, nil)
 	}
 	s.read = time.Now()
-	return s.scrub
 }
 
 // text returns a function that scrubs a text.
@@ -84,6 +91,17 @@ func (s *systemScrubber) text(ctx context.Context) func(string) string {
 func (s *systemScrubber) hasSecret(ctx context.Context) func(string) bool {
 	ctx = context.WithoutCancel(ctx)
 	return func(text string) bool { return !s.current(ctx).Clean([]byte(text)) }
+}
+
+// hasValue returns a function that reports whether a text has the value of a secret.
+func (s *systemScrubber) hasValue(ctx context.Context) func(string) bool {
+	ctx = context.WithoutCancel(ctx)
+	return func(text string) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.refresh(ctx)
+		return !s.plain.Clean([]byte(text))
+	}
 }
 
 // A scrubHandler removes secrets from log records.

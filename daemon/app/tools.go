@@ -31,6 +31,7 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	for _, source := range all.Sources() {
 		cfg.Sources = append(cfg.Sources, s.withNetwork(source))
 	}
+	cfg.EffectTime, cfg.EffectWait = time.Duration(s.settings.Effects.Time), time.Duration(s.settings.Effects.Wait)
 	if r, ok := cfg.Workspaces.(*registryWorkspaces); ok && cfg.Fork == nil {
 		cfg.Fork = func(ctx context.Context, c *tool.Call, snapshot, name string) (string, error) {
 			forkOf, err := c.ForkOf(ctx)
@@ -295,12 +296,9 @@ func (r *registryWorkspaces) Find(ctx context.Context, name string) (tool.Entry,
 // toolEntry returns the entry of a workspace for agents; false if the workspace has ended, is
 // of a kind that is not admitted, or is not among only.
 func (r *registryWorkspaces) toolEntry(rec registry.Record, only []string) (tool.Entry, bool) {
-	e := tool.Entry{Name: toolName(rec), ID: rec.ID, ForkOf: rec.Labels[forkOfLabel]}
+	e := tool.Entry{Name: toolName(rec), ID: rec.ID, ForkOf: rec.Labels[forkOfLabel], Capabilities: rec.Capabilities()}
 	if rec.State == registry.Failed || rec.State == registry.Destroyed || r.admit(rec.Kind) != nil {
 		return e, false
-	}
-	if rec.Ref != nil {
-		e.Capabilities = rec.Ref.Capabilities
 	}
 	return e, only == nil || slices.Contains(only, e.Name) || slices.Contains(only, rec.ID)
 }

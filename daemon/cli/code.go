@@ -120,7 +120,7 @@ func (a *command) runCode(ctx context.Context, opts codeOptions, args []string) 
 	if err != nil {
 		return err
 	}
-	spec := workspace.Spec{Kind: sandboxKind, Want: driver.NewCapabilities(driver.CapCode)}
+	spec := workspace.Spec{Kind: sandboxKind, Want: driver.NewCapabilities(driver.CapFS, driver.CapShell, driver.CapCode)}
 	return a.inWorkspace(ctx, opts, spec, func(ws *workspace.Workspace) error {
 		if opts.blocks {
 			return a.codeBlocks(ctx, ws, source, codeblock.RunOptions{Language: opts.language, Dir: opts.dir, Env: env, Timeout: opts.timeout})
@@ -148,7 +148,7 @@ func (a *command) runScript(ctx context.Context, opts codeOptions, args []string
 	if opts.language == "" && len(args) > 0 && slices.Contains([]string{".ts", ".mts", ".tsx"}, filepath.Ext(args[0])) {
 		opts.language = "typescript"
 	}
-	spec := workspace.Spec{Kind: "memory", Want: driver.NewCapabilities(driver.CapScript)}
+	spec := workspace.Spec{Kind: "memory", Want: driver.NewCapabilities(driver.CapFS, driver.CapScript)}
 	return a.inWorkspace(ctx, opts, spec, func(ws *workspace.Workspace) error {
 		return a.executeCode(ctx, driver.Code{Language: opts.language, Source: source, Dir: opts.dir, Env: env, Timeout: opts.timeout}, ws.RunScript)
 	})

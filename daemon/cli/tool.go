@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -63,6 +64,7 @@ func (a *command) runTool(ctx context.Context, opts toolOptions, args []string) 
 		return a.toolOnServer(ctx, opts, args, input)
 	}
 	return a.withTools(ctx, opts.toolFlags, tool.ReadProcess, func(_ *app.System, env *tool.Env) error {
+		env.EffectWait = time.Duration(len(env.Effects)) * env.EffectTime // this is the only answer
 		list, err := env.Available(ctx, "")
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,8 +15,10 @@ import (
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/daemon/app"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/suggest"
 	"github.com/croft-run/croft/snapshot/history"
 	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 type wsOpenOptions struct {
@@ -25,6 +28,7 @@ type wsOpenOptions struct {
 	git      string
 	labels   []string
 	options  string
+	want     []string
 	readOnly bool
 	durable  bool
 	persist  bool
@@ -59,6 +63,7 @@ plain directory, whose commands nothing isolates from this host.`,
 	registerGit(f, &opts.git)
 	f.StringArrayVar(&opts.labels, "label", nil, "label K=V; may be given several times")
 	f.StringVar(&opts.options, "options", "", "options of the provider, a JSON object")
+	f.StringSliceVar(&opts.want, "want", nil, "capabilities to have, and no others: fs, shell, code, script, snapshot (default all that the provider has)")
 	f.BoolVar(&opts.readOnly, "read-only", false, "make the workspace read-only")
 	f.BoolVar(&opts.durable, "durable", false, "acknowledged writes survive power loss")
 	f.BoolVar(&opts.persist, "persist", false, "with --idle: close the workspace instead of destroying it")
@@ -109,6 +114,9 @@ func (a *command) openSpec(opts wsOpenOptions) (workspace.Spec, error) {
 	if spec.Labels, err = parseLabels(opts.labels); err != nil {
 		return spec, err
 	}
+	if spec.Want, err = parseWant(opts.want); err != nil {
+		return spec, err
+	}
 	if opts.points != "" {
 		if _, err := history.ParseLimits(opts.points); err != nil {
 			return spec, usagef("--checkpoints: %v", err)
@@ -144,6 +152,22 @@ func (a *command) openSpec(opts wsOpenOptions) (workspace.Spec, error) {
 	}
 	spec.Dir, err = filepath.Abs(opts.dir)
 	return spec, err
+}
+
+// parseWant returns the set of the capabilities with the given names.
+func parseWant(names []string) (driver.Capabilities, error) {
+	known := []string{string(driver.CapFS), string(driver.CapShell), string(driver.CapCode), string(driver.CapScript), string(driver.CapSnapshot)}
+	var want driver.Capabilities
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, usagef("--want %s: the capabilities are %s%s", name, strings.Join(known, ", "), suggest.Hint(name, known))
+		}
+		if want == nil {
+			want = driver.Capabilities{}
+		}
+		want[driver.Capability(name)] = true
+	}
+	return want, nil
 }
 
 func parseLabels(pairs []string) (map[string]string, error) {

@@ -39,6 +39,7 @@ type Config struct {
 	Caps      Caps                `json:"caps,omitzero" jsonschema:"caps of this server; past them calls fail as resource exhausted"`
 	Events    Events              `json:"events,omitzero" jsonschema:"the audit stream"`
 	Snapshots Snapshots           `json:"snapshots,omitzero" jsonschema:"how long snapshots are kept"`
+	Effects   Effects             `json:"effects,omitzero" jsonschema:"what runs after a tool has changed files: formatters, linters"`
 
 	file   string                         // path of the file; "" without one
 	at     map[string]strictyaml.Position // position of each key that the file sets, by its path
@@ -153,6 +154,12 @@ type Events struct {
 // Snapshots is the section snapshots.
 type Snapshots struct {
 	MaxAge Duration `json:"maxAge,omitempty" jsonschema:"age at which croft gc removes a snapshot without a name, unless a workspace started from it; 0s is never"`
+}
+
+// Effects is the section effects.
+type Effects struct {
+	Time Duration `json:"time,omitempty" jsonschema:"time limit of one effect; 0s is 30s"`
+	Wait Duration `json:"wait,omitempty" jsonschema:"how long the answer waits; what takes longer is in the next answer about the file; 0s is 5s"`
 }
 
 // NoFile as Events.File keeps no file.

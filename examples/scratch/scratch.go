@@ -166,8 +166,11 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	}
 	// The ref comes from untrusted storage: every field is checked, and no error repeats
 	// it.
-	if !driver.ValidID(pl.ID) || !ref.Capabilities.Equal(capabilities) {
+	if !driver.ValidID(pl.ID) {
 		return nil, fmt.Errorf("scratch: resolve: the ref is not valid: %w", fault.Failed)
+	}
+	if err := driver.CheckCapabilities(ref, capabilities); err != nil {
+		return nil, err
 	}
 	st, err := p.readState(pl.ID)
 	if errors.Is(err, fs.ErrNotExist) {

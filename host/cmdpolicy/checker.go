@@ -44,11 +44,9 @@ func (c *Checker) Check(ctx context.Context, cmd driver.Command) (driver.Command
 	if err := c.checkCalls(ctx, cmd); err != nil {
 		return driver.Command{}, err
 	}
-	env, err := c.filterEnv(cmd.Env)
-	if err != nil {
+	if err := c.checkEnv(cmd); err != nil {
 		return driver.Command{}, err
 	}
-	cmd.Env = env
 	return cmd, nil
 }
 

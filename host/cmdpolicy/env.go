@@ -2,9 +2,11 @@ package cmdpolicy
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // secretEnv are names of variables with secrets.
@@ -29,24 +31,19 @@ var loaderEnv = []string{
 // code.
 func DefaultEnvDeny() []string { return slices.Concat(secretEnv, loaderEnv) }
 
-// filterEnv returns the allowed variables. It does not change env.
-func (c *Checker) filterEnv(env map[string]string) (map[string]string, error) {
-	if len(env) == 0 || len(c.opts.Env.Allow) == 0 && len(c.opts.Env.Deny) == 0 {
-		return env, nil
-	}
+// checkEnv refuses variables that are not allowed, by name.
+func (c *Checker) checkEnv(cmd driver.Command) error {
 	var bad []string
-	out := make(map[string]string, len(env))
-	for name, value := range env {
-		if c.allowsVar(name) {
-			out[name] = value
-		} else {
-			bad = append(bad, name)
+	for name := range cmd.Env {
+		if !c.allowsVar(name) {
+			bad = append(bad, strconv.Quote(name))
 		}
 	}
-	if c.opts.Env.Refuse && len(bad) > 0 {
-		return nil, newRefusal(RuleEnv, fault.PermissionDenied, withName(TextVariable, slices.Min(bad)), "")
+	if len(bad) == 0 {
+		return nil
 	}
-	return out, nil
+	slices.Sort(bad)
+	return newRefusal(RuleEnv, fault.PermissionDenied, TextVariable+" "+strings.Join(bad, ", "), "")
 }
 
 func (c *Checker) allowsVar(name string) bool {

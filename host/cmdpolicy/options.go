@@ -80,10 +80,9 @@ type Paths struct {
 // usual meaning; case is ignored. Variables that the workspace gives every command are not
 // checked.
 type Env struct {
-	Allow  []string // the only names that pass; empty is all
-	Deny   []string // names that do not pass, whatever Allow says
-	Refuse bool     // refuse the command; otherwise the variable is removed
-	Except []string // names and patterns that Deny does not concern
+	Allow  []string // the only names that are allowed; empty is all
+	Deny   []string // names that are refused, whatever Allow says
+	Except []string // names that Deny does not concern
 }
 
 // Limits are limits in bytes; 0 is unlimited. A script longer than MaxScript is always
@@ -124,13 +123,11 @@ func Local() *Options {
 }
 
 // Strict returns the rules of Local for callers that need no shell: programs by bare name
-// or from the workspace, with plain arguments, and no removal of variables: a command with
-// a denied variable is refused. The caller sets Root and Files.
+// or from the workspace, with plain arguments. The caller sets Root and Files.
 func Strict() *Options {
 	o := Local()
 	o.Argv = Argv{Only: true, Metacharacters: true, Globs: true}
 	o.Paths.Programs = nil
-	o.Env.Refuse = true
 	return o
 }
 

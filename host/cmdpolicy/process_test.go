@@ -42,7 +42,7 @@ func TestWithProcesses(t *testing.T) {
 
 	res, err := shell.Run(t.Context(), driver.Command{
 		Script: `mkdir -p a/b && cd a/b && echo "$X[$LD_PRELOAD]" > ../../file 2> /dev/null && cat ../../file`,
-		Env:    map[string]string{"X": "x", "LD_PRELOAD": "/no/such.so"},
+		Env:    map[string]string{"X": "x"},
 	})
 	if err != nil || string(res.Stdout) != "x[]\n" || len(res.Stderr) > 0 {
 		t.Errorf("Run = %q, %q, %v", res.Stdout, res.Stderr, err)

@@ -36,7 +36,7 @@ var tableRows = []struct {
 	{"programs by a path outside", func(o *Options) string { return ifChecked(o, orElse(list(o.Paths.Programs), "none")) }},
 	{"variables that do not pass", func(o *Options) string { return orElse(list(o.Env.Deny), "none") }},
 	{"a command with such a variable", func(o *Options) string {
-		return choose(len(o.Env.Deny) == 0, "-", choose(o.Env.Refuse, "refused", "runs without it"))
+		return choose(len(o.Env.Deny) == 0, "-", "refused")
 	}},
 	{"control characters", func(o *Options) string { return choose(o.Control, "refused", "pass, but for NUL") }},
 	{"bytes of arguments", func(o *Options) string { return most(o.Limits.Argv) }},

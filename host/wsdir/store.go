@@ -145,19 +145,17 @@ func goneError(kind string) error {
 }
 
 // Resolve reads the state of the workspace that ref names. It decodes the payload of ref,
-// of which id is a field. It refuses a ref that lacks a capability of least, has a
-// capability that a workspace directory never has, or has snapshots while there is no
-// snapshot store.
-func (s *Store) Resolve(ctx context.Context, ref driver.Ref, payload any, id *string, least driver.Capabilities, store bool) (*State, error) {
+// of which id is a field. It refuses a ref with a capability that is not in has, those of
+// the provider.
+func (s *Store) Resolve(ctx context.Context, ref driver.Ref, payload any, id *string, has driver.Capabilities) (*State, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("%s: resolve: %w", s.kind, err)
 	}
 	if err := driver.DecodeRef(ref, s.kind, payload, s.log); err != nil {
 		return nil, err
 	}
-	known := driver.NewCapabilities(driver.CapFS, driver.CapShell, driver.CapSnapshot)
-	if !driver.ValidID(*id) || len(ref.Capabilities.Missing(least)) > 0 || len(known.Missing(ref.Capabilities)) > 0 {
-		return nil, fmt.Errorf("%s: the payload or the capabilities of the ref are not valid: %w", s.kind, fault.Failed)
+	if !driver.ValidID(*id) {
+		return nil, fmt.Errorf("%s: the payload of the ref is not valid: %w", s.kind, fault.Failed)
 	}
 	m, err := s.Read(*id)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -169,10 +167,7 @@ func (s *Store) Resolve(ctx context.Context, ref driver.Ref, payload any, id *st
 	if err := driver.CheckRevision(ref, m.Revision); err != nil {
 		return nil, err
 	}
-	if ref.Capabilities.Has(driver.CapSnapshot) && !store {
-		return nil, fmt.Errorf("%s: resolve: the workspace was opened with snapshots: %w: no snapshot store is configured", s.kind, fault.Failed)
-	}
-	return m, nil
+	return m, driver.CheckCapabilities(ref, has)
 }
 
 // OpenFailed converts an error to one that Open and Resolve may return. A lack of resources

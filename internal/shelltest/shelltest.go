@@ -59,12 +59,18 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if spec.Kind != Kind {
 		return nil, fmt.Errorf("shelltest: open a workspace of kind %q: %w: this provider is of kind %q", spec.Kind, fault.InvalidArgument, Kind)
 	}
-	spec.Kind = p.files.Kind()
+	want := spec.Want
+	spec.Kind, spec.Want = p.files.Kind(), want.Clone()
+	if want.Has(driver.CapShell) {
+		delete(spec.Want, driver.CapShell)
+		spec.Want[driver.CapFS] = true
+	}
 	w, err := p.files.Open(ctx, spec)
 	if err != nil {
 		return nil, err
 	}
-	return p.addShell(w, spec.ID, spec.Policy.Env)
+	w, err = p.addShell(w, spec.ID, spec.Policy.Env)
+	return w.Only(want), err
 }
 
 // payload wraps the ref of the files.
@@ -85,7 +91,8 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if err != nil {
 		return nil, err
 	}
-	return p.addShell(w, pl.ID, pl.Env)
+	w, err = p.addShell(w, pl.ID, pl.Env)
+	return w.Only(ref.Capabilities), err
 }
 
 func (p *Provider) addShell(w *driver.Workspace, id string, env map[string]string) (*driver.Workspace, error) {

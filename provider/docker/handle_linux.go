@@ -25,7 +25,6 @@ type handle struct {
 	p     *Provider
 	id    string
 	opts  options
-	caps  driver.Capabilities
 	proof *engineProof // of the engine, when the handle was built
 	dir   *wsdir.Handle
 
@@ -273,7 +272,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 	if err := h.endOutdatedContainer(ctx, f, m); err != nil {
 		return driver.Ref{}, fmt.Errorf("docker: update: %w", err)
 	}
-	return newRef(m, h.opts, h.caps)
+	return h.p.newRef(m, h.opts)
 }
 
 // endOutdatedContainer ends the container if its launch key differs from that of m.

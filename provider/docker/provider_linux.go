@@ -172,7 +172,8 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if err != nil {
 		return nil, p.store.OpenFailed(ctx, "open", err)
 	}
-	return p.attachWorkspace(ctx, m, p.Capabilities())
+	ws, err := p.attachWorkspace(ctx, m)
+	return ws.Only(spec.Want), err
 }
 
 // ensureNewImage ensures that the engine has the image of a new workspace, so that a missing
@@ -292,7 +293,7 @@ type refPayload struct {
 // Resolve attaches to the workspace that ref names, if the engine answers.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
 	var pl refPayload
-	m, err := p.store.Resolve(ctx, ref, &pl, &pl.ID, capabilities, p.cfg.Snapshots != nil)
+	m, err := p.store.Resolve(ctx, ref, &pl, &pl.ID, p.Capabilities())
 	if err != nil {
 		return nil, err
 	}
@@ -303,17 +304,18 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	case opts.Image != pl.Image || opts.Runtime != pl.Runtime || opts.Files != pl.Files:
 		return nil, fmt.Errorf("docker: resolve: the ref and the workspace differ in image, runtime or location of files: %w", fault.Failed)
 	}
-	return p.attachWorkspace(ctx, m, ref.Capabilities)
+	ws, err := p.attachWorkspace(ctx, m)
+	return ws.Only(ref.Capabilities), err
 }
 
 // attachWorkspace opens an existing workspace, for Open and Resolve. The engine must answer;
 // the container is created when it is first needed.
-func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps driver.Capabilities) (*driver.Workspace, error) {
+func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver.Workspace, error) {
 	opts, err := optionsOf(m)
 	if err != nil {
 		return nil, fmt.Errorf("docker: attach: %w", err)
 	}
-	h := &handle{p: p, id: m.ID, caps: caps, opts: opts}
+	h := &handle{p: p, id: m.ID, opts: opts}
 	if err := p.pingEngine(ctx); err != nil {
 		return nil, p.store.OpenFailed(ctx, "attach", err)
 	}
@@ -335,12 +337,12 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps dri
 	}
 	h.dir.Via = h.filesModule
 	h.att = supervise.NewAttachment(h.dir, p.store.Dir(m.ID), h.connectGuest)
-	ref, err := newRef(m, h.opts, caps)
+	ref, err := p.newRef(m, h.opts)
 	if err != nil {
 		return nil, errors.Join(err, h.dir.Close())
 	}
 	life := driver.Life{Close: h.close, Destroy: h.destroy, Update: h.update, Pause: h.pause, Resume: h.resume}
-	if caps.Has(driver.CapSnapshot) {
+	if p.cfg.Snapshots != nil {
 		life.Snapshot = h.snapshotAdapter(m).Module()
 	}
 	t := p.engineTraits(f)
@@ -359,8 +361,8 @@ func optionsOf(m *wsdir.State) (opts options, err error) {
 	return opts, err
 }
 
-func newRef(m *wsdir.State, opts options, caps driver.Capabilities) (driver.Ref, error) {
-	return driver.NewRef(Kind, refPayload{ID: m.ID, Image: opts.Image, Runtime: opts.Runtime, Files: opts.Files}, caps.Clone(), m.Revision)
+func (p *Provider) newRef(m *wsdir.State, opts options) (driver.Ref, error) {
+	return driver.NewRef(Kind, refPayload{ID: m.ID, Image: opts.Image, Runtime: opts.Runtime, Files: opts.Files}, p.Capabilities(), m.Revision)
 }
 
 // HostDir returns the directory with the files of a workspace.

@@ -144,21 +144,14 @@ func fixedTraits() driver.Traits {
 	}
 }
 
-// Capabilities of workspaces, without and with a snapshot store.
-var (
-	capabilities  = driver.NewCapabilities(driver.CapFS)
-	withSnapshots = driver.NewCapabilities(driver.CapFS, driver.CapSnapshot)
-)
-
-func (p *Provider) capabilities() driver.Capabilities {
-	if p.cfg.Snapshots == nil {
-		return capabilities
-	}
-	return withSnapshots
-}
-
 // Capabilities returns the capabilities of a workspace.
-func (p *Provider) Capabilities() driver.Capabilities { return p.capabilities().Clone() }
+func (p *Provider) Capabilities() driver.Capabilities {
+	caps := driver.NewCapabilities(driver.CapFS)
+	if p.cfg.Snapshots != nil {
+		caps[driver.CapSnapshot] = true
+	}
+	return caps
+}
 
 // Open creates the workspace spec.ID or returns the existing one.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
@@ -208,7 +201,8 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if err := p.syncIfDurable(ctx, s, rec, was); err != nil {
 		return nil, openFailed(ctx, "open", err)
 	}
-	return p.buildWorkspace(s, rec, p.capabilities())
+	ws, err := p.buildWorkspace(s, rec)
+	return ws.Only(spec.Want), err
 }
 
 // checkSpec refuses, before anything is created, what the provider can't do.
@@ -222,8 +216,8 @@ func (p *Provider) checkSpec(spec driver.Spec) (namespace string, explicit bool,
 	if spec.From.Template != "" || spec.From.Snapshot != "" && p.cfg.Snapshots == nil {
 		return "", false, fmt.Errorf("filestore: open: a template, or a snapshot without a snapshot store: %w", fault.Unsupported)
 	}
-	if missing := p.capabilities().Missing(spec.Want); len(missing) > 0 {
-		return "", false, fmt.Errorf("filestore: open: capabilities %v: %w: this provider has %v", missing, fault.Failed, p.capabilities().Names())
+	if missing := p.Capabilities().Missing(spec.Want); len(missing) > 0 {
+		return "", false, fmt.Errorf("filestore: open: capabilities %v: %w: this provider has %v", missing, fault.Failed, p.Capabilities().Names())
 	}
 	if err := spec.Policy.Check(fixedTraits()); err != nil {
 		return "", false, fmt.Errorf("filestore: open: %w", err)
@@ -242,11 +236,11 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if err := driver.DecodeRef(ref, Kind, &pl, p.cfg.Log); err != nil {
 		return nil, err
 	}
-	if known := ref.Capabilities.Equal(capabilities) || ref.Capabilities.Equal(withSnapshots); !known || !driver.ValidID(pl.ID) {
-		return nil, fmt.Errorf("filestore: the payload or the capabilities of the ref are not valid: %w", fault.Failed)
+	if !driver.ValidID(pl.ID) {
+		return nil, fmt.Errorf("filestore: the payload of the ref is not valid: %w", fault.Failed)
 	}
-	if ref.Capabilities.Has(driver.CapSnapshot) && p.cfg.Snapshots == nil {
-		return nil, fmt.Errorf("filestore: resolve: the workspace was opened with snapshots: %w: this provider has no snapshot store", fault.Failed)
+	if err := driver.CheckCapabilities(ref, p.Capabilities()); err != nil {
+		return nil, err
 	}
 	s, err := p.openedStore(ctx)
 	if err != nil {
@@ -266,12 +260,13 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if err := driver.CheckRevision(ref, rec.revision); err != nil {
 		return nil, err
 	}
-	return p.buildWorkspace(s, rec, ref.Capabilities)
+	ws, err := p.buildWorkspace(s, rec)
+	return ws.Only(ref.Capabilities), err
 }
 
 // buildWorkspace builds the workspace for Open and Resolve.
-func (p *Provider) buildWorkspace(s *store, rec *record, caps driver.Capabilities) (*driver.Workspace, error) {
-	w := &space{p: p, s: s, id: rec.id, caps: caps}
+func (p *Provider) buildWorkspace(s *store, rec *record) (*driver.Workspace, error) {
+	w := &space{p: p, s: s, id: rec.id}
 	ref, err := w.newRef(rec)
 	if err != nil {
 		return nil, err
@@ -286,7 +281,7 @@ func (p *Provider) buildWorkspace(s *store, rec *record, caps driver.Capabilitie
 		Destroy: w.destroy,
 		Update:  w.updatePolicy,
 	}
-	if caps.Has(driver.CapSnapshot) {
+	if p.cfg.Snapshots != nil {
 		life.Snapshot = w.snapshotAdapter(rec).Module()
 	}
 	return &driver.Workspace{
@@ -360,7 +355,7 @@ func (r *record) mayBeDamaged(boot string) bool {
 }
 
 func (w *space) newRef(r *record) (driver.Ref, error) {
-	return driver.NewRef(Kind, refPayload{ID: r.id}, w.caps.Clone(), r.revision)
+	return driver.NewRef(Kind, refPayload{ID: r.id}, w.p.Capabilities(), r.revision)
 }
 
 func encodePolicy(p driver.Policy) (string, error) {

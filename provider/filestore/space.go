@@ -16,10 +16,9 @@ import (
 // A space is an open workspace. It caches no state: every call reads the policy in
 // its own transaction, so all handles in any process enforce the latest policy.
 type space struct {
-	p    *Provider
-	s    *store
-	id   string
-	caps driver.Capabilities
+	p  *Provider
+	s  *store
+	id string
 
 	// durable is the last known policy, to choose a connection before the policy is
 	// read.

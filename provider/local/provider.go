@@ -165,7 +165,8 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if err != nil {
 		return nil, p.store.OpenFailed(ctx, "open", err)
 	}
-	return p.attachWorkspace(ctx, m, caps)
+	ws, err := p.attachWorkspace(ctx, m, caps)
+	return ws.Only(spec.Want), err
 }
 
 // checkSpec refuses a spec that the provider can't fulfil, before anything is created.
@@ -207,17 +208,19 @@ type refPayload struct {
 // Resolve attaches to the workspace that ref names.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
 	var pl refPayload
-	m, err := p.store.Resolve(ctx, ref, &pl, &pl.ID, driver.NewCapabilities(driver.CapFS), p.snapshots != nil)
+	has := p.Capabilities()
+	has[driver.CapShell] = true // its absence is an error of its own, with the reason
+	m, err := p.store.Resolve(ctx, ref, &pl, &pl.ID, has)
 	if err != nil {
 		return nil, err
 	}
-	caps := ref.Capabilities
-	if caps.Has(driver.CapShell) {
+	if ref.Capabilities.Has(driver.CapShell) {
 		if _, err := p.guestBinary(); err != nil {
 			return nil, fmt.Errorf("local: resolve: the workspace was opened with commands: %w: %w", fault.Failed, err)
 		}
 	}
-	return p.attachWorkspace(ctx, m, caps)
+	ws, err := p.attachWorkspace(ctx, m, p.capabilitiesFor(ref.Capabilities))
+	return ws.Only(ref.Capabilities), err
 }
 
 // attachWorkspace opens an existing workspace, for Open and Resolve.

@@ -16,6 +16,7 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -75,9 +76,7 @@ func fixedTraits() driver.Traits {
 }
 
 // Capabilities returns the capabilities of a workspace.
-func (p *Provider) Capabilities() driver.Capabilities { return p.capabilities() }
-
-func (p *Provider) capabilities() driver.Capabilities {
+func (p *Provider) Capabilities() driver.Capabilities {
 	caps := driver.NewCapabilities(driver.CapFS)
 	if p.Snapshots != nil {
 		caps[driver.CapSnapshot] = true
@@ -121,7 +120,8 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	} else if t.setPolicy(spec.Policy) {
 		driver.Step(ctx, "changed the policy")
 	}
-	return t.newHandle()
+	ws, err := t.newHandle()
+	return ws.Only(spec.Want), err
 }
 
 // checkSpec refuses what this provider can't do, before anything is created.
@@ -145,9 +145,9 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec, config *Conf
 	if spec.From.Template != "" || spec.From.Snapshot != "" && p.Snapshots == nil {
 		return fmt.Errorf("memory: open %s: a template: %w: workspaces of this provider start empty, or from a snapshot", spec.ID, fault.Unsupported)
 	}
-	if missing := p.capabilities().Missing(spec.Want); len(missing) > 0 {
+	if missing := p.Capabilities().Missing(spec.Want); len(missing) > 0 {
 		return fmt.Errorf("memory: open %s: capabilities %v: %w: %w: this provider has %v",
-			spec.ID, missing, fault.Failed, fault.Unsupported, p.capabilities().Names())
+			spec.ID, missing, fault.Failed, fault.Unsupported, p.Capabilities().Names())
 	}
 	if err := spec.Policy.Check(fixedTraits()); err != nil {
 		return fmt.Errorf("memory: open %s: %w", spec.ID, err)
@@ -173,10 +173,11 @@ func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspa
 	if !ok {
 		return nil, fault.WithCause(fmt.Errorf("memory: resolve %s: %w: the files are gone", held.ID, fault.Failed), fault.CauseGone)
 	}
-	if err := t.checkRevision(ref); err != nil {
+	if err := errors.Join(t.checkRevision(ref), driver.CheckCapabilities(ref, p.Capabilities())); err != nil {
 		return nil, err
 	}
-	return t.newHandle()
+	ws, err := t.newHandle()
+	return ws.Only(ref.Capabilities), err
 }
 
 // Sweep removes the workspaces whose ids are not in live.

@@ -20,10 +20,9 @@ import (
 
 // A handle is an open workspace: its files, and its guest once one was needed.
 type handle struct {
-	p    *Provider
-	id   string
-	caps driver.Capabilities
-	dir  *wsdir.Handle
+	p   *Provider
+	id  string
+	dir *wsdir.Handle
 
 	att *supervise.Attachment[*guestConn]
 
@@ -140,7 +139,7 @@ func (h *handle) update(ctx context.Context, policy driver.Policy) (driver.Ref, 
 	if err := h.endOutdatedGuest(ctx, l, m); err != nil {
 		return driver.Ref{}, fmt.Errorf("sandbox: update: %w", err)
 	}
-	return newRef(m, h.caps)
+	return h.p.newRef(m)
 }
 
 // endOutdatedGuest ends the guest if its launch spec differs from that of m.

@@ -125,7 +125,8 @@ func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspac
 	if err != nil {
 		return nil, p.store.OpenFailed(ctx, "open", err)
 	}
-	return p.attachWorkspace(ctx, m, p.Capabilities())
+	ws, err := p.attachWorkspace(ctx, m)
+	return ws.Only(spec.Want), err
 }
 
 // Capabilities returns the capabilities of a workspace.
@@ -383,15 +384,16 @@ type refPayload struct {
 // Resolve attaches to the workspace that ref names.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
 	var pl refPayload
-	m, err := p.store.Resolve(ctx, ref, &pl, &pl.ID, capabilities, p.cfg.Snapshots != nil)
+	m, err := p.store.Resolve(ctx, ref, &pl, &pl.ID, p.Capabilities())
 	if err != nil {
 		return nil, err
 	}
-	return p.attachWorkspace(ctx, m, ref.Capabilities)
+	ws, err := p.attachWorkspace(ctx, m)
+	return ws.Only(ref.Capabilities), err
 }
 
 // attachWorkspace opens an existing workspace, for Open and Resolve.
-func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps driver.Capabilities) (*driver.Workspace, error) {
+func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver.Workspace, error) {
 	l, err := p.checkPolicy(ctx, m.Policy)
 	if err != nil {
 		return nil, p.store.OpenFailed(ctx, "attach", err)
@@ -406,12 +408,11 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps dri
 	if h.dir, err = p.store.Attach(ctx, m, wsdir.OpenDirectory); err != nil {
 		return nil, err
 	}
-	h.caps = caps
 	h.att = supervise.NewAttachment(h.dir, p.store.Dir(m.ID), h.connectGuest)
 	h.viaGuestMount = m.Dir != "" && !l.noMounts || p.hasDiskImage(l, m.Policy)
 	h.dir.Via = h.filesModule
 	h.canImport = p.canImport(l, m)
-	ref, err := newRef(m, caps)
+	ref, err := p.newRef(m)
 	if err != nil {
 		return nil, errors.Join(err, h.dir.Close())
 	}
@@ -419,7 +420,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps dri
 	if life.NoPause = h.noPause(l); life.NoPause == "" {
 		life.Pause, life.Resume = h.pause, h.resume
 	}
-	if caps.Has(driver.CapSnapshot) {
+	if p.cfg.Snapshots != nil {
 		life.Snapshot = h.snapshotAdapter(l, m).Module()
 		life.Snapshot.NoCheckpoint = l.noCheckpoint()
 	}
@@ -442,8 +443,8 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State, caps dri
 	}, nil
 }
 
-func newRef(m *wsdir.State, caps driver.Capabilities) (driver.Ref, error) {
-	return driver.NewRef(Kind, refPayload{ID: m.ID}, caps.Clone(), m.Revision)
+func (p *Provider) newRef(m *wsdir.State) (driver.Ref, error) {
+	return driver.NewRef(Kind, refPayload{ID: m.ID}, p.Capabilities(), m.Revision)
 }
 
 func (p *Provider) workspaceTraits(l *level, m *wsdir.State, opts options) driver.Traits {

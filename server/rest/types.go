@@ -33,7 +33,7 @@ func workspaceView(r registry.Record) Workspace {
 		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, LastUsed: r.LastUsed, Attempts: r.Attempts, Error: r.Error,
 	}
 	if r.Ref != nil {
-		w.Capabilities, w.Revision = r.Ref.Capabilities, r.Ref.Revision
+		w.Capabilities, w.Revision = r.Capabilities(), r.Ref.Revision
 	}
 	return w
 }

@@ -49,10 +49,10 @@ func (r repository) Tools() []driver.Tool {
 
 // run runs git with fixed or checked arguments.
 func (r repository) run(ctx context.Context, args ...string) (driver.ToolResult, error) {
-	base := []string{"git", "--no-pager", "-c", "core.fsmonitor=false", "-c", "color.ui=false", "-c", "core.quotePath=false"}
+	base := []string{"git", "--no-pager", "-c", "core.fsmonitor=false", "-c", "color.ui=false", "-c", "core.quotePath=false", "-c", "core.editor=true"}
 	res, err := r.ws.Run(ctx, driver.Command{
 		Argv: append(base, args...), Timeout: timeout, MaxOutput: maxOutput,
-		Env: map[string]string{"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_EDITOR": "true"},
+		Env: map[string]string{"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"},
 	})
 	switch {
 	case fault.Of(err) == fault.NotFound:

@@ -14,7 +14,7 @@ import (
 )
 
 // EditBound is the default time limit of AfterEdit.
-const EditBound = 2 * time.Second
+const EditBound = 30 * time.Second
 
 // A Diagnoser is a language server, or another source of diagnostics for changing files.
 type Diagnoser interface {
@@ -33,6 +33,9 @@ type EditOptions struct {
 
 	// Bound is the time limit; 0 is EditBound.
 	Bound time.Duration
+
+	// FormatBound is the time limit of the formatter within Bound; 0 is Bound.
+	FormatBound time.Duration
 }
 
 // An Edited is the result of AfterEdit for a file. Errors are in Notes.
@@ -66,6 +69,10 @@ func AfterEdit(ctx context.Context, ws *workspace.Workspace, p profile.Profile, 
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	e := editing{ws: ws, project: project, file: file, opts: opts, out: &out, deadline: began.Add(bound - killReserve(bound))}
+	e.formatDeadline = e.deadline
+	if b := opts.FormatBound; b > 0 && b < bound {
+		e.formatDeadline = began.Add(b - killReserve(b))
+	}
 	e.formatFile(ctx)
 	e.lintFile(ctx)
 	return out
@@ -82,6 +89,8 @@ type editing struct {
 	opts     *EditOptions
 	out      *Edited
 	deadline time.Time
+
+	formatDeadline time.Time
 }
 
 func (e *editing) addNote(format string, args ...any) {
@@ -89,8 +98,8 @@ func (e *editing) addNote(format string, args ...any) {
 }
 
 // timeLeft returns the time limit of the next command; false if there is no time.
-func (e *editing) timeLeft() (time.Duration, bool) {
-	d := time.Until(e.deadline)
+func timeLeft(deadline time.Time) (time.Duration, bool) {
+	d := time.Until(deadline)
 	return d, d > 0
 }
 
@@ -99,7 +108,7 @@ func (e *editing) formatFile(ctx context.Context) {
 	if !ok || !takesFiles(e.project.Format) {
 		return
 	}
-	time, ok := e.timeLeft()
+	time, ok := timeLeft(e.formatDeadline)
 	if !ok {
 		e.addNote("format: no time was left for %s; it was not run", argv[0])
 		return
@@ -177,7 +186,7 @@ func (e *editing) lintFile(ctx context.Context) {
 		e.addNote("lint: %s works on the whole project only; it was not run", strings.Join(argv, " "))
 		return
 	}
-	time, ok := e.timeLeft()
+	time, ok := timeLeft(e.deadline)
 	if !ok {
 		e.addNote("lint: no time was left for %s; it was not run", argv[0])
 		return

@@ -3,8 +3,9 @@ package verify
 import (
 	"bytes"
 	"fmt"
-	"regexp"
 	"strings"
+
+	"github.com/croft-run/croft/internal/plaintext"
 )
 
 // A capture keeps the head and the tail of a text.
@@ -83,19 +84,8 @@ func (l *lineWriter) flush() {
 	}
 }
 
-var control = regexp.MustCompile(`\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)`)
-
-// plainText removes escape sequences from a text and makes it valid UTF-8.
-func plainText(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if strings.IndexByte(s, 0x1b) >= 0 {
-		s = control.ReplaceAllString(s, "")
-	}
-	if strings.IndexByte(s, '\r') >= 0 {
-		s = strings.ReplaceAll(s, "\r\n", "\n")
-	}
-	return s
-}
+// plainText removes control sequences from a text and makes it valid UTF-8.
+func plainText(s string) string { return plaintext.Clean(strings.ToValidUTF8(s, "\uFFFD")) }
 
 // truncateEnd truncates a text at its end.
 func truncateEnd(s string, limit int) string {

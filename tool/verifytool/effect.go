@@ -15,11 +15,9 @@ import (
 // Servers returns the language servers of a call's workspace; may return nil.
 type Servers func(c *tool.Call) verify.Diagnoser
 
-// effectReserve is the time left for the effects that follow.
-const effectReserve = 150 * time.Millisecond
-
 // Effect returns the effect that formats and lints each changed file and adds the findings
-// to the answer. servers may be nil.
+// to the answer. It formats only as long as the answer waits: nothing must be rewritten when
+// the agent goes on. servers may be nil.
 func Effect(servers Servers) tool.Effect {
 	return func(ctx context.Context, c *tool.Call, paths []string) (string, error) {
 		if !c.Workspace.Capabilities().Has(driver.CapShell) {
@@ -33,7 +31,7 @@ func Effect(servers Servers) tool.Effect {
 		if d, ok := ctx.Deadline(); ok {
 			until = d
 		}
-		until = until.Add(-effectReserve)
+		formatUntil := time.Now().Add(c.Env.EffectWait)
 		var b strings.Builder
 		for _, file := range paths {
 			if profile.Plain(file) {
@@ -43,6 +41,7 @@ func Effect(servers Servers) tool.Effect {
 				fmt.Fprintf(&b, "%s: not formatted and linted: the time limit was reached\n", file)
 				continue
 			}
+			o.FormatBound = max(time.Until(formatUntil), time.Nanosecond)
 			p, err := c.ProfileFor(ctx, file)
 			if err != nil {
 				return b.String(), err

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"reflect"
@@ -66,6 +67,13 @@ func (s Capabilities) Equal(other Capabilities) bool {
 	return slices.Equal(s.Names(), other.Names())
 }
 
+// intersect returns the set of what is in both.
+func (s Capabilities) intersect(other Capabilities) Capabilities {
+	both := s.Clone()
+	maps.DeleteFunc(both, func(c Capability, _ bool) bool { return !other.Has(c) })
+	return both
+}
+
 // Clone returns a copy of the set.
 func (s Capabilities) Clone() Capabilities { return maps.Clone(s) }
 
@@ -90,10 +98,47 @@ func (w *Workspace) modules() map[Capability]any {
 	return m
 }
 
+// Only returns w with the modules of caps alone: all that w has if caps is empty. Refs of
+// the result list the modules that it has. Providers end Open with Only(spec.Want), and
+// Resolve with Only(ref.Capabilities).
+func (w *Workspace) Only(caps Capabilities) *Workspace {
+	if w == nil || len(caps.Names()) == 0 {
+		return w
+	}
+	out := *w
+	out.Ref.Capabilities = w.Ref.Capabilities.intersect(caps)
+	if !caps.Has(CapFS) {
+		out.FS = nil
+	}
+	if !caps.Has(CapShell) {
+		out.Shell = nil
+	}
+	if !caps.Has(CapCode) {
+		out.Code = nil
+	}
+	if !caps.Has(CapScript) {
+		out.Script = nil
+	}
+	if !caps.Has(CapSnapshot) {
+		out.Life.Snapshot = nil
+	}
+	out.Extra = maps.Clone(w.Extra)
+	maps.DeleteFunc(out.Extra, func(name string, _ any) bool { return !caps.Has(Capability(name)) })
+	if update := w.Life.Update; update != nil {
+		out.Life.Update = func(ctx context.Context, policy Policy) (Ref, error) {
+			ref, err := update(ctx, policy)
+			ref.Capabilities = ref.Capabilities.intersect(caps)
+			return ref, err
+		}
+	}
+	return &out
+}
+
 // Validate checks what a provider returned from Open or Resolve, so that a bug of the
 // provider shows when the workspace is opened and not at the first call: the required
-// parts are set, no module is a typed nil or lacks its required interface, the ref
-// lists the modules that were built, and these include all of want.
+// parts are set, no module is a typed nil or lacks its required interface, the version of
+// the ref is in the window, the ref lists the modules that were built, and these include
+// all of want.
 func (w *Workspace) Validate(want Capabilities) error {
 	if w == nil {
 		return fmt.Errorf("provider returned no workspace: %w", fault.Failed)
@@ -124,6 +169,9 @@ func (w *Workspace) Validate(want Capabilities) error {
 		if slices.Contains([]Capability{CapFS, CapShell, CapCode, CapScript, CapSnapshot}, Capability(name)) {
 			return fmt.Errorf("provider %s: extra %q has the name of a module: %w", w.Ref.Provider, name, fault.Failed)
 		}
+	}
+	if err := CheckVersion(w.Ref, SchemaVersion, nil); err != nil {
+		return err
 	}
 	built := w.Built()
 	if !built.Equal(w.Ref.Capabilities) {

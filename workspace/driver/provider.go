@@ -21,13 +21,15 @@ type Provider interface {
 	// Open creates the workspace with the id spec.ID, or returns the existing one.
 	// If the policy of an existing workspace differs from spec.Policy, Open applies
 	// spec.Policy under a higher revision. Open fails before it creates anything if
-	// the spec asks for what the provider can't do.
+	// the spec asks for what the provider can't do. The workspace has the capabilities
+	// spec.Want and no others; see Workspace.Only.
 	Open(ctx context.Context, spec Spec) (*Workspace, error)
 
 	// Resolve attaches to the workspace that ref names. It creates nothing except
 	// what this process needs to use the workspace (a lock, a connection). It refuses
 	// a ref of another provider, of a schema version outside the window (see
-	// DecodeRef), and of a revision older than the newest one issued.
+	// DecodeRef), of capabilities that it can't build, and of a revision older than the
+	// newest one issued. The workspace has the capabilities of the ref and no others.
 	Resolve(ctx context.Context, ref Ref) (*Workspace, error)
 
 	// Sweep removes whatever this provider created for ids that are not in live.
@@ -97,7 +99,7 @@ type Spec struct {
 	Kind    string            `json:"kind"`             // Kind of the provider
 	Session SessionRef        `json:"session,omitzero"` // session, agent and user that use the workspace
 	Name    string            `json:"name,omitempty"`   // optional, unique per owner; see ValidWorkspaceName
-	Want    Capabilities      `json:"want,omitempty"`   // required capabilities; empty requires none
+	Want    Capabilities      `json:"want,omitempty"`   // capabilities to build, all required; empty is all that the provider has
 	Config  json.RawMessage   `json:"config,omitempty"` // format of the provider; decoded strictly
 	Policy  Policy            `json:"policy,omitzero"`  // requested isolation, network, limits
 	From    Source            `json:"from,omitzero"`    // template or snapshot to start from; zero is empty

@@ -96,6 +96,19 @@ func DecodeRef(ref Ref, provider string, payload any, log *slog.Logger) error {
 	return nil
 }
 
+// CheckCapabilities refuses a ref that lists no capability, or one that is not in has, the
+// capabilities that the provider can build now.
+func CheckCapabilities(ref Ref, has Capabilities) error {
+	known := NewCapabilities(CapFS, CapShell, CapCode, CapScript, CapSnapshot)
+	switch missing := has.Missing(ref.Capabilities); {
+	case len(ref.Capabilities.Names()) == 0 || len(known.Missing(NewCapabilities(missing...))) > 0:
+		return fmt.Errorf("%s: the capabilities of the ref are not valid: %w", ref.Provider, fault.Failed)
+	case len(missing) > 0:
+		return fmt.Errorf("%s: the workspace was opened with the capabilities %v: %w: this provider has %v now", ref.Provider, missing, fault.Failed, has.Names())
+	}
+	return nil
+}
+
 // CheckOpen refuses a spec that is not of the given kind, or that has no valid id.
 func CheckOpen(spec Spec, kind string) error {
 	if spec.Kind != kind {

@@ -15,6 +15,8 @@ import (
 var capabilityChecks = []Check{
 	{"Capabilities/are-what-is-built", nil, capsBuilt},
 	{"Capabilities/declared-are-there", nil, capsDeclared},
+	{"Capabilities/not-declared-are-absent", nil, capsNotDeclared},
+	{"Capabilities/of-a-ref-that-can't-be-built-are-refused", nil, capsClaimed},
 	{"Capabilities/beyond-what-is-there-fail-at-the-start", nil, capsBeyond},
 	{"Capabilities/no-module-is-a-typed-nil", nil, capsTypedNil},
 	{"Capabilities/wrapping-loses-no-module", nil, capsWrapped},
@@ -51,6 +53,53 @@ func capsDeclared(t testing.TB, e *Env) {
 		}
 	}
 	e.open(t, func(s *driver.Spec) { s.Want = built.Clone() })
+}
+
+// capsNotDeclared opens workspaces that want one capability each, and all but that one.
+func capsNotDeclared(t testing.TB, e *Env) {
+	built := e.sample.Built()
+	for _, c := range built.Names() {
+		others := built.Clone()
+		delete(others, c)
+		for _, want := range []driver.Capabilities{driver.NewCapabilities(c), others} {
+			if len(want) == 0 {
+				continue // wants all
+			}
+			p := e.open(t, func(s *driver.Spec) { s.Want = want })
+			q := e.resolve(t, p.spec, p.Ref())
+			for what, d := range map[string]*driver.Workspace{"Open": p.d, "Resolve": q.d} {
+				if got := d.Built(); !got.Equal(want) {
+					t.Errorf("%s of a workspace that wants %v builds %v", what, want.Names(), got.Names())
+				}
+			}
+			if p.d.Life.Update == nil {
+				continue
+			}
+			ref, err := p.d.Life.Update(t.Context(), otherPolicy(e))
+			if wantNil(t, "Update", err) && !ref.Capabilities.Equal(want) {
+				t.Errorf("Update of a workspace that wants %v returns a ref with %v", want.Names(), ref.Capabilities.Names())
+			}
+		}
+	}
+}
+
+// capsClaimed resolves refs whose capabilities are not those of any workspace of the
+// provider.
+func capsClaimed(t testing.TB, e *Env) {
+	p := e.open(t)
+	claims := []driver.Capabilities{nil}
+	for _, c := range []driver.Capability{driver.CapFS, driver.CapShell, driver.CapCode, driver.CapScript, driver.CapSnapshot, "no-such-extra"} {
+		if !p.d.Built().Has(c) {
+			more := p.d.Built()
+			more[c] = true
+			claims = append(claims, more)
+		}
+	}
+	for _, caps := range claims {
+		ref := p.Ref()
+		ref.Capabilities = caps
+		e.wantRefRefused(t, fmt.Sprintf("a ref that claims %v", caps.Names()), ref)
+	}
 }
 
 func capsBeyond(t testing.TB, e *Env) {

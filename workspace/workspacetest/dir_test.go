@@ -47,6 +47,7 @@ type defects struct {
 	rawErrors       bool // errors have no code
 	keepsPartial    bool // a body that fails leaves what it wrote
 	leaksEnv        bool // the ref holds the environment
+	leaksPolicy     bool // the ref holds a variable of the policy
 	wrongDigest     bool // fs.Digest differs from what package workspace computes
 	importsNothing  bool // fs.Import says that it was done
 	acksEarly       bool // writes are acknowledged before they are done
@@ -202,6 +203,9 @@ func (p *dirs) build(meta dirMeta) (*driver.Workspace, error) {
 	if p.defects.leaksEnv {
 		payload.Env = os.Environ()
 	}
+	if p.defects.leaksPolicy {
+		payload.Env = append(payload.Env, meta.Policy.Env["API_TOKEN"])
+	}
 	ref, err := driver.NewRef(dirKind, payload, driver.NewCapabilities(driver.CapFS), meta.Revision)
 	if err != nil {
 		return nil, err
@@ -315,6 +319,9 @@ func (p *dirs) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, 
 		return nil, fault.WithCause(fmt.Errorf("dirs: resolve: the files are gone: %w", fault.Failed), fault.CauseGone)
 	}
 	if err := driver.CheckRevision(ref, meta.Revision); err != nil && !p.defects.takesStale {
+		return nil, err
+	}
+	if err := driver.CheckCapabilities(ref, driver.NewCapabilities(driver.CapFS)); err != nil {
 		return nil, err
 	}
 	w, err := p.build(meta)

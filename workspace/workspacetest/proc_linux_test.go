@@ -42,19 +42,36 @@ type procDefects struct {
 	sharedAttach    bool // sessions of other workspaces can be attached to
 	claimsIsolation bool // says that it isolates
 	claimsOffline   bool // says that nothing can be reached
+	buildsAll       bool // also what the spec does not want
+	takesClaims     bool // resolves a ref with any capabilities
 }
 
 // everybody holds the sessions of all workspaces, for sharedAttach.
 var everybody = map[string]*proc{}
 
 func (p procs) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
+	want := spec.Want
+	spec.Want = nil
 	d, err := p.dirs.Open(ctx, spec)
-	return p.equip(d, spec.Policy.Env, err)
+	if d, err = p.equip(d, spec.Policy.Env, err); p.wrong.buildsAll {
+		return d, err
+	}
+	return d.Only(want), err
 }
 
 func (p procs) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
+	caps := ref.Capabilities
+	ref.Capabilities = driver.NewCapabilities(driver.CapFS)
 	d, err := p.dirs.Resolve(ctx, ref)
-	return p.equip(d, nil, err)
+	d, err = p.equip(d, nil, err)
+	if !p.wrong.takesClaims {
+		ref.Capabilities = caps
+		err = errors.Join(err, driver.CheckCapabilities(ref, driver.NewCapabilities(driver.CapFS, driver.CapShell)))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d.Only(caps), nil
 }
 
 func (p procs) equip(d *driver.Workspace, env map[string]string, err error) (*driver.Workspace, error) {
@@ -467,6 +484,8 @@ func TestRefuteShell(t *testing.T) {
 		{"kills one at a time-out", procDefects{killsOne: true}, "Shell/timeout-ends-the-whole-tree"},
 		{"kills one", procDefects{killsOne: true}, "Shell/kill-ends-the-whole-tree"},
 		{"repeats polls", procDefects{repeatsPoll: true}, "Shell/poll-returns-each-byte-once"},
+		{"builds all", procDefects{buildsAll: true}, "Capabilities/not-declared-are-absent"},
+		{"takes claims", procDefects{takesClaims: true}, "Capabilities/of-a-ref-that-can't-be-built-are-refused"},
 		{"leaks environment", procDefects{leaksEnv: true}, "Shell/environment-holds-nothing-of-the-host"},
 		{"unclean environment", procDefects{leaksEnv: true}, "Shell/environment-is-what-was-given"},
 		{"hides what it dropped", procDefects{hidesDrop: true}, "Shell/truncation-is-counted"},

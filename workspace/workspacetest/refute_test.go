@@ -113,6 +113,7 @@ var refutations = []struct {
 	{"raw errors", defects{rawErrors: true}, "Errors/have-codes-of-the-closed-set"},
 	{"keeps partial", defects{keepsPartial: true}, "Write/with-a-body-that-fails-changes-nothing"},
 	{"leaks environment", defects{leaksEnv: true}, "Ref/holds-no-secret-of-the-process"},
+	{"leaks the policy", defects{leaksPolicy: true}, "Ref/holds-no-secret-of-the-policy"},
 	{"wrong digest", defects{wrongDigest: true}, "Fallback/of-Digest-is-the-same"},
 	{"wrong tree digest", defects{wrongDigest: true}, "Digest/of-a-tree-sees-every-change"},
 	{"imports nothing", defects{importsNothing: true}, "Import/brings-a-tree-as-it-is"},
@@ -245,5 +246,20 @@ func TestChecks(t *testing.T) {
 		if c.Func == nil {
 			t.Errorf("check %q does nothing", c.Name)
 		}
+	}
+}
+
+// TestSecretsOfHarness has a provider whose refs hold what it was configured with.
+func TestSecretsOfHarness(t *testing.T) {
+	t.Setenv("DATABASE_PASSWORD", "correct-horse")
+	h := harness(defects{leaksEnv: true})
+	if inChild(t, h) {
+		return
+	}
+	h.Secrets = []string{"correct-horse"}
+	const check = "Ref/holds-no-secret-of-the-process"
+	r := record(t, h, check)
+	if !slices.ContainsFunc(r.failures, func(text string) bool { return strings.Contains(text, "Secrets[0]") }) {
+		t.Errorf("failures of %s are %q, want one that names Secrets[0]", check, r.failures)
 	}
 }

@@ -32,6 +32,7 @@ var resolveChecks = []Check{
 	{"Resolve/of-what-was-destroyed-is-gone", nil, resolveDestroyed},
 	{"Resolve/makes-nothing", needLeftovers, resolveMakesNothing},
 	{"Ref/holds-no-secret-of-the-process", nil, refNoSecret},
+	{"Ref/holds-no-secret-of-the-policy", nil, refNoSecretOfSpec},
 }
 
 func resolveSame(t testing.TB, e *Env) {
@@ -286,5 +287,18 @@ func refNoSecret(t testing.TB, e *Env) {
 	p := e.open(t)
 	if ref := encodeJSON(t, p.Ref()); strings.Contains(ref, canary) {
 		t.Errorf("the ref holds a value of the process's environment: %s", ref)
+	}
+	for i, text := range e.Secrets {
+		if strings.Contains(encodeJSON(t, p.Ref()), text) {
+			t.Errorf("the ref holds Secrets[%d] of the Harness", i)
+		}
+	}
+}
+
+// refNoSecretOfSpec opens a workspace whose policy gives its commands a secret.
+func refNoSecretOfSpec(t testing.TB, e *Env) {
+	p := e.open(t, func(s *driver.Spec) { s.Policy.Env = map[string]string{"API_TOKEN": canary} })
+	if ref := encodeJSON(t, p.Ref()); strings.Contains(ref, canary) {
+		t.Errorf("the ref holds a variable of the policy: %s", ref)
 	}
 }

@@ -27,6 +27,10 @@ type Harness struct {
 	// part of a test.
 	SessionsEnd bool
 
+	// Secrets are texts that the provider or Config was configured with, such as a
+	// password. No ref may hold one.
+	Secrets []string
+
 	Config    json.RawMessage // Spec.Config for every Open; may be nil
 	BadConfig json.RawMessage // must be refused; nil is {"no-such-key":1}
 }

@@ -16,7 +16,7 @@ func TestCommandsAreJudged(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, err := Wrap(inner, &cmdpolicy.Options{
-		Commands: cmdpolicy.Commands{Deny: []string{"tac"}}, Env: cmdpolicy.Env{Deny: []string{"BAD_*"}, Refuse: true},
+		Commands: cmdpolicy.Commands{Deny: []string{"tac"}}, Env: cmdpolicy.Env{Deny: []string{"BAD_*"}},
 	})
 	if err != nil {
 		t.Fatal(err)

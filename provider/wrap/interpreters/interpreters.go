@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 
 	"github.com/croft-run/croft/interp/isolate"
 	"github.com/croft-run/croft/interp/jupyter"
@@ -71,23 +72,25 @@ var basis = map[driver.Capability]driver.Capability{driver.CapCode: driver.CapSh
 
 // Open opens the workspace and adds the modules.
 func (p *Provider) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
-	spec.Want = withoutModules(spec.Want, true)
+	want := spec.Want
+	spec.Want = withBasis(want)
 	ws, err := p.Provider.Open(ctx, spec)
-	return p.addModules(ws, err)
+	return p.addModules(ws, want, err)
 }
 
 // Resolve attaches to the workspace and adds the modules.
 func (p *Provider) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, error) {
-	ref.Capabilities = withoutModules(ref.Capabilities, false)
+	caps := ref.Capabilities
+	ref.Capabilities = withBasis(caps)
 	ws, err := p.Provider.Resolve(ctx, ref)
-	return p.addModules(ws, err)
+	return p.addModules(ws, caps, err)
 }
 
-// withoutModules returns caps without our modules; a wanted module is replaced by its basis.
-func withoutModules(caps driver.Capabilities, want bool) driver.Capabilities {
+// withBasis returns caps with the basis of each of our modules instead of the module.
+func withBasis(caps driver.Capabilities) driver.Capabilities {
 	out := caps.Clone()
 	for ours, from := range basis {
-		if out.Has(ours) && want {
+		if out.Has(ours) {
 			out[from] = true
 		}
 		delete(out, ours)
@@ -95,33 +98,41 @@ func withoutModules(caps driver.Capabilities, want bool) driver.Capabilities {
 	return out
 }
 
-func (p *Provider) addModules(ws *driver.Workspace, err error) (*driver.Workspace, error) {
+// addModules adds the modules of caps, or both if caps is empty. The refs of the result
+// keep what the wrapped provider claims, which may be wrong: see Workspace.Validate.
+func (p *Provider) addModules(ws *driver.Workspace, caps driver.Capabilities, err error) (*driver.Workspace, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := *ws
+	out, added := *ws, driver.Capabilities{}
 	if out.Script == nil && out.FS != nil {
 		opts := p.cfg.Script
 		opts.Root = out.Traits.Root
 		out.Script = p.cfg.Engine.Module(out.FS, &opts)
+		added[driver.CapScript] = true
 	}
 	if out.Code == nil && out.Shell != nil {
 		kernels := jupyter.New(out.Shell, &p.cfg.Kernels)
 		out.Code = kernels.Module()
 		out.Life.Close = closeAfter(kernels.Close, ws.Life.Close)
 		out.Life.Destroy = closeAfter(kernels.Close, ws.Life.Destroy)
+		added[driver.CapCode] = true
 	}
 	if update := ws.Life.Update; update != nil {
 		out.Life.Update = func(ctx context.Context, policy driver.Policy) (driver.Ref, error) {
 			ref, err := update(ctx, policy)
-			if err == nil {
-				ref.Capabilities = out.Built()
-			}
+			ref.Capabilities = union(ref.Capabilities, added)
 			return ref, err
 		}
 	}
-	out.Ref.Capabilities = out.Built()
-	return &out, nil
+	out.Ref.Capabilities = union(out.Ref.Capabilities, added)
+	return out.Only(caps), nil
+}
+
+func union(a, b driver.Capabilities) driver.Capabilities {
+	out := maps.Clone(b)
+	maps.Copy(out, a)
+	return out
 }
 
 // closeAfter closes the kernels, and then calls rest in any case.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/shelltest"
 	"github.com/croft-run/croft/interp/isolate"
 	"github.com/croft-run/croft/provider/memory"
@@ -58,5 +59,27 @@ func TestModulesAreMadeOfWhatIsThere(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// falseClaim is a provider whose refs claim a shell that it does not build.
+type falseClaim struct{ driver.Provider }
+
+func (p falseClaim) Open(ctx context.Context, spec driver.Spec) (*driver.Workspace, error) {
+	ws, err := p.Provider.Open(ctx, spec)
+	if err == nil {
+		ws.Ref.Capabilities[driver.CapShell] = true
+	}
+	return ws, err
+}
+
+func TestFalseClaimsStay(t *testing.T) {
+	p := interpreters.Wrap(falseClaim{new(memory.Provider)}, interpreters.Config{Engine: new(isolate.Engine)})
+	ws, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: p.Kind()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ws.Validate(nil); fault.Of(err) != fault.Failed {
+		t.Errorf("Validate of a ref that claims an absent shell: %v, want %s", err, fault.Failed)
 	}
 }
