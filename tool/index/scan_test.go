@@ -23,7 +23,7 @@ func TestScan(t *testing.T) {
 			"4 make [func] Makes a thing.", "9 Box [class] ", "11 Box.constructor [method] ", "14 Box.get [method] ", "17 handler [func] ", "20 Shape [interface] ", "22 Id [type] ", "23 Color [enum] ",
 		}},
 		{"a.rs", "/// A stack.\npub struct Stack<'a, T> {\n    v: Vec<T>,\n}\n\nimpl<'a, T: Clone> Stack<'a, T> {\n    pub(crate) const fn new(x: &'a T) -> Self {\n        let c = '{';\n    }\n    async fn push(&mut self, x: &'a T) {}\n}\nimpl fmt::Display for Stack<'_, u8> {\n    fn fmt(&self) {}\n}\nmacro_rules! m {\n}\nfn main() {}\n", []string{
-			"2 Stack [struct] A stack.", "7 Stack.new [method] ", "10 Stack.push [method] ", "13 Stack.fmt [method] ", "15 m [macro] ", "17 main [func] ",
+			"2 Stack [struct] A stack.", "7 Stack.new [method] ", "10 Stack.push [method] ", "12 Stack [impl] ", "13 Stack.fmt [method] ", "15 m [macro] ", "17 main [func] ",
 		}},
 		{"A.java", "package a;\n\n/** Doc. */\npublic final class A<T> implements B {\n    private int x = f(1);\n    @Override\n    public List<String> names(int a,\n            int b) {\n        if (a) {\n        }\n        return foo(a);\n    }\n    A() {}\n    abstract void no(int x);\n}\ninterface I {\n    void m();\n}\n", []string{
 			"4 A [class] Doc.", "7 A.names [method] ", "13 A.A [method] ", "14 A.no [method] ", "16 I [interface] ", "17 I.m [method] ",
