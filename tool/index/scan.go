@@ -85,8 +85,6 @@ var syntaxes = map[string]*syntax{
 
 func syntaxOf(name string) *syntax { return syntaxes[strings.ToLower(path.Ext(name))] }
 
-func baseName(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
-
 // A scanner scans the lines of a file.
 type scanner struct {
 	*syntax
@@ -166,7 +164,8 @@ func (s *scanner) scanLine(n int, line string) {
 		s.continueSignature(text)
 	}
 	s.declareLine(n, line, text)
-	if s.before = s.typeLine(text); s.before == "" && !(s.values && strings.HasSuffix(text, "=")) { // a = \n b = function
+	s.before = s.typeLine(text)
+	if continues := s.values && strings.HasSuffix(text, "="); s.before == "" && !continues {
 		s.docs = s.docs[:0]
 	}
 	s.trackState(line)
