@@ -8,10 +8,7 @@ func (s *scanner) declareLine(n int, line, text string) {
 		s.declareGo(n, line, text)
 		return
 	}
-	if s.defines && strings.HasPrefix(text, "#define ") {
-		if name := identPrefix(strings.TrimSpace(text[len("#define "):])); name != "" {
-			s.addUnit(n, name, "macro", text)
-		}
+	if s.values && s.declareAssigned(n, line, text) {
 		return
 	}
 	if !s.indented && !s.atMemberLevel() {
@@ -22,7 +19,7 @@ func (s *scanner) declareLine(n int, line, text string) {
 	switch {
 	case ok && s.declareNamed(n, word, kind, rest, line, text):
 	case s.values && (word == "const" || word == "let" || word == "var"):
-		if name := identPrefix(rest); name != "" && (len(s.owners) == 0 && s.depth == 0 || strings.Contains(rest, "=>") || strings.Contains(rest, "function")) {
+		if name := identPrefix(rest); name != "" && !isImport(rest) && (len(s.owners) == 0 && s.depth == 0 || strings.Contains(rest, "=>") || strings.Contains(rest, "function")) {
 			s.addUnit(n, name, valueKind(rest), text)
 		}
 	case s.bare:
@@ -32,6 +29,81 @@ func (s *scanner) declareLine(n int, line, text string) {
 			s.addUnit(n, name, "var", text)
 		}
 	}
+}
+
+// isImport reports whether a value is a module, or a part of one: a = require("b").c
+func isImport(rest string) bool {
+	_, value, _ := strings.Cut(rest, "=")
+	return strings.HasPrefix(strings.TrimLeft(value, " "), "require(")
+}
+
+// declareAssigned adds a function or class of JavaScript that is assigned to a property:
+// A.prototype.b = function, exports.x = (y) =>. Other values are added if exported.
+func (s *scanner) declareAssigned(n int, line, text string) bool {
+	target, value := cutAssignment(text)
+	for {
+		next, more := cutAssignment(value)
+		if next == "" {
+			break
+		}
+		target, value = next, more // exports = module.exports = ...
+	}
+	exported := strings.HasPrefix(target, "exports.") || strings.HasPrefix(target, "module.exports")
+	method := strings.Contains(target, ".prototype.")
+	if target == "" || strings.HasPrefix(target, "this.") || s.depth > 0 && !exported && !method {
+		return false
+	}
+	kind := assignedKind(value)
+	if kind == "var" && (!exported || strings.Trim(value, ".;") == "" || isPath(strings.TrimRight(value, ";")) || strings.HasPrefix(value, "require(")) {
+		return false
+	}
+	name := strings.TrimPrefix(strings.TrimPrefix(target, "module."), "exports.")
+	if name == "exports" { // the name is that of the function or class
+		_, rest := s.nextKeyword(value)
+		if name = identPrefix(strings.TrimLeft(rest, "* ")); name == "" || kind == "var" {
+			return false
+		}
+	}
+	name = strings.ReplaceAll(name, ".prototype.", ".")
+	s.addUnit(n, name, kind, text)
+	if kind == "class" {
+		s.openOwner(name, line, text)
+	}
+	return true
+}
+
+// cutAssignment splits a.b = value; the target is "" if the text is none.
+func cutAssignment(text string) (target, value string) {
+	end := 0
+	for end < len(text) && (identByte(text[end]) || text[end] == '.') {
+		end++
+	}
+	target = text[:end]
+	value, ok := strings.CutPrefix(strings.TrimLeft(text[end:], " "), "=")
+	if !ok || strings.HasPrefix(value, "=") || strings.HasPrefix(value, ">") || target != "exports" && !strings.Contains(target, ".") {
+		return "", ""
+	}
+	return target, strings.TrimLeft(value, " ")
+}
+
+func isPath(text string) bool {
+	for i := range len(text) {
+		if !identByte(text[i]) && text[i] != '.' {
+			return false
+		}
+	}
+	return true
+}
+
+// assignedKind returns func, class or var for the value of an assignment.
+func assignedKind(value string) string {
+	switch word := identPrefix(strings.TrimPrefix(value, "async ")); {
+	case word == "function" || strings.Contains(value, "=>") && (word != "" && !strings.Contains(value, word+"(") || strings.HasPrefix(value, "(") || strings.HasPrefix(value, "async")):
+		return "func"
+	case word == "class":
+		return "class"
+	}
+	return "var"
 }
 
 func valueKind(rest string) string {
@@ -83,9 +155,13 @@ func (s *scanner) declareNamed(n int, word, kind, rest, line, text string) bool 
 	}
 	if word == "impl" {
 		name := implName(rest)
-		if name != "" {
-			s.openOwner(name, line, text)
+		if name == "" {
+			return true
 		}
+		if strings.Contains(rest, " for ") { // of a trait
+			s.addUnit(n, name, "impl", text)
+		}
+		s.openOwner(name, line, text)
 		return true
 	}
 	if word == "enum" {
@@ -111,7 +187,7 @@ func (s *scanner) declareNamed(n int, word, kind, rest, line, text string) bool 
 	if s.classes[word] {
 		s.openOwner(name, line, text)
 	} else if s.indented && kind == "func" {
-		s.owners = append(s.owners, owner{s.units[len(s.units)-1].Symbol, len(line) - len(text) + 1})
+		s.owners = append(s.owners, owner{name: s.units[len(s.units)-1].Symbol, depth: len(line) - len(text) + 1})
 	}
 	return true
 }
@@ -128,7 +204,7 @@ func (s *scanner) openOwner(name, line, text string) {
 	if s.indented {
 		depth = len(line) - len(text) + 1
 	}
-	s.owners = append(s.owners, owner{strings.Clone(name), depth})
+	s.owners = append(s.owners, owner{strings.Clone(name), depth, !s.indented && !strings.Contains(text, "{")})
 }
 
 // implName returns the type of an impl block: the one after for, if any.
@@ -188,7 +264,10 @@ func (s *scanner) declareFunction(n int, text string) {
 		return
 	}
 	if before == "" && len(s.owners) == 0 {
-		return // a call
+		if s.before == "" {
+			return // a call
+		}
+		text = s.before + " " + text
 	}
 	s.addUnit(n, name, "func", text)
 }

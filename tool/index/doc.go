@@ -3,7 +3,9 @@
 //
 // An [Index] holds the declarations of a workspace's source files (symbol, signature,
 // comment, file and line) in an inverted index, ranked by BM25. Identifiers are split into
-// words: "parseHTTPRequest" is found by parse, http, request, and as a whole.
+// words: "parseHTTPRequest" is found by parse, http, request, and as a whole. Words are
+// stemmed: "parser" is found by parsing. Declarations of tests and examples rank lower, and
+// so do constants, variables and macros.
 //
 // Declarations are found by a line scanner that knows strings, comments and braces, not by
 // a parser: it is ten times as fast, tolerates syntax errors, and a missed declaration

@@ -24,7 +24,7 @@ import (
 // for every unit, after random changes that make it compact.
 func TestStoreRanksAsBM25(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	vocabulary := strings.Fields("parse http request open file close user name server handle index token write read")
+	vocabulary := strings.Fields("parse parser http request req open file close user name server handle where index token write read")
 	sentence := func() string {
 		var out []string
 		for range 1 + rnd.IntN(6) {
@@ -35,7 +35,7 @@ func TestStoreRanksAsBM25(t *testing.T) {
 	s, c := newStore(), newCounter()
 	now := map[string][]counted{}
 	for range 3000 {
-		name := fmt.Sprintf("f%d.go", rnd.IntN(200))
+		name := fmt.Sprintf("f%d%s.go", rnd.IntN(200), []string{"", "_test"}[rnd.IntN(2)])
 		if rnd.IntN(5) == 0 {
 			s.remove(name)
 			delete(now, name)
@@ -73,15 +73,30 @@ func naive(c *counter, files map[string][]counted, query string) []Hit {
 			df[c.names[tc.term]]++
 		}
 	}
-	asked := map[string]bool{}
+	asked := map[string]float64{} // weights
 	var buf []byte
-	eachTerm(query, &buf, func(b []byte) { asked[string(b)] = true })
+	eachTerm(query, &buf, func(b []byte) {
+		word := string(b)
+		for term := range df {
+			switch {
+			case term == stem(word) && commonWords[word]:
+				asked[term] = max(asked[term], commonFactor)
+			case term == stem(word):
+				asked[term] = 1
+			case len(term) >= minShort && strings.HasPrefix(stem(word), term) && !commonWords[word]:
+				asked[term] = max(asked[term], shortFactor)
+			}
+		}
+	})
 	var hits []Hit
 	for _, u := range all {
 		score := 0.0
 		for _, tc := range u.terms {
-			if asked[c.names[tc.term]] {
-				idf := math.Log(1 + (float64(len(all))-float64(df[c.names[tc.term]])+0.5)/(float64(df[c.names[tc.term]])+0.5))
+			if weight := asked[c.names[tc.term]]; weight > 0 {
+				if strings.HasSuffix(u.Path, "_test.go") {
+					weight *= testFactor
+				}
+				idf := weight * math.Log(1+(float64(len(all))-float64(df[c.names[tc.term]])+0.5)/(float64(df[c.names[tc.term]])+0.5))
 				tf := float64(tc.count)
 				score += idf * tf * 2.5 / (tf + 1.5*(0.25+0.75*float64(u.size)*float64(len(all))/float64(total)))
 			}

@@ -85,8 +85,6 @@ var syntaxes = map[string]*syntax{
 
 func syntaxOf(name string) *syntax { return syntaxes[strings.ToLower(path.Ext(name))] }
 
-func baseName(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
-
 // A scanner scans the lines of a file.
 type scanner struct {
 	*syntax
@@ -100,11 +98,16 @@ type scanner struct {
 	docs    []string
 	group   string // kind of a group that is open
 	last    int    // unit that waits for its docstring, -1 for none
+	docOf   int    // unit whose docstring is open, -1 for none
+	open    int    // unit whose signature continues on the next line, -1 for none
+	before  string // the line before, if it may be the return type of a C function
+	directs bool   // a preprocessor directive continues on the next line
 }
 
 type owner struct {
-	name  string
-	depth int // of its members: braces, or columns where blocks are indented
+	name    string
+	depth   int  // of its members: braces, or columns where blocks are indented
+	waiting bool // for the brace that opens it, on a later line
 }
 
 // scanFile returns the declarations of a file.
@@ -113,7 +116,7 @@ func scanFile(name, text string) []Unit {
 	if syn == nil {
 		return nil
 	}
-	s := &scanner{syntax: syn, path: name, last: -1}
+	s := &scanner{syntax: syn, path: name, last: -1, docOf: -1, open: -1}
 	n := 0
 	for line := range strings.Lines(text) {
 		n++
@@ -133,10 +136,14 @@ func (s *scanner) scanLine(n int, line string) {
 		s.trackState(line)
 		return
 	case s.str != "":
+		s.addDocstringLine(text)
 		s.trackState(line)
 		return
+	case s.directs || s.defines && text != "" && text[0] == '#':
+		s.scanDirective(n, text)
+		return
 	case text == "":
-		s.docs = s.docs[:0]
+		s.docs, s.before = s.docs[:0], ""
 		return
 	case strings.HasPrefix(text, s.line) || s.block && strings.HasPrefix(text, "/*"):
 		s.addDocLine(text)
@@ -150,18 +157,66 @@ func (s *scanner) scanLine(n int, line string) {
 		s.closeOwners(len(line) - len(text))
 		s.attachDocstring(text)
 	}
+	if s.defines && strings.HasPrefix(text, `extern "C" {`) {
+		return // what is in it is at top level
+	}
+	if s.open >= 0 {
+		s.continueSignature(text)
+	}
 	s.declareLine(n, line, text)
-	s.docs = s.docs[:0]
+	s.before = s.typeLine(text)
+	if continues := s.values && strings.HasSuffix(text, "="); s.before == "" && !continues {
+		s.docs = s.docs[:0]
+	}
 	s.trackState(line)
+	if s.defines && line[0] == '}' && len(s.owners) == 0 {
+		s.depth = 0 // braces in branches of #if may not be balanced
+	}
 	if !s.indented {
 		s.closeOwners(s.depth)
 	}
+	if n := len(s.owners); n > 0 && s.owners[n-1].waiting && strings.HasSuffix(text, ";") {
+		s.owners = s.owners[:n-1] // it has no block
+	}
+}
+
+// scanDirective processes a line of the C preprocessor. Braces in it are not counted.
+func (s *scanner) scanDirective(n int, text string) {
+	if !s.directs && strings.HasPrefix(text, "#define ") {
+		if name := identPrefix(strings.TrimSpace(text[len("#define "):])); name != "" {
+			s.addUnit(n, name, "macro", text)
+		}
+	}
+	s.directs = strings.HasSuffix(text, `\`)
+	if i := strings.LastIndex(text, "/*"); i >= 0 && !strings.Contains(text[i:], "*/") {
+		s.comment = true
+	}
+	s.docs, s.before = s.docs[:0], ""
+}
+
+// typeLine returns the line if it may be the return type of the C function on the next line.
+func (s *scanner) typeLine(text string) string {
+	if !s.defines || !s.atMemberLevel() {
+		return ""
+	}
+	for i := range len(text) {
+		if c := text[i]; !identByte(c) && strings.IndexByte(" \t*()", c) < 0 {
+			return ""
+		}
+	}
+	return text
 }
 
 // closeOwners drops the owners whose blocks have ended.
 func (s *scanner) closeOwners(depth int) {
-	for len(s.owners) > 0 && depth < s.owners[len(s.owners)-1].depth {
-		s.owners = s.owners[:len(s.owners)-1]
+	for n := len(s.owners) - 1; n >= 0; n-- {
+		if depth >= s.owners[n].depth {
+			s.owners[n].waiting = false
+		}
+		if depth >= s.owners[n].depth || s.owners[n].waiting {
+			return
+		}
+		s.owners = s.owners[:n]
 	}
 }
 
@@ -179,11 +234,32 @@ func (s *scanner) attachDocstring(text string) {
 	if s.last < 0 || s.depth > 0 { // the signature continues
 		return
 	}
+	text = strings.TrimLeft(text, "rRuU")
 	if quote := text[:min(3, len(text))]; quote == `"""` || quote == "'''" {
-		doc, _, _ := strings.Cut(text[3:], quote)
-		s.units[s.last].Doc = truncateText(strings.TrimSpace(s.units[s.last].Doc+" "+doc), maxDoc)
+		doc, _, closed := strings.Cut(text[3:], quote)
+		s.addDoc(s.last, doc)
+		if !closed {
+			s.docOf = s.last
+		}
 	}
 	s.last = -1
+}
+
+// addDocstringLine adds a line of a docstring that began on an earlier line.
+func (s *scanner) addDocstringLine(text string) {
+	if s.docOf < 0 {
+		return
+	}
+	doc, _, closed := strings.Cut(text, s.str)
+	s.addDoc(s.docOf, doc)
+	if closed || len(s.units[s.docOf].Doc) >= maxDoc {
+		s.docOf = -1
+	}
+}
+
+func (s *scanner) addDoc(unit int, text string) {
+	u := &s.units[unit]
+	u.Doc = truncateText(strings.TrimSpace(u.Doc+" "+strings.TrimSpace(text)), maxDoc)
 }
 
 func (s *scanner) docText() string { return truncateText(strings.Join(s.docs, " "), maxDoc) }
@@ -200,13 +276,39 @@ func truncateText(text string, most int) string {
 }
 
 func (s *scanner) addUnit(n int, name, kind, line string) {
-	signature := strings.TrimSpace(strings.TrimRight(strings.TrimSpace(line), "{:"))
 	if len(s.owners) > 0 {
 		name = s.owners[len(s.owners)-1].name + "." + name
 		if kind == "func" {
 			kind = "method"
 		}
 	}
-	s.units = append(s.units, Unit{Path: s.path, Line: n, Symbol: name, Kind: kind, Signature: strings.Clone(truncateText(signature, maxSignature)), Doc: s.docText()})
-	s.units[len(s.units)-1].Symbol = strings.Clone(name)
+	u := Unit{Path: s.path, Line: n, Symbol: strings.Clone(name), Kind: kind, Signature: strings.Clone(signatureText(line)), Doc: s.docText()}
+	s.units = append(s.units, u)
+	if (kind == "func" || kind == "method") && hasOpenParen(u.Signature) {
+		s.open = len(s.units) - 1
+	}
+}
+
+// signatureText returns a line without the brace or colon that begins the body.
+func signatureText(line string) string {
+	return truncateText(strings.TrimSpace(strings.TrimRight(strings.TrimSpace(line), "{:")), maxSignature)
+}
+
+func hasOpenParen(text string) bool { return strings.Count(text, "(") > strings.Count(text, ")") }
+
+// continueSignature adds a line to the signature that is open.
+func (s *scanner) continueSignature(text string) {
+	u := &s.units[s.open]
+	space := " "
+	if strings.HasSuffix(u.Signature, "(") || text[0] == ')' {
+		space = ""
+	}
+	u.Signature = signatureText(u.Signature + space + text)
+	prototype := s.defines && len(s.owners) == 0 && strings.HasSuffix(text, ";")
+	if prototype && s.open == len(s.units)-1 {
+		s.units = s.units[:s.open]
+	}
+	if prototype || len(u.Signature) >= maxSignature || !hasOpenParen(u.Signature) {
+		s.open = -1
+	}
 }

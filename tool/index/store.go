@@ -5,6 +5,7 @@ import (
 	"container/heap"
 	"math"
 	"slices"
+	"strings"
 )
 
 // A Unit is one declaration.
@@ -17,12 +18,12 @@ type Unit struct {
 	Doc       string `json:"doc,omitempty"`
 }
 
-// BM25's constants, and the weight of a word in the symbol relative to one in the signature
-// or comment.
+// BM25's constants, and the weight of a word in the name relative to one in the names of
+// what encloses the declaration, the signature, comment or path.
 const (
-	k1           = 1.5
-	b            = 0.75
-	symbolWeight = 3
+	k1         = 1.5
+	b          = 0.75
+	nameWeight = 3
 )
 
 // A posting counts a term in a unit.
@@ -39,6 +40,7 @@ type store struct {
 	live  []uint32          // per term: units that are not dead
 	units []Unit
 	sizes []uint16            // per unit: terms, counted with their weight; 0 is dead
+	ranks []rank              // per unit
 	files map[string][]uint32 // units by file
 	dead  int
 	total int // sum of the sizes of live units
@@ -67,7 +69,8 @@ type termCount struct {
 // mapped to those of a store when units are added.
 type counter struct {
 	buf        []byte
-	ids        map[string]uint32
+	words      map[string]uint32 // word -> term
+	ids        map[string]uint32 // stem -> term
 	names      []string
 	stop       []bool
 	unitSerial uint32   // serial number of the present unit
@@ -78,17 +81,28 @@ type counter struct {
 	generation int      // of the store that global is valid for
 }
 
-func newCounter() *counter { return &counter{ids: map[string]uint32{}, unitSerial: 1} }
+func newCounter() *counter {
+	return &counter{words: map[string]uint32{}, ids: map[string]uint32{}, unitSerial: 1}
+}
 
 // reset frees the term lists of counted units.
 func (c *counter) reset() { c.slab = c.slab[:0] }
 
 func (c *counter) termID(term []byte) uint32 {
-	if id, ok := c.ids[string(term)]; ok {
+	if id, ok := c.words[string(term)]; ok {
 		return id
 	}
-	id, name := uint32(len(c.names)), string(term)
-	c.ids[name] = id
+	word := string(term)
+	name := stem(word)
+	id, ok := c.ids[name]
+	if !ok {
+		id = uint32(len(c.names))
+		c.ids[name] = id
+	}
+	c.words[word] = id
+	if ok {
+		return id
+	}
 	c.names, c.stop = append(c.names, name), append(c.stop, stopwords[name])
 	c.seen, c.slabIndex, c.global = append(c.seen, 0), append(c.slabIndex, 0), append(c.global, 0)
 	return id
@@ -111,12 +125,14 @@ func (c *counter) countTerms(u Unit) counted {
 		}
 		size += int(weight)
 	}
-	weight = symbolWeight
-	eachTerm(u.Symbol, &c.buf, emit)
+	name := strings.LastIndexByte(u.Symbol, '.') + 1
+	weight = nameWeight
+	eachTerm(u.Symbol[name:], &c.buf, emit)
 	weight = 1
+	eachTerm(u.Symbol[:name], &c.buf, emit)
 	eachTerm(u.Signature, &c.buf, emit)
 	eachTerm(u.Doc, &c.buf, emit)
-	eachTerm(baseName(u.Path), &c.buf, emit)
+	eachTerm(u.Path, &c.buf, emit)
 	return counted{Unit: u, size: uint16(min(size, math.MaxUint16)), terms: c.slab[start:len(c.slab):len(c.slab)]}
 }
 
@@ -152,6 +168,7 @@ func (s *store) add(path string, units []counted, c *counter) {
 		id := uint32(len(s.units))
 		s.units = append(s.units, u.Unit)
 		s.sizes = append(s.sizes, u.size)
+		s.ranks = append(s.ranks, rankOf(u.Unit))
 		s.total += int(u.size)
 		ids = append(ids, id)
 		for _, t := range u.terms {
@@ -189,10 +206,11 @@ func (s *store) compact() {
 	moved := make([]uint32, len(s.units))
 	var units []Unit
 	var sizes []uint16
+	var ranks []rank
 	for id, size := range s.sizes {
 		if size > 0 {
 			moved[id] = uint32(len(units))
-			units, sizes = append(units, s.units[id]), append(sizes, size)
+			units, sizes, ranks = append(units, s.units[id]), append(sizes, size), append(ranks, s.ranks[id])
 		}
 	}
 	ids, lists, live := map[string]uint32{}, [][]posting(nil), []uint32(nil)
@@ -214,7 +232,7 @@ func (s *store) compact() {
 			s.files[path][i] = moved[id]
 		}
 	}
-	s.ids, s.lists, s.live, s.units, s.sizes, s.dead = ids, lists, live, units, sizes, 0
+	s.ids, s.lists, s.live, s.units, s.sizes, s.ranks, s.dead = ids, lists, live, units, sizes, ranks, 0
 	s.generation++
 }
 
@@ -230,22 +248,16 @@ func (s *store) search(query string, limit int) []Hit {
 	if alive == 0 {
 		return nil
 	}
-	var buf []byte
-	asked := map[uint32]bool{}
-	eachTerm(query, &buf, func(t []byte) {
-		if n, ok := s.ids[string(t)]; ok && !stopwords[string(t)] {
-			asked[n] = true
-		}
-	})
 	average := float64(s.total) / float64(alive)
 	scores := make([]float32, len(s.units))
-	for n := range asked {
+	terms, tests := s.queryTerms(query)
+	for n, weight := range terms {
 		have := float64(s.live[n])
-		idf := math.Log(1 + (float64(alive)-have+0.5)/(have+0.5))
+		idf := weight * math.Log(1+(float64(alive)-have+0.5)/(have+0.5))
 		for _, p := range s.lists[n] {
 			if size := s.sizes[p.unitID]; size > 0 {
 				tf := float64(p.count)
-				scores[p.unitID] += float32(idf * tf * (k1 + 1) / (tf + k1*(1-b+b*float64(size)/average)))
+				scores[p.unitID] += float32(s.ranks[p.unitID].factor(tests) * idf * tf * (k1 + 1) / (tf + k1*(1-b+b*float64(size)/average)))
 			}
 		}
 	}
