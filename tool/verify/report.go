@@ -37,7 +37,7 @@ type Output struct {
 	Stdout  string `json:"stdout,omitempty"`
 	Stderr  string `json:"stderr,omitempty"`
 	Dropped int64  `json:"dropped,omitempty"` // bytes that are not in Stdout and Stderr
-	Session string `json:"session,omitempty"` // session whose log has the whole output
+	Session string `json:"session,omitempty"` // id whose log has the whole output: of a session, or for BashOutput alone
 }
 
 // Kind is the kind of a failure.

@@ -2,7 +2,6 @@ package verifytool
 
 import (
 	"context"
-	"time"
 
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/profile"
@@ -30,11 +29,18 @@ type reportsOutput struct {
 
 func (o reportsOutput) Text() string { return o.text }
 
+// addReport adds what an answer shows of a report, and returns its text.
+func (o *reportsOutput) addReport(c *tool.Call, r *verify.Report, seconds int) string {
+	short := shorten(c, r)
+	o.Reports = append(o.Reports, short)
+	return reportText(short, seconds)
+}
+
 func runTestsTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "run_tests", Family: tool.Verify, Needs: commandCaps, Destructive: true, FanOut: true,
-		Description: "Run the project's tests: all, or those for some files. Shows the runner's output and then each failure with its " +
-			"file, line, message and difference. Code that does not build is a failure. last_test_failures shows them again, run_failing_tests runs them again.",
+		Description: "Run the project's tests: all, or those for some files. Shows the number of tests that passed and each failure with its " +
+			"file, line, message and difference, and an id that reads the runner's output. Code that does not build is a failure. last_test_failures shows them again, run_failing_tests runs them again.",
 	}, runTests)
 }
 
@@ -47,7 +53,8 @@ func runTests(ctx context.Context, c *tool.Call, in runTestsInput) (reportsOutpu
 	if err != nil {
 		return reportsOutput{}, err
 	}
-	o := verifyOptions(c, in.Files, time.Duration(seconds)*time.Second)
+	o := testOptions(c, in.Files, seconds)
+	var out reportsOutput
 	reports, text, err := forEachProject(list, func(p profile.Project) (*verify.Report, error) {
 		r, err := verify.Test(ctx, c.Workspace, p, o)
 		if err != nil {
@@ -57,12 +64,13 @@ func runTests(ctx context.Context, c *tool.Call, in runTestsInput) (reportsOutpu
 			measureCoverage(ctx, c, p, o, r)
 		}
 		return r, nil
-	}, func(r *verify.Report) string { return reportText(r, seconds) })
+	}, func(r *verify.Report) string { return out.addReport(c, r, seconds) })
 	if err != nil {
 		return reportsOutput{}, err
 	}
 	historyOf(c).addReports(reports)
-	return reportsOutput{Reports: reports, text: text}, nil
+	out.text = text
+	return out, nil
 }
 
 // measureCoverage measures the coverage of each test. A failure is a note on the run.

@@ -126,17 +126,51 @@ func TestFixingATest(t *testing.T) {
 	has(t, call(t, env, "last_test_failures", `{}`), "no run_tests call yet in this session")
 	has(t, call(t, env, "run_failing_tests", `{}`), "no run_tests call yet in this session")
 
-	has(t, call(t, env, "run_tests", `{}`), "--- stderr ---", "Ran 3 tests", "2 passed, 1 failed, 0 skipped (unittest)",
+	has(t, call(t, env, "run_tests", `{}`), "2 passed, 1 failed, 0 skipped (unittest)",
 		"1. test_calc.CalcTest/test_add\n   test_calc.py:7\n   AssertionError: 4 != 3\n   --- diff ---\n   -3\n   +4\n", "exit: 1\n")
 	has(t, call(t, env, "last_test_failures", `{}`), "1 test failure(s) from last run_tests call (python, ", "1. test_calc.CalcTest/test_add\n   test_calc.py:7\n")
-	has(t, call(t, env, "run_failing_tests", `{}`), "Ran 1 test ", "0 passed, 1 failed", "1. test_calc.CalcTest/test_add")
+	has(t, call(t, env, "run_failing_tests", `{}`), "0 passed, 1 failed", "1. test_calc.CalcTest/test_add")
 
 	put(t, env, "calc.py", "def add(a, b):\n    return a + b\n")
-	has(t, call(t, env, "run_failing_tests", `{}`), "Ran 1 test ", "1 passed, 0 failed")
+	has(t, call(t, env, "run_failing_tests", `{}`), "1 passed, 0 failed")
 	has(t, call(t, env, "run_failing_tests", `{}`), "last run_tests had no failures — nothing to rerun (python)")
 	has(t, call(t, env, "last_test_failures", `{}`), "last run_tests had no failures (1 tests passed, python, ")
 
-	has(t, call(t, env, "run_tests", `{"files":["test_other.py"]}`), "Ran 1 test ", "1 passed")
+	has(t, call(t, env, "run_tests", `{"files":["test_other.py"]}`), "1 passed, 0 failed")
+}
+
+// TestAnswerIsShort: an answer has the numbers and the failures, and the output of the runner
+// can be read by an id. Progress comes at most once a second.
+func TestAnswerIsShort(t *testing.T) {
+	testenv.NeedsProgram(t, "python3")
+	body := "import unittest\n\n\nclass Noisy(unittest.TestCase):\n    def test_noisy(self):\n" +
+		"        for i in range(3000):\n            print('line', i)\n"
+	env := newEnv(t, map[string]string{"setup.py": "", "test_noisy.py": body})
+	calls := 0
+	res, err := env.Run(t.Context(), tool.Request{Tool: "run_tests", Args: json.RawMessage(`{}`), Progress: func(tool.Progress) { calls++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	has(t, res.Text, "1 passed, 0 failed, 0 skipped (unittest)\n", `output: BashOutput with shell_id "`)
+	if len(res.Text) > 300 || len(res.Data()) > 1000 {
+		t.Errorf("the answer has %d bytes of text and %d of data", len(res.Text), len(res.Data()))
+	}
+	if calls == 0 || calls > 30 {
+		t.Errorf("%d reports of progress", calls)
+	}
+	_, id, _ := strings.Cut(res.Text, `shell_id "`)
+	id, _, _ = strings.Cut(id, `"`)
+	has(t, call(t, env, "BashOutput", fmt.Sprintf(`{"shell_id":%q,"offset":0}`, id)), "line 0\n", "line 2999\n", "--- stderr ---", "Ran 1 test ")
+
+	put(t, env, "test_noisy.py", body+"        self.fail('x\\n' * 4000)\n")
+	res, err = env.Run(t.Context(), tool.Request{Tool: "run_tests", Args: json.RawMessage(`{}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	has(t, res.Text, "0 passed, 1 failed", "1. test_noisy.Noisy/test_noisy\n   test_noisy.py:8\n", "more bytes)", "exit: 1\n", "BashOutput")
+	if len(res.Text) > 8000 || len(res.Data()) > 12000 {
+		t.Errorf("the answer has %d bytes of text and %d of data", len(res.Text), len(res.Data()))
+	}
 }
 
 // TestARenamedTestIsNotASuccess: one that should run again and is gone stays a
