@@ -184,7 +184,12 @@ func (t *testRun) run(ctx context.Context, j *job) error {
 	if gop != nil {
 		t.addResults(gop.finish())
 	} else {
-		t.addResults(t.runner.parse(runnerOutput{stdout.bytes(), stderr.bytes(), ran.reports}, place))
+		w := runnerOutput{stdout.bytes(), stderr.bytes(), ran.reports}
+		res := t.runner.parse(w, place)
+		if ran.Cause != "" && !res.understood {
+			res = printed(t.runner.name, w, place)
+		}
+		t.addResults(res)
 	}
 	return nil
 }
@@ -292,10 +297,9 @@ func (t *testRun) finishReport(ctx context.Context) *Report {
 	t.locateFiles(ctx)
 	switch {
 	case r.Cause != "":
-		r.Failures = append(r.Failures, Failure{Kind: KindCut, Message: stoppedMessage(r, t.o)})
+		r.Failures = append(r.Failures, Failure{Kind: KindCut, Message: stoppedMessage(r, t.o), Output: r.outputEnd()})
 	case r.ExitCode != 0 && len(r.Failures) == 0:
-		tail := strings.TrimSpace(truncateStart(strings.TrimSpace(r.Stdout+"\n"+r.Stderr), 4<<10))
-		r.Failures = append(r.Failures, Failure{Kind: KindSetup, Message: fmt.Sprintf("exit status %d, and no failed test was reported", r.ExitCode), Output: tail})
+		r.Failures = append(r.Failures, Failure{Kind: KindSetup, Message: fmt.Sprintf("exit status %d, and no failed test was reported", r.ExitCode), Output: r.outputEnd()})
 		r.Structured = false
 	case r.ExitCode == 0 && len(r.Failures) == 0 && r.Passed+r.Skipped == 0 && r.Structured:
 		r.Notes = append(r.Notes, "no tests ran")
@@ -305,6 +309,11 @@ func (t *testRun) finishReport(ctx context.Context) *Report {
 	}
 	r.Failed = len(r.Failures)
 	return r
+}
+
+// outputEnd returns the end of the output, for a failure.
+func (r *Report) outputEnd() string {
+	return strings.TrimSpace(truncateStart(strings.TrimSpace(r.Stdout+"\n"+r.Stderr), 4<<10))
 }
 
 func stoppedMessage(r *Report, o *Options) string {

@@ -152,7 +152,7 @@ func writeFailure(b *strings.Builder, n int, f *verify.Failure) {
 		fmt.Fprintf(b, "   %s\n", place)
 	}
 	message := f.Message
-	if message == "" || f.Kind == verify.KindSetup && f.Output != "" {
+	if message == "" || f.Kind != verify.KindTest && f.Kind != verify.KindBuild && f.Output != "" {
 		message = strings.TrimSpace(message + "\n" + f.Output)
 	}
 	for line := range strings.Lines(message) {
