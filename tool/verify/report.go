@@ -132,8 +132,12 @@ type Options struct {
 	Timeout time.Duration
 
 	// Files restricts a run to these files, relative to the workspace; empty is the whole
-	// project.
+	// project. A test run runs the tests that cover them.
 	Files []string
+
+	// Coverage has the tests that cover files, as measured before. For other files the
+	// imports decide.
+	Coverage []*Coverage
 
 	// MaxOutput bounds each stream in the report; 0 is DefaultMaxOutput. The session's log
 	// has the whole.

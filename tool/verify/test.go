@@ -17,23 +17,27 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Test runs the tests of a project: all, or those for opts.Files. Failed tests are in the
-// report; an error means that no test could be run.
+// Test runs the tests of a project: all, or those that cover opts.Files. Failed tests are
+// in the report; an error means that no test could be run.
 func Test(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Report, error) {
 	o := opts.orZero()
 	c := p.Test
 	argv, ok := c.All()
+	t := &testRun{ws: ws, project: p, o: o, report: newReport(p)}
 	if len(o.Files) > 0 {
+		files, err := t.coveringFiles(ctx)
+		if err != nil {
+			return nil, err
+		}
 		c = p.ScopedTest
-		argv, ok = c.Expand(o.Files)
+		argv, ok = c.Expand(files)
 		if !ok && !c.IsZero() {
-			return nil, fmt.Errorf("verify: test %s: %w: no test of the %s project is about %s", p.Dir, fault.NotFound, p.Ecosystem, strings.Join(o.Files, ", "))
+			return nil, fmt.Errorf("verify: test %s: %w: no test of the %s project covers %s", p.Dir, fault.NotFound, p.Ecosystem, strings.Join(o.Files, ", "))
 		}
 	}
 	if !ok {
 		return nil, fmt.Errorf("verify: test %s: %w: no test command detected for the %s project", p.Dir, fault.NotFound, p.Ecosystem)
 	}
-	t := &testRun{ws: ws, project: p, o: o, report: newReport(p)}
 	t.runner, t.known = findRunner(argv)
 	j := job{argv: argv, dir: c.Dir}
 	if t.known {
@@ -303,6 +307,9 @@ func (t *testRun) finishReport(ctx context.Context) *Report {
 		r.Structured = false
 	case r.ExitCode == 0 && len(r.Failures) == 0 && r.Passed+r.Skipped == 0 && r.Structured:
 		r.Notes = append(r.Notes, "no tests ran")
+		if len(t.o.Files) > 0 {
+			r.Notes = append(r.Notes, "no test covers "+strings.Join(t.o.Files, ", "))
+		}
 	}
 	if len(r.Missing) > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("did not run again: %s", strings.Join(r.Missing, ", ")))

@@ -16,7 +16,7 @@ const (
 
 type runTestsInput struct {
 	Language string   `json:"language,omitempty" jsonschema:"project to use if there are several: go, rust, node, python, java or another that profile names; all runs each"`
-	Files    []string `json:"files,omitempty" jsonschema:"only tests for these files: paths relative to the workspace; default all tests" croft:"path"`
+	Files    []string `json:"files,omitempty" jsonschema:"only the tests in these files, or that cover these source files: paths relative to the workspace; default all tests" croft:"path"`
 	Timeout  int      `json:"timeout,omitempty" jsonschema:"time limit in seconds; default 300, at most 1800"`
 	Coverage bool     `json:"coverage,omitempty" jsonschema:"also run each test alone to measure which lines it covers, for tests_covering"`
 }
@@ -54,6 +54,7 @@ func runTests(ctx context.Context, c *tool.Call, in runTestsInput) (reportsOutpu
 		return reportsOutput{}, err
 	}
 	o := testOptions(c, in.Files, seconds)
+	o.Coverage = historyOf(c).coverages()
 	var out reportsOutput
 	reports, text, err := forEachProject(list, func(p profile.Project) (*verify.Report, error) {
 		r, err := verify.Test(ctx, c.Workspace, p, o)

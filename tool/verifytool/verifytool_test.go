@@ -173,6 +173,37 @@ func TestAnswerIsShort(t *testing.T) {
 	}
 }
 
+// TestSourceFiles: a source file runs the tests that cover it; where none does, that is said.
+func TestSourceFiles(t *testing.T) {
+	for _, tt := range []struct {
+		name, needs string
+		files       map[string]string
+		args, want  string
+	}{
+		{"unittest", "python3", python, `{"files":["calc.py"]}`, "1 passed, 1 failed"},
+		{"unittest, none", "python3", python, `{"files":["setup.py"]}`, "run_tests: no test covers setup.py: none imports it, directly or not"},
+		{"unittest, some", "python3", python, `{"files":["setup.py","test_other.py"]}`, "1 passed, 0 failed, 0 skipped (unittest)\nnote: no test covers setup.py"},
+		{"node", "node", map[string]string{
+			"package.json": `{"name":"m","scripts":{"test":"node --test"}}`, "lib/calc.js": "exports.one = 2;\n", "lib/alone.js": "",
+			"calc.test.js": "require('node:test').test('one', () => require('node:assert').equal(require('./lib/calc.js').one, 1));\n",
+		}, `{"files":["lib/calc.js"]}`, "0 passed, 1 failed"},
+		{"node, none", "node", map[string]string{
+			"package.json": `{"name":"m","scripts":{"test":"node --test"}}`, "lib/alone.js": "", "calc.test.js": "",
+		}, `{"files":["lib/alone.js"]}`, "run_tests: no test covers lib/alone.js"},
+		{"go, by an importer", "go", map[string]string{
+			"go.mod": "module example.com/m\n\ngo 1.24\n", "calc/calc.go": "package calc\n\nfunc One() int { return 2 }\n",
+			"m_test.go":         "package m\n\nimport (\n\t\"testing\"\n\n\t\"example.com/m/calc\"\n)\n\nfunc TestOne(t *testing.T) {\n\tif calc.One() != 1 {\n\t\tt.Error()\n\t}\n}\n",
+			"other/o_test.go":   "package other\n\nimport \"testing\"\n\nfunc TestOther(t *testing.T) {}\n",
+			"untested/alone.go": "package untested\n",
+		}, `{"files":["calc/calc.go"]}`, "0 passed, 1 failed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			testenv.NeedsProgram(t, tt.needs)
+			has(t, call(t, newEnv(t, tt.files), "run_tests", tt.args), tt.want)
+		})
+	}
+}
+
 // TestARenamedTestIsNotASuccess: one that should run again and is gone stays a
 // failure, and is named.
 func TestARenamedTestIsNotASuccess(t *testing.T) {
