@@ -239,6 +239,23 @@ func TestCovering(t *testing.T) {
 	has(t, call(t, env, "tests_covering", `{"file":" "}`), "tests_covering: file is required")
 }
 
+// TestCoveringWithABrokenFile: a test file that can't be loaded does not end the measurement
+// of the others, and is named. If no test runs, the reason is said.
+func TestCoveringWithABrokenFile(t *testing.T) {
+	testenv.NeedsProgram(t, "pytest")
+	env := newEnv(t, map[string]string{
+		"pytest.ini": "[pytest]\n", "setup.py": "", "calc.py": "def add(a, b):\n    return a + b\n",
+		"test_calc.py":   "from calc import add\n\n\ndef test_add():\n    assert add(1, 2) == 3\n",
+		"test_broken.py": "import no_such_module\n",
+	})
+	has(t, call(t, env, "run_tests", `{"coverage":true}`), "1 passed, 1 failed", "test_broken.py [does not build]",
+		"note: coverage lacks the tests of files that could not be loaded: test_broken.py")
+	has(t, call(t, env, "tests_covering", `{"file":"calc.py","line":2}`), "1 test(s) cover calc.py:2:", "test_add", "measured")
+
+	put(t, env, "conftest.py", "import no_such_module\n")
+	has(t, call(t, env, "run_tests", `{"coverage":true}`), "note: coverage: ", "pytest ran no test: exit status 4", "No module named 'no_such_module'")
+}
+
 func TestAfterAnEdit(t *testing.T) {
 	env := newEnv(t, map[string]string{
 		"go.mod": "module example.com/m\n\ngo 1.24\n",
