@@ -135,6 +135,10 @@ type Options struct {
 	// project. A test run runs the tests that cover them.
 	Files []string
 
+	// Command is the command line of a test run, instead of the project's. It runs in the
+	// project's directory; its output is parsed if it starts a known runner without a shell.
+	Command string
+
 	// Coverage has the tests that cover files, as measured before. For other files the
 	// imports decide.
 	Coverage []*Coverage

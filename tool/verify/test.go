@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,7 +25,10 @@ func Test(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts 
 	c := p.Test
 	argv, ok := c.All()
 	t := &testRun{ws: ws, project: p, o: o, report: newReport(p)}
-	if len(o.Files) > 0 {
+	if o.Command != "" {
+		c = profile.Command{Dir: p.Dir}
+		argv, ok = explicitArgv(o.Command), true
+	} else if len(o.Files) > 0 {
 		files, err := t.coveringFiles(ctx)
 		if err != nil {
 			return nil, err
@@ -62,8 +66,8 @@ func Rerun(ctx context.Context, ws *workspace.Workspace, p profile.Project, last
 	}
 	t := &testRun{ws: ws, project: p, o: opts.orZero(), report: newReport(p)}
 	base, dir := rerunBase(p)
-	if t.runner, t.known = findRunner(base); !t.known {
-		return nil, fmt.Errorf("verify: rerun %s: %w: its runner can't run single tests", p.Dir, fault.Unsupported)
+	if t.runner, t.known = findRunner(base); !t.known || t.runner.name != last.Runner {
+		return nil, fmt.Errorf("verify: rerun %s: %w: %s can't run single tests of this project", p.Dir, fault.Unsupported, cmp.Or(last.Runner, "its runner"))
 	}
 	failures := slices.DeleteFunc(slices.Clone(last.Failures), func(f Failure) bool { return f.Kind == KindCut && f.Test == "" && f.Package == "" })
 	if len(failures) == 0 {

@@ -2,7 +2,9 @@ package verifytool
 
 import (
 	"context"
+	"strings"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/profile"
 	"github.com/croft-run/croft/tool/verify"
@@ -17,6 +19,7 @@ const (
 type runTestsInput struct {
 	Language string   `json:"language,omitempty" jsonschema:"project to use if there are several: go, rust, node, python, java or another that profile names; all runs each"`
 	Files    []string `json:"files,omitempty" jsonschema:"only the tests in these files, or that cover these source files: paths relative to the workspace; default all tests" croft:"path"`
+	Command  string   `json:"command,omitempty" jsonschema:"command to run instead of the project's, in its directory" croft:"command"`
 	Timeout  int      `json:"timeout,omitempty" jsonschema:"time limit in seconds; default 300, at most 1800"`
 	Coverage bool     `json:"coverage,omitempty" jsonschema:"also run each test alone to measure which lines it covers, for tests_covering"`
 }
@@ -49,12 +52,19 @@ func runTests(ctx context.Context, c *tool.Call, in runTestsInput) (reportsOutpu
 	if err != nil {
 		return reportsOutput{}, err
 	}
+	in.Command = strings.TrimSpace(in.Command)
+	if in.Command != "" && (in.Coverage || len(in.Files) > 0) {
+		return reportsOutput{}, tool.Errorf(fault.InvalidArgument, "run_tests: command can't be combined with files or coverage")
+	}
 	list, err := selectProjects(ctx, c, in.Language, relPaths(c, in.Files))
-	if err != nil {
+	switch {
+	case in.Command != "" && in.Language == "" && (err != nil || len(list) > 1):
+		list = []profile.Project{{Dir: "."}} // no project is needed
+	case err != nil:
 		return reportsOutput{}, err
 	}
 	o := testOptions(c, in.Files, seconds)
-	o.Coverage = historyOf(c).coverages()
+	o.Command, o.Coverage = in.Command, historyOf(c).coverages()
 	var out reportsOutput
 	reports, text, err := forEachProject(list, func(p profile.Project) (*verify.Report, error) {
 		r, err := verify.Test(ctx, c.Workspace, p, o)

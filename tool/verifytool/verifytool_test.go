@@ -204,6 +204,23 @@ func TestSourceFiles(t *testing.T) {
 	}
 }
 
+// TestExplicitCommand: a command is run instead of the project's, and is parsed if it starts
+// a known runner.
+func TestExplicitCommand(t *testing.T) {
+	testenv.NeedsProgram(t, "python3")
+	env := newEnv(t, python)
+	got := call(t, env, "run_tests", `{"command":"python3 -m unittest 'test_calc.CalcTest.test_add'"}`)
+	has(t, got, "0 passed, 1 failed, 0 skipped (unittest)", "1. test_calc.CalcTest/test_add\n   test_calc.py:7\n", "exit: 1")
+	has(t, call(t, env, "run_failing_tests", `{}`), "0 passed, 1 failed")
+	has(t, call(t, env, "run_tests", `{"command":"echo $((40+2)) tests; exit 3"}`), "0 passed, 1 failed", "exit status 3", "42 tests", "exit: 3")
+	has(t, call(t, env, "run_tests", `{"command":"echo fine | cat"}`), "fine\nthe command passed; its output has no numbers of tests that could be read\n")
+	has(t, call(t, env, "run_tests", `{"command":"true","files":["calc.py"]}`), "run_tests: command can't be combined with files or coverage")
+
+	none := newEnv(t, nil)
+	has(t, call(t, none, "run_tests", `{"command":"false"}`), "1 failed", "exit: 1")
+	has(t, call(t, none, "run_failing_tests", `{}`), "run_failing_tests: the last run was of no project; use run_tests with its command again")
+}
+
 // TestARenamedTestIsNotASuccess: one that should run again and is gone stays a
 // failure, and is named.
 func TestARenamedTestIsNotASuccess(t *testing.T) {
