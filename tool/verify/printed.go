@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 )
@@ -12,6 +13,9 @@ var (
 	jestLine   = regexp.MustCompile(`(?m)^\s*(?:●|×|✕|FAIL\s)\s*(\S.*(?: › | > ).*?)(?:\s+\d+\s?ms)?$`)
 )
 
+// noDetails is the message of a failure whose details the runner would print at its end.
+const noDetails = "failed; the run was cut short before its details were printed"
+
 // printed returns the outcomes in the output of a runner that did not end, and so did not
 // write its report.
 func printed(runner string, w runnerOutput, t runLocation) testResults {
@@ -20,19 +24,19 @@ func printed(runner string, w runnerOutput, t runLocation) testResults {
 	case "pytest":
 		for _, m := range pytestLine.FindAllStringSubmatch(plainText(string(w.stdout)), -1) {
 			file, test, _ := strings.Cut(m[2], "::")
-			f := Failure{Package: file, Test: test, File: t.relPath(file), selector: m[2]}
+			f := Failure{Package: file, Test: test, File: t.relPath(file), Message: noDetails, selector: m[2]}
 			res.addOutcome(m[1]+m[3], f)
 		}
 	case "unittest", "django":
 		for _, m := range unitLine.FindAllStringSubmatch(plainText(string(w.stderr)), -1) {
-			f := Failure{selector: unitID(m[1], m[2])}
+			f := Failure{Message: noDetails, selector: unitID(m[1], m[2])}
 			i := strings.LastIndex(f.selector, ".")
 			f.Package, f.Test = f.selector[:i], f.selector[i+1:]
 			res.addOutcome(m[3], f)
 		}
 	case "jest", "vitest":
 		for _, m := range jestLine.FindAllStringSubmatch(plainText(string(w.bothStreams())), -1) {
-			f := Failure{Kind: KindTest, Test: m[1], Message: "failed"}
+			f := Failure{Kind: KindTest, Test: m[1], Message: noDetails}
 			if !res.seen[f.Test] {
 				res.noteRun(f.Test)
 				res.addFailure(f)
@@ -55,7 +59,7 @@ func (r *testResults) addOutcome(word string, f Failure) {
 		r.addFailure(f)
 		return
 	default:
-		f.Kind, f.Message = KindTest, "failed; the run was cut short before its details were printed"
+		f.Kind, f.Message = KindTest, cmp.Or(f.Message, "failed")
 		r.addFailure(f)
 		return
 	}

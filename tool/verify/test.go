@@ -24,7 +24,7 @@ func Test(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts 
 	o := opts.orZero()
 	c := p.Test
 	argv, ok := c.All()
-	t := &testRun{ws: ws, project: p, o: o, report: newReport(p)}
+	t := newTestRun(ws, p, o)
 	if o.Command != "" {
 		c = profile.Command{Dir: p.Dir}
 		argv, ok = explicitArgv(o.Command), true
@@ -49,6 +49,9 @@ func Test(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts 
 	} else {
 		t.throughScript(ctx, &j)
 	}
+	if ok, err := t.build(ctx); err != nil || !ok {
+		return t.finishReport(ctx), err
+	}
 	if err := t.run(ctx, &j); err != nil {
 		return nil, err
 	}
@@ -64,7 +67,7 @@ func Rerun(ctx context.Context, ws *workspace.Workspace, p profile.Project, last
 	if !last.Structured {
 		return nil, fmt.Errorf("verify: rerun %s: %w: the failures of the last run are not known by name", p.Dir, fault.Unsupported)
 	}
-	t := &testRun{ws: ws, project: p, o: opts.orZero(), report: newReport(p)}
+	t := newTestRun(ws, p, opts.orZero())
 	base, dir := rerunBase(p)
 	if t.runner, t.known = findRunner(base); !t.known || t.runner.name != last.Runner {
 		return nil, fmt.Errorf("verify: rerun %s: %w: %s can't run single tests of this project", p.Dir, fault.Unsupported, cmp.Or(last.Runner, "its runner"))
@@ -74,6 +77,9 @@ func Rerun(ctx context.Context, ws *workspace.Workspace, p profile.Project, last
 		return Test(ctx, ws, p, opts)
 	}
 	rel := func(file string) string { return relativeTo(dir, file) }
+	if ok, err := t.build(ctx); err != nil || !ok {
+		return t.finishReport(ctx), err
+	}
 	for _, argv := range t.runner.rerun(base, failures, rel) {
 		j := job{argv: argv, dir: dir}
 		t.runner.prepare(&j)
@@ -119,8 +125,10 @@ type testRun struct {
 	done    int
 }
 
-func newReport(p profile.Project) *Report {
-	return &Report{Language: string(p.Ecosystem), Dir: p.Dir, Failures: []Failure{}}
+func newTestRun(ws *workspace.Workspace, p profile.Project, o *Options) *testRun {
+	t := &testRun{ws: ws, project: p, o: o, report: &Report{Language: string(p.Ecosystem), Dir: p.Dir, Failures: []Failure{}}}
+	t.out.limit, t.err.limit = o.maxOutput(), o.maxOutput()
+	return t
 }
 
 // throughScript prepares a job that starts a script of package.json, if the runner is the
@@ -162,7 +170,6 @@ const maxText = 16 << 20
 
 // run runs one command and adds its results.
 func (t *testRun) run(ctx context.Context, j *job) error {
-	t.out.limit, t.err.limit = t.o.maxOutput(), t.o.maxOutput()
 	place := runLocation{root: t.ws.Traits().Root, dir: j.dir, module: t.project.Name}
 	stdout, stderr := &capture{limit: maxText}, &capture{limit: maxText}
 	gop := t.goParser(place)
@@ -268,7 +275,7 @@ func (t *testRun) recordCommand(j *job, ran jobResult) {
 
 // withoutScratch removes arguments that only serve the report.
 func withoutScratch(argv []string) []string {
-	return slices.DeleteFunc(slices.Clone(argv), func(a string) bool { return strings.Contains(a, scratch) })
+	return slices.DeleteFunc(slices.Clone(argv), func(a string) bool { return a == "--output-junit" || strings.Contains(a, scratch) })
 }
 
 func (t *testRun) addResults(res testResults) {
