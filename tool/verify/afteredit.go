@@ -65,7 +65,7 @@ func AfterEdit(ctx context.Context, ws *workspace.Workspace, p profile.Profile, 
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	e := editing{ws: ws, project: project, file: file, opts: opts, out: &out, deadline: began.Add(bound - killReserve(bound))}
+	e := editing{ws: ws, project: withVenv(ctx, ws, project), file: file, opts: opts, out: &out, deadline: began.Add(bound - killReserve(bound))}
 	e.formatFile(ctx)
 	e.lintFile(ctx)
 	return out

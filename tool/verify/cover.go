@@ -83,6 +83,7 @@ func (c *Coverage) add(file string, list ...coveredLines) {
 // test alone, for pytest with a tracer.
 func Cover(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Coverage, error) {
 	o := opts.orZero()
+	p = withVenv(ctx, ws, p)
 	argv, _ := p.Test.All()
 	r, known := findRunner(argv)
 	c := &Coverage{Language: string(p.Ecosystem), Dir: p.Dir, At: time.Now()}

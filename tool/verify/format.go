@@ -37,6 +37,7 @@ type Change struct {
 // known for named files only.
 func Format(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Formatting, error) {
 	o := opts.orZero()
+	p = withVenv(ctx, ws, p)
 	argv, ok := p.Format.All()
 	if len(o.Files) > 0 {
 		argv, ok = p.Format.Expand(o.Files)

@@ -82,11 +82,13 @@ func readScript(text []byte, t runLocation) []Diagnostic {
 
 // Lint runs the linter of a project: on all of it, or on opts.Files.
 func Lint(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Findings, error) {
+	p = withVenv(ctx, ws, p)
 	return runChecker(ctx, ws, p, "lint", p.Lint, opts.orZero())
 }
 
 // Typecheck runs the type checker or the compiler of a project, without its tests.
 func Typecheck(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Findings, error) {
+	p = withVenv(ctx, ws, p)
 	return runChecker(ctx, ws, p, "typecheck", p.Typecheck, opts.orZero())
 }
 

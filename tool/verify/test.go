@@ -22,6 +22,7 @@ import (
 // in the report; an error means that no test could be run.
 func Test(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Report, error) {
 	o := opts.orZero()
+	p = withVenv(ctx, ws, p)
 	c := p.Test
 	argv, ok := c.All()
 	t := newTestRun(ws, p, o)
@@ -67,6 +68,7 @@ func Rerun(ctx context.Context, ws *workspace.Workspace, p profile.Project, last
 	if !last.Structured {
 		return nil, fmt.Errorf("verify: rerun %s: %w: the failures of the last run are not known by name", p.Dir, fault.Unsupported)
 	}
+	p = withVenv(ctx, ws, p)
 	t := newTestRun(ws, p, opts.orZero())
 	base, dir := rerunBase(p)
 	if t.runner, t.known = findRunner(base); !t.known || t.runner.name != last.Runner {
