@@ -131,7 +131,7 @@ func (e *editing) checkFormat(ctx context.Context, argv []string, o *Options) {
 	stdout, stderr := &capture{limit: o.maxOutput()}, &capture{limit: o.maxOutput()}
 	j := job{argv: argv, dir: e.project.Format.Dir}
 	ran, err := j.run(ctx, e.ws, o, stdout.write, stderr.write)
-	if err = unsupportedIfMissing(argv, ran.Result, stdout, stderr, err); err != nil {
+	if err = unsupportedIfMissing(e.ws, argv, ran.Result, stdout, stderr, err); err != nil {
 		e.noteError(ctx, "format", argv[0], err)
 		return
 	}

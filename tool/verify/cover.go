@@ -280,7 +280,7 @@ func (c *Coverage) run(ctx context.Context, ws *workspace.Workspace, j *job, o *
 	}}
 	ran, err := j.run(ctx, ws, o, func(data []byte) { show.write(data); stdout.write(data) }, stderr.write)
 	show.flush()
-	if err = unsupportedIfMissing(j.argv, ran.Result, stdout, stderr, err); err != nil {
+	if err = unsupportedIfMissing(ws, j.argv, ran.Result, stdout, stderr, err); err != nil {
 		return ran, "", err
 	}
 	if ran.Cause != "" {

@@ -53,7 +53,7 @@ func Format(ctx context.Context, ws *workspace.Workspace, p profile.Project, opt
 	stdout, stderr := &capture{limit: o.maxOutput()}, &capture{limit: o.maxOutput()}
 	j := job{argv: argv, dir: p.Format.Dir}
 	ran, err := j.run(ctx, ws, o, stdout.write, stderr.write)
-	if err = unsupportedIfMissing(argv, ran.Result, stdout, stderr, err); err != nil {
+	if err = unsupportedIfMissing(ws, argv, ran.Result, stdout, stderr, err); err != nil {
 		return nil, err
 	}
 	out.ExitCode, out.Stdout, out.Stderr = ran.ExitCode, stdout.String(), stderr.String()

@@ -124,7 +124,7 @@ func runLinter(ctx context.Context, ws *workspace.Workspace, p profile.Project, 
 	began := time.Now()
 	ran, err := j.run(ctx, ws, o, func(b []byte) { stdout.write(b); show.write(b) }, stderr.write)
 	show.flush()
-	if err = unsupportedIfMissing(argv, ran.Result, stdout, stderr, err); err != nil {
+	if err = unsupportedIfMissing(ws, argv, ran.Result, stdout, stderr, err); err != nil {
 		return nil, err
 	}
 	out.ExitCode, out.Cause, out.Duration = ran.ExitCode, ran.Cause, time.Since(began)
@@ -135,6 +135,9 @@ func runLinter(ctx context.Context, ws *workspace.Workspace, p profile.Project, 
 		out.Notes = append(out.Notes, fmt.Sprintf("incomplete: the command was cut short: %s", out.Cause))
 	} else if out.ExitCode != 0 && len(out.Diagnostics) == 0 {
 		out.Notes = append(out.Notes, fmt.Sprintf("exit status %d, and no finding could be read from the output", out.ExitCode))
+	}
+	if out.ExitCode != 0 {
+		out.Notes = append(out.Notes, Hints(ws, ran.Refused, string(text))...)
 	}
 	return out, nil
 }

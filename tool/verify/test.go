@@ -125,6 +125,7 @@ type testRun struct {
 	out     capture
 	err     capture
 	done    int
+	refused []driver.Refusal
 }
 
 func newTestRun(ws *workspace.Workspace, p profile.Project, o *Options) *testRun {
@@ -190,7 +191,7 @@ func (t *testRun) run(ctx context.Context, j *job) error {
 		t.err.write(data)
 	})
 	show.flush()
-	if err = unsupportedIfMissing(j.argv, ran.Result, stdout, stderr, err); err != nil {
+	if err = unsupportedIfMissing(t.ws, j.argv, ran.Result, stdout, stderr, err); err != nil {
 		return err
 	}
 	t.report.Duration += time.Since(began)
@@ -243,15 +244,15 @@ func (t *testRun) showLine(line []byte) {
 }
 
 // unsupportedIfMissing returns Unsupported if the program does not exist, else err.
-func unsupportedIfMissing(argv []string, res driver.Result, stdout, stderr *capture, err error) error {
+func unsupportedIfMissing(ws *workspace.Workspace, argv []string, res driver.Result, stdout, stderr *capture, err error) error {
 	program := argv[0]
 	if errors.Is(err, fault.NotFound) {
-		return fmt.Errorf("verify: run %s: %w: %s: not found on PATH", program, fault.Unsupported, program)
+		return fmt.Errorf("verify: run %s: %w: %s: not found on PATH%s", program, fault.Unsupported, program, MissingHint(ws))
 	}
 	if err == nil && res.ExitCode == 127 {
 		for _, c := range []*capture{stderr, stdout} {
 			if strings.Contains(string(c.head), program+": command not found") || strings.Contains(string(c.head), program+": No such file") {
-				return fmt.Errorf("verify: run %s: %w: %s: not found on PATH", program, fault.Unsupported, program)
+				return fmt.Errorf("verify: run %s: %w: %s: not found on PATH%s", program, fault.Unsupported, program, MissingHint(ws))
 			}
 		}
 	}
@@ -267,6 +268,7 @@ func (t *testRun) recordCommand(j *job, ran jobResult) {
 		r.ExitCode = ran.ExitCode
 	}
 	r.Cause = ran.Cause
+	t.refused = append(t.refused, ran.Refused...)
 	if ran.StdoutDropped > 0 || ran.StderrDropped > 0 {
 		r.Session = ran.Session
 	}
@@ -328,6 +330,9 @@ func (t *testRun) finishReport(ctx context.Context) *Report {
 		r.Notes = append(r.Notes, fmt.Sprintf("did not run again: %s", strings.Join(r.Missing, ", ")))
 	}
 	r.Failed = len(r.Failures)
+	if !r.OK() {
+		r.Notes = append(r.Notes, Hints(t.ws, t.refused, r.Stdout+"\n"+r.Stderr)...)
+	}
 	return r
 }
 
