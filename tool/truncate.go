@@ -64,6 +64,12 @@ func (r *resultStore) get(handle string) (keptText, bool) {
 	return *el.Value.(*keptText), true
 }
 
+// Keep keeps a text that an answer refers to, scrubbed. The returned id is a shell_id of
+// BashOutput.
+func (c *Call) Keep(text string) string {
+	return c.Env.results.add(c.Name, c.scrub.String(text))
+}
+
 // Kept returns the full text of a truncated answer of a workspace that the client reaches;
 // only is as in Request.
 func (e *Env) Kept(ctx context.Context, only, handle string) (string, error) {

@@ -42,7 +42,7 @@ var named = map[string][]string{
 	},
 	"new workspace": {"fork name", "workspace_branch name", "workspace_restore name"},
 	"secret":        {"secret name"},
-	"command":       {"Bash command", "skill_run command", "watch_process command", "workspace_exec command"},
+	"command":       {"Bash command", "run_tests command", "skill_run command", "watch_process command", "workspace_exec command"},
 	"python":        {"workspace_run_code code"},
 	"javascript":    {"workspace_run_script code"},
 	"patch":         {"apply_patch patch"},

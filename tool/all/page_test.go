@@ -234,6 +234,7 @@ var (
 		{regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)`), "2026-11-15T09:30:00Z"},
 		{regexp.MustCompile(`(?m)^(--- stderr ---\n)?npm (warn|notice) .*\n?`), ""}, // the host's settings
 		{anID, "hhf25jotxbixxsz5oldr"},
+		{regexp.MustCompile(`\bresult-[A-Z0-9]{26}\b`), "result-HHF25JOTXBIXXSZ5OLDRQ3WVCK"},
 		{regexp.MustCompile(`\t[0-9a-f]{12}\t`), "\t7b8401c4d360\t"}, // it has the host's umask in it
 		{regexp.MustCompile(`\d+\.\d+s\b`), "0.01s"},
 		{regexp.MustCompile(`duration_ms=\d+`), "duration_ms=3"},

@@ -12,7 +12,9 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/tail"
+	"github.com/croft-run/croft/tool/verify"
 	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // A client is one running language server.
@@ -106,11 +108,20 @@ func (c *client) explainStart(err error) error {
 	defer c.stateMu.Unlock()
 	switch {
 	case c.result != nil && c.result.ExitCode == notFound && c.result.Cause == "":
-		return &Error{c.spec.missingText(), fault.Unavailable}
+		return &Error{c.spec.missingText() + verify.MissingHint(c.ws), fault.Unavailable}
 	case errors.Is(err, errDied) && c.stderr.String() != "":
-		return fmt.Errorf("%w: it said: %s", err, c.stderr.String())
+		said := append([]string{c.stderr.String()}, verify.Hints(c.ws, c.refused(), c.stderr.String())...)
+		return fmt.Errorf("%w: it said: %s", err, strings.Join(said, "\n"))
 	}
 	return err
+}
+
+// refused returns the hosts that the server did not reach, once it ended; stateMu is held.
+func (c *client) refused() []driver.Refusal {
+	if c.result == nil {
+		return nil
+	}
+	return c.result.Refused
 }
 
 func (c *client) initialize(ctx context.Context) error {

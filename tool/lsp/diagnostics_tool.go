@@ -9,6 +9,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/tool"
+	"github.com/croft-run/croft/tool/verify"
 )
 
 // diagnosticsTime bounds the analysis of a file.
@@ -17,6 +18,7 @@ const diagnosticsTime = 60 * time.Second
 type diagnosticsOutput struct {
 	Path        string       `json:"path"`
 	Diagnostics []Diagnostic `json:"diagnostics"`
+	Notes       []string     `json:"notes,omitempty"`
 }
 
 func (o diagnosticsOutput) Text() string {
@@ -31,6 +33,9 @@ func (o diagnosticsOutput) Text() string {
 			b.WriteString(" (" + rule + ")")
 		}
 		b.WriteByte('\n')
+	}
+	for _, n := range o.Notes {
+		fmt.Fprintf(&b, "note: %s\n", n)
 	}
 	return b.String()
 }
@@ -50,5 +55,9 @@ func (s *Set) diagnose(ctx context.Context, name string) (diagnosticsOutput, err
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return diagnosticsOutput{}, tool.Errorf(fault.DeadlineExceeded, "the language server did not analyse %s within %v", name, diagnosticsTime)
 	}
-	return diagnosticsOutput{Path: name, Diagnostics: list}, err
+	var messages []string
+	for _, d := range list {
+		messages = append(messages, d.Message)
+	}
+	return diagnosticsOutput{Path: name, Diagnostics: list, Notes: verify.Hints(s.ws, nil, strings.Join(messages, "\n"))}, err
 }

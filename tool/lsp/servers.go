@@ -121,7 +121,7 @@ func (s *server) missingText() string {
 	for _, c := range s.commands {
 		names = append(names, c[0])
 	}
-	return fmt.Sprintf("%s not found on PATH in the workspace; to install: %s (in a sandbox, below /usr or /opt)", strings.Join(names, " or "), s.install)
+	return fmt.Sprintf("%s not found on PATH in the workspace; to install: %s", strings.Join(names, " or "), s.install)
 }
 
 // Timeouts and delays.

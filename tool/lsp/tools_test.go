@@ -72,6 +72,15 @@ func TestTools(t *testing.T) {
 			t.Errorf("%s(%s) = %q, want it to begin with %q", s.tool, data, got, s.want)
 		}
 	}
+	// A module that can't be downloaded.
+	write(t, dir, "util/far.go", "package util\n\nimport _ \"example.com/far\"\n")
+	res, err := env.Run(t.Context(), tool.Request{Tool: "diagnostics", Args: json.RawMessage(`{"file_path":"util/far.go"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "note: modules are missing; go mod download gets them, with --allow-net proxy.golang.org"; !strings.Contains(res.Text, want) {
+		t.Errorf("diagnostics of a missing module: %q, want %q", res.Text, want)
+	}
 	data, err := os.ReadFile(filepath.Join(dir, "main.go"))
 	if err != nil || !strings.Contains(string(data), "util.Sum(1, 2)") {
 		t.Errorf("main.go = %s, %v", data, err)

@@ -68,7 +68,7 @@ func AfterEdit(ctx context.Context, ws *workspace.Workspace, p profile.Profile, 
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	e := editing{ws: ws, project: project, file: file, opts: opts, out: &out, deadline: began.Add(bound - killReserve(bound))}
+	e := editing{ws: ws, project: withVenv(ctx, ws, project), file: file, opts: opts, out: &out, deadline: began.Add(bound - killReserve(bound))}
 	e.formatDeadline = e.deadline
 	if b := opts.FormatBound; b > 0 && b < bound {
 		e.formatDeadline = began.Add(b - killReserve(b))
@@ -140,7 +140,7 @@ func (e *editing) checkFormat(ctx context.Context, argv []string, o *Options) {
 	stdout, stderr := &capture{limit: o.maxOutput()}, &capture{limit: o.maxOutput()}
 	j := job{argv: argv, dir: e.project.Format.Dir}
 	ran, err := j.run(ctx, e.ws, o, stdout.write, stderr.write)
-	if err = unsupportedIfMissing(argv, ran.Result, stdout, stderr, err); err != nil {
+	if err = unsupportedIfMissing(e.ws, argv, ran.Result, stdout, stderr, err); err != nil {
 		e.noteError(ctx, "format", argv[0], err)
 		return
 	}

@@ -32,7 +32,7 @@ func Command(ctx context.Context, ws *workspace.Workspace, argv []string, dir st
 	began := time.Now()
 	ran, err := j.run(ctx, ws, o, func(b []byte) { stdout.write(b); show.write(b) }, stderr.write)
 	show.flush()
-	if err = unsupportedIfMissing(argv, ran.Result, stdout, stderr, err); err != nil {
+	if err = unsupportedIfMissing(ws, argv, ran.Result, stdout, stderr, err); err != nil {
 		return nil, err
 	}
 	out.ExitCode, out.Cause, out.Duration = ran.ExitCode, ran.Cause, time.Since(began)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -82,6 +83,7 @@ func (c *Coverage) add(file string, list ...coveredLines) {
 // test alone, for pytest with a tracer.
 func Cover(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Coverage, error) {
 	o := opts.orZero()
+	p = withVenv(ctx, ws, p)
 	argv, _ := p.Test.All()
 	r, known := findRunner(argv)
 	c := &Coverage{Language: string(p.Ecosystem), Dir: p.Dir, At: time.Now()}
@@ -126,15 +128,15 @@ func (c *Coverage) coverGo(ctx context.Context, ws *workspace.Workspace, p profi
 		argv: append([]string{"bash", "-c", goScript, "bash"}, patterns...), dir: p.Test.Dir,
 		env: map[string]string{"C": strings.Join(all, ",")},
 	}
-	ran, stderr, err := c.run(ctx, ws, &j, o)
+	ran, output, err := c.run(ctx, ws, &j, o)
 	if err != nil {
 		return err
 	}
 	for _, report := range ran.reports {
 		c.readGo(report, runLocation{root: ws.Traits().Root, dir: p.Test.Dir, module: p.Name})
 	}
-	if len(c.blocks) == 0 && stderr != "" {
-		return fmt.Errorf("verify: cover %s: %w: %s", p.Dir, fault.Unavailable, truncateEnd(stderr, 1<<10))
+	if len(c.blocks) == 0 && output != "" {
+		return fmt.Errorf("verify: cover %s: %w: %s", p.Dir, fault.Unavailable, truncateEnd(output, 1<<10))
 	}
 	return nil
 }
@@ -223,23 +225,33 @@ def pytest_sessionfinish(session):
 
 func (c *Coverage) coverPytest(ctx context.Context, ws *workspace.Workspace, p profile.Project, argv []string, o *Options) error {
 	j := job{
-		argv:  append(slices.Clone(argv), "-p", "croft_coverage", "-q"),
+		argv:  append(slices.Clone(argv), "-p", "croft_coverage", "-q", "--continue-on-collection-errors"),
 		dir:   p.Test.Dir,
 		env:   map[string]string{"PYTHONPATH": scratch, "CROFT_COVERAGE": scratch + "/report/lines.json"},
 		files: map[string]string{"croft_coverage.py": pytestPlugin},
 	}
-	ran, stderr, err := c.run(ctx, ws, &j, o)
+	ran, output, err := c.run(ctx, ws, &j, o)
 	if err != nil {
 		return err
 	}
 	for _, report := range ran.reports {
 		c.readPytest(report, runLocation{root: ws.Traits().Root, dir: p.Test.Dir})
 	}
-	if len(ran.reports) == 0 && stderr != "" {
-		return fmt.Errorf("verify: cover %s: %w: %s", p.Dir, fault.Unavailable, truncateEnd(stderr, 1<<10))
+	if len(c.blocks) == 0 && ran.ExitCode != 0 {
+		return fmt.Errorf("verify: cover %s: %w: pytest ran no test: exit status %d: %s", p.Dir, fault.Unavailable, ran.ExitCode, truncateStart(output, 1<<10))
+	}
+	if broken := pytestBroken.FindAllStringSubmatch(output, -1); len(broken) > 0 {
+		var names []string
+		for _, m := range broken {
+			names = append(names, m[1])
+		}
+		c.Notes = append(c.Notes, "coverage lacks the tests of files that could not be loaded: "+strings.Join(names, ", "))
 	}
 	return nil
 }
+
+// pytestBroken matches a file that could not be loaded, in pytest's short summary.
+var pytestBroken = regexp.MustCompile(`(?m)^ERROR ([^\s:]+\.py)(?: - .*)?$`)
 
 // readPytest parses the output of the plugin: test ids by file and line.
 func (c *Coverage) readPytest(report []byte, t runLocation) {
@@ -260,21 +272,21 @@ func (c *Coverage) readPytest(report []byte, t runLocation) {
 }
 
 func (c *Coverage) run(ctx context.Context, ws *workspace.Workspace, j *job, o *Options) (jobResult, string, error) {
-	stderr := &capture{limit: 16 << 10}
+	stdout, stderr := &capture{limit: 16 << 10}, &capture{limit: 16 << 10}
 	show := lineWriter{limit: 1 << 20, each: func(line []byte) {
 		if o.Progress != nil {
 			o.Progress(Progress{Line: "coverage: " + plainText(string(line))})
 		}
 	}}
-	ran, err := j.run(ctx, ws, o, show.write, stderr.write)
+	ran, err := j.run(ctx, ws, o, func(data []byte) { show.write(data); stdout.write(data) }, stderr.write)
 	show.flush()
-	if err = unsupportedIfMissing(j.argv, ran.Result, &capture{}, stderr, err); err != nil {
+	if err = unsupportedIfMissing(ws, j.argv, ran.Result, stdout, stderr, err); err != nil {
 		return ran, "", err
 	}
 	if ran.Cause != "" {
 		c.Notes = append(c.Notes, fmt.Sprintf("coverage is not known: it was cut short: %s", ran.Cause))
 	}
-	return ran, strings.TrimSpace(stderr.String()), nil
+	return ran, strings.TrimSpace(stdout.String() + "\n" + stderr.String()), nil
 }
 
 // Knows reports whether a file was measured.

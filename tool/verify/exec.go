@@ -71,7 +71,7 @@ func (j *job) run(ctx context.Context, ws *workspace.Workspace, o *Options, stdo
 	res, err := ws.Run(ctx, cmd)
 	split.flush()
 	if scripted && (err != nil || res.Cause != "") {
-		removeScratch(ctx, ws, mark)
+		j.finishInterrupted(ctx, ws, mark, split)
 	}
 	if err != nil {
 		return jobResult{}, fmt.Errorf("verify: run %s: %w", strings.Join(j.argv, " "), err)
@@ -133,6 +133,14 @@ func (j *job) buildScript(mark string) string {
 		b.WriteString(" 2>&1")
 	}
 	b.WriteString("\ns=$?\n")
+	b.WriteString(j.emitScript(mark))
+	b.WriteString("exit $s\n")
+	return b.String()
+}
+
+// emitScript returns the part of a script that prints the marker and the reports.
+func (j *job) emitScript(mark string) string {
+	var b strings.Builder
 	fmt.Fprintf(&b, "printf '\\n%%s\\n' %s\n", mark)
 	const emit = "while IFS= read -r -d '' f; do printf '%s %s\\n' " + "MARK" + " \"$(wc -c < \"$f\")\"; cat \"$f\"; done"
 	each := strings.ReplaceAll(emit, "MARK", mark)
@@ -140,16 +148,23 @@ func (j *job) buildScript(mark string) string {
 	for _, c := range j.collect {
 		fmt.Fprintf(&b, "find . -type f -path %s -newer \"$d/start\" -print0 2>/dev/null | %s\n", shellQuote("*/"+c.dir+"/"+c.name), each)
 	}
-	b.WriteString("exit $s\n")
 	return b.String()
 }
 
-// removeScratch removes the temporary directory of an interrupted script.
-func removeScratch(ctx context.Context, ws *workspace.Workspace, mark string) {
+// finishInterrupted reads the reports that an interrupted script left, such as those of a
+// runner that hangs at its end, and removes its temporary directory.
+func (j *job) finishInterrupted(ctx context.Context, ws *workspace.Workspace, mark string, split *splitter) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTime)
 	defer cancel()
-	// Best effort: the directory is below TMPDIR.
-	_, _ = ws.Run(ctx, driver.Command{Script: fmt.Sprintf("rm -rf \"${TMPDIR:-/tmp}/%s\"", mark)})
+	script := fmt.Sprintf("d=\"${TMPDIR:-/tmp}/%s\"\ntrap 'rm -rf \"$d\"' EXIT\n", mark)
+	if !split.found {
+		script += j.emitScript(mark)
+	}
+	cmd := driver.Command{Script: script, Dir: j.dir}
+	cmd.OnStdout = func(data []byte) error { split.write(data); return nil }
+	// Best effort: the directory is below TMPDIR, and the workspace may be gone.
+	_, _ = ws.Run(ctx, cmd)
+	split.flush()
 }
 
 // shellQuote quotes a word for bash; scratch becomes the variable of the directory.

@@ -37,6 +37,7 @@ type Change struct {
 // known for named files only.
 func Format(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Formatting, error) {
 	o := opts.orZero()
+	p = withVenv(ctx, ws, p)
 	argv, ok := p.Format.All()
 	if len(o.Files) > 0 {
 		argv, ok = p.Format.Expand(o.Files)
@@ -52,7 +53,7 @@ func Format(ctx context.Context, ws *workspace.Workspace, p profile.Project, opt
 	stdout, stderr := &capture{limit: o.maxOutput()}, &capture{limit: o.maxOutput()}
 	j := job{argv: argv, dir: p.Format.Dir}
 	ran, err := j.run(ctx, ws, o, stdout.write, stderr.write)
-	if err = unsupportedIfMissing(argv, ran.Result, stdout, stderr, err); err != nil {
+	if err = unsupportedIfMissing(ws, argv, ran.Result, stdout, stderr, err); err != nil {
 		return nil, err
 	}
 	out.ExitCode, out.Stdout, out.Stderr = ran.ExitCode, stdout.String(), stderr.String()

@@ -57,6 +57,85 @@ func Importing(ctx context.Context, ws *workspace.Workspace, p profile.Project, 
 	return g.testsReaching(path.Clean(file)), nil
 }
 
+// coveringFiles replaces each source file of the options by the test files that cover it:
+// those that Options.Coverage names, else those that import it. For Go, a file stands for
+// its package, and a package with tests covers itself. A source file that no test covers
+// is a note; if no file remains, it is an error.
+func (t *testRun) coveringFiles(ctx context.Context) ([]string, error) {
+	p, files := t.project, t.o.Files
+	if p.Ecosystem != profile.Go && p.Ecosystem != profile.Node && p.Ecosystem != profile.Python {
+		return files, nil
+	}
+	var out, uncovered []string
+	for _, file := range files {
+		if isTest(p, file) || !p.ScopedTest.About(file) {
+			out = append(out, file)
+			continue
+		}
+		tests, err := t.testsOf(ctx, file)
+		if err != nil {
+			return nil, err
+		}
+		for _, test := range tests {
+			if name := testFileOf(p, test); !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+		switch {
+		case len(tests) > 0:
+		case testDir.MatchString(file):
+			out = append(out, file) // a test whose name only the runner's configuration knows
+		default:
+			uncovered = append(uncovered, file)
+		}
+	}
+	if len(uncovered) == 0 {
+		return out, nil
+	}
+	text := fmt.Sprintf("no test covers %s: none imports it, directly or not", strings.Join(uncovered, ", "))
+	if len(out) == 0 {
+		return nil, fmt.Errorf("verify: test %s: %w: %s", p.Dir, fault.NotFound, text)
+	}
+	t.report.Notes = append(t.report.Notes, text)
+	return out, nil
+}
+
+// testsOf returns the tests that cover a source file.
+func (t *testRun) testsOf(ctx context.Context, file string) ([]TestRef, error) {
+	for _, c := range t.o.Coverage {
+		if c.Knows(file) {
+			return c.Tests(file, 0), nil
+		}
+	}
+	tests, err := Importing(ctx, t.ws, t.project, file)
+	own := slices.IndexFunc(tests, func(r TestRef) bool {
+		return t.project.Ecosystem == profile.Go && path.Dir(testFileOf(t.project, r)) == path.Dir(file)
+	})
+	if own >= 0 {
+		return tests[own : own+1], err
+	}
+	return tests, err
+}
+
+var testDir = regexp.MustCompile(`(?:^|/)(?:tests?|specs?|__tests__)/`)
+
+// isTest reports whether a file has tests, by its name.
+func isTest(p profile.Project, file string) bool {
+	if p.Ecosystem == profile.Go {
+		return strings.HasSuffix(file, "_test.go")
+	}
+	return testFile.MatchString(file)
+}
+
+// testFileOf returns the file of a test; for Go, the name of a test file in its package.
+func testFileOf(p profile.Project, test TestRef) string {
+	if p.Ecosystem != profile.Go {
+		return test.Package
+	}
+	rel := strings.TrimPrefix(strings.TrimPrefix(test.Package, p.Name), "/")
+	return path.Join(p.Dir, rel, "x_test.go")
+}
+
 // maxSource bounds a source file or manifest that is read.
 const maxSource = 16 << 20
 

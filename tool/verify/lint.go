@@ -82,11 +82,13 @@ func readScript(text []byte, t runLocation) []Diagnostic {
 
 // Lint runs the linter of a project: on all of it, or on opts.Files.
 func Lint(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Findings, error) {
+	p = withVenv(ctx, ws, p)
 	return runChecker(ctx, ws, p, "lint", p.Lint, opts.orZero())
 }
 
 // Typecheck runs the type checker or the compiler of a project, without its tests.
 func Typecheck(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Findings, error) {
+	p = withVenv(ctx, ws, p)
 	return runChecker(ctx, ws, p, "typecheck", p.Typecheck, opts.orZero())
 }
 
@@ -122,7 +124,7 @@ func runLinter(ctx context.Context, ws *workspace.Workspace, p profile.Project, 
 	began := time.Now()
 	ran, err := j.run(ctx, ws, o, func(b []byte) { stdout.write(b); show.write(b) }, stderr.write)
 	show.flush()
-	if err = unsupportedIfMissing(argv, ran.Result, stdout, stderr, err); err != nil {
+	if err = unsupportedIfMissing(ws, argv, ran.Result, stdout, stderr, err); err != nil {
 		return nil, err
 	}
 	out.ExitCode, out.Cause, out.Duration = ran.ExitCode, ran.Cause, time.Since(began)
@@ -133,6 +135,9 @@ func runLinter(ctx context.Context, ws *workspace.Workspace, p profile.Project, 
 		out.Notes = append(out.Notes, fmt.Sprintf("incomplete: the command was cut short: %s", out.Cause))
 	} else if out.ExitCode != 0 && len(out.Diagnostics) == 0 {
 		out.Notes = append(out.Notes, fmt.Sprintf("exit status %d, and no finding could be read from the output", out.ExitCode))
+	}
+	if out.ExitCode != 0 {
+		out.Notes = append(out.Notes, Hints(ws, ran.Refused, string(text))...)
 	}
 	return out, nil
 }

@@ -227,6 +227,15 @@ var live = []struct {
 		want: "test calc.test.js/add > one (and) two", place: "calc.test.js:4", fix: [2]string{"calc.js", "exports.add = (a, b) => a + b;\n"},
 	},
 	{
+		name: "ctest", needs: "ctest",
+		files: map[string]string{
+			"CMakeLists.txt": "cmake_minimum_required(VERSION 3.10)\nproject(m C)\nenable_testing()\nadd_executable(add calc.c add_test.c)\nadd_test(NAME add COMMAND add)\nadd_test(NAME fine COMMAND true)\n",
+			"calc.c":         "int add(int a, int b) { return a + b + 1; }\n",
+			"add_test.c":     "#include <assert.h>\nint add(int, int);\nint main(void) {\n  assert(add(1, 2) == 3);\n  return 0;\n}\n",
+		},
+		want: "test add", place: "add_test.c:4", fix: [2]string{"calc.c", "int add(int a, int b) { return a + b; }\n"},
+	},
+	{
 		name: "mocha", needs: "mocha", slow: true,
 		files: map[string]string{
 			"package.json":      `{"name": "m", "scripts": {"test": "mocha"}, "devDependencies": {"mocha": "*"}}`,

@@ -37,7 +37,7 @@ type Output struct {
 	Stdout  string `json:"stdout,omitempty"`
 	Stderr  string `json:"stderr,omitempty"`
 	Dropped int64  `json:"dropped,omitempty"` // bytes that are not in Stdout and Stderr
-	Session string `json:"session,omitempty"` // session whose log has the whole output
+	Session string `json:"session,omitempty"` // id whose log has the whole output: of a session, or for BashOutput alone
 }
 
 // Kind is the kind of a failure.
@@ -132,8 +132,16 @@ type Options struct {
 	Timeout time.Duration
 
 	// Files restricts a run to these files, relative to the workspace; empty is the whole
-	// project.
+	// project. A test run runs the tests that cover them.
 	Files []string
+
+	// Command is the command line of a test run, instead of the project's. It runs in the
+	// project's directory; its output is parsed if it starts a known runner without a shell.
+	Command string
+
+	// Coverage has the tests that cover files, as measured before. For other files the
+	// imports decide.
+	Coverage []*Coverage
 
 	// MaxOutput bounds each stream in the report; 0 is DefaultMaxOutput. The session's log
 	// has the whole.

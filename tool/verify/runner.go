@@ -11,6 +11,8 @@ type testRunner struct {
 	name    string
 	program string // its name in an argv
 
+	needsBuild bool // the project's build command must run first
+
 	// prepare changes a job so that its output can be parsed.
 	prepare func(j *job)
 
@@ -123,11 +125,23 @@ func knownRunners() []testRunner {
 			parse: func(w runnerOutput, t runLocation) testResults { return parseJVM(w.bothStreams(), w.reports, t) },
 			rerun: noRel(gradleRerun),
 		},
+		{
+			name: "ctest", program: "ctest", needsBuild: true,
+			prepare: addFlags("--output-junit", scratch+"/report/ctest.xml"),
+			parse:   parseCTest,
+			rerun:   noRel(ctestRerun),
+		},
+		{
+			name: "make", program: "make",
+			prepare: func(j *job) { j.merge = true },
+			parse:   func(w runnerOutput, t runLocation) testResults { return parseMake(w.stdout, t) },
+			rerun:   noRel(func(argv []string, _ []Failure) [][]string { return [][]string{argv} }),
+		},
 	}
 }
 
 // wrappers are alternative names of programs.
-var wrappers = map[string]string{"mvnw": "mvn", "gradlew": "gradle", "py.test": "pytest", "pytest-3": "pytest", "_mocha": "mocha"}
+var wrappers = map[string]string{"mvnw": "mvn", "gradlew": "gradle", "py.test": "pytest", "pytest-3": "pytest", "_mocha": "mocha", "gmake": "make"}
 
 // findRunner returns the runner that a command starts.
 func findRunner(argv []string) (testRunner, bool) {

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,29 +18,40 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Test runs the tests of a project: all, or those for opts.Files. Failed tests are in the
-// report; an error means that no test could be run.
+// Test runs the tests of a project: all, or those that cover opts.Files. Failed tests are
+// in the report; an error means that no test could be run.
 func Test(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts *Options) (*Report, error) {
 	o := opts.orZero()
+	p = withVenv(ctx, ws, p)
 	c := p.Test
 	argv, ok := c.All()
-	if len(o.Files) > 0 {
+	t := newTestRun(ws, p, o)
+	if o.Command != "" {
+		c = profile.Command{Dir: p.Dir}
+		argv, ok = explicitArgv(o.Command), true
+	} else if len(o.Files) > 0 {
+		files, err := t.coveringFiles(ctx)
+		if err != nil {
+			return nil, err
+		}
 		c = p.ScopedTest
-		argv, ok = c.Expand(o.Files)
+		argv, ok = c.Expand(files)
 		if !ok && !c.IsZero() {
-			return nil, fmt.Errorf("verify: test %s: %w: no test of the %s project is about %s", p.Dir, fault.NotFound, p.Ecosystem, strings.Join(o.Files, ", "))
+			return nil, fmt.Errorf("verify: test %s: %w: no test of the %s project covers %s", p.Dir, fault.NotFound, p.Ecosystem, strings.Join(o.Files, ", "))
 		}
 	}
 	if !ok {
 		return nil, fmt.Errorf("verify: test %s: %w: no test command detected for the %s project", p.Dir, fault.NotFound, p.Ecosystem)
 	}
-	t := &testRun{ws: ws, project: p, o: o, report: newReport(p)}
 	t.runner, t.known = findRunner(argv)
 	j := job{argv: argv, dir: c.Dir}
 	if t.known {
 		t.runner.prepare(&j)
 	} else {
 		t.throughScript(ctx, &j)
+	}
+	if ok, err := t.build(ctx); err != nil || !ok {
+		return t.finishReport(ctx), err
 	}
 	if err := t.run(ctx, &j); err != nil {
 		return nil, err
@@ -56,16 +68,20 @@ func Rerun(ctx context.Context, ws *workspace.Workspace, p profile.Project, last
 	if !last.Structured {
 		return nil, fmt.Errorf("verify: rerun %s: %w: the failures of the last run are not known by name", p.Dir, fault.Unsupported)
 	}
-	t := &testRun{ws: ws, project: p, o: opts.orZero(), report: newReport(p)}
+	p = withVenv(ctx, ws, p)
+	t := newTestRun(ws, p, opts.orZero())
 	base, dir := rerunBase(p)
-	if t.runner, t.known = findRunner(base); !t.known {
-		return nil, fmt.Errorf("verify: rerun %s: %w: its runner can't run single tests", p.Dir, fault.Unsupported)
+	if t.runner, t.known = findRunner(base); !t.known || t.runner.name != last.Runner {
+		return nil, fmt.Errorf("verify: rerun %s: %w: %s can't run single tests of this project", p.Dir, fault.Unsupported, cmp.Or(last.Runner, "its runner"))
 	}
 	failures := slices.DeleteFunc(slices.Clone(last.Failures), func(f Failure) bool { return f.Kind == KindCut && f.Test == "" && f.Package == "" })
 	if len(failures) == 0 {
 		return Test(ctx, ws, p, opts)
 	}
 	rel := func(file string) string { return relativeTo(dir, file) }
+	if ok, err := t.build(ctx); err != nil || !ok {
+		return t.finishReport(ctx), err
+	}
 	for _, argv := range t.runner.rerun(base, failures, rel) {
 		j := job{argv: argv, dir: dir}
 		t.runner.prepare(&j)
@@ -109,10 +125,13 @@ type testRun struct {
 	out     capture
 	err     capture
 	done    int
+	refused []driver.Refusal
 }
 
-func newReport(p profile.Project) *Report {
-	return &Report{Language: string(p.Ecosystem), Dir: p.Dir, Failures: []Failure{}}
+func newTestRun(ws *workspace.Workspace, p profile.Project, o *Options) *testRun {
+	t := &testRun{ws: ws, project: p, o: o, report: &Report{Language: string(p.Ecosystem), Dir: p.Dir, Failures: []Failure{}}}
+	t.out.limit, t.err.limit = o.maxOutput(), o.maxOutput()
+	return t
 }
 
 // throughScript prepares a job that starts a script of package.json, if the runner is the
@@ -154,7 +173,6 @@ const maxText = 16 << 20
 
 // run runs one command and adds its results.
 func (t *testRun) run(ctx context.Context, j *job) error {
-	t.out.limit, t.err.limit = t.o.maxOutput(), t.o.maxOutput()
 	place := runLocation{root: t.ws.Traits().Root, dir: j.dir, module: t.project.Name}
 	stdout, stderr := &capture{limit: maxText}, &capture{limit: maxText}
 	gop := t.goParser(place)
@@ -173,7 +191,7 @@ func (t *testRun) run(ctx context.Context, j *job) error {
 		t.err.write(data)
 	})
 	show.flush()
-	if err = unsupportedIfMissing(j.argv, ran.Result, stdout, stderr, err); err != nil {
+	if err = unsupportedIfMissing(t.ws, j.argv, ran.Result, stdout, stderr, err); err != nil {
 		return err
 	}
 	t.report.Duration += time.Since(began)
@@ -184,7 +202,12 @@ func (t *testRun) run(ctx context.Context, j *job) error {
 	if gop != nil {
 		t.addResults(gop.finish())
 	} else {
-		t.addResults(t.runner.parse(runnerOutput{stdout.bytes(), stderr.bytes(), ran.reports}, place))
+		w := runnerOutput{stdout.bytes(), stderr.bytes(), ran.reports}
+		res := t.runner.parse(w, place)
+		if ran.Cause != "" && !res.understood {
+			res = printed(t.runner.name, w, place)
+		}
+		t.addResults(res)
 	}
 	return nil
 }
@@ -221,15 +244,15 @@ func (t *testRun) showLine(line []byte) {
 }
 
 // unsupportedIfMissing returns Unsupported if the program does not exist, else err.
-func unsupportedIfMissing(argv []string, res driver.Result, stdout, stderr *capture, err error) error {
+func unsupportedIfMissing(ws *workspace.Workspace, argv []string, res driver.Result, stdout, stderr *capture, err error) error {
 	program := argv[0]
 	if errors.Is(err, fault.NotFound) {
-		return fmt.Errorf("verify: run %s: %w: %s: not found on PATH", program, fault.Unsupported, program)
+		return fmt.Errorf("verify: run %s: %w: %s: not found on PATH%s", program, fault.Unsupported, program, MissingHint(ws))
 	}
 	if err == nil && res.ExitCode == 127 {
 		for _, c := range []*capture{stderr, stdout} {
 			if strings.Contains(string(c.head), program+": command not found") || strings.Contains(string(c.head), program+": No such file") {
-				return fmt.Errorf("verify: run %s: %w: %s: not found on PATH", program, fault.Unsupported, program)
+				return fmt.Errorf("verify: run %s: %w: %s: not found on PATH%s", program, fault.Unsupported, program, MissingHint(ws))
 			}
 		}
 	}
@@ -245,6 +268,7 @@ func (t *testRun) recordCommand(j *job, ran jobResult) {
 		r.ExitCode = ran.ExitCode
 	}
 	r.Cause = ran.Cause
+	t.refused = append(t.refused, ran.Refused...)
 	if ran.StdoutDropped > 0 || ran.StderrDropped > 0 {
 		r.Session = ran.Session
 	}
@@ -255,7 +279,7 @@ func (t *testRun) recordCommand(j *job, ran jobResult) {
 
 // withoutScratch removes arguments that only serve the report.
 func withoutScratch(argv []string) []string {
-	return slices.DeleteFunc(slices.Clone(argv), func(a string) bool { return strings.Contains(a, scratch) })
+	return slices.DeleteFunc(slices.Clone(argv), func(a string) bool { return a == "--output-junit" || strings.Contains(a, scratch) })
 }
 
 func (t *testRun) addResults(res testResults) {
@@ -292,19 +316,29 @@ func (t *testRun) finishReport(ctx context.Context) *Report {
 	t.locateFiles(ctx)
 	switch {
 	case r.Cause != "":
-		r.Failures = append(r.Failures, Failure{Kind: KindCut, Message: stoppedMessage(r, t.o)})
+		r.Failures = append(r.Failures, Failure{Kind: KindCut, Message: stoppedMessage(r, t.o), Output: r.outputEnd()})
 	case r.ExitCode != 0 && len(r.Failures) == 0:
-		tail := strings.TrimSpace(truncateStart(strings.TrimSpace(r.Stdout+"\n"+r.Stderr), 4<<10))
-		r.Failures = append(r.Failures, Failure{Kind: KindSetup, Message: fmt.Sprintf("exit status %d, and no failed test was reported", r.ExitCode), Output: tail})
+		r.Failures = append(r.Failures, Failure{Kind: KindSetup, Message: fmt.Sprintf("exit status %d, and no failed test was reported", r.ExitCode), Output: r.outputEnd()})
 		r.Structured = false
 	case r.ExitCode == 0 && len(r.Failures) == 0 && r.Passed+r.Skipped == 0 && r.Structured:
 		r.Notes = append(r.Notes, "no tests ran")
+		if len(t.o.Files) > 0 {
+			r.Notes = append(r.Notes, "no test covers "+strings.Join(t.o.Files, ", "))
+		}
 	}
 	if len(r.Missing) > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("did not run again: %s", strings.Join(r.Missing, ", ")))
 	}
 	r.Failed = len(r.Failures)
+	if !r.OK() {
+		r.Notes = append(r.Notes, Hints(t.ws, t.refused, r.Stdout+"\n"+r.Stderr)...)
+	}
 	return r
+}
+
+// outputEnd returns the end of the output, for a failure.
+func (r *Report) outputEnd() string {
+	return strings.TrimSpace(truncateStart(strings.TrimSpace(r.Stdout+"\n"+r.Stderr), 4<<10))
 }
 
 func stoppedMessage(r *Report, o *Options) string {

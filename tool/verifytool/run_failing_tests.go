@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/tool"
@@ -54,16 +53,22 @@ func runFailing(ctx context.Context, c *tool.Call, in runFailingInput) (reportsO
 	if err != nil {
 		return reportsOutput{}, err
 	}
-	o := verifyOptions(c, nil, time.Duration(seconds)*time.Second)
-	reports, text, err := forEachProject(testedProjects(p, bad), func(q profile.Project) (*verify.Report, error) {
+	projects := testedProjects(p, bad)
+	if len(projects) == 0 {
+		return reportsOutput{}, tool.Errorf(fault.Unsupported, "run_failing_tests: the last run was of no project; use run_tests with its command again")
+	}
+	o := testOptions(c, nil, seconds)
+	var out reportsOutput
+	reports, text, err := forEachProject(projects, func(q profile.Project) (*verify.Report, error) {
 		at := slices.IndexFunc(bad, func(r *verify.Report) bool { return r.Language == string(q.Ecosystem) && r.Dir == q.Dir })
 		return rerunFailures(ctx, c, q, bad[at], o, limit)
-	}, func(r *verify.Report) string { return reportText(r, seconds) })
+	}, func(r *verify.Report) string { return out.addReport(c, r, seconds) })
 	if err != nil {
 		return reportsOutput{}, err
 	}
 	m.addReports(reports)
-	return reportsOutput{Reports: reports, text: text}, nil
+	out.text = text
+	return out, nil
 }
 
 // testedProjects returns the present projects of reports.

@@ -50,7 +50,7 @@ func runChecker(ctx context.Context, c *tool.Call, in checkInput, verb string,
 	found, text, err := forEachProject(list, func(p profile.Project) (*verify.Findings, error) {
 		f, err := run(ctx, c.Workspace, p, o)
 		if err != nil {
-			return nil, inspectError(verb, p, err)
+			return nil, inspectError(c, verb, p, err)
 		}
 		return f, nil
 	}, func(f *verify.Findings) string { return findingsText(f, verb, seconds) })
@@ -58,9 +58,9 @@ func runChecker(ctx context.Context, c *tool.Call, in checkInput, verb string,
 }
 
 // inspectError has its own text for a linter that is not installed.
-func inspectError(verb string, p profile.Project, err error) error {
+func inspectError(c *tool.Call, verb string, p profile.Project, err error) error {
 	if argv, ok := p.Lint.All(); ok && fault.Of(err) == fault.Unsupported && verb == "lint" {
-		return tool.Errorf(fault.Unsupported, "linter not installed: %s", argv[0])
+		return tool.Errorf(fault.Unsupported, "linter not installed: %s%s", argv[0], verify.MissingHint(c.Workspace))
 	}
 	return runError("run_"+verb, err)
 }

@@ -2,7 +2,7 @@ package verifytool
 
 import (
 	"context"
-	"time"
+	"strings"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/tool"
@@ -18,7 +18,8 @@ const (
 
 type runTestsInput struct {
 	Language string   `json:"language,omitempty" jsonschema:"project to use if there are several: go, rust, node, python, java or another that profile names; all runs each"`
-	Files    []string `json:"files,omitempty" jsonschema:"only tests for these files: paths relative to the workspace; default all tests" croft:"path"`
+	Files    []string `json:"files,omitempty" jsonschema:"only the tests in these files, or that cover these source files: paths relative to the workspace; default all tests" croft:"path"`
+	Command  string   `json:"command,omitempty" jsonschema:"command to run instead of the project's, in its directory" croft:"command"`
 	Timeout  int      `json:"timeout,omitempty" jsonschema:"time limit in seconds; default 300, at most 1800"`
 	Failed   bool     `json:"failed,omitempty" jsonschema:"only the tests that failed in the last run"`
 	Coverage bool     `json:"coverage,omitempty" jsonschema:"also run each test alone to measure which lines it covers, for tests_covering"`
@@ -32,11 +33,18 @@ type reportsOutput struct {
 
 func (o reportsOutput) Text() string { return o.text }
 
+// addReport adds what an answer shows of a report, and returns its text.
+func (o *reportsOutput) addReport(c *tool.Call, r *verify.Report, seconds int) string {
+	short := shorten(c, r)
+	o.Reports = append(o.Reports, short)
+	return reportText(short, seconds)
+}
+
 func runTestsTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "run_tests", Family: tool.Verify, Needs: commandCaps, Destructive: true, FanOut: true,
-		Description: "Run the project's tests: all, or those for some files. Shows the runner's output and then each failure with its " +
-			"file, line, message and difference. Code that does not build is a failure. With failed, the tests that failed run again.",
+		Description: "Run the project's tests: all, or those for some files. Shows the number of tests that passed and each failure with its " +
+			"file, line, message and difference, and an id that reads the runner's output. Code that does not build is a failure. With failed, the tests that failed run again.",
 	}, runTests)
 }
 
@@ -51,11 +59,20 @@ func runTests(ctx context.Context, c *tool.Call, in runTestsInput) (reportsOutpu
 	if err != nil {
 		return reportsOutput{}, err
 	}
+	in.Command = strings.TrimSpace(in.Command)
+	if in.Command != "" && (in.Coverage || len(in.Files) > 0) {
+		return reportsOutput{}, tool.Errorf(fault.InvalidArgument, "run_tests: command can't be combined with files or coverage")
+	}
 	list, err := selectProjects(ctx, c, in.Language, relPaths(c, in.Files))
-	if err != nil {
+	switch {
+	case in.Command != "" && in.Language == "" && (err != nil || len(list) > 1):
+		list = []profile.Project{{Dir: "."}} // no project is needed
+	case err != nil:
 		return reportsOutput{}, err
 	}
-	o := verifyOptions(c, in.Files, time.Duration(seconds)*time.Second)
+	o := testOptions(c, in.Files, seconds)
+	o.Command, o.Coverage = in.Command, historyOf(c).coverages()
+	var out reportsOutput
 	reports, text, err := forEachProject(list, func(p profile.Project) (*verify.Report, error) {
 		r, err := verify.Test(ctx, c.Workspace, p, o)
 		if err != nil {
@@ -65,12 +82,13 @@ func runTests(ctx context.Context, c *tool.Call, in runTestsInput) (reportsOutpu
 			measureCoverage(ctx, c, p, o, r)
 		}
 		return r, nil
-	}, func(r *verify.Report) string { return reportText(r, seconds) })
+	}, func(r *verify.Report) string { return out.addReport(c, r, seconds) })
 	if err != nil {
 		return reportsOutput{}, err
 	}
 	historyOf(c).addReports(reports)
-	return reportsOutput{Reports: reports, text: text}, nil
+	out.text = text
+	return out, nil
 }
 
 // measureCoverage measures the coverage of each test. A failure is a note on the run.

@@ -2,32 +2,102 @@ package verifytool
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/tool/verify"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// reportText returns a test run as text: the runner's output, then the failures.
+// Limits of the failures in the answer of a test run; last_test_failures shows all of them.
+const (
+	shownFailures = 20
+	shownMessage  = 2 << 10 // bytes of each text of a failure
+	shownTail     = 2 << 10 // bytes of the output of a runner that is not known
+)
+
+// shorten returns a report for an answer: without the runner's output, which is kept under
+// an id, and with the first failures.
+func shorten(c *tool.Call, r *verify.Report) *verify.Report {
+	short := *r
+	if raw := outputText(r.Output); raw != "" && r.Session == "" {
+		short.Session = c.Keep(raw)
+	}
+	short.Stdout, short.Stderr = "", ""
+	if !r.Structured && r.OK() {
+		short.Stdout = tail(outputText(r.Output), shownTail) // the numbers of tests are not known
+	}
+	short.Failures = slices.Clone(r.Failures[:min(len(r.Failures), shownFailures)])
+	for i := range short.Failures {
+		f := &short.Failures[i]
+		f.Message, f.Diff = head(f.Message, shownMessage), head(f.Diff, shownMessage)
+		f.Expected, f.Actual = head(f.Expected, shownMessage), head(f.Actual, shownMessage)
+		if f.Output = tail(f.Output, shownMessage); f.Kind == verify.KindTest && f.Message != "" {
+			f.Output = ""
+		}
+	}
+	return &short
+}
+
+// head returns the first bytes of a text, up to the end of a line.
+func head(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	cut := text[:limit]
+	if i := strings.LastIndexByte(cut, '\n'); i > 0 {
+		cut = cut[:i]
+	}
+	return fmt.Sprintf("%s\n... (%d more bytes)", strings.ToValidUTF8(cut, ""), len(text)-len(cut))
+}
+
+// tail returns the last bytes of a text, from the beginning of a line.
+func tail(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	cut := text[len(text)-limit:]
+	if _, rest, ok := strings.Cut(cut, "\n"); ok && rest != "" {
+		cut = rest
+	}
+	return fmt.Sprintf("... (%d bytes before)\n%s", len(text)-len(cut), strings.ToValidUTF8(cut, ""))
+}
+
+// reportText returns a test run as text: the numbers, the failures, and where the runner's
+// output is. r is as shorten returns it.
 func reportText(r *verify.Report, timeout int) string {
 	var b strings.Builder
-	writeStreams(&b, r.Output)
-	fmt.Fprintf(&b, "%d passed, %d failed, %d skipped", r.Passed, r.Failed, r.Skipped)
+	if r.Structured || len(r.Failures) > 0 {
+		fmt.Fprintf(&b, "%d passed, %d failed, %d skipped", r.Passed, r.Failed, r.Skipped)
+	} else {
+		writeStreams(&b, verify.Output{Stdout: r.Stdout})
+		b.WriteString("the command passed; its output has no numbers of tests that could be read")
+	}
 	if r.Runner != "" {
 		fmt.Fprintf(&b, " (%s)", r.Runner)
 	}
 	b.WriteByte('\n')
-	const shown = 20
-	for i := range r.Failures[:min(len(r.Failures), shown)] {
+	for i := range r.Failures {
 		writeFailure(&b, i+1, &r.Failures[i])
 	}
-	if more := len(r.Failures) - shown; more > 0 {
+	if more := r.Failed - len(r.Failures); more > 0 {
 		fmt.Fprintf(&b, "... (%d more failures; last_test_failures shows them)\n", more)
 	}
 	for _, n := range r.Notes {
 		fmt.Fprintf(&b, "note: %s\n", n)
 	}
 	writeEnd(&b, r.ExitCode, r.Cause, timeout)
+	if r.Session != "" {
+		fmt.Fprintf(&b, "output: BashOutput with shell_id %q and offset 0 reads it\n", r.Session)
+	}
+	return b.String()
+}
+
+// outputText returns the output of a command as text.
+func outputText(o verify.Output) string {
+	var b strings.Builder
+	writeStreams(&b, o)
 	return b.String()
 }
 
@@ -82,7 +152,7 @@ func writeFailure(b *strings.Builder, n int, f *verify.Failure) {
 		fmt.Fprintf(b, "   %s\n", place)
 	}
 	message := f.Message
-	if message == "" || f.Kind == verify.KindSetup && f.Output != "" {
+	if message == "" || f.Kind != verify.KindTest && f.Kind != verify.KindBuild && f.Output != "" {
 		message = strings.TrimSpace(message + "\n" + f.Output)
 	}
 	for line := range strings.Lines(message) {

@@ -34,8 +34,12 @@ func Tools() []*tool.Tool {
 // commandCaps are the capabilities of tools that run commands.
 var commandCaps = []workspace.Capability{driver.CapFS, driver.CapShell}
 
-// shownOutput bounds each stream in an answer; the session's log has the rest.
-const shownOutput = 32 << 10
+// Limits of the output of a command; the session's log has the rest.
+const (
+	shownOutput   = 32 << 10 // each stream in an answer
+	keptOutput    = 1 << 20  // each stream of a test run, which is kept for BashOutput
+	progressPause = time.Second
+)
 
 // checkInput is the input of the tools that lint, type-check and format.
 type checkInput struct {
@@ -101,14 +105,26 @@ func relPaths(c *tool.Call, files []string) []string {
 	return out
 }
 
-// verifyOptions returns options for verify that forward progress.
+// verifyOptions returns options for verify that forward progress, at most once a second.
 func verifyOptions(c *tool.Call, files []string, timeout time.Duration) *verify.Options {
+	var last time.Time
 	return &verify.Options{
 		Files: relPaths(c, files), Timeout: timeout, MaxOutput: shownOutput,
 		Progress: func(p verify.Progress) {
+			if time.Since(last) < progressPause {
+				return
+			}
+			last = time.Now()
 			c.Progress(tool.Progress{Done: float64(p.Done), Message: p.Line})
 		},
 	}
+}
+
+// testOptions returns the options of a test run, whose output is kept.
+func testOptions(c *tool.Call, files []string, seconds int) *verify.Options {
+	o := verifyOptions(c, files, time.Duration(seconds)*time.Second)
+	o.MaxOutput = keptOutput
+	return o
 }
 
 // forEachProject runs a function for every project and joins the texts. It returns an error

@@ -126,17 +126,99 @@ func TestFixingATest(t *testing.T) {
 	has(t, call(t, env, "last_test_failures", `{}`), "no run_tests call yet in this session")
 	has(t, call(t, env, "run_failing_tests", `{}`), "no run_tests call yet in this session")
 
-	has(t, call(t, env, "run_tests", `{}`), "--- stderr ---", "Ran 3 tests", "2 passed, 1 failed, 0 skipped (unittest)",
+	has(t, call(t, env, "run_tests", `{}`), "2 passed, 1 failed, 0 skipped (unittest)",
 		"1. test_calc.CalcTest/test_add\n   test_calc.py:7\n   AssertionError: 4 != 3\n   --- diff ---\n   -3\n   +4\n", "exit: 1\n")
 	has(t, call(t, env, "last_test_failures", `{}`), "1 test failure(s) from last run_tests call (python, ", "1. test_calc.CalcTest/test_add\n   test_calc.py:7\n")
-	has(t, call(t, env, "run_failing_tests", `{}`), "Ran 1 test ", "0 passed, 1 failed", "1. test_calc.CalcTest/test_add")
+	has(t, call(t, env, "run_failing_tests", `{}`), "0 passed, 1 failed", "1. test_calc.CalcTest/test_add")
 
 	put(t, env, "calc.py", "def add(a, b):\n    return a + b\n")
-	has(t, call(t, env, "run_failing_tests", `{}`), "Ran 1 test ", "1 passed, 0 failed")
+	has(t, call(t, env, "run_failing_tests", `{}`), "1 passed, 0 failed")
 	has(t, call(t, env, "run_failing_tests", `{}`), "last run_tests had no failures — nothing to rerun (python)")
 	has(t, call(t, env, "last_test_failures", `{}`), "last run_tests had no failures (1 tests passed, python, ")
 
-	has(t, call(t, env, "run_tests", `{"files":["test_other.py"]}`), "Ran 1 test ", "1 passed")
+	has(t, call(t, env, "run_tests", `{"files":["test_other.py"]}`), "1 passed, 0 failed")
+}
+
+// TestAnswerIsShort: an answer has the numbers and the failures, and the output of the runner
+// can be read by an id. Progress comes at most once a second.
+func TestAnswerIsShort(t *testing.T) {
+	testenv.NeedsProgram(t, "python3")
+	body := "import unittest\n\n\nclass Noisy(unittest.TestCase):\n    def test_noisy(self):\n" +
+		"        for i in range(3000):\n            print('line', i)\n"
+	env := newEnv(t, map[string]string{"setup.py": "", "test_noisy.py": body})
+	calls := 0
+	res, err := env.Run(t.Context(), tool.Request{Tool: "run_tests", Args: json.RawMessage(`{}`), Progress: func(tool.Progress) { calls++ }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	has(t, res.Text, "1 passed, 0 failed, 0 skipped (unittest)\n", `output: BashOutput with shell_id "`)
+	if len(res.Text) > 300 || len(res.Data()) > 1000 {
+		t.Errorf("the answer has %d bytes of text and %d of data", len(res.Text), len(res.Data()))
+	}
+	if calls == 0 || calls > 30 {
+		t.Errorf("%d reports of progress", calls)
+	}
+	_, id, _ := strings.Cut(res.Text, `shell_id "`)
+	id, _, _ = strings.Cut(id, `"`)
+	has(t, call(t, env, "BashOutput", fmt.Sprintf(`{"shell_id":%q,"offset":0}`, id)), "line 0\n", "line 2999\n", "--- stderr ---", "Ran 1 test ")
+
+	put(t, env, "test_noisy.py", body+"        self.fail('x\\n' * 4000)\n")
+	res, err = env.Run(t.Context(), tool.Request{Tool: "run_tests", Args: json.RawMessage(`{}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	has(t, res.Text, "0 passed, 1 failed", "1. test_noisy.Noisy/test_noisy\n   test_noisy.py:8\n", "more bytes)", "exit: 1\n", "BashOutput")
+	if len(res.Text) > 8000 || len(res.Data()) > 12000 {
+		t.Errorf("the answer has %d bytes of text and %d of data", len(res.Text), len(res.Data()))
+	}
+}
+
+// TestSourceFiles: a source file runs the tests that cover it; where none does, that is said.
+func TestSourceFiles(t *testing.T) {
+	for _, tt := range []struct {
+		name, needs string
+		files       map[string]string
+		args, want  string
+	}{
+		{"unittest", "python3", python, `{"files":["calc.py"]}`, "1 passed, 1 failed"},
+		{"unittest, none", "python3", python, `{"files":["setup.py"]}`, "run_tests: no test covers setup.py: none imports it, directly or not"},
+		{"unittest, some", "python3", python, `{"files":["setup.py","test_other.py"]}`, "1 passed, 0 failed, 0 skipped (unittest)\nnote: no test covers setup.py"},
+		{"node", "node", map[string]string{
+			"package.json": `{"name":"m","scripts":{"test":"node --test"}}`, "lib/calc.js": "exports.one = 2;\n", "lib/alone.js": "",
+			"calc.test.js": "require('node:test').test('one', () => require('node:assert').equal(require('./lib/calc.js').one, 1));\n",
+		}, `{"files":["lib/calc.js"]}`, "0 passed, 1 failed"},
+		{"node, none", "node", map[string]string{
+			"package.json": `{"name":"m","scripts":{"test":"node --test"}}`, "lib/alone.js": "", "calc.test.js": "",
+		}, `{"files":["lib/alone.js"]}`, "run_tests: no test covers lib/alone.js"},
+		{"go, by an importer", "go", map[string]string{
+			"go.mod": "module example.com/m\n\ngo 1.24\n", "calc/calc.go": "package calc\n\nfunc One() int { return 2 }\n",
+			"m_test.go":         "package m\n\nimport (\n\t\"testing\"\n\n\t\"example.com/m/calc\"\n)\n\nfunc TestOne(t *testing.T) {\n\tif calc.One() != 1 {\n\t\tt.Error()\n\t}\n}\n",
+			"other/o_test.go":   "package other\n\nimport \"testing\"\n\nfunc TestOther(t *testing.T) {}\n",
+			"untested/alone.go": "package untested\n",
+		}, `{"files":["calc/calc.go"]}`, "0 passed, 1 failed"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			testenv.NeedsProgram(t, tt.needs)
+			has(t, call(t, newEnv(t, tt.files), "run_tests", tt.args), tt.want)
+		})
+	}
+}
+
+// TestExplicitCommand: a command is run instead of the project's, and is parsed if it starts
+// a known runner.
+func TestExplicitCommand(t *testing.T) {
+	testenv.NeedsProgram(t, "python3")
+	env := newEnv(t, python)
+	got := call(t, env, "run_tests", `{"command":"python3 -m unittest 'test_calc.CalcTest.test_add'"}`)
+	has(t, got, "0 passed, 1 failed, 0 skipped (unittest)", "1. test_calc.CalcTest/test_add\n   test_calc.py:7\n", "exit: 1")
+	has(t, call(t, env, "run_failing_tests", `{}`), "0 passed, 1 failed")
+	has(t, call(t, env, "run_tests", `{"command":"echo $((40+2)) tests; exit 3"}`), "0 passed, 1 failed", "exit status 3", "42 tests", "exit: 3")
+	has(t, call(t, env, "run_tests", `{"command":"echo fine | cat"}`), "fine\nthe command passed; its output has no numbers of tests that could be read\n")
+	has(t, call(t, env, "run_tests", `{"command":"true","files":["calc.py"]}`), "run_tests: command can't be combined with files or coverage")
+
+	none := newEnv(t, nil)
+	has(t, call(t, none, "run_tests", `{"command":"false"}`), "1 failed", "exit: 1")
+	has(t, call(t, none, "run_failing_tests", `{}`), "run_failing_tests: the last run was of no project; use run_tests with its command again")
 }
 
 // TestARenamedTestIsNotASuccess: one that should run again and is gone stays a
@@ -172,6 +254,23 @@ func TestCovering(t *testing.T) {
 	has(t, call(t, env, "tests_covering", `{"file":"calc/calc.go","line":6}`), "no coverage found for calc/calc.go:6")
 	has(t, call(t, env, "tests_covering", `{"file":"calc/none.go"}`), "no such file or directory")
 	has(t, call(t, env, "tests_covering", `{"file":" "}`), "tests_covering: file is required")
+}
+
+// TestCoveringWithABrokenFile: a test file that can't be loaded does not end the measurement
+// of the others, and is named. If no test runs, the reason is said.
+func TestCoveringWithABrokenFile(t *testing.T) {
+	testenv.NeedsProgram(t, "pytest")
+	env := newEnv(t, map[string]string{
+		"pytest.ini": "[pytest]\n", "setup.py": "", "calc.py": "def add(a, b):\n    return a + b\n",
+		"test_calc.py":   "from calc import add\n\n\ndef test_add():\n    assert add(1, 2) == 3\n",
+		"test_broken.py": "import no_such_module\n",
+	})
+	has(t, call(t, env, "run_tests", `{"coverage":true}`), "1 passed, 1 failed", "test_broken.py [does not build]",
+		"note: coverage lacks the tests of files that could not be loaded: test_broken.py")
+	has(t, call(t, env, "tests_covering", `{"file":"calc.py","line":2}`), "1 test(s) cover calc.py:2:", "test_add", "measured")
+
+	put(t, env, "conftest.py", "import no_such_module\n")
+	has(t, call(t, env, "run_tests", `{"coverage":true}`), "note: coverage: ", "pytest ran no test: exit status 4", "No module named 'no_such_module'")
 }
 
 func TestAfterAnEdit(t *testing.T) {
@@ -264,7 +363,7 @@ func TestTimeout(t *testing.T) {
 	testenv.NeedsProgram(t, "python3")
 	files := map[string]string{"setup.py": "", "test_slow.py": "import time, unittest\n\n\nclass Slow(unittest.TestCase):\n    def test_slow(self):\n        time.sleep(60)\n"}
 	got := call(t, newEnv(t, files), "run_tests", `{"timeout":1}`)
-	has(t, got, "0 passed, 1 failed", "[cut short]\n   timed out after 1s", "timed out after 1s\nexit: 124\n")
+	has(t, got, "0 passed, ", "[cut short]\n   timed out after 1s", "timed out after 1s\nexit: 124\n")
 }
 
 func ExampleTools() {

@@ -1,0 +1,75 @@
+package verify
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+var (
+	// unresolved matches what programs print that do not use the proxy of the workspace;
+	// the group is the host.
+	unresolved = regexp.MustCompile(`getaddrinfo (?:ENOTFOUND|EAI_AGAIN) ([\w.-]+)|[Cc]ould not resolve host:? ([\w.-]+)|dial tcp: lookup ([\w.-]+)|Failed to resolve '([\w.-]+)'|Temporary failure in name resolution|Name or service not known|[Nn]etwork is unreachable`)
+
+	goVersion   = regexp.MustCompile(`requires go >= ([\w.]+) \(running go ([\w.]+)`)
+	goOffline   = regexp.MustCompile(`module lookup disabled by GOPROXY=off|could not import \S+ \(.*(?:no required module|cannot find|missing)`)
+	rustVersion = regexp.MustCompile(`toolchain '([\w.-]+)' is not installed`)
+)
+
+// maxHints bounds the hosts that are named.
+const maxHints = 5
+
+// Hints returns what a failed command lacked for want of network or of a toolchain, and the
+// flag of croft by which the operator allows it. output is what the command printed.
+func Hints(ws *workspace.Workspace, refused []driver.Refusal, output string) []string {
+	var out []string
+	add := func(format string, args ...any) {
+		if s := fmt.Sprintf(format, args...); !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	for _, r := range refused[:min(len(refused), maxHints)] {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		add("network: %s was refused: %s; the operator can allow it with --allow-net %s", r.Host, r.Reason, host)
+	}
+	if ws.Traits().Network != driver.NetworkOpen && len(refused) == 0 {
+		for _, m := range unresolved.FindAllStringSubmatch(output, maxHints) {
+			if host := strings.Join(m[1:], ""); host != "" {
+				add("network: %s can't be reached; the operator can allow it with --allow-net %s", host, host)
+			}
+		}
+		if len(out) == 0 && unresolved.MatchString(output) {
+			add("network: a host can't be reached; the operator can allow it with --allow-net HOST")
+		}
+	}
+	if m := goVersion.FindStringSubmatch(output); m != nil {
+		add("toolchain: the project needs Go %s, the workspace has %s; with --allow-net proxy.golang.org --allow-net sum.golang.org --env GOTOOLCHAIN=auto go downloads it", m[1], m[2])
+	}
+	if goOffline.MatchString(output) {
+		add("modules are missing; go mod download gets them, with --allow-net proxy.golang.org --allow-net sum.golang.org")
+	}
+	if m := rustVersion.FindStringSubmatch(output); m != nil {
+		add("toolchain: Rust %s is not installed; with --allow-net static.rust-lang.org rustup downloads it", m[1])
+	}
+	return out
+}
+
+// MissingHint says how a program that is not on PATH gets into a workspace; "" if commands
+// see the programs of the host.
+func MissingHint(ws *workspace.Workspace) string {
+	switch ws.Traits().Isolation {
+	case "", driver.IsolationNone:
+		return ""
+	case driver.IsolationContainer:
+		return "; use an image that has it"
+	}
+	return "; a sandbox has the programs below /usr and /opt of the host, and not those of home directories: install it there, or use an image that has it with --provider docker"
+}

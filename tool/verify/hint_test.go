@@ -1,0 +1,69 @@
+package verify
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/provider/local"
+	"github.com/croft-run/croft/provider/sandbox"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// TestHints: a command that fails for want of network or of a toolchain names the flag that
+// allows it.
+func TestHints(t *testing.T) {
+	const (
+		goHint   = "toolchain: the project needs Go 1.99, the workspace has "
+		hostHint = "network: registry.example.com can't be reached; the operator can allow it with --allow-net registry.example.com"
+	)
+	for _, tt := range []struct {
+		name, needs, command string
+		want                 string
+	}{
+		{"toolchain", "go", "", goHint},
+		{"host", "node", "node -e \"require('dns').lookup('registry.example.com', e => { console.error(e.message); process.exit(1) })\"", hostHint},
+		{"some host", "python3", "python3 -c \"import socket; socket.create_connection(('pypi.example.com', 443))\"", "network: a host can't be reached; the operator can allow it with --allow-net HOST"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			testenv.NeedsProgram(t, tt.needs)
+			ws, _ := open(t, sandbox.Kind, map[string]string{"go.mod": "module m\n\ngo 1.99\n", "m_test.go": "package m\n"})
+			r, err := Test(t.Context(), ws, project(t, ws), &Options{Command: tt.command})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(r.Notes, "\n"); !strings.Contains(got, tt.want) {
+				t.Errorf("notes: %q, want %q\n%s\n%s", got, tt.want, r.Stdout, r.Stderr)
+			}
+			if tt.command != "" {
+				return
+			}
+			found, err := Lint(t.Context(), ws, project(t, ws), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(found.Notes, "\n"); !strings.Contains(got, tt.want) {
+				t.Errorf("lint: notes: %q, want %q", got, tt.want)
+			}
+		})
+	}
+	t.Run("a program", func(t *testing.T) {
+		for _, kind := range kinds {
+			ws, _ := open(t, kind, map[string]string{"go.mod": "module m\n"})
+			_, err := Test(t.Context(), ws, project(t, ws), &Options{Command: "no-such-runner all"})
+			if err == nil {
+				t.Fatal("a program that does not exist ran")
+			}
+			if got, want := strings.Contains(err.Error(), "--provider docker"), kind == sandbox.Kind; got != want {
+				t.Errorf("%s: %v", kind, err)
+			}
+		}
+	})
+	t.Run("refused", func(t *testing.T) {
+		ws, _ := open(t, local.Kind, nil)
+		got := Hints(ws, []driver.Refusal{{Host: "proxy.golang.org:443", Reason: "no rule allows it"}}, "")
+		if want := "network: proxy.golang.org:443 was refused: no rule allows it; the operator can allow it with --allow-net proxy.golang.org"; len(got) != 1 || got[0] != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
