@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -227,7 +228,10 @@ func (c *fileOp) write() error {
 			return err
 		}
 	}
-	_, err = c.root.Write(c.ctx, c.name, bytes.NewReader(data), &driver.WriteOptions{CreateOnly: c.getOption("exclusive").ToBoolean()})
+	_, err = c.root.Write(c.ctx, c.name, bytes.NewReader(data), &driver.WriteOptions{
+		CreateOnly: c.getOption("exclusive").ToBoolean(),
+		Mode:       fs.FileMode(c.getOption("mode").ToInteger()) & 0o777 &^ 0o022, // of a new file
+	})
 	return err
 }
 

@@ -80,8 +80,8 @@ function bytes(data, encoding) {
 }
 
 function writeFileSync(path, data, options) {
-  const { encoding, flag = "w" } = optionsOf(options);
-  const how = { append: flag.startsWith("a"), exclusive: flag.includes("x") };
+  const { encoding, flag = "w", mode = 0o666 } = optionsOf(options);
+  const how = { append: flag.startsWith("a"), exclusive: flag.includes("x"), mode: typeof mode === "string" ? parseInt(mode, 8) : mode };
   renamed("open", () => host.fs("write", name(path), bytes(data, encoding), how));
 }
 
