@@ -95,9 +95,14 @@ func (m *merger) dropAutorun(ctx context.Context, changes []FileChange) ([]FileC
 		return nil, err
 	}
 	repos := map[string]bool{}
+	top, err := m.isRepository(ctx, ".")
+	if err != nil {
+		return nil, err
+	}
 	var kept []FileChange
 	for _, c := range changes {
-		drop := autorun.Is(c.Path) || links.contains(c.Path) || c.New != nil && c.New.Type == driver.TypeSymlink && autorun.IsParent(c.Path)
+		drop := autorun.Is(c.Path) || links.contains(c.Path) || c.New != nil && c.New.Type == driver.TypeSymlink && autorun.IsParent(c.Path) ||
+			top && isRepositoryPart(c.Path)
 		for dir := path.Dir(c.Path); !drop && dir != "."; dir = path.Dir(dir) {
 			if _, known := repos[dir]; !known {
 				if repos[dir], err = m.isRepository(ctx, dir); err != nil {
@@ -140,7 +145,7 @@ func (m *merger) autorunLinks(ctx context.Context) (*pathSet, error) {
 func (m *merger) isRepository(ctx context.Context, dir string) (bool, error) {
 	has := func(name string) (bool, error) {
 		for _, t := range []Tree{m.theirs, m.ours} {
-			if n, err := nodeAt(ctx, t, dir+"/"+name); n != nil || err != nil {
+			if n, err := nodeAt(ctx, t, path.Join(dir, name)); n != nil || err != nil {
 				return n != nil, err
 			}
 		}
@@ -160,4 +165,14 @@ func (m *merger) isRepository(ctx context.Context, dir string) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// isRepositoryPart reports whether a path lies in an entry of a bare repository at the
+// top: without these changes, git does not take the top for a repository, or not for
+// one of the workload.
+func isRepositoryPart(name string) bool {
+	first, _, _ := strings.Cut(name, "/")
+	return slices.ContainsFunc([]string{
+		"HEAD", "objects", "refs", "packed-refs", "commondir", "config", "config.worktree", "hooks", "info", "modules", "worktrees", "gitdir",
+	}, func(part string) bool { return strings.EqualFold(part, first) })
 }

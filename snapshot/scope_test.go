@@ -126,6 +126,7 @@ func TestApplyAutorun(t *testing.T) {
 		{"through a symlink of the host", map[string]string{"cfg/tasks.json": "{}"}, map[string]string{"cfg/tasks.json": "evil"}, map[string]string{"cfg/tasks.json": "{}", ".vscode": "-> cfg"}, "cfg/tasks.json"},
 		{"a bare repository", nil, map[string]string{"r/HEAD": "ref: x", "r/objects/": "", "r/refs/": "", "r/config": "evil"}, nil, "r/config"},
 		{"the rest of one", map[string]string{"r/objects/": "", "r/refs/": ""}, map[string]string{"r/objects/": "", "r/refs/": "", "r/HEAD": "ref: x", "r/hooks/p": "evil"}, map[string]string{"r/objects/": "", "r/refs/": ""}, "r/hooks/p"},
+		{"a bare repository at the top", nil, map[string]string{"HEAD": "ref: x", "objects/k": "", "refs/k": "", "config": "evil"}, nil, "config"},
 		{"one with a commondir", nil, map[string]string{"r/HEAD": "ref: x", "r/commondir": "../x", "r/config": "evil"}, nil, "r/config"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
