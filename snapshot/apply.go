@@ -42,6 +42,8 @@ type MergeOptions struct {
 	// Ours and Theirs are the names of the sides in texts and conflict markers; ""
 	// is "ours" and "theirs".
 	Ours, Theirs string
+
+	to *destination // nil is no directory of this host
 }
 
 // A Merged is the result of a merge: the changes to ours.
@@ -183,6 +185,18 @@ type merger struct {
 	base, ours, theirs Tree
 	opts               MergeOptions
 	out                *Merged
+}
+
+// statAt returns the node at a path; nil if there is none.
+func statAt(ctx context.Context, t Tree, name string) (*Node, error) {
+	dir, n, err := Lookup(ctx, t, name)
+	if fault.Of(err) == fault.NotFound {
+		return nil, nil
+	}
+	if dir != nil {
+		dir.Close()
+	}
+	return n, err
 }
 
 // nodeAt returns the node at a path, with its digest; nil if there is none.
@@ -480,8 +494,13 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 	if err := Recover(ctx, dir, opts.Stage, opts.Journals); err != nil {
 		return nil, err
 	}
-	ours := HostDir(dir, nil)
-	m, err := Merge(ctx, base, ours, theirs, &opts.MergeOptions)
+	root, err := realPath(dir)
+	if err != nil {
+		return nil, err
+	}
+	ours, merge := HostDir(dir, nil), opts.MergeOptions
+	merge.to = &destination{root: root, files: true}
+	m, err := Merge(ctx, base, ours, theirs, &merge)
 	if err != nil {
 		return nil, err
 	}

@@ -90,7 +90,7 @@ func (s *ignoreState) ignores(name string, o, n *Node) bool {
 
 // dropAutorun removes the changes of autorun files, and lists them in m.out.
 func (m *merger) dropAutorun(ctx context.Context, changes []FileChange) ([]FileChange, error) {
-	links, err := m.autorunLinks(ctx)
+	targets, err := m.autorunTargets(ctx, slices.Concat(autorun.Names, autorun.TopNames), changes)
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +101,11 @@ func (m *merger) dropAutorun(ctx context.Context, changes []FileChange) ([]FileC
 	}
 	var kept []FileChange
 	for _, c := range changes {
-		drop := autorun.Is(c.Path) || links.contains(c.Path) || c.New != nil && c.New.Type == driver.TypeSymlink && autorun.IsParent(c.Path) ||
-			top && isRepositoryPart(c.Path)
+		folded := strings.ToLower(c.Path)
+		drop := autorun.Is(c.Path) || targets.contains(folded) || top && isRepositoryPart(c.Path)
+		if c.New != nil && c.New.Type == driver.TypeSymlink {
+			drop = drop || autorun.IsParent(c.Path) || targets.hasBelow(folded)
+		}
 		for dir := path.Dir(c.Path); !drop && dir != "."; dir = path.Dir(dir) {
 			if _, known := repos[dir]; !known {
 				if repos[dir], err = m.isRepository(ctx, dir); err != nil {
@@ -122,30 +125,12 @@ func (m *merger) dropAutorun(ctx context.Context, changes []FileChange) ([]FileC
 	return kept, nil
 }
 
-// autorunLinks returns the targets of symlinks at the top of ours that are autorun
-// files: a change of the target is a change of the autorun file.
-func (m *merger) autorunLinks(ctx context.Context) (*pathSet, error) {
-	targets := []string{}
-	for _, name := range slices.Concat(autorun.Names, autorun.TopNames) {
-		for p := name; p != "."; p = path.Dir(p) {
-			n, err := nodeAt(ctx, m.ours, p)
-			if err != nil {
-				return nil, err
-			}
-			if n != nil && n.Type == driver.TypeSymlink && !path.IsAbs(n.Target) {
-				targets = append(targets, path.Join(path.Dir(p), n.Target))
-			}
-		}
-	}
-	return newPathSet(targets), nil
-}
-
 // isRepository reports whether git would take a directory of the merge for a
 // repository, and so use its configuration and hooks.
 func (m *merger) isRepository(ctx context.Context, dir string) (bool, error) {
 	has := func(name string) (bool, error) {
 		for _, t := range []Tree{m.theirs, m.ours} {
-			if n, err := nodeAt(ctx, t, path.Join(dir, name)); n != nil || err != nil {
+			if n, err := statAt(ctx, t, path.Join(dir, name)); n != nil || err != nil {
 				return n != nil, err
 			}
 		}
