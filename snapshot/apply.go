@@ -315,7 +315,7 @@ func (m *merger) takeTheirs(ctx context.Context, name string, t *Node, open open
 		n := *t
 		n.stat, n.ModTime, n.Opaque, n.Mode = nil, time.Now(), false, n.Mode&0o777
 		p.node = &n
-		if err := m.addParents(ctx, name); err != nil {
+		if blocked, err := m.addParents(ctx, name); blocked || err != nil {
 			return err
 		}
 	}
@@ -324,25 +324,32 @@ func (m *merger) takeTheirs(ctx context.Context, name string, t *Node, open open
 	return nil
 }
 
-// addParents creates the parent directories that are missing in ours.
-func (m *merger) addParents(ctx context.Context, name string) error {
+// addParents creates the parent directories that are missing in ours. If a parent is not
+// a directory there, it adds a conflict and reports true.
+func (m *merger) addParents(ctx context.Context, name string) (blocked bool, err error) {
+	var missing []string
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		if p, ok := m.out.patches[dir]; ok && p.node != nil {
+		p, patched := m.out.patches[dir]
+		if patched && p.node != nil {
 			continue
 		}
-		o, err := nodeAt(ctx, m.ours, dir)
+		o, err := statAt(ctx, m.ours, dir)
 		if err != nil {
-			return err
+			return false, err
 		}
-		if _, gone := m.out.patches[dir]; isType(driver.TypeDir, o) && !gone {
-			return nil
+		if isType(driver.TypeDir, o) && !patched {
+			break
 		}
-		if o != nil && o.Type != driver.TypeDir {
-			return nil // its own merge made it a directory, or is a conflict
+		if o != nil && !patched {
+			m.addConflict(name, ConflictType, "%s is a %s in %s, and a directory in %s", dir, o.Type, m.opts.Ours, m.opts.Theirs)
+			return true, nil
 		}
-		t, err := nodeAt(ctx, m.theirs, dir)
+		missing = append(missing, dir)
+	}
+	for _, dir := range missing {
+		t, err := statAt(ctx, m.theirs, dir)
 		if err != nil {
-			return err
+			return false, err
 		}
 		n := &Node{Type: driver.TypeDir, Mode: 0o755, ModTime: time.Now()}
 		if t != nil {
@@ -350,7 +357,7 @@ func (m *merger) addParents(ctx context.Context, name string) error {
 		}
 		m.out.patches[dir] = patch{node: n}
 	}
-	return nil
+	return false, nil
 }
 
 // mergeMode merges the modes of two directories, or of two files of equal content.
