@@ -3,6 +3,7 @@ package snapshot
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -58,6 +59,7 @@ type Merged struct {
 	Git     []GitChange `json:"git,omitempty"`
 
 	patches map[string]patch
+	was     map[string]*Node // what was merged into, by path; nil if there was nothing
 }
 
 // A Conflict is a path that both sides changed incompatibly.
@@ -86,7 +88,7 @@ const (
 // theirs into ours. It does not change ours; see Apply. It never merges .git, at any
 // level.
 func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*Merged, error) {
-	m := &merger{base: base, ours: ours, theirs: theirs, out: &Merged{Applied: []string{}, patches: map[string]patch{}}}
+	m := &merger{base: base, ours: ours, theirs: theirs, out: &Merged{Applied: []string{}, patches: map[string]patch{}, was: map[string]*Node{}}}
 	if opts != nil {
 		m.opts = *opts
 	}
@@ -238,6 +240,7 @@ func (m *merger) mergePath(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	m.out.was[name] = o
 	t, err := nodeAt(ctx, m.theirs, name)
 	if err != nil {
 		return err
@@ -434,6 +437,9 @@ func (m *merger) mergeText(ctx context.Context, name string, b, o, t *Node, thei
 		return err
 	}
 	ours, err := m.readText(ctx, m.ours, name, o)
+	if err == nil && ours != nil && sum(ours) != o.Content {
+		err = errChanged(name)
+	}
 	if err != nil {
 		return err
 	}
@@ -492,7 +498,8 @@ const (
 
 // Apply merges the changes from base to theirs into a directory of this host: all
 // of them or, if there is a conflict and Markers is not set, none. Each file is
-// replaced atomically. If the process is killed, the directory has its old state
+// replaced atomically. A file that is changed while Apply runs is fault.Conflict, and
+// nothing is written. If the process is killed, the directory has its old state
 // or, after Recover, the new one.
 func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOptions) (*Applied, error) {
 	if opts == nil {
@@ -505,6 +512,7 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 	if err != nil {
 		return nil, err
 	}
+	began := time.Now()
 	ours, merge := HostDir(dir, nil), opts.MergeOptions
 	merge.to = &destination{root: root, files: true}
 	m, err := Merge(ctx, base, ours, theirs, &merge)
@@ -523,11 +531,78 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 			return nil, err
 		}
 	}
-	if _, err := Restore(ctx, next, dir, &RestoreOptions{Only: paths, PlainModes: true, Stage: opts.Stage, Journals: opts.Journals, Owner: opts.Owner}); err != nil {
+	unchanged := func() error { return m.checkUnchanged(ctx, ours, opts.Undo, res.Undo, began) }
+	_, err = Restore(ctx, next, dir, &RestoreOptions{Only: paths, PlainModes: true, Stage: opts.Stage, Journals: opts.Journals, Owner: opts.Owner, check: unchanged})
+	if fault.Of(err) == fault.Conflict && res.Undo != "" { // nothing was written
+		err = errors.Join(err, opts.Undo.Delete(ctx, res.Undo))
+	}
+	if err != nil {
 		return nil, err
 	}
 	res.Done = true
 	return res, nil
+}
+
+func errChanged(name string) error {
+	return fmt.Errorf("snapshot: apply: %w: %s was changed meanwhile; nothing was written: apply again", fault.Conflict, name)
+}
+
+// checkUnchanged checks that what is about to be replaced in ours is still what was merged,
+// and that the snapshot for Undo contains it. Files that changed shortly before the merge
+// began are read again: their times may not show a further change.
+func (m *Merged) checkUnchanged(ctx context.Context, ours Tree, s *Store, undo string, began time.Time) error {
+	var saved Tree
+	if undo != "" {
+		var err error
+		if saved, _, err = s.Tree(ctx, undo); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.patches)) {
+		was := m.was[name]
+		now, err := statAt(ctx, ours, name)
+		if err != nil {
+			return err
+		}
+		sameStat := isType(driver.TypeFile, was, now) && was.stat != nil && *was.stat == *now.stat && was.stat.ctime < began.Add(-time.Second).UnixNano()
+		if !sameStat {
+			if now, err = nodeAt(ctx, ours, name); err != nil {
+				return err
+			}
+			if !equalNodes(was, now) {
+				return errChanged(name)
+			}
+		}
+		if node := m.patches[name].node; isType(driver.TypeDir, now) && !isType(driver.TypeDir, node) {
+			if err := m.checkEmptied(ctx, ours, name); err != nil {
+				return err
+			}
+		}
+		if saved == nil || isType(driver.TypeOther, was) {
+			continue
+		}
+		if kept, err := nodeAt(ctx, saved, name); err != nil || !equalNodes(was, kept) {
+			return cmp.Or(err, errChanged(name))
+		}
+	}
+	return nil
+}
+
+// checkEmptied checks that a directory has no entries but those that are removed.
+func (m *Merged) checkEmptied(ctx context.Context, ours Tree, name string) error {
+	dir, _, err := openDir(ctx, ours, name)
+	if err != nil || dir == nil {
+		return err
+	}
+	defer dir.Close()
+	nodes, err := dir.Nodes(ctx)
+	for i := range nodes {
+		at := path.Join(name, nodes[i].Name)
+		if p, ok := m.patches[at]; !ok || p.node != nil {
+			return errChanged(at)
+		}
+	}
+	return err
 }
 
 // saveUndo takes a snapshot of paths before they change.
