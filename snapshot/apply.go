@@ -9,7 +9,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/croft-run/croft/fault"
@@ -113,6 +112,12 @@ func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*M
 	if err := checkPathsChanged(only, d); err != nil {
 		return nil, err
 	}
+	// Each change is looked up in all three trees, after Diff.
+	for _, t := range []*Tree{&m.base, &m.ours, &m.theirs} {
+		if *t, err = withListings(ctx, *t); err != nil {
+			return nil, err
+		}
+	}
 	m.out.Git, m.out.LeftOut = d.Git, d.LeftOut
 	if !m.opts.Autorun {
 		if d.Changes, err = m.dropAutorun(ctx, d.Changes); err != nil {
@@ -172,11 +177,17 @@ func (m *merger) cleanHunks() error {
 }
 
 func checkPathsChanged(only []string, d *Comparison) error {
+	changed := map[string]bool{} // with the directories above
+	for _, c := range d.Changes {
+		for p := c.Path; !changed[p]; p = path.Dir(p) {
+			changed[p] = true
+		}
+	}
 	for _, p := range only {
 		if autorun.InGit(p) {
 			return fmt.Errorf("snapshot: apply %s: %w: .git is never merged as files", p, fault.InvalidArgument)
 		}
-		if !slices.ContainsFunc(d.Changes, func(c FileChange) bool { return p == "." || c.Path == p || strings.HasPrefix(c.Path, p+"/") }) {
+		if !changed[p] {
 			return fmt.Errorf("snapshot: apply %s: %w: there is no change at this path", p, fault.NotFound)
 		}
 	}
@@ -291,16 +302,11 @@ func (m *merger) addConflict(name string, kind ConflictKind, reason string, args
 
 // mergeDirectory replaces or removes a directory, whose entries were merged before.
 func (m *merger) mergeDirectory(ctx context.Context, name string, t *Node) error {
-	dir, _, err := openDir(ctx, newPatchedTree(m.ours, m.out.patches), name)
+	rest, err := m.out.remaining(ctx, m.ours, name)
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
-	nodes, err := dir.Nodes(ctx)
-	if err != nil {
-		return err
-	}
-	if len(nodes) == 0 {
+	if rest == "" {
 		return m.takeTheirs(ctx, name, t, fromTree(m.theirs, name))
 	}
 	if t == nil {
@@ -574,8 +580,8 @@ func (m *Merged) checkUnchanged(ctx context.Context, ours Tree, s *Store, undo s
 			}
 		}
 		if node := m.patches[name].node; isType(driver.TypeDir, now) && !isType(driver.TypeDir, node) {
-			if err := m.checkEmptied(ctx, ours, name); err != nil {
-				return err
+			if rest, err := m.remaining(ctx, ours, name); rest != "" || err != nil {
+				return cmp.Or(err, errChanged(rest))
 			}
 		}
 		if saved == nil || isType(driver.TypeOther, was) {
@@ -588,21 +594,22 @@ func (m *Merged) checkUnchanged(ctx context.Context, ours Tree, s *Store, undo s
 	return nil
 }
 
-// checkEmptied checks that a directory has no entries but those that are removed.
-func (m *Merged) checkEmptied(ctx context.Context, ours Tree, name string) error {
+// remaining returns an entry of a directory of ours that is not removed; "" if there is
+// none.
+func (m *Merged) remaining(ctx context.Context, ours Tree, name string) (string, error) {
 	dir, _, err := openDir(ctx, ours, name)
 	if err != nil || dir == nil {
-		return err
+		return "", err
 	}
 	defer dir.Close()
 	nodes, err := dir.Nodes(ctx)
 	for i := range nodes {
 		at := path.Join(name, nodes[i].Name)
 		if p, ok := m.patches[at]; !ok || p.node != nil {
-			return errChanged(at)
+			return at, nil
 		}
 	}
-	return err
+	return "", err
 }
 
 // saveUndo takes a snapshot of paths before they change.

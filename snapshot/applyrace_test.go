@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -11,10 +12,11 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-// openTree calls opened each time a file of it is opened.
+// openTree calls opened each time a file of it is opened, and counts listings.
 type openTree struct {
 	Tree
-	opened func()
+	opened   func()
+	listings int
 }
 
 func (t *openTree) Root(ctx context.Context) (Directory, error) {
@@ -30,6 +32,11 @@ type openDirectory struct {
 func (d *openDirectory) Open(ctx context.Context, n *Node) (io.ReadCloser, error) {
 	d.t.opened()
 	return d.Directory.Open(ctx, n)
+}
+
+func (d *openDirectory) Nodes(ctx context.Context) ([]Node, error) {
+	d.t.listings++
+	return d.Directory.Nodes(ctx)
 }
 
 func (d *openDirectory) Dir(ctx context.Context, n *Node) (Directory, error) {
@@ -55,7 +62,7 @@ func TestApplyDuringEdit(t *testing.T) {
 			for at := 1; ; at++ {
 				dir := plant(t, base)
 				opens := 0
-				tree := &openTree{HostDir(plant(t, theirs), nil), func() {
+				tree := &openTree{Tree: HostDir(plant(t, theirs), nil), opened: func() {
 					if opens++; opens == at {
 						must0(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, edit.name)), 0o755))
 						must0(t, os.WriteFile(filepath.Join(dir, edit.name), []byte(edit.text), 0o644))
@@ -87,5 +94,27 @@ func TestApplyDuringEdit(t *testing.T) {
 				t.Errorf("no edit was late enough to be a conflict")
 			}
 		})
+	}
+}
+
+// TestApplyListsOnce changes many files of one directory in trees that are listed over
+// the network: the number of listings does not grow with the number of files.
+func TestApplyListsOnce(t *testing.T) {
+	counted := func(files int) int {
+		base, theirs := map[string]string{}, map[string]string{}
+		for i := range files {
+			base[fmt.Sprintf("d/%d", i)], theirs[fmt.Sprintf("d/%d", i)] = "1\n", "2\n"
+		}
+		from, to := &openTree{Tree: HostDir(plant(t, base), nil), opened: func() {}}, &openTree{Tree: HostDir(plant(t, theirs), nil), opened: func() {}}
+		dir := plant(t, base)
+		_, err := Apply(t.Context(), from, to, dir, nil)
+		must0(t, err)
+		if got := harvest(t, dir)["d/1"]; got != "2\n" {
+			t.Errorf("d/1 became %q", got)
+		}
+		return from.listings + to.listings
+	}
+	if few, many := counted(5), counted(100); few != many {
+		t.Errorf("%d listings for 5 files, %d for 100", few, many)
 	}
 }
