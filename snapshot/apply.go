@@ -198,6 +198,8 @@ type merger struct {
 	base, ours, theirs Tree
 	opts               MergeOptions
 	out                *Merged
+
+	hasName func(ctx context.Context, path string) (bool, error) // whether the result may have a path; nil asks the trees
 }
 
 // statAt returns the node at a path; nil if there is none.

@@ -24,7 +24,8 @@ import (
 // transport. Its work tree and index are not read.
 type Repository struct {
 	dir string
-	top string // absolute path of the work tree, without symlinks; of a bare one its directory
+	top string   // absolute path of the work tree, without symlinks; of a bare one its directory
+	env []string // of each command
 }
 
 // OpenRepository returns the repository at a path: a work tree, or a bare one.
@@ -41,7 +42,7 @@ func OpenRepository(ctx context.Context, path string) (*Repository, error) {
 		return nil, fmt.Errorf("snapshot: repository %s: %w: it is a subdirectory (%s) of a repository; name the top of its work tree", path, fault.InvalidArgument, prefix)
 	}
 	top, err := realPath(path)
-	return &Repository{dir, top}, err
+	return &Repository{dir: dir, top: top}, err
 }
 
 func (r *Repository) runGit(ctx context.Context, in io.Reader, env []string, args ...string) ([]byte, error) {
@@ -75,7 +76,7 @@ func (r *Repository) gitCommand(ctx context.Context, env []string, args ...strin
 		// The user named this repository, so its owner does not matter: nothing in
 		// it is run.
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
-	}, env...)
+	}, append(slices.Clip(r.env), env...)...)
 	return cmd
 }
 

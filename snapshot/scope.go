@@ -90,47 +90,62 @@ func (s *ignoreState) ignores(name string, o, n *Node) bool {
 
 // dropAutorun removes the changes of autorun files, and lists them in m.out.
 func (m *merger) dropAutorun(ctx context.Context, changes []FileChange) ([]FileChange, error) {
+	kept, dropped, err := m.splitAutorun(ctx, changes)
+	var names []string
+	for _, c := range dropped {
+		if !c.isDir() {
+			names = append(names, c.Path)
+		}
+	}
+	for _, name := range topFirst(names) {
+		m.out.LeftOut = addLeftOut(m.out.LeftOut, LeftOutAutorun, name)
+	}
+	return kept, err
+}
+
+// splitAutorun splits changes into those of other files and those of autorun files.
+func (m *merger) splitAutorun(ctx context.Context, changes []FileChange) (kept, dropped []FileChange, err error) {
 	targets, err := m.autorunTargets(ctx, slices.Concat(autorun.Names, autorun.TopNames), changes)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	repos := map[string]bool{}
-	top, err := m.isRepository(ctx, ".")
-	if err != nil {
-		return nil, err
+	isRepository := func(dir string) (is bool) {
+		is, known := repos[dir]
+		if !known && err == nil {
+			is, err = m.isRepository(ctx, dir)
+			repos[dir] = is
+		}
+		return is
 	}
-	var kept []FileChange
 	for _, c := range changes {
 		folded := strings.ToLower(c.Path)
-		drop := autorun.Is(c.Path) || targets.contains(folded) || top && isRepositoryPart(c.Path)
+		drop := autorun.Is(c.Path) || targets.contains(folded) || isRepositoryPart(c.Path) && isRepository(".")
 		if c.New != nil && c.New.Type == driver.TypeSymlink {
 			drop = drop || autorun.IsParent(c.Path) || targets.hasBelow(folded)
 		}
 		for dir := path.Dir(c.Path); !drop && dir != "."; dir = path.Dir(dir) {
-			if _, known := repos[dir]; !known {
-				if repos[dir], err = m.isRepository(ctx, dir); err != nil {
-					return nil, err
-				}
-			}
-			drop = repos[dir]
+			drop = isRepository(dir)
 		}
-		if !drop {
+		if drop {
+			dropped = append(dropped, c)
+		} else {
 			kept = append(kept, c)
-			continue
-		}
-		if !c.isDir() {
-			m.out.LeftOut = addLeftOut(m.out.LeftOut, LeftOutAutorun, c.Path)
 		}
 	}
-	return kept, nil
+	return kept, dropped, err
 }
 
 // isRepository reports whether git would take a directory of the merge for a
 // repository, and so use its configuration and hooks.
 func (m *merger) isRepository(ctx context.Context, dir string) (bool, error) {
 	has := func(name string) (bool, error) {
+		name = path.Join(dir, name)
+		if m.hasName != nil {
+			return m.hasName(ctx, name)
+		}
 		for _, t := range []Tree{m.theirs, m.ours} {
-			if n, err := statAt(ctx, t, path.Join(dir, name)); n != nil || err != nil {
+			if n, err := statAt(ctx, t, name); n != nil || err != nil {
 				return n != nil, err
 			}
 		}
