@@ -202,7 +202,7 @@ type merger struct {
 	hasName func(ctx context.Context, path string) (bool, error) // whether the result may have a path; nil asks the trees
 }
 
-// statAt returns the node at a path; nil if there is none.
+// statAt returns the node at a path; nil if nothing is there.
 func statAt(ctx context.Context, t Tree, name string) (*Node, error) {
 	dir, n, err := Lookup(ctx, t, name)
 	if fault.Of(err) == fault.NotFound {
@@ -596,8 +596,8 @@ func (m *Merged) checkUnchanged(ctx context.Context, ours Tree, s *Store, undo s
 	return nil
 }
 
-// remaining returns an entry of a directory of ours that is not removed; "" if there is
-// none.
+// remaining returns an entry of a directory of ours that is not removed; "" if all
+// are.
 func (m *Merged) remaining(ctx context.Context, ours Tree, name string) (string, error) {
 	dir, _, err := openDir(ctx, ours, name)
 	if err != nil || dir == nil {

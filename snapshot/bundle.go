@@ -70,7 +70,7 @@ func (r *Repository) ImportBundle(ctx context.Context, bundle io.Reader, opts *B
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(q.dir) //nolint:errcheck // git gc removes what is left
+	defer os.RemoveAll(q.dir)
 	refs := opts.Refs
 	if bundle != nil {
 		inside, err := q.receive(ctx, bundle, cmp.Or(opts.MaxBytes, MaxBundle))

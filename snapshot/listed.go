@@ -42,7 +42,7 @@ func (d *listedDir) find(ctx context.Context, name string) (*Node, error) {
 	defer d.t.mu.Unlock()
 	names, ok := d.t.dirs[d.at]
 	if !ok {
-		nodes, err := d.Directory.Nodes(ctx)
+		nodes, err := d.Nodes(ctx)
 		if err != nil {
 			return nil, err
 		}
