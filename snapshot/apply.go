@@ -3,12 +3,12 @@ package snapshot
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/croft-run/croft/fault"
@@ -42,6 +42,8 @@ type MergeOptions struct {
 	// Ours and Theirs are the names of the sides in texts and conflict markers; ""
 	// is "ours" and "theirs".
 	Ours, Theirs string
+
+	to *destination // nil is no directory of this host
 }
 
 // A Merged is the result of a merge: the changes to ours.
@@ -56,6 +58,7 @@ type Merged struct {
 	Git     []GitChange `json:"git,omitempty"`
 
 	patches map[string]patch
+	was     map[string]*Node // what was merged into, by path; nil if there was nothing
 }
 
 // A Conflict is a path that both sides changed incompatibly.
@@ -84,7 +87,7 @@ const (
 // theirs into ours. It does not change ours; see Apply. It never merges .git, at any
 // level.
 func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*Merged, error) {
-	m := &merger{base: base, ours: ours, theirs: theirs, out: &Merged{Applied: []string{}, patches: map[string]patch{}}}
+	m := &merger{base: base, ours: ours, theirs: theirs, out: &Merged{Applied: []string{}, patches: map[string]patch{}, was: map[string]*Node{}}}
 	if opts != nil {
 		m.opts = *opts
 	}
@@ -108,6 +111,12 @@ func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*M
 	}
 	if err := checkPathsChanged(only, d); err != nil {
 		return nil, err
+	}
+	// Each change is looked up in all three trees, after Diff.
+	for _, t := range []*Tree{&m.base, &m.ours, &m.theirs} {
+		if *t, err = withListings(ctx, *t); err != nil {
+			return nil, err
+		}
 	}
 	m.out.Git, m.out.LeftOut = d.Git, d.LeftOut
 	if !m.opts.Autorun {
@@ -168,11 +177,17 @@ func (m *merger) cleanHunks() error {
 }
 
 func checkPathsChanged(only []string, d *Comparison) error {
+	changed := map[string]bool{} // with the directories above
+	for _, c := range d.Changes {
+		for p := c.Path; !changed[p]; p = path.Dir(p) {
+			changed[p] = true
+		}
+	}
 	for _, p := range only {
 		if autorun.InGit(p) {
 			return fmt.Errorf("snapshot: apply %s: %w: .git is never merged as files", p, fault.InvalidArgument)
 		}
-		if !slices.ContainsFunc(d.Changes, func(c FileChange) bool { return p == "." || c.Path == p || strings.HasPrefix(c.Path, p+"/") }) {
+		if !changed[p] {
 			return fmt.Errorf("snapshot: apply %s: %w: there is no change at this path", p, fault.NotFound)
 		}
 	}
@@ -183,6 +198,20 @@ type merger struct {
 	base, ours, theirs Tree
 	opts               MergeOptions
 	out                *Merged
+
+	hasName func(ctx context.Context, path string) (bool, error) // whether the result may have a path; nil asks the trees
+}
+
+// statAt returns the node at a path; nil if nothing is there.
+func statAt(ctx context.Context, t Tree, name string) (*Node, error) {
+	dir, n, err := Lookup(ctx, t, name)
+	if fault.Of(err) == fault.NotFound {
+		return nil, nil
+	}
+	if dir != nil {
+		dir.Close()
+	}
+	return n, err
 }
 
 // nodeAt returns the node at a path, with its digest; nil if there is none.
@@ -224,6 +253,7 @@ func (m *merger) mergePath(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	m.out.was[name] = o
 	t, err := nodeAt(ctx, m.theirs, name)
 	if err != nil {
 		return err
@@ -274,16 +304,11 @@ func (m *merger) addConflict(name string, kind ConflictKind, reason string, args
 
 // mergeDirectory replaces or removes a directory, whose entries were merged before.
 func (m *merger) mergeDirectory(ctx context.Context, name string, t *Node) error {
-	dir, _, err := openDir(ctx, newPatchedTree(m.ours, m.out.patches), name)
+	rest, err := m.out.remaining(ctx, m.ours, name)
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
-	nodes, err := dir.Nodes(ctx)
-	if err != nil {
-		return err
-	}
-	if len(nodes) == 0 {
+	if rest == "" {
 		return m.takeTheirs(ctx, name, t, fromTree(m.theirs, name))
 	}
 	if t == nil {
@@ -301,7 +326,7 @@ func (m *merger) takeTheirs(ctx context.Context, name string, t *Node, open open
 		n := *t
 		n.stat, n.ModTime, n.Opaque, n.Mode = nil, time.Now(), false, n.Mode&0o777
 		p.node = &n
-		if err := m.addParents(ctx, name); err != nil {
+		if blocked, err := m.addParents(ctx, name); blocked || err != nil {
 			return err
 		}
 	}
@@ -310,25 +335,32 @@ func (m *merger) takeTheirs(ctx context.Context, name string, t *Node, open open
 	return nil
 }
 
-// addParents creates the parent directories that are missing in ours.
-func (m *merger) addParents(ctx context.Context, name string) error {
+// addParents creates the parent directories that are missing in ours. If a parent is not
+// a directory there, it adds a conflict and reports true.
+func (m *merger) addParents(ctx context.Context, name string) (blocked bool, err error) {
+	var missing []string
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		if p, ok := m.out.patches[dir]; ok && p.node != nil {
+		p, patched := m.out.patches[dir]
+		if patched && p.node != nil {
 			continue
 		}
-		o, err := nodeAt(ctx, m.ours, dir)
+		o, err := statAt(ctx, m.ours, dir)
 		if err != nil {
-			return err
+			return false, err
 		}
-		if _, gone := m.out.patches[dir]; isType(driver.TypeDir, o) && !gone {
-			return nil
+		if isType(driver.TypeDir, o) && !patched {
+			break
 		}
-		if o != nil && o.Type != driver.TypeDir {
-			return nil // its own merge made it a directory, or is a conflict
+		if o != nil && !patched {
+			m.addConflict(name, ConflictType, "%s is a %s in %s, and a directory in %s", dir, o.Type, m.opts.Ours, m.opts.Theirs)
+			return true, nil
 		}
-		t, err := nodeAt(ctx, m.theirs, dir)
+		missing = append(missing, dir)
+	}
+	for _, dir := range missing {
+		t, err := statAt(ctx, m.theirs, dir)
 		if err != nil {
-			return err
+			return false, err
 		}
 		n := &Node{Type: driver.TypeDir, Mode: 0o755, ModTime: time.Now()}
 		if t != nil {
@@ -336,7 +368,7 @@ func (m *merger) addParents(ctx context.Context, name string) error {
 		}
 		m.out.patches[dir] = patch{node: n}
 	}
-	return nil
+	return false, nil
 }
 
 // mergeMode merges the modes of two directories, or of two files of equal content.
@@ -413,6 +445,9 @@ func (m *merger) mergeText(ctx context.Context, name string, b, o, t *Node, thei
 		return err
 	}
 	ours, err := m.readText(ctx, m.ours, name, o)
+	if err == nil && ours != nil && sum(ours) != o.Content {
+		err = errChanged(name)
+	}
 	if err != nil {
 		return err
 	}
@@ -471,7 +506,8 @@ const (
 
 // Apply merges the changes from base to theirs into a directory of this host: all
 // of them or, if there is a conflict and Markers is not set, none. Each file is
-// replaced atomically. If the process is killed, the directory has its old state
+// replaced atomically. A file that is changed while Apply runs is fault.Conflict, and
+// nothing is written. If the process is killed, the directory has its old state
 // or, after Recover, the new one.
 func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOptions) (*Applied, error) {
 	if opts == nil {
@@ -480,8 +516,14 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 	if err := Recover(ctx, dir, opts.Stage, opts.Journals); err != nil {
 		return nil, err
 	}
-	ours := HostDir(dir, nil)
-	m, err := Merge(ctx, base, ours, theirs, &opts.MergeOptions)
+	root, err := realPath(dir)
+	if err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	ours, merge := HostDir(dir, nil), opts.MergeOptions
+	merge.to = &destination{root: root, files: true}
+	m, err := Merge(ctx, base, ours, theirs, &merge)
 	if err != nil {
 		return nil, err
 	}
@@ -497,11 +539,79 @@ func Apply(ctx context.Context, base, theirs Tree, dir string, opts *ApplyOption
 			return nil, err
 		}
 	}
-	if _, err := Restore(ctx, next, dir, &RestoreOptions{Only: paths, PlainModes: true, Stage: opts.Stage, Journals: opts.Journals, Owner: opts.Owner}); err != nil {
+	unchanged := func() error { return m.checkUnchanged(ctx, ours, opts.Undo, res.Undo, began) }
+	_, err = Restore(ctx, next, dir, &RestoreOptions{Only: paths, PlainModes: true, Stage: opts.Stage, Journals: opts.Journals, Owner: opts.Owner, check: unchanged})
+	if fault.Of(err) == fault.Conflict && res.Undo != "" { // nothing was written
+		err = errors.Join(err, opts.Undo.Delete(ctx, res.Undo))
+	}
+	if err != nil {
 		return nil, err
 	}
 	res.Done = true
 	return res, nil
+}
+
+func errChanged(name string) error {
+	return fmt.Errorf("snapshot: apply: %w: %s was changed meanwhile; nothing was written: apply again", fault.Conflict, name)
+}
+
+// checkUnchanged checks that what is about to be replaced in ours is still what was merged,
+// and that the snapshot for Undo contains it. Files that changed shortly before the merge
+// began are read again: their times may not show a further change.
+func (m *Merged) checkUnchanged(ctx context.Context, ours Tree, s *Store, undo string, began time.Time) error {
+	var saved Tree
+	if undo != "" {
+		var err error
+		if saved, _, err = s.Tree(ctx, undo); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.patches)) {
+		was := m.was[name]
+		now, err := statAt(ctx, ours, name)
+		if err != nil {
+			return err
+		}
+		sameStat := isType(driver.TypeFile, was, now) && was.stat != nil && *was.stat == *now.stat && was.stat.ctime < began.Add(-time.Second).UnixNano()
+		if !sameStat {
+			if now, err = nodeAt(ctx, ours, name); err != nil {
+				return err
+			}
+			if !equalNodes(was, now) {
+				return errChanged(name)
+			}
+		}
+		if node := m.patches[name].node; isType(driver.TypeDir, now) && !isType(driver.TypeDir, node) {
+			if rest, err := m.remaining(ctx, ours, name); rest != "" || err != nil {
+				return cmp.Or(err, errChanged(rest))
+			}
+		}
+		if saved == nil || isType(driver.TypeOther, was) {
+			continue
+		}
+		if kept, err := nodeAt(ctx, saved, name); err != nil || !equalNodes(was, kept) {
+			return cmp.Or(err, errChanged(name))
+		}
+	}
+	return nil
+}
+
+// remaining returns an entry of a directory of ours that is not removed; "" if all
+// are.
+func (m *Merged) remaining(ctx context.Context, ours Tree, name string) (string, error) {
+	dir, _, err := openDir(ctx, ours, name)
+	if err != nil || dir == nil {
+		return "", err
+	}
+	defer dir.Close()
+	nodes, err := dir.Nodes(ctx)
+	for i := range nodes {
+		at := path.Join(name, nodes[i].Name)
+		if p, ok := m.patches[at]; !ok || p.node != nil {
+			return at, nil
+		}
+	}
+	return "", err
 }
 
 // saveUndo takes a snapshot of paths before they change.

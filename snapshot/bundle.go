@@ -3,17 +3,21 @@ package snapshot
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
-	"github.com/croft-run/croft/internal/autorun"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // BundleOptions are the options of ImportBundle.
@@ -24,16 +28,27 @@ type BundleOptions struct {
 	// Prefix. It is created, or fast-forwarded.
 	Branch string
 
-	MaxBytes int64 // of the pack; 0 is 2 GiB
+	// Refs are all references of the source, as history.Refs returns them; nil is those
+	// of the bundle, which lacks what the repository has already. With Prefix, other
+	// references there are removed.
+	Refs []ImportedRef
+
+	MaxBytes int64 // of the pack; 0 is MaxBundle
 }
+
+// MaxBundle is the maximum size of a bundle.
+const MaxBundle = 256 << 20
 
 // Imported is the result of ImportBundle.
 type Imported struct {
-	Refs []ImportedRef `json:"refs"`
+	Refs    []ImportedRef `json:"refs"`
+	Removed []string      `json:"removed,omitempty"` // references that the source no longer has
 
-	// Autorun are autorun files, up to MaxLeftOutListed, that the commits change
-	// against HEAD: a checkout or a merge would bring them into the work tree.
-	Autorun []string `json:"autorun,omitempty"`
+	// Autorun are autorun files that the commits change against HEAD: a checkout or a
+	// merge would bring them into the work tree. They are the first MaxLeftOutListed
+	// of AutorunTotal, those at the top first.
+	Autorun      []string `json:"autorun,omitempty"`
+	AutorunTotal int      `json:"autorunTotal,omitempty"`
 }
 
 // An ImportedRef is a reference that was written.
@@ -45,49 +60,155 @@ type ImportedRef struct {
 	old string
 }
 
-// ImportBundle takes commits from a bundle that git made in a workspace. The bundle
-// is not trusted: git index-pack verifies its objects (--strict), nothing but
-// objects and references of branches, tags and HEAD is taken, and no program of the
-// source or of the repository runs. Work tree, index, HEAD, configuration and hooks
-// stay unchanged.
+// ImportBundle takes commits from a bundle that git made in a workspace; nil is a
+// workspace without new commits. The bundle is not trusted: git index-pack verifies its
+// objects (--strict), nothing but objects and references of branches, tags and HEAD is
+// taken, and no program of the source or of the repository runs. Work tree, index, HEAD,
+// configuration and hooks stay unchanged. A bundle that is refused leaves nothing.
 func (r *Repository) ImportBundle(ctx context.Context, bundle io.Reader, opts *BundleOptions) (*Imported, error) {
-	in := bufio.NewReaderSize(bundle, 64<<10)
-	head, err := readBundleHeader(in)
+	q, err := r.newQuarantine(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for _, id := range head.needs {
-		if _, err := r.Commit(ctx, id); err != nil {
-			return nil, fmt.Errorf("snapshot: import commits: %w: they are based on commit %s, which the repository lacks", fault.Conflict, id)
+	defer os.RemoveAll(q.dir)
+	refs := opts.Refs
+	if bundle != nil {
+		inside, err := q.receive(ctx, bundle, cmp.Or(opts.MaxBytes, MaxBundle))
+		if err != nil {
+			return nil, err
+		}
+		if refs == nil {
+			refs = inside
 		}
 	}
-	most := opts.MaxBytes
-	if most <= 0 {
-		most = 2 << 30
-	}
-	if _, err := r.runGit(ctx, in, nil, "index-pack", "--stdin", "--fix-thin", "--strict", "--max-input-size="+strconv.FormatInt(most, 10)); err != nil {
-		return nil, fmt.Errorf("snapshot: import commits: %w: %w", fault.InvalidArgument, err)
-	}
-	res := &Imported{Refs: []ImportedRef{}}
-	for _, ref := range head.refs {
+	res, names := &Imported{Refs: []ImportedRef{}}, map[string]bool{}
+	found := map[string]bool{}
+	for _, ref := range refs {
+		if !isObjectName(ref.Commit) {
+			return nil, fmt.Errorf("snapshot: import commits: %w: the workspace lists %.100q as a commit", fault.InvalidArgument, ref.Commit)
+		}
 		if ref.Name, err = r.importedName(ctx, ref.Name, opts); err != nil {
 			return nil, err
 		}
 		if ref.Name == "" {
 			continue
 		}
-		if err := r.checkImported(ctx, &ref, opts); err != nil {
+		names[ref.Name] = true
+		if err := q.repo.checkImported(ctx, &ref, opts); err != nil {
 			return nil, err
 		}
-		if res.Autorun, err = r.addAutorun(ctx, res.Autorun, ref.Commit); err != nil {
+		if ref.old == ref.Commit {
+			continue
+		}
+		if err := q.repo.addAutorun(ctx, found, ref.Commit); err != nil {
 			return nil, err
 		}
 		res.Refs = append(res.Refs, ref)
 	}
-	if len(res.Refs) == 0 {
+	if len(names) == 0 {
 		return nil, fmt.Errorf("snapshot: import commits: %w: the bundle has no branch, tag or HEAD to take", fault.NotFound)
 	}
+	res.AutorunTotal = len(found)
+	res.Autorun = topFirst(slices.Collect(maps.Keys(found)))
+	res.Autorun = res.Autorun[:min(len(res.Autorun), MaxLeftOutListed)]
+	if err := q.keep(); err != nil {
+		return nil, err
+	}
+	if opts.Refs != nil && opts.Branch == "" {
+		if res.Removed, err = r.removeRefs(ctx, opts.Prefix, names); err != nil {
+			return nil, err
+		}
+	}
 	return res, r.writeRefs(ctx, res.Refs)
+}
+
+// A quarantine is a directory of objects that are not in the repository yet, as of
+// git receive-pack.
+type quarantine struct {
+	repo    *Repository // with the objects of the quarantine
+	dir     string
+	objects string // directory of the repository's objects
+}
+
+func (r *Repository) newQuarantine(ctx context.Context) (*quarantine, error) {
+	out, err := r.runGit(ctx, nil, nil, "rev-parse", "--git-path", "objects")
+	if err != nil {
+		return nil, err
+	}
+	q := &quarantine{objects: absolutePath(r.dir, strings.TrimSuffix(string(out), "\n"))}
+	if q.dir, err = os.MkdirTemp(q.objects, "tmp_objdir-croft-"); err != nil {
+		return nil, hostError("make", q.objects, err)
+	}
+	q.repo = &Repository{dir: r.dir, top: r.top, env: []string{"GIT_OBJECT_DIRECTORY=" + q.dir, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + q.objects}}
+	return q, nil
+}
+
+// receive verifies the objects of a bundle, and returns its references.
+func (q *quarantine) receive(ctx context.Context, bundle io.Reader, most int64) ([]ImportedRef, error) {
+	in := bufio.NewReaderSize(bundle, 64<<10)
+	head, err := readBundleHeader(in)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range head.needs {
+		if _, err := q.repo.Commit(ctx, id); err != nil {
+			return nil, fmt.Errorf("snapshot: import commits: %w: they are based on commit %s, which the repository lacks", fault.Conflict, id)
+		}
+	}
+	if _, err := q.repo.runGit(ctx, in, nil, "index-pack", "--stdin", "--fix-thin", "--strict", "--max-input-size="+strconv.FormatInt(most, 10)); err != nil {
+		return nil, fmt.Errorf("snapshot: import commits: %w: %w", fault.InvalidArgument, err)
+	}
+	return head.refs, nil
+}
+
+// keep moves the objects into the repository: each pack, then its index, without which
+// git does not read the pack.
+func (q *quarantine) keep() error {
+	for _, kind := range []string{"pack", "rev", "idx"} {
+		files, err := filepath.Glob(filepath.Join(q.dir, "pack", "pack-*."+kind))
+		if err != nil {
+			return err
+		}
+		for _, file := range files {
+			if err := os.Rename(file, filepath.Join(q.objects, "pack", filepath.Base(file))); err != nil {
+				return hostError("move", filepath.Base(file), err)
+			}
+		}
+	}
+	return nil
+}
+
+// removeRefs removes the references with a prefix that are not in names.
+func (r *Repository) removeRefs(ctx context.Context, prefix string, names map[string]bool) ([]string, error) {
+	out, err := r.runGit(ctx, nil, nil, "for-each-ref", "--format=%(refname) %(objectname)", "--", strings.TrimSuffix(prefix, "/"))
+	if err != nil {
+		return nil, err
+	}
+	var in bytes.Buffer
+	var removed []string
+	for line := range strings.Lines(string(out)) {
+		name, id, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if !names[name] {
+			removed = append(removed, name)
+			fmt.Fprintf(&in, "delete %s\x00%s\x00", name, id)
+		}
+	}
+	if len(removed) == 0 {
+		return nil, nil
+	}
+	if _, err := r.runGit(ctx, &in, nil, "update-ref", "-z", "--stdin"); err != nil {
+		return nil, fmt.Errorf("snapshot: import commits: %w: %w", fault.Conflict, err)
+	}
+	return removed, nil
+}
+
+// topFirst sorts paths by their depth, then by name, so that a flood of files further down
+// does not hide those at the top.
+func topFirst(paths []string) []string {
+	slices.SortFunc(paths, func(a, b string) int {
+		return cmp.Or(strings.Count(a, "/")-strings.Count(b, "/"), strings.Compare(a, b))
+	})
+	return paths
 }
 
 // bundleHeader is what stands before the pack of a bundle.
@@ -173,12 +294,14 @@ func (r *Repository) checkImported(ctx context.Context, ref *ImportedRef, opts *
 	if err != nil {
 		return err
 	}
-	old, err := r.runGit(ctx, nil, nil, "for-each-ref", "--format=%(objectname)", "--", ref.Name)
+	old, err := r.runGit(ctx, nil, nil, "for-each-ref", "--format=%(refname) %(objectname)", "--", ref.Name)
 	if err != nil {
 		return err
 	}
-	if ref.old = strings.TrimSpace(string(old)); strings.Contains(ref.old, "\n") {
-		return fmt.Errorf("snapshot: reference %s: %w: it is a directory of references", ref.Name, fault.Conflict)
+	for line := range strings.Lines(string(old)) {
+		if name, id, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " "); name == ref.Name {
+			ref.old = id
+		}
 	}
 	if opts.Branch == "" {
 		return nil
@@ -195,24 +318,51 @@ func (r *Repository) checkImported(ctx context.Context, ref *ImportedRef, opts *
 	return nil
 }
 
-// addAutorun adds the autorun files that differ between HEAD and a commit.
-func (r *Repository) addAutorun(ctx context.Context, list []string, commit string) ([]string, error) {
-	if _, err := r.Commit(ctx, "HEAD"); err != nil {
-		return list, nil // a repository without commits
-	}
+// addAutorun adds the autorun files that differ between HEAD and a commit. A repository
+// without commits has no files.
+func (r *Repository) addAutorun(ctx context.Context, found map[string]bool, commit string) error {
 	if _, err := r.Commit(ctx, commit); err != nil {
-		return list, nil // a tag of something else
+		return nil // a tag of something else
 	}
-	out, err := r.runGit(ctx, nil, nil, "diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", "--no-textconv", "--name-only", "--end-of-options", "HEAD", commit)
+	head, err := r.Commit(ctx, "HEAD")
+	if fault.Of(err) == fault.NotFound {
+		var out []byte
+		out, err = r.runGit(ctx, strings.NewReader(""), nil, "hash-object", "-t", "tree", "--stdin")
+		head = strings.TrimSpace(string(out))
+	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for name := range strings.SplitSeq(string(out), "\x00") {
-		if name != "" && len(list) < MaxLeftOutListed && autorun.Is(name) && !slices.Contains(list, name) {
-			list = append(list, name)
+	out, err := r.runGit(ctx, nil, nil, "diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-ext-diff", "--no-textconv", "--end-of-options", head, commit)
+	if err != nil {
+		return err
+	}
+	var changes []FileChange
+	fields := strings.Split(string(out), "\x00")
+	for i := 0; i+1 < len(fields); i += 2 { // :MODE MODE OBJECT OBJECT STATUS, path
+		c := FileChange{Path: fields[i+1], New: &Side{Type: driver.TypeFile}}
+		if _, modes, _ := strings.Cut(fields[i], " "); strings.HasPrefix(modes, "120000") {
+			c.New.Type = driver.TypeSymlink
+		}
+		changes = append(changes, c)
+	}
+	names := map[string]bool{} // of both trees, in lower case
+	for _, tree := range []string{head, commit} {
+		out, err := r.runGit(ctx, nil, nil, "ls-tree", "-r", "-t", "-z", "--name-only", "--full-tree", "--end-of-options", tree)
+		if err != nil {
+			return err
+		}
+		for name := range strings.SplitSeq(strings.ToLower(string(out)), "\x00") {
+			names[name] = true
 		}
 	}
-	return list, nil
+	m := &merger{ours: Empty, opts: MergeOptions{to: &destination{root: r.top, files: true}}}
+	m.hasName = func(_ context.Context, name string) (bool, error) { return names[strings.ToLower(name)], nil }
+	_, dropped, err := m.splitAutorun(ctx, changes)
+	for _, c := range dropped {
+		found[c.Path] = true
+	}
+	return err
 }
 
 // writeRefs writes references in one transaction.

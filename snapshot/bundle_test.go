@@ -6,12 +6,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/testenv"
 )
 
 // runInRepo runs git and returns its trimmed output.
@@ -103,6 +105,12 @@ func TestImportBundle(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
 		}
 	}
+	if left, _ := filepath.Glob(filepath.Join(host, ".git/objects/*/tmp_*")); len(left) > 0 {
+		t.Errorf("refused bundles left %v", left)
+	}
+	if left, _ := filepath.Glob(filepath.Join(host, ".git/objects/tmp_*")); len(left) > 0 {
+		t.Errorf("refused bundles left %v", left)
+	}
 	if got := runInRepo(t, host, "for-each-ref", "--format=%(refname)", "refs/croft/x"); got != "" {
 		t.Errorf("refused bundles left %s", got)
 	}
@@ -119,5 +127,77 @@ func TestImportBundle(t *testing.T) {
 	runInRepo(t, inside, "-c", "core.fsmonitor=false", "update-ref", "refs/heads/evil", commit)
 	if _, err := r.ImportBundle(t.Context(), bytes.NewReader(bundle("evil", "^"+known[0])), &BundleOptions{Prefix: "refs/croft/x/"}); fault.Of(err) != fault.InvalidArgument {
 		t.Errorf("a tree with .git: %v, want %v", err, fault.InvalidArgument)
+	}
+}
+
+// TestAttackImportAutorun hides an autorun file among many others and in a repository of
+// its own, and brings one into a repository without commits: it is named first, and the
+// others are counted.
+func TestAttackImportAutorun(t *testing.T) {
+	inside := t.TempDir()
+	runInRepo(t, inside, "init", "-q", "-b", "main")
+	for name := range 102 {
+		must0(t, os.MkdirAll(filepath.Join(inside, "!", strconv.Itoa(name)), 0o755))
+		must0(t, os.WriteFile(filepath.Join(inside, "!", strconv.Itoa(name), ".envrc"), nil, 0o644))
+	}
+	for _, name := range []string{".vscode/tasks.json", "r/HEAD", "r/objects/k", "r/refs/k", "r/config", "hooks/pre-commit", "work"} {
+		must0(t, os.MkdirAll(filepath.Dir(filepath.Join(inside, name)), 0o755))
+		must0(t, os.WriteFile(filepath.Join(inside, name), []byte("x"), 0o644))
+	}
+	must0(t, os.Symlink("work", filepath.Join(inside, ".claude")))
+	runInRepo(t, inside, "add", "-A")
+	runInRepo(t, inside, "commit", "-qm", "evil")
+	file := filepath.Join(t.TempDir(), "bundle")
+	runInRepo(t, inside, "bundle", "create", "-q", file, "main")
+	for name, commits := range map[string]bool{"no commits": false, "a commit": true} {
+		t.Run(name, func(t *testing.T) {
+			host := t.TempDir()
+			runInRepo(t, host, "init", "-q", "-b", "other")
+			runInRepo(t, host, "config", "core.hooksPath", "hooks")
+			if commits {
+				runInRepo(t, host, "commit", "-q", "--allow-empty", "-m", "first")
+			}
+			r, err := OpenRepository(t.Context(), host)
+			must0(t, err)
+			bundle, err := os.Open(file)
+			must0(t, err)
+			defer bundle.Close()
+			res, err := r.ImportBundle(t.Context(), bundle, &BundleOptions{Prefix: "refs/croft/demo/"})
+			must0(t, err)
+			want := []string{".claude", ".vscode/tasks.json", "hooks/pre-commit", "r/HEAD", "r/config", "!/0/.envrc"}
+			if got := res.Autorun; len(got) != MaxLeftOutListed || !cmp.Equal(got[:len(want)], want) || res.AutorunTotal != 109 {
+				t.Errorf("%d autorun files, first %q, want 109 with %q", res.AutorunTotal, got, want)
+			}
+			testenv.ReportAttack(t, "autorun file among many in commits, repository with "+name, "apply --commits", testenv.Reported, "")
+		})
+	}
+}
+
+// TestImportFollowsRefs imports again after the source dropped a commit and made a branch
+// of known commits: the references follow.
+func TestImportFollowsRefs(t *testing.T) {
+	host := t.TempDir()
+	runInRepo(t, host, "init", "-q", "-b", "main")
+	runInRepo(t, host, "commit", "-q", "--allow-empty", "-m", "first")
+	first := runInRepo(t, host, "rev-parse", "HEAD")
+	second := runInRepo(t, host, "commit-tree", "-p", first, "-m", "second", "HEAD^{tree}")
+	r, err := OpenRepository(t.Context(), host)
+	must0(t, err)
+	opts := BundleOptions{Prefix: "refs/croft/demo/", Refs: []ImportedRef{{Name: "HEAD", Commit: second}, {Name: "refs/heads/main", Commit: second}, {Name: "refs/heads/gone", Commit: second}}}
+	_, err = r.ImportBundle(t.Context(), nil, &opts)
+	must0(t, err)
+	opts.Refs = []ImportedRef{{Name: "HEAD", Commit: first}, {Name: "refs/heads/main", Commit: second}, {Name: "refs/heads/gone/other", Commit: first}}
+	res, err := r.ImportBundle(t.Context(), nil, &opts)
+	must0(t, err)
+	if want := []string{"refs/croft/demo/heads/gone"}; !cmp.Equal(res.Removed, want) || len(res.Refs) != 2 {
+		t.Errorf("removed %v, want %v; wrote %v", res.Removed, want, res.Refs)
+	}
+	want := "refs/croft/demo/HEAD " + first + "\nrefs/croft/demo/heads/gone/other " + first + "\nrefs/croft/demo/heads/main " + second
+	if got := runInRepo(t, host, "for-each-ref", "--format=%(refname) %(objectname)", "refs/croft"); got != want {
+		t.Errorf("references are\n%s\nwant\n%s", got, want)
+	}
+	opts.Refs = []ImportedRef{{Name: "HEAD", Commit: "--all"}}
+	if _, err := r.ImportBundle(t.Context(), nil, &opts); fault.Of(err) != fault.InvalidArgument {
+		t.Errorf("no commit: %v, want %v", err, fault.InvalidArgument)
 	}
 }

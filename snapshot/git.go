@@ -22,11 +22,15 @@ import (
 // A Repository is a git repository of this host, used by plumbing commands alone.
 // Its configuration and hooks run no program: no filter, hook, pager, helper or
 // transport. Its work tree and index are not read.
-type Repository struct{ dir string }
+type Repository struct {
+	dir string
+	top string   // absolute path of the work tree, without symlinks; of a bare one its directory
+	env []string // of each command
+}
 
 // OpenRepository returns the repository at a path: a work tree, or a bare one.
 func OpenRepository(ctx context.Context, path string) (*Repository, error) {
-	out, err := (&Repository{path}).runGit(ctx, nil, nil, "rev-parse", "--absolute-git-dir", "--show-prefix")
+	out, err := (&Repository{dir: path}).runGit(ctx, nil, nil, "rev-parse", "--absolute-git-dir", "--show-prefix")
 	if err != nil && strings.Contains(err.Error(), "not a git repository") {
 		return nil, fmt.Errorf("snapshot: repository %s: %w: it is not a git repository", path, fault.InvalidArgument)
 	}
@@ -37,7 +41,8 @@ func OpenRepository(ctx context.Context, path string) (*Repository, error) {
 	if prefix != "" {
 		return nil, fmt.Errorf("snapshot: repository %s: %w: it is a subdirectory (%s) of a repository; name the top of its work tree", path, fault.InvalidArgument, prefix)
 	}
-	return &Repository{dir}, nil
+	top, err := realPath(path)
+	return &Repository{dir: dir, top: top}, err
 }
 
 func (r *Repository) runGit(ctx context.Context, in io.Reader, env []string, args ...string) ([]byte, error) {
@@ -71,7 +76,7 @@ func (r *Repository) gitCommand(ctx context.Context, env []string, args ...strin
 		// The user named this repository, so its owner does not matter: nothing in
 		// it is run.
 		"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
-	}, env...)
+	}, append(slices.Clip(r.env), env...)...)
 	return cmd
 }
 
@@ -263,7 +268,9 @@ func (r *Repository) ApplyBranch(ctx context.Context, base, theirs Tree, branch 
 	if err != nil {
 		return nil, err
 	}
-	if res.Merged, err = Merge(ctx, &gitView{base}, ours, &gitView{theirs}, &opts.MergeOptions); err != nil {
+	merge := opts.MergeOptions
+	merge.to = &destination{root: r.top}
+	if res.Merged, err = Merge(ctx, &gitView{base}, ours, &gitView{theirs}, &merge); err != nil {
 		return nil, err
 	}
 	if len(res.Conflicts) > 0 && !opts.Markers || len(res.patches) == 0 || opts.DryRun {

@@ -40,6 +40,8 @@ type RestoreOptions struct {
 	// stage. It is required if other users can write to the directory of the stage:
 	// a forged journal would make Recover carry out its steps.
 	Journals string
+
+	check func() error // called right before the first change; an error cancels the restore
 }
 
 // RestoreResult is the result of Restore.
@@ -107,6 +109,11 @@ func Restore(ctx context.Context, t Tree, dir string, opts *RestoreOptions) (*Re
 	defer dst.Close()
 	if _, err := r.compareDir(ctx, src, dst.(*hostDir), ""); err != nil {
 		return nil, err
+	}
+	if opts.check != nil {
+		if err := opts.check(); err != nil {
+			return nil, err
+		}
 	}
 	return r.result(), r.commit(ctx)
 }

@@ -90,57 +90,62 @@ func (s *ignoreState) ignores(name string, o, n *Node) bool {
 
 // dropAutorun removes the changes of autorun files, and lists them in m.out.
 func (m *merger) dropAutorun(ctx context.Context, changes []FileChange) ([]FileChange, error) {
-	links, err := m.autorunLinks(ctx)
-	if err != nil {
-		return nil, err
-	}
-	repos := map[string]bool{}
-	var kept []FileChange
-	for _, c := range changes {
-		drop := autorun.Is(c.Path) || links.contains(c.Path) || c.New != nil && c.New.Type == driver.TypeSymlink && autorun.IsParent(c.Path)
-		for dir := path.Dir(c.Path); !drop && dir != "."; dir = path.Dir(dir) {
-			if _, known := repos[dir]; !known {
-				if repos[dir], err = m.isRepository(ctx, dir); err != nil {
-					return nil, err
-				}
-			}
-			drop = repos[dir]
-		}
-		if !drop {
-			kept = append(kept, c)
-			continue
-		}
+	kept, dropped, err := m.splitAutorun(ctx, changes)
+	var names []string
+	for _, c := range dropped {
 		if !c.isDir() {
-			m.out.LeftOut = addLeftOut(m.out.LeftOut, LeftOutAutorun, c.Path)
+			names = append(names, c.Path)
 		}
 	}
-	return kept, nil
+	for _, name := range topFirst(names) {
+		m.out.LeftOut = addLeftOut(m.out.LeftOut, LeftOutAutorun, name)
+	}
+	return kept, err
 }
 
-// autorunLinks returns the targets of symlinks at the top of ours that are autorun
-// files: a change of the target is a change of the autorun file.
-func (m *merger) autorunLinks(ctx context.Context) (*pathSet, error) {
-	targets := []string{}
-	for _, name := range slices.Concat(autorun.Names, autorun.TopNames) {
-		for p := name; p != "."; p = path.Dir(p) {
-			n, err := nodeAt(ctx, m.ours, p)
-			if err != nil {
-				return nil, err
-			}
-			if n != nil && n.Type == driver.TypeSymlink && !path.IsAbs(n.Target) {
-				targets = append(targets, path.Join(path.Dir(p), n.Target))
-			}
+// splitAutorun splits changes into those of other files and those of autorun files.
+func (m *merger) splitAutorun(ctx context.Context, changes []FileChange) (kept, dropped []FileChange, err error) {
+	targets, err := m.autorunTargets(ctx, slices.Concat(autorun.Names, autorun.TopNames), changes)
+	if err != nil {
+		return nil, nil, err
+	}
+	repos := map[string]bool{}
+	isRepository := func(dir string) (is bool) {
+		is, known := repos[dir]
+		if !known && err == nil {
+			is, err = m.isRepository(ctx, dir)
+			repos[dir] = is
+		}
+		return is
+	}
+	for _, c := range changes {
+		folded := strings.ToLower(c.Path)
+		drop := autorun.Is(c.Path) || targets.contains(folded) || isRepositoryPart(c.Path) && isRepository(".")
+		if c.New != nil && c.New.Type == driver.TypeSymlink {
+			drop = drop || autorun.IsParent(c.Path) || targets.hasBelow(folded)
+		}
+		for dir := path.Dir(c.Path); !drop && dir != "."; dir = path.Dir(dir) {
+			drop = isRepository(dir)
+		}
+		if drop {
+			dropped = append(dropped, c)
+		} else {
+			kept = append(kept, c)
 		}
 	}
-	return newPathSet(targets), nil
+	return kept, dropped, err
 }
 
 // isRepository reports whether git would take a directory of the merge for a
 // repository, and so use its configuration and hooks.
 func (m *merger) isRepository(ctx context.Context, dir string) (bool, error) {
 	has := func(name string) (bool, error) {
+		name = path.Join(dir, name)
+		if m.hasName != nil {
+			return m.hasName(ctx, name)
+		}
 		for _, t := range []Tree{m.theirs, m.ours} {
-			if n, err := nodeAt(ctx, t, dir+"/"+name); n != nil || err != nil {
+			if n, err := statAt(ctx, t, name); n != nil || err != nil {
 				return n != nil, err
 			}
 		}
@@ -160,4 +165,14 @@ func (m *merger) isRepository(ctx context.Context, dir string) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// isRepositoryPart reports whether a path lies in an entry of a bare repository at the
+// top: without these changes, git does not take the top for a repository, or not for
+// one of the workload.
+func isRepositoryPart(name string) bool {
+	first, _, _ := strings.Cut(name, "/")
+	return slices.ContainsFunc([]string{
+		"HEAD", "objects", "refs", "packed-refs", "commondir", "config", "config.worktree", "hooks", "info", "modules", "worktrees", "gitdir",
+	}, func(part string) bool { return strings.EqualFold(part, first) })
 }

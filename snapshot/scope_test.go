@@ -126,6 +126,7 @@ func TestApplyAutorun(t *testing.T) {
 		{"through a symlink of the host", map[string]string{"cfg/tasks.json": "{}"}, map[string]string{"cfg/tasks.json": "evil"}, map[string]string{"cfg/tasks.json": "{}", ".vscode": "-> cfg"}, "cfg/tasks.json"},
 		{"a bare repository", nil, map[string]string{"r/HEAD": "ref: x", "r/objects/": "", "r/refs/": "", "r/config": "evil"}, nil, "r/config"},
 		{"the rest of one", map[string]string{"r/objects/": "", "r/refs/": ""}, map[string]string{"r/objects/": "", "r/refs/": "", "r/HEAD": "ref: x", "r/hooks/p": "evil"}, map[string]string{"r/objects/": "", "r/refs/": ""}, "r/hooks/p"},
+		{"a bare repository at the top", nil, map[string]string{"HEAD": "ref: x", "objects/k": "", "refs/k": "", "config": "evil"}, nil, "config"},
 		{"one with a commondir", nil, map[string]string{"r/HEAD": "ref: x", "r/commondir": "../x", "r/config": "evil"}, nil, "r/config"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -151,9 +152,9 @@ func TestApplyAutorun(t *testing.T) {
 // TestConflictKinds names each conflict by its kind and sides; only those of lines
 // get markers.
 func TestConflictKinds(t *testing.T) {
-	base := map[string]string{"lines": "a\n", "binary": "\x001", "gone-here": "1", "gone-there": "1", "d/x": "1"}
-	theirs := map[string]string{"lines": "b\n", "binary": "\x002", "gone-here": "2", "both": "theirs", "d": "file"}
-	ours := map[string]string{"lines": "c\n", "binary": "\x003", "gone-there": "3", "both": "ours", "d/x": "1", "d/y": "1"}
+	base := map[string]string{"lines": "a\n", "binary": "\x001", "gone-here": "1", "gone-there": "1", "d/x": "1", "link/a": "1", "fd/a": "1"}
+	theirs := map[string]string{"lines": "b\n", "binary": "\x002", "gone-here": "2", "both": "theirs", "d": "file", "link/a": "1", "link/sub/new": "1", "fd/a": "1", "fd/new": "1"}
+	ours := map[string]string{"lines": "c\n", "binary": "\x003", "gone-there": "3", "both": "ours", "d/x": "1", "d/y": "1", "link": "-> d", "fd": "file"}
 	res, got := applied(t, base, theirs, ours, &ApplyOptions{MergeOptions: MergeOptions{Markers: true, Ours: "DIR", Theirs: "workspace demo"}})
 	type row struct {
 		Kind   ConflictKind
@@ -165,12 +166,15 @@ func TestConflictKinds(t *testing.T) {
 		rows[c.Path] = row{c.Kind, c.Marked, c.Reason}
 	}
 	want := map[string]row{
-		"lines":      {ConflictLines, true, "the same lines were changed in DIR and in workspace demo"},
-		"binary":     {ConflictContent, false, "changed in DIR and in workspace demo, and not a text that can be merged"},
-		"both":       {ConflictContent, false, "added in DIR and in workspace demo with different content"},
-		"gone-here":  {ConflictOurs, false, "removed in DIR, changed in workspace demo"},
-		"gone-there": {ConflictTheirs, false, "changed in DIR, removed in workspace demo"},
-		"d":          {ConflictType, false, "a directory in DIR that is not empty"},
+		"lines":        {ConflictLines, true, "the same lines were changed in DIR and in workspace demo"},
+		"binary":       {ConflictContent, false, "changed in DIR and in workspace demo, and not a text that can be merged"},
+		"both":         {ConflictContent, false, "added in DIR and in workspace demo with different content"},
+		"gone-here":    {ConflictOurs, false, "removed in DIR, changed in workspace demo"},
+		"gone-there":   {ConflictTheirs, false, "changed in DIR, removed in workspace demo"},
+		"d":            {ConflictType, false, "a directory in DIR that is not empty"},
+		"link/sub":     {ConflictType, false, "link is a symlink in DIR, and a directory in workspace demo"},
+		"link/sub/new": {ConflictType, false, "link is a symlink in DIR, and a directory in workspace demo"},
+		"fd/new":       {ConflictType, false, "fd is a file in DIR, and a directory in workspace demo"},
 	}
 	if diff := cmp.Diff(want, rows); diff != "" {
 		t.Errorf("conflicts (-want +got):\n%s", diff)

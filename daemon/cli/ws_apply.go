@@ -245,12 +245,16 @@ func (a *command) wsApplyCommits(ctx context.Context, opts wsApplyOptions) error
 	}
 	defer os.Remove(bundle.Name())
 	defer bundle.Close()
-	err = a.withAttached(ctx, opts.name, func(_ *client.Client, ws *workspace.Workspace) error {
+	var refs []snapshot.ImportedRef
+	err = a.withAttached(ctx, opts.name, func(_ *client.Client, ws *workspace.Workspace) (err error) {
+		if refs, err = history.Refs(ctx, ws); err != nil {
+			return err
+		}
 		return history.WriteBundle(ctx, ws, known, bundle)
 	})
+	var in io.Reader = bundle
 	if errors.Is(err, history.ErrNoCommits) {
-		a.note("no new commits")
-		return a.printJSONOnly(&snapshot.Imported{Refs: []snapshot.ImportedRef{}})
+		in, err = nil, nil
 	}
 	if err != nil {
 		return err
@@ -258,12 +262,25 @@ func (a *command) wsApplyCommits(ctx context.Context, opts wsApplyOptions) error
 	if _, err := bundle.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	res, err := repo.ImportBundle(ctx, bundle, &snapshot.BundleOptions{Prefix: "refs/croft/" + opts.name + "/", Branch: opts.branch})
+	res := &snapshot.Imported{Refs: refs}
+	if in != nil || len(refs) > 0 {
+		res, err = repo.ImportBundle(ctx, in, &snapshot.BundleOptions{Prefix: "refs/croft/" + opts.name + "/", Branch: opts.branch, Refs: refs})
+	}
 	if err != nil {
 		return err
 	}
+	if len(res.Refs)+len(res.Removed) == 0 {
+		a.note("no new commits")
+	}
+	if len(res.Removed) > 0 {
+		a.note("removed, as the workspace no longer has them: %s", printable(strings.Join(res.Removed, ", ")))
+	}
 	if len(res.Autorun) > 0 {
-		a.note("the commits change autorun files, which tools run without being asked: review them before a checkout or merge: %s", printable(strings.Join(res.Autorun, ", ")))
+		more := ""
+		if n := res.AutorunTotal - len(res.Autorun); n > 0 {
+			more = fmt.Sprintf(" and %d more", n)
+		}
+		a.note("the commits change autorun files, which tools run without being asked: review them before a checkout or merge: %s%s", printable(strings.Join(res.Autorun, ", ")), more)
 	}
 	return a.printAnswer(res, func(w io.Writer) error {
 		for _, ref := range res.Refs {

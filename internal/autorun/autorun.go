@@ -12,8 +12,13 @@ import (
 // editor tasks, and configuration of tools that run by themselves.
 var Names = []string{
 	".husky", ".vscode", ".idea", ".devcontainer", ".zed", ".fleet", ".envrc", ".mise.toml", "mise.toml", ".tool-versions", ".gitmodules",
-	".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml", ".ripgreprc",
+	".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml", ".ripgreprc", "lefthook.yaml", ".lefthook.yaml", "lefthook.toml", ".lefthook.toml",
+	"lefthook-local.yml", ".lefthook-local.yml", "lefthook-local.yaml", ".lefthook-local.yaml", "lefthook-local.toml", ".lefthook-local.toml",
+	"mise.local.toml", ".mise.local.toml", ".overcommit.yml", ".yarnrc.yml",
 }
+
+// workspaceSuffix is the end of the name of an editor workspace, which contains tasks.
+const workspaceSuffix = ".code-workspace"
 
 // TopNames are paths of autorun files at the top of a project: hooks and servers that
 // coding agents start. Further down, in their home directories, agents write the same
@@ -21,6 +26,8 @@ var Names = []string{
 var TopNames = []string{
 	".claude/settings.json", ".claude/settings.local.json", ".mcp.json", ".cursor/mcp.json", ".cursor/hooks.json", ".codex/config.toml",
 	".gemini/settings.json", "opencode.json", "opencode.jsonc", ".opencode/plugin", ".opencode/plugins",
+	".opencode/tool", ".opencode/tools", ".codex/hooks.json", ".kiro/settings/mcp.json", ".roo/mcp.json", ".qwen/settings.json",
+	".mise/config.toml", ".config/mise/config.toml",
 }
 
 // PackageDirs are directories of installed packages, which may contain editor settings of
@@ -68,7 +75,7 @@ func InGit(path string) bool {
 func Is(path string) bool {
 	names := portableNames(path)
 	for i, name := range names {
-		if slices.ContainsFunc(Names, func(n string) bool { return strings.EqualFold(n, name) }) {
+		if strings.HasSuffix(strings.ToLower(name), workspaceSuffix) || slices.ContainsFunc(Names, func(n string) bool { return strings.EqualFold(n, name) }) {
 			return true
 		}
 		for _, top := range TopNames {
@@ -85,8 +92,13 @@ func Is(path string) bool {
 func IsParent(path string) bool {
 	names := portableNames(path)
 	return slices.ContainsFunc(TopNames, func(top string) bool {
-		dir, _, nested := strings.Cut(top, "/")
-		return nested && strings.EqualFold(dir, names[len(names)-1])
+		want := strings.Split(top, "/")
+		for n := 1; n < len(want) && n <= len(names); n++ {
+			if equalNames(want[:n], names[len(names)-n:]) {
+				return true
+			}
+		}
+		return false
 	})
 }
 

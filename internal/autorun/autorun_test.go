@@ -27,13 +27,14 @@ func TestIs(t *testing.T) {
 	for path, want := range map[string]bool{
 		".envrc": true, "a/.envrc": true, ".vscode/tasks.json": true, ".VSCode/tasks.json": true, "a/.vscode": true, ".vscode./tasks.json": true,
 		".mcp.json": true, "a/.mcp.json": true, ".claude/settings.json": true, ".claude/agents/x.md": false, ".claude": false,
-		".opencode/plugin/x.js": true, "src/main.go": false, "vscode": false, ".gitignore": false,
+		".opencode/plugin/x.js": true, ".opencode/tool/x.ts": true, "a/.kiro/settings/mcp.json": true, ".kiro/specs/x.md": false,
+		"lefthook.yaml": true, ".mise/config.toml": true, ".config/mise/config.toml": true, ".config/x": false, "a/b.Code-Workspace": true, "src/main.go": false, "vscode": false, ".gitignore": false,
 	} {
 		if got := autorun.Is(path); got != want {
 			t.Errorf("Is(%q) is %v, want %v", path, got, want)
 		}
 	}
-	for path, want := range map[string]bool{".claude": true, "a/.Claude": true, ".opencode": true, ".mcp.json": false, "src": false} {
+	for path, want := range map[string]bool{".claude": true, "a/.Claude": true, ".opencode": true, ".kiro/settings": true, "settings": false, ".mcp.json": false, "src": false} {
 		if got := autorun.IsParent(path); got != want {
 			t.Errorf("IsParent(%q) is %v, want %v", path, got, want)
 		}
