@@ -73,7 +73,7 @@ func (u launchSpec) hasAutorunFiles(dir string, writable bool) (bool, error) {
 		return false, nil
 	}
 	s, err := scanAutorun(dir, true, nil)
-	if err != nil {
+	if err = errors.Join(err, errors.Join(s.failures...)); err != nil {
 		return false, err
 	}
 	if u.autorun != nil {
@@ -90,7 +90,7 @@ func (u launchSpec) protectAutorun(l *launch, d *checkedDir, inside string, read
 		return nil, nil
 	}
 	s, err := scanAutorun(d.procPath(), u.gitShared, nil)
-	if err != nil {
+	if err = errors.Join(err, errors.Join(s.failures...)); err != nil {
 		return nil, err
 	}
 	p := &autorunProtection{launch: l, spec: &u, scan: s, self: d.procPath(), real: d.real, inside: inside, mounts: map[string]guestproto.Mount{}}
