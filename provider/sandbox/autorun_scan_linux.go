@@ -214,8 +214,54 @@ func (s *autorunScan) addRepo(fd int, rel string) error {
 	for _, name := range gitRunFiles {
 		s.addStamp(fd, name, path.Join(rel, name))
 	}
+	return s.addGitLinks(fd, rel, 0)
+}
+
+// gitWritten are the directories of a repository in which Git writes files by name.
+var gitWritten = []string{"refs", "logs", "info", "objects", "worktrees", "rebase-merge", "rebase-apply", "sequencer"}
+
+// addGitLinks adds stamps of the symlinks in a repository: the host's git would write what
+// the workload chose (a message, a reflog) to the target. Git itself makes none.
+func (s *autorunScan) addGitLinks(fd int, rel string, depth int) error {
+	again, err := openDirAt(fd, ".")
+	if err != nil {
+		return nil // gone
+	}
+	dir := os.NewFile(uintptr(again), rel)
+	defer dir.Close()
+	entries, err := dir.ReadDir(-1)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if s.visited += len(entries); s.visited > maxScanned || depth > maxDepth {
+		return fmt.Errorf("%s is too large or too deep: %w", rel, fault.ResourceExhausted)
+	}
+	for _, e := range entries {
+		name, at := e.Name(), path.Join(rel, e.Name())
+		if e.Type()&os.ModeSymlink != 0 {
+			buf := make([]byte, unix.PathMax)
+			n, _ := unix.Readlinkat(again, name, buf)
+			s.stamps[at] = gitLinkStamp + string(buf[:max(n, 0)])
+		}
+		written := isInGit(rel) && name != "modules" && name != "hooks" || slices.Contains(gitWritten, name)
+		if !e.IsDir() || depth == 0 && !written {
+			continue
+		}
+		sub, err := openDirAt(again, name)
+		if err != nil {
+			continue // unreadable, gone or replaced
+		}
+		err = s.addGitLinks(sub, at, depth+1)
+		unix.Close(sub) //nolint:errcheck // it was only read
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
+
+// gitLinkStamp is the prefix of the stamp of a symlink in a repository.
+const gitLinkStamp = "symlink in a repository: "
 
 // recordTopNames records the names at the top in lower case, because some file systems are
 // case-insensitive.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -126,7 +127,12 @@ func (h *handle) scanForChanges(w *autorunState, at string, most int) (found, wa
 		if i < most {
 			found = append(found, filepath.Join(at, name))
 			h.emitAutorunChange(filepath.Join(at, name))
-		} else if stamp, ok := before[name]; ok {
+			if !strings.HasPrefix(s.stamps[name], gitLinkStamp) {
+				continue
+			}
+			// A symlink is reported as long as it exists.
+		}
+		if stamp, ok := before[name]; ok {
 			s.stamps[name] = stamp
 		} else {
 			delete(s.stamps, name)

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -108,4 +109,52 @@ func TestGitAttackFlood(t *testing.T) {
 	if res := script(t, ws, "true"); len(res.AutorunChanges) != 13 || len(res.AutorunWarnings) > 0 {
 		t.Errorf("the next scan reports %q, %q", res.AutorunChanges, res.AutorunWarnings)
 	}
+}
+
+// TestGitAttackSymlinkInGit: symlinks in a repository redirect what the host's git writes.
+// In a private copy they are the workload's own; in a shared .git they are reported as long
+// as they exist, and what git would read there can't be made.
+func TestGitAttackSymlinkInGit(t *testing.T) {
+	bothGits(t, func(t *testing.T, mode string) {
+		dir, victim := t.TempDir(), filepath.Join(t.TempDir(), "profile")
+		repository(t, dir)
+		put(t, victim, "mine")
+		_, ws, _ := inPlace(t, dir, mode)
+		output(t, ws, "true")
+		links := []string{".git/COMMIT_EDITMSG", ".git/logs/HEAD", ".git/refs/heads/x", ".git/rebase-merge/message"}
+		text := "mkdir -p .git/rebase-merge; echo evil > .git/config.worktree; echo evil > .git/info/attributes; ln -s x .git/info/attributes; "
+		for _, name := range links {
+			text += "ln -sf " + victim + " " + name + "; "
+		}
+		if mode == GitPrivate {
+			reportGitAttack(t, "git-symlink-in-git-"+mode, testenv.Prevented)
+			script(t, ws, text)
+			put(t, filepath.Join(dir, "new.txt"), "new")
+			git(t, dir, "add", "new.txt")
+			git(t, dir, "commit", "-qm", "second")
+			if data, err := os.ReadFile(victim); err != nil || string(data) != "mine" {
+				t.Errorf("the file has %q, %v", data, err)
+			}
+			return
+		}
+		reportGitAttack(t, "git-symlink-in-git-"+mode, testenv.Reported)
+		for range 2 {
+			scanAgain(t, ws)
+			res := script(t, ws, text)
+			for _, name := range links {
+				if !slices.Contains(res.AutorunChanges, filepath.Join(dir, name)) {
+					t.Errorf("%s is not reported: %q", name, res.AutorunChanges)
+				}
+			}
+		}
+		for _, name := range []string{".git/config.worktree", ".git/info/attributes"} {
+			if data, err := os.ReadFile(filepath.Join(dir, name)); err != nil || len(data) > 0 {
+				t.Errorf("%s has %q, %v", name, data, err)
+			}
+		}
+		scanAgain(t, ws)
+		if res := script(t, ws, "rm "+strings.Join(links, " ")); len(res.AutorunChanges) > 0 {
+			t.Errorf("without the symlinks: %q", res.AutorunChanges)
+		}
+	})
 }

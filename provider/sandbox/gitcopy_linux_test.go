@@ -249,7 +249,7 @@ func TestPrivateGitWithoutCredentials(t *testing.T) {
 }
 
 // gitAttackTests are the attacks on repositories and autorun files of a directory in place.
-const gitAttackTests = "^TestGitAttack(HostRename|GitReplaced|NamesOfARepository|Mode|OtherNames|SymlinkReplaced|PlantedRepository|SameSizeAndTime|FailedScan|Leftovers|Flood)$"
+const gitAttackTests = "^TestGitAttack(HostRename|GitReplaced|NamesOfARepository|Mode|OtherNames|SymlinkReplaced|PlantedRepository|SameSizeAndTime|FailedScan|Leftovers|Flood|SymlinkInGit)$"
 
 func TestGitAttacksUnprivileged(t *testing.T) { asNobody(t, gitAttackTests) }
 
