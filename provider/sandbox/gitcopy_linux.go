@@ -300,7 +300,7 @@ func openDirAt(at int, name string) (int, error) {
 }
 
 // skippedInGit are left out of a copy: large content of extensions, and credentials.
-var skippedInGit = []string{"lfs", "annex", "credentials", ".git-credentials"}
+var skippedInGit = []string{"lfs", "annex", "credentials", ".git-credentials", "git-credentials"}
 
 // copyRepo copies a Git directory. sub is its path in the copy.
 func (w *gitCopier) copyRepo(src, dst int, sub, host string) error {
@@ -488,7 +488,7 @@ func (w *gitCopier) copyFile(src, dst int, name string, most int64) error {
 	}
 	to := os.NewFile(uintptr(fd), name)
 	switch {
-	case name == "config" || name == "config.worktree":
+	case secret.IsGitConfigName(name):
 		var data []byte
 		if data, err = io.ReadAll(io.LimitReader(from, maxConfigSize)); err == nil {
 			_, err = to.Write(secret.StripGitConfig(data))

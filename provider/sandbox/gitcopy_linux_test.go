@@ -241,6 +241,9 @@ func TestPrivateGitWithoutCredentials(t *testing.T) {
 	git(t, dir, "config", "http.https://example.com/.extraheader", "AUTHORIZATION: basic tok2")
 	git(t, dir, "config", "url.https://tok3@example.com/.insteadOf", "ex:")
 	git(t, dir, "config", "remote.up.url", "ssh://git@example.com/x.git")
+	git(t, dir, "config", "sendemail.smtpPass", "tok1")
+	put(t, filepath.Join(dir, ".git/config.bak"), "[imap]\n\tpass = tok2\n[remote \"o\"]\n\turl = \"https://u:\\\"tok3@h/x\"\n")
+	put(t, filepath.Join(dir, ".git/git-credentials"), "https://u:tok1@h")
 	_, ws, _ := inPlace(t, dir, "")
 	got := output(t, ws, `grep -r "tok[123]" .git `+gitInside+`; git remote get-url origin; git remote get-url up; git status --porcelain`)
 	if got != "https://example.com/x.git\nssh://git@example.com/x.git" {
