@@ -68,7 +68,9 @@ func IsCredentialFile(path string, dir bool) bool { return credentialFiles.Ignor
 // repository, which may contain credentials; see secret.StripGitConfig.
 func IsGitConfig(path string) bool {
 	dir, name := pathpkg.Split(path)
-	return (name == "config" || name == "config.worktree") && slices.ContainsFunc(strings.Split(dir, "/"), autorun.IsGit)
+	return secret.IsGitConfigName(name) && slices.ContainsFunc(strings.Split(dir, "/"), func(name string) bool {
+		return autorun.IsGit(name) || strings.HasSuffix(name, ".git") // a bare repository
+	})
 }
 
 // StripGitConfig reads the configuration of a Git repository, without its credentials.

@@ -37,8 +37,9 @@ type bashOutput struct {
 	ShellID  string `json:"shell_id,omitempty" jsonschema:"id for BashOutput, of a background command or of truncated output"`
 	Running  bool   `json:"running,omitempty"`
 
-	Refused        []driver.Refusal `json:"refused,omitempty" jsonschema:"hosts that the network policy of the workspace refused"`
-	AutorunChanges []string         `json:"autorunChanges,omitempty" jsonschema:"autorun files of the directory (Git hooks, editor tasks, ...) that the command created or changed"`
+	Refused         []driver.Refusal `json:"refused,omitempty" jsonschema:"hosts that the network policy of the workspace refused"`
+	AutorunChanges  []string         `json:"autorunChanges,omitempty" jsonschema:"autorun files of the directory (Git hooks, editor tasks, ...) that the command created or changed"`
+	AutorunWarnings []string         `json:"autorunWarnings,omitempty" jsonschema:"directories that could not be scanned for autorun files, and why; autorun files that the list leaves out"`
 
 	text string
 }
@@ -121,7 +122,7 @@ func newBashOutput(res workspace.Result, seconds int) bashOutput {
 	if o.ExitCode != 0 {
 		fmt.Fprintf(&b, "exit: %d\n", o.ExitCode)
 	}
-	o.Refused, o.AutorunChanges = res.Refused, res.AutorunChanges
+	o.Refused, o.AutorunChanges, o.AutorunWarnings = res.Refused, res.AutorunChanges, res.AutorunWarnings
 	writeSandboxNotes(&b, res)
 	writePrivateCommits(&b, res)
 	o.text = b.String()
@@ -144,6 +145,9 @@ func writeSandboxNotes(b *strings.Builder, res workspace.Result) {
 			break
 		}
 		fmt.Fprintf(b, "sandbox: %s was created or changed, and can run code outside the sandbox; the user is warned\n", name)
+	}
+	for _, text := range res.AutorunWarnings {
+		fmt.Fprintf(b, "sandbox: %s\n", text)
 	}
 }
 

@@ -44,6 +44,9 @@ func (a *command) commandOutcome(res workspace.Result) error {
 		a.note("croft: the command was killed: %s", causeText(res.Cause))
 	}
 	a.warnAutorunChanges(res.AutorunChanges)
+	for _, text := range res.AutorunWarnings {
+		a.note("croft: warning: %s", printable(text))
+	}
 	for _, name := range res.PrivateCommits {
 		a.note("croft: commits or refs of %s changed in the workspace's private copy of it, not in your repository; they end with the workspace: see --git", printable(name))
 	}

@@ -251,6 +251,7 @@ func TestWhatIsPlantedIsTold(t *testing.T) {
 	for i, name := range want {
 		want[i] = filepath.Join(dir, name)
 	}
+	slices.Sort(res.AutorunChanges)
 	if diff := cmp.Diff(want, res.AutorunChanges); diff != "" {
 		t.Errorf("planted (-want +got):\n%s", diff)
 	}

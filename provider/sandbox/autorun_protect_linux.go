@@ -73,7 +73,7 @@ func (u launchSpec) hasAutorunFiles(dir string, writable bool) (bool, error) {
 		return false, nil
 	}
 	s, err := scanAutorun(dir, true, nil)
-	if err != nil {
+	if err = errors.Join(err, errors.Join(s.failures...)); err != nil {
 		return false, err
 	}
 	if u.autorun != nil {
@@ -90,7 +90,7 @@ func (u launchSpec) protectAutorun(l *launch, d *checkedDir, inside string, read
 		return nil, nil
 	}
 	s, err := scanAutorun(d.procPath(), u.gitShared, nil)
-	if err != nil {
+	if err = errors.Join(err, errors.Join(s.failures...)); err != nil {
 		return nil, err
 	}
 	p := &autorunProtection{launch: l, spec: &u, scan: s, self: d.procPath(), real: d.real, inside: inside, mounts: map[string]guestproto.Mount{}}
@@ -102,6 +102,7 @@ func (u launchSpec) protectAutorun(l *launch, d *checkedDir, inside string, read
 		return nil, err
 	}
 	p.addStamps(p.made...)
+	p.made = append(p.made, p.madeDirs...)
 	mounts := p.mountList()
 	if u.autorun != nil {
 		u.autorun.addDir(d.real, s)
@@ -120,17 +121,18 @@ func (u launchSpec) protectAutorun(l *launch, d *checkedDir, inside string, read
 
 // An autorunProtection collects the mounts of one directory.
 type autorunProtection struct {
-	launch *launch
-	spec   *launchSpec
-	root   *os.Root
-	self   string // path of its descriptor
-	real   string // its path when it was checked
-	inside string // its path for the workload
-	scan   *autorunScan
-	mounts map[string]guestproto.Mount // by name
-	extra  []guestproto.Mount          // elsewhere inside
-	made   []string
-	linked map[inode]bool // files that Git or another program runs and that have several names
+	launch   *launch
+	spec     *launchSpec
+	root     *os.Root
+	self     string // path of its descriptor
+	real     string // its path when it was checked
+	inside   string // its path for the workload
+	scan     *autorunScan
+	mounts   map[string]guestproto.Mount // by name
+	extra    []guestproto.Mount          // elsewhere inside
+	made     []string
+	madeDirs []string       // directories of placeholders, to be removed after these
+	linked   map[inode]bool // files that Git or another program runs and that have several names
 }
 
 // collect fills in mounts.
@@ -313,8 +315,14 @@ func (p *autorunProtection) addRepo(dir string) error {
 	if err != nil {
 		return err
 	}
-	if perTree {
+	shared := p.spec.gitShared && isInGit(dir)
+	if perTree || shared {
 		if err := p.reservePlaceholder(dir, placeholder{name: "config.worktree"}); err != nil {
+			return err
+		}
+	}
+	if shared {
+		if err := p.reserveAttributes(path.Join(dir, "info")); err != nil {
 			return err
 		}
 	}
@@ -332,13 +340,25 @@ func (p *autorunProtection) addRepo(dir string) error {
 		for _, name := range []string{"commondir", "gitdir", "config.worktree"} {
 			p.addExisting(path.Join(at, name))
 		}
-		if perTree {
+		if perTree || shared {
 			if err := p.reservePlaceholder(at, placeholder{name: "config.worktree"}); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// reserveAttributes reserves the attributes of a repository in its directory info, which
+// stays writable.
+func (p *autorunProtection) reserveAttributes(info string) error {
+	if err := p.root.Mkdir(info, 0o755); err == nil {
+		p.madeDirs = append(p.madeDirs, info)
+	}
+	if st, err := p.root.Lstat(info); err != nil || !st.IsDir() {
+		return fmt.Errorf("%s is no directory, and can't be protected: %w", info, fault.Unsupported)
+	}
+	return p.reservePlaceholder(info, placeholder{name: "attributes"})
 }
 
 // maxIncludes bounds the configuration files that are read.

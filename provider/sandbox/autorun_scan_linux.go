@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -19,11 +21,13 @@ import (
 )
 
 const (
-	// maxScanned bounds the entries, and maxRepos the repositories, of one scan. A larger
-	// directory is refused: what was not scanned can't be protected.
+	// maxScanned bounds the entries, and maxRepos the repositories, of one scan. A guest is
+	// not started for a larger directory: what was not scanned can't be protected.
 	maxScanned = 2_000_000
 	maxRepos   = 2_000
 	maxDepth   = 100 // of nested directories; each needs a descriptor
+
+	maxFailures = 10 // directories that are too deep; then the scan ends
 )
 
 // An autorunScan lists the autorun files of a directory of the user. Names are relative to
@@ -32,7 +36,8 @@ type autorunScan struct {
 	gits       []gitEntry        // entries named .git
 	repos      []string          // directories that Git takes for a repository; with shared, .git and its submodules, too
 	files      []string          // other autorun files, see package autorun
-	unreadable []string          // directories that can't be scanned
+	unreadable []string          // directories that this user may not read
+	failures   []error           // what was not scanned, and why
 	stamps     map[string]string // of each autorun file, by name: changes with its content
 	topNames   map[string]bool   // names at the top in lower case; nil if unknown
 	visited    int
@@ -49,7 +54,8 @@ type gitEntry struct {
 
 // scanAutorun scans a directory for autorun files. It follows no symlinks. before are the
 // stamps of an earlier scan: what it names gets a stamp again. shared says that the
-// workload can write what is in .git.
+// workload can write what is in .git. On an error, and if there are failures, the scan has
+// what was found until then.
 func scanAutorun(dir string, shared bool, before map[string]string) (*autorunScan, error) {
 	s := &autorunScan{stamps: map[string]string{}, shared: shared}
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -67,7 +73,7 @@ func scanAutorun(dir string, shared bool, before map[string]string) (*autorunSca
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("scan %s for autorun files: %w: %w", dir, fault.Of(err), err)
+		return s, fmt.Errorf("scan %s for autorun files: %w: %w", dir, fault.Of(err), err)
 	}
 	return s, nil
 }
@@ -115,7 +121,11 @@ func (s *autorunScan) walkDir(fd int, rel string, depth int, crowd bool) error {
 
 func (s *autorunScan) walkSubdir(fd int, name, at string, depth int, crowd bool) error {
 	if depth >= maxDepth {
-		return fmt.Errorf("%s lies more than %d directories deep: %w", at, maxDepth, fault.ResourceExhausted)
+		if len(s.failures) == maxFailures {
+			return fmt.Errorf("more than %d directories lie too deep: %w", maxFailures, fault.ResourceExhausted)
+		}
+		s.failures = append(s.failures, fmt.Errorf("%s lies more than %d directories deep, and is not scanned for autorun files: %w", filepath.Join(s.real, at), maxDepth, fault.ResourceExhausted))
+		return nil
 	}
 	sub, err := openDirAt(fd, name)
 	if s.addUnreadable(at, err) || err != nil {
@@ -204,8 +214,54 @@ func (s *autorunScan) addRepo(fd int, rel string) error {
 	for _, name := range gitRunFiles {
 		s.addStamp(fd, name, path.Join(rel, name))
 	}
+	return s.addGitLinks(fd, rel, 0)
+}
+
+// gitWritten are the directories of a repository in which Git writes files by name.
+var gitWritten = []string{"refs", "logs", "info", "objects", "worktrees", "rebase-merge", "rebase-apply", "sequencer"}
+
+// addGitLinks adds stamps of the symlinks in a repository: the host's git would write what
+// the workload chose (a message, a reflog) to the target. Git itself makes none.
+func (s *autorunScan) addGitLinks(fd int, rel string, depth int) error {
+	again, err := openDirAt(fd, ".")
+	if err != nil {
+		return nil // gone
+	}
+	dir := os.NewFile(uintptr(again), rel)
+	defer dir.Close()
+	entries, err := dir.ReadDir(-1)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if s.visited += len(entries); s.visited > maxScanned || depth > maxDepth {
+		return fmt.Errorf("%s is too large or too deep: %w", rel, fault.ResourceExhausted)
+	}
+	for _, e := range entries {
+		name, at := e.Name(), path.Join(rel, e.Name())
+		if e.Type()&os.ModeSymlink != 0 {
+			buf := make([]byte, unix.PathMax)
+			n, _ := unix.Readlinkat(again, name, buf)
+			s.stamps[at] = gitLinkStamp + string(buf[:max(n, 0)])
+		}
+		written := isInGit(rel) && name != "modules" && name != "hooks" || slices.Contains(gitWritten, name)
+		if !e.IsDir() || depth == 0 && !written {
+			continue
+		}
+		sub, err := openDirAt(again, name)
+		if err != nil {
+			continue // unreadable, gone or replaced
+		}
+		err = s.addGitLinks(sub, at, depth+1)
+		unix.Close(sub) //nolint:errcheck // it was only read
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
+
+// gitLinkStamp is the prefix of the stamp of a symlink in a repository.
+const gitLinkStamp = "symlink in a repository: "
 
 // recordTopNames records the names at the top in lower case, because some file systems are
 // case-insensitive.
@@ -339,7 +395,8 @@ func resolveInside(top, real, at string) string {
 // one.
 func (s *autorunScan) isEmpty() bool { return len(s.stamps)+len(s.unreadable) == 0 }
 
-// changedSince lists the autorun files that are new or have another stamp.
+// changedSince lists the autorun files that are new or have another stamp. Those at the top
+// are first: tools run them most often.
 func (s *autorunScan) changedSince(before map[string]string) []string {
 	var changed []string
 	for name, stamp := range s.stamps {
@@ -347,7 +404,9 @@ func (s *autorunScan) changedSince(before map[string]string) []string {
 			changed = append(changed, name)
 		}
 	}
-	slices.Sort(changed)
+	slices.SortFunc(changed, func(a, b string) int {
+		return cmp.Or(cmp.Compare(strings.Count(a, "/"), strings.Count(b, "/")), cmp.Compare(a, b))
+	})
 	return changed
 }
 

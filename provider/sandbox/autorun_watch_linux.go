@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,7 +34,9 @@ type autorunWatch struct {
 	next  time.Time     // of the next scan, at the earliest
 	found *autorunState // of a throwaway workspace; nil reads the section of the state
 
-	hidden    []string          // directories that are hidden and not reported yet
+	queued    []string          // paths that events reported and that no result has listed yet
+	warnings  []string          // of the last scan: what was not scanned or not listed
+	behind    bool              // changes may exist that no scan has reported
 	refs      map[string]string // digests of refs that were reported, by private copy
 	nextCheck time.Time         // of the mounts, for calls of module FS, at the earliest
 }
@@ -45,35 +48,42 @@ func (l *autorunWatch) setFound(w *autorunState, throwaway bool) {
 	if throwaway {
 		l.found = w
 	}
-	l.hidden = append(l.hidden, w.Hidden...)
+	l.queued = append(l.queued, w.Hidden...)
 }
 
-// takeHidden returns the hidden directories that were not reported yet. l is locked.
-func (l *autorunWatch) takeHidden() []string {
-	list := l.hidden
-	l.hidden = nil
+// takeQueued returns the paths that no result has listed yet. l is locked.
+func (l *autorunWatch) takeQueued() []string {
+	list := l.queued
+	l.queued = nil
 	return list
 }
 
 // scanPause is the pause after a scan, as a multiple of the scan's duration.
 const scanPause = 10
 
-// maxReported bounds the changes that one scan reports per directory.
-const maxReported = 100
+// maxReported bounds the changes that one scan reports per directory, and maxReportedLast
+// those of the scan when the workspace is closed. The next scan reports further ones.
+const (
+	maxReported     = 100
+	maxReportedLast = 1000
+)
 
 // autorunChanges scans the directories of the user for autorun files that were created or
 // changed since the guest started or since the last scan. It reports each change once, by
-// an event and in the result. Scans take at most a tenth of the time, unless must is set.
-func (h *handle) autorunChanges(must bool) []string {
+// an event and in the result. The warnings say what was not scanned or not listed. Scans
+// take at most a tenth of the time, unless must is set.
+func (h *handle) autorunChanges(must bool) (found, warnings []string) {
 	if h.dir.State().Dir == "" && len(h.currentOptions().Binds) == 0 {
-		return nil
+		return nil, nil
 	}
 	h.autorun.mu.Lock()
 	defer h.autorun.mu.Unlock()
 	start := time.Now()
 	if start.Before(h.autorun.next) && !must {
-		return h.autorun.takeHidden()
+		h.autorun.behind = true
+		return h.autorun.takeQueued(), h.autorun.warnings
 	}
+	found = h.autorun.takeQueued()
 	w := h.autorun.found
 	if w == nil {
 		m, err := h.att.Dir.Read()
@@ -81,36 +91,83 @@ func (h *handle) autorunChanges(must bool) []string {
 			w, err = autorunSection.Get(m)
 		}
 		if err != nil || w == nil {
-			return h.autorun.takeHidden() // no guest has started yet, or all directories are read-only
+			return found, nil // no guest has started yet, or all directories are read-only
 		}
 	}
-	found := h.autorun.takeHidden()
+	most := maxReported
+	if must {
+		most = maxReportedLast
+	}
+	before := len(found)
 	for _, at := range slices.Sorted(maps.Keys(w.Dirs)) {
-		s, err := scanAutorun(at, h.currentOptions().Git == GitShared, w.Dirs[at])
-		if err != nil {
-			h.emitAutorunChange(at, err)
-			found = append(found, at)
-			delete(w.Dirs, at) // reported once
-			continue
-		}
-		changed := s.changedSince(w.Dirs[at])
-		for _, name := range changed[:min(len(changed), maxReported)] {
-			found = append(found, filepath.Join(at, name))
-			h.emitAutorunChange(filepath.Join(at, name), fault.SandboxViolation)
-		}
-		if len(changed) > maxReported { // the directory stands for the rest
-			found = append(found, at)
-			h.emitAutorunChange(at, fault.SandboxViolation)
-		}
-		w.Dirs[at] = s.stamps
+		names, texts := h.scanForChanges(w, at, most)
+		found, warnings = append(found, names...), append(warnings, texts...)
 	}
-	if len(found) > 0 && h.autorun.found == nil {
+	if len(found) > before && h.autorun.found == nil {
 		if _, err := h.att.Dir.Update(context.WithoutCancel(h.p.ctx), false, w.writeTo); err != nil {
 			h.p.log.Warn("sandbox: reported autorun changes can't be recorded, and will be reported again", "workspace", h.id, "error", err)
 		}
 	}
+	h.autorun.warnings, h.autorun.behind = warnings, len(warnings) > 0
 	h.autorun.next = time.Now().Add(scanPause * time.Since(start))
-	return found
+	return found, warnings
+}
+
+// scanForChanges reports the changes in one directory of the user. What was not scanned
+// keeps its old stamp, and so does a change that is not among the first most ones: a later
+// scan finds it.
+func (h *handle) scanForChanges(w *autorunState, at string, most int) (found, warnings []string) {
+	before := w.Dirs[at]
+	s, err := scanAutorun(at, h.currentOptions().Git == GitShared, before)
+	if err != nil {
+		s.failures = append(s.failures, err)
+	}
+	changed := s.changedSince(before)
+	for i, name := range changed {
+		if i < most {
+			found = append(found, filepath.Join(at, name))
+			h.emitAutorunChange(filepath.Join(at, name))
+			if !strings.HasPrefix(s.stamps[name], gitLinkStamp) {
+				continue
+			}
+			// A symlink is reported as long as it exists.
+		}
+		if stamp, ok := before[name]; ok {
+			s.stamps[name] = stamp
+		} else {
+			delete(s.stamps, name)
+		}
+	}
+	if more := len(changed) - most; more > 0 {
+		s.failures = append(s.failures, fmt.Errorf("%s: %d more autorun files were created or changed: %w", at, more, fault.SandboxViolation))
+	}
+	if len(s.failures) > 0 {
+		stamps := map[string]string{}
+		maps.Copy(stamps, before)
+		maps.Copy(stamps, s.stamps)
+		s.stamps = stamps
+	}
+	for _, err := range s.failures {
+		warnings = append(warnings, err.Error())
+		h.emitViolation(at, fmt.Errorf("sandbox: %w: review the directory before you run tools in it", err))
+	}
+	w.Dirs[at] = s.stamps
+	return found, warnings
+}
+
+// reportLeftovers reports changes that no scan has reported, before a new guest starts and
+// takes what exists for its own. The next result lists them.
+func (h *handle) reportLeftovers() {
+	h.autorun.mu.Lock()
+	behind := h.autorun.behind
+	h.autorun.mu.Unlock()
+	if !behind {
+		return
+	}
+	found, _ := h.autorunChanges(true)
+	h.autorun.mu.Lock()
+	defer h.autorun.mu.Unlock()
+	h.autorun.queued = append(h.autorun.queued, found...)
 }
 
 // reportHidden emits events of directories that can't be read, and are empty inside.
@@ -121,9 +178,9 @@ func (h *handle) reportHidden(w *autorunState) {
 }
 
 // emitAutorunChange emits the event of one changed autorun file.
-func (h *handle) emitAutorunChange(name string, err error) {
+func (h *handle) emitAutorunChange(name string) {
 	h.emitViolation(name, fmt.Errorf(
-		"sandbox: autorun file %s was created or changed while the workspace could write there: %w: review it before you run tools in that directory", name, err))
+		"sandbox: autorun file %s was created or changed while the workspace could write there: %w: review it before you run tools in that directory", name, fault.SandboxViolation))
 }
 
 func (h *handle) emitViolation(name string, err error) {
@@ -151,7 +208,8 @@ type autorunProcess struct {
 func (t autorunProcess) Wait(ctx context.Context) (driver.Result, error) {
 	res, err := t.Process.Wait(ctx)
 	if err == nil {
-		res.AutorunChanges, res.PrivateCommits = t.h.autorunChanges(false), t.h.privateCommits()
+		res.AutorunChanges, res.AutorunWarnings = t.h.autorunChanges(false)
+		res.PrivateCommits = t.h.privateCommits()
 	}
 	return res, err
 }

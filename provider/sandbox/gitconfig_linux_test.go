@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -186,6 +187,7 @@ echo evil > .claude/settings.json; mv .claude x; mkdir .claude/skills; echo new 
 	if data, err := os.ReadFile(filepath.Join(dir, ".vscode/tasks.json")); err != nil || string(data) != "mine" {
 		t.Errorf("the tasks are %q, %v", data, err)
 	}
+	slices.Sort(res.AutorunChanges)
 	if diff := cmp.Diff([]string{filepath.Join(dir, ".mcp.json"), filepath.Join(dir, "repo/.git/rebase-merge/git-rebase-todo"), filepath.Join(dir, "sub/.vscode")}, res.AutorunChanges); diff != "" {
 		t.Errorf("planted (-want +got):\n%s", diff)
 	}

@@ -38,9 +38,11 @@ const (
 	emptyGitDir  = "empty" // below gitName: hides directories that can't be read
 	newGitPrefix = ".new-" // prefix of the names of incomplete copies
 
-	// maxGitCopied bounds the bytes, and maxGitEntries the files, of one copy. Hard links
-	// count no bytes.
+	// maxGitCopied bounds the bytes, and maxGitEntries the files, of one copy, and
+	// maxGitTotal the bytes of all copies of a workspace. Hard links and holes count no
+	// bytes.
 	maxGitCopied  = 8 << 30
+	maxGitTotal   = 32 << 30
 	maxGitEntries = 2_000_000
 )
 
@@ -56,6 +58,7 @@ type gitCopy struct {
 	Worktree string    `json:"worktree,omitempty"` // name of the linked worktree that Path belongs to
 	Link     bool      `json:"link,omitempty"`     // Path is a file
 	Refs     string    `json:"refs"`               // digest of the refs when the copy was made
+	Bytes    int64     `json:"bytes,omitempty"`    // that were copied
 	Repos    []gitRepo `json:"repos"`
 }
 
@@ -127,7 +130,11 @@ func (u *launchSpec) privateGit(src gitSource) (gitCopy, error) {
 			return c, nil
 		}
 	}
-	c, err := copyGit(u.gitDir, src)
+	most := int64(maxGitTotal)
+	for _, c := range *u.git {
+		most -= c.Bytes
+	}
+	c, err := copyGit(u.gitDir, src, min(most, maxGitCopied))
 	if err == nil {
 		*u.git = append(*u.git, c)
 	}
@@ -177,11 +184,11 @@ type gitSource struct {
 	link     bool   // path is a file
 }
 
-// copyGit makes the private copy of a Git directory below dir.
-func copyGit(dir string, src gitSource) (gitCopy, error) {
+// copyGit makes the private copy of a Git directory below dir, of at most so many bytes.
+func copyGit(dir string, src gitSource, most int64) (gitCopy, error) {
 	c := gitCopy{Path: src.path, ID: driver.NewID(), Worktree: src.worktree, Link: src.link}
 	fresh := filepath.Join(dir, newGitPrefix+c.ID)
-	w := &gitCopier{dir: fresh, inside: path.Join(gitInside, c.ID), worktree: src.worktree}
+	w := &gitCopier{dir: fresh, inside: path.Join(gitInside, c.ID), worktree: src.worktree, most: most}
 	err := w.copyAll(src)
 	if err == nil {
 		err = os.Rename(fresh, filepath.Join(dir, c.ID))
@@ -189,7 +196,7 @@ func copyGit(dir string, src gitSource) (gitCopy, error) {
 	if err != nil {
 		return c, errors.Join(fmt.Errorf("make a private copy of %s: %w: %w", src.path, fault.Of(err), err), files.RemoveTree(fresh))
 	}
-	c.Repos = w.repos
+	c.Repos, c.Bytes = w.repos, w.bytes
 	c.Refs = c.refsDigest(dir)
 	return c, nil
 }
@@ -253,6 +260,7 @@ type gitCopier struct {
 	worktree string
 	repos    []gitRepo
 	bytes    int64
+	most     int64 // of bytes
 	entries  int
 }
 
@@ -292,7 +300,7 @@ func openDirAt(at int, name string) (int, error) {
 }
 
 // skippedInGit are left out of a copy: large content of extensions, and credentials.
-var skippedInGit = []string{"lfs", "annex", "credentials", ".git-credentials"}
+var skippedInGit = []string{"lfs", "annex", "credentials", ".git-credentials", "git-credentials"}
 
 // copyRepo copies a Git directory. sub is its path in the copy.
 func (w *gitCopier) copyRepo(src, dst int, sub, host string) error {
@@ -480,7 +488,7 @@ func (w *gitCopier) copyFile(src, dst int, name string, most int64) error {
 	}
 	to := os.NewFile(uintptr(fd), name)
 	switch {
-	case name == "config" || name == "config.worktree":
+	case secret.IsGitConfigName(name):
 		var data []byte
 		if data, err = io.ReadAll(io.LimitReader(from, maxConfigSize)); err == nil {
 			_, err = to.Write(secret.StripGitConfig(data))
@@ -488,12 +496,38 @@ func (w *gitCopier) copyFile(src, dst int, name string, most int64) error {
 	case unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil:
 	default:
 		var n int64
-		n, err = io.Copy(to, io.LimitReader(from, maxGitCopied-w.bytes+1))
-		if w.bytes += n; err == nil && w.bytes > maxGitCopied {
-			err = fmt.Errorf("%w: it is larger than %d bytes", fault.ResourceExhausted, int64(maxGitCopied))
+		n, err = copySparse(to, from, w.most-w.bytes+1)
+		if w.bytes += n; err == nil && w.bytes > w.most {
+			err = fmt.Errorf("%w: it is larger than %d bytes", fault.ResourceExhausted, w.most)
 		}
 	}
 	return errors.Join(err, to.Close())
+}
+
+// copySparse copies at most so many bytes of data of a file, and keeps its holes. It
+// returns how many bytes it copied.
+func copySparse(to, from *os.File, most int64) (n int64, err error) {
+	info, err := from.Stat()
+	if err != nil {
+		return 0, err
+	}
+	for end := int64(0); end < info.Size() && n < most; {
+		start, err := unix.Seek(int(from.Fd()), end, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			break // a hole up to the end
+		}
+		if err == nil {
+			end, err = unix.Seek(int(from.Fd()), start, unix.SEEK_HOLE)
+		}
+		if err != nil {
+			return n, err
+		}
+		copied, err := io.Copy(io.NewOffsetWriter(to, start), io.NewSectionReader(from, start, min(end-start, most-n)))
+		if n += copied; err != nil {
+			return n, err
+		}
+	}
+	return n, to.Truncate(info.Size())
 }
 
 // eachEntry calls f for each entry of a directory.

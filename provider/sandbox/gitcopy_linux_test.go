@@ -241,6 +241,9 @@ func TestPrivateGitWithoutCredentials(t *testing.T) {
 	git(t, dir, "config", "http.https://example.com/.extraheader", "AUTHORIZATION: basic tok2")
 	git(t, dir, "config", "url.https://tok3@example.com/.insteadOf", "ex:")
 	git(t, dir, "config", "remote.up.url", "ssh://git@example.com/x.git")
+	git(t, dir, "config", "sendemail.smtpPass", "tok1")
+	put(t, filepath.Join(dir, ".git/config.bak"), "[imap]\n\tpass = tok2\n[remote \"o\"]\n\turl = \"https://u:\\\"tok3@h/x\"\n")
+	put(t, filepath.Join(dir, ".git/git-credentials"), "https://u:tok1@h")
 	_, ws, _ := inPlace(t, dir, "")
 	got := output(t, ws, `grep -r "tok[123]" .git `+gitInside+`; git remote get-url origin; git remote get-url up; git status --porcelain`)
 	if got != "https://example.com/x.git\nssh://git@example.com/x.git" {
@@ -249,7 +252,7 @@ func TestPrivateGitWithoutCredentials(t *testing.T) {
 }
 
 // gitAttackTests are the attacks on repositories and autorun files of a directory in place.
-const gitAttackTests = "^TestGitAttack(HostRename|GitReplaced|NamesOfARepository|Mode|OtherNames|SymlinkReplaced|PlantedRepository|SameSizeAndTime)$"
+const gitAttackTests = "^TestGitAttack(HostRename|GitReplaced|NamesOfARepository|Mode|OtherNames|SymlinkReplaced|PlantedRepository|SameSizeAndTime|FailedScan|Leftovers|Flood|SymlinkInGit|SparseGit)$"
 
 func TestGitAttacksUnprivileged(t *testing.T) { asNobody(t, gitAttackTests) }
 
@@ -540,7 +543,7 @@ func BenchmarkCopyGit(b *testing.B) {
 	defer unix.Close(fd)
 	copies := b.TempDir()
 	for b.Loop() {
-		if _, err := copyGit(copies, gitSource{fd: fd, host: dir, path: dir}); err != nil {
+		if _, err := copyGit(copies, gitSource{fd: fd, host: dir, path: dir}, maxGitCopied); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -584,4 +587,46 @@ func TestPrivateGitIsHistory(t *testing.T) {
 			t.Errorf("the snapshot contains .git: %v", err)
 		}
 	})
+}
+
+// TestGitAttackSparseGit: a workload plants a .git with sparse files, which take no disk. The
+// copies of the next guest take none either.
+func TestGitAttackSparseGit(t *testing.T) {
+	reportGitAttack(t, "git-sparse-files", testenv.Prevented)
+	dir := t.TempDir()
+	shellOutside(t, dir, "for i in 1 2; do mkdir -p r$i/.git; truncate -s 300M r$i/.git/x; echo end >> r$i/.git/x; done")
+	p, ws, _ := inPlace(t, dir, "")
+	if got := output(t, ws, "tail -c4 r1/.git/x; stat -c %s r2/.git/x"); got != "end\n314572804" {
+		t.Errorf("inside, the files are %q", got)
+	}
+	var blocks int64
+	err := filepath.WalkDir(p.store.Path(idOf(t, ws), gitName), func(name string, _ os.DirEntry, err error) error {
+		var st unix.Stat_t
+		if err == nil {
+			err = unix.Lstat(name, &st)
+		}
+		blocks += st.Blocks
+		return err
+	})
+	if used := blocks * 512; err != nil || used > 8<<20 {
+		t.Errorf("the copies take %d bytes, %v", used, err)
+	}
+}
+
+// TestPrivateGitTotal: the copies of a workspace have a bound together.
+func TestPrivateGitTotal(t *testing.T) {
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, ".git/description"), strings.Repeat("x", 5000))
+	fd, err := openDirAt(unix.AT_FDCWD, filepath.Join(dir, ".git"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	src := gitSource{fd: fd, host: filepath.Join(dir, ".git"), path: filepath.Join(dir, ".git")}
+	for left, want := range map[int64]fault.Code{4999: fault.ResourceExhausted, 5000: ""} {
+		u := &launchSpec{gitDir: t.TempDir(), git: &[]gitCopy{{Bytes: maxGitTotal - left}}}
+		if c, err := u.privateGit(src); err != nil && fault.Of(err) != want || err == nil && (want != "" || c.Bytes != 5000) {
+			t.Errorf("with %d bytes left: %d bytes, %v", left, c.Bytes, err)
+		}
+	}
 }

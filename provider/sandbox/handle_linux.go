@@ -104,6 +104,7 @@ func (h *handle) adoptOrStart(ctx context.Context, want *launchSpec) (g *guestCo
 		g = h.p.adoptGuest(ctx, h.att.Dir, want)
 	}
 	if g == nil {
+		h.reportLeftovers()
 		if g, err = h.p.startGuest(ctx, h.att.Dir, want); err != nil {
 			return nil, err
 		}

@@ -25,7 +25,8 @@ func (h *handle) shell(ctx context.Context) (*driver.Shell, error) {
 		}
 		res, err := g.Shell().Run(ctx, cmd)
 		if err == nil {
-			res.AutorunChanges, res.PrivateCommits, res.Refused = h.autorunChanges(false), h.privateCommits(), refused.Since(moment)
+			res.AutorunChanges, res.AutorunWarnings = h.autorunChanges(false)
+			res.PrivateCommits, res.Refused = h.privateCommits(), refused.Since(moment)
 		}
 		return res, err
 	}

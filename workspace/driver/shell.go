@@ -186,6 +186,11 @@ type Result struct {
 	// earlier command ran. Each is reported once.
 	AutorunChanges []string `json:"autorunChanges,omitempty"`
 
+	// AutorunWarnings say which directories in place could not be scanned for autorun
+	// files, and why, and how many changes AutorunChanges leaves out. They are repeated
+	// as long as they apply.
+	AutorunWarnings []string `json:"autorunWarnings,omitempty"`
+
 	// PrivateCommits are repositories, as paths of .git on the host, in whose private
 	// copy (see GitDir) commits or other refs changed while this or an earlier command
 	// ran. The host's repository does not have them. Each change is reported once.
