@@ -67,7 +67,7 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 func (s *System) withNetwork(source tool.Source) tool.Source {
 	return func(ws *workspace.Workspace) driver.ToolSource {
 		tools := source(ws)
-		rec, err := s.Registry.Lookup(context.Background(), "", ws.ID())
+		rec, err := s.Registry.Lookup(context.Background(), "", ws.ID()) //nolint:forbidigo // a Source has no context
 		if tools == nil || err != nil || !rec.Spec.Policy.Network.None() || ws.Traits().Network == driver.NetworkOpen {
 			return tools
 		}
