@@ -59,7 +59,7 @@ func TestInspector(t *testing.T) {
 				}
 			}
 			inspect(&list, "--method", "tools/list", "--strict")
-			if len(list.Tools) < 30 {
+			if n := len(list.Tools); n < 15 || n > 25 {
 				t.Errorf("%d tools are listed", len(list.Tools))
 			}
 			for _, tool := range list.Tools {
@@ -72,7 +72,7 @@ func TestInspector(t *testing.T) {
 				StructuredContent map[string]any
 			}
 			inspect(&result, "--method", "tools/call", "--tool-name", "Write", "--tool-arg", "file_path="+name+".txt", "--tool-arg", "content=hello")
-			if len(result.Content) != 1 || result.Content[0].Text != "wrote 5 bytes to "+name+".txt" || result.StructuredContent["path"] != name+".txt" {
+			if len(result.Content) != 1 || result.Content[0].Text != "wrote 5 bytes to "+name+".txt" || result.StructuredContent != nil {
 				t.Errorf("Write answers %+v", result)
 			}
 			if got, err := os.ReadFile(filepath.Join(dir, name+".txt")); err != nil || string(got) != "hello" {
