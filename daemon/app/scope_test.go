@@ -33,7 +33,7 @@ const marker = "7d1f-belongs-to-other"
 var named = map[string][]string{
 	"workspace": {"apply source"},
 	"snapshot": {
-		"apply since", "diff from", "diff to", "fork snapshot", "snapshot_delete name", "snapshot_diff name", "snapshot_restore name",
+		"apply since", "diff from", "diff to", "fork snapshot", "snapshot_delete name", "snapshot_diff name", "snapshot_restore name", "undo to",
 		"workspace_branch snapshot", "workspace_delete_snapshot snapshot", "workspace_restore snapshot",
 	},
 	"session": {
@@ -48,7 +48,7 @@ var named = map[string][]string{
 	"patch":         {"apply_patch patch"},
 	"uri":           {"skill_run inputs.from", "web_fetch url"},
 	"path": {
-		"Edit file_path", "Glob path", "Glob pattern", "Grep glob", "Grep path", "MultiEdit file_path", "Read file_path", "Write file_path", "apply paths",
+		"Edit file_path", "check files", "edit_code file_path", "symbol file_path", "Glob path", "Glob pattern", "Grep glob", "Grep path", "MultiEdit file_path", "Read file_path", "Write file_path", "apply paths",
 		"change_function_signature file_path", "delete path", "diagnostics file_path", "diff paths", "document_symbols file_path", "edit_function_body file_path",
 		"find_definition file_path", "find_references file_path", "format files", "git_commit paths", "git_diff from", "git_diff paths", "git_diff to", "git_log paths", "git_log revision",
 		"hover file_path", "insert_after_method file_path", "list path", "move from", "move to", "project_symbols file_path", "rename_in_file file_path",
@@ -60,6 +60,8 @@ var named = map[string][]string{
 		"skill_list_docs skill", "skill_load skill", "skill_run skill", "run_script name", "git_branch from", "git_branch name",
 	},
 	"nothing": {
+		"Bash error_patterns", "Edit edits.new_string", "Edit edits.old_string", "check kind", "check language", "edit_code action", "edit_code code", "edit_code name",
+		"run_script language", "snapshot description", "snapshot name", "symbol ask", "symbol query",
 		"Bash description", "BashOutput stream", "Edit new_string", "Edit old_string", "Grep output_mode", "Grep pattern", "Grep type",
 		"MultiEdit edits.new_string", "MultiEdit edits.old_string", "Write content", "change_function_signature function_name", "change_function_signature new_signature",
 		"edit_function_body function_name", "edit_function_body new_body", "format language", "git_commit message", "insert_after_method method_name",
@@ -118,7 +120,7 @@ func newNeighbours(t *testing.T) *neighbours {
 
 func (n *neighbours) open(name string) *workspace.Workspace {
 	n.t.Helper()
-	rec, err := n.sys.Create(n.t.Context(), workspace.Spec{Name: name}, "")
+	rec, err := n.sys.Create(n.t.Context(), workspace.Spec{Name: name, Policy: driver.Policy{Network: driver.Network{Allow: []driver.NetRule{{Host: "example.com"}}}}}, "")
 	if err != nil {
 		n.t.Fatal(err)
 	}

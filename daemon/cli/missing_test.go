@@ -31,6 +31,7 @@ func (p lossy) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, 
 func (p lossy) lose(ws *driver.Workspace, err error) (*driver.Workspace, error) {
 	if err == nil {
 		ws.Life.Snapshot = &driver.Snapshots{Snapshotter: p}
+		ws.Ref.Capabilities = ws.Built()
 	}
 	return ws, err
 }

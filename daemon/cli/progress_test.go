@@ -150,6 +150,7 @@ func (p *slow) Resolve(ctx context.Context, ref driver.Ref) (*driver.Workspace, 
 func (p *slow) slowed(ws *driver.Workspace, err error) (*driver.Workspace, error) {
 	if err == nil {
 		ws.Life.Snapshot = &driver.Snapshots{Snapshotter: p}
+		ws.Ref.Capabilities = ws.Built()
 	}
 	return ws, err
 }

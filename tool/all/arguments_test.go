@@ -35,9 +35,12 @@ var noPaths = map[string]string{
 	"git_diff to":               "a revision",
 	"render_dot source":         "a diagram",
 	"render_mermaid source":     "a diagram",
+	"run_tests command":         "a command",
 	"skill_run command":         "a command",
 	"skill_run cwd":             "below the directory of the skill",
 	"skill_run outputs.globs":   "finds files",
+	"symbol ask":                "a question",
+	"undo to":                   "a snapshot",
 	"workspace_branch snapshot": "a snapshot",
 	"workspace_grep include":    "finds files below path",
 }
