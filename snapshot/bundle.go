@@ -111,7 +111,7 @@ func (r *Repository) ImportBundle(ctx context.Context, bundle io.Reader, opts *B
 	res.AutorunTotal = len(found)
 	res.Autorun = topFirst(slices.Collect(maps.Keys(found)))
 	res.Autorun = res.Autorun[:min(len(res.Autorun), MaxLeftOutListed)]
-	if err := q.keep(); err != nil {
+	if err := q.moveObjects(); err != nil {
 		return nil, err
 	}
 	if opts.Refs != nil && opts.Branch == "" {
@@ -161,9 +161,9 @@ func (q *quarantine) receive(ctx context.Context, bundle io.Reader, most int64) 
 	return head.refs, nil
 }
 
-// keep moves the objects into the repository: each pack, then its index, without which
+// moveObjects moves the objects into the repository: each pack, then its index, without which
 // git does not read the pack.
-func (q *quarantine) keep() error {
+func (q *quarantine) moveObjects() error {
 	for _, kind := range []string{"pack", "rev", "idx"} {
 		files, err := filepath.Glob(filepath.Join(q.dir, "pack", "pack-*."+kind))
 		if err != nil {

@@ -15,11 +15,11 @@ import (
 // A codeSession is the workspace of an execution id of ExecuteCode. While no code runs in
 // it, it may be closed; its files stay.
 type codeSession struct {
-	id   string         // of the workspace
-	turn chan struct{}  // a token while code runs, because the files of blocks have the same names
-	p    *openWorkspace // nil while it is closed; guarded by turn
-	used bool           // it was opened; guarded by turn
-	idle *time.Timer    // closes it; guarded by turn
+	id      string         // of the workspace
+	running chan struct{}  // a token while code runs, because the files of blocks have the same names
+	p       *openWorkspace // nil while it is closed; guarded by running
+	used    bool           // it was opened; guarded by running
+	idle    *time.Timer    // closes it; guarded by running
 
 	cancel context.CancelFunc // of the code that runs; guarded by Executor.mu
 }
@@ -104,7 +104,7 @@ func (e *Executor) codeWorkspace(ctx context.Context, cancel context.CancelFunc,
 	e.mu.Lock()
 	c := e.code[id]
 	if c == nil {
-		c = &codeSession{id: workspace.NewID(), turn: make(chan struct{}, 1)}
+		c = &codeSession{id: workspace.NewID(), running: make(chan struct{}, 1)}
 		if e.opts.Persist {
 			c.id = persistentID(id)
 		}
@@ -112,7 +112,7 @@ func (e *Executor) codeWorkspace(ctx context.Context, cancel context.CancelFunc,
 	}
 	e.mu.Unlock()
 	select {
-	case c.turn <- struct{}{}:
+	case c.running <- struct{}{}:
 	case <-ctx.Done():
 		return nil, nil, fmt.Errorf("trpcagent: wait for code of the same id: %w", ctx.Err())
 	}
@@ -122,7 +122,7 @@ func (e *Executor) codeWorkspace(ctx context.Context, cancel context.CancelFunc,
 	if c.p == nil {
 		p, err := e.openWorkspace(ctx, c.id, id, true, codeexecutor.WorkspacePolicy{Persist: true})
 		if err != nil {
-			<-c.turn
+			<-c.running
 			return nil, nil, err
 		}
 		c.p, c.used = p, true
@@ -132,18 +132,18 @@ func (e *Executor) codeWorkspace(ctx context.Context, cancel context.CancelFunc,
 	e.mu.Unlock()
 	return c.p, func() {
 		c.idle = time.AfterFunc(e.opts.CodeIdle, func() { e.closeIdle(c) })
-		<-c.turn
+		<-c.running
 	}, nil
 }
 
 // closeIdle closes the workspace of a code session in which no code runs.
 func (e *Executor) closeIdle(c *codeSession) {
 	select {
-	case c.turn <- struct{}{}:
+	case c.running <- struct{}{}:
 	default:
 		return // code runs again
 	}
-	defer func() { <-c.turn }()
+	defer func() { <-c.running }()
 	if c.p != nil {
 		e.dropWorkspace(context.Background(), c.p) //nolint:forbidigo // no call is under way
 		c.p = nil
@@ -159,11 +159,11 @@ func (e *Executor) endCode(ctx context.Context, c *codeSession) error {
 	}
 	e.mu.Unlock()
 	select {
-	case c.turn <- struct{}{}:
+	case c.running <- struct{}{}:
 	case <-ctx.Done():
 		return fmt.Errorf("trpcagent: end the workspace of code: %w", ctx.Err())
 	}
-	defer func() { <-c.turn }()
+	defer func() { <-c.running }()
 	if c.idle != nil {
 		c.idle.Stop()
 	}

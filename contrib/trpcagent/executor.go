@@ -44,7 +44,7 @@ type Options struct {
 	TrustedLocal bool
 
 	// InputsDir is a directory of the host, of which each workspace has a copy at
-	// work/inputs. "" is none.
+	// work/inputs; "" copies nothing.
 	InputsDir string
 
 	// Delimiter starts and ends code blocks; the zero value is three backticks.

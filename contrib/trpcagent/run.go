@@ -95,8 +95,8 @@ func (e *Executor) RunProgram(ctx context.Context, ws codeexecutor.Workspace, sp
 	return runResult(res), nil
 }
 
-// causes are exit causes in words.
-var causes = map[driver.Cause]string{
+// exitCauseTexts are exit causes in words.
+var exitCauseTexts = map[driver.Cause]string{
 	driver.CauseKilled:    "the program was killed",
 	driver.CauseCanceled:  "the run was cancelled",
 	driver.CauseOOM:       "the program was killed: out of memory",
@@ -113,7 +113,7 @@ func runResult(res driver.Result) codeexecutor.RunResult {
 		Stdout: driver.OutputText(res.Stdout, res.StdoutDropped, ""), Stderr: driver.OutputText(res.Stderr, res.StderrDropped, ""),
 		ExitCode: res.ExitCode, Duration: res.Duration, TimedOut: res.Cause == driver.CauseTimeout,
 	}
-	if why := causes[res.Cause]; why != "" {
+	if why := exitCauseTexts[res.Cause]; why != "" {
 		out.Stderr += "\n[" + why + "]\n"
 	}
 	return out

@@ -147,7 +147,7 @@ type Files interface {
 type EnvInfo struct {
 	CaseID      string
 	RunnerID    string
-	Workspace   string // path in the report and in workspace.json; "" where there is none
+	Workspace   string // path in the report and in workspace.json; "" without a workspace
 	Root        string // path for programs in the workspace; "" is the same
 	Files       Files  // what node:fs finds at these paths; nil are the host's files
 	OutputDir   string // of the run

@@ -42,13 +42,13 @@ const (
 // host.
 type Options struct {
 	State     State      // nil keeps the state in memory
-	Artifacts *Artifacts // of artifact:// for artifact:// and saved outputs; may be nil
-	HostRoots []string   // absolute directories that host:// absolute directories that host:// may read; empty disables host://
+	Artifacts *Artifacts // for artifact:// and saved outputs; may be nil
+	HostRoots []string   // absolute directories that host:// may read; empty disables host://
 	History   int        // number of input and of output records to keep; 0 is DefaultHistory
 	NoCopy    bool       // no metadata.json in the workspace
 
 	// Exclude names files, by their paths in the workspace, that are never collected; nil
-	// is none.
+	// excludes no file.
 	Exclude func(name string) bool
 
 	Log *slog.Logger

@@ -72,7 +72,7 @@ func (s *scanner) declareAssigned(n int, line, text string) bool {
 	return true
 }
 
-// cutAssignment splits a.b = value; the target is "" if the text is none.
+// cutAssignment splits a.b = value; target is "" if text is no assignment.
 func cutAssignment(text string) (target, value string) {
 	end := 0
 	for end < len(text) && (identByte(text[end]) || text[end] == '.') {

@@ -17,7 +17,7 @@ func TestVenvWithoutItsManager(t *testing.T) {
 	for manager, lock := range map[string]string{"uv": "uv.lock", "poetry": "poetry.lock"} {
 		t.Run(manager, func(t *testing.T) {
 			if name, err := exec.LookPath(manager); err == nil {
-				t.Skipf("%s is installed", name)
+				t.Skipf("skipped: host: it has the program %s, and the test needs it missing", name)
 			}
 			pytest := testenv.NeedsProgram(t, "pytest")
 			ws, dir := open(t, local.Kind, map[string]string{
