@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write the generated parts of ARCHITECTU
 // parts are the headings of the list of packages, bottom up. A pattern is one of
 // the import table's; the first that covers a package has it.
 var parts = []struct{ title, patterns string }{
-	{"The contract and what everything uses", "fault event secret workspace workspace/..."},
+	{"The contract and what everything uses", "auth fault event secret workspace workspace/..."},
 	{"What providers on this host are built of", "host/... egress egress/... snapshot snapshot/..."},
 	{"Providers, one kind each; none imports another", "provider/wrap provider/wrap/... provider/* client"},
 	{"Identity and preparation", "registry prepare/... interp/..."},

@@ -23,6 +23,7 @@ const module = "github.com/croft-run/croft"
 // here. Every package may import those of leaves. Files of tests are free.
 var may = []struct{ pkg, imports string }{
 	{"fault", ""},
+	{"auth", ""},
 	{"event", "fault"},
 	{"secret", "fault"},
 	{"tool/profile", ""},
@@ -89,7 +90,7 @@ var may = []struct{ pkg, imports string }{
 	{"provider/wrap/retry", "fault workspace/driver"},
 	{"provider/wrap", ""},
 	{"daemon/config", "fault secret workspace/driver"},
-	{"registry", "fault event workspace workspace/driver internal/suggest internal/sqlitetx"},
+	{"registry", "auth fault event workspace workspace/driver internal/suggest internal/sqlitetx"},
 	{"snapshot/history", "fault workspace workspace/driver snapshot"},
 	{"prepare/stage", "fault workspace workspace/driver internal/blobs internal/search"},
 	{"prepare/bootstrap", "fault workspace workspace/driver prepare/stage"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace"
 )
@@ -32,11 +33,27 @@ func (r *Registry) Acquire(ctx context.Context, id string) (*workspace.Workspace
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("registry: acquire %s: %w", id, err)
 	}
+	if err := r.checkTenant(ctx, id); err != nil {
+		return nil, err
+	}
 	e, err := r.acquireEntry(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	return e.ws, nil
+}
+
+// checkTenant returns NotFound for a workspace that the context's principal does not see.
+// Concurrent callers share one attempt to open, so the check comes before it.
+func (r *Registry) checkTenant(ctx context.Context, id string) error {
+	if p, ok := auth.From(ctx); !ok || p.Operator() {
+		return nil
+	}
+	if e, ok := r.liveEntry(id); ok && auth.Sees(ctx, e.tenant) {
+		return nil
+	}
+	_, err := r.getRecord(ctx, id)
+	return err
 }
 
 func (r *Registry) acquireEntry(ctx context.Context, id string) (*entry, error) {
@@ -81,7 +98,7 @@ func (r *Registry) joinOpen(ctx context.Context, id string) (f *openCall, member
 	if r.opts.MaxOpen > 0 && r.openCount >= r.opts.MaxOpen {
 		return nil, false, fmt.Errorf("registry: acquire %s: %w: %d workspaces are open, which is the limit", id, fault.ResourceExhausted, r.openCount)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.opts.OpenTimeout)
+	ctx, cancel := context.WithTimeout(auth.Without(context.WithoutCancel(ctx)), r.opts.OpenTimeout)
 	f = &openCall{done: make(chan struct{}), cancel: cancel, waiters: 1}
 	r.openCalls[id] = f
 	r.openCount++

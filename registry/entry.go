@@ -17,6 +17,7 @@ import (
 // An entry is a live handle with its state.
 type entry struct {
 	id       string
+	tenant   string
 	want     driver.Capabilities
 	ws       *workspace.Workspace
 	revision atomic.Int64 // of the newest ref of the handle
@@ -101,7 +102,7 @@ func (r *Registry) liveEntry(id string) (*entry, bool) {
 
 // installEntry makes and publishes a handle for a provider's workspace.
 func (r *Registry) installEntry(rec Record, d *driver.Workspace) (*entry, error) {
-	e := &entry{id: rec.ID, want: rec.Spec.Want, current: d}
+	e := &entry{id: rec.ID, tenant: rec.Tenant, want: rec.Spec.Want, current: d}
 	e.used.Store(time.Now().UnixNano())
 	e.revision.Store(d.Ref.Revision)
 	ws, err := workspace.New(rec.ID, d, rec.Spec.Want, &workspace.Options{

@@ -96,8 +96,10 @@ func (r *Registry) Run(ctx context.Context) error {
 	}
 	ticker := time.NewTicker(r.opts.ExpireEvery)
 	defer ticker.Stop()
+	ends := time.NewTicker(min(time.Second, r.opts.ExpireEvery))
+	defer ends.Stop()
 	looking := true
-	for n := 1; ; n++ {
+	for n := 1; ; {
 		if looking {
 			var err error
 			if looking, err = r.markVanished(ctx); err != nil && ctx.Err() == nil {
@@ -107,12 +109,17 @@ func (r *Registry) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-ends.C:
+			if _, err := r.EndDue(ctx); err != nil && ctx.Err() == nil {
+				r.opts.Log.Warn("end workspaces", "error", err)
+			}
+			continue
 		case <-ticker.C:
 		}
 		if _, err := r.Expire(ctx); err != nil && ctx.Err() == nil {
 			r.opts.Log.Warn("expire", "error", err)
 		}
-		if n%sweepEvery != 0 {
+		if n++; n%sweepEvery != 0 {
 			continue
 		}
 		if err := r.sweepDestroyed(ctx); err != nil && ctx.Err() == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -88,7 +89,7 @@ func (r *Registry) markDestroyed(ctx context.Context, id string) (Record, error)
 	if fault.Of(err) != fault.NotFound {
 		return rec, err
 	}
-	if tomb, again := r.store.Get(ctx, id); again == nil {
+	if tomb, again := r.store.Get(ctx, id); again == nil && auth.Sees(ctx, tomb.Tenant) {
 		return tomb, nil
 	}
 	return Record{}, err

@@ -18,7 +18,8 @@ import (
 type Record struct {
 	ID        string            `json:"id"`
 	Name      string            `json:"name,omitempty"`
-	Owner     string            `json:"owner,omitempty"` // Spec.Session.User
+	Tenant    string            `json:"tenant,omitempty"` // of the principal that created it; "" is the server's own
+	Owner     string            `json:"owner,omitempty"`  // Spec.Session.User
 	Kind      string            `json:"kind"`
 	State     State             `json:"state"`
 	Spec      workspace.Spec    `json:"spec"`
@@ -30,6 +31,8 @@ type Record struct {
 	Error     *fault.Wire       `json:"error,omitempty"`    // why it is failed
 	Attempts  int               `json:"attempts,omitempty"` // to open or resolve, since it was last ready
 
+	Attributes
+
 	// Pending is a requested policy that is not yet known to be in force.
 	Pending *workspace.Policy `json:"pending,omitempty"`
 
@@ -39,6 +42,25 @@ type Record struct {
 	// Worker is the registry that is opening the workspace or changing its policy.
 	Worker string `json:"worker,omitempty"`
 }
+
+// Attributes are what a server stores with a workspace and may change at any time.
+type Attributes struct {
+	// EndAt ends the workspace at that time, whether it is used or not; zero is never.
+	EndAt time.Time `json:"endAt,omitzero"`
+	OnEnd OnEnd     `json:"onEnd,omitempty"`
+
+	// Annotations are free text of the program. They are stored as they are: no secrets.
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// OnEnd is what happens to a workspace at Attributes.EndAt.
+type OnEnd string
+
+// The values of OnEnd.
+const (
+	DestroyOnEnd OnEnd = ""      // destroy it
+	PauseOnEnd   OnEnd = "pause" // pause it, and clear EndAt
+)
 
 // Capabilities returns the capabilities of the workspace, nil if they are not known before
 // it is opened.
@@ -69,17 +91,21 @@ func (r Record) isOutage() bool {
 // A Filter selects records. A zero field matches every record, except that
 // destroyed ones are selected only by state.
 type Filter struct {
+	Tenant string
 	Owner  string
 	Name   string
 	Kind   string
 	States []State
 	Labels map[string]string // all must match
 	From   string            // id of the snapshot that the workspace started from
+	Ended  time.Time         // EndAt is not after this time
 }
 
 func (f Filter) matches(r Record) bool {
 	switch {
-	case f.Owner != "" && f.Owner != r.Owner,
+	case f.Tenant != "" && f.Tenant != r.Tenant,
+		f.Owner != "" && f.Owner != r.Owner,
+		!f.Ended.IsZero() && !r.hasEnded(f.Ended),
 		f.Name != "" && f.Name != r.Name,
 		f.Kind != "" && f.Kind != r.Kind,
 		f.From != "" && f.From != r.Spec.From.Snapshot,
@@ -147,5 +173,6 @@ func (r Record) label() string {
 // clone returns a copy that can be changed without changing r.
 func (r Record) clone() Record {
 	r.Labels = maps.Clone(r.Labels)
+	r.Annotations = maps.Clone(r.Annotations)
 	return r
 }

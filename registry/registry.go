@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/keylock"
@@ -131,13 +133,19 @@ func New(ctx context.Context, store Store, mux *workspace.Mux, opts *Options) (*
 }
 
 // Create stores the spec of a workspace and returns its record. It makes an id if
-// spec has none. Acquire opens the workspace.
+// spec has none. The workspace belongs to the tenant of the context's principal.
+// Acquire opens the workspace.
 func (r *Registry) Create(ctx context.Context, spec workspace.Spec) (Record, error) {
+	return r.CreateWith(ctx, spec, Attributes{})
+}
+
+// CreateWith is Create for a workspace with attributes.
+func (r *Registry) CreateWith(ctx context.Context, spec workspace.Spec, attrs Attributes) (Record, error) {
 	fresh := spec.ID == ""
 	if fresh {
 		spec.ID = driver.NewID()
 	}
-	if err := r.checkSpec(spec); err != nil {
+	if err := errors.Join(r.checkSpec(spec), attrs.check()); err != nil {
 		return Record{}, fmt.Errorf("registry: create: %w", err)
 	}
 	release := func() {}
@@ -146,8 +154,8 @@ func (r *Registry) Create(ctx context.Context, spec workspace.Spec) (Record, err
 	}
 	now := time.Now().UTC()
 	rec, err := r.store.Insert(ctx, Record{
-		ID: spec.ID, Name: spec.Name, Owner: spec.Session.User, Kind: spec.Kind, State: Intended,
-		Spec: spec, Labels: spec.Labels, CreatedAt: now, UpdatedAt: now, LastUsed: now,
+		ID: spec.ID, Name: spec.Name, Tenant: auth.Tenant(ctx), Owner: spec.Session.User, Kind: spec.Kind, State: Intended,
+		Spec: spec, Labels: spec.Labels, CreatedAt: now, UpdatedAt: now, LastUsed: now, Attributes: attrs,
 	})
 	if err != nil {
 		release()
@@ -187,7 +195,8 @@ func (r *Registry) reserveID(spec workspace.Spec) (id string, release func()) {
 	return id, release
 }
 
-// Fork creates a workspace like another, whose own files start as a snapshot.
+// Fork creates a workspace like another, whose own files start as a snapshot. It has none
+// of the other's attributes.
 func (r *Registry) Fork(ctx context.Context, of Record, from driver.Source, name string, labels map[string]string) (Record, error) {
 	spec := of.Spec
 	spec.ID, spec.Dir, spec.Name = "", "", name
@@ -196,7 +205,7 @@ func (r *Registry) Fork(ctx context.Context, of Record, from driver.Source, name
 }
 
 // Lookup returns the record of an owner's workspace by name or id. An empty owner
-// finds every id, and the names without an owner.
+// finds every id, and the names without an owner. A name is one of the principal's tenant.
 func (r *Registry) Lookup(ctx context.Context, owner, nameOrID string) (Record, error) {
 	missing := fmt.Errorf("registry: workspace %q: %w", nameOrID, fault.NotFound)
 	switch {
@@ -212,7 +221,7 @@ func (r *Registry) Lookup(ctx context.Context, owner, nameOrID string) (Record, 
 			return Record{}, err
 		}
 		for _, rec := range recs {
-			if rec.Owner == owner {
+			if rec.Owner == owner && rec.Tenant == auth.Tenant(ctx) {
 				return rec, nil
 			}
 		}
@@ -231,16 +240,21 @@ func (r *Registry) suggestName(ctx context.Context, owner, name string) string {
 	}
 	var names []string
 	for _, rec := range recs {
-		if rec.Owner == owner && rec.Name != "" {
+		if rec.Owner == owner && rec.Tenant == auth.Tenant(ctx) && rec.Name != "" {
 			names = append(names, rec.Name)
 		}
 	}
 	return suggest.Hint(name, names)
 }
 
-// List returns the records that match, oldest first.
+// List returns the records that match, oldest first. A principal sees the workspaces of its
+// tenant; the operator sees all.
 func (r *Registry) List(ctx context.Context, filter Filter) ([]Record, error) {
-	return r.store.List(ctx, filter)
+	recs, err := r.store.List(ctx, filter)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(recs, func(rec Record) bool { return !auth.Sees(ctx, rec.Tenant) }), nil
 }
 
 // Revision differs whenever a record was added, changed or deleted by any process.
@@ -277,7 +291,21 @@ func (r *Registry) SetLabels(ctx context.Context, id string, labels map[string]s
 	})
 }
 
-// getRecord returns a record that is not destroyed.
+// SetAttributes changes the attributes of a workspace. Change may be called several times.
+func (r *Registry) SetAttributes(ctx context.Context, id string, change func(*Attributes) error) (Record, error) {
+	return r.changeRecord(ctx, id, func(rec *Record) error {
+		if err := change(&rec.Attributes); err != nil {
+			return err
+		}
+		if err := rec.Attributes.check(); err != nil {
+			return fmt.Errorf("registry: workspace %s: %w", id, err)
+		}
+		return nil
+	})
+}
+
+// getRecord returns a record that is not destroyed. The record of a tenant that the
+// principal does not see is not found.
 func (r *Registry) getRecord(ctx context.Context, id string) (Record, error) {
 	if !driver.ValidID(id) {
 		return Record{}, fmt.Errorf("registry: workspace id %q: %w: an id is %d of [a-z0-9]", id, fault.InvalidArgument, driver.IDLength)
@@ -286,10 +314,17 @@ func (r *Registry) getRecord(ctx context.Context, id string) (Record, error) {
 	if err != nil {
 		return Record{}, err
 	}
+	if !auth.Sees(ctx, rec.Tenant) {
+		return Record{}, missingError(id)
+	}
 	if rec.State == Destroyed {
 		return Record{}, destroyedError(id)
 	}
 	return rec, nil
+}
+
+func missingError(id string) error {
+	return fmt.Errorf("registry: workspace %s: %w", id, fault.NotFound)
 }
 
 func destroyedError(id string) error {

@@ -51,7 +51,7 @@ type sqlStore struct {
 	id string
 }
 
-const columns = `id, version, owner, name, kind, state, spec, ref, pending, failure, attempts, worker, created_at, updated_at, last_used`
+const columns = `id, version, owner, name, kind, state, spec, ref, pending, failure, attempts, worker, created_at, updated_at, last_used, tenant, annotations, end_at, on_end`
 
 // migrateSchema brings the schema up to date, and loads the store's id.
 func (s *sqlStore) migrateSchema(ctx context.Context) error {
@@ -153,7 +153,7 @@ type querier interface {
 func (s *sqlStore) getRecord(ctx context.Context, q querier, id, suffix string) (Record, error) {
 	rec, err := decodeRecord(q.QueryRowContext(ctx, s.rebind(`SELECT `+columns+` FROM workspaces WHERE id = ?`+suffix), id))
 	if errors.Is(err, sql.ErrNoRows) {
-		return Record{}, fmt.Errorf("registry: workspace %s: %w", id, fault.NotFound)
+		return Record{}, missingError(id)
 	}
 	if err != nil {
 		return Record{}, s.classifyError("get "+id, err)
@@ -167,10 +167,13 @@ func (s *sqlStore) List(ctx context.Context, f Filter) ([]Record, error) {
 		query += " AND " + clause
 		args = append(args, values...)
 	}
-	for _, eq := range []struct{ column, value string }{{"owner", f.Owner}, {"name", f.Name}, {"kind", f.Kind}} {
+	for _, eq := range []struct{ column, value string }{{"tenant", f.Tenant}, {"owner", f.Owner}, {"name", f.Name}, {"kind", f.Kind}} {
 		if eq.value != "" {
 			and(eq.column+" = ?", eq.value)
 		}
+	}
+	if !f.Ended.IsZero() {
+		and("end_at > 0 AND end_at <= ?", f.Ended.UnixNano())
 	}
 	if f.From != "" && driver.ValidID(f.From) { // saves decoding most other records
 		and("spec LIKE ?", "%"+f.From+"%")
@@ -369,8 +372,8 @@ func (s *sqlStore) rebind(query string) string {
 // encodeRecord returns the values of a record in the order of columns.
 func encodeRecord(rec Record) ([]any, error) {
 	rec.Spec.Labels = rec.Labels
-	var text [4]string
-	for i, v := range []any{rec.Spec, rec.Ref, rec.Pending, rec.Error} {
+	var text [5]string
+	for i, v := range []any{rec.Spec, rec.Ref, rec.Pending, rec.Error, rec.Annotations} {
 		data, err := json.Marshal(v)
 		if err != nil {
 			return nil, fmt.Errorf("registry: encode workspace %s: %w: %w", rec.ID, fault.InvalidArgument, err)
@@ -380,29 +383,31 @@ func encodeRecord(rec Record) ([]any, error) {
 	return []any{
 		rec.ID, rec.Version, rec.Owner, rec.Name, rec.Kind, string(rec.State), text[0], text[1], text[2], text[3],
 		rec.Attempts, rec.Worker, unixNanos(rec.CreatedAt), unixNanos(rec.UpdatedAt), unixNanos(rec.LastUsed),
+		rec.Tenant, text[4], unixNanos(rec.EndAt), string(rec.OnEnd),
 	}, nil
 }
 
 // decodeRecord reads a record from a row of columns.
 func decodeRecord(row interface{ Scan(dest ...any) error }) (Record, error) {
 	var rec Record
-	var spec, ref, pending, failure string
-	var created, updated, used int64
+	var spec, ref, pending, failure, annotations string
+	var created, updated, used, end int64
 	err := row.Scan(&rec.ID, &rec.Version, &rec.Owner, &rec.Name, &rec.Kind, &rec.State, &spec, &ref, &pending, &failure,
-		&rec.Attempts, &rec.Worker, &created, &updated, &used)
+		&rec.Attempts, &rec.Worker, &created, &updated, &used, &rec.Tenant, &annotations, &end, &rec.OnEnd)
 	if err != nil {
 		return Record{}, err
 	}
 	for _, f := range []struct {
 		text string
 		into any
-	}{{spec, &rec.Spec}, {ref, &rec.Ref}, {pending, &rec.Pending}, {failure, &rec.Error}} {
+	}{{spec, &rec.Spec}, {ref, &rec.Ref}, {pending, &rec.Pending}, {failure, &rec.Error}, {annotations, &rec.Annotations}} {
 		if err := json.Unmarshal([]byte(f.text), f.into); err != nil {
 			return Record{}, fmt.Errorf("registry: the record of workspace %s is damaged: %w: %w", rec.ID, fault.Internal, err)
 		}
 	}
 	rec.Labels = rec.Spec.Labels
 	rec.CreatedAt, rec.UpdatedAt, rec.LastUsed = timeFromNanos(created), timeFromNanos(updated), timeFromNanos(used)
+	rec.EndAt = timeFromNanos(end)
 	return rec, nil
 }
 

@@ -57,7 +57,7 @@ func (s *sqlStore) Beat(ctx context.Context, self Holder, ttl time.Duration, use
 	return held, err
 }
 
-const prefixed = `w.id, w.version, w.owner, w.name, w.kind, w.state, w.spec, w.ref, w.pending, w.failure, w.attempts, w.worker, w.created_at, w.updated_at, w.last_used`
+const prefixed = `w.id, w.version, w.owner, w.name, w.kind, w.state, w.spec, w.ref, w.pending, w.failure, w.attempts, w.worker, w.created_at, w.updated_at, w.last_used, w.tenant, w.annotations, w.end_at, w.on_end`
 
 // restoreHolds restores the holds that were reaped while the lease had run out, and
 // adds their records to held.
