@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/server/httplog"
 )
 
 // Listen listens on addr, which CheckAddr has accepted.
@@ -47,6 +48,7 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	go func() { ran <- s.Registry.Run(background) }()
 
 	server := s.newHTTPServer(ctx)
+	server.Handler = s.observeRequests(server.Handler)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 
@@ -71,6 +73,15 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 		errs = append(errs, err)
 	}
 	return ignoreClosed(errors.Join(errs...))
+}
+
+// observeRequests adds request ids, the log of requests, metrics and traces.
+func (s *System) observeRequests(next http.Handler) http.Handler {
+	cfg := httplog.Config{Log: s.log}
+	if s.telemetry != nil {
+		next, cfg.Observe = s.telemetry.Trace(next), s.telemetry.Observe
+	}
+	return httplog.New(next, cfg)
 }
 
 // minTokenLength is the minimum length of a token beyond loopback, against guessing.

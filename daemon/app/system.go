@@ -15,6 +15,7 @@ import (
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/daemon/config"
+	"github.com/croft-run/croft/daemon/telemetry"
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/interp/isolate"
@@ -45,6 +46,9 @@ type Config struct {
 	Resolver  egress.Resolver   // resolves the host names of requests; nil is the host's
 	Version   string            // of the program
 	Log       *slog.Logger      // nil is silent
+
+	// Telemetry has the metrics and traces of a server; nil is none.
+	Telemetry *telemetry.Telemetry
 }
 
 // Time-outs of the steps of shutting down: requests, whose clients may never finish, and
@@ -71,6 +75,7 @@ type System struct {
 	store    registry.Store
 	agents   *toolServer
 
+	telemetry *telemetry.Telemetry
 	templates *template.Catalog
 	version   string
 	snapshots *snapshot.Store
@@ -108,7 +113,7 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &System{Dir: dir, Token: strings.TrimSpace(cfg.Token), log: cfg.Log, operator: cfg.Operator, settings: cfg.Settings, version: cfg.Version}
+	s := &System{Dir: dir, Token: strings.TrimSpace(cfg.Token), log: cfg.Log, operator: cfg.Operator, settings: cfg.Settings, version: cfg.Version, telemetry: cfg.Telemetry}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -179,10 +184,17 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.agents = &toolServer{system: s}
+	mounts := s.agents.httpRoutes()
+	if s.telemetry != nil {
+		if err := s.telemetry.Register(systemCollector{s}); err != nil {
+			return fmt.Errorf("app: metrics: %w: %w", fault.Internal, err)
+		}
+		mounts["GET /metrics"] = s.telemetry.Handler()
+	}
 	s.API, err = rest.New(rest.Config{
 		Registry: s.Registry, Mux: s.Mux, Token: s.Token, Hosts: lowercaseAll(append(s.settings.Server.Hosts, cfg.Hosts...)), Version: cfg.Version, Log: s.log,
 		Events: s.events.Stream, Recent: s.events.recent, Levels: s.isolationLevels, Admit: s.admitSpec, AdmitPolicy: s.admitPolicy, AdmitKind: s.checkKind,
-		Mounts: s.agents.httpRoutes(), Templates: s.templates, Snapshots: s.snapshots, Export: s.exportFunc(s.hostRoots(cfg.Beyond)), Import: s.importFunc(s.hostRoots(cfg.Beyond)),
+		Mounts: mounts, Ready: s.readyChecks, Templates: s.templates, Snapshots: s.snapshots, Export: s.exportFunc(s.hostRoots(cfg.Beyond)), Import: s.importFunc(s.hostRoots(cfg.Beyond)),
 		Staging: s.staging, Artifacts: s.artifacts,
 	})
 	if err != nil {

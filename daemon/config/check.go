@@ -60,6 +60,12 @@ func (c *Config) checkServer() error {
 			return c.keyError(itemPath("server.hosts", i), "%.80q: it must be a name or an address, without a port", h)
 		}
 	}
+	if (c.Server.TLS.Cert == "") != (c.Server.TLS.Key == "") {
+		return c.keyError("server.tls", "give both cert and key")
+	}
+	if err := c.Server.Log.Check(); err != nil {
+		return c.keyError("server.log", "%v", err)
+	}
 	for i, name := range c.Server.Providers {
 		if !validName.MatchString(name) || name == Auto {
 			return c.keyError(itemPath("server.providers", i), "%.80q: it must be the name of a provider; %s", name, nameForm)

@@ -51,6 +51,31 @@ type Server struct {
 	Addr      string   `json:"addr,omitempty" jsonschema:"HOST:PORT to listen on; beyond loopback a token must be given"`
 	Hosts     []string `json:"hosts,omitempty" jsonschema:"further names by which this host may be addressed"`
 	Providers []string `json:"providers,omitempty" jsonschema:"names of the providers that clients of a server may use; empty is all but those of kind local, which isolates nothing"`
+	TLS       TLS      `json:"tls,omitzero" jsonschema:"certificate of the server; empty is plain HTTP, for loopback"`
+	Log       Log      `json:"log,omitzero" jsonschema:"what croft up writes to standard error"`
+}
+
+// TLS is the section server.tls.
+type TLS struct {
+	Cert string `json:"cert,omitempty" jsonschema:"file with the certificate chain, PEM; read again when it changes; relative to this file"`
+	Key  string `json:"key,omitempty" jsonschema:"file with the private key, PEM; relative to this file"`
+}
+
+// Log is the section server.log.
+type Log struct {
+	Level  string `json:"level,omitempty" jsonschema:"debug, info (one record per request), warn or error; empty is warn"`
+	Format string `json:"format,omitempty" jsonschema:"text or json; empty is text"`
+}
+
+// Check checks the values.
+func (l Log) Check() error {
+	if !slices.Contains([]string{"", "debug", "info", "warn", "error"}, l.Level) {
+		return fmt.Errorf("level %.80q: %w: must be debug, info, warn or error", l.Level, fault.InvalidArgument)
+	}
+	if !slices.Contains([]string{"", "text", "json"}, l.Format) {
+		return fmt.Errorf("format %.80q: %w: must be text or json", l.Format, fault.InvalidArgument)
+	}
+	return nil
 }
 
 // Store is the section store.

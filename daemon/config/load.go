@@ -138,6 +138,11 @@ func (c *Config) resolvePaths() {
 		set.Dir = c.resolvePath(set.Dir, home)
 		c.Secrets.Workspaces[name] = set
 	}
+	for _, path := range []*string{&c.Server.TLS.Cert, &c.Server.TLS.Key} {
+		if *path != "" {
+			*path = c.resolvePath(*path, home)
+		}
+	}
 	for i, dir := range c.Skills {
 		c.Skills[i] = c.resolvePath(dir, home)
 	}

@@ -23,6 +23,7 @@ var routes = []string{
 	"DELETE /v1/workspaces/{id}/snapshots/{snapshot}",
 	"GET /events",
 	"GET /healthz",
+	"GET /readyz",
 	"GET /v1/artifacts",
 	"GET /v1/doctor",
 	"GET /v1/providers",

@@ -9,7 +9,10 @@ import (
 	"github.com/croft-run/croft/server/httpguard"
 )
 
-const healthPath = "/healthz"
+const (
+	healthPath = "/healthz"
+	readyPath  = "/readyz"
+)
 
 // checkRequest refuses a request with a wrong Host, Origin or token.
 func (s *Server) checkRequest(r *http.Request) error {
@@ -20,7 +23,7 @@ func (s *Server) checkRequest(r *http.Request) error {
 	if err := httpguard.CheckOrigin(r); err != nil {
 		return err
 	}
-	if r.URL.Path == healthPath {
+	if r.URL.Path == healthPath || r.URL.Path == readyPath {
 		return nil
 	}
 	if err := g.CheckToken(r.Header.Get("Authorization")); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/server/httplog"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/snapshot/template"
 	"github.com/croft-run/croft/tool/profile"
@@ -64,6 +65,9 @@ type Config struct {
 
 	// Mounts are further handlers by path, with the same authentication.
 	Mounts map[string]http.Handler
+
+	// Ready returns the checks of /readyz; nil is none.
+	Ready func(ctx context.Context) []ReadyCheck
 
 	// Levels tries every level of isolation; nil on a host without any.
 	Levels func(ctx context.Context) []Level
@@ -213,6 +217,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r, answered := watchBody(w, r, s.bodyTimeout)
 	defer answered()
 	h, pattern := s.mux.Handler(r)
+	httplog.SetRoute(r.Context(), pattern)
 	if pattern == "" {
 		s.answerUnmatched(w, r, h)
 		return
