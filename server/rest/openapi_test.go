@@ -1,12 +1,16 @@
 package rest_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -109,6 +113,7 @@ func TestOpenAPI(t *testing.T) {
 	if r.status != http.StatusOK {
 		t.Fatalf("%d %s", r.status, r.body)
 	}
+	compareCommitted(t, r.body)
 	var doc struct {
 		OpenAPI    string
 		Components struct {
@@ -180,5 +185,28 @@ func TestOpenAPI(t *testing.T) {
 	}
 	if doc.Components.Schemas["ErrorModel"] != nil {
 		t.Error("the document has an error that no answer has")
+	}
+}
+
+// compareCommitted compares the document with docs/openapi.json, from which clients are
+// generated, and rewrites that file with -update.
+func compareCommitted(t *testing.T, document string) {
+	t.Helper()
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, []byte(document), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	const path = "../../docs/openapi.json"
+	if *update {
+		if err := os.WriteFile(path, indented.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), indented.String()); diff != "" {
+		t.Errorf("%s is not current; run go test ./server/rest -update (-want +got):\n%s", path, diff)
 	}
 }
