@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"syscall"
 
 	"github.com/croft-run/croft/fault"
@@ -36,8 +37,8 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 func (s *System) Lock() (unlock func(), err error) { return lockDataDir(s.Dir) }
 
 // Serve answers on l until ctx ends, and then stops in order. Meanwhile the registry
-// sweeps leftovers, renews leases and expires workspaces; a failed sweep is only
-// logged. Serve closes l. The system stays open.
+// sweeps leftovers, renews leases and expires workspaces, and once an hour garbage is
+// collected; failures of these are only logged. Serve closes l. The system stays open.
 func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	if err := s.CheckToken(l.Addr()); err != nil {
 		return errors.Join(err, l.Close())
@@ -46,6 +47,8 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	defer stop()
 	ran := make(chan error, 1)
 	go func() { ran <- s.Registry.Run(background) }()
+	var collecting sync.WaitGroup
+	collecting.Go(func() { s.collectPeriodically(background) })
 
 	server := s.newHTTPServer(ctx)
 	server.Handler = s.observeRequests(server.Handler)
@@ -69,6 +72,7 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 		errs = append(errs, err)
 	}
 	stop()
+	collecting.Wait()
 	if err := <-ran; err != nil && !errors.Is(err, context.Canceled) {
 		errs = append(errs, err)
 	}
