@@ -1,5 +1,5 @@
-// Package envdpb has the protocol of E2B's envd: its messages and Connect stubs are in the
-// packages below it, generated from process.proto and filesystem.proto.
+// Package envdpb has the messages and Connect stubs of E2B's envd, generated from
+// process.proto and filesystem.proto.
 package envdpb
 
-//go:generate protoc --proto_path=. --go_out=. --go_opt=paths=source_relative --connect-go_out=. --connect-go_opt=paths=source_relative,simple process/process.proto filesystem/filesystem.proto
+//go:generate protoc --proto_path=. --go_out=. --go_opt=module=github.com/croft-run/croft/server/e2b/envd/envdpb --connect-go_out=. --connect-go_opt=module=github.com/croft-run/croft/server/e2b/envd/envdpb,simple,package_suffix= process/process.proto filesystem/filesystem.proto

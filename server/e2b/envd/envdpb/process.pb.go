@@ -6,7 +6,7 @@
 // 	protoc        v3.21.12
 // source: process/process.proto
 
-package processpb
+package envdpb
 
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
@@ -1815,7 +1815,7 @@ const file_process_process_proto_rawDesc = "" +
 	"\n" +
 	"SendSignal\x12\x1a.process.SendSignalRequest\x1a\x1b.process.SendSignalResponse\x12E\n" +
 	"\n" +
-	"CloseStdin\x12\x1a.process.CloseStdinRequest\x1a\x1b.process.CloseStdinResponseBEZCgithub.com/croft-run/croft/server/e2b/envd/envdpb/process;processpbb\x06proto3"
+	"CloseStdin\x12\x1a.process.CloseStdinRequest\x1a\x1b.process.CloseStdinResponseB3Z1github.com/croft-run/croft/server/e2b/envd/envdpbb\x06proto3"
 
 var (
 	file_process_process_proto_rawDescOnce sync.Once

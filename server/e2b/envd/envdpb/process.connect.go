@@ -4,13 +4,12 @@
 //
 // Source: process/process.proto
 
-package processpbconnect
+package envdpb
 
 import (
 	connect "connectrpc.com/connect"
 	context "context"
 	errors "errors"
-	process "github.com/croft-run/croft/server/e2b/envd/envdpb/process"
 	http "net/http"
 	strings "strings"
 )
@@ -55,15 +54,15 @@ const (
 
 // ProcessClient is a client for the process.Process service.
 type ProcessClient interface {
-	List(context.Context, *process.ListRequest) (*process.ListResponse, error)
-	Connect(context.Context, *process.ConnectRequest) (*connect.ServerStreamForClient[process.ConnectResponse], error)
-	Start(context.Context, *process.StartRequest) (*connect.ServerStreamForClient[process.StartResponse], error)
-	Update(context.Context, *process.UpdateRequest) (*process.UpdateResponse, error)
+	List(context.Context, *ListRequest) (*ListResponse, error)
+	Connect(context.Context, *ConnectRequest) (*connect.ServerStreamForClient[ConnectResponse], error)
+	Start(context.Context, *StartRequest) (*connect.ServerStreamForClient[StartResponse], error)
+	Update(context.Context, *UpdateRequest) (*UpdateResponse, error)
 	// Client streaming of input, in order.
-	StreamInput(context.Context) (*connect.ClientStreamForClientSimple[process.StreamInputRequest, process.StreamInputResponse], error)
-	SendInput(context.Context, *process.SendInputRequest) (*process.SendInputResponse, error)
-	SendSignal(context.Context, *process.SendSignalRequest) (*process.SendSignalResponse, error)
-	CloseStdin(context.Context, *process.CloseStdinRequest) (*process.CloseStdinResponse, error)
+	StreamInput(context.Context) (*connect.ClientStreamForClientSimple[StreamInputRequest, StreamInputResponse], error)
+	SendInput(context.Context, *SendInputRequest) (*SendInputResponse, error)
+	SendSignal(context.Context, *SendSignalRequest) (*SendSignalResponse, error)
+	CloseStdin(context.Context, *CloseStdinRequest) (*CloseStdinResponse, error)
 }
 
 // NewProcessClient constructs a client for the process.Process service. By default, it uses the
@@ -75,51 +74,51 @@ type ProcessClient interface {
 // http://api.acme.com or https://acme.com/grpc).
 func NewProcessClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) ProcessClient {
 	baseURL = strings.TrimRight(baseURL, "/")
-	processMethods := process.File_process_process_proto.Services().ByName("Process").Methods()
+	processMethods := File_process_process_proto.Services().ByName("Process").Methods()
 	return &processClient{
-		list: connect.NewClient[process.ListRequest, process.ListResponse](
+		list: connect.NewClient[ListRequest, ListResponse](
 			httpClient,
 			baseURL+ProcessListProcedure,
 			connect.WithSchema(processMethods.ByName("List")),
 			connect.WithClientOptions(opts...),
 		),
-		connect: connect.NewClient[process.ConnectRequest, process.ConnectResponse](
+		connect: connect.NewClient[ConnectRequest, ConnectResponse](
 			httpClient,
 			baseURL+ProcessConnectProcedure,
 			connect.WithSchema(processMethods.ByName("Connect")),
 			connect.WithClientOptions(opts...),
 		),
-		start: connect.NewClient[process.StartRequest, process.StartResponse](
+		start: connect.NewClient[StartRequest, StartResponse](
 			httpClient,
 			baseURL+ProcessStartProcedure,
 			connect.WithSchema(processMethods.ByName("Start")),
 			connect.WithClientOptions(opts...),
 		),
-		update: connect.NewClient[process.UpdateRequest, process.UpdateResponse](
+		update: connect.NewClient[UpdateRequest, UpdateResponse](
 			httpClient,
 			baseURL+ProcessUpdateProcedure,
 			connect.WithSchema(processMethods.ByName("Update")),
 			connect.WithClientOptions(opts...),
 		),
-		streamInput: connect.NewClient[process.StreamInputRequest, process.StreamInputResponse](
+		streamInput: connect.NewClient[StreamInputRequest, StreamInputResponse](
 			httpClient,
 			baseURL+ProcessStreamInputProcedure,
 			connect.WithSchema(processMethods.ByName("StreamInput")),
 			connect.WithClientOptions(opts...),
 		),
-		sendInput: connect.NewClient[process.SendInputRequest, process.SendInputResponse](
+		sendInput: connect.NewClient[SendInputRequest, SendInputResponse](
 			httpClient,
 			baseURL+ProcessSendInputProcedure,
 			connect.WithSchema(processMethods.ByName("SendInput")),
 			connect.WithClientOptions(opts...),
 		),
-		sendSignal: connect.NewClient[process.SendSignalRequest, process.SendSignalResponse](
+		sendSignal: connect.NewClient[SendSignalRequest, SendSignalResponse](
 			httpClient,
 			baseURL+ProcessSendSignalProcedure,
 			connect.WithSchema(processMethods.ByName("SendSignal")),
 			connect.WithClientOptions(opts...),
 		),
-		closeStdin: connect.NewClient[process.CloseStdinRequest, process.CloseStdinResponse](
+		closeStdin: connect.NewClient[CloseStdinRequest, CloseStdinResponse](
 			httpClient,
 			baseURL+ProcessCloseStdinProcedure,
 			connect.WithSchema(processMethods.ByName("CloseStdin")),
@@ -130,18 +129,18 @@ func NewProcessClient(httpClient connect.HTTPClient, baseURL string, opts ...con
 
 // processClient implements ProcessClient.
 type processClient struct {
-	list        *connect.Client[process.ListRequest, process.ListResponse]
-	connect     *connect.Client[process.ConnectRequest, process.ConnectResponse]
-	start       *connect.Client[process.StartRequest, process.StartResponse]
-	update      *connect.Client[process.UpdateRequest, process.UpdateResponse]
-	streamInput *connect.Client[process.StreamInputRequest, process.StreamInputResponse]
-	sendInput   *connect.Client[process.SendInputRequest, process.SendInputResponse]
-	sendSignal  *connect.Client[process.SendSignalRequest, process.SendSignalResponse]
-	closeStdin  *connect.Client[process.CloseStdinRequest, process.CloseStdinResponse]
+	list        *connect.Client[ListRequest, ListResponse]
+	connect     *connect.Client[ConnectRequest, ConnectResponse]
+	start       *connect.Client[StartRequest, StartResponse]
+	update      *connect.Client[UpdateRequest, UpdateResponse]
+	streamInput *connect.Client[StreamInputRequest, StreamInputResponse]
+	sendInput   *connect.Client[SendInputRequest, SendInputResponse]
+	sendSignal  *connect.Client[SendSignalRequest, SendSignalResponse]
+	closeStdin  *connect.Client[CloseStdinRequest, CloseStdinResponse]
 }
 
 // List calls process.Process.List.
-func (c *processClient) List(ctx context.Context, req *process.ListRequest) (*process.ListResponse, error) {
+func (c *processClient) List(ctx context.Context, req *ListRequest) (*ListResponse, error) {
 	response, err := c.list.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -150,17 +149,17 @@ func (c *processClient) List(ctx context.Context, req *process.ListRequest) (*pr
 }
 
 // Connect calls process.Process.Connect.
-func (c *processClient) Connect(ctx context.Context, req *process.ConnectRequest) (*connect.ServerStreamForClient[process.ConnectResponse], error) {
+func (c *processClient) Connect(ctx context.Context, req *ConnectRequest) (*connect.ServerStreamForClient[ConnectResponse], error) {
 	return c.connect.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // Start calls process.Process.Start.
-func (c *processClient) Start(ctx context.Context, req *process.StartRequest) (*connect.ServerStreamForClient[process.StartResponse], error) {
+func (c *processClient) Start(ctx context.Context, req *StartRequest) (*connect.ServerStreamForClient[StartResponse], error) {
 	return c.start.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // Update calls process.Process.Update.
-func (c *processClient) Update(ctx context.Context, req *process.UpdateRequest) (*process.UpdateResponse, error) {
+func (c *processClient) Update(ctx context.Context, req *UpdateRequest) (*UpdateResponse, error) {
 	response, err := c.update.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -169,12 +168,12 @@ func (c *processClient) Update(ctx context.Context, req *process.UpdateRequest) 
 }
 
 // StreamInput calls process.Process.StreamInput.
-func (c *processClient) StreamInput(ctx context.Context) (*connect.ClientStreamForClientSimple[process.StreamInputRequest, process.StreamInputResponse], error) {
+func (c *processClient) StreamInput(ctx context.Context) (*connect.ClientStreamForClientSimple[StreamInputRequest, StreamInputResponse], error) {
 	return c.streamInput.CallClientStreamSimple(ctx)
 }
 
 // SendInput calls process.Process.SendInput.
-func (c *processClient) SendInput(ctx context.Context, req *process.SendInputRequest) (*process.SendInputResponse, error) {
+func (c *processClient) SendInput(ctx context.Context, req *SendInputRequest) (*SendInputResponse, error) {
 	response, err := c.sendInput.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -183,7 +182,7 @@ func (c *processClient) SendInput(ctx context.Context, req *process.SendInputReq
 }
 
 // SendSignal calls process.Process.SendSignal.
-func (c *processClient) SendSignal(ctx context.Context, req *process.SendSignalRequest) (*process.SendSignalResponse, error) {
+func (c *processClient) SendSignal(ctx context.Context, req *SendSignalRequest) (*SendSignalResponse, error) {
 	response, err := c.sendSignal.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -192,7 +191,7 @@ func (c *processClient) SendSignal(ctx context.Context, req *process.SendSignalR
 }
 
 // CloseStdin calls process.Process.CloseStdin.
-func (c *processClient) CloseStdin(ctx context.Context, req *process.CloseStdinRequest) (*process.CloseStdinResponse, error) {
+func (c *processClient) CloseStdin(ctx context.Context, req *CloseStdinRequest) (*CloseStdinResponse, error) {
 	response, err := c.closeStdin.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -202,15 +201,15 @@ func (c *processClient) CloseStdin(ctx context.Context, req *process.CloseStdinR
 
 // ProcessHandler is an implementation of the process.Process service.
 type ProcessHandler interface {
-	List(context.Context, *process.ListRequest) (*process.ListResponse, error)
-	Connect(context.Context, *process.ConnectRequest, *connect.ServerStream[process.ConnectResponse]) error
-	Start(context.Context, *process.StartRequest, *connect.ServerStream[process.StartResponse]) error
-	Update(context.Context, *process.UpdateRequest) (*process.UpdateResponse, error)
+	List(context.Context, *ListRequest) (*ListResponse, error)
+	Connect(context.Context, *ConnectRequest, *connect.ServerStream[ConnectResponse]) error
+	Start(context.Context, *StartRequest, *connect.ServerStream[StartResponse]) error
+	Update(context.Context, *UpdateRequest) (*UpdateResponse, error)
 	// Client streaming of input, in order.
-	StreamInput(context.Context, *connect.ClientStream[process.StreamInputRequest]) (*process.StreamInputResponse, error)
-	SendInput(context.Context, *process.SendInputRequest) (*process.SendInputResponse, error)
-	SendSignal(context.Context, *process.SendSignalRequest) (*process.SendSignalResponse, error)
-	CloseStdin(context.Context, *process.CloseStdinRequest) (*process.CloseStdinResponse, error)
+	StreamInput(context.Context, *connect.ClientStream[StreamInputRequest]) (*StreamInputResponse, error)
+	SendInput(context.Context, *SendInputRequest) (*SendInputResponse, error)
+	SendSignal(context.Context, *SendSignalRequest) (*SendSignalResponse, error)
+	CloseStdin(context.Context, *CloseStdinRequest) (*CloseStdinResponse, error)
 }
 
 // NewProcessHandler builds an HTTP handler from the service implementation. It returns the path on
@@ -219,7 +218,7 @@ type ProcessHandler interface {
 // By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
 // and JSON codecs. They also support gzip compression.
 func NewProcessHandler(svc ProcessHandler, opts ...connect.HandlerOption) (string, http.Handler) {
-	processMethods := process.File_process_process_proto.Services().ByName("Process").Methods()
+	processMethods := File_process_process_proto.Services().ByName("Process").Methods()
 	processListHandler := connect.NewUnaryHandlerSimple(
 		ProcessListProcedure,
 		svc.List,
@@ -295,34 +294,34 @@ func NewProcessHandler(svc ProcessHandler, opts ...connect.HandlerOption) (strin
 // UnimplementedProcessHandler returns CodeUnimplemented from all methods.
 type UnimplementedProcessHandler struct{}
 
-func (UnimplementedProcessHandler) List(context.Context, *process.ListRequest) (*process.ListResponse, error) {
+func (UnimplementedProcessHandler) List(context.Context, *ListRequest) (*ListResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("process.Process.List is not implemented"))
 }
 
-func (UnimplementedProcessHandler) Connect(context.Context, *process.ConnectRequest, *connect.ServerStream[process.ConnectResponse]) error {
+func (UnimplementedProcessHandler) Connect(context.Context, *ConnectRequest, *connect.ServerStream[ConnectResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("process.Process.Connect is not implemented"))
 }
 
-func (UnimplementedProcessHandler) Start(context.Context, *process.StartRequest, *connect.ServerStream[process.StartResponse]) error {
+func (UnimplementedProcessHandler) Start(context.Context, *StartRequest, *connect.ServerStream[StartResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("process.Process.Start is not implemented"))
 }
 
-func (UnimplementedProcessHandler) Update(context.Context, *process.UpdateRequest) (*process.UpdateResponse, error) {
+func (UnimplementedProcessHandler) Update(context.Context, *UpdateRequest) (*UpdateResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("process.Process.Update is not implemented"))
 }
 
-func (UnimplementedProcessHandler) StreamInput(context.Context, *connect.ClientStream[process.StreamInputRequest]) (*process.StreamInputResponse, error) {
+func (UnimplementedProcessHandler) StreamInput(context.Context, *connect.ClientStream[StreamInputRequest]) (*StreamInputResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("process.Process.StreamInput is not implemented"))
 }
 
-func (UnimplementedProcessHandler) SendInput(context.Context, *process.SendInputRequest) (*process.SendInputResponse, error) {
+func (UnimplementedProcessHandler) SendInput(context.Context, *SendInputRequest) (*SendInputResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("process.Process.SendInput is not implemented"))
 }
 
-func (UnimplementedProcessHandler) SendSignal(context.Context, *process.SendSignalRequest) (*process.SendSignalResponse, error) {
+func (UnimplementedProcessHandler) SendSignal(context.Context, *SendSignalRequest) (*SendSignalResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("process.Process.SendSignal is not implemented"))
 }
 
-func (UnimplementedProcessHandler) CloseStdin(context.Context, *process.CloseStdinRequest) (*process.CloseStdinResponse, error) {
+func (UnimplementedProcessHandler) CloseStdin(context.Context, *CloseStdinRequest) (*CloseStdinResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("process.Process.CloseStdin is not implemented"))
 }

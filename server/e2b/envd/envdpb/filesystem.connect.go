@@ -4,13 +4,12 @@
 //
 // Source: filesystem/filesystem.proto
 
-package filesystempbconnect
+package envdpb
 
 import (
 	connect "connectrpc.com/connect"
 	context "context"
 	errors "errors"
-	filesystem "github.com/croft-run/croft/server/e2b/envd/envdpb/filesystem"
 	http "net/http"
 	strings "strings"
 )
@@ -60,16 +59,16 @@ const (
 
 // FilesystemClient is a client for the filesystem.Filesystem service.
 type FilesystemClient interface {
-	Stat(context.Context, *filesystem.StatRequest) (*filesystem.StatResponse, error)
-	MakeDir(context.Context, *filesystem.MakeDirRequest) (*filesystem.MakeDirResponse, error)
-	Move(context.Context, *filesystem.MoveRequest) (*filesystem.MoveResponse, error)
-	ListDir(context.Context, *filesystem.ListDirRequest) (*filesystem.ListDirResponse, error)
-	Remove(context.Context, *filesystem.RemoveRequest) (*filesystem.RemoveResponse, error)
-	WatchDir(context.Context, *filesystem.WatchDirRequest) (*connect.ServerStreamForClient[filesystem.WatchDirResponse], error)
+	Stat(context.Context, *StatRequest) (*StatResponse, error)
+	MakeDir(context.Context, *MakeDirRequest) (*MakeDirResponse, error)
+	Move(context.Context, *MoveRequest) (*MoveResponse, error)
+	ListDir(context.Context, *ListDirRequest) (*ListDirResponse, error)
+	Remove(context.Context, *RemoveRequest) (*RemoveResponse, error)
+	WatchDir(context.Context, *WatchDirRequest) (*connect.ServerStreamForClient[WatchDirResponse], error)
 	// The same without a stream, for clients that poll.
-	CreateWatcher(context.Context, *filesystem.CreateWatcherRequest) (*filesystem.CreateWatcherResponse, error)
-	GetWatcherEvents(context.Context, *filesystem.GetWatcherEventsRequest) (*filesystem.GetWatcherEventsResponse, error)
-	RemoveWatcher(context.Context, *filesystem.RemoveWatcherRequest) (*filesystem.RemoveWatcherResponse, error)
+	CreateWatcher(context.Context, *CreateWatcherRequest) (*CreateWatcherResponse, error)
+	GetWatcherEvents(context.Context, *GetWatcherEventsRequest) (*GetWatcherEventsResponse, error)
+	RemoveWatcher(context.Context, *RemoveWatcherRequest) (*RemoveWatcherResponse, error)
 }
 
 // NewFilesystemClient constructs a client for the filesystem.Filesystem service. By default, it
@@ -81,57 +80,57 @@ type FilesystemClient interface {
 // http://api.acme.com or https://acme.com/grpc).
 func NewFilesystemClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) FilesystemClient {
 	baseURL = strings.TrimRight(baseURL, "/")
-	filesystemMethods := filesystem.File_filesystem_filesystem_proto.Services().ByName("Filesystem").Methods()
+	filesystemMethods := File_filesystem_filesystem_proto.Services().ByName("Filesystem").Methods()
 	return &filesystemClient{
-		stat: connect.NewClient[filesystem.StatRequest, filesystem.StatResponse](
+		stat: connect.NewClient[StatRequest, StatResponse](
 			httpClient,
 			baseURL+FilesystemStatProcedure,
 			connect.WithSchema(filesystemMethods.ByName("Stat")),
 			connect.WithClientOptions(opts...),
 		),
-		makeDir: connect.NewClient[filesystem.MakeDirRequest, filesystem.MakeDirResponse](
+		makeDir: connect.NewClient[MakeDirRequest, MakeDirResponse](
 			httpClient,
 			baseURL+FilesystemMakeDirProcedure,
 			connect.WithSchema(filesystemMethods.ByName("MakeDir")),
 			connect.WithClientOptions(opts...),
 		),
-		move: connect.NewClient[filesystem.MoveRequest, filesystem.MoveResponse](
+		move: connect.NewClient[MoveRequest, MoveResponse](
 			httpClient,
 			baseURL+FilesystemMoveProcedure,
 			connect.WithSchema(filesystemMethods.ByName("Move")),
 			connect.WithClientOptions(opts...),
 		),
-		listDir: connect.NewClient[filesystem.ListDirRequest, filesystem.ListDirResponse](
+		listDir: connect.NewClient[ListDirRequest, ListDirResponse](
 			httpClient,
 			baseURL+FilesystemListDirProcedure,
 			connect.WithSchema(filesystemMethods.ByName("ListDir")),
 			connect.WithClientOptions(opts...),
 		),
-		remove: connect.NewClient[filesystem.RemoveRequest, filesystem.RemoveResponse](
+		remove: connect.NewClient[RemoveRequest, RemoveResponse](
 			httpClient,
 			baseURL+FilesystemRemoveProcedure,
 			connect.WithSchema(filesystemMethods.ByName("Remove")),
 			connect.WithClientOptions(opts...),
 		),
-		watchDir: connect.NewClient[filesystem.WatchDirRequest, filesystem.WatchDirResponse](
+		watchDir: connect.NewClient[WatchDirRequest, WatchDirResponse](
 			httpClient,
 			baseURL+FilesystemWatchDirProcedure,
 			connect.WithSchema(filesystemMethods.ByName("WatchDir")),
 			connect.WithClientOptions(opts...),
 		),
-		createWatcher: connect.NewClient[filesystem.CreateWatcherRequest, filesystem.CreateWatcherResponse](
+		createWatcher: connect.NewClient[CreateWatcherRequest, CreateWatcherResponse](
 			httpClient,
 			baseURL+FilesystemCreateWatcherProcedure,
 			connect.WithSchema(filesystemMethods.ByName("CreateWatcher")),
 			connect.WithClientOptions(opts...),
 		),
-		getWatcherEvents: connect.NewClient[filesystem.GetWatcherEventsRequest, filesystem.GetWatcherEventsResponse](
+		getWatcherEvents: connect.NewClient[GetWatcherEventsRequest, GetWatcherEventsResponse](
 			httpClient,
 			baseURL+FilesystemGetWatcherEventsProcedure,
 			connect.WithSchema(filesystemMethods.ByName("GetWatcherEvents")),
 			connect.WithClientOptions(opts...),
 		),
-		removeWatcher: connect.NewClient[filesystem.RemoveWatcherRequest, filesystem.RemoveWatcherResponse](
+		removeWatcher: connect.NewClient[RemoveWatcherRequest, RemoveWatcherResponse](
 			httpClient,
 			baseURL+FilesystemRemoveWatcherProcedure,
 			connect.WithSchema(filesystemMethods.ByName("RemoveWatcher")),
@@ -142,19 +141,19 @@ func NewFilesystemClient(httpClient connect.HTTPClient, baseURL string, opts ...
 
 // filesystemClient implements FilesystemClient.
 type filesystemClient struct {
-	stat             *connect.Client[filesystem.StatRequest, filesystem.StatResponse]
-	makeDir          *connect.Client[filesystem.MakeDirRequest, filesystem.MakeDirResponse]
-	move             *connect.Client[filesystem.MoveRequest, filesystem.MoveResponse]
-	listDir          *connect.Client[filesystem.ListDirRequest, filesystem.ListDirResponse]
-	remove           *connect.Client[filesystem.RemoveRequest, filesystem.RemoveResponse]
-	watchDir         *connect.Client[filesystem.WatchDirRequest, filesystem.WatchDirResponse]
-	createWatcher    *connect.Client[filesystem.CreateWatcherRequest, filesystem.CreateWatcherResponse]
-	getWatcherEvents *connect.Client[filesystem.GetWatcherEventsRequest, filesystem.GetWatcherEventsResponse]
-	removeWatcher    *connect.Client[filesystem.RemoveWatcherRequest, filesystem.RemoveWatcherResponse]
+	stat             *connect.Client[StatRequest, StatResponse]
+	makeDir          *connect.Client[MakeDirRequest, MakeDirResponse]
+	move             *connect.Client[MoveRequest, MoveResponse]
+	listDir          *connect.Client[ListDirRequest, ListDirResponse]
+	remove           *connect.Client[RemoveRequest, RemoveResponse]
+	watchDir         *connect.Client[WatchDirRequest, WatchDirResponse]
+	createWatcher    *connect.Client[CreateWatcherRequest, CreateWatcherResponse]
+	getWatcherEvents *connect.Client[GetWatcherEventsRequest, GetWatcherEventsResponse]
+	removeWatcher    *connect.Client[RemoveWatcherRequest, RemoveWatcherResponse]
 }
 
 // Stat calls filesystem.Filesystem.Stat.
-func (c *filesystemClient) Stat(ctx context.Context, req *filesystem.StatRequest) (*filesystem.StatResponse, error) {
+func (c *filesystemClient) Stat(ctx context.Context, req *StatRequest) (*StatResponse, error) {
 	response, err := c.stat.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -163,7 +162,7 @@ func (c *filesystemClient) Stat(ctx context.Context, req *filesystem.StatRequest
 }
 
 // MakeDir calls filesystem.Filesystem.MakeDir.
-func (c *filesystemClient) MakeDir(ctx context.Context, req *filesystem.MakeDirRequest) (*filesystem.MakeDirResponse, error) {
+func (c *filesystemClient) MakeDir(ctx context.Context, req *MakeDirRequest) (*MakeDirResponse, error) {
 	response, err := c.makeDir.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -172,7 +171,7 @@ func (c *filesystemClient) MakeDir(ctx context.Context, req *filesystem.MakeDirR
 }
 
 // Move calls filesystem.Filesystem.Move.
-func (c *filesystemClient) Move(ctx context.Context, req *filesystem.MoveRequest) (*filesystem.MoveResponse, error) {
+func (c *filesystemClient) Move(ctx context.Context, req *MoveRequest) (*MoveResponse, error) {
 	response, err := c.move.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -181,7 +180,7 @@ func (c *filesystemClient) Move(ctx context.Context, req *filesystem.MoveRequest
 }
 
 // ListDir calls filesystem.Filesystem.ListDir.
-func (c *filesystemClient) ListDir(ctx context.Context, req *filesystem.ListDirRequest) (*filesystem.ListDirResponse, error) {
+func (c *filesystemClient) ListDir(ctx context.Context, req *ListDirRequest) (*ListDirResponse, error) {
 	response, err := c.listDir.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -190,7 +189,7 @@ func (c *filesystemClient) ListDir(ctx context.Context, req *filesystem.ListDirR
 }
 
 // Remove calls filesystem.Filesystem.Remove.
-func (c *filesystemClient) Remove(ctx context.Context, req *filesystem.RemoveRequest) (*filesystem.RemoveResponse, error) {
+func (c *filesystemClient) Remove(ctx context.Context, req *RemoveRequest) (*RemoveResponse, error) {
 	response, err := c.remove.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -199,12 +198,12 @@ func (c *filesystemClient) Remove(ctx context.Context, req *filesystem.RemoveReq
 }
 
 // WatchDir calls filesystem.Filesystem.WatchDir.
-func (c *filesystemClient) WatchDir(ctx context.Context, req *filesystem.WatchDirRequest) (*connect.ServerStreamForClient[filesystem.WatchDirResponse], error) {
+func (c *filesystemClient) WatchDir(ctx context.Context, req *WatchDirRequest) (*connect.ServerStreamForClient[WatchDirResponse], error) {
 	return c.watchDir.CallServerStream(ctx, connect.NewRequest(req))
 }
 
 // CreateWatcher calls filesystem.Filesystem.CreateWatcher.
-func (c *filesystemClient) CreateWatcher(ctx context.Context, req *filesystem.CreateWatcherRequest) (*filesystem.CreateWatcherResponse, error) {
+func (c *filesystemClient) CreateWatcher(ctx context.Context, req *CreateWatcherRequest) (*CreateWatcherResponse, error) {
 	response, err := c.createWatcher.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -213,7 +212,7 @@ func (c *filesystemClient) CreateWatcher(ctx context.Context, req *filesystem.Cr
 }
 
 // GetWatcherEvents calls filesystem.Filesystem.GetWatcherEvents.
-func (c *filesystemClient) GetWatcherEvents(ctx context.Context, req *filesystem.GetWatcherEventsRequest) (*filesystem.GetWatcherEventsResponse, error) {
+func (c *filesystemClient) GetWatcherEvents(ctx context.Context, req *GetWatcherEventsRequest) (*GetWatcherEventsResponse, error) {
 	response, err := c.getWatcherEvents.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -222,7 +221,7 @@ func (c *filesystemClient) GetWatcherEvents(ctx context.Context, req *filesystem
 }
 
 // RemoveWatcher calls filesystem.Filesystem.RemoveWatcher.
-func (c *filesystemClient) RemoveWatcher(ctx context.Context, req *filesystem.RemoveWatcherRequest) (*filesystem.RemoveWatcherResponse, error) {
+func (c *filesystemClient) RemoveWatcher(ctx context.Context, req *RemoveWatcherRequest) (*RemoveWatcherResponse, error) {
 	response, err := c.removeWatcher.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
@@ -232,16 +231,16 @@ func (c *filesystemClient) RemoveWatcher(ctx context.Context, req *filesystem.Re
 
 // FilesystemHandler is an implementation of the filesystem.Filesystem service.
 type FilesystemHandler interface {
-	Stat(context.Context, *filesystem.StatRequest) (*filesystem.StatResponse, error)
-	MakeDir(context.Context, *filesystem.MakeDirRequest) (*filesystem.MakeDirResponse, error)
-	Move(context.Context, *filesystem.MoveRequest) (*filesystem.MoveResponse, error)
-	ListDir(context.Context, *filesystem.ListDirRequest) (*filesystem.ListDirResponse, error)
-	Remove(context.Context, *filesystem.RemoveRequest) (*filesystem.RemoveResponse, error)
-	WatchDir(context.Context, *filesystem.WatchDirRequest, *connect.ServerStream[filesystem.WatchDirResponse]) error
+	Stat(context.Context, *StatRequest) (*StatResponse, error)
+	MakeDir(context.Context, *MakeDirRequest) (*MakeDirResponse, error)
+	Move(context.Context, *MoveRequest) (*MoveResponse, error)
+	ListDir(context.Context, *ListDirRequest) (*ListDirResponse, error)
+	Remove(context.Context, *RemoveRequest) (*RemoveResponse, error)
+	WatchDir(context.Context, *WatchDirRequest, *connect.ServerStream[WatchDirResponse]) error
 	// The same without a stream, for clients that poll.
-	CreateWatcher(context.Context, *filesystem.CreateWatcherRequest) (*filesystem.CreateWatcherResponse, error)
-	GetWatcherEvents(context.Context, *filesystem.GetWatcherEventsRequest) (*filesystem.GetWatcherEventsResponse, error)
-	RemoveWatcher(context.Context, *filesystem.RemoveWatcherRequest) (*filesystem.RemoveWatcherResponse, error)
+	CreateWatcher(context.Context, *CreateWatcherRequest) (*CreateWatcherResponse, error)
+	GetWatcherEvents(context.Context, *GetWatcherEventsRequest) (*GetWatcherEventsResponse, error)
+	RemoveWatcher(context.Context, *RemoveWatcherRequest) (*RemoveWatcherResponse, error)
 }
 
 // NewFilesystemHandler builds an HTTP handler from the service implementation. It returns the path
@@ -250,7 +249,7 @@ type FilesystemHandler interface {
 // By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
 // and JSON codecs. They also support gzip compression.
 func NewFilesystemHandler(svc FilesystemHandler, opts ...connect.HandlerOption) (string, http.Handler) {
-	filesystemMethods := filesystem.File_filesystem_filesystem_proto.Services().ByName("Filesystem").Methods()
+	filesystemMethods := File_filesystem_filesystem_proto.Services().ByName("Filesystem").Methods()
 	filesystemStatHandler := connect.NewUnaryHandlerSimple(
 		FilesystemStatProcedure,
 		svc.Stat,
@@ -334,38 +333,38 @@ func NewFilesystemHandler(svc FilesystemHandler, opts ...connect.HandlerOption) 
 // UnimplementedFilesystemHandler returns CodeUnimplemented from all methods.
 type UnimplementedFilesystemHandler struct{}
 
-func (UnimplementedFilesystemHandler) Stat(context.Context, *filesystem.StatRequest) (*filesystem.StatResponse, error) {
+func (UnimplementedFilesystemHandler) Stat(context.Context, *StatRequest) (*StatResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("filesystem.Filesystem.Stat is not implemented"))
 }
 
-func (UnimplementedFilesystemHandler) MakeDir(context.Context, *filesystem.MakeDirRequest) (*filesystem.MakeDirResponse, error) {
+func (UnimplementedFilesystemHandler) MakeDir(context.Context, *MakeDirRequest) (*MakeDirResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("filesystem.Filesystem.MakeDir is not implemented"))
 }
 
-func (UnimplementedFilesystemHandler) Move(context.Context, *filesystem.MoveRequest) (*filesystem.MoveResponse, error) {
+func (UnimplementedFilesystemHandler) Move(context.Context, *MoveRequest) (*MoveResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("filesystem.Filesystem.Move is not implemented"))
 }
 
-func (UnimplementedFilesystemHandler) ListDir(context.Context, *filesystem.ListDirRequest) (*filesystem.ListDirResponse, error) {
+func (UnimplementedFilesystemHandler) ListDir(context.Context, *ListDirRequest) (*ListDirResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("filesystem.Filesystem.ListDir is not implemented"))
 }
 
-func (UnimplementedFilesystemHandler) Remove(context.Context, *filesystem.RemoveRequest) (*filesystem.RemoveResponse, error) {
+func (UnimplementedFilesystemHandler) Remove(context.Context, *RemoveRequest) (*RemoveResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("filesystem.Filesystem.Remove is not implemented"))
 }
 
-func (UnimplementedFilesystemHandler) WatchDir(context.Context, *filesystem.WatchDirRequest, *connect.ServerStream[filesystem.WatchDirResponse]) error {
+func (UnimplementedFilesystemHandler) WatchDir(context.Context, *WatchDirRequest, *connect.ServerStream[WatchDirResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("filesystem.Filesystem.WatchDir is not implemented"))
 }
 
-func (UnimplementedFilesystemHandler) CreateWatcher(context.Context, *filesystem.CreateWatcherRequest) (*filesystem.CreateWatcherResponse, error) {
+func (UnimplementedFilesystemHandler) CreateWatcher(context.Context, *CreateWatcherRequest) (*CreateWatcherResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("filesystem.Filesystem.CreateWatcher is not implemented"))
 }
 
-func (UnimplementedFilesystemHandler) GetWatcherEvents(context.Context, *filesystem.GetWatcherEventsRequest) (*filesystem.GetWatcherEventsResponse, error) {
+func (UnimplementedFilesystemHandler) GetWatcherEvents(context.Context, *GetWatcherEventsRequest) (*GetWatcherEventsResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("filesystem.Filesystem.GetWatcherEvents is not implemented"))
 }
 
-func (UnimplementedFilesystemHandler) RemoveWatcher(context.Context, *filesystem.RemoveWatcherRequest) (*filesystem.RemoveWatcherResponse, error) {
+func (UnimplementedFilesystemHandler) RemoveWatcher(context.Context, *RemoveWatcherRequest) (*RemoveWatcherResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("filesystem.Filesystem.RemoveWatcher is not implemented"))
 }
