@@ -250,8 +250,11 @@ func (c *call) writeFiles(r *http.Request, body io.Reader, metadata map[string]s
 	list := []fileInfo{}
 	for form := multipart.NewReader(body, params["boundary"]); ; {
 		part, err := form.NextRawPart()
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) && len(list) > 0 {
 			return list, nil
+		}
+		if errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("%w: the form has no part \"file\"", fault.InvalidArgument)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: the form can't be read: %w", fault.InvalidArgument, err)
