@@ -182,7 +182,7 @@ func (s *Server) box(id string) *box {
 	defer s.mu.Unlock()
 	b := s.boxes[id]
 	if b == nil {
-		b = &box{procs: map[uint32]*process{}, watchers: map[string]*watcher{}, contexts: map[string]string{}}
+		b = &box{procs: map[uint32]*process{}, watchers: map[string]*watcher{}, contexts: map[string]string{}, counts: map[string]int{}}
 		s.boxes[id] = b
 	}
 	return b
@@ -199,6 +199,7 @@ type box struct {
 
 	contextsMu sync.Mutex        // held while a default context is created
 	contexts   map[string]string // ids of default code contexts, by language
+	counts     map[string]int    // runs of code that clients asked for, by context
 }
 
 func (b *box) close() {
