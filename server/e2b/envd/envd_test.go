@@ -18,7 +18,6 @@ import (
 	"github.com/croft-run/croft/server/e2b/envd"
 	"github.com/croft-run/croft/server/e2b/envd/envdpb"
 	"github.com/croft-run/croft/workspace"
-	"github.com/croft-run/croft/workspace/driver"
 )
 
 func TestMain(m *testing.M) { shelltest.Main(m) }
@@ -417,4 +416,29 @@ func TestAuthorization(t *testing.T) {
 	}
 }
 
-var _ = driver.TypeFile
+// TestEndedProcessesAreRemoved keeps an ended process for a while, and not longer.
+func TestEndedProcessesAreRemoved(t *testing.T) {
+	h := newHost(t)
+	h.srv.SetRetain(time.Second)
+	c := h.processes("json")
+	start := func() uint32 {
+		s, err := c.Start(t.Context(), bash("exit 5"))
+		r := read(s, err, nil)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		return r.pid
+	}
+	pid := start()
+	s, err := c.Connect(t.Context(), &envdpb.ConnectRequest{Process: byPID(pid)})
+	if r := read(s, err, nil); r.end.GetExitCode() != 5 {
+		t.Errorf("got %+v", r)
+	}
+	time.Sleep(1500 * time.Millisecond)
+	start()
+	s, err = c.Connect(t.Context(), &envdpb.ConnectRequest{Process: byPID(pid)})
+	wantCode(t, "a process that ended long ago", read(s, err, nil).err, connect.CodeNotFound)
+	if list, err := h.box.Workspace.Sessions(t.Context()); err != nil || len(list) != 1 {
+		t.Errorf("%d sessions are left, %v", len(list), err)
+	}
+}

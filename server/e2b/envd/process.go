@@ -203,7 +203,7 @@ func (c *call) start(ctx context.Context, cmd driver.Command, req *envdpb.StartR
 func (c *call) removeEnded(ctx context.Context, all bool) int {
 	now := time.Now()
 	c.box.mu.Lock()
-	due := all || now.Sub(c.box.swept) > endedRetain
+	due := all || now.Sub(c.box.swept) > c.retain
 	if due {
 		c.box.swept = now
 	}
@@ -217,7 +217,7 @@ func (c *call) removeEnded(ctx context.Context, all bool) int {
 	}
 	n := 0
 	for _, info := range sessions {
-		if info.Running || info.Result == nil || !all && now.Sub(info.Started.Add(info.Result.Duration)) < endedRetain {
+		if info.Running || info.Result == nil || !all && now.Sub(info.Started.Add(info.Result.Duration)) < c.retain {
 			continue
 		}
 		session, err := c.Workspace.Attach(ctx, info.ID)

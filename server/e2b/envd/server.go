@@ -49,6 +49,7 @@ type Server struct {
 	envd http.Handler
 	code http.Handler
 
+	retain  time.Duration   // see endedRetain
 	drained context.Context // ends with Drain
 	drain   context.CancelFunc
 
@@ -60,7 +61,7 @@ type Server struct {
 
 // New returns a server.
 func New(cfg Config) *Server {
-	s := &Server{log: cfg.Log, boxes: map[string]*box{}}
+	s := &Server{log: cfg.Log, retain: endedRetain, boxes: map[string]*box{}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -124,7 +125,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, sb Sandbox, h htt
 		return
 	}
 	defer s.work.Done()
-	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), callKey{}, &call{Sandbox: sb, box: s.box(sb.ID)}))
+	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), callKey{}, &call{Sandbox: sb, box: s.box(sb.ID), retain: s.retain}))
 	defer cancel(nil)
 	defer context.AfterFunc(s.drained, func() { cancel(errDraining) })()
 	h.ServeHTTP(w, r.WithContext(ctx))
@@ -215,7 +216,8 @@ func (b *box) close() {
 // A call is the sandbox of one request.
 type call struct {
 	Sandbox
-	box *box
+	box    *box
+	retain time.Duration // of ended processes
 }
 
 type callKey struct{}
