@@ -44,7 +44,7 @@ type codeContext struct {
 	Dir      string `json:"cwd"`
 }
 
-func (c *call) contextOf(ctx driver.CodeContext) codeContext {
+func (c *sandboxCall) contextOf(ctx driver.CodeContext) codeContext {
 	dir := c.home()
 	if l, err := c.locate(ctx.Dir); err == nil && ctx.Dir != "" {
 		dir = l.abs
@@ -62,7 +62,7 @@ func language(name string) (string, error) {
 }
 
 // create creates a context.
-func (c *call) create(ctx context.Context, name, dir string) (driver.CodeContext, error) {
+func (c *sandboxCall) create(ctx context.Context, name, dir string) (driver.CodeContext, error) {
 	kernel, err := language(name)
 	if err != nil {
 		return driver.CodeContext{}, err
@@ -100,7 +100,7 @@ func (c *call) create(ctx context.Context, name, dir string) (driver.CodeContext
 var charts string
 
 // prepare makes a new kernel of Python report the data of charts.
-func (c *call) prepare(ctx context.Context, k driver.CodeContext) error {
+func (c *sandboxCall) prepare(ctx context.Context, k driver.CodeContext) error {
 	c.box.mu.Lock()
 	delete(c.box.counts, k.ID)
 	c.box.mu.Unlock()
@@ -112,7 +112,7 @@ func (c *call) prepare(ctx context.Context, k driver.CodeContext) error {
 }
 
 // prepareAgain prepares the kernel of a context that was restarted.
-func (c *call) prepareAgain(ctx context.Context, id string) error {
+func (c *sandboxCall) prepareAgain(ctx context.Context, id string) error {
 	k, err := c.context(ctx, id)
 	if err == nil {
 		err = c.prepare(ctx, k)
@@ -121,7 +121,7 @@ func (c *call) prepareAgain(ctx context.Context, id string) error {
 }
 
 // context describes a context. An unknown one is NotFound.
-func (c *call) context(ctx context.Context, id string) (driver.CodeContext, error) {
+func (c *sandboxCall) context(ctx context.Context, id string) (driver.CodeContext, error) {
 	list, err := c.Workspace.Contexts(ctx)
 	if err != nil {
 		return driver.CodeContext{}, err
@@ -134,7 +134,7 @@ func (c *call) context(ctx context.Context, id string) (driver.CodeContext, erro
 
 // defaultContext returns the id of the context that code of a language without a context
 // runs in. It is created on demand.
-func (c *call) defaultContext(ctx context.Context, name string) (string, error) {
+func (c *sandboxCall) defaultContext(ctx context.Context, name string) (string, error) {
 	kernel, err := language(name)
 	if err != nil {
 		return "", err
@@ -243,7 +243,7 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	lines := &lineWriter{w: w, flush: http.NewResponseController(w).Flush}
+	lines := &ndjsonWriter{w: w, flush: http.NewResponseController(w).Flush}
 	lines.err = lines.flush() // the SDK's time for the answer to begin is shorter than that of code
 	res, err := c.runWithEnv(ctx, kernel, driver.Code{Context: kernel.ID, Source: req.Code, Timeout: maxExecution, OnOutput: lines.output}, req.Env)
 	if err != nil {
@@ -270,7 +270,7 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 
 // countRun returns the number of a run in its context. The kernel's own number also counts
 // the runs of prepare and runWithEnv.
-func (c *call) countRun(id string) int {
+func (c *sandboxCall) countRun(id string) int {
 	c.box.mu.Lock()
 	defer c.box.mu.Unlock()
 	c.box.counts[id]++
@@ -279,7 +279,7 @@ func (c *call) countRun(id string) int {
 
 // runWithEnv runs code with variables of the environment that are set before and restored
 // after it, by runs of their own.
-func (c *call) runWithEnv(ctx context.Context, kernel driver.CodeContext, code driver.Code, env map[string]string) (driver.CodeResult, error) {
+func (c *sandboxCall) runWithEnv(ctx context.Context, kernel driver.CodeContext, code driver.Code, env map[string]string) (driver.CodeResult, error) {
 	if len(env) == 0 {
 		return c.Workspace.RunCode(ctx, code)
 	}
@@ -339,14 +339,14 @@ func envCode(language, key string, value *string) (string, error) {
 	return "", fmt.Errorf("env_vars: %w for code in %s; set them when the sandbox is created", fault.Unsupported, language)
 }
 
-// A lineWriter writes lines of JSON, each at once.
-type lineWriter struct {
+// A ndjsonWriter writes lines of JSON, each at once.
+type ndjsonWriter struct {
 	w     http.ResponseWriter
 	flush func() error
 	err   error
 }
 
-func (l *lineWriter) write(v any) {
+func (l *ndjsonWriter) write(v any) {
 	if l.err != nil {
 		return
 	}
@@ -363,7 +363,7 @@ func (l *lineWriter) write(v any) {
 func timestamp() string { return time.Now().UTC().Format(time.RFC3339Nano) }
 
 // output writes one output of code.
-func (l *lineWriter) output(o driver.Output) error {
+func (l *ndjsonWriter) output(o driver.Output) error {
 	switch o.Kind {
 	case driver.OutputStdout, driver.OutputStderr:
 		l.write(map[string]any{"type": string(o.Kind), "text": o.Text, "timestamp": timestamp()})

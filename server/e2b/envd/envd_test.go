@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,13 @@ func (h *host) serve() {
 		}
 		one.Close()
 		two.Close()
+		stacks := make([]byte, 4<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		for stack := range strings.SplitSeq(string(stacks), "\n\n") {
+			if strings.Contains(stack, "croft/server/e2b/envd.") { // not envd_test
+				h.t.Errorf("a goroutine is left:\n%s", stack)
+			}
+		}
 	})
 }
 

@@ -17,13 +17,13 @@ import (
 func (s *Server) SetRetain(d time.Duration) { s.retain = d }
 
 // memoryCall is a call on a workspace in memory, which has no shell.
-func memoryCall(t testing.TB) *call {
+func memoryCall(t testing.TB) *sandboxCall {
 	t.Helper()
 	ws, err := workspace.NewMux(new(memory.Provider)).Open(t.Context(), workspace.Spec{Kind: memory.Kind, ID: workspace.NewID()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &call{Sandbox: Sandbox{ID: ws.ID(), Workspace: ws, Workdir: "work"}, box: New(Config{}).box(ws.ID())}
+	return &sandboxCall{Sandbox: Sandbox{ID: ws.ID(), Workspace: ws, Workdir: "work"}, box: New(Config{}).box(ws.ID())}
 }
 
 func TestLocate(t *testing.T) {
