@@ -120,6 +120,8 @@ var may = []struct{ pkg, imports string }{
 	{"daemon/app", "daemon/telemetry server/httplog internal/diskreserve client host/files interp/isolate fault event secret workspace workspace/driver egress host/cmdpolicy daemon/config registry server/rest tool/profile provider/... snapshot snapshot/bucket snapshot/template snapshot/history tool tool/all tool/snapshots server/mcpserver prepare/stage prepare/bootstrap tool/skill"},
 	{"daemon/cli", "daemon/telemetry internal/locktmp eval eval/suite interp/codeblock fault event workspace workspace/driver registry tool/profile daemon/config client daemon/app internal/suggest tool tool/snapshots server/mcpserver snapshot snapshot/history prepare/stage prepare/bootstrap"},
 	{"server/portproxy", "fault"},
+	{"server/e2b/envd/envdpb", ""},
+	{"server/e2b/envd", "fault workspace workspace/driver server/e2b/envd/envdpb"},
 	{"daemon", "workspace/driver daemon/cli"},
 	{"cmd/croft", "daemon"},
 	{"cmd/croft-guest", "host/guestd"},
