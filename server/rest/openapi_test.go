@@ -48,6 +48,7 @@ var routes = []string{
 	"GET /v1/workspaces/{id}/glob",
 	"GET /v1/workspaces/{id}/grep",
 	"GET /v1/workspaces/{id}/list",
+	"GET /v1/workspaces/{id}/ports/{port}",
 	"GET /v1/workspaces/{id}/profile",
 	"GET /v1/workspaces/{id}/readdir",
 	"GET /v1/workspaces/{id}/sessions",
