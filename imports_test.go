@@ -114,6 +114,7 @@ var may = []struct{ pkg, imports string }{
 	{"eval/evaltest", "eval eval/suite provider/sandbox"},
 	{"server/httpguard", "fault"},
 	{"server/mcpserver", "fault event workspace workspace/driver tool server/httpguard"},
+	{"server/portproxy", "fault"},
 	{"server/httplog", "workspace/driver"},
 	{"daemon/telemetry", "fault server/httplog"},
 	{"server/rest", "server/httplog client prepare/stage fault event workspace workspace/driver registry tool/profile internal/shellwire server/httpguard snapshot snapshot/template snapshot/history"},
