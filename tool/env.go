@@ -32,6 +32,13 @@ type Config struct {
 	// tool sources.
 	Sources []Source
 
+	// Commands returns the commands that replace the detected ones in the project of a
+	// workspace, by the name and the id of the workspace; nil replaces none.
+	Commands func(name, id string) profile.Commands
+
+	// Profiled is called with each profile of a workspace that a tool looked at; nil is not.
+	Profiled func(ws *workspace.Workspace, session string, p profile.Profile)
+
 	Effects    []Effect      // run after files were changed
 	EffectTime time.Duration // time limit of one effect; 0 is DefaultEffectTime
 	EffectWait time.Duration // how long an answer waits for the effects; 0 is DefaultEffectWait
