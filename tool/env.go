@@ -62,6 +62,7 @@ type Config struct {
 	// because the egress proxy adds them to requests. Nil withholds none.
 	Withheld func(ctx context.Context, id string) ([]string, error)
 
+	Results  Results         // keeps long texts beyond this process; nil keeps them in memory only
 	Finders  []secret.Finder // find secrets by their form
 	Approval *Approval       // nil allows everything
 	Events   event.Sink      // nil is event.Discard
