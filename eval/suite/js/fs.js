@@ -2,7 +2,7 @@
 // boundary of Go.
 "use strict";
 const { inspect, received } = require("util");
-const { lack, lacking } = require("lacking");
+const { lacking } = require("lacking");
 const name = (path) => {
   if (typeof path === "string") return path;
   if (path instanceof URL || path?.protocol === "file:") return require("url").fileURLToPath(path);
