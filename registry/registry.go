@@ -63,6 +63,10 @@ type Options struct {
 	// must not go by the look of a text: a ref may have random ids and digests.
 	HasSecretValue func(text string) bool
 
+	// Scrub, if set, removes secrets from the text of a provider's error, which is stored
+	// and shown.
+	Scrub func(text string) string
+
 	// Admit, if set, refuses handles on workspaces of a kind. Their records can still be
 	// listed, and they can be destroyed.
 	Admit func(kind string) error
@@ -89,6 +93,9 @@ func (o *Options) withDefaults() Options {
 	}
 	if out.HasSecretValue == nil {
 		out.HasSecretValue = func(string) bool { return false }
+	}
+	if out.Scrub == nil {
+		out.Scrub = func(text string) string { return text }
 	}
 	if out.Events == nil {
 		out.Events = event.Discard

@@ -57,13 +57,27 @@ func (c *Call) Progress(p Progress) {
 
 // Profile returns the profile of the workspace's projects.
 func (c *Call) Profile(ctx context.Context) (profile.Profile, error) {
-	return c.Env.Profiles.Get(c.Workspace.ID(), c.Workspace.FS().With(ctx))
+	return c.configured(c.Env.Profiles.Get(c.Workspace.ID(), c.Workspace.FS().With(ctx)))
 }
 
 // ProfileFor is Profile for callers that need one file only; it checks fewer files for
 // changes.
 func (c *Call) ProfileFor(ctx context.Context, file string) (profile.Profile, error) {
-	return c.Env.Profiles.GetFor(c.Workspace.ID(), c.Workspace.FS().With(ctx), file)
+	return c.configured(c.Env.Profiles.GetFor(c.Workspace.ID(), c.Workspace.FS().With(ctx), file))
+}
+
+// configured returns a detected profile with the commands of the configuration.
+func (c *Call) configured(p profile.Profile, err error) (profile.Profile, error) {
+	if err != nil {
+		return p, err
+	}
+	if c.Env.Commands != nil {
+		p = p.With(c.Env.Commands(c.Name, c.Workspace.ID()))
+	}
+	if c.Env.Profiled != nil {
+		c.Env.Profiled(c.Workspace, c.Session, p)
+	}
+	return p, nil
 }
 
 // Root returns the path of the workspace as its processes see it.

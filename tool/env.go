@@ -32,6 +32,13 @@ type Config struct {
 	// tool sources.
 	Sources []Source
 
+	// Commands returns the commands that replace the detected ones in the project of a
+	// workspace, by the name and the id of the workspace; nil replaces none.
+	Commands func(name, id string) profile.Commands
+
+	// Profiled is called with each profile of a workspace that a tool looked at; nil is not.
+	Profiled func(ws *workspace.Workspace, session string, p profile.Profile)
+
 	Effects    []Effect      // run after files were changed
 	EffectTime time.Duration // time limit of one effect; 0 is DefaultEffectTime
 	EffectWait time.Duration // how long an answer waits for the effects; 0 is DefaultEffectWait
@@ -55,6 +62,7 @@ type Config struct {
 	// because the egress proxy adds them to requests. Nil withholds none.
 	Withheld func(ctx context.Context, id string) ([]string, error)
 
+	Results  Results         // keeps long texts beyond this process; nil keeps them in memory only
 	Finders  []secret.Finder // find secrets by their form
 	Approval *Approval       // nil allows everything
 	Events   event.Sink      // nil is event.Discard

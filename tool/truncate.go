@@ -26,6 +26,13 @@ const (
 	handlePrefix = "result-"
 )
 
+// Results keeps the long texts of answers beyond the life of an Env. An id consists of
+// letters, digits and one hyphen.
+type Results interface {
+	Put(id, text string) error
+	Get(id string) (string, error) // NotFound for an unknown id
+}
+
 // resultStore keeps the full texts of truncated answers in memory, newest first, up to
 // maxKept bytes.
 type resultStore struct {
@@ -67,13 +74,29 @@ func (r *resultStore) get(handle string) (keptText, bool) {
 // Keep keeps a text that an answer refers to, scrubbed. The returned id is a shell_id of
 // BashOutput.
 func (c *Call) Keep(text string) string {
-	return c.Env.results.add(c.Name, c.scrub.String(text))
+	return c.Env.keepText(c.Name, c.scrub.String(text))
+}
+
+// keepText keeps a text of a workspace and returns its id.
+func (e *Env) keepText(workspace, text string) string {
+	id := e.results.add(workspace, text)
+	if e.Results != nil {
+		if err := e.Results.Put(id, text); err != nil {
+			e.Log.Warn("keep an answer", "error", err)
+		}
+	}
+	return id
 }
 
 // Kept returns the full text of a truncated answer of a workspace that the client reaches;
 // only is as in Request.
 func (e *Env) Kept(ctx context.Context, only, handle string) (string, error) {
 	k, ok := e.results.get(handle)
+	if !ok && e.Results != nil && only == "" {
+		if text, err := e.Results.Get(handle); err == nil {
+			return text, nil
+		}
+	}
 	if ok && only != "" {
 		_, err := e.Scope(only).Find(ctx, k.workspace)
 		ok = err == nil
@@ -90,7 +113,7 @@ func (e *Env) truncateResult(workspace string, r Result) Result {
 	if len(r.Text) <= e.MaxText {
 		return r
 	}
-	handle := e.results.add(workspace, r.Text)
+	handle := e.keepText(workspace, r.Text)
 	read := fmt.Sprintf("BashOutput with shell_id %q and offset %d reads them", handle, headEnd(r.Text, e.MaxText/2))
 	return Result{
 		Text: HeadTail(r.Text, e.MaxText, read), Structured: truncateJSON(r.Structured, e.MaxText, read), Handle: handle,

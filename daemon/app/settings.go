@@ -18,6 +18,7 @@ import (
 	"github.com/croft-run/croft/host/cmdpolicy"
 	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/secret"
+	"github.com/croft-run/croft/tool/profile"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -90,6 +91,19 @@ func (s *System) openSecrets(ctx context.Context) (*secret.Store, error) {
 			return secret.Set{Prefix: set.Env, Dir: set.Dir}, ok
 		},
 	})
+}
+
+// projectCommands returns the commands of the configuration for the project of a workspace,
+// by the name that agents call it by, its name or its id.
+func (s *System) projectCommands(name, id string) profile.Commands {
+	if len(s.settings.Project.Workspaces) == 0 {
+		return s.settings.CommandsOf()
+	}
+	names := []string{id, name}
+	if rec, err := s.Registry.Lookup(context.Background(), "", id); err == nil { //nolint:forbidigo // a profile has no context
+		names = append(names, rec.Name)
+	}
+	return s.settings.CommandsOf(names...)
 }
 
 // checkOfferedProviders refuses a server whose list of offered providers names an

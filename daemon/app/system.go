@@ -29,6 +29,7 @@ import (
 	"github.com/croft-run/croft/server/rest"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/snapshot/template"
+	"github.com/croft-run/croft/tool/profile"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -178,7 +179,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	}
 	s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{
 		Log: s.log, Events: s.events, Owner: owner, MaxOpen: int(s.settings.Caps.MaxOpen), Swept: s.staging.Sweep,
-		Admit: s.checkKind, HasSecret: s.scrub.hasSecret(ctx), HasSecretValue: s.scrub.hasValue(ctx),
+		Admit: s.checkKind, HasSecret: s.scrub.hasSecret(ctx), HasSecretValue: s.scrub.hasValue(ctx), Scrub: s.scrub.text(ctx),
 	})
 	if err != nil {
 		return err
@@ -195,12 +196,12 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		Registry: s.Registry, Mux: s.Mux, Token: s.Token, Hosts: lowercaseAll(append(s.settings.Server.Hosts, cfg.Hosts...)), Version: cfg.Version, Log: s.log,
 		Events: s.events.Stream, Recent: s.events.recent, Levels: s.isolationLevels, Admit: s.admitSpec, AdmitPolicy: s.admitPolicy, AdmitKind: s.checkKind,
 		Mounts: mounts, Ready: s.readyChecks, Templates: s.templates, Snapshots: s.snapshots, Export: s.exportFunc(s.hostRoots(cfg.Beyond)), Import: s.importFunc(s.hostRoots(cfg.Beyond)),
-		Staging: s.staging, Artifacts: s.artifacts,
+		Staging: s.staging, Artifacts: s.artifacts, Commands: func(id string) profile.Commands { return s.projectCommands("", id) },
 	})
 	if err != nil {
 		return err
 	}
-	s.events.startAnnouncer(ctx, s.API.Announce)
+	s.events.startAnnouncer(ctx, s.API)
 	return nil
 }
 

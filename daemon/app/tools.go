@@ -31,6 +31,7 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	for _, source := range all.Sources() {
 		cfg.Sources = append(cfg.Sources, s.withNetwork(source))
 	}
+	cfg.Commands, cfg.Profiled = s.projectCommands, s.API.Profiled
 	cfg.EffectTime, cfg.EffectWait = time.Duration(s.settings.Effects.Time), time.Duration(s.settings.Effects.Wait)
 	if r, ok := cfg.Workspaces.(*registryWorkspaces); ok && cfg.Fork == nil {
 		cfg.Fork = func(ctx context.Context, c *tool.Call, snapshot, name string) (string, error) {

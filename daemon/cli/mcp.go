@@ -44,6 +44,7 @@ type toolFlags struct {
 	policy     policyFlags
 	maxText    int
 	announce   bool // print the workspaces at the start
+	once       bool // the process ends after one answer
 	empty      bool // use an empty workspace instead of the current directory
 }
 
@@ -276,6 +277,9 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 	}
 	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
 	cfg := tool.Config{Approval: approval, ReadOnly: opts.readOnly, Readers: scope, MaxText: opts.maxText}
+	if opts.once {
+		cfg.Results = sys.ResultDir()
+	}
 	if opts.checkpoint != "" {
 		limits, err := history.ParseLimits(opts.checkpoint)
 		if err != nil {

@@ -35,7 +35,7 @@ func (c *Config) check() error {
 	}
 	for _, check := range []func() error{
 		c.checkTexts, c.checkServer, c.checkStore, c.checkProviders, c.checkPolicies, c.checkCredentials,
-		c.checkDefaults, c.checkSecrets, c.checkHostRoots, c.checkRules, c.checkEvents,
+		c.checkDefaults, c.checkSecrets, c.checkHostRoots, c.checkRules, c.checkEvents, c.checkProject,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -275,6 +275,15 @@ func (c *Config) checkSecrets() error {
 		}
 	}
 	return c.checkPatterns()
+}
+
+func (c *Config) checkProject() error {
+	for _, name := range slices.Sorted(maps.Keys(c.Project.Workspaces)) {
+		if !driver.ValidID(name) && !driver.ValidWorkspaceName(name) {
+			return c.keyError("project.workspaces."+name, "it must be the name or the id of a workspace")
+		}
+	}
+	return nil
 }
 
 // checkSecretHosts checks secrets.hosts, and refuses a policy that sends a secret to a

@@ -10,6 +10,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/strictyaml"
+	"github.com/croft-run/croft/tool/profile"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -40,6 +41,7 @@ type Config struct {
 	Events    Events              `json:"events,omitzero" jsonschema:"the audit stream"`
 	Snapshots Snapshots           `json:"snapshots,omitzero" jsonschema:"how long snapshots are kept"`
 	Effects   Effects             `json:"effects,omitzero" jsonschema:"what runs after a tool has changed files: formatters, linters"`
+	Project   Project             `json:"project,omitzero" jsonschema:"commands of the project in a workspace, instead of the detected ones; each a list of a program and its arguments"`
 
 	file   string                         // path of the file; "" without one
 	at     map[string]strictyaml.Position // position of each key that the file sets, by its path
@@ -185,6 +187,23 @@ type Snapshots struct {
 type Effects struct {
 	Time Duration `json:"time,omitempty" jsonschema:"time limit of one effect; 0s is 30s"`
 	Wait Duration `json:"wait,omitempty" jsonschema:"how long the answer waits; what takes longer is in the next answer about the file; 0s is 5s"`
+}
+
+// Project is the section project.
+type Project struct {
+	Commands   profile.Commands            `json:"commands,omitzero" jsonschema:"for every workspace"`
+	Workspaces map[string]profile.Commands `json:"workspaces,omitempty" jsonschema:"for single workspaces, by name or id; a command that is missing here is that of every workspace"`
+}
+
+// CommandsOf returns the commands of a workspace's project: those under the first of its
+// names and ids that is listed, over those of every workspace.
+func (c *Config) CommandsOf(names ...string) profile.Commands {
+	for _, name := range names {
+		if own, ok := c.Project.Workspaces[name]; ok && name != "" {
+			return own.Over(c.Project.Commands)
+		}
+	}
+	return c.Project.Commands
 }
 
 // NoFile as Events.File keeps no file.

@@ -108,8 +108,8 @@ func compareEngines(t *testing.T, path string, reports []string, env AssertEnv) 
 			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("case %s, report %d (-built-in +node):\n%s", c.ID, i, diff)
 			}
-			wantClass, wantErr := ours.Classify(t.Context(), c.ID, json.RawMessage(report))
-			gotClass, gotErr := node.Classify(t.Context(), c.ID, json.RawMessage(report))
+			wantClass, wantErr := ours.Classify(t.Context(), c.ID, json.RawMessage(report), EnvInfo{})
+			gotClass, gotErr := node.Classify(t.Context(), c.ID, json.RawMessage(report), EnvInfo{})
 			if diff := cmp.Diff(wantClass, gotClass); diff != "" || (wantErr == nil) != (gotErr == nil) {
 				t.Errorf("class of case %s (-built-in +node):\n%s%v, %v", c.ID, diff, wantErr, gotErr)
 			}

@@ -72,6 +72,10 @@ type Config struct {
 	// Levels tries every level of isolation; nil on a host without any.
 	Levels func(ctx context.Context) []Level
 
+	// Commands returns the commands that replace the detected ones in the project of a
+	// workspace, by its id; nil replaces none.
+	Commands func(id string) profile.Commands
+
 	// Templates are what workspaces start from, by name; may be nil.
 	Templates *template.Catalog
 }

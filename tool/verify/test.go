@@ -34,7 +34,11 @@ func Test(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts 
 		if err != nil {
 			return nil, err
 		}
-		c = p.ScopedTest
+		if !p.ScopedTest.IsZero() {
+			c = p.ScopedTest
+		} else if !c.IsZero() {
+			t.report.Notes = append(t.report.Notes, fmt.Sprintf("%s can't run the tests of some files; all ran", c.Argv[0]))
+		}
 		argv, ok = c.Expand(files)
 		if !ok && !c.IsZero() {
 			return nil, fmt.Errorf("verify: test %s: %w: no test of the %s project covers %s", p.Dir, fault.NotFound, p.Ecosystem, strings.Join(o.Files, ", "))

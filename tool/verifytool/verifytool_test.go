@@ -379,5 +379,6 @@ func ExampleTools() {
 	// run_typecheck false
 	// check false
 	// format false
+	// install false
 	// run_script false
 }
