@@ -41,6 +41,10 @@ type Config struct {
 	// called after the call, whatever its result. Nil does nothing.
 	Around func(ctx context.Context, c *Call, t *Tool, about string) (after func(context.Context) error, err error)
 
+	// Records says what is recorded of the workspace with this id, for undo and diff. Nil
+	// records nothing.
+	Records func(ctx context.Context, id string) (Records, error)
+
 	// Fork opens a workspace from a snapshot of the call's workspace and returns its name
 	// for agents: name, or a generated one if name is empty. Nil disables forks.
 	Fork func(ctx context.Context, c *Call, snapshot, name string) (string, error)
