@@ -199,6 +199,7 @@ type Result struct {
 	Structured json.RawMessage // the data; nil for a TextOnly tool, see Data
 	DataOnly   json.RawMessage // for a TextOnly tool: the data without the text
 	Handle     string          // reads the whole text, if Text is head and tail
+	Image      *Image          // may be nil
 
 	content string // with DataOnly: the text in the data
 }
@@ -388,6 +389,7 @@ func (e *Env) finishCall(t *Tool, c *Call, a answer, note string, err error) (Re
 		return Result{}, fmt.Errorf("tool: encode the answer: %w: %w", fault.Internal, err)
 	}
 	res.Text += note
+	res.Image = a.image
 	return e.truncateResult(c.Name, res), nil
 }
 

@@ -80,6 +80,7 @@ type answer struct {
 	texter     bool // text is set; else the data is the text
 	value      any
 	structured json.RawMessage
+	image      *Image
 }
 
 // New makes a tool of a function. It panics if In or Out have no schema, since that is a
@@ -106,6 +107,9 @@ func New[In, Out any](spec Spec, f func(ctx context.Context, c *Call, in In) (Ou
 		a := answer{value: out}
 		if texter, ok := any(out).(Texter); ok {
 			a.text, a.texter = texter.Text(), true
+		}
+		if has, ok := any(out).(interface{ answerImage() *Image }); ok {
+			a.image = has.answerImage()
 		}
 		return a, nil
 	}

@@ -165,8 +165,42 @@ func instructions(ctx context.Context, sys *app.System, env *tool.Env) string {
 			fmt.Fprintf(&b, "In workspace %q: ", e.Name)
 		}
 		b.WriteString(policyText(rec.Spec.Policy))
+		if ws, err := env.Workspaces.Get(ctx, e.Name); err == nil {
+			b.WriteString(toolchainText(ctx, ws))
+		}
 	}
 	return b.String()
+}
+
+// toolchains are programs that a model may want to use.
+var toolchains = []string{
+	"git", "go", "node", "npm", "pnpm", "yarn", "bun", "deno", "python3", "pip", "uv", "poetry", "cargo", "rustc", "java", "mvn", "gradle",
+	"gcc", "clang", "make", "cmake", "ruby", "php", "dotnet", "elixir", "rg", "jq", "curl", "pdftotext",
+}
+
+// toolchainTimeout bounds the search for toolchains, which a client waits for.
+const toolchainTimeout = 3 * time.Second
+
+// toolchainText says which toolchains commands of a workspace find.
+func toolchainText(ctx context.Context, ws *workspace.Workspace) string {
+	res, err := ws.Run(ctx, driver.Command{
+		Argv: append([]string{"sh", "-c", `for p; do command -v "$p" >/dev/null && echo "$p"; done; true`, "sh"}, toolchains...), Timeout: toolchainTimeout,
+	})
+	if err != nil || res.ExitCode != 0 {
+		return ""
+	}
+	found := strings.Fields(string(res.Stdout))
+	var missing []string
+	for _, name := range []string{"git", "go", "node", "python3", "cargo", "java", "gcc"} {
+		if !slices.Contains(found, name) {
+			missing = append(missing, name)
+		}
+	}
+	text := "Programs on PATH: " + strings.Join(found, ", ") + ". "
+	if len(missing) > 0 {
+		text += "Not there: " + strings.Join(missing, ", ") + ". "
+	}
+	return text
 }
 
 // policyText is what a policy means for commands, in words.
@@ -185,7 +219,7 @@ func policyText(p driver.Policy) string {
 	if p.ReadOnly {
 		text += "The files are read-only. "
 	}
-	text += "They have a private HOME, and the programs of the host. "
+	text += "They have a private HOME, without the user's files. "
 	var limits []string
 	for _, l := range driver.Resources {
 		if most := p.Limits[l.Name].Max; most != 0 {

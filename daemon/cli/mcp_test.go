@@ -121,7 +121,7 @@ func TestTheModelIsInstructed(t *testing.T) {
 		"Commands reach these hosts alone: proxy.example.com.": {"--allow-net", "proxy.example.com"},
 	} {
 		a := overStdio(t, nil, append([]string{"--workspace", t.TempDir()}, flags...)...)
-		if got := a.InitializeResult().Instructions; !strings.Contains(got, want) || !strings.Contains(got, "private HOME") {
+		if got := a.InitializeResult().Instructions; !strings.Contains(got, want) || !strings.Contains(got, "private HOME") || !strings.Contains(got, "Programs on PATH: ") {
 			t.Errorf("instructions with %v: %q, want %q", flags, got, want)
 		}
 	}
