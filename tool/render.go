@@ -64,7 +64,7 @@ func renderDotTool() *Tool {
 
 func (r renderer) spec(description string) Spec {
 	return Spec{
-		Name: r.tool, Family: Render, Needs: []workspace.Capability{driver.CapFS, driver.CapShell}, Destructive: true, Idempotent: true,
+		Name: r.tool, Family: Render, Program: r.program, Needs: []workspace.Capability{driver.CapFS, driver.CapShell}, Destructive: true, Idempotent: true,
 		Description: description,
 	}
 }

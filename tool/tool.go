@@ -47,9 +47,10 @@ type Spec struct {
 	// both the text and the data sends the text and Result.DataOnly.
 	TextOnly bool
 
-	FanOut     bool // takes workspace "all"
-	BuiltIn    bool // with Family Extra: of a Source of Croft, not of a provider
-	Unscrubbed bool // the answer may contain secrets, and is not scrubbed
+	Program    string // that the tool runs and can't do without; "" is none
+	FanOut     bool   // takes workspace "all"
+	BuiltIn    bool   // with Family Extra: of a Source of Croft, not of a provider
+	Unscrubbed bool   // the answer may contain secrets, and is not scrubbed
 }
 
 // A Tool is one operation that an agent may call.
