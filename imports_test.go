@@ -92,7 +92,7 @@ var may = []struct{ pkg, imports string }{
 	{"provider/wrap", ""},
 	{"daemon/config", "fault secret tool/profile workspace/driver"},
 	{"registry", "auth fault event workspace workspace/driver internal/suggest internal/sqlitetx"},
-	{"snapshot/history", "fault workspace workspace/driver snapshot"},
+	{"snapshot/history", "fault workspace workspace/driver snapshot internal/atomicfile internal/textdiff"},
 	{"prepare/stage", "fault workspace workspace/driver internal/blobs internal/search"},
 	{"prepare/bootstrap", "fault workspace workspace/driver prepare/stage"},
 	{"tool", "fault event secret tool/profile workspace workspace/driver internal/keylock internal/plaintext internal/strictjson"},

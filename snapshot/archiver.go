@@ -33,6 +33,8 @@ type TakeOptions struct {
 	Paths  []string // the paths of the tree, if it is a Subset
 	Ignore []string // .gitignore patterns to leave out
 
+	Dir string // as in Manifest
+
 	// Complete makes Take fail if a file is unreadable; see driver.SnapshotOptions.
 	Complete bool
 
@@ -194,7 +196,7 @@ func (a *archiver) buildManifest(top *treeDir) *Manifest {
 		digest.Add("", driver.Info{Type: "base"}, a.opts.Base.Kind+":"+a.opts.Base.Name)
 	}
 	top.addToDigest(digest, "", a.opts.NoGitDigest)
-	m := &Manifest{SnapshotInfo: a.opts.Info, Root: top.id, Base: a.opts.Base, Ignore: a.opts.Ignore, LeftOut: a.leftOut}
+	m := &Manifest{SnapshotInfo: a.opts.Info, Root: top.id, Base: a.opts.Base, Dir: a.opts.Dir, Ignore: a.opts.Ignore, LeftOut: a.leftOut}
 	slices.Sort(m.LeftOut)
 	for _, p := range a.opts.Paths {
 		m.Paths = append(m.Paths, []byte(p))

@@ -28,6 +28,9 @@ type Manifest struct {
 	// names need not be UTF-8.
 	Paths [][]byte `json:"paths,omitempty"`
 
+	// Dir is the directory of a workspace in place, without symlinks; see Adapter.
+	Dir string `json:"dir,omitempty"`
+
 	Ignore  []string `json:"ignore,omitempty"`  // patterns that were left out
 	LeftOut []string `json:"leftOut,omitempty"` // credential files that were left out, up to a limit
 }

@@ -220,7 +220,7 @@ func TestUndoOfAnother(t *testing.T) {
 // each rollback, and may fail.
 func inPlaceAdapter(t *testing.T, dir string, rollback func(*RollbackTarget) error) *Adapter {
 	return &Adapter{
-		Store: Open(Dir(t.TempDir()), nil), Workspace: "w", InPlace: true,
+		Store: Open(Dir(t.TempDir()), nil), Workspace: "w", Dir: "/src",
 		Now: func(context.Context) (View, error) { return View{Tree: HostDir(dir, nil)}, nil },
 		Rollback: func(ctx context.Context, to *RollbackTarget) error {
 			if rollback != nil {

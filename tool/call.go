@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
@@ -26,6 +27,7 @@ type Call struct {
 	// not in the Env.
 	Workspaces Workspaces
 
+	kept     keptFiles
 	only     string // as in Request
 	progress func(Progress)
 	scrub    *secret.Scrubber
@@ -96,6 +98,30 @@ func (c *Call) LockFile(ctx context.Context, name string) (end func(), err error
 	end, err = c.Env.changes.Lock(ctx, fileKey{workspace: c.Workspace.ID(), path: c.relPath(name)})
 	if err != nil {
 		return nil, fmt.Errorf("tool: wait for other changes of %s: %w", name, err)
+	}
+	return end, nil
+}
+
+// LockFiles takes the keyed mutexes of several files, in one order for all calls.
+func (c *Call) LockFiles(ctx context.Context, names ...string) (end func(), err error) {
+	var paths []string
+	for _, name := range names {
+		paths = append(paths, c.relPath(name))
+	}
+	slices.Sort(paths)
+	var ends []func()
+	end = func() {
+		for _, f := range ends {
+			f()
+		}
+	}
+	for _, name := range slices.Compact(paths) {
+		one, err := c.LockFile(ctx, name)
+		if err != nil {
+			end()
+			return nil, err
+		}
+		ends = append(ends, one)
 	}
 	return end, nil
 }

@@ -117,7 +117,7 @@ func (e *Env) truncateResult(workspace string, r Result) Result {
 	read := fmt.Sprintf("BashOutput with shell_id %q and offset %d reads them", handle, headEnd(r.Text, e.MaxText/2))
 	return Result{
 		Text: HeadTail(r.Text, e.MaxText, read), Structured: truncateJSON(r.Structured, e.MaxText, read), Handle: handle,
-		DataOnly: r.DataOnly, content: HeadTail(r.content, e.MaxText, read),
+		DataOnly: r.DataOnly, Image: r.Image, content: HeadTail(r.content, e.MaxText, read),
 	}
 }
 

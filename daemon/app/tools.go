@@ -50,9 +50,10 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 			return r.addForked(ws.ID(), name), nil
 		}
 	}
-	if _, ok := cfg.Workspaces.(*registryWorkspaces); ok && cfg.Around == nil {
+	if cfg.Around == nil {
 		cfg.Around = snapshots.Around(s.checkpointLimits)
 	}
+	cfg.Records = s.records
 	cfg.Secrets, cfg.Events, cfg.Log = s.secrets, s.events, s.log
 	cfg.Withheld = s.withheldSecrets
 	forms, err := secretForms(s.settings)
@@ -288,7 +289,7 @@ func (r *registryWorkspaces) Find(ctx context.Context, name string) (tool.Entry,
 	r.mu.Lock()
 	only := r.only
 	r.mu.Unlock()
-	if e, ok := r.toolEntry(rec, only); ok && e.Name == name {
+	if e, ok := r.toolEntry(rec, only); ok && (e.Name == name || e.ID == name) {
 		return e, nil
 	}
 	return tool.Entry{}, missing

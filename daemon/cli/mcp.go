@@ -150,13 +150,15 @@ func (a *command) runMCP(ctx context.Context, opts mcpOptions) error {
 	})
 }
 
-// instructions tells a model what commands can reach in the workspaces.
+// instructions tells a model what commands can reach in the workspaces. It sets the
+// programs that no workspace has.
 func instructions(ctx context.Context, sys *app.System, env *tool.Env) string {
 	list, err := env.Workspaces.List(ctx)
 	if err != nil {
 		return ""
 	}
 	var b strings.Builder
+	missing := slices.Clone(toolchains)
 	for _, e := range list {
 		rec, err := sys.Registry.Lookup(ctx, "", e.ID)
 		if err != nil || !e.Capabilities.Has(driver.CapShell) {
@@ -166,8 +168,55 @@ func instructions(ctx context.Context, sys *app.System, env *tool.Env) string {
 			fmt.Fprintf(&b, "In workspace %q: ", e.Name)
 		}
 		b.WriteString(policyText(rec.Spec.Policy))
+		found, err := findPrograms(ctx, env.Workspaces, e.Name)
+		if err != nil {
+			missing = nil
+			continue
+		}
+		missing = slices.DeleteFunc(missing, func(name string) bool { return slices.Contains(found, name) })
+		b.WriteString(toolchainText(found))
 	}
+	env.Missing = missing
 	return b.String()
+}
+
+// toolchains are programs that a model or a tool may want to use.
+var toolchains = []string{
+	"git", "go", "node", "npm", "pnpm", "yarn", "bun", "deno", "python3", "pip", "uv", "poetry", "cargo", "rustc", "java", "mvn", "gradle",
+	"gcc", "clang", "make", "cmake", "ruby", "php", "dotnet", "elixir", "rg", "jq", "curl", "pdftotext", "dot", "mmdc",
+}
+
+// toolchainTimeout bounds the search for toolchains, which a client waits for.
+const toolchainTimeout = 3 * time.Second
+
+// findPrograms returns the toolchains that commands of a workspace find.
+func findPrograms(ctx context.Context, workspaces tool.Workspaces, name string) ([]string, error) {
+	ws, err := workspaces.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	res, err := ws.Run(ctx, driver.Command{
+		Argv: append([]string{"sh", "-c", `for p; do command -v "$p" >/dev/null && echo "$p"; done; true`, "sh"}, toolchains...), Timeout: toolchainTimeout,
+	})
+	if err == nil && res.ExitCode != 0 {
+		err = fmt.Errorf("look for toolchains: %w: exit status %d", fault.Failed, res.ExitCode)
+	}
+	return strings.Fields(string(res.Stdout)), err
+}
+
+// toolchainText names the toolchains, and common ones that are not there.
+func toolchainText(found []string) string {
+	var missing []string
+	for _, name := range []string{"git", "go", "node", "python3", "cargo", "java", "gcc"} {
+		if !slices.Contains(found, name) {
+			missing = append(missing, name)
+		}
+	}
+	text := "Programs on PATH: " + strings.Join(found, ", ") + ". "
+	if len(missing) > 0 {
+		text += "Not there: " + strings.Join(missing, ", ") + ". "
+	}
+	return text
 }
 
 // policyText is what a policy means for commands, in words.
@@ -186,7 +235,7 @@ func policyText(p driver.Policy) string {
 	if p.ReadOnly {
 		text += "The files are read-only. "
 	}
-	text += "They have a private HOME, and the programs of the host. "
+	text += "They have a private HOME, without the user's files. "
 	var limits []string
 	for _, l := range driver.Resources {
 		if most := p.Limits[l.Name].Max; most != 0 {

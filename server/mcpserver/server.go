@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -173,6 +174,9 @@ func (s *Server) addTool(m *viewServer, t *tool.Tool, v view) (added bool) {
 		}
 	}()
 	d := mcpTool(t, m.several)
+	if out, ok := d.OutputSchema.(*jsonschema.Schema); ok && v.toolset == Default {
+		d.OutputSchema = topLevel(out, m.several)
+	}
 	if most := s.opts.Env.MaxText; most > claudeMaxText {
 		d.Meta = mcp.Meta{"anthropic/maxResultSizeChars": most}
 	}
@@ -225,6 +229,18 @@ func mcpTool(t *tool.Tool, several bool) *mcp.Tool {
 		d.OutputSchema = t.Output
 	}
 	return d
+}
+
+// topLevel returns the names and types of the fields of an output schema, without what is
+// inside them: in the default toolset the whole would double the description of the tools.
+func topLevel(s *jsonschema.Schema, several bool) *jsonschema.Schema {
+	out := &jsonschema.Schema{Type: s.Type, Properties: map[string]*jsonschema.Schema{}}
+	for name, p := range s.Properties {
+		if name != "workspaces" || several {
+			out.Properties[name] = &jsonschema.Schema{Type: p.Type, Types: p.Types}
+		}
+	}
+	return out
 }
 
 // Close ends all streams, cancels all calls, and waits for the calls.

@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/croft-run/croft/fault"
@@ -100,7 +99,7 @@ func (s snapshotOutput) displayName() string {
 	return s.ID
 }
 
-// listLine returns name, digest prefix, time and description of a snapshot.
+// listLine returns name, id, time and description of a snapshot.
 func (s snapshotOutput) listLine() string {
-	return fmt.Sprintf("%s\t%.12s\t%s\t%s", s.displayName(), strings.TrimPrefix(s.Digest, driver.DigestPrefix), s.Created.UTC().Format(time.RFC3339), s.Description)
+	return fmt.Sprintf("%s\t%s\t%s\t%s", s.displayName(), s.ID, s.Created.UTC().Format(time.RFC3339), s.Description)
 }
