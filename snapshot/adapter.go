@@ -210,7 +210,13 @@ func (a *Adapter) filesOf(m *Manifest, err error) (*driver.FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Module(t), nil
+	return Module(&snapshotTree{t, m}), nil
+}
+
+// A snapshotTree is the files of a snapshot, with its description.
+type snapshotTree struct {
+	Tree
+	m *Manifest
 }
 
 // fullTree returns the files of a snapshot that count for the workspace.

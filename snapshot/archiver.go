@@ -202,7 +202,9 @@ func (a *archiver) buildManifest(top *treeDir) *Manifest {
 	m.ID = driver.NewID()
 	m.Labels = maps.Clone(a.opts.Info.Labels)
 	m.Created = a.w.s.now().UTC()
-	m.Files, m.Bytes, m.Skipped, m.Digest = a.files.Load(), a.bytes.Load(), a.special.Load(), digest.Sum()
+	m.Files, m.Bytes, m.Digest = a.files.Load(), a.bytes.Load(), digest.Sum()
+	m.Skipped, m.SkippedPaths = a.special, a.specialPaths
+	slices.Sort(m.SkippedPaths)
 	m.Missing, m.MissingTotal = a.missing, a.missingTotal
 	slices.SortFunc(m.Missing, func(a, b driver.Skip) int { return strings.Compare(a.Path, b.Path) })
 	return m
@@ -220,7 +222,7 @@ type archiver struct {
 
 	progress func(files, bytes int64)
 
-	files, bytes, special atomic.Int64
+	files, bytes atomic.Int64
 
 	mu      sync.Mutex
 	leftOut []string
@@ -228,6 +230,9 @@ type archiver struct {
 
 	missing      []driver.Skip
 	missingTotal int64
+
+	special      int64
+	specialPaths []string // the first of them
 }
 
 type treeDir struct {
@@ -316,7 +321,11 @@ func (a *archiver) excluded(at string, n *Node) bool {
 		a.mu.Unlock()
 		return true
 	case n.Type == driver.TypeOther:
-		a.special.Add(1)
+		a.mu.Lock()
+		if a.special++; len(a.specialPaths) < driver.MaxMissingListed {
+			a.specialPaths = append(a.specialPaths, at+n.Name)
+		}
+		a.mu.Unlock()
 		return true
 	}
 	return false

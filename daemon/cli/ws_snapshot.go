@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -66,7 +67,7 @@ func (a *command) wsSnapshot(ctx context.Context, name string, opts *driver.Snap
 			a.note("the workspace was not frozen: the snapshot may contain parts of concurrent changes; if programs write to it, end them and take another one")
 		}
 		if info.Skipped > 0 {
-			a.note("left out: %d pipes, sockets and devices", info.Skipped)
+			a.noteScope([]snapshot.LeftOut{{Reason: snapshot.LeftOutSpecial, Total: int(info.Skipped), Paths: info.SkippedPaths}})
 		}
 		a.noteMissing(info)
 		return a.printAnswer(info, func(w io.Writer) error {
