@@ -184,7 +184,9 @@ func (w *objectWriter) archive(ctx context.Context, t Tree, opts *TakeOptions) (
 		return nil, nil, err
 	}
 	w.flushPartialBlocks() // in parallel with the manifest
-	return a, a.buildManifest(top), nil
+	m := a.buildManifest(top)
+	m.Added = w.content.Load()
+	return a, m, nil
 }
 
 // buildManifest describes the archived tree.

@@ -28,6 +28,9 @@ type Manifest struct {
 	// names need not be UTF-8.
 	Paths [][]byte `json:"paths,omitempty"`
 
+	// Added is the size of the content that the store did not have before.
+	Added int64 `json:"added,omitempty"`
+
 	Ignore  []string `json:"ignore,omitempty"`  // patterns that were left out
 	LeftOut []string `json:"leftOut,omitempty"` // credential files that were left out, up to a limit
 }

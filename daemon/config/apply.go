@@ -37,6 +37,7 @@ func (c *Config) Apply(name string, wish driver.Policy) (driver.Policy, error) {
 		maps.Copy(p.Env, wish.Env)
 	}
 	p.ReadOnly, p.Durable, p.Persist = p.ReadOnly || wish.ReadOnly, p.Durable || wish.Durable, p.Persist || wish.Persist
+	p.ShareDisk = p.ShareDisk || wish.ShareDisk
 	if wish.Idle != 0 {
 		p.Idle = wish.Idle
 	}
