@@ -111,3 +111,19 @@ func matchesAny(patterns []string, name string) bool {
 		return ok
 	})
 }
+
+// FixedEnv returns the variables that policies set, with their values: a command of a
+// client of a server may not have others.
+func (c *Config) FixedEnv() map[string][]string {
+	all := map[string][]string{}
+	for name := range c.Policies {
+		ceiling, err := c.ceiling(name)
+		if err != nil {
+			continue // Check refuses the configuration
+		}
+		for key, value := range ceiling.Env {
+			all[key] = append(all[key], value)
+		}
+	}
+	return all
+}
