@@ -85,12 +85,13 @@ type snapshotOutput struct {
 	MissingTotal int64         `json:"missingTotal,omitempty"`
 	Skipped      int64         `json:"skipped,omitempty" jsonschema:"number of FIFOs, sockets and devices, which a snapshot leaves out"`
 	SkippedPaths []string      `json:"skippedPaths,omitempty" jsonschema:"the first of them"`
+	Credentials  []string      `json:"credentials,omitempty" jsonschema:"credential files of a directory in place, which it contains"`
 }
 
 func newSnapshotOutput(s driver.SnapshotInfo) snapshotOutput {
 	return snapshotOutput{
 		ID: s.ID, Name: s.Name, Description: descriptionOf(s), Created: s.Created, Files: s.Files, Digest: s.Digest, Frozen: s.Frozen,
-		Missing: s.Missing, MissingTotal: s.MissingTotal, Skipped: s.Skipped, SkippedPaths: s.SkippedPaths,
+		Missing: s.Missing, MissingTotal: s.MissingTotal, Skipped: s.Skipped, SkippedPaths: s.SkippedPaths, Credentials: s.Credentials,
 	}
 }
 

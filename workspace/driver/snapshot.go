@@ -118,6 +118,10 @@ type SnapshotInfo struct {
 	MissingTotal int64  `json:"missingTotal,omitempty"`
 
 	SkippedPaths []string `json:"skippedPaths,omitempty"` // the first MaxMissingListed special files
+
+	// Credentials are known credential files in a snapshot of a directory in place, such
+	// as .env, up to MaxMissingListed: forks contain them. Copies leave them out.
+	Credentials []string `json:"credentials,omitempty"`
 }
 
 // MaxMissingListed bounds SnapshotInfo.Missing and SkippedPaths.
