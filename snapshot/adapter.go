@@ -28,6 +28,8 @@ type Adapter struct {
 	// there meanwhile.
 	Dir string
 
+	Budget Budget
+
 	// Now returns the current files of the workspace. If View.Frozen is set,
 	// nothing changes until View.Done is called.
 	Now func(ctx context.Context) (View, error)
@@ -106,6 +108,12 @@ func infoOf(m *Manifest, err error) (driver.SnapshotInfo, error) {
 }
 
 func (a *Adapter) takeSnapshot(ctx context.Context, opts *driver.SnapshotOptions, labels map[string]string) (*Manifest, error) {
+	all := map[string]string{}
+	maps.Copy(all, opts.Labels)
+	maps.Copy(all, labels)
+	if err := a.checkBudget(ctx, all); err != nil {
+		return nil, err
+	}
 	v, err := a.Now(ctx)
 	if err != nil {
 		return nil, err
@@ -114,11 +122,8 @@ func (a *Adapter) takeSnapshot(ctx context.Context, opts *driver.SnapshotOptions
 		defer v.Done()
 	}
 	o := a.takeOptions(&v, opts)
-	for key, value := range labels {
-		if o.Info.Labels == nil {
-			o.Info.Labels = map[string]string{}
-		}
-		o.Info.Labels[key] = value
+	if len(all) > 0 {
+		o.Info.Labels = all
 	}
 	return a.Store.Take(ctx, v.Tree, o)
 }
@@ -218,7 +223,13 @@ func (a *Adapter) filesOf(m *Manifest, err error) (*driver.FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Module(t), nil
+	return Module(&snapshotTree{t, m}), nil
+}
+
+// A snapshotTree is the files of a snapshot, with its description.
+type snapshotTree struct {
+	Tree
+	m *Manifest
 }
 
 // fullTree returns the files of a snapshot that count for the workspace.

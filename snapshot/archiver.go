@@ -75,6 +75,11 @@ func IsGitConfig(path string) bool {
 	})
 }
 
+// isGitCredentials reports whether a file in a .git is a store of credentials.
+func isGitCredentials(at string, n *Node) bool {
+	return slices.Contains([]string{"git-credentials", ".git-credentials", "credentials"}, n.Name) && autorun.InGit(at)
+}
+
 // StripGitConfig reads the configuration of a Git repository, without its credentials.
 func StripGitConfig(r io.Reader) (stripped []byte, changed bool, err error) {
 	const most = 16 << 20
@@ -186,7 +191,9 @@ func (w *objectWriter) archive(ctx context.Context, t Tree, opts *TakeOptions) (
 		return nil, nil, err
 	}
 	w.flushPartialBlocks() // in parallel with the manifest
-	return a, a.buildManifest(top), nil
+	m := a.buildManifest(top)
+	m.Added = w.content.Load()
+	return a, m, nil
 }
 
 // buildManifest describes the archived tree.
@@ -204,7 +211,11 @@ func (a *archiver) buildManifest(top *treeDir) *Manifest {
 	m.ID = driver.NewID()
 	m.Labels = maps.Clone(a.opts.Info.Labels)
 	m.Created = a.w.s.now().UTC()
-	m.Files, m.Bytes, m.Skipped, m.Digest = a.files.Load(), a.bytes.Load(), a.special.Load(), digest.Sum()
+	m.Files, m.Bytes, m.Digest = a.files.Load(), a.bytes.Load(), digest.Sum()
+	m.Skipped, m.SkippedPaths = a.special, a.specialPaths
+	m.Credentials = a.credentials
+	slices.Sort(m.SkippedPaths)
+	slices.Sort(m.Credentials)
 	m.Missing, m.MissingTotal = a.missing, a.missingTotal
 	slices.SortFunc(m.Missing, func(a, b driver.Skip) int { return strings.Compare(a.Path, b.Path) })
 	return m
@@ -222,7 +233,7 @@ type archiver struct {
 
 	progress func(files, bytes int64)
 
-	files, bytes, special atomic.Int64
+	files, bytes atomic.Int64
 
 	mu      sync.Mutex
 	leftOut []string
@@ -230,6 +241,11 @@ type archiver struct {
 
 	missing      []driver.Skip
 	missingTotal int64
+
+	special      int64
+	specialPaths []string // the first of them
+
+	credentials []string // the first credential files that were not left out
 }
 
 type treeDir struct {
@@ -264,6 +280,11 @@ func (a *archiver) saveDir(ctx context.Context, dir Directory, at string, out *t
 	nodes, err := a.listNodes(ctx, dir)
 	if err != nil {
 		return wrapPath(at, err)
+	}
+	if isBareRepository(nodes) {
+		for i := range nodes {
+			nodes[i].gitConfig = secret.IsGitConfigName(nodes[i].Name)
+		}
 	}
 	nodes = slices.DeleteFunc(nodes, func(n Node) bool { return a.excluded(at, &n) })
 	known := a.cache.filesIn(at)
@@ -309,7 +330,7 @@ func (a *archiver) excluded(at string, n *Node) bool {
 	switch {
 	case a.ignore != nil && a.ignore.Ignores(at+n.Name, isDir):
 		return true
-	case a.secret != nil && a.secret.Ignores(at+n.Name, isDir):
+	case a.secret != nil && a.secret.Ignores(at+n.Name, isDir) || a.opts.NoGitCredentials && isGitCredentials(at, n):
 		const listed = 1000
 		a.mu.Lock()
 		if len(a.leftOut) < listed {
@@ -318,8 +339,18 @@ func (a *archiver) excluded(at string, n *Node) bool {
 		a.mu.Unlock()
 		return true
 	case n.Type == driver.TypeOther:
-		a.special.Add(1)
+		a.mu.Lock()
+		if a.special++; len(a.specialPaths) < driver.MaxMissingListed {
+			a.specialPaths = append(a.specialPaths, at+n.Name)
+		}
+		a.mu.Unlock()
 		return true
+	case a.opts.NoGitCredentials && IsCredentialFile(at+n.Name, isDir):
+		a.mu.Lock()
+		if len(a.credentials) < driver.MaxMissingListed {
+			a.credentials = append(a.credentials, at+n.Name)
+		}
+		a.mu.Unlock()
 	}
 	return false
 }
@@ -436,7 +467,19 @@ func (a *archiver) isStored(n *Node) bool {
 
 // stripsCredentials reports whether a file is saved without credentials.
 func (a *archiver) stripsCredentials(at string, n *Node) bool {
-	return (a.opts.NoCredentials || a.opts.NoGitCredentials) && IsGitConfig(at+n.Name)
+	return (a.opts.NoCredentials || a.opts.NoGitCredentials) && (n.gitConfig || IsGitConfig(at+n.Name))
+}
+
+// isBareRepository reports whether git takes a directory with these entries for a
+// repository.
+func isBareRepository(nodes []Node) bool {
+	found := 0
+	for i := range nodes {
+		if slices.Contains([]string{"HEAD", "objects", "refs"}, nodes[i].Name) {
+			found++
+		}
+	}
+	return found == 3
 }
 
 // saveFile archives a file, with strip without the credentials of a Git configuration.

@@ -31,6 +31,9 @@ type Manifest struct {
 	// Dir is the directory of a workspace in place, without symlinks; see Adapter.
 	Dir string `json:"dir,omitempty"`
 
+	// Added is the size of the content that the store did not have before.
+	Added int64 `json:"added,omitempty"`
+
 	Ignore  []string `json:"ignore,omitempty"`  // patterns that were left out
 	LeftOut []string `json:"leftOut,omitempty"` // credential files that were left out, up to a limit
 }

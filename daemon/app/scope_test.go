@@ -489,3 +489,13 @@ func TestAttackEmptyWorkspaceParameter(t *testing.T) {
 		t.Error("a client with an empty workspace parameter connected")
 	}
 }
+
+// TestProtocolErrorsAreScrubbed: an error of the protocol quotes the request, without its
+// secrets.
+func TestProtocolErrorsAreScrubbed(t *testing.T) {
+	n := newNeighbours(t)
+	_, err := n.connect("").CallTool(t.Context(), &mcp.CallToolParams{Name: "no correct horse"})
+	if err == nil || strings.Contains(err.Error(), "correct horse") || !strings.Contains(err.Error(), "[REDACTED:") {
+		t.Errorf("an unknown tool: %v, want the secret hidden", err)
+	}
+}

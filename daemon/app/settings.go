@@ -57,6 +57,9 @@ func (s *System) commandPolicy(kind string) *cmdpolicy.Options {
 	rules.Commands.Allow = s.settings.Commands.Allow
 	rules.Commands.Deny = append(rules.Commands.Deny, s.settings.Commands.Deny...)
 	rules.Env = cmdpolicy.Env{Allow: s.settings.Env.Allow, Deny: s.settings.Env.Deny}
+	if !s.operator {
+		rules.Env.Fixed = s.settings.FixedEnv()
+	}
 	return rules
 }
 

@@ -39,9 +39,12 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 			if err != nil {
 				return "", err
 			}
-			var labels map[string]string
+			labels := map[string]string{}
 			if forkOf != "" {
-				labels = map[string]string{forkOfLabel: forkOf}
+				labels[forkOfLabel] = forkOf
+			}
+			if r.temporary {
+				labels[MCPLabel] = "true"
 			}
 			ws, err := s.Fork(ctx, c.Workspace.ID(), snapshot, name, labels)
 			if err != nil {
@@ -87,6 +90,10 @@ func (s *System) withNetwork(source tool.Source) tool.Source {
 type toolList []driver.Tool
 
 func (l toolList) Tools() []driver.Tool { return l }
+
+// MCPLabel marks workspaces that end with the croft mcp or croft tool that opened them:
+// those in directories, and forks. Discard removes those of a killed process.
+const MCPLabel = "croft-mcp"
 
 // forkOfLabel is on workspaces that an MCP client bound to one workspace forked; its value
 // is the id of that one. Clients bound to it reach them, also after the server restarts.
@@ -190,9 +197,9 @@ func (s *System) Discard(ctx context.Context, label string) error {
 }
 
 // Workspaces returns the workspaces of this system for tools: by name, or by id if they
-// have no unique name. With names, it returns only those.
+// have no unique name. With names, it returns only those, and forks end with this process.
 func (s *System) Workspaces(names ...string) tool.Workspaces {
-	return &registryWorkspaces{registry: s.Registry, changes: &s.events.changes, only: names, admit: s.checkKind}
+	return &registryWorkspaces{temporary: names != nil, registry: s.Registry, changes: &s.events.changes, only: names, admit: s.checkKind}
 }
 
 // registryWorkspaces implements tool.Workspaces over a registry.
@@ -200,6 +207,8 @@ type registryWorkspaces struct {
 	registry *registry.Registry
 	changes  *atomic.Int64           // counts known changes of workspaces
 	admit    func(kind string) error // refuses workspaces of a kind
+
+	temporary bool // forks have MCPLabel
 
 	mu   sync.Mutex
 	only []string  // guarded by mu; names or ids; nil is all

@@ -27,10 +27,6 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// mcpLabel marks the workspaces that croft mcp and croft tool open in directories.
-// The next call removes those of a crashed process.
-const mcpLabel = "croft-mcp"
-
 // toolFlags are the flags of commands that run tools.
 type toolFlags struct {
 	workspace  string
@@ -336,6 +332,9 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 		}
 		cfg.Around = snapshots.Around(func(context.Context, *tool.Call) (history.Limits, bool) { return limits, true })
 	}
+	if err := sys.Discard(ctx, app.MCPLabel); err != nil {
+		a.note("croft: remove leftovers of an earlier run: %v", err)
+	}
 	if len(opts.names) > 0 {
 		cfg.SecretsOf = func(_, id string) string { return id }
 		if cfg.Workspaces, err = a.namedWorkspaces(ctx, sys, opts); err != nil {
@@ -465,7 +464,7 @@ func (d *dirSet) fork(ctx context.Context, c *tool.Call, snapshot, name string) 
 	if err != nil {
 		return "", err
 	}
-	ws, err := d.sys.Fork(ctx, c.Workspace.ID(), snapshot, "", map[string]string{mcpLabel: "true"})
+	ws, err := d.sys.Fork(ctx, c.Workspace.ID(), snapshot, "", map[string]string{app.MCPLabel: "true"})
 	if err != nil {
 		return "", err
 	}
@@ -491,9 +490,6 @@ func (a *command) openDirs(ctx context.Context, sys *app.System, opts toolFlags)
 			return nil, err
 		}
 	}
-	if err := sys.Discard(ctx, mcpLabel); err != nil {
-		a.note("croft: remove leftovers of an earlier run: %v", err)
-	}
 	d := &dirSet{sys: sys, set: new(tool.Set)}
 	for _, name := range slices.Sorted(maps.Keys(dirs)) {
 		ws, err := a.openDir(ctx, opts, dirs[name], d)
@@ -514,7 +510,7 @@ func (a *command) openDirs(ctx context.Context, sys *app.System, opts toolFlags)
 }
 
 func (a *command) openDir(ctx context.Context, opts toolFlags, dir string, d *dirSet) (*workspace.Workspace, error) {
-	spec := workspace.Spec{Dir: dir, Labels: map[string]string{mcpLabel: "true"}}
+	spec := workspace.Spec{Dir: dir, Labels: map[string]string{app.MCPLabel: "true"}}
 	kind, err := a.runProvider(opts.provider, &spec)
 	if err != nil {
 		return nil, err

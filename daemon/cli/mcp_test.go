@@ -452,6 +452,10 @@ func TestForksEndWithTheirServer(t *testing.T) {
 	a := &agent{s, t}
 	a.ok("fork", m{"name": "kid"})
 	a.ok("Write", m{"workspace": "kid", "file_path": "f", "content": "x"})
+	// The next croft mcp and croft gc remove by this label what a killed one left.
+	if out, err := croft(t, data, "ws", "list", "--label", "croft-mcp=true").CombinedOutput(); err != nil || !strings.Contains(string(out), "kid") || strings.Contains(string(out), "demo") {
+		t.Errorf("marked are %s, %v; want kid and no demo", out, err)
+	}
 	if err := s.Close(); err != nil {
 		t.Errorf("croft mcp ended with %v", err)
 	}

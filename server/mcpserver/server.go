@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"runtime/debug"
 	"slices"
@@ -101,7 +102,7 @@ func (s *Server) openView(ctx context.Context, v view) (*viewServer, error) {
 	if err := s.refreshView(ctx, v, m); err != nil {
 		return nil, err
 	}
-	m.AddReceivingMiddleware(s.recoverMiddleware, encodeMiddleware, textOnlyMiddleware)
+	m.AddReceivingMiddleware(s.recoverMiddleware, s.scrubMiddleware, encodeMiddleware, textOnlyMiddleware)
 	s.addTemplates(m.Server, v)
 	s.views[v] = m
 	return m, nil
@@ -199,6 +200,26 @@ func (s *Server) recoverMiddleware(next mcp.MethodHandler) mcp.MethodHandler {
 			}
 		}()
 		return next(ctx, method, req)
+	}
+}
+
+// scrubMiddleware removes secrets from protocol errors, which quote the request.
+func (s *Server) scrubMiddleware(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		res, err := next(ctx, method, req)
+		if err == nil {
+			return res, nil
+		}
+		wire := jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
+		if known := (*jsonrpc.Error)(nil); errors.As(err, &known) {
+			wire = *known
+		}
+		text := s.opts.Env.ScrubText(ctx, wire.Message)
+		if text == wire.Message {
+			return res, err
+		}
+		wire.Message, wire.Data = text, nil
+		return res, &wire
 	}
 }
 

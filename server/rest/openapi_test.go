@@ -99,6 +99,7 @@ var routes = []string{
 	"POST /v1/workspaces/{id}/sessions/{sid}/stdin",
 	"POST /v1/workspaces/{id}/sessions/{sid}/stdin/close",
 	"POST /v1/workspaces/{id}/snapshots",
+	"POST /v1/workspaces/{id}/snapshots/{snapshot}/pin",
 	"POST /v1/workspaces/{id}/snapshots/{snapshot}/rollback",
 	"POST /v1/workspaces/{id}/staging/lock",
 	"POST /v1/workspaces/{id}/staging/outputs",

@@ -100,6 +100,7 @@ type Server struct {
 	draining bool           // guarded by mu; further connections are not upgraded
 
 	announced map[string]event.Profile // guarded by mu; last announced project by workspace id
+	pins      pins
 }
 
 // New returns a server. It refuses a configuration without a token.
@@ -116,7 +117,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Events == nil {
 		cfg.Events = event.NewStream(cfg.Recent)
 	}
-	s := &Server{announced: map[string]event.Profile{}, bodyTimeout: defaultBodyTimeout, cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), profiles: profile.NewCache(), done: make(chan struct{})}
+	s := &Server{announced: map[string]event.Profile{}, pins: pins{all: map[string][]*pin{}}, bodyTimeout: defaultBodyTimeout, cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), profiles: profile.NewCache(), done: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -82,12 +82,15 @@ type snapshotOutput struct {
 
 	Missing      []driver.Skip `json:"missing,omitempty" jsonschema:"the first files that vanished while it was taken or can't be read"`
 	MissingTotal int64         `json:"missingTotal,omitempty"`
+	Skipped      int64         `json:"skipped,omitempty" jsonschema:"number of FIFOs, sockets and devices, which a snapshot leaves out"`
+	SkippedPaths []string      `json:"skippedPaths,omitempty" jsonschema:"the first of them"`
+	Credentials  []string      `json:"credentials,omitempty" jsonschema:"credential files of a directory in place, which it contains"`
 }
 
 func newSnapshotOutput(s driver.SnapshotInfo) snapshotOutput {
 	return snapshotOutput{
 		ID: s.ID, Name: s.Name, Description: descriptionOf(s), Created: s.Created, Files: s.Files, Digest: s.Digest, Frozen: s.Frozen,
-		Missing: s.Missing, MissingTotal: s.MissingTotal,
+		Missing: s.Missing, MissingTotal: s.MissingTotal, Skipped: s.Skipped, SkippedPaths: s.SkippedPaths, Credentials: s.Credentials,
 	}
 }
 

@@ -61,7 +61,7 @@ type gitChange struct {
 
 // leftOut is the files that were left out for one reason.
 type leftOut struct {
-	Reason string   `json:"reason" jsonschema:"ignored (by .gitignore, or a cache) or autorun (run by tools without being asked)"`
+	Reason string   `json:"reason" jsonschema:"ignored (by .gitignore, or a cache), autorun (run by tools without being asked) or special (FIFOs, sockets and devices)"`
 	Total  int      `json:"total"`
 	Paths  []string `json:"paths" jsonschema:"the first of them"`
 }

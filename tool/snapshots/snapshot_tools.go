@@ -51,6 +51,12 @@ func (s snapshotOutput) missingText() string {
 	if more := s.MissingTotal - int64(len(s.Missing)); more > 0 {
 		text += fmt.Sprintf("\nmissing: %d more", more)
 	}
+	if len(s.Credentials) > 0 {
+		text += "\ncontains credential files: " + strings.Join(s.Credentials, ", ")
+	}
+	if s.Skipped > 0 {
+		text += "\n" + strings.TrimSuffix(leftOutText([]leftOut{{snapshot.LeftOutSpecial, int(s.Skipped), s.SkippedPaths}}), "\n")
+	}
 	return text
 }
 
