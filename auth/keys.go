@@ -19,14 +19,14 @@ import (
 
 // A Key is an API key as it is stored: without its text, of which only a hash is kept.
 type Key struct {
-	ID        string    `json:"id"`
-	Tenant    string    `json:"tenant,omitempty" doc:"absent is the server's own"`
-	Scope     Scope     `json:"scope" enum:"read,run,admin"`
-	Name      string    `json:"name,omitempty" doc:"free text"`
-	CreatedAt time.Time `json:"createdAt"`
-	ExpiresAt time.Time `json:"expiresAt,omitzero" doc:"absent is never"`
-	LastUsed  time.Time `json:"lastUsed,omitzero" doc:"to within a minute"`
-	RevokedAt time.Time `json:"revokedAt,omitzero"`
+	ID        string
+	Tenant    string // "" is the server's own
+	Scope     Scope
+	Name      string // free text
+	CreatedAt time.Time
+	ExpiresAt time.Time // zero is never
+	LastUsed  time.Time // to within a minute
+	RevokedAt time.Time // zero is not revoked
 }
 
 // check returns an error if the key is no longer valid.

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"sync"
@@ -29,9 +30,16 @@ func (r *Rates) Allow(tenant string) error {
 	if limit <= 0 || r.limiter(tenant, limit).Allow() {
 		return nil
 	}
-	return fmt.Errorf("request: %w: tenant %q may make %g requests per second (requestsPerSecond in croft.yaml); wait a second and try again",
-		fault.ResourceExhausted, tenant, limit)
+	return rateError{fmt.Errorf("request: %w: tenant %q may make %g requests per second (requestsPerSecond in croft.yaml); wait a second and try again",
+		fault.ResourceExhausted, tenant, limit)}
 }
+
+type rateError struct{ error }
+
+func (e rateError) Unwrap() error { return e.error }
+
+// IsRate reports whether an error is one of Rates: the request may be made again in a second.
+func IsRate(err error) bool { return errors.As(err, new(rateError)) }
 
 // limiter returns the limiter of a tenant, with the present limit.
 func (r *Rates) limiter(tenant string, limit float64) *rate.Limiter {

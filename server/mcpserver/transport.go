@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/server/httpguard"
 	"github.com/croft-run/croft/tool"
@@ -200,11 +201,12 @@ func (s *Server) chooseServer(r *http.Request) *mcp.Server {
 func Guard(h http.Handler, token string, hosts []string) http.Handler {
 	g := httpguard.Guard{Token: token, Hosts: hosts}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := g.Check(r); err != nil {
+		p, err := g.Check(r)
+		if err != nil {
 			writeError(w, err)
 			return
 		}
-		h.ServeHTTP(w, r)
+		h.ServeHTTP(w, r.WithContext(auth.With(r.Context(), p)))
 	})
 }
 
