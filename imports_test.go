@@ -94,7 +94,7 @@ var may = []struct{ pkg, imports string }{
 	{"snapshot/history", "fault workspace workspace/driver snapshot"},
 	{"prepare/stage", "fault workspace workspace/driver internal/blobs internal/search"},
 	{"prepare/bootstrap", "fault workspace workspace/driver prepare/stage"},
-	{"tool", "fault event secret tool/profile workspace workspace/driver internal/keylock internal/plaintext internal/strictjson"},
+	{"tool", "auth fault event secret tool/profile workspace workspace/driver internal/keylock internal/plaintext internal/strictjson"},
 	{"tool/all", "tool tool/..."},
 	{"tool/ast/grammar", "fault"},
 	{"tool/ast", "fault workspace workspace/driver tool tool/ast/grammar"},

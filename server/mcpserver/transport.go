@@ -59,7 +59,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 // and a toolset with ?toolset= or tools with ?tools=NAME,NAME.
 func (s *Server) Handler() http.Handler {
 	h := mcp.NewStreamableHTTPHandler(s.chooseServer, &mcp.StreamableHTTPOptions{
-		Logger: s.log, EventStore: sessions{mcp.NewMemoryEventStore(nil), s.opts.Env}, SessionTimeout: s.opts.Idle,
+		Logger: s.log, EventStore: sessions{mcp.NewMemoryEventStore(nil), s}, SessionTimeout: s.opts.Idle,
 		MaxRequestBodyBytes: maxMessage, PropagateRequestCancellation: true,
 		DisableLocalhostProtection: true, // Guard checks the Host header
 	})
@@ -70,6 +70,10 @@ func (s *Server) Handler() http.Handler {
 		r, end := s.untilDrain(r)
 		defer end()
 		if id := r.Header.Get("Mcp-Session-Id"); id != "" {
+			if err := s.checkOwner(r.Context(), id); err != nil {
+				writeError(w, err)
+				return
+			}
 			leave := s.calls.addConnection(id, s.opts.ReconnectGrace)
 			defer func() { leave(r.Context().Err() != nil) }()
 			if r.Method == http.MethodDelete {
@@ -84,12 +88,13 @@ func (s *Server) Handler() http.Handler {
 // session of the tools when the SDK closes a session.
 type sessions struct {
 	mcp.EventStore
-	env *tool.Env
+	server *Server
 }
 
 // SessionClosed drops the state of a session.
 func (s sessions) SessionClosed(ctx context.Context, id string) error {
-	s.env.EndSession(id)
+	s.server.opts.Env.EndSession(id)
+	s.server.owners.Delete(id)
 	return s.EventStore.SessionClosed(ctx, id)
 }
 
@@ -112,7 +117,16 @@ func (s *Server) SSEHandler() http.Handler {
 		if s.checkView(w, r, sessionParameter) {
 			r, end := s.untilDrain(r)
 			defer end()
+			if id := r.URL.Query().Get(sessionParameter); id != "" {
+				if err := s.checkOwner(r.Context(), id); err != nil {
+					writeError(w, err)
+					return
+				}
+			}
 			if r.Method == http.MethodGet {
+				out := &endpointWriter{ResponseWriter: w, server: s, ctx: r.Context()}
+				defer out.forget()
+				w = out
 				ctx, stream := withStream(r.Context())
 				defer s.opts.Env.EndSession(stream.id)
 				r = r.WithContext(ctx)
@@ -126,6 +140,9 @@ func (s *Server) SSEHandler() http.Handler {
 func (s *Server) requestView(r *http.Request) (view, error) {
 	q := r.URL.Query()
 	v := view{toolset: s.opts.Toolset, only: q.Get("workspace")}
+	if p, ok := auth.From(r.Context()); ok {
+		v.tenant, v.scope = p.Tenant, p.Scope
+	}
 	if names := q.Get("tools"); names != "" {
 		v.toolset = ChooseTools(strings.Split(names, ","))
 	}
