@@ -152,13 +152,13 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if err := snapshot.RecoverAll(ctx, JournalsDir(s.Dir)); err != nil {
 		s.log.Warn("app: an interrupted change of a directory can't be completed", "error", err)
 	}
-	s.snapshots = all.Snapshots(all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, Log: s.log})
+	s.snapshots = all.Snapshots(all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, TenantOf: s.tenantOf, Log: s.log})
 	providers, err := s.openProviders(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	s.templates = &template.Catalog{
-		Store: all.Snapshots(all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, Log: s.log}), Temp: filepath.Join(s.Dir, "tmp"),
+		Store: all.Snapshots(all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, TenantOf: s.tenantOf, Log: s.log}), Temp: filepath.Join(s.Dir, "tmp"),
 		Roots: s.hostRoots(cfg.Beyond), Forbidden: []string{s.Dir},
 	}
 	s.Mux = workspace.NewMux(providers...)
@@ -221,6 +221,15 @@ func (s *System) storeURL(url string) string {
 	return url
 }
 
+// tenantOf returns the tenant of a workspace; false if there is no such workspace.
+func (s *System) tenantOf(ctx context.Context, workspace string) (string, bool) {
+	if s.store == nil {
+		return "", false
+	}
+	rec, err := s.store.Get(ctx, workspace)
+	return rec.Tenant, err == nil
+}
+
 // isSnapshotNeeded reports whether a snapshot is the origin of an existing workspace,
 // which is needed to compute the workspace's changes.
 func (s *System) isSnapshotNeeded(ctx context.Context, snapshot string) (bool, error) {
@@ -232,7 +241,7 @@ func (s *System) isSnapshotNeeded(ctx context.Context, snapshot string) (bool, e
 // Each is wrapped with the command policy and concurrency limit of the configuration.
 func (s *System) openProviders(ctx context.Context, cfg Config) ([]driver.Provider, error) {
 	providers, err := all.Providers(all.Config{
-		Data: s.Dir, Needed: s.isSnapshotNeeded, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
+		Data: s.Dir, Needed: s.isSnapshotNeeded, TenantOf: s.tenantOf, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
 		Secrets: s.secrets, Credentials: egressCredentials(s.settings), Events: s.events, Resolver: cfg.Resolver,
 	})
 	if err != nil {
