@@ -89,7 +89,7 @@ var may = []struct{ pkg, imports string }{
 	{"provider/wrap/record", "fault workspace/driver"},
 	{"provider/wrap/retry", "fault workspace/driver"},
 	{"provider/wrap", ""},
-	{"daemon/config", "fault secret workspace/driver"},
+	{"daemon/config", "auth fault secret workspace/driver"},
 	{"registry", "auth fault event workspace workspace/driver internal/suggest internal/sqlitetx"},
 	{"snapshot/history", "fault workspace workspace/driver snapshot"},
 	{"prepare/stage", "fault workspace workspace/driver internal/blobs internal/search"},
