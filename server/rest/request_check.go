@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"path"
+	"strings"
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
@@ -30,6 +32,11 @@ func (s *Server) checkRequest(r *http.Request) (*http.Request, error) {
 		return r, fmt.Errorf("query: %w: %w", fault.InvalidArgument, err)
 	}
 	return r, nil
+}
+
+// isCleanPath reports whether a path has no empty element, "." or "..".
+func isCleanPath(escaped string) bool {
+	return path.Clean("/"+escaped) == strings.TrimSuffix(escaped, "/") || escaped == "/"
 }
 
 // answerUnmatched answers a request without a route.

@@ -223,7 +223,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r, answered := watchBody(w, r, s.bodyTimeout)
 	defer answered()
 	h, pattern := s.mux.Handler(r)
-	if pattern == "" {
+	if pattern == "" || !isCleanPath(r.URL.EscapedPath()) { // http.ServeMux would redirect
 		s.answerUnmatched(w, r, h)
 		return
 	}
