@@ -34,6 +34,7 @@ type Registry struct {
 
 	live    sync.Map              // id -> *entry
 	changes keylock.Locks[string] // by id; see lockWorkspace
+	quotas  keylock.Locks[string] // by tenant; see lockQuota
 
 	mu               sync.Mutex
 	openCalls        map[string]*openCall // guarded by mu
@@ -66,6 +67,13 @@ type Options struct {
 	// Scrub, if set, removes secrets from the text of a provider's error, which is stored
 	// and shown.
 	Scrub func(text string) string
+
+	// CheckSource, if set, refuses a workspace that starts from what the context's principal
+	// may not read. The workspace itself is opened without a principal.
+	CheckSource func(ctx context.Context, from driver.Source) error
+
+	// Quota, if set, returns the quota of a tenant. Workspaces without a tenant have none.
+	Quota func(tenant string) Quota
 
 	// Admit, if set, refuses handles on workspaces of a kind. Their records can still be
 	// listed, and they can be destroyed.
@@ -155,6 +163,16 @@ func (r *Registry) CreateWith(ctx context.Context, spec workspace.Spec, attrs At
 	if err := errors.Join(r.checkSpec(spec), attrs.check()); err != nil {
 		return Record{}, fmt.Errorf("registry: create: %w", err)
 	}
+	if r.opts.CheckSource != nil && spec.From != (driver.Source{}) {
+		if err := r.opts.CheckSource(ctx, spec.From); err != nil {
+			return Record{}, fmt.Errorf("registry: create: %w", err)
+		}
+	}
+	unlock, err := r.lockQuota(ctx, auth.Tenant(ctx), spec.ID, spec.Policy)
+	if err != nil {
+		return Record{}, err
+	}
+	defer unlock()
 	release := func() {}
 	if fresh {
 		spec.ID, release = r.reserveID(spec)
@@ -387,5 +405,5 @@ func (r *Registry) emitState(rec Record, from, to State, code string) {
 	if code != "" {
 		fields[event.FieldCode] = code
 	}
-	r.opts.Events.Emit(event.Event{Kind: event.WorkspaceState, Workspace: rec.ID, Session: rec.Spec.Session.ID, Fields: fields})
+	r.opts.Events.Emit(event.Event{Kind: event.WorkspaceState, Tenant: rec.Tenant, Workspace: rec.ID, Session: rec.Spec.Session.ID, Fields: fields})
 }

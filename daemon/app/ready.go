@@ -41,12 +41,12 @@ func (s *System) readyChecks(ctx context.Context) []rest.ReadyCheck {
 
 // checkDefaultProvider checks the provider of workspaces that are opened without naming one.
 func (s *System) checkDefaultProvider(ctx context.Context) error {
-	name := s.settings.Defaults.Provider
+	name := s.settings().Defaults.Provider
 	if name == config.Auto {
 		_, err := s.chooseProvider(ctx, driver.Spec{})
 		return err
 	}
-	kind, _, err := s.settings.Provider(name)
+	kind, _, err := s.settings().Provider(name)
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/daemon/telemetry"
@@ -26,6 +28,7 @@ import (
 	"github.com/croft-run/croft/provider/wrap/interpreters"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/secret"
+	"github.com/croft-run/croft/server/httpguard"
 	"github.com/croft-run/croft/server/rest"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/snapshot/template"
@@ -69,12 +72,13 @@ type System struct {
 
 	log      *slog.Logger
 	operator bool
-	settings *config.Config
+	current  atomic.Pointer[config.Config] // see Reload
 	secrets  *secret.Store
 	scrub    *systemScrubber
 	events   *events
 	store    registry.Store
 	agents   *toolServer
+	guard    httpguard.Guard
 
 	telemetry *telemetry.Telemetry
 	templates *template.Catalog
@@ -88,6 +92,9 @@ type System struct {
 	local  *localAPI // guarded by mu
 	closed bool      // guarded by mu
 }
+
+// settings returns the present configuration.
+func (s *System) settings() *config.Config { return s.current.Load() }
 
 // TokenPath returns the path of the data directory's token.
 func (s *System) TokenPath() string { return filepath.Join(s.Dir, tokenFile) }
@@ -114,7 +121,8 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &System{Dir: dir, Token: strings.TrimSpace(cfg.Token), log: cfg.Log, operator: cfg.Operator, settings: cfg.Settings, version: cfg.Version, telemetry: cfg.Telemetry}
+	s := &System{Dir: dir, Token: strings.TrimSpace(cfg.Token), log: cfg.Log, operator: cfg.Operator, version: cfg.Version, telemetry: cfg.Telemetry}
+	s.current.Store(cfg.Settings)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -140,27 +148,28 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 			err = errors.Join(err, s.closeProviders(), s.closeStores())
 		}
 	}()
-	if s.scrub, err = newSystemScrubber(s.settings); err != nil {
+	if s.scrub, err = newSystemScrubber(s.settings()); err != nil {
 		return err
 	}
 	s.log = slog.New(scrubHandler{s.log.Handler(), s.scrub.text(ctx)})
-	if s.events, err = openEvents(EventsFile(s.Dir, s.settings), s.settings.Events, s.log); err != nil {
+	if s.events, err = openEvents(EventsFile(s.Dir, s.settings()), s.settings().Events, s.log); err != nil {
 		return err
 	}
 	s.events.Scrub(s.scrub.text(ctx))
+	s.events.TenantOf(s.eventTenant(ctx))
 	if s.secrets, err = s.openSecrets(ctx); err != nil {
 		return err
 	}
 	if err := snapshot.RecoverAll(ctx, JournalsDir(s.Dir)); err != nil {
 		s.log.Warn("app: an interrupted change of a directory can't be completed", "error", err)
 	}
-	s.snapshots = all.Snapshots(all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, Log: s.log})
+	s.snapshots = all.Snapshots(all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, TenantOf: s.tenantOf, Log: s.log})
 	providers, err := s.openProviders(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	s.templates = &template.Catalog{
-		Store: all.Snapshots(all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, Log: s.log}), Temp: filepath.Join(s.Dir, "tmp"),
+		Store: all.Snapshots(all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, TenantOf: s.tenantOf, Log: s.log}), Temp: filepath.Join(s.Dir, "tmp"),
 		Roots: s.hostRoots(cfg.Beyond), Forbidden: []string{s.Dir},
 	}
 	s.Mux = workspace.NewMux(providers...)
@@ -178,12 +187,13 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{
-		Log: s.log, Events: s.events, Owner: owner, MaxOpen: int(s.settings.Caps.MaxOpen), Swept: s.sweepRecords,
-		Admit: s.checkKind, HasSecret: s.scrub.hasSecret(ctx), HasSecretValue: s.scrub.hasValue(ctx), Scrub: s.scrub.text(ctx),
+		Log: s.log, Events: s.events, Owner: owner, MaxOpen: int(s.settings().Caps.MaxOpen), Swept: s.sweepRecords,
+		Quota: s.quota, CheckSource: s.checkSource, Admit: s.checkKind, HasSecret: s.scrub.hasSecret(ctx), HasSecretValue: s.scrub.hasValue(ctx), Scrub: s.scrub.text(ctx),
 	})
 	if err != nil {
 		return err
 	}
+	s.guard = httpguard.Guard{Token: s.Token, Hosts: lowercaseAll(append(s.settings().Server.Hosts, cfg.Hosts...)), Keys: auth.NewKeys(s.store), Rates: &auth.Rates{Limit: s.requestRate}}
 	s.agents = &toolServer{system: s}
 	mounts := s.agents.httpRoutes()
 	if s.telemetry != nil {
@@ -193,10 +203,10 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		mounts["GET /metrics"] = s.telemetry.Handler()
 	}
 	s.API, err = rest.New(rest.Config{
-		Registry: s.Registry, Mux: s.Mux, Token: s.Token, Hosts: lowercaseAll(append(s.settings.Server.Hosts, cfg.Hosts...)), Version: cfg.Version, Log: s.log,
+		Registry: s.Registry, Mux: s.Mux, Guard: s.guard, Version: cfg.Version, Log: s.log,
 		Events: s.events.Stream, Recent: s.events.recent, Levels: s.isolationLevels, Admit: s.admitSpec, AdmitPolicy: s.admitPolicy, AdmitKind: s.checkKind,
 		Mounts: mounts, Ready: s.readyChecks, Templates: s.templates, Snapshots: s.snapshots, Export: s.exportFunc(s.hostRoots(cfg.Beyond)), Import: s.importFunc(s.hostRoots(cfg.Beyond)),
-		Staging: s.staging, Artifacts: s.artifacts, Commands: func(id string) profile.Commands { return s.projectCommands("", id) },
+		Staging: s.staging, Artifacts: s.artifacts, Audit: s.auditSink(), Commands: func(id string) profile.Commands { return s.projectCommands("", id) },
 	})
 	if err != nil {
 		return err
@@ -209,7 +219,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 // data directory.
 func (s *System) storeURL(url string) string {
 	if url == "" {
-		url = s.settings.Store.URL
+		url = s.settings().Store.URL
 	}
 	if url == "" {
 		url = "sqlite:" + storeFile
@@ -231,8 +241,8 @@ func (s *System) isSnapshotNeeded(ctx context.Context, snapshot string) (bool, e
 // Each is wrapped with the command policy and concurrency limit of the configuration.
 func (s *System) openProviders(ctx context.Context, cfg Config) ([]driver.Provider, error) {
 	providers, err := all.Providers(all.Config{
-		Data: s.Dir, Needed: s.isSnapshotNeeded, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
-		Secrets: s.secrets, Credentials: egressCredentials(s.settings), Events: s.events, Resolver: cfg.Resolver,
+		Data: s.Dir, Needed: s.isSnapshotNeeded, TenantOf: s.tenantOf, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
+		Secrets: s.secrets, Credentials: egressCredentials(s.settings()), Events: s.events, Resolver: cfg.Resolver,
 	})
 	if err != nil {
 		return nil, err
@@ -247,7 +257,7 @@ func (s *System) openProviders(ctx context.Context, cfg Config) ([]driver.Provid
 	engine := &isolate.Engine{Cache: filepath.Join(s.Dir, "cache", "script")}
 	s.open = append(s.open, closerFunc(func() error { return engine.Close(context.WithoutCancel(ctx)) }))
 	var limit *concurrency.Limit
-	if most := int(s.settings.Caps.MaxCommands); most > 0 {
+	if most := int(s.settings().Caps.MaxCommands); most > 0 {
 		limit = concurrency.New(ctx, most)
 		s.open = append(s.open, limit)
 	}

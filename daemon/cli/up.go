@@ -38,8 +38,10 @@ func (a *command) upCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Serve a data directory over HTTP",
-		Long: `Serve a data directory over HTTP until SIGINT or SIGTERM. Every route except /healthz and /readyz needs the
-token, which is made once and stored in the data directory.
+		Long: `Serve a data directory over HTTP until SIGINT or SIGTERM. Every route except /healthz and /readyz
+needs the token, which is made once and stored in the data directory, or an API key (croft key
+create). At SIGHUP the configuration, keys and certificate are read again: policies, quotas of
+tenants.
 
 An address beyond loopback needs your own token, given with --token or CROFT_TOKEN, and a
 certificate (--tls-cert, --tls-key), which is read again when its file changes. Without one it needs
@@ -116,7 +118,7 @@ func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 	if err := sys.CheckToken(l.Addr()); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	var reloads []func() error
+	reloads := []func() error{func() error { return a.reload(ctx, sys) }}
 	if cert != nil {
 		l = cert.Listener(l)
 		reloads = append(reloads, cert.Reload)
@@ -184,6 +186,25 @@ func reloadOnHangup(log *slog.Logger, reloads []func() error) (stop func()) {
 		close(signals)
 		<-ended
 	}
+}
+
+// reload reads the configuration again. One with a mistake is reported, and the present one
+// stays.
+func (a *command) reload(ctx context.Context, sys *app.System) error {
+	settings, err := a.loadSettings()
+	var restart []string
+	if err == nil {
+		restart, err = sys.Reload(ctx, settings)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("the configuration stays as it was: %w", err)
+	case len(restart) > 0:
+		a.note("croft: reload: done; changes of these sections need a restart: %s", strings.Join(restart, ", "))
+	default:
+		a.note("croft: reload: done")
+	}
+	return nil
 }
 
 // telemetryTimeout bounds the last export of traces and metrics.

@@ -143,6 +143,10 @@ func (c *Config) resolvePaths() {
 			*path = c.resolvePath(*path, home)
 		}
 	}
+	for name, t := range c.Tenants {
+		t.Secrets.Dir = c.resolvePath(t.Secrets.Dir, home)
+		c.Tenants[name] = t
+	}
 	for i, dir := range c.Skills {
 		c.Skills[i] = c.resolvePath(dir, home)
 	}

@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"path"
+	"strings"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/server/httpguard"
 )
@@ -14,25 +17,29 @@ const (
 	readyPath  = "/readyz"
 )
 
-// checkRequest refuses a request with a wrong Host, Origin or token.
-func (s *Server) checkRequest(r *http.Request) error {
-	g := httpguard.Guard{Token: s.cfg.Token, Hosts: s.cfg.Hosts}
-	if err := g.CheckHost(r.Host); err != nil {
-		return err
-	}
-	if err := httpguard.CheckOrigin(r); err != nil {
-		return err
-	}
+// checkRequest refuses a request with a wrong Host or Origin, or without a key. It returns the
+// request with its principal in the context.
+func (s *Server) checkRequest(r *http.Request) (*http.Request, error) {
 	if r.URL.Path == healthPath || r.URL.Path == readyPath {
-		return nil
+		if err := s.cfg.Guard.CheckHost(r.Host); err != nil {
+			return r, err
+		}
+		return r, httpguard.CheckOrigin(r)
 	}
-	if err := g.CheckToken(r.Header.Get("Authorization")); err != nil {
-		return err
+	p, err := s.cfg.Guard.Check(r)
+	if err != nil {
+		return r, err
 	}
+	r = r.WithContext(auth.With(r.Context(), p))
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
-		return fmt.Errorf("query: %w: %w", fault.InvalidArgument, err)
+		return r, fmt.Errorf("query: %w: %w", fault.InvalidArgument, err)
 	}
-	return nil
+	return r, nil
+}
+
+// isCleanPath reports whether a path has no empty element, "." or "..".
+func isCleanPath(escaped string) bool {
+	return path.Clean("/"+escaped) == strings.TrimSuffix(escaped, "/") || escaped == "/"
 }
 
 // answerUnmatched answers a request without a route.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/registry"
@@ -17,12 +18,12 @@ const storePath = "/v1/snapshots"
 
 func (s *Server) storeRoutes() {
 	handle(s, s.op(http.MethodGet, storePath, "list-all-snapshots", "All snapshots of the store, those of destroyed workspaces included, newest first"), s.storeList)
-	handle(s, s.op(http.MethodPost, storePath+"/gc", "gc-snapshots", "Remove unused objects from the store"), s.storeGC)
-	handle(s, s.op(http.MethodPost, storePath+"/check", "check-snapshots", "Read and verify the whole store"), s.storeCheck)
+	handle(s, operatorOnly(s.op(http.MethodPost, storePath+"/gc", "gc-snapshots", "Remove unused objects from the store")), s.storeGC)
+	handle(s, operatorOnly(s.op(http.MethodPost, storePath+"/check", "check-snapshots", "Read and verify the whole store")), s.storeCheck)
 	handle(s, s.op(http.MethodPost, storePath+"/prune", "prune-snapshots", "Delete snapshots by count and age"), s.storePrune)
 	handle(s, s.op(http.MethodDelete, storePath+"/{snapshot}", "forget-snapshot", "Delete a snapshot, also of a destroyed workspace"), s.storeDelete)
-	handle(s, s.op(http.MethodPost, storePath+"/import", "import-snapshot", "Copy a snapshot from a store in a bucket, or list the bucket"), s.storeImport)
-	handle(s, s.op(http.MethodPost, storePath+"/{snapshot}/export", "export-snapshot", "Copy a snapshot to a store in a bucket"), s.storeExport)
+	handle(s, operatorOnly(s.op(http.MethodPost, storePath+"/import", "import-snapshot", "Copy a snapshot from a store in a bucket, or list the bucket")), s.storeImport)
+	handle(s, operatorOnly(s.op(http.MethodPost, storePath+"/{snapshot}/export", "export-snapshot", "Copy a snapshot to a store in a bucket")), s.storeExport)
 }
 
 // snapshotStore returns the store of snapshots.
@@ -108,7 +109,7 @@ func (s *Server) storePrune(ctx context.Context, in *pruneInput) (*body[Snapshot
 // originSnapshots are the origins of existing workspaces, by id. They are needed to
 // compute the changes of those workspaces.
 func (s *Server) originSnapshots(ctx context.Context) (map[string]bool, error) {
-	recs, err := s.cfg.Registry.List(ctx, registry.Filter{})
+	recs, err := s.cfg.Registry.List(auth.Without(ctx), registry.Filter{}) // tenants share templates
 	if err != nil {
 		return nil, err
 	}
