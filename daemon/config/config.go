@@ -40,6 +40,7 @@ type Config struct {
 	Events    Events              `json:"events,omitzero" jsonschema:"the audit stream"`
 	Snapshots Snapshots           `json:"snapshots,omitzero" jsonschema:"how long snapshots are kept"`
 	Effects   Effects             `json:"effects,omitzero" jsonschema:"what runs after a tool has changed files: formatters, linters"`
+	Tools     Tools               `json:"tools,omitzero" jsonschema:"the tools of agents"`
 
 	file   string                         // path of the file; "" without one
 	at     map[string]strictyaml.Position // position of each key that the file sets, by its path
@@ -160,6 +161,11 @@ type Snapshots struct {
 type Effects struct {
 	Time Duration `json:"time,omitempty" jsonschema:"time limit of one effect; 0s is 30s"`
 	Wait Duration `json:"wait,omitempty" jsonschema:"how long the answer waits; what takes longer is in the next answer about the file; 0s is 5s"`
+}
+
+// Tools is the section tools.
+type Tools struct {
+	MaxText Count `json:"maxText,omitempty" jsonschema:"maximum bytes of the text of an answer; 0 is 30000, and the least is 1000"`
 }
 
 // NoFile as Events.File keeps no file.
