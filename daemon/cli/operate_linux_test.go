@@ -234,7 +234,7 @@ var metricName = regexp.MustCompile(`\b(croft|workspace)_[a-z_]+`)
 // the alerts name with those of a server that has worked.
 func TestDocumentedMetricsExist(t *testing.T) {
 	s := startServer(t, filepath.Join(t.TempDir(), "data"))
-	s.text("POST", "/v1/workspaces", `{"name":"box","kind":"local"}`)
+	s.text("POST", "/v1/workspaces", `{"name":"box","kind":"filestore"}`)
 	s.text("PUT", "/v1/workspaces/box/files?path=f", "text", "Content-Type", "application/octet-stream")
 	page := s.text("GET", "/metrics", "")
 	s.stop()
