@@ -100,7 +100,7 @@ func (s *sqlStore) copyTables(ctx context.Context, from *sqlStore) error {
 	if err != nil {
 		return from.classifyError("back up", err)
 	}
-	defer read.Rollback() //nolint:errcheck // it wrote nothing
+	defer read.Rollback() // it wrote nothing
 	return s.tryTx(ctx, "copy a store", func(tx *sql.Tx) error {
 		for _, name := range names {
 			if err := s.copyTable(ctx, tx, read, name); err != nil {

@@ -56,7 +56,7 @@ func (s *System) Backup(ctx context.Context, w io.Writer, opts BackupOptions) (_
 	if err != nil {
 		return nil, fmt.Errorf("app: wait for another backup: %w", err)
 	}
-	defer lock.Close()
+	defer lock.Close() //nolint:errcheck // closing releases the flock in any case
 	if err := s.removeBackupLeftovers(ctx); err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (s *System) collectBackups(ctx context.Context) error {
 	if err != nil {
 		return ctx.Err() // a backup is being made
 	}
-	defer lock.Close()
+	defer lock.Close() //nolint:errcheck // closing releases the flock in any case
 	return s.removeBackupLeftovers(ctx)
 }
 

@@ -47,7 +47,7 @@ func Restore(ctx context.Context, r io.Reader, dir string, storeURL func(file st
 	if ok, err := lock.TryLock(); err != nil || !ok {
 		return nil, errors.Join(err, fmt.Errorf("app: restore into %s: %w: another restore is writing it", abs, fault.AlreadyExists))
 	}
-	defer lock.Close()
+	defer lock.Close() //nolint:errcheck // closing releases the flock in any case
 	if err := clearForRestore(abs); err != nil {
 		return nil, err
 	}
@@ -84,16 +84,21 @@ func clearForRestore(dir string) error {
 	for _, e := range entries {
 		interrupted = interrupted || e.Name() == restoreTemp
 	}
+	var left []string
 	for _, e := range entries {
 		switch name := e.Name(); {
 		case name == config.FileName || strings.HasPrefix(name, ".") || name == "lost+found":
 		case name == versionFile || !interrupted || name != restoreTemp && !isBackedUp(name) && !isBackedUp(name+"/x"):
 			return fmt.Errorf("app: restore into %s: %w: it is not empty (it has %q); name an empty or new directory with --data", dir, fault.AlreadyExists, name)
 		default:
-			defer os.RemoveAll(filepath.Join(dir, name)) //nolint:errcheck // creating it again fails then
+			left = append(left, name)
 		}
 	}
-	return nil
+	var errs []error
+	for _, name := range left {
+		errs = append(errs, os.RemoveAll(filepath.Join(dir, name)))
+	}
+	return errors.Join(errs...)
 }
 
 type restore struct {
@@ -106,7 +111,7 @@ func (x *restore) extract(r io.Reader) (*Restored, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
+	defer root.Close() //nolint:errcheck // it was only used to create files
 	head, contents, err := backup.Extract(r, root, func(h backup.Header) error {
 		if h.Layout != LayoutVersion {
 			return fmt.Errorf("app: restore: %w: the backup is of a data directory of version %d, made by croft %.40q, and this croft needs version %d",

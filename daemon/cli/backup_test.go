@@ -32,7 +32,7 @@ func TestBackupAndRestoreKilledAtRandomMoments(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{1})
 	content := make([]byte, 1<<20)
 	for _, name := range []string{"a", "b", "c", "d"} {
-		random.Read(content) //nolint:errcheck // never fails
+		random.Read(content) // never fails
 		if err := os.WriteFile(filepath.Join(tree, name), content, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func killedAfter(t *testing.T, after time.Duration, data string, args ...string)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	timer := time.AfterFunc(after, func() { cmd.Process.Kill() }) //nolint:errcheck // it may have ended
+	timer := time.AfterFunc(after, func() { cmd.Process.Kill() }) // it may have ended
 	defer timer.Stop()
 	err := cmd.Wait()
 	if err != nil && cmd.ProcessState.ExitCode() >= 0 {

@@ -70,7 +70,6 @@ func (s *testServer) do(method, path, body string, header ...string) *http.Respo
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.t.Cleanup(func() { res.Body.Close() })
 	return res
 }
 
@@ -78,6 +77,7 @@ func (s *testServer) do(method, path, body string, header ...string) *http.Respo
 func (s *testServer) text(method, path, body string, header ...string) string {
 	s.t.Helper()
 	res := s.do(method, path, body, header...)
+	defer res.Body.Close()
 	data, err := io.ReadAll(res.Body)
 	if err != nil || res.StatusCode >= 300 {
 		s.t.Fatalf("%s %s: status %d, %v: %s", method, path, res.StatusCode, err, data)
@@ -108,6 +108,7 @@ func TestDrain(t *testing.T) {
 	}
 	s.text("POST", "/v1/workspaces/box/sessions", `{"script":"sleep 3; echo after > detached.txt","detached":true}`)
 	running := s.do("POST", "/v1/workspaces/box/exec", `{"script":"echo begun; sleep 1000"}`)
+	defer running.Body.Close()
 	lines := bufio.NewReader(running.Body)
 	if line, err := lines.ReadString('\n'); err != nil {
 		t.Fatalf("%q, %v", line, err)
