@@ -221,11 +221,17 @@ func (s *System) storeURL(url string) string {
 	if url == "" {
 		url = s.settings().Store.URL
 	}
+	return absoluteStoreURL(s.Dir, url)
+}
+
+// absoluteStoreURL returns the URL of a store of a data directory: the default for "", and
+// a SQLite path relative to the directory.
+func absoluteStoreURL(dir, url string) string {
 	if url == "" {
 		url = "sqlite:" + storeFile
 	}
 	if path, ok := strings.CutPrefix(url, "sqlite:"); ok && path != "" && !filepath.IsAbs(path) {
-		url = "sqlite:" + filepath.Join(s.Dir, path)
+		url = "sqlite:" + filepath.Join(dir, path)
 	}
 	return url
 }
