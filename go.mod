@@ -52,6 +52,8 @@ require (
 	mvdan.cc/sh/v3 v3.14.1
 )
 
+require connectrpc.com/connect v1.21.1 // indirect
+
 require (
 	github.com/Microsoft/go-winio v0.6.3 // indirect
 	github.com/aws/aws-sdk-go-v2 v1.46.0 // indirect

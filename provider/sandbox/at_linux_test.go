@@ -60,6 +60,36 @@ func TestWorkspaceAtAPath(t *testing.T) {
 	}
 }
 
+// TestWorkspaceIsTheHome opens a workspace that is the home of a user with a given name.
+func TestWorkspaceIsTheHome(t *testing.T) {
+	if here(driver.IsolationProcess) {
+		return // nothing is mounted
+	}
+	p := newProvider(t, t.TempDir())
+	ws, err := p.Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, Config: json.RawMessage(`{"user": "user", "at": "/home/user"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := ws.Life.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if ws.Traits.Root != "/home/user" {
+		t.Errorf("the root is %s", ws.Traits.Root)
+	}
+	res, err := ws.Shell.Run(t.Context(), driver.Command{Script: `echo x > ~/made; cd; pwd; id -un; id -gn; echo $HOME $USER $LOGNAME; ls /home`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(res.Stdout), "/home/user\nuser\nuser\n/home/user user user\nuser\n"; got != want {
+		t.Errorf("inside: %q %q, want %q", got, res.Stderr, want)
+	}
+	if _, err := ws.FS.Stat(t.Context(), "made", &driver.StatOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestPathsThatAreRefused tries paths and directories that would uncover the
 // system, or whose order would decide what is seen.
 func TestPathsThatAreRefused(t *testing.T) {
@@ -78,7 +108,10 @@ func TestPathsThatAreRefused(t *testing.T) {
 	for name, opts := range map[string]options{
 		"relative":                     {At: "work"},
 		"the system":                   {At: "/etc/x"},
-		"the home":                     {At: home},
+		"in the home":                  {At: homeOf(workloadName) + "/work"},
+		"root":                         {User: "root"},
+		"no name of a user":            {User: "a:b"},
+		"another home":                 {At: "/home/other"},
 		"inside a writable directory":  {Binds: []bind{{Dir: outer}, {Dir: inner, ReadOnly: true}}},
 		"the workspace in a writable":  {At: inner, Binds: []bind{{Dir: outer}}},
 		"through a symlink":            {At: filepath.Join(outer, "link", "srv"), Binds: []bind{{Dir: outer, ReadOnly: true}}},

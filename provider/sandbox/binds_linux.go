@@ -1,11 +1,13 @@
 package sandbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -35,7 +37,7 @@ func (p *Provider) checkBinds(spec driver.Spec, opts *options) error {
 	if len(opts.Binds) > maxBinds {
 		return fmt.Errorf("%d directories: %w: at most %d can be shown", len(opts.Binds), fault.InvalidArgument, maxBinds)
 	}
-	taken := []visibleDir{{home, false}, {workspaceAt(spec.Dir, opts), false}}
+	taken := []visibleDir{{homeOf(opts.userName()), false}, {workspaceAt(spec.Dir, opts), false}}
 	for i, b := range opts.Binds {
 		if _, err := p.checkHostDir(b.Dir); err != nil {
 			return err
@@ -84,6 +86,25 @@ func workspaceAt(dir string, opts *options) string {
 	return guestWorkspaceDir
 }
 
+// userName returns the name of the workload's user inside.
+func (o *options) userName() string { return cmp.Or(o.User, workloadName) }
+
+// userNames matches the names that useradd accepts.
+var userNames = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
+
+// checkUser checks the name of the workload's user.
+func (o *options) checkUser(l *level) error {
+	switch {
+	case o.User == "":
+		return nil
+	case !userNames.MatchString(o.User) || o.User == "root" || o.User == "nobody":
+		return fmt.Errorf("user %.40q: %w: a name has up to 32 lower-case letters, digits, _ and -, and is not root or nobody", o.User, fault.InvalidArgument)
+	case l.noMounts:
+		return fmt.Errorf("user %q: %w: isolation %s has no mounts, so the user is the host's", o.User, fault.Unsupported, l.name)
+	}
+	return nil
+}
+
 // checkGuestPath checks the path that a workspace is to have inside.
 func (o *options) checkGuestPath(spec driver.Spec, l *level) error {
 	if o.At == "" {
@@ -98,6 +119,10 @@ func (o *options) checkGuestPath(spec driver.Spec, l *level) error {
 		return fmt.Errorf("path %q of the workspace: %w: isolation %s has no mounts", o.At, fault.Unsupported, l.name)
 	}
 	o.At = filepath.Clean(o.At)
+	home := homeOf(o.userName())
+	if o.At == home {
+		return nil
+	}
 	if containsPath(o.At, home) || containsPath(home, o.At) {
 		return fmt.Errorf("path %q of the workspace: %w: %s is the home inside", o.At, fault.InvalidArgument, home)
 	}

@@ -66,7 +66,7 @@ func (p *Provider) bwrapMounts(b *bwrapLaunch, u launchSpec) ([]guestproto.Mount
 			b.source[m.Target] = m.Source
 		}
 	}
-	return slices.Concat(baseMounts(u.policy.Limits[driver.ResourceMemory].Max), u.gitStoreMounts(), before, []guestproto.Mount{files}, held, more), nil
+	return slices.Concat(u.baseMounts(), u.gitStoreMounts(), before, []guestproto.Mount{files}, held, more), nil
 }
 
 // A bwrapLaunch collects the arguments of bubblewrap.

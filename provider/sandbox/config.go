@@ -85,8 +85,13 @@ type options struct {
 	Binds []bind `json:"binds,omitempty"`
 
 	// At is the absolute path of the workspace inside; "" means /workspace. It need
-	// not exist on the host, unless it lies in a bind.
+	// not exist on the host, unless it lies in a bind. If it is the home of User, the
+	// workspace is the home.
 	At string `json:"at,omitempty"`
+
+	// User is the name of the workload's user inside, whose home is /home/NAME; ""
+	// means croft.
+	User string `json:"user,omitempty"`
 
 	// Git says what a .git of a directory in place, or of a writable bind, is inside:
 	// GitPrivate, a copy that the host does not see, or GitShared. "" is GitPrivate.

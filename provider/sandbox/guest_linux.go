@@ -22,7 +22,7 @@ func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts options) (*launc
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}
 	u := &launchSpec{
-		level: l, id: m.ID, files: p.store.Files(m), guestDir: workspaceAt(m.Dir, &opts), policy: m.Policy, log: p.store.Path(m.ID, logName),
+		level: l, id: m.ID, files: p.store.Files(m), guestDir: workspaceAt(m.Dir, &opts), user: opts.userName(), policy: m.Policy, log: p.store.Path(m.ID, logName),
 		throwaway: opts.Throwaway, lower: opts.lowerDirs(), hostDir: m.Dir != "", binds: opts.Binds, version: bin.Version,
 		gitDir: p.store.Path(m.ID, gitName), gitShared: opts.Git == GitShared,
 	}
@@ -50,7 +50,7 @@ func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts options) (*launc
 	if u.egress != "" && !m.Policy.Network.None() {
 		u.caDir = p.store.Path(m.ID, rootsName)
 	}
-	u.key, err = supervise.Key(bin.Version, opts.Sealed, l.name, u.guestDir, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None())
+	u.key, err = supervise.Key(bin.Version, opts.Sealed, l.name, u.guestDir, u.user, u.throwaway, m.Policy.Durable, m.Policy.Env, m.Policy.ReadOnly, m.Policy.Limits, m.Policy.Network.None())
 	if err != nil {
 		return nil, fmt.Errorf("sandbox: %w", err)
 	}

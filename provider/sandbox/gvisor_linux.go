@@ -157,7 +157,9 @@ func (k *gvisorLaunch) addMounts() {
 	if k.p.ids.root {
 		user = workloadUID
 	}
-	tmpfs(home, fmt.Sprintf("mode=700,uid=%d,gid=%d%s", user, user, tmpfsSize(memory, 8)))
+	if home := homeOf(k.spec.user); home != k.spec.guestDir {
+		tmpfs(home, fmt.Sprintf("mode=700,uid=%d,gid=%d%s", user, user, tmpfsSize(memory, 8)))
+	}
 	holding := func(b bind) bool { return containsPath(b.Dir, k.spec.guestDir) }
 	for _, b := range k.spec.binds {
 		if holding(b) {

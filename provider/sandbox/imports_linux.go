@@ -296,8 +296,8 @@ func (h *handle) openGuestRoot(g *guestConn) error {
 	if rec == nil {
 		return fmt.Errorf("the state has no guest: %w", fault.Evicted)
 	}
-	proc := fmt.Sprintf("/proc/%d", rec.PID)
-	top, err := os.OpenFile(proc+"/root"+guestWorkspaceDir, unix.O_PATH|unix.O_DIRECTORY, 0)
+	proc, opts := fmt.Sprintf("/proc/%d", rec.PID), h.currentOptions()
+	top, err := os.OpenFile(proc+"/root"+workspaceAt("", &opts), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}

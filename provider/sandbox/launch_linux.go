@@ -69,6 +69,7 @@ type launchSpec struct {
 	id       string
 	files    string // directory of the files on the host
 	guestDir string // path of the workspace inside
+	user     string // name of the workload's user inside
 	socket   string // socket of the guest; "" for a throwaway guest
 	log      string // directory of the logs of sessions
 	policy   driver.Policy
@@ -161,7 +162,7 @@ func (p *Provider) launchNamespaces(l *launch, u launchSpec) error {
 			return err
 		}
 	}
-	l.Config.Mounts = slices.Concat(baseMounts(u.policy.Limits[driver.ResourceMemory].Max), copies, before, mounts, after)
+	l.Config.Mounts = slices.Concat(u.baseMounts(), copies, before, mounts, after)
 	return l.addDir("log", u.log)
 }
 
@@ -185,7 +186,7 @@ func (u launchSpec) socketDirs() []string {
 		}
 		return []string{u.files, u.tmp}
 	}
-	dirs := []string{"/tmp", "/run", "/var/tmp", "/dev/shm", home}
+	dirs := []string{"/tmp", "/run", "/var/tmp", "/dev/shm", homeOf(u.user)}
 	if !u.hostDir {
 		dirs = append(dirs, u.guestDir)
 	}
@@ -320,7 +321,7 @@ func (p *Provider) idmappedTree(dir string, gvisor bool) (*os.File, error) {
 // baseEnv returns the environment of every process inside.
 func baseEnv(u launchSpec) map[string]string {
 	env := map[string]string{
-		"PATH": process.DefaultPath, "HOME": home, "USER": workloadName, "LOGNAME": workloadName,
+		"PATH": process.DefaultPath, "HOME": homeOf(u.user), "USER": u.user, "LOGNAME": u.user,
 		"SHELL": "/bin/bash", "LANG": "C.UTF-8", "TERM": "xterm-256color", "TMPDIR": "/tmp",
 	}
 	for k, v := range u.policy.Env {

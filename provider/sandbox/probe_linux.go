@@ -263,7 +263,7 @@ func (p *Provider) testLevel(ctx context.Context, l *level) error {
 	if err := errors.Join(os.Mkdir(files, 0o755), os.WriteFile(bait, []byte("bait"), 0o600), os.Chmod(bait, 0o666)); err != nil {
 		return err
 	}
-	u := launchSpec{level: l, id: "probe", files: files, guestDir: guestWorkspaceDir, throwaway: true}
+	u := launchSpec{level: l, id: "probe", files: files, guestDir: guestWorkspaceDir, user: workloadName, throwaway: true}
 	if l.noMounts {
 		u.guestDir, u.tmp = files, filepath.Join(dir, tmpName)
 		if err := os.Mkdir(u.tmp, 0o700); err != nil {

@@ -170,6 +170,9 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 	}
 	l, err := p.checkPolicy(ctx, spec.Policy)
 	if err == nil {
+		err = opts.checkUser(l)
+	}
+	if err == nil {
 		err = opts.checkGuestPath(spec, l)
 	}
 	if err == nil {
@@ -230,7 +233,7 @@ func checkNotSystem(dir string) error {
 		}
 	}
 	switch clean {
-	case "/", "/tmp", "/var", "/home", "/root", "/var/tmp", home:
+	case "/", "/tmp", "/var", "/home", "/root", "/var/tmp":
 		return fmt.Errorf("directory %q: %w: it contains more than a project; name the directory of the project", dir, fault.InvalidArgument)
 	}
 	if filepath.Dir(clean) == "/home" {

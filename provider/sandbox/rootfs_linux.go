@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/workspace/driver"
 )
 
 // The rootfs is a tmpfs with read-only bind mounts of the host's programs and libraries,
@@ -48,12 +49,14 @@ var procHidden = []string{
 	"kpagecgroup", "kpagecount", "kpageflags", "vmallocinfo", "slabinfo", "pagetypeinfo", "iomem", "ioports", "interrupts", "mtrr",
 }
 
-// The user of the workload, inside.
+// The user of the workload, inside: the id, and the name unless options.User has another.
 const (
 	workloadUID  = 1000
 	workloadName = "croft"
-	home         = "/home/croft"
 )
+
+// homeOf returns the home of a user inside.
+func homeOf(user string) string { return "/home/" + user }
 
 // tmpfsSize returns the mount option that limits a tmpfs to 1/part of the memory limit.
 // All parts together leave memory for programs: the OOM killer can't free tmpfs files.
@@ -64,20 +67,20 @@ func tmpfsSize(memory, part int64) string {
 	return fmt.Sprintf(",size=%d", max(memory/part, 64<<10))
 }
 
-// baseMounts returns the mounts of the rootfs without the workspace. memory is the memory
-// limit of the workload; 0 is no limit.
-func baseMounts(memory int64) []guestproto.Mount {
+// baseMounts returns the mounts of the rootfs without the workspace.
+func (u launchSpec) baseMounts() []guestproto.Mount {
+	memory := u.policy.Limits[driver.ResourceMemory].Max // 0 is no limit
 	var mounts []guestproto.Mount
 	for _, dir := range systemDirs {
 		mounts = append(mounts, systemDirMount(dir)...)
 	}
-	mounts = append(mounts, etcMounts()...)
+	mounts = append(mounts, etcMounts(u.user)...)
 	mounts = append(mounts,
 		guestproto.Mount{Kind: guestproto.MountProc, Target: "/proc", NoExec: true})
 	for _, name := range procHidden {
 		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountMask, Target: "/proc/" + name, Optional: true})
 	}
-	return append(mounts,
+	mounts = append(mounts,
 		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: "/dev", Data: "mode=755,size=64k", NoExec: true},
 		deviceMount("/dev/null"), deviceMount("/dev/zero"), deviceMount("/dev/full"), deviceMount("/dev/random"), deviceMount("/dev/urandom"), deviceMount("/dev/tty"),
 		guestproto.Mount{Kind: guestproto.MountDevPTS, Target: "/dev/pts", Data: "newinstance,ptmxmode=0666,mode=620,max=256", NoExec: true, Dev: true},
@@ -92,8 +95,11 @@ func baseMounts(memory int64) []guestproto.Mount {
 		guestproto.Mount{Kind: guestproto.MountDir, Target: "/var"},
 		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: "/var/tmp", Data: "mode=1777" + tmpfsSize(memory, 16)},
 		guestproto.Mount{Kind: guestproto.MountSymlink, Target: "/var/run", Source: "/run"},
-		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: home, Data: "mode=700,uid=1000,gid=1000" + tmpfsSize(memory, 8)},
 	)
+	if u.guestDir != homeOf(u.user) {
+		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountTmpfs, Target: homeOf(u.user), Data: "mode=700,uid=1000,gid=1000" + tmpfsSize(memory, 8)})
+	}
+	return mounts
 }
 
 func deviceMount(path string) guestproto.Mount {
@@ -118,11 +124,11 @@ func systemDirMount(dir string) []guestproto.Mount {
 // etcMounts returns the entries of /etc, which is a directory of the rootfs: files about
 // the host and its users with neutral content, and what etcShown lists, read-only. A file
 // that the host replaces later stays as it was.
-func etcMounts() []guestproto.Mount {
+func etcMounts(user string) []guestproto.Mount {
 	mounts := []guestproto.Mount{
 		{Kind: guestproto.MountDir, Target: "/etc"},
-		fileMount("/etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n"+workloadName+":x:1000:1000::"+home+":/bin/bash\nnobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n"),
-		fileMount("/etc/group", "root:x:0:\n"+workloadName+":x:1000:\nnogroup:x:65534:\n"),
+		fileMount("/etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n"+user+":x:1000:1000::"+homeOf(user)+":/bin/bash\nnobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n"),
+		fileMount("/etc/group", "root:x:0:\n"+user+":x:1000:\nnogroup:x:65534:\n"),
 		fileMount("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
 		fileMount("/etc/hostname", hostname+"\n"),
 		fileMount("/etc/resolv.conf", "# there is no network here but through the proxy\n"),
