@@ -341,6 +341,39 @@ func (w *Workspace) Chmod(ctx context.Context, path string, mode iofs.FileMode) 
 	})
 }
 
+// Xattrs returns the extended attributes user.* of files and directories below dir, in the
+// order of paths. Of each it returns those whose names start with prefix, by the rest of
+// their names; "user." is not part of prefix. A path that is missing has none.
+func (w *Workspace) Xattrs(ctx context.Context, dir string, paths []string, prefix string) (list []map[string]string, err error) {
+	err = w.callFS(ctx, verbXattrs, dir, func(ctx context.Context, fs *driver.FS, name string) error {
+		if fs.Xattrs == nil {
+			return w.unsupported("extended attributes", w.current.Load())
+		}
+		list = make([]map[string]string, len(paths))
+		for i, p := range paths {
+			name, err := cleanName(path.Join(name, p), "")
+			if err != nil {
+				return err
+			}
+			if list[i], err = fs.Xattrs(ctx, name, prefix); err != nil && fault.Of(err) != fault.NotFound {
+				return err
+			}
+		}
+		return nil
+	})
+	return list, err
+}
+
+// SetXattrs replaces the extended attributes that Xattrs returns for prefix.
+func (w *Workspace) SetXattrs(ctx context.Context, path, prefix string, attrs map[string]string) error {
+	return w.callFS(ctx, verbSetXattrs, path, func(ctx context.Context, fs *driver.FS, name string) error {
+		if fs.SetXattrs == nil {
+			return w.unsupported("extended attributes", w.current.Load())
+		}
+		return fs.SetXattrs(ctx, name, prefix, attrs)
+	})
+}
+
 // Symlink creates the symlink path with the given target, which must be inside the
 // workspace.
 func (w *Workspace) Symlink(ctx context.Context, target, path string) error {

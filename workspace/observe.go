@@ -40,6 +40,8 @@ var (
 	verbRename       = newVerb("rename")
 	verbCopy         = newVerb("copy")
 	verbChmod        = newVerb("chmod")
+	verbXattrs       = newVerb("xattrs")
+	verbSetXattrs    = newVerb("set_xattrs")
 	verbSymlink      = newVerb("symlink")
 	verbGlob         = newVerb("glob")
 	verbGrep         = newVerb("grep")

@@ -33,6 +33,9 @@ func AsUser(f *driver.FS, uid int) *driver.FS {
 	own.Chmod = func(ctx context.Context, name string, mode fs.FileMode) error {
 		return runAsUser(uid, func() error { return f.Chmod(ctx, name, mode) })
 	}
+	own.SetXattrs = func(ctx context.Context, name, prefix string, attrs map[string]string) error {
+		return runAsUser(uid, func() error { return f.SetXattrs(ctx, name, prefix, attrs) })
+	}
 	own.Symlink = func(ctx context.Context, target, name string) error {
 		return runAsUser(uid, func() error { return f.Symlink(ctx, target, name) })
 	}

@@ -97,7 +97,7 @@ func (r *Root) Close() error {
 // Module returns the root as a driver's module for files, with every function set.
 func (r *Root) Module() *driver.FS {
 	return &driver.FS{
-		Files: r, List: r.List, Edit: r.Edit, Rename: r.Rename, Copy: r.Copy, Chmod: r.Chmod,
+		Files: r, List: r.List, Edit: r.Edit, Rename: r.Rename, Copy: r.Copy, Chmod: r.Chmod, Xattrs: r.Xattrs, SetXattrs: r.SetXattrs,
 		Symlink: r.Symlink, Glob: r.Glob, Grep: r.Grep, Watch: r.Watch, Digest: r.Digest, Import: r.Import,
 	}
 }
@@ -323,6 +323,27 @@ func (r *Root) Chmod(ctx context.Context, name string, mode fs.FileMode) error {
 		return opError("chmod", name, err)
 	}
 	return opError("chmod", name, r.sys.chmod(ctx, t, mode, r.opts.Sync))
+}
+
+// Xattrs returns extended attributes of a file or directory; see driver.FS.
+func (r *Root) Xattrs(ctx context.Context, name, prefix string) (map[string]string, error) {
+	t, err := r.beginCall(ctx, reads, "read attributes of", name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.endCall()
+	attrs, err := r.sys.xattrs(t, prefix)
+	return attrs, opError("read attributes of", name, err)
+}
+
+// SetXattrs replaces extended attributes of a file or directory; see driver.FS.
+func (r *Root) SetXattrs(ctx context.Context, name, prefix string, attrs map[string]string) error {
+	t, err := r.beginCall(ctx, changes, "set attributes of", name)
+	if err != nil {
+		return err
+	}
+	defer r.endCall()
+	return opError("set attributes of", name, r.sys.setXattrs(t, prefix, attrs))
 }
 
 // Symlink creates a symlink that does not lead outside. Its target need not exist, but each

@@ -46,7 +46,7 @@ func callFSErr(ctx context.Context, h *Handle, call func(*driver.FS) error) erro
 func (h *Handle) FS() *driver.FS {
 	f := handleFiles{h}
 	return &driver.FS{
-		Files: f, List: f.List, Edit: f.Edit, Rename: f.Rename, Copy: f.Copy, Chmod: f.Chmod,
+		Files: f, List: f.List, Edit: f.Edit, Rename: f.Rename, Copy: f.Copy, Chmod: f.Chmod, Xattrs: f.Xattrs, SetXattrs: f.SetXattrs,
 		Symlink: f.Symlink, Glob: f.Glob, Grep: f.Grep, Watch: f.Watch, Digest: f.Digest, Import: f.Import,
 	}
 }
@@ -99,6 +99,26 @@ func (f handleFiles) Copy(ctx context.Context, from, to string, opts *driver.Cop
 func (f handleFiles) Chmod(ctx context.Context, name string, mode iofs.FileMode) error {
 	return callFSErr(ctx, f.h, func(fs *driver.FS) error { return fs.Chmod(ctx, name, mode) })
 }
+
+func (f handleFiles) Xattrs(ctx context.Context, name, prefix string) (map[string]string, error) {
+	return callFS(ctx, f.h, func(fs *driver.FS) (map[string]string, error) {
+		if fs.Xattrs == nil {
+			return nil, errNoXattrs
+		}
+		return fs.Xattrs(ctx, name, prefix)
+	})
+}
+
+func (f handleFiles) SetXattrs(ctx context.Context, name, prefix string, attrs map[string]string) error {
+	return callFSErr(ctx, f.h, func(fs *driver.FS) error {
+		if fs.SetXattrs == nil {
+			return errNoXattrs
+		}
+		return fs.SetXattrs(ctx, name, prefix, attrs)
+	})
+}
+
+var errNoXattrs = fmt.Errorf("extended attributes: %w at this level of isolation", fault.Unsupported)
 
 func (f handleFiles) Symlink(ctx context.Context, target, name string) error {
 	return callFSErr(ctx, f.h, func(fs *driver.FS) error { return fs.Symlink(ctx, target, name) })

@@ -37,3 +37,18 @@ func NeedsNode(t testing.TB) string {
 	}
 	return path
 }
+
+// NeedsE2B returns the directory node_modules with the SDKs of E2B, and skips the test
+// without it.
+func NeedsE2B(t testing.TB) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Skipf("skipped: host: it lacks a cache directory, where scripts/deps puts E2B's SDKs: %v", err)
+	}
+	dir := filepath.Join(cache, "croft", "e2b", "node_modules")
+	if _, err := os.Stat(filepath.Join(dir, "@e2b", "code-interpreter")); err != nil {
+		t.Skip("skipped: host: it lacks E2B's SDKs: scripts/deps installs them from npm where npm can be reached")
+	}
+	return dir
+}

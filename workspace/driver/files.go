@@ -10,7 +10,7 @@ import (
 
 // FS is the module for files. Files is required. Where a function is nil, package
 // workspace does the same with Files alone, or returns Unsupported where that is
-// impossible (Symlink, Chmod, Watch).
+// impossible (Symlink, Chmod, Xattrs, SetXattrs, Watch).
 type FS struct {
 	Files
 
@@ -30,6 +30,13 @@ type FS struct {
 	// Chmod sets the permission bits of a file or directory. It never follows a
 	// symlink out of the workspace.
 	Chmod func(ctx context.Context, name string, mode fs.FileMode) error
+
+	// Xattrs returns the extended attributes user.* of a file or directory whose names
+	// start with prefix, by the rest of their names. "user." is not part of prefix.
+	Xattrs func(ctx context.Context, name, prefix string) (map[string]string, error)
+
+	// SetXattrs replaces the extended attributes that Xattrs returns for prefix.
+	SetXattrs func(ctx context.Context, name, prefix string, attrs map[string]string) error
 
 	// Symlink makes name point to target, which must stay inside when it is
 	// resolved from where name is; a target that does not exist yet is fine.

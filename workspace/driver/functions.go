@@ -13,7 +13,7 @@ func (f *FS) Functions() []string {
 		set  bool
 	}{
 		{"list", f.List != nil}, {"edit", f.Edit != nil}, {"rename", f.Rename != nil}, {"copy", f.Copy != nil},
-		{"chmod", f.Chmod != nil}, {"symlink", f.Symlink != nil}, {"glob", f.Glob != nil}, {"grep", f.Grep != nil},
+		{"chmod", f.Chmod != nil}, {"xattrs", f.Xattrs != nil}, {"setXattrs", f.SetXattrs != nil}, {"symlink", f.Symlink != nil}, {"glob", f.Glob != nil}, {"grep", f.Grep != nil},
 		{"watch", f.Watch != nil}, {"digest", f.Digest != nil}, {"import", f.Import != nil},
 		{"protect", f.Protect != nil}, {"changedPaths", f.ChangedPaths != nil},
 		{"gitDirs", f.GitDirs != nil},

@@ -1,0 +1,379 @@
+package envd
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// languages are the languages of the code interpreter by their names in requests, with the
+// language of the Jupyter kernel.
+var languages = map[string]string{
+	"": "python", "python": "python", "bash": "bash", "r": "r", "java": "java",
+	"javascript": "javascript", "js": "javascript", "typescript": "typescript", "ts": "typescript",
+}
+
+// kernelPackages say what to install for a language.
+var kernelPackages = map[string]string{
+	"python":     "Debian's python3-ipykernel, or pip install ipykernel",
+	"bash":       "pip install bash_kernel, then python3 -m bash_kernel.install",
+	"r":          "Debian's r-cran-irkernel, or R's package IRkernel",
+	"java":       "the kernel IJava or rapaio-jupyter-kernel",
+	"javascript": "Deno, then deno jupyter --install; or npm install -g ijavascript",
+	"typescript": "Deno, then deno jupyter --install; or npm install -g tslab",
+}
+
+// maxExecution bounds the run time of code. Clients give up earlier, by closing the
+// connection, which interrupts the code.
+const maxExecution = 24 * time.Hour
+
+// A codeContext is a context on the wire.
+type codeContext struct {
+	ID       string `json:"id"`
+	Language string `json:"language"`
+	Dir      string `json:"cwd"`
+}
+
+func (c *call) contextOf(ctx driver.CodeContext) codeContext {
+	dir := c.home()
+	if l, err := c.locate(ctx.Dir); err == nil && ctx.Dir != "" {
+		dir = l.abs
+	}
+	return codeContext{ID: ctx.ID, Language: ctx.Language, Dir: dir}
+}
+
+// language returns the kernel's language for that of a request.
+func language(name string) (string, error) {
+	kernel, ok := languages[strings.ToLower(name)]
+	if !ok {
+		return "", fmt.Errorf("language %.100q: %w: it is one of python, javascript, typescript, bash, r and java", name, fault.InvalidArgument)
+	}
+	return kernel, nil
+}
+
+// create creates a context.
+func (c *call) create(ctx context.Context, name, dir string) (driver.CodeContext, error) {
+	kernel, err := language(name)
+	if err != nil {
+		return driver.CodeContext{}, err
+	}
+	l, err := c.locate(dir)
+	if err == nil && l.outside {
+		err = fmt.Errorf("cwd %q: %w: code runs in directories below %s", l.abs, fault.InvalidArgument, c.home())
+	}
+	if err != nil {
+		return driver.CodeContext{}, err
+	}
+	// Two names are usual for the kernels of JavaScript and TypeScript.
+	names := []string{kernel}
+	if kernel == "javascript" {
+		names = append(names, "typescript")
+	}
+	var made driver.CodeContext
+	for _, name := range names {
+		if made, err = c.Workspace.CreateContext(ctx, name, &driver.ContextOptions{Dir: l.name, Env: c.Env}); fault.Of(err) != fault.Unsupported {
+			break
+		}
+	}
+	if fault.Of(err) == fault.Unsupported {
+		err = fmt.Errorf("%w: %s has no kernel in this sandbox; install where its commands run: %s (%w)", fault.Unsupported, kernel, kernelPackages[kernel], err)
+	}
+	return made, err
+}
+
+// defaultContext returns the id of the context that code of a language without a context
+// runs in. It is created on demand.
+func (c *call) defaultContext(ctx context.Context, name string) (string, error) {
+	kernel, err := language(name)
+	if err != nil {
+		return "", err
+	}
+	c.box.contextsMu.Lock()
+	defer c.box.contextsMu.Unlock()
+	if id := c.box.contexts[kernel]; id != "" {
+		list, err := c.Workspace.Contexts(ctx)
+		if err != nil {
+			return "", err
+		}
+		if slices.ContainsFunc(list, func(k driver.CodeContext) bool { return k.ID == id }) {
+			return id, nil
+		}
+	}
+	made, err := c.create(ctx, kernel, "")
+	if err != nil {
+		return "", err
+	}
+	c.box.contexts[kernel] = made.ID
+	return made.ID, nil
+}
+
+// createContext serves POST /contexts.
+func (s *Server) createContext(w http.ResponseWriter, r *http.Request) {
+	c := callOf(r.Context())
+	var req struct {
+		Language string `json:"language"`
+		Dir      string `json:"cwd"`
+	}
+	err := readJSON(r, &req)
+	var made driver.CodeContext
+	if err == nil {
+		made, err = c.create(r.Context(), req.Language, req.Dir)
+	}
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, c.contextOf(made))
+}
+
+// listContexts serves GET /contexts.
+func (s *Server) listContexts(w http.ResponseWriter, r *http.Request) {
+	c := callOf(r.Context())
+	list, err := c.Workspace.Contexts(r.Context())
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	res := []codeContext{}
+	for _, k := range list {
+		res = append(res, c.contextOf(k))
+	}
+	writeJSON(w, http.StatusOK, res)
+}
+
+// restartContext serves POST /contexts/{id}/restart.
+func (s *Server) restartContext(w http.ResponseWriter, r *http.Request) {
+	answerEmpty(w, callOf(r.Context()).Workspace.RestartContext(r.Context(), r.PathValue("id")))
+}
+
+// deleteContext serves DELETE /contexts/{id}.
+func (s *Server) deleteContext(w http.ResponseWriter, r *http.Request) {
+	answerEmpty(w, callOf(r.Context()).Workspace.DeleteContext(r.Context(), r.PathValue("id")))
+}
+
+func answerEmpty(w http.ResponseWriter, err error) {
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// execute serves POST /execute: it runs code and streams its outputs as lines of JSON.
+func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
+	c, ctx := callOf(r.Context()), r.Context()
+	var req struct {
+		Code     string            `json:"code"`
+		Context  string            `json:"context_id"`
+		Language string            `json:"language"`
+		Env      map[string]string `json:"env_vars"`
+	}
+	err := readJSON(r, &req)
+	if err == nil && req.Context != "" && req.Language != "" {
+		err = fmt.Errorf("%w: only one of context_id and language can be given", fault.InvalidArgument)
+	}
+	if err == nil && req.Context == "" {
+		req.Context, err = c.defaultContext(ctx, req.Language)
+	}
+	if err == nil {
+		err = c.checkContext(ctx, req.Context)
+	}
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	lines := &lineWriter{w: w, flush: http.NewResponseController(w).Flush}
+	lines.err = lines.flush() // the SDK's time for the answer to begin is shorter than that of code
+	res, err := c.runWithEnv(ctx, driver.Code{Context: req.Context, Source: req.Code, Timeout: maxExecution, OnOutput: lines.output}, req.Env)
+	if err != nil {
+		lines.write(map[string]any{"type": "error", "name": "ExecutionError", "value": err.Error(), "traceback": ""})
+		lines.write(map[string]any{"type": "unexpected_end_of_execution"})
+		return
+	}
+	if res.Dropped > 0 {
+		lines.write(map[string]any{"type": "stderr", "text": fmt.Sprintf("(%d bytes of output were left out)\n", res.Dropped), "timestamp": timestamp()})
+	}
+	if e := res.Error; e != nil {
+		lines.write(map[string]any{"type": "error", "name": e.Name, "value": e.Value, "traceback": strings.Join(e.Traceback, "\n")})
+	}
+	lines.write(map[string]any{"type": "number_of_executions", "execution_count": res.Count})
+	if res.Cause == driver.CauseLost {
+		lines.write(map[string]any{"type": "unexpected_end_of_execution"})
+		return
+	}
+	lines.write(map[string]any{"type": "end_of_execution"})
+}
+
+// checkContext answers NotFound for a context that does not exist, before the answer has
+// begun.
+func (c *call) checkContext(ctx context.Context, id string) error {
+	list, err := c.Workspace.Contexts(ctx)
+	if err == nil && !slices.ContainsFunc(list, func(k driver.CodeContext) bool { return k.ID == id }) {
+		err = fmt.Errorf("context %.100q: %w", id, fault.NotFound)
+	}
+	return err
+}
+
+// runWithEnv runs code with variables of the environment that are set before and restored
+// after it, by runs of their own.
+func (c *call) runWithEnv(ctx context.Context, code driver.Code, env map[string]string) (driver.CodeResult, error) {
+	if len(env) == 0 {
+		return c.Workspace.RunCode(ctx, code)
+	}
+	list, err := c.Workspace.Contexts(ctx)
+	if err != nil {
+		return driver.CodeResult{}, err
+	}
+	at := slices.IndexFunc(list, func(k driver.CodeContext) bool { return k.ID == code.Context })
+	if at < 0 {
+		return driver.CodeResult{}, fmt.Errorf("context %.100q: %w", code.Context, fault.NotFound)
+	}
+	var set, restore strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(env)) {
+		value := env[key]
+		if key == "" || strings.ContainsAny(key, "=\x00") || strings.IndexByte(value, 0) >= 0 {
+			return driver.CodeResult{}, fmt.Errorf("environment variable %.100q: %w: a name is not empty and has no = or NUL", key, fault.InvalidArgument)
+		}
+		line, err := envCode(list[at].Language, key, &value)
+		if err != nil {
+			return driver.CodeResult{}, err
+		}
+		set.WriteString(line)
+		var was *string
+		if old, ok := c.Env[key]; ok {
+			was = &old
+		}
+		line, err = envCode(list[at].Language, key, was)
+		if err != nil {
+			return driver.CodeResult{}, err
+		}
+		restore.WriteString(line)
+	}
+	if _, err := c.Workspace.RunCode(ctx, driver.Code{Context: code.Context, Source: set.String()}); err != nil {
+		return driver.CodeResult{}, err
+	}
+	res, err := c.Workspace.RunCode(ctx, code)
+	if err == nil {
+		_, err = c.Workspace.RunCode(context.WithoutCancel(ctx), driver.Code{Context: code.Context, Source: restore.String()})
+	}
+	return res, err
+}
+
+// envCode returns a line that sets a variable of the environment, or removes it if value is
+// nil.
+func envCode(language, key string, value *string) (string, error) {
+	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+	k, v := encode(key), ""
+	if value != nil {
+		v = encode(*value)
+	}
+	switch language = strings.ToLower(language); {
+	case language == "python" && value != nil:
+		return fmt.Sprintf("__import__('os').environb[__import__('base64').b64decode('%s')] = __import__('base64').b64decode('%s')\n", k, v), nil
+	case language == "python":
+		return fmt.Sprintf("_ = __import__('os').environb.pop(__import__('base64').b64decode('%s'), None)\n", k), nil
+	case (language == "javascript" || language == "typescript") && value != nil:
+		return fmt.Sprintf("process.env[atob('%s')] = decodeURIComponent(escape(atob('%s')));\n", k, v), nil
+	case language == "javascript" || language == "typescript":
+		return fmt.Sprintf("delete process.env[atob('%s')];\n", k), nil
+	case language == "bash" && value != nil:
+		return fmt.Sprintf("export \"$(printf %%s '%s' | base64 -d)=$(printf %%s '%s' | base64 -d)\"\n", k, v), nil
+	case language == "bash":
+		return fmt.Sprintf("unset -v \"$(printf %%s '%s' | base64 -d)\"\n", k), nil
+	}
+	return "", fmt.Errorf("env_vars: %w for code in %s; set them when the sandbox is created", fault.Unsupported, language)
+}
+
+// A lineWriter writes lines of JSON, each at once.
+type lineWriter struct {
+	w     http.ResponseWriter
+	flush func() error
+	err   error
+}
+
+func (l *lineWriter) write(v any) {
+	if l.err != nil {
+		return
+	}
+	data, err := json.Marshal(v)
+	if err == nil {
+		_, err = l.w.Write(append(data, '\n'))
+	}
+	if err == nil {
+		err = l.flush()
+	}
+	l.err = err
+}
+
+func timestamp() string { return time.Now().UTC().Format(time.RFC3339Nano) }
+
+// output writes one output of code.
+func (l *lineWriter) output(o driver.Output) error {
+	switch o.Kind {
+	case driver.OutputStdout, driver.OutputStderr:
+		l.write(map[string]any{"type": string(o.Kind), "text": o.Text, "timestamp": timestamp()})
+	case driver.OutputDisplay, driver.OutputResult:
+		l.write(resultLine(o.Data, o.Kind == driver.OutputResult))
+	}
+	return l.err
+}
+
+// resultTypes are the fields of a result by MIME type.
+var resultTypes = map[string]string{
+	"text/plain": "text", "text/html": "html", "text/markdown": "markdown", "image/svg+xml": "svg", "image/png": "png",
+	"image/jpeg": "jpeg", "application/pdf": "pdf", "text/latex": "latex", "application/json": "json",
+	"application/javascript": "javascript", chartType: "chart", dataType: "data",
+}
+
+// MIME types of E2B for what a chart or a table shows.
+const (
+	chartType = "e2b/chart"
+	dataType  = "e2b/data"
+)
+
+// resultLine returns a result on the wire.
+func resultLine(data map[string][]byte, main bool) map[string]any {
+	line := map[string]any{"type": "result", "is_main_result": main}
+	extra := map[string]any{}
+	for kind, content := range data {
+		value := resultValue(kind, content)
+		if field := resultTypes[kind]; field != "" {
+			line[field] = value
+			continue
+		}
+		extra[kind] = value
+	}
+	if len(extra) > 0 {
+		line["extra"] = extra
+	}
+	// A string is shown without quotes, as E2B does.
+	if text, ok := line["text"].(string); ok && len(text) > 1 && strings.HasPrefix(text, "'") && strings.HasSuffix(text, "'") {
+		line["text"] = text[1 : len(text)-1]
+	}
+	return line
+}
+
+// resultValue returns text as it is, JSON as a value, and other content in base64.
+func resultValue(kind string, content []byte) any {
+	switch {
+	case strings.HasSuffix(kind, "json"), kind == chartType, kind == dataType:
+		var v any
+		if json.Unmarshal(content, &v) == nil {
+			return v
+		}
+		return string(content)
+	case strings.HasPrefix(kind, "text/"), strings.HasSuffix(kind, "xml"), kind == "application/javascript":
+		return string(content)
+	}
+	return base64.StdEncoding.EncodeToString(content)
+}

@@ -1,0 +1,322 @@
+package envd
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/server/e2b/envd/envdpb"
+	"github.com/croft-run/croft/workspace"
+)
+
+// Version is the version of E2B's envd whose features this package has.
+const Version = "0.6.4"
+
+// Ports of a sandbox that E2B's SDKs use.
+const (
+	Port     = 49983 // envd
+	CodePort = 49999 // the code interpreter
+)
+
+// A Sandbox is one sandbox as the handler sees it.
+type Sandbox struct {
+	ID        string
+	Workspace *workspace.Workspace
+	Env       map[string]string // of every process
+	Token     string            // X-Access-Token that requests need; "" is none
+	Workdir   string            // default directory of commands; "" is the home
+	Limits    workspace.Limits  // of the workspace, for metrics; nil if they are not known
+}
+
+// Config configures a Server. The zero value works.
+type Config struct {
+	Log *slog.Logger // nil is silent
+}
+
+// A Server serves any number of sandboxes. It keeps watchers, default code contexts and the
+// processes that it started in memory; the rest is in the workspaces.
+type Server struct {
+	log  *slog.Logger
+	envd http.Handler
+	code http.Handler
+
+	drained context.Context // ends with Drain
+	drain   context.CancelFunc
+
+	mu       sync.Mutex
+	draining bool
+	boxes    map[string]*box // by Sandbox.ID
+	work     sync.WaitGroup  // requests and watchers
+}
+
+// New returns a server.
+func New(cfg Config) *Server {
+	s := &Server{log: cfg.Log, boxes: map[string]*box{}}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.drained, s.drain = context.WithCancel(context.Background()) //nolint:forbidigo // the life of the server, which Drain ends
+	options := []connect.HandlerOption{
+		connect.WithReadMaxBytes(maxMessage),
+		connect.WithRecover(func(_ context.Context, spec connect.Spec, _ http.Header, p any) error {
+			s.log.Error("panic in a call", "procedure", spec.Procedure, "panic", fmt.Sprint(p))
+			return connect.NewError(connect.CodeInternal, errors.New("internal error"))
+		}),
+	}
+	mux := http.NewServeMux()
+	mux.Handle(envdpb.NewProcessHandler(processService{s}, options...))
+	mux.Handle(envdpb.NewFilesystemHandler(filesystemService{s}, options...))
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	mux.HandleFunc("GET /files", s.download)
+	mux.HandleFunc("POST /files", s.upload)
+	mux.HandleFunc("POST /files/compose", s.compose)
+	mux.HandleFunc("GET /envs", s.envs)
+	mux.HandleFunc("GET /metrics", s.metrics)
+	mux.HandleFunc("/", unknownRoute)
+	s.envd = mux
+
+	mux = http.NewServeMux()
+	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, "Request was successful") })
+	mux.HandleFunc("POST /execute", s.execute)
+	mux.HandleFunc("GET /contexts", s.listContexts)
+	mux.HandleFunc("POST /contexts", s.createContext)
+	mux.HandleFunc("POST /contexts/{id}/restart", s.restartContext)
+	mux.HandleFunc("DELETE /contexts/{id}", s.deleteContext)
+	mux.HandleFunc("/", unknownRoute)
+	s.code = mux
+	return s
+}
+
+// maxMessage bounds a message of a Connect service, and a JSON body.
+const maxMessage = 64 << 20
+
+func unknownRoute(w http.ResponseWriter, r *http.Request) {
+	writeError(w, fmt.Errorf("%s %.200q: %w: envd has no such route", r.Method, r.URL.Path, fault.NotFound))
+}
+
+// ServeEnvd serves a request to port 49983 of a sandbox.
+func (s *Server) ServeEnvd(w http.ResponseWriter, r *http.Request, sb Sandbox) {
+	if !publicRoute(r) && !sb.allows(r.Header.Get(tokenHeader)) {
+		writeError(w, fmt.Errorf("%w: send the access token of the sandbox as %s, or sign the URL of a file", fault.Unauthenticated, tokenHeader))
+		return
+	}
+	s.serve(w, r, sb, s.envd)
+}
+
+// ServeCode serves a request to port 49999 of a sandbox. Requests need no token: as in E2B,
+// access is that to a port, which the caller checks.
+func (s *Server) ServeCode(w http.ResponseWriter, r *http.Request, sb Sandbox) {
+	s.serve(w, r, sb, s.code)
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, sb Sandbox, h http.Handler) {
+	if !s.begin() {
+		writeError(w, fmt.Errorf("%w: the server is shutting down", fault.Unavailable))
+		return
+	}
+	defer s.work.Done()
+	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), callKey{}, &call{Sandbox: sb, box: s.box(sb.ID)}))
+	defer cancel(nil)
+	defer context.AfterFunc(s.drained, func() { cancel(errDraining) })()
+	h.ServeHTTP(w, r.WithContext(ctx))
+}
+
+var errDraining = fmt.Errorf("%w: the server is shutting down", fault.Unavailable)
+
+// begin counts a request or watcher, unless the server drains.
+func (s *Server) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.draining {
+		s.work.Add(1)
+	}
+	return !s.draining
+}
+
+// Drain ends streams and refuses new requests. Processes continue.
+func (s *Server) Drain() {
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	s.drain()
+}
+
+// Close drains the server and waits for requests and watchers.
+func (s *Server) Close(ctx context.Context) error {
+	s.Drain()
+	done := make(chan struct{})
+	go func() { // ends with the last request
+		defer close(done)
+		s.work.Wait()
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("envd: close: %w", ctx.Err())
+	}
+}
+
+// Forget drops the watchers and the state of a sandbox that ended.
+func (s *Server) Forget(id string) {
+	s.mu.Lock()
+	b := s.boxes[id]
+	delete(s.boxes, id)
+	s.mu.Unlock()
+	if b != nil {
+		b.close()
+	}
+}
+
+func (s *Server) box(id string) *box {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.boxes[id]
+	if b == nil {
+		b = &box{procs: map[uint32]*process{}, watchers: map[string]*watcher{}, contexts: map[string]string{}}
+		s.boxes[id] = b
+	}
+	return b
+}
+
+// A box is what the server remembers of a sandbox.
+type box struct {
+	mu       sync.Mutex
+	procs    map[uint32]*process // by pid: processes that this server started or found
+	swept    time.Time           // when ended processes were last removed
+	watchers map[string]*watcher // by id
+	user     *identity           // nil until it is asked for
+	cpu      cpuSample           // of the last call of Metrics
+
+	contextsMu sync.Mutex        // held while a default context is created
+	contexts   map[string]string // ids of default code contexts, by language
+}
+
+func (b *box) close() {
+	b.mu.Lock()
+	watchers := b.watchers
+	b.watchers = map[string]*watcher{}
+	b.mu.Unlock()
+	for _, w := range watchers {
+		w.stop()
+	}
+}
+
+// A call is the sandbox of one request.
+type call struct {
+	Sandbox
+	box *box
+}
+
+type callKey struct{}
+
+// callOf returns the sandbox of a request.
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call) // serve sets it
+	return c
+}
+
+const tokenHeader = "X-Access-Token" //nolint:gosec // the name of a header
+
+// publicRoute reports whether a route needs no token, or checks it itself.
+func publicRoute(r *http.Request) bool {
+	switch r.URL.Path {
+	case "/health":
+		return r.Method == http.MethodGet || r.Method == http.MethodHead
+	case "/files":
+		return true
+	}
+	return false
+}
+
+// allows reports whether a token opens the sandbox.
+func (sb Sandbox) allows(token string) bool {
+	return sb.Token == "" || subtle.ConstantTimeCompare([]byte(sb.Token), []byte(token)) == 1
+}
+
+// writeJSON writes a value as the answer.
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(v) //nolint:errcheck // the client is gone
+}
+
+// writeError writes an error as envd does.
+func writeError(w http.ResponseWriter, err error) { writeStatus(w, httpStatus(err), err) }
+
+func writeStatus(w http.ResponseWriter, status int, err error) {
+	writeJSON(w, status, struct {
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+	}{status, err.Error()})
+}
+
+// httpStatus returns the status that envd answers an error with.
+func httpStatus(err error) int {
+	switch fault.Of(err) {
+	case fault.InvalidArgument, fault.SandboxViolation, fault.AlreadyExists:
+		return http.StatusBadRequest
+	case fault.Unauthenticated:
+		return http.StatusUnauthorized
+	case fault.PermissionDenied:
+		return http.StatusForbidden
+	case fault.NotFound:
+		return http.StatusNotFound
+	case fault.Conflict, fault.WrongState:
+		return http.StatusConflict
+	case fault.ResourceExhausted:
+		return http.StatusInsufficientStorage
+	case fault.Unsupported:
+		return http.StatusNotImplemented
+	case fault.Unavailable, fault.Evicted, fault.Failed:
+		return http.StatusServiceUnavailable
+	case fault.Canceled:
+		return 499 // of nginx: the client closed the request
+	case fault.DeadlineExceeded:
+		return http.StatusGatewayTimeout
+	}
+	return http.StatusInternalServerError
+}
+
+// connectCodes are the codes of Connect for fault codes.
+var connectCodes = map[fault.Code]connect.Code{
+	fault.InvalidArgument:   connect.CodeInvalidArgument,
+	fault.Unauthenticated:   connect.CodeUnauthenticated,
+	fault.PermissionDenied:  connect.CodePermissionDenied,
+	fault.SandboxViolation:  connect.CodeInvalidArgument,
+	fault.NotFound:          connect.CodeNotFound,
+	fault.AlreadyExists:     connect.CodeAlreadyExists,
+	fault.Conflict:          connect.CodeAborted,
+	fault.WrongState:        connect.CodeFailedPrecondition,
+	fault.ResourceExhausted: connect.CodeResourceExhausted,
+	fault.Unavailable:       connect.CodeUnavailable,
+	fault.Failed:            connect.CodeUnavailable,
+	fault.Evicted:           connect.CodeUnavailable,
+	fault.Unsupported:       connect.CodeUnimplemented,
+	fault.Canceled:          connect.CodeCanceled,
+	fault.DeadlineExceeded:  connect.CodeDeadlineExceeded,
+	fault.Internal:          connect.CodeInternal,
+}
+
+// rpcError returns err as an error of Connect, nil for nil.
+func rpcError(ctx context.Context, err error) error {
+	var have *connect.Error
+	switch {
+	case err == nil || errors.As(err, &have):
+		return err
+	case errors.Is(context.Cause(ctx), errDraining):
+		err = errDraining
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	}
+	return connect.NewError(connectCodes[fault.Of(err)], err)
+}

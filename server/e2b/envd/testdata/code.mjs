@@ -1,0 +1,83 @@
+// Drives the stock code interpreter of E2B; see sdk.mjs.
+import assert from 'node:assert/strict'
+import { Sandbox } from '@e2b/code-interpreter'
+
+let failed = 0
+async function check(name, f) {
+  try {
+    await f()
+    console.log('ok', name)
+  } catch (e) {
+    failed++
+    console.log('failed', name, e?.stack ?? e)
+  }
+}
+const sbx = await Sandbox.create({ requestTimeoutMs: 170_000 })
+const wait = { requestTimeoutMs: 170_000, timeoutMs: 170_000 }
+
+await check('runCode keeps state', async () => {
+  await sbx.runCode('x = 20', wait)
+  const r = await sbx.runCode('x + 1', wait)
+  assert.equal(r.text, '21')
+  assert.equal(r.results[0].isMainResult, true)
+  assert.equal(r.executionCount, 2)
+})
+await check('streams', async () => {
+  const seen = []
+  const r = await sbx.runCode('import sys, time\nprint("one", flush=True)\ntime.sleep(1)\nprint("two", file=sys.stderr)', {
+    ...wait, onStdout: (m) => seen.push([m.line, Date.now()]), onStderr: (m) => seen.push([m.line, Date.now()]),
+  })
+  assert.deepEqual(r.logs.stdout, ['one\n'])
+  assert.deepEqual(r.logs.stderr, ['two\n'])
+  assert.ok(seen[1][1] - seen[0][1] > 500, 'output arrives while the code runs')
+})
+await check('errors', async () => {
+  let called
+  const r = await sbx.runCode('print("before")\n1/0', { ...wait, onError: (e) => { called = e } })
+  assert.equal(r.error.name, 'ZeroDivisionError')
+  assert.ok(r.error.traceback.includes('1/0'))
+  assert.equal(called.value, 'division by zero')
+})
+await check('rich results', async () => {
+  const r = await sbx.runCode(`from IPython.display import display, HTML, Markdown, Latex, JSON, SVG, Javascript
+display(HTML("<b>x</b>")); display(Markdown("# x")); display(Latex("$x$")); display(JSON({"a": 1})); display(SVG("<svg xmlns='http://www.w3.org/2000/svg'/>")); display(Javascript("1 + 1"))
+display({"image/png": b"\\x89PNG", "text/plain": "pic", "application/x-own": "own"}, raw=True)
+display({"e2b/chart": {"type": "bar", "title": "t"}, "text/plain": "fig"}, raw=True)
+'a string'`, wait)
+  const [html, md, latex, json, svg, js, png, chart, main] = r.results
+  assert.equal(html.html, '<b>x</b>')
+  assert.equal(md.markdown, '# x')
+  assert.equal(latex.latex, '$x$')
+  assert.deepEqual(json.json, { a: 1 })
+  assert.ok(svg.svg.startsWith('<svg'))
+  assert.ok(js.javascript.includes('1 + 1'))
+  assert.equal(png.png, Buffer.from('\x89PNG', 'latin1').toString('base64'))
+  assert.equal(png.text, 'pic')
+  assert.equal(chart.chart.type, 'bar')
+  assert.equal(main.text, 'a string')
+  assert.equal(main.isMainResult, true)
+})
+await check('environment', async () => {
+  assert.equal((await sbx.runCode('import os; os.environ["MINE"]', { ...wait, envs: { MINE: "it's" } })).text, '"it\'s"')
+  assert.equal((await sbx.runCode('os.environ.get("MINE", "gone"), os.environ["GIVEN"]', wait)).text, "('gone', 'yes')")
+})
+await check('contexts', async () => {
+  await sbx.files.makeDir('/home/user/work')
+  const c = await sbx.createCodeContext({ cwd: '/home/user/work', requestTimeoutMs: 170_000 })
+  assert.equal(c.language, 'python')
+  assert.equal(c.cwd, '/home/user/work')
+  assert.equal((await sbx.runCode('import os; os.getcwd()', { ...wait, context: c })).text, '/home/user/work')
+  assert.equal((await sbx.runCode('"x" in dir()', { ...wait, context: c })).text, 'False')
+  await sbx.runCode('y = 1', { ...wait, context: c })
+  await sbx.restartCodeContext(c)
+  assert.equal((await sbx.runCode('"y" in dir()', { ...wait, context: c })).text, 'False')
+  assert.equal((await sbx.listCodeContexts()).length, 2)
+  await sbx.removeCodeContext(c)
+  assert.equal((await sbx.listCodeContexts()).length, 1)
+  await assert.rejects(sbx.runCode('1', { ...wait, context: c }), /not found/)
+})
+await check('a language without a kernel', async () => {
+  await assert.rejects(sbx.runCode('1', { ...wait, language: 'java' }), /501/)
+  await assert.rejects(sbx.createCodeContext({ language: 'cobol' }), /400/)
+})
+process.exit(failed ? 1 : 0)
