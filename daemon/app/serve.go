@@ -41,12 +41,16 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	if err := s.CheckToken(l.Addr()); err != nil {
 		return errors.Join(err, l.Close())
 	}
+	sandboxes, err := s.openE2B(ctx, l.Addr())
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
 	background, stop := context.WithCancel(ctx)
 	defer stop()
 	ran := make(chan error, 1)
 	go func() { ran <- s.Registry.Run(background) }()
 
-	server := s.newHTTPServer(ctx)
+	server := s.newHTTPServer(ctx, sandboxes.over(s.API))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 
@@ -55,6 +59,7 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	case <-ctx.Done():
 		s.API.Drain()
 		s.agents.drain()
+		sandboxes.envd.Drain()
 		if err := withTimeout(ctx, requestsTimeout, server.Shutdown); err != nil {
 			s.log.Warn("requests were cut off", "error", err)
 			errs = append(errs, server.Close())
@@ -66,6 +71,7 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	case err := <-served:
 		errs = append(errs, err)
 	}
+	errs = append(errs, withTimeout(ctx, requestsTimeout, sandboxes.close))
 	stop()
 	if err := <-ran; err != nil && !errors.Is(err, context.Canceled) {
 		errs = append(errs, err)

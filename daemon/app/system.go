@@ -64,6 +64,7 @@ type System struct {
 
 	log      *slog.Logger
 	operator bool
+	hosts    []string // allowed names in the Host header, in lower case
 	settings *config.Config
 	secrets  *secret.Store
 	scrub    *systemScrubber
@@ -179,8 +180,9 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.agents = &toolServer{system: s}
+	s.hosts = lowercaseAll(append(s.settings.Server.Hosts, cfg.Hosts...))
 	s.API, err = rest.New(rest.Config{
-		Registry: s.Registry, Mux: s.Mux, Token: s.Token, Hosts: lowercaseAll(append(s.settings.Server.Hosts, cfg.Hosts...)), Version: cfg.Version, Log: s.log,
+		Registry: s.Registry, Mux: s.Mux, Token: s.Token, Hosts: s.hosts, Version: cfg.Version, Log: s.log,
 		Events: s.events.Stream, Recent: s.events.recent, Levels: s.isolationLevels, Admit: s.admitSpec, AdmitPolicy: s.admitPolicy, AdmitKind: s.checkKind,
 		Mounts: s.agents.httpRoutes(), Templates: s.templates, Snapshots: s.snapshots, Export: s.exportFunc(s.hostRoots(cfg.Beyond)), Import: s.importFunc(s.hostRoots(cfg.Beyond)),
 		Staging: s.staging, Artifacts: s.artifacts,
@@ -292,7 +294,7 @@ func (s *System) Client(ctx context.Context) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &localAPI{client: client, listener: l, server: s.newHTTPServer(ctx), done: make(chan struct{})}
+	in := &localAPI{client: client, listener: l, server: s.newHTTPServer(ctx, s.API), done: make(chan struct{})}
 	go func() {
 		defer close(in.done)
 		in.server.Serve(l) //nolint:errcheck // it ends when the listener is closed
@@ -312,9 +314,9 @@ func (in *localAPI) close(ctx context.Context) error {
 	return err
 }
 
-func (s *System) newHTTPServer(ctx context.Context) *http.Server {
+func (s *System) newHTTPServer(ctx context.Context, handler http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           s.API,
+		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    1 << 20,

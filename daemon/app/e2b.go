@@ -1,0 +1,129 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+
+	"github.com/croft-run/croft/auth"
+	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/provider/sandbox"
+	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/server/e2b"
+	"github.com/croft-run/croft/server/e2b/envd"
+	"github.com/croft-run/croft/server/httpguard"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// e2bServer is the server of E2B's API, with what runs in its background.
+type e2bServer struct {
+	*e2b.Server
+	envd   *envd.Server
+	events *event.Subscription
+	done   chan struct{} // closed when the events have ended
+}
+
+// e2bKeyFile has the secret from which tokens of sandboxes are derived.
+const e2bKeyFile = "e2b.key"
+
+// openE2B opens the server of E2B's API for the address that it is served on.
+func (s *System) openE2B(ctx context.Context, addr net.Addr) (*e2bServer, error) {
+	key, err := loadSecretFile(s.Dir, e2bKeyFile)
+	if err != nil {
+		return nil, err
+	}
+	out := &e2bServer{envd: envd.New(envd.Config{Log: s.log}), done: make(chan struct{})}
+	out.Server, err = e2b.New(ctx, e2b.Config{
+		Registry: s.Registry, Envd: out.envd, Authenticate: s.authenticate, Admit: s.admitSandbox, AdmitPolicy: s.admitPolicy,
+		Hosts: httpguard.Guard{Hosts: s.hosts}, Key: []byte(key), Dir: filepath.Join(s.Dir, "e2b"), Templates: s.templates, Snapshots: s.snapshots,
+		Domain: s.settings.Server.Domain, Events: s.events.recent, Log: s.log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
+		// Browsers and curl resolve every name below localhost to the loopback address.
+		out.SetDomain(fmt.Sprintf("localhost:%d", tcp.Port))
+	}
+	out.events = s.events.Subscribe(event.Filter{Kinds: []event.Kind{event.WorkspaceState}}, nil)
+	go func() {
+		defer close(out.done)
+		for e := range out.events.C() {
+			if e.Fields[event.FieldTo] == string(registry.Destroyed) {
+				out.envd.Forget(e.Workspace)
+			}
+		}
+	}()
+	return out, nil
+}
+
+// over returns a handler that passes everything else on to next.
+func (e *e2bServer) over(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if e.Handles(r) {
+			e.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// close ends streams and builds, and waits for them.
+func (e *e2bServer) close(ctx context.Context) error {
+	e.envd.Drain()
+	err := e.Close(ctx)
+	if werr := e.envd.Close(ctx); err == nil {
+		err = werr
+	}
+	e.events.Close()
+	<-e.done
+	return err
+}
+
+// authenticate returns the principal of a request with the local token, as a bearer token
+// or as E2B's SDKs send it.
+func (s *System) authenticate(r *http.Request) (auth.Principal, error) {
+	header := r.Header.Get("Authorization")
+	if key := r.Header.Get("X-API-Key"); key != "" {
+		header = "Bearer " + strings.TrimPrefix(key, "e2b_")
+	}
+	if err := (httpguard.Guard{Token: s.Token}).CheckToken(header); err != nil {
+		return auth.Principal{}, fmt.Errorf("request: %w: E2B_API_KEY must be the token that croft up prints, with or without e2b_ before it", fault.Unauthenticated)
+	}
+	return auth.Principal{Key: "local", Scope: auth.Admin}, nil
+}
+
+// Where E2B's clients expect the home, and its user.
+const (
+	e2bUser = "user"
+	e2bHome = "/home/user"
+)
+
+// admitSandbox completes the spec of a sandbox of E2B's API. On the sandbox provider the
+// workspace is the home of E2B's user.
+func (s *System) admitSandbox(ctx context.Context, spec *driver.Spec) error {
+	if err := s.resolveAuto(ctx, spec); err != nil {
+		return err
+	}
+	kind, _, err := s.settings.Provider(spec.Kind)
+	if err != nil {
+		return err
+	}
+	if kind == sandbox.Kind {
+		home, err := json.Marshal(map[string]any{"at": e2bHome, "user": e2bUser})
+		if err != nil {
+			return err
+		}
+		if spec.Config, err = mergeObjects(home, spec.Config, false); err != nil {
+			return err
+		}
+	} else if len(spec.Config) > 0 {
+		return fmt.Errorf("app: volumes and images: %w: the provider %s has none", fault.Unsupported, kind)
+	}
+	return s.admitSpec(ctx, spec, "")
+}
