@@ -127,13 +127,13 @@ func (s *Server) storeUpload(r *http.Request, id, hash string) error {
 
 // A buildSpec is the body of POST /v2/templates/{id}/builds/{build}.
 type buildSpec struct {
-	FromImage         string          `json:"fromImage"`
-	FromImageRegistry *imageRegistry  `json:"fromImageRegistry"`
-	FromTemplate      string          `json:"fromTemplate"`
-	StartCmd          string          `json:"startCmd"`
-	ReadyCmd          string          `json:"readyCmd"`
-	Steps             []buildStep     `json:"steps"`
-	Force             bool            `json:"force"` // there is no cache
+	FromImage         string         `json:"fromImage"`
+	FromImageRegistry *imageRegistry `json:"fromImageRegistry"`
+	FromTemplate      string         `json:"fromTemplate"`
+	StartCmd          string         `json:"startCmd"`
+	ReadyCmd          string         `json:"readyCmd"`
+	Steps             []buildStep    `json:"steps"`
+	Force             bool           `json:"force"` // there is no cache
 }
 
 type imageRegistry struct {
@@ -282,7 +282,9 @@ func (s *Server) buildLogs(r *http.Request) (answer, error) {
 	return answer{body: map[string]any{"logs": page}}, nil
 }
 
-func (s *Server) logFile(build string) string { return filepath.Join(s.cfg.Dir, "builds", build+".jsonl") }
+func (s *Server) logFile(build string) string {
+	return filepath.Join(s.cfg.Dir, "builds", build+".jsonl")
+}
 
 // levels orders the levels of logs.
 var levels = []string{"debug", "info", "warn", "error"}

@@ -295,4 +295,3 @@ func (s *Server) snapshotOf(ctx context.Context, box sandbox, opts *driver.Snaps
 	}
 	return ws.Snapshot(ctx, opts)
 }
-

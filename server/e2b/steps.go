@@ -390,7 +390,9 @@ type lineLog struct {
 	rest        []byte
 }
 
-func (l *buildLog) lines(level, step string) *lineLog { return &lineLog{log: l, level: level, step: step} }
+func (l *buildLog) lines(level, step string) *lineLog {
+	return &lineLog{log: l, level: level, step: step}
+}
 
 // maxLine bounds a line of a log.
 const maxLine = 4096
