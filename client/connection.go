@@ -59,7 +59,7 @@ func (c *Client) dial(ctx context.Context, path string, q url.Values) (*websocke
 		return ws, nil
 	}
 	if res != nil && res.StatusCode != http.StatusSwitchingProtocols {
-		if refusal := c.answerError(res); fault.Of(refusal) != fault.Unavailable {
+		if refusal := c.answerError(res); fault.Of(refusal) != fault.Unavailable || fault.CauseOf(refusal) != "" {
 			return nil, refusal
 		}
 	}

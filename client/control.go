@@ -24,7 +24,7 @@ type Workspace struct {
 	Capabilities driver.Capabilities `json:"capabilities,omitempty" doc:"modules that it has, once it was opened"`
 	Revision     int64               `json:"revision,omitempty" doc:"grows with every change of policy"`
 	Traits       *driver.Traits      `json:"traits,omitempty" doc:"what is enforced, and by what; in answers to open and acquire"`
-	Functions    []string            `json:"functions,omitempty" doc:"optional file operations that it has; in answers to open and acquire"`
+	Functions    []string            `json:"functions,omitempty" doc:"optional operations that it has; in answers to open and acquire"`
 
 	Languages       []string `json:"languages,omitempty" doc:"of code, the default first; a last * says that there may be more; in answers to open and acquire"`
 	ScriptLanguages []string `json:"scriptLanguages,omitempty" doc:"of scripts, likewise"`

@@ -176,7 +176,7 @@ func (c *Client) buildWorkspace(ws Workspace) (*driver.Workspace, error) {
 		d.Life.Snapshot = c.snapshotsModule(ws)
 	}
 	if caps.Has(driver.CapShell) {
-		d.Shell = sh.driverModule()
+		d.Shell = sh.driverModule(ws)
 		d.Life.Pause = func(ctx context.Context) error { return evictedError(c.Pause(ctx, ws.ID)) }
 		d.Life.Resume = func(ctx context.Context) error { return evictedError(c.Resume(ctx, ws.ID)) }
 	}

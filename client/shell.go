@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,20 +20,27 @@ type shell struct {
 	module
 
 	mu     sync.Mutex
-	closed bool                 // guarded by mu
-	conns  map[*connection]bool // guarded by mu
+	closed bool             // guarded by mu
+	conns  map[aborter]bool // guarded by mu
 }
+
+// An aborter is a WebSocket of a command, or of a connection to a port.
+type aborter interface{ abort() }
 
 func (c *Client) newShell(id string) *shell {
-	return &shell{module: module{c, id}, conns: map[*connection]bool{}}
+	return &shell{module: module{c, id}, conns: map[aborter]bool{}}
 }
 
-func (s *shell) driverModule() *driver.Shell {
-	return &driver.Shell{Starter: s, Run: s.run, Sessions: s.listSessions, Attach: s.attachSession}
+func (s *shell) driverModule(ws Workspace) *driver.Shell {
+	m := &driver.Shell{Starter: s, Run: s.run, Sessions: s.listSessions, Attach: s.attachSession}
+	if slices.Contains(ws.Functions, "dial") {
+		m.Dial = s.dialPort
+	}
+	return m
 }
 
 // add records a connection, unless the workspace was closed.
-func (s *shell) add(x *connection) error {
+func (s *shell) add(x aborter) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -42,7 +50,7 @@ func (s *shell) add(x *connection) error {
 	return nil
 }
 
-func (s *shell) remove(x *connection) {
+func (s *shell) remove(x aborter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, x)
@@ -52,7 +60,7 @@ func (s *shell) remove(x *connection) {
 func (s *shell) close() {
 	s.mu.Lock()
 	s.closed = true
-	var open []*connection
+	var open []aborter
 	for x := range s.conns {
 		open = append(open, x)
 	}

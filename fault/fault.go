@@ -182,6 +182,9 @@ const CauseOutage = "outage"
 // CauseCorrupt is the cause of stored data that differs from what was written.
 const CauseCorrupt = "corrupt"
 
+// CauseRefused is the cause of a connection to a port on which nothing listens.
+const CauseRefused = "refused"
+
 // mark carries an annotation. It adds no text to the message.
 type mark struct {
 	error

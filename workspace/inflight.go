@@ -23,7 +23,7 @@ type inflight struct {
 	long    map[*longCall]bool     // calls to cancel
 	open    map[*openResource]bool // watchers and readers to close before the last call
 
-	readers atomic.Int64 // number of open readers
+	readers atomic.Int64 // number of open readers and connections
 
 	lastMu sync.Mutex // held during the last call
 	left   *verb      // the last call that succeeded
@@ -103,7 +103,7 @@ func (g *inflight) closeAndWait(ctx context.Context, why error) error {
 }
 
 // Busy reports whether a call runs on the handle, such as a command, or a reader of
-// Read is open. The registry calls Busy before it treats a workspace as idle.
+// Read or a connection of Dial is open. The registry calls Busy before it treats a workspace as idle.
 func (w *Workspace) Busy() bool {
 	return w.inflight.calls.Load()&^shutBit > 0 || w.inflight.readers.Load() > 0
 }
@@ -113,12 +113,17 @@ func (w *Workspace) Busy() bool {
 type openResource struct {
 	once  sync.Once
 	close func() error
+
+	endsWithPause bool
 }
 
 // register registers closing, to be called with the handle. It is called within the call
 // that opened the resource, so the handle is not closed yet.
 func (g *inflight) register(closing func() error) *openResource {
-	o := &openResource{close: closing}
+	return g.registerResource(&openResource{close: closing})
+}
+
+func (g *inflight) registerResource(o *openResource) *openResource {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.open == nil {
@@ -138,12 +143,16 @@ func (g *inflight) closeResource(o *openResource) (err error) {
 	return err
 }
 
-func (g *inflight) closeAll() {
+func (g *inflight) closeAll() { g.closeEach(func(*openResource) bool { return true }) }
+
+func (g *inflight) closeEach(which func(*openResource) bool) {
 	g.mu.Lock()
 	open := slices.Collect(maps.Keys(g.open))
 	g.mu.Unlock()
 	for _, o := range open {
-		g.closeResource(o) //nolint:errcheck // the owner gets the error that the handle is closed
+		if which(o) {
+			g.closeResource(o) //nolint:errcheck // the owner gets the error that the handle is closed
+		}
 	}
 }
 

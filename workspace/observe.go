@@ -54,6 +54,7 @@ var (
 	verbStart        = newVerb("start")
 	verbAttach       = newVerb("attach")
 	verbSessions     = newVerb("sessions")
+	verbDial         = newVerb("dial")
 	verbPoll         = newVerb("poll")
 	verbLog          = newVerb("log")
 	verbFollow       = newVerb("follow")
@@ -78,6 +79,7 @@ type subject struct {
 	command, dir string
 	pattern      string
 	host         string // a path of the host
+	port         string
 }
 
 const scope = "github.com/croft-run/croft/workspace"
@@ -196,6 +198,7 @@ func (s subject) fields() []field {
 		{"", "cwd", s.dir},
 		{"", "patterns", s.pattern},
 		{"", "host_path", s.host},
+		{event.FieldPort, "port", s.port},
 	} {
 		if f.value != "" {
 			set = append(set, f)

@@ -160,6 +160,7 @@ func (w *Workspace) closeWith(ctx context.Context, v *verb, why error, last func
 }
 
 // Pause freezes the processes of the workspace. They use no CPU and keep their memory.
+// Connections of Dial end.
 func (w *Workspace) Pause(ctx context.Context) error {
 	return w.call(ctx, verbPause, subject{}, func(ctx context.Context, d *live) error {
 		if d.Life.Pause == nil && d.Life.NoPause != "" {
@@ -168,7 +169,11 @@ func (w *Workspace) Pause(ctx context.Context) error {
 		if d.Life.Pause == nil {
 			return w.unsupported("pausing", d)
 		}
-		return d.Life.Pause(ctx)
+		if err := d.Life.Pause(ctx); err != nil {
+			return err
+		}
+		w.inflight.closeEach(func(o *openResource) bool { return o.endsWithPause })
+		return nil
 	})
 }
 

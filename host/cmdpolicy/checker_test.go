@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -209,6 +210,7 @@ func TestModule(t *testing.T) {
 		},
 		Sessions: func(context.Context) ([]driver.SessionInfo, error) { return []driver.SessionInfo{{ID: "x"}}, nil },
 		Attach:   func(context.Context, string) (*driver.Session, error) { return nil, fault.NotFound },
+		Dial:     func(context.Context, int) (net.Conn, error) { return nil, fault.NotFound },
 	}
 	m := g.Module(inner)
 	for i := range reflect.TypeFor[driver.Shell]().NumField() {

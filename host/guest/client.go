@@ -40,7 +40,7 @@ type Client struct {
 	gone        chan struct{}  // closed when the connection has ended
 	markGone    func()         // closes gone, once; the first call that fails by the end of the connection calls it
 	endExpected atomic.Bool    // commands lost from now on have the cause destroyed
-	relays      sync.WaitGroup // goroutines of Relay
+	relays      sync.WaitGroup // goroutines of Relay and of dialed connections
 	closeOnce   sync.Once
 }
 
@@ -155,7 +155,7 @@ func (c *Client) invalidAnswer(what string) error {
 
 // Shell returns the module that runs processes in the guest.
 func (c *Client) Shell() *driver.Shell {
-	return &driver.Shell{Starter: sessionStarter{c}, Run: c.runCommand, Sessions: c.listSessions, Attach: c.attachSession}
+	return &driver.Shell{Starter: sessionStarter{c}, Run: c.runCommand, Sessions: c.listSessions, Attach: c.attachSession, Dial: c.dialPort}
 }
 
 type sessionStarter struct{ c *Client }

@@ -203,6 +203,10 @@ func (r *restless) Next(ctx context.Context, _ *guestpb.RelayRequest) (*guestpb.
 	return nil, silence(ctx)
 }
 
+func (r *restless) Dial(context.Context, *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+	return &guestpb.RelayResponse{Id: 1}, nil
+}
+
 func (r *restless) Read(context.Context, *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
 	return &guestpb.RelayResponse{}, nil
 }

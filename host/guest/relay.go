@@ -71,7 +71,12 @@ func (c *Client) relayOutbound(ctx context.Context, id int64, out net.Conn) bool
 		if err != nil || len(resp.Data) == 0 && !resp.End { // a guest that keeps the protocol waits for bytes
 			return false
 		}
-		if _, err := out.Write(resp.Data); err != nil {
+		if len(resp.Data) > 0 {
+			if _, err := out.Write(resp.Data); err != nil {
+				return false
+			}
+		}
+		if resp.Broken {
 			return false
 		}
 		if resp.End {

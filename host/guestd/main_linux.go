@@ -242,10 +242,11 @@ func (g *daemon) startServices() error {
 		if g.relay, err = startRelay(cfg); err != nil {
 			return err
 		}
-		if g.relay != nil {
+		if g.relay != nil && g.relay.reverse != nil {
 			g.server.reverse = g.relay.reverse
 		}
 	}
+	g.server.reverse.dial = (&portDialer{cfg}).dial
 	g.listen, err = g.openListener()
 	return err
 }

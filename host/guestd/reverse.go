@@ -2,6 +2,8 @@ package guestd
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -10,12 +12,14 @@ import (
 	"github.com/croft-run/croft/host/guestproto/guestpb"
 )
 
-// reverseConns are connections of the workload to an egress proxy that the guest can't
-// reach, because it has only a stream to a host. The host pulls each connection with Next
-// and relays its bytes with Read and Write: a reverse relay.
+// reverseConns are connections whose bytes a host relays with Read and Write. One kind is
+// connections of the workload to an egress proxy that the guest can't reach, because it has
+// only a stream to a host: the host pulls each with Next, a reverse relay. The other kind is
+// connections to ports of the workload, which the host makes with Dial.
 type reverseConns struct {
 	waiting chan *reverseConn
 	closed  chan struct{}
+	dial    func(ctx context.Context, port int) (net.Conn, error)
 
 	mu    sync.Mutex
 	last  int64
@@ -27,7 +31,7 @@ type reverseConn struct {
 	conn   net.Conn
 	client string    // that it is assigned to
 	used   bool      // bytes were read or written
-	done   chan bool // receives, when the client has finished or disconnected, whether another client may have it
+	done   chan bool // receives, when the client has finished or disconnected, whether another client may have it; nil for a connection of Dial
 }
 
 func newReverseConns() *reverseConns {
@@ -88,6 +92,10 @@ func (o *reverseConns) finish(id int64) {
 func (o *reverseConns) finishLocked(id int64) {
 	if of := o.taken[id]; of != nil {
 		delete(o.taken, id)
+		if of.done == nil {
+			of.conn.Close()
+			return
+		}
 		of.done <- !of.used
 	}
 }
@@ -121,12 +129,26 @@ func (o *reverseConns) Next(ctx context.Context, r *guestpb.RelayRequest) (*gues
 	}
 }
 
+// Dial connects to a port of the workload.
+func (o *reverseConns) Dial(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
+	conn, err := o.dial(ctx, int(r.Port))
+	if err != nil {
+		return nil, err
+	}
+	id := o.assign(&reverseConn{conn: conn}, r.Client)
+	if err := ctx.Err(); err != nil { // the client has disconnected, after dropClient
+		o.finish(id)
+		return nil, err
+	}
+	return &guestpb.RelayResponse{Id: id}, nil
+}
+
 // Read waits for bytes from the workload.
 func (o *reverseConns) Read(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
 	return o.withConn(ctx, r, func(conn net.Conn) *guestpb.RelayResponse {
 		buf := make([]byte, guestproto.RelayChunk)
 		n, err := conn.Read(buf)
-		return &guestpb.RelayResponse{Data: buf[:n], End: err != nil}
+		return &guestpb.RelayResponse{Data: buf[:n], End: err != nil, Broken: err != nil && !errors.Is(err, io.EOF)}
 	})
 }
 
@@ -153,7 +175,7 @@ func (o *reverseConns) Close(ctx context.Context, r *guestpb.RelayRequest) (*gue
 func (o *reverseConns) withConn(ctx context.Context, r *guestpb.RelayRequest, do func(conn net.Conn) *guestpb.RelayResponse) (*guestpb.RelayResponse, error) {
 	of := o.use(r.Id)
 	if of == nil {
-		return &guestpb.RelayResponse{End: true}, nil
+		return &guestpb.RelayResponse{End: true, Broken: true}, nil
 	}
 	stop := context.AfterFunc(ctx, func() { of.conn.Close() })
 	defer stop()

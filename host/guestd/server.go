@@ -22,7 +22,7 @@ type server struct {
 	cfg     *guestproto.Config
 	shell   *driver.Shell
 	files   *fileServer   // nil unless Config.Files
-	reverse *reverseConns // nil unless Config.RemoteProxy
+	reverse *reverseConns // connections that a host relays
 	end     func()        // ends the guest
 	done    chan struct{} // closed when the guest is about to end
 
@@ -37,7 +37,7 @@ var _ guestpb.GuestService = (*server)(nil)
 
 func newServer(cfg *guestproto.Config, shell *driver.Shell, files *fileServer) *server {
 	return &server{
-		cfg: cfg, shell: shell, files: files, end: func() {}, onClients: func(int) {}, done: make(chan struct{}),
+		cfg: cfg, shell: shell, files: files, reverse: newReverseConns(), end: func() {}, onClients: func(int) {}, done: make(chan struct{}),
 		cancels: map[string]context.CancelFunc{}, streams: map[string]*pacedStreams{}, clients: map[string]context.Context{},
 	}
 }
@@ -48,9 +48,7 @@ func (s *server) register(rpc *ttrpc.Server) {
 	if s.files != nil {
 		guestpb.RegisterFilesService(rpc, s.files)
 	}
-	if s.reverse != nil {
-		guestpb.RegisterRelayService(rpc, s.reverse)
-	}
+	guestpb.RegisterRelayService(rpc, s.reverse)
 }
 
 // Hello registers a client until its connection or the guest ends: a client renews the
@@ -92,9 +90,7 @@ func (s *server) removeClient(client string) {
 	}
 	n := len(s.clients)
 	s.mu.Unlock()
-	if s.reverse != nil {
-		s.reverse.dropClient(client)
-	}
+	s.reverse.dropClient(client)
 	if n == 0 && s.files != nil {
 		s.files.close()
 	}

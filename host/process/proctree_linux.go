@@ -147,6 +147,16 @@ func descendants(all []proc, root func(proc) bool) []proc {
 	return tree
 }
 
+// Descendants returns the pids of the living descendants of this process. With
+// Options.Subreaper a process whose parent has exited stays one.
+func Descendants() []int {
+	var pids []int
+	for _, p := range descendants(candidates(0), func(p proc) bool { return p.ppid == os.Getpid() }) {
+		pids = append(pids, p.pid)
+	}
+	return pids
+}
+
 // killAll kills the processes that list returns until it returns none. A growing tree is
 // stopped first (SIGSTOP): while no process of it dies, every descendant can be found
 // through its parents.

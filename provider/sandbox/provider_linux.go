@@ -437,12 +437,16 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 	if (m.Dir != "" || len(h.opts.Binds) > 0) && h.opts.Git != GitShared {
 		files.GitDirs = h.gitDirs
 	}
+	shell := supervise.Shell(h.shell)
+	if l.noMounts { // the workload has no sockets but Unix sockets
+		shell.Dial = nil
+	}
 	return &driver.Workspace{
 		Ref:    ref,
 		Traits: p.workspaceTraits(l, m, h.opts),
 		Life:   life,
 		FS:     files,
-		Shell:  supervise.Shell(h.shell),
+		Shell:  shell,
 	}, nil
 }
 

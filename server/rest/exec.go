@@ -28,6 +28,7 @@ func (s *Server) shellRoutes() {
 	}}
 	onWorkspace(s, op, s.runCommand)
 	handle(s, s.connectOp(), s.connectCommand)
+	handle(s, s.portOp(), s.connectPort)
 }
 
 // An ExecEvent is a line of the answer of POST .../exec: output, or the end.

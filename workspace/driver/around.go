@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"io"
+	"net"
 	"reflect"
 	"time"
 )
@@ -27,8 +28,8 @@ type Hook func(ctx context.Context, call Call, next func(ctx context.Context) er
 // Around returns a copy of ws with the hook around every function of every module,
 // and around those of the sessions that ws starts. Decorators are made with Around:
 // the structs are copied, so fields that a decorator does not know are kept. Extras,
-// the files of a snapshot, the body of a read and a watcher are passed through
-// without the hook.
+// the files of a snapshot, the body of a read, a connection and a watcher are passed
+// through without the hook.
 func Around(ws *Workspace, hook Hook) *Workspace {
 	if ws == nil {
 		return nil
@@ -78,6 +79,23 @@ func (a around) wrapShell(shell *Shell) *Shell {
 		out.Attach = func(ctx context.Context, id string) (*Session, error) {
 			s, err := attach(ctx, id)
 			return a.wrapSession(s), err
+		}
+	}
+	if dial := shell.Dial; dial != nil {
+		out.Dial = func(ctx context.Context, port int) (net.Conn, error) {
+			var conn net.Conn
+			err := a.callErr(ctx, "shell.Dial", func(ctx context.Context) (err error) {
+				if conn != nil { // the hook repeats a successful dial
+					_ = conn.Close() // the caller never got this connection
+				}
+				conn, err = dial(ctx, port)
+				return err
+			}, port)
+			if err != nil && conn != nil { // the hook rejects a successful dial
+				_ = conn.Close() // the caller never gets this connection
+				conn = nil
+			}
+			return conn, err
 		}
 	}
 	return out

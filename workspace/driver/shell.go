@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"time"
 )
 
@@ -22,6 +23,17 @@ type Shell struct {
 	// Attach returns a session by its id, also a session that another process
 	// started. An unknown id is NotFound.
 	Attach func(ctx context.Context, id string) (*Session, error)
+
+	// Dial connects to a TCP port on which a process of the workspace listens on its
+	// loopback (127.0.0.1 or ::1). Where the loopback is shared with the host, ports of
+	// other processes are refused. A port outside 1 to 65535 is InvalidArgument, one on
+	// which no process of the workspace listens is Unavailable with the cause
+	// fault.CauseRefused.
+	//
+	// The connection has a method CloseWrite() error, which ends one direction. It
+	// outlives ctx, and fails when the workspace is closed, destroyed or evicted. A
+	// connection that breaks is an error of Read, never io.EOF.
+	Dial func(ctx context.Context, port int) (net.Conn, error)
 }
 
 func (s *Shell) core() any {

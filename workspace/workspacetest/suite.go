@@ -52,7 +52,7 @@ var Checks = slices.Concat(
 	openChecks, crashChecks, resolveChecks, revisionChecks, capabilityChecks, sessionChecks, lifeChecks,
 	readChecks, writeChecks, treeChecks, moveChecks, importChecks, nameChecks, searchChecks, watchChecks, fallbackChecks,
 	refusalChecks, concurrencyChecks, durabilityChecks,
-	shellChecks, terminalChecks, isolationChecks, limitChecks, snapshotChecks, codeChecks,
+	shellChecks, terminalChecks, dialChecks, isolationChecks, limitChecks, snapshotChecks, codeChecks,
 )
 
 // Run checks a provider against the contract, each check as a subtest.

@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"context"
+	"net"
 
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -31,6 +32,13 @@ func Shell(ask func(ctx context.Context) (*driver.Shell, error)) *driver.Shell {
 				return nil, err
 			}
 			return s.Attach(ctx, id)
+		},
+		Dial: func(ctx context.Context, port int) (net.Conn, error) {
+			s, err := ask(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return s.Dial(ctx, port)
 		},
 	}
 }

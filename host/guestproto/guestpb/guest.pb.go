@@ -2006,10 +2006,11 @@ func (x *WatchResponse) GetEof() bool {
 
 type RelayRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Client        string                 `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"` // Next
+	Client        string                 `protobuf:"bytes,1,opt,name=client,proto3" json:"client,omitempty"` // Next and Dial
 	Id            int64                  `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`        // the others
 	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
-	End           bool                   `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"` // nothing comes after data
+	End           bool                   `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"`   // nothing comes after data
+	Port          int32                  `protobuf:"varint,5,opt,name=port,proto3" json:"port,omitempty"` // Dial
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2072,11 +2073,19 @@ func (x *RelayRequest) GetEnd() bool {
 	return false
 }
 
+func (x *RelayRequest) GetPort() int32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
 type RelayResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            int64                  `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
 	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
-	End           bool                   `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"` // nothing comes after data, or the connection is gone
+	End           bool                   `protobuf:"varint,4,opt,name=end,proto3" json:"end,omitempty"`       // nothing comes after data, or the connection is gone
+	Broken        bool                   `protobuf:"varint,5,opt,name=broken,proto3" json:"broken,omitempty"` // with end: bytes may be missing after data
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2128,6 +2137,13 @@ func (x *RelayResponse) GetData() []byte {
 func (x *RelayResponse) GetEnd() bool {
 	if x != nil {
 		return x.End
+	}
+	return false
+}
+
+func (x *RelayResponse) GetBroken() bool {
+	if x != nil {
+		return x.Broken
 	}
 	return false
 }
@@ -2938,16 +2954,18 @@ const file_guest_proto_rawDesc = "" +
 	"\rWatchResponse\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
 	"\achanges\x18\x03 \x01(\fR\achanges\x12\x10\n" +
-	"\x03eof\x18\x04 \x01(\bR\x03eof\"\\\n" +
+	"\x03eof\x18\x04 \x01(\bR\x03eof\"p\n" +
 	"\fRelayRequest\x12\x16\n" +
 	"\x06client\x18\x01 \x01(\tR\x06client\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x10\n" +
-	"\x03end\x18\x04 \x01(\bR\x03end\"E\n" +
+	"\x03end\x18\x04 \x01(\bR\x03end\x12\x12\n" +
+	"\x04port\x18\x05 \x01(\x05R\x04port\"]\n" +
 	"\rRelayResponse\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x03R\x02id\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x10\n" +
-	"\x03end\x18\x04 \x01(\bR\x03end\"\xc8\t\n" +
+	"\x03end\x18\x04 \x01(\bR\x03end\x12\x16\n" +
+	"\x06broken\x18\x05 \x01(\bR\x06broken\"\xc8\t\n" +
 	"\x06Config\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\x05R\bprotocol\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1c\n" +
@@ -3056,9 +3074,10 @@ const file_guest_proto_rawDesc = "" +
 	"\x05Watch\x12\x1c.croft.guest.v1.WatchRequest\x1a\x1d.croft.guest.v1.WatchResponse\x12H\n" +
 	"\tWatchNext\x12\x1c.croft.guest.v1.WatchRequest\x1a\x1d.croft.guest.v1.WatchResponse\x12A\n" +
 	"\n" +
-	"WatchClose\x12\x1c.croft.guest.v1.WatchRequest\x1a\x15.croft.guest.v1.Empty2\x9d\x02\n" +
+	"WatchClose\x12\x1c.croft.guest.v1.WatchRequest\x1a\x15.croft.guest.v1.Empty2\xe2\x02\n" +
 	"\x05Relay\x12C\n" +
 	"\x04Next\x12\x1c.croft.guest.v1.RelayRequest\x1a\x1d.croft.guest.v1.RelayResponse\x12C\n" +
+	"\x04Dial\x12\x1c.croft.guest.v1.RelayRequest\x1a\x1d.croft.guest.v1.RelayResponse\x12C\n" +
 	"\x04Read\x12\x1c.croft.guest.v1.RelayRequest\x1a\x1d.croft.guest.v1.RelayResponse\x12D\n" +
 	"\x05Write\x12\x1c.croft.guest.v1.RelayRequest\x1a\x1d.croft.guest.v1.RelayResponse\x12D\n" +
 	"\x05Close\x12\x1c.croft.guest.v1.RelayRequest\x1a\x1d.croft.guest.v1.RelayResponseB4Z2github.com/croft-run/croft/host/guestproto/guestpbb\x06proto3"
@@ -3165,39 +3184,41 @@ var file_guest_proto_depIdxs = []int32{
 	28, // 40: croft.guest.v1.Files.WatchNext:input_type -> croft.guest.v1.WatchRequest
 	28, // 41: croft.guest.v1.Files.WatchClose:input_type -> croft.guest.v1.WatchRequest
 	30, // 42: croft.guest.v1.Relay.Next:input_type -> croft.guest.v1.RelayRequest
-	30, // 43: croft.guest.v1.Relay.Read:input_type -> croft.guest.v1.RelayRequest
-	30, // 44: croft.guest.v1.Relay.Write:input_type -> croft.guest.v1.RelayRequest
-	30, // 45: croft.guest.v1.Relay.Close:input_type -> croft.guest.v1.RelayRequest
-	3,  // 46: croft.guest.v1.Guest.Hello:output_type -> croft.guest.v1.HelloResponse
-	0,  // 47: croft.guest.v1.Guest.Shutdown:output_type -> croft.guest.v1.Empty
-	8,  // 48: croft.guest.v1.Guest.Run:output_type -> croft.guest.v1.Result
-	4,  // 49: croft.guest.v1.Guest.Cancel:output_type -> croft.guest.v1.CancelResponse
-	10, // 50: croft.guest.v1.Guest.Start:output_type -> croft.guest.v1.SessionInfo
-	14, // 51: croft.guest.v1.Guest.Next:output_type -> croft.guest.v1.NextResponse
-	16, // 52: croft.guest.v1.Guest.Poll:output_type -> croft.guest.v1.PollResponse
-	18, // 53: croft.guest.v1.Guest.Log:output_type -> croft.guest.v1.LogResponse
-	0,  // 54: croft.guest.v1.Guest.Write:output_type -> croft.guest.v1.Empty
-	0,  // 55: croft.guest.v1.Guest.CloseStdin:output_type -> croft.guest.v1.Empty
-	0,  // 56: croft.guest.v1.Guest.Resize:output_type -> croft.guest.v1.Empty
-	0,  // 57: croft.guest.v1.Guest.Signal:output_type -> croft.guest.v1.Empty
-	0,  // 58: croft.guest.v1.Guest.Kill:output_type -> croft.guest.v1.Empty
-	8,  // 59: croft.guest.v1.Guest.Wait:output_type -> croft.guest.v1.Result
-	10, // 60: croft.guest.v1.Guest.State:output_type -> croft.guest.v1.SessionInfo
-	0,  // 61: croft.guest.v1.Guest.Close:output_type -> croft.guest.v1.Empty
-	11, // 62: croft.guest.v1.Guest.Sessions:output_type -> croft.guest.v1.SessionsResponse
-	0,  // 63: croft.guest.v1.Guest.Hold:output_type -> croft.guest.v1.Empty
-	24, // 64: croft.guest.v1.Files.File:output_type -> croft.guest.v1.FileResponse
-	26, // 65: croft.guest.v1.Files.Read:output_type -> croft.guest.v1.FileReadResponse
-	24, // 66: croft.guest.v1.Files.Write:output_type -> croft.guest.v1.FileResponse
-	29, // 67: croft.guest.v1.Files.Watch:output_type -> croft.guest.v1.WatchResponse
-	29, // 68: croft.guest.v1.Files.WatchNext:output_type -> croft.guest.v1.WatchResponse
-	0,  // 69: croft.guest.v1.Files.WatchClose:output_type -> croft.guest.v1.Empty
-	31, // 70: croft.guest.v1.Relay.Next:output_type -> croft.guest.v1.RelayResponse
-	31, // 71: croft.guest.v1.Relay.Read:output_type -> croft.guest.v1.RelayResponse
-	31, // 72: croft.guest.v1.Relay.Write:output_type -> croft.guest.v1.RelayResponse
-	31, // 73: croft.guest.v1.Relay.Close:output_type -> croft.guest.v1.RelayResponse
-	46, // [46:74] is the sub-list for method output_type
-	18, // [18:46] is the sub-list for method input_type
+	30, // 43: croft.guest.v1.Relay.Dial:input_type -> croft.guest.v1.RelayRequest
+	30, // 44: croft.guest.v1.Relay.Read:input_type -> croft.guest.v1.RelayRequest
+	30, // 45: croft.guest.v1.Relay.Write:input_type -> croft.guest.v1.RelayRequest
+	30, // 46: croft.guest.v1.Relay.Close:input_type -> croft.guest.v1.RelayRequest
+	3,  // 47: croft.guest.v1.Guest.Hello:output_type -> croft.guest.v1.HelloResponse
+	0,  // 48: croft.guest.v1.Guest.Shutdown:output_type -> croft.guest.v1.Empty
+	8,  // 49: croft.guest.v1.Guest.Run:output_type -> croft.guest.v1.Result
+	4,  // 50: croft.guest.v1.Guest.Cancel:output_type -> croft.guest.v1.CancelResponse
+	10, // 51: croft.guest.v1.Guest.Start:output_type -> croft.guest.v1.SessionInfo
+	14, // 52: croft.guest.v1.Guest.Next:output_type -> croft.guest.v1.NextResponse
+	16, // 53: croft.guest.v1.Guest.Poll:output_type -> croft.guest.v1.PollResponse
+	18, // 54: croft.guest.v1.Guest.Log:output_type -> croft.guest.v1.LogResponse
+	0,  // 55: croft.guest.v1.Guest.Write:output_type -> croft.guest.v1.Empty
+	0,  // 56: croft.guest.v1.Guest.CloseStdin:output_type -> croft.guest.v1.Empty
+	0,  // 57: croft.guest.v1.Guest.Resize:output_type -> croft.guest.v1.Empty
+	0,  // 58: croft.guest.v1.Guest.Signal:output_type -> croft.guest.v1.Empty
+	0,  // 59: croft.guest.v1.Guest.Kill:output_type -> croft.guest.v1.Empty
+	8,  // 60: croft.guest.v1.Guest.Wait:output_type -> croft.guest.v1.Result
+	10, // 61: croft.guest.v1.Guest.State:output_type -> croft.guest.v1.SessionInfo
+	0,  // 62: croft.guest.v1.Guest.Close:output_type -> croft.guest.v1.Empty
+	11, // 63: croft.guest.v1.Guest.Sessions:output_type -> croft.guest.v1.SessionsResponse
+	0,  // 64: croft.guest.v1.Guest.Hold:output_type -> croft.guest.v1.Empty
+	24, // 65: croft.guest.v1.Files.File:output_type -> croft.guest.v1.FileResponse
+	26, // 66: croft.guest.v1.Files.Read:output_type -> croft.guest.v1.FileReadResponse
+	24, // 67: croft.guest.v1.Files.Write:output_type -> croft.guest.v1.FileResponse
+	29, // 68: croft.guest.v1.Files.Watch:output_type -> croft.guest.v1.WatchResponse
+	29, // 69: croft.guest.v1.Files.WatchNext:output_type -> croft.guest.v1.WatchResponse
+	0,  // 70: croft.guest.v1.Files.WatchClose:output_type -> croft.guest.v1.Empty
+	31, // 71: croft.guest.v1.Relay.Next:output_type -> croft.guest.v1.RelayResponse
+	31, // 72: croft.guest.v1.Relay.Dial:output_type -> croft.guest.v1.RelayResponse
+	31, // 73: croft.guest.v1.Relay.Read:output_type -> croft.guest.v1.RelayResponse
+	31, // 74: croft.guest.v1.Relay.Write:output_type -> croft.guest.v1.RelayResponse
+	31, // 75: croft.guest.v1.Relay.Close:output_type -> croft.guest.v1.RelayResponse
+	47, // [47:76] is the sub-list for method output_type
+	18, // [18:47] is the sub-list for method input_type
 	18, // [18:18] is the sub-list for extension type_name
 	18, // [18:18] is the sub-list for extension extendee
 	0,  // [0:18] is the sub-list for field type_name

@@ -494,6 +494,7 @@ func (c *filesClient) WatchClose(ctx context.Context, req *WatchRequest) (*Empty
 
 type RelayService interface {
 	Next(context.Context, *RelayRequest) (*RelayResponse, error)
+	Dial(context.Context, *RelayRequest) (*RelayResponse, error)
 	Read(context.Context, *RelayRequest) (*RelayResponse, error)
 	Write(context.Context, *RelayRequest) (*RelayResponse, error)
 	Close(context.Context, *RelayRequest) (*RelayResponse, error)
@@ -508,6 +509,13 @@ func RegisterRelayService(srv *ttrpc.Server, svc RelayService) {
 					return nil, err
 				}
 				return svc.Next(ctx, &req)
+			},
+			"Dial": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
+				var req RelayRequest
+				if err := unmarshal(&req); err != nil {
+					return nil, err
+				}
+				return svc.Dial(ctx, &req)
 			},
 			"Read": func(ctx context.Context, unmarshal func(interface{}) error) (interface{}, error) {
 				var req RelayRequest
@@ -547,6 +555,14 @@ func NewRelayClient(client *ttrpc.Client) RelayService {
 func (c *relayClient) Next(ctx context.Context, req *RelayRequest) (*RelayResponse, error) {
 	var resp RelayResponse
 	if err := c.client.Call(ctx, "croft.guest.v1.Relay", "Next", req, &resp); err != nil {
+		return nil, err
+	}
+	return &resp, nil
+}
+
+func (c *relayClient) Dial(ctx context.Context, req *RelayRequest) (*RelayResponse, error) {
+	var resp RelayResponse
+	if err := c.client.Call(ctx, "croft.guest.v1.Relay", "Dial", req, &resp); err != nil {
 		return nil, err
 	}
 	return &resp, nil
