@@ -9,7 +9,10 @@ package auth
 
 import (
 	"context"
+	"fmt"
 	"slices"
+
+	"github.com/croft-run/croft/fault"
 )
 
 // A Scope is a set of calls that a key allows.
@@ -28,8 +31,9 @@ func Scopes() []Scope { return []Scope{Read, Run, Admin} }
 // A Principal is the holder of a key.
 type Principal struct {
 	Key    string // id of the key, never the key itself
-	Tenant string // "" is the operator, who sees every tenant
+	Tenant string // "" is the server's own
 	Scope  Scope
+	Addr   string // remote address of the request; may be ""
 }
 
 // Operator reports whether p administers the server: all tenants and the server itself.
@@ -40,6 +44,24 @@ func (p Principal) Has(scope Scope) bool {
 	all := Scopes()
 	need := slices.Index(all, scope)
 	return need >= 0 && slices.Index(all, p.Scope) >= need
+}
+
+// Require returns an error that names the scope if p lacks it.
+func (p Principal) Require(scope Scope) error {
+	if p.Has(scope) {
+		return nil
+	}
+	return fmt.Errorf("API key %s: %w: this call needs the scope %s, and the key has the scope %s; croft key create --scope %s makes a key for it",
+		p.Key, fault.PermissionDenied, scope, p.Scope, scope)
+}
+
+// RequireOperator returns an error unless the context is that of the operator or of the
+// program itself. What names the call.
+func RequireOperator(ctx context.Context, what string) error {
+	if p, ok := From(ctx); ok && !p.Operator() {
+		return fmt.Errorf("%s: %w: this is for the operator of the server only (its token, or a key with scope admin and no tenant)", what, fault.PermissionDenied)
+	}
+	return nil
 }
 
 type contextKey struct{}

@@ -36,12 +36,13 @@ const (
 	ToolCall         Kind = "tool.call"                   // a tool call ended
 	ToolApproval     Kind = "tool.approval"               // a rule or the user decided on a call
 	SecretRead       Kind = "secret.read"                 // a secret was handed out
+	APICall          Kind = "api.call"                    // a call that may change something ended, or was refused
 )
 
 // Kinds lists the kinds of events.
 var Kinds = []Kind{
 	WorkspaceProfile, WorkspaceSandbox, SandboxViolation, WorkspaceState, Operation, Progress,
-	EgressRequest, ToolCall, ToolApproval, SecretRead, Dropped,
+	EgressRequest, ToolCall, ToolApproval, SecretRead, APICall, Dropped,
 }
 
 // Names of fields. No other name is used in Event.Fields.
@@ -75,6 +76,11 @@ const (
 	FieldStatus     = "status"
 	FieldBytesIn    = "bytes_in"  // to the workspace
 	FieldBytesOut   = "bytes_out" // from it
+
+	// Fields of APICall, beside FieldMethod, FieldAddress (of the client) and FieldStatus.
+	FieldKey    = "key"   // id of the API key
+	FieldRoute  = "route" // such as /v1/workspaces/{id}
+	FieldTarget = "target"
 )
 
 // Values of FieldVerdict.
@@ -88,6 +94,7 @@ type Event struct {
 	Kind      Kind           `json:"event"`
 	Sequence  uint64         `json:"sequence"` // from 1, without gaps within one stream
 	Time      time.Time      `json:"ts"`
+	Tenant    string         `json:"tenant,omitempty"`
 	Workspace string         `json:"workspace,omitempty"` // id
 	Session   string         `json:"session,omitempty"`
 	Fields    map[string]any `json:"fields,omitempty"`
@@ -156,12 +163,13 @@ func (s *Stream) Continue(last uint64) {
 }
 
 // Emit scrubs e, numbers it, sets its time unless it has one, and passes it on. The texts of
-// a SandboxViolation are truncated after that: a part of a secret would not be found.
+// a SandboxViolation and an APICall are truncated after that: a part of a secret would not be
+// found.
 func (s *Stream) Emit(e Event) {
 	if s.scrub != nil {
 		e.Session, e.Fields = s.scrub(e.Session), mapTexts(e.Fields, s.scrub).(map[string]any)
 	}
-	if e.Kind == SandboxViolation {
+	if e.Kind == SandboxViolation || e.Kind == APICall {
 		e.Fields = mapTexts(e.Fields, Cut).(map[string]any)
 	}
 	s.mu.Lock()

@@ -31,13 +31,17 @@ const (
 
 // A Filter selects events. An empty field selects all.
 type Filter struct {
-	Kinds     []Kind // a kind, or a prefix: "lifecycle.*"
+	Kinds     []Kind  // a kind, or a prefix: "lifecycle.*"
+	Tenant    *string // nil is all
 	Workspace string
 	Session   string
 }
 
 // Match reports whether e is selected.
 func (f Filter) Match(e Event) bool {
+	if f.Tenant != nil && *f.Tenant != e.Tenant {
+		return false
+	}
 	if f.Workspace != "" && f.Workspace != e.Workspace || f.Session != "" && f.Session != e.Session {
 		return false
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 )
 
@@ -18,6 +19,7 @@ import (
 type Store interface {
 	records
 	leases
+	auth.KeyStore
 
 	// Lock keeps Sweep and Open apart, in all processes: it is a reader-writer
 	// lock, and waiters for the exclusive lock are not starved. It waits until it

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace"
@@ -56,6 +57,7 @@ var storeChecks = []struct {
 	{"the exclusive lock is not starved", storeLockFair},
 	{"many stores open at once", storeManyOpen},
 	{"its id is its own and stays", storeID},
+	{"API keys are found by their hash", storeKeys},
 	{"a closed store is unavailable", storeClosed},
 }
 
@@ -86,6 +88,42 @@ func someRecord() Record {
 		Labels: labels, CreatedAt: now, UpdatedAt: now.Add(time.Second), LastUsed: now.Add(2 * time.Second),
 		Error: &fault.Wire{Code: "E_FAILED", Kind: "failed", Message: "m", Cause: "gone"}, Attempts: 3,
 		Pending: &policy, Worker: "w",
+	}
+}
+
+func storeKeys(t *testing.T, url string) {
+	s, ctx := openStore(t, url), t.Context()
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	want := auth.Key{ID: "key-a", Tenant: "red", Scope: auth.Run, Name: "ci", CreatedAt: now, ExpiresAt: now.Add(time.Hour)}
+	if err := s.InsertKey(ctx, want, "h1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.InsertKey(ctx, auth.Key{ID: "key-b", CreatedAt: now}, "h1"); err == nil {
+		t.Error("two keys have one hash")
+	}
+	if err := s.UseKey(ctx, want.ID, now.Add(time.Second)); err != nil {
+		t.Error(err)
+	}
+	want.LastUsed, want.ExpiresAt = now.Add(time.Second), now.Add(2*time.Hour)
+	if err := s.ReplaceKey(ctx, want.ID, "h2", want.ExpiresAt); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.FindKey(ctx, "h1"); fault.Of(err) != fault.NotFound {
+		t.Errorf("a replaced hash: %v, want NotFound", err)
+	}
+	if err := s.RevokeKey(ctx, want.ID, now.Add(time.Minute)); err != nil {
+		t.Error(err)
+	}
+	want.RevokedAt = now.Add(time.Minute)
+	got, err := s.FindKey(ctx, "h2")
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+	if err := s.ReplaceKey(ctx, want.ID, "h3", time.Time{}); fault.Of(err) != fault.NotFound {
+		t.Errorf("a revoked key is replaced: %v", err)
+	}
+	if list, err := s.ListKeys(ctx); err != nil || len(list) != 1 {
+		t.Errorf("listed %v, %v", list, err)
 	}
 }
 

@@ -384,7 +384,7 @@ func (e *Env) finishCall(t *Tool, c *Call, a answer, note string, err error) (Re
 		return Result{}, fmt.Errorf("tool: encode the answer: %w: %w", fault.Internal, err)
 	}
 	res.Text += note
-	return e.truncateResult(c.Name, res), nil
+	return e.truncateResult(c.Name, c.Workspace.ID(), res), nil
 }
 
 // secretScope returns the name under which the secret store has the workspace's set.

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 )
 
@@ -35,23 +36,24 @@ type resultStore struct {
 	size  int                      // guarded by mu
 }
 
-type keptText struct{ id, workspace, text string }
+// A keptText is the text of an answer about a workspace, which has a name for agents and an id.
+type keptText struct{ handle, workspace, id, text string }
 
-func (r *resultStore) add(workspace, text string) string {
+func (r *resultStore) add(workspace, id, text string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.byID == nil {
 		r.byID = map[string]*list.Element{}
 	}
-	k := &keptText{id: handlePrefix + rand.Text(), workspace: workspace, text: text}
-	r.byID[k.id] = r.order.PushFront(k)
+	k := &keptText{handle: handlePrefix + rand.Text(), workspace: workspace, id: id, text: text}
+	r.byID[k.handle] = r.order.PushFront(k)
 	r.size += len(text)
 	for r.size > maxKept && r.order.Len() > 1 {
 		old := r.order.Remove(r.order.Back()).(*keptText)
-		delete(r.byID, old.id)
+		delete(r.byID, old.handle)
 		r.size -= len(old.text)
 	}
-	return k.id
+	return k.handle
 }
 
 func (r *resultStore) get(handle string) (keptText, bool) {
@@ -67,16 +69,16 @@ func (r *resultStore) get(handle string) (keptText, bool) {
 // Keep keeps a text that an answer refers to, scrubbed. The returned id is a shell_id of
 // BashOutput.
 func (c *Call) Keep(text string) string {
-	return c.Env.results.add(c.Name, c.scrub.String(text))
+	return c.Env.results.add(c.Name, c.Workspace.ID(), c.scrub.String(text))
 }
 
 // Kept returns the full text of a truncated answer of a workspace that the client reaches;
 // only is as in Request.
 func (e *Env) Kept(ctx context.Context, only, handle string) (string, error) {
 	k, ok := e.results.get(handle)
-	if ok && only != "" {
-		_, err := e.Scope(only).Find(ctx, k.workspace)
-		ok = err == nil
+	if p, limited := auth.From(ctx); ok && (only != "" || limited && !p.Operator()) {
+		entry, err := e.Scope(only).Find(ctx, k.workspace)
+		ok = err == nil && entry.ID == k.id // another tenant's workspace may have the same name
 	}
 	if !ok {
 		return "", fmt.Errorf("tool: result %q: %w: it was dropped, or never existed; run the tool again", handle, fault.NotFound)
@@ -86,11 +88,11 @@ func (e *Env) Kept(ctx context.Context, only, handle string) (string, error) {
 
 // truncateResult truncates the text of a workspace's answer and the long strings in its
 // data.
-func (e *Env) truncateResult(workspace string, r Result) Result {
+func (e *Env) truncateResult(workspace, id string, r Result) Result {
 	if len(r.Text) <= e.MaxText {
 		return r
 	}
-	handle := e.results.add(workspace, r.Text)
+	handle := e.results.add(workspace, id, r.Text)
 	read := fmt.Sprintf("BashOutput with shell_id %q and offset %d reads them", handle, headEnd(r.Text, e.MaxText/2))
 	return Result{
 		Text: HeadTail(r.Text, e.MaxText, read), Structured: truncateJSON(r.Structured, e.MaxText, read), Handle: handle,

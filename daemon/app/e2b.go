@@ -7,16 +7,13 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
-	"strings"
 
-	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/server/e2b"
 	"github.com/croft-run/croft/server/e2b/envd"
-	"github.com/croft-run/croft/server/httpguard"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -39,8 +36,8 @@ func (s *System) openE2B(ctx context.Context, addr net.Addr) (*e2bServer, error)
 	}
 	out := &e2bServer{envd: envd.New(envd.Config{Log: s.log}), done: make(chan struct{})}
 	out.Server, err = e2b.New(ctx, e2b.Config{
-		Registry: s.Registry, Envd: out.envd, Authenticate: s.authenticate, Admit: s.admitSandbox, AdmitPolicy: s.admitPolicy,
-		Hosts: httpguard.Guard{Hosts: s.hosts}, Key: []byte(key), Dir: filepath.Join(s.Dir, "e2b"), Templates: s.templates, Snapshots: s.snapshots,
+		Registry: s.Registry, Envd: out.envd, Admit: s.admitSandbox, AdmitPolicy: s.admitPolicy,
+		Guard: s.guard, Audit: s.auditSink(), Key: []byte(key), Dir: filepath.Join(s.Dir, "e2b"), Templates: s.templates, Snapshots: s.snapshots,
 		Domain: s.settings.Server.Domain, Events: s.events.recent, Log: s.log,
 	})
 	if err != nil {
@@ -83,19 +80,6 @@ func (e *e2bServer) close(ctx context.Context) error {
 	e.events.Close()
 	<-e.done
 	return err
-}
-
-// authenticate returns the principal of a request with the local token, as a bearer token
-// or as E2B's SDKs send it.
-func (s *System) authenticate(r *http.Request) (auth.Principal, error) {
-	header := r.Header.Get("Authorization")
-	if key := r.Header.Get("X-API-Key"); key != "" {
-		header = "Bearer " + strings.TrimPrefix(key, "e2b_")
-	}
-	if err := (httpguard.Guard{Token: s.Token}).CheckToken(header); err != nil {
-		return auth.Principal{}, fmt.Errorf("request: %w: E2B_API_KEY must be the token that croft up prints, with or without e2b_ before it", fault.Unauthenticated)
-	}
-	return auth.Principal{Key: "local", Scope: auth.Admin}, nil
 }
 
 // Where E2B's clients expect the home, and its user.

@@ -13,9 +13,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/egress"
+	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/interp/isolate"
 	"github.com/croft-run/croft/prepare/stage"
@@ -25,6 +27,7 @@ import (
 	"github.com/croft-run/croft/provider/wrap/interpreters"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/secret"
+	"github.com/croft-run/croft/server/httpguard"
 	"github.com/croft-run/croft/server/rest"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/snapshot/template"
@@ -64,13 +67,13 @@ type System struct {
 
 	log      *slog.Logger
 	operator bool
-	hosts    []string // allowed names in the Host header, in lower case
 	settings *config.Config
 	secrets  *secret.Store
 	scrub    *systemScrubber
 	events   *events
 	store    registry.Store
 	agents   *toolServer
+	guard    httpguard.Guard
 
 	templates *template.Catalog
 	version   string
@@ -179,19 +182,28 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
+	s.guard = httpguard.Guard{Token: s.Token, Hosts: lowercaseAll(append(s.settings.Server.Hosts, cfg.Hosts...)), Keys: auth.NewKeys(s.store)}
 	s.agents = &toolServer{system: s}
-	s.hosts = lowercaseAll(append(s.settings.Server.Hosts, cfg.Hosts...))
 	s.API, err = rest.New(rest.Config{
-		Registry: s.Registry, Mux: s.Mux, Token: s.Token, Hosts: s.hosts, Version: cfg.Version, Log: s.log,
+		Registry: s.Registry, Mux: s.Mux, Guard: s.guard, Version: cfg.Version, Log: s.log,
 		Events: s.events.Stream, Recent: s.events.recent, Levels: s.isolationLevels, Admit: s.admitSpec, AdmitPolicy: s.admitPolicy, AdmitKind: s.checkKind,
 		Mounts: s.agents.httpRoutes(), Templates: s.templates, Snapshots: s.snapshots, Export: s.exportFunc(s.hostRoots(cfg.Beyond)), Import: s.importFunc(s.hostRoots(cfg.Beyond)),
-		Staging: s.staging, Artifacts: s.artifacts,
+		Staging: s.staging, Artifacts: s.artifacts, Audit: s.auditSink(),
 	})
 	if err != nil {
 		return err
 	}
 	s.events.startAnnouncer(ctx, s.API.Announce)
 	return nil
+}
+
+// auditSink receives the audit events of calls. A command on its own data directory is no
+// client, and has none.
+func (s *System) auditSink() event.Sink {
+	if s.operator {
+		return event.Discard
+	}
+	return s.events
 }
 
 // storeURL returns the URL of the registry store. A SQLite path is relative to the

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/registry"
@@ -201,14 +202,14 @@ type registryWorkspaces struct {
 
 	mu   sync.Mutex
 	only []string  // guarded by mu; names or ids; nil is all
-	list listCache // guarded by mu
+	list listCache // guarded by mu; of all tenants
 
 	forks []string // guarded by mu; ids of forks that tools made
 }
 
 // A listCache is the last answer of List.
 type listCache struct {
-	entries []tool.Entry
+	records []registry.Record // that tools may use, by name
 	changes int64
 	at      time.Time
 }
@@ -255,23 +256,24 @@ func (r *registryWorkspaces) List(ctx context.Context) ([]tool.Entry, error) {
 	r.mu.Lock()
 	known, only := r.list, r.only
 	r.mu.Unlock()
-	if known.changes == now.changes && now.at.Sub(known.at) < listCacheTTL {
-		return slices.Clone(known.entries), nil
+	if known.changes != now.changes || now.at.Sub(known.at) >= listCacheTTL {
+		var err error
+		if now.records, err = r.registry.List(auth.Without(ctx), registry.Filter{}); err != nil {
+			return nil, err
+		}
+		known = now
+		r.mu.Lock()
+		r.list = now
+		r.mu.Unlock()
 	}
-	list, err := r.registry.List(ctx, registry.Filter{})
-	if err != nil {
-		return nil, err
-	}
-	for _, rec := range list {
-		if e, ok := r.toolEntry(rec, only); ok {
-			now.entries = append(now.entries, e)
+	var entries []tool.Entry
+	for _, rec := range known.records {
+		if e, ok := r.toolEntry(ctx, rec, only); ok {
+			entries = append(entries, e)
 		}
 	}
-	slices.SortFunc(now.entries, func(a, b tool.Entry) int { return strings.Compare(a.Name, b.Name) })
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.list = now
-	return slices.Clone(now.entries), nil
+	slices.SortFunc(entries, func(a, b tool.Entry) int { return strings.Compare(a.Name, b.Name) })
+	return entries, nil
 }
 
 // Find looks one workspace up.
@@ -287,26 +289,26 @@ func (r *registryWorkspaces) Find(ctx context.Context, name string) (tool.Entry,
 	r.mu.Lock()
 	only := r.only
 	r.mu.Unlock()
-	if e, ok := r.toolEntry(rec, only); ok && e.Name == name {
+	if e, ok := r.toolEntry(ctx, rec, only); ok && e.Name == name {
 		return e, nil
 	}
 	return tool.Entry{}, missing
 }
 
 // toolEntry returns the entry of a workspace for agents; false if the workspace has ended, is
-// of a kind that is not admitted, or is not among only.
-func (r *registryWorkspaces) toolEntry(rec registry.Record, only []string) (tool.Entry, bool) {
-	e := tool.Entry{Name: toolName(rec), ID: rec.ID, ForkOf: rec.Labels[forkOfLabel], Capabilities: rec.Capabilities()}
-	if rec.State == registry.Failed || rec.State == registry.Destroyed || r.admit(rec.Kind) != nil {
+// another tenant's, is of a kind that is not admitted, or is not among only.
+func (r *registryWorkspaces) toolEntry(ctx context.Context, rec registry.Record, only []string) (tool.Entry, bool) {
+	e := tool.Entry{Name: toolName(ctx, rec), ID: rec.ID, ForkOf: rec.Labels[forkOfLabel], Capabilities: rec.Capabilities()}
+	if !auth.Sees(ctx, rec.Tenant) || rec.State == registry.Failed || rec.State == registry.Destroyed || r.admit(rec.Kind) != nil {
 		return e, false
 	}
 	return e, only == nil || slices.Contains(only, e.Name) || slices.Contains(only, rec.ID)
 }
 
-// toolName returns the name of a workspace for agents. A workspace with an owner is named by
-// its id, because two owners may use the same name.
-func toolName(rec registry.Record) string {
-	if rec.Name == "" || rec.Owner != "" || tool.CheckName(rec.Name) != nil {
+// toolName returns the name of a workspace for agents. A workspace with an owner, or of another
+// tenant, is named by its id, because two of them may use the same name.
+func toolName(ctx context.Context, rec registry.Record) string {
+	if rec.Name == "" || rec.Owner != "" || rec.Tenant != auth.Tenant(ctx) || tool.CheckName(rec.Name) != nil {
 		return rec.ID
 	}
 	return rec.Name

@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,17 +31,13 @@ type Config struct {
 	Registry *registry.Registry
 	Envd     *envd.Server
 
-	// Authenticate returns the principal of an API key. It is not called for traffic to
-	// sandboxes.
-	Authenticate func(r *http.Request) (auth.Principal, error)
-
 	// Admit checks and completes the spec of a sandbox from the configuration.
 	// AdmitPolicy checks the new policy of a workspace, which has the present one.
 	Admit       func(ctx context.Context, spec *driver.Spec) error
 	AdmitPolicy func(ctx context.Context, id string, present, policy driver.Policy) error
 
-	// Hosts checks the host names of requests to the control plane.
-	Hosts httpguard.Guard
+	// Guard authenticates requests to the control plane, and checks host names.
+	Guard httpguard.Guard
 
 	// Key is the secret from which the access tokens of sandboxes are derived.
 	Key []byte
@@ -54,6 +51,7 @@ type Config struct {
 	Domain string
 
 	Events *event.Ring  // recent events, for logs; may be nil
+	Audit  event.Sink   // one event for each call that may change something; nil is none
 	Log    *slog.Logger // nil is silent
 }
 
@@ -75,8 +73,8 @@ type Server struct {
 
 // New returns a server.
 func New(ctx context.Context, cfg Config) (*Server, error) {
-	if cfg.Registry == nil || cfg.Envd == nil || cfg.Authenticate == nil || cfg.Admit == nil || len(cfg.Key) == 0 || cfg.Dir == "" {
-		return nil, fmt.Errorf("e2b: new server: %w: Registry, Envd, Authenticate, Admit, Key and Dir are required", fault.InvalidArgument)
+	if cfg.Registry == nil || cfg.Envd == nil || cfg.Admit == nil || len(cfg.Key) == 0 || cfg.Dir == "" {
+		return nil, fmt.Errorf("e2b: new server: %w: Registry, Envd, Admit, Key and Dir are required", fault.InvalidArgument)
 	}
 	s := &Server{cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), domain: strings.ToLower(cfg.Domain)}
 	if s.log == nil {
@@ -149,7 +147,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.serveTraffic(w, r)
 		return
 	}
-	if err := s.cfg.Hosts.CheckHost(r.Host); err != nil {
+	if err := s.cfg.Guard.CheckHost(r.Host); err != nil {
 		s.writeError(w, r, err)
 		return
 	}
@@ -160,7 +158,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.serveWithToken(w, r) {
 		return
 	}
-	principal, err := s.cfg.Authenticate(r)
+	principal, err := s.cfg.Guard.Authenticate(r)
 	if err != nil {
 		s.writeError(w, r, err)
 		return
@@ -197,11 +195,13 @@ type handler func(r *http.Request) (answer, error)
 // handle registers a route that needs a scope.
 func (s *Server) handle(pattern string, scope auth.Scope, h handler) {
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		a, err := answer{}, error(nil)
 		if p, ok := auth.From(r.Context()); ok && !p.Has(scope) {
-			s.writeError(w, r, fmt.Errorf("request: %w: the API key has the scope %q, and this call needs %q", fault.PermissionDenied, p.Scope, scope))
-			return
+			err = fmt.Errorf("request: %w: the API key has the scope %q, and this call needs %q", fault.PermissionDenied, p.Scope, scope)
+		} else {
+			a, err = h(r)
 		}
-		a, err := h(r)
+		s.audit(r, pattern, a, err)
 		if err != nil {
 			s.writeError(w, r, err)
 			return
@@ -211,6 +211,26 @@ func (s *Server) handle(pattern string, scope auth.Scope, h handler) {
 		}
 		writeJSON(w, max(a.status, http.StatusOK), a.body)
 	})
+}
+
+// audit emits the event of a call that may change something.
+func (s *Server) audit(r *http.Request, pattern string, a answer, err error) {
+	if s.cfg.Audit == nil || r.Method == http.MethodGet {
+		return
+	}
+	status := max(a.status, http.StatusOK)
+	if err != nil {
+		status = newProblem(err).Code
+	}
+	_, route, _ := strings.Cut(pattern, " ")
+	box := r.PathValue("sandbox")
+	if created, ok := a.body.(sandboxAnswer); ok {
+		box = created.SandboxID
+	}
+	if !driver.ValidID(box) {
+		box = ""
+	}
+	httpguard.Audit(r.Context(), s.cfg.Audit, httpguard.Call{Method: r.Method, Route: cmp.Or(route, pattern), Target: r.PathValue("template"), Workspace: box, Status: status})
 }
 
 func writeJSON(w http.ResponseWriter, status int, body any) {

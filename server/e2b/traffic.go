@@ -65,7 +65,7 @@ func (s *Server) target(r *http.Request) (id string, port int, err error) {
 	if id, port, ok := s.hostTarget(r.Host); ok {
 		return id, port, checkPort(port)
 	}
-	if err := s.cfg.Hosts.CheckHost(r.Host); err != nil {
+	if err := s.cfg.Guard.CheckHost(r.Host); err != nil {
 		return "", 0, err
 	}
 	id = r.Header.Get(idHeader)

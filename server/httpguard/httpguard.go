@@ -1,10 +1,12 @@
-// Package httpguard checks the bearer token, Host and Origin of HTTP requests.
+// Package httpguard authenticates HTTP requests, by the server's token or an API key, and
+// checks their Host and Origin.
 //
-// It prevents access without the token, DNS rebinding, and requests of web pages of
-// another origin. It does not protect against programs that can read the token.
+// It prevents access without a key, DNS rebinding, and requests of web pages of another
+// origin. It does not protect against programs that can read the token or a key.
 package httpguard
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
@@ -14,24 +16,29 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/croft-run/croft/auth"
+	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 )
 
-// A Guard is the token and names of a server.
+// A Guard is the token, keys and names of a server.
 type Guard struct {
-	Token string   // required in every request
-	Hosts []string // names of this server besides localhost, in lower case
+	Token string      // of the operator
+	Hosts []string    // names of this server besides localhost, in lower case
+	Keys  *auth.Keys  // nil is a server without API keys
+	Rates *auth.Rates // requests per second; nil is no limit
 }
 
-// Check refuses a request with the wrong Host, Origin or token.
-func (g Guard) Check(r *http.Request) error {
+// Check refuses a request with the wrong Host or Origin, or without a key, and returns its
+// principal.
+func (g Guard) Check(r *http.Request) (auth.Principal, error) {
 	if err := g.CheckHost(r.Host); err != nil {
-		return err
+		return auth.Principal{}, err
 	}
 	if err := CheckOrigin(r); err != nil {
-		return err
+		return auth.Principal{}, err
 	}
-	return g.CheckToken(r.Header.Get("Authorization"))
+	return g.Authenticate(r)
 }
 
 // CheckHost prevents DNS rebinding: it refuses a Host that is neither localhost, an IP
@@ -67,16 +74,64 @@ func CheckOrigin(r *http.Request) error {
 	return fmt.Errorf("origin %q: %w: only pages of this server may send requests", origin, fault.PermissionDenied)
 }
 
-// CheckToken refuses an Authorization header without the token.
-func (g Guard) CheckToken(header string) error {
-	scheme, token, _ := strings.Cut(header, " ")
-	if !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return fmt.Errorf("request: %w: send the header Authorization: Bearer TOKEN", fault.Unauthenticated)
+// KeyHeader is the header of the E2B SDKs for an API key. It precedes Authorization.
+const KeyHeader = "X-API-KEY"
+
+// LocalKey is the id of the server's token as a key, in audit events.
+const LocalKey = "token"
+
+// Authenticate returns the principal of a request, by X-API-KEY or "Authorization: Bearer".
+// A request without a valid key is fault.Unauthenticated, and one beyond the tenant's requests
+// per second fault.ResourceExhausted. The caller puts the principal into the context.
+func (g Guard) Authenticate(r *http.Request) (auth.Principal, error) {
+	text := strings.TrimSpace(r.Header.Get(KeyHeader))
+	if text == "" {
+		scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		if strings.EqualFold(scheme, "Bearer") {
+			text = strings.TrimSpace(rest)
+		}
 	}
+	if text == "" {
+		return auth.Principal{}, fmt.Errorf("request: %w: send an API key or the server's token in the header %s, or as Authorization: Bearer KEY", fault.Unauthenticated, KeyHeader)
+	}
+	p, err := g.principal(r.Context(), text)
+	if err != nil {
+		return auth.Principal{}, err
+	}
+	p.Addr = r.RemoteAddr
+	return p, g.Rates.Allow(p.Tenant)
+}
+
+func (g Guard) principal(ctx context.Context, text string) (auth.Principal, error) {
 	// Hashes have equal length, so the constant-time comparison leaks no length.
-	got, want := sha256.Sum256([]byte(strings.TrimSpace(token))), sha256.Sum256([]byte(g.Token))
-	if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-		return fmt.Errorf("request: %w: wrong token; croft up prints the token of the server", fault.Unauthenticated)
+	got, want := sha256.Sum256([]byte(text)), sha256.Sum256([]byte(g.Token))
+	switch {
+	case g.Token != "" && subtle.ConstantTimeCompare(got[:], want[:]) == 1:
+		return auth.Principal{Key: LocalKey, Scope: auth.Admin}, nil
+	case g.Keys != nil && strings.HasPrefix(text, auth.Prefix):
+		return g.Keys.Authenticate(ctx, text)
 	}
-	return nil
+	return auth.Principal{}, fmt.Errorf("request: %w: wrong token; croft up prints the token of the server", fault.Unauthenticated)
+}
+
+// A Call is a call that may change something, for Audit.
+type Call struct {
+	Method    string // such as POST, or the name of a tool
+	Route     string // such as /v1/workspaces/{id}
+	Target    string // id or name of what the call is about; may be ""
+	Workspace string // id of the workspace; may be ""
+	Status    int    // of the answer; a code of package fault has one
+}
+
+// Audit emits the event of a call on behalf of the context's principal. Every call that may
+// change something has exactly one, also a refused one.
+func Audit(ctx context.Context, events event.Sink, c Call) {
+	p, _ := auth.From(ctx)
+	fields := map[string]any{
+		event.FieldKey: p.Key, event.FieldAddress: p.Addr, event.FieldMethod: c.Method, event.FieldRoute: c.Route, event.FieldStatus: c.Status,
+	}
+	if c.Target != "" {
+		fields[event.FieldTarget] = c.Target
+	}
+	events.Emit(event.Event{Kind: event.APICall, Tenant: p.Tenant, Workspace: c.Workspace, Fields: fields})
 }

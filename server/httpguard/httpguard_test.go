@@ -40,7 +40,8 @@ func TestCheck(t *testing.T) {
 			if tt.authorization != "" {
 				r.Header.Set("Authorization", tt.authorization)
 			}
-			if got := fault.Of(g.Check(r)); got != tt.want {
+			_, err := g.Check(r)
+			if got := fault.Of(err); got != tt.want {
 				t.Errorf("Check gives %q, want %q", got, tt.want)
 			}
 		})

@@ -1,8 +1,10 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -10,7 +12,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/server/httpguard"
 	"github.com/croft-run/croft/tool"
 )
 
@@ -24,8 +28,17 @@ func (s *Server) toolHandler(t *tool.Tool, v view) mcp.ToolHandler {
 		}
 		defer done()
 		start := time.Now()
+		if !t.ReadOnly {
+			defer func() { s.auditCall(ctx, req, t, v, err) }()
+		}
+		if p, ok := auth.From(ctx); ok {
+			if err = p.Require(toolScope(t)); err != nil {
+				return toolResult(tool.Result{}, err)
+			}
+		}
 		ask := newAsker(req)
-		res, err := s.opts.Env.Run(ctx, tool.Request{
+		var res tool.Result
+		res, err = s.opts.Env.Run(ctx, tool.Request{
 			Tool: t.Name, Args: req.Params.Arguments, Session: sessionName(ctx, req), Only: v.only,
 			Progress: progressFunc(ctx, req), Ask: ask.askFunc(),
 		})
@@ -41,6 +54,18 @@ func (s *Server) toolHandler(t *tool.Tool, v view) mcp.ToolHandler {
 		logCall(ctx, req, t.Name, time.Since(start), err)
 		return toolResult(res, err)
 	}
+}
+
+// auditCall emits the audit event of a call. A question to the user is not yet the call.
+func (s *Server) auditCall(ctx context.Context, req *mcp.CallToolRequest, t *tool.Tool, v view, err error) {
+	if errors.Is(err, tool.ErrPending) {
+		return
+	}
+	var args struct {
+		Workspace string `json:"workspace"`
+	}
+	_ = json.Unmarshal(req.Params.Arguments, &args) // of another type: the call was refused
+	httpguard.Audit(ctx, s.opts.Audit, httpguard.Call{Method: t.Name, Route: Path, Target: cmp.Or(args.Workspace, v.only), Status: fault.Of(err).Status()})
 }
 
 // sessionName identifies a client in events and in the read tracker.

@@ -12,6 +12,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/croft-run/croft/auth"
+	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/tool"
 )
 
@@ -23,6 +25,7 @@ type Options struct {
 	ReconnectGrace time.Duration // how long calls run on without their client; 0 is DefaultReconnectGrace
 	Idle           time.Duration // idle time after which an HTTP session ends; 0 is DefaultIdle
 	Log            *slog.Logger  // nil is silent
+	Audit          event.Sink    // receives an event for each call of a tool that is not read-only; nil discards
 	Instructions   string        // for the model, after those of the server itself
 }
 
@@ -43,12 +46,33 @@ type Server struct {
 
 	mu    sync.Mutex
 	views map[view]*viewServer // guarded by mu
+
+	owners sync.Map // id of an HTTP session -> id of the key that began it
 }
 
-// A view is a client's choice of toolset and workspace.
+// A view is a client's choice of toolset and workspace, and what its key allows.
 type view struct {
 	toolset Toolset
 	only    string // one workspace; "" is all
+	tenant  string
+	scope   auth.Scope // "" is a client without a key, over standard input and output
+}
+
+// context returns a context for work of the view.
+func (v view) context(ctx context.Context) context.Context {
+	if v.scope == "" {
+		return auth.Without(ctx)
+	}
+	return auth.With(ctx, auth.Principal{Tenant: v.tenant, Scope: v.scope})
+}
+
+// toolScope returns the scope that a tool needs. A secret is more than its reader may see
+// otherwise.
+func toolScope(t *tool.Tool) auth.Scope {
+	if t.ReadOnly && t.Family != tool.Secrets {
+		return auth.Read
+	}
+	return auth.Run
 }
 
 // viewServer is the MCP server of a view, with its present tools, prompts and resources.
@@ -67,6 +91,9 @@ func New(ctx context.Context, opts Options) *Server {
 	}
 	if opts.ReconnectGrace == 0 {
 		opts.ReconnectGrace = DefaultReconnectGrace
+	}
+	if opts.Audit == nil {
+		opts.Audit = event.Discard
 	}
 	if opts.Idle == 0 {
 		opts.Idle = DefaultIdle
@@ -100,7 +127,7 @@ func (s *Server) openView(ctx context.Context, v view) (*viewServer, error) {
 	if err := s.refreshView(ctx, v, m); err != nil {
 		return nil, err
 	}
-	m.AddReceivingMiddleware(s.recoverMiddleware, encodeMiddleware, textOnlyMiddleware)
+	m.AddReceivingMiddleware(s.recoverMiddleware, s.ownerMiddleware, encodeMiddleware, textOnlyMiddleware)
 	s.addTemplates(m.Server, v)
 	s.views[v] = m
 	return m, nil
@@ -135,6 +162,7 @@ func (s *Server) Connected() bool {
 
 // refreshView updates the tools, prompts and resources of a view.
 func (s *Server) refreshView(ctx context.Context, v view, m *viewServer) error {
+	ctx = v.context(ctx)
 	list, err := s.opts.Env.Available(ctx, v.only)
 	if err != nil {
 		return err
@@ -149,7 +177,7 @@ func (s *Server) refreshView(ctx context.Context, v view, m *viewServer) error {
 	}
 	var names []string
 	for _, t := range list {
-		if !v.toolset.contains(t) {
+		if !v.toolset.contains(t) || v.scope != "" && !(auth.Principal{Scope: v.scope}).Has(toolScope(t)) {
 			continue
 		}
 		if slices.Contains(m.tools, t.Name) || s.addTool(m, t, v) {

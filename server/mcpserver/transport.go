@@ -14,6 +14,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/server/httpguard"
 	"github.com/croft-run/croft/tool"
@@ -58,7 +59,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 // and a toolset with ?toolset= or tools with ?tools=NAME,NAME.
 func (s *Server) Handler() http.Handler {
 	h := mcp.NewStreamableHTTPHandler(s.chooseServer, &mcp.StreamableHTTPOptions{
-		Logger: s.log, EventStore: sessions{mcp.NewMemoryEventStore(nil), s.opts.Env}, SessionTimeout: s.opts.Idle,
+		Logger: s.log, EventStore: sessions{mcp.NewMemoryEventStore(nil), s}, SessionTimeout: s.opts.Idle,
 		MaxRequestBodyBytes: maxMessage, PropagateRequestCancellation: true,
 		DisableLocalhostProtection: true, // Guard checks the Host header
 	})
@@ -69,6 +70,10 @@ func (s *Server) Handler() http.Handler {
 		r, end := s.untilDrain(r)
 		defer end()
 		if id := r.Header.Get("Mcp-Session-Id"); id != "" {
+			if err := s.checkOwner(r.Context(), id); err != nil {
+				writeError(w, err)
+				return
+			}
 			leave := s.calls.addConnection(id, s.opts.ReconnectGrace)
 			defer func() { leave(r.Context().Err() != nil) }()
 			if r.Method == http.MethodDelete {
@@ -83,12 +88,13 @@ func (s *Server) Handler() http.Handler {
 // session of the tools when the SDK closes a session.
 type sessions struct {
 	mcp.EventStore
-	env *tool.Env
+	server *Server
 }
 
 // SessionClosed drops the state of a session.
 func (s sessions) SessionClosed(ctx context.Context, id string) error {
-	s.env.EndSession(id)
+	s.server.opts.Env.EndSession(id)
+	s.server.owners.Delete(id)
 	return s.EventStore.SessionClosed(ctx, id)
 }
 
@@ -111,7 +117,16 @@ func (s *Server) SSEHandler() http.Handler {
 		if s.checkView(w, r, sessionParameter) {
 			r, end := s.untilDrain(r)
 			defer end()
+			if id := r.URL.Query().Get(sessionParameter); id != "" {
+				if err := s.checkOwner(r.Context(), id); err != nil {
+					writeError(w, err)
+					return
+				}
+			}
 			if r.Method == http.MethodGet {
+				out := &endpointWriter{ResponseWriter: w, server: s, ctx: r.Context()}
+				defer out.forget()
+				w = out
 				ctx, stream := withStream(r.Context())
 				defer s.opts.Env.EndSession(stream.id)
 				r = r.WithContext(ctx)
@@ -125,6 +140,9 @@ func (s *Server) SSEHandler() http.Handler {
 func (s *Server) requestView(r *http.Request) (view, error) {
 	q := r.URL.Query()
 	v := view{toolset: s.opts.Toolset, only: q.Get("workspace")}
+	if p, ok := auth.From(r.Context()); ok {
+		v.tenant, v.scope = p.Tenant, p.Scope
+	}
 	if names := q.Get("tools"); names != "" {
 		v.toolset = ChooseTools(strings.Split(names, ","))
 	}
@@ -200,11 +218,12 @@ func (s *Server) chooseServer(r *http.Request) *mcp.Server {
 func Guard(h http.Handler, token string, hosts []string) http.Handler {
 	g := httpguard.Guard{Token: token, Hosts: hosts}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := g.Check(r); err != nil {
+		p, err := g.Check(r)
+		if err != nil {
 			writeError(w, err)
 			return
 		}
-		h.ServeHTTP(w, r)
+		h.ServeHTTP(w, r.WithContext(auth.With(r.Context(), p)))
 	})
 }
 

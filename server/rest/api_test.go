@@ -18,6 +18,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/memory"
 	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/server/httpguard"
 	"github.com/croft-run/croft/server/rest"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -45,7 +46,7 @@ func newHost(t *testing.T, extra ...driver.Provider) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv, err := rest.New(rest.Config{Registry: reg, Mux: mux, Token: token, Version: "test", Hosts: []string{"croft.example"}, MaxBody: 4096, Events: events, Recent: recent})
+	srv, err := rest.New(rest.Config{Registry: reg, Mux: mux, Guard: httpguard.Guard{Token: token, Hosts: []string{"croft.example"}}, Version: "test", MaxBody: 4096, Events: events, Recent: recent})
 	if err != nil {
 		t.Fatal(err)
 	}

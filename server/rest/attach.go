@@ -9,6 +9,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/shellwire"
 	"github.com/croft-run/croft/workspace"
@@ -21,7 +22,7 @@ func (s *Server) attachOp() huma.Operation {
 		"Text messages are {\"type\": \"resize\", \"size\": {\"rows\", \"cols\"}} and {\"type\": \"eof\"} to the server, and " +
 		"{\"type\": \"exit\", \"result\": ...} or {\"type\": \"error\", \"error\": ...} from it, as the last. " +
 		"The session keeps running when the connection ends. Several clients may attach to it."
-	return websocketOp(op)
+	return withScope(websocketOp(op), auth.Run)
 }
 
 type attachInput struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/shellwire"
 	"github.com/croft-run/croft/workspace"
@@ -24,7 +25,7 @@ func (s *Server) connectOp() huma.Operation {
 		"consumed data ({\"type\": \"ack\", \"stream\", \"bytes\"}), and sends at most 256 KiB of unacknowledged data of a stream. " +
 		"The client may send \"eof\" and \"cancel\"; the server ends with \"exit\" or \"error\". " +
 		"A command that is not detached ends with its connection."
-	return websocketOp(op)
+	return withScope(websocketOp(op), auth.Run)
 }
 
 // websocketOp documents a route that becomes a WebSocket.

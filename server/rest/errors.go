@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 )
 
@@ -66,6 +67,9 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	p := s.newProblem(requestInfo{r.Method, r.URL.Path}, err)
 	if p.GetStatus() == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	if auth.IsRate(err) {
+		w.Header().Set("Retry-After", "1")
 	}
 	maps.Copy(w.Header(), p.header)
 	w.Header().Set("Content-Type", "application/json")

@@ -13,6 +13,7 @@ import (
 
 // routes is every route that there is.
 var routes = []string{
+	"DELETE /v1/keys/{key}",
 	"DELETE /v1/snapshots/{snapshot}",
 	"DELETE /v1/templates/{template}",
 	"DELETE /v1/workspaces/{id}",
@@ -25,6 +26,7 @@ var routes = []string{
 	"GET /healthz",
 	"GET /v1/artifacts",
 	"GET /v1/doctor",
+	"GET /v1/keys",
 	"GET /v1/providers",
 	"GET /v1/snapshots",
 	"GET /v1/templates",
@@ -59,6 +61,8 @@ var routes = []string{
 	"GET /v1/workspaces/{id}/stat",
 	"GET /v1/workspaces/{id}/watch",
 	"PATCH /v1/workspaces/{id}",
+	"POST /v1/keys",
+	"POST /v1/keys/{key}/rotate",
 	"POST /v1/snapshots/check",
 	"POST /v1/snapshots/gc",
 	"POST /v1/snapshots/import",

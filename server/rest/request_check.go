@@ -5,31 +5,31 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/server/httpguard"
 )
 
 const healthPath = "/healthz"
 
-// checkRequest refuses a request with a wrong Host, Origin or token.
-func (s *Server) checkRequest(r *http.Request) error {
-	g := httpguard.Guard{Token: s.cfg.Token, Hosts: s.cfg.Hosts}
-	if err := g.CheckHost(r.Host); err != nil {
-		return err
-	}
-	if err := httpguard.CheckOrigin(r); err != nil {
-		return err
-	}
+// checkRequest refuses a request with a wrong Host or Origin, or without a key. It returns the
+// request with its principal in the context.
+func (s *Server) checkRequest(r *http.Request) (*http.Request, error) {
 	if r.URL.Path == healthPath {
-		return nil
+		if err := s.cfg.Guard.CheckHost(r.Host); err != nil {
+			return r, err
+		}
+		return r, httpguard.CheckOrigin(r)
 	}
-	if err := g.CheckToken(r.Header.Get("Authorization")); err != nil {
-		return err
+	p, err := s.cfg.Guard.Check(r)
+	if err != nil {
+		return r, err
 	}
+	r = r.WithContext(auth.With(r.Context(), p))
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
-		return fmt.Errorf("query: %w: %w", fault.InvalidArgument, err)
+		return r, fmt.Errorf("query: %w: %w", fault.InvalidArgument, err)
 	}
-	return nil
+	return r, nil
 }
 
 // answerUnmatched answers a request without a route.

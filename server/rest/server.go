@@ -15,10 +15,12 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/server/httpguard"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/snapshot/template"
 	"github.com/croft-run/croft/tool/profile"
@@ -26,21 +28,23 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// Config is what a Server needs. Registry, Mux and Token are required.
+// Config is what a Server needs. Registry, Mux and the token of Guard are required.
 type Config struct {
 	Registry *registry.Registry
 	Mux      *workspace.Mux
 
-	Token   string       // required in every request
-	Hosts   []string     // names of this server beyond the loopback ones, in lower case
-	Version string       // of the program
-	MaxBody int64        // bytes of a JSON body; 0 is 16 MiB
-	Log     *slog.Logger // nil is silent
+	Guard   httpguard.Guard // authenticates every request
+	Version string          // of the program
+	MaxBody int64           // bytes of a JSON body; 0 is 16 MiB
+	Log     *slog.Logger    // nil is silent
 
 	// Events is the stream that /events serves and to which the server emits. Recent
 	// is a sink of it, for clients that reconnect. Nil makes private ones.
 	Events *event.Stream
 	Recent *event.Ring
+
+	// Audit receives one event for each call that may change something; nil discards.
+	Audit event.Sink
 
 	// Admit checks and completes a spec before it is recorded: it knows the providers
 	// and policies of the configuration. AdmitPolicy checks the new policy of a
@@ -79,6 +83,7 @@ type Server struct {
 	cfg      Config
 	log      *slog.Logger
 	mux      *http.ServeMux
+	scopes   map[string]string // of each route, by its pattern
 	api      huma.API
 	profiles *profile.Cache
 
@@ -96,11 +101,14 @@ type Server struct {
 
 // New returns a server. It refuses a configuration without a token.
 func New(cfg Config) (*Server, error) {
-	if cfg.Token == "" {
+	if cfg.Guard.Token == "" {
 		return nil, fmt.Errorf("rest: new server: %w: a token is required", fault.InvalidArgument)
 	}
 	if cfg.MaxBody == 0 {
 		cfg.MaxBody = defaultMaxBody
+	}
+	if cfg.Audit == nil {
+		cfg.Audit = event.Discard
 	}
 	if cfg.Recent == nil {
 		cfg.Recent = event.NewRing(1)
@@ -108,7 +116,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Events == nil {
 		cfg.Events = event.NewStream(cfg.Recent)
 	}
-	s := &Server{announced: map[string]event.Profile{}, bodyTimeout: defaultBodyTimeout, cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), profiles: profile.NewCache(), done: make(chan struct{})}
+	s := &Server{announced: map[string]event.Profile{}, bodyTimeout: defaultBodyTimeout, cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), scopes: map[string]string{}, profiles: profile.NewCache(), done: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -182,9 +190,10 @@ func (s *Server) humaConfig() huma.Config {
 	cfg.Formats = map[string]huma.Format{"application/json": strict, "json": strict}
 	cfg.Transformers = []huma.Transformer{s.transformError}
 	cfg.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"token": {Type: "http", Scheme: "bearer", Description: "the token that croft up prints"},
+		"token": {Type: "http", Scheme: "bearer", Description: "an API key, or the token that croft up prints"},
+		"key":   {Type: "apiKey", In: "header", Name: httpguard.KeyHeader, Description: "the same, as the E2B SDKs send it"},
 	}
-	cfg.Security = []map[string][]string{{"token": {}}}
+	cfg.Security = securityOf(string(auth.Read))
 	return cfg
 }
 
@@ -205,7 +214,8 @@ func decode(data []byte, v any) error {
 // ServeHTTP authenticates and routes one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.recoverPanic(w, r)
-	if err := s.checkRequest(r); err != nil {
+	r, err := s.checkRequest(r)
+	if err != nil {
 		closeAfterAnswer(w)
 		s.writeError(w, r, err)
 		return
@@ -217,7 +227,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.answerUnmatched(w, r, h)
 		return
 	}
-	s.mux.ServeHTTP(w, r)
+	s.serveRoute(w, r, pattern)
 }
 
 // recoverPanic turns a panic into an error answer. It repanics with http.ErrAbortHandler.
@@ -237,8 +247,12 @@ func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
 func (s *Server) op(method, path, id, summary string) huma.Operation {
 	schemas := s.api.OpenAPI().Components.Schemas
 	problem := schemas.Schema(reflect.TypeFor[Problem](), true, "Problem")
+	scope := auth.Run
+	if method == http.MethodGet {
+		scope = auth.Read
+	}
 	return huma.Operation{
-		OperationID: id, Method: method, Path: path, Summary: summary,
+		OperationID: id, Method: method, Path: path, Summary: summary, Security: securityOf(string(scope)),
 		MaxBodyBytes:     s.cfg.MaxBody,
 		BodyReadTimeout:  -1,   // a deadline would stay on the connection, and end a request that takes longer
 		SkipValidateBody: true, // decode is stricter, and its errors say what is allowed

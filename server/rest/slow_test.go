@@ -19,6 +19,7 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/memory"
 	"github.com/croft-run/croft/registry"
+	"github.com/croft-run/croft/server/httpguard"
 	"github.com/croft-run/croft/workspace"
 )
 
@@ -38,7 +39,7 @@ func slowServer(t *testing.T, h http.Handler) net.Conn {
 // TestNoBodyIsWaitedForWithoutAToken sends a request that owes its body: it is
 // answered, and the connection ends although the client keeps it.
 func TestNoBodyIsWaitedForWithoutAToken(t *testing.T) {
-	s, err := New(Config{Registry: new(registry.Registry), Mux: workspace.NewMux(), Token: "secret"})
+	s, err := New(Config{Registry: new(registry.Registry), Mux: workspace.NewMux(), Guard: httpguard.Guard{Token: "secret"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,7 @@ func TestAWriteWhoseBodyPausesIsLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Config{Registry: reg, Mux: mux, Token: "secret"})
+	s, err := New(Config{Registry: reg, Mux: mux, Guard: httpguard.Guard{Token: "secret"}})
 	if err != nil {
 		t.Fatal(err)
 	}

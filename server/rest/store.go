@@ -17,12 +17,12 @@ const storePath = "/v1/snapshots"
 
 func (s *Server) storeRoutes() {
 	handle(s, s.op(http.MethodGet, storePath, "list-all-snapshots", "All snapshots of the store, those of destroyed workspaces included, newest first"), s.storeList)
-	handle(s, s.op(http.MethodPost, storePath+"/gc", "gc-snapshots", "Remove unused objects from the store"), s.storeGC)
-	handle(s, s.op(http.MethodPost, storePath+"/check", "check-snapshots", "Read and verify the whole store"), s.storeCheck)
+	handle(s, operatorOnly(s.op(http.MethodPost, storePath+"/gc", "gc-snapshots", "Remove unused objects from the store")), s.storeGC)
+	handle(s, operatorOnly(s.op(http.MethodPost, storePath+"/check", "check-snapshots", "Read and verify the whole store")), s.storeCheck)
 	handle(s, s.op(http.MethodPost, storePath+"/prune", "prune-snapshots", "Delete snapshots by count and age"), s.storePrune)
 	handle(s, s.op(http.MethodDelete, storePath+"/{snapshot}", "forget-snapshot", "Delete a snapshot, also of a destroyed workspace"), s.storeDelete)
-	handle(s, s.op(http.MethodPost, storePath+"/import", "import-snapshot", "Copy a snapshot from a store in a bucket, or list the bucket"), s.storeImport)
-	handle(s, s.op(http.MethodPost, storePath+"/{snapshot}/export", "export-snapshot", "Copy a snapshot to a store in a bucket"), s.storeExport)
+	handle(s, operatorOnly(s.op(http.MethodPost, storePath+"/import", "import-snapshot", "Copy a snapshot from a store in a bucket, or list the bucket")), s.storeImport)
+	handle(s, operatorOnly(s.op(http.MethodPost, storePath+"/{snapshot}/export", "export-snapshot", "Copy a snapshot to a store in a bucket")), s.storeExport)
 }
 
 // snapshotStore returns the store of snapshots.

@@ -4,16 +4,17 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/snapshot/template"
 )
 
 func (s *Server) templateRoutes() {
 	const templates = "/v1/templates"
-	handle(s, s.op(http.MethodPost, templates, "create-template", "Make a template of a directory, a snapshot, a git repository or an image"), s.createTemplate)
+	handle(s, withScope(s.op(http.MethodPost, templates, "create-template", "Make a template of a directory, a snapshot, a git repository or an image"), auth.Admin), s.createTemplate)
 	handle(s, s.op(http.MethodGet, templates, "list-templates", "Templates, by name"), s.listTemplates)
 	handle(s, s.op(http.MethodGet, templates+"/{template}", "show-template", "Describe a template"), s.showTemplate)
-	handle(s, s.op(http.MethodDelete, templates+"/{template}", "delete-template", "Forget a template; workspaces that started from it stay"), s.deleteTemplate)
+	handle(s, withScope(s.op(http.MethodDelete, templates+"/{template}", "delete-template", "Forget a template; workspaces that started from it stay"), auth.Admin), s.deleteTemplate)
 }
 
 // Templates is the answer of GET /templates.

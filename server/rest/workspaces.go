@@ -10,6 +10,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/tool/profile"
@@ -51,6 +52,7 @@ func (s *Server) registerRoutes() {
 	s.storeRoutes()
 	s.eventRoutes()
 	s.doctorRoutes()
+	s.keyRoutes()
 	health := s.op(http.MethodGet, healthPath, "health", "Whether the server is up; needs no token")
 	health.Security = []map[string][]string{}
 	handle(s, health, func(context.Context, *none) (*body[Health], error) { return &body[Health]{Health{OK: true}}, nil })
@@ -70,7 +72,8 @@ func (s *Server) controlRoutes() {
 	onRecord(s, s.op(http.MethodGet, one, "show-workspace", "One workspace"), s.showWorkspace)
 	onRecord(s, s.op(http.MethodPatch, one, "change-workspace", "Change labels or policy"), s.changeWorkspace)
 	onRecord(s, s.op(http.MethodDelete, one, "destroy-workspace", "Destroy a workspace and all its files"), s.destroyWorkspace)
-	onRecord(s, s.op(http.MethodPost, one+"/acquire", "acquire-workspace", "Open a workspace if needed, and return its traits"), s.acquireRoute)
+	// Reading a file opens its workspace, too.
+	onRecord(s, withScope(s.op(http.MethodPost, one+"/acquire", "acquire-workspace", "Open a workspace if needed, and return its traits"), auth.Read), s.acquireRoute)
 	onRecord(s, s.op(http.MethodGet, one+"/describe", "describe-workspace", "All details of a workspace, for operators"), s.describeWorkspace)
 	onRecord(s, s.op(http.MethodPost, one+"/reset", "reset-workspace", "Let a failed workspace be opened again"), s.resetWorkspace)
 	onRecord(s, s.op(http.MethodPost, one+"/pause", "pause-workspace", "Freeze the processes of a workspace; they use no CPU and keep their memory"), s.moveState(s.cfg.Registry.Pause))
@@ -81,6 +84,7 @@ func (s *Server) controlRoutes() {
 // handle registers a route whose errors become problems.
 func handle[I, O any](s *Server, op huma.Operation, f func(context.Context, *I) (*O, error)) {
 	info := requestInfo{op.Method, op.Path}
+	s.scopes[op.Method+" "+op.Path] = requiredScope(op)
 	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := f(ctx, in)
 		if err != nil {
@@ -217,6 +221,7 @@ func (s *Server) openWorkspace(ctx context.Context, in *openInput) (*body[Worksp
 	if err != nil {
 		return nil, err
 	}
+	setTarget(ctx, r.ID)
 	out, err := s.acquireAndShow(ctx, r.ID)
 	if err != nil {
 		s.removeUnopened(ctx, r.ID)

@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+)
+
+func (a *command) keyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "key",
+		Short: "Manage API keys of the clients of a server",
+		Long: `Manage API keys of the clients of a server. A key belongs to a tenant, which sees its own
+workspaces, snapshots, templates and artifacts only, and has a scope: read, run (read, and change
+workspaces) or admin (run, and manage the tenant's keys and templates). Keys are in the store of the
+data directory; with --server they are those of that server, which needs a key with scope admin.`,
+		Args: cobra.ArbitraryArgs,
+		RunE: runGroup,
+	}
+	cmd.AddCommand(a.keyCreateCommand(), a.keyListCommand(), a.keyRotateCommand(), a.keyRevokeCommand())
+	return cmd
+}
+
+func (a *command) keyCreateCommand() *cobra.Command {
+	var k client.KeyRequest
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Create an API key and print it, once",
+		Long: `Create an API key and print it. Only a hash of it is stored, so it can't be shown again. Clients
+send it as Authorization: Bearer KEY (CROFT_TOKEN of croft) or as X-API-KEY (E2B_API_KEY of the E2B
+SDKs). Without --tenant the key belongs to the server itself; with scope admin it then administers
+all tenants, as the server's token does.`,
+		Example: `  croft key create --tenant team-a --scope run --expires 90d
+  croft key create --tenant team-a --scope admin --name "team lead" --server https://croft.example`,
+		Args: cobra.NoArgs,
+		RunE: run(func(ctx context.Context, _ []string) error {
+			if err := checkExpires(k.Expires); err != nil {
+				return err
+			}
+			return a.withClient(ctx, func(c *client.Client) error {
+				made, err := c.CreateKey(ctx, k)
+				if err != nil {
+					return err
+				}
+				return a.printNewKey(made)
+			})
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&k.Tenant, "tenant", "", "the team that the key is for: [a-z0-9][a-z0-9-]{0,62} (default the server itself, or the tenant of the key in use)")
+	f.StringVar(&k.Scope, "scope", "run", "read, run or admin; each includes the ones before it")
+	f.StringVar(&k.Name, "name", "", "a text to recognise the key by")
+	registerExpires(f.StringVar, &k.Expires, "never")
+	return cmd
+}
+
+func registerExpires(stringVar func(*string, string, string, string), value *string, absent string) {
+	stringVar(value, "expires", "", "time until the key expires, such as 90d or 12h (default "+absent+")")
+}
+
+func checkExpires(text string) error {
+	if text == "" {
+		return nil
+	}
+	if _, err := client.ParseAge(text); err != nil {
+		return usagef("--expires %q: give a positive duration such as 90d or 12h", text)
+	}
+	return nil
+}
+
+// printNewKey prints the text of a key alone, so that a script can take it.
+func (a *command) printNewKey(k client.NewKey) error {
+	return a.printAnswer(k, func(w io.Writer) error {
+		a.note("%s, tenant %s, scope %s, expires %s; the key is shown this once", k.ID, orDash(k.Tenant), k.Scope, timeText(k.ExpiresAt))
+		_, err := fmt.Fprintln(w, k.Text)
+		return err
+	})
+}
+
+func (a *command) keyListCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Aliases: []string{"ls"}, Short: "List the API keys", Args: cobra.NoArgs,
+		RunE: run(func(ctx context.Context, _ []string) error {
+			return a.withClient(ctx, func(c *client.Client) error {
+				list, err := c.Keys(ctx)
+				if err != nil {
+					return err
+				}
+				return a.printAnswer(list, func(w io.Writer) error {
+					rows := [][]string{{"ID", "TENANT", "SCOPE", "STATE", "EXPIRES", "LAST USED", "NAME"}}
+					for _, k := range list {
+						rows = append(rows, []string{k.ID, orDash(k.Tenant), k.Scope, keyState(k, time.Now()), timeText(k.ExpiresAt), timeText(k.LastUsed), orDash(k.Name)})
+					}
+					return writeTable(w, rows)
+				})
+			})
+		}),
+	}
+}
+
+func keyState(k client.Key, now time.Time) string {
+	switch {
+	case !k.RevokedAt.IsZero():
+		return "revoked"
+	case !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(now):
+		return "expired"
+	}
+	return "valid"
+}
+
+func (a *command) keyRotateCommand() *cobra.Command {
+	var r client.RotateRequest
+	cmd := &cobra.Command{
+		Use: "rotate ID", Short: "Give an API key a new text and print it; the old one is refused", Args: cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			if err := checkExpires(r.Expires); err != nil {
+				return err
+			}
+			return a.withClient(ctx, func(c *client.Client) error {
+				made, err := c.RotateKey(ctx, args[0], r)
+				if err != nil {
+					return err
+				}
+				return a.printNewKey(made)
+			})
+		}),
+	}
+	registerExpires(cmd.Flags().StringVar, &r.Expires, "as before")
+	return cmd
+}
+
+func (a *command) keyRevokeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "revoke ID", Short: "Revoke an API key for good", Args: cobra.ExactArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withClient(ctx, func(c *client.Client) error {
+				k, err := c.RevokeKey(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return a.printAnswer(k, func(w io.Writer) error {
+					_, err := fmt.Fprintln(w, "revoked", k.ID)
+					return err
+				})
+			})
+		}),
+	}
+}

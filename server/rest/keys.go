@@ -1,0 +1,130 @@
+package rest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/croft-run/croft/auth"
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/fault"
+)
+
+const keysPath = "/v1/keys"
+
+func (s *Server) keyRoutes() {
+	handle(s, withScope(s.op(http.MethodGet, keysPath, "list-keys", "API keys, oldest first; those of the caller's tenant"), auth.Admin), s.listKeys)
+	handle(s, withScope(s.op(http.MethodPost, keysPath, "create-key", "Create an API key; its text is in this answer alone"), auth.Admin), s.createKey)
+	handle(s, withScope(s.op(http.MethodPost, keysPath+"/{key}/rotate", "rotate-key", "Give an API key a new text, and refuse the old one"), auth.Admin), s.rotateKey)
+	handle(s, withScope(s.op(http.MethodDelete, keysPath+"/{key}", "revoke-key", "Revoke an API key for good"), auth.Admin), s.revokeKey)
+}
+
+// keyStore returns the API keys.
+func (s *Server) keyStore() (*auth.Keys, error) {
+	if s.cfg.Guard.Keys == nil {
+		return nil, fmt.Errorf("API keys: %w: this server has none", fault.Unsupported)
+	}
+	return s.cfg.Guard.Keys, nil
+}
+
+// The JSON types of keys are the client's own.
+type (
+	// Key is an API key without its text.
+	Key = client.Key
+	// NewKey is an API key with its text.
+	NewKey = client.NewKey
+	// KeyRequest says which key is created.
+	KeyRequest = client.KeyRequest
+	// RotateRequest says how a key is rotated.
+	RotateRequest = client.RotateRequest
+)
+
+// Keys is the answer of GET /v1/keys.
+type Keys struct {
+	Keys []Key `json:"keys"`
+}
+
+func keyView(k auth.Key) Key {
+	return Key{
+		ID: k.ID, Tenant: k.Tenant, Scope: string(k.Scope), Name: k.Name,
+		CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, LastUsed: k.LastUsed, RevokedAt: k.RevokedAt,
+	}
+}
+
+func (s *Server) listKeys(ctx context.Context, _ *none) (*body[Keys], error) {
+	keys, err := s.keyStore()
+	if err != nil {
+		return nil, err
+	}
+	list, err := keys.List(ctx)
+	out := Keys{Keys: []Key{}}
+	for _, k := range list {
+		out.Keys = append(out.Keys, keyView(k))
+	}
+	return &body[Keys]{out}, err
+}
+
+func (s *Server) createKey(ctx context.Context, in *struct{ Body KeyRequest }) (*body[NewKey], error) {
+	keys, err := s.keyStore()
+	if err != nil {
+		return nil, err
+	}
+	expires, err := expiryAfter(in.Body.Expires)
+	if err != nil {
+		return nil, err
+	}
+	k, text, err := keys.Create(ctx, auth.Key{Tenant: in.Body.Tenant, Scope: auth.Scope(in.Body.Scope), Name: in.Body.Name, ExpiresAt: expires})
+	if err != nil {
+		return nil, err
+	}
+	setTarget(ctx, k.ID)
+	return &body[NewKey]{NewKey{Key: keyView(k), Text: text}}, nil
+}
+
+// expiryAfter returns the time after a duration such as 90d or 12h; zero for "".
+func expiryAfter(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	d, err := client.ParseAge(text)
+	if err != nil {
+		return time.Time{}, badParameter("expires", "%q is not a positive duration such as 90d or 12h", text)
+	}
+	return time.Now().UTC().Add(d), nil
+}
+
+// KeyTarget addresses an API key.
+type KeyTarget struct {
+	Key string `path:"key" doc:"id of the key"`
+}
+
+type rotateInput struct {
+	KeyTarget
+	Body RotateRequest
+}
+
+func (s *Server) rotateKey(ctx context.Context, in *rotateInput) (*body[NewKey], error) {
+	keys, err := s.keyStore()
+	if err != nil {
+		return nil, err
+	}
+	expires, err := expiryAfter(in.Body.Expires)
+	if err != nil {
+		return nil, err
+	}
+	k, text, err := keys.Rotate(ctx, in.Key, expires)
+	if err != nil {
+		return nil, err
+	}
+	return &body[NewKey]{NewKey{Key: keyView(k), Text: text}}, nil
+}
+
+func (s *Server) revokeKey(ctx context.Context, in *KeyTarget) (*body[Key], error) {
+	keys, err := s.keyStore()
+	if err != nil {
+		return nil, err
+	}
+	k, err := keys.Revoke(ctx, in.Key)
+	return &body[Key]{keyView(k)}, err
+}
