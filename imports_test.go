@@ -117,7 +117,7 @@ var may = []struct{ pkg, imports string }{
 	{"server/rest", "auth client prepare/stage fault event workspace workspace/driver registry tool/profile internal/shellwire server/httpguard snapshot snapshot/template snapshot/history"},
 	{"server/e2b/envd/envdpb", ""},
 	{"server/e2b/envd", "fault workspace workspace/driver server/e2b/envd/envdpb"},
-	{"server/e2b", "auth event fault internal/atomicfile internal/sleep registry server/e2b/envd server/httpguard snapshot snapshot/template workspace workspace/driver"},
+	{"server/e2b", "auth event fault host/files internal/atomicfile internal/sleep registry server/e2b/envd server/httpguard snapshot snapshot/template workspace workspace/driver"},
 	{"daemon/app", "server/e2b server/e2b/envd auth client host/files interp/isolate fault event secret workspace workspace/driver egress host/cmdpolicy daemon/config registry server/httpguard server/rest tool/profile provider/... snapshot snapshot/bucket snapshot/template snapshot/history tool tool/all tool/snapshots server/mcpserver prepare/stage prepare/bootstrap tool/skill"},
 	{"daemon/cli", "auth internal/locktmp eval eval/suite interp/codeblock fault event workspace workspace/driver registry tool/profile daemon/config client daemon/app internal/suggest tool tool/snapshots server/mcpserver snapshot snapshot/history prepare/stage prepare/bootstrap"},
 	{"daemon", "workspace/driver daemon/cli"},

@@ -1,11 +1,15 @@
 package e2e
 
 import (
+	"archive/tar"
 	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +18,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/croft-run/croft/internal/testenv"
 )
@@ -135,7 +146,7 @@ func TestE2B(t *testing.T) {
 	server := startUp(t, buildCroft(t), t.TempDir())
 	var table strings.Builder
 	table.WriteString("| Method | Here | |\n|---|---|---|\n")
-	for line := range bytes.Lines(server.node("methods.mjs")) {
+	for line := range bytes.Lines(server.node("methods.mjs", "TEST_IMAGE="+testImage(t))) {
 		var m method
 		if err := json.Unmarshal(line, &m); err != nil {
 			t.Fatalf("%v: %s", err, line)
@@ -185,4 +196,55 @@ func TestE2BRestart(t *testing.T) {
 	}
 	server.start()
 	server.node("restart.mjs", "STATE="+state)
+}
+
+// testImage pushes an image to a registry on loopback, and returns its name. It has a shell,
+// some programs with their libraries, and a file that only it has.
+func testImage(t *testing.T) string {
+	t.Helper()
+	var layer bytes.Buffer
+	archive, seen := tar.NewWriter(&layer), map[string]bool{}
+	add := func(name string, data []byte, mode int64) {
+		t.Helper()
+		if seen[name] {
+			return
+		}
+		seen[name] = true
+		if err := archive.WriteHeader(&tar.Header{Name: strings.TrimPrefix(name, "/"), Mode: mode, Size: int64(len(data)), Typeflag: tar.TypeReg}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := archive.Write(data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, program := range []string{"/bin/bash", "/bin/cat", "/bin/ls", "/bin/mkdir", "/usr/bin/id"} {
+		out, err := exec.Command("ldd", program).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, word := range append(strings.Fields(string(out)), program) {
+			if data, err := os.ReadFile(word); strings.HasPrefix(word, "/") && err == nil {
+				add(word, data, 0o755)
+			}
+		}
+	}
+	add("/opt/marker", []byte("of the image\n"), 0o644)
+	add("/etc/passwd", []byte("root:x:0:0:root:/root:/bin/bash\nother:x:1000:1000::/home/other:/bin/sh\n"), 0o644)
+	if err := archive.Close(); err != nil {
+		t.Fatal(err)
+	}
+	image, err := mutate.AppendLayers(empty.Image, static.NewLayer(layer.Bytes(), types.DockerUncompressedLayer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(server.Close)
+	ref, err := name.ParseReference(strings.TrimPrefix(server.URL, "http://") + "/croft/test:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(ref, image); err != nil {
+		t.Fatal(err)
+	}
+	return ref.String()
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/provider/all"
 	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/server/e2b"
@@ -37,7 +38,7 @@ func (s *System) openE2B(ctx context.Context, addr net.Addr) (*e2bServer, error)
 	out := &e2bServer{envd: envd.New(envd.Config{Log: s.log}), done: make(chan struct{})}
 	out.Server, err = e2b.New(ctx, e2b.Config{
 		Registry: s.Registry, Envd: out.envd, Admit: s.admitSandbox, AdmitPolicy: s.admitPolicy,
-		Guard: s.guard, Audit: s.auditSink(), Key: []byte(key), Dir: filepath.Join(s.Dir, "e2b"), Templates: s.templates, Snapshots: s.snapshots,
+		Guard: s.guard, Audit: s.auditSink(), Key: []byte(key), Dir: filepath.Join(s.Dir, "e2b"), Volumes: all.Volumes(s.Dir), Templates: s.templates, Snapshots: s.snapshots,
 		Domain: s.settings.Server.Domain, Events: s.events.recent, Log: s.log,
 	})
 	if err != nil {

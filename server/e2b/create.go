@@ -92,7 +92,11 @@ func (s *Server) create(ctx context.Context, in newSandbox, or int) (sandbox, er
 	if err != nil {
 		return sandbox{}, err
 	}
-	mounts, err := s.volumes.resolve(ctx, in.VolumeMounts)
+	volumes, err := s.volumes.resolve(ctx, in.VolumeMounts)
+	if err != nil {
+		return sandbox{}, err
+	}
+	config, err := from.config(volumes)
 	if err != nil {
 		return sandbox{}, err
 	}
@@ -110,7 +114,7 @@ func (s *Server) create(ctx context.Context, in newSandbox, or int) (sandbox, er
 		d.MaskHost = in.Network.MaskRequestHost
 	}
 	spec := driver.Spec{
-		From: from.Source, Config: mounts,
+		From: from.Source, Config: config,
 		Policy: driver.Policy{Env: env, Network: network, Limits: from.Limits, Persist: true},
 	}
 	if err := s.cfg.Admit(ctx, &spec); err != nil {

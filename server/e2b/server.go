@@ -43,6 +43,7 @@ type Config struct {
 	Key []byte
 
 	Dir       string            // directory of templates, uploads and volumes; created if missing
+	Volumes   string            // directory of the volumes of provider sandbox
 	Templates *template.Catalog // of this server, by name
 	Snapshots *snapshot.Store
 
@@ -84,7 +85,7 @@ func New(ctx context.Context, cfg Config) (*Server, error) {
 	if s.templates, err = openTemplates(cfg.Dir); err != nil {
 		return nil, err
 	}
-	if s.volumes, err = openVolumes(cfg.Dir); err != nil {
+	if s.volumes, err = openVolumes(cfg.Dir, cfg.Volumes); err != nil {
 		return nil, err
 	}
 	s.background, s.end = context.WithCancel(auth.Without(context.WithoutCancel(ctx)))

@@ -74,12 +74,16 @@ func (s *Server) runBuild(ctx context.Context, one *storedTemplate, b *build, in
 
 // build runs the steps in a workspace of its own, and returns the step that failed.
 func (s *Server) build(ctx context.Context, one *storedTemplate, b *build, in buildSpec, log *buildLog) (_ result, step string, err error) {
-	from, err := s.buildSource(ctx, in, log)
+	from, err := s.buildSource(ctx, in, b.ID, log)
+	if err != nil {
+		return result{}, baseStep, err
+	}
+	config, err := from.config(nil)
 	if err != nil {
 		return result{}, baseStep, err
 	}
 	spec := driver.Spec{
-		From: from.Source, Config: from.config(),
+		From: from.Source, Config: config,
 		Policy: driver.Policy{Limits: b.limits(), Persist: true},
 	}
 	if err := s.cfg.Admit(ctx, &spec); err != nil {

@@ -71,7 +71,7 @@ type build struct {
 // A result is what a build leaves: what a sandbox starts from.
 type result struct {
 	Snapshot string            `json:"snapshot,omitempty"` // "" is an empty home
-	Rootfs   string            `json:"rootfs,omitempty"`   // template of the catalog with the files of an image
+	Rootfs   string            `json:"rootfs,omitempty"`   // snapshot with the files of an image; "" is the programs of the host
 	Env      map[string]string `json:"env,omitempty"`
 	Workdir  string            `json:"workdir,omitempty"`
 	User     string            `json:"user,omitempty"`
@@ -450,6 +450,7 @@ func (s *Server) deleteBuilds(ctx context.Context, one *storedTemplate) {
 			}
 		}
 		_ = os.Remove(s.logFile(b.ID)) // it is small, and nothing refers to it
+		s.deleteImage(ctx, b.Rootfs)
 	}
 	if err := os.RemoveAll(s.uploadDir(one.ID)); err != nil {
 		s.log.Warn("e2b: delete the uploads of a template", "template", one.ID, "error", err)
