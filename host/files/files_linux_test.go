@@ -51,6 +51,33 @@ func TestWriteKeepsModeOwnerAndXattrs(t *testing.T) {
 	}
 }
 
+func TestXattrs(t *testing.T) {
+	r, dir := open(t, nil)
+	put(t, r, "f", "x")
+	if err := unix.Setxattr(filepath.Join(dir, "f"), "user.other", []byte("kept"), 0); err != nil {
+		t.Skipf("skipped: host: it lacks extended attributes in %s: %v", dir, err)
+	}
+	for _, want := range []map[string]string{{"a": "1", "b": ""}, {"b": "2", "c": "\xff"}, {}} {
+		must(t, r.SetXattrs(t.Context(), "f", "mine.", want))
+		got, err := r.Xattrs(t.Context(), "f", "mine.")
+		must(t, err)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	if got, err := r.Xattrs(t.Context(), "f", ""); err != nil || len(got) != 1 || got["other"] != "kept" {
+		t.Errorf("all attributes are %q, %v", got, err)
+	}
+	must(t, unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600))
+	must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "out")))
+	for name, want := range map[string]fault.Code{"none": fault.NotFound, "fifo": fault.InvalidArgument, "out": fault.SandboxViolation} {
+		_, err := r.Xattrs(t.Context(), name, "")
+		if set := r.SetXattrs(t.Context(), name, "", nil); fault.Of(err) != want || fault.Of(set) != want {
+			t.Errorf("%s: %v, %v; want %v", name, err, set, want)
+		}
+	}
+}
+
 func TestWriteIgnoresTheUmask(t *testing.T) {
 	old := unix.Umask(0o077)
 	defer unix.Umask(old)

@@ -133,7 +133,7 @@ class Run:
         for mime, value in bundle.items():
             if isinstance(value, str):
                 raw = value.encode("utf-8", "replace")
-                if not mime.startswith("text/") and not mime.endswith(("json", "xml")):
+                if mime.startswith(("image/", "audio/", "video/", "application/pdf", "application/octet-stream")) and not mime.endswith("xml"):
                     try:
                         raw = base64.b64decode(value, validate=False)
                     except ValueError:

@@ -37,7 +37,7 @@ var etcShown = []string{
 	"ssl/certs", "ssl/cert.pem", "ssl/openssl.cnf", "ca-certificates", "ca-certificates.conf", "crypto-policies",
 	"pki/tls/certs", "pki/tls/cert.pem", "pki/tls/openssl.cnf", "pki/ca-trust", "pki/java",
 	// Programs.
-	"gitconfig", "pip.conf", "npmrc", "wgetrc", "python3*", "perl", "php/*/cli", "php/*/mods-available", "java*", "jvm*", "maven", "ant*", "R", "octave",
+	"gitconfig", "pip.conf", "matplotlibrc", "npmrc", "wgetrc", "python3*", "perl", "php/*/cli", "php/*/mods-available", "java*", "jvm*", "maven", "ant*", "R", "octave",
 	"dotnet", "mono", "ghc", "gdb", "vim", "nanorc", "emacs", "tmux.conf", "groff", "magic", "magic.mime", "mailcap", "mime.types", "manpath.config",
 	"papersize", "fonts", "gtk-*", "X11", "xdg", "xml", "sgml", "texmf", "ImageMagick-*", "OpenCL", "glvnd", "vulkan",
 }

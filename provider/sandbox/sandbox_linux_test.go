@@ -110,7 +110,7 @@ var harness = workspacetest.Harness{
 func TestConformance(t *testing.T) { workspacetest.Run(t, harness) }
 
 // TestConformanceTemplate runs the suite over workspaces whose files are an
-// overlay, above a template that is empty.
+// overlay, above a template that is empty, and which are the home of a user.
 func TestConformanceTemplate(t *testing.T) {
 	h := harness
 	empty := filepath.Join(filepath.Dir(os.Getenv(guestVar)), "empty-"+strconv.Itoa(os.Getuid()))
@@ -120,7 +120,7 @@ func TestConformanceTemplate(t *testing.T) {
 	if err := os.MkdirAll(empty, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	h.Config = []byte(`{"template":"` + empty + `"}`)
+	h.Config = []byte(`{"template":"` + empty + `","user":"user","at":"/home/user"}`)
 	workspacetest.Run(t, h)
 }
 

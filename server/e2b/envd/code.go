@@ -2,6 +2,7 @@ package envd
 
 import (
 	"context"
+	_ "embed" // charts.py
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -43,7 +44,7 @@ type codeContext struct {
 	Dir      string `json:"cwd"`
 }
 
-func (c *call) contextOf(ctx driver.CodeContext) codeContext {
+func (c *sandboxCall) contextOf(ctx driver.CodeContext) codeContext {
 	dir := c.home()
 	if l, err := c.locate(ctx.Dir); err == nil && ctx.Dir != "" {
 		dir = l.abs
@@ -61,7 +62,7 @@ func language(name string) (string, error) {
 }
 
 // create creates a context.
-func (c *call) create(ctx context.Context, name, dir string) (driver.CodeContext, error) {
+func (c *sandboxCall) create(ctx context.Context, name, dir string) (driver.CodeContext, error) {
 	kernel, err := language(name)
 	if err != nil {
 		return driver.CodeContext{}, err
@@ -87,12 +88,53 @@ func (c *call) create(ctx context.Context, name, dir string) (driver.CodeContext
 	if fault.Of(err) == fault.Unsupported {
 		err = fmt.Errorf("%w: %s has no kernel in this sandbox; install where its commands run: %s (%w)", fault.Unsupported, kernel, kernelPackages[kernel], err)
 	}
+	if err == nil {
+		err = c.prepare(ctx, made)
+	}
 	return made, err
+}
+
+// charts is the code that prepares a kernel of Python.
+//
+//go:embed charts.py
+var charts string
+
+// prepare makes a new kernel of Python report the data of charts.
+func (c *sandboxCall) prepare(ctx context.Context, k driver.CodeContext) error {
+	c.box.mu.Lock()
+	delete(c.box.counts, k.ID)
+	c.box.mu.Unlock()
+	if k.Language != "python" {
+		return nil
+	}
+	_, err := c.Workspace.RunCode(ctx, driver.Code{Context: k.ID, Source: charts})
+	return err
+}
+
+// prepareAgain prepares the kernel of a context that was restarted.
+func (c *sandboxCall) prepareAgain(ctx context.Context, id string) error {
+	k, err := c.context(ctx, id)
+	if err == nil {
+		err = c.prepare(ctx, k)
+	}
+	return err
+}
+
+// context describes a context. An unknown one is NotFound.
+func (c *sandboxCall) context(ctx context.Context, id string) (driver.CodeContext, error) {
+	list, err := c.Workspace.Contexts(ctx)
+	if err != nil {
+		return driver.CodeContext{}, err
+	}
+	if at := slices.IndexFunc(list, func(k driver.CodeContext) bool { return k.ID == id }); at >= 0 {
+		return list[at], nil
+	}
+	return driver.CodeContext{}, fmt.Errorf("context %.100q: %w", id, fault.NotFound)
 }
 
 // defaultContext returns the id of the context that code of a language without a context
 // runs in. It is created on demand.
-func (c *call) defaultContext(ctx context.Context, name string) (string, error) {
+func (c *sandboxCall) defaultContext(ctx context.Context, name string) (string, error) {
 	kernel, err := language(name)
 	if err != nil {
 		return "", err
@@ -100,12 +142,8 @@ func (c *call) defaultContext(ctx context.Context, name string) (string, error) 
 	c.box.contextsMu.Lock()
 	defer c.box.contextsMu.Unlock()
 	if id := c.box.contexts[kernel]; id != "" {
-		list, err := c.Workspace.Contexts(ctx)
-		if err != nil {
-			return "", err
-		}
-		if slices.ContainsFunc(list, func(k driver.CodeContext) bool { return k.ID == id }) {
-			return id, nil
+		if _, err := c.context(ctx, id); fault.Of(err) != fault.NotFound {
+			return id, err
 		}
 	}
 	made, err := c.create(ctx, kernel, "")
@@ -152,12 +190,24 @@ func (s *Server) listContexts(w http.ResponseWriter, r *http.Request) {
 
 // restartContext serves POST /contexts/{id}/restart.
 func (s *Server) restartContext(w http.ResponseWriter, r *http.Request) {
-	answerEmpty(w, callOf(r.Context()).Workspace.RestartContext(r.Context(), r.PathValue("id")))
+	c, id := callOf(r.Context()), r.PathValue("id")
+	err := c.Workspace.RestartContext(r.Context(), id)
+	if err == nil {
+		err = c.prepareAgain(r.Context(), id)
+	}
+	answerEmpty(w, err)
 }
 
 // deleteContext serves DELETE /contexts/{id}.
 func (s *Server) deleteContext(w http.ResponseWriter, r *http.Request) {
-	answerEmpty(w, callOf(r.Context()).Workspace.DeleteContext(r.Context(), r.PathValue("id")))
+	c, id := callOf(r.Context()), r.PathValue("id")
+	err := c.Workspace.DeleteContext(r.Context(), id)
+	if err == nil {
+		c.box.mu.Lock()
+		delete(c.box.counts, id)
+		c.box.mu.Unlock()
+	}
+	answerEmpty(w, err)
 }
 
 func answerEmpty(w http.ResponseWriter, err error) {
@@ -184,17 +234,18 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 	if err == nil && req.Context == "" {
 		req.Context, err = c.defaultContext(ctx, req.Language)
 	}
+	var kernel driver.CodeContext
 	if err == nil {
-		err = c.checkContext(ctx, req.Context)
+		kernel, err = c.context(ctx, req.Context) // before the answer has begun
 	}
 	if err != nil {
 		writeError(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	lines := &lineWriter{w: w, flush: http.NewResponseController(w).Flush}
+	lines := &ndjsonWriter{w: w, flush: http.NewResponseController(w).Flush}
 	lines.err = lines.flush() // the SDK's time for the answer to begin is shorter than that of code
-	res, err := c.runWithEnv(ctx, driver.Code{Context: req.Context, Source: req.Code, Timeout: maxExecution, OnOutput: lines.output}, req.Env)
+	res, err := c.runWithEnv(ctx, kernel, driver.Code{Context: kernel.ID, Source: req.Code, Timeout: maxExecution, OnOutput: lines.output}, req.Env)
 	if err != nil {
 		lines.write(map[string]any{"type": "error", "name": "ExecutionError", "value": err.Error(), "traceback": ""})
 		lines.write(map[string]any{"type": "unexpected_end_of_execution"})
@@ -206,37 +257,31 @@ func (s *Server) execute(w http.ResponseWriter, r *http.Request) {
 	if e := res.Error; e != nil {
 		lines.write(map[string]any{"type": "error", "name": e.Name, "value": e.Value, "traceback": strings.Join(e.Traceback, "\n")})
 	}
-	lines.write(map[string]any{"type": "number_of_executions", "execution_count": res.Count})
+	lines.write(map[string]any{"type": "number_of_executions", "execution_count": c.countRun(kernel.ID)})
 	if res.Cause == driver.CauseLost {
+		if err := c.prepareAgain(ctx, kernel.ID); err != nil {
+			s.log.InfoContext(ctx, "a kernel that was started again reports no data of charts", "err", err)
+		}
 		lines.write(map[string]any{"type": "unexpected_end_of_execution"})
 		return
 	}
 	lines.write(map[string]any{"type": "end_of_execution"})
 }
 
-// checkContext answers NotFound for a context that does not exist, before the answer has
-// begun.
-func (c *call) checkContext(ctx context.Context, id string) error {
-	list, err := c.Workspace.Contexts(ctx)
-	if err == nil && !slices.ContainsFunc(list, func(k driver.CodeContext) bool { return k.ID == id }) {
-		err = fmt.Errorf("context %.100q: %w", id, fault.NotFound)
-	}
-	return err
+// countRun returns the number of a run in its context. The kernel's own number also counts
+// the runs of prepare and runWithEnv.
+func (c *sandboxCall) countRun(id string) int {
+	c.box.mu.Lock()
+	defer c.box.mu.Unlock()
+	c.box.counts[id]++
+	return c.box.counts[id]
 }
 
 // runWithEnv runs code with variables of the environment that are set before and restored
 // after it, by runs of their own.
-func (c *call) runWithEnv(ctx context.Context, code driver.Code, env map[string]string) (driver.CodeResult, error) {
+func (c *sandboxCall) runWithEnv(ctx context.Context, kernel driver.CodeContext, code driver.Code, env map[string]string) (driver.CodeResult, error) {
 	if len(env) == 0 {
 		return c.Workspace.RunCode(ctx, code)
-	}
-	list, err := c.Workspace.Contexts(ctx)
-	if err != nil {
-		return driver.CodeResult{}, err
-	}
-	at := slices.IndexFunc(list, func(k driver.CodeContext) bool { return k.ID == code.Context })
-	if at < 0 {
-		return driver.CodeResult{}, fmt.Errorf("context %.100q: %w", code.Context, fault.NotFound)
 	}
 	var set, restore strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(env)) {
@@ -244,7 +289,7 @@ func (c *call) runWithEnv(ctx context.Context, code driver.Code, env map[string]
 		if key == "" || strings.ContainsAny(key, "=\x00") || strings.IndexByte(value, 0) >= 0 {
 			return driver.CodeResult{}, fmt.Errorf("environment variable %.100q: %w: a name is not empty and has no = or NUL", key, fault.InvalidArgument)
 		}
-		line, err := envCode(list[at].Language, key, &value)
+		line, err := envCode(kernel.Language, key, &value)
 		if err != nil {
 			return driver.CodeResult{}, err
 		}
@@ -253,7 +298,7 @@ func (c *call) runWithEnv(ctx context.Context, code driver.Code, env map[string]
 		if old, ok := c.Env[key]; ok {
 			was = &old
 		}
-		line, err = envCode(list[at].Language, key, was)
+		line, err = envCode(kernel.Language, key, was)
 		if err != nil {
 			return driver.CodeResult{}, err
 		}
@@ -294,14 +339,14 @@ func envCode(language, key string, value *string) (string, error) {
 	return "", fmt.Errorf("env_vars: %w for code in %s; set them when the sandbox is created", fault.Unsupported, language)
 }
 
-// A lineWriter writes lines of JSON, each at once.
-type lineWriter struct {
+// A ndjsonWriter writes lines of JSON, each at once.
+type ndjsonWriter struct {
 	w     http.ResponseWriter
 	flush func() error
 	err   error
 }
 
-func (l *lineWriter) write(v any) {
+func (l *ndjsonWriter) write(v any) {
 	if l.err != nil {
 		return
 	}
@@ -318,7 +363,7 @@ func (l *lineWriter) write(v any) {
 func timestamp() string { return time.Now().UTC().Format(time.RFC3339Nano) }
 
 // output writes one output of code.
-func (l *lineWriter) output(o driver.Output) error {
+func (l *ndjsonWriter) output(o driver.Output) error {
 	switch o.Kind {
 	case driver.OutputStdout, driver.OutputStderr:
 		l.write(map[string]any{"type": string(o.Kind), "text": o.Text, "timestamp": timestamp()})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,6 @@ import (
 	"github.com/croft-run/croft/server/e2b/envd"
 	"github.com/croft-run/croft/server/e2b/envd/envdpb"
 	"github.com/croft-run/croft/workspace"
-	"github.com/croft-run/croft/workspace/driver"
 )
 
 func TestMain(m *testing.M) { shelltest.Main(m) }
@@ -75,6 +75,13 @@ func (h *host) serve() {
 		}
 		one.Close()
 		two.Close()
+		stacks := make([]byte, 4<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		for stack := range strings.SplitSeq(string(stacks), "\n\n") {
+			if strings.Contains(stack, "croft/server/e2b/envd.") { // not envd_test
+				h.t.Errorf("a goroutine is left:\n%s", stack)
+			}
+		}
 	})
 }
 
@@ -417,4 +424,29 @@ func TestAuthorization(t *testing.T) {
 	}
 }
 
-var _ = driver.TypeFile
+// TestEndedProcessesAreRemoved keeps an ended process for a while, and not longer.
+func TestEndedProcessesAreRemoved(t *testing.T) {
+	h := newHost(t)
+	h.srv.SetRetain(time.Second)
+	c := h.processes("json")
+	start := func() uint32 {
+		s, err := c.Start(t.Context(), bash("exit 5"))
+		r := read(s, err, nil)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		return r.pid
+	}
+	pid := start()
+	s, err := c.Connect(t.Context(), &envdpb.ConnectRequest{Process: byPID(pid)})
+	if r := read(s, err, nil); r.end.GetExitCode() != 5 {
+		t.Errorf("got %+v", r)
+	}
+	time.Sleep(1500 * time.Millisecond)
+	start()
+	s, err = c.Connect(t.Context(), &envdpb.ConnectRequest{Process: byPID(pid)})
+	wantCode(t, "a process that ended long ago", read(s, err, nil).err, connect.CodeNotFound)
+	if list, err := h.box.Workspace.Sessions(t.Context()); err != nil || len(list) != 1 {
+		t.Errorf("%d sessions are left, %v", len(list), err)
+	}
+}

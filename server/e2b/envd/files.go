@@ -38,7 +38,7 @@ func newFileInfo(abs string, metadata map[string]string) fileInfo {
 }
 
 // authorizeFile checks the token or the signature of a request for a file, and its user.
-func (c *call) authorizeFile(r *http.Request, operation string) error {
+func (c *sandboxCall) authorizeFile(r *http.Request, operation string) error {
 	query := r.URL.Query()
 	if err := c.checkSignature(r.Header.Get(tokenHeader), query.Get("path"), operation, query.Get("username"), query.Get("signature"), query.Get("signature_expiration")); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (c *call) authorizeFile(r *http.Request, operation string) error {
 }
 
 // checkSignature checks the token of a request for a file or, without one, its signature.
-func (c *call) checkSignature(token, p, operation, user, signature, expiration string) error {
+func (c *sandboxCall) checkSignature(token, p, operation, user, signature, expiration string) error {
 	switch {
 	case c.Token == "":
 		return nil
@@ -128,7 +128,7 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 			writeError(w, err)
 			return
 		}
-		defer f.Close()
+		defer f.Close() //nolint:errcheck // nothing is written
 		seeker, ok := f.(io.ReadSeeker)
 		if !ok {
 			writeError(w, fmt.Errorf("%s: %w: the file can't be read from an offset", l.abs, fault.Unsupported))
@@ -143,7 +143,7 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (c *call) copyFile(ctx context.Context, l location, w io.Writer) error {
+func (c *sandboxCall) copyFile(ctx context.Context, l location, w io.Writer) error {
 	body, _, err := c.Workspace.Read(ctx, l.name, nil)
 	if err != nil {
 		return err
@@ -234,7 +234,7 @@ func decoded(r *http.Request) (io.Reader, error) {
 }
 
 // writeFiles writes the files of a body.
-func (c *call) writeFiles(r *http.Request, body io.Reader, metadata map[string]string) ([]fileInfo, error) {
+func (c *sandboxCall) writeFiles(r *http.Request, body io.Reader, metadata map[string]string) ([]fileInfo, error) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	p := r.URL.Query().Get("path")
 	switch {
@@ -309,7 +309,7 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 }
 
 // writeFile creates or replaces a file, and its parent directories.
-func (c *call) writeFile(ctx context.Context, p string, body io.Reader, metadata map[string]string) (fileInfo, error) {
+func (c *sandboxCall) writeFile(ctx context.Context, p string, body io.Reader, metadata map[string]string) (fileInfo, error) {
 	l, err := c.locate(p)
 	if err != nil {
 		return fileInfo{}, err
@@ -358,7 +358,7 @@ func (s *Server) compose(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, info)
 }
 
-func (c *call) composeFiles(ctx context.Context, sources []string, destination, user string) (fileInfo, error) {
+func (c *sandboxCall) composeFiles(ctx context.Context, sources []string, destination, user string) (fileInfo, error) {
 	if err := c.checkUserName(ctx, user); err != nil {
 		return fileInfo{}, err
 	}
@@ -398,7 +398,7 @@ func (c *call) composeFiles(ctx context.Context, sources []string, destination, 
 			}
 		}
 		joined <- err
-		writer.CloseWithError(err) //nolint:errcheck // it always answers nil
+		writer.CloseWithError(err)
 	}()
 	info, err := c.writeFile(ctx, destination, reader, nil)
 	reader.Close() //nolint:errcheck // it always answers nil
@@ -417,7 +417,7 @@ func (c *call) composeFiles(ctx context.Context, sources []string, destination, 
 }
 
 // copyAny copies a file of the workspace or of the sandbox.
-func (c *call) copyAny(ctx context.Context, l location, w io.Writer) error {
+func (c *sandboxCall) copyAny(ctx context.Context, l location, w io.Writer) error {
 	if !l.outside {
 		if err := c.copyFile(ctx, l, w); !leavesWorkspace(err) {
 			return err
@@ -477,7 +477,7 @@ func metadataOf(h http.Header) (map[string]string, error) {
 }
 
 // setMetadata replaces the metadata of a file.
-func (c *call) setMetadata(ctx context.Context, name string, metadata map[string]string) error {
+func (c *sandboxCall) setMetadata(ctx context.Context, name string, metadata map[string]string) error {
 	err := c.Workspace.SetXattrs(ctx, name, metadataXattr, metadata)
 	if fault.Of(err) == fault.Unsupported && len(metadata) == 0 {
 		return nil
@@ -486,7 +486,7 @@ func (c *call) setMetadata(ctx context.Context, name string, metadata map[string
 }
 
 // addMetadata adds the metadata of files of the workspace to entries.
-func (c *call) addMetadata(ctx context.Context, list []entry) error {
+func (c *sandboxCall) addMetadata(ctx context.Context, list []entry) error {
 	var names []string
 	var at []int // in list
 	for i, e := range list {

@@ -19,8 +19,15 @@ import (
 	"github.com/croft-run/croft/server/e2b/envd/envdpb"
 )
 
+// A reply is an answer without its body.
+type reply struct {
+	StatusCode    int
+	Header        http.Header
+	ContentLength int64
+}
+
 // do makes a request; a header is "Name: value".
-func (h *host) do(method, path, body string, header ...string) (*http.Response, string) {
+func (h *host) do(method, path, body string, header ...string) (reply, string) {
 	h.t.Helper()
 	req, err := http.NewRequestWithContext(h.t.Context(), method, h.url+path, strings.NewReader(body))
 	if err != nil {
@@ -42,7 +49,7 @@ func (h *host) do(method, path, body string, header ...string) (*http.Response, 
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	return res, string(data)
+	return reply{res.StatusCode, res.Header, res.ContentLength}, string(data)
 }
 
 func compressed(text string) string {

@@ -19,7 +19,7 @@ type filesystemService struct{ *Server }
 var _ envdpb.FilesystemHandler = filesystemService{}
 
 // located checks the user of a request and resolves its path.
-func located(ctx context.Context, p string) (*call, location, error) {
+func located(ctx context.Context, p string) (*sandboxCall, location, error) {
 	c := callOf(ctx)
 	if err := c.checkUser(ctx); err != nil {
 		return c, location{}, err

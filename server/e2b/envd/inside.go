@@ -24,7 +24,7 @@ const (
 )
 
 // inside runs a script of sh with arguments and returns its output.
-func (c *call) inside(ctx context.Context, script string, args ...string) ([]byte, error) {
+func (c *sandboxCall) inside(ctx context.Context, script string, args ...string) ([]byte, error) {
 	res, err := c.runInside(ctx, driver.Command{Timeout: insideTime, MaxOutput: insideOutput}, script, args)
 	if err == nil && res.StdoutDropped > 0 {
 		err = fmt.Errorf("%w: the answer is too large", fault.ResourceExhausted)
@@ -32,7 +32,7 @@ func (c *call) inside(ctx context.Context, script string, args ...string) ([]byt
 	return res.Stdout, err
 }
 
-func (c *call) runInside(ctx context.Context, cmd driver.Command, script string, args []string) (driver.Result, error) {
+func (c *sandboxCall) runInside(ctx context.Context, cmd driver.Command, script string, args []string) (driver.Result, error) {
 	cmd.Argv = append([]string{"/bin/sh", "-c", script, "sh"}, args...)
 	cmd.Env = map[string]string{"LC_ALL": "C"}
 	res, err := c.Workspace.Run(ctx, cmd)
@@ -86,7 +86,7 @@ const findFormat = `%y\0%Y\0%s\0%m\0%u\0%g\0%T@\0%l\0%P\0`
 
 const findFields = 9
 
-func (c *call) statInside(ctx context.Context, abs string, follow bool) (entry, error) {
+func (c *sandboxCall) statInside(ctx context.Context, abs string, follow bool) (entry, error) {
 	flag := "-P"
 	if follow {
 		flag = "-L"
@@ -104,7 +104,7 @@ exec find "$1" "$2" -maxdepth 0 -printf '`+findFormat+`'`, flag, abs)
 	return list[0], nil
 }
 
-func (c *call) listInside(ctx context.Context, abs string, depth int) ([]entry, error) {
+func (c *sandboxCall) listInside(ctx context.Context, abs string, depth int) ([]entry, error) {
 	// The slash follows a symlink.
 	out, err := c.inside(ctx, `find "$1/" -mindepth 1 -maxdepth "$2" -printf '`+findFormat+`' 2>/dev/null || true`, abs, strconv.Itoa(depth))
 	if err != nil {
@@ -158,23 +158,23 @@ func findType(letter string) driver.FileType {
 	return driver.TypeOther
 }
 
-func (c *call) makeDirInside(ctx context.Context, abs string) error {
+func (c *sandboxCall) makeDirInside(ctx context.Context, abs string) error {
 	_, err := c.inside(ctx, `mkdir -p -- "$1"`, abs)
 	return err
 }
 
-func (c *call) moveInside(ctx context.Context, from, to string) error {
+func (c *sandboxCall) moveInside(ctx context.Context, from, to string) error {
 	_, err := c.inside(ctx, `mkdir -p -- "$2" && mv -T -- "$1" "$3"`, from, path.Dir(to), to)
 	return err
 }
 
-func (c *call) removeInside(ctx context.Context, abs string) error {
+func (c *sandboxCall) removeInside(ctx context.Context, abs string) error {
 	_, err := c.inside(ctx, `rm -rf -- "$1"`, abs)
 	return err
 }
 
 // readInside writes the content of a file to w.
-func (c *call) readInside(ctx context.Context, abs string, w io.Writer) error {
+func (c *sandboxCall) readInside(ctx context.Context, abs string, w io.Writer) error {
 	var failed error
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -193,7 +193,7 @@ func (c *call) readInside(ctx context.Context, abs string, w io.Writer) error {
 }
 
 // writeInside creates or replaces a file with the content of body.
-func (c *call) writeInside(ctx context.Context, abs string, body io.Reader) error {
+func (c *sandboxCall) writeInside(ctx context.Context, abs string, body io.Reader) error {
 	_, err := c.runInside(ctx, driver.Command{Stdin: body}, `[ ! -d "$2" ] || { echo "$2: Is a directory" >&2; exit 1; }
 mkdir -p -- "$1" && t=$(mktemp "$1/.upload-XXXXXX") || exit 1
 trap 'rm -f -- "$t"' EXIT

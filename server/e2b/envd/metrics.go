@@ -37,7 +37,7 @@ cat /proc/[0-9]*/stat 2>/dev/null || true`
 
 // Metrics returns what a sandbox uses, as its processes see it.
 func (s *Server) Metrics(ctx context.Context, sb Sandbox) (Metrics, error) {
-	c := &call{Sandbox: sb, box: s.box(sb.ID)}
+	c := &sandboxCall{Sandbox: sb, box: s.box(sb.ID)}
 	out, err := c.inside(ctx, metricsScript, c.home())
 	if err != nil {
 		return Metrics{}, err

@@ -23,7 +23,7 @@ type location struct {
 }
 
 // home returns the root of the workspace as processes see it.
-func (c *call) home() string {
+func (c *sandboxCall) home() string {
 	if root := c.Workspace.Traits().Root; root != "" {
 		return path.Clean(root)
 	}
@@ -32,7 +32,7 @@ func (c *call) home() string {
 
 // locate resolves a path: "" is the working directory of the sandbox, and others are
 // relative to the home.
-func (c *call) locate(p string) (location, error) {
+func (c *sandboxCall) locate(p string) (location, error) {
 	if strings.IndexByte(p, 0) >= 0 {
 		return location{}, fmt.Errorf("path %.200q: %w: a path has no NUL byte", p, fault.InvalidArgument)
 	}
@@ -79,7 +79,7 @@ type entry struct {
 
 // stat describes a path. If it is a symlink and follow is set, stat describes what the
 // symlink leads to.
-func (c *call) stat(ctx context.Context, l location, follow bool) (entry, error) {
+func (c *sandboxCall) stat(ctx context.Context, l location, follow bool) (entry, error) {
 	if l.outside {
 		return c.statInside(ctx, l.abs, follow)
 	}
@@ -95,7 +95,7 @@ func (c *call) stat(ctx context.Context, l location, follow bool) (entry, error)
 func leavesWorkspace(err error) bool { return fault.Of(err) == fault.SandboxViolation }
 
 // entryOf describes a path completely.
-func (c *call) entryOf(ctx context.Context, l location) (entry, error) {
+func (c *sandboxCall) entryOf(ctx context.Context, l location) (entry, error) {
 	e, err := c.stat(ctx, l, false)
 	if err != nil {
 		return e, err
@@ -106,7 +106,7 @@ func (c *call) entryOf(ctx context.Context, l location) (entry, error) {
 }
 
 // complete adds owners, targets of symlinks and metadata to entries.
-func (c *call) complete(ctx context.Context, list []entry) error {
+func (c *sandboxCall) complete(ctx context.Context, list []entry) error {
 	for i := range list {
 		e := &list[i]
 		if e.Type == driver.TypeSymlink && e.follow == "" {
@@ -131,7 +131,7 @@ func (c *call) complete(ctx context.Context, list []entry) error {
 
 // list lists a directory to a depth. Paths of the result begin with that of the request,
 // also where a symlink leads elsewhere.
-func (c *call) list(ctx context.Context, l location, depth int) ([]entry, error) {
+func (c *sandboxCall) list(ctx context.Context, l location, depth int) ([]entry, error) {
 	dir, err := c.stat(ctx, l, true)
 	switch {
 	case err != nil:
@@ -181,7 +181,7 @@ func relative(dir, p string) string {
 
 // resolve returns the name in the workspace of a directory without a symlink at its end,
 // which listings do not follow.
-func (c *call) resolve(ctx context.Context, l location) (string, error) {
+func (c *sandboxCall) resolve(ctx context.Context, l location) (string, error) {
 	const most = 40 // as the kernel allows
 	for range most {
 		info, err := c.Workspace.Stat(ctx, l.name, &workspace.StatOptions{NoFollow: true})
@@ -203,7 +203,7 @@ func (c *call) resolve(ctx context.Context, l location) (string, error) {
 }
 
 // makeDir creates a directory and its parents.
-func (c *call) makeDir(ctx context.Context, l location) error {
+func (c *sandboxCall) makeDir(ctx context.Context, l location) error {
 	e, err := c.stat(ctx, l, true)
 	switch {
 	case err == nil && e.Type == driver.TypeDir:
@@ -230,7 +230,7 @@ func notParent(err error) error {
 }
 
 // move renames a file or directory, and makes the parents of the destination.
-func (c *call) move(ctx context.Context, from, to location) error {
+func (c *sandboxCall) move(ctx context.Context, from, to location) error {
 	if !from.outside && !to.outside {
 		err := c.Workspace.Rename(ctx, from.name, to.name, &workspace.RenameOptions{Parents: true})
 		if !leavesWorkspace(err) {
@@ -241,7 +241,7 @@ func (c *call) move(ctx context.Context, from, to location) error {
 }
 
 // remove removes a file, or a directory with its tree. A missing path is no error.
-func (c *call) remove(ctx context.Context, l location) error {
+func (c *sandboxCall) remove(ctx context.Context, l location) error {
 	if !l.outside {
 		err := c.Workspace.Remove(ctx, l.name, &workspace.RemoveOptions{Recursive: true})
 		if fault.Of(err) == fault.NotFound {
@@ -261,7 +261,7 @@ type identity struct {
 }
 
 // identity returns the user of the sandbox's commands. It is found once by a command.
-func (c *call) identity(ctx context.Context) (*identity, error) {
+func (c *sandboxCall) identity(ctx context.Context) (*identity, error) {
 	c.box.mu.Lock()
 	known := c.box.user
 	c.box.mu.Unlock()
@@ -292,7 +292,7 @@ func (c *call) identity(ctx context.Context) (*identity, error) {
 }
 
 // checkUser checks the user of a Connect request, which HTTP Basic names.
-func (c *call) checkUser(ctx context.Context) error {
+func (c *sandboxCall) checkUser(ctx context.Context) error {
 	info, ok := connect.CallInfoForHandlerContext(ctx)
 	if !ok {
 		return nil
@@ -303,7 +303,7 @@ func (c *call) checkUser(ctx context.Context) error {
 
 // checkUserName refuses a user that the sandbox does not have. Commands and files are those
 // of the workload's user, whatever its name.
-func (c *call) checkUserName(ctx context.Context, name string) error {
+func (c *sandboxCall) checkUserName(ctx context.Context, name string) error {
 	if name == "" || name == "user" || name == "root" {
 		return nil
 	}

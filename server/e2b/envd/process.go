@@ -83,7 +83,7 @@ func (s processService) List(ctx context.Context, _ *envdpb.ListRequest) (*envdp
 }
 
 // sessions lists the sessions that are processes of E2B.
-func (c *call) sessions(ctx context.Context) ([]driver.SessionInfo, error) {
+func (c *sandboxCall) sessions(ctx context.Context) ([]driver.SessionInfo, error) {
 	all, err := c.Workspace.Sessions(ctx)
 	return slices.DeleteFunc(all, func(i driver.SessionInfo) bool { return i.Labels[labelProcess] == "" || i.PID <= 0 }), err
 }
@@ -115,7 +115,7 @@ func (s processService) Start(ctx context.Context, req *envdpb.StartRequest, str
 }
 
 // command returns the command of a request.
-func (c *call) command(ctx context.Context, req *envdpb.StartRequest) (driver.Command, error) {
+func (c *sandboxCall) command(ctx context.Context, req *envdpb.StartRequest) (driver.Command, error) {
 	cfg := req.GetProcess()
 	cmd := driver.Command{
 		Argv: append([]string{cfg.GetCmd()}, cfg.GetArgs()...), Env: map[string]string{}, Detached: true,
@@ -151,7 +151,7 @@ func ttySize(size *envdpb.PTY_Size) driver.Size {
 var outsideDir = []string{"/bin/sh", "-c", `cd -- "$0" && exec "$@"`, ""}
 
 // setDir sets the directory of a command.
-func (c *call) setDir(ctx context.Context, cmd *driver.Command, cwd string) error {
+func (c *sandboxCall) setDir(ctx context.Context, cmd *driver.Command, cwd string) error {
 	l, err := c.locate(cwd)
 	if err != nil || l.name == "." {
 		return err
@@ -174,7 +174,7 @@ func (c *call) setDir(ctx context.Context, cmd *driver.Command, cwd string) erro
 }
 
 // start starts a process and remembers it.
-func (c *call) start(ctx context.Context, cmd driver.Command, req *envdpb.StartRequest) (*process, error) {
+func (c *sandboxCall) start(ctx context.Context, cmd driver.Command, req *envdpb.StartRequest) (*process, error) {
 	c.removeEnded(ctx, false)
 	session, err := c.Workspace.Start(ctx, cmd)
 	if fault.Of(err) == fault.ResourceExhausted && c.removeEnded(ctx, true) > 0 {
@@ -200,10 +200,10 @@ func (c *call) start(ctx context.Context, cmd driver.Command, req *envdpb.StartR
 
 // removeEnded removes processes that ended endedRetain ago, or all ended ones, at most
 // every endedRetain unless all. It returns their number.
-func (c *call) removeEnded(ctx context.Context, all bool) int {
+func (c *sandboxCall) removeEnded(ctx context.Context, all bool) int {
 	now := time.Now()
 	c.box.mu.Lock()
-	due := all || now.Sub(c.box.swept) > endedRetain
+	due := all || now.Sub(c.box.swept) > c.retain
 	if due {
 		c.box.swept = now
 	}
@@ -217,7 +217,7 @@ func (c *call) removeEnded(ctx context.Context, all bool) int {
 	}
 	n := 0
 	for _, info := range sessions {
-		if info.Running || info.Result == nil || !all && now.Sub(info.Started.Add(info.Result.Duration)) < endedRetain {
+		if info.Running || info.Result == nil || !all && now.Sub(info.Started.Add(info.Result.Duration)) < c.retain {
 			continue
 		}
 		session, err := c.Workspace.Attach(ctx, info.ID)
@@ -235,7 +235,7 @@ func (c *call) removeEnded(ctx context.Context, all bool) int {
 }
 
 // find returns the process that a selector names.
-func (c *call) find(ctx context.Context, sel *envdpb.ProcessSelector) (*process, error) {
+func (c *sandboxCall) find(ctx context.Context, sel *envdpb.ProcessSelector) (*process, error) {
 	pid, byPID := sel.GetSelector().(*envdpb.ProcessSelector_Pid)
 	tag, byTag := sel.GetSelector().(*envdpb.ProcessSelector_Tag)
 	if !byPID && !byTag {
@@ -287,7 +287,7 @@ func (c *call) find(ctx context.Context, sel *envdpb.ProcessSelector) (*process,
 }
 
 // findRunning is find, and an ended process is not found.
-func (c *call) findRunning(ctx context.Context, sel *envdpb.ProcessSelector) (*process, error) {
+func (c *sandboxCall) findRunning(ctx context.Context, sel *envdpb.ProcessSelector) (*process, error) {
 	p, err := c.find(ctx, sel)
 	if err != nil {
 		return nil, err
@@ -395,7 +395,7 @@ func (s processService) CloseStdin(ctx context.Context, req *envdpb.CloseStdinRe
 		err = fmt.Errorf("process %d: %w: the input of a terminal is not closed; send Ctrl-D (0x04)", p.pid, fault.WrongState)
 	}
 	if err == nil {
-		err = p.Session.CloseStdin(ctx)
+		err = p.CloseStdin(ctx)
 	}
 	return &envdpb.CloseStdinResponse{}, rpcError(ctx, err)
 }

@@ -49,6 +49,7 @@ type Server struct {
 	envd http.Handler
 	code http.Handler
 
+	retain  time.Duration   // see endedRetain
 	drained context.Context // ends with Drain
 	drain   context.CancelFunc
 
@@ -60,13 +61,14 @@ type Server struct {
 
 // New returns a server.
 func New(cfg Config) *Server {
-	s := &Server{log: cfg.Log, boxes: map[string]*box{}}
+	s := &Server{log: cfg.Log, retain: endedRetain, boxes: map[string]*box{}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	s.drained, s.drain = context.WithCancel(context.Background()) //nolint:forbidigo // the life of the server, which Drain ends
 	options := []connect.HandlerOption{
 		connect.WithReadMaxBytes(maxMessage),
+		connect.WithInterceptors(badRequests{}),
 		connect.WithRecover(func(_ context.Context, spec connect.Spec, _ http.Header, p any) error {
 			s.log.Error("panic in a call", "procedure", spec.Procedure, "panic", fmt.Sprint(p))
 			return connect.NewError(connect.CodeInternal, errors.New("internal error"))
@@ -94,6 +96,34 @@ func New(cfg Config) *Server {
 	mux.HandleFunc("/", unknownRoute)
 	s.code = mux
 	return s
+}
+
+// badRequests makes a malformed envelope the client's mistake; Connect calls it internal.
+type badRequests struct{}
+
+// WrapUnary changes nothing.
+func (badRequests) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc { return next }
+
+// WrapStreamingClient changes nothing.
+func (badRequests) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// WrapStreamingHandler changes the errors of Receive.
+func (badRequests) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		return next(ctx, requestConn{conn})
+	}
+}
+
+type requestConn struct{ connect.StreamingHandlerConn }
+
+func (c requestConn) Receive(m any) error {
+	err := c.StreamingHandlerConn.Receive(m)
+	if err != nil && connect.CodeOf(err) == connect.CodeInternal {
+		return connect.NewError(connect.CodeInvalidArgument, err)
+	}
+	return err
 }
 
 // maxMessage bounds a message of a Connect service, and a JSON body.
@@ -124,7 +154,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, sb Sandbox, h htt
 		return
 	}
 	defer s.work.Done()
-	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), callKey{}, &call{Sandbox: sb, box: s.box(sb.ID)}))
+	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), callKey{}, &sandboxCall{Sandbox: sb, box: s.box(sb.ID), retain: s.retain}))
 	defer cancel(nil)
 	defer context.AfterFunc(s.drained, func() { cancel(errDraining) })()
 	h.ServeHTTP(w, r.WithContext(ctx))
@@ -182,7 +212,7 @@ func (s *Server) box(id string) *box {
 	defer s.mu.Unlock()
 	b := s.boxes[id]
 	if b == nil {
-		b = &box{procs: map[uint32]*process{}, watchers: map[string]*watcher{}, contexts: map[string]string{}}
+		b = &box{procs: map[uint32]*process{}, watchers: map[string]*pollWatcher{}, contexts: map[string]string{}, counts: map[string]int{}}
 		s.boxes[id] = b
 	}
 	return b
@@ -191,37 +221,39 @@ func (s *Server) box(id string) *box {
 // A box is what the server remembers of a sandbox.
 type box struct {
 	mu       sync.Mutex
-	procs    map[uint32]*process // by pid: processes that this server started or found
-	swept    time.Time           // when ended processes were last removed
-	watchers map[string]*watcher // by id
-	user     *identity           // nil until it is asked for
-	cpu      cpuSample           // of the last call of Metrics
+	procs    map[uint32]*process     // by pid: processes that this server started or found
+	swept    time.Time               // when ended processes were last removed
+	watchers map[string]*pollWatcher // by id
+	user     *identity               // nil until it is asked for
+	cpu      cpuSample               // of the last call of Metrics
 
 	contextsMu sync.Mutex        // held while a default context is created
 	contexts   map[string]string // ids of default code contexts, by language
+	counts     map[string]int    // runs of code that clients asked for, by context
 }
 
 func (b *box) close() {
 	b.mu.Lock()
 	watchers := b.watchers
-	b.watchers = map[string]*watcher{}
+	b.watchers = map[string]*pollWatcher{}
 	b.mu.Unlock()
 	for _, w := range watchers {
 		w.stop()
 	}
 }
 
-// A call is the sandbox of one request.
-type call struct {
+// A sandboxCall is one request for a sandbox.
+type sandboxCall struct {
 	Sandbox
-	box *box
+	box    *box
+	retain time.Duration // of ended processes
 }
 
 type callKey struct{}
 
 // callOf returns the sandbox of a request.
-func callOf(ctx context.Context) *call {
-	c, _ := ctx.Value(callKey{}).(*call) // serve sets it
+func callOf(ctx context.Context) *sandboxCall {
+	c, _ := ctx.Value(callKey{}).(*sandboxCall) // serve sets it
 	return c
 }
 

@@ -33,14 +33,14 @@ var eventTypes = map[driver.ChangeOp]envdpb.EventType{
 // A watch watches one directory.
 type watch struct {
 	workspace.Watcher
-	c       *call
+	c       *sandboxCall
 	dir     location
 	name    string // of the directory in the workspace, without symlinks
 	entries bool   // events have the entry
 }
 
 // watch begins to watch a directory.
-func (c *call) watch(ctx context.Context, l location, recursive, entries bool) (*watch, error) {
+func (c *sandboxCall) watch(ctx context.Context, l location, recursive, entries bool) (*watch, error) {
 	e, err := c.stat(ctx, l, true)
 	switch {
 	case err != nil:
@@ -151,8 +151,8 @@ func (s filesystemService) WatchDir(ctx context.Context, req *envdpb.WatchDirReq
 	}
 }
 
-// A watcher queues the changes in a directory for a client that polls.
-type watcher struct {
+// A pollWatcher queues the changes in a directory for a client that polls.
+type pollWatcher struct {
 	id   string
 	stop context.CancelFunc
 	idle *time.Timer // ends a watcher that is not polled
@@ -175,7 +175,7 @@ func (s filesystemService) CreateWatcher(ctx context.Context, req *envdpb.Create
 		stop()
 		return nil, rpcError(ctx, err)
 	}
-	q := &watcher{id: driver.NewID(), stop: stop, idle: time.AfterFunc(watcherIdle, stop)}
+	q := &pollWatcher{id: driver.NewID(), stop: stop, idle: time.AfterFunc(watcherIdle, stop)}
 	c.box.mu.Lock()
 	full := len(c.box.watchers) >= maxWatchers
 	if !full {
@@ -202,7 +202,7 @@ func (s filesystemService) CreateWatcher(ctx context.Context, req *envdpb.Create
 }
 
 // fill queues events until ctx ends.
-func (q *watcher) fill(ctx context.Context, w *watch) {
+func (q *pollWatcher) fill(ctx context.Context, w *watch) {
 	defer w.Close() //nolint:errcheck // nothing is written
 	for {
 		list, err := w.next(ctx)
@@ -219,7 +219,7 @@ func (q *watcher) fill(ctx context.Context, w *watch) {
 	}
 }
 
-func (c *call) watcherOf(id string) (*watcher, error) {
+func (c *sandboxCall) watcherOf(id string) (*pollWatcher, error) {
 	c.box.mu.Lock()
 	defer c.box.mu.Unlock()
 	if q := c.box.watchers[id]; q != nil {
