@@ -26,6 +26,7 @@ type TemplateRequest struct {
 // A Template is what workspaces start from.
 type Template struct {
 	Name     string    `json:"name"`
+	Tenant   string    `json:"tenant,omitempty" doc:"absent is the server's own, which all tenants see"`
 	Snapshot string    `json:"snapshot"`
 	Source   string    `json:"source"`
 	Created  time.Time `json:"created"`

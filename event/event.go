@@ -116,7 +116,8 @@ func (discard) Emit(Event) {}
 // A Stream numbers events, sets their time and passes each to its sinks in order. The zero
 // value is ready to use and has no sinks.
 type Stream struct {
-	scrub func(string) string // nil changes nothing
+	scrub    func(string) string           // nil changes nothing
+	tenantOf func(workspace string) string // nil knows none
 
 	mu    sync.Mutex
 	next  uint64
@@ -129,6 +130,10 @@ func NewStream(sinks ...Sink) *Stream { return &Stream{sinks: sinks} }
 // Scrub sets the function that every text of an event passes through, such as one that
 // removes secrets. It must be called before the first Emit; f may be called concurrently.
 func (s *Stream) Scrub(f func(string) string) { s.scrub = f }
+
+// TenantOf sets the function that returns the tenant of a workspace, for events without a
+// tenant. It must be called before the first Emit; f may be called concurrently.
+func (s *Stream) TenantOf(f func(workspace string) string) { s.tenantOf = f }
 
 // Attach adds a sink for the following events, and returns a function that removes it.
 func (s *Stream) Attach(sink Sink) (detach func()) {
@@ -162,10 +167,13 @@ func (s *Stream) Continue(last uint64) {
 	s.next = max(s.next, last)
 }
 
-// Emit scrubs e, numbers it, sets its time unless it has one, and passes it on. The texts of
+// Emit completes e with its tenant, scrubs and numbers it, sets its time unless it has one, and passes it on. The texts of
 // a SandboxViolation and an APICall are truncated after that: a part of a secret would not be
 // found.
 func (s *Stream) Emit(e Event) {
+	if s.tenantOf != nil && e.Tenant == "" && e.Workspace != "" && e.Kind != APICall {
+		e.Tenant = s.tenantOf(e.Workspace)
+	}
 	if s.scrub != nil {
 		e.Session, e.Fields = s.scrub(e.Session), mapTexts(e.Fields, s.scrub).(map[string]any)
 	}

@@ -34,6 +34,7 @@ type Registry struct {
 
 	live    sync.Map              // id -> *entry
 	changes keylock.Locks[string] // by id; see lockWorkspace
+	quotas  keylock.Locks[string] // by tenant; see lockQuota
 
 	mu               sync.Mutex
 	openCalls        map[string]*openCall // guarded by mu
@@ -62,6 +63,13 @@ type Options struct {
 	// secret. A ref with one is refused, because refs are stored. Unlike HasSecret it
 	// must not go by the look of a text: a ref may have random ids and digests.
 	HasSecretValue func(text string) bool
+
+	// CheckSource, if set, refuses a workspace that starts from what the context's principal
+	// may not read. The workspace itself is opened without a principal.
+	CheckSource func(ctx context.Context, from driver.Source) error
+
+	// Quota, if set, returns the quota of a tenant. Workspaces without a tenant have none.
+	Quota func(tenant string) Quota
 
 	// Admit, if set, refuses handles on workspaces of a kind. Their records can still be
 	// listed, and they can be destroyed.
@@ -148,6 +156,16 @@ func (r *Registry) CreateWith(ctx context.Context, spec workspace.Spec, attrs At
 	if err := errors.Join(r.checkSpec(spec), attrs.check()); err != nil {
 		return Record{}, fmt.Errorf("registry: create: %w", err)
 	}
+	if r.opts.CheckSource != nil && spec.From != (driver.Source{}) {
+		if err := r.opts.CheckSource(ctx, spec.From); err != nil {
+			return Record{}, fmt.Errorf("registry: create: %w", err)
+		}
+	}
+	unlock, err := r.lockQuota(ctx, auth.Tenant(ctx), spec.ID, spec.Policy)
+	if err != nil {
+		return Record{}, err
+	}
+	defer unlock()
 	release := func() {}
 	if fresh {
 		spec.ID, release = r.reserveID(spec)
@@ -380,5 +398,5 @@ func (r *Registry) emitState(rec Record, from, to State, code string) {
 	if code != "" {
 		fields[event.FieldCode] = code
 	}
-	r.opts.Events.Emit(event.Event{Kind: event.WorkspaceState, Workspace: rec.ID, Session: rec.Spec.Session.ID, Fields: fields})
+	r.opts.Events.Emit(event.Event{Kind: event.WorkspaceState, Tenant: rec.Tenant, Workspace: rec.ID, Session: rec.Spec.Session.ID, Fields: fields})
 }

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace"
@@ -28,6 +29,13 @@ func (r *Registry) Update(ctx context.Context, id string, policy workspace.Polic
 	}
 	if err := rec.State.requireState("update", Intended, Opening, Ready, Evicted, Closed); err != nil {
 		return Record{}, fmt.Errorf("registry: workspace %s: %w", id, err)
+	}
+	if !maps.Equal(rec.Spec.Policy.Limits, policy.Limits) {
+		unlock, err := r.lockQuota(ctx, rec.Tenant, rec.ID, policy)
+		if err != nil {
+			return Record{}, err
+		}
+		defer unlock()
 	}
 	if sameForProvider(rec.Spec.Policy, policy) || rec.State == Intended && rec.Attempts == 0 {
 		return r.storePolicy(ctx, rec, policy)

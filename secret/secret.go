@@ -53,6 +53,9 @@ type Options struct {
 type Set struct {
 	Prefix string // of environment variables; "" disables them
 	Dir    string // with one file per secret; "" disables files
+
+	// Alone excludes the shared set: a workspace with such a set has no other secrets.
+	Alone bool
 }
 
 // A Store finds secrets. It is safe for concurrent use. Files are read by every call, so
@@ -181,6 +184,9 @@ func (s *Store) setsFor(workspace string) ([]Set, error) {
 	own, ok := s.workspace(workspace)
 	if !ok {
 		return []Set{s.shared}, nil
+	}
+	if own.Alone {
+		return []Set{own}, nil
 	}
 	if p := own.Prefix; p != "" && (strings.HasPrefix(p, s.shared.Prefix) || strings.HasPrefix(s.shared.Prefix, p)) {
 		return nil, fmt.Errorf("secret: find secrets of workspace %s: %w: its prefix %s and the shared prefix %s overlap",

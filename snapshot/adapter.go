@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -142,9 +143,10 @@ func (a *Adapter) listSnapshots(ctx context.Context, opts *driver.ListSnapshotsO
 			list = append(list, m.SnapshotInfo)
 		}
 	}
-	at := slices.IndexFunc(all, func(m *Manifest) bool { return opts.Origin && a.Origin != "" && m.ID == a.Origin })
-	if at >= 0 && !slices.ContainsFunc(list, func(i driver.SnapshotInfo) bool { return i.ID == a.Origin }) {
-		list = append(list, all[at].SnapshotInfo)
+	if opts.Origin && a.Origin != "" && !slices.ContainsFunc(list, func(i driver.SnapshotInfo) bool { return i.ID == a.Origin }) {
+		if m, err := a.origin(ctx); err == nil {
+			list = append(list, m.SnapshotInfo)
+		}
 	}
 	return list, nil
 }
@@ -153,12 +155,12 @@ func (a *Adapter) listSnapshots(ctx context.Context, opts *driver.ListSnapshotsO
 // with a name.
 func (a *Adapter) findSnapshot(ctx context.Context, id string, access *driver.SnapshotAccess) (*Manifest, error) {
 	if driver.ValidID(id) {
+		if id == a.Origin {
+			return a.origin(ctx)
+		}
 		m, err := a.Store.Get(ctx, id)
 		if err != nil {
 			return nil, err
-		}
-		if id == a.Origin {
-			return m, nil // access was checked when the workspace was opened
 		}
 		return m, m.Permit(a.Workspace, a.Session, access.CrossSession)
 	}
@@ -171,6 +173,12 @@ func (a *Adapter) findSnapshot(ctx context.Context, id string, access *driver.Sn
 		return nil, fmt.Errorf("snapshot: snapshot %q: %w: the workspace has no snapshot with that id or name", id, fault.NotFound)
 	}
 	return all[at], nil
+}
+
+// origin returns the snapshot that the workspace started from. Access to it was checked when the
+// workspace was created.
+func (a *Adapter) origin(ctx context.Context) (*Manifest, error) {
+	return a.Store.Get(auth.Without(ctx), a.Origin)
 }
 
 // Permit returns an error if a snapshot may not be used from a workspace of a
@@ -226,7 +234,7 @@ func (a *Adapter) fullTree(m *Manifest) (Tree, error) {
 // snapshot, or of its base.
 func (a *Adapter) originFiles(ctx context.Context) (*driver.FS, error) {
 	if a.Origin != "" {
-		m, err := a.Store.Get(ctx, a.Origin)
+		m, err := a.origin(ctx)
 		if fault.Of(err) != fault.NotFound {
 			return a.filesOf(m, err)
 		}

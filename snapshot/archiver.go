@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/autorun"
 	"github.com/croft-run/croft/internal/search"
@@ -184,11 +185,11 @@ func (w *objectWriter) archive(ctx context.Context, t Tree, opts *TakeOptions) (
 		return nil, nil, err
 	}
 	w.flushPartialBlocks() // in parallel with the manifest
-	return a, a.buildManifest(top), nil
+	return a, a.buildManifest(ctx, top), nil
 }
 
 // buildManifest describes the archived tree.
-func (a *archiver) buildManifest(top *treeDir) *Manifest {
+func (a *archiver) buildManifest(ctx context.Context, top *treeDir) *Manifest {
 	digest := driver.NewTreeDigest()
 	if a.opts.Base != (Base{}) {
 		digest.Add("", driver.Info{Type: "base"}, a.opts.Base.Kind+":"+a.opts.Base.Name)
@@ -199,13 +200,24 @@ func (a *archiver) buildManifest(top *treeDir) *Manifest {
 	for _, p := range a.opts.Paths {
 		m.Paths = append(m.Paths, []byte(p))
 	}
-	m.ID = driver.NewID()
+	m.ID, m.Tenant = driver.NewID(), a.w.s.tenantOf(ctx, a.opts.Info.Workspace)
 	m.Labels = maps.Clone(a.opts.Info.Labels)
 	m.Created = a.w.s.now().UTC()
 	m.Files, m.Bytes, m.Skipped, m.Digest = a.files.Load(), a.bytes.Load(), a.special.Load(), digest.Sum()
 	m.Missing, m.MissingTotal = a.missing, a.missingTotal
 	slices.SortFunc(m.Missing, func(a, b driver.Skip) int { return strings.Compare(a.Path, b.Path) })
 	return m
+}
+
+// tenantOf returns the tenant of a new snapshot: that of its workspace, or that of the context's
+// principal.
+func (s *Store) tenantOf(ctx context.Context, workspace string) string {
+	if s.workspaceTenant != nil && workspace != "" {
+		if tenant, ok := s.workspaceTenant(ctx, workspace); ok {
+			return tenant
+		}
+	}
+	return auth.Tenant(ctx)
 }
 
 // An archiver reads a tree into the store.

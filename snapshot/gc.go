@@ -59,7 +59,7 @@ type gcRun struct {
 
 // markLive collects the objects that snapshots reference.
 func (g *gcRun) markLive(ctx context.Context) error {
-	all, err := g.s.List(ctx)
+	all, err := g.s.listAll(ctx)
 	if err != nil {
 		return err
 	}

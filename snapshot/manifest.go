@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -17,6 +18,10 @@ import (
 // A Manifest describes a snapshot; its objects are in packs.
 type Manifest struct {
 	driver.SnapshotInfo
+
+	// Tenant is the tenant of the workspace or, of a template, of its creator. A template
+	// without a tenant is visible to all.
+	Tenant string `json:"tenant,omitempty"`
 
 	// Root is the tree object of the top directory.
 	Root ID `json:"root"`
@@ -108,7 +113,30 @@ func (s *Store) Get(ctx context.Context, id string) (*Manifest, error) {
 	if at < 0 {
 		return nil, fmt.Errorf("snapshot: snapshot %s: %w", id, fault.NotFound)
 	}
-	return s.readManifest(ctx, list[at])
+	m, err := s.readManifest(ctx, list[at])
+	if err != nil && isTenant(ctx) || err == nil && !m.visible(ctx) {
+		return nil, fmt.Errorf("snapshot: snapshot %s: %w", id, fault.NotFound)
+	}
+	return m, err
+}
+
+// isTenant reports whether the context's principal sees one tenant only.
+func isTenant(ctx context.Context) bool {
+	p, ok := auth.From(ctx)
+	return ok && !p.Operator()
+}
+
+// visible reports whether the context's principal sees a snapshot.
+func (m *Manifest) visible(ctx context.Context) bool {
+	return auth.Sees(ctx, m.Tenant) || m.Tenant == "" && m.Workspace == "" && m.Labels[TemplateLabel] != ""
+}
+
+// checkOwned refuses to change a snapshot that is visible to all.
+func (m *Manifest) checkOwned(ctx context.Context) error {
+	if m == nil || auth.Sees(ctx, m.Tenant) {
+		return nil
+	}
+	return fmt.Errorf("snapshot: snapshot %s: %w: it is a template of the server, which the operator manages", m.ID, fault.PermissionDenied)
 }
 
 func (s *Store) readManifest(ctx context.Context, e Entry) (*Manifest, error) {
@@ -133,9 +161,19 @@ func (s *Store) readManifest(ctx context.Context, e Entry) (*Manifest, error) {
 	return m, nil
 }
 
-// List lists all snapshots, newest first. Damaged manifests are reported by the
-// error, which comes with the readable ones.
+// List lists the snapshots that the context's principal sees, newest first. Damaged
+// manifests, of which the tenant is not known, are reported by the error, which comes with the
+// readable ones.
 func (s *Store) List(ctx context.Context) ([]*Manifest, error) {
+	all, err := s.listAll(ctx)
+	if isTenant(ctx) && fault.CauseOf(err) == fault.CauseCorrupt {
+		err = nil
+	}
+	return slices.DeleteFunc(all, func(m *Manifest) bool { return !m.visible(ctx) }), err
+}
+
+// listAll is List for the program itself.
+func (s *Store) listAll(ctx context.Context) ([]*Manifest, error) {
 	entries, err := s.be.List(ctx, kindSnapshots)
 	if err != nil {
 		return nil, err
@@ -159,7 +197,11 @@ func (s *Store) List(ctx context.Context) ([]*Manifest, error) {
 // Delete deletes a snapshot; GC removes its objects. If Options.Needed reports that
 // it is in use, Delete returns fault.WrongState.
 func (s *Store) Delete(ctx context.Context, id string) error {
-	if _, err := s.Get(ctx, id); err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
+	m, err := s.Get(ctx, id)
+	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
+		return err
+	}
+	if err := m.checkOwned(ctx); err != nil {
 		return err
 	}
 	if s.isNeeded != nil {
@@ -177,6 +219,9 @@ func (s *Store) Delete(ctx context.Context, id string) error {
 // Unlabel removes a label from a snapshot.
 func (s *Store) Unlabel(ctx context.Context, id, label string) error {
 	m, err := s.Get(ctx, id)
+	if err == nil {
+		err = m.checkOwned(ctx)
+	}
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func (s *Store) loadSequence(ctx context.Context) int64 {
 			return last
 		}
 	}
-	all, _ := s.List(ctx) // unreadable manifests are skipped
+	all, _ := s.listAll(ctx) // unreadable manifests are skipped
 	if len(all) == 0 {
 		return 0
 	}

@@ -37,6 +37,10 @@ type Options struct {
 	// it: Delete refuses it then. nil is never.
 	Needed func(ctx context.Context, id string) (bool, error)
 
+	// TenantOf returns the tenant of a workspace, and false for an unknown one. Nil knows
+	// none: a snapshot then belongs to the tenant of the context's principal.
+	TenantOf func(ctx context.Context, workspace string) (string, bool)
+
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 
@@ -55,6 +59,8 @@ type Store struct {
 	log      *slog.Logger
 	isNeeded func(ctx context.Context, id string) (bool, error)
 	now      func() time.Time
+
+	workspaceTenant func(ctx context.Context, workspace string) (string, bool) // may be nil
 
 	mu        sync.RWMutex
 	index     map[ID]location
@@ -100,7 +106,7 @@ func Open(be Backend, opts *Options) *Store {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Store{be: be, cache: o.CacheDir, grace: o.Grace, log: o.Log, isNeeded: o.Needed, now: o.Now, index: map[ID]location{}, packs: map[string]*packInfo{}}
+	return &Store{be: be, cache: o.CacheDir, grace: o.Grace, log: o.Log, isNeeded: o.Needed, workspaceTenant: o.TenantOf, now: o.Now, index: map[ID]location{}, packs: map[string]*packInfo{}}
 }
 
 // lockShared takes the shared lock, which keeps gc out, if the backend has locks.

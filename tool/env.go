@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/keylock"
@@ -241,7 +242,7 @@ func (e *Env) run(ctx context.Context, req Request) (_ Result, err error) {
 	if err != nil {
 		if scrub, serr := e.scrubs.scrubberFor(ctx, e, ""); serr == nil {
 			in, _ := t.decode(args) // as far as it goes
-			e.emitCallEvent(req, "", scrub, t, primarySubject(t.subjects(in), ""), start, err)
+			e.emitCallEvent(ctx, req, "", scrub, t, primarySubject(t.subjects(in), ""), start, err)
 		}
 		return Result{}, err
 	}
@@ -294,7 +295,7 @@ func (e *Env) runInWorkspace(ctx context.Context, t *Tool, req Request, entry En
 	in, derr := t.decode(args)
 	subjects := t.subjects(in)
 	what := primarySubject(subjects, ws.Traits().Root)
-	defer func() { e.emitCallEvent(req, ws.ID(), scrub, t, what, start, err) }()
+	defer func() { e.emitCallEvent(ctx, req, ws.ID(), scrub, t, what, start, err) }()
 	defer e.recoverPanic(t.Name, &err) // before the event, which has the error
 	if missing := t.missingCapabilities(ws.Capabilities()); len(missing) > 0 {
 		return Result{}, Errorf(fault.Unsupported, "%s needs the capability %s, which workspace %q does not have", t.Name, missing[0], entry.Name)
@@ -407,7 +408,7 @@ func (e *Env) fanOut(ctx context.Context, t *Tool, req Request, list []Entry, ar
 }
 
 // emitCallEvent emits the event of a call, scrubbed.
-func (e *Env) emitCallEvent(req Request, id string, scrub *secret.Scrubber, t *Tool, what subject, start time.Time, err error) {
+func (e *Env) emitCallEvent(ctx context.Context, req Request, id string, scrub *secret.Scrubber, t *Tool, what subject, start time.Time, err error) {
 	if errors.Is(err, ErrPending) {
 		return
 	}
@@ -423,5 +424,5 @@ func (e *Env) emitCallEvent(req Request, id string, scrub *secret.Scrubber, t *T
 		fields[event.FieldCode] = fault.Of(err).Wire()
 		fields[event.FieldMessage] = event.Cut(scrub.String(ErrorText(err)))
 	}
-	e.Events.Emit(event.Event{Kind: event.ToolCall, Workspace: id, Session: req.Session, Fields: fields})
+	e.Events.Emit(event.Event{Kind: event.ToolCall, Tenant: auth.Tenant(ctx), Workspace: id, Session: req.Session, Fields: fields})
 }

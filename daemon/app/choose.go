@@ -24,9 +24,9 @@ var defaultOrder = []string{"sandbox", "docker", "filestore", "memory"}
 func (s *System) chooseProvider(ctx context.Context, spec driver.Spec) (string, error) {
 	var reasons []error
 	for _, name := range s.candidateProviders() {
-		kind, _, err := s.settings.Provider(name)
+		kind, _, err := s.settings().Provider(name)
 		if err == nil && !s.operator {
-			err = s.settings.CheckOffered(name)
+			err = s.settings().CheckOffered(name)
 		}
 		if err == nil {
 			err = s.checkProvider(ctx, kind, spec)
@@ -44,7 +44,7 @@ func (s *System) chooseProvider(ctx context.Context, spec driver.Spec) (string, 
 
 // candidateProviders lists the names of providers, best first.
 func (s *System) candidateProviders() []string {
-	if names := s.settings.Defaults.Prefer; len(names) > 0 {
+	if names := s.settings().Defaults.Prefer; len(names) > 0 {
 		return names
 	}
 	kinds := slices.DeleteFunc(s.Mux.Kinds(), func(kind string) bool { return kind == config.LocalKind })
@@ -101,7 +101,7 @@ func joinCapabilities(caps []driver.Capability) string {
 func (s *System) resolveAuto(ctx context.Context, spec *driver.Spec) error {
 	name := spec.Kind
 	if name == "" {
-		name = s.settings.Defaults.Provider
+		name = s.settings().Defaults.Provider
 	}
 	if name != config.Auto {
 		return nil

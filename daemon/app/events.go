@@ -24,6 +24,7 @@ type events struct {
 	recent *event.Ring
 	file   *event.File // nil without a file
 
+	tenants tenantCache
 	changes atomic.Int64 // counts changes of workspaces' states
 
 	mu     sync.Mutex
@@ -63,6 +64,7 @@ func openEvents(path string, settings config.Events, log *slog.Logger) (*events,
 func (e *events) Emit(ev event.Event) {
 	if ev.Kind == event.WorkspaceState {
 		e.changes.Add(1)
+		e.tenants.put(ev.Workspace, ev.Tenant)
 	}
 	e.Stream.Emit(ev)
 	if ev.Kind != event.WorkspaceState || ev.Fields[event.FieldTo] != string(registry.Ready) {

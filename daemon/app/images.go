@@ -107,7 +107,7 @@ func (s *System) Collect(ctx context.Context) (Collected, error) {
 func (s *System) expireSnapshots(ctx context.Context) ([]string, error) {
 	ids := []string{}
 	var failed error
-	gone, err := s.snapshots.Prune(ctx, snapshot.Retention{MaxAge: time.Duration(s.settings.Snapshots.MaxAge)}, func(m *snapshot.Manifest) bool {
+	gone, err := s.snapshots.Prune(ctx, snapshot.Retention{MaxAge: time.Duration(s.settings().Snapshots.MaxAge)}, func(m *snapshot.Manifest) bool {
 		if m.Name != "" || failed != nil {
 			return false
 		}

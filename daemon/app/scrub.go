@@ -20,10 +20,9 @@ const secretsTTL = time.Second
 // A systemScrubber removes secrets from what a system writes for its operator: events and
 // logs. It knows the secrets of all workspaces, and every shape.
 type systemScrubber struct {
-	stores []*secret.Store
-	forms  *secret.Patterns
-
 	mu     sync.Mutex
+	stores []*secret.Store  // guarded by mu
+	forms  *secret.Patterns // guarded by mu
 	scrub  *secret.Scrubber // guarded by mu
 	plain  *secret.Scrubber // guarded by mu; of the values alone
 	values []secret.Value   // guarded by mu
@@ -42,6 +41,11 @@ func newSystemScrubber(settings *config.Config) (*systemScrubber, error) {
 		set := settings.Secrets.Workspaces[name]
 		sets = append(sets, secret.Set{Prefix: set.Env, Dir: set.Dir})
 	}
+	for _, name := range slices.Sorted(maps.Keys(settings.Tenants)) {
+		if set := settings.Tenants[name].Secrets; set != (config.SecretSet{}) {
+			sets = append(sets, secret.Set{Prefix: set.Env, Dir: set.Dir})
+		}
+	}
 	for _, set := range sets {
 		store, err := secret.New(&secret.Options{Shared: set})
 		if err != nil {
@@ -50,6 +54,13 @@ func newSystemScrubber(settings *config.Config) (*systemScrubber, error) {
 		s.stores = append(s.stores, store)
 	}
 	return s, nil
+}
+
+// replace takes the secrets and shapes of another scrubber.
+func (s *systemScrubber) replace(with *systemScrubber) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stores, s.forms, s.scrub = with.stores, with.forms, nil
 }
 
 // current returns the scrubber for the present values. Values that can't be read are those

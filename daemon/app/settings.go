@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/fault"
@@ -37,7 +38,7 @@ func EventsFile(dir string, settings *config.Config) string {
 // A server beyond loopback allows none without a list: its clients must not get to
 // read the host's files.
 func (s *System) hostRoots(beyond bool) []string {
-	if roots := s.settings.HostRoots; len(roots) > 0 {
+	if roots := s.settings().HostRoots; len(roots) > 0 {
 		return roots
 	}
 	if beyond {
@@ -53,9 +54,9 @@ func (s *System) commandPolicy(kind string) *cmdpolicy.Options {
 	if kind == sandbox.Kind {
 		rules = cmdpolicy.Sandbox()
 	}
-	rules.Commands.Allow = s.settings.Commands.Allow
-	rules.Commands.Deny = append(rules.Commands.Deny, s.settings.Commands.Deny...)
-	rules.Env = cmdpolicy.Env{Allow: s.settings.Env.Allow, Deny: s.settings.Env.Deny}
+	rules.Commands.Allow = s.settings().Commands.Allow
+	rules.Commands.Deny = append(rules.Commands.Deny, s.settings().Commands.Deny...)
+	rules.Env = cmdpolicy.Env{Allow: s.settings().Env.Allow, Deny: s.settings().Env.Deny}
 	return rules
 }
 
@@ -70,25 +71,12 @@ func egressCredentials(c *config.Config) map[string]egress.Credential {
 	return all
 }
 
-// openSecrets opens the store of secrets. The secrets of one workspace are found by its
-// id, or by its name if it has no owner and is no fork of a bound MCP client: these
-// choose names freely, and must not get the secrets of another workspace by a name.
+// openSecrets opens the store of secrets.
 func (s *System) openSecrets(ctx context.Context) (*secret.Store, error) {
-	ctx = context.WithoutCancel(ctx)
+	ctx = auth.Without(context.WithoutCancel(ctx))
 	return secret.New(&secret.Options{
-		Shared: secret.Set{Prefix: s.settings.Secrets.Env, Dir: s.settings.Secrets.Dir},
-		Workspace: func(id string) (secret.Set, bool) {
-			if len(s.settings.Secrets.Workspaces) == 0 {
-				return secret.Set{}, false
-			}
-			set, ok := s.settings.SecretsOf(id)
-			if !ok && s.Registry != nil {
-				if rec, err := s.Registry.Lookup(ctx, "", id); err == nil && rec.Owner == "" && rec.Name != "" && rec.Labels[forkOfLabel] == "" {
-					set, ok = s.settings.SecretsOf(rec.Name)
-				}
-			}
-			return secret.Set{Prefix: set.Env, Dir: set.Dir}, ok
-		},
+		Shared:    secret.Set{Prefix: s.settings().Secrets.Env, Dir: s.settings().Secrets.Dir},
+		Workspace: func(workspace string) (secret.Set, bool) { return s.secretsOf(ctx, workspace) },
 	})
 }
 
@@ -98,8 +86,8 @@ func (s *System) checkOfferedProviders() error {
 	if s.operator {
 		return nil
 	}
-	for _, name := range s.settings.Server.Providers {
-		kind, _, err := s.settings.Provider(name)
+	for _, name := range s.settings().Server.Providers {
+		kind, _, err := s.settings().Provider(name)
 		if err == nil {
 			_, err = s.Mux.Provider(kind)
 		}
@@ -116,16 +104,19 @@ func (s *System) checkKind(kind string) error {
 	if s.operator {
 		return nil
 	}
-	return s.settings.CheckKindOffered(kind)
+	return s.settings().CheckKindOffered(kind)
 }
 
 // admitSpec completes a spec from the configuration: the named policy, the provider
 // with its options, and the template. For a client of a server the configuration is a
 // ceiling.
 func (s *System) admitSpec(ctx context.Context, spec *driver.Spec, policy string) error {
-	apply := s.settings.ApplyWithin
+	if err := checkHostAccess(ctx, spec); err != nil {
+		return err
+	}
+	apply := s.settings().ApplyWithin
 	if s.operator {
-		apply = s.settings.Apply
+		apply = s.settings().Apply
 	}
 	var err error
 	if spec.Policy, err = apply(policy, spec.Policy); err != nil {
@@ -135,11 +126,11 @@ func (s *System) admitSpec(ctx context.Context, spec *driver.Spec, policy string
 		return err
 	}
 	if !s.operator {
-		if err := s.settings.CheckOffered(spec.Kind); err != nil {
+		if err := s.settings().CheckOffered(spec.Kind); err != nil {
 			return err
 		}
 	}
-	kind, options, err := s.settings.Provider(spec.Kind)
+	kind, options, err := s.settings().Provider(spec.Kind)
 	if err != nil {
 		return err
 	}
@@ -151,7 +142,9 @@ func (s *System) admitSpec(ctx context.Context, spec *driver.Spec, policy string
 		return err
 	}
 	name := ""
-	if spec.Session.User == "" {
+	if tenant := auth.Tenant(ctx); tenant != "" {
+		name = tenantScope + tenant
+	} else if spec.Session.User == "" {
 		name = spec.Name
 	}
 	return s.checkCredentials(ctx, name, spec.Policy)
@@ -221,11 +214,11 @@ func printableName(name string) string {
 // present one, and ask for what it could have opened.
 func (s *System) admitPolicy(ctx context.Context, id string, present, policy driver.Policy) error {
 	if !s.operator && policy.Within(present) != nil {
-		if err := s.settings.CheckWithin(policy); err != nil {
+		if err := s.settings().CheckWithin(policy); err != nil {
 			return err
 		}
 	}
-	if err := s.settings.CheckEnv(policy.Env); err != nil {
+	if err := s.settings().CheckEnv(policy.Env); err != nil {
 		return err
 	}
 	return s.checkCredentials(ctx, id, policy)
@@ -234,20 +227,20 @@ func (s *System) admitPolicy(ctx context.Context, id string, present, policy dri
 // checkCredentials refuses a policy with a missing or too short secret, so that opening
 // the workspace fails and not a later request.
 func (s *System) checkCredentials(ctx context.Context, workspace string, policy driver.Policy) error {
-	known := egressCredentials(s.settings)
+	known := egressCredentials(s.settings())
 	for _, r := range policy.Network.Allow {
 		if r.Credential == "" {
 			continue
 		}
 		name := secretName(known, r.Credential)
-		if err := s.settings.CheckHost(name, r.Host); err != nil {
+		if err := s.settings().CheckHost(name, r.Host); err != nil {
 			return err
 		}
 		v, err := s.secrets.Get(ctx, workspace, name)
 		switch {
 		case fault.Of(err) == fault.NotFound || fault.Of(err) == fault.Unsupported:
 			return fmt.Errorf("app: secret %.80q for %s: %w: there is no secret of this name; set the variable %s%s, or write it to the file %s in the directory secrets.dir of croft.yaml",
-				name, r.Host, fault.InvalidArgument, s.settings.Secrets.Env, strings.ToUpper(name), name)
+				name, r.Host, fault.InvalidArgument, s.settings().Secrets.Env, strings.ToUpper(name), name)
 		case err != nil:
 			return fmt.Errorf("app: secret %.80q for %s: %w", name, r.Host, err)
 		case v.Len() < secret.MinLength:

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"path/filepath"
 
 	"github.com/croft-run/croft/prepare/bootstrap"
@@ -25,7 +26,13 @@ func (s *System) openStage() (err error) {
 
 // skillTools returns the tools for skills and artifacts.
 func (s *System) skillTools() []*tool.Tool {
-	return skill.Tools(skill.Options{Skills: &bootstrap.Skills{Roots: s.settings.Skills}, State: s.staging, Artifacts: s.artifacts})
+	return skill.Tools(skill.Options{Skills: &bootstrap.Skills{Roots: s.settings().Skills}, State: s.staging, Artifacts: s.artifactsOf})
+}
+
+// artifactsOf returns the artifacts of a workspace.
+func (s *System) artifactsOf(workspace string) *stage.Artifacts {
+	tenant, _ := s.tenantOf(context.Background(), workspace) //nolint:forbidigo // a Stage is made once for all calls
+	return s.artifacts.In(stage.WorkspacePrefix(tenant, workspace))
 }
 
 // closerFunc is a function as an io.Closer.

@@ -11,13 +11,13 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/egress"
-	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/interp/isolate"
 	"github.com/croft-run/croft/prepare/stage"
@@ -67,7 +67,7 @@ type System struct {
 
 	log      *slog.Logger
 	operator bool
-	settings *config.Config
+	current  atomic.Pointer[config.Config] // see Reload
 	secrets  *secret.Store
 	scrub    *systemScrubber
 	events   *events
@@ -86,6 +86,9 @@ type System struct {
 	local  *localAPI // guarded by mu
 	closed bool      // guarded by mu
 }
+
+// settings returns the present configuration.
+func (s *System) settings() *config.Config { return s.current.Load() }
 
 // TokenPath returns the path of the data directory's token.
 func (s *System) TokenPath() string { return filepath.Join(s.Dir, tokenFile) }
@@ -112,7 +115,8 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &System{Dir: dir, Token: strings.TrimSpace(cfg.Token), log: cfg.Log, operator: cfg.Operator, settings: cfg.Settings, version: cfg.Version}
+	s := &System{Dir: dir, Token: strings.TrimSpace(cfg.Token), log: cfg.Log, operator: cfg.Operator, version: cfg.Version}
+	s.current.Store(cfg.Settings)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -138,27 +142,28 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 			err = errors.Join(err, s.closeProviders(), s.closeStores())
 		}
 	}()
-	if s.scrub, err = newSystemScrubber(s.settings); err != nil {
+	if s.scrub, err = newSystemScrubber(s.settings()); err != nil {
 		return err
 	}
 	s.log = slog.New(scrubHandler{s.log.Handler(), s.scrub.text(ctx)})
-	if s.events, err = openEvents(EventsFile(s.Dir, s.settings), s.settings.Events, s.log); err != nil {
+	if s.events, err = openEvents(EventsFile(s.Dir, s.settings()), s.settings().Events, s.log); err != nil {
 		return err
 	}
 	s.events.Scrub(s.scrub.text(ctx))
+	s.events.TenantOf(s.eventTenant(ctx))
 	if s.secrets, err = s.openSecrets(ctx); err != nil {
 		return err
 	}
 	if err := snapshot.RecoverAll(ctx, JournalsDir(s.Dir)); err != nil {
 		s.log.Warn("app: an interrupted change of a directory can't be completed", "error", err)
 	}
-	s.snapshots = all.Snapshots(all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, Log: s.log})
+	s.snapshots = all.Snapshots(all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, TenantOf: s.tenantOf, Log: s.log})
 	providers, err := s.openProviders(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	s.templates = &template.Catalog{
-		Store: all.Snapshots(all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, Log: s.log}), Temp: filepath.Join(s.Dir, "tmp"),
+		Store: all.Snapshots(all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, TenantOf: s.tenantOf, Log: s.log}), Temp: filepath.Join(s.Dir, "tmp"),
 		Roots: s.hostRoots(cfg.Beyond), Forbidden: []string{s.Dir},
 	}
 	s.Mux = workspace.NewMux(providers...)
@@ -176,13 +181,13 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{
-		Log: s.log, Events: s.events, Owner: owner, MaxOpen: int(s.settings.Caps.MaxOpen), Swept: s.staging.Sweep,
-		Admit: s.checkKind, HasSecret: s.scrub.hasSecret(ctx), HasSecretValue: s.scrub.hasValue(ctx),
+		Log: s.log, Events: s.events, Owner: owner, MaxOpen: int(s.settings().Caps.MaxOpen), Swept: s.staging.Sweep,
+		Quota: s.quota, CheckSource: s.checkSource, Admit: s.checkKind, HasSecret: s.scrub.hasSecret(ctx), HasSecretValue: s.scrub.hasValue(ctx),
 	})
 	if err != nil {
 		return err
 	}
-	s.guard = httpguard.Guard{Token: s.Token, Hosts: lowercaseAll(append(s.settings.Server.Hosts, cfg.Hosts...)), Keys: auth.NewKeys(s.store)}
+	s.guard = httpguard.Guard{Token: s.Token, Hosts: lowercaseAll(append(s.settings().Server.Hosts, cfg.Hosts...)), Keys: auth.NewKeys(s.store), Rates: &auth.Rates{Limit: s.requestRate}}
 	s.agents = &toolServer{system: s}
 	s.API, err = rest.New(rest.Config{
 		Registry: s.Registry, Mux: s.Mux, Guard: s.guard, Version: cfg.Version, Log: s.log,
@@ -197,20 +202,11 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	return nil
 }
 
-// auditSink receives the audit events of calls. A command on its own data directory is no
-// client, and has none.
-func (s *System) auditSink() event.Sink {
-	if s.operator {
-		return event.Discard
-	}
-	return s.events
-}
-
 // storeURL returns the URL of the registry store. A SQLite path is relative to the
 // data directory.
 func (s *System) storeURL(url string) string {
 	if url == "" {
-		url = s.settings.Store.URL
+		url = s.settings().Store.URL
 	}
 	if url == "" {
 		url = "sqlite:" + storeFile
@@ -232,8 +228,8 @@ func (s *System) isSnapshotNeeded(ctx context.Context, snapshot string) (bool, e
 // Each is wrapped with the command policy and concurrency limit of the configuration.
 func (s *System) openProviders(ctx context.Context, cfg Config) ([]driver.Provider, error) {
 	providers, err := all.Providers(all.Config{
-		Data: s.Dir, Needed: s.isSnapshotNeeded, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
-		Secrets: s.secrets, Credentials: egressCredentials(s.settings), Events: s.events, Resolver: cfg.Resolver,
+		Data: s.Dir, Needed: s.isSnapshotNeeded, TenantOf: s.tenantOf, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
+		Secrets: s.secrets, Credentials: egressCredentials(s.settings()), Events: s.events, Resolver: cfg.Resolver,
 	})
 	if err != nil {
 		return nil, err
@@ -248,7 +244,7 @@ func (s *System) openProviders(ctx context.Context, cfg Config) ([]driver.Provid
 	engine := &isolate.Engine{Cache: filepath.Join(s.Dir, "cache", "script")}
 	s.open = append(s.open, closerFunc(func() error { return engine.Close(context.WithoutCancel(ctx)) }))
 	var limit *concurrency.Limit
-	if most := int(s.settings.Caps.MaxCommands); most > 0 {
+	if most := int(s.settings().Caps.MaxCommands); most > 0 {
 		limit = concurrency.New(ctx, most)
 		s.open = append(s.open, limit)
 	}

@@ -32,7 +32,7 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	for _, source := range all.Sources() {
 		cfg.Sources = append(cfg.Sources, s.withNetwork(source))
 	}
-	cfg.EffectTime, cfg.EffectWait = time.Duration(s.settings.Effects.Time), time.Duration(s.settings.Effects.Wait)
+	cfg.EffectTime, cfg.EffectWait = time.Duration(s.settings().Effects.Time), time.Duration(s.settings().Effects.Wait)
 	if r, ok := cfg.Workspaces.(*registryWorkspaces); ok && cfg.Fork == nil {
 		cfg.Fork = func(ctx context.Context, c *tool.Call, snapshot, name string) (string, error) {
 			forkOf, err := c.ForkOf(ctx)
@@ -55,7 +55,7 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	}
 	cfg.Secrets, cfg.Events, cfg.Log = s.secrets, s.events, s.log
 	cfg.Withheld = s.withheldSecrets
-	forms, err := secretForms(s.settings)
+	forms, err := secretForms(s.settings())
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ const forkOfLabel = "croft-fork-of"
 // withheldSecrets names the secrets that no tool may ask for, because they are
 // credentials of the configuration or of the workspace's policy.
 func (s *System) withheldSecrets(ctx context.Context, id string) ([]string, error) {
-	known := egressCredentials(s.settings)
+	known := egressCredentials(s.settings())
 	var names []string
 	for name := range known {
 		names = append(names, secretName(known, name))

@@ -20,7 +20,7 @@ import (
 // pool innermost, since it opens workspaces of its own, and the record outermost, since
 // it logs the original calls.
 func (s *System) wrapProvider(ctx context.Context, p driver.Provider) (driver.Provider, error) {
-	cfg, ok := s.settings.Wrapped(p.Kind())
+	cfg, ok := s.settings().Wrapped(p.Kind())
 	if !ok {
 		return p, nil
 	}

@@ -82,6 +82,15 @@ func (a *command) settings() (*config.Config, error) {
 	if a.resolved != nil {
 		return a.resolved, nil
 	}
+	c, err := a.loadSettings()
+	if err == nil {
+		a.resolved = c
+	}
+	return c, err
+}
+
+// loadSettings reads the configuration.
+func (a *command) loadSettings() (*config.Config, error) {
 	c, err := a.resolveConfig(a.config)
 	if err != nil {
 		return nil, err
@@ -91,11 +100,8 @@ func (a *command) settings() (*config.Config, error) {
 			return nil, err
 		}
 	}
-	if c.Data, err = filepath.Abs(c.Data); err != nil {
-		return nil, err
-	}
-	a.resolved = c
-	return c, nil
+	c.Data, err = filepath.Abs(c.Data)
+	return c, err
 }
 
 // resolveConfig reads the named file, or the one that config.Find finds for "".

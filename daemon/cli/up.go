@@ -9,8 +9,10 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -31,7 +33,8 @@ func (a *command) upCommand() *cobra.Command {
 		Use:   "up",
 		Short: "Serve a data directory over HTTP",
 		Long: `Serve a data directory over HTTP until SIGINT or SIGTERM. Every route except /healthz needs the
-token, which is made once and stored in the data directory.
+token, which is made once and stored in the data directory, or an API key (croft key create). At
+SIGHUP the configuration is read again: policies, quotas of tenants, keys.
 
 An address beyond loopback needs your own token, given with --token or CROFT_TOKEN, and
 --insecure-http, because there is no TLS: a proxy with TLS before a loopback address is safer. The
@@ -88,11 +91,46 @@ func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 	if err := a.printServing(ctx, sys, l.Addr()); err != nil {
 		return errors.Join(err, l.Close())
 	}
+	defer a.reloadOnHangup(ctx, sys)()
 	if err := sys.Serve(ctx, l); err != nil {
 		return err
 	}
 	a.note("stopped")
 	return nil
+}
+
+// reloadOnHangup reads the configuration again at each SIGHUP, until stop is called. A
+// configuration with a mistake is reported, and the present one stays.
+func (a *command) reloadOnHangup(ctx context.Context, sys *app.System) (stop func()) {
+	signals, done := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(signals, syscall.SIGHUP)
+	go func() {
+		defer close(done)
+		for range signals {
+			a.reload(ctx, sys)
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(signals)
+		<-done
+	}
+}
+
+func (a *command) reload(ctx context.Context, sys *app.System) {
+	settings, err := a.loadSettings()
+	var restart []string
+	if err == nil {
+		restart, err = sys.Reload(ctx, settings)
+	}
+	switch {
+	case err != nil:
+		a.note("croft: reload: the configuration stays as it was: %v", err)
+	case len(restart) > 0:
+		a.note("croft: reload: done; changes of these sections need a restart: %s", strings.Join(restart, ", "))
+	default:
+		a.note("croft: reload: done")
+	}
 }
 
 // allowedHosts returns the names that the Host header of requests may have.

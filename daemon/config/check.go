@@ -35,7 +35,7 @@ func (c *Config) check() error {
 	}
 	for _, check := range []func() error{
 		c.checkTexts, c.checkServer, c.checkStore, c.checkProviders, c.checkPolicies, c.checkCredentials,
-		c.checkDefaults, c.checkSecrets, c.checkHostRoots, c.checkRules, c.checkEvents,
+		c.checkDefaults, c.checkSecrets, c.checkTenants, c.checkHostRoots, c.checkRules, c.checkEvents,
 	} {
 		if err := check(); err != nil {
 			return err

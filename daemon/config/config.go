@@ -38,8 +38,12 @@ type Config struct {
 	Commands  Rules               `json:"commands,omitzero" jsonschema:"programs that commands may run, by patterns of their names; beyond what the provider itself refuses"`
 	Caps      Caps                `json:"caps,omitzero" jsonschema:"caps of this server; past them calls fail as resource exhausted"`
 	Events    Events              `json:"events,omitzero" jsonschema:"the audit stream"`
-	Snapshots Snapshots           `json:"snapshots,omitzero" jsonschema:"how long snapshots are kept"`
-	Effects   Effects             `json:"effects,omitzero" jsonschema:"what runs after a tool has changed files: formatters, linters"`
+
+	Tenants        map[string]Tenant `json:"tenants,omitempty" jsonschema:"quotas and secrets of tenants, by name; croft key create --tenant NAME makes a key of one"`
+	TenantDefaults Tenant            `json:"tenantDefaults,omitzero" jsonschema:"quotas of every tenant that does not set its own"`
+
+	Snapshots Snapshots `json:"snapshots,omitzero" jsonschema:"how long snapshots are kept"`
+	Effects   Effects   `json:"effects,omitzero" jsonschema:"what runs after a tool has changed files: formatters, linters"`
 
 	file   string                         // path of the file; "" without one
 	at     map[string]strictyaml.Position // position of each key that the file sets, by its path

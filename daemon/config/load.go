@@ -138,6 +138,10 @@ func (c *Config) resolvePaths() {
 		set.Dir = c.resolvePath(set.Dir, home)
 		c.Secrets.Workspaces[name] = set
 	}
+	for name, t := range c.Tenants {
+		t.Secrets.Dir = c.resolvePath(t.Secrets.Dir, home)
+		c.Tenants[name] = t
+	}
 	for i, dir := range c.Skills {
 		c.Skills[i] = c.resolvePath(dir, home)
 	}

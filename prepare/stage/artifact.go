@@ -75,6 +75,28 @@ func (a *Artifacts) In(prefix string) *Artifacts {
 	return &Artifacts{a.bucket, withSlash(prefix), a.lockClaims}
 }
 
+// tenantsPrefix begins the prefixes of the artifacts of tenants. It has not the form of a
+// workspace's id.
+const tenantsPrefix = "tenants/"
+
+// WorkspacePrefix returns the prefix of the artifacts of a workspace of a tenant, "" for none.
+func WorkspacePrefix(tenant, workspace string) string {
+	if tenant == "" {
+		return workspace
+	}
+	return tenantsPrefix + tenant + "/" + workspace
+}
+
+// ParseWorkspacePrefix splits the name of an artifact, as the artifacts without a prefix list it,
+// into the tenant, the workspace and the name in that workspace.
+func ParseWorkspacePrefix(full string) (tenant, workspace, name string) {
+	if rest, ok := strings.CutPrefix(full, tenantsPrefix); ok {
+		tenant, full, _ = strings.Cut(rest, "/")
+	}
+	workspace, name, _ = strings.Cut(full, "/")
+	return tenant, workspace, name
+}
+
 func withSlash(prefix string) string {
 	if prefix != "" && !strings.HasSuffix(prefix, "/") {
 		prefix += "/"

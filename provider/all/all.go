@@ -41,13 +41,16 @@ type Config struct {
 	// Needed reports whether a snapshot must be kept because a workspace started from it;
 	// nil means never.
 	Needed func(ctx context.Context, snapshot string) (bool, error)
+
+	// TenantOf returns the tenant of a workspace; see snapshot.Options.
+	TenantOf func(ctx context.Context, workspace string) (string, bool)
 }
 
 // Snapshots returns the store of snapshots in the data directory. Nothing is created on disk
 // before it is used.
 func Snapshots(cfg Config) *snapshot.Store {
 	return snapshot.Open(snapshot.Dir(filepath.Join(cfg.Data, "store")), &snapshot.Options{
-		CacheDir: filepath.Join(cfg.Data, "store", "cache"), Needed: cfg.Needed, Log: cfg.Log,
+		CacheDir: filepath.Join(cfg.Data, "store", "cache"), Needed: cfg.Needed, TenantOf: cfg.TenantOf, Log: cfg.Log,
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -64,6 +65,9 @@ func (s *Server) streamEvents(ctx context.Context, in *eventsInput) (*huma.Strea
 		return nil, err
 	}
 	filter := in.eventFilter()
+	if p, ok := auth.From(ctx); ok && !p.Operator() {
+		filter.Tenant = &p.Tenant
+	}
 	if err := filter.Check(); err != nil {
 		return nil, err
 	}

@@ -84,14 +84,27 @@ func (s *Server) serveAllowed(w http.ResponseWriter, r *http.Request, pattern st
 
 func (s *Server) auditCall(r *http.Request, pattern, target string, status int) {
 	method, route, _ := strings.Cut(pattern, " ")
+	values := pathValues(route, r.URL.Path)
 	call := httpguard.Call{Method: method, Route: route, Target: target, Status: status}
 	for _, name := range []string{"snapshot", "template", "key", "sid", "context", "id"} {
-		call.Target = cmp.Or(call.Target, r.PathValue(name))
+		call.Target = cmp.Or(call.Target, values[name])
 	}
-	if id := cmp.Or(r.PathValue("id"), target); driver.ValidID(id) {
+	if id := cmp.Or(values["id"], target); driver.ValidID(id) {
 		call.Workspace = id
 	}
 	httpguard.Audit(r.Context(), s.cfg.Audit, call)
+}
+
+// pathValues returns the values of the wildcards of a route. A request that was refused has no
+// http.Request.PathValue.
+func pathValues(route, path string) map[string]string {
+	values, given := map[string]string{}, strings.Split(path, "/")
+	for i, part := range strings.Split(route, "/") {
+		if name, ok := strings.CutPrefix(part, "{"); ok && i < len(given) {
+			values[strings.TrimSuffix(name, "}")] = given[i]
+		}
+	}
+	return values
 }
 
 // A statusWriter keeps the status of an answer.

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/workspace/driver"
@@ -57,7 +58,7 @@ func (s *Server) stagingTarget(ctx context.Context, t Target) (id string, a *sta
 	if s.cfg.Staging == nil || s.cfg.Artifacts == nil {
 		return "", nil, fmt.Errorf("staging metadata: %w: this server keeps none", fault.Unsupported)
 	}
-	return rec.ID, s.cfg.Artifacts.In(rec.ID), nil
+	return rec.ID, s.cfg.Artifacts.In(stage.WorkspacePrefix(rec.Tenant, rec.ID)), nil
 }
 
 // workspaceArtifacts returns the artifacts of a workspace, which may be gone: they outlive it.
@@ -66,11 +67,32 @@ func (s *Server) workspaceArtifacts(ctx context.Context, t Target) (*stage.Artif
 	if fault.Of(err) != fault.NotFound || !driver.ValidID(t.ID) || s.cfg.Artifacts == nil {
 		return a, err
 	}
-	a = s.cfg.Artifacts.In(t.ID)
-	if list, lerr := a.List(ctx); lerr != nil || len(list) == 0 {
+	all, lerr := s.listEveryArtifact(ctx)
+	at := slices.IndexFunc(all, func(art tenantArtifact) bool { return art.Workspace == t.ID })
+	if lerr != nil || at < 0 {
 		return nil, err // the workspace left no artifacts
 	}
-	return a, nil
+	return s.cfg.Artifacts.In(stage.WorkspacePrefix(all[at].tenant, t.ID)), nil
+}
+
+// A tenantArtifact is an artifact with its workspace and the tenant of that.
+type tenantArtifact struct {
+	tenant string
+	WorkspaceArtifact
+}
+
+// listEveryArtifact lists the artifacts that the principal sees, of all workspaces.
+func (s *Server) listEveryArtifact(ctx context.Context) ([]tenantArtifact, error) {
+	list, err := s.cfg.Artifacts.In("").List(ctx)
+	var out []tenantArtifact
+	for _, art := range list {
+		tenant, id, name := stage.ParseWorkspacePrefix(art.Name)
+		if name != "" && driver.ValidID(id) && auth.Sees(ctx, tenant) {
+			art.Name = name
+			out = append(out, tenantArtifact{tenant, WorkspaceArtifact{id, art}})
+		}
+	}
+	return out, err
 }
 
 // StagingMetadata is the staging metadata of a workspace; absent if there is none.
@@ -190,13 +212,9 @@ func (s *Server) listAllArtifacts(ctx context.Context, _ *struct{}) (*body[Works
 	if s.cfg.Artifacts == nil {
 		return &body[WorkspaceArtifacts]{out}, nil
 	}
-	list, err := s.cfg.Artifacts.In("").List(ctx)
+	list, err := s.listEveryArtifact(ctx)
 	for _, art := range list {
-		id, name, ok := strings.Cut(art.Name, "/")
-		if ok && driver.ValidID(id) {
-			art.Name = name
-			out.Artifacts = append(out.Artifacts, WorkspaceArtifact{id, art})
-		}
+		out.Artifacts = append(out.Artifacts, art.WorkspaceArtifact)
 	}
 	return &body[WorkspaceArtifacts]{out}, err
 }

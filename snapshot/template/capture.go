@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -24,6 +25,9 @@ const captureAge = time.Hour
 // workspace needs are deleted. Credential files are left out unless credentials is
 // set; the manifest lists them.
 func (c *Catalog) Capture(ctx context.Context, dir string, credentials bool) (*snapshot.Manifest, error) {
+	if err := auth.RequireOperator(ctx, "a directory of the server's host"); err != nil {
+		return nil, err
+	}
 	tree, err := c.Dir(dir)
 	if err != nil {
 		return nil, err

@@ -21,6 +21,7 @@
 package template
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -72,7 +74,8 @@ type Source struct {
 // A Template describes a template.
 type Template struct {
 	Name     string    `json:"name"`
-	Snapshot string    `json:"snapshot"` // its id
+	Tenant   string    `json:"tenant,omitempty"` // absent is the server's own, which all tenants see
+	Snapshot string    `json:"snapshot"`         // its id
 	Source   string    `json:"source"`
 	Created  time.Time `json:"created"`
 	Files    int64     `json:"files"`
@@ -82,12 +85,13 @@ type Template struct {
 	LeftOut []string `json:"leftOut,omitempty"` // credential files that were left out, up to a limit
 }
 
-// Create creates a template. An existing name is fault.AlreadyExists.
+// Create creates a template of the tenant of the context's principal. An existing name of that
+// tenant is fault.AlreadyExists. Sources on this host are for the operator only.
 func (c *Catalog) Create(ctx context.Context, name string, s Source) (Template, error) {
 	if !driver.ValidWorkspaceName(name) {
 		return Template{}, fmt.Errorf("template: name %q: %w: a name is [a-z0-9][a-z0-9-]{0,62}, and not the form of an id", name, fault.InvalidArgument)
 	}
-	if _, err := c.Get(ctx, name); fault.Of(err) != fault.NotFound {
+	if t, err := c.Get(ctx, name); fault.Of(err) != fault.NotFound && (err != nil || t.Tenant == auth.Tenant(ctx)) {
 		if err == nil {
 			err = fmt.Errorf("template: create %s: %w", name, fault.AlreadyExists)
 		}
@@ -108,13 +112,13 @@ func (c *Catalog) Create(ctx context.Context, name string, s Source) (Template, 
 
 func templateFromManifest(m *snapshot.Manifest) Template {
 	return Template{
-		Name: m.Labels[Label], Snapshot: m.ID, Source: m.Labels[sourceLabel], Created: m.Created, Files: m.Files, Bytes: m.Bytes, Digest: m.Digest,
+		Name: m.Labels[Label], Tenant: m.Tenant, Snapshot: m.ID, Source: m.Labels[sourceLabel], Created: m.Created, Files: m.Files, Bytes: m.Bytes, Digest: m.Digest,
 		LeftOut: m.LeftOut,
 	}
 }
 
-// List lists the templates by name. If two were created concurrently under one
-// name, the older one is listed.
+// List lists the templates that the context's principal sees, by name: those of its tenant and
+// of the server. If two were created concurrently under one name, the older one is listed.
 func (c *Catalog) List(ctx context.Context) ([]Template, error) {
 	all, err := c.Store.List(ctx)
 	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
@@ -123,21 +127,28 @@ func (c *Catalog) List(ctx context.Context) ([]Template, error) {
 	list := []Template{}
 	for _, m := range slices.Backward(all) { // the oldest first
 		t := templateFromManifest(m)
-		if t.Name != "" && m.Workspace == "" && !slices.ContainsFunc(list, func(x Template) bool { return x.Name == t.Name }) {
+		if t.Name != "" && m.Workspace == "" && !slices.ContainsFunc(list, func(x Template) bool { return x.Name == t.Name && x.Tenant == t.Tenant }) {
 			list = append(list, t)
 		}
 	}
-	slices.SortFunc(list, func(a, b Template) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(list, func(a, b Template) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Tenant, b.Tenant))
+	})
 	return list, nil
 }
 
-// Get returns a template by its name.
+// Get returns a template by its name: that of the principal's tenant, else that of the server.
 func (c *Catalog) Get(ctx context.Context, name string) (Template, error) {
 	list, err := c.List(ctx)
 	if err != nil {
 		return Template{}, err
 	}
-	at := slices.IndexFunc(list, func(t Template) bool { return t.Name == name })
+	at := -1
+	for i, t := range list { // the server's own comes first
+		if t.Name == name && (t.Tenant == "" || t.Tenant == auth.Tenant(ctx)) {
+			at = i
+		}
+	}
 	if at < 0 {
 		return Template{}, fmt.Errorf("template %q: %w: \"croft template list\" lists the templates", name, fault.NotFound)
 	}
@@ -185,6 +196,11 @@ func (c *Catalog) openSource(ctx context.Context, s Source) (_ snapshot.Tree, wh
 		}
 	}
 	done = func() error { return nil }
+	if s.Dir != "" || s.Git != "" || filepath.IsAbs(s.Image) {
+		if err := auth.RequireOperator(ctx, "a template of a directory, repository or image on the server's host"); err != nil {
+			return nil, "", done, err
+		}
+	}
 	if given != 1 || s.Revision != "" && s.Git == "" {
 		return nil, "", done, fmt.Errorf("template: source: %w: name a directory, a snapshot, a git repository with or without a revision, or an image", fault.InvalidArgument)
 	}

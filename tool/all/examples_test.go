@@ -102,7 +102,7 @@ func skillTools(t *testing.T) []*tool.Tool {
 			t.Error(err)
 		}
 	})
-	return skill.Tools(skill.Options{Skills: &bootstrap.Skills{Roots: []string{root}}, Artifacts: stage.NewArtifacts(bucket, "")})
+	return skill.Tools(skill.Options{Skills: &bootstrap.Skills{Roots: []string{root}}, Artifacts: stage.NewArtifacts(bucket, "").In})
 }
 
 // website is what web_fetch finds at http://docs.example.com in an example.

@@ -29,8 +29,8 @@ const Family tool.Family = "skill"
 // Options configure the tools.
 type Options struct {
 	Skills    *bootstrap.Skills
-	State     stage.State      // nil keeps it in memory
-	Artifacts *stage.Artifacts // each workspace has its own below it; may be nil
+	State     stage.State                             // nil keeps it in memory
+	Artifacts func(workspace string) *stage.Artifacts // of a workspace, by its id; may be nil
 }
 
 // Tools returns the tools; those for skills only if there is a directory of skills.
@@ -57,7 +57,7 @@ func (f *family) stageFor(c *tool.Call) (*stage.Stage, error) {
 	s, err := tool.PerWorkspace(c, func() (workspaceStage, error) {
 		opts := &stage.Options{State: f.opts.State}
 		if f.opts.Artifacts != nil {
-			opts.Artifacts = f.opts.Artifacts.In(c.Workspace.ID())
+			opts.Artifacts = f.opts.Artifacts(c.Workspace.ID())
 		}
 		st, err := stage.New(c.Workspace, opts)
 		return workspaceStage{st}, err

@@ -48,7 +48,7 @@ func TestTools(t *testing.T) {
 	}
 	bucket := memblob.OpenBucket(nil)
 	defer bucket.Close()
-	env := newEnv(t, skill.Options{Skills: &bootstrap.Skills{Roots: []string{root}}, Artifacts: stage.NewArtifacts(bucket, "")})
+	env := newEnv(t, skill.Options{Skills: &bootstrap.Skills{Roots: []string{root}}, Artifacts: stage.NewArtifacts(bucket, "").In})
 	call := func(name, args string) (tool.Result, error) {
 		return env.Run(t.Context(), tool.Request{Tool: name, Args: json.RawMessage(args)})
 	}

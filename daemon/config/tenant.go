@@ -1,0 +1,58 @@
+package config
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/croft-run/croft/auth"
+)
+
+// A Tenant is an entry of the section tenants. 0 is no quota.
+type Tenant struct {
+	MaxWorkspaces     Count     `json:"maxWorkspaces,omitempty" jsonschema:"workspaces that exist at the same time, in any state; 0 is no quota"`
+	CPUs              CPUs      `json:"cpus,omitempty" jsonschema:"sum of the limits cpu of all workspaces; each then needs the limit; 0 is no quota"`
+	Memory            Bytes     `json:"memory,omitempty" jsonschema:"sum of the limits memory of all workspaces; each then needs the limit; 0 is no quota"`
+	Disk              Bytes     `json:"disk,omitempty" jsonschema:"sum of the limits disk of all workspaces; each then needs the limit; 0 is no quota"`
+	RequestsPerSecond Count     `json:"requestsPerSecond,omitempty" jsonschema:"requests that begin in a second; 0 is no quota"`
+	Secrets           SecretSet `json:"secrets,omitzero" jsonschema:"secrets of the tenant's workspaces, which have none of the section secrets"`
+}
+
+// Tenant returns the quotas and secrets of a tenant, with the defaults.
+func (c *Config) Tenant(name string) Tenant {
+	t, d := c.Tenants[name], c.TenantDefaults
+	return Tenant{
+		MaxWorkspaces: cmp.Or(t.MaxWorkspaces, d.MaxWorkspaces), RequestsPerSecond: cmp.Or(t.RequestsPerSecond, d.RequestsPerSecond),
+		CPUs: cmp.Or(t.CPUs, d.CPUs), Memory: cmp.Or(t.Memory, d.Memory), Disk: cmp.Or(t.Disk, d.Disk), Secrets: t.Secrets,
+	}
+}
+
+func (c *Config) checkTenants() error {
+	if c.TenantDefaults.Secrets != (SecretSet{}) {
+		return c.keyError("tenantDefaults.secrets", "secrets are those of one tenant: set tenants.NAME.secrets")
+	}
+	prefixes := map[string]string{c.Secrets.Env: "secrets.env"}
+	for name, set := range c.Secrets.Workspaces {
+		prefixes[set.Env] = "secrets.workspaces." + name + ".env"
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Tenants)) {
+		at, env := "tenants."+name, c.Tenants[name].Secrets.Env
+		if err := auth.CheckTenant(name); err != nil {
+			return c.keyError(at, "a tenant is [a-z0-9][a-z0-9-]{0,62}")
+		}
+		if env == "" {
+			continue
+		}
+		if !validVariable.MatchString(env) {
+			return c.keyError(at+".secrets.env", "a prefix is the beginning of a variable: letters, digits and _")
+		}
+		for other, key := range prefixes {
+			if other != "" && (strings.HasPrefix(env, other) || strings.HasPrefix(other, env)) {
+				return c.keyError(at+".secrets.env", "%s and the prefix %s of %s overlap", env, other, key)
+			}
+		}
+		prefixes[env] = at + ".secrets.env"
+	}
+	return nil
+}

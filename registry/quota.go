@@ -1,0 +1,70 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// A Quota bounds the existing workspaces of a tenant, in any state. Zero is no bound.
+type Quota struct {
+	Workspaces int
+	Limits     map[driver.Resource]int64 // sums of the limits of all workspaces
+}
+
+// lockQuota checks the quota of a tenant for a workspace with a policy, which is new or exists
+// under the id. Until unlock no other workspace of the tenant is created by this process.
+func (r *Registry) lockQuota(ctx context.Context, tenant, id string, policy workspace.Policy) (unlock func(), err error) {
+	if r.opts.Quota == nil || tenant == "" {
+		return func() {}, nil
+	}
+	unlock, err = r.quotas.Lock(ctx, tenant)
+	if err != nil {
+		return nil, fmt.Errorf("registry: wait for another workspace of tenant %s: %w", tenant, err)
+	}
+	if err := r.checkQuota(ctx, tenant, id, policy); err != nil {
+		unlock()
+		return nil, fmt.Errorf("registry: %w", err)
+	}
+	return unlock, nil
+}
+
+func (r *Registry) checkQuota(ctx context.Context, tenant, id string, policy workspace.Policy) error {
+	quota := r.opts.Quota(tenant)
+	if quota.Workspaces == 0 && len(quota.Limits) == 0 {
+		return nil
+	}
+	recs, err := r.store.List(ctx, Filter{Tenant: tenant})
+	if err != nil {
+		return err
+	}
+	count := len(recs)
+	recs = slices.DeleteFunc(recs, func(rec Record) bool { return rec.ID == id })
+	if most := quota.Workspaces; most > 0 && count == len(recs) && count >= most {
+		return fmt.Errorf("tenant %s: %w: it has %d workspaces, and its quota maxWorkspaces is %d; destroy a workspace, or ask the operator for a higher quota (tenants.%s in croft.yaml)",
+			tenant, fault.ResourceExhausted, count, most, tenant)
+	}
+	for _, resource := range driver.Resources {
+		most, wanted := quota.Limits[resource.Name], policy.Limits[resource.Name].Max
+		switch {
+		case most == 0:
+			continue
+		case wanted == 0:
+			return fmt.Errorf("tenant %s: %w: it has a quota of %s, so a workspace needs the limit %s; give one, or ask the operator to set it in a policy (policies.default.limits in croft.yaml)",
+				tenant, fault.InvalidArgument, resource.Name, resource.Name)
+		}
+		used := int64(0)
+		for _, rec := range recs {
+			used += rec.Spec.Policy.Limits[resource.Name].Max
+		}
+		if used+wanted > most {
+			return fmt.Errorf("tenant %s: %w: its workspaces have %d of its quota of %s, %d (%s), and %d more are asked for; lower the limit, destroy a workspace, or ask the operator for a higher quota (tenants.%s in croft.yaml)",
+				tenant, fault.ResourceExhausted, used, resource.Name, most, resource.Unit, wanted, tenant)
+		}
+	}
+	return nil
+}
