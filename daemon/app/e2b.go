@@ -39,7 +39,7 @@ func (s *System) openE2B(ctx context.Context, addr net.Addr) (*e2bServer, error)
 	out.Server, err = e2b.New(ctx, e2b.Config{
 		Registry: s.Registry, Envd: out.envd, Admit: s.admitSandbox, AdmitPolicy: s.admitPolicy,
 		Guard: s.guard, Audit: s.auditSink(), Key: []byte(key), Dir: filepath.Join(s.Dir, "e2b"), Volumes: all.Volumes(s.Dir), Templates: s.templates, Snapshots: s.snapshots,
-		Domain: s.settings.Server.Domain, Events: s.events.recent, Log: s.log,
+		Domain: s.settings().Server.Domain, Events: s.events.recent, Log: s.log,
 	})
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (s *System) admitSandbox(ctx context.Context, spec *driver.Spec) error {
 	if err := s.resolveAuto(ctx, spec); err != nil {
 		return err
 	}
-	kind, _, err := s.settings.Provider(spec.Kind)
+	kind, _, err := s.settings().Provider(spec.Kind)
 	if err != nil {
 		return err
 	}

@@ -202,7 +202,7 @@ func (t *templateStore) resolve(ctx context.Context, ref string, catalog *templa
 		return p, nil
 	}
 	t.mu.Unlock()
-	if catalog != nil && driver.ValidWorkspaceName(ref) && catalogVisible(ctx) {
+	if catalog != nil && driver.ValidWorkspaceName(ref) {
 		if found, err := catalog.Get(ctx, ref); err == nil {
 			return startingPoint{ID: found.Name, Alias: found.Name, Source: driver.Source{Snapshot: found.Snapshot, CrossSession: true}}, nil
 		}
@@ -210,10 +210,6 @@ func (t *templateStore) resolve(ctx context.Context, ref string, catalog *templa
 	return startingPoint{}, fmt.Errorf("template %.80q: %w: there is no such template; %q and %q exist, and Template.build makes others",
 		ref, fault.NotFound, baseTemplate, codeTemplate)
 }
-
-// catalogVisible reports whether the principal sees the templates of the catalog, which
-// belong to the operator.
-func catalogVisible(ctx context.Context) bool { return auth.Sees(ctx, "") }
 
 func (b *build) limits() driver.Limits {
 	l := driver.Limits{}

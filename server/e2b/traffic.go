@@ -169,7 +169,7 @@ func (s *Server) serveTraffic(w http.ResponseWriter, r *http.Request) {
 	case envd.CodePort:
 		s.cfg.Envd.ServeCode(w, r, target)
 	default:
-		s.servePort(w, r, box, ws, port)
+		servePort(w, r, box, ws, port)
 	}
 }
 
