@@ -92,23 +92,24 @@ const (
 // admitSandbox completes the spec of a sandbox of E2B's API. On the sandbox provider the
 // workspace is the home of E2B's user.
 func (s *System) admitSandbox(ctx context.Context, spec *driver.Spec) error {
-	if err := s.resolveAuto(ctx, spec); err != nil {
+	// These options are the server's own: a client of E2B's API names none.
+	own := spec.Config
+	spec.Config = nil
+	if err := s.admitSpec(ctx, spec, ""); err != nil {
 		return err
 	}
-	kind, _, err := s.settings().Provider(spec.Kind)
-	if err != nil {
-		return err
-	}
-	if kind == sandbox.Kind {
-		home, err := json.Marshal(map[string]any{"at": e2bHome, "user": e2bUser})
-		if err != nil {
-			return err
+	if spec.Kind != sandbox.Kind {
+		if len(own) > 0 {
+			return fmt.Errorf("app: volumes and images: %w: the provider %s has none", fault.Unsupported, spec.Kind)
 		}
-		if spec.Config, err = mergeObjects(home, spec.Config, false); err != nil {
-			return err
-		}
-	} else if len(spec.Config) > 0 {
-		return fmt.Errorf("app: volumes and images: %w: the provider %s has none", fault.Unsupported, kind)
+		return nil
 	}
-	return s.admitSpec(ctx, spec, "")
+	home, err := json.Marshal(map[string]any{"at": e2bHome, "user": e2bUser})
+	if err == nil {
+		own, err = mergeObjects(home, own, false)
+	}
+	if err == nil {
+		spec.Config, err = mergeObjects(spec.Config, own, false)
+	}
+	return err
 }
