@@ -183,8 +183,11 @@ func createFile(path, content string, mode fs.FileMode) error {
 }
 
 // loadToken returns the token of the data directory, and creates it the first time.
-func loadToken(dir string) (string, error) {
-	path := filepath.Join(dir, tokenFile)
+func loadToken(dir string) (string, error) { return loadSecretFile(dir, tokenFile) }
+
+// loadSecretFile returns the random text of a file, and creates it the first time.
+func loadSecretFile(dir, name string) (string, error) {
+	path := filepath.Join(dir, name)
 	info, err := checkOwned("token", path, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		var raw [32]byte

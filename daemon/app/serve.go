@@ -43,6 +43,10 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	if err := s.CheckToken(l.Addr()); err != nil {
 		return errors.Join(err, l.Close())
 	}
+	sandboxes, err := s.openE2B(ctx, l.Addr())
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
 	background, stop := context.WithCancel(ctx)
 	defer stop()
 	ran := make(chan error, 1)
@@ -50,8 +54,7 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	var collecting sync.WaitGroup
 	collecting.Go(func() { s.collectPeriodically(background) })
 
-	server := s.newHTTPServer(ctx)
-	server.Handler = s.observeRequests(server.Handler)
+	server := s.newHTTPServer(ctx, s.observeRequests(sandboxes.over(s.API)))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 
@@ -60,6 +63,7 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	case <-ctx.Done():
 		s.API.Drain()
 		s.agents.drain()
+		sandboxes.envd.Drain()
 		if err := withTimeout(ctx, requestsTimeout, server.Shutdown); err != nil {
 			s.log.Warn("requests were cut off", "error", err)
 			errs = append(errs, server.Close())
@@ -71,6 +75,7 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	case err := <-served:
 		errs = append(errs, err)
 	}
+	errs = append(errs, withTimeout(ctx, requestsTimeout, sandboxes.close))
 	stop()
 	collecting.Wait()
 	if err := <-ran; err != nil && !errors.Is(err, context.Canceled) {

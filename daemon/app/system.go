@@ -321,7 +321,7 @@ func (s *System) Client(ctx context.Context) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &localAPI{client: client, listener: l, server: s.newHTTPServer(ctx), done: make(chan struct{})}
+	in := &localAPI{client: client, listener: l, server: s.newHTTPServer(ctx, s.API), done: make(chan struct{})}
 	go func() {
 		defer close(in.done)
 		in.server.Serve(l) //nolint:errcheck // it ends when the listener is closed
@@ -341,9 +341,9 @@ func (in *localAPI) close(ctx context.Context) error {
 	return err
 }
 
-func (s *System) newHTTPServer(ctx context.Context) *http.Server {
+func (s *System) newHTTPServer(ctx context.Context, handler http.Handler) *http.Server {
 	return &http.Server{
-		Handler:           s.API,
+		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    1 << 20,

@@ -66,6 +66,15 @@ func (c *Config) checkServer() error {
 	if err := c.Server.Log.Check(); err != nil {
 		return c.keyError("server.log", "%v", err)
 	}
+	if domain := c.Server.Domain; domain != "" {
+		host, port, err := net.SplitHostPort(domain)
+		if err != nil {
+			host, port = domain, "80"
+		}
+		if _, err := strconv.ParseUint(port, 10, 16); err != nil || !validHost(host) {
+			return c.keyError("server.domain", "%.80q: it must be a name, with or without a port", domain)
+		}
+	}
 	for i, name := range c.Server.Providers {
 		if !validName.MatchString(name) || name == Auto {
 			return c.keyError(itemPath("server.providers", i), "%.80q: it must be the name of a provider; %s", name, nameForm)

@@ -57,6 +57,7 @@ type Config struct {
 type Server struct {
 	Addr      string   `json:"addr,omitempty" jsonschema:"HOST:PORT to listen on; beyond loopback a token must be given"`
 	Hosts     []string `json:"hosts,omitempty" jsonschema:"further names by which this host may be addressed"`
+	Domain    string   `json:"domain,omitempty" jsonschema:"HOST or HOST:PORT under which ports of sandboxes are reached, as PORT-ID.HOST; empty is localhost with the server's port, on loopback"`
 	Providers []string `json:"providers,omitempty" jsonschema:"names of the providers that clients of a server may use; empty is all but those of kind local, which isolates nothing"`
 	TLS       TLS      `json:"tls,omitzero" jsonschema:"certificate of the server; empty is plain HTTP, for loopback"`
 	Log       Log      `json:"log,omitzero" jsonschema:"what croft up writes to standard error"`

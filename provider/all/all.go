@@ -54,6 +54,10 @@ func Snapshots(cfg Config) *snapshot.Store {
 	})
 }
 
+// Volumes returns the directory of volumes in a data directory: directories that several
+// workspaces mount.
+func Volumes(data string) string { return filepath.Join(data, "volumes") }
+
 // Providers returns one provider of each kind. Nothing is created on disk before one of them
 // is used. The caller closes those that are an io.Closer after the last of their workspaces.
 func Providers(cfg Config) ([]driver.Provider, error) {
@@ -67,7 +71,7 @@ func Providers(cfg Config) ([]driver.Provider, error) {
 		return nil, err
 	}
 	sandboxes, err := sandbox.New(&sandbox.Config{
-		Snapshots: snapshots, Layers: filepath.Join(cfg.Data, "layers"),
+		Snapshots: snapshots, Layers: filepath.Join(cfg.Data, "layers"), Volumes: Volumes(cfg.Data),
 		Root: filepath.Join(cfg.Data, "ws"), Forbidden: []string{cfg.Data}, Roots: cfg.HostRoots, Log: cfg.Log,
 		Secrets: cfg.Secrets, Credentials: cfg.Credentials, Events: cfg.Events, Resolver: cfg.Resolver,
 	})

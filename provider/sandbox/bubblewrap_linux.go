@@ -66,7 +66,11 @@ func (p *Provider) bwrapMounts(b *bwrapLaunch, u launchSpec) ([]guestproto.Mount
 			b.source[m.Target] = m.Source
 		}
 	}
-	return slices.Concat(u.baseMounts(), u.gitStoreMounts(), before, []guestproto.Mount{files}, held, more), nil
+	system, err := u.systemMounts()
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(system, u.baseMounts(), u.gitStoreMounts(), before, []guestproto.Mount{files}, held, more), nil
 }
 
 // A bwrapLaunch collects the arguments of bubblewrap.

@@ -61,6 +61,10 @@ type Config struct {
 	Snapshots *snapshot.Store
 	Layers    string
 
+	// Volumes is the directory of volumes, each a directory that any number of workspaces
+	// may mount; "" means none.
+	Volumes string
+
 	Log *slog.Logger // nil is silent
 
 	// BootID identifies the present boot of the host; "" reads it from the kernel.
@@ -84,6 +88,13 @@ type options struct {
 	// FS does not reach them.
 	Binds []bind `json:"binds,omitempty"`
 
+	// Volumes are directories of Config.Volumes. Module FS does not reach them.
+	Volumes []volume `json:"volumes,omitempty"`
+
+	// Rootfs is a complete snapshot of the files of an image, which replace the programs
+	// of the host.
+	Rootfs string `json:"rootfs,omitempty"`
+
 	// At is the absolute path of the workspace inside; "" means /workspace. It need
 	// not exist on the host, unless it lies in a bind. If it is the home of User, the
 	// workspace is the home.
@@ -103,6 +114,9 @@ type options struct {
 	From   string   `json:"from,omitempty"`
 	Layers []string `json:"layers,omitempty"`
 	Sealed []string `json:"sealed,omitempty"`
+
+	// RootfsDir is the directory with the files of Rootfs. The provider sets it.
+	RootfsDir string `json:"rootfsDir,omitempty"`
 }
 
 // Values of the option "git".
@@ -121,6 +135,13 @@ func (o *options) startDirs() []string {
 
 // lowerDirs lists the lower directories of the overlayfs now, topmost first.
 func (o *options) lowerDirs() []string { return append(slices.Clone(o.Sealed), o.startDirs()...) }
+
+// A volume is a directory of Config.Volumes that commands see at a path.
+type volume struct {
+	Name     string `json:"name"` // in Config.Volumes
+	At       string `json:"at"`   // absolute path inside, outside of the workspace and the system's directories
+	ReadOnly bool   `json:"readOnly,omitempty"`
+}
 
 // A bind is a directory of the host that commands see at its own path.
 type bind struct {

@@ -79,6 +79,8 @@ type launchSpec struct {
 	layer       string                          // with lower: directory that contains upper and work of the overlayfs
 	hostDir     bool                            // in place: files is a directory of the user
 	binds       []bind                          // further directories of the host
+	volumes     []guestproto.Mount              // volumes
+	rootfs      string                          // directory with the files of an image; "" is the host's programs
 	caDir       string                          // directory of the certificates that programs trust; "" leaves the host's
 	image       string                          // with a disk limit: the image with the files
 	egress      string                          // directory of the socket of the egress proxy; "" for no proxy
@@ -162,7 +164,19 @@ func (p *Provider) launchNamespaces(l *launch, u launchSpec) error {
 			return err
 		}
 	}
-	l.Config.Mounts = slices.Concat(u.baseMounts(), copies, before, mounts, after)
+	system, err := u.systemMounts()
+	if err == nil && p.ids.root {
+		volumes := slices.Clone(u.volumes)
+		if u.rootfs != "" {
+			err = p.cloneBinds(l, system, "system", u.level.gvisor)
+		}
+		err = errors.Join(err, p.cloneBinds(l, volumes, "volume", u.level.gvisor))
+		u.volumes = volumes
+	}
+	if err != nil {
+		return err
+	}
+	l.Config.Mounts = slices.Concat(system, u.baseMounts(), copies, before, mounts, after, u.volumes)
 	return l.addDir("log", u.log)
 }
 

@@ -148,8 +148,8 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 	if err := driver.DecodeConfig(spec, opts); err != nil {
 		return nil, nil, err
 	}
-	if opts.From != "" || opts.Layers != nil || opts.Sealed != nil {
-		return nil, nil, fmt.Errorf("sandbox: open: config: %w: \"from\", \"layers\" and \"sealed\" can't be configured; name the snapshot in Spec.From", fault.InvalidArgument)
+	if opts.From != "" || opts.Layers != nil || opts.Sealed != nil || opts.RootfsDir != "" {
+		return nil, nil, fmt.Errorf("sandbox: open: config: %w: \"from\", \"layers\", \"sealed\" and \"rootfsDir\" can't be configured; name the snapshot in Spec.From", fault.InvalidArgument)
 	}
 	if opts.Git != "" && opts.Git != GitPrivate && opts.Git != GitShared {
 		return nil, nil, fmt.Errorf("sandbox: open: config: git %q: %w: it is %q or %q", opts.Git, fault.InvalidArgument, GitPrivate, GitShared)
@@ -177,6 +177,12 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 	}
 	if err == nil {
 		err = p.checkBinds(spec, opts)
+	}
+	if err == nil {
+		err = p.checkVolumes(spec, opts, l)
+	}
+	if err == nil {
+		err = p.checkRootfs(ctx, spec, opts, l)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("sandbox: open: %w", err)

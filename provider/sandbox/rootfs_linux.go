@@ -67,16 +67,25 @@ func tmpfsSize(memory, part int64) string {
 	return fmt.Sprintf(",size=%d", max(memory/part, 64<<10))
 }
 
-// baseMounts returns the mounts of the rootfs without the workspace.
-func (u launchSpec) baseMounts() []guestproto.Mount {
-	memory := u.policy.Limits[driver.ResourceMemory].Max // 0 is no limit
+// systemMounts returns the mounts of the system's programs and settings: the host's, or
+// those of an image.
+func (u launchSpec) systemMounts() ([]guestproto.Mount, error) {
+	if u.rootfs != "" {
+		return imageMounts(u.rootfs)
+	}
 	var mounts []guestproto.Mount
 	for _, dir := range systemDirs {
 		mounts = append(mounts, systemDirMount(dir)...)
 	}
 	mounts = append(mounts, etcMounts(u.user)...)
-	mounts = append(mounts,
-		guestproto.Mount{Kind: guestproto.MountProc, Target: "/proc", NoExec: true})
+	return append(mounts, guestproto.Mount{Kind: guestproto.MountDir, Target: "/var"},
+		guestproto.Mount{Kind: guestproto.MountSymlink, Target: "/var/run", Source: "/run"}), nil
+}
+
+// baseMounts returns the mounts of the rootfs without the system's and the workspace.
+func (u launchSpec) baseMounts() []guestproto.Mount {
+	memory := u.policy.Limits[driver.ResourceMemory].Max // 0 is no limit
+	mounts := []guestproto.Mount{{Kind: guestproto.MountProc, Target: "/proc", NoExec: true}}
 	for _, name := range procHidden {
 		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountMask, Target: "/proc/" + name, Optional: true})
 	}
@@ -92,9 +101,7 @@ func (u launchSpec) baseMounts() []guestproto.Mount {
 		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: "/dev/shm", Data: "mode=1777" + tmpfsSize(memory, 8)},
 		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: "/tmp", Data: "mode=1777" + tmpfsSize(memory, 2)},
 		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: "/run", Data: "mode=755" + tmpfsSize(memory, 32)},
-		guestproto.Mount{Kind: guestproto.MountDir, Target: "/var"},
 		guestproto.Mount{Kind: guestproto.MountTmpfs, Target: "/var/tmp", Data: "mode=1777" + tmpfsSize(memory, 16)},
-		guestproto.Mount{Kind: guestproto.MountSymlink, Target: "/var/run", Source: "/run"},
 	)
 	if u.guestDir != homeOf(u.user) {
 		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountTmpfs, Target: homeOf(u.user), Data: "mode=700,uid=1000,gid=1000" + tmpfsSize(memory, 8)})
@@ -121,17 +128,26 @@ func systemDirMount(dir string) []guestproto.Mount {
 	return []guestproto.Mount{{Kind: guestproto.MountBind, Source: dir, Target: dir, ReadOnly: true}}
 }
 
+// Files of /etc about the host.
+const (
+	hostsFile  = "127.0.0.1 localhost\n::1 localhost\n"
+	resolvConf = "# there is no network here but through the proxy\n"
+)
+
+// passwdLine returns the line of the workload's user.
+func passwdLine(user string) string { return user + ":x:1000:1000::" + homeOf(user) + ":/bin/bash\n" }
+
 // etcMounts returns the entries of /etc, which is a directory of the rootfs: files about
 // the host and its users with neutral content, and what etcShown lists, read-only. A file
 // that the host replaces later stays as it was.
 func etcMounts(user string) []guestproto.Mount {
 	mounts := []guestproto.Mount{
 		{Kind: guestproto.MountDir, Target: "/etc"},
-		fileMount("/etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n"+user+":x:1000:1000::"+homeOf(user)+":/bin/bash\nnobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n"),
+		fileMount("/etc/passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\n"+passwdLine(user)+"nobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n"),
 		fileMount("/etc/group", "root:x:0:\n"+user+":x:1000:\nnogroup:x:65534:\n"),
-		fileMount("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
+		fileMount("/etc/hosts", hostsFile),
 		fileMount("/etc/hostname", hostname+"\n"),
-		fileMount("/etc/resolv.conf", "# there is no network here but through the proxy\n"),
+		fileMount("/etc/resolv.conf", resolvConf),
 		{Kind: guestproto.MountSymlink, Target: "/etc/mtab", Source: "/proc/self/mounts"},
 	}
 	for _, path := range etcPaths() {

@@ -309,6 +309,9 @@ func (p *Provider) sweepLayers(ctx context.Context) error {
 	var errs []error
 	for _, e := range entries {
 		path := filepath.Join(p.layersDir(), e.Name())
+		if digest, ok := rootfsDigest(e.Name()); ok && needed[filepath.Join(p.layersDir(), digest)] {
+			continue
+		}
 		if needed[path] || strings.HasPrefix(e.Name(), newLayerPrefix) && isRecent(e) {
 			continue
 		}
@@ -356,7 +359,7 @@ func (p *Provider) neededLayers(ctx context.Context) (map[string]bool, error) {
 		}
 		var opts options
 		if err := driver.DecodeStrict(m.Own, &opts); err == nil {
-			for _, dir := range opts.lowerDirs() {
+			for _, dir := range append(opts.lowerDirs(), opts.RootfsDir) {
 				needed[dir] = true
 			}
 		}

@@ -22,9 +22,13 @@ import (
 )
 
 // openImage unpacks an image into a temporary directory, which done removes.
-func (c *Catalog) openImage(ctx context.Context, ref string) (_ snapshot.Tree, done func() error, err error) {
-	done = func() error { return nil }
-	img, err := c.findImage(ctx, ref)
+func (c *Catalog) openImage(ctx context.Context, s Source) (_ snapshot.Tree, done func() error, err error) {
+	done, ref := func() error { return nil }, s.Image
+	who := authn.Anonymous
+	if s.User != "" {
+		who = &authn.Basic{Username: s.User, Password: s.Password}
+	}
+	img, err := c.findImage(ctx, ref, who)
 	if err != nil {
 		return nil, done, fmt.Errorf("template: image %s: %w", ref, err)
 	}
@@ -44,14 +48,14 @@ func (c *Catalog) openImage(ctx context.Context, ref string) (_ snapshot.Tree, d
 
 // findImage returns an image: an absolute path is a file of this host, any other
 // name an image of a registry.
-func (c *Catalog) findImage(ctx context.Context, ref string) (v1.Image, error) {
+func (c *Catalog) findImage(ctx context.Context, ref string, who authn.Authenticator) (v1.Image, error) {
 	platform := v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
 	if !filepath.IsAbs(ref) {
 		tag, err := name.ParseReference(ref)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
 		}
-		img, err := remote.Image(tag, remote.WithContext(ctx), remote.WithPlatform(platform), remote.WithAuth(authn.Anonymous))
+		img, err := remote.Image(tag, remote.WithContext(ctx), remote.WithPlatform(platform), remote.WithAuth(who))
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", fault.Unavailable, err)
 		}

@@ -66,6 +66,9 @@ type Source struct {
 	Ignore   []string `json:"ignore,omitempty"`   // .gitignore patterns to leave out
 
 	Credentials bool `json:"credentials,omitempty"` // credential files of a directory, too
+
+	User     string `json:"-"` // of the image's registry; "" is anonymous
+	Password string `json:"-"`
 }
 
 // A Template describes a template.
@@ -215,7 +218,7 @@ func (c *Catalog) openSource(ctx context.Context, s Source) (_ snapshot.Tree, wh
 		tree, what, err = c.openCommit(ctx, s)
 	default:
 		what = "image:" + s.Image
-		tree, done, err = c.openImage(ctx, s.Image)
+		tree, done, err = c.openImage(ctx, s)
 	}
 	return tree, what, done, err
 }

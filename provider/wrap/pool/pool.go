@@ -107,9 +107,10 @@ func Wrap(ctx context.Context, p driver.Provider, opts Options) (*Provider, erro
 func (p *Provider) Unwrap() driver.Provider { return p.Provider }
 
 // keyOf returns the shape of a spec, or "" if it can't be pooled: a directory in
-// place is unique, and a snapshot has an owner.
+// place is unique, and a snapshot has an owner unless any session may use it, as that of
+// a template.
 func keyOf(spec driver.Spec) string {
-	if spec.Dir != "" || spec.From.Snapshot != "" {
+	if spec.Dir != "" || spec.From.Snapshot != "" && !spec.From.CrossSession {
 		return ""
 	}
 	spec.ID, spec.Name, spec.Labels = "", "", nil
