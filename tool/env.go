@@ -423,7 +423,7 @@ func (e *Env) finishCall(t *Tool, c *Call, a answer, note string, err error) (Re
 	}
 	res.Text += note
 	res.Image = a.image
-	return e.truncateResult(c.Name, res), nil
+	return e.truncateResult(t, c.Name, res), nil
 }
 
 // secretScope returns the name under which the secret store has the workspace's set.

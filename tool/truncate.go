@@ -109,16 +109,30 @@ func (e *Env) Kept(ctx context.Context, only, handle string) (string, error) {
 
 // truncateResult truncates the text of a workspace's answer and the long strings in its
 // data.
-func (e *Env) truncateResult(workspace string, r Result) Result {
+func (e *Env) truncateResult(t *Tool, workspace string, r Result) Result {
 	if len(r.Text) <= e.MaxText {
 		return r
 	}
 	handle := e.keepText(workspace, r.Text)
-	read := fmt.Sprintf("BashOutput with shell_id %q and offset %d reads them", handle, headEnd(r.Text, e.MaxText/2))
+	readFrom := func(offset int) string {
+		return fmt.Sprintf("BashOutput with shell_id %q and offset %d reads them", handle, offset)
+	}
+	read := readFrom(headEnd(r.Text, e.MaxText/2))
+	text := HeadTail(r.Text, e.MaxText, read)
+	if !t.endMatters() {
+		end := headEnd(r.Text, e.room(logNote))
+		text = fmt.Sprintf("%s\n... (output truncated, %d more bytes; %s)\n", strings.TrimSuffix(r.Text[:end], "\n"), len(r.Text)-end, readFrom(end))
+	}
 	return Result{
-		Text: HeadTail(r.Text, e.MaxText, read), Structured: truncateJSON(r.Structured, e.MaxText, read), Handle: handle,
+		Text: text, Structured: truncateJSON(r.Structured, e.MaxText, read), Handle: handle,
 		DataOnly: r.DataOnly, Image: r.Image, content: HeadTail(r.content, e.MaxText, read),
 	}
+}
+
+// endMatters reports whether the end of a tool's long answer tells as much as its beginning:
+// so it is with the output of commands, but not with lists and patches.
+func (t *Tool) endMatters() bool {
+	return t.Family == Shell || t.Family == Verify || t.Family == Code || t.Family == Extra
 }
 
 // room returns the bytes of an answer's text that remain beside a note.

@@ -33,6 +33,9 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	}
 	cfg.Commands, cfg.Profiled = s.projectCommands, s.API.Profiled
 	cfg.EffectTime, cfg.EffectWait = time.Duration(s.settings.Effects.Time), time.Duration(s.settings.Effects.Wait)
+	if most := int(s.settings.Tools.MaxText); most > 0 && cfg.MaxText == 0 {
+		cfg.MaxText = max(most, minMaxText)
+	}
 	if r, ok := cfg.Workspaces.(*registryWorkspaces); ok && cfg.Fork == nil {
 		cfg.Fork = func(ctx context.Context, c *tool.Call, snapshot, name string) (string, error) {
 			forkOf, err := c.ForkOf(ctx)
@@ -66,6 +69,9 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	cfg.Finders = append(cfg.Finders, forms)
 	return tool.NewEnv(cfg)
 }
+
+// minMaxText is the least value of tools.maxText.
+const minMaxText = 1000
 
 // withNetwork leaves out the tools of a source that reach beyond the workspace, if the
 // policy of the workspace allows no network.

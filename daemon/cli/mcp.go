@@ -53,7 +53,7 @@ func (t *toolFlags) registerFlags(f *pflag.FlagSet) {
 	f.BoolVar(&t.readOnly, "read-only", false, "make the workspaces read-only, and offer only tools that change nothing")
 	f.StringArrayVar(&t.approve, "approve", nil, "allow, ask or deny calls, such as 'ask:Bash(git push*)' or 'deny:Write(*.env)'; the first rule that matches counts; may be given several times")
 	registerCheckpoints(f, &t.checkpoint)
-	f.IntVar(&t.maxText, "max-text", t.maxText, "maximum bytes of the text of an answer; what is left out can be read with an offset")
+	f.IntVar(&t.maxText, "max-text", t.maxText, "maximum bytes of the text of an answer; what is left out can be read with an offset; 0 is tools.maxText of the configuration, else 30000")
 	t.policy.registerFlags(f)
 }
 
@@ -74,7 +74,7 @@ type mcpOptions struct {
 }
 
 func (a *command) mcpCommand() *cobra.Command {
-	opts := mcpOptions{toolFlags: toolFlags{maxText: tool.DefaultMaxText}}
+	var opts mcpOptions
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Serve tools to an agent over the Model Context Protocol",
@@ -306,7 +306,7 @@ const minMaxText = 1000
 // withTools runs f with the tools for the workspaces of the flags, and closes both
 // afterwards.
 func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.ReadScope, f func(*app.System, *tool.Env) error) (err error) {
-	if opts.maxText < minMaxText {
+	if opts.maxText != 0 && opts.maxText < minMaxText {
 		return usagef("--max-text: give at least %d", minMaxText)
 	}
 	approval, err := parseApproval(opts.approve)

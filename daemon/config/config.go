@@ -42,6 +42,7 @@ type Config struct {
 	Snapshots Snapshots           `json:"snapshots,omitzero" jsonschema:"how long snapshots are kept"`
 	Effects   Effects             `json:"effects,omitzero" jsonschema:"what runs after a tool has changed files: formatters, linters"`
 	Project   Project             `json:"project,omitzero" jsonschema:"commands of the project in a workspace, instead of the detected ones; each a list of a program and its arguments"`
+	Tools     Tools               `json:"tools,omitzero" jsonschema:"the tools of agents"`
 
 	file   string                         // path of the file; "" without one
 	at     map[string]strictyaml.Position // position of each key that the file sets, by its path
@@ -204,6 +205,11 @@ func (c *Config) CommandsOf(names ...string) profile.Commands {
 		}
 	}
 	return c.Project.Commands
+}
+
+// Tools is the section tools.
+type Tools struct {
+	MaxText Count `json:"maxText,omitempty" jsonschema:"maximum bytes of the text of an answer; 0 is 30000, and the least is 1000"`
 }
 
 // NoFile as Events.File keeps no file.
