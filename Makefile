@@ -31,8 +31,9 @@ test: deps build ## everything once, under the race detector where that is affor
 	$(GO) vet ./...
 	scripts/test $(PKG)
 
-test-compat: deps guests test-trpc ## side by side with the originals (skillgym from npm, trpc-agent-go); prints tables
-	$(GO) test -count=1 -v -run SideBySide ./eval/...
+test-compat: deps guests test-trpc ## side by side with the originals (skillgym, Node, MCP's conformance checks, trpc-agent-go); prints tables
+	$(GO) test -count=1 -v -run 'SideBySide|AnswerAs' ./eval ./eval/suite
+	$(GO) test -count=1 -v -run '^TestConformance$$' ./e2e
 
 test-trpc: guests ## trpc-agent-go's own tests over contrib/trpcagent
 	cd contrib/trpcagent && $(GO) run ./internal/upstream -known ../../docs/trpc-agent-go.md

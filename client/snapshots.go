@@ -90,39 +90,38 @@ func (s *snapshots) rollbackTo(ctx context.Context, id string, opts *driver.Snap
 	return callRoute[driver.SnapshotInfo](ctx, s.module, http.MethodPost, snapshotRoute(id, "/rollback"), crossSessionQuery(opts.CrossSession))
 }
 
-// snapshotFS returns the files of a snapshot. Each of its calls is one request.
+// snapshotFS returns the files of a snapshot. Each of its calls is one request. The
+// server pins the state: finding it again for each request may take long, and the
+// current files change meanwhile.
 func (s *snapshots) snapshotFS(ctx context.Context, id string, opts *driver.SnapshotAccess) (*driver.FS, error) {
 	if id == "" {
 		id = currentFiles
 	}
-	f := &snapshotFiles{s.module, id, opts.CrossSession}
-	if _, err := f.Stat(ctx, ".", &driver.StatOptions{}); err != nil {
+	pinned, err := callRoute[struct {
+		ID string `json:"id"`
+	}](ctx, s.module, http.MethodPost, snapshotRoute(id, "/pin"), crossSessionQuery(opts.CrossSession))
+	if err != nil {
 		return nil, err
 	}
-	return &driver.FS{Files: f}, nil
+	return &driver.FS{Files: &snapshotFiles{s.module, pinned.ID}}, nil
 }
 
 type snapshotFiles struct {
 	module
 	snapshot string
-	cross    bool
-}
-
-func (f *snapshotFiles) query(name string) params {
-	return pathQuery(name).flag("crossSession", f.cross)
 }
 
 func (f *snapshotFiles) Stat(ctx context.Context, name string, opts *driver.StatOptions) (driver.Info, error) {
-	q := f.query(name).flag("nofollow", opts.NoFollow).flag("digest", opts.Digest)
+	q := pathQuery(name).flag("nofollow", opts.NoFollow).flag("digest", opts.Digest)
 	return callRoute[driver.Info](ctx, f.module, http.MethodGet, snapshotRoute(f.snapshot, "/stat"), q)
 }
 
 func (f *snapshotFiles) ReadDir(ctx context.Context, name string) ([]driver.Info, error) {
-	return callRouteField[[]driver.Info](ctx, f.module, snapshotRoute(f.snapshot, "/readdir"), "entries", f.query(name))
+	return callRouteField[[]driver.Info](ctx, f.module, snapshotRoute(f.snapshot, "/readdir"), "entries", pathQuery(name))
 }
 
 func (f *snapshotFiles) Read(ctx context.Context, name string, opts *driver.ReadOptions) (io.ReadCloser, driver.Info, error) {
-	q := f.query(name).number("offset", opts.Offset).number("limit", opts.Limit)
+	q := pathQuery(name).number("offset", opts.Offset).number("limit", opts.Limit)
 	return f.open(ctx, snapshotRoute(f.snapshot, "/files"), name, q)
 }
 

@@ -105,6 +105,7 @@ func TestConformance(t *testing.T) {
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
+	t.Log(summary)
 	for _, want := range []string{"server-initialize", "tools-list", "resources-list", "prompts-list", "logging-set-level", "dns-rebinding-protection"} {
 		if !strings.Contains(summary, "✓ "+want) {
 			t.Errorf("%s did not pass:\n%s", want, summary)

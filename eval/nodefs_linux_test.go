@@ -66,6 +66,38 @@ export default Object.entries(checks).flatMap(([id, check]) => [
 	}
 }
 
+// TestClassifyFailureSeesTheWorkspace: classifyFailure reads the kept workspace, by the path
+// in the result and by that inside.
+func TestClassifyFailureSeesTheWorkspace(t *testing.T) {
+	const suiteText = `import { assert } from "skillgym";
+import fs from "node:fs";
+import path from "node:path";
+export const workspace = { mode: "isolated", bootstrap: { command: "sh", args: ["-c", 'printf %s "$SKILLGYM_WORKSPACE" > boot.txt'] } };
+export default [{
+  id: "fails", prompt: "echo broke > why.txt", assert() { assert.fail("no"); },
+  classifyFailure(result) {
+    const inside = fs.readFileSync(path.join(result.workspacePath, "boot.txt"), "utf8");
+    const why = [result.workspacePath, inside].map((at) => fs.readFileSync(path.join(at, "why.txt"), "utf8").trim());
+    return { id: why.join("-"), label: String(fs.existsSync(path.join(inside, "none"))) };
+  },
+}];
+`
+	for name, envs := range map[string]func(*testing.T) eval.EnvFactory{
+		"sandbox":   func(t *testing.T) eval.EnvFactory { return sandboxed(t) },
+		"host":      func(*testing.T) eval.EnvFactory { return eval.Host{} },
+		"elsewhere": elsewhere,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := project(t, map[string]string{"suite.mjs": suiteText,
+				"skillgym.config.mjs": `export default { runners: { main: { agent: { type: "command", model: "m", command: "sh", commandArgs: ["-c", 'eval "$0"'] } } } };`})
+			r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: envs(t)})
+			if got, want := r.Cases[0].RunnerResults[0].FailureClass, (&eval.Class{ID: "broke-broke", Label: "false"}); !cmp.Equal(got, want) {
+				t.Errorf("the class is %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
 // TestEarlierSessionsTellWhatIsKept: the workspace of a retry replaces that of the session
 // before, whose files then say so.
 func TestEarlierSessionsTellWhatIsKept(t *testing.T) {

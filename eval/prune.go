@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/diskreserve"
 )
 
 // Artifacts are on the host's disk, where no limit applies to an agent. After a session
@@ -27,7 +28,7 @@ var boundedLogs = []string{"stdout.log", "stderr.log", "session.stream.jsonl"}
 // about them, "" if none was removed.
 func pruneArtifacts(dir string) (removed string, err error) {
 	most, why := int64(maxArtifacts), "they took more than is kept"
-	if free, err := freeBytes(dir); err == nil && free < lowDiskBytes {
+	if free, err := diskreserve.Free(dir); err == nil && free < lowDiskBytes {
 		most, why = maxArtifactsLowDisk, "the disk is full"
 	}
 	files, room, err := removeLargest(dir, most)
@@ -77,13 +78,4 @@ func removeLargest(dir string, most int64) (files int, room int64, err error) {
 		files, room, total = files+1, room+f.size, total-f.size
 	}
 	return files, room, nil
-}
-
-// freeBytes is the free space of the file system of a directory, for this user.
-func freeBytes(dir string) (int64, error) {
-	var st syscall.Statfs_t
-	if err := syscall.Statfs(dir, &st); err != nil {
-		return 0, err
-	}
-	return int64(st.Bavail) * int64(st.Bsize), nil // the types differ between systems
 }

@@ -93,6 +93,22 @@ const longSuite = `export const workspace = { mode: "isolated", templateDir: "./
 export default Array.from({ length: 6 }, (_, i) => ({ id: "case-" + i, prompt: "echo " + i + " >> $LOG; test " + i + " -ne 3 || test -e $GO || sleep 600", assert() {} }));
 `
 
+// loadSuite loads suite.mjs of a directory.
+func loadSuite(t *testing.T, dir string) (*suite.Suite, *suite.Config) {
+	t.Helper()
+	path := filepath.Join(dir, "suite.mjs")
+	cfg, err := suite.LoadConfig(t.Context(), path, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := suite.Load(t.Context(), path, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() }) // temporary files
+	return s, cfg
+}
+
 // TestInterruptAndResume: a run that is ended keeps what is done, and goes on from
 // there.
 func TestInterruptAndResume(t *testing.T) {
@@ -104,16 +120,7 @@ func TestInterruptAndResume(t *testing.T) {
 		log, goOn := filepath.Join(dir, "shared", "log"), filepath.Join(dir, "go")
 		t.Setenv("LOG", "/dev/null")
 		t.Setenv("GO", goOn)
-		path := filepath.Join(dir, "suite.mjs")
-		cfg, err := suite.LoadConfig(t.Context(), path, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := suite.Load(t.Context(), path, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close() // temporary files
+		s, cfg := loadSuite(t, dir)
 		ctx, cancel := context.WithCancel(t.Context())
 		stop := stopper(func(e eval.Event) {
 			if e.Hook == eval.OnRunnerStart && e.Case.ID == "case-3" {
@@ -237,16 +244,7 @@ export default [1, 2, 3].map((n) => ({ id: "case-" + n, prompt: "touch made-" + 
 	if err := errors.Join(os.Mkdir(there, 0o755), os.Mkdir(elsewhere, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "suite.mjs")
-	cfg, err := suite.LoadConfig(t.Context(), path, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := suite.Load(t.Context(), path, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close() // temporary files
+	s, cfg := loadSuite(t, dir)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	stop := stopper(func(e eval.Event) {

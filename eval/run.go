@@ -17,7 +17,7 @@ type Suite interface {
 	Cases() []suite.Case
 	Workspace() *suite.Workspace // nil: the configuration's
 	Assert(ctx context.Context, caseID string, report json.RawMessage, env suite.AssertEnv) (*suite.Outcome, error)
-	Classify(ctx context.Context, caseID string, result json.RawMessage) (*suite.FailureClass, error)
+	Classify(ctx context.Context, caseID string, result json.RawMessage, info suite.EnvInfo) (*suite.FailureClass, error)
 }
 
 // Options say how a suite is run. A field with its zero value is taken from the

@@ -12,6 +12,7 @@ import (
 	"github.com/croft-run/croft/eval/session"
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/files"
 )
 
 // A sessionRunner runs the sessions of a run.
@@ -30,13 +31,13 @@ func (r *sessionRunner) run(ctx context.Context, e *execution, dir string) *Exec
 	res := &ExecutionResult{Runner: e.runner.info, ExecutionDir: dir, ArtifactDir: dir, Report: session.Empty(e.runner.info, e.c.Prompt)}
 	if err := makeArtifacts(r.plan.runDir, e, dir); err != nil {
 		setFailure(res, OriginWorkspace, err)
-		return r.classify(ctx, e, res)
+		return r.classify(ctx, e, res, nil)
 	}
 	if e.runner.rejected.Load() {
 		r.failRejectedModel(e, res)
-		return r.classify(ctx, e, r.writeArtifacts(res, nil))
+		return r.classify(ctx, e, r.writeArtifacts(res, nil), nil)
 	}
-	outcome, cwd := r.runInWorkspace(ctx, e, res)
+	outcome, d := r.runInWorkspace(ctx, e, res)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -53,8 +54,8 @@ func (r *sessionRunner) run(ctx context.Context, e *execution, dir string) *Exec
 	if outcome != nil {
 		r.notify.printConsole(e.name(), outcome.Logs)
 	}
-	r.writeQuestions(e, res, outcome, cwd)
-	return r.classify(ctx, e, res)
+	r.writeQuestions(e, res, outcome, d.file.Cwd)
+	return r.classify(ctx, e, res, d)
 }
 
 // makeArtifacts makes the artifact directory of a session. That of a retry lies in the
@@ -86,9 +87,10 @@ func setFailure(res *ExecutionResult, origin Origin, err error) {
 
 // runInWorkspace prepares the workspace of a session, runs the agent, and finishes the
 // workspace.
-func (r *sessionRunner) runInWorkspace(ctx context.Context, e *execution, res *ExecutionResult) (outcome *suite.Outcome, cwd string) {
+func (r *sessionRunner) runInWorkspace(ctx context.Context, e *execution, res *ExecutionResult) (outcome *suite.Outcome, d *preparedEnv) {
 	start := time.Now()
-	d, err := r.prefetch.takeEnv(ctx, e, res.ArtifactDir)
+	var err error
+	d, err = r.prefetch.takeEnv(ctx, e, res.ArtifactDir)
 	r.replaceKept(e)
 	res.PreparationMs = millis(time.Since(start))
 	started := time.Now()
@@ -126,7 +128,7 @@ func (r *sessionRunner) runInWorkspace(ctx context.Context, e *execution, res *E
 		res.WorkspaceError = d.file.CleanupError
 		r.notify.note("eval: %s: the workspace of the failed session was not kept: %s", e.name(), res.WorkspaceError)
 	}
-	return outcome, d.file.Cwd
+	return outcome, d
 }
 
 // replaceKept records that the workspace of an earlier session of the execution is gone.
@@ -311,13 +313,24 @@ func (r *sessionRunner) writeArtifacts(res *ExecutionResult, outcome *suite.Outc
 	return res
 }
 
-// classify sets the failure class that the case returns, and the status.
-func (r *sessionRunner) classify(ctx context.Context, e *execution, res *ExecutionResult) *ExecutionResult {
+// classify sets the failure class that the case returns, and the status. The files of the
+// workspace are those that were kept on the host; d is nil without a workspace.
+func (r *sessionRunner) classify(ctx context.Context, e *execution, res *ExecutionResult, d *preparedEnv) *ExecutionResult {
 	if !res.Passed && e.c.HasClassify {
 		var class *suite.FailureClass
+		info := suite.EnvInfo{CaseID: e.c.ID, RunnerID: e.runner.info.ID, OutputDir: r.plan.runDir, ArtifactDir: res.ArtifactDir}
+		if d != nil {
+			info.Workspace = d.file.Cwd
+		}
+		if d != nil && d.env != nil && d.env.Dir() != info.Workspace {
+			if kept, err := files.Open(info.Workspace, nil); err == nil {
+				defer kept.Close() //nolint:errcheck // only read
+				info.Root, info.Files = d.env.Dir(), kept
+			}
+		}
 		data, err := json.Marshal(res)
 		if err == nil {
-			class, err = r.plan.suite.Classify(ctx, e.c.ID, data)
+			class, err = r.plan.suite.Classify(ctx, e.c.ID, data, info)
 		}
 		if err != nil {
 			r.notify.note("eval: %s: classifyFailure: %v", e.name(), err)

@@ -2,6 +2,7 @@ package eval_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,6 +61,9 @@ func TestSideBySide(t *testing.T) {
 	everywhere(t, func(t *testing.T, envs eval.EnvFactory) {
 		r := runSuite(t, dir, "suite.mjs", &eval.Options{Envs: envs, OutputDir: filepath.Join(dir, "ours-"+envs.Kind())})
 		got := readRun(t, r.ArtifactDir)
+		for _, id := range slices.Sorted(maps.Keys(want.Verdicts)) {
+			t.Logf("%-24s skillgym %-8s ours %s", id, want.Verdicts[id].Status, got.Verdicts[id].Status)
+		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("skillgym (-) and ours (+):\n%s", diff)
 		}

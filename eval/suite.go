@@ -79,6 +79,6 @@ func (c *Cases) Assert(ctx context.Context, caseID string, report json.RawMessag
 }
 
 // Classify returns no class.
-func (c *Cases) Classify(context.Context, string, json.RawMessage) (*suite.FailureClass, error) {
+func (c *Cases) Classify(context.Context, string, json.RawMessage, suite.EnvInfo) (*suite.FailureClass, error) {
 	return nil, nil // no class
 }

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -240,9 +241,9 @@ func TestAPermanentFailureFailsFastEverywhereUntilReset(t *testing.T) {
 
 func TestAProviderThatBreaksTheContractFailsForGood(t *testing.T) {
 	for name, plan := range map[string]workspacetest.Plan{
-		"panic":        {Panic: "boom"},
-		"evicted":      {Err: fault.Evicted},
-		"unclassified": {Err: errors.New("password=hunter2")},
+		"panic":    {Panic: "password=hunter2"},
+		"evicted":  {Err: fault.Evicted},
+		"internal": {Err: fmt.Errorf("%w: password=hunter2", fault.Internal)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t, nil)
@@ -256,6 +257,21 @@ func TestAProviderThatBreaksTheContractFailsForGood(t *testing.T) {
 			g.wantState(id, Failed)
 		})
 	}
+}
+
+func TestAProvidersPlainErrorIsShown(t *testing.T) {
+	g := newRig(t, &Options{Scrub: func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") }})
+	id := g.create(nil)
+	g.p.OnOpen(workspacetest.Plan{Err: errors.New("disk says no to hunter2 " + strings.Repeat("x", 10_000))})
+	_, first := g.Acquire(t.Context(), id)
+	_, again := g.Acquire(t.Context(), id) // as stored
+	for name, err := range map[string]error{"first": first, "again": again} {
+		wantCode(t, name, err, fault.Failed)
+		if text := fault.Encode(err).Message; !strings.Contains(text, "disk says no to ***") || len(text) > 2500 {
+			t.Errorf("%s: the message has %d bytes: %.200s", name, len(text), text)
+		}
+	}
+	g.wantState(id, Failed)
 }
 
 func TestAMissingCapabilityFailsAtAcquire(t *testing.T) {

@@ -48,6 +48,7 @@ func (r *Registry) EndDue(ctx context.Context) (int, error) {
 			errs = append(errs, fmt.Errorf("registry: end workspace %s: %w", rec.label(), err))
 		}
 	}
+	countEnded(ctx, "end", n)
 	return n, errors.Join(errs...)
 }
 

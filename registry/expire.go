@@ -32,6 +32,7 @@ func (r *Registry) Expire(ctx context.Context) (int, error) {
 		}
 		errs = append(errs, err)
 	}
+	countEnded(ctx, "idle", n)
 	return n, errors.Join(errs...)
 }
 

@@ -167,8 +167,11 @@ func (r *Registry) callProvider(ctx context.Context, rec Record, verb string, ca
 	switch {
 	case errors.Is(err, fault.Evicted):
 		return nil, fmt.Errorf("registry: %s %s: %w: provider %s broke the contract: only modules may return Evicted", verb, rec.label(), fault.Failed, rec.Kind)
+	case err != nil && fault.Of(fault.Default(err, fault.Failed)) != fault.Of(err): // an error without a code
+		plain := fault.Default(errors.New(r.opts.Scrub(err.Error())), fault.Failed)
+		return nil, fmt.Errorf("registry: %s %s: %w: provider %s: %w", verb, rec.label(), fault.Failed, rec.Kind, plain)
 	case err != nil && fault.Of(err) == fault.Internal:
-		r.opts.Log.Error("provider returned an error without a code", "provider", rec.Kind, "workspace", rec.ID, "verb", verb, "error", err)
+		r.opts.Log.Error("provider returned an internal error", "provider", rec.Kind, "workspace", rec.ID, "verb", verb, "error", err)
 		return nil, fmt.Errorf("registry: %s %s: %w: provider %s returned an internal error", verb, rec.label(), fault.Failed, rec.Kind)
 	case err != nil:
 		return nil, fmt.Errorf("registry: %s %s: %w", verb, rec.label(), err)

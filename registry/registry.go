@@ -64,6 +64,10 @@ type Options struct {
 	// must not go by the look of a text: a ref may have random ids and digests.
 	HasSecretValue func(text string) bool
 
+	// Scrub, if set, removes secrets from the text of a provider's error, which is stored
+	// and shown.
+	Scrub func(text string) string
+
 	// CheckSource, if set, refuses a workspace that starts from what the context's principal
 	// may not read. The workspace itself is opened without a principal.
 	CheckSource func(ctx context.Context, from driver.Source) error
@@ -97,6 +101,9 @@ func (o *Options) withDefaults() Options {
 	}
 	if out.HasSecretValue == nil {
 		out.HasSecretValue = func(string) bool { return false }
+	}
+	if out.Scrub == nil {
+		out.Scrub = func(text string) string { return text }
 	}
 	if out.Events == nil {
 		out.Events = event.Discard

@@ -21,11 +21,15 @@ type Adapter struct {
 	Session   string // the session of the workspace
 	Origin    string // id of the snapshot that the workspace started from; may be ""
 
-	// InPlace says that the files are a directory of the user. Snapshots hold its
-	// .git without the credentials of its configuration, so that forks have a
-	// history; but comparisons, digests and rollbacks leave .git out, at any level:
-	// the user commits there meanwhile.
-	InPlace bool
+	// Dir is the directory of the user that the files are, without symlinks; "" if
+	// the workspace has files of its own. The snapshots of a directory belong to every
+	// workspace of the session in it, also after a restart. They hold its .git without
+	// the credentials of its configuration, so that forks have a history; but
+	// comparisons, digests and rollbacks leave .git out, at any level: the user commits
+	// there meanwhile.
+	Dir string
+
+	Budget Budget
 
 	// Now returns the current files of the workspace. If View.Frozen is set,
 	// nothing changes until View.Done is called.
@@ -105,6 +109,12 @@ func infoOf(m *Manifest, err error) (driver.SnapshotInfo, error) {
 }
 
 func (a *Adapter) takeSnapshot(ctx context.Context, opts *driver.SnapshotOptions, labels map[string]string) (*Manifest, error) {
+	all := map[string]string{}
+	maps.Copy(all, opts.Labels)
+	maps.Copy(all, labels)
+	if err := a.checkBudget(ctx, all); err != nil {
+		return nil, err
+	}
 	v, err := a.Now(ctx)
 	if err != nil {
 		return nil, err
@@ -113,11 +123,8 @@ func (a *Adapter) takeSnapshot(ctx context.Context, opts *driver.SnapshotOptions
 		defer v.Done()
 	}
 	o := a.takeOptions(&v, opts)
-	for key, value := range labels {
-		if o.Info.Labels == nil {
-			o.Info.Labels = map[string]string{}
-		}
-		o.Info.Labels[key] = value
+	if len(all) > 0 {
+		o.Info.Labels = all
 	}
 	return a.Store.Take(ctx, v.Tree, o)
 }
@@ -127,7 +134,7 @@ func (a *Adapter) takeOptions(v *View, opts *driver.SnapshotOptions) *TakeOption
 		Info: driver.SnapshotInfo{
 			Name: opts.Name, Labels: maps.Clone(opts.Labels), Provider: a.Provider, Workspace: a.Workspace, Session: a.Session, Frozen: v.Frozen,
 		},
-		Base: v.Base, Ignore: opts.Ignore, Complete: opts.Complete, Cache: v.Cache, NoGitDigest: a.InPlace, NoGitCredentials: a.InPlace,
+		Base: v.Base, Ignore: opts.Ignore, Complete: opts.Complete, Cache: v.Cache, NoGitDigest: a.Dir != "", NoGitCredentials: a.Dir != "", Dir: a.Dir,
 	}
 }
 
@@ -139,7 +146,7 @@ func (a *Adapter) listSnapshots(ctx context.Context, opts *driver.ListSnapshotsO
 	}
 	list := []driver.SnapshotInfo{}
 	for _, m := range all {
-		if len(m.Paths) == 0 && (m.Workspace == a.Workspace || opts.CrossSession) && (opts.Limit <= 0 || len(list) < opts.Limit) {
+		if len(m.Paths) == 0 && (a.owns(m) || opts.CrossSession) && (opts.Limit <= 0 || len(list) < opts.Limit) {
 			list = append(list, m.SnapshotInfo)
 		}
 	}
@@ -149,6 +156,12 @@ func (a *Adapter) listSnapshots(ctx context.Context, opts *driver.ListSnapshotsO
 		}
 	}
 	return list, nil
+}
+
+// owns reports whether a snapshot is of this workspace, or of an earlier one of the
+// session in the same directory.
+func (a *Adapter) owns(m *Manifest) bool {
+	return m.Workspace == a.Workspace || a.Dir != "" && m.Dir == a.Dir && m.Session == a.Session
 }
 
 // findSnapshot returns the snapshot with an id, or the workspace's newest snapshot
@@ -168,7 +181,7 @@ func (a *Adapter) findSnapshot(ctx context.Context, id string, access *driver.Sn
 	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
 		return nil, err
 	}
-	at := slices.IndexFunc(all, func(m *Manifest) bool { return id != "" && m.Name == id && m.Workspace == a.Workspace })
+	at := slices.IndexFunc(all, func(m *Manifest) bool { return id != "" && m.Name == id && a.owns(m) })
 	if at < 0 {
 		return nil, fmt.Errorf("snapshot: snapshot %q: %w: the workspace has no snapshot with that id or name", id, fault.NotFound)
 	}
@@ -218,13 +231,19 @@ func (a *Adapter) filesOf(m *Manifest, err error) (*driver.FS, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Module(t), nil
+	return Module(&snapshotTree{t, m}), nil
+}
+
+// A snapshotTree is the files of a snapshot, with its description.
+type snapshotTree struct {
+	Tree
+	m *Manifest
 }
 
 // fullTree returns the files of a snapshot that count for the workspace.
 func (a *Adapter) fullTree(m *Manifest) (Tree, error) {
 	t, err := a.Store.fullTree(m)
-	if err == nil && a.InPlace {
+	if err == nil && a.Dir != "" {
 		t = WithoutGit(t)
 	}
 	return t, err

@@ -34,6 +34,8 @@ type TakeOptions struct {
 	Paths  []string // the paths of the tree, if it is a Subset
 	Ignore []string // .gitignore patterns to leave out
 
+	Dir string // as in Manifest
+
 	// Complete makes Take fail if a file is unreadable; see driver.SnapshotOptions.
 	Complete bool
 
@@ -72,6 +74,11 @@ func IsGitConfig(path string) bool {
 	return secret.IsGitConfigName(name) && slices.ContainsFunc(strings.Split(dir, "/"), func(name string) bool {
 		return autorun.IsGit(name) || strings.HasSuffix(name, ".git") // a bare repository
 	})
+}
+
+// isGitCredentials reports whether a file in a .git is a store of credentials.
+func isGitCredentials(at string, n *Node) bool {
+	return slices.Contains([]string{"git-credentials", ".git-credentials", "credentials"}, n.Name) && autorun.InGit(at)
 }
 
 // StripGitConfig reads the configuration of a Git repository, without its credentials.
@@ -185,7 +192,9 @@ func (w *objectWriter) archive(ctx context.Context, t Tree, opts *TakeOptions) (
 		return nil, nil, err
 	}
 	w.flushPartialBlocks() // in parallel with the manifest
-	return a, a.buildManifest(ctx, top), nil
+	m := a.buildManifest(ctx, top)
+	m.Added = w.content.Load()
+	return a, m, nil
 }
 
 // buildManifest describes the archived tree.
@@ -195,7 +204,7 @@ func (a *archiver) buildManifest(ctx context.Context, top *treeDir) *Manifest {
 		digest.Add("", driver.Info{Type: "base"}, a.opts.Base.Kind+":"+a.opts.Base.Name)
 	}
 	top.addToDigest(digest, "", a.opts.NoGitDigest)
-	m := &Manifest{SnapshotInfo: a.opts.Info, Root: top.id, Base: a.opts.Base, Ignore: a.opts.Ignore, LeftOut: a.leftOut}
+	m := &Manifest{SnapshotInfo: a.opts.Info, Root: top.id, Base: a.opts.Base, Dir: a.opts.Dir, Ignore: a.opts.Ignore, LeftOut: a.leftOut}
 	slices.Sort(m.LeftOut)
 	for _, p := range a.opts.Paths {
 		m.Paths = append(m.Paths, []byte(p))
@@ -203,7 +212,11 @@ func (a *archiver) buildManifest(ctx context.Context, top *treeDir) *Manifest {
 	m.ID, m.Tenant = driver.NewID(), a.w.s.tenantOf(ctx, a.opts.Info.Workspace)
 	m.Labels = maps.Clone(a.opts.Info.Labels)
 	m.Created = a.w.s.now().UTC()
-	m.Files, m.Bytes, m.Skipped, m.Digest = a.files.Load(), a.bytes.Load(), a.special.Load(), digest.Sum()
+	m.Files, m.Bytes, m.Digest = a.files.Load(), a.bytes.Load(), digest.Sum()
+	m.Skipped, m.SkippedPaths = a.special, a.specialPaths
+	m.Credentials = a.credentials
+	slices.Sort(m.SkippedPaths)
+	slices.Sort(m.Credentials)
 	m.Missing, m.MissingTotal = a.missing, a.missingTotal
 	slices.SortFunc(m.Missing, func(a, b driver.Skip) int { return strings.Compare(a.Path, b.Path) })
 	return m
@@ -232,7 +245,7 @@ type archiver struct {
 
 	progress func(files, bytes int64)
 
-	files, bytes, special atomic.Int64
+	files, bytes atomic.Int64
 
 	mu      sync.Mutex
 	leftOut []string
@@ -240,6 +253,11 @@ type archiver struct {
 
 	missing      []driver.Skip
 	missingTotal int64
+
+	special      int64
+	specialPaths []string // the first of them
+
+	credentials []string // the first credential files that were not left out
 }
 
 type treeDir struct {
@@ -274,6 +292,11 @@ func (a *archiver) saveDir(ctx context.Context, dir Directory, at string, out *t
 	nodes, err := a.listNodes(ctx, dir)
 	if err != nil {
 		return wrapPath(at, err)
+	}
+	if isBareRepository(nodes) {
+		for i := range nodes {
+			nodes[i].gitConfig = secret.IsGitConfigName(nodes[i].Name)
+		}
 	}
 	nodes = slices.DeleteFunc(nodes, func(n Node) bool { return a.excluded(at, &n) })
 	known := a.cache.filesIn(at)
@@ -319,7 +342,7 @@ func (a *archiver) excluded(at string, n *Node) bool {
 	switch {
 	case a.ignore != nil && a.ignore.Ignores(at+n.Name, isDir):
 		return true
-	case a.secret != nil && a.secret.Ignores(at+n.Name, isDir):
+	case a.secret != nil && a.secret.Ignores(at+n.Name, isDir) || a.opts.NoGitCredentials && isGitCredentials(at, n):
 		const listed = 1000
 		a.mu.Lock()
 		if len(a.leftOut) < listed {
@@ -328,8 +351,18 @@ func (a *archiver) excluded(at string, n *Node) bool {
 		a.mu.Unlock()
 		return true
 	case n.Type == driver.TypeOther:
-		a.special.Add(1)
+		a.mu.Lock()
+		if a.special++; len(a.specialPaths) < driver.MaxMissingListed {
+			a.specialPaths = append(a.specialPaths, at+n.Name)
+		}
+		a.mu.Unlock()
 		return true
+	case a.opts.NoGitCredentials && IsCredentialFile(at+n.Name, isDir):
+		a.mu.Lock()
+		if len(a.credentials) < driver.MaxMissingListed {
+			a.credentials = append(a.credentials, at+n.Name)
+		}
+		a.mu.Unlock()
 	}
 	return false
 }
@@ -446,7 +479,19 @@ func (a *archiver) isStored(n *Node) bool {
 
 // stripsCredentials reports whether a file is saved without credentials.
 func (a *archiver) stripsCredentials(at string, n *Node) bool {
-	return (a.opts.NoCredentials || a.opts.NoGitCredentials) && IsGitConfig(at+n.Name)
+	return (a.opts.NoCredentials || a.opts.NoGitCredentials) && (n.gitConfig || IsGitConfig(at+n.Name))
+}
+
+// isBareRepository reports whether git takes a directory with these entries for a
+// repository.
+func isBareRepository(nodes []Node) bool {
+	found := 0
+	for i := range nodes {
+		if slices.Contains([]string{"HEAD", "objects", "refs"}, nodes[i].Name) {
+			found++
+		}
+	}
+	return found == 3
 }
 
 // saveFile archives a file, with strip without the credentials of a Git configuration.

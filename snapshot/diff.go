@@ -65,7 +65,7 @@ type Comparison struct {
 	Changes []FileChange `json:"changes"`
 	Stats   Stats        `json:"stats"`
 	Git     []GitChange  `json:"git,omitempty"`     // see DiffOptions.NoGit
-	LeftOut []LeftOut    `json:"leftOut,omitempty"` // see DiffOptions.NoIgnored
+	LeftOut []LeftOut    `json:"leftOut,omitempty"` // see DiffOptions.NoIgnored; special files, too
 }
 
 // Stats are the totals of a comparison.
@@ -180,6 +180,7 @@ func Diff(ctx context.Context, a, b Tree, opts *DiffOptions) (*Comparison, error
 	if err := d.compareDirs(ctx, from, to, ""); err != nil {
 		return nil, err
 	}
+	d.addSpecial()
 	if !d.opts.NoRenames {
 		d.detectRenames()
 	}
@@ -345,8 +346,32 @@ func (d *treeDiff) sameType(ctx context.Context, a, b Directory, o, n *Node, nam
 	return nil
 }
 
+// addSpecial lists the special files that the snapshot of the new tree left out.
+func (d *treeDiff) addSpecial() {
+	b, ok := d.b.(*snapshotTree)
+	if !ok {
+		return
+	}
+	l := LeftOut{Reason: LeftOutSpecial}
+	for _, name := range b.m.SkippedPaths {
+		if d.isSelected(name, false) {
+			l.Paths = append(l.Paths, name)
+		}
+	}
+	l.Total = len(l.Paths)
+	if d.opts.Only == nil {
+		l.Total = int(b.m.Skipped)
+	}
+	if l.Total > 0 {
+		d.out.LeftOut = append(d.out.LeftOut, l)
+	}
+}
+
 // oneSided adds a node of only one tree, with its subtree.
 func (d *treeDiff) oneSided(ctx context.Context, dir Directory, n *Node, name string, kind ChangeKind) error {
+	if n.Type == driver.TypeOther && kind == Added {
+		d.out.LeftOut = addLeftOut(d.out.LeftOut, LeftOutSpecial, name)
+	}
 	if n.Type == driver.TypeOther || n.Type == TypeWhiteout {
 		return nil
 	}

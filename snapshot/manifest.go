@@ -33,6 +33,12 @@ type Manifest struct {
 	// names need not be UTF-8.
 	Paths [][]byte `json:"paths,omitempty"`
 
+	// Dir is the directory of a workspace in place, without symlinks; see Adapter.
+	Dir string `json:"dir,omitempty"`
+
+	// Added is the size of the content that the store did not have before.
+	Added int64 `json:"added,omitempty"`
+
 	Ignore  []string `json:"ignore,omitempty"`  // patterns that were left out
 	LeftOut []string `json:"leftOut,omitempty"` // credential files that were left out, up to a limit
 }

@@ -34,8 +34,9 @@ type Node struct {
 	// Zero if the content is not in a store.
 	List ID
 
-	stat    *stat // of a file of this host
-	missing bool  // listed, but not readable
+	stat      *stat // of a file of this host
+	missing   bool  // listed, but not readable
+	gitConfig bool  // a configuration of a repository that is not in a .git
 }
 
 // An Xattr is an extended attribute.

@@ -14,7 +14,7 @@ import (
 
 // A LeftOut is the changes that a comparison or a merge left out for one reason.
 type LeftOut struct {
-	Reason string   `json:"reason"` // see LeftOutIgnored and LeftOutAutorun
+	Reason string   `json:"reason"` // see LeftOutIgnored and the others
 	Total  int      `json:"total"`
 	Paths  []string `json:"paths"` // the first MaxLeftOutListed of them
 }
@@ -23,6 +23,7 @@ type LeftOut struct {
 const (
 	LeftOutIgnored = "ignored" // .gitignore, or the list of caches
 	LeftOutAutorun = "autorun" // an autorun file
+	LeftOutSpecial = "special" // a FIFO, socket or device
 )
 
 // MaxLeftOutListed is the maximum of paths in a LeftOut.

@@ -220,7 +220,7 @@ func TestUndoOfAnother(t *testing.T) {
 // each rollback, and may fail.
 func inPlaceAdapter(t *testing.T, dir string, rollback func(*RollbackTarget) error) *Adapter {
 	return &Adapter{
-		Store: Open(Dir(t.TempDir()), nil), Workspace: "w", InPlace: true,
+		Store: Open(Dir(t.TempDir()), nil), Workspace: "w", Dir: "/src",
 		Now: func(context.Context) (View, error) { return View{Tree: HostDir(dir, nil)}, nil },
 		Rollback: func(ctx context.Context, to *RollbackTarget) error {
 			if rollback != nil {
@@ -329,5 +329,27 @@ func TestAcceptTakesBack(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{"a": "1"}, harvest(t, dir)); diff != "" {
 		t.Errorf("left behind (-want +got):\n%s", diff)
+	}
+}
+
+// TestCredentialsOfRepositories: credential stores in .git, and the configuration of a
+// bare repository of any name, are not in a snapshot of a directory in place, which names
+// the credential files that it contains.
+func TestCredentialsOfRepositories(t *testing.T) {
+	const config = "[remote \"o\"]\n\turl = https://u:token@host/x\n"
+	dir := plant(t, map[string]string{
+		".git/git-credentials": "https://u:token@host", "mirror/HEAD": "ref: x\n", "mirror/objects/x": "", "mirror/refs/x": "", "mirror/config": config,
+		"other/config": config, ".env": "A=b",
+	})
+	a := inPlaceAdapter(t, dir, nil)
+	info, err := a.Snapshot(t.Context(), &driver.SnapshotOptions{})
+	must0(t, err)
+	if want := []string{".env"}; !cmp.Equal(info.Credentials, want) {
+		t.Errorf("it names %q, want %q", info.Credentials, want)
+	}
+	m, err := a.Store.Get(t.Context(), info.ID)
+	must0(t, err)
+	if want := []string{".git/git-credentials", "credentials in mirror/config"}; !cmp.Equal(m.LeftOut, want) {
+		t.Errorf("left out: %q, want %q", m.LeftOut, want)
 	}
 }

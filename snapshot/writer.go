@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -33,7 +34,8 @@ type objectWriter struct {
 	base    context.Context // of the whole
 	ctx     context.Context // canceled by the first error, too
 	group   *errgroup.Group
-	moving  bool // write objects although the store has them (gc)
+	moving  bool         // write objects although the store has them (gc)
+	content atomic.Int64 // bytes of objects that were added
 
 	mu    sync.Mutex
 	fresh map[ID]bool  // written by this writer
@@ -148,6 +150,7 @@ func (w *objectWriter) returnBlock(f *openBlock) {
 // endObject records the last size bytes of a block as an object, and writes the
 // block if it is full.
 func (w *objectWriter) endObject(f *openBlock, id ID, size int) error {
+	w.content.Add(int64(size))
 	f.open = append(f.open, entry{id: id, off: int64(len(f.buf) - size), size: int64(size)})
 	if len(f.buf) < blockSize {
 		w.returnBlock(f)

@@ -61,6 +61,19 @@ func applyPatch(ctx context.Context, c *Call, in applyPatchInput) (applyPatchOut
 	if err != nil {
 		return applyPatchOutput{}, err
 	}
+	var names []string
+	for _, op := range ops {
+		names = append(names, op.path)
+		if op.to != "" {
+			names = append(names, op.to)
+		}
+	}
+	end, err := c.LockFiles(ctx, names...)
+	if err != nil {
+		return applyPatchOutput{}, err
+	}
+	defer end()
+	c.KeepBefore(ctx, names...)
 	var steps []patchStep
 	for _, op := range ops {
 		s, err := c.planPatch(ctx, op)

@@ -83,7 +83,11 @@ func runBash(ctx context.Context, c *Call, in bashInput) (bashOutput, error) {
 	if res.Cause == driver.CauseCanceled {
 		return bashOutput{}, fmt.Errorf("bash: %w", fault.Canceled)
 	}
-	return newBashOutput(res, seconds), nil
+	out := newBashOutput(res, seconds)
+	if out.ShellID != "" {
+		c.Env.shells.Store(out.ShellID, c.Name)
+	}
+	return out, nil
 }
 
 // Seconds returns the number of seconds that a call asks for, or otherwise if it asks for
@@ -197,6 +201,7 @@ func (c *Call) startBackground(ctx context.Context, command string) (bashOutput,
 	if err != nil {
 		return bashOutput{}, commandError(err)
 	}
+	c.Env.shells.Store(s.ID(), c.Name)
 	text := fmt.Sprintf("shell_id: %s\nstarted in background: %s\n", s.ID(), command)
 	return bashOutput{ShellID: s.ID(), Running: true, text: text}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
@@ -26,6 +27,7 @@ type Call struct {
 	// not in the Env.
 	Workspaces Workspaces
 
+	kept     keptFiles
 	only     string // as in Request
 	progress func(Progress)
 	scrub    *secret.Scrubber
@@ -57,13 +59,27 @@ func (c *Call) Progress(p Progress) {
 
 // Profile returns the profile of the workspace's projects.
 func (c *Call) Profile(ctx context.Context) (profile.Profile, error) {
-	return c.Env.Profiles.Get(c.Workspace.ID(), c.Workspace.FS().With(ctx))
+	return c.configured(c.Env.Profiles.Get(c.Workspace.ID(), c.Workspace.FS().With(ctx)))
 }
 
 // ProfileFor is Profile for callers that need one file only; it checks fewer files for
 // changes.
 func (c *Call) ProfileFor(ctx context.Context, file string) (profile.Profile, error) {
-	return c.Env.Profiles.GetFor(c.Workspace.ID(), c.Workspace.FS().With(ctx), file)
+	return c.configured(c.Env.Profiles.GetFor(c.Workspace.ID(), c.Workspace.FS().With(ctx), file))
+}
+
+// configured returns a detected profile with the commands of the configuration.
+func (c *Call) configured(p profile.Profile, err error) (profile.Profile, error) {
+	if err != nil {
+		return p, err
+	}
+	if c.Env.Commands != nil {
+		p = p.With(c.Env.Commands(c.Name, c.Workspace.ID()))
+	}
+	if c.Env.Profiled != nil {
+		c.Env.Profiled(c.Workspace, c.Session, p)
+	}
+	return p, nil
 }
 
 // Root returns the path of the workspace as its processes see it.
@@ -82,6 +98,30 @@ func (c *Call) LockFile(ctx context.Context, name string) (end func(), err error
 	end, err = c.Env.changes.Lock(ctx, fileKey{workspace: c.Workspace.ID(), path: c.relPath(name)})
 	if err != nil {
 		return nil, fmt.Errorf("tool: wait for other changes of %s: %w", name, err)
+	}
+	return end, nil
+}
+
+// LockFiles takes the keyed mutexes of several files, in one order for all calls.
+func (c *Call) LockFiles(ctx context.Context, names ...string) (end func(), err error) {
+	var paths []string
+	for _, name := range names {
+		paths = append(paths, c.relPath(name))
+	}
+	slices.Sort(paths)
+	var ends []func()
+	end = func() {
+		for _, f := range ends {
+			f()
+		}
+	}
+	for _, name := range slices.Compact(paths) {
+		one, err := c.LockFile(ctx, name)
+		if err != nil {
+			end()
+			return nil, err
+		}
+		ends = append(ends, one)
 	}
 	return end, nil
 }

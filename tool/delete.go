@@ -25,6 +25,12 @@ func deletePath(ctx context.Context, c *Call, in deleteInput) (Message, error) {
 	if in.Path == "" {
 		return Message{}, Errorf(fault.InvalidArgument, "path is required")
 	}
+	end, err := c.LockFile(ctx, in.Path)
+	if err != nil {
+		return Message{}, err
+	}
+	defer end()
+	c.KeepBefore(ctx, in.Path)
 	if err := c.Workspace.Remove(ctx, in.Path, &driver.RemoveOptions{Recursive: in.Recursive}); err != nil {
 		return Message{}, PathError("delete", in.Path, err)
 	}

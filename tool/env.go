@@ -33,6 +33,13 @@ type Config struct {
 	// tool sources.
 	Sources []Source
 
+	// Commands returns the commands that replace the detected ones in the project of a
+	// workspace, by the name and the id of the workspace; nil replaces none.
+	Commands func(name, id string) profile.Commands
+
+	// Profiled is called with each profile of a workspace that a tool looked at; nil is not.
+	Profiled func(ws *workspace.Workspace, session string, p profile.Profile)
+
 	Effects    []Effect      // run after files were changed
 	EffectTime time.Duration // time limit of one effect; 0 is DefaultEffectTime
 	EffectWait time.Duration // how long an answer waits for the effects; 0 is DefaultEffectWait
@@ -41,6 +48,10 @@ type Config struct {
 	// subject of the call. If it fails, the call is refused. The returned function is
 	// called after the call, whatever its result. Nil does nothing.
 	Around func(ctx context.Context, c *Call, t *Tool, about string) (after func(context.Context) error, err error)
+
+	// Records says what is recorded of the workspace with this id, for undo and diff. Nil
+	// records nothing.
+	Records func(ctx context.Context, id string) (Records, error)
 
 	// Fork opens a workspace from a snapshot of the call's workspace and returns its name
 	// for agents: name, or a generated one if name is empty. Nil disables forks.
@@ -56,12 +67,14 @@ type Config struct {
 	// because the egress proxy adds them to requests. Nil withholds none.
 	Withheld func(ctx context.Context, id string) ([]string, error)
 
+	Results  Results         // keeps long texts beyond this process; nil keeps them in memory only
 	Finders  []secret.Finder // find secrets by their form
 	Approval *Approval       // nil allows everything
 	Events   event.Sink      // nil is event.Discard
 	Log      *slog.Logger    // nil discards
 	ReadOnly bool            // offer only read-only tools
 	Readers  ReadScope       // the scope of a Read; "" is ReadProcess
+	Missing  []string        // programs that the workspaces lack: tools that need one are not offered
 	MaxText  int             // maximum bytes of one answer's text, and a note beside it; 0 is DefaultMaxText
 }
 
@@ -76,6 +89,7 @@ type Env struct {
 	scrubs       scrubbers
 	perWorkspace workspaceValues
 	changes      keylock.Locks[fileKey] // keyed mutexes of files
+	shells       sync.Map               // id of a command -> name of its workspace
 	effects      effectRuns
 }
 
@@ -134,7 +148,7 @@ func (e *Env) Available(ctx context.Context, only string) ([]*Tool, error) {
 	}
 	var out []*Tool
 	for _, t := range e.Tools {
-		if t.Family == Secrets && !e.hasSecrets(ctx, list) {
+		if t.Family == Secrets && !e.hasSecrets(ctx, list) || t.Program != "" && slices.Contains(e.Missing, t.Program) {
 			continue
 		}
 		if e.allowsTool(t) && (len(t.Needs) == 0 || slices.ContainsFunc(list, t.fitsWorkspace)) {
@@ -196,6 +210,7 @@ type Result struct {
 	Structured json.RawMessage // the data; nil for a TextOnly tool, see Data
 	DataOnly   json.RawMessage // for a TextOnly tool: the data without the text
 	Handle     string          // reads the whole text, if Text is head and tail
+	Image      *Image          // may be nil
 
 	content string // with DataOnly: the text in the data
 }
@@ -238,6 +253,9 @@ func (e *Env) run(ctx context.Context, req Request) (_ Result, err error) {
 	if err != nil {
 		return Result{}, err
 	}
+	if name == "" {
+		name = e.shellWorkspace(ctx, req.Only, args)
+	}
 	chosen, err := e.chooseEntries(ctx, t, req.Only, name)
 	if err != nil {
 		if scrub, serr := e.scrubs.scrubberFor(ctx, e, ""); serr == nil {
@@ -250,6 +268,26 @@ func (e *Env) run(ctx context.Context, req Request) (_ Result, err error) {
 		return e.fanOut(ctx, t, req, chosen, args, start)
 	}
 	return e.runInWorkspace(ctx, t, req, chosen[0], args, start)
+}
+
+// shellWorkspace returns the name of the workspace of the command or text that the argument
+// shell_id names; "" if it is unknown or the client does not reach it.
+func (e *Env) shellWorkspace(ctx context.Context, only string, args map[string]json.RawMessage) string {
+	var id, name string
+	if raw, ok := args["shell_id"]; !ok || json.Unmarshal(raw, &id) != nil {
+		return ""
+	}
+	if kept, ok := e.results.get(id); ok {
+		name = kept.workspace
+	} else if owner, ok := e.shells.Load(id); ok {
+		name = owner.(string)
+	}
+	if name != "" {
+		if _, err := e.Scope(only).Find(ctx, name); err != nil {
+			return ""
+		}
+	}
+	return name
 }
 
 // findTool returns a tool by its name: a listed one, or one of a source.
@@ -385,7 +423,8 @@ func (e *Env) finishCall(t *Tool, c *Call, a answer, note string, err error) (Re
 		return Result{}, fmt.Errorf("tool: encode the answer: %w: %w", fault.Internal, err)
 	}
 	res.Text += note
-	return e.truncateResult(c.Name, c.Workspace.ID(), res), nil
+	res.Image = a.image
+	return e.truncateResult(t, c.Name, c.Workspace.ID(), res), nil
 }
 
 // secretScope returns the name under which the secret store has the workspace's set.

@@ -3,6 +3,7 @@ package tool
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/croft-run/croft/fault"
 )
@@ -36,7 +37,25 @@ func ErrorText(err error) string {
 	if errors.As(err, &t) {
 		return t.text
 	}
-	return fault.Encode(err).Message
+	return withoutStutter(fault.Encode(err).Message)
+}
+
+// withoutStutter drops a part of the first line that the next part repeats: "read: read
+// a.txt: not found" is "read a.txt: not found".
+func withoutStutter(text string) string {
+	first, rest, more := strings.Cut(text, "\n")
+	var parts []string
+	for part := range strings.SplitSeq(first, ": ") {
+		if n := len(parts); n > 0 && (part == parts[n-1] || strings.HasPrefix(part, parts[n-1]+" ")) {
+			parts = parts[:n-1]
+		}
+		parts = append(parts, part)
+	}
+	first = strings.Join(parts, ": ")
+	if more {
+		return first + "\n" + rest
+	}
+	return first
 }
 
 // PathError returns the error of an operation on a path in the words that agents know. verb

@@ -12,3 +12,5 @@ func TryPatch(ctx context.Context, patch, content string) {
 		_, _ = applyHunks(ctx, op.path, content, op.hunks)
 	}
 }
+
+var WithoutStutter = withoutStutter

@@ -23,6 +23,7 @@ type grepInput struct {
 	After           int    `json:"after,omitempty" jsonschema:"lines to show after a match"`
 	Context         int    `json:"context,omitempty" jsonschema:"lines to show before and after a match"`
 	HeadLimit       int    `json:"head_limit,omitempty" jsonschema:"maximum number of lines, files or counts; default no limit"`
+	Offset          int    `json:"offset,omitempty" jsonschema:"results to leave out, to go on after an earlier answer"`
 }
 
 // Modes of Grep's output.
@@ -37,7 +38,8 @@ type grepOutput struct {
 	Matches   []grepMatch `json:"matches,omitempty"`
 	Files     []string    `json:"files,omitempty"`
 	Counts    []grepTally `json:"counts,omitempty"`
-	More      int         `json:"more,omitempty" jsonschema:"number of results beyond head_limit"`
+	More      int         `json:"more,omitempty" jsonschema:"number of further results, as far as known"`
+	Next      int         `json:"next_offset,omitempty" jsonschema:"offset of the further results"`
 	Skipped   []string    `json:"skipped,omitempty" jsonschema:"files that were not searched, and why"`
 	Truncated string      `json:"truncated,omitempty" jsonschema:"why the search ended early: matches, time or size"`
 }
@@ -48,6 +50,19 @@ type grepMatch struct {
 	Text   string   `json:"text"`
 	Before []string `json:"before,omitempty"`
 	After  []string `json:"after,omitempty"`
+}
+
+func newGrepMatch(m driver.Match) grepMatch {
+	return grepMatch{m.Path, m.Line, m.Text, m.Before, m.After}
+}
+
+// textSize returns about the bytes of a match in the text of the answer.
+func (m grepMatch) textSize() int {
+	n := 0
+	for _, text := range slices.Concat(m.Before, strings.Split(m.Text, "\n"), m.After) {
+		n += len(m.Path) + len(text) + 10
+	}
+	return n
 }
 
 type grepTally struct {
@@ -80,7 +95,7 @@ func runGrep(ctx context.Context, c *Call, in grepInput) (grepOutput, error) {
 		}
 		return grepOutput{}, fmt.Errorf("grep: %w", err)
 	}
-	return newGrepOutput(in, res), nil
+	return newGrepOutput(in, res, c.Env.room(readMargin)), nil
 }
 
 func (in grepInput) validate() error {
@@ -89,8 +104,8 @@ func (in grepInput) validate() error {
 		return Errorf(fault.InvalidArgument, "pattern is required")
 	case !slices.Contains([]string{grepContent, grepFiles, grepCount}, in.OutputMode):
 		return Errorf(fault.InvalidArgument, "unknown output_mode: %s (valid: content, files_with_matches, count)", in.OutputMode)
-	case min(in.Before, in.After, in.Context, in.HeadLimit) < 0:
-		return Errorf(fault.InvalidArgument, "before, after, context and head_limit must not be negative")
+	case min(in.Before, in.After, in.Context, in.HeadLimit, in.Offset) < 0:
+		return Errorf(fault.InvalidArgument, "before, after, context, head_limit and offset must not be negative")
 	case max(in.Before, in.After, in.Context) > driver.MaxContext:
 		return Errorf(fault.InvalidArgument, "before, after and context are at most %d", driver.MaxContext)
 	}
@@ -122,41 +137,55 @@ func (in grepInput) driverOptions() (*driver.GrepOptions, error) {
 	}
 	if in.OutputMode == grepContent && in.HeadLimit > 0 {
 		// One more than shown, to detect that there are more.
-		opts.MaxMatches = min(in.HeadLimit+1, driver.MaxGrepMatches)
+		opts.MaxMatches = min(in.Offset, driver.MaxGrepMatches) + min(in.HeadLimit, driver.MaxGrepMatches) + 1
+		opts.MaxMatches = min(opts.MaxMatches, driver.MaxGrepMatches)
 	}
 	return opts, nil
 }
 
-func newGrepOutput(in grepInput, res workspace.GrepResult) grepOutput {
+// newGrepOutput returns the results from the offset on, of which the text has about room
+// bytes.
+func newGrepOutput(in grepInput, res workspace.GrepResult, room int) grepOutput {
 	out := grepOutput{Mode: in.OutputMode, Truncated: res.Truncated}
 	tally := map[string]int{}
+	var files []string
 	for _, m := range res.Matches {
 		if tally[m.Path]++; tally[m.Path] == 1 {
-			out.Files = append(out.Files, m.Path)
+			files = append(files, m.Path)
 		}
+	}
+	total, size := len(files), func(i int) int { return len(files[i]) + 8 }
+	if in.OutputMode == grepContent {
+		total, size = len(res.Matches), func(i int) int { return newGrepMatch(res.Matches[i]).textSize() }
 	}
 	limit := in.HeadLimit
 	if limit == 0 {
 		limit = driver.MaxGrepMatches
 	}
+	first := min(in.Offset, total)
+	end := first
+	for used := 0; end < total && end-first < limit; end++ {
+		if used += size(end); used > room && end > first {
+			break
+		}
+	}
 	switch in.OutputMode {
 	case grepContent:
-		out.Files = nil
-		for _, m := range res.Matches[:min(limit, len(res.Matches))] {
-			out.Matches = append(out.Matches, grepMatch{m.Path, m.Line, m.Text, m.Before, m.After})
-		}
-		if out.More = max(0, len(res.Matches)-limit); out.More > 0 {
-			out.Truncated = ""
+		for _, m := range res.Matches[first:end] {
+			out.Matches = append(out.Matches, newGrepMatch(m))
 		}
 	case grepFiles:
-		out.More = max(0, len(out.Files)-limit)
-		out.Files = out.Files[:min(limit, len(out.Files))]
+		out.Files = files[first:end]
 	case grepCount:
-		for _, f := range out.Files[:min(limit, len(out.Files))] {
+		for _, f := range files[first:end] {
 			out.Counts = append(out.Counts, grepTally{f, tally[f]})
 		}
-		out.More = max(0, len(out.Files)-limit)
-		out.Files = nil
+	}
+	if out.More = total - end; out.More > 0 {
+		out.Next = end
+		if in.OutputMode == grepContent {
+			out.Truncated = ""
+		}
 	}
 	for _, s := range res.Skipped {
 		if s.Reason != driver.SkipBinary {
@@ -181,7 +210,7 @@ func (o grepOutput) Text() string {
 		}
 	}
 	if o.More > 0 {
-		b.WriteString("... (there are more; raise head_limit or narrow the search)\n")
+		fmt.Fprintf(&b, "... (there are more; offset=%d shows them)\n", o.Next)
 	}
 	if o.Truncated != "" {
 		fmt.Fprintf(&b, "... (the search ended early: %s)\n", o.Truncated)

@@ -28,7 +28,13 @@ func movePath(ctx context.Context, c *Call, in moveInput) (Message, error) {
 			return Message{}, Errorf(fault.InvalidArgument, "%s is required", name)
 		}
 	}
-	err := c.Workspace.Rename(ctx, in.From, in.To, &driver.RenameOptions{CreateOnly: !in.Overwrite, Parents: true})
+	end, err := c.LockFiles(ctx, in.From, in.To)
+	if err != nil {
+		return Message{}, err
+	}
+	defer end()
+	c.KeepBefore(ctx, in.From, in.To)
+	err = c.Workspace.Rename(ctx, in.From, in.To, &driver.RenameOptions{CreateOnly: !in.Overwrite, Parents: true})
 	switch fault.Of(err) {
 	case "":
 	case fault.AlreadyExists:

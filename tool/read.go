@@ -32,6 +32,7 @@ type readInput struct {
 	FilePath string `json:"file_path" jsonschema:"path of the file, relative to the workspace or absolute within it" croft:"path"`
 	Offset   int    `json:"offset,omitempty" jsonschema:"first line, counted from 1; default 1"`
 	Limit    int    `json:"limit,omitempty" jsonschema:"maximum number of lines; default 2000"`
+	Raw      bool   `json:"raw,omitempty" jsonschema:"the JSON of a notebook instead of its cells"`
 }
 
 type readOutput struct {
@@ -40,7 +41,11 @@ type readOutput struct {
 	Lines      int    `json:"lines" jsonschema:"number of lines of the file"`
 	NextOffset int    `json:"next_offset,omitempty" jsonschema:"first line that was not shown, if there are more"`
 	Digest     string `json:"digest" jsonschema:"digest of the whole file"`
+
+	image *Image
 }
+
+func (o readOutput) answerImage() *Image { return o.image }
 
 func (o readOutput) Text() string {
 	if o.NextOffset == 0 {
@@ -61,7 +66,7 @@ func (o readOutput) splitContent() (data any, content string) {
 func readTool() *Tool {
 	return New(Spec{
 		Name: "Read", Family: Files, Needs: []workspace.Capability{driver.CapFS}, ReadOnly: true, Idempotent: true, TextOnly: true,
-		Description: "Read a file of the workspace. Each line is shown with its number and a tab before it. " +
+		Description: "Read a file of the workspace, also an image, PDF or notebook. Each line is shown with its number and a tab before it. " +
 			"A file must have been read before Edit or Write may change it.",
 	}, readFile)
 }
@@ -77,6 +82,12 @@ func readFile(ctx context.Context, c *Call, in readInput) (readOutput, error) {
 	if w.count == 0 {
 		w.count = defaultReadLines
 	}
+	if isNotebook(in.FilePath) && !in.Raw {
+		if out, ok, err := c.readNotebook(ctx, in.FilePath, w); ok {
+			return out, err
+		}
+	}
+	w.shows = c.readBinary
 	return c.readWindow(ctx, in.FilePath, w)
 }
 
@@ -92,6 +103,8 @@ func (c *Call) readWindow(ctx context.Context, name string, w window) (readOutpu
 	}
 	digest, err := w.scan(contextReader{ctx, body}, info.Size)
 	switch {
+	case errors.Is(err, errBinary) && w.shows != nil:
+		return w.shows(ctx, name, info, w)
 	case errors.Is(err, errBinary):
 		return readOutput{}, Errorf(fault.InvalidArgument, "read: %s is a binary file (%d bytes)", name, info.Size)
 	case errors.Is(err, errLongLine):
@@ -99,6 +112,15 @@ func (c *Call) readWindow(ctx context.Context, name string, w window) (readOutpu
 	case err != nil:
 		return readOutput{}, fmt.Errorf("read: %w", err)
 	}
+	out, err := w.output(info, digest)
+	if err == nil {
+		c.recordRead(info.Path, out.Digest, w.lines, w.lineHashes, Span{w.first, w.shown})
+	}
+	return out, err
+}
+
+// output returns the lines of the window.
+func (w *window) output(info driver.Info, digest string) (readOutput, error) {
 	if w.first > max(w.lines, 1) {
 		return readOutput{}, Errorf(fault.InvalidArgument, "read: offset %d exceeds line count %d", w.first, w.lines)
 	}
@@ -106,7 +128,6 @@ func (c *Call) readWindow(ctx context.Context, name string, w window) (readOutpu
 	if w.shown < w.lines {
 		out.NextOffset = w.shown + 1
 	}
-	c.recordRead(info.Path, out.Digest, w.lines, w.lineHashes, Span{w.first, w.shown})
 	return out, nil
 }
 
@@ -143,6 +164,9 @@ type window struct {
 	first, count int
 	numbered     bool
 	bytes        int // of the text, beyond which no line is added; 0 is maxReadText
+
+	// shows reads a binary file in another form; nil is an error.
+	shows func(ctx context.Context, name string, info driver.Info, w window) (readOutput, error)
 
 	text       strings.Builder
 	lines      int      // of the file
@@ -181,7 +205,7 @@ func (w *window) scan(r io.Reader, size int64) (digest string, err error) {
 			return "", err
 		}
 		data := chunk[:kept+n]
-		if first && bytes.IndexByte(data[:min(n, binaryLook)], 0) >= 0 {
+		if first && (bytes.IndexByte(data[:min(n, binaryLook)], 0) >= 0 || bytes.HasPrefix(data, []byte("%PDF-"))) {
 			return "", errBinary
 		}
 		sum.Write(data[kept:])

@@ -64,7 +64,7 @@ func renderDotTool() *Tool {
 
 func (r renderer) spec(description string) Spec {
 	return Spec{
-		Name: r.tool, Family: Render, Needs: []workspace.Capability{driver.CapFS, driver.CapShell}, Destructive: true, Idempotent: true,
+		Name: r.tool, Family: Render, Program: r.program, Needs: []workspace.Capability{driver.CapFS, driver.CapShell}, Destructive: true, Idempotent: true,
 		Description: description,
 	}
 }
@@ -104,6 +104,7 @@ func (r renderer) installOutput(ctx context.Context, c *Call, temp, to, format s
 	if info.Size > maxRenderOutput {
 		return renderOutput{}, Errorf(fault.ResourceExhausted, "%s: output %d bytes exceeds cap %d; draw less, or as .svg", r.tool, info.Size, maxRenderOutput)
 	}
+	c.KeepBefore(ctx, to)
 	if err := c.Workspace.Rename(ctx, temp, to, &driver.RenameOptions{Parents: true}); err != nil {
 		return renderOutput{}, PathError(r.tool, to, err)
 	}

@@ -45,6 +45,16 @@ func (s *scrubbers) scrubberFor(ctx context.Context, e *Env, workspace string) (
 	return m.scrub, nil
 }
 
+// ScrubText removes secrets of the server, and shapes of secrets, from a text that belongs
+// to no workspace. If the secrets can't be read, the text is not returned.
+func (e *Env) ScrubText(ctx context.Context, text string) string {
+	scrub, err := e.scrubs.scrubberFor(ctx, e, "")
+	if err != nil {
+		return "the secrets can't be read, so this text is withheld"
+	}
+	return scrub.String(text)
+}
+
 // remove drops the scrubber of a workspace.
 func (s *scrubbers) remove(workspace string) {
 	s.mu.Lock()

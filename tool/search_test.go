@@ -1,8 +1,10 @@
 package tool_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -80,7 +82,8 @@ func TestGrep(t *testing.T) {
 	put(t, env, "w", "bin", "func\x00")
 	for args, want := range map[string]string{
 		`{"pattern":"^func [AB]"}`:                                       "a.go:3:func A() {\na.go:6:func B() {}\n",
-		`{"pattern":"func","path":"a.go","head_limit":1}`:                "a.go:3:func A() {\n... (there are more; raise head_limit or narrow the search)\n",
+		`{"pattern":"func","path":"a.go","head_limit":1}`:                "a.go:3:func A() {\n... (there are more; offset=1 shows them)\n",
+		`{"pattern":"func","path":"a.go","head_limit":1,"offset":1}`:     "a.go:6:func B() {}\n",
 		`{"pattern":"func","output_mode":"files_with_matches"}`:          ".github/w.yml\na.go\n",
 		`{"pattern":"func","output_mode":"count"}`:                       ".github/w.yml:1\na.go:2\n",
 		`{"pattern":"DEF","case_insensitive":true}`:                      "b.py:1:def a():\n",
@@ -124,4 +127,49 @@ func TestFanOut(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	refused(t, env, "Grep", `{"pattern":"(","workspace":"all"}`, fault.InvalidArgument)
+}
+
+// TestLongListsGoOn: an answer that is too long ends at a line and says with which offset
+// the next one goes on, until everything was shown.
+func TestLongListsGoOn(t *testing.T) {
+	env := newEnv(t, tool.Config{Tools: tool.Coding(), Workspaces: newSet(t, "w"), MaxText: 2000})
+	var want strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&want, "match number %d\n", i)
+	}
+	put(t, env, "w", "a.txt", want.String())
+	var got strings.Builder
+	for offset, calls := 0, 0; ; calls++ {
+		text := ok(t, env, "Grep", args(t, "pattern", "match", "offset", offset))
+		if len(text) > 2000 || calls > 20 {
+			t.Fatalf("after %d calls an answer has %d bytes", calls, len(text))
+		}
+		shown, note, more := strings.Cut(text, "... (there are more; offset=")
+		for line := range strings.Lines(shown) {
+			got.WriteString(line[strings.LastIndexByte(line, ':')+1:])
+		}
+		if !more {
+			break
+		}
+		if _, err := fmt.Sscanf(note, "%d shows them)", &offset); err != nil {
+			t.Fatalf("%q: %v", note, err)
+		}
+	}
+	if got.String() != want.String() {
+		t.Errorf("the answers together are %q", got.String())
+	}
+
+	// What has no offset of its own goes on by that of BashOutput.
+	for i := range 300 {
+		put(t, env, "w", fmt.Sprintf("files/%03d.txt", i), "")
+	}
+	text := ok(t, env, "list", `{"path":"files"}`)
+	note := regexp.MustCompile(`\n\.\.\. \(output truncated, \d+ more bytes; BashOutput with shell_id "(\S+)" and offset (\d+) reads them\)\n$`).FindStringSubmatchIndex(text)
+	if note == nil {
+		t.Fatalf("a long list ends with %q", text[max(0, len(text)-300):])
+	}
+	next := ok(t, env, "BashOutput", fmt.Sprintf(`{"shell_id":%q,"offset":%s}`, text[note[2]:note[3]], text[note[4]:note[5]]))
+	if got := strings.Count(text[:note[0]]+"\n"+next, ".txt"); got < 200 || !strings.HasPrefix(next, "files/") && !strings.Contains(strings.SplitN(next, "\n", 2)[0], ".txt") {
+		t.Errorf("both answers have %d files, and the second begins with %.60q", got, next)
+	}
 }

@@ -47,9 +47,10 @@ type Spec struct {
 	// both the text and the data sends the text and Result.DataOnly.
 	TextOnly bool
 
-	FanOut     bool // takes workspace "all"
-	BuiltIn    bool // with Family Extra: of a Source of Croft, not of a provider
-	Unscrubbed bool // the answer may contain secrets, and is not scrubbed
+	Program    string // that the tool runs and can't do without; "" is none
+	FanOut     bool   // takes workspace "all"
+	BuiltIn    bool   // with Family Extra: of a Source of Croft, not of a provider
+	Unscrubbed bool   // the answer may contain secrets, and is not scrubbed
 }
 
 // A Tool is one operation that an agent may call.
@@ -80,6 +81,7 @@ type answer struct {
 	texter     bool // text is set; else the data is the text
 	value      any
 	structured json.RawMessage
+	image      *Image
 }
 
 // New makes a tool of a function. It panics if In or Out have no schema, since that is a
@@ -106,6 +108,9 @@ func New[In, Out any](spec Spec, f func(ctx context.Context, c *Call, in In) (Ou
 		a := answer{value: out}
 		if texter, ok := any(out).(Texter); ok {
 			a.text, a.texter = texter.Text(), true
+		}
+		if has, ok := any(out).(interface{ answerImage() *Image }); ok {
+			a.image = has.answerImage()
 		}
 		return a, nil
 	}

@@ -1,8 +1,13 @@
 package tool_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"image"
+	"image/png"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -140,8 +145,8 @@ func TestArgumentsAreNamed(t *testing.T) {
 		`{"file_path":"a","offset":"2"}`: "offset must be an integer, not a string",
 		`{"file_path":"a","offset":2.5}`: "offset must be an integer, not the number 2.5",
 		`{"file_path":["a"]}`:            "file_path must be a string, not an array",
-		`{"file_path":"a","ofset":1}`:    `unknown argument "ofset"; known: file_path, limit, offset, workspace`,
-		`{"File_path":"a"}`:              `unknown argument "File_path"; known: file_path, limit, offset, workspace`,
+		`{"file_path":"a","ofset":1}`:    `unknown argument "ofset"; known: file_path, limit, offset, raw, workspace`,
+		`{"File_path":"a"}`:              `unknown argument "File_path"; known: file_path, limit, offset, raw, workspace`,
 		`[]`:                             "arguments must be a JSON object",
 		`{"file_path":"a","offset":9}`:   "read: offset 9 exceeds line count 2",
 		`{"file_path":"a","limit":-1}`:   "limit must not be negative",
@@ -184,6 +189,68 @@ func TestRead(t *testing.T) {
 		}
 	}
 }
+
+// TestReadOfOtherFiles: images are content of the answer, notebooks are their cells, and a
+// PDF is its text, or the error names the program that is missing.
+func TestReadOfOtherFiles(t *testing.T) {
+	env := coding(t, "w")
+	var picture bytes.Buffer
+	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 3, 2))); err != nil {
+		t.Fatal(err)
+	}
+	put(t, env, "w", "a.png", picture.String())
+	res, err := env.Run(t.Context(), tool.Request{Tool: "Read", Args: []byte(`{"file_path":"a.png"}`)})
+	if err != nil || res.Image == nil || res.Image.MIMEType != "image/png" || !bytes.Equal(res.Image.Data, picture.Bytes()) {
+		t.Fatalf("Read of an image: %+v, %v", res, err)
+	}
+	if want := fmt.Sprintf("a.png: image/png, 3 x 2 pixels, %d bytes\n", picture.Len()); res.Text != want {
+		t.Errorf("Read of an image: %q, want %q", res.Text, want)
+	}
+	put(t, env, "w", "large.png", picture.String()+strings.Repeat("x", 4<<20))
+	if got := refused(t, env, "Read", `{"file_path":"large.png"}`, fault.ResourceExhausted); !strings.Contains(got, "at most 3145728 are shown") {
+		t.Errorf("a large image is refused with %q", got)
+	}
+
+	put(t, env, "w", "n.ipynb", `{"nbformat":4,"cells":[{"cell_type":"markdown","source":["# Title\n","text"]},
+ {"cell_type":"code","source":"print(1)","outputs":[{"output_type":"stream","text":["1\n"]},
+ {"output_type":"display_data","data":{"image/png":"aGk=","text/plain":"<Figure>"}},{"output_type":"error","ename":"E","evalue":"bad","traceback":["\u001b[31mbad"]},
+ {"output_type":"stream","text":"`+strings.Repeat("long ", 1000)+`"}]}]}`)
+	got := ok(t, env, "Read", `{"file_path":"n.ipynb"}`)
+	for _, want := range []string{"1\t# cell 1 (markdown)\n2\t# Title\n3\ttext\n", "\t# cell 2 (code)\n", "\tprint(1)\n", "\t1\n", "<Figure>\n", "(image/png, 4 bytes)", "E: bad", "raw=true"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("a notebook is shown as %q, want %q in it", got, want)
+		}
+	}
+	if len(got) > 4000 || strings.Contains(got, "aGk=") {
+		t.Errorf("a notebook is shown with %d bytes: %.300q", len(got), got)
+	}
+	if got := ok(t, env, "Read", `{"file_path":"n.ipynb","raw":true,"limit":1}`); !strings.HasPrefix(got, "1\t{\"nbformat\":4") {
+		t.Errorf("the JSON of a notebook is %q", got)
+	}
+
+	put(t, env, "w", "d.pdf", smallPDF)
+	_, err = exec.LookPath("pdftotext")
+	got, rerr := call(t, env, "Read", `{"file_path":"d.pdf"}`)
+	if err == nil && !strings.Contains(got, "Hello PDF") {
+		t.Errorf("a PDF is shown as %q", got)
+	}
+	if err != nil && (fault.Of(rerr) != fault.Unavailable || !strings.Contains(got, "pdftotext")) {
+		t.Errorf("without pdftotext a PDF is refused with %q, %v", got, rerr)
+	}
+}
+
+// smallPDF is a PDF of one page without NUL bytes. Readers rebuild its table of objects.
+const smallPDF = `%PDF-1.4
+1 0 obj <</Type/Catalog/Pages 2 0 R>> endobj
+2 0 obj <</Type/Pages/Kids[3 0 R]/Count 1>> endobj
+3 0 obj <</Type/Page/Parent 2 0 R/MediaBox[0 0 300 100]/Contents 4 0 R/Resources<</Font<</F 5 0 R>>>>>> endobj
+4 0 obj <</Length 43>> stream
+BT /F 18 Tf 20 40 Td (Hello PDF) Tj ET     
+endstream endobj
+5 0 obj <</Type/Font/Subtype/Type1/BaseFont/Helvetica>> endobj
+trailer <</Root 1 0 R/Size 6>>
+%%EOF
+`
 
 func TestBash(t *testing.T) {
 	env := coding(t, "w")

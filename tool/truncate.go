@@ -27,6 +27,13 @@ const (
 	handlePrefix = "result-"
 )
 
+// Results keeps the long texts of answers beyond the life of an Env. An id consists of
+// letters, digits and one hyphen.
+type Results interface {
+	Put(id, text string) error
+	Get(id string) (string, error) // NotFound for an unknown id
+}
+
 // resultStore keeps the full texts of truncated answers in memory, newest first, up to
 // maxKept bytes.
 type resultStore struct {
@@ -69,14 +76,32 @@ func (r *resultStore) get(handle string) (keptText, bool) {
 // Keep keeps a text that an answer refers to, scrubbed. The returned id is a shell_id of
 // BashOutput.
 func (c *Call) Keep(text string) string {
-	return c.Env.results.add(c.Name, c.Workspace.ID(), c.scrub.String(text))
+	return c.Env.keepText(c.Name, c.Workspace.ID(), c.scrub.String(text))
+}
+
+// keepText keeps a text of a workspace, by its name and id, and returns the id of the text.
+func (e *Env) keepText(workspace, workspaceID, text string) string {
+	id := e.results.add(workspace, workspaceID, text)
+	if e.Results != nil {
+		if err := e.Results.Put(id, text); err != nil {
+			e.Log.Warn("keep an answer", "error", err)
+		}
+	}
+	return id
 }
 
 // Kept returns the full text of a truncated answer of a workspace that the client reaches;
 // only is as in Request.
 func (e *Env) Kept(ctx context.Context, only, handle string) (string, error) {
 	k, ok := e.results.get(handle)
-	if p, limited := auth.From(ctx); ok && (only != "" || limited && !p.Operator()) {
+	p, limited := auth.From(ctx)
+	limited = limited && !p.Operator()
+	if !ok && e.Results != nil && only == "" && !limited {
+		if text, err := e.Results.Get(handle); err == nil {
+			return text, nil
+		}
+	}
+	if ok && (only != "" || limited) {
 		entry, err := e.Scope(only).Find(ctx, k.workspace)
 		ok = err == nil && entry.ID == k.id // another tenant's workspace may have the same name
 	}
@@ -88,16 +113,30 @@ func (e *Env) Kept(ctx context.Context, only, handle string) (string, error) {
 
 // truncateResult truncates the text of a workspace's answer and the long strings in its
 // data.
-func (e *Env) truncateResult(workspace, id string, r Result) Result {
+func (e *Env) truncateResult(t *Tool, workspace, id string, r Result) Result {
 	if len(r.Text) <= e.MaxText {
 		return r
 	}
-	handle := e.results.add(workspace, id, r.Text)
-	read := fmt.Sprintf("BashOutput with shell_id %q and offset %d reads them", handle, headEnd(r.Text, e.MaxText/2))
-	return Result{
-		Text: HeadTail(r.Text, e.MaxText, read), Structured: truncateJSON(r.Structured, e.MaxText, read), Handle: handle,
-		DataOnly: r.DataOnly, content: HeadTail(r.content, e.MaxText, read),
+	handle := e.keepText(workspace, id, r.Text)
+	readFrom := func(offset int) string {
+		return fmt.Sprintf("BashOutput with shell_id %q and offset %d reads them", handle, offset)
 	}
+	read := readFrom(headEnd(r.Text, e.MaxText/2))
+	text := HeadTail(r.Text, e.MaxText, read)
+	if !t.endMatters() {
+		end := headEnd(r.Text, e.room(logNote))
+		text = fmt.Sprintf("%s\n... (output truncated, %d more bytes; %s)\n", strings.TrimSuffix(r.Text[:end], "\n"), len(r.Text)-end, readFrom(end))
+	}
+	return Result{
+		Text: text, Structured: truncateJSON(r.Structured, e.MaxText, read), Handle: handle,
+		DataOnly: r.DataOnly, Image: r.Image, content: HeadTail(r.content, e.MaxText, read),
+	}
+}
+
+// endMatters reports whether the end of a tool's long answer tells as much as its beginning:
+// so it is with the output of commands, but not with lists and patches.
+func (t *Tool) endMatters() bool {
+	return t.Family == Shell || t.Family == Verify || t.Family == Code || t.Family == Extra
 }
 
 // room returns the bytes of an answer's text that remain beside a note.

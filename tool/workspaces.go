@@ -26,8 +26,8 @@ type Workspaces interface {
 	// List lists the workspaces, sorted by name.
 	List(ctx context.Context) ([]Entry, error)
 
-	// Find returns the entry with a name, or fault.NotFound. It is faster than List, which
-	// is not called if a call names its workspace.
+	// Find returns the entry with a name or id, or fault.NotFound. It is faster than List,
+	// which is not called if a call names its workspace.
 	Find(ctx context.Context, name string) (Entry, error)
 
 	// Get returns the workspace with a name.
@@ -99,9 +99,9 @@ func (s *Set) List(context.Context) ([]Entry, error) {
 	return list, nil
 }
 
-// Find returns the entry of a name.
+// Find returns the entry of a name or id.
 func (s *Set) Find(_ context.Context, name string) (Entry, error) {
-	found, err := s.lookup(name)
+	name, found, err := s.lookup(name)
 	if err != nil {
 		return Entry{}, err
 	}
@@ -110,18 +110,23 @@ func (s *Set) Find(_ context.Context, name string) (Entry, error) {
 
 // Get returns a workspace by its name.
 func (s *Set) Get(_ context.Context, name string) (*workspace.Workspace, error) {
-	found, err := s.lookup(name)
+	_, found, err := s.lookup(name)
 	return found.ws, err
 }
 
-func (s *Set) lookup(name string) (setEntry, error) {
+// lookup finds a workspace by its name or id, and returns its name.
+func (s *Set) lookup(name string) (string, setEntry, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	found, ok := s.list[name]
-	if !ok {
-		return setEntry{}, fmt.Errorf("tool: workspace %q: %w", name, fault.NotFound)
+	if found, ok := s.list[name]; ok {
+		return name, found, nil
 	}
-	return found, nil
+	for other, found := range s.list {
+		if found.ws.ID() == name {
+			return other, found, nil
+		}
+	}
+	return "", setEntry{}, fmt.Errorf("tool: workspace %q: %w", name, fault.NotFound)
 }
 
 // entryNames joins the names of entries.
@@ -188,7 +193,7 @@ func (s *scope) Find(ctx context.Context, name string) (Entry, error) {
 		return found, err
 	}
 	bound, err := s.all.Find(ctx, s.only)
-	if err == nil && found.ForkOf != bound.ID {
+	if err == nil && found.ID != bound.ID && found.ForkOf != bound.ID {
 		err = fmt.Errorf("tool: workspace %q: %w", name, fault.NotFound)
 	}
 	return found, err

@@ -83,6 +83,7 @@ func (c *Call) createFile(ctx context.Context, verb, name string, content []byte
 	if err != nil {
 		return writeOutput{}, PathError("write", name, err)
 	}
+	c.keepBefore(KeptFile{Path: res.Info.Path})
 	c.RecordRead(res.Info.Path, content)
 	return writeOutput{Path: res.Info.Path, Bytes: len(content), Created: true, Digest: res.Digest}, nil
 }

@@ -48,7 +48,7 @@ func wsReadFileTool() *Tool {
 			w.count = defaultReadLines
 		}
 		out, err := c.readWindow(ctx, in.Path, w)
-		return wsReadOutput(out), err
+		return wsReadOutput{out.Path, out.Content, out.Lines, out.NextOffset, out.Digest}, err
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/croft-run/croft/fault"
@@ -57,6 +58,10 @@ func checkCode(code driver.Code, m *driver.Interpreter, root string) (driver.Cod
 	}
 	if code.Context != "" && !m.Stateful() {
 		return code, fmt.Errorf("run code: context %q: %w: this interpreter has no contexts", code.Context, fault.Unsupported)
+	}
+	if m.Stateful() && strings.ContainsRune(code.Source, 0) {
+		// A Jupyter kernel for Python dies of it, and takes seconds to start anew.
+		return code, fmt.Errorf("run code: %w: the code has a NUL character", fault.InvalidArgument)
 	}
 	if code.Timeout < 0 {
 		return code, fmt.Errorf("run code: time-out %v: %w: must not be negative", code.Timeout, fault.InvalidArgument)

@@ -11,9 +11,9 @@ import (
 
 // CheckAddr refuses an address to listen on without a host. An address beyond
 // loopback needs an explicitly given token, because that of the data directory is for
-// programs of the same user, and insecureHTTP, because the token and all files cross
-// the network unencrypted.
-func CheckAddr(addr string, explicitToken, insecureHTTP bool) error {
+// programs of the same user, and TLS or consent to do without it, because the token and
+// all files would cross the network unencrypted.
+func CheckAddr(addr string, explicitToken, tlsOrConsent bool) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
@@ -31,9 +31,9 @@ func CheckAddr(addr string, explicitToken, insecureHTTP bool) error {
 	if !explicitToken {
 		return fmt.Errorf("app: address %q is beyond loopback: %w: give a token of your own with --token or CROFT_TOKEN", addr, fault.PermissionDenied)
 	}
-	if !insecureHTTP {
+	if !tlsOrConsent {
 		return fmt.Errorf("app: address %q is beyond loopback: %w: HTTP has no TLS, so the token and all files can be read on the way; "+
-			"listen on 127.0.0.1:%s behind a proxy that has TLS, or give --insecure-http where the network is trusted", addr, fault.PermissionDenied, port)
+			"give a certificate with --tls-cert and --tls-key, listen on 127.0.0.1:%s behind a proxy that has TLS, or give --insecure-http where the network is trusted", addr, fault.PermissionDenied, port)
 	}
 	return nil
 }

@@ -137,3 +137,25 @@ func TestMountsStayBelowHostRoots(t *testing.T) {
 		}
 	}
 }
+
+// TestCommandsKeepVariablesOfPolicies: the env of a command can't change a variable that a
+// policy sets.
+func TestCommandsKeepVariablesOfPolicies(t *testing.T) {
+	const text = "version: 1\nserver: {providers: [local]}\ndefaults: {provider: local, policy: small}\npolicies: {small: {env: {CI: \"1\"}}}\n"
+	sys, _ := serveWith(t, app.Config{DataDir: filepath.Join(t.TempDir(), "data"), Settings: settings(t, text)})
+	rec, err := sys.Create(t.Context(), driver.Spec{}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ws, err := sys.Registry.Acquire(t.Context(), rec.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pair, want := range map[string]fault.Code{"CI=0": fault.PermissionDenied, "CI=": fault.PermissionDenied, "CI=1": "", "OTHER=0": ""} {
+		cmd := ws.Command(t.Context(), "true")
+		cmd.Env = []string{pair}
+		if err := cmd.Run(); fault.Of(err) != want || want != "" && !strings.Contains(err.Error(), `"CI"`) {
+			t.Errorf("%s: %v, want %q", pair, err, want)
+		}
+	}
+}

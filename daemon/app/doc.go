@@ -37,6 +37,7 @@
 //	docker/        guest program and proofs of engines, for the provider docker
 //	pool/          flock files of the pool, by kind; its workspaces are in ws/
 //	prep/          staging metadata of workspaces
+//	edits/         records of the edits of workspaces and directories, for undo
 //	artifacts/     artifacts of workspaces
 //	cache/         machine code of the script interpreter
 //	tmp/           unpacked images, while a template is made

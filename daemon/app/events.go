@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,15 +25,30 @@ type events struct {
 	recent *event.Ring
 	file   *event.File // nil without a file
 
-	tenants tenantCache
-	changes atomic.Int64 // counts changes of workspaces' states
+	tenants   tenantCache
+	changes   atomic.Int64              // counts changes of workspaces' states
+	announcer atomic.Pointer[announcer] // nil until startAnnouncer
 
 	mu     sync.Mutex
-	queue  []string // guarded by mu; ids to announce
-	closed bool     // guarded by mu
+	queue  []announcement // guarded by mu
+	closed bool           // guarded by mu
 	wake   chan struct{}
 	stop   context.CancelFunc
 	done   sync.WaitGroup
+}
+
+// An announcement is work of the announcer: for a workspace that became ready, or for a
+// change of its project.
+type announcement struct {
+	id      string
+	project bool // only its project
+}
+
+// An announcer announces workspaces; *rest.Server is one.
+type announcer interface {
+	Announce(ctx context.Context, id string)
+	AnnounceProfile(ctx context.Context, id string)
+	ProfileAffected(id, name string) bool
 }
 
 // openEvents opens the stream, with the file at path unless that is "".
@@ -59,39 +75,64 @@ func openEvents(path string, settings config.Events, log *slog.Logger) (*events,
 	return e, nil
 }
 
-// Emit passes an event on. A workspace that becomes ready is queued for the announcer
-// goroutine, so that the registry does not wait.
+// Emit passes an event on. A workspace that becomes ready, and one whose project may have
+// changed, is queued for the announcer goroutine, so that the caller does not wait.
 func (e *events) Emit(ev event.Event) {
 	if ev.Kind == event.WorkspaceState {
 		e.changes.Add(1)
 		e.tenants.put(ev.Workspace, ev.Tenant)
 	}
 	e.Stream.Emit(ev)
-	if ev.Kind != event.WorkspaceState || ev.Fields[event.FieldTo] != string(registry.Ready) {
-		return
+	switch {
+	case ev.Kind == event.WorkspaceState && ev.Fields[event.FieldTo] == string(registry.Ready):
+		e.enqueue(announcement{id: ev.Workspace})
+	case ev.Kind == event.Operation && e.changesProject(ev):
+		e.enqueue(announcement{id: ev.Workspace, project: true})
 	}
+}
+
+// changesProject reports whether an operation may have changed the project of a workspace.
+// Commands do not count: each would cost a check of all manifests.
+func (e *events) changesProject(ev event.Event) bool {
+	a := e.announcer.Load()
+	if a == nil || ev.Fields[event.FieldCode] != nil {
+		return false
+	}
+	verb, _ := ev.Fields[event.FieldVerb].(string)
+	if !slices.Contains([]string{"write", "edit", "remove", "rename", "copy", "symlink", "import", "rollback"}, verb) {
+		return false
+	}
+	path, _ := ev.Fields[event.FieldPath].(string)
+	to, _ := ev.Fields[event.FieldTo].(string)
+	return (*a).ProfileAffected(ev.Workspace, path) || to != "" && (*a).ProfileAffected(ev.Workspace, to)
+}
+
+func (e *events) enqueue(a announcement) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closed {
+	if e.closed || slices.Contains(e.queue, a) {
 		return
 	}
-	e.queue = append(e.queue, ev.Workspace)
+	e.queue = append(e.queue, a)
 	select {
 	case e.wake <- struct{}{}:
 	default:
 	}
 }
 
-// startAnnouncer starts the goroutine that calls f with each workspace that becomes
-// ready, one at a time.
-func (e *events) startAnnouncer(ctx context.Context, f func(context.Context, string)) {
+// startAnnouncer starts the goroutine that announces workspaces, one at a time.
+func (e *events) startAnnouncer(ctx context.Context, f announcer) {
+	e.announcer.Store(&f)
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
 	e.done.Go(func() {
 		for {
-			id, over := e.next()
+			a, over := e.next()
 			switch {
-			case id != "":
-				f(ctx, id)
+			case a.project:
+				f.AnnounceProfile(ctx, a.id)
+				continue
+			case a.id != "":
+				f.Announce(ctx, a.id)
 				continue
 			case over:
 				return
@@ -105,15 +146,15 @@ func (e *events) startAnnouncer(ctx context.Context, f func(context.Context, str
 	})
 }
 
-// next takes an id from the queue; over reports that no more will come.
-func (e *events) next() (id string, over bool) {
+// next takes an announcement from the queue; over reports that no more will come.
+func (e *events) next() (a announcement, over bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.queue) == 0 {
-		return "", e.closed
+		return announcement{}, e.closed
 	}
-	id, e.queue = e.queue[0], e.queue[1:]
-	return id, false
+	a, e.queue = e.queue[0], e.queue[1:]
+	return a, false
 }
 
 // announceTimeout bounds how long shutting down waits for announcements.

@@ -87,7 +87,7 @@ type Collected struct {
 // whose data directory entry is gone, and snapshots that have expired.
 func (s *System) Collect(ctx context.Context) (Collected, error) {
 	c := Collected{Containers: []docker.Leftover{}}
-	err := s.Registry.Sweep(ctx)
+	err := errors.Join(s.Registry.Sweep(ctx), s.collectBackups(ctx))
 	expired, xerr := s.expireSnapshots(ctx)
 	c.Snapshots, err = expired, errors.Join(err, xerr)
 	e, eerr := s.dockerEngine()

@@ -65,7 +65,7 @@ var named = map[string][]string{
 		"Bash description", "BashOutput stream", "Edit new_string", "Edit old_string", "Grep output_mode", "Grep pattern", "Grep type",
 		"MultiEdit edits.new_string", "MultiEdit edits.old_string", "Write content", "change_function_signature function_name", "change_function_signature new_signature",
 		"edit_function_body function_name", "edit_function_body new_body", "format language", "git_commit message", "insert_after_method method_name",
-		"insert_after_method new_method", "insert_after_method receiver_type", "project_symbols query", "rename_in_file new_name", "rename_in_file old_name",
+		"insert_after_method new_method", "install language", "insert_after_method receiver_type", "project_symbols query", "rename_in_file new_name", "rename_in_file old_name",
 		"rename_symbol new_name", "render_dot source", "render_mermaid source", "run_failing_tests language", "run_lint language", "run_script args",
 		"run_tests language", "run_typecheck language", "search_code query", "skill_run env", "skill_run inputs.mode", "skill_run outputs.name_template",
 		"skill_run stdin", "snapshot_create description", "snapshot_create name", "watch_process description", "watch_process error_patterns", "workspace_create_context env",
@@ -487,5 +487,15 @@ func TestAttackEmptyWorkspaceParameter(t *testing.T) {
 	}, nil)
 	if err == nil {
 		t.Error("a client with an empty workspace parameter connected")
+	}
+}
+
+// TestProtocolErrorsAreScrubbed: an error of the protocol quotes the request, without its
+// secrets.
+func TestProtocolErrorsAreScrubbed(t *testing.T) {
+	n := newNeighbours(t)
+	_, err := n.connect("").CallTool(t.Context(), &mcp.CallToolParams{Name: "no correct horse"})
+	if err == nil || strings.Contains(err.Error(), "correct horse") || !strings.Contains(err.Error(), "[REDACTED:") {
+		t.Errorf("an unknown tool: %v, want the secret hidden", err)
 	}
 }

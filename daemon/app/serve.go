@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"syscall"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/server/httplog"
 )
 
 // Listen listens on addr, which CheckAddr has accepted.
@@ -35,8 +37,8 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 func (s *System) Lock() (unlock func(), err error) { return lockDataDir(s.Dir) }
 
 // Serve answers on l until ctx ends, and then stops in order. Meanwhile the registry
-// sweeps leftovers, renews leases and expires workspaces; a failed sweep is only
-// logged. Serve closes l. The system stays open.
+// sweeps leftovers, renews leases and expires workspaces, and once an hour garbage is
+// collected; failures of these are only logged. Serve closes l. The system stays open.
 func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	if err := s.CheckToken(l.Addr()); err != nil {
 		return errors.Join(err, l.Close())
@@ -49,8 +51,10 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	defer stop()
 	ran := make(chan error, 1)
 	go func() { ran <- s.Registry.Run(background) }()
+	var collecting sync.WaitGroup
+	collecting.Go(func() { s.collectPeriodically(background) })
 
-	server := s.newHTTPServer(ctx, sandboxes.over(s.API))
+	server := s.newHTTPServer(ctx, s.observeRequests(sandboxes.over(s.API)))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 
@@ -73,10 +77,20 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	}
 	errs = append(errs, withTimeout(ctx, requestsTimeout, sandboxes.close))
 	stop()
+	collecting.Wait()
 	if err := <-ran; err != nil && !errors.Is(err, context.Canceled) {
 		errs = append(errs, err)
 	}
 	return ignoreClosed(errors.Join(errs...))
+}
+
+// observeRequests adds request ids, the log of requests, metrics and traces.
+func (s *System) observeRequests(next http.Handler) http.Handler {
+	cfg := httplog.Config{Log: s.log}
+	if s.telemetry != nil {
+		next, cfg.Observe = s.telemetry.Trace(next), s.telemetry.Observe
+	}
+	return httplog.New(next, cfg)
 }
 
 // minTokenLength is the minimum length of a token beyond loopback, against guessing.

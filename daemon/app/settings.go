@@ -19,6 +19,7 @@ import (
 	"github.com/croft-run/croft/host/cmdpolicy"
 	"github.com/croft-run/croft/provider/sandbox"
 	"github.com/croft-run/croft/secret"
+	"github.com/croft-run/croft/tool/profile"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -57,6 +58,9 @@ func (s *System) commandPolicy(kind string) *cmdpolicy.Options {
 	rules.Commands.Allow = s.settings().Commands.Allow
 	rules.Commands.Deny = append(rules.Commands.Deny, s.settings().Commands.Deny...)
 	rules.Env = cmdpolicy.Env{Allow: s.settings().Env.Allow, Deny: s.settings().Env.Deny}
+	if !s.operator {
+		rules.Env.Fixed = s.settings().FixedEnv()
+	}
 	return rules
 }
 
@@ -78,6 +82,19 @@ func (s *System) openSecrets(ctx context.Context) (*secret.Store, error) {
 		Shared:    secret.Set{Prefix: s.settings().Secrets.Env, Dir: s.settings().Secrets.Dir},
 		Workspace: func(workspace string) (secret.Set, bool) { return s.secretsOf(ctx, workspace) },
 	})
+}
+
+// projectCommands returns the commands of the configuration for the project of a workspace,
+// by the name that agents call it by, its name or its id.
+func (s *System) projectCommands(name, id string) profile.Commands {
+	if len(s.settings().Project.Workspaces) == 0 {
+		return s.settings().CommandsOf()
+	}
+	names := []string{id, name}
+	if rec, err := s.Registry.Lookup(context.Background(), "", id); err == nil { //nolint:forbidigo // a profile has no context
+		names = append(names, rec.Name)
+	}
+	return s.settings().CommandsOf(names...)
 }
 
 // checkOfferedProviders refuses a server whose list of offered providers names an

@@ -17,6 +17,7 @@ import (
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/daemon/config"
+	"github.com/croft-run/croft/daemon/telemetry"
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/interp/isolate"
@@ -31,6 +32,7 @@ import (
 	"github.com/croft-run/croft/server/rest"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/snapshot/template"
+	"github.com/croft-run/croft/tool/profile"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -48,6 +50,9 @@ type Config struct {
 	Resolver  egress.Resolver   // resolves the host names of requests; nil is the host's
 	Version   string            // of the program
 	Log       *slog.Logger      // nil is silent
+
+	// Telemetry has the metrics and traces of a server; nil is none.
+	Telemetry *telemetry.Telemetry
 }
 
 // Time-outs of the steps of shutting down: requests, whose clients may never finish, and
@@ -75,6 +80,7 @@ type System struct {
 	agents   *toolServer
 	guard    httpguard.Guard
 
+	telemetry *telemetry.Telemetry
 	templates *template.Catalog
 	version   string
 	snapshots *snapshot.Store
@@ -115,7 +121,7 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &System{Dir: dir, Token: strings.TrimSpace(cfg.Token), log: cfg.Log, operator: cfg.Operator, version: cfg.Version}
+	s := &System{Dir: dir, Token: strings.TrimSpace(cfg.Token), log: cfg.Log, operator: cfg.Operator, version: cfg.Version, telemetry: cfg.Telemetry}
 	s.current.Store(cfg.Settings)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -181,24 +187,31 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{
-		Log: s.log, Events: s.events, Owner: owner, MaxOpen: int(s.settings().Caps.MaxOpen), Swept: s.staging.Sweep,
-		Quota: s.quota, CheckSource: s.checkSource, Admit: s.checkKind, HasSecret: s.scrub.hasSecret(ctx), HasSecretValue: s.scrub.hasValue(ctx),
+		Log: s.log, Events: s.events, Owner: owner, MaxOpen: int(s.settings().Caps.MaxOpen), Swept: s.sweepRecords,
+		Quota: s.quota, CheckSource: s.checkSource, Admit: s.checkKind, HasSecret: s.scrub.hasSecret(ctx), HasSecretValue: s.scrub.hasValue(ctx), Scrub: s.scrub.text(ctx),
 	})
 	if err != nil {
 		return err
 	}
 	s.guard = httpguard.Guard{Token: s.Token, Hosts: lowercaseAll(append(s.settings().Server.Hosts, cfg.Hosts...)), Keys: auth.NewKeys(s.store), Rates: &auth.Rates{Limit: s.requestRate}}
 	s.agents = &toolServer{system: s}
+	mounts := s.agents.httpRoutes()
+	if s.telemetry != nil {
+		if err := s.telemetry.Register(systemCollector{s}); err != nil {
+			return fmt.Errorf("app: metrics: %w: %w", fault.Internal, err)
+		}
+		mounts["GET /metrics"] = s.telemetry.Handler()
+	}
 	s.API, err = rest.New(rest.Config{
 		Registry: s.Registry, Mux: s.Mux, Guard: s.guard, Version: cfg.Version, Log: s.log,
 		Events: s.events.Stream, Recent: s.events.recent, Levels: s.isolationLevels, Admit: s.admitSpec, AdmitPolicy: s.admitPolicy, AdmitKind: s.checkKind,
-		Mounts: s.agents.httpRoutes(), Templates: s.templates, Snapshots: s.snapshots, Export: s.exportFunc(s.hostRoots(cfg.Beyond)), Import: s.importFunc(s.hostRoots(cfg.Beyond)),
-		Staging: s.staging, Artifacts: s.artifacts, Audit: s.auditSink(),
+		Mounts: mounts, Ready: s.readyChecks, Templates: s.templates, Snapshots: s.snapshots, Export: s.exportFunc(s.hostRoots(cfg.Beyond)), Import: s.importFunc(s.hostRoots(cfg.Beyond)),
+		Staging: s.staging, Artifacts: s.artifacts, Audit: s.auditSink(), Commands: func(id string) profile.Commands { return s.projectCommands("", id) },
 	})
 	if err != nil {
 		return err
 	}
-	s.events.startAnnouncer(ctx, s.API.Announce)
+	s.events.startAnnouncer(ctx, s.API)
 	return nil
 }
 
@@ -208,11 +221,17 @@ func (s *System) storeURL(url string) string {
 	if url == "" {
 		url = s.settings().Store.URL
 	}
+	return absoluteStoreURL(s.Dir, url)
+}
+
+// absoluteStoreURL returns the URL of a store of a data directory: the default for "", and
+// a SQLite path relative to the directory.
+func absoluteStoreURL(dir, url string) string {
 	if url == "" {
 		url = "sqlite:" + storeFile
 	}
 	if path, ok := strings.CutPrefix(url, "sqlite:"); ok && path != "" && !filepath.IsAbs(path) {
-		url = "sqlite:" + filepath.Join(s.Dir, path)
+		url = "sqlite:" + filepath.Join(dir, path)
 	}
 	return url
 }

@@ -32,16 +32,23 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	for _, source := range all.Sources() {
 		cfg.Sources = append(cfg.Sources, s.withNetwork(source))
 	}
+	cfg.Commands, cfg.Profiled = s.projectCommands, s.API.Profiled
 	cfg.EffectTime, cfg.EffectWait = time.Duration(s.settings().Effects.Time), time.Duration(s.settings().Effects.Wait)
+	if most := int(s.settings().Tools.MaxText); most > 0 && cfg.MaxText == 0 {
+		cfg.MaxText = max(most, minMaxText)
+	}
 	if r, ok := cfg.Workspaces.(*registryWorkspaces); ok && cfg.Fork == nil {
 		cfg.Fork = func(ctx context.Context, c *tool.Call, snapshot, name string) (string, error) {
 			forkOf, err := c.ForkOf(ctx)
 			if err != nil {
 				return "", err
 			}
-			var labels map[string]string
+			labels := map[string]string{}
 			if forkOf != "" {
-				labels = map[string]string{forkOfLabel: forkOf}
+				labels[forkOfLabel] = forkOf
+			}
+			if r.temporary {
+				labels[MCPLabel] = "true"
 			}
 			ws, err := s.Fork(ctx, c.Workspace.ID(), snapshot, name, labels)
 			if err != nil {
@@ -50,9 +57,10 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 			return r.addForked(ws.ID(), name), nil
 		}
 	}
-	if _, ok := cfg.Workspaces.(*registryWorkspaces); ok && cfg.Around == nil {
+	if cfg.Around == nil {
 		cfg.Around = snapshots.Around(s.checkpointLimits)
 	}
+	cfg.Records = s.records
 	cfg.Secrets, cfg.Events, cfg.Log = s.secrets, s.events, s.log
 	cfg.Withheld = s.withheldSecrets
 	forms, err := secretForms(s.settings())
@@ -62,6 +70,9 @@ func (s *System) ToolEnv(cfg tool.Config) (*tool.Env, error) {
 	cfg.Finders = append(cfg.Finders, forms)
 	return tool.NewEnv(cfg)
 }
+
+// minMaxText is the least value of tools.maxText.
+const minMaxText = 1000
 
 // withNetwork leaves out the tools of a source that reach beyond the workspace, if the
 // policy of the workspace allows no network.
@@ -86,6 +97,10 @@ func (s *System) withNetwork(source tool.Source) tool.Source {
 type toolList []driver.Tool
 
 func (l toolList) Tools() []driver.Tool { return l }
+
+// MCPLabel marks workspaces that end with the croft mcp or croft tool that opened them:
+// those in directories, and forks. Discard removes those of a killed process.
+const MCPLabel = "croft-mcp"
 
 // forkOfLabel is on workspaces that an MCP client bound to one workspace forked; its value
 // is the id of that one. Clients bound to it reach them, also after the server restarts.
@@ -189,9 +204,9 @@ func (s *System) Discard(ctx context.Context, label string) error {
 }
 
 // Workspaces returns the workspaces of this system for tools: by name, or by id if they
-// have no unique name. With names, it returns only those.
+// have no unique name. With names, it returns only those, and forks end with this process.
 func (s *System) Workspaces(names ...string) tool.Workspaces {
-	return &registryWorkspaces{registry: s.Registry, changes: &s.events.changes, only: names, admit: s.checkKind}
+	return &registryWorkspaces{temporary: names != nil, registry: s.Registry, changes: &s.events.changes, only: names, admit: s.checkKind}
 }
 
 // registryWorkspaces implements tool.Workspaces over a registry.
@@ -199,6 +214,8 @@ type registryWorkspaces struct {
 	registry *registry.Registry
 	changes  *atomic.Int64           // counts known changes of workspaces
 	admit    func(kind string) error // refuses workspaces of a kind
+
+	temporary bool // forks have MCPLabel
 
 	mu   sync.Mutex
 	only []string  // guarded by mu; names or ids; nil is all
@@ -289,7 +306,7 @@ func (r *registryWorkspaces) Find(ctx context.Context, name string) (tool.Entry,
 	r.mu.Lock()
 	only := r.only
 	r.mu.Unlock()
-	if e, ok := r.toolEntry(ctx, rec, only); ok && e.Name == name {
+	if e, ok := r.toolEntry(ctx, rec, only); ok && (e.Name == name || e.ID == name) {
 		return e, nil
 	}
 	return tool.Entry{}, missing

@@ -15,7 +15,7 @@ func (a *command) gcCommand() *cobra.Command {
 		Use:   "gc",
 		Short: "Remove leftovers that belong to no workspace",
 		Long: `Remove leftovers of killed processes: files in the data directory, temporary workspaces of croft run,
-code and script, and containers and volumes of this host whose data directory entry is gone. Nothing in use is
+code, script and mcp, and containers and volumes of this host whose data directory entry is gone. Nothing in use is
 removed. Snapshots without a name are removed at the age snapshots.maxAge of the configuration, 30 days by
 default, unless a workspace started from them. (croft snapshot prune removes others by age and number.)`,
 		Args: cobra.NoArgs,
@@ -27,6 +27,9 @@ default, unless a workspace started from them. (croft snapshot prune removes oth
 				}
 				a.system = s
 				a.sweepRuns(ctx, c)
+				if err := s.Discard(ctx, app.MCPLabel); err != nil {
+					return err
+				}
 				removed, err := s.Collect(ctx)
 				if err != nil {
 					return err

@@ -27,10 +27,6 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// mcpLabel marks the workspaces that croft mcp and croft tool open in directories.
-// The next call removes those of a crashed process.
-const mcpLabel = "croft-mcp"
-
 // toolFlags are the flags of commands that run tools.
 type toolFlags struct {
 	workspace  string
@@ -44,6 +40,7 @@ type toolFlags struct {
 	policy     policyFlags
 	maxText    int
 	announce   bool // print the workspaces at the start
+	once       bool // the process ends after one answer
 	empty      bool // use an empty workspace instead of the current directory
 }
 
@@ -56,7 +53,7 @@ func (t *toolFlags) registerFlags(f *pflag.FlagSet) {
 	f.BoolVar(&t.readOnly, "read-only", false, "make the workspaces read-only, and offer only tools that change nothing")
 	f.StringArrayVar(&t.approve, "approve", nil, "allow, ask or deny calls, such as 'ask:Bash(git push*)' or 'deny:Write(*.env)'; the first rule that matches counts; may be given several times")
 	registerCheckpoints(f, &t.checkpoint)
-	f.IntVar(&t.maxText, "max-text", t.maxText, "maximum bytes of the text of an answer; what is left out can be read with an offset")
+	f.IntVar(&t.maxText, "max-text", t.maxText, "maximum bytes of the text of an answer; what is left out can be read with an offset; 0 is tools.maxText of the configuration, else 30000")
 	t.policy.registerFlags(f)
 }
 
@@ -77,7 +74,7 @@ type mcpOptions struct {
 }
 
 func (a *command) mcpCommand() *cobra.Command {
-	opts := mcpOptions{toolFlags: toolFlags{maxText: tool.DefaultMaxText}}
+	var opts mcpOptions
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Serve tools to an agent over the Model Context Protocol",
@@ -149,13 +146,15 @@ func (a *command) runMCP(ctx context.Context, opts mcpOptions) error {
 	})
 }
 
-// instructions tells a model what commands can reach in the workspaces.
+// instructions tells a model what commands can reach in the workspaces. It sets the
+// programs that no workspace has.
 func instructions(ctx context.Context, sys *app.System, env *tool.Env) string {
 	list, err := env.Workspaces.List(ctx)
 	if err != nil {
 		return ""
 	}
 	var b strings.Builder
+	missing := slices.Clone(toolchains)
 	for _, e := range list {
 		rec, err := sys.Registry.Lookup(ctx, "", e.ID)
 		if err != nil || !e.Capabilities.Has(driver.CapShell) {
@@ -165,8 +164,55 @@ func instructions(ctx context.Context, sys *app.System, env *tool.Env) string {
 			fmt.Fprintf(&b, "In workspace %q: ", e.Name)
 		}
 		b.WriteString(policyText(rec.Spec.Policy))
+		found, err := findPrograms(ctx, env.Workspaces, e.Name)
+		if err != nil {
+			missing = nil
+			continue
+		}
+		missing = slices.DeleteFunc(missing, func(name string) bool { return slices.Contains(found, name) })
+		b.WriteString(toolchainText(found))
 	}
+	env.Missing = missing
 	return b.String()
+}
+
+// toolchains are programs that a model or a tool may want to use.
+var toolchains = []string{
+	"git", "go", "node", "npm", "pnpm", "yarn", "bun", "deno", "python3", "pip", "uv", "poetry", "cargo", "rustc", "java", "mvn", "gradle",
+	"gcc", "clang", "make", "cmake", "ruby", "php", "dotnet", "elixir", "rg", "jq", "curl", "pdftotext", "dot", "mmdc",
+}
+
+// toolchainTimeout bounds the search for toolchains, which a client waits for.
+const toolchainTimeout = 3 * time.Second
+
+// findPrograms returns the toolchains that commands of a workspace find.
+func findPrograms(ctx context.Context, workspaces tool.Workspaces, name string) ([]string, error) {
+	ws, err := workspaces.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	res, err := ws.Run(ctx, driver.Command{
+		Argv: append([]string{"sh", "-c", `for p; do command -v "$p" >/dev/null && echo "$p"; done; true`, "sh"}, toolchains...), Timeout: toolchainTimeout,
+	})
+	if err == nil && res.ExitCode != 0 {
+		err = fmt.Errorf("look for toolchains: %w: exit status %d", fault.Failed, res.ExitCode)
+	}
+	return strings.Fields(string(res.Stdout)), err
+}
+
+// toolchainText names the toolchains, and common ones that are not there.
+func toolchainText(found []string) string {
+	var missing []string
+	for _, name := range []string{"git", "go", "node", "python3", "cargo", "java", "gcc"} {
+		if !slices.Contains(found, name) {
+			missing = append(missing, name)
+		}
+	}
+	text := "Programs on PATH: " + strings.Join(found, ", ") + ". "
+	if len(missing) > 0 {
+		text += "Not there: " + strings.Join(missing, ", ") + ". "
+	}
+	return text
 }
 
 // policyText is what a policy means for commands, in words.
@@ -185,7 +231,7 @@ func policyText(p driver.Policy) string {
 	if p.ReadOnly {
 		text += "The files are read-only. "
 	}
-	text += "They have a private HOME, and the programs of the host. "
+	text += "They have a private HOME, without the user's files. "
 	var limits []string
 	for _, l := range driver.Resources {
 		if most := p.Limits[l.Name].Max; most != 0 {
@@ -260,7 +306,7 @@ const minMaxText = 1000
 // withTools runs f with the tools for the workspaces of the flags, and closes both
 // afterwards.
 func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.ReadScope, f func(*app.System, *tool.Env) error) (err error) {
-	if opts.maxText < minMaxText {
+	if opts.maxText != 0 && opts.maxText < minMaxText {
 		return usagef("--max-text: give at least %d", minMaxText)
 	}
 	approval, err := parseApproval(opts.approve)
@@ -276,12 +322,18 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 	}
 	defer func() { err = errors.Join(err, sys.Close(ctx)) }()
 	cfg := tool.Config{Approval: approval, ReadOnly: opts.readOnly, Readers: scope, MaxText: opts.maxText}
+	if opts.once {
+		cfg.Results = sys.ResultDir()
+	}
 	if opts.checkpoint != "" {
 		limits, err := history.ParseLimits(opts.checkpoint)
 		if err != nil {
 			return usagef("--checkpoints: %v", err)
 		}
 		cfg.Around = snapshots.Around(func(context.Context, *tool.Call) (history.Limits, bool) { return limits, true })
+	}
+	if err := sys.Discard(ctx, app.MCPLabel); err != nil {
+		a.note("croft: remove leftovers of an earlier run: %v", err)
 	}
 	if len(opts.names) > 0 {
 		cfg.SecretsOf = func(_, id string) string { return id }
@@ -412,7 +464,7 @@ func (d *dirSet) fork(ctx context.Context, c *tool.Call, snapshot, name string) 
 	if err != nil {
 		return "", err
 	}
-	ws, err := d.sys.Fork(ctx, c.Workspace.ID(), snapshot, "", map[string]string{mcpLabel: "true"})
+	ws, err := d.sys.Fork(ctx, c.Workspace.ID(), snapshot, "", map[string]string{app.MCPLabel: "true"})
 	if err != nil {
 		return "", err
 	}
@@ -438,9 +490,6 @@ func (a *command) openDirs(ctx context.Context, sys *app.System, opts toolFlags)
 			return nil, err
 		}
 	}
-	if err := sys.Discard(ctx, mcpLabel); err != nil {
-		a.note("croft: remove leftovers of an earlier run: %v", err)
-	}
 	d := &dirSet{sys: sys, set: new(tool.Set)}
 	for _, name := range slices.Sorted(maps.Keys(dirs)) {
 		ws, err := a.openDir(ctx, opts, dirs[name], d)
@@ -461,7 +510,7 @@ func (a *command) openDirs(ctx context.Context, sys *app.System, opts toolFlags)
 }
 
 func (a *command) openDir(ctx context.Context, opts toolFlags, dir string, d *dirSet) (*workspace.Workspace, error) {
-	spec := workspace.Spec{Dir: dir, Labels: map[string]string{mcpLabel: "true"}}
+	spec := workspace.Spec{Dir: dir, Labels: map[string]string{app.MCPLabel: "true"}}
 	kind, err := a.runProvider(opts.provider, &spec)
 	if err != nil {
 		return nil, err

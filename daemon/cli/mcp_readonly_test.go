@@ -83,6 +83,7 @@ var harm = map[string]m{
 	"git_branch":                {"name": "other", "create": true},
 	"git_commit":                {"message": "x", "all": true},
 	"insert_after_method":       {"file_path": "a.go", "receiver_type": "T", "method_name": "M", "new_method": "func (T) N() {}"},
+	"install":                   {},
 	"move":                      {"from": "a.go", "to": "c.go"},
 	"rename_in_file":            {"file_path": "a.go", "old_name": "A", "new_name": "C"},
 	"rename_symbol":             {"file_path": "a.go", "line": 7, "col": 7, "new_name": "C", "apply": true},

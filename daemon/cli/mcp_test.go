@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/croft-run/croft/server/mcpserver"
 )
 
 // An agent is a client of a real croft process.
@@ -89,15 +92,23 @@ type m = map[string]any
 // TestTheDefaultSurfaceIsSmall: an agent sends the description of all tools with each
 // request.
 func TestTheDefaultSurfaceIsSmall(t *testing.T) {
-	a := overStdio(t, nil, "--workspace", t.TempDir())
-	list, err := a.ListTools(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
+	var a *agent
+	var list *mcp.ListToolsResult
+	for _, caps := range []map[string]any{{mcpserver.DataCapability: m{}}, nil} { // a client that reads data gets output schemas, too
+		a = overStdio(t, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{Experimental: caps}}, "--workspace", t.TempDir())
+		var err error
+		if list, err = a.ListTools(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		sent, err := json.Marshal(list)
+		if err != nil || len(sent) > 20_000 || len(list.Tools) > 20 {
+			t.Errorf("tools/list for %v has %d bytes and %d tools, %v", caps, len(sent), len(list.Tools), err)
+		}
+		if promised := list.Tools[0].OutputSchema != nil; promised != (caps != nil) {
+			t.Errorf("tools/list for %v promises data: %v", caps, promised)
+		}
 	}
-	sent, err := json.Marshal(list)
-	if err != nil || len(sent) > 20_000 || len(list.Tools) > 20 {
-		t.Errorf("tools/list has %d bytes and %d tools, %v", len(sent), len(list.Tools), err)
-	}
+	var err error
 	for _, x := range list.Tools {
 		if in, _ := x.InputSchema.(map[string]any); in["properties"].(map[string]any)["workspace"] != nil {
 			t.Errorf("%s takes a workspace, and there is one", x.Name)
@@ -121,8 +132,31 @@ func TestTheModelIsInstructed(t *testing.T) {
 		"Commands reach these hosts alone: proxy.example.com.": {"--allow-net", "proxy.example.com"},
 	} {
 		a := overStdio(t, nil, append([]string{"--workspace", t.TempDir()}, flags...)...)
-		if got := a.InitializeResult().Instructions; !strings.Contains(got, want) || !strings.Contains(got, "private HOME") {
+		if got := a.InitializeResult().Instructions; !strings.Contains(got, want) || !strings.Contains(got, "private HOME") || !strings.Contains(got, "Programs on PATH: ") {
 			t.Errorf("instructions with %v: %q, want %q", flags, got, want)
+		}
+	}
+}
+
+// TestTheToolsOfCodeGen: its flags have one dash, ids need no workspace, and what can't
+// work is not offered.
+func TestTheToolsOfCodeGen(t *testing.T) {
+	a := overStdio(t, nil, "-workspaces", "one="+t.TempDir()+",two="+t.TempDir(), "-toolset=codegen")
+	started := a.ok("Bash", m{"command": "echo hello; sleep 60", "run_in_background": true, "workspace": "two"})
+	id := regexp.MustCompile(`shell_id: (\S+)`).FindStringSubmatch(started)[1]
+	if got := a.ok("BashOutput", m{"shell_id": id}); !strings.Contains(got, "status: running") {
+		t.Errorf("BashOutput without a workspace: %s", got)
+	}
+	a.ok("KillShell", m{"shell_id": id})
+	list, err := a.ListTools(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range list.Tools {
+		if x.Name == "render_mermaid" {
+			if _, err := exec.LookPath("mmdc"); err != nil {
+				t.Error("render_mermaid is offered without mmdc")
+			}
 		}
 	}
 }
@@ -418,6 +452,10 @@ func TestForksEndWithTheirServer(t *testing.T) {
 	a := &agent{s, t}
 	a.ok("fork", m{"name": "kid"})
 	a.ok("Write", m{"workspace": "kid", "file_path": "f", "content": "x"})
+	// The next croft mcp and croft gc remove by this label what a killed one left.
+	if out, err := croft(t, data, "ws", "list", "--label", "croft-mcp=true").CombinedOutput(); err != nil || !strings.Contains(string(out), "kid") || strings.Contains(string(out), "demo") {
+		t.Errorf("marked are %s, %v; want kid and no demo", out, err)
+	}
 	if err := s.Close(); err != nil {
 		t.Errorf("croft mcp ended with %v", err)
 	}

@@ -49,6 +49,11 @@ func (a *command) printDirProfile(dir string) error {
 	if err != nil {
 		return err
 	}
+	settings, err := a.settings()
+	if err != nil {
+		return err
+	}
+	p = p.With(settings.CommandsOf())
 	return a.printAnswer(p, func(w io.Writer) error { return a.printProfile(w, p) })
 }
 

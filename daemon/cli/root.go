@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/containerd/log"
@@ -43,7 +44,7 @@ type Streams struct {
 func Run(ctx context.Context, args []string, streams Streams, providers ...driver.Provider) int {
 	a := &command{Streams: streams, program: args[0], providers: providers}
 	root := a.rootCommand()
-	root.SetArgs(args[1:])
+	root.SetArgs(acceptSingleDash(root, args[1:]))
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.Err)
@@ -58,6 +59,26 @@ func Run(ctx context.Context, args []string, streams Streams, providers ...drive
 		err = &failure{errInterrupted} // whichever call noticed the signal
 	}
 	return a.reportError(cmd, err)
+}
+
+// acceptSingleDash rewrites the flags of croft mcp that are given with one dash, such as
+// -workspaces, as CodeGen-Sandbox and other programs with Go's package flag take them.
+func acceptSingleDash(root *cobra.Command, args []string) []string {
+	cmd, _, err := root.Find(args)
+	if err != nil || cmd.Name() != "mcp" {
+		return args
+	}
+	out := slices.Clone(args)
+	for i, arg := range out {
+		if arg == "--" {
+			break
+		}
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "-"), "=")
+		if strings.HasPrefix(arg, "-") && len(name) > 1 && cmd.Flags().Lookup(name) != nil {
+			out[i] = "-" + arg
+		}
+	}
+	return out
 }
 
 // A command is one run of the program: its streams and the global flags.
@@ -100,7 +121,7 @@ func (a *command) rootCommand() *cobra.Command {
 	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exitHelp())
 	root.SetUsageTemplate(root.UsageTemplate())
 	root.CompletionOptions.HiddenDefaultCmd = false
-	root.AddCommand(a.upCommand(), a.runCommand(), a.evalCommand(), a.mcpCommand(), a.toolCommand(), a.wsCommand(), a.snapshotCommand(), a.templateCommand(), a.keyCommand(), a.prepCommand(), a.collectCommand(), a.artifactCommand(), a.codeCommand(), a.scriptCommand(), a.providerCommand(), a.imageCommand(), a.gcCommand(), a.profileCommand(),
+	root.AddCommand(a.upCommand(), a.runCommand(), a.evalCommand(), a.mcpCommand(), a.toolCommand(), a.wsCommand(), a.snapshotCommand(), a.templateCommand(), a.keyCommand(), a.prepCommand(), a.collectCommand(), a.artifactCommand(), a.codeCommand(), a.scriptCommand(), a.providerCommand(), a.imageCommand(), a.gcCommand(), a.backupCommand(), a.restoreCommand(), a.profileCommand(),
 		a.eventsCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand())
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultCompletionCmd()

@@ -27,7 +27,7 @@ type toolOptions struct {
 }
 
 func (a *command) toolCommand() *cobra.Command {
-	opts := toolOptions{toolFlags: toolFlags{maxText: 1 << 20}} // the reader is a person or a script
+	opts := toolOptions{toolFlags: toolFlags{maxText: 1 << 20, once: true}} // the reader is a person or a script
 	cmd := &cobra.Command{
 		Use:   "tool [NAME [JSON|-]]",
 		Short: "Run a tool as an agent does",

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,11 +14,14 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/croft-run/croft/daemon/app"
+	"github.com/croft-run/croft/daemon/config"
+	"github.com/croft-run/croft/daemon/telemetry"
 	"github.com/croft-run/croft/fault"
 )
 
@@ -25,6 +29,8 @@ type upOptions struct {
 	addr     string
 	hosts    []string
 	insecure bool
+	tls      config.TLS
+	log      config.Log
 }
 
 func (a *command) upCommand() *cobra.Command {
@@ -32,13 +38,20 @@ func (a *command) upCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Serve a data directory over HTTP",
-		Long: `Serve a data directory over HTTP until SIGINT or SIGTERM. Every route except /healthz needs the
-token, which is made once and stored in the data directory, or an API key (croft key create). At
-SIGHUP the configuration is read again: policies, quotas of tenants, keys.
+		Long: `Serve a data directory over HTTP until SIGINT or SIGTERM. Every route except /healthz and /readyz
+needs the token, which is made once and stored in the data directory, or an API key (croft key
+create). At SIGHUP the configuration, keys and certificate are read again: policies, quotas of
+tenants.
 
-An address beyond loopback needs your own token, given with --token or CROFT_TOKEN, and
---insecure-http, because there is no TLS: a proxy with TLS before a loopback address is safer. The
-host must be written out: ":7070" is refused.
+An address beyond loopback needs your own token, given with --token or CROFT_TOKEN, and a
+certificate (--tls-cert, --tls-key), which is read again when its file changes. Without one it needs
+--insecure-http: a proxy with TLS before a loopback address is safer. The host must be written out:
+":7070" is refused.
+
+/healthz says that the server answers, and /readyz whether database, provider and disk space allow
+work. /metrics has metrics for Prometheus. Traces and metrics go to an OpenTelemetry collector by
+the OTEL_* variables. SIGTERM drains the server: /readyz fails, no connection is accepted, requests
+under way end within 10 s, and detached commands continue.
 
 The policies of croft.yaml are ceilings for clients of the server, and clients may use the
 providers of server.providers alone.`,
@@ -48,6 +61,10 @@ providers of server.providers alone.`,
 	cmd.Flags().StringVar(&opts.addr, "addr", "", "HOST:PORT to listen on; port 0 is a free one (default server.addr of the configuration, else 127.0.0.1:7070)")
 	cmd.Flags().StringArrayVar(&opts.hosts, "host", nil, "a further host name of this server; may be given several times")
 	registerInsecureHTTP(cmd.Flags(), &opts.insecure, "")
+	cmd.Flags().StringVar(&opts.tls.Cert, "tls-cert", "", "serve HTTPS with the certificate chain in this file (PEM)")
+	cmd.Flags().StringVar(&opts.tls.Key, "tls-key", "", "file of the certificate's private key (PEM)")
+	cmd.Flags().StringVar(&opts.log.Level, "log-level", "", "debug, info (one record per request), warn or error (default server.log.level of the configuration, else warn)")
+	cmd.Flags().StringVar(&opts.log.Format, "log-format", "", "text or json (default server.log.format of the configuration, else text)")
 	return cmd
 }
 
@@ -68,10 +85,23 @@ func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 	if opts.addr == "" {
 		opts.addr = settings.Server.Addr
 	}
-	if err := app.CheckAddr(opts.addr, a.givenToken() != "", opts.insecure); err != nil {
+	log, err := a.serverLogger(settings.Server.Log, opts.log)
+	if err != nil {
 		return err
 	}
-	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Hosts: allowedHosts(opts), Beyond: !app.Loopback(opts.addr), Log: a.newLogger(slog.LevelWarn)})
+	cert, err := loadCertificate(settings.Server.TLS, opts.tls, log)
+	if err != nil {
+		return err
+	}
+	if err := app.CheckAddr(opts.addr, a.givenToken() != "", opts.insecure || cert != nil); err != nil {
+		return err
+	}
+	metrics, err := telemetry.Start(ctx, version())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, shutdownTelemetry(ctx, metrics)) }()
+	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Hosts: allowedHosts(opts), Beyond: !app.Loopback(opts.addr), Log: log, Telemetry: metrics})
 	if err != nil {
 		return err
 	}
@@ -88,10 +118,15 @@ func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 	if err := sys.CheckToken(l.Addr()); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	if err := a.printServing(ctx, sys, l.Addr()); err != nil {
+	reloads := []func() error{func() error { return a.reload(ctx, sys) }}
+	if cert != nil {
+		l = cert.Listener(l)
+		reloads = append(reloads, cert.Reload)
+	}
+	defer reloadOnHangup(log, reloads)()
+	if err := a.printServing(ctx, sys, l.Addr(), cert != nil); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	defer a.reloadOnHangup(ctx, sys)()
 	if err := sys.Serve(ctx, l); err != nil {
 		return err
 	}
@@ -99,25 +134,63 @@ func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 	return nil
 }
 
-// reloadOnHangup reads the configuration again at each SIGHUP, until stop is called. A
-// configuration with a mistake is reported, and the present one stays.
-func (a *command) reloadOnHangup(ctx context.Context, sys *app.System) (stop func()) {
-	signals, done := make(chan os.Signal, 1), make(chan struct{})
+// serverLogger returns the logger of a server: flags over the configuration.
+func (a *command) serverLogger(settings, flags config.Log) (*slog.Logger, error) {
+	if err := flags.Check(); err != nil {
+		return nil, usagef("--log-level and --log-format: %v", err)
+	}
+	name, format := cmp.Or(flags.Level, settings.Level, "warn"), cmp.Or(flags.Format, settings.Format)
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(name)); err != nil {
+		return nil, fmt.Errorf("log level %q: %w: %w", name, fault.InvalidArgument, err)
+	}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(a.Err, &slog.HandlerOptions{Level: level})), nil
+	}
+	return a.newLogger(level), nil
+}
+
+// loadCertificate reads the certificate of a server: flags over the configuration. It is nil
+// if there is none.
+func loadCertificate(settings, flags config.TLS, log *slog.Logger) (*app.Certificate, error) {
+	files := settings
+	if flags != (config.TLS{}) {
+		files = flags
+	}
+	if (files.Cert == "") != (files.Key == "") {
+		return nil, usagef("give both --tls-cert and --tls-key")
+	}
+	if files.Cert == "" {
+		return nil, nil
+	}
+	return app.LoadCertificate(files.Cert, files.Key, log)
+}
+
+// reloadOnHangup reads files again on SIGHUP, until stop is called. What can't be read
+// stays as it was.
+func reloadOnHangup(log *slog.Logger, reloads []func() error) (stop func()) {
+	signals, ended := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGHUP)
 	go func() {
-		defer close(done)
+		defer close(ended)
 		for range signals {
-			a.reload(ctx, sys)
+			for _, reload := range reloads {
+				if err := reload(); err != nil {
+					log.Warn("reload", "error", err)
+				}
+			}
 		}
 	}()
 	return func() {
 		signal.Stop(signals)
 		close(signals)
-		<-done
+		<-ended
 	}
 }
 
-func (a *command) reload(ctx context.Context, sys *app.System) {
+// reload reads the configuration again. One with a mistake is reported, and the present one
+// stays.
+func (a *command) reload(ctx context.Context, sys *app.System) error {
 	settings, err := a.loadSettings()
 	var restart []string
 	if err == nil {
@@ -125,12 +198,22 @@ func (a *command) reload(ctx context.Context, sys *app.System) {
 	}
 	switch {
 	case err != nil:
-		a.note("croft: reload: the configuration stays as it was: %v", err)
+		return fmt.Errorf("the configuration stays as it was: %w", err)
 	case len(restart) > 0:
 		a.note("croft: reload: done; changes of these sections need a restart: %s", strings.Join(restart, ", "))
 	default:
 		a.note("croft: reload: done")
 	}
+	return nil
+}
+
+// telemetryTimeout bounds the last export of traces and metrics.
+const telemetryTimeout = 5 * time.Second
+
+func shutdownTelemetry(ctx context.Context, t *telemetry.Telemetry) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), telemetryTimeout)
+	defer cancel()
+	return t.Shutdown(ctx)
 }
 
 // allowedHosts returns the names that the Host header of requests may have.
@@ -152,8 +235,11 @@ type upAnswer struct {
 	Try       []string `json:"try"`
 }
 
-func (a *command) printServing(ctx context.Context, sys *app.System, addr net.Addr) error {
+func (a *command) printServing(ctx context.Context, sys *app.System, addr net.Addr, secure bool) error {
 	url := "http://" + addr.String()
+	if secure {
+		url = "https://" + addr.String()
+	}
 	out := upAnswer{URL: url, Data: sys.Dir, OpenAPI: url + "/v1/openapi.json"}
 	token := "as given by --token or CROFT_TOKEN"
 	if a.givenToken() == "" {

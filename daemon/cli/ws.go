@@ -15,7 +15,7 @@ func (a *command) wsCommand() *cobra.Command {
 		a.wsLsCommand(), a.wsCatCommand(), a.wsPutCommand(), a.wsGetCommand(), a.wsGrepCommand(), a.wsGlobCommand(),
 		a.wsStatCommand(), a.wsMkdirCommand(), a.wsMvCommand(), a.wsDelCommand(),
 		a.wsProfileCommand(),
-		a.wsExecCommand(), a.wsShellCommand(), a.wsPsCommand(), a.wsKillCommand(), a.wsLogsCommand(),
+		a.wsExecCommand(), a.wsShellCommand(), a.wsPsCommand(), a.wsKillCommand(), a.wsLogsCommand(), a.wsPortForwardCommand(),
 		a.wsPauseCommand(), a.wsResumeCommand(),
 		a.wsSnapshotCommand(), a.wsSnapshotsCommand(), a.wsRestoreCommand(), a.wsForkCommand(), a.wsDiffCommand(), a.wsApplyCommand(),
 		a.wsUndoCommand(), a.wsRedoCommand(), a.wsHistoryCommand(),

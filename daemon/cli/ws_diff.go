@@ -134,8 +134,11 @@ func (a *command) noteScope(list []snapshot.LeftOut) {
 		if l.Total > len(names) {
 			names = append(names, "...")
 		}
-		flag := map[string]string{snapshot.LeftOutIgnored: "--ignored", snapshot.LeftOutAutorun: "--allow-autorun"}[l.Reason]
-		a.note("left out: %s that changed (%s): %s", countText(l.Total, l.Reason+" file"), flag, strings.Join(names, ", "))
+		about := map[string]string{
+			snapshot.LeftOutIgnored: " that changed (--ignored)", snapshot.LeftOutAutorun: " that changed (--allow-autorun)",
+			snapshot.LeftOutSpecial: " (FIFOs, sockets and devices)",
+		}[l.Reason]
+		a.note("left out: %s%s: %s", countText(l.Total, l.Reason+" file"), about, strings.Join(names, ", "))
 	}
 }
 

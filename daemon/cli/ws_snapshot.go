@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -65,9 +66,6 @@ func (a *command) wsSnapshot(ctx context.Context, name string, opts *driver.Snap
 		if !info.Frozen {
 			a.note("the workspace was not frozen: the snapshot may contain parts of concurrent changes; if programs write to it, end them and take another one")
 		}
-		if info.Skipped > 0 {
-			a.note("left out: %d pipes, sockets and devices", info.Skipped)
-		}
 		a.noteMissing(info)
 		return a.printAnswer(info, func(w io.Writer) error {
 			_, err := fmt.Fprintln(w, info.ID)
@@ -76,8 +74,15 @@ func (a *command) wsSnapshot(ctx context.Context, name string, opts *driver.Snap
 	})
 }
 
-// noteMissing lists the files that could not be read into a snapshot.
+// noteMissing lists the files that could not be read into a snapshot, special files, and
+// credential files that it contains.
 func (a *command) noteMissing(info driver.SnapshotInfo) {
+	if info.Skipped > 0 {
+		a.noteScope([]snapshot.LeftOut{{Reason: snapshot.LeftOutSpecial, Total: int(info.Skipped), Paths: info.SkippedPaths}})
+	}
+	for _, name := range info.Credentials {
+		a.note("contains a credential file: %s", printable(name))
+	}
 	for _, s := range info.Missing {
 		a.note("missing: %s: %s", printable(s.Path), s.Reason)
 	}

@@ -37,6 +37,7 @@ func (c *Config) Apply(name string, wish driver.Policy) (driver.Policy, error) {
 		maps.Copy(p.Env, wish.Env)
 	}
 	p.ReadOnly, p.Durable, p.Persist = p.ReadOnly || wish.ReadOnly, p.Durable || wish.Durable, p.Persist || wish.Persist
+	p.ShareDisk = p.ShareDisk || wish.ShareDisk
 	if wish.Idle != 0 {
 		p.Idle = wish.Idle
 	}
@@ -109,4 +110,20 @@ func matchesAny(patterns []string, name string) bool {
 		ok, _ := path.Match(strings.ToUpper(pattern), strings.ToUpper(name))
 		return ok
 	})
+}
+
+// FixedEnv returns the variables that policies set, with their values: a command of a
+// client of a server may not have others.
+func (c *Config) FixedEnv() map[string][]string {
+	all := map[string][]string{}
+	for name := range c.Policies {
+		ceiling, err := c.ceiling(name)
+		if err != nil {
+			continue // Check refuses the configuration
+		}
+		for key, value := range ceiling.Env {
+			all[key] = append(all[key], value)
+		}
+	}
+	return all
 }

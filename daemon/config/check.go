@@ -35,7 +35,7 @@ func (c *Config) check() error {
 	}
 	for _, check := range []func() error{
 		c.checkTexts, c.checkServer, c.checkStore, c.checkProviders, c.checkPolicies, c.checkCredentials,
-		c.checkDefaults, c.checkSecrets, c.checkTenants, c.checkHostRoots, c.checkRules, c.checkEvents,
+		c.checkDefaults, c.checkSecrets, c.checkTenants, c.checkHostRoots, c.checkRules, c.checkEvents, c.checkProject,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -68,6 +68,12 @@ func (c *Config) checkServer() error {
 		if _, err := strconv.ParseUint(port, 10, 16); err != nil || !validHost(host) {
 			return c.keyError("server.domain", "%.80q: it must be a name, with or without a port", domain)
 		}
+	}
+	if (c.Server.TLS.Cert == "") != (c.Server.TLS.Key == "") {
+		return c.keyError("server.tls", "give both cert and key")
+	}
+	if err := c.Server.Log.Check(); err != nil {
+		return c.keyError("server.log", "%v", err)
 	}
 	for i, name := range c.Server.Providers {
 		if !validName.MatchString(name) || name == Auto {
@@ -278,6 +284,15 @@ func (c *Config) checkSecrets() error {
 		}
 	}
 	return c.checkPatterns()
+}
+
+func (c *Config) checkProject() error {
+	for _, name := range slices.Sorted(maps.Keys(c.Project.Workspaces)) {
+		if !driver.ValidID(name) && !driver.ValidWorkspaceName(name) {
+			return c.keyError("project.workspaces."+name, "it must be the name or the id of a workspace")
+		}
+	}
+	return nil
 }
 
 // checkSecretHosts checks secrets.hosts, and refuses a policy that sends a secret to a

@@ -10,6 +10,7 @@ import (
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/strictyaml"
+	"github.com/croft-run/croft/tool/profile"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -44,6 +45,8 @@ type Config struct {
 
 	Snapshots Snapshots `json:"snapshots,omitzero" jsonschema:"how long snapshots are kept"`
 	Effects   Effects   `json:"effects,omitzero" jsonschema:"what runs after a tool has changed files: formatters, linters"`
+	Tools     Tools     `json:"tools,omitzero" jsonschema:"the tools of agents"`
+	Project   Project   `json:"project,omitzero" jsonschema:"commands of the project in a workspace, instead of the detected ones; each a list of a program and its arguments"`
 
 	file   string                         // path of the file; "" without one
 	at     map[string]strictyaml.Position // position of each key that the file sets, by its path
@@ -56,6 +59,31 @@ type Server struct {
 	Hosts     []string `json:"hosts,omitempty" jsonschema:"further names by which this host may be addressed"`
 	Domain    string   `json:"domain,omitempty" jsonschema:"HOST or HOST:PORT under which ports of sandboxes are reached, as PORT-ID.HOST; empty is localhost with the server's port, on loopback"`
 	Providers []string `json:"providers,omitempty" jsonschema:"names of the providers that clients of a server may use; empty is all but those of kind local, which isolates nothing"`
+	TLS       TLS      `json:"tls,omitzero" jsonschema:"certificate of the server; empty is plain HTTP, for loopback"`
+	Log       Log      `json:"log,omitzero" jsonschema:"what croft up writes to standard error"`
+}
+
+// TLS is the section server.tls.
+type TLS struct {
+	Cert string `json:"cert,omitempty" jsonschema:"file with the certificate chain, PEM; read again when it changes; relative to this file"`
+	Key  string `json:"key,omitempty" jsonschema:"file with the private key, PEM; relative to this file"`
+}
+
+// Log is the section server.log.
+type Log struct {
+	Level  string `json:"level,omitempty" jsonschema:"debug, info (one record per request), warn or error; empty is warn"`
+	Format string `json:"format,omitempty" jsonschema:"text or json; empty is text"`
+}
+
+// Check checks the values.
+func (l Log) Check() error {
+	if !slices.Contains([]string{"", "debug", "info", "warn", "error"}, l.Level) {
+		return fmt.Errorf("level %.80q: %w: must be debug, info, warn or error", l.Level, fault.InvalidArgument)
+	}
+	if !slices.Contains([]string{"", "text", "json"}, l.Format) {
+		return fmt.Errorf("format %.80q: %w: must be text or json", l.Format, fault.InvalidArgument)
+	}
+	return nil
 }
 
 // Store is the section store.
@@ -165,6 +193,28 @@ type Snapshots struct {
 type Effects struct {
 	Time Duration `json:"time,omitempty" jsonschema:"time limit of one effect; 0s is 30s"`
 	Wait Duration `json:"wait,omitempty" jsonschema:"how long the answer waits; what takes longer is in the next answer about the file; 0s is 5s"`
+}
+
+// Project is the section project.
+type Project struct {
+	Commands   profile.Commands            `json:"commands,omitzero" jsonschema:"for every workspace"`
+	Workspaces map[string]profile.Commands `json:"workspaces,omitempty" jsonschema:"for single workspaces, by name or id; a command that is missing here is that of every workspace"`
+}
+
+// CommandsOf returns the commands of a workspace's project: those under the first of its
+// names and ids that is listed, over those of every workspace.
+func (c *Config) CommandsOf(names ...string) profile.Commands {
+	for _, name := range names {
+		if own, ok := c.Project.Workspaces[name]; ok && name != "" {
+			return own.Over(c.Project.Commands)
+		}
+	}
+	return c.Project.Commands
+}
+
+// Tools is the section tools.
+type Tools struct {
+	MaxText Count `json:"maxText,omitempty" jsonschema:"maximum bytes of the text of an answer; 0 is 30000, and the least is 1000"`
 }
 
 // NoFile as Events.File keeps no file.

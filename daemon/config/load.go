@@ -138,6 +138,11 @@ func (c *Config) resolvePaths() {
 		set.Dir = c.resolvePath(set.Dir, home)
 		c.Secrets.Workspaces[name] = set
 	}
+	for _, path := range []*string{&c.Server.TLS.Cert, &c.Server.TLS.Key} {
+		if *path != "" {
+			*path = c.resolvePath(*path, home)
+		}
+	}
 	for name, t := range c.Tenants {
 		t.Secrets.Dir = c.resolvePath(t.Secrets.Dir, home)
 		c.Tenants[name] = t

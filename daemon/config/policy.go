@@ -21,6 +21,7 @@ type Policy struct {
 	ReadOnly  *bool             `json:"readOnly,omitempty" jsonschema:"nothing in the workspace can be changed"`
 	Durable   *bool             `json:"durable,omitempty" jsonschema:"what was acknowledged survives power loss"`
 	Persist   *bool             `json:"persist,omitempty" jsonschema:"idle expiry closes the workspace instead of destroying it"`
+	ShareDisk *bool             `json:"shareDisk,omitempty" jsonschema:"snapshots of forks count against the disk limit of the workspace, too"`
 	Idle      *Duration         `json:"idle,omitempty" jsonschema:"expire after this long without use; 0s is never"`
 }
 
@@ -115,7 +116,7 @@ func (p Policy) mergeWith(q Policy) Policy {
 	p.Network = p.Network.mergeWith(q.Network)
 	p.Limits, p.Env = overlayMap(p.Limits, q.Limits), overlayMap(p.Env, q.Env)
 	p.ReadOnly, p.Durable, p.Persist = firstSet(q.ReadOnly, p.ReadOnly), firstSet(q.Durable, p.Durable), firstSet(q.Persist, p.Persist)
-	p.Idle = firstSet(q.Idle, p.Idle)
+	p.Idle, p.ShareDisk = firstSet(q.Idle, p.Idle), firstSet(q.ShareDisk, p.ShareDisk)
 	return p
 }
 
@@ -143,7 +144,7 @@ func (p Policy) driverPolicy() driver.Policy {
 	d := driver.Policy{
 		Isolation: p.Isolation, Env: maps.Clone(p.Env),
 		ReadOnly: deref(p.ReadOnly), Durable: deref(p.Durable), Persist: deref(p.Persist),
-		Idle: time.Duration(deref(p.Idle)),
+		Idle: time.Duration(deref(p.Idle)), ShareDisk: deref(p.ShareDisk),
 	}
 	if n := p.Network; n != nil {
 		d.Network = driver.Network{Open: deref(n.Open), Allow: driverRules(n.Allow), Deny: driverRules(n.Deny)}

@@ -16,7 +16,11 @@ import (
 // assertion did not run: the case does not exist, the report is not JSON, or ctx ended.
 func (s *Suite) Assert(ctx context.Context, caseID string, report json.RawMessage, env AssertEnv) (*Outcome, error) {
 	var out *Outcome
-	err := s.runHandler(ctx, handlerCall{"assert", func(h *handlers) goja.Callable { return h.run }}, caseID, report, env, func(r *realm, ex *execution, a *nodeAnswer) (err error) {
+	ex := &execution{env: env, report: report}
+	if env != nil {
+		ex.info = env.Info()
+	}
+	err := s.runHandler(ctx, handlerCall{"assert", func(h *handlers) goja.Callable { return h.run }}, caseID, ex, func(r *realm, ex *execution, a *nodeAnswer) (err error) {
 		if a != nil {
 			out = outcomeInNode(ex, *a)
 			return nil
@@ -32,9 +36,10 @@ func (s *Suite) Assert(ctx context.Context, caseID string, report json.RawMessag
 
 // Classify asks the case for the class of a failed result, which is JSON in the shape of
 // skillgym's RunnerResult. nil is no class. An exception of classifyFailure is an error.
-func (s *Suite) Classify(ctx context.Context, caseID string, result json.RawMessage) (*FailureClass, error) {
+// info says what node:fs finds; there is no [AssertEnv] any more.
+func (s *Suite) Classify(ctx context.Context, caseID string, result json.RawMessage, info EnvInfo) (*FailureClass, error) {
 	var class *FailureClass
-	err := s.runHandler(ctx, handlerCall{"classify", func(h *handlers) goja.Callable { return h.classify }}, caseID, result, nil, func(r *realm, ex *execution, a *nodeAnswer) error {
+	err := s.runHandler(ctx, handlerCall{"classify", func(h *handlers) goja.Callable { return h.classify }}, caseID, &execution{info: info, report: result}, func(r *realm, ex *execution, a *nodeAnswer) error {
 		if a != nil {
 			class = a.Class
 			return a.thrownError("classify a failure of case "+caseID+" of", s.Path)
@@ -56,28 +61,25 @@ type handlerCall struct {
 	handler func(*handlers) goja.Callable
 }
 
-// runHandler calls a handler for a case. If another execution breaks the engine
+// runHandler calls a handler for a case, in an execution like of. If another execution breaks the engine
 // meanwhile, it is repeated once on a new engine.
 //
 // end gets the answer of Node, nil in the built-in engine and where Node gave none.
-func (s *Suite) runHandler(ctx context.Context, call handlerCall, caseID string, data json.RawMessage, env AssertEnv, end func(*realm, *execution, *nodeAnswer) error) error {
+func (s *Suite) runHandler(ctx context.Context, call handlerCall, caseID string, of *execution, end func(*realm, *execution, *nodeAnswer) error) error {
 	for again := true; ; again = false {
 		r, err := s.currentRealm(ctx)
 		if err != nil {
 			return err
 		}
-		ex := &execution{env: env, report: data}
-		if env != nil {
-			ex.info = env.Info()
-		}
+		ex := &execution{env: of.env, info: of.info, report: of.report}
 		var answer *nodeAnswer
 		err = r.vm.runExecution(ctx, ex, func() error {
-			c, value, err := r.callArguments(caseID, data)
+			c, value, err := r.callArguments(caseID, ex.report)
 			if err != nil {
 				return err
 			}
 			if r.node != nil {
-				r.node.request(ex, nodeRequestLine{Verb: call.verb, Case: caseID, Data: data}, func(a nodeAnswer) error { answer = &a; return nil })
+				r.node.request(ex, nodeRequestLine{Verb: call.verb, Case: caseID, Data: ex.report}, func(a nodeAnswer) error { answer = &a; return nil })
 				return nil
 			}
 			return r.callHandler(ex, call.handler(r.vm.handlers), c, value)

@@ -108,8 +108,8 @@ func compareEngines(t *testing.T, path string, reports []string, env AssertEnv) 
 			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("case %s, report %d (-built-in +node):\n%s", c.ID, i, diff)
 			}
-			wantClass, wantErr := ours.Classify(t.Context(), c.ID, json.RawMessage(report))
-			gotClass, gotErr := node.Classify(t.Context(), c.ID, json.RawMessage(report))
+			wantClass, wantErr := ours.Classify(t.Context(), c.ID, json.RawMessage(report), EnvInfo{})
+			gotClass, gotErr := node.Classify(t.Context(), c.ID, json.RawMessage(report), EnvInfo{})
 			if diff := cmp.Diff(wantClass, gotClass); diff != "" || (wantErr == nil) != (gotErr == nil) {
 				t.Errorf("class of case %s (-built-in +node):\n%s%v, %v", c.ID, diff, wantErr, gotErr)
 			}
@@ -202,7 +202,7 @@ export default [
   } },
   { id: "loop", prompt: "p", assert() { for (;;); } },
 ];`, "bad.suite.ts", "export default [];\nconst x: number = 1;\nthrow new TypeError('at load');")
-	l := &Loader{Limit: Limit{Turn: time.Second}, Node: hostNode(t)}
+	l := &Loader{Limit: Limit{Turn: 10 * time.Second}, Node: hostNode(t)}
 	s, err := l.Load(t.Context(), filepath.Join(dir, "a.suite.ts"), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ export default [
 	if out := judge(t, s, "all", `{}`, nil); !out.Passed {
 		t.Errorf("outcome = %+v, want passed", out.Error)
 	}
-	if out := judge(t, s, "loop", `{}`, nil); out.Passed || out.Error == nil || out.Error.Message != "it ran for 1s without a pause" {
+	if out := judge(t, s, "loop", `{}`, nil); out.Passed || out.Error == nil || out.Error.Message != "it ran for 10s without a pause" {
 		t.Errorf("outcome of a loop = %+v, want the limit", out.Error)
 	}
 	if out := judge(t, s, "all", `{}`, nil); !out.Passed {

@@ -137,7 +137,12 @@ func (v *vm) fileCall(op, path string, arg, opts goja.Value) goja.Value {
 	if err == nil {
 		var out goja.Value
 		c := fileOp{v: v, ctx: ex.ctx, root: root, name: name, arg: arg, opts: opts}
-		if out, err = c.runOp(op); err == nil {
+		if op == "rename" {
+			out, err = c.rename(v.files.findRoot(arg.String(), &ex.info))
+		} else {
+			out, err = c.runOp(op)
+		}
+		if err == nil {
 			return out
 		}
 	}
@@ -187,6 +192,14 @@ func (c *fileOp) runOp(op string) (goja.Value, error) {
 		return goja.Undefined(), err
 	}
 	return nil, fmt.Errorf("%w: %s is not known", fault.Unsupported, op)
+}
+
+// rename renames a file or directory; false if the new name has another root.
+func (c *fileOp) rename(root Files, name string, err error) (goja.Value, error) {
+	if err != nil || root != c.root {
+		return c.v.rt.ToValue(false), err
+	}
+	return c.v.rt.ToValue(true), c.root.Rename(c.ctx, c.name, name, nil)
 }
 
 // statObject is the data of Node's Stats.

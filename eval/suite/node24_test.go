@@ -152,6 +152,7 @@ export default [{ id: "c", prompt: "p", async assert() { console.log(JSON.string
 					t.Errorf("%s\n got %s\nwant %s", e, got[i], want[i])
 				}
 			}
+			t.Logf("%4d expressions", len(expressions))
 		})
 	}
 	t.Logf("%d expressions are the same in Node and in the engine", total)

@@ -163,5 +163,6 @@ export default [{ id: "c", prompt: "p", async assert(report) { console.log(JSON.
 				t.Errorf("report %d: %s (-skillgym +ours):\n%s", i, calls[j], diff)
 			}
 		}
+		t.Logf("report %d: %d assertions, asked of skillgym and of ours", i, len(want))
 	}
 }

@@ -141,6 +141,7 @@ type Files interface {
 	Write(ctx context.Context, name string, body io.Reader, opts *driver.WriteOptions) (driver.WriteResult, error)
 	Mkdir(ctx context.Context, name string, opts *driver.MkdirOptions) error
 	Remove(ctx context.Context, name string, opts *driver.RemoveOptions) error
+	Rename(ctx context.Context, from, to string, opts *driver.RenameOptions) error
 }
 
 // EnvInfo describes an execution.

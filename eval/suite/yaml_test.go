@@ -67,7 +67,7 @@ func TestYAMLSuite(t *testing.T) {
 	if out.Passed || out.Error.Frame == nil || out.Error.Frame.Line != 24 || out.Error.Frame.Column != 16 {
 		t.Errorf("outcome = %+v %+v, want a failure at 24:16", out, out.Error)
 	}
-	class, err := s.Classify(t.Context(), "script", []byte(`{"status":"failed"}`))
+	class, err := s.Classify(t.Context(), "script", []byte(`{"status":"failed"}`), EnvInfo{})
 	if err != nil || class == nil || class.ID != "odd" {
 		t.Errorf("Classify = %+v, %v, want odd", class, err)
 	}

@@ -34,8 +34,9 @@ func DefaultEnvDeny() []string { return slices.Concat(secretEnv, loaderEnv) }
 // checkEnv refuses variables that are not allowed, by name.
 func (c *Checker) checkEnv(cmd driver.Command) error {
 	var bad []string
-	for name := range cmd.Env {
-		if !c.allowsVar(name) {
+	for name, value := range cmd.Env {
+		values, fixed := c.opts.Env.Fixed[name]
+		if !c.allowsVar(name) || fixed && !slices.Contains(values, value) {
 			bad = append(bad, strconv.Quote(name))
 		}
 	}

@@ -83,6 +83,8 @@ type Env struct {
 	Allow  []string // the only names that are allowed; empty is all
 	Deny   []string // names that are refused, whatever Allow says
 	Except []string // names that Deny does not concern
+
+	Fixed map[string][]string // the only values of these names that are allowed
 }
 
 // Limits are limits in bytes; 0 is unlimited. A script longer than MaxScript is always

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -75,7 +76,44 @@ func (c *wordChecker) checkProgram(ctx context.Context, w word) error {
 	if clean := path.Clean(w.text); w.known && slices.Contains(c.programs, path.Dir(clean)) {
 		return nil
 	}
-	return c.checkWord(ctx, w)
+	err := c.checkWord(ctx, w)
+	if err != nil && c.isVenvPython(ctx, w) {
+		return nil
+	}
+	return err
+}
+
+// pythonName matches the names of a Python interpreter.
+var pythonName = regexp.MustCompile(`^python(3(\.\d+)?)?$`)
+
+// isVenvPython reports whether a program is the interpreter of a virtual environment in the
+// workspace: a symlink to an interpreter that may be named by its own path. Both have the
+// name of an interpreter, so that a command policy for names holds for the symlink, too.
+func (c *wordChecker) isVenvPython(ctx context.Context, w word) bool {
+	if !w.known || w.glob || strings.HasPrefix(w.text, "~") {
+		return false
+	}
+	if rel, ok := c.relativeToRoot(w.text); ok {
+		return c.leadsToPython(ctx, rel)
+	}
+	return slices.ContainsFunc(c.dirs, func(dir string) bool { return c.leadsToPython(ctx, dir+"/"+w.text) })
+}
+
+// leadsToPython reports whether a path of the workspace is a symlink to an interpreter
+// outside that may be named by its own path, possibly by way of other symlinks beside it.
+func (f *pathChecker) leadsToPython(ctx context.Context, name string) bool {
+	for range maxLinks {
+		info, err := f.root.Stat(ctx, name, &driver.StatOptions{NoFollow: true})
+		if err != nil || info.Type != driver.TypeSymlink || strings.Contains(name, "..") || !pythonName.MatchString(path.Base(name)) {
+			return false // after a symlink the kernel's .. is another one
+		}
+		dir, base := path.Split(info.Target)
+		if dir != "" {
+			return slices.Contains(f.programs, strings.TrimSuffix(dir, "/")) && pythonName.MatchString(base)
+		}
+		name = path.Dir(name) + "/" + base
+	}
+	return false
 }
 
 func (c *wordChecker) checkWords(ctx context.Context, words []word) error {

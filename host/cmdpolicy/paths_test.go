@@ -217,6 +217,49 @@ func TestSymlinkedRoot(t *testing.T) {
 	}
 }
 
+// TestVenvPython: the interpreter of a virtual environment is a symlink to one outside. As a
+// program it may be that, and as an argument not.
+func TestVenvPython(t *testing.T) {
+	g, dir := workspace(t, Local())
+	if err := os.MkdirAll(filepath.Join(dir, ".venv/bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{
+		"python": "python3", "python3": "/usr/bin/python3", "python3.9": "/opt/other/python3.9", "x": "/usr/bin/python3", "python3.1": "/usr/bin/docker",
+		"python3.2": "../../secret", "python3.3": "/usr/bin/../../opt/python3", "python3.4": "python3.4", "python3.5": "/usr/bin/sh",
+	} {
+		if err := os.Symlink(target, filepath.Join(dir, ".venv/bin", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("../../out", filepath.Join(dir, ".venv/out")); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		cmd  driver.Command
+		want string
+	}{
+		{driver.Command{Argv: []string{".venv/bin/python", "-m", "pytest"}}, ""},
+		{driver.Command{Argv: []string{dir + "/.venv/bin/python3", "-V"}}, ""},
+		{driver.Command{Argv: []string{"./bin/python", "-V"}, Dir: ".venv"}, ""},
+		{driver.Command{Script: ".venv/bin/python -V"}, ""},
+		{driver.Command{Argv: []string{".venv/bin/python", "/etc/hosts"}}, TextOutside},
+		{driver.Command{Argv: []string{"cat", ".venv/bin/python"}}, TextResolvesOutside},
+		{driver.Command{Argv: []string{".venv/bin/x"}}, TextResolvesOutside},
+		{driver.Command{Argv: []string{".venv/bin/python3.9"}}, TextResolvesOutside},
+		{driver.Command{Argv: []string{".venv/bin/python3.1"}}, TextResolvesOutside},
+		{driver.Command{Argv: []string{".venv/bin/python3.2"}}, TextResolvesOutside},
+		{driver.Command{Argv: []string{".venv/bin/python3.3"}}, TextResolvesOutside},
+		{driver.Command{Argv: []string{".venv/bin/python3.4"}}, TextUnresolvable},
+		{driver.Command{Argv: []string{".venv/bin/python3.5"}}, TextResolvesOutside},
+		{driver.Command{Argv: []string{".venv/out/../bin/python"}}, TextResolvesOutside},
+	} {
+		if got := textOf(refusal(t, g, tt.cmd)); got != tt.want {
+			t.Errorf("%q %q: %q, want %q", tt.cmd.Argv, tt.cmd.Script, got, tt.want)
+		}
+	}
+}
+
 func TestClosedBoundaryRefuses(t *testing.T) {
 	o := Local()
 	g, _ := workspace(t, o)

@@ -196,7 +196,7 @@ func (c *Client) runInOneCall(ctx context.Context, cmd driver.Command, most int6
 	if err := c.checkConnected(); err != nil {
 		return driver.Result{}, err
 	}
-	pb := guestproto.ToCommand(&cmd)
+	pb := encodeCommand(ctx, &cmd)
 	pb.Stdin = small
 	call, end := graceContext(ctx)
 	defer end()

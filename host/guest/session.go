@@ -48,7 +48,7 @@ func (c *Client) startSessionWith(ctx context.Context, cmd driver.Command, small
 	if err := c.checkConnected(); err != nil {
 		return nil, err
 	}
-	pb := guestproto.ToCommand(&cmd)
+	pb := encodeCommand(ctx, &cmd)
 	pb.Stdin, pb.StdinMore, pb.Client = small, more, c.name
 	pb.MaxOutput = min(pb.MaxOutput, guestproto.MaxStream)
 	call, end := graceContext(ctx)

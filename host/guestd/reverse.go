@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/croft-run/croft/host/guestproto"
@@ -29,9 +30,10 @@ type reverseConns struct {
 // A reverseConn is one connection.
 type reverseConn struct {
 	conn   net.Conn
-	client string    // that it is assigned to
-	used   bool      // bytes were read or written
-	done   chan bool // receives, when the client has finished or disconnected, whether another client may have it; nil for a connection of Dial
+	chunk  atomic.Int64 // size of the next buffer; 0 is minChunk
+	client string       // that it is assigned to
+	used   bool         // bytes were read or written
+	done   chan bool    // receives, when the client has finished or disconnected, whether another client may have it; nil for a connection of Dial
 }
 
 func newReverseConns() *reverseConns {
@@ -143,20 +145,30 @@ func (o *reverseConns) Dial(ctx context.Context, r *guestpb.RelayRequest) (*gues
 	return &guestpb.RelayResponse{Id: id}, nil
 }
 
+// minChunk is the size of the buffer with which a connection waits for bytes.
+const minChunk = 32 << 10
+
 // Read waits for bytes from the workload.
 func (o *reverseConns) Read(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
-	return o.withConn(ctx, r, func(conn net.Conn) *guestpb.RelayResponse {
-		buf := make([]byte, guestproto.RelayChunk)
-		n, err := conn.Read(buf)
+	return o.withConn(ctx, r, func(of *reverseConn) *guestpb.RelayResponse {
+		// Each connection waits with a buffer: it is large only where that is filled.
+		buf := make([]byte, max(minChunk, of.chunk.Load()))
+		n, err := of.conn.Read(buf)
+		switch {
+		case n == len(buf):
+			of.chunk.Store(int64(min(2*n, guestproto.RelayChunk)))
+		case n < len(buf)/4:
+			of.chunk.Store(int64(len(buf) / 2))
+		}
 		return &guestpb.RelayResponse{Data: buf[:n], End: err != nil, Broken: err != nil && !errors.Is(err, io.EOF)}
 	})
 }
 
 // Write sends bytes to the workload.
 func (o *reverseConns) Write(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
-	return o.withConn(ctx, r, func(conn net.Conn) *guestpb.RelayResponse {
-		_, err := conn.Write(r.Data)
-		if half, ok := conn.(interface{ CloseWrite() error }); ok && r.End {
+	return o.withConn(ctx, r, func(of *reverseConn) *guestpb.RelayResponse {
+		_, err := of.conn.Write(r.Data)
+		if half, ok := of.conn.(interface{ CloseWrite() error }); ok && r.End {
 			half.CloseWrite() //nolint:errcheck // the reader sees the end of the connection
 		}
 		return &guestpb.RelayResponse{End: err != nil}
@@ -165,19 +177,19 @@ func (o *reverseConns) Write(ctx context.Context, r *guestpb.RelayRequest) (*gue
 
 // Close ends a connection.
 func (o *reverseConns) Close(ctx context.Context, r *guestpb.RelayRequest) (*guestpb.RelayResponse, error) {
-	return o.withConn(ctx, r, func(net.Conn) *guestpb.RelayResponse {
+	return o.withConn(ctx, r, func(*reverseConn) *guestpb.RelayResponse {
 		o.finish(r.Id)
 		return &guestpb.RelayResponse{}
 	})
 }
 
 // withConn calls do with a connection, and closes that connection if the client disconnects meanwhile.
-func (o *reverseConns) withConn(ctx context.Context, r *guestpb.RelayRequest, do func(conn net.Conn) *guestpb.RelayResponse) (*guestpb.RelayResponse, error) {
+func (o *reverseConns) withConn(ctx context.Context, r *guestpb.RelayRequest, do func(of *reverseConn) *guestpb.RelayResponse) (*guestpb.RelayResponse, error) {
 	of := o.use(r.Id)
 	if of == nil {
 		return &guestpb.RelayResponse{End: true, Broken: true}, nil
 	}
 	stop := context.AfterFunc(ctx, func() { of.conn.Close() })
 	defer stop()
-	return do(of.conn), nil
+	return do(of), nil
 }

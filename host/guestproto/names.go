@@ -54,5 +54,5 @@ const ProxySocket = "proxy.sock"
 // CACertsFile is the name of the file with Config.CACerts in the directory of a guest.
 const CACertsFile = "roots.pem"
 
-// RelayChunk is how many bytes of a relayed connection travel in one message.
-const RelayChunk = 64 << 10
+// RelayChunk is how many bytes of a relayed connection travel in one message, at most.
+const RelayChunk = 256 << 10

@@ -20,6 +20,11 @@ var Names = []string{
 // workspaceSuffix is the end of the name of an editor workspace, which contains tasks.
 const workspaceSuffix = ".code-workspace"
 
+// IsName reports whether a name is one of Names, or that of an editor workspace.
+func IsName(name string) bool {
+	return slices.Contains(Names, name) || strings.HasSuffix(name, workspaceSuffix)
+}
+
 // TopNames are paths of autorun files at the top of a project: hooks and servers that
 // coding agents start. Further down, in their home directories, agents write the same
 // names all the time.

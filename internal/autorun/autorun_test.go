@@ -40,3 +40,11 @@ func TestIs(t *testing.T) {
 		}
 	}
 }
+
+func TestIsName(t *testing.T) {
+	for name, want := range map[string]bool{".envrc": true, "p.code-workspace": true, "main.go": false} {
+		if got := autorun.IsName(name); got != want {
+			t.Errorf("IsName(%q) is %v, want %v", name, got, want)
+		}
+	}
+}

@@ -1,5 +1,5 @@
 // Package diskreserve keeps a file beside a database whose removal frees space on a
-// full disk.
+// full disk, and tells how much space is free.
 //
 // Deleting rows takes space before it frees any; on a full disk the reserve is
 // removed first, and made again when there is space.

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// A Conn is one end of a connection. It buffers nothing: Write returns when the other end
-// has read the data, or fails.
+// A Conn is one end of a connection. Write returns when all data is in a buffer, from which
+// the other end reads.
 type Conn struct {
-	in, out net.Conn // halves of two net.Pipes, each used in one direction
+	in, out *half
 	ends    *[2]end
 	self    int // index in ends
 }
@@ -29,10 +29,9 @@ type end struct {
 
 // Pipe returns both ends of a new connection.
 func Pipe() (*Conn, *Conn) {
-	aIn, bOut := net.Pipe()
-	bIn, aOut := net.Pipe()
+	one, two := newHalf(), newHalf()
 	ends := &[2]end{{closed: make(chan struct{})}, {closed: make(chan struct{})}}
-	return &Conn{in: aIn, out: aOut, ends: ends, self: 0}, &Conn{in: bIn, out: bOut, ends: ends, self: 1}
+	return &Conn{in: one, out: two, ends: ends, self: 0}, &Conn{in: two, out: one, ends: ends, self: 1}
 }
 
 func (c *Conn) peer() *end { return &c.ends[1-c.self] }
@@ -40,17 +39,17 @@ func (c *Conn) peer() *end { return &c.ends[1-c.self] }
 // Read returns io.EOF after CloseWrite or Close of the other end, and the error of its
 // Abort.
 func (c *Conn) Read(p []byte) (int, error) {
-	n, err := c.in.Read(p)
+	n, err := c.in.read(p)
 	return n, c.explain(err)
 }
 
 // Write fails with EPIPE if the other end does not read any more.
 func (c *Conn) Write(p []byte) (int, error) {
-	n, err := c.out.Write(p)
+	n, err := c.out.write(p)
 	return n, c.explain(err)
 }
 
-// explain replaces the errors of net.Pipe, which say only that one of the ends is closed.
+// explain replaces the errors of a half, which say only that one of the ends is closed.
 func (c *Conn) explain(err error) error {
 	if err == nil || !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
 		return err
@@ -70,17 +69,23 @@ func (c *Conn) explain(err error) error {
 }
 
 // CloseWrite ends the direction from here to the other end.
-func (c *Conn) CloseWrite() error { return c.out.Close() }
+func (c *Conn) CloseWrite() error {
+	c.out.end()
+	return nil
+}
 
 // CloseRead makes writes of the other end fail.
-func (c *Conn) CloseRead() error { return c.in.Close() }
+func (c *Conn) CloseRead() error {
+	c.in.drop()
+	return nil
+}
 
 // Close ends both directions. The other end still reads what was written.
 func (c *Conn) Close() error {
 	c.ends[c.self].once.Do(func() {
 		close(c.ends[c.self].closed)
-		c.in.Close()
-		c.out.Close()
+		c.in.drop()
+		c.out.end()
 	})
 	return nil
 }
@@ -94,11 +99,17 @@ func (c *Conn) Abort(err error) {
 // PeerClosed is closed when Close or Abort of the other end was called.
 func (c *Conn) PeerClosed() <-chan struct{} { return c.peer().closed }
 
+// addr is the address of both ends.
+type addr struct{}
+
+func (addr) Network() string { return "duplex" }
+func (addr) String() string  { return "duplex" }
+
 // LocalAddr returns an address without content.
-func (c *Conn) LocalAddr() net.Addr { return c.in.LocalAddr() }
+func (c *Conn) LocalAddr() net.Addr { return addr{} }
 
 // RemoteAddr returns an address without content.
-func (c *Conn) RemoteAddr() net.Addr { return c.in.RemoteAddr() }
+func (c *Conn) RemoteAddr() net.Addr { return addr{} }
 
 // SetDeadline sets the deadlines of Read and Write.
 func (c *Conn) SetDeadline(t time.Time) error {
@@ -106,15 +117,13 @@ func (c *Conn) SetDeadline(t time.Time) error {
 }
 
 // SetReadDeadline sets the deadline of Read.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.deadlineSet(c.in.SetReadDeadline(t)) }
+func (c *Conn) SetReadDeadline(t time.Time) error {
+	c.in.readBy.set(t)
+	return nil
+}
 
 // SetWriteDeadline sets the deadline of Write.
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.deadlineSet(c.out.SetWriteDeadline(t)) }
-
-// deadlineSet returns the error of setting a deadline: a direction that has ended needs none.
-func (c *Conn) deadlineSet(err error) error {
-	if err = c.explain(err); errors.Is(err, net.ErrClosed) {
-		return err
-	}
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	c.out.writeBy.set(t)
 	return nil
 }

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -92,14 +93,14 @@ func (p *Provider) recoverRollback(ctx context.Context, m *wsdir.State) error {
 // snapshotAdapter returns the snapshot adapter of the workspace.
 func (h *handle) snapshotAdapter(m *wsdir.State) *snapshot.Adapter {
 	return &snapshot.Adapter{
-		Store: h.p.snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: originOf(m), InPlace: m.Dir != "",
+		Store: h.p.snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: originOf(m), Dir: m.Real,
 		Now: func(context.Context) (snapshot.View, error) {
 			if err := h.dir.Current(); err != nil {
 				return snapshot.View{}, err
 			}
 			now := h.dir.State()
 			quiet := !guestSection.In(&now) && m.Dir == ""
-			return snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), nil), Cache: Kind + ":" + m.ID, Frozen: quiet}, nil // with .git, for forks
+			return snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), nil), Cache: Kind + ":" + cmp.Or(m.Real, m.ID), Frozen: quiet}, nil // with .git, for forks
 		},
 		Rollback: h.rollbackTo,
 	}

@@ -105,7 +105,7 @@ func (s *autorunScan) walkDir(fd int, rel string, depth int, crowd bool) error {
 			}
 			continue
 		}
-		if slices.Contains(autorun.Names, name) && !crowd {
+		if autorun.IsName(name) && !crowd {
 			s.files = append(s.files, at)
 			s.addStamp(fd, name, at)
 		}

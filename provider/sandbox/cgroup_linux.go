@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"os"
 
 	"github.com/croft-run/croft/host/cgroup"
@@ -44,7 +45,9 @@ func guestLimits(l driver.Limits) driver.Limits {
 func cgroupsOf(u launchSpec) *cgroup.Groups {
 	l := u.policy.Limits
 	g := &cgroup.Groups{
-		ID: u.id, Limits: cgroup.Limits{cgroup.Memory: l[driver.ResourceMemory].Max, cgroup.PIDs: l[driver.ResourcePIDs].Max, cgroup.CPU: l[driver.ResourceCPU].Max},
+		// A path of the workspace's directory: a restored copy of the data directory has
+		// workspaces of the same ids.
+		ID: cmp.Or(u.log, u.id), Limits: cgroup.Limits{cgroup.Memory: l[driver.ResourceMemory].Max, cgroup.PIDs: l[driver.ResourcePIDs].Max, cgroup.CPU: l[driver.ResourceCPU].Max},
 		Freeze: !u.throwaway && !u.level.gvisor, Kill: u.tmp != "", SharedLimits: u.level.gvisor,
 	}
 	if u.level.gvisor {

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -185,7 +186,8 @@ func (p *Provider) recoverRollback(ctx context.Context, m *wsdir.State) error {
 // snapshotAdapter returns the snapshot adapter of the workspace.
 func (h *handle) snapshotAdapter(l *level, m *wsdir.State) *snapshot.Adapter {
 	return &snapshot.Adapter{
-		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.currentOptions().From, InPlace: m.Dir != "",
+		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.currentOptions().From, Dir: m.Real,
+		Budget: snapshot.NewBudget(m.Policy),
 		Now:      func(ctx context.Context) (snapshot.View, error) { return h.snapshotView(ctx, l, m) },
 		Rollback: h.rollbackTo,
 		Seal:     func(ctx context.Context) (snapshot.Base, bool, error) { return h.seal(ctx, l) },
@@ -236,7 +238,7 @@ func (h *handle) ownTree(m *wsdir.State) snapshot.View {
 	o := h.currentOptions()
 	lower := o.lowerDirs()
 	if len(lower) == 0 {
-		return snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), nil), Cache: Kind + ":" + m.ID} // with .git, for forks
+		return snapshot.View{Tree: snapshot.HostDir(h.p.store.Files(m), nil), Cache: Kind + ":" + cmp.Or(m.Real, m.ID)} // with .git, for forks
 	}
 	v := snapshot.View{Base: snapshot.DirsBase(lower), Start: snapshot.DirsBase(o.startDirs()), Cache: Kind + ":" + m.ID, Tree: snapshot.Empty}
 	upper := h.p.store.Path(m.ID, layerName, "upper")

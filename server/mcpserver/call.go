@@ -94,6 +94,9 @@ func toolResult(res tool.Result, err error) (*mcp.CallToolResult, error) {
 		case res.Structured != nil:
 			out.StructuredContent = res.Structured
 		}
+		if res.Image != nil {
+			out.Content = append(out.Content, &mcp.ImageContent{MIMEType: res.Image.MIMEType, Data: res.Image.Data})
+		}
 		if res.Handle != "" {
 			out.Content = append(out.Content, &mcp.ResourceLink{
 				URI: resultScheme + res.Handle, Name: res.Handle, MIMEType: "text/plain", Description: "the whole answer, which was too long",

@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"runtime/debug"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -127,7 +129,7 @@ func (s *Server) openView(ctx context.Context, v view) (*viewServer, error) {
 	if err := s.refreshView(ctx, v, m); err != nil {
 		return nil, err
 	}
-	m.AddReceivingMiddleware(s.recoverMiddleware, s.ownerMiddleware, encodeMiddleware, textOnlyMiddleware)
+	m.AddReceivingMiddleware(s.recoverMiddleware, s.scrubMiddleware, s.ownerMiddleware, encodeMiddleware, textOnlyMiddleware)
 	s.addTemplates(m.Server, v)
 	s.views[v] = m
 	return m, nil
@@ -201,6 +203,9 @@ func (s *Server) addTool(m *viewServer, t *tool.Tool, v view) (added bool) {
 		}
 	}()
 	d := mcpTool(t, m.several)
+	if out, ok := d.OutputSchema.(*jsonschema.Schema); ok && v.toolset == Default {
+		d.OutputSchema = topLevel(out, m.several)
+	}
 	if most := s.opts.Env.MaxText; most > claudeMaxText {
 		d.Meta = mcp.Meta{"anthropic/maxResultSizeChars": most}
 	}
@@ -223,6 +228,26 @@ func (s *Server) recoverMiddleware(next mcp.MethodHandler) mcp.MethodHandler {
 			}
 		}()
 		return next(ctx, method, req)
+	}
+}
+
+// scrubMiddleware removes secrets from protocol errors, which quote the request.
+func (s *Server) scrubMiddleware(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		res, err := next(ctx, method, req)
+		if err == nil {
+			return res, nil
+		}
+		wire := jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
+		if known := (*jsonrpc.Error)(nil); errors.As(err, &known) {
+			wire = *known
+		}
+		text := s.opts.Env.ScrubText(ctx, wire.Message)
+		if text == wire.Message {
+			return res, err
+		}
+		wire.Message, wire.Data = text, nil
+		return res, &wire
 	}
 }
 
@@ -253,6 +278,18 @@ func mcpTool(t *tool.Tool, several bool) *mcp.Tool {
 		d.OutputSchema = t.Output
 	}
 	return d
+}
+
+// topLevel returns the names and types of the fields of an output schema, without what is
+// inside them: in the default toolset the whole would double the description of the tools.
+func topLevel(s *jsonschema.Schema, several bool) *jsonschema.Schema {
+	out := &jsonschema.Schema{Type: s.Type, Properties: map[string]*jsonschema.Schema{}}
+	for name, p := range s.Properties {
+		if name != "workspaces" || several {
+			out.Properties[name] = &jsonschema.Schema{Type: p.Type, Types: p.Types}
+		}
+	}
+	return out
 }
 
 // Close ends all streams, cancels all calls, and waits for the calls.

@@ -1,6 +1,8 @@
 package mcpserver_test
 
 import (
+	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"testing"
 
@@ -44,6 +46,25 @@ func TestTheTextOfAFileIsSentOnce(t *testing.T) {
 	want, err := json.Marshal(map[string]any{"path": "a.txt", "lines": 2, "next_offset": 2, "digest": wrote["digest"]})
 	if diff := cmp.Diff(string(want), string(got)); diff != "" || err != nil {
 		t.Errorf("beside it is (-want +got):\n%s %v", diff, err)
+	}
+	// An image is content of its own.
+	dot, err := base64.StdEncoding.DecodeString("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ws, err := set.Get(t.Context(), "w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ws.WriteFile(t.Context(), "dot.png", dot, nil); err != nil {
+		t.Fatal(err)
+	}
+	res = call("Read", map[string]any{"file_path": "dot.png"})
+	if len(res.Content) != 2 {
+		t.Fatalf("Read of an image has %d parts", len(res.Content))
+	}
+	if shown, ok := res.Content[1].(*mcp.ImageContent); !ok || shown.MIMEType != "image/png" || !bytes.Equal(shown.Data, dot) {
+		t.Errorf("Read of an image has the part %+v", res.Content[1])
 	}
 	list, err := c.ListTools(t.Context(), nil)
 	if err != nil {

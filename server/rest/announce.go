@@ -31,27 +31,57 @@ func (s *Server) Announce(ctx context.Context, id string) {
 	}
 }
 
+// ProfileAffected reports whether a change of the file name may change the project of a
+// workspace that was announced; name is relative to the workspace, and "" is any file.
+func (s *Server) ProfileAffected(id, name string) bool { return s.profiles.Affected(id, name) }
+
+// AnnounceProfile emits an event if the project of a workspace changed.
+func (s *Server) AnnounceProfile(ctx context.Context, id string) {
+	r, err := s.cfg.Registry.Lookup(ctx, "", id)
+	if err != nil {
+		return
+	}
+	ws, err := s.cfg.Registry.Acquire(ctx, id)
+	if err != nil {
+		return
+	}
+	if _, err := s.detectProfile(ws, r.Spec.Session.ID); err != nil {
+		s.log.Debug("look for projects", "workspace", id, "error", err)
+	}
+}
+
 // detectProfile returns the profile of a workspace, and emits an event if its project
 // changed.
 func (s *Server) detectProfile(ws *workspace.Workspace, session string) (profile.Profile, error) {
 	p, err := s.profiles.Get(ws.ID(), ws.FS())
-	if err != nil || len(p.Projects) == 0 {
+	if err != nil {
 		return p, err
 	}
+	if s.cfg.Commands != nil {
+		p = p.With(s.cfg.Commands(ws.ID()))
+	}
+	s.Profiled(ws, session, p)
+	return p, nil
+}
+
+// Profiled emits an event if the project of a workspace differs from the last one.
+func (s *Server) Profiled(ws *workspace.Workspace, session string, p profile.Profile) {
+	if len(p.Projects) == 0 {
+		return
+	}
 	first := p.Projects[0]
-	told := event.Profile{
+	now := event.Profile{
 		Ecosystem: string(first.Ecosystem), PackageManager: first.PackageManager,
 		Install: commandText(first.Install), Lint: commandText(first.Lint),
 		Format: commandText(first.Format), Test: commandText(first.Test),
 	}
 	s.mu.Lock()
-	known := s.announced[ws.ID()] == told
-	s.announced[ws.ID()] = told
+	known := s.announced[ws.ID()] == now
+	s.announced[ws.ID()] = now
 	s.mu.Unlock()
 	if !known {
-		s.cfg.Events.Emit(event.NewWorkspaceProfile(ws.ID(), session, told))
+		s.cfg.Events.Emit(event.NewWorkspaceProfile(ws.ID(), session, now))
 	}
-	return p, nil
 }
 
 func commandText(c profile.Command) string {

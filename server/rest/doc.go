@@ -1,9 +1,9 @@
 // Package rest serves workspaces over HTTP: a REST API under /v1, with an OpenAPI 3.1
-// document at /v1/openapi.json, and /healthz.
+// document at /v1/openapi.json, /healthz and /readyz.
 //
 // # Authentication
 //
-// Every route except /healthz needs "Authorization: Bearer TOKEN". The Host header must
+// Every route except these two needs "Authorization: Bearer TOKEN". The Host header must
 // be localhost, an address, or a configured name, and an Origin must be the server
 // itself. So a web page can't reach a server on the same host, not even by DNS
 // rebinding.

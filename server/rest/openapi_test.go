@@ -1,12 +1,16 @@
 package rest_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -24,6 +28,7 @@ var routes = []string{
 	"DELETE /v1/workspaces/{id}/snapshots/{snapshot}",
 	"GET /events",
 	"GET /healthz",
+	"GET /readyz",
 	"GET /v1/artifacts",
 	"GET /v1/doctor",
 	"GET /v1/keys",
@@ -45,6 +50,7 @@ var routes = []string{
 	"GET /v1/workspaces/{id}/glob",
 	"GET /v1/workspaces/{id}/grep",
 	"GET /v1/workspaces/{id}/list",
+	"GET /v1/workspaces/{id}/ports/{port}",
 	"GET /v1/workspaces/{id}/profile",
 	"GET /v1/workspaces/{id}/readdir",
 	"GET /v1/workspaces/{id}/sessions",
@@ -97,6 +103,7 @@ var routes = []string{
 	"POST /v1/workspaces/{id}/sessions/{sid}/stdin",
 	"POST /v1/workspaces/{id}/sessions/{sid}/stdin/close",
 	"POST /v1/workspaces/{id}/snapshots",
+	"POST /v1/workspaces/{id}/snapshots/{snapshot}/pin",
 	"POST /v1/workspaces/{id}/snapshots/{snapshot}/rollback",
 	"POST /v1/workspaces/{id}/staging/lock",
 	"POST /v1/workspaces/{id}/staging/outputs",
@@ -112,6 +119,7 @@ func TestOpenAPI(t *testing.T) {
 	if r.status != http.StatusOK {
 		t.Fatalf("%d %s", r.status, r.body)
 	}
+	compareCommitted(t, r.body)
 	var doc struct {
 		OpenAPI    string
 		Components struct {
@@ -183,5 +191,28 @@ func TestOpenAPI(t *testing.T) {
 	}
 	if doc.Components.Schemas["ErrorModel"] != nil {
 		t.Error("the document has an error that no answer has")
+	}
+}
+
+// compareCommitted compares the document with docs/openapi.json, from which clients are
+// generated, and rewrites that file with -update.
+func compareCommitted(t *testing.T, document string) {
+	t.Helper()
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, []byte(document), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	const path = "../../docs/openapi.json"
+	if *update {
+		if err := os.WriteFile(path, indented.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), indented.String()); diff != "" {
+		t.Errorf("%s is not current; run go test ./server/rest -update (-want +got):\n%s", path, diff)
 	}
 }

@@ -4,18 +4,23 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"path"
+	"strings"
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/server/httpguard"
 )
 
-const healthPath = "/healthz"
+const (
+	healthPath = "/healthz"
+	readyPath  = "/readyz"
+)
 
 // checkRequest refuses a request with a wrong Host or Origin, or without a key. It returns the
 // request with its principal in the context.
 func (s *Server) checkRequest(r *http.Request) (*http.Request, error) {
-	if r.URL.Path == healthPath {
+	if r.URL.Path == healthPath || r.URL.Path == readyPath {
 		if err := s.cfg.Guard.CheckHost(r.Host); err != nil {
 			return r, err
 		}
@@ -30,6 +35,11 @@ func (s *Server) checkRequest(r *http.Request) (*http.Request, error) {
 		return r, fmt.Errorf("query: %w: %w", fault.InvalidArgument, err)
 	}
 	return r, nil
+}
+
+// isCleanPath reports whether a path has no empty element, "." or "..".
+func isCleanPath(escaped string) bool {
+	return path.Clean("/"+escaped) == strings.TrimSuffix(escaped, "/") || escaped == "/"
 }
 
 // answerUnmatched answers a request without a route.

@@ -21,6 +21,7 @@ import (
 	"github.com/croft-run/croft/prepare/stage"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/server/httpguard"
+	"github.com/croft-run/croft/server/httplog"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/snapshot/template"
 	"github.com/croft-run/croft/tool/profile"
@@ -69,8 +70,15 @@ type Config struct {
 	// Mounts are further handlers by path, with the same authentication.
 	Mounts map[string]http.Handler
 
+	// Ready returns the checks of /readyz; nil is none.
+	Ready func(ctx context.Context) []ReadyCheck
+
 	// Levels tries every level of isolation; nil on a host without any.
 	Levels func(ctx context.Context) []Level
+
+	// Commands returns the commands that replace the detected ones in the project of a
+	// workspace, by its id; nil replaces none.
+	Commands func(id string) profile.Commands
 
 	// Templates are what workspaces start from, by name; may be nil.
 	Templates *template.Catalog
@@ -97,6 +105,7 @@ type Server struct {
 	draining bool           // guarded by mu; further connections are not upgraded
 
 	announced map[string]event.Profile // guarded by mu; last announced project by workspace id
+	pins      pins
 }
 
 // New returns a server. It refuses a configuration without a token.
@@ -116,7 +125,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Events == nil {
 		cfg.Events = event.NewStream(cfg.Recent)
 	}
-	s := &Server{announced: map[string]event.Profile{}, bodyTimeout: defaultBodyTimeout, cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), scopes: map[string]string{}, profiles: profile.NewCache(), done: make(chan struct{})}
+	s := &Server{announced: map[string]event.Profile{}, pins: pins{all: map[string][]*pin{}}, bodyTimeout: defaultBodyTimeout, cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), scopes: map[string]string{}, profiles: profile.NewCache(), done: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -223,7 +232,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r, answered := watchBody(w, r, s.bodyTimeout)
 	defer answered()
 	h, pattern := s.mux.Handler(r)
-	if pattern == "" {
+	httplog.SetRoute(r.Context(), pattern)
+	if pattern == "" || !isCleanPath(r.URL.EscapedPath()) { // http.ServeMux would redirect
 		s.answerUnmatched(w, r, h)
 		return
 	}

@@ -36,6 +36,7 @@ func (s *Server) snapshotRoutes() {
 	onRecord(s, s.op(http.MethodPost, onePath+"/fork", "fork", "Open new workspaces from a snapshot of this one, or from its present state"), s.forkWorkspace)
 	onWorkspace(s, s.op(http.MethodPost, onePath+"/apply", "apply", "Merge the changes of another workspace into this one, all or nothing"), s.applyChanges)
 	onWorkspace(s, s.op(http.MethodGet, onePath+"/diff", "diff", "What differs between two states of a workspace"), s.diffStates)
+	onWorkspace(s, s.op(http.MethodPost, snapshots+"/{snapshot}/pin", "snapshot-pin", "Keep a state readable as it is now, @now above all, for the requests that follow"), s.pinState)
 	onSnapshot(s, s.op(http.MethodGet, snapshots+"/{snapshot}/stat", "snapshot-stat", "Describe what is at a path of a snapshot"), s.snapshotStat)
 	onSnapshot(s, s.op(http.MethodGet, snapshots+"/{snapshot}/readdir", "snapshot-readdir", "List a directory of a snapshot, one level"), s.snapshotReadDir)
 	read := s.op(http.MethodGet, snapshots+"/{snapshot}/files", "snapshot-read", "The content of a file of a snapshot")
@@ -289,6 +290,9 @@ func (s *Server) comparedTree(ctx context.Context, ws *workspace.Workspace, in *
 }
 
 func (s *Server) stateFiles(ctx context.Context, ws *workspace.Workspace, name string, crossSession bool) (*driver.FS, error) {
+	if isPin(name) {
+		return s.pins.get(ws.ID(), name)
+	}
 	return history.Files(ctx, ws, name, &driver.SnapshotAccess{CrossSession: crossSession})
 }
 

@@ -55,7 +55,45 @@ func (s *Server) registerRoutes() {
 	s.keyRoutes()
 	health := s.op(http.MethodGet, healthPath, "health", "Whether the server is up; needs no token")
 	health.Security = []map[string][]string{}
+	ready := s.op(http.MethodGet, readyPath, "ready", "Whether the server can do its work: 200, or 503")
+	ready.Security = []map[string][]string{}
+	handle(s, ready, s.showReady)
 	handle(s, health, func(context.Context, *none) (*body[Health], error) { return &body[Health]{Health{OK: true}}, nil })
+}
+
+// Ready is the answer of /readyz. It needs no key, so the checks have no details: those are
+// in the server's log.
+type Ready struct {
+	Ready  bool         `json:"ready"`
+	Checks []ReadyCheck `json:"checks"`
+}
+
+// A ReadyCheck is one condition under which the server can do its work.
+type ReadyCheck struct {
+	Name string `json:"name" doc:"database, provider, disk, or draining"`
+	OK   bool   `json:"ok"`
+}
+
+type readyAnswer struct {
+	Status int
+	Body   Ready
+}
+
+// showReady answers 503 while the server should get no requests.
+func (s *Server) showReady(ctx context.Context, _ *none) (*readyAnswer, error) {
+	s.mu.Lock()
+	draining := s.draining
+	s.mu.Unlock()
+	out := &readyAnswer{Status: http.StatusOK, Body: Ready{Ready: true, Checks: []ReadyCheck{{"draining", !draining}}}}
+	if s.cfg.Ready != nil {
+		out.Body.Checks = append(out.Body.Checks, s.cfg.Ready(ctx)...)
+	}
+	for _, check := range out.Body.Checks {
+		if !check.OK {
+			out.Status, out.Body.Ready = http.StatusServiceUnavailable, false
+		}
+	}
+	return out, nil
 }
 
 // Health is the answer of /healthz.

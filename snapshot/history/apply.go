@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/snapshot"
@@ -20,8 +21,8 @@ const (
 
 // Files returns a state of a workspace: a snapshot by its id or name, Now, or
 // Origin. For a workspace that started empty, Origin is the newest snapshot that its
-// owner requested or, without one, the oldest automatic one with what was put in since
-// (see RecordPut). A client of the tools, whose work is reviewed, can't change Origin.
+// owner requested or that RecordOpened took or, without one, the oldest automatic one
+// with what was put in since (see RecordPut). A client of the tools, whose work is reviewed, can't change Origin.
 func Files(ctx context.Context, ws *workspace.Workspace, name string, access *driver.SnapshotAccess) (*driver.FS, error) {
 	if name == Now {
 		name = ""
@@ -51,8 +52,8 @@ func compareBase(ctx context.Context, ws *workspace.Workspace) (*driver.FS, erro
 	if len(list) == 0 {
 		return nil, fmt.Errorf("workspace %s: %w: it started empty and has no snapshot to compare with; name a state, or take a snapshot first", ws.ID(), fault.NotFound)
 	}
-	if i := slices.IndexFunc(list, isRequested); i >= 0 {
-		return ws.SnapshotFiles(ctx, list[i].ID, nil)
+	if s, ok := Base(list); ok {
+		return ws.SnapshotFiles(ctx, s.ID, nil)
 	}
 	slices.Reverse(list)
 	if own := slices.DeleteFunc(slices.Clone(list), isOfTool); len(own) > 0 {
@@ -77,9 +78,59 @@ func compareBase(ctx context.Context, ws *workspace.Workspace) (*driver.FS, erro
 	return snapshot.Module(base), nil
 }
 
+// Base returns the newest snapshot, of a list that starts with the newest, that is Origin
+// of a workspace that started empty: one that its owner requested or that RecordOpened took.
+func Base(list []driver.SnapshotInfo) (driver.SnapshotInfo, bool) {
+	at := slices.IndexFunc(list, func(s driver.SnapshotInfo) bool { return isRequested(s) || isOpened(s) })
+	if at < 0 {
+		return driver.SnapshotInfo{}, false
+	}
+	return list[at], true
+}
+
 // isRequested reports whether the owner of the workspace asked for a snapshot.
 func isRequested(s driver.SnapshotInfo) bool {
 	return s.Labels[snapshot.CauseLabel] == "" && !isOfTool(s)
+}
+
+func isOpened(s driver.SnapshotInfo) bool { return s.Labels[snapshot.CauseLabel] == CauseOpened }
+
+// Times of RecordOpened.
+const (
+	openedAge  = 12 * time.Hour  // work that begins later has a state of its own
+	openedTime = 5 * time.Second // the maximum time for the snapshot
+)
+
+// RecordOpened takes a snapshot of a workspace in which work begins, which is Origin from
+// then on. A state of the last 12 hours stays, so that a restart changes nothing. If the
+// snapshot would take longer than 5 s, there is none.
+func RecordOpened(ctx context.Context, ws *workspace.Workspace) error {
+	list, err := ws.Snapshots(ctx, nil)
+	if err != nil {
+		return err
+	}
+	var old []driver.SnapshotInfo
+	for _, s := range list {
+		switch age := time.Since(s.Created); {
+		case !isOpened(s):
+		case age < openedAge:
+			return nil
+		case age > DefaultAge:
+			old = append(old, s)
+		}
+	}
+	taking, cancel := context.WithTimeout(ctx, openedTime)
+	defer cancel()
+	_, err = ws.Snapshot(taking, &driver.SnapshotOptions{Labels: map[string]string{snapshot.CauseLabel: CauseOpened}})
+	if err != nil {
+		return err
+	}
+	for _, s := range old {
+		if err := ws.DeleteSnapshot(ctx, s.ID, nil); err != nil && fault.Of(err) != fault.WrongState && fault.Of(err) != fault.NotFound {
+			return err
+		}
+	}
+	return nil
 }
 
 func isOfTool(s driver.SnapshotInfo) bool { return s.Labels[snapshot.ToolLabel] != "" }

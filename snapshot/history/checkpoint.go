@@ -111,7 +111,7 @@ func (c *Checkpoints) loadLocked(ctx context.Context) error {
 // isAutomatic reports whether a snapshot with these labels was taken automatically.
 func isAutomatic(labels map[string]string) bool {
 	switch labels[snapshot.CauseLabel] {
-	case CauseCheckpoint, CauseStart, causeRollback:
+	case CauseCheckpoint, CauseStart, CauseOpened, causeRollback:
 		return true
 	}
 	return false

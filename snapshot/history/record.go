@@ -15,7 +15,8 @@ import (
 const (
 	StepLabel       = "croft.step" // description of the step
 	CauseCheckpoint = "checkpoint"
-	CauseStart      = "start" // before the first step
+	CauseStart      = "start"  // before the first step
+	CauseOpened     = "opened" // of a directory in place, when work in it began
 
 	causeRollback = "rollback"
 	targetLabel   = "croft.target"

@@ -201,6 +201,7 @@ var examples = map[string]example{
 	"run_lint":           {files: node, args: `{}`, needs: "eslint"},
 	"run_typecheck":      {files: node, args: `{}`, needs: "tsc"},
 	"format":             {files: map[string]string{"go.mod": "module example.com/a\n", "a.go": "package a\n\nfunc  F( ) {}\n"}, args: `{"files": ["a.go"]}`, needs: "gofmt"},
+	"install":            {files: map[string]string{"go.mod": "module example.com/a\n"}, args: `{}`, needs: "go"},
 	"run_script":         {files: node, args: `{"name": "greet"}`, needs: "npm"},
 
 	"find_definition":  {args: `{"file_path": "main/main.go", "line": 5, "col": 28}`, needs: "gopls"},

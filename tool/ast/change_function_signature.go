@@ -13,13 +13,14 @@ type signatureInput struct {
 }
 
 func changeSignatureTool(e *Editor) *tool.Tool {
-	return tool.New(toolSpec("change_function_signature", "Replace the signature of a function or method and keep its body. Callers are not changed."),
-		func(ctx context.Context, c *tool.Call, in signatureInput) (editOutput, error) {
-			if err := requireArguments(argument{"function_name", in.FunctionName}, argument{"new_signature", in.NewSignature}); err != nil {
-				return editOutput{}, err
-			}
-			return e.editFile(ctx, c, in.FilePath, func(src []byte) (Change, error) {
-				return e.Signature(ctx, in.FilePath, src, in.FunctionName, in.NewSignature)
-			})
-		})
+	return tool.New(toolSpec("change_function_signature", "Replace the signature of a function or method and keep its body. Callers are not changed."), e.editSignature)
+}
+
+func (e *Editor) editSignature(ctx context.Context, c *tool.Call, in signatureInput) (editOutput, error) {
+	if err := requireArguments(argument{"function_name", in.FunctionName}, argument{"new_signature", in.NewSignature}); err != nil {
+		return editOutput{}, err
+	}
+	return e.editFile(ctx, c, in.FilePath, func(src []byte) (Change, error) {
+		return e.Signature(ctx, in.FilePath, src, in.FunctionName, in.NewSignature)
+	})
 }

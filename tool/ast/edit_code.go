@@ -13,19 +13,20 @@ const (
 	actionBody      = "body"
 	actionSignature = "signature"
 	actionInsert    = "insert_after"
+	actionRename    = "rename"
 )
 
 type editCodeInput struct {
 	FilePath string `json:"file_path" jsonschema:"path of the file" croft:"path"`
-	Action   string `json:"action" jsonschema:"body, signature or insert_after"`
-	Name     string `json:"name" jsonschema:"function or method: F, (*T).M and (T).M in Go, or Class.method"`
-	Code     string `json:"code" jsonschema:"statements without the braces, everything before the body, or a whole new method with its comment"`
+	Action   string `json:"action" jsonschema:"body, signature, insert_after, or rename within the file"`
+	Name     string `json:"name" jsonschema:"function or method: F, (*T).M and (T).M in Go, or Class.method; with rename any name"`
+	Code     string `json:"code" jsonschema:"statements without the braces, everything before the body, a whole new method with its comment, or the new name"`
 }
 
-// editCodeTool is edit_function_body, change_function_signature and insert_after_method in
-// one, for clients to which each tool costs.
+// editCodeTool is edit_function_body, change_function_signature, insert_after_method and
+// rename_in_file in one, for clients to which each tool costs.
 func editCodeTool(e *Editor) *tool.Tool {
-	return tool.New(toolSpec("edit_code", "Edit a function or method by its name: replace its body or its signature, or insert a method after it."),
+	return tool.New(toolSpec("edit_code", "Edit a function or method by its name: replace its body or its signature, insert a method after it, or rename it in the file."),
 		func(ctx context.Context, c *tool.Call, in editCodeInput) (editOutput, error) {
 			if err := requireArguments(argument{"name", in.Name}); err != nil {
 				return editOutput{}, err
@@ -35,22 +36,21 @@ func editCodeTool(e *Editor) *tool.Tool {
 					return editOutput{}, err
 				}
 			}
-			var edit func(src []byte) (Change, error)
 			switch in.Action {
 			case actionBody:
-				edit = func(src []byte) (Change, error) { return e.FunctionBody(ctx, in.FilePath, src, in.Name, in.Code) }
+				return e.editBody(ctx, c, bodyInput{in.FilePath, in.Name, in.Code})
 			case actionSignature:
-				edit = func(src []byte) (Change, error) { return e.Signature(ctx, in.FilePath, src, in.Name, in.Code) }
+				return e.editSignature(ctx, c, signatureInput{in.FilePath, in.Name, in.Code})
 			case actionInsert:
 				recv, method := splitMethod(in.Name)
 				if recv == "" {
 					return editOutput{}, tool.Errorf(fault.InvalidArgument, "name must be a method, such as (*T).M or Class.method, to insert another one after it")
 				}
-				edit = func(src []byte) (Change, error) { return e.InsertAfter(ctx, in.FilePath, src, recv, method, in.Code) }
-			default:
-				return editOutput{}, tool.Errorf(fault.InvalidArgument, "action must be body, signature or insert_after")
+				return e.insertMethod(ctx, c, insertInput{in.FilePath, recv, method, in.Code})
+			case actionRename:
+				return e.renameInFile(ctx, c, renameInFileInput{FilePath: in.FilePath, OldName: in.Name, NewName: in.Code})
 			}
-			return e.editFile(ctx, c, in.FilePath, edit)
+			return editOutput{}, tool.Errorf(fault.InvalidArgument, "action must be body, signature, insert_after or rename")
 		})
 }
 

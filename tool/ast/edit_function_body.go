@@ -13,13 +13,14 @@ type bodyInput struct {
 }
 
 func editFunctionBodyTool(e *Editor) *tool.Tool {
-	return tool.New(toolSpec("edit_function_body", "Replace the body of a function or method, given by name."),
-		func(ctx context.Context, c *tool.Call, in bodyInput) (editOutput, error) {
-			if err := requireArguments(argument{"function_name", in.FunctionName}); err != nil {
-				return editOutput{}, err
-			}
-			return e.editFile(ctx, c, in.FilePath, func(src []byte) (Change, error) {
-				return e.FunctionBody(ctx, in.FilePath, src, in.FunctionName, in.NewBody)
-			})
-		})
+	return tool.New(toolSpec("edit_function_body", "Replace the body of a function or method, given by name."), e.editBody)
+}
+
+func (e *Editor) editBody(ctx context.Context, c *tool.Call, in bodyInput) (editOutput, error) {
+	if err := requireArguments(argument{"function_name", in.FunctionName}); err != nil {
+		return editOutput{}, err
+	}
+	return e.editFile(ctx, c, in.FilePath, func(src []byte) (Change, error) {
+		return e.FunctionBody(ctx, in.FilePath, src, in.FunctionName, in.NewBody)
+	})
 }

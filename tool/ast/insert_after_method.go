@@ -14,14 +14,15 @@ type insertInput struct {
 }
 
 func insertAfterMethodTool(e *Editor) *tool.Tool {
-	return tool.New(toolSpec("insert_after_method", "Insert a method after another one of the same type or class."),
-		func(ctx context.Context, c *tool.Call, in insertInput) (editOutput, error) {
-			err := requireArguments(argument{"receiver_type", in.ReceiverType}, argument{"method_name", in.MethodName}, argument{"new_method", in.NewMethod})
-			if err != nil {
-				return editOutput{}, err
-			}
-			return e.editFile(ctx, c, in.FilePath, func(src []byte) (Change, error) {
-				return e.InsertAfter(ctx, in.FilePath, src, in.ReceiverType, in.MethodName, in.NewMethod)
-			})
-		})
+	return tool.New(toolSpec("insert_after_method", "Insert a method after another one of the same type or class."), e.insertMethod)
+}
+
+func (e *Editor) insertMethod(ctx context.Context, c *tool.Call, in insertInput) (editOutput, error) {
+	err := requireArguments(argument{"receiver_type", in.ReceiverType}, argument{"method_name", in.MethodName}, argument{"new_method", in.NewMethod})
+	if err != nil {
+		return editOutput{}, err
+	}
+	return e.editFile(ctx, c, in.FilePath, func(src []byte) (Change, error) {
+		return e.InsertAfter(ctx, in.FilePath, src, in.ReceiverType, in.MethodName, in.NewMethod)
+	})
 }

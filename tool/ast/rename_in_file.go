@@ -16,16 +16,18 @@ type renameInFileInput struct {
 func renameInFileTool(e *Editor) *tool.Tool {
 	return tool.New(toolSpec("rename_in_file", "Rename a variable, parameter, function, field or type inside one file. Strings and comments are not changed. "+
 		"Use rename_symbol for names that other files use."),
-		func(ctx context.Context, c *tool.Call, in renameInFileInput) (editOutput, error) {
-			if err := requireArguments(argument{"old_name", in.OldName}, argument{"new_name", in.NewName}); err != nil {
-				return editOutput{}, err
-			}
-			out, err := e.editFile(ctx, c, in.FilePath, func(src []byte) (Change, error) {
-				return e.Rename(ctx, in.FilePath, src, in.OldName, in.NewName, in.Line)
-			})
-			if err == nil {
-				out.text = renamedText(c.Tool, in.FilePath, in.OldName, in.NewName, out.Count) + out.text
-			}
-			return out, err
-		})
+		e.renameInFile)
+}
+
+func (e *Editor) renameInFile(ctx context.Context, c *tool.Call, in renameInFileInput) (editOutput, error) {
+	if err := requireArguments(argument{"old_name", in.OldName}, argument{"new_name", in.NewName}); err != nil {
+		return editOutput{}, err
+	}
+	out, err := e.editFile(ctx, c, in.FilePath, func(src []byte) (Change, error) {
+		return e.Rename(ctx, in.FilePath, src, in.OldName, in.NewName, in.Line)
+	})
+	if err == nil {
+		out.text = renamedText(c.Tool, in.FilePath, in.OldName, in.NewName, out.Count) + out.text
+	}
+	return out, err
 }

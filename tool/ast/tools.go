@@ -63,6 +63,7 @@ func (e *Editor) editFile(ctx context.Context, c *tool.Call, path string, edit f
 	if !ok {
 		return editOutput{}, tool.Errorf(fault.WrongState, "refusing to edit %s: Read it first", path)
 	}
+	c.KeepBefore(ctx, info.Path)
 	change, res, err := e.Apply(ctx, c.Workspace, path, func(src []byte) (Change, error) {
 		if seen.Digest != driver.DigestBytes(src) {
 			return Change{}, tool.Errorf(fault.Conflict, "refusing to edit %s: it changed since it was read; Read it again", path)

@@ -49,6 +49,7 @@ func TestTools(t *testing.T) {
 		{"change_function_signature", map[string]any{"file_path": "a.go", "function_name": "F", "new_signature": "func F(n int) int"}, "change_function_signature: modified a.go at line 16\n"},
 		{"insert_after_method", map[string]any{"file_path": "a.go", "receiver_type": "S", "method_name": "Stop", "new_method": "func (s S) Wait() {}"}, "insert_after_method: inserted 20 bytes in a.go at line 16\n+func (s S) Wait() {}\n"},
 		{"rename_in_file", map[string]any{"file_path": "a.go", "old_name": "F", "new_name": "G"}, "rename_in_file: renamed F to G at 2 place(s) in a.go\n"},
+		{"edit_code", map[string]any{"file_path": "a.go", "action": "rename", "name": "G", "code": "H"}, "edit_code: renamed G to H at 2 place(s) in a.go\n"},
 		{"edit_function_body", map[string]any{"file_path": "a.go", "function_name": "X", "new_body": ""}, "error: function X not found in a.go"},
 		{"edit_function_body", map[string]any{"file_path": "no.go", "function_name": "X", "new_body": ""}, "error: stat no.go: no such file or directory"},
 		{"edit_function_body", map[string]any{"file_path": "../x.go", "function_name": "X", "new_body": ""}, "error: resolve path: path is outside workspace root"},

@@ -237,7 +237,7 @@ func implName(rest string) string {
 var notNames = wordSet("if for while switch catch return new else do sizeof throw await yield delete function super this typeof case using lock foreach when assert")
 
 // declareFunction adds a method or function without a keyword: a name before a parenthesis,
-// in a line that opens a block or continues.
+// in a line that opens a block or continues. In a header that may also be a prototype.
 func (s *scanner) declareFunction(n int, text string) {
 	paren := strings.IndexByte(text, '(')
 	if paren <= 0 {
@@ -260,6 +260,10 @@ func (s *scanner) declareFunction(n int, text string) {
 	if len(s.owners) > 0 && strings.HasSuffix(end, ";") && before != "" && !s.values {
 		opens = true // the signature of an interface, or of a class in a header
 	}
+	kind := "func"
+	if len(s.owners) == 0 && strings.HasSuffix(end, ");") && s.header && text[paren+1] != '*' {
+		opens, kind, text = true, "prototype", strings.TrimSuffix(end, ";")
+	}
 	if name == "" || notNames[name] || notNames[identPrefix(before)] || strings.ContainsAny(before, "=.(\"'") || !opens || name[0] >= '0' && name[0] <= '9' {
 		return
 	}
@@ -269,7 +273,7 @@ func (s *scanner) declareFunction(n int, text string) {
 		}
 		text = s.before + " " + text
 	}
-	s.addUnit(n, name, "func", text)
+	s.addUnit(n, name, kind, text)
 }
 
 // declareGo relies on gofmt: declarations are at the start of a line.

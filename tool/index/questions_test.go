@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/croft-run/croft/internal/testenv"
 )
@@ -53,6 +54,7 @@ func TestQuestions(t *testing.T) {
 			x = New(ws)
 			defer x.Close(t.Context())
 			indexes[q.project], dirs[q.project] = x, dir
+			measureBuild(t, x, q)
 		}
 		res, err := x.Search(t.Context(), q.text, 10)
 		if err != nil {
@@ -77,6 +79,21 @@ func TestQuestions(t *testing.T) {
 	t.Logf("%d of %d questions are answered", answered, len(questions))
 	if answered < wantAnswered || len(questions) != 60 {
 		t.Errorf("%d of %d questions are answered, want %d of 60", answered, len(questions), wantAnswered)
+	}
+}
+
+// maxBuild bounds the time of building an index, which reads the whole project.
+const maxBuild = 2 * time.Second
+
+func measureBuild(t *testing.T, x *Index, q question) {
+	t.Helper()
+	res, err := x.Search(t.Context(), q.text, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%-16s %4d files in %v", q.project, res.Files, res.Built.Round(time.Millisecond))
+	if res.Built > maxBuild {
+		t.Errorf("%s: the index took %v, want at most %v", q.project, res.Built, maxBuild)
 	}
 }
 

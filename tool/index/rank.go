@@ -8,7 +8,7 @@ import (
 // Factors of a score.
 const (
 	testFactor   = 0.5  // declarations of tests and examples, unless the query asks for tests
-	valueFactor  = 0.7  // constants, variables and macros
+	valueFactor  = 0.7  // constants, variables, macros and prototypes
 	commonFactor = 0.25 // words of a query such as where, is and not
 	shortFactor  = 0.4  // terms that abbreviate a word of the query, as dict does dictionary
 )
@@ -54,7 +54,7 @@ func (s *store) queryTerms(query string) (terms map[uint32]float64, tests bool) 
 type rank struct{ test, value bool }
 
 func rankOf(u Unit) rank {
-	return rank{isTest(u), u.Kind == "const" || u.Kind == "var" || u.Kind == "macro"}
+	return rank{isTest(u), u.Kind == "const" || u.Kind == "var" || u.Kind == "macro" || u.Kind == "prototype"}
 }
 
 // factor returns the factor for a query that asks for tests, or not.

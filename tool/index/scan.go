@@ -101,6 +101,7 @@ type scanner struct {
 	docOf   int    // unit whose docstring is open, -1 for none
 	open    int    // unit whose signature continues on the next line, -1 for none
 	before  string // the line before, if it may be the return type of a C function
+	header  bool   // the file is a header of C: prototypes count
 	directs bool   // a preprocessor directive continues on the next line
 }
 
@@ -116,7 +117,7 @@ func scanFile(name, text string) []Unit {
 	if syn == nil {
 		return nil
 	}
-	s := &scanner{syntax: syn, path: name, last: -1, docOf: -1, open: -1}
+	s := &scanner{syntax: syn, path: name, last: -1, docOf: -1, open: -1, header: syn.defines && strings.HasPrefix(path.Ext(name), ".h")}
 	n := 0
 	for line := range strings.Lines(text) {
 		n++
@@ -305,7 +306,10 @@ func (s *scanner) continueSignature(text string) {
 	}
 	u.Signature = signatureText(u.Signature + space + text)
 	prototype := s.defines && len(s.owners) == 0 && strings.HasSuffix(text, ";")
-	if prototype && s.open == len(s.units)-1 {
+	switch {
+	case prototype && s.header:
+		u.Kind, u.Signature = "prototype", strings.TrimSuffix(u.Signature, ";")
+	case prototype && s.open == len(s.units)-1:
 		s.units = s.units[:s.open]
 	}
 	if prototype || len(u.Signature) >= maxSignature || !hasOpenParen(u.Signature) {

@@ -42,8 +42,12 @@ func TestScan(t *testing.T) {
 			"1 Logger [impl] ", "5 Logger.log [method] ", "7 Unit [struct] ", "8 after [func] ", "9 tests [mod] ", "10 tests.t [method] ",
 		}},
 		{"b.h", "#if defined (__cplusplus)\nextern \"C\" {\n#endif\n/* Opens. */\nSTATIC int\nopen_it(const char *name,\n        int mode)\n{\n  call(name);\n}\nint proto(int a,\n          int b);\n#define LOOP(x) do { \\\n  x; {\\\n} while (0)\nint f(void)\n{\n#if A\n  if (a) {\n#else\n  if (b) {\n#endif\n  }\n}\nint g(void) { return 1; }\nstruct point\n{\n  int x;\n};\nCALL(x)\nint h(void) {\n}\n}\n", []string{
-			"6 open_it [func] Opens.", "13 LOOP [macro] ", "16 f [func] ", "25 g [func] ", "26 point [struct] ", "31 h [func] ",
+			"6 open_it [func] Opens.", "11 proto [prototype] ", "13 LOOP [macro] ", "16 f [func] ", "25 g [func] ", "26 point [struct] ", "31 h [func] ",
 		}},
+		{"c.h", "/* Closes a thing. */\nextern int close_it(struct thing *t, int now);\nJV_PRINTF_LIKE(1)\nstruct thing *make(void);\nchar *\nname_of (int n);\nint (*callback)(int);\nextern int count;\nstatic inline int f(void) {\n  g(1);\n  int x = h(2);\n}\ntypedef int (*fn)(void);\nCALL(x);\n", []string{
+			"2 close_it [prototype] Closes a thing.", "4 make [prototype] ", "6 name_of [prototype] ", "9 f [func] ",
+		}},
+		{"c.c", "extern int close_it(int now);\nint two(int a,\n  int b);\n", nil},
 		{"a.txt", "func F() {}\n", nil},
 	}
 	for _, tt := range tests {

@@ -81,12 +81,20 @@ func renameSymbol(ctx context.Context, c *tool.Call, in renameInput) (renameOutp
 
 // applyRename applies a rename and records the new content as read.
 func (s *Set) applyRename(ctx context.Context, c *tool.Call, list []FileEdit) (string, error) {
-	if _, err := s.Apply(ctx, list); err != nil {
-		return "", err
-	}
 	var names []string
 	for _, f := range list {
 		names = append(names, f.Path)
+	}
+	end, err := c.LockFiles(ctx, names...)
+	if err != nil {
+		return "", err
+	}
+	defer end()
+	c.KeepBefore(ctx, names...)
+	if _, err := s.Apply(ctx, list); err != nil {
+		return "", err
+	}
+	for _, f := range list {
 		seen, ok := c.Seen(f.Path)
 		if ok && seen.Digest == driver.DigestBytes(f.Before) && sameLines(f) {
 			c.RecordRead(f.Path, f.After, seen.Spans...)

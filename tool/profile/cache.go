@@ -5,6 +5,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,6 +20,8 @@ type Cache struct {
 }
 
 type cached struct {
+	evidence atomic.Pointer[Evidence] // of the last detection; nil before the first one has ended
+
 	mu      sync.Mutex
 	known   bool    // guarded by mu
 	profile Profile // guarded by mu
@@ -69,6 +72,7 @@ func (c *Cache) get(key string, fsys fs.FS, matters func(stamp) bool) (Profile, 
 	if e.known = err == nil; !e.known {
 		return Profile{}, err
 	}
+	e.evidence.Store(&p.Evidence)
 	e.profile, e.stamps = p, append([]stamp(nil), p.Evidence.stamps...)
 	return p, nil
 }
@@ -81,6 +85,20 @@ func (e *cached) freshLocked(fsys fs.FS, matters func(stamp) bool) bool {
 		}
 	}
 	return true
+}
+
+// Affected reports whether a change of the file name may change the profile of the workspace
+// key, as [Evidence.Affects] does; "" is any file. It is false for a workspace whose profile
+// nothing asked for.
+func (c *Cache) Affected(key, name string) bool {
+	c.mu.Lock()
+	e := c.entries[key]
+	c.mu.Unlock()
+	if e == nil {
+		return false
+	}
+	evidence := e.evidence.Load()
+	return evidence == nil || name == "" || evidence.Affects(name)
 }
 
 // Forget drops the profile of the workspace key.

@@ -54,7 +54,8 @@ const (
 	Deno   Ecosystem = "deno"
 	Node   Ecosystem = "node"
 	Native Ecosystem = "cpp"
-	Make   Ecosystem = "make" // a Makefile or justfile with no other manifest beside it
+	Make   Ecosystem = "make"   // a Makefile or justfile with no other manifest beside it
+	Custom Ecosystem = "custom" // nothing was detected, and the configuration has commands
 )
 
 // A Warning says what is wrong with a file.

@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/croft-run/croft/fault"
@@ -83,12 +82,15 @@ type snapshotOutput struct {
 
 	Missing      []driver.Skip `json:"missing,omitempty" jsonschema:"the first files that vanished while it was taken or can't be read"`
 	MissingTotal int64         `json:"missingTotal,omitempty"`
+	Skipped      int64         `json:"skipped,omitempty" jsonschema:"number of FIFOs, sockets and devices, which a snapshot leaves out"`
+	SkippedPaths []string      `json:"skippedPaths,omitempty" jsonschema:"the first of them"`
+	Credentials  []string      `json:"credentials,omitempty" jsonschema:"credential files of a directory in place, which it contains"`
 }
 
 func newSnapshotOutput(s driver.SnapshotInfo) snapshotOutput {
 	return snapshotOutput{
 		ID: s.ID, Name: s.Name, Description: descriptionOf(s), Created: s.Created, Files: s.Files, Digest: s.Digest, Frozen: s.Frozen,
-		Missing: s.Missing, MissingTotal: s.MissingTotal,
+		Missing: s.Missing, MissingTotal: s.MissingTotal, Skipped: s.Skipped, SkippedPaths: s.SkippedPaths, Credentials: s.Credentials,
 	}
 }
 
@@ -100,7 +102,7 @@ func (s snapshotOutput) displayName() string {
 	return s.ID
 }
 
-// listLine returns name, digest prefix, time and description of a snapshot.
+// listLine returns name, id, time and description of a snapshot.
 func (s snapshotOutput) listLine() string {
-	return fmt.Sprintf("%s\t%.12s\t%s\t%s", s.displayName(), strings.TrimPrefix(s.Digest, driver.DigestPrefix), s.Created.UTC().Format(time.RFC3339), s.Description)
+	return fmt.Sprintf("%s\t%s\t%s\t%s", s.displayName(), s.ID, s.Created.UTC().Format(time.RFC3339), s.Description)
 }

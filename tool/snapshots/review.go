@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/snapshot"
@@ -47,6 +48,8 @@ type diffOutput struct {
 	Patch   string        `json:"patch"`
 	Git     []gitChange   `json:"git,omitempty" jsonschema:"repositories with new commits or refs; .git is never compared as files"`
 	LeftOut []leftOut     `json:"left_out,omitempty" jsonschema:"changed files that were left out"`
+
+	since string // describes the state that was compared with
 }
 
 // A gitChange is a repository that differs.
@@ -58,7 +61,7 @@ type gitChange struct {
 
 // leftOut is the files that were left out for one reason.
 type leftOut struct {
-	Reason string   `json:"reason" jsonschema:"ignored (by .gitignore, or a cache) or autorun (run by tools without being asked)"`
+	Reason string   `json:"reason" jsonschema:"ignored (by .gitignore, or a cache), autorun (run by tools without being asked) or special (FIFOs, sockets and devices)"`
 	Total  int      `json:"total"`
 	Paths  []string `json:"paths" jsonschema:"the first of them"`
 }
@@ -85,7 +88,7 @@ func (o diffOutput) Text() string {
 	for _, g := range o.Git {
 		more += fmt.Sprintf("%s: %d commit(s), %d ref(s)\n", g.Path, g.Commits, g.Refs)
 	}
-	more += leftOutText(o.LeftOut)
+	more += leftOutText(o.LeftOut) + o.since
 	switch {
 	case len(o.Files) > 0:
 		return o.Patch + more
@@ -150,7 +153,7 @@ func cleanPaths(c *tool.Call, list []string) []string {
 }
 
 type diffInput struct {
-	From  string   `json:"from,omitempty" jsonschema:"snapshot to compare with, by name or id; default the state that the workspace started from, or its newest snapshot" croft:"name"`
+	From  string   `json:"from,omitempty" jsonschema:"snapshot to compare with, by name or id; default the state that the workspace started from, or in which work in the directory began" croft:"name"`
 	To    string   `json:"to,omitempty" jsonschema:"snapshot to compare; default the present files"`
 	Paths []string `json:"paths,omitempty" jsonschema:"only these files and directories" croft:"path"`
 	Stat  bool     `json:"stat,omitempty" jsonschema:"only the number of changed lines per file"`
@@ -184,7 +187,22 @@ func diffStates(ctx context.Context, c *tool.Call, in diffInput) (diffOutput, er
 	if err != nil {
 		return diffOutput{}, err
 	}
-	return newDiffOutput(d, in.Stat)
+	out, err := newDiffOutput(d, in.Stat)
+	if in.From == "" {
+		out.since = sinceText(ctx, c)
+	}
+	return out, err
+}
+
+// sinceText says which snapshot a directory in place is compared with; "" for other
+// workspaces.
+func sinceText(ctx context.Context, c *tool.Call) string {
+	list, err := c.Workspace.Snapshots(ctx, nil)
+	base, ok := history.Base(list)
+	if err != nil || !ok || base.Labels[snapshot.CauseLabel] != history.CauseOpened {
+		return ""
+	}
+	return fmt.Sprintf("since %s (snapshot %s)\n", base.Created.UTC().Format(time.RFC3339), base.ID)
 }
 
 type applyInput struct {
@@ -282,7 +300,7 @@ func conflictText(list []conflict) string {
 
 // findWorkspace returns the workspace that an argument names.
 func findWorkspace(ctx context.Context, c *tool.Call, name string) (*workspace.Workspace, error) {
-	if name == c.Name {
+	if name == c.Name || name == c.Workspace.ID() {
 		return nil, tool.Errorf(fault.InvalidArgument, "source and workspace are both %q", name)
 	}
 	list, err := c.Workspaces.List(ctx)
@@ -291,8 +309,8 @@ func findWorkspace(ctx context.Context, c *tool.Call, name string) (*workspace.W
 	}
 	var names []string
 	for _, e := range list {
-		if e.Name == name {
-			return c.Workspaces.Get(ctx, name)
+		if e.Name == name || e.ID == name {
+			return c.Workspaces.Get(ctx, e.Name)
 		}
 		names = append(names, e.Name)
 	}

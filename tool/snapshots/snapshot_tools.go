@@ -51,6 +51,12 @@ func (s snapshotOutput) missingText() string {
 	if more := s.MissingTotal - int64(len(s.Missing)); more > 0 {
 		text += fmt.Sprintf("\nmissing: %d more", more)
 	}
+	if len(s.Credentials) > 0 {
+		text += "\ncontains credential files: " + strings.Join(s.Credentials, ", ")
+	}
+	if s.Skipped > 0 {
+		text += "\n" + strings.TrimSuffix(leftOutText([]leftOut{{snapshot.LeftOutSpecial, int(s.Skipped), s.SkippedPaths}}), "\n")
+	}
 	return text
 }
 
@@ -122,7 +128,7 @@ func (o listOutput) Text() string {
 func listTool() *tool.Tool {
 	return tool.New(tool.Spec{
 		Name: "snapshot_list", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true, ReadOnly: true, Idempotent: true,
-		Description: "List the snapshots of the workspace, the newest first: name, digest, time and description.",
+		Description: "List the snapshots of the workspace, the newest first: name, id, time and description.",
 	}, listSnapshots)
 }
 
@@ -238,33 +244,5 @@ func deleteTool() *tool.Tool {
 			err = c.Workspace.DeleteSnapshot(ctx, info.ID, nil)
 		}
 		return tool.Message{Message: fmt.Sprintf("snapshot %s deleted", in.Name)}, err
-	})
-}
-
-type undoInput struct {
-	To   string `json:"to,omitempty" jsonschema:"name or id of the snapshot to restore; default the state before the present one" croft:"name"`
-	Redo bool   `json:"redo,omitempty" jsonschema:"revert the last undo instead"`
-}
-
-func undoTool() *tool.Tool {
-	return tool.New(tool.Spec{
-		Name: "undo", Family: tool.Snapshot, Needs: snapshotCaps, FanOut: true,
-		Description: "Restore the files of the workspace to the latest snapshot or checkpoint before the present state, in place. With to, restore that snapshot. With redo, revert the last undo.",
-	}, func(ctx context.Context, c *tool.Call, in undoInput) (movedOutput, error) {
-		switch {
-		case in.To != "" && in.Redo:
-			return movedOutput{}, tool.Errorf(fault.InvalidArgument, "give to or redo, not both")
-		case in.To != "":
-			return restoreSnapshot(ctx, c, nameInput{in.To})
-		}
-		do, verb := history.Undo, "undone, back to"
-		if in.Redo {
-			do, verb = history.Redo, "redone, forth to"
-		}
-		m, err := do(ctx, c.Workspace)
-		if err != nil {
-			return movedOutput{}, err
-		}
-		return newMovedOutput(ctx, c, verb, m.To, m.Before)
 	})
 }

@@ -47,6 +47,7 @@ type Edited struct {
 	Diagnostics []Diagnostic `json:"diagnostics,omitempty"` // of this file alone
 	Source      string       `json:"source,omitempty"`      // the tool that found them: "gopls", "eslint"
 	Notes       []string     `json:"notes,omitempty"`
+	Missing     []string     `json:"missing,omitempty"` // programs that are not installed, with what they are for: "format: ruff"
 }
 
 // AfterEdit formats and then lints one edited file, with the commands of its project. It
@@ -229,7 +230,7 @@ func stoppedText(cause driver.Cause, bound time.Duration) string {
 func (e *editing) noteError(ctx context.Context, what, tool string, err error) {
 	switch {
 	case errors.Is(err, fault.Unsupported):
-		e.addNote("%s: %s not found on PATH", what, tool)
+		e.out.Missing = append(e.out.Missing, what+": "+tool)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, fault.DeadlineExceeded):
 		e.addNote("%s: %s did not end in time", what, tool)
 	case ctx.Err() != nil:

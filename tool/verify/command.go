@@ -15,6 +15,7 @@ type Run struct {
 	ExitCode int           `json:"exitCode"`
 	Cause    driver.Cause  `json:"cause,omitempty"`
 	Duration time.Duration `json:"duration"`
+	Notes    []string      `json:"notes,omitempty"` // what a failed command lacked
 	Output
 }
 
@@ -37,6 +38,9 @@ func Command(ctx context.Context, ws *workspace.Workspace, argv []string, dir st
 	}
 	out.ExitCode, out.Cause, out.Duration = ran.ExitCode, ran.Cause, time.Since(began)
 	out.Stdout, out.Stderr = stdout.String(), stderr.String()
+	if out.ExitCode != 0 || out.Cause != "" {
+		out.Notes = Hints(ws, ran.Refused, out.Stdout+"\n"+out.Stderr)
+	}
 	if out.Dropped = stdout.dropped + stderr.dropped; out.Dropped > 0 {
 		out.Session = ran.Session
 	}

@@ -125,9 +125,9 @@ func TestAfterEditSilencesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want = []string{"format: ./fmt not found on PATH", "lint: ./lint not found on PATH"}
-	if got := AfterEdit(t.Context(), ws, p, "a.py", late); fmt.Sprint(got.Notes) != fmt.Sprint(want) {
-		t.Errorf("notes %q, want %q", got.Notes, want)
+	want = []string{"format: ./fmt", "lint: ./lint"}
+	if got := AfterEdit(t.Context(), ws, p, "a.py", late); fmt.Sprint(got.Missing) != fmt.Sprint(want) || len(got.Notes) > 0 {
+		t.Errorf("missing %q, want %q; notes %q", got.Missing, want, got.Notes)
 	}
 	whole := p.Projects[0]
 	whole.Lint.Argv, whole.Format = []string{"./lint"}, profile.Command{}
@@ -313,7 +313,7 @@ func TestNoProgram(t *testing.T) {
 	p := project(t, ws)
 	p.Test.Argv = []string{"no-such-cargo", "test"}
 	_, err := Test(t.Context(), ws, p, nil)
-	if !errors.Is(err, fault.Unsupported) || !strings.Contains(err.Error(), "no-such-cargo: not found on PATH") {
+	if !errors.Is(err, fault.Unsupported) || !strings.Contains(err.Error(), "run no-such-cargo: unsupported: not found on PATH") {
 		t.Errorf("got %v", err)
 	}
 	p.Test.Argv = []string{"./pytest"} // one that is started by a script

@@ -10,7 +10,7 @@ import (
 // what is read of it is in bounds.
 func FuzzParsers(f *testing.F) {
 	for _, name := range []string{
-		"go.jsonl", "cargo.txt", "cargo-build.txt", "pytest.xml", "unittest.txt", "jest.json", "vitest.json", "mocha.json",
+		"go.jsonl", "cargo.txt", "cargo-build.txt", "pytest.xml", "unittest.txt", "jest.json", "vitest.json", "mocha.jsonl",
 		"mocha-crash.txt", "node.jsonl", "bun.txt", "surefire.xml", "gradle.xml", "maven-build.txt", "clippy.txt", "eslint.json", "eslint.txt", "pyright.txt",
 	} {
 		f.Add(data(f, name))

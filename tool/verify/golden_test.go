@@ -47,7 +47,7 @@ func TestRunners(t *testing.T) {
 		{name: "unittest", runner: "unittest", stderr: "unittest.txt", base: []string{"python3", "-m", "unittest", "discover"}},
 		{name: "jest", runner: "jest", report: "jest.json", base: []string{"npx", "jest", "--runTestsByPath"}},
 		{name: "vitest", runner: "vitest", report: "vitest.json", base: []string{"npx", "vitest", "run"}},
-		{name: "mocha", runner: "mocha", report: "mocha.json", base: []string{"npx", "mocha"}},
+		{name: "mocha", runner: "mocha", report: "mocha.jsonl", base: []string{"npx", "mocha"}},
 		{name: "mocha-crash", runner: "mocha", stdout: "mocha-crash.txt", base: []string{"npx", "mocha"}},
 		{name: "node", runner: "node:test", stdout: "node.txt", report: "node.jsonl", base: []string{"node", "--test"}},
 		{name: "bun", runner: "bun test", stdout: "bun.txt", base: []string{"bun", "test"}},

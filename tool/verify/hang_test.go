@@ -47,6 +47,14 @@ func TestHangingRunner(t *testing.T) {
 			},
 			want: "1 passed: test test/a.test.js/a fails (no); cut  (timed out",
 		},
+		{
+			name: "mocha in a test", kind: sandbox.Kind, needs: "mocha",
+			files: map[string]string{
+				"package.json":   `{"name": "m", "scripts": {"test": "mocha"}, "devDependencies": {"mocha": "*"}}`,
+				"test/a.test.js": "describe('a', () => {\n  it('fails', () => { throw new Error('no'); });\n  it('fine', () => {});\n  it('hangs', () => { for (;;); });\n});\n",
+			},
+			want: "1 passed: test test/a.test.js/a fails (no); cut  (timed out",
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

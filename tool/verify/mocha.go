@@ -1,41 +1,67 @@
 package verify
 
 import (
+	"bytes"
 	"encoding/json"
 	"regexp"
 	"strings"
 )
 
-type mochaReport struct {
-	Stats    *struct{ Passes, Pending, Failures int }
-	Failures []mochaTest
-	Passes   []mochaTest
-}
+// mochaReporter is a reporter for Mocha that appends a JSON line per test. Mocha's own JSON
+// reporter writes at the end, and so loses all results of a run that hangs.
+const mochaReporter = `const fs = require('fs');
+const text = (v) => {
+  if (v === undefined || typeof v === 'string') return v;
+  try { return JSON.stringify(v, null, 2) ?? String(v); } catch { return String(v); }
+};
+module.exports = class {
+  constructor(runner, options) {
+    const put = (line) => fs.appendFileSync(options.reporterOption.output, JSON.stringify(line) + '\n');
+    const on = (event, mark) => runner.on(event, (test, error) => {
+      const e = error ?? test.err ?? {};
+      console.log(mark + ' ' + test.fullTitle());
+      put({
+        event, title: test.title, fullTitle: test.fullTitle(), file: test.file ?? test.parent?.file,
+        err: { message: text(e.message) ?? (error && String(error)), stack: text(e.stack), actual: text(e.actual), expected: text(e.expected) },
+      });
+    });
+    put({ event: 'start' });
+    on('pass', '\u2713');
+    on('pending', '-');
+    on('fail', '\u2717');
+  }
+};
+`
 
 type mochaTest struct {
+	Event     string // start, pass, pending or fail
 	Title     string
 	FullTitle string
 	File      string
 	Err       struct{ Message, Stack, Actual, Expected string }
 }
 
-// parseMocha parses the report of Mocha's JSON reporter. If a file can't be loaded, Mocha
-// writes no report, and the error is on its streams.
+// parseMocha parses the report of mochaReporter. If a file can't be loaded, Mocha starts no
+// reporter, and the error is on its streams.
 func parseMocha(text []byte, reports [][]byte, t runLocation) testResults {
 	var res testResults
 	for _, report := range reports {
-		var r mochaReport
-		if json.Unmarshal(report, &r) != nil || r.Stats == nil {
-			continue
-		}
-		res.understood = true
-		res.passed += max(0, r.Stats.Passes)
-		res.skipped += max(0, r.Stats.Pending)
-		for _, p := range r.Passes {
-			res.noteRun(t.relPath(p.File) + " " + p.FullTitle)
-		}
-		for _, m := range r.Failures {
-			res.addFailure(m.toFailure(t))
+		for line := range bytes.Lines(report) {
+			var m mochaTest
+			if json.Unmarshal(line, &m) != nil {
+				continue
+			}
+			switch m.Event {
+			case "start":
+				res.understood = true
+			case "pass":
+				res.passed++
+				res.noteRun(t.relPath(m.File) + " " + m.FullTitle)
+			case "pending":
+				res.skipped++
+			case "fail":
+				res.addFailure(m.toFailure(t))
+			}
 		}
 	}
 	if m := nodeCrash.FindStringIndex(string(text)); m != nil && !res.understood {

@@ -47,6 +47,13 @@ func TestMake(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			ws, _ := open(t, local.Kind, tt.files)
+			some, err := Test(t.Context(), ws, project(t, ws), &Options{Files: []string{"t.c"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := "make can't run the tests of some files; all ran"; len(some.Notes) == 0 || some.Notes[0] != want {
+				t.Errorf("with files, the notes are %q, want %q", some.Notes, want)
+			}
 			r, err := Test(t.Context(), ws, project(t, ws), nil)
 			if err != nil {
 				t.Fatal(err)

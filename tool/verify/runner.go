@@ -91,9 +91,12 @@ func knownRunners() []testRunner {
 		},
 		{
 			name: "mocha", program: "mocha",
-			prepare: addFlags("--reporter=json", "--reporter-option=output="+scratch+"/report/mocha.json"),
-			parse:   func(w runnerOutput, t runLocation) testResults { return parseMocha(w.bothStreams(), w.reports, t) },
-			rerun:   rerunByName("--grep="),
+			prepare: func(j *job) {
+				addFlags("--reporter="+scratch+"/reporter.cjs", "--reporter-option=output="+scratch+"/report/mocha.jsonl")(j)
+				j.files = map[string]string{"reporter.cjs": mochaReporter}
+			},
+			parse: func(w runnerOutput, t runLocation) testResults { return parseMocha(w.bothStreams(), w.reports, t) },
+			rerun: rerunByName("--grep="),
 		},
 		{
 			name: "bun test", program: "bun",

@@ -46,7 +46,7 @@ func Select(p profile.Profile, language string) ([]profile.Project, error) {
 
 // hasNoCommands reports whether a project has nothing to run.
 func hasNoCommands(q profile.Project) bool {
-	return q.Test.IsZero() && q.Lint.IsZero() && q.Typecheck.IsZero() && q.Format.IsZero()
+	return q.Test.IsZero() && q.Lint.IsZero() && q.Typecheck.IsZero() && q.Format.IsZero() && q.Ecosystem != profile.Custom
 }
 
 // outermostProjects drops projects inside another of the same ecosystem, whose commands

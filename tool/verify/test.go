@@ -34,7 +34,11 @@ func Test(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts 
 		if err != nil {
 			return nil, err
 		}
-		c = p.ScopedTest
+		if !p.ScopedTest.IsZero() {
+			c = p.ScopedTest
+		} else if !c.IsZero() {
+			t.report.Notes = append(t.report.Notes, fmt.Sprintf("%s can't run the tests of some files; all ran", c.Argv[0]))
+		}
 		argv, ok = c.Expand(files)
 		if !ok && !c.IsZero() {
 			return nil, fmt.Errorf("verify: test %s: %w: no test of the %s project covers %s", p.Dir, fault.NotFound, p.Ecosystem, strings.Join(o.Files, ", "))
@@ -247,12 +251,12 @@ func (t *testRun) showLine(line []byte) {
 func unsupportedIfMissing(ws *workspace.Workspace, argv []string, res driver.Result, stdout, stderr *capture, err error) error {
 	program := argv[0]
 	if errors.Is(err, fault.NotFound) {
-		return fmt.Errorf("verify: run %s: %w: %s: not found on PATH%s", program, fault.Unsupported, program, MissingHint(ws))
+		return fmt.Errorf("verify: run %s: %w: not found on PATH%s", program, fault.Unsupported, MissingHint(ws))
 	}
 	if err == nil && res.ExitCode == 127 {
 		for _, c := range []*capture{stderr, stdout} {
 			if strings.Contains(string(c.head), program+": command not found") || strings.Contains(string(c.head), program+": No such file") {
-				return fmt.Errorf("verify: run %s: %w: %s: not found on PATH%s", program, fault.Unsupported, program, MissingHint(ws))
+				return fmt.Errorf("verify: run %s: %w: not found on PATH%s", program, fault.Unsupported, MissingHint(ws))
 			}
 		}
 	}

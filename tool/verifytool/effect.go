@@ -3,7 +3,9 @@ package verifytool
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/croft-run/croft/tool"
@@ -50,10 +52,28 @@ func Effect(servers Servers) tool.Effect {
 			if edited.Formatted || len(edited.Notes) > 0 {
 				c.Refresh(ctx, file)
 			}
+			if edited.Missing, err = newMissing(c, edited.Missing); err != nil {
+				return b.String(), err
+			}
 			writeEdited(&b, edited)
 		}
 		return b.String(), nil
 	}
+}
+
+// saidMissing are the missing programs of a workspace that answers have named, by session.
+type saidMissing struct{ said sync.Map }
+
+// newMissing returns the missing programs that no earlier answer of the session named.
+func newMissing(c *tool.Call, list []string) ([]string, error) {
+	known, err := tool.PerWorkspace(c, func() (*saidMissing, error) { return new(saidMissing), nil })
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list, func(name string) bool {
+		_, was := known.said.LoadOrStore([2]string{c.Session, name}, true)
+		return was
+	}), nil
 }
 
 // maxDiffLines bounds the formatter's diff in an answer.
@@ -82,5 +102,8 @@ func writeEdited(b *strings.Builder, e verify.Edited) {
 	}
 	for _, n := range e.Notes {
 		fmt.Fprintf(b, "post-edit %s\n", n)
+	}
+	for _, n := range e.Missing {
+		fmt.Fprintf(b, "post-edit %s not found on PATH\n", n)
 	}
 }

@@ -71,10 +71,7 @@ func runScript(ctx context.Context, c *tool.Call, in runScriptInput) (runScriptO
 	if err != nil {
 		return runScriptOutput{}, runError("run_script", err)
 	}
-	var b strings.Builder
-	writeStreams(&b, r.Output)
-	writeEnd(&b, r.ExitCode, r.Cause, seconds)
-	return runScriptOutput{Run: r, text: b.String()}, nil
+	return runScriptOutput{Run: r, text: runText(r, seconds)}, nil
 }
 
 // maxManifest bounds a package.json.

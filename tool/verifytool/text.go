@@ -21,7 +21,7 @@ const (
 // an id, and with the first failures.
 func shorten(c *tool.Call, r *verify.Report) *verify.Report {
 	short := *r
-	if raw := outputText(r.Output); raw != "" && r.Session == "" {
+	if raw := outputText(r.Output); raw != "" && (r.Session == "" || c.Env.Results != nil) {
 		short.Session = c.Keep(raw)
 	}
 	short.Stdout, short.Stderr = "", ""

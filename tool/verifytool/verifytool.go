@@ -1,6 +1,6 @@
 // Package verifytool has the tools that test, lint, type-check and format a project:
 // run_tests, run_failing_tests, last_test_failures, tests_covering, run_lint,
-// run_typecheck, check, format and run_script, and the effect after an edit.
+// run_typecheck, check, format, install and run_script, and the effect after an edit.
 //
 // Package verify does the work; this package has the arguments, the texts of the answers,
 // and the last run of each workspace. Names, arguments and the fixed parts of texts are
@@ -27,7 +27,7 @@ import (
 func Tools() []*tool.Tool {
 	return []*tool.Tool{
 		runTestsTool(), runFailingTestsTool(), lastTestFailuresTool(), testsCoveringTool(),
-		runLintTool(), runTypecheckTool(), checkTool(), formatTool(), runScriptTool(),
+		runLintTool(), runTypecheckTool(), checkTool(), formatTool(), installTool(), runScriptTool(),
 	}
 }
 

@@ -301,6 +301,10 @@ func TestAfterAnEditInAMixedProject(t *testing.T) {
 	if !strings.Contains(got, "ruff not found on PATH") && !strings.Contains(got, "app.py was formatted") {
 		t.Errorf("nothing is told of the formatter of Python:\n%s", got)
 	}
+	// A second answer does not repeat it.
+	if got = call(t, env, "Edit", `{"file_path":"app.py","old_string":"2","new_string":"3"}`); strings.Contains(got, "not found on PATH") {
+		t.Errorf("the missing formatter is named again:\n%s", got)
+	}
 }
 
 func TestRunScript(t *testing.T) {
@@ -379,5 +383,6 @@ func ExampleTools() {
 	// run_typecheck false
 	// check false
 	// format false
+	// install false
 	// run_script false
 }

@@ -40,6 +40,9 @@ func (p Policy) Within(ceiling Policy) error {
 	if ceiling.ReadOnly && !p.ReadOnly {
 		return aboveCeiling("read-only", "false", "true")
 	}
+	if ceiling.ShareDisk && !p.ShareDisk {
+		return aboveCeiling("shareDisk", "false", "true")
+	}
 	return nil
 }
 

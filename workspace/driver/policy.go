@@ -16,11 +16,12 @@ type Policy struct {
 	Isolation Isolation         `json:"isolation,omitempty"` // the minimum level; "" is the provider's default
 	Network   Network           `json:"network,omitzero"`
 	Limits    Limits            `json:"limits,omitzero"`
-	Env       map[string]string `json:"env,omitempty"`      // for every process
-	ReadOnly  bool              `json:"readOnly,omitempty"` // nothing in the workspace can be changed
-	Durable   bool              `json:"durable,omitempty"`  // acknowledged writes survive power loss
-	Persist   bool              `json:"persist,omitempty"`  // idle expiry closes it instead of destroying it
-	Idle      time.Duration     `json:"idle,omitempty"`     // expire after this long without use; 0 is never
+	Env       map[string]string `json:"env,omitempty"`       // for every process
+	ReadOnly  bool              `json:"readOnly,omitempty"`  // nothing in the workspace can be changed
+	Durable   bool              `json:"durable,omitempty"`   // acknowledged writes survive power loss
+	Persist   bool              `json:"persist,omitempty"`   // idle expiry closes it instead of destroying it
+	Idle      time.Duration     `json:"idle,omitempty"`      // expire after this long without use; 0 is never
+	ShareDisk bool              `json:"shareDisk,omitempty"` // snapshots of forks count against the disk limit of the workspace, too
 }
 
 // Equal reports whether two policies request the same. A limit of 0 is no limit.

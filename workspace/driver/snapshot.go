@@ -107,7 +107,7 @@ type SnapshotInfo struct {
 	Files     int64             `json:"files"`
 	Bytes     int64             `json:"bytes"` // size of all content
 	Digest    string            `json:"digest"`
-	Skipped   int64             `json:"skipped,omitempty"` // FIFOs, sockets and devices that were left out
+	Skipped   int64             `json:"skipped,omitempty"` // special files that were left out: FIFOs, sockets and devices
 	Frozen    bool              `json:"frozen"`            // no process ran, or all were frozen, while the snapshot was taken
 	Memory    bool              `json:"memory,omitempty"`
 
@@ -116,7 +116,13 @@ type SnapshotInfo struct {
 	// MaxMissingListed.
 	Missing      []Skip `json:"missing,omitempty"`
 	MissingTotal int64  `json:"missingTotal,omitempty"`
+
+	SkippedPaths []string `json:"skippedPaths,omitempty"` // the first MaxMissingListed special files
+
+	// Credentials are known credential files in a snapshot of a directory in place, such
+	// as .env, up to MaxMissingListed: forks contain them. Copies leave them out.
+	Credentials []string `json:"credentials,omitempty"`
 }
 
-// MaxMissingListed bounds SnapshotInfo.Missing.
+// MaxMissingListed bounds SnapshotInfo.Missing and SkippedPaths.
 const MaxMissingListed = 100

@@ -185,6 +185,14 @@ func snapshotFiles(t testing.TB, e *Env) {
 			t.Errorf("a file of a snapshot could be removed: %v", err)
 		}
 	}
+	now, err := p.SnapshotFiles(t.Context(), "", nil)
+	if err != nil {
+		t.Fatalf("SnapshotFiles: %v", err)
+	}
+	p.write(t, "added.txt", "since")
+	if _, err := now.Stat(t.Context(), "added.txt", &driver.StatOptions{}); fault.Of(err) != fault.NotFound {
+		t.Errorf("the present state changed for its reader: %v, want NotFound", err)
+	}
 	if _, err := p.SnapshotFiles(t.Context(), "no-such", nil); fault.Of(err) != fault.NotFound {
 		t.Errorf("the files of no snapshot: %v, want NotFound", err)
 	}

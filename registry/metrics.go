@@ -1,0 +1,25 @@
+package registry
+
+import (
+	"context"
+	"sync"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// endedCounter counts workspaces that the registry ended by itself.
+var endedCounter = sync.OnceValue(func() metric.Int64Counter {
+	// The name is valid, so the only failure is a nil instrument.
+	c, _ := otel.Meter("github.com/croft-run/croft/registry").Int64Counter("workspace.ended",
+		metric.WithDescription("Workspaces that ended by themselves: idle, or at their end."))
+	return c
+})
+
+// countEnded counts workspaces that ended for a reason: "idle" or "end".
+func countEnded(ctx context.Context, reason string, n int) {
+	if c := endedCounter(); c != nil && n > 0 {
+		c.Add(ctx, int64(n), metric.WithAttributes(attribute.String("reason", reason)))
+	}
+}
