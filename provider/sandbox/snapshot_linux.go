@@ -187,7 +187,7 @@ func (p *Provider) recoverRollback(ctx context.Context, m *wsdir.State) error {
 func (h *handle) snapshotAdapter(l *level, m *wsdir.State) *snapshot.Adapter {
 	return &snapshot.Adapter{
 		Store: h.p.cfg.Snapshots, Provider: Kind, Workspace: m.ID, Session: m.Session, Origin: h.currentOptions().From, Dir: m.Real,
-		Budget: snapshot.NewBudget(m.Policy),
+		Budget:   snapshot.NewBudget(m.Policy),
 		Now:      func(ctx context.Context) (snapshot.View, error) { return h.snapshotView(ctx, l, m) },
 		Rollback: h.rollbackTo,
 		Seal:     func(ctx context.Context) (snapshot.Base, bool, error) { return h.seal(ctx, l) },
