@@ -33,7 +33,10 @@ if (!process.env.STATE) {
     await new Promise((r) => setTimeout(r, 100))
   }
   assert.ok(gone, 'the sandbox whose time-out passed is gone')
-  assert.equal((await Sandbox.getInfo(state.pausing)).state, 'paused')
+  for (let i = 0; (await Sandbox.getInfo(state.pausing)).state !== 'paused'; i++) {
+    assert.ok(i < 200, 'the sandbox whose time-out passed is paused')
+    await new Promise((r) => setTimeout(r, 100))
+  }
   const frozen = await Sandbox.connect(state.frozen)
   assert.equal(await frozen.files.read('kept'), 'frozen')
   await frozen.pause()
