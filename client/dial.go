@@ -47,7 +47,7 @@ func (s *shell) dialPort(ctx context.Context, port int) (net.Conn, error) {
 		if err := shellwire.Tunnel(ctx, ws, far, far.PeerClosed()); err != nil {
 			far.Abort(err)
 		}
-		far.Close()
+		far.Close() //nolint:errcheck // it always answers nil
 	}()
 	return near, nil
 }

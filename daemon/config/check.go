@@ -60,6 +60,12 @@ func (c *Config) checkServer() error {
 			return c.keyError(itemPath("server.hosts", i), "%.80q: it must be a name or an address, without a port", h)
 		}
 	}
+	if (c.Server.TLS.Cert == "") != (c.Server.TLS.Key == "") {
+		return c.keyError("server.tls", "give both cert and key")
+	}
+	if err := c.Server.Log.Check(); err != nil {
+		return c.keyError("server.log", "%v", err)
+	}
 	if domain := c.Server.Domain; domain != "" {
 		host, port, err := net.SplitHostPort(domain)
 		if err != nil {
@@ -68,12 +74,6 @@ func (c *Config) checkServer() error {
 		if _, err := strconv.ParseUint(port, 10, 16); err != nil || !validHost(host) {
 			return c.keyError("server.domain", "%.80q: it must be a name, with or without a port", domain)
 		}
-	}
-	if (c.Server.TLS.Cert == "") != (c.Server.TLS.Key == "") {
-		return c.keyError("server.tls", "give both cert and key")
-	}
-	if err := c.Server.Log.Check(); err != nil {
-		return c.keyError("server.log", "%v", err)
 	}
 	for i, name := range c.Server.Providers {
 		if !validName.MatchString(name) || name == Auto {

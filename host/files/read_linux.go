@@ -193,8 +193,10 @@ func EachEntry(fd int, f func(name []byte, typ byte)) error {
 
 // eachEntry is EachEntry with the caller's buffer for getdents.
 func eachEntry(fd int, buf []byte, f func(name []byte, typ byte)) error {
+	// A Dirent has room for the longest name: the last one must not reach beyond buf.
+	room := buf[:len(buf)-int(unsafe.Sizeof(unix.Dirent{}))]
 	for {
-		n, err := unix.Getdents(fd, buf)
+		n, err := unix.Getdents(fd, room)
 		if err == unix.EINTR {
 			continue
 		}

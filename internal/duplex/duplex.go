@@ -93,7 +93,7 @@ func (c *Conn) Close() error {
 // Abort is Close, and the other end gets err instead of io.EOF.
 func (c *Conn) Abort(err error) {
 	c.ends[c.self].failed.CompareAndSwap(nil, &err)
-	c.Close()
+	c.Close() //nolint:errcheck // it always answers nil
 }
 
 // PeerClosed is closed when Close or Abort of the other end was called.

@@ -194,7 +194,7 @@ func TestStreams(t *testing.T) {
 
 func TestWebSocket(t *testing.T) {
 	proxy, ws, _ := proxied(t, nil)
-	c, _, err := websocket.Dial(t.Context(), proxy.URL+"/ws", nil)
+	c, _, err := websocket.Dial(t.Context(), proxy.URL+"/ws", nil) //nolint:bodyclose // websocket.Dial closes the body
 	if err != nil {
 		t.Fatal(err)
 	}

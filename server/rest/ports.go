@@ -8,6 +8,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/shellwire"
 )
@@ -20,7 +21,7 @@ func (s *Server) portOp() huma.Operation {
 		"connection. The text message {\"type\": \"eof\"} ends the direction of its sender, {\"type\": \"error\", \"error\": ...} says that the " +
 		"connection broke. The WebSocket ends when both directions have ended. " +
 		"If nothing listens on the port, the answer is E_UNAVAILABLE with the cause \"refused\"."
-	return websocketOp(op)
+	return withScope(websocketOp(op), auth.Run)
 }
 
 type portInput struct {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,6 +35,7 @@ type procs struct {
 type procDefects struct {
 	killsOne        bool // and not the tree
 	repeatsPoll     bool // returns what was polled again
+	dialsHost       bool // reaches every port of the loopback
 	leaksEnv        bool // the host's environment
 	hidesDrop       bool // truncates without saying
 	exitIsError     bool // a non-zero exit
@@ -90,6 +92,11 @@ func (p procs) equip(d *driver.Workspace, env map[string]string, err error) (*dr
 	}
 	if p.wrong.sharedAttach {
 		sh.sessions = everybody
+	}
+	if p.wrong.dialsHost {
+		d.Shell.Dial = func(ctx context.Context, port int) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort("localhost", strconv.Itoa(port)))
+		}
 	}
 	destroy := d.Life.Destroy
 	d.Life.Destroy = func(ctx context.Context) error {
@@ -497,6 +504,9 @@ func TestRefuteShell(t *testing.T) {
 		{"claims isolation, write", procDefects{claimsIsolation: true}, "Isolation/host-files-can't-be-written"},
 		{"claims isolation, processes", procDefects{claimsIsolation: true}, "Isolation/host-processes-can't-be-seen"},
 		{"claims isolation, sessions", procDefects{claimsIsolation: true}, "Isolation/other-workspaces-can't-be-reached"},
+		{"dials the host", procDefects{dialsHost: true}, "Dial/ports-of-the-host-are-refused"},
+		{"dials other workspaces", procDefects{dialsHost: true}, "Dial/ports-of-other-workspaces-are-refused"},
+		{"a refused port has no code", procDefects{dialsHost: true}, "Dial/a-port-that-nothing-listens-on-is-refused"},
 		{"claims to be offline", procDefects{claimsOffline: true}, "Network/nothing-is-reached-without-a-policy"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
