@@ -4,7 +4,7 @@ DATA    ?= .croft
 PKG     ?= ./...
 BENCH   ?= all
 FUZZ    ?= 20s
-SIZE     = 79 # MB; raise it in a commit that says why
+SIZE     = 87 # MB; raise it in a commit that says why
 LINT     = bin/tools/golangci-lint
 LINTVER  = v2.14.0
 

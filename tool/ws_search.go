@@ -25,6 +25,7 @@ type wsGrepInput struct {
 	IgnoreCase bool   `json:"ignore_case,omitempty" jsonschema:"ignore case"`
 	Include    string `json:"include,omitempty" jsonschema:"only files whose path matches, such as *.go"`
 	MaxResults int    `json:"max_results,omitempty" jsonschema:"maximum number of matches; default 1000"`
+	Offset     int    `json:"offset,omitempty" jsonschema:"matches to leave out, to go on after an earlier answer"`
 }
 
 const defaultGrepResults = 1000
@@ -40,6 +41,6 @@ func wsGrepTool() *Tool {
 		if in.MaxResults == 0 {
 			in.MaxResults = defaultGrepResults
 		}
-		return runGrep(ctx, c, grepInput{Pattern: in.Pattern, Path: in.Path, Glob: in.Include, CaseInsensitive: in.IgnoreCase, HeadLimit: in.MaxResults})
+		return runGrep(ctx, c, grepInput{Pattern: in.Pattern, Path: in.Path, Glob: in.Include, CaseInsensitive: in.IgnoreCase, HeadLimit: in.MaxResults, Offset: in.Offset})
 	})
 }
