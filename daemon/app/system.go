@@ -170,7 +170,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	}
 	s.templates = &template.Catalog{
 		Store: all.Snapshots(all.Config{Data: s.Dir, Needed: s.isSnapshotNeeded, TenantOf: s.tenantOf, Log: s.log}), Temp: filepath.Join(s.Dir, "tmp"),
-		Roots: s.hostRoots(cfg.Beyond), Forbidden: []string{s.Dir},
+		Roots: s.hostRoots(cfg.Beyond), Forbidden: []string{s.Dir}, Transport: publicTransport(),
 	}
 	s.Mux = workspace.NewMux(providers...)
 	if err := s.checkOfferedProviders(); err != nil {
@@ -213,6 +213,14 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	}
 	s.events.startAnnouncer(ctx, s.API)
 	return nil
+}
+
+// publicTransport returns a transport that connects to the public internet alone.
+func publicTransport() http.RoundTripper {
+	return &http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: (&net.Dialer{Timeout: 30 * time.Second, Control: egress.ControlPublic}).DialContext,
+		ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second, MaxIdleConns: 10, IdleConnTimeout: time.Minute,
+	}
 }
 
 // storeURL returns the URL of the registry store. A SQLite path is relative to the

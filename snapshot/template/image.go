@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/snapshot"
@@ -55,7 +56,11 @@ func (c *Catalog) findImage(ctx context.Context, ref string, who authn.Authentic
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", fault.InvalidArgument, err)
 		}
-		img, err := remote.Image(tag, remote.WithContext(ctx), remote.WithPlatform(platform), remote.WithAuth(who))
+		options := []remote.Option{remote.WithContext(ctx), remote.WithPlatform(platform), remote.WithAuth(who)}
+		if p, ok := auth.From(ctx); ok && !p.Operator() && c.Transport != nil {
+			options = append(options, remote.WithTransport(c.Transport))
+		}
+		img, err := remote.Image(tag, options...)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", fault.Unavailable, err)
 		}

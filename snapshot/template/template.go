@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -53,6 +54,10 @@ type Catalog struct {
 	// subdirectories are never allowed.
 	Roots     []string
 	Forbidden []string
+
+	// Transport gets the images of registries for principals other than the operator, so
+	// that they can't reach the server's own network; nil is the default transport.
+	Transport http.RoundTripper
 }
 
 // A Source is the source of a template: exactly one of Dir, Snapshot, Git and Image
