@@ -63,8 +63,8 @@ func startUp(t *testing.T, bin, data string) *upServer {
 	u := &upServer{t: t, bin: bin, data: data, addr: "127.0.0.1:0"}
 	u.start()
 	t.Cleanup(func() {
-		u.cmd.Process.Signal(os.Interrupt) //nolint:errcheck // it may have ended
-		u.cmd.Wait()                       //nolint:errcheck // likewise
+		u.cmd.Process.Signal(os.Interrupt)
+		u.cmd.Wait()
 		if t.Failed() {
 			t.Logf("croft up:\n%s", u.output.String())
 		}
@@ -106,7 +106,7 @@ func (u *upServer) kill9() {
 	if err := u.cmd.Process.Kill(); err != nil {
 		u.t.Fatal(err)
 	}
-	u.cmd.Wait() //nolint:errcheck // it was killed
+	u.cmd.Wait()
 }
 
 // node runs a program of testdata/e2b with the stock SDKs and their environment variables.

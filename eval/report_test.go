@@ -360,7 +360,7 @@ func TestThePageLinksAndFilters(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`<a href="#e2-1">`, `<details id="e2-1" class="case FAIL-case" open>`, `href="./b%20c/repeat-1/session-2/stdout.log"`, `href="./b%20c/repeat-1/session-1/stdout.log"`,
+		`<a href="#e2-1">`, `<details id="e2-1" class="case FAIL-case" data-case="1" open>`, `href="./b%20c/repeat-1/session-2/stdout.log"`, `href="./b%20c/repeat-1/session-1/stdout.log"`,
 		"Earlier sessions (1)", "Error: the first try", `<input id="search" type="search"`, `<option value="FAIL">failed</option>`,
 	} {
 		if !strings.Contains(string(page), want) {

@@ -322,7 +322,7 @@ func (r *Registry) SetAttributes(ctx context.Context, id string, change func(*At
 		if err := change(&rec.Attributes); err != nil {
 			return err
 		}
-		if err := rec.Attributes.check(); err != nil {
+		if err := rec.check(); err != nil {
 			return fmt.Errorf("registry: workspace %s: %w", id, err)
 		}
 		return nil

@@ -418,19 +418,19 @@ func TestSessionsBelongToTheirKey(t *testing.T) {
 		t.Cleanup(func() { res.Body.Close() })
 		return res
 	}
-	session := send(m.red, "POST", "/mcp", "", initialize).Header.Get("Mcp-Session-Id")
+	session := send(m.red, "POST", "/mcp", "", initialize).Header.Get("Mcp-Session-Id") //nolint:bodyclose // send closes it
 	if session == "" {
 		t.Fatal("no session")
 	}
 	const list = `{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{}}`
 	for _, method := range []string{"POST", "GET", "DELETE"} {
 		for _, key := range []string{m.blue, m.redRead, m.sys.Token} {
-			if res := send(key, method, "/mcp", session, list); res.StatusCode != http.StatusNotFound {
+			if res := send(key, method, "/mcp", session, list); res.StatusCode != http.StatusNotFound { //nolint:bodyclose // likewise
 				t.Errorf("%s in the session of another key: %d, want 404", method, res.StatusCode)
 			}
 		}
 	}
-	if res := send(m.red, "POST", "/mcp", session, list); res.StatusCode != http.StatusOK {
+	if res := send(m.red, "POST", "/mcp", session, list); res.StatusCode != http.StatusOK { //nolint:bodyclose // likewise
 		t.Errorf("red in its own session: %d", res.StatusCode)
 	}
 	stream := send(m.red, "GET", "/sse", "", "")

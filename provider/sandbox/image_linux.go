@@ -93,7 +93,7 @@ func completeImage(dir, user string) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	for _, name := range []string{"etc", "var"} {
 		if err := root.MkdirAll(name, 0o755); err != nil {
 			return err

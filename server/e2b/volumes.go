@@ -247,7 +247,7 @@ func (s *Server) volumeContent(w http.ResponseWriter, r *http.Request, parts []s
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
+	defer root.Close() //nolint:errcheck // closing a directory can lose nothing
 	fs := root.Module()
 	name := strings.Trim(query.Get("path"), "/")
 	if name == "" {

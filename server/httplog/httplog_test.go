@@ -20,7 +20,7 @@ func TestRequestIsLogged(t *testing.T) {
 		httplog.SetRoute(r.Context(), "GET /things/{id}")
 		httplog.Add(r.Context(), slog.String("tenant", "red"))
 		w.WriteHeader(http.StatusTeapot)
-		io.WriteString(w, httplog.ID(r.Context())) //nolint:errcheck // to a test server
+		io.WriteString(w, httplog.ID(r.Context()))
 	}), httplog.Config{Log: slog.New(slog.NewJSONHandler(&log, nil)), Observe: func(r httplog.Request) { seen = append(seen, r) }})
 	server := httptest.NewServer(h)
 	defer server.Close()

@@ -150,7 +150,7 @@ func dialMuch(t testing.TB, e *Env) {
 	port, _ := p.listen(t)
 	c := p.dial(t, port)
 	data := make([]byte, 10<<20)
-	rand.NewChaCha8([32]byte{}).Read(data) //nolint:errcheck // it always answers nil
+	rand.NewChaCha8([32]byte{}).Read(data)
 	var writes sync.WaitGroup
 	writes.Go(func() {
 		_, err := c.Write(data)
@@ -235,7 +235,7 @@ func dialHost(t testing.TB, e *Env) {
 	p := e.open(t)
 	p.runScriptOK(t, "true")
 	for _, at := range []string{"127.0.0.1:0", "0.0.0.0:0", "[::1]:0"} {
-		l, err := net.Listen("tcp", at) //nolint:noctx // it is made, or it is not
+		l, err := net.Listen("tcp", at)
 		if err != nil {
 			if at == "127.0.0.1:0" {
 				t.Fatal(err)
@@ -285,7 +285,7 @@ func dialContext(t testing.TB, e *Env) {
 		return
 	}
 	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(waitLimit)) //nolint:errcheck // the check of deadlines sees it
+	conn.SetDeadline(time.Now().Add(waitLimit))
 	portConn{conn}.exchange(t, "alive")
 	_, err = p.Dial(ctx, port)
 	wantCode(t, "Dial with a cancelled context", err, fault.Canceled)
@@ -302,7 +302,7 @@ func dialConcurrent(t testing.TB, e *Env) {
 				return
 			}
 			defer conn.Close()
-			conn.SetDeadline(time.Now().Add(waitLimit)) //nolint:errcheck // the check of deadlines sees it
+			conn.SetDeadline(time.Now().Add(waitLimit))
 			c := portConn{conn}
 			for range 10 {
 				c.exchange(t, strings.Repeat(strconv.Itoa(i), 1000))
