@@ -17,6 +17,7 @@ import (
 	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/flockfile"
+	"github.com/croft-run/croft/provider/all"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -32,12 +33,12 @@ const (
 
 // backupDirs are the directories that a backup copies file by file. Their files are
 // replaced by rename and never changed.
-var backupDirs = []string{"artifacts", "prep"}
+var backupDirs = []string{"artifacts", "prep", "e2b"}
 
 // isBackedUp reports whether a file may be in a backup.
 func isBackedUp(name string) bool {
 	switch top, rest, _ := strings.Cut(name, "/"); top {
-	case "artifacts", "prep", "store":
+	case "artifacts", "prep", "e2b", "store":
 		return rest != ""
 	}
 	return name == storeFile || name == tokenFile || name == config.FileName || strings.HasPrefix(name, eventsName) && !strings.Contains(name, "/")
@@ -218,6 +219,13 @@ func (s *System) addFiles(ctx context.Context, out *backup.Writer, db string, c 
 	}
 	for _, id := range leftOut {
 		c.LeftOut = append(c.LeftOut, backup.LeftOut{ID: id, Reason: "the snapshot's lower layers, directories of the host, are gone"})
+	}
+	volumes, err := os.ReadDir(all.Volumes(s.Dir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, one := range volumes {
+		c.LeftOut = append(c.LeftOut, backup.LeftOut{ID: one.Name(), Reason: "the files of a volume are not backed up"})
 	}
 	for _, dir := range backupDirs {
 		if err := addTree(ctx, out, s.Dir, dir); err != nil {

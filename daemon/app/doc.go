@@ -40,6 +40,10 @@
 //	edits/         records of the edits of workspaces and directories, for undo
 //	artifacts/     artifacts of workspaces
 //	cache/         machine code of the script interpreter
+//	e2b/           templates of E2B's API: their builds, logs and uploaded files
+//	e2b.key        key of the access tokens of E2B's sandboxes, mode 0600
+//	volumes/       volumes that sandboxes share
+//	results/       long answers of tools, for the next process
 //	tmp/           unpacked images, while a template is made
 //	eval/          directories of running evaluations, each with a lock file
 //

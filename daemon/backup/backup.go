@@ -50,7 +50,7 @@ type Workspace struct {
 
 // LeftOut is something that is not in a backup, wholly or in part.
 type LeftOut struct {
-	ID     string `json:"id"` // of a workspace or a snapshot
+	ID     string `json:"id"` // of a workspace, a snapshot or a volume
 	Name   string `json:"name,omitempty"`
 	Reason string `json:"reason"`
 }
