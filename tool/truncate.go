@@ -136,7 +136,11 @@ func (e *Env) truncateResult(t *Tool, workspace, id string, r Result) Result {
 // endMatters reports whether the end of a tool's long answer tells as much as its beginning:
 // so it is with the output of commands, but not with lists and patches.
 func (t *Tool) endMatters() bool {
-	return t.Family == Shell || t.Family == Verify || t.Family == Code || t.Family == Extra
+	switch t.Family {
+	case Files, Search, LSP, AST, Render, Secrets, Project, Snapshot:
+		return false
+	}
+	return true
 }
 
 // room returns the bytes of an answer's text that remain beside a note.

@@ -433,7 +433,7 @@ func TestSessionsBelongToTheirKey(t *testing.T) {
 	if res := send(m.red, "POST", "/mcp", session, list); res.StatusCode != http.StatusOK { //nolint:bodyclose // likewise
 		t.Errorf("red in its own session: %d", res.StatusCode)
 	}
-	stream := send(m.red, "GET", "/sse", "", "")
+	stream := send(m.red, "GET", "/sse", "", "") //nolint:bodyclose // likewise
 	buf := make([]byte, 200)
 	n, err := stream.Body.Read(buf)
 	if err != nil {
@@ -444,10 +444,10 @@ func TestSessionsBelongToTheirKey(t *testing.T) {
 	if !strings.HasPrefix(endpoint, "/sse?sessionid=") {
 		t.Fatalf("the endpoint is %q", endpoint)
 	}
-	if res := send(m.blue, "POST", endpoint, "", initialize); res.StatusCode != http.StatusNotFound {
+	if res := send(m.blue, "POST", endpoint, "", initialize); res.StatusCode != http.StatusNotFound { //nolint:bodyclose // likewise
 		t.Errorf("blue in the SSE session of red: %d, want 404", res.StatusCode)
 	}
-	if res := send(m.red, "POST", endpoint, "", initialize); res.StatusCode != http.StatusAccepted {
+	if res := send(m.red, "POST", endpoint, "", initialize); res.StatusCode != http.StatusAccepted { //nolint:bodyclose // likewise
 		t.Errorf("red in its own SSE session: %d", res.StatusCode)
 	}
 }
