@@ -37,8 +37,8 @@ func TestE2BClient(t *testing.T) {
 	must(t, err)
 	must(t, server.Start())
 	t.Cleanup(func() {
-		server.Process.Signal(os.Interrupt) //nolint:errcheck // it may have ended
-		server.Wait()                       //nolint:errcheck // likewise
+		server.Process.Signal(os.Interrupt)
+		server.Wait()
 		if t.Failed() {
 			t.Logf("croft up:\n%s", stderr.String())
 		}
