@@ -29,6 +29,7 @@ var noPaths = map[string]string{
 	"apply source":              "a workspace",
 	"diff from":                 "a snapshot",
 	"diff to":                   "a snapshot",
+	"edit_code action":          "one of four words",
 	"fork snapshot":             "a snapshot",
 	"git_branch from":           "a revision",
 	"git_diff from":             "a revision",
