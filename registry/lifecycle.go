@@ -113,6 +113,11 @@ func (r *Registry) removeDestroyed(ctx context.Context, rec Record) error {
 	if err := r.removeFromProvider(ctx, rec); err != nil {
 		return fmt.Errorf("registry: destroy %s: the next sweep removes what is left: %w", rec.ID, err)
 	}
+	if r.opts.Removed != nil {
+		if err := r.opts.Removed(ctx, rec.ID); err != nil {
+			return fmt.Errorf("registry: destroy %s: the next sweep removes what is left: %w", rec.ID, err)
+		}
+	}
 	err := r.store.Delete(ctx, rec.ID, rec.Version)
 	if fault.Of(err) == fault.NotFound {
 		return nil // a sweep was faster

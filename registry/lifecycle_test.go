@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -197,6 +198,28 @@ func TestSweptHearsWhatThereIs(t *testing.T) {
 	}
 	if !slices.Equal(told, []string{kept}) {
 		t.Errorf("told of %v, want %v", told, []string{kept})
+	}
+}
+
+// The caller's data of a destroyed workspace is removed with it, in a sweep after an error.
+func TestRemovedIsCalledForADestroyedWorkspace(t *testing.T) {
+	var removed []string
+	fails := errors.New("the disk is full")
+	g := newRigOn(t, sqliteURL(t), workspacetest.NewScripted(new(memory.Provider)), &Options{Removed: func(_ context.Context, id string) error {
+		removed = append(removed, id)
+		return fails
+	}})
+	id := g.create(nil)
+	g.acquireOK(id)
+	if err := g.Destroy(t.Context(), id); !errors.Is(err, fails) {
+		t.Errorf("got %v, want %v", err, fails)
+	}
+	fails = nil
+	if err := g.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(removed, []string{id, id}) {
+		t.Errorf("called for %v, want twice for %s", removed, id)
 	}
 }
 

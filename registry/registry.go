@@ -55,6 +55,10 @@ type Options struct {
 	// workspaces: the caller removes its own data of all other ones.
 	Swept func(ctx context.Context, live []string) error
 
+	// Removed, if set, is called when a workspace was destroyed, before its record is
+	// deleted. After an error the next sweep calls it again.
+	Removed func(ctx context.Context, id string) error
+
 	// HasSecret, if set, reports whether a text has a secret. Such names, sessions and
 	// labels are refused: they are stored, listed and logged.
 	HasSecret func(text string) bool

@@ -53,6 +53,11 @@ func (s *System) sweepEdits(live []string) error {
 	return err
 }
 
+// removeRecords removes the record of edits of a workspace that was destroyed.
+func (s *System) removeRecords(_ context.Context, id string) error {
+	return os.RemoveAll(filepath.Join(s.Dir, editsDir, id))
+}
+
 // sweepRecords removes what is recorded of workspaces that do not exist.
 func (s *System) sweepRecords(ctx context.Context, live []string) error {
 	return errors.Join(s.staging.Sweep(ctx, live), s.sweepEdits(live))

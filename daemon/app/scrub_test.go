@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,8 +20,9 @@ import (
 )
 
 // TestSecretsStayOutOfTheDataDirectory uses a configured secret and a token of a known shape
-// wherever a text can be given, and searches the data directory for them. The files and the
-// session logs of a workspace are its own: they are left out until it is destroyed.
+// wherever a text can be given, and searches the data directory for them. The files, the
+// record of edits and the session logs of a workspace are its own: they are left out until
+// it is destroyed.
 func TestSecretsStayOutOfTheDataDirectory(t *testing.T) {
 	const configured = "correct-horse-9931-battery"
 	token := "ghp_" + strings.Repeat("q7RkZ2mXv9Tb", 3)
@@ -61,14 +63,14 @@ func TestSecretsStayOutOfTheDataDirectory(t *testing.T) {
 	if err := env.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	searchData(t, dir, []string{configured, token}, filepath.Join(dir, "ws", rec.ID))
+	searchData(t, dir, []string{configured, token}, filepath.Join(dir, "ws", rec.ID), filepath.Join(dir, "edits", rec.ID))
 	if err := sys.Registry.Destroy(ctx, rec.ID); err != nil {
 		t.Fatal(err)
 	}
 	if err := sys.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	searchData(t, dir, []string{configured, token}, "")
+	searchData(t, dir, []string{configured, token})
 	for _, text := range []string{configured, token} {
 		if strings.Contains(log.String(), text) {
 			t.Errorf("the log has %q:\n%s", text, log.String())
@@ -122,13 +124,13 @@ func useEverywhere(ctx context.Context, t *testing.T, ws *workspace.Workspace, e
 
 // searchData fails the test where a file of the data directory, or its name, has one of the
 // texts. Files below except are left out.
-func searchData(t *testing.T, dir string, texts []string, except string) {
+func searchData(t *testing.T, dir string, texts []string, except ...string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case path == except:
+		case slices.Contains(except, path):
 			return filepath.SkipDir
 		}
 		var data []byte

@@ -187,7 +187,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	s.Registry, err = registry.New(ctx, s.store, s.Mux, &registry.Options{
-		Log: s.log, Events: s.events, Owner: owner, MaxOpen: int(s.settings().Caps.MaxOpen), Swept: s.sweepRecords,
+		Log: s.log, Events: s.events, Owner: owner, MaxOpen: int(s.settings().Caps.MaxOpen), Swept: s.sweepRecords, Removed: s.removeRecords,
 		Quota: s.quota, CheckSource: s.checkSource, Admit: s.checkKind, HasSecret: s.scrub.hasSecret(ctx), HasSecretValue: s.scrub.hasValue(ctx), Scrub: s.scrub.text(ctx),
 	})
 	if err != nil {
