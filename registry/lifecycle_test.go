@@ -201,7 +201,8 @@ func TestSweptHearsWhatThereIs(t *testing.T) {
 	}
 }
 
-// The caller's data of a destroyed workspace is removed with it, in a sweep after an error.
+// The caller removes its data of a destroyed workspace with it. After an error the record
+// stays until the next sweep.
 func TestRemovedIsCalledForADestroyedWorkspace(t *testing.T) {
 	var removed []string
 	fails := errors.New("the disk is full")
@@ -214,8 +215,11 @@ func TestRemovedIsCalledForADestroyedWorkspace(t *testing.T) {
 	if err := g.Destroy(t.Context(), id); !errors.Is(err, fails) {
 		t.Errorf("got %v, want %v", err, fails)
 	}
+	if rec, err := g.store.Get(t.Context(), id); err != nil || rec.State != Destroyed {
+		t.Errorf("the record is %s (%v), want %s", rec.State, err, Destroyed)
+	}
 	fails = nil
-	if err := g.Sweep(t.Context()); err != nil {
+	if err := g.Destroy(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(removed, []string{id, id}) {

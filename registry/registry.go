@@ -56,7 +56,7 @@ type Options struct {
 	Swept func(ctx context.Context, live []string) error
 
 	// Removed, if set, is called when a workspace was destroyed, before its record is
-	// deleted. After an error the next sweep calls it again.
+	// deleted: the caller removes its own data. After an error Swept removes the rest.
 	Removed func(ctx context.Context, id string) error
 
 	// HasSecret, if set, reports whether a text has a secret. Such names, sessions and
