@@ -138,8 +138,8 @@ type polledOutput struct{ stdout, stderr polledStream }
 
 // A polledStream is the end of a stream: what answers have shown, and what they held back.
 type polledStream struct {
-	data []byte
-	held int // bytes at the end of data
+	data    []byte
+	pending int // bytes at the end of data
 }
 
 // next returns the scrubbed output to show after more has arrived. While the command runs, a
@@ -148,13 +148,13 @@ func (s *polledStream) next(scrub *secret.Scrubber, more []byte, running bool) s
 	if scrub == nil {
 		return string(more)
 	}
-	from := len(s.data) - s.held
+	from := len(s.data) - s.pending
 	s.data = append(s.data, more...)
-	if s.held = 0; running {
-		s.held = min(scrub.Undecided(s.data), len(s.data)-from)
+	if s.pending = 0; running {
+		s.pending = min(scrub.Undecided(s.data), len(s.data)-from)
 	}
-	text := string(scrub.Part(s.data, from, len(s.data)-s.held))
-	s.data = bytes.Clone(s.data[max(0, len(s.data)-s.held-pollMargin):])
+	text := string(scrub.Part(s.data, from, len(s.data)-s.pending))
+	s.data = bytes.Clone(s.data[max(0, len(s.data)-s.pending-pollMargin):])
 	return text
 }
 
