@@ -37,6 +37,7 @@ type autorunWatch struct {
 	queued    []string          // paths that events reported and that no result has listed yet
 	warnings  []string          // of the last scan: what was not scanned or not listed
 	behind    bool              // changes may exist that no scan has reported
+	running   int               // commands of Run
 	refs      map[string]string // digests of refs that were reported, by private copy
 	nextCheck time.Time         // of the mounts, for calls of module FS, at the earliest
 }
@@ -49,6 +50,20 @@ func (l *autorunWatch) setFound(w *autorunState, throwaway bool) {
 		l.found = w
 	}
 	l.queued = append(l.queued, w.Hidden...)
+}
+
+// startCommand notes that a command may change files. The caller calls ended after a command
+// of Run, and before the scan.
+func (l *autorunWatch) startCommand() (ended func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.behind = true
+	l.running++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.running--
+	}
 }
 
 // takeQueued returns the paths that no result has listed yet. l is locked.
@@ -108,7 +123,7 @@ func (h *handle) autorunChanges(must bool) (found, warnings []string) {
 			h.p.log.Warn("sandbox: reported autorun changes can't be recorded, and will be reported again", "workspace", h.id, "error", err)
 		}
 	}
-	h.autorun.warnings, h.autorun.behind = warnings, len(warnings) > 0
+	h.autorun.warnings, h.autorun.behind = warnings, len(warnings) > 0 || h.autorun.running > 0
 	h.autorun.next = time.Now().Add(scanPause * time.Since(start))
 	return found, warnings
 }
@@ -155,8 +170,9 @@ func (h *handle) scanForChanges(w *autorunState, at string, most int) (found, wa
 	return found, warnings
 }
 
-// reportLeftovers reports changes that no scan has reported, before a new guest starts and
-// takes what exists for its own. The next result lists them.
+// reportLeftovers reports changes that no scan has reported, because the guest was killed or
+// Croft crashed, before a new guest starts and takes what exists for its own. The next
+// result lists them.
 func (h *handle) reportLeftovers() {
 	h.autorun.mu.Lock()
 	behind := h.autorun.behind

@@ -417,6 +417,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 	if h.dir, err = p.store.Attach(ctx, m, wsdir.OpenDirectory); err != nil {
 		return nil, err
 	}
+	h.autorun.behind = h.dir.AfterCrash()
 	h.att = supervise.NewAttachment(h.dir, p.store.Dir(m.ID), h.connectGuest)
 	h.viaGuestMount = m.Dir != "" && !l.noMounts || p.hasDiskImage(l, m.Policy)
 	h.dir.Via = h.filesModule
