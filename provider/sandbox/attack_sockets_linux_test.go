@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -276,6 +277,65 @@ func TestAttackFIFOsOfTheHost(t *testing.T) {
 				}
 				if shown == "in place" && strings.TrimSpace(string(res.Stdout)) != "hi" {
 					t.Errorf("a FIFO made inside gives %q %q", res.Stdout, res.Stderr)
+				}
+			})
+		})
+	}
+}
+
+// TestAttackLaterFIFOs uses FIFOs that the host makes while the guest runs: each is reported.
+func TestAttackLaterFIFOs(t *testing.T) {
+	for _, shown := range []string{"in place", "read-only"} {
+		t.Run(strings.ReplaceAll(shown, " ", "-"), func(t *testing.T) {
+			atEachLevel(t, func(t *testing.T, p *Provider, level driver.Isolation) {
+				verdict := testenv.Reported
+				switch level {
+				case driver.IsolationProcess:
+					verdict = testenv.NotClaimed
+				case driver.IsolationGVisor:
+					verdict = testenv.Prevented
+				}
+				testenv.ReportAttack(t, "FIFO of the host, made later, directory "+shown, string(level), verdict, "")
+				if verdict == testenv.NotClaimed {
+					return
+				}
+				dir := t.TempDir()
+				told := new(events)
+				p.cfg.Events = told
+				ws := open(t, p, func(s *driver.Spec) {
+					if shown == "in place" {
+						s.Dir = dir
+						return
+					}
+					s.Config, _ = json.Marshal(options{Binds: []bind{{Dir: dir, ReadOnly: true}}})
+				})
+				output(t, ws, "true")
+				fifo := filepath.Join(dir, "fifo")
+				for range 2 { // also where one replaces another
+					os.Remove(fifo)
+					if err := unix.Mkfifo(fifo+".new", 0o666); err != nil {
+						t.Fatal(err)
+					}
+					if err := os.Rename(fifo+".new", fifo); err != nil {
+						t.Fatal(err)
+					}
+					f, err := os.OpenFile(fifo, os.O_RDWR|unix.O_NONBLOCK, 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer f.Close()
+					scanAgain(t, ws)
+					res := script(t, ws, "timeout 5 sh -c 'echo attack > "+fifo+"' 2>/dev/null; true")
+					if verdict == testenv.Reported {
+						if !slices.Contains(res.AutorunChanges, fifo) || !slices.Contains(told.paths(), fifo) {
+							t.Errorf("the FIFO is not reported: %q, events %q", res.AutorunChanges, told.paths())
+						}
+						continue
+					}
+					var buf [10]byte
+					if n, _ := unix.Read(int(f.Fd()), buf[:]); n > 0 {
+						t.Errorf("the host received %q", buf[:n])
+					}
 				}
 			})
 		})

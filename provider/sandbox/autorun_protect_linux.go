@@ -50,6 +50,8 @@ type autorunState struct {
 	Made   []string                     `json:"made,omitempty"`   // paths of placeholders on the host
 	Mounts []heldMount                  `json:"mounts,omitempty"` // mounts that protect autorun files
 	Hidden []string                     `json:"hidden,omitempty"` // directories on the host that can't be read, and are empty inside
+
+	ReadOnly []string `json:"readOnly,omitempty"` // those of Dirs that the workload can't write: only FIFOs count there
 }
 
 // A heldMount is a mount that protects autorun files.

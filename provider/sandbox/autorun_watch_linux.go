@@ -128,12 +128,20 @@ func (h *handle) autorunChanges(must bool) (found, warnings []string) {
 	return found, warnings
 }
 
+// scanShown scans a directory of the user as it is shown.
+func (h *handle) scanShown(w *autorunState, at string) (*autorunScan, error) {
+	if slices.Contains(w.ReadOnly, at) {
+		return scanFIFOs(at)
+	}
+	return scanAutorun(at, h.currentOptions().Git == GitShared, w.Dirs[at])
+}
+
 // scanForChanges reports the changes in one directory of the user. What was not scanned
 // keeps its old stamp, and so does a change that is not among the first most ones: a later
 // scan finds it.
 func (h *handle) scanForChanges(w *autorunState, at string, most int) (found, warnings []string) {
 	before := w.Dirs[at]
-	s, err := scanAutorun(at, h.currentOptions().Git == GitShared, before)
+	s, err := h.scanShown(w, at)
 	if err != nil {
 		s.failures = append(s.failures, err)
 	}
@@ -141,7 +149,7 @@ func (h *handle) scanForChanges(w *autorunState, at string, most int) (found, wa
 	for i, name := range changed {
 		if i < most {
 			found = append(found, filepath.Join(at, name))
-			h.emitAutorunChange(filepath.Join(at, name))
+			h.emitAutorunChange(filepath.Join(at, name), s.stamps[name])
 			if !strings.HasPrefix(s.stamps[name], gitLinkStamp) {
 				continue
 			}
@@ -193,8 +201,13 @@ func (h *handle) reportHidden(w *autorunState) {
 	}
 }
 
-// emitAutorunChange emits the event of one changed autorun file.
-func (h *handle) emitAutorunChange(name string) {
+// emitAutorunChange emits the event of one changed autorun file, or of a new FIFO.
+func (h *handle) emitAutorunChange(name, stamp string) {
+	if strings.HasPrefix(stamp, fifoStamp) {
+		h.emitViolation(name, fmt.Errorf(
+			"sandbox: FIFO %s was made while the workspace could use it: %w: a program of the host that reads from it gets what the workload writes", name, fault.SandboxViolation))
+		return
+	}
 	h.emitViolation(name, fmt.Errorf(
 		"sandbox: autorun file %s was created or changed while the workspace could write there: %w: review it before you run tools in that directory", name, fault.SandboxViolation))
 }

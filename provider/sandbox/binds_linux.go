@@ -230,6 +230,14 @@ func (p *Provider) extraMounts(l *launch, u launchSpec) (before, after []guestpr
 		if err != nil {
 			return nil, nil, err
 		}
+		if ro && u.autorun != nil && !u.level.gvisor {
+			s, err := scanFIFOs(d.procPath())
+			if err != nil {
+				return nil, nil, err
+			}
+			u.autorun.addDir(d.real, s)
+			u.autorun.ReadOnly = append(u.autorun.ReadOnly, d.real)
+		}
 		if containsPath(b.Dir, u.guestDir) { // the bind is read-only, see checkBinds
 			before = append(append(before, m), fifos...)
 			continue
@@ -247,8 +255,8 @@ func (p *Provider) extraMounts(l *launch, u launchSpec) (before, after []guestpr
 const maxFIFOEntries = 2_000_000
 
 // maskFIFOs returns mounts that mask the FIFOs in a directory of the host: a program of the
-// host may read commands from one. FIFOs that the host makes later are not masked. gVisor
-// opens none.
+// host may read commands from one. FIFOs that are made later are not masked, but reported:
+// see autorunChanges. gVisor opens none.
 func (u launchSpec) maskFIFOs(d *checkedDir, target string) ([]guestproto.Mount, error) {
 	if u.level.gvisor {
 		return nil, nil
