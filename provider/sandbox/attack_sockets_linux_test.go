@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -128,6 +129,51 @@ func TestAttackSocketsOfTheHost(t *testing.T) {
 	}
 }
 
+// TestSocketsOfTheHost connects to sockets in directories that the option "sockets" names,
+// and to no others.
+func TestSocketsOfTheHost(t *testing.T) {
+	for _, shown := range []string{"in place", "read-only", "writable"} {
+		t.Run(strings.ReplaceAll(shown, " ", "-"), func(t *testing.T) {
+			atEachLevel(t, func(t *testing.T, p *Provider, level driver.Isolation) {
+				dir := t.TempDir()
+				if err := os.Mkdir(filepath.Join(dir, "asked"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				for _, name := range []string{"asked/s", "other"} {
+					l, err := net.Listen("unix", filepath.Join(dir, name))
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer l.Close() // connections wait in its queue
+				}
+				opts := options{Sockets: []string{filepath.Join(dir, "asked")}}
+				spec := driver.Spec{ID: driver.NewID(), Kind: Kind, Dir: dir}
+				if shown != "in place" {
+					spec.Dir, opts.Binds = "", []bind{{Dir: dir, ReadOnly: shown == "read-only"}}
+				}
+				spec.Config, _ = json.Marshal(opts)
+				if level == driver.IsolationProcess || level == driver.IsolationGVisor {
+					if _, err := p.Open(t.Context(), spec); fault.Of(err) != fault.Unsupported {
+						t.Errorf("Open: %v, want %s", err, fault.Unsupported)
+					}
+					return
+				}
+				ws := open(t, p, func(s *driver.Spec) { *s = spec })
+				got := output(t, ws, "D="+dir+` perl -MIO::Socket::UNIX -e '
+for ("asked/s", "other") { print IO::Socket::UNIX->new(Type => SOCK_STREAM, Peer => "$ENV{D}/$_") ? "yes " : "no " }'`)
+				if got != "yes no" {
+					t.Errorf("the sockets are reached: %q, want %q", got, "yes no")
+				}
+			})
+		})
+	}
+	opts, _ := json.Marshal(options{Sockets: []string{t.TempDir()}})
+	_, err := newProvider(t, t.TempDir()).Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, Config: opts})
+	if fault.Of(err) != fault.InvalidArgument {
+		t.Errorf("sockets of a directory that is not shown: %v, want %s", err, fault.InvalidArgument)
+	}
+}
+
 // TestAttackSocketPathRace changes the path of a socket while connect(2) is under way.
 func TestAttackSocketPathRace(t *testing.T) {
 	atEachLevel(t, func(t *testing.T, p *Provider, level driver.Isolation) {
@@ -193,7 +239,7 @@ my $failed = 0; while ((my $pid = wait) > 0) { $failed++ if $? } print $failed'`
 }
 
 func TestAttackSocketsUnprivileged(t *testing.T) {
-	asNobody(t, "^Test(AttackSocketsOfTheHost|AttackSocketPathRace|OwnSocketsWork|AttackLease|AttackSocketFamilies|AttackCoreFiles|AttackFIFOsOfTheHost|AttackOtherWorkspaces)$")
+	asNobody(t, "^Test(AttackSocketsOfTheHost|AttackSocketPathRace|OwnSocketsWork|AttackLease|AttackSocketFamilies|AttackCoreFiles|AttackFIFOsOfTheHost|AttackLaterFIFOs|AttackOtherWorkspaces)$")
 }
 
 // TestAttackLease takes a lease on a file in a directory in place, which would stall

@@ -56,6 +56,22 @@ func (p *Provider) checkBinds(spec driver.Spec, opts *options) error {
 	return nil
 }
 
+// checkSockets checks the directories of the option "sockets".
+func (o *options) checkSockets(spec driver.Spec, l *level) error {
+	if len(o.Sockets) > 0 && (l.noMounts || l.gvisor) {
+		return fmt.Errorf("sockets: %w: at the level %s no socket of the host can be reached", fault.Unsupported, l.name)
+	}
+	for i, dir := range o.Sockets {
+		dir = filepath.Clean(dir)
+		shows := func(b bind) bool { return !b.Empty && containsPath(b.Dir, dir) }
+		if !filepath.IsAbs(dir) || !slices.ContainsFunc(o.Binds, shows) && (spec.Dir == "" || !containsPath(spec.Dir, dir)) {
+			return fmt.Errorf("sockets in %q: %w: name a directory that is shown, in place or by a bind, or one in it, from the root", dir, fault.InvalidArgument)
+		}
+		o.Sockets[i] = dir
+	}
+	return nil
+}
+
 // checkNesting checks two directories of which one may contain the other.
 func (s visibleDir) checkNesting(other visibleDir) error {
 	outer, inner := other, s
