@@ -36,6 +36,7 @@ type runOptions struct {
 	options  string
 	rw, ro   []string
 	git      string
+	sockets  []string
 	policy   policyFlags
 	command  commandFlags
 }
@@ -71,6 +72,7 @@ The exit status is that of the command; 125 is an error of croft itself.`,
 	f.StringVar(&opts.options, "options", "", "options of that provider, a JSON object, such as {\"image\":\"tools:1\"} for docker")
 	f.StringArrayVar(&opts.rw, "rw", nil, "mount this directory of the host writable; the command runs in the first one; may be given several times")
 	f.StringArrayVar(&opts.ro, "ro", nil, "mount this directory of the host read-only; the command runs in it if it is the only one; may be given several times")
+	f.StringArrayVar(&opts.sockets, "sockets", nil, "let the command connect to Unix sockets in this directory of the host, which --rw or --ro shows; may be given several times")
 	registerGit(f, &opts.git)
 	opts.policy.registerFlags(f)
 	opts.command.registerFlags(f)
@@ -144,21 +146,23 @@ type sandboxOptions struct {
 	Throwaway bool       `json:"throwaway,omitempty"`
 	Binds     []boundDir `json:"binds,omitempty"`
 	Git       string     `json:"git,omitempty"`
+	Sockets   []string   `json:"sockets,omitempty"`
 }
 
 // setRunDirs sets the directories of a run: the first writable one, or a read-only
 // one that is alone, is the workspace, in place. The others are mounted beside it.
 func (a *command) setRunDirs(opts runOptions, kind string, spec *workspace.Spec) error {
+	all, err := a.absoluteDirs(slices.Concat(opts.rw, opts.ro))
+	if err != nil {
+		return err
+	}
+	sockets, err := a.absoluteDirs(opts.sockets)
+	if err != nil {
+		return err
+	}
 	var dirs []boundDir
-	for i, dir := range slices.Concat(opts.rw, opts.ro) {
-		if a.server != "" && !filepath.IsAbs(dir) {
-			return usagef("%s is relative: with --server, give a directory of the server's host from its root", dir)
-		}
-		abs, err := filepath.Abs(dir)
-		if err != nil {
-			return err
-		}
-		dirs = append(dirs, boundDir{abs, i >= len(opts.rw)})
+	for i, dir := range all {
+		dirs = append(dirs, boundDir{dir, i >= len(opts.rw)})
 	}
 	if len(dirs) > 0 && (!dirs[0].ReadOnly || len(dirs) == 1) {
 		spec.Dir, spec.Policy.ReadOnly = dirs[0].Dir, dirs[0].ReadOnly
@@ -168,12 +172,28 @@ func (a *command) setRunDirs(opts runOptions, kind string, spec *workspace.Spec)
 		if len(dirs) > 0 {
 			return fmt.Errorf("run: %w: a workspace of kind %s has one directory: give --rw or --ro once", fault.Unsupported, kind)
 		}
-		if opts.git != "" {
-			return usagef("--git is for the provider %s", sandboxKind)
+		if opts.git != "" || len(sockets) > 0 {
+			return usagef("--git and --sockets are for the provider %s", sandboxKind)
 		}
 		return setProviderOptions(opts.options, nil, spec)
 	}
-	return setProviderOptions(opts.options, sandboxOptions{Throwaway: true, Binds: dirs, Git: opts.git}, spec)
+	return setProviderOptions(opts.options, sandboxOptions{Throwaway: true, Binds: dirs, Git: opts.git, Sockets: sockets}, spec)
+}
+
+// absoluteDirs returns directories from the root.
+func (a *command) absoluteDirs(dirs []string) ([]string, error) {
+	var all []string
+	for _, dir := range dirs {
+		if a.server != "" && !filepath.IsAbs(dir) {
+			return nil, usagef("%s is relative: with --server, give a directory of the server's host from its root", dir)
+		}
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, abs)
+	}
+	return all, nil
 }
 
 // setProviderOptions sets the options of the provider: given, overridden by own.

@@ -56,6 +56,22 @@ func (p *Provider) checkBinds(spec driver.Spec, opts *options) error {
 	return nil
 }
 
+// checkSockets checks the directories of the option "sockets".
+func (o *options) checkSockets(spec driver.Spec, l *level) error {
+	if len(o.Sockets) > 0 && (l.noMounts || l.gvisor) {
+		return fmt.Errorf("sockets: %w: at the level %s no socket of the host can be reached", fault.Unsupported, l.name)
+	}
+	for i, dir := range o.Sockets {
+		dir = filepath.Clean(dir)
+		shows := func(b bind) bool { return !b.Empty && containsPath(b.Dir, dir) }
+		if !filepath.IsAbs(dir) || !slices.ContainsFunc(o.Binds, shows) && (spec.Dir == "" || !containsPath(spec.Dir, dir)) {
+			return fmt.Errorf("sockets in %q: %w: name a directory that is shown, in place or by a bind, or one in it, from the root", dir, fault.InvalidArgument)
+		}
+		o.Sockets[i] = dir
+	}
+	return nil
+}
+
 // checkNesting checks two directories of which one may contain the other.
 func (s visibleDir) checkNesting(other visibleDir) error {
 	outer, inner := other, s
@@ -230,6 +246,14 @@ func (p *Provider) extraMounts(l *launch, u launchSpec) (before, after []guestpr
 		if err != nil {
 			return nil, nil, err
 		}
+		if ro && u.autorun != nil && !u.level.gvisor {
+			s, err := scanFIFOs(d.procPath())
+			if err != nil {
+				return nil, nil, err
+			}
+			u.autorun.addDir(d.real, s)
+			u.autorun.ReadOnly = append(u.autorun.ReadOnly, d.real)
+		}
 		if containsPath(b.Dir, u.guestDir) { // the bind is read-only, see checkBinds
 			before = append(append(before, m), fifos...)
 			continue
@@ -247,8 +271,8 @@ func (p *Provider) extraMounts(l *launch, u launchSpec) (before, after []guestpr
 const maxFIFOEntries = 2_000_000
 
 // maskFIFOs returns mounts that mask the FIFOs in a directory of the host: a program of the
-// host may read commands from one. FIFOs that the host makes later are not masked. gVisor
-// opens none.
+// host may read commands from one. FIFOs that are made later are not masked, but reported:
+// see autorunChanges. gVisor opens none.
 func (u launchSpec) maskFIFOs(d *checkedDir, target string) ([]guestproto.Mount, error) {
 	if u.level.gvisor {
 		return nil, nil

@@ -88,6 +88,12 @@ type options struct {
 	// FS does not reach them.
 	Binds []bind `json:"binds,omitempty"`
 
+	// Sockets are absolute paths of directories of the host that are shown, in place or by
+	// a bind, or of directories in them: the workload may connect to Unix sockets there.
+	// A program of the host that listens on one may run code for it. Isolation process and
+	// gvisor can't allow it.
+	Sockets []string `json:"sockets,omitempty"`
+
 	// Volumes are directories of Config.Volumes. Module FS does not reach them.
 	Volumes []volume `json:"volumes,omitempty"`
 

@@ -23,7 +23,7 @@ func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts options) (*launc
 	}
 	u := &launchSpec{
 		level: l, id: m.ID, files: p.store.Files(m), guestDir: workspaceAt(m.Dir, &opts), user: opts.userName(), policy: m.Policy, log: p.store.Path(m.ID, logName),
-		throwaway: opts.Throwaway, lower: opts.lowerDirs(), hostDir: m.Dir != "", binds: opts.Binds, volumes: p.volumeMounts(opts), rootfs: opts.RootfsDir, version: bin.Version,
+		throwaway: opts.Throwaway, lower: opts.lowerDirs(), hostDir: m.Dir != "", binds: opts.Binds, sockets: opts.Sockets, volumes: p.volumeMounts(opts), rootfs: opts.RootfsDir, version: bin.Version,
 		gitDir: p.store.Path(m.ID, gitName), gitShared: opts.Git == GitShared,
 	}
 	u.checkGit = func(dir string) error {

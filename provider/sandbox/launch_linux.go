@@ -67,11 +67,12 @@ func (i ids) sysProcAttr(gvisor bool) *syscall.SysProcAttr {
 type launchSpec struct {
 	level    *level
 	id       string
-	files    string // directory of the files on the host
-	guestDir string // path of the workspace inside
-	user     string // name of the workload's user inside
-	socket   string // socket of the guest; "" for a throwaway guest
-	log      string // directory of the logs of sessions
+	files    string   // directory of the files on the host
+	guestDir string   // path of the workspace inside
+	user     string   // name of the workload's user inside
+	socket   string   // socket of the guest; "" for a throwaway guest
+	log      string   // directory of the logs of sessions
+	sockets  []string // directories of the host whose sockets may be connected to
 	policy   driver.Policy
 
 	throwaway   bool                            // the guest ends with the connection of the process that started it
@@ -191,7 +192,8 @@ func (u launchSpec) filesInMount() bool {
 func (u launchSpec) showsHostDirs() bool { return u.hostDir || len(u.binds) > 0 }
 
 // socketDirs lists the directories, as seen inside, in which Unix sockets are the
-// workload's own. Those of directories of the host may be the host's.
+// workload's own, or are named by an option. Those of other directories of the host may be
+// the host's.
 func (u launchSpec) socketDirs() []string {
 	if u.level.noMounts {
 		// The workload can move a socket of the host from a directory that it may write.
@@ -204,7 +206,7 @@ func (u launchSpec) socketDirs() []string {
 	if !u.hostDir {
 		dirs = append(dirs, u.guestDir)
 	}
-	return dirs
+	return append(dirs, u.sockets...)
 }
 
 // workspaceMounts returns the mounts of the workspace itself.

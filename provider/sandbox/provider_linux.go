@@ -179,6 +179,9 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 		err = p.checkBinds(spec, opts)
 	}
 	if err == nil {
+		err = opts.checkSockets(spec, l)
+	}
+	if err == nil {
 		err = p.checkVolumes(spec, opts, l)
 	}
 	if err == nil {
@@ -417,6 +420,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 	if h.dir, err = p.store.Attach(ctx, m, wsdir.OpenDirectory); err != nil {
 		return nil, err
 	}
+	h.autorun.behind = h.dir.AfterCrash()
 	h.att = supervise.NewAttachment(h.dir, p.store.Dir(m.ID), h.connectGuest)
 	h.viaGuestMount = m.Dir != "" && !l.noMounts || p.hasDiskImage(l, m.Policy)
 	h.dir.Via = h.filesModule
