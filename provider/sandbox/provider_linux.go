@@ -179,6 +179,9 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 		err = p.checkBinds(spec, opts)
 	}
 	if err == nil {
+		err = p.checkCaches(spec, opts)
+	}
+	if err == nil {
 		err = p.checkVolumes(spec, opts, l)
 	}
 	if err == nil {
