@@ -54,6 +54,7 @@ type Config struct {
 	Events       event.Sink
 	Resolver     egress.Resolver
 	RootCAs      *x509.CertPool
+	Upstream     *egress.UpstreamProxy
 	LocalHandler func(workspace string) http.Handler
 
 	// Snapshots is the store of snapshots; nil means no snapshots. Layers is the
