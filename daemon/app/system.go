@@ -256,7 +256,7 @@ func (s *System) isSnapshotNeeded(ctx context.Context, snapshot string) (bool, e
 func (s *System) openProviders(ctx context.Context, cfg Config) ([]driver.Provider, error) {
 	providers, err := all.Providers(all.Config{
 		Data: s.Dir, Needed: s.isSnapshotNeeded, TenantOf: s.tenantOf, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
-		Secrets: s.secrets, Credentials: egressCredentials(s.settings()), Events: s.events, Resolver: cfg.Resolver,
+		Secrets: s.secrets, Credentials: egressCredentials(s.settings()), Upstream: upstreamProxy(s.settings()), Events: s.events, Resolver: cfg.Resolver,
 	})
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@
 //	freeze                  flock, shared, while a process keeps the cgroup frozen
 //	files                   the files, unless they are in place or in disk.img
 //	layer                   with a template: the directories upper and work of overlayfs
+//	caches                  upper layers of caches of the host, see the option "caches"
 //	disk.img                with a disk limit: a file system that contains the files
 //	git                     private copies of Git directories, see gitcopy_linux.go
 //	imports                 upper layers of directories that were imported by mount

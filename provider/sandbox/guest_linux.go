@@ -39,6 +39,8 @@ func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts options) (*launc
 	if len(u.lower) > 0 {
 		u.layer = p.store.Path(m.ID, layerName)
 	}
+	u.layers = p.store.Path(m.ID, cachesName)
+	u.addCaches(opts.Caches)
 	if !u.throwaway {
 		u.socket = p.store.Path(m.ID, supervise.SocketName)
 	}
@@ -184,6 +186,11 @@ func (p *Provider) prepareLaunch(l *launch, u *launchSpec) error {
 	if u.layer != "" && u.image == "" {
 		if err := p.resetLayer(u.layer); err != nil {
 			return fmt.Errorf("create the overlayfs layer: %w", err)
+		}
+	}
+	for _, c := range u.caches {
+		if err := p.resetLayer(c.layer); err != nil {
+			return fmt.Errorf("create the layer of a cache: %w", err)
 		}
 	}
 	if err := u.level.launch(p, l, *u); err != nil {

@@ -182,6 +182,9 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 		err = opts.checkSockets(spec, l)
 	}
 	if err == nil {
+		err = p.checkCaches(spec, opts)
+	}
+	if err == nil {
 		err = p.checkVolumes(spec, opts, l)
 	}
 	if err == nil {

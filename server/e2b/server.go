@@ -34,7 +34,7 @@ type Config struct {
 	// Admit checks and completes the spec of a sandbox from the configuration.
 	// AdmitPolicy checks the new policy of a workspace, which has the present one.
 	Admit       func(ctx context.Context, spec *driver.Spec) error
-	AdmitPolicy func(ctx context.Context, id string, present, policy driver.Policy) error
+	AdmitPolicy func(ctx context.Context, id string, present driver.Policy, policy *driver.Policy) error
 
 	// Guard authenticates requests to the control plane, and checks host names.
 	Guard httpguard.Guard

@@ -52,7 +52,7 @@ type Config struct {
 	// workspace, which has the present one, and AdmitKind whether workspaces of a kind
 	// may be used. Nil accepts everything, and knows no policy by name.
 	Admit       func(ctx context.Context, spec *driver.Spec, policy string) error
-	AdmitPolicy func(ctx context.Context, id string, present, policy driver.Policy) error
+	AdmitPolicy func(ctx context.Context, id string, present driver.Policy, policy *driver.Policy) error
 	AdmitKind   func(kind string) error
 
 	// Snapshots is the store of the workspaces' snapshots. Export copies a snapshot to

@@ -316,7 +316,7 @@ func (s *Server) changeWorkspace(ctx context.Context, r registry.Record, in *cha
 		return nil, fmt.Errorf("change workspace %s: %w: give labels, policy or both", in.ID, fault.InvalidArgument)
 	}
 	if in.Body.Policy != nil && s.cfg.AdmitPolicy != nil {
-		if err := s.cfg.AdmitPolicy(ctx, r.ID, r.Spec.Policy, *in.Body.Policy); err != nil {
+		if err := s.cfg.AdmitPolicy(ctx, r.ID, r.Spec.Policy, in.Body.Policy); err != nil {
 			return nil, err
 		}
 	}
