@@ -129,7 +129,7 @@ var may = []struct{ pkg, imports string }{
 	{"cmd/croft", "daemon"},
 	{"cmd/croft-guest", "host/guestd"},
 	{"e2e", ""},
-	{"bench", "fault secret workspace workspace/driver workspace/workspacetest host/... provider/... registry snapshot tool/... internal/..."},
+	{"bench", "client fault secret workspace workspace/driver workspace/workspacetest host/... provider/... registry snapshot tool/... internal/..."},
 }
 
 // leaves are small helpers that import nothing of this module.

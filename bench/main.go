@@ -79,6 +79,7 @@ var families = []family{
 	{"mcp", benchMCP},
 	{"eval", benchEval},
 	{"docker", benchDocker},
+	{"server", benchServer},
 }
 
 func main() {

@@ -33,6 +33,11 @@ type Config struct {
 	// Guest is the path of croft-guest; "" looks for it, see package guestbin.
 	Guest string
 
+	// Proofs is a file, in a directory that no workspace sees and no other user writes to,
+	// by which later processes know the levels of isolation that passed their test; see the
+	// package. "" makes each process test them.
+	Proofs string
+
 	// Runsc is the path of gVisor's program; "" looks for runsc on PATH.
 	Runsc string
 

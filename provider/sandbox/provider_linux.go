@@ -30,6 +30,8 @@ type Provider struct {
 	cfg           Config
 	ids           ids
 	binary        func() (*guestbin.Binary, error)
+	digest        func() (string, error) // hostDigest, once
+	sysctlDir     string                 // /proc/sys, or another directory in tests
 	proxies       func() *proxies.Set
 	userns        usernsCache
 	ctx           context.Context // of the proxies; cancelled by Close
@@ -63,10 +65,11 @@ func New(cfg *Config) (*Provider, error) {
 	if c.Isolation.Rank() < 0 {
 		return nil, fmt.Errorf("sandbox: config: isolation %q: %w: the levels are %v", c.Isolation, fault.InvalidArgument, driver.Isolations)
 	}
-	p := &Provider{store: ground, log: ground.Log(), cfg: c, ids: hostIDs(c.UIDBase)}
+	p := &Provider{store: ground, log: ground.Log(), cfg: c, ids: hostIDs(c.UIDBase), sysctlDir: "/proc/sys"}
 	p.ctx, p.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // it ends with Close
 	p.proxies = sync.OnceValue(p.newProxies)
 	p.binary = sync.OnceValues(func() (*guestbin.Binary, error) { return guestbin.Find(c.Guest) })
+	p.digest = sync.OnceValues(p.hostDigest)
 	return p, nil
 }
 

@@ -90,9 +90,10 @@ const defaultMaxBody = 16 << 20
 type Server struct {
 	cfg      Config
 	log      *slog.Logger
-	mux      *http.ServeMux
+	routes   *routes
 	scopes   map[string]string // of each route, by its pattern
 	api      huma.API
+	document func() // completeDocument, once
 	profiles *profile.Cache
 
 	drain sync.Once
@@ -125,22 +126,29 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Events == nil {
 		cfg.Events = event.NewStream(cfg.Recent)
 	}
-	s := &Server{announced: map[string]event.Profile{}, pins: pins{all: map[string][]*pin{}}, bodyTimeout: defaultBodyTimeout, cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), scopes: map[string]string{}, profiles: profile.NewCache(), done: make(chan struct{})}
+	s := &Server{announced: map[string]event.Profile{}, pins: pins{all: map[string][]*pin{}}, bodyTimeout: defaultBodyTimeout, cfg: cfg, log: cfg.Log, routes: newRoutes(), scopes: map[string]string{}, profiles: profile.NewCache(), done: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.api = humago.New(s.mux, s.humaConfig())
+	s.api = humago.New(s.routes, s.humaConfig())
 	s.api.UseMiddleware(wrapContext, s.refuseRepeated)
+	s.document = sync.OnceFunc(s.completeDocument)
+	s.routes.declareOwn(s.document)
 	s.registerRoutes()
 	for path, h := range cfg.Mounts {
-		s.mux.Handle(path, h)
+		s.routes.mux.Handle(path, h)
 	}
+	return s, nil
+}
+
+// completeDocument adds all routes to the OpenAPI document, and what huma does not see.
+func (s *Server) completeDocument() {
+	s.routes.registerAll()
 	schemas := s.api.OpenAPI().Components.Schemas.Map()
 	delete(schemas, "ErrorModel") // huma's error schema, which no route uses
 	documentBytes(schemas)
 	documentDurations(schemas)
 	documentLimits(schemas)
-	return s, nil
 }
 
 // Drain ends requests without a natural end: watches, waits, and connections with a
@@ -186,7 +194,10 @@ func (s *Server) untilDrain(ctx context.Context) (context.Context, context.Cance
 }
 
 // OpenAPI returns the OpenAPI document as JSON.
-func (s *Server) OpenAPI() ([]byte, error) { return s.api.OpenAPI().MarshalJSON() }
+func (s *Server) OpenAPI() ([]byte, error) {
+	s.document()
+	return s.api.OpenAPI().MarshalJSON()
+}
 
 func (s *Server) humaConfig() huma.Config {
 	cfg := huma.DefaultConfig("Croft", s.cfg.Version)
@@ -231,7 +242,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r, answered := watchBody(w, r, s.bodyTimeout)
 	defer answered()
-	h, pattern := s.mux.Handler(r)
+	h, pattern := s.routes.mux.Handler(r)
 	httplog.SetRoute(r.Context(), pattern)
 	if pattern == "" || !isCleanPath(r.URL.EscapedPath()) { // http.ServeMux would redirect
 		s.answerUnmatched(w, r, h)

@@ -122,13 +122,16 @@ func (s *Server) controlRoutes() {
 // handle registers a route whose errors become problems.
 func handle[I, O any](s *Server, op huma.Operation, f func(context.Context, *I) (*O, error)) {
 	info := requestInfo{op.Method, op.Path}
-	s.scopes[op.Method+" "+op.Path] = requiredScope(op)
-	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
-		out, err := f(ctx, in)
-		if err != nil {
-			return nil, s.newProblem(info, err)
-		}
-		return out, nil
+	pattern := op.Method + " " + op.Path
+	s.scopes[pattern] = requiredScope(op)
+	s.routes.declare(pattern, func() {
+		huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+			out, err := f(ctx, in)
+			if err != nil {
+				return nil, s.newProblem(info, err)
+			}
+			return out, nil
+		})
 	})
 }
 

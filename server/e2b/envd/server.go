@@ -212,7 +212,7 @@ func (s *Server) box(id string) *box {
 	defer s.mu.Unlock()
 	b := s.boxes[id]
 	if b == nil {
-		b = &box{procs: map[uint32]*process{}, watchers: map[string]*pollWatcher{}, contexts: map[string]string{}, counts: map[string]int{}}
+		b = &box{procs: map[uint32]*process{}, watchers: map[string]*pollWatcher{}, contexts: map[string]string{}, counts: map[string]int{}, swept: time.Now()}
 		s.boxes[id] = b
 	}
 	return b
@@ -222,7 +222,7 @@ func (s *Server) box(id string) *box {
 type box struct {
 	mu       sync.Mutex
 	procs    map[uint32]*process     // by pid: processes that this server started or found
-	swept    time.Time               // when ended processes were last removed
+	swept    time.Time               // when ended processes were last removed, or the box was made
 	watchers map[string]*pollWatcher // by id
 	user     *identity               // nil until it is asked for
 	cpu      cpuSample               // of the last call of Metrics
