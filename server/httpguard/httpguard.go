@@ -27,6 +27,8 @@ type Guard struct {
 	Hosts []string    // names of this server besides localhost, in lower case
 	Keys  *auth.Keys  // nil is a server without API keys
 	Rates *auth.Rates // requests per second; nil is no limit
+
+	Bodies *Bodies // requests in memory; nil is no limit
 }
 
 // Check refuses a request with the wrong Host or Origin, or without a key, and returns its
