@@ -293,3 +293,47 @@ func TestAttackManyBodies(t *testing.T) {
 	var list struct{ Workspaces []json.RawMessage }
 	m.must("GET", "/v1/workspaces", "", &list)
 }
+
+// A stream ends soon after the key by which it was opened is revoked.
+func TestAttackStreamsOfRevokedKey(t *testing.T) {
+	m := newTeam(t, "")
+	var made struct{ ID string }
+	m.must("POST", "/v1/workspaces", `{"kind":"memory","name":"shop"}`, &made)
+	streams := []string{"/events?after=0", "/v1/workspaces/shop/watch?path=."}
+	ended := make(chan string, len(streams))
+	for _, path := range streams {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, m.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-API-KEY", m.redRun)
+		res, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil || res.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %v, %v", path, res, err)
+		}
+		go func() {
+			defer res.Body.Close()
+			io.Copy(io.Discard, res.Body)
+			ended <- path
+		}()
+	}
+	keys, err := m.client(m.red).Keys(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		if key.Scope == "run" {
+			if _, err := m.client(m.red).RevokeKey(t.Context(), key.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	late := time.After(20 * time.Second)
+	for range streams {
+		select {
+		case <-ended:
+		case <-late:
+			t.Fatal("a stream outlives its key")
+		}
+	}
+}

@@ -230,6 +230,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.writeError(w, r, err)
 		return
 	}
+	r, stop := s.cfg.Guard.Keep(r)
+	defer stop()
 	r, answered := watchBody(w, r, s.bodyTimeout)
 	defer answered()
 	h, pattern := s.mux.Handler(r)
