@@ -14,6 +14,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/croft-run/croft/daemon/app"
+	"github.com/croft-run/croft/daemon/telemetry"
 )
 
 // send sends a request to a URL or path with a header, and returns the status and the body.
@@ -334,6 +337,25 @@ func TestAttackStreamsOfRevokedKey(t *testing.T) {
 		case <-ended:
 		case <-late:
 			t.Fatal("a stream outlives its key")
+		}
+	}
+}
+
+// The metrics are those of the whole server: a tenant does not see them.
+func TestAttackMetrics(t *testing.T) {
+	tel, err := telemetry.Start(t.Context(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tel.Shutdown(context.WithoutCancel(t.Context())) })
+	sys, url := serveWith(t, app.Config{DataDir: t.TempDir(), Settings: settings(t, "version: 1\n"), Telemetry: tel})
+	m := &team{t: t, sys: sys, url: url}
+	red, _ := m.key("red", "admin")
+	scraper, _ := m.key("", "read")
+	for key, want := range map[string]int{red: http.StatusForbidden, scraper: http.StatusOK, sys.Token: http.StatusOK, "": http.StatusUnauthorized} {
+		status, text := m.do(key, "GET", "/metrics", "")
+		if status != want || status != http.StatusOK && strings.Contains(text, "croft_workspaces") {
+			t.Errorf("key %q: %d %.200s, want %d", key, status, text, want)
 		}
 	}
 }

@@ -200,7 +200,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 		if err := s.telemetry.Register(systemCollector{s}); err != nil {
 			return fmt.Errorf("app: metrics: %w: %w", fault.Internal, err)
 		}
-		mounts["GET /metrics"] = s.telemetry.Handler()
+		mounts["GET /metrics"] = withoutTenant(s.telemetry.Handler())
 	}
 	s.API, err = rest.New(rest.Config{
 		Registry: s.Registry, Mux: s.Mux, Guard: s.guard, Version: cfg.Version, Log: s.log,
