@@ -359,3 +359,20 @@ func TestAttackMetrics(t *testing.T) {
 		}
 	}
 }
+
+// The logs of a sandbox have no calls of another tenant, which may name any sandbox.
+func TestAttackLogs(t *testing.T) {
+	m := newTeam(t, "")
+	m.needsSandbox()
+	var box struct{ SandboxID string }
+	m.must("POST", "/v2/sandboxes", `{"templateID":"base"}`, &box)
+	for _, path := range []string{"/v1/workspaces/" + box.SandboxID, "/sandboxes/" + box.SandboxID} {
+		if status, text := m.do(m.blue, "DELETE", path, ""); status != http.StatusNotFound {
+			t.Errorf("DELETE %s by another tenant: %d %s", path, status, text)
+		}
+		_, logs := m.do(m.red, "GET", "/v2/sandboxes/"+box.SandboxID+"/logs", "")
+		if !strings.Contains(logs, "ready") || strings.Contains(logs, "DELETE") {
+			t.Errorf("the logs are %s", logs)
+		}
+	}
+}
