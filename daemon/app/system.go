@@ -193,14 +193,14 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	s.guard = httpguard.Guard{Token: s.Token, Hosts: lowercaseAll(append(s.settings().Server.Hosts, cfg.Hosts...)), Keys: auth.NewKeys(s.store), Rates: &auth.Rates{Limit: s.requestRate}}
+	s.guard = httpguard.Guard{Token: s.Token, Hosts: lowercaseAll(append(s.settings().Server.Hosts, cfg.Hosts...)), Keys: auth.NewKeys(s.store), Rates: &auth.Rates{Limit: s.requestRate}, Bodies: new(httpguard.Bodies)}
 	s.agents = &toolServer{system: s}
 	mounts := s.agents.httpRoutes()
 	if s.telemetry != nil {
 		if err := s.telemetry.Register(systemCollector{s}); err != nil {
 			return fmt.Errorf("app: metrics: %w: %w", fault.Internal, err)
 		}
-		mounts["GET /metrics"] = s.telemetry.Handler()
+		mounts["GET /metrics"] = withoutTenant(s.telemetry.Handler())
 	}
 	s.API, err = rest.New(rest.Config{
 		Registry: s.Registry, Mux: s.Mux, Guard: s.guard, Version: cfg.Version, Log: s.log,

@@ -164,3 +164,25 @@ func TestWatchTooDeep(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// A root has a bounded number of watchers, and they work also where the host has fewer inotify
+// instances, which all workspaces share.
+func TestManyWatchers(t *testing.T) {
+	const most = 256
+	r, _ := open(t, nil)
+	first := watch(t, r, ".", nil)
+	for range most - 2 {
+		watch(t, r, ".", nil)
+	}
+	last, err := r.Watch(t.Context(), ".", nil)
+	must(t, err)
+	if _, err := r.Watch(t.Context(), ".", nil); fault.Of(err) != fault.ResourceExhausted {
+		t.Errorf("watcher %d: %v, want %v", most+1, err, fault.ResourceExhausted)
+	}
+	for _, w := range []driver.Watcher{first, last} {
+		put(t, r, "f", "x")
+		until(t, r, w, "mark")
+	}
+	must(t, last.Close())
+	watch(t, r, ".", nil)
+}

@@ -145,6 +145,10 @@ func (s *Server) serveTraffic(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = s.authorizeTraffic(r, box, port)
 	}
+	// Only those with a token count: others must not use up the tenant's requests.
+	if err == nil && (s.hasToken(r, "X-Access-Token", envdPurpose, box.ID) || port == envd.CodePort && r.URL.Path != "/health") {
+		err = s.cfg.Guard.Rates.Allow(box.Tenant)
+	}
 	if err != nil {
 		s.writeError(w, r, err)
 		return
@@ -163,13 +167,19 @@ func (s *Server) serveTraffic(w http.ResponseWriter, r *http.Request) {
 	}
 	r = r.WithContext(ctx)
 	target := envd.Sandbox{ID: box.ID, Workspace: ws, Env: box.Spec.Policy.Env, Token: s.token(envdPurpose, box.ID), Workdir: box.Workdir}
-	switch port {
-	case envd.Port:
-		s.cfg.Envd.ServeEnvd(w, r, target)
-	case envd.CodePort:
-		s.cfg.Envd.ServeCode(w, r, target)
-	default:
+	if port != envd.Port && port != envd.CodePort {
 		servePort(w, r, box, ws, port)
+		return
+	}
+	if r.URL.Path != "/files" { // whose body is streamed
+		body := s.cfg.Guard.Bodies.Body(box.Tenant, r.Body)
+		defer body.Release()
+		r.Body, target.Received = body, body.Release
+	}
+	if port == envd.Port {
+		s.cfg.Envd.ServeEnvd(w, r, target)
+	} else {
+		s.cfg.Envd.ServeCode(w, r, target)
 	}
 }
 

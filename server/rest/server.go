@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"reflect"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -240,6 +241,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.writeError(w, r, err)
 		return
 	}
+	r, stop := s.cfg.Guard.Keep(r)
+	defer stop()
 	r, answered := watchBody(w, r, s.bodyTimeout)
 	defer answered()
 	h, pattern := s.routes.mux.Handler(r)
@@ -248,7 +251,27 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.answerUnmatched(w, r, h)
 		return
 	}
+	p, _ := auth.From(r.Context())
+	size := s.bufferedSize(r)
+	if err := s.cfg.Guard.Bodies.Hold(p.Tenant, size); err != nil {
+		closeAfterAnswer(w)
+		s.writeError(w, r, err)
+		return
+	}
+	defer s.cfg.Guard.Bodies.Release(p.Tenant, size)
 	s.serveRoute(w, r, pattern)
+}
+
+// bufferedSize returns how many bytes of the body of a request will be in memory: all of a
+// JSON body. One without a length has the maximum; others are streamed.
+func (s *Server) bufferedSize(r *http.Request) int64 {
+	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind != "application/json" || r.ContentLength == 0 {
+		return 0
+	}
+	if r.ContentLength < 0 {
+		return s.cfg.MaxBody
+	}
+	return min(r.ContentLength, s.cfg.MaxBody)
 }
 
 // recoverPanic turns a panic into an error answer. It repanics with http.ErrAbortHandler.

@@ -35,6 +35,7 @@ type Sandbox struct {
 	Token     string            // X-Access-Token that requests need; "" is none
 	Workdir   string            // default directory of commands; "" is the home
 	Limits    workspace.Limits  // of the workspace, for metrics; nil if they are not known
+	Received  func()            // called after each message of a stream of requests; may be nil
 }
 
 // Config configures a Server. The zero value works.
@@ -112,14 +113,20 @@ func (badRequests) WrapStreamingClient(next connect.StreamingClientFunc) connect
 // WrapStreamingHandler changes the errors of Receive.
 func (badRequests) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		return next(ctx, requestConn{conn})
+		return next(ctx, requestConn{conn, callOf(ctx).Received})
 	}
 }
 
-type requestConn struct{ connect.StreamingHandlerConn }
+type requestConn struct {
+	connect.StreamingHandlerConn
+	received func()
+}
 
 func (c requestConn) Receive(m any) error {
 	err := c.StreamingHandlerConn.Receive(m)
+	if c.received != nil {
+		c.received()
+	}
 	if err != nil && connect.CodeOf(err) == connect.CodeInternal {
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	}
