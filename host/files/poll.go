@@ -11,7 +11,7 @@ import (
 const pollEvery = 250 * time.Millisecond
 
 // A poller detects changes by scanning the tree repeatedly. It is for systems without
-// inotify on descriptors.
+// inotify on descriptors, and for users whose inotify instances are all in use.
 type poller struct {
 	sys   system
 	name  string

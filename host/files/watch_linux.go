@@ -49,6 +49,9 @@ func (s system) watch(name string, isDir bool, o *driver.WatchOptions, b *batch)
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		closeFD(dir)
+		if errors.Is(err, unix.EMFILE) { // a user has few instances, all programs together
+			return s.watchByPolling(name, isDir, o, b)
+		}
 		return nil, err
 	}
 	n := &notifier{
