@@ -499,7 +499,7 @@ func (r *loadRun) check(before, after level, left leftovers) {
 	}
 	if !after.within(before) {
 		r.t.Errorf("the server had %+v, and has %+v after the load", before, after)
-		r.server.cmd.Process.Signal(syscall.SIGQUIT) //nolint:errcheck // it prints its goroutines
+		r.server.cmd.Process.Signal(syscall.SIGQUIT) // it prints its goroutines
 	}
 	if len(left.processes)+len(left.mounts)+len(left.cgroups)+len(left.directories) > 0 {
 		r.t.Errorf("left after all workspaces were killed:\nprocesses %q\nmounts %q\ncgroups %q\ndirectories %q", left.processes, left.mounts, left.cgroups, left.directories)
