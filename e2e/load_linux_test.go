@@ -31,7 +31,7 @@ var (
 	loadDuration   = flag.Duration("load.duration", 40*time.Second, "how long the clients work")
 	loadWorkspaces = flag.Int("load.workspaces", 16, "live workspaces")
 	loadClients    = flag.Int("load.clients", 8, "SDK clients")
-	loadKills      = flag.Int("load.kills", 1, "how often the server is killed and started again")
+	loadKills      = flag.Int("load.kills", 1, "how often the server is killed by kill -9 and started again; once more it ends by SIGTERM")
 	loadPause      = flag.Duration("load.pause", 200*time.Millisecond, "longest pause of a client between two operations")
 )
 
@@ -110,13 +110,18 @@ func TestLoad(t *testing.T) {
 		t.Fatalf("under load this test finds only %d processes, %d mounts, %d cgroups and %d directories: it can't find leftovers",
 			len(live.processes), len(live.mounts), len(live.cgroups), len(live.directories))
 	}
-	for range *loadKills {
-		time.Sleep(*loadDuration / time.Duration(*loadKills+1))
-		r.crash()
+	share := *loadDuration / time.Duration(*loadKills+2)
+	for n := range *loadKills + 1 {
+		time.Sleep(share)
+		if n < *loadKills {
+			r.restart("kill -9", r.server.kill9)
+		} else {
+			r.restart("SIGTERM", r.terminate)
+		}
 		r.command(processes, "verify", "verified")
 		r.logf("all files of all workspaces were read")
 	}
-	time.Sleep(*loadDuration / time.Duration(*loadKills+1))
+	time.Sleep(share)
 	r.drain(processes)
 	r.logf("all workspaces are killed")
 
@@ -126,12 +131,10 @@ func TestLoad(t *testing.T) {
 	r.printTable(before, after, left)
 	r.check(before, after, left)
 
-	if err := r.server.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
+	if t.Failed() {
+		r.server.cmd.Process.Signal(syscall.SIGQUIT) // it prints its goroutines
 	}
-	if err := r.server.cmd.Wait(); err != nil {
-		t.Errorf("croft up ended with %v", err)
-	}
+	r.terminate()
 	if left := r.leftovers(); len(left.processes)+len(left.mounts) > 0 {
 		t.Errorf("after the server ended: %v", left)
 	}
@@ -227,15 +230,26 @@ func (r *loadRun) drain(list []*loadProcess) {
 	}
 }
 
-// crash kills the server and starts it again.
-func (r *loadRun) crash() {
+// restart ends the server and starts it again.
+func (r *loadRun) restart(how string, end func()) {
 	r.t.Helper()
 	from := time.Now()
-	r.server.kill9()
+	end()
 	time.Sleep(time.Second) // a supervisor needs a moment to notice
 	r.server.start()
 	r.outages = append(r.outages, outage{from, time.Now()})
-	r.logf("the server was away for %v", time.Since(from).Round(time.Millisecond))
+	r.logf("after %s the server was away for %v", how, time.Since(from).Round(time.Millisecond))
+}
+
+// terminate ends the server as a supervisor does.
+func (r *loadRun) terminate() {
+	r.t.Helper()
+	if err := r.server.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.server.cmd.Wait(); err != nil {
+		r.t.Errorf("croft up ended with %v", err)
+	}
 }
 
 // logf logs a phase of the run.
@@ -255,12 +269,14 @@ type level struct {
 
 var databaseFile = regexp.MustCompile(`\.db(-wal|-shm)?$`)
 
-var goroutinesMetric = regexp.MustCompile(`(?m)^go_goroutines (\d+)`)
+var (
+	goroutinesMetric = regexp.MustCompile(`(?m)^go_goroutines (\d+)`)
+	workspacesMetric = regexp.MustCompile(`(?m)^croft_workspaces\{.*\} [^0].*`)
+)
 
-// level measures the server. The connection by which it asks counts, too.
-func (r *loadRun) level() level {
+// metrics reads the metrics of the server.
+func (r *loadRun) metrics() []byte {
 	r.t.Helper()
-	var l level
 	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, "http://"+r.server.addr+"/metrics", http.NoBody)
 	if err != nil {
 		r.t.Fatal(err)
@@ -276,6 +292,14 @@ func (r *loadRun) level() level {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	return metrics
+}
+
+// level measures the server. The connection by which it asks counts, too.
+func (r *loadRun) level() level {
+	r.t.Helper()
+	var l level
+	metrics := r.metrics()
 	m := goroutinesMetric.FindSubmatch(metrics)
 	if m == nil {
 		r.t.Fatalf("/metrics has no go_goroutines:\n%s", metrics)
@@ -312,7 +336,7 @@ func (r *loadRun) settle(before level) level {
 	r.t.Helper()
 	for start := time.Now(); ; time.Sleep(time.Second) {
 		now := r.level()
-		if now.within(before) || time.Since(start) > time.Minute {
+		if now.within(before) || time.Since(start) > 3*time.Minute {
 			return now
 		}
 	}
@@ -412,9 +436,9 @@ func (r *loadRun) workspaces() map[string]bool {
 	return ids
 }
 
-// connectionLost matches the errors of the SDK about a server that is away. It shows an
-// error of the server that says to retry as the last one.
-var connectionLost = regexp.MustCompile(`ECONNREFUSED|ECONNRESET|EPIPE|UND_ERR_SOCKET|other side closed|terminated|fetch failed|please retry`)
+// connectionLost matches the errors of the SDK about a server that is away: those of a
+// connection, and those of a server that says to retry.
+var connectionLost = regexp.MustCompile(`ECONNREFUSED|ECONNRESET|EPIPE|UND_ERR_SOCKET|other side closed|terminated|fetch failed|please retry|shutting down; retry`)
 
 // cause names the cause of an error.
 func (r *loadRun) cause(e loadEvent) string {
@@ -471,7 +495,7 @@ func (r *loadRun) printTable(before, after level, left leftovers) {
 	fmt.Fprintf(w, "goroutines\t%d\t%d\t%d\n", before.Goroutines, after.Goroutines, moreGoroutines)
 	fmt.Fprintf(w, "descriptors\t%d\t%d\t%d\n", before.Descriptors, after.Descriptors, moreDescriptors)
 	fmt.Fprintf(w, "memory, MiB\t%d\t%d\t%d\n\n", before.Memory>>20, after.Memory>>20, moreMemory>>20)
-	fmt.Fprintf(w, "restarts after kill -9\t%d\n", len(r.outages))
+	fmt.Fprintf(w, "restarts after kill -9, after SIGTERM\t%d, 1\n", *loadKills)
 	fmt.Fprintf(w, "workspaces\t%d\n", len(r.workspaces()))
 	fmt.Fprintf(w, "created without an answer\t%d\n", r.lostReply)
 	fmt.Fprintf(w, "lost writes, processes and workspaces\t%d\n", lost)
@@ -499,10 +523,12 @@ func (r *loadRun) check(before, after level, left leftovers) {
 	}
 	if !after.within(before) {
 		r.t.Errorf("the server had %+v, and has %+v after the load", before, after)
-		r.server.cmd.Process.Signal(syscall.SIGQUIT) // it prints its goroutines
 	}
 	if len(left.processes)+len(left.mounts)+len(left.cgroups)+len(left.directories) > 0 {
 		r.t.Errorf("left after all workspaces were killed:\nprocesses %q\nmounts %q\ncgroups %q\ndirectories %q", left.processes, left.mounts, left.cgroups, left.directories)
+	}
+	if records := workspacesMetric.FindAll(r.metrics(), -1); len(records) > 0 {
+		r.t.Errorf("records of workspaces after all were killed: %q", records)
 	}
 	for _, kind := range []string{"create", "run", "write", "read", "watch", "kill"} {
 		if len(r.latencies[kind]) == 0 {
