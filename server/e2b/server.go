@@ -301,9 +301,7 @@ func newProblem(err error) problem {
 
 func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	p := newProblem(err)
-	if p.Code >= http.StatusInternalServerError && p.Code != http.StatusNotImplemented {
-		s.log.Error("e2b: request failed", "method", r.Method, "path", r.URL.Path, "error", err)
-	}
+	s.logFailure(r, p.Code, err)
 	if p.Code == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
@@ -311,6 +309,13 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", "1")
 	}
 	writeJSON(w, p.Code, p)
+}
+
+// logFailure logs an error that is the server's.
+func (s *Server) logFailure(r *http.Request, status int, err error) {
+	if status >= http.StatusInternalServerError && status != http.StatusNotImplemented {
+		s.log.Error("e2b: request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+	}
 }
 
 func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {

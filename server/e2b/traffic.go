@@ -161,6 +161,10 @@ func (s *Server) serveTraffic(w http.ResponseWriter, r *http.Request) {
 	case code == fault.WrongState:
 		writeGone(w, id, "The sandbox is paused; connect to it to resume it", 0)
 		return
+	case err != nil && port == envd.Port:
+		s.logFailure(r, newProblem(err).Code, err)
+		envd.WriteError(w, r, err)
+		return
 	case err != nil:
 		s.writeError(w, r, err)
 		return

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -157,7 +158,7 @@ func (s *Server) ServeCode(w http.ResponseWriter, r *http.Request, sb Sandbox) {
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, sb Sandbox, h http.Handler) {
 	if !s.begin() {
-		writeError(w, fmt.Errorf("%w: the server is shutting down", fault.Unavailable))
+		WriteError(w, r, errDraining)
 		return
 	}
 	defer s.work.Done()
@@ -167,7 +168,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, sb Sandbox, h htt
 	h.ServeHTTP(w, r.WithContext(ctx))
 }
 
-var errDraining = fmt.Errorf("%w: the server is shutting down", fault.Unavailable)
+var errDraining = fmt.Errorf("%w: the server is shutting down; retry when it is back", fault.Unavailable)
 
 // begin counts a request or watcher, unless the server drains.
 func (s *Server) begin() bool {
@@ -289,6 +290,19 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	json.NewEncoder(w).Encode(v) //nolint:errcheck // the client is gone
 }
 
+var rpcErrors = connect.NewErrorWriter()
+
+// WriteError answers a request to envd with an error. The client of a Connect service would
+// take a plain status of 503 to mean that the sandbox is gone.
+func WriteError(w http.ResponseWriter, r *http.Request, err error) {
+	service, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	if (service == envdpb.ProcessName || service == envdpb.FilesystemName) && rpcErrors.IsSupported(r) {
+		rpcErrors.Write(w, r, rpcError(r.Context(), err)) //nolint:errcheck // the client is gone
+		return
+	}
+	writeError(w, err)
+}
+
 // writeError writes an error as envd does.
 func writeError(w http.ResponseWriter, err error) { writeStatus(w, httpStatus(err), err) }
 
@@ -326,7 +340,8 @@ func httpStatus(err error) int {
 	return http.StatusInternalServerError
 }
 
-// connectCodes are the codes of Connect for fault codes.
+// connectCodes are the codes of Connect for fault codes. None is CodeUnavailable: E2B's SDKs
+// take it to mean that the sandbox is gone.
 var connectCodes = map[fault.Code]connect.Code{
 	fault.InvalidArgument:   connect.CodeInvalidArgument,
 	fault.Unauthenticated:   connect.CodeUnauthenticated,
@@ -337,9 +352,9 @@ var connectCodes = map[fault.Code]connect.Code{
 	fault.Conflict:          connect.CodeAborted,
 	fault.WrongState:        connect.CodeFailedPrecondition,
 	fault.ResourceExhausted: connect.CodeResourceExhausted,
-	fault.Unavailable:       connect.CodeUnavailable,
-	fault.Failed:            connect.CodeUnavailable,
-	fault.Evicted:           connect.CodeUnavailable,
+	fault.Unavailable:       connect.CodeAborted,
+	fault.Failed:            connect.CodeFailedPrecondition,
+	fault.Evicted:           connect.CodeAborted,
 	fault.Unsupported:       connect.CodeUnimplemented,
 	fault.Canceled:          connect.CodeCanceled,
 	fault.DeadlineExceeded:  connect.CodeDeadlineExceeded,
