@@ -80,6 +80,7 @@ var families = []family{
 	{"eval", benchEval},
 	{"docker", benchDocker},
 	{"server", benchServer},
+	{"cli", benchCLI},
 }
 
 func main() {

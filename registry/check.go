@@ -3,12 +3,12 @@ package registry
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -20,7 +20,7 @@ const (
 	labelForm     = `[A-Za-z0-9][A-Za-z0-9._/-]{0,62}`
 )
 
-var labelKey = regexp.MustCompile(`^` + labelForm + `$`)
+var labelKey = lazyregexp.New(`^` + labelForm + `$`)
 
 // checkSpec checks the registry's own part of a spec; the provider checks the rest
 // when it opens the workspace.

@@ -33,10 +33,10 @@ type Config struct {
 	// Guest is the path of croft-guest; "" looks for it, see package guestbin.
 	Guest string
 
-	// Proofs is a file, in a directory that no workspace sees and no other user writes to,
-	// by which later processes know the levels of isolation that passed their test; see the
-	// package. "" makes each process test them.
-	Proofs string
+	// Cache is a directory, which no workspace sees and no other user writes to, in which
+	// later processes find the levels of isolation that passed their test (see the package)
+	// and croft-guest. It is created when needed. "" makes each process test the levels.
+	Cache string
 
 	// Runsc is the path of gVisor's program; "" looks for runsc on PATH.
 	Runsc string

@@ -156,8 +156,8 @@ type probe struct {
 	err  error
 }
 
-// Levels tests every level of isolation, whatever is in Config.Proofs, and reports the
-// results.
+// Levels tests every level of isolation, whatever earlier processes found, and reports
+// the results.
 func (p *Provider) Levels(ctx context.Context) []LevelReport {
 	var reports []LevelReport
 	for _, l := range levels {
@@ -248,6 +248,9 @@ func (p *Provider) probeLevel(ctx context.Context, l *level, anew bool) error {
 	}
 	if !anew && p.isProven(l, host) {
 		return nil
+	}
+	if p.beforeTest != nil {
+		p.beforeTest()
 	}
 	err = explainRefusal(l, p.testLevel(ctx, l))
 	if ctx.Err() != nil {

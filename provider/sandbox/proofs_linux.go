@@ -15,11 +15,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/croft-run/croft/host/guestbin"
 	"github.com/croft-run/croft/internal/atomicfile"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// proofs is the content of Config.Proofs: the levels that passed their test, and a digest of
+// proofsName is the file of the proofs in Config.Cache.
+const proofsName = "proofs.json"
+
+// proofs is the content of the file: the levels that passed their test, and a digest of
 // all that their results depend on. A level that failed its test is not in it: the next
 // process tests that level again.
 type proofs struct {
@@ -98,23 +102,18 @@ func (p *Provider) isProven(l *level, digest string) bool {
 	return slices.Contains(p.readProofs(digest).Levels, l.name)
 }
 
-// readProofs reads Config.Proofs. Proofs are empty where the file is damaged, or about
-// something else than digest, or could have been written by another user.
+// readProofs reads the proofs of earlier processes. They are empty where the file is damaged,
+// or about something else than digest, or could have been written by another user.
 func (p *Provider) readProofs(digest string) proofs {
 	empty := proofs{Host: digest}
-	if p.cfg.Proofs == "" {
+	if p.cfg.Cache == "" {
 		return empty
 	}
-	fd, err := unix.Open(p.cfg.Proofs, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	f, err := guestbin.OpenOwned(filepath.Join(p.cfg.Cache, proofsName))
 	if err != nil {
 		return empty
 	}
-	f := os.NewFile(uintptr(fd), p.cfg.Proofs)
 	defer f.Close()
-	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Mode&0o022 != 0 || int(st.Uid) != os.Geteuid() {
-		return empty
-	}
 	const most = 4 << 10
 	data, err := io.ReadAll(io.LimitReader(f, most))
 	var read proofs
@@ -124,10 +123,9 @@ func (p *Provider) readProofs(digest string) proofs {
 	return read
 }
 
-// recordProof adds a level that passed its test to Config.Proofs. A failure costs the next
-// process a test.
+// recordProof records that a level passed its test. A failure costs the next process a test.
 func (p *Provider) recordProof(l *level, digest string) {
-	if p.cfg.Proofs == "" {
+	if p.cfg.Cache == "" {
 		return
 	}
 	now := p.readProofs(digest)
@@ -137,7 +135,10 @@ func (p *Provider) recordProof(l *level, digest string) {
 	now.Levels = append(now.Levels, l.name)
 	data, err := json.Marshal(now)
 	if err == nil {
-		err = atomicfile.Write(p.cfg.Proofs, append(data, '\n'), atomicfile.Options{})
+		err = os.MkdirAll(p.cfg.Cache, 0o700)
+	}
+	if err == nil {
+		err = atomicfile.Write(filepath.Join(p.cfg.Cache, proofsName), append(data, '\n'), atomicfile.Options{})
 	}
 	if err != nil {
 		p.log.Debug("sandbox: record that a level of isolation works", "level", l.name, "error", err)
@@ -150,10 +151,10 @@ func (p *Provider) forgetProofs(l *level) {
 	if host, err := p.digest(); err == nil {
 		probed.Delete(probeKey{l.name, host})
 	}
-	if p.cfg.Proofs == "" {
+	if p.cfg.Cache == "" {
 		return
 	}
-	if err := os.Remove(p.cfg.Proofs); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(filepath.Join(p.cfg.Cache, proofsName)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		p.log.Warn("sandbox: forget which levels of isolation work", "error", err)
 	}
 }

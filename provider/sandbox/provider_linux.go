@@ -38,6 +38,7 @@ type Provider struct {
 	cancel        context.CancelFunc
 	onlyLevel     driver.Isolation // in tests: a host that has no other level
 	afterDirCheck func(dir string) // in tests: called between the check of a directory and its mount
+	beforeTest    func()           // in tests: called before a level is tested
 }
 
 var _ driver.Provider = (*Provider)(nil)
@@ -68,7 +69,7 @@ func New(cfg *Config) (*Provider, error) {
 	p := &Provider{store: ground, log: ground.Log(), cfg: c, ids: hostIDs(c.UIDBase), sysctlDir: "/proc/sys"}
 	p.ctx, p.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // it ends with Close
 	p.proxies = sync.OnceValue(p.newProxies)
-	p.binary = sync.OnceValues(func() (*guestbin.Binary, error) { return guestbin.Find(c.Guest) })
+	p.binary = sync.OnceValues(func() (*guestbin.Binary, error) { return guestbin.FindCached(c.Guest, c.Cache) })
 	p.digest = sync.OnceValues(p.hostDigest)
 	return p, nil
 }

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -120,7 +120,7 @@ func (s *Server) uploadDir(id string) string {
 	return filepath.Join(s.cfg.Dir, "uploads", id)
 }
 
-var hashName = regexp.MustCompile(`^[0-9a-f]{16,128}$`)
+var hashName = lazyregexp.New(`^[0-9a-f]{16,128}$`)
 
 // maxUpload bounds the archives of a tenant.
 const maxUpload = 8 << 30

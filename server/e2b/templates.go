@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/server/e2b/envd"
 	"github.com/croft-run/croft/snapshot/template"
 	"github.com/croft-run/croft/workspace/driver"
@@ -312,7 +312,7 @@ func newBuildID() string {
 }
 
 // templateName matches the names of templates and tags.
-var templateName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,127}$`)
+var templateName = lazyregexp.New(`^[a-z0-9][a-z0-9_.-]{0,127}$`)
 
 func checkName(what, name string) error {
 	if !templateName.MatchString(name) || driver.ValidID(name) || slices.Contains(builtin, name) {

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/server/e2b/envd"
 	"github.com/croft-run/croft/workspace"
@@ -27,7 +27,7 @@ const (
 
 // sandboxLabel is the first label of a host name of a sandbox: port, id, and what E2B's
 // older clients append.
-var sandboxLabel = regexp.MustCompile(`^([0-9]{1,5})-([a-z0-9]+)(-[a-z0-9-]*)?$`)
+var sandboxLabel = lazyregexp.New(`^([0-9]{1,5})-([a-z0-9]+)(-[a-z0-9-]*)?$`)
 
 // isTraffic reports whether a request is for a sandbox.
 func (s *Server) isTraffic(r *http.Request) bool {
