@@ -31,7 +31,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer ws.Destroy(ctx) //nolint:errcheck // the server's time-outs and "croft ws rm" remain
+	defer ws.Destroy(ctx)
 
 	if _, err := ws.WriteFile(ctx, "greet.py", []byte("import sys\nprint('hello', sys.argv[1])\n"), nil); err != nil {
 		return err
