@@ -350,5 +350,5 @@ func rpcError(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	}
-	return connect.NewError(connectCodes[fault.Of(err)], err)
+	return connect.NewError(connectCodes[fault.Of(err)], adviseSpace(err))
 }
