@@ -70,6 +70,9 @@ type Config struct {
 	// Mounts are further handlers by path, with the same authentication.
 	Mounts map[string]http.Handler
 
+	// Metrics answers GET /metrics, for the operator alone; nil is no such route.
+	Metrics http.Handler
+
 	// Ready returns the checks of /readyz; nil is none.
 	Ready func(ctx context.Context) []ReadyCheck
 
@@ -103,6 +106,7 @@ type Server struct {
 
 	upgraded sync.WaitGroup // hijacked connections
 	draining bool           // guarded by mu; further connections are not upgraded
+	unready  bool           // guarded by mu; /readyz answers 503
 
 	announced map[string]event.Profile // guarded by mu; last announced project by workspace id
 	pins      pins
@@ -135,12 +139,23 @@ func New(cfg Config) (*Server, error) {
 	for path, h := range cfg.Mounts {
 		s.mux.Handle(path, h)
 	}
+	if cfg.Metrics != nil {
+		s.mux.HandleFunc("GET /metrics", s.showMetrics)
+	}
 	schemas := s.api.OpenAPI().Components.Schemas.Map()
 	delete(schemas, "ErrorModel") // huma's error schema, which no route uses
 	documentBytes(schemas)
 	documentDurations(schemas)
 	documentLimits(schemas)
 	return s, nil
+}
+
+// Unready makes /readyz answer 503, so that load balancers choose another server. All else is
+// as before.
+func (s *Server) Unready() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unready = true
 }
 
 // Drain ends requests without a natural end: watches, waits, and connections with a
