@@ -129,6 +129,7 @@ var may = []struct{ pkg, imports string }{
 	{"daemon", "workspace/driver daemon/cli"},
 	{"cmd/croft", "daemon"},
 	{"cmd/croft-guest", "host/guestd"},
+	{"examples/server", "client workspace"},
 	{"e2e", ""},
 	{"bench", "client fault secret workspace workspace/driver workspace/workspacetest host/... provider/... registry snapshot tool/... internal/..."},
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/secret"
-	"github.com/croft-run/croft/server/rest"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -172,21 +170,6 @@ func (s *System) Reload(ctx context.Context, settings *config.Config) (restart [
 	}
 	s.log.InfoContext(ctx, "the configuration was read again", "restart", strings.Join(restart, ", "))
 	return restart, nil
-}
-
-// withoutTenant refuses the keys of tenants: h shows the whole server.
-func withoutTenant(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p, _ := auth.From(r.Context())
-		if p.Tenant == "" {
-			h.ServeHTTP(w, r)
-			return
-		}
-		err := fmt.Errorf("%s: %w: it shows the whole server; use the server's token, or a key without a tenant (croft key create --scope read)", r.URL.Path, fault.PermissionDenied)
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(fault.Of(err).Status())
-		json.NewEncoder(w).Encode(rest.Problem{Wire: fault.Encode(err)}) //nolint:errcheck // the client is gone
-	})
 }
 
 // auditSink receives the audit events of calls. A command on its own data directory is no

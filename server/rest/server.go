@@ -71,6 +71,9 @@ type Config struct {
 	// Mounts are further handlers by path, with the same authentication.
 	Mounts map[string]http.Handler
 
+	// Metrics answers GET /metrics, for the operator alone; nil is no such route.
+	Metrics http.Handler
+
 	// Ready returns the checks of /readyz; nil is none.
 	Ready func(ctx context.Context) []ReadyCheck
 
@@ -105,6 +108,7 @@ type Server struct {
 
 	upgraded sync.WaitGroup // hijacked connections
 	draining bool           // guarded by mu; further connections are not upgraded
+	unready  bool           // guarded by mu; /readyz answers 503
 
 	announced map[string]event.Profile // guarded by mu; last announced project by workspace id
 	pins      pins
@@ -139,6 +143,9 @@ func New(cfg Config) (*Server, error) {
 	for path, h := range cfg.Mounts {
 		s.routes.mux.Handle(path, h)
 	}
+	if cfg.Metrics != nil {
+		s.routes.mux.HandleFunc("GET /metrics", s.showMetrics)
+	}
 	return s, nil
 }
 
@@ -150,6 +157,14 @@ func (s *Server) completeDocument() {
 	documentBytes(schemas)
 	documentDurations(schemas)
 	documentLimits(schemas)
+}
+
+// Unready makes /readyz answer 503, so that load balancers choose another server. All else is
+// as before.
+func (s *Server) Unready() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unready = true
 }
 
 // Drain ends requests without a natural end: watches, waits, and connections with a

@@ -77,8 +77,12 @@ func New(cfg Config) *Server {
 		}),
 	}
 	mux := http.NewServeMux()
-	mux.Handle(envdpb.NewProcessHandler(processService{s}, options...))
-	mux.Handle(envdpb.NewFilesystemHandler(filesystemService{s}, options...))
+	handleService := func(path string, h http.Handler) {
+		mux.Handle(path, h)
+		mux.HandleFunc(strings.TrimSuffix(path, "/"), unknownRoute) // the mux would redirect
+	}
+	handleService(envdpb.NewProcessHandler(processService{s}, options...))
+	handleService(envdpb.NewFilesystemHandler(filesystemService{s}, options...))
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.HandleFunc("GET /files", s.download)
 	mux.HandleFunc("POST /files", s.upload)
@@ -372,5 +376,5 @@ func rpcError(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	}
-	return connect.NewError(connectCodes[fault.Of(err)], err)
+	return connect.NewError(connectCodes[fault.Of(err)], adviseSpace(err))
 }
