@@ -14,27 +14,32 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/croft-run/croft/internal/testenv"
 )
 
 // planted is part of every token in a home, and of nothing else.
 const planted = "tok-PLANTED"
 
 // toolchainHome makes toolchains, caches and credential files in the home of a project.
-// Node and Python are the host's, behind symlinks; Go, uv and Rust are stand-ins.
+// Node and Python are the system's, behind scripts; Go, uv and Rust are stand-ins.
 func (p *hostProject) toolchainHome() string {
 	p.t.Helper()
+	for _, path := range []string{"/usr/bin/node", "/usr/bin/python3"} {
+		if _, err := os.Stat(path); err != nil {
+			p.t.Skipf("skipped: host: it lacks %s", path)
+		}
+	}
 	home := filepath.Dir(p.dir)
 	script := func(text string) string { return "#!/bin/sh\necho " + text + "\n" }
 	for name, content := range map[string]string{
-		"sdk/go1.99.0/bin/go":                  script("go1.99.0 of sdk"),
-		"go/bin/gopls":                         script("gopls of home"),
-		".nvm/versions/node/v18.1.0/bin/other": script("other"),
-		".nvm/versions/node/v20.11.1/bin/tool": "#!/usr/bin/env node\nconsole.log('node tool ' + 6*7)\n",
-		".nvm/alias/default":                   "18\n",
-		".pyenv/versions/3.12.1/bin/pytool":    "#!/usr/bin/env python3\nprint('python tool', 6*7)\n",
-		".local/bin/uv":                        script("uv 9.9"),
+		"sdk/go1.99.0/bin/go":                                             script("go1.99.0 of sdk"),
+		"go/bin/gopls":                                                    script("gopls of home"),
+		".nvm/versions/node/v18.1.0/bin/other":                            script("other"),
+		".nvm/versions/node/v20.11.1/bin/tool":                            "#!/usr/bin/env node\nconsole.log('node tool of ' + process.env.NODE_OF)\n",
+		".nvm/versions/node/v20.11.1/bin/node":                            "#!/bin/sh\nNODE_OF=nvm exec /usr/bin/node \"$@\"\n",
+		".pyenv/versions/3.12.1/bin/python3":                              "#!/bin/sh\nPYTHON_OF=pyenv exec /usr/bin/python3 \"$@\"\n",
+		".nvm/alias/default":                                              "18\n",
+		".pyenv/versions/3.12.1/bin/pytool":                               "#!/usr/bin/env python3\nimport os; print('python tool of', os.environ['PYTHON_OF'])\n",
+		".local/bin/uv":                                                   script("uv 9.9"),
 		".local/share/uv/python/cpython-3.13.0-linux-x86_64-gnu/bin/p313": script("python of uv"),
 		".rustup/toolchains/stable/bin/rustc":                             script("rustc 1.99"),
 		".rustup/settings.toml":                                           "default_toolchain = \"stable\"\n",
@@ -58,12 +63,8 @@ func (p *hostProject) toolchainHome() string {
 			}
 		}
 	}
-	for name, target := range map[string]string{
-		".nvm/versions/node/v20.11.1/bin/node": testenv.NeedsNode(p.t), ".pyenv/versions/3.12.1/bin/python3": "/usr/bin/python3", ".sdkman/candidates/maven/current": "3.9.9",
-	} {
-		if err := os.Symlink(target, filepath.Join(home, name)); err != nil {
-			p.t.Fatal(err)
-		}
+	if err := os.Symlink("3.9.9", filepath.Join(home, ".sdkman/candidates/maven/current")); err != nil {
+		p.t.Fatal(err)
 	}
 	put(p.t, "", p.dir, map[string]string{".nvmrc": "20\n"})
 	if err := chownAll(home, p.uid); err != nil {
@@ -132,7 +133,7 @@ func sameTree(t *testing.T, before, after map[string]string) {
 // useToolchains runs each tool, tries to write where it must not and where it may, and
 // searches for the tokens.
 const useToolchains = `
-go version; gopls; node -e 'console.log("node", 6*7)'; tool; python3 -c 'print("python", 6*7)'; pytool; uv; p313; rustc 2>/dev/null; cargo; mvn
+go version; gopls; node -e 'console.log("node of", process.env.NODE_OF)'; tool; python3 -c 'import os; print("python of", os.environ["PYTHON_OF"])'; pytool; uv; p313; rustc 2>/dev/null; cargo; mvn
 for d in sdk/go1.99.0 go/bin .nvm/versions/node/v20.11.1 .pyenv/versions/3.12.1 .local/bin .rustup .cargo/bin .sdkman/candidates; do
 	touch "$H/$d/new" 2>/dev/null && echo "wrote to $d"
 done
@@ -155,10 +156,10 @@ func TestToolchainsBelowHome(t *testing.T) {
 		home := p.toolchainHome()
 		want := strings.NewReplacer("$H", home).Replace(`go1.99.0 of sdk
 gopls of home
-node 42
-node tool 42
-python 42
-python tool 42
+node of nvm
+node tool of nvm
+python of pyenv
+python tool of pyenv
 uv 9.9
 python of uv
 rustc 1.99
@@ -178,7 +179,7 @@ end
 		} {
 			out, status := p.run(p.croft, args...)
 			if name == "tool (as for mcp)" {
-				if !strings.Contains(out, `node tool 42\n`) || strings.Contains(out, "wrote to") || strings.Contains(out, "PLANTED") || strings.Contains(out, home+"/.m2") {
+				if !strings.Contains(out, `node tool of nvm\n`) || strings.Contains(out, "wrote to") || strings.Contains(out, "PLANTED") || strings.Contains(out, home+"/.m2") {
 					t.Errorf("%s: exit %d:\n%s", name, status, out)
 				}
 			} else if out != want || status != 0 {
@@ -254,8 +255,8 @@ func goProject(t *testing.T) *hostProject {
 	p := newProject(t, uid)
 	files := map[string]string{
 		"go.mod":      "module example.com/web\n\ngo 1.22\n",
-		"web.go":      "package web\n\nimport (\n\t\"encoding/json\"\n\t\"net/http\"\n)\n\nfunc Answer() int { return 42 }\n\nfunc Handler(w http.ResponseWriter, _ *http.Request) { json.NewEncoder(w).Encode(Answer()) }\n",
-		"web_test.go": "package web\n\nimport (\n\t\"net/http/httptest\"\n\t\"testing\"\n)\n\nfunc TestHandler(t *testing.T) {\n\tr := httptest.NewRecorder()\n\tHandler(r, nil)\n\tif got := r.Body.String(); got != \"42\\n\" {\n\t\tt.Errorf(\"got %q\", got)\n\t}\n}\n",
+		"web.go":      "package web\n\nimport \"encoding/json\"\n\nfunc Answer() int { return 42 }\n\nfunc Text() ([]byte, error) { return json.Marshal(Answer()) }\n",
+		"web_test.go": "package web\n\nimport \"testing\"\n\nfunc TestText(t *testing.T) {\n\tif got, err := Text(); string(got) != \"42\" || err != nil {\n\t\tt.Errorf(\"got %s, %v\", got, err)\n\t}\n}\n",
 	}
 	put(t, "", p.dir, files)
 	if err := chownAll(p.dir, p.uid); err != nil {
@@ -263,32 +264,32 @@ func goProject(t *testing.T) *hostProject {
 	}
 	p.setEnv("GOTOOLCHAIN", "local")
 	p.setEnv("GOFLAGS", "")
-	if out, status := p.run("go", "test", "./..."); status != 0 {
-		t.Fatalf("go test on the host: %s", out)
+	for _, verb := range []string{"build", "test"} {
+		if out, status := p.run("go", verb, "./..."); status != 0 {
+			t.Fatalf("go %s on the host: %s", verb, out)
+		}
 	}
 	return p
 }
 
-// fastest returns the shortest of some runs, in milliseconds.
-func fastest(t *testing.T, n int, run func() (string, int)) int {
-	t.Helper()
-	best := 0
-	for range n {
-		out, status := run()
-		lines := strings.Fields(out)
-		if status != 0 || len(lines) < 2 {
-			t.Fatalf("exit %d: %s", status, out)
-		}
-		first, err1 := strconv.Atoi(lines[0])
-		last, err2 := strconv.Atoi(lines[len(lines)-1])
-		if err1 != nil || err2 != nil {
-			t.Fatalf("no times: %s", out)
-		}
-		if took := last - first; best == 0 || took < best {
-			best = took
-		}
+// measure runs a program that prints the time before and after what it does, and returns the
+// difference.
+func (p *hostProject) measure(name string, args ...string) int {
+	p.t.Helper()
+	out, status := p.run(name, args...)
+	words := strings.Fields(out)
+	if status != 0 || len(words) != 2 {
+		p.t.Fatalf("exit %d: %s", status, out)
 	}
-	return best
+	began, err := strconv.Atoi(words[0])
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	ended, err := strconv.Atoi(words[1])
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return ended - began
 }
 
 // TestWarmGoCache: what the host has built is not built again inside, and a go test in a
@@ -296,45 +297,34 @@ func fastest(t *testing.T, n int, run func() (string, int)) int {
 func TestWarmGoCache(t *testing.T) {
 	p := goProject(t)
 	home := filepath.Dir(p.dir)
-	before := digestTree(t, filepath.Join(home, ".cache"))
-	open := []string{"ws", "open", "warm", "--template", p.dir, "--toolchain", "go", "--options", fmt.Sprintf(`{"at":%q}`, p.dir)}
-	p.must(open...)
-	out := p.must("ws", "exec", "warm", "--", "go", "build", "-v", "./...")
-	if out != "" {
+	before := digestTree(t, home)
+	p.must("ws", "open", "warm", "--template", p.dir, "--toolchain", "go", "--options", fmt.Sprintf(`{"at":%q}`, p.dir))
+	if out := p.must("ws", "exec", "warm", "--", "go", "build", "-v", "./..."); out != "" {
 		t.Errorf("built inside although the host had built it: %s", out)
 	}
-	const timed = "date +%s%3N; go test -count=1 ./... >&2; date +%s%3N"
-	shell := func(name string, args ...string) func() (string, int) {
-		return func() (string, int) {
-			out, status := p.run(name, append(args, "sh", "-c", strings.Replace(timed, ">&2", ">/dev/null", 1))...)
-			return out, status
-		}
+	p.must("ws", "exec", "warm", "--", "go", "test", "-count=1", "./...") // copies what is used into the layer
+	sameTree(t, before, digestTree(t, home))
+	// The second one, and those after it, by turns with the host: the machine is busy.
+	const timed = "date +%s%3N; go test -count=1 ./... >/dev/null; date +%s%3N"
+	host, inside := 1<<30, 1<<30
+	for range 5 {
+		host = min(host, p.measure("/usr/bin/env", "sh", "-c", timed))
+		inside = min(inside, p.measure(p.croft, "ws", "exec", "warm", "--", "sh", "-c", timed))
 	}
-	inside := shell(p.croft, "ws", "exec", "warm", "--")
-	inside() // copies what is used into the layer
-	host := fastest(t, 3, shell("/usr/bin/env"))
-	took := fastest(t, 3, inside)
-	t.Logf("go test: %d ms on the host, %d ms inside", host, took)
-	if took > host*3/2 {
-		t.Errorf("go test inside takes %d ms, on the host %d ms; want at most 1.5 times as long", took, host)
+	t.Logf("go test: %d ms on the host, %d ms inside", host, inside)
+	if inside > host*3/2 {
+		t.Errorf("go test inside takes %d ms, on the host %d ms; want at most 1.5 times as long", inside, host)
 	}
 	p.must("ws", "rm", "warm")
 	if out, status := p.run("go", "test", "./..."); status != 0 || !strings.Contains(out, "(cached)") {
 		t.Errorf("afterwards, on the host: exit %d, %s", status, out)
 	}
-	after := digestTree(t, filepath.Join(home, ".cache"))
-	for name, is := range before {
-		if after[name] != is && !strings.HasSuffix(name, "go-build") && !strings.HasSuffix(name, ".txt") {
-			t.Errorf("%s was %q, and is %q", name, is, after[name])
-		}
-	}
+	t.Run("host changes its cache", p.changeCacheMeanwhile)
 }
 
-// TestHostChangesItsCache: the lower layer changes while it is mounted, which overlayfs
-// leaves undefined. Builds inside stay right.
-func TestHostChangesItsCache(t *testing.T) {
-	p := goProject(t)
-	home := filepath.Dir(p.dir)
+// changeCacheMeanwhile changes the lower layer of a cache while it is mounted, which
+// overlayfs leaves undefined. Builds inside stay right.
+func (p *hostProject) changeCacheMeanwhile(t *testing.T) {
 	p.must("ws", "open", "shared", "--template", p.dir, "--toolchain", "go")
 	ends := time.Now().Add(20 * time.Second)
 	done := make(chan struct{})
@@ -361,14 +351,12 @@ func TestHostChangesItsCache(t *testing.T) {
 		}
 		out, _ := p.run(p.croft, "ws", "exec", "shared", "--", "sh", "-c",
 			fmt.Sprintf("sed -i 's/return 4./return %d/' web.go; go test -count=1 ./...", answer))
-		if !strings.Contains(out, want) || want == "ok" && strings.Contains(out, "FAIL") || want == "FAIL" && !strings.Contains(out, `got "43\n"`) && !strings.Contains(out, "got \"43") {
+		if !strings.Contains(out, want) || want == "ok" && strings.Contains(out, "FAIL") || want == "FAIL" && !strings.Contains(out, "got 43") {
 			t.Errorf("round %d: want %s, got:\n%s", i, want, out)
 		}
 	}
 	<-done
-	if _, err := os.Stat(home); err != nil {
-		t.Error(err)
-	}
+	p.must("ws", "rm", "shared")
 }
 
 // TestRealToolchains runs the toolchains of this host's own user, where it has them.

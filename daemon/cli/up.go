@@ -31,6 +31,8 @@ type upOptions struct {
 	insecure bool
 	tls      config.TLS
 	log      config.Log
+
+	drainDelay time.Duration
 }
 
 func (a *command) upCommand() *cobra.Command {
@@ -65,6 +67,7 @@ providers of server.providers alone.`,
 	cmd.Flags().StringVar(&opts.tls.Key, "tls-key", "", "file of the certificate's private key (PEM)")
 	cmd.Flags().StringVar(&opts.log.Level, "log-level", "", "debug, info (one record per request), warn or error (default server.log.level of the configuration, else warn)")
 	cmd.Flags().StringVar(&opts.log.Format, "log-format", "", "text or json (default server.log.format of the configuration, else text)")
+	cmd.Flags().DurationVar(&opts.drainDelay, "drain-delay", 0, "time after SIGTERM in which /readyz answers 503 and requests are still accepted, for a load balancer")
 	return cmd
 }
 
@@ -74,6 +77,9 @@ func registerInsecureHTTP(f *pflag.FlagSet, value *bool, with string) {
 }
 
 func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
+	if opts.drainDelay < 0 {
+		return usagef("--drain-delay %s: give a duration such as 10s", opts.drainDelay)
+	}
 	if a.server != "" {
 		return usagef("up serves a data directory: leave out --server and CROFT_SERVER")
 	}
@@ -101,7 +107,7 @@ func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, shutdownTelemetry(ctx, metrics)) }()
-	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Hosts: allowedHosts(opts), Beyond: !app.Loopback(opts.addr), Log: log, Telemetry: metrics})
+	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Hosts: allowedHosts(opts), Beyond: !app.Loopback(opts.addr), Log: log, DrainDelay: opts.drainDelay, Telemetry: metrics})
 	if err != nil {
 		return err
 	}

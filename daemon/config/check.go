@@ -13,17 +13,18 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 var (
-	validName     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
-	validVariable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	validEnvRule  = regexp.MustCompile(`^[A-Za-z_*][A-Za-z0-9_*]*$`)
-	validSecret   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-	validHeader   = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
-	validMethod   = regexp.MustCompile(`^[A-Z]+(-[A-Z]+)*$`)
-	validLabel    = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
+	validName     = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+	validVariable = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	validEnvRule  = lazyregexp.New(`^[A-Za-z_*][A-Za-z0-9_*]*$`)
+	validSecret   = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
+	validHeader   = lazyregexp.New(`^[A-Za-z0-9-]+$`)
+	validMethod   = lazyregexp.New(`^[A-Z]+(-[A-Z]+)*$`)
+	validLabel    = lazyregexp.New(`^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
 )
 
 const nameForm = "a name has 1 to 63 of A-Z, a-z, 0-9, _ and -, and begins with a letter or digit"

@@ -73,7 +73,8 @@ func Providers(cfg Config) ([]driver.Provider, error) {
 	}
 	sandboxes, err := sandbox.New(&sandbox.Config{
 		Snapshots: snapshots, Layers: filepath.Join(cfg.Data, "layers"), Volumes: Volumes(cfg.Data),
-		Root: filepath.Join(cfg.Data, "ws"), Forbidden: []string{cfg.Data}, Roots: cfg.HostRoots, Log: cfg.Log,
+		Cache: filepath.Join(cfg.Data, "sandbox"),
+		Root:  filepath.Join(cfg.Data, "ws"), Forbidden: []string{cfg.Data}, Roots: cfg.HostRoots, Log: cfg.Log,
 		Secrets: cfg.Secrets, Credentials: cfg.Credentials, Events: cfg.Events, Resolver: cfg.Resolver, Upstream: cfg.Upstream,
 	})
 	if err != nil {

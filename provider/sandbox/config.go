@@ -33,6 +33,11 @@ type Config struct {
 	// Guest is the path of croft-guest; "" looks for it, see package guestbin.
 	Guest string
 
+	// Cache is a directory, which no workspace sees and no other user writes to, in which
+	// later processes find the levels of isolation that passed their test (see the package)
+	// and croft-guest. It is created when needed. "" makes each process test the levels.
+	Cache string
+
 	// Runsc is the path of gVisor's program; "" looks for runsc on PATH.
 	Runsc string
 

@@ -128,6 +128,9 @@ func (p *Provider) startGuest(ctx context.Context, d wsdir.Dir, u *launchSpec) (
 	defer l.close()
 	g, err := p.launchGuest(ctx, d, u, l)
 	if err != nil {
+		if code := fault.Of(err); ctx.Err() == nil && code != fault.InvalidArgument && code != fault.ResourceExhausted {
+			p.forgetProofs(u.level)
+		}
 		removePlaceholders(u.autorun.Made) //nolint:errcheck // an empty placeholder is harmless
 		return nil, errors.Join(err, p.endGuestLocked(context.WithoutCancel(ctx), d.Path))
 	}
