@@ -73,7 +73,6 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 		return run(func(ctx context.Context, _ []string) error { return withCroftStatus(a.workStart(ctx, opts)) })(cmd, args)
 	}
 	f := cmd.Flags()
-	f.SetInterspersed(false)
 	f.StringVar(&opts.name, "name", "", "name of the work (default the project and the agent, such as app-claude)")
 	f.IntVar(&opts.parallel, "parallel", 1, "start this many independent copies, each with its own agent; attach to one with croft work attach")
 	f.StringArrayVar(&opts.allowNet, "allow-net", nil, "allow network access to HOST[:PORT], and remember it for the project; may be given several times")

@@ -67,7 +67,7 @@ var Agents = []*Agent{
 		Name: "copilot", Program: "copilot", Install: "npm install -g @github/copilot", Hosts: []string{"api.githubcopilot.com", "*.githubcopilot.com", "api.github.com"},
 		Base: "COPILOT_PROVIDER_BASE_URL", Keys: []string{"COPILOT_PROVIDER_API_KEY", "COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"}, Prefixes: []string{"COPILOT_"},
 		Env:   map[string]string{"COPILOT_AUTO_UPDATE": "false"},
-		NoAsk: []string{"--allow-all-tools"}, prepare: prepareCopilot,
+		NoAsk: []string{"--allow-all-tools", "--allow-all-paths"}, prepare: prepareCopilot,
 	},
 }
 
@@ -99,7 +99,7 @@ func Names() []string {
 // prepareClaude answers the questions of a first start: the project is trusted, as nothing
 // outside the workspace can be reached, and the key in the environment is to be used.
 func prepareClaude(s *Start, _ User) error {
-	state := map[string]any{"hasCompletedOnboarding": true, "theme": "dark", "projects": map[string]any{s.Dir: map[string]any{"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true}}}
+	state := map[string]any{"hasCompletedOnboarding": true, "theme": "dark", "bypassPermissionsModeAccepted": true, "projects": map[string]any{s.Dir: map[string]any{"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true}}}
 	if key := s.Env["ANTHROPIC_API_KEY"]; key != "" {
 		const shown = 20 // bytes of a key by which Claude Code remembers the answer
 		state["customApiKeyResponses"] = map[string]any{"approved": []string{key[max(0, len(key)-shown):]}, "rejected": []string{}}
@@ -230,7 +230,7 @@ func (s *Start) setModel(base string) {
 // addModel adds the host of a URL to the hosts of the model.
 func (s *Start) addModel(base string) {
 	if u, err := url.Parse(base); err == nil && u.Host != "" {
-		s.models = append(s.models, modelHost{u.Host, u.Scheme == "http"})
+		s.models = append(s.models, modelHost{u.Host, true})
 	}
 }
 

@@ -70,7 +70,7 @@ type Start struct {
 // A modelHost is where a model is served, as host or host:port.
 type modelHost struct {
 	at    string
-	plain bool // HTTP without TLS
+	named bool // by the user: it may have a private address
 }
 
 // A credential is a secret that is sent to hosts; nil is those of the model.
@@ -308,6 +308,7 @@ func (s *Start) rules() []workspace.NetRule {
 	add := func(host, credential string) {
 		rule := hostRule(host)
 		rule.Credential = credential
+		rule.Private = net.ParseIP(rule.Host) == nil && slices.Contains(s.models, modelHost{host, true})
 		if !slices.ContainsFunc(rules, func(r workspace.NetRule) bool { return r.Host == rule.Host && slices.Equal(r.Ports, rule.Ports) }) {
 			rules = append(rules, rule)
 		}
@@ -372,5 +373,8 @@ func (s *Start) HomeArchive() ([]byte, error) {
 			return nil, err
 		}
 	}
-	return b.Bytes(), w.Close()
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
 }
