@@ -92,12 +92,13 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 // A workEnv is what the commands of croft work have in common.
 type workEnv struct {
 	user    work.User
-	project work.Project
+	project work.Project // the zero value if the current directory has none
 	data    string
 }
 
-// workEnv prepares a command of croft work. The project is that of the current directory.
-func (a *command) workEnv() (*workEnv, error) {
+// workEnv prepares a command of croft work. The project is that of the current directory,
+// which commands that name a work do not need.
+func (a *command) workEnv(needsProject bool) (*workEnv, error) {
 	if a.server != "" {
 		return nil, usagef("croft work uses directories, programs and logins of this host: leave out --server, and unset CROFT_SERVER")
 	}
@@ -111,7 +112,10 @@ func (a *command) workEnv() (*workEnv, error) {
 	}
 	e := &workEnv{user: work.User{Home: home, Environ: os.Environ()}, data: settings.Data}
 	if e.project, err = work.FindProject(".", home); err != nil {
-		return nil, err
+		if needsProject {
+			return nil, err
+		}
+		e.project = work.Project{}
 	}
 	a.secrets = func() map[string]app.Secret {
 		all := map[string]app.Secret{}
@@ -124,7 +128,7 @@ func (a *command) workEnv() (*workEnv, error) {
 }
 
 func (a *command) workStart(ctx context.Context, opts workOptions) error {
-	e, err := a.workEnv()
+	e, err := a.workEnv(true)
 	if err != nil {
 		return err
 	}
@@ -429,6 +433,8 @@ func (a *command) findWork(ctx context.Context, c *client.Client, e *workEnv, ar
 		return found(own[0]), args, nil
 	case len(args) > 0 && len(own) == 0:
 		return nil, nil, fmt.Errorf("work %q: %w%s", args[0], fault.NotFound, suggest.Hint(args[0], names))
+	case e.project.Dir == "":
+		return nil, nil, usagef("this directory is no project: name a work; croft work list --all lists them")
 	case len(own) == 0:
 		return nil, nil, fmt.Errorf("work: %w: there is none of %s; croft work list --all lists those of other projects", fault.NotFound, printable(e.project.Dir))
 	}
@@ -441,7 +447,7 @@ func (a *command) findWork(ctx context.Context, c *client.Client, e *workEnv, ar
 
 // withWork runs f with the work that the arguments name.
 func (a *command) withWork(ctx context.Context, args []string, f func(c *client.Client, w *workOf, rest []string) error) error {
-	e, err := a.workEnv()
+	e, err := a.workEnv(false)
 	if err != nil {
 		return err
 	}

@@ -162,7 +162,7 @@ func (a *command) workUndoCommand() *cobra.Command {
 discarded. A commit stays: revert it with git.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
-			e, err := a.workEnv()
+			e, err := a.workEnv(into == "")
 			if err != nil {
 				return err
 			}

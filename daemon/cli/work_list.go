@@ -42,8 +42,8 @@ func (a *command) workListCommand() *cobra.Command {
 		Short: "List the works of the project, oldest first",
 		Args:  cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
-			e, err := a.workEnv()
-			if err != nil && !all {
+			e, err := a.workEnv(!all)
+			if err != nil {
 				return err
 			}
 			key := ""
@@ -108,7 +108,7 @@ func (a *command) workAttachCommand() *cobra.Command {
 }
 
 func (a *command) workAttach(ctx context.Context, args, words []string) error {
-	e, err := a.workEnv()
+	e, err := a.workEnv(false)
 	if err != nil {
 		return err
 	}
@@ -222,7 +222,7 @@ func (a *command) workDiscardCommand() *cobra.Command {
 		Short: "Remove works with all their changes that were not applied",
 		Args:  cobra.ArbitraryArgs,
 		RunE: run(func(ctx context.Context, args []string) error {
-			e, err := a.workEnv()
+			e, err := a.workEnv(false)
 			if err != nil {
 				return err
 			}
@@ -252,7 +252,7 @@ func (a *command) workAllowCommand() *cobra.Command {
 project. *.HOST is its subdomains.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
-			e, err := a.workEnv()
+			e, err := a.workEnv(true)
 			if err != nil {
 				return err
 			}

@@ -381,7 +381,7 @@ whether the project's tests pass with all its changes. The tests run in a fork o
 apply NAME, or parts of several with croft work apply NAME PATH.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: run(func(ctx context.Context, args []string) error {
-			e, err := a.workEnv()
+			e, err := a.workEnv(true)
 			if err != nil {
 				return err
 			}
