@@ -18,6 +18,7 @@ import (
 	"github.com/croft-run/croft/daemon/work"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/suggest"
+	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -197,13 +198,21 @@ func (a *command) workRules(hosts, secrets []string) ([]workspace.NetRule, error
 
 // createWork opens the workspace of a work. Without a name it gets the first free one.
 func (a *command) createWork(ctx context.Context, c *client.Client, p work.Project, name string, spec workspace.Spec) (client.Workspace, error) {
-	for n := 1; ; n++ {
+	const most = 100 // other processes may take names at the same time
+	for try := 1; ; try++ {
 		if spec.Name = name; name == "" {
-			spec.Name = p.Name(spec.Labels[work.AgentLabel], n)
+			// An attempt to create captures the project, so that it is better to look first.
+			list, err := c.List(ctx, client.Filter{})
+			if err != nil {
+				return client.Workspace{}, err
+			}
+			taken := func(ws client.Workspace) bool { return ws.Name == spec.Name }
+			for n := 1; n == 1 || slices.ContainsFunc(list, taken); n++ {
+				spec.Name = p.Name(spec.Labels[work.AgentLabel], n)
+			}
 		}
 		rec, err := c.CreateWith(ctx, spec, "")
-		const most = 1000
-		if name == "" && n < most && fault.Of(err) == fault.AlreadyExists {
+		if name == "" && try < most && fault.Of(err) == fault.AlreadyExists {
 			continue
 		}
 		if err == nil {
@@ -225,13 +234,13 @@ func (a *command) runWork(ctx context.Context, c *client.Client, rec client.Work
 		}
 		if !a.onTerminal() || a.json {
 			_, err = a.runForeground(ctx, c, ws, cmd, false)
-			return errors.Join(err, a.summarizeWork(ctx, c, rec))
+			return errors.Join(err, a.summarizeWork(ctx, c, rec, ws))
 		}
 		session, err := a.startAgent(ctx, ws, cmd)
 		if err != nil {
 			return err
 		}
-		return a.attachAgent(ctx, c, rec, session, client.TerminalOptions{})
+		return a.attachAgent(ctx, c, rec, ws, session, client.TerminalOptions{})
 	})
 }
 
@@ -280,7 +289,7 @@ func (a *command) startAgent(ctx context.Context, ws *workspace.Workspace, cmd d
 
 // attachAgent connects this terminal with the session of an agent. When it ends, a summary
 // of the work is printed.
-func (a *command) attachAgent(ctx context.Context, c *client.Client, rec client.Workspace, session string, from client.TerminalOptions) error {
+func (a *command) attachAgent(ctx context.Context, c *client.Client, rec client.Workspace, ws *workspace.Workspace, session string, from client.TerminalOptions) error {
 	t, err := c.Terminal(ctx, rec.ID, session, from)
 	if err != nil {
 		return err
@@ -294,11 +303,11 @@ func (a *command) attachAgent(ctx context.Context, c *client.Client, rec client.
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.commandOutcome(*res), a.summarizeWork(ctx, c, rec))
+	return errors.Join(a.commandOutcome(*res), a.summarizeWork(ctx, c, rec, ws))
 }
 
 // summarizeWork prints what a work changed, what it could not reach, and what comes next.
-func (a *command) summarizeWork(ctx context.Context, c *client.Client, rec client.Workspace) error {
+func (a *command) summarizeWork(ctx context.Context, c *client.Client, rec client.Workspace, ws *workspace.Workspace) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	a.noteWorkRefusals(ctx, c, rec)
@@ -306,9 +315,12 @@ func (a *command) summarizeWork(ctx context.Context, c *client.Client, rec clien
 		a.note("croft: the agent worked in %s itself", printable(rec.Dir))
 		return a.destroyWorkspace(ctx, c, rec.ID)
 	}
-	d, err := fetchDiff(ctx, c, rec.ID, client.DiffOptions{Text: true})
-	if err != nil {
-		return err
+	d := &snapshot.Comparison{}
+	// Most of a comparison is needless if nothing at all was written.
+	if touched, err := ws.ChangedPaths(ctx); err != nil || len(touched) > 0 {
+		if d, err = fetchDiff(ctx, c, rec.ID, client.DiffOptions{Text: true}); err != nil {
+			return err
+		}
 	}
 	if len(d.Changes) == 0 {
 		a.note("croft: %s changed no file; remove it with: croft work discard %s", rec.Name, rec.Name)
@@ -386,7 +398,7 @@ func (a *command) runUnattended(ctx context.Context, c *client.Client, rec clien
 		return fmt.Errorf("%s: %w", rec.Name, err)
 	}
 	a.note("croft: %s ended with status %d", rec.Name, res.ExitCode)
-	return a.summarizeWork(ctx, c, rec)
+	return a.summarizeWork(ctx, c, rec, ws)
 }
 
 // works lists the works of a project, or all if key is "".
