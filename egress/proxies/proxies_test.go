@@ -64,7 +64,8 @@ func TestOneProxyForAllWhoHoldIt(t *testing.T) {
 
 // TestPart: a part that is taken anew holds the proxy once, also after another has left.
 func TestPart(t *testing.T) {
-	at := Paths{Socket: filepath.Join(t.TempDir(), "egress", "proxy.sock")}
+	dir := t.TempDir()
+	at := Paths{Socket: filepath.Join(dir, "egress", "proxy.sock"), Authority: filepath.Join(dir, "authority.pem")}
 	o := New(t.Context(), egress.Options{}, slog.New(slog.DiscardHandler))
 	var one, other Ref
 	one.Release(t.Context())
@@ -87,7 +88,7 @@ func TestPart(t *testing.T) {
 // TestSettle: while a connection is open there may be more to tell, and then not.
 func TestSettle(t *testing.T) {
 	dir := t.TempDir()
-	at := Paths{Socket: filepath.Join(dir, "egress", "proxy.sock")}
+	at := Paths{Socket: filepath.Join(dir, "egress", "proxy.sock"), Authority: filepath.Join(dir, "authority.pem")}
 	o := New(t.Context(), egress.Options{}, slog.New(slog.DiscardHandler))
 	if err := o.WaitIdle(t.Context(), "ws"); err != nil {
 		t.Errorf("without a proxy: %v", err)
@@ -133,7 +134,8 @@ func TestGivenBackAtOnce(t *testing.T) {
 	o := New(t.Context(), egress.Options{}, slog.New(slog.NewTextHandler(&said, nil)))
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that most do not begin
 	for range 20 {
-		if err := o.Acquire("ws", Paths{Socket: filepath.Join(t.TempDir(), "egress", "proxy.sock")}, driver.Network{}); err != nil {
+		dir := t.TempDir()
+		if err := o.Acquire("ws", Paths{Socket: filepath.Join(dir, "egress", "proxy.sock"), Authority: filepath.Join(dir, "authority.pem")}, driver.Network{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := o.Release(t.Context(), "ws"); err != nil {
