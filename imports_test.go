@@ -37,6 +37,7 @@ var may = []struct{ pkg, imports string }{
 	{"internal/flockfile", ""},
 	{"internal/sqlitetx", ""},
 	{"internal/keylock", ""},
+	{"internal/lazyregexp", ""},
 	{"internal/duplex", ""},
 	{"internal/suggest", ""},
 	{"internal/autorun", ""},
