@@ -376,3 +376,37 @@ func TestAttackLogs(t *testing.T) {
 		}
 	}
 }
+
+// A tenant's workspaces reach the public internet at most, not the network of the server,
+// unless a policy says so.
+func TestAttackNetwork(t *testing.T) {
+	m := newTeam(t, "")
+	m.needsSandbox()
+	var box struct{ SandboxID string }
+	m.must("POST", "/v2/sandboxes", `{"templateID":"base","network":{"allowOut":["8.8.8.8","example.com","0.0.0.0/0"]}}`, &box)
+	attacks := []struct{ method, path, body string }{
+		{"POST", "/v2/sandboxes", `{"templateID":"base","network":{"allowOut":["127.0.0.1"]}}`},
+		{"POST", "/v2/sandboxes", `{"templateID":"base","network":{"allowOut":["example.com","::ffff:127.0.0.1"]}}`},
+		{"POST", "/v2/sandboxes", `{"templateID":"base","network":{"allowOut":["10.0.0.0/8"]}}`},
+		{"POST", "/v2/sandboxes", `{"templateID":"base","network":{"allowOut":["169.254.169.254"]}}`},
+		{"POST", "/v2/sandboxes", `{"templateID":"base","network":{"allowOut":["127.0.0.0/7"]}}`},
+		{"PUT", "/sandboxes/" + box.SandboxID + "/network", `{"allowOut":["127.0.0.1"]}`},
+		{"POST", "/v1/workspaces", `{"kind":"sandbox","policy":{"network":{"open":true}}}`},
+		{"POST", "/v1/workspaces", `{"kind":"sandbox","policy":{"network":{"allow":[{"host":"localhost","private":true}]}}}`},
+		{"POST", "/v1/workspaces", `{"kind":"sandbox","policy":{"network":{"allow":[{"host":"127.0.0.1","ports":[5432]}]}}}`},
+		{"POST", "/v1/workspaces", `{"kind":"sandbox","policy":{"network":{"allow":[{"host":"0.0.0.0/0"}]}}}`},
+		{"PATCH", "/v1/workspaces/" + box.SandboxID, `{"policy":{"network":{"allow":[{"host":"[::1]"}]}}}`},
+	}
+	for _, a := range attacks {
+		if status, text := m.do(m.red, a.method, a.path, a.body); status != http.StatusForbidden {
+			t.Errorf("%s %s %s: %d %s", a.method, a.path, a.body, status, text)
+		}
+	}
+	if status, text := m.do(m.sys.Token, "POST", "/v2/sandboxes", attacks[0].body); status != http.StatusCreated {
+		t.Errorf("the operator: %d %s", status, text)
+	}
+	allowing := newTeam(t, "policies: {default: {network: {allow: [{host: 127.0.0.1}]}}}\n")
+	if status, text := allowing.do(allowing.red, "POST", "/v2/sandboxes", attacks[0].body); status != http.StatusCreated {
+		t.Errorf("by a policy: %d %s", status, text)
+	}
+}

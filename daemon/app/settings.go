@@ -139,6 +139,9 @@ func (s *System) admitSpec(ctx context.Context, spec *driver.Spec, policy string
 	if spec.Policy, err = apply(policy, spec.Policy); err != nil {
 		return err
 	}
+	if err := s.checkNetwork(ctx, spec.Policy.Network); err != nil {
+		return err
+	}
 	if err := s.resolveAuto(ctx, spec); err != nil {
 		return err
 	}
@@ -232,6 +235,9 @@ func printableName(name string) string {
 func (s *System) admitPolicy(ctx context.Context, id string, present, policy driver.Policy) error {
 	if !s.operator && policy.Within(present) != nil {
 		if err := s.settings().CheckWithin(policy); err != nil {
+			return err
+		}
+		if err := s.checkNetwork(ctx, policy.Network); err != nil {
 			return err
 		}
 	}
