@@ -421,3 +421,32 @@ func TestAttackNetwork(t *testing.T) {
 	}
 	testenv.ReportAttack(t, "network of the server, by a key of a tenant", "server", testenv.Prevented, "")
 }
+
+// A page among the files of a sandbox does not run with the origin of the server.
+func TestAttackPageOfSandbox(t *testing.T) {
+	m := newTeam(t, "")
+	m.needsSandbox()
+	var box struct{ SandboxID, EnvdAccessToken string }
+	m.must("POST", "/v2/sandboxes", `{"templateID":"base"}`, &box)
+	m.must("PUT", "/v1/workspaces/"+box.SandboxID+"/files?path=a.html", "<script>1</script>", nil)
+	for host, want := range map[string]string{"": "sandbox", "49983-" + box.SandboxID + ".localhost": ""} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, m.url+"/files?path=a.html", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Access-Token", box.EnvdAccessToken)
+		if req.Host = host; host == "" {
+			req.Header.Set("E2b-Sandbox-Id", box.SandboxID)
+			req.Header.Set("E2b-Sandbox-Port", "49983")
+		}
+		res, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if got := res.Header.Get("Content-Security-Policy"); res.StatusCode != http.StatusOK || got != want {
+			t.Errorf("host %q: %s with the policy %q, want %q", host, res.Status, got, want)
+		}
+	}
+	testenv.ReportAttack(t, "page among the files of a sandbox, with the server's origin", "server", testenv.Prevented, "")
+}
