@@ -174,6 +174,9 @@ func (s *System) admitSpec(ctx context.Context, spec *driver.Spec, policy string
 	if spec.Policy, err = apply(policy, spec.Policy); err != nil {
 		return err
 	}
+	if err := s.checkNetwork(ctx, spec.Policy.Network); err != nil {
+		return err
+	}
 	if err := s.resolveAuto(ctx, spec); err != nil {
 		return err
 	}
@@ -270,6 +273,9 @@ func (s *System) admitPolicy(ctx context.Context, id string, present driver.Poli
 	}
 	if !s.operator && policy.Within(present) != nil {
 		if err := s.settings().CheckWithin(*policy); err != nil {
+			return err
+		}
+		if err := s.checkNetwork(ctx, policy.Network); err != nil {
 			return err
 		}
 	}

@@ -371,7 +371,7 @@ func (s *System) newHTTPServer(ctx context.Context, handler http.Handler) *http.
 		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    1 << 20,
+		MaxHeaderBytes:    256 << 10, // each connection may take them, also without a key
 		// OPTIONS * needs the token, too.
 		DisableGeneralOptionsHandler: true,
 
