@@ -52,7 +52,7 @@ type Config struct {
 	Domain string
 
 	Events *event.Ring  // recent events, for logs; may be nil
-	Audit  event.Sink   // one event for each call that may change something; nil is none
+	Audit  event.Sink   // one event for each call that may change something; nil: no events
 	Log    *slog.Logger // nil is silent
 }
 
