@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/memory"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/server/e2b"
@@ -46,8 +47,12 @@ func newHost(t *testing.T) *host {
 	}
 	server, err := e2b.New(ctx, e2b.Config{
 		Registry: reg, Envd: envd.New(envd.Config{}), Key: []byte("key"), Dir: filepath.Join(dir, "e2b"), Volumes: filepath.Join(dir, "volumes"), Domain: "boxes.example",
-		Guard: httpguard.Guard{Token: token, Hosts: []string{"api.example"}},
+		Guard:   httpguard.Guard{Token: token, Hosts: []string{"api.example"}},
+		Secrets: func(context.Context) ([]string, error) { return []string{"forge", "model"}, nil },
 		Admit: func(_ context.Context, spec *driver.Spec) error {
+			if len(spec.Policy.Network.Allow) > 0 { // memory has no network
+				return fmt.Errorf("network %+v: %w", spec.Policy.Network, fault.Unsupported)
+			}
 			spec.Kind, spec.Config = "memory", nil
 			return nil
 		},
@@ -267,6 +272,38 @@ func TestRouting(t *testing.T) {
 	} {
 		if a := h.do("GET", step.path, "", step.header...); a.status != step.status || !strings.Contains(a.body, step.want) {
 			t.Errorf("%s: %d %s, want %d with %q", step.name, a.status, a.body, step.status, step.want)
+		}
+	}
+}
+
+// TestSecrets: secrets are listed by name, and network rules send them as bearer tokens.
+func TestSecrets(t *testing.T) {
+	h := newHost(t)
+	const create = "POST /v2/sandboxes"
+	rules := func(rules string) string { return `{"templateID":"base","network":` + rules + `}` }
+	for _, step := range []struct {
+		route, body string
+		status      int
+		want        string
+	}{
+		{"GET /secrets", "", 200, `"name":"forge"`},
+		{"GET /secrets?limit=1", "", 200, `"secretID":"forge"`},
+		{"GET /secrets/MODEL", "", 200, `"name":"model"`},
+		{"GET /secrets/none", "", 404, "Secret.list"},
+		{"POST /secrets", `{"name":"a","value":"b"}`, 501, "tenants.NAME.secrets of croft.yaml"},
+		{"POST /secrets/model", `{"value":"b"}`, 501, "change of secrets"},
+		{"DELETE /secrets/model", "", 501, "change of secrets"},
+		{create, rules(`{"rules":{"api.example.com":[{"transform":{"headers":{"authorization":"Bearer ${e2b.secrets.Model}"}}}]}}`), 501,
+			"Allow:[{Host:api.example.com Ports:[] Methods:[] Private:false Credential:model}]"},
+		{create, rules(`{"allowOut":["a.example","api.example.com"],"rules":{"api.example.com":[{"transform":{"headers":{"Authorization":"Bearer ${e2b.secrets.model}"}}}]}}`), 501,
+			"Allow:[{Host:a.example Ports:[] Methods:[] Private:false Credential:} {Host:api.example.com Ports:[] Methods:[] Private:false Credential:model}]"},
+		{create, rules(`{"rules":{"api.example.com":[{"transform":{"headers":{"X-Key":"${e2b.secrets.model}"}}}]}}`), 501, `header \"X-Key\"`},
+		{create, rules(`{"rules":{"api.example.com":[{"transform":{"headers":{"Authorization":"Bearer literal"}}}]}}`), 501, "no other header"},
+		{create, rules(`{"rules":{"api.example.com":[]}}`), 201, "sandboxID"},
+	} {
+		method, path, _ := strings.Cut(step.route, " ")
+		if a := h.do(method, path, step.body); a.status != step.status || !strings.Contains(a.body, step.want) {
+			t.Errorf("%s %s: %d %s, want %d with %q", step.route, step.body, a.status, a.body, step.status, step.want)
 		}
 	}
 }
