@@ -234,13 +234,13 @@ func (a *command) runWork(ctx context.Context, c *client.Client, rec client.Work
 		}
 		if !a.onTerminal() || a.json {
 			_, err = a.runForeground(ctx, c, ws, cmd, false)
-			return errors.Join(err, a.summarizeWork(ctx, c, rec, ws))
+			return errors.Join(err, a.summarizeWork(ctx, c, rec))
 		}
 		session, err := a.startAgent(ctx, ws, cmd)
 		if err != nil {
 			return err
 		}
-		return a.attachAgent(ctx, c, rec, ws, session, client.TerminalOptions{})
+		return a.attachAgent(ctx, c, rec, session, client.TerminalOptions{})
 	})
 }
 
@@ -289,7 +289,7 @@ func (a *command) startAgent(ctx context.Context, ws *workspace.Workspace, cmd d
 
 // attachAgent connects this terminal with the session of an agent. When it ends, a summary
 // of the work is printed.
-func (a *command) attachAgent(ctx context.Context, c *client.Client, rec client.Workspace, ws *workspace.Workspace, session string, from client.TerminalOptions) error {
+func (a *command) attachAgent(ctx context.Context, c *client.Client, rec client.Workspace, session string, from client.TerminalOptions) error {
 	t, err := c.Terminal(ctx, rec.ID, session, from)
 	if err != nil {
 		return err
@@ -303,11 +303,11 @@ func (a *command) attachAgent(ctx context.Context, c *client.Client, rec client.
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.commandOutcome(*res), a.summarizeWork(ctx, c, rec, ws))
+	return errors.Join(a.commandOutcome(*res), a.summarizeWork(ctx, c, rec))
 }
 
 // summarizeWork prints what a work changed, what it could not reach, and what comes next.
-func (a *command) summarizeWork(ctx context.Context, c *client.Client, rec client.Workspace, ws *workspace.Workspace) error {
+func (a *command) summarizeWork(ctx context.Context, c *client.Client, rec client.Workspace) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	a.noteWorkRefusals(ctx, c, rec)
@@ -315,12 +315,9 @@ func (a *command) summarizeWork(ctx context.Context, c *client.Client, rec clien
 		a.note("croft: the agent worked in %s itself", printable(rec.Dir))
 		return a.destroyWorkspace(ctx, c, rec.ID)
 	}
-	d := &snapshot.Comparison{}
-	// Most of a comparison is needless if nothing at all was written.
-	if touched, err := ws.ChangedPaths(ctx); err != nil || len(touched) > 0 {
-		if d, err = fetchDiff(ctx, c, rec.ID, client.DiffOptions{Text: true}); err != nil {
-			return err
-		}
+	d, err := a.diffTouched(ctx, c, rec.ID)
+	if err != nil {
+		return err
 	}
 	if len(d.Changes) == 0 {
 		a.note("croft: %s changed no file; remove it with: croft work discard %s", rec.Name, rec.Name)
@@ -328,6 +325,32 @@ func (a *command) summarizeWork(ctx context.Context, c *client.Client, rec clien
 	}
 	a.note("croft: %s changed %s; next: croft work diff|review|apply|discard %s", rec.Name, changesText(d.Stats, len(d.Changes)), rec.Name)
 	return nil
+}
+
+// diffTouched compares a work with its start. What was not written since is not compared.
+func (a *command) diffTouched(ctx context.Context, c *client.Client, id string) (*snapshot.Comparison, error) {
+	opts := client.DiffOptions{Text: true}
+	ws, err := a.system.Registry.Acquire(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	const most = 100 // paths of a request
+	touched, err := ws.ChangedPaths(ctx)
+	touched = slices.DeleteFunc(touched, func(p driver.ChangedPath) bool { return !p.Replaced }) // what is below is listed, too
+	switch {
+	case err == nil && len(touched) == 0:
+		return &snapshot.Comparison{}, nil
+	case err == nil && len(touched) <= most:
+		for _, p := range touched {
+			opts.Paths = append(opts.Paths, p.Path)
+		}
+	}
+	d, err := fetchDiff(ctx, c, id, opts)
+	if fault.Of(err) == fault.NotFound { // a path that came and went
+		opts.Paths = nil
+		d, err = fetchDiff(ctx, c, id, opts)
+	}
+	return d, err
 }
 
 // noteWorkRefusals prints the hosts that a work could not reach.
@@ -398,7 +421,7 @@ func (a *command) runUnattended(ctx context.Context, c *client.Client, rec clien
 		return fmt.Errorf("%s: %w", rec.Name, err)
 	}
 	a.note("croft: %s ended with status %d", rec.Name, res.ExitCode)
-	return a.summarizeWork(ctx, c, rec, ws)
+	return a.summarizeWork(ctx, c, rec)
 }
 
 // works lists the works of a project, or all if key is "".

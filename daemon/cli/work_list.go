@@ -131,7 +131,7 @@ func (a *command) workAttach(ctx context.Context, args, words []string) error {
 			if err != nil || session == "" {
 				return err
 			}
-			return a.attachAgent(ctx, c, w.Workspace, ws, session, client.TerminalOptions{Tail: replayBytes})
+			return a.attachAgent(ctx, c, w.Workspace, session, client.TerminalOptions{Tail: replayBytes})
 		})
 		if err != nil || session != "" {
 			return err
