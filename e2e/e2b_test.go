@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -206,6 +207,48 @@ func TestE2BRestart(t *testing.T) {
 	}
 	server.start()
 	server.node("restart.mjs", "STATE="+state)
+}
+
+// TestE2BWarm: the sandboxes of a configured template are warm from the start of the server, and
+// the SDK, with a key of a tenant, gets them.
+func TestE2BWarm(t *testing.T) {
+	testenv.NeedsE2B(t)
+	data := t.TempDir()
+	writeConfig(t, data, "version: 1\nproviders: {sandbox: {pool: {size: 2, templates: [base, none]}}}\n")
+	server := startUp(t, buildCroft(t), data)
+	marks := filepath.Join(data, "pool", "sandbox")
+	warm := func() (ids []string) {
+		entries, err := os.ReadDir(marks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			ids = append(ids, e.Name())
+		}
+		return ids
+	}
+	for range 600 {
+		if len(warm()) >= 2 {
+			break
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	time.Sleep(3 * time.Second) // the flock file is there before the workspace
+	before := warm()
+	if len(before) != 2 {
+		t.Fatalf("the pool has %v, want two workspaces before the first request", before)
+	}
+	var made struct {
+		ID, Stdout string
+		MS         int
+	}
+	if err := json.Unmarshal(server.node("warm.mjs", "E2B_API_KEY="+server.newKey("team", "run")), &made); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("create to first output: %d ms", made.MS)
+	if made.Stdout != "hello\n" || !slices.Contains(before, made.ID) {
+		t.Errorf("sandbox %s printed %q, want one of the pool, %v", made.ID, made.Stdout, before)
+	}
 }
 
 // testImage pushes an image to a registry on loopback, and returns its name. It has a shell,

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"path/filepath"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/all"
@@ -39,7 +40,7 @@ func (s *System) openE2B(ctx context.Context, addr net.Addr) (*e2bServer, error)
 	out.Server, err = e2b.New(ctx, e2b.Config{
 		Registry: s.Registry, Envd: out.envd, Admit: s.admitSandbox, AdmitPolicy: s.admitPolicy,
 		Guard: s.guard, Audit: s.auditSink(), Key: []byte(key), Dir: filepath.Join(s.Dir, "e2b"), Volumes: all.Volumes(s.Dir), Templates: s.templates, Snapshots: s.snapshots,
-		Domain: s.settings().Server.Domain, Events: s.events.recent, Log: s.log,
+		Domain: s.settings().Server.Domain, Secrets: s.secretNames, Events: s.events.recent, Log: s.log,
 	})
 	if err != nil {
 		return nil, err
@@ -58,6 +59,14 @@ func (s *System) openE2B(ctx context.Context, addr net.Addr) (*e2bServer, error)
 		}
 	}()
 	return out, nil
+}
+
+// secretNames returns the names of the secrets of the principal's tenant, or of the shared ones.
+func (s *System) secretNames(ctx context.Context) ([]string, error) {
+	if tenant := auth.Tenant(ctx); tenant != "" {
+		return s.secrets.Names(ctx, tenantScope+tenant)
+	}
+	return s.secrets.Names(ctx, "")
 }
 
 // over returns a handler that passes everything else on to next.

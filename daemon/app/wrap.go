@@ -67,3 +67,35 @@ func (s *System) wrapProvider(ctx context.Context, p driver.Provider) (driver.Pr
 	s.open = append(s.open, file)
 	return record.New(file).Wrap(p), nil
 }
+
+// keepWarm fills the pools of the templates that the configuration names. A template that can't
+// be used is logged: the server serves the others.
+func (s *System) keepWarm(ctx context.Context, sandboxes *e2bServer) {
+	for _, kind := range s.Mux.Kinds() {
+		cfg, _ := s.settings().Wrapped(kind)
+		for _, name := range cfg.Pool.Templates {
+			if err := s.keepTemplate(ctx, sandboxes, kind, name); err != nil {
+				s.log.WarnContext(ctx, "no sandboxes are kept warm", "template", name, "error", err)
+			}
+		}
+	}
+}
+
+func (s *System) keepTemplate(ctx context.Context, sandboxes *e2bServer, kind, template string) error {
+	spec, err := sandboxes.Spec(ctx, template)
+	if err != nil {
+		return err
+	}
+	if spec.Kind != kind {
+		return fmt.Errorf("app: %w: sandboxes are opened by provider %s, and the pool is that of %s", fault.InvalidArgument, spec.Kind, kind)
+	}
+	p, err := s.Mux.Provider(kind)
+	if err != nil {
+		return err
+	}
+	pooled, ok := driver.Find[*pool.Provider](p)
+	if !ok {
+		return fmt.Errorf("app: provider %s: %w: its pool has no size", kind, fault.InvalidArgument)
+	}
+	return pooled.Keep(spec)
+}

@@ -115,6 +115,8 @@ type Pool struct {
 	Size   Count    `json:"size,omitempty" jsonschema:"workspaces of each template and policy; 0 is no pool"`
 	Shapes Count    `json:"shapes,omitempty" jsonschema:"templates and policies at the same time; 0 is 4"`
 	Idle   Duration `json:"idle,omitempty" jsonschema:"idle time after which a prepared workspace is destroyed; 0s is 10m"`
+
+	Templates []string `json:"templates,omitempty" jsonschema:"templates of E2B's API, such as base, whose sandboxes croft up keeps warm from its start, requested or not"`
 }
 
 // A Bounds bounds what is asked of a provider; 0 is no bound.

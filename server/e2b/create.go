@@ -77,28 +77,44 @@ func (s *Server) createSandbox(timeout int) handler {
 }
 
 func (s *Server) create(ctx context.Context, in newSandbox, or int) (sandbox, error) {
-	timeout, err := checkTimeout(in.Timeout, or)
+	spec, d, err := s.plan(ctx, in, or)
 	if err != nil {
 		return sandbox{}, err
 	}
+	return s.open(ctx, spec, d, in.AutoPause)
+}
+
+// Spec returns the spec of a sandbox from a template, created without options.
+func (s *Server) Spec(ctx context.Context, template string) (driver.Spec, error) {
+	spec, _, err := s.plan(ctx, newSandbox{TemplateID: template}, defaultTimeout)
+	return spec, err
+}
+
+// plan checks a request, and returns the spec and the details of the sandbox.
+func (s *Server) plan(ctx context.Context, in newSandbox, or int) (driver.Spec, details, error) {
+	refuse := func(err error) (driver.Spec, details, error) { return driver.Spec{}, details{}, err }
+	timeout, err := checkTimeout(in.Timeout, or)
+	if err != nil {
+		return refuse(err)
+	}
 	if err := checkUnsupported(in); err != nil {
-		return sandbox{}, err
+		return refuse(err)
 	}
 	from, err := s.templates.resolve(ctx, in.TemplateID, s.cfg.Templates)
 	if err != nil {
-		return sandbox{}, err
+		return refuse(err)
 	}
 	network, err := in.Network.policy(in.AllowInternet)
 	if err != nil {
-		return sandbox{}, err
+		return refuse(err)
 	}
 	volumes, err := s.volumes.resolve(ctx, in.VolumeMounts)
 	if err != nil {
-		return sandbox{}, err
+		return refuse(err)
 	}
 	config, err := from.config(volumes)
 	if err != nil {
-		return sandbox{}, err
+		return refuse(err)
 	}
 	env := maps.Clone(from.Env)
 	if env == nil {
@@ -118,12 +134,12 @@ func (s *Server) create(ctx context.Context, in newSandbox, or int) (sandbox, er
 		Policy: driver.Policy{Env: env, Network: network, Limits: from.Limits, Persist: true},
 	}
 	if err := s.cfg.Admit(ctx, &spec); err != nil {
-		return sandbox{}, err
+		return refuse(err)
 	}
 	if in.AllowInternet != nil && !*in.AllowInternet {
 		spec.Policy.Network = driver.Network{}
 	}
-	return s.open(ctx, spec, d, in.AutoPause)
+	return spec, d, nil
 }
 
 func (in newSandbox) resumes() bool {

@@ -5,7 +5,7 @@
 // and Croft does not: the template, metadata, what happens on traffic to a paused sandbox.
 // Its id is the id of the workspace, its time-out the workspace's EndAt. So sandboxes
 // survive a restart of the server with nothing stored here. A workspace that was opened in
-// another way is no sandbox, and not found here.
+// another way is not a sandbox, and not found here.
 //
 // Traffic to a sandbox is routed by the headers E2b-Sandbox-Id and E2b-Sandbox-Port, or by a
 // host name PORT-ID.DOMAIN. Port 49983 is envd and 49999 the code interpreter (package

@@ -148,7 +148,7 @@ func pageOf[T any](query url.Values, list []T, descending bool, key func(T) stri
 	if token := query.Get("nextToken"); token != "" {
 		last, err := base64.RawURLEncoding.DecodeString(token)
 		if err != nil {
-			return nil, "", badQuery("nextToken", "it is none that this server gave; list from the start again")
+			return nil, "", badQuery("nextToken", "this server did not issue that token; list from the start again")
 		}
 		at := slices.IndexFunc(list, func(t T) bool {
 			order := strings.Compare(key(t), string(last))

@@ -70,7 +70,7 @@ func (c *networkConfig) policy(internet *bool) (driver.Network, error) {
 	if len(n.Allow) == 0 && open && !blocked {
 		n.Allow = []driver.NetRule{{Host: "*"}}
 	}
-	return n, nil
+	return n, c.addCredentials(&n)
 }
 
 func parseRange(host string) (netip.Prefix, error) {
@@ -86,13 +86,8 @@ func parseRange(host string) (netip.Prefix, error) {
 
 // check refuses what Croft's network has not.
 func (c *networkConfig) check() error {
-	for host, rules := range c.Rules {
-		for _, rule := range rules {
-			if rule.Transform != nil && len(rule.Transform.Headers) > 0 {
-				return unsupported(fmt.Sprintf("network.rules for %.80q", host),
-					"this server does not change headers for single sandboxes; the operator can add a credential to the network rules of croft.yaml")
-			}
-		}
+	if err := c.addCredentials(new(driver.Network)); err != nil {
+		return err
 	}
 	switch {
 	case given(c.EgressProxy):

@@ -1,8 +1,6 @@
 package e2b
 
 import (
-	"net/http"
-
 	"github.com/croft-run/croft/auth"
 )
 
@@ -49,9 +47,9 @@ func (s *Server) routes() {
 	s.handle("GET /volumes/{volume}", auth.Run, s.getVolume)
 	s.handle("DELETE /volumes/{volume}", auth.Run, s.deleteVolume)
 
-	for _, pattern := range []string{"/secrets", "/secrets/{secret}"} {
-		s.handle(pattern, auth.Run, func(*http.Request) (answer, error) {
-			return answer{}, unsupported("secrets", "this server takes no secrets over E2B's API; the operator sets them as environment variables or files (section secrets of croft.yaml), and network rules send them")
-		})
-	}
+	const secret = "/secrets/{secret}"
+	s.handle("GET /secrets", auth.Run, s.listSecrets)
+	s.handle("GET "+secret, auth.Run, s.getSecret)
+	s.handle("/secrets", auth.Run, changeSecret)
+	s.handle(secret, auth.Run, changeSecret)
 }

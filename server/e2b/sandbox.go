@@ -49,7 +49,7 @@ type sandbox struct {
 	details
 }
 
-// sandboxOf returns the sandbox of a record; false for a workspace that is none.
+// sandboxOf returns the sandbox of a record; false for a workspace that was not created by this API.
 func sandboxOf(rec registry.Record) (sandbox, bool) {
 	text, ok := rec.Annotations[annotation]
 	box := sandbox{Record: rec}

@@ -52,8 +52,12 @@ type Config struct {
 	// have a port; "" until SetDomain.
 	Domain string
 
+	// Secrets returns the names of the secrets that the principal's sandboxes may send, sorted;
+	// may be nil.
+	Secrets func(ctx context.Context) ([]string, error)
+
 	Events *event.Ring  // recent events, for logs; may be nil
-	Audit  event.Sink   // one event for each call that may change something; nil is none
+	Audit  event.Sink   // one event for each call that may change something; nil: no events
 	Log    *slog.Logger // nil is silent
 }
 

@@ -4,8 +4,9 @@
 // The shape of a workspace is its spec without identity: provider, template, policy,
 // options, session. The pool learns shapes from requests: the first workspace of a
 // shape is opened on demand, and from then on Options.Size workspaces of that shape
-// are kept ready, until the shape is no longer requested. A pool that is at least half full
-// is refilled only while nothing is requested, since refilling would slow requests down.
+// are kept ready, until the shape is no longer requested. Keep names a shape in advance.
+// A pool that is at least half full is refilled only while nothing is requested, since
+// refilling would slow requests down.
 //
 // The registry owns identity, and a pool can't change the id of a workspace. So the
 // registry calls the pool before it makes an id (driver.Reserver), and gets the id of
@@ -63,6 +64,7 @@ type shape struct {
 	warm    []*warmWorkspace
 	opening int
 	asked   time.Time
+	keep    bool // also if it is not requested
 }
 
 // A warmWorkspace workspace is open and has no owner.
@@ -123,6 +125,36 @@ func keyOf(spec driver.Spec) string {
 	return string(data)
 }
 
+// Keep keeps workspaces like spec ready from now on, requested or not.
+func (p *Provider) Keep(spec driver.Spec) error {
+	key := keyOf(spec)
+	if key == "" {
+		return fmt.Errorf("pool: keep: %w: a directory in place, or a snapshot of one session, can't be pooled", fault.InvalidArgument)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	s := p.shapeOf(key, spec)
+	s.keep = true
+	p.refill(key, s)
+	return nil
+}
+
+// shapeOf returns the shape of a spec, which is now requested. The caller holds p.mu.
+func (p *Provider) shapeOf(key string, spec driver.Spec) *shape {
+	s := p.shapes[key]
+	if s == nil {
+		p.evictShape()
+		s = &shape{spec: spec}
+		s.spec.ID, s.spec.Name, s.spec.Labels = "", "", nil
+		p.shapes[key] = s
+	}
+	s.asked = time.Now()
+	return s
+}
+
 // Reserve returns the id of a pooled workspace that matches spec, or "". In both
 // cases the pool is refilled.
 func (p *Provider) Reserve(spec driver.Spec) string {
@@ -135,14 +167,7 @@ func (p *Provider) Reserve(spec driver.Spec) string {
 	if p.closed {
 		return ""
 	}
-	s := p.shapes[key]
-	if s == nil {
-		p.evictShape()
-		s = &shape{spec: spec}
-		s.spec.ID, s.spec.Name, s.spec.Labels = "", "", nil
-		p.shapes[key] = s
-	}
-	s.asked = time.Now()
+	s := p.shapeOf(key, spec)
 	var id string
 	if n := len(s.warm); n > 0 {
 		w := s.warm[0]
@@ -249,19 +274,23 @@ func (p *Provider) Drain() {
 	p.wg.Wait()
 }
 
-// evictShape drops the least recently requested shape if the maximum is reached. The
-// caller holds p.mu.
+// evictShape drops the least recently requested shape if the maximum is reached. Shapes of Keep
+// stay, and do not count. The caller holds p.mu.
 func (p *Provider) evictShape() {
-	if len(p.shapes) < p.opts.Shapes {
-		return
-	}
 	var oldest string
+	requested := 0
 	for key, s := range p.shapes {
+		if s.keep {
+			continue
+		}
+		requested++
 		if oldest == "" || s.asked.Before(p.shapes[oldest].asked) {
 			oldest = key
 		}
 	}
-	p.dropShape(oldest, p.shapes[oldest])
+	if requested >= p.opts.Shapes {
+		p.dropShape(oldest, p.shapes[oldest])
+	}
 }
 
 // dropShape removes a shape and destroys its pooled workspaces. The caller holds p.mu.
@@ -389,7 +418,7 @@ func (p *Provider) dropIdleShapes() {
 		}
 		p.mu.Lock()
 		for key, s := range p.shapes {
-			if time.Since(s.asked) > p.opts.Idle {
+			if !s.keep && time.Since(s.asked) > p.opts.Idle {
 				p.dropShape(key, s)
 			}
 		}

@@ -270,3 +270,36 @@ func TestBadOptions(t *testing.T) {
 		}
 	}
 }
+
+// TestKeep: a shape that is kept is warm before the first request, and stays although others are
+// requested and its time has passed.
+func TestKeep(t *testing.T) {
+	_, p := wrapped(t, t.TempDir(), pool.Options{Size: 2, Shapes: 1, Idle: time.Second})
+	kept := driver.Spec{Kind: shelltest.Kind, Policy: driver.Policy{Env: map[string]string{"A": "1"}}}
+	if err := p.Keep(kept); err != nil {
+		t.Fatal(err)
+	}
+	warm := func(spec driver.Spec, want int) {
+		t.Helper()
+		for range 500 {
+			if p.Warm(spec) == want {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Errorf("%d workspaces are warm, want %d", p.Warm(spec), want)
+	}
+	warm(kept, 2)
+	other := driver.Spec{Kind: shelltest.Kind}
+	p.Reserve(other)
+	warm(other, 2)
+	warm(other, 0) // its time has passed
+	warm(kept, 2)
+	if id := p.Reserve(kept); id == "" {
+		t.Error("no kept workspace is reserved")
+	}
+	warm(kept, 2)
+	if err := p.Keep(driver.Spec{Dir: "/x"}); fault.Of(err) != fault.InvalidArgument {
+		t.Errorf("a directory in place is kept: %v", err)
+	}
+}

@@ -26,7 +26,6 @@ var languages = map[string]string{
 // kernelPackages say what to install for a language.
 var kernelPackages = map[string]string{
 	"python":     "Debian's python3-ipykernel, or pip install ipykernel",
-	"bash":       "pip install bash_kernel, then python3 -m bash_kernel.install",
 	"r":          "Debian's r-cran-irkernel, or R's package IRkernel",
 	"java":       "the kernel IJava or rapaio-jupyter-kernel",
 	"javascript": "Deno, then deno jupyter --install; or npm install -g ijavascript",
@@ -73,6 +72,9 @@ func (c *sandboxCall) create(ctx context.Context, name, dir string) (driver.Code
 	}
 	if err != nil {
 		return driver.CodeContext{}, err
+	}
+	if kernel == bashLanguage {
+		return c.createBash(l.name), nil
 	}
 	// Two names are usual for the kernels of JavaScript and TypeScript.
 	names := []string{kernel}
@@ -122,6 +124,9 @@ func (c *sandboxCall) prepareAgain(ctx context.Context, id string) error {
 
 // context describes a context. An unknown one is NotFound.
 func (c *sandboxCall) context(ctx context.Context, id string) (driver.CodeContext, error) {
+	if b := c.bash(id); b != nil {
+		return b.CodeContext, nil
+	}
 	list, err := c.Workspace.Contexts(ctx)
 	if err != nil {
 		return driver.CodeContext{}, err
@@ -176,7 +181,7 @@ func (s *Server) createContext(w http.ResponseWriter, r *http.Request) {
 // listContexts serves GET /contexts.
 func (s *Server) listContexts(w http.ResponseWriter, r *http.Request) {
 	c := callOf(r.Context())
-	list, err := c.Workspace.Contexts(r.Context())
+	list, err := c.allContexts(r.Context())
 	if err != nil {
 		writeError(w, err)
 		return
@@ -191,6 +196,10 @@ func (s *Server) listContexts(w http.ResponseWriter, r *http.Request) {
 // restartContext serves POST /contexts/{id}/restart.
 func (s *Server) restartContext(w http.ResponseWriter, r *http.Request) {
 	c, id := callOf(r.Context()), r.PathValue("id")
+	if b := c.bash(id); b != nil {
+		answerEmpty(w, c.restartBash(r.Context(), b))
+		return
+	}
 	err := c.Workspace.RestartContext(r.Context(), id)
 	if err == nil {
 		err = c.prepareAgain(r.Context(), id)
@@ -201,7 +210,12 @@ func (s *Server) restartContext(w http.ResponseWriter, r *http.Request) {
 // deleteContext serves DELETE /contexts/{id}.
 func (s *Server) deleteContext(w http.ResponseWriter, r *http.Request) {
 	c, id := callOf(r.Context()), r.PathValue("id")
-	err := c.Workspace.DeleteContext(r.Context(), id)
+	var err error
+	if b := c.bash(id); b != nil {
+		err = c.deleteBash(r.Context(), b)
+	} else {
+		err = c.Workspace.DeleteContext(r.Context(), id)
+	}
 	if err == nil {
 		c.box.mu.Lock()
 		delete(c.box.counts, id)
@@ -281,7 +295,7 @@ func (c *sandboxCall) countRun(id string) int {
 // after it, by runs of their own.
 func (c *sandboxCall) runWithEnv(ctx context.Context, kernel driver.CodeContext, code driver.Code, env map[string]string) (driver.CodeResult, error) {
 	if len(env) == 0 {
-		return c.Workspace.RunCode(ctx, code)
+		return c.runCode(ctx, code)
 	}
 	var set, restore strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(env)) {
@@ -304,12 +318,12 @@ func (c *sandboxCall) runWithEnv(ctx context.Context, kernel driver.CodeContext,
 		}
 		restore.WriteString(line)
 	}
-	if _, err := c.Workspace.RunCode(ctx, driver.Code{Context: code.Context, Source: set.String()}); err != nil {
+	if _, err := c.runCode(ctx, driver.Code{Context: code.Context, Source: set.String()}); err != nil {
 		return driver.CodeResult{}, err
 	}
-	res, err := c.Workspace.RunCode(ctx, code)
+	res, err := c.runCode(ctx, code)
 	if err == nil {
-		_, err = c.Workspace.RunCode(context.WithoutCancel(ctx), driver.Code{Context: code.Context, Source: restore.String()})
+		_, err = c.runCode(context.WithoutCancel(ctx), driver.Code{Context: code.Context, Source: restore.String()})
 	}
 	return res, err
 }

@@ -61,6 +61,9 @@ func sdk(t *testing.T, program string) {
 
 func TestSDK(t *testing.T) { sdk(t, "sdk.mjs") }
 
+// TestBashSDK needs no Jupyter.
+func TestBashSDK(t *testing.T) { sdk(t, "bash.mjs") }
+
 func TestCodeSDK(t *testing.T) {
 	testenv.NeedsJupyter(t)
 	sdk(t, "code.mjs")

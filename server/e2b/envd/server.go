@@ -33,7 +33,7 @@ type Sandbox struct {
 	ID        string
 	Workspace *workspace.Workspace
 	Env       map[string]string // of every process
-	Token     string            // X-Access-Token that requests need; "" is none
+	Token     string            // X-Access-Token that requests need; "": they need no token
 	Workdir   string            // default directory of commands; "" is the home
 	Limits    workspace.Limits  // of the workspace, for metrics; nil if they are not known
 	Received  func()            // called after each message of a stream of requests; may be nil
@@ -168,8 +168,16 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, sb Sandbox, h htt
 	defer s.work.Done()
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), callKey{}, &sandboxCall{Sandbox: sb, box: s.box(sb.ID), retain: s.retain}))
 	defer cancel(nil)
-	defer context.AfterFunc(s.drained, func() { cancel(errDraining) })()
+	if isStream(r) {
+		defer context.AfterFunc(s.drained, func() { cancel(errDraining) })()
+	}
 	h.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// isStream reports whether a request is answered by a stream, which may last for hours.
+func isStream(r *http.Request) bool {
+	content := r.Header.Get("Content-Type")
+	return strings.HasPrefix(content, "application/connect+") || strings.HasPrefix(content, "application/grpc") || r.URL.Path == "/execute"
 }
 
 var errDraining = fmt.Errorf("%w: the server is shutting down; retry when it is back", fault.Unavailable)
@@ -184,7 +192,7 @@ func (s *Server) begin() bool {
 	return !s.draining
 }
 
-// Drain ends streams and refuses new requests. Processes continue.
+// Drain ends streams and refuses new requests. Other requests, and processes, continue.
 func (s *Server) Drain() {
 	s.mu.Lock()
 	s.draining = true
@@ -224,7 +232,7 @@ func (s *Server) box(id string) *box {
 	defer s.mu.Unlock()
 	b := s.boxes[id]
 	if b == nil {
-		b = &box{procs: map[uint32]*process{}, watchers: map[string]*pollWatcher{}, contexts: map[string]string{}, counts: map[string]int{}, swept: time.Now()}
+		b = &box{procs: map[uint32]*process{}, watchers: map[string]*pollWatcher{}, contexts: map[string]string{}, counts: map[string]int{}, shells: map[string]*bashContext{}, swept: time.Now()}
 		s.boxes[id] = b
 	}
 	return b
@@ -239,9 +247,10 @@ type box struct {
 	user     *identity               // nil until it is asked for
 	cpu      cpuSample               // of the last call of Metrics
 
-	contextsMu sync.Mutex        // held while a default context is created
-	contexts   map[string]string // ids of default code contexts, by language
-	counts     map[string]int    // runs of code that clients asked for, by context
+	contextsMu sync.Mutex              // held while a default context is created
+	contexts   map[string]string       // ids of default code contexts, by language
+	shells     map[string]*bashContext // by id; guarded by mu
+	counts     map[string]int          // runs of code that clients asked for, by context
 }
 
 func (b *box) close() {
