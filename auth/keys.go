@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // A Key is an API key as it is stored: without its text, of which only a hash is kept.
@@ -155,7 +155,7 @@ func (k *Keys) Flush() {
 // maxName bounds the name of a key, in bytes.
 const maxName = 128
 
-var tenantForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+var tenantForm = lazyregexp.New(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // CheckTenant refuses the name of a tenant that is not [a-z0-9][a-z0-9-]{0,62}.
 func CheckTenant(name string) error {

@@ -199,7 +199,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	s.guard = httpguard.Guard{Token: s.Token, Hosts: lowercaseAll(append(s.settings().Server.Hosts, cfg.Hosts...)), Keys: auth.NewKeys(s.store), Rates: &auth.Rates{Limit: s.requestRate}}
+	s.guard = httpguard.Guard{Token: s.Token, Hosts: lowercaseAll(append(s.settings().Server.Hosts, cfg.Hosts...)), Keys: auth.NewKeys(s.store), Rates: &auth.Rates{Limit: s.requestRate}, Bodies: new(httpguard.Bodies)}
 	s.agents = &toolServer{system: s}
 	mounts, metrics := s.agents.httpRoutes(), http.Handler(nil)
 	if s.telemetry != nil {
@@ -262,7 +262,7 @@ func (s *System) isSnapshotNeeded(ctx context.Context, snapshot string) (bool, e
 func (s *System) openProviders(ctx context.Context, cfg Config) ([]driver.Provider, error) {
 	providers, err := all.Providers(all.Config{
 		Data: s.Dir, Needed: s.isSnapshotNeeded, TenantOf: s.tenantOf, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
-		Secrets: s.secrets, Credentials: egressCredentials(s.settings()), Events: s.events, Resolver: cfg.Resolver,
+		Secrets: s.secrets, Credentials: egressCredentials(s.settings()), Upstream: upstreamProxy(s.settings()), Events: s.events, Resolver: cfg.Resolver,
 	})
 	if err != nil {
 		return nil, err

@@ -239,6 +239,7 @@ type upAnswer struct {
 	TokenFile string   `json:"tokenFile,omitempty"`
 	OpenAPI   string   `json:"openapi"`
 	Try       []string `json:"try"`
+	E2B       string   `json:"e2b"` // command that sets the variables of E2B's SDKs
 }
 
 func (a *command) printServing(ctx context.Context, sys *app.System, addr net.Addr, secure bool) error {
@@ -247,20 +248,22 @@ func (a *command) printServing(ctx context.Context, sys *app.System, addr net.Ad
 		url = "https://" + addr.String()
 	}
 	out := upAnswer{URL: url, Data: sys.Dir, OpenAPI: url + "/v1/openapi.json"}
-	token := "as given by --token or CROFT_TOKEN"
+	token, key := "as given by --token or CROFT_TOKEN", `"$CROFT_TOKEN"`
 	if a.givenToken() == "" {
 		out.Token, out.TokenFile = sys.Token, sys.TokenPath()
 		token = fmt.Sprintf("%s (stored in %s)", sys.Token, sys.TokenPath())
+		key = "$(cat " + shellQuote(sys.TokenPath()) + ")"
 	}
 	name, err := freeName(ctx, sys)
 	if err != nil {
 		return err
 	}
 	out.Try = a.tryCommands(sys, name)
+	out.E2B = fmt.Sprintf("export E2B_API_KEY=%s E2B_API_URL=%s E2B_SANDBOX_URL=%s E2B_VOLUME_API_URL=%s", key, url, url, url)
 	return a.printAnswer(out, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "croft %s serves workspaces\n\n  url    %s\n  api    %s\n  data   %s\n  token  %s\n\n"+
-			"Try in another terminal:\n\n  %s\n\nPress Ctrl-C to stop.\n",
-			version(), out.URL, out.OpenAPI, out.Data, token, strings.Join(out.Try, "\n  "))
+			"Try in another terminal:\n\n  %s\n\nFor E2B's SDKs:\n\n  %s\n\nPress Ctrl-C to stop.\n",
+			version(), out.URL, out.OpenAPI, out.Data, token, strings.Join(out.Try, "\n  "), out.E2B)
 		return err
 	})
 }

@@ -36,6 +36,7 @@ type Sandbox struct {
 	Token     string            // X-Access-Token that requests need; "": they need no token
 	Workdir   string            // default directory of commands; "" is the home
 	Limits    workspace.Limits  // of the workspace, for metrics; nil if they are not known
+	Received  func()            // called after each message of a stream of requests; may be nil
 }
 
 // Config configures a Server. The zero value works.
@@ -117,14 +118,20 @@ func (badRequests) WrapStreamingClient(next connect.StreamingClientFunc) connect
 // WrapStreamingHandler changes the errors of Receive.
 func (badRequests) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		return next(ctx, requestConn{conn})
+		return next(ctx, requestConn{conn, callOf(ctx).Received})
 	}
 }
 
-type requestConn struct{ connect.StreamingHandlerConn }
+type requestConn struct {
+	connect.StreamingHandlerConn
+	received func()
+}
 
 func (c requestConn) Receive(m any) error {
 	err := c.StreamingHandlerConn.Receive(m)
+	if c.received != nil {
+		c.received()
+	}
 	if err != nil && connect.CodeOf(err) == connect.CodeInternal {
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	}
@@ -155,7 +162,7 @@ func (s *Server) ServeCode(w http.ResponseWriter, r *http.Request, sb Sandbox) {
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, sb Sandbox, h http.Handler) {
 	if !s.begin() {
-		writeError(w, fmt.Errorf("%w: the server is shutting down", fault.Unavailable))
+		WriteError(w, r, errDraining)
 		return
 	}
 	defer s.work.Done()
@@ -165,7 +172,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, sb Sandbox, h htt
 	h.ServeHTTP(w, r.WithContext(ctx))
 }
 
-var errDraining = fmt.Errorf("%w: the server is shutting down", fault.Unavailable)
+var errDraining = fmt.Errorf("%w: the server is shutting down; retry when it is back", fault.Unavailable)
 
 // begin counts a request or watcher, unless the server drains.
 func (s *Server) begin() bool {
@@ -217,7 +224,7 @@ func (s *Server) box(id string) *box {
 	defer s.mu.Unlock()
 	b := s.boxes[id]
 	if b == nil {
-		b = &box{procs: map[uint32]*process{}, watchers: map[string]*pollWatcher{}, contexts: map[string]string{}, counts: map[string]int{}, shells: map[string]*bashContext{}}
+		b = &box{procs: map[uint32]*process{}, watchers: map[string]*pollWatcher{}, contexts: map[string]string{}, counts: map[string]int{}, shells: map[string]*bashContext{}, swept: time.Now()}
 		s.boxes[id] = b
 	}
 	return b
@@ -227,7 +234,7 @@ func (s *Server) box(id string) *box {
 type box struct {
 	mu       sync.Mutex
 	procs    map[uint32]*process     // by pid: processes that this server started or found
-	swept    time.Time               // when ended processes were last removed
+	swept    time.Time               // when ended processes were last removed, or the box was made
 	watchers map[string]*pollWatcher // by id
 	user     *identity               // nil until it is asked for
 	cpu      cpuSample               // of the last call of Metrics
@@ -288,6 +295,19 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	json.NewEncoder(w).Encode(v) //nolint:errcheck // the client is gone
 }
 
+var rpcErrors = connect.NewErrorWriter()
+
+// WriteError answers a request to envd with an error. The client of a Connect service would
+// take a plain status of 503 to mean that the sandbox is gone.
+func WriteError(w http.ResponseWriter, r *http.Request, err error) {
+	service, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	if (service == envdpb.ProcessName || service == envdpb.FilesystemName) && rpcErrors.IsSupported(r) {
+		rpcErrors.Write(w, r, rpcError(r.Context(), err)) //nolint:errcheck // the client is gone
+		return
+	}
+	writeError(w, err)
+}
+
 // writeError writes an error as envd does.
 func writeError(w http.ResponseWriter, err error) { writeStatus(w, httpStatus(err), err) }
 
@@ -325,7 +345,8 @@ func httpStatus(err error) int {
 	return http.StatusInternalServerError
 }
 
-// connectCodes are the codes of Connect for fault codes.
+// connectCodes are the codes of Connect for fault codes. None is CodeUnavailable: E2B's SDKs
+// take it to mean that the sandbox is gone.
 var connectCodes = map[fault.Code]connect.Code{
 	fault.InvalidArgument:   connect.CodeInvalidArgument,
 	fault.Unauthenticated:   connect.CodeUnauthenticated,
@@ -336,9 +357,9 @@ var connectCodes = map[fault.Code]connect.Code{
 	fault.Conflict:          connect.CodeAborted,
 	fault.WrongState:        connect.CodeFailedPrecondition,
 	fault.ResourceExhausted: connect.CodeResourceExhausted,
-	fault.Unavailable:       connect.CodeUnavailable,
-	fault.Failed:            connect.CodeUnavailable,
-	fault.Evicted:           connect.CodeUnavailable,
+	fault.Unavailable:       connect.CodeAborted,
+	fault.Failed:            connect.CodeFailedPrecondition,
+	fault.Evicted:           connect.CodeAborted,
 	fault.Unsupported:       connect.CodeUnimplemented,
 	fault.Canceled:          connect.CodeCanceled,
 	fault.DeadlineExceeded:  connect.CodeDeadlineExceeded,
