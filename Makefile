@@ -4,11 +4,12 @@ DATA    ?= .croft
 PKG     ?= ./...
 BENCH   ?= all
 FUZZ    ?= 20s
+LOAD    ?= -load.duration 10m -load.workspaces 200 -load.clients 50 -load.kills 3
 SIZE     = 87 # MB; raise it in a commit that says why
 LINT     = bin/tools/golangci-lint
 LINTVER  = v2.14.0
 
-.PHONY: build guests size run test test-compat test-trpc attack docs lint words bench fuzz deps
+.PHONY: build guests size run test test-compat test-trpc attack docs lint words bench load fuzz deps
 
 build: guests ## bin/croft, stripped, with croft-guest for both architectures inside
 	$(GO) build -trimpath -ldflags "-s -w" -o bin/ ./cmd/croft
@@ -56,6 +57,9 @@ words: ## names and comments beside docs/glossary.md and other projects; WORDS=-
 bench: build deps ## ratios, side by side in one run; BENCH=grep for one family
 	@[ "$(BENCH)" = stage ] || $(GO) run ./bench -family $(BENCH) -o bench/results.json
 	@case "$(BENCH)" in all|stage) cd contrib/trpcagent && $(GO) run ./bench -o ../../bench/stage.json ;; esac
+
+load: deps guests ## 50 SDK clients on 200 workspaces for 10 minutes, with three kill -9 of the server; LOAD= for other sizes
+	$(GO) test -count=1 -timeout 60m -v -run '^TestLoad$$' ./e2e $(LOAD)
 
 fuzz: ## every fuzz target for $(FUZZ)
 	scripts/fuzz $(FUZZ)

@@ -28,7 +28,7 @@ var parts = []struct{ title, patterns string }{
 	{"Identity and preparation", "registry prepare/... interp/..."},
 	{"Tools and evaluations", "tool tool/... eval eval/..."},
 	{"Servers and programs", "server/... daemon daemon/... cmd/..."},
-	{"Helpers, benchmarks, end-to-end tests", "internal/... bench e2e"},
+	{"Helpers, examples, benchmarks, end-to-end tests", "internal/... examples/... bench e2e"},
 }
 
 // TestArchitecture holds the generated parts of ARCHITECTURE.md to the package

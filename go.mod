@@ -58,7 +58,10 @@ require (
 	mvdan.cc/sh/v3 v3.14.1
 )
 
-require connectrpc.com/connect v1.21.1
+require (
+	connectrpc.com/connect v1.21.1
+	github.com/tailscale/hujson v0.0.0-20260727124030-b80ff77dac4f
+)
 
 require (
 	github.com/beorn7/perks v1.0.1 // indirect

@@ -60,6 +60,7 @@ var may = []struct{ pkg, imports string }{
 	{"egress", "fault event secret workspace/driver"},
 	{"egress/proxies", "fault egress workspace/driver"},
 	{"host/files", "fault workspace/driver internal/search"},
+	{"host/toolchain", "fault internal/suggest"},
 	{"host/process", "fault event workspace/driver"},
 	{"host/cmdpolicy", "fault workspace/driver host/files"},
 	{"host/cgroup/cgroupv1", ""},
@@ -81,7 +82,7 @@ var may = []struct{ pkg, imports string }{
 	{"internal/shelltest", "provider/memory provider/sandbox fault workspace/driver host/process provider/local"},
 	{"client", "fault workspace/driver internal/duplex internal/shellwire"},
 	{"provider/all", "event egress workspace workspace/driver provider/memory provider/local provider/filestore provider/sandbox provider/docker snapshot"},
-	{"provider/*", "fault event workspace/driver host/files host/process host/cmdpolicy host/cgroup host/wsdir host/guest host/guest/supervise host/guestproto host/guestbin snapshot egress egress/proxies secret internal/blobs internal/tail internal/sqlitetx internal/autorun"},
+	{"provider/*", "fault event workspace/driver host/files host/toolchain host/process host/cmdpolicy host/cgroup host/wsdir host/guest host/guest/supervise host/guestproto host/guestbin snapshot egress egress/proxies secret internal/blobs internal/tail internal/sqlitetx internal/autorun"},
 	{"provider/wrap/cmdpolicy", "workspace/driver host/cmdpolicy"},
 	{"provider/wrap/interpreters", "workspace/driver interp/isolate interp/jupyter"},
 	{"provider/wrap/concurrency", "fault workspace/driver"},
@@ -90,7 +91,7 @@ var may = []struct{ pkg, imports string }{
 	{"provider/wrap/record", "fault workspace/driver"},
 	{"provider/wrap/retry", "fault workspace/driver"},
 	{"provider/wrap", ""},
-	{"daemon/config", "fault secret tool/profile workspace/driver auth"},
+	{"daemon/config", "egress fault internal/suggest secret tool/profile workspace/driver auth"},
 	{"registry", "auth fault event workspace workspace/driver internal/suggest internal/sqlitetx"},
 	{"snapshot/history", "fault workspace workspace/driver snapshot internal/atomicfile internal/textdiff"},
 	{"prepare/stage", "fault workspace workspace/driver internal/blobs internal/search"},
@@ -110,7 +111,7 @@ var may = []struct{ pkg, imports string }{
 	{"eval/replay", "fault secret"},
 	{"eval/judge", "fault"},
 	{"eval/suite", "fault event workspace/driver host/files internal/suggest internal/locktmp"},
-	{"eval", "internal/diskreserve fault event secret workspace workspace/driver snapshot host/files host/process eval/session eval/agent eval/suite eval/judge eval/replay internal/locktmp internal/tail"},
+	{"eval", "internal/diskreserve fault event secret workspace workspace/driver snapshot host/files host/process host/toolchain eval/session eval/agent eval/suite eval/judge eval/replay internal/locktmp internal/tail"},
 	{"eval/evaltest", "eval eval/suite provider/sandbox"},
 	{"server/httpguard", "fault auth event"},
 	{"server/mcpserver", "fault event workspace workspace/driver tool server/httpguard auth"},
@@ -119,21 +120,23 @@ var may = []struct{ pkg, imports string }{
 	{"daemon/telemetry", "fault server/httplog"},
 	{"server/rest", "server/httplog client prepare/stage fault event workspace workspace/driver registry tool/profile internal/shellwire server/httpguard snapshot snapshot/template snapshot/history auth"},
 	{"daemon/app", "daemon/telemetry server/httplog internal/diskreserve client host/files interp/isolate fault event secret workspace workspace/driver egress host/cmdpolicy daemon/config registry server/rest tool/profile provider/... snapshot snapshot/bucket snapshot/template snapshot/history tool tool/all tool/snapshots server/mcpserver prepare/stage prepare/bootstrap tool/skill auth server/httpguard daemon/backup server/e2b server/e2b/envd"},
-	{"daemon/work", "fault secret workspace host/process internal/strictjson"},
-	{"daemon/cli", "daemon/work daemon/telemetry internal/locktmp eval eval/suite interp/codeblock fault event workspace workspace/driver registry tool/profile daemon/config client daemon/app internal/suggest tool tool/snapshots server/mcpserver snapshot snapshot/history prepare/stage prepare/bootstrap auth daemon/backup"},
+	{"daemon/work", "fault secret workspace host/process host/toolchain daemon/config internal/strictjson"},
+	{"daemon/cli", "daemon/work daemon/setup host/process host/toolchain daemon/telemetry internal/locktmp eval eval/suite interp/codeblock fault event workspace workspace/driver registry tool/profile daemon/config client daemon/app internal/suggest tool tool/snapshots server/mcpserver snapshot snapshot/history prepare/stage prepare/bootstrap auth daemon/backup"},
 	{"server/e2b/envd/envdpb", ""},
 	{"server/e2b/envd", "fault workspace workspace/driver server/e2b/envd/envdpb"},
 	{"daemon/backup", "fault"},
+	{"daemon/setup", "fault"},
 	{"server/e2b", "server/portproxy auth event fault host/files internal/atomicfile internal/sleep registry server/e2b/envd server/httpguard snapshot snapshot/template workspace workspace/driver"},
 	{"daemon", "workspace/driver daemon/cli"},
 	{"cmd/croft", "daemon"},
 	{"cmd/croft-guest", "host/guestd"},
+	{"examples/server", "client workspace"},
 	{"e2e", ""},
-	{"bench", "fault secret workspace workspace/driver workspace/workspacetest host/... provider/... registry snapshot tool/... internal/..."},
+	{"bench", "client fault secret workspace workspace/driver workspace/workspacetest host/... provider/... registry snapshot tool/... internal/..."},
 }
 
 // leaves are small helpers that import nothing of this module.
-const leaves = "internal/atomicfile internal/diskreserve internal/flockfile internal/keylock internal/live internal/sleep internal/strictyaml internal/textdiff"
+const leaves = "internal/atomicfile internal/diskreserve internal/flockfile internal/keylock internal/lazyregexp internal/live internal/sleep internal/strictyaml internal/textdiff"
 
 func TestImports(t *testing.T) {
 	for _, p := range packages(t) {

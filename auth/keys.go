@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // A Key is an API key as it is stored: without its text, of which only a hash is kept.
@@ -27,6 +27,10 @@ type Key struct {
 	ExpiresAt time.Time // zero is never
 	LastUsed  time.Time // to within a minute
 	RevokedAt time.Time // zero is not revoked
+
+	// PreviousUntil is until when the text before the last rotation is accepted; zero is not
+	// any more.
+	PreviousUntil time.Time
 }
 
 // check returns an error if the key is no longer valid.
@@ -44,11 +48,15 @@ func (k Key) check(now time.Time) error {
 // A KeyStore stores keys by the hashes of their texts. A missing key is fault.NotFound.
 type KeyStore interface {
 	InsertKey(ctx context.Context, key Key, hash string) error
+
+	// FindKey finds a key by its hash, or by the previous one until PreviousUntil, which is
+	// then its expiry.
 	FindKey(ctx context.Context, hash string) (Key, error)
 	ListKeys(ctx context.Context) ([]Key, error) // oldest first
 
-	// ReplaceKey sets the hash and the expiry of a key that is not revoked.
-	ReplaceKey(ctx context.Context, id, hash string, expires time.Time) error
+	// ReplaceKey sets the hash and the expiry of a key that is not revoked. The hash before is
+	// accepted until a time; zero is no longer.
+	ReplaceKey(ctx context.Context, id, hash string, expires, until time.Time) error
 	RevokeKey(ctx context.Context, id string, at time.Time) error
 	UseKey(ctx context.Context, id string, at time.Time) error
 }
@@ -147,7 +155,7 @@ func (k *Keys) Flush() {
 // maxName bounds the name of a key, in bytes.
 const maxName = 128
 
-var tenantForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,62}$`)
+var tenantForm = lazyregexp.New(`^[a-z0-9][a-z0-9-]{0,62}$`)
 
 // CheckTenant refuses the name of a tenant that is not [a-z0-9][a-z0-9-]{0,62}.
 func CheckTenant(name string) error {
@@ -228,9 +236,10 @@ func (k *Keys) Revoke(ctx context.Context, id string) (Key, error) {
 	return key, k.store.RevokeKey(ctx, id, key.RevokedAt)
 }
 
-// Rotate gives a key a new text, which it returns; the old text is refused from then on. A
-// zero expires keeps the expiry, which must not have passed.
-func (k *Keys) Rotate(ctx context.Context, id string, expires time.Time) (Key, string, error) {
+// Rotate gives a key a new text, which it returns. The previous text is accepted for the time
+// overlap, but not longer than the key was valid; 0 refuses it at once. The text before that one
+// is refused. A zero expires keeps the expiry, which must not have passed.
+func (k *Keys) Rotate(ctx context.Context, id string, expires time.Time, overlap time.Duration) (Key, string, error) {
 	key, err := k.get(ctx, id)
 	if err != nil {
 		return Key{}, "", err
@@ -238,13 +247,21 @@ func (k *Keys) Rotate(ctx context.Context, id string, expires time.Time) (Key, s
 	if !key.RevokedAt.IsZero() {
 		return Key{}, "", fmt.Errorf("API key %s: %w: it was revoked; create another one", id, fault.WrongState)
 	}
+	now := time.Now()
+	key.PreviousUntil = time.Time{}
+	if overlap > 0 {
+		key.PreviousUntil = now.Add(overlap).UTC()
+		if !key.ExpiresAt.IsZero() && key.ExpiresAt.Before(key.PreviousUntil) {
+			key.PreviousUntil = key.ExpiresAt
+		}
+	}
 	if !expires.IsZero() {
 		key.ExpiresAt = expires
 	}
-	if err := checkExpiry(key.ExpiresAt, time.Now()); err != nil {
+	if err := checkExpiry(key.ExpiresAt, now); err != nil {
 		return Key{}, "", err
 	}
 	defer k.Flush()
 	text := newText()
-	return key, text, k.store.ReplaceKey(ctx, id, hashText(text), key.ExpiresAt)
+	return key, text, k.store.ReplaceKey(ctx, id, hashText(text), key.ExpiresAt, key.PreviousUntil)
 }

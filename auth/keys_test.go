@@ -44,7 +44,7 @@ func TestKeyLife(t *testing.T) {
 	if list, err := keys.List(ctx); err != nil || len(list) != 1 || list[0].LastUsed.IsZero() {
 		t.Errorf("listed %+v, %v; want one key with its last use", list, err)
 	}
-	_, second, err := keys.Rotate(ctx, key.ID, time.Time{})
+	_, second, err := keys.Rotate(ctx, key.ID, time.Time{}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestKeyLife(t *testing.T) {
 	if _, err := keys.Authenticate(ctx, second); fault.Of(err) != fault.Unauthenticated {
 		t.Errorf("a revoked key: %v", err)
 	}
-	if _, _, err := keys.Rotate(ctx, key.ID, time.Time{}); fault.Of(err) != fault.WrongState {
+	if _, _, err := keys.Rotate(ctx, key.ID, time.Time{}, 0); fault.Of(err) != fault.WrongState {
 		t.Errorf("a revoked key is rotated: %v", err)
 	}
 	for _, bad := range []string{"", "e2b_", "e2b_00", text[:20], "Bearer " + second} {
@@ -140,7 +140,7 @@ func TestKeysOfTenants(t *testing.T) {
 	if _, err := keys.Revoke(blue, key.ID); fault.Of(err) != fault.NotFound {
 		t.Errorf("another tenant revokes: %v", err)
 	}
-	if _, _, err := keys.Rotate(blue, key.ID, time.Time{}); fault.Of(err) != fault.NotFound {
+	if _, _, err := keys.Rotate(blue, key.ID, time.Time{}, 0); fault.Of(err) != fault.NotFound {
 		t.Errorf("another tenant rotates: %v", err)
 	}
 	if list, err := keys.List(operator); err != nil || len(list) != 1 {
@@ -188,4 +188,47 @@ func TestRates(t *testing.T) {
 	if got := refused("red", 20); got != 0 {
 		t.Errorf("%d requests are refused after the limit was raised", got)
 	}
+}
+
+// TestRotateWithOverlap: the previous text is accepted for a time, and never longer than before.
+func TestRotateWithOverlap(t *testing.T) {
+	keys, _ := openKeys(t)
+	ctx := t.Context()
+	key, first, err := keys.Create(ctx, auth.Key{Tenant: "red", Scope: auth.Run, ExpiresAt: time.Now().Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rotate := func(expires time.Time, overlap time.Duration) (auth.Key, string) {
+		t.Helper()
+		key, text, err := keys.Rotate(ctx, key.ID, expires, overlap)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key, text
+	}
+	check := func(what, text string, valid bool) {
+		t.Helper()
+		if p, err := keys.Authenticate(ctx, text); valid != (err == nil && p.Key == key.ID) || !valid && fault.Of(err) != fault.Unauthenticated {
+			t.Errorf("%s: %+v, %v; want valid: %v", what, p, err, valid)
+		}
+	}
+	rotated, second := rotate(time.Now().Add(48*time.Hour), 24*time.Hour)
+	if !rotated.PreviousUntil.Equal(key.ExpiresAt) {
+		t.Errorf("the first text is accepted until %s, want its expiry %s", rotated.PreviousUntil, key.ExpiresAt)
+	}
+	check("the first text", first, true)
+	check("the second text", second, true)
+	const brief = 300 * time.Millisecond
+	_, third := rotate(time.Time{}, brief)
+	check("the text before the previous one", first, false)
+	check("the previous text", second, true)
+	time.Sleep(brief)
+	check("the previous text after the overlap", second, false)
+	check("the third text", third, true)
+	_, fourth := rotate(time.Time{}, time.Hour)
+	if _, err := keys.Revoke(ctx, key.ID); err != nil {
+		t.Fatal(err)
+	}
+	check("the previous text of a revoked key", third, false)
+	check("the text of a revoked key", fourth, false)
 }

@@ -151,7 +151,10 @@ func batchSize(s side) (int, error) {
 	}
 }
 
-func median(d []time.Duration) int64 {
+func median(d []time.Duration) int64 { return percentile(d, 50) }
+
+// percentile returns the element of d that p percent are below.
+func percentile(d []time.Duration, p int) int64 {
 	s := slices.Sorted(slices.Values(d))
-	return int64(s[len(s)/2])
+	return int64(s[len(s)*p/100])
 }

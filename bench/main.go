@@ -79,6 +79,8 @@ var families = []family{
 	{"mcp", benchMCP},
 	{"eval", benchEval},
 	{"docker", benchDocker},
+	{"server", benchServer},
+	{"cli", benchCLI},
 }
 
 func main() {

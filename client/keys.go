@@ -24,6 +24,8 @@ type Key struct {
 	ExpiresAt time.Time `json:"expiresAt,omitzero" doc:"absent is never"`
 	LastUsed  time.Time `json:"lastUsed,omitzero" doc:"to within a minute"`
 	RevokedAt time.Time `json:"revokedAt,omitzero"`
+
+	PreviousUntil time.Time `json:"previousUntil,omitzero" doc:"until when the text before the last rotation is accepted"`
 }
 
 // A NewKey is an API key with its text, which the server does not store.
@@ -43,6 +45,7 @@ type KeyRequest struct {
 // RotateRequest is the argument of RotateKey.
 type RotateRequest struct {
 	Expires string `json:"expires,omitempty" doc:"a duration such as 90d or 12h; absent keeps the expiry"`
+	Overlap string `json:"overlap,omitempty" doc:"how long the previous text is accepted, such as 1h or 7d; absent is not at all"`
 }
 
 // Keys lists the API keys that the caller manages.

@@ -118,9 +118,37 @@ func TestAgents(t *testing.T) {
 	for _, name := range []string{"claude", "codex", "opencode", "gemini"} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); agents[name].works(t, croft, "") })
 	}
+	for _, name := range []string{"claude", "codex", "opencode", "gemini"} {
+		t.Run(name+" in a hurry", func(t *testing.T) { t.Parallel(); agents[name].works(t, croft, hurry) })
+	}
 	for _, name := range []string{"claude", "opencode"} {
 		t.Run(name+" over HTTP", func(t *testing.T) { t.Parallel(); agents[name].works(t, croft, "Over HTTP") })
 	}
+}
+
+// hurry is the way of the two lines that docs/mcp.md has for each agent.
+const hurry = "In a hurry"
+
+// hurryLines returns the line that adds Croft's tools, and the line that uses them.
+func (a agent) hurryLines(t *testing.T) (add, use string) {
+	t.Helper()
+	data, err := os.ReadFile("docs/mcp.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range fences(string(data)) {
+		if strings.Contains(f.before, hurry) {
+			for block := range strings.SplitSeq(f.body, "\n\n") {
+				if strings.HasPrefix(block, a.bin+" ") {
+					add, use, _ = strings.Cut(strings.TrimSpace(block), "\n")
+				}
+			}
+		}
+	}
+	if add == "" || use == "" || strings.Contains(use, "\n") {
+		t.Fatalf("docs/mcp.md has not two lines in a hurry for %s: %q, %q", a.bin, add, use)
+	}
+	return add, use
 }
 
 func buildCroft(t *testing.T) string {
@@ -146,15 +174,26 @@ func (a agent) works(t *testing.T, croft, way string) {
 	if a.env != nil {
 		env = append(env, a.env(base)...)
 	}
-	addr := ""
-	if way != "" {
-		addr = startHTTP(t, croft, dir, env)
-	}
 	put(t, home, dir, project)
-	a.configure(t, home, dir, base, way, addr)
 	ctx, cancel := context.WithTimeout(t.Context(), agentTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, bin, a.args...)
+	switch way {
+	case hurry:
+		env = append(env, "PATH="+croft+":"+filepath.Dir(bin)+":"+os.Getenv("PATH"))
+		a.putModel(t, home, dir, base)
+		add, use := a.hurryLines(t)
+		first := exec.CommandContext(ctx, "sh", "-c", add)
+		first.Dir, first.Env = dir, env
+		if out, err := first.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", add, err, out)
+		}
+		cmd = exec.CommandContext(ctx, "sh", append([]string{"-c", use + ` "$@"`, "-"}, a.args...)...)
+	case "":
+		a.configure(t, home, dir, base, way, "")
+	default:
+		a.configure(t, home, dir, base, way, startHTTP(t, croft, dir, env))
+	}
 	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, env, time.Minute
 	start := time.Now()
 	out, err := cmd.CombinedOutput()
@@ -197,6 +236,21 @@ func (a agent) check(t *testing.T, model *scripted.Model, dir string) {
 	if err != nil || !strings.Contains(string(got), "return a + b;") {
 		t.Errorf("in the end sum.mjs is %q, %v", got, err)
 	}
+}
+
+// putModel writes the files by which the agent reaches the model.
+func (a agent) putModel(t *testing.T, home, dir, model string) {
+	t.Helper()
+	if a.more == nil {
+		return
+	}
+	more, files := a.more(model, dir), map[string]string{}
+	for name, text := range more {
+		if !strings.HasSuffix(name, "+") {
+			files[name] = text + more[name+"+"]
+		}
+	}
+	put(t, home, dir, files)
 }
 
 // configure writes the agent's files: what the document says, and how it reaches

@@ -53,14 +53,15 @@ type upServer struct {
 	t         *testing.T
 	bin, data string
 	addr      string
+	env       []string // beyond the test's own
 	cmd       *exec.Cmd
 	output    bytes.Buffer
 }
 
 // startUp starts croft up on a free port.
-func startUp(t *testing.T, bin, data string) *upServer {
+func startUp(t *testing.T, bin, data string, env ...string) *upServer {
 	t.Helper()
-	u := &upServer{t: t, bin: bin, data: data, addr: "127.0.0.1:0"}
+	u := &upServer{t: t, bin: bin, data: data, addr: "127.0.0.1:0", env: env}
 	u.start()
 	t.Cleanup(func() {
 		u.cmd.Process.Signal(os.Interrupt)
@@ -75,6 +76,7 @@ func startUp(t *testing.T, bin, data string) *upServer {
 func (u *upServer) start() {
 	u.t.Helper()
 	u.cmd = exec.Command(filepath.Join(u.bin, "croft"), "up", "--json", "--data", u.data, "--addr", u.addr, "--token", testToken)
+	u.cmd.Env = append(os.Environ(), u.env...)
 	out, err := u.cmd.StdoutPipe()
 	if err != nil {
 		u.t.Fatal(err)
@@ -109,8 +111,22 @@ func (u *upServer) kill9() {
 	u.cmd.Wait()
 }
 
-// node runs a program of testdata/e2b with the stock SDKs and their environment variables.
+// node runs a program of testdata/e2b, and returns its output.
 func (u *upServer) node(program string, extra ...string) []byte {
+	u.t.Helper()
+	cmd := u.nodeCommand(program, extra...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		u.t.Fatalf("node %s: %v\n%s\n%s", program, err, out, stderr.String())
+	}
+	return out
+}
+
+// nodeCommand returns the command of a program of testdata/e2b with the stock SDKs and their
+// environment variables.
+func (u *upServer) nodeCommand(program string, extra ...string) *exec.Cmd {
 	u.t.Helper()
 	modules, node := testenv.NeedsE2B(u.t), testenv.NeedsProgram(u.t, "node")
 	dir := u.t.TempDir()
@@ -129,13 +145,7 @@ func (u *upServer) node(program string, extra ...string) []byte {
 	url := "http://" + u.addr
 	cmd.Env = append(os.Environ(), "E2B_API_KEY="+testToken, "E2B_API_URL="+url, "E2B_SANDBOX_URL="+url, "E2B_VOLUME_API_URL="+url)
 	cmd.Env = append(cmd.Env, extra...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		u.t.Fatalf("node %s: %v\n%s\n%s", program, err, out, stderr.String())
-	}
-	return out
+	return cmd
 }
 
 // TestE2B calls every method of the stock E2B packages against croft up, and compares

@@ -80,10 +80,15 @@ func (p *Proxy) allowsLocked(f *flow) bool {
 func (p *Proxy) isHostAddr(a netip.Addr) bool { return isHostAddr(a, p.opts.LocalAddrs) }
 
 // dial connects to a target that the policy allows. It resolves the name once, and connects
-// only to addresses of that answer that it has checked.
+// only to addresses of that answer that it has checked. It returns no address for a
+// connection through an upstream proxy.
 func (p *Proxy) dial(ctx context.Context, t target) (net.Conn, netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.opts.DialTimeout)
 	defer cancel()
+	if p.up.reaches(t) {
+		c, err := p.dialUpstream(ctx, t)
+		return c, netip.Addr{}, err
+	}
 	addrs := []netip.Addr{t.addr}
 	if t.name != "" {
 		var err error

@@ -10,7 +10,7 @@
 //
 //   - Reaching a host by another name or by its address. The proxy resolves names, and
 //     connects to the address that it checked, so DNS rebinding (a TOCTOU race) has no
-//     effect. Non-public addresses in any notation, and addresses of this host, are refused
+//     effect; see [UpstreamProxy] for what holds through one. Non-public addresses in any notation, and addresses of this host, are refused
 //     unless a rule names the address or range, or the rule of the name is marked private;
 //     a metadata service needs a rule with its address.
 //   - Domain fronting. The server name in a TLS hello must be the requested host; a hello
@@ -84,6 +84,9 @@ type Options struct {
 	Resolver Resolver       // nil is the host's
 	RootCAs  *x509.CertPool // for hosts with a credential; nil is the system's
 
+	// Upstream is the proxy through which hosts are reached; nil is none.
+	Upstream *UpstreamProxy
+
 	// LocalAddrs returns the addresses of this host; nil is net.InterfaceAddrs.
 	LocalAddrs func() ([]net.Addr, error)
 
@@ -110,6 +113,7 @@ type Resolver interface {
 type Proxy struct {
 	opts           Options
 	transport      *http.Transport
+	up             *upstreamDialer // nil without an upstream proxy
 	authority      *authorities
 	scrub          scrubCache
 	slots          chan struct{} // one taken for each connection
@@ -137,6 +141,9 @@ func New(opts *Options) (*Proxy, error) {
 	p.opts.setDefaults()
 	p.connect = new(net.Dialer).DialContext
 	var err error
+	if p.up, err = newUpstreamDialer(p.opts.Upstream); err != nil {
+		return nil, fmt.Errorf("egress: %w", err)
+	}
 	if p.authority, err = openAuthorities(p.opts.AuthorityFile, p.opts.Workspace); err != nil {
 		return nil, err
 	}

@@ -7,13 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // The artifact directory of a session is writable by the agent, which may create any
@@ -68,9 +68,9 @@ func removeAllForged(dir string) error {
 }
 
 var (
-	retryDir = regexp.MustCompile(`^session-\d+$`)
+	retryDir = lazyregexp.New(`^session-\d+$`)
 	// sessionPath is where the artifacts of a session are, in the directory of a run.
-	sessionPath = regexp.MustCompile(`^[^/]+/[^/]+/repeat-\d+(/session-\d+)?$`)
+	sessionPath = lazyregexp.New(`^[^/]+/[^/]+/repeat-\d+(/session-\d+)?$`)
 )
 
 // isSessionDir reports whether a directory holds the artifacts of a session. A run that

@@ -12,6 +12,7 @@ import (
 
 	"github.com/croft-run/croft/eval/agent"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/toolchain"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -107,6 +108,7 @@ type EnvSpec struct {
 	Write    []string // host directories that are mounted writable
 	Read     []string // host directories that are mounted read-only
 	Hide     string   // a directory below one of Read that is masked, except for the directories above; "" for none
+	Tools    []toolchain.Toolchain
 	Hosts    []string // allowed hosts, as "host" or "host:port"
 	Limits   driver.Limits
 	Policy   driver.Policy // further policy; Hosts are added to it, and its limits are replaced by Limits

@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/toolchain"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -59,16 +60,27 @@ func (s *Sandbox) Ready(ctx context.Context) error {
 
 // sandboxConfig is the configuration of the workspace of an environment.
 type sandboxConfig struct {
-	Throwaway bool        `json:"throwaway,omitempty"`
-	Template  string      `json:"template,omitempty"`
-	Binds     []bindMount `json:"binds,omitempty"`
-	At        string      `json:"at,omitempty"`
+	Throwaway bool         `json:"throwaway,omitempty"`
+	Template  string       `json:"template,omitempty"`
+	Binds     []bindMount  `json:"binds,omitempty"`
+	Caches    []cacheMount `json:"caches,omitempty"`
+	At        string       `json:"at,omitempty"`
 }
 
 type bindMount struct {
 	Dir      string `json:"dir"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
 	Empty    bool   `json:"empty,omitempty"`
+
+	HideCredentials bool `json:"hideCredentials,omitempty"`
+}
+
+type cacheMount struct {
+	Dir      string   `json:"dir"`
+	Home     string   `json:"home,omitempty"`
+	Var      string   `json:"var,omitempty"`
+	Hide     []string `json:"hide,omitempty"`
+	ReadOnly bool     `json:"readOnly,omitempty"`
 }
 
 // Open opens a throwaway workspace.
@@ -81,6 +93,7 @@ func (s *Sandbox) Open(ctx context.Context, req EnvSpec) (*Env, error) {
 		policy.Isolation = s.Isolation
 	}
 	cfg := sandboxConfig{Throwaway: true, Template: req.Template, Binds: bindMounts(req)}
+	cfg.addToolchains(req)
 	spec := driver.Spec{ID: driver.NewID(), Kind: s.Provider.Kind(), Policy: policy}
 	if req.InPlace {
 		spec.Dir = req.Dir
@@ -177,6 +190,30 @@ func bindMounts(req EnvSpec) []bindMount {
 		list = append(list, bindMount{Dir: req.Hide, ReadOnly: true, Empty: true})
 	}
 	return list
+}
+
+// addToolchains adds toolchains and their caches, without what overlaps with a directory
+// that is mounted anyway.
+func (c *sandboxConfig) addToolchains(req EnvSpec) {
+	taken := []string{req.Dir}
+	for _, b := range c.Binds {
+		taken = append(taken, b.Dir)
+	}
+	free := func(dir string) bool {
+		return !slices.ContainsFunc(taken, func(other string) bool { return inDir(dir, other) || inDir(other, dir) })
+	}
+	for _, dir := range toolchain.Dirs(req.Tools) {
+		in := slices.ContainsFunc(taken, func(other string) bool { return inDir(other, dir) })
+		writable := slices.ContainsFunc(c.Binds, func(b bindMount) bool { return !b.ReadOnly && inDir(dir, b.Dir) })
+		if !in && !writable && !inDir(dir, req.Dir) { // it may contain directories that are read-only, too
+			c.Binds = append(c.Binds, bindMount{Dir: dir, ReadOnly: true, HideCredentials: true})
+		}
+	}
+	for _, x := range toolchain.Caches(req.Tools) {
+		if free(x.Dir) && (x.Home == "" || free(x.Home)) {
+			c.Caches = append(c.Caches, cacheMount{Dir: x.Dir, Home: x.Home, Var: x.Var, Hide: x.Hide, ReadOnly: x.ReadOnly})
+		}
+	}
 }
 
 func sortByLength(dirs []string) []string {

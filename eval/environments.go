@@ -19,6 +19,7 @@ import (
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/host/toolchain"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -63,10 +64,11 @@ func (e *setupError) Unwrap() error { return e.err }
 
 // environments prepares the environments of a run.
 type environments struct {
-	plan     *plan
-	readDirs []string // directories of the host that are shown
-	limits   driver.Limits
-	policy   driver.Policy
+	plan      *plan
+	readDirs  []string // directories of the host that are shown
+	writeDirs []string // host directories that all executions may write
+	limits    driver.Limits
+	policy    driver.Policy
 
 	template     string // what workspaces start from: templateDir, or what was made of it
 	bootstrapped bool   // template was made for this run, bootstrapped
@@ -103,6 +105,11 @@ func (v *environments) setPolicy() error {
 			return fmt.Errorf("eval: %s: croft.policy: %w", cfg.Path, err)
 		}
 	}
+	if v.plan.Envs.Sandboxed() {
+		env := toolchain.Env(v.plan.Toolchains, os.Getenv("PATH"))
+		maps.Copy(env, v.policy.Env)
+		v.policy.Env = env
+	}
 	v.limits = v.policy.Limits.With(cfg.Croft.Limits).With(v.plan.Limits)
 	return nil
 }
@@ -115,6 +122,7 @@ func (v *environments) setReadDirs(ctx context.Context) {
 	if !p.Envs.Sandboxed() {
 		return
 	}
+	v.writeDirs = realDirs(p.Write)
 	v.readDirs = realDirs(slices.Concat([]string{filepath.Dir(p.suite.Path()), p.config.Dir}, p.Read))
 	if p.Tmp != "" {
 		v.readDirs = append(v.readDirs, realDirs([]string{p.Tmp})...)
@@ -157,7 +165,7 @@ func (v *environments) forExecution(ctx context.Context, e *execution, artifacts
 
 // envSpec is the EnvSpec of a request, without its directory.
 func (v *environments) envSpec(o envRequest) EnvSpec {
-	return EnvSpec{Write: []string{o.artifacts}, Read: slices.Concat(v.readDirs, o.read), Hosts: o.hosts, Limits: v.limits, Policy: v.policy}
+	return EnvSpec{Write: append([]string{o.artifacts}, v.writeDirs...), Read: slices.Concat(v.readDirs, o.read), Tools: v.plan.Toolchains, Hosts: o.hosts, Limits: v.limits, Policy: v.policy}
 }
 
 // prepare makes the environment of one session.

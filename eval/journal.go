@@ -52,6 +52,8 @@ type RunSettings struct {
 	AllowNet   []string         `json:"allowNet,omitempty"` // as in Options, and so are those below
 	NoModelNet bool             `json:"noModelNet,omitempty"`
 	Read       []string         `json:"read,omitempty"`
+	Write      []string         `json:"write,omitempty"`
+	Toolchains []string         `json:"toolchains,omitempty"` // names
 	Limits     driver.Limits    `json:"limits,omitempty"`
 }
 

@@ -8,11 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // ResultsName is the file with the results, in the directory of a run.
@@ -21,7 +21,7 @@ const ResultsName = "results.json"
 // DefaultOutputDir is where runs go, below the directory of the process.
 const DefaultOutputDir = ".skillgym-results"
 
-var unsafeInPath = regexp.MustCompile(`[^a-zA-Z0-9._-]`)
+var unsafeInPath = lazyregexp.New(`[^a-zA-Z0-9._-]`)
 
 // maxKey bounds a key, so that a file system takes it, with what caseKeys adds, as a name.
 const maxKey = 200

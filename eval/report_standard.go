@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/internal/live"
 )
 
@@ -218,7 +218,7 @@ func (s *standardReporter) paintHeadings(text string) string {
 }
 
 // failedCount matches a count of failures in the totals that is not 0.
-var failedCount = regexp.MustCompile(`^((?:Cases|Executions) +)([1-9]\d*) failed`)
+var failedCount = lazyregexp.New(`^((?:Cases|Executions) +)([1-9]\d*) failed`)
 
 func writeRunnerTable(b *bytes.Buffer, r *Result, sum RunnerSummary) {
 	fmt.Fprintf(b, "\nRunner: %s (%s)\n", sum.Runner.ID, agentName(sum.Runner.Agent))

@@ -104,7 +104,10 @@ func (m *RunSettings) checkSame(was *RunSettings) error {
 // runSettings are the settings of this run.
 func (p *plan) runSettings() *RunSettings {
 	made := &RunSettings{Provider: p.Envs.Kind(), Cwd: p.cwd, Engine: p.Engine, Tools: p.Toolset, Record: p.Record, Replay: p.Replay,
-		AllowNet: p.AllowNet, NoModelNet: p.NoModelNet, Read: p.Read, Limits: p.Limits}
+		AllowNet: p.AllowNet, NoModelNet: p.NoModelNet, Read: p.Read, Write: p.Write, Limits: p.Limits}
+	for _, t := range p.Toolchains {
+		made.Toolchains = append(made.Toolchains, t.Name)
+	}
 	if s, ok := p.Envs.(*Sandbox); ok {
 		made.Isolation = s.Isolation
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/toolchain"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -47,7 +48,12 @@ type Options struct {
 	NoModelNet bool          // the hosts of models are not allowed implicitly
 	Limits     driver.Limits // of each workspace
 	Read       []string      // further host directories that are mounted read-only
-	Tmp        string        // the suite's temporary directory, which is mounted read-only, too; "" for none
+	Write      []string      // host directories that are mounted writable
+
+	// Toolchains are shown read-only to agents in a sandbox, with their caches.
+	Toolchains []toolchain.Toolchain
+
+	Tmp string // the suite's temporary directory, which is mounted read-only, too; "" for none
 
 	// Tools, if set, gives each agent an MCP server over its workspace. Toolset is its
 	// name: a run must be resumed with the same one.

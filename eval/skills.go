@@ -3,11 +3,11 @@ package eval
 import (
 	"embed"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 //go:embed skills/*.md
@@ -27,7 +27,7 @@ func Skills() []string {
 	return names
 }
 
-var skillName = regexp.MustCompile(`^[a-z0-9-]+$`)
+var skillName = lazyregexp.New(`^[a-z0-9-]+$`)
 
 // Skill returns a text for agents that write suites.
 func Skill(name string) (string, error) {

@@ -2,9 +2,10 @@ package eval
 
 import (
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // A stackFrame is a position in a source file.
@@ -13,7 +14,7 @@ type stackFrame struct {
 	line, column int
 }
 
-var stackLine = regexp.MustCompile(`^\s*at (?:.*\()?((?:file://)?/[^()]*?):(\d+):(\d+)\)?\s*$`)
+var stackLine = lazyregexp.New(`^\s*at (?:.*\()?((?:file://)?/[^()]*?):(\d+):(\d+)\)?\s*$`)
 
 // innermostFrame finds the innermost frame of a stack that is in a file.
 func innermostFrame(stack string) (stackFrame, bool) {

@@ -248,18 +248,41 @@ func LastSequence(path string) (uint64, error) {
 }
 
 func lastSequenceIn(f *os.File) (last uint64, err error) {
-	if info, err := f.Stat(); err == nil && info.Size() > tailSize {
-		if _, err := f.Seek(-tailSize, io.SeekEnd); err != nil {
+	var tail bytes.Buffer
+	if info, err := f.Stat(); err == nil {
+		tail.Grow(int(min(info.Size(), tailSize)) + bytes.MinRead)
+		if info.Size() > tailSize {
+			_, err = f.Seek(-tailSize, io.SeekEnd)
+		}
+		if err != nil {
 			return 0, fmt.Errorf("event: read %s: %w", f.Name(), err)
 		}
 	}
-	readFile(f, func(e Event, failed error) bool {
-		var bad *LineError // such as the line that the seek hit
-		if failed != nil && !errors.As(failed, &bad) {
-			err = failed
+	if _, err := tail.ReadFrom(f); err != nil {
+		return 0, fmt.Errorf("event: read %s: %w", f.Name(), err)
+	}
+	for line := range bytes.Lines(tail.Bytes()) {
+		last = max(last, sequenceOf(line))
+	}
+	return last, nil
+}
+
+// sequenceOf returns the sequence of a line, 0 if the line is damaged, such as one that a seek
+// hit. It does not decode a line in the form that events are written in: every command of
+// croft reads the end of the file.
+func sequenceOf(line []byte) uint64 {
+	if rest, ok := bytes.CutPrefix(line, []byte(`{"event":"`)); ok {
+		_, rest, _ = bytes.Cut(rest, []byte(`"`))
+		if rest, ok = bytes.CutPrefix(rest, []byte(`,"sequence":`)); ok {
+			digits, _, _ := bytes.Cut(rest, []byte(`,`))
+			if n, err := strconv.ParseUint(string(digits), 10, 64); err == nil {
+				return n
+			}
 		}
-		last = max(last, e.Sequence)
-		return err == nil
-	})
-	return last, err
+	}
+	e, err := Unmarshal(line)
+	if err != nil {
+		return 0
+	}
+	return e.Sequence
 }

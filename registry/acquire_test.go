@@ -309,6 +309,7 @@ func TestBadInput(t *testing.T) {
 		"idle":         {func(s *workspace.Spec) { s.Policy.Idle = -1 }, fault.InvalidArgument, []string{"idle"}},
 		"name taken":   {func(s *workspace.Spec) { s.Name = "demo" }, fault.AlreadyExists, []string{`"demo"`}},
 		"two sources":  {func(s *workspace.Spec) { s.From.Template, s.From.Snapshot = "a", "b" }, fault.InvalidArgument, []string{"template"}},
+		"large":        {func(s *workspace.Spec) { s.Policy.Env = map[string]string{"A": strings.Repeat("x", 1<<20)} }, fault.InvalidArgument, []string{"policy", "files"}},
 		"bad json":     {func(s *workspace.Spec) { s.Config = []byte(`{`) }, fault.InvalidArgument, nil},
 	} {
 		spec := workspace.Spec{Kind: memory.Kind}

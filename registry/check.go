@@ -1,24 +1,26 @@
 package registry
 
 import (
+	"encoding/json"
 	"fmt"
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 const (
+	maxSpec       = 256 << 10
 	maxLabels     = 64
 	maxLabelValue = 255
 	labelForm     = `[A-Za-z0-9][A-Za-z0-9._/-]{0,62}`
 )
 
-var labelKey = regexp.MustCompile(`^` + labelForm + `$`)
+var labelKey = lazyregexp.New(`^` + labelForm + `$`)
 
 // checkSpec checks the registry's own part of a spec; the provider checks the rest
 // when it opens the workspace.
@@ -41,12 +43,27 @@ func (r *Registry) checkSpec(spec workspace.Spec) error {
 	if err := checkPolicy(spec.Policy); err != nil {
 		return err
 	}
+	if err := checkSize("the spec", spec); err != nil {
+		return err
+	}
 	return r.checkLabels(spec.Labels)
 }
 
 func checkPolicy(p workspace.Policy) error {
 	if p.Idle < 0 {
 		return fmt.Errorf("idle %v: %w: must not be negative", p.Idle, fault.InvalidArgument)
+	}
+	return checkSize("the policy", p)
+}
+
+// checkSize bounds what is stored of a workspace: lists read all of it.
+func checkSize(what string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", what, fault.InvalidArgument, err)
+	}
+	if len(data) > maxSpec {
+		return fmt.Errorf("%s has %d bytes as JSON: %w: at most %d are allowed; write large values to files", what, len(data), fault.InvalidArgument, maxSpec)
 	}
 	return nil
 }

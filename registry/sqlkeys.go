@@ -11,20 +11,25 @@ import (
 	"github.com/croft-run/croft/fault"
 )
 
-const keyColumns = `id, tenant, scope, name, created_at, expires_at, last_used, revoked_at`
+const keyColumns = `id, tenant, scope, name, created_at, expires_at, last_used, revoked_at, previous_until`
 
 // InsertKey adds an API key.
 func (s *sqlStore) InsertKey(ctx context.Context, k auth.Key, hash string) error {
 	return s.tryTx(ctx, "insert API key "+k.ID, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, s.rebind(`INSERT INTO api_keys (hash, `+keyColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`),
-			hash, k.ID, k.Tenant, string(k.Scope), k.Name, unixNanos(k.CreatedAt), unixNanos(k.ExpiresAt), unixNanos(k.LastUsed), unixNanos(k.RevokedAt))
+		_, err := tx.ExecContext(ctx, s.rebind(`INSERT INTO api_keys (hash, `+keyColumns+`) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`),
+			hash, k.ID, k.Tenant, string(k.Scope), k.Name, unixNanos(k.CreatedAt), unixNanos(k.ExpiresAt), unixNanos(k.LastUsed), unixNanos(k.RevokedAt), unixNanos(k.PreviousUntil))
 		return err
 	})
 }
 
-// FindKey returns the API key with a hash.
+// FindKey returns the API key with a hash, or with a previous hash that is still accepted; the
+// key then expires with it.
 func (s *sqlStore) FindKey(ctx context.Context, hash string) (auth.Key, error) {
 	k, err := decodeKey(s.db.QueryRowContext(ctx, s.rebind(`SELECT `+keyColumns+` FROM api_keys WHERE hash = ?`), hash))
+	if errors.Is(err, sql.ErrNoRows) {
+		k, err = decodeKey(s.db.QueryRowContext(ctx, s.rebind(`SELECT `+keyColumns+` FROM api_keys WHERE previous_hash = ? AND previous_until > 0`), hash))
+		k.ExpiresAt = k.PreviousUntil
+	}
 	if errors.Is(err, sql.ErrNoRows) {
 		return auth.Key{}, fmt.Errorf("registry: API key: %w", fault.NotFound)
 	}
@@ -50,9 +55,15 @@ func (s *sqlStore) ListKeys(ctx context.Context) ([]auth.Key, error) {
 	return list, s.classifyError(what, rows.Err())
 }
 
-// ReplaceKey sets the hash and the expiry of a key that is not revoked.
-func (s *sqlStore) ReplaceKey(ctx context.Context, id, hash string, expires time.Time) error {
-	return s.withTx(ctx, "replace API key "+id, s.updateKey(ctx, id, `hash = ?, expires_at = ? WHERE revoked_at = 0`, hash, unixNanos(expires)))
+// ReplaceKey sets the hash and the expiry of a key that is not revoked. The present hash is
+// accepted until a time; zero is no longer.
+func (s *sqlStore) ReplaceKey(ctx context.Context, id, hash string, expires, until time.Time) error {
+	previous := `''`
+	if !until.IsZero() {
+		previous = `hash`
+	}
+	return s.withTx(ctx, "replace API key "+id, s.updateKey(ctx, id, `previous_hash = `+previous+`, hash = ?, expires_at = ?, previous_until = ? WHERE revoked_at = 0`,
+		hash, unixNanos(expires), unixNanos(until)))
 }
 
 // RevokeKey ends an API key.
@@ -82,8 +93,9 @@ func (s *sqlStore) updateKey(ctx context.Context, id, set string, args ...any) f
 // decodeKey reads an API key from a row of keyColumns.
 func decodeKey(row interface{ Scan(dest ...any) error }) (auth.Key, error) {
 	var k auth.Key
-	var created, expires, used, revoked int64
-	err := row.Scan(&k.ID, &k.Tenant, &k.Scope, &k.Name, &created, &expires, &used, &revoked)
+	var created, expires, used, revoked, previous int64
+	err := row.Scan(&k.ID, &k.Tenant, &k.Scope, &k.Name, &created, &expires, &used, &revoked, &previous)
 	k.CreatedAt, k.ExpiresAt, k.LastUsed, k.RevokedAt = timeFromNanos(created), timeFromNanos(expires), timeFromNanos(used), timeFromNanos(revoked)
+	k.PreviousUntil = timeFromNanos(previous)
 	return k, err
 }

@@ -105,11 +105,20 @@ func storeKeys(t *testing.T, url string) {
 		t.Error(err)
 	}
 	want.LastUsed, want.ExpiresAt = now.Add(time.Second), now.Add(2*time.Hour)
-	if err := s.ReplaceKey(ctx, want.ID, "h2", want.ExpiresAt); err != nil {
+	until := now.Add(time.Minute)
+	if err := s.ReplaceKey(ctx, want.ID, "h2", want.ExpiresAt, until); err != nil {
 		t.Error(err)
 	}
-	if _, err := s.FindKey(ctx, "h1"); fault.Of(err) != fault.NotFound {
-		t.Errorf("a replaced hash: %v, want NotFound", err)
+	if got, err := s.FindKey(ctx, "h1"); err != nil || got.ID != want.ID || !got.ExpiresAt.Equal(until) {
+		t.Errorf("the previous hash: %+v, %v; want the key until %s", got, err, until)
+	}
+	if err := s.ReplaceKey(ctx, want.ID, "h2", want.ExpiresAt, time.Time{}); err != nil {
+		t.Error(err)
+	}
+	for _, hash := range []string{"h1", ""} {
+		if _, err := s.FindKey(ctx, hash); fault.Of(err) != fault.NotFound {
+			t.Errorf("a replaced hash %q: %v, want NotFound", hash, err)
+		}
 	}
 	if err := s.RevokeKey(ctx, want.ID, now.Add(time.Minute)); err != nil {
 		t.Error(err)
@@ -119,7 +128,7 @@ func storeKeys(t *testing.T, url string) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if err := s.ReplaceKey(ctx, want.ID, "h3", time.Time{}); fault.Of(err) != fault.NotFound {
+	if err := s.ReplaceKey(ctx, want.ID, "h3", time.Time{}, time.Time{}); fault.Of(err) != fault.NotFound {
 		t.Errorf("a revoked key is replaced: %v", err)
 	}
 	if list, err := s.ListKeys(ctx); err != nil || len(list) != 1 {

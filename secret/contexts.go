@@ -3,10 +3,11 @@ package secret
 import (
 	"bytes"
 	"encoding/base64"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // contexts find secrets by what is around them. A finder is called with the index of a
@@ -55,11 +56,11 @@ func urlPassword(p []byte, at, length int) []Span {
 }
 
 // keyBegin matches the header of a PEM private key, from "BEGIN " on.
-var keyBegin = regexp.MustCompile(`^BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----`)
+var keyBegin = lazyregexp.New(`^BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----`)
 
 // keyLine matches a line of the PEM body: a prefix added by a tool, such as a line number,
 // the body, and the line end, which may be escaped.
-var keyLine = regexp.MustCompile(`^((?:[ \t"'+>|#-]|\d+[\t:])*)([A-Za-z0-9+/=:, .()-]*)(\r?\n|(?:\\r)?\\n|["'])?`)
+var keyLine = lazyregexp.New(`^((?:[ \t"'+>|#-]|\d+[\t:])*)([A-Za-z0-9+/=:, .()-]*)(\r?\n|(?:\\r)?\\n|["'])?`)
 
 const maxKey = 16 << 10
 
@@ -96,7 +97,7 @@ func keyLines(p []byte, pos, lines int) []Span {
 	return spans
 }
 
-var privateLines = regexp.MustCompile(`^Private-Lines: *(\d{1,3})(?:\r?\n|(?:\\r)?\\n)`)
+var privateLines = lazyregexp.New(`^Private-Lines: *(\d{1,3})(?:\r?\n|(?:\\r)?\\n)`)
 
 // puttyKey finds the lines of a private key of PuTTY.
 func puttyKey(p []byte, at, _ int) []Span {
@@ -111,7 +112,7 @@ func puttyKey(p []byte, at, _ int) []Span {
 	return keyLines(p, at+m[1], n)
 }
 
-var userOption = regexp.MustCompile(`\s(?:-u|--user|--proxy-user|-U)(?:\s*=?\s*)["']?[^\s:"']*:([^\s"']+)`)
+var userOption = lazyregexp.New(`\s(?:-u|--user|--proxy-user|-U)(?:\s*=?\s*)["']?[^\s:"']*:([^\s"']+)`)
 
 // curlUser finds the password after the option -u of curl.
 func curlUser(p []byte, at, length int) []Span {
@@ -181,8 +182,8 @@ func kubernetesSecret(p []byte, at, length int) []Span {
 }
 
 var (
-	manifestData  = regexp.MustCompile(`(?:data|stringData)"?:(?:[ \t]*\n((?:[ \t\d]*[ \t]["']?[\w.-]+["']?:[^\n]*\n?)+)|\s*\{([^}]*)\})`)
-	manifestValue = regexp.MustCompile(`[\w.-]+["']?:[ \t]*["']?([A-Za-z0-9+/=!@#$%^&*_.-]{6,})`)
+	manifestData  = lazyregexp.New(`(?:data|stringData)"?:(?:[ \t]*\n((?:[ \t\d]*[ \t]["']?[\w.-]+["']?:[^\n]*\n?)+)|\s*\{([^}]*)\})`)
+	manifestValue = lazyregexp.New(`[\w.-]+["']?:[ \t]*["']?([A-Za-z0-9+/=!@#$%^&*_.-]{6,})`)
 )
 
 const valueEnds = " \t\r\n\"'`;,&|<>(){}[]\\$"
@@ -347,7 +348,7 @@ func isName(v []byte) bool {
 }
 
 // names matches names that are joined by dots, such as s.cfg.Token.
-var names = regexp.MustCompile(`^[!&*]*[A-Za-z_]\w*(?:[?!]?\.[A-Za-z_]\w*)+$`)
+var names = lazyregexp.New(`^[!&*]*[A-Za-z_]\w*(?:[?!]?\.[A-Za-z_]\w*)+$`)
 
 // isBasicCredential reports whether a text is the base64 encoding of a user and a password.
 func isBasicCredential(text []byte) bool {
@@ -373,7 +374,7 @@ var placeholders = []string{"password", "passwd", "pass", "pwd", "pw", "secret",
 
 // reference matches a value that is taken from elsewhere: a variable, a command or a
 // template.
-var reference = regexp.MustCompile(`^\$[\w.]+$|\$\{[A-Za-z_!#][^}]*\}|\$\([a-z][^)]*\)|\{\{|^%[\w]+%?$|^%[({]|^<.*>?$|^\{.*\}$|^\[.*\]$|^\(.*\)$|^\*[\w.]*$`)
+var reference = lazyregexp.New(`^\$[\w.]+$|\$\{[A-Za-z_!#][^}]*\}|\$\([a-z][^)]*\)|\{\{|^%[\w]+%?$|^%[({]|^<.*>?$|^\{.*\}$|^\[.*\]$|^\(.*\)$|^\*[\w.]*$`)
 
 // isPlaceholder reports whether a text is a placeholder: empty, a known word, a variable,
 // or one repeated character.

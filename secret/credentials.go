@@ -3,9 +3,10 @@ package secret
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // FileValues returns the secrets in a file with credentials or settings of a program: the
@@ -58,12 +59,12 @@ func walkStrings(key string, v any, visit func(key, text string)) {
 }
 
 var (
-	urlUser = regexp.MustCompile(`(?i)\b(https?|ftps?)://(?:[^/?#\s"'@\\]|@|\\.)*@`)
+	urlUser = lazyregexp.New(`(?i)\b(https?|ftps?)://(?:[^/?#\s"'@\\]|@|\\.)*@`)
 	// textURLUser is urlUser for a value without quotes and escapes of the file.
-	textURLUser = regexp.MustCompile(`(?i)\b(https?|ftps?)://[^/?#\s]*@`)
+	textURLUser = lazyregexp.New(`(?i)\b(https?|ftps?)://[^/?#\s]*@`)
 
 	// gitKey is the beginning of a line up to the value: section headers and a key.
-	gitKey = regexp.MustCompile(`^(?:\xef\xbb\xbf)?[ \t]*(?:\[(?:[^\]"\n]|"(?:[^"\\\n]|\\.)*")*\][ \t]*)*([A-Za-z][A-Za-z0-9-]*)[ \t]*=`)
+	gitKey = lazyregexp.New(`^(?:\xef\xbb\xbf)?[ \t]*(?:\[(?:[^\]"\n]|"(?:[^"\\\n]|\\.)*")*\][ \t]*)*([A-Za-z][A-Za-z0-9-]*)[ \t]*=`)
 )
 
 // gitSecretKeys are the ends of keys of a Git configuration whose values are credentials:

@@ -9,9 +9,10 @@ import (
 	"fmt"
 	"html"
 	"net/url"
-	"regexp"
 	"strings"
 	"unicode/utf16"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // encodings returns the texts to search for: the secret, and each common encoding of it.
@@ -77,7 +78,7 @@ func hexForms(text string) []string {
 	return append(all, `\x`+strings.Join(apart, `\x`))
 }
 
-var percentEscape = regexp.MustCompile(`%[0-9A-F]{2}`)
+var percentEscape = lazyregexp.New(`%[0-9A-F]{2}`)
 
 // urlForms returns the percent-encoded text: for a query, for a path, and like JavaScript's
 // encodeURIComponent, with digits in either case.

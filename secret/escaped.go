@@ -3,6 +3,7 @@ package secret
 import (
 	"bytes"
 	"html"
+	"regexp"
 	"slices"
 	"strconv"
 	"unicode/utf16"
@@ -24,6 +25,9 @@ var escapes = []escape{
 	{func(p []byte) int { return bytes.IndexByte(p, '%') }, decodePercent},
 	{func(p []byte) int { return bytes.IndexByte(p, '&') }, decodeEntity},
 	{nextBackslash, decodeBackslash},
+	{func(p []byte) int { return bytes.IndexByte(p, '\b') }, decodeBackspace},
+	{func(p []byte) int { return bytes.Index(p, []byte("0x")) }, decodeArray},
+	{nextCell, decodeCell},
 }
 
 const (
@@ -148,6 +152,76 @@ func decodeUTF16(dst, p []byte) ([]byte, int) {
 	return utf8.AppendRune(dst, r), 6
 }
 
+// decodeBackspace removes the character that a terminal would write over.
+func decodeBackspace(dst, p []byte) ([]byte, int) {
+	if p[0] != '\b' {
+		return dst, 0
+	}
+	return dst[:max(len(dst)-1, 0)], 1
+}
+
+// decodeArray decodes a byte of an array in source code, as xxd -i writes it: 0x2f, with what
+// separates it from the next one.
+func decodeArray(dst, p []byte) ([]byte, int) {
+	if len(p) < 4 || p[0] != '0' || p[1] != 'x' || !allHex(p[2:4]) || len(p) > 4 && isHex(p[4]) {
+		return dst, 0
+	}
+	n := 4
+	if rest := bytes.TrimLeft(p[n:], ", \t\r\n"); bytes.HasPrefix(rest, []byte("0x")) {
+		n = len(p) - len(rest)
+	}
+	return append(dst, hexByte(p[2:4])), n
+}
+
+// cellWidth is the width of the column that od -c writes a byte into, aligned to the right.
+const cellWidth = 4
+
+// nextCell returns the index of the next single character in a column, or -1.
+func nextCell(p []byte) int {
+	for i := 0; ; {
+		n := bytes.Index(p[i:], []byte("   "))
+		if n < 0 {
+			return -1
+		}
+		for i += n + cellWidth - 1; i < len(p) && p[i] == ' '; i++ {
+		}
+		if i+1 >= len(p) || p[i+1] == ' ' || p[i+1] == '\n' {
+			return i - cellWidth + 1
+		}
+	}
+}
+
+// cellLine is the end of a line of od -c with the offset of the next one, after which the
+// columns begin; line numbers may precede the offset.
+var cellLine = regexp.MustCompile(`^\r?\n(?: *[0-9]+\t)?(?:[0-7]{7,})? `)
+
+// decodeCell decodes one column of od -c: a character, an escape such as \n, or octal digits.
+func decodeCell(dst, p []byte) ([]byte, int) {
+	if p[0] == '\n' || p[0] == '\r' {
+		if m := cellLine.FindIndex(p); m != nil {
+			return dst, m[1] - 1
+		}
+		return dst, 0
+	}
+	if len(p) < cellWidth || p[0] != ' ' || len(p) > cellWidth && p[cellWidth] != ' ' && p[cellWidth] != '\n' && p[cellWidth] != '\r' {
+		return dst, 0
+	}
+	cell := bytes.TrimLeft(p[:cellWidth], " ")
+	switch {
+	case len(cell) == 0:
+		return append(dst, ' '), cellWidth
+	case len(cell) == 2 && cell[0] == '\\', len(cell) == 3 && allHex(cell):
+		text, n := decodeBackslash(dst, append([]byte(`\`), bytes.TrimLeft(cell, `\`)...))
+		if n == 0 {
+			return dst, 0
+		}
+		return text, cellWidth
+	case len(cell) == 1:
+		return append(dst, cell[0]), cellWidth
+	}
+	return dst, 0
+}
+
 // A decoded text knows where its bytes come from.
 type decoded struct {
 	text       []byte
@@ -170,6 +244,7 @@ func (d *decoded) read(p []byte, i int, e escape) (next int, escaped bool) {
 	for range len(d.text) - was {
 		d.start, d.end = append(d.start, i), append(d.end, i+n)
 	}
+	d.start, d.end = d.start[:len(d.text)], d.end[:len(d.text)] // a character may be removed
 	return i + n, escaped
 }
 
@@ -201,12 +276,26 @@ func (st *stream) searchEscaped(p []byte) []redaction {
 				}
 			}
 			st.s.find.scan(d.text, 0, 0, func(start, end int, owner int32) {
-				found = append(found, redaction{d.start[start], d.end[end-1], st.s.names[owner]})
+				found = appendLines(found, p, redaction{d.start[start], d.end[end-1], st.s.names[owner]})
 			})
 			at, floor = i, i
 		}
 	}
 	return found
+}
+
+// appendLines appends a redaction of each line of one, so that lines stay lines.
+func appendLines(dst []redaction, p []byte, one redaction) []redaction {
+	for {
+		n := bytes.IndexByte(p[one.start:one.end], '\n')
+		if n < 0 {
+			return append(dst, one)
+		}
+		dst = append(dst, redaction{one.start, one.start + n, one.name})
+		if one.start += n + 1; one.start == one.end {
+			return dst
+		}
+	}
 }
 
 // findDecoded finds secrets by form in a text with control sequences.

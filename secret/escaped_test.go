@@ -13,6 +13,8 @@ import (
 var quoted = [][]string{
 	{"bash", "-c", `printf '%q\0' "$1"; x=$1; declare -p x; printf '\0'; printf 'x%s' "$1" | base64 -w0; printf '\0'
 		printf '%s\n' "$1" | grep --color=always end; printf '\0'; printf '%s\n' "$1" | sed -n l; /usr/bin/printf '\0%q' "$1"`, "-"},
+	{"bash", "-c", `printf 'x%s' "$1" | od -c
+		printf '\0'; printf 'before %s after' "$1" | od -An -c; printf '\0'; printf 'bef %s' "$1" | od -c -w10 | nl -ba`, "-"},
 	{"bash", "-xc", `: "$1"`, "-"},
 	{"python3", "-c", `import sys, shlex, json, html, urllib.parse as u
 s = sys.argv[1]
@@ -56,20 +58,23 @@ func checkHidden(t *testing.T, s *Scrubber, name, text string) {
 func TestScrubEscaped(t *testing.T) {
 	const value = `s3cr=t/"<T0k&n>+ ~' end`
 	s := NewScrubber([]Value{NewValue("tok", value)}, nil)
-	var all, colours, entities, octal bytes.Buffer
+	var all, colours, entities, octal, array bytes.Buffer
 	for i, c := range []byte(value) {
+		fmt.Fprintf(&array, "%s0x%02x", []string{", ", ",\n  "}[min(1, (i+11)%12/11)], c) // as xxd -i
 		fmt.Fprintf(&all, "%%%02x", c)
 		colours.WriteString([]string{"\x1b[31m", "\x1b[0m", "\x1b[38;5;12m", "\x1b(B\x1b[m", "\x1b]8;;http://x\x1b\\", "\x1b[K"}[i%6] + string(c))
 		entities.WriteString([]string{"&#" + "115;", html.EscapeString(string(c))}[min(i, 1)])
 		octal.WriteString(`\` + string([]byte{'0' + c>>6, '0' + c>>3&7, '0' + c&7}))
 	}
 	for name, text := range map[string]string{
-		"colours": colours.String(), "percent": all.String(), "entities": entities.String(), "octal": octal.String(),
+		"colours": colours.String(), "percent": all.String(), "entities": entities.String(), "octal": octal.String(), "array": strings.TrimLeft(array.String(), ",\n "),
 		"mixed case":        `s3cr%3dt%2F"%3CT0k&n%3e+%20~'%20end`,
 		"colour in JSON":    "s3cr=t/\\\"<T0\x1b[1mk\\u0026n>+ ~'\x1b[0m end",
 		"quote closed":      `s3cr=t/"<T0k&n>+ ~'"'"' end`,
 		"quote escaped":     `s3cr=t/"<T0k&n>+ ~'\'' end`,
 		"line continuation": "s3cr=t/\"<T0k\\\n&n>+ ~' end",
+		"overstruck":        "s\bs3\b3cr=t/\"<xx\b\bT0k&n>+ ~' enn\bd",
+		"underlined":        "_\bs_\b3_\bc_\br_\b=_\bt/\"<T0k&n>+ ~' _\be_\bn_\bd",
 		"many":              strings.Repeat(`\n`, 300) + `s3cr=t\/\"<T0k&n>+ ~' end` + strings.Repeat(`\n`, 300),
 	} {
 		checkHidden(t, s, name, text)

@@ -10,7 +10,8 @@ import (
 // one after the other. Secrets within one line are found without it.
 //
 // Such texts are rare. So it tests at every 32nd byte whether the next sixteen bytes may
-// belong to one: a line of at least minFold characters has sixteen in a row there.
+// belong to one: a line of at least minFold characters has sixteen in a row there. Shorter
+// lines are found by their ends (searchShort).
 type foldedSearch struct {
 	s      *Scrubber
 	p      []byte
@@ -32,6 +33,7 @@ const (
 	foldStride = 32
 	foldLook   = 16
 	minFold    = foldStride + foldLook - 1 // minimum length of a wrapped line
+	minShort   = 4                         // minimum length of a line found by its end
 	minFolded  = 8                         // minimum length of a text found across lines
 	maxLine    = 4 << 10                   // maximum length of a line
 	maxPieces  = 1 << 13                   // kept pieces
@@ -103,11 +105,41 @@ func (f *foldedSearch) scanLines(i int) int {
 	if f.nextLine(end) < 0 {
 		return end
 	}
-	next := f.scanBlock(start, end, false)
-	if f.p[start] == '+' && f.opensLine(start) { // maybe an added line of a diff
-		f.scanBlock(start, end, true)
+	return f.scanBoth(start, end, minFold)
+}
+
+// scanBoth is scanBlock, also for added lines of a diff.
+func (f *foldedSearch) scanBoth(start, end, shortest int) int {
+	next := f.scanBlock(start, end, shortest, false)
+	if f.p[start] == '+' && f.opensLine(start) {
+		f.scanBlock(start, end, shortest, true)
 	}
 	return next
+}
+
+// searchShort searches texts in lines of less than minFold characters.
+func (f *foldedSearch) searchShort() {
+	f.floor = 0
+	for i := 0; i < len(f.p); {
+		n := bytes.IndexAny(f.p[i:min(i+atOnce, len(f.p))], "\n\\")
+		if n < 0 {
+			i += atOnce
+			continue
+		}
+		end := i + n
+		if i = end + 1; f.p[end] == '\n' && end > 0 && f.p[end-1] == '\r' {
+			end--
+		}
+		start := end
+		for start > f.floor && end-start < minFold && foldable[f.p[start-1]] {
+			start--
+		}
+		if n := end - start; n < minShort || n >= minFold || f.nextLine(end) < 0 {
+			continue
+		}
+		f.floor = f.scanBoth(start, end, minShort)
+		i = max(i, f.floor)
+	}
 }
 
 // runEnd returns the end of the foldable characters from i on.
@@ -132,8 +164,9 @@ func (f *foldedSearch) nextLine(i int) int {
 }
 
 // scanBlock feeds the lines of a text to the automaton, beginning with the given one, and
-// returns the end of the last long line. With plus, each line begins with a plus sign.
-func (f *foldedSearch) scanBlock(start, end int, plus bool) int {
+// returns the end of the last line that is not shorter than shortest. With plus, each line
+// begins with a plus sign.
+func (f *foldedSearch) scanBlock(start, end, shortest int, plus bool) int {
 	f.at, f.pieces = 0, f.pieces[:0]
 	long := end
 	for {
@@ -144,7 +177,7 @@ func (f *foldedSearch) scanBlock(start, end int, plus bool) int {
 			start++
 		}
 		f.feedPiece(piece{start: start, end: end})
-		if end-start < minFold-1 {
+		if end-start < shortest-1 {
 			return long
 		}
 		long = end

@@ -186,3 +186,32 @@ func FuzzFolded(f *testing.F) {
 		}
 	})
 }
+
+// TestScrubShortLines: a secret in base64 or hexadecimal digits is found in lines of any
+// width.
+func TestScrubShortLines(t *testing.T) {
+	const value = "s3cret-of-40-bytes/that+nobody=may-see-00"
+	s := NewScrubber([]Value{NewValue("tok", value)}, nil)
+	forms := append(base64Forms(value), hex.EncodeToString([]byte(value)))
+	for width := 4; width <= 50; width++ {
+		for before := range 12 {
+			data := strings.Repeat("x", before) + value + "yz"
+			for _, text := range []string{base64.StdEncoding.EncodeToString([]byte(data)), hex.EncodeToString([]byte(data))} {
+				lines := fold(text, width)
+				for name, in := range map[string]string{
+					"plain":    strings.Join(lines, "\n") + "\n",
+					"crlf":     strings.Join(lines, "\r\n"),
+					"escaped":  `{"key":"` + strings.Join(lines, `\n`) + `","other":"x"}`,
+					"indented": "key: |\n    " + strings.Join(lines, "\n    ") + "\nother: x\n",
+					"numbered": numbered(lines, func(i int) string { return fmt.Sprintf("%6d\t", i+1) }),
+					"added":    numbered(lines, func(int) string { return "+" }),
+				} {
+					got := s.String(in)
+					if left := leaks(got, forms); left != "" || !strings.Contains(got, "[REDACTED:tok]") || strings.Count(got, "\n") != strings.Count(in, "\n") {
+						t.Fatalf("%s, lines of %d, %d before: %q is left of\n%s\nin\n%s", name, width, before, left, in, got)
+					}
+				}
+			}
+		}
+	}
+}

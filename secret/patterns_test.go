@@ -185,6 +185,20 @@ func FuzzPatterns(f *testing.F) {
 	})
 }
 
+// BenchmarkAnswer scrubs an answer of 155 KB, with all that a server searches for.
+func BenchmarkAnswer(b *testing.B) {
+	data, err := os.ReadFile(filepath.Join(goroot(b), "src", "net", "http", "server.go"))
+	if err != nil {
+		b.Skipf("skipped: host: it lacks the source of Go's standard library: %v", err)
+	}
+	data = append(data, data...)[:155_000]
+	s := NewScrubber([]Value{NewValue("a", noise(40)), NewValue("b", "correct horse battery")}, &ScrubOptions{Finders: []Finder{Known()}})
+	b.SetBytes(int64(len(data)))
+	for b.Loop() {
+		s.Bytes(data)
+	}
+}
+
 func BenchmarkPatterns(b *testing.B) {
 	data, err := os.ReadFile(filepath.Join(goroot(b), "src", "net", "http", "server.go"))
 	if err != nil {

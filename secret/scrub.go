@@ -112,7 +112,21 @@ func (st *stream) searchWhole(p []byte) {
 		st.state = st.s.find.scan(p[:end], from, st.state, st.addSpan)
 		f.searchUpTo(end)
 	}
+	f.searchShort()
 	st.spans = slices.Concat(st.spans, f.spans, st.searchEscaped(p))
+}
+
+// Undecided returns how many bytes at the end of p may be the beginning of a secret whose rest
+// comes later; 0 if they are fewer than MinLength.
+func (s *Scrubber) Undecided(p []byte) int {
+	if s == nil {
+		return 0
+	}
+	at := s.find.scan(p, 0, 0, func(int, int, int32) {})
+	if at == 0 || int(s.find.nodes[at].depth) < MinLength || s.find.nodes[at].child == 0 {
+		return 0
+	}
+	return int(s.find.nodes[at].depth)
 }
 
 // Clean reports whether p has nothing to redact.

@@ -218,7 +218,7 @@ func (a *Adapter) snapshotFiles(ctx context.Context, id string, access *driver.S
 	case "@origin":
 		return a.originFiles(ctx)
 	case "":
-		return a.filesOf(a.storeCurrent(ctx))
+		return a.storeCurrent(ctx)
 	}
 	return a.filesOf(a.findSnapshot(ctx, id, access))
 }
@@ -280,8 +280,9 @@ func (a *Adapter) originFiles(ctx context.Context) (*driver.FS, error) {
 	return Module(t), nil
 }
 
-// storeCurrent writes the current files to the store without making a snapshot.
-func (a *Adapter) storeCurrent(ctx context.Context) (*Manifest, error) {
+// storeCurrent writes the current files to the store without making a snapshot, and returns
+// them with a lease.
+func (a *Adapter) storeCurrent(ctx context.Context) (*driver.FS, error) {
 	v, err := a.Now(ctx)
 	if err != nil {
 		return nil, err
@@ -293,8 +294,13 @@ func (a *Adapter) storeCurrent(ctx context.Context) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	release()
-	return m, nil
+	defer release()
+	t, err := a.fullTree(m)
+	if err != nil {
+		return nil, err
+	}
+	leased, err := a.Store.lease(ctx, t, m.Root)
+	return Module(&snapshotTree{leased, m}), err
 }
 
 // rollbackTo takes a snapshot of the present state and brings the workspace to

@@ -13,7 +13,7 @@ import (
 // GCResult is the result of GC.
 type GCResult struct {
 	Snapshots int   `json:"snapshots"` // in the store
-	Objects   int   `json:"objects"`   // referenced by snapshots
+	Objects   int   `json:"objects"`   // referenced by snapshots and leases
 	Packs     int   `json:"packs"`     // remaining
 	Removed   int   `json:"removed"`   // removed packs
 	Condemned int   `json:"condemned"` // packs marked for removal by a later run
@@ -57,7 +57,7 @@ type gcRun struct {
 	res   GCResult
 }
 
-// markLive collects the objects that snapshots reference.
+// markLive collects the objects that snapshots and leases reference.
 func (g *gcRun) markLive(ctx context.Context) error {
 	all, err := g.s.listAll(ctx)
 	if err != nil {
@@ -69,8 +69,9 @@ func (g *gcRun) markLive(ctx context.Context) error {
 			return fmt.Errorf("of snapshot %s: %w", m.ID, err)
 		}
 	}
+	err = g.markLeased(ctx)
 	g.res.Objects = len(g.live)
-	return nil
+	return err
 }
 
 func (g *gcRun) markTree(ctx context.Context, id ID) error {

@@ -18,6 +18,7 @@ const (
 	kindPacks     = "packs"
 	kindSnapshots = "snapshots"
 	kindCondemned = "condemned"
+	kindLeases    = "leases"
 )
 
 // ChunkSize is the size of the chunks of large files.

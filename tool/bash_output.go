@@ -123,13 +123,13 @@ func showOutput(ctx context.Context, c *Call, in bashOutputInput) (bashOutputOut
 		out.ExitCode, out.Cause = &info.Result.ExitCode, string(info.Result.Cause)
 	}
 	if in.Offset != nil {
-		p, err := c.readLog(ctx, s, driver.Stream(in.Stream), *in.Offset, in.Limit)
+		p, err := c.readLog(ctx, s, driver.Stream(in.Stream), *in.Offset, in.Limit, info.Running)
 		p.Data = plaintext.Clean(p.Data)
 		out.Streams, out.part = []streamPart{p}, true
 		return out, err
 	}
 	for _, stream := range []driver.Stream{driver.Stdout, driver.Stderr} {
-		p, err := c.headTailLog(ctx, s, stream)
+		p, err := c.headTailLog(ctx, s, stream, info.Running)
 		if err != nil {
 			return out, err
 		}
@@ -205,8 +205,9 @@ func commandText(info workspace.SessionInfo) string {
 // the part has a piece.
 const logMargin = 64 << 10
 
-// readLog reads at most limit bytes of a log, from offset on, scrubbed.
-func (c *Call) readLog(ctx context.Context, s *workspace.Session, stream driver.Stream, offset, limit int64) (streamPart, error) {
+// readLog reads at most limit bytes of a log, from offset on, scrubbed. While the command is
+// running, a possible beginning of a secret at the end is left for the next call.
+func (c *Call) readLog(ctx context.Context, s *workspace.Session, stream driver.Stream, offset, limit int64, running bool) (streamPart, error) {
 	p := streamPart{Stream: string(stream), Offset: offset, Next: offset}
 	margin := int64(logMargin)
 	if c.scrub == nil {
@@ -235,6 +236,9 @@ func (c *Call) readLog(ctx context.Context, s *workspace.Session, stream driver.
 	end := first + int64(len(data))
 	p.Offset = min(max(offset, first), max(offset, end))
 	p.Next = max(p.Offset, min(p.Offset+limit, end))
+	if running && p.Next == end { // the rest of a secret may follow
+		p.Next = max(p.Offset, end-int64(c.scrub.Undecided(data)))
+	}
 	if from := p.Offset - first; from < int64(len(data)) {
 		p.Data = string(c.scrub.Part(data, int(from), int(p.Next-first)))
 	}
@@ -242,13 +246,13 @@ func (c *Call) readLog(ctx context.Context, s *workspace.Session, stream driver.
 }
 
 // headTailLog reads a whole log or, if it is long, its head and tail.
-func (c *Call) headTailLog(ctx context.Context, s *workspace.Session, stream driver.Stream) (streamPart, error) {
+func (c *Call) headTailLog(ctx context.Context, s *workspace.Session, stream driver.Stream, running bool) (streamPart, error) {
 	half := int64(min(maxStreamShown, c.Env.room(4*logNote)/2) / 2)
-	p, err := c.readLog(ctx, s, stream, 0, half)
+	p, err := c.readLog(ctx, s, stream, 0, half, running)
 	if err != nil || p.Next >= p.Size {
 		return p, err
 	}
-	tail, err := c.readLog(ctx, s, stream, max(p.Next, p.Size-half), half)
+	tail, err := c.readLog(ctx, s, stream, max(p.Next, p.Size-half), half, running)
 	if err != nil {
 		return p, err
 	}

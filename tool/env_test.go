@@ -258,6 +258,46 @@ func TestSecretsAtTheEdgeOfAPart(t *testing.T) {
 	}
 }
 
+// TestSecretsInTwoAnswers: a secret of which a command prints one half before an answer and the
+// other half after it is in neither.
+func TestSecretsInTwoAnswers(t *testing.T) {
+	store, err := secret.New(&secret.Options{Environ: []string{"CROFT_SECRET_TOKEN=correct-horse-battery"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := newEnv(t, tool.Config{Tools: tool.Coding(), Workspaces: newSet(t, "w"), Secrets: store})
+	const command = "printf 'begin correct-hor'; read x; echo 'se-battery end'"
+	halves := func(first, second string) {
+		t.Helper()
+		if strings.Contains(first, "correct") || strings.Contains(second, "battery") || !strings.Contains(first, "begin") || !strings.Contains(second, "[REDACTED:token] end") {
+			t.Errorf("the answers are %q and %q", first, second)
+		}
+	}
+	printed := func(id string) string { // waits until the first half is in the log
+		t.Helper()
+		for {
+			if got := ok(t, env, "BashOutput", args(t, "shell_id", id)); strings.Contains(got, "begin") {
+				return got
+			}
+		}
+	}
+
+	id := start(t, env, "Bash", args(t, "command", command, "run_in_background", true))
+	printed(id)
+	first := ok(t, env, "write_stdin", args(t, "shell_id", id))
+	halves(first, ok(t, env, "write_stdin", args(t, "shell_id", id, "eof", true, "yield_time_ms", 30000)))
+
+	id = start(t, env, "Bash", args(t, "command", command, "run_in_background", true))
+	printed(id)
+	first = ok(t, env, "BashOutput", args(t, "shell_id", id, "offset", 0))
+	ok(t, env, "write_stdin", args(t, "shell_id", id, "eof", true, "yield_time_ms", 30000))
+	halves(first, ok(t, env, "BashOutput", args(t, "shell_id", id, "offset", len("begin "))))
+
+	if got := printed(start(t, env, "Bash", args(t, "command", "printf 'begin corr'; sleep 60", "run_in_background", true))); strings.Contains(got, "corr\n") {
+		t.Errorf("the beginning of a secret is in %q", got)
+	}
+}
+
 // TestSecretsInKeys: a key of an answer's data may be a file name.
 func TestSecretsInKeys(t *testing.T) {
 	store, err := secret.New(&secret.Options{Environ: []string{"CROFT_SECRET_TOKEN=hunter2hunter2"}})

@@ -132,31 +132,33 @@ func TestFanOut(t *testing.T) {
 // TestLongListsGoOn: an answer that is too long ends at a line and says with which offset
 // the next one goes on, until everything was shown.
 func TestLongListsGoOn(t *testing.T) {
-	env := newEnv(t, tool.Config{Tools: tool.Coding(), Workspaces: newSet(t, "w"), MaxText: 2000})
+	env := newEnv(t, tool.Config{Tools: append(tool.Coding(), tool.Workspace()...), Workspaces: newSet(t, "w"), MaxText: 2000})
 	var want strings.Builder
 	for i := range 200 {
 		fmt.Fprintf(&want, "match number %d\n", i)
 	}
 	put(t, env, "w", "a.txt", want.String())
-	var got strings.Builder
-	for offset, calls := 0, 0; ; calls++ {
-		text := ok(t, env, "Grep", args(t, "pattern", "match", "offset", offset))
-		if len(text) > 2000 || calls > 20 {
-			t.Fatalf("after %d calls an answer has %d bytes", calls, len(text))
+	for _, name := range []string{"Grep", "workspace_grep"} {
+		var got strings.Builder
+		for offset, calls := 0, 0; ; calls++ {
+			text := ok(t, env, name, args(t, "pattern", "match", "offset", offset))
+			if len(text) > 2000 || calls > 20 {
+				t.Fatalf("after %d calls an answer has %d bytes", calls, len(text))
+			}
+			shown, note, more := strings.Cut(text, "... (there are more; offset=")
+			for line := range strings.Lines(shown) {
+				got.WriteString(line[strings.LastIndexByte(line, ':')+1:])
+			}
+			if !more {
+				break
+			}
+			if _, err := fmt.Sscanf(note, "%d shows them)", &offset); err != nil {
+				t.Fatalf("%q: %v", note, err)
+			}
 		}
-		shown, note, more := strings.Cut(text, "... (there are more; offset=")
-		for line := range strings.Lines(shown) {
-			got.WriteString(line[strings.LastIndexByte(line, ':')+1:])
+		if got.String() != want.String() {
+			t.Errorf("the answers of %s together are %q", name, got.String())
 		}
-		if !more {
-			break
-		}
-		if _, err := fmt.Sscanf(note, "%d shows them)", &offset); err != nil {
-			t.Fatalf("%q: %v", note, err)
-		}
-	}
-	if got.String() != want.String() {
-		t.Errorf("the answers together are %q", got.String())
 	}
 
 	// What has no offset of its own goes on by that of BashOutput.

@@ -199,12 +199,12 @@ func wsExec(ctx context.Context, c *Call, in wsExecInput) (wsExecOutput, error) 
 		}
 		yield = maxRunTime + time.Minute
 	}
-	return collectOutput(ctx, s, yield)
+	return collectOutput(ctx, c, s, yield)
 }
 
 // collectOutput waits for a session, at most for yield, and returns its new output.
-func collectOutput(ctx context.Context, s *workspace.Session, yield time.Duration) (wsExecOutput, error) {
-	p, err := pollOutput(ctx, s, yield)
+func collectOutput(ctx context.Context, c *Call, s *workspace.Session, yield time.Duration) (wsExecOutput, error) {
+	p, err := pollOutput(ctx, c, s, yield)
 	if err != nil {
 		return wsExecOutput{}, err
 	}
@@ -249,7 +249,7 @@ func wsWriteStdinTool() *Tool {
 		if in.YieldMS > 0 {
 			yield = min(time.Duration(in.YieldMS)*time.Millisecond, maxYield)
 		}
-		return collectOutput(ctx, s, yield)
+		return collectOutput(ctx, c, s, yield)
 	})
 }
 

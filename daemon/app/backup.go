@@ -17,7 +17,6 @@ import (
 	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/flockfile"
-	"github.com/croft-run/croft/provider/all"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace/driver"
@@ -27,6 +26,7 @@ import (
 const (
 	backupLock  = "backup.lock"     // its flock is held while a backup is made
 	backupTemp  = "backup.tmp"      // of the backup that is being made
+	partialName = "partial"         // in backupTemp: the path of the incomplete file
 	restoreTemp = "restore.partial" // of a restore; while it exists, the directory has no version
 	eventsName  = "events.jsonl"    // and its rotated files
 )
@@ -38,16 +38,26 @@ var backupDirs = []string{"artifacts", "prep", "e2b"}
 // isBackedUp reports whether a file may be in a backup.
 func isBackedUp(name string) bool {
 	switch top, rest, _ := strings.Cut(name, "/"); top {
-	case "artifacts", "prep", "e2b", "store":
+	case "artifacts", "prep", "e2b", "store", volumesDir:
 		return rest != ""
 	}
-	return name == storeFile || name == tokenFile || name == config.FileName || strings.HasPrefix(name, eventsName) && !strings.Contains(name, "/")
+	return name == storeFile || name == tokenFile || name == e2bKeyFile || name == config.FileName || strings.HasPrefix(name, eventsName) && !strings.Contains(name, "/")
 }
 
 // BackupOptions are the options of Backup.
 type BackupOptions struct {
-	Token bool // include the token of the server
+	Token bool // include the token of the server, and the key of the access tokens of sandboxes
+
+	// Partial is the path of the file that the backup is written to, which is removed after a
+	// crash, by the next backup or garbage collection; "" is none.
+	Partial string
 }
+
+// partialSuffix ends the name of a backup that is not complete.
+const partialSuffix = ".partial"
+
+// PartialName returns the name of a file that becomes the backup file once it is complete.
+func PartialName(file string) string { return file + partialSuffix }
 
 // Backup writes a backup of the data directory. Servers and other programs may use the
 // directory meanwhile. Each workspace is in the backup as a snapshot of its files. The
@@ -58,12 +68,17 @@ func (s *System) Backup(ctx context.Context, w io.Writer, opts BackupOptions) (_
 		return nil, fmt.Errorf("app: wait for another backup: %w", err)
 	}
 	defer lock.Close() //nolint:errcheck // closing releases the flock in any case
-	if err := s.removeBackupLeftovers(ctx); err != nil {
+	if err := s.removeKilledBackup(ctx); err != nil {
 		return nil, err
 	}
 	temp := filepath.Join(s.Dir, backupTemp)
 	if err := os.Mkdir(temp, 0o700); err != nil {
 		return nil, fmt.Errorf("app: back up: %w", err)
+	}
+	if opts.Partial != "" {
+		if err := os.WriteFile(filepath.Join(temp, partialName), []byte(opts.Partial), 0o600); err != nil {
+			return nil, fmt.Errorf("app: back up: %w", err)
+		}
 	}
 	defer func() { err = errors.Join(err, s.removeBackupLeftovers(context.WithoutCancel(ctx))) }()
 	db := filepath.Join(temp, storeFile)
@@ -84,8 +99,20 @@ func (s *System) Backup(ctx context.Context, w io.Writer, opts BackupOptions) (_
 	return c, out.Finish(*c)
 }
 
-// removeBackupLeftovers removes what backups of killed processes left. The caller holds the
-// lock of backups.
+// removeKilledBackup removes what a backup of a killed process left, the incomplete file
+// included. The caller holds the lock of backups.
+func (s *System) removeKilledBackup(ctx context.Context) error {
+	file, err := os.ReadFile(filepath.Join(s.Dir, backupTemp, partialName))
+	if partial := string(file); err == nil && filepath.IsAbs(partial) && strings.HasSuffix(partial, partialSuffix) {
+		if err := os.Remove(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.log.WarnContext(ctx, "the incomplete file of a backup stays", "file", partial, "error", err)
+		}
+	}
+	return s.removeBackupLeftovers(ctx)
+}
+
+// removeBackupLeftovers removes the temporary files and snapshots of a backup. The caller holds
+// the lock of backups.
 func (s *System) removeBackupLeftovers(ctx context.Context) error {
 	_, err := s.snapshots.RemoveBackups(ctx)
 	return errors.Join(err, os.RemoveAll(filepath.Join(s.Dir, backupTemp)))
@@ -105,7 +132,7 @@ func (s *System) collectBackups(ctx context.Context) error {
 		return ctx.Err() // a backup is being made
 	}
 	defer lock.Close() //nolint:errcheck // closing releases the flock in any case
-	return s.removeBackupLeftovers(ctx)
+	return s.removeKilledBackup(ctx)
 }
 
 // backUpWorkspaces takes a snapshot of each workspace in a copy of the records, and writes
@@ -220,12 +247,8 @@ func (s *System) addFiles(ctx context.Context, out *backup.Writer, db string, c 
 	for _, id := range leftOut {
 		c.LeftOut = append(c.LeftOut, backup.LeftOut{ID: id, Reason: "the snapshot's lower layers, directories of the host, are gone"})
 	}
-	volumes, err := os.ReadDir(all.Volumes(s.Dir))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.addVolumes(ctx, out, c); err != nil {
 		return err
-	}
-	for _, one := range volumes {
-		c.LeftOut = append(c.LeftOut, backup.LeftOut{ID: one.Name(), Reason: "the files of a volume are not backed up"})
 	}
 	for _, dir := range backupDirs {
 		if err := addTree(ctx, out, s.Dir, dir); err != nil {
@@ -234,7 +257,7 @@ func (s *System) addFiles(ctx context.Context, out *backup.Writer, db string, c 
 	}
 	files := []string{filepath.Join(s.Dir, config.FileName)}
 	if c.Token {
-		files = append(files, s.TokenPath())
+		files = append(files, s.TokenPath(), filepath.Join(s.Dir, e2bKeyFile))
 	}
 	events, err := filepath.Glob(filepath.Join(s.Dir, eventsName+"*"))
 	if err != nil {

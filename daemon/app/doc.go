@@ -34,6 +34,8 @@
 //	filestore/     bucket, writer locks and disk reserve of the provider filestore
 //	store/         snapshot store; store/cache has stat caches of snapshotted trees
 //	layers/        layers that workspaces of the sandbox share
+//	sandbox/       guest program, and levels of isolation that passed their test on this host,
+//	               for the provider sandbox
 //	docker/        guest program and proofs of engines, for the provider docker
 //	pool/          flock files of the pool, by kind; its workspaces are in ws/
 //	prep/          staging metadata of workspaces

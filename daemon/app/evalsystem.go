@@ -70,7 +70,7 @@ func OpenEval(ctx context.Context, cfg EvalConfig) (*EvalSystem, error) {
 	}
 	g.provider, err = sandbox.New(&sandbox.Config{
 		Root: filepath.Join(g.dir, "ws"), Forbidden: []string{data}, Roots: cfg.Settings.HostRoots, Log: cfg.Log,
-		Secrets: secrets, Credentials: egressCredentials(cfg.Settings), Events: cfg.Events, LocalHandler: cfg.LocalHandler,
+		Secrets: secrets, Credentials: egressCredentials(cfg.Settings), Upstream: upstreamProxy(cfg.Settings), Events: cfg.Events, LocalHandler: cfg.LocalHandler,
 	})
 	if err != nil {
 		return nil, errors.Join(err, g.Close(ctx))

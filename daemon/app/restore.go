@@ -65,6 +65,9 @@ func Restore(ctx context.Context, r io.Reader, dir string, storeURL func(file st
 	if err != nil {
 		return nil, err
 	}
+	if err := x.restoreVolumes(); err != nil {
+		return nil, err
+	}
 	if err := x.restoreStore(ctx, storeURL); err != nil {
 		return nil, err
 	}

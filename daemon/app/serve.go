@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/server/httplog"
@@ -61,6 +62,8 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	var errs []error
 	select {
 	case <-ctx.Done():
+		s.API.Unready()
+		time.Sleep(s.drainDelay)
 		s.API.Drain()
 		s.agents.drain()
 		sandboxes.envd.Drain()

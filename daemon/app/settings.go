@@ -75,6 +75,16 @@ func egressCredentials(c *config.Config) map[string]egress.Credential {
 	return all
 }
 
+// upstreamProxy returns the proxy of the configuration for the egress proxy, nil if there
+// is none.
+func upstreamProxy(c *config.Config) *egress.UpstreamProxy {
+	p := c.Network.Proxy
+	if p.URL == "" {
+		return nil
+	}
+	return &egress.UpstreamProxy{URL: p.URL, NoProxy: p.NoProxy, User: p.User, Secret: p.Secret}
+}
+
 // credentials returns the credentials of the configuration and of further secrets.
 func (s *System) credentials(secrets func() map[string]Secret) map[string]egress.Credential {
 	all := egressCredentials(s.settings())
@@ -252,18 +262,21 @@ func printableName(name string) string {
 	}, name)
 }
 
-// admitPolicy checks the new policy of a workspace. A client of a server may lower the
-// present one, and ask for what it could have opened.
-func (s *System) admitPolicy(ctx context.Context, id string, present, policy driver.Policy) error {
+// admitPolicy checks the new policy of a workspace, and replaces its named rules. A client
+// of a server may lower the present one, and ask for what it could have opened.
+func (s *System) admitPolicy(ctx context.Context, id string, present driver.Policy, policy *driver.Policy) (err error) {
+	if policy.Network, _, err = s.settings().ExpandNetwork(policy.Network); err != nil {
+		return err
+	}
 	if !s.operator && policy.Within(present) != nil {
-		if err := s.settings().CheckWithin(policy); err != nil {
+		if err := s.settings().CheckWithin(*policy); err != nil {
 			return err
 		}
 	}
 	if err := s.settings().CheckEnv(policy.Env); err != nil {
 		return err
 	}
-	return s.checkCredentials(ctx, id, policy)
+	return s.checkCredentials(ctx, id, *policy)
 }
 
 // checkCredentials refuses a policy with a missing or too short secret, so that opening

@@ -56,6 +56,10 @@ type Config struct {
 
 	Log *slog.Logger // nil is silent
 
+	// DrainDelay is the time between the end of the context of Serve, from when on /readyz
+	// answers 503, and the end of accepting connections.
+	DrainDelay time.Duration
+
 	// Telemetry has the metrics and traces of a server; nil is none.
 	Telemetry *telemetry.Telemetry
 }
@@ -92,12 +96,14 @@ type System struct {
 	guard    httpguard.Guard
 
 	telemetry *telemetry.Telemetry
-	templates *template.Catalog
-	version   string
-	snapshots *snapshot.Store
-	staging   *stage.DirState  // staging metadata of workspaces
-	artifacts *stage.Artifacts // of all workspaces, by their ids
-	open      []io.Closer      // providers that hold something open, and what they share
+
+	drainDelay time.Duration
+	templates  *template.Catalog
+	version    string
+	snapshots  *snapshot.Store
+	staging    *stage.DirState  // staging metadata of workspaces
+	artifacts  *stage.Artifacts // of all workspaces, by their ids
+	open       []io.Closer      // providers that hold something open, and what they share
 
 	mu     sync.Mutex
 	local  *localAPI // guarded by mu
@@ -132,7 +138,7 @@ func Open(ctx context.Context, cfg Config) (*System, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &System{Dir: dir, Token: strings.TrimSpace(cfg.Token), log: cfg.Log, operator: cfg.Operator, version: cfg.Version, telemetry: cfg.Telemetry}
+	s := &System{Dir: dir, Token: strings.TrimSpace(cfg.Token), log: cfg.Log, operator: cfg.Operator, version: cfg.Version, telemetry: cfg.Telemetry, drainDelay: cfg.DrainDelay}
 	s.current.Store(cfg.Settings)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -204,19 +210,19 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	s.guard = httpguard.Guard{Token: s.Token, Hosts: lowercaseAll(append(s.settings().Server.Hosts, cfg.Hosts...)), Keys: auth.NewKeys(s.store), Rates: &auth.Rates{Limit: s.requestRate}}
+	s.guard = httpguard.Guard{Token: s.Token, Hosts: lowercaseAll(append(s.settings().Server.Hosts, cfg.Hosts...)), Keys: auth.NewKeys(s.store), Rates: &auth.Rates{Limit: s.requestRate}, Bodies: new(httpguard.Bodies)}
 	s.agents = &toolServer{system: s}
-	mounts := s.agents.httpRoutes()
+	mounts, metrics := s.agents.httpRoutes(), http.Handler(nil)
 	if s.telemetry != nil {
 		if err := s.telemetry.Register(systemCollector{s}); err != nil {
 			return fmt.Errorf("app: metrics: %w: %w", fault.Internal, err)
 		}
-		mounts["GET /metrics"] = s.telemetry.Handler()
+		metrics = s.telemetry.Handler()
 	}
 	s.API, err = rest.New(rest.Config{
 		Registry: s.Registry, Mux: s.Mux, Guard: s.guard, Version: cfg.Version, Log: s.log,
 		Events: s.events.Stream, Recent: s.events.recent, Levels: s.isolationLevels, Admit: s.admitSpec, AdmitPolicy: s.admitPolicy, AdmitKind: s.checkKind,
-		Mounts: mounts, Ready: s.readyChecks, Templates: s.templates, Snapshots: s.snapshots, Export: s.exportFunc(s.hostRoots(cfg.Beyond)), Import: s.importFunc(s.hostRoots(cfg.Beyond)),
+		Mounts: mounts, Metrics: metrics, Ready: s.readyChecks, Templates: s.templates, Snapshots: s.snapshots, Export: s.exportFunc(s.hostRoots(cfg.Beyond)), Import: s.importFunc(s.hostRoots(cfg.Beyond)),
 		Staging: s.staging, Artifacts: s.artifacts, Audit: s.auditSink(), Commands: func(id string) profile.Commands { return s.projectCommands("", id) },
 	})
 	if err != nil {
@@ -267,7 +273,7 @@ func (s *System) isSnapshotNeeded(ctx context.Context, snapshot string) (bool, e
 func (s *System) openProviders(ctx context.Context, cfg Config) ([]driver.Provider, error) {
 	providers, err := all.Providers(all.Config{
 		Data: s.Dir, Needed: s.isSnapshotNeeded, TenantOf: s.tenantOf, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
-		Secrets: s.secrets, Credentials: s.credentials(cfg.Secrets), Events: s.events, Resolver: cfg.Resolver,
+		Secrets: s.secrets, Credentials: s.credentials(cfg.Secrets), Upstream: upstreamProxy(s.settings()), Events: s.events, Resolver: cfg.Resolver,
 	})
 	if err != nil {
 		return nil, err

@@ -161,6 +161,7 @@ func (s *System) Reload(ctx context.Context, settings *config.Config) (restart [
 		{"providers", old.Providers, settings.Providers}, {"hostRoots", old.HostRoots, settings.HostRoots}, {"skills", old.Skills, settings.Skills},
 		{"env", old.Env, settings.Env}, {"commands", old.Commands, settings.Commands}, {"caps", old.Caps, settings.Caps},
 		{"events", old.Events, settings.Events}, {"effects", old.Effects, settings.Effects}, {"secrets", old.Secrets, settings.Secrets},
+		{"network.proxy", old.Network.Proxy, settings.Network.Proxy},
 		{"credentials of policies", old.Credentials(), settings.Credentials()},
 	} {
 		if !reflect.DeepEqual(part.old, part.now) {

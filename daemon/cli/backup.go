@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -23,17 +24,18 @@ func (a *command) backupCommand() *cobra.Command {
 		Use:   "backup FILE",
 		Short: "Back up a data directory, while it is used",
 		Long: `Write a backup of the data directory to a new file, or to standard output with "-": the records of
-workspaces, the files of each workspace as a snapshot, all snapshots and templates, artifacts, the
-configuration and the events. A server may use the directory meanwhile.
+workspaces, the files of each workspace as a snapshot, all snapshots and templates, the files of
+volumes, artifacts, the configuration and the events. A server may use the directory meanwhile.
 
 Left out, and listed: workspaces in memory, and directories of the host that are used in place.
 Processes are not kept. The token is left out without --with-token; croft restore makes a new one.
-Until the backup is complete, the file is named FILE.partial.`,
+Until the backup is complete, the file is named FILE.partial; after a crash the next backup or croft gc
+removes it.`,
 		Example: "  croft backup /backups/croft-$(date +%F).tar.zst",
 		Args:    cobra.ExactArgs(1),
 		RunE:    run(func(ctx context.Context, args []string) error { return a.backUp(ctx, args[0], opts) }),
 	}
-	cmd.Flags().BoolVar(&opts.Token, "with-token", false, "include the token of the server")
+	cmd.Flags().BoolVar(&opts.Token, "with-token", false, "include the token of the server, and the key of the access tokens of E2B's sandboxes")
 	return cmd
 }
 
@@ -61,7 +63,12 @@ func (a *command) backUp(ctx context.Context, file string, opts app.BackupOption
 			a.noteNotInBackup(out.Contents)
 			return nil
 		}
-		if err := atomicfile.WriteTo(file, atomicfile.Options{Durable: true, Temp: file + ".partial"}, write); err != nil {
+		var err error
+		opts.Partial, err = filepath.Abs(app.PartialName(file))
+		if err != nil {
+			return err
+		}
+		if err := atomicfile.WriteTo(file, atomicfile.Options{Durable: true, Temp: app.PartialName(file)}, write); err != nil {
 			return err
 		}
 		info, err := os.Stat(file)

@@ -18,6 +18,7 @@ import (
 	"github.com/croft-run/croft/eval"
 	"github.com/croft-run/croft/eval/suite"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/toolchain"
 	"github.com/croft-run/croft/internal/locktmp"
 	"github.com/croft-run/croft/server/mcpserver"
 	"github.com/croft-run/croft/workspace"
@@ -49,7 +50,7 @@ type envFlags struct {
 	isolation string
 	allowNet  []string
 	noModel   bool
-	read      []string
+	host      hostDirFlags
 	tools     string
 	policy    policyFlags
 }
@@ -57,9 +58,9 @@ type envFlags struct {
 func (p *envFlags) registerFlags(f *pflag.FlagSet) {
 	f.StringVar(&p.provider, "provider", "", "environment of agents: sandbox, isolated; local, the host without isolation; or another kind of workspace with a shell, such as docker, for agents of type command and acp (default croft.provider of the suite's configuration, else sandbox)")
 	f.StringVar(&p.isolation, "isolation", "", "minimum level of isolation of the sandbox (default the provider's)")
-	f.StringArrayVar(&p.allowNet, "allow-net", nil, "allow HOST[:PORT], besides what the agents' models need; may be given several times")
+	f.StringArrayVar(&p.allowNet, "allow-net", nil, "allow HOST[:PORT] or a named rule such as @npm, besides what the agents' models need; may be given several times")
 	f.BoolVar(&p.noModel, "no-model-net", false, "allow the hosts of the agents' models only if --allow-net or croft.allowNet names them")
-	f.StringArrayVar(&p.read, "ro", nil, "mount this directory of the host read-only; may be given several times")
+	p.host.registerFlags(f, "", "")
 	f.StringVar(&p.tools, "tools", "", "also give agents Croft's tools for their workspace, over MCP: default, full, codegen, workspace or both, which are sets of names (default croft.tools, else none)")
 	p.policy.registerLimits(f, " (each workspace)")
 }
@@ -67,15 +68,21 @@ func (p *envFlags) registerFlags(f *pflag.FlagSet) {
 // apply sets the options of the flags.
 func (p *envFlags) apply(opts *eval.Options) error {
 	opts.AllowNet, opts.NoModelNet = p.allowNet, p.noModel
-	for _, dir := range p.read {
-		abs, err := filepath.Abs(dir)
-		if err == nil {
-			_, err = os.Stat(abs)
+	for _, x := range []struct {
+		flag string
+		dirs []string
+		to   *[]string
+	}{{"--ro", p.host.ro, &opts.Read}, {"--rw", p.host.rw, &opts.Write}} {
+		for _, dir := range x.dirs {
+			abs, err := filepath.Abs(dir)
+			if err == nil {
+				_, err = os.Stat(abs)
+			}
+			if err != nil {
+				return fmt.Errorf("eval: %s %s: %w: %w", x.flag, dir, fault.Of(err), err)
+			}
+			*x.to = append(*x.to, abs)
 		}
-		if err != nil {
-			return fmt.Errorf("eval: --ro %s: %w: %w", dir, fault.Of(err), err)
-		}
-		opts.Read = append(opts.Read, abs)
 	}
 	opts.Limits = p.policy.requestedLimits()
 	return nil
@@ -93,9 +100,21 @@ func (a *command) withEnvs(ctx context.Context, p *envFlags, cfg *suite.Config, 
 	if opts.Tools, opts.Toolset, err = a.evalTools(p, cfg, settings); err != nil {
 		return err
 	}
+	if opts.AllowNet, err = settings.ExpandHosts(opts.AllowNet); err != nil {
+		return err
+	}
+	if cfg.Croft.AllowNet, err = settings.ExpandHosts(cfg.Croft.AllowNet); err != nil {
+		return err
+	}
+	if opts.Toolchains, err = toolchain.Find(toolchain.Options{}, p.host.toolchains...); err != nil {
+		return err
+	}
 	kind := p.provider
 	if kind == "" {
 		kind = cfg.Croft.Provider
+	}
+	if kind != "" && kind != sandboxKind && (len(opts.Write) > 0 || p.host.wantsToolchains()) {
+		return usagef("--rw and --toolchain are for the provider %s", sandboxKind)
 	}
 	switch kind {
 	case "local":

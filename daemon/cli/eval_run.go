@@ -159,7 +159,7 @@ func (o *evalRunOptions) applyResumed(made *eval.RunSettings, opts *eval.Options
 			*x.to = *x.from
 		}
 	}
-	for flag, x := range map[string]struct{ to, from *[]string }{"allow-net": {&opts.AllowNet, &made.AllowNet}, "ro": {&opts.Read, &made.Read}} {
+	for flag, x := range map[string]struct{ to, from *[]string }{"allow-net": {&opts.AllowNet, &made.AllowNet}, "ro": {&opts.Read, &made.Read}, "rw": {&opts.Write, &made.Write}, "toolchain": {&o.env.host.toolchains, &made.Toolchains}} {
 		if !f.Changed(flag) {
 			*x.to = *x.from
 		}

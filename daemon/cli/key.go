@@ -116,10 +116,16 @@ func keyState(k client.Key, now time.Time) string {
 func (a *command) keyRotateCommand() *cobra.Command {
 	var r client.RotateRequest
 	cmd := &cobra.Command{
-		Use: "rotate ID", Short: "Give an API key a new text and print it; the old one is refused", Args: cobra.ExactArgs(1),
+		Use: "rotate ID", Short: "Give an API key a new text and print it; the previous one is refused", Args: cobra.ExactArgs(1),
+		Long: `Give an API key a new text and print it. The previous text is refused at once or, with --overlap,
+after that time, in which clients change over. The text before the previous one is refused.`,
+		Example: `  croft key rotate key-k3m5n2x7qa4z --overlap 1h`,
 		RunE: run(func(ctx context.Context, args []string) error {
 			if err := checkExpires(r.Expires); err != nil {
 				return err
+			}
+			if _, err := client.ParseAge(r.Overlap); r.Overlap != "" && err != nil {
+				return usagef("--overlap %q: give a positive duration such as 1h or 7d", r.Overlap)
 			}
 			return a.withClient(ctx, func(c *client.Client) error {
 				made, err := c.RotateKey(ctx, args[0], r)
@@ -131,6 +137,7 @@ func (a *command) keyRotateCommand() *cobra.Command {
 		}),
 	}
 	registerExpires(cmd.Flags().StringVar, &r.Expires, "as before")
+	cmd.Flags().StringVar(&r.Overlap, "overlap", "", "how long the previous text is accepted, such as 1h or 7d (default it is refused at once)")
 	return cmd
 }
 

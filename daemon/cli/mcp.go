@@ -38,6 +38,7 @@ type toolFlags struct {
 	approve    []string
 	checkpoint string
 	policy     policyFlags
+	host       hostDirFlags
 	maxText    int
 	announce   bool // print the workspaces at the start
 	once       bool // the process ends after one answer
@@ -54,6 +55,7 @@ func (t *toolFlags) registerFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&t.approve, "approve", nil, "allow, ask or deny calls, such as 'ask:Bash(git push*)' or 'deny:Write(*.env)'; the first rule that matches counts; may be given several times")
 	registerCheckpoints(f, &t.checkpoint)
 	f.IntVar(&t.maxText, "max-text", t.maxText, "maximum bytes of the text of an answer; what is left out can be read with an offset; 0 is tools.maxText of the configuration, else 30000")
+	t.host.registerFlags(f, " beside the workspaces", " beside the workspaces")
 	t.policy.registerFlags(f)
 }
 
@@ -313,6 +315,9 @@ func (a *command) withTools(ctx context.Context, opts toolFlags, scope tool.Read
 	if err != nil {
 		return err
 	}
+	if len(opts.names) > 0 && opts.host.given() {
+		return usagef("--rw, --ro and --toolchain are for directories: give them to croft ws open")
+	}
 	if len(opts.names) > 0 && (opts.workspace != "" || opts.workspaces != "") {
 		return usagef("--ws names existing workspaces: leave out --workspace and --workspaces")
 	}
@@ -484,7 +489,8 @@ func (d *dirSet) addID(id string) {
 // openDirs opens a workspace in each directory.
 func (a *command) openDirs(ctx context.Context, sys *app.System, opts toolFlags) (*dirSet, error) {
 	dirs := map[string]string{"workspace": ""}
-	if !opts.empty || opts.workspace != "" || opts.workspaces != "" {
+	empty := opts.empty || opts.policy.template != "" // a template has its files
+	if !empty || opts.workspace != "" || opts.workspaces != "" {
 		var err error
 		if dirs, err = mcpserver.ParseWorkspaces(opts.workspace, opts.workspaces); err != nil {
 			return nil, err
@@ -515,15 +521,23 @@ func (a *command) openDir(ctx context.Context, opts toolFlags, dir string, d *di
 	if err != nil {
 		return nil, err
 	}
-	if kind == sandboxKind {
-		if err := setProviderOptions("", sandboxOptions{Throwaway: true, Git: opts.git}, &spec); err != nil {
-			return nil, err
-		}
-	} else if opts.git != "" {
-		return nil, usagef("--git is for the provider %s", sandboxKind)
+	if kind != sandboxKind && (opts.git != "" || opts.host.given()) {
+		return nil, usagef("--git, --rw, --ro and --toolchain are for the provider %s", sandboxKind)
 	}
 	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
 		return nil, err
+	}
+	own := sandboxOptions{Throwaway: true, Git: opts.git}
+	if kind == sandboxKind {
+		if own.Binds, own.Sockets, err = a.boundDirs(opts.host); err != nil {
+			return nil, err
+		}
+		if err := a.addToolchains(opts.host.toolchains, dir, &spec, &own); err != nil {
+			return nil, err
+		}
+		if err := setProviderOptions("", own, &spec); err != nil {
+			return nil, err
+		}
 	}
 	spec.Policy.Idle, spec.Policy.ReadOnly = runIdle, opts.readOnly
 	rec, err := d.sys.Create(ctx, spec, opts.policy.name)

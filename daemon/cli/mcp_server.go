@@ -52,8 +52,8 @@ func (t toolFlags) checkForServer() error {
 		return usagef("with --server, give --ws at most once; without it all workspaces are available")
 	case t.provider != "" || t.readOnly || t.checkpoint != "" || len(t.approve) > 0:
 		return usagef("--provider, --read-only, --approve and --checkpoints do not apply with --server: give them to croft ws open")
-	case t.policy.given():
-		return usagef("flags of the policy do not apply with --server: give them to croft ws open")
+	case t.policy.given() || t.host.given():
+		return usagef("flags of the policy, --rw, --ro and --toolchain do not apply with --server: give them to croft ws open")
 	}
 	return nil
 }

@@ -53,7 +53,13 @@ const patience = 2 * time.Minute
 // overStdio starts croft mcp and connects to it.
 func overStdio(t *testing.T, opts *mcp.ClientOptions, args ...string) *agent {
 	t.Helper()
-	cmd := lasting(croft(t, filepath.Join(t.TempDir(), "data"), append([]string{"mcp"}, args...)...))
+	return overStdioIn(t, filepath.Join(t.TempDir(), "data"), opts, args...)
+}
+
+// overStdioIn is overStdio with a data directory.
+func overStdioIn(t *testing.T, data string, opts *mcp.ClientOptions, args ...string) *agent {
+	t.Helper()
+	cmd := lasting(croft(t, data, append([]string{"mcp"}, args...)...))
 	cmd.Stderr = os.Stderr
 	s, err := newClient(opts).Connect(t.Context(), overPipes(cmd), nil)
 	if err != nil {
@@ -207,6 +213,76 @@ func TestNamesOfWorkspacesAreEscaped(t *testing.T) {
 	}
 	if want := []string{"workspace:///My%20Project/", "workspace:///a:b@%5Bc%5D%25/", "workspace:///try%201/"}; !slices.Equal(got, want) {
 		t.Errorf("the resources are %v, want %v", got, want)
+	}
+}
+
+// TestStateSurvivesARestart: the snapshots and edits of a directory are found again by the
+// next croft mcp there, and diff means since the work began.
+func TestStateSurvivesARestart(t *testing.T) {
+	dir, data := t.TempDir(), filepath.Join(t.TempDir(), "data")
+	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte("one\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	session := func(work func(a *agent)) {
+		t.Helper()
+		a := overStdioIn(t, data, nil, "--workspace", dir)
+		work(a)
+		if err := a.Close(); err != nil {
+			t.Errorf("croft mcp ended with %v", err)
+		}
+	}
+	session(func(a *agent) {
+		a.ok("Read", m{"file_path": "a.txt"})
+		a.ok("snapshot", m{"name": "first"})
+		a.ok("Edit", m{"file_path": "a.txt", "old_string": "one", "new_string": "two"})
+	})
+	session(func(a *agent) {
+		if got := a.ok("diff", m{}); !strings.Contains(got, "-one") || !strings.Contains(got, "+two") {
+			t.Errorf("diff = %q", got)
+		}
+		if got := a.ok("diff", m{"from": "first"}); !strings.Contains(got, "+two") {
+			t.Errorf("diff since the snapshot = %q", got)
+		}
+		a.ok("undo", m{})
+	})
+	if got, err := os.ReadFile(filepath.Join(dir, "a.txt")); err != nil || string(got) != "one\n" {
+		t.Errorf("after undo the file is %q, %v", got, err)
+	}
+	session(func(a *agent) { a.ok("undo", m{"redo": true}) })
+	if got, err := os.ReadFile(filepath.Join(dir, "a.txt")); err != nil || string(got) != "two\n" {
+		t.Errorf("after redo the file is %q, %v", got, err)
+	}
+	session(func(a *agent) { a.ok("undo", m{"to": "first"}) })
+	if got, err := os.ReadFile(filepath.Join(dir, "a.txt")); err != nil || string(got) != "one\n" {
+		t.Errorf("after undo to the snapshot the file is %q, %v", got, err)
+	}
+}
+
+// TestMaxTextOfTheConfiguration: tools.maxText bounds the answers, --max-text overrides it,
+// and less than the least value is the least value.
+func TestMaxTextOfTheConfiguration(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.txt"), []byte(strings.Repeat("a line of a file\n", 5000)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(t.TempDir(), "croft.yaml")
+	for _, tt := range []struct {
+		maxText  string
+		flags    []string
+		min, max int
+	}{
+		{"4000", nil, 3000, 4000},
+		{"4000", []string{"--max-text", "8000"}, 7000, 8000},
+		{"10", nil, 500, 1000},
+		{"0", nil, 25_000, 31_000},
+	} {
+		if err := os.WriteFile(config, []byte("version: 1\ntools: {maxText: "+tt.maxText+"}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		a := overStdio(t, nil, append([]string{"--config", config, "--workspace", dir}, tt.flags...)...)
+		if got := len(a.ok("Read", m{"file_path": "a.txt"})); got < tt.min || got > tt.max {
+			t.Errorf("with maxText %s and %q an answer has %d bytes, want %d to %d", tt.maxText, tt.flags, got, tt.min, tt.max)
+		}
 	}
 }
 

@@ -33,10 +33,15 @@ type testServer struct {
 	Token string `json:"token"`
 }
 
-// startServer starts croft up on a data directory, with further variables.
-func startServer(t *testing.T, data string, env ...string) *testServer {
+// startServer starts croft up on a data directory, with further flags, each with a value, and
+// variables.
+func startServer(t *testing.T, data string, extra ...string) *testServer {
 	t.Helper()
-	s := &testServer{t: t, cmd: croft(t, data, "up", "--addr", "127.0.0.1:0", "--json")}
+	args, env := []string{"up", "--addr", "127.0.0.1:0", "--json"}, extra
+	for len(env) > 1 && strings.HasPrefix(env[0], "--") {
+		args, env = append(args, env[:2]...), env[2:]
+	}
+	s := &testServer{t: t, cmd: croft(t, data, args...)}
 	s.cmd.Env = append(s.cmd.Env, env...)
 	s.cmd.Stderr = os.Stderr
 	out, err := s.cmd.StdoutPipe()
@@ -113,12 +118,12 @@ func TestDrain(t *testing.T) {
 	if line, err := lines.ReadString('\n'); err != nil {
 		t.Fatalf("%q, %v", line, err)
 	}
-	begun := time.Now()
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
 	at, err := url.Parse(s.URL)
 	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	for refused := false; !refused; time.Sleep(10 * time.Millisecond) {
@@ -156,6 +161,33 @@ func TestDrain(t *testing.T) {
 	}
 	if out, err := croft(t, data, "ws", "rm", "box").CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestDrainDelay: /readyz answers 503 after SIGTERM, and other requests are answered until the
+// delay has passed.
+func TestDrainDelay(t *testing.T) {
+	s := startServer(t, filepath.Join(t.TempDir(), "data"), "--drain-delay", "2s")
+	s.text("GET", "/readyz", "")
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	begun, status, text := time.Now(), 0, []byte(nil)
+	for status != http.StatusServiceUnavailable && time.Since(begun) < time.Second {
+		res := s.do("GET", "/readyz", "")
+		status = res.StatusCode
+		text, _ = io.ReadAll(res.Body)
+		res.Body.Close()
+	}
+	if status != http.StatusServiceUnavailable || !bytes.Contains(text, []byte(`{"name":"draining","ok":false}`)) {
+		t.Errorf("/readyz while the server drains: %d %s, want 503", status, text)
+	}
+	s.text("POST", "/v1/workspaces", `{"kind":"memory"}`)
+	if err := s.cmd.Wait(); err != nil {
+		t.Errorf("croft up: %v, want exit status 0", err)
+	}
+	if took := time.Since(begun); took < 2*time.Second {
+		t.Errorf("the server stopped after %s, want the delay first", took)
 	}
 }
 
@@ -279,3 +311,80 @@ func TestDocumentedMetricsExist(t *testing.T) {
 
 // onDemand are metrics that appear with the first event that they count.
 var onDemand = map[string]bool{"croft_collected_total": true, "workspace_ended_total": true}
+
+// TestHangup sends SIGHUP to a server: quotas, policies and keys are read again, and a file
+// with a mistake changes nothing.
+func TestHangup(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	configure := func(text string) {
+		t.Helper()
+		if err := os.MkdirAll(data, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(data, "croft.yaml"), []byte("version: 1\n"+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configure("tenants: {red: {maxWorkspaces: 1}}\n")
+	s := startServer(t, data)
+	defer s.stop()
+	newKey := func() (id, text string) {
+		t.Helper()
+		var key struct{ ID, Key string }
+		if err := json.Unmarshal([]byte(s.text("POST", "/v1/keys", `{"tenant":"red","scope":"run"}`)), &key); err != nil {
+			t.Fatal(err)
+		}
+		return key.ID, key.Key
+	}
+	_, red := newKey()
+	id, revoked := newKey()
+	status := func(key, method, path, body string) int {
+		t.Helper()
+		res := s.do(method, path, body, "Authorization", "Bearer "+key)
+		res.Body.Close()
+		return res.StatusCode
+	}
+	open := func(name, policy string) int {
+		t.Helper()
+		return status(red, "POST", "/v1/workspaces"+policy, `{"kind":"memory","name":"`+name+`"}`)
+	}
+	hangup := func() {
+		t.Helper()
+		if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(what string, status int, get func() int) {
+		t.Helper()
+		got := 0
+		for range 100 {
+			if got = get(); got == status {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		t.Errorf("%s: status %d, want %d", what, got, status)
+	}
+	want("the metrics of all tenants", 403, func() int { return status(red, "GET", "/metrics", "") })
+	want("the first workspace", 200, func() int { return open("one", "") })
+	want("a workspace over the quota", 429, func() int { return open("two", "") })
+	want("an unknown policy", 404, func() int { return open("two", "?policy=late") })
+	want("a valid key", 200, func() int { return status(revoked, "GET", "/v1/workspaces", "") })
+
+	if out, err := croft(t, data, "key", "revoke", id).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	configure("tenants: {red: {maxWorkspaces: 3}}\npolicies: {late: {readOnly: true}}\n")
+	hangup()
+	want("within the new quota", 200, func() int { return open("two", "") })
+	want("the new policy", 200, func() int { return open("three", "?policy=late") })
+	want("the new quota", 429, func() int { return open("four", "") })
+	want("a key that was revoked on the data directory", 401, func() int { return status(revoked, "GET", "/v1/workspaces", "") })
+
+	configure("tenants: {red: {maxWorkspaces: many}}\n")
+	hangup()
+	time.Sleep(500 * time.Millisecond)
+	want("the quota after a file with a mistake", 429, func() int { return open("four", "") })
+	want("removal", 204, func() int { return status(red, "DELETE", "/v1/workspaces/two", "") })
+	want("a workspace after a file with a mistake", 200, func() int { return open("four", "") })
+}

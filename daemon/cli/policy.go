@@ -3,13 +3,13 @@ package cli
 import (
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/croft-run/croft/client"
 	"github.com/croft-run/croft/daemon/config"
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -42,7 +42,7 @@ func (p *policyFlags) registerAllButEnv(f *pflag.FlagSet) {
 	f.StringVar(&p.name, "policy", "", "name of a policy in the configuration; the flags below change it (default defaults.policy)")
 	f.StringVar(&p.isolation, "isolation", "", "minimum level of isolation: none, process, bubblewrap, namespaces, container, gvisor, vm (default the provider's)")
 	f.StringVar(&p.template, "template", "", "start with the files of this template (a name) or directory; they stay as they are")
-	f.StringArrayVar(&p.allowNet, "allow-net", nil, "allow network access to HOST[:PORT]; *.HOST is its subdomains, * all but private addresses; may be given several times (default none)")
+	f.StringArrayVar(&p.allowNet, "allow-net", nil, "allow network access to HOST[:PORT]; *.HOST is its subdomains, * all but private addresses, @npm, @pypi, @go and @cargo are registries; may be given several times (default none)")
 	f.StringArrayVar(&p.secrets, "secret", nil, "NAME@HOST: allow HOST, and let the proxy add this secret, which the workspace never sees; may be given several times")
 	p.registerLimits(f, "")
 	f.BoolVar(&p.bestEffort, "best-effort", false, "ignore limits that the provider can't enforce")
@@ -95,32 +95,21 @@ func (p *policyFlags) applyNetwork(n *workspace.Network) error {
 		if err != nil {
 			return err
 		}
+		if strings.HasPrefix(rule.Host, "@") {
+			return usagef("--secret %q is not NAME@HOST: a secret goes to one host", s)
+		}
 		rule.Credential = strings.ToLower(name) // as the configuration has it
 		n.Allow = append(n.Allow, rule)
 	}
 	return nil
 }
 
-// parseRule reads HOST or HOST:PORT. An IPv6 address with a port is [ADDR]:PORT.
+// parseRule reads HOST, HOST:PORT or @NAME.
 func parseRule(flag, s string) (workspace.NetRule, error) {
-	if scheme, _, ok := strings.Cut(s, "://"); ok {
-		return workspace.NetRule{}, usagef("%s %q is not HOST or HOST:PORT: leave out %s:// and what comes after the host", flag, s, scheme)
-	}
-	host, port := s, ""
-	bare := strings.Count(s, ":") > 1 && !strings.HasPrefix(s, "[")
-	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") && !bare {
-		host, port = s[:i], s[i+1:]
-	}
-	rule := workspace.NetRule{Host: strings.Trim(host, "[]")}
-	if rule.Host == "" || strings.ContainsAny(rule.Host, "/@ ") {
-		return rule, usagef("%s %q is not HOST or HOST:PORT", flag, s)
-	}
-	if port != "" {
-		n, err := strconv.ParseUint(port, 10, 16)
-		if err != nil || n == 0 {
-			return rule, usagef("%s %q: the port is a number from 1 to 65535", flag, s)
-		}
-		rule.Ports = []int{int(n)}
+	rule, err := config.ParseNetRule(s)
+	if err != nil {
+		_, why, _ := strings.Cut(err.Error(), fault.InvalidArgument.Error()+": ")
+		return rule, usagef("%s %q: %s", flag, s, why)
 	}
 	return rule, nil
 }

@@ -6,9 +6,11 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/containerd/log"
 	"github.com/spf13/cobra"
@@ -23,6 +25,9 @@ import (
 // Main runs the croft program with the arguments, streams and signals of the
 // process, and returns its exit status. providers are added to Croft's own.
 func Main(providers ...driver.Provider) int {
+	// A collection costs a command that ends soon more than the memory that it frees.
+	usual := debug.SetGCPercent(400)
+	time.AfterFunc(time.Second, func() { debug.SetGCPercent(usual) })
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // this is main
 	defer stop()
 	// The first signal cancels ctx; the next one, without a handler, ends the process.
@@ -124,6 +129,7 @@ func (a *command) rootCommand() *cobra.Command {
 	root.SetUsageTemplate(root.UsageTemplate())
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.AddCommand(a.upCommand(), a.workCommand(), a.runCommand(), a.evalCommand(), a.mcpCommand(), a.toolCommand(), a.wsCommand(), a.snapshotCommand(), a.templateCommand(), a.keyCommand(), a.prepCommand(), a.collectCommand(), a.artifactCommand(), a.codeCommand(), a.scriptCommand(), a.providerCommand(), a.imageCommand(), a.gcCommand(), a.backupCommand(), a.restoreCommand(), a.profileCommand(),
+		a.setupCommand(),
 		a.eventsCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand())
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultCompletionCmd()

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -34,7 +35,7 @@ const runIdle = 10 * time.Minute
 type runOptions struct {
 	provider string
 	options  string
-	rw, ro   []string
+	host     hostDirFlags
 	git      string
 	policy   policyFlags
 	command  commandFlags
@@ -53,6 +54,7 @@ end.
 The exit status is that of the command; 125 is an error of croft itself.`,
 		Example: `  croft run -- make test
   croft run --rw . --memory 512M --timeout 1m -- go test ./...
+  croft run --rw . --toolchain auto -- npm test
   croft run --allow-net api.example.com --secret KEY@api.example.com -- curl https://api.example.com/`,
 		Args: cobra.ArbitraryArgs,
 	}
@@ -69,8 +71,7 @@ The exit status is that of the command; 125 is an error of croft itself.`,
 	f.SetInterspersed(false)
 	f.StringVar(&opts.provider, "provider", "", "kind of workspace, or name of a provider in the configuration; see croft provider list (default defaults.provider if it is a sandbox, else sandbox)")
 	f.StringVar(&opts.options, "options", "", "options of that provider, a JSON object, such as {\"image\":\"tools:1\"} for docker")
-	f.StringArrayVar(&opts.rw, "rw", nil, "mount this directory of the host writable; the command runs in the first one; may be given several times")
-	f.StringArrayVar(&opts.ro, "ro", nil, "mount this directory of the host read-only; the command runs in it if it is the only one; may be given several times")
+	opts.host.registerFlags(f, "; without --template the command runs in the first one", "; without --template the command runs in it if it is the only one")
 	registerGit(f, &opts.git)
 	opts.policy.registerFlags(f)
 	opts.command.registerFlags(f)
@@ -83,7 +84,7 @@ func registerGit(f *pflag.FlagSet, value *string) {
 }
 
 func (a *command) runInNewWorkspace(ctx context.Context, opts runOptions, words []string) error {
-	spec, err := a.runSpec(opts)
+	spec, own, err := a.runSpec(opts)
 	if err != nil {
 		return err
 	}
@@ -96,6 +97,7 @@ func (a *command) runInNewWorkspace(ctx context.Context, opts runOptions, words 
 			return err
 		}
 		a.warnUnenforced(rec)
+		a.noteCaches(rec, own)
 		defer func() {
 			if err := a.destroyWorkspace(ctx, c, rec.ID); err != nil {
 				a.note("croft: remove the workspace %s: %v", rec.ID, err)
@@ -115,7 +117,7 @@ func (a *command) runInNewWorkspace(ctx context.Context, opts runOptions, words 
 	})
 }
 
-func (a *command) runSpec(opts runOptions) (workspace.Spec, error) {
+func (a *command) runSpec(opts runOptions) (workspace.Spec, sandboxOptions, error) {
 	spec := workspace.Spec{Labels: map[string]string{runLabel: "true"}}
 	if me := processIdentity("self"); me != "" && a.server == "" {
 		spec.Labels[runByLabel] = me
@@ -123,57 +125,54 @@ func (a *command) runSpec(opts runOptions) (workspace.Spec, error) {
 	spec.Policy.Idle = runIdle
 	kind, err := a.runProvider(opts.provider, &spec)
 	if err != nil {
-		return spec, err
+		return spec, sandboxOptions{}, err
 	}
 	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
-		return spec, err
+		return spec, sandboxOptions{}, err
 	}
 	// The workspace ends with the command, so that nothing is compared with its start.
 	spec.From.Live = filepath.IsAbs(spec.From.Template)
-	return spec, a.setRunDirs(opts, kind, &spec)
+	own, err := a.setRunDirs(opts, kind, &spec)
+	return spec, own, err
 }
 
-// A boundDir is a directory of the host that is mounted, as an option of the sandbox.
-type boundDir struct {
-	Dir      string `json:"dir"`
-	ReadOnly bool   `json:"readOnly,omitempty"`
-}
-
-// sandboxOptions are the options of the sandbox for a run.
-type sandboxOptions struct {
-	Throwaway bool       `json:"throwaway,omitempty"`
-	Binds     []boundDir `json:"binds,omitempty"`
-	Git       string     `json:"git,omitempty"`
-}
-
-// setRunDirs sets the directories of a run: the first writable one, or a read-only
-// one that is alone, is the workspace, in place. The others are mounted beside it.
-func (a *command) setRunDirs(opts runOptions, kind string, spec *workspace.Spec) error {
-	var dirs []boundDir
-	for i, dir := range slices.Concat(opts.rw, opts.ro) {
-		if a.server != "" && !filepath.IsAbs(dir) {
-			return usagef("%s is relative: with --server, give a directory of the server's host from its root", dir)
-		}
-		abs, err := filepath.Abs(dir)
-		if err != nil {
-			return err
-		}
-		dirs = append(dirs, boundDir{abs, i >= len(opts.rw)})
+// setRunDirs sets the directories of a run: without a template the first writable one, or a
+// read-only one that is alone, is the workspace, in place. The others are mounted beside it.
+func (a *command) setRunDirs(opts runOptions, kind string, spec *workspace.Spec) (sandboxOptions, error) {
+	own := sandboxOptions{Throwaway: true, Git: opts.git}
+	dirs, sockets, err := a.boundDirs(opts.host)
+	if err != nil {
+		return own, err
 	}
-	if len(dirs) > 0 && (!dirs[0].ReadOnly || len(dirs) == 1) {
+	if len(dirs) > 0 && (!dirs[0].ReadOnly || len(dirs) == 1) && spec.From.Template == "" {
 		spec.Dir, spec.Policy.ReadOnly = dirs[0].Dir, dirs[0].ReadOnly
 		dirs = dirs[1:]
 	}
 	if kind != sandboxKind {
 		if len(dirs) > 0 {
-			return fmt.Errorf("run: %w: a workspace of kind %s has one directory: give --rw or --ro once", fault.Unsupported, kind)
+			return own, fmt.Errorf("run: %w: a workspace of kind %s has one directory: give --rw or --ro once", fault.Unsupported, kind)
 		}
-		if opts.git != "" {
-			return usagef("--git is for the provider %s", sandboxKind)
+		if opts.host.wantsToolchains() {
+			return own, usagef("--toolchain is for the provider %s", sandboxKind)
 		}
-		return setProviderOptions(opts.options, nil, spec)
+		if opts.git != "" || len(sockets) > 0 {
+			return own, usagef("--git and --sockets are for the provider %s", sandboxKind)
+		}
+		return own, setProviderOptions(opts.options, nil, spec)
 	}
-	return setProviderOptions(opts.options, sandboxOptions{Throwaway: true, Binds: dirs, Git: opts.git}, spec)
+	own.Binds, own.Sockets = dirs, sockets
+	if err := a.addToolchains(opts.host.toolchains, cmp.Or(spec.Dir, templateDir(spec)), spec, &own); err != nil {
+		return own, err
+	}
+	return own, setProviderOptions(opts.options, own, spec)
+}
+
+// templateDir returns the directory that a workspace starts from, "" if it is not one.
+func templateDir(spec *workspace.Spec) string {
+	if filepath.IsAbs(spec.From.Template) {
+		return spec.From.Template
+	}
+	return ""
 }
 
 // setProviderOptions sets the options of the provider: given, overridden by own.

@@ -31,6 +31,8 @@ type upOptions struct {
 	insecure bool
 	tls      config.TLS
 	log      config.Log
+
+	drainDelay time.Duration
 }
 
 func (a *command) upCommand() *cobra.Command {
@@ -65,6 +67,7 @@ providers of server.providers alone.`,
 	cmd.Flags().StringVar(&opts.tls.Key, "tls-key", "", "file of the certificate's private key (PEM)")
 	cmd.Flags().StringVar(&opts.log.Level, "log-level", "", "debug, info (one record per request), warn or error (default server.log.level of the configuration, else warn)")
 	cmd.Flags().StringVar(&opts.log.Format, "log-format", "", "text or json (default server.log.format of the configuration, else text)")
+	cmd.Flags().DurationVar(&opts.drainDelay, "drain-delay", 0, "time after SIGTERM in which /readyz answers 503 and requests are still accepted, for a load balancer")
 	return cmd
 }
 
@@ -74,6 +77,9 @@ func registerInsecureHTTP(f *pflag.FlagSet, value *bool, with string) {
 }
 
 func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
+	if opts.drainDelay < 0 {
+		return usagef("--drain-delay %s: give a duration such as 10s", opts.drainDelay)
+	}
 	if a.server != "" {
 		return usagef("up serves a data directory: leave out --server and CROFT_SERVER")
 	}
@@ -101,7 +107,7 @@ func (a *command) runUp(ctx context.Context, opts upOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, shutdownTelemetry(ctx, metrics)) }()
-	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Hosts: allowedHosts(opts), Beyond: !app.Loopback(opts.addr), Log: log, Telemetry: metrics})
+	sys, err := a.openSystem(ctx, app.Config{Token: a.givenToken(), Hosts: allowedHosts(opts), Beyond: !app.Loopback(opts.addr), Log: log, DrainDelay: opts.drainDelay, Telemetry: metrics})
 	if err != nil {
 		return err
 	}
@@ -233,6 +239,7 @@ type upAnswer struct {
 	TokenFile string   `json:"tokenFile,omitempty"`
 	OpenAPI   string   `json:"openapi"`
 	Try       []string `json:"try"`
+	E2B       string   `json:"e2b"` // command that sets the variables of E2B's SDKs
 }
 
 func (a *command) printServing(ctx context.Context, sys *app.System, addr net.Addr, secure bool) error {
@@ -241,20 +248,22 @@ func (a *command) printServing(ctx context.Context, sys *app.System, addr net.Ad
 		url = "https://" + addr.String()
 	}
 	out := upAnswer{URL: url, Data: sys.Dir, OpenAPI: url + "/v1/openapi.json"}
-	token := "as given by --token or CROFT_TOKEN"
+	token, key := "as given by --token or CROFT_TOKEN", `"$CROFT_TOKEN"`
 	if a.givenToken() == "" {
 		out.Token, out.TokenFile = sys.Token, sys.TokenPath()
 		token = fmt.Sprintf("%s (stored in %s)", sys.Token, sys.TokenPath())
+		key = "$(cat " + shellQuote(sys.TokenPath()) + ")"
 	}
 	name, err := freeName(ctx, sys)
 	if err != nil {
 		return err
 	}
 	out.Try = a.tryCommands(sys, name)
+	out.E2B = fmt.Sprintf("export E2B_API_KEY=%s E2B_API_URL=%s E2B_SANDBOX_URL=%s E2B_VOLUME_API_URL=%s", key, url, url, url)
 	return a.printAnswer(out, func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "croft %s serves workspaces\n\n  url    %s\n  api    %s\n  data   %s\n  token  %s\n\n"+
-			"Try in another terminal:\n\n  %s\n\nPress Ctrl-C to stop.\n",
-			version(), out.URL, out.OpenAPI, out.Data, token, strings.Join(out.Try, "\n  "))
+			"Try in another terminal:\n\n  %s\n\nFor E2B's SDKs:\n\n  %s\n\nPress Ctrl-C to stop.\n",
+			version(), out.URL, out.OpenAPI, out.Data, token, strings.Join(out.Try, "\n  "), out.E2B)
 		return err
 	})
 }

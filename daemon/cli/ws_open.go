@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -35,6 +36,7 @@ type wsOpenOptions struct {
 	idle     time.Duration
 	points   string
 	policy   policyFlags
+	host     hostDirFlags
 
 	credentials bool
 }
@@ -69,13 +71,14 @@ plain directory, whose commands nothing isolates from this host.`,
 	f.BoolVar(&opts.persist, "persist", false, "with --idle: close the workspace instead of destroying it")
 	f.BoolVar(&opts.credentials, "credentials", false, "with --template DIR: take credential files, such as .env, along")
 	registerCheckpoints(f, &opts.points)
+	opts.host.registerFlags(f, "", "")
 	opts.policy.registerFlags(f)
 	f.DurationVar(&opts.idle, "idle", 0, "expire after this time without use, such as 30m; 0 is never")
 	return cmd
 }
 
 func (a *command) wsOpen(ctx context.Context, opts wsOpenOptions) error {
-	spec, err := a.openSpec(opts)
+	spec, own, err := a.openSpec(opts)
 	if err != nil {
 		return err
 	}
@@ -85,6 +88,7 @@ func (a *command) wsOpen(ctx context.Context, opts wsOpenOptions) error {
 			return err
 		}
 		a.warnUnenforced(ws)
+		a.noteCaches(ws, own)
 		if a.server == "" && ws.Traits != nil && !ws.Traits.Persists() {
 			if err := c.Destroy(ctx, ws.ID); err != nil {
 				return err
@@ -102,24 +106,25 @@ func (a *command) wsOpen(ctx context.Context, opts wsOpenOptions) error {
 	})
 }
 
-func (a *command) openSpec(opts wsOpenOptions) (workspace.Spec, error) {
+func (a *command) openSpec(opts wsOpenOptions) (workspace.Spec, sandboxOptions, error) {
+	own := sandboxOptions{Git: opts.git}
 	spec := workspace.Spec{
 		Name: opts.name, Kind: opts.provider,
 		Policy: workspace.Policy{ReadOnly: opts.readOnly, Durable: opts.durable, Persist: opts.persist, Idle: opts.idle},
 	}
 	if opts.persist && opts.idle == 0 {
-		return spec, usagef("--persist changes what --idle does: give --idle, too")
+		return spec, own, usagef("--persist changes what --idle does: give --idle, too")
 	}
 	var err error
 	if spec.Labels, err = parseLabels(opts.labels); err != nil {
-		return spec, err
+		return spec, own, err
 	}
 	if spec.Want, err = parseWant(opts.want); err != nil {
-		return spec, err
+		return spec, own, err
 	}
 	if opts.points != "" {
 		if _, err := history.ParseLimits(opts.points); err != nil {
-			return spec, usagef("--checkpoints: %v", err)
+			return spec, own, usagef("--checkpoints: %v", err)
 		}
 		if spec.Labels == nil {
 			spec.Labels = map[string]string{}
@@ -128,30 +133,38 @@ func (a *command) openSpec(opts wsOpenOptions) (workspace.Spec, error) {
 	}
 	if opts.options != "" {
 		if !json.Valid([]byte(opts.options)) {
-			return spec, usagef("--options is not valid JSON: give a JSON object")
+			return spec, own, usagef("--options is not valid JSON: give a JSON object")
 		}
 		spec.Config = json.RawMessage(opts.options)
 	}
-	if opts.git != "" {
-		if err := setProviderOptions(opts.options, sandboxOptions{Git: opts.git}, &spec); err != nil {
-			return spec, err
-		}
-	}
 	if err := opts.policy.apply(&spec, a.server != ""); err != nil {
-		return spec, err
+		return spec, own, err
 	}
 	if opts.credentials && !filepath.IsAbs(spec.From.Template) {
-		return spec, usagef("--credentials is for --template with a directory")
+		return spec, own, usagef("--credentials is for --template with a directory")
 	}
 	spec.From.Credentials = opts.credentials
-	if opts.dir == "" {
-		return spec, nil
+	if a.server != "" && opts.dir != "" && !filepath.IsAbs(opts.dir) {
+		return spec, own, usagef("--dir %s is relative: with --server, give a directory of the server's host from its root", opts.dir)
 	}
-	if a.server != "" && !filepath.IsAbs(opts.dir) {
-		return spec, usagef("--dir %s is relative: with --server, give a directory of the server's host from its root", opts.dir)
+	if opts.dir != "" {
+		if spec.Dir, err = filepath.Abs(opts.dir); err != nil {
+			return spec, own, err
+		}
 	}
-	spec.Dir, err = filepath.Abs(opts.dir)
-	return spec, err
+	if opts.git == "" && !opts.host.given() {
+		return spec, own, nil
+	}
+	if err := a.checkSandbox(opts.provider, opts.host); err != nil {
+		return spec, own, err
+	}
+	if own.Binds, own.Sockets, err = a.boundDirs(opts.host); err != nil {
+		return spec, own, err
+	}
+	if err := a.addToolchains(opts.host.toolchains, cmp.Or(spec.Dir, templateDir(&spec)), &spec, &own); err != nil {
+		return spec, own, err
+	}
+	return spec, own, setProviderOptions(opts.options, own, &spec)
 }
 
 // parseWant returns the set of the capabilities with the given names.

@@ -20,6 +20,11 @@ func (c *Config) Apply(name string, wish driver.Policy) (driver.Policy, error) {
 	if err != nil {
 		return p, err
 	}
+	var mirrors map[string]string
+	if wish.Network, mirrors, err = c.ExpandNetwork(wish.Network); err != nil {
+		return p, err
+	}
+	wish.Env = overlayMap(mirrors, wish.Env)
 	if wish.Isolation != "" {
 		p.Isolation = wish.Isolation
 	}

@@ -13,17 +13,18 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
 var (
-	validName     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
-	validVariable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	validEnvRule  = regexp.MustCompile(`^[A-Za-z_*][A-Za-z0-9_*]*$`)
-	validSecret   = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-	validHeader   = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
-	validMethod   = regexp.MustCompile(`^[A-Z]+(-[A-Z]+)*$`)
-	validLabel    = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
+	validName     = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
+	validVariable = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	validEnvRule  = lazyregexp.New(`^[A-Za-z_*][A-Za-z0-9_*]*$`)
+	validSecret   = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
+	validHeader   = lazyregexp.New(`^[A-Za-z0-9-]+$`)
+	validMethod   = lazyregexp.New(`^[A-Z]+(-[A-Z]+)*$`)
+	validLabel    = lazyregexp.New(`^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
 )
 
 const nameForm = "a name has 1 to 63 of A-Z, a-z, 0-9, _ and -, and begins with a letter or digit"
@@ -34,7 +35,7 @@ func (c *Config) check() error {
 		return c.keyError("version", "this croft reads version %d; the file says %d", Version, c.Version)
 	}
 	for _, check := range []func() error{
-		c.checkTexts, c.checkServer, c.checkStore, c.checkProviders, c.checkPolicies, c.checkCredentials,
+		c.checkTexts, c.checkServer, c.checkStore, c.checkProviders, c.checkNetworkSettings, c.checkPolicies, c.checkCredentials,
 		c.checkDefaults, c.checkSecrets, c.checkTenants, c.checkHostRoots, c.checkRules, c.checkEvents, c.checkProject,
 	} {
 		if err := check(); err != nil {
@@ -184,7 +185,14 @@ func (c *Config) checkNetwork(at string, n *Network) error {
 }
 
 func (c *Config) checkNetRule(at string, r NetRule) error {
-	if !validTarget(r.Host) {
+	if name, named := strings.CutPrefix(r.Host, "@"); named {
+		if _, err := c.namedRules(name); err != nil {
+			return c.keyError(at+".host", "%v", err)
+		}
+		if r.Credential != nil || r.Private || len(r.Ports) > 0 {
+			return c.keyError(at, "a named rule has its own ports and credentials; define one in network.rules")
+		}
+	} else if !validTarget(r.Host) {
 		return c.keyError(at+".host", "%.80q: it must be a name, *.name, an address or a range of them (CIDR), without scheme and port", r.Host)
 	}
 	for i, p := range r.Ports {
@@ -231,23 +239,16 @@ func hasControl(s string) bool {
 // to a credential by its name alone.
 func (c *Config) checkCredentials() error {
 	first := map[string]Credential{}
-	for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
-		n := c.Policies[name].Network
-		if n == nil {
+	for at, r := range c.credentialRules() {
+		if r.Credential.short {
 			continue
 		}
-		for i, r := range n.Allow {
-			if r.Credential == nil || r.Credential.short {
-				continue
-			}
-			cred := *r.Credential
-			cred.Name = cred.ruleName()
-			if other, there := first[cred.Name]; there && other != cred {
-				return c.keyError(itemPath("policies."+name+".network.allow", i)+".credential",
-					"the credential %q is sent in another way elsewhere; give one of them a name", cred.Name)
-			}
-			first[cred.Name] = cred
+		cred := *r.Credential
+		cred.Name = cred.ruleName()
+		if other, there := first[cred.Name]; there && other != cred {
+			return c.keyError(at, "the credential %q is sent in another way elsewhere; give one of them a name", cred.Name)
 		}
+		first[cred.Name] = cred
 	}
 	return nil
 }
@@ -315,18 +316,9 @@ func (c *Config) checkSecretHosts() error {
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
-		network := c.Policies[name].Network
-		if network == nil {
-			continue
-		}
-		for i, r := range network.Allow {
-			if r.Credential == nil {
-				continue
-			}
-			if err := c.CheckHost(r.Credential.Secret, r.Host); err != nil {
-				return c.keyError(itemPath("policies."+name+".network.allow", i)+".credential", "the secret %s may not go to %s; see secrets.hosts", r.Credential.Secret, r.Host)
-			}
+	for at, r := range c.credentialRules() {
+		if err := c.CheckHost(r.Credential.Secret, r.Host); err != nil {
+			return c.keyError(at, "the secret %s may not go to %s; see secrets.hosts", r.Credential.Secret, r.Host)
 		}
 	}
 	return nil

@@ -32,6 +32,7 @@ type Config struct {
 	Defaults  Defaults            `json:"defaults,omitzero" jsonschema:"for workspaces that are opened without saying"`
 	Providers map[string]Provider `json:"providers,omitempty" jsonschema:"providers with options, by name; a kind that is not listed is there under its own name, without options"`
 	Policies  map[string]Policy   `json:"policies,omitempty" jsonschema:"what workspaces may do, by name"`
+	Network   NetworkSettings     `json:"network,omitzero" jsonschema:"named rules of hosts, mirrors of registries, and a proxy on the way to hosts"`
 	Secrets   Secrets             `json:"secrets,omitzero" jsonschema:"where secrets come from; never the secrets themselves"`
 	HostRoots []string            `json:"hostRoots,omitempty" jsonschema:"absolute directories of this host that a workspace may use in place, be given or start from; empty is all for a server on loopback, and none beyond"`
 	Skills    []string            `json:"skills,omitempty" jsonschema:"directories that hold skills, each a directory with a SKILL.md; of two of one name that of the earlier counts; relative to this file"`
@@ -356,5 +357,11 @@ func (c *Config) Policy(name string) (driver.Policy, error) {
 	if err != nil {
 		return driver.Policy{}, err
 	}
-	return p.driverPolicy(), nil
+	d := p.driverPolicy()
+	var env map[string]string
+	if d.Network, env, err = c.ExpandNetwork(d.Network); err != nil {
+		return driver.Policy{}, err
+	}
+	d.Env = overlayMap(env, d.Env)
+	return d, nil
 }

@@ -251,7 +251,7 @@ var refused = []struct{ name, text, want string }{
 	{"host", "version: 1\npolicies: {a: {network: {allow: [{host: \"https://x.example\"}]}}}\n", "without scheme and port"},
 	{"host that is a number", "version: 1\npolicies: {a: {network: {allow: [{host: \"127.1\"}]}}}\n", "policies.a.network.allow[0].host"},
 	{"rule without host", "version: 1\npolicies: {a: {network: {allow: [{ports: [1]}]}}}\n", `policies.a.network.allow[0]: key "host" is missing`},
-	{"rule of nothing", "version: 1\npolicies:\n  a:\n    network:\n      allow:\n        -\n", "policies.a.network.allow[0]: it must be a mapping, not nothing"},
+	{"rule of nothing", "version: 1\npolicies:\n  a:\n    network:\n      allow:\n        -\n", "policies.a.network.allow[0]: it must be a value or a mapping, not nothing"},
 	{"port", "version: 1\npolicies: {a: {network: {allow: [{host: x.example, ports: [70000]}]}}}\n", "70000: a port is 1 to 65535"},
 	{"method", "version: 1\npolicies: {a: {network: {allow: [{host: x.example, methods: [get]}]}}}\n", "written in capitals"},
 	{"credential to deny", "version: 1\npolicies: {a: {network: {deny: [{host: x.example, credential: s}]}}}\n", "for rules that allow"},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -32,9 +33,10 @@ type Network struct {
 	Deny  []NetRule `json:"deny,omitempty" jsonschema:"what may not be reached, whatever allow says"`
 }
 
-// A NetRule matches requests by host, port and method.
+// A NetRule matches requests by host, port and method. Its short form is HOST, HOST:PORT or
+// @NAME, a named rule.
 type NetRule struct {
-	Host       string      `json:"host" jsonschema:"a name, *.name for its subdomains, an address, or a range of them (CIDR)"`
+	Host       string      `json:"host" jsonschema:"a name, *.name for its subdomains, an address, a range of them (CIDR), or @NAME for a named rule, such as @npm"`
 	Ports      []Port      `json:"ports,omitempty" jsonschema:"empty is 80 and 443 in allow, every port in deny"`
 	Methods    []string    `json:"methods,omitempty" jsonschema:"HTTP methods; empty is all"`
 	Private    bool        `json:"private,omitempty" jsonschema:"a name may stand for a private or loopback address"`
@@ -170,26 +172,41 @@ func driverRules(rules []NetRule) []driver.NetRule {
 	return list
 }
 
-// Credentials returns the credentials that the rules of all policies refer to,
+// Credentials returns the credentials that the rules of all policies, and named rules, refer to,
 // by their name in driver.NetRule.Credential. Secret is always set.
 func (c *Config) Credentials() map[string]Credential {
 	all := map[string]Credential{}
-	for _, p := range c.Policies {
-		if p.Network == nil {
-			continue
-		}
-		for _, r := range p.Network.Allow {
-			if r.Credential == nil {
-				continue
-			}
-			if _, there := all[r.Credential.ruleName()]; !there || !r.Credential.short {
-				cred := *r.Credential
-				cred.Name, cred.short = cred.ruleName(), false
-				all[cred.Name] = cred
-			}
+	for _, r := range c.credentialRules() {
+		if _, there := all[r.Credential.ruleName()]; !there || !r.Credential.short {
+			cred := *r.Credential
+			cred.Name, cred.short = cred.ruleName(), false
+			all[cred.Name] = cred
 		}
 	}
 	return all
+}
+
+// credentialRules iterates over the rules with a credential, of policies and of named rules,
+// by the path of the credential in the file.
+func (c *Config) credentialRules() iter.Seq2[string, NetRule] {
+	return func(yield func(string, NetRule) bool) {
+		lists := map[string][]NetRule{}
+		for name, p := range c.Policies {
+			if p.Network != nil {
+				lists["policies."+name+".network.allow"] = p.Network.Allow
+			}
+		}
+		for name, rules := range c.Network.Rules {
+			lists["network.rules."+name] = rules
+		}
+		for _, at := range slices.Sorted(maps.Keys(lists)) {
+			for i, r := range lists[at] {
+				if r.Credential != nil && !yield(itemPath(at, i)+".credential", r) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // overlayMap returns a copy of below with the entries of top.

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"net/url"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // YAML returns c as a croft.yaml with every key, its value and its description, and the
@@ -148,7 +149,7 @@ func inlineText(v reflect.Value) (string, bool) {
 }
 
 var (
-	plainText = regexp.MustCompile(`^[A-Za-z/~][A-Za-z0-9_./~@+-]*(:[A-Za-z0-9_./~@+-]+)*$`)
+	plainText = lazyregexp.New(`^[A-Za-z/~][A-Za-z0-9_./~@+-]*(:[A-Za-z0-9_./~@+-]+)*$`)
 	keywords  = []string{"true", "false", "null", "yes", "no", "on", "off", "y", "n", "~"}
 )
 

@@ -48,6 +48,11 @@ func buildSchema() (*jsonschema.Schema, error) {
 		return nil, err
 	}
 	types[reflect.TypeFor[Credential]()] = anyOf(&jsonschema.Schema{Type: "string"}, cred)
+	rule, err := jsonschema.For[NetRule](&jsonschema.ForOptions{TypeSchemas: types})
+	if err != nil {
+		return nil, err
+	}
+	types[reflect.TypeFor[NetRule]()] = anyOf(&jsonschema.Schema{Type: "string"}, rule)
 	s, err := jsonschema.For[Config](&jsonschema.ForOptions{TypeSchemas: types})
 	if err != nil {
 		return nil, err

@@ -67,7 +67,11 @@ func (t *Telemetry) Observe(r httplog.Request) {
 	if route == "" {
 		route = "none"
 	}
-	t.requests.WithLabelValues(route, r.Method, strconv.Itoa(r.Status)).Observe(r.Duration.Seconds())
+	status := strconv.Itoa(r.Status)
+	if http.StatusText(r.Status) == "" { // programs in sandboxes answer with any number
+		status = "other"
+	}
+	t.requests.WithLabelValues(route, r.Method, status).Observe(r.Duration.Seconds())
 }
 
 // Trace returns a handler with a span for each request, which continues the trace of the

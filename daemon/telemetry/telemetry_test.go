@@ -97,10 +97,12 @@ func TestTracesAndMetricsReachACollector(t *testing.T) {
 	r.Header.Set("Traceparent", "00-"+id+"-b7ad6b7169203331-01")
 	handler.ServeHTTP(httptest.NewRecorder(), r)
 
+	tel.Observe(httplog.Request{Method: "GET", Status: 799})
 	page := httptest.NewRecorder()
 	tel.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, want := range []string{
 		`croft_http_request_duration_seconds_count{method="GET",route="GET /things/{id}",status="200"} 1`,
+		`croft_http_request_duration_seconds_count{method="GET",route="none",status="other"} 1`,
 		`croft_build_info{version="v1.2.3"} 1`, "things_total 1", "go_goroutines",
 	} {
 		if !strings.Contains(page.Body.String(), want) {

@@ -2,10 +2,10 @@ package agent
 
 import (
 	"cmp"
-	"regexp"
 	"strings"
 
 	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // Normalize reads the updates that the agent sent.
@@ -119,7 +119,7 @@ func acpTool(u record) string {
 	return cmp.Or(u.str("kind"), "other")
 }
 
-var oneWord = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
+var oneWord = lazyregexp.New(`^[A-Za-z][A-Za-z0-9_-]*$`)
 
 // acpCommand returns the command of a call that executes one.
 func acpCommand(u, input record) (string, bool) {

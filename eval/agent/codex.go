@@ -7,10 +7,11 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // codex is OpenAI's Codex.
@@ -159,7 +160,7 @@ func (d *agentDir) newestFile(below, ext string, since time.Time) string {
 	return filepath.FromSlash(found)
 }
 
-var uuidAtEnd = regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+var uuidAtEnd = lazyregexp.New(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 
 // codexSession returns the session id from the stream, else from the session file, else
 // from its name.

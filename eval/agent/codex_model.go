@@ -8,12 +8,12 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // codexSettings are the settings of Codex that name its model's endpoint.
@@ -80,7 +80,7 @@ func (s *codexSettings) applyArgs(args []string) {
 	}
 }
 
-var codexBase = regexp.MustCompile(`^model_providers\.([A-Za-z0-9_-]+)\.base_url$`)
+var codexBase = lazyregexp.New(`^model_providers\.([A-Za-z0-9_-]+)\.base_url$`)
 
 func (s *codexSettings) set(key, value string) {
 	switch key {

@@ -3,11 +3,11 @@ package agent
 import (
 	"cmp"
 	"encoding/json"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // Normalize reads the session file of Codex, or its stream.
@@ -223,7 +223,7 @@ func codexArgs(p record) json.RawMessage {
 	return nil
 }
 
-var outputCommand = regexp.MustCompile(`(?m)^Command:\s+.*?\s-lc\s+(.+)$`)
+var outputCommand = lazyregexp.New(`(?m)^Command:\s+.*?\s-lc\s+(.+)$`)
 
 // readOutput reads the output of a tool. The command in the output takes precedence over
 // that of the call.
@@ -280,8 +280,8 @@ func (n *codexReader) flushCalls() {
 }
 
 var (
-	codexStatus = regexp.MustCompile(`(?m)^(?:Exit code: |Process exited with code )(-?\d+)$`)
-	codexWall   = regexp.MustCompile(`(?m)^Wall time: ([0-9.]+) ?(?:s|seconds)$`)
+	codexStatus = lazyregexp.New(`(?m)^(?:Exit code: |Process exited with code )(-?\d+)$`)
+	codexWall   = lazyregexp.New(`(?m)^Wall time: ([0-9.]+) ?(?:s|seconds)$`)
 )
 
 // codexExit reads exit code and duration in milliseconds from a tool output: a text with

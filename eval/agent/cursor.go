@@ -5,10 +5,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"regexp"
 	"strings"
 
 	"github.com/croft-run/croft/eval/session"
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // cursor is Cursor's CLI agent.
@@ -188,7 +188,7 @@ func (n *cursorReader) readResult(r record) {
 	t.Cache = cmp.Or(cache, t.Cache)
 }
 
-var camel = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+var camel = lazyregexp.New(`([a-z0-9])([A-Z])`)
 
 // cursorTool returns the tool of a call and its data: the first field whose name ends in
 // ToolCall.

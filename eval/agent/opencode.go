@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/croft-run/croft/eval/session"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // opencode is the agent opencode.
@@ -128,7 +128,7 @@ func opencodeError(r record) (name, message string) {
 	return e.str("name"), message
 }
 
-var sessionID = regexp.MustCompile(`\b(ses_[A-Za-z0-9]+)\b`)
+var sessionID = lazyregexp.New(`\b(ses_[A-Za-z0-9]+)\b`)
 
 // Collect exports the session with "opencode export".
 func (c opencode) Collect(ctx context.Context, r Runner, in Input, out Output) (Raw, error) {

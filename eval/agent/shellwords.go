@@ -1,15 +1,16 @@
 package agent
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 var (
-	sedFile   = regexp.MustCompile(`^sed\s+-n\s+['"][^'"]+['"]\s+(.+)$`)
-	catFile   = regexp.MustCompile(`^cat\s+(.+)$`)
-	separator = regexp.MustCompile(`&&|\|\||;`)
-	shellLine = regexp.MustCompile(`^(?:\S*/)?(?:ba|z|da|fi)?sh\s+-l?c\s+(.+)$`)
+	sedFile   = lazyregexp.New(`^sed\s+-n\s+['"][^'"]+['"]\s+(.+)$`)
+	catFile   = lazyregexp.New(`^cat\s+(.+)$`)
+	separator = lazyregexp.New(`&&|\|\||;`)
+	shellLine = lazyregexp.New(`^(?:\S*/)?(?:ba|z|da|fi)?sh\s+-l?c\s+(.+)$`)
 )
 
 // filesRead returns the files that a command reads with sed -n or cat.

@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // Parts of agents' requests that differ between runs: ids of sessions, users and
@@ -19,21 +20,21 @@ var (
 	volatileFields = map[string]bool{"metadata": true, "user": true, "prompt_cache_key": true, "client_metadata": true, "session_id": true,
 		"request_id": true, "conversation_id": true, "safety_identifier": true, "user_prompt_id": true, "project": true}
 	volatilePatterns = []struct {
-		of *regexp.Regexp
+		of *lazyregexp.Regexp
 		to string
 	}{
-		{regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`), "<uuid>"},
-		{regexp.MustCompile(`\d{4}-\d{2}-\d{2}T\d{2}[:-]\d{2}[:-]\d{2}(?:[.-]\d+)?Z?`), "<time>"},
-		{regexp.MustCompile(`\d{4}-\d{2}-\d{2}`), "<date>"},
-		{regexp.MustCompile(`(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day, \w+ \d{1,2}, \d{4}|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) \d{2} \d{4}\b`), "<date>"},
-		{regexp.MustCompile(`\b(?:ses|msg|prt|toolu|call|fc|rs|resp|chatcmpl|thread|item)_[A-Za-z0-9]{8,}\b`), "<id>"},
-		{regexp.MustCompile(`Chunk ID: [0-9a-f]+`), "<id>"},
-		{regexp.MustCompile(`create_time\\?":\s?[0-9.]+`), "<time>"},
-		{regexp.MustCompile(`\bP(?:G)?ID: \d+`), "<pid>"},
-		{regexp.MustCompile(`<total_tokens>\d+ tokens left</total_tokens>`), "<tokens>"},
-		{regexp.MustCompile(`(?:Wall time: |duration_seconds\\?":\s?|duration_ms\\?":\s?|"?took )[0-9.]+`), "<took>"},
-		{regexp.MustCompile(`(?:/[^\s"'\\<>:]+)?/(?:workspaces|repeat-\d+|session-\d+)/[^\s"'\\<>:]*`), "<dir>"},
-		{regexp.MustCompile(`/(?:private/)?(?:tmp|var/folders)/[^\s"'\\<>:]+`), "<tmp>"},
+		{lazyregexp.New(`[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}`), "<uuid>"},
+		{lazyregexp.New(`\d{4}-\d{2}-\d{2}T\d{2}[:-]\d{2}[:-]\d{2}(?:[.-]\d+)?Z?`), "<time>"},
+		{lazyregexp.New(`\d{4}-\d{2}-\d{2}`), "<date>"},
+		{lazyregexp.New(`(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day, \w+ \d{1,2}, \d{4}|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) (?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) \d{2} \d{4}\b`), "<date>"},
+		{lazyregexp.New(`\b(?:ses|msg|prt|toolu|call|fc|rs|resp|chatcmpl|thread|item)_[A-Za-z0-9]{8,}\b`), "<id>"},
+		{lazyregexp.New(`Chunk ID: [0-9a-f]+`), "<id>"},
+		{lazyregexp.New(`create_time\\?":\s?[0-9.]+`), "<time>"},
+		{lazyregexp.New(`\bP(?:G)?ID: \d+`), "<pid>"},
+		{lazyregexp.New(`<total_tokens>\d+ tokens left</total_tokens>`), "<tokens>"},
+		{lazyregexp.New(`(?:Wall time: |duration_seconds\\?":\s?|duration_ms\\?":\s?|"?took )[0-9.]+`), "<took>"},
+		{lazyregexp.New(`(?:/[^\s"'\\<>:]+)?/(?:workspaces|repeat-\d+|session-\d+)/[^\s"'\\<>:]*`), "<dir>"},
+		{lazyregexp.New(`/(?:private/)?(?:tmp|var/folders)/[^\s"'\\<>:]+`), "<tmp>"},
 	}
 )
 
@@ -116,7 +117,7 @@ func maskVolatile(b []byte) []byte {
 // A placeholder replaces a directory of a run on a tape.
 type placeholder struct{ dir, mark string }
 
-var nonWord = regexp.MustCompile(`[^A-Za-z0-9]`)
+var nonWord = lazyregexp.New(`[^A-Za-z0-9]`)
 
 // dirPlaceholders returns the placeholders of directories, the longest first, because one
 // may be inside another. Some agents write a directory with dashes for all characters

@@ -160,6 +160,28 @@ func TestEnv(t *testing.T) {
 	}
 }
 
+// TestFixedVariables: a command has the values of a policy, also in a clean environment.
+func TestFixedVariables(t *testing.T) {
+	c := mustNew(t, &Options{Env: Env{Fixed: map[string][]string{"CI": {"1"}, "MODE": {"a", "b"}}}})
+	for _, tt := range []struct {
+		env   map[string]string
+		clean bool
+		want  string
+	}{
+		{nil, false, ""},
+		{map[string]string{"MODE": "b"}, false, ""},
+		{map[string]string{"MODE": "c"}, false, TextVariable + ` "MODE"`},
+		{nil, true, TextMissingVariable + ` "CI", "MODE"`},
+		{map[string]string{"CI": "1"}, true, TextMissingVariable + ` "MODE"`},
+		{map[string]string{"CI": "0", "MODE": "a"}, true, TextVariable + ` "CI"`},
+		{map[string]string{"CI": "1", "MODE": "a", "MORE": "x"}, true, ""},
+	} {
+		if got := textOf(refusal(t, c, driver.Command{Argv: []string{"env"}, Env: tt.env, Clean: tt.clean})); got != tt.want {
+			t.Errorf("%v, clean %v: got %q, want %q", tt.env, tt.clean, got, tt.want)
+		}
+	}
+}
+
 func TestOptions(t *testing.T) {
 	for name, o := range map[string]*Options{
 		"paths without a boundary": Local(),

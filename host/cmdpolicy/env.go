@@ -31,9 +31,19 @@ var loaderEnv = []string{
 // code.
 func DefaultEnvDeny() []string { return slices.Concat(secretEnv, loaderEnv) }
 
-// checkEnv refuses variables that are not allowed, by name.
+// checkEnv refuses variables that are not allowed, by name, and a clean environment without
+// those that are fixed.
 func (c *Checker) checkEnv(cmd driver.Command) error {
-	var bad []string
+	var bad, missing []string
+	for name := range c.opts.Env.Fixed {
+		if _, ok := cmd.Env[name]; cmd.Clean && !ok {
+			missing = append(missing, strconv.Quote(name))
+		}
+	}
+	if len(missing) > 0 {
+		slices.Sort(missing)
+		return newRefusal(RuleEnv, fault.PermissionDenied, TextMissingVariable+" "+strings.Join(missing, ", "), "")
+	}
 	for name, value := range cmd.Env {
 		values, fixed := c.opts.Env.Fixed[name]
 		if !c.allowsVar(name) || fixed && !slices.Contains(values, value) {

@@ -84,7 +84,7 @@ type Env struct {
 	Deny   []string // names that are refused, whatever Allow says
 	Except []string // names that Deny does not concern
 
-	Fixed map[string][]string // the only values of these names that are allowed
+	Fixed map[string][]string // the only values of these names that are allowed; a clean environment must have them
 }
 
 // Limits are limits in bytes; 0 is unlimited. A script longer than MaxScript is always

@@ -8,8 +8,8 @@ import (
 )
 
 // The texts of refusals. They are fixed: prompts, tests and log filters rely on
-// them. TextDenied, TextNotAllowed and TextVariable are followed by the name in
-// quotes.
+// them. TextDenied, TextNotAllowed, TextVariable and TextMissingVariable are followed by the
+// name in quotes.
 const (
 	TextEmpty           = "Command cannot be empty"
 	TextNUL             = "command contains a NUL byte"
@@ -26,6 +26,7 @@ const (
 	TextScriptTooLong   = "command rejected: script is too long"
 	TextEnvTooLong      = "command rejected: environment is too long"
 	TextVariable        = "command rejected: variable is not allowed"
+	TextMissingVariable = "command rejected: clean environment lacks a variable that a policy sets"
 	TextResolvesOutside = "Sandbox violation: path resolves outside workspace sandbox"
 	TextOutside         = "Sandbox violation: path is outside workspace sandbox"
 	TextUnresolvable    = "Sandbox violation: cannot resolve path within workspace sandbox"

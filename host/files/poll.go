@@ -7,11 +7,15 @@ import (
 	"github.com/croft-run/croft/workspace/driver"
 )
 
-// pollEvery is the shortest interval between two scans.
-const pollEvery = 250 * time.Millisecond
+// The pause between two scans is at least pollEvery, and pollRest times as long as a scan
+// took, so that a large tree does not keep a core busy.
+const (
+	pollEvery = 250 * time.Millisecond
+	pollRest  = 20
+)
 
 // A poller detects changes by scanning the tree repeatedly. It is for systems without
-// inotify on descriptors.
+// inotify on descriptors, and for users whose inotify instances or watches are all in use.
 type poller struct {
 	sys   system
 	name  string
@@ -28,14 +32,16 @@ func (s system) watchByPolling(name string, isDir bool, o *driver.WatchOptions, 
 	p := &poller{sys: s, name: name, isDir: isDir, deep: o.Recursive, batch: b, stop: make(chan struct{})}
 	p.seen = p.scanTree()
 	p.wg.Go(func() {
-		tick := time.NewTicker(max(pollEvery, o.Debounce))
-		defer tick.Stop()
-		for {
+		pause := max(pollEvery, o.Debounce)
+		for timer := time.NewTimer(pause); ; {
 			select {
 			case <-p.stop:
+				timer.Stop()
 				return
-			case <-tick.C:
+			case <-timer.C:
+				start := time.Now()
 				p.reportChanges(p.scanTree())
+				timer.Reset(max(pause, pollRest*time.Since(start)))
 			}
 		}
 	})

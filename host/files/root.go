@@ -54,6 +54,8 @@ type Root struct {
 	// closes sys, so that no call uses a descriptor number that was reused.
 	refs   atomic.Int64
 	closed atomic.Bool
+
+	watchers atomic.Int64 // that are open
 }
 
 // Open returns the root at dir, which must be a directory. The caller is trusted for dir:

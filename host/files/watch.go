@@ -19,6 +19,10 @@ const (
 	// maxPending bounds the paths of one batch. Beyond it the batch reports an overflow,
 	// and the reader must scan the tree.
 	maxPending = 50_000
+
+	// maxWatchers bounds the watchers of a root: each costs this process memory, and a
+	// descriptor or the scans of a poller.
+	maxWatchers = 256
 )
 
 // Watch reports changes at and below name. It follows name if that is a symlink to a
@@ -43,11 +47,15 @@ func (r *Root) Watch(ctx context.Context, name string, opts *driver.WatchOptions
 	if err == nil && info.Type != driver.TypeDir && info.Type != driver.TypeFile {
 		err = errNotRegular
 	}
+	if n := r.watchers.Add(1); err == nil && n > maxWatchers {
+		err = fmt.Errorf("%w: %d watchers are open already; close some", fault.ResourceExhausted, maxWatchers)
+	}
 	w := &fsWatcher{r: r, batch: newBatch(o.Debounce)}
 	if err == nil {
 		w.changes, err = r.sys.watch(t.name, info.Type == driver.TypeDir, &o, w.batch)
 	}
 	if err != nil {
+		r.watchers.Add(-1)
 		r.endCall()
 		return nil, opError("watch", name, err)
 	}
@@ -70,6 +78,7 @@ func (w *fsWatcher) Close() error {
 	w.once.Do(func() {
 		close(w.done)
 		w.err = w.changes.close()
+		w.r.watchers.Add(-1)
 		if err := w.r.releaseRef(); w.err == nil {
 			w.err = err
 		}

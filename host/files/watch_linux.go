@@ -49,6 +49,9 @@ func (s system) watch(name string, isDir bool, o *driver.WatchOptions, b *batch)
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		closeFD(dir)
+		if inotifyIsFull(err) {
+			return s.watchByPolling(name, isDir, o, b)
+		}
 		return nil, err
 	}
 	n := &notifier{
@@ -57,7 +60,7 @@ func (s system) watch(name string, isDir bool, o *driver.WatchOptions, b *batch)
 	}
 	if err := n.watchDir(top, false); err != nil {
 		_ = n.close() // the call fails anyway
-		if errors.Is(err, unix.ENOENT) && !hasProc() {
+		if errors.Is(err, unix.ENOENT) && !hasProc() || inotifyIsFull(err) {
 			return s.watchByPolling(name, isDir, o, b)
 		}
 		return nil, err
@@ -65,6 +68,10 @@ func (s system) watch(name string, isDir bool, o *driver.WatchOptions, b *batch)
 	n.wg.Go(n.run)
 	return n, nil
 }
+
+// inotifyIsFull reports whether this user has no further inotify instance or watch. All
+// workspaces share them: those of one must not take the watchers of the others.
+func inotifyIsFull(err error) bool { return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENOSPC) }
 
 // hasProc reports whether /proc/self/fd is available.
 func hasProc() bool { return unix.Access("/proc/self/fd", unix.F_OK) == nil }

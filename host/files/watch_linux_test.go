@@ -5,12 +5,15 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/files"
@@ -50,6 +53,36 @@ func until(t *testing.T, r *files.Root, w driver.Watcher, mark string) map[strin
 		if seen {
 			return got
 		}
+	}
+}
+
+// TestWatchWithoutInstance watches in a user namespace whose users have no inotify instance.
+func TestWatchWithoutInstance(t *testing.T) {
+	const limit = "/proc/sys/user/max_inotify_instances"
+	if os.Getenv("CROFT_TEST_CHILD") == "" {
+		cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestWatchWithoutInstance$")
+		cmd.Env = append(os.Environ(), "CROFT_TEST_CHILD=1")
+		ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: ids}
+		if out, err := cmd.CombinedOutput(); errors.Is(err, syscall.EPERM) {
+			t.Skip("skipped: host: it refuses user namespaces")
+		} else if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	must(t, os.WriteFile(limit, []byte("0"), 0))
+	if fd, err := unix.InotifyInit1(unix.IN_CLOEXEC); !errors.Is(err, unix.EMFILE) {
+		t.Fatalf("an inotify instance: got %d, %v, want EMFILE", fd, err)
+	}
+	r, _ := open(t, nil)
+	put(t, r, "old", "x")
+	w := watch(t, r, ".", &driver.WatchOptions{Recursive: true})
+	put(t, r, "old", "longer")
+	put(t, r, "new", "x")
+	want := map[string]driver.ChangeOp{"old": driver.OpWrite, "new": driver.OpCreate}
+	if diff := cmp.Diff(want, until(t, r, w, "mark")); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 }
 
@@ -163,4 +196,26 @@ func TestWatchTooDeep(t *testing.T) {
 	if diff := cmp.Diff(map[string]driver.ChangeOp{"f": driver.OpCreate}, until(t, r, w, "mark")); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// A root has a bounded number of watchers, and they work also where the host has fewer inotify
+// instances, which all workspaces share.
+func TestManyWatchers(t *testing.T) {
+	const most = 256
+	r, _ := open(t, nil)
+	first := watch(t, r, ".", nil)
+	for range most - 2 {
+		watch(t, r, ".", nil)
+	}
+	last, err := r.Watch(t.Context(), ".", nil)
+	must(t, err)
+	if _, err := r.Watch(t.Context(), ".", nil); fault.Of(err) != fault.ResourceExhausted {
+		t.Errorf("watcher %d: %v, want %v", most+1, err, fault.ResourceExhausted)
+	}
+	for _, w := range []driver.Watcher{first, last} {
+		put(t, r, "f", "x")
+		until(t, r, w, "mark")
+	}
+	must(t, last.Close())
+	watch(t, r, ".", nil)
 }

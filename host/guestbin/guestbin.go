@@ -39,6 +39,9 @@ func Embedded(arch string) bool {
 	return err == nil
 }
 
+// fromEmbedded is Binary.From of the embedded program.
+const fromEmbedded = "embedded"
+
 // A Binary is a croft-guest that can be started on this host.
 type Binary struct {
 	Path    string
@@ -153,5 +156,5 @@ func unpack(compressed io.Reader) (*Binary, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openBinary(path, "embedded")
+	return openBinary(path, fromEmbedded)
 }

@@ -71,6 +71,10 @@ func (s *Store) Attach(ctx context.Context, m *State, open OpenRoot) (*Handle, e
 	return h, nil
 }
 
+// AfterCrash reports whether the process that last had the workspace open crashed. Of several
+// handles that are opened after a crash one reports it.
+func (h *Handle) AfterCrash() bool { return h.presence.crashed }
+
 // recordIdentity records the identity of the directory, by which dirUnchanged recognizes
 // it. It closes root on an error.
 func (h *Handle) recordIdentity(m *State, root *files.Root) (err error) {

@@ -21,6 +21,8 @@ import (
 type presence struct {
 	path string
 	lock *flock.Flock
+
+	crashed bool // the byte was there already
 }
 
 // cleanTempsDelay returns how long after a crash leftover temporary files can be
@@ -70,6 +72,7 @@ func (h *presence) markDirty(unknown bool) error {
 			return err
 		}
 	}
+	h.crashed = len(data) > 0
 	f, err := os.OpenFile(h.suspectPath(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return nil

@@ -1,11 +1,12 @@
 // Command testreport reads the output of go test -json and prints a summary: the output
-// of failures, the skips with their reasons, the counts, and last, in at most forty
+// of failures, the skips with their reasons, the slowest tests, the counts, and last, in at most forty
 // lines, the failures and the end of their output, for logs of which only the end is
 // kept. It exits with 1 if anything failed.
 package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -44,6 +45,7 @@ type report struct {
 	failed   []key
 	commands []key // that ended with an error
 	skipped  []key
+	elapsed  map[key]float64 // seconds, of tests that are no subtests
 	table    table
 	attacks  attacks
 }
@@ -83,7 +85,7 @@ func writePage(name string, rows int, write func(io.Writer)) error {
 }
 
 func newReport() *report {
-	return &report{output: map[key]*strings.Builder{}, running: map[key]bool{}, attacks: attacks{}}
+	return &report{output: map[key]*strings.Builder{}, running: map[key]bool{}, elapsed: map[key]float64{}, attacks: attacks{}}
 }
 
 func (r *report) readEvents(in io.Reader, out io.Writer) error {
@@ -107,6 +109,9 @@ func (r *report) addEvent(l testEvent, out io.Writer) {
 		r.running[k] = true
 	case "pass", "fail", "skip":
 		delete(r.running, k)
+		if l.Test != "" && !strings.Contains(l.Test, "/") {
+			r.elapsed[k] += l.Elapsed
+		}
 		r.table.addCell(k, l.Action, r.skipReason(k))
 	}
 	switch l.Action {
@@ -182,6 +187,7 @@ func (r *report) printReport(out io.Writer) bool {
 		fmt.Fprintf(out, "\nskipped, each because of something named:\n")
 		r.printReasons(out)
 	}
+	r.printSlowest(out)
 	if len(r.attacks) > 0 {
 		r.attacks.printCounts(out)
 	}
@@ -194,6 +200,29 @@ func (r *report) printReport(out io.Writer) bool {
 	fmt.Fprintf(out, "\n%d passed, %d failed, %d skipped\n", r.passed, max(tests, min(len(r.failed), 1)), len(r.skipped))
 	r.printFailed(out)
 	return len(r.failed) == 0
+}
+
+// slowest is how many tests printSlowest prints, and slowSeconds how long such a test takes
+// at least.
+const (
+	slowest     = 25
+	slowSeconds = 10
+)
+
+// printSlowest prints the tests that took longest, with their subtests.
+func (r *report) printSlowest(out io.Writer) {
+	tests := slices.SortedFunc(maps.Keys(r.elapsed), func(a, b key) int {
+		return cmp.Or(cmp.Compare(r.elapsed[b], r.elapsed[a]), cmp.Compare(a.pkg, b.pkg), cmp.Compare(a.test, b.test))
+	})
+	if len(tests) == 0 || r.elapsed[tests[0]] < slowSeconds {
+		return
+	}
+	fmt.Fprintf(out, "\nslowest:\n")
+	for _, k := range tests[:min(len(tests), slowest)] {
+		if r.elapsed[k] >= slowSeconds {
+			fmt.Fprintf(out, "%6.0fs  %s %s\n", r.elapsed[k], k.pkg, k.test)
+		}
+	}
 }
 
 // maxSummaryLines bounds the summary of failures at the end.

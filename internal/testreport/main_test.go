@@ -34,6 +34,10 @@ func TestReport(t *testing.T) {
 {"Action":"build-fail","ImportPath":"p [p.test]"}
 {"Action":"fail","Package":"p","FailedBuild":"p [p.test]"}`, false, []string{"0 passed, 1 failed, 0 skipped\nFAILED p\nx.go:1: undefined: y\n"}},
 		{"a command", stream + `{"Action":"command-fail","Package":"go test ./p"}`, false, []string{"1 passed, 1 failed, 1 skipped\nFAILED go test ./p\n"}},
+		{"slow", `{"Action":"pass","Package":"p","Test":"TestA","Elapsed":9}
+{"Action":"pass","Package":"p","Test":"TestB/x","Elapsed":31}
+{"Action":"pass","Package":"p","Test":"TestB","Elapsed":32}
+{"Action":"pass","Package":"q","Test":"TestC","Elapsed":40}`, true, []string{"slowest:\n    40s  q TestC\n    32s  p TestB\n\n4 passed"}},
 		{"not json", "x.go:1: syntax error\n" + `{"Action":"fail","Package":"p"}`, false, []string{"0 passed, 1 failed, 0 skipped"}},
 	}
 	for _, tt := range tests {

@@ -37,6 +37,7 @@ type Config struct {
 	Credentials map[string]egress.Credential
 	Events      event.Sink
 	Resolver    egress.Resolver
+	Upstream    *egress.UpstreamProxy
 
 	// Needed reports whether a snapshot must be kept because a workspace started from it;
 	// nil means never.
@@ -72,15 +73,16 @@ func Providers(cfg Config) ([]driver.Provider, error) {
 	}
 	sandboxes, err := sandbox.New(&sandbox.Config{
 		Snapshots: snapshots, Layers: filepath.Join(cfg.Data, "layers"), Volumes: Volumes(cfg.Data),
-		Root: filepath.Join(cfg.Data, "ws"), Forbidden: []string{cfg.Data}, Roots: cfg.HostRoots, Log: cfg.Log,
-		Secrets: cfg.Secrets, Credentials: cfg.Credentials, Events: cfg.Events, Resolver: cfg.Resolver,
+		Cache: filepath.Join(cfg.Data, "sandbox"),
+		Root:  filepath.Join(cfg.Data, "ws"), Forbidden: []string{cfg.Data}, Roots: cfg.HostRoots, Log: cfg.Log,
+		Secrets: cfg.Secrets, Credentials: cfg.Credentials, Events: cfg.Events, Resolver: cfg.Resolver, Upstream: cfg.Upstream,
 	})
 	if err != nil {
 		return nil, err
 	}
 	containers, err := docker.New(&docker.Config{
 		Snapshots: snapshots, Root: filepath.Join(cfg.Data, "ws"), Cache: filepath.Join(cfg.Data, "docker"), Host: cfg.DockerHost, Log: cfg.Log,
-		Secrets: cfg.Secrets, Credentials: cfg.Credentials, Events: cfg.Events, Resolver: cfg.Resolver,
+		Secrets: cfg.Secrets, Credentials: cfg.Credentials, Events: cfg.Events, Resolver: cfg.Resolver, Upstream: cfg.Upstream,
 	})
 	if err != nil {
 		return nil, err

@@ -70,6 +70,7 @@ type Config struct {
 	Events      event.Sink
 	Resolver    egress.Resolver
 	RootCAs     *x509.CertPool
+	Upstream    *egress.UpstreamProxy
 
 	// Snapshots is the store of snapshots; nil means no snapshots.
 	Snapshots *snapshot.Store

@@ -61,7 +61,7 @@ func New(cfg *Config) (*Provider, error) {
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // it ends with Close
 	p.proxies = proxies.New(p.ctx, egress.Options{
-		Secrets: c.Secrets, Credentials: c.Credentials, Events: c.Events, Resolver: c.Resolver, RootCAs: c.RootCAs,
+		Secrets: c.Secrets, Credentials: c.Credentials, Events: c.Events, Resolver: c.Resolver, RootCAs: c.RootCAs, Upstream: c.Upstream,
 	}, p.log)
 	p.hooks = &supervise.Hooks{After: p.endContainer}
 	p.binary = sync.OnceValues(func() (*guestbin.Binary, error) { return guestbin.Find(c.Guest) })

@@ -5,12 +5,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -127,6 +129,51 @@ func TestAttackSocketsOfTheHost(t *testing.T) {
 	}
 }
 
+// TestSocketsOfTheHost connects to sockets in directories that the option "sockets" names,
+// and to no others.
+func TestSocketsOfTheHost(t *testing.T) {
+	for _, shown := range []string{"in place", "read-only", "writable"} {
+		t.Run(strings.ReplaceAll(shown, " ", "-"), func(t *testing.T) {
+			atEachLevel(t, func(t *testing.T, p *Provider, level driver.Isolation) {
+				dir := t.TempDir()
+				if err := os.Mkdir(filepath.Join(dir, "asked"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				for _, name := range []string{"asked/s", "other"} {
+					l, err := net.Listen("unix", filepath.Join(dir, name))
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer l.Close() // connections wait in its queue
+				}
+				opts := options{Sockets: []string{filepath.Join(dir, "asked")}}
+				spec := driver.Spec{ID: driver.NewID(), Kind: Kind, Dir: dir}
+				if shown != "in place" {
+					spec.Dir, opts.Binds = "", []bind{{Dir: dir, ReadOnly: shown == "read-only"}}
+				}
+				spec.Config, _ = json.Marshal(opts)
+				if level == driver.IsolationProcess || level == driver.IsolationGVisor {
+					if _, err := p.Open(t.Context(), spec); fault.Of(err) != fault.Unsupported {
+						t.Errorf("Open: %v, want %s", err, fault.Unsupported)
+					}
+					return
+				}
+				ws := open(t, p, func(s *driver.Spec) { *s = spec })
+				got := output(t, ws, "D="+dir+` perl -MIO::Socket::UNIX -e '
+for ("asked/s", "other") { print IO::Socket::UNIX->new(Type => SOCK_STREAM, Peer => "$ENV{D}/$_") ? "yes " : "no " }'`)
+				if got != "yes no" {
+					t.Errorf("the sockets are reached: %q, want %q", got, "yes no")
+				}
+			})
+		})
+	}
+	opts, _ := json.Marshal(options{Sockets: []string{t.TempDir()}})
+	_, err := newProvider(t, t.TempDir()).Open(t.Context(), driver.Spec{ID: driver.NewID(), Kind: Kind, Config: opts})
+	if fault.Of(err) != fault.InvalidArgument {
+		t.Errorf("sockets of a directory that is not shown: %v, want %s", err, fault.InvalidArgument)
+	}
+}
+
 // TestAttackSocketPathRace changes the path of a socket while connect(2) is under way.
 func TestAttackSocketPathRace(t *testing.T) {
 	atEachLevel(t, func(t *testing.T, p *Provider, level driver.Isolation) {
@@ -192,7 +239,7 @@ my $failed = 0; while ((my $pid = wait) > 0) { $failed++ if $? } print $failed'`
 }
 
 func TestAttackSocketsUnprivileged(t *testing.T) {
-	asNobody(t, "^Test(AttackSocketsOfTheHost|AttackSocketPathRace|OwnSocketsWork|AttackLease|AttackSocketFamilies|AttackCoreFiles|AttackFIFOsOfTheHost|AttackOtherWorkspaces)$")
+	asNobody(t, "^Test(AttackSocketsOfTheHost|AttackSocketPathRace|OwnSocketsWork|AttackLease|AttackSocketFamilies|AttackCoreFiles|AttackFIFOsOfTheHost|AttackLaterFIFOs|AttackOtherWorkspaces)$")
 }
 
 // TestAttackLease takes a lease on a file in a directory in place, which would stall
@@ -276,6 +323,65 @@ func TestAttackFIFOsOfTheHost(t *testing.T) {
 				}
 				if shown == "in place" && strings.TrimSpace(string(res.Stdout)) != "hi" {
 					t.Errorf("a FIFO made inside gives %q %q", res.Stdout, res.Stderr)
+				}
+			})
+		})
+	}
+}
+
+// TestAttackLaterFIFOs uses FIFOs that the host makes while the guest runs: each is reported.
+func TestAttackLaterFIFOs(t *testing.T) {
+	for _, shown := range []string{"in place", "read-only"} {
+		t.Run(strings.ReplaceAll(shown, " ", "-"), func(t *testing.T) {
+			atEachLevel(t, func(t *testing.T, p *Provider, level driver.Isolation) {
+				verdict := testenv.Reported
+				switch level {
+				case driver.IsolationProcess:
+					verdict = testenv.NotClaimed
+				case driver.IsolationGVisor:
+					verdict = testenv.Prevented
+				}
+				testenv.ReportAttack(t, "FIFO of the host, made later, directory "+shown, string(level), verdict, "")
+				if verdict == testenv.NotClaimed {
+					return
+				}
+				dir := t.TempDir()
+				told := new(events)
+				p.cfg.Events = told
+				ws := open(t, p, func(s *driver.Spec) {
+					if shown == "in place" {
+						s.Dir = dir
+						return
+					}
+					s.Config, _ = json.Marshal(options{Binds: []bind{{Dir: dir, ReadOnly: true}}})
+				})
+				output(t, ws, "true")
+				fifo := filepath.Join(dir, "fifo")
+				for range 2 { // also where one replaces another
+					os.Remove(fifo)
+					if err := unix.Mkfifo(fifo+".new", 0o666); err != nil {
+						t.Fatal(err)
+					}
+					if err := os.Rename(fifo+".new", fifo); err != nil {
+						t.Fatal(err)
+					}
+					f, err := os.OpenFile(fifo, os.O_RDWR|unix.O_NONBLOCK, 0)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer f.Close()
+					scanAgain(t, ws)
+					res := script(t, ws, "timeout 5 sh -c 'echo attack > "+fifo+"' 2>/dev/null; true")
+					if verdict == testenv.Reported {
+						if !slices.Contains(res.AutorunChanges, fifo) || !slices.Contains(told.paths(), fifo) {
+							t.Errorf("the FIFO is not reported: %q, events %q", res.AutorunChanges, told.paths())
+						}
+						continue
+					}
+					var buf [10]byte
+					if n, _ := unix.Read(int(f.Fd()), buf[:]); n > 0 {
+						t.Errorf("the host received %q", buf[:n])
+					}
 				}
 			})
 		})

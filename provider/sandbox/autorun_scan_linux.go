@@ -41,6 +41,8 @@ type autorunScan struct {
 	stamps     map[string]string // of each autorun file, by name: changes with its content
 	topNames   map[string]bool   // names at the top in lower case; nil if unknown
 	visited    int
+	fifos      int    // FIFOs, which have stamps, too
+	onlyFIFOs  bool   // the directory is read-only
 	shared     bool   // the workload writes .git itself, so what is in it counts
 	topFD      int    // descriptor of the directory, during the scan
 	real       string // its path
@@ -58,6 +60,17 @@ type gitEntry struct {
 // what was found until then.
 func scanAutorun(dir string, shared bool, before map[string]string) (*autorunScan, error) {
 	s := &autorunScan{stamps: map[string]string{}, shared: shared}
+	return s, s.scan(dir, before)
+}
+
+// scanFIFOs scans a directory for FIFOs alone. The workload can use one also in a directory
+// that is read-only.
+func scanFIFOs(dir string) (*autorunScan, error) {
+	s := &autorunScan{stamps: map[string]string{}, onlyFIFOs: true}
+	return s, s.scan(dir, nil)
+}
+
+func (s *autorunScan) scan(dir string, before map[string]string) error {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err == nil {
 		if s.topFD, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
@@ -65,7 +78,9 @@ func scanAutorun(dir string, shared bool, before map[string]string) (*autorunSca
 			s.real, err = os.Readlink(s.procPath())
 		}
 		err = errors.Join(err, s.walkDir(fd, "", 0, false))
-		s.addTopFiles()
+		if !s.onlyFIFOs {
+			s.addTopFiles()
+		}
 		for name := range before {
 			if s.stamps[name] == "" {
 				s.addStamp(s.topFD, name, name)
@@ -73,9 +88,9 @@ func scanAutorun(dir string, shared bool, before map[string]string) (*autorunSca
 		}
 	}
 	if err != nil {
-		return s, fmt.Errorf("scan %s for autorun files: %w: %w", dir, fault.Of(err), err)
+		return fmt.Errorf("scan %s for autorun files: %w: %w", dir, fault.Of(err), err)
 	}
-	return s, nil
+	return nil
 }
 
 // walkDir scans a directory and all below it. It closes fd.
@@ -92,20 +107,23 @@ func (s *autorunScan) walkDir(fd int, rel string, depth int, crowd bool) error {
 	if rel == "" {
 		s.recordTopNames(entries)
 	}
-	if isBareRepo(entries) { // what is in it is scanned all the same: anyone can make a directory with these names
+	if !s.onlyFIFOs && isBareRepo(entries) { // what is in it is scanned all the same: anyone can make a directory with these names
 		if err := s.addRepo(fd, rel); err != nil {
 			return err
 		}
 	}
 	for _, e := range entries {
 		name, at := e.Name(), path.Join(rel, e.Name())
-		if name == ".git" {
+		if e.Type()&os.ModeNamedPipe != 0 {
+			s.addFIFO(fd, name, at)
+		}
+		if name == ".git" && !s.onlyFIFOs {
 			if err := s.addGit(fd, at, e.Type()); err != nil {
 				return err
 			}
 			continue
 		}
-		if autorun.IsName(name) && !crowd {
+		if autorun.IsName(name) && !crowd && !s.onlyFIFOs {
 			s.files = append(s.files, at)
 			s.addStamp(fd, name, at)
 		}
@@ -391,9 +409,21 @@ func resolveInside(top, real, at string) string {
 	return to
 }
 
+// addFIFO records a FIFO. Its times change with its use, so its inode counts.
+func (s *autorunScan) addFIFO(fd int, name, at string) {
+	var st unix.Stat_t
+	if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		s.stamps[at] = fmt.Sprintf("%s%d", fifoStamp, st.Ino)
+		s.fifos++
+	}
+}
+
+// fifoStamp begins the stamps of FIFOs.
+const fifoStamp = "FIFO: "
+
 // isEmpty reports whether the directory contains no autorun files, and nothing that may be
 // one.
-func (s *autorunScan) isEmpty() bool { return len(s.stamps)+len(s.unreadable) == 0 }
+func (s *autorunScan) isEmpty() bool { return len(s.stamps)-s.fifos+len(s.unreadable) == 0 }
 
 // changedSince lists the autorun files that are new or have another stamp. Those at the top
 // are first: tools run them most often.

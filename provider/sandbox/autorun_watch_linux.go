@@ -37,6 +37,7 @@ type autorunWatch struct {
 	queued    []string          // paths that events reported and that no result has listed yet
 	warnings  []string          // of the last scan: what was not scanned or not listed
 	behind    bool              // changes may exist that no scan has reported
+	running   int               // commands of Run
 	refs      map[string]string // digests of refs that were reported, by private copy
 	nextCheck time.Time         // of the mounts, for calls of module FS, at the earliest
 }
@@ -49,6 +50,20 @@ func (l *autorunWatch) setFound(w *autorunState, throwaway bool) {
 		l.found = w
 	}
 	l.queued = append(l.queued, w.Hidden...)
+}
+
+// startCommand notes that a command may change files. The caller calls ended after a command
+// of Run, and before the scan.
+func (l *autorunWatch) startCommand() (ended func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.behind = true
+	l.running++
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.running--
+	}
 }
 
 // takeQueued returns the paths that no result has listed yet. l is locked.
@@ -108,9 +123,17 @@ func (h *handle) autorunChanges(must bool) (found, warnings []string) {
 			h.p.log.Warn("sandbox: reported autorun changes can't be recorded, and will be reported again", "workspace", h.id, "error", err)
 		}
 	}
-	h.autorun.warnings, h.autorun.behind = warnings, len(warnings) > 0
+	h.autorun.warnings, h.autorun.behind = warnings, len(warnings) > 0 || h.autorun.running > 0
 	h.autorun.next = time.Now().Add(scanPause * time.Since(start))
 	return found, warnings
+}
+
+// scanShown scans a directory of the user as it is shown.
+func (h *handle) scanShown(w *autorunState, at string) (*autorunScan, error) {
+	if slices.Contains(w.ReadOnly, at) {
+		return scanFIFOs(at)
+	}
+	return scanAutorun(at, h.currentOptions().Git == GitShared, w.Dirs[at])
 }
 
 // scanForChanges reports the changes in one directory of the user. What was not scanned
@@ -118,7 +141,7 @@ func (h *handle) autorunChanges(must bool) (found, warnings []string) {
 // scan finds it.
 func (h *handle) scanForChanges(w *autorunState, at string, most int) (found, warnings []string) {
 	before := w.Dirs[at]
-	s, err := scanAutorun(at, h.currentOptions().Git == GitShared, before)
+	s, err := h.scanShown(w, at)
 	if err != nil {
 		s.failures = append(s.failures, err)
 	}
@@ -126,7 +149,7 @@ func (h *handle) scanForChanges(w *autorunState, at string, most int) (found, wa
 	for i, name := range changed {
 		if i < most {
 			found = append(found, filepath.Join(at, name))
-			h.emitAutorunChange(filepath.Join(at, name))
+			h.emitAutorunChange(filepath.Join(at, name), s.stamps[name])
 			if !strings.HasPrefix(s.stamps[name], gitLinkStamp) {
 				continue
 			}
@@ -155,8 +178,9 @@ func (h *handle) scanForChanges(w *autorunState, at string, most int) (found, wa
 	return found, warnings
 }
 
-// reportLeftovers reports changes that no scan has reported, before a new guest starts and
-// takes what exists for its own. The next result lists them.
+// reportLeftovers reports changes that no scan has reported, because the guest was killed or
+// Croft crashed, before a new guest starts and takes what exists for its own. The next
+// result lists them.
 func (h *handle) reportLeftovers() {
 	h.autorun.mu.Lock()
 	behind := h.autorun.behind
@@ -177,8 +201,13 @@ func (h *handle) reportHidden(w *autorunState) {
 	}
 }
 
-// emitAutorunChange emits the event of one changed autorun file.
-func (h *handle) emitAutorunChange(name string) {
+// emitAutorunChange emits the event of one changed autorun file, or of a new FIFO.
+func (h *handle) emitAutorunChange(name, stamp string) {
+	if strings.HasPrefix(stamp, fifoStamp) {
+		h.emitViolation(name, fmt.Errorf(
+			"sandbox: FIFO %s was made while the workspace could use it: %w: a program of the host that reads from it gets what the workload writes", name, fault.SandboxViolation))
+		return
+	}
 	h.emitViolation(name, fmt.Errorf(
 		"sandbox: autorun file %s was created or changed while the workspace could write there: %w: review it before you run tools in that directory", name, fault.SandboxViolation))
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/wsdir"
 	"github.com/croft-run/croft/internal/testenv"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -85,6 +87,80 @@ func TestGitAttackLeftovers(t *testing.T) {
 	if got, want := strings.Join(res.AutorunChanges, " "), filepath.Join(dir, ".envrc"); got != want {
 		t.Errorf("reported: %q, want %q", got, want)
 	}
+}
+
+// TestGitAttackBeforeACrash: what was planted before the guest was killed, or before Croft
+// crashed, is reported by the next guest; what the host changes after a clean end is not.
+func TestGitAttackBeforeACrash(t *testing.T) {
+	bothGits(t, func(t *testing.T, mode string) {
+		reportGitAttack(t, "autorun-before-a-crash-"+mode, testenv.Reported)
+		dir := t.TempDir()
+		repository(t, dir)
+		p, ws, _ := inPlace(t, dir, mode)
+		dirs, err := filepath.Glob(p.store.Path("*", wsdir.InUseName))
+		if err != nil || len(dirs) != 1 {
+			t.Fatalf("the workspaces are %v, %v", dirs, err)
+		}
+		id := filepath.Base(filepath.Dir(dirs[0]))
+		output(t, ws, "true")
+		kill := func() {
+			t.Helper()
+			if err := p.endGuest(t.Context(), p.store.Dir(id).Path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		changes := func() []string {
+			t.Helper()
+			for {
+				res, err := ws.Shell.Run(t.Context(), driver.Command{Argv: []string{"true"}})
+				if err == nil {
+					return res.AutorunChanges
+				}
+				if fault.Of(err) != fault.Evicted {
+					t.Fatal(err)
+				}
+			}
+		}
+		// The guest is killed while a command runs.
+		if _, err := ws.Shell.Start(t.Context(), driver.Command{Script: "echo evil > .envrc; touch planted; sleep 1000"}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the file was planted", func() bool { _, err := os.Stat(filepath.Join(dir, "planted")); return err == nil })
+		kill()
+		want := filepath.Join(dir, ".envrc")
+		if got := changes(); !slices.Contains(got, want) {
+			t.Errorf("after the guest was killed %q is reported, want %s", got, want)
+		}
+		// Croft crashes, and the guest with it.
+		reopen := func() {
+			t.Helper()
+			if ws, err = p.Resolve(t.Context(), ws.Ref); err != nil {
+				t.Fatal(err)
+			}
+		}
+		end := func() {
+			t.Helper()
+			if err := ws.Life.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			kill()
+		}
+		end()
+		put(t, filepath.Join(dir, ".vscode", "tasks.json"), "{}") // by the user
+		reopen()
+		if got := changes(); len(got) > 0 {
+			t.Errorf("after a clean end %q is reported", got)
+		}
+		end()
+		put(t, filepath.Join(dir, "sub", ".envrc"), "evil")
+		if err := os.WriteFile(p.store.Path(id, wsdir.InUseName), []byte("1"), 0o600); err != nil { // as a crash leaves it
+			t.Fatal(err)
+		}
+		reopen()
+		if got, want := changes(), filepath.Join(dir, "sub", ".envrc"); !slices.Contains(got, want) {
+			t.Errorf("after a crash %q is reported, want %s", got, want)
+		}
+	})
 }
 
 // TestGitAttackFlood: many autorun files don't hide those at the top, and the others are

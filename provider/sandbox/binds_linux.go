@@ -9,12 +9,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/guestproto"
+	"github.com/croft-run/croft/host/toolchain"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -39,10 +41,10 @@ func (p *Provider) checkBinds(spec driver.Spec, opts *options) error {
 	}
 	taken := []visibleDir{{homeOf(opts.userName()), false}, {workspaceAt(spec.Dir, opts), false}}
 	for i, b := range opts.Binds {
-		if _, err := p.checkHostDir(b.Dir); err != nil {
+		if _, err := p.checkHostDir(b.Dir); err != nil && !b.isMissing() {
 			return err
 		}
-		b.Dir, b.ReadOnly = filepath.Clean(b.Dir), b.ReadOnly || b.Empty
+		b.Dir, b.ReadOnly = filepath.Clean(b.Dir), b.ReadOnly || b.Empty || b.HideCredentials
 		this := visibleDir{b.Dir, b.ReadOnly}
 		for _, other := range taken {
 			if err := this.checkNesting(other); err != nil {
@@ -53,6 +55,22 @@ func (p *Provider) checkBinds(spec driver.Spec, opts *options) error {
 		opts.Binds[i] = b
 	}
 	slices.SortStableFunc(opts.Binds, func(x, y bind) int { return len(x.Dir) - len(y.Dir) }) // outer ones first
+	return nil
+}
+
+// checkSockets checks the directories of the option "sockets".
+func (o *options) checkSockets(spec driver.Spec, l *level) error {
+	if len(o.Sockets) > 0 && (l.noMounts || l.gvisor) {
+		return fmt.Errorf("sockets: %w: at the level %s no socket of the host can be reached", fault.Unsupported, l.name)
+	}
+	for i, dir := range o.Sockets {
+		dir = filepath.Clean(dir)
+		shows := func(b bind) bool { return !b.Empty && containsPath(b.Dir, dir) }
+		if !filepath.IsAbs(dir) || !slices.ContainsFunc(o.Binds, shows) && (spec.Dir == "" || !containsPath(spec.Dir, dir)) {
+			return fmt.Errorf("sockets in %q: %w: name a directory that is shown, in place or by a bind, or one in it, from the root", dir, fault.InvalidArgument)
+		}
+		o.Sockets[i] = dir
+	}
 	return nil
 }
 
@@ -73,6 +91,12 @@ func (s visibleDir) checkNesting(other visibleDir) error {
 		return fmt.Errorf("directory %q in %s: %w: it must exist there, without symlinks on the way", inner.dir, outer.dir, fault.InvalidArgument)
 	}
 	return nil
+}
+
+// isMissing reports whether the bind is left out, because its directory does not exist.
+func (b bind) isMissing() bool {
+	_, err := os.Stat(b.Dir)
+	return b.Optional && errors.Is(err, os.ErrNotExist)
 }
 
 // workspaceAt returns the path of a workspace inside.
@@ -211,44 +235,76 @@ func (p *Provider) extraMounts(l *launch, u launchSpec) (before, after []guestpr
 	if u.caDir != "" {
 		after = append(after, guestproto.Mount{Kind: guestproto.MountBind, Source: u.caDir, Target: bundleDir, ReadOnly: true, NoExec: true})
 	}
-	for _, b := range u.binds {
+	for i, b := range u.binds {
 		if b.Empty { // mounts inside it come later
 			before = append(before, guestproto.Mount{Kind: guestproto.MountTmpfs, Target: b.Dir, Data: emptyData})
 			continue
 		}
-		d, err := p.openMountSource(l, b.Dir, b.Dir)
-		if err != nil {
-			return nil, nil, err
-		}
-		source := d.real
-		if p.ids.root && u.level.mapsIDs {
-			source = d.procPath() // this process clones the mount, not the guest
-		}
-		ro := b.ReadOnly || u.policy.ReadOnly
-		m := guestproto.Mount{Kind: guestproto.MountBind, Source: source, Target: b.Dir, ReadOnly: ro}
-		fifos, err := u.maskFIFOs(d, b.Dir)
-		if err != nil {
-			return nil, nil, err
-		}
-		if containsPath(b.Dir, u.guestDir) { // the bind is read-only, see checkBinds
-			before = append(append(before, m), fifos...)
+		if b.isMissing() {
 			continue
 		}
-		held, err := u.protectAutorun(l, d, b.Dir, ro)
+		d, m, err := p.bindMount(l, u, b, i)
 		if err != nil {
 			return nil, nil, err
 		}
-		after = append(append(append(after, m), held...), fifos...)
+		masks, err := u.maskBind(d, b)
+		if err != nil {
+			return nil, nil, err
+		}
+		if m.ReadOnly && !u.isLayered(b) && u.autorun != nil && !u.level.gvisor {
+			s, err := scanFIFOs(d.procPath())
+			if err != nil {
+				return nil, nil, err
+			}
+			u.autorun.addDir(d.real, s)
+			u.autorun.ReadOnly = append(u.autorun.ReadOnly, d.real)
+		}
+		if containsPath(b.Dir, u.guestDir) { // the bind is read-only, see checkBinds
+			before = append(append(before, m), masks...)
+			continue
+		}
+		held, err := u.protectAutorun(l, d, b.Dir, m.ReadOnly)
+		if err != nil {
+			return nil, nil, err
+		}
+		after = append(append(append(after, m), held...), masks...)
 	}
 	return before, after, nil
 }
+
+// bindMount returns the mount of a bind.
+func (p *Provider) bindMount(l *launch, u launchSpec, b bind, i int) (*checkedDir, guestproto.Mount, error) {
+	ro := b.ReadOnly || u.policy.ReadOnly
+	if u.isLayered(b) {
+		layer := filepath.Join(u.layers, "bind"+strconv.Itoa(i))
+		if err := p.resetLayer(layer); err != nil {
+			return nil, guestproto.Mount{}, err
+		}
+		d, m, err := p.layerMount(l, u, b.Dir, layer)
+		m.ReadOnly = ro
+		return d, m, err
+	}
+	d, err := p.openMountSource(l, b.Dir, b.Dir)
+	if err != nil {
+		return nil, guestproto.Mount{}, err
+	}
+	source := d.real
+	if p.ids.root && u.level.mapsIDs {
+		source = d.procPath() // this process clones the mount, not the guest
+	}
+	return d, guestproto.Mount{Kind: guestproto.MountBind, Source: source, Target: b.Dir, ReadOnly: ro}, nil
+}
+
+// isLayered reports whether a bind is an overlayfs, whose FIFOs do not lead to the host:
+// those of a toolchain, which has too many files to search for FIFOs.
+func (u launchSpec) isLayered(b bind) bool { return b.HideCredentials && u.level.canOverlay() }
 
 // maxFIFOEntries bounds the search for FIFOs.
 const maxFIFOEntries = 2_000_000
 
 // maskFIFOs returns mounts that mask the FIFOs in a directory of the host: a program of the
-// host may read commands from one. FIFOs that the host makes later are not masked. gVisor
-// opens none.
+// host may read commands from one. FIFOs that are made later are not masked, but reported:
+// see autorunChanges. gVisor opens none.
 func (u launchSpec) maskFIFOs(d *checkedDir, target string) ([]guestproto.Mount, error) {
 	if u.level.gvisor {
 		return nil, nil
@@ -266,6 +322,24 @@ func (u launchSpec) maskFIFOs(d *checkedDir, target string) ([]guestproto.Mount,
 		return nil // what this user can't read, the workload can't read either
 	})
 	return mounts, err
+}
+
+// maskBind returns the mounts that mask files in a bind.
+func (u launchSpec) maskBind(d *checkedDir, b bind) ([]guestproto.Mount, error) {
+	var mounts []guestproto.Mount
+	for _, name := range b.hide {
+		mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountMask, Target: filepath.Join(b.Dir, name), Optional: true})
+	}
+	if b.HideCredentials {
+		for name, content := range toolchain.CredentialFiles(d.real) {
+			mounts = append(mounts, guestproto.Mount{Kind: guestproto.MountMask, Target: filepath.Join(b.Dir, name), Source: content, Optional: true})
+		}
+	}
+	if u.isLayered(b) {
+		return mounts, nil // an overlayfs has FIFOs of its own
+	}
+	fifos, err := u.maskFIFOs(d, b.Dir)
+	return append(mounts, fifos...), err
 }
 
 // cloneBinds replaces binds by detached mounts, for a guest that has no permission to

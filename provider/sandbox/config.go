@@ -33,6 +33,11 @@ type Config struct {
 	// Guest is the path of croft-guest; "" looks for it, see package guestbin.
 	Guest string
 
+	// Cache is a directory, which no workspace sees and no other user writes to, in which
+	// later processes find the levels of isolation that passed their test (see the package)
+	// and croft-guest. It is created when needed. "" makes each process test the levels.
+	Cache string
+
 	// Runsc is the path of gVisor's program; "" looks for runsc on PATH.
 	Runsc string
 
@@ -54,6 +59,7 @@ type Config struct {
 	Events       event.Sink
 	Resolver     egress.Resolver
 	RootCAs      *x509.CertPool
+	Upstream     *egress.UpstreamProxy
 	LocalHandler func(workspace string) http.Handler
 
 	// Snapshots is the store of snapshots; nil means no snapshots. Layers is the
@@ -87,6 +93,16 @@ type options struct {
 	// Binds are further directories of the host, mounted at their own paths. Module
 	// FS does not reach them.
 	Binds []bind `json:"binds,omitempty"`
+
+	// Sockets are absolute paths of directories of the host that are shown, in place or by
+	// a bind, or of directories in them: the workload may connect to Unix sockets there.
+	// A program of the host that listens on one may run code for it. Isolation process and
+	// gvisor can't allow it.
+	Sockets []string `json:"sockets,omitempty"`
+
+	// Caches are package and build caches of the host, each with a private layer over it.
+	// Module FS does not reach them.
+	Caches []cache `json:"caches,omitempty"`
 
 	// Volumes are directories of Config.Volumes. Module FS does not reach them.
 	Volumes []volume `json:"volumes,omitempty"`
@@ -152,6 +168,39 @@ type bind struct {
 	// host is hidden, also where an outer bind would show it, except for the workspace
 	// and further binds in it. Isolation process has no mounts and can't hide it.
 	Empty bool `json:"empty,omitempty"`
+
+	// HideCredentials masks the credential files in the directory, which is that of a
+	// toolchain: see toolchain.CredentialFiles. It is then read-only.
+	HideCredentials bool `json:"hideCredentials,omitempty"`
+
+	// Optional leaves the directory out while it does not exist on the host.
+	Optional bool `json:"optional,omitempty"`
+
+	hide []string // paths in it that are masked
+}
+
+// A cache is a directory of the host that commands see at its own path, as the lower layer
+// of an overlayfs: they can change it, and the host's directory stays as it is. The upper
+// layer lives as long as the workspace. The host may change its directory meanwhile: see
+// package toolchain. A directory that does not exist is left out.
+type cache struct {
+	Dir string `json:"dir"` // absolute
+
+	// Home is a directory above Dir, of the program that uses the cache: it is private
+	// and empty, but for caches and binds in it. "" is none.
+	Home string `json:"home,omitempty"`
+
+	// Var is a variable of every process, one of toolchain.CacheVars: Home, or Dir
+	// without one.
+	Var string `json:"var,omitempty"`
+
+	// Hide are paths in Dir that are masked.
+	Hide []string `json:"hide,omitempty"`
+
+	// ReadOnly shows the directory read-only where there can be no layer: without
+	// overlayfs (isolation bubblewrap and process) and with a limit of disk space, which
+	// would not hold for the layer. Otherwise the cache is left out there.
+	ReadOnly bool `json:"readOnly,omitempty"`
 }
 
 // A LevelReport says whether a level of isolation works on this host.

@@ -14,6 +14,7 @@
 //	freeze                  flock, shared, while a process keeps the cgroup frozen
 //	files                   the files, unless they are in place or in disk.img
 //	layer                   with a template: the directories upper and work of overlayfs
+//	caches                  upper layers of caches of the host, see the option "caches"
 //	disk.img                with a disk limit: a file system that contains the files
 //	git                     private copies of Git directories, see gitcopy_linux.go
 //	imports                 upper layers of directories that were imported by mount
@@ -67,6 +68,24 @@
 // seccomp allow-list. They connect to no Unix socket of the host: the guest connects for
 // them, see package guestd. Home directories, /var, /run, /sys and other workspaces are not in
 // the rootfs.
+//
+// # Proofs
+//
+// A level of isolation is used after a test: a guest is started at the level, and a script
+// in it tries what the level prevents. A process records a level that passed in Config.Cache,
+// with a digest of all that the result depends on: the boot of the host, the programs (croft,
+// croft-guest, bwrap, runsc), and the user, groups, capabilities, namespaces, security label and
+// sysctls of the process. A later process with the same digest does not test the level again.
+// A level that failed is not recorded, a damaged file counts as empty, and a guest that can't be
+// started removes the file. croft doctor always tests.
+//
+// A stale proof does not weaken isolation. A proof only lets a level be tried; it
+// configures nothing. Each guest is started by the same steps as in the test, every step is
+// required, and one that fails ends the start: where the host has come to refuse a
+// namespace, a mount or seccomp, no command runs. A level is
+// chosen from those that the policy accepts, whatever was recorded. The file is not visible in any
+// workspace, and is read only where it belongs to this user and no other user may write to it; what runs
+// as this user outside a workspace can replace croft itself.
 //
 // # What is not prevented
 //

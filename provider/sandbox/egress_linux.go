@@ -34,7 +34,7 @@ const (
 // newProxies returns the proxies of the provider's workspaces.
 func (p *Provider) newProxies() *proxies.Set {
 	return proxies.New(p.ctx, egress.Options{
-		Secrets: p.cfg.Secrets, Credentials: p.cfg.Credentials, Events: p.cfg.Events, Resolver: p.cfg.Resolver, RootCAs: p.cfg.RootCAs,
+		Secrets: p.cfg.Secrets, Credentials: p.cfg.Credentials, Events: p.cfg.Events, Resolver: p.cfg.Resolver, RootCAs: p.cfg.RootCAs, Upstream: p.cfg.Upstream,
 		LocalHandler: p.cfg.LocalHandler,
 	}, p.log)
 }

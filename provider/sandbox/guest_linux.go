@@ -23,7 +23,7 @@ func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts options) (*launc
 	}
 	u := &launchSpec{
 		level: l, id: m.ID, files: p.store.Files(m), guestDir: workspaceAt(m.Dir, &opts), user: opts.userName(), policy: m.Policy, log: p.store.Path(m.ID, logName),
-		throwaway: opts.Throwaway, lower: opts.lowerDirs(), hostDir: m.Dir != "", binds: opts.Binds, volumes: p.volumeMounts(opts), rootfs: opts.RootfsDir, version: bin.Version,
+		throwaway: opts.Throwaway, lower: opts.lowerDirs(), hostDir: m.Dir != "", binds: opts.Binds, sockets: opts.Sockets, volumes: p.volumeMounts(opts), rootfs: opts.RootfsDir, version: bin.Version,
 		gitDir: p.store.Path(m.ID, gitName), gitShared: opts.Git == GitShared,
 	}
 	u.checkGit = func(dir string) error {
@@ -39,6 +39,8 @@ func (p *Provider) newLaunchSpec(l *level, m *wsdir.State, opts options) (*launc
 	if len(u.lower) > 0 {
 		u.layer = p.store.Path(m.ID, layerName)
 	}
+	u.layers = p.store.Path(m.ID, cachesName)
+	u.addCaches(opts.Caches)
 	if !u.throwaway {
 		u.socket = p.store.Path(m.ID, supervise.SocketName)
 	}
@@ -126,6 +128,9 @@ func (p *Provider) startGuest(ctx context.Context, d wsdir.Dir, u *launchSpec) (
 	defer l.close()
 	g, err := p.launchGuest(ctx, d, u, l)
 	if err != nil {
+		if code := fault.Of(err); ctx.Err() == nil && code != fault.InvalidArgument && code != fault.ResourceExhausted {
+			p.forgetProofs(u.level)
+		}
 		removePlaceholders(u.autorun.Made) //nolint:errcheck // an empty placeholder is harmless
 		return nil, errors.Join(err, p.endGuestLocked(context.WithoutCancel(ctx), d.Path))
 	}
@@ -184,6 +189,11 @@ func (p *Provider) prepareLaunch(l *launch, u *launchSpec) error {
 	if u.layer != "" && u.image == "" {
 		if err := p.resetLayer(u.layer); err != nil {
 			return fmt.Errorf("create the overlayfs layer: %w", err)
+		}
+	}
+	for _, c := range u.caches {
+		if err := p.resetLayer(c.layer); err != nil {
+			return fmt.Errorf("create the layer of a cache: %w", err)
 		}
 	}
 	if err := u.level.launch(p, l, *u); err != nil {

@@ -167,6 +167,17 @@ func (k *gvisorLaunch) addMounts() {
 		}
 	}
 	k.addBind(k.spec.guestDir, k.spec.policy.ReadOnly)
+	for _, home := range k.spec.cacheHomes() {
+		tmpfs(home, fmt.Sprintf("mode=700,uid=%d,gid=%d%s", user, user, tmpfsSize(memory, 16)))
+	}
+	for _, c := range k.spec.caches {
+		k.addBind(c.Dir, false)
+		for _, name := range c.Hide {
+			if _, err := os.Stat(filepath.Join(c.Dir, name)); err == nil {
+				k.addBind(filepath.Join(c.Dir, name), true)
+			}
+		}
+	}
 	if k.spec.caDir != "" {
 		k.addBind(bundleDir, true)
 	}

@@ -68,7 +68,9 @@ func (p *Provider) landlockPaths(l *launch, u launchSpec) (writable, visible []s
 	}
 	for _, dir := range u.binds {
 		switch {
-		case dir.Empty:
+		case dir.Empty, dir.isMissing():
+		case dir.HideCredentials:
+			visible, err = p.addGrantWithoutCredentials(l, u, dir, visible)
 		case dir.ReadOnly || u.policy.ReadOnly:
 			visible, err = p.addGrant(l, dir.Dir, visible)
 		default:
@@ -90,4 +92,22 @@ func (p *Provider) addGrant(l *launch, dir string, list []string) ([]string, err
 	name := fmt.Sprintf("grant%d", len(l.Files))
 	l.addFile(name, d.file)
 	return append(list, "fd:"+name), nil
+}
+
+// addGrantWithoutCredentials is addGrant for a directory that must have no credential files,
+// because without mounts they can't be masked.
+func (p *Provider) addGrantWithoutCredentials(l *launch, u launchSpec, b bind, list []string) ([]string, error) {
+	d, err := p.openHostDir(b.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.file.Close() //nolint:errcheck // a descriptor of a path
+	masks, err := u.maskBind(d, b)
+	if err != nil {
+		return nil, err
+	}
+	if len(masks) > 0 {
+		return nil, fmt.Errorf("directory %q: %w: isolation %s has no mounts, which would hide %s; leave the directory out (--toolchain)", b.Dir, fault.Unsupported, u.level.name, masks[0].Target)
+	}
+	return p.addGrant(l, b.Dir, list)
 }

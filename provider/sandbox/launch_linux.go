@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -67,11 +68,12 @@ func (i ids) sysProcAttr(gvisor bool) *syscall.SysProcAttr {
 type launchSpec struct {
 	level    *level
 	id       string
-	files    string // directory of the files on the host
-	guestDir string // path of the workspace inside
-	user     string // name of the workload's user inside
-	socket   string // socket of the guest; "" for a throwaway guest
-	log      string // directory of the logs of sessions
+	files    string   // directory of the files on the host
+	guestDir string   // path of the workspace inside
+	user     string   // name of the workload's user inside
+	socket   string   // socket of the guest; "" for a throwaway guest
+	log      string   // directory of the logs of sessions
+	sockets  []string // directories of the host whose sockets may be connected to
 	policy   driver.Policy
 
 	throwaway   bool                            // the guest ends with the connection of the process that started it
@@ -79,6 +81,9 @@ type launchSpec struct {
 	layer       string                          // with lower: directory that contains upper and work of the overlayfs
 	hostDir     bool                            // in place: files is a directory of the user
 	binds       []bind                          // further directories of the host
+	layers      string                          // directory of the upper layers of caches and toolchains
+	caches      []layeredCache                  // caches of the host with a layer over each
+	cacheEnv    map[string]string               // variables of the caches
 	volumes     []guestproto.Mount              // volumes
 	rootfs      string                          // directory with the files of an image; "" is the host's programs
 	caDir       string                          // directory of the certificates that programs trust; "" leaves the host's
@@ -176,7 +181,11 @@ func (p *Provider) launchNamespaces(l *launch, u launchSpec) error {
 	if err != nil {
 		return err
 	}
-	l.Config.Mounts = slices.Concat(system, u.baseMounts(), copies, before, mounts, after, u.volumes)
+	caches, err := p.cacheMounts(l, u)
+	if err != nil {
+		return err
+	}
+	l.Config.Mounts = slices.Concat(system, u.baseMounts(), copies, before, mounts, caches, after, u.volumes)
 	return l.addDir("log", u.log)
 }
 
@@ -188,10 +197,11 @@ func (u launchSpec) filesInMount() bool {
 
 // showsHostDirs reports whether the workload sees directories of the host besides the
 // system's, whose sockets may be the host's and whose files programs of the host may run.
-func (u launchSpec) showsHostDirs() bool { return u.hostDir || len(u.binds) > 0 }
+func (u launchSpec) showsHostDirs() bool { return u.hostDir || len(u.binds)+len(u.caches) > 0 }
 
 // socketDirs lists the directories, as seen inside, in which Unix sockets are the
-// workload's own. Those of directories of the host may be the host's.
+// workload's own, or are named by an option. Those of other directories of the host may be
+// the host's.
 func (u launchSpec) socketDirs() []string {
 	if u.level.noMounts {
 		// The workload can move a socket of the host from a directory that it may write.
@@ -204,7 +214,7 @@ func (u launchSpec) socketDirs() []string {
 	if !u.hostDir {
 		dirs = append(dirs, u.guestDir)
 	}
-	return dirs
+	return append(dirs, u.sockets...)
 }
 
 // workspaceMounts returns the mounts of the workspace itself.
@@ -338,8 +348,7 @@ func baseEnv(u launchSpec) map[string]string {
 		"PATH": process.DefaultPath, "HOME": homeOf(u.user), "USER": u.user, "LOGNAME": u.user,
 		"SHELL": "/bin/bash", "LANG": "C.UTF-8", "TERM": "xterm-256color", "TMPDIR": "/tmp",
 	}
-	for k, v := range u.policy.Env {
-		env[k] = v
-	}
+	maps.Copy(env, u.cacheEnv)
+	maps.Copy(env, u.policy.Env)
 	return env
 }

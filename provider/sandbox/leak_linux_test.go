@@ -35,7 +35,7 @@ func TestLeakChild(t *testing.T) {
 	for {
 		id := driver.NewID()
 		note(t, dir, id)
-		ws, err := p.Open(t.Context(), driver.Spec{ID: id, Kind: Kind, Policy: driver.Policy{Limits: driver.Limits{driver.ResourcePIDs: {Max: 100, BestEffort: true}}}})
+		ws, err := p.Open(t.Context(), driver.Spec{ID: id, Kind: Kind, Policy: leakyPolicy})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,9 +72,8 @@ func newLeaky(t testing.TB, dir string) *Provider {
 	return p
 }
 
-// traces lists what there is on this host of workspaces below dir, or of guests
-// that the program guest is.
-func traces(t testing.TB, bin string) (processes, groups []string) {
+// guestProcesses lists the processes of this host that the program bin is.
+func guestProcesses(t testing.TB, bin string) (processes []string) {
 	t.Helper()
 	want, err := os.Stat(bin)
 	if err != nil {
@@ -89,19 +88,30 @@ func traces(t testing.TB, bin string) (processes, groups []string) {
 			processes = append(processes, e.Name())
 		}
 	}
-	for _, dir := range cgroup.Parents() {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			continue
-		}
-		for _, e := range entries {
-			if strings.HasPrefix(e.Name(), cgroup.Prefix) && !strings.Contains(e.Name(), "probe") {
-				groups = append(groups, filepath.Join(dir, e.Name()))
+	return processes
+}
+
+// groupsIn lists the cgroups of the workspaces that were ever asked for. Others may run
+// tests, too, so those of other workspaces do not count.
+func groupsIn(t testing.TB, p *Provider, dir string) (groups []string) {
+	t.Helper()
+	ids, err := os.ReadFile(filepath.Join(dir, idsName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range strings.Fields(string(ids)) {
+		g := cgroupsOf(launchSpec{level: new(level), id: id, log: p.store.Path(id, logName), policy: leakyPolicy})
+		for _, group := range g.Dirs() {
+			if _, err := os.Stat(group); err == nil {
+				groups = append(groups, group)
 			}
 		}
 	}
-	return processes, groups
+	return groups
 }
+
+// leakyPolicy has a limit, so that guests have cgroups.
+var leakyPolicy = driver.Policy{Limits: driver.Limits{driver.ResourcePIDs: {Max: 100, BestEffort: true}}}
 
 // TestNothingIsLeft kills Croft, guests and their children at random moments,
 // lets the lease of what has no owner pass, sweeps, and counts.
@@ -131,9 +141,11 @@ func TestNothingIsLeft(t *testing.T) {
 		t.Error("no guest was seen: the test tests nothing")
 	}
 	p := newLeaky(t, dir)
+	if cgroup.Find(cgroup.PIDs).Err == nil && len(groupsIn(t, p, dir)) == 0 {
+		t.Error("no cgroup of a killed workspace is there before the sweep: the test of cgroups tests nothing")
+	}
 	eventually(t, "guests without an owner ended", func() bool {
-		processes, _ := traces(t, bin)
-		return len(processes) == 0
+		return len(guestProcesses(t, bin)) == 0
 	})
 	if err := p.Sweep(t.Context(), nil); err != nil {
 		t.Fatal(err)
@@ -145,15 +157,8 @@ func TestNothingIsLeft(t *testing.T) {
 	if err != nil || len(probes) > 0 {
 		t.Errorf("left of probes: %v, %v", probes, err)
 	}
-	ids, err := os.ReadFile(filepath.Join(dir, idsName))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, groups := traces(t, bin)
-	for _, g := range groups {
-		if strings.Contains(string(ids), strings.TrimPrefix(filepath.Base(g), cgroup.Prefix)) { // others may run tests, too
-			t.Errorf("left: group %s", g)
-		}
+	if groups := groupsIn(t, p, dir); len(groups) > 0 {
+		t.Errorf("left: groups %v", groups)
 	}
 	after := hostTraces(t)
 	if after.mounts > before.mounts || after.loops > 0 {

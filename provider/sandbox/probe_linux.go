@@ -141,12 +141,13 @@ done < /proc/self/status
 echo isolated
 `
 
-// probed caches, for the life of this process, the result of each level with each guest.
+// probed caches, for the life of this process, the result of each level on each host, which
+// is more than one in tests.
 var probed sync.Map // of probeKey to *probe
 
 type probeKey struct {
-	level   driver.Isolation
-	version string
+	level driver.Isolation
+	host  string // see hostDigest
 }
 
 type probe struct {
@@ -155,12 +156,13 @@ type probe struct {
 	err  error
 }
 
-// Levels tests every level of isolation and reports the results.
+// Levels tests every level of isolation, whatever earlier processes found, and reports
+// the results.
 func (p *Provider) Levels(ctx context.Context) []LevelReport {
 	var reports []LevelReport
 	for _, l := range levels {
 		r := LevelReport{Level: l.name, Works: true, Proof: l.proof, Lacks: l.lacks}
-		if err := p.probeLevel(ctx, l); err != nil {
+		if err := p.probeLevel(ctx, l, true); err != nil {
 			r = LevelReport{Level: l.name, Reason: err.Error(), Lacks: l.lacks}
 		}
 		reports = append(reports, r)
@@ -186,7 +188,7 @@ func (p *Provider) chooseLevel(ctx context.Context, least driver.Isolation) (*le
 		if p.onlyLevel != "" && l.name != p.onlyLevel {
 			continue
 		}
-		err := p.probeLevel(ctx, l)
+		err := p.probeLevel(ctx, l, false)
 		if err == nil {
 			return l, nil
 		}
@@ -227,13 +229,13 @@ func candidateLevels(named driver.Isolation, rank int) []*level {
 }
 
 // probeLevel tests a level, once per process. Concurrent callers wait for the one that
-// runs the test.
-func (p *Provider) probeLevel(ctx context.Context, l *level) error {
-	bin, err := p.binary()
+// runs the test. A test that an earlier process made is enough, unless anew.
+func (p *Provider) probeLevel(ctx context.Context, l *level, anew bool) error {
+	host, err := p.digest()
 	if err != nil {
 		return err
 	}
-	v, _ := probed.LoadOrStore(probeKey{l.name, bin.Version}, &probe{sem: make(chan struct{}, 1)})
+	v, _ := probed.LoadOrStore(probeKey{l.name, host}, &probe{sem: make(chan struct{}, 1)})
 	pr := v.(*probe) // nothing else is stored
 	select {
 	case pr.sem <- struct{}{}:
@@ -244,9 +246,18 @@ func (p *Provider) probeLevel(ctx context.Context, l *level) error {
 	if pr.done {
 		return pr.err
 	}
+	if !anew && p.isProven(l, host) {
+		return nil
+	}
+	if p.beforeTest != nil {
+		p.beforeTest()
+	}
 	err = explainRefusal(l, p.testLevel(ctx, l))
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if err == nil {
+		p.recordProof(l, host)
 	}
 	pr.done, pr.err = true, err
 	return err

@@ -30,12 +30,15 @@ type Provider struct {
 	cfg           Config
 	ids           ids
 	binary        func() (*guestbin.Binary, error)
+	digest        func() (string, error) // hostDigest, once
+	sysctlDir     string                 // /proc/sys, or another directory in tests
 	proxies       func() *proxies.Set
 	userns        usernsCache
 	ctx           context.Context // of the proxies; cancelled by Close
 	cancel        context.CancelFunc
 	onlyLevel     driver.Isolation // in tests: a host that has no other level
 	afterDirCheck func(dir string) // in tests: called between the check of a directory and its mount
+	beforeTest    func()           // in tests: called before a level is tested
 }
 
 var _ driver.Provider = (*Provider)(nil)
@@ -63,10 +66,11 @@ func New(cfg *Config) (*Provider, error) {
 	if c.Isolation.Rank() < 0 {
 		return nil, fmt.Errorf("sandbox: config: isolation %q: %w: the levels are %v", c.Isolation, fault.InvalidArgument, driver.Isolations)
 	}
-	p := &Provider{store: ground, log: ground.Log(), cfg: c, ids: hostIDs(c.UIDBase)}
+	p := &Provider{store: ground, log: ground.Log(), cfg: c, ids: hostIDs(c.UIDBase), sysctlDir: "/proc/sys"}
 	p.ctx, p.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // it ends with Close
 	p.proxies = sync.OnceValue(p.newProxies)
-	p.binary = sync.OnceValues(func() (*guestbin.Binary, error) { return guestbin.Find(c.Guest) })
+	p.binary = sync.OnceValues(func() (*guestbin.Binary, error) { return guestbin.FindCached(c.Guest, c.Cache) })
+	p.digest = sync.OnceValues(p.hostDigest)
 	return p, nil
 }
 
@@ -177,6 +181,12 @@ func (p *Provider) checkSpec(ctx context.Context, spec driver.Spec) (*options, *
 	}
 	if err == nil {
 		err = p.checkBinds(spec, opts)
+	}
+	if err == nil {
+		err = opts.checkSockets(spec, l)
+	}
+	if err == nil {
+		err = p.checkCaches(spec, opts)
 	}
 	if err == nil {
 		err = p.checkVolumes(spec, opts, l)
@@ -417,6 +427,7 @@ func (p *Provider) attachWorkspace(ctx context.Context, m *wsdir.State) (*driver
 	if h.dir, err = p.store.Attach(ctx, m, wsdir.OpenDirectory); err != nil {
 		return nil, err
 	}
+	h.autorun.behind = h.dir.AfterCrash()
 	h.att = supervise.NewAttachment(h.dir, p.store.Dir(m.ID), h.connectGuest)
 	h.viaGuestMount = m.Dir != "" && !l.noMounts || p.hasDiskImage(l, m.Policy)
 	h.dir.Via = h.filesModule

@@ -23,8 +23,9 @@ func (h *handle) shell(ctx context.Context) (*driver.Shell, error) {
 		if err != nil {
 			return driver.Result{}, err
 		}
+		ended := h.autorun.startCommand()
 		res, err := g.Shell().Run(ctx, cmd)
-		if err == nil {
+		if ended(); err == nil {
 			res.AutorunChanges, res.AutorunWarnings = h.autorunChanges(false)
 			res.PrivateCommits, res.Refused = h.privateCommits(), refused.Since(moment)
 		}
@@ -44,5 +45,6 @@ func (s autorunStarter) Start(ctx context.Context, cmd driver.Command) (*driver.
 	if err != nil {
 		return nil, err
 	}
+	s.h.autorun.startCommand()() // its end is not known
 	return s.h.reportAutorun(g.Shell().Start(ctx, cmd))
 }

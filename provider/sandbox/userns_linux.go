@@ -62,7 +62,7 @@ func explainRefusal(l *level, err error) error {
 // error.
 func (p *Provider) weakerChoice(ctx context.Context, rank int) string {
 	for _, l := range levels {
-		if l.name.Rank() < rank && p.probeLevel(ctx, l) == nil {
+		if l.name.Rank() < rank && p.probeLevel(ctx, l, false) == nil {
 			return fmt.Sprintf("; weaker isolation works here: --isolation %s", l.name)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -42,6 +42,9 @@ func (s *Server) requestBuild(r *http.Request) (answer, error) {
 		return answer{}, err
 	}
 	tags := in.Tags
+	if len(tags) > maxBuildTags {
+		return answer{}, fmt.Errorf("tags: %w: a build has at most %d", fault.InvalidArgument, maxBuildTags)
+	}
 	if len(tags) == 0 || tag != defaultTag {
 		tags = append([]string{tag}, tags...)
 	}
@@ -64,6 +67,9 @@ func (s *Server) requestBuild(r *http.Request) (answer, error) {
 	if one == nil || one.Tenant != auth.Tenant(r.Context()) {
 		one = &storedTemplate{ID: driver.NewID(), Tenant: auth.Tenant(r.Context()), Name: name, Created: now}
 	}
+	if err := s.makeRoom(r.Context(), one); err != nil {
+		return answer{}, err
+	}
 	one.Builds = append(one.Builds, b)
 	if err := s.templates.save(one); err != nil {
 		return answer{}, err
@@ -73,15 +79,50 @@ func (s *Server) requestBuild(r *http.Request) (answer, error) {
 	}}, nil
 }
 
+// Bounds of what a tenant stores without a quota of its own.
+const (
+	maxTemplates = 1000 // templates and snapshots of a tenant
+	maxBuilds    = 100  // builds of a template; older ones without a tag are deleted
+	maxBuildTags = 20
+	maxRunning   = 20 // builds of a tenant that run at once
+)
+
+// makeRoom makes room for a further build of a template, which may be new. The caller holds
+// s.templates.mu.
+func (s *Server) makeRoom(ctx context.Context, one *storedTemplate) error {
+	if s.templates.byID[one.ID] == nil {
+		count := 0
+		for _, other := range s.templates.byID {
+			if other.Tenant == one.Tenant {
+				count++
+			}
+		}
+		if count >= maxTemplates {
+			return fmt.Errorf("template: %w: there are %d templates and snapshots; delete some", fault.ResourceExhausted, count)
+		}
+	}
+	for len(one.Builds) >= maxBuilds {
+		at := slices.IndexFunc(one.Builds, func(b *build) bool { return b.Status != building && !one.hasTag(b.ID) })
+		if at < 0 {
+			return fmt.Errorf("template %s: %w: it has %d builds with tags; remove a tag", one.Name, fault.ResourceExhausted, maxBuilds)
+		}
+		old := one.Builds[at]
+		one.Builds = slices.Delete(one.Builds, at, at+1)
+		s.deleteBuild(ctx, one.ID, old)
+	}
+	return nil
+}
+
 // Uploads are archives of the files of COPY steps, by the hash that the SDK makes of them.
+// They are kept until the builds of the template have ended.
 
 func (s *Server) uploadDir(id string) string {
 	return filepath.Join(s.cfg.Dir, "uploads", id)
 }
 
-var hashName = regexp.MustCompile(`^[0-9a-f]{16,128}$`)
+var hashName = lazyregexp.New(`^[0-9a-f]{16,128}$`)
 
-// maxUpload bounds an archive of files.
+// maxUpload bounds the archives of a tenant.
 const maxUpload = 8 << 30
 
 // uploadLink answers whether an archive is there, and the URL to send it to. The URL has a
@@ -106,23 +147,73 @@ func (s *Server) uploadLink(r *http.Request) (answer, error) {
 	return answer{status: http.StatusCreated, body: map[string]any{"present": err == nil, "url": url}}, nil
 }
 
-// storeUpload stores an archive.
-func (s *Server) storeUpload(r *http.Request, id, hash string) error {
-	dir := s.uploadDir(id)
-	err := os.MkdirAll(dir, 0o700)
+// storeUpload stores an archive for a build that was requested.
+func (s *Server) storeUpload(r *http.Request, one *storedTemplate, hash string) error {
+	// One archive of a tenant at a time: together they are within maxUpload.
+	unlock, err := s.uploading.Lock(r.Context(), one.Tenant)
+	if err != nil {
+		return fmt.Errorf("e2b: wait for another upload: %w", err)
+	}
+	defer unlock()
+	left, err := s.uploadsLeft(one)
+	if err != nil {
+		return err
+	}
+	dir := s.uploadDir(one.ID)
+	err = os.MkdirAll(dir, 0o700)
 	if err == nil {
 		err = atomicfile.WriteTo(filepath.Join(dir, hash), atomicfile.Options{}, func(w io.Writer) error {
-			n, err := io.Copy(w, io.LimitReader(r.Body, maxUpload+1))
-			if err == nil && n > maxUpload {
-				err = fmt.Errorf("%w: it has more than %d bytes", fault.ResourceExhausted, int64(maxUpload))
+			n, err := io.Copy(w, io.LimitReader(r.Body, left+1))
+			if err == nil && n > left {
+				err = fmt.Errorf("%w: the files of builds that have not ended are more than %d bytes", fault.ResourceExhausted, int64(maxUpload))
 			}
 			return err
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("e2b: store the files of template %s: %w", id, fault.Default(err, fault.Unavailable))
+		return fmt.Errorf("e2b: store the files of template %s: %w", one.ID, fault.Default(err, fault.Unavailable))
 	}
 	return nil
+}
+
+// uploadsLeft returns the bytes that may be uploaded for a template, which has a build that
+// has not ended.
+func (s *Server) uploadsLeft(one *storedTemplate) (int64, error) {
+	s.templates.mu.Lock()
+	defer s.templates.mu.Unlock()
+	if s.templates.byID[one.ID] == nil {
+		return 0, missingTemplate(one.ID)
+	}
+	if !one.hasOpenBuild() {
+		return 0, fmt.Errorf("template %s: %w: no build of it waits for files; request one first", one.ID, fault.WrongState)
+	}
+	left := int64(maxUpload)
+	for id, other := range s.templates.byID {
+		if other.Tenant != one.Tenant {
+			continue
+		}
+		entries, err := os.ReadDir(s.uploadDir(id))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return 0, fmt.Errorf("e2b: list uploads: %w: %w", fault.Of(err), err)
+		}
+		for _, e := range entries {
+			if info, err := e.Info(); err == nil { // else it was deleted
+				left -= info.Size()
+			}
+		}
+	}
+	return max(left, 0), nil
+}
+
+// deleteUploads deletes the archives of a template that no build needs any more. The caller
+// holds s.templates.mu.
+func (s *Server) deleteUploads(one *storedTemplate) {
+	if one.hasOpenBuild() {
+		return
+	}
+	if err := os.RemoveAll(s.uploadDir(one.ID)); err != nil {
+		s.log.Warn("e2b: delete the uploads of a template", "template", one.ID, "error", err)
+	}
 }
 
 // A buildSpec is the body of POST /v2/templates/{id}/builds/{build}.
@@ -180,6 +271,9 @@ func (s *Server) startBuild(r *http.Request) (answer, error) {
 	}
 	if b.Status != waiting {
 		return answer{}, fmt.Errorf("build %s: %w: it was started already", id, fault.WrongState)
+	}
+	if n := s.templates.running(one.Tenant); n >= maxRunning {
+		return answer{}, fmt.Errorf("build %s: %w: %d builds are running; wait for one to end", id, fault.ResourceExhausted, n)
 	}
 	b.Status, b.Updated = building, time.Now().UTC()
 	if err := s.templates.save(one); err != nil {
@@ -326,7 +420,15 @@ func (s *Server) serveUpload(w http.ResponseWriter, r *http.Request) bool {
 		s.writeError(w, r, fmt.Errorf("upload: %w: the URL is not one that this server gave", fault.Unauthenticated))
 		return true
 	}
-	if err := s.storeUpload(r, id, hash); err != nil {
+	s.templates.mu.Lock()
+	one := s.templates.byID[id]
+	s.templates.mu.Unlock()
+	err := missingTemplate(id)
+	if one != nil {
+		err = s.storeUpload(r, one, hash)
+		s.auditToken(r, uploadPurpose, one.Tenant, "/templates/{template}/files/{hash}", id, err)
+	}
+	if err != nil {
 		s.writeError(w, r, err)
 		return true
 	}

@@ -128,7 +128,7 @@ func (s *Server) updateNetwork(r *http.Request) (answer, error) {
 	}
 	policy := box.Spec.Policy
 	policy.Network = network
-	if err := s.cfg.AdmitPolicy(r.Context(), box.ID, box.Spec.Policy, policy); err != nil {
+	if err := s.cfg.AdmitPolicy(r.Context(), box.ID, box.Spec.Policy, &policy); err != nil {
 		return answer{}, err
 	}
 	if _, err := s.cfg.Registry.Update(r.Context(), box.ID, policy); err != nil {

@@ -91,15 +91,16 @@ type sandboxLog struct {
 	Fields    map[string]string `json:"fields"`
 }
 
-// recentLogs returns the recent events of a sandbox, oldest first.
-func (s *Server) recentLogs(id string) []sandboxLog {
+// recentLogs returns the recent events of a sandbox, oldest first. A call of another tenant that
+// named the sandbox, and was refused, is not among them.
+func (s *Server) recentLogs(box sandbox) []sandboxLog {
 	out := []sandboxLog{}
 	if s.cfg.Events == nil {
 		return out
 	}
 	events, _ := s.cfg.Events.Since(0)
 	for _, e := range events {
-		if e.Workspace != id {
+		if e.Workspace != box.ID || e.Tenant != box.Tenant {
 			continue
 		}
 		entry := sandboxLog{Timestamp: e.Time, Level: "info", Message: string(e.Kind), Fields: map[string]string{}}
@@ -127,7 +128,7 @@ func (s *Server) logsV1(r *http.Request) (answer, error) {
 		Timestamp time.Time `json:"timestamp"`
 		Line      string    `json:"line"`
 	}
-	page, err := logPage(r.URL.Query(), s.recentLogs(box.ID), func(e sandboxLog) time.Time { return e.Timestamp })
+	page, err := logPage(r.URL.Query(), s.recentLogs(box), func(e sandboxLog) time.Time { return e.Timestamp })
 	if err != nil {
 		return answer{}, err
 	}
@@ -145,7 +146,7 @@ func (s *Server) logs(r *http.Request) (answer, error) {
 	}
 	query := r.URL.Query()
 	least, search := slices.Index(levels, query.Get("level")), query.Get("search")
-	entries := slices.DeleteFunc(s.recentLogs(box.ID), func(e sandboxLog) bool {
+	entries := slices.DeleteFunc(s.recentLogs(box), func(e sandboxLog) bool {
 		return slices.Index(levels, e.Level) < least || !strings.Contains(e.Message, search)
 	})
 	page, err := logPage(query, entries, func(e sandboxLog) time.Time { return e.Timestamp })

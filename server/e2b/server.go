@@ -18,6 +18,7 @@ import (
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/keylock"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/server/e2b/envd"
 	"github.com/croft-run/croft/server/httpguard"
@@ -34,7 +35,7 @@ type Config struct {
 	// Admit checks and completes the spec of a sandbox from the configuration.
 	// AdmitPolicy checks the new policy of a workspace, which has the present one.
 	Admit       func(ctx context.Context, spec *driver.Spec) error
-	AdmitPolicy func(ctx context.Context, id string, present, policy driver.Policy) error
+	AdmitPolicy func(ctx context.Context, id string, present driver.Policy, policy *driver.Policy) error
 
 	// Guard authenticates requests to the control plane, and checks host names.
 	Guard httpguard.Guard
@@ -67,6 +68,7 @@ type Server struct {
 	background context.Context // of builds; ends with Close
 	end        context.CancelFunc
 	building   sync.WaitGroup
+	uploading  keylock.Locks[string] // by tenant
 
 	mu     sync.Mutex
 	domain string // guarded by mu
@@ -165,6 +167,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = r.WithContext(auth.With(r.Context(), principal))
+	body := s.cfg.Guard.Bodies.Body(principal.Tenant, r.Body)
+	defer body.Release()
+	r.Body = body
 	if _, pattern := s.mux.Handler(r); pattern == "" {
 		s.writeError(w, r, s.noRoute(r))
 		return
@@ -234,6 +239,20 @@ func (s *Server) audit(r *http.Request, pattern string, a answer, err error) {
 	httpguard.Audit(r.Context(), s.cfg.Audit, httpguard.Call{Method: r.Method, Route: cmp.Or(route, pattern), Target: r.PathValue("template"), Workspace: box, Status: status})
 }
 
+// auditToken emits the event of a call whose URL or header has a token for one thing, in place
+// of a key: the id of the key is the purpose of the token.
+func (s *Server) auditToken(r *http.Request, purpose, tenant, route, target string, err error) {
+	if s.cfg.Audit == nil || r.Method == http.MethodGet {
+		return
+	}
+	status := http.StatusOK
+	if err != nil {
+		status = newProblem(err).Code
+	}
+	ctx := auth.With(r.Context(), auth.Principal{Key: purpose, Tenant: tenant, Addr: r.RemoteAddr})
+	httpguard.Audit(ctx, s.cfg.Audit, httpguard.Call{Method: r.Method, Route: route, Target: target, Status: status})
+}
+
 func writeJSON(w http.ResponseWriter, status int, body any) {
 	if body == nil {
 		w.WriteHeader(status)
@@ -282,9 +301,7 @@ func newProblem(err error) problem {
 
 func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	p := newProblem(err)
-	if p.Code >= http.StatusInternalServerError && p.Code != http.StatusNotImplemented {
-		s.log.Error("e2b: request failed", "method", r.Method, "path", r.URL.Path, "error", err)
-	}
+	s.logFailure(r, p.Code, err)
 	if p.Code == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
@@ -292,6 +309,13 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", "1")
 	}
 	writeJSON(w, p.Code, p)
+}
+
+// logFailure logs an error that is the server's.
+func (s *Server) logFailure(r *http.Request, status int, err error) {
+	if status >= http.StatusInternalServerError && status != http.StatusNotImplemented {
+		s.log.Error("e2b: request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+	}
 }
 
 func (s *Server) recoverPanic(w http.ResponseWriter, r *http.Request) {
@@ -314,7 +338,7 @@ const maxBody = 4 << 20
 func decode(r *http.Request, into any) error {
 	data, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
 	if err != nil {
-		return fmt.Errorf("request: read the body: %w: %w", fault.InvalidArgument, err)
+		return fmt.Errorf("request: read the body: %w", fault.Default(err, fault.InvalidArgument))
 	}
 	if len(data) > maxBody {
 		return &statusError{fmt.Errorf("request: %w: the body has more than %d bytes", fault.InvalidArgument, maxBody), http.StatusRequestEntityTooLarge}

@@ -62,6 +62,9 @@ func (s *Server) createSnapshot(r *http.Request) (answer, error) {
 	if one == nil || one.Tenant != box.Tenant {
 		one = &storedTemplate{ID: driver.NewID(), Tenant: box.Tenant, Name: name, Created: now}
 	}
+	if err := s.makeRoom(r.Context(), one); err != nil {
+		return answer{}, err
+	}
 	one.Sandbox = box.ID
 	one.Builds = append(one.Builds, b)
 	one.setTags(b.ID, []string{tag})

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/croft-run/croft/fault"
@@ -67,6 +68,7 @@ func (s *Server) runBuild(ctx context.Context, one *storedTemplate, b *build, in
 		b.Status, b.result, b.Finished = ready, out, b.Updated
 		one.setTags(b.ID, b.Tags)
 	}
+	s.deleteUploads(one)
 	if err := s.templates.save(one); err != nil {
 		s.log.Error("e2b: store a build", "template", one.ID, "error", err)
 	}
@@ -114,10 +116,24 @@ func (s *Server) build(ctx context.Context, one *storedTemplate, b *build, in bu
 			return result{}, name, err
 		}
 	}
+	if size := run.result.size(); size+len(in.StartCmd)+len(in.ReadyCmd) > maxResult {
+		return result{}, finalizeStep, fmt.Errorf("template: %w: its environment variables, user, directory and commands have more than %d bytes", fault.InvalidArgument, maxResult)
+	}
 	if err := run.finish(ctx, in, b.ID); err != nil {
 		return result{}, finalizeStep, err
 	}
 	return run.result, "", nil
+}
+
+// maxResult bounds what a template has besides its files. Templates are kept in memory.
+const maxResult = 64 << 10
+
+func (r result) size() int {
+	size := len(r.Workdir) + len(r.User)
+	for key, value := range r.Env {
+		size += len(key) + len(value)
+	}
+	return size
 }
 
 // step runs one step.
@@ -357,7 +373,14 @@ func waitReady(ctx context.Context, ws *workspace.Workspace, r result, env map[s
 // A buildLog appends entries to the log of a build.
 type buildLog struct {
 	file *os.File // nil discards
+
+	mu   sync.Mutex
+	left int // guarded by mu; bytes of output that it still takes
 }
+
+// maxBuildOutput bounds the output of programs in the log of a build: it is on the server's
+// own disk, and is read as a whole.
+const maxBuildOutput = 4 << 20
 
 func openLog(path string) (*buildLog, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -367,7 +390,7 @@ func openLog(path string) (*buildLog, error) {
 	if err != nil {
 		return nil, fmt.Errorf("e2b: create the log of a build: %w: %w", fault.Of(err), err)
 	}
-	return &buildLog{file: f}, nil
+	return &buildLog{file: f, left: maxBuildOutput}, nil
 }
 
 // write appends an entry. A log that can't be written does not fail the build.
@@ -378,6 +401,22 @@ func (l *buildLog) write(level, step, message string) {
 	data, err := json.Marshal(logEntry{Timestamp: time.Now().UTC(), Level: level, Message: message, Step: step})
 	if err == nil {
 		l.file.Write(append(data, '\n')) //nolint:errcheck // see above
+	}
+}
+
+// output appends a line of output, within maxBuildOutput.
+func (l *buildLog) output(level, step string, line []byte) {
+	const overhead = 100 // of an entry
+	size := len(line) + overhead
+	l.mu.Lock()
+	before := l.left
+	l.left = max(l.left-size, 0)
+	l.mu.Unlock()
+	switch {
+	case before >= size:
+		l.write(level, step, strings.ToValidUTF8(string(line), "?"))
+	case before > 0:
+		l.write("warn", step, "the log is full; further output is left out")
 	}
 }
 
@@ -408,14 +447,14 @@ func (l *lineLog) add(data []byte) error {
 		if !found && len(l.rest) < maxLine {
 			return nil
 		}
-		l.log.write(l.level, l.step, strings.ToValidUTF8(string(line), "?"))
+		l.log.output(l.level, l.step, line)
 		l.rest = rest
 	}
 }
 
 func (l *lineLog) flush() {
 	if len(l.rest) > 0 {
-		l.log.write(l.level, l.step, strings.ToValidUTF8(string(l.rest), "?"))
+		l.log.output(l.level, l.step, l.rest)
 		l.rest = nil
 	}
 }

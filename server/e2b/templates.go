@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/server/e2b/envd"
 	"github.com/croft-run/croft/snapshot/template"
 	"github.com/croft-run/croft/workspace/driver"
@@ -104,6 +104,10 @@ func openTemplates(dir string) (*templateStore, error) {
 	if err := os.MkdirAll(t.dir, 0o700); err != nil {
 		return nil, fmt.Errorf("e2b: create the directory of templates: %w: %w", fault.Of(err), err)
 	}
+	// No build continues, so no upload is needed.
+	if err := os.RemoveAll(filepath.Join(dir, "uploads")); err != nil {
+		return nil, fmt.Errorf("e2b: delete uploads: %w: %w", fault.Of(err), err)
+	}
 	paths, err := filepath.Glob(filepath.Join(t.dir, "*.json"))
 	if err != nil {
 		return nil, fmt.Errorf("e2b: list templates: %w: %w", fault.Of(err), err)
@@ -128,6 +132,10 @@ func openTemplates(dir string) (*templateStore, error) {
 }
 
 func (b *build) fail(step, message string) {
+	const most = 4096
+	if len(message) > most {
+		message = strings.ToValidUTF8(message[:most], "")
+	}
 	b.Status, b.Reason, b.Finished = failed, &statusReason{Message: message, Step: step}, time.Now().UTC()
 }
 
@@ -249,6 +257,34 @@ func (one *storedTemplate) tagged(tag string) (*build, error) {
 	return nil, fmt.Errorf("tag %.60q of template %s: %w: its tags are %s", tag, cmp.Or(one.Name, one.ID), fault.NotFound, strings.Join(known, ", "))
 }
 
+// hasTag reports whether a tag names a build.
+func (one *storedTemplate) hasTag(id string) bool {
+	for _, tag := range one.Tags {
+		if tag.Build == id {
+			return true
+		}
+	}
+	return false
+}
+
+// hasOpenBuild reports whether a build was requested that has not ended.
+func (one *storedTemplate) hasOpenBuild() bool {
+	return slices.ContainsFunc(one.Builds, func(b *build) bool { return b.Status == waiting || b.Status == building })
+}
+
+// running counts the builds of a tenant that run. The caller holds t.mu.
+func (t *templateStore) running(tenant string) int {
+	n := 0
+	for _, one := range t.byID {
+		for _, b := range one.Builds {
+			if one.Tenant == tenant && b.Status == building {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 func (one *storedTemplate) build(id string) *build {
 	for _, b := range one.Builds {
 		if b.ID == id {
@@ -276,7 +312,7 @@ func newBuildID() string {
 }
 
 // templateName matches the names of templates and tags.
-var templateName = regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]{0,127}$`)
+var templateName = lazyregexp.New(`^[a-z0-9][a-z0-9_.-]{0,127}$`)
 
 func checkName(what, name string) error {
 	if !templateName.MatchString(name) || driver.ValidID(name) || slices.Contains(builtin, name) {
@@ -439,18 +475,23 @@ func (s *Server) deleteTemplate(r *http.Request) (answer, error) {
 // deleteBuilds deletes the files of a template, except snapshots that sandboxes need.
 func (s *Server) deleteBuilds(ctx context.Context, one *storedTemplate) {
 	for _, b := range one.Builds {
-		if b.Snapshot != "" && s.cfg.Snapshots != nil {
-			// WrongState: a sandbox started from it, which compares its files with it.
-			if err := s.cfg.Snapshots.Delete(ctx, b.Snapshot); err != nil && fault.Of(err) != fault.WrongState {
-				s.log.Warn("e2b: delete the files of a template", "template", one.ID, "error", err)
-			}
-		}
-		_ = os.Remove(s.logFile(b.ID)) // it is small, and nothing refers to it
-		s.deleteImage(ctx, b.Rootfs)
+		s.deleteBuild(ctx, one.ID, b)
 	}
 	if err := os.RemoveAll(s.uploadDir(one.ID)); err != nil {
 		s.log.Warn("e2b: delete the uploads of a template", "template", one.ID, "error", err)
 	}
+}
+
+// deleteBuild deletes the files of a build that its template no longer has.
+func (s *Server) deleteBuild(ctx context.Context, template string, b *build) {
+	if b.Snapshot != "" && s.cfg.Snapshots != nil {
+		// WrongState: a sandbox started from it, which compares its files with it.
+		if err := s.cfg.Snapshots.Delete(ctx, b.Snapshot); err != nil && fault.Of(err) != fault.WrongState {
+			s.log.Warn("e2b: delete the files of a template", "template", template, "error", err)
+		}
+	}
+	_ = os.Remove(s.logFile(b.ID)) // it is small, and nothing refers to it
+	s.deleteImage(ctx, b.Rootfs)
 }
 
 // tagBody is the body of POST and DELETE /templates/tags.
@@ -481,8 +522,8 @@ func (s *Server) assignTags(r *http.Request) (answer, error) {
 			return answer{}, err
 		}
 	}
-	if len(in.Tags) == 0 {
-		return answer{}, fmt.Errorf("tags: %w: give at least one", fault.InvalidArgument)
+	if len(in.Tags) == 0 || len(in.Tags)+len(one.Tags) > maxTags {
+		return answer{}, fmt.Errorf("tags: %w: give at least one; a template has at most %d", fault.InvalidArgument, maxTags)
 	}
 	one.setTags(b.ID, in.Tags)
 	if err := s.templates.save(one); err != nil {
@@ -490,6 +531,9 @@ func (s *Server) assignTags(r *http.Request) (answer, error) {
 	}
 	return answer{status: http.StatusCreated, body: map[string]any{"buildID": b.ID, "tags": in.Tags}}, nil
 }
+
+// maxTags bounds the tags of a template.
+const maxTags = 1000
 
 func (one *storedTemplate) setTags(build string, tags []string) {
 	if one.Tags == nil {

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/server/e2b/envd"
 	"github.com/croft-run/croft/workspace"
@@ -27,7 +27,7 @@ const (
 
 // sandboxLabel is the first label of a host name of a sandbox: port, id, and what E2B's
 // older clients append.
-var sandboxLabel = regexp.MustCompile(`^([0-9]{1,5})-([a-z0-9]+)(-[a-z0-9-]*)?$`)
+var sandboxLabel = lazyregexp.New(`^([0-9]{1,5})-([a-z0-9]+)(-[a-z0-9-]*)?$`)
 
 // isTraffic reports whether a request is for a sandbox.
 func (s *Server) isTraffic(r *http.Request) bool {
@@ -145,6 +145,10 @@ func (s *Server) serveTraffic(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = s.authorizeTraffic(r, box, port)
 	}
+	// Only those with a token count: others must not use up the tenant's requests.
+	if err == nil && (s.hasToken(r, "X-Access-Token", envdPurpose, box.ID) || port == envd.CodePort && r.URL.Path != "/health") {
+		err = s.cfg.Guard.Rates.Allow(box.Tenant)
+	}
 	if err != nil {
 		s.writeError(w, r, err)
 		return
@@ -157,19 +161,29 @@ func (s *Server) serveTraffic(w http.ResponseWriter, r *http.Request) {
 	case code == fault.WrongState:
 		writeGone(w, id, "The sandbox is paused; connect to it to resume it", 0)
 		return
+	case err != nil && port == envd.Port:
+		s.logFailure(r, newProblem(err).Code, err)
+		envd.WriteError(w, r, err)
+		return
 	case err != nil:
 		s.writeError(w, r, err)
 		return
 	}
 	r = r.WithContext(ctx)
 	target := envd.Sandbox{ID: box.ID, Workspace: ws, Env: box.Spec.Policy.Env, Token: s.token(envdPurpose, box.ID), Workdir: box.Workdir}
-	switch port {
-	case envd.Port:
-		s.cfg.Envd.ServeEnvd(w, r, target)
-	case envd.CodePort:
-		s.cfg.Envd.ServeCode(w, r, target)
-	default:
+	if port != envd.Port && port != envd.CodePort {
 		servePort(w, r, box, ws, port)
+		return
+	}
+	if r.URL.Path != "/files" { // whose body is streamed
+		body := s.cfg.Guard.Bodies.Body(box.Tenant, r.Body)
+		defer body.Release()
+		r.Body, target.Received = body, body.Release
+	}
+	if port == envd.Port {
+		s.cfg.Envd.ServeEnvd(w, r, target)
+	} else {
+		s.cfg.Envd.ServeCode(w, r, target)
 	}
 }
 

@@ -116,6 +116,9 @@ func (s *Server) describeVolume(v volume) volumeAnswer {
 	return volumeAnswer{v.ID, v.Name, s.token(volumePurpose, v.ID)}
 }
 
+// maxVolumes bounds the volumes of a tenant.
+const maxVolumes = 1000
+
 func (s *Server) createVolume(r *http.Request) (answer, error) {
 	var in struct {
 		Name string `json:"name"`
@@ -126,15 +129,24 @@ func (s *Server) createVolume(r *http.Request) (answer, error) {
 	if err := checkName("volume", in.Name); err != nil {
 		return answer{}, err
 	}
-	if _, err := s.volumes.find(r.Context(), in.Name); err == nil {
-		return answer{}, fmt.Errorf("volume %s: %w", in.Name, fault.AlreadyExists)
-	}
 	one := volume{ID: driver.NewID(), Name: in.Name, Tenant: auth.Tenant(r.Context())}
+	s.volumes.mu.Lock()
+	defer s.volumes.mu.Unlock()
+	count := 0
+	for _, other := range s.volumes.byID {
+		if other.Tenant != one.Tenant {
+			continue
+		}
+		if count++; other.Name == one.Name {
+			return answer{}, fmt.Errorf("volume %s: %w", in.Name, fault.AlreadyExists)
+		}
+	}
+	if count >= maxVolumes {
+		return answer{}, fmt.Errorf("volume %s: %w: there are %d volumes; delete some", in.Name, fault.ResourceExhausted, count)
+	}
 	if err := os.MkdirAll(filepath.Join(s.volumes.dir, one.ID), 0o755); err != nil {
 		return answer{}, fmt.Errorf("e2b: create volume %s: %w: %w", in.Name, fault.Of(err), err)
 	}
-	s.volumes.mu.Lock()
-	defer s.volumes.mu.Unlock()
 	s.volumes.byID[one.ID] = one
 	if err := s.volumes.save(); err != nil {
 		return answer{}, err
@@ -194,7 +206,11 @@ func (s *Server) serveWithToken(w http.ResponseWriter, r *http.Request) bool {
 	if parts[0] != "volumecontent" {
 		return s.serveUpload(w, r)
 	}
-	a, err := s.volumeContent(w, r, parts)
+	var one volume
+	a, err := s.volumeContent(w, r, parts, &one)
+	if one.ID != "" {
+		s.auditToken(r, volumePurpose, one.Tenant, "/volumecontent/{volume}/{part}", one.ID, err)
+	}
 	switch {
 	case err != nil:
 		s.writeError(w, r, err)
@@ -232,15 +248,19 @@ func describeEntry(info driver.Info) entryStat {
 }
 
 // volumeContent serves /volumecontent/{volume}/{dir,file,path}. A nil answer was written
-// already.
-func (s *Server) volumeContent(w http.ResponseWriter, r *http.Request, parts []string) (*answer, error) {
+// already. It sets one to the volume that the request may use.
+func (s *Server) volumeContent(w http.ResponseWriter, r *http.Request, parts []string, one *volume) (*answer, error) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if len(parts) != 3 || !strings.EqualFold(scheme, "Bearer") || !equal(token, s.token(volumePurpose, parts[1])) {
 		return nil, fmt.Errorf("volume: %w: send the token of the volume as Authorization: Bearer TOKEN", fault.Unauthenticated)
 	}
 	ctx, query := r.Context(), r.URL.Query()
-	one, err := s.volumes.find(auth.Without(ctx), parts[1])
+	found, err := s.volumes.find(auth.Without(ctx), parts[1])
 	if err != nil {
+		return nil, err
+	}
+	*one = found
+	if err := s.cfg.Guard.Rates.Allow(one.Tenant); err != nil {
 		return nil, err
 	}
 	root, err := files.Open(filepath.Join(s.volumes.dir, one.ID), nil)
@@ -318,6 +338,9 @@ func (s *Server) volumeContent(w http.ResponseWriter, r *http.Request, parts []s
 	return nil, s.noRoute(r)
 }
 
+// maxEntries bounds a listing.
+const maxEntries = 100_000
+
 // listVolume lists a directory, to a depth.
 func listVolume(ctx context.Context, fs *driver.FS, name, depth string) (*answer, error) {
 	most := 1
@@ -337,6 +360,9 @@ func listVolume(ctx context.Context, fs *driver.FS, name, depth string) (*answer
 				return nil, err
 			}
 			for _, e := range entries {
+				if len(out) >= maxEntries {
+					return nil, fmt.Errorf("path %.200q: %w: it has more than %d entries; list with a smaller depth", name, fault.ResourceExhausted, maxEntries)
+				}
 				out = append(out, describeEntry(e))
 				if e.Type == driver.TypeDir {
 					next = append(next, e.Path)

@@ -15,6 +15,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/event"
@@ -27,6 +29,8 @@ type Guard struct {
 	Hosts []string    // names of this server besides localhost, in lower case
 	Keys  *auth.Keys  // nil is a server without API keys
 	Rates *auth.Rates // requests per second; nil is no limit
+
+	Bodies *Bodies // requests in memory; nil is no limit
 }
 
 // Check refuses a request with the wrong Host or Origin, or without a key, and returns its
@@ -84,13 +88,7 @@ const LocalKey = "token"
 // A request without a valid key is fault.Unauthenticated, and one beyond the tenant's requests
 // per second fault.ResourceExhausted. The caller puts the principal into the context.
 func (g Guard) Authenticate(r *http.Request) (auth.Principal, error) {
-	text := strings.TrimSpace(r.Header.Get(KeyHeader))
-	if text == "" {
-		scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		if strings.EqualFold(scheme, "Bearer") {
-			text = strings.TrimSpace(rest)
-		}
-	}
+	text := keyText(r)
 	if text == "" {
 		return auth.Principal{}, fmt.Errorf("request: %w: send an API key or the server's token in the header %s, or as Authorization: Bearer KEY", fault.Unauthenticated, KeyHeader)
 	}
@@ -102,6 +100,48 @@ func (g Guard) Authenticate(r *http.Request) (auth.Principal, error) {
 	return p, g.Rates.Allow(p.Tenant)
 }
 
+// keyText returns the key of a request.
+func keyText(r *http.Request) string {
+	if text := strings.TrimSpace(r.Header.Get(KeyHeader)); text != "" {
+		return text
+	}
+	if scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(rest)
+	}
+	return ""
+}
+
+// ErrKeyEnded is the cause of the end of a request whose key was revoked or has expired.
+var ErrKeyEnded = fmt.Errorf("request: %w: its API key was revoked or has expired", fault.Unauthenticated)
+
+// keyCheck is the interval at which the key of a request that takes longer is checked again.
+const keyCheck = 5 * time.Second
+
+// Keep returns an authenticated request whose context ends, with the cause ErrKeyEnded, when
+// its key does: a stream must not outlive the key by which it was opened. The caller calls stop
+// when the request is answered.
+func (g Guard) Keep(r *http.Request) (_ *http.Request, stop func()) {
+	text := keyText(r)
+	if text == "" {
+		return r, func() {} // of a route that needs none
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	var check func()
+	var timer atomic.Pointer[time.Timer]
+	check = func() {
+		if _, err := g.principal(ctx, text); fault.Of(err) == fault.Unauthenticated {
+			cancel(ErrKeyEnded)
+		} else if ctx.Err() == nil {
+			timer.Store(time.AfterFunc(keyCheck, check))
+		}
+	}
+	timer.Store(time.AfterFunc(keyCheck, check))
+	return r.WithContext(ctx), func() {
+		cancel(nil)
+		timer.Load().Stop()
+	}
+}
+
 func (g Guard) principal(ctx context.Context, text string) (auth.Principal, error) {
 	// Hashes have equal length, so the constant-time comparison leaks no length.
 	got, want := sha256.Sum256([]byte(text)), sha256.Sum256([]byte(g.Token))
@@ -111,7 +151,7 @@ func (g Guard) principal(ctx context.Context, text string) (auth.Principal, erro
 	case g.Keys != nil && strings.HasPrefix(text, auth.Prefix):
 		return g.Keys.Authenticate(ctx, text)
 	}
-	return auth.Principal{}, fmt.Errorf("request: %w: wrong token; croft up prints the token of the server", fault.Unauthenticated)
+	return auth.Principal{}, fmt.Errorf("request: %w: wrong token: it is neither the token of the server, which croft up prints, nor an API key, %s and 40 hexadecimal digits; croft key create makes one", fault.Unauthenticated, auth.Prefix)
 }
 
 // A Call is a call that may change something, for Audit.

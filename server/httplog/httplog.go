@@ -9,10 +9,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"regexp"
 	"sync"
 	"time"
 
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -71,7 +71,7 @@ func Add(ctx context.Context, attrs ...slog.Attr) {
 }
 
 // validID is the form of ids that are accepted from clients: they are logged.
-var validID = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,64}$`)
+var validID = lazyregexp.New(`^[A-Za-z0-9._:-]{1,64}$`)
 
 // New returns a handler that logs the requests of next.
 func New(next http.Handler, cfg Config) http.Handler {

@@ -24,6 +24,7 @@ type stdio struct {
 	read  chan received
 	ended chan struct{} // closed by Close
 	once  sync.Once
+	scrub func(string) string // for errors, which quote the message
 
 	mu  sync.Mutex
 	out io.Writer // guarded by mu
@@ -34,8 +35,8 @@ type received struct {
 	err error
 }
 
-func newStdio(in io.Reader, out io.Writer) *stdio {
-	return &stdio{in: in, read: make(chan received), ended: make(chan struct{}), out: out}
+func newStdio(in io.Reader, out io.Writer, scrub func(string) string) *stdio {
+	return &stdio{in: in, scrub: scrub, read: make(chan received), ended: make(chan struct{}), out: out}
 }
 
 // Connect starts the reading goroutine. A blocked read can't be interrupted: after
@@ -69,7 +70,7 @@ func (s *stdio) readMessages(r *bufio.Reader) ([]jsonrpc.Message, error) {
 	}
 	list, err := decodeMessages(data)
 	if err != nil {
-		refusal := &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: fmt.Sprintf("%.300s", err)}
+		refusal := &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: fmt.Sprintf("%.300s", s.scrub(err.Error()))}
 		return nil, s.writeLine(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": nil, "error": refusal}))
 	}
 	return list, nil

@@ -2,6 +2,7 @@ package mcpserver_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/croft-run/croft/provider/memory"
+	"github.com/croft-run/croft/secret"
 	"github.com/croft-run/croft/server/mcpserver"
 	"github.com/croft-run/croft/tool"
 )
@@ -327,5 +329,25 @@ func TestSessionsAreForgotten(t *testing.T) {
 			}
 			t.Errorf("%d files are known of clients that are gone", env.Reads.Len())
 		})
+	}
+}
+
+// TestParseErrorsAreScrubbed: the answer to an invalid message quotes it, without secrets.
+func TestParseErrorsAreScrubbed(t *testing.T) {
+	store, err := secret.New(&secret.Options{Environ: []string{"CROFT_SECRET_TOKEN=hunter2hunter2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	env, err := tool.NewEnv(tool.Config{Tools: tool.Coding(), Workspaces: new(tool.Set), Secrets: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { env.Close(context.WithoutCancel(t.Context())) })
+	s := mcpserver.New(t.Context(), mcpserver.Options{Env: env})
+	t.Cleanup(s.Close)
+	c := converse(t, s, "2025-06-18")
+	c.say(`{"jsonrpc":"hunter2hunter2","id":7,"method":"ping"}`)
+	if got := fmt.Sprint(c.hear()); strings.Contains(got, "hunter2") || !strings.Contains(got, "[REDACTED:token]") {
+		t.Errorf("the answer is %s", got)
 	}
 }

@@ -37,7 +37,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) er
 	if err != nil {
 		return err
 	}
-	session, err := m.Connect(ctx, newStdio(in, out), nil)
+	session, err := m.Connect(ctx, newStdio(in, out, func(text string) string { return s.opts.Env.ScrubText(ctx, text) }), nil)
 	if err != nil {
 		return err
 	}

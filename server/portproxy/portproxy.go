@@ -5,6 +5,7 @@ package portproxy
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log"
 	"net"
@@ -13,6 +14,8 @@ import (
 	"net/textproto"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/croft-run/croft/fault"
 )
@@ -42,22 +45,57 @@ func Handler(t Target) http.Handler {
 		DisableKeepAlives:  true, // an idle connection would keep the workspace in use
 		DisableCompression: true, // bodies are passed on as they are
 	}
-	proxy := &httputil.ReverseProxy{
-		Rewrite:       t.rewrite,
-		Transport:     transport,
-		FlushInterval: -1, // at once
-		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			if r.Context().Err() == nil { // the client waits for an answer
-				WriteError(w, t.ID, t.Port, message(err))
-			}
-		},
-		ErrorLog: log.New(io.Discard, "", 0), // both ends of a broken connection see it
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A program may answer before it has read the whole body. HTTP/2 always allows it.
 		http.NewResponseController(w).EnableFullDuplex() //nolint:errcheck // see above
-		proxy.ServeHTTP(w, r)
+		in, body := *r, r.Body
+		in.Body = &openBody{ReadCloser: body}
+		proxy := &httputil.ReverseProxy{
+			Rewrite:       t.rewrite,
+			Transport:     transport,
+			FlushInterval: -1, // at once
+			ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+				if r.Context().Err() == nil { // the client waits for an answer
+					drain(w, body)
+					WriteError(w, t.ID, t.Port, message(err))
+				}
+			},
+			ErrorLog: log.New(io.Discard, "", 0), // both ends of a broken connection see it
+		}
+		proxy.ServeHTTP(w, &in)
+		drain(w, body)
 	})
+}
+
+// drain reads the rest of a body that the program did not read, for a short time. If it does not
+// end, the server closes the connection; without that header a client would use it for its next request.
+func drain(w http.ResponseWriter, body io.Reader) {
+	const most, timeout = 1 << 20, time.Second
+	conn := http.NewResponseController(w)
+	if conn.SetReadDeadline(time.Now().Add(timeout)) == nil {
+		if _, err := io.CopyN(io.Discard, body, most); errors.Is(err, io.EOF) && conn.SetReadDeadline(time.Time{}) == nil {
+			return
+		}
+	}
+	w.Header().Set("Connection", "close")
+}
+
+// An openBody is a body that drain can read after the transport has closed it.
+type openBody struct {
+	io.ReadCloser
+	closed atomic.Bool
+}
+
+func (b *openBody) Read(p []byte) (int, error) {
+	if b.closed.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	return b.ReadCloser.Read(p)
+}
+
+func (b *openBody) Close() error {
+	b.closed.Store(true)
+	return nil
 }
 
 func (t Target) rewrite(r *httputil.ProxyRequest) {

@@ -6,10 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -233,6 +236,34 @@ func TestNothingListens(t *testing.T) {
 		if got[name] != want[name] || len(got) != len(want) || res.StatusCode != http.StatusBadGateway {
 			t.Errorf("the answer is %d %v, want 502 %v", res.StatusCode, got, want)
 			break
+		}
+	}
+}
+
+// TestClosedPortKeepsTheConnection: requests with a body to a port on which nothing listens
+// leave the client's connection usable.
+func TestClosedPortKeepsTheConnection(t *testing.T) {
+	proxy := httptest.NewServer(portproxy.Handler(portproxy.Target{ID: "box", Port: 1, Dial: func(context.Context, int) (net.Conn, error) {
+		return nil, syscall.ECONNREFUSED
+	}}))
+	t.Cleanup(proxy.Close)
+	for i := range 20 {
+		reused := false
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused }})
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, proxy.URL, strings.NewReader(strings.Repeat("x", 10_000)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := proxy.Client().Do(req)
+		if err != nil {
+			t.Fatalf("request %d: %v", i, err)
+		}
+		if _, err := io.Copy(io.Discard, res.Body); err != nil {
+			t.Error(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusBadGateway || reused != (i > 0) {
+			t.Fatalf("request %d: status %d, connection reused: %v", i, res.StatusCode, reused)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/shellwire"
+	"github.com/croft-run/croft/server/httpguard"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -56,6 +58,11 @@ func (s *Server) upgradeToWebSocket(f func(ctx context.Context, cancel context.C
 		defer conn.CloseNow() //nolint:errcheck // it is closed already, or the client is gone
 		ctx, cancel := s.untilDrain(context.WithoutCancel(r.Context()))
 		defer cancel()
+		defer context.AfterFunc(r.Context(), func() {
+			if errors.Is(context.Cause(r.Context()), httpguard.ErrKeyEnded) {
+				cancel()
+			}
+		})()
 		f(ctx, cancel, conn)
 	}}
 }

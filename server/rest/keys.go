@@ -16,7 +16,7 @@ const keysPath = "/v1/keys"
 func (s *Server) keyRoutes() {
 	handle(s, withScope(s.op(http.MethodGet, keysPath, "list-keys", "API keys, oldest first; those of the caller's tenant"), auth.Admin), s.listKeys)
 	handle(s, withScope(s.op(http.MethodPost, keysPath, "create-key", "Create an API key; its text is in this answer alone"), auth.Admin), s.createKey)
-	handle(s, withScope(s.op(http.MethodPost, keysPath+"/{key}/rotate", "rotate-key", "Give an API key a new text, and refuse the old one"), auth.Admin), s.rotateKey)
+	handle(s, withScope(s.op(http.MethodPost, keysPath+"/{key}/rotate", "rotate-key", "Give an API key a new text, and refuse the previous one, at once or after an overlap"), auth.Admin), s.rotateKey)
 	handle(s, withScope(s.op(http.MethodDelete, keysPath+"/{key}", "revoke-key", "Revoke an API key for good"), auth.Admin), s.revokeKey)
 }
 
@@ -48,7 +48,7 @@ type Keys struct {
 func keyView(k auth.Key) Key {
 	return Key{
 		ID: k.ID, Tenant: k.Tenant, Scope: string(k.Scope), Name: k.Name,
-		CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, LastUsed: k.LastUsed, RevokedAt: k.RevokedAt,
+		CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, LastUsed: k.LastUsed, RevokedAt: k.RevokedAt, PreviousUntil: k.PreviousUntil,
 	}
 }
 
@@ -113,7 +113,13 @@ func (s *Server) rotateKey(ctx context.Context, in *rotateInput) (*body[NewKey],
 	if err != nil {
 		return nil, err
 	}
-	k, text, err := keys.Rotate(ctx, in.Key, expires)
+	var overlap time.Duration
+	if in.Body.Overlap != "" {
+		if overlap, err = client.ParseAge(in.Body.Overlap); err != nil {
+			return nil, badParameter("overlap", "%q is not a positive duration such as 1h or 7d", in.Body.Overlap)
+		}
+	}
+	k, text, err := keys.Rotate(ctx, in.Key, expires, overlap)
 	if err != nil {
 		return nil, err
 	}

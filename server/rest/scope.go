@@ -79,7 +79,7 @@ func (s *Server) serveAllowed(w http.ResponseWriter, r *http.Request, pattern st
 		s.writeError(w, r, err)
 		return
 	}
-	s.mux.ServeHTTP(w, r)
+	s.routes.ServeHTTP(w, r)
 }
 
 func (s *Server) auditCall(r *http.Request, pattern, target string, status int) {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"reflect"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,7 +53,7 @@ type Config struct {
 	// workspace, which has the present one, and AdmitKind whether workspaces of a kind
 	// may be used. Nil accepts everything, and knows no policy by name.
 	Admit       func(ctx context.Context, spec *driver.Spec, policy string) error
-	AdmitPolicy func(ctx context.Context, id string, present, policy driver.Policy) error
+	AdmitPolicy func(ctx context.Context, id string, present driver.Policy, policy *driver.Policy) error
 	AdmitKind   func(kind string) error
 
 	// Snapshots is the store of the workspaces' snapshots. Export copies a snapshot to
@@ -69,6 +70,9 @@ type Config struct {
 
 	// Mounts are further handlers by path, with the same authentication.
 	Mounts map[string]http.Handler
+
+	// Metrics answers GET /metrics, for the operator alone; nil is no such route.
+	Metrics http.Handler
 
 	// Ready returns the checks of /readyz; nil is none.
 	Ready func(ctx context.Context) []ReadyCheck
@@ -90,9 +94,10 @@ const defaultMaxBody = 16 << 20
 type Server struct {
 	cfg      Config
 	log      *slog.Logger
-	mux      *http.ServeMux
+	routes   *routes
 	scopes   map[string]string // of each route, by its pattern
 	api      huma.API
+	document func() // completeDocument, once
 	profiles *profile.Cache
 
 	drain sync.Once
@@ -103,6 +108,7 @@ type Server struct {
 
 	upgraded sync.WaitGroup // hijacked connections
 	draining bool           // guarded by mu; further connections are not upgraded
+	unready  bool           // guarded by mu; /readyz answers 503
 
 	announced map[string]event.Profile // guarded by mu; last announced project by workspace id
 	pins      pins
@@ -125,22 +131,40 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Events == nil {
 		cfg.Events = event.NewStream(cfg.Recent)
 	}
-	s := &Server{announced: map[string]event.Profile{}, pins: pins{all: map[string][]*pin{}}, bodyTimeout: defaultBodyTimeout, cfg: cfg, log: cfg.Log, mux: http.NewServeMux(), scopes: map[string]string{}, profiles: profile.NewCache(), done: make(chan struct{})}
+	s := &Server{announced: map[string]event.Profile{}, pins: pins{all: map[string][]*pin{}}, bodyTimeout: defaultBodyTimeout, cfg: cfg, log: cfg.Log, routes: newRoutes(), scopes: map[string]string{}, profiles: profile.NewCache(), done: make(chan struct{})}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.api = humago.New(s.mux, s.humaConfig())
+	s.api = humago.New(s.routes, s.humaConfig())
 	s.api.UseMiddleware(wrapContext, s.refuseRepeated)
+	s.document = sync.OnceFunc(s.completeDocument)
+	s.routes.declareOwn(s.document)
 	s.registerRoutes()
 	for path, h := range cfg.Mounts {
-		s.mux.Handle(path, h)
+		s.routes.mux.Handle(path, h)
 	}
+	if cfg.Metrics != nil {
+		s.routes.mux.HandleFunc("GET /metrics", s.showMetrics)
+	}
+	return s, nil
+}
+
+// completeDocument adds all routes to the OpenAPI document, and what huma does not see.
+func (s *Server) completeDocument() {
+	s.routes.registerAll()
 	schemas := s.api.OpenAPI().Components.Schemas.Map()
 	delete(schemas, "ErrorModel") // huma's error schema, which no route uses
 	documentBytes(schemas)
 	documentDurations(schemas)
 	documentLimits(schemas)
-	return s, nil
+}
+
+// Unready makes /readyz answer 503, so that load balancers choose another server. All else is
+// as before.
+func (s *Server) Unready() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unready = true
 }
 
 // Drain ends requests without a natural end: watches, waits, and connections with a
@@ -186,7 +210,10 @@ func (s *Server) untilDrain(ctx context.Context) (context.Context, context.Cance
 }
 
 // OpenAPI returns the OpenAPI document as JSON.
-func (s *Server) OpenAPI() ([]byte, error) { return s.api.OpenAPI().MarshalJSON() }
+func (s *Server) OpenAPI() ([]byte, error) {
+	s.document()
+	return s.api.OpenAPI().MarshalJSON()
+}
 
 func (s *Server) humaConfig() huma.Config {
 	cfg := huma.DefaultConfig("Croft", s.cfg.Version)
@@ -229,15 +256,37 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.writeError(w, r, err)
 		return
 	}
+	r, stop := s.cfg.Guard.Keep(r)
+	defer stop()
 	r, answered := watchBody(w, r, s.bodyTimeout)
 	defer answered()
-	h, pattern := s.mux.Handler(r)
+	h, pattern := s.routes.mux.Handler(r)
 	httplog.SetRoute(r.Context(), pattern)
 	if pattern == "" || !isCleanPath(r.URL.EscapedPath()) { // http.ServeMux would redirect
 		s.answerUnmatched(w, r, h)
 		return
 	}
+	p, _ := auth.From(r.Context())
+	size := s.bufferedSize(r)
+	if err := s.cfg.Guard.Bodies.Hold(p.Tenant, size); err != nil {
+		closeAfterAnswer(w)
+		s.writeError(w, r, err)
+		return
+	}
+	defer s.cfg.Guard.Bodies.Release(p.Tenant, size)
 	s.serveRoute(w, r, pattern)
+}
+
+// bufferedSize returns how many bytes of the body of a request will be in memory: all of a
+// JSON body. One without a length has the maximum; others are streamed.
+func (s *Server) bufferedSize(r *http.Request) int64 {
+	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind != "application/json" || r.ContentLength == 0 {
+		return 0
+	}
+	if r.ContentLength < 0 {
+		return s.cfg.MaxBody
+	}
+	return min(r.ContentLength, s.cfg.MaxBody)
 }
 
 // recoverPanic turns a panic into an error answer. It repanics with http.ErrAbortHandler.

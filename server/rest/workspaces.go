@@ -82,7 +82,7 @@ type readyAnswer struct {
 // showReady answers 503 while the server should get no requests.
 func (s *Server) showReady(ctx context.Context, _ *none) (*readyAnswer, error) {
 	s.mu.Lock()
-	draining := s.draining
+	draining := s.draining || s.unready
 	s.mu.Unlock()
 	out := &readyAnswer{Status: http.StatusOK, Body: Ready{Ready: true, Checks: []ReadyCheck{{"draining", !draining}}}}
 	if s.cfg.Ready != nil {
@@ -94,6 +94,15 @@ func (s *Server) showReady(ctx context.Context, _ *none) (*readyAnswer, error) {
 		}
 	}
 	return out, nil
+}
+
+// showMetrics answers with the metrics of all tenants together.
+func (s *Server) showMetrics(w http.ResponseWriter, r *http.Request) {
+	if p, _ := auth.From(r.Context()); p.Tenant != "" {
+		s.writeError(w, r, fmt.Errorf("metrics: %w: they show the whole server; use the server's token, or a key without a tenant (croft key create --scope read)", fault.PermissionDenied))
+		return
+	}
+	s.cfg.Metrics.ServeHTTP(w, r)
 }
 
 // Health is the answer of /healthz.
@@ -122,13 +131,16 @@ func (s *Server) controlRoutes() {
 // handle registers a route whose errors become problems.
 func handle[I, O any](s *Server, op huma.Operation, f func(context.Context, *I) (*O, error)) {
 	info := requestInfo{op.Method, op.Path}
-	s.scopes[op.Method+" "+op.Path] = requiredScope(op)
-	huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
-		out, err := f(ctx, in)
-		if err != nil {
-			return nil, s.newProblem(info, err)
-		}
-		return out, nil
+	pattern := op.Method + " " + op.Path
+	s.scopes[pattern] = requiredScope(op)
+	s.routes.declare(pattern, func() {
+		huma.Register(s.api, op, func(ctx context.Context, in *I) (*O, error) {
+			out, err := f(ctx, in)
+			if err != nil {
+				return nil, s.newProblem(info, err)
+			}
+			return out, nil
+		})
 	})
 }
 
@@ -316,7 +328,7 @@ func (s *Server) changeWorkspace(ctx context.Context, r registry.Record, in *cha
 		return nil, fmt.Errorf("change workspace %s: %w: give labels, policy or both", in.ID, fault.InvalidArgument)
 	}
 	if in.Body.Policy != nil && s.cfg.AdmitPolicy != nil {
-		if err := s.cfg.AdmitPolicy(ctx, r.ID, r.Spec.Policy, *in.Body.Policy); err != nil {
+		if err := s.cfg.AdmitPolicy(ctx, r.ID, r.Spec.Policy, in.Body.Policy); err != nil {
 			return nil, err
 		}
 	}

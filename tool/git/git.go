@@ -11,12 +11,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/tool"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
@@ -94,7 +94,7 @@ var outputSchema = json.RawMessage(`{"type":"object","properties":{"output":{"ty
 // revisionPattern matches branch names and revisions. They do not begin with a dash, so
 // that git does not take them for options, and have no special characters besides those of
 // ancestry.
-var revisionPattern = regexp.MustCompile(`^[A-Za-z0-9_@][A-Za-z0-9_./@{}^~+-]{0,199}$`)
+var revisionPattern = lazyregexp.New(`^[A-Za-z0-9_@][A-Za-z0-9_./@{}^~+-]{0,199}$`)
 
 func checkRevision(field, s string) error {
 	if s == "" || revisionPattern.MatchString(s) {

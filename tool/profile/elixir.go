@@ -2,13 +2,14 @@ package profile
 
 import (
 	"path"
-	"regexp"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 var (
 	elixirFiles = []string{"*.ex", "*.exs", "*.heex", "*.eex", "*.leex"}
-	mixApp      = regexp.MustCompile(`\bapp:\s*:([a-z0-9_]+)`)
+	mixApp      = lazyregexp.New(`\bapp:\s*:([a-z0-9_]+)`)
 )
 
 func detectElixir(s *scan, dir string) *Project {

@@ -2,9 +2,10 @@ package profile
 
 import (
 	"encoding/xml"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 var (
@@ -116,9 +117,9 @@ func detectGradle(s *scan, dir string) *Project {
 }
 
 var (
-	gradleInclude = regexp.MustCompile(`(?m)^\s*include\b\s*\(?((?:\s*["'][^"'\n]+["']\s*,?)+)`)
-	gradleName    = regexp.MustCompile(`rootProject\.name\s*=\s*["']([^"'\n]+)["']`)
-	quoted        = regexp.MustCompile(`["']([^"'\n]+)["']`)
+	gradleInclude = lazyregexp.New(`(?m)^\s*include\b\s*\(?((?:\s*["'][^"'\n]+["']\s*,?)+)`)
+	gradleName    = lazyregexp.New(`rootProject\.name\s*=\s*["']([^"'\n]+)["']`)
+	quoted        = lazyregexp.New(`["']([^"'\n]+)["']`)
 )
 
 func (p *Project) gradleSettings(s *scan, text string) {

@@ -2,17 +2,18 @@ package profile
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 var (
 	nativeFiles = []string{"*.c", "*.h", "*.cc", "*.cpp", "*.cxx", "*.hh", "*.hpp", "*.hxx", "*.ipp", "*.m", "*.mm"}
 	unitFiles   = []string{"*.c", "*.cc", "*.cpp", "*.cxx"}
 
-	cmakeProject = regexp.MustCompile(`(?is)\bproject\s*\(\s*([A-Za-z0-9_.+-]+)([^)]*)\)`)
-	cmakeTests   = regexp.MustCompile(`(?i)\b(enable_testing\s*\(|include\s*\(\s*CTest\s*\)|add_test\s*\()`)
+	cmakeProject = lazyregexp.New(`(?is)\bproject\s*\(\s*([A-Za-z0-9_.+-]+)([^)]*)\)`)
+	cmakeTests   = lazyregexp.New(`(?i)\b(enable_testing\s*\(|include\s*\(\s*CTest\s*\)|add_test\s*\()`)
 )
 
 func detectCMake(s *scan, dir string) *Project {

@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/internal/strictyaml"
 )
 
@@ -210,7 +210,7 @@ func wordByte(c byte) bool {
 }
 
 // submatches returns the first group of every match.
-func submatches(re *regexp.Regexp, text string) []string {
+func submatches(re *lazyregexp.Regexp, text string) []string {
 	var out []string
 	for _, m := range re.FindAllStringSubmatch(text, -1) {
 		out = append(out, m[1])

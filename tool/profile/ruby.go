@@ -2,8 +2,9 @@ package profile
 
 import (
 	"path"
-	"regexp"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 var rubyFiles = []string{"*.rb", "*.rake", "*.gemspec", "*.ru", "Gemfile", "Rakefile"}
@@ -50,7 +51,7 @@ func (s *scan) lockedGems(p *Project, dir string) string {
 	return b.String()
 }
 
-var gemInLock = regexp.MustCompile(`(?m)^ {4}([A-Za-z0-9_.-]+) \(`)
+var gemInLock = lazyregexp.New(`(?m)^ {4}([A-Za-z0-9_.-]+) \(`)
 
 func (r *rubyProject) hasGem(name string) bool {
 	return strings.Contains(r.gems, "'"+name+"'") || strings.Contains(r.gems, `"`+name+`"`)

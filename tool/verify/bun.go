@@ -1,15 +1,16 @@
 package verify
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 var (
-	bunFile  = regexp.MustCompile(`^(\S.*\.(?:[cm]?[jt]sx?)):$`)
-	bunTest  = regexp.MustCompile(`^\((pass|fail|skip|todo)\) (.+?)(?: \[[\d.]+m?s\])?$`)
-	bunError = regexp.MustCompile(`(?m)^(?:\w*[eE]rror): (?s:(.*))`)
-	bunRan   = regexp.MustCompile(`^Ran \d+ tests? across \d+ files?\.`)
+	bunFile  = lazyregexp.New(`^(\S.*\.(?:[cm]?[jt]sx?)):$`)
+	bunTest  = lazyregexp.New(`^\((pass|fail|skip|todo)\) (.+?)(?: \[[\d.]+m?s\])?$`)
+	bunError = lazyregexp.New(`(?m)^(?:\w*[eE]rror): (?s:(.*))`)
+	bunRan   = lazyregexp.New(`^Ran \d+ tests? across \d+ files?\.`)
 )
 
 // parseBun parses the text output of bun test; its report file lacks messages.

@@ -2,9 +2,10 @@ package verify
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // cargoMessage is one line of cargo's --message-format=json.
@@ -60,13 +61,13 @@ func parseCargoMessages(text []byte, t runLocation) (list []Diagnostic, rendered
 }
 
 var (
-	cargoTarget = regexp.MustCompile(`^\s+Running (?:unittests )?(\S+)(?: \(.*\))?$`)
-	cargoDoc    = regexp.MustCompile(`^\s+Doc-tests (\S+)$`)
-	cargoTest   = regexp.MustCompile(`^test (.+?)(?: - should panic)? \.\.\. (ok|FAILED|ignored)`)
-	cargoBlock  = regexp.MustCompile(`^---- (.+) stdout ----$`)
-	cargoAgain  = regexp.MustCompile("^error: (?:doc)?test failed, to rerun pass `(.*)`$")
-	cargoPanic  = regexp.MustCompile(`(?m)^thread '.*' (?:\(\d+\) )?panicked at (?:'(.*)', )?(\S+?):(\d+):(\d+):?$`)
-	cargoSides  = regexp.MustCompile(`(?m)^\s+left: (.*)\n\s*right: (.*)$`)
+	cargoTarget = lazyregexp.New(`^\s+Running (?:unittests )?(\S+)(?: \(.*\))?$`)
+	cargoDoc    = lazyregexp.New(`^\s+Doc-tests (\S+)$`)
+	cargoTest   = lazyregexp.New(`^test (.+?)(?: - should panic)? \.\.\. (ok|FAILED|ignored)`)
+	cargoBlock  = lazyregexp.New(`^---- (.+) stdout ----$`)
+	cargoAgain  = lazyregexp.New("^error: (?:doc)?test failed, to rerun pass `(.*)`$")
+	cargoPanic  = lazyregexp.New(`(?m)^thread '.*' (?:\(\d+\) )?panicked at (?:'(.*)', )?(\S+?):(\d+):(\d+):?$`)
+	cargoSides  = lazyregexp.New(`(?m)^\s+left: (.*)\n\s*right: (.*)$`)
 )
 
 // parseCargo parses the output of cargo test, with compiler messages as JSON and both

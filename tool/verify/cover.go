@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/tool/profile"
 	"github.com/croft-run/croft/workspace"
 )
@@ -251,7 +251,7 @@ func (c *Coverage) coverPytest(ctx context.Context, ws *workspace.Workspace, p p
 }
 
 // pytestBroken matches a file that could not be loaded, in pytest's short summary.
-var pytestBroken = regexp.MustCompile(`(?m)^ERROR ([^\s:]+\.py)(?: - .*)?$`)
+var pytestBroken = lazyregexp.New(`(?m)^ERROR ([^\s:]+\.py)(?: - .*)?$`)
 
 // readPytest parses the output of the plugin: test ids by file and line.
 func (c *Coverage) readPytest(report []byte, t runLocation) {

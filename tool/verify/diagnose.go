@@ -2,39 +2,40 @@ package verify
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // A lineForm is a one-line format of findings. The named groups are file, line, column,
 // severity, rule and message.
 type lineForm struct {
-	re       *regexp.Regexp
+	re       *lazyregexp.Regexp
 	severity Severity // default
 }
 
 var (
 	// file:line:col: message, as compilers, go vet and gofmt write.
-	goForm = lineForm{regexp.MustCompile(`^(?:vet: )?(?P<file>[^\s:][^:]*\.\w+):(?P<line>\d+)(?::(?P<column>\d+))?: (?P<message>.+)$`), Error}
+	goForm = lineForm{lazyregexp.New(`^(?:vet: )?(?P<file>[^\s:][^:]*\.\w+):(?P<line>\d+)(?::(?P<column>\d+))?: (?P<message>.+)$`), Error}
 	// golangci-lint names the linter at the end.
-	golangciForm = lineForm{regexp.MustCompile(`^(?P<file>[^\s:][^:]*\.\w+):(?P<line>\d+)(?::(?P<column>\d+))?: (?P<message>.+?)(?: \((?P<rule>[\w-]+)\))?$`), Warning}
+	golangciForm = lineForm{lazyregexp.New(`^(?P<file>[^\s:][^:]*\.\w+):(?P<line>\d+)(?::(?P<column>\d+))?: (?P<message>.+?)(?: \((?P<rule>[\w-]+)\))?$`), Warning}
 	// ruff and flake8: file:line:col: RULE message.
-	ruffForm = lineForm{regexp.MustCompile(`^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?P<column>\d+): (?:(?P<rule>[A-Z]+\d+|invalid-syntax):? )?(?:\[\*\] )?(?P<message>.+)$`), Warning}
+	ruffForm = lineForm{lazyregexp.New(`^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?P<column>\d+): (?:(?P<rule>[A-Z]+\d+|invalid-syntax):? )?(?:\[\*\] )?(?P<message>.+)$`), Warning}
 	// pylint: file:line:col: C0114: message (name).
-	pylintForm = lineForm{regexp.MustCompile(`^(?P<file>[^\s:*][^:]*):(?P<line>\d+):(?P<column>\d+): (?P<severity>[A-Z])\d+: (?P<message>.+?)(?: \((?P<rule>[\w-]+)\))?$`), Warning}
+	pylintForm = lineForm{lazyregexp.New(`^(?P<file>[^\s:*][^:]*):(?P<line>\d+):(?P<column>\d+): (?P<severity>[A-Z])\d+: (?P<message>.+?)(?: \((?P<rule>[\w-]+)\))?$`), Warning}
 	// mypy: file:line[:col]: error: message  [rule].
-	mypyForm = lineForm{regexp.MustCompile(`^(?P<file>[^\s:][^:]*):(?P<line>\d+)(?::(?P<column>\d+))?: (?P<severity>error|warning|note): (?P<message>.+?)(?:  \[(?P<rule>[\w-]+)\])?$`), Error}
+	mypyForm = lineForm{lazyregexp.New(`^(?P<file>[^\s:][^:]*):(?P<line>\d+)(?::(?P<column>\d+))?: (?P<severity>error|warning|note): (?P<message>.+?)(?:  \[(?P<rule>[\w-]+)\])?$`), Error}
 	// pyright: /file:line:col - error: message (rule).
-	pyrightForm = lineForm{regexp.MustCompile(`^\s*(?P<file>\S[^:]*):(?P<line>\d+):(?P<column>\d+) - (?P<severity>error|warning|information): (?P<message>.+?)(?: \((?P<rule>\w+)\))?$`), Error}
+	pyrightForm = lineForm{lazyregexp.New(`^\s*(?P<file>\S[^:]*):(?P<line>\d+):(?P<column>\d+) - (?P<severity>error|warning|information): (?P<message>.+?)(?: \((?P<rule>\w+)\))?$`), Error}
 	// tsc: file(line,col): error TS2322: message.
-	tscForm = lineForm{regexp.MustCompile(`^(?P<file>[^\s(][^(]*)\((?P<line>\d+),(?P<column>\d+)\): (?P<severity>error|warning) (?P<rule>TS\d+): (?P<message>.+)$`), Error}
+	tscForm = lineForm{lazyregexp.New(`^(?P<file>[^\s(][^(]*)\((?P<line>\d+),(?P<column>\d+)\): (?P<severity>error|warning) (?P<rule>TS\d+): (?P<message>.+)$`), Error}
 	// javac: file:line: error: message; Maven puts places into brackets.
-	javacForm  = lineForm{regexp.MustCompile(`^(?P<file>[^\s:\[][^:]*\.(?:java|kt|kts|groovy|scala)):(?P<line>\d+):(?:(?P<column>\d+):)? (?:(?P<severity>error|warning): )?(?P<message>.+)$`), Error}
-	mavenForm  = lineForm{regexp.MustCompile(`^\[(?P<severity>ERROR|WARNING)\] (?P<file>[^\s\[][^\[]*):\[(?P<line>\d+)(?:,(?P<column>\d+))?\] (?P<message>.+)$`), Error}
-	kotlinForm = lineForm{regexp.MustCompile(`^(?P<severity>[ew]): (?:file://)?(?P<file>[^\s:][^:]*\.kts?):(?P<line>\d+):(?P<column>\d+) (?P<message>.+)$`), Error}
+	javacForm  = lineForm{lazyregexp.New(`^(?P<file>[^\s:\[][^:]*\.(?:java|kt|kts|groovy|scala)):(?P<line>\d+):(?:(?P<column>\d+):)? (?:(?P<severity>error|warning): )?(?P<message>.+)$`), Error}
+	mavenForm  = lineForm{lazyregexp.New(`^\[(?P<severity>ERROR|WARNING)\] (?P<file>[^\s\[][^\[]*):\[(?P<line>\d+)(?:,(?P<column>\d+))?\] (?P<message>.+)$`), Error}
+	kotlinForm = lineForm{lazyregexp.New(`^(?P<severity>[ew]): (?:file://)?(?P<file>[^\s:][^:]*\.kts?):(?P<line>\d+):(?P<column>\d+) (?P<message>.+)$`), Error}
 	// GitHub's annotations, which biome and oxlint can write.
-	annotation = lineForm{regexp.MustCompile(`^::(?P<severity>error|warning|notice) (?:title=(?P<rule>[^,:]*),)?file=(?P<file>[^,]+),line=(?P<line>\d+)(?:,endLine=\d+)?(?:,col(?:umn)?=(?P<column>\d+))?(?:,end\w+=\d+)*(?:,title=(?P<rule2>[^:]*))?::(?P<message>.+)$`), Warning}
+	annotation = lineForm{lazyregexp.New(`^::(?P<severity>error|warning|notice) (?:title=(?P<rule>[^,:]*),)?file=(?P<file>[^,]+),line=(?P<line>\d+)(?:,endLine=\d+)?(?:,col(?:umn)?=(?P<column>\d+))?(?:,end\w+=\d+)*(?:,title=(?P<rule2>[^:]*))?::(?P<message>.+)$`), Warning}
 )
 
 // parseForms parses all lines that match one of the forms; the first match counts.
@@ -102,7 +103,7 @@ func parseGolangci(text []byte, t runLocation) []Diagnostic {
 	return slices.DeleteFunc(out, func(d Diagnostic) bool { return strings.HasPrefix(d.Message, ": #") })
 }
 
-var pyrightRule = regexp.MustCompile(`^\W{4,}.*\((report\w+)\)$`)
+var pyrightRule = lazyregexp.New(`^\W{4,}.*\((report\w+)\)$`)
 
 // parsePyright parses findings of several lines; the rule may be on the last one.
 func parsePyright(text []byte, t runLocation) []Diagnostic {
@@ -157,7 +158,7 @@ func parseESLint(text []byte, t runLocation) []Diagnostic {
 	return out
 }
 
-var stylishLine = regexp.MustCompile(`^\s+(\d+):(\d+)\s+(error|warning)\s+(.+?)(?:\s{2,}(\S+))?$`)
+var stylishLine = lazyregexp.New(`^\s+(\d+):(\d+)\s+(error|warning)\s+(.+?)(?:\s{2,}(\S+))?$`)
 
 // parseStylish parses ESLint's default text: the file on a line of its own, with its
 // findings indented below.

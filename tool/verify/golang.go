@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // goEvent is one line of go test -json.
@@ -136,12 +138,12 @@ func (p *goParser) packageFailed(pkg, build string, out []byte) {
 }
 
 var (
-	goLine  = regexp.MustCompile(`(?m)^\s+([\w.\-]+\.go):(\d+): (.*)`)
-	goPanic = regexp.MustCompile(`(?m)^panic: (.*)`)
-	goFrame = regexp.MustCompile(`(?m)^\s+(/\S+\.go):(\d+)`)
-	goFrom  = regexp.MustCompile(`(?s)(?:got|=)\s*:?\s*(.+?)\s*[,;\n]\s*want(?:ed)?\s*:?\s*(.+)$`)
-	testify = regexp.MustCompile(`(?m)^\s*expected\s*:\s?(.*)\n\s*actual\s*:\s?(.*)$`)
-	goNoise = regexp.MustCompile(`(?m)^\s*(=== (RUN|PAUSE|CONT|NAME)\b|--- (FAIL|PASS|SKIP)\b|(FAIL|PASS|exit status \d+)\b).*\n?`)
+	goLine  = lazyregexp.New(`(?m)^\s+([\w.\-]+\.go):(\d+): (.*)`)
+	goPanic = lazyregexp.New(`(?m)^panic: (.*)`)
+	goFrame = lazyregexp.New(`(?m)^\s+(/\S+\.go):(\d+)`)
+	goFrom  = lazyregexp.New(`(?s)(?:got|=)\s*:?\s*(.+?)\s*[,;\n]\s*want(?:ed)?\s*:?\s*(.+)$`)
+	testify = lazyregexp.New(`(?m)^\s*expected\s*:\s?(.*)\n\s*actual\s*:\s?(.*)$`)
+	goNoise = lazyregexp.New(`(?m)^\s*(=== (RUN|PAUSE|CONT|NAME)\b|--- (FAIL|PASS|SKIP)\b|(FAIL|PASS|exit status \d+)\b).*\n?`)
 )
 
 // parseFailure finds the position and the message in a test's output.

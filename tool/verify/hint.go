@@ -3,10 +3,10 @@ package verify
 import (
 	"fmt"
 	"net"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -14,11 +14,11 @@ import (
 var (
 	// unresolved matches what programs print that do not use the proxy of the workspace;
 	// the group is the host.
-	unresolved = regexp.MustCompile(`getaddrinfo (?:ENOTFOUND|EAI_AGAIN) ([\w.-]+)|[Cc]ould not resolve host:? ([\w.-]+)|dial tcp: lookup ([\w.-]+)|Failed to resolve '([\w.-]+)'|Temporary failure in name resolution|Name or service not known|[Nn]etwork is unreachable`)
+	unresolved = lazyregexp.New(`getaddrinfo (?:ENOTFOUND|EAI_AGAIN) ([\w.-]+)|[Cc]ould not resolve host:? ([\w.-]+)|dial tcp: lookup ([\w.-]+)|Failed to resolve '([\w.-]+)'|Temporary failure in name resolution|Name or service not known|[Nn]etwork is unreachable`)
 
-	goVersion   = regexp.MustCompile(`requires go >= ([\w.]+) \(running go ([\w.]+)`)
-	goOffline   = regexp.MustCompile(`module lookup disabled by GOPROXY=off|could not import \S+ \(.*(?:no required module|cannot find|missing)`)
-	rustVersion = regexp.MustCompile(`toolchain '([\w.-]+)' is not installed`)
+	goVersion   = lazyregexp.New(`requires go >= ([\w.]+) \(running go ([\w.]+)`)
+	goOffline   = lazyregexp.New(`module lookup disabled by GOPROXY=off|could not import \S+ \(.*(?:no required module|cannot find|missing)`)
+	rustVersion = lazyregexp.New(`toolchain '([\w.-]+)' is not installed`)
 )
 
 // maxHints bounds the hosts that are named.

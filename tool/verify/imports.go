@@ -6,11 +6,11 @@ import (
 	"go/parser"
 	"go/token"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/tool/profile"
 	"github.com/croft-run/croft/workspace"
 )
@@ -117,7 +117,7 @@ func (t *testRun) testsOf(ctx context.Context, file string) ([]TestRef, error) {
 	return tests, err
 }
 
-var testDir = regexp.MustCompile(`(?:^|/)(?:tests?|specs?|__tests__)/`)
+var testDir = lazyregexp.New(`(?:^|/)(?:tests?|specs?|__tests__)/`)
 
 // isTest reports whether a file has tests, by its name.
 func isTest(p profile.Project, file string) bool {
@@ -180,7 +180,7 @@ func (g *importGraph) readGo(name string, data []byte) {
 	}
 }
 
-var nodeImport = regexp.MustCompile(`(?m)(?:\bfrom\s*|\bimport\s*\(?\s*|\brequire\s*\(\s*|\bmock\s*\(\s*)["']([^"'\n]+)["']`)
+var nodeImport = lazyregexp.New(`(?m)(?:\bfrom\s*|\bimport\s*\(?\s*|\brequire\s*\(\s*|\bmock\s*\(\s*)["']([^"'\n]+)["']`)
 
 func (g *importGraph) readNode(name string, data []byte) {
 	for _, m := range nodeImport.FindAllSubmatch(data, -1) {
@@ -200,7 +200,7 @@ func (g *importGraph) readNode(name string, data []byte) {
 	}
 }
 
-var pythonImport = regexp.MustCompile(`(?m)^\s*(?:from\s+(\.*[\w.]*)\s+import\s+\(?([\w ,.*]*)|import\s+([\w., ]+))`)
+var pythonImport = lazyregexp.New(`(?m)^\s*(?:from\s+(\.*[\w.]*)\s+import\s+\(?([\w ,.*]*)|import\s+([\w., ]+))`)
 
 func (g *importGraph) readPython(name string, data []byte) {
 	for _, m := range pythonImport.FindAllSubmatch(data, -1) {
@@ -271,7 +271,7 @@ func (g *importGraph) testsReaching(file string) []TestRef {
 	return out
 }
 
-var testFile = regexp.MustCompile(`(?:^|/)(?:test_[^/]*\.py|[^/]*_test\.py|[^/]*[.\-_](?:test|spec)\.[cm]?[jt]sx?|(?:test|tests|__tests__)/(?:[^/]+/)*[^/]+\.[cm]?[jt]sx?)$`)
+var testFile = lazyregexp.New(`(?:^|/)(?:test_[^/]*\.py|[^/]*_test\.py|[^/]*[.\-_](?:test|spec)\.[cm]?[jt]sx?|(?:test|tests|__tests__)/(?:[^/]+/)*[^/]+\.[cm]?[jt]sx?)$`)
 
 // testRef returns the test that a node is, or false.
 func (g *importGraph) testRef(node string) (TestRef, bool) {

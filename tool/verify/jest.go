@@ -3,9 +3,10 @@ package verify
 import (
 	"encoding/json"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // jestReport is the output of jest --json and of Vitest's json reporter.
@@ -76,9 +77,9 @@ func jestSuite(t runLocation, name, message string) Failure {
 }
 
 var (
-	jestSides   = regexp.MustCompile(`(?m)^Expected(?: value)?: (.*)\nReceived(?: value)?:\s+(.*)$`)
-	vitestSides = regexp.MustCompile(`(?s)^\w*Error: expected (.+) to (?:be|equal|deeply equal|strictly equal|strictly deep-equal) (.+?)(?: // .*)?$`)
-	jestDiff    = regexp.MustCompile(`(?s)\n([^\n]*- Expected[^\n]*\n[^\n]*\+ Received[^\n]*\n\n.*)`)
+	jestSides   = lazyregexp.New(`(?m)^Expected(?: value)?: (.*)\nReceived(?: value)?:\s+(.*)$`)
+	vitestSides = lazyregexp.New(`(?s)^\w*Error: expected (.+) to (?:be|equal|deeply equal|strictly equal|strictly deep-equal) (.+?)(?: // .*)?$`)
+	jestDiff    = lazyregexp.New(`(?s)\n([^\n]*- Expected[^\n]*\n[^\n]*\+ Received[^\n]*\n\n.*)`)
 )
 
 func (a *jestTest) toFailure(t runLocation, file string) Failure {
@@ -128,7 +129,7 @@ func nodePattern(names []string) string {
 	return "^(" + strings.Join(quoted, "|") + ")$"
 }
 
-var jsMeta = regexp.MustCompile(`[.*+?^${}()|\[\]\\/]`)
+var jsMeta = lazyregexp.New(`[.*+?^${}()|\[\]\\/]`)
 
 // jsQuote quotes a text for a JavaScript regular expression.
 func jsQuote(s string) string { return jsMeta.ReplaceAllString(s, `\$0`) }

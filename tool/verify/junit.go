@@ -3,9 +3,10 @@ package verify
 import (
 	"encoding/xml"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // junitSuite is a JUnit report, as written by pytest, Surefire and Gradle. Suites may be
@@ -98,10 +99,10 @@ func pytestID(c junitCase) string {
 }
 
 var (
-	pytestPlace  = regexp.MustCompile(`(?m)^([^\s:][^:\n]*\.pyi?):(\d+): `)
-	pytestSyntax = regexp.MustCompile(`(?m)^E\s+File "([^"]+)", line (\d+)`)
-	pytestSides  = regexp.MustCompile(`(?m)^(?:AssertionError: )?assert (.+) == (.+)$`)
-	pytestDiff   = regexp.MustCompile(`(?m)^E\s{2,}([-+?] .*|[-+?])$`)
+	pytestPlace  = lazyregexp.New(`(?m)^([^\s:][^:\n]*\.pyi?):(\d+): `)
+	pytestSyntax = lazyregexp.New(`(?m)^E\s+File "([^"]+)", line (\d+)`)
+	pytestSides  = lazyregexp.New(`(?m)^(?:AssertionError: )?assert (.+) == (.+)$`)
+	pytestDiff   = lazyregexp.New(`(?m)^E\s{2,}([-+?] .*|[-+?])$`)
 )
 
 func (c *junitCase) pytestFailure(t runLocation, kind Kind, p *junitProblem, id string) Failure {
@@ -186,8 +187,8 @@ func parseJVM(text []byte, reports [][]byte, t runLocation) testResults {
 }
 
 var (
-	jvmFrame = regexp.MustCompile(`(?m)^\s+at (?:[\w.@/]+/)?([\w.$]+)\.([\w$<>]+)\(([\w$]+\.(?:java|kt|groovy|scala)):(\d+)\)`)
-	jvmSides = regexp.MustCompile(`(?s)expected:\s?<(.*?)> but was:\s?<(.*?)>`)
+	jvmFrame = lazyregexp.New(`(?m)^\s+at (?:[\w.@/]+/)?([\w.$]+)\.([\w$<>]+)\(([\w$]+\.(?:java|kt|groovy|scala)):(\d+)\)`)
+	jvmSides = lazyregexp.New(`(?s)expected:\s?<(.*?)> but was:\s?<(.*?)>`)
 )
 
 func (c *junitCase) jvmFailure(t runLocation, p *junitProblem) Failure {

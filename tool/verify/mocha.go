@@ -3,8 +3,9 @@ package verify
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // mochaReporter is a reporter for Mocha that appends a JSON line per test. Mocha's own JSON
@@ -87,8 +88,8 @@ func (m *mochaTest) toFailure(t runLocation) Failure {
 }
 
 var (
-	mochaHook = regexp.MustCompile(`^"(before|after)( all| each)" hook`)
-	nodeCrash = regexp.MustCompile(`(?m)^\s*(?:Exception during run: )?(?:\w*Error(?: \[\w+\])?)(?:: .*)$`)
+	mochaHook = lazyregexp.New(`^"(before|after)( all| each)" hook`)
+	nodeCrash = lazyregexp.New(`(?m)^\s*(?:Exception during run: )?(?:\w*Error(?: \[\w+\])?)(?:: .*)$`)
 )
 
 // crashFailure is the failure of a runner that crashed with a JavaScript error.

@@ -6,19 +6,21 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 var (
 	// ccForm is file:line:col: error: message, of C and C++ compilers.
-	ccForm = lineForm{regexp.MustCompile(`^(?P<file>[^\s:][^:]*):(?P<line>\d+)(?::(?P<column>\d+))?: (?:fatal )?(?P<severity>error|warning|note): (?P<message>.+)$`), Error}
+	ccForm = lineForm{lazyregexp.New(`^(?P<file>[^\s:][^:]*):(?P<line>\d+)(?::(?P<column>\d+))?: (?:fatal )?(?P<severity>error|warning|note): (?P<message>.+)$`), Error}
 
 	// ccPlace is a place in the output of a test, as assert and test libraries print it.
-	ccPlace = regexp.MustCompile(`(?m)([^\s:]+\.(?:c|cc|cpp|cxx|h|hh|hpp|m|mm)):(\d+):? (.*)$`)
+	ccPlace = lazyregexp.New(`(?m)([^\s:]+\.(?:c|cc|cpp|cxx|h|hh|hpp|m|mm)):(\d+):? (.*)$`)
 
-	ctestLine    = regexp.MustCompile(`(?m)^\s*\d+/\d+ Test\s+#\d+: (.+?) \.*\s*(Passed|Skipped|\*\*\*\S.*?)\s+[\d.]+ sec`)
-	automakeLine = regexp.MustCompile(`^(PASS|FAIL|XFAIL|XPASS|SKIP|ERROR): (\S.*)$`)
-	tapLine      = regexp.MustCompile(`^\s*(not ok|ok)(?: (\d+))?(?: -)?(?: ([^#]*))?(?:# *(?i:(skip|todo))\b.*)?$`)
-	makeError    = regexp.MustCompile(`^\w*make(?:\[\d+\])?: \*\*\* \[(?:([^\s:]+):(\d+): )?([^\]]+)\] (.+)$`)
+	ctestLine    = lazyregexp.New(`(?m)^\s*\d+/\d+ Test\s+#\d+: (.+?) \.*\s*(Passed|Skipped|\*\*\*\S.*?)\s+[\d.]+ sec`)
+	automakeLine = lazyregexp.New(`^(PASS|FAIL|XFAIL|XPASS|SKIP|ERROR): (\S.*)$`)
+	tapLine      = lazyregexp.New(`^\s*(not ok|ok)(?: (\d+))?(?: -)?(?: ([^#]*))?(?:# *(?i:(skip|todo))\b.*)?$`)
+	makeError    = lazyregexp.New(`^\w*make(?:\[\d+\])?: \*\*\* \[(?:([^\s:]+):(\d+): )?([^\]]+)\] (.+)$`)
 )
 
 // parseCTest parses the report of ctest --output-junit or, without one, its text.

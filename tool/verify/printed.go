@@ -2,15 +2,16 @@ package verify
 
 import (
 	"cmp"
-	"regexp"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // Lines by which runners print the outcome of a test while they run.
 var (
-	pytestLine = regexp.MustCompile(`(?m)^(?:\[gw\d+\] \[ *\d+%\] (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) )?(\S+\.py::.*?)(?: (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b.*)?\s*$`)
-	unitLine   = regexp.MustCompile(`(?m)^(\S+) \(([\w.]+)\)(?:\n.*?)? \.\.\. (ok|FAIL|ERROR|skipped)?`)
-	jestLine   = regexp.MustCompile(`(?m)^\s*(?:●|×|✕|FAIL\s)\s*(\S.*(?: › | > ).*?)(?:\s+\d+\s?ms)?$`)
+	pytestLine = lazyregexp.New(`(?m)^(?:\[gw\d+\] \[ *\d+%\] (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS) )?(\S+\.py::.*?)(?: (PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS)\b.*)?\s*$`)
+	unitLine   = lazyregexp.New(`(?m)^(\S+) \(([\w.]+)\)(?:\n.*?)? \.\.\. (ok|FAIL|ERROR|skipped)?`)
+	jestLine   = lazyregexp.New(`(?m)^\s*(?:●|×|✕|FAIL\s)\s*(\S.*(?: › | > ).*?)(?:\s+\d+\s?ms)?$`)
 )
 
 // noDetails is the message of a failure whose details the runner would print at its end.

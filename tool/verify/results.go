@@ -2,10 +2,10 @@ package verify
 
 import (
 	"path"
-	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/internal/textdiff"
 )
 
@@ -91,9 +91,9 @@ func (t runLocation) isProjectFile(name string) bool {
 		!strings.HasPrefix(name, "node:") && !strings.HasPrefix(name, "<") && !strings.Contains("/"+name, "/site-packages/") && !strings.Contains("/"+name, "/.venv/")
 }
 
-var stackFrame = regexp.MustCompile(`(?m)^\s*(?:at|❯)\s+(?:.*\()?((?:file://)?[^():\s][^():]*):(\d+):(\d+)\)?$`)
+var stackFrame = lazyregexp.New(`(?m)^\s*(?:at|❯)\s+(?:.*\()?((?:file://)?[^():\s][^():]*):(\d+):(\d+)\)?$`)
 
-var anyFrame = regexp.MustCompile(`(?m)^\s*(?:at|❯) .*:\d+:\d+\)?$`)
+var anyFrame = lazyregexp.New(`(?m)^\s*(?:at|❯) .*:\d+:\d+\)?$`)
 
 // nodeFrame returns the first frame of a JavaScript stack in the project.
 func (t runLocation) nodeFrame(stack string) (file string, line, column int) {

@@ -36,7 +36,7 @@ func Test(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts 
 		}
 		if !p.ScopedTest.IsZero() {
 			c = p.ScopedTest
-		} else if !c.IsZero() {
+		} else if !c.IsZero() && c.Argv[0] != "ctest" {
 			t.report.Notes = append(t.report.Notes, fmt.Sprintf("%s can't run the tests of some files; all ran", c.Argv[0]))
 		}
 		argv, ok = c.Expand(files)
@@ -56,6 +56,9 @@ func Test(ctx context.Context, ws *workspace.Workspace, p profile.Project, opts 
 	}
 	if ok, err := t.build(ctx); err != nil || !ok {
 		return t.finishReport(ctx), err
+	}
+	if err := t.selectCTest(ctx, &j); err != nil {
+		return nil, err
 	}
 	if err := t.run(ctx, &j); err != nil {
 		return nil, err

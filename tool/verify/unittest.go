@@ -1,18 +1,19 @@
 package verify
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 var (
-	unitHead  = regexp.MustCompile(`^(FAIL|ERROR): (\S+) \(([\w.<>]+)\)(.*)$`)
-	unitRan   = regexp.MustCompile(`^Ran (\d+) tests? in `)
-	unitSkip  = regexp.MustCompile(`skipped=(\d+)`)
-	unitFrame = regexp.MustCompile(`(?m)^\s+File "([^"]+)", line (\d+)`)
-	unitSides = regexp.MustCompile(`(?m)^\w*AssertionError: (?:\w+ differ: )?(.+) != (.+?)(?: : (.*))?$`)
-	unitName  = regexp.MustCompile(`^(\S+) \(([\w.]+)\)`)
+	unitHead  = lazyregexp.New(`^(FAIL|ERROR): (\S+) \(([\w.<>]+)\)(.*)$`)
+	unitRan   = lazyregexp.New(`^Ran (\d+) tests? in `)
+	unitSkip  = lazyregexp.New(`skipped=(\d+)`)
+	unitFrame = lazyregexp.New(`(?m)^\s+File "([^"]+)", line (\d+)`)
+	unitSides = lazyregexp.New(`(?m)^\w*AssertionError: (?:\w+ differ: )?(.+) != (.+?)(?: : (.*))?$`)
+	unitName  = lazyregexp.New(`^(\S+) \(([\w.]+)\)`)
 )
 
 const unitRule = "======================================================================"

@@ -2,8 +2,9 @@ package driver
 
 import (
 	"context"
-	"regexp"
 	"time"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // Snapshots is the module that stores states of a workspace. Snapshots are in a
@@ -77,7 +78,7 @@ func ValidSnapshotName(name string) bool {
 	return snapshotName.MatchString(name) && !ValidID(name)
 }
 
-var snapshotName = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$`)
+var snapshotName = lazyregexp.New(`^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$`)
 
 // SnapshotAccess says which snapshots may be used.
 type SnapshotAccess struct {

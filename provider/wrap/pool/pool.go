@@ -4,7 +4,8 @@
 // The shape of a workspace is its spec without identity: provider, template, policy,
 // options, session. The pool learns shapes from requests: the first workspace of a
 // shape is opened on demand, and from then on Options.Size workspaces of that shape
-// are kept ready, until the shape is no longer requested.
+// are kept ready, until the shape is no longer requested. A pool that is at least half full
+// is refilled only while nothing is requested, since refilling would slow requests down.
 //
 // The registry owns identity, and a pool can't change the id of a workspace. So the
 // registry calls the pool before it makes an id (driver.Reserver), and gets the id of
@@ -27,6 +28,7 @@ import (
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/sleep"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -293,6 +295,10 @@ func (p *Provider) closeReserved(w *warmWorkspace) {
 	}
 }
 
+// refillPause is how long refilling waits after a request, which it would slow down. A pool
+// that is less than half full does not wait.
+const refillPause = 100 * time.Millisecond
+
 // refill opens missing workspaces of a shape, in the background, one after another. The
 // caller holds p.mu.
 func (p *Provider) refill(key string, s *shape) {
@@ -301,9 +307,28 @@ func (p *Provider) refill(key string, s *shape) {
 	}
 	s.opening = 1
 	p.wg.Go(func() {
-		for p.openOne(key, s) {
+		for p.pauseRefill(s) && p.openOne(key, s) {
 		}
 	})
+}
+
+// pauseRefill waits until no workspace of the shape was requested for refillPause, and
+// reports whether the pool still runs.
+func (p *Provider) pauseRefill(s *shape) bool {
+	for {
+		p.mu.Lock()
+		wait := time.Until(s.asked.Add(refillPause))
+		if 2*len(s.warm) < p.opts.Size {
+			wait = 0
+		}
+		p.mu.Unlock()
+		if wait <= 0 {
+			return true
+		}
+		if sleep.For(p.ctx, wait) != nil {
+			return false
+		}
+	}
 }
 
 // openOne opens a workspace of a shape, and reports whether another one is missing. After

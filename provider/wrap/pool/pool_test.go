@@ -10,10 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/internal/shelltest"
+	"github.com/croft-run/croft/provider/memory"
 	"github.com/croft-run/croft/provider/wrap/pool"
 	"github.com/croft-run/croft/registry"
 	"github.com/croft-run/croft/workspace"
@@ -193,6 +195,33 @@ func TestWhatIsNotTakenEnds(t *testing.T) {
 	if id := p.Reserve(b); id != "" {
 		t.Errorf("a closed pool reserves %s", id)
 	}
+}
+
+// TestRefillWaits proves that a pool that is at least half full is not refilled while
+// workspaces are requested, and one that is less full is.
+func TestRefillWaits(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) { // where only a wait takes time
+		p, err := pool.Wrap(t.Context(), new(memory.Provider), pool.Options{Dir: dir, Size: 4})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		spec := driver.Spec{Kind: memory.Kind}
+		p.Reserve(spec)
+		time.Sleep(time.Second)
+		for _, step := range []struct {
+			wait time.Duration
+			want int
+		}{{0, 3}, {90 * time.Millisecond, 2}, {90 * time.Millisecond, 1}, {20 * time.Millisecond, 1}, {time.Second, 3}} {
+			time.Sleep(step.wait)
+			p.Reserve(spec)
+			synctest.Wait()
+			if got := p.Warm(spec); got != step.want {
+				t.Errorf("%v after the request before: %d are warm, want %d", step.wait, got, step.want)
+			}
+		}
+	})
 }
 
 // TestSweepOfAnotherProcess proves that a sweep spares what another process

@@ -372,7 +372,12 @@ func TestProcessesSurviveTheServer(t *testing.T) {
 			h.srv.Drain()
 		}
 	})
-	wantCode(t, "a stream of a server that drains", first.err, connect.CodeUnavailable)
+	// E2B's SDKs take "unavailable", and a plain 503, to mean that the sandbox is gone.
+	wantCode(t, "a stream of a server that drains", first.err, connect.CodeAborted)
+	late, err := h.processes("json").Start(t.Context(), bash("true"))
+	wantCode(t, "a stream that comes later", read(late, err, nil).err, connect.CodeAborted)
+	_, err = h.processes("proto").List(t.Context(), &envdpb.ListRequest{})
+	wantCode(t, "a call that comes later", err, connect.CodeAborted)
 	h.serve()
 	c := h.processes("json")
 	list, err := c.List(t.Context(), &envdpb.ListRequest{})

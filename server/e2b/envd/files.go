@@ -333,7 +333,7 @@ func (c *sandboxCall) writeFile(ctx context.Context, p string, body io.Reader, m
 	case err != nil && fault.Of(err) == fault.WrongState, fault.Of(err) == fault.NotFound:
 		return fileInfo{}, fmt.Errorf("%w: %w", fault.InvalidArgument, err) // a parent is no directory, or the path is one
 	case err != nil:
-		return fileInfo{}, err
+		return fileInfo{}, adviseSpace(err)
 	}
 	return newFileInfo(l.abs, metadata), nil
 }

@@ -10,6 +10,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/croft-run/croft/fault"
@@ -42,17 +43,29 @@ func (c *sandboxCall) runInside(ctx context.Context, cmd driver.Command, script 
 	return res, err
 }
 
-// insideErrors are texts of strerror in the C locale.
+// insideErrors are texts of strerror in the C locale, with what to do.
 var insideErrors = []struct {
-	text string
-	code fault.Code
+	text   string
+	code   fault.Code
+	advice string
 }{
-	{"No such file or directory", fault.NotFound},
-	{"Permission denied", fault.PermissionDenied},
-	{"Operation not permitted", fault.PermissionDenied},
-	{"Read-only file system", fault.PermissionDenied},
-	{"No space left on device", fault.ResourceExhausted},
-	{"Disk quota exceeded", fault.ResourceExhausted},
+	{"No such file or directory", fault.NotFound, ""},
+	{"Permission denied", fault.PermissionDenied, ""},
+	{"Operation not permitted", fault.PermissionDenied, ""},
+	{"Read-only file system", fault.PermissionDenied, "; write below the home directory or /tmp"},
+	{"No space left on device", fault.ResourceExhausted, noSpaceAdvice},
+	{"Disk quota exceeded", fault.ResourceExhausted, noSpaceAdvice},
+}
+
+// noSpaceAdvice says what to do about a full disk.
+const noSpaceAdvice = "; remove files of the sandbox, or ask the operator for a higher limit of disk or more space"
+
+// adviseSpace adds noSpaceAdvice to an error of a full disk.
+func adviseSpace(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w%s", err, noSpaceAdvice)
+	}
+	return err
 }
 
 // insideError returns why a command inside failed.
@@ -68,11 +81,11 @@ func insideError(res driver.Result) error {
 	case driver.CauseLost, driver.CauseDestroyed, driver.CauseOOM, driver.CausePIDs:
 		return fmt.Errorf("%w: a command inside the sandbox was ended (%s)", fault.Unavailable, res.Cause)
 	case driver.CauseDisk:
-		return fmt.Errorf("%w: %s", fault.ResourceExhausted, text)
+		return fmt.Errorf("%w: %s%s", fault.ResourceExhausted, text, noSpaceAdvice)
 	}
 	for _, e := range insideErrors {
 		if strings.Contains(text, e.text) {
-			return fmt.Errorf("%w: %s", e.code, text)
+			return fmt.Errorf("%w: %s%s", e.code, text, e.advice)
 		}
 	}
 	if text == "" {

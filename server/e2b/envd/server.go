@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ type Sandbox struct {
 	Token     string            // X-Access-Token that requests need; "" is none
 	Workdir   string            // default directory of commands; "" is the home
 	Limits    workspace.Limits  // of the workspace, for metrics; nil if they are not known
+	Received  func()            // called after each message of a stream of requests; may be nil
 }
 
 // Config configures a Server. The zero value works.
@@ -75,8 +77,12 @@ func New(cfg Config) *Server {
 		}),
 	}
 	mux := http.NewServeMux()
-	mux.Handle(envdpb.NewProcessHandler(processService{s}, options...))
-	mux.Handle(envdpb.NewFilesystemHandler(filesystemService{s}, options...))
+	handleService := func(path string, h http.Handler) {
+		mux.Handle(path, h)
+		mux.HandleFunc(strings.TrimSuffix(path, "/"), unknownRoute) // the mux would redirect
+	}
+	handleService(envdpb.NewProcessHandler(processService{s}, options...))
+	handleService(envdpb.NewFilesystemHandler(filesystemService{s}, options...))
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.HandleFunc("GET /files", s.download)
 	mux.HandleFunc("POST /files", s.upload)
@@ -112,14 +118,20 @@ func (badRequests) WrapStreamingClient(next connect.StreamingClientFunc) connect
 // WrapStreamingHandler changes the errors of Receive.
 func (badRequests) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		return next(ctx, requestConn{conn})
+		return next(ctx, requestConn{conn, callOf(ctx).Received})
 	}
 }
 
-type requestConn struct{ connect.StreamingHandlerConn }
+type requestConn struct {
+	connect.StreamingHandlerConn
+	received func()
+}
 
 func (c requestConn) Receive(m any) error {
 	err := c.StreamingHandlerConn.Receive(m)
+	if c.received != nil {
+		c.received()
+	}
 	if err != nil && connect.CodeOf(err) == connect.CodeInternal {
 		return connect.NewError(connect.CodeInvalidArgument, err)
 	}
@@ -150,7 +162,7 @@ func (s *Server) ServeCode(w http.ResponseWriter, r *http.Request, sb Sandbox) {
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, sb Sandbox, h http.Handler) {
 	if !s.begin() {
-		writeError(w, fmt.Errorf("%w: the server is shutting down", fault.Unavailable))
+		WriteError(w, r, errDraining)
 		return
 	}
 	defer s.work.Done()
@@ -160,7 +172,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, sb Sandbox, h htt
 	h.ServeHTTP(w, r.WithContext(ctx))
 }
 
-var errDraining = fmt.Errorf("%w: the server is shutting down", fault.Unavailable)
+var errDraining = fmt.Errorf("%w: the server is shutting down; retry when it is back", fault.Unavailable)
 
 // begin counts a request or watcher, unless the server drains.
 func (s *Server) begin() bool {
@@ -212,7 +224,7 @@ func (s *Server) box(id string) *box {
 	defer s.mu.Unlock()
 	b := s.boxes[id]
 	if b == nil {
-		b = &box{procs: map[uint32]*process{}, watchers: map[string]*pollWatcher{}, contexts: map[string]string{}, counts: map[string]int{}}
+		b = &box{procs: map[uint32]*process{}, watchers: map[string]*pollWatcher{}, contexts: map[string]string{}, counts: map[string]int{}, swept: time.Now()}
 		s.boxes[id] = b
 	}
 	return b
@@ -222,7 +234,7 @@ func (s *Server) box(id string) *box {
 type box struct {
 	mu       sync.Mutex
 	procs    map[uint32]*process     // by pid: processes that this server started or found
-	swept    time.Time               // when ended processes were last removed
+	swept    time.Time               // when ended processes were last removed, or the box was made
 	watchers map[string]*pollWatcher // by id
 	user     *identity               // nil until it is asked for
 	cpu      cpuSample               // of the last call of Metrics
@@ -282,6 +294,19 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	json.NewEncoder(w).Encode(v) //nolint:errcheck // the client is gone
 }
 
+var rpcErrors = connect.NewErrorWriter()
+
+// WriteError answers a request to envd with an error. The client of a Connect service would
+// take a plain status of 503 to mean that the sandbox is gone.
+func WriteError(w http.ResponseWriter, r *http.Request, err error) {
+	service, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	if (service == envdpb.ProcessName || service == envdpb.FilesystemName) && rpcErrors.IsSupported(r) {
+		rpcErrors.Write(w, r, rpcError(r.Context(), err)) //nolint:errcheck // the client is gone
+		return
+	}
+	writeError(w, err)
+}
+
 // writeError writes an error as envd does.
 func writeError(w http.ResponseWriter, err error) { writeStatus(w, httpStatus(err), err) }
 
@@ -319,7 +344,8 @@ func httpStatus(err error) int {
 	return http.StatusInternalServerError
 }
 
-// connectCodes are the codes of Connect for fault codes.
+// connectCodes are the codes of Connect for fault codes. None is CodeUnavailable: E2B's SDKs
+// take it to mean that the sandbox is gone.
 var connectCodes = map[fault.Code]connect.Code{
 	fault.InvalidArgument:   connect.CodeInvalidArgument,
 	fault.Unauthenticated:   connect.CodeUnauthenticated,
@@ -330,9 +356,9 @@ var connectCodes = map[fault.Code]connect.Code{
 	fault.Conflict:          connect.CodeAborted,
 	fault.WrongState:        connect.CodeFailedPrecondition,
 	fault.ResourceExhausted: connect.CodeResourceExhausted,
-	fault.Unavailable:       connect.CodeUnavailable,
-	fault.Failed:            connect.CodeUnavailable,
-	fault.Evicted:           connect.CodeUnavailable,
+	fault.Unavailable:       connect.CodeAborted,
+	fault.Failed:            connect.CodeFailedPrecondition,
+	fault.Evicted:           connect.CodeAborted,
 	fault.Unsupported:       connect.CodeUnimplemented,
 	fault.Canceled:          connect.CodeCanceled,
 	fault.DeadlineExceeded:  connect.CodeDeadlineExceeded,
@@ -350,5 +376,5 @@ func rpcError(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	}
-	return connect.NewError(connectCodes[fault.Of(err)], err)
+	return connect.NewError(connectCodes[fault.Of(err)], adviseSpace(err))
 }

@@ -1,0 +1,283 @@
+package sandbox
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/guestproto"
+)
+
+// addGit adds the mount of an entry named .git: of its private copy, unless the workload
+// shares the host's.
+func (p *autorunProtection) addGit(e gitEntry) error {
+	switch {
+	case slices.Contains(p.scan.unreadable, e.name):
+		return nil
+	case !e.mode.IsDir() && !e.mode.IsRegular():
+		return fmt.Errorf("%s is neither a directory nor a file, and can't be protected: %w: remove it, or copy the directory", e.name, fault.Unsupported)
+	case e.mode.IsRegular():
+		return p.addGitFile(e.name)
+	case p.spec.gitShared:
+		return nil // it is among the repositories
+	}
+	return p.addPrivateGit(e.name)
+}
+
+// addPrivateGit hides a Git directory in the directory by its private copy.
+func (p *autorunProtection) addPrivateGit(name string) error {
+	fd, err := p.openDir(name)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd) //nolint:errcheck // it was only read
+	host := filepath.Join(p.real, name)
+	c, err := p.spec.privateGit(gitSource{fd: fd, host: host, path: host})
+	if err != nil {
+		return err
+	}
+	p.addMount(name, guestproto.Mount{Kind: guestproto.MountBind, Source: filepath.Join(p.spec.gitDir, c.ID, "git")})
+	top := path.Dir(name)
+	if path.Base(name) != ".git" {
+		top = ""
+	}
+	_, err = p.addConfigured(host, filepath.Join(p.real, top))
+	return err
+}
+
+// addGitFile adds the mount of a .git that is a file. A Git directory that it names in a
+// directory that is shown is a private copy there. One elsewhere is copied if it belongs to
+// the file; otherwise it is not seen inside.
+func (p *autorunProtection) addGitFile(name string) error {
+	link := filepath.Join(p.real, name)
+	content := string(p.readFile(name, 4<<10))
+	to := strings.TrimSpace(strings.TrimPrefix(content, "gitdir:"))
+	if !filepath.IsAbs(to) {
+		to = filepath.Join(filepath.Dir(link), to)
+	}
+	to = filepath.Clean(to)
+	if rel, err := filepath.Rel(p.real, to); err == nil && filepath.IsLocal(rel) {
+		p.addReadOnly(name)
+		return p.addSeparateGit(filepath.ToSlash(rel))
+	}
+	src, ok := locateGitDir(link, content)
+	if !ok || p.spec.gitShared || p.spec.isShown(src.host) || p.spec.checkGit(src.host) != nil {
+		p.addReadOnly(name)
+		return nil
+	}
+	fd, err := openDirAt(unix.AT_FDCWD, src.host)
+	if err != nil {
+		return fmt.Errorf("%s: %w: %w", src.host, fault.Of(err), err)
+	}
+	defer unix.Close(fd) //nolint:errcheck // it was only read
+	src.fd = fd
+	c, err := p.spec.privateGit(src)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(p.spec.gitDir, c.ID)
+	p.addMount(name, guestproto.Mount{Kind: guestproto.MountBind, Source: filepath.Join(dir, "link"), ReadOnly: true})
+	p.extra = append(p.extra, guestproto.Mount{Kind: guestproto.MountBind, Source: filepath.Join(dir, "git"), Target: path.Join(gitInside, c.ID, "git")})
+	_, err = p.addConfigured(src.host, filepath.Dir(link))
+	return err
+}
+
+// addSeparateGit hides a Git directory that a .git file names and that is not in another
+// one.
+func (p *autorunProtection) addSeparateGit(name string) error {
+	if p.spec.gitShared || isInGit(name) || !slices.Contains(p.scan.repos, name) {
+		return nil
+	}
+	p.scan.repos = slices.DeleteFunc(p.scan.repos, func(repo string) bool { return repo == name })
+	return p.addPrivateGit(name)
+}
+
+// isInGit reports whether a path leads into a .git.
+func isInGit(name string) bool { return slices.Contains(strings.Split(name, "/"), ".git") }
+
+// isHidden reports whether a path lies in a private copy: the workload does not reach the
+// host's file there.
+func (p *autorunProtection) isHidden(name string) bool {
+	for at := name; at != "."; at = path.Dir(at) {
+		if m, ok := p.mounts[at]; ok && m.Kind == guestproto.MountBind {
+			return true
+		}
+	}
+	return !p.spec.gitShared && isInGit(name)
+}
+
+// addRepo adds the hooks and the configuration of a repository that is not copied.
+func (p *autorunProtection) addRepo(dir string) error {
+	for _, h := range placeholders {
+		if err := p.reservePlaceholder(dir, h); err != nil {
+			return err
+		}
+	}
+	top := dir
+	if path.Base(dir) == ".git" {
+		top = path.Dir(dir)
+	}
+	perTree, err := p.addConfigured(filepath.Join(p.real, dir), filepath.Join(p.real, top))
+	if err != nil {
+		return err
+	}
+	shared := p.spec.gitShared && isInGit(dir)
+	if perTree || shared {
+		if err := p.reservePlaceholder(dir, placeholder{name: "config.worktree"}); err != nil {
+			return err
+		}
+	}
+	if shared {
+		if err := p.reserveAttributes(path.Join(dir, "info")); err != nil {
+			return err
+		}
+	}
+	p.addExisting(path.Join(dir, "config.worktree"))
+	p.addExisting(path.Join(dir, "info/attributes"))
+	trees, err := p.readNames(path.Join(dir, "worktrees"))
+	if err != nil {
+		return nil // no worktrees
+	}
+	for _, tree := range trees {
+		at := path.Join(dir, "worktrees", tree)
+		if info, err := p.root.Lstat(at); err != nil || !info.IsDir() {
+			continue
+		}
+		for _, name := range []string{"commondir", "gitdir", "config.worktree"} {
+			p.addExisting(path.Join(at, name))
+		}
+		if perTree || shared {
+			if err := p.reservePlaceholder(at, placeholder{name: "config.worktree"}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// reserveAttributes reserves the attributes of a repository in its directory info, which
+// stays writable.
+func (p *autorunProtection) reserveAttributes(info string) error {
+	if err := p.root.Mkdir(info, 0o755); err == nil {
+		p.madeDirs = append(p.madeDirs, info)
+	}
+	if st, err := p.root.Lstat(info); err != nil || !st.IsDir() {
+		return fmt.Errorf("%s is no directory, and can't be protected: %w", info, fault.Unsupported)
+	}
+	return p.reservePlaceholder(info, placeholder{name: "attributes"})
+}
+
+// maxIncludes bounds the configuration files that are read.
+const maxIncludes = 64
+
+// addConfigured adds what a repository of the host runs or includes in the directory, by
+// its configuration or by symlinks, and reports whether its worktrees have configurations
+// of their own. dir is the Git directory, and top the working tree, both paths of the host.
+func (p *autorunProtection) addConfigured(dir, top string) (perTree bool, err error) {
+	p.noteLinks(filepath.Join(dir, "info/attributes"), 0)
+	hooks := []string{filepath.Join(dir, "hooks")}
+	if names, err := os.ReadDir(hooks[0]); err == nil {
+		for _, e := range names[:min(len(names), maxTreeEntries)] {
+			if e.Type()&os.ModeSymlink == 0 {
+				continue // read-only with its directory
+			}
+			if err := p.claim(filepath.Join(hooks[0], e.Name()), false); err != nil {
+				return false, err
+			}
+		}
+	}
+	own := []string{filepath.Join(dir, "config"), filepath.Join(dir, "config.worktree")}
+	files := append(slices.Clone(own), userGitConfigs()...)
+	for i := 0; i < len(files) && i < maxIncludes; i++ {
+		if err := p.claimExisting(files[i]); err != nil {
+			return false, err
+		}
+		c := parseGitConfig(string(readConfig(files[i])))
+		perTree = perTree || c.perTree
+		if c.worktree != "" && i < len(own) {
+			top = configPath(dir, c.worktree)
+		}
+		for _, name := range c.hooks {
+			for _, base := range append(p.linkedWorktrees(), top) {
+				hooks = append(hooks, configPath(base, name))
+			}
+		}
+		for _, name := range c.includes {
+			at := configPath(filepath.Dir(files[i]), name)
+			if err := p.claim(at, false); err != nil {
+				return false, err
+			}
+			if !slices.Contains(files, at) {
+				files = append(files, at)
+			}
+		}
+	}
+	for _, name := range hooks {
+		if err := p.claim(name, true); err != nil {
+			return false, err
+		}
+	}
+	return perTree, nil
+}
+
+// maxConfigSize bounds how much of a configuration file is read.
+const maxConfigSize = 1 << 20
+
+// readConfig returns the content of a configuration file of the host, nil if there is none.
+func readConfig(name string) []byte {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	data, _ := io.ReadAll(io.LimitReader(f, maxConfigSize))
+	return data
+}
+
+// userGitConfigs lists the configuration files of the user and of the host, which apply to
+// every repository.
+func userGitConfigs() []string {
+	list := []string{"/etc/gitconfig"}
+	if dir, err := os.UserConfigDir(); err == nil {
+		list = append(list, filepath.Join(dir, "git/config"))
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		list = append(list, filepath.Join(home, ".gitconfig"))
+	}
+	return list
+}
+
+// configPath returns the path of a configured name, which is relative to base.
+func configPath(base, name string) string {
+	if rest, ok := strings.CutPrefix(name, "~/"); ok {
+		if home, err := os.UserHomeDir(); err == nil {
+			return filepath.Join(home, rest)
+		}
+	}
+	if filepath.IsAbs(name) {
+		return filepath.Clean(name)
+	}
+	return filepath.Join(base, name)
+}
+
+// linkedWorktrees lists the worktrees in the directory of repositories that lie elsewhere.
+func (p *autorunProtection) linkedWorktrees() []string {
+	var dirs []string
+	for _, e := range p.scan.gits {
+		if e.mode.IsRegular() && strings.Contains(string(p.readFile(e.name, 4<<10)), "/worktrees/") {
+			dirs = append(dirs, filepath.Join(p.real, path.Dir(e.name)))
+		}
+	}
+	return dirs
+}

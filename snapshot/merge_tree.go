@@ -1,0 +1,474 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/autorun"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// MergeOptions are the options of Merge.
+type MergeOptions struct {
+	// Only are the paths whose changes are merged, with their subtrees; nil is
+	// every change. A path without a change is fault.NotFound.
+	Only []string
+
+	// Hunks are the hunks to merge by path, counted from 1 in the order of Diff
+	// with the default context.
+	Hunks map[string][]int
+
+	// Markers writes both sides of a conflict into a text, with git's conflict
+	// markers, and continues.
+	Markers bool
+
+	// MaxText is the maximum size of a file to be merged as text; 0 is 4 MiB.
+	MaxText int64
+
+	// Ignored includes what .gitignore files exclude, and caches.
+	Ignored bool
+	// Autorun includes autorun files: editor tasks, hooks and the like, which tools
+	// of the user run without being asked.
+	Autorun bool
+
+	// Ours and Theirs are the names of the sides in texts and conflict markers; ""
+	// is "ours" and "theirs".
+	Ours, Theirs string
+
+	to *destination // nil is no directory of this host
+}
+
+// A Merged is the result of a merge: the changes to ours.
+type Merged struct {
+	Applied   []string   `json:"applied"`             // paths that change
+	Same      []string   `json:"same,omitempty"`      // paths that are equal in ours and theirs
+	Conflicts []Conflict `json:"conflicts,omitempty"` // paths that stay unchanged, or get markers
+
+	// LeftOut are changes that were not merged: ignored files, and autorun files. Git
+	// are the repositories that differ: .git is never merged.
+	LeftOut []LeftOut   `json:"leftOut,omitempty"`
+	Git     []GitChange `json:"git,omitempty"`
+
+	patches map[string]patch
+	was     map[string]*Node // what was merged into, by path; nil if there was nothing
+}
+
+// A Conflict is a path that both sides changed incompatibly.
+type Conflict struct {
+	Path   string         `json:"path"`
+	Kind   ConflictKind   `json:"kind"`
+	Reason string         `json:"reason"`
+	Marked bool           `json:"marked,omitempty"` // it gets conflict markers
+	Text   []TextConflict `json:"text,omitempty"`
+}
+
+// ConflictKind is the kind of a conflict.
+type ConflictKind string
+
+// The kinds of conflicts. Only ConflictLines can get conflict markers.
+const (
+	ConflictLines   ConflictKind = "lines"   // both sides changed the same lines
+	ConflictContent ConflictKind = "content" // both sides changed or added a file that can't be merged as text
+	ConflictOurs    ConflictKind = "removed-in-ours"
+	ConflictTheirs  ConflictKind = "removed-in-theirs"
+	ConflictMode    ConflictKind = "mode" // both sides changed the mode
+	ConflictType    ConflictKind = "type" // a directory that is not empty on one side, and a file on the other
+)
+
+// Merge is a three-way merge: it finds the changes that bring those from base to
+// theirs into ours. It does not change ours; see Apply. It never merges .git, at any
+// level.
+func Merge(ctx context.Context, base, ours, theirs Tree, opts *MergeOptions) (*Merged, error) {
+	m := &merger{base: base, ours: ours, theirs: theirs, out: &Merged{Applied: []string{}, patches: map[string]patch{}, was: map[string]*Node{}}}
+	if opts != nil {
+		m.opts = *opts
+	}
+	if m.opts.MaxText == 0 {
+		m.opts.MaxText = 4 << 20
+	}
+	m.opts.Ours, m.opts.Theirs = cmp.Or(m.opts.Ours, "ours"), cmp.Or(m.opts.Theirs, "theirs")
+	only, err := cleanPaths(m.opts.Only)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.cleanHunks(); err != nil {
+		return nil, err
+	}
+	if only == nil && len(m.opts.Hunks) > 0 {
+		only = slices.Sorted(maps.Keys(m.opts.Hunks))
+	}
+	d, err := Diff(ctx, base, theirs, &DiffOptions{NoRenames: true, Only: only, NoGit: true, NoIgnored: !m.opts.Ignored})
+	if err != nil {
+		return nil, err
+	}
+	if err := checkPathsChanged(only, d); err != nil {
+		return nil, err
+	}
+	// Each change is looked up in all three trees, after Diff.
+	for _, t := range []*Tree{&m.base, &m.ours, &m.theirs} {
+		if *t, err = withListings(ctx, *t); err != nil {
+			return nil, err
+		}
+	}
+	m.out.Git, m.out.LeftOut = d.Git, d.LeftOut
+	if !m.opts.Autorun {
+		if d.Changes, err = m.dropAutorun(ctx, d.Changes); err != nil {
+			return nil, err
+		}
+	}
+	// Removals are merged bottom-up: a directory is removed only if it is empty. A
+	// path that changes its type is merged once, afterwards.
+	stays := map[string]bool{}
+	for _, c := range d.Changes {
+		if c.Kind != Removed {
+			stays[c.Path] = true
+		}
+	}
+	for _, c := range slices.Backward(d.Changes) {
+		if c.Kind == Removed && !stays[c.Path] {
+			if err := m.mergePath(ctx, c.Path); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, c := range d.Changes {
+		if c.Kind != Removed {
+			if err := m.mergePath(ctx, c.Path); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.Sort(m.out.Applied)
+	m.out.Applied = slices.Compact(m.out.Applied)
+	return m.out, nil
+}
+
+// ApplyTo returns ours, the tree that was merged into, with the merged changes, and
+// the paths of these.
+func (m *Merged) ApplyTo(ours Tree) (Tree, []string) {
+	return newPatchedTree(ours, m.patches), slices.Sorted(maps.Keys(m.patches))
+}
+
+// AddScope adds what an earlier comparison, whose changes were merged, left out.
+func (m *Merged) AddScope(d *Comparison) {
+	m.Git, m.LeftOut = d.Git, append(slices.Clip(d.LeftOut), m.LeftOut...)
+}
+
+// cleanHunks normalises the paths of hunks.
+func (m *merger) cleanHunks() error {
+	hunks := make(map[string][]int, len(m.opts.Hunks))
+	for p, list := range m.opts.Hunks {
+		clean, err := cleanPaths([]string{p})
+		if err != nil {
+			return err
+		}
+		hunks[clean[0]] = append(hunks[clean[0]], list...)
+	}
+	m.opts.Hunks = hunks
+	return nil
+}
+
+func checkPathsChanged(only []string, d *Comparison) error {
+	changed := map[string]bool{} // with the directories above
+	for _, c := range d.Changes {
+		for p := c.Path; !changed[p]; p = path.Dir(p) {
+			changed[p] = true
+		}
+	}
+	for _, p := range only {
+		if autorun.InGit(p) {
+			return fmt.Errorf("snapshot: apply %s: %w: .git is never merged as files", p, fault.InvalidArgument)
+		}
+		if !changed[p] {
+			return fmt.Errorf("snapshot: apply %s: %w: there is no change at this path", p, fault.NotFound)
+		}
+	}
+	return nil
+}
+
+type merger struct {
+	base, ours, theirs Tree
+	opts               MergeOptions
+	out                *Merged
+
+	hasName func(ctx context.Context, path string) (bool, error) // whether the result may have a path; nil asks the trees
+}
+
+// statAt returns the node at a path; nil if nothing is there.
+func statAt(ctx context.Context, t Tree, name string) (*Node, error) {
+	dir, n, err := Lookup(ctx, t, name)
+	if fault.Of(err) == fault.NotFound {
+		return nil, nil
+	}
+	if dir != nil {
+		dir.Close()
+	}
+	return n, err
+}
+
+// nodeAt returns the node at a path, with its digest; nil if there is none.
+func nodeAt(ctx context.Context, t Tree, name string) (*Node, error) {
+	dir, n, err := Lookup(ctx, t, name)
+	if fault.Of(err) == fault.NotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return n, fillContent(ctx, dir, n)
+}
+
+// equalNodes compares two nodes, without times.
+func equalNodes(a, b *Node) bool {
+	switch {
+	case a == nil || b == nil:
+		return a == b
+	case a.Type != b.Type:
+		return false
+	case a.Type == driver.TypeSymlink:
+		return a.Target == b.Target
+	}
+	return a.Mode&0o777 == b.Mode&0o777 && (a.Type != driver.TypeFile || a.Content == b.Content)
+}
+
+func isType(t driver.FileType, nodes ...*Node) bool {
+	return !slices.ContainsFunc(nodes, func(n *Node) bool { return n == nil || n.Type != t })
+}
+
+func (m *merger) mergePath(ctx context.Context, name string) error {
+	b, err := nodeAt(ctx, m.base, name)
+	if err != nil {
+		return err
+	}
+	o, err := nodeAt(ctx, m.ours, name)
+	if err != nil {
+		return err
+	}
+	m.out.was[name] = o
+	t, err := nodeAt(ctx, m.theirs, name)
+	if err != nil {
+		return err
+	}
+	chosen, some := m.opts.Hunks[name]
+	switch {
+	case some:
+		return m.mergeHunks(ctx, name, b, o, t, chosen)
+	case equalNodes(o, t):
+		m.out.Same = append(m.out.Same, name)
+		return nil
+	case isType(driver.TypeDir, o) && (t == nil || t.Type != driver.TypeDir):
+		return m.mergeDirectory(ctx, name, t)
+	case equalNodes(o, b):
+		return m.takeTheirs(ctx, name, t, fromTree(m.theirs, name))
+	case isType(driver.TypeDir, o, t):
+		m.mergeMode(name, b, o, t)
+		return nil
+	case isType(driver.TypeFile, b, o, t):
+		theirs, err := m.readText(ctx, m.theirs, name, t)
+		if err != nil {
+			return err
+		}
+		return m.mergeText(ctx, name, b, o, t, theirs)
+	}
+	m.addContentConflict(name, b, o, t)
+	return nil
+}
+
+// addContentConflict adds the conflict of a path that can't be merged as text.
+func (m *merger) addContentConflict(name string, b, o, t *Node) {
+	switch {
+	case o == nil:
+		m.addConflict(name, ConflictOurs, "removed in %s, changed in %s", m.opts.Ours, m.opts.Theirs)
+	case t == nil:
+		m.addConflict(name, ConflictTheirs, "changed in %s, removed in %s", m.opts.Ours, m.opts.Theirs)
+	case b == nil:
+		m.addConflict(name, ConflictContent, "added in %s and in %s with different content", m.opts.Ours, m.opts.Theirs)
+	default:
+		m.addConflict(name, ConflictContent, "changed in %s and in %s, and not a text that can be merged", m.opts.Ours, m.opts.Theirs)
+	}
+}
+
+func (m *merger) addConflict(name string, kind ConflictKind, reason string, args ...any) *Conflict {
+	m.out.Conflicts = append(m.out.Conflicts, Conflict{Path: name, Kind: kind, Reason: fmt.Sprintf(reason, args...)})
+	return &m.out.Conflicts[len(m.out.Conflicts)-1]
+}
+
+// mergeDirectory replaces or removes a directory, whose entries were merged before.
+func (m *merger) mergeDirectory(ctx context.Context, name string, t *Node) error {
+	rest, err := m.out.remaining(ctx, m.ours, name)
+	if err != nil {
+		return err
+	}
+	if rest == "" {
+		return m.takeTheirs(ctx, name, t, fromTree(m.theirs, name))
+	}
+	if t == nil {
+		m.out.Same = append(m.out.Same, name) // kept for its other entries
+		return nil
+	}
+	m.addConflict(name, ConflictType, "a directory in %s that is not empty", m.opts.Ours)
+	return nil
+}
+
+// takeTheirs makes a path equal to theirs.
+func (m *merger) takeTheirs(ctx context.Context, name string, t *Node, open opener) error {
+	p := patch{open: open}
+	if t != nil {
+		n := *t
+		n.stat, n.ModTime, n.Opaque, n.Mode = nil, time.Now(), false, n.Mode&0o777
+		p.node = &n
+		if blocked, err := m.addParents(ctx, name); blocked || err != nil {
+			return err
+		}
+	}
+	m.out.patches[name] = p
+	m.out.Applied = append(m.out.Applied, name)
+	return nil
+}
+
+// addParents creates the parent directories that are missing in ours. If a parent is not
+// a directory there, it adds a conflict and reports true.
+func (m *merger) addParents(ctx context.Context, name string) (blocked bool, err error) {
+	var missing []string
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		p, patched := m.out.patches[dir]
+		if patched && p.node != nil {
+			continue
+		}
+		o, err := statAt(ctx, m.ours, dir)
+		if err != nil {
+			return false, err
+		}
+		if isType(driver.TypeDir, o) && !patched {
+			break
+		}
+		if o != nil && !patched {
+			m.addConflict(name, ConflictType, "%s is a %s in %s, and a directory in %s", dir, o.Type, m.opts.Ours, m.opts.Theirs)
+			return true, nil
+		}
+		missing = append(missing, dir)
+	}
+	for _, dir := range missing {
+		t, err := statAt(ctx, m.theirs, dir)
+		if err != nil {
+			return false, err
+		}
+		n := &Node{Type: driver.TypeDir, Mode: 0o755, ModTime: time.Now()}
+		if t != nil {
+			n.Mode = t.Mode
+		}
+		m.out.patches[dir] = patch{node: n}
+	}
+	return false, nil
+}
+
+// mergeMode merges the modes of two directories, or of two files of equal content.
+func (m *merger) mergeMode(name string, b, o, t *Node) {
+	if b != nil && o.Mode == b.Mode {
+		n := *o
+		n.Mode, n.stat = t.Mode, nil
+		m.out.patches[name] = patch{node: &n, open: fromTree(m.ours, name)}
+		m.out.Applied = append(m.out.Applied, name)
+		return
+	}
+	m.addConflict(name, ConflictMode, "mode %04o in %s, %04o in %s", o.Mode, m.opts.Ours, t.Mode, m.opts.Theirs)
+}
+
+// readText returns a file's text; nil if it is binary or too large.
+func (m *merger) readText(ctx context.Context, t Tree, name string, n *Node) ([]byte, error) {
+	if n.Size > m.opts.MaxText {
+		return nil, nil
+	}
+	data, err := readFile(ctx, t, name, m.opts.MaxText)
+	if err != nil || isBinary(data) {
+		return nil, err
+	}
+	if data == nil {
+		data = []byte{}
+	}
+	return data, nil
+}
+
+// mergeHunks merges the chosen hunks of a file.
+func (m *merger) mergeHunks(ctx context.Context, name string, b, o, t *Node, chosen []int) error {
+	if !isType(driver.TypeFile, b, o, t) {
+		return fmt.Errorf("snapshot: apply hunks of %s: %w: it must be a file on all sides", name, fault.InvalidArgument)
+	}
+	base, err := m.readText(ctx, m.base, name, b)
+	if err != nil {
+		return err
+	}
+	theirs, err := m.readText(ctx, m.theirs, name, t)
+	if err != nil {
+		return err
+	}
+	if base == nil || theirs == nil {
+		return fmt.Errorf("snapshot: apply hunks of %s: %w: it is binary, or too large", name, fault.InvalidArgument)
+	}
+	picked, count := pickHunks(base, theirs, 3, chosen)
+	for _, c := range chosen {
+		if c < 1 || c > count {
+			return fmt.Errorf("snapshot: apply hunk %d of %s: %w: its hunks are 1 to %d", c, name, fault.InvalidArgument, count)
+		}
+	}
+	n := *t
+	n.Mode, n.Content = b.Mode, sum(picked) // a hunk has no mode
+	return m.mergeText(ctx, name, b, o, &n, picked)
+}
+
+// mergeText merges three versions of a file, with the text of theirs given.
+func (m *merger) mergeText(ctx context.Context, name string, b, o, t *Node, theirs []byte) error {
+	mode := o.Mode
+	switch {
+	case o.Mode == b.Mode:
+		mode = t.Mode
+	case t.Mode != b.Mode && t.Mode != o.Mode:
+		m.addConflict(name, ConflictMode, "mode %04o in %s, %04o in %s", o.Mode, m.opts.Ours, t.Mode, m.opts.Theirs)
+		return nil
+	}
+	n := *o
+	n.Mode, n.stat, n.ModTime = mode, nil, time.Now()
+	if o.Content == t.Content || t.Content == b.Content {
+		return m.takeTheirs(ctx, name, &n, fromTree(m.ours, name))
+	}
+	base, err := m.readText(ctx, m.base, name, b)
+	if err != nil {
+		return err
+	}
+	ours, err := m.readText(ctx, m.ours, name, o)
+	if err == nil && ours != nil && sum(ours) != o.Content {
+		err = errChanged(name)
+	}
+	if err != nil {
+		return err
+	}
+	if base == nil || ours == nil || theirs == nil {
+		if o.Content == b.Content {
+			n.Content, n.Size, n.List = t.Content, t.Size, t.List
+			return m.takeTheirs(ctx, name, &n, fromTree(m.theirs, name))
+		}
+		m.addContentConflict(name, b, o, t)
+		return nil
+	}
+	var markers *Markers
+	if m.opts.Markers {
+		markers = &Markers{m.opts.Ours, m.opts.Theirs}
+	}
+	merged, conflicts := MergeText(base, ours, theirs, markers)
+	if len(conflicts) > 0 {
+		c := m.addConflict(name, ConflictLines, "the same lines were changed in %s and in %s", m.opts.Ours, m.opts.Theirs)
+		c.Text, c.Marked = conflicts, m.opts.Markers
+		if !m.opts.Markers {
+			return nil
+		}
+	}
+	n.Content, n.Size, n.List = sum(merged), int64(len(merged)), ID{}
+	return m.takeTheirs(ctx, name, &n, inMemory(merged))
+}

@@ -1,0 +1,81 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// UndoOptions are the options of Undo.
+type UndoOptions struct {
+	Force    bool // also if the applied state was changed since
+	DryRun   bool // only report the changes
+	Stage    string
+	Journals string
+	Owner    *Owner
+
+	// Workspace is the name or id of the workspace that was applied; "" is any.
+	Workspace string
+}
+
+// Undo reverts an Apply to a directory, which must be the directory of that Apply.
+// If the applied paths were changed since, it is fault.Conflict.
+func Undo(ctx context.Context, s *Store, id, dir string, opts *UndoOptions) (*RestoreResult, error) {
+	if opts == nil {
+		opts = &UndoOptions{}
+	}
+	m, err := undoManifest(ctx, s, id, dir, opts.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	if !opts.DryRun {
+		if err := Recover(ctx, dir, opts.Stage, opts.Journals); err != nil {
+			return nil, err
+		}
+	}
+	paths := m.pathStrings()
+	now := Subset(HostDir(dir, nil), paths)
+	digest, err := Digest(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	if digest != m.Labels[AfterLabel] && !opts.Force {
+		return nil, fmt.Errorf("snapshot: undo %s: %w: the applied files were changed since, and undo would overwrite them", id, fault.Conflict)
+	}
+	if opts.DryRun {
+		d, err := Diff(ctx, now, s.StoredTree(m.Root), &DiffOptions{NoRenames: true, Only: paths})
+		if err != nil {
+			return nil, err
+		}
+		res := &RestoreResult{Changed: len(d.Changes)}
+		for _, c := range d.Changes {
+			res.Paths = append(res.Paths, c.Path)
+		}
+		return res, nil
+	}
+	return Restore(ctx, s.StoredTree(m.Root), dir, &RestoreOptions{Only: paths, NoGit: true, Stage: opts.Stage, Journals: opts.Journals, Owner: opts.Owner})
+}
+
+// undoManifest finds the snapshot of an Apply to a directory.
+func undoManifest(ctx context.Context, s *Store, id, dir, workspace string) (*Manifest, error) {
+	m, err := s.Get(ctx, id)
+	if fault.Of(err) == fault.NotFound || err == nil && (m.Labels[AfterLabel] == "" || len(m.Paths) == 0) {
+		return nil, fmt.Errorf("snapshot: undo %s: %w: no apply has this id, or its snapshot was deleted since", id, fault.NotFound)
+	}
+	if err != nil {
+		return nil, err
+	}
+	real, err := realPath(dir)
+	if err != nil {
+		return nil, err
+	}
+	if was := m.Labels[DirLabel]; was != real {
+		return nil, fmt.Errorf("snapshot: undo %s: %w: it was applied to %s, not to %s", id, fault.InvalidArgument, was, real)
+	}
+	if name := cmp.Or(m.Labels[NameLabel], m.Workspace); workspace != "" && workspace != name && workspace != m.Workspace {
+		return nil, fmt.Errorf("snapshot: undo %s: %w: it was an apply of workspace %s, not of %s", id, fault.InvalidArgument, name, workspace)
+	}
+	return m, nil
+}
