@@ -13,9 +13,9 @@ import (
 
 // What commands of croft may take, from the start of the program to its end.
 const (
-	runMost  = int64(45 * time.Millisecond) // croft run -- true
-	forkMost = int64(60 * time.Millisecond) // croft ws fork of templateFiles files
-	listMost = int64(25 * time.Millisecond) // croft ws list
+	cliRunMost  = int64(45 * time.Millisecond) // croft run -- true
+	cliForkMost = int64(60 * time.Millisecond) // croft ws fork of templateFiles files
+	cliListMost = int64(25 * time.Millisecond) // croft ws list
 )
 
 // benchCLI compares commands that a person types with bwrap and docker run, each a new
@@ -66,7 +66,7 @@ func benchCLI(ctx context.Context, b *bench) error {
 			name string
 			ours side
 			most int64
-		}{{"croft run -- true", ours, runMost}, {"croft ws fork, 10,000 files", fork, forkMost}, {"croft ws list", list, listMost}} {
+		}{{"croft run -- true", ours, cliRunMost}, {"croft ws fork, 10,000 files", fork, cliForkMost}, {"croft ws list", list, cliListMost}} {
 			if err := b.compareSides(ctx, row.name, ref, 0, row.ours, theirs); err != nil {
 				return err
 			}

@@ -17,7 +17,7 @@ func TestSetupAgents(t *testing.T) {
 	for _, tt := range []struct{ name, file, before string }{
 		{"claude", ".claude.json", "{\n  \"numStartups\": 3,\n  \"hasCompletedOnboarding\": true\n}\n"},
 		{"codex", ".codex/config.toml", "# mine\nmodel = \"gpt-5\"\n"},
-		{"opencode", ".config/opencode/opencode.json", "{\n  // mine\n  \"autoupdate\": false,\n}\n"},
+		{"opencode", ".config/opencode/opencode.json", "{\n  \"$schema\": \"https://opencode.ai/config.json\",\n  // mine\n  \"autoupdate\": false,\n}\n"},
 		{"gemini", ".gemini/settings.json", "{\n  \"privacy\": {\"usageStatisticsEnabled\": false} // mine\n}\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

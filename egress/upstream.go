@@ -32,7 +32,7 @@ type UpstreamProxy struct {
 	URL     string   // http://HOST:PORT or https://HOST:PORT
 	NoProxy []string // hosts that are reached directly: names with their subdomains, addresses, ranges (CIDR)
 
-	// User and Secret, the name of a secret with the password, are the login; "" is none.
+	// User and Secret, the name of a secret with the password, are the login; "" without one.
 	User, Secret string
 }
 
@@ -72,7 +72,7 @@ func (u *UpstreamProxy) parse() (*url.URL, error) {
 type upstreamDialer struct {
 	spec    UpstreamProxy
 	addr    string      // host:port
-	tls     *tls.Config // of the connection to the proxy; nil is none
+	tls     *tls.Config // of the connection to the proxy; nil is plain HTTP
 	through func(*url.URL) (*url.URL, error)
 	dialer  net.Dialer
 }
@@ -213,10 +213,10 @@ func connectUpstream(c net.Conn, t target, login string) (*bufio.Reader, error) 
 		return nil, &refusal{code: fault.Unavailable, reason: "the upstream proxy does not answer as it should"}
 	}
 	resp.Body.Close() // that of CONNECT has no length, and is not read
-	switch {
-	case resp.StatusCode == http.StatusOK:
+	switch resp.StatusCode {
+	case http.StatusOK:
 		return br, nil
-	case resp.StatusCode == http.StatusProxyAuthRequired:
+	case http.StatusProxyAuthRequired:
 		return nil, &refusal{code: fault.Unavailable, reason: "the upstream proxy refuses the login (407)"}
 	}
 	return nil, &refusal{code: fault.Unavailable, reason: fmt.Sprintf("the upstream proxy refuses it (%d)", resp.StatusCode)}

@@ -47,6 +47,9 @@ type Options struct {
 	// Workspace returns the set of one workspace, false if it has none. Nil disables such
 	// sets.
 	Workspace func(workspace string) (Set, bool)
+	// Values returns further secrets of the shared set, by name in lower case, which a
+	// variable or a file of the same name precedes; nil for none.
+	Values func() map[string]string
 }
 
 // A Set is a group of secrets. An environment variable precedes a file of the same name.
@@ -64,6 +67,7 @@ type Store struct {
 	environ   []string
 	shared    Set
 	workspace func(string) (Set, bool)
+	values    func() map[string]string
 }
 
 // New returns a store. A configured shared directory must exist.
@@ -71,7 +75,7 @@ func New(opts *Options) (*Store, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	s := &Store{environ: opts.Environ, shared: opts.Shared, workspace: opts.Workspace}
+	s := &Store{environ: opts.Environ, shared: opts.Shared, workspace: opts.Workspace, values: opts.Values}
 	if s.environ == nil {
 		s.environ = os.Environ()
 	}
@@ -110,6 +114,9 @@ func (s *Store) Names(ctx context.Context, workspace string) ([]string, error) {
 		for name := range files {
 			all[name] = true
 		}
+		for name := range s.valuesOf(set) {
+			all[name] = true
+		}
 	}
 	return slices.Sorted(maps.Keys(all)), nil
 }
@@ -141,6 +148,9 @@ func (s *Store) Get(ctx context.Context, workspace, name string) (Value, error) 
 		}
 		if ok {
 			return Value{name: name, text: text, source: SourceFile}, nil
+		}
+		if text, ok := s.valuesOf(set)[name]; ok {
+			return Value{name: name, text: text, source: SourceEnv}, nil
 		}
 	}
 	return Value{}, s.unknownError(ctx, workspace, name)
@@ -213,6 +223,14 @@ func (s *Store) envSecrets(set Set) map[string]string {
 		}
 	}
 	return found
+}
+
+// valuesOf returns the secrets of Options.Values, which belong to the shared set.
+func (s *Store) valuesOf(set Set) map[string]string {
+	if s.values == nil || set != s.shared {
+		return nil
+	}
+	return s.values()
 }
 
 func validName(name string) bool {

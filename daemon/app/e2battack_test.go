@@ -17,6 +17,7 @@ import (
 
 	"github.com/croft-run/croft/daemon/app"
 	"github.com/croft-run/croft/daemon/telemetry"
+	"github.com/croft-run/croft/internal/testenv"
 )
 
 // send sends a request to a URL or path with a header, and returns the status and the body.
@@ -108,6 +109,7 @@ func TestAttackBuildOutput(t *testing.T) {
 	if !strings.Contains(log, "further output is left out") || !strings.Contains(log, "Build finished") {
 		t.Errorf("the log ends with %s", log)
 	}
+	testenv.ReportAttack(t, "output of a build fills the disk", "server", testenv.Prevented, "")
 }
 
 // Files are stored for a build that was requested, until it ends; the URL of an upload does
@@ -158,6 +160,7 @@ func TestAttackUploads(t *testing.T) {
 			t.Errorf("no audit event of an upload with %s", want)
 		}
 	}
+	testenv.ReportAttack(t, "files of a template without a build, or after its end", "server", testenv.Prevented, "")
 }
 
 // A tenant can't fill the memory of the server with requests for builds.
@@ -180,6 +183,7 @@ func TestAttackManyBuilds(t *testing.T) {
 	if status, _ := m.do(m.red, "GET", "/templates/"+template+"/builds/"+first+"/status", ""); status != http.StatusNotFound {
 		t.Errorf("the oldest build: %d, want 404", status)
 	}
+	testenv.ReportAttack(t, "requests for builds without end", "server", testenv.Prevented, "")
 }
 
 // Volumes of one name can't be made at once, and writes to them are audited.
@@ -219,6 +223,7 @@ func TestAttackVolumes(t *testing.T) {
 	if status, text := m.send("PUT", content, "Authorization", "Bearer "+volume.Token, "x"); status != http.StatusNotFound {
 		t.Errorf("the token of a deleted volume: %d %s", status, text)
 	}
+	testenv.ReportAttack(t, "two volumes of one name, and the token of a deleted one", "server", testenv.Prevented, "")
 }
 
 // The requests per second of a tenant are also those to its sandboxes, and a request without a
@@ -255,6 +260,7 @@ func TestAttackRates(t *testing.T) {
 	if got := count(box.EnvdAccessToken); got < 10 {
 		t.Errorf("%d of 30 requests are limited, want most", got)
 	}
+	testenv.ReportAttack(t, "requests to sandboxes beyond requestsPerSecond", "server", testenv.Prevented, "")
 }
 
 // A tenant can't fill the memory of the server with the bodies of many requests.
@@ -295,6 +301,7 @@ func TestAttackManyBodies(t *testing.T) {
 	}
 	var list struct{ Workspaces []json.RawMessage }
 	m.must("GET", "/v1/workspaces", "", &list)
+	testenv.ReportAttack(t, "bodies of many requests fill the memory", "server", testenv.Prevented, "")
 }
 
 // A stream ends soon after the key by which it was opened is revoked.
@@ -339,6 +346,7 @@ func TestAttackStreamsOfRevokedKey(t *testing.T) {
 			t.Fatal("a stream outlives its key")
 		}
 	}
+	testenv.ReportAttack(t, "stream of a revoked key", "server", testenv.Prevented, "")
 }
 
 // The metrics are those of the whole server: a tenant does not see them.
@@ -358,6 +366,7 @@ func TestAttackMetrics(t *testing.T) {
 			t.Errorf("key %q: %d %.200s, want %d", key, status, text, want)
 		}
 	}
+	testenv.ReportAttack(t, "metrics of the server with a key of a tenant", "server", testenv.Prevented, "")
 }
 
 // The logs of a sandbox have no calls of another tenant, which may name any sandbox.
@@ -375,4 +384,69 @@ func TestAttackLogs(t *testing.T) {
 			t.Errorf("the logs are %s", logs)
 		}
 	}
+	testenv.ReportAttack(t, "calls of another tenant in a sandbox's logs", "server", testenv.Prevented, "")
+}
+
+// A tenant's workspaces reach the public internet at most, not the network of the server,
+// unless a policy says so.
+func TestAttackNetwork(t *testing.T) {
+	m := newTeam(t, "")
+	m.needsSandbox()
+	var box struct{ SandboxID string }
+	m.must("POST", "/v2/sandboxes", `{"templateID":"base","network":{"allowOut":["8.8.8.8","example.com","0.0.0.0/0"]}}`, &box)
+	attacks := []struct{ method, path, body string }{
+		{"POST", "/v2/sandboxes", `{"templateID":"base","network":{"allowOut":["127.0.0.1"]}}`},
+		{"POST", "/v2/sandboxes", `{"templateID":"base","network":{"allowOut":["example.com","::ffff:127.0.0.1"]}}`},
+		{"POST", "/v2/sandboxes", `{"templateID":"base","network":{"allowOut":["10.0.0.0/8"]}}`},
+		{"POST", "/v2/sandboxes", `{"templateID":"base","network":{"allowOut":["169.254.169.254"]}}`},
+		{"POST", "/v2/sandboxes", `{"templateID":"base","network":{"allowOut":["127.0.0.0/7"]}}`},
+		{"PUT", "/sandboxes/" + box.SandboxID + "/network", `{"allowOut":["127.0.0.1"]}`},
+		{"POST", "/v1/workspaces", `{"kind":"sandbox","policy":{"network":{"open":true}}}`},
+		{"POST", "/v1/workspaces", `{"kind":"sandbox","policy":{"network":{"allow":[{"host":"localhost","private":true}]}}}`},
+		{"POST", "/v1/workspaces", `{"kind":"sandbox","policy":{"network":{"allow":[{"host":"127.0.0.1","ports":[5432]}]}}}`},
+		{"POST", "/v1/workspaces", `{"kind":"sandbox","policy":{"network":{"allow":[{"host":"0.0.0.0/0"}]}}}`},
+		{"PATCH", "/v1/workspaces/" + box.SandboxID, `{"policy":{"network":{"allow":[{"host":"[::1]"}]}}}`},
+	}
+	for _, a := range attacks {
+		if status, text := m.do(m.red, a.method, a.path, a.body); status != http.StatusForbidden {
+			t.Errorf("%s %s %s: %d %s", a.method, a.path, a.body, status, text)
+		}
+	}
+	if status, text := m.do(m.sys.Token, "POST", "/v2/sandboxes", attacks[0].body); status != http.StatusCreated {
+		t.Errorf("the operator: %d %s", status, text)
+	}
+	allowing := newTeam(t, "policies: {default: {network: {allow: [{host: 127.0.0.1}]}}}\n")
+	if status, text := allowing.do(allowing.red, "POST", "/v2/sandboxes", attacks[0].body); status != http.StatusCreated {
+		t.Errorf("by a policy: %d %s", status, text)
+	}
+	testenv.ReportAttack(t, "network of the server, by a key of a tenant", "server", testenv.Prevented, "")
+}
+
+// A page among the files of a sandbox does not run with the origin of the server.
+func TestAttackPageOfSandbox(t *testing.T) {
+	m := newTeam(t, "")
+	m.needsSandbox()
+	var box struct{ SandboxID, EnvdAccessToken string }
+	m.must("POST", "/v2/sandboxes", `{"templateID":"base"}`, &box)
+	m.must("PUT", "/v1/workspaces/"+box.SandboxID+"/files?path=a.html", "<script>1</script>", nil)
+	for host, want := range map[string]string{"": "sandbox", "49983-" + box.SandboxID + ".localhost": ""} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, m.url+"/files?path=a.html", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Access-Token", box.EnvdAccessToken)
+		if req.Host = host; host == "" {
+			req.Header.Set("E2b-Sandbox-Id", box.SandboxID)
+			req.Header.Set("E2b-Sandbox-Port", "49983")
+		}
+		res, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if got := res.Header.Get("Content-Security-Policy"); res.StatusCode != http.StatusOK || got != want {
+			t.Errorf("host %q: %s with the policy %q, want %q", host, res.Status, got, want)
+		}
+	}
+	testenv.ReportAttack(t, "page among the files of a sandbox, with the server's origin", "server", testenv.Prevented, "")
 }

@@ -28,6 +28,7 @@ type events struct {
 	tenants   tenantCache
 	changes   atomic.Int64              // counts changes of workspaces' states
 	announcer atomic.Pointer[announcer] // nil until startAnnouncer
+	serving   atomic.Bool               // by Serve
 
 	mu     sync.Mutex
 	queue  []announcement // guarded by mu
@@ -46,7 +47,7 @@ type announcement struct {
 
 // An announcer announces workspaces; *rest.Server is one.
 type announcer interface {
-	Announce(ctx context.Context, id string)
+	Announce(ctx context.Context, id string, forks bool)
 	AnnounceProfile(ctx context.Context, id string)
 	ProfileAffected(id, name string) bool
 }
@@ -132,7 +133,8 @@ func (e *events) startAnnouncer(ctx context.Context, f announcer) {
 				f.AnnounceProfile(ctx, a.id)
 				continue
 			case a.id != "":
-				f.Announce(ctx, a.id)
+				// A command that forks ends when all is announced.
+				f.Announce(ctx, a.id, e.serving.Load())
 				continue
 			case over:
 				return

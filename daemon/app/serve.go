@@ -48,6 +48,7 @@ func (s *System) Serve(ctx context.Context, l net.Listener) error {
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
+	s.events.serving.Store(true)
 	s.keepWarm(ctx, sandboxes)
 	background, stop := context.WithCancel(ctx)
 	defer stop()

@@ -85,10 +85,35 @@ func upstreamProxy(c *config.Config) *egress.UpstreamProxy {
 	return &egress.UpstreamProxy{URL: p.URL, NoProxy: p.NoProxy, User: p.User, Secret: p.Secret}
 }
 
-// openSecrets opens the store of secrets.
-func (s *System) openSecrets(ctx context.Context) (*secret.Store, error) {
+// credentials returns the credentials of the configuration and of further secrets.
+func (s *System) credentials(secrets func() map[string]Secret) map[string]egress.Credential {
+	all := egressCredentials(s.settings())
+	if secrets == nil {
+		return all
+	}
+	for name, one := range secrets() {
+		if _, ok := all[name]; !ok {
+			all[name] = egress.Credential{Secret: name, Placeholder: true, Plain: one.Plain}
+		}
+	}
+	return all
+}
+
+// openSecrets opens the store of secrets: those of the configuration, and further ones.
+func (s *System) openSecrets(ctx context.Context, secrets func() map[string]Secret) (*secret.Store, error) {
 	ctx = auth.Without(context.WithoutCancel(ctx))
+	var values func() map[string]string
+	if secrets != nil {
+		values = func() map[string]string {
+			texts := map[string]string{}
+			for name, one := range secrets() {
+				texts[name] = one.Text
+			}
+			return texts
+		}
+	}
 	return secret.New(&secret.Options{
+		Values:    values,
 		Shared:    secret.Set{Prefix: s.settings().Secrets.Env, Dir: s.settings().Secrets.Dir},
 		Workspace: func(workspace string) (secret.Set, bool) { return s.secretsOf(ctx, workspace) },
 	})
@@ -147,6 +172,9 @@ func (s *System) admitSpec(ctx context.Context, spec *driver.Spec, policy string
 	}
 	var err error
 	if spec.Policy, err = apply(policy, spec.Policy); err != nil {
+		return err
+	}
+	if err := s.checkNetwork(ctx, spec.Policy.Network); err != nil {
 		return err
 	}
 	if err := s.resolveAuto(ctx, spec); err != nil {
@@ -245,6 +273,9 @@ func (s *System) admitPolicy(ctx context.Context, id string, present driver.Poli
 	}
 	if !s.operator && policy.Within(present) != nil {
 		if err := s.settings().CheckWithin(*policy); err != nil {
+			return err
+		}
+		if err := s.checkNetwork(ctx, policy.Network); err != nil {
 			return err
 		}
 	}

@@ -49,7 +49,12 @@ type Config struct {
 	Operator  bool              // requests come from the user of the data directory, not from clients of a server: they may go beyond policies, and use every provider
 	Resolver  egress.Resolver   // resolves the host names of requests; nil is the host's
 	Version   string            // of the program
-	Log       *slog.Logger      // nil is silent
+
+	// Secrets returns further secrets by name, beside those of the configuration; nil is
+	// none. The egress proxy sends each instead of its placeholder only.
+	Secrets func() map[string]Secret
+
+	Log *slog.Logger // nil is silent
 
 	// DrainDelay is the time between the end of the context of Serve, from when on /readyz
 	// answers 503, and the end of accepting connections.
@@ -57,6 +62,12 @@ type Config struct {
 
 	// Telemetry has the metrics and traces of a server; nil is none.
 	Telemetry *telemetry.Telemetry
+}
+
+// A Secret is a text for the egress proxy to send.
+type Secret struct {
+	Text  string
+	Plain bool // also over HTTP without TLS
 }
 
 // Time-outs of the steps of shutting down: requests, whose clients may never finish, and
@@ -163,7 +174,7 @@ func (s *System) assemble(ctx context.Context, cfg Config) (err error) {
 	}
 	s.events.Scrub(s.scrub.text(ctx))
 	s.events.TenantOf(s.eventTenant(ctx))
-	if s.secrets, err = s.openSecrets(ctx); err != nil {
+	if s.secrets, err = s.openSecrets(ctx, cfg.Secrets); err != nil {
 		return err
 	}
 	if err := snapshot.RecoverAll(ctx, JournalsDir(s.Dir)); err != nil {
@@ -262,7 +273,7 @@ func (s *System) isSnapshotNeeded(ctx context.Context, snapshot string) (bool, e
 func (s *System) openProviders(ctx context.Context, cfg Config) ([]driver.Provider, error) {
 	providers, err := all.Providers(all.Config{
 		Data: s.Dir, Needed: s.isSnapshotNeeded, TenantOf: s.tenantOf, Log: s.log, HostRoots: s.hostRoots(cfg.Beyond),
-		Secrets: s.secrets, Credentials: egressCredentials(s.settings()), Upstream: upstreamProxy(s.settings()), Events: s.events, Resolver: cfg.Resolver,
+		Secrets: s.secrets, Credentials: s.credentials(cfg.Secrets), Upstream: upstreamProxy(s.settings()), Events: s.events, Resolver: cfg.Resolver,
 	})
 	if err != nil {
 		return nil, err
@@ -360,7 +371,7 @@ func (s *System) newHTTPServer(ctx context.Context, handler http.Handler) *http.
 		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    1 << 20,
+		MaxHeaderBytes:    256 << 10, // each connection may take them, also without a key
 		// OPTIONS * needs the token, too.
 		DisableGeneralOptionsHandler: true,
 

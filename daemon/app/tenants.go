@@ -13,6 +13,7 @@ import (
 
 	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/daemon/config"
+	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/event"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/registry"
@@ -125,6 +126,27 @@ func checkHostAccess(ctx context.Context, spec *driver.Spec) error {
 		return nil
 	}
 	return auth.RequireOperator(ctx, "app: "+what)
+}
+
+// checkNetwork refuses a network beyond the public internet, such as the loopback of this host,
+// unless the operator asks for it, or has policies that say what a workspace may reach.
+func (s *System) checkNetwork(ctx context.Context, n driver.Network) error {
+	if p, ok := auth.From(ctx); !ok || p.Operator() || s.settings().HasCeilings() {
+		return nil
+	}
+	what := ""
+	if n.Open {
+		what = "an open network"
+	}
+	for _, r := range n.Allow {
+		if r.Private || !egress.IsPublic(r.Host) {
+			what = fmt.Sprintf("the host %.80q", r.Host)
+		}
+	}
+	if what == "" {
+		return nil
+	}
+	return fmt.Errorf("app: network: %w: %s is not of the public internet alone; the operator can allow it in a policy (section policies of croft.yaml)", fault.PermissionDenied, what)
 }
 
 // checkSource refuses a snapshot that the context's principal does not see.

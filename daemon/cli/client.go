@@ -49,20 +49,25 @@ func (a *command) withWorkspace(ctx context.Context, nameOrID string, f func(ws 
 // withAttached is withWorkspace for commands that also need the client.
 func (a *command) withAttached(ctx context.Context, nameOrID string, f func(c *client.Client, ws *workspace.Workspace) error) error {
 	return a.withClient(ctx, func(c *client.Client) error {
-		d, rec, err := c.Attach(ctx, nameOrID)
-		if err != nil {
-			return err
-		}
-		ws, err := workspace.New(rec.ID, d, nil, &workspace.Options{Relay: true, Kind: rec.Kind})
-		if err != nil {
-			return err
-		}
-		err = f(c, ws)
-		// Close must run even if the user interrupted the command.
-		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-		defer cancel()
-		return errors.Join(err, ws.Close(after))
+		return a.withOpened(ctx, c, nameOrID, func(ws *workspace.Workspace) error { return f(c, ws) })
 	})
+}
+
+// withOpened runs f with an open workspace of a client.
+func (a *command) withOpened(ctx context.Context, c *client.Client, nameOrID string, f func(ws *workspace.Workspace) error) error {
+	d, rec, err := c.Attach(ctx, nameOrID)
+	if err != nil {
+		return err
+	}
+	ws, err := workspace.New(rec.ID, d, nil, &workspace.Options{Relay: true, Kind: rec.Kind})
+	if err != nil {
+		return err
+	}
+	err = f(ws)
+	// Close must run even if the user interrupted the command.
+	after, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	return errors.Join(err, ws.Close(after))
 }
 
 // openSystem opens the data directory.
@@ -71,7 +76,7 @@ func (a *command) openSystem(ctx context.Context, cfg app.Config) (*app.System, 
 	if err != nil {
 		return nil, err
 	}
-	cfg.Settings, cfg.Providers, cfg.Version = settings, a.providers, version()
+	cfg.Settings, cfg.Providers, cfg.Version, cfg.Secrets = settings, a.providers, version(), a.secrets
 	return app.Open(ctx, cfg)
 }
 

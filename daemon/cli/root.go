@@ -100,6 +100,8 @@ type command struct {
 
 	resolved *config.Config // cache of settings
 	system   *app.System    // the open data directory, without --server
+
+	secrets func() map[string]app.Secret // of the user's agents, for croft work
 }
 
 func (a *command) rootCommand() *cobra.Command {
@@ -126,7 +128,7 @@ func (a *command) rootCommand() *cobra.Command {
 	root.SetHelpTemplate(root.HelpTemplate() + "\n" + exitHelp())
 	root.SetUsageTemplate(root.UsageTemplate())
 	root.CompletionOptions.HiddenDefaultCmd = false
-	root.AddCommand(a.upCommand(), a.runCommand(), a.evalCommand(), a.mcpCommand(), a.toolCommand(), a.wsCommand(), a.snapshotCommand(), a.templateCommand(), a.keyCommand(), a.prepCommand(), a.collectCommand(), a.artifactCommand(), a.codeCommand(), a.scriptCommand(), a.providerCommand(), a.imageCommand(), a.gcCommand(), a.backupCommand(), a.restoreCommand(), a.profileCommand(),
+	root.AddCommand(a.upCommand(), a.workCommand(), a.runCommand(), a.evalCommand(), a.mcpCommand(), a.toolCommand(), a.wsCommand(), a.snapshotCommand(), a.templateCommand(), a.keyCommand(), a.prepCommand(), a.collectCommand(), a.artifactCommand(), a.codeCommand(), a.scriptCommand(), a.providerCommand(), a.imageCommand(), a.gcCommand(), a.backupCommand(), a.restoreCommand(), a.profileCommand(),
 		a.setupCommand(),
 		a.eventsCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand())
 	root.SetHelpCommand(helpCommand())

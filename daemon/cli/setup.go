@@ -140,7 +140,7 @@ func (a *command) setupAgent(agent setup.Agent, opts setupOptions, in *bufio.Rea
 	if err != nil || change == nil {
 		return r, err
 	}
-	r.File, r.Diff = change.File, textdiff.Unified(change.File, change.Before, change.After, 3)
+	r.File, r.Diff = change.File, textdiff.Unified(strings.TrimPrefix(change.File, "/"), change.Before, change.After, 3)
 	if !a.json {
 		fmt.Fprintf(a.Err, "%s\n", printableLines(r.Diff))
 	}

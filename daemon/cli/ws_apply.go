@@ -35,6 +35,10 @@ type wsApplyOptions struct {
 	force     bool
 	commits   bool
 	apply     snapshot.ApplyOptions
+
+	toUndo string                             // the command that undoes the apply; "" is croft ws apply
+	check  func(d *snapshot.Comparison) error // before anything is applied; nil checks nothing
+	after  func(paths []string) error         // after these paths were applied; nil does nothing
 }
 
 func (a *command) wsApplyCommand() *cobra.Command {
@@ -199,6 +203,11 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 		if err != nil || len(d.Changes) == 0 {
 			return err
 		}
+		if opts.check != nil {
+			if err := opts.check(d); err != nil {
+				return err
+			}
+		}
 		base, theirs, err := comparedTrees(ctx, ws, opts.from)
 		if err != nil {
 			return err
@@ -215,9 +224,13 @@ func (a *command) wsApply(ctx context.Context, opts wsApplyOptions) error {
 		}
 		res.AddScope(d)
 		if res.Undo != "" {
-			a.note("to undo: croft ws apply %s %s --undo %s", opts.name, opts.dir, res.Undo)
+			a.note("to undo: %s", cmp.Or(opts.toUndo, fmt.Sprintf("croft ws apply %s %s --undo %s", opts.name, opts.dir, res.Undo)))
 		}
-		return a.printMerge(res, res.Merged, res.Done, opts)
+		err = a.printMerge(res, res.Merged, res.Done, opts)
+		if opts.after != nil && res.Done && len(res.Conflicts) == 0 {
+			err = errors.Join(err, opts.after(res.Applied))
+		}
+		return err
 	})
 }
 

@@ -53,7 +53,7 @@ func (c *Config) Apply(name string, wish driver.Policy) (driver.Policy, error) {
 // which the wish may lower and not raise. Without the section policies there is none.
 func (c *Config) ApplyWithin(name string, wish driver.Policy) (driver.Policy, error) {
 	p, err := c.Apply(name, wish)
-	if err != nil || !c.hasCeilings() {
+	if err != nil || !c.HasCeilings() {
 		return p, err
 	}
 	ceiling, err := c.ceiling(name)
@@ -67,7 +67,7 @@ func (c *Config) ApplyWithin(name string, wish driver.Policy) (driver.Policy, er
 // have opened it so: it is above the ceiling of each policy. The error is that of the
 // default one.
 func (c *Config) CheckWithin(p driver.Policy) error {
-	if !c.hasCeilings() {
+	if !c.HasCeilings() {
 		return nil
 	}
 	for name := range c.Policies {
@@ -82,8 +82,8 @@ func (c *Config) CheckWithin(p driver.Policy) error {
 	return p.Within(ceiling)
 }
 
-// hasCeilings reports whether the file has policies, each of which is a ceiling.
-func (c *Config) hasCeilings() bool {
+// HasCeilings reports whether the file has policies, each of which is a ceiling.
+func (c *Config) HasCeilings() bool {
 	_, ok := c.at["policies"]
 	return ok
 }

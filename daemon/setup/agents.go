@@ -33,10 +33,10 @@ type editor interface {
 
 // Options say where agents are and what they start.
 type Options struct {
-	Home    string                       // of the user
-	Command string                       // program of Croft; "" is croft
-	Getenv  func(string) string          // nil is os.Getenv
-	Look    func(string) (string, error) // finds a program; nil is exec.LookPath
+	Home     string                       // of the user
+	Command  string                       // program of Croft; "" is croft
+	Getenv   func(string) string          // nil is os.Getenv
+	LookPath func(string) (string, error) // finds a program; nil is exec.LookPath
 }
 
 // Agents lists the agents that this package knows, in order.
@@ -44,8 +44,8 @@ func Agents(opts Options) []Agent {
 	if opts.Getenv == nil {
 		opts.Getenv = os.Getenv
 	}
-	if opts.Look == nil {
-		opts.Look = exec.LookPath
+	if opts.LookPath == nil {
+		opts.LookPath = exec.LookPath
 	}
 	if opts.Command == "" {
 		opts.Command = "croft"
@@ -88,7 +88,7 @@ func Agents(opts Options) []Agent {
 // exists, "" if neither.
 func (o Options) find(dir string, programs ...string) string {
 	for _, name := range programs {
-		if path, err := o.Look(name); err == nil {
+		if path, err := o.LookPath(name); err == nil {
 			return path
 		}
 	}

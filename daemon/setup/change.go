@@ -78,7 +78,7 @@ func (a Agent) wrap(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("setup: %s: %s: %w: %w; it was not changed", a.Name, a.File, fault.Of(err), err)
+	return fmt.Errorf("setup: %s: %s: %w; it was not changed", a.Name, a.File, err)
 }
 
 // read reads the configuration. A symlink, as managers of dotfiles make them, is followed.
@@ -98,6 +98,9 @@ func (a Agent) read() (*Change, error) {
 	}
 	if err == nil {
 		c.Before, err = os.ReadFile(c.File)
+	}
+	if err != nil && !errors.Is(err, fault.InvalidArgument) {
+		err = fmt.Errorf("%w: %w", fault.Of(err), err)
 	}
 	return c, a.wrap(err)
 }

@@ -63,25 +63,23 @@ func (e jsonEditor) add(text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var after []byte
-	switch {
-	case parent == nil:
-		after = insertMember(text, root, unit, func(indent string) string { return e.member(e.parent, e.inParent(), indent, unit) })
-	default:
-		o, ok := parent.Value.Value.(*hujson.Object)
-		if !ok {
-			return nil, fmt.Errorf("%w: %q is not an object", fault.InvalidArgument, e.parent)
-		}
-		in := object{parent.Value.StartOffset, parent.Value.EndOffset, o}
-		mine, err := findMember(in, ServerName)
-		if err != nil {
-			return nil, err
-		}
-		if mine != nil {
-			return nil, errPresent
-		}
-		after = insertMember(text, in, unit, func(indent string) string { return e.member(ServerName, e.entry.json(), indent, unit) })
+	if parent == nil {
+		after := insertMember(text, root, unit, func(indent string) string { return e.member(e.parent, e.inParent(), indent, unit) })
+		return after, e.verify(text, after)
 	}
+	o, ok := parent.Value.Value.(*hujson.Object)
+	if !ok {
+		return nil, fmt.Errorf("%w: %q is not an object", fault.InvalidArgument, e.parent)
+	}
+	in := object{parent.Value.StartOffset, parent.Value.EndOffset, o}
+	mine, err := findMember(in, ServerName)
+	if err != nil {
+		return nil, err
+	}
+	if mine != nil {
+		return nil, errPresent
+	}
+	after := insertMember(text, in, unit, func(indent string) string { return e.member(ServerName, e.entry.json(), indent, unit) })
 	return after, e.verify(text, after)
 }
 

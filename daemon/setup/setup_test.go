@@ -14,7 +14,7 @@ import (
 
 func agentsIn(home string) map[string]Agent {
 	all := map[string]Agent{}
-	for _, a := range Agents(Options{Home: home, Getenv: func(string) string { return "" }, Look: func(string) (string, error) { return "", os.ErrNotExist }}) {
+	for _, a := range Agents(Options{Home: home, Getenv: func(string) string { return "" }, LookPath: func(string) (string, error) { return "", os.ErrNotExist }}) {
 		all[a.Name] = a
 	}
 	return all

@@ -1,5 +1,7 @@
 // Package proxies runs the egress proxies of a provider: one per workspace, shared by all
-// handles of this process, on a Unix socket that the workspace's guest reaches.
+// handles of this process, on a Unix socket that the workspace's guest reaches. Of several
+// processes that have a workspace open, the first one serves; another one takes over when
+// that one ends.
 //
 // Programs inside trust the root certificates of the system and, if the proxy adds
 // credentials, the certificate authority of the workspace. Both are in one file, which is
@@ -14,9 +16,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/gofrs/flock"
 
 	"github.com/croft-run/croft/egress"
 	"github.com/croft-run/croft/fault"
@@ -32,7 +37,17 @@ type Paths struct {
 	Socket    string // Unix socket; its directory is created
 	Authority string // keys of the certificate authorities: must not be readable inside
 	Roots     string // directory of the bundle, created if the policy allows a host
+
+	// Network returns the present policy, which another process may have changed. It is
+	// called for each connection; nil if no other process changes it.
+	Network func() (driver.Network, error)
 }
+
+// lockPath is the file whose flock the process has that serves.
+func (p Paths) lockPath() string { return filepath.Join(filepath.Dir(p.Authority), "proxy.lock") }
+
+// takeoverInterval is how often a process tries to take over from one that serves.
+const takeoverInterval = 100 * time.Millisecond
 
 // A Set has the proxies of a provider, by workspace.
 type Set struct {
@@ -58,6 +73,10 @@ type workspaceProxy struct {
 	roots   string
 	refs    int
 	serve   sync.WaitGroup
+	giveUp  context.CancelFunc // ends the wait for the lock
+
+	mu      sync.Mutex
+	network driver.Network // guarded by mu; the policy of proxy
 }
 
 // Acquire adds a reference on the proxy of a workspace and sets its policy. It starts the
@@ -93,6 +112,7 @@ func (o *Set) Release(ctx context.Context, id string) error {
 		return nil
 	}
 	delete(o.open, id)
+	one.giveUp()
 	err := one.proxy.Close(ctx)
 	one.serve.Wait()
 	return err
@@ -187,7 +207,7 @@ func (o *Set) startProxy(id string, at Paths, n driver.Network) (*workspaceProxy
 	if err := os.Mkdir(filepath.Dir(at.Socket), passable); err != nil && !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
-	one := &workspaceProxy{socket: at.Socket, roots: at.Roots}
+	one := &workspaceProxy{socket: at.Socket, roots: at.Roots, network: n}
 	opts := o.common
 	opts.Refused = one.refused.add
 	opts.Workspace, opts.Policy, opts.AuthorityFile = id, n, at.Authority
@@ -195,16 +215,35 @@ func (o *Set) startProxy(id string, at Paths, n driver.Network) (*workspaceProxy
 	if one.proxy, err = egress.New(&opts); err != nil {
 		return nil, err
 	}
-	l, err := listenUnix(at.Socket)
-	if err != nil {
-		return nil, err
-	}
 	if !n.None() {
 		if err := one.writeBundle(); err != nil {
-			return nil, errors.Join(err, l.Close())
+			return nil, err
 		}
 	}
+	lock := flock.New(at.lockPath(), flock.SetPermissions(0o600))
+	first, err := lock.TryLock()
+	var l net.Listener
+	if err == nil && first {
+		l, err = listenUnix(at.Socket)
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	ctx, giveUp := context.WithCancel(o.ctx)
+	one.giveUp = giveUp
 	one.serve.Go(func() {
+		defer lock.Close()
+		if l == nil {
+			if l, err = takeOver(ctx, lock, at.Socket); l == nil {
+				if err != nil {
+					o.log.Error("proxies: take over the proxy of a workspace", "workspace", id, "error", err)
+				}
+				return
+			}
+		}
+		if at.Network != nil {
+			l = &refreshListener{l, func() { one.refresh(at.Network) }}
+		}
 		// A proxy that is released at once is closed before Serve begins.
 		if err := one.proxy.Serve(o.ctx, l); err != nil && fault.Of(err) != fault.WrongState {
 			o.log.Error("proxies: the proxy of a workspace ended", "workspace", id, "error", err)
@@ -213,12 +252,54 @@ func (o *Set) startProxy(id string, at Paths, n driver.Network) (*workspaceProxy
 	return one, nil
 }
 
+// takeOver waits for the end of the process that serves, and listens in its place. The
+// listener is nil if ctx ends first.
+func takeOver(ctx context.Context, lock *flock.Flock, socket string) (net.Listener, error) {
+	ok, err := lock.TryLockContext(ctx, takeoverInterval)
+	switch {
+	case ctx.Err() != nil:
+		return nil, nil
+	case err != nil || !ok:
+		return nil, err
+	}
+	return listenUnix(socket)
+}
+
+// A refreshListener calls a function after each connection that it accepts.
+type refreshListener struct {
+	net.Listener
+	refresh func()
+}
+
+// Accept waits for the next connection.
+func (l *refreshListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.refresh()
+	}
+	return c, err
+}
+
+// refresh sets the policy that another process may have changed. If it can't be read, the
+// workspace is being removed.
+func (one *workspaceProxy) refresh(network func() (driver.Network, error)) {
+	if n, err := network(); err == nil {
+		_ = one.setPolicy(n) // a policy that was stored is valid
+	}
+}
+
 // setPolicy sets the policy of the proxy, and updates the certificates that programs inside
 // trust.
 func (one *workspaceProxy) setPolicy(n driver.Network) error {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	if reflect.DeepEqual(n, one.network) {
+		return nil
+	}
 	if err := one.proxy.SetPolicy(n); err != nil {
 		return err
 	}
+	one.network = n
 	if n.None() {
 		return nil
 	}

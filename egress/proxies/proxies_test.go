@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,7 +64,8 @@ func TestOneProxyForAllWhoHoldIt(t *testing.T) {
 
 // TestPart: a part that is taken anew holds the proxy once, also after another has left.
 func TestPart(t *testing.T) {
-	at := Paths{Socket: filepath.Join(t.TempDir(), "egress", "proxy.sock")}
+	dir := t.TempDir()
+	at := Paths{Socket: filepath.Join(dir, "egress", "proxy.sock"), Authority: filepath.Join(dir, "authority.pem")}
 	o := New(t.Context(), egress.Options{}, slog.New(slog.DiscardHandler))
 	var one, other Ref
 	one.Release(t.Context())
@@ -86,7 +88,7 @@ func TestPart(t *testing.T) {
 // TestSettle: while a connection is open there may be more to tell, and then not.
 func TestSettle(t *testing.T) {
 	dir := t.TempDir()
-	at := Paths{Socket: filepath.Join(dir, "egress", "proxy.sock")}
+	at := Paths{Socket: filepath.Join(dir, "egress", "proxy.sock"), Authority: filepath.Join(dir, "authority.pem")}
 	o := New(t.Context(), egress.Options{}, slog.New(slog.DiscardHandler))
 	if err := o.WaitIdle(t.Context(), "ws"); err != nil {
 		t.Errorf("without a proxy: %v", err)
@@ -132,7 +134,8 @@ func TestGivenBackAtOnce(t *testing.T) {
 	o := New(t.Context(), egress.Options{}, slog.New(slog.NewTextHandler(&said, nil)))
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that most do not begin
 	for range 20 {
-		if err := o.Acquire("ws", Paths{Socket: filepath.Join(t.TempDir(), "egress", "proxy.sock")}, driver.Network{}); err != nil {
+		dir := t.TempDir()
+		if err := o.Acquire("ws", Paths{Socket: filepath.Join(dir, "egress", "proxy.sock"), Authority: filepath.Join(dir, "authority.pem")}, driver.Network{}); err != nil {
 			t.Fatal(err)
 		}
 		if err := o.Release(t.Context(), "ws"); err != nil {
@@ -159,4 +162,55 @@ func ask(t *testing.T, socket string) string {
 		t.Fatal(err)
 	}
 	return string(answer)
+}
+
+// TestSeveralProcesses has a workspace open in two sets, as two processes do: the first
+// one serves, also after the second one has ended, by the policy that is stored now; when
+// the first one ends, the other one serves.
+func TestSeveralProcesses(t *testing.T) {
+	dir := t.TempDir()
+	var stored atomic.Pointer[driver.Network]
+	stored.Store(&driver.Network{})
+	at := Paths{Socket: filepath.Join(dir, "egress", "proxy.sock"), Authority: filepath.Join(dir, "authority.pem"), Roots: filepath.Join(dir, "roots"),
+		Network: func() (driver.Network, error) { return *stored.Load(), nil }}
+	sets := make([]*Set, 3)
+	for i := range sets {
+		sets[i] = New(t.Context(), egress.Options{}, slog.New(slog.DiscardHandler))
+		if err := sets[i].Acquire("ws", at, *stored.Load()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := sets[1].Release(t.Context(), "ws"); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(t, at.Socket); !strings.Contains(got, "403") {
+		t.Errorf("after the end of another process, the proxy answers %q", got)
+	}
+	if n := len(sets[0].Refused("ws").Since(0)); n != 1 {
+		t.Errorf("the first process refused %d requests, want 1", n)
+	}
+	stored.Store(&driver.Network{Allow: []driver.NetRule{{Host: "host.test"}}})
+	if got := ask(t, at.Socket); strings.Contains(got, "403") {
+		t.Errorf("after another process allowed the host, the proxy answers %q", got)
+	}
+	stored.Store(&driver.Network{})
+	if err := sets[0].Release(t.Context(), "ws"); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		conn, err := net.Dial("unix", at.Socket)
+		if err == nil {
+			conn.Close()
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no process took over: %v", err)
+		}
+	}
+	if got := ask(t, at.Socket); !strings.Contains(got, "403") {
+		t.Errorf("after the takeover, the proxy answers %q", got)
+	}
+	if err := sets[2].Release(t.Context(), "ws"); err != nil {
+		t.Fatal(err)
+	}
 }

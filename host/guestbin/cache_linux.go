@@ -54,6 +54,9 @@ func readCopy(name string) (*Binary, error) {
 		return nil, err
 	}
 	defer f.Close()
+	if buildID(f) == "" {
+		return nil, fmt.Errorf("%s: %w: it is damaged", name, fault.Failed)
+	}
 	path, err := writeMemfd(f)
 	if err != nil {
 		return nil, err

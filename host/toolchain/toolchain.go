@@ -38,7 +38,7 @@ var CacheVars = []string{"GOCACHE", "GOMODCACHE", "npm_config_cache", "PIP_CACHE
 // Options say where to look.
 type Options struct {
 	Home    string              // of the user; "" is that of this process
-	Project string              // directory whose files choose versions, such as .nvmrc; "" is none
+	Project string              // directory whose files choose versions, such as .nvmrc; "" for no project
 	Getenv  func(string) string // environment of the user; nil is os.Getenv
 }
 

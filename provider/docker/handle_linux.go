@@ -252,6 +252,13 @@ func (h *handle) startProxy(ctx context.Context, n driver.Network) error {
 	at := proxies.Paths{
 		Socket:    h.p.store.Path(h.id, boxName, guestproto.ContainerEgress, guestproto.ProxySocket),
 		Authority: h.p.store.Path(h.id, authorityName), Roots: h.p.store.Path(h.id, rootsName),
+		Network: func() (driver.Network, error) {
+			m, err := h.p.store.Read(h.id)
+			if err != nil {
+				return driver.Network{}, err
+			}
+			return m.Policy.Network, nil
+		},
 	}
 	if err := h.proxy.Acquire(ctx, h.p.proxies, h.id, at, n); err != nil {
 		return fmt.Errorf("docker: %w", err)

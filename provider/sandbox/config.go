@@ -187,7 +187,7 @@ type cache struct {
 	Dir string `json:"dir"` // absolute
 
 	// Home is a directory above Dir, of the program that uses the cache: it is private
-	// and empty, but for caches and binds in it. "" is none.
+	// and empty, but for caches and binds in it. "" without one.
 	Home string `json:"home,omitempty"`
 
 	// Var is a variable of every process, one of toolchain.CacheVars: Home, or Dir

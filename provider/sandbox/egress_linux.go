@@ -13,7 +13,7 @@ import (
 )
 
 // A workspace reaches the hosts that its policy allows through an egress proxy, in the
-// process that has the workspace open. The proxy listens on a socket in
+// process that has the workspace open, the first one if there are several. The proxy listens on a socket in
 // <root>/<id>/egress. The guest has a descriptor of that directory, and relays a
 // loopback port inside to the socket. From gVisor no socket of the host is reached: there
 // the process that has the workspace open relays the connections. Where the policy allows no host the proxy runs as
@@ -43,6 +43,13 @@ func (p *Provider) newProxies() *proxies.Set {
 func (p *Provider) proxyPaths(id string) proxies.Paths {
 	return proxies.Paths{
 		Socket: p.store.Path(id, egressName, guestproto.ProxySocket), Authority: p.store.Path(id, authorityName), Roots: p.store.Path(id, rootsName),
+		Network: func() (driver.Network, error) {
+			m, err := p.store.Read(id)
+			if err != nil {
+				return driver.Network{}, err
+			}
+			return m.Policy.Network, nil
+		},
 	}
 }
 

@@ -118,10 +118,13 @@ func openTemplates(dir string) (*templateStore, error) {
 			return nil, fmt.Errorf("e2b: read a template: %w: %w", fault.Of(err), err)
 		}
 		one := new(storedTemplate)
-		if err := json.Unmarshal(data, one); err != nil || !driver.ValidID(one.ID) {
+		if err := json.Unmarshal(data, one); err != nil || !driver.ValidID(one.ID) || len(one.Builds) == 0 {
 			return nil, fmt.Errorf("e2b: read template %s: %w: it is not a template: %w", path, fault.Failed, err)
 		}
 		for _, b := range one.Builds {
+			if !buildID.MatchString(b.ID) { // it is the name of a file
+				return nil, fmt.Errorf("e2b: read template %s: %w: %.60q is not the id of a build", path, fault.Failed, b.ID)
+			}
 			if b.Status == building || b.Status == waiting {
 				b.fail("", "the server was restarted; build again")
 			}
@@ -302,6 +305,8 @@ func (one *storedTemplate) names() []string {
 	}
 	return out
 }
+
+var buildID = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // newBuildID returns a random UUID.
 func newBuildID() string {

@@ -180,6 +180,11 @@ func (s *Server) serveTraffic(w http.ResponseWriter, r *http.Request) {
 		defer body.Release()
 		r.Body, target.Received = body, body.Release
 	}
+	if _, _, own := s.hostTarget(r.Host); !own {
+		// A page among the files must not run as one of this server, whose host it comes from.
+		w.Header().Set("Content-Security-Policy", "sandbox")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+	}
 	if port == envd.Port {
 		s.cfg.Envd.ServeEnvd(w, r, target)
 	} else {

@@ -60,6 +60,9 @@ func openVolumes(dir, volumes string) (*volumeStore, error) {
 		return nil, fmt.Errorf("e2b: read the volumes: %w: %w", fault.Failed, err)
 	}
 	for _, one := range list {
+		if !driver.ValidID(one.ID) { // it is the name of a directory
+			return nil, fmt.Errorf("e2b: read the volumes: %w: %.60q is not the id of a volume", fault.Failed, one.ID)
+		}
 		v.byID[one.ID] = one
 	}
 	return v, nil

@@ -11,12 +11,12 @@ import (
 // Bodies bounds the bytes of requests that are in memory at once, for each tenant. Files, which
 // are streamed, do not count. The zero value is ready, and nil has no bound.
 type Bodies struct {
-	mu   sync.Mutex
-	held map[string]int64 // guarded by mu; bytes by tenant
+	mu    sync.Mutex
+	sizes map[string]int64 // guarded by mu; bytes by tenant
 }
 
-// maxHeld is the bound of each tenant.
-const maxHeld = 128 << 20
+// maxBodies is the bound of each tenant.
+const maxBodies = 128 << 20
 
 // Hold counts bytes of a tenant until Release. Beyond the bound it counts nothing, and the
 // error is fault.ResourceExhausted.
@@ -26,13 +26,13 @@ func (b *Bodies) Hold(tenant string, n int64) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.held[tenant]+n > maxHeld {
-		return fmt.Errorf("request: %w: requests of more than %d bytes are under way; wait for them, or send files as files", fault.ResourceExhausted, maxHeld)
+	if b.sizes[tenant]+n > maxBodies {
+		return fmt.Errorf("request: %w: requests of more than %d bytes are under way; wait for them, or send files as files", fault.ResourceExhausted, maxBodies)
 	}
-	if b.held == nil {
-		b.held = map[string]int64{}
+	if b.sizes == nil {
+		b.sizes = map[string]int64{}
 	}
-	b.held[tenant] += n
+	b.sizes[tenant] += n
 	return nil
 }
 
@@ -43,8 +43,8 @@ func (b *Bodies) Release(tenant string, n int64) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.held[tenant] -= n; b.held[tenant] <= 0 {
-		delete(b.held, tenant)
+	if b.sizes[tenant] -= n; b.sizes[tenant] <= 0 {
+		delete(b.sizes, tenant)
 	}
 }
 
@@ -60,16 +60,16 @@ type Body struct {
 	tenant string
 
 	mu   sync.Mutex
-	held int64 // guarded by mu
+	size int64 // guarded by mu
 }
 
 func (b *Body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if held := b.bodies.Hold(b.tenant, int64(n)); held != nil {
-		return 0, held
+	if full := b.bodies.Hold(b.tenant, int64(n)); full != nil {
+		return 0, full
 	}
 	b.mu.Lock()
-	b.held += int64(n)
+	b.size += int64(n)
 	b.mu.Unlock()
 	return n, err
 }
@@ -78,6 +78,6 @@ func (b *Body) Read(p []byte) (int, error) {
 func (b *Body) Release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.bodies.Release(b.tenant, b.held)
-	b.held = 0
+	b.bodies.Release(b.tenant, b.size)
+	b.size = 0
 }

@@ -11,7 +11,7 @@ import (
 
 func TestBodies(t *testing.T) {
 	b := new(Bodies)
-	if err := b.Hold("red", maxHeld-10); err != nil {
+	if err := b.Hold("red", maxBodies-10); err != nil {
 		t.Fatal(err)
 	}
 	body := b.Body("red", io.NopCloser(strings.NewReader(strings.Repeat("x", 20))))
@@ -22,7 +22,7 @@ func TestBodies(t *testing.T) {
 	if n, err := body.Read(buf); n != 0 || fault.Of(err) != fault.ResourceExhausted {
 		t.Errorf("beyond the bound: read %d, %v", n, err)
 	}
-	if err := b.Hold("blue", maxHeld); err != nil {
+	if err := b.Hold("blue", maxBodies); err != nil {
 		t.Errorf("another tenant: %v", err)
 	}
 	body.Release()
@@ -31,14 +31,14 @@ func TestBodies(t *testing.T) {
 		t.Errorf("after a release: read %d, %v", n, err)
 	}
 	body.Release()
-	b.Release("red", maxHeld-10)
-	b.Release("blue", maxHeld)
-	if len(b.held) != 0 {
-		t.Errorf("still held: %v", b.held)
+	b.Release("red", maxBodies-10)
+	b.Release("blue", maxBodies)
+	if len(b.sizes) != 0 {
+		t.Errorf("still held: %v", b.sizes)
 	}
 	var none *Bodies
 	none.Release("red", 1)
-	if err := none.Hold("red", maxHeld+1); err != nil {
+	if err := none.Hold("red", maxBodies+1); err != nil {
 		t.Errorf("without a bound: %v", err)
 	}
 }

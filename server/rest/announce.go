@@ -11,8 +11,8 @@ import (
 
 // Announce emits the events of an opened or resumed workspace: its isolation and its
 // project. It opens the workspace if needed; a workspace that ended meanwhile is
-// skipped.
-func (s *Server) Announce(ctx context.Context, id string) {
+// skipped. A fork has the project of its origin, which is looked for only if forks.
+func (s *Server) Announce(ctx context.Context, id string, forks bool) {
 	r, err := s.cfg.Registry.Lookup(ctx, "", id)
 	if err != nil {
 		return
@@ -23,7 +23,8 @@ func (s *Server) Announce(ctx context.Context, id string) {
 	}
 	session := r.Spec.Session.ID
 	s.cfg.Events.Emit(event.NewWorkspaceSandbox(id, session, ws.Traits().Root))
-	if !ws.Capabilities().Has(driver.CapFS) {
+	isFork := r.Spec.From.Snapshot != "" && !r.Spec.From.CrossSession // templates are for all sessions
+	if !ws.Capabilities().Has(driver.CapFS) || isFork && !forks {
 		return
 	}
 	if _, err := s.detectProfile(ws, session); err != nil {

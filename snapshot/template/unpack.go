@@ -15,6 +15,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 )
 
@@ -29,6 +30,9 @@ func unpackImage(ctx context.Context, img v1.Image, dir string) error {
 		return err
 	}
 	defer u.root.Close() //nolint:errcheck // a directory; files are closed separately
+	if p, ok := auth.From(ctx); ok && !p.Operator() {
+		u.most = maxImage
+	}
 	for i, l := range layers {
 		if err := u.unpackLayer(ctx, l); err != nil {
 			return fmt.Errorf("layer %d of %d: %w", i+1, len(layers), err)
@@ -45,6 +49,26 @@ type unpacker struct {
 	modes map[string]*tar.Header // of directories, whose modes and times are set last
 	real  map[string]bool        // directories whose path has no symlink
 	fresh map[string]bool        // paths of the current layer, with their parents
+
+	most int64 // bytes that it may write; 0 is no bound
+	size int64 // bytes that it wrote, with entrySize for each entry
+}
+
+// Bounds of images for principals other than the operator: a small layer may unpack to any
+// size.
+const (
+	maxImage  = 16 << 30
+	entrySize = 4096
+)
+
+var errImageSize = fmt.Errorf("%w: the files of the image are larger than %d bytes; ask the operator to make a template of it", fault.ResourceExhausted, int64(maxImage))
+
+// grow counts bytes that are written.
+func (u *unpacker) grow(n int64) error {
+	if u.size += n; u.most > 0 && u.size > u.most {
+		return errImageSize
+	}
+	return nil
 }
 
 func newUnpacker(dir string) (*unpacker, error) {
@@ -85,7 +109,11 @@ func (u *unpacker) unpackTar(ctx context.Context, r io.Reader) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := u.unpackEntry(h, tr); err != nil {
+		err = u.grow(entrySize + max(h.Size, 0))
+		if err == nil {
+			err = u.unpackEntry(h, tr)
+		}
+		if err != nil {
 			return fmt.Errorf("entry %q: %w", h.Name, err)
 		}
 	}

@@ -2,6 +2,7 @@ package template
 
 import (
 	"archive/tar"
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,8 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/files"
 )
@@ -199,5 +203,24 @@ func TestLayerModes(t *testing.T) {
 	}
 	if want := []string{"dr-xr-xr-x", "drwxr-x---", "-rw-r--r--"}; !slices.Equal(got, want) {
 		t.Errorf("modes %v, want %v", got, want)
+	}
+}
+
+// A small image can't unpack to more than a tenant may have. The operator has no bound.
+func TestImageBomb(t *testing.T) {
+	var layer bytes.Buffer
+	w := tar.NewWriter(&layer)
+	if err := w.WriteHeader(&tar.Header{Name: "zeros", Typeflag: tar.TypeReg, Mode: 0o644, Size: maxImage}); err != nil {
+		t.Fatal(err)
+	}
+	img := imageOf(t, static.NewLayer(layer.Bytes(), types.DockerUncompressedLayer))
+	for scope, want := range map[auth.Principal]fault.Code{
+		{Tenant: "red", Scope: auth.Admin}: fault.ResourceExhausted,
+		{Scope: auth.Run}:                  fault.ResourceExhausted,
+		{Scope: auth.Admin}:                fault.InvalidArgument, // the layer is cut off
+	} {
+		if err := unpackImage(auth.With(t.Context(), scope), img, t.TempDir()); fault.Of(err) != want {
+			t.Errorf("%+v: %v, want %v", scope, err, want)
+		}
 	}
 }

@@ -4,9 +4,9 @@
 // The shape of a workspace is its spec without identity: provider, template, policy,
 // options, session. The pool learns shapes from requests: the first workspace of a
 // shape is opened on demand, and from then on Options.Size workspaces of that shape
-// are kept ready, until the shape is no longer requested. A pool that is at least half full
-// is refilled only while nothing is requested, since refilling would slow requests down.
-// Keep names a shape in advance.
+// are kept ready, until the shape is no longer requested. Keep names a shape in advance.
+// A pool that is at least half full is refilled only while nothing is requested, since
+// refilling would slow requests down.
 //
 // The registry owns identity, and a pool can't change the id of a workspace. So the
 // registry calls the pool before it makes an id (driver.Reserver), and gets the id of

@@ -77,6 +77,45 @@ func form(files ...[2]string) (body, contentType string) {
 
 const octets = "Content-Type: application/octet-stream"
 
+// A drainingBody is a body before which the server drains.
+type drainingBody struct {
+	io.Reader
+	drain func()
+}
+
+func (b drainingBody) Read(p []byte) (int, error) {
+	b.drain()
+	return b.Reader.Read(p)
+}
+
+// TestUploadWhileDraining drains the server while it waits for the body of an upload.
+func TestUploadWhileDraining(t *testing.T) {
+	h := newHost(t)
+	body := drainingBody{strings.NewReader("content"), h.srv.Drain}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.url+"/files?path=late", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/octet-stream")
+	req.Header.Set("X-Access-Token", token)
+	req.Header.Set("Expect", "100-continue") // the body is read when the server asks for it
+	transport := &http.Transport{ExpectContinueTimeout: time.Minute}
+	defer transport.CloseIdleConnections()
+	res, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	answer, _ := io.ReadAll(res.Body)
+	got, err := h.box.Workspace.FS().ReadFile("late")
+	if res.StatusCode != http.StatusOK || err != nil || string(got) != "content" {
+		t.Errorf("the answer is %d %s, and the file has %q, %v", res.StatusCode, answer, got, err)
+	}
+	if late, text := h.do(http.MethodGet, "/files?path=late", "", auth); late.StatusCode != http.StatusServiceUnavailable || !strings.Contains(text, "retry") {
+		t.Errorf("a request that comes later: %d %s, want 503 with the word retry", late.StatusCode, text)
+	}
+}
+
 func TestFilesOverHTTP(t *testing.T) {
 	h := newHost(t)
 	for _, base := range []string{"", "/tmp/"} {

@@ -268,14 +268,19 @@ func (c *sandboxCall) identity(ctx context.Context) (*identity, error) {
 	if known != nil {
 		return known, nil
 	}
-	out, err := c.inside(ctx, `id -un 2>/dev/null || id -u; id -gn 2>/dev/null || id -g; cat /etc/passwd 2>/dev/null || true`)
+	const most = 1 << 20 // an image has its own shell and /etc/passwd, and the result is kept
+	res, err := c.runInside(ctx, driver.Command{Timeout: insideTime, MaxOutput: most},
+		`id -un 2>/dev/null || id -u; id -gn 2>/dev/null || id -g; cat /etc/passwd 2>/dev/null || true`, nil)
 	if fault.Of(err) == fault.Unsupported { // a workspace without a shell
 		return &identity{name: "user", group: "user"}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	lines := strings.Split(string(out), "\n")
+	if res.StdoutDropped > 0 {
+		return nil, fmt.Errorf("%w: the sandbox's /etc/passwd is larger than %d bytes", fault.ResourceExhausted, most)
+	}
+	lines := strings.Split(string(res.Stdout), "\n")
 	const header = 2
 	if len(lines) < header {
 		return nil, fmt.Errorf("%w: the sandbox has no program id", fault.Failed)

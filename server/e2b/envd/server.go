@@ -168,8 +168,16 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, sb Sandbox, h htt
 	defer s.work.Done()
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), callKey{}, &sandboxCall{Sandbox: sb, box: s.box(sb.ID), retain: s.retain}))
 	defer cancel(nil)
-	defer context.AfterFunc(s.drained, func() { cancel(errDraining) })()
+	if isStream(r) {
+		defer context.AfterFunc(s.drained, func() { cancel(errDraining) })()
+	}
 	h.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// isStream reports whether a request is answered by a stream, which may last for hours.
+func isStream(r *http.Request) bool {
+	content := r.Header.Get("Content-Type")
+	return strings.HasPrefix(content, "application/connect+") || strings.HasPrefix(content, "application/grpc") || r.URL.Path == "/execute"
 }
 
 var errDraining = fmt.Errorf("%w: the server is shutting down; retry when it is back", fault.Unavailable)
@@ -184,7 +192,7 @@ func (s *Server) begin() bool {
 	return !s.draining
 }
 
-// Drain ends streams and refuses new requests. Processes continue.
+// Drain ends streams and refuses new requests. Other requests, and processes, continue.
 func (s *Server) Drain() {
 	s.mu.Lock()
 	s.draining = true

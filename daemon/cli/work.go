@@ -1,0 +1,526 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/daemon/app"
+	"github.com/croft-run/croft/daemon/work"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/suggest"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+type workOptions struct {
+	name     string
+	parallel int
+	allowNet []string
+	policy   policyFlags
+	start    work.Options
+}
+
+func (a *command) workCommand() *cobra.Command {
+	var opts workOptions
+	cmd := &cobra.Command{
+		Use:   "work [flags] AGENT [-- ARGUMENT...] | work [flags] -- PROGRAM [ARGUMENT...]",
+		Short: "Give an agent a copy of your project, review its changes, and apply them",
+		Long: `Give an agent, or a command, a copy of the project in the current directory, and run it on this
+terminal. The project is the root of the git repository, or the directory. Uncommitted and ignored files are in
+the copy; credential files are left out and named. Nothing in the project changes before croft work apply.
+
+Agents: ` + strings.Join(work.Names(), ", ") + `. An agent has its own program, its settings, and its
+login as a placeholder: the key itself is not inside, the proxy adds it to requests to the hosts of the model.
+Other hosts can't be reached, unless --allow-net or croft work allow names them, which is remembered for the project.
+
+Detach with ctrl-], or with ~. at the beginning of a line; croft work attach comes back.
+
+The exit status is that of the agent; 125 is an error of croft itself.`,
+		Example: `  croft work claude
+  croft work codex -- exec "fix the failing test"
+  croft work -- make test
+  croft work review && croft work apply`,
+		Args: cobra.ArbitraryArgs,
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		dash := cmd.ArgsLenAtDash()
+		switch {
+		case len(args) == 0:
+			return cmd.Help()
+		case dash == 0:
+			opts.start.Words = args
+		case dash == 1 || dash < 0 && len(args) == 1:
+			if opts.start.Agent = work.FindAgent(args[0]); opts.start.Agent == nil {
+				return usagef("%s is no agent: give one of %s, or a command after --%s", args[0], strings.Join(work.Names(), ", "), suggest.Hint(args[0], work.Names()))
+			}
+			opts.start.Words = args[1:]
+		default:
+			return usagef("write the arguments of the agent after --: %s", cmd.UseLine())
+		}
+		if opts.parallel < 1 || opts.parallel > 1 && opts.start.InPlace {
+			return usagef("--parallel %d: give a number of copies, at least 1; --in-place has no copy", opts.parallel)
+		}
+		return run(func(ctx context.Context, _ []string) error { return withCroftStatus(a.workStart(ctx, opts)) })(cmd, args)
+	}
+	f := cmd.Flags()
+	f.StringVar(&opts.name, "name", "", "name of the work (default the project and the agent, such as app-claude)")
+	f.IntVar(&opts.parallel, "parallel", 1, "start this many independent copies, each with its own agent; attach to one with croft work attach")
+	f.StringArrayVar(&opts.allowNet, "allow-net", nil, "allow network access to HOST[:PORT], and remember it for the project; may be given several times")
+	f.BoolVar(&opts.start.InPlace, "in-place", false, "no copy: the agent works in the project's directory itself")
+	f.BoolVar(&opts.start.NoAsk, "yolo", false, "the agent asks for no permissions: the sandbox is the boundary")
+	f.BoolVar(&opts.start.ShareLogin, "share-login", false, "put the login file or key of the agent inside, where everything can read it")
+	f.BoolVar(&opts.start.Credentials, "credentials", false, "take credential files of the project, such as .env, along")
+	f.StringArrayVar(&opts.policy.secrets, "secret", nil, "NAME@HOST: allow HOST, and let the proxy add this secret, which the work never sees; may be given several times")
+	f.StringArrayVar(&opts.policy.env, "env", nil, "K=V for every process; may be given several times")
+	opts.policy.registerLimits(f, "")
+	f.BoolVar(&opts.policy.bestEffort, "best-effort", false, "ignore limits that the provider can't enforce")
+	cmd.AddCommand(a.workListCommand(), a.workAttachCommand(), a.workShellCommand(), a.workDiffCommand(), a.workLogCommand(), a.workReviewCommand(), a.workApplyCommand(),
+		a.workUndoCommand(), a.workDiscardCommand(), a.workCompareCommand(), a.workAllowCommand())
+	return cmd
+}
+
+// A workEnv is what the commands of croft work have in common.
+type workEnv struct {
+	user    work.User
+	project work.Project // the zero value if the current directory has none
+	data    string
+}
+
+// workEnv prepares a command of croft work. The project is that of the current directory,
+// which commands that name a work do not need.
+func (a *command) workEnv(needsProject bool) (*workEnv, error) {
+	if a.server != "" {
+		return nil, usagef("croft work uses directories, programs and logins of this host: leave out --server, and unset CROFT_SERVER")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return nil, err
+	}
+	settings, err := a.settings()
+	if err != nil {
+		return nil, err
+	}
+	e := &workEnv{user: work.User{Home: home, Environ: os.Environ()}, data: settings.Data}
+	if e.project, err = work.FindProject(".", home); err != nil {
+		if needsProject {
+			return nil, err
+		}
+		e.project = work.Project{}
+	}
+	a.secrets = func() map[string]app.Secret {
+		all := map[string]app.Secret{}
+		for name, s := range e.user.Secrets() {
+			all[name] = app.Secret(s)
+		}
+		return all
+	}
+	return e, nil
+}
+
+func (a *command) workStart(ctx context.Context, opts workOptions) error {
+	e, err := a.workEnv(true)
+	if err != nil {
+		return err
+	}
+	if opts.start.Project = e.project; !e.project.Repository {
+		a.note("croft: no git repository: the project is %s", printable(e.project.Dir))
+	}
+	if e.project.LinkedGit != "" && !opts.start.InPlace {
+		a.note("croft: .git leads to %s, which is not inside: git does not work there", printable(e.project.LinkedGit))
+	}
+	settings, err := e.project.LoadSettings(e.data)
+	if err != nil {
+		return err
+	}
+	settings.Allow = work.Add(settings.Allow, opts.allowNet...)
+	if err := a.askRegistries(e, &settings); err != nil {
+		return err
+	}
+	if opts.start.Allow, err = a.workRules(settings.Allow, opts.policy.secrets); err != nil {
+		return err
+	}
+	start, err := work.New(opts.start, e.user)
+	if err != nil {
+		return err
+	}
+	spec, err := start.Spec()
+	if err != nil {
+		return err
+	}
+	env, err := parseEnv(opts.policy.env)
+	if err != nil {
+		return err
+	}
+	for k, v := range env {
+		spec.Policy.Env[k] = v
+	}
+	spec.Policy.Limits = opts.policy.requestedLimits()
+	for _, n := range start.Notes {
+		a.note("croft: %s", n)
+	}
+	return a.withClient(ctx, func(c *client.Client) error {
+		// They are saved even if nothing is remembered: they name the project of a work.
+		if err := e.project.Save(e.data, settings); err != nil {
+			return err
+		}
+		if opts.parallel > 1 {
+			return a.workParallel(ctx, c, opts, start, spec)
+		}
+		rec, err := a.createWork(ctx, c, e.project, opts.name, spec)
+		if err != nil {
+			return err
+		}
+		if text := rec.Labels[app.LeftOutLabel]; text != "" {
+			a.note("croft: left out %s (--credentials takes them along)", printable(text))
+		}
+		return a.runWork(ctx, c, rec, start)
+	})
+}
+
+// workRules returns the rules of hosts and secrets.
+func (a *command) workRules(hosts, secrets []string) ([]workspace.NetRule, error) {
+	var n workspace.Network
+	flags := policyFlags{allowNet: hosts, secrets: secrets}
+	err := flags.applyNetwork(&n)
+	return n.Allow, err
+}
+
+// createWork opens the workspace of a work. Without a name it gets the first free one.
+func (a *command) createWork(ctx context.Context, c *client.Client, p work.Project, name string, spec workspace.Spec) (client.Workspace, error) {
+	const most = 100 // other processes may take names at the same time
+	for try := 1; ; try++ {
+		if spec.Name = name; name == "" {
+			// An attempt to create captures the project, so that it is better to look first.
+			list, err := c.List(ctx, client.Filter{})
+			if err != nil {
+				return client.Workspace{}, err
+			}
+			taken := func(ws client.Workspace) bool { return ws.Name == spec.Name }
+			for n := 1; n == 1 || slices.ContainsFunc(list, taken); n++ {
+				spec.Name = p.Name(spec.Labels[work.AgentLabel], n)
+			}
+		}
+		rec, err := c.CreateWith(ctx, spec, "")
+		if name == "" && try < most && fault.Of(err) == fault.AlreadyExists {
+			continue
+		}
+		if err == nil {
+			a.warnUnenforced(rec)
+		}
+		return rec, err
+	}
+}
+
+// agentLabel is the label of the sessions of a work's agent.
+const agentLabel = "croft-work"
+
+// runWork runs the agent of a new work, or of one whose agent has ended.
+func (a *command) runWork(ctx context.Context, c *client.Client, rec client.Workspace, start *work.Start) error {
+	return a.withOpened(ctx, c, rec.ID, func(ws *workspace.Workspace) error {
+		cmd, err := a.prepareWork(ctx, ws, start)
+		if err != nil {
+			return err
+		}
+		if !a.onTerminal() || a.json {
+			_, err = a.runForeground(ctx, c, ws, cmd, false)
+			return errors.Join(err, a.summarizeWork(ctx, c, rec))
+		}
+		session, err := a.startAgent(ctx, ws, cmd)
+		if err != nil {
+			return err
+		}
+		return a.attachAgent(ctx, c, rec, session, client.TerminalOptions{})
+	})
+}
+
+// homeScript writes an archive into the home. Files that the agent has changed stay.
+const homeScript = `cd && tar -x --skip-old-files -f - 2>&1`
+
+// prepareWork writes the files of the agent's home, and returns the agent's command.
+func (a *command) prepareWork(ctx context.Context, ws *workspace.Workspace, start *work.Start) (driver.Command, error) {
+	archive, err := start.HomeArchive()
+	if err != nil {
+		return driver.Command{}, err
+	}
+	if archive != nil {
+		res, err := ws.Run(ctx, driver.Command{Script: homeScript, Stdin: bytes.NewReader(archive)})
+		if err == nil && res.ExitCode != 0 {
+			err = fmt.Errorf("work: write the settings of %s: %w: %s", start.Agent.Name, fault.Failed, oneLine(string(res.Stdout)))
+		}
+		if err != nil {
+			return driver.Command{}, err
+		}
+	}
+	return driver.Command{Argv: start.Argv, Labels: map[string]string{agentLabel: "true"}}, nil
+}
+
+// jobControl runs a command as the job of a shell, so that ctrl-z does not leave a stopped
+// program that nothing can continue.
+const jobControl = `set -m; "$@"; code=$?
+while [ -n "$(jobs -s)" ]; do
+	printf '\r\nstopped; Enter continues it, ctrl-] detaches\r\n'
+	read -r _ || exit $code
+	fg > /dev/null; code=$?
+done
+exit $code`
+
+// startAgent starts a session on a terminal that outlives this program.
+func (a *command) startAgent(ctx context.Context, ws *workspace.Workspace, cmd driver.Command) (string, error) {
+	size := a.terminalSize()
+	cmd.TTY, cmd.Interactive, cmd.Detached = &size, true, true
+	cmd.Argv = slices.Concat([]string{"bash", "-c", jobControl, "croft"}, cmd.Argv)
+	session, err := ws.Start(ctx, cmd)
+	if err != nil {
+		return "", err
+	}
+	return session.ID(), nil
+}
+
+// attachAgent connects this terminal with the session of an agent. When it ends, a summary
+// of the work is printed.
+func (a *command) attachAgent(ctx context.Context, c *client.Client, rec client.Workspace, session string, from client.TerminalOptions) error {
+	t, err := c.Terminal(ctx, rec.ID, session, from)
+	if err != nil {
+		return err
+	}
+	defer t.Close()
+	res, err := a.attachTerminal(ctx, t, true)
+	if errors.Is(err, errDetached) {
+		a.note("\r\ndetached: the agent keeps running, for 15 minutes without network; come back with: croft work attach %s", rec.Name)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.commandOutcome(*res), a.summarizeWork(ctx, c, rec))
+}
+
+// summarizeWork prints what a work changed, what it could not reach, and what comes next.
+func (a *command) summarizeWork(ctx context.Context, c *client.Client, rec client.Workspace) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	a.noteWorkRefusals(ctx, c, rec)
+	if rec.Dir != "" { // in place: there is nothing to apply
+		a.note("croft: the agent worked in %s itself", printable(rec.Dir))
+		return a.destroyWorkspace(ctx, c, rec.ID)
+	}
+	d, err := a.diffTouched(ctx, c, rec.ID)
+	if err != nil {
+		return err
+	}
+	if len(d.Changes) == 0 {
+		a.note("croft: %s changed no file; remove it with: croft work discard %s", rec.Name, rec.Name)
+		return nil
+	}
+	a.note("croft: %s changed %s; next: croft work diff|review|apply|discard %s", rec.Name, changesText(d.Stats, len(d.Changes)), rec.Name)
+	return nil
+}
+
+// diffTouched compares a work with its start. What was not written since is not compared.
+func (a *command) diffTouched(ctx context.Context, c *client.Client, id string) (*snapshot.Comparison, error) {
+	opts := client.DiffOptions{Text: true}
+	ws, err := a.system.Registry.Acquire(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	const most = 100 // paths of a request
+	touched, err := ws.ChangedPaths(ctx)
+	touched = slices.DeleteFunc(touched, func(p driver.ChangedPath) bool { return !p.Replaced }) // what is below is listed, too
+	switch {
+	case err == nil && len(touched) == 0:
+		return &snapshot.Comparison{}, nil
+	case err == nil && len(touched) <= most:
+		for _, p := range touched {
+			opts.Paths = append(opts.Paths, p.Path)
+		}
+	}
+	d, err := fetchDiff(ctx, c, id, opts)
+	if fault.Of(err) == fault.NotFound { // a path that came and went
+		opts.Paths = nil
+		d, err = fetchDiff(ctx, c, id, opts)
+	}
+	return d, err
+}
+
+// noteWorkRefusals prints the hosts that a work could not reach.
+func (a *command) noteWorkRefusals(ctx context.Context, c *client.Client, rec client.Workspace) {
+	hosts, err := a.workHosts(ctx, c, rec.ID)
+	if err != nil {
+		return // the log of the work reports it
+	}
+	n := 0
+	for _, h := range hosts {
+		if h.Refused == 0 {
+			continue
+		}
+		if n++; n > mostRefusals {
+			a.note("croft: and more; see croft work log %s", rec.Name)
+			return
+		}
+		a.note("croft: refused: %s; croft work allow %s lets it through", printable(h.Host), printable(h.Host))
+	}
+}
+
+// workParallel starts several works, and waits for the end of all.
+func (a *command) workParallel(ctx context.Context, c *client.Client, opts workOptions, start *work.Start, spec workspace.Spec) error {
+	var recs []client.Workspace
+	for i := range opts.parallel {
+		name := opts.name
+		if name != "" {
+			name = fmt.Sprintf("%s-%d", name, i+1)
+		}
+		rec, err := a.createWork(ctx, c, start.Project, name, spec)
+		if err != nil {
+			return err
+		}
+		recs = append(recs, rec)
+	}
+	if text := recs[0].Labels[app.LeftOutLabel]; text != "" {
+		a.note("croft: left out %s (--credentials takes them along)", printable(text))
+	}
+	var all sync.WaitGroup
+	errs := make([]error, len(recs))
+	for i, rec := range recs {
+		all.Go(func() {
+			errs[i] = a.withOpened(ctx, c, rec.ID, func(ws *workspace.Workspace) error { return a.runUnattended(ctx, c, rec, ws, start) })
+		})
+	}
+	all.Wait()
+	a.note("croft: compare them with: croft work compare")
+	return errors.Join(errs...)
+}
+
+// runUnattended runs an agent whose terminal others attach to.
+func (a *command) runUnattended(ctx context.Context, c *client.Client, rec client.Workspace, ws *workspace.Workspace, start *work.Start) error {
+	cmd, err := a.prepareWork(ctx, ws, start)
+	if err != nil {
+		return fmt.Errorf("%s: %w", rec.Name, err)
+	}
+	id, err := a.startAgent(ctx, ws, cmd)
+	if err != nil {
+		return fmt.Errorf("%s: %w", rec.Name, err)
+	}
+	a.note("croft: %s runs; croft work attach %s shows it", rec.Name, rec.Name)
+	session, err := ws.Attach(ctx, id)
+	if err != nil {
+		return fmt.Errorf("%s: %w", rec.Name, err)
+	}
+	res, err := session.Wait(ctx)
+	if err != nil {
+		return fmt.Errorf("%s: %w", rec.Name, err)
+	}
+	a.note("croft: %s ended with status %d", rec.Name, res.ExitCode)
+	return a.summarizeWork(ctx, c, rec)
+}
+
+// works lists the works of a project, or all if key is "".
+func (a *command) works(ctx context.Context, c *client.Client, key string) ([]client.Workspace, error) {
+	list, err := c.List(ctx, client.Filter{})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list, func(ws client.Workspace) bool {
+		of := ws.Labels[work.ProjectLabel]
+		return of == "" || key != "" && of != key
+	}), nil
+}
+
+// A workOf is a work that a command is about.
+type workOf struct {
+	client.Workspace
+	project string // directory, "" if it is not known any more
+}
+
+// findWork returns the work that the first argument names, or the only one of the project,
+// and the other arguments.
+func (a *command) findWork(ctx context.Context, c *client.Client, e *workEnv, args []string) (*workOf, []string, error) {
+	all, err := a.works(ctx, c, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	found := func(ws client.Workspace) *workOf {
+		return &workOf{ws, work.ProjectOf(e.data, ws.Labels[work.ProjectLabel])}
+	}
+	var names []string
+	var own []client.Workspace
+	for _, ws := range all {
+		if len(args) > 0 && (ws.Name == args[0] || ws.ID == args[0]) {
+			return found(ws), args[1:], nil
+		}
+		names = append(names, ws.Name)
+		if ws.Labels[work.ProjectLabel] == e.project.Key() {
+			own = append(own, ws)
+		}
+	}
+	switch {
+	case len(own) == 1:
+		return found(own[0]), args, nil
+	case len(args) > 0 && len(own) == 0:
+		return nil, nil, fmt.Errorf("work %q: %w%s", args[0], fault.NotFound, suggest.Hint(args[0], names))
+	case e.project.Dir == "":
+		return nil, nil, usagef("this directory is no project: name a work; croft work list --all lists them")
+	case len(own) == 0:
+		return nil, nil, fmt.Errorf("work: %w: there is none of %s; croft work list --all lists those of other projects", fault.NotFound, printable(e.project.Dir))
+	}
+	names = nil
+	for _, ws := range own {
+		names = append(names, ws.Name)
+	}
+	return nil, nil, usagef("%s has several works: name one of %s", printable(e.project.Dir), strings.Join(names, ", "))
+}
+
+// withWork runs f with the work that the arguments name.
+func (a *command) withWork(ctx context.Context, args []string, f func(c *client.Client, w *workOf, rest []string) error) error {
+	e, err := a.workEnv(false)
+	if err != nil {
+		return err
+	}
+	return a.withClient(ctx, func(c *client.Client) error {
+		w, rest, err := a.findWork(ctx, c, e, args)
+		if err != nil {
+			return err
+		}
+		return f(c, w, rest)
+	})
+}
+
+// dir returns the directory of the work's project.
+func (w *workOf) dir() (string, error) {
+	if w.project == "" {
+		return "", fmt.Errorf("work %s: %w: its project is not known any more; name a directory with --into", w.Name, fault.NotFound)
+	}
+	if info, err := os.Stat(w.project); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("work %s: %w: its project %s was removed; the work is unchanged: name a directory with --into", w.Name, fault.NotFound, printable(w.project))
+	}
+	return w.project, nil
+}
+
+// pathsIn returns paths, which are relative to the current directory, relative to dir.
+func pathsIn(dir string, paths []string) ([]string, error) {
+	var list []string
+	for _, p := range paths {
+		abs, err := filepath.Abs(p)
+		if err == nil {
+			if real, rerr := filepath.EvalSymlinks(filepath.Dir(abs)); rerr == nil {
+				abs = filepath.Join(real, filepath.Base(abs))
+			}
+		}
+		rel, rerr := filepath.Rel(dir, abs)
+		if err != nil || rerr != nil || !filepath.IsLocal(rel) {
+			return nil, usagef("%s is no work, and as a path it is not in %s", p, dir)
+		}
+		list = append(list, filepath.ToSlash(rel))
+	}
+	return list, nil
+}

@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/snapshot"
+)
+
+type workApplyOptions struct {
+	wsApplyOptions
+	into    string
+	commit  bool
+	discard bool
+}
+
+func (a *command) workApplyCommand() *cobra.Command {
+	var opts workApplyOptions
+	cmd := &cobra.Command{
+		Use:   "apply [NAME] [PATH...]",
+		Short: "Merge the changes of a work into the project",
+		Long: `Merge the changes of a work into the project: all, or those at PATHs or of --hunk. Files that changed in the
+project meanwhile are merged line by line. On a conflict nothing is written, the conflicts are listed and the exit
+status is 15. croft work undo takes an apply back.
+
+With --commit the changes become a commit of the branch that is checked out, with --branch a commit of another branch, without
+touching the work tree. Hooks of the repository do not run.
+
+.git is never applied; autorun files are named and left out until --allow-autorun, and ignored files until --ignored.`,
+		Example: "  croft work apply\n  croft work apply app-claude src\n  croft work apply --commit -m 'fix the parser'\n  croft work apply --branch agent/fix",
+		Args:    cobra.ArbitraryArgs,
+		RunE:    run(func(ctx context.Context, args []string) error { return a.workApply(ctx, opts, args) }),
+	}
+	f := cmd.Flags()
+	f.StringVar(&opts.into, "into", "", "apply to this directory instead of the project's")
+	f.StringArrayVar(&opts.hunks, "hunk", nil, "PATH:N, apply only the Nth hunk of a file, in the order of work diff; may be given several times")
+	f.BoolVar(&opts.apply.Markers, "markers", false, "write conflicts of lines into the files, with the markers of git")
+	f.BoolVar(&opts.apply.DryRun, "dry-run", false, "list the changes without writing them")
+	f.BoolVar(&opts.commit, "commit", false, "commit the changes")
+	f.StringVar(&opts.branch, "branch", "", "commit to this branch instead, without touching the work tree")
+	f.StringVarP(&opts.message, "message", "m", "", "message of the commit")
+	f.BoolVar(&opts.commits, "commits", false, "bring the commits that were made inside, as refs/croft/NAME/*, or as the branch of --branch")
+	f.BoolVar(&opts.apply.Autorun, "allow-autorun", false, "apply autorun files, too: review them first")
+	f.BoolVar(&opts.apply.Ignored, "ignored", false, "apply files that .gitignore excludes and caches, too")
+	f.BoolVar(&opts.discard, "discard", false, "remove the work when all was applied")
+	return cmd
+}
+
+func (a *command) workApply(ctx context.Context, opts workApplyOptions, args []string) error {
+	if opts.commit && (opts.branch != "" || opts.commits || opts.apply.Markers || opts.apply.DryRun) {
+		return usagef("--commit excludes --branch, --commits, --markers and --dry-run")
+	}
+	if opts.discard && (len(opts.hunks) > 0 || opts.apply.DryRun) {
+		return usagef("--discard removes the work: leave it out to apply a part")
+	}
+	err := a.withWork(ctx, args, func(_ *client.Client, w *workOf, rest []string) (err error) {
+		opts.name = w.Name
+		if opts.dir = opts.into; opts.dir == "" {
+			if opts.dir, err = w.dir(); err != nil {
+				return err
+			}
+		}
+		if len(rest) > 0 {
+			opts.apply.Only, err = pathsIn(opts.dir, rest)
+		}
+		if err == nil && opts.discard && len(rest) > 0 {
+			err = usagef("--discard removes the work: leave it out to apply a part")
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := a.applyWork(ctx, opts); err != nil || !opts.discard {
+		return err
+	}
+	return a.withClient(ctx, func(c *client.Client) error { return a.wsRm(ctx, c, []string{opts.name}) })
+}
+
+// applyWork applies a work whose name, directory and selection are set.
+func (a *command) applyWork(ctx context.Context, opts workApplyOptions) error {
+	opts.toUndo = "croft work undo " + opts.name
+	if opts.commits {
+		return a.wsApplyCommits(ctx, opts.wsApplyOptions)
+	}
+	if opts.commit {
+		if opts.message == "" {
+			opts.message = "Apply the changes of " + opts.name
+		}
+		opts.check = func(d *snapshot.Comparison) error { return checkCommitted(ctx, opts.dir, d, opts.apply.Only) }
+		opts.after = func(paths []string) error { return a.commitPaths(ctx, opts.dir, paths, opts.message) }
+	}
+	return a.wsApply(ctx, opts.wsApplyOptions)
+}
+
+// userGit runs the user's git in a directory, with the user's configuration but without
+// hooks, which may run what was just applied.
+func userGit(ctx context.Context, dir string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", slices.Concat([]string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "--literal-pathspecs"}, args)...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w: %s", args[0], fault.Failed, oneLine(string(out)))
+	}
+	return string(out), nil
+}
+
+// checkCommitted refuses a commit that would contain changes of the user: those of files
+// that the work changed.
+func checkCommitted(ctx context.Context, dir string, d *snapshot.Comparison, only []string) error {
+	paths := only
+	if len(paths) == 0 {
+		for _, ch := range d.Changes {
+			paths = append(paths, ch.Path)
+		}
+	}
+	out, err := userGit(ctx, dir, append([]string{"status", "--porcelain", "-z", "--untracked-files=all", "--"}, paths...)...)
+	if err != nil {
+		return err
+	}
+	if out != "" {
+		first, _, _ := strings.Cut(out, "\x00")
+		return fmt.Errorf("apply --commit: %w: files that the work changed have changes of yours that are not committed, such as %s: commit them first, or use --branch",
+			fault.WrongState, printable(strings.TrimSpace(first[min(len(first), 3):])))
+	}
+	return nil
+}
+
+// commitPaths commits files of the work tree.
+func (a *command) commitPaths(ctx context.Context, dir string, paths []string, message string) error {
+	if _, err := userGit(ctx, dir, append([]string{"add", "--all", "--"}, paths...)...); err != nil {
+		return err
+	}
+	if _, err := userGit(ctx, dir, append([]string{"commit", "--quiet", "--no-verify", "--message", message, "--"}, paths...)...); err != nil {
+		return err
+	}
+	commit, err := userGit(ctx, dir, "rev-parse", "--short", "HEAD")
+	if err == nil {
+		a.note("committed %s", strings.TrimSpace(commit))
+	}
+	return err
+}
+
+func (a *command) workUndoCommand() *cobra.Command {
+	var force, dryRun bool
+	var into string
+	cmd := &cobra.Command{
+		Use:   "undo [NAME]",
+		Short: "Take back the last apply to the project, or the last one of a work",
+		Long: `Take back the last apply to the project, or the last one of the work NAME, which may have been
+discarded. A commit stays: revert it with git.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			e, err := a.workEnv(into == "")
+			if err != nil {
+				return err
+			}
+			dir := e.project.Dir
+			if into != "" {
+				if dir, err = filepath.Abs(into); err != nil {
+					return err
+				}
+			}
+			name := ""
+			if len(args) == 1 {
+				name = args[0]
+			}
+			return a.workUndo(ctx, dir, name, snapshot.UndoOptions{Force: force, DryRun: dryRun})
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&into, "into", "", "the directory of apply --into")
+	f.BoolVar(&force, "force", false, "also if the files were changed since, which are overwritten")
+	f.BoolVar(&dryRun, "dry-run", false, "list the files without changing them")
+	return cmd
+}
+
+func (a *command) workUndo(ctx context.Context, dir, name string, opts snapshot.UndoOptions) error {
+	store, journals, err := a.hostStore()
+	if err != nil {
+		return err
+	}
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return fmt.Errorf("work: undo in %s: %w", printable(dir), fault.Of(err))
+	}
+	list, err := store.List(ctx)
+	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
+		return err
+	}
+	var last *snapshot.Manifest
+	for _, m := range list {
+		if m.Labels[snapshot.DirLabel] == real && (name == "" || m.Workspace == name || m.Labels[snapshot.NameLabel] == name) && (last == nil || m.Created.After(last.Created)) {
+			last = m
+		}
+	}
+	if last == nil {
+		return fmt.Errorf("work: undo: %w: nothing was applied to %s", fault.NotFound, printable(dir))
+	}
+	opts.Journals = journals
+	res, err := snapshot.Undo(ctx, store, last.ID, dir, &opts)
+	if fault.Of(err) == fault.Conflict {
+		return fmt.Errorf("%w; --force does so; a later apply is undone first: croft work undo without a name", err)
+	}
+	if err != nil {
+		return err
+	}
+	if !opts.DryRun {
+		a.note("took back the apply of %s of %s", orDash(last.Labels[snapshot.NameLabel]), timeText(last.Created))
+		// The next undo is about the apply before it.
+		if err := store.Delete(ctx, last.ID); err != nil {
+			return err
+		}
+	}
+	return a.printAnswer(res, func(w io.Writer) error { return writeLines(w, res.Paths) })
+}

@@ -1,0 +1,538 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/croft-run/croft/client"
+	"github.com/croft-run/croft/daemon/app"
+	"github.com/croft-run/croft/daemon/work"
+	"github.com/croft-run/croft/event"
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/snapshot"
+	"github.com/croft-run/croft/workspace"
+)
+
+// workAnswer is a work as work list --json prints it.
+type workAnswer struct {
+	Name    string    `json:"name"`
+	ID      string    `json:"id"`
+	Agent   string    `json:"agent"`
+	Project string    `json:"project,omitempty"` // directory
+	Running bool      `json:"running"`           // a process has it open
+	Created time.Time `json:"created"`
+}
+
+func (a *command) workListCommand() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the works of the project, oldest first",
+		Args:  cobra.NoArgs,
+		RunE: run(func(ctx context.Context, _ []string) error {
+			e, err := a.workEnv(!all)
+			if err != nil {
+				return err
+			}
+			key := ""
+			if !all {
+				key = e.project.Key()
+			}
+			return a.withClient(ctx, func(c *client.Client) error { return a.workList(ctx, c, key) })
+		}),
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "those of all projects")
+	return cmd
+}
+
+func (a *command) workList(ctx context.Context, c *client.Client, key string) error {
+	settings, err := a.settings()
+	if err != nil {
+		return err
+	}
+	all, err := a.works(ctx, c, key)
+	if err != nil {
+		return err
+	}
+	list := []workAnswer{}
+	for _, ws := range all {
+		one := workAnswer{Name: ws.Name, ID: ws.ID, Agent: ws.Labels[work.AgentLabel], Created: ws.CreatedAt,
+			Project: work.ProjectOf(settings.Data, ws.Labels[work.ProjectLabel])}
+		if d, err := c.Describe(ctx, ws.ID); err == nil {
+			one.Running = slices.ContainsFunc(d.Holders, func(h client.Holder) bool { return !h.Died })
+		}
+		list = append(list, one)
+	}
+	return a.printAnswer(list, func(w io.Writer) error {
+		rows := [][]string{{"NAME", "AGENT", "STATE", "CREATED", "PROJECT"}}
+		for _, one := range list {
+			state := "ended"
+			if one.Running {
+				state = "running"
+			}
+			rows = append(rows, []string{one.Name, one.Agent, state, timeText(one.Created), orDash(one.Project)})
+		}
+		return writeTable(w, rows)
+	})
+}
+
+func (a *command) workAttachCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "attach [NAME] [-- ARGUMENT...]",
+		Short: "Return to the agent of a work; an agent that has ended is started again",
+		Args:  cobra.ArbitraryArgs,
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		words := []string(nil)
+		if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+			args, words = args[:dash], args[dash:]
+		}
+		if len(args) > 1 {
+			return usagef("croft work attach takes one NAME; write the arguments of the agent after --")
+		}
+		return run(func(ctx context.Context, args []string) error { return withCroftStatus(a.workAttach(ctx, args, words)) })(cmd, args)
+	}
+	return cmd
+}
+
+func (a *command) workAttach(ctx context.Context, args, words []string) error {
+	e, err := a.workEnv(false)
+	if err != nil {
+		return err
+	}
+	return a.withClient(ctx, func(c *client.Client) error {
+		w, rest, err := a.findWork(ctx, c, e, args)
+		if err != nil {
+			return err
+		}
+		if len(rest) > 0 {
+			return fmt.Errorf("work %q: %w", rest[0], fault.NotFound)
+		}
+		session := ""
+		err = a.withOpened(ctx, c, w.ID, func(ws *workspace.Workspace) error {
+			list, err := ws.Sessions(ctx)
+			for _, s := range list {
+				if s.Running && s.TTY && s.Labels[agentLabel] != "" {
+					session = s.ID
+				}
+			}
+			if err != nil || session == "" {
+				return err
+			}
+			return a.attachAgent(ctx, c, w.Workspace, session, client.TerminalOptions{Tail: replayBytes})
+		})
+		if err != nil || session != "" {
+			return err
+		}
+		agent := work.FindAgent(w.Labels[work.AgentLabel])
+		if agent == nil {
+			return fmt.Errorf("work %s: %w: its command has ended; croft work shell %s opens a shell in it", w.Name, fault.WrongState, w.Name)
+		}
+		dir, err := w.dir()
+		if err != nil {
+			return err
+		}
+		p, err := work.FindProject(dir, e.user.Home)
+		if err != nil {
+			return err
+		}
+		start, err := work.New(work.Options{Project: p, Agent: agent, Words: words}, e.user)
+		if err != nil {
+			return err
+		}
+		a.note("croft: the agent of %s had ended; it starts again", w.Name)
+		return a.runWork(ctx, c, w.Workspace, start)
+	})
+}
+
+func (a *command) workShellCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "shell [NAME]",
+		Short: "Open a shell in a work",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			var name string
+			err := a.withWork(ctx, args, func(_ *client.Client, w *workOf, rest []string) error {
+				name = w.ID
+				return noMore(rest)
+			})
+			if err != nil {
+				return err
+			}
+			return withCroftStatus(a.wsShell(ctx, wsShellOptions{name: name}))
+		}),
+	}
+}
+
+// noMore refuses a first argument that names no work.
+func noMore(rest []string) error {
+	if len(rest) > 0 {
+		return fmt.Errorf("work %q: %w; croft work list lists them", rest[0], fault.NotFound)
+	}
+	return nil
+}
+
+func (a *command) workDiffCommand() *cobra.Command {
+	var opts wsDiffOptions
+	cmd := &cobra.Command{
+		Use:   "diff [NAME] [PATH...]",
+		Short: "Show what a work changed",
+		Args:  cobra.ArbitraryArgs,
+		RunE: run(func(ctx context.Context, args []string) error {
+			if opts.stat && opts.nameOnly {
+				return usagef("--stat and --name-only exclude each other: give one")
+			}
+			opts.Text = !opts.nameOnly
+			var id string
+			err := a.withWork(ctx, args, func(_ *client.Client, w *workOf, rest []string) (err error) {
+				id = w.ID
+				if len(rest) > 0 {
+					opts.Paths, err = pathsIn(w.project, rest)
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return a.wsDiff(ctx, id, opts)
+		}),
+	}
+	f := cmd.Flags()
+	f.BoolVar(&opts.stat, "stat", false, "print one line for each file, and a total")
+	f.BoolVar(&opts.nameOnly, "name-only", false, "print only the kind of change and the path")
+	f.BoolVar(&opts.Ignored, "ignored", false, "also compare files that .gitignore excludes, and caches")
+	return cmd
+}
+
+func (a *command) workDiscardCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "discard [NAME...]",
+		Short: "Remove works with all their changes that were not applied",
+		Args:  cobra.ArbitraryArgs,
+		RunE: run(func(ctx context.Context, args []string) error {
+			e, err := a.workEnv(false)
+			if err != nil {
+				return err
+			}
+			return a.withClient(ctx, func(c *client.Client) error {
+				var ids []string
+				for first := true; first || len(args) > 0; first = false {
+					w, rest, err := a.findWork(ctx, c, e, args)
+					if err != nil {
+						return err
+					}
+					if len(args) > 0 && len(rest) == len(args) {
+						return noMore(rest)
+					}
+					ids, args = append(ids, w.Name), rest
+				}
+				return a.wsRm(ctx, c, ids)
+			})
+		}),
+	}
+}
+
+func (a *command) workAllowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "allow HOST[:PORT]...",
+		Short: "Let the works of the project reach hosts, those that run as well",
+		Long: `Let the works of the project reach hosts, those that run as well, and remember it for the
+project. *.HOST is its subdomains.`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			e, err := a.workEnv(true)
+			if err != nil {
+				return err
+			}
+			rules, err := a.workRules(args, nil)
+			if err != nil {
+				return err
+			}
+			settings, err := e.project.LoadSettings(e.data)
+			if err != nil {
+				return err
+			}
+			settings.Allow = work.Add(settings.Allow, args...)
+			return a.withClient(ctx, func(c *client.Client) error {
+				if err := e.project.Save(e.data, settings); err != nil {
+					return err
+				}
+				list, err := a.works(ctx, c, e.project.Key())
+				if err != nil {
+					return err
+				}
+				var errs []error
+				for _, ws := range list {
+					errs = append(errs, a.allowIn(ctx, c, ws, rules))
+				}
+				return errors.Join(errs...)
+			})
+		}),
+	}
+}
+
+// allowIn adds rules to the policy of a work.
+func (a *command) allowIn(ctx context.Context, c *client.Client, ws client.Workspace, rules []workspace.NetRule) error {
+	policy := ws.Policy
+	if policy.Network.None() {
+		// A guest without network has no certificates: it would be ended.
+		a.note("croft: %s was started without network and stays so; the next work of the project reaches the hosts", ws.Name)
+		return nil
+	}
+	policy.Network.Allow = slices.Concat(policy.Network.Allow, rules)
+	if _, err := c.Change(ctx, ws.ID, client.Change{Policy: &policy}); err != nil {
+		return fmt.Errorf("%s: %w", ws.Name, err)
+	}
+	a.note("croft: %s reaches them now", ws.Name)
+	return nil
+}
+
+// A hostUse says how often a work asked for a host.
+type hostUse struct {
+	Host    string `json:"host"`
+	Reached int    `json:"reached"`
+	Refused int    `json:"refused"`
+}
+
+// workEvents passes the events of a workspace to f, from the files of the data directory.
+func (a *command) workEvents(id string, f func(e event.Event)) error {
+	settings, err := a.settings()
+	if err != nil {
+		return err
+	}
+	path := app.EventsFile(settings.Data, settings)
+	if path == "" {
+		return fmt.Errorf("events: %w: events.file is none in the configuration", fault.Unsupported)
+	}
+	var bad *event.LineError
+	for e, err := range event.ReadFiles(path) {
+		switch {
+		case errors.As(err, &bad):
+		case err != nil:
+			return err
+		case e.Workspace == id:
+			f(e)
+		}
+	}
+	return nil
+}
+
+// workHosts returns the hosts that a work asked for, sorted.
+func (a *command) workHosts(_ context.Context, _ *client.Client, id string) ([]hostUse, error) {
+	all := map[string]*hostUse{}
+	err := a.workEvents(id, func(e event.Event) {
+		if e.Kind != event.EgressRequest {
+			return
+		}
+		at := fmt.Sprint(e.Fields[event.FieldHost])
+		if port := fmt.Sprint(e.Fields[event.FieldPort]); port != "80" && port != "443" {
+			at = net.JoinHostPort(at, port)
+		}
+		if all[at] == nil {
+			all[at] = &hostUse{Host: at}
+		}
+		if e.Fields[event.FieldVerdict] == event.VerdictDeny {
+			all[at].Refused++
+		} else {
+			all[at].Reached++
+		}
+	})
+	list := []hostUse{}
+	for _, at := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, *all[at])
+	}
+	return list, err
+}
+
+// workLog is the answer of work log.
+type workLog struct {
+	Commands []loggedCommand    `json:"commands"`
+	Hosts    []hostUse          `json:"hosts"`
+	Files    []loggedFile       `json:"files"`
+	Applied  []loggedApply      `json:"applied,omitempty"`
+	Stats    snapshot.Stats     `json:"stats"`
+	LeftOut  []snapshot.LeftOut `json:"leftOut,omitempty"`
+}
+
+type loggedCommand struct {
+	Time    time.Time `json:"time"`
+	Command string    `json:"command"`
+	Code    string    `json:"code,omitempty"` // of an error
+}
+
+type loggedFile struct {
+	Kind snapshot.ChangeKind `json:"kind"`
+	Path string              `json:"path"`
+}
+
+type loggedApply struct {
+	Time time.Time `json:"time"`
+	Dir  string    `json:"dir"`
+}
+
+func (a *command) workLogCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "log [NAME]",
+		Short: "Show the commands that were started in a work, the hosts that it asked for, and the files that it changed",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: run(func(ctx context.Context, args []string) error {
+			return a.withWork(ctx, args, func(c *client.Client, w *workOf, rest []string) error {
+				if err := noMore(rest); err != nil {
+					return err
+				}
+				return a.workLog(ctx, c, w)
+			})
+		}),
+	}
+}
+
+func (a *command) workLog(ctx context.Context, c *client.Client, w *workOf) error {
+	log := workLog{Commands: []loggedCommand{}, Files: []loggedFile{}}
+	err := a.workEvents(w.ID, func(e event.Event) {
+		text, ok := e.Fields[event.FieldCommand].(string)
+		if e.Kind != event.Operation || !ok || text == "" || strings.HasPrefix(text, homeScript) {
+			return
+		}
+		text = strings.TrimPrefix(strings.TrimSpace(strings.TrimPrefix(text, "bash -c "+jobControl)), "croft ")
+		code, _ := e.Fields[event.FieldCode].(string)
+		log.Commands = append(log.Commands, loggedCommand{e.Time, text, code})
+	})
+	if err != nil {
+		return err
+	}
+	if log.Hosts, err = a.workHosts(ctx, c, w.ID); err != nil {
+		return err
+	}
+	if w.Dir == "" {
+		d, err := fetchDiff(ctx, c, w.ID, client.DiffOptions{Text: true})
+		if err != nil {
+			return err
+		}
+		log.Stats, log.LeftOut = d.Stats, d.LeftOut
+		for _, ch := range d.Changes {
+			log.Files = append(log.Files, loggedFile{ch.Kind, ch.Path})
+		}
+	}
+	store, _, err := a.hostStore()
+	if err != nil {
+		return err
+	}
+	list, err := store.List(ctx)
+	if err != nil && fault.CauseOf(err) != fault.CauseCorrupt {
+		return err
+	}
+	for _, m := range list {
+		if m.Workspace == w.ID && m.Labels[snapshot.DirLabel] != "" {
+			log.Applied = append(log.Applied, loggedApply{m.Created, m.Labels[snapshot.DirLabel]})
+		}
+	}
+	slices.SortFunc(log.Applied, func(x, y loggedApply) int { return x.Time.Compare(y.Time) })
+	return a.printAnswer(log, func(w io.Writer) error { return log.write(w) })
+}
+
+func (l workLog) write(w io.Writer) error {
+	rows := [][]string{{"COMMANDS", ""}}
+	for _, c := range l.Commands {
+		const most = 100
+		text := oneLine(c.Command)
+		if len(text) > most {
+			text = strings.ToValidUTF8(text[:most], "") + "..."
+		}
+		rows = append(rows, []string{timeText(c.Time), strings.TrimSpace(text + " " + c.Code)})
+	}
+	rows = append(rows, []string{"HOSTS", ""})
+	for _, h := range l.Hosts {
+		var text []string
+		if h.Reached > 0 {
+			text = append(text, fmt.Sprintf("reached %d times", h.Reached))
+		}
+		if h.Refused > 0 {
+			text = append(text, fmt.Sprintf("refused %d times", h.Refused))
+		}
+		rows = append(rows, []string{h.Host, strings.Join(text, ", ")})
+	}
+	rows = append(rows, []string{"FILES", ""})
+	for _, f := range l.Files {
+		rows = append(rows, []string{string(f.Kind), f.Path})
+	}
+	if len(l.Applied) > 0 {
+		rows = append(rows, []string{"APPLIED", ""})
+	}
+	for _, p := range l.Applied {
+		rows = append(rows, []string{timeText(p.Time), p.Dir})
+	}
+	return writeTable(w, rows)
+}
+
+// changesText counts changes.
+func changesText(s snapshot.Stats, files int) string {
+	return fmt.Sprintf("%s, +%d -%d", countText(files, "file"), s.LinesAdded, s.LinesRemoved)
+}
+
+// registries are the hosts of package managers, by the file of a project that needs them.
+var registries = []struct{ name, file, hosts string }{
+	{"npm", "package.json", "registry.npmjs.org"},
+	{"Go", "go.mod", "proxy.golang.org sum.golang.org"},
+	{"PyPI", "pyproject.toml requirements.txt setup.py", "pypi.org files.pythonhosted.org"},
+	{"crates.io", "Cargo.toml", "index.crates.io static.crates.io crates.io"},
+}
+
+// askRegistries asks the user, once for each project and registry, whether agents may reach
+// the registries of the project's package managers. Without a terminal it allows none.
+func (a *command) askRegistries(e *workEnv, settings *work.Settings) error {
+	if !a.onTerminal() || a.json {
+		return nil
+	}
+	for _, r := range registries {
+		uses := slices.ContainsFunc(strings.Fields(r.file), func(name string) bool {
+			_, err := os.Stat(filepath.Join(e.project.Dir, name))
+			return err == nil
+		})
+		if !uses || slices.Contains(settings.Asked, r.name) {
+			continue
+		}
+		settings.Asked = work.Add(settings.Asked, r.name)
+		answer, err := a.askLine(fmt.Sprintf("May works of this project reach %s (%s)? [y/N] ", r.name, strings.ReplaceAll(r.hosts, " ", ", ")))
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(strings.ToLower(answer), "y") {
+			settings.Allow = work.Add(settings.Allow, strings.Fields(r.hosts)...)
+		}
+	}
+	return nil
+}
+
+// askLine prints a question and reads a line, byte by byte: what the user types ahead
+// belongs to the agent.
+func (a *command) askLine(question string) (string, error) {
+	if _, err := io.WriteString(a.Err, question); err != nil {
+		return "", err
+	}
+	var line []byte
+	for b := make([]byte, 1); ; {
+		n, err := a.In.Read(b)
+		if n == 1 && b[0] != '\n' {
+			line = append(line, b[0])
+			continue
+		}
+		if n == 1 || errors.Is(err, io.EOF) && len(line) > 0 {
+			return strings.TrimSpace(string(line)), nil
+		}
+		if err != nil {
+			return "", cmp.Or(err, io.ErrUnexpectedEOF)
+		}
+	}
+}

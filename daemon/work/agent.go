@@ -1,0 +1,238 @@
+package work
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// An Agent is a program that works on a project, and what it needs.
+type Agent struct {
+	Name    string
+	Program string
+	Install string   // command that installs it
+	Hosts   []string // of its model, unless Base or its settings name another one
+
+	Base     string            // variable with the URL of its model
+	Keys     []string          // variables with a key of its model
+	Prefixes []string          // of further variables that are passed on, except secrets
+	Env      map[string]string // that it always has
+	NoAsk    []string          // arguments with which it asks for no permissions
+
+	Files []string // of the user's home that are copied, if they have no secret in them
+	Login *Login   // nil if it has no login file that is understood
+
+	// moreKeys returns variables with keys that the agent's settings name.
+	moreKeys func(u User) []string
+
+	// prepare adds what is particular to the agent, after its files.
+	prepare func(s *Start, u User) error
+}
+
+// Agents are the known agents.
+var Agents = []*Agent{
+	{
+		Name: "claude", Program: "claude", Install: "npm install -g @anthropic-ai/claude-code", Hosts: []string{"api.anthropic.com"},
+		Base: "ANTHROPIC_BASE_URL", Keys: []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"},
+		Prefixes: []string{"ANTHROPIC_", "CLAUDE_CODE_"},
+		Env:      map[string]string{"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "IS_SANDBOX": "1"},
+		NoAsk:    []string{"--dangerously-skip-permissions"}, Files: []string{".claude/settings.json", ".claude/CLAUDE.md"},
+		Login: claudeLogin, prepare: prepareClaude,
+	},
+	{
+		Name: "codex", Program: "codex", Install: "npm install -g @openai/codex", Hosts: []string{"api.openai.com"},
+		Base: "OPENAI_BASE_URL", Keys: []string{"OPENAI_API_KEY", "CODEX_API_KEY"}, Prefixes: []string{"OPENAI_"},
+		NoAsk: []string{"--dangerously-bypass-approvals-and-sandbox"}, Files: []string{".codex/config.toml", ".codex/AGENTS.md"},
+		Login: codexLogin, moreKeys: codexKeys, prepare: prepareCodex,
+	},
+	{
+		Name: "opencode", Program: "opencode", Install: "npm install -g opencode-ai",
+		Keys:  []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"},
+		Env:   map[string]string{"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_LSP_DOWNLOAD": "1"},
+		Files: []string{".config/opencode/opencode.json", ".config/opencode/AGENTS.md"}, Prefixes: []string{"OPENCODE_"},
+		Login: opencodeLogin, moreKeys: opencodeKeys, prepare: prepareOpencode,
+	},
+	{
+		Name: "gemini", Program: "gemini", Install: "npm install -g @google/gemini-cli", Hosts: []string{"generativelanguage.googleapis.com"},
+		Base: "GOOGLE_GEMINI_BASE_URL", Keys: []string{"GEMINI_API_KEY", "GOOGLE_API_KEY"}, Prefixes: []string{"GEMINI_", "GOOGLE_"},
+		Env:   map[string]string{"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"},
+		NoAsk: []string{"--yolo"}, Files: []string{".gemini/settings.json", ".gemini/GEMINI.md"}, Login: geminiLogin,
+	},
+	{
+		Name: "copilot", Program: "copilot", Install: "npm install -g @github/copilot", Hosts: []string{"api.githubcopilot.com", "*.githubcopilot.com", "api.github.com"},
+		Base: "COPILOT_PROVIDER_BASE_URL", Keys: []string{"COPILOT_PROVIDER_API_KEY", "COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"}, Prefixes: []string{"COPILOT_"},
+		Env:   map[string]string{"COPILOT_AUTO_UPDATE": "false"},
+		NoAsk: []string{"--allow-all-tools", "--allow-all-paths"}, prepare: prepareCopilot,
+	},
+}
+
+// keyHosts are the hosts that a key is sent to, for keys of agents with several models.
+var keyHosts = map[string]string{
+	"ANTHROPIC_API_KEY": "api.anthropic.com", "OPENAI_API_KEY": "api.openai.com", "GEMINI_API_KEY": "generativelanguage.googleapis.com",
+	"OPENROUTER_API_KEY": "openrouter.ai",
+}
+
+// FindAgent returns the agent of a name, nil if it is not known.
+func FindAgent(name string) *Agent {
+	for _, a := range Agents {
+		if a.Name == name {
+			return a
+		}
+	}
+	return nil
+}
+
+// Names returns the names of the known agents.
+func Names() []string {
+	var names []string
+	for _, a := range Agents {
+		names = append(names, a.Name)
+	}
+	return names
+}
+
+// prepareClaude answers the questions of a first start: the project is trusted, as nothing
+// outside the workspace can be reached, and the key in the environment is to be used.
+func prepareClaude(s *Start, _ User) error {
+	state := map[string]any{"hasCompletedOnboarding": true, "theme": "dark", "bypassPermissionsModeAccepted": true, "projects": map[string]any{s.Dir: map[string]any{"hasTrustDialogAccepted": true, "hasCompletedProjectOnboarding": true}}}
+	if key := s.Env["ANTHROPIC_API_KEY"]; key != "" {
+		const shown = 20 // bytes of a key by which Claude Code remembers the answer
+		state["customApiKeyResponses"] = map[string]any{"approved": []string{key[max(0, len(key)-shown):]}, "rejected": []string{}}
+	}
+	return s.addJSON(".claude.json", state)
+}
+
+// codexConfig is the part of config.toml that names the endpoint of the model.
+type codexConfig struct {
+	Provider  string                   `toml:"model_provider"`
+	OpenAI    string                   `toml:"openai_base_url"`
+	Providers map[string]codexProvider `toml:"model_providers"`
+	Projects  map[string]any           `toml:"projects"`
+}
+
+type codexProvider struct {
+	Base   string `toml:"base_url"`
+	EnvKey string `toml:"env_key"`
+}
+
+// codexSettings is the settings file of Codex.
+const codexSettings = ".codex/config.toml"
+
+// codexKeys returns the variables that the settings of Codex name for keys.
+func codexKeys(u User) []string {
+	var c codexConfig
+	data, err := os.ReadFile(u.userFile(codexSettings))
+	if err != nil || toml.Unmarshal(data, &c) != nil {
+		return nil
+	}
+	var names []string
+	for _, p := range c.Providers {
+		names = append(names, p.EnvKey)
+	}
+	return names
+}
+
+// prepareCodex trusts the project, and turns off the sandbox of Codex, which does not start
+// in another one.
+func prepareCodex(s *Start, u User) error {
+	const file = codexSettings
+	var c codexConfig
+	if err := toml.Unmarshal(s.Home[file], &c); err != nil {
+		return fmt.Errorf("work: codex: ~/%s: %w", file, err)
+	}
+	s.Args = append(s.Args, "-c", `sandbox_mode="danger-full-access"`)
+	if _, ok := c.Projects[s.Dir]; !ok {
+		s.addFile(file, append(s.Home[file], fmt.Sprintf("\n[projects.%q]\ntrust_level = \"trusted\"\n", s.Dir)...))
+	}
+	p := c.Providers[c.Provider]
+	if p.Base == "" && c.OpenAI != "" {
+		p.Base = c.OpenAI
+	}
+	if p.Base != "" {
+		s.setModel(p.Base)
+	}
+	if p.EnvKey != "" {
+		s.addKey(p.EnvKey, u)
+	}
+	if key := s.Env["OPENAI_API_KEY"]; key != "" && s.Home[".codex/auth.json"] == nil {
+		return s.addJSON(".codex/auth.json", map[string]any{"OPENAI_API_KEY": key})
+	}
+	return nil
+}
+
+// opencodeSettings is the settings file of opencode.
+const opencodeSettings = ".config/opencode/opencode.json"
+
+// opencodeKeys returns the variables that the settings of opencode name for keys.
+func opencodeKeys(u User) []string {
+	data, err := os.ReadFile(u.userFile(opencodeSettings))
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, m := range envReference.FindAllSubmatch(data, -1) {
+		names = append(names, string(m[1]))
+	}
+	return names
+}
+
+var envReference = regexp.MustCompile(`\{env:([A-Za-z_][A-Za-z0-9_]*)\}`)
+
+// prepareOpencode allows the hosts of the providers in its settings, and hides their keys.
+func prepareOpencode(s *Start, u User) error {
+	const file = opencodeSettings
+	if s.Home[file] == nil {
+		return nil
+	}
+	var settings map[string]any
+	if err := json.Unmarshal(s.Home[file], &settings); err != nil {
+		return fmt.Errorf("work: opencode: ~/%s: %w", file, err)
+	}
+	providers, _ := settings["provider"].(map[string]any)
+	for _, p := range providers {
+		options, _ := object(p, "options")
+		if base, ok := options["baseURL"].(string); ok {
+			s.addModel(base)
+		}
+	}
+	for _, name := range opencodeKeys(u) {
+		s.addKey(name, u)
+	}
+	return nil
+}
+
+// prepareCopilot trusts the project, and keeps Copilot with a model of its own from asking
+// GitHub.
+func prepareCopilot(s *Start, _ User) error {
+	if s.Env["COPILOT_PROVIDER_BASE_URL"] != "" {
+		s.Env["COPILOT_OFFLINE"] = "true"
+	}
+	return s.addJSON(".copilot/config.json", map[string]any{"trusted_folders": []string{s.Dir}, "banner": "never"})
+}
+
+func object(v any, key string) (map[string]any, bool) {
+	m, _ := v.(map[string]any)
+	inner, ok := m[key].(map[string]any)
+	return inner, ok
+}
+
+// setModel makes the host of a URL the only host of the model.
+func (s *Start) setModel(base string) {
+	s.models = nil
+	s.addModel(base)
+}
+
+// addModel adds the host of a URL to the hosts of the model.
+func (s *Start) addModel(base string) {
+	if u, err := url.Parse(base); err == nil && u.Host != "" {
+		s.models = append(s.models, modelHost{u.Host, true})
+	}
+}
+
+// userFile returns the path of a file in the user's home.
+func (u User) userFile(name string) string { return filepath.Join(u.Home, name) }

@@ -1,0 +1,380 @@
+package work
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/process"
+	"github.com/croft-run/croft/secret"
+	"github.com/croft-run/croft/workspace"
+)
+
+// A User is the user of this host whose programs and logins are used.
+type User struct {
+	Home    string
+	Environ []string // in the form of os.Environ
+}
+
+// Env returns a variable, "" if it is not set.
+func (u User) Env(name string) string {
+	for _, entry := range slices.Backward(u.Environ) {
+		if text, ok := strings.CutPrefix(entry, name+"="); ok {
+			return text
+		}
+	}
+	return ""
+}
+
+// Options say how a work starts.
+type Options struct {
+	Project Project
+	Agent   *Agent   // nil is a command
+	Words   []string // arguments of the agent, or the command
+
+	InPlace     bool // use the project's directory itself
+	NoAsk       bool // the agent asks for no permissions
+	ShareLogin  bool // the login file and the keys themselves are inside
+	Credentials bool // take credential files of the project along
+	Allow       []workspace.NetRule
+}
+
+// A Start is what a work is opened with.
+type Start struct {
+	Options
+	Dir      string // of the project inside
+	Argv     []string
+	Args     []string // of the agent, before those of the user
+	Env      map[string]string
+	Path     []string          // directories before those of PATH
+	ReadOnly []string          // directories of the host that are shown, at their own paths
+	Home     map[string][]byte // files of the home inside
+	Notes    []string          // for the user
+
+	models []modelHost
+	creds  []credential
+}
+
+// A modelHost is where a model is served, as host or host:port.
+type modelHost struct {
+	at    string
+	named bool // by the user: it may have a private address
+}
+
+// A credential is a secret that is sent to hosts; nil is those of the model.
+type credential struct {
+	name  string
+	hosts []string
+}
+
+// pathInside is the path of a project whose own path can't be used inside.
+const pathInside = "/workspace"
+
+// New returns what a work is opened with.
+func New(opts Options, u User) (*Start, error) {
+	s := &Start{Options: opts, Dir: opts.Project.Dir, Env: map[string]string{}, Home: map[string][]byte{}}
+	if !opts.InPlace && isBelow(s.Dir, append([]string{"/home/croft", "/etc", "/proc", "/dev", "/sys", "/run", "/boot"}, systemDirs...)...) {
+		s.Dir = pathInside
+	}
+	for _, name := range []string{"TERM", "COLORTERM", "LANG", "TZ", "EDITOR"} {
+		if text := u.Env(name); text != "" {
+			s.Env[name] = text
+		}
+	}
+	if err := s.addToolchains(u); err != nil {
+		return nil, err
+	}
+	if opts.Agent == nil {
+		s.Argv = opts.Words
+		return s, nil
+	}
+	return s, s.addAgent(opts.Agent, u)
+}
+
+// addToolchains shows the toolchains and caches that the project needs: it adds to Path,
+// ReadOnly and Env.
+func (s *Start) addToolchains(User) error { return nil }
+
+// addAgent adds the program of an agent, its settings, its login and its hosts.
+func (s *Start) addAgent(a *Agent, u User) error {
+	program, err := s.findProgram(a, u)
+	if err != nil {
+		return err
+	}
+	for _, h := range a.Hosts {
+		s.models = append(s.models, modelHost{at: h})
+	}
+	if base := u.Env(a.Base); a.Base != "" && base != "" {
+		s.setModel(base)
+	}
+	for _, entry := range u.Environ {
+		name, text, _ := strings.Cut(entry, "=")
+		if slices.ContainsFunc(a.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) }) && !secret.IsSecretName(name) && !hasSecret([]byte(text)) {
+			s.Env[name] = text
+		}
+	}
+	maps.Copy(s.Env, a.Env)
+	for _, name := range a.Keys {
+		s.addKey(name, u)
+	}
+	if err := s.addUserFiles(a, u); err != nil {
+		return err
+	}
+	if err := s.addLogin(a, u); err != nil {
+		return err
+	}
+	if a.prepare != nil {
+		if err := a.prepare(s, u); err != nil {
+			return err
+		}
+	}
+	if len(s.creds) == 0 && len(a.Hosts) > 0 && u.Env(a.Base) == "" {
+		file := ""
+		if a.Login != nil {
+			file = ", and there is no file ~/" + a.Login.File
+		}
+		s.Notes = append(s.Notes, fmt.Sprintf("no login of %s: none of the variables %s is set%s", a.Name, strings.Join(a.Keys, ", "), file))
+	}
+	args := s.Words
+	if s.NoAsk {
+		args = slices.Concat(a.NoAsk, args)
+	}
+	s.Argv = slices.Concat([]string{program}, s.Args, args)
+	return nil
+}
+
+// addKey puts a placeholder in the place of a key in the environment, or with ShareLogin
+// the key.
+func (s *Start) addKey(name string, u User) {
+	text := u.Env(name)
+	if text == "" {
+		return
+	}
+	if s.ShareLogin {
+		s.Env[name] = text
+		s.Notes = append(s.Notes, name+" is inside: everything that runs there can read it")
+		return
+	}
+	c := credential{name: strings.ToLower(name)}
+	if host := keyHosts[name]; host != "" && len(s.models) == 0 {
+		c.hosts = []string{host}
+	}
+	s.Env[name] = placeholder + c.name
+	s.creds = append(s.creds, c)
+}
+
+// maxHomeFile bounds the size of a file that is copied.
+const maxHomeFile = 1 << 20
+
+// addUserFiles copies files of the user's home that have no secret in them.
+func (s *Start) addUserFiles(a *Agent, u User) error {
+	for _, name := range a.Files {
+		data, err := os.ReadFile(u.userFile(name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return fmt.Errorf("work: %s: %w: %w", a.Name, fault.Of(err), err)
+		case len(data) > maxHomeFile:
+			s.Notes = append(s.Notes, fmt.Sprintf("left out ~/%s: it has more than %d bytes", name, maxHomeFile))
+		case hasSecret(data):
+			s.Notes = append(s.Notes, fmt.Sprintf("left out ~/%s: there is a secret in it", name))
+		default:
+			s.addFile(name, data)
+		}
+	}
+	return nil
+}
+
+// hasSecret reports whether a text has a secret in it.
+func hasSecret(data []byte) bool {
+	return len(secret.Known().Find(data)) > 0
+}
+
+// addLogin adds the login file of an agent, with placeholders instead of tokens.
+func (s *Start) addLogin(a *Agent, u User) error {
+	if a.Login == nil || len(s.creds) > 0 {
+		return nil // a key in the environment precedes
+	}
+	data, tokens, err := a.Login.read(u)
+	if err != nil {
+		return fmt.Errorf("work: login of %s: %w", a.Name, err)
+	}
+	if len(tokens) == 0 {
+		return nil
+	}
+	for _, t := range tokens {
+		if !t.expires.IsZero() && time.Now().After(t.expires) && !s.ShareLogin {
+			return fmt.Errorf("work: login of %s: %w: it expired at %s; start %s once outside, which renews it, or use --share-login",
+				a.Name, fault.Unauthenticated, t.expires.UTC().Format(time.RFC3339), a.Program)
+		}
+		hosts := t.hosts
+		if u.Env(a.Base) != "" && a.Base != "" {
+			hosts = nil // the endpoint that the user named
+		}
+		s.creds = append(s.creds, credential{t.name, hosts})
+	}
+	if s.ShareLogin {
+		s.creds = nil
+		s.Notes = append(s.Notes, fmt.Sprintf("~/%s is inside: everything that runs there can read the tokens in it", a.Login.File))
+		s.addFile(a.Login.File, data)
+		for _, t := range tokens {
+			for _, h := range t.hosts {
+				s.models = append(s.models, modelHost{at: h})
+			}
+		}
+		return nil
+	}
+	s.addFile(a.Login.File, a.Login.mask(data, func(name string) string { return placeholder + name }))
+	return nil
+}
+
+func (s *Start) addFile(name string, data []byte) { s.Home[name] = data }
+
+func (s *Start) addJSON(name string, v any) error {
+	data, err := json.Marshal(v)
+	s.addFile(name, data)
+	return err
+}
+
+// A Secret is a key or token of the user, and how it may be sent.
+type Secret struct {
+	Text  string
+	Plain bool // also over HTTP without TLS: the user named such an endpoint
+}
+
+// sandboxOptions are the options of the provider.
+type sandboxOptions struct {
+	At    string `json:"at,omitempty"`
+	Binds []bind `json:"binds,omitempty"`
+}
+
+type bind struct {
+	Dir      string `json:"dir"`
+	ReadOnly bool   `json:"readOnly,omitempty"`
+}
+
+// Spec returns the spec of the workspace, without a name.
+func (s *Start) Spec() (workspace.Spec, error) {
+	name := "command"
+	switch {
+	case s.Agent != nil:
+		name = s.Agent.Name
+	case len(s.Argv) > 0:
+		name = filepath.Base(s.Argv[0])
+	}
+	const longest = 200
+	spec := workspace.Spec{Kind: "sandbox", Labels: map[string]string{ProjectLabel: s.Project.Key(), AgentLabel: name[:min(len(name), longest)]}}
+	var opts sandboxOptions
+	if s.InPlace {
+		spec.Dir = s.Project.Dir
+	} else {
+		spec.From.Template, spec.From.Credentials = s.Project.Dir, s.Credentials
+		opts.At = s.Dir
+	}
+	for _, dir := range s.ReadOnly {
+		// What lies in another directory is visible.
+		if !slices.ContainsFunc(s.ReadOnly, func(other string) bool { return other != dir && isBelow(dir, other) }) {
+			opts.Binds = append(opts.Binds, bind{dir, true})
+		}
+	}
+	env := maps.Clone(s.Env)
+	if len(s.Path) > 0 {
+		env["PATH"] = strings.Join(append(slices.Clone(s.Path), process.DefaultPath), ":")
+	}
+	spec.Policy.Env = env
+	spec.Policy.Network.Allow = s.rules()
+	var err error
+	spec.Config, err = json.Marshal(opts)
+	return spec, err
+}
+
+// rules returns the network rules: the hosts of the model and of credentials, and the
+// allowed ones.
+func (s *Start) rules() []workspace.NetRule {
+	var rules []workspace.NetRule
+	add := func(host, credential string) {
+		rule := hostRule(host)
+		rule.Credential = credential
+		rule.Private = net.ParseIP(rule.Host) == nil && slices.Contains(s.models, modelHost{host, true})
+		if !slices.ContainsFunc(rules, func(r workspace.NetRule) bool { return r.Host == rule.Host && slices.Equal(r.Ports, rule.Ports) }) {
+			rules = append(rules, rule)
+		}
+	}
+	for _, c := range s.creds {
+		hosts := c.hosts
+		if hosts == nil {
+			for _, m := range s.models {
+				hosts = append(hosts, m.at)
+			}
+		}
+		for _, h := range hosts {
+			add(h, c.name)
+		}
+	}
+	for _, m := range s.models {
+		add(m.at, "")
+	}
+	for _, r := range s.Allow {
+		if !slices.ContainsFunc(rules, func(have workspace.NetRule) bool { return have.Host == r.Host && slices.Equal(have.Ports, r.Ports) }) {
+			rules = append(rules, r)
+		}
+	}
+	return rules
+}
+
+// hostRule returns the rule of host or host:port.
+func hostRule(at string) workspace.NetRule {
+	if host, port, err := net.SplitHostPort(at); err == nil {
+		if n, err := strconv.Atoi(port); err == nil {
+			return workspace.NetRule{Host: host, Ports: []int{n}}
+		}
+	}
+	return workspace.NetRule{Host: at}
+}
+
+// Hosts returns the hosts that the work may reach, as the user reads them.
+func (s *Start) Hosts() []string {
+	var hosts []string
+	for _, r := range s.rules() {
+		at := r.Host
+		for _, p := range r.Ports {
+			at = net.JoinHostPort(r.Host, strconv.Itoa(p))
+		}
+		hosts = Add(hosts, at)
+	}
+	return hosts
+}
+
+// HomeArchive returns the files of the home as a tar archive, nil for none.
+func (s *Start) HomeArchive() ([]byte, error) {
+	if len(s.Home) == 0 {
+		return nil, nil
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, name := range slices.Sorted(maps.Keys(s.Home)) {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(s.Home[name])), ModTime: time.Now()}); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(s.Home[name]); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}

@@ -1,0 +1,221 @@
+package work
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/croft-run/croft/fault"
+)
+
+// put writes files below a directory.
+func put(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// user makes a home with the programs of all agents and a project.
+func user(t *testing.T, env ...string) (User, Project) {
+	t.Helper()
+	home := t.TempDir()
+	for _, a := range Agents {
+		put(t, home, map[string]string{"tools/" + a.Name + "/bin/" + a.Program: "#!/bin/sh\n", "app/.git/HEAD": ""})
+		env = append(env, "PATH="+filepath.Join(home, "tools", a.Name, "bin")+":"+pathOf(env))
+	}
+	u := User{Home: home, Environ: env}
+	p, err := FindProject(filepath.Join(home, "app"), home)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u, p
+}
+
+func pathOf(env []string) string { return User{Environ: env}.Env("PATH") }
+
+// jwt makes a JSON Web Token that expires at a time.
+func jwt(expires time.Time) string {
+	claims := fmt.Sprintf(`{"exp":%d,"email":"a@example.com"}`, expires.Unix())
+	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".planted-signature"
+}
+
+// TestLogins gives each agent a key or a login file: the tokens are nowhere in what a work
+// is opened with, their placeholders are, and each goes to the hosts of its model alone.
+func TestLogins(t *testing.T) {
+	later := time.Now().Add(time.Hour)
+	const secret = "planted-secret-0123456789"
+	for _, tt := range []struct {
+		name, agent string
+		env         []string
+		files       map[string]string
+		want        map[string]string // credential by host
+		inside      string            // of the file that has the placeholder
+	}{
+		{"claude, key", "claude", []string{"ANTHROPIC_API_KEY=" + secret}, nil, map[string]string{"api.anthropic.com": "anthropic_api_key"}, ""},
+		{"claude, gateway", "claude", []string{"ANTHROPIC_AUTH_TOKEN=" + secret, "ANTHROPIC_BASE_URL=https://llm.test:8443/x"}, nil, map[string]string{"llm.test:8443": "anthropic_auth_token"}, ""},
+		{"claude, login", "claude", nil, map[string]string{".claude/.credentials.json": fmt.Sprintf(`{"claudeAiOauth":{"accessToken":%q,"refreshToken":"planted-refresh-1","expiresAt":%d},"mcpOAuth":{"x":"planted-mcp"}}`, secret, later.UnixMilli())},
+			map[string]string{"api.anthropic.com": "claude_login"}, ".claude/.credentials.json"},
+		{"codex, key", "codex", []string{"OPENAI_API_KEY=" + secret}, nil, map[string]string{"api.openai.com": "openai_api_key"}, ".codex/auth.json"},
+		{"codex, login", "codex", nil, map[string]string{".codex/auth.json": fmt.Sprintf(`{"OPENAI_API_KEY":null,"tokens":{"id_token":%q,"access_token":%q,"refresh_token":"planted-refresh-2"}}`, jwt(later), jwt(later))},
+			map[string]string{"api.openai.com": "", "chatgpt.com": "codex_login"}, ".codex/auth.json"},
+		{"codex, own provider", "codex", []string{"MY_KEY=" + secret}, map[string]string{".codex/config.toml": "model_provider = \"mine\"\n[model_providers.mine]\nbase_url = \"https://llm.test/v1\"\nenv_key = \"MY_KEY\"\n"},
+			map[string]string{"llm.test": "my_key"}, ""},
+		{"opencode, login", "opencode", nil, map[string]string{".local/share/opencode/auth.json": fmt.Sprintf(`{"anthropic":{"type":"oauth","access":%q,"refresh":"planted-refresh-3","expires":%d},"odd":{"type":"api","key":"planted-odd"}}`, secret, later.UnixMilli())},
+			map[string]string{"api.anthropic.com": "opencode_anthropic"}, ".local/share/opencode/auth.json"},
+		{"opencode, two keys", "opencode", []string{"OPENAI_API_KEY=" + secret, "ANTHROPIC_API_KEY=" + secret + "b"}, nil,
+			map[string]string{"api.anthropic.com": "anthropic_api_key", "api.openai.com": "openai_api_key"}, ""},
+		{"gemini, login", "gemini", nil, map[string]string{".gemini/oauth_creds.json": fmt.Sprintf(`{"access_token":%q,"refresh_token":"planted-refresh-4","expiry_date":%d}`, secret, later.UnixMilli())},
+			map[string]string{"generativelanguage.googleapis.com": "", "cloudcode-pa.googleapis.com": "gemini_login"}, ".gemini/oauth_creds.json"},
+		{"copilot, token", "copilot", []string{"GH_TOKEN=" + secret}, nil,
+			map[string]string{"api.githubcopilot.com": "gh_token", "*.githubcopilot.com": "gh_token", "api.github.com": "gh_token"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			u, p := user(t, tt.env...)
+			put(t, u.Home, tt.files)
+			s, err := New(Options{Project: p, Agent: FindAgent(tt.agent)}, u)
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec, err := s.Spec()
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]string{}
+			for _, r := range spec.Policy.Network.Allow {
+				at := r.Host
+				for _, port := range r.Ports {
+					at += fmt.Sprintf(":%d", port)
+				}
+				got[at] = r.Credential
+				if r.Credential != "" && u.Secrets()[r.Credential].Text == "" {
+					t.Errorf("the secret %s has no value", r.Credential)
+				}
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("credentials by host (-want +got):\n%s", diff)
+			}
+			all, err := json.Marshal(spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := string(all)
+			for name, data := range s.Home {
+				text += "\n" + name + ": " + string(data)
+			}
+			if strings.Contains(text, "planted-") {
+				t.Errorf("a secret is inside: %s", text)
+			}
+			if !strings.Contains(text, "croft-secret:") {
+				t.Errorf("no placeholder is inside: %s", text)
+			}
+			if tt.inside != "" && !strings.Contains(string(s.Home[tt.inside]), "croft-secret:") {
+				t.Errorf("%s is %s", tt.inside, s.Home[tt.inside])
+			}
+			shared, err := New(Options{Project: p, Agent: FindAgent(tt.agent), ShareLogin: true}, u)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(shared.Notes, func(n string) bool { return strings.Contains(n, "is inside") }) {
+				t.Errorf("--share-login says %q", shared.Notes)
+			}
+		})
+	}
+}
+
+// TestExpiredLogin refuses a login that has expired, and says how to renew it.
+func TestExpiredLogin(t *testing.T) {
+	u, p := user(t)
+	put(t, u.Home, map[string]string{".claude/.credentials.json": `{"claudeAiOauth":{"accessToken":"planted-old","expiresAt":1000}}`})
+	_, err := New(Options{Project: p, Agent: FindAgent("claude")}, u)
+	if fault.Of(err) != fault.Unauthenticated || !strings.Contains(err.Error(), "start claude once outside") {
+		t.Errorf("an expired login: %v", err)
+	}
+}
+
+// TestSettingsWithSecret leaves out a settings file of an agent with a secret in it.
+func TestSettingsWithSecret(t *testing.T) {
+	u, p := user(t, "ANTHROPIC_API_KEY=planted-key-01234567")
+	put(t, u.Home, map[string]string{".claude/settings.json": `{"env":{"GITHUB_TOKEN":"ghp_0123456789abcdefghijABCDEFGHIJ012345"}}`, ".claude/CLAUDE.md": "be kind"})
+	s, err := New(Options{Project: p, Agent: FindAgent("claude")}, u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Home[".claude/settings.json"] != nil || string(s.Home[".claude/CLAUDE.md"]) != "be kind" {
+		t.Errorf("the home has %q", s.Home)
+	}
+	if !slices.ContainsFunc(s.Notes, func(n string) bool { return strings.Contains(n, "left out ~/.claude/settings.json") }) {
+		t.Errorf("it says %q", s.Notes)
+	}
+}
+
+// TestProgram shows the package of a program and its interpreter, and never the home.
+func TestProgram(t *testing.T) {
+	u, p := user(t)
+	put(t, u.Home, map[string]string{
+		"nvm/v20/lib/node_modules/@openai/codex/bin/codex.js": "#!/usr/bin/env node\n", "nvm/v20/bin/node": "",
+		"claude": "#!/bin/sh\n",
+	})
+	if err := os.Symlink("../lib/node_modules/@openai/codex/bin/codex.js", filepath.Join(u.Home, "nvm/v20/bin/codex")); err != nil {
+		t.Fatal(err)
+	}
+	u.Environ = []string{"PATH=" + filepath.Join(u.Home, "nvm/v20/bin") + ":" + u.Home + ":/usr/bin"}
+	s, err := New(Options{Project: p, Agent: FindAgent("codex"), Words: []string{"hi"}}, u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nvm := filepath.Join(u.Home, "nvm/v20")
+	if diff := cmp.Diff([]string{nvm + "/lib/node_modules", nvm}, s.ReadOnly); diff != "" {
+		t.Errorf("shown (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{nvm + "/lib/node_modules/@openai/codex/bin/codex.js", "-c", `sandbox_mode="danger-full-access"`, "hi"}, s.Argv); diff != "" {
+		t.Errorf("argv (-want +got):\n%s", diff)
+	}
+	spec, err := s.Spec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf(`"binds":[{"dir":%q,"readOnly":true}]`, nvm); !strings.Contains(string(spec.Config), want) {
+		t.Errorf("options %s, want %s", spec.Config, want)
+	}
+	if !strings.HasPrefix(spec.Policy.Env["PATH"], nvm+"/bin:") {
+		t.Errorf("PATH is %s", spec.Policy.Env["PATH"])
+	}
+	if _, err := New(Options{Project: p, Agent: FindAgent("claude")}, u); fault.Of(err) != fault.Unsupported {
+		t.Errorf("a program in the home itself: %v", err)
+	}
+	if _, err := New(Options{Project: p, Agent: FindAgent("gemini")}, u); fault.Of(err) != fault.NotFound || !strings.Contains(err.Error(), "npm install -g @google/gemini-cli") {
+		t.Errorf("an agent that is not installed: %v", err)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, tt := range []struct {
+		dir, agent string
+		n          int
+		want       string
+	}{
+		{"/src/My App", "claude", 1, "my-app-claude"},
+		{"/src/app", "codex", 2, "app-codex-2"},
+		{"/src/" + strings.Repeat("x", 80), "sh", 3, strings.Repeat("x", 61) + "-3"},
+		{"/src/日本", "語", 1, "work"},
+	} {
+		if got := (Project{Dir: tt.dir}).Name(tt.agent, tt.n); got != tt.want {
+			t.Errorf("%s, %s, %d: %q, want %q", tt.dir, tt.agent, tt.n, got, tt.want)
+		}
+	}
+}

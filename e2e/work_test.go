@@ -1,0 +1,399 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+
+	"github.com/croft-run/croft/internal/scripted"
+	"github.com/croft-run/croft/internal/testenv"
+)
+
+// workKey is the key of the model, which must be nowhere inside.
+const workKey = "planted-key-0123456789abcdef"
+
+// A workAgent is a real agent in interactive mode under croft work.
+type workAgent struct {
+	env    func(base string) []string
+	home   func(base string) map[string]string
+	args   []string // with which it begins with the prompt
+	tool   string   // that runs a command
+	param  string   // its parameter
+	more   map[string]any
+	secret string // the header that the key comes in
+	enter  bool   // the prompt must be sent with Enter
+}
+
+const workPrompt = "Make the test pass."
+
+// workTime is after how long an agent is taken for one that hangs.
+const workTime = 3 * time.Minute
+
+var workAgents = map[string]workAgent{
+	"claude": {
+		env: func(base string) []string {
+			return []string{"ANTHROPIC_BASE_URL=" + base, "ANTHROPIC_API_KEY=" + workKey}
+		},
+		args: []string{workPrompt}, tool: "Bash", param: "command", more: map[string]any{"description": "work"}, secret: "X-Api-Key",
+	},
+	"codex": {
+		env: func(string) []string { return []string{"SCRIPTED_KEY=" + workKey} },
+		home: func(base string) map[string]string {
+			return map[string]string{"~/.codex/config.toml": "model = \"scripted\"\nmodel_provider = \"scripted\"\n[model_providers.scripted]\nname = \"scripted\"\nbase_url = \"" + base +
+				"/v1\"\nenv_key = \"SCRIPTED_KEY\"\nwire_api = \"responses\"\n"}
+		},
+		args: []string{workPrompt}, tool: "exec_command", param: "cmd", more: map[string]any{"yield_time_ms": 30000}, secret: "Authorization",
+	},
+	"opencode": {
+		env: func(string) []string { return []string{"SCRIPTED_KEY=" + workKey} },
+		home: func(base string) map[string]string {
+			return map[string]string{"~/.config/opencode/opencode.json": `{"model": "scripted/scripted", "small_model": "scripted/scripted", "autoupdate": false, "share": "disabled",
+				"provider": {"scripted": {"npm": "@ai-sdk/openai-compatible", "name": "scripted", "options": {"baseURL": "` + base + `/v1", "apiKey": "{env:SCRIPTED_KEY}"},
+				"models": {"scripted": {"name": "scripted", "tool_call": true}}}}}`}
+		},
+		args: []string{"--prompt", workPrompt}, tool: "bash", param: "command", more: map[string]any{"description": "work"}, secret: "Authorization", enter: true,
+	},
+	"gemini": {
+		env: func(base string) []string {
+			return []string{"GOOGLE_GEMINI_BASE_URL=" + base, "GEMINI_API_KEY=" + workKey}
+		},
+		home: func(string) map[string]string {
+			return map[string]string{"~/.gemini/settings.json": `{"security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": false}}`}
+		},
+		args: []string{"-m", "gemini-2.5-flash", "-i", workPrompt}, tool: "run_shell_command", param: "command", more: map[string]any{"description": "work"}, secret: "X-Goog-Api-Key",
+	},
+	"copilot": {
+		env: func(base string) []string {
+			return []string{"COPILOT_PROVIDER_BASE_URL=" + base + "/v1", "COPILOT_PROVIDER_API_KEY=" + workKey, "COPILOT_MODEL=scripted"}
+		},
+		args: []string{"--model", "scripted", "-i", workPrompt}, tool: "bash", param: "command", more: map[string]any{"description": "work", "initial_wait": 60}, secret: "Authorization",
+	},
+}
+
+// TestWork runs the real agents under croft work in a pseudo-terminal, in interactive mode.
+// Each changes files and runs the tests; the project is unchanged until its work is
+// reviewed and applied, and the key of the model is nowhere inside.
+func TestWork(t *testing.T) {
+	croft := buildCroft(t)
+	for name, a := range workAgents {
+		t.Run(name, func(t *testing.T) { t.Parallel(); a.works(t, croft, name) })
+	}
+}
+
+func (a workAgent) works(t *testing.T, croft, name string) {
+	bin := testenv.NeedsAgent(t, name)
+	testenv.OwnNetwork(t)
+	home := agentHome(t)
+	dir := filepath.Join(home, "app")
+	step := func(command string) scripted.Step {
+		args := map[string]any{a.param: command}
+		for k, v := range a.more {
+			args[k] = v
+		}
+		return scripted.Step{Tool: a.tool, Args: args}
+	}
+	model := &keyModel{header: a.secret, Model: scripted.Model{Last: "All is done now.", Steps: []scripted.Step{
+		step("curl -sS -m 10 http://refused.test/; sed -i s/wrong/right/ answer.txt; echo made > made.txt"),
+		step("sh test.sh"),
+		step("grep -rs planted[-]key-0 /home /proc/*/environ /tmp . ; echo searched"),
+	}}}
+	base, roots := serveTLS(t, model)
+	env := append([]string{"HOME=" + home, "PATH=" + croft + ":" + filepath.Dir(bin) + ":" + os.Getenv("PATH"), "LANG=C.UTF-8", "TERM=xterm-256color",
+		"CROFT_DATA=" + filepath.Join(home, "croft"), "SSL_CERT_FILE=" + roots, "GIT_CONFIG_GLOBAL=/dev/null"}, a.env(base)...)
+	if a.home != nil {
+		put(t, home, dir, a.home(base))
+	}
+	put(t, home, dir, map[string]string{"answer.txt": "wrong\n", "test.sh": "grep -q right answer.txt && echo passed\n", "Makefile": "test:\n\tsh test.sh\n"})
+	cmdIn(t, dir, env, "git", "init", "-q")
+	cmdIn(t, dir, env, "git", "add", ".")
+	before := treeDigest(t, dir)
+
+	term := startTerminal(t, dir, env, withHosts(t, append([]string{"croft", "work", "--yolo", name, "--"}, a.args...))...)
+	shown := time.Now()
+	term.waitFor(t, workTime, func(string) bool {
+		if a.enter && time.Since(shown) > 3*time.Second && len(model.Requests()) == 0 {
+			_, _ = io.WriteString(term.file, "\r") // it may have ended
+			shown = time.Now()
+		}
+		return len(model.Results()) == 3
+	})
+	time.Sleep(time.Second) // it shows the last answer
+	term.end(t)
+	if t.Failed() {
+		saveFailure(t, name, []byte(term.text()), &model.Model)
+		return
+	}
+	for i, want := range []string{"", "passed", "searched"} {
+		if got := model.Results()[i]; !strings.Contains(got, want) || strings.Contains(got, workKey) {
+			t.Errorf("step %d: %q, want %q", i, got, want)
+		}
+	}
+	if bad := model.wrong(); bad != "" {
+		t.Errorf("a request came with %s %q, want the key", a.secret, bad)
+	}
+	if got := term.text(); !strings.Contains(got, "croft: refused: ") || !strings.Contains(got, "changed 2 files") {
+		t.Errorf("the summary is %q", got[max(0, len(got)-1000):])
+	}
+	if got := treeDigest(t, dir); got != before {
+		t.Error("the project changed before the apply")
+	}
+	log := cmdIn(t, dir, env, "croft", "work", "log")
+	if !strings.Contains(log, "made.txt") || !strings.Contains(log, "refused.test") {
+		t.Errorf("the log is\n%s", log)
+	}
+	term = startTerminal(t, dir, env, "croft", "work", "review")
+	if _, err := io.WriteString(term.file, "y\ny\nt\ny\n"); err != nil {
+		t.Fatal(err)
+	}
+	<-term.ended
+	if err := term.err; err != nil || !strings.Contains(term.text(), "tests: passed") {
+		t.Errorf("review: %v\n%s", err, term.text())
+	}
+	if got, err := os.ReadFile(filepath.Join(dir, "answer.txt")); string(got) != "right\n" {
+		t.Errorf("after the apply answer.txt is %q, %v", got, err)
+	}
+	if got := cmdIn(t, dir, env, "git", "status", "--short"); !strings.Contains(got, "made.txt") {
+		t.Errorf("after the apply git status is %q", got)
+	}
+	cmdIn(t, dir, env, "croft", "work", "discard")
+}
+
+// A keyModel notes requests without the key.
+type keyModel struct {
+	scripted.Model
+	header string
+
+	mu    sync.Mutex
+	other string // guarded by mu
+}
+
+func (m *keyModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if got := r.Header.Get(m.header); r.Method == http.MethodPost && strings.TrimPrefix(got, "Bearer ") != workKey {
+		m.mu.Lock()
+		m.other = r.URL.Path + ": " + got
+		m.mu.Unlock()
+	}
+	m.Model.ServeHTTP(w, r)
+}
+
+func (m *keyModel) wrong() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.other
+}
+
+// modelName is the host of the model. Node does not accept addresses in certificates of an
+// authority with name constraints, so that a name is needed.
+const modelName = "model.test"
+
+// withHosts returns a command line that runs another with a hosts file that has modelName.
+func withHosts(t *testing.T, words []string) []string {
+	t.Helper()
+	hosts := filepath.Join(t.TempDir(), "hosts")
+	if err := os.WriteFile(hosts, []byte("127.0.0.1 localhost\n127.0.0.2 "+modelName+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("unshare", "--mount", "mount", "--bind", hosts, "/etc/hosts").CombinedOutput(); err != nil {
+		t.Skipf("skipped: host: this user can't mount a hosts file: %v: %s", err, out)
+	}
+	return append([]string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/hosts && exec "$@"`, hosts}, words...)
+}
+
+// serveTLS serves a model on an address that programs inside reach through the proxy. It
+// returns the URL, and a file with the certificate to trust.
+func serveTLS(t *testing.T, h http.Handler) (base, roots string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "model"}, NotAfter: time.Now().Add(time.Hour), DNSNames: []string{modelName},
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots = filepath.Join(t.TempDir(), "roots.pem")
+	if err := os.WriteFile(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := tls.Listen("tcp", "127.0.0.2:0", &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, served := &http.Server{Handler: h}, make(chan error, 1)
+	go func() { served <- srv.Serve(l) }()
+	t.Cleanup(func() { srv.Close(); <-served })
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return "https://" + net.JoinHostPort(modelName, port), roots
+}
+
+// cmdIn runs a command to its end, and returns its output.
+func cmdIn(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, findIn(env, name), args...)
+	cmd.Dir, cmd.Env = dir, env
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+// findIn finds a program by the PATH of an environment.
+func findIn(env []string, name string) string {
+	for _, entry := range env {
+		if path, ok := strings.CutPrefix(entry, "PATH="); ok {
+			for _, dir := range filepath.SplitList(path) {
+				if file, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+					return file
+				}
+			}
+		}
+	}
+	return name
+}
+
+// treeDigest returns a digest of all names, modes and contents below a directory.
+func treeDigest(t *testing.T, dir string) string {
+	t.Helper()
+	sum := sha256.New()
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		var data []byte
+		if info.Mode().IsRegular() {
+			if data, err = os.ReadFile(path); err != nil {
+				return err
+			}
+		}
+		fmt.Fprintf(sum, "%s %v %x\n", path, info.Mode(), sha256.Sum256(data))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x", sum.Sum(nil))
+}
+
+// A terminal is a program on a pseudo-terminal.
+type terminal struct {
+	cmd  *exec.Cmd
+	file *os.File
+
+	ended chan struct{} // closed when it has ended
+	err   error         // of its end
+
+	mu  sync.Mutex
+	out bytes.Buffer // guarded by mu
+}
+
+func startTerminal(t *testing.T, dir string, env []string, words ...string) *terminal {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), findIn(env, words[0]), words[1:]...)
+	cmd.Dir, cmd.Env = dir, env
+	file, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 40, Cols: 120})
+	if err != nil {
+		t.Fatal(err)
+	}
+	term := &terminal{cmd: cmd, file: file, ended: make(chan struct{})}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		<-term.ended
+		file.Close()
+	})
+	go func() {
+		term.err = cmd.Wait()
+		close(term.ended)
+	}()
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := file.Read(buf)
+			term.mu.Lock()
+			term.out.Write(buf[:n])
+			term.mu.Unlock()
+			// What a program asks its terminal: the cursor's position, and which one it is.
+			for ask, answer := range map[string]string{"\x1b[6n": "\x1b[1;1R", "\x1b[c": "\x1b[?62c"} {
+				if bytes.Contains(buf[:n], []byte(ask)) {
+					_, _ = io.WriteString(file, answer) // the program may have ended
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return term
+}
+
+func (m *terminal) text() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.out.String()
+}
+
+// waitFor waits until what was shown meets a condition.
+func (m *terminal) waitFor(t *testing.T, within time.Duration, met func(shown string) bool) {
+	t.Helper()
+	for end := time.Now().Add(within); !met(m.text()); time.Sleep(100 * time.Millisecond) {
+		select {
+		case <-m.ended:
+			end = time.Now()
+			if met(m.text()) {
+				return
+			}
+		default:
+		}
+		if !time.Now().Before(end) {
+			t.Errorf("after %v the terminal shows %q", within, m.text()[max(0, len(m.text())-3000):])
+			return
+		}
+	}
+}
+
+// end presses ctrl-c until the program ends.
+func (m *terminal) end(t *testing.T) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; {
+		select {
+		case <-m.ended:
+			return
+		case <-time.After(400 * time.Millisecond):
+		}
+		if time.Now().After(end) {
+			t.Errorf("it does not end: %q", m.text()[max(0, len(m.text())-2000):])
+			return
+		}
+		_, _ = io.WriteString(m.file, "\x03") // it may have ended
+	}
+}

@@ -1,0 +1,56 @@
+package eval_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/croft-run/croft/eval"
+	"github.com/croft-run/croft/host/toolchain"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+// TestToolchainsOfAnEnvironment: an environment shows toolchains read-only, their caches
+// copy-on-write, and further directories writable.
+func TestToolchainsOfAnEnvironment(t *testing.T) {
+	envs := sandboxed(t)
+	home := t.TempDir()
+	for name, text := range map[string]string{
+		".nvm/versions/node/v20.0.0/bin/tool": "#!/bin/sh\necho tool of nvm\n", ".nvm/versions/node/v20.0.0/etc/npmrc": "planted", ".npm/_cacache/entry": "of the host\n", "out/a": "",
+	} {
+		path := filepath.Join(home, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, err := toolchain.Find(toolchain.Options{Home: home, Getenv: func(string) string { return "" }}, "nvm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env, err := envs.Open(t.Context(), eval.EnvSpec{
+		Dir: filepath.Join(t.TempDir(), "ws"), Write: []string{filepath.Join(home, "out")}, Tools: found,
+		Policy: driver.Policy{Env: toolchain.Env(found, os.Getenv("PATH"))},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer env.Workspace.Destroy(t.Context()) //nolint:errcheck // the test ends
+	const script = `tool; cat "$npm_config_cache/_cacache/entry"; echo inside > "$npm_config_cache/_cacache/entry"; touch "$0/.nvm/versions/node/new" 2>/dev/null && echo written
+echo out > "$0/out/b"; grep -rs planted "$0"; echo end`
+	res, err := env.Workspace.Run(t.Context(), driver.Command{Argv: []string{"sh", "-c", script, home}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(res.Stdout), "tool of nvm\nof the host\nend\n"; got != want {
+		t.Errorf("got %q, want %q", got+string(res.Stderr), want)
+	}
+	for name, want := range map[string]string{".npm/_cacache/entry": "of the host", "out/b": "out"} {
+		if data, err := os.ReadFile(filepath.Join(home, name)); err != nil || strings.TrimSpace(string(data)) != want {
+			t.Errorf("%s: %q, %v", name, data, err)
+		}
+	}
+}
