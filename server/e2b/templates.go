@@ -306,7 +306,7 @@ func (one *storedTemplate) names() []string {
 	return out
 }
 
-var buildID = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
+var buildID = lazyregexp.New(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // newBuildID returns a random UUID.
 func newBuildID() string {
