@@ -36,8 +36,8 @@ test-compat: deps guests test-trpc ## side by side with the originals (skillgym,
 	$(GO) test -count=1 -v -run 'SideBySide|AnswerAs' ./eval ./eval/suite
 	$(GO) test -count=1 -v -run '^TestConformance$$' ./e2e
 
-test-trpc: guests ## trpc-agent-go's own tests over contrib/trpcagent
-	cd contrib/trpcagent && $(GO) run ./internal/upstream -known ../../docs/trpc-agent-go.md
+test-trpc: guests ## trpc-agent-go's own tests over contrib/trpcagent; TRPC=local for one of local, in-place and sandbox
+	cd contrib/trpcagent && $(GO) run ./internal/upstream -provider "$(TRPC)" -known ../../docs/trpc-agent-go.md
 
 attack: deps build ## every test with Attack in its name; writes docs/attacks.md
 	scripts/attack docs/attacks.md

@@ -35,7 +35,7 @@ var (
 	loadPause      = flag.Duration("load.pause", 200*time.Millisecond, "longest pause of a client between two operations")
 )
 
-// maxHang is how long an operation may last whose connection is lost.
+// maxHang is how long after an outage an operation may last whose connection was lost.
 const maxHang = 15 * time.Second
 
 // clientsPerProcess is how many clients share a Node process.
@@ -442,13 +442,16 @@ var connectionLost = regexp.MustCompile(`ECONNREFUSED|ECONNRESET|EPIPE|UND_ERR_S
 
 // cause names the cause of an error.
 func (r *loadRun) cause(e loadEvent) string {
-	away := slices.ContainsFunc(r.outages, func(o outage) bool {
-		return e.Start <= o.to.UnixMilli() && e.End >= o.from.UnixMilli()
-	})
+	away, late := false, false
+	for _, o := range r.outages {
+		if e.Start <= o.to.UnixMilli() && e.End >= o.from.UnixMilli() {
+			away, late = true, e.End > o.to.Add(maxHang).UnixMilli()
+		}
+	}
 	switch {
 	case e.Lost:
 		return "LOST"
-	case away && time.Duration(e.End-e.Start)*time.Millisecond > maxHang:
+	case late:
 		return "HUNG: " + e.Class + ": " + e.Message
 	case away && connectionLost.MatchString(e.Message):
 		return "connection lost while the server was away"

@@ -3,11 +3,12 @@ package secret
 import (
 	"bytes"
 	"html"
-	"regexp"
 	"slices"
 	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/croft-run/croft/internal/lazyregexp"
 )
 
 // An escape is a way in which programs write some characters of a text in other ones. Which
@@ -193,7 +194,7 @@ func nextCell(p []byte) int {
 
 // cellLine is the end of a line of od -c with the offset of the next one, after which the
 // columns begin; line numbers may precede the offset.
-var cellLine = regexp.MustCompile(`^\r?\n(?: *[0-9]+\t)?(?:[0-7]{7,})? `)
+var cellLine = lazyregexp.New(`^\r?\n(?: *[0-9]+\t)?(?:[0-7]{7,})? `)
 
 // decodeCell decodes one column of od -c: a character, an escape such as \n, or octal digits.
 func decodeCell(dst, p []byte) ([]byte, int) {

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +19,8 @@ import (
 	"github.com/croft-run/croft/daemon/app"
 	"github.com/croft-run/croft/daemon/work"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/host/process"
+	"github.com/croft-run/croft/host/toolchain"
 	"github.com/croft-run/croft/internal/suggest"
 	"github.com/croft-run/croft/snapshot"
 	"github.com/croft-run/croft/workspace"
@@ -28,6 +32,7 @@ type workOptions struct {
 	parallel int
 	allowNet []string
 	policy   policyFlags
+	host     hostDirFlags
 	start    work.Options
 }
 
@@ -83,6 +88,10 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 	f.BoolVar(&opts.start.Credentials, "credentials", false, "take credential files of the project, such as .env, along")
 	f.StringArrayVar(&opts.policy.secrets, "secret", nil, "NAME@HOST: allow HOST, and let the proxy add this secret, which the work never sees; may be given several times")
 	f.StringArrayVar(&opts.policy.env, "env", nil, "K=V for every process; may be given several times")
+	opts.host.registerFlags(f, "", "")
+	opts.host.toolchains = []string{toolchain.Auto}
+	chosen := f.Lookup("toolchain")
+	chosen.Usage = strings.Replace(chosen.Usage, "(default none)", "(default auto)", 1)
 	opts.policy.registerLimits(f, "")
 	f.BoolVar(&opts.policy.bestEffort, "best-effort", false, "ignore limits that the provider can't enforce")
 	cmd.AddCommand(a.workListCommand(), a.workAttachCommand(), a.workShellCommand(), a.workDiffCommand(), a.workLogCommand(), a.workReviewCommand(), a.workApplyCommand(),
@@ -158,6 +167,9 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := a.addWorkDirs(opts.host, start, &spec); err != nil {
+		return err
+	}
 	env, err := parseEnv(opts.policy.env)
 	if err != nil {
 		return err
@@ -186,6 +198,34 @@ func (a *command) workStart(ctx context.Context, opts workOptions) error {
 		}
 		return a.runWork(ctx, c, rec, start)
 	})
+}
+
+// addWorkDirs adds the directories of --rw and --ro, and the toolchains and caches of the
+// user, to the spec of a work. PATH has the directories of the agent's interpreter first.
+func (a *command) addWorkDirs(h hostDirFlags, start *work.Start, spec *workspace.Spec) error {
+	own := struct {
+		At string `json:"at,omitempty"`
+		sandboxOptions
+	}{}
+	if err := json.Unmarshal(spec.Config, &own); err != nil {
+		return err
+	}
+	dirs, sockets, err := a.boundDirs(h)
+	if err != nil {
+		return err
+	}
+	own.Binds, own.Sockets = append(own.Binds, dirs...), sockets
+	delete(spec.Policy.Env, "PATH")
+	shown := *spec
+	shown.Dir = start.Dir // the copy has the path of the project
+	if err := a.addToolchains(h.toolchains, start.Project.Dir, &shown, &own.sandboxOptions); err != nil {
+		return err
+	}
+	if len(start.Path) > 0 {
+		spec.Policy.Env["PATH"] = strings.Join(append(slices.Clone(start.Path), cmp.Or(spec.Policy.Env["PATH"], process.DefaultPath)), ":")
+	}
+	spec.Config, err = json.Marshal(own)
+	return err
 }
 
 // workRules returns the rules of hosts and secrets.

@@ -67,7 +67,7 @@ func Agents(opts Options) []Agent {
 	folder := []string{"mcp", "--workspace", "${workspaceFolder}"} // an editor starts programs elsewhere
 	list := []Agent{
 		{Name: "claude", Title: "Claude Code", File: home(".claude.json"), Found: opts.find(home(".claude"), "claude"),
-			edit: jsonEditor{"mcpServers", fields{{"type", "stdio"}, {"command", opts.Command}, {"args", args}}}},
+			edit: jsonEditor{"mcpServers", fields{{"type", "stdio"}, {"command", opts.Command}, {"args", args}, {"alwaysLoad", true}}}}, // or it searches for tools first
 		{Name: "codex", Title: "Codex", File: filepath.Join(codex, "config.toml"), Found: opts.find(codex, "codex"),
 			edit: tomlEditor{"mcp_servers", fields{{"command", opts.Command}, {"args", args}}}},
 		{Name: "opencode", Title: "opencode", File: firstFile(filepath.Join(config, "opencode"), "opencode.json", "opencode.jsonc"), Found: opts.find(filepath.Join(config, "opencode"), "opencode"),

@@ -75,7 +75,8 @@ func TestAddKeepsTheRest(t *testing.T) {
     "croft": {
       "type": "stdio",
       "command": "croft",
-      "args": ["mcp", "--workspace", "."]
+      "args": ["mcp", "--workspace", "."],
+      "alwaysLoad": true
     }
   },
   "projects": {"/home/me/src": {"allowedTools": []}}
@@ -85,7 +86,8 @@ func TestAddKeepsTheRest(t *testing.T) {
   "croft": {
     "type": "stdio",
     "command": "croft",
-    "args": ["mcp", "--workspace", "."]
+    "args": ["mcp", "--workspace", "."],
+    "alwaysLoad": true
   }
 }}`},
 		{"all on one line", "cursor", `{"mcpServers": {"a": {"command": "a"}}}`, `{"mcpServers": {"a": {"command": "a"}, "croft": {"command":"croft","args":["mcp","--workspace","${workspaceFolder}"]}}}`},

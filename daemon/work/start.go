@@ -93,19 +93,12 @@ func New(opts Options, u User) (*Start, error) {
 			s.Env[name] = text
 		}
 	}
-	if err := s.addToolchains(u); err != nil {
-		return nil, err
-	}
 	if opts.Agent == nil {
 		s.Argv = opts.Words
 		return s, nil
 	}
 	return s, s.addAgent(opts.Agent, u)
 }
-
-// addToolchains shows the toolchains and caches that the project needs: it adds to Path,
-// ReadOnly and Env.
-func (s *Start) addToolchains(User) error { return nil }
 
 // addAgent adds the program of an agent, its settings, its login and its hosts.
 func (s *Start) addAgent(a *Agent, u User) error {

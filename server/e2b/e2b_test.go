@@ -56,7 +56,7 @@ func newHost(t *testing.T) *host {
 			spec.Kind, spec.Config = "memory", nil
 			return nil
 		},
-		AdmitPolicy: func(context.Context, string, driver.Policy, driver.Policy) error { return nil },
+		AdmitPolicy: func(context.Context, string, driver.Policy, *driver.Policy) error { return nil },
 	})
 	if err != nil {
 		t.Fatal(err)
