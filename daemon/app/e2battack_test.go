@@ -318,11 +318,14 @@ func TestAttackStreamsOfRevokedKey(t *testing.T) {
 		}
 		req.Header.Set("X-API-KEY", m.redRun)
 		res, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil || res.StatusCode != http.StatusOK {
-			t.Fatalf("%s: %v, %v", path, res, err)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		defer res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s", path, res.Status)
 		}
 		go func() {
-			defer res.Body.Close()
 			io.Copy(io.Discard, res.Body)
 			ended <- path
 		}()
