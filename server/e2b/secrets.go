@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/lazyregexp"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -66,7 +66,7 @@ func changeSecret(*http.Request) (answer, error) {
 }
 
 // bearerSecret is the value of a header that a credential of the proxy sends.
-var bearerSecret = regexp.MustCompile(`^Bearer \$\{e2b\.secrets\.([A-Za-z0-9_-]{1,128})\}$`)
+var bearerSecret = lazyregexp.New(`^Bearer \$\{e2b\.secrets\.([A-Za-z0-9_-]{1,128})\}$`)
 
 // addCredentials adds the credentials of network rules to the hosts that may be reached. A
 // credential is sent as a bearer token; other headers are unsupported.
