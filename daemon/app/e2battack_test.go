@@ -317,7 +317,7 @@ func TestAttackStreamsOfRevokedKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header.Set("X-API-KEY", m.redRun)
-		res, err := http.DefaultTransport.RoundTrip(req)
+		res, err := http.DefaultTransport.RoundTrip(req) //nolint:bodyclose // it is closed below
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
 		}
