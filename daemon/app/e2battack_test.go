@@ -317,12 +317,15 @@ func TestAttackStreamsOfRevokedKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header.Set("X-API-KEY", m.redRun)
-		res, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil || res.StatusCode != http.StatusOK {
-			t.Fatalf("%s: %v, %v", path, res, err)
+		res, err := http.DefaultTransport.RoundTrip(req) //nolint:bodyclose // it is closed below
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		defer res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %s", path, res.Status)
 		}
 		go func() {
-			defer res.Body.Close()
 			io.Copy(io.Discard, res.Body)
 			ended <- path
 		}()
