@@ -6,11 +6,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/containerd/log"
 	"github.com/spf13/cobra"
@@ -25,9 +23,6 @@ import (
 // Main runs the croft program with the arguments, streams and signals of the
 // process, and returns its exit status. providers are added to Croft's own.
 func Main(providers ...driver.Provider) int {
-	// A collection costs a command that ends soon more than the memory that it frees.
-	usual := debug.SetGCPercent(400)
-	time.AfterFunc(time.Second, func() { debug.SetGCPercent(usual) })
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // this is main
 	defer stop()
 	// The first signal cancels ctx; the next one, without a handler, ends the process.
