@@ -340,7 +340,7 @@ func (p *hostProject) changeCacheMeanwhile(t *testing.T) {
 			}
 			cmd.Dir, cmd.Env = p.dir, p.env
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(p.uid), Gid: uint32(p.uid)}}
-			cmd.Run() //nolint:errcheck // cleaning while building may fail; the inside counts
+			cmd.Run() // cleaning while building may fail; the inside counts
 		}
 	}()
 	for i := 0; time.Now().Before(ends); i++ {

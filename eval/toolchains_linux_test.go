@@ -38,7 +38,7 @@ func TestToolchainsOfAnEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer env.Workspace.Destroy(t.Context()) //nolint:errcheck // the test ends
+	defer env.Workspace.Destroy(t.Context())
 	const script = `tool; cat "$npm_config_cache/_cacache/entry"; echo inside > "$npm_config_cache/_cacache/entry"; touch "$0/.nvm/versions/node/new" 2>/dev/null && echo written
 echo out > "$0/out/b"; grep -rs planted "$0"; echo end`
 	res, err := env.Workspace.Run(t.Context(), driver.Command{Argv: []string{"sh", "-c", script, home}})

@@ -232,7 +232,7 @@ func (o *Set) startProxy(id string, at Paths, n driver.Network) (*workspaceProxy
 	ctx, giveUp := context.WithCancel(o.ctx)
 	one.giveUp = giveUp
 	one.serve.Go(func() {
-		defer lock.Close()
+		defer lock.Close() //nolint:errcheck // it unlocks; nothing was written
 		if l == nil {
 			if l, err = takeOver(ctx, lock, at.Socket); l == nil {
 				if err != nil {

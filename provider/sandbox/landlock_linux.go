@@ -101,7 +101,7 @@ func (p *Provider) addGrantWithoutCredentials(l *launch, u launchSpec, b bind, l
 	if err != nil {
 		return nil, err
 	}
-	defer d.file.Close() //nolint:errcheck // a descriptor of a path
+	defer d.file.Close()
 	masks, err := u.maskBind(d, b)
 	if err != nil {
 		return nil, err
