@@ -24,7 +24,9 @@ func (c *Config) Apply(name string, wish driver.Policy) (driver.Policy, error) {
 	if wish.Network, mirrors, err = c.ExpandNetwork(wish.Network); err != nil {
 		return p, err
 	}
-	wish.Env = overlayMap(mirrors, wish.Env)
+	if len(mirrors) > 0 {
+		wish.Env = overlayMap(mirrors, wish.Env)
+	}
 	if wish.Isolation != "" {
 		p.Isolation = wish.Isolation
 	}

@@ -364,6 +364,8 @@ func (c *Config) Policy(name string) (driver.Policy, error) {
 	if d.Network, env, err = c.ExpandNetwork(d.Network); err != nil {
 		return driver.Policy{}, err
 	}
-	d.Env = overlayMap(env, d.Env)
+	if len(env) > 0 {
+		d.Env = overlayMap(env, d.Env)
+	}
 	return d, nil
 }
