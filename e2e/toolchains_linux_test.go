@@ -312,8 +312,9 @@ func TestWarmGoCache(t *testing.T) {
 		inside = min(inside, p.measure(p.croft, "ws", "exec", "warm", "--", "sh", "-c", timed))
 	}
 	t.Logf("go test: %d ms on the host, %d ms inside", host, inside)
-	if inside > host*3/2 {
-		t.Errorf("go test inside takes %d ms, on the host %d ms; want at most 1.5 times as long", inside, host)
+	const start = 400 // ms: of the command, beside other tests
+	if inside > host*3/2+start {
+		t.Errorf("go test inside takes %d ms, on the host %d ms; want at most 1.5 times as long, and %d ms", inside, host, start)
 	}
 	p.must("ws", "rm", "warm")
 	if out, status := p.run("go", "test", "./..."); status != 0 || !strings.Contains(out, "(cached)") {

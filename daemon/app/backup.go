@@ -68,7 +68,7 @@ func (s *System) Backup(ctx context.Context, w io.Writer, opts BackupOptions) (_
 		return nil, fmt.Errorf("app: wait for another backup: %w", err)
 	}
 	defer lock.Close() //nolint:errcheck // closing releases the flock in any case
-	if err := s.removeKilledBackup(ctx); err != nil {
+	if err := s.removeKilledBackup(ctx, opts.Partial); err != nil {
 		return nil, err
 	}
 	temp := filepath.Join(s.Dir, backupTemp)
@@ -100,10 +100,11 @@ func (s *System) Backup(ctx context.Context, w io.Writer, opts BackupOptions) (_
 }
 
 // removeKilledBackup removes what a backup of a killed process left, the incomplete file
-// included. The caller holds the lock of backups.
-func (s *System) removeKilledBackup(ctx context.Context) error {
+// included unless it is kept: the next backup writes to a file of the same name. The caller
+// holds the lock of backups.
+func (s *System) removeKilledBackup(ctx context.Context, keep string) error {
 	file, err := os.ReadFile(filepath.Join(s.Dir, backupTemp, partialName))
-	if partial := string(file); err == nil && filepath.IsAbs(partial) && strings.HasSuffix(partial, partialSuffix) {
+	if partial := string(file); err == nil && partial != keep && filepath.IsAbs(partial) && strings.HasSuffix(partial, partialSuffix) {
 		if err := os.Remove(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			s.log.WarnContext(ctx, "the incomplete file of a backup stays", "file", partial, "error", err)
 		}
@@ -132,7 +133,7 @@ func (s *System) collectBackups(ctx context.Context) error {
 		return ctx.Err() // a backup is being made
 	}
 	defer lock.Close() //nolint:errcheck // closing releases the flock in any case
-	return s.removeKilledBackup(ctx)
+	return s.removeKilledBackup(ctx, "")
 }
 
 // backUpWorkspaces takes a snapshot of each workspace in a copy of the records, and writes
