@@ -285,7 +285,7 @@ func dockerRuns(ctx context.Context, host string, n int) ([]time.Duration, error
 			if errs[i] = cmd.Start(); errs[i] != nil {
 				return
 			}
-			line, _ := bufio.NewReader(out).ReadString('\n') // Wait tells why there is none
+			line, _ := bufio.NewReader(out).ReadString('\n') // the error of Wait says why it printed nothing
 			times[i] = time.Since(start)
 			if err := cmd.Wait(); err != nil || line != "first\n" {
 				errs[i] = fmt.Errorf("docker run gives %q: %w: %s", line, err, stderr.Bytes())

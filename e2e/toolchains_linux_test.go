@@ -364,7 +364,7 @@ func (p *hostProject) changeCacheMeanwhile(t *testing.T) {
 func TestRealToolchains(t *testing.T) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		t.Skip("skipped: no home")
+		t.Skip("skipped: host: this user has no home directory")
 	}
 	croft := filepath.Join(buildCroft(t), "croft")
 	ran := false
@@ -383,6 +383,6 @@ func TestRealToolchains(t *testing.T) {
 		}
 	}
 	if !ran {
-		t.Skip("skipped: the home has neither pyenv nor rustup")
+		t.Skip("skipped: host: the home has neither pyenv nor rustup")
 	}
 }

@@ -84,7 +84,7 @@ type Options struct {
 	Resolver Resolver       // nil is the host's
 	RootCAs  *x509.CertPool // for hosts with a credential; nil is the system's
 
-	// Upstream is the proxy through which hosts are reached; nil is none.
+	// Upstream is the proxy through which hosts are reached; nil: hosts are reached directly.
 	Upstream *UpstreamProxy
 
 	// LocalAddrs returns the addresses of this host; nil is net.InterfaceAddrs.

@@ -49,7 +49,7 @@ type BackupOptions struct {
 	Token bool // include the token of the server, and the key of the access tokens of sandboxes
 
 	// Partial is the path of the file that the backup is written to, which is removed after a
-	// crash, by the next backup or garbage collection; "" is none.
+	// crash, by the next backup or garbage collection; "" if the backup is not written to a file.
 	Partial string
 }
 

@@ -204,7 +204,7 @@ func TestMalformedRequests(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	t.Logf("answers by status (0 is none within the time): %v", counts)
+	t.Logf("answers by status (0: the server did not answer in time): %v", counts)
 	if text := log.String(); strings.Contains(text, "panicked") || strings.Contains(text, "internal error") {
 		t.Errorf("the log has %.2000s", text)
 	}

@@ -57,7 +57,7 @@ func (r *rpcTest) run(requests int, send func(g *generator)) {
 		})
 	}
 	wg.Wait()
-	r.t.Logf("answers by status (0 is none within the time): %v", r.counts)
+	r.t.Logf("answers by status (0: the server did not answer in time): %v", r.counts)
 	if text := r.log.String(); strings.Contains(text, "panic") || strings.Contains(text, "internal error") {
 		r.t.Errorf("the log has %.2000s", text)
 	}

@@ -511,7 +511,7 @@ func (a *command) findWork(ctx context.Context, c *client.Client, e *workEnv, ar
 	case e.project.Dir == "":
 		return nil, nil, usagef("this directory is no project: name a work; croft work list --all lists them")
 	case len(own) == 0:
-		return nil, nil, fmt.Errorf("work: %w: there is none of %s; croft work list --all lists those of other projects", fault.NotFound, printable(e.project.Dir))
+		return nil, nil, fmt.Errorf("work: %w: the project %s has no work; croft work list --all lists those of other projects", fault.NotFound, printable(e.project.Dir))
 	}
 	names = nil
 	for _, ws := range own {

@@ -314,7 +314,7 @@ func (a *command) workEvents(id string, f func(e event.Event)) error {
 	}
 	path := app.EventsFile(settings.Data, settings)
 	if path == "" {
-		return fmt.Errorf("events: %w: events.file is none in the configuration", fault.Unsupported)
+		return fmt.Errorf("events: %w: the configuration turns the file of events off (events.file: none)", fault.Unsupported)
 	}
 	var bad *event.LineError
 	for e, err := range event.ReadFiles(path) {

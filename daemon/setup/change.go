@@ -22,7 +22,7 @@ type Change struct {
 	Before []byte // nil if there is no file
 	After  []byte // nil removes the file
 
-	backup string // with an undo: the file that Before came from; "" if there is none
+	backup string // with an undo: the file that Before came from; "" without a backup
 	undo   bool
 }
 
