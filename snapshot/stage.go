@@ -12,11 +12,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gofrs/flock"
 	"golang.org/x/sys/unix"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/files"
 	"github.com/croft-run/croft/internal/atomicfile"
+	"github.com/croft-run/croft/internal/flockfile"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -133,13 +135,33 @@ func (s *stage) writePrivateJournal(ops []op, durable bool) error {
 	if err != nil {
 		return err
 	}
-	if err = os.MkdirAll(s.journals, 0o700); err == nil {
-		err = atomicfile.Write(filepath.Join(s.journals, s.name), data, atomicfile.Options{Durable: durable})
+	if err := os.MkdirAll(s.journals, 0o700); err != nil {
+		return hostError("write", "the journal", err)
 	}
+	lock, err := flockfile.RLock(context.Background(), s.journals, flock.SetFlag(os.O_RDONLY)) // RecoverAll holds it for a moment
 	if err != nil {
 		return hostError("write", "the journal", err)
 	}
+	defer lock.Close() //nolint:errcheck // closing releases the flock in any case
+	if err := atomicfile.Write(filepath.Join(s.journals, s.name), data, atomicfile.Options{Durable: durable}); err != nil {
+		return hostError("write", "the journal", err)
+	}
 	return nil
+}
+
+// removeUnfinishedJournals removes the temporary files of journals that killed processes
+// were writing. It does nothing while a process writes a journal.
+func removeUnfinishedJournals(journals string) error {
+	lock := flock.New(journals, flock.SetFlag(os.O_RDONLY))
+	defer lock.Close() //nolint:errcheck // closing releases the flock in any case
+	if ok, err := lock.TryLock(); !ok || err != nil {
+		return err
+	}
+	names, err := filepath.Glob(filepath.Join(journals, "."+stagePrefix+"*"))
+	for _, name := range names {
+		err = errors.Join(err, os.Remove(name))
+	}
+	return err
 }
 
 func (s *stage) removePrivateJournal() error {
@@ -268,10 +290,13 @@ func Recover(ctx context.Context, dir, stage, journals string) error {
 // alone.
 func RecoverAll(ctx context.Context, journals string) error {
 	entries, err := os.ReadDir(journals)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
 		return hostError("list", journals, err)
 	}
-	var errs []error
+	errs := []error{removeUnfinishedJournals(journals)}
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), stagePrefix) && files.IsTemp(e.Name()) {
 			errs = append(errs, recoverJournal(ctx, journals, e.Name()))

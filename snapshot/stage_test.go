@@ -1,14 +1,18 @@
 package snapshot
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/gofrs/flock"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/host/files"
+	"github.com/croft-run/croft/internal/flockfile"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -172,5 +176,24 @@ func TestNamesLikeTemps(t *testing.T) {
 	}))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("restored (-want +got):\n%s", diff)
+	}
+}
+
+// TestUnfinishedJournals checks that RecoverAll removes journals that a killed process was
+// writing, but not while another process writes one.
+func TestUnfinishedJournals(t *testing.T) {
+	journals := t.TempDir()
+	left := filepath.Join(journals, "."+stagePrefix+"x.tmp-1")
+	must0(t, os.WriteFile(left, []byte("{"), 0o600))
+	lock, err := flockfile.RLock(t.Context(), journals, flock.SetFlag(os.O_RDONLY))
+	must0(t, err)
+	must0(t, RecoverAll(t.Context(), journals))
+	if _, err := os.Lstat(left); err != nil {
+		t.Errorf("while a journal is written: %v", err)
+	}
+	must0(t, lock.Close())
+	must0(t, RecoverAll(t.Context(), journals))
+	if _, err := os.Lstat(left); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is left: %v", err)
 	}
 }

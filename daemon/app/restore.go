@@ -91,7 +91,7 @@ func clearForRestore(dir string) error {
 	for _, e := range entries {
 		switch name := e.Name(); {
 		case name == config.FileName || strings.HasPrefix(name, ".") || name == "lost+found":
-		case name == versionFile || !interrupted || name != restoreTemp && !isBackedUp(name) && !isBackedUp(name+"/x"):
+		case name == versionFile || !interrupted || !isRestored(name):
 			return fmt.Errorf("app: restore into %s: %w: it is not empty (it has %q); name an empty or new directory with --data", dir, fault.AlreadyExists, name)
 		default:
 			left = append(left, name)
@@ -102,6 +102,11 @@ func clearForRestore(dir string) error {
 		errs = append(errs, os.RemoveAll(filepath.Join(dir, name)))
 	}
 	return errors.Join(errs...)
+}
+
+// isRestored reports whether a restore makes an entry of that name in the data directory.
+func isRestored(name string) bool {
+	return name == restoreTemp || strings.HasPrefix(name, storeFile) || isBackedUp(name) || isBackedUp(name+"/x")
 }
 
 type restore struct {
