@@ -47,6 +47,7 @@ var may = []struct{ pkg, imports string }{
 	{"internal/strictyaml", ""},
 	{"internal/textdiff", ""},
 	{"internal/tail", ""},
+	{"internal/version", ""},
 	{"interp/isolate", "fault workspace/driver internal/search internal/outputs"},
 	{"interp/isolate/internal/meter", ""},
 	{"interp/codeblock", "fault workspace workspace/driver interp/isolate"},
@@ -121,7 +122,7 @@ var may = []struct{ pkg, imports string }{
 	{"daemon/telemetry", "fault server/httplog"},
 	{"server/rest", "server/httplog client prepare/stage fault event workspace workspace/driver registry tool/profile internal/shellwire server/httpguard snapshot snapshot/template snapshot/history auth"},
 	{"daemon/app", "daemon/telemetry server/httplog internal/diskreserve client host/files interp/isolate fault event secret workspace workspace/driver egress host/cmdpolicy daemon/config registry server/rest tool/profile provider/... snapshot snapshot/bucket snapshot/template snapshot/history tool tool/all tool/snapshots server/mcpserver prepare/stage prepare/bootstrap tool/skill auth server/httpguard daemon/backup server/e2b server/e2b/envd"},
-	{"daemon/cli", "daemon/setup host/process host/toolchain daemon/telemetry internal/locktmp eval eval/suite interp/codeblock fault event workspace workspace/driver registry tool/profile daemon/config client daemon/app internal/suggest tool tool/snapshots server/mcpserver snapshot snapshot/history prepare/stage prepare/bootstrap auth daemon/backup daemon/work"},
+	{"daemon/cli", "daemon/setup host/guestbin host/process host/toolchain daemon/telemetry internal/locktmp eval eval/suite interp/codeblock fault event workspace workspace/driver registry tool/profile daemon/config client daemon/app internal/suggest tool tool/snapshots server/mcpserver snapshot snapshot/history prepare/stage prepare/bootstrap auth daemon/backup daemon/work"},
 	{"daemon/work", "fault secret workspace host/process internal/strictjson"},
 	{"server/e2b/envd/envdpb", ""},
 	{"server/e2b/envd", "fault workspace workspace/driver server/e2b/envd/envdpb"},
@@ -137,7 +138,7 @@ var may = []struct{ pkg, imports string }{
 }
 
 // leaves are small helpers that import nothing of this module.
-const leaves = "internal/atomicfile internal/diskreserve internal/flockfile internal/keylock internal/lazyregexp internal/live internal/sleep internal/strictyaml internal/textdiff"
+const leaves = "internal/atomicfile internal/diskreserve internal/flockfile internal/keylock internal/lazyregexp internal/live internal/sleep internal/strictyaml internal/textdiff internal/version"
 
 func TestImports(t *testing.T) {
 	for _, p := range packages(t) {

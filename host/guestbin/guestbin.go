@@ -1,5 +1,5 @@
-// Package guestbin finds the program croft-guest: embedded in croft by "make build", beside
-// the running program, or on PATH.
+// Package guestbin finds the program croft-guest: embedded by "make build" and in releases,
+// beside the running program, or on PATH.
 //
 // It is apart from package guest so that programs without embedded guests can use that one.
 package guestbin
@@ -21,6 +21,7 @@ import (
 	"sync"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/version"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -66,8 +67,17 @@ func Find(path string) (*Binary, error) {
 	if onPath, err := exec.LookPath(Name); err == nil {
 		return openBinary(onPath, "PATH")
 	}
-	return nil, fmt.Errorf("%s: %w: it is not configured, not embedded in this program, not beside it and not on PATH; "+
-		"get it with \"go install github.com/croft-run/croft/cmd/croft-guest\", or build croft with \"make build\"", Name, fault.Unsupported)
+	return nil, fmt.Errorf("%s: %w: this program was built without it, and it is neither configured, nor beside this program, nor on PATH; %s",
+		Name, fault.Unsupported, remedy(version.Get()))
+}
+
+// remedy says how to get the program for a build without it. A module proxy has the source
+// of what "go install" and "go get" built; a clone of the repository has the Makefile.
+func remedy(build version.Info) string {
+	if build.Version == version.Devel || build.Commit != "" {
+		return "run \"make guests\" in the repository of Croft and build this program again"
+	}
+	return fmt.Sprintf("install it on PATH: go install %s/cmd/%s@%s", version.Module, Name, build.Version)
 }
 
 func openBinary(path, from string) (*Binary, error) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/version"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -49,7 +50,7 @@ func TestWithoutAnyItSaysWhereItLooked(t *testing.T) {
 	if fault.Of(err) != fault.Unsupported {
 		t.Fatalf("got %v", err)
 	}
-	for _, word := range []string{"configured", "embedded", "beside", "PATH", "go install", "make build"} {
+	for _, word := range []string{"built without", "configured", "beside", "PATH", "make guests"} {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("%q is not in %q", word, err)
 		}
@@ -57,6 +58,21 @@ func TestWithoutAnyItSaysWhereItLooked(t *testing.T) {
 	path := program(t, os.Getenv("PATH"), "#!/bin/sh\n")
 	if b, err := Find(""); err != nil || b.Path != path {
 		t.Errorf("one on PATH gives %+v, %v", b, err)
+	}
+}
+
+func TestRemedyIsACommand(t *testing.T) {
+	for _, tt := range []struct {
+		build version.Info
+		want  string
+	}{
+		{version.Info{Version: version.Devel}, "make guests"},
+		{version.Info{Version: "v0.0.0-2026+dirty", Commit: "abc"}, "make guests"},
+		{version.Info{Version: "v0.1.1-0.2026"}, "go install github.com/croft-run/croft/cmd/croft-guest@v0.1.1-0.2026"},
+	} {
+		if got := remedy(tt.build); !strings.Contains(got, tt.want) {
+			t.Errorf("%+v: got %q, want %q in it", tt.build, got, tt.want)
+		}
 	}
 }
 

@@ -204,6 +204,9 @@ func (p *Provider) chooseLevel(ctx context.Context, least driver.Isolation) (*le
 		}
 		return nil, fmt.Errorf("isolation %q: %w: this provider has only the levels %s; choose one of them or another provider", least, fault.Unsupported, strings.Join(names, ", "))
 	}
+	if _, err := p.binary(); err != nil { // then every level fails for it
+		return nil, err
+	}
 	return nil, fmt.Errorf("isolation %q: %w: tried %s%s; croft doctor says what this host lacks; --provider docker isolates, too, and --provider local does not", least, fault.Unsupported, strings.Join(tried, "; "), p.weakerChoice(ctx, want))
 }
 
