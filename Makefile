@@ -18,7 +18,7 @@ guests: ## croft-guest, compressed, where package guestbin embeds it
 	@mkdir -p bin
 	@$(GO) build -o bin/pack ./host/guestbin/internal/pack
 	for arch in amd64 arm64; do \
-		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags "-s -w" -o bin/croft-guest-$$arch ./cmd/croft-guest && \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -buildvcs=false -ldflags "-s -w" -o bin/croft-guest-$$arch ./cmd/croft-guest && \
 		bin/pack bin/croft-guest-$$arch host/guestbin/bin/linux-$$arch.zst || exit 1; \
 	done
 

@@ -99,6 +99,9 @@ type command struct {
 	secrets func() map[string]app.Secret // of the user's agents, for croft work
 }
 
+// Commands returns the tree of commands, for programs that write documents about it.
+func Commands() *cobra.Command { return (&command{program: "croft"}).rootCommand() }
+
 func (a *command) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "croft",
