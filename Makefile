@@ -11,7 +11,7 @@ LINTVER  = v2.14.0
 
 export ALL # of make test: also the slowest tests
 
-.PHONY: build guests size run test test-quick test-all test-compat test-trpc attack docs lint words bench load fuzz deps
+.PHONY: build guests size run test test-quick test-all test-compat test-trpc test-release release release-tag attack docs lint words bench load fuzz deps
 
 build: guests ## bin/croft, stripped, with croft-guest for both architectures inside
 	@echo "building bin/croft; the first build compiles about a thousand packages, which takes some minutes"
@@ -38,9 +38,10 @@ test: deps build ## all but the slowest tests, under the race detector where tha
 test-quick: guests ## what needs no program but Go, not raced; about three minutes
 	QUICK=1 scripts/test $(PKG)
 
-test-all: ## every test, and trpc-agent-go's own tests on one provider
+test-all: ## every test, trpc-agent-go's own tests on one provider, and a release
 	$(MAKE) test ALL=1
 	$(MAKE) test-trpc TRPC=local
+	$(MAKE) test-release
 
 test-compat: deps guests test-trpc ## side by side with the originals (skillgym, Node, MCP's conformance checks, trpc-agent-go); prints tables
 	$(GO) test -count=1 -v -run 'SideBySide|AnswerAs' ./eval ./eval/suite
@@ -48,6 +49,15 @@ test-compat: deps guests test-trpc ## side by side with the originals (skillgym,
 
 test-trpc: guests ## trpc-agent-go's own tests over contrib/trpcagent; TRPC=local for one of local, in-place and sandbox
 	cd contrib/trpcagent && $(GO) run ./internal/upstream -provider "$(TRPC)" -known ../../docs/trpc-agent-go.md
+
+test-release: deps ## a release of HEAD: built twice, installed by go install, go get and install.sh in a fresh Debian
+	CROFT_TEST_RELEASE=1 $(GO) test -count=1 -timeout 40m -run '^TestRelease' ./internal/release
+
+release: ## VERSION=v1.2.3: archives, packages, image, SBOMs, licences and SHA256SUMS in dist; as root, with debootstrap (or IMAGE=false)
+	$(GO) run ./internal/release build -image=$(or $(IMAGE),true) $(VERSION)
+
+release-tag: ## VERSION=v1.2.3: a tag of HEAD with the guests inside, for go install and go get
+	$(GO) run ./internal/release tag $(VERSION)
 
 attack: deps build ## every test with Attack in its name; writes docs/attacks.md
 	scripts/attack docs/attacks.md

@@ -128,7 +128,7 @@ func (a *command) rootCommand() *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.AddCommand(a.upCommand(), a.workCommand(), a.runCommand(), a.evalCommand(), a.mcpCommand(), a.toolCommand(), a.wsCommand(), a.snapshotCommand(), a.templateCommand(), a.keyCommand(), a.prepCommand(), a.collectCommand(), a.artifactCommand(), a.codeCommand(), a.scriptCommand(), a.providerCommand(), a.imageCommand(), a.gcCommand(), a.backupCommand(), a.restoreCommand(), a.profileCommand(),
 		a.setupCommand(),
-		a.eventsCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand())
+		a.eventsCommand(), a.doctorCommand(), a.configCommand(), a.versionCommand(), a.uninstallCommand())
 	root.SetHelpCommand(helpCommand())
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {

@@ -66,6 +66,9 @@ func (b *build) run(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", platform, err)
 		}
 	}
+	if err := copyFile(filepath.Join(b.dist, "install.sh"), filepath.Join(b.source.dir, "install.sh")); err != nil {
+		return err
+	}
 	return b.sums()
 }
 
