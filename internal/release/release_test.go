@@ -1,0 +1,375 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/module"
+	"golang.org/x/mod/zip"
+)
+
+const testVersion = "v0.9.1"
+
+// TestGoMod: "go install" refuses a module with replace or exclude.
+func TestGoMod(t *testing.T) {
+	data, err := os.ReadFile("../../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := modfile.Parse("go.mod", data, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.Replace)+len(f.Exclude) > 0 {
+		t.Errorf("go.mod has %d replace and %d exclude directives, with which go install MODULE@VERSION fails", len(f.Replace), len(f.Exclude))
+	}
+}
+
+func TestVersions(t *testing.T) {
+	for _, v := range []string{"", "0.1.0", "v1", "v1.2", "v1.2.3+x", "latest", "v1.2.3 v1.2.4"} {
+		if err := run(t.Context(), append([]string{"tag", "-repo", t.TempDir()}, strings.Fields(v)...)); err == nil || !strings.Contains(err.Error(), "must have the form") {
+			t.Errorf("%q: got %v", v, err)
+		}
+	}
+}
+
+// TestRelease makes a release of HEAD and installs it in every way that docs/install.md
+// names. It takes minutes: make test-release runs it.
+func TestRelease(t *testing.T) {
+	if os.Getenv("CROFT_TEST_RELEASE") == "" {
+		t.Skip("skipped: make test-release makes a release and installs it")
+	}
+	for _, name := range []string{"AUTHOR", "COMMITTER"} { // of commits and tags
+		t.Setenv("GIT_"+name+"_NAME", "Croft")
+		t.Setenv("GIT_"+name+"_EMAIL", "croft@example.com")
+	}
+	repo := filepath.Join(t.TempDir(), "croft")
+	mustRun(t, "../..", nil, "git", "clone", "-q", "--shared", ".", repo)
+	if err := run(t.Context(), []string{"tag", "-repo", repo, testVersion}); err != nil {
+		t.Fatal(err)
+	}
+	if branch := mustRun(t, repo, nil, "git", "status", "--porcelain"); branch != "" {
+		t.Errorf("the work tree has changed: %s", branch)
+	}
+	// A second build, without the results of the first.
+	t.Run("guests are reproducible", func(t *testing.T) {
+		t.Setenv("GOCACHE", t.TempDir())
+		dir := t.TempDir()
+		if err := export(t.Context(), repo, testVersion, dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := verifyGuests(t.Context(), dir); err != nil {
+			t.Error(err)
+		}
+		name := filepath.Join(dir, guestsDir, "linux-amd64.zst")
+		if err := os.WriteFile(name, []byte("changed"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := verifyGuests(t.Context(), dir); err == nil {
+			t.Error("a guest that is not of the source was accepted")
+		}
+	})
+	t.Run("go", func(t *testing.T) { testGo(t, repo) })
+
+	dist := [2]string{filepath.Join(t.TempDir(), "dist"), filepath.Join(t.TempDir(), "dist")}
+	for _, dir := range dist {
+		if err := run(t.Context(), []string{"build", "-repo", repo, "-o", dir, "-platforms", "linux/" + runtime.GOARCH, "-image=false", testVersion}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("files are reproducible", func(t *testing.T) {
+		sums := mustRun(t, dist[0], nil, "cat", "SHA256SUMS")
+		if again := mustRun(t, dist[1], nil, "cat", "SHA256SUMS"); again != sums {
+			t.Errorf("got\n%s\nand\n%s", sums, again)
+		}
+		mustRun(t, dist[0], nil, "sha256sum", "--check", "--strict", "SHA256SUMS")
+		for _, suffix := range []string{".tar.gz", ".deb", ".rpm", ".cdx.json", "install.sh"} {
+			if !strings.Contains(sums, suffix+"\n") && !strings.HasSuffix(sums, suffix) {
+				t.Errorf("there is no %s in\n%s", suffix, sums)
+			}
+		}
+	})
+	t.Run("packages", func(t *testing.T) { testPackages(t, dist[0]) })
+	t.Run("Debian", func(t *testing.T) { testDebian(t, dist[0]) })
+}
+
+func mustRun(t *testing.T, dir string, env []string, args ...string) string {
+	t.Helper()
+	out, err := try(t.Context(), dir, env, args...)
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+func try(ctx context.Context, dir string, env []string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// testGo installs the tag by go install and go get, from a module proxy in a directory.
+func testGo(t *testing.T, repo string) {
+	cache := mustRun(t, ".", nil, "go", "env", "GOMODCACHE")
+	proxy, bin, home := t.TempDir(), t.TempDir(), t.TempDir()
+	versions := filepath.Join(proxy, "github.com/croft-run/croft/@v")
+	if err := os.MkdirAll(versions, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	m := module.Version{Path: "github.com/croft-run/croft", Version: testVersion}
+	if err := zip.CreateFromVCS(&archive, m, repo, testVersion, ""); err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string]string{
+		"list": testVersion + "\n", testVersion + ".info": fmt.Sprintf(`{"Version": %q}`, testVersion),
+		testVersion + ".mod": mustRun(t, repo, nil, "git", "show", testVersion+":go.mod") + "\n", testVersion + ".zip": archive.String(),
+	} {
+		if err := os.WriteFile(filepath.Join(versions, name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Dependencies come from what is downloaded already, as from a proxy. With -trimpath,
+	// what is compiled already is not compiled again.
+	env := []string{
+		"GOPROXY=file://" + proxy + ",file://" + filepath.Join(cache, "cache/download") + "," + mustRun(t, ".", nil, "go", "env", "GOPROXY"),
+		"GOMODCACHE=" + t.TempDir(), "GOBIN=" + bin, "GOSUMDB=off", "GOFLAGS=-trimpath -modcacherw", "GOWORK=off", "CGO_ENABLED=0",
+	}
+	mustRun(t, t.TempDir(), env, "go", "install", "github.com/croft-run/croft/cmd/croft@"+testVersion)
+
+	user := []string{"HOME=" + home, "CROFT_DATA=" + filepath.Join(home, "data")}
+	var v struct {
+		Version, Commit string
+		Guest           struct{ From string }
+	}
+	if err := json.Unmarshal([]byte(mustRun(t, home, user, filepath.Join(bin, "croft"), "version", "--json")), &v); err != nil {
+		t.Fatal(err)
+	}
+	if want := mustRun(t, repo, nil, "git", "rev-parse", "HEAD"); v.Version != testVersion || v.Commit != want || v.Guest.From != "embedded" {
+		t.Errorf("croft version: got %+v, want %s of %s with an embedded guest", v, testVersion, want)
+	}
+	if out := mustRun(t, home, user, filepath.Join(bin, "croft"), "run", "--", "id"); !strings.Contains(out, "(croft)") {
+		t.Errorf("croft run -- id: got %q, want the user of a sandbox", out)
+	}
+	if out, err := try(t.Context(), home, user, filepath.Join(bin, "croft"), "run", "--", "ls", bin); err == nil {
+		t.Errorf("croft run sees the files of the host: %s", out)
+	}
+
+	program := t.TempDir()
+	if err := os.WriteFile(filepath.Join(program, "main.go"), []byte(libraryProgram), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, program, env, "go", "mod", "init", "example.com/program")
+	mustRun(t, program, env, "go", "get", "github.com/croft-run/croft/provider/sandbox@"+testVersion)
+	if out := mustRun(t, program, append(env, "PATH="+os.Getenv("PATH")), "go", "run", "."); !strings.Contains(out, "(croft)") {
+		t.Errorf("a program with the library prints %q, want the user of a sandbox", out)
+	}
+}
+
+const libraryProgram = `package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/croft-run/croft/provider/sandbox"
+	"github.com/croft-run/croft/workspace"
+)
+
+func main() {
+	ctx := context.Background()
+	root, err := os.MkdirTemp("", "sandboxes")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(root)
+	provider, err := sandbox.New(&sandbox.Config{Root: root})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ws, err := workspace.NewMux(provider).Open(ctx, workspace.Spec{Kind: "sandbox", ID: workspace.NewID()}, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer ws.Destroy(ctx)
+	out, err := ws.Command(ctx, "id").Output()
+	fmt.Printf("%s %v\n", out, err)
+}
+`
+
+func testPackages(t *testing.T, dist string) {
+	for format, list := range map[string][]string{"deb": {"dpkg-deb", "-c"}, "rpm": {"rpm", "-qlp"}} {
+		if _, err := exec.LookPath(list[0]); err != nil {
+			t.Logf("no %s: the .%s is not read", list[0], format)
+			continue
+		}
+		file := filepath.Join(dist, (&build{version: testVersion}).name("linux/"+runtime.GOARCH)+"."+format)
+		names := mustRun(t, dist, []string{"HOME=" + t.TempDir()}, append(list, file)...)
+		for _, want := range []string{"/usr/bin/croft", "/usr/share/man/man1/croft-run.1", "/usr/share/bash-completion/completions/croft",
+			"/usr/share/zsh/site-functions/_croft", "/usr/share/fish/vendor_completions.d/croft.fish",
+			"/usr/share/doc/croft/LICENSE", "/usr/share/doc/croft/licenses/std@", "/usr/share/doc/croft/licenses/github.com/spf13/cobra@"} {
+			if !strings.Contains(names, want) {
+				t.Errorf(".%s has no %s", format, want)
+			}
+		}
+	}
+}
+
+// testDebian does what a new user would, by the commands of README.md: in a fresh Debian, as
+// a plain user. User namespaces are refused after chroot, so the root is entered by
+// pivot_root.
+func testDebian(t *testing.T, dist string) {
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: host: debootstrap and pivot_root need root")
+	}
+	if _, err := exec.LookPath("debootstrap"); err != nil {
+		t.Skip("skipped: host: it has no debootstrap")
+	}
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(http.FileServer(http.Dir(dist)))
+	defer server.Close()
+	root := filepath.Join(t.TempDir(), "root")
+	mustRun(t, ".", nil, "cp", "-a", debian(t), root)
+	mustRun(t, ".", nil, "chroot", root, "useradd", "--create-home", "--shell", "/bin/bash", "user")
+
+	login := func(script string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", enter, "enter", root)
+		cmd.Stdin, cmd.Env = strings.NewReader(script), []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s\n%v\n%s", script, err, out)
+		}
+		return string(out)
+	}
+	install := section(t, string(readme), "Install")
+	fetch := find(t, install, `(?m)^(curl .*install\.sh.*)$`)
+	const releases = "https://github.com/croft-run/croft/releases/latest/download"
+	if !strings.Contains(fetch, releases) {
+		t.Fatalf("%q does not download from %s", fetch, releases)
+	}
+	login("export CROFT_INSTALL_URL=" + server.URL + "\n" + strings.ReplaceAll(fetch, releases, server.URL))
+	// In the next login, .profile of Debian has ~/.local/bin on PATH.
+	if out := login("croft version"); !strings.Contains(out, "croft "+testVersion+" ") {
+		t.Errorf("croft version prints %s", out)
+	}
+	work := find(t, section(t, string(readme), "60 seconds"), "(?s)```sh\n([^`]*croft work [^`]*)```")
+	work = regexp.MustCompile(`(?m)^(croft work apply.*)$`).ReplaceAllString(work, "[ ! -e new.txt ]\n$1\n[ -e new.txt ] && grep -q two numbers")
+	login("set -ex\n" + work)
+	list := login(find(t, install, "`(croft uninstall --dry-run)`"))
+	for _, want := range []string{"workspace ", "/home/user/.local/share/croft ", "/home/user/.local/bin/croft ", "manual pages"} {
+		if !strings.Contains(list, want) {
+			t.Errorf("croft uninstall --dry-run does not list %q:\n%s", want, list)
+		}
+	}
+	login(find(t, install, "`(croft uninstall --yes)`"))
+	left, err := readDir(filepath.Join(root, "home/user"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range left {
+		if strings.Contains(name, "croft") {
+			t.Errorf("after croft uninstall there is %s", name)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(root, "home/user/app/numbers")); err != nil {
+		t.Errorf("the project of the user is gone: %v", err)
+	}
+}
+
+// enter makes $1 the root of this mount namespace and runs its input as a login of user.
+const enter = `set -e
+mount --make-rprivate /
+mount --bind "$1" "$1"
+cd "$1"
+mount -t proc proc proc
+mount --rbind /dev dev
+mount --rbind /sys sys
+mkdir -p old
+pivot_root . old
+cd /
+umount -l old
+exec su --login user --command 'exec bash --login /dev/stdin'`
+
+// debian returns the directory of a fresh Debian with what README.md uses. It is made once,
+// from the mirror of this machine.
+func debian(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(cache, "croft", "debian-bookworm")
+	if _, err := os.Stat(dir); err == nil {
+		return dir
+	}
+	mirror := "http://deb.debian.org/debian"
+	lists, err := filepath.Glob("/etc/apt/sources.list*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources, err := filepath.Glob("/etc/apt/sources.list.d/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(lists, sources...) {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			continue // a directory
+		}
+		if m := regexp.MustCompile(`(?m)^(?:deb|URIs:) *(https?://\S+/debian)/?(?: |$)`).FindSubmatch(data); m != nil {
+			mirror = string(m[1])
+			break
+		}
+	}
+	part := dir + ".part"
+	if err := os.RemoveAll(part); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(part), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, ".", nil, "debootstrap", "--variant=minbase", "--include=ca-certificates,curl,git", "bookworm", part, mirror)
+	if err := os.Rename(part, dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// section returns the text of a page below a heading.
+func section(t *testing.T, page, heading string) string {
+	t.Helper()
+	_, text, ok := strings.Cut(page, "\n## "+heading+"\n")
+	if !ok {
+		t.Fatalf("README.md has no heading %q", heading)
+	}
+	text, _, _ = strings.Cut(text, "\n## ")
+	return text
+}
+
+func find(t *testing.T, text, pattern string) string {
+	t.Helper()
+	m := regexp.MustCompile(pattern).FindStringSubmatch(text)
+	if m == nil {
+		t.Fatalf("README.md has no %s in\n%s", pattern, text)
+	}
+	return m[1]
+}
