@@ -61,7 +61,7 @@ func (b *build) run(ctx context.Context) error {
 		return err
 	}
 	for _, platform := range b.platforms {
-		fmt.Println(platform)
+		fmt.Fprintln(os.Stderr, "release: building for", platform)
 		if err := b.platform(ctx, temp, platform); err != nil {
 			return fmt.Errorf("%s: %w", platform, err)
 		}

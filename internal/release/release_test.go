@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -60,8 +61,8 @@ func TestRelease(t *testing.T) {
 	if err := run(t.Context(), []string{"tag", "-repo", repo, testVersion}); err != nil {
 		t.Fatal(err)
 	}
-	if branch := mustRun(t, repo, nil, "git", "status", "--porcelain"); branch != "" {
-		t.Errorf("the work tree has changed: %s", branch)
+	if changes := mustRun(t, repo, nil, "git", "status", "--porcelain"); changes != "" {
+		t.Errorf("release tag has changed the work tree: %s", changes)
 	}
 	// A second build, without the results of the first.
 	t.Run("guests are reproducible", func(t *testing.T) {
@@ -125,23 +126,8 @@ func try(ctx context.Context, dir string, env []string, args ...string) (string,
 func testGo(t *testing.T, repo string) {
 	cache := mustRun(t, ".", nil, "go", "env", "GOMODCACHE")
 	proxy, bin, home := t.TempDir(), t.TempDir(), t.TempDir()
-	versions := filepath.Join(proxy, "github.com/croft-run/croft/@v")
-	if err := os.MkdirAll(versions, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	var archive bytes.Buffer
-	m := module.Version{Path: "github.com/croft-run/croft", Version: testVersion}
-	if err := zip.CreateFromVCS(&archive, m, repo, testVersion, ""); err != nil {
-		t.Fatal(err)
-	}
-	for name, data := range map[string]string{
-		"list": testVersion + "\n", testVersion + ".info": fmt.Sprintf(`{"Version": %q}`, testVersion),
-		testVersion + ".mod": mustRun(t, repo, nil, "git", "show", testVersion+":go.mod") + "\n", testVersion + ".zip": archive.String(),
-	} {
-		if err := os.WriteFile(filepath.Join(versions, name), []byte(data), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	addModule(t, proxy, repo, "")
+	addModule(t, proxy, repo, nested)
 	// Dependencies come from what is downloaded already, as from a proxy. With -trimpath,
 	// what is compiled already is not compiled again.
 	env := []string{
@@ -176,6 +162,32 @@ func testGo(t *testing.T, repo string) {
 	mustRun(t, program, env, "go", "get", "github.com/croft-run/croft/provider/sandbox@"+testVersion)
 	if out := mustRun(t, program, append(env, "PATH="+os.Getenv("PATH")), "go", "run", "."); !strings.Contains(out, "(croft)") {
 		t.Errorf("a program with the library prints %q, want the user of a sandbox", out)
+	}
+	other := t.TempDir()
+	mustRun(t, other, env, "go", "mod", "init", "example.com/other")
+	mustRun(t, other, env, "go", "get", "github.com/croft-run/croft/"+nested+"@"+testVersion)
+	mustRun(t, other, env, "go", "vet", "github.com/croft-run/croft/"+nested)
+}
+
+// addModule adds the module in a folder of the tag to a module proxy.
+func addModule(t *testing.T, proxy, repo, folder string) {
+	t.Helper()
+	m := module.Version{Path: path.Join("github.com/croft-run/croft", folder), Version: testVersion}
+	var archive bytes.Buffer
+	if err := zip.CreateFromVCS(&archive, m, repo, testVersion, folder); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(proxy, m.Path, "@v")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string]string{
+		"list": testVersion + "\n", testVersion + ".info": fmt.Sprintf(`{"Version": %q}`, testVersion),
+		testVersion + ".mod": mustRun(t, repo, nil, "git", "show", testVersion+":"+path.Join(folder, "go.mod")) + "\n", testVersion + ".zip": archive.String(),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

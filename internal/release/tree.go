@@ -14,6 +14,8 @@ import (
 const (
 	releaseFile = "internal/version/release.txt"
 	guestsDir   = "host/guestbin/bin"
+
+	nested = "contrib/trpcagent" // a module of its own, which is released with Croft's
 )
 
 // command runs a program in a directory and returns what it printed to standard output.
@@ -62,12 +64,16 @@ func makeCommit(ctx context.Context, repo, base, version string) (string, error)
 	if err := os.WriteFile(filepath.Join(dir, releaseFile), []byte(version+" "+described+"\n"), 0o644); err != nil {
 		return "", err
 	}
+	// The replace directive in the nested module counts in this repository alone.
+	if _, err := command(ctx, filepath.Join(dir, nested), goEnv(), "go", "mod", "edit", "-require=github.com/croft-run/croft@"+version); err != nil {
+		return "", err
+	}
 	_, date, _ := strings.Cut(described, " ")
 	env := []string{"GIT_INDEX_FILE=" + filepath.Join(dir, ".release-index"), "GIT_AUTHOR_DATE=" + date, "GIT_COMMITTER_DATE=" + date}
 	if _, err := command(ctx, repo, env, "git", "read-tree", base); err != nil {
 		return "", err
 	}
-	for _, name := range append(guests, releaseFile) {
+	for _, name := range append(guests, releaseFile, nested+"/go.mod") {
 		blob, err := command(ctx, repo, nil, "git", "hash-object", "-w", filepath.Join(dir, name))
 		if err != nil {
 			return "", err
@@ -118,10 +124,12 @@ func tag(ctx context.Context, repo, version string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := command(ctx, repo, nil, "git", "tag", "-a", "-m", "Croft "+version, version, commit); err != nil {
-		return err
+	for _, name := range []string{version, nested + "/" + version} {
+		if _, err := command(ctx, repo, nil, "git", "tag", "-a", "-m", "Croft "+version, name, commit); err != nil {
+			return err
+		}
 	}
-	fmt.Printf("%s is %s; publish it with: git push origin %s\n", version, commit, version)
+	fmt.Fprintf(os.Stderr, "%s is %s; publish it with: git push origin %[1]s %[3]s/%[1]s\n", version, commit, nested)
 	return nil
 }
 
