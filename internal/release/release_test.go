@@ -159,14 +159,15 @@ func testGo(t *testing.T, repo string) {
 		t.Fatal(err)
 	}
 	mustRun(t, program, env, "go", "mod", "init", "example.com/program")
-	mustRun(t, program, env, "go", "get", "github.com/croft-run/croft/provider/sandbox@"+testVersion)
+	mustRun(t, program, env, "go", "get", "github.com/croft-run/croft@"+testVersion)
+	mustRun(t, program, env, "go", "mod", "tidy")
 	if out := mustRun(t, program, append(env, "PATH="+os.Getenv("PATH")), "go", "run", "."); !strings.Contains(out, "(croft)") {
 		t.Errorf("a program with the library prints %q, want the user of a sandbox", out)
 	}
 	other := t.TempDir()
 	mustRun(t, other, env, "go", "mod", "init", "example.com/other")
 	mustRun(t, other, env, "go", "get", "github.com/croft-run/croft/"+nested+"@"+testVersion)
-	mustRun(t, other, env, "go", "vet", "github.com/croft-run/croft/"+nested)
+	mustRun(t, other, env, "go", "build", "github.com/croft-run/croft/"+nested)
 }
 
 // addModule adds the module in a folder of the tag to a module proxy.
