@@ -29,7 +29,7 @@ type policyFlags struct {
 
 func (p *policyFlags) registerFlags(f *pflag.FlagSet) {
 	p.registerAllButEnv(f)
-	f.StringArrayVar(&p.env, "env", nil, "K=V for every process; may be given several times")
+	registerEnv(f, &p.env)
 }
 
 // given reports whether a flag was given.

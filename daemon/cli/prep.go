@@ -43,7 +43,7 @@ The steps that were done are printed even if one fails.`,
 			return a.runPrep(ctx, opts)
 		}),
 	}
-	cmd.Flags().StringVarP(&opts.workspace, "workspace", "w", "", "name or id of the workspace")
+	cmd.Flags().StringVar(&opts.workspace, "workspace", "", "workspace by name or id")
 	cmd.Flags().BoolVar(&opts.dryRun, "dry-run", false, "print the steps without doing them")
 	_ = cmd.MarkFlagRequired("workspace") // it fails only for an unknown flag
 	return cmd

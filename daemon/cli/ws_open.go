@@ -61,7 +61,7 @@ plain directory, whose commands nothing isolates from this host.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&opts.provider, "provider", "", "kind of workspace, or name of a provider in the configuration; see croft provider list (default defaults.provider, else sandbox)")
-	f.StringVar(&opts.dir, "dir", "", "use this existing directory in place")
+	f.StringVar(&opts.dir, "dir", "", "directory of the host that is used in place")
 	registerGit(f, &opts.git)
 	f.StringArrayVar(&opts.labels, "label", nil, "label K=V; may be given several times")
 	f.StringVar(&opts.options, "options", "", "options of the provider, a JSON object")
