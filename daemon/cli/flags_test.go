@@ -176,3 +176,22 @@ func TestOtherNamesAreNoneOfOurs(t *testing.T) {
 		}
 	}
 }
+
+// TestGroupsNameCommands: every name of a group is a command.
+func TestGroupsNameCommands(t *testing.T) {
+	root := new(command).rootCommand()
+	ws, _, _ := root.Find([]string{"ws"})
+	for cmd, groups := range map[*cobra.Command][]commandGroup{root: rootGroups, ws: wsGroups} {
+		var names []string
+		for _, c := range cmd.Commands() {
+			names = append(names, c.Name())
+		}
+		for _, g := range groups {
+			for _, name := range g.commands {
+				if !slices.Contains(names, name) {
+					t.Errorf("%s: %s has no command %q", g.title, cmd.CommandPath(), name)
+				}
+			}
+		}
+	}
+}

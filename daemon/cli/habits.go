@@ -142,7 +142,6 @@ var otherFlags = map[string]string{
 	"-q":                           "results are on standard output, notes on standard error: add 2>/dev/null",
 	"-u":                           "commands run as the user of the workspace; there is no other",
 	"-v":                           "use --rw DIR or --ro DIR",
-	"-v croft":                     "use croft version",
 	"-w croft prep":                "use --workspace NAME",
 }
 

@@ -754,7 +754,7 @@ func TestMCPFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, args := range map[string][]string{
-		`--dir "` + dir + `" and --dirs "a=` + dir + `" are mutually exclusive; use one`:    {"--dir", dir, "--dirs", "a=" + dir},
+		`--dir "` + dir + `" and --dirs "a=` + dir + `" are mutually exclusive`:             {"--dir", dir, "--dirs", "a=" + dir},
 		"Workspace path does not exist: " + dir + "/none":                                   {"--dir", dir + "/none"},
 		"Workspace path is not a directory: " + file:                                        {"--dir", file},
 		`workspaces: no entries parsed from ","`:                                            {"--dirs", ","},

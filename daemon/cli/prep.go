@@ -45,11 +45,13 @@ The steps that were done are printed even if one fails.`,
 	}
 	cmd.Flags().StringVar(&opts.workspace, "workspace", "", "workspace by name or id")
 	cmd.Flags().BoolVar(&opts.dryRun, "dry-run", false, "print the steps without doing them")
-	_ = cmd.MarkFlagRequired("workspace") // it fails only for an unknown flag
 	return cmd
 }
 
 func (a *command) runPrep(ctx context.Context, opts prepOptions) error {
+	if opts.workspace == "" {
+		return usagef("--workspace is required: give the name of a workspace, such as: croft prep %s --workspace demo", opts.file)
+	}
 	text, dir, err := a.readSpec(opts.file)
 	if err != nil {
 		return err

@@ -103,6 +103,8 @@ type command struct {
 	resolved *config.Config // cache of settings
 	system   *app.System    // the open data directory, without --server
 
+	named map[string]string // ids of workspaces to the names that the user gave
+
 	secrets func() map[string]app.Secret // of the user's agents, for croft work
 }
 
@@ -114,8 +116,14 @@ func (a *command) rootCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
-		RunE:          runGroup,
-		Version:       versionLine(),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			_, err := io.WriteString(a.Out, startText)
+			return err
+		},
+		Version: versionLine(),
 
 		PersistentPreRunE: a.resolveTarget,
 	}
@@ -140,6 +148,7 @@ func (a *command) rootCommand() *cobra.Command {
 			c.Args, c.RunE = cobra.ArbitraryArgs, runGroup
 		}
 	}
+	setGroups(root, rootGroups)
 	checkArguments(root)
 	a.registerCompletions(root)
 	return root

@@ -57,6 +57,9 @@ from a repository the files of one commit are read, without hooks and filters.`,
 }
 
 func (a *command) templateCreate(ctx context.Context, t client.TemplateRequest) error {
+	if t.Dir+t.Snapshot+t.Git+t.Image == "" {
+		return usagef("no source: give one of --dir DIR, --snapshot ID, --repo DIR and --image IMAGE")
+	}
 	paths := []*string{&t.Dir, &t.Git}
 	if isPath(t.Image) {
 		paths = append(paths, &t.Image)

@@ -110,12 +110,16 @@ func checkArguments(cmd *cobra.Command) {
 	}
 	_, words, _ := strings.Cut(cmd.Use, " ")
 	// Arguments after -- belong to another program.
-	free := strings.Contains(words, "--")
+	free := strings.Contains(words, "-- ") || strings.Contains(words, "[--]")
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); errors.Is(err, pflag.ErrHelp) || errors.As(err, new(*usageError)) {
 			return err
 		} else if err != nil {
-			return usagef("%s takes %s; given %s", cmd.CommandPath(), orNone(words), countText(len(args), "argument"))
+			hint := ""
+			if cmd.CommandPath() == "croft ws ls" && len(args) == 0 {
+				hint = "; croft ws list lists the workspaces"
+			}
+			return usagef("%s takes %s; given %s%s", cmd.CommandPath(), orNone(words), countText(len(args), "argument"), hint)
 		}
 		for i, arg := range args {
 			if arg == "" && !free {

@@ -188,7 +188,7 @@ func parseLabels(pairs []string) (map[string]string, error) {
 	for _, pair := range pairs {
 		k, v, ok := strings.Cut(pair, "=")
 		if !ok || k == "" {
-			return nil, usagef("--label %q is not K=V", pair)
+			return nil, usagef("--label %q is not K=V: give a key and a value, such as --label team=core", pair)
 		}
 		if labels == nil {
 			labels = map[string]string{}
