@@ -62,7 +62,9 @@ func (a *command) runCollect(ctx context.Context, opts collectOptions) error {
 			return err
 		}
 		defer done()
+		_, stop := a.startProgress("collecting")
 		man, failed := st.CollectTo(ctx, opts.spec, sink)
+		stop()
 		if failed != nil && len(man.Files) == 0 {
 			return failed
 		}

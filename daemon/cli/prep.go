@@ -74,7 +74,9 @@ func (a *command) runPrep(ctx context.Context, opts prepOptions) error {
 		if opts.dryRun {
 			do = r.Plan
 		}
+		_, stop := a.startProgress("preparing")
 		report, err := do(ctx, spec)
+		stop()
 		for _, w := range report.Warnings {
 			a.note("warning: %s", w)
 		}

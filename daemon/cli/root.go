@@ -16,6 +16,7 @@ import (
 	"github.com/croft-run/croft/daemon/app"
 	"github.com/croft-run/croft/daemon/config"
 	"github.com/croft-run/croft/fault"
+	"github.com/croft-run/croft/internal/live"
 	"github.com/croft-run/croft/workspace/driver"
 )
 
@@ -102,6 +103,8 @@ type command struct {
 
 	resolved *config.Config // cache of settings
 	system   *app.System    // the open data directory, without --server
+
+	view *live.View // the line of progress that is shown now
 
 	named map[string]string // ids of workspaces to the names that the user gave
 

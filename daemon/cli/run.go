@@ -92,7 +92,9 @@ func (a *command) runInNewWorkspace(ctx context.Context, opts runOptions, words 
 		if a.server == "" {
 			a.sweepRuns(ctx, c)
 		}
+		_, stop := a.startProgress("opening the workspace")
 		rec, err := c.CreateWith(ctx, spec, opts.policy.name)
+		stop()
 		if err != nil {
 			return err
 		}

@@ -121,7 +121,9 @@ func (a *command) snapshotGCCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
+				_, stop := a.startProgress("collecting garbage")
 				res, err := decodeAnswer[snapshot.GCResult](c.GCSnapshots(ctx))
+				stop()
 				if err != nil {
 					return err
 				}
@@ -144,7 +146,9 @@ can't be restored without them. Nothing is changed.`,
 		Args: cobra.NoArgs,
 		RunE: run(func(ctx context.Context, _ []string) error {
 			return a.withClient(ctx, func(c *client.Client) error {
+				_, stop := a.startProgress("reading the store")
 				report, err := decodeAnswer[snapshot.Report](c.CheckSnapshots(ctx))
+				stop()
 				if err != nil {
 					return err
 				}
@@ -200,7 +204,9 @@ error, since others may read the bucket. --credentials includes them.`,
 
 func (a *command) snapshotExport(ctx context.Context, id, to string, credentials bool) error {
 	return a.withClient(ctx, func(c *client.Client) error {
+		_, stop := a.startProgress("copying to the bucket")
 		res, err := c.ExportSnapshot(ctx, id, to, credentials)
+		stop()
 		if err != nil {
 			return err
 		}
@@ -248,7 +254,9 @@ id here. Without SNAPSHOT, list the snapshots of the bucket. The URL is as for c
 func (a *command) snapshotImport(ctx context.Context, ids []string, from string) error {
 	return a.withClient(ctx, func(c *client.Client) error {
 		id := strings.Join(ids, "")
+		_, stop := a.startProgress("copying from the bucket")
 		list, err := c.ImportSnapshot(ctx, id, from)
+		stop()
 		if err != nil {
 			return err
 		}

@@ -77,7 +77,9 @@ func (a *command) templateCreate(ctx context.Context, t client.TemplateRequest) 
 		}
 	}
 	return a.withClient(ctx, func(c *client.Client) error {
+		_, stop := a.startProgress("making the template")
 		made, err := c.CreateTemplate(ctx, t)
+		stop()
 		if err != nil {
 			return err
 		}

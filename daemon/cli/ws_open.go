@@ -83,7 +83,9 @@ func (a *command) wsOpen(ctx context.Context, opts wsOpenOptions) error {
 		return err
 	}
 	return a.withClient(ctx, func(c *client.Client) error {
+		_, stop := a.startProgress("opening the workspace")
 		ws, err := c.CreateWith(ctx, spec, opts.policy.name)
+		stop()
 		if err != nil {
 			return err
 		}
