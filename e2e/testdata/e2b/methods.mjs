@@ -513,7 +513,7 @@ await check(['Secret.fill', 'Secret.iamToken'], { differs: 'a placeholder has an
 // The code interpreter.
 const wait = { requestTimeoutMs: 170_000, timeoutMs: 170_000 }
 const code = await Code.create({ timeoutMs: 600_000 })
-await check('ci.Sandbox#runCode', { differs: 'languages are bash, and those whose Jupyter kernels the server\'s host has; charts need matplotlib there' }, async () => {
+await check('ci.Sandbox#runCode', { differs: 'languages are bash, and those whose Jupyter kernels the server\'s host has; charts need matplotlib there; `execution.error` says which package another language needs' }, async () => {
   const lines = []
   const r = await code.runCode('import time\nprint("one", flush=True)\ntime.sleep(0.2)\nprint("two")\n20 + 22', { ...wait, onStdout: (m) => lines.push(m.line) })
   assert.deepEqual([r.text, lines.join(''), r.results[0].isMainResult], ['42', 'one\ntwo\n', true])
