@@ -108,9 +108,10 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Vary", "Accept-Encoding")
 	w.Header().Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": path.Base(l.abs)}))
-	out, end := io.Writer(w), func() error { return nil }
+	begun := &begunWriter{Writer: w}
+	out, end := io.Writer(begun), func() error { return nil }
 	if compress {
-		z := gzip.NewWriter(w)
+		z := gzip.NewWriter(begun)
 		w.Header().Set("Content-Encoding", "gzip")
 		w.Header().Set("Content-Type", contentType(l.abs))
 		out, end = z, z.Close
@@ -137,10 +138,31 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 		http.ServeContent(w, r, l.abs, e.ModTime, seeker)
 		return
 	}
-	if err = errors.Join(err, end()); err != nil {
+	if err == nil {
+		err = end()
+	}
+	if err != nil && !begun.is {
+		for _, name := range []string{"Content-Disposition", "Content-Encoding", "Content-Type"} {
+			w.Header().Del(name)
+		}
+		writeError(w, err)
+		return
+	}
+	if err != nil {
 		s.log.InfoContext(ctx, "a download was cut", "path", l.abs, "err", err)
 		panic(http.ErrAbortHandler) // the client must not take what it has for the whole
 	}
+}
+
+// A begunWriter remembers whether something was written.
+type begunWriter struct {
+	io.Writer
+	is bool
+}
+
+func (b *begunWriter) Write(p []byte) (int, error) {
+	b.is = true
+	return b.Writer.Write(p)
 }
 
 func (c *sandboxCall) copyFile(ctx context.Context, l location, w io.Writer) error {
