@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,22 +27,38 @@ import (
 
 const token = "token-of-the-server"
 
-// A host is a server over the provider memory.
+// A host is a server over one provider.
 type host struct {
 	t        *testing.T
 	url      string
 	registry *registry.Registry
+	store    *countingStore
 }
 
-func newHost(t *testing.T) *host {
+// A countingStore counts lists of all records.
+type countingStore struct {
+	registry.Store
+	lists atomic.Int64
+}
+
+func (c *countingStore) List(ctx context.Context, f registry.Filter) ([]registry.Record, error) {
+	c.lists.Add(1)
+	return c.Store.List(ctx, f)
+}
+
+// newHost returns a host over the provider memory.
+func newHost(t *testing.T) *host { return newHostOver(t, new(memory.Provider)) }
+
+func newHostOver(t *testing.T, provider driver.Provider) *host {
 	t.Helper()
 	ctx, dir := t.Context(), t.TempDir()
-	store, err := registry.OpenStore(ctx, "sqlite:"+filepath.Join(dir, "croft.db"))
+	opened, err := registry.OpenStore(ctx, "sqlite:"+filepath.Join(dir, "croft.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	store := &countingStore{Store: opened}
 	t.Cleanup(func() { store.Close() })
-	reg, err := registry.New(ctx, store, workspace.NewMux(new(memory.Provider)), nil)
+	reg, err := registry.New(ctx, store, workspace.NewMux(provider), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +70,9 @@ func newHost(t *testing.T) *host {
 			if len(spec.Policy.Network.Allow) > 0 { // memory has no network
 				return fmt.Errorf("network %+v: %w", spec.Policy.Network, fault.Unsupported)
 			}
-			spec.Kind, spec.Config = "memory", nil
+			if spec.Kind = provider.Kind(); spec.Kind == memory.Kind {
+				spec.Config = nil
+			}
 			return nil
 		},
 		AdmitPolicy: func(context.Context, string, driver.Policy, *driver.Policy) error { return nil },
@@ -69,7 +88,7 @@ func newHost(t *testing.T) *host {
 		server.ServeHTTP(w, r)
 	}))
 	t.Cleanup(listener.Close)
-	return &host{t, listener.URL, reg}
+	return &host{t, listener.URL, reg, store}
 }
 
 // An answered request.
@@ -119,6 +138,11 @@ func (h *host) create(more string) box {
 	if err := json.Unmarshal([]byte(a.body), &b); err != nil || a.status != http.StatusCreated {
 		h.t.Fatalf("create: %d %s", a.status, a.body)
 	}
+	h.t.Cleanup(func() {
+		if err := h.registry.Destroy(context.WithoutCancel(h.t.Context()), b.SandboxID); err != nil && fault.Of(err) != fault.NotFound {
+			h.t.Error(err)
+		}
+	})
 	return b
 }
 

@@ -68,6 +68,7 @@ type Server struct {
 	mux       *http.ServeMux
 	templates *templateStore
 	volumes   *volumeStore
+	tokens    tokenList
 
 	background context.Context // of builds; ends with Close
 	end        context.CancelFunc

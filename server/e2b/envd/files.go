@@ -13,6 +13,7 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
+	"net/url"
 	"path"
 	"slices"
 	"strconv"
@@ -37,39 +38,28 @@ func newFileInfo(abs string, metadata map[string]string) fileInfo {
 	return fileInfo{Path: abs, Name: path.Base(abs), Type: "file", Metadata: metadata}
 }
 
-// authorizeFile checks the token or the signature of a request for a file, and its user.
-func (c *sandboxCall) authorizeFile(r *http.Request, operation string) error {
-	query := r.URL.Query()
-	if err := c.checkSignature(r.Header.Get(tokenHeader), query.Get("path"), operation, query.Get("username"), query.Get("signature"), query.Get("signature_expiration")); err != nil {
-		return err
+// Signature returns the signature of a URL of a file by the access token of a sandbox.
+func Signature(method string, query url.Values, token string) string {
+	operation := "read"
+	if method == http.MethodPost {
+		operation = "write"
 	}
-	name := query.Get("username")
-	if name == "" {
-		name, _, _ = r.BasicAuth()
-	}
-	return c.checkUserName(r.Context(), name)
-}
-
-// checkSignature checks the token of a request for a file or, without one, its signature.
-func (c *sandboxCall) checkSignature(token, p, operation, user, signature, expiration string) error {
-	switch {
-	case c.Token == "":
-		return nil
-	case token != "":
-		if !c.allows(token) {
-			return fmt.Errorf("%w: the access token is not that of the sandbox", fault.Unauthenticated)
-		}
-		return nil
-	case signature == "":
-		return fmt.Errorf("%w: the request has neither an access token nor a signature", fault.Unauthenticated)
-	}
-	parts := []string{p, operation, user, c.Token}
-	if expiration != "" {
-		parts = append(parts, expiration)
+	parts := []string{query.Get("path"), operation, query.Get("username"), token}
+	if end := query.Get("signature_expiration"); end != "" {
+		parts = append(parts, end)
 	}
 	sum := sha256.Sum256([]byte(strings.Join(parts, ":")))
-	want := "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
-	if subtle.ConstantTimeCompare([]byte(want), []byte(signature)) != 1 {
+	return "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
+}
+
+// checkSignature checks the signature of a request for a file.
+func (sb Sandbox) checkSignature(r *http.Request) error {
+	query := r.URL.Query()
+	signature, expiration := query.Get("signature"), query.Get("signature_expiration")
+	if signature == "" {
+		return fmt.Errorf("%w: the request has neither an access token nor a signature", fault.Unauthenticated)
+	}
+	if subtle.ConstantTimeCompare([]byte(Signature(r.Method, query, sb.Token)), []byte(signature)) != 1 {
 		return fmt.Errorf("%w: the signature is not valid", fault.Unauthenticated)
 	}
 	if expiration == "" {
@@ -82,10 +72,19 @@ func (c *sandboxCall) checkSignature(token, p, operation, user, signature, expir
 	return nil
 }
 
+// checkFileUser checks the user of a request for a file.
+func (c *sandboxCall) checkFileUser(r *http.Request) error {
+	name := r.URL.Query().Get("username")
+	if name == "" {
+		name, _, _ = r.BasicAuth()
+	}
+	return c.checkUserName(r.Context(), name)
+}
+
 // download answers with the content of a file.
 func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	c, ctx := callOf(r.Context()), r.Context()
-	if err := c.authorizeFile(r, "read"); err != nil {
+	if err := c.checkFileUser(r); err != nil {
 		writeError(w, err)
 		return
 	}
@@ -219,7 +218,7 @@ func encodingOf(r *http.Request) (compress, ok bool) {
 // upload writes the files of a request.
 func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	c := callOf(r.Context())
-	err := c.authorizeFile(r, "write")
+	err := c.checkFileUser(r)
 	var metadata map[string]string
 	if err == nil {
 		metadata, err = metadataOf(r.Header)

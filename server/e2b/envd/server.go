@@ -147,8 +147,8 @@ func unknownRoute(w http.ResponseWriter, r *http.Request) {
 
 // ServeEnvd serves a request to port 49983 of a sandbox.
 func (s *Server) ServeEnvd(w http.ResponseWriter, r *http.Request, sb Sandbox) {
-	if !publicRoute(r) && !sb.allows(r.Header.Get(tokenHeader)) {
-		writeError(w, fmt.Errorf("%w: send the access token of the sandbox as %s, or sign the URL of a file", fault.Unauthenticated, tokenHeader))
+	if err := sb.Authorize(r); err != nil && !IsHealth(r) {
+		WriteError(w, r, err)
 		return
 	}
 	s.serve(w, r, sb, s.envd)
@@ -280,20 +280,21 @@ func callOf(ctx context.Context) *sandboxCall {
 
 const tokenHeader = "X-Access-Token" //nolint:gosec // the name of a header
 
-// publicRoute reports whether a route needs no token, or checks it itself.
-func publicRoute(r *http.Request) bool {
-	switch r.URL.Path {
-	case "/health":
-		return r.Method == http.MethodGet || r.Method == http.MethodHead
-	case "/files":
-		return true
-	}
-	return false
+// IsHealth reports whether a request is for /health, which needs no token.
+func IsHealth(r *http.Request) bool {
+	return r.URL.Path == "/health" && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
-// allows reports whether a token opens the sandbox.
-func (sb Sandbox) allows(token string) bool {
-	return sb.Token == "" || subtle.ConstantTimeCompare([]byte(sb.Token), []byte(token)) == 1
+// Authorize checks the access token of a request to port 49983, or the signature of a URL of a file.
+func (sb Sandbox) Authorize(r *http.Request) error {
+	token := r.Header.Get(tokenHeader)
+	switch {
+	case sb.Token == "", subtle.ConstantTimeCompare([]byte(sb.Token), []byte(token)) == 1:
+		return nil
+	case r.URL.Path == "/files" && token == "":
+		return sb.checkSignature(r)
+	}
+	return fmt.Errorf("%w: send the access token of the sandbox as %s, or sign the URL of a file", fault.Unauthenticated, tokenHeader)
 }
 
 // writeJSON writes a value as the answer.

@@ -1,0 +1,182 @@
+package e2b_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/croft-run/croft/internal/shelltest"
+	"github.com/croft-run/croft/internal/testenv"
+	"github.com/croft-run/croft/provider/sandbox"
+	"github.com/croft-run/croft/server/e2b/envd"
+	"github.com/croft-run/croft/workspace/driver"
+)
+
+func TestMain(m *testing.M) { shelltest.Main(m) }
+
+// TestOnlyAuthorizedTrafficResumes: a request without a token leaves a paused sandbox as it is.
+func TestOnlyAuthorizedTrafficResumes(t *testing.T) {
+	provider, _ := shelltest.NewProvider(t, sandbox.Kind)
+	h := newHostOver(t, provider)
+	b := h.create(`,"timeout":600,"autoPause":true,"autoResume":{"enabled":true},"network":{"allowPublicTraffic":false}`)
+	id := b.SandboxID
+	to := func(port int, header ...string) []string {
+		return append(header, "X-API-KEY: ", fmt.Sprintf("Host: %d-%s.boxes.example", port, id))
+	}
+	rpc := func(method string) string { return "/process.Process/" + method }
+	json, access, other := "Content-Type: application/json", "X-Access-Token: "+b.EnvdAccessToken, "X-Access-Token: other"
+	const resumes = "resumes"
+	for _, step := range []struct {
+		name, method, path, body string
+		header                   []string
+		status                   int
+		then                     string
+	}{
+		{"envd without a token", "POST", rpc("List"), "{}", to(envd.Port, json), 401, ""},
+		{"envd with another token", "POST", rpc("List"), "{}", to(envd.Port, json, other), 401, ""},
+		{"files without a token", "GET", "/files?path=a", "", to(envd.Port), 401, ""},
+		{"files with another token", "GET", "/files?path=a", "", to(envd.Port, other), 401, ""},
+		{"files with another signature", "GET", "/files?path=a&signature=v1_x", "", to(envd.Port), 401, ""},
+		{"files with another signature at the server", "GET", "/files?path=a&signature=v1_x", "", nil, 401, ""},
+		{"health", "GET", "/health", "", to(envd.Port), 502, ""},
+		{"health of the interpreter", "GET", "/health", "", to(envd.CodePort), 502, ""},
+		{"the interpreter", "GET", "/contexts", "", to(envd.CodePort), 401, ""},
+		{"a private port", "GET", "/", "", to(8080), 401, ""},
+		{"a private port with the other token", "GET", "/", "", to(8080, access), 401, ""},
+
+		{"envd", "POST", rpc("List"), "{}", to(envd.Port, json, access), 200, resumes},
+		{"health with a token", "GET", "/health", "", to(envd.Port, access), 204, resumes},
+		{"a signed URL", "GET", signed(b), "", nil, 404, resumes},
+	} {
+		a := h.do("POST", "/sandboxes/"+id+"/pause", "{}")
+		if a.status == http.StatusNotImplemented {
+			t.Skipf("skipped: host: %s", a.body)
+		}
+		if a.status != http.StatusNoContent && a.status != http.StatusConflict {
+			t.Fatalf("%s: pause: %d %s", step.name, a.status, a.body)
+		}
+		if a := h.do(step.method, step.path, step.body, step.header...); a.status != step.status {
+			t.Errorf("%s: %d %s, want %d", step.name, a.status, a.body, step.status)
+		}
+		want := `"state":"paused"`
+		if step.then == resumes {
+			want = `"state":"running"`
+		}
+		if a := h.do("GET", "/sandboxes/"+id, ""); !strings.Contains(a.body, want) {
+			t.Errorf("%s: the sandbox is %s, want %s", step.name, a.body, want)
+		}
+	}
+}
+
+// signed returns a signed URL to read the file a.
+func signed(b box) string {
+	query := url.Values{"path": {"a"}}
+	query.Set("signature", envd.Signature(http.MethodGet, query, b.EnvdAccessToken))
+	return "/files?" + query.Encode()
+}
+
+// TestSignedURLs: a URL that names no sandbox is for the one whose token signed it, and records are
+// listed only for a signature that is not known yet.
+func TestSignedURLs(t *testing.T) {
+	h := newHost(t)
+	var boxes []box
+	for i := range 3 {
+		b := h.create("")
+		boxes = append(boxes, b)
+		at := []string{"E2b-Sandbox-Id: " + b.SandboxID, "E2b-Sandbox-Port: 49983", "X-Access-Token: " + b.EnvdAccessToken, "Content-Type: application/octet-stream"}
+		if a := h.do("POST", "/files?path=a", fmt.Sprint("content ", i), at...); a.status != 200 {
+			t.Fatalf("write: %d %s", a.status, a.body)
+		}
+		if a := h.do("GET", signed(b), ""); a.status != 200 || a.body != fmt.Sprint("content ", i) {
+			t.Errorf("sandbox %d: %d %s", i, a.status, a.body)
+		}
+	}
+	before := h.store.lists.Load()
+	for i, b := range boxes {
+		if a := h.do("GET", signed(b), ""); a.status != 200 || a.body != fmt.Sprint("content ", i) {
+			t.Errorf("sandbox %d again: %d %s", i, a.status, a.body)
+		}
+	}
+	if got := h.store.lists.Load() - before; got != 0 {
+		t.Errorf("known signers were looked for in %d lists, want none", got)
+	}
+	if a := h.do("DELETE", "/sandboxes/"+boxes[0].SandboxID, ""); a.status != 204 {
+		t.Fatalf("kill: %d %s", a.status, a.body)
+	}
+	if a := h.do("GET", signed(boxes[0]), ""); a.status != 502 {
+		t.Errorf("a killed sandbox: %d %s, want 502", a.status, a.body)
+	}
+}
+
+// echoServer answers with the headers of a request.
+const echoServer = `
+import http.server
+class Echo(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(str(self.headers).encode())
+server = http.server.HTTPServer(("127.0.0.1", 8080), Echo)
+print("ready", flush=True)
+server.serve_forever()
+`
+
+// TestPortsGetNoKeys: a program in the sandbox gets its own credentials, and none of this server.
+func TestPortsGetNoKeys(t *testing.T) {
+	testenv.NeedsProgram(t, "python3")
+	provider, _ := shelltest.NewProvider(t, sandbox.Kind)
+	h := newHostOver(t, provider)
+	b := h.create("")
+	ws, err := h.registry.Acquire(t.Context(), b.SandboxID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		res, err := ws.Run(ctx, driver.Command{Argv: []string{"python3", "-c", echoServer}, OnStdout: func([]byte) error {
+			close(ready)
+			return nil
+		}})
+		ended <- fmt.Errorf("the program ended: %s %w", res.Stderr, err)
+	}()
+	defer func() {
+		cancel()
+		<-ended
+	}()
+	select {
+	case <-ready:
+	case err := <-ended:
+		ended <- err
+		t.Fatal(err)
+	}
+	const key = "e2b_0123456789012345678901234567890123456789"
+	for _, tt := range []struct {
+		header string
+		kept   bool
+	}{
+		{"X-API-KEY: " + token, false},
+		{"X-API-KEY: " + key, false},
+		{"Authorization: Bearer " + token, false},
+		{"Authorization: Bearer " + key, false},
+		{"X-Access-Token: " + b.EnvdAccessToken, false},
+		{"E2b-Traffic-Access-Token: x", false},
+		{"X-API-KEY: of-the-program", true},
+		{"Authorization: Bearer of-the-program", true},
+		{"Authorization: Basic " + token, true},
+		{"X-Access-Token: of-the-program", true},
+	} {
+		header := []string{tt.header, fmt.Sprintf("Host: 8080-%s.boxes.example", b.SandboxID)}
+		if !strings.HasPrefix(tt.header, "X-API-KEY") {
+			header = append(header, "X-API-KEY: ")
+		}
+		a := h.do("GET", "/", "", header...)
+		_, value, _ := strings.Cut(tt.header, ": ")
+		if got := strings.Contains(a.body, value+"\n"); a.status != 200 || got != tt.kept {
+			t.Errorf("%s: %d, the program gets %q, want the header there: %t", tt.header, a.status, a.body, tt.kept)
+		}
+	}
+}
