@@ -21,6 +21,7 @@ import (
 	"github.com/croft-run/croft/server/e2b"
 	"github.com/croft-run/croft/server/e2b/envd"
 	"github.com/croft-run/croft/server/httpguard"
+	"github.com/croft-run/croft/server/httplog"
 	"github.com/croft-run/croft/workspace"
 	"github.com/croft-run/croft/workspace/driver"
 )
@@ -33,6 +34,7 @@ type host struct {
 	url      string
 	registry *registry.Registry
 	store    *countingStore
+	routes   chan string // of answered requests, as long as there is room
 }
 
 // A countingStore counts lists of all records.
@@ -80,15 +82,22 @@ func newHostOver(t *testing.T, provider driver.Provider) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := &host{t: t, registry: reg, store: store, routes: make(chan string, 100)}
+	listener := httptest.NewServer(httplog.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !server.Handles(r) {
 			http.Error(w, "of another handler", http.StatusTeapot)
 			return
 		}
 		server.ServeHTTP(w, r)
-	}))
+	}), httplog.Config{Observe: func(r httplog.Request) {
+		select {
+		case h.routes <- r.Route:
+		default:
+		}
+	}}))
 	t.Cleanup(listener.Close)
-	return &host{t, listener.URL, reg, store}
+	h.url = listener.URL
+	return h
 }
 
 // An answered request.

@@ -3,6 +3,7 @@ package e2b
 import (
 	"net/http"
 
+	"github.com/croft-run/croft/server/httplog"
 	"github.com/croft-run/croft/server/portproxy"
 	"github.com/croft-run/croft/workspace"
 )
@@ -10,6 +11,7 @@ import (
 // servePort passes a request on to a program that listens in the sandbox. Keys of this server and
 // the sandbox's access token are left out, wherever a client sends them.
 func (s *Server) servePort(w http.ResponseWriter, r *http.Request, box sandbox, ws *workspace.Workspace, port int) {
+	httplog.SetRoute(r.Context(), "port/")
 	credentials := s.cfg.Guard.KeyHeaders(r)
 	if s.hasToken(r, "X-Access-Token", envdPurpose, box.ID) {
 		credentials = append(credentials, "X-Access-Token")

@@ -180,3 +180,35 @@ func TestPortsGetNoKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestRouteNames: each request has the name of a route in logs and metrics, without ids.
+func TestRouteNames(t *testing.T) {
+	h := newHost(t)
+	b := h.create("")
+	<-h.routes
+	to := func(port int) []string {
+		return []string{fmt.Sprintf("Host: %d-%s.boxes.example", port, b.SandboxID), "X-Access-Token: " + b.EnvdAccessToken, "Content-Type: application/json"}
+	}
+	for _, tt := range []struct {
+		method, path string
+		header       []string
+		want         string
+	}{
+		{"POST", "/v2/sandboxes", nil, "POST /v2/sandboxes"},
+		{"GET", "/sandboxes/" + b.SandboxID, nil, "GET /sandboxes/{sandbox}"},
+		{"GET", "/files?path=a", to(envd.Port), "GET envd/files"},
+		{"POST", "/process.Process/List", to(envd.Port), "envd/process.Process/List"},
+		{"POST", "/process.Process/" + b.SandboxID, to(envd.Port), "envd/process.Process/"},
+		{"POST", "/filesystem.Filesystem/Stat", to(envd.Port), "envd/filesystem.Filesystem/Stat"},
+		{"POST", "/" + b.SandboxID, to(envd.Port), "envd/"},
+		{"POST", "/execute", to(envd.CodePort), "POST code/execute"},
+		{"DELETE", "/contexts/" + b.SandboxID, to(envd.CodePort), "DELETE code/contexts/{id}"},
+		{"GET", "/" + b.SandboxID, to(8080), "port/"},
+		{"GET", "/teams/" + b.SandboxID, nil, ""},
+	} {
+		h.do(tt.method, tt.path, "{}", tt.header...)
+		if got := <-h.routes; got != tt.want {
+			t.Errorf("%s %s: the route is %q, want %q", tt.method, tt.path, got, tt.want)
+		}
+	}
+}

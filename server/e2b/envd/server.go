@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/server/e2b/envd/envdpb"
+	"github.com/croft-run/croft/server/httplog"
 	"github.com/croft-run/croft/workspace"
 )
 
@@ -48,8 +50,8 @@ type Config struct {
 // processes that it started in memory; the rest is in the workspaces.
 type Server struct {
 	log  *slog.Logger
-	envd http.Handler
-	code http.Handler
+	envd *http.ServeMux
+	code *http.ServeMux
 
 	retain  time.Duration   // see endedRetain
 	drained context.Context // ends with Drain
@@ -77,12 +79,7 @@ func New(cfg Config) *Server {
 		}),
 	}
 	mux := http.NewServeMux()
-	handleService := func(path string, h http.Handler) {
-		mux.Handle(path, h)
-		mux.HandleFunc(strings.TrimSuffix(path, "/"), unknownRoute) // the mux would redirect
-	}
-	handleService(envdpb.NewProcessHandler(processService{s}, options...))
-	handleService(envdpb.NewFilesystemHandler(filesystemService{s}, options...))
+	handleServices(mux, processService{s}, filesystemService{s}, options)
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.HandleFunc("GET /files", s.download)
 	mux.HandleFunc("POST /files", s.upload)
@@ -102,6 +99,21 @@ func New(cfg Config) *Server {
 	mux.HandleFunc("/", unknownRoute)
 	s.code = mux
 	return s
+}
+
+// handleServices registers the services, and each procedure as a route of its own.
+func handleServices(mux *http.ServeMux, process envdpb.ProcessHandler, filesystem envdpb.FilesystemHandler, options []connect.HandlerOption) {
+	register := func(file protoreflect.FileDescriptor, path string, h http.Handler) {
+		mux.Handle(path, h)
+		mux.HandleFunc(strings.TrimSuffix(path, "/"), unknownRoute) // the mux would redirect
+		for methods, i := file.Services().Get(0).Methods(), 0; i < methods.Len(); i++ {
+			mux.Handle(path+string(methods.Get(i).Name()), h)
+		}
+	}
+	path, h := envdpb.NewProcessHandler(process, options...)
+	register(envdpb.File_process_process_proto, path, h)
+	path, h = envdpb.NewFilesystemHandler(filesystem, options...)
+	register(envdpb.File_filesystem_filesystem_proto, path, h)
 }
 
 // badRequests makes a malformed envelope the client's mistake; Connect calls it internal.
@@ -151,16 +163,18 @@ func (s *Server) ServeEnvd(w http.ResponseWriter, r *http.Request, sb Sandbox) {
 		WriteError(w, r, err)
 		return
 	}
-	s.serve(w, r, sb, s.envd)
+	s.serve(w, r, sb, "envd", s.envd)
 }
 
 // ServeCode serves a request to port 49999 of a sandbox. Requests need no token: as in E2B,
 // access is that to a port, which the caller checks.
 func (s *Server) ServeCode(w http.ResponseWriter, r *http.Request, sb Sandbox) {
-	s.serve(w, r, sb, s.code)
+	s.serve(w, r, sb, "code", s.code)
 }
 
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, sb Sandbox, h http.Handler) {
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, sb Sandbox, name string, mux *http.ServeMux) {
+	_, pattern := mux.Handler(r)
+	httplog.SetRoute(r.Context(), strings.Replace(pattern, "/", name+"/", 1)) // as a pattern with a host
 	if !s.begin() {
 		WriteError(w, r, errDraining)
 		return
@@ -171,7 +185,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, sb Sandbox, h htt
 	if isStream(r) {
 		defer context.AfterFunc(s.drained, func() { cancel(errDraining) })()
 	}
-	h.ServeHTTP(w, r.WithContext(ctx))
+	mux.ServeHTTP(w, r.WithContext(ctx))
 }
 
 // isStream reports whether a request is answered by a stream, which may last for hours.
