@@ -558,6 +558,42 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
+// TestMaxConnections: streams count until they end, for REST and E2B's control plane alike.
+func TestMaxConnections(t *testing.T) {
+	m := newTeam(t, "tenants: {red: {maxConnections: 2}}\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range 2 {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url+"/events?follow=true", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-API-KEY", m.redRead)
+		res, err := http.DefaultTransport.RoundTrip(req)
+		if err != nil || res.StatusCode != http.StatusOK {
+			t.Fatal(res, err)
+		}
+		defer res.Body.Close()
+	}
+	for _, path := range []string{"/v1/version", "/v2/sandboxes"} {
+		if status, text := m.do(m.red, "GET", path, ""); status != http.StatusTooManyRequests || !strings.Contains(text, "maxConnections is 2") {
+			t.Errorf("%s beyond the quota: %d %s, want 429 that names it", path, status, text)
+		}
+		for _, key := range []string{m.blue, m.sys.Token} {
+			if status, text := m.do(key, "GET", path, ""); status != http.StatusOK {
+				t.Errorf("%s of another tenant: %d %s", path, status, text)
+			}
+		}
+	}
+	cancel()
+	for status := http.StatusTooManyRequests; status != http.StatusOK; { // when the server has seen the end
+		var text string
+		if status, text = m.do(m.red, "GET", "/v1/version", ""); status != http.StatusOK && status != http.StatusTooManyRequests {
+			t.Fatalf("after the streams have ended: %d %s", status, text)
+		}
+	}
+}
+
 // TestAudit: every call that may change something is one event, also a refused one.
 func TestAudit(t *testing.T) {
 	m := newTeam(t, "")

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/croft-run/croft/auth"
 	"github.com/croft-run/croft/fault"
 	"github.com/croft-run/croft/provider/memory"
 	"github.com/croft-run/croft/registry"
@@ -34,7 +35,8 @@ type host struct {
 	url      string
 	registry *registry.Registry
 	store    *countingStore
-	routes   chan string // of answered requests, as long as there is room
+	open     atomic.Int64 // limit of open requests; 0 is no limit
+	routes   chan string  // of answered requests, as long as there is room
 }
 
 // A countingStore counts lists of all records.
@@ -64,9 +66,10 @@ func newHostOver(t *testing.T, provider driver.Provider) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
+	h := &host{t: t, registry: reg, store: store, routes: make(chan string, 100)}
 	server, err := e2b.New(ctx, e2b.Config{
 		Registry: reg, Envd: envd.New(envd.Config{}), Key: []byte("key"), Dir: filepath.Join(dir, "e2b"), Volumes: filepath.Join(dir, "volumes"), Domain: "boxes.example",
-		Guard:   httpguard.Guard{Token: token, Hosts: []string{"api.example"}},
+		Guard:   httpguard.Guard{Token: token, Hosts: []string{"api.example"}, Open: &auth.Open{Limit: func(string) int { return int(h.open.Load()) }}},
 		Secrets: func(context.Context) ([]string, error) { return []string{"forge", "model"}, nil },
 		Admit: func(_ context.Context, spec *driver.Spec) error {
 			if len(spec.Policy.Network.Allow) > 0 { // memory has no network
@@ -82,7 +85,6 @@ func newHostOver(t *testing.T, provider driver.Provider) *host {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &host{t: t, registry: reg, store: store, routes: make(chan string, 100)}
 	listener := httptest.NewServer(httplog.New(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !server.Handles(r) {
 			http.Error(w, "of another handler", http.StatusTeapot)

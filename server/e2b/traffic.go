@@ -184,9 +184,20 @@ func (s *Server) serveTraffic(w http.ResponseWriter, r *http.Request) {
 	if err == nil && (s.hasToken(r, "X-Access-Token", envdPurpose, box.ID) || isCode && refused == nil) {
 		err = s.cfg.Guard.Rates.Allow(box.Tenant)
 	}
+	var end func()
 	if err == nil {
-		target.Workspace, err = s.awake(ctx, box, refused == nil)
+		end, err = s.cfg.Guard.Open.Begin(box.Tenant, !isEnvd && !isCode || refused != nil)
 	}
+	switch {
+	case err != nil && isEnvd && envd.IsCall(r):
+		envd.WriteError(w, r, err)
+		return
+	case err != nil:
+		s.writeError(w, r, err)
+		return
+	}
+	defer end()
+	target.Workspace, err = s.awake(ctx, box, refused == nil)
 	switch code := fault.Of(err); {
 	case code == fault.NotFound:
 		writeGone(w, id, "The sandbox was not found", 0)

@@ -111,48 +111,103 @@ func TestSignedURLs(t *testing.T) {
 	}
 }
 
-// echoServer answers with the headers of a request.
+// echoServer answers with the headers of a request. It never answers a request for /wait.
 const echoServer = `
-import http.server
+import http.server, threading
 class Echo(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
+        if self.path == "/wait":
+            print("waits", flush=True)
+            threading.Event().wait()
         self.send_response(200)
         self.end_headers()
         self.wfile.write(str(self.headers).encode())
-server = http.server.HTTPServer(("127.0.0.1", 8080), Echo)
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 8080), Echo)
 print("ready", flush=True)
 server.serve_forever()
 `
 
-// TestPortsGetNoKeys: a program in the sandbox gets its own credentials, and none of this server.
-func TestPortsGetNoKeys(t *testing.T) {
+// startEcho runs echoServer in a sandbox until the test ends. It returns a channel with what the
+// program prints.
+func startEcho(t *testing.T, h *host, id string) <-chan string {
+	t.Helper()
 	testenv.NeedsProgram(t, "python3")
-	provider, _ := shelltest.NewProvider(t, sandbox.Kind)
-	h := newHostOver(t, provider)
-	b := h.create("")
-	ws, err := h.registry.Acquire(t.Context(), b.SandboxID)
+	ws, err := h.registry.Acquire(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	ready, ended := make(chan struct{}), make(chan error, 1)
+	printed, ended := make(chan string, 10), make(chan struct{})
 	go func() {
-		res, err := ws.Run(ctx, driver.Command{Argv: []string{"python3", "-c", echoServer}, OnStdout: func([]byte) error {
-			close(ready)
+		defer close(ended)
+		res, err := ws.Run(ctx, driver.Command{Argv: []string{"python3", "-c", echoServer}, OnStdout: func(data []byte) error {
+			printed <- string(data)
 			return nil
 		}})
-		ended <- fmt.Errorf("the program ended: %s %w", res.Stderr, err)
+		if ctx.Err() == nil {
+			t.Errorf("the program ended: %s %v", res.Stderr, err)
+		}
 	}()
-	defer func() {
+	t.Cleanup(func() {
 		cancel()
 		<-ended
-	}()
+	})
 	select {
-	case <-ready:
-	case err := <-ended:
-		ended <- err
+	case <-printed:
+	case <-ended:
+		t.FailNow()
+	}
+	return printed
+}
+
+// TestOpenConnections: a tenant's open connections to ports are limited, apart from its other requests.
+func TestOpenConnections(t *testing.T) {
+	provider, _ := shelltest.NewProvider(t, sandbox.Kind)
+	h := newHostOver(t, provider)
+	b := h.create("")
+	printed := startEcho(t, h, b.SandboxID)
+	host := fmt.Sprintf("Host: 8080-%s.boxes.example", b.SandboxID)
+	envdHost := fmt.Sprintf("Host: 49983-%s.boxes.example", b.SandboxID)
+	h.open.Store(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.url+"/wait", nil)
+	if err != nil {
 		t.Fatal(err)
 	}
+	_, req.Host, _ = strings.Cut(host, ": ")
+	waited := make(chan struct{})
+	go func() {
+		defer close(waited)
+		if res, err := http.DefaultTransport.RoundTrip(req); err == nil {
+			res.Body.Close()
+		}
+	}()
+	<-printed
+	if a := h.do("GET", "/", "", host); a.status != 429 || !strings.Contains(a.body, "connections to ports open, and its quota maxConnections is 1") {
+		t.Errorf("a second connection: %d %s, want 429 that names the quota", a.status, a.body)
+	}
+	if a := h.do("GET", "/envs", "", envdHost, "X-Access-Token: "+b.EnvdAccessToken); a.status != 200 {
+		t.Errorf("envd: %d %s", a.status, a.body)
+	}
+	if a := h.do("GET", "/sandboxes/"+b.SandboxID, ""); a.status != 200 {
+		t.Errorf("the control plane: %d %s", a.status, a.body)
+	}
+	cancel()
+	<-waited
+	for a := h.do("GET", "/", "", host); a.status != 200; a = h.do("GET", "/", "", host) { // when the server has seen the end
+		if a.status != 429 {
+			t.Fatalf("after the first has ended: %d %s", a.status, a.body)
+		}
+	}
+}
+
+// TestPortsGetNoKeys: a program in the sandbox gets its own credentials, and none of this server.
+func TestPortsGetNoKeys(t *testing.T) {
+	provider, _ := shelltest.NewProvider(t, sandbox.Kind)
+	h := newHostOver(t, provider)
+	b := h.create("")
+	startEcho(t, h, b.SandboxID)
 	const key = "e2b_0123456789012345678901234567890123456789"
 	for _, tt := range []struct {
 		header string

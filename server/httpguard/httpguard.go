@@ -31,7 +31,8 @@ type Guard struct {
 	Keys  *auth.Keys  // nil is a server without API keys
 	Rates *auth.Rates // requests per second; nil is no limit
 
-	Bodies *Bodies // requests in memory; nil is no limit
+	Open   *auth.Open // requests at the same time; nil is no limit
+	Bodies *Bodies    // requests in memory; nil is no limit
 }
 
 // Check refuses a request with the wrong Host or Origin, or without a key, and returns its

@@ -320,11 +320,16 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 
 var rpcErrors = connect.NewErrorWriter()
 
+// IsCall reports whether a request is one of a Connect service.
+func IsCall(r *http.Request) bool {
+	service, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	return (service == envdpb.ProcessName || service == envdpb.FilesystemName) && rpcErrors.IsSupported(r)
+}
+
 // WriteError answers a request to envd with an error. The client of a Connect service would
 // take a plain status of 503 to mean that the sandbox is gone.
 func WriteError(w http.ResponseWriter, r *http.Request, err error) {
-	service, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	if (service == envdpb.ProcessName || service == envdpb.FilesystemName) && rpcErrors.IsSupported(r) {
+	if IsCall(r) {
 		rpcErrors.Write(w, r, rpcError(r.Context(), err)) //nolint:errcheck // the client is gone
 		return
 	}
