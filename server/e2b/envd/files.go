@@ -1,6 +1,7 @@
 package envd
 
 import (
+	"bufio"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -269,7 +270,8 @@ func (c *sandboxCall) writeFiles(r *http.Request, body io.Reader, metadata map[s
 		return nil, fmt.Errorf("content type %.100q: %w: it is multipart/form-data or application/octet-stream", r.Header.Get("Content-Type"), fault.InvalidArgument)
 	}
 	list := []fileInfo{}
-	for form := multipart.NewReader(body, params["boundary"]); ; {
+	// The reader of a form reads 4 KiB at a time.
+	for form := multipart.NewReader(bufio.NewReaderSize(body, formBuffer), params["boundary"]); ; {
 		part, err := form.NextRawPart()
 		if errors.Is(err, io.EOF) && len(list) > 0 {
 			return list, nil
@@ -297,12 +299,26 @@ func (c *sandboxCall) writeFiles(r *http.Request, body io.Reader, metadata map[s
 		if slices.ContainsFunc(list, func(f fileInfo) bool { return f.Path == l.abs }) {
 			return nil, fmt.Errorf("%s: %w: the form has several files for this path; the first was written", l.abs, fault.InvalidArgument)
 		}
-		info, err := c.writeFile(r.Context(), to, part, metadata)
+		info, err := c.writeFile(r.Context(), to, filledReader{part}, metadata)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, info)
 	}
+}
+
+const formBuffer = 128 << 10
+
+// A filledReader fills the buffer of each Read. A part of a form gives at most 4 KiB at a time, and
+// a read of a body that the workspace writes costs a goroutine.
+type filledReader struct{ io.Reader }
+
+func (f filledReader) Read(p []byte) (int, error) {
+	n, err := io.ReadFull(f.Reader, p)
+	if n > 0 {
+		return n, nil // a part gives its error again
+	}
+	return 0, err
 }
 
 // fileName returns the file name of a part with its directories, which multipart.Part
