@@ -172,12 +172,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.writeError(w, r, err)
 		return
 	}
-	end, err := s.cfg.Guard.Open.Begin(principal.Tenant, false)
-	if err != nil {
-		s.writeError(w, r, err)
-		return
-	}
-	defer end()
 	r = r.WithContext(auth.With(r.Context(), principal))
 	body := s.cfg.Guard.Bodies.Body(principal.Tenant, r.Body)
 	defer body.Release()
