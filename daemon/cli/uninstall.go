@@ -63,8 +63,8 @@ The changes of croft work that you have not applied are in the data directory: t
 		}),
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&yes, "yes", "y", false, "remove what is listed")
-	f.BoolVar(&dryRun, "dry-run", false, "only list, which is the default")
+	registerYes(f, &yes)
+	f.BoolVar(&dryRun, "dry-run", false, "list what would be removed, as without --yes")
 	f.BoolVar(&keepData, "keep-data", false, "keep the data directory with its workspaces")
 	return cmd
 }
