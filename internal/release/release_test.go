@@ -364,7 +364,10 @@ func debian(t *testing.T) string {
 	if err := os.MkdirAll(filepath.Dir(part), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	mustRun(t, ".", nil, "debootstrap", "--variant=minbase", "--include=ca-certificates,curl,git", "bookworm", part, mirror)
+	if out, err := try(t.Context(), ".", nil, "debootstrap", "--variant=minbase", "--include=ca-certificates,curl,git", "bookworm", part, mirror); err != nil {
+		t.Logf("debootstrap: %v\n%s", err, out)
+		t.Skip("skipped: host: debootstrap can't make a Debian from its mirror")
+	}
 	if err := os.Rename(part, dir); err != nil {
 		t.Fatal(err)
 	}
