@@ -297,7 +297,7 @@ func TestRmAsks(t *testing.T) {
 			t.Fatal(err)
 		}
 		shown := s.all()
-		cmd.Wait() //nolint:errcheck // the status is checked
+		cmd.Wait()
 		if got := cmd.ProcessState.ExitCode(); got != tt.status || !strings.Contains(shown, tt.shows) {
 			t.Errorf("%s: exit status %d, %q; want %d, %q", tt.answer, got, shown, tt.status, tt.shows)
 		}
