@@ -183,6 +183,10 @@ func (a *command) snapshotNames(ctx context.Context, args []string) (names []str
 
 func (a *command) providerKinds(ctx context.Context, _ []string) (kinds []string) {
 	a.withClientQuietly(ctx, func(c *client.Client) error {
+		if a.system != nil { // the list of a client says what works, which takes a test of each
+			kinds = a.system.Mux.Kinds()
+			return nil
+		}
 		list, err := c.Providers(ctx)
 		for _, p := range list {
 			kinds = append(kinds, p.Kind)
