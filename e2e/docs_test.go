@@ -32,7 +32,7 @@ const notRun = 14
 //   - sh, and console after "$ ": commands. A comment "exit status N" says how a command ends;
 //     without one it is 0. A text block after a line "prints" is what the block writes, where
 //     "..." stands for any text.
-//   - A block after a line that ends with "`NAME`:" is saved as that file instead.
+//   - A block after a line that ends with "save this as `NAME`:" is saved as that file instead.
 //   - go: a program, whose output is the block after "prints"; another package is compiled.
 //   - yaml, json, toml: must be valid; a croft.yaml is checked.
 //   - A block after a line with "not run by the tests" is counted, and no more.
@@ -94,7 +94,7 @@ func (b block) file() string {
 	return ""
 }
 
-var fileBlock = regexp.MustCompile("`([\\w./-]+)`:$")
+var fileBlock = regexp.MustCompile("[Ss]ave (?:this )?as `([\\w./-]+)`:$")
 
 func (b block) isShell() bool { return b.lang == "sh" || b.lang == "console" }
 
