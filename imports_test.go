@@ -132,6 +132,8 @@ var may = []struct{ pkg, imports string }{
 	{"cmd/croft", "daemon"},
 	{"cmd/croft-guest", "host/guestd"},
 	{"examples/server", "client workspace"},
+	{"examples/untrusted", "provider/sandbox workspace workspace/driver"},
+	{"examples/agent-loop", "provider/sandbox tool workspace"},
 	{"e2e", ""},
 	{"bench", "client fault secret workspace workspace/driver workspace/workspacetest host/... provider/... registry snapshot tool/... internal/..."},
 }
