@@ -26,7 +26,7 @@ async function judge(solution: string): Promise<string> {
       { path: 'solution.py', data: solution },
       { path: 'test.py', data: test },
     ])
-    await sandbox.commands.run('timeout 2 python3 test.py')
+    await sandbox.commands.run('timeout 5 python3 test.py')
     return 'passes'
   } catch (error) {
     if (!(error instanceof CommandExitError)) throw error
