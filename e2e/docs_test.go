@@ -29,7 +29,7 @@ const notRun = 12
 // them from top to bottom would: in one shell, in a fresh home, with no variables but HOME
 // and PATH.
 //
-//   - sh, and console after "$ ": commands. A comment "exit status N" says how a command ends;
+//   - sh: commands. A comment "exit status N" says how a command ends;
 //     without one it is 0. A text block after a line "prints" is what the block writes, where
 //     "..." stands for any text.
 //   - A block after a line that ends with "save this as `NAME`:" is saved as that file instead.
@@ -96,8 +96,6 @@ func (b block) file() string {
 
 var fileBlock = regexp.MustCompile("[Ss]ave (?:this )?as `([\\w./-]+)`:$")
 
-func (b block) isShell() bool { return b.lang == "sh" || b.lang == "console" }
-
 func blocksOf(text string) []block {
 	var list []block
 	var before, fence string
@@ -141,7 +139,7 @@ func (p *docPage) runShell(t *testing.T) {
 	cmd.Env = append(p.facilities(t, home), "HOME="+home)
 	err := cmd.Run()
 	for i, b := range p.blocks {
-		if !b.isShell() || b.file() != "" {
+		if b.lang != "sh" || b.file() != "" {
 			continue
 		}
 		out, readErr := os.ReadFile(filepath.Join(outputs, strconv.Itoa(i)))
@@ -179,7 +177,7 @@ func (p *docPage) script(t *testing.T, outputs string) string {
 			fmt.Fprintf(&b, "mkdir -p \"$(dirname %[1]s)\" && cp %[2]s %[1]s && chmod +x %[1]s\n", name, out)
 			continue
 		}
-		if !f.isShell() {
+		if f.lang != "sh" {
 			continue
 		}
 		fmt.Fprintf(&b, "exec >%s 2>&1\n", out)
@@ -202,16 +200,7 @@ func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + 
 // commandsOf returns the commands of a shell block, each with its lines.
 func commandsOf(t *testing.T, f block) []string {
 	t.Helper()
-	body := f.body
-	if f.lang == "console" {
-		body = ""
-		for line := range strings.Lines(f.body) {
-			if command, ok := strings.CutPrefix(line, "$ "); ok {
-				body += command
-			}
-		}
-	}
-	parsed, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(body), "")
+	parsed, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(f.body), "")
 	if err != nil {
 		t.Fatalf("line %d: %v", f.line, err)
 	}
@@ -221,7 +210,7 @@ func commandsOf(t *testing.T, f block) []string {
 	}
 	var list []string
 	n := 0
-	for line := range strings.Lines(body) {
+	for line := range strings.Lines(f.body) {
 		n++
 		if starts[n] || len(list) == 0 {
 			list = append(list, "")
@@ -331,7 +320,7 @@ func (p *docPage) checkData(t *testing.T) {
 	for _, b := range p.blocks {
 		var err error
 		switch b.lang {
-		case "sh", "console", "go", "text", "dockerfile":
+		case "sh", "go", "text", "dockerfile":
 		case "json":
 			if !json.Valid([]byte(b.body)) {
 				err = fmt.Errorf("not JSON")
