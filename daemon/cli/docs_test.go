@@ -10,15 +10,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestCommandsAreDocumented looks for every command in the documents, as a user types it.
+// TestCommandsAreDocumented looks for every command in the documents, as somebody
+// would type it.
 func TestCommandsAreDocumented(t *testing.T) {
 	var text strings.Builder
-	pages, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, page := range pages {
-		data, err := os.ReadFile(page)
+	for _, page := range []string{"cli.md", "http.md", "config.md", "keys.md", "snapshots.md", "templates.md", "prepare.md", "mcp.md", "toolchains.md", "eval.md", "eval-suites.md", "docker.md", "operate.md", "work.md"} {
+		data, err := os.ReadFile("../../docs/" + page)
 		if err != nil {
 			t.Fatal(err)
 		}
