@@ -135,6 +135,8 @@ var may = []struct{ pkg, imports string }{
 	{"internal/release/manuals", "daemon/cli"},
 	{"cmd/croft-guest", "host/guestd"},
 	{"examples/server", "client workspace"},
+	{"examples/untrusted", "provider/sandbox workspace workspace/driver"},
+	{"examples/agent-loop", "provider/sandbox tool workspace"},
 	{"e2e", ""},
 	{"bench", "client fault secret workspace workspace/driver workspace/workspacetest host/... provider/... registry snapshot tool/... internal/..."},
 }

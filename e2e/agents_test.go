@@ -136,7 +136,7 @@ func (a agent) hurryLines(t *testing.T) (add, use string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range fences(string(data)) {
+	for _, f := range blocksOf(string(data)) {
 		if strings.Contains(f.before, hurry) {
 			for block := range strings.SplitSeq(f.body, "\n\n") {
 				if strings.HasPrefix(block, a.bin+" ") {
@@ -288,7 +288,7 @@ func documented(t *testing.T, section, name, way string) string {
 	_, text, _ := strings.Cut(string(data), "\n### "+section+"\n")
 	text, _, _ = strings.Cut(text, "\n##")
 	found := ""
-	for _, f := range fences(text) {
+	for _, f := range blocksOf(text) {
 		if strings.Contains(f.before, "`"+name+"`") && (found == "" || strings.HasPrefix(f.before, way)) {
 			found = f.body
 			if way == "" || strings.HasPrefix(f.before, way) {

@@ -33,8 +33,8 @@ func TestCommandsAreDocumented(t *testing.T) {
 	check(new(command).rootCommand())
 }
 
-// commandLine is a command line of croft in a document: after a prompt, or in backquotes.
-var commandLine = regexp.MustCompile("(?m)^\\s*\\$ (?:[A-Z_]+=\\S+ |[A-Z]+=\\$\\()?(croft [^|&;)#\n]*)|`(croft [^`\n]*)`")
+// commandLine is a command line of croft in a document: at the beginning of a line, or in backquotes.
+var commandLine = regexp.MustCompile("(?m)^\\s*(?:[A-Z_]+=\\S+ |[A-Z]+=\\$\\()?(croft [^|&;)#\n]*)|`(croft [^`\n]*)`")
 
 // TestFlagsInDocumentsExist: every flag of a command line of croft in the documents is one
 // of that command.

@@ -398,6 +398,9 @@ apply NAME, or parts of several with croft work apply NAME PATH.`,
 				list = slices.DeleteFunc(list, func(ws client.Workspace) bool {
 					return ws.Dir != "" || len(args) > 0 && !slices.Contains(args, ws.Name)
 				})
+				slices.SortStableFunc(list, func(x, y client.Workspace) int { // as they were named
+					return slices.Index(args, x.Name) - slices.Index(args, y.Name)
+				})
 				return a.workCompare(ctx, c, list, test, noTest)
 			})
 		}),

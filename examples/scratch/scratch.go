@@ -1,7 +1,7 @@
 // Package scratch is a worked example of a Croft provider: each workspace is a
 // directory below one root, named by its id. It is short because host/files
 // is the whole FS module; the rest is the life cycle of a workspace, which
-// is a provider's job. CONTRIBUTING.md explains it.
+// is a provider's job. docs/provider.md explains it.
 package scratch
 
 import (
