@@ -127,6 +127,7 @@ func (a *command) workEnv(needsProject bool) (*workEnv, error) {
 		}
 		e.project = work.Project{}
 	}
+	a.noProjects = true
 	a.secrets = func() map[string]app.Secret {
 		all := map[string]app.Secret{}
 		for name, s := range e.user.Secrets() {

@@ -317,12 +317,12 @@ func (a *command) workEvents(id string, f func(e event.Event)) error {
 		return fmt.Errorf("events: %w: the configuration turns the file of events off (events.file: none)", fault.Unsupported)
 	}
 	var bad *event.LineError
-	for e, err := range event.ReadFiles(path) {
+	for e, err := range event.ReadWorkspace(path, id) {
 		switch {
 		case errors.As(err, &bad):
 		case err != nil:
 			return err
-		case e.Workspace == id:
+		default:
 			f(e)
 		}
 	}
