@@ -275,7 +275,8 @@ func (a *command) runWork(ctx context.Context, c *client.Client, rec client.Work
 		}
 		if !a.onTerminal() || a.json {
 			_, err = a.runForeground(ctx, c, ws, cmd, false)
-			return errors.Join(err, a.summarizeWork(ctx, c, rec))
+			a.summarizeWork(ctx, c, rec)
+			return err
 		}
 		session, err := a.startAgent(ctx, ws, cmd)
 		if err != nil {
@@ -344,28 +345,32 @@ func (a *command) attachAgent(ctx context.Context, c *client.Client, rec client.
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.commandOutcome(*res), a.summarizeWork(ctx, c, rec))
+	a.summarizeWork(ctx, c, rec)
+	return a.commandOutcome(*res)
 }
 
-// summarizeWork prints what a work changed, what it could not reach, and what comes next.
-func (a *command) summarizeWork(ctx context.Context, c *client.Client, rec client.Workspace) error {
+// summarizeWork prints what a work changed, what it could not reach, and what comes next. It
+// does not fail: the exit status is that of the agent.
+func (a *command) summarizeWork(ctx context.Context, c *client.Client, rec client.Workspace) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	a.noteWorkRefusals(ctx, c, rec)
 	if rec.Dir != "" { // in place: there is nothing to apply
 		a.note("croft: the agent worked in %s itself", printable(rec.Dir))
-		return a.destroyWorkspace(ctx, c, rec.ID)
+		if err := a.destroyWorkspace(ctx, c, rec.ID); err != nil {
+			a.note("croft: remove the workspace %s: %v", rec.ID, err)
+		}
+		return
 	}
 	d, err := a.diffTouched(ctx, c, rec.ID)
-	if err != nil {
-		return err
-	}
-	if len(d.Changes) == 0 {
+	switch {
+	case err != nil:
+		a.note("croft: the changes of %s are kept, but can't be listed: %v", rec.Name, err)
+	case len(d.Changes) == 0:
 		a.note("croft: %s changed no file; remove it with: croft work discard %s", rec.Name, rec.Name)
-		return nil
+	default:
+		a.note("croft: %s changed %s; next: croft work diff|review|apply|discard %s", rec.Name, changesText(d.Stats, len(d.Changes)), rec.Name)
 	}
-	a.note("croft: %s changed %s; next: croft work diff|review|apply|discard %s", rec.Name, changesText(d.Stats, len(d.Changes)), rec.Name)
-	return nil
 }
 
 // diffTouched compares a work with its start. What was not written since is not compared.
@@ -462,7 +467,8 @@ func (a *command) runUnattended(ctx context.Context, c *client.Client, rec clien
 		return fmt.Errorf("%s: %w", rec.Name, err)
 	}
 	a.note("croft: %s ended with status %d", rec.Name, res.ExitCode)
-	return a.summarizeWork(ctx, c, rec)
+	a.summarizeWork(ctx, c, rec)
+	return nil
 }
 
 // works lists the works of a project, or all if key is "".

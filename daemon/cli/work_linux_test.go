@@ -2,18 +2,25 @@ package cli_test
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/creack/pty"
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/croft-run/croft/internal/testenv"
 )
 
 // A ttyProgram is a program on a pseudo-terminal.
@@ -91,7 +98,11 @@ func (s *ttyProgram) ends() error {
 func workProject(t *testing.T) (dir string, in func(args ...string) *exec.Cmd) {
 	t.Helper()
 	home := t.TempDir()
-	dir = filepath.Join(home, "app")
+	return workProjectIn(t, home, filepath.Join(home, "app"), filepath.Join(home, "data"))
+}
+
+func workProjectIn(t *testing.T, home, dir, data string) (_ string, in func(args ...string) *exec.Cmd) {
+	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +110,7 @@ func workProject(t *testing.T) (dir string, in func(args ...string) *exec.Cmd) {
 		t.Fatalf("git init: %v\n%s", err, out)
 	}
 	return dir, func(args ...string) *exec.Cmd {
-		cmd := croft(t, filepath.Join(home, "data"), args...)
+		cmd := croft(t, data, args...)
 		cmd.Dir, cmd.Env = dir, append(cmd.Env, "HOME="+home)
 		return cmd
 	}
@@ -192,5 +203,81 @@ func TestWorkAllow(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("the project has %v, %v", entries, err)
+	}
+}
+
+// treeOf returns the files of a directory with their content, without .git.
+func treeOf(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.Name() == ".git" {
+			return cmp.Or(err, fs.SkipDir)
+		}
+		if !e.IsDir() {
+			var data []byte
+			data, err = os.ReadFile(path)
+			all[strings.TrimPrefix(path, dir+"/")] = string(data)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestWorkOnAFullDisk fills the disk of the project before an apply and before an undo:
+// each fails, names the reason and leaves the project as it was, and succeeds when there is
+// space again. It fills the disk of the data directory with an agent, too: the work is kept.
+func TestWorkOnAFullDisk(t *testing.T) {
+	home := t.TempDir()
+	project := filepath.Join(testenv.NeedsTmpfs(t, 4<<20), "app")
+	dir, in := workProjectIn(t, home, project, filepath.Join(home, "data"))
+	if err := os.WriteFile(filepath.Join(dir, "edited"), bytes.Repeat([]byte("line\n"), 40_000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const script = "echo new > a; sed -i 1s/line/first/ edited; head -c 300000 /dev/urandom > big; mkdir d; echo x > d/e"
+	if out, err := in("work", "--", "sh", "-c", script).CombinedOutput(); err != nil {
+		t.Fatalf("work: %v\n%s", err, out)
+	}
+	start, full := treeOf(t, dir), filepath.Join(filepath.Dir(dir), "full")
+	for _, step := range []string{"apply", "undo"} {
+		before := treeOf(t, dir)
+		if err := os.WriteFile(full, make([]byte, 8<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("fill the disk: %v", err)
+		}
+		cmd := in("work", step)
+		out, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != 16 || !strings.Contains(string(out), "no space left on device") {
+			t.Errorf("%s on a full disk: exit status %d\n%s", step, code, out)
+		}
+		if diff := gocmp.Diff(before, treeOf(t, dir)); diff != "" {
+			t.Errorf("%s on a full disk changed the project:\n%s", step, diff)
+		}
+		if log, err := in("work", "log").CombinedOutput(); err != nil || strings.Contains(string(log), "APPLIED") != (step == "undo") {
+			t.Errorf("the log after %s on a full disk: %v\n%s", step, err, log)
+		}
+		if err := os.Remove(full); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := in("work", step).CombinedOutput(); err != nil {
+			t.Errorf("%s with space again: %v\n%s", step, err, out)
+		}
+	}
+	if diff := gocmp.Diff(start, treeOf(t, dir)); diff != "" {
+		t.Errorf("after apply and undo:\n%s", diff)
+	}
+
+	dir, in = workProjectIn(t, home, filepath.Join(home, "app"), filepath.Join(testenv.NeedsTmpfs(t, 24<<20), "data"))
+	out, err := in("work", "--", "sh", "-c", "echo one > a; cat /dev/zero > big; rm big; echo two > b").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "No space left on device") {
+		t.Errorf("an agent that fills the disk: %v\n%s", err, out)
+	}
+	if out, err := in("work", "apply").CombinedOutput(); err != nil {
+		t.Errorf("apply: %v\n%s", err, out)
+	}
+	if diff := gocmp.Diff(map[string]string{"a": "one\n", "b": "two\n"}, treeOf(t, dir)); diff != "" {
+		t.Errorf("the project has (-want +got):\n%s", diff)
 	}
 }
