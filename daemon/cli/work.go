@@ -81,7 +81,7 @@ The exit status is that of the agent; 125 is an error of croft itself.`,
 	f := cmd.Flags()
 	f.StringVar(&opts.name, "name", "", "name of the work (default the project and the agent, such as app-claude)")
 	f.IntVar(&opts.parallel, "parallel", 1, "start this many independent copies, each with its own agent; attach to one with croft work attach")
-	f.StringArrayVar(&opts.allowNet, "allow-net", nil, "allow network access to HOST[:PORT], and remember it for the project; may be given several times")
+	f.StringArrayVar(&opts.allowNet, "allow-net", nil, "allow network access to HOST[:PORT], or to a registry (@npm, @pypi, @go, @cargo), and remember it for the project; may be given several times")
 	f.BoolVar(&opts.start.InPlace, "in-place", false, "no copy: the agent works in the project's directory itself")
 	f.BoolVar(&opts.start.NoAsk, "yolo", false, "the agent asks for no permissions: the sandbox is the boundary")
 	f.BoolVar(&opts.start.ShareLogin, "share-login", false, "put the login file or key of the agent inside, where everything can read it")
@@ -233,7 +233,13 @@ func (a *command) addWorkDirs(h hostDirFlags, start *work.Start, spec *workspace
 func (a *command) workRules(hosts, secrets []string) ([]workspace.NetRule, error) {
 	var n workspace.Network
 	flags := policyFlags{allowNet: hosts, secrets: secrets}
-	err := flags.applyNetwork(&n)
+	if err := flags.applyNetwork(&n); err != nil {
+		return nil, err
+	}
+	settings, err := a.settings()
+	if err == nil {
+		_, err = settings.ExpandHosts(hosts) // a named rule that does not exist must not be remembered
+	}
 	return n.Allow, err
 }
 

@@ -173,13 +173,18 @@ func TestWorkOnATerminal(t *testing.T) {
 	}
 }
 
-// TestWorkAllow lets a work that runs reach another host, which is remembered for the project.
+// TestWorkAllow lets a work that runs, and was started without hosts, reach one, which is
+// remembered for the project. A named rule that does not exist is not remembered.
 func TestWorkAllow(t *testing.T) {
 	serve := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }
-	first, roots := secureServer(t, serve)
-	other, _ := secureServer(t, serve)
+	other, roots := secureServer(t, serve)
 	dir, in := workProject(t)
-	cmd := in("work", "--allow-net", first, "--", "sh", "-c", "echo begin > begin; until curl -sk https://"+other+"/ | grep hello; do sleep 0.1; done")
+	for _, args := range [][]string{{"work", "--allow-net", "@odd", "--", "true"}, {"work", "allow", "@odd"}} {
+		if out, err := in(args...).CombinedOutput(); err == nil || !strings.Contains(string(out), "the named rules are @cargo, @go, @npm, @pypi") {
+			t.Errorf("%q: %v\n%s", args, err, out)
+		}
+	}
+	cmd := in("work", "--", "sh", "-c", "echo begin > begin; until curl -sk https://"+other+"/ | grep hello; do sleep 0.1; done")
 	cmd.Env = append(cmd.Env, "SSL_CERT_FILE="+roots)
 	s := onTTY(t, cmd)
 	for {
@@ -203,6 +208,33 @@ func TestWorkAllow(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("the project has %v, %v", entries, err)
+	}
+}
+
+// TestWorkAsksOnce asks on a terminal, once, whether the registry of the project's package
+// manager may be reached: the hosts are those of the named rule, with a mirror of the
+// configuration.
+func TestWorkAsksOnce(t *testing.T) {
+	dir, in := workProject(t)
+	for name, text := range map[string]string{filepath.Join(dir, "package.json"): "{}", filepath.Join(dir, "croft.yaml"): "version: 1\nnetwork:\n  mirrors: {npm: 'https://npm.corp.test/'}\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := func() *ttyProgram {
+		return onTTY(t, in("work", "--config", filepath.Join(dir, "croft.yaml"), "--", "sh", "-c", "echo registry $npm_config_registry"))
+	}
+	s := start()
+	s.shows("May works of this project reach @npm (npm.corp.test)? [y/N] ")
+	s.types("y\r")
+	s.shows("registry https://npm.corp.test/")
+	if err := s.ends(); err != nil {
+		t.Errorf("work: %v\n%s", err, s.text())
+	}
+	s = start()
+	s.shows("registry https://npm.corp.test/")
+	if err := s.ends(); err != nil || strings.Contains(s.text(), "May works") {
+		t.Errorf("the second work: %v\n%s", err, s.text())
 	}
 }
 

@@ -249,7 +249,7 @@ func (a *command) workAllowCommand() *cobra.Command {
 		Use:   "allow HOST[:PORT]...",
 		Short: "Let the works of the project reach hosts, those that run as well",
 		Long: `Let the works of the project reach hosts, those that run as well, and remember it for the
-project. *.HOST is its subdomains.`,
+project. *.HOST is its subdomains; @npm, @pypi, @go and @cargo are registries.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			e, err := a.workEnv(true)
@@ -286,11 +286,6 @@ project. *.HOST is its subdomains.`,
 // allowIn adds rules to the policy of a work.
 func (a *command) allowIn(ctx context.Context, c *client.Client, ws client.Workspace, rules []workspace.NetRule) error {
 	policy := ws.Policy
-	if policy.Network.None() {
-		// A guest without network has no certificates: it would be ended.
-		a.note("croft: %s was started without network and stays so; the next work of the project reaches the hosts", ws.Name)
-		return nil
-	}
 	policy.Network.Allow = slices.Concat(policy.Network.Allow, rules)
 	if _, err := c.Change(ctx, ws.ID, client.Change{Policy: &policy}); err != nil {
 		return fmt.Errorf("%s: %w", ws.Name, err)
@@ -385,7 +380,7 @@ type loggedApply struct {
 func (a *command) workLogCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "log [NAME]",
-		Short: "Show the commands that were started in a work, the hosts that it asked for, and the files that it changed",
+		Short: "Show the commands that croft started in a work, the hosts that it asked for, and the files that it changed",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: run(func(ctx context.Context, args []string) error {
 			return a.withWork(ctx, args, func(c *client.Client, w *workOf, rest []string) error {
@@ -481,12 +476,15 @@ func changesText(s snapshot.Stats, files int) string {
 	return fmt.Sprintf("%s, +%d -%d", countText(files, "file"), s.LinesAdded, s.LinesRemoved)
 }
 
-// registries are the hosts of package managers, by the file of a project that needs them.
-var registries = []struct{ name, file, hosts string }{
-	{"npm", "package.json", "registry.npmjs.org"},
-	{"Go", "go.mod", "proxy.golang.org sum.golang.org"},
-	{"PyPI", "pyproject.toml requirements.txt setup.py", "pypi.org files.pythonhosted.org"},
-	{"crates.io", "Cargo.toml", "index.crates.io static.crates.io crates.io"},
+// registries are the named rules of registries, by the files of a project that needs them.
+var registries = []struct {
+	rule  string
+	files []string
+}{
+	{"@npm", []string{"package.json"}},
+	{"@go", []string{"go.mod"}},
+	{"@pypi", []string{"pyproject.toml", "requirements.txt", "setup.py"}},
+	{"@cargo", []string{"Cargo.toml"}},
 }
 
 // askRegistries asks the user, once for each project and registry, whether agents may reach
@@ -495,21 +493,29 @@ func (a *command) askRegistries(e *workEnv, settings *work.Settings) error {
 	if !a.onTerminal() || a.json {
 		return nil
 	}
+	config, err := a.settings()
+	if err != nil {
+		return err
+	}
 	for _, r := range registries {
-		uses := slices.ContainsFunc(strings.Fields(r.file), func(name string) bool {
+		uses := slices.ContainsFunc(r.files, func(name string) bool {
 			_, err := os.Stat(filepath.Join(e.project.Dir, name))
 			return err == nil
 		})
-		if !uses || slices.Contains(settings.Asked, r.name) {
+		if !uses || slices.Contains(settings.Asked, r.rule) || slices.Contains(settings.Allow, r.rule) {
 			continue
 		}
-		settings.Asked = work.Add(settings.Asked, r.name)
-		answer, err := a.askLine(fmt.Sprintf("May works of this project reach %s (%s)? [y/N] ", r.name, strings.ReplaceAll(r.hosts, " ", ", ")))
+		settings.Asked = work.Add(settings.Asked, r.rule)
+		hosts, err := config.ExpandHosts([]string{r.rule})
+		if err != nil {
+			return err
+		}
+		answer, err := a.askLine(fmt.Sprintf("May works of this project reach %s (%s)? [y/N] ", r.rule, strings.Join(hosts, ", ")))
 		if err != nil {
 			return err
 		}
 		if strings.HasPrefix(strings.ToLower(answer), "y") {
-			settings.Allow = work.Add(settings.Allow, strings.Fields(r.hosts)...)
+			settings.Allow = work.Add(settings.Allow, r.rule)
 		}
 	}
 	return nil
