@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -281,27 +282,36 @@ func (a *command) runWork(ctx context.Context, c *client.Client, rec client.Work
 		}
 		if !a.onTerminal() || a.json {
 			_, err = a.runForeground(ctx, c, ws, cmd, false)
-			a.summarizeWork(ctx, c, rec)
+			a.endWork(ctx, c, ws, rec)
 			return err
 		}
 		session, err := a.startAgent(ctx, ws, cmd)
 		if err != nil {
 			return err
 		}
-		return a.attachAgent(ctx, c, rec, session, client.TerminalOptions{})
+		return a.attachAgent(ctx, c, ws, rec, session, client.TerminalOptions{})
 	})
 }
 
-// homeScript writes an archive into the home. Files that the agent has changed stay.
-const homeScript = `cd && tar -x --skip-old-files -f - 2>&1`
-
-// prepareWork writes the files of the agent's home, and returns the agent's command.
+// prepareWork writes the files of the agent's home, those of its last session first, and
+// returns the agent's command.
 func (a *command) prepareWork(ctx context.Context, ws *workspace.Workspace, start *work.Start) (driver.Command, error) {
-	archive, err := start.HomeArchive()
+	settings, err := start.HomeArchive()
 	if err != nil {
 		return driver.Command{}, err
 	}
-	if archive != nil {
+	file, err := a.savedHome(ws.ID())
+	if err != nil {
+		return driver.Command{}, err
+	}
+	saved, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return driver.Command{}, err
+	}
+	for _, archive := range [][]byte{saved, settings} {
+		if archive == nil {
+			continue
+		}
 		res, err := ws.Run(ctx, driver.Command{Script: homeScript, Stdin: bytes.NewReader(archive)})
 		if err == nil && res.ExitCode != 0 {
 			err = fmt.Errorf("work: write the settings of %s: %w: %s", start.Agent.Name, fault.Failed, oneLine(string(res.Stdout)))
@@ -337,7 +347,7 @@ func (a *command) startAgent(ctx context.Context, ws *workspace.Workspace, cmd d
 
 // attachAgent connects this terminal with the session of an agent. When it ends, a summary
 // of the work is printed.
-func (a *command) attachAgent(ctx context.Context, c *client.Client, rec client.Workspace, session string, from client.TerminalOptions) error {
+func (a *command) attachAgent(ctx context.Context, c *client.Client, ws *workspace.Workspace, rec client.Workspace, session string, from client.TerminalOptions) error {
 	t, err := c.Terminal(ctx, rec.ID, session, from)
 	if err != nil {
 		return err
@@ -351,15 +361,25 @@ func (a *command) attachAgent(ctx context.Context, c *client.Client, rec client.
 	if err != nil {
 		return err
 	}
-	a.summarizeWork(ctx, c, rec)
+	a.endWork(ctx, c, ws, rec)
 	return a.commandOutcome(*res)
+}
+
+// endWork keeps the home of an agent that has ended, and prints a summary.
+func (a *command) endWork(ctx context.Context, c *client.Client, ws *workspace.Workspace, rec client.Workspace) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if agent := work.FindAgent(rec.Labels[work.AgentLabel]); agent != nil && rec.Dir == "" {
+		if err := a.saveHome(ctx, ws, agent); err != nil {
+			a.note("croft: the conversations of %s are not kept: %v", rec.Name, err)
+		}
+	}
+	a.summarizeWork(ctx, c, rec)
 }
 
 // summarizeWork prints what a work changed, what it could not reach, and what comes next. It
 // does not fail: the exit status is that of the agent.
 func (a *command) summarizeWork(ctx context.Context, c *client.Client, rec client.Workspace) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
-	defer cancel()
 	a.noteWorkRefusals(ctx, c, rec)
 	if rec.Dir != "" { // in place: there is nothing to apply
 		a.note("croft: the agent worked in %s itself", printable(rec.Dir))
@@ -473,7 +493,7 @@ func (a *command) runUnattended(ctx context.Context, c *client.Client, rec clien
 		return fmt.Errorf("%s: %w", rec.Name, err)
 	}
 	a.note("croft: %s ended with status %d", rec.Name, res.ExitCode)
-	a.summarizeWork(ctx, c, rec)
+	a.endWork(ctx, c, ws, rec)
 	return nil
 }
 

@@ -238,6 +238,72 @@ func TestWorkAsksOnce(t *testing.T) {
 	}
 }
 
+// TestWorkKeepsConversations starts an agent that has ended again: it finds the files of
+// its home, without its login, and continues. They are removed with the work.
+func TestWorkKeepsConversations(t *testing.T) {
+	home := t.TempDir()
+	data := filepath.Join(home, "data")
+	dir, in := workProjectIn(t, home, filepath.Join(home, "app"), data)
+	program := filepath.Join(home, "tools", "claude")
+	const agent = `#!/bin/sh
+echo "arguments: $*"
+cat ~/.claude/projects/log 2> /dev/null && grep -o croft-secret:claude_login ~/.claude/.credentials.json
+mkdir -p ~/.claude/projects && echo "turn $*" >> ~/.claude/projects/log
+`
+	login := fmt.Sprintf(`{"claudeAiOauth": {"accessToken": "planted-token", "refreshToken": "planted-refresh", "expiresAt": %d}}`, time.Now().Add(time.Hour).UnixMilli())
+	for name, text := range map[string]string{program: agent, filepath.Join(home, ".claude", ".credentials.json"): login} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		cmd := in(args...)
+		cmd.Env = append(cmd.Env, "PATH="+filepath.Dir(program)+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%q: %v\n%s", args, err, out)
+		}
+		return string(out)
+	}
+	saved := func() []string {
+		t.Helper()
+		files, err := filepath.Glob(filepath.Join(data, "work", "*.home.tar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	run("work", "claude", "--", "first")
+	if got := run("work", "attach", "--continue", "--", "next"); !strings.Contains(got, "arguments: --continue next\nturn first\ncroft-secret:claude_login\n") {
+		t.Errorf("the agent that started again printed\n%s", got)
+	}
+	if got := run("work", "attach", "--yolo"); !strings.Contains(got, "--dangerously-skip-permissions\nturn first\nturn --continue next\n") {
+		t.Errorf("the third time it printed\n%s", got)
+	}
+	for _, file := range saved() {
+		if text, err := os.ReadFile(file); err != nil || bytes.Contains(text, []byte("credentials.json")) || bytes.Contains(text, []byte("planted")) {
+			t.Errorf("%s has the login, %v", file, err)
+		}
+	}
+	if log := run("work", "log"); strings.Contains(log, "tar ") {
+		t.Errorf("the log has commands of croft itself:\n%s", log)
+	}
+	if before := saved(); len(before) != 1 {
+		t.Errorf("saved homes: %q", before)
+	}
+	run("work", "discard")
+	if after := saved(); len(after) != 0 {
+		t.Errorf("after the discard there are %q", after)
+	}
+	if entries, err := os.ReadDir(dir); len(entries) != 1 {
+		t.Errorf("the project has %v, %v", entries, err)
+	}
+}
+
 // treeOf returns the files of a directory with their content, without .git.
 func treeOf(t *testing.T, dir string) map[string]string {
 	t.Helper()

@@ -92,22 +92,33 @@ func (a *command) workAttachCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "attach [NAME] [-- ARGUMENT...]",
 		Short: "Return to the agent of a work; an agent that has ended is started again",
-		Args:  cobra.ArbitraryArgs,
+		Long: `Return to the agent of a work. An agent that has ended is started again, with the files of its home, such as its
+conversations; --continue lets it continue the last one.`,
+		Example: "  croft work attach\n  croft work attach app-claude --continue",
+		Args:    cobra.ArbitraryArgs,
 	}
+	var opts workAttachOptions
+	f := cmd.Flags()
+	f.BoolVar(&opts.continues, "continue", false, "an agent that has ended continues its last conversation")
+	f.BoolVar(&opts.start.NoAsk, "yolo", false, "an agent that has ended starts so that it asks for no permissions")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		words := []string(nil)
 		if dash := cmd.ArgsLenAtDash(); dash >= 0 {
-			args, words = args[:dash], args[dash:]
+			args, opts.start.Words = args[:dash], args[dash:]
 		}
 		if len(args) > 1 {
 			return usagef("croft work attach takes one NAME; write the arguments of the agent after --")
 		}
-		return run(func(ctx context.Context, args []string) error { return withCroftStatus(a.workAttach(ctx, args, words)) })(cmd, args)
+		return run(func(ctx context.Context, args []string) error { return withCroftStatus(a.workAttach(ctx, opts, args)) })(cmd, args)
 	}
 	return cmd
 }
 
-func (a *command) workAttach(ctx context.Context, args, words []string) error {
+type workAttachOptions struct {
+	continues bool
+	start     work.Options // of an agent that has ended
+}
+
+func (a *command) workAttach(ctx context.Context, opts workAttachOptions, args []string) error {
 	e, err := a.workEnv(false)
 	if err != nil {
 		return err
@@ -131,7 +142,7 @@ func (a *command) workAttach(ctx context.Context, args, words []string) error {
 			if err != nil || session == "" {
 				return err
 			}
-			return a.attachAgent(ctx, c, w.Workspace, session, client.TerminalOptions{Tail: replayBytes})
+			return a.attachAgent(ctx, c, ws, w.Workspace, session, client.TerminalOptions{Tail: replayBytes})
 		})
 		if err != nil || session != "" {
 			return err
@@ -144,15 +155,22 @@ func (a *command) workAttach(ctx context.Context, args, words []string) error {
 		if err != nil {
 			return err
 		}
-		p, err := work.FindProject(dir, e.user.Home)
+		opts.start.Agent = agent
+		if opts.start.Project, err = work.FindProject(dir, e.user.Home); err != nil {
+			return err
+		}
+		if opts.continues {
+			opts.start.Words = slices.Concat(agent.Continue, opts.start.Words)
+		} else {
+			a.note("croft: the agent of %s had ended; it starts again (--continue continues its last conversation)", w.Name)
+		}
+		start, err := work.New(opts.start, e.user)
 		if err != nil {
 			return err
 		}
-		start, err := work.New(work.Options{Project: p, Agent: agent, Words: words}, e.user)
-		if err != nil {
-			return err
+		for _, n := range start.Notes {
+			a.note("croft: %s", n)
 		}
-		a.note("croft: the agent of %s had ended; it starts again", w.Name)
 		return a.runWork(ctx, c, w.Workspace, start)
 	})
 }
@@ -238,7 +256,7 @@ func (a *command) workDiscardCommand() *cobra.Command {
 					}
 					ids, args = append(ids, w.Name), rest
 				}
-				return a.wsRm(ctx, c, ids)
+				return errors.Join(a.wsRm(ctx, c, ids), a.removeHomes(ctx, c))
 			})
 		}),
 	}
@@ -397,7 +415,7 @@ func (a *command) workLog(ctx context.Context, c *client.Client, w *workOf) erro
 	log := workLog{Commands: []loggedCommand{}, Files: []loggedFile{}}
 	err := a.workEvents(w.ID, func(e event.Event) {
 		text, ok := e.Fields[event.FieldCommand].(string)
-		if e.Kind != event.Operation || !ok || text == "" || strings.HasPrefix(text, homeScript) {
+		if e.Kind != event.Operation || !ok || text == "" || strings.HasPrefix(text, homeScript) || strings.HasPrefix(text, saveScript) {
 			return
 		}
 		text = strings.TrimPrefix(strings.TrimSpace(strings.TrimPrefix(text, "bash -c "+jobControl)), "croft ")
