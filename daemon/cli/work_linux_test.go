@@ -379,3 +379,23 @@ func TestWorkOnAFullDisk(t *testing.T) {
 		t.Errorf("the project has (-want +got):\n%s", diff)
 	}
 }
+
+// TestHostUserCroft uses toolchains, and a project, of a user of the host that has the name
+// of the user inside.
+func TestHostUserCroft(t *testing.T) {
+	const script = `mount -t tmpfs tmpfs /home && mkdir -p /home/croft/go/pkg/mod/cache /home/croft/.npm/_cacache /home/croft/app && cd /home/croft/app && git init -q . && echo mine > file || exit 99
+"$@" run --toolchain npm,go --rw . -- sh -c 'pwd; cat file; ls -d /home/croft/.npm/_cacache; echo ~' &&
+"$@" work -- sh -c 'pwd; echo ~; echo theirs > file' && "$@" work apply && cat file`
+	data := filepath.Join(t.TempDir(), "data")
+	cmd := croft(t, data)
+	cmd = exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", script, "sh", cmd.Path)
+	cmd.Env = append(os.Environ(), "CROFT_DATA="+data, "HOME=/home/croft")
+	out, err := cmd.CombinedOutput()
+	if _, bad := errors.AsType[*exec.ExitError](err); !bad && err != nil || cmd.ProcessState.ExitCode() == 99 || strings.Contains(string(out), "unshare:") {
+		t.Skipf("skipped: host: it lacks the right to mount a tmpfs: %v\n%s", err, out)
+	}
+	want := "/home/croft/app\nmine\n/home/croft/.npm/_cacache\n/home/agent\n"
+	if err != nil || !strings.HasPrefix(string(out), want) || !strings.Contains(string(out), "/home/croft/app\n/home/agent\n") || !strings.HasSuffix(string(out), "theirs\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

@@ -85,7 +85,7 @@ const pathInside = "/workspace"
 // New returns what a work is opened with.
 func New(opts Options, u User) (*Start, error) {
 	s := &Start{Options: opts, Dir: opts.Project.Dir, Env: map[string]string{}, Home: map[string][]byte{}}
-	if !opts.InPlace && isBelow(s.Dir, append([]string{"/home/croft", "/etc", "/proc", "/dev", "/sys", "/run", "/boot"}, systemDirs...)...) {
+	if !opts.InPlace && isBelow(s.Dir, append([]string{"/etc", "/proc", "/dev", "/sys", "/run", "/boot"}, systemDirs...)...) {
 		s.Dir = pathInside
 	}
 	for _, name := range []string{"TERM", "COLORTERM", "LANG", "TZ", "EDITOR"} {
