@@ -399,3 +399,36 @@ func TestHostUserCroft(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// TestAttackReview shows files whose text and name have control sequences, and the output
+// of tests that has some, on a terminal: none reaches it.
+func TestAttackReview(t *testing.T) {
+	testenv.ReportAttack(t, "control sequences in what is reviewed", "", testenv.Prevented, "")
+	_, in := workProject(t)
+	const script = `printf 'text\033[2J\033[1;1Hfaked\rover\342\200\256bidi\n' > file; printf x > "$(printf 'a\033]0;title\007b')"`
+	if out, err := in("work", "--", "sh", "-c", script).CombinedOutput(); err != nil {
+		t.Fatalf("work: %v\n%s", err, out)
+	}
+	for name, cmd := range map[string]*exec.Cmd{
+		"diff": in("work", "diff"), "list": in("work", "list"), "log": in("work", "log"), "stat": in("work", "diff", "--stat"), "compare": in("work", "compare", "--test", "true"),
+		"review": in("work", "review", "--test", `printf 'ok\033[2J\033[1;1Hfaked\n'`), "no colour": in("work", "diff"),
+	} {
+		cmd.Env = append(cmd.Env, "TERM=xterm")
+		if name == "no colour" {
+			cmd.Env = append(cmd.Env, "NO_COLOR=1")
+		}
+		s := onTTY(t, cmd)
+		if name == "review" {
+			s.types("y\ry\rt\rn\r")
+			s.shows("tests: passed")
+		}
+		if err := s.ends(); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, s.text())
+		}
+		for _, bad := range []string{"\x1b[2J", "\x1b[1;1H", "\x1b]0;", "\rover", "\u202e"} {
+			if strings.Contains(s.text(), bad) {
+				t.Errorf("%s shows %q: %q", name, bad, s.text())
+			}
+		}
+	}
+}
